@@ -1,0 +1,55 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Errors that errors.Is finds through every backend. Each method of [Store]
+// says what they mean for what was stored.
+var (
+	// ErrNotFound is returned by Get for an object that isn't there, and by any
+	// method for a repository (a bucket, a directory) that isn't there.
+	ErrNotFound = errors.New("not found")
+	// ErrPrecondition is returned by a conditional Put whose condition wasn't
+	// met.
+	ErrPrecondition = errors.New("precondition failed")
+	// ErrConditionUnsupported is returned by a conditional Put to a store that
+	// has no such condition.
+	ErrConditionUnsupported = errors.New("conditional put not supported")
+	// ErrPermission is returned when the store refused the request for who sent
+	// it.
+	ErrPermission = errors.New("permission denied")
+	// ErrTooLarge is returned by Get for an object larger than its limit.
+	ErrTooLarge = errors.New("object too large")
+	// ErrInvalidKey is returned for a key that no backend takes; see CheckKey.
+	ErrInvalidKey = errors.New("invalid key")
+	// ErrURL is returned for a repository URL that can't be understood.
+	ErrURL = errors.New("invalid repository URL")
+)
+
+// Error is what backends return: the request that failed, the key or prefix
+// that it was for, and why.
+type Error struct {
+	Op  string // "put", "get", "list", "delete", "open"
+	Key string
+	Err error
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("%s %q: %v", e.Op, e.Key, e.Err) }
+
+// Unwrap gives the reason, for errors.Is and errors.As.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Permanent reports whether the same request would fail again for the same
+// reason, so that repeating it is of no use.
+func Permanent(err error) bool {
+	for _, target := range []error{
+		ErrNotFound, ErrPrecondition, ErrConditionUnsupported, ErrPermission, ErrTooLarge, ErrInvalidKey, ErrURL,
+	} {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return false
+}

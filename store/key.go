@@ -1,0 +1,34 @@
+package store
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxKey is the shortest of the limits that stores put on a key, in bytes (S3
+// and B2: 1024).
+const maxKey = 1024
+
+// CheckKey returns ErrInvalidKey, with the reason, for a key that could leave
+// the repository or that some store can't keep.
+func CheckKey(key string) error {
+	bad := func(why string) error { return fmt.Errorf("%w: %s", ErrInvalidKey, why) }
+	switch {
+	case key == "":
+		return bad("empty")
+	case len(key) > maxKey:
+		return bad("longer than 1024 bytes")
+	case !utf8.ValidString(key):
+		return bad("not UTF-8")
+	case strings.ContainsAny(key, "\x00\\"):
+		return bad("NUL or backslash")
+	}
+	for element := range strings.SplitSeq(key, "/") {
+		switch element {
+		case "", ".", "..":
+			return bad(`an empty, "." or ".." element`)
+		}
+	}
+	return nil
+}

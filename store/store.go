@@ -1,0 +1,135 @@
+// Package store is the object store that a repository lives on, reduced to the
+// four requests that a lock needs. It knows nothing of locks.
+//
+// A backend is a package of its own (store/dir, store/mem) and does as little
+// as it can: retries, counting and faults are decorators around the interface,
+// and the rules below are checked for every backend by one suite,
+// store/storetest.
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// Store is an object store. All methods may be called concurrently, by any
+// number of goroutines and by any number of processes on the same repository.
+//
+// Keys are UTF-8, separated by slashes, without a leading slash, and without
+// empty, "." or ".." elements; see [CheckKey].
+//
+// The one guarantee that the lock's safety rests on: a List that starts after a
+// Put was answered MUST show what was put, in whatever process, until it is
+// deleted. An object that is overwritten while a List runs MUST be shown, in
+// its old or in its new form.
+//
+// Every method MUST return soon after its context has ended. What an error
+// means for what is stored is said at each method.
+type Store interface {
+	// Put stores body under key, whole or not at all: no reader ever sees a
+	// part of it.
+	//
+	// With a condition (see [PutOptions]) the check and the write MUST be one
+	// atomic step if the backend declares the condition as [Kept]. A condition
+	// that isn't met gives [ErrPrecondition]; one that the backend can't carry
+	// gives [ErrConditionUnsupported], and never an unconditional write.
+	//
+	// After ErrPrecondition, ErrConditionUnsupported, ErrPermission or
+	// ErrNotFound nothing was written by this request, as far as the store
+	// says. After any other error, a context's end included, the body may have
+	// been written, may be written later, or never.
+	Put(ctx context.Context, key string, body []byte, opts PutOptions) (Object, error)
+
+	// Get reads an object of at most limit bytes. A larger one gives
+	// [ErrTooLarge], and no more than about limit bytes are read of it; one
+	// that isn't there gives [ErrNotFound].
+	Get(ctx context.Context, key string, limit int64) ([]byte, Object, error)
+
+	// List returns one page of the objects whose key begins with prefix, in
+	// byte order of the keys. It is exactly one request. The first page has the
+	// cursor ""; the next one the cursor that the last page gave. A prefix
+	// under which there is nothing gives an empty page and no error.
+	List(ctx context.Context, prefix, cursor string) (Page, error)
+
+	// Delete removes an object. One that isn't there is no error. After
+	// ErrPermission nothing was removed; after any other error it may have
+	// been, or be later.
+	Delete(ctx context.Context, key string) error
+
+	// Properties says what the backend can do. It makes no request and always
+	// gives the same answer.
+	Properties() Properties
+}
+
+// PutOptions says under which condition a body is stored. The zero value is an
+// unconditional Put.
+type PutOptions struct {
+	// IfAbsent stores only if there is no object under the key.
+	IfAbsent bool
+	// IfMatch stores only if the object under the key has this ETag. If there
+	// is none the answer is ErrPrecondition.
+	IfMatch string
+	// Durable asks that the body survive a crash of the machine that the store
+	// runs on before Put is answered. Stores that always do that ignore it.
+	Durable bool
+}
+
+// Object describes a stored object.
+type Object struct {
+	Key string
+	// ETag is opaque, and changes whenever the body changes. It may be a
+	// function of the body alone, so that writing a body again gives the ETag
+	// that it had. It is "" where a response doesn't tell it.
+	ETag string
+	// Size of the body in bytes, -1 if there is something under the key that
+	// has no size, and that Get will fail for.
+	Size int64
+	// ModTime is when the object was written, on the store's own clock, rounded
+	// down to whatever the store keeps. It is zero where a response doesn't
+	// tell it.
+	ModTime time.Time
+}
+
+// Page is a part of a listing.
+type Page struct {
+	Objects []Object
+	// Next is the cursor of the next page, "" if this one is the last.
+	Next string
+	// Now is the store's own clock when it answered, zero if the response
+	// doesn't tell it. It MUST be a reading of the clock that stamps ModTime,
+	// and never later than that clock at the time that List returns.
+	Now time.Time
+}
+
+// Properties are what a backend declares of itself.
+type Properties struct {
+	// Name of the backend for messages: "dir", "mem".
+	Name string
+	// IfAbsent and IfMatch say how far a conditional Put can be relied on.
+	IfAbsent, IfMatch Condition
+}
+
+// Condition says how far a kind of conditional Put can be relied on.
+type Condition int
+
+const (
+	// Unsupported conditions are answered with ErrConditionUnsupported.
+	Unsupported Condition = iota
+	// Claimed conditions are sent with the request, but whether the server
+	// heeds them isn't known: some accept and ignore them.
+	Claimed
+	// Kept conditions are kept by the backend itself.
+	Kept
+)
+
+// String names the condition for messages.
+func (c Condition) String() string {
+	switch c {
+	case Claimed:
+		return "claimed"
+	case Kept:
+		return "kept"
+	default:
+		return "unsupported"
+	}
+}
