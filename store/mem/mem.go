@@ -1,0 +1,173 @@
+// Package mem is a store in memory, for tests: it keeps the whole contract of
+// [store.Store], and can be told to be as poor a store as some that exist.
+//
+// It blocks on nothing but a sync.Mutex, so it works inside testing/synctest.
+package mem
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/repolock/repolock/store"
+)
+
+// Store is a store in memory. Handles on the same objects are copies of the
+// pointer.
+type Store struct {
+	opts Options
+
+	mu      sync.Mutex
+	objects map[string]object
+	keys    []string // of objects, in byte order, so that a page costs no more than a page
+}
+
+type object struct {
+	body []byte
+	info store.Object
+}
+
+var _ store.Store = (*Store)(nil)
+
+// New returns an empty store.
+func New(opts Options) *Store {
+	return &Store{opts: opts.withDefaults(), objects: make(map[string]object)}
+}
+
+// Properties says what the options made of the store.
+func (s *Store) Properties() store.Properties {
+	return store.Properties{
+		Name:     "mem",
+		IfAbsent: s.opts.IfAbsent.declared(),
+		IfMatch:  s.opts.IfMatch.declared(),
+	}
+}
+
+// Put stores a copy of body. Everything in memory is as durable as it gets, so
+// PutOptions.Durable changes nothing.
+func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
+	if err := check(ctx, key); err != nil {
+		return store.Object{}, failed("put", key, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old, found := s.objects[key]
+	if err := s.allowed(old, found, opts); err != nil {
+		return store.Object{}, failed("put", key, err)
+	}
+	info := store.Object{
+		Key:     key,
+		ETag:    etag(body),
+		Size:    int64(len(body)),
+		ModTime: s.now().Truncate(s.opts.Precision),
+	}
+	if !found {
+		at, _ := slices.BinarySearch(s.keys, key)
+		s.keys = slices.Insert(s.keys, at, key)
+	}
+	s.objects[key] = object{body: slices.Clone(body), info: info}
+	if s.opts.NoTime {
+		info.ModTime = time.Time{}
+	}
+	return info, nil
+}
+
+// allowed judges the conditions of a Put against what is stored now.
+func (s *Store) allowed(old object, found bool, opts store.PutOptions) error {
+	if opts.IfAbsent {
+		if err := s.opts.IfAbsent.judge(!found); err != nil {
+			return err
+		}
+	}
+	if opts.IfMatch != "" {
+		return s.opts.IfMatch.judge(found && old.info.ETag == opts.IfMatch)
+	}
+	return nil
+}
+
+// Get returns a copy of the body.
+func (s *Store) Get(ctx context.Context, key string, limit int64) ([]byte, store.Object, error) {
+	if err := check(ctx, key); err != nil {
+		return nil, store.Object{}, failed("get", key, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o, found := s.objects[key]
+	switch {
+	case !found:
+		return nil, store.Object{}, failed("get", key, store.ErrNotFound)
+	case o.info.Size > limit:
+		return nil, store.Object{}, failed("get", key, store.ErrTooLarge)
+	}
+	return append([]byte{}, o.body...), o.info, nil
+}
+
+// List's cursor is the last key of the page before.
+func (s *Store) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
+	if err := ctx.Err(); err != nil {
+		return store.Page{}, failed("list", prefix, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var page store.Page
+	if !s.opts.NoTime {
+		page.Now = s.now()
+	}
+	first, _ := slices.BinarySearch(s.keys, prefix)
+	after, found := slices.BinarySearch(s.keys, cursor)
+	if found {
+		after++
+	}
+	for _, key := range s.keys[max(first, after):] {
+		if !strings.HasPrefix(key, prefix) {
+			break
+		}
+		if n := len(page.Objects); n == s.opts.PageSize {
+			page.Next = page.Objects[n-1].Key
+			break
+		}
+		page.Objects = append(page.Objects, s.objects[key].info)
+	}
+	return page, nil
+}
+
+// Delete removes the object, if there is one.
+func (s *Store) Delete(ctx context.Context, key string) error {
+	if err := check(ctx, key); err != nil {
+		return failed("delete", key, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, found := s.objects[key]; found {
+		delete(s.objects, key)
+		at, _ := slices.BinarySearch(s.keys, key)
+		s.keys = slices.Delete(s.keys, at, at+1)
+	}
+	return nil
+}
+
+// now reads the store's clock, without the monotonic reading that no object
+// store sends along.
+func (s *Store) now() time.Time { return s.opts.Now().Round(0) }
+
+// etag is a function of the body alone, as S3's MD5 is: the same body has the
+// same ETag, whatever was under the key in between.
+func etag(body []byte) string {
+	sum := sha256.Sum256(body)
+	return hex.EncodeToString(sum[:16])
+}
+
+func check(ctx context.Context, key string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return store.CheckKey(key)
+}
+
+func failed(op, key string, err error) error {
+	return &store.Error{Op: op, Key: key, Err: err}
+}

@@ -1,0 +1,195 @@
+package storetest_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/mem"
+	"github.com/repolock/repolock/store/storetest"
+)
+
+// brokenEnv names the broken store that this process is to test.
+const brokenEnv = "REPOLOCK_TEST_BROKEN"
+
+// broken are stores that break the contract, each in one way, and the line that
+// has to notice.
+var broken = map[string]struct {
+	line string
+	make func(*mem.Store) store.Store
+}{
+	"nothing":     {"", func(s *mem.Store) store.Store { return s }},
+	"torn":        {"reads_are_never_torn", func(s *mem.Store) store.Store { return &torn{s} }},
+	"stale list":  {"list_shows_every_put_of_another_handle", func(s *mem.Store) store.Store { return &staleList{Store: s} }},
+	"gap":         {"list_never_misses_what_is_overwritten", func(s *mem.Store) store.Store { return &gap{s} }},
+	"unsorted":    {"list_is_in_byte_order", func(s *mem.Store) store.Store { return &unsorted{s} }},
+	"racy absent": {"if_absent_has_one_winner", func(s *mem.Store) store.Store { return &racyAbsent{s} }},
+	"racy match":  {"if_match_loses_no_increment", func(s *mem.Store) store.Store { return &racyMatch{s} }},
+	"ignores":     {"if_match", func(s *mem.Store) store.Store { return &ignores{s} }},
+	"fast clock":  {"mod_time_and_now_are_one_clock", func(s *mem.Store) store.Store { return &fastClock{s} }},
+	"no limit":    {"get_gives_too_large_beyond_its_limit", func(s *mem.Store) store.Store { return &noLimit{s} }},
+	"no context":  {"an_ended_context_is_heeded", func(s *mem.Store) store.Store { return &noContext{s} }},
+	"short pages": {"list_gives_pages", func(s *mem.Store) store.Store { return &shortPages{s} }},
+}
+
+type (
+	torn      struct{ *mem.Store }
+	staleList struct {
+		*mem.Store
+		mu   sync.Mutex
+		last map[string]store.Page
+		at   time.Time
+	}
+	gap        struct{ *mem.Store }
+	unsorted   struct{ *mem.Store }
+	racyAbsent struct{ *mem.Store }
+	racyMatch  struct{ *mem.Store }
+	ignores    struct{ *mem.Store }
+	fastClock  struct{ *mem.Store }
+	noLimit    struct{ *mem.Store }
+	noContext  struct{ *mem.Store }
+	shortPages struct{ *mem.Store }
+)
+
+// dawdle leaves the others time for what must not happen in between.
+func dawdle() {
+	for range 50 {
+		runtime.Gosched()
+	}
+}
+
+// Put writes in two steps.
+func (s *torn) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
+	if opts == (store.PutOptions{}) {
+		if _, err := s.Store.Put(ctx, key, body[:len(body)/2], opts); err != nil {
+			return store.Object{}, err
+		}
+		dawdle()
+	}
+	return s.Store.Put(ctx, key, body, opts)
+}
+
+// List answers from a cache that is a little old.
+func (s *staleList) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.at) > time.Millisecond {
+		s.at, s.last = time.Now(), map[string]store.Page{}
+	}
+	if page, ok := s.last[prefix+"\x00"+cursor]; ok {
+		return page, nil
+	}
+	page, err := s.Store.List(ctx, prefix, cursor)
+	s.last[prefix+"\x00"+cursor] = page
+	return page, err
+}
+
+// Put deletes what was there first.
+func (s *gap) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
+	if opts == (store.PutOptions{}) {
+		if err := s.Store.Delete(ctx, key); err != nil {
+			return store.Object{}, err
+		}
+		dawdle()
+	}
+	return s.Store.Put(ctx, key, body, opts)
+}
+
+// List is in the order in which directories are walked.
+func (s *unsorted) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
+	page, err := s.Store.List(ctx, prefix, cursor)
+	slices.SortFunc(page.Objects, func(a, b store.Object) int {
+		return slices.Compare(strings.Split(a.Key, "/"), strings.Split(b.Key, "/"))
+	})
+	return page, err
+}
+
+// Put looks first and then writes.
+func (s *racyAbsent) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
+	if opts.IfAbsent {
+		if _, _, err := s.Store.Get(ctx, key, 1<<20); err == nil {
+			return store.Object{}, &store.Error{Op: "put", Key: key, Err: store.ErrPrecondition}
+		}
+		opts.IfAbsent = false
+		dawdle()
+	}
+	return s.Store.Put(ctx, key, body, opts)
+}
+
+// Put looks first and then writes.
+func (s *racyMatch) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
+	if opts.IfMatch != "" {
+		if _, obj, err := s.Store.Get(ctx, key, 1<<20); err != nil || obj.ETag != opts.IfMatch {
+			return store.Object{}, &store.Error{Op: "put", Key: key, Err: store.ErrPrecondition}
+		}
+		opts.IfMatch = ""
+		dawdle()
+	}
+	return s.Store.Put(ctx, key, body, opts)
+}
+
+// Put ignores the condition that is declared as kept.
+func (s *ignores) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
+	opts.IfMatch = ""
+	return s.Store.Put(ctx, key, body, opts)
+}
+
+// List tells a time that is to come.
+func (s *fastClock) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
+	page, err := s.Store.List(ctx, prefix, cursor)
+	page.Now = page.Now.Add(time.Second)
+	return page, err
+}
+
+// Get gives any size.
+func (s *noLimit) Get(ctx context.Context, key string, _ int64) ([]byte, store.Object, error) {
+	return s.Store.Get(ctx, key, 1<<20)
+}
+
+// Put is carried out though nobody waits for it.
+func (s *noContext) Put(_ context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
+	return s.Store.Put(context.Background(), key, body, opts)
+}
+
+// List leaves out the last object of a page.
+func (s *shortPages) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
+	page, err := s.Store.List(ctx, prefix, cursor)
+	if n := len(page.Objects); n > 100 {
+		page.Objects = page.Objects[:n-1]
+	}
+	return page, err
+}
+
+// TestBroken runs the suite on stores that break the contract, each in a
+// process of its own, since the suite is to fail there.
+func TestBroken(t *testing.T) {
+	if name := os.Getenv(brokenEnv); name != "" {
+		storetest.Run(t, storetest.Config{
+			New: func(*testing.T) store.Store { return broken[name].make(mem.New(mem.Options{})) },
+		})
+		return
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, b := range broken {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), exe, "-test.run=^TestBroken$")
+			cmd.Env = append(os.Environ(), brokenEnv+"="+name)
+			out, err := cmd.CombinedOutput()
+			noticed := bytes.Contains(out, []byte("--- FAIL: TestBroken/"+b.line+" "))
+			if (err != nil) != (b.line != "") || b.line != "" && !noticed {
+				t.Errorf("%q didn't notice: %v\n%s", b.line, err, out)
+			}
+		})
+	}
+}

@@ -1,0 +1,252 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"testing"
+
+	"github.com/repolock/repolock/store"
+)
+
+// refused checks the answer to a Put whose condition isn't met, against what
+// the store declares, and returns whether it wrote. Only a store that claims a
+// condition may ignore it.
+func refused(t *testing.T, declared store.Condition, err error) (wrote bool) {
+	t.Helper()
+	switch declared {
+	case store.Unsupported:
+		if !errors.Is(err, store.ErrConditionUnsupported) {
+			t.Errorf("unsupported, and answered with %v", err)
+		}
+	case store.Kept:
+		if !errors.Is(err, store.ErrPrecondition) {
+			t.Errorf("kept, and answered with %v", err)
+		}
+	case store.Claimed:
+		if err != nil && !errors.Is(err, store.ErrPrecondition) && !errors.Is(err, store.ErrConditionUnsupported) {
+			t.Errorf("claimed, and answered with %v", err)
+		}
+	}
+	return err == nil
+}
+
+// granted checks the answer to a Put whose condition is met, and returns
+// whether it wrote.
+func granted(t *testing.T, declared store.Condition, err error) (wrote bool) {
+	t.Helper()
+	if declared == store.Unsupported || declared == store.Claimed && err != nil {
+		if !errors.Is(err, store.ErrConditionUnsupported) {
+			t.Errorf("%s, and answered with %v", declared, err)
+		}
+		return false
+	}
+	if err != nil {
+		t.Errorf("%s, and answered with %v", declared, err)
+	}
+	return err == nil
+}
+
+// holds checks what is stored under a key; "" for nothing.
+func (f *fixture) holds(t *testing.T, key, want string) {
+	t.Helper()
+	body, _, err := f.other.Get(t.Context(), key, limit)
+	if want == "" {
+		if !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%q has %q, %v", key, body, err)
+		}
+	} else if err != nil || string(body) != want {
+		t.Errorf("%q has %q, %v; want %q", key, body, err, want)
+	}
+}
+
+func ifAbsent(t *testing.T, f *fixture) {
+	declared := f.store.Properties().IfAbsent
+	put := func(key, body string) error {
+		_, err := f.store.Put(t.Context(), key, []byte(body), store.PutOptions{IfAbsent: true})
+		return err
+	}
+	want := ""
+	if granted(t, declared, put("a/k", "1")) {
+		want = "1"
+	}
+	f.holds(t, "a/k", want)
+	f.put(t, "a/k", "2")
+	want = "2"
+	if refused(t, declared, put("a/k", "3")) {
+		want = "3"
+	}
+	f.holds(t, "a/k", want)
+	f.delete(t, "a/k")
+	want = ""
+	if granted(t, declared, put("a/k", "4")) {
+		want = "4"
+	}
+	f.holds(t, "a/k", want)
+}
+
+// ifAbsentRace has N puts of one key at once, through both handles: exactly one
+// wins, and it is that one's body that is stored.
+func ifAbsentRace(t *testing.T, f *fixture) {
+	const n, rounds = 16, 100
+	declared := f.store.Properties().IfAbsent
+	for round := range rounds {
+		key := fmt.Sprintf("index/locks/%d/lock.exclusive", round)
+		var winners atomic.Int32
+		var winner atomic.Int32
+		together(n, func(i int) {
+			s := f.store
+			if i%2 == 1 {
+				s = f.other
+			}
+			_, err := s.Put(t.Context(), key, []byte(strconv.Itoa(i)), store.PutOptions{IfAbsent: true})
+			switch {
+			case err == nil:
+				winners.Add(1)
+				winner.Store(int32(i))
+			case declared == store.Unsupported && !errors.Is(err, store.ErrConditionUnsupported),
+				declared == store.Kept && !errors.Is(err, store.ErrPrecondition):
+				t.Errorf("%s, and answered with %v", declared, err)
+			}
+		})
+		switch declared {
+		case store.Kept:
+			if winners.Load() != 1 {
+				t.Fatalf("%d winners in round %d", winners.Load(), round)
+			}
+			f.holds(t, key, strconv.Itoa(int(winner.Load())))
+		case store.Claimed:
+			if winners.Load() == 1 {
+				f.holds(t, key, strconv.Itoa(int(winner.Load())))
+			}
+		case store.Unsupported:
+			if winners.Load() != 0 {
+				t.Fatalf("%d winners in round %d", winners.Load(), round)
+			}
+			f.holds(t, key, "")
+		}
+	}
+}
+
+func ifMatch(t *testing.T, f *fixture) {
+	declared := f.store.Properties().IfMatch
+	put := func(body, etag string) (store.Object, error) {
+		return f.store.Put(t.Context(), "a/k", []byte(body), store.PutOptions{IfMatch: etag})
+	}
+	etag := func() string {
+		_, obj := f.get(t, "a/k")
+		return obj.ETag
+	}
+	want := ""
+	if _, err := put("0", "no such etag"); refused(t, declared, err) {
+		want = "0"
+	}
+	f.holds(t, "a/k", want)
+
+	f.put(t, "a/k", "1")
+	first := etag()
+	want = "1"
+	obj, err := put("2", first)
+	if granted(t, declared, err) {
+		want = "2"
+		if obj.ETag != "" && obj.ETag != etag() {
+			t.Errorf("put told the etag %q, get %q", obj.ETag, etag())
+		}
+	}
+	f.holds(t, "a/k", want)
+	f.put(t, "a/k", "3")
+	want = "3"
+	if _, err := put("4", first); refused(t, declared, err) {
+		want = "4"
+	}
+	f.holds(t, "a/k", want)
+
+	last := etag()
+	f.delete(t, "a/k")
+	want = ""
+	if _, err := put("5", last); refused(t, declared, err) {
+		want = "5"
+	}
+	f.holds(t, "a/k", want)
+
+	// A body that is too large to be hashed for a listing has an ETag too.
+	large := string(make([]byte, 100_000))
+	f.put(t, "a/k", large)
+	want = large
+	if _, err := put("6", etag()); granted(t, declared, err) {
+		want = "6"
+	}
+	f.holds(t, "a/k", want)
+}
+
+// ifMatchIncrements counts up in one object from many goroutines. Where the
+// condition isn't kept, it checks that none that was refused was written.
+func ifMatchIncrements(t *testing.T, f *fixture) {
+	const n, each = 8, 12
+	declared := f.store.Properties().IfMatch
+	f.put(t, "counter", "0")
+	var counted atomic.Int32
+	together(n, func(i int) {
+		s := f.store
+		if i%2 == 1 {
+			s = f.other
+		}
+		for range each {
+			ok, err := Increment(t.Context(), s, "counter")
+			if err != nil && (declared != store.Unsupported || !errors.Is(err, store.ErrConditionUnsupported)) {
+				t.Errorf("%s, and answered with %v", declared, err)
+				return
+			}
+			if ok {
+				counted.Add(1)
+			}
+		}
+	})
+	body, _ := f.get(t, "counter")
+	switch declared {
+	case store.Kept:
+		if body != strconv.Itoa(n*each) {
+			t.Errorf("%s after %d increments", body, n*each)
+		}
+	case store.Unsupported:
+		if body != "0" || counted.Load() != 0 {
+			t.Errorf("%s, after %d that were answered as done", body, counted.Load())
+		}
+	case store.Claimed:
+		if got, err := strconv.Atoi(body); err != nil || got > int(counted.Load()) {
+			t.Errorf("%s after %d increments", body, counted.Load())
+		}
+	}
+}
+
+// ifMatchAgainstDelete has a conditional Put and a Delete at once: whichever
+// comes first, nothing is left in the end.
+func ifMatchAgainstDelete(t *testing.T, f *fixture) {
+	declared := f.store.Properties().IfMatch
+	revived := 0
+	for round := range 200 {
+		f.put(t, "a/k", strconv.Itoa(round))
+		_, obj := f.get(t, "a/k")
+		together(2, func(i int) {
+			if i == 0 {
+				if err := f.other.Delete(t.Context(), "a/k"); err != nil {
+					t.Errorf("delete: %v", err)
+				}
+				return
+			}
+			_, err := f.store.Put(t.Context(), "a/k", []byte("revived"), store.PutOptions{IfMatch: obj.ETag})
+			switch {
+			case declared == store.Unsupported && !errors.Is(err, store.ErrConditionUnsupported),
+				declared == store.Kept && err != nil && !errors.Is(err, store.ErrPrecondition):
+				t.Errorf("%s, and answered with %v", declared, err)
+			}
+		})
+		if _, _, err := f.store.Get(t.Context(), "a/k", limit); err == nil {
+			revived++
+		}
+	}
+	if revived > 0 && declared != store.Claimed {
+		t.Errorf("%s, and %d of 200 were there after their delete", declared, revived)
+	}
+}

@@ -1,0 +1,96 @@
+package storetest
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/repolock/repolock/store"
+)
+
+// limit is more than any body of these tests.
+const limit = 1 << 20
+
+// fixture is a fresh store and a second handle on it.
+type fixture struct {
+	Config
+	store, other store.Store
+}
+
+func (f *fixture) put(t *testing.T, key, body string) store.Object {
+	t.Helper()
+	obj, err := f.store.Put(t.Context(), key, []byte(body), store.PutOptions{})
+	if err != nil {
+		t.Fatalf("put: %v", err)
+	}
+	return obj
+}
+
+func (f *fixture) get(t *testing.T, key string) (string, store.Object) {
+	t.Helper()
+	body, obj, err := f.store.Get(t.Context(), key, limit)
+	if err != nil {
+		t.Fatalf("get: %v", err)
+	}
+	return string(body), obj
+}
+
+func (f *fixture) delete(t *testing.T, key string) {
+	t.Helper()
+	if err := f.store.Delete(t.Context(), key); err != nil {
+		t.Fatalf("delete: %v", err)
+	}
+}
+
+// pages are all the pages of a listing.
+func pages(t *testing.T, s store.Store, prefix string) []store.Page {
+	t.Helper()
+	var all []store.Page
+	for cursor := ""; ; {
+		page, err := s.List(t.Context(), prefix, cursor)
+		if err != nil {
+			t.Fatalf("list: %v", err)
+		}
+		all = append(all, page)
+		if page.Next == "" {
+			return all
+		}
+		if page.Next == cursor {
+			t.Fatalf("the cursor %q leads nowhere", cursor)
+		}
+		cursor = page.Next
+	}
+}
+
+func list(t *testing.T, s store.Store, prefix string) []store.Object {
+	t.Helper()
+	var objects []store.Object
+	for _, page := range pages(t, s, prefix) {
+		objects = append(objects, page.Objects...)
+	}
+	return objects
+}
+
+func keys(objects []store.Object) []string {
+	keys := make([]string, 0, len(objects))
+	for _, o := range objects {
+		keys = append(keys, o.Key)
+	}
+	return keys
+}
+
+// together runs n goroutines that start at the same time, and waits for them.
+func together(n int, do func(i int)) {
+	start := make(chan struct{})
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			<-start
+			do(i)
+		})
+	}
+	close(start)
+	all.Wait()
+}
+
+func flag(i int) string { return fmt.Sprintf("index/lock.shared/%04d", i) }

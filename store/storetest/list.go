@@ -1,0 +1,226 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/repolock/repolock/store"
+)
+
+func listEmpty(t *testing.T, f *fixture) {
+	for _, prefix := range []string{"", "k", "index/lock.", "a/b/c/"} {
+		page, err := f.store.List(t.Context(), prefix, "")
+		if err != nil || len(page.Objects) != 0 || page.Next != "" {
+			t.Errorf("%q: %+v, %v", prefix, page, err)
+		}
+	}
+}
+
+// tricky are keys whose byte order is not the order in which directories are
+// walked, sorted: "-" and "." come before the slash, digits after it.
+var tricky = []string{
+	"a-b", "a.b", "a.d/x", "a/-", "a/b", "a/b-/c", "a/b.c", "a/bc/d", "a/bc0", "a0-/x", "a0/x", "a1", "b c", "ä", "日本/x",
+}
+
+func listOrder(t *testing.T, f *fixture) {
+	for _, key := range slices.Backward(tricky) {
+		f.put(t, key, key)
+	}
+	if diff := cmp.Diff(tricky, keys(list(t, f.store, ""))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func listPrefix(t *testing.T, f *fixture) {
+	stored := []string{
+		"index", "index.d/lock.x", "index0", "indexes/lock.exclusive",
+		"inde/x", "lock.exclusive",
+		"locks/lock.exclusive", "locks/lock.intent/x", "locks/lock.shared/y", "locks/lock/z", "locks/other",
+	}
+	for _, key := range stored {
+		f.put(t, key, "")
+	}
+	for _, prefix := range []string{
+		"", "i", "index", "index/", "index.", "l", "lock", "lock.", "locks", "locks/", "locks/lock", "locks/lock.",
+		"locks/lock.exclusive", "locks/lock.exclusive/", "locks/lock.exclusivex", "locks/lock/", "locks/lock.s",
+		"locks/lock.shared/", "locks/lock.shared/y", "locks/lock.shared/y/", "locks/p", "x/y/z",
+		"/", "//", "..", "../", "./", "locks/../locks/", "locks//", "locks/./", "../../etc/",
+	} {
+		want := []string{}
+		for _, key := range stored {
+			if strings.HasPrefix(key, prefix) {
+				want = append(want, key)
+			}
+		}
+		slices.Sort(want)
+		if diff := cmp.Diff(want, keys(list(t, f.store, prefix))); diff != "" {
+			t.Errorf("%q: %s", prefix, diff)
+		}
+	}
+}
+
+// listPages checks that the pages are what they would be if nothing but their
+// cursors were known: full, in order, without a gap, and none too many.
+func listPages(t *testing.T, f *fixture) {
+	const n = 2500
+	var want []string
+	for i := range n {
+		f.put(t, flag(i), "body")
+		want = append(want, flag(i))
+	}
+	f.put(t, "index/lock.sharee", "before")
+	f.put(t, "index/lock.sharef", "after")
+	all := pages(t, f.store, "index/lock.shared/")
+	var got []string
+	full := len(all[0].Objects)
+	for i, page := range all {
+		got = append(got, keys(page.Objects)...)
+		if last := i == len(all)-1; !last && len(page.Objects) != full || last && len(page.Objects) > full {
+			t.Errorf("page %d of %d has %d objects, the first one %d", i, len(all), len(page.Objects), full)
+		}
+	}
+	if most := (n + full - 1) / full; len(all) > most {
+		t.Errorf("%d pages of %d", len(all), full)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+
+	if len(all) == 1 {
+		return
+	}
+
+	// Whoever has seen enough stops, and a later listing starts at the front.
+	first, err := f.store.List(t.Context(), "index/lock.shared/", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(keys(all[0].Objects), keys(first.Objects)); diff != "" {
+		t.Error(diff)
+	}
+	// A page continues where the one before ended, though that is gone now.
+	f.delete(t, first.Objects[full-1].Key)
+	f.put(t, "index/lock.shared/!", "before all of them")
+	second, err := f.other.List(t.Context(), "index/lock.shared/", first.Next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(keys(all[1].Objects), keys(second.Objects)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func listAgrees(t *testing.T, f *fixture) {
+	for i, size := range []int{0, 1, 500, 64 << 10, 64<<10 + 1, 100_000} {
+		key := fmt.Sprintf("index/%d", i)
+		put := f.put(t, key, strings.Repeat("x", size))
+		_, got := f.get(t, key)
+		listed := list(t, f.other, key)
+		if len(listed) != 1 {
+			t.Fatalf("%d bytes: listed %+v", size, listed)
+		}
+		same := func(a, b store.Object) bool {
+			return a.Key == b.Key && a.Size == b.Size && a.ETag == b.ETag && a.ModTime.Equal(b.ModTime)
+		}
+		if !same(got, listed[0]) || got.ModTime.IsZero() {
+			t.Errorf("get told %+v, list %+v", got, listed[0])
+		}
+		if put.ETag == "" {
+			put.ETag = got.ETag
+		}
+		if put.ModTime.IsZero() {
+			put.ModTime = got.ModTime
+		}
+		if !same(put, got) {
+			t.Errorf("put told %+v, get %+v", put, got)
+		}
+	}
+}
+
+// listAfterPut is the guarantee that the lock's safety rests on.
+func listAfterPut(t *testing.T, f *fixture) {
+	const writers, rounds = 8, 30
+	var failed atomic.Bool
+	together(writers, func(i int) {
+		mine, theirs := f.store, f.other
+		if i%2 == 1 {
+			mine, theirs = theirs, mine
+		}
+		for n := range rounds {
+			key := fmt.Sprintf("index/lock.shared/%d-%d", i, n)
+			if _, err := mine.Put(t.Context(), key, []byte(key), store.PutOptions{}); err != nil {
+				t.Errorf("put: %v", err)
+			}
+			found, err := lists(t.Context(), theirs, "index/lock.", key)
+			if err != nil {
+				t.Errorf("list: %v", err)
+			} else if !found && failed.CompareAndSwap(false, true) {
+				t.Errorf("%q was put and isn't listed", key)
+			}
+			if n%2 == 0 {
+				if err := mine.Delete(t.Context(), key); err != nil {
+					t.Errorf("delete: %v", err)
+				}
+			}
+		}
+	})
+}
+
+// lists says whether the listing of a prefix shows a key.
+func lists(ctx context.Context, s store.Store, prefix, key string) (bool, error) {
+	for cursor := ""; ; {
+		page, err := s.List(ctx, prefix, cursor)
+		if err != nil || slices.Contains(keys(page.Objects), key) {
+			return err == nil, err
+		}
+		if cursor = page.Next; cursor == "" {
+			return false, nil
+		}
+	}
+}
+
+func listUnderOverwrites(t *testing.T, f *fixture) {
+	const n, rounds = 40, 40
+	var want []string
+	for i := range n {
+		f.put(t, flag(i), "body")
+		want = append(want, flag(i))
+	}
+	stop := make(chan struct{})
+	done := make(chan struct{})
+	var written atomic.Int32
+	go func() {
+		defer close(done)
+		together(4, func(w int) {
+			for round := 0; ; round++ {
+				for i := w; i < n; i += 4 {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					body := strings.Repeat("x", round%50)
+					if _, err := f.other.Put(t.Context(), flag(i), []byte(body), store.PutOptions{}); err != nil {
+						t.Errorf("put: %v", err)
+						return
+					}
+					written.Add(1)
+				}
+			}
+		})
+	}()
+	for round := 0; round < rounds || written.Load() < rounds*n && !t.Failed(); round++ {
+		if diff := cmp.Diff(want, keys(list(t, f.store, "index/lock."))); diff != "" {
+			t.Error(diff)
+			break
+		}
+	}
+	close(stop)
+	<-done
+}

@@ -1,0 +1,182 @@
+package storetest
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/repolock/repolock/store"
+)
+
+func putIsReadBack(t *testing.T, f *fixture) {
+	put := f.put(t, "index/lock.exclusive", "body")
+	body, got := f.get(t, "index/lock.exclusive")
+	if body != "body" || got.Size != 4 {
+		t.Errorf("got %q, size %d", body, got.Size)
+	}
+	if put.Key != "index/lock.exclusive" || got.Key != put.Key || put.Size != 4 {
+		t.Errorf("put told %+v, get %+v", put, got)
+	}
+	if got.ETag == "" || got.ModTime.IsZero() {
+		t.Errorf("get told no etag or mod time: %+v", got)
+	}
+}
+
+func putOverwrites(t *testing.T, f *fixture) {
+	f.put(t, "k", "a longer body than the next")
+	f.put(t, "k", "new")
+	if body, _ := f.get(t, "k"); body != "new" {
+		t.Errorf("got %q", body)
+	}
+	if got := keys(list(t, f.store, "")); len(got) != 1 {
+		t.Errorf("listed %q", got)
+	}
+}
+
+func putCopies(t *testing.T, f *fixture) {
+	body := []byte("as put")
+	if _, err := f.store.Put(t.Context(), "k", body, store.PutOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	copy(body, "XXXXXX")
+	read, _, err := f.store.Get(t.Context(), "k", limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(read) != "as put" {
+		t.Fatalf("got %q", read)
+	}
+	copy(read, "YYYYYY")
+	if again, _ := f.get(t, "k"); again != "as put" {
+		t.Errorf("got %q after what was read before was written to", again)
+	}
+}
+
+func putEmpty(t *testing.T, f *fixture) {
+	for _, body := range [][]byte{nil, {}} {
+		if _, err := f.store.Put(t.Context(), "k", body, store.PutOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		got, obj, err := f.store.Get(t.Context(), "k", 0)
+		if err != nil || len(got) != 0 || obj.Size != 0 || obj.ETag == "" {
+			t.Errorf("got %q, %+v, %v", got, obj, err)
+		}
+	}
+	if got := list(t, f.store, ""); len(got) != 1 || got[0].Size != 0 {
+		t.Errorf("listed %+v", got)
+	}
+}
+
+func putBinary(t *testing.T, f *fixture) {
+	var b strings.Builder
+	for i := range 256 {
+		b.WriteByte(byte(i))
+	}
+	body := strings.Repeat(b.String()+"\r\n", 1000)
+	f.put(t, "k", body)
+	if got, _ := f.get(t, "k"); got != body {
+		t.Errorf("got other bytes (%d of %d)", len(got), len(body))
+	}
+}
+
+func putDurable(t *testing.T, f *fixture) {
+	for _, key := range []string{"k", "index/lock.shared/1"} {
+		if _, err := f.store.Put(t.Context(), key, []byte("body"), store.PutOptions{Durable: true}); err != nil {
+			t.Fatal(err)
+		}
+		if body, _ := f.get(t, key); body != "body" {
+			t.Errorf("got %q", body)
+		}
+	}
+}
+
+func getLimit(t *testing.T, f *fixture) {
+	for _, size := range []int{5, 100_000} {
+		f.put(t, "k", strings.Repeat("x", size))
+		if body, _, err := f.store.Get(t.Context(), "k", int64(size)); err != nil || len(body) != size {
+			t.Errorf("at the limit: %d bytes, %v", len(body), err)
+		}
+		for _, limit := range []int64{int64(size) - 1, 1, 0} {
+			body, _, err := f.store.Get(t.Context(), "k", limit)
+			if !errors.Is(err, store.ErrTooLarge) || len(body) != 0 {
+				t.Errorf("%d bytes with the limit %d: got %d, %v", size, limit, len(body), err)
+			}
+		}
+	}
+}
+
+func getNotFound(t *testing.T, f *fixture) {
+	f.put(t, "a/b/c", "")
+	for _, key := range []string{"k", "a", "a/b", "a/b/d", "a/c", "a/b/c/d", "A/b/e"} {
+		if _, _, err := f.store.Get(t.Context(), key, limit); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%q: %v", key, err)
+		}
+	}
+}
+
+func deleteRemoves(t *testing.T, f *fixture) {
+	f.put(t, "a/b", "1")
+	f.put(t, "a/c", "2")
+	f.delete(t, "a/b")
+	if _, _, err := f.store.Get(t.Context(), "a/b", limit); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("get: %v", err)
+	}
+	if got := keys(list(t, f.other, "")); len(got) != 1 || got[0] != "a/c" {
+		t.Errorf("listed %q", got)
+	}
+	f.put(t, "a/b", "3")
+	if body, _ := f.get(t, "a/b"); body != "3" {
+		t.Errorf("put again: got %q", body)
+	}
+}
+
+func deleteIsIdempotent(t *testing.T, f *fixture) {
+	f.put(t, "a/b", "")
+	for _, key := range []string{"k", "a", "a/c", "a/b/c", "c/d/e"} {
+		f.delete(t, key)
+	}
+	if got := keys(list(t, f.store, "")); len(got) != 1 {
+		t.Errorf("listed %q", got)
+	}
+	f.delete(t, "a/b")
+	f.delete(t, "a/b")
+}
+
+func etagChanges(t *testing.T, f *fixture) {
+	seen := map[string]string{}
+	for _, body := range []string{"", "a", "b", "aa", "c", strings.Repeat("a", 70_000)} {
+		put := f.put(t, "k", body)
+		_, got := f.get(t, "k")
+		if put.ETag != "" && put.ETag != got.ETag {
+			t.Errorf("put told %q, get %q", put.ETag, got.ETag)
+		}
+		if old, found := seen[got.ETag]; found {
+			t.Errorf("%.9q and %.9q have the etag %q", old, body, got.ETag)
+		}
+		seen[got.ETag] = body
+	}
+}
+
+// oneClock checks what staleness is reckoned with: Page.Now is no later than
+// the clock that stamps what is put after that List has returned.
+func oneClock(t *testing.T, f *fixture) {
+	for range 200 {
+		page, err := f.store.List(t.Context(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.put(t, "k", "body")
+		_, after := f.get(t, "k")
+		if !page.Now.IsZero() && page.Now.Sub(after.ModTime) > f.Precision {
+			t.Fatalf("written at %v, after a list that was answered at %v", after.ModTime, page.Now)
+		}
+		again, err := f.store.List(t.Context(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again.Now.IsZero() != page.Now.IsZero() || again.Now.Before(page.Now) {
+			t.Fatalf("now was %v and then %v", page.Now, again.Now)
+		}
+		f.delete(t, "k")
+	}
+}
