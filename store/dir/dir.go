@@ -1,0 +1,156 @@
+package dir
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/repolock/repolock/store"
+)
+
+// Options of a store. The zero value is a good one.
+type Options struct {
+	// Now is the clock of this machine's kernel, which stamps the files of a
+	// local file system; time.Now if nil.
+	Now func() time.Time
+}
+
+// Store is a store in a directory. It keeps no file open, so it needs no
+// closing, and a disk can be unmounted while it is idle.
+type Store struct {
+	path   string // absolute, so that a change of the working directory changes nothing
+	now    func() time.Time
+	opened fs.FileInfo // of path, when it was opened
+
+	local bool // the file system is known to be this machine's own
+	flock bool // its directories can be locked
+
+	fileMode, dirMode fs.FileMode
+}
+
+var _ store.Store = (*Store)(nil)
+
+// Open gives the store in an existing directory. It writes nothing; a path at
+// which there is no directory gives store.ErrNotFound.
+func Open(ctx context.Context, path string, opts Options) (*Store, error) {
+	s, err := open(ctx, path, opts)
+	if err != nil {
+		return nil, failed("open", path, err)
+	}
+	return s, nil
+}
+
+func open(ctx context.Context, path string, opts Options) (*Store, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if path == "" {
+		return nil, fmt.Errorf("%w: empty path", store.ErrNotFound)
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errNotDir):
+		return nil, fmt.Errorf("%w: there is no such directory", store.ErrNotFound)
+	case err != nil:
+		return nil, err
+	case !info.IsDir():
+		return nil, fmt.Errorf("%w: not a directory", store.ErrNotFound)
+	}
+	s := &Store{path: path, now: opts.Now, opened: info}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	s.fileMode, s.dirMode = modes(info.Mode())
+
+	root, err := s.open()
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	self, err := root.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer self.Close()
+	s.local = isLocal(self)
+	s.flock = canLock(self)
+	return s, nil
+}
+
+// Properties says what was found out when the store was opened.
+func (s *Store) Properties() store.Properties {
+	p := store.Properties{Name: "dir", IfAbsent: store.Claimed, IfMatch: store.Unsupported}
+	if s.local {
+		p.IfAbsent = store.Kept
+	}
+	switch {
+	case s.flock && s.local:
+		p.IfMatch = store.Kept
+	case s.flock:
+		p.IfMatch = store.Claimed // it may bind this machine only
+	}
+	return p
+}
+
+// open opens the repository's directory, anew for every request: an open one
+// would still be written to after it was moved away and another put in its
+// place, and would keep a disk from being unmounted.
+func (s *Store) open() (*os.Root, error) {
+	info, err := os.Stat(s.path) // since os.OpenRoot would wait for ever for a pipe's writer
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotDir) || err == nil && !info.IsDir() {
+		return nil, fmt.Errorf("%w: the repository's directory %s is gone", store.ErrNotFound, s.path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(s.path)
+	if err != nil {
+		return nil, err
+	}
+	// What is there once a disk is unmounted is the mount point: a directory on
+	// another file system.
+	info, err = root.Stat(".")
+	if err == nil && !sameFileSystem(s.opened, info) {
+		err = fmt.Errorf("%w: %s is no longer on the file system that it was opened on", store.ErrNotFound, s.path)
+	}
+	if err != nil {
+		root.Close()
+		return nil, err
+	}
+	return root, nil
+}
+
+// gone tells that the root that a request works in is no longer the
+// repository's.
+func (s *Store) gone(root *os.Root) error {
+	again, err := s.open()
+	if err != nil {
+		return err
+	}
+	defer again.Close()
+	was, err1 := root.Stat(".")
+	is, err2 := again.Stat(".")
+	if err := cmp.Or(err1, err2); err != nil {
+		return err
+	}
+	if !os.SameFile(was, is) {
+		return fmt.Errorf("%w: the repository's directory %s was replaced", store.ErrNotFound, s.path)
+	}
+	return nil
+}
+
+// modes are private, unless the repository's own directory is not. The umask
+// applies on top.
+func modes(repository fs.FileMode) (file, dir fs.FileMode) {
+	shared := repository.Perm() & 0o077
+	return 0o600 | shared&0o066, 0o700 | shared
+}

@@ -1,0 +1,66 @@
+package dir
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"testing"
+
+	"github.com/repolock/repolock/store"
+)
+
+func inRoot(t *testing.T) *os.Root {
+	t.Helper()
+	root, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { root.Close() })
+	if err := root.WriteFile("temp", []byte("body"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+// TestLinkAnsweredTwice has an NFS server's answer lost: the link that the
+// client then asks for again is its own.
+func TestLinkAnsweredTwice(t *testing.T) {
+	root := inRoot(t)
+	if err := root.Link("temp", "k"); err != nil {
+		t.Fatal(err)
+	}
+	if err := link(root, "temp", "k"); err != nil {
+		t.Errorf("its own: %v", err)
+	}
+	if err := root.WriteFile("temp", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := link(root, "temp", "k"); !errors.Is(err, store.ErrPrecondition) {
+		t.Errorf("another's: %v", err)
+	}
+}
+
+// TestRenameNoReplace is for file systems without hard links, of which none can
+// be had for a test.
+func TestRenameNoReplace(t *testing.T) {
+	root := inRoot(t)
+	err := renameNoReplace(root, "temp", "k")
+	if runtime.GOOS != "linux" && runtime.GOOS != "darwin" {
+		if !errors.Is(err, store.ErrConditionUnsupported) {
+			t.Error(err)
+		}
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := root.WriteFile("temp", []byte("another"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := renameNoReplace(root, "temp", "k"); !errors.Is(err, store.ErrPrecondition) {
+		t.Error(err)
+	}
+	if body, err := root.ReadFile("k"); err != nil || string(body) != "body" {
+		t.Errorf("%q, %v", body, err)
+	}
+}

@@ -1,0 +1,142 @@
+package dir
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/repolock/repolock/store"
+)
+
+const pageSize = 1000
+
+// tick is more than the kernel's clock for file times lags behind the one that
+// programs read: it moves with the timer interrupt, every 10 ms at most.
+const tick = 20 * time.Millisecond
+
+// List reads the directories that the prefix can be in, and the files of the
+// page. The cursor is the last key of the page before.
+func (s *Store) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
+	page, err := s.list(ctx, prefix, cursor)
+	if err != nil {
+		return store.Page{}, failed("list", prefix, err)
+	}
+	return page, nil
+}
+
+func (s *Store) list(ctx context.Context, prefix, cursor string) (store.Page, error) {
+	if err := ctx.Err(); err != nil {
+		return store.Page{}, err
+	}
+	root, err := s.open()
+	if err != nil {
+		return store.Page{}, err
+	}
+	defer root.Close()
+	l := listing{ctx: ctx, prefix: prefix, cursor: cursor}
+	if err := l.read(root); err != nil {
+		return store.Page{}, err
+	}
+	if s.local {
+		// A file that is written from now on may be stamped a tick in the past,
+		// and this must not be later.
+		l.page.Now = s.now().Round(0).Add(-tick)
+	}
+	return l.page, ctx.Err()
+}
+
+// listing is one List under way.
+type listing struct {
+	ctx            context.Context
+	prefix, cursor string
+	page           store.Page
+}
+
+func (l *listing) read(root *os.Root) error {
+	dir, _ := split(l.prefix)
+	if dir != "" && store.CheckKey(dir) != nil {
+		return nil // no key begins like that
+	}
+	d, err := openDir(root, dir)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotDir) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	at := ""
+	if dir != "" {
+		at = dir + "/"
+	}
+	_, err = l.walk(d, at)
+	return err
+}
+
+// walk adds what is in a directory, whose keys begin with at, until the page is
+// full. The names of directories end with a slash, so that their order is that
+// of the keys in them: "a-b" < "a/b" < "a0".
+func (l *listing) walk(d *os.Root, at string) (full bool, err error) {
+	names, err := scanSettled(l.ctx, d, func(name string) bool { return l.wants(at + name) })
+	if err != nil {
+		return false, err
+	}
+	for _, name := range names {
+		if dir, ok := strings.CutSuffix(name, "/"); ok {
+			full, err = l.enter(d, dir, at+name)
+		} else {
+			full, err = l.add(d, name, at+name)
+		}
+		if err == nil {
+			err = l.ctx.Err()
+		}
+		if full || err != nil {
+			return full, err
+		}
+	}
+	return false, nil
+}
+
+// wants says whether the key belongs on this page or a later one, or any key
+// below it if it ends with a slash.
+func (l *listing) wants(key string) bool {
+	if strings.HasSuffix(key, "/") {
+		return (strings.HasPrefix(key, l.prefix) || strings.HasPrefix(l.prefix, key)) &&
+			(key > l.cursor || strings.HasPrefix(l.cursor, key))
+	}
+	return strings.HasPrefix(key, l.prefix) && key > l.cursor
+}
+
+func (l *listing) enter(parent *os.Root, name, at string) (full bool, err error) {
+	d, err := openDir(parent, name)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotDir) {
+		return false, nil // removed meanwhile, so it was empty
+	}
+	if err != nil {
+		return false, err
+	}
+	defer d.Close()
+	return l.walk(d, at)
+}
+
+func (l *listing) add(d *os.Root, name, key string) (full bool, err error) {
+	if n := len(l.page.Objects); n == pageSize {
+		l.page.Next = l.page.Objects[n-1].Key
+		return true, nil
+	}
+	_, obj, err := inspect(d, name, 0)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil // deleted meanwhile: one that is replaced always has its name
+	case obj.ETag != "" && (errors.Is(err, errIrregular) || errors.Is(err, fs.ErrPermission)):
+		// Shown all the same: it may be a lock.
+	case err != nil:
+		return false, err
+	}
+	obj.Key = key
+	l.page.Objects = append(l.page.Objects, obj)
+	return false, nil
+}

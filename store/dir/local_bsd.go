@@ -1,0 +1,21 @@
+//go:build darwin || freebsd
+
+package dir
+
+import (
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// isLocal says that only this machine writes to the file system, that its
+// clock stamps the files, and that it has hard links and flock.
+func isLocal(f *os.File) bool {
+	var st unix.Statfs_t
+	if err := control(f, func(fd int) error { return unix.Fstatfs(fd, &st) }); err != nil {
+		return false
+	}
+	name := unix.ByteSliceToString(st.Fstypename[:])
+	return st.Flags&unix.MNT_LOCAL != 0 && slices.Contains([]string{"apfs", "hfs", "ufs", "zfs", "tmpfs"}, name)
+}

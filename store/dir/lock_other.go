@@ -1,0 +1,13 @@
+//go:build !(darwin || dragonfly || freebsd || linux || netbsd || openbsd)
+
+package dir
+
+import (
+	"errors"
+	"os"
+)
+
+// A directory can't be locked here.
+func tryLock(*os.File) (bool, error) { return false, errors.ErrUnsupported }
+
+func unlock(*os.File) {}

@@ -1,0 +1,96 @@
+//go:build unix
+
+package dir
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/repolock/repolock/store"
+)
+
+// TestStoppedHolder has another process stopped while it has the flock: what
+// replaces or removes waits for it and heeds its context, and what doesn't need
+// the flock goes on.
+func TestStoppedHolder(t *testing.T) {
+	s, err := Open(t.Context(), t.TempDir(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !s.flock {
+		t.Fatal("the temporary directory's file system has no flock")
+	}
+	const key = "index/lock.exclusive"
+	obj, err := s.Put(t.Context(), key, []byte("body"), store.PutOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := s.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	unlock, err := s.lock(t.Context(), root)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	soon := func() context.Context {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		t.Cleanup(cancel)
+		return ctx
+	}
+	_, put := s.Put(soon(), key, nil, store.PutOptions{})
+	_, match := s.Put(soon(), key, nil, store.PutOptions{IfMatch: obj.ETag})
+	for name, err := range map[string]error{"put": put, "if match": match, "delete": s.Delete(soon(), key)} {
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := s.Put(t.Context(), "index/lock.intent/x", nil, store.PutOptions{IfAbsent: true}); err != nil {
+		t.Errorf("if absent: %v", err)
+	}
+	if page, err := s.List(t.Context(), "", ""); err != nil || len(page.Objects) != 2 {
+		t.Errorf("listed %+v, %v", page.Objects, err)
+	}
+	if body, _, err := s.Get(t.Context(), key, 100); err != nil || string(body) != "body" {
+		t.Errorf("get: %q, %v", body, err)
+	}
+
+	unlock()
+	if err := s.Delete(t.Context(), key); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestGone is what a Put asks before it makes a directory again.
+func TestGone(t *testing.T) {
+	path := t.TempDir()
+	s, err := Open(t.Context(), path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := s.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if err := s.gone(root); err != nil {
+		t.Errorf("it is there: %v", err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.gone(root); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("removed: %v", err)
+	}
+	if err := os.Mkdir(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.gone(root); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("replaced: %v", err)
+	}
+}

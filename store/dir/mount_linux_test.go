@@ -1,0 +1,203 @@
+package dir_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/dir"
+)
+
+// The tests of this file need a disk of their own. They run in a process that
+// has its own mounts, which root may have, and others in a user namespace where
+// the system allows those.
+
+func init() {
+	scripts["full"] = full
+	scripts["read-only"] = readOnly
+	scripts["unmounted"] = unmounted
+	scripts["file size limit"] = fileSizeLimit
+}
+
+func inMounts(t *testing.T, script string) {
+	t.Helper()
+	attr := &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	if os.Geteuid() != 0 {
+		attr = &syscall.SysProcAttr{
+			Cloneflags:  syscall.CLONE_NEWNS | syscall.CLONE_NEWUSER,
+			UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+			GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+		}
+	}
+	probe := exec.CommandContext(t.Context(), "true")
+	probe.SysProcAttr = attr
+	if err := probe.Run(); err != nil {
+		t.Skipf("this system doesn't allow a process to have mounts of its own: %v", err)
+	}
+	run(t, script, attr)
+}
+
+func run(t *testing.T, script string, attr *syscall.SysProcAttr) {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), exe, t.TempDir())
+	cmd.Env = append(os.Environ(), roleEnv+"="+script)
+	cmd.SysProcAttr = attr
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, bytes.TrimSpace(out))
+	}
+}
+
+func TestDiskFull(t *testing.T)      { inMounts(t, "full") }
+func TestReadOnlyMount(t *testing.T) { inMounts(t, "read-only") }
+func TestUnmounted(t *testing.T)     { inMounts(t, "unmounted") }
+
+// TestFileSizeLimit fails in the middle of a write on every system.
+func TestFileSizeLimit(t *testing.T) { run(t, "file size limit", nil) }
+
+func mount(path string) (store.Store, error) {
+	if err := unix.Mount("tmpfs", path, "tmpfs", 0, "size=64k"); err != nil {
+		return nil, fmt.Errorf("mount: %w", err)
+	}
+	return dir.Open(background, path, dir.Options{})
+}
+
+// full fills a disk: what was stored stays, and what failed leaves nothing.
+func full(path string) error {
+	s, err := mount(path)
+	if err != nil {
+		return err
+	}
+	if _, err := s.Put(background, "index/lock.exclusive", []byte("body"), store.PutOptions{}); err != nil {
+		return err
+	}
+	body := bytes.Repeat([]byte("x"), 100_000)
+	return refuse(s, path, func(opts store.PutOptions, key string) error {
+		_, err := s.Put(background, key, body, opts)
+		if err == nil || !strings.Contains(err.Error(), "no space left in the repository") || store.Permanent(err) {
+			return fmt.Errorf("put %q %+v: %w", key, opts, err)
+		}
+		return nil
+	})
+}
+
+// refuse has every kind of Put fail, and checks what is left then.
+func refuse(s store.Store, path string, put func(opts store.PutOptions, key string) error) error {
+	_, obj, err := s.Get(background, "index/lock.exclusive", 100)
+	if err != nil {
+		return err
+	}
+	for _, opts := range []store.PutOptions{{}, {Durable: true}, {IfMatch: obj.ETag}} {
+		if err := put(opts, "index/lock.exclusive"); err != nil {
+			return err
+		}
+	}
+	for _, opts := range []store.PutOptions{{}, {IfAbsent: true}} {
+		if err := put(opts, "new/new"); err != nil {
+			return err
+		}
+	}
+	if body, _, err := s.Get(background, "index/lock.exclusive", 100); err != nil || string(body) != "body" {
+		return fmt.Errorf("the old object is %q, %w", body, err)
+	}
+	var left []string
+	err = filepath.WalkDir(path, func(name string, _ fs.DirEntry, err error) error {
+		left = append(left, strings.TrimPrefix(name, path))
+		return err
+	})
+	if got := strings.Join(left, " "); got != " /index /index/lock.exclusive" {
+		return fmt.Errorf("left %q", got)
+	}
+	return err
+}
+
+func readOnly(path string) error {
+	s, err := mount(path)
+	if err != nil {
+		return err
+	}
+	if _, err := s.Put(background, "index/lock.exclusive", []byte("body"), store.PutOptions{}); err != nil {
+		return err
+	}
+	if err := unix.Mount("", path, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+		return fmt.Errorf("remount: %w", err)
+	}
+	if s, err = dir.Open(background, path, dir.Options{}); err != nil {
+		return err
+	}
+	page, err := s.List(background, "index/lock.", "")
+	if err != nil || len(page.Objects) != 1 {
+		return fmt.Errorf("listed %+v, %w", page.Objects, err)
+	}
+	if err := s.Delete(background, "index/lock.exclusive"); !errors.Is(err, store.ErrPermission) {
+		return fmt.Errorf("delete: %w", err)
+	}
+	return refuse(s, path, func(opts store.PutOptions, key string) error {
+		if _, err := s.Put(background, key, nil, opts); !errors.Is(err, store.ErrPermission) {
+			return fmt.Errorf("put %q %+v: %w", key, opts, err)
+		}
+		return nil
+	})
+}
+
+// unmounted takes the disk away from under the store: the mount point that
+// appears is not the repository.
+func unmounted(path string) error {
+	s, err := mount(path)
+	if err != nil {
+		return err
+	}
+	if _, err := s.Put(background, "index/lock.exclusive", []byte("body"), store.PutOptions{}); err != nil {
+		return err
+	}
+	if err := unix.Unmount(path, 0); err != nil {
+		return fmt.Errorf("an idle store keeps the disk busy: %w", err)
+	}
+	_, put := s.Put(background, "k", nil, store.PutOptions{})
+	_, _, get := s.Get(background, "k", 100)
+	_, list := s.List(background, "", "")
+	for i, err := range []error{put, get, list, s.Delete(background, "k")} {
+		if !errors.Is(err, store.ErrNotFound) || !strings.Contains(err.Error(), "no longer on the file system") {
+			return fmt.Errorf("method %d: %w", i, err)
+		}
+	}
+	if entries, err := os.ReadDir(path); len(entries) != 0 || err != nil {
+		return fmt.Errorf("on the mount point: %v, %w", entries, err)
+	}
+	return nil
+}
+
+func fileSizeLimit(path string) error {
+	s, err := dir.Open(background, path, dir.Options{})
+	if err != nil {
+		return err
+	}
+	if _, err := s.Put(background, "index/lock.exclusive", []byte("body"), store.PutOptions{}); err != nil {
+		return err
+	}
+	signal.Ignore(syscall.SIGXFSZ)
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 1000, Max: 1000}); err != nil {
+		return err
+	}
+	return refuse(s, path, func(opts store.PutOptions, key string) error {
+		_, err := s.Put(background, key, make([]byte, 5000), opts)
+		if !errors.Is(err, unix.EFBIG) || store.Permanent(err) {
+			return fmt.Errorf("put %q %+v: %w", key, opts, err)
+		}
+		return nil
+	})
+}

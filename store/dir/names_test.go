@@ -1,0 +1,165 @@
+//go:build unix
+
+package dir_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/repolock/repolock/store"
+)
+
+// TestTemporaryNames checks that what a dead process left can't be reached, and
+// isn't shown.
+func TestTemporaryNames(t *testing.T) {
+	for _, key := range []string{".repolock-x.tmp", "index/.repolock-x.tmp", ".repolock-x.tmp/k"} {
+		s, path := fresh(t)
+		createFile(t, filepath.Join(path, key), "left")
+		_, put := s.Put(t.Context(), key, nil, store.PutOptions{})
+		_, _, get := s.Get(t.Context(), key, 100)
+		for name, err := range map[string]error{"put": put, "get": get, "delete": s.Delete(t.Context(), key)} {
+			if !errors.Is(err, store.ErrInvalidKey) {
+				t.Errorf("%s %q: %v", name, key, err)
+			}
+		}
+		if got := listed(t, s, "") + listed(t, s, "index/.") + listed(t, s, ".repolock"); got != "" {
+			t.Errorf("listed %q", got)
+		}
+	}
+	s, _ := fresh(t)
+	for _, key := range []string{".repolock-x", "x.tmp", ".repolock-x.tmp2"} {
+		put(t, s, key, "not temporary")
+		if got := listed(t, s, key); got != key {
+			t.Errorf("listed %q", got)
+		}
+	}
+}
+
+// TestOddNames has files whose names aren't valid keys: they are shown, and
+// nothing else can be done with them.
+func TestOddNames(t *testing.T) {
+	if runtime.GOOS == "darwin" {
+		t.Log("macOS takes no name that isn't UTF-8; the backslash is tested")
+	}
+	for _, key := range []string{"index/lock.shared/\xff\xfe", `index/lock.shared/a\b`} {
+		s, path := fresh(t)
+		if err := os.MkdirAll(filepath.Join(path, "index/lock.shared"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(path, key), []byte("odd"), 0o600); err != nil {
+			if runtime.GOOS == "darwin" && key[len(key)-1] == 0xfe {
+				continue
+			}
+			t.Fatal(err)
+		}
+		if got := listed(t, s, "index/lock."); got != key {
+			t.Errorf("listed %q", got)
+		}
+		if _, _, err := s.Get(t.Context(), key, 100); !errors.Is(err, store.ErrInvalidKey) {
+			t.Errorf("get %q: %v", key, err)
+		}
+	}
+}
+
+// TestIrregular has other things in place of an object. None of them is
+// followed or waited for, and none passed over.
+func TestIrregular(t *testing.T) {
+	for name, make := range map[string]func(path string) error{
+		"pipe":        func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"link in":     func(path string) error { return os.Symlink("target", path) },
+		"link out":    func(path string) error { return os.Symlink("/etc/hosts", path) },
+		"link to dir": func(path string) error { return os.Symlink(".", path) },
+		"dangling":    func(path string) error { return os.Symlink("nowhere", path) },
+	} {
+		s, path := fresh(t)
+		put(t, s, "index/target", "body")
+		if err := make(filepath.Join(path, "index/lock.exclusive")); err != nil {
+			t.Fatal(err)
+		}
+		page, err := s.List(t.Context(), "index/lock.", "")
+		if err != nil || len(page.Objects) != 1 || !strings.HasPrefix(page.Objects[0].ETag, "s-") {
+			t.Errorf("%s: listed %+v, %v", name, page.Objects, err)
+		}
+		_, _, err = s.Get(t.Context(), "index/lock.exclusive", 100)
+		if err == nil || errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%s: get: %v", name, err)
+		}
+		_, err = s.Put(t.Context(), "index/lock.exclusive", nil, store.PutOptions{IfAbsent: true})
+		if !errors.Is(err, store.ErrPrecondition) {
+			t.Errorf("%s: put if absent: %v", name, err)
+		}
+		// A put replaces it, and not what it leads to.
+		put(t, s, "index/lock.exclusive", "new")
+		if read(t, s, "index/lock.exclusive") != "new" || read(t, s, "index/target") != "body" {
+			t.Errorf("%s: put went elsewhere", name)
+		}
+		remove(t, s, "index/lock.exclusive")
+		if got := files(t, path); got != "index/ index/target" {
+			t.Errorf("%s: left %s", name, got)
+		}
+	}
+}
+
+// TestLinkedDirectory refuses a link in place of a directory, wherever it leads:
+// what is put through it would be listed elsewhere.
+func TestLinkedDirectory(t *testing.T) {
+	outside := t.TempDir()
+	createFile(t, filepath.Join(outside, "lock.exclusive"), "outside")
+	for _, target := range []string{outside, "real", "missing"} {
+		s, path := fresh(t)
+		createFile(t, filepath.Join(path, "real", "lock.exclusive"), "inside")
+		if err := os.Symlink(target, filepath.Join(path, "index")); err != nil {
+			t.Fatal(err)
+		}
+		for name, err := range each(t, s, "index/lock.exclusive") {
+			if err == nil || errors.Is(err, store.ErrNotFound) || !strings.Contains(err.Error(), "symbolic link") {
+				t.Errorf("to %s: %s: %v", target, name, err)
+			}
+		}
+		if got := listed(t, s, ""); got != "index real/lock.exclusive" {
+			t.Errorf("to %s: listed %q", target, got)
+		}
+		if got := files(t, path); got != "index real/ real/lock.exclusive" {
+			t.Errorf("to %s: left %q", target, got)
+		}
+	}
+	if got := files(t, outside); got != "lock.exclusive" {
+		t.Errorf("outside: %q", got)
+	}
+}
+
+// TestFileInPlaceOfDirectory has what object stores allow and this one can't.
+func TestFileInPlaceOfDirectory(t *testing.T) {
+	s, path := fresh(t)
+	put(t, s, "a/b", "")
+	for _, opts := range []store.PutOptions{{}, {IfAbsent: true}} {
+		for _, key := range []string{"a", "a/b/c"} {
+			_, err := s.Put(t.Context(), key, nil, opts)
+			if err == nil || errors.Is(err, store.ErrPrecondition) || errors.Is(err, store.ErrNotFound) {
+				t.Errorf("put %q: %v", key, err)
+			}
+		}
+	}
+	if got := files(t, path); got != "a/ a/b" {
+		t.Errorf("left %q", got)
+	}
+}
+
+func TestLongName(t *testing.T) {
+	s, path := fresh(t)
+	put(t, s, "a/b", "")
+	key := "a/" + strings.Repeat("x", 300)
+	for name, err := range each(t, s, key) {
+		if name != "list" && !errors.Is(err, store.ErrInvalidKey) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if got := files(t, path); got != "a/ a/b" {
+		t.Errorf("left %q", got)
+	}
+}

@@ -1,0 +1,46 @@
+package dir_test
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+const nobody = 65534
+
+// asNobody runs a test's part without the privileges of root, for whom file
+// modes forbid nothing: it lays down those of this thread. Whoever isn't root
+// has none to lay down.
+func asNobody(t *testing.T, path string, do func()) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		do()
+		return
+	}
+	// What the test has made becomes nobody's, and reachable.
+	if err := filepath.WalkDir(path, func(name string, _ os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Lchown(name, nobody, nobody)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := unix.Setfsgid(nobody); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Setfsgid(0) }()
+	if err := unix.Setfsuid(nobody); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Setfsuid(0) }()
+	do()
+}

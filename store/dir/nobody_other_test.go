@@ -1,0 +1,18 @@
+//go:build unix && !linux
+
+package dir_test
+
+import (
+	"os"
+	"testing"
+)
+
+// asNobody runs a test's part without the privileges of root. Only Linux can
+// lay them down for a thread.
+func asNobody(t *testing.T, _ string, do func()) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		t.Skip("root may do anything: run this test as another user")
+	}
+	do()
+}

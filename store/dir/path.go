@@ -1,0 +1,111 @@
+package dir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/repolock/repolock/store"
+)
+
+// errNotDir is what is found where a file is in place of a directory.
+var errNotDir error = syscall.ENOTDIR
+
+// checkKey is store.CheckKey, and what this store keeps for itself.
+func checkKey(key string) error {
+	if err := store.CheckKey(key); err != nil {
+		return err
+	}
+	for element := range strings.SplitSeq(key, "/") {
+		if isTemp(element) {
+			return fmt.Errorf("%w: %q is a temporary file's name", store.ErrInvalidKey, element)
+		}
+		if why := unfit(element); why != "" {
+			return fmt.Errorf("%w: %q %s", store.ErrInvalidKey, element, why)
+		}
+	}
+	return nil
+}
+
+// split cuts a key after its last slash; dir is "" for a key in the root.
+func split(key string) (dir, name string) {
+	if i := strings.LastIndexByte(key, '/'); i >= 0 {
+		return key[:i], key[i+1:]
+	}
+	return "", key
+}
+
+// openDir opens a directory below the root.
+//
+// os.Root would follow a symbolic link that stays inside. Here none is
+// followed, since what is put through a link would be listed under another key.
+func openDir(root *os.Root, dir string) (*os.Root, error) {
+	return descend(root, dir, func(*os.Root, string) error { return nil })
+}
+
+// makeDir is openDir that makes what is missing. Another process may remove
+// the directory again at any time, as long as it is empty; whatever is tried
+// in it then fails with fs.ErrNotExist.
+func (s *Store) makeDir(root *os.Root, dir string) (*os.Root, error) {
+	return descend(root, dir, func(parent *os.Root, name string) error {
+		_, err := parent.Lstat(name)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err := parent.Mkdir(name, s.dirMode); !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		return nil
+	})
+}
+
+// descend opens a directory below the root element by element, and calls
+// before for each.
+func descend(root *os.Root, dir string, before func(parent *os.Root, name string) error) (*os.Root, error) {
+	at, err := root.OpenRoot(".")
+	if err != nil || dir == "" {
+		return at, err
+	}
+	for name := range strings.SplitSeq(dir, "/") {
+		next, err := enter(at, name, before)
+		at.Close()
+		if err != nil {
+			return nil, err
+		}
+		at = next
+	}
+	return at, nil
+}
+
+func enter(parent *os.Root, name string, before func(*os.Root, string) error) (*os.Root, error) {
+	if err := before(parent, name); err != nil {
+		return nil, err
+	}
+	info, err := parent.Lstat(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case info.Mode().IsRegular():
+		return nil, &fs.PathError{Op: "open directory", Path: name, Err: errNotDir}
+	case !info.IsDir():
+		return nil, fmt.Errorf("%q is not a directory but a %s", name, kind(info.Mode()))
+	}
+	return parent.OpenRoot(name)
+}
+
+// kind names what is neither a file nor a directory.
+func kind(mode fs.FileMode) string {
+	switch {
+	case mode&fs.ModeSymlink != 0:
+		return "symbolic link"
+	case mode&fs.ModeNamedPipe != 0:
+		return "pipe"
+	case mode&fs.ModeSocket != 0:
+		return "socket"
+	default:
+		return "special file"
+	}
+}

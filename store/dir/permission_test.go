@@ -1,0 +1,94 @@
+//go:build unix
+
+package dir_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/repolock/repolock/store"
+)
+
+// chmod sets a mode for the rest of the test.
+func chmod(t *testing.T, path string, mode fs.FileMode) {
+	t.Helper()
+	if err := os.Chmod(path, mode); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Chmod(path, 0o700) }) // so that it can be removed
+}
+
+// TestReadOnlyDirectory reads where nothing may be written.
+func TestReadOnlyDirectory(t *testing.T) {
+	s, path := fresh(t)
+	put(t, s, "index/lock.exclusive", "body")
+	chmod(t, filepath.Join(path, "index"), 0o555)
+	chmod(t, path, 0o555)
+	asNobody(t, path, func() {
+		s := at(t, path)
+		if read(t, s, "index/lock.exclusive") != "body" || listed(t, s, "index/lock.") != "index/lock.exclusive" {
+			t.Error("can't be read")
+		}
+		for _, key := range []string{"index/lock.exclusive", "index/new", "new/new"} {
+			for _, opts := range []store.PutOptions{{}, {IfAbsent: true}, {IfMatch: "x"}, {Durable: true}} {
+				if _, err := s.Put(t.Context(), key, nil, opts); !errors.Is(err, store.ErrPermission) {
+					t.Errorf("put %q %+v: %v", key, opts, err)
+				}
+			}
+		}
+		if err := s.Delete(t.Context(), "index/lock.exclusive"); !errors.Is(err, store.ErrPermission) {
+			t.Errorf("delete: %v", err)
+		}
+		remove(t, s, "index/missing")
+		remove(t, s, "missing/missing")
+	})
+	if got := files(t, path); got != "index/ index/lock.exclusive" {
+		t.Errorf("left %q", got)
+	}
+}
+
+// TestUnreadableFile is shown all the same: it may be a lock.
+func TestUnreadableFile(t *testing.T) {
+	s, path := fresh(t)
+	put(t, s, "index/lock.exclusive", "body")
+	chmod(t, filepath.Join(path, "index/lock.exclusive"), 0)
+	asNobody(t, path, func() {
+		page, err := s.List(t.Context(), "index/lock.", "")
+		if err != nil || len(page.Objects) != 1 || !strings.HasPrefix(page.Objects[0].ETag, "s-") || page.Objects[0].Size != 4 {
+			t.Fatalf("listed %+v, %v", page.Objects, err)
+		}
+		if _, _, err := s.Get(t.Context(), "index/lock.exclusive", 100); !errors.Is(err, store.ErrPermission) {
+			t.Errorf("get: %v", err)
+		}
+		// Its directory can be written to, so it can be replaced.
+		opts := store.PutOptions{IfMatch: page.Objects[0].ETag}
+		if _, err := s.Put(t.Context(), "index/lock.exclusive", []byte("new"), opts); err != nil {
+			t.Errorf("put if match: %v", err)
+		}
+		if got := read(t, s, "index/lock.exclusive"); got != "new" {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+// TestUnreadableDirectory fails a list: what is in it can't be known.
+func TestUnreadableDirectory(t *testing.T) {
+	for _, mode := range []fs.FileMode{0, 0o300, 0o600} { // nothing, not listed, not entered
+		for _, dir := range []string{"", "index", "index/lock.shared"} {
+			s, path := fresh(t)
+			put(t, s, "index/lock.shared/x", "body")
+			chmod(t, filepath.Join(path, dir), mode)
+			asNobody(t, path, func() {
+				page, err := s.List(t.Context(), "index/lock.", "")
+				if !errors.Is(err, store.ErrPermission) {
+					t.Errorf("%q with mode %o: listed %+v, %v", dir, mode, page.Objects, err)
+				}
+			})
+			_ = os.Chmod(filepath.Join(path, dir), 0o700)
+		}
+	}
+}

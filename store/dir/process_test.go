@@ -1,0 +1,225 @@
+package dir_test
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/dir"
+	"github.com/repolock/repolock/store/storetest"
+)
+
+// roleEnv makes this test binary another process of a test.
+const roleEnv = "REPOLOCK_TEST_ROLE"
+
+var roles = map[string]func(s store.Store) error{
+	"create":    create,
+	"increment": increment,
+	"overwrite": overwrite,
+}
+
+func TestMain(m *testing.M) {
+	name := os.Getenv(roleEnv)
+	if name == "" {
+		os.Exit(m.Run())
+	}
+	if err := play(name); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// scripts are processes that a system's own tests have: they test by themselves,
+// and end with an error.
+var scripts = map[string]func(path string) error{}
+
+// play waits for a line on stdin, so that all processes start at once.
+func play(name string) error {
+	if script, ok := scripts[name]; ok {
+		return script(os.Args[1])
+	}
+	s, err := dir.Open(background, os.Args[1], dir.Options{})
+	if err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
+		return err
+	}
+	return roles[name](s)
+}
+
+// process is another process under way.
+type process struct {
+	*exec.Cmd
+	stdin  interface{ Write([]byte) (int, error) }
+	out    *bufio.Reader
+	stderr *bytes.Buffer
+}
+
+// start starts a process in a role, and waits until it is ready.
+func start(t *testing.T, role, path string) *process {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{Cmd: exec.CommandContext(t.Context(), exe, path), stderr: new(bytes.Buffer)}
+	p.Env = append(os.Environ(), roleEnv+"="+role)
+	p.Stderr = p.stderr
+	stdin, err := p.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := p.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.stdin, p.out = stdin, bufio.NewReader(stdout)
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := p.out.ReadString('\n'); line != "ready\n" {
+		t.Fatalf("%s isn't ready: %q, %v, %s", role, line, err, p.stderr)
+	}
+	return p
+}
+
+func (p *process) release() { _, _ = p.stdin.Write([]byte("\n")) }
+
+// all starts n processes in a role, lets them go at once, and gives what they
+// printed.
+func all(t *testing.T, n int, role, path string) string {
+	t.Helper()
+	var running []*process
+	for range n {
+		running = append(running, start(t, role, path))
+	}
+	for _, p := range running {
+		p.release()
+	}
+	var out strings.Builder
+	for _, p := range running {
+		if _, err := p.out.WriteTo(&out); err != nil {
+			t.Error(err)
+		}
+		if err := p.Wait(); err != nil {
+			t.Errorf("%s: %v: %s", role, err, p.stderr)
+		}
+	}
+	return out.String()
+}
+
+const rounds = 50
+
+// create tries to be the first at each key, and prints those where it was.
+func create(s store.Store) error {
+	for round := range rounds {
+		key := fmt.Sprintf("index/locks/%d/lock.exclusive", round)
+		_, err := s.Put(background, key, fmt.Append(nil, os.Getpid()), store.PutOptions{IfAbsent: true})
+		if err == nil {
+			fmt.Println(key, os.Getpid())
+		} else if !errors.Is(err, store.ErrPrecondition) {
+			return err
+		}
+	}
+	return nil
+}
+
+func increment(s store.Store) error {
+	for range rounds {
+		if _, err := storetest.Increment(background, s, "counter"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// overwrite writes bodies of all sizes, over a few keys, until it is killed.
+func overwrite(s store.Store) error {
+	for n := 0; ; n++ {
+		key := fmt.Sprintf("index/lock.shared/%d", n%7)
+		body := strings.Repeat(fmt.Sprintf("%08d", n), 1+n%20_000)
+		body = fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(body))) + body
+		if _, err := s.Put(background, key, []byte(body), store.PutOptions{IfAbsent: n%11 == 0}); err != nil &&
+			!errors.Is(err, store.ErrPrecondition) {
+			return err
+		}
+		if n == 20 {
+			fmt.Println("going")
+		}
+		if n%13 == 0 {
+			if err := s.Delete(background, key); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func TestProcessesPutIfAbsent(t *testing.T) {
+	s, path := fresh(t)
+	lines := strings.Fields(all(t, 8, "create", path))
+	won := map[string]string{}
+	for i := 0; i < len(lines); i += 2 {
+		key, pid := lines[i], lines[i+1]
+		if other, found := won[key]; found {
+			t.Errorf("%s was won by %s and by %s", key, other, pid)
+		}
+		won[key] = pid
+	}
+	if len(won) != rounds {
+		t.Errorf("%d of %d keys have a winner", len(won), rounds)
+	}
+	for key, pid := range won {
+		if body := read(t, s, key); body != pid {
+			t.Errorf("%s was won by %s and holds %s", key, pid, body)
+		}
+	}
+	tidy(t, path)
+}
+
+func TestProcessesIncrement(t *testing.T) {
+	s, path := fresh(t)
+	put(t, s, "counter", "0")
+	all(t, 8, "increment", path)
+	if got, want := read(t, s, "counter"), fmt.Sprint(8*rounds); got != want {
+		t.Errorf("%s of %s increments", got, want)
+	}
+	tidy(t, path)
+}
+
+// TestKilled kills a process in the middle of its puts: nothing that is listed
+// is half written, and the next process isn't held up by what it left.
+func TestKilled(t *testing.T) {
+	s, path := fresh(t)
+	for range 20 {
+		p := start(t, "overwrite", path)
+		p.release()
+		if line, err := p.out.ReadString('\n'); line != "going\n" {
+			t.Fatalf("%q, %v, %s", line, err, p.stderr)
+		}
+		if err := p.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = p.Wait() // its error is that it was killed
+		page, err := s.List(t.Context(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, obj := range page.Objects {
+			body := read(t, s, obj.Key)
+			if len(body) < 8 || body[:8] != fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(body[8:]))) {
+				t.Errorf("%s is torn: %d bytes", obj.Key, len(body))
+			}
+		}
+		put(t, s, "index/lock.exclusive", "next")
+		remove(t, s, "index/lock.exclusive")
+	}
+}

@@ -1,0 +1,121 @@
+//go:build unix
+
+package dir_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/repolock/repolock/store"
+)
+
+func TestDeletePrunes(t *testing.T) {
+	s, path := fresh(t)
+	put(t, s, "index/locks/a/lock.exclusive", "")
+	put(t, s, "index/keep", "")
+	remove(t, s, "index/locks/a/lock.exclusive")
+	if got := files(t, path); got != "index/ index/keep" {
+		t.Errorf("left %q", got)
+	}
+	remove(t, s, "index/keep")
+	if got := files(t, path); got != "" {
+		t.Errorf("left %q", got)
+	}
+}
+
+// TestPruneAgainstPut has puts into a directory that others keep emptying, and
+// so removing.
+func TestPruneAgainstPut(t *testing.T) {
+	s, path := fresh(t)
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			key := fmt.Sprintf("index/locks/a/lock.shared/%d", i)
+			for n := range 100 {
+				opts := store.PutOptions{IfAbsent: n%2 == 0}
+				if _, err := s.Put(t.Context(), key, []byte(key), opts); err != nil {
+					t.Errorf("put: %v", err)
+					return
+				}
+				if body, _, err := s.Get(t.Context(), key, 100); err != nil || string(body) != key {
+					t.Errorf("get: %q, %v", body, err)
+				}
+				if err := s.Delete(t.Context(), key); err != nil {
+					t.Errorf("delete: %v", err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if got := files(t, path); got != "" {
+		t.Errorf("left %q", got)
+	}
+}
+
+// TestRefusedPutLeavesNothing checks the directories that were made for it too.
+func TestRefusedPutLeavesNothing(t *testing.T) {
+	s, path := fresh(t)
+	_, err := s.Put(t.Context(), "index/locks/a/lock.exclusive", nil, store.PutOptions{IfMatch: "x"})
+	if !errors.Is(err, store.ErrPrecondition) {
+		t.Error(err)
+	}
+	if got := files(t, path); got != "" {
+		t.Errorf("left %q", got)
+	}
+	put(t, s, "index/lock.exclusive", "")
+	for _, opts := range []store.PutOptions{{IfAbsent: true}, {IfMatch: "x"}, {IfAbsent: true, IfMatch: "x"}} {
+		if _, err := s.Put(t.Context(), "index/lock.exclusive", nil, opts); !errors.Is(err, store.ErrPrecondition) {
+			t.Error(err)
+		}
+	}
+	if got := files(t, path); got != "index/ index/lock.exclusive" {
+		t.Errorf("left %q", got)
+	}
+}
+
+// TestSweep checks that temporary files of dead processes go, and those of
+// living ones stay.
+func TestSweep(t *testing.T) {
+	path := t.TempDir()
+	offset := time.Duration(0)
+	s := atTime(t, path, func() time.Time { return time.Now().Add(offset) })
+	for _, dir := range []string{"", "index"} {
+		createFile(t, filepath.Join(path, dir, ".repolock-x.tmp"), "left")
+		createFile(t, filepath.Join(path, dir, "other.tmp"), "not ours")
+	}
+	for _, test := range []struct {
+		offset time.Duration
+		left   string
+	}{
+		{59 * time.Minute, ".repolock-x.tmp index/ index/.repolock-x.tmp index/other.tmp other.tmp"},
+		{61 * time.Minute, "index/ index/other.tmp other.tmp"},
+	} {
+		offset = test.offset
+		for _, key := range []string{"k", "index/lock.exclusive"} {
+			put(t, s, key, "")
+			remove(t, s, key)
+		}
+		if got := files(t, path); got != test.left {
+			t.Errorf("after %v: %s", test.offset, got)
+		}
+	}
+}
+
+// TestLinkedLeftover has a process that died after it linked its file, and
+// before it removed the temporary name: the object is whole.
+func TestLinkedLeftover(t *testing.T) {
+	s, path := fresh(t)
+	put(t, s, "index/k", "body")
+	if err := os.Link(filepath.Join(path, "index/k"), filepath.Join(path, "index/.repolock-x.tmp")); err != nil {
+		t.Fatal(err)
+	}
+	put(t, s, "index/k", "new")
+	if got := listed(t, s, ""); got != "index/k" || read(t, s, "index/k") != "new" {
+		t.Errorf("listed %q", got)
+	}
+}

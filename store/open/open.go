@@ -1,0 +1,35 @@
+// Package open gives the store that a URL names, so that programs needn't know
+// the backends.
+//
+// A repository in a directory is named by its path, as any program takes it:
+// relative or absolute, with spaces, percent signs and whatever else, all of it
+// meant as it is written. What begins with a scheme, letters and a colon, is a
+// URL; a relative path that looks like one is written with ./ in front ("./a:b").
+// On Windows a single letter is a drive.
+//
+// A file URL (file:///srv/repo, file:/srv/repo, file://localhost/srv/repo) is
+// absolute, names a directory of this machine, and is percent-decoded. It has no
+// query and no fragment: "?" and "#" in a name are written %3F and %23.
+package open
+
+import (
+	"context"
+
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/dir"
+)
+
+// Store opens the store that a URL or a path names. Where it can't be
+// understood the error is store.ErrURL; where there is nothing it is
+// store.ErrNotFound.
+func Store(ctx context.Context, rawURL string) (store.Store, error) {
+	location, err := Parse(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	s, err := dir.Open(ctx, location.Path, dir.Options{})
+	if err != nil {
+		return nil, err // without a store that is a nil *dir.Store
+	}
+	return s, nil
+}

@@ -1,0 +1,53 @@
+package open_test
+
+import (
+	"errors"
+	"net/url"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/open"
+)
+
+func TestStore(t *testing.T) {
+	t.Chdir(t.TempDir())
+	path, err := filepath.Abs("a repo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	slashed := filepath.ToSlash(path)
+	if slashed[0] != '/' {
+		slashed = "/" + slashed // a drive
+	}
+	for _, raw := range []string{path, "a repo", (&url.URL{Scheme: "file", Path: slashed}).String()} {
+		s, err := open.Store(t.Context(), raw)
+		if err != nil {
+			t.Errorf("%q: %v", raw, err)
+			continue
+		}
+		if _, err := s.Put(t.Context(), "k", []byte(raw), store.PutOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(filepath.Join(path, "k")); string(got) != raw || err != nil {
+			t.Errorf("%q: wrote %q, %v", raw, got, err)
+		}
+	}
+}
+
+func TestStoreErrors(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "missing")
+	for raw, want := range map[string]error{missing: store.ErrNotFound, "s3://bucket": store.ErrURL, "": store.ErrURL} {
+		s, err := open.Store(t.Context(), raw)
+		if s != nil || !errors.Is(err, want) {
+			t.Errorf("%q: %v, %v", raw, s, err)
+		}
+	}
+	if _, err := os.Lstat(missing); !errors.Is(err, os.ErrNotExist) {
+		t.Error("opening made a directory")
+	}
+}

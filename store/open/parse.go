@@ -1,0 +1,100 @@
+package open
+
+import (
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/repolock/repolock/store"
+)
+
+// known are the schemes that there is a backend for, as messages name them.
+const known = "file"
+
+// Location is what a URL or a path says.
+type Location struct {
+	// Scheme of the URL in lower case; "file" for a path.
+	Scheme string
+	// Path of the directory, as the system takes it, if the scheme is "file".
+	Path string
+}
+
+// Parse reads a URL or a path. It looks at nothing else, so whether there is
+// anything isn't known afterwards. Its errors are store.ErrURL, and show no
+// part of the URL that could be a secret.
+func Parse(rawURL string) (Location, error) {
+	return parse(rawURL, runtime.GOOS == "windows")
+}
+
+func parse(raw string, windows bool) (Location, error) {
+	if raw == "" {
+		return Location{}, invalid("empty")
+	}
+	if strings.ContainsRune(raw, 0) {
+		return Location{}, invalid("it has a NUL byte")
+	}
+	scheme, rest, ok := cutScheme(raw)
+	switch {
+	case !ok, windows && len(scheme) == 1: // a drive
+		return Location{Scheme: "file", Path: raw}, nil
+	case scheme == "file":
+		path, err := filePath(rest, windows)
+		return Location{Scheme: "file", Path: path}, err
+	case strings.Contains(rest, "@") && !strings.HasPrefix(rest, "//"):
+		// It may be user:password@host, whose scheme would be the user.
+		return Location{}, invalid("unknown scheme (known: %s, or a path)", known)
+	default:
+		return Location{}, invalid("unknown scheme %q (known: %s, or a path; one with a colon is written ./a:b)", scheme, known)
+	}
+}
+
+// cutScheme cuts off the scheme of a URL, by RFC 3986: a letter, then letters,
+// digits, "+", "-" and ".", then a colon.
+func cutScheme(raw string) (scheme, rest string, ok bool) {
+	scheme, rest, ok = strings.Cut(raw, ":")
+	if !ok || scheme == "" || !isLetter(scheme[0]) {
+		return "", "", false
+	}
+	for _, c := range []byte(scheme) {
+		if !isLetter(c) && (c < '0' || c > '9') && !strings.ContainsRune("+-.", rune(c)) {
+			return "", "", false
+		}
+	}
+	return strings.ToLower(scheme), rest, true
+}
+
+func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
+
+// filePath gives the path of a file URL, by RFC 8089.
+func filePath(rest string, windows bool) (string, error) {
+	if after, ok := strings.CutPrefix(rest, "//"); ok {
+		host, _, _ := strings.Cut(after, "/")
+		if host != "" && !strings.EqualFold(host, "localhost") {
+			return "", invalid("a file URL is of this machine, so it begins with file:/// and not with file://host")
+		}
+		rest = after[len(host):]
+	}
+	if !strings.HasPrefix(rest, "/") {
+		return "", invalid("a file URL has an absolute path; a relative one is written without file:")
+	}
+	if strings.ContainsAny(rest, "?#") {
+		return "", invalid("a file URL has no query or fragment; %%3F and %%23 are those characters in a name")
+	}
+	path, err := url.PathUnescape(rest)
+	if err != nil {
+		return "", invalid("a percent sign isn't followed by two hexadecimal digits; %%25 is one in a name")
+	}
+	if strings.ContainsRune(path, 0) {
+		return "", invalid("it has a NUL byte")
+	}
+	if windows && len(path) >= 3 && isLetter(path[1]) && path[2] == ':' {
+		path = path[1:] // "/C:/repo"
+	}
+	return filepath.FromSlash(path), nil
+}
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{store.ErrURL}, args...)...)
+}
