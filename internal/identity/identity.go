@@ -1,0 +1,82 @@
+// Package identity tells which process this is, in terms that a process on
+// another machine, or after a reboot, or in another container can compare.
+package identity
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"os/user"
+	"strconv"
+)
+
+// Process names a process. Fields are empty or zero where the system doesn't
+// tell them.
+type Process struct {
+	Hostname string
+	// HostID is a hash of the machine's id, which itself must not be published:
+	// machine-id(5).
+	HostID string
+	// BootID is new with each boot of the machine, and the same in all its
+	// containers.
+	BootID string
+	PID    int
+	// PIDNamespace tells containers apart, in which the same pid is another
+	// process: pid_namespaces(7).
+	PIDNamespace string
+	// PIDStart is when the process started, in the system's own unit: it tells
+	// a process from a later one with the same pid.
+	PIDStart uint64
+	User     string
+}
+
+// Self names this process.
+func Self() Process {
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		host = "localhost"
+	}
+	p := Process{Hostname: host, PID: os.Getpid(), User: userName()}
+	p.HostID = hash(machineID())
+	p.BootID = bootID()
+	p.PIDNamespace = pidNamespace()
+	p.PIDStart, _ = startTime(p.PID)
+	return p
+}
+
+// Holder is how the wire format names a process.
+func (p Process) Holder() string { return fmt.Sprintf("%s (pid %d)", p.Hostname, p.PID) }
+
+// SameBoot reports whether both processes run, or ran, in the same boot of the
+// same machine, so that they share the clock that counts since boot.
+func (p Process) SameBoot(q Process) bool { return p.BootID != "" && p.BootID == q.BootID }
+
+// Gone reports whether q, seen from p, is certainly no more: a process of this
+// very machine, boot and pid namespace that doesn't exist, or whose pid is
+// another process by now. In any doubt it is not gone.
+func (p Process) Gone(q Process) bool {
+	if !p.SameBoot(q) || p.PIDNamespace == "" || p.PIDNamespace != q.PIDNamespace || q.PID <= 0 {
+		return false
+	}
+	if !exists(q.PID) {
+		return true
+	}
+	start, ok := startTime(q.PID)
+	return ok && q.PIDStart != 0 && start != q.PIDStart
+}
+
+func userName() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return "uid " + strconv.Itoa(os.Getuid())
+}
+
+func hash(machineID string) string {
+	if machineID == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte("repolock host id\x00" + machineID))
+	return hex.EncodeToString(sum[:16])
+}
