@@ -1,0 +1,377 @@
+package replock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/store"
+)
+
+// object is a lock object of our own, as we know it to be stored.
+type object struct {
+	key  string
+	etag string
+	// sent is when the put was sent that gave it its present body.
+	sent time.Duration
+	// put: a put of it was answered, and nobody was seen to have undone it.
+	put bool
+	// maybe: a put of it wasn't answered, and may have been or still be applied.
+	maybe bool
+	// listed: the last look saw it.
+	listed bool
+}
+
+// try is one run of the protocol with one flag, from raising it until the lock
+// is held or the flag withdrawn.
+type try struct {
+	mode      Mode
+	operation string
+	id        string
+	body      body
+	flag      object // the ground truth: a key that only we ever write
+	exclusive object // lock.exclusive
+
+	// sent is when the first put of the flag was sent: the lease is dated from
+	// it. answered is when one was answered.
+	sent, answered time.Duration
+	deadline       time.Duration
+	st             storeTime
+	looked         bool // at least once
+
+	mine
+}
+
+// mine are the ids and the flags' keys of all tries for one lock, whatever is
+// left of them in the store.
+type mine struct{ ids, keys map[string]bool }
+
+func nothingYet() mine { return mine{map[string]bool{}, map[string]bool{}} }
+
+func (l *Locker) newTry(mode Mode, operation string, m mine) (*try, error) {
+	id, err := l.newID()
+	if err != nil {
+		return nil, err
+	}
+	now := l.opts.Clock.Now()
+	key := l.keys.flag(mode, now, id)
+	m.ids[id], m.keys[key] = true, true
+	return &try{
+		mode: mode, operation: operation, id: id,
+		flag:      object{key: key},
+		exclusive: object{key: l.keys.exclusive()},
+		mine:      m,
+		body: body{
+			Operation: operation, Holder: l.self.Holder(), AcquiredAt: now.UTC().Format(wireTime), IsShared: mode == Shared,
+			ID: id, TTLSeconds: l.opts.TTL.Seconds(), State: stateAcquiring,
+			HostID: l.self.HostID, BootID: l.self.BootID, PID: l.self.PID, PIDNamespace: l.self.PIDNamespace,
+			PIDStart: l.self.PIDStart, User: l.self.User, Version: l.opts.Version, Metadata: l.opts.Metadata,
+		},
+	}, nil
+}
+
+// owns reports whether a listed object is ours by its key, or in the case of
+// lock.exclusive, which others write too, by the ETag of what we put.
+func (t *try) owns(o store.Object) bool {
+	if o.Key == t.exclusive.key {
+		t.exclusive.listed = t.exclusive.put && o.ETag != "" && o.ETag == t.exclusive.etag
+		return t.exclusive.listed
+	}
+	return t.keys[o.Key]
+}
+
+// adopt takes a lock.exclusive for ours that carries our id: a put of ours that
+// got no answer was applied.
+func (t *try) adopt(e *entry) {
+	t.exclusive.etag, t.exclusive.put, t.exclusive.listed, t.exclusive.sent = e.ETag, true, true, t.sent
+}
+
+// errLate: the answer that would have given us the lock came after the deadline
+// of the lease.
+var errLate = errors.New("the store is too slow: taking the lock took longer than its lease")
+
+// maxTries is how often an acquire that came too late starts again.
+const maxTries = 3
+
+// acquire takes a lock: PROTOCOL.md, Acquire. It tries until it has the lock,
+// or somebody else certainly has it, or the store can't tell.
+func (l *Locker) acquire(ctx context.Context, mode Mode, operation string) (*Lock, error) {
+	if operation == "" || len(operation) > maxOperation {
+		return nil, fmt.Errorf("operation %q: must have 1 to %d bytes", Printable(operation), maxOperation)
+	}
+	s, m := sight{}, nothingYet()
+	for late := 0; ; {
+		t, err := l.newTry(mode, operation, m)
+		if err != nil {
+			return nil, err
+		}
+		lock, f, err := l.attempt(ctx, t, s)
+		switch {
+		case err == nil:
+			return lock, nil
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("acquiring the %s lock: %w", mode, context.Cause(ctx))
+		case errors.Is(err, errLate):
+			if late++; late == maxTries {
+				return nil, fmt.Errorf("acquiring the %s lock: %w", mode, err)
+			}
+		case errors.Is(err, errDoubt):
+			if err := l.watch(ctx, t, s, f); err != nil {
+				return nil, err
+			}
+		default:
+			return nil, err
+		}
+	}
+}
+
+// errDoubt: only locks that may be stale are in the way.
+var errDoubt = errors.New("perhaps stale")
+
+// attempt runs the protocol once, and leaves nothing behind unless it returns a
+// lock.
+//
+// Why the lock that it returns excludes all others: our flag was put, and the
+// put answered, before the last look began; the look found no live flag that
+// conflicts; and it was over before the deadline of the flag, so that the flag
+// stood, live, throughout. Whoever conflicts and wasn't seen puts their flag
+// after our look began, looks after that, and sees ours.
+func (l *Locker) attempt(ctx context.Context, t *try, s sight) (*Lock, found, error) {
+	var f found
+	giveUp := func(err error) (*Lock, found, error) {
+		l.withdraw(ctx, t)
+		return nil, f, err
+	}
+	if err := l.raise(ctx, t); err != nil {
+		return giveUp(err)
+	}
+	for again := 0; ; {
+		var err error
+		if f, err = l.look(ctx, t, s); err != nil {
+			return giveUp(fmt.Errorf("looking for other locks: %w", err))
+		}
+		if l.opts.Clock.Elapsed() >= t.deadline {
+			return giveUp(errLate)
+		}
+		if len(f.live) > 0 {
+			if again < maxAgain && l.worthAnother(t, f) {
+				again++
+				if err := clock.Sleep(ctx, l.opts.Clock, l.jitter(firstAgain<<(again-1))); err != nil {
+					return giveUp(err)
+				}
+				continue
+			}
+			return giveUp(l.held(t, f))
+		}
+		if len(f.doubtful) > 0 {
+			return giveUp(errDoubt)
+		}
+		if err := l.reap(ctx, t, f); err != nil {
+			return giveUp(err)
+		}
+		if t.mode == Exclusive && !t.exclusive.listed {
+			// lock.exclusive must be in place before the last look, because it
+			// is all that other clients of the wire format look at.
+			if err := l.claim(ctx, t, f.exclusive); err != nil {
+				return giveUp(err)
+			}
+			continue
+		}
+		return l.settle(ctx, t, f, giveUp)
+	}
+}
+
+// settle turns a try that found nothing in its way into a held lock.
+func (l *Locker) settle(ctx context.Context, t *try, f found, giveUp func(error) (*Lock, found, error)) (*Lock, found, error) {
+	var fence uint64
+	if t.mode == Exclusive && l.opts.Fence {
+		var err error
+		if fence, err = l.nextFence(ctx, t.id); err != nil {
+			return giveUp(err)
+		}
+	}
+	if ctx.Err() != nil {
+		return giveUp(context.Cause(ctx))
+	}
+	if l.opts.Clock.Elapsed() >= t.deadline {
+		return giveUp(errLate)
+	}
+	lock := l.hold(ctx, t, fence)
+	lock.tell(EventAcquired, nil)
+	return lock, f, nil
+}
+
+// raise puts our flag, and lock.exclusive beside it if that can be done without
+// overwriting another's.
+func (l *Locker) raise(ctx context.Context, t *try) error {
+	t.sent = l.opts.Clock.Elapsed()
+	t.deadline = t.sent + l.schedule.Deadline
+	t.body.stamp(l.opts.Clock.Now(), t.sent, l.opts.TTL)
+	if t.mode == Shared || l.store.Properties().IfAbsent != store.Kept {
+		return l.putFlag(ctx, t)
+	}
+	claimed := make(chan error, 1)
+	go func() { claimed <- l.claim(ctx, t, nil) }()
+	err := l.putFlag(ctx, t)
+	return errors.Join(err, <-claimed)
+}
+
+func (l *Locker) putFlag(ctx context.Context, t *try) error {
+	t.flag.maybe = true
+	o, err := l.put(ctx, t.flag.key, t.body.encode(), store.PutOptions{})
+	if err != nil {
+		if errors.Is(err, store.ErrPermission) || errors.Is(err, store.ErrNotFound) {
+			t.flag.maybe = false
+		}
+		return fmt.Errorf("writing the lock: %w", err)
+	}
+	t.answered = l.opts.Clock.Elapsed()
+	t.flag.put, t.flag.etag, t.flag.sent = true, o.ETag, t.sent
+	if !o.ModTime.IsZero() {
+		t.st = storeTime{o.ModTime, t.answered}
+	}
+	return nil
+}
+
+// claim puts lock.exclusive where there is none, or in place of what a look saw
+// there: stale, or empty. That somebody else was faster is no error: the next
+// look tells who.
+func (l *Locker) claim(ctx context.Context, t *try, seen *entry) error {
+	var opts store.PutOptions
+	switch p := l.store.Properties(); {
+	case seen == nil:
+		opts.IfAbsent = p.IfAbsent != store.Unsupported
+	case l.matches():
+		opts.IfMatch = seen.ETag
+	}
+	before := t.exclusive.maybe
+	t.exclusive.maybe = true
+	var sends atomic.Int32
+	o, err := repeat(ctx, l, func(ctx context.Context) (store.Object, error) {
+		sends.Add(1)
+		return l.store.Put(ctx, t.exclusive.key, t.body.encode(), opts)
+	})
+	switch {
+	case err == nil:
+		t.exclusive.put, t.exclusive.etag, t.exclusive.sent = true, o.ETag, t.sent
+		return nil
+	case errors.Is(err, store.ErrConditionUnsupported):
+		t.exclusive.maybe = before
+		if !t.looked {
+			return nil
+		}
+		return l.overwrite(ctx, t)
+	case errors.Is(err, store.ErrPrecondition):
+		// After a send that got no answer it may be our own put that is in the
+		// way: the next look tells it by the id.
+		t.exclusive.maybe = before || sends.Load() > 1
+		return nil
+	default:
+		return fmt.Errorf("writing the lock: %w", err)
+	}
+}
+
+// overwrite puts lock.exclusive without a condition, after a look that found
+// nothing live there.
+func (l *Locker) overwrite(ctx context.Context, t *try) error {
+	t.exclusive.maybe = true
+	o, err := l.put(ctx, t.exclusive.key, t.body.encode(), store.PutOptions{})
+	if err != nil {
+		return fmt.Errorf("writing the lock: %w", err)
+	}
+	t.exclusive.put, t.exclusive.etag, t.exclusive.sent = true, o.ETag, t.sent
+	return nil
+}
+
+// Between contenders, the one that may win looks again a few times, while the
+// others withdraw.
+const (
+	maxAgain   = 4
+	firstAgain = 100 * time.Millisecond
+	// transient is the age up to which a flag may be that of somebody who is
+	// about to withdraw it.
+	transient = 3 * time.Second
+)
+
+// worthAnother reports whether those in our way may be about to withdraw, and
+// it isn't for us to yield: a shared acquirer yields at once, an exclusive one
+// to whoever has lock.exclusive, and where nobody has it, to the one that came
+// first. It decides who waits, never who enters.
+func (l *Locker) worthAnother(t *try, f found) bool {
+	if t.mode == Shared || f.more > 0 {
+		return false
+	}
+	for _, e := range f.live {
+		if e.verdict == Unreadable || e.kind == kindExclusive {
+			return false
+		}
+		if e.kind == kindIntent && !t.exclusive.listed && e.Key < t.flag.key {
+			return false
+		}
+		if age, ok := e.age(f.st, f.now); ok && age > transient {
+			return false
+		}
+	}
+	return true
+}
+
+// held tells of those in our way, and is the error that says who they are.
+func (l *Locker) held(t *try, f found) error {
+	err := l.heldError(t, f)
+	l.tell(Event{Kind: EventBlocked, Mode: t.mode, Operation: t.operation, ID: t.id, Key: t.flag.key, Holders: err.Holders})
+	return err
+}
+
+func (l *Locker) heldError(t *try, f found) *HeldError {
+	return &HeldError{Mode: t.mode, Holders: merge(l.infos(f.live, f.st, f.now)), More: f.more}
+}
+
+// withdraw removes what a try has put, also after its context has ended. What
+// can't be removed expires with the ttl.
+func (l *Locker) withdraw(ctx context.Context, t *try) {
+	if err := l.takeDown(context.WithoutCancel(ctx), t); err != nil {
+		l.tell(Event{Kind: EventReleaseFailed, Mode: t.mode, Operation: t.operation, ID: t.id, Key: t.flag.key, Err: err})
+	}
+}
+
+// takeDown deletes lock.exclusive if it is ours, and only while our lease lasts,
+// and then our flag, which nobody else ever writes.
+func (l *Locker) takeDown(ctx context.Context, t *try) error {
+	return errors.Join(l.takeDownExclusive(ctx, t), l.takeDownFlag(ctx, t))
+}
+
+func (l *Locker) takeDownFlag(ctx context.Context, t *try) error {
+	if !t.flag.maybe {
+		return nil
+	}
+	return l.remove(ctx, t.flag.key)
+}
+
+func (l *Locker) takeDownExclusive(ctx context.Context, t *try) error {
+	if !t.exclusive.maybe {
+		return nil
+	}
+	left := t.deadline - l.opts.Clock.Elapsed()
+	if left <= 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, left)
+	defer cancel()
+	if !t.exclusive.put {
+		// Refused, or not answered: ours only if it carries our id.
+		c, err := l.get(ctx, t.exclusive.key)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if lease, err := decode(c.raw); err != nil || !t.ids[lease.ID] {
+			return nil
+		}
+	}
+	return l.remove(ctx, t.exclusive.key)
+}

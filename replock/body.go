@@ -1,0 +1,164 @@
+package replock
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/repolock/repolock/internal/identity"
+)
+
+// maxBody is how much of a body is read, before and after decompression.
+const maxBody = 64 << 10
+
+// foreignTTL is how long the wire format's other clients hold a lock between
+// refreshes; their bodies don't say.
+const foreignTTL = 60 * time.Second
+
+// body is what a lock object says. The first five fields are the wire format,
+// which other clients read and write; the rest are ours, and ignored by them.
+type body struct {
+	Operation  string `json:"operation"`
+	Holder     string `json:"holder"`
+	AcquiredAt string `json:"acquired_at"`
+	ExpiresAt  string `json:"expires_at"`
+	IsShared   bool   `json:"is_shared"`
+
+	ID          string  `json:"id,omitempty"`
+	TTLSeconds  float64 `json:"ttl_seconds,omitempty"`
+	RefreshedAt string  `json:"refreshed_at,omitempty"`
+	// RefreshedBoot is the clock since boot, in nanoseconds, when this body was
+	// written: comparable by all who share the boot id, and settable by nobody.
+	RefreshedBoot int64             `json:"refreshed_boot_ns,omitempty"`
+	Seq           uint64            `json:"seq,omitempty"`
+	State         string            `json:"state,omitempty"`
+	HostID        string            `json:"host_id,omitempty"`
+	BootID        string            `json:"boot_id,omitempty"`
+	PID           int               `json:"pid,omitempty"`
+	PIDNamespace  string            `json:"pid_namespace,omitempty"`
+	PIDStart      uint64            `json:"pid_start,omitempty"`
+	User          string            `json:"user,omitempty"`
+	Version       string            `json:"version,omitempty"`
+	Metadata      map[string]string `json:"metadata,omitempty"`
+}
+
+// States of a flag.
+const (
+	stateAcquiring = "acquiring" // written, and not yet looked
+	stateWaiting   = "waiting"   // an exclusive acquirer in the queue
+	stateHeld      = "held"      // refreshed at least once by a holder
+)
+
+// encode writes plain JSON, as the wire format wants it.
+func (b body) encode() []byte {
+	out, err := json.Marshal(b)
+	if err != nil {
+		panic("replock: encoding a lock body: " + err.Error()) // strings and numbers always encode
+	}
+	return out
+}
+
+// stamp dates the body: it is about to be sent, and good for ttl.
+func (b *body) stamp(now time.Time, sinceBoot, ttl time.Duration) {
+	b.RefreshedAt = now.UTC().Format(wireTime)
+	b.ExpiresAt = now.Add(ttl).UTC().Format(wireTime)
+	b.RefreshedBoot = int64(sinceBoot)
+}
+
+// wireTime is RFC 3339 with nanoseconds, all nine digits written.
+const wireTime = "2006-01-02T15:04:05.000000000Z07:00"
+
+// Reasons why a body tells nothing.
+var (
+	errReleased  = errors.New("empty body: the lock was released")
+	errEncrypted = errors.New("body is encrypted")
+)
+
+// lease is a body with its times understood.
+type lease struct {
+	body
+	acquired, refreshed, expires time.Time
+	ttl                          time.Duration
+}
+
+// decode understands a lock body as any client of the wire format writes it:
+// JSON, plain or zstd or gzip. It returns errReleased for an empty body,
+// errEncrypted for an encrypted one, and for any other that it can't understand
+// an error that says why. It reads no more than maxBody bytes, decompressed.
+func decode(raw []byte) (lease, error) {
+	plain, err := decompress(raw)
+	if err != nil {
+		return lease{}, err
+	}
+	var l lease
+	if err := json.Unmarshal(plain, &l.body); err != nil {
+		return lease{}, fmt.Errorf("body is not a lock's JSON: %w", err)
+	}
+	if l.expires, err = time.Parse(time.RFC3339Nano, l.ExpiresAt); err != nil {
+		return lease{}, errors.New("body has no valid expires_at")
+	}
+	// When it was acquired is for people only.
+	l.acquired, _ = time.Parse(time.RFC3339Nano, l.AcquiredAt)
+	l.ttl = foreignTTL
+	if l.TTLSeconds < 0 {
+		return lease{}, errors.New("body has no valid ttl_seconds")
+	}
+	if l.TTLSeconds > 0 {
+		l.ttl = time.Duration(min(max(l.TTLSeconds, MinTTL.Seconds()), MaxTTL.Seconds()) * float64(time.Second))
+	}
+	l.refreshed = l.expires.Add(-l.ttl)
+	if l.RefreshedAt != "" {
+		if l.refreshed, err = time.Parse(time.RFC3339Nano, l.RefreshedAt); err != nil {
+			return lease{}, errors.New("body has no valid refreshed_at")
+		}
+	}
+	return l, nil
+}
+
+// process is who wrote the body.
+func (b body) process() identity.Process {
+	return identity.Process{
+		HostID: b.HostID, BootID: b.BootID, PID: b.PID, PIDNamespace: b.PIDNamespace, PIDStart: b.PIDStart, User: b.User,
+	}
+}
+
+func decompress(raw []byte) ([]byte, error) {
+	switch {
+	case len(raw) == 0:
+		return nil, errReleased
+	case raw[0] == 0x01:
+		return nil, errEncrypted
+	case bytes.HasPrefix(raw, []byte{0x28, 0xb5, 0x2f, 0xfd}):
+		r, err := zstd.NewReader(bytes.NewReader(raw), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
+		if err != nil {
+			return nil, fmt.Errorf("body is not valid zstd: %w", err)
+		}
+		defer r.Close()
+		return readBounded(r, "zstd")
+	case bytes.HasPrefix(raw, []byte{0x1f, 0x8b}):
+		r, err := gzip.NewReader(bytes.NewReader(raw))
+		if err != nil {
+			return nil, fmt.Errorf("body is not valid gzip: %w", err)
+		}
+		return readBounded(r, "gzip")
+	default:
+		return raw, nil
+	}
+}
+
+func readBounded(r io.Reader, what string) ([]byte, error) {
+	plain, err := io.ReadAll(io.LimitReader(r, maxBody+1))
+	if err != nil {
+		return nil, fmt.Errorf("body is not valid %s: %w", what, err)
+	}
+	if len(plain) > maxBody {
+		return nil, fmt.Errorf("body is larger than %d bytes", maxBody)
+	}
+	return plain, nil
+}

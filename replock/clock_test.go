@@ -1,0 +1,139 @@
+package replock
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/repolock/repolock/store/mem"
+)
+
+// TestWrongClocks: whichever clock is an hour wrong, or jumps by one while the
+// lock is held, a live lock is never passed, and a stale one holds nobody up for
+// longer than its ttl and another one in which it is watched.
+func TestWrongClocks(t *testing.T) {
+	const hour = time.Hour
+	for _, skew := range []struct{ holder, other, store time.Duration }{
+		{0, 0, 0},
+		{hour, 0, 0}, {-hour, 0, 0}, {0, hour, 0}, {0, -hour, 0}, {0, 0, hour}, {0, 0, -hour},
+		{hour, -hour, 0}, {-hour, hour, 0}, {hour, hour, -hour}, {-hour, -hour, hour},
+	} {
+		for _, jump := range []bool{false, true} {
+			for _, opts := range []mem.Options{{}, {NoTime: true, Precision: time.Second}} {
+				for _, mode := range []Mode{Shared, Exclusive} {
+					synctest.Test(t, func(t *testing.T) {
+						w := newWorld(t, opts)
+						a, b := w.machine(), w.machine()
+						set := func() {
+							a.clock.setSkew(skew.holder)
+							b.clock.setSkew(skew.other)
+							w.skew = skew.store
+						}
+						if !jump {
+							set()
+						}
+						k, err := a.acquire(t.Context(), mode, "x")
+						mustLock(t, k, err)
+						time.Sleep(29 * time.Second)
+						if jump {
+							set()
+						}
+						for range 20 {
+							other, err := b.Exclusive(t.Context(), "prune")
+							mustHeld(t, other, err)
+							time.Sleep(29 * time.Second)
+						}
+						if !alive(k) {
+							t.Fatalf("%+v %v: lost: %v", skew, jump, k.Lost())
+						}
+
+						a.tap.Before(outage)
+						refreshed := k.sent()
+						for {
+							other, err := b.Exclusive(t.Context(), "prune")
+							if err == nil {
+								other.Release(t.Context())
+								break
+							}
+							time.Sleep(time.Second)
+						}
+						if alive(k) {
+							t.Errorf("%+v %v: passed while it was held", skew, jump)
+						}
+						took := a.clock.Elapsed() - refreshed
+						limit := 65 * time.Second
+						if skew.holder > 0 || skew.other < 0 || skew.holder > skew.other {
+							limit += 62 * time.Second // watched
+						}
+						if took < DefaultTTL || took > limit {
+							t.Errorf("%+v %v: passed %v after the last refresh, want 60s to %v", skew, jump, took, limit)
+						}
+						k.Release(t.Context())
+					})
+				}
+			}
+		}
+	}
+}
+
+// TestOneClock: on a local directory the machine's wall clock stamps the mod
+// times as well, so that a step of it moves both witnesses. Processes of one
+// boot go by the time since boot instead.
+func TestOneClock(t *testing.T) {
+	for _, step := range []time.Duration{time.Hour, -time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, mem.Options{})
+			a := w.machine()
+			b := w.process(a)
+			k, err := a.Shared(t.Context(), "backup")
+			mustLock(t, k, err)
+			time.Sleep(20 * time.Second)
+			w.skew = step
+			a.clock.setSkew(step)
+			start := time.Now()
+			other, err := b.Exclusive(t.Context(), "prune")
+			mustHeld(t, other, err)
+			if !alive(k) {
+				t.Errorf("step %v: lost: %v", step, k.Lost())
+			}
+			if time.Since(start) > time.Minute {
+				t.Errorf("took %v", time.Since(start))
+			}
+			k.Release(t.Context())
+		})
+	}
+}
+
+// TestOtherTTLs: a lock is judged by its own ttl, be it shorter or longer than
+// the default one.
+func TestOtherTTLs(t *testing.T) {
+	for _, ttl := range []time.Duration{MinTTL, 30 * time.Second, 10 * time.Minute, MaxTTL} {
+		for _, mode := range []Mode{Shared, Exclusive} {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, mem.Options{})
+				a, b := w.machine(func(o *Options) { o.TTL = ttl }), w.machine()
+				start := time.Now()
+				k, err := a.acquire(t.Context(), mode, "x")
+				mustLock(t, k, err)
+				a.tap.Before(outage)
+				for {
+					other, err := b.Exclusive(t.Context(), "prune")
+					if err == nil {
+						other.Release(t.Context())
+						break
+					}
+					mustHeld(t, other, err)
+					time.Sleep(ttl / 100)
+				}
+				if alive(k) {
+					t.Errorf("ttl %v: passed while held", ttl)
+				}
+				if took := time.Since(start); took < ttl || took > ttl+ttl/50+5*time.Second {
+					t.Errorf("ttl %v: passed after %v", ttl, took)
+				}
+				a.tap.Before(nil)
+				k.Release(t.Context())
+			})
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package replock
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/repolock/repolock/store/mem"
+)
+
+// flags puts n live shared flags of others into the store.
+func (w *world) flags(n int) {
+	m := w.machine()
+	for i := range n {
+		t, err := m.newTry(Shared, "backup", nothingYet())
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		t.body.stamp(time.Now(), m.clock.Elapsed(), DefaultTTL)
+		w.put(fmt.Sprintf("index/lock.shared/20200101T000000.%09dZ-%s", i, t.id), t.body.encode())
+	}
+}
+
+// trips counts the round trips in sequence: requests that start while another
+// one is under way are beside it. Each request of the store takes a second.
+func (m *machine) trips(f func()) (trips time.Duration, requests int, by map[string]int) {
+	m.tap.Count()
+	m.tap.Before(takesASecond)
+	start := time.Now()
+	f()
+	trips = time.Since(start)
+	requests, by = m.tap.Count()
+	m.tap.Before(nil)
+	return trips, requests, by
+}
+
+// TestRequestCounts asserts PROTOCOL.md's table, "What it costs". (The table
+// gives 1/1 for the renewal of a shared lock. Without If-Match that has to be
+// 2/2, as it gives for an exclusive one: there must be a look before the put.)
+func TestRequestCounts(t *testing.T) {
+	type cost struct{ trips, requests int }
+	for _, c := range []struct {
+		name                    string
+		mode                    Mode
+		opts                    mem.Options
+		acquire, renew, release cost
+	}{
+		{"shared", Shared, mem.Options{}, cost{2, 2}, cost{1, 1}, cost{1, 1}},
+		{"exclusive", Exclusive, mem.Options{}, cost{2, 3}, cost{1, 2}, cost{2, 2}},
+		{"shared, no conditions", Shared, lacking, cost{2, 2}, cost{2, 2}, cost{1, 1}},
+		{"exclusive, no conditions", Exclusive, lacking, cost{4, 4}, cost{2, 4}, cost{2, 2}},
+	} {
+		for _, n := range []int{0, 1, 1000, 10_000} {
+			if c.mode == Exclusive && n > 0 {
+				continue // refused: TestRequestCountsRefused
+			}
+			t.Run(fmt.Sprintf("%s, %d flags", c.name, n), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t, c.opts)
+					w.flags(n)
+					m := w.machine()
+					check := func(what string, want cost, f func()) {
+						t.Helper()
+						trips, requests, by := m.trips(f)
+						if trips != time.Duration(want.trips)*time.Second || requests != want.requests {
+							t.Errorf("%s: %v round trips, %d requests %v, want %d/%d", what, trips, requests, by, want.trips, want.requests)
+						}
+					}
+					var k *Lock
+					check("acquire", c.acquire, func() {
+						var err error
+						k, err = m.acquire(t.Context(), c.mode, "x")
+						mustLock(t, k, err)
+					})
+					check("renew", c.renew, func() {
+						if err := k.Check(t.Context()); err != nil {
+							t.Error(err)
+						}
+					})
+					check("release", c.release, func() {
+						if err := k.Release(t.Context()); err != nil {
+							t.Error(err)
+						}
+					})
+				})
+			})
+		}
+	}
+}
+
+var lacking = mem.Options{IfAbsent: mem.Lacked, IfMatch: mem.Lacked}
+
+// TestRequestCountsRefused: what a refused exclusive costs doesn't grow with the
+// number of holders either.
+func TestRequestCountsRefused(t *testing.T) {
+	for _, n := range []int{1, 1000, 10_000} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, mem.Options{})
+				w.flags(n)
+				time.Sleep(10 * time.Second) // older than those who are about to withdraw
+				m := w.machine()
+				m.tap.Count()
+				k, err := m.Exclusive(t.Context(), "prune")
+				held := mustHeld(t, k, err)
+				if got := len(held.Holders) + held.More; got != min(n, 998) { // of the page, two are our own
+					t.Errorf("%d holders are named or counted", got)
+				}
+				_, by := m.tap.Count()
+				want := map[string]int{"put": 2, "list": 1, "get": min(n, maxReported), "delete": 2}
+				if !maps.Equal(by, want) {
+					t.Errorf("requests %v, want %v", by, want)
+				}
+			})
+		})
+	}
+}
+
+// TestRequestCountsStale: leftovers cost one LIST per 1,000 of them, and one GET
+// and one DELETE each, once.
+func TestRequestCountsStale(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 2500
+		w := newWorld(t, mem.Options{})
+		w.flags(n)
+		time.Sleep(2 * DefaultTTL)
+		m := w.machine()
+		k, err := m.Exclusive(t.Context(), "prune")
+		mustLock(t, k, err)
+		_, by := m.tap.Count()
+		want := map[string]int{"put": 2, "list": 3, "get": n, "delete": n}
+		if !maps.Equal(by, want) {
+			t.Errorf("requests %v, want %v", by, want)
+		}
+		k.Release(context.Background())
+	})
+}

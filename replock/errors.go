@@ -1,0 +1,78 @@
+package replock
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Errors that errors.Is finds.
+var (
+	// ErrHeld: somebody else holds a conflicting lock. It is no failure of the
+	// store. See HeldError.
+	ErrHeld = errors.New("held by somebody else")
+	// ErrLost: the lock is no longer held. See LostError.
+	ErrLost = errors.New("lock lost")
+	// ErrReleased is why a lock's context ended, if it was released.
+	ErrReleased = errors.New("lock released")
+	// ErrFence: a fencing number was asked for and can't be had.
+	ErrFence = errors.New("no fencing number")
+)
+
+// HeldError is returned when a lock isn't acquired because of others. Nothing
+// of the acquirer is left in the store, or if that couldn't be reached, not for
+// longer than its ttl.
+type HeldError struct {
+	// Mode that was asked for.
+	Mode Mode
+	// Holders that stand in its way: those that were looked at, at least one.
+	Holders []Info
+	// More is how many others there are at least.
+	More int
+}
+
+func (e *HeldError) Error() string {
+	var b strings.Builder
+	for i, h := range e.Holders {
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		b.WriteString(h.String())
+	}
+	if e.More > 0 {
+		fmt.Fprintf(&b, "; and at least %d more", e.More)
+	}
+	return "repository is locked: " + b.String()
+}
+
+// Is makes errors.Is(err, ErrHeld) true.
+func (e *HeldError) Is(target error) bool { return target == ErrHeld }
+
+// LostError says why a lock is no longer held. It is the cause of the end of
+// Lock.Context, and returned by Check and Resume.
+type LostError struct {
+	Mode Mode
+	// Key that told it.
+	Key string
+	// Reason in words.
+	Reason string
+	// Definite says that somebody else has been let in, or may have been: the
+	// lock can't be resumed.
+	Definite bool
+	// Err is the store's last error, if there was one.
+	Err error
+}
+
+func (e *LostError) Error() string {
+	s := fmt.Sprintf("%s lock lost: %s: %s", e.Mode, e.Key, e.Reason)
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// Is makes errors.Is(err, ErrLost) true.
+func (e *LostError) Is(target error) bool { return target == ErrLost }
+
+// Unwrap gives the store's last error.
+func (e *LostError) Unwrap() error { return e.Err }

@@ -1,0 +1,91 @@
+package replock
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// EventKind says what happened.
+type EventKind string
+
+// The events of a lock's life.
+const (
+	// EventAcquired: the lock is held.
+	EventAcquired EventKind = "acquired"
+	// EventBlocked: it isn't, because of Holders.
+	EventBlocked EventKind = "blocked"
+	// EventWatching: Holders may be stale, and are watched.
+	EventWatching EventKind = "watching"
+	// EventReaped: the stale locks in Holders were removed.
+	EventReaped EventKind = "reaped"
+	// EventRefreshed: a refresh was answered.
+	EventRefreshed EventKind = "refreshed"
+	// EventRefreshFailed: it was not; Err says why and Failures how often in a
+	// row.
+	EventRefreshFailed EventKind = "refresh_failed"
+	// EventGaveUp: it was not for the third time; no more are sent, and the
+	// lock is lost at Deadline.
+	EventGaveUp EventKind = "gave_up"
+	// EventLost: the lock is no longer held; Err is a *LostError.
+	EventLost EventKind = "lost"
+	// EventResumed: it is held again.
+	EventResumed EventKind = "resumed"
+	// EventReleased: it was released.
+	EventReleased EventKind = "released"
+	// EventReleaseFailed: its objects are left to expire; Err says why.
+	EventReleaseFailed EventKind = "release_failed"
+)
+
+// Event is what Options.Observe is told.
+type Event struct {
+	Kind      EventKind
+	Time      time.Time // wall clock
+	Mode      Mode
+	Operation string
+	ID        string
+	Key       string
+	Holders   []Info
+	Failures  int
+	// Left until the lock is lost without another refresh.
+	Left time.Duration
+	Err  error
+}
+
+// levels at which events are logged; what isn't here is logged at debug.
+var levels = map[EventKind]slog.Level{
+	EventBlocked:       slog.LevelInfo,
+	EventWatching:      slog.LevelWarn,
+	EventReaped:        slog.LevelWarn,
+	EventRefreshFailed: slog.LevelWarn,
+	EventGaveUp:        slog.LevelError,
+	EventLost:          slog.LevelError,
+	EventResumed:       slog.LevelWarn,
+	EventReleaseFailed: slog.LevelWarn,
+}
+
+// tell logs an event and passes it on.
+func (l *Locker) tell(e Event) {
+	e.Time = l.opts.Clock.Now()
+	level, ok := levels[e.Kind]
+	if !ok {
+		level = slog.LevelDebug
+	}
+	attrs := []any{"mode", e.Mode, "operation", Printable(e.Operation), "id", e.ID, "key", e.Key}
+	for _, h := range e.Holders {
+		attrs = append(attrs, "holder", h.String())
+	}
+	if e.Failures > 0 {
+		attrs = append(attrs, "failures", e.Failures)
+	}
+	if e.Left > 0 {
+		attrs = append(attrs, "left", e.Left)
+	}
+	if e.Err != nil {
+		attrs = append(attrs, "err", e.Err)
+	}
+	l.opts.Logger.Log(context.Background(), level, "lock "+string(e.Kind), attrs...)
+	if l.opts.Observe != nil {
+		l.opts.Observe(e)
+	}
+}

@@ -1,0 +1,327 @@
+package replock
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/mem"
+)
+
+var errOutage = errors.New("503 service unavailable")
+
+func takesASecond(context.Context, tap.Request) error {
+	time.Sleep(time.Second)
+	return nil
+}
+
+func outage(context.Context, tap.Request) error { return errOutage }
+
+// eachMode runs a test with both modes, on a store with conditional puts and on
+// one without.
+func eachMode(t *testing.T, f func(t *testing.T, w *world, mode Mode)) {
+	for name, opts := range map[string]mem.Options{
+		"kept": {}, "lacked": lacking, "ignored": {IfAbsent: mem.Ignored, IfMatch: mem.Ignored},
+		"claimed": {IfAbsent: mem.Claimed, IfMatch: mem.Claimed},
+		"second":  {Precision: time.Second, NoTime: true},
+	} {
+		for _, mode := range []Mode{Shared, Exclusive} {
+			t.Run(name+" "+mode.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { f(t, newWorld(t, opts), mode) })
+			})
+		}
+	}
+}
+
+func TestHeldForAnHour(t *testing.T) {
+	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		a, b := w.machine(), w.machine()
+		k, err := a.acquire(t.Context(), mode, "long")
+		mustLock(t, k, err)
+		for range 60 {
+			time.Sleep(61 * time.Second)
+			other, err := b.Exclusive(t.Context(), "prune")
+			mustHeld(t, other, err)
+			if !alive(k) {
+				t.Fatalf("lost: %v", k.Lost())
+			}
+		}
+		if n := a.saw(EventRefreshed); n < 120 || n > 123 {
+			t.Errorf("refreshed %d times in 61 minutes, want one each 30 s", n)
+		}
+		k.Release(t.Context())
+		if keys := w.keys(); len(keys) > 0 {
+			t.Errorf("left over: %v", keys)
+		}
+	})
+}
+
+// TestLostAtDeadline: without an answer the lock is lost 55 s after its last
+// refresh was sent, after three failures, and nobody gets in before.
+func TestLostAtDeadline(t *testing.T) {
+	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		a, b := w.machine(), w.machine()
+		start := time.Now()
+		k, err := a.acquire(t.Context(), mode, "x")
+		mustLock(t, k, err)
+		a.tap.Before(outage)
+		var lostAt time.Duration
+		go func() {
+			<-k.Context().Done()
+			lostAt = time.Since(start)
+		}()
+		for {
+			other, err := b.Exclusive(t.Context(), "prune")
+			if err == nil {
+				if alive(k) {
+					t.Fatal("another got in while the lock was held")
+				}
+				other.Release(t.Context())
+				break
+			}
+			mustHeld(t, other, err)
+			time.Sleep(500 * time.Millisecond)
+		}
+		in := time.Since(start)
+		if lostAt != 55*time.Second {
+			t.Errorf("lost after %v, want 55s", lostAt)
+		}
+		if in < 60*time.Second || in > 65*time.Second {
+			t.Errorf("another got in after %v, want ttl to ttl + 5 s", in)
+		}
+		if n := a.saw(EventRefreshFailed); n != 3 || a.saw(EventGaveUp) != 1 {
+			t.Errorf("%d failures, gave up %d times; want 3 and 1", n, a.saw(EventGaveUp))
+		}
+		var lost *LostError
+		if !errors.As(context.Cause(k.Context()), &lost) || lost.Definite || !errors.Is(lost, errOutage) {
+			t.Errorf("cause: %v", context.Cause(k.Context()))
+		}
+		if err := k.Check(t.Context()); !errors.Is(err, ErrLost) {
+			t.Errorf("check: %v", err)
+		}
+	})
+}
+
+// TestFailuresThenRecovery: one or two failures don't lose it, and are
+// forgotten.
+func TestFailuresThenRecovery(t *testing.T) {
+	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		a := w.machine()
+		k, err := a.acquire(t.Context(), mode, "x")
+		mustLock(t, k, err)
+		for range 5 {
+			synctest.Wait()
+			refreshed := a.saw(EventRefreshed)
+			a.tap.Before(outage)
+			time.Sleep(40 * time.Second) // the attempts at 30 s and 38 s
+			a.tap.Before(nil)
+			time.Sleep(8 * time.Second) // the one at 46 s
+			if !alive(k) || a.saw(EventRefreshed) != refreshed+1 {
+				t.Fatalf("lost %v, refreshed %d", k.Lost(), a.saw(EventRefreshed)-refreshed)
+			}
+			// Come back to the moment of a refresh.
+			time.Sleep(28*time.Second + time.Millisecond)
+		}
+		k.Release(t.Context())
+	})
+}
+
+// TestHangingRequests: a store that answers nothing, and doesn't heed contexts,
+// doesn't keep the lock's context alive.
+func TestHangingRequests(t *testing.T) {
+	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		a := w.machine()
+		start := time.Now()
+		k, err := a.acquire(t.Context(), mode, "x")
+		mustLock(t, k, err)
+		a.tap.Before(func(context.Context, tap.Request) error {
+			time.Sleep(time.Hour)
+			return errOutage
+		})
+		<-k.Context().Done()
+		if d := time.Since(start); d != 55*time.Second {
+			t.Errorf("lost after %v, want 55s", d)
+		}
+		a.tap.Before(nil)
+		k.Release(t.Context())
+		time.Sleep(2 * time.Hour) // for the hanging ones to end
+	})
+}
+
+// TestAnswerAfterDeadline: a refresh whose answer comes after the deadline has
+// not renewed the lock.
+func TestAnswerAfterDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{})
+		a := w.machine()
+		start := time.Now()
+		k, err := a.Exclusive(t.Context(), "x")
+		mustLock(t, k, err)
+		a.tap.After(func(context.Context, tap.Request, error) error {
+			time.Sleep(26 * time.Second) // from 30 s to 56 s
+			return nil
+		})
+		<-k.Context().Done()
+		if d := time.Since(start); d != 55*time.Second {
+			t.Errorf("lost after %v, want 55s", d)
+		}
+		a.tap.After(nil)
+		k.Release(t.Context())
+		time.Sleep(time.Minute)
+	})
+}
+
+// TestBroken: whoever's flag is deleted, emptied or replaced is out for good at
+// the next refresh; for an exclusive lock that goes for lock.exclusive as well.
+func TestBroken(t *testing.T) {
+	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		for _, what := range []string{"flag", "exclusive"} {
+			for _, how := range []string{"deleted", "emptied", "replaced", "garbage"} {
+				if what == "exclusive" && mode == Shared {
+					continue
+				}
+				a := w.machine()
+				k, err := a.acquire(t.Context(), mode, "x")
+				mustLock(t, k, err)
+				key := k.Key()
+				if what == "exclusive" {
+					key = "index/lock.exclusive"
+				}
+				switch how {
+				case "deleted":
+					err = w.mem.Delete(t.Context(), key)
+				case "emptied":
+					w.put(key, nil)
+				case "replaced":
+					w.put(key, []byte(`{"operation":"prune","holder":"h (pid 1)","acquired_at":"2026-01-01T00:00:00Z","expires_at":"2026-01-01T00:01:00Z"}`))
+				case "garbage":
+					w.put(key, []byte("garbage"))
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				start := time.Now()
+				<-k.Context().Done()
+				if d := time.Since(start); d > 30*time.Second {
+					t.Errorf("%s %s: noticed after %v, want the next refresh", what, how, d)
+				}
+				lost := k.Lost()
+				if lost == nil || !lost.Definite || lost.Key != key {
+					t.Errorf("%s %s: %v", what, how, lost)
+				}
+				if r, err := k.Resume(t.Context()); r != nil || !errors.Is(err, ErrLost) {
+					t.Errorf("%s %s: resumed, %v", what, how, err)
+				}
+				k.Release(t.Context())
+				w.mem.Delete(t.Context(), "index/lock.exclusive")
+			}
+		}
+		if keys := w.keys(); len(keys) > 0 {
+			t.Errorf("left over: %v", keys)
+		}
+	})
+}
+
+// TestLostAnswers: refreshes that were applied and whose answers were lost are
+// told from a broken lock by the id.
+func TestLostAnswers(t *testing.T) {
+	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		a := w.machine()
+		var puts atomic.Int64
+		a.tap.After(func(_ context.Context, r tap.Request, err error) error {
+			if r.Op == "put" && puts.Add(1)%2 == 1 && err == nil {
+				return errOutage
+			}
+			return err
+		})
+		k, err := a.acquire(t.Context(), mode, "x")
+		mustLock(t, k, err)
+		time.Sleep(10 * time.Minute)
+		if !alive(k) {
+			t.Fatalf("lost: %v", k.Lost())
+		}
+		k.Release(t.Context())
+		if keys := w.keys(); len(keys) > 0 {
+			t.Errorf("left over: %v", keys)
+		}
+	})
+}
+
+func TestCheck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{})
+		a := w.machine()
+		k, err := a.Shared(t.Context(), "x")
+		mustLock(t, k, err)
+		time.Sleep(20 * time.Second)
+		before := k.Deadline()
+		if err := k.Check(t.Context()); err != nil || k.Deadline() != before+20*time.Second {
+			t.Errorf("check: %v, deadline %v later", err, k.Deadline()-before)
+		}
+		a.tap.Before(outage)
+		for range 10 {
+			if err := k.Check(t.Context()); !errors.Is(err, errOutage) {
+				t.Errorf("check in an outage: %v", err)
+			}
+		}
+		a.tap.Before(nil)
+		if !alive(k) || a.saw(EventGaveUp) > 0 {
+			t.Error("failed checks count as failed refreshes")
+		}
+		w.mem.Delete(t.Context(), k.Key())
+		if err := k.Check(t.Context()); !errors.Is(err, ErrLost) || alive(k) {
+			t.Errorf("check of a broken lock: %v", err)
+		}
+		k.Release(t.Context())
+	})
+}
+
+// TestReleaseWithoutDelete: who may not delete puts an empty body, which others
+// take for released, and reap's fallback is the same.
+func TestReleaseWithoutDelete(t *testing.T) {
+	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		for range 3 {
+			a := w.machine()
+			a.tap.Before(func(_ context.Context, r tap.Request) error {
+				if r.Op == "delete" {
+					return store.ErrPermission
+				}
+				return nil
+			})
+			k, err := a.acquire(t.Context(), mode, "x")
+			mustLock(t, k, err)
+			if err := k.Release(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			// A crash, and another without permission who must pass.
+			k, err = a.acquire(t.Context(), mode, "x")
+			mustLock(t, k, err)
+			a.tap.Before(outage)
+			time.Sleep(2 * time.Minute)
+		}
+		infos, err := w.machine().Status(t.Context())
+		if err != nil || mode == Exclusive && len(infos) != 1 {
+			t.Errorf("status: %v %v", infos, err)
+		}
+	})
+}
+
+// TestReleaseFails names the key, and keeps to its time.
+func TestReleaseFails(t *testing.T) {
+	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		a := w.machine()
+		k, err := a.acquire(t.Context(), mode, "x")
+		mustLock(t, k, err)
+		a.tap.Before(outage)
+		start := time.Now()
+		err = k.Release(t.Context())
+		if !errors.Is(err, errOutage) || time.Since(start) > 30*time.Second {
+			t.Errorf("release: %v after %v", err, time.Since(start))
+		}
+	})
+}

@@ -1,0 +1,178 @@
+package replock
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/repolock/repolock/store"
+)
+
+// margin is added to a lease's end on the store's clock: mod times are rounded
+// down to a second by S3, and the clocks of a store's gateways differ a little.
+const margin = 2 * time.Second
+
+// young is the age below which a flag is a conflict without its body being
+// read: only a ttl shorter than the default one could make it stale.
+const young = DefaultTTL
+
+// storeTime is a lower bound of the store's own clock. The zero value is
+// unknown.
+type storeTime struct {
+	at      time.Time     // a reading of the store's clock,
+	elapsed time.Duration // and of ours, not earlier
+}
+
+// when is a lower bound of the store's clock at a reading of ours.
+func (s storeTime) when(elapsed time.Duration) time.Time { return s.at.Add(elapsed - s.elapsed) }
+
+func (s storeTime) known() bool { return !s.at.IsZero() }
+
+// entry is a lock object of somebody else.
+type entry struct {
+	store.Object
+	kind kind
+	// What the body says, once it was read.
+	read  bool
+	lease lease
+	err   error
+	// When this process first saw the object as it is now.
+	since time.Duration
+
+	verdict Verdict
+	why     string
+}
+
+// mode of the lock that the entry is of.
+func (e *entry) mode() Mode {
+	if e.kind == kindShared {
+		return Shared
+	}
+	return Exclusive
+}
+
+// sight remembers the entries of one acquire from look to look: their bodies,
+// which needn't be read again as long as the ETag stays, and since when they
+// didn't change.
+type sight map[string]*entry
+
+// see returns what is known of an object that was listed in a request that was
+// answered at the given time.
+func (s sight) see(o store.Object, k kind, answered time.Duration) *entry {
+	e, ok := s[o.Key]
+	if !ok || e.ETag != o.ETag || !e.ModTime.Equal(o.ModTime) || e.Size != o.Size {
+		e = &entry{Object: o, kind: k, since: answered}
+		s[o.Key] = e
+	}
+	return e
+}
+
+// judge decides what an entry is whose body was read: PROTOCOL.md, "Live, stale,
+// unreadable". now is when the request was sent that last showed it unchanged.
+// In doubt it is held.
+func (l *Locker) judge(e *entry, st storeTime, now time.Duration) {
+	e.verdict, e.why = l.verdict(e, st, now)
+}
+
+func (l *Locker) verdict(e *entry, st storeTime, now time.Duration) (Verdict, string) {
+	ttl := e.lease.ttl
+	switch {
+	case errors.Is(e.err, errReleased):
+		return Released, ""
+	case errors.Is(e.err, errEncrypted):
+		ttl = foreignTTL
+	case e.err != nil:
+		return Unreadable, e.err.Error()
+	}
+
+	// Watched for a whole ttl of this process's own time, whatever any clock
+	// says: the holder's last refresh was sent before we first saw it, so its
+	// deadline is over, and no later one was answered.
+	if now-e.since >= ttl {
+		return Stale, ""
+	}
+
+	// The first witness: the store's clock.
+	if !st.known() || e.ModTime.IsZero() || !st.when(now).After(e.ModTime.Add(ttl+margin)) {
+		return Live, ""
+	}
+
+	// The second witness must agree.
+	switch sinceBoot := time.Duration(e.lease.RefreshedBoot); {
+	case e.err != nil:
+		return Doubtful, "the store's clock says that it has expired, and its body is encrypted"
+	case sinceBoot > 0 && l.self.SameBoot(e.lease.process()):
+		// A holder on this very machine: the clock since boot, which both share
+		// and nobody can set, in place of the wall clock. On a local directory
+		// that stamps the mod times as well, and would be both witnesses.
+		if now-sinceBoot > ttl {
+			return Stale, ""
+		}
+		return Doubtful, "the store's clock says that it has expired, and the time since boot doesn't"
+	case l.opts.Clock.Now().After(e.lease.refreshed.Add(ttl)):
+		return Stale, ""
+	default:
+		return Doubtful, fmt.Sprintf("the store's clock says that it has expired, and this machine's clock (%s) doesn't",
+			l.opts.Clock.Now().UTC().Format(time.RFC3339))
+	}
+}
+
+// age of an entry by the store's clock; false if that isn't known.
+func (e *entry) age(st storeTime, now time.Duration) (time.Duration, bool) {
+	if !st.known() || e.ModTime.IsZero() {
+		return 0, false
+	}
+	return st.when(now).Sub(e.ModTime), true
+}
+
+// info is the entry for others to see.
+func (l *Locker) info(e *entry, st storeTime, now time.Duration) Info {
+	b := e.lease.body
+	i := Info{
+		Mode: e.mode(), Keys: []string{e.Key}, ID: b.ID, Operation: b.Operation, Holder: b.Holder, State: b.State,
+		User: b.User, Version: b.Version, Metadata: b.Metadata,
+		Acquired: e.lease.acquired, Expires: e.lease.expires, TTL: e.lease.ttl,
+		ModTime: e.ModTime, Verdict: e.verdict, Why: e.why,
+		ProcessGone: l.self.Gone(b.process()),
+		object:      e.Object,
+	}
+	if i.TTL == 0 {
+		i.TTL = foreignTTL
+	}
+	if age, ok := e.age(st, now); ok {
+		i.Age, i.Left, i.StoreClock = age, i.TTL-age, true
+	} else if !e.lease.refreshed.IsZero() {
+		i.Age = l.opts.Clock.Now().Sub(e.lease.refreshed)
+		i.Left = i.TTL - i.Age
+	}
+	return i
+}
+
+func (l *Locker) infos(entries []*entry, st storeTime, now time.Duration) []Info {
+	infos := make([]Info, 0, len(entries))
+	for _, e := range entries {
+		infos = append(infos, l.info(e, st, now))
+	}
+	return infos
+}
+
+// merge makes one Info of the objects of one lock: an exclusive one has two.
+func merge(infos []Info) []Info {
+	var out []Info
+	index := map[string]int{}
+	for _, i := range infos {
+		if i.ID != "" && i.Mode == Exclusive {
+			if at, ok := index[i.ID]; ok {
+				out[at].Keys = append(out[at].Keys, i.Keys...)
+				out[at].Age, out[at].Left = min(out[at].Age, i.Age), max(out[at].Left, i.Left)
+				if i.Verdict == Live {
+					out[at].Verdict, out[at].Why = Live, ""
+				}
+				continue
+			}
+			index[i.ID] = len(out)
+		}
+		out = append(out, i)
+	}
+	return out
+}

@@ -1,0 +1,95 @@
+package replock
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/repolock/repolock/internal/identity"
+	"github.com/repolock/repolock/internal/refresh"
+	"github.com/repolock/repolock/store"
+)
+
+// Locker takes locks in one repository. It may be used concurrently, and holds
+// nothing open: it needs no closing.
+type Locker struct {
+	store    store.Store
+	opts     Options
+	keys     keys
+	schedule refresh.Schedule
+	self     identity.Process
+	// matching is what this process has found out about If-Match.
+	matching atomic.Int32
+	randMu   sync.Mutex
+}
+
+// New returns a Locker for the repository on a store. It makes no request.
+func New(s store.Store, opts Options) (*Locker, error) {
+	if err := opts.fill(); err != nil {
+		return nil, err
+	}
+	l := &Locker{
+		store:    s,
+		opts:     opts,
+		keys:     keys{opts.Prefix},
+		schedule: refresh.ForTTL(opts.TTL),
+		self:     identity.Self(),
+	}
+	if err := store.CheckKey(l.keys.exclusive()); err != nil {
+		return nil, fmt.Errorf("prefix %q: %w", opts.Prefix, err)
+	}
+	l.matching.Store(int32(initialMatching(s.Properties().IfMatch)))
+	return l, nil
+}
+
+// Shared takes a shared lock for an operation such as a backup. See Exclusive.
+func (l *Locker) Shared(ctx context.Context, operation string) (*Lock, error) {
+	return l.acquire(ctx, Shared, operation)
+}
+
+// Exclusive takes the exclusive lock for an operation such as a prune. Either
+// the lock or the error is nil.
+//
+// If somebody else holds a conflicting lock the error is a *HeldError. If it
+// can't be known whether somebody does, it is the store's error. It doesn't wait
+// for a lock that is held; but a lock that one clock calls stale and another
+// doesn't is watched for as long as that lock lives.
+//
+// The lock's context is derived from ctx. The lock itself is held, and
+// refreshed, until Release, even if ctx ends.
+func (l *Locker) Exclusive(ctx context.Context, operation string) (*Lock, error) {
+	return l.acquire(ctx, Exclusive, operation)
+}
+
+// TTL is how long a lock outlives a holder that can't refresh it.
+func (l *Locker) TTL() time.Duration { return l.opts.TTL }
+
+// newID returns 128 random bits.
+func (l *Locker) newID() (string, error) {
+	var b [16]byte
+	if err := l.random(b[:]); err != nil {
+		return "", fmt.Errorf("no randomness for a lock's id: %w", err)
+	}
+	return hex.EncodeToString(b[:]), nil
+}
+
+// jitter returns a time from d/2 to 3d/2, so that contenders come apart.
+func (l *Locker) jitter(d time.Duration) time.Duration {
+	var b [8]byte
+	if err := l.random(b[:]); err != nil {
+		return d
+	}
+	return d/2 + time.Duration(binary.LittleEndian.Uint64(b[:])%uint64(d+1))
+}
+
+func (l *Locker) random(b []byte) error {
+	l.randMu.Lock()
+	defer l.randMu.Unlock()
+	_, err := io.ReadFull(l.opts.Rand, b)
+	return err
+}

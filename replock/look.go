@@ -1,0 +1,201 @@
+package replock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/repolock/repolock/store"
+)
+
+// found is what a look found of others.
+type found struct {
+	live     []*entry // conflicts, unreadable ones among them
+	doubtful []*entry // conflicts until they were watched
+	stale    []*entry // to be reaped before one passes
+	more     int      // conflicts that weren't looked at, at least
+	// exclusive is lock.exclusive as it stands, if it isn't ours: stale or
+	// released where there is no conflict.
+	exclusive *entry
+	st        storeTime
+	now       time.Duration
+}
+
+// look is the second half of "flag and look": it lists the flags after our own
+// was put, and says who is in our way. It reads a body only where there is a
+// conflict, and no further than the first page that has a live one.
+//
+// A listing that starts after our flag's put was answered shows every flag whose
+// put was answered before; and whoever puts one later, looks later, and sees
+// ours. So of two that conflict at least one sees the other.
+func (l *Locker) look(ctx context.Context, t *try, s sight) (found, error) {
+	f := found{st: t.st}
+	t.looked, t.exclusive.listed = true, false
+	for cursor := ""; ; {
+		sent := l.opts.Clock.Elapsed()
+		page, err := l.list(ctx, l.keys.all(), cursor)
+		if err != nil {
+			return f, err
+		}
+		f.now = sent
+		t.learn(page, l.opts.Clock.Elapsed())
+		f.st = t.st
+
+		others, told := l.others(t, s, page)
+		if err := l.judgeAll(ctx, t, &f, others); err != nil {
+			return f, err
+		}
+		if len(f.live) > 0 || told || page.Next == "" {
+			return f, nil
+		}
+		cursor = page.Next
+	}
+}
+
+// learn takes the store's clock from a page: from the mod time of our own flag,
+// which the store stamped before it answered our put; or else from the page.
+func (t *try) learn(page store.Page, answered time.Duration) {
+	for _, o := range page.Objects {
+		if o.Key == t.flag.key && !o.ModTime.IsZero() {
+			t.st = storeTime{o.ModTime, t.answered}
+			return
+		}
+	}
+	if !page.Now.IsZero() {
+		t.st = storeTime{page.Now, answered}
+	}
+}
+
+// others picks from a page the objects that may be in our way. told says that
+// later pages can hold no more of them.
+func (l *Locker) others(t *try, s sight, page store.Page) (others []*entry, told bool) {
+	answered := l.opts.Clock.Elapsed()
+	for _, o := range page.Objects {
+		k := l.keys.kind(o.Key)
+		if t.mode == Shared && k == kindShared {
+			return others, true
+		}
+		if k == kindUnknown || t.owns(o) {
+			continue
+		}
+		e := s.see(o, k, answered)
+		if o.Size == 0 {
+			e.read, e.err = true, errReleased
+		}
+		others = append(others, e)
+	}
+	return others, false
+}
+
+// maxReported is how many conflicts are read in order to name their holders.
+const maxReported = 16
+
+// judgeAll reads and judges the entries of one page, and sorts them into f. If
+// one of the young ones is live, which is what they mostly are, the others
+// aren't read.
+func (l *Locker) judgeAll(ctx context.Context, t *try, f *found, others []*entry) error {
+	var likely, rest []*entry
+	for _, e := range others {
+		age, ok := e.age(f.st, f.now)
+		if len(likely) < maxReported && (!ok || age < young) {
+			likely = append(likely, e)
+		} else {
+			rest = append(rest, e)
+		}
+	}
+	for len(likely) > 0 || len(rest) > 0 {
+		batch := likely
+		if likely = nil; len(batch) == 0 {
+			n := min(4*parallel, len(rest))
+			batch, rest = rest[:n], rest[n:]
+		}
+		l.readAll(ctx, batch)
+		for _, e := range batch {
+			if err := l.sort(t, f, e); err != nil {
+				return err
+			}
+		}
+		if len(f.live) > 0 {
+			f.more += len(rest)
+			return nil
+		}
+	}
+	return nil
+}
+
+// sort judges one entry that was read.
+func (l *Locker) sort(t *try, f *found, e *entry) error {
+	var failed readError
+	if errors.As(e.err, &failed) {
+		e.read = false // the next look tries again
+		if age, ok := e.age(f.st, f.now); ok && age >= young {
+			return fmt.Errorf("reading the lock %s: %w", e.Key, failed.err)
+		}
+		// Too young to be stale, unless its ttl is shorter than the default.
+		e.verdict, e.why = Live, failed.err.Error()
+		f.live = append(f.live, e)
+		return nil
+	}
+	if e.err == nil && t.ids[e.lease.ID] {
+		if e.kind == kindExclusive && e.lease.ID == t.id {
+			t.adopt(e)
+		} else if e.kind == kindExclusive {
+			f.exclusive = e // of an earlier try: to be claimed again
+		}
+		return nil
+	}
+	l.judge(e, f.st, f.now)
+	if e.kind == kindExclusive {
+		f.exclusive = e
+	}
+	switch e.verdict {
+	case Live, Unreadable:
+		if t.mode == Exclusive && e.kind == kindIntent && e.lease.State == stateWaiting && e.Key > t.flag.key {
+			return nil // behind us in the queue: it looks again before it holds
+		}
+		f.live = append(f.live, e)
+	case Doubtful:
+		f.doubtful = append(f.doubtful, e)
+	case Stale:
+		f.stale = append(f.stale, e)
+	case Released:
+	}
+	return nil
+}
+
+// readError is a body that couldn't be fetched, as opposed to one that was and
+// can't be understood.
+type readError struct{ err error }
+
+func (e readError) Error() string { return e.err.Error() }
+
+// readAll reads the bodies of those entries that weren't read before.
+func (l *Locker) readAll(ctx context.Context, entries []*entry) {
+	var unread []*entry
+	for _, e := range entries {
+		if !e.read {
+			unread = append(unread, e)
+		}
+	}
+	each(unread, func(e *entry) { l.read(ctx, e) })
+}
+
+func (l *Locker) read(ctx context.Context, e *entry) {
+	e.read = true
+	c, err := l.get(ctx, e.Key)
+	switch {
+	case err == nil:
+		e.lease, e.err = decode(c.raw)
+	case errors.Is(err, store.ErrNotFound):
+		e.err = errReleased // deleted since it was listed
+	case errors.Is(err, store.ErrTooLarge):
+		e.err = fmt.Errorf("body is larger than %d bytes", maxBody)
+	case errors.Is(err, store.ErrPermission):
+		e.err = errors.New("no permission to read it")
+	case errors.Is(err, store.ErrInvalidKey):
+		e.err = errors.New("its name is no valid key, so that only the store's own tools can remove it")
+	default:
+		e.err = readError{err}
+	}
+}

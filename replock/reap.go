@@ -1,0 +1,42 @@
+package replock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// reap deletes the stale locks that stood in our way, and waits for the
+// answers: whoever passes a stale lock deletes it first, so that a holder that
+// comes back and finds its flag knows that nobody has passed.
+//
+// A stale lock.exclusive is left to an exclusive acquirer's claim, which
+// overwrites it.
+func (l *Locker) reap(ctx context.Context, t *try, f found) error {
+	var dead []*entry
+	for _, e := range f.stale {
+		if e.kind != kindExclusive || t.mode == Shared {
+			dead = append(dead, e)
+		}
+	}
+	if len(f.stale) == 0 {
+		return nil
+	}
+	errs := make(chan error, len(dead))
+	each(dead, func(e *entry) { errs <- l.remove(ctx, e.Key) })
+	close(errs)
+	var failed []error
+	for err := range errs {
+		if err != nil {
+			failed = append(failed, err)
+		}
+	}
+	if len(failed) > 0 {
+		return fmt.Errorf("removing stale locks: %w", errors.Join(failed[:min(len(failed), 3)]...))
+	}
+	l.tell(Event{
+		Kind: EventReaped, Mode: t.mode, Operation: t.operation, ID: t.id, Key: t.flag.key,
+		Holders: merge(l.infos(f.stale, f.st, f.now)),
+	})
+	return nil
+}

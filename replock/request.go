@@ -1,0 +1,152 @@
+package replock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/store"
+)
+
+// A request that fails is repeated for as long as this, and one that isn't
+// answered is given up after that, both shorter where the ttl is short: an
+// acquire has to be over well before the lease that it begins, and a person to
+// be told within 15 s that a store can't be reached.
+const (
+	maxBudget  = 14 * time.Second
+	maxTimeout = 10 * time.Second
+)
+
+func (l *Locker) budget() time.Duration  { return min(maxBudget, l.opts.TTL/4) }
+func (l *Locker) timeout() time.Duration { return min(maxTimeout, l.opts.TTL/6) }
+
+// firstPause is the time before the first repetition; it doubles with each.
+const firstPause = 200 * time.Millisecond
+
+// repeat sends a request until it is answered, or refused for good, or the
+// budget is used up. The request must be one that may be applied twice.
+func repeat[T any](ctx context.Context, l *Locker, send func(context.Context) (T, error)) (T, error) {
+	end := l.opts.Clock.Elapsed() + l.budget()
+	for pause := firstPause; ; pause *= 2 {
+		v, err := once(ctx, min(l.timeout(), end-l.opts.Clock.Elapsed()), send)
+		if err == nil || store.Permanent(err) || ctx.Err() != nil {
+			return v, err
+		}
+		wait := l.jitter(pause)
+		if l.opts.Clock.Elapsed()+wait >= end {
+			return v, err
+		}
+		if clock.Sleep(ctx, l.opts.Clock, wait) != nil {
+			return v, err
+		}
+	}
+}
+
+// once sends a request and gives it up after timeout, even if the store doesn't
+// heed its context: a system call on a network file system can't be cancelled.
+func once[T any](ctx context.Context, timeout time.Duration, send func(context.Context) (T, error)) (T, error) {
+	rctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	type answer struct {
+		v   T
+		err error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		v, err := send(rctx)
+		answered <- answer{v, err}
+	}()
+	select {
+	case a := <-answered:
+		if a.err != nil && ctx.Err() == nil && errors.Is(a.err, context.DeadlineExceeded) {
+			a.err = fmt.Errorf("no answer within %v: %w", timeout, a.err)
+		}
+		return a.v, a.err
+	case <-rctx.Done():
+		// A moment for the store to say it in its own words.
+		select {
+		case a := <-answered:
+			return a.v, a.err
+		default:
+		}
+		var zero T
+		if err := ctx.Err(); err != nil {
+			return zero, context.Cause(ctx)
+		}
+		return zero, fmt.Errorf("no answer within %v: %w", timeout, context.DeadlineExceeded)
+	}
+}
+
+// nothing is the value of requests that have none.
+type nothing = struct{}
+
+// list is one page of a listing.
+func (l *Locker) list(ctx context.Context, prefix, cursor string) (store.Page, error) {
+	return repeat(ctx, l, func(ctx context.Context) (store.Page, error) { return l.store.List(ctx, prefix, cursor) })
+}
+
+// find is the listing of one key: its object, or none.
+func (l *Locker) find(ctx context.Context, key string) (*store.Object, error) {
+	page, err := l.list(ctx, key, "")
+	if err != nil {
+		return nil, err
+	}
+	if len(page.Objects) > 0 && page.Objects[0].Key == key {
+		return &page.Objects[0], nil
+	}
+	return nil, nil
+}
+
+// content is a body with its object.
+type content struct {
+	raw    []byte
+	object store.Object
+}
+
+func (l *Locker) get(ctx context.Context, key string) (content, error) {
+	return repeat(ctx, l, func(ctx context.Context) (content, error) {
+		raw, object, err := l.store.Get(ctx, key, maxBody)
+		return content{raw, object}, err
+	})
+}
+
+func (l *Locker) put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
+	return repeat(ctx, l, func(ctx context.Context) (store.Object, error) { return l.store.Put(ctx, key, body, opts) })
+}
+
+// remove deletes a key, or, if that isn't allowed, puts an empty body in its
+// place, which says "released". If neither is allowed the error names both.
+func (l *Locker) remove(ctx context.Context, key string) error {
+	_, err := repeat(ctx, l, func(ctx context.Context) (nothing, error) { return nothing{}, l.store.Delete(ctx, key) })
+	if !errors.Is(err, store.ErrPermission) {
+		return err
+	}
+	if _, perr := l.put(ctx, key, nil, store.PutOptions{}); perr != nil {
+		return fmt.Errorf("no permission to delete %s, nor to overwrite it: %w", key, errors.Join(err, perr))
+	}
+	return nil
+}
+
+// parallel is how many requests are under way at once.
+const parallel = 16
+
+// each calls f for every item, up to 16 at a time, and waits for all.
+func each[T any](items []T, f func(T)) {
+	var wg sync.WaitGroup
+	next := make(chan T)
+	for range min(parallel, len(items)) {
+		wg.Go(func() {
+			for item := range next {
+				f(item)
+			}
+		})
+	}
+	for _, item := range items {
+		next <- item
+	}
+	close(next)
+	wg.Wait()
+}

@@ -1,0 +1,230 @@
+package replock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/store/mem"
+)
+
+// lose has a lock expire in an outage of the machine's way to the store, which
+// goes on.
+func (m *machine) lose(t *testing.T, k *Lock) {
+	t.Helper()
+	m.tap.Before(outage)
+	<-k.Context().Done()
+	if lost := k.Lost(); lost == nil || lost.Definite {
+		t.Fatalf("lost: %v", lost)
+	}
+}
+
+func TestResumeAfterOutage(t *testing.T) {
+	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		for _, outage := range []time.Duration{0, 3 * time.Second, 5 * time.Minute} {
+			a, b := w.machine(), w.machine()
+			k, err := a.acquire(t.Context(), mode, "x")
+			mustLock(t, k, err)
+			a.lose(t, k)
+			time.AfterFunc(outage, func() { a.tap.Before(nil) })
+			r, err := k.Resume(t.Context())
+			mustLock(t, r, err)
+			if alive(k) || !alive(r) {
+				t.Error("the lost lock lives again, or the resumed one doesn't")
+			}
+			if r.Key() == k.Key() {
+				t.Error("resumed under the same key")
+			}
+			if err := k.Release(t.Context()); err != nil {
+				t.Errorf("releasing the lost lock: %v", err)
+			}
+			other, err := b.Exclusive(t.Context(), "prune")
+			mustHeld(t, other, err)
+			time.Sleep(10 * time.Minute)
+			if !alive(r) {
+				t.Fatalf("lost again: %v", r.Lost())
+			}
+			if err := r.Release(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if keys := w.keys(); len(keys) > 0 {
+				t.Errorf("left over: %v", keys)
+			}
+		}
+	})
+}
+
+// TestNoResume: once somebody has been in, or is, there is nothing to resume.
+func TestNoResume(t *testing.T) {
+	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		for _, still := range []bool{false, true} {
+			a, b := w.machine(), w.machine()
+			k, err := a.acquire(t.Context(), mode, "x")
+			mustLock(t, k, err)
+			a.lose(t, k)
+			time.Sleep(20 * time.Second)
+			other, err := b.Exclusive(t.Context(), "prune")
+			mustLock(t, other, err)
+			if !still {
+				other.Release(t.Context())
+			}
+			a.tap.Before(nil)
+			r, err := k.Resume(t.Context())
+			var lost *LostError
+			if r != nil || !errors.As(err, &lost) || !lost.Definite {
+				t.Fatalf("resumed after another was in: %v", err)
+			}
+			if still {
+				time.Sleep(5 * time.Minute)
+				if !alive(other) {
+					t.Errorf("the other one was harmed: %v", other.Lost())
+				}
+			}
+			k.Release(t.Context())
+			other.Release(t.Context())
+			if keys := w.keys(); len(keys) > 0 {
+				t.Errorf("left over: %v", keys)
+			}
+		}
+	})
+}
+
+// TestNoResumeAfterLateRefresh: a refresh that is applied only after somebody
+// else was in, and is gone again, puts the old flag back. It proves nothing.
+func TestNoResumeAfterLateRefresh(t *testing.T) {
+	for name, opts := range map[string]mem.Options{"lacked": lacking, "ignored": {IfAbsent: mem.Ignored, IfMatch: mem.Ignored}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, opts)
+				a, b := w.machine(), w.machine()
+				k, err := a.Shared(t.Context(), "backup")
+				mustLock(t, k, err)
+				// The put of the refresh at 30 s is applied at 80 s.
+				late := make(chan struct{})
+				a.tap.Before(func(_ context.Context, r tap.Request) error {
+					if r.Op == "put" {
+						a.tap.Before(outage)
+						go func() {
+							time.Sleep(50 * time.Second)
+							w.put(r.Key, r.Body)
+							close(late)
+						}()
+						return errOutage
+					}
+					return nil
+				})
+				<-k.Context().Done()
+				time.Sleep(10 * time.Second)
+				other, err := b.Exclusive(t.Context(), "prune")
+				mustLock(t, other, err)
+				other.Release(t.Context())
+				<-late
+				a.tap.Before(nil)
+				if r, err := k.Resume(t.Context()); r != nil {
+					t.Fatal("resumed although a prune has been in between")
+				} else if !errors.Is(err, ErrLost) {
+					t.Fatal(err)
+				}
+				k.Release(t.Context())
+			})
+		})
+	}
+}
+
+// TestResumeAgainstAcquire races a resume with an acquire, each request of both
+// taking a different time: never both.
+func TestResumeAgainstAcquire(t *testing.T) {
+	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		for head := -1500 * time.Millisecond; head <= 1500*time.Millisecond; head += 50 * time.Millisecond {
+			a, b := w.machine(), w.machine()
+			k, err := a.acquire(t.Context(), mode, "x")
+			mustLock(t, k, err)
+			a.lose(t, k)
+			time.Sleep(10 * time.Second)
+			slow := func(d time.Duration) func(context.Context, tap.Request) error {
+				return func(context.Context, tap.Request) error { time.Sleep(d); return nil }
+			}
+			a.tap.Before(slow(130 * time.Millisecond))
+			b.tap.Before(slow(170 * time.Millisecond))
+			var other *Lock
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				time.Sleep(max(head, 0))
+				other, _ = b.Exclusive(context.Background(), "prune")
+			}()
+			time.Sleep(max(-head, 0))
+			r, _ := k.Resume(t.Context())
+			<-done
+			if r != nil && other != nil {
+				t.Fatalf("head start %v: resumed and acquired", head)
+			}
+			if r == nil && other == nil {
+				t.Logf("head start %v: neither", head)
+			}
+			k.Release(t.Context())
+			for _, x := range []*Lock{r, other} {
+				if x != nil {
+					x.Release(t.Context())
+				}
+			}
+			time.Sleep(2 * time.Minute)
+			w.machine().Break(t.Context(), BreakOptions{})
+		}
+	})
+}
+
+// TestSuspend: after a suspend past the deadline the lock's context ends within
+// a second of waking, though no timer counted the time; after a shorter one the
+// lock is still held.
+func TestSuspend(t *testing.T) {
+	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		a, b := w.machine(), w.machine()
+		k, err := a.acquire(t.Context(), mode, "x")
+		mustLock(t, k, err)
+		time.Sleep(10 * time.Second)
+		a.clock.suspend(40 * time.Second)
+		time.Sleep(42 * time.Second)
+		if !alive(k) {
+			t.Fatalf("lost after a short suspend: %v", k.Lost())
+		}
+		time.Sleep(20 * time.Second)
+		const long = 2 * time.Minute
+		a.clock.suspend(long)
+		start := time.Now()
+		for time.Since(start) < long-5*time.Second {
+			if other, err := b.Exclusive(t.Context(), "prune"); err == nil {
+				other.Release(t.Context())
+			}
+			time.Sleep(time.Second)
+		}
+		<-k.Context().Done()
+		if d := time.Since(start); d > long+time.Second {
+			t.Errorf("noticed %v after waking", d-long)
+		}
+		if r, err := k.Resume(t.Context()); r != nil || !errors.Is(err, ErrLost) {
+			t.Fatalf("resumed although somebody was in: %v", err)
+		}
+		k.Release(t.Context())
+	})
+}
+
+// TestSuspendAlone: nobody was in, so it is resumed.
+func TestSuspendAlone(t *testing.T) {
+	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		a := w.machine()
+		k, err := a.acquire(t.Context(), mode, "x")
+		mustLock(t, k, err)
+		a.clock.suspend(8 * time.Hour)
+		<-k.Context().Done()
+		r, err := k.Resume(t.Context())
+		mustLock(t, r, err)
+		r.Release(t.Context())
+		if keys := w.keys(); len(keys) > 0 {
+			t.Errorf("left over: %v", keys)
+		}
+	})
+}

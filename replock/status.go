@@ -1,0 +1,175 @@
+package replock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/repolock/repolock/store"
+)
+
+// Status returns all locks in the repository, exclusive ones first, released
+// ones left out. It never writes, and so knows the store's clock only where
+// listings tell it; see Info.StoreClock.
+func (l *Locker) Status(ctx context.Context) ([]Info, error) {
+	entries, st, now, err := l.survey(ctx)
+	if err != nil {
+		return nil, err
+	}
+	infos := l.judged(entries, st, now)
+	return slices.DeleteFunc(infos, func(i Info) bool { return i.Verdict == Released }), nil
+}
+
+// judged is what Status and Break say of what a survey found.
+func (l *Locker) judged(entries []*entry, st storeTime, now time.Duration) []Info {
+	var infos []Info
+	for _, e := range entries {
+		var failed readError
+		if errors.As(e.err, &failed) {
+			e.verdict, e.why = Unreadable, failed.err.Error()
+		} else {
+			l.judge(e, st, now)
+		}
+		i := l.info(e, st, now)
+		if !i.StoreClock && i.Verdict == Live && i.Left < -margin {
+			i.Verdict, i.Why = Doubtful, "this machine's clock says that it has expired, and the store doesn't tell its time"
+		}
+		infos = append(infos, i)
+	}
+	return merge(infos)
+}
+
+// survey lists and reads every lock object.
+func (l *Locker) survey(ctx context.Context) ([]*entry, storeTime, time.Duration, error) {
+	var (
+		st      storeTime
+		now     time.Duration
+		entries []*entry
+		s       = sight{}
+	)
+	for cursor := ""; ; {
+		sent := l.opts.Clock.Elapsed()
+		page, err := l.list(ctx, l.keys.all(), cursor)
+		if err != nil {
+			return nil, st, now, fmt.Errorf("listing the locks: %w", err)
+		}
+		now = sent
+		answered := l.opts.Clock.Elapsed()
+		if !page.Now.IsZero() {
+			st = storeTime{page.Now, answered}
+		}
+		for _, o := range page.Objects {
+			if k := l.keys.kind(o.Key); k != kindUnknown {
+				e := s.see(o, k, answered)
+				if o.Size == 0 {
+					e.read, e.err = true, errReleased
+				}
+				entries = append(entries, e)
+			}
+		}
+		if cursor = page.Next; cursor == "" {
+			break
+		}
+	}
+	l.readAll(ctx, entries)
+	return entries, st, now, ctx.Err()
+}
+
+// BreakOptions say which locks Break removes: all of them, if none is set.
+type BreakOptions struct {
+	// Stale restricts it to those that are certainly stale.
+	Stale bool
+	// ID restricts it to the lock of this id.
+	ID string
+	// Keys restricts it to these objects, so that nothing is broken that wasn't
+	// shown before.
+	Keys []string
+}
+
+// Broken is an object that Break removed, or failed to remove.
+type Broken struct {
+	Info
+	Err error
+}
+
+// Break removes locks whatever their age and holder, in an emergency: whoever
+// holds one stops at the next refresh at the latest, and until then doesn't
+// know. It returns every lock that it removed or tried to. The error joins the
+// failures; each names its key. Nothing to break is no error.
+func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error) {
+	entries, st, now, err := l.survey(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if opts.Stale && !st.known() && len(entries) > 0 {
+		if st, err = l.probeTime(ctx); err != nil {
+			return nil, err
+		}
+		now = l.opts.Clock.Elapsed()
+	}
+	wanted := map[string]bool{}
+	for _, key := range opts.Keys {
+		wanted[key] = true
+	}
+	var broken []Broken
+	for _, i := range l.judged(entries, st, now) {
+		if opts.Stale && i.Verdict != Stale && i.Verdict != Released || opts.ID != "" && i.ID != opts.ID {
+			continue
+		}
+		keys := i.Keys
+		if len(wanted) > 0 {
+			keys = nil
+			for _, key := range i.Keys {
+				if wanted[key] {
+					keys = append(keys, key)
+				}
+			}
+		}
+		if i.Keys = keys; len(keys) > 0 {
+			broken = append(broken, Broken{Info: i})
+		}
+	}
+	at := make([]int, len(broken))
+	for n := range at {
+		at[n] = n
+	}
+	each(at, func(n int) {
+		b := &broken[n]
+		for _, key := range b.Keys {
+			if err := l.remove(ctx, key); err != nil {
+				b.Err = errors.Join(b.Err, fmt.Errorf("%s is still there: %w", Printable(key), err))
+			}
+		}
+	})
+	var errs []error
+	for _, b := range broken {
+		errs = append(errs, b.Err)
+	}
+	return broken, errors.Join(errs...)
+}
+
+// probeTime learns the store's clock from an object that it puts and deletes.
+func (l *Locker) probeTime(ctx context.Context) (storeTime, error) {
+	id, err := l.newID()
+	if err != nil {
+		return storeTime{}, err
+	}
+	key := l.opts.Prefix + "lock-probe-" + id
+	if _, err := l.put(ctx, key, []byte("{}"), store.PutOptions{}); err != nil {
+		return storeTime{}, fmt.Errorf("learning the store's time: %w", err)
+	}
+	answered := l.opts.Clock.Elapsed()
+	o, err := l.find(ctx, key)
+	if rerr := l.remove(ctx, key); err == nil {
+		err = rerr
+	}
+	if err != nil {
+		return storeTime{}, fmt.Errorf("learning the store's time: %w", err)
+	}
+	if o == nil {
+		return storeTime{}, nil
+	}
+	return storeTime{o.ModTime, answered}, nil
+}

@@ -1,0 +1,166 @@
+package replock
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/mem"
+)
+
+func TestStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{})
+		a := w.machine(func(o *Options) { o.Metadata = map[string]string{"job": "nightly"}; o.TTL = 2 * time.Minute })
+		k, err := a.Exclusive(t.Context(), "prune")
+		mustLock(t, k, err)
+		time.Sleep(45 * time.Second)
+		w.put("index/lock.shared/x", foreign(time.Now().Add(-70*time.Second), true))
+		w.put("index/lock.shared/y", []byte("?"))
+		w.put("index/lock.shared/z", nil)
+		w.put("index/other", nil)
+		time.Sleep(2 * time.Second)
+
+		m := w.machine()
+		m.tap.Before(func(_ context.Context, r tap.Request) error {
+			if r.Op == "put" || r.Op == "delete" {
+				t.Errorf("status writes: %s %s", r.Op, r.Key)
+			}
+			return nil
+		})
+		infos, err := m.Status(t.Context())
+		if err != nil || len(infos) != 3 {
+			t.Fatalf("%d locks: %v %v", len(infos), infos, err)
+		}
+		x := infos[0]
+		if x.Mode != Exclusive || len(x.Keys) != 2 || x.ID != k.ID() || x.Operation != "prune" || x.Holder != "m1 (pid 101)" ||
+			x.Verdict != Live || !x.StoreClock || x.TTL != 2*time.Minute || x.Metadata["job"] != "nightly" {
+			t.Errorf("exclusive: %+v", x)
+		}
+		if x.Age != 47*time.Second || x.Left != 73*time.Second {
+			t.Errorf("age %v, left %v", x.Age, x.Left)
+		}
+		if f := infos[1]; f.Verdict != Live { // its clock says that it has expired, the store's doesn't
+			t.Errorf("foreign: %+v", f)
+		}
+		if u := infos[2]; u.Verdict != Unreadable {
+			t.Errorf("unreadable: %+v", u)
+		}
+		k.Release(t.Context())
+	})
+}
+
+func TestBreak(t *testing.T) {
+	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		m := w.machine()
+		if broken, err := m.Break(t.Context(), BreakOptions{}); err != nil || len(broken) > 0 {
+			t.Fatalf("nothing to break: %v %v", broken, err)
+		}
+		a := w.machine()
+		k, err := a.acquire(t.Context(), mode, "x")
+		mustLock(t, k, err)
+		w.put("index/lock.shared/garbage", []byte("?"))
+		w.put("index/lock.shared/empty", nil)
+		w.put("index/data", []byte("not a lock"))
+		if broken, err := m.Break(t.Context(), BreakOptions{ID: "another"}); err != nil || len(broken) > 0 {
+			t.Errorf("break by another id: %v %v", broken, err)
+		}
+		if broken, err := m.Break(t.Context(), BreakOptions{ID: k.ID()}); err != nil || len(broken) != 1 || len(broken[0].Keys) != int(mode) {
+			t.Errorf("break by id: %v %v", broken, err)
+		}
+		if broken, err := m.Break(t.Context(), BreakOptions{}); err != nil || len(broken) != 2 {
+			t.Errorf("break the rest: %v %v", broken, err)
+		}
+		if keys := w.keys(); len(keys) != 1 || keys[0] != "index/data" {
+			t.Errorf("left: %v", keys)
+		}
+		start := time.Now()
+		<-k.Context().Done()
+		if time.Since(start) > 30*time.Second || !errors.Is(context.Cause(k.Context()), ErrLost) {
+			t.Errorf("the holder stopped after %v: %v", time.Since(start), context.Cause(k.Context()))
+		}
+		k.Release(t.Context())
+	})
+}
+
+// TestBreakStale takes what is stale beyond doubt and nothing else.
+func TestBreakStale(t *testing.T) {
+	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		dead, live := w.machine(), w.machine(func(o *Options) { o.TTL = 10 * time.Minute })
+		k, err := dead.acquire(t.Context(), mode, "dead")
+		mustLock(t, k, err)
+		dead.lose(t, k)
+		time.Sleep(10 * time.Second)
+		w.put("index/lock.shared/live", func() []byte { b := foreign(time.Now(), true); return b }())
+		w.put("index/lock.shared/garbage", []byte("?"))
+		m := w.machine()
+		broken, err := m.Break(t.Context(), BreakOptions{Stale: true})
+		if err != nil || len(broken) != 1 || broken[0].ID != k.ID() {
+			t.Errorf("break --stale: %v %v", broken, err)
+		}
+		if keys := w.keys(); strings.Join(keys, " ") != "index/lock.shared/garbage index/lock.shared/live" {
+			t.Errorf("left: %v", keys)
+		}
+		_ = live
+		k.Release(t.Context())
+	})
+}
+
+// TestBreakFails: a delete that failed is an error that names the key, and the
+// others are done.
+func TestBreakFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{})
+		w.put("index/lock.shared/a", []byte("?"))
+		w.put("index/lock.shared/b", []byte("?"))
+		m := w.machine()
+		m.tap.Before(func(_ context.Context, r tap.Request) error {
+			if (r.Op == "delete" || r.Op == "put") && r.Key == "index/lock.shared/a" {
+				return store.ErrPermission
+			}
+			return nil
+		})
+		broken, err := m.Break(t.Context(), BreakOptions{})
+		if !errors.Is(err, store.ErrPermission) || !strings.Contains(err.Error(), "index/lock.shared/a") || len(broken) != 2 {
+			t.Errorf("%v %v", broken, err)
+		}
+		if keys := w.keys(); len(keys) != 1 {
+			t.Errorf("left: %v", keys)
+		}
+	})
+}
+
+// TestProcessGone: a holder of this machine and boot whose process is no more is
+// shown as such; in any doubt it isn't.
+func TestProcessGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{})
+		m := w.machine()
+		self := m.self
+		for _, c := range []struct {
+			name   string
+			change func()
+			gone   bool
+		}{
+			{"no such pid", func() { m.self.PID = 1 << 30 }, true},
+			{"another boot", func() { m.self.PID = 1 << 30; m.self.BootID = "other" }, false},
+			{"another namespace", func() { m.self.PID = 1 << 30; m.self.PIDNamespace = "other" }, false},
+		} {
+			m.self = self
+			c.change()
+			k, err := m.Shared(t.Context(), "x")
+			mustLock(t, k, err)
+			m.self = self
+			infos, err := m.Status(t.Context())
+			if err != nil || len(infos) != 1 || infos[0].ProcessGone != c.gone {
+				t.Errorf("%s: %+v %v", c.name, infos, err)
+			}
+			k.Release(t.Context())
+		}
+	})
+}

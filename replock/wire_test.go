@@ -1,0 +1,349 @@
+package replock
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/repolock/repolock/store/mem"
+)
+
+// foreign is a body as another client of the wire format writes it, with the
+// nanosecond local times that Go's time.RFC3339Nano gives.
+func foreign(at time.Time, shared bool) []byte {
+	local := at.In(time.FixedZone("", 2*3600))
+	p := map[string]any{
+		"operation": "backup", "holder": "laptop (pid 4711)",
+		"acquired_at": local.Format(time.RFC3339Nano), "expires_at": local.Add(time.Minute).Format(time.RFC3339Nano),
+	}
+	if shared {
+		p["is_shared"] = true
+	}
+	raw, err := json.Marshal(p)
+	if err != nil {
+		panic(err)
+	}
+	return raw
+}
+
+func zstdOf(raw []byte) []byte {
+	w, err := zstd.NewWriter(nil)
+	if err != nil {
+		panic(err)
+	}
+	defer w.Close()
+	return w.EncodeAll(raw, nil)
+}
+
+func gzipOf(raw []byte) []byte {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	w.Write(raw)
+	w.Close()
+	return b.Bytes()
+}
+
+// TestForeignLocks: the locks of other clients keep ours out while they live,
+// under whatever key, and not longer.
+func TestForeignLocks(t *testing.T) {
+	plain := func(raw []byte) []byte { return raw }
+	encrypted := func([]byte) []byte { return []byte("\x01 this is ciphertext") }
+	for _, c := range []struct {
+		name, key string
+		shared    bool
+		code      func([]byte) []byte
+	}{
+		{"plain", "index/lock.shared/2026-03-07T09:00:00.123456789+02:00", true, plain},
+		{"nonce", "index/lock.shared/00112233445566778899aabbccddeeff", true, plain},
+		{"zstd", "index/lock.shared/2026-03-07T09:00:00Z", true, zstdOf},
+		{"gzip", "index/lock.shared/2026-03-07T09:00:00Z", true, gzipOf},
+		{"tmp", "index/lock.shared/2026-03-07T09:00:00Z.tmp", true, plain},
+		{"encrypted", "index/lock.shared/2026-03-07T09:00:00Z", true, encrypted},
+		{"exclusive without is_shared", "index/lock.exclusive", false, plain},
+		{"exclusive zstd", "index/lock.exclusive", false, zstdOf},
+		{"exclusive encrypted", "index/lock.exclusive", false, encrypted},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, mem.Options{})
+				m := w.machine()
+				write := func() { w.put(c.key, c.code(foreign(time.Now(), c.shared))) }
+				write()
+				start := time.Now()
+				for time.Since(start) < 5*time.Minute {
+					k, err := m.Exclusive(t.Context(), "prune")
+					held := mustHeld(t, k, err)
+					if c.name != "encrypted" && c.name != "exclusive encrypted" && held.Holders[0].Holder != "laptop (pid 4711)" {
+						t.Fatalf("holder: %v", err)
+					}
+					k, err = m.Shared(t.Context(), "backup")
+					if c.shared {
+						mustLock(t, k, err)
+						k.Release(t.Context())
+					} else {
+						mustHeld(t, k, err)
+					}
+					time.Sleep(29 * time.Second)
+					if strings.Contains(c.name, "encrypted") {
+						w.put(c.key, append(c.code(nil), fmt.Sprint(time.Now())...)) // another nonce
+						continue
+					}
+					write()
+				}
+				start = time.Now()
+				var k *Lock
+				for k == nil {
+					k, _ = m.Exclusive(t.Context(), "prune")
+					time.Sleep(time.Second)
+				}
+				took := time.Since(start)
+				limit := 65 * time.Second
+				if strings.Contains(c.name, "encrypted") {
+					limit = 65*time.Second + time.Minute // no second witness: watched
+				}
+				if took < time.Minute || took > limit {
+					t.Errorf("passed after %v, want 1m to %v", took, limit)
+				}
+				k.Release(t.Context())
+				if keys := w.keys(); len(keys) > 0 {
+					t.Errorf("left over: %v", keys)
+				}
+			})
+		})
+	}
+}
+
+// TestUnreadable: a body that can't be understood is held until break-lock,
+// however old, and nothing of it is deleted before.
+func TestUnreadable(t *testing.T) {
+	bad := map[string][]byte{
+		"blank":             []byte(" "),
+		"truncated":         []byte(`{"operation":"backup","holder":"h (pid 1)","acquired_at":"2026-`),
+		"null":              []byte("null"),
+		"array":             []byte("[]"),
+		"object":            []byte("{}"),
+		"number":            []byte("42"),
+		"trailing":          append(foreign(time.Now(), true), "x"...),
+		"not a time":        []byte(`{"operation":"b","holder":"h","acquired_at":"x","expires_at":"tomorrow"}`),
+		"time is a number":  []byte(`{"operation":"b","holder":"h","acquired_at":"x","expires_at":1234567890}`),
+		"holder is a list":  []byte(`{"operation":"b","holder":["h"],"expires_at":"2026-03-07T09:00:00Z"}`),
+		"bad refreshed_at":  []byte(`{"operation":"b","holder":"h","expires_at":"2026-03-07T09:00:00Z","refreshed_at":"x"}`),
+		"negative ttl":      []byte(`{"operation":"b","holder":"h","expires_at":"2026-03-07T09:00:00Z","ttl_seconds":-1}`),
+		"ttl is a text":     []byte(`{"operation":"b","holder":"h","expires_at":"2026-03-07T09:00:00Z","ttl_seconds":"60"}`),
+		"NUL":               make([]byte, 100),
+		"large":             bytes.Repeat([]byte("x"), 10<<20),
+		"large JSON":        []byte(`{"expires_at":"2026-03-07T09:00:00Z","operation":"` + strings.Repeat("x", 1<<20) + `"}`),
+		"zstd bomb":         zstdOf(bytes.Repeat([]byte(" "), 100<<20)),
+		"gzip bomb":         gzipOf(bytes.Repeat([]byte(" "), 100<<20)),
+		"truncated zstd":    zstdOf(foreign(time.Now(), true))[:20],
+		"truncated gzip":    gzipOf(foreign(time.Now(), true))[:20],
+		"zstd of nothing":   zstdOf(nil),
+		"unknown magic":     {0x02, 0x03},
+		"UTF-16":            []byte("{\x00}\x00"),
+		"deep":              []byte(strings.Repeat("[", 60000)),
+		"control in syntax": []byte("{\x1b[2J}"),
+	}
+	for name, raw := range bad {
+		for _, key := range []string{"index/lock.exclusive", "index/lock.intent/x", "index/lock.shared/x"} {
+			t.Run(name+" "+key, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t, mem.Options{})
+					w.put(key, raw)
+					m := w.machine()
+					for range 2 {
+						k, err := m.Exclusive(t.Context(), "prune")
+						held := mustHeld(t, k, err)
+						if held.Holders[0].Verdict != Unreadable || !strings.Contains(err.Error(), "break-lock") {
+							t.Errorf("%v", err)
+						}
+						if strings.ContainsAny(err.Error(), "\n\x1b\x00") || len(err.Error()) > 1000 {
+							t.Errorf("the error is not one clean line: %q", err)
+						}
+						time.Sleep(24 * time.Hour)
+					}
+					if infos, err := m.Status(t.Context()); err != nil || len(infos) != 1 || infos[0].Verdict != Unreadable {
+						t.Errorf("status: %v %v", infos, err)
+					}
+					if broken, err := m.Break(t.Context(), BreakOptions{Stale: true}); err != nil || len(broken) != 0 {
+						t.Errorf("break --stale took an unreadable lock: %v %v", broken, err)
+					}
+					if broken, err := m.Break(t.Context(), BreakOptions{}); err != nil || len(broken) != 1 {
+						t.Errorf("break: %v %v", broken, err)
+					}
+					k, err := m.Exclusive(t.Context(), "prune")
+					mustLock(t, k, err)
+					k.Release(t.Context())
+				})
+			})
+		}
+	}
+}
+
+// TestStrangeBodies: what can be understood, if strangely, is judged by the
+// clocks, and heals by itself.
+func TestStrangeBodies(t *testing.T) {
+	for name, raw := range map[string]string{
+		"year 9999":       `{"operation":"b","holder":"h","acquired_at":"9999-12-31T23:59:59Z","expires_at":"9999-12-31T23:59:59Z"}`,
+		"year 0":          `{"operation":"b","holder":"h","acquired_at":"0000-01-01T00:00:00Z","expires_at":"0000-01-01T00:00:00Z"}`,
+		"no acquired_at":  `{"operation":"b","holder":"h","expires_at":"2026-03-07T09:00:00Z"}`,
+		"control":         `{"operation":"\u001b[2J\u0000\n","holder":"\u202ereversed\r\n","expires_at":"2026-03-07T09:00:00Z"}`,
+		"unknown fields":  `{"operation":"b","holder":"h","expires_at":"2026-03-07T09:00:00Z","new":{"a":[1]}}`,
+		"upper case keys": `{"OPERATION":"b","HOLDER":"h","EXPIRES_AT":"2026-03-07T09:00:00Z"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, mem.Options{})
+				w.put("index/lock.shared/x", []byte(raw))
+				m := w.machine()
+				k, err := m.Exclusive(t.Context(), "prune")
+				mustHeld(t, k, err)
+				if strings.ContainsFunc(err.Error(), func(r rune) bool { return r < ' ' || r == 0x202e }) {
+					t.Errorf("control characters reach the terminal: %q", err)
+				}
+				time.Sleep(65 * time.Second)
+				start := time.Now()
+				k, err = m.Exclusive(t.Context(), "prune")
+				mustLock(t, k, err)
+				if took := time.Since(start); took > 62*time.Second {
+					t.Errorf("watched for %v", took)
+				}
+				k.Release(t.Context())
+			})
+		})
+	}
+}
+
+// TestOurBodiesAreTheWireFormat: what we write is understood by who knows the
+// five fields alone.
+func TestOurBodiesAreTheWireFormat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{})
+		m := w.machine()
+		for _, mode := range []Mode{Shared, Exclusive} {
+			k, err := m.acquire(t.Context(), mode, "op")
+			mustLock(t, k, err)
+			for _, wait := range []time.Duration{0, time.Minute + time.Second} {
+				time.Sleep(wait)
+				synctest.Wait()
+				for _, key := range w.keys() {
+					raw, _, err := w.mem.Get(t.Context(), key, maxBody)
+					if err != nil {
+						t.Fatal(err)
+					}
+					var p struct {
+						Operation  string `json:"operation"`
+						Holder     string `json:"holder"`
+						AcquiredAt string `json:"acquired_at"`
+						ExpiresAt  string `json:"expires_at"`
+						IsShared   bool   `json:"is_shared"`
+					}
+					if err := json.Unmarshal(raw, &p); err != nil {
+						t.Fatal(err)
+					}
+					acquired, err1 := time.Parse(time.RFC3339Nano, p.AcquiredAt)
+					expires, err2 := time.Parse(time.RFC3339Nano, p.ExpiresAt)
+					if err := errors.Join(err1, err2); err != nil {
+						t.Fatal(err)
+					}
+					if p.Operation != "op" || p.Holder != "m1 (pid 101)" || p.IsShared != (mode == Shared) {
+						t.Errorf("%s: %+v", key, p)
+					}
+					if left := time.Until(expires); left < 30*time.Second || left > time.Minute || expires.Before(acquired) {
+						t.Errorf("%s: expires in %v: %s", key, left, raw)
+					}
+					if strings.Contains(key, ":") {
+						t.Errorf("key %s is no file name on every system", key)
+					}
+				}
+			}
+			k.Release(t.Context())
+		}
+	})
+}
+
+// TestMetadataFits: however large what goes into a body may be, readers stop
+// only after it.
+func TestMetadataFits(t *testing.T) {
+	b := body{Operation: strings.Repeat("\x00", maxOperation), Metadata: map[string]string{"k": strings.Repeat("\x00", maxMetadata-1)}}
+	b.stamp(time.Now(), 0, DefaultTTL)
+	if raw := b.encode(); len(raw) > maxBody {
+		t.Errorf("a body of %d bytes can be written, and only %d are read", len(raw), maxBody)
+	} else if _, err := decode(raw); err != nil {
+		t.Error(err)
+	}
+	w := &world{t: t}
+	w.mem = mem.New(mem.Options{})
+	if _, err := w.machine().Shared(t.Context(), strings.Repeat("x", maxOperation+1)); err == nil {
+		t.Error("an operation's name that is too long is taken")
+	}
+	if _, err := New(w.mem, Options{Metadata: map[string]string{"k": strings.Repeat("x", maxMetadata)}}); err == nil {
+		t.Error("metadata that is too large is taken")
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	now := time.Date(2026, 3, 7, 9, 0, 0, 0, time.UTC)
+	f.Add(foreign(now, true))
+	f.Add(foreign(now, false))
+	f.Add(zstdOf(foreign(now, true)))
+	f.Add(gzipOf(foreign(now, true)))
+	f.Add([]byte{})
+	f.Add([]byte{0x01, 0x02})
+	f.Add([]byte(`{"expires_at":"9999-12-31T23:59:59Z","ttl_seconds":1e300}`))
+	f.Add([]byte(`{"expires_at":"2026-03-07T09:00:00Z","ttl_seconds":60,"refreshed_at":"2026-03-07T08:59:00Z","state":"held"}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		l, err := decode(raw)
+		if err != nil {
+			if len(raw) == 0 != errors.Is(err, errReleased) {
+				t.Errorf("%q: %v", raw, err)
+			}
+			return
+		}
+		if l.ttl < MinTTL || l.ttl > MaxTTL {
+			t.Errorf("%q: ttl %v", raw, l.ttl)
+		}
+		again, err := decode(l.body.encode())
+		if err != nil {
+			t.Fatalf("%q: doesn't survive being written: %v", raw, err)
+		}
+		if !again.expires.Equal(l.expires) || again.ttl != l.ttl || again.Holder != l.Holder {
+			t.Errorf("%q: %+v became %+v", raw, l, again)
+		}
+		if s := Printable(l.Holder + l.Operation); strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+			t.Errorf("%q is shown with control characters", raw)
+		}
+	})
+}
+
+func FuzzKeys(f *testing.F) {
+	for _, key := range []string{
+		"index/lock.exclusive", "index/lock.intent/x", "index/lock.shared/2026-03-07T09:00:00+02:00", "index/lock.shared/x.tmp",
+		"index/lock.shared", "index/lock.", "index/locks/a/lock.exclusive", "index/lock.exclusive/x",
+	} {
+		f.Add(key, int64(0))
+	}
+	k := keys{DefaultPrefix}
+	f.Fuzz(func(t *testing.T, key string, unix int64) {
+		if kind := k.kind(key); kind != kindUnknown && !strings.HasPrefix(key, k.all()) {
+			t.Errorf("%q is a %d that no listing shows", key, kind)
+		}
+		at := time.Unix(unix, 0)
+		for _, mode := range []Mode{Shared, Exclusive} {
+			flag := k.flag(mode, at, "00112233445566778899aabbccddeeff")
+			if len(flag) != len(k.flag(mode, time.Unix(0, 0), "00112233445566778899aabbccddeeff")) || strings.Contains(flag, ":") {
+				t.Errorf("%q is of another width, or has a colon", flag)
+			}
+			if kind := k.kind(flag); (kind == kindShared) != (mode == Shared) || kind == kindUnknown {
+				t.Errorf("%q is of kind %d", flag, kind)
+			}
+		}
+	})
+}

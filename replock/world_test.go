@@ -1,0 +1,221 @@
+package replock
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/repolock/repolock/internal/identity"
+	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/mem"
+)
+
+// world is a store and the machines that share it, in a synctest bubble. The
+// bubble's time is the world's; each machine and the store have clocks of their
+// own that may be wrong.
+type world struct {
+	t     *testing.T
+	skew  time.Duration // of the store's clock
+	mem   *mem.Store
+	count int
+}
+
+func newWorld(t *testing.T, opts mem.Options) *world {
+	w := &world{t: t}
+	opts.Now = func() time.Time { return time.Now().Add(w.skew) }
+	w.mem = mem.New(opts)
+	return w
+}
+
+// machine is a client with its own clock and its own way to the store.
+type machine struct {
+	*Locker
+	clock *machineClock
+	tap   *tap.Store
+	mu    sync.Mutex
+	seen  []Event
+}
+
+func (w *world) machine(change ...func(*Options)) *machine {
+	w.count++
+	m := &machine{clock: &machineClock{start: time.Now().Add(-time.Duration(w.count) * time.Hour)}}
+	m.tap = &tap.Store{Store: w.mem}
+	opts := Options{Clock: m.clock, Rand: rand.Reader, Observe: m.observe}
+	for _, f := range change {
+		f(&opts)
+	}
+	l, err := New(m.tap, opts)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	l.self = identity.Process{
+		Hostname: fmt.Sprintf("m%d", w.count), HostID: fmt.Sprint("host", w.count), BootID: fmt.Sprint("boot", w.count),
+		PID: 100 + w.count, PIDNamespace: "pid:[1]", PIDStart: 1, User: "u",
+	}
+	m.Locker = l
+	return m
+}
+
+// process is another process on the machine.
+func (w *world) process(m *machine) *machine {
+	p := w.machine(func(o *Options) { o.Clock = m.clock })
+	p.clock = m.clock
+	pid := p.self.PID
+	p.self = m.self
+	p.self.PID = pid
+	return p
+}
+
+func (m *machine) observe(e Event) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.seen = append(m.seen, e)
+}
+
+func (m *machine) saw(kind EventKind) (n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, e := range m.seen {
+		if e.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// machineClock runs with the bubble's time, stands still for timers while the
+// machine is suspended, and has a wall clock that can be wrong.
+type machineClock struct {
+	mu    sync.Mutex
+	start time.Time
+	skew  time.Duration
+	naps  []nap
+}
+
+type nap struct{ from, to time.Time }
+
+func (c *machineClock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Now().Add(c.skew)
+}
+
+func (c *machineClock) setSkew(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.skew = d
+}
+
+func (c *machineClock) Elapsed() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Since(c.start)
+}
+
+// jump lets time pass for this machine alone.
+func (c *machineClock) jump(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.start = c.start.Add(-d)
+}
+
+// suspend puts the machine to sleep from now on.
+func (c *machineClock) suspend(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.naps = append(c.naps, nap{time.Now(), time.Now().Add(d)})
+}
+
+// asleep is how long the machine slept between from and now, and how long it
+// goes on sleeping.
+func (c *machineClock) asleep(from time.Time) (slept, left time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	for _, n := range c.naps {
+		begin, end := n.from, n.to
+		if begin.Before(from) {
+			begin = from
+		}
+		if end.After(now) {
+			left = max(left, end.Sub(now))
+			end = now
+		}
+		if end.After(begin) {
+			slept += end.Sub(begin)
+		}
+	}
+	return slept, left
+}
+
+// After fires once d has passed that the machine was awake. It leaves timers
+// behind but no goroutine.
+func (c *machineClock) After(d time.Duration) <-chan time.Time {
+	fired := make(chan time.Time, 1)
+	from := time.Now()
+	var fire func()
+	fire = func() {
+		slept, left := c.asleep(from)
+		switch due := time.Until(from.Add(d + slept)); {
+		case left > 0:
+			time.AfterFunc(left, fire)
+		case due > 0:
+			time.AfterFunc(due, fire)
+		default:
+			fired <- time.Now()
+		}
+	}
+	time.AfterFunc(d, fire)
+	return fired
+}
+
+// keys lists the store as it is.
+func (w *world) keys() (keys []string) {
+	w.t.Helper()
+	for cursor := ""; ; {
+		page, err := w.mem.List(context.Background(), "", cursor)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		for _, o := range page.Objects {
+			keys = append(keys, o.Key)
+		}
+		if cursor = page.Next; cursor == "" {
+			return keys
+		}
+	}
+}
+
+func (w *world) put(key string, body []byte) {
+	w.t.Helper()
+	if _, err := w.mem.Put(context.Background(), key, body, store.PutOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// mustLock and the like fail the test where the error isn't the expected one.
+func mustLock(t *testing.T, k *Lock, err error) *Lock {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("not acquired: %v", err)
+	}
+	return k
+}
+
+func mustHeld(t *testing.T, k *Lock, err error) *HeldError {
+	t.Helper()
+	if k != nil {
+		t.Fatalf("acquired a lock that is held")
+	}
+	held, ok := err.(*HeldError)
+	if !ok {
+		t.Fatalf("error is %v, not a *HeldError", err)
+	}
+	return held
+}
+
+func alive(k *Lock) bool { return k.Context().Err() == nil }
