@@ -289,7 +289,7 @@ func (l *Locker) overwrite(ctx context.Context, t *try) error {
 // Between contenders, the one that may win looks again a few times, while the
 // others withdraw.
 const (
-	maxAgain   = 4
+	maxAgain   = 3
 	firstAgain = 100 * time.Millisecond
 	// transient is the age up to which a flag may be that of somebody who is
 	// about to withdraw it.

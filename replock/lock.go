@@ -3,6 +3,7 @@ package replock
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,9 +14,11 @@ import (
 // lost. It may be used concurrently.
 type Lock struct {
 	l     *Locker
-	t     *try
+	t     *try       // its objects change with each refresh:
+	mu    sync.Mutex // guards them until done is closed
 	fence uint64
 
+	parent context.Context // that the lock was acquired with
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
@@ -34,7 +37,7 @@ type Lock struct {
 
 // hold starts refreshing a lock that was just acquired.
 func (l *Locker) hold(ctx context.Context, t *try, fence uint64) *Lock {
-	lock := &Lock{l: l, t: t, fence: fence, done: make(chan struct{}), released: make(chan struct{})}
+	lock := &Lock{parent: ctx, l: l, t: t, fence: fence, done: make(chan struct{}), released: make(chan struct{})}
 	lock.ctx, lock.cancel = context.WithCancelCause(ctx)
 	lock.deadline.Store(int64(t.deadline))
 	lock.refresher = refresh.New(refresh.Refresher{

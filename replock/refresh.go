@@ -23,7 +23,7 @@ func (k *Lock) refresh(ctx context.Context) (refresh.Renewal, error) {
 	b.stamp(k.l.opts.Clock.Now(), sent, k.l.opts.TTL)
 	v := version{b.encode(), sent}
 
-	flag, exclusive := k.t.flag, k.t.exclusive
+	flag, exclusive := k.objects()
 	var flagErr, exclusiveErr error
 	var wg sync.WaitGroup
 	if k.t.mode == Exclusive {
@@ -38,7 +38,7 @@ func (k *Lock) refresh(ctx context.Context) (refresh.Renewal, error) {
 			return refresh.Renewal{}, refresh.Stop(lost)
 		}
 	}
-	renewed := refresh.Renewal{Sent: flag.sent, Commit: func() { k.t.flag, k.t.exclusive = flag, exclusive }}
+	renewed := refresh.Renewal{Sent: flag.sent, Commit: func() { k.commit(flag, exclusive) }}
 	if k.t.mode == Exclusive {
 		renewed.Sent = min(flag.sent, exclusive.sent)
 	}
@@ -48,6 +48,20 @@ func (k *Lock) refresh(ctx context.Context) (refresh.Renewal, error) {
 	// Perhaps this attempt wasn't answered, but showed that an earlier one of
 	// ours was applied, which got no answer either: a renewal since then.
 	return renewed, nil
+}
+
+// objects are our objects as we know them.
+func (k *Lock) objects() (flag, exclusive object) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.t.flag, k.t.exclusive
+}
+
+// commit keeps what an attempt has learnt of them.
+func (k *Lock) commit(flag, exclusive object) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.t.flag, k.t.exclusive = flag, exclusive
 }
 
 // version is the next body of our objects, and when it is sent.

@@ -19,7 +19,7 @@ const (
 // passed since, as a new Lock: after an outage of the store, or a suspend of the
 // machine. It tries until the lock is held again, or the loss is definite (a
 // *LostError with Definite set), or ctx ends. The context of the new lock is
-// derived from ctx.
+// derived from the one that the lost lock was acquired with, not from ctx.
 //
 // Other clients of the wire format don't remove an expired lock that they pass.
 // Where such clients run too, a lock must not be resumed.
@@ -107,7 +107,7 @@ func (k *Lock) resume(ctx context.Context, m mine) (*Lock, error) {
 	if k.releasing.Load() {
 		return giveUp(ErrReleased)
 	}
-	return l.hold(ctx, t, k.fence), nil
+	return l.hold(k.parent, t, k.fence), nil
 }
 
 // unpassed returns nil if the old flag is still there, and was written so early

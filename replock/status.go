@@ -86,6 +86,8 @@ type BreakOptions struct {
 	// Keys restricts it to these objects, so that nothing is broken that wasn't
 	// shown before.
 	Keys []string
+	// DryRun removes nothing, and returns what would be.
+	DryRun bool
 }
 
 // Broken is an object that Break removed, or failed to remove.
@@ -130,6 +132,9 @@ func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error)
 		if i.Keys = keys; len(keys) > 0 {
 			broken = append(broken, Broken{Info: i})
 		}
+	}
+	if opts.DryRun {
+		return broken, nil
 	}
 	at := make([]int, len(broken))
 	for n := range at {
