@@ -99,8 +99,8 @@ const maxTries = 3
 // acquire takes a lock: PROTOCOL.md, Acquire. It tries until it has the lock,
 // or somebody else certainly has it, or the store can't tell.
 func (l *Locker) acquire(ctx context.Context, mode Mode, operation string) (*Lock, error) {
-	if operation == "" || len(operation) > maxOperation {
-		return nil, fmt.Errorf("operation %q: must have 1 to %d bytes", Printable(operation), maxOperation)
+	if err := CheckOperation(operation); err != nil {
+		return nil, err
 	}
 	s, m := sight{}, nothingYet()
 	for late := 0; ; {

@@ -36,8 +36,10 @@ type entry struct {
 	read  bool
 	lease lease
 	err   error
-	// When this process first saw the object as it is now.
-	since time.Duration
+	// When this process first saw the object as it is now, and whether it had
+	// seen it otherwise before.
+	since   time.Duration
+	changed bool
 
 	verdict Verdict
 	why     string
@@ -61,7 +63,7 @@ type sight map[string]*entry
 func (s sight) see(o store.Object, k kind, answered time.Duration) *entry {
 	e, ok := s[o.Key]
 	if !ok || e.ETag != o.ETag || !e.ModTime.Equal(o.ModTime) || e.Size != o.Size {
-		e = &entry{Object: o, kind: k, since: answered}
+		e = &entry{Object: o, kind: k, since: answered, changed: ok}
 		s[o.Key] = e
 	}
 	return e
@@ -92,29 +94,44 @@ func (l *Locker) verdict(e *entry, st storeTime, now time.Duration) (Verdict, st
 		return Stale, ""
 	}
 
-	// The first witness: the store's clock.
-	if !st.known() || e.ModTime.IsZero() || !st.when(now).After(e.ModTime.Add(ttl+margin)) {
+	// Somebody refreshed it under our eyes.
+	if e.changed {
 		return Live, ""
 	}
 
-	// The second witness must agree.
-	switch sinceBoot := time.Duration(e.lease.RefreshedBoot); {
+	// Two witnesses: the store's clock, and one of this machine.
+	known := l.store.Properties().StoreClock && st.known() && !e.ModTime.IsZero()
+	if known && !st.when(now).After(e.ModTime.Add(ttl+margin)) {
+		return Live, ""
+	}
+	expired, clock := l.expired(e, ttl, now)
+	switch {
+	case known && expired:
+		return Stale, ""
+	case known:
+		return Doubtful, "the store's clock says that it has expired, and " + clock + " doesn't"
 	case e.err != nil:
-		return Doubtful, "the store's clock says that it has expired, and its body is encrypted"
-	case sinceBoot > 0 && l.self.SameBoot(e.lease.process()):
+		return Doubtful, "its body is encrypted, and the store has no clock of its own"
+	case expired:
+		return Doubtful, clock + " says that it has expired, and the store has no clock of its own to confirm it"
+	default:
+		return Live, ""
+	}
+}
+
+// expired asks the second witness, and names it.
+func (l *Locker) expired(e *entry, ttl, now time.Duration) (expired bool, clock string) {
+	if e.err != nil {
+		return false, "its body, which is encrypted,"
+	}
+	if sinceBoot := time.Duration(e.lease.RefreshedBoot); sinceBoot > 0 && l.self.SameBoot(e.lease.process()) {
 		// A holder on this very machine: the clock since boot, which both share
 		// and nobody can set, in place of the wall clock. On a local directory
 		// that stamps the mod times as well, and would be both witnesses.
-		if now-sinceBoot > ttl {
-			return Stale, ""
-		}
-		return Doubtful, "the store's clock says that it has expired, and the time since boot doesn't"
-	case l.opts.Clock.Now().After(e.lease.refreshed.Add(ttl)):
-		return Stale, ""
-	default:
-		return Doubtful, fmt.Sprintf("the store's clock says that it has expired, and this machine's clock (%s) doesn't",
-			l.opts.Clock.Now().UTC().Format(time.RFC3339))
+		return now-sinceBoot > ttl, "the time since boot"
 	}
+	wall := l.opts.Clock.Now()
+	return wall.After(e.lease.refreshed.Add(ttl)), fmt.Sprintf("this machine's clock (%s)", wall.UTC().Format(time.RFC3339))
 }
 
 // age of an entry by the store's clock; false if that isn't known.

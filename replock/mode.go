@@ -95,11 +95,20 @@ func timestamp(t time.Time) string {
 	return t.Format("20060102T150405.000000000Z")
 }
 
+// CheckOperation returns an error unless operation can name what a lock is for: 1
+// to 256 bytes.
+func CheckOperation(operation string) error {
+	if operation == "" || len(operation) > maxOperation {
+		return fmt.Errorf("operation %q: must have 1 to %d bytes", Printable(operation), maxOperation)
+	}
+	return nil
+}
+
 // CheckName returns an error unless name can name a lock: 1 to 128 of a-z, 0-9,
 // "-" and "_", the first and last of them a letter or digit.
 func CheckName(name string) error {
 	if len(name) < 1 || len(name) > 128 {
-		return fmt.Errorf("lock name %q: must have 1 to 128 characters", name)
+		return fmt.Errorf("lock name %.80q: must have 1 to 128 characters", name)
 	}
 	for i, r := range name {
 		alnum := r >= 'a' && r <= 'z' || r >= '0' && r <= '9'

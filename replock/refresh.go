@@ -61,7 +61,8 @@ func (k *Lock) objects() (flag, exclusive object) {
 func (k *Lock) commit(flag, exclusive object) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.t.flag, k.t.exclusive = flag, exclusive
+	k.t.flag.etag, k.t.flag.sent = flag.etag, flag.sent
+	k.t.exclusive.etag, k.t.exclusive.sent = exclusive.etag, exclusive.sent
 }
 
 // version is the next body of our objects, and when it is sent.

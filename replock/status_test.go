@@ -100,6 +100,14 @@ func TestBreakStale(t *testing.T) {
 		w.put("index/lock.shared/garbage", []byte("?"))
 		m := w.machine()
 		broken, err := m.Break(t.Context(), BreakOptions{Stale: true})
+		if w.clockless {
+			// Nothing is certain there without watching it.
+			if err != nil || len(broken) > 0 {
+				t.Errorf("break --stale: %v %v", broken, err)
+			}
+			k.Release(t.Context())
+			return
+		}
 		if err != nil || len(broken) != 1 || broken[0].ID != k.ID() {
 			t.Errorf("break --stale: %v %v", broken, err)
 		}

@@ -22,10 +22,12 @@ type world struct {
 	skew  time.Duration // of the store's clock
 	mem   *mem.Store
 	count int
+	// clockless: the store has no clock that can be relied on
+	clockless bool
 }
 
 func newWorld(t *testing.T, opts mem.Options) *world {
-	w := &world{t: t}
+	w := &world{t: t, clockless: opts.NoStoreClock}
 	opts.Now = func() time.Time { return time.Now().Add(w.skew) }
 	w.mem = mem.New(opts)
 	return w

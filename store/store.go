@@ -107,6 +107,10 @@ type Properties struct {
 	Name string
 	// IfAbsent and IfMatch say how far a conditional Put can be relied on.
 	IfAbsent, IfMatch Condition
+	// StoreClock says that one clock, which no client sets, stamps ModTime and
+	// Page.Now. Without it they are what some client's clock said, which goes
+	// for many network file systems.
+	StoreClock bool
 }
 
 // Condition says how far a kind of conditional Put can be relied on.

@@ -88,7 +88,10 @@ func open(ctx context.Context, path string, opts Options) (*Store, error) {
 
 // Properties says what was found out when the store was opened.
 func (s *Store) Properties() store.Properties {
-	p := store.Properties{Name: "dir", IfAbsent: store.Claimed, IfMatch: store.Unsupported}
+	// On a network file system mtime may be what the writing machine's clock
+	// said: Ceph, Lustre and NFS delegations leave it to the client, and some
+	// FUSE file systems store it as the client gives it.
+	p := store.Properties{Name: "dir", IfAbsent: store.Claimed, IfMatch: store.Unsupported, StoreClock: s.local}
 	if s.local {
 		p.IfAbsent = store.Kept
 	}

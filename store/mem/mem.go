@@ -41,9 +41,10 @@ func New(opts Options) *Store {
 // Properties says what the options made of the store.
 func (s *Store) Properties() store.Properties {
 	return store.Properties{
-		Name:     "mem",
-		IfAbsent: s.opts.IfAbsent.declared(),
-		IfMatch:  s.opts.IfMatch.declared(),
+		Name:       "mem",
+		IfAbsent:   s.opts.IfAbsent.declared(),
+		IfMatch:    s.opts.IfMatch.declared(),
+		StoreClock: !s.opts.NoStoreClock,
 	}
 }
 

@@ -20,6 +20,9 @@ type Options struct {
 	// NoTime leaves out the time of every answer: Page.Now, and the ModTime
 	// that a Put returns. List and Get still tell ModTime.
 	NoTime bool
+	// NoStoreClock leaves it open whose clock stamps ModTime, as on a network
+	// file system.
+	NoStoreClock bool
 }
 
 func (o Options) withDefaults() Options {

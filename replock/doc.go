@@ -1,0 +1,55 @@
+// Package replock keeps the lock of a backup repository in the repository
+// itself: any number of shared locks, or one exclusive lock, on any object store
+// that package store describes.
+//
+//	locker, err := replock.New(st, replock.Options{})
+//	lock, err := locker.Exclusive(ctx, "prune")
+//	defer lock.Release(ctx)
+//	err = prune(lock.Context())
+//
+// # Guarantees
+//
+// While the context of an exclusive lock lives, no other lock's does, and while
+// a shared lock's lives no exclusive lock's does. This holds however requests
+// are delayed, lost, answered twice or applied late, however wrong any clock is,
+// and however long a process is stopped, as long as the store keeps one promise:
+// a List that starts after a Put was answered shows that Put. It holds on stores
+// that ignore conditional requests, since none is relied on for it.
+//
+// A context ends at the lock's deadline, 55/60 of the ttl after the last refresh
+// that was answered in time was sent, on a clock that counts suspend; nobody
+// else gets in before the whole ttl is over. A process that was stopped notices
+// within half a second of going on: what it does in between is for somebody
+// outside of it to prevent, as the repolock command does with a second process.
+//
+// A holder that is gone is in the way of others for its ttl and a few seconds.
+// If its clock or theirs is wrong, they watch its lock for another ttl.
+//
+// In doubt a lock is held: a store that fails is an error, and a body that
+// can't be understood is a lock until somebody breaks it.
+//
+// # How it works
+//
+// Whoever wants the lock puts a flag, an object under a key that nobody else
+// ever writes, and then lists the flags of all others. Of two who conflict, at
+// least one puts its flag before the other looks, and is seen. The functions are
+// named after the steps: attempt, raise, look, judge, reap, claim, withdraw,
+// refresh, resume, release.
+//
+// Acquiring a shared lock takes two round trips and two requests, an exclusive
+// one two and three; where the store has no conditional put, four and four. A
+// refresh is one round trip. None of it grows with the number of holders.
+//
+// # Caveats
+//
+// The lock is cooperative. Break ends a lock only at its holder's next refresh.
+// Clients that keep to the original protocol, Cloudstic's, are excluded as well
+// as they exclude each other; see Lock.Resume for what they don't do.
+//
+// # Compatibility
+//
+// The keys and the five fields operation, holder, acquired_at, expires_at and
+// is_shared are those of Cloudstic's repository locks. Theirs are understood in
+// plain JSON, zstd and gzip; an encrypted one is a lock for 60 s after its last
+// change. Fields are only ever added.
+package replock
