@@ -1,0 +1,63 @@
+# What one can do here: make help.
+GO ?= go
+TOOL = $(GO) tool -modfile=tools/go.mod
+SYSTEMS = darwin/arm64 windows/amd64 freebsd/amd64
+
+.PHONY: help
+help: ## show this
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | sort
+
+.PHONY: build
+build: ## build bin/repolock
+	$(GO) build -trimpath -o bin/repolock ./cmd/repolock
+
+.PHONY: test
+test: ## run all tests
+	$(GO) test ./...
+
+.PHONY: race
+race: ## run all tests under the race detector
+	$(GO) test -race -timeout 20m ./...
+
+.PHONY: demo
+demo: ## two real backups and a real prune on a local directory
+	sh e2e/local.sh
+
+.PHONY: fuzz
+fuzz: ## fuzz what is parsed, 20 s each
+	$(GO) test -run='^$$' -fuzz=FuzzDecode -fuzztime=20s ./replock
+	$(GO) test -run='^$$' -fuzz=FuzzKeys -fuzztime=20s ./replock
+	$(GO) test -run='^$$' -fuzz=FuzzParse -fuzztime=20s ./store/open
+	$(GO) test -run='^$$' -fuzz=FuzzCheckKey -fuzztime=20s ./store
+
+.PHONY: bench
+bench: ## what a put and a listing cost on this disk
+	$(GO) test -run='^$$' -bench=. ./store/dir
+
+.PHONY: lint
+lint: fmt vet static imports clock ## all checks of the text
+
+.PHONY: fmt
+fmt: ## gofmt changes nothing
+	@files=$$(gofmt -l .); test -z "$$files" || { echo "gofmt -w $$files"; exit 1; }
+
+.PHONY: vet
+vet: ## go vet, for this system and the others
+	$(GO) vet ./...
+	@for s in $(SYSTEMS); do echo "vet and build for $$s"; \
+		GOOS=$${s%/*} GOARCH=$${s#*/} CGO_ENABLED=0 $(GO) vet ./... && \
+		GOOS=$${s%/*} GOARCH=$${s#*/} CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/repolock || exit 1; done
+
+.PHONY: static
+static: ## staticcheck
+	$(TOOL) staticcheck ./...
+
+.PHONY: imports
+imports: ## packages point one way: .depguard.yml
+	$(TOOL) depguard ./...
+
+.PHONY: clock
+clock: ## time is read through the injected clock alone
+	@! grep -nE 'time\.(Now|Since|Until|Sleep|After|AfterFunc|NewTimer|NewTicker|Tick)\(' \
+		$$(find replock internal/refresh internal/original -name '*.go' ! -name '*_test.go') || \
+		{ echo "read the clock that was injected"; exit 1; }

@@ -1,0 +1,97 @@
+package child
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// GuardMain does nothing: there is no guard.
+func GuardMain() {}
+
+// Group is a running command.
+type Group struct {
+	cmd    *exec.Cmd
+	done   chan struct{}
+	status Status
+}
+
+// Start runs a command. It fails with ErrNotFound or ErrNotExecutable if the
+// command is to blame.
+func Start(cmd Command) (*Group, error) {
+	if len(cmd.Args) == 0 {
+		return nil, ErrNotFound
+	}
+	c := exec.Command(cmd.Args[0], cmd.Args[1:]...)
+	c.Env = cmd.Env
+	// A nil *os.File must not become a non-nil interface.
+	if cmd.Stdin != nil {
+		c.Stdin = cmd.Stdin
+	}
+	if cmd.Stdout != nil {
+		c.Stdout = cmd.Stdout
+	}
+	if cmd.Stderr != nil {
+		c.Stderr = cmd.Stderr
+	}
+	switch err := c.Start(); {
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, os.ErrNotExist):
+		return nil, fmt.Errorf("%s: %w", cmd.Args[0], ErrNotFound)
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w: %w", cmd.Args[0], ErrNotExecutable, err)
+	}
+	g := &Group{cmd: c, done: make(chan struct{})}
+	go func() {
+		defer close(g.done)
+		_ = c.Wait() // its error is the status
+		g.status.Code = c.ProcessState.ExitCode()
+	}()
+	return g, nil
+}
+
+// Allow does nothing: the caller must kill in time.
+func (g *Group) Allow(time.Duration) {}
+
+// Pause fails: Windows can't stop a process.
+func (g *Group) Pause() error { return fmt.Errorf("pause the command: %w", errors.ErrUnsupported) }
+
+// Unpause fails as Pause does.
+func (g *Group) Unpause() error { return fmt.Errorf("unpause the command: %w", errors.ErrUnsupported) }
+
+// Kill kills the command's own process.
+func (g *Group) Kill() error { return g.cmd.Process.Kill() }
+
+// Signal kills for os.Kill; an interrupt reaches everyone on the console anyway.
+func (g *Group) Signal(sig os.Signal) error {
+	if sig == os.Interrupt {
+		return nil
+	}
+	return g.cmd.Process.Signal(sig)
+}
+
+// Done is closed when the command has ended.
+func (g *Group) Done() <-chan struct{} { return g.done }
+
+// Status is how the command ended. It is valid once Done is closed.
+func (g *Group) Status() Status { return g.status }
+
+// Close kills the command and waits for its end.
+func (g *Group) Close() error {
+	err := g.Kill()
+	if errors.Is(err, os.ErrProcessDone) {
+		err = nil
+	}
+	<-g.done
+	return err
+}
+
+// Signals delivers the signals that a caller passes on, until stop is called.
+func Signals() (signals <-chan os.Signal, stop func()) {
+	c := make(chan os.Signal, 16)
+	signal.Notify(c, os.Interrupt, syscall.SIGTERM)
+	return c, func() { signal.Stop(c) }
+}

@@ -1,0 +1,222 @@
+//go:build unix
+
+package child
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/repolock/repolock/internal/clock"
+)
+
+// Group is a running command with all processes of its group. Its methods may be
+// used concurrently.
+//
+// The group runs while all of this holds: it has an allowance, it isn't paused,
+// and the terminal hasn't stopped it.
+type Group struct {
+	cmd  Command
+	pgid int // the leader's process id as well
+	tty  terminal
+	// pipeline: the command gets the terminal only when it asks for it
+	pipeline bool
+	done     chan struct{}
+	work     sync.WaitGroup
+
+	status Status // once done is closed
+
+	mu         sync.Mutex
+	until      time.Duration
+	paused     bool // by Pause
+	stopped    bool // by the terminal
+	continuing bool // BeforeContinue is being asked
+	ended      bool // the leader has ended
+	over       bool // nobody is left, and the group's id may soon be another's
+
+	guard         *guard // nil while there is none
+	unguarded     bool   // and there won't be one
+	seq, answered uint64 // of orders
+	overdue       *time.Timer
+	news          chan struct{} // closed at each change of answered, unguarded
+}
+
+// Start runs a command. It fails with ErrNotFound or ErrNotExecutable if the
+// command is to blame, and in general if there is no guard for it.
+func Start(cmd Command) (*Group, error) {
+	path, err := lookup(cmd.Args)
+	if err != nil {
+		return nil, err
+	}
+	g := &Group{cmd: cmd, until: cmd.Until, done: make(chan struct{}), news: make(chan struct{})}
+	if g.expired() {
+		return nil, ErrExpired
+	}
+	guard, err := startGuard()
+	if err != nil {
+		return nil, err
+	}
+	g.guard = guard
+	g.overdue = time.AfterFunc(patience, func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.replaceGuard()
+	})
+	g.overdue.Stop()
+	started := make(chan error)
+	g.work.Go(func() { g.run(path, started) })
+	if err := <-started; err != nil {
+		guard.end()
+		g.work.Wait()
+		return nil, err
+	}
+	g.work.Add(1)
+	go g.keepGuard(guard)
+	return g, nil
+}
+
+func lookup(args []string) (string, error) {
+	if len(args) == 0 || args[0] == "" {
+		return "", fmt.Errorf("%q: %w", "", ErrNotFound)
+	}
+	path, err := exec.LookPath(args[0])
+	switch {
+	case err == nil, errors.Is(err, exec.ErrDot): // whose PATH has "." means it
+		return path, nil
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, os.ErrNotExist):
+		return "", fmt.Errorf("%s: %w", args[0], ErrNotFound)
+	}
+	return "", fmt.Errorf("%s: %w: %w", args[0], ErrNotExecutable, errors.Unwrap(err))
+}
+
+// execError tells a program that can't be executed from a system that can't fork.
+func execError(name string, err error) error {
+	if err == unix.EAGAIN || err == unix.ENOMEM {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return fmt.Errorf("%s: %w: %w", name, ErrNotExecutable, err)
+}
+
+// Allow lets the group run until this reading of clock.System{}.Elapsed(). If
+// the guard had stopped the group because the allowance before was over, it runs
+// again.
+func (g *Group) Allow(until time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.until = until
+	if !g.over {
+		g.tell()
+	}
+}
+
+// Pause stops the group until Unpause. The terminal is ours meanwhile, so that
+// Ctrl-C reaches us.
+func (g *Group) Pause() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.paused = true
+	err := g.signalLocked(unix.SIGSTOP)
+	if err == nil {
+		g.tty.takeBack(g.pgid)
+	}
+	return err
+}
+
+// Unpause ends a pause; without one it does no harm. It fails with ErrExpired if
+// the allowance is over, and with ErrUnguarded if no guard knows of it.
+func (g *Group) Unpause() error {
+	g.mu.Lock()
+	g.paused = false
+	g.mu.Unlock()
+	if err := g.agree(); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.continueLocked()
+}
+
+// continueLocked continues the group unless there is a reason why not.
+func (g *Group) continueLocked() error {
+	if g.paused || g.stopped {
+		return nil
+	}
+	if g.expired() {
+		return ErrExpired
+	}
+	if !g.ended && !g.pipeline {
+		g.tty.lend(g.pgid)
+	}
+	err := g.signalLocked(unix.SIGCONT)
+	// We could have been stopped for hours between the last look and now.
+	if err == nil && g.expired() {
+		_ = g.signalLocked(unix.SIGSTOP)
+		return ErrExpired
+	}
+	return err
+}
+
+func (g *Group) expired() bool {
+	return g.cmd.Expiry != Nothing && clock.System{}.Elapsed() >= g.until
+}
+
+// Kill kills the group. A process that runs as another user may survive.
+func (g *Group) Kill() error { return g.Signal(unix.SIGKILL) }
+
+// Signal sends a signal to the whole group, or returns os.ErrProcessDone. A
+// stopped group gets it when it is continued, except for SIGKILL. SIGCONT ends a
+// stop by the terminal, but no pause.
+func (g *Group) Signal(sig os.Signal) error {
+	s, ok := sig.(syscall.Signal)
+	if !ok {
+		return fmt.Errorf("signal %v: %w", sig, errors.ErrUnsupported)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if s == unix.SIGCONT {
+		g.stopped = false
+		return g.continueLocked()
+	}
+	return g.signalLocked(s)
+}
+
+func (g *Group) signalLocked(sig syscall.Signal) error {
+	if g.over {
+		return os.ErrProcessDone
+	}
+	err := unix.Kill(-g.pgid, sig)
+	if err == unix.ESRCH {
+		return os.ErrProcessDone
+	}
+	return err
+}
+
+// Done is closed when the command has ended and its group is empty.
+func (g *Group) Done() <-chan struct{} { return g.done }
+
+// Status is how the command itself ended. It is valid once Done is closed.
+func (g *Group) Status() Status { return g.status }
+
+// Close kills what is left of the group and waits for the end of everything that
+// belongs to it.
+func (g *Group) Close() error {
+	err := g.Kill()
+	if errors.Is(err, os.ErrProcessDone) {
+		err = nil
+	}
+	<-g.done
+	g.work.Wait()
+	return err
+}
+
+func (g *Group) trouble(err error) {
+	if g.cmd.Trouble != nil {
+		g.cmd.Trouble(err)
+	}
+}

@@ -1,0 +1,281 @@
+//go:build linux
+
+package child
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// We are stopped, and can do nothing.
+func TestStopsAtExpiry(t *testing.T) {
+	k := newTicker(t)
+	p := start(t, concat(self("parent", "-until", "1500ms", "--"), k.args()))
+	k.runs()
+	p.signal(unix.SIGSTOP)
+	sleepUntil(p.until + slack)
+	if ticks := k.all(); ticks[len(ticks)-1] < p.until-slack {
+		t.Error("it was stopped long before")
+	}
+	k.quiet(300 * time.Millisecond)
+
+	// Whoever continues it is overruled.
+	for range 3 {
+		if err := unix.Kill(-p.pgid, unix.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(again + slack)
+		k.quiet(100 * time.Millisecond)
+	}
+
+	p.signal(unix.SIGCONT)
+	k.quiet(100 * time.Millisecond)
+	p.tell("unpause", ErrExpired.Error())
+	p.tell("allow 10s", "<nil>")
+	k.runs()
+}
+
+func TestKillsAtExpiry(t *testing.T) {
+	k := newTicker(t)
+	p := start(t, concat(self("parent", "-until", "500ms", "-expiry", "kill", "--", "sh", "-c", `"$@" & wait`, "sh"), k.args()))
+	p.want("done killed by signal 9 (killed)")
+	k.still(p.until+slack, p.until+time.Hour)
+	if elapsed() < p.until {
+		t.Error("too early")
+	}
+}
+
+func TestDoesNothingAtExpiry(t *testing.T) {
+	k := newTicker(t)
+	p := start(t, concat(self("parent", "-until", "100ms", "-expiry", "nothing", "--"), k.args()))
+	sleepUntil(p.until + slack)
+	k.runs()
+	p.signal(unix.SIGKILL)
+	eventually(t, "the end", func() bool { return running(p.pgid) == 0 })
+}
+
+func TestAllowanceIsExtended(t *testing.T) {
+	k := newTicker(t)
+	p := start(t, concat(self("parent", "-until", "500ms", "--"), k.args()))
+	p.tell("allow 2s", "<nil>")
+	end := elapsed() + 2*time.Second
+	sleepUntil(end + slack)
+	if ticks := k.all(); len(ticks) == 0 || ticks[len(ticks)-1] < p.until+slack {
+		t.Error("stopped at the first allowance's end")
+	}
+	k.quiet(200 * time.Millisecond)
+}
+
+// The death signal is for the leader only; the guard kills the rest.
+func TestWeAreKilled(t *testing.T) {
+	k := newTicker(t)
+	p := start(t, concat(self("parent", "--", "sh", "-c", `"$@" & (setsid true; sleep 1000) & sleep 1000`, "sh"), k.args()))
+	k.runs()
+	p.signal(unix.SIGKILL)
+	killed := time.Now()
+	eventually(t, "the end", func() bool { return running(p.pgid) == 0 })
+	if d := time.Since(killed); d > time.Second {
+		t.Errorf("it took %v", d)
+	}
+	eventually(t, "the guard's end", func() bool { return !exists(p.guard) })
+}
+
+func TestGuardIsKilled(t *testing.T) {
+	k := newTicker(t)
+	p := start(t, concat(self("parent", "--"), k.args()))
+	for range 4 {
+		guard := p.ask("guard")
+		if err := unix.Kill(guard, unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "another guard", func() bool { g := p.ask("guard"); return g != 0 && g != guard })
+		p.tell("unpause", "<nil>") // it has answered
+	}
+	// The next one knows the allowance from the start.
+	p.tell("allow 1s", "<nil>")
+	at := elapsed() + time.Second
+	guard := p.ask("guard")
+	if err := unix.Kill(guard, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "another guard", func() bool { g := p.ask("guard"); return g != 0 && g != guard })
+	p.signal(unix.SIGSTOP)
+	sleepUntil(at + slack)
+	k.quiet(200 * time.Millisecond)
+}
+
+// Whatever happens to the terminal, to pipes and to process groups, it is not in
+// the way and nothing reaches it.
+func TestGuardIsAlone(t *testing.T) {
+	p := start(t, self("parent", "--", "sleep", "1000"))
+	p.tell("unpause", "<nil>") // it is up
+	if sid, err := unix.Getsid(p.guard); err != nil || sid != p.guard {
+		t.Errorf("its session is %d (%v)", sid, err)
+	}
+	for name, want := range map[string]string{"fd/1": os.DevNull, "fd/2": os.DevNull, "cwd": "/"} {
+		if got, err := os.Readlink(fmt.Sprintf("/proc/%d/%s", p.guard, name)); err != nil || got != want {
+			t.Errorf("%s is %s (%v)", name, got, err)
+		}
+	}
+	for _, sig := range []unix.Signal{1, 2, 3, 10, 12, 13, 15, 20, 21, 22} {
+		if err := unix.Kill(p.guard, sig); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.tell("unpause", "<nil>")
+	if g := p.ask("guard"); g != p.guard {
+		t.Error("it was replaced")
+	}
+}
+
+func TestGuardDoesNotAnswer(t *testing.T) {
+	p := start(t, self("parent", "-patience", "500ms", "--", "sleep", "1000"))
+	p.tell("unpause", "<nil>")
+	if err := unix.Kill(p.guard, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	// The first may be answered by the next guard already.
+	fmt.Fprintln(p.stdin, "unpause")
+	p.expect("unpause: ")
+	eventually(t, "another guard", func() bool { g := p.ask("guard"); return g != 0 && g != p.guard })
+	p.tell("unpause", "<nil>")
+}
+
+func TestNoGuard(t *testing.T) {
+	p := launch(t, self("parent", "-badguard", "now", "--", "sh", "-c", "echo ran"))
+	if line := p.expect(""); line != "failed start the guard /nonexistent: no such file or directory" {
+		t.Error(line)
+	}
+	q := start(t, self("parent", "-badguard", "later", "--", "sleep", "1000"))
+	if err := unix.Kill(q.guard, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	q.want("trouble " + ErrUnguarded.Error())
+	q.tell("unpause", ErrUnguarded.Error())
+	q.kill()
+	q.want("done killed by signal 9 (killed)")
+}
+
+// The guard's own decisions, on a clock of the test.
+
+type fakeGuard struct {
+	orders  *io.PipeWriter
+	answers *io.PipeReader
+	sleep   atomic.Int64 // how much the machine was suspended
+	mu      sync.Mutex
+	signals []string
+	start   time.Time
+	seq     uint64
+	done    chan struct{}
+}
+
+func newFakeGuard() *fakeGuard {
+	or, ow := io.Pipe()
+	ar, aw := io.Pipe()
+	f := &fakeGuard{orders: ow, answers: ar, start: time.Now(), done: make(chan struct{})}
+	go func() {
+		defer close(f.done)
+		watch(or, aw, f.elapsed, func(pid int, sig unix.Signal) error {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.signals = append(f.signals, fmt.Sprintf("%v %d %v", f.elapsed(), pid, sig))
+			return nil
+		})
+	}()
+	return f
+}
+
+func (f *fakeGuard) elapsed() time.Duration {
+	return time.Since(f.start) + time.Duration(f.sleep.Load())
+}
+
+func (f *fakeGuard) allow(t *testing.T, e Expiry, until time.Duration) answer {
+	t.Helper()
+	f.seq++
+	if err := write(f.orders, order{orderMagic, uint32(e), 77, until, f.seq}); err != nil {
+		t.Fatal(err)
+	}
+	a, err := readAnswer(f.answers)
+	if err != nil || a.Seq != f.seq {
+		t.Fatal(a, err)
+	}
+	synctest.Wait()
+	return a
+}
+
+func (f *fakeGuard) want(t *testing.T, signals ...string) {
+	t.Helper()
+	synctest.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !slices.Equal(f.signals, signals) {
+		t.Errorf("got %q, want %q", f.signals, signals)
+	}
+	f.signals = nil
+}
+
+func TestWatchStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeGuard()
+		f.allow(t, Stop, 3200*time.Millisecond)
+		time.Sleep(3100 * time.Millisecond)
+		f.want(t)
+		time.Sleep(400 * time.Millisecond)
+		f.want(t, "3.2s -77 stopped (signal)", "3.4s -77 stopped (signal)")
+		if a := f.allow(t, Stop, time.Second); a.Stopped != 0 {
+			t.Error("this allowance is over: it is still stopped")
+		}
+		f.want(t, "3.5s -77 stopped (signal)")
+		if a := f.allow(t, Stop, 5*time.Second); a.Stopped != 1 {
+			t.Error("it must say that it had stopped the group")
+		}
+		if a := f.allow(t, Stop, 5*time.Second); a.Stopped != 0 {
+			t.Error("but only once")
+		}
+		time.Sleep(1400 * time.Millisecond)
+		f.want(t)
+		f.orders.Close()
+		<-f.done
+		f.want(t, "4.9s -77 killed")
+	})
+}
+
+func TestWatchAfterSuspend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeGuard()
+		f.allow(t, Kill, time.Minute)
+		time.Sleep(100 * time.Millisecond)
+		f.sleep.Store(int64(time.Hour))
+		time.Sleep(500 * time.Millisecond)
+		f.want(t, "1h0m0.5s -77 killed")
+		f.orders.Close()
+		<-f.done
+	})
+}
+
+// Numbers that mean everybody, and lines that were typed, hurt nobody.
+func TestWatchRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, o := range []order{{orderMagic, 0, 1, 0, 1}, {orderMagic, 0, 0, 0, 1}, {orderMagic, 0, -5, 0, 1}, {1, 0, 77, 0, 1}} {
+			f := newFakeGuard()
+			if err := write(f.orders, o); err != nil {
+				t.Fatal(err)
+			}
+			<-f.done
+			f.want(t)
+		}
+		f := newFakeGuard()
+		f.orders.Close() // we died before anything was started
+		<-f.done
+		f.want(t)
+	})
+}

@@ -1,0 +1,78 @@
+package child
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/repolock/repolock/internal/clock"
+)
+
+// The test binary is also the guard, the program that runs a group, and what
+// runs in it.
+func TestMain(m *testing.M) {
+	GuardMain()
+	os.Setenv("GORACE", "atexit_sleep_ms=0") // or every program ends a second late
+	if len(os.Args) > 1 {
+		if program := programs[os.Args[1]]; program != nil {
+			program(os.Args[2:])
+			os.Exit(0)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+var programs = map[string]func(args []string){
+	"seven": func([]string) { os.Exit(7) },
+	"sleep": func([]string) { time.Sleep(time.Hour) },
+}
+
+// self is the command line for one of the programs.
+func self(program string, args ...string) []string {
+	exe, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	return append([]string{exe, program}, args...)
+}
+
+// What every system can do.
+func TestEverywhere(t *testing.T) {
+	begin := func(args []string) (*Group, error) {
+		return Start(Command{Args: args, Until: clock.System{}.Elapsed() + time.Minute})
+	}
+	g, err := begin(self("seven"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-g.Done()
+	if s := g.Status(); s.ExitCode() != 7 {
+		t.Errorf("status %v", s)
+	}
+	if err := g.Close(); err != nil {
+		t.Errorf("close after the end: %v", err)
+	}
+
+	if g, err = begin(self("sleep")); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Pause(); runtime.GOOS == "windows" != errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("pause: %v", err)
+	}
+	if err := g.Kill(); err != nil {
+		t.Errorf("kill: %v", err)
+	}
+	<-g.Done()
+	if s := g.Status(); s.ExitCode() == 0 {
+		t.Errorf("killed, but %v", s)
+	}
+	if err := g.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+
+	if _, err := begin([]string{"no-such-command"}); !errors.Is(err, ErrNotFound) {
+		t.Errorf("no such command: %v", err)
+	}
+}

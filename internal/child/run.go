@@ -1,0 +1,164 @@
+//go:build unix
+
+package child
+
+import (
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// run is the group's life: it starts the command and follows what happens to it
+// until the group is empty.
+func (g *Group) run(path string, started chan<- error) {
+	// The kernel ties the death signal to the thread that forked, not to the
+	// process: PR_SET_PDEATHSIG(2const). So this thread is ours until the end.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+
+	children := notify(unix.SIGCHLD)
+	defer signal.Stop(children)
+	continued := notify(unix.SIGCONT)
+	defer signal.Stop(continued)
+	stop := notifyStop()
+	defer signal.Stop(stop)
+
+	g.tty = openTerminal()
+	defer g.tty.close()
+	adoptOrphans()
+	pid, err := g.fork(path)
+	if err != nil {
+		started <- execError(g.cmd.Args[0], err)
+		return
+	}
+	g.mu.Lock()
+	g.pgid = pid
+	g.tell()
+	g.mu.Unlock()
+	started <- nil
+
+	l := leader{pid: pid}
+	left := leftovers{said: g.cmd.Waiting}
+	for {
+		switch sig := l.poll(); sig {
+		case 0:
+		case unix.SIGCONT:
+			g.continuedByOthers()
+		default:
+			g.stoppedBy(sig, continued)
+		}
+		n := sweep(&l)
+		var timer <-chan time.Time
+		if l.ended {
+			g.leaderEnded()
+			if n == 0 {
+				break
+			}
+			timer = time.After(left.wait(n))
+		}
+		select {
+		case <-children:
+		case <-timer:
+		case <-continued:
+			g.shellContinued()
+		case <-stop:
+			g.shellStops(continued)
+		}
+	}
+	g.finish(&l)
+}
+
+// finish ends a group of which only the leader's zombie is left. That zombie
+// keeps the id from being given to another group until nobody can signal it.
+func (g *Group) finish(l *leader) {
+	g.mu.Lock()
+	g.over = true
+	if g.guard != nil {
+		g.guard.end()
+		g.guard = nil
+	}
+	g.overdue.Stop()
+	g.wakeLocked()
+	g.mu.Unlock()
+	g.status = l.reap()
+	close(g.done)
+}
+
+// leaderEnded takes the terminal back, as a shell does when its job has ended.
+func (g *Group) leaderEnded() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.ended {
+		g.ended = true
+		g.tty.takeBack(g.pgid)
+	}
+}
+
+// fork starts the command. Everything that Go caught is at its default in it and
+// what was ignored stays ignored: execve(2).
+func (g *Group) fork(path string) (int, error) {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer null.Close()
+	attr := syscall.ProcAttr{Env: g.cmd.Env, Sys: &syscall.SysProcAttr{Setpgid: true}}
+	for _, f := range []*os.File{g.cmd.Stdin, g.cmd.Stdout, g.cmd.Stderr} {
+		if f == nil {
+			f = null
+		}
+		attr.Files = append(attr.Files, f.Fd())
+	}
+	if attr.Env == nil {
+		attr.Env = os.Environ()
+	}
+	g.pipeline = isPipe(g.cmd.Stdin) || isPipe(g.cmd.Stdout)
+	if g.tty.ours() && !g.pipeline {
+		attr.Sys.Foreground, attr.Sys.Ctty = true, g.tty.fd
+	}
+	dieWithThread(attr.Sys)
+	defer emptySignalMask()()
+	pid, err := spawn(path, g.cmd.Args, &attr)
+	runtime.KeepAlive(g)
+	return pid, err
+}
+
+// isPipe tells that other commands of the same job may be at the other end. They
+// are in our group, may use the terminal as well (less, fzf), and get Ctrl-C with
+// us; so a command in a pipeline has the terminal only once it asks for it.
+func isPipe(f *os.File) bool {
+	if f == nil {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeNamedPipe != 0
+}
+
+// leftovers decides how often to look whether the group is empty after its
+// leader's end: most of its processes are adopted by us and announce their ends,
+// but not those whose parent has left the group and lives on.
+type leftovers struct {
+	pause time.Duration
+	total time.Duration
+	said  func(n int)
+}
+
+func (f *leftovers) wait(n int) time.Duration {
+	f.total += f.pause
+	if f.total > 300*time.Millisecond && f.said != nil {
+		f.said(max(n, 0))
+		f.said = nil
+	}
+	f.pause = min(max(2*f.pause, 10*time.Millisecond), time.Second)
+	return f.pause
+}
+
+func notify(sig os.Signal) chan os.Signal {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, sig)
+	return c
+}

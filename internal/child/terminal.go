@@ -1,0 +1,60 @@
+//go:build unix
+
+package child
+
+import "golang.org/x/sys/unix"
+
+// terminal is our controlling terminal; fd is -1 if there is none.
+type terminal struct{ fd int }
+
+// openTerminal opens /dev/tty, since the standard streams may be redirected.
+func openTerminal() terminal {
+	fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return terminal{-1}
+	}
+	return terminal{fd}
+}
+
+func (t terminal) close() {
+	if t.fd >= 0 {
+		_ = unix.Close(t.fd)
+	}
+}
+
+// foreground is the group that has the terminal, or 0.
+func (t terminal) foreground() int {
+	if t.fd < 0 {
+		return 0
+	}
+	pgid, err := unix.IoctlGetInt(t.fd, unix.TIOCGPGRP)
+	if err != nil {
+		return 0
+	}
+	return pgid
+}
+
+func (t terminal) ours() bool { return t.foreground() == unix.Getpgrp() }
+
+// lend gives the terminal to the group if it is ours to give.
+func (t terminal) lend(pgid int) {
+	if t.ours() {
+		t.set(pgid)
+	}
+}
+
+// takeBack gives the terminal to us, if the group has it or a group that is no
+// more; a shell that has taken it keeps it.
+func (t terminal) takeBack(pgid int) {
+	now := t.foreground()
+	if now == pgid || now > 1 && unix.Kill(-now, 0) == unix.ESRCH {
+		t.set(unix.Getpgrp())
+	}
+}
+
+func (t terminal) set(pgid int) {
+	// From the background this is allowed only to a thread that blocks or a
+	// process that ignores SIGTTOU: tcsetpgrp(3).
+	defer withoutTTOU()()
+	_ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, pgid)
+}
