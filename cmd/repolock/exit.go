@@ -1,0 +1,108 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"syscall"
+
+	"github.com/repolock/repolock/internal/child"
+	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/store"
+)
+
+// Exit codes: those of sysexits(3) where there is a fitting one. A wrapped
+// command's own code is passed on.
+const (
+	exitAborted     = 1   // the question was answered with no
+	exitUsage       = 64  // EX_USAGE
+	exitUnavailable = 69  // EX_UNAVAILABLE
+	exitHeld        = 75  // EX_TEMPFAIL; --held-exit-code changes it
+	exitPermission  = 77  // EX_NOPERM
+	exitUnfit       = 78  // EX_CONFIG
+	exitLost        = 79  // none: the next free one
+	exitNotExec     = 126 // as in the shell
+	exitNotFound    = 127 // as in the shell
+	exitSignal      = 128 // + n, as in the shell
+)
+
+const exitCodes = `Exit codes: the command's own; 128+n if signal n ended it;
+  64   wrong usage
+  69   the store can't be reached
+  75   the lock is held by somebody else (--held-exit-code changes it)
+  77   no permission
+  78   the store is unfit
+  79   the lock was lost; outranks the command's 0
+  126  the command can't be executed
+  127  the command wasn't found`
+
+// usageError is a wrong command line.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// signalled is what ended repolock before its command was started.
+type signalled struct{ signal syscall.Signal }
+
+func (e signalled) Error() string { return e.signal.String() }
+
+// heldError is a lock that is held, with the exit code that was asked for.
+type heldError struct {
+	*replock.HeldError
+	code int
+}
+
+func (e heldError) Unwrap() error { return e.HeldError }
+
+// describe gives an error its name in JSON, its exit code, and what to do next.
+func describe(err error) (name string, code int, hint string) {
+	var (
+		usage  usageError
+		signal signalled
+		held   heldError
+	)
+	switch {
+	case errors.As(err, &signal):
+		return "interrupted", exitSignal + int(signal.signal), ""
+	case errors.As(err, &usage):
+		return "usage", exitUsage, "see repolock --help"
+	case errors.As(err, &held):
+		return "lock_blocked", held.code, heldHint(held.HeldError)
+	case errors.Is(err, replock.ErrLost), errors.Is(err, child.ErrExpired):
+		return "lock_lost", exitLost, "whether the operation was completed is for you to check"
+	case errors.Is(err, child.ErrNotFound):
+		return "command_not_found", exitNotFound, ""
+	case errors.Is(err, child.ErrNotExecutable):
+		return "command_not_executable", exitNotExec, ""
+	case errors.Is(err, store.ErrURL):
+		return "usage", exitUsage, "see repolock --help"
+	case errors.Is(err, store.ErrPermission):
+		return "permission_denied", exitPermission, "locking needs to list, read, write and delete below " + replock.DefaultPrefix + " in the repository"
+	case errors.Is(err, replock.ErrFence), errors.Is(err, store.ErrConditionUnsupported):
+		return "store_unfit", exitUnfit, ""
+	case errors.Is(err, store.ErrNotFound):
+		return "store_unavailable", exitUnavailable, "the repository must exist, and its disk be mounted; repolock doesn't create it"
+	default:
+		return "store_unavailable", exitUnavailable, ""
+	}
+}
+
+func heldHint(e *replock.HeldError) string {
+	for _, h := range e.Holders {
+		if h.Verdict == replock.Unreadable {
+			return "if no operation is running, run repolock break-lock"
+		}
+	}
+	return "wait until they are done; a crashed holder's lock expires by itself"
+}
+
+// maxMessage is where an error is cut: it may quote what was given to us.
+const maxMessage = 4096
+
+// oneLine makes one line of an error that joins several.
+func oneLine(err error) string {
+	s := escape(strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; "))
+	if len(s) > maxMessage {
+		s = strings.ToValidUTF8(s[:maxMessage], "") + "…"
+	}
+	return s
+}

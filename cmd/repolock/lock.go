@@ -1,0 +1,131 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/repolock/repolock/replock"
+)
+
+// lockFlags are the flags of the commands that hold a lock around another one.
+type lockFlags struct {
+	TTL       time.Duration     `default:"60s" help:"How long the lock outlives a crash: ${default} unless said otherwise, 10s to 24h."`
+	OnLost    string            `enum:"pause,term,kill,warn" default:"pause" help:"What becomes of the command when its lock is lost: pause stops it, and continues it if the lock can be resumed; term sends TERM in time, and kills it at the deadline; kill kills it; warn lets it run on."`
+	ResumeFor time.Duration     `default:"10m" help:"How long to try to resume a lost lock before the command is killed."`
+	HeldCode  int               `name:"held-exit-code" short:"E" default:"75" placeholder:"N" help:"Exit code when somebody else holds the lock."`
+	Metadata  map[string]string `placeholder:"KEY=VALUE" help:"Put this into the lock for others to read. No secrets."`
+	Fence     bool              `help:"Take a fencing number with an exclusive lock (REPOLOCK_FENCE)."`
+
+	Command []string `arg:"" passthrough:"" name:"command" help:"The command and its arguments, after --."`
+}
+
+// command is what is to be run. Kong leaves the -- in it.
+func (f lockFlags) command() ([]string, error) {
+	args := f.Command
+	switch {
+	case len(args) > 0 && args[0] == "--":
+		args = args[1:]
+	case len(args) > 0 && strings.HasPrefix(args[0], "-"):
+		return nil, usageError{fmt.Errorf("unknown flag %.80s", args[0])} // and no command's name
+	}
+	if len(args) == 0 || args[0] == "" {
+		return nil, usageError{errors.New("no command: give it after --")}
+	}
+	return args, nil
+}
+
+func (f lockFlags) check() error {
+	switch {
+	case f.TTL < replock.MinTTL || f.TTL > replock.MaxTTL:
+		return usageError{fmt.Errorf("--ttl %v: must be from %v to %v", f.TTL, replock.MinTTL, replock.MaxTTL)}
+	case f.HeldCode < 0 || f.HeldCode > 255:
+		return usageError{fmt.Errorf("--held-exit-code %d: must be from 0 to 255", f.HeldCode)}
+	case f.ResumeFor < 0:
+		return usageError{fmt.Errorf("--resume-for %v: must not be negative", f.ResumeFor)}
+	}
+	return nil
+}
+
+// do runs the command under a lock, or bare if there is to be none.
+func (f lockFlags) do(r *reporter, g global, mode replock.Mode, operation string) (int, error) {
+	if err := f.check(); err != nil {
+		return 0, err
+	}
+	args, err := f.command()
+	if err != nil {
+		return 0, err
+	}
+	if mode == 0 {
+		return bare(args)
+	}
+	if err := replock.CheckOperation(operation); err != nil {
+		return 0, usageError{err}
+	}
+	return (&session{lockFlags: f, global: g, report: r, mode: mode, operation: operation, args: args}).run()
+}
+
+type backupCmd struct {
+	DryRun bool `help:"Take no lock: nothing is written."`
+	lockFlags
+}
+
+func (c backupCmd) Help() string { return lockHelp }
+
+func (c backupCmd) run(r *reporter, g global) (int, error) {
+	if c.DryRun {
+		return c.do(r, g, 0, "")
+	}
+	return c.do(r, g, replock.Shared, "backup")
+}
+
+type restoreCmd struct {
+	DryRun bool `help:"Is accepted, and takes the lock all the same: what is read must not be pruned meanwhile."`
+	lockFlags
+}
+
+func (c restoreCmd) Help() string { return lockHelp }
+
+func (c restoreCmd) run(r *reporter, g global) (int, error) {
+	return c.do(r, g, replock.Shared, "restore")
+}
+
+type pruneCmd struct {
+	DryRun bool `help:"Take no lock: nothing is deleted."`
+	lockFlags
+}
+
+func (c pruneCmd) Help() string { return lockHelp }
+
+func (c pruneCmd) run(r *reporter, g global) (int, error) {
+	if c.DryRun {
+		return c.do(r, g, 0, "")
+	}
+	return c.do(r, g, replock.Exclusive, "prune")
+}
+
+type runCmd struct {
+	Shared    bool   `xor:"mode" help:"Hold a shared lock."`
+	Exclusive bool   `xor:"mode" help:"Hold the exclusive lock."`
+	NoLock    bool   `xor:"mode" help:"Hold none: for operations that need none, such as forget and check."`
+	Operation string `default:"run" help:"What others are shown as the operation."`
+	lockFlags
+}
+
+func (c runCmd) Help() string { return lockHelp }
+
+func (c runCmd) run(r *reporter, g global) (int, error) {
+	switch {
+	case c.NoLock:
+		return c.do(r, g, 0, "")
+	case c.Shared:
+		return c.do(r, g, replock.Shared, c.Operation)
+	case c.Exclusive:
+		return c.do(r, g, replock.Exclusive, c.Operation)
+	default:
+		return 0, usageError{errors.New("say which lock: --shared, --exclusive or --no-lock")}
+	}
+}
+
+const lockHelp = `The command's environment says REPOLOCK_HELD=1, REPOLOCK_REPO, REPOLOCK_MODE, REPOLOCK_ID, and REPOLOCK_FENCE where there is one.`

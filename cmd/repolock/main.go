@@ -1,0 +1,109 @@
+// Repolock runs a backup, restore or prune while it holds a lock that is kept
+// in the backup repository itself.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/repolock/repolock/internal/child"
+	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/store/open"
+)
+
+func main() {
+	child.GuardMain()
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// cli is the command line. Flags that all commands have are in global.
+type cli struct {
+	global
+
+	Backup    backupCmd  `cmd:"" help:"Run a backup under a shared lock."`
+	Restore   restoreCmd `cmd:"" help:"Run a restore under a shared lock."`
+	Prune     pruneCmd   `cmd:"" help:"Run a prune under the exclusive lock."`
+	Run       runCmd     `cmd:"" help:"Run any other command under a lock, or bare."`
+	Status    statusCmd  `cmd:"" help:"Show every lock in the repository. Never writes."`
+	BreakLock breakCmd   `cmd:"" help:"Delete locks, whoever holds them. For emergencies."`
+	Version   versionCmd `cmd:"" help:"Show the version."`
+}
+
+type global struct {
+	Repo  string `short:"r" placeholder:"URL" env:"REPOLOCK_REPO" help:"Repository: a directory, or a file: URL."`
+	Name  string `help:"Use the lock of this name, for a repository that has several."`
+	JSON  bool   `name:"json" help:"Print JSON: results on stdout, an error on stderr."`
+	Quiet bool   `short:"q" help:"Say nothing but errors."`
+	Verb  bool   `short:"v" name:"verbose" help:"Say every event of the lock."`
+}
+
+// run is main without the process: it parses, runs and returns the exit code.
+func run(args []string, stdout, stderr io.Writer) int {
+	var c cli
+	r := &reporter{stdout: stdout, stderr: stderr}
+	helped := false
+	parser, err := kong.New(&c,
+		kong.Name("repolock"),
+		kong.Description("Run a backup, restore or prune while holding a lock that is kept in the backup repository itself."),
+		kong.Writers(stdout, stderr),
+		kong.Exit(func(int) { helped = true }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
+		kong.UsageOnError(),
+	)
+	if err != nil {
+		panic(err) // the tags above are wrong
+	}
+	parser.Model.HelpFlag.Help = "Show this, or the help of a command, and exit."
+	parser.Model.Detail = exitCodes
+	k, err := parser.Parse(args)
+	if helped {
+		return 0
+	}
+	r.global = c.global
+	if err != nil {
+		r.JSON = asksForJSON(args) // parsing ended before it was set
+		return r.fail(usageError{err})
+	}
+	code, err := k.Selected().Target.Addr().Interface().(command).run(r, c.global)
+	if err != nil {
+		return r.fail(err)
+	}
+	return code
+}
+
+// asksForJSON looks for --json before the command that is to be run.
+func asksForJSON(args []string) bool {
+	if end := slices.Index(args, "--"); end >= 0 {
+		args = args[:end]
+	}
+	return slices.Contains(args, "--json")
+}
+
+// command is what can be selected on the command line. It returns the exit code,
+// or an error that tells it.
+type command interface {
+	run(*reporter, global) (int, error)
+}
+
+// locker opens the repository.
+func (g global) locker(ctx context.Context, opts replock.Options) (*replock.Locker, error) {
+	if g.Repo == "" {
+		return nil, usageError{errors.New("no repository: give --repo, or set REPOLOCK_REPO")}
+	}
+	s, err := open.Store(ctx, g.Repo)
+	if err != nil {
+		return nil, fmt.Errorf("opening the repository: %w", err)
+	}
+	opts.Name, opts.Version = g.Name, version()
+	l, err := replock.New(s, opts)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return l, nil
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strconv"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// code N CMD… runs a command that must exit with N.
+func code(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: code N command [args...]")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		if got = exit.ExitCode(); got < 0 {
+			ts.Fatalf("ended by a signal: %v", err)
+		}
+	} else if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// await FILE waits until the file exists; ! await until it doesn't.
+func await(ts *testscript.TestScript, neg bool, args []string) {
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := os.Stat(ts.MkAbs(args[0])); (err == nil) != neg {
+			return
+		}
+		if time.Now().After(end) {
+			ts.Fatalf("waited in vain for %s", args[0])
+		}
+	}
+}

@@ -1,0 +1,329 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/repolock/repolock/internal/child"
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/replock"
+)
+
+// session is one command under one lock.
+type session struct {
+	lockFlags
+	global
+	report    *reporter
+	mode      replock.Mode
+	operation string
+	args      []string
+
+	signals <-chan os.Signal
+	pending []os.Signal // that came before there was a command to get them
+	lock    atomic.Pointer[replock.Lock]
+	group   atomic.Pointer[child.Group]
+	gaveUp  chan struct{} // the refresher did
+	denied  atomic.Bool   // the shell continued us, and the lock was gone
+	lost    error         // the loss that there is no coming back from
+	killed  bool          // by us, for that loss
+}
+
+// answer is what an acquire or a resume gave.
+type answer struct {
+	lock *replock.Lock
+	err  error
+}
+
+// run acquires the lock, runs the command, and releases the lock. The command is
+// started after the lock is held, and the lock is released after the last
+// process of the command's group has ended.
+func (s *session) run() (int, error) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	signals, stop := child.Signals()
+	defer stop()
+	s.signals, s.gaveUp = signals, make(chan struct{}, 1)
+
+	lock, err := s.acquire(ctx, cancel)
+	if err != nil {
+		return 0, err
+	}
+	defer func() {
+		// What is left of a failed release expires; the event has told it.
+		_ = s.lock.Load().Release(context.Background())
+	}()
+	group, err := s.start(lock)
+	if err != nil {
+		return 0, err
+	}
+	s.group.Store(group)
+	s.allow()
+	for _, sig := range s.pending {
+		_ = group.Signal(sig)
+	}
+	s.supervise()
+	_ = group.Close()
+	return s.result(group.Status())
+}
+
+// acquire takes the lock. A signal that would end the command ends that.
+func (s *session) acquire(ctx context.Context, cancel context.CancelCauseFunc) (*replock.Lock, error) {
+	locker, err := s.locker(ctx, replock.Options{
+		TTL: s.TTL, Metadata: s.Metadata, Fence: s.Fence && s.mode == replock.Exclusive, Observe: s.observe,
+	})
+	if err != nil {
+		return nil, err
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		take := locker.Shared
+		if s.mode == replock.Exclusive {
+			take = locker.Exclusive
+		}
+		lock, err := take(ctx, s.operation)
+		answers <- answer{lock, err}
+	}()
+	for {
+		select {
+		case sig := <-s.signals:
+			if !ends(sig) {
+				s.pending = append(s.pending, sig)
+				continue
+			}
+			cancel(signalled{sig.(syscall.Signal)})
+			if a := <-answers; a.lock != nil {
+				_ = a.lock.Release(context.Background())
+			}
+			return nil, signalled{sig.(syscall.Signal)}
+		case a := <-answers:
+			var held *replock.HeldError
+			if errors.As(a.err, &held) {
+				return nil, heldError{held, s.HeldCode}
+			}
+			if a.err == nil {
+				s.lock.Store(a.lock)
+			}
+			return a.lock, a.err
+		}
+	}
+}
+
+// ends reports whether a signal means that a command should end.
+func ends(sig os.Signal) bool {
+	switch sig {
+	case os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
+		return true
+	default:
+		return false
+	}
+}
+
+// start starts the command. Its guard stops or kills it at the lock's deadline
+// even if this process is stopped.
+func (s *session) start(lock *replock.Lock) (*child.Group, error) {
+	expiry := map[string]child.Expiry{"pause": child.Stop, "term": child.Kill, "kill": child.Kill, "warn": child.Nothing}
+	return child.Start(child.Command{
+		Args: s.args, Env: s.environ(lock), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Expiry: expiry[s.OnLost], Until: lock.Deadline(),
+		BeforeContinue: s.mayContinue,
+		Waiting: func(n int) {
+			s.report.say("the command has ended; the lock is held on for %d of its processes that still run", n)
+		},
+		Trouble: func(err error) { s.report.say("warning: %v", err) },
+	})
+}
+
+// environ tells the command what it runs under. It holds no credentials.
+func (s *session) environ(lock *replock.Lock) []string {
+	// A repolock around this one has said the same of its own lock.
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return slices.Contains([]string{"REPOLOCK_HELD", "REPOLOCK_REPO", "REPOLOCK_MODE", "REPOLOCK_ID", "REPOLOCK_FENCE"}, name)
+	})
+	env = append(env,
+		"REPOLOCK_HELD=1", "REPOLOCK_REPO="+redact(s.Repo), "REPOLOCK_MODE="+lock.Mode().String(), "REPOLOCK_ID="+lock.ID())
+	if fence, ok := lock.Fence(); ok {
+		env = append(env, "REPOLOCK_FENCE="+strconv.FormatUint(fence, 10))
+	}
+	return env
+}
+
+// observe is told of the lock's events, by the goroutine that refreshes it.
+func (s *session) observe(e replock.Event) {
+	s.report.event(e)
+	switch e.Kind {
+	case replock.EventRefreshed:
+		s.allow()
+	case replock.EventGaveUp:
+		select {
+		case s.gaveUp <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// allow lets the command run until the lock's deadline.
+func (s *session) allow() {
+	if g, lock := s.group.Load(), s.lock.Load(); g != nil && lock != nil {
+		g.Allow(lock.Deadline())
+	}
+}
+
+// mayContinue is asked when the shell continues us (fg, bg).
+func (s *session) mayContinue() bool {
+	lock := s.lock.Load()
+	held := lock.Lost() == nil && clock.System{}.Elapsed() < lock.Deadline()
+	s.denied.Store(!held && s.OnLost != "warn")
+	return !s.denied.Load()
+}
+
+// supervise passes signals on to the command, and deals with the loss of the
+// lock, until the command's group has ended.
+func (s *session) supervise() {
+	group := s.group.Load()
+	lost := s.lock.Load().Context().Done()
+	var terminate <-chan time.Time
+	if s.OnLost == "term" {
+		ticker := time.NewTicker(200 * time.Millisecond)
+		defer ticker.Stop()
+		terminate = ticker.C
+	}
+	for {
+		select {
+		case <-group.Done():
+			return
+		case sig := <-s.signals:
+			_ = group.Signal(sig)
+		case <-s.gaveUp:
+			if s.OnLost == "term" {
+				s.terminate("the lock can't be refreshed")
+				terminate = nil
+			}
+		case <-terminate:
+			if left := s.lock.Load().Deadline() - (clock.System{}).Elapsed(); left < s.TTL/12 {
+				s.terminate("the lock wasn't refreshed yet")
+				terminate = nil
+			}
+		case <-lost:
+			lost = s.onLost()
+		}
+	}
+}
+
+// terminate ends the command before the lock is lost, which it may be or not.
+func (s *session) terminate(why string) {
+	lock := s.lock.Load()
+	s.lost = &replock.LostError{Mode: lock.Mode(), Key: lock.Key(), Reason: "it could not be refreshed in time"}
+	s.report.say("%s: the command is sent TERM, and killed when the lock is lost", why)
+	_ = s.group.Load().Signal(syscall.SIGTERM)
+}
+
+// onLost does what --on-lost says. It returns the channel that tells of the next
+// loss: none, unless the lock was resumed.
+func (s *session) onLost() <-chan struct{} {
+	group, loss := s.group.Load(), s.lock.Load().Lost()
+	switch {
+	case s.OnLost == "warn":
+		s.lost = loss
+		s.report.say("%s; the command runs on without it (--on-lost warn)", oneLine(loss))
+		return nil
+	case s.OnLost == "pause" && !loss.Definite && group.Pause() == nil:
+		s.report.say("%s; the command is stopped; trying for %v to resume the lock", oneLine(loss), s.ResumeFor)
+		err := s.resume()
+		if err == nil {
+			return s.lock.Load().Context().Done()
+		}
+		s.report.say("the lock could not be resumed: %s", oneLine(err))
+	}
+	s.lost, s.killed = loss, true
+	_ = group.Kill()
+	return nil
+}
+
+// resume tries to get the lock back, with the command stopped, and continues it.
+func (s *session) resume() error {
+	group := s.group.Load()
+	ctx, cancel := context.WithTimeout(context.Background(), s.ResumeFor)
+	defer cancel()
+	answers := make(chan answer, 1)
+	go func() {
+		lock, err := s.lock.Load().Resume(ctx)
+		answers <- answer{lock, err}
+	}()
+	for {
+		select {
+		case a := <-answers:
+			if a.err != nil {
+				return a.err
+			}
+			return s.proceed(a.lock)
+		case sig := <-s.signals:
+			if !ends(sig) {
+				_ = group.Signal(sig)
+				continue
+			}
+			// It can't get the signal: it would have to run for that.
+			cancel()
+			s.abandon(<-answers)
+			return signalled{sig.(syscall.Signal)}
+		case <-group.Done():
+			cancel()
+			s.abandon(<-answers)
+			return errors.New("the command was killed")
+		}
+	}
+}
+
+// proceed continues the command under the lock that was resumed.
+func (s *session) proceed(lock *replock.Lock) error {
+	group := s.group.Load()
+	s.lock.Store(lock)
+	s.allow()
+	if err := group.Unpause(); err != nil {
+		return err
+	}
+	if s.denied.Swap(false) {
+		_ = group.Signal(sigcont)
+	}
+	s.report.say("the lock was resumed, and the command continued")
+	return nil
+}
+
+// abandon gives back what a resume has got after all.
+func (s *session) abandon(a answer) {
+	if a.lock != nil {
+		s.lock.Store(a.lock)
+	}
+}
+
+// result is the exit code of the command; a lost lock outranks its 0, and the
+// death that the loss brought it.
+func (s *session) result(status child.Status) (int, error) {
+	if s.lost == nil {
+		s.lost = s.brokenUnseen()
+	}
+	if s.lost != nil && (s.killed || status.Signal != 0 && s.OnLost == "term" || status.ExitCode() == 0) {
+		return 0, fmt.Errorf("%w (the command: %s)", s.lost, status)
+	}
+	return status.ExitCode(), nil
+}
+
+// brokenUnseen tells whether the lock was broken, or lost with --on-lost warn,
+// without anybody having been told: the last refresh may be half a ttl ago. If
+// the store can't be reached now, nobody can have got in: the lease still lasts.
+func (s *session) brokenUnseen() error {
+	lock := s.lock.Load()
+	_ = lock.Check(context.Background())
+	if lost := lock.Lost(); lost != nil && (lost.Definite || s.OnLost == "warn") {
+		return lost
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/repolock/repolock/replock"
+)
+
+type statusCmd struct{}
+
+func (statusCmd) run(r *reporter, g global) (int, error) {
+	l, err := g.locker(context.Background(), replock.Options{})
+	if err != nil {
+		return 0, err
+	}
+	infos, err := l.Status(context.Background())
+	if err != nil {
+		return 0, err
+	}
+	if g.JSON {
+		out := struct {
+			Locks []jsonLock `json:"locks"`
+		}{Locks: []jsonLock{}}
+		for _, i := range infos {
+			out.Locks = append(out.Locks, newJSONLock(i))
+		}
+		return 0, r.result(out)
+	}
+	if len(infos) == 0 {
+		_, err := fmt.Fprintln(r.stdout, "no locks")
+		return 0, err
+	}
+	return 0, table(r.stdout, infos)
+}
+
+// table prints locks, one a line, and below what there is to say of some.
+func table(w io.Writer, infos []replock.Info) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "MODE\tOPERATION\tHOLDER\tSINCE\tREFRESHED\tEXPIRES\tVERDICT\tID")
+	var notes []string
+	for _, i := range infos {
+		verdict := i.Verdict.String()
+		if i.State == "waiting" && i.Verdict == replock.Live {
+			verdict += ", waiting"
+		}
+		note := func(text string) { notes = append(notes, replock.Printable(i.Key())+": "+text) }
+		if i.ProcessGone {
+			verdict += ", process gone"
+			note("its holder was a process of this machine, which is gone")
+		}
+		if i.Why != "" {
+			note(replock.Printable(i.Why))
+		}
+		if !i.StoreClock && i.Verdict != replock.Unreadable {
+			note("the store doesn't tell its time; what is left is by this machine's clock")
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", i.Mode, dash(i.Operation), dash(i.Holder), since(i.Acquired),
+			ago(i), left(i), verdict, dash(i.ID))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, n := range notes {
+		if _, err := fmt.Fprintln(w, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return replock.Printable(s)
+}
+
+func since(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+func ago(i replock.Info) string {
+	if i.Verdict == replock.Unreadable && !i.StoreClock {
+		return "-"
+	}
+	return max(i.Age, 0).Round(time.Second).String() + " ago"
+}
+
+func left(i replock.Info) string {
+	switch {
+	case i.Verdict == replock.Unreadable:
+		return "never"
+	case i.Left <= 0:
+		return (-i.Left).Round(time.Second).String() + " ago"
+	default:
+		return "in " + i.Left.Round(time.Second).String()
+	}
+}
