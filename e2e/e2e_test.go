@@ -1,0 +1,203 @@
+//go:build unix
+
+// Package e2e runs the real command around real processes.
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// bin is the directory of the repolock that is tested.
+var bin string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "repolock-e2e-")
+	if err != nil {
+		panic(err)
+	}
+	bin = dir
+	build := exec.Command("go", "build", "-o", filepath.Join(dir, "repolock"), "../cmd/repolock")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "%v\n%s", err, out)
+		os.Exit(1)
+	}
+	// These tests wait more than they work: they may do so side by side.
+	flag.Parse()
+	if err := flag.Set("test.parallel", "16"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// ttl is the shortest that there is, so that the tests don't take long.
+const ttl = 10 * time.Second
+
+// site is a repository and what its users write beside it.
+type site struct {
+	t         *testing.T
+	dir, repo string
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	t.Parallel()
+	s := &site{t: t, dir: t.TempDir()}
+	s.repo = filepath.Join(s.dir, "repo")
+	if err := os.Mkdir(s.repo, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s *site) path(name string) string { return filepath.Join(s.dir, name) }
+
+// process is a repolock that runs.
+type process struct {
+	*exec.Cmd
+	s      *site
+	stderr bytes.Buffer
+	done   chan struct{}
+}
+
+func (s *site) start(args ...string) *process {
+	s.t.Helper()
+	p := &process{Cmd: exec.Command(filepath.Join(bin, "repolock"), args...), s: s, done: make(chan struct{})}
+	p.Dir = s.dir
+	p.Env = append(os.Environ(), "REPOLOCK_REPO="+s.repo, "PATH="+bin+":"+os.Getenv("PATH"))
+	p.Stdout = &p.stderr
+	p.Stderr = &p.stderr
+	if err := p.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	go func() { _ = p.Wait(); close(p.done) }()
+	s.t.Cleanup(func() {
+		_ = p.Process.Signal(syscall.SIGCONT)
+		_ = p.Process.Kill()
+		<-p.done
+		if s.t.Failed() {
+			s.t.Logf("%v:\n%s", args, p.stderr.String())
+		}
+	})
+	return p
+}
+
+// code waits for the exit code; a signal n is -n.
+func (p *process) code() int {
+	p.s.t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(90 * time.Second):
+		p.s.t.Fatalf("%v doesn't end", p.Args)
+	}
+	ws := p.ProcessState.Sys().(syscall.WaitStatus)
+	if ws.Signaled() {
+		return -int(ws.Signal())
+	}
+	return ws.ExitStatus()
+}
+
+func (p *process) signal(sig syscall.Signal) {
+	p.s.t.Helper()
+	if err := p.Process.Signal(sig); err != nil {
+		p.s.t.Fatal(err)
+	}
+}
+
+// until waits for a condition.
+func (s *site) until(what string, most time.Duration, cond func() bool) {
+	s.t.Helper()
+	for end := time.Now().Add(most); !cond(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			s.t.Fatalf("waited %v in vain for: %s", most, what)
+		}
+	}
+}
+
+func (s *site) exists(name string) bool {
+	_, err := os.Stat(s.path(name))
+	return err == nil
+}
+
+func (s *site) remove(name string) { _ = os.Remove(s.path(name)) }
+
+func (s *site) touch(name string) {
+	s.t.Helper()
+	if err := os.WriteFile(s.path(name), nil, 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// ticks is a command that writes the time into a file over and over, until the
+// file stop-NAME exists: what it wrote shows when it ran.
+func ticks(name string) []string {
+	return []string{"--", "sh", "-c", `
+echo $$ >pid-` + name + `
+while [ ! -e stop-` + name + ` ]; do date +%s%N >>` + name + `; sleep 0.02; done`}
+}
+
+// times are when a ticking command ran.
+func (s *site) times(name string) (times []time.Time) {
+	s.t.Helper()
+	raw, err := os.ReadFile(s.path(name))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		s.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(raw)) {
+		ns, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
+		if err == nil {
+			times = append(times, time.Unix(0, ns))
+		}
+	}
+	return times
+}
+
+// gap is the longest time in which a ticking command didn't run.
+func gap(times []time.Time) (from time.Time, d time.Duration) {
+	for i := range len(times) - 1 {
+		if g := times[i+1].Sub(times[i]); g > d {
+			from, d = times[i], g
+		}
+	}
+	return from, d
+}
+
+// ticking reports whether a command runs now.
+func (s *site) ticking(name string) bool {
+	times := s.times(name)
+	return len(times) > 0 && time.Since(times[len(times)-1]) < time.Second
+}
+
+// gone reports whether the process in a pid file is no more.
+func (s *site) gone(pidfile string) bool {
+	raw, err := os.ReadFile(s.path(pidfile))
+	if err != nil {
+		return false
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
+	if err != nil {
+		return false
+	}
+	return syscall.Kill(pid, 0) == syscall.ESRCH
+}
+
+// nothingLeft: no lock is in the repository.
+func (s *site) nothingLeft() {
+	s.t.Helper()
+	if s.exists("repo/index") {
+		out, _ := exec.Command("find", s.path("repo/index")).Output()
+		s.t.Errorf("left over:\n%s", out)
+	}
+}
