@@ -25,17 +25,6 @@ type Clock interface {
 // deadline is noticed.
 const Tick = 500 * time.Millisecond
 
-// Until returns a channel that is closed as soon as the clock's Elapsed has
-// reached at, also across a suspend, or when the context has ended.
-func Until(ctx context.Context, c Clock, at time.Duration) <-chan struct{} {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = SleepUntil(ctx, c, at)
-	}()
-	return done
-}
-
 // SleepUntil returns nil once the clock's Elapsed has reached at, within half a
 // second of waking if the machine was suspended meanwhile, or the context's
 // error if that ended first.

@@ -1,0 +1,67 @@
+package identity
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+func TestSelf(t *testing.T) {
+	p := Self()
+	if p.Hostname == "" || p.PID <= 1 || len(p.BootID) != 36 || !strings.HasPrefix(p.PIDNamespace, "pid:[") || p.PIDStart == 0 || p.User == "" {
+		t.Errorf("%+v", p)
+	}
+	if p.HostID != "" && (len(p.HostID) != 32 || p.HostID == machineID()) {
+		t.Errorf("the host id must be a hash: %q", p.HostID)
+	}
+	if p != Self() {
+		t.Error("another one at the second look")
+	}
+}
+
+// TestGone: only what is certainly gone is.
+func TestGone(t *testing.T) {
+	self := Self()
+	sleeper := exec.Command("sleep", "100")
+	if err := sleeper.Start(); err != nil {
+		t.Fatal(err)
+	}
+	other := self
+	other.PID = sleeper.Process.Pid
+	var ok bool
+	if other.PIDStart, ok = startTime(other.PID); !ok {
+		t.Fatal("no start time of a process that runs")
+	}
+	change := func(f func(*Process)) Process { p := other; f(&p); return p }
+	for name, c := range map[string]struct {
+		p    Process
+		gone bool
+	}{
+		"itself":            {self, false},
+		"a process":         {other, false},
+		"recycled pid":      {change(func(p *Process) { p.PIDStart-- }), true},
+		"unknown start":     {change(func(p *Process) { p.PIDStart = 0 }), false},
+		"process 1":         {change(func(p *Process) { p.PID, p.PIDStart = 1, 0 }), false},
+		"no pid":            {change(func(p *Process) { p.PID = 0 }), false},
+		"never a pid":       {change(func(p *Process) { p.PID = 1 << 30 }), true},
+		"another boot":      {change(func(p *Process) { p.PID, p.BootID = 1<<30, "x" }), false},
+		"unknown boot":      {change(func(p *Process) { p.PID, p.BootID = 1<<30, "" }), false},
+		"another namespace": {change(func(p *Process) { p.PID, p.PIDNamespace = 1<<30, "pid:[1]" }), false},
+	} {
+		if got := self.Gone(c.p); got != c.gone {
+			t.Errorf("%s: gone %v, want %v", name, got, c.gone)
+		}
+	}
+	if err := sleeper.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = sleeper.Wait()
+	if !self.Gone(other) {
+		t.Error("a process that was killed and reaped isn't gone")
+	}
+	unknown := self
+	unknown.BootID = ""
+	if unknown.Gone(change(func(p *Process) { p.BootID = "" })) {
+		t.Error("two unknown boots are taken for the same")
+	}
+}
