@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -58,6 +59,7 @@ func (l *Locker) newTry(mode Mode, operation string, m mine) (*try, error) {
 	}
 	now := l.opts.Clock.Now()
 	key := l.keys.flag(mode, now, id)
+	m = mine{maps.Clone(m.ids), maps.Clone(m.keys)} // others may be reading them
 	m.ids[id], m.keys[key] = true, true
 	return &try{
 		mode: mode, operation: operation, id: id,
@@ -102,19 +104,20 @@ func (l *Locker) acquire(ctx context.Context, mode Mode, operation string) (*Loc
 	if err := CheckOperation(operation); err != nil {
 		return nil, err
 	}
-	s, m := sight{}, nothingYet()
+	s, all := sight{}, nothingYet()
 	for late := 0; ; {
-		t, err := l.newTry(mode, operation, m)
+		t, err := l.newTry(mode, operation, all)
 		if err != nil {
 			return nil, err
 		}
+		all = t.mine
 		lock, f, err := l.attempt(ctx, t, s)
 		switch {
 		case err == nil:
 			return lock, nil
 		case ctx.Err() != nil:
 			return nil, fmt.Errorf("acquiring the %s lock: %w", mode, context.Cause(ctx))
-		case errors.Is(err, errLate):
+		case errors.Is(err, errLate), errors.Is(err, errUnlisted), !errors.Is(err, ErrHeld) && l.opts.Clock.Elapsed() >= t.deadline:
 			if late++; late == maxTries {
 				return nil, fmt.Errorf("acquiring the %s lock: %w", mode, err)
 			}
@@ -142,19 +145,28 @@ var errDoubt = errors.New("perhaps stale")
 func (l *Locker) attempt(ctx context.Context, t *try, s sight) (*Lock, found, error) {
 	var f found
 	giveUp := func(err error) (*Lock, found, error) {
-		l.withdraw(ctx, t)
+		l.withdraw(ctx, t, err)
 		return nil, f, err
 	}
 	if err := l.raise(ctx, t); err != nil {
 		return giveUp(err)
 	}
-	for again := 0; ; {
+	for again, vanished, claims := 0, 0, 0; ; {
 		var err error
 		if f, err = l.look(ctx, t, s); err != nil {
 			return giveUp(fmt.Errorf("looking for other locks: %w", err))
 		}
 		if l.opts.Clock.Elapsed() >= t.deadline {
 			return giveUp(errLate)
+		}
+		if len(f.vanished) > 0 && len(f.live) == 0 {
+			if vanished++; vanished <= maxAgain {
+				if err := clock.Sleep(ctx, l.opts.Clock, l.jitter(firstAgain)); err != nil {
+					return giveUp(err)
+				}
+				continue
+			}
+			f.live = f.vanished // a listing outweighs a read
 		}
 		if len(f.live) > 0 {
 			if again < maxAgain && l.worthAnother(t, f) {
@@ -175,6 +187,11 @@ func (l *Locker) attempt(ctx context.Context, t *try, s sight) (*Lock, found, er
 		if t.mode == Exclusive && !t.exclusive.listed {
 			// lock.exclusive must be in place before the last look, because it
 			// is all that other clients of the wire format look at.
+			if claims++; claims > 1 { // somebody else was faster, or undid it
+				if err := clock.Sleep(ctx, l.opts.Clock, l.jitter(firstAgain<<min(claims-2, 6))); err != nil {
+					return giveUp(err)
+				}
+			}
 			if err := l.claim(ctx, t, f.exclusive); err != nil {
 				return giveUp(err)
 			}
@@ -216,7 +233,7 @@ func (l *Locker) raise(ctx context.Context, t *try) error {
 	claimed := make(chan error, 1)
 	go func() { claimed <- l.claim(ctx, t, nil) }()
 	err := l.putFlag(ctx, t)
-	return errors.Join(err, <-claimed)
+	return join(err, <-claimed)
 }
 
 func (l *Locker) putFlag(ctx context.Context, t *try) error {
@@ -250,7 +267,7 @@ func (l *Locker) claim(ctx context.Context, t *try, seen *entry) error {
 	before := t.exclusive.maybe
 	t.exclusive.maybe = true
 	var sends atomic.Int32
-	o, err := repeat(ctx, l, func(ctx context.Context) (store.Object, error) {
+	o, err := repeat(ctx, l, "put "+t.exclusive.key, func(ctx context.Context) (store.Object, error) {
 		sends.Add(1)
 		return l.store.Put(ctx, t.exclusive.key, t.body.encode(), opts)
 	})
@@ -329,10 +346,17 @@ func (l *Locker) heldError(t *try, f found) *HeldError {
 	return &HeldError{Mode: t.mode, Holders: merge(l.infos(f.live, f.st, f.now)), More: f.more}
 }
 
-// withdraw removes what a try has put, also after its context has ended. What
-// can't be removed expires with the ttl.
-func (l *Locker) withdraw(ctx context.Context, t *try) {
-	if err := l.takeDown(context.WithoutCancel(ctx), t); err != nil {
+// withdraw removes what a try has put, for the reason that ended it, and also
+// after its context has ended. What can't be removed expires with the ttl.
+func (l *Locker) withdraw(ctx context.Context, t *try, reason error) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	if !errors.Is(reason, ErrHeld) && !errors.Is(reason, errDoubt) && !errors.Is(reason, errLate) {
+		ctx, cancel = context.WithTimeout(ctx, haste)
+		defer cancel()
+	}
+	t.flag.put = false
+	if err := l.takeDown(ctx, t); err != nil {
 		l.tell(Event{Kind: EventReleaseFailed, Mode: t.mode, Operation: t.operation, ID: t.id, Key: t.flag.key, Err: err})
 	}
 }
@@ -340,7 +364,7 @@ func (l *Locker) withdraw(ctx context.Context, t *try) {
 // takeDown deletes lock.exclusive if it is ours, and only while our lease lasts,
 // and then our flag, which nobody else ever writes.
 func (l *Locker) takeDown(ctx context.Context, t *try) error {
-	return errors.Join(l.takeDownExclusive(ctx, t), l.takeDownFlag(ctx, t))
+	return join(l.takeDownExclusive(ctx, t), l.takeDownFlag(ctx, t))
 }
 
 func (l *Locker) takeDownFlag(ctx context.Context, t *try) error {

@@ -42,7 +42,9 @@
 //
 // # Caveats
 //
-// The lock is cooperative. Break ends a lock only at its holder's next refresh.
+// The lock is cooperative. Break ends a lock only at its holder's next refresh,
+// and on a store where If-Match can't be relied on a refresh that is under way
+// puts a broken lock back.
 // Clients that keep to the original protocol, Cloudstic's, are excluded as well
 // as they exclude each other; see Lock.Resume for what they don't do.
 //

@@ -64,9 +64,54 @@ var levels = map[EventKind]slog.Level{
 	EventReleaseFailed: slog.LevelWarn,
 }
 
-// tell logs an event and passes it on.
+// tell passes an event on, in order, without waiting: a logger or an observer that
+// blocks must not keep a lock from being refreshed, or from being given up in
+// time.
 func (l *Locker) tell(e Event) {
 	e.Time = l.opts.Clock.Now()
+	l.later(func() { l.pass(e) })
+}
+
+// Flush waits until the logger and the observer have been told of all events so
+// far, or ctx has ended.
+func (l *Locker) Flush(ctx context.Context) {
+	told := make(chan struct{})
+	l.later(func() { close(told) })
+	select {
+	case <-told:
+	case <-ctx.Done():
+	}
+}
+
+// later calls f after all that it was given before.
+func (l *Locker) later(f func()) {
+	l.tellMu.Lock()
+	defer l.tellMu.Unlock()
+	l.untold = append(l.untold, f)
+	if !l.telling {
+		l.telling = true
+		go l.tellAll()
+	}
+}
+
+func (l *Locker) tellAll() {
+	for {
+		l.tellMu.Lock()
+		untold := l.untold
+		l.untold = nil
+		l.telling = len(untold) > 0
+		l.tellMu.Unlock()
+		if len(untold) == 0 {
+			return
+		}
+		for _, f := range untold {
+			f()
+		}
+	}
+}
+
+// pass logs an event and passes it to the observer.
+func (l *Locker) pass(e Event) {
 	level, ok := levels[e.Kind]
 	if !ok {
 		level = slog.LevelDebug

@@ -82,6 +82,20 @@ type Info struct {
 	object store.Object
 }
 
+// identity tells a lock from another one that was put under the same key later: by
+// its id, or as other clients do by holder and time of acquisition, or if it can't
+// be read by the object itself.
+func (i Info) identity() string {
+	switch {
+	case i.ID != "":
+		return "id " + i.ID
+	case i.Verdict == Unreadable:
+		return "etag " + i.object.ETag
+	default:
+		return "holder " + i.Holder + i.Acquired.String()
+	}
+}
+
 // Key is the first of Keys.
 func (i Info) Key() string { return i.Keys[0] }
 

@@ -173,6 +173,9 @@ func (l *Locker) infos(entries []*entry, st storeTime, now time.Duration) []Info
 	return infos
 }
 
+// certainty that a lock is over: of two objects of a lock, the lesser counts.
+var certainty = map[Verdict]int{Live: 0, Unreadable: 1, Doubtful: 2, Stale: 3, Released: 4}
+
 // merge makes one Info of the objects of one lock: an exclusive one has two.
 func merge(infos []Info) []Info {
 	var out []Info
@@ -182,8 +185,8 @@ func merge(infos []Info) []Info {
 			if at, ok := index[i.ID]; ok {
 				out[at].Keys = append(out[at].Keys, i.Keys...)
 				out[at].Age, out[at].Left = min(out[at].Age, i.Age), max(out[at].Left, i.Left)
-				if i.Verdict == Live {
-					out[at].Verdict, out[at].Why = Live, ""
+				if certainty[i.Verdict] < certainty[out[at].Verdict] {
+					out[at].Verdict, out[at].Why = i.Verdict, i.Why
 				}
 				continue
 			}

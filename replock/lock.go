@@ -33,6 +33,7 @@ type Lock struct {
 	released   chan struct{} // closed when Release is over
 	releaseErr error         // its result, valid once released is closed
 	resumed    atomic.Bool
+	resuming   atomic.Bool
 }
 
 // hold starts refreshing a lock that was just acquired.
@@ -60,22 +61,15 @@ func (k *Lock) run(ctx context.Context) {
 	}
 	var lost *LostError
 	if !errors.As(err, &lost) {
-		lost = &LostError{Mode: k.t.mode, Key: k.t.flag.key, Reason: "it could not be refreshed in time", Err: reason(err)}
+		lost = &LostError{Mode: k.t.mode, Key: k.t.flag.key, Reason: "it could not be refreshed in time"}
+		var expired *refresh.ExpiredError
+		if errors.As(err, &expired) {
+			lost.Err = expired.Last
+		}
 	}
 	k.lost.Store(lost)
 	k.cancel(lost)
 	k.tell(EventLost, lost)
-}
-
-// reason is what lies behind a deadline that passed: nil if the process just
-// didn't run.
-func reason(err error) error {
-	if many, ok := err.(interface{ Unwrap() []error }); ok {
-		if errs := many.Unwrap(); len(errs) == 2 {
-			return errs[1]
-		}
-	}
-	return nil
 }
 
 // failed and extended are told by the refresher.

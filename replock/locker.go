@@ -26,6 +26,10 @@ type Locker struct {
 	// matching is what this process has found out about If-Match.
 	matching atomic.Int32
 	randMu   sync.Mutex
+
+	tellMu  sync.Mutex
+	telling bool // of what is untold
+	untold  []func()
 }
 
 // New returns a Locker for the repository on a store. It makes no request.

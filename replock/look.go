@@ -14,7 +14,8 @@ type found struct {
 	live     []*entry // conflicts, unreadable ones among them
 	doubtful []*entry // conflicts until they were watched
 	stale    []*entry // to be reaped before one passes
-	more     int      // conflicts that weren't looked at, at least
+	vanished []*entry // listed, and then not there to be read
+	more     int      // likely conflicts that weren't looked at
 	// exclusive is lock.exclusive as it stands, if it isn't ours: stale or
 	// released where there is no conflict.
 	exclusive *entry
@@ -31,7 +32,7 @@ type found struct {
 // ours. So of two that conflict at least one sees the other.
 func (l *Locker) look(ctx context.Context, t *try, s sight) (found, error) {
 	f := found{st: t.st}
-	t.looked, t.exclusive.listed = true, false
+	t.looked, t.flag.listed, t.exclusive.listed = true, false, false
 	for cursor := ""; ; {
 		sent := l.opts.Clock.Elapsed()
 		page, err := l.list(ctx, l.keys.all(), cursor)
@@ -46,19 +47,45 @@ func (l *Locker) look(ctx context.Context, t *try, s sight) (found, error) {
 		if err := l.judgeAll(ctx, t, &f, others); err != nil {
 			return f, err
 		}
-		if len(f.live) > 0 || told || page.Next == "" {
+		if len(f.live) > 0 {
 			return f, nil
+		}
+		if told || page.Next == "" {
+			return f, t.listedAsPromised(page)
 		}
 		cursor = page.Next
 	}
+}
+
+// errUnlisted: our own flag is not in a listing that had to show it. Either
+// somebody broke the lock while it was being taken, or the store doesn't keep
+// the one promise that safety rests on.
+var errUnlisted = errors.New("the store didn't list a lock that it had just been given")
+
+// listedAsPromised returns errUnlisted if the last page of a look had to show our
+// flag and didn't. A shared acquirer needn't read as far as that.
+func (t *try) listedAsPromised(page store.Page) error {
+	n := len(page.Objects)
+	if !t.flag.put || t.flag.listed || page.Next != "" && t.flag.key > page.Objects[n-1].Key {
+		return nil
+	}
+	return fmt.Errorf("%w: %q", errUnlisted, t.flag.key)
 }
 
 // learn takes the store's clock from a page: from the mod time of our own flag,
 // which the store stamped before it answered our put; or else from the page.
 func (t *try) learn(page store.Page, answered time.Duration) {
 	for _, o := range page.Objects {
-		if o.Key == t.flag.key && !o.ModTime.IsZero() {
-			t.st = storeTime{o.ModTime, t.answered}
+		if o.Key != t.flag.key {
+			continue
+		}
+		t.flag.listed = o.Size > 0
+		if !o.ModTime.IsZero() {
+			if !o.ModTime.Equal(t.st.at) {
+				// Not the put that was answered, perhaps, but an earlier one that
+				// was applied late: all that is known is that it was before now.
+				t.st = storeTime{o.ModTime, answered}
+			}
 			return
 		}
 	}
@@ -117,20 +144,34 @@ func (l *Locker) judgeAll(ctx context.Context, t *try, f *found, others []*entry
 			}
 		}
 		if len(f.live) > 0 {
-			f.more += len(rest)
+			for _, e := range rest {
+				if age, ok := e.age(f.st, f.now); !ok || age < young {
+					f.more++
+				}
+			}
 			return nil
 		}
 	}
 	return nil
 }
 
+// errVanished: an object was listed, and wasn't there, or was empty, when its body
+// was read. Most likely it was deleted meanwhile; another look tells.
+var errVanished = errors.New("it was listed, and can't be read any more")
+
 // sort judges one entry that was read.
 func (l *Locker) sort(t *try, f *found, e *entry) error {
+	if errors.Is(e.err, errVanished) {
+		e.read = false
+		e.verdict, e.why = Live, e.err.Error()
+		f.vanished = append(f.vanished, e)
+		return nil
+	}
 	var failed readError
 	if errors.As(e.err, &failed) {
 		e.read = false // the next look tries again
 		if age, ok := e.age(f.st, f.now); ok && age >= young {
-			return fmt.Errorf("reading the lock %s: %w", e.Key, failed.err)
+			return fmt.Errorf("reading the lock %q: %w", e.Key, failed.err)
 		}
 		// Too young to be stale, unless its ttl is shorter than the default.
 		e.verdict, e.why = Live, failed.err.Error()
@@ -147,6 +188,7 @@ func (l *Locker) sort(t *try, f *found, e *entry) error {
 	}
 	l.judge(e, f.st, f.now)
 	if e.kind == kindExclusive {
+		t.exclusive.put = false // undone by somebody
 		f.exclusive = e
 	}
 	switch e.verdict {
@@ -185,14 +227,12 @@ func (l *Locker) read(ctx context.Context, e *entry) {
 	e.read = true
 	c, err := l.get(ctx, e.Key)
 	switch {
+	case errors.Is(err, store.ErrNotFound), err == nil && len(c.raw) == 0:
+		e.err = errVanished
 	case err == nil:
 		e.lease, e.err = decode(c.raw)
-	case errors.Is(err, store.ErrNotFound):
-		e.err = errReleased // deleted since it was listed
 	case errors.Is(err, store.ErrTooLarge):
 		e.err = fmt.Errorf("body is larger than %d bytes", maxBody)
-	case errors.Is(err, store.ErrPermission):
-		e.err = errors.New("no permission to read it")
 	case errors.Is(err, store.ErrInvalidKey):
 		e.err = errors.New("its name is no valid key, so that only the store's own tools can remove it")
 	default:

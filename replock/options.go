@@ -41,8 +41,8 @@ type Options struct {
 	Fence bool
 	// Logger gets what is worth knowing; nil is silence.
 	Logger *slog.Logger
-	// Observe, if set, is told of each event, from several goroutines, and must
-	// not block: a lock is not refreshed meanwhile.
+	// Observe, if set, is told of each event, one after another, a moment after
+	// it has happened.
 	Observe func(Event)
 	// Clock and Rand are for tests. Nil is the system's clock and crypto/rand.
 	Clock Clock

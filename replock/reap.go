@@ -2,7 +2,6 @@ package replock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 )
 
@@ -32,7 +31,7 @@ func (l *Locker) reap(ctx context.Context, t *try, f found) error {
 		}
 	}
 	if len(failed) > 0 {
-		return fmt.Errorf("removing stale locks: %w", errors.Join(failed[:min(len(failed), 3)]...))
+		return fmt.Errorf("removing stale locks: %w", join(failed[:min(len(failed), 3)]...))
 	}
 	l.tell(Event{
 		Kind: EventReaped, Mode: t.mode, Operation: t.operation, ID: t.id, Key: t.flag.key,

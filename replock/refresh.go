@@ -42,7 +42,7 @@ func (k *Lock) refresh(ctx context.Context) (refresh.Renewal, error) {
 	if k.t.mode == Exclusive {
 		renewed.Sent = min(flag.sent, exclusive.sent)
 	}
-	if err := errors.Join(flagErr, exclusiveErr); err != nil && renewed.Sent <= k.sent() {
+	if err := join(flagErr, exclusiveErr); err != nil && renewed.Sent <= k.sent() {
 		return refresh.Renewal{}, err
 	}
 	// Perhaps this attempt wasn't answered, but showed that an earlier one of
@@ -183,7 +183,7 @@ func (k *Lock) prove(ctx context.Context, o *object, v version) error {
 		}
 	}
 	if errors.Is(err, store.ErrPrecondition) || errors.Is(err, store.ErrConditionUnsupported) {
-		err = k.put(ctx, o, v, store.PutOptions{})
+		err = k.confirmAndPut(ctx, o, v)
 	}
 	if err == nil {
 		k.l.learnMatching(proven)

@@ -8,7 +8,7 @@ import (
 // Release ends the lock: its context ends, and its objects are deleted, the
 // caller's context being over or not. A second call waits for the first and
 // returns the same. An error means that an object is left, which expires with
-// the ttl. Releasing a lock that was lost is no error.
+// the ttl; of a lock that was lost, only its flag is deleted.
 func (k *Lock) Release(ctx context.Context) error {
 	if !k.releasing.CompareAndSwap(false, true) {
 		<-k.released

@@ -16,9 +16,13 @@ import (
 // acquire has to be over well before the lease that it begins, and a person to
 // be told within 15 s that a store can't be reached.
 const (
-	maxBudget  = 14 * time.Second
+	maxBudget  = 11 * time.Second
 	maxTimeout = 10 * time.Second
 )
+
+// haste is how long a withdrawal may take if the store has just failed, or the
+// caller wants to go: what is left then expires.
+const haste = 3 * time.Second
 
 func (l *Locker) budget() time.Duration  { return min(maxBudget, l.opts.TTL/4) }
 func (l *Locker) timeout() time.Duration { return min(maxTimeout, l.opts.TTL/6) }
@@ -28,10 +32,11 @@ const firstPause = 200 * time.Millisecond
 
 // repeat sends a request until it is answered, or refused for good, or the
 // budget is used up. The request must be one that may be applied twice.
-func repeat[T any](ctx context.Context, l *Locker, send func(context.Context) (T, error)) (T, error) {
+func repeat[T any](ctx context.Context, l *Locker, what string, send func(context.Context) (T, error)) (T, error) {
 	end := l.opts.Clock.Elapsed() + l.budget()
 	for pause := firstPause; ; pause *= 2 {
-		v, err := once(ctx, min(l.timeout(), end-l.opts.Clock.Elapsed()), send)
+		timeout := min(l.timeout(), end-l.opts.Clock.Elapsed())
+		v, err := once(ctx, max(timeout, time.Second), what, send) // after a suspend nothing is left
 		if err == nil || store.Permanent(err) || ctx.Err() != nil {
 			return v, err
 		}
@@ -47,7 +52,7 @@ func repeat[T any](ctx context.Context, l *Locker, send func(context.Context) (T
 
 // once sends a request and gives it up after timeout, even if the store doesn't
 // heed its context: a system call on a network file system can't be cancelled.
-func once[T any](ctx context.Context, timeout time.Duration, send func(context.Context) (T, error)) (T, error) {
+func once[T any](ctx context.Context, timeout time.Duration, what string, send func(context.Context) (T, error)) (T, error) {
 	rctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	type answer struct {
@@ -62,7 +67,7 @@ func once[T any](ctx context.Context, timeout time.Duration, send func(context.C
 	select {
 	case a := <-answered:
 		if a.err != nil && ctx.Err() == nil && errors.Is(a.err, context.DeadlineExceeded) {
-			a.err = fmt.Errorf("no answer within %v: %w", timeout, a.err)
+			a.err = fmt.Errorf("%s: no answer within %v: %w", what, timeout, a.err)
 		}
 		return a.v, a.err
 	case <-rctx.Done():
@@ -76,7 +81,7 @@ func once[T any](ctx context.Context, timeout time.Duration, send func(context.C
 		if err := ctx.Err(); err != nil {
 			return zero, context.Cause(ctx)
 		}
-		return zero, fmt.Errorf("no answer within %v: %w", timeout, context.DeadlineExceeded)
+		return zero, fmt.Errorf("%s: no answer within %v: %w", what, timeout, context.DeadlineExceeded)
 	}
 }
 
@@ -85,7 +90,7 @@ type nothing = struct{}
 
 // list is one page of a listing.
 func (l *Locker) list(ctx context.Context, prefix, cursor string) (store.Page, error) {
-	return repeat(ctx, l, func(ctx context.Context) (store.Page, error) { return l.store.List(ctx, prefix, cursor) })
+	return repeat(ctx, l, "list "+prefix, func(ctx context.Context) (store.Page, error) { return l.store.List(ctx, prefix, cursor) })
 }
 
 // find is the listing of one key: its object, or none.
@@ -107,25 +112,25 @@ type content struct {
 }
 
 func (l *Locker) get(ctx context.Context, key string) (content, error) {
-	return repeat(ctx, l, func(ctx context.Context) (content, error) {
+	return repeat(ctx, l, "get "+key, func(ctx context.Context) (content, error) {
 		raw, object, err := l.store.Get(ctx, key, maxBody)
 		return content{raw, object}, err
 	})
 }
 
 func (l *Locker) put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
-	return repeat(ctx, l, func(ctx context.Context) (store.Object, error) { return l.store.Put(ctx, key, body, opts) })
+	return repeat(ctx, l, "put "+key, func(ctx context.Context) (store.Object, error) { return l.store.Put(ctx, key, body, opts) })
 }
 
 // remove deletes a key, or, if that isn't allowed, puts an empty body in its
 // place, which says "released". If neither is allowed the error names both.
 func (l *Locker) remove(ctx context.Context, key string) error {
-	_, err := repeat(ctx, l, func(ctx context.Context) (nothing, error) { return nothing{}, l.store.Delete(ctx, key) })
+	_, err := repeat(ctx, l, "delete "+key, func(ctx context.Context) (nothing, error) { return nothing{}, l.store.Delete(ctx, key) })
 	if !errors.Is(err, store.ErrPermission) {
 		return err
 	}
 	if _, perr := l.put(ctx, key, nil, store.PutOptions{}); perr != nil {
-		return fmt.Errorf("no permission to delete %s, nor to overwrite it: %w", key, errors.Join(err, perr))
+		return fmt.Errorf("no permission to delete %q, nor to overwrite it: %w", key, join(err, perr))
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
@@ -24,6 +25,10 @@ const (
 // Other clients of the wire format don't remove an expired lock that they pass.
 // Where such clients run too, a lock must not be resumed.
 func (k *Lock) Resume(ctx context.Context) (*Lock, error) {
+	if !k.resuming.CompareAndSwap(false, true) {
+		return nil, errors.New("resuming a lock that is being resumed")
+	}
+	defer k.resuming.Store(false)
 	lost := k.lost.Load()
 	switch {
 	case k.releasing.Load():
@@ -32,11 +37,13 @@ func (k *Lock) Resume(ctx context.Context) (*Lock, error) {
 		return nil, fmt.Errorf("resuming a lock that is held: %s", k.t.flag.key)
 	case lost.Definite:
 		return nil, lost
+	case k.resumed.Load():
+		return nil, errors.New("resuming a lock that was resumed before")
 	}
 	// All tries of this resume are ours, whatever is left of them.
-	m := k.t.mine
+	all := k.t.mine
 	for pause := firstResumePause; ; pause = min(2*pause, lastResumePause) {
-		next, err := k.resume(ctx, m)
+		next, err := k.resume(ctx, &all)
 		if err == nil {
 			k.resumed.Store(true)
 			next.tell(EventResumed, nil)
@@ -61,21 +68,22 @@ func (k *Lock) Resume(ctx context.Context) (*Lock, error) {
 // late delete of the old one may still be on its way. The lock is resumed only
 // if the old flag is still there, which proves that nobody has passed, since
 // whoever passes deletes it first; and if nothing conflicts with the new one.
-func (k *Lock) resume(ctx context.Context, m mine) (*Lock, error) {
+func (k *Lock) resume(ctx context.Context, all *mine) (*Lock, error) {
 	l := k.l
-	t, err := l.newTry(k.t.mode, k.t.operation, m)
+	t, err := l.newTry(k.t.mode, k.t.operation, *all)
 	if err != nil {
 		return nil, err
 	}
+	*all = t.mine
 	t.body.AcquiredAt = k.t.body.AcquiredAt
 	t.exclusive.etag = k.t.exclusive.etag
 	giveUp := func(err error) (*Lock, error) {
 		// Unless all is over, lock.exclusive stays: the next try needs it.
 		var lost *LostError
-		if !errors.As(err, &lost) {
+		if !errors.As(err, &lost) && ctx.Err() == nil && !k.releasing.Load() {
 			t.exclusive.maybe = false
 		}
-		l.withdraw(ctx, t)
+		l.withdraw(ctx, t, err)
 		return nil, err
 	}
 
@@ -85,15 +93,15 @@ func (k *Lock) resume(ctx context.Context, m mine) (*Lock, error) {
 	if err := l.putFlag(ctx, t); err != nil {
 		return giveUp(err)
 	}
-	if err := k.unpassed(ctx, t); err != nil {
-		return giveUp(err)
-	}
 	if t.mode == Exclusive {
 		if err := k.reclaim(ctx, t); err != nil {
 			return giveUp(err)
 		}
 	}
 	if err := k.lookAgain(ctx, t); err != nil {
+		return giveUp(err)
+	}
+	if err := k.unpassed(ctx, t); err != nil {
 		return giveUp(err)
 	}
 	// The new flag stands; the old one has done its service. If it can't be
@@ -131,6 +139,9 @@ func (k *Lock) unpassed(ctx context.Context, t *try) error {
 	if old.ModTime.IsZero() || fresh.ModTime.IsZero() {
 		return k.broken(k.t.flag.key, "it expired, and the store doesn't tell when it was written")
 	}
+	if !k.l.store.Properties().StoreClock && old.ETag != k.t.flag.etag {
+		return k.broken(k.t.flag.key, "it expired, and the store has no clock of its own to tell when it was refreshed")
+	}
 	// Both mod times are the store's; what is between them is taken off the time
 	// when the new flag's put was answered, which is not before it was stamped.
 	written := t.answered - fresh.ModTime.Sub(old.ModTime)
@@ -154,7 +165,7 @@ func (k *Lock) reclaim(ctx context.Context, t *try) error {
 	if k.l.matches() && o.etag != "" {
 		put = probe.replace
 	}
-	_, err := once(ctx, k.l.timeout(), func(ctx context.Context) (nothing, error) { return nothing{}, put(ctx, o, v) })
+	_, err := once(ctx, k.l.timeout(), "put "+o.key, func(ctx context.Context) (nothing, error) { return nothing{}, put(ctx, o, v) })
 	if err != nil {
 		return err
 	}
@@ -175,7 +186,7 @@ func (k *Lock) lookAgain(ctx context.Context, t *try) error {
 		if l.opts.Clock.Elapsed() >= t.deadline {
 			return errLate
 		}
-		if len(f.live) == 0 && len(f.doubtful) == 0 {
+		if len(f.live)+len(f.doubtful)+len(f.vanished) == 0 {
 			if err := l.reap(ctx, t, f); err != nil {
 				return err
 			}
@@ -186,7 +197,7 @@ func (k *Lock) lookAgain(ctx context.Context, t *try) error {
 		}
 		if again == maxAgain {
 			lost := k.broken(k.t.flag.key, "it expired, and another is in its place")
-			f.live = append(f.live, f.doubtful...)
+			f.live = slices.Concat(f.live, f.doubtful, f.vanished)
 			lost.Err = l.heldError(t, f)
 			return lost
 		}

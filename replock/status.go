@@ -26,6 +26,9 @@ func (l *Locker) Status(ctx context.Context) ([]Info, error) {
 func (l *Locker) judged(entries []*entry, st storeTime, now time.Duration) []Info {
 	var infos []Info
 	for _, e := range entries {
+		if errors.Is(e.err, errVanished) {
+			continue
+		}
 		var failed readError
 		if errors.As(e.err, &failed) {
 			e.verdict, e.why = Unreadable, failed.err.Error()
@@ -83,9 +86,10 @@ type BreakOptions struct {
 	Stale bool
 	// ID restricts it to the lock of this id.
 	ID string
-	// Keys restricts it to these objects, so that nothing is broken that wasn't
-	// shown before.
-	Keys []string
+	// Shown restricts it to these locks, which an earlier Break has returned, so
+	// that nothing is broken that wasn't shown: lock.exclusive may be another
+	// holder's by now.
+	Shown []Broken
 	// DryRun removes nothing, and returns what would be.
 	DryRun bool
 }
@@ -111,25 +115,22 @@ func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error)
 		}
 		now = l.opts.Clock.Elapsed()
 	}
-	wanted := map[string]bool{}
-	for _, key := range opts.Keys {
-		wanted[key] = true
+	type name struct{ key, lock string }
+	shown := map[name]bool{}
+	for _, b := range opts.Shown {
+		for _, key := range b.Keys {
+			shown[name{key, b.identity()}] = true
+		}
 	}
 	var broken []Broken
 	for _, i := range l.judged(entries, st, now) {
 		if opts.Stale && i.Verdict != Stale && i.Verdict != Released || opts.ID != "" && i.ID != opts.ID {
 			continue
 		}
-		keys := i.Keys
-		if len(wanted) > 0 {
-			keys = nil
-			for _, key := range i.Keys {
-				if wanted[key] {
-					keys = append(keys, key)
-				}
-			}
+		if len(shown) > 0 {
+			i.Keys = slices.DeleteFunc(i.Keys, func(key string) bool { return !shown[name{key, i.identity()}] })
 		}
-		if i.Keys = keys; len(keys) > 0 {
+		if len(i.Keys) > 0 {
 			broken = append(broken, Broken{Info: i})
 		}
 	}
@@ -144,7 +145,7 @@ func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error)
 		b := &broken[n]
 		for _, key := range b.Keys {
 			if err := l.remove(ctx, key); err != nil {
-				b.Err = errors.Join(b.Err, fmt.Errorf("%s is still there: %w", Printable(key), err))
+				b.Err = join(b.Err, fmt.Errorf("%s is still there: %w", Printable(key), err))
 			}
 		}
 	})
@@ -152,7 +153,7 @@ func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error)
 	for _, b := range broken {
 		errs = append(errs, b.Err)
 	}
-	return broken, errors.Join(errs...)
+	return broken, join(errs...)
 }
 
 // probeTime learns the store's clock from an object that it puts and deletes.

@@ -42,9 +42,7 @@ func (c breakCmd) run(r *reporter, g global) (int, error) {
 	if len(found) == 0 {
 		return 0, c.report(r, nil)
 	}
-	for _, f := range found {
-		opts.Keys = append(opts.Keys, f.Keys...)
-	}
+	opts.Shown = found
 	if !c.Yes && !c.ask(r, found) {
 		r.say("nothing was deleted")
 		return exitAborted, nil

@@ -26,14 +26,30 @@ type session struct {
 	operation string
 	args      []string
 
+	locker  *replock.Locker
 	signals <-chan os.Signal
 	pending []os.Signal // that came before there was a command to get them
 	lock    atomic.Pointer[replock.Lock]
 	group   atomic.Pointer[child.Group]
+	allowed time.Duration // the deadline that the group was told
 	gaveUp  chan struct{} // the refresher did
 	denied  atomic.Bool   // the shell continued us, and the lock was gone
 	lost    error         // the loss that there is no coming back from
 	killed  bool          // by us, for that loss
+}
+
+// release releases the lock. What is left if that fails expires; the event tells
+// it.
+func (s *session) release() {
+	_ = s.lock.Load().Release(context.Background())
+	s.flush()
+}
+
+// flush has all events told, unless nobody reads what is printed.
+func (s *session) flush() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	s.locker.Flush(ctx)
 }
 
 // answer is what an acquire or a resume gave.
@@ -56,10 +72,7 @@ func (s *session) run() (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer func() {
-		// What is left of a failed release expires; the event has told it.
-		_ = s.lock.Load().Release(context.Background())
-	}()
+	defer s.release()
 	group, err := s.start(lock)
 	if err != nil {
 		return 0, err
@@ -76,7 +89,8 @@ func (s *session) run() (int, error) {
 
 // acquire takes the lock. A signal that would end the command ends that.
 func (s *session) acquire(ctx context.Context, cancel context.CancelCauseFunc) (*replock.Lock, error) {
-	locker, err := s.locker(ctx, replock.Options{
+	var err error
+	s.locker, err = s.global.locker(ctx, replock.Options{
 		TTL: s.TTL, Metadata: s.Metadata, Fence: s.Fence && s.mode == replock.Exclusive, Observe: s.observe,
 	})
 	if err != nil {
@@ -84,9 +98,9 @@ func (s *session) acquire(ctx context.Context, cancel context.CancelCauseFunc) (
 	}
 	answers := make(chan answer, 1)
 	go func() {
-		take := locker.Shared
+		take := s.locker.Shared
 		if s.mode == replock.Exclusive {
-			take = locker.Exclusive
+			take = s.locker.Exclusive
 		}
 		lock, err := take(ctx, s.operation)
 		answers <- answer{lock, err}
@@ -104,6 +118,7 @@ func (s *session) acquire(ctx context.Context, cancel context.CancelCauseFunc) (
 			}
 			return nil, signalled{sig.(syscall.Signal)}
 		case a := <-answers:
+			s.flush()
 			var held *replock.HeldError
 			if errors.As(a.err, &held) {
 				return nil, heldError{held, s.HeldCode}
@@ -156,45 +171,49 @@ func (s *session) environ(lock *replock.Lock) []string {
 	return env
 }
 
-// observe is told of the lock's events, by the goroutine that refreshes it.
+// observe is told of the lock's events.
 func (s *session) observe(e replock.Event) {
-	s.report.event(e)
-	switch e.Kind {
-	case replock.EventRefreshed:
-		s.allow()
-	case replock.EventGaveUp:
+	if e.Kind == replock.EventGaveUp {
 		select {
 		case s.gaveUp <- struct{}{}:
 		default:
 		}
 	}
+	s.report.event(e) // may block, on a terminal that was stopped
 }
 
 // allow lets the command run until the lock's deadline.
 func (s *session) allow() {
-	if g, lock := s.group.Load(), s.lock.Load(); g != nil && lock != nil {
-		g.Allow(lock.Deadline())
+	if deadline := s.lock.Load().Deadline(); deadline != s.allowed {
+		s.allowed = deadline
+		s.group.Load().Allow(deadline)
 	}
 }
 
 // mayContinue is asked when the shell continues us (fg, bg).
-func (s *session) mayContinue() bool {
+func (s *session) mayContinue(*child.Group) bool {
 	lock := s.lock.Load()
 	held := lock.Lost() == nil && clock.System{}.Elapsed() < lock.Deadline()
 	s.denied.Store(!held && s.OnLost != "warn")
 	return !s.denied.Load()
 }
 
+// beat is how often the lock's deadline is looked at and passed on to the guard.
+const beat = 200 * time.Millisecond
+
 // supervise passes signals on to the command, and deals with the loss of the
 // lock, until the command's group has ended.
 func (s *session) supervise() {
 	group := s.group.Load()
 	lost := s.lock.Load().Context().Done()
-	var terminate <-chan time.Time
-	if s.OnLost == "term" {
-		ticker := time.NewTicker(200 * time.Millisecond)
-		defer ticker.Stop()
-		terminate = ticker.C
+	ticker := time.NewTicker(beat)
+	defer ticker.Stop()
+	terminated := false
+	terminate := func(why string) {
+		if s.OnLost == "term" && !terminated {
+			terminated = true
+			s.terminate(why)
+		}
 	}
 	for {
 		select {
@@ -203,14 +222,11 @@ func (s *session) supervise() {
 		case sig := <-s.signals:
 			_ = group.Signal(sig)
 		case <-s.gaveUp:
-			if s.OnLost == "term" {
-				s.terminate("the lock can't be refreshed")
-				terminate = nil
-			}
-		case <-terminate:
+			terminate("the lock can't be refreshed")
+		case <-ticker.C:
+			s.allow()
 			if left := s.lock.Load().Deadline() - (clock.System{}).Elapsed(); left < s.TTL/12 {
-				s.terminate("the lock wasn't refreshed yet")
-				terminate = nil
+				terminate("the lock wasn't refreshed yet")
 			}
 		case <-lost:
 			lost = s.onLost()

@@ -5,7 +5,6 @@ package refresh
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
@@ -13,6 +12,23 @@ import (
 
 // ErrDeadline is returned by Run when the deadline passed without a renewal.
 var ErrDeadline = errors.New("no renewal was answered before the deadline")
+
+// ExpiredError is ErrDeadline with the last failure, which is nil if there was
+// none: then this process didn't run.
+type ExpiredError struct{ Last error }
+
+func (e *ExpiredError) Error() string {
+	if e.Last == nil {
+		return ErrDeadline.Error()
+	}
+	return ErrDeadline.Error() + ": " + e.Last.Error()
+}
+
+// Is makes errors.Is(err, ErrDeadline) true.
+func (e *ExpiredError) Is(target error) bool { return target == ErrDeadline }
+
+// Unwrap gives the last failure.
+func (e *ExpiredError) Unwrap() error { return e.Last }
 
 // errTimeout is the failure of an attempt that had no answer in its time.
 var errTimeout = errors.New("no answer in time")
@@ -82,7 +98,7 @@ type answer struct {
 // waits for the attempt that is under way, for no longer than its timeout, so
 // that no request of ours is left to undo what the caller does next.
 //
-// ErrDeadline wraps the last failure. After three failures it sends no more
+// The deadline's error is an *ExpiredError. After three failures it sends no more
 // and waits for the deadline.
 func (r *Refresher) Run(ctx context.Context) error {
 	var (
@@ -109,10 +125,7 @@ func (r *Refresher) Run(ctx context.Context) error {
 		now := r.Clock.Elapsed()
 		deadline := last + r.Deadline
 		if now >= deadline {
-			if lastErr == nil {
-				return ErrDeadline
-			}
-			return fmt.Errorf("%w: %w", ErrDeadline, lastErr)
+			return &ExpiredError{lastErr}
 		}
 		gaveUp := failures >= r.Failures
 		if running != nil && now >= running.ends {
@@ -137,7 +150,10 @@ func (r *Refresher) Run(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			r.drain(running)
+			var stop stopError
+			if errors.As(r.drain(running), &stop) {
+				return stop.err
+			}
 			return context.Cause(ctx)
 		case <-r.Clock.After(min(wake-now, clock.Tick)):
 		case demand := <-r.demands:
@@ -208,14 +224,15 @@ func (r *Refresher) start(ctx context.Context, ends time.Duration) *attempt {
 }
 
 // drain waits for the attempt that is under way until its time is over.
-func (r *Refresher) drain(a *attempt) {
+func (r *Refresher) drain(a *attempt) error {
 	for a != nil && r.Clock.Elapsed() < a.ends {
 		select {
-		case <-a.answer:
-			return
+		case got := <-a.answer:
+			return got.err
 		case <-r.Clock.After(min(a.ends-r.Clock.Elapsed(), clock.Tick)):
 		}
 	}
+	return nil
 }
 
 // end cancels what is left of an attempt and tells those who wait for it.
