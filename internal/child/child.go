@@ -35,7 +35,7 @@ type Command struct {
 	// BeforeContinue is asked when the shell has continued us after a stop by
 	// the terminal (fg, bg), before the group goes on. It may call Allow. If it
 	// says no, or if the allowance is over, the group stays stopped. nil: yes.
-	BeforeContinue func() bool
+	BeforeContinue func(*Group) bool
 
 	// Waiting is told once if the command has ended and n processes of its
 	// group go on; n is 0 where they can't be counted. It must not block.

@@ -144,6 +144,9 @@ func (g *Group) Unpause() error {
 
 // continueLocked continues the group unless there is a reason why not.
 func (g *Group) continueLocked() error {
+	if g.over {
+		return os.ErrProcessDone
+	}
 	if g.paused || g.stopped {
 		return nil
 	}
@@ -216,7 +219,7 @@ func (g *Group) Close() error {
 }
 
 func (g *Group) trouble(err error) {
-	if g.cmd.Trouble != nil {
+	if err != nil && !errors.Is(err, os.ErrProcessDone) && g.cmd.Trouble != nil {
 		g.cmd.Trouble(err)
 	}
 }

@@ -197,9 +197,11 @@ func (k ticker) still(from, to time.Duration) {
 	}
 }
 
-// quiet watches that the process doesn't run for a while from now.
+// quiet watches that the process doesn't run for a while. A process of several
+// threads is stopped once the one that takes the signal was scheduled.
 func (k ticker) quiet(d time.Duration) {
 	k.t.Helper()
+	time.Sleep(200 * time.Millisecond)
 	from := elapsed()
 	time.Sleep(d)
 	k.still(from, from+d)

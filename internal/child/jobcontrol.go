@@ -21,11 +21,10 @@ func (g *Group) stoppedBy(sig unix.Signal, continued chan os.Signal) {
 		// then we have the terminal without knowing, and the command wants it.
 		if g.tty.ours() {
 			g.mu.Lock()
-			defer g.mu.Unlock()
 			g.pipeline = false
-			if err := g.continueLocked(); err != nil {
-				g.trouble(err)
-			}
+			err := g.continueLocked()
+			g.mu.Unlock()
+			g.trouble(err)
 			return
 		}
 	case unix.SIGTSTP:
@@ -92,25 +91,22 @@ func (g *Group) shellContinued() {
 		return
 	}
 	g.continuing = true
-	g.work.Go(func() {
-		// This may take long, and the leader can end meanwhile.
-		ok := g.cmd.BeforeContinue == nil || g.cmd.BeforeContinue()
-		var err error
-		if ok {
-			err = g.agree()
-		}
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.continuing = false
-		if !ok || g.over {
-			return
-		}
-		if err == nil {
-			g.stopped = false
-			err = g.continueLocked()
-		}
-		if err != nil {
-			g.trouble(err)
-		}
-	})
+	g.work.Go(func() { g.trouble(g.resume()) }) // it may take long
+}
+
+// resume asks whether the group may go on, and continues it.
+func (g *Group) resume() error {
+	ok := g.cmd.BeforeContinue == nil || g.cmd.BeforeContinue(g)
+	var err error
+	if ok {
+		err = g.agree()
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.continuing = false
+	if ok && err == nil {
+		g.stopped = false
+		err = g.continueLocked()
+	}
+	return err
 }

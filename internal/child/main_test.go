@@ -3,7 +3,9 @@ package child
 import (
 	"errors"
 	"os"
+	"os/signal"
 	"runtime"
+	"syscall"
 	"testing"
 	"time"
 
@@ -21,7 +23,18 @@ func TestMain(m *testing.M) {
 			os.Exit(0)
 		}
 	}
+	unignore()
 	os.Exit(m.Run())
+}
+
+// unignore makes the tests' processes start with signals at their defaults, also
+// under nohup or as a shell's background job: what is caught is reset by execve.
+func unignore() {
+	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
+	}
 }
 
 var programs = map[string]func(args []string){

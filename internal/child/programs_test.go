@@ -64,16 +64,13 @@ func parentMain(args []string) {
 		guardProgram = func() string { return "/nonexistent" }
 	}
 
-	var g *Group
-	ready := make(chan struct{})
 	cmd := Command{
 		Args:   f.Args(),
 		Until:  clock.System{}.Elapsed() + *until,
 		Expiry: map[string]Expiry{"stop": Stop, "kill": Kill, "nothing": Nothing}[*expiry],
-		BeforeContinue: func() bool {
+		BeforeContinue: func(g *Group) bool {
 			say("asked")
 			if *extend > 0 {
-				<-ready
 				g.Allow(clock.System{}.Elapsed() + *extend)
 			}
 			return !*deny
@@ -88,12 +85,11 @@ func parentMain(args []string) {
 	}
 	signals, stop := Signals()
 	defer stop()
-	g, err = Start(cmd)
+	g, err := Start(cmd)
 	if err != nil {
 		say("failed %v", err)
 		os.Exit(127)
 	}
-	close(ready)
 	if *late == "later" {
 		guardProgram = func() string { return "/nonexistent" }
 	}
