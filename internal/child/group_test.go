@@ -140,7 +140,12 @@ func TestSignalState(t *testing.T) {
 	} {
 		p := start(t, test.argv)
 		p.want("SigBlk:\t0000000000000000")
-		p.want(fmt.Sprintf("SigIgn:\t%016x", test.ignored))
+		line := p.expect("SigIgn:")
+		ignored, err := strconv.ParseUint(strings.TrimPrefix(line, "SigIgn:\t"), 16, 64)
+		// Signals from 32 on are the C library's, which a race detector links in.
+		if err != nil || ignored&(1<<31-1) != test.ignored {
+			t.Errorf("%s: %s, want %x; %v", test.name, line, test.ignored, err)
+		}
 		p.want("done exit status 0")
 	}
 }
