@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -32,6 +33,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintf(os.Stderr, "%v\n%s", err, out)
 		os.Exit(1)
 	}
+	unignore()
 	// These tests wait more than they work: they may do so side by side.
 	flag.Parse()
 	if err := flag.Set("test.parallel", "16"); err != nil {
@@ -40,6 +42,16 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	_ = os.RemoveAll(dir)
 	os.Exit(code)
+}
+
+// unignore makes the processes start with signals at their defaults, also under
+// nohup: what is caught is reset by execve(2).
+func unignore() {
+	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
+	}
 }
 
 // ttl is the shortest that there is, so that the tests don't take long.
@@ -76,6 +88,9 @@ func (s *site) start(args ...string) *process {
 	s.t.Helper()
 	p := &process{Cmd: exec.Command(filepath.Join(bin, "repolock"), args...), s: s, done: make(chan struct{})}
 	p.Dir = s.dir
+	// If the group of these tests is orphaned, the kernel continues whoever is
+	// stopped in it, which a test may have done on purpose: setpgid(2).
+	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.Env = append(os.Environ(), "REPOLOCK_REPO="+s.repo, "PATH="+bin+":"+os.Getenv("PATH"))
 	p.Stdout = &p.stderr
 	p.Stderr = &p.stderr

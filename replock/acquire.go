@@ -135,90 +135,98 @@ func (l *Locker) acquire(ctx context.Context, mode Mode, operation string) (*Loc
 var errDoubt = errors.New("perhaps stale")
 
 // attempt runs the protocol once, and leaves nothing behind unless it returns a
-// lock.
-//
-// Why the lock that it returns excludes all others: our flag was put, and the
-// put answered, before the last look began; the look found no live flag that
-// conflicts; and it was over before the deadline of the flag, so that the flag
-// stood, live, throughout. Whoever conflicts and wasn't seen puts their flag
-// after our look began, looks after that, and sees ours.
+// lock. It says what it found in its way.
 func (l *Locker) attempt(ctx context.Context, t *try, s sight) (*Lock, found, error) {
-	var f found
-	giveUp := func(err error) (*Lock, found, error) {
+	f, err := l.enter(ctx, t, s)
+	if err != nil {
 		l.withdraw(ctx, t, err)
 		return nil, f, err
 	}
-	if err := l.raise(ctx, t); err != nil {
-		return giveUp(err)
+	lock, err := l.settle(ctx, t)
+	if err != nil {
+		l.withdraw(ctx, t, err)
 	}
-	for again, vanished, claims := 0, 0, 0; ; {
-		var err error
-		if f, err = l.look(ctx, t, s); err != nil {
-			return giveUp(fmt.Errorf("looking for other locks: %w", err))
-		}
-		if l.opts.Clock.Elapsed() >= t.deadline {
-			return giveUp(errLate)
-		}
-		if len(f.vanished) > 0 && len(f.live) == 0 {
-			if vanished++; vanished <= maxAgain {
-				if err := clock.Sleep(ctx, l.opts.Clock, l.jitter(firstAgain)); err != nil {
-					return giveUp(err)
-				}
-				continue
+	return lock, f, err
+}
+
+// enter returns nil when nothing is in our way any more.
+//
+// Why that excludes all others: our flag was put, and the put answered, before
+// the last look began; the look found no live flag that conflicts; and it was
+// over before the deadline of the flag, so that the flag stood, live, throughout.
+// Whoever conflicts and wasn't seen puts their flag after our look began, looks
+// after that, and sees ours.
+func (l *Locker) enter(ctx context.Context, t *try, s sight) (found, error) {
+	if err := l.raise(ctx, t); err != nil {
+		return found{}, err
+	}
+	var yielding, vanished, claims int // how often we looked again because of that
+	for {
+		f, err := l.look(ctx, t, s)
+		var pause time.Duration
+		switch {
+		case err != nil:
+			return f, fmt.Errorf("looking for other locks: %w", err)
+		case l.opts.Clock.Elapsed() >= t.deadline:
+			return f, errLate
+		case len(f.live) > 0:
+			if yielding == maxAgain || !l.worthAnother(t, f) {
+				return f, l.held(t, f)
 			}
-			f.live = f.vanished // a listing outweighs a read
-		}
-		if len(f.live) > 0 {
-			if again < maxAgain && l.worthAnother(t, f) {
-				again++
-				if err := clock.Sleep(ctx, l.opts.Clock, l.jitter(firstAgain<<(again-1))); err != nil {
-					return giveUp(err)
-				}
-				continue
+			pause = firstAgain << yielding
+			yielding++
+		case len(f.vanished) > 0:
+			if vanished == maxAgain {
+				f.live = f.vanished // a listing outweighs a read
+				return f, l.held(t, f)
 			}
-			return giveUp(l.held(t, f))
-		}
-		if len(f.doubtful) > 0 {
-			return giveUp(errDoubt)
-		}
-		if err := l.reap(ctx, t, f); err != nil {
-			return giveUp(err)
-		}
-		if t.mode == Exclusive && !t.exclusive.listed {
+			pause = firstAgain
+			vanished++
+		case len(f.doubtful) > 0:
+			return f, errDoubt
+		default:
+			if err := l.reap(ctx, t, f); err != nil {
+				return f, err
+			}
+			if t.mode == Shared || t.exclusive.listed {
+				return f, nil
+			}
 			// lock.exclusive must be in place before the last look, because it
 			// is all that other clients of the wire format look at.
-			if claims++; claims > 1 { // somebody else was faster, or undid it
-				if err := clock.Sleep(ctx, l.opts.Clock, l.jitter(firstAgain<<min(claims-2, 6))); err != nil {
-					return giveUp(err)
-				}
-			}
 			if err := l.claim(ctx, t, f.exclusive); err != nil {
-				return giveUp(err)
+				return f, err
 			}
-			continue
+			if claims > 0 { // somebody else was faster, or undid it
+				pause = firstAgain << min(claims-1, 6)
+			}
+			claims++
 		}
-		return l.settle(ctx, t, f, giveUp)
+		if pause > 0 {
+			if err := clock.Sleep(ctx, l.opts.Clock, l.jitter(pause)); err != nil {
+				return f, err
+			}
+		}
 	}
 }
 
 // settle turns a try that found nothing in its way into a held lock.
-func (l *Locker) settle(ctx context.Context, t *try, f found, giveUp func(error) (*Lock, found, error)) (*Lock, found, error) {
+func (l *Locker) settle(ctx context.Context, t *try) (*Lock, error) {
 	var fence uint64
 	if t.mode == Exclusive && l.opts.Fence {
 		var err error
 		if fence, err = l.nextFence(ctx, t.id); err != nil {
-			return giveUp(err)
+			return nil, err
 		}
 	}
 	if ctx.Err() != nil {
-		return giveUp(context.Cause(ctx))
+		return nil, context.Cause(ctx)
 	}
 	if l.opts.Clock.Elapsed() >= t.deadline {
-		return giveUp(errLate)
+		return nil, errLate
 	}
 	lock := l.hold(ctx, t, fence)
 	lock.tell(EventAcquired, nil)
-	return lock, f, nil
+	return lock, nil
 }
 
 // raise puts our flag, and lock.exclusive beside it if that can be done without

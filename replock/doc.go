@@ -33,7 +33,7 @@
 // Whoever wants the lock puts a flag, an object under a key that nobody else
 // ever writes, and then lists the flags of all others. Of two who conflict, at
 // least one puts its flag before the other looks, and is seen. The functions are
-// named after the steps: attempt, raise, look, judge, reap, claim, withdraw,
+// named after the steps: enter, raise, look, judge, reap, claim, withdraw,
 // refresh, resume, release.
 //
 // Acquiring a shared lock takes two round trips and two requests, an exclusive
