@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -32,9 +33,26 @@ func GuardMain() {
 	// whoever signals every process of a name. Only our end ends it.
 	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGTSTP, unix.SIGTTIN,
 		unix.SIGTTOU, unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2)
+	closeInherited()
 	nameProcess("repolock-guard")
 	watch(os.Stdin, os.NewFile(3, "answers"), clock.System{}.Elapsed, unix.Kill)
 	os.Exit(0)
+}
+
+// closeInherited closes what whoever started us left open for the command, so
+// that nobody waits for the guard to close it. The Go runtime's own files differ:
+// they are close-on-exec.
+func closeInherited() {
+	files, _ := os.ReadDir("/dev/fd")
+	for _, f := range files {
+		fd, err := strconv.Atoi(f.Name())
+		if err != nil || fd <= 3 {
+			continue
+		}
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			_ = unix.Close(fd)
+		}
+	}
 }
 
 // watch is the guard's life. All its signals come from this one goroutine, so

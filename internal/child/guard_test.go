@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -116,8 +117,21 @@ func TestGuardIsKilled(t *testing.T) {
 // Whatever happens to the terminal, to pipes and to process groups, it is not in
 // the way and nothing reaches it.
 func TestGuardIsAlone(t *testing.T) {
-	p := start(t, self("parent", "--", "sleep", "1000"))
+	path := filepath.Join(t.TempDir(), "inherited")
+	p := start(t, concat([]string{"sh", "-c", `exec 9>` + path + `; exec "$@"`, "sh"}, self("parent", "--", "sleep", "1000")))
 	p.tell("unpause", "<nil>") // it is up
+	if got, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/9", p.pgid)); err != nil || got != path {
+		t.Errorf("the command has %s (%v)", got, err)
+	}
+	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.guard))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if got, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", p.guard, f.Name())); got == path {
+			t.Error("it keeps a file open")
+		}
+	}
 	if sid, err := unix.Getsid(p.guard); err != nil || sid != p.guard {
 		t.Errorf("its session is %d (%v)", sid, err)
 	}
@@ -143,10 +157,11 @@ func TestGuardDoesNotAnswer(t *testing.T) {
 	if err := unix.Kill(p.guard, unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	// It may still answer one before it has stopped, or the next guard does.
+	// It may still answer one before it has stopped; and orders that come more
+	// often than it is waited for don't save it.
 	eventually(t, "another guard", func() bool {
-		fmt.Fprintln(p.stdin, "unpause")
-		p.expect("unpause: ")
+		p.tell("allow 1m", "<nil>")
+		time.Sleep(50 * time.Millisecond)
 		g := p.ask("guard")
 		return g != 0 && g != p.guard
 	})

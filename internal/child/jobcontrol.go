@@ -64,7 +64,9 @@ func (g *Group) suspend(continued chan os.Signal) {
 
 	restore := defaultStop()
 	defer restore()
+	owned.Lock() // a new guard is in our group until it has a session of its own
 	_ = unix.Kill(0, unix.SIGTSTP)
+	owned.Unlock()
 	// Another thread may be the one to take the signal, a moment later. If it is
 	// taken after this, it comes back to shellStops.
 	select {

@@ -75,6 +75,9 @@ func (p *guard) end() {
 
 // tell gives the guard the current order. g.mu is held.
 func (g *Group) tell() {
+	if g.answered == g.seq {
+		g.overdue.Reset(patience)
+	}
 	g.seq++
 	g.repeat()
 }
@@ -86,9 +89,7 @@ func (g *Group) repeat() {
 	err := g.guard.send(order{orderMagic, uint32(g.cmd.Expiry), int64(g.pgid), g.until, g.seq})
 	if err != nil {
 		g.replaceGuard()
-		return
 	}
-	g.overdue.Reset(patience)
 }
 
 // replaceGuard kills the guard, so that keepGuard starts another. g.mu is held.
@@ -145,6 +146,7 @@ func (g *Group) keepGuard(p *guard) {
 			if p, err = startGuard(); err == nil {
 				g.guard = p
 				g.repeat()
+				g.overdue.Reset(patience)
 				g.mu.Unlock()
 				break
 			}
