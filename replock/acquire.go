@@ -88,7 +88,20 @@ func (t *try) owns(o store.Object) bool {
 // adopt takes a lock.exclusive for ours that carries our id: a put of ours that
 // got no answer was applied.
 func (t *try) adopt(e *entry) {
-	t.exclusive.etag, t.exclusive.put, t.exclusive.listed, t.exclusive.sent = e.ETag, true, true, t.sent
+	t.claimed(e.ETag)
+	t.exclusive.listed = true
+}
+
+// claimed notes that lock.exclusive has this try's body.
+func (t *try) claimed(etag string) {
+	t.exclusive.put, t.exclusive.etag, t.exclusive.sent = true, etag, t.sent
+}
+
+// date begins the lease: the first put of the flag is about to be sent.
+func (l *Locker) date(t *try) {
+	t.sent = l.opts.Clock.Elapsed()
+	t.deadline = t.sent + l.schedule.Deadline
+	t.body.stamp(l.opts.Clock.Now(), t.sent, l.opts.TTL)
 }
 
 // errLate: the answer that would have given us the lock came after the deadline
@@ -232,9 +245,7 @@ func (l *Locker) settle(ctx context.Context, t *try) (*Lock, error) {
 // raise puts our flag, and lock.exclusive beside it if that can be done without
 // overwriting another's.
 func (l *Locker) raise(ctx context.Context, t *try) error {
-	t.sent = l.opts.Clock.Elapsed()
-	t.deadline = t.sent + l.schedule.Deadline
-	t.body.stamp(l.opts.Clock.Now(), t.sent, l.opts.TTL)
+	l.date(t)
 	if t.mode == Shared || l.store.Properties().IfAbsent != store.Kept {
 		return l.putFlag(ctx, t)
 	}
@@ -281,7 +292,7 @@ func (l *Locker) claim(ctx context.Context, t *try, seen *entry) error {
 	})
 	switch {
 	case err == nil:
-		t.exclusive.put, t.exclusive.etag, t.exclusive.sent = true, o.ETag, t.sent
+		t.claimed(o.ETag)
 		return nil
 	case errors.Is(err, store.ErrConditionUnsupported):
 		t.exclusive.maybe = before
@@ -307,7 +318,7 @@ func (l *Locker) overwrite(ctx context.Context, t *try) error {
 	if err != nil {
 		return fmt.Errorf("writing the lock: %w", err)
 	}
-	t.exclusive.put, t.exclusive.etag, t.exclusive.sent = true, o.ETag, t.sent
+	t.claimed(o.ETag)
 	return nil
 }
 

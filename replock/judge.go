@@ -64,6 +64,9 @@ func (s sight) see(o store.Object, k kind, answered time.Duration) *entry {
 	e, ok := s[o.Key]
 	if !ok || e.ETag != o.ETag || !e.ModTime.Equal(o.ModTime) || e.Size != o.Size {
 		e = &entry{Object: o, kind: k, since: answered, changed: ok}
+		if o.Size == 0 { // which tells it without the body being read
+			e.read, e.err = true, errReleased
+		}
 		s[o.Key] = e
 	}
 	return e

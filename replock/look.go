@@ -106,11 +106,7 @@ func (l *Locker) others(t *try, s sight, page store.Page) (others []*entry, told
 		if k == kindUnknown || t.owns(o) {
 			continue
 		}
-		e := s.see(o, k, answered)
-		if o.Size == 0 {
-			e.read, e.err = true, errReleased
-		}
-		others = append(others, e)
+		others = append(others, s.see(o, k, answered))
 	}
 	return others, false
 }

@@ -87,9 +87,7 @@ func (k *Lock) resume(ctx context.Context, all *mine) (*Lock, error) {
 		return nil, err
 	}
 
-	t.sent = l.opts.Clock.Elapsed()
-	t.deadline = t.sent + l.schedule.Deadline
-	t.body.stamp(l.opts.Clock.Now(), t.sent, l.opts.TTL)
+	l.date(t)
 	if err := l.putFlag(ctx, t); err != nil {
 		return giveUp(err)
 	}
@@ -169,7 +167,7 @@ func (k *Lock) reclaim(ctx context.Context, t *try) error {
 	if err != nil {
 		return err
 	}
-	t.exclusive.put, t.exclusive.etag, t.exclusive.sent = true, o.etag, t.sent
+	t.claimed(o.etag)
 	return nil
 }
 

@@ -65,11 +65,7 @@ func (l *Locker) survey(ctx context.Context) ([]*entry, storeTime, time.Duration
 		}
 		for _, o := range page.Objects {
 			if k := l.keys.kind(o.Key); k != kindUnknown {
-				e := s.see(o, k, answered)
-				if o.Size == 0 {
-					e.read, e.err = true, errReleased
-				}
-				entries = append(entries, e)
+				entries = append(entries, s.see(o, k, answered))
 			}
 		}
 		if cursor = page.Next; cursor == "" {

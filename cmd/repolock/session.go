@@ -30,7 +30,7 @@ type session struct {
 	signals <-chan os.Signal
 	pending []os.Signal // that came before there was a command to get them
 	lock    atomic.Pointer[replock.Lock]
-	group   atomic.Pointer[child.Group]
+	group   *child.Group
 	allowed time.Duration // the deadline that the group was told
 	gaveUp  chan struct{} // the refresher did
 	denied  atomic.Bool   // the shell continued us, and the lock was gone
@@ -77,7 +77,7 @@ func (s *session) run() (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	s.group.Store(group)
+	s.group = group
 	s.allow()
 	for _, sig := range s.pending {
 		_ = group.Signal(sig)
@@ -186,7 +186,7 @@ func (s *session) observe(e replock.Event) {
 func (s *session) allow() {
 	if deadline := s.lock.Load().Deadline(); deadline != s.allowed {
 		s.allowed = deadline
-		s.group.Load().Allow(deadline)
+		s.group.Allow(deadline)
 	}
 }
 
@@ -204,7 +204,7 @@ const beat = 200 * time.Millisecond
 // supervise passes signals on to the command, and deals with the loss of the
 // lock, until the command's group has ended.
 func (s *session) supervise() {
-	group := s.group.Load()
+	group := s.group
 	lost := s.lock.Load().Context().Done()
 	ticker := time.NewTicker(beat)
 	defer ticker.Stop()
@@ -239,13 +239,13 @@ func (s *session) terminate(why string) {
 	lock := s.lock.Load()
 	s.lost = &replock.LostError{Mode: lock.Mode(), Key: lock.Key(), Reason: "it could not be refreshed in time"}
 	s.report.say("%s: the command is sent TERM, and killed when the lock is lost", why)
-	_ = s.group.Load().Signal(syscall.SIGTERM)
+	_ = s.group.Signal(syscall.SIGTERM)
 }
 
 // onLost does what --on-lost says. It returns the channel that tells of the next
 // loss: none, unless the lock was resumed.
 func (s *session) onLost() <-chan struct{} {
-	group, loss := s.group.Load(), s.lock.Load().Lost()
+	group, loss := s.group, s.lock.Load().Lost()
 	switch {
 	case s.OnLost == "warn":
 		s.lost = loss
@@ -266,7 +266,7 @@ func (s *session) onLost() <-chan struct{} {
 
 // resume tries to get the lock back, with the command stopped, and continues it.
 func (s *session) resume() error {
-	group := s.group.Load()
+	group := s.group
 	ctx, cancel := context.WithTimeout(context.Background(), s.ResumeFor)
 	defer cancel()
 	answers := make(chan answer, 1)
@@ -300,7 +300,7 @@ func (s *session) resume() error {
 
 // proceed continues the command under the lock that was resumed.
 func (s *session) proceed(lock *replock.Lock) error {
-	group := s.group.Load()
+	group := s.group
 	s.lock.Store(lock)
 	s.allow()
 	if err := group.Unpause(); err != nil {
