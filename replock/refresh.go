@@ -108,7 +108,15 @@ func (k *Lock) confirmAndPut(ctx context.Context, o *object, v version) error {
 	if err := k.confirm(ctx, o); err != nil {
 		return err
 	}
-	return k.put(ctx, o, v, store.PutOptions{})
+	err := k.put(ctx, o, v, store.PutOptions{Replaces: o.etag})
+	if errors.Is(err, store.ErrPrecondition) {
+		// It was deleted in between, or a put of ours that got no answer came late.
+		if err := k.confirm(ctx, o); err != nil {
+			return err
+		}
+		return fmt.Errorf("%s changes between two requests: %w", o.key, err)
+	}
+	return err
 }
 
 // put sends the next version of an object.

@@ -24,6 +24,11 @@ var (
 	ErrTooLarge = errors.New("object too large")
 	// ErrInvalidKey is returned for a key that no backend takes; see CheckKey.
 	ErrInvalidKey = errors.New("invalid key")
+	// ErrConfig is returned where nothing but a change of what the user has set
+	// helps: no credentials are found, the bucket is in another region, the
+	// endpoint speaks no TLS, or isn't an object store at all, a clock is so
+	// wrong that the server refuses what it signs.
+	ErrConfig = errors.New("wrong configuration")
 	// ErrURL is returned for a repository URL that can't be understood.
 	ErrURL = errors.New("invalid repository URL")
 )
@@ -45,7 +50,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // reason, so that repeating it is of no use.
 func Permanent(err error) bool {
 	for _, target := range []error{
-		ErrNotFound, ErrPrecondition, ErrConditionUnsupported, ErrPermission, ErrTooLarge, ErrInvalidKey, ErrURL,
+		ErrNotFound, ErrPrecondition, ErrConditionUnsupported, ErrPermission, ErrTooLarge, ErrInvalidKey, ErrConfig, ErrURL,
 	} {
 		if errors.Is(err, target) {
 			return true

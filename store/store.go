@@ -69,6 +69,14 @@ type PutOptions struct {
 	// IfMatch stores only if the object under the key has this ETag. If there
 	// is none the answer is ErrPrecondition.
 	IfMatch string
+	// Replaces, in a Put without a condition, is the ETag of the object that
+	// the caller has just seen under the key. It asks for no condition, but a
+	// backend that keeps versions MUST look after writing whether that version
+	// was the newest one until then. If it was, the version is removed; if it
+	// wasn't, what was written is removed and the answer is ErrPrecondition.
+	// So a deletion between the look and the Put isn't undone. Other backends
+	// ignore it.
+	Replaces string
 	// Durable asks that the body survive a crash of the machine that the store
 	// runs on before Put is answered. Stores that always do that ignore it.
 	Durable bool
