@@ -206,7 +206,10 @@ func (l *Locker) enter(ctx context.Context, t *try, s sight) (found, error) {
 			}
 			// lock.exclusive must be in place before the last look, because it
 			// is all that other clients of the wire format look at.
-			if err := l.claim(ctx, t, f.exclusive); err != nil {
+			proof := l.proveAbsent(ctx, t)
+			err := l.claim(ctx, t, f.exclusive)
+			<-proof
+			if err != nil {
 				return f, err
 			}
 			if claims > 0 { // somebody else was faster, or undid it
@@ -246,7 +249,7 @@ func (l *Locker) settle(ctx context.Context, t *try) (*Lock, error) {
 // overwriting another's.
 func (l *Locker) raise(ctx context.Context, t *try) error {
 	l.date(t)
-	if t.mode == Shared || l.store.Properties().IfAbsent != store.Kept {
+	if t.mode == Shared || !l.conditions.absent.holds() {
 		return l.putFlag(ctx, t)
 	}
 	claimed := make(chan error, 1)
@@ -280,7 +283,7 @@ func (l *Locker) claim(ctx context.Context, t *try, seen *entry) error {
 	switch p := l.store.Properties(); {
 	case seen == nil:
 		opts.IfAbsent = p.IfAbsent != store.Unsupported
-	case l.matches():
+	case l.conditions.match.holds():
 		opts.IfMatch = seen.ETag
 	}
 	before := t.exclusive.maybe
@@ -308,6 +311,28 @@ func (l *Locker) claim(ctx context.Context, t *try, seen *entry) error {
 	default:
 		return fmt.Errorf("writing the lock: %w", err)
 	}
+}
+
+// proveAbsent finds out, beside the put of lock.exclusive, whether the store heeds
+// If-None-Match: it must refuse to write our flag, which is there. If it writes
+// it, no harm is done: nobody else writes that key, and we don't hold it yet.
+func (l *Locker) proveAbsent(ctx context.Context, t *try) <-chan struct{} {
+	done := make(chan struct{})
+	if !l.conditions.absent.open() {
+		close(done)
+		return done
+	}
+	go func() {
+		defer close(done)
+		o, err := once(ctx, l.timeout(), "put "+t.flag.key, func(ctx context.Context) (store.Object, error) {
+			return l.store.Put(ctx, t.flag.key, t.body.encode(), store.PutOptions{IfAbsent: true})
+		})
+		if err == nil {
+			t.flag.etag = o.ETag
+		}
+		l.conditions.absent.judge(err)
+	}()
+	return done
 }
 
 // overwrite puts lock.exclusive without a condition, after a look that found

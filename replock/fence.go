@@ -21,7 +21,7 @@ type fenceBody struct {
 // fails on a store that hasn't proven them.
 func (l *Locker) nextFence(ctx context.Context, id string) (uint64, error) {
 	p := l.store.Properties()
-	if p.IfAbsent != store.Kept || !l.matches() {
+	if p.IfAbsent != store.Kept || !l.conditions.match.holds() {
 		return 0, fmt.Errorf("%w: store %s has no conditional put that can be relied on", ErrFence, p.Name)
 	}
 	key := l.keys.fence()

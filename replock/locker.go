@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/repolock/repolock/internal/identity"
@@ -18,14 +17,13 @@ import (
 // Locker takes locks in one repository. It may be used concurrently, and holds
 // nothing open: it needs no closing.
 type Locker struct {
-	store    store.Store
-	opts     Options
-	keys     keys
-	schedule refresh.Schedule
-	self     identity.Process
-	// matching is what this process has found out about If-Match.
-	matching atomic.Int32
-	randMu   sync.Mutex
+	store      store.Store
+	opts       Options
+	keys       keys
+	schedule   refresh.Schedule
+	self       identity.Process
+	conditions conditions
+	randMu     sync.Mutex
 
 	tellMu  sync.Mutex
 	telling bool // of what is untold
@@ -47,7 +45,7 @@ func New(s store.Store, opts Options) (*Locker, error) {
 	if err := store.CheckKey(l.keys.exclusive()); err != nil {
 		return nil, fmt.Errorf("prefix %q: %w", opts.Prefix, err)
 	}
-	l.matching.Store(int32(initialMatching(s.Properties().IfMatch)))
+	l.conditions.init(s.Properties())
 	return l, nil
 }
 

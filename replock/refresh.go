@@ -75,10 +75,10 @@ type version struct {
 // even if it fails. unique says that the key is written by nobody else, so that
 // If-Match may be tried out on it.
 func (k *Lock) renew(ctx context.Context, o *object, v version, unique bool) error {
-	if matching(k.l.matching.Load()) == matchUnknown && unique {
+	if unique && k.l.conditions.match.open() {
 		return k.prove(ctx, o, v)
 	}
-	if k.l.matches() && o.etag != "" {
+	if k.l.conditions.match.holds() && o.etag != "" {
 		return k.replace(ctx, o, v)
 	}
 	return k.confirmAndPut(ctx, o, v)
@@ -183,18 +183,17 @@ func (k *Lock) prove(ctx context.Context, o *object, v version) error {
 	if err := k.confirm(ctx, o); err != nil {
 		return err
 	}
-	proven := matchNo
+	taken := false
 	err := k.put(ctx, o, v, store.PutOptions{IfMatch: wrongETag})
 	if errors.Is(err, store.ErrPrecondition) && o.etag != "" {
-		if err = k.put(ctx, o, v, store.PutOptions{IfMatch: o.etag}); err == nil {
-			proven = matchYes
-		}
+		err = k.put(ctx, o, v, store.PutOptions{IfMatch: o.etag})
+		taken = err == nil
 	}
 	if errors.Is(err, store.ErrPrecondition) || errors.Is(err, store.ErrConditionUnsupported) {
 		err = k.confirmAndPut(ctx, o, v)
 	}
 	if err == nil {
-		k.l.learnMatching(proven)
+		k.l.conditions.match.learn(taken)
 	}
 	return err
 }

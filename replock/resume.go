@@ -160,7 +160,7 @@ func (k *Lock) reclaim(ctx context.Context, t *try) error {
 	t.exclusive.maybe = true
 	v := version{t.body.encode(), t.sent}
 	put := probe.confirmAndPut
-	if k.l.matches() && o.etag != "" {
+	if k.l.conditions.match.holds() && o.etag != "" {
 		put = probe.replace
 	}
 	_, err := once(ctx, k.l.timeout(), "put "+o.key, func(ctx context.Context) (nothing, error) { return nothing{}, put(ctx, o, v) })

@@ -84,6 +84,9 @@ func (s *Store) allowed(old object, found bool, opts store.PutOptions) error {
 			return err
 		}
 	}
+	if s.opts.Versions && opts.Replaces != "" && (!found || old.info.ETag != opts.Replaces) {
+		return store.ErrPrecondition
+	}
 	if opts.IfMatch != "" {
 		return s.opts.IfMatch.judge(found && old.info.ETag == opts.IfMatch)
 	}

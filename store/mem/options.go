@@ -17,6 +17,9 @@ type Options struct {
 	PageSize int
 	// IfAbsent and IfMatch say what becomes of a conditional Put.
 	IfAbsent, IfMatch Condition
+	// Versions has a Put heed PutOptions.Replaces, as a backend that keeps
+	// versions must.
+	Versions bool
 	// NoTime leaves out the time of every answer: Page.Now, and the ModTime
 	// that a Put returns. List and Get still tell ModTime.
 	NoTime bool

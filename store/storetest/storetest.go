@@ -55,6 +55,8 @@ var suite = []struct {
 	{"if match loses no increment", ifMatchIncrements},
 	{"if match never revives what was deleted", ifMatchAgainstDelete},
 
+	{"replaces is no condition that is met by halves", replaces},
+
 	{"reads are never torn", noTornReads},
 	{"bad keys are refused", badKeys},
 	{"good keys are taken", goodKeys},
