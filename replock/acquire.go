@@ -280,9 +280,9 @@ func (l *Locker) putFlag(ctx context.Context, t *try) error {
 // look tells who.
 func (l *Locker) claim(ctx context.Context, t *try, seen *entry) error {
 	var opts store.PutOptions
-	switch p := l.store.Properties(); {
+	switch {
 	case seen == nil:
-		opts.IfAbsent = p.IfAbsent != store.Unsupported
+		opts.IfAbsent = !l.conditions.absent.fails()
 	case l.conditions.match.holds():
 		opts.IfMatch = seen.ETag
 	}

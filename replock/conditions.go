@@ -41,6 +41,7 @@ func (p *proof) init(c store.Condition) {
 }
 
 func (p *proof) open() bool  { return p.state.Load() == unproven }
+func (p *proof) fails() bool { return p.state.Load() == refuted }
 func (p *proof) holds() bool { return p.state.Load() == proven }
 
 // learn keeps the first result.

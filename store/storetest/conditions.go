@@ -89,7 +89,7 @@ func ifAbsent(t *testing.T, f *fixture) {
 // ifAbsentRace has N puts of one key at once, through both handles: exactly one
 // wins, and it is that one's body that is stored.
 func ifAbsentRace(t *testing.T, f *fixture) {
-	const n, rounds = 16, 100
+	n, rounds := 16, f.rounds(100)
 	declared := f.store.Properties().IfAbsent
 	for round := range rounds {
 		key := fmt.Sprintf("index/locks/%d/lock.exclusive", round)
@@ -225,7 +225,8 @@ func ifMatchIncrements(t *testing.T, f *fixture) {
 func ifMatchAgainstDelete(t *testing.T, f *fixture) {
 	declared := f.store.Properties().IfMatch
 	revived := 0
-	for round := range 200 {
+	rounds := f.rounds(200)
+	for round := range rounds {
 		f.put(t, "a/k", strconv.Itoa(round))
 		_, obj := f.get(t, "a/k")
 		together(2, func(i int) {
@@ -247,6 +248,6 @@ func ifMatchAgainstDelete(t *testing.T, f *fixture) {
 		}
 	}
 	if revived > 0 && declared != store.Claimed {
-		t.Errorf("%s, and %d of 200 were there after their delete", declared, revived)
+		t.Errorf("%s, and %d of %d were there after their delete", declared, revived, rounds)
 	}
 }

@@ -42,6 +42,14 @@ func (f *fixture) delete(t *testing.T, key string) {
 	}
 }
 
+// rounds is how often a race is run.
+func (f *fixture) rounds(n int) int {
+	if f.Light {
+		return max(n/10, 1)
+	}
+	return n
+}
+
 // pages are all the pages of a listing.
 func pages(t *testing.T, s store.Store, prefix string) []store.Page {
 	t.Helper()

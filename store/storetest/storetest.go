@@ -19,6 +19,9 @@ type Config struct {
 	// Again gives another handle on the same objects, as another process has
 	// one. If it is nil, the handle that New gave is used twice.
 	Again func(t *testing.T, s store.Store) store.Store
+	// Light has fewer rounds of what races, for another configuration of a
+	// backend that is also checked in full.
+	Light bool
 	// Precision is what the backend rounds mod times down to.
 	Precision time.Duration
 }
