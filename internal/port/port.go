@@ -1,0 +1,22 @@
+// Package port finds ports for servers that tests stop and start again.
+package port
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+)
+
+// Free is a port of the loopback interface that nobody listens on. It is none of
+// those that the system gives to connections, which might take it while the server
+// is stopped: a client that dials it may even be connected with itself.
+func Free() (int, error) {
+	for range 100 {
+		port := 20000 + rand.IntN(10000)
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			return port, l.Close()
+		}
+	}
+	return 0, fmt.Errorf("no port from 20000 to 29999 is free")
+}

@@ -1,0 +1,56 @@
+package s3api
+
+import (
+	"context"
+
+	"github.com/repolock/repolock/store"
+)
+
+// Describe asks what the bucket is set to.
+func (s *Store) Describe(ctx context.Context) (store.Description, error) {
+	var d store.Description
+	for _, ask := range []struct {
+		answer   *store.Answer
+		question func(context.Context) (bool, error)
+	}{
+		{&d.Versioning, s.client.Versioning},
+		{&d.ObjectLock, s.client.ObjectLock},
+	} {
+		wctx, r, err := s.begin(ctx, "describe", "bucket", "s3:GetBucketVersioning")
+		if err != nil {
+			return d, err
+		}
+		yes, err := ask.question(wctx)
+		d.Server = r.answer.Header("Server")
+		switch {
+		case ctx.Err() != nil:
+			return d, s.failed(ctx, r, err)
+		case err != nil && refused(r.answer).Code == "ObjectLockConfigurationNotFoundError":
+			*ask.answer = store.No
+		case err != nil:
+			*ask.answer = store.Unknown
+		case yes:
+			*ask.answer = store.Yes
+		default:
+			*ask.answer = store.No
+		}
+	}
+	return d, nil
+}
+
+// DeleteIfMatch removes an object with a condition, on a client that can send it.
+func (s *Store) DeleteIfMatch(ctx context.Context, key, etag string) error {
+	ctx, r, err := s.begin(ctx, "delete", key, "s3:DeleteObject")
+	if err != nil {
+		return err
+	}
+	d, ok := s.client.(ConditionalDeleter)
+	if !ok {
+		return &store.Error{Op: r.op, Key: key, Err: store.ErrConditionUnsupported}
+	}
+	r.conditional, r.ifMatch = true, true
+	if err := s.once(r, func() error { return d.DeleteIfMatch(ctx, s.place.Prefix+key, etag) }); err != nil {
+		return s.failed(ctx, r, err)
+	}
+	return nil
+}

@@ -1,0 +1,188 @@
+package s3api
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/internal/web"
+)
+
+// request is one request to the server, for judging what became of it.
+type request struct {
+	op, key     string
+	permission  string // that it needs
+	conditional bool
+	ifMatch     bool
+	answer      *web.Answer
+}
+
+// failed gives an error of a client library the meaning that package store has
+// for it, in one line.
+func (s *Store) failed(ctx context.Context, r request, err error) error {
+	return &store.Error{Op: r.op, Key: r.key, Err: s.meaning(ctx, r, err)}
+}
+
+func (s *Store) meaning(ctx context.Context, r request, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s: %w", s.place.Host, ctx.Err())
+	}
+	if errors.Is(err, store.ErrConfig) || errors.Is(err, store.ErrPermission) {
+		return err // of the credentials
+	}
+	if errors.Is(err, errNotS3) {
+		return fmt.Errorf("%w: %s: %w", store.ErrConfig, s.place.Host, err)
+	}
+	status, said := r.answer.Status(), refused(r.answer)
+	if status == 0 {
+		return s.unanswered(err)
+	}
+	if status < 300 {
+		return fmt.Errorf("%s: the answer can't be read: %w", s.place.Host, err)
+	}
+	return s.refused(r, status, said)
+}
+
+// refusal is an error answer in S3's words. The client libraries put words of
+// their own where the server has none.
+type refusal struct {
+	Code    string `xml:"Code"`
+	Message string `xml:"Message"`
+}
+
+func refused(a *web.Answer) (r refusal) {
+	var body struct {
+		XMLName xml.Name `xml:"Error"`
+		refusal
+	}
+	if a.Status() < 300 || xml.Unmarshal(a.Refusal(), &body) != nil {
+		return refusal{}
+	}
+	return body.refusal
+}
+
+// refused: the server answered, and didn't do it.
+func (s *Store) refused(r request, status int, refusal refusal) error {
+	said := fmt.Sprintf("%s answers %d", s.place.Host, status)
+	if refusal.Code != "" {
+		said += " " + refusal.Code
+	}
+	switch refusal.Code {
+	case "NoSuchBucket":
+		return fmt.Errorf("bucket %q: %w", s.place.Bucket, store.ErrNotFound)
+	case "ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired":
+		return fmt.Errorf("%w: the credentials have expired (%s)", store.ErrPermission, said)
+	case "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "InvalidTokenId", "InvalidSecurity":
+		return fmt.Errorf("%w: the credentials are wrong (%s)", store.ErrPermission, said)
+	case "RequestTimeTooSkewed":
+		return fmt.Errorf("%w: this machine's clock is %s, too far for the server to take its signature: set it right",
+			store.ErrConfig, s.offset(r.answer))
+	case "PermanentRedirect", "AuthorizationHeaderMalformed", "TemporaryRedirect", "IllegalLocationConstraintException", "InvalidRegion":
+		return s.wrongRegion(r, said)
+	case "InvalidBucketName":
+		return fmt.Errorf("%w: %q can't be a bucket's name (%s)", store.ErrConfig, s.place.Bucket, said)
+	case "NotImplemented":
+		if r.conditional {
+			return fmt.Errorf("%w: %s", store.ErrConditionUnsupported, said)
+		}
+		return fmt.Errorf("%w: %s", store.ErrConfig, said)
+	case "InvalidRequest", "InvalidArgument":
+		if r.conditional {
+			return fmt.Errorf("%w: %s", store.ErrConditionUnsupported, said)
+		}
+	case "NoSuchKey":
+		if r.ifMatch {
+			return store.ErrPrecondition
+		}
+		return store.ErrNotFound
+	}
+	switch {
+	case status == 412 && r.conditional:
+		return store.ErrPrecondition
+	case status == 501 && r.conditional:
+		return fmt.Errorf("%w: %s", store.ErrConditionUnsupported, said)
+	case status == 301, status == 302, status == 307, status == 308:
+		return s.wrongRegion(r, said)
+	case status == 401, status == 403:
+		return fmt.Errorf("%w: %s needs %s on bucket %q (%s)", store.ErrPermission, r.op, r.permission, s.place.Bucket, said)
+	case status == 400 && refusal.Code == "":
+		return fmt.Errorf("%w: %s, and not as an object store does: is it the endpoint, and does it want TLS?", store.ErrConfig, said)
+	}
+	// 409, 429, 5xx and whatever else: it may be otherwise the next time.
+	return errors.New(said + explained(refusal))
+}
+
+func explained(r refusal) string {
+	if r.Message == "" {
+		return ""
+	}
+	line, _, _ := strings.Cut(r.Message, "\n")
+	return ": " + line[:min(len(line), 200)]
+}
+
+func (s *Store) wrongRegion(r request, said string) error {
+	if region := r.answer.Header("X-Amz-Bucket-Region"); region != "" {
+		return fmt.Errorf("%w: bucket %q is in region %s: put region=%s into the URL (%s)", store.ErrConfig, s.place.Bucket, region, region, said)
+	}
+	return fmt.Errorf("%w: bucket %q is in another region, or at another endpoint (%s)", store.ErrConfig, s.place.Bucket, said)
+}
+
+// offset says how far this machine's clock is from the server's.
+func (s *Store) offset(a *web.Answer) string {
+	date := a.Date()
+	if date.IsZero() {
+		return "far from the server's"
+	}
+	switch d := s.now().Sub(date).Round(time.Second); {
+	case d > 0:
+		return d.String() + " ahead of the server's"
+	default:
+		return (-d).String() + " behind the server's"
+	}
+}
+
+// unanswered: no answer came, and the request may have been carried out.
+func (s *Store) unanswered(err error) error {
+	var (
+		record     tls.RecordHeaderError
+		authority  x509.UnknownAuthorityError
+		hostname   x509.HostnameError
+		invalid    x509.CertificateInvalidError
+		dns        *net.DNSError
+		transport  *url.Error
+		connection *net.OpError
+	)
+	switch {
+	case errors.As(err, &record), strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
+		return fmt.Errorf("%w: %s speaks no TLS: %s", store.ErrConfig, s.place.Host, s.place.PlainHint)
+	case errors.As(err, &authority), errors.As(err, &hostname), errors.As(err, &invalid):
+		return fmt.Errorf("%w: the certificate of %s isn't to be trusted: %s", store.ErrConfig, s.place.Host, innermost(err))
+	case errors.As(err, &dns) && dns.IsNotFound:
+		return fmt.Errorf("%s: no such host", s.place.Host)
+	case errors.As(err, &connection):
+		return fmt.Errorf("%s: %w", s.place.Host, connection)
+	case errors.As(err, &transport):
+		return fmt.Errorf("%s: %w", s.place.Host, transport.Err)
+	default:
+		return fmt.Errorf("%s: %s", s.place.Host, innermost(err))
+	}
+}
+
+// innermost is the last of a chain of errors, where the libraries' are long.
+func innermost(err error) error {
+	for {
+		next := errors.Unwrap(err)
+		if next == nil {
+			return err
+		}
+		err = next
+	}
+}

@@ -1,0 +1,240 @@
+package s3api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/internal/web"
+)
+
+// Place is where a repository is.
+type Place struct {
+	Bucket string
+	Prefix string // of all keys, "" or ending in a slash
+	Host   string // for messages
+	// PlainHint says how to speak to a server without TLS.
+	PlainHint string
+}
+
+// Store is the contract of store.Store on a client.
+type Store struct {
+	client Client
+	place  Place
+	props  store.Properties
+	tidy   tidy
+	now    func() time.Time
+}
+
+// New returns a store. It makes no request.
+func New(c Client, p Place, name string, conditions store.Condition) *Store {
+	return &Store{
+		client: c,
+		place:  p,
+		props:  store.Properties{Name: name, IfAbsent: conditions, IfMatch: conditions, StoreClock: true},
+		tidy:   tidy{own: make(map[string][]string)},
+		now:    clock.System{}.Now,
+	}
+}
+
+// Properties says what is known of the server.
+func (s *Store) Properties() store.Properties { return s.props }
+
+// Put stores a body, and afterwards removes the version of it that this store
+// wrote before, where the bucket keeps versions.
+func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
+	ctx, r, err := s.begin(ctx, "put", key, "s3:PutObject")
+	if err != nil {
+		return store.Object{}, err
+	}
+	r.conditional, r.ifMatch = opts.IfAbsent || opts.IfMatch != "", opts.IfMatch != ""
+	if r.conditional && s.props.IfAbsent == store.Unsupported {
+		return store.Object{}, &store.Error{Op: r.op, Key: key, Err: store.ErrConditionUnsupported}
+	}
+	err = s.once(r, func() error { return s.client.Put(ctx, s.place.Prefix+key, body, opts.IfAbsent, opts.IfMatch) })
+	etag := ETag(r.answer.Header("Etag"))
+	if err == nil && etag == "" {
+		err = fmt.Errorf("%w: it answers a put without an ETag", errNotS3)
+	}
+	if err != nil {
+		return store.Object{}, s.failed(ctx, r, err)
+	}
+	s.tidy.wrote(ctx, s, key, r.answer.Header("X-Amz-Version-Id"))
+	// When it was written the answer doesn't tell: its Date is when it was sent.
+	return store.Object{Key: key, ETag: etag, Size: int64(len(body))}, nil
+}
+
+// Get reads an object.
+func (s *Store) Get(ctx context.Context, key string, limit int64) ([]byte, store.Object, error) {
+	ctx, r, err := s.begin(ctx, "get", key, "s3:GetObject")
+	if err != nil {
+		return nil, store.Object{}, err
+	}
+	var body []byte
+	err = s.once(r, func() error {
+		stream, err := s.client.Get(ctx, s.place.Prefix+key)
+		if err != nil {
+			return err
+		}
+		defer stream.Close()
+		body, err = io.ReadAll(io.LimitReader(stream, limit+1))
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, store.Object{}, s.failed(ctx, r, err)
+	case int64(len(body)) > limit:
+		return nil, store.Object{}, &store.Error{Op: r.op, Key: key, Err: store.ErrTooLarge}
+	}
+	o := store.Object{Key: key, ETag: ETag(r.answer.Header("Etag")), Size: int64(len(body))}
+	if modified, err := time.Parse(time.RFC1123, r.answer.Header("Last-Modified")); err == nil {
+		o.ModTime = modified
+	}
+	return body, o, nil
+}
+
+// List is one request, or none for a prefix that no key has: some servers refuse
+// such a one.
+func (s *Store) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
+	if strings.HasPrefix(prefix, "/") || strings.Contains("/"+prefix+"/", "/../") || strings.Contains("/"+prefix+"/", "/./") || strings.Contains(prefix, "//") {
+		return store.Page{}, ctx.Err()
+	}
+	ctx, answer := web.Watch(ctx)
+	r := request{op: "list", key: prefix, permission: "s3:ListBucket", answer: answer}
+	var page store.Page
+	err := s.once(r, func() (err error) {
+		page.Objects, page.Next, err = s.client.List(ctx, s.place.Prefix+prefix, cursor)
+		return err
+	})
+	if err != nil {
+		return store.Page{}, s.failed(ctx, r, err)
+	}
+	if answer.Status() == 0 {
+		return store.Page{}, s.failed(ctx, r, errors.New("the client made no request"))
+	}
+	for i := range page.Objects {
+		o := &page.Objects[i]
+		key, ok := strings.CutPrefix(o.Key, s.place.Prefix)
+		if !ok || !strings.HasPrefix(key, prefix) {
+			return store.Page{}, s.failed(ctx, r, fmt.Errorf("the listing has %q, which wasn't asked for", o.Key))
+		}
+		o.Key, o.ETag = key, ETag(o.ETag)
+	}
+	page.Now = answer.Date()
+	return page, nil
+}
+
+// Delete removes an object. On a versioned bucket it removes what this store has
+// written of it for good, where that is allowed.
+func (s *Store) Delete(ctx context.Context, key string) error {
+	ctx, r, err := s.begin(ctx, "delete", key, "s3:DeleteObject")
+	if err != nil {
+		return err
+	}
+	err = s.once(r, func() error { return s.client.Delete(ctx, s.place.Prefix+key, "") })
+	if err != nil && refused(r.answer).Code == "NoSuchKey" {
+		return nil
+	}
+	if err != nil {
+		return s.failed(ctx, r, err)
+	}
+	if r.answer.Header("X-Amz-Delete-Marker") == "true" {
+		s.tidy.deleted(ctx, s, key, r.answer.Header("X-Amz-Version-Id"))
+	}
+	return nil
+}
+
+// begin starts a request for a key.
+func (s *Store) begin(ctx context.Context, op, key, permission string) (context.Context, request, error) {
+	if err := store.CheckKey(key); err != nil {
+		return ctx, request{}, &store.Error{Op: op, Key: key, Err: err}
+	}
+	ctx, answer := web.Watch(ctx)
+	return ctx, request{op: op, key: key, permission: permission, answer: answer}, nil
+}
+
+// once sends a request, and once more if the server refused the time in its
+// signature: the library may have learnt the server's from that. A refused
+// request did nothing.
+func (s *Store) once(r request, send func() error) error {
+	err := send()
+	if err != nil && refused(r.answer).Code == "RequestTimeTooSkewed" {
+		err = send()
+	}
+	return err
+}
+
+// ETag takes the quotes off an ETag, which some servers send in one answer and
+// not in another.
+func ETag(s string) string { return strings.Trim(strings.TrimPrefix(s, "W/"), `"`) }
+
+// Prefix is the prefix that a URL's path means.
+func Prefix(path string) (string, error) {
+	prefix := strings.Trim(path, "/")
+	if prefix == "" {
+		return "", nil
+	}
+	if err := store.CheckKey(prefix); err != nil {
+		return "", fmt.Errorf("%w: the prefix in it is no key: %w", store.ErrURL, err)
+	}
+	return prefix + "/", nil
+}
+
+// Query reads a URL's parameters, of which only those in known may be there, each
+// once.
+func Query(u *url.URL, known ...string) (map[string]string, error) {
+	values, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return nil, fmt.Errorf("%w: its query can't be read", store.ErrURL)
+	}
+	query := make(map[string]string)
+	for _, name := range known {
+		if vs, ok := values[name]; ok {
+			if len(vs) != 1 || vs[0] == "" {
+				return nil, fmt.Errorf("%w: %s= has one value", store.ErrURL, name)
+			}
+			query[name] = vs[0]
+			delete(values, name)
+		}
+	}
+	if len(values) > 0 {
+		return nil, fmt.Errorf("%w: it has an unknown parameter; known: %s", store.ErrURL, strings.Join(known, ", "))
+	}
+	return query, nil
+}
+
+// Conditions reads the parameter conditions=.
+func Conditions(value string, byDefault store.Condition) (store.Condition, error) {
+	switch value {
+	case "":
+		return byDefault, nil
+	case "auto":
+		return store.Claimed, nil
+	case "kept":
+		return store.Kept, nil
+	case "none":
+		return store.Unsupported, nil
+	default:
+		return 0, fmt.Errorf("%w: conditions= is auto, kept or none", store.ErrURL)
+	}
+}
+
+// Bool reads a parameter that is true or false.
+func Bool(name, value string, byDefault bool) (bool, error) {
+	switch value {
+	case "":
+		return byDefault, nil
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	default:
+		return false, fmt.Errorf("%w: %s= is true or false", store.ErrURL, name)
+	}
+}

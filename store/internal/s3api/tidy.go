@@ -1,0 +1,115 @@
+package s3api
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/internal/web"
+)
+
+// tidy removes what this store has written from a versioned bucket, which would
+// else keep every renewal of a lock. Only versions that this store wrote go, each
+// by its id, so nothing of anybody else's is ever removed, and nothing that was
+// deleted is uncovered. It is done for tidiness: what fails stays, as a version
+// that nobody sees, and what isn't allowed isn't tried again.
+type tidy struct {
+	mu      sync.Mutex
+	own     map[string][]string // versions by key, the newest last
+	refused bool
+}
+
+// wrote notes a new version, and removes those before it.
+func (t *tidy) wrote(ctx context.Context, s *Store, key, version string) {
+	if version == "" || version == "null" {
+		return
+	}
+	t.mu.Lock()
+	before := t.own[key]
+	t.own[key] = []string{version}
+	refused := t.refused
+	t.mu.Unlock()
+	if refused {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, tidyTimeout)
+	defer cancel()
+	for i, v := range before {
+		if !t.remove(ctx, s, key, v) {
+			t.keep(key, before[i:])
+			return
+		}
+	}
+}
+
+// keep notes versions that are still to be removed.
+func (t *tidy) keep(key string, versions []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.own[key] = append(slices.Clone(versions), t.own[key]...)
+}
+
+// deleted removes what lies under the marker that a deletion has put, and the
+// marker itself if nothing that it hides is left.
+func (t *tidy) deleted(ctx context.Context, s *Store, key, marker string) {
+	t.mu.Lock()
+	own, refused := t.own[key], t.refused
+	delete(t.own, key)
+	t.mu.Unlock()
+	if refused || marker == "" || len(own) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, tidyTimeout)
+	defer cancel()
+	for _, v := range own {
+		if !t.remove(ctx, s, key, v) {
+			return
+		}
+	}
+	versions, err := s.client.Versions(watched(ctx), s.place.Prefix+key)
+	if err != nil {
+		t.judge(s.failed(ctx, request{op: "list versions", key: key, answer: new(web.Answer)}, err))
+		return
+	}
+	below := versions[:0]
+	seen := false
+	for _, v := range versions {
+		switch {
+		case v.Key != s.place.Prefix+key:
+		case v.ID == marker:
+			seen = true
+		case seen:
+			below = append(below, v)
+		}
+	}
+	if seen && (len(below) == 0 || below[0].Marker) {
+		t.remove(ctx, s, key, marker)
+	}
+}
+
+func watched(ctx context.Context) context.Context {
+	ctx, _ = web.Watch(ctx)
+	return ctx
+}
+
+// remove deletes a version for good.
+func (t *tidy) remove(ctx context.Context, s *Store, key, version string) bool {
+	ctx, answer := web.Watch(ctx)
+	err := s.client.Delete(ctx, s.place.Prefix+key, version)
+	if err != nil {
+		t.judge(s.failed(ctx, request{op: "delete", key: key, permission: "s3:DeleteObjectVersion", answer: answer}, err))
+	}
+	return err == nil
+}
+
+// judge notes that the permission is lacking, or that the version is kept from
+// being deleted.
+func (t *tidy) judge(err error) {
+	if errors.Is(err, store.ErrPermission) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.refused = true
+	}
+}

@@ -1,0 +1,106 @@
+package minio
+
+import (
+	"bytes"
+	"context"
+	"io"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/internal/s3api"
+)
+
+// client is minio-go for one bucket.
+type client struct {
+	api    *minio.Client
+	bucket string
+	keys   *credentials.Credentials
+}
+
+var _ s3api.Client = (*client)(nil)
+
+func (c *client) Put(ctx context.Context, key string, body []byte, ifAbsent bool, ifMatch string) error {
+	if err := c.signable(ctx); err != nil {
+		return err
+	}
+	// Buckets with Object Lock want a checksum, and every server knows this one.
+	opts := minio.PutObjectOptions{ContentType: "application/json", SendContentMd5: true, DisableMultipart: true}
+	if ifAbsent {
+		opts.SetMatchETagExcept("*")
+	}
+	if ifMatch != "" {
+		opts.SetMatchETag(ifMatch)
+	}
+	_, err := c.api.PutObject(ctx, c.bucket, key, bytes.NewReader(body), int64(len(body)), opts)
+	return err
+}
+
+// Get uses the library's core, whose objects are fetched when they are asked for,
+// and once.
+func (c *client) Get(ctx context.Context, key string) (io.ReadCloser, error) {
+	if err := c.signable(ctx); err != nil {
+		return nil, err
+	}
+	body, _, _, err := minio.Core{Client: c.api}.GetObject(ctx, c.bucket, key, minio.GetObjectOptions{})
+	return body, err
+}
+
+// pageSize is the most that a server gives.
+const pageSize = 1000
+
+// List takes no more from the library's iterator than one request gives. The
+// cursor is the last key.
+func (c *client) List(ctx context.Context, prefix, cursor string) ([]store.Object, string, error) {
+	if err := c.signable(ctx); err != nil {
+		return nil, "", err
+	}
+	var objects []store.Object
+	no := false
+	for o := range c.api.ListObjectsIter(ctx, c.bucket, minio.ListObjectsOptions{
+		Prefix: prefix, Recursive: true, MaxKeys: pageSize, StartAfter: cursor, FetchOwner: &no,
+	}) {
+		if o.Err != nil {
+			return nil, "", o.Err
+		}
+		objects = append(objects, store.Object{Key: o.Key, ETag: o.ETag, Size: o.Size, ModTime: o.LastModified})
+		if len(objects) == pageSize {
+			return objects, o.Key, nil
+		}
+	}
+	return objects, "", ctx.Err()
+}
+
+func (c *client) Delete(ctx context.Context, key, version string) error {
+	if err := c.signable(ctx); err != nil {
+		return err
+	}
+	return c.api.RemoveObject(ctx, c.bucket, key, minio.RemoveObjectOptions{VersionID: version})
+}
+
+func (c *client) Versions(ctx context.Context, key string) ([]s3api.Version, error) {
+	var versions []s3api.Version
+	for o := range c.api.ListObjectsIter(ctx, c.bucket, minio.ListObjectsOptions{
+		Prefix: key, Recursive: true, MaxKeys: pageSize, WithVersions: true,
+	}) {
+		if o.Err != nil {
+			return nil, o.Err
+		}
+		versions = append(versions, s3api.Version{Key: o.Key, ID: o.VersionID, Marker: o.IsDeleteMarker})
+		if len(versions) == pageSize {
+			break
+		}
+	}
+	return versions, ctx.Err()
+}
+
+func (c *client) Versioning(ctx context.Context) (bool, error) {
+	v, err := c.api.GetBucketVersioning(ctx, c.bucket)
+	return v.Enabled(), err
+}
+
+func (c *client) ObjectLock(ctx context.Context) (bool, error) {
+	lock, _, _, _, err := c.api.GetObjectLockConfig(ctx, c.bucket)
+	return lock == "Enabled", err
+}

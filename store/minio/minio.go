@@ -1,0 +1,80 @@
+package minio
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/minio/minio-go/v7"
+
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/internal/s3api"
+	"github.com/repolock/repolock/store/internal/web"
+)
+
+// Store is a repository in a bucket.
+type Store struct{ *s3api.Store }
+
+var (
+	_ store.Store     = (*Store)(nil)
+	_ store.Describer = (*Store)(nil)
+)
+
+// defaultRegion is MinIO's own. Without one the library asks for it first.
+const defaultRegion = "us-east-1"
+
+// Open gives the repository that a URL names: see the package comment. It makes
+// no request.
+func Open(_ context.Context, u *url.URL) (*Store, error) {
+	t, err := parse(u)
+	if err != nil {
+		return nil, err
+	}
+	transport := s3api.Transport(web.Bare())
+	keys := credentialsOf(t.alias)
+	api, err := minio.New(u.Host, &minio.Options{
+		Creds:        keys,
+		Secure:       t.tls,
+		Region:       t.region,
+		Transport:    transport,
+		BucketLookup: minio.BucketLookupPath,
+		MaxRetries:   1,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w: minio: %s can't be a server's address", store.ErrURL, u.Host)
+	}
+	place := s3api.Place{Bucket: t.bucket, Prefix: t.prefix, Host: u.Host, PlainHint: "put tls=false into the URL if that is wanted"}
+	return &Store{s3api.New(&client{api: api, bucket: t.bucket, keys: keys}, place, "minio", t.conditions)}, nil
+}
+
+// target is what a URL says.
+type target struct {
+	bucket, prefix, region, alias string
+	tls                           bool
+	conditions                    store.Condition
+}
+
+func parse(u *url.URL) (t target, err error) {
+	bucket, path, _ := strings.Cut(strings.TrimPrefix(u.Path, "/"), "/")
+	if bucket == "" {
+		return t, fmt.Errorf("%w: minio: it is minio://HOST:PORT/BUCKET/PREFIX", store.ErrURL)
+	}
+	t.bucket = bucket
+	if t.prefix, err = s3api.Prefix(path); err != nil {
+		return t, err
+	}
+	q, err := s3api.Query(u, "tls", "region", "alias", "conditions")
+	if err != nil {
+		return t, err
+	}
+	if t.tls, err = s3api.Bool("tls", q["tls"], true); err != nil {
+		return t, err
+	}
+	if t.region = q["region"]; t.region == "" {
+		t.region = defaultRegion
+	}
+	t.alias = q["alias"]
+	t.conditions, err = s3api.Conditions(q["conditions"], store.Claimed)
+	return t, err
+}

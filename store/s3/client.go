@@ -1,0 +1,192 @@
+package s3
+
+import (
+	"bytes"
+	"context"
+	"crypto/md5"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/internal/s3api"
+)
+
+// client is the AWS SDK for one bucket.
+type client struct {
+	api         *s3.Client
+	bucket      string
+	credentials aws.CredentialsProvider
+}
+
+var (
+	_ s3api.Client             = (*client)(nil)
+	_ s3api.ConditionalDeleter = (*client)(nil)
+)
+
+func (c *client) Put(ctx context.Context, key string, body []byte, ifAbsent bool, ifMatch string) error {
+	if err := c.signable(ctx); err != nil {
+		return err
+	}
+	// Buckets with Object Lock want a checksum, and every server knows this one.
+	sum := md5.Sum(body)
+	in := &s3.PutObjectInput{
+		Bucket: &c.bucket, Key: &key, Body: bytes.NewReader(body), ContentLength: aws.Int64(int64(len(body))),
+		ContentType: aws.String("application/json"), ContentMD5: aws.String(base64.StdEncoding.EncodeToString(sum[:])),
+	}
+	if ifAbsent {
+		in.IfNoneMatch = aws.String("*")
+	}
+	if ifMatch != "" {
+		in.IfMatch = aws.String(`"` + ifMatch + `"`)
+	}
+	_, err := c.api.PutObject(ctx, in)
+	return err
+}
+
+func (c *client) Get(ctx context.Context, key string) (io.ReadCloser, error) {
+	if err := c.signable(ctx); err != nil {
+		return nil, err
+	}
+	out, err := c.api.GetObject(ctx, &s3.GetObjectInput{Bucket: &c.bucket, Key: &key})
+	if err != nil {
+		return nil, err
+	}
+	return out.Body, nil
+}
+
+func (c *client) List(ctx context.Context, prefix, cursor string) ([]store.Object, string, error) {
+	if err := c.signable(ctx); err != nil {
+		return nil, "", err
+	}
+	in := &s3.ListObjectsV2Input{Bucket: &c.bucket, Prefix: &prefix}
+	if cursor != "" {
+		in.ContinuationToken = &cursor
+	}
+	out, err := c.api.ListObjectsV2(ctx, in)
+	if err != nil {
+		return nil, "", err
+	}
+	objects := make([]store.Object, 0, len(out.Contents))
+	for _, o := range out.Contents {
+		objects = append(objects, store.Object{
+			Key: aws.ToString(o.Key), ETag: aws.ToString(o.ETag), Size: aws.ToInt64(o.Size), ModTime: aws.ToTime(o.LastModified),
+		})
+	}
+	if !aws.ToBool(out.IsTruncated) {
+		return objects, "", nil
+	}
+	next := aws.ToString(out.NextContinuationToken)
+	if next == "" {
+		return nil, "", errors.New("a listing goes on, and the server doesn't say where")
+	}
+	return objects, next, nil
+}
+
+func (c *client) Delete(ctx context.Context, key, version string) error {
+	if err := c.signable(ctx); err != nil {
+		return err
+	}
+	in := &s3.DeleteObjectInput{Bucket: &c.bucket, Key: &key}
+	if version != "" {
+		in.VersionId = &version
+	}
+	_, err := c.api.DeleteObject(ctx, in)
+	return err
+}
+
+func (c *client) DeleteIfMatch(ctx context.Context, key, ifMatch string) error {
+	if err := c.signable(ctx); err != nil {
+		return err
+	}
+	_, err := c.api.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &c.bucket, Key: &key, IfMatch: aws.String(`"` + ifMatch + `"`)})
+	return err
+}
+
+func (c *client) Versions(ctx context.Context, key string) ([]s3api.Version, error) {
+	out, err := c.api.ListObjectVersions(ctx, &s3.ListObjectVersionsInput{Bucket: &c.bucket, Prefix: &key})
+	if err != nil {
+		return nil, err
+	}
+	return merge(out.Versions, out.DeleteMarkers), nil
+}
+
+// merge puts versions and markers, which the SDK gives apart, into one order. Of
+// those of one age the marker counts as the older one, which leaves it in place.
+func merge(versions []types.ObjectVersion, markers []types.DeleteMarkerEntry) []s3api.Version {
+	var all []s3api.Version
+	for len(versions) > 0 || len(markers) > 0 {
+		if len(markers) == 0 || len(versions) > 0 && before(versions[0], markers[0]) {
+			all = append(all, s3api.Version{Key: aws.ToString(versions[0].Key), ID: aws.ToString(versions[0].VersionId)})
+			versions = versions[1:]
+			continue
+		}
+		all = append(all, s3api.Version{Key: aws.ToString(markers[0].Key), ID: aws.ToString(markers[0].VersionId), Marker: true})
+		markers = markers[1:]
+	}
+	return all
+}
+
+func before(v types.ObjectVersion, m types.DeleteMarkerEntry) bool {
+	if vk, mk := aws.ToString(v.Key), aws.ToString(m.Key); vk != mk {
+		return vk < mk
+	}
+	if aws.ToBool(v.IsLatest) || aws.ToBool(m.IsLatest) {
+		return aws.ToBool(v.IsLatest)
+	}
+	return aws.ToTime(v.LastModified).After(aws.ToTime(m.LastModified))
+}
+
+func (c *client) Versioning(ctx context.Context) (bool, error) {
+	out, err := c.api.GetBucketVersioning(ctx, &s3.GetBucketVersioningInput{Bucket: &c.bucket})
+	if err != nil {
+		return false, err
+	}
+	return out.Status == types.BucketVersioningStatusEnabled, nil
+}
+
+func (c *client) ObjectLock(ctx context.Context) (bool, error) {
+	out, err := c.api.GetObjectLockConfiguration(ctx, &s3.GetObjectLockConfigurationInput{Bucket: &c.bucket})
+	if err != nil {
+		return false, err
+	}
+	return out.ObjectLockConfiguration != nil && out.ObjectLockConfiguration.ObjectLockEnabled == types.ObjectLockEnabledEnabled, nil
+}
+
+// signable says in our words that there is nothing to sign with: the SDK's are
+// long. Credentials that were found are kept until they expire.
+func (c *client) signable(ctx context.Context) error {
+	if c.credentials == nil {
+		return nil
+	}
+	_, err := c.credentials.Retrieve(ctx)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	default:
+		return fmt.Errorf("%w: no AWS credentials are found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile (%s)", store.ErrConfig, innermost(err))
+	}
+}
+
+func innermost(err error) error {
+	for {
+		next := errors.Unwrap(err)
+		if next == nil {
+			return err
+		}
+		err = next
+	}
+}
+
+// notRedirected is an HTTP client that follows no redirects.
+type notRedirected struct{ transport http.RoundTripper }
+
+func (n *notRedirected) Do(r *http.Request) (*http.Response, error) { return n.transport.RoundTrip(r) }
