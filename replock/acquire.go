@@ -262,7 +262,7 @@ func (l *Locker) putFlag(ctx context.Context, t *try) error {
 	t.flag.maybe = true
 	o, err := l.put(ctx, t.flag.key, t.body.encode(), store.PutOptions{})
 	if err != nil {
-		if errors.Is(err, store.ErrPermission) || errors.Is(err, store.ErrNotFound) {
+		if errors.Is(err, store.ErrPermission) || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrConfig) {
 			t.flag.maybe = false
 		}
 		return fmt.Errorf("writing the lock: %w", err)
@@ -399,8 +399,9 @@ func (l *Locker) withdraw(ctx context.Context, t *try, reason error) {
 		ctx, cancel = context.WithTimeout(ctx, haste)
 		defer cancel()
 	}
+	left := t.flag.put || t.exclusive.put // else nobody knows
 	t.flag.put = false
-	if err := l.takeDown(ctx, t); err != nil {
+	if err := l.takeDown(ctx, t); err != nil && left {
 		l.tell(Event{Kind: EventReleaseFailed, Mode: t.mode, Operation: t.operation, ID: t.id, Key: t.flag.key, Err: err})
 	}
 }

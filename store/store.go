@@ -34,7 +34,7 @@ type Store interface {
 	// that isn't met gives [ErrPrecondition]; one that the backend can't carry
 	// gives [ErrConditionUnsupported], and never an unconditional write.
 	//
-	// After ErrPrecondition, ErrConditionUnsupported, ErrPermission or
+	// After ErrPrecondition, ErrConditionUnsupported, ErrPermission, ErrConfig or
 	// ErrNotFound nothing was written by this request, as far as the store
 	// says. After any other error, a context's end included, the body may have
 	// been written, may be written later, or never.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -159,13 +160,19 @@ func (c *client) ObjectLock(ctx context.Context) (bool, error) {
 	return out.ObjectLockConfiguration != nil && out.ObjectLockConfiguration.ObjectLockEnabled == types.ObjectLockEnabledEnabled, nil
 }
 
+// roleTimeout is how long may be looked for credentials: most machines have nobody
+// on their network to ask for a role.
+const roleTimeout = 5 * time.Second
+
 // signable says in our words that there is nothing to sign with: the SDK's are
 // long. Credentials that were found are kept until they expire.
 func (c *client) signable(ctx context.Context) error {
 	if c.credentials == nil {
 		return nil
 	}
-	_, err := c.credentials.Retrieve(ctx)
+	asked, cancel := context.WithTimeout(ctx, roleTimeout)
+	defer cancel()
+	_, err := c.credentials.Retrieve(asked)
 	switch {
 	case err == nil:
 		return nil

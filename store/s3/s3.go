@@ -10,6 +10,7 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go/logging"
 
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/internal/s3api"
@@ -38,6 +39,7 @@ func Open(ctx context.Context, u *url.URL) (*Store, error) {
 	}
 	options := []func(*config.LoadOptions) error{
 		config.WithHTTPClient(awshttp.NewBuildableClient().WithTransportOptions(web.Configure)),
+		config.WithLogger(logging.Nop{}),
 		config.WithRetryer(func() aws.Retryer { return aws.NopRetryer{} }),
 		// A checksum is sent with each put, as a header of its own. What the SDK
 		// adds by itself is a trailer, which not every server understands.
