@@ -30,7 +30,7 @@ const exitCodes = `Exit codes: the command's own; 128+n if signal n ended it;
   69   the store can't be reached
   75   the lock is held by somebody else (--held-exit-code changes it)
   77   no permission
-  78   the store is unfit
+  78   the store is unfit, or configured wrongly
   79   the lock was lost; outranks the command's 0
   126  the command can't be executed
   127  the command wasn't found`
@@ -77,10 +77,12 @@ func describe(err error) (name string, code int, hint string) {
 		return "usage", exitUsage, "see repolock --help"
 	case errors.Is(err, store.ErrPermission):
 		return "permission_denied", exitPermission, "locking needs to list, read, write and delete below " + replock.DefaultPrefix + " in the repository"
+	case errors.Is(err, store.ErrConfig):
+		return "wrong_configuration", exitUnfit, ""
 	case errors.Is(err, replock.ErrFence), errors.Is(err, store.ErrConditionUnsupported):
 		return "store_unfit", exitUnfit, ""
 	case errors.Is(err, store.ErrNotFound):
-		return "store_unavailable", exitUnavailable, "the repository must exist, and its disk be mounted; repolock doesn't create it"
+		return "store_unavailable", exitUnavailable, "the repository must exist (a bucket, or a directory whose disk is mounted); repolock doesn't create it"
 	default:
 		return "store_unavailable", exitUnavailable, ""
 	}

@@ -32,11 +32,12 @@ type cli struct {
 	Run       runCmd     `cmd:"" help:"Run any other command under a lock, or bare."`
 	Status    statusCmd  `cmd:"" help:"Show every lock in the repository. Never writes."`
 	BreakLock breakCmd   `cmd:"" help:"Delete locks, whoever holds them. For emergencies."`
+	Doctor    doctorCmd  `cmd:"" help:"Try out what a store does, and whether it is fit."`
 	Version   versionCmd `cmd:"" help:"Show the version."`
 }
 
 type global struct {
-	Repo  string `short:"r" placeholder:"URL" env:"REPOLOCK_REPO" help:"Repository: a directory, or a file: URL."`
+	Repo  string `short:"r" placeholder:"URL" env:"REPOLOCK_REPO" help:"Repository: a directory, or an s3:, minio:, b2: or file: URL."`
 	Name  string `help:"Use the lock of this name, for a repository that has several."`
 	JSON  bool   `name:"json" help:"Print JSON: results on stdout, an error on stderr."`
 	Quiet bool   `short:"q" help:"Say nothing but errors."`

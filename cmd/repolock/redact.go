@@ -3,10 +3,12 @@ package main
 import (
 	"net/url"
 	"strings"
+
+	"github.com/repolock/repolock/store/open"
 )
 
-// redact takes out of a repository's URL what may be a secret: user, password
-// and query.
+// redact takes out of a repository's URL what may be a secret. What is left of
+// the URL of an object store still opens it: its credentials aren't there.
 func redact(repo string) string {
 	if !strings.Contains(repo, "://") {
 		return repo
@@ -15,6 +17,9 @@ func redact(repo string) string {
 	if err != nil {
 		return ""
 	}
-	u.User, u.RawQuery, u.Fragment = nil, "", ""
+	if location, err := open.Parse(repo); err != nil || location.URL == nil {
+		u.RawQuery = ""
+	}
+	u.User, u.Fragment = nil, ""
 	return u.String()
 }

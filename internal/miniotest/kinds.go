@@ -43,6 +43,9 @@ func Buckets(t testing.TB) map[string]Kind {
 	return kinds
 }
 
+// Bucket is its name.
+func (k Kind) Bucket() string { return k.bucket }
+
 // S3 is the URL of a prefix in the bucket for store/s3, and MinIO for store/minio.
 func (k Kind) S3(prefix string) string {
 	return "s3://" + k.bucket + "/" + escape(prefix) + "?endpoint=" + url.QueryEscape("http://"+k.server)

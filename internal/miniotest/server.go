@@ -22,6 +22,7 @@ type Server struct {
 	// killed, and has what follows.
 	shared  bool
 	dir     string
+	env     []string
 	log     bytes.Buffer
 	process *exec.Cmd // nil while it is stopped
 }
@@ -32,15 +33,15 @@ func Shared(t testing.TB) *Server {
 	return &Server{t: t, address: strings.TrimPrefix(Endpoint(t), "http://"), shared: true}
 }
 
-// Start starts a server of the test's own as a process, of the program that e2e/minio.sh has built.
-// It ends with the test.
-func Start(t testing.TB) *Server {
+// Start starts a server of the test's own as a process, of the program that
+// e2e/minio.sh has built, with these settings besides. It ends with the test.
+func Start(t testing.TB, env ...string) *Server {
 	t.Helper()
 	n, err := port.Free()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{t: t, address: fmt.Sprintf("127.0.0.1:%d", n), dir: t.TempDir()}
+	s := &Server{t: t, address: fmt.Sprintf("127.0.0.1:%d", n), dir: t.TempDir(), env: env}
 	s.Start()
 	t.Cleanup(s.Kill)
 	return s
@@ -63,6 +64,7 @@ func (s *Server) Start() {
 	process := exec.Command(program, "server", "--quiet", "--address", s.address, s.dir)
 	process.Env = append(os.Environ(),
 		"MINIO_ROOT_USER="+User, "MINIO_ROOT_PASSWORD="+Password, "MINIO_BROWSER=off", "MINIO_UPDATE=off")
+	process.Env = append(process.Env, s.env...)
 	process.Stdout, process.Stderr = &s.log, &s.log
 	dieWithUs(process)
 	if err := process.Start(); err != nil {

@@ -16,7 +16,10 @@ import (
 	"context"
 
 	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/b2"
 	"github.com/repolock/repolock/store/dir"
+	"github.com/repolock/repolock/store/minio"
+	"github.com/repolock/repolock/store/s3"
 )
 
 // Store opens the store that a URL or a path names. Where it can't be
@@ -27,9 +30,22 @@ func Store(ctx context.Context, rawURL string) (store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := dir.Open(ctx, location.Path, dir.Options{})
+	switch location.Scheme {
+	case "s3":
+		return opened(s3.Open(ctx, location.URL))
+	case "minio":
+		return opened(minio.Open(ctx, location.URL))
+	case "b2":
+		return opened(b2.Open(ctx, location.URL))
+	default:
+		return opened(dir.Open(ctx, location.Path, dir.Options{}))
+	}
+}
+
+// opened keeps a nil pointer from becoming a store.
+func opened[S store.Store](s S, err error) (store.Store, error) {
 	if err != nil {
-		return nil, err // without a store that is a nil *dir.Store
+		return nil, err
 	}
 	return s, nil
 }

@@ -41,7 +41,7 @@ func TestStore(t *testing.T) {
 
 func TestStoreErrors(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing")
-	for raw, want := range map[string]error{missing: store.ErrNotFound, "s3://bucket": store.ErrURL, "": store.ErrURL} {
+	for raw, want := range map[string]error{missing: store.ErrNotFound, "gs://bucket": store.ErrURL, "s3://bucket?no=such": store.ErrURL, "": store.ErrURL} {
 		s, err := open.Store(t.Context(), raw)
 		if s != nil || !errors.Is(err, want) {
 			t.Errorf("%q: %v, %v", raw, s, err)

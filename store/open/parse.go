@@ -11,7 +11,7 @@ import (
 )
 
 // known are the schemes that there is a backend for, as messages name them.
-const known = "file"
+const known = "file, s3, minio, b2"
 
 // Location is what a URL or a path says.
 type Location struct {
@@ -19,6 +19,9 @@ type Location struct {
 	Scheme string
 	// Path of the directory, as the system takes it, if the scheme is "file".
 	Path string
+	// URL, for the other schemes. It has a host and no user, and its scheme is
+	// in lower case. What else it may have is for the backend to say.
+	URL *url.URL
 }
 
 // Parse reads a URL or a path. It looks at nothing else, so whether there is
@@ -42,6 +45,9 @@ func parse(raw string, windows bool) (Location, error) {
 	case scheme == "file":
 		path, err := filePath(rest, windows)
 		return Location{Scheme: "file", Path: path}, err
+	case scheme == "s3", scheme == "minio", scheme == "b2":
+		u, err := bucketURL(scheme, rest)
+		return Location{Scheme: scheme, URL: u}, err
 	case strings.Contains(rest, "@") && !strings.HasPrefix(rest, "//"):
 		// It may be user:password@host, whose scheme would be the user.
 		return Location{}, invalid("unknown scheme (known: %s, or a path)", known)
@@ -93,6 +99,25 @@ func filePath(rest string, windows bool) (string, error) {
 		path = path[1:] // "/C:/repo"
 	}
 	return filepath.FromSlash(path), nil
+}
+
+// bucketURL reads the URL of an object store.
+func bucketURL(scheme, rest string) (*url.URL, error) {
+	if !strings.HasPrefix(rest, "//") {
+		return nil, invalid("it begins with %s://", scheme)
+	}
+	u, err := url.Parse(scheme + ":" + rest)
+	switch {
+	case err != nil:
+		return nil, invalid("%s: it isn't written as a URL is", scheme) // err quotes it
+	case u.User != nil:
+		return nil, invalid("%s: credentials don't belong in a URL, which others may see; give them by the environment", scheme)
+	case u.Host == "":
+		return nil, invalid("%s: nothing between %s:// and the next slash", scheme, scheme)
+	case u.Fragment != "":
+		return nil, invalid("%s: it has a fragment; %%23 is a # in a name", scheme)
+	}
+	return u, nil
 }
 
 func invalid(format string, args ...any) error {

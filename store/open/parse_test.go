@@ -52,7 +52,6 @@ func TestParse(t *testing.T) {
 		{"file:///a%zz", ""},
 		{"file:///a%00b", ""},
 		{"a:b", ""},
-		{"s3://bucket/prefix", ""},
 		{`C:\repo`, ""},
 	} {
 		got, err := parse(test.raw, false)
@@ -62,7 +61,7 @@ func TestParse(t *testing.T) {
 			}
 			continue
 		}
-		if want := (Location{"file", test.want}); err != nil || filepath.ToSlash(got.Path) != want.Path || got.Scheme != want.Scheme {
+		if want := (Location{Scheme: "file", Path: test.want}); err != nil || filepath.ToSlash(got.Path) != want.Path || got.Scheme != want.Scheme {
 			t.Errorf("%q: got %+v, %v", test.raw, got, err)
 		}
 	}
@@ -82,14 +81,14 @@ func TestParseOnWindows(t *testing.T) {
 			t.Errorf("%q: got %+v, %v", raw, got, err)
 		}
 	}
-	if _, err := parse("s3://bucket", true); !errors.Is(err, store.ErrURL) {
+	if _, err := parse("x3://bucket", true); !errors.Is(err, store.ErrURL) {
 		t.Error(err)
 	}
 }
 
 func TestErrorsNameTheScheme(t *testing.T) {
 	for raw, scheme := range map[string]string{
-		"s3:bucket": "s3", "S3://key:secret@host/bucket": "s3", "minio://host": "minio", "b2:bucket": "b2",
+		"gs:bucket": "gs", "GS://key:secret@host/bucket": "gs", "sftp://host": "sftp", "https://host/repo": "https",
 	} {
 		_, err := Parse(raw)
 		if err == nil || !strings.Contains(err.Error(), `"`+scheme+`"`) || !strings.Contains(err.Error(), "known: file") {
@@ -98,9 +97,43 @@ func TestErrorsNameTheScheme(t *testing.T) {
 	}
 }
 
+func TestParseBucket(t *testing.T) {
+	for _, test := range []struct {
+		raw  string
+		want string // "" for an error
+	}{
+		{"s3://bucket", "s3://bucket"},
+		{"S3://bucket/a/b?region=eu-west-1", "s3://bucket/a/b?region=eu-west-1"},
+		{"minio://host:9000/bucket/a%20b", "minio://host:9000/bucket/a%20b"},
+		{"minio://[::1]:9000/bucket", "minio://[::1]:9000/bucket"},
+		{"b2://bucket/prefix", "b2://bucket/prefix"},
+		{"s3:bucket", ""},
+		{"s3:/bucket", ""},
+		{"s3:", ""},
+		{"s3://", ""},
+		{"s3:///prefix", ""},
+		{"s3://key:secret@bucket/prefix", ""},
+		{"s3://key@bucket/prefix", ""},
+		{"s3://bucket/prefix#x", ""},
+		{"s3://bucket/%zz", ""},
+		{"minio://host:port/bucket", ""},
+	} {
+		got, err := Parse(test.raw)
+		if test.want == "" {
+			if !errors.Is(err, store.ErrURL) || got.URL != nil {
+				t.Errorf("%q: got %+v, %v", test.raw, got, err)
+			}
+			continue
+		}
+		if err != nil || got.URL.String() != test.want || got.Scheme != got.URL.Scheme || got.Path != "" {
+			t.Errorf("%q: got %+v, %v", test.raw, got, err)
+		}
+	}
+}
+
 func TestErrorsKeepSecrets(t *testing.T) {
 	for _, raw := range []string{
-		"s3://topsecret:topsecret@host/topsecret", "topsecret:topsecret@host/bucket", "s3:topsecret@topsecret",
+		"s3://topsecret:topsecret@host/topsecret", "s3://bucket/topsecret%zz", "b2://bucket#topsecret", "topsecret:topsecret@host/bucket", "s3:topsecret@topsecret",
 		"file://topsecret:topsecret@host/path", "file://topsecret@localhost/path", "file:topsecret", "file:///x?key=topsecret",
 		"file:///topsecret%zz", "file:///topsecret%00", "topsecret\x00",
 	} {
@@ -114,7 +147,7 @@ func TestErrorsKeepSecrets(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		"", "/srv/repo", "./a:b", "a:b", "file:///a%20b", "file://host/x", "file:rel", "file:///%00", "file://localhost/%",
-		`C:\repo`, "s3://key:secret@host/bucket?x#y", "user:pw@host", "\x00", "\xff:\xff", "file:///C:/x",
+		`C:\repo`, "s3://bucket/a?region=x", "minio://host:1/b", "b2://x", "s3://key:secret@host/bucket?x#y", "user:pw@host", "\x00", "\xff:\xff", "file:///C:/x",
 	} {
 		f.Add(seed, false)
 		f.Add(seed, true)
@@ -124,6 +157,12 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			if !errors.Is(err, store.ErrURL) || strings.ContainsAny(err.Error(), "\n\x00") || got.Path != "" {
 				t.Fatalf("%q: %+v, %v", raw, got, err)
+			}
+			return
+		}
+		if got.URL != nil {
+			if got.URL.Host == "" || got.URL.User != nil || got.URL.Scheme != got.Scheme || got.Path != "" {
+				t.Fatalf("%q: %+v", raw, got)
 			}
 			return
 		}

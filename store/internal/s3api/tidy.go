@@ -68,10 +68,10 @@ func (t *tidy) deleted(ctx context.Context, s *Store, key, marker string) {
 			return
 		}
 	}
-	versions, err := s.client.Versions(watched(ctx), s.place.Prefix+key)
+	listing, _ := web.Watch(ctx)
+	versions, err := s.client.Versions(listing, s.place.Prefix+key)
 	if err != nil {
-		t.judge(s.failed(ctx, request{op: "list versions", key: key, answer: new(web.Answer)}, err))
-		return
+		return // not allowed, perhaps: the marker stays
 	}
 	below := versions[:0]
 	seen := false
@@ -89,25 +89,20 @@ func (t *tidy) deleted(ctx context.Context, s *Store, key, marker string) {
 	}
 }
 
-func watched(ctx context.Context) context.Context {
-	ctx, _ = web.Watch(ctx)
-	return ctx
-}
-
 // remove deletes a version for good.
 func (t *tidy) remove(ctx context.Context, s *Store, key, version string) bool {
 	ctx, answer := web.Watch(ctx)
 	err := s.client.Delete(ctx, s.place.Prefix+key, version)
 	if err != nil {
-		t.judge(s.failed(ctx, request{op: "delete", key: key, permission: "s3:DeleteObjectVersion", answer: answer}, err))
+		t.judge(s.failed(ctx, request{op: "delete", key: key, permission: "s3:DeleteObjectVersion", answer: answer}, err), answer)
 	}
 	return err == nil
 }
 
-// judge notes that the permission is lacking, or that the version is kept from
-// being deleted.
-func (t *tidy) judge(err error) {
-	if errors.Is(err, store.ErrPermission) {
+// judge notes that the permission is lacking, or that Object Lock keeps the version
+// from being deleted, for which MinIO's word is InvalidRequest.
+func (t *tidy) judge(err error, answer *web.Answer) {
+	if errors.Is(err, store.ErrPermission) || refused(answer).Code == "InvalidRequest" {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		t.refused = true

@@ -53,6 +53,10 @@ func Watched(next http.RoundTripper) http.RoundTripper { return &watched{next} }
 type watched struct{ next http.RoundTripper }
 
 func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
+	r, err := whole(r)
+	if err != nil {
+		return nil, err
+	}
 	res, err := w.next.RoundTrip(r)
 	if err != nil {
 		if c, ok := w.next.(interface{ CloseIdleConnections() }); ok && !errors.Is(err, context.Canceled) {
@@ -65,17 +69,34 @@ func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
 		if refusal, err = read(res); err != nil {
 			return nil, err
 		}
-		// The connection is idle now. MinIO answers 412 without reading what was
-		// sent, and then, perhaps a moment later, closes the connection: the next
-		// request on it would fail, and may have been applied.
-		if r.Body != nil && r.Body != http.NoBody {
-			w.CloseIdleConnections()
-		}
 	}
 	if a, ok := r.Context().Value(answerKey{}).(*Answer); ok {
 		a.note(res, refusal)
 	}
 	return res, nil
+}
+
+// maxWhole is more than any body of a lock has.
+const maxWhole = 128 << 10
+
+// whole is the request as it is sent. MinIO answers 412 on the header alone, and
+// closes the connection: the body that is still on its way would find it closed, and
+// so would the next request, which may have been applied. So the header and a small
+// body go out together, as the transport does with a body that it sees is in memory,
+// and a connection isn't used again after a condition.
+func whole(r *http.Request) (*http.Request, error) {
+	if r.Body == nil || r.ContentLength <= 0 || r.ContentLength > maxWhole {
+		return r, nil
+	}
+	body, err := io.ReadAll(r.Body)
+	_ = r.Body.Close()
+	if err != nil {
+		return nil, err
+	}
+	sent := *r // the caller's is not ours to change
+	sent.Body = io.NopCloser(bytes.NewReader(body))
+	sent.Close = r.Header.Get("If-Match") != "" || r.Header.Get("If-None-Match") != ""
+	return &sent, nil
 }
 
 // maxRefusal is where the body of a refusal is cut off.

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"strings"
+	"syscall"
+
+	"github.com/mattn/go-isatty"
+
+	"github.com/repolock/repolock/internal/child"
+	"github.com/repolock/repolock/internal/doctor"
+	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/open"
+)
+
+type doctorCmd struct {
+	URL    string `arg:"" optional:"" name:"url" help:"Repository, if not that of --repo."`
+	Prefix string `placeholder:"KEY" help:"Write the scratch objects below this, which must not be where locks are."`
+}
+
+func (doctorCmd) Help() string {
+	return `Tries out, with some 1,000 requests, what the store does and what is allowed in it, and says what repolock will do there
+and whether it is fit. Nobody's lock is touched: it writes below index/locks/doctor-TIME-ID/, where a lock of that name
+would be, or with --name below index/locks/NAME/doctor-TIME-ID/, and deletes what it wrote. It may run at any time.
+
+Exit codes: 0 the store is fit; 69 it can't be reached; 77 permissions are lacking; 78 it is unfit.`
+}
+
+func (c doctorCmd) run(r *reporter, g global) (int, error) {
+	if c.URL != "" {
+		g.Repo = c.URL
+	}
+	base, err := c.base(g.Name)
+	if err != nil {
+		return 0, usageError{err}
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	defer c.onSignal(cancel)()
+
+	s, err := g.store(ctx)
+	if err != nil {
+		return 0, err
+	}
+	other, err := g.store(ctx)
+	if err != nil {
+		return 0, err
+	}
+	show := progressLine{r}
+	opts := doctor.Options{
+		Prefix: base, Locks: lockPrefix(g.Name) + "lock.", Others: []store.Store{other}, Progress: show.step,
+	}
+	report, err := doctor.Run(ctx, s, opts)
+	show.end()
+	if err != nil && !worthPrinting(report, err) {
+		return 0, err
+	}
+	if perr := printReport(r, report, g.Repo); perr != nil {
+		return 0, perr
+	}
+	return exitCode(report), err
+}
+
+// lockPrefix is where the lock of a name has its objects; "" is the default one.
+func lockPrefix(name string) string {
+	if name == "" {
+		return replock.DefaultPrefix
+	}
+	return replock.DefaultPrefix + "locks/" + name + "/"
+}
+
+// base is what the scratch prefix is put below. An element "lock.shared" or the
+// like would make locks of what is written there.
+func (c doctorCmd) base(name string) (string, error) {
+	if name != "" {
+		if err := replock.CheckName(name); err != nil {
+			return "", err
+		}
+	}
+	if c.Prefix == "" {
+		if name == "" {
+			return replock.DefaultPrefix + "locks/", nil
+		}
+		return lockPrefix(name), nil
+	}
+	base := strings.TrimSuffix(c.Prefix, "/")
+	if err := store.CheckKey(base); err != nil || path.Clean(base) != base {
+		return "", fmt.Errorf("--prefix %q: it can't be the beginning of a key", c.Prefix)
+	}
+	for element := range strings.SplitSeq(base, "/") {
+		if strings.HasPrefix(element, "lock.") {
+			return "", fmt.Errorf("--prefix %q: what is written there would be taken for locks", c.Prefix)
+		}
+	}
+	return base + "/", nil
+}
+
+// onSignal ends the context at the first signal, so that what was written is
+// deleted; a second one ends the process.
+func (doctorCmd) onSignal(cancel context.CancelCauseFunc) (stop func()) {
+	signals, stop := child.Signals()
+	go func() {
+		for sig := range signals {
+			if ends(sig) {
+				stop()
+				cancel(signalled{sig.(syscall.Signal)})
+				return
+			}
+		}
+	}()
+	return stop
+}
+
+// worthPrinting tells whether what was found before an error is of use.
+func worthPrinting(report doctor.Report, err error) bool {
+	reached, _ := report.Check(doctor.Reachable)
+	interrupted := errors.As(err, new(signalled))
+	return len(report.Left) > 0 || reached.Result == doctor.OK && !interrupted
+}
+
+func exitCode(report doctor.Report) int {
+	switch report.Verdict.Fitness {
+	case doctor.Fit:
+		return 0
+	case doctor.LacksPermission:
+		return exitPermission
+	default:
+		return exitUnfit
+	}
+}
+
+// store opens the repository.
+func (g global) store(ctx context.Context) (store.Store, error) {
+	if g.Repo == "" {
+		return nil, usageError{errors.New("no repository: give its URL, or --repo, or set REPOLOCK_REPO")}
+	}
+	s, err := open.Store(ctx, g.Repo)
+	if err != nil {
+		return nil, fmt.Errorf("opening the repository: %w", err)
+	}
+	return s, nil
+}
+
+// progressLine is a line on a terminal that says what goes on.
+type progressLine struct{ r *reporter }
+
+func (p progressLine) shown() bool {
+	return !p.r.Quiet && !p.r.JSON && isatty.IsTerminal(os.Stderr.Fd())
+}
+
+func (p progressLine) step(what string) {
+	if p.shown() {
+		fmt.Fprintf(p.r.stderr, "\r\x1b[Kdoctor: %s…", what)
+	}
+}
+
+func (p progressLine) end() {
+	if p.shown() {
+		fmt.Fprint(p.r.stderr, "\r\x1b[K")
+	}
+}

@@ -1,0 +1,169 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
+)
+
+// doctorOf is the real command.
+func doctorOf(t *testing.T, repo string, args ...string) *exec.Cmd {
+	t.Helper()
+	bin, err := exec.LookPath("repolock") // testscript.Main put it there
+	if err != nil {
+		t.Fatal(err)
+	}
+	return exec.Command(bin, append([]string{"-r", repo, "doctor"}, args...)...)
+}
+
+func exitOf(t *testing.T, err error) int {
+	t.Helper()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return exit.ExitCode()
+	default:
+		t.Fatal(err)
+		return 0
+	}
+}
+
+// TestDoctorPermission: what isn't allowed is in the table, and the exit code is
+// 77. For root file modes forbid nothing, so nobody is who asks.
+func TestDoctorPermission(t *testing.T) {
+	for _, test := range []struct {
+		mode fs.FileMode
+		says string // on stdout, or if there is no table on stderr
+	}{
+		{0o555, `put "index/locks/doctor-`},
+		{0o333, `opening the repository`},
+		{0, "opening the repository"},
+	} {
+		dir := t.TempDir()
+		repo := filepath.Join(dir, "repo")
+		if err := os.Mkdir(repo, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		cmd := doctorOf(t, repo)
+		if os.Geteuid() == 0 {
+			cmd = asNobody(t, dir, cmd)
+		}
+		if err := os.Chmod(repo, test.mode); err != nil {
+			t.Fatal(err)
+		}
+		out, err := cmd.CombinedOutput()
+		if code := exitOf(t, err); code != exitPermission || !bytes.Contains(out, []byte(test.says)) {
+			t.Errorf("mode %o: %d\n%s", test.mode, code, out)
+		}
+		if table := bytes.Contains(out, []byte("locks need permissions")); table != (test.mode == 0o555) {
+			t.Errorf("mode %o: %s", test.mode, out)
+		}
+	}
+}
+
+// asNobody has a command run by nobody, who has to be able to reach it.
+func asNobody(t *testing.T, dir string, cmd *exec.Cmd) *exec.Cmd {
+	t.Helper()
+	const nobody = 65534
+	from, err := os.Open(cmd.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	bin := filepath.Join(dir, filepath.Base(cmd.Path))
+	to, err := os.OpenFile(bin, os.O_WRONLY|os.O_CREATE, 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.Copy(to, from)
+	if err := errors.Join(err, to.Close(), os.Chmod(dir, 0o755), os.Chmod(filepath.Dir(dir), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Path, cmd.Dir = bin, "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	return cmd
+}
+
+// TestDoctorInterrupted: it deletes what it wrote.
+func TestDoctorInterrupted(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		repo := t.TempDir()
+		cmd := doctorOf(t, repo)
+		var out bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &out
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		unlock := heldUp(t, repo)
+		if err := cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(100 * time.Millisecond) // a signal has no answer
+		unlock()
+		if code := exitOf(t, cmd.Wait()); code != exitSignal+int(sig) {
+			t.Errorf("%v: exit code %d: %s", sig, code, out.String())
+		}
+		if left := tree(t, repo); len(left) > 0 {
+			t.Errorf("%v: left %v", sig, left)
+		}
+		if got := strings.Count(out.String(), "\n"); got != 1 {
+			t.Errorf("%v: %s", sig, out.String())
+		}
+	}
+}
+
+// heldUp waits until there are scratch objects, and holds up all writing with
+// the lock that a store in a directory writes under.
+func heldUp(t *testing.T, repo string) (unlock func()) {
+	t.Helper()
+	d, err := os.Open(repo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if err := unix.Flock(int(d.Fd()), unix.LOCK_EX); err != nil {
+			t.Fatal(err)
+		}
+		if found, _ := filepath.Glob(filepath.Join(repo, "index/locks/doctor-*/list/new-*")); len(found) > 0 {
+			return func() { d.Close() }
+		}
+		if err := unix.Flock(int(d.Fd()), unix.LOCK_UN); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Fatal("wrote nothing")
+	return nil
+}
+
+// TestDoctorProgress is for a terminal, and for who wants it.
+func TestDoctorProgress(t *testing.T) {
+	for _, flag := range []string{"--quiet", "--json", "--verbose"} {
+		terminal, err := pty.Start(doctorOf(t, t.TempDir(), flag))
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown, _ := io.ReadAll(terminal) // it ends in EIO
+		terminal.Close()
+		if got, want := bytes.Contains(shown, []byte("doctor: list after write…")), flag == "--verbose"; got != want {
+			t.Errorf("%s: %q", flag, shown)
+		}
+		if bytes.Contains(shown, []byte("\x1b")) != (flag == "--verbose") || !bytes.Contains(shown, []byte("fit")) {
+			t.Errorf("%s: %q", flag, shown)
+		}
+	}
+}

@@ -1,0 +1,237 @@
+package doctor_test
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/repolock/repolock/internal/doctor"
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/mem"
+)
+
+// Stores that break the contract, each in one way.
+type (
+	lagging struct {
+		*mem.Store
+		mu     sync.Mutex
+		hidden map[string]int
+	}
+	gap        struct{ *mem.Store }
+	racyAbsent struct{ racy }
+	racyMatch  struct{ racy }
+	racy       struct{ *mem.Store }
+	deaf       struct{ *mem.Store } // declares conditions as kept, and ignores them
+	stiff      struct{ *mem.Store } // refuses every condition, met or not
+	garbles    struct{ *mem.Store }
+	keeps      struct{ *mem.Store }
+	forgets    struct{ *mem.Store }
+	fastClock  struct {
+		*mem.Store
+		by time.Duration
+	}
+	untagged struct{ *mem.Store }
+)
+
+// dawdle leaves the others time for what must not happen in between.
+func dawdle() {
+	for range 50 {
+		runtime.Gosched()
+	}
+}
+
+// Put is answered before a listing shows it: every tenth new object is hidden from
+// the next two.
+func (s *lagging) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
+	s.mu.Lock()
+	if _, known := s.hidden[key]; !known && len(s.hidden)%10 == 9 {
+		s.hidden[key] = 2
+	} else if !known {
+		s.hidden[key] = 0
+	}
+	s.mu.Unlock()
+	return s.Store.Put(ctx, key, body, opts)
+}
+
+func (s *lagging) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
+	page, err := s.Store.List(ctx, prefix, cursor)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var shown []store.Object
+	for _, o := range page.Objects {
+		if s.hidden[o.Key] > 0 {
+			s.hidden[o.Key]--
+		} else {
+			shown = append(shown, o)
+		}
+	}
+	page.Objects = shown
+	return page, err
+}
+
+// Put deletes what was there first.
+func (s *gap) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
+	if opts == (store.PutOptions{}) {
+		if err := s.Delete(ctx, key); err != nil {
+			return store.Object{}, err
+		}
+		dawdle()
+	}
+	return s.Store.Put(ctx, key, body, opts)
+}
+
+// Put looks first and then writes.
+func (s *racy) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
+	_, now, err := s.Get(ctx, key, 1<<20)
+	if opts.IfAbsent && err == nil || opts.IfMatch != "" && now.ETag != opts.IfMatch {
+		return store.Object{}, &store.Error{Op: "put", Key: key, Err: store.ErrPrecondition}
+	}
+	if opts != (store.PutOptions{}) {
+		dawdle()
+	}
+	return s.Store.Put(ctx, key, body, store.PutOptions{})
+}
+
+func (s *racyAbsent) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
+	if opts.IfMatch != "" {
+		return s.Store.Put(ctx, key, body, opts)
+	}
+	return s.racy.Put(ctx, key, body, opts)
+}
+
+func (s *racyMatch) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
+	if opts.IfAbsent {
+		return s.Store.Put(ctx, key, body, opts)
+	}
+	return s.racy.Put(ctx, key, body, opts)
+}
+
+func (s *deaf) Put(ctx context.Context, key string, body []byte, _ store.PutOptions) (store.Object, error) {
+	return s.Store.Put(ctx, key, body, store.PutOptions{})
+}
+
+func (s *stiff) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
+	if opts != (store.PutOptions{}) {
+		return store.Object{}, &store.Error{Op: "put", Key: key, Err: store.ErrPrecondition}
+	}
+	return s.Store.Put(ctx, key, body, opts)
+}
+
+func (s *garbles) Get(ctx context.Context, key string, limit int64) ([]byte, store.Object, error) {
+	body, o, err := s.Store.Get(ctx, key, limit)
+	if len(body) > 0 {
+		body[0]++
+	}
+	return body, o, err
+}
+
+func (s *keeps) Delete(context.Context, string) error { return nil }
+
+// Put is answered and not carried out.
+func (s *forgets) Put(context.Context, string, []byte, store.PutOptions) (store.Object, error) {
+	return store.Object{ETag: "x"}, nil
+}
+
+// List tells a time that is not the one of the objects.
+func (s *fastClock) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
+	page, err := s.Store.List(ctx, prefix, cursor)
+	page.Now = page.Now.Add(s.by)
+	return page, err
+}
+
+// Put doesn't tell the ETag.
+func (s *untagged) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
+	_, err := s.Store.Put(ctx, key, body, opts)
+	return store.Object{Key: key}, err
+}
+
+// TestBroken: each is found, and nothing else is said of it.
+func TestBroken(t *testing.T) {
+	type results = map[string]doctor.Result
+	const (
+		fail    = doctor.Fail
+		warn    = doctor.Warn
+		unknown = doctor.Unknown
+	)
+	claimed := mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed}
+	for name, test := range map[string]struct {
+		opts mem.Options
+		make func(*mem.Store) store.Store
+		want results
+		fit  doctor.Fitness
+	}{
+		"lagging": {mem.Options{}, func(m *mem.Store) store.Store { return &lagging{Store: m, hidden: map[string]int{}} },
+			results{doctor.ListAfterWrite: fail}, doctor.Unfit},
+		"gap": {mem.Options{}, func(m *mem.Store) store.Store { return &gap{m} },
+			results{doctor.ListAfterWrite: fail}, doctor.Unfit},
+		"racy, said to be kept": {mem.Options{}, func(m *mem.Store) store.Store { return &racy{m} },
+			results{doctor.IfNoneMatchRace: fail, doctor.IfMatchRace: fail}, doctor.Unfit},
+		"racy": {claimed, func(m *mem.Store) store.Store { return &racy{m} },
+			results{doctor.IfNoneMatchRace: warn, doctor.IfMatchRace: warn}, doctor.Fit},
+		"racy absent": {claimed, func(m *mem.Store) store.Store { return &racyAbsent{racy{m}} },
+			results{doctor.IfNoneMatchRace: warn, doctor.IfMatchRace: doctor.OK}, doctor.Fit},
+		"racy match": {claimed, func(m *mem.Store) store.Store { return &racyMatch{racy{m}} },
+			results{doctor.IfNoneMatchRace: doctor.OK, doctor.IfMatchRace: warn}, doctor.Fit},
+		"deaf, said to be kept": {mem.Options{}, func(m *mem.Store) store.Store { return &deaf{m} },
+			results{doctor.IfNoneMatch: fail, doctor.IfNoneMatchRace: fail, doctor.IfMatch: fail, doctor.IfMatchRace: unknown}, doctor.Unfit},
+		"stiff": {claimed, func(m *mem.Store) store.Store { return &stiff{m} },
+			results{doctor.IfNoneMatch: warn, doctor.IfNoneMatchRace: warn, doctor.IfMatch: warn, doctor.IfMatchRace: unknown}, doctor.Fit},
+		"garbles": {mem.Options{}, func(m *mem.Store) store.Store { return &garbles{m} },
+			results{doctor.Read: fail}, doctor.Unfit},
+		"keeps": {mem.Options{}, func(m *mem.Store) store.Store { return &keeps{m} },
+			results{doctor.Delete: fail}, doctor.Unfit},
+		"forgets": {claimed, func(m *mem.Store) store.Store { return &forgets{m} },
+			results{doctor.Read: fail, doctor.ListAfterWrite: fail}, doctor.Unfit},
+		"fast clock": {mem.Options{}, func(m *mem.Store) store.Store { return &fastClock{m, time.Minute} },
+			results{doctor.OneClock: warn, doctor.ClockOffset: warn}, doctor.Fit},
+		"slow clock": {mem.Options{}, func(m *mem.Store) store.Store { return &fastClock{m, -time.Minute} },
+			results{doctor.OneClock: warn, doctor.ClockOffset: warn}, doctor.Fit},
+		"untagged": {claimed, func(m *mem.Store) store.Store { return &untagged{m} },
+			results{doctor.IfMatch: doctor.OK, doctor.IfMatchRace: doctor.OK}, doctor.Fit},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := mem.New(test.opts)
+			r := run(t, test.make(m), doctor.Options{})
+			expect(t, r, test.want)
+			fitness(t, r, test.fit)
+			if passed := name == "fast clock" || name == "slow clock" || name == "untagged"; r.Plan != nil && (r.Plan.Conditions == doctor.Unreliable) == passed {
+				t.Errorf("conditions: %s", r.Plan.Conditions)
+			}
+			if name != "keeps" {
+				empty(t, m)
+			} else if left := all(t, m); len(left) == 0 || len(left) != len(r.Left) {
+				t.Errorf("%d are left, %d are named", len(left), len(r.Left))
+			}
+		})
+	}
+}
+
+// TestHandles: what is written through one must be there through the other.
+func TestHandles(t *testing.T) {
+	a, b := mem.New(mem.Options{}), mem.New(mem.Options{})
+	r := run(t, a, doctor.Options{Others: []store.Store{b}})
+	expect(t, r, map[string]doctor.Result{doctor.Read: doctor.Fail, doctor.ListAfterWrite: doctor.Fail})
+	fitness(t, r, doctor.Unfit)
+}
+
+// lacks claims conditions, and answers that there are none.
+type lacks struct{ *mem.Store }
+
+func (s lacks) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
+	if opts != (store.PutOptions{}) {
+		return store.Object{}, &store.Error{Op: "put", Key: key, Err: store.ErrConditionUnsupported}
+	}
+	return s.Store.Put(ctx, key, body, opts)
+}
+
+// TestClaimedAndLacking is found out at every acquire, which costs a round trip.
+func TestClaimedAndLacking(t *testing.T) {
+	r := run(t, lacks{mem.New(mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed})}, doctor.Options{})
+	expect(t, r, map[string]doctor.Result{doctor.IfNoneMatch: doctor.Warn, doctor.IfMatch: doctor.Warn})
+	fitness(t, r, doctor.Fit)
+	if r.Plan == nil || r.Plan.Exclusive != 5 || r.Plan.Renewal != "look_and_put" {
+		t.Errorf("%+v", r.Plan)
+	}
+}

@@ -1,0 +1,22 @@
+package doctor
+
+import (
+	"testing"
+	"time"
+)
+
+// TestRank is the nearest rank.
+func TestRank(t *testing.T) {
+	var sorted []time.Duration
+	for i := range 200 {
+		sorted = append(sorted, time.Duration(i+1))
+	}
+	for _, test := range []struct {
+		n, percent int
+		want       time.Duration
+	}{{1, 50, 1}, {1, 99, 1}, {2, 50, 1}, {2, 99, 2}, {3, 50, 2}, {100, 50, 50}, {100, 99, 99}, {200, 99, 198}} {
+		if got := rank(sorted[:test.n], test.percent); got != test.want {
+			t.Errorf("%d%% of %d: %d, want %d", test.percent, test.n, got, test.want)
+		}
+	}
+}

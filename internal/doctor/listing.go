@@ -1,0 +1,144 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/store"
+)
+
+// puts is how many objects are written, each followed by a listing; steady is how
+// many are there from the beginning and are overwritten all the while.
+const (
+	puts   = 200
+	steady = 4
+)
+
+// listAfterWrite tries out the guarantee that safety rests on: a listing that
+// starts after a put was answered shows what was put, whoever put it. What is
+// overwritten meanwhile must be shown too.
+func (x *exam) listAfterWrite(ctx context.Context) error {
+	prefix := x.scratch + "list/"
+	w := &witness{old: make(map[string]bool)}
+	for i := range steady {
+		key := fmt.Sprintf("%ssteady-%d", prefix, i)
+		if _, err := x.put(ctx, key, "0"); err != nil {
+			return err
+		}
+		w.old[key] = true
+		w.expect(key)
+	}
+	stop := x.overwriting(ctx, w.expected())
+	err := parallel(ctx, puts, func(ctx context.Context, i int) error {
+		key := fmt.Sprintf("%snew-%03d", prefix, i)
+		if _, err := x.put(ctx, key, "new"); err != nil {
+			return err
+		}
+		w.expect(key)
+		want := w.expected()
+		objects, err := x.listAll(ctx, i+1, prefix)
+		if err != nil {
+			return err
+		}
+		w.judge(want, objects)
+		return nil
+	})
+	overwrites := stop()
+	if err != nil {
+		return err
+	}
+	x.add(w.check(overwrites))
+	return nil
+}
+
+// overwriting overwrites objects until it is told to stop, and then says how
+// often it did. It isn't interrupted, so that no put is under way any more when
+// all is deleted.
+func (x *exam) overwriting(ctx context.Context, keys []string) (stop func() int) {
+	if c, _ := x.report.Check(Overwrite); c.Result != OK {
+		return func() int { return 0 }
+	}
+	var stopped atomic.Bool
+	done := make(chan int)
+	go func() {
+		n := 0
+		for i := 0; !stopped.Load() && ctx.Err() == nil; i++ {
+			if _, err := x.putOnce(ctx, keys[i%len(keys)], fmt.Sprint(i), store.PutOptions{}); err == nil {
+				n++
+			} else {
+				// Some stores take only so many writes a second of one key.
+				_ = clock.Sleep(ctx, x.clock, 500*time.Millisecond)
+			}
+		}
+		done <- n
+	}()
+	return func() int { stopped.Store(true); return <-done }
+}
+
+// witness knows what listings must show, and counts what they don't.
+type witness struct {
+	old map[string]bool // there from the beginning
+
+	mu       sync.Mutex
+	keys     []string // answered; only ever appended to
+	listings int
+	missed   int // new objects
+	gaps     int // old objects
+	first    string
+}
+
+func (w *witness) expect(key string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.keys = append(w.keys, key)
+}
+
+// expected is what a listing that starts now must show.
+func (w *witness) expected() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.keys[:len(w.keys):len(w.keys)]
+}
+
+func (w *witness) judge(want []string, objects []store.Object) {
+	shown := make(map[string]bool, len(objects))
+	for _, o := range objects {
+		shown[o.Key] = true
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.listings++
+	for _, key := range want {
+		switch {
+		case shown[key]:
+			continue
+		case w.old[key]:
+			w.gaps++
+		default:
+			w.missed++
+		}
+		if w.first == "" {
+			w.first = key
+		}
+	}
+}
+
+func (w *witness) check(overwrites int) Check {
+	c := Check{Name: ListAfterWrite, Result: OK, Counts: map[string]int{
+		"puts": len(w.keys), "listings": w.listings, "overwrites": overwrites, "missed": w.missed, "missed_while_overwritten": w.gaps,
+	}}
+	switch {
+	case w.missed+w.gaps > 0:
+		c.Result = Fail
+		c.Detail = fmt.Sprintf("%d listings missed %d times what had been written before they began, and %d times what was overwritten meanwhile; the first was %q",
+			w.listings, w.missed, w.gaps, w.first)
+	default:
+		c.Detail = fmt.Sprintf("%d listings showed all that had been written before they began, and what was overwritten %d times meanwhile",
+			w.listings, overwrites)
+	}
+	return c
+}

@@ -1,0 +1,253 @@
+package b2_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/b2"
+	"github.com/repolock/repolock/store/b2/internal/fakeb2"
+)
+
+func TestURLs(t *testing.T) {
+	for raw, good := range map[string]bool{
+		"b2://bucket":                                      true,
+		"b2://bucket/":                                     true,
+		"b2://bucket/a/prefix":                             true,
+		"b2://bucket/a%20prefix/":                          true,
+		"b2://bucket?endpoint=https://host":                true,
+		"b2://bucket?endpoint=https://host:1/":             true,
+		"b2://bucket?endpoint=http://127.0.0.1:1":          true,
+		"b2://bucket?endpoint=http://[::1]:1":              true,
+		"b2://bucket?endpoint=http://localhost:1":          true,
+		"b2://bucket:1/prefix":                             false,
+		"b2://buc.ket/prefix":                              false,
+		"b2://bucket/a//b":                                 false,
+		"b2://bucket/../b":                                 false,
+		"b2://bucket/a%00b":                                false,
+		"b2://bucket/a%0Ab":                                false,
+		"b2://bucket/" + strings.Repeat("x", 251):          false,
+		"b2://bucket?region=x":                             false,
+		"b2://bucket?endpoint=":                            false,
+		"b2://bucket?endpoint=host":                        false,
+		"b2://bucket?endpoint=ftp://host":                  false,
+		"b2://bucket?endpoint=http://host":                 false,
+		"b2://bucket?endpoint=http://127.0.0.1.example.co": false,
+		"b2://bucket?endpoint=https://topsecret@host":      false,
+		"b2://bucket?endpoint=https://host/path":           false,
+		"b2://bucket?a=%zz":                                false,
+	} {
+		u, err := url.Parse(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := b2.Open(t.Context(), u)
+		if good && (err != nil || s == nil) || !good && (!errors.Is(err, store.ErrURL) || s != nil || strings.Contains(err.Error(), "topsecret")) {
+			t.Errorf("%s: %v, %v", raw, s, err)
+		}
+	}
+}
+
+func TestNoKey(t *testing.T) {
+	for _, missing := range []string{"B2_APPLICATION_KEY_ID", "B2_APPLICATION_KEY"} {
+		t.Run(missing, func(t *testing.T) {
+			t.Setenv(missing, "")
+			_, err := b2.Open(t.Context(), &url.URL{Host: "bucket"})
+			if !errors.Is(err, store.ErrConfig) || !strings.Contains(err.Error(), "B2_APPLICATION_KEY_ID and B2_APPLICATION_KEY") {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestKeysThatB2Refuses are refused before B2 is asked.
+func TestKeysThatB2Refuses(t *testing.T) {
+	f := serve(t, fakeb2.Options{})
+	s := f.open(t)
+	for _, key := range []string{"a\nb", "a\x1fb", "a\x7fb", "a/" + strings.Repeat("x", 251), strings.Repeat("ü", 126), strings.Repeat("abcdefg/", 127) + "end"} {
+		for name, err := range methods(t, s, key) {
+			if name != "list" && !errors.Is(err, store.ErrInvalidKey) {
+				t.Errorf("%s %q: %v", name, key, err)
+			}
+		}
+	}
+	for _, key := range []string{strings.Repeat("x", 250) + "/" + strings.Repeat("ü", 125), strings.Repeat("abcdefg/", 126) + "end", "a b+c%20&?#*", "\u0080", `"<>`} {
+		put(t, s, key, key)
+		for name, err := range methods(t, s, key) {
+			if err != nil {
+				t.Errorf("%s %q: %v", name, key, err)
+			}
+		}
+	}
+	f.has(t)
+}
+
+// answers is a server that answers everything alike.
+func answers(t *testing.T, status int, body string) string {
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}))
+	t.Cleanup(h.Close)
+	return h.URL
+}
+
+// TestNotB2: endpoints that are something else, or nothing.
+func TestNotB2(t *testing.T) {
+	tls := httptest.NewUnstartedServer(http.NotFoundHandler())
+	tls.Config.ErrorLog = log.New(io.Discard, "", 0)
+	tls.StartTLS()
+	t.Cleanup(tls.Close)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := "http://" + l.Addr().String()
+	l.Close()
+	page := "<html><body>Hello</body></html>"
+	for name, test := range map[string]struct {
+		endpoint string
+		err      error // nil if it may be better the next time
+	}{
+		"a page":         {answers(t, 200, page), store.ErrConfig},
+		"no page":        {answers(t, 404, page), store.ErrConfig},
+		"S3":             {answers(t, 403, `<?xml version="1.0"?><Error><Code>AccessDenied</Code></Error>`), store.ErrConfig},
+		"other JSON":     {answers(t, 200, `{}`), store.ErrConfig},
+		"null":           {answers(t, 200, `null`), store.ErrConfig},
+		"nothing":        {answers(t, 200, ``), store.ErrConfig},
+		"half":           {answers(t, 200, `{"authorizationToken":"x","apiInfo":{"storageApi":{}}}`), store.ErrConfig},
+		"three quarters": {answers(t, 200, `{"authorizationToken":"x","apiInfo":{"storageApi":{"apiUrl":"https://192.0.2.1"}}}`), store.ErrConfig},
+		"a redirection":  {answers(t, 302, ``), store.ErrConfig},
+		"in the clear":   {answers(t, 200, `{"authorizationToken":"x","apiInfo":{"storageApi":{"apiUrl":"http://192.0.2.1","downloadUrl":"http://192.0.2.1"}}}`), store.ErrConfig},
+		"TLS to plain":   {strings.Replace(answers(t, 200, page), "http:", "https:", 1), store.ErrConfig},
+		"plain to TLS":   {strings.Replace(tls.URL, "https:", "http:", 1), store.ErrConfig},
+		"not trusted":    {tls.URL, store.ErrConfig},
+		"key is refused": {answers(t, 401, `{"status":401,"code":"bad_auth_token","message":"no"}`), store.ErrPermission},
+		"down":           {answers(t, 503, page), nil},
+		"busy":           {answers(t, 429, `{"status":429,"code":"too_many_requests","message":"no"}`), nil},
+		"nobody":         {nobody, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, "b2://"+bucket+"?endpoint="+test.endpoint)
+			for name, err := range methods(t, s, "k") {
+				if err == nil || test.err != nil && !errors.Is(err, test.err) || test.err == nil && store.Permanent(err) {
+					t.Errorf("%s: %v", name, err)
+				}
+				if strings.ContainsAny(err.Error(), "\n\r") || strings.Contains(err.Error(), key) {
+					t.Errorf("%s: %q", name, err)
+				}
+			}
+			t.Log(s.Delete(t.Context(), "k"))
+		})
+	}
+}
+
+// TestErrors: what the server says of a bucket or a key.
+func TestErrors(t *testing.T) {
+	f := serve(t, fakeb2.Options{})
+	for name, err := range methods(t, open(t, "b2://other-bucket?endpoint="+f.url), "k") {
+		if !errors.Is(err, store.ErrNotFound) || !strings.Contains(err.Error(), "other-bucket") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	s := f.open(t)
+	put(t, s, "k", "")
+	for _, code := range []string{"storage_cap_exceeded", "transaction_cap_exceeded", "download_cap_exceeded"} {
+		for _, call := range []string{"b2_upload_file", "b2_list_file_names", "b2_download_file_by_name", "b2_list_file_versions"} {
+			f.Fail(call, 1, 403, code)
+		}
+		for name, err := range methods(t, s, "k") {
+			if cap, _, _ := strings.Cut(code, "_"); err == nil || store.Permanent(err) || !strings.Contains(err.Error(), cap) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
+
+// TestBucketMadeAnew: its ID is another one.
+func TestBucketMadeAnew(t *testing.T) {
+	f := serve(t, fakeb2.Options{})
+	s := f.open(t)
+	if _, err := s.List(t.Context(), "", ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.DeleteBucket(bucket); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.List(t.Context(), "", ""); !errors.Is(err, store.ErrNotFound) {
+		t.Error(err)
+	}
+	if err := f.AddBucket(fakeb2.Bucket{Name: bucket}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.List(t.Context(), "", ""); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNoSecrets: some messages of the server's quote the token.
+func TestNoSecrets(t *testing.T) {
+	f := serve(t, fakeb2.Options{})
+	s := f.open(t)
+	put(t, s, "k", "")
+	var tokens []string
+	f.Before(func(call string, r *http.Request) {
+		tokens = append(tokens, r.Header.Get("Authorization"))
+		f.FailSaying(call, 1, 400, "bad_request", fmt.Sprintf("bad token %s\nof %s", r.Header.Get("Authorization"), strings.Repeat("x", 500)))
+	})
+	for _, m := range each {
+		err := m.do(t.Context(), s, store.Object{Key: "k", ETag: "x"})
+		if err == nil || len(err.Error()) > 350 || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", m.name, err)
+		}
+		for _, token := range tokens {
+			if strings.Contains(fmt.Sprint(err), token) {
+				t.Errorf("%s: %v", m.name, err)
+			}
+		}
+	}
+	if len(tokens) < len(each) {
+		t.Errorf("only %d requests", len(tokens))
+	}
+}
+
+// TestBrokenDownloads: bodies that are cut off, or aren't what was stored.
+func TestBrokenDownloads(t *testing.T) {
+	f := serve(t, fakeb2.Options{})
+	put(t, f.open(t), "k", "the body")
+	for name, spoil := range map[string]func(http.Header, []byte) []byte{
+		"cut off": func(_ http.Header, b []byte) []byte { return b[:3] },
+		"changed": func(_ http.Header, b []byte) []byte { return append([]byte("X"), b[1:]...) },
+		"shortened": func(h http.Header, b []byte) []byte {
+			h.Set("Content-Length", "3")
+			return b[:3]
+		},
+	} {
+		h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !strings.HasPrefix(r.URL.Path, "/file/") {
+				f.ServeHTTP(w, r)
+				return
+			}
+			rec := httptest.NewRecorder()
+			f.ServeHTTP(rec, r)
+			for name, values := range rec.Header() {
+				w.Header()[name] = values
+			}
+			body := spoil(w.Header(), rec.Body.Bytes())
+			_, _ = w.Write(body)
+		}))
+		s := open(t, "b2://"+bucket+"/"+prefix+"?endpoint="+h.URL)
+		if body, _, err := s.Get(t.Context(), "k", 100); err == nil || store.Permanent(err) {
+			t.Errorf("%s: %q, %v", name, body, err)
+		}
+		h.Close()
+	}
+}

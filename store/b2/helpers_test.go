@@ -1,0 +1,107 @@
+package b2_test
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/b2"
+	"github.com/repolock/repolock/store/b2/internal/fakeb2"
+)
+
+const (
+	keyID  = "000a"
+	key    = "K000secret"
+	bucket = "a-bucket"
+	prefix = "some/prefix/"
+)
+
+// least is what a lock needs.
+var least = []string{"listFiles", "readFiles", "writeFiles", "deleteFiles"}
+
+func TestMain(m *testing.M) {
+	for name, value := range map[string]string{"B2_APPLICATION_KEY_ID": keyID, "B2_APPLICATION_KEY": key} {
+		if err := os.Setenv(name, value); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// fake is a server with a bucket, of the test's own.
+type fake struct {
+	*fakeb2.Server
+	url  string
+	keys atomic.Int64 // that were added
+}
+
+func serve(t *testing.T, opts fakeb2.Options) *fake {
+	t.Helper()
+	if opts.Keys == nil {
+		opts.Keys = []fakeb2.Key{{ID: keyID, Secret: key}}
+	}
+	s, err := fakeb2.New(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.AddBucket(fakeb2.Bucket{Name: bucket}); err != nil {
+		t.Fatal(err)
+	}
+	h := httptest.NewServer(s)
+	t.Cleanup(h.Close)
+	return &fake{Server: s, url: h.URL}
+}
+
+// open gives a store of its own on the server, as another process has one.
+func (f *fake) open(t *testing.T) *b2.Store {
+	t.Helper()
+	return open(t, "b2://"+bucket+"/"+prefix+"?endpoint="+f.url)
+}
+
+// openAs opens it with another application key.
+func (f *fake) openAs(t *testing.T, k fakeb2.Key) *b2.Store {
+	t.Helper()
+	k.ID, k.Secret = fmt.Sprintf("%04x", f.keys.Add(1)+0x1000), "K000other"
+	f.AddKey(k)
+	t.Setenv("B2_APPLICATION_KEY_ID", k.ID)
+	t.Setenv("B2_APPLICATION_KEY", k.Secret)
+	defer func() {
+		t.Setenv("B2_APPLICATION_KEY_ID", keyID)
+		t.Setenv("B2_APPLICATION_KEY", key)
+	}()
+	return f.open(t)
+}
+
+func open(t *testing.T, raw string) *b2.Store {
+	t.Helper()
+	u, err := url.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := b2.Open(t.Context(), u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+var fakes sync.Map // of each store
+
+func newStores(opts fakeb2.Options) func(*testing.T) store.Store {
+	return func(t *testing.T) store.Store {
+		f := serve(t, opts)
+		s := f.open(t)
+		fakes.Store(s, f)
+		return s
+	}
+}
+
+func again(t *testing.T, s store.Store) store.Store {
+	f, _ := fakes.Load(s)
+	return f.(*fake).open(t)
+}

@@ -1,0 +1,168 @@
+package b2_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/b2/internal/fakeb2"
+)
+
+func methods(t *testing.T, s store.Store, key string) map[string]error {
+	_, put := s.Put(t.Context(), key, []byte("new"), store.PutOptions{})
+	_, _, get := s.Get(t.Context(), key, 100)
+	_, list := s.List(t.Context(), key, "")
+	return map[string]error{"put": put, "get": get, "list": list, "delete": s.Delete(t.Context(), key)}
+}
+
+// TestLacking: an application key lacks a capability. What needs it says so, and
+// the rest works.
+func TestLacking(t *testing.T) {
+	for lacking, needed := range map[string][]string{
+		"listFiles":   {"list"},
+		"readFiles":   {"get"},
+		"writeFiles":  {"put"},
+		"deleteFiles": {},
+		"listBuckets": {"put", "get", "list", "delete"},
+	} {
+		t.Run(lacking, func(t *testing.T) {
+			f := serve(t, fakeb2.Options{})
+			put(t, f.open(t), "k", "old")
+			may := slices.DeleteFunc(slices.Clone(fakeb2.All), func(c string) bool { return c == lacking })
+			for name, err := range methods(t, f.openAs(t, fakeb2.Key{Capabilities: may}), "k") {
+				if !slices.Contains(needed, name) {
+					if err != nil {
+						t.Errorf("%s: %v", name, err)
+					}
+				} else if !errors.Is(err, store.ErrPermission) || !strings.Contains(err.Error(), lacking) {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+		})
+	}
+}
+
+// TestDeleteWithoutPermission hides, or says everything that is lacking.
+func TestDeleteWithoutPermission(t *testing.T) {
+	f := serve(t, fakeb2.Options{})
+	put(t, f.open(t), "k", "1")
+	s := f.openAs(t, fakeb2.Key{Capabilities: []string{"listBuckets", "listFiles", "readFiles"}})
+	err := s.Delete(t.Context(), "k")
+	if !errors.Is(err, store.ErrPermission) || !strings.Contains(err.Error(), "deleteFiles") || !strings.Contains(err.Error(), "writeFiles") {
+		t.Error(err)
+	}
+	f.has(t, "1")
+
+	s = f.openAs(t, fakeb2.Key{Capabilities: []string{"listBuckets", "listFiles", "readFiles", "writeFiles"}})
+	for range 2 { // the second time there is nothing
+		if err := s.Delete(t.Context(), "k"); err != nil {
+			t.Error(err)
+		}
+		f.has(t, "-", "1")
+	}
+	if err := s.Delete(t.Context(), "never there"); err != nil {
+		t.Error(err)
+	}
+	if page, err := s.List(t.Context(), "", ""); err != nil || len(page.Objects) != 0 {
+		t.Errorf("%+v, %v", page, err)
+	}
+	put(t, s, "k", "2")
+	f.has(t, "2", "-", "1")
+}
+
+// TestRetained: Object Lock keeps versions from being deleted, so they are hidden.
+func TestRetained(t *testing.T) {
+	f := serve(t, fakeb2.Options{})
+	if err := f.AddBucket(fakeb2.Bucket{Name: "locked-bucket", FileLock: true, Retain: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, "b2://locked-bucket?endpoint="+f.url)
+	o := put(t, s, "k", "1")
+	replace(t, s, "k", "2", o.ETag)
+	if err := s.Delete(t.Context(), "k"); err != nil {
+		t.Error(err)
+	}
+	if page, err := s.List(t.Context(), "", ""); err != nil || len(page.Objects) != 0 {
+		t.Errorf("%+v, %v", page, err)
+	}
+	if _, err := s.Put(t.Context(), "k", []byte("3"), store.PutOptions{Replaces: o.ETag}); !errors.Is(err, store.ErrPrecondition) {
+		t.Error(err)
+	}
+	if page, err := s.List(t.Context(), "", ""); err != nil || len(page.Objects) != 0 {
+		t.Errorf("%+v, %v", page, err)
+	}
+}
+
+// TestRestricted: a key that is for a bucket and for some names.
+func TestRestricted(t *testing.T) {
+	for _, test := range []struct {
+		name           string
+		bucket, prefix string
+		works          bool
+		err            error
+		says           string
+	}{
+		{"bucket", bucket, "", true, nil, ""},
+		{"prefix", "", prefix, true, nil, ""},
+		{"both", bucket, prefix, true, nil, ""},
+		{"wider", bucket, "some/pre", true, nil, ""},
+		{"narrower", bucket, prefix + "index/", true, nil, ""},
+		{"another prefix", bucket, "other/", false, store.ErrPermission, `"other/"`},
+		{"much narrower", bucket, prefix + "index/lock.shared/", false, store.ErrPermission, `"` + prefix + `index/lock.shared/"`},
+		{"another bucket", "b-bucket", "", false, store.ErrConfig, "b-bucket"},
+		{"no bucket", "gone-bucket", "", false, store.ErrNotFound, "gone"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := serve(t, fakeb2.Options{})
+			if err := f.AddBucket(fakeb2.Bucket{Name: "b-bucket"}); err != nil {
+				t.Fatal(err)
+			}
+			k := fakeb2.Key{Bucket: test.bucket, Prefix: test.prefix, Capabilities: least}
+			if test.bucket == "" {
+				k.Capabilities = append([]string{"listBuckets"}, least...)
+			}
+			s := f.openAs(t, k)
+			for range 2 {
+				for name, err := range methods(t, s, "index/lock.exclusive") {
+					if test.works && err != nil {
+						t.Errorf("%s: %v", name, err)
+					}
+					if !test.works && (!errors.Is(err, test.err) || !strings.Contains(err.Error(), test.says)) {
+						t.Errorf("%s: %v", name, err)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	f := serve(t, fakeb2.Options{})
+	if err := f.AddBucket(fakeb2.Bucket{Name: "locked-bucket", FileLock: true}); err != nil {
+		t.Fatal(err)
+	}
+	told := func(s store.Describer) store.Answer {
+		t.Helper()
+		d, err := s.Describe(t.Context())
+		if err != nil || d.Versioning != store.Yes || d.Server == "" {
+			t.Errorf("%+v, %v", d, err)
+		}
+		return d.ObjectLock
+	}
+	if got := told(f.open(t)); got != store.No {
+		t.Errorf("object lock: %v", got)
+	}
+	if got := told(open(t, "b2://locked-bucket?endpoint="+f.url)); got != store.Yes {
+		t.Errorf("object lock: %v", got)
+	}
+	for _, k := range []fakeb2.Key{
+		{Capabilities: append([]string{"listBuckets"}, least...)}, {Capabilities: least, Bucket: bucket}, {Capabilities: least, Bucket: bucket, Prefix: prefix},
+	} {
+		if got := told(f.openAs(t, k)); got != store.Unknown {
+			t.Errorf("object lock: %v", got)
+		}
+	}
+}

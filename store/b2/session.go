@@ -1,0 +1,149 @@
+package b2
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/Backblaze/blazer/base"
+
+	"github.com/repolock/repolock/store"
+)
+
+// session is an authorization with the bucket and the upload URLs that were got
+// under it. All but the pool never changes.
+type session struct {
+	authorization
+	bucket  *base.Bucket
+	uploads pool
+}
+
+// may says whether the key has a capability.
+func (s *session) may(capability string) bool {
+	return slices.Contains(s.APIInfo.Storage.Capabilities, capability)
+}
+
+// covers says whether the key may be used for names that begin so.
+func (s *session) covers(name string) error {
+	if prefix := s.APIInfo.Storage.Prefix; !strings.HasPrefix(name, prefix) {
+		return fmt.Errorf("%w: the application key is restricted to names that begin with %q", store.ErrPermission, prefix)
+	}
+	return nil
+}
+
+// sessions has the session that is in use.
+type sessions struct {
+	// turn is held by who authorizes. It is a channel, since whoever waits for
+	// it has a context that may end.
+	turn    chan struct{}
+	mu      sync.Mutex
+	current *session
+}
+
+func newSessions() sessions { return sessions{turn: make(chan struct{}, 1)} }
+
+// session gives the session in use, or a new one if there is none or if it is
+// the one that the server no longer takes.
+func (s *Store) session(ctx context.Context, refused *session) (*session, error) {
+	if in := s.sessions.get(); in != nil && in != refused {
+		return in, nil
+	}
+	select {
+	case s.sessions.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-s.sessions.turn }()
+	if in := s.sessions.get(); in != nil && in != refused {
+		return in, nil // somebody else was faster
+	}
+	in, err := s.authorize(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.sessions.mu.Lock()
+	defer s.sessions.mu.Unlock()
+	s.sessions.current = in
+	return in, nil
+}
+
+func (s *sessions) get() *session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.current
+}
+
+// end has the next request begin a session.
+func (s *sessions) end(in *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current == in {
+		s.current = nil
+	}
+}
+
+// authorize begins a session: one request, and one more for the bucket's ID
+// unless the key is restricted to it.
+func (s *Store) authorize(ctx context.Context) (*session, error) {
+	n := new(note)
+	account, err := exchange(ctx, n, func(ctx context.Context) (*base.B2, error) {
+		return base.AuthorizeAccount(ctx, s.keyID, s.key, base.SetAPIBase(s.endpoint), base.Transport(s.transport), base.UserAgent("repolock"))
+	})
+	if err != nil {
+		return nil, refusedKey(err)
+	}
+	in := &session{authorization: n.auth}
+	n = new(note)
+	if only := in.APIInfo.Storage; only.BucketID != "" {
+		if only.BucketName == "" {
+			return nil, fmt.Errorf("%w: the bucket that the application key is restricted to is gone", store.ErrNotFound)
+		}
+		if only.BucketName != s.bucket {
+			return nil, fmt.Errorf("%w: the application key is restricted to the bucket %s, and this is %s", store.ErrConfig, only.BucketName, s.bucket)
+		}
+		n.bucket = &bucketInfo{only.BucketID, only.BucketName}
+	}
+	buckets, err := exchange(ctx, n, func(ctx context.Context) ([]*base.Bucket, error) {
+		return account.ListBuckets(ctx, s.bucket)
+	})
+	if err != nil {
+		return nil, in.explain("listBuckets", err)
+	}
+	i := slices.IndexFunc(buckets, func(b *base.Bucket) bool { return b.Name == s.bucket })
+	if i < 0 {
+		return nil, fmt.Errorf("%w: there is no bucket %s in the account of the application key", store.ErrNotFound, s.bucket)
+	}
+	in.bucket = buckets[i]
+	return in, nil
+}
+
+// call makes one request for a name, or for names that begin so, and makes it
+// again under a new authorization if the server takes the old one no longer:
+// tokens last a day.
+func call[T any](ctx context.Context, s *Store, name, capability string, send func(context.Context, *session) (T, error)) (T, error) {
+	var refused *session
+	for {
+		var zero T
+		in, err := s.session(ctx, refused)
+		if err != nil {
+			return zero, err
+		}
+		if err := in.covers(name); err != nil {
+			return zero, err
+		}
+		v, err := exchange(ctx, new(note), func(ctx context.Context) (T, error) { return send(ctx, in) })
+		if err == nil {
+			return v, nil
+		}
+		if !expired(err) || refused != nil {
+			if asRefusal(err, http.StatusBadRequest, "bad_bucket_id") {
+				s.sessions.end(in) // another one of its name may be made
+			}
+			return zero, in.explain(capability, err)
+		}
+		refused = in
+	}
+}

@@ -1,0 +1,314 @@
+package b2_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/b2"
+	"github.com/repolock/repolock/store/b2/internal/fakeb2"
+)
+
+// method is one with how many requests it makes where all is set up.
+type method struct {
+	name     string
+	requests int
+	do       func(context.Context, *b2.Store, store.Object) error
+}
+
+var each = []method{
+	{"put", 1, func(ctx context.Context, s *b2.Store, _ store.Object) error {
+		_, err := s.Put(ctx, "another", []byte("x"), store.PutOptions{})
+		return err
+	}},
+	{"put again", 2, func(ctx context.Context, s *b2.Store, o store.Object) error {
+		_, err := s.Put(ctx, o.Key, []byte("x"), store.PutOptions{})
+		return err
+	}},
+	{"replace", 3, func(ctx context.Context, s *b2.Store, o store.Object) error {
+		_, err := s.Put(ctx, o.Key, []byte("x"), store.PutOptions{Replaces: o.ETag})
+		return err
+	}},
+	{"get", 1, func(ctx context.Context, s *b2.Store, o store.Object) error {
+		_, _, err := s.Get(ctx, o.Key, 100)
+		return err
+	}},
+	{"list", 1, func(ctx context.Context, s *b2.Store, o store.Object) error {
+		_, err := s.List(ctx, o.Key, "")
+		return err
+	}},
+	{"delete", 2, func(ctx context.Context, s *b2.Store, o store.Object) error { return s.Delete(ctx, o.Key) }},
+	{"describe", 1, func(ctx context.Context, s *b2.Store, _ store.Object) error {
+		_, err := s.Describe(ctx)
+		return err
+	}},
+}
+
+// TestRequests: how many requests a method makes, and that those that set up a
+// session are made once.
+func TestRequests(t *testing.T) {
+	f := serve(t, fakeb2.Options{})
+	s := f.open(t)
+	if log := f.TakeLog(); len(log) != 0 {
+		t.Errorf("opening a store makes requests: %v", log)
+	}
+	put(t, s, "k", "")
+	if got := calls(f.TakeLog()); !slices.Equal(got, []string{"b2_authorize_account", "b2_list_buckets", "b2_get_upload_url", "b2_upload_file"}) {
+		t.Errorf("the first put: %q", got)
+	}
+	put(t, s, "k2", "another")
+	for _, m := range each {
+		o := put(t, s, "k", "")
+		f.TakeLog()
+		if err := m.do(t.Context(), s, o); err != nil {
+			t.Error(err)
+		}
+		if log := f.TakeLog(); len(log) != m.requests {
+			t.Errorf("%s: %v", m.name, log)
+		}
+	}
+	if _, err := s.Put(t.Context(), "k", nil, store.PutOptions{IfAbsent: true}); !errors.Is(err, store.ErrConditionUnsupported) {
+		t.Error(err)
+	}
+	if _, err := s.Put(t.Context(), "k", nil, store.PutOptions{IfMatch: "x"}); !errors.Is(err, store.ErrConditionUnsupported) {
+		t.Error(err)
+	}
+	if log := f.TakeLog(); len(log) != 0 {
+		t.Errorf("conditional puts: %v", log)
+	}
+}
+
+func calls(log []fakeb2.Request) (calls []string) {
+	for _, r := range log {
+		calls = append(calls, r.Call)
+	}
+	return calls
+}
+
+// TestExpiredTokens: all tokens expire before any one of a method's requests.
+func TestExpiredTokens(t *testing.T) {
+	for _, m := range each {
+		for at := range m.requests {
+			t.Run(fmt.Sprintf("%s, request %d", m.name, at), func(t *testing.T) {
+				f := serve(t, fakeb2.Options{})
+				s := f.open(t)
+				o := put(t, s, "k", "old")
+				var n atomic.Int32
+				f.Before(func(string, *http.Request) {
+					if int(n.Add(1)) == at+1 {
+						f.ExpireTokens()
+					}
+				})
+				f.TakeLog()
+				if err := m.do(t.Context(), s, o); err != nil {
+					t.Error(err)
+				}
+				log := f.TakeLog()
+				expired := slices.ContainsFunc(log, func(r fakeb2.Request) bool { return r.Status == http.StatusUnauthorized })
+				if !expired || !slices.Contains(calls(log), "b2_authorize_account") {
+					t.Errorf("nothing had expired: %v", log)
+				}
+			})
+		}
+	}
+}
+
+// TestExpiredTwice: a server that never takes its tokens isn't asked for ever.
+func TestExpiredTwice(t *testing.T) {
+	for _, m := range each {
+		f := serve(t, fakeb2.Options{})
+		s := f.open(t)
+		o := put(t, s, "k", "old")
+		f.Before(func(string, *http.Request) { f.ExpireTokens() })
+		f.TakeLog()
+		err := m.do(t.Context(), s, o)
+		log := f.TakeLog()
+		if m.name != "put again" && (err == nil || store.Permanent(err)) || len(log) > 12 {
+			t.Errorf("%s: %v: %v", m.name, err, log)
+		}
+	}
+}
+
+// TestUploadURLs: an error of the server's ends the use of an upload URL, and the
+// next put gets another.
+func TestUploadURLs(t *testing.T) {
+	for _, status := range []int{500, 503, 408, 429} {
+		f := serve(t, fakeb2.Options{})
+		s := f.open(t)
+		put(t, s, "k", "1")
+		f.Fail("b2_upload_file", 1, status, "as_it_is")
+		f.TakeLog()
+		if _, err := s.Put(t.Context(), "k", []byte("2"), store.PutOptions{}); err == nil || store.Permanent(err) {
+			t.Errorf("%d: %v", status, err)
+		}
+		if got := calls(f.TakeLog()); !slices.Equal(got, []string{"b2_upload_file"}) {
+			t.Errorf("%d: the driver repeats: %q", status, got)
+		}
+		put(t, s, "k", "3")
+		if got := calls(f.TakeLog()); !slices.Equal(got[:2], []string{"b2_get_upload_url", "b2_upload_file"}) {
+			t.Errorf("%d: %q", status, got)
+		}
+		f.has(t, "3")
+	}
+}
+
+// TestHanging: a server that never answers any one of a method's requests. The
+// method returns when its context ends, and its connection is closed.
+func TestHanging(t *testing.T) {
+	for _, m := range append(each[:len(each):len(each)], method{"first request", 1, each[4].do}) {
+		for at := range m.requests {
+			t.Run(fmt.Sprintf("%s, request %d", m.name, at), func(t *testing.T) {
+				f := serve(t, fakeb2.Options{})
+				s := f.open(t)
+				var o store.Object
+				if m.name != "first request" {
+					o = put(t, s, "k", "old")
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				closed := make(chan struct{})
+				var n atomic.Int32
+				f.Before(func(_ string, r *http.Request) {
+					if int(n.Add(1)) != at+1 {
+						return
+					}
+					_, _ = io.Copy(io.Discard, r.Body) // a closed connection shows only behind the body
+					cancel()
+					<-r.Context().Done()
+					close(closed)
+				})
+				err := m.do(ctx, s, o)
+				<-closed
+				// What was put stays put, though what it covers couldn't be removed.
+				if done := m.requests > 1 && at == m.requests-1 && m.name != "delete"; done && err != nil || !done && !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+				if err := m.do(t.Context(), s, o); err != nil && !errors.Is(err, store.ErrPrecondition) {
+					t.Errorf("afterwards: %v", err)
+				}
+			})
+		}
+	}
+}
+
+// TestWaitingForASession: who waits for another's authorization heeds its own
+// context.
+func TestWaitingForASession(t *testing.T) {
+	f := serve(t, fakeb2.Options{})
+	s := f.open(t)
+	asked, answer := make(chan struct{}), make(chan struct{})
+	f.Before(func(call string, _ *http.Request) {
+		if call == "b2_authorize_account" {
+			close(asked)
+			<-answer
+		}
+	})
+	first := make(chan error)
+	go func() {
+		_, err := s.List(t.Context(), "", "")
+		first <- err
+	}()
+	<-asked
+	ctx, cancel := context.WithCancel(t.Context())
+	waits := &waited{Context: ctx, done: make(chan struct{})}
+	second := make(chan error)
+	go func() {
+		_, err := s.List(waits, "", "")
+		second <- err
+	}()
+	<-waits.done
+	cancel()
+	if err := <-second; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	close(answer)
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+}
+
+// waited is a context that tells when somebody waits for its end.
+type waited struct {
+	context.Context
+	once sync.Once
+	done chan struct{}
+}
+
+func (w *waited) Done() <-chan struct{} {
+	w.once.Do(func() { close(w.done) })
+	return w.Context.Done()
+}
+
+// TestHangingBody: the answer begins, and never ends.
+func TestHangingBody(t *testing.T) {
+	f := serve(t, fakeb2.Options{})
+	put(t, f.open(t), "k", "the body")
+	for _, m := range each {
+		if m.requests > 1 {
+			continue
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var hang atomic.Bool
+		h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !hang.Load() {
+				f.ServeHTTP(w, r)
+				return
+			}
+			rec := httptest.NewRecorder()
+			f.ServeHTTP(rec, r)
+			maps.Copy(w.Header(), rec.Header())
+			w.Header().Set("Content-Length", strconv.Itoa(rec.Body.Len()))
+			_, _ = w.Write(rec.Body.Bytes()[:rec.Body.Len()/2])
+			w.(http.Flusher).Flush()
+			cancel()
+			<-r.Context().Done()
+		}))
+		s := open(t, "b2://"+bucket+"/"+prefix+"?endpoint="+h.URL)
+		put(t, s, "other", "") // sets up the session
+		hang.Store(true)
+		if err := m.do(ctx, s, store.Object{Key: "k"}); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", m.name, err)
+		}
+		cancel()
+		h.Close()
+	}
+}
+
+// TestManyExpiredURLs: all upload URLs that are kept are too old.
+func TestManyExpiredURLs(t *testing.T) {
+	f := serve(t, fakeb2.Options{})
+	s := f.open(t)
+	const n = 5
+	var at sync.WaitGroup // so that each has a URL of its own
+	at.Add(n)
+	f.Before(func(call string, _ *http.Request) {
+		if call == "b2_upload_file" {
+			at.Done()
+			at.Wait()
+		}
+	})
+	var puts sync.WaitGroup
+	for i := range n {
+		puts.Go(func() {
+			if _, err := s.Put(t.Context(), fmt.Sprint(i), nil, store.PutOptions{}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	puts.Wait()
+	f.Before(nil)
+	if got := calls(f.TakeLog()); len(got) != 2+2*n {
+		t.Errorf("%q", got)
+	}
+	f.ExpireTokens()
+	put(t, s, "k", "")
+}

@@ -1,0 +1,134 @@
+package b2
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/repolock/repolock/store"
+)
+
+// note is what blazer doesn't tell of an exchange. It is in the context of each.
+type note struct {
+	// err is why there was no answer. blazer keeps no more than its text.
+	err error
+	// token was sent, and may be quoted in the answer.
+	token string
+	// auth is what an authorization says of the key. blazer keeps it to itself.
+	auth authorization
+	// bucket, if it is set, answers b2_list_buckets without asking the server:
+	// blazer has no other way to make a bucket, and a key that is restricted to
+	// one needn't have the permission to list it.
+	bucket *bucketInfo
+}
+
+// authorization is the answer of b2_authorize_account.
+type authorization struct {
+	Token   string `json:"authorizationToken"`
+	APIInfo struct {
+		Storage struct {
+			URL          string   `json:"apiUrl"`
+			DownloadURL  string   `json:"downloadUrl"`
+			BucketID     string   `json:"bucketId"`
+			BucketName   string   `json:"bucketName"`
+			Prefix       string   `json:"namePrefix"`
+			Capabilities []string `json:"capabilities"`
+		} `json:"storageApi"`
+	} `json:"apiInfo"`
+	AccountID string `json:"accountId"`
+}
+
+type bucketInfo struct {
+	ID   string `json:"bucketId"`
+	Name string `json:"bucketName"`
+}
+
+type noteKey struct{}
+
+func withNote(ctx context.Context, n *note) context.Context {
+	return context.WithValue(ctx, noteKey{}, n)
+}
+
+// transport keeps notes of what goes through it.
+type transport struct{ next http.RoundTripper }
+
+// maxAnswer is more than a page of the longest names.
+const maxAnswer = 32 << 20
+
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	n, ok := r.Context().Value(noteKey{}).(*note)
+	if !ok {
+		n = new(note)
+	}
+	n.token = r.Header.Get("Authorization")
+	res, err := t.roundTrip(r, n)
+	n.err = err
+	return res, err
+}
+
+func (t *transport) roundTrip(r *http.Request, n *note) (*http.Response, error) {
+	if !secure(r.URL) {
+		return nil, fmt.Errorf("%w: the server wants the application key to be sent in the clear", store.ErrConfig)
+	}
+	if n.bucket != nil && strings.HasSuffix(r.URL.Path, "/b2_list_buckets") {
+		return known(r, n.bucket)
+	}
+	res, err := t.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	if strings.HasPrefix(r.URL.Path, "/b2api/") {
+		body := res.Body
+		res.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(body, maxAnswer), body}
+	}
+	if strings.HasSuffix(r.URL.Path, "/b2_authorize_account") {
+		return n.authorized(res)
+	}
+	return res, nil
+}
+
+// known answers b2_list_buckets with what the authorization said.
+func known(r *http.Request, b *bucketInfo) (*http.Response, error) {
+	body, err := json.Marshal(map[string]any{"buckets": []any{b}})
+	if err != nil {
+		return nil, err
+	}
+	return &http.Response{
+		StatusCode: http.StatusOK, Request: r, Header: http.Header{},
+		Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)),
+	}, nil
+}
+
+// authorized reads an authorization. It is the first answer of a server, so it
+// tells whether the server is B2 at all, which blazer takes for granted.
+func (n *note) authorized(res *http.Response) (*http.Response, error) {
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		return nil, err
+	}
+	res.Body = io.NopCloser(bytes.NewReader(body))
+	var problem struct {
+		Code string `json:"code"`
+	}
+	err = json.Unmarshal(body, &problem)
+	switch {
+	case res.StatusCode >= 500 || res.StatusCode == http.StatusTooManyRequests || res.StatusCode == http.StatusRequestTimeout:
+		return res, nil
+	case res.StatusCode != http.StatusOK && err == nil && problem.Code != "":
+		return res, nil
+	case res.StatusCode == http.StatusOK:
+		err = json.Unmarshal(body, &n.auth)
+		if storage := n.auth.APIInfo.Storage; err == nil && n.auth.Token != "" && storage.URL != "" && storage.DownloadURL != "" {
+			return res, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: the endpoint %s isn't Backblaze B2: it doesn't answer as B2 does (%s)", store.ErrConfig, res.Request.URL.Host, res.Status)
+}

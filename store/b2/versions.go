@@ -1,0 +1,82 @@
+package b2
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/Backblaze/blazer/base"
+)
+
+// version is one version of a name.
+type version struct {
+	id   string
+	time time.Time
+	size int64
+	// hides: it is a hide marker, or something else that readers don't see.
+	hides bool
+}
+
+func versionOf(f *base.File) version {
+	return version{id: f.ID, time: f.Timestamp, size: f.Size, hides: f.Status != "upload"}
+}
+
+// pageSize is what is billed as one transaction.
+const pageSize = 1000
+
+// versions lists all versions of a name, newest first.
+func (s *Store) versions(ctx context.Context, name string) ([]version, error) {
+	type page struct {
+		files            []*base.File
+		nextName, nextID string
+	}
+	var all []version
+	for next := (page{nextName: name}); next.nextName == name; {
+		p, err := call(ctx, s, name, "listFiles", func(ctx context.Context, in *session) (page, error) {
+			files, nextName, nextID, err := in.bucket.ListFileVersions(ctx, pageSize, name, next.nextID, name, "")
+			return page{files, nextName, nextID}, err
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range p.files {
+			if f.Name != name {
+				return all, nil // it begins with the name
+			}
+			if f.Status != "start" { // a large upload that isn't finished is no version yet
+				all = append(all, versionOf(f))
+			}
+		}
+		next = p
+	}
+	return all, nil
+}
+
+// removeVersion deletes a version, and says whether it was this that did it:
+// of all who delete one, one is told so.
+func (s *Store) removeVersion(ctx context.Context, name string, v version) (removed bool, err error) {
+	_, err = call(ctx, s, name, "deleteFiles", func(ctx context.Context, in *session) (struct{}, error) {
+		return struct{}{}, in.bucket.File(v.id, name).DeleteFileVersion(ctx)
+	})
+	if asRefusal(err, http.StatusBadRequest, "file_not_present") {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// hide makes a name invisible, whatever versions it has.
+func (s *Store) hide(ctx context.Context, name string) error {
+	_, err := call(ctx, s, name, "writeFiles", func(ctx context.Context, in *session) (*base.File, error) {
+		return in.bucket.HideFile(ctx, name)
+	})
+	if asRefusal(err, http.StatusBadRequest, "no_such_file", "already_hidden", "file_not_present") {
+		return nil
+	}
+	return err
+}
+
+// mayRemove says whether the key may delete versions.
+func (s *Store) mayRemove(ctx context.Context) (bool, error) {
+	in, err := s.session(ctx, nil)
+	return err == nil && in.may("deleteFiles"), err
+}
