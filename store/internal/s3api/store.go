@@ -57,6 +57,7 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.Put
 	if r.conditional && s.props.IfAbsent == store.Unsupported {
 		return store.Object{}, &store.Error{Op: r.op, Key: key, Err: store.ErrConditionUnsupported}
 	}
+	covered := s.tidy.covered(key)
 	err = s.once(r, func() error { return s.client.Put(ctx, s.place.Prefix+key, body, opts.IfAbsent, opts.IfMatch) })
 	etag := ETag(r.answer.Header("Etag"))
 	if err == nil && etag == "" {
@@ -65,7 +66,7 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.Put
 	if err != nil {
 		return store.Object{}, s.failed(ctx, r, err)
 	}
-	s.tidy.wrote(ctx, s, key, r.answer.Header("X-Amz-Version-Id"))
+	s.tidy.wrote(ctx, s, key, r.answer.Header("X-Amz-Version-Id"), covered)
 	// When it was written the answer doesn't tell: its Date is when it was sent.
 	return store.Object{Key: key, ETag: etag, Size: int64(len(body))}, nil
 }

@@ -21,34 +21,36 @@ type tidy struct {
 	refused bool
 }
 
-// wrote notes a new version, and removes those before it.
-func (t *tidy) wrote(ctx context.Context, s *Store, key, version string) {
+// covered are the versions of a key that were put, and answered, by now. What is
+// put after this covers them; of two puts at once nobody knows which is the newer.
+func (t *tidy) covered(key string) []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.own[key])
+}
+
+// wrote notes a new version, and removes those that it covers.
+func (t *tidy) wrote(ctx context.Context, s *Store, key, version string, covered []string) {
 	if version == "" || version == "null" {
 		return
 	}
 	t.mu.Lock()
-	before := t.own[key]
-	t.own[key] = []string{version}
-	refused := t.refused
-	t.mu.Unlock()
-	if refused {
-		return
+	t.own[key] = append(t.own[key], version)
+	if t.refused {
+		t.own[key] = []string{version} // the others stay anyway
+		covered = nil
 	}
+	t.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, tidyTimeout)
 	defer cancel()
-	for i, v := range before {
+	for _, v := range covered {
 		if !t.remove(ctx, s, key, v) {
-			t.keep(key, before[i:])
-			return
+			return // until the next time
 		}
+		t.mu.Lock()
+		t.own[key] = slices.DeleteFunc(t.own[key], func(own string) bool { return own == v })
+		t.mu.Unlock()
 	}
-}
-
-// keep notes versions that are still to be removed.
-func (t *tidy) keep(key string, versions []string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.own[key] = append(slices.Clone(versions), t.own[key]...)
 }
 
 // deleted removes what lies under the marker that a deletion has put, and the

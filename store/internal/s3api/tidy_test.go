@@ -3,6 +3,8 @@ package s3api_test
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"sync/atomic"
 	"testing"
 
@@ -78,4 +80,40 @@ func TestVersionsUnlisted(t *testing.T) {
 			t.Errorf("%d versions were removed, want 6", n)
 		}
 	})
+}
+
+// TestPutsAtOnce: of two puts under way at once nobody knows which is the newer, so
+// neither removes the other's version, which may be what everybody sees.
+func TestPutsAtOnce(t *testing.T) {
+	h, removals := versioned(say(204, ""), say(403, "AccessDenied"))
+	var puts atomic.Int32
+	first, second := make(chan struct{}), make(chan struct{})
+	hold := func(w http.ResponseWriter, r *http.Request) {
+		h(w, r) // it is applied,
+		if r.Method == http.MethodPut && puts.Add(1) == 1 {
+			close(first)
+			<-second // and answered after the other
+		}
+	}
+	server := httptest.NewServer(http.HandlerFunc(hold))
+	t.Cleanup(server.Close)
+	s := openStore(t, "s3://bucket/a?endpoint="+url.QueryEscape(server.URL))
+	put := func() {
+		if _, err := s.Put(t.Context(), "index/k", []byte("{}"), store.PutOptions{}); err != nil {
+			t.Error(err)
+		}
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); put() }()
+	<-first
+	put()
+	close(second)
+	<-done
+	if n := removals.Load(); n != 0 {
+		t.Errorf("%d versions were removed", n)
+	}
+	put()
+	if n := removals.Load(); n != 2 {
+		t.Errorf("%d versions were removed by a put that came after both", n)
+	}
 }
