@@ -5,18 +5,26 @@ SYSTEMS = darwin/arm64 windows/amd64 freebsd/amd64
 
 .PHONY: help
 help: ## show this
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | sort
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | sort
 
 .PHONY: build
 build: ## build bin/repolock
 	$(GO) build -trimpath -o bin/repolock ./cmd/repolock
 
 .PHONY: test
-test: ## run all tests
+test: unit e2e ## run all tests
+
+.PHONY: unit
+unit: ## run the tests that need nothing but Go
 	$(GO) test ./...
 
+# REPOLOCK_E2E_DOCKER=no runs MinIO as a process where there is Docker, too.
+.PHONY: e2e
+e2e: ## run the tests on a real MinIO, which is built, started and taken down
+	sh e2e/minio.sh with $(GO) test -p 1 -tags e2e -timeout 20m ./e2e/... ./store/s3 ./store/minio
+
 .PHONY: race
-race: ## run all tests under the race detector
+race: ## run the tests that need nothing but Go under the race detector
 	$(GO) test -race -timeout 20m ./...
 
 .PHONY: demo
@@ -31,7 +39,11 @@ fuzz: ## fuzz what is parsed, 20 s each
 	$(GO) test -run='^$$' -fuzz=FuzzCheckKey -fuzztime=20s ./store
 
 .PHONY: bench
-bench: ## what a put and a listing cost on this disk
+bench: ## measure what a lock costs, beside the original protocol, restic and flock
+	sh e2e/minio.sh with $(GO) run ./e2e/bench
+
+.PHONY: bench-disk
+bench-disk: ## what a put and a listing cost on this disk
 	$(GO) test -run='^$$' -bench=. ./store/dir
 
 .PHONY: lint
@@ -44,6 +56,7 @@ fmt: ## gofmt changes nothing
 .PHONY: vet
 vet: ## go vet, for this system and the others
 	$(GO) vet ./...
+	$(GO) vet -tags e2e ./...
 	@for s in $(SYSTEMS); do echo "vet and build for $$s"; \
 		GOOS=$${s%/*} GOARCH=$${s#*/} CGO_ENABLED=0 $(GO) vet ./... && \
 		GOOS=$${s%/*} GOARCH=$${s#*/} CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/repolock || exit 1; done
@@ -51,6 +64,7 @@ vet: ## go vet, for this system and the others
 .PHONY: static
 static: ## staticcheck
 	$(TOOL) staticcheck ./...
+	$(TOOL) staticcheck -tags e2e ./...
 
 .PHONY: imports
 imports: ## packages point one way: .depguard.yml

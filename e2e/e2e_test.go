@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	unignore()
 	// These tests wait more than they work: they may do so side by side.
 	flag.Parse()
-	if err := flag.Set("test.parallel", "16"); err != nil {
+	if err := flag.Set("test.parallel", "12"); err != nil {
 		panic(err)
 	}
 	code := m.Run()
@@ -59,19 +59,22 @@ const ttl = 10 * time.Second
 
 // site is a repository and what its users write beside it.
 type site struct {
-	t         *testing.T
-	dir, repo string
+	t   *testing.T
+	dir string
+	// repo is the repository's URL, or path.
+	repo string
+	// env is what the processes have in their environment besides.
+	env []string
+	backend
 }
 
-func newSite(t *testing.T) *site {
-	t.Helper()
-	t.Parallel()
-	s := &site{t: t, dir: t.TempDir()}
-	s.repo = filepath.Join(s.dir, "repo")
-	if err := os.Mkdir(s.repo, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	return s
+// backend is what a site's repository lives on.
+type backend interface {
+	// away makes the repository unreachable, until back.
+	away()
+	back()
+	// left lists what there is of locks.
+	left() []string
 }
 
 func (s *site) path(name string) string { return filepath.Join(s.dir, name) }
@@ -91,7 +94,7 @@ func (s *site) start(args ...string) *process {
 	// If the group of these tests is orphaned, the kernel continues whoever is
 	// stopped in it, which a test may have done on purpose: setpgid(2).
 	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	p.Env = append(os.Environ(), "REPOLOCK_REPO="+s.repo, "PATH="+bin+":"+os.Getenv("PATH"))
+	p.Env = s.environ()
 	p.Stdout = &p.stderr
 	p.Stderr = &p.stderr
 	if err := p.Start(); err != nil {
@@ -107,6 +110,29 @@ func (s *site) start(args ...string) *process {
 		}
 	})
 	return p
+}
+
+func (s *site) environ() []string {
+	env := append(os.Environ(), "REPOLOCK_REPO="+s.repo, "PATH="+bin+":"+os.Getenv("PATH"))
+	return append(env, s.env...)
+}
+
+// hold starts a repolock around a ticking command, and waits until it runs.
+func (s *site) hold(operation, name string, flags ...string) *process {
+	s.t.Helper()
+	args := append([]string{operation, "--ttl", ttl.String()}, flags...)
+	p := s.start(append(args, ticks(name)...)...)
+	s.until("the command of the "+operation+" to run", 15*time.Second, func() bool { return s.ticking(name) })
+	return p
+}
+
+// end lets the command that hold started end, and wants it to have gone well.
+func (p *process) end(name string) {
+	p.s.t.Helper()
+	p.s.touch("stop-" + name)
+	if code := p.code(); code != 0 {
+		p.s.t.Errorf("%s: exit code %d", name, code)
+	}
 }
 
 // code waits for the exit code; a signal n is -n.
@@ -146,8 +172,6 @@ func (s *site) exists(name string) bool {
 	return err == nil
 }
 
-func (s *site) remove(name string) { _ = os.Remove(s.path(name)) }
-
 func (s *site) touch(name string) {
 	s.t.Helper()
 	if err := os.WriteFile(s.path(name), nil, 0o600); err != nil {
@@ -160,7 +184,7 @@ func (s *site) touch(name string) {
 func ticks(name string) []string {
 	return []string{"--", "sh", "-c", `
 echo $$ >pid-` + name + `
-while [ ! -e stop-` + name + ` ]; do date +%s%N >>` + name + `; sleep 0.02; done`}
+while [ ! -e stop-` + name + ` ]; do date +%s%N >>` + name + `; sleep 0.1; done`}
 }
 
 // times are when a ticking command ran.
@@ -211,8 +235,7 @@ func (s *site) gone(pidfile string) bool {
 // nothingLeft: no lock is in the repository.
 func (s *site) nothingLeft() {
 	s.t.Helper()
-	if s.exists("repo/index") {
-		out, _ := exec.Command("find", s.path("repo/index")).Output()
-		s.t.Errorf("left over:\n%s", out)
+	if left := s.left(); len(left) > 0 {
+		s.t.Errorf("left over: %q", left)
 	}
 }

@@ -1,4 +1,4 @@
-//go:build unix
+//go:build unix && !e2e
 
 package e2e
 
@@ -22,119 +22,6 @@ func TestLocalScript(t *testing.T) {
 	}
 }
 
-// TestOutage: while the repository can't be reached for longer than the lease,
-// the command is stopped, and afterwards it goes on.
-func TestOutage(t *testing.T) {
-	s := newSite(t)
-	p := s.start(append([]string{"backup", "--ttl", ttl.String()}, ticks("a")...)...)
-	s.until("the command to run", 10*time.Second, func() bool { return s.ticking("a") })
-	away := time.Now()
-	if err := os.Rename(s.path("repo"), s.path("unmounted")); err != nil {
-		t.Fatal(err)
-	}
-	s.until("the command to be stopped", ttl+2*time.Second, func() bool { return !s.ticking("a") })
-	time.Sleep(2 * time.Second)
-	if times := s.times("a"); times[len(times)-1].Sub(away) > ttl {
-		t.Errorf("it ran for %v without its lock", times[len(times)-1].Sub(away))
-	}
-	if err := os.Rename(s.path("unmounted"), s.path("repo")); err != nil {
-		t.Fatal(err)
-	}
-	s.until("the command to go on", 20*time.Second, func() bool { return s.ticking("a") })
-	s.touch("stop-a")
-	if code := p.code(); code != 0 {
-		t.Errorf("exit code %d", code)
-	}
-	s.nothingLeft()
-}
-
-// TestShortOutage is not noticed by the command.
-func TestShortOutage(t *testing.T) {
-	s := newSite(t)
-	p := s.start(append([]string{"prune", "--ttl", ttl.String()}, ticks("a")...)...)
-	s.until("the command to run", 10*time.Second, func() bool { return s.ticking("a") })
-	time.Sleep(ttl/2 - time.Second)
-	if err := os.Rename(s.path("repo"), s.path("unmounted")); err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(1500 * time.Millisecond) // over one refresh
-	if err := os.Rename(s.path("unmounted"), s.path("repo")); err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(ttl)
-	s.touch("stop-a")
-	if code := p.code(); code != 0 {
-		t.Errorf("exit code %d", code)
-	}
-	if from, d := gap(s.times("a")); d > 2*time.Second {
-		t.Errorf("it didn't run for %v from %v", d, from)
-	}
-	s.nothingLeft()
-}
-
-// TestResumeFor: an outage that lasts longer than --resume-for ends the command.
-func TestResumeFor(t *testing.T) {
-	s := newSite(t)
-	p := s.start(append([]string{"backup", "--ttl", ttl.String(), "--resume-for", "2s"}, ticks("a")...)...)
-	s.until("the command to run", 10*time.Second, func() bool { return s.ticking("a") })
-	if err := os.Rename(s.path("repo"), s.path("unmounted")); err != nil {
-		t.Fatal(err)
-	}
-	if code := p.code(); code != 79 {
-		t.Errorf("exit code %d, want 79", code)
-	}
-	if !s.gone("pid-a") {
-		t.Error("the command lives on")
-	}
-}
-
-// TestStopped: while repolock itself is stopped past its lease somebody else gets
-// in. The command of the first doesn't run at the same time, and never again.
-func TestStopped(t *testing.T) {
-	s := newSite(t)
-	a := s.start(append([]string{"backup", "--ttl", ttl.String()}, ticks("a")...)...)
-	s.until("the first command to run", 10*time.Second, func() bool { return s.ticking("a") })
-	a.signal(syscall.SIGSTOP)
-	var b *process
-	s.until("another to get in", 2*ttl, func() bool {
-		b = s.start("prune", "--ttl", ttl.String(), "--", "sh", "-c", "date +%s%N >b-in; sleep 3; date +%s%N >b-out")
-		return b.code() == 0
-	})
-	a.signal(syscall.SIGCONT)
-	if code := a.code(); code != 79 {
-		t.Errorf("exit code %d, want 79", code)
-	}
-	in := s.times("b-in")[0]
-	if times := s.times("a"); !times[len(times)-1].Before(in) {
-		t.Errorf("the first ran until %v, the other was in from %v", times[len(times)-1], in)
-	}
-	if !s.gone("pid-a") {
-		t.Error("the first command lives on")
-	}
-	s.nothingLeft()
-}
-
-// TestStoppedAlone: nobody was in, so the command goes on.
-func TestStoppedAlone(t *testing.T) {
-	s := newSite(t)
-	a := s.start(append([]string{"prune", "--ttl", ttl.String()}, ticks("a")...)...)
-	s.until("the command to run", 10*time.Second, func() bool { return s.ticking("a") })
-	a.signal(syscall.SIGSTOP)
-	stopped := time.Now()
-	time.Sleep(ttl + 3*time.Second)
-	a.signal(syscall.SIGCONT)
-	s.until("the command to go on", 10*time.Second, func() bool { return s.ticking("a") })
-	s.touch("stop-a")
-	if code := a.code(); code != 0 {
-		t.Errorf("exit code %d", code)
-	}
-	from, d := gap(s.times("a"))
-	if d < 2*time.Second || from.Sub(stopped) > ttl {
-		t.Errorf("it didn't run for %v, from %v after repolock was stopped", d, from.Sub(stopped))
-	}
-	s.nothingLeft()
-}
-
 // TestOnLost: the other ways to deal with a loss.
 func TestOnLost(t *testing.T) {
 	for _, c := range []struct {
@@ -154,9 +41,7 @@ func TestOnLost(t *testing.T) {
 			s := newSite(t)
 			p := s.start("backup", "--ttl", ttl.String(), "--on-lost", c.how, "--", "sh", "-c", c.command)
 			s.until("the command to run", 10*time.Second, func() bool { return s.exists("started") })
-			if err := os.Rename(s.path("repo"), s.path("unmounted")); err != nil {
-				t.Fatal(err)
-			}
+			s.away()
 			start := time.Now()
 			if code := p.code(); code != c.code {
 				t.Errorf("exit code %d, want %d", code, c.code)
@@ -238,40 +123,4 @@ func TestSignalWhileAcquiring(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestContenders: of many processes that prune at once never two are in.
-func TestContenders(t *testing.T) {
-	s := newSite(t)
-	const n, rounds = 6, 8
-	results := make(chan string, n)
-	for i := range n {
-		go func() {
-			won := 0
-			for range rounds {
-				// mkdir fails if another is in.
-				cmd := exec.Command(bin+"/repolock", "prune", "--ttl", ttl.String(), "--", "sh", "-c",
-					"mkdir "+s.path("inside")+" || exit 99; sleep 0.05; rmdir "+s.path("inside"))
-				cmd.Env = append(os.Environ(), "REPOLOCK_REPO="+s.repo)
-				out, err := cmd.CombinedOutput()
-				switch code := cmd.ProcessState.ExitCode(); code {
-				case 0:
-					won++
-				case 75:
-				default:
-					results <- fmt.Sprintf("%d: exit code %d: %v %s", i, code, err, out)
-					return
-				}
-			}
-			results <- fmt.Sprintf("%d: won %d of %d", i, won, rounds)
-		}()
-	}
-	for range n {
-		r := <-results
-		t.Log(r)
-		if strings.Contains(r, "exit code") {
-			t.Error(r)
-		}
-	}
-	s.nothingLeft()
 }

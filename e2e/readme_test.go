@@ -1,4 +1,4 @@
-//go:build unix
+//go:build unix && !e2e
 
 package e2e
 
@@ -25,8 +25,8 @@ func TestReadme(t *testing.T) {
 	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(readme, -1) {
 		setup = append(setup, strings.Split(strings.TrimSpace(block[1]), "\n")...)
 	}
-	// The first is TestLocalScript, the second runs this.
-	if want := []string{"sh e2e/local.sh", "go test ./...", "go install ./cmd/repolock"}; !slices.Equal(setup, want) {
+	// The first is TestLocalScript, the second runs this, and make e2e.
+	if want := []string{"sh e2e/local.sh", "make test", "go install ./cmd/repolock"}; !slices.Equal(setup, want) {
 		t.Fatalf("the README's commands are %q, and %q are tested", setup, want)
 	}
 	install := exec.Command("sh", "-c", setup[2])

@@ -142,6 +142,13 @@ func (a *Answer) note(res *http.Response, refusal []byte) {
 	a.status, a.header, a.refusal = res.StatusCode, res.Header.Clone(), refusal
 }
 
+// Reset forgets an answer: another request is about to be sent, and may get none.
+func (a *Answer) Reset() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.status, a.header, a.refusal = 0, nil, nil
+}
+
 // Refusal is the body of an answer that is no success.
 func (a *Answer) Refusal() []byte {
 	a.mu.Lock()

@@ -1,0 +1,53 @@
+//go:build unix && e2e
+
+package e2e
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/repolock/repolock/internal/proxy"
+)
+
+// TestClocks: an answer's times, an hour off in either direction or in both at
+// once, change nothing in who gets in and when. The store's clock is only ever
+// compared with itself, and agrees with the other witness; were the wall clocks of
+// two machines to disagree, a stale lock would be watched for one ttl more.
+func TestClocks(t *testing.T) {
+	onEach(t, func(t *testing.T, k kind) {
+		for _, c := range []struct{ holder, other time.Duration }{
+			{0, 0}, {time.Hour, time.Hour}, {-time.Hour, -time.Hour}, {time.Hour, -time.Hour}, {-time.Hour, time.Hour},
+		} {
+			t.Run(fmt.Sprintf("%+v and %+v", c.holder, c.other), func(t *testing.T) {
+				t.Parallel()
+				at := k.on(k.shared(t))
+				// The clients may sign with the clock that they are told.
+				a := proxied(t, at, proxy.Behaviour{Shift: c.holder, Sign: root})
+				b := proxied(t, at, proxy.Behaviour{Shift: c.other, Sign: root})
+				clocks(at.site(t).at(at.through(a)), at.through(b))
+			})
+		}
+	})
+}
+
+// clocks: a holder isn't passed while it lives, and is soon after its end.
+func clocks(s *site, through string) {
+	p := s.hold("backup", "a")
+	other := s.at(through)
+	for end := time.Now().Add(ttl + 5*time.Second); time.Now().Before(end); time.Sleep(time.Second) {
+		refused(other, "prune", p)
+	}
+	p.signal(syscall.SIGKILL)
+	killed := time.Now()
+	s.until("the lock to free itself", 2*ttl, func() bool {
+		return other.start("prune", "--ttl", ttl.String(), "--", "true").code() == 0
+	})
+	took := time.Since(killed)
+	s.t.Logf("free again after %v", took.Round(100*time.Millisecond))
+	if took < ttl/2 || took > ttl+5*time.Second {
+		s.t.Errorf("free again after %v", took)
+	}
+	s.nothingLeft()
+}

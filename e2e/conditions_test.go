@@ -1,0 +1,127 @@
+//go:build unix && e2e
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/repolock/repolock/internal/proxy"
+	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/store"
+)
+
+// TestNoConditions: on a server that has never heard of If-Match and
+// If-None-Match, and takes any put, still never two are in.
+func TestNoConditions(t *testing.T) {
+	for _, k := range []kind{onS3, onMinIO} {
+		for name, exclusive := range map[string]float64{"all exclusive": 1, "mixed": 0.2} {
+			// One after the other, and beside nothing else: they keep the machine busy.
+			t.Run(k.name+", "+name, func(t *testing.T) { contend(t, k, exclusive) })
+		}
+	}
+}
+
+const (
+	lanes        = 10 // repositories in which rounds are run side by side
+	roundsOfLane = 10
+	contenderN   = 8
+)
+
+// contend runs 100 rounds in which 8 contenders want the lock at once.
+func contend(t *testing.T, k kind, exclusive float64) {
+	var winners [contenderN + 1]atomic.Int32 // rounds by how many got in
+	t.Run("lane", func(t *testing.T) {
+		for lane := range lanes {
+			t.Run(fmt.Sprint(lane), func(t *testing.T) {
+				t.Parallel()
+				at := k.on(k.shared(t))
+				p := proxied(t, at, proxy.Behaviour{StripConditions: true, Sign: root})
+				// In half of the lanes the clients stay, with what they have learnt
+				// of the store; in the other half each round has new ones.
+				var clients []*replock.Locker
+				for i := range roundsOfLane {
+					if i == 0 || lane%2 == 0 {
+						clients = newLockers(t, contenderN, at.through(p))
+					}
+					winners[round(t, clients, exclusive)].Add(1)
+				}
+			})
+		}
+	})
+	for n := range winners {
+		if rounds := winners[n].Load(); rounds > 0 {
+			t.Logf("%d rounds with %d winners", rounds, n)
+		}
+		if n > 1 && exclusive == 1 && winners[n].Load() > 0 {
+			t.Errorf("%d exclusive locks were held at once", n)
+		}
+	}
+	if winners[0].Load() > lanes*roundsOfLane/10 {
+		t.Errorf("in %d rounds all lost for nothing", winners[0].Load())
+	}
+}
+
+// round has all clients try at once, and whoever gets in stay until all have
+// tried. It returns how many got in.
+func round(t *testing.T, clients []*replock.Locker, exclusive float64) int {
+	r := newReferee(t)
+	var tried, done sync.WaitGroup
+	tried.Add(len(clients))
+	start := make(chan struct{})
+	for _, l := range clients {
+		mode := replock.Shared
+		if rand.Float64() < exclusive {
+			mode = replock.Exclusive
+		}
+		done.Go(func() {
+			<-start
+			k, err := take(t.Context(), l, mode)
+			if err == nil {
+				r.enter(k)
+			}
+			tried.Done()
+			tried.Wait()
+			if err == nil {
+				if k.Context().Err() != nil {
+					t.Errorf("%s %s: lost within the round", k.Mode(), k.ID())
+				}
+				r.leave(k)
+				if err := k.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	close(start)
+	done.Wait()
+	return r.grants[replock.Shared] + r.grants[replock.Exclusive]
+}
+
+// TestConditionsAreStripped: the server that those contend on does ignore them.
+func TestConditionsAreStripped(t *testing.T) {
+	t.Parallel()
+	for _, k := range []kind{onS3, onMinIO} {
+		at := k.on(k.shared(t))
+		p := proxied(t, at, proxy.Behaviour{})
+		s := openStore(t, at.through(p))
+		for _, c := range []struct {
+			strip bool
+			want  error
+		}{{false, store.ErrPrecondition}, {true, nil}} {
+			p.Behave(proxy.Behaviour{StripConditions: c.strip, Sign: root})
+			if _, err := s.Put(t.Context(), "index/x", []byte("1"), store.PutOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			for _, opts := range []store.PutOptions{{IfAbsent: true}, {IfMatch: "00000000000000000000000000000000"}} {
+				if _, err := s.Put(t.Context(), "index/x", []byte("2"), opts); !errors.Is(err, c.want) {
+					t.Errorf("%s, stripped %v, %+v: %v, want %v", k.name, c.strip, opts, err, c.want)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,307 @@
+//go:build unix && e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+
+	"github.com/repolock/repolock/internal/miniotest"
+)
+
+// policy is one of the README's, for a place.
+func policy(t testing.TB, name string, p place) []byte {
+	t.Helper()
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile("(?ms)^Policy `([a-z-]+)`:.*?^```json\n(.*?)^```").FindAllSubmatch(readme, -1) {
+		if string(m[1]) == name {
+			return []byte(strings.NewReplacer("BUCKET", p.bucket, "PREFIX", "some/prefix").Replace(string(m[2])))
+		}
+	}
+	t.Fatalf("the README has no policy %q", name)
+	return nil
+}
+
+// allowed has a driver's repolock work on a place by one of the README's policies.
+func allowed(t *testing.T, k kind, policyName string) (*site, account) {
+	t.Helper()
+	p := k.on(k.shared(t))
+	a := newAccount(t, p, policy(t, policyName, p))
+	s := p.site(t)
+	s.env = a.environ()
+	return s, a
+}
+
+// TestPolicies: what the README's policies are for works, through both drivers,
+// and what they aren't for is refused.
+func TestPolicies(t *testing.T) {
+	t.Parallel()
+	for _, k := range []kind{onS3, onMinIO} {
+		for name, run := range map[string]func(*site, account){
+			"shared": policyShared, "exclusive": policyExclusive, "no-delete": policyNoDelete, "status": policyStatus,
+		} {
+			t.Run(k.name+", "+name, func(t *testing.T) {
+				t.Parallel()
+				run(allowed(t, k, name))
+			})
+		}
+	}
+}
+
+func policyShared(s *site, a account) {
+	staleOfEachKind(s, a)
+	s.passes("backup", 2*ttl)
+	// A stale shared lock is in nobody's way who takes a shared one.
+	if left := s.left(); len(left) != 1 || !strings.Contains(left[0], "/lock.shared/") {
+		s.t.Errorf("left over: %q", left)
+	}
+	s.holdsOn("backup")
+	s.passes("restore", 0, "--name", "nightly")
+	s.isTold(77, "s3:PutObject", "prune", "--", "touch", "ran")
+	if s.exists("ran") || len(s.left()) != 1 {
+		s.t.Errorf("a prune was run, or has left something: %q", s.left())
+	}
+}
+
+func policyExclusive(s *site, a account) {
+	staleOfEachKind(s, a)
+	s.passes("prune", 2*ttl)
+	s.nothingLeft()
+	s.holdsOn("prune")
+	s.holdsOn("backup")
+	s.nothingLeft()
+	if d := diagnose(s, 0, "fit"); d.result("delete") != "ok" || d.result("versioning") != "unknown" || d.result("object_lock") != "unknown" {
+		s.t.Errorf("%+v", d)
+	}
+	more := *s
+	more.env = newAccount(s.t, a.place, bytes.Replace(policy(s.t, "exclusive", a.place), []byte(`"Statement": [`), []byte(`"Statement": [
+  {"Effect": "Allow", "Action": ["s3:GetBucketVersioning", "s3:GetBucketObjectLockConfiguration"], "Resource": "arn:aws:s3:::`+a.bucket+`"},`), 1)).environ()
+	if d := diagnose(&more, 0, "fit"); d.result("versioning") != "ok" || d.result("object_lock") != "ok" {
+		s.t.Errorf("%+v", d)
+	}
+	s.passes("prune", 0, "--name", "nightly")
+	s.nothingLeft()
+	kept := s.at(s.repo + "&conditions=kept")
+	for range 2 {
+		kept.passes("prune", 0, "--fence")
+	}
+	if left := s.left(); len(left) != 1 || !strings.HasSuffix(left[0], "/lock-fence") {
+		s.t.Errorf("left over: %q", left)
+	}
+}
+
+func policyNoDelete(s *site, a account) {
+	staleOfEachKind(s, a)
+	s.passes("prune", 2*ttl)
+	s.holdsOn("backup")
+	s.holdsOn("prune")
+	// Free for others too, by whatever driver, and with whatever rights.
+	other := a.site(s.t)
+	other.passes("backup", 0)
+	other.passes("prune", 0)
+	if p := s.start("status"); p.code() != 0 || p.stderr.String() != "no locks\n" {
+		s.t.Errorf("status: %v, %s", p.ProcessState, p.stderr.String())
+	}
+	for o := range rootOf(s.t).ListObjects(s.t.Context(), a.bucket, minio.ListObjectsOptions{Recursive: true}) {
+		if o.Err != nil || o.Size != 0 {
+			s.t.Errorf("left over: %+v", o)
+		}
+	}
+	p := s.start("--json", "doctor")
+	var d diagnosis
+	if code := p.code(); code != 0 {
+		s.t.Errorf("doctor: exit code %d: %s", code, p.stderr.String())
+	} else if err := json.Unmarshal(p.stderr.Bytes(), &d); err != nil || d.Verdict.Fitness != "fit" || d.result("delete") != "warn" {
+		s.t.Errorf("doctor: %v: %s", err, p.stderr.String())
+	}
+}
+
+func policyStatus(s *site, a account) {
+	holder := a.site(s.t).hold("prune", "a")
+	if p := s.start("status"); p.code() != 0 || !strings.Contains(p.stderr.String(), fmt.Sprintf("(pid %d)", holder.Process.Pid)) {
+		s.t.Errorf("status: %v, %s", p.ProcessState, p.stderr.String())
+	}
+	holder.end("a")
+	for _, operation := range []string{"backup", "prune"} {
+		s.isTold(77, "s3:PutObject", operation, "--", "touch", "ran")
+	}
+	if s.exists("ran") {
+		s.t.Error("the command was run")
+	}
+	if p := s.start("doctor"); p.code() != 77 {
+		s.t.Errorf("doctor: %v, %s", p.ProcessState, p.stderr.String())
+	}
+	s.nothingLeft()
+}
+
+// staleOfEachKind leaves what crashed holders do.
+func staleOfEachKind(s *site, a account) {
+	s.t.Helper()
+	const body = `{"operation":"prune","holder":"h (pid 1)","expires_at":"2020-01-01T00:00:00Z","ttl_seconds":10}`
+	for _, key := range []string{"lock.exclusive", "lock.intent/x", "lock.shared/x"} {
+		putAsRoot(s.t, a.bucket, "some/prefix/index/"+key, body)
+	}
+}
+
+// passes: an operation gets in, at the latest after a time.
+func (s *site) passes(operation string, within time.Duration, flags ...string) {
+	s.t.Helper()
+	args := append(append([]string{operation, "--ttl", ttl.String()}, flags...), "--", "true")
+	for end := time.Now().Add(within); ; time.Sleep(time.Second) {
+		p := s.start(args...)
+		code := p.code()
+		if code == 0 {
+			if out := p.stderr.String(); strings.Contains(out, "warning") {
+				s.t.Errorf("%q: %s", args, out)
+			}
+			return
+		}
+		if code != 75 || time.Now().After(end) {
+			s.t.Fatalf("%q: exit code %d: %s", args, code, p.stderr.String())
+		}
+	}
+}
+
+// holdsOn: an operation holds its lock past its ttl, which takes three renewals, and
+// releases it.
+func (s *site) holdsOn(operation string) {
+	s.t.Helper()
+	name := operation + "-on"
+	p := s.hold(operation, name)
+	time.Sleep(3*ttl/2 + time.Second)
+	p.end(name)
+	if from, d := gap(s.times(name)); d > 2*time.Second {
+		s.t.Errorf("it didn't run for %v from %v", d, from)
+	}
+	if out := p.stderr.String(); out != "" {
+		s.t.Errorf("%s: %s", operation, out)
+	}
+}
+
+// TestRights: the README's policies give what is listed here, and nothing else: to
+// list, read, write and delete.
+func TestRights(t *testing.T) {
+	t.Parallel()
+	const locks = "some/prefix/index/"
+	keys := []string{
+		locks + "lock.exclusive", locks + "lock.intent/x", locks + "lock.shared/x", locks + "lock-fence",
+		locks + "locks/a/lock.exclusive", locks + "locks/a/lock.intent/x", locks + "locks/a/lock.shared/x",
+		locks + "locks/a/lock-fence", locks + "locks/doctor-x/y",
+		locks + "x", "some/prefix/data", "some/prefix2/index/lock.shared/x", "index/lock.exclusive", "",
+	}
+	for name, rights := range map[string]string{
+		"shared":    "lrd lrd lrwd l lrd lrd lrwd l l - - - - -",
+		"exclusive": "lrwd lrwd lrwd lrwd lrwd lrwd lrwd lrwd lrwd - - - - -",
+		"no-delete": "lrw lrw lrw lrw lrw lrw lrw lrw lrw - - - - -",
+		"status":    "lr lr lr l lr lr lr l l - - - - -",
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := onMinIO.on(sharedMinIO(t))
+			a := newAccount(t, p, policy(t, name, p))
+			for i, want := range strings.Fields(rights) {
+				if got := a.rights(t, keys[i]); got != want {
+					t.Errorf("%q: %s, want %s", keys[i], got, want)
+				}
+			}
+		})
+	}
+}
+
+// rights tries out what an account may do with a key, "" being all of a bucket.
+func (a account) rights(t *testing.T, key string) (rights string) {
+	t.Helper()
+	c := a.client(t)
+	for _, try := range []struct {
+		letter string
+		send   func(context.Context) error
+	}{
+		{"l", func(ctx context.Context) error {
+			for o := range c.ListObjects(ctx, a.bucket, minio.ListObjectsOptions{Prefix: key, Recursive: true}) {
+				return o.Err
+			}
+			return nil
+		}},
+		{"r", func(ctx context.Context) error {
+			body, _, _, err := minio.Core{Client: c}.GetObject(ctx, a.bucket, key, minio.GetObjectOptions{})
+			if err == nil {
+				err = body.Close()
+			}
+			return err
+		}},
+		{"w", func(ctx context.Context) error {
+			_, err := c.PutObject(ctx, a.bucket, key, strings.NewReader("x"), 1, minio.PutObjectOptions{})
+			return err
+		}},
+		{"d", func(ctx context.Context) error {
+			return c.RemoveObject(ctx, a.bucket, key, minio.RemoveObjectOptions{})
+		}},
+	} {
+		if key == "" && try.letter != "l" {
+			continue
+		}
+		switch err := try.send(t.Context()); {
+		case err == nil, minio.ToErrorResponse(err).Code == minio.NoSuchKey:
+			rights += try.letter
+		case minio.ToErrorResponse(err).Code != minio.AccessDenied:
+			t.Fatalf("%s %q: %v", try.letter, key, err)
+		}
+	}
+	if rights == "" {
+		return "-"
+	}
+	return rights
+}
+
+// TestLackingPermission: the error names the permission, in one line, and nothing
+// is left.
+func TestLackingPermission(t *testing.T) {
+	t.Parallel()
+	for _, k := range []kind{onS3, onMinIO} {
+		for lacking, instead := range map[string]string{"s3:ListBucket": "s3:ListBucketVersions", "s3:PutObject": "s3:PutObjectTagging"} {
+			t.Run(k.name+", "+lacking, func(t *testing.T) {
+				t.Parallel()
+				p := k.on(k.shared(t))
+				all := policy(t, "exclusive", p)
+				most := bytes.ReplaceAll(all, []byte(`"`+lacking+`"`), []byte(`"`+instead+`"`))
+				if bytes.Equal(all, most) {
+					t.Fatalf("the policy doesn't mention %s: %s", lacking, all)
+				}
+				s := p.site(t)
+				s.env = newAccount(t, p, most).environ()
+				if lacking == "s3:ListBucket" {
+					s.isTold(77, lacking, "status")
+				}
+				for _, operation := range []string{"backup", "prune"} {
+					s.isTold(77, lacking, operation, "--", "touch", "ran")
+				}
+				if s.exists("ran") {
+					t.Error("the command was run")
+				}
+				s.nothingLeft()
+			})
+		}
+	}
+}
+
+// rootOf is a client of the shared server with all rights.
+func rootOf(t testing.TB) *minio.Client { return miniotest.Shared(t).Client() }
+
+func putAsRoot(t testing.TB, bucket, key, body string) {
+	t.Helper()
+	_, err := rootOf(t).PutObject(t.Context(), bucket, key, strings.NewReader(body), int64(len(body)), minio.PutObjectOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,345 @@
+//go:build unix && e2e
+
+package e2e
+
+import (
+	"crypto/md5"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/sse"
+
+	"github.com/repolock/repolock/internal/miniotest"
+	"github.com/repolock/repolock/internal/proxy"
+	"github.com/repolock/repolock/replock"
+)
+
+// Buckets that keep versions, buckets that may not lose any for a time, and
+// buckets that the server encrypts.
+
+// history is what a bucket has, of each key the newest first.
+type history map[string][]minio.ObjectInfo
+
+func (p place) history(t testing.TB) history {
+	t.Helper()
+	h := history{}
+	for o := range rootOf(t).ListObjects(t.Context(), p.bucket, minio.ListObjectsOptions{Recursive: true, WithVersions: true}) {
+		if o.Err != nil {
+			t.Fatal(o.Err)
+		}
+		h[o.Key] = append(h[o.Key], o)
+	}
+	return h
+}
+
+func (h history) String() string {
+	var b strings.Builder
+	for key, versions := range h {
+		fmt.Fprintf(&b, "\n%s:", key)
+		for _, v := range versions {
+			if v.IsDeleteMarker {
+				b.WriteString(" marker")
+			} else {
+				fmt.Fprintf(&b, " %d bytes", v.Size)
+			}
+		}
+	}
+	return b.String()
+}
+
+// visible are the keys that have an object.
+func (h history) visible() (keys []string) {
+	for key, versions := range h {
+		if !versions[0].IsDeleteMarker {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// fewest and most are how many versions a key has, markers too.
+func (h history) fewest() int { return slices.Min(h.counts()) }
+func (h history) most() int   { return slices.Max(h.counts()) }
+
+func (h history) counts() []int {
+	counts := []int{}
+	for _, versions := range h {
+		counts = append(counts, len(versions))
+	}
+	return counts
+}
+
+// renewals are more than it takes to prove a condition.
+const renewals = 4
+
+// live takes a lock, renews it a few times, and releases it.
+func live(t *testing.T, l *replock.Locker, mode replock.Mode, held func(renewed int)) {
+	t.Helper()
+	k, err := take(t.Context(), l, mode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held(0)
+	for i := range renewals {
+		if err := k.Check(t.Context()); err != nil {
+			t.Error(err)
+		}
+		held(i + 1)
+	}
+	if err := k.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestVersions: of a lock nothing visible is left, and nothing at all where
+// versions may be removed.
+func TestVersions(t *testing.T) {
+	t.Parallel()
+	for _, k := range []kind{onS3, onMinIO} {
+		for _, mode := range []replock.Mode{replock.Shared, replock.Exclusive} {
+			t.Run(k.name+", "+mode.String(), func(t *testing.T) {
+				t.Parallel()
+				buckets := miniotest.Buckets(t)
+				for _, name := range []string{"versioned", "object lock"} {
+					t.Run(name, func(t *testing.T) {
+						versions(t, place{k, k.shared(t), buckets[name].Bucket()}, mode, name == "object lock")
+					})
+				}
+			})
+		}
+	}
+}
+
+func versions(t *testing.T, p place, mode replock.Mode, stay bool) {
+	l := newLocker(t, p.repo())
+	for range 2 {
+		live(t, l, mode, func(renewed int) {
+			h := p.history(t)
+			if want := int(mode); len(h.visible()) != want { // an exclusive lock has two objects
+				t.Errorf("renewed %d times: %d are visible, want %d:%v", renewed, len(h.visible()), want, h)
+			}
+			if !stay && h.most() > 2 {
+				t.Errorf("renewed %d times: more than one old version of a key:%v", renewed, h)
+			}
+		})
+		h := p.history(t)
+		switch {
+		case len(h.visible()) > 0:
+			t.Errorf("released, and %q are visible:%v", h.visible(), h)
+		case stay && h.fewest() < renewals+2: // with the first put, and the marker
+			t.Errorf("versions that had to stay are gone:%v", h)
+		case !stay && len(h) > 0:
+			t.Errorf("left over:%v", h)
+		}
+	}
+}
+
+// TestOldVersions: what others have had under a key is neither uncovered nor
+// removed.
+func TestOldVersions(t *testing.T) {
+	t.Parallel()
+	for _, k := range []kind{onS3, onMinIO} {
+		buckets := miniotest.Buckets(t)
+		for _, name := range []string{"versioned", "object lock"} {
+			t.Run(k.name+", "+name, func(t *testing.T) {
+				t.Parallel()
+				oldVersions(t, place{k, k.shared(t), buckets[name].Bucket()})
+			})
+		}
+	}
+}
+
+func oldVersions(t *testing.T, p place) {
+	const key = "some/prefix/index/lock.exclusive"
+	const crashed = `{"operation":"prune","holder":"h (pid 1)","expires_at":"2020-01-01T00:00:00Z","ttl_seconds":10}`
+	l := newLocker(t, p.repo())
+	check := func(old []minio.ObjectInfo) {
+		t.Helper()
+		now := p.history(t)[key]
+		if len(now) == 0 || !now[0].IsDeleteMarker {
+			t.Errorf("it is visible:%v", p.history(t))
+		}
+		for _, o := range old {
+			if !slices.ContainsFunc(now, func(n minio.ObjectInfo) bool { return n.VersionID == o.VersionID }) {
+				t.Errorf("%+v was removed", o)
+			}
+		}
+	}
+	// Deleted by somebody who knows nothing of versions.
+	putAsRoot(t, p.bucket, key, crashed)
+	if err := rootOf(t).RemoveObject(t.Context(), p.bucket, key, minio.RemoveObjectOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	old := p.history(t)[key]
+	stop := neverShows(t, p, key, crashed)
+	live(t, l, replock.Exclusive, func(int) {})
+	stop()
+	check(old)
+
+	// A crashed holder's, which is overwritten.
+	putAsRoot(t, p.bucket, key, crashed)
+	old = p.history(t)[key]
+	time.Sleep(ttl + 4*time.Second)
+	live(t, l, replock.Exclusive, func(renewed int) {
+		if renewed == 0 {
+			stop = neverShows(t, p, key, crashed)
+		}
+	})
+	stop()
+	check(old)
+}
+
+// neverShows reads a key over and over, until it is told to stop.
+func neverShows(t *testing.T, p place, key, body string) (stop func()) {
+	root := minio.Core{Client: rootOf(t)}
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		reads, shown := 0, 0
+		for {
+			select {
+			case <-end:
+				if shown > 0 || reads == 0 {
+					t.Errorf("an old version was uncovered in %d of %d reads", shown, reads)
+				}
+				return
+			default:
+			}
+			stream, _, _, err := root.GetObject(t.Context(), p.bucket, key, minio.GetObjectOptions{})
+			if err == nil {
+				var raw []byte
+				if raw, err = io.ReadAll(stream); string(raw) == body {
+					shown++
+				}
+				_ = stream.Close()
+			}
+			if err != nil && minio.ToErrorResponse(err).Code != minio.NoSuchKey {
+				t.Error(err)
+			}
+			reads++
+		}
+	}()
+	return func() { close(end); <-ended }
+}
+
+// TestVersionPermissions: with the README's policy for prunes and what it says of
+// versions they are removed, and where that is denied or they are kept they stay,
+// and nothing else is different.
+func TestVersionPermissions(t *testing.T) {
+	t.Parallel()
+	const deny = `{"Version": "2012-10-17", "Statement": [
+  {"Effect": "Deny", "Action": "s3:DeleteObjectVersion", "Resource": "arn:aws:s3:::BUCKET/*"},`
+	granted := strings.NewReplacer(
+		`"s3:DeleteObject"`, `"s3:DeleteObject", "s3:DeleteObjectVersion"`,
+		`"s3:ListBucket"`, `["s3:ListBucket", "s3:ListBucketVersions"]`,
+	)
+	for _, k := range []kind{onS3, onMinIO} {
+		buckets := miniotest.Buckets(t)
+		for _, c := range []struct {
+			what, bucket string
+			change       *strings.Replacer
+			stay         bool
+		}{
+			{"allowed", "versioned", granted, false},
+			{"denied", "versioned", strings.NewReplacer(`{"Version": "2012-10-17", "Statement": [`, deny), true},
+			{"kept", "object lock", granted, true},
+		} {
+			t.Run(k.name+", "+c.what, func(t *testing.T) {
+				t.Parallel()
+				p := place{k, k.shared(t), buckets[c.bucket].Bucket()}
+				if c.what == "denied" { // not the one that is allowed
+					p.bucket = k.on(k.shared(t)).bucket
+					if err := rootOf(t).EnableVersioning(t.Context(), p.bucket); err != nil {
+						t.Fatal(err)
+					}
+				}
+				plain := string(policy(t, "exclusive", p))
+				changed := strings.ReplaceAll(c.change.Replace(plain), "BUCKET", p.bucket)
+				if changed == plain {
+					t.Fatalf("the policy isn't changed: %s", plain)
+				}
+				s := p.site(t)
+				s.env = newAccount(t, p, []byte(changed)).environ()
+				s.holdsOn("prune")
+				s.passes("backup", 0)
+				s.nothingLeft()
+				h := p.history(t)
+				if !c.stay && len(h) > 0 || c.stay && h.most() < 5 {
+					t.Errorf("versions:%v", h)
+				}
+			})
+		}
+	}
+}
+
+// TestOpaqueETag: on an encrypted bucket an ETag may be no checksum, and renewals go
+// by it all the same.
+func TestOpaqueETag(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		encryption *sse.Configuration
+		opaque     bool
+	}{
+		"SSE-S3":  {sse.NewConfigurationSSES3(), false},
+		"SSE-KMS": {sse.NewConfigurationSSEKMS("repolock"), true}, // the key of e2e/minio/server.env
+	} {
+		for _, k := range []kind{onS3, onMinIO} {
+			for _, mode := range []replock.Mode{replock.Shared, replock.Exclusive} {
+				t.Run(fmt.Sprintf("%s, %s, %s", name, k.name, mode), func(t *testing.T) {
+					t.Parallel()
+					p := k.on(k.shared(t))
+					if err := rootOf(t).SetBucketEncryption(t.Context(), p.bucket, c.encryption); err != nil {
+						t.Fatal(err)
+					}
+					opaqueETag(t, p, mode, c.opaque)
+				})
+			}
+		}
+	}
+}
+
+func opaqueETag(t *testing.T, p place, mode replock.Mode, opaque bool) {
+	through := proxied(t, p, proxy.Behaviour{})
+	live(t, newLocker(t, p.through(through)), mode, func(renewed int) {
+		log := through.Take()
+		if renewed < 2 { // the first proves it
+			return
+		}
+		if len(log) != int(mode) {
+			t.Errorf("a renewal takes %d requests:\n%v", len(log), log)
+		}
+		for _, r := range log {
+			if r.Op != "put" || r.Header.Get("If-Match") == "" || r.Status != 200 {
+				t.Errorf("not a put with If-Match that was taken: %v", r)
+			}
+			if opaque && p.checksums(t, r.Key) {
+				t.Error("the ETag is the checksum: this bucket tests nothing")
+			}
+		}
+	})
+	if left := p.left(); len(left) > 0 {
+		t.Errorf("left over: %q", left)
+	}
+}
+
+// checksums reports whether an object's ETag is its body's MD5.
+func (p place) checksums(t *testing.T, key string) bool {
+	t.Helper()
+	stream, o, _, err := minio.Core{Client: rootOf(t)}.GetObject(t.Context(), p.bucket, key, minio.GetObjectOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	body, err := io.ReadAll(stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := md5.Sum(body)
+	return o.ETag == hex.EncodeToString(sum[:])
+}
