@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	unignore()
 	// These tests wait more than they work: they may do so side by side.
 	flag.Parse()
-	if err := flag.Set("test.parallel", "12"); err != nil {
+	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
 	code := m.Run()
@@ -165,6 +165,19 @@ func (s *site) until(what string, most time.Duration, cond func() bool) {
 			s.t.Fatalf("waited %v in vain for: %s", most, what)
 		}
 	}
+}
+
+// freed waits until a prune gets in. It asks now and then: tests that do nothing but
+// start processes would hold up all others.
+func (s *site) freed() {
+	s.t.Helper()
+	s.until("the lock to free itself", 2*ttl, func() bool {
+		if s.start("prune", "--ttl", ttl.String(), "--", "true").code() == 0 {
+			return true
+		}
+		time.Sleep(400 * time.Millisecond)
+		return false
+	})
 }
 
 func (s *site) exists(name string) bool {
