@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/s3utils"
 
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/internal/s3api"
@@ -59,6 +60,9 @@ func parse(u *url.URL) (t target, err error) {
 	bucket, path, _ := strings.Cut(strings.TrimPrefix(u.Path, "/"), "/")
 	if bucket == "" {
 		return t, fmt.Errorf("%w: minio: it is minio://HOST:PORT/BUCKET/PREFIX", store.ErrURL)
+	}
+	if err := s3utils.CheckValidBucketName(bucket); err != nil {
+		return t, fmt.Errorf("%w: minio: %q can't be a bucket's name", store.ErrURL, bucket)
 	}
 	t.bucket = bucket
 	if t.prefix, err = s3api.Prefix(path); err != nil {

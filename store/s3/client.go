@@ -119,7 +119,7 @@ func (c *client) Versions(ctx context.Context, key string) ([]s3api.Version, err
 }
 
 // merge puts versions and markers, which the SDK gives apart, into one order. Of
-// those of one age the marker counts as the older one, which leaves it in place.
+// those of one age the marker counts as the newer one, which leaves it in place.
 func merge(versions []types.ObjectVersion, markers []types.DeleteMarkerEntry) []s3api.Version {
 	var all []s3api.Version
 	for len(versions) > 0 || len(markers) > 0 {

@@ -106,6 +106,9 @@ func parse(u *url.URL) (t target, err error) {
 	if t.bucket = u.Host; u.Port() != "" || strings.Contains(t.bucket, ":") {
 		return t, fmt.Errorf("%w: s3: it is s3://BUCKET/PREFIX; a server's address goes into endpoint=", store.ErrURL)
 	}
+	if strings.HasSuffix(t.bucket, "--x-s3") {
+		return t, fmt.Errorf("%w: s3: a directory bucket lists in no order, and can't be used", store.ErrURL)
+	}
 	if t.prefix, err = s3api.Prefix(u.Path); err != nil {
 		return t, err
 	}

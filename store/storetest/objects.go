@@ -160,7 +160,7 @@ func etagChanges(t *testing.T, f *fixture) {
 // oneClock checks what staleness is reckoned with: Page.Now is no later than
 // the clock that stamps what is put after that List has returned.
 func oneClock(t *testing.T, f *fixture) {
-	for range 200 {
+	for range f.rounds(200) {
 		page, err := f.store.List(t.Context(), "", "")
 		if err != nil {
 			t.Fatal(err)

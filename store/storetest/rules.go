@@ -50,7 +50,7 @@ func noTornReads(t *testing.T, f *fixture) {
 			}
 		})
 	}()
-	for round := 0; round < 300 || written.Load() < 100 && !t.Failed(); round++ {
+	for round := 0; round < f.rounds(300) || int(written.Load()) < f.rounds(100) && !t.Failed(); round++ {
 		body, obj, err := f.store.Get(t.Context(), "a/k", limit)
 		if err != nil {
 			t.Errorf("get: %v", err)
@@ -166,7 +166,7 @@ func propertiesStay(t *testing.T, f *fixture) {
 // everythingAtOnce is for the race detector. Each goroutine has a key of its
 // own beside a shared one, and knows what its own has to be.
 func everythingAtOnce(t *testing.T, f *fixture) {
-	const n, rounds = 64, 8
+	n, rounds := 64, f.rounds(8)
 	together(n, func(i int) {
 		s, key := f.store, flag(i)
 		if i%2 == 1 {

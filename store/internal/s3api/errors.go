@@ -38,8 +38,8 @@ func (s *Store) meaning(ctx context.Context, r request, err error) error {
 	if errors.Is(err, store.ErrConfig) || errors.Is(err, store.ErrPermission) {
 		return err // of the credentials
 	}
-	if errors.Is(err, errNotS3) {
-		return fmt.Errorf("%w: %s: %w", store.ErrConfig, s.place.Host, err)
+	if why := unfit(""); errors.As(err, &why) {
+		return fmt.Errorf("%w: %s: %w", store.ErrConfig, s.place.Host, why)
 	}
 	status, said := r.answer.Status(), refused(r.answer)
 	if status == 0 {

@@ -61,7 +61,7 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.Put
 	err = s.once(r, func() error { return s.client.Put(ctx, s.place.Prefix+key, body, opts.IfAbsent, opts.IfMatch) })
 	etag := ETag(r.answer.Header("Etag"))
 	if err == nil && etag == "" {
-		err = fmt.Errorf("%w: it answers a put without an ETag", errNotS3)
+		err = unfit("it answers a put without an ETag")
 	}
 	if err != nil {
 		return store.Object{}, s.failed(ctx, r, err)
@@ -126,6 +126,9 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (store.Page, er
 			return store.Page{}, s.failed(ctx, r, fmt.Errorf("the listing has %q, which wasn't asked for", o.Key))
 		}
 		o.Key, o.ETag = key, ETag(o.ETag)
+		if i > 0 && key <= page.Objects[i-1].Key {
+			return store.Page{}, s.failed(ctx, r, unfit("its listings are in no order"))
+		}
 	}
 	page.Now = answer.Date()
 	return page, nil
@@ -138,6 +141,7 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
+	covered := s.tidy.covered(key)
 	err = s.once(r, func() error { return s.client.Delete(ctx, s.place.Prefix+key, "") })
 	if err != nil && refused(r.answer).Code == "NoSuchKey" {
 		return nil
@@ -146,7 +150,7 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 		return s.failed(ctx, r, err)
 	}
 	if r.answer.Header("X-Amz-Delete-Marker") == "true" {
-		s.tidy.deleted(ctx, s, key, r.answer.Header("X-Amz-Version-Id"))
+		s.tidy.deleted(ctx, s, key, r.answer.Header("X-Amz-Version-Id"), covered)
 	}
 	return nil
 }
@@ -166,6 +170,7 @@ func (s *Store) begin(ctx context.Context, op, key, permission string) (context.
 func (s *Store) once(r request, send func() error) error {
 	err := send()
 	if err != nil && refused(r.answer).Code == "RequestTimeTooSkewed" {
+		r.answer.Reset()
 		err = send()
 	}
 	return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/internal/web"
@@ -41,7 +42,7 @@ func (t *tidy) wrote(ctx context.Context, s *Store, key, version string, covered
 		covered = nil
 	}
 	t.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, tidyTimeout)
+	ctx, cancel := briefly(ctx)
 	defer cancel()
 	for _, v := range covered {
 		if !t.remove(ctx, s, key, v) {
@@ -55,17 +56,20 @@ func (t *tidy) wrote(ctx context.Context, s *Store, key, version string, covered
 
 // deleted removes what lies under the marker that a deletion has put, and the
 // marker itself if nothing that it hides is left.
-func (t *tidy) deleted(ctx context.Context, s *Store, key, marker string) {
+func (t *tidy) deleted(ctx context.Context, s *Store, key, marker string, covered []string) {
 	t.mu.Lock()
-	own, refused := t.own[key], t.refused
-	delete(t.own, key)
+	t.own[key] = slices.DeleteFunc(t.own[key], func(own string) bool { return slices.Contains(covered, own) })
+	if len(t.own[key]) == 0 {
+		delete(t.own, key)
+	}
+	refused := t.refused
 	t.mu.Unlock()
-	if refused || marker == "" || len(own) == 0 {
+	if refused || marker == "" || len(covered) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, tidyTimeout)
+	ctx, cancel := briefly(ctx)
 	defer cancel()
-	for _, v := range own {
+	for _, v := range covered {
 		if !t.remove(ctx, s, key, v) {
 			return
 		}
@@ -89,6 +93,16 @@ func (t *tidy) deleted(ctx context.Context, s *Store, key, marker string) {
 	if seen && (len(below) == 0 || below[0].Marker) {
 		t.remove(ctx, s, key, marker)
 	}
+}
+
+// briefly bounds what is done for tidiness alone: what it follows was done, and must
+// not be given up because of it.
+func briefly(ctx context.Context) (context.Context, context.CancelFunc) {
+	timeout := tidyTimeout
+	if end, ok := ctx.Deadline(); ok {
+		timeout = min(timeout, time.Until(end)/2)
+	}
+	return context.WithTimeout(ctx, timeout)
 }
 
 // remove deletes a version for good.

@@ -8,13 +8,16 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/repolock/repolock/store/internal/web"
 )
 
-// errNotS3 is the answer of something that isn't an object store.
-var errNotS3 = errors.New("what answers there isn't an object store")
+// unfit is why what answers can't be an object store, or not one that serves.
+type unfit string
+
+func (why unfit) Error() string { return "what answers there isn't an object store: " + string(why) }
 
 // maxList is more than a list of 1000 objects can have.
 const maxList = 16 << 20
@@ -45,24 +48,43 @@ func (s strict) RoundTrip(r *http.Request) (*http.Response, error) {
 // configuration, whoever words it: load balancers do.
 func check(r *http.Request, res *http.Response) error {
 	switch {
-	case res.StatusCode >= 500:
+	case res.StatusCode >= 500, res.StatusCode == http.StatusRequestTimeout, res.StatusCode == http.StatusTooManyRequests:
 		return nil
 	case strings.HasPrefix(res.Header.Get("Content-Type"), "text/html") && !isObject(r):
-		return fmt.Errorf("%w: it answers with a web page", errNotS3)
+		return unfit("it answers with a web page")
 	case res.StatusCode >= 300:
 		return nil
+	case res.StatusCode != http.StatusOK && (r.Method != http.MethodDelete || res.StatusCode != http.StatusNoContent):
+		return fmt.Errorf("it answers %d, which isn't a success of S3's", res.StatusCode)
 	case r.Method == http.MethodDelete:
 		if n, _ := io.CopyN(io.Discard, res.Body, 1); n > 0 {
-			return fmt.Errorf("%w: it answers a deletion with a text", errNotS3)
+			return unfit("it answers a deletion with a text")
 		}
 	case r.Method == http.MethodGet && r.URL.Query().Get("list-type") == "2":
 		return checkList(r.URL.Query(), res)
+	case isObject(r):
+		return checkObject(res)
 	}
 	return nil
 }
 
-// isObject reports whether the answer is an object's own body.
-func isObject(r *http.Request) bool { return r.Method == http.MethodGet && r.URL.RawQuery == "" }
+// isObject reports whether the answer is an object's own body. The SDK names the
+// operation in the query.
+func isObject(r *http.Request) bool {
+	return r.Method == http.MethodGet && (r.URL.RawQuery == "" || r.URL.RawQuery == "x-id=GetObject")
+}
+
+// checkObject looks whether an object is one, and will be seen to be cut off: an
+// empty body means that the lock was released.
+func checkObject(res *http.Response) error {
+	switch {
+	case res.Header.Get("Etag") == "":
+		return unfit("it answers with an object without an ETag")
+	case res.ContentLength < 0 && len(res.TransferEncoding) == 0:
+		return errors.New("the object comes without a length, and may be cut off")
+	}
+	return nil
+}
 
 // checkList reads a listing to its end, and looks whether it is one, whole, and
 // the one that was asked for. The client libraries take an empty body or any
@@ -88,7 +110,7 @@ func checkList(query url.Values, res *http.Response) error {
 		}
 	}
 	if root != "ListBucketResult" {
-		return fmt.Errorf("%w: its listing isn't one", errNotS3)
+		return unfit("its listing isn't one")
 	}
 	if !bytes.HasSuffix(bytes.TrimSpace(body), []byte("</ListBucketResult>")) {
 		return errors.New("the listing is cut off")
@@ -97,12 +119,27 @@ func checkList(query url.Values, res *http.Response) error {
 		Name         string  `xml:"Name"`
 		Prefix       *string `xml:"Prefix"`
 		EncodingType string  `xml:"EncodingType"`
+		IsTruncated  string  `xml:"IsTruncated"`
+		Contents     []struct {
+			Size         string `xml:"Size"`
+			LastModified string `xml:"LastModified"`
+		} `xml:"Contents"`
 	}
 	if err := xml.Unmarshal(body, &head); err != nil {
 		return fmt.Errorf("the listing can't be read: %w", err)
 	}
 	if head.Name == "" {
-		return fmt.Errorf("%w: its listing names no bucket", errNotS3)
+		return unfit("its listing names no bucket")
+	}
+	if _, err := strconv.ParseBool(head.IsTruncated); err != nil {
+		return unfit("its listing doesn't say whether it goes on")
+	}
+	for _, o := range head.Contents {
+		// The libraries take what is missing for 0, and an empty object is a
+		// released lock.
+		if _, err := strconv.ParseUint(o.Size, 10, 63); err != nil || o.LastModified == "" {
+			return unfit("its listing has objects without a size or a time")
+		}
 	}
 	if head.Prefix != nil {
 		got, err := *head.Prefix, error(nil)

@@ -1,0 +1,118 @@
+//go:build linux
+
+// Bench measures what a lock costs, and prints one table in Markdown: see
+// docs/benchmarks.md. It needs the MinIO that e2e/minio.sh starts, restic and
+// flock, and fails where one of them isn't there: make bench.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+func main() {
+	quick := flag.Bool("quick", false, "repeat little, to see that it works")
+	flag.Parse()
+	if flag.Arg(0) == holdArg {
+		exit(holdMain(flag.Args()[1:]))
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	exit(run(ctx, *quick))
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// bench is one run.
+type bench struct {
+	repeats
+	work     string // a directory of its own
+	repolock string // the command, built there as users build it
+	start    time.Time
+	table    table
+	missing  []string // programs that aren't installed
+}
+
+// repeats are how often things are measured.
+type repeats struct {
+	trips   func(added time.Duration) int // acquire and release
+	command int                           // whole ones that lock
+	crowd   int
+	process int
+	memory  int
+	holding time.Duration
+	live    []int // flags of others, in ascending order
+}
+
+var (
+	thorough = repeats{
+		trips:   func(added time.Duration) int { return map[time.Duration]int{0: 60, near: 20, far: 8}[added] },
+		command: 5, crowd: 20, process: 150, memory: 10, holding: 10 * time.Second, live: []int{0, 100, 10_000},
+	}
+	little = repeats{
+		trips:   func(time.Duration) int { return 2 },
+		command: 2, crowd: 3, process: 10, memory: 2, holding: 10 * time.Second, live: []int{0, 100, 1000},
+	}
+)
+
+// run measures everything and prints it. Rows whose program isn't installed say so,
+// and are an error; after any other error nothing is printed.
+func run(ctx context.Context, quick bool) error {
+	if _, err := endpoint(); err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp("", "repolock-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	b := &bench{repeats: thorough, work: work, start: time.Now()}
+	if quick {
+		b.repeats = little
+	}
+	who, err := b.versions(ctx)
+	if err != nil {
+		return err
+	}
+	for _, section := range []func(context.Context) error{b.build, b.processes, b.held, b.latencies, b.crowds} {
+		if err := section(ctx); err != nil {
+			return err
+		}
+	}
+	fmt.Println(who)
+	fmt.Println()
+	fmt.Print(b.table.markdown())
+	if len(b.missing) > 0 {
+		return fmt.Errorf("not all was measured, for want of: %s", strings.Join(b.missing, ", "))
+	}
+	return nil
+}
+
+// build builds repolock as users do.
+func (b *bench) build(ctx context.Context) error {
+	b.say("building repolock")
+	b.repolock = filepath.Join(b.work, "repolock")
+	out, err := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", b.repolock, "./cmd/repolock").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("building repolock: %w: %s", err, out)
+	}
+	return nil
+}
+
+// say tells on the terminal that it goes on.
+func (b *bench) say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "bench: %3.0f s: %s\n", time.Since(b.start).Seconds(), fmt.Sprintf(format, args...))
+}
