@@ -262,7 +262,7 @@ func (l *Locker) putFlag(ctx context.Context, t *try) error {
 	t.flag.maybe = true
 	o, err := l.put(ctx, t.flag.key, t.body.encode(), store.PutOptions{})
 	if err != nil {
-		if errors.Is(err, store.ErrPermission) || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrConfig) {
+		if errors.Is(err, store.ErrPermission) || errors.Is(err, store.ErrNotFound) {
 			t.flag.maybe = false
 		}
 		return fmt.Errorf("writing the lock: %w", err)

@@ -34,7 +34,7 @@ type Store interface {
 	// that isn't met gives [ErrPrecondition]; one that the backend can't carry
 	// gives [ErrConditionUnsupported], and never an unconditional write.
 	//
-	// After ErrPrecondition, ErrConditionUnsupported, ErrPermission, ErrConfig or
+	// After ErrPrecondition, ErrConditionUnsupported, ErrPermission or
 	// ErrNotFound nothing was written by this request, as far as the store
 	// says. After any other error, a context's end included, the body may have
 	// been written, may be written later, or never.
@@ -71,8 +71,8 @@ type PutOptions struct {
 	IfMatch string
 	// Replaces, in a Put without a condition, is the ETag of the object that
 	// the caller has just seen under the key. It asks for no condition, but a
-	// backend that keeps versions MUST look after writing whether that version
-	// was the newest one until then. If it was, the version is removed; if it
+	// backend that has none and keeps versions MUST look after writing whether
+	// that version was the newest one until then. If it was, the version is removed; if it
 	// wasn't, what was written is removed and the answer is ErrPrecondition.
 	// So a deletion between the look and the Put isn't undone. Other backends
 	// ignore it.

@@ -18,7 +18,7 @@
 //
 // # Guarantees
 //
-// Each method is one request, and is sent once: the SDK repeats nothing. It is
+// Each method is one request, and writes are sent once: the SDK repeats nothing. One is
 // sent a second time only if the server refused the time in its signature, after
 // the SDK has learnt the server's. What answers must answer as S3 does: a web page,
 // an empty body or a cut listing is an error.
