@@ -3,6 +3,7 @@ package minio
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 
 	"github.com/minio/minio-go/v7"
@@ -57,10 +58,14 @@ func (c *client) List(ctx context.Context, prefix, cursor string) ([]store.Objec
 		return nil, "", err
 	}
 	var objects []store.Object
+	ctx = onePage(ctx)
 	no := false
 	for o := range c.api.ListObjectsIter(ctx, c.bucket, minio.ListObjectsOptions{
 		Prefix: prefix, Recursive: true, MaxKeys: pageSize, StartAfter: cursor, FetchOwner: &no,
 	}) {
+		if errors.Is(o.Err, errPageEnd) && len(objects) > 0 {
+			return objects, objects[len(objects)-1].Key, nil
+		}
 		if o.Err != nil {
 			return nil, "", o.Err
 		}

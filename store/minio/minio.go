@@ -32,7 +32,7 @@ func Open(_ context.Context, u *url.URL) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	transport := s3api.Transport(web.Bare())
+	transport := pages{s3api.Transport(web.Bare())}
 	keys := credentialsOf(t.alias)
 	api, err := minio.New(u.Host, &minio.Options{
 		Creds:        keys,

@@ -1,6 +1,7 @@
 package s3api
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -11,6 +12,7 @@ import (
 	"net/url"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/internal/web"
@@ -46,7 +48,7 @@ func (s *Store) meaning(ctx context.Context, r request, err error) error {
 		return s.unanswered(err)
 	}
 	if status < 300 {
-		return fmt.Errorf("%s: the answer can't be read: %w", s.place.Host, err)
+		return fmt.Errorf("%s: the answer can't be read: %w", s.place.Host, innermost(err))
 	}
 	return s.refused(r, status, said)
 }
@@ -56,6 +58,7 @@ func (s *Store) meaning(ctx context.Context, r request, err error) error {
 type refusal struct {
 	Code    string `xml:"Code"`
 	Message string `xml:"Message"`
+	Region  string `xml:"Region"`
 }
 
 func refused(a *web.Answer) (r refusal) {
@@ -66,14 +69,35 @@ func refused(a *web.Answer) (r refusal) {
 	if a.Status() < 300 || xml.Unmarshal(a.Refusal(), &body) != nil {
 		return refusal{}
 	}
-	return body.refusal
+	return refusal{tame(body.Code), tame(body.Message), tame(body.Region)}
 }
+
+// tame is what a server says, fit for one line of a terminal.
+func tame(s string) string {
+	line := strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, s)
+	if line = strings.Join(strings.Fields(line), " "); len(line) > maxSaid {
+		line = strings.ToValidUTF8(line[:maxSaid], "")
+	}
+	return line
+}
+
+// maxSaid is as much of a server's own words as is told.
+const maxSaid = 200
 
 // refused: the server answered, and didn't do it.
 func (s *Store) refused(r request, status int, refusal refusal) error {
 	said := fmt.Sprintf("%s answers %d", s.place.Host, status)
 	if refusal.Code != "" {
 		said += " " + refusal.Code
+	}
+	if status >= 500 && status != 501 {
+		// A server that fails says nothing of us, whatever code it gives.
+		return errors.New(said + explained(refusal))
 	}
 	switch refusal.Code {
 	case "NoSuchBucket":
@@ -86,7 +110,7 @@ func (s *Store) refused(r request, status int, refusal refusal) error {
 		return fmt.Errorf("%w: this machine's clock is %s, too far for the server to take its signature: set it right",
 			store.ErrConfig, s.offset(r.answer))
 	case "PermanentRedirect", "AuthorizationHeaderMalformed", "TemporaryRedirect", "IllegalLocationConstraintException", "InvalidRegion":
-		return s.wrongRegion(r, said)
+		return s.wrongRegion(r, refusal, said)
 	case "InvalidBucketName":
 		return fmt.Errorf("%w: %q can't be a bucket's name (%s)", store.ErrConfig, s.place.Bucket, said)
 	case "NotImplemented":
@@ -110,13 +134,13 @@ func (s *Store) refused(r request, status int, refusal refusal) error {
 	case status == 501 && r.conditional:
 		return fmt.Errorf("%w: %s", store.ErrConditionUnsupported, said)
 	case status == 301, status == 302, status == 307, status == 308:
-		return s.wrongRegion(r, said)
+		return s.wrongRegion(r, refusal, said)
 	case status == 401, status == 403:
 		return fmt.Errorf("%w: %s needs %s on bucket %q (%s)", store.ErrPermission, r.op, r.permission, s.place.Bucket, said)
 	case status == 400 && refusal.Code == "":
 		return fmt.Errorf("%w: %s, and not as an object store does: is it the endpoint, and does it want TLS?", store.ErrConfig, said)
 	}
-	// 409, 429, 5xx and whatever else: it may be otherwise the next time.
+	// 409, 429 and whatever else: it may be otherwise the next time.
 	return errors.New(said + explained(refusal))
 }
 
@@ -124,12 +148,11 @@ func explained(r refusal) string {
 	if r.Message == "" {
 		return ""
 	}
-	line, _, _ := strings.Cut(r.Message, "\n")
-	return ": " + line[:min(len(line), 200)]
+	return ": " + r.Message
 }
 
-func (s *Store) wrongRegion(r request, said string) error {
-	if region := r.answer.Header("X-Amz-Bucket-Region"); region != "" {
+func (s *Store) wrongRegion(r request, refusal refusal, said string) error {
+	if region := cmp.Or(tame(r.answer.Header("X-Amz-Bucket-Region")), refusal.Region); region != "" {
 		return fmt.Errorf("%w: bucket %q is in region %s: put region=%s into the URL (%s)", store.ErrConfig, s.place.Bucket, region, region, said)
 	}
 	return fmt.Errorf("%w: bucket %q is in another region, or at another endpoint (%s)", store.ErrConfig, s.place.Bucket, said)
@@ -163,7 +186,12 @@ func (s *Store) unanswered(err error) error {
 	switch {
 	case errors.As(err, &record), strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
 		return fmt.Errorf("%w: %s speaks no TLS: %s", store.ErrConfig, s.place.Host, s.place.PlainHint)
-	case errors.As(err, &authority), errors.As(err, &hostname), errors.As(err, &invalid):
+	case strings.Contains(err.Error(), tlsAlert):
+		return fmt.Errorf("%w: %s wants TLS: write https:// in endpoint=, or leave out tls=false", store.ErrConfig, s.place.Host)
+	case errors.As(err, &authority):
+		return fmt.Errorf("%w: the certificate of %s isn't to be trusted: %s: have its authority trusted by this machine, or named by SSL_CERT_FILE",
+			store.ErrConfig, s.place.Host, innermost(err))
+	case errors.As(err, &hostname), errors.As(err, &invalid):
 		return fmt.Errorf("%w: the certificate of %s isn't to be trusted: %s", store.ErrConfig, s.place.Host, innermost(err))
 	case errors.As(err, &dns) && dns.IsNotFound:
 		return fmt.Errorf("%s: no such host", s.place.Host)
@@ -175,6 +203,10 @@ func (s *Store) unanswered(err error) error {
 		return fmt.Errorf("%s: %s", s.place.Host, innermost(err))
 	}
 }
+
+// tlsAlert is how package net/http words what most servers that want TLS answer to
+// one who speaks without: an alert, which is type 21 of version 3.
+const tlsAlert = `malformed HTTP response "\x15\x03`
 
 // innermost is the last of a chain of errors, where the libraries' are long.
 func innermost(err error) error {

@@ -143,7 +143,7 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	}
 	covered := s.tidy.covered(key)
 	err = s.once(r, func() error { return s.client.Delete(ctx, s.place.Prefix+key, "") })
-	if err != nil && refused(r.answer).Code == "NoSuchKey" {
+	if err != nil && r.answer.Status() == 404 && refused(r.answer).Code == "NoSuchKey" {
 		return nil
 	}
 	if err != nil {
