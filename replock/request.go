@@ -64,17 +64,20 @@ func once[T any](ctx context.Context, timeout time.Duration, what string, send f
 		v, err := send(rctx)
 		answered <- answer{v, err}
 	}()
-	select {
-	case a := <-answered:
+	inTime := func(a answer) (T, error) {
 		if a.err != nil && ctx.Err() == nil && errors.Is(a.err, context.DeadlineExceeded) {
 			a.err = fmt.Errorf("%s: no answer within %v: %w", what, timeout, a.err)
 		}
 		return a.v, a.err
+	}
+	select {
+	case a := <-answered:
+		return inTime(a)
 	case <-rctx.Done():
 		// A moment for the store to say it in its own words.
 		select {
 		case a := <-answered:
-			return a.v, a.err
+			return inTime(a)
 		default:
 		}
 		var zero T
