@@ -267,21 +267,7 @@ func TestFoundResumeHarms(t *testing.T) {
 					mustLock(t, k, err)
 					a.lose(t, k)
 					time.Sleep(10 * time.Second)
-					slow := func(d time.Duration) func(context.Context, tap.Request) error {
-						return func(context.Context, tap.Request) error { time.Sleep(d); return nil }
-					}
-					a.tap.Before(slow(130 * time.Millisecond))
-					b.tap.Before(slow(170 * time.Millisecond))
-					var other *Lock
-					done := make(chan struct{})
-					go func() {
-						defer close(done)
-						time.Sleep(max(head, 0))
-						other, _ = b.Exclusive(context.Background(), "prune")
-					}()
-					time.Sleep(max(-head, 0))
-					r, _ := k.Resume(t.Context())
-					<-done
+					r, other := resumeAgainst(t, a, k, b, head)
 					time.Sleep(2 * time.Minute)
 					if r != nil && other != nil && alive(r) && alive(other) {
 						t.Errorf("head %v: both", head)

@@ -144,21 +144,7 @@ func TestResumeAgainstAcquire(t *testing.T) {
 			mustLock(t, k, err)
 			a.lose(t, k)
 			time.Sleep(10 * time.Second)
-			slow := func(d time.Duration) func(context.Context, tap.Request) error {
-				return func(context.Context, tap.Request) error { time.Sleep(d); return nil }
-			}
-			a.tap.Before(slow(130 * time.Millisecond))
-			b.tap.Before(slow(170 * time.Millisecond))
-			var other *Lock
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				time.Sleep(max(head, 0))
-				other, _ = b.Exclusive(context.Background(), "prune")
-			}()
-			time.Sleep(max(-head, 0))
-			r, _ := k.Resume(t.Context())
-			<-done
+			r, other := resumeAgainst(t, a, k, b, head)
 			if r != nil && other != nil {
 				t.Fatalf("head start %v: resumed and acquired", head)
 			}
@@ -227,4 +213,24 @@ func TestSuspendAlone(t *testing.T) {
 			t.Errorf("left over: %v", keys)
 		}
 	})
+}
+
+// resumeAgainst has a resume its lock while b takes the exclusive one, b's begin
+// being head after a's, on a store that takes its time.
+func resumeAgainst(t *testing.T, a *machine, k *Lock, b *machine, head time.Duration) (resumed, other *Lock) {
+	slow := func(d time.Duration) func(context.Context, tap.Request) error {
+		return func(context.Context, tap.Request) error { time.Sleep(d); return nil }
+	}
+	a.tap.Before(slow(130 * time.Millisecond))
+	b.tap.Before(slow(170 * time.Millisecond))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		time.Sleep(max(head, 0))
+		other, _ = b.Exclusive(context.Background(), "prune")
+	}()
+	time.Sleep(max(-head, 0))
+	resumed, _ = k.Resume(t.Context())
+	<-done
+	return resumed, other
 }

@@ -2,14 +2,12 @@ package minio
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"net"
 	"net/http"
 	"time"
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
-
-	"github.com/repolock/repolock/store"
 )
 
 // roleTimeout is how long a machine may take to say which role it has: it is
@@ -35,9 +33,9 @@ func credentialsOf(alias string) *credentials.Credentials {
 	})
 }
 
-// signable says that there is nothing to sign with: the library would then ask
+// Signable says that there is nothing to sign with: the library would then ask
 // as nobody. Credentials that were found are kept until they expire.
-func (c *client) signable(ctx context.Context) error {
+func (c *client) Signable(ctx context.Context) error {
 	type found struct {
 		value credentials.Value
 		err   error
@@ -52,7 +50,7 @@ func (c *client) signable(ctx context.Context) error {
 		return ctx.Err()
 	case f := <-got:
 		if f.err != nil || f.value.AccessKeyID == "" || f.value.SecretAccessKey == "" {
-			return fmt.Errorf("%w: no credentials are found: set MINIO_ROOT_USER and MINIO_ROOT_PASSWORD, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or an alias of mc", store.ErrConfig)
+			return errors.New("no credentials are found: set MINIO_ROOT_USER and MINIO_ROOT_PASSWORD, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or an alias of mc")
 		}
 		return nil
 	}

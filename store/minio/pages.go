@@ -28,10 +28,3 @@ func (p pages) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	return p.next.RoundTrip(r)
 }
-
-// CloseIdleConnections lets http.Client reach the transport.
-func (p pages) CloseIdleConnections() {
-	if c, ok := p.next.(interface{ CloseIdleConnections() }); ok {
-		c.CloseIdleConnections()
-	}
-}

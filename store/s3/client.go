@@ -32,9 +32,6 @@ var (
 )
 
 func (c *client) Put(ctx context.Context, key string, body []byte, ifAbsent bool, ifMatch string) error {
-	if err := c.signable(ctx); err != nil {
-		return err
-	}
 	// Buckets with Object Lock want a checksum, and every server knows this one.
 	sum := md5.Sum(body)
 	in := &s3.PutObjectInput{
@@ -52,9 +49,6 @@ func (c *client) Put(ctx context.Context, key string, body []byte, ifAbsent bool
 }
 
 func (c *client) Get(ctx context.Context, key string) (io.ReadCloser, error) {
-	if err := c.signable(ctx); err != nil {
-		return nil, err
-	}
 	out, err := c.api.GetObject(ctx, &s3.GetObjectInput{Bucket: &c.bucket, Key: &key})
 	if err != nil {
 		return nil, err
@@ -63,9 +57,6 @@ func (c *client) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 }
 
 func (c *client) List(ctx context.Context, prefix, cursor string) ([]store.Object, string, error) {
-	if err := c.signable(ctx); err != nil {
-		return nil, "", err
-	}
 	in := &s3.ListObjectsV2Input{Bucket: &c.bucket, Prefix: &prefix}
 	if cursor != "" {
 		in.ContinuationToken = &cursor
@@ -91,9 +82,6 @@ func (c *client) List(ctx context.Context, prefix, cursor string) ([]store.Objec
 }
 
 func (c *client) Delete(ctx context.Context, key, version string) error {
-	if err := c.signable(ctx); err != nil {
-		return err
-	}
 	in := &s3.DeleteObjectInput{Bucket: &c.bucket, Key: &key}
 	if version != "" {
 		in.VersionId = &version
@@ -103,9 +91,6 @@ func (c *client) Delete(ctx context.Context, key, version string) error {
 }
 
 func (c *client) DeleteIfMatch(ctx context.Context, key, ifMatch string) error {
-	if err := c.signable(ctx); err != nil {
-		return err
-	}
 	_, err := c.api.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &c.bucket, Key: &key, IfMatch: aws.String(`"` + ifMatch + `"`)})
 	return err
 }
@@ -164,33 +149,18 @@ func (c *client) ObjectLock(ctx context.Context) (bool, error) {
 // on their network to ask for a role.
 const roleTimeout = 5 * time.Second
 
-// signable says in our words that there is nothing to sign with: the SDK's are
+// Signable says in our words that there is nothing to sign with: the SDK's are
 // long. Credentials that were found are kept until they expire.
-func (c *client) signable(ctx context.Context) error {
+func (c *client) Signable(ctx context.Context) error {
 	if c.credentials == nil {
 		return nil
 	}
 	asked, cancel := context.WithTimeout(ctx, roleTimeout)
 	defer cancel()
-	_, err := c.credentials.Retrieve(asked)
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return ctx.Err()
-	default:
-		return fmt.Errorf("%w: no AWS credentials are found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile (%s)", store.ErrConfig, innermost(err))
+	if _, err := c.credentials.Retrieve(asked); err != nil {
+		return fmt.Errorf("no AWS credentials are found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile (%s)", s3api.Innermost(err))
 	}
-}
-
-func innermost(err error) error {
-	for {
-		next := errors.Unwrap(err)
-		if next == nil {
-			return err
-		}
-		err = next
-	}
+	return nil
 }
 
 // notRedirected is an HTTP client that follows no redirects.

@@ -84,16 +84,10 @@ func Open(ctx context.Context, u *url.URL) (*Store, error) {
 	return &Store{s3api.New(&client{api, t.bucket, cfg.Credentials}, place, "s3", conditions)}, nil
 }
 
-// httpClient is the SDK's, which by then knows of AWS_CA_BUNDLE, with what it is
-// answered looked at.
+// httpClient is the one that the configuration was given, which by then knows of
+// AWS_CA_BUNDLE, with what it is answered looked at.
 func httpClient(c aws.HTTPClient) aws.HTTPClient {
-	b, ok := c.(*awshttp.BuildableClient)
-	if !ok {
-		b = awshttp.NewBuildableClient()
-	}
-	t := b.GetTransport()
-	web.Configure(t)
-	return &notRedirected{s3api.Transport(t)}
+	return &notRedirected{s3api.Transport(c.(*awshttp.BuildableClient).GetTransport())}
 }
 
 // target is what a URL says.

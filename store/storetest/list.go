@@ -50,7 +50,7 @@ func listPrefix(t *testing.T, f *fixture) {
 		"", "i", "index", "index/", "index.", "l", "lock", "lock.", "locks", "locks/", "locks/lock", "locks/lock.",
 		"locks/lock.exclusive", "locks/lock.exclusive/", "locks/lock.exclusivex", "locks/lock/", "locks/lock.s",
 		"locks/lock.shared/", "locks/lock.shared/y", "locks/lock.shared/y/", "locks/p", "x/y/z",
-		"/", "//", "..", "../", "./", "locks/../locks/", "locks//", "locks/./", "../../etc/",
+		"/", "//", "../", "./", "locks/../locks/", "locks//", "locks/./", "../../etc/",
 	} {
 		want := []string{}
 		for _, key := range stored {

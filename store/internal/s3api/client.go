@@ -20,6 +20,9 @@ import (
 // was applied and not answered, would be answered as if another had won. It
 // uses a transport that [Transport] made, and passes the context on to it.
 type Client interface {
+	// Signable says, in our words, that there are no credentials to sign with. It
+	// is asked before each request for the lock.
+	Signable(ctx context.Context) error
 	// Put stores a body. ifMatch is an ETag without quotes, or "".
 	Put(ctx context.Context, key string, body []byte, ifAbsent bool, ifMatch string) error
 	Get(ctx context.Context, key string) (io.ReadCloser, error)

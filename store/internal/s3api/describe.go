@@ -49,7 +49,7 @@ func (s *Store) DeleteIfMatch(ctx context.Context, key, etag string) error {
 		return &store.Error{Op: r.op, Key: key, Err: store.ErrConditionUnsupported}
 	}
 	r.conditional, r.ifMatch = true, true
-	if err := s.once(r, func() error { return d.DeleteIfMatch(ctx, s.place.Prefix+key, etag) }); err != nil {
+	if err := s.once(ctx, r, func() error { return d.DeleteIfMatch(ctx, s.place.Prefix+key, etag) }); err != nil {
 		return s.failed(ctx, r, err)
 	}
 	return nil

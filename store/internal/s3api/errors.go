@@ -37,8 +37,8 @@ func (s *Store) meaning(ctx context.Context, r request, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", s.place.Host, ctx.Err())
 	}
-	if errors.Is(err, store.ErrConfig) || errors.Is(err, store.ErrPermission) {
-		return err // of the credentials
+	if unsent := (credentialsError{}); errors.As(err, &unsent) {
+		return err
 	}
 	if why := unfit(""); errors.As(err, &why) {
 		return fmt.Errorf("%w: %s: %w", store.ErrConfig, s.place.Host, why)
@@ -48,7 +48,7 @@ func (s *Store) meaning(ctx context.Context, r request, err error) error {
 		return s.unanswered(err)
 	}
 	if status < 300 {
-		return fmt.Errorf("%s: the answer can't be read: %w", s.place.Host, innermost(err))
+		return fmt.Errorf("%s: the answer can't be read: %w", s.place.Host, Innermost(err))
 	}
 	return s.refused(r, status, said)
 }
@@ -190,9 +190,9 @@ func (s *Store) unanswered(err error) error {
 		return fmt.Errorf("%w: %s wants TLS: write https:// in endpoint=, or leave out tls=false", store.ErrConfig, s.place.Host)
 	case errors.As(err, &authority):
 		return fmt.Errorf("%w: the certificate of %s isn't to be trusted: %s: have its authority trusted by this machine, or named by SSL_CERT_FILE",
-			store.ErrConfig, s.place.Host, innermost(err))
+			store.ErrConfig, s.place.Host, Innermost(err))
 	case errors.As(err, &hostname), errors.As(err, &invalid):
-		return fmt.Errorf("%w: the certificate of %s isn't to be trusted: %s", store.ErrConfig, s.place.Host, innermost(err))
+		return fmt.Errorf("%w: the certificate of %s isn't to be trusted: %s", store.ErrConfig, s.place.Host, Innermost(err))
 	case errors.As(err, &dns) && dns.IsNotFound:
 		return fmt.Errorf("%s: no such host", s.place.Host)
 	case errors.As(err, &connection):
@@ -200,7 +200,7 @@ func (s *Store) unanswered(err error) error {
 	case errors.As(err, &transport):
 		return fmt.Errorf("%s: %w", s.place.Host, transport.Err)
 	default:
-		return fmt.Errorf("%s: %s", s.place.Host, innermost(err))
+		return fmt.Errorf("%s: %s", s.place.Host, Innermost(err))
 	}
 }
 
@@ -208,8 +208,8 @@ func (s *Store) unanswered(err error) error {
 // one who speaks without: an alert, which is type 21 of version 3.
 const tlsAlert = `malformed HTTP response "\x15\x03`
 
-// innermost is the last of a chain of errors, where the libraries' are long.
-func innermost(err error) error {
+// Innermost is the last of a chain of errors, where the libraries' are long.
+func Innermost(err error) error {
 	for {
 		next := errors.Unwrap(err)
 		if next == nil {

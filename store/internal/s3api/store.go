@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
@@ -30,6 +31,7 @@ type Store struct {
 	props  store.Properties
 	tidy   tidy
 	now    func() time.Time
+	signed atomic.Bool // there were credentials once
 }
 
 // New returns a store. It makes no request.
@@ -58,7 +60,7 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.Put
 		return store.Object{}, &store.Error{Op: r.op, Key: key, Err: store.ErrConditionUnsupported}
 	}
 	covered := s.tidy.covered(key)
-	err = s.once(r, func() error { return s.client.Put(ctx, s.place.Prefix+key, body, opts.IfAbsent, opts.IfMatch) })
+	err = s.once(ctx, r, func() error { return s.client.Put(ctx, s.place.Prefix+key, body, opts.IfAbsent, opts.IfMatch) })
 	etag := ETag(r.answer.Header("Etag"))
 	if err == nil && etag == "" {
 		err = unfit("it answers a put without an ETag")
@@ -78,7 +80,7 @@ func (s *Store) Get(ctx context.Context, key string, limit int64) ([]byte, store
 		return nil, store.Object{}, err
 	}
 	var body []byte
-	err = s.once(r, func() error {
+	err = s.once(ctx, r, func() error {
 		stream, err := s.client.Get(ctx, s.place.Prefix+key)
 		if err != nil {
 			return err
@@ -103,13 +105,13 @@ func (s *Store) Get(ctx context.Context, key string, limit int64) ([]byte, store
 // List is one request, or none for a prefix that no key has: some servers refuse
 // such a one.
 func (s *Store) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
-	if strings.HasPrefix(prefix, "/") || strings.Contains("/"+prefix+"/", "/../") || strings.Contains("/"+prefix+"/", "/./") || strings.Contains(prefix, "//") {
+	if store.CheckKey(prefix+"x") != nil {
 		return store.Page{}, ctx.Err()
 	}
 	ctx, answer := web.Watch(ctx)
 	r := request{op: "list", key: prefix, permission: "s3:ListBucket", answer: answer}
 	var page store.Page
-	err := s.once(r, func() (err error) {
+	err := s.once(ctx, r, func() (err error) {
 		page.Objects, page.Next, err = s.client.List(ctx, s.place.Prefix+prefix, cursor)
 		return err
 	})
@@ -142,7 +144,7 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 		return err
 	}
 	covered := s.tidy.covered(key)
-	err = s.once(r, func() error { return s.client.Delete(ctx, s.place.Prefix+key, "") })
+	err = s.once(ctx, r, func() error { return s.client.Delete(ctx, s.place.Prefix+key, "") })
 	if err != nil && r.answer.Status() == 404 && refused(r.answer).Code == "NoSuchKey" {
 		return nil
 	}
@@ -164,10 +166,35 @@ func (s *Store) begin(ctx context.Context, op, key, permission string) (context.
 	return ctx, request{op: op, key: key, permission: permission, answer: answer}, nil
 }
 
+// signable is that nobody has configured credentials, or, once a request was
+// signed, that they can't be had just now, which may pass.
+func (s *Store) signable(ctx context.Context) error {
+	err := s.client.Signable(ctx)
+	switch {
+	case err == nil:
+		s.signed.Store(true)
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case s.signed.Load():
+		return credentialsError{fmt.Errorf("the credentials that were used until now can't be renewed: %w", err)}
+	default:
+		return credentialsError{fmt.Errorf("%w: %w", store.ErrConfig, err)}
+	}
+}
+
+// credentialsError is why a request wasn't sent.
+type credentialsError struct{ error }
+
+func (e credentialsError) Unwrap() error { return e.error }
+
 // once sends a request, and once more if the server refused the time in its
 // signature: the library may have learnt the server's from that. A refused
 // request did nothing.
-func (s *Store) once(r request, send func() error) error {
+func (s *Store) once(ctx context.Context, r request, send func() error) error {
+	if err := s.signable(ctx); err != nil {
+		return err
+	}
 	err := send()
 	if err != nil && refused(r.answer).Code == "RequestTimeTooSkewed" {
 		r.answer.Reset()

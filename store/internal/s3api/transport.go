@@ -26,10 +26,6 @@ const maxList = 16 << 20
 // that aren't S3's.
 func Transport(next http.RoundTripper) http.RoundTripper { return strict{web.Watched(next)} }
 
-// NoRedirect is for http.Client.CheckRedirect. A redirect says that the region or
-// the endpoint is wrong, and the signature is for this host alone.
-func NoRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-
 type strict struct{ next http.RoundTripper }
 
 func (s strict) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -99,25 +95,8 @@ func checkList(query url.Values, res *http.Response) error {
 	}
 	res.Body = io.NopCloser(bytes.NewReader(body))
 
-	d := xml.NewDecoder(bytes.NewReader(body))
-	root := ""
-	for {
-		token, err := d.Token()
-		if errors.Is(err, io.EOF) || err != nil {
-			break
-		}
-		if start, ok := token.(xml.StartElement); ok {
-			root = start.Name.Local
-			break
-		}
-	}
-	if root != "ListBucketResult" {
-		return unfit("its listing isn't one")
-	}
-	if !bytes.HasSuffix(bytes.TrimSpace(body), []byte("</ListBucketResult>")) {
-		return errors.New("the listing is cut off")
-	}
 	var head struct {
+		XMLName      xml.Name
 		Name         string  `xml:"Name"`
 		Prefix       *string `xml:"Prefix"`
 		EncodingType string  `xml:"EncodingType"`
@@ -127,7 +106,13 @@ func checkList(query url.Values, res *http.Response) error {
 			LastModified string `xml:"LastModified"`
 		} `xml:"Contents"`
 	}
-	if err := xml.Unmarshal(body, &head); err != nil {
+	err = xml.Unmarshal(body, &head)
+	switch {
+	case head.XMLName.Local != "ListBucketResult":
+		return unfit("its listing isn't one")
+	case !bytes.HasSuffix(bytes.TrimSpace(body), []byte("</ListBucketResult>")):
+		return errors.New("the listing is cut off")
+	case err != nil:
 		return fmt.Errorf("the listing can't be read: %w", err)
 	}
 	if head.Name == "" {

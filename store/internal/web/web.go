@@ -59,8 +59,8 @@ func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	res, err := w.next.RoundTrip(r)
 	if err != nil {
-		if c, ok := w.next.(interface{ CloseIdleConnections() }); ok && !errors.Is(err, context.Canceled) {
-			c.CloseIdleConnections()
+		if !errors.Is(err, context.Canceled) {
+			w.CloseIdleConnections()
 		}
 		return nil, err
 	}

@@ -1,0 +1,25 @@
+package miniotest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/storetest"
+)
+
+// Contract checks the contract on a bucket of each kind, by the URLs that url gives:
+// Kind.S3 or Kind.MinIO. light says where fewer rounds will do.
+func Contract(t *testing.T, url func(Kind, string) string, light func(kind string) bool) {
+	for name, bucket := range Buckets(t) {
+		t.Run(name, func(t *testing.T) {
+			open := func(t *testing.T) store.Store { return Open(t, url(bucket, t.Name())) }
+			storetest.Run(t, storetest.Config{
+				New:       open,
+				Again:     func(t *testing.T, _ store.Store) store.Store { return open(t) },
+				Precision: time.Second,
+				Light:     light(name),
+			})
+		})
+	}
+}
