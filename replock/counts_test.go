@@ -80,6 +80,11 @@ func TestRequestCounts(t *testing.T) {
 							t.Error(err)
 						}
 					})
+					check("confirm", cost{1, map[Mode]int{Shared: 1, Exclusive: 2}[c.mode]}, func() {
+						if err := k.Confirm(t.Context()); err != nil {
+							t.Error(err)
+						}
+					})
 					check("release", c.release, func() {
 						if err := k.Release(t.Context()); err != nil {
 							t.Error(err)

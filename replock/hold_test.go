@@ -3,6 +3,7 @@ package replock
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -282,6 +283,94 @@ func TestCheck(t *testing.T) {
 			t.Errorf("check of a broken lock: %v", err)
 		}
 		k.Release(t.Context())
+	})
+}
+
+// TestConfirm: it sees what was broken in any of a lock's objects, writes nothing,
+// and takes a listing that fails for no answer.
+func TestConfirm(t *testing.T) {
+	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		for i := range 2 {
+			a := w.machine()
+			k, err := a.acquire(t.Context(), mode, "x")
+			mustLock(t, k, err)
+			time.Sleep(20 * time.Second)
+			before := k.Deadline()
+			a.tap.Count()
+			if err := k.Confirm(t.Context()); err != nil || k.Deadline() != before {
+				t.Errorf("confirm: %v, deadline %v later", err, k.Deadline()-before)
+			}
+			want := 1
+			if mode == Exclusive {
+				want = 2
+			}
+			if total, by := a.tap.Count(); total != want || by["list"] != want {
+				t.Errorf("confirm sent %v", by)
+			}
+			a.tap.Before(outage)
+			if err := k.Confirm(t.Context()); !errors.Is(err, errOutage) || !alive(k) {
+				t.Errorf("confirm in an outage: %v", err)
+			}
+			a.tap.Before(nil)
+			time.Sleep(15 * time.Second) // and a refresh
+			if err := k.Confirm(t.Context()); err != nil {
+				t.Errorf("confirm after a refresh: %v", err)
+			}
+			key := k.Key()
+			if i == 1 && mode == Exclusive {
+				key = "index/lock.exclusive"
+			}
+			if err := w.mem.Delete(t.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+			var lost *LostError
+			if err := k.Confirm(t.Context()); !errors.As(err, &lost) || !lost.Definite || lost.Key != key || alive(k) {
+				t.Errorf("confirm of a broken lock: %v", err)
+			}
+			if err := k.Confirm(t.Context()); !errors.Is(err, ErrLost) {
+				t.Errorf("confirm again: %v", err)
+			}
+			k.Release(t.Context())
+			_ = w.mem.Delete(t.Context(), "index/lock.exclusive")
+		}
+		k, err := w.machine().acquire(t.Context(), mode, "x")
+		mustLock(t, k, err)
+		k.Release(t.Context())
+		if err := k.Confirm(t.Context()); !errors.Is(err, ErrReleased) {
+			t.Errorf("confirm of a released lock: %v", err)
+		}
+	})
+}
+
+// emptyFirst begins each listing with an empty page, as a server may that has to
+// skip much.
+type emptyFirst struct{ store.Store }
+
+func (s emptyFirst) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
+	if cursor == "" {
+		return store.Page{Next: "-"}, nil
+	}
+	return s.Store.List(ctx, prefix, strings.TrimPrefix(cursor, "-"))
+}
+
+// TestEmptyFirstPage: an empty page that isn't the last doesn't say that nothing
+// is there.
+func TestEmptyFirstPage(t *testing.T) {
+	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		a, b := w.machine(), w.machine()
+		a.store = emptyFirst{a.tap}
+		k, err := a.acquire(t.Context(), mode, "x")
+		mustLock(t, k, err)
+		time.Sleep(5 * time.Minute)
+		if err := k.Confirm(t.Context()); err != nil || !alive(k) {
+			t.Errorf("after five minutes: %v", err)
+		}
+		if _, err := b.Exclusive(t.Context(), "y"); !errors.Is(err, ErrHeld) {
+			t.Errorf("another is told: %v", err)
+		}
+		if err := k.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
 	})
 }
 

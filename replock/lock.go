@@ -135,11 +135,43 @@ func (k *Lock) Check(ctx context.Context) error {
 	if errors.Is(err, ErrLost) {
 		<-k.done // and the lock's context has ended
 	}
+	return k.state(err)
+}
+
+// Confirm looks whether the lock is still there, and returns nil if it is: use it
+// after what the lock protected, to know that nobody broke it meanwhile. It
+// writes nothing, doesn't extend the lease, and is one round trip. Its errors are
+// Check's.
+func (k *Lock) Confirm(ctx context.Context) error {
+	flag, exclusive := k.objects()
+	objects := []*object{&flag}
+	if k.t.mode == Exclusive {
+		objects = append(objects, &exclusive)
+	}
+	errs := make([]error, len(objects))
+	var wg sync.WaitGroup
+	for i, o := range objects {
+		wg.Go(func() {
+			_, errs[i] = once(ctx, k.l.timeout(), "list "+o.key, func(ctx context.Context) (nothing, error) { return nothing{}, k.confirm(ctx, o) })
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if errors.Is(err, ErrLost) {
+			k.stop(err)
+			<-k.done
+		}
+	}
+	return k.state(join(errs...))
+}
+
+// state is why the lock isn't held any more, or else what couldn't be found out.
+func (k *Lock) state(unknown error) error {
 	if lost := k.lost.Load(); lost != nil {
 		return lost
 	}
 	if k.releasing.Load() {
 		return ErrReleased
 	}
-	return err
+	return unknown
 }

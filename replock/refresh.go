@@ -130,17 +130,17 @@ func (k *Lock) put(ctx context.Context, o *object, v version, opts store.PutOpti
 
 // confirm returns nil if the object is there and ours.
 func (k *Lock) confirm(ctx context.Context, o *object) error {
-	page, err := k.l.store.List(ctx, o.key, "")
-	if err != nil {
+	seen, err := k.l.listed(ctx, o.key)
+	switch {
+	case err != nil:
 		return err
-	}
-	if len(page.Objects) == 0 || page.Objects[0].Key != o.key {
+	case seen == nil:
 		return k.broken(o.key, "it was deleted, by break-lock or by hand")
-	}
-	if seen := page.Objects[0]; seen.Size > 0 && seen.ETag != "" && seen.ETag == o.etag {
+	case seen.Size > 0 && seen.ETag != "" && seen.ETag == o.etag:
 		return nil
+	default:
+		return k.ours(ctx, o)
 	}
-	return k.ours(ctx, o)
 }
 
 // ours reads an object that isn't as we know it. If it carries our id, a put of

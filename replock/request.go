@@ -98,14 +98,24 @@ func (l *Locker) list(ctx context.Context, prefix, cursor string) (store.Page, e
 
 // find is the listing of one key: its object, or none.
 func (l *Locker) find(ctx context.Context, key string) (*store.Object, error) {
-	page, err := l.list(ctx, key, "")
-	if err != nil {
-		return nil, err
+	return repeat(ctx, l, "list "+key, func(ctx context.Context) (*store.Object, error) { return l.listed(ctx, key) })
+}
+
+// listed is find in one try. It is one request, unless a page is empty and says
+// that there are more.
+func (l *Locker) listed(ctx context.Context, key string) (*store.Object, error) {
+	for cursor := ""; ; {
+		page, err := l.store.List(ctx, key, cursor)
+		switch {
+		case err != nil:
+			return nil, err
+		case len(page.Objects) > 0 && page.Objects[0].Key == key:
+			return &page.Objects[0], nil
+		case len(page.Objects) > 0 || page.Next == "":
+			return nil, nil
+		}
+		cursor = page.Next
 	}
-	if len(page.Objects) > 0 && page.Objects[0].Key == key {
-		return &page.Objects[0], nil
-	}
-	return nil, nil
 }
 
 // content is a body with its object.

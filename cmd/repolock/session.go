@@ -337,7 +337,7 @@ func (s *session) result(status child.Status) (int, error) {
 // the store can't be reached now, nobody can have got in: the lease still lasts.
 func (s *session) brokenUnseen() error {
 	lock := s.lock.Load()
-	_ = lock.Check(context.Background())
+	_ = lock.Confirm(context.Background())
 	if lost := lock.Lost(); lost != nil && (lost.Definite || s.OnLost == "warn") {
 		return lost
 	}
