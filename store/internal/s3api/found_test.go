@@ -199,3 +199,32 @@ func openS3(t *testing.T, u *url.URL) (store.Store, error) {
 	t.Helper()
 	return s3.Open(t.Context(), u)
 }
+
+// TestPutBesideDelete: MinIO refuses a put now and then because another object is
+// deleted at that moment, and not for want of a permission.
+func TestPutBesideDelete(t *testing.T) {
+	var n, refusals atomic.Int32
+	both(t, func(w http.ResponseWriter, r *http.Request) {
+		if n.Add(1) <= refusals.Load() {
+			say(403, "AccessDenied")(w, r)
+			return
+		}
+		w.Header().Set("Etag", `"e"`)
+	}, "", func(t *testing.T, s store.Store) {
+		for of, send := range requests {
+			puts := strings.HasPrefix(of, "put")
+			for _, refused := range []int32{1, 2} {
+				n.Store(0)
+				refusals.Store(refused)
+				err := send(t.Context(), s)
+				wantN, denied := int32(1), true
+				if puts {
+					wantN, denied = 2, refused == 2
+				}
+				if errors.Is(err, store.ErrPermission) != denied || !denied && err != nil || n.Load() != wantN {
+					t.Errorf("%s, refused %d times: %d requests; %v", of, refused, n.Load(), err)
+				}
+			}
+		}
+	})
+}

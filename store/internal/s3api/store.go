@@ -188,19 +188,33 @@ type credentialsError struct{ error }
 
 func (e credentialsError) Unwrap() error { return e.error }
 
-// once sends a request, and once more if the server refused the time in its
-// signature: the library may have learnt the server's from that. A refused
-// request did nothing.
+// once sends a request, and once more if it was refused for what may not be so the
+// second time. A refused request did nothing.
 func (s *Store) once(ctx context.Context, r request, send func() error) error {
 	if err := s.signable(ctx); err != nil {
 		return err
 	}
 	err := send()
-	if err != nil && refused(r.answer).Code == "RequestTimeTooSkewed" {
+	if err != nil && passing(r) {
 		r.answer.Reset()
 		err = send()
 	}
 	return err
+}
+
+// passing refusals are that of the time in the signature, as the library may have
+// learnt the server's from it; and MinIO's of a put at the moment in which another
+// object, the last one below the same prefix, is deleted: it words that as if it
+// weren't permitted (github.com/minio/minio/issues/12914).
+func passing(r request) bool {
+	switch refused(r.answer).Code {
+	case "RequestTimeTooSkewed":
+		return true
+	case "AccessDenied":
+		return r.op == "put"
+	default:
+		return false
+	}
 }
 
 // ETag takes the quotes off an ETag, which some servers send in one answer and
