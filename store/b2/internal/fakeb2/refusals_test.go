@@ -108,6 +108,8 @@ func TestUploadRefusals(t *testing.T) {
 
 	// One upload at a time.
 	r, w := io.Pipe()
+	began := make(chan struct{})
+	s.Before(func(string, *http.Request) { close(began) })
 	first := make(chan error)
 	go func() {
 		req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, to["uploadUrl"].(string), r)
@@ -122,8 +124,6 @@ func TestUploadRefusals(t *testing.T) {
 		}
 		first <- err
 	}()
-	began := make(chan struct{})
-	s.Before(func(string, *http.Request) { close(began) })
 	_, _ = io.WriteString(w, "h")
 	<-began
 	s.Before(nil)
