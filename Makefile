@@ -31,6 +31,10 @@ race: ## run the tests that need nothing but Go under the race detector
 demo: ## two real backups and a real prune on a local directory
 	sh e2e/local.sh
 
+.PHONY: spec
+spec: ## have Spin look at every state of the protocol's model
+	sh spec/run.sh
+
 .PHONY: fuzz
 fuzz: ## fuzz what is parsed, 20 s each
 	$(GO) test -run='^$$' -fuzz=FuzzDecode -fuzztime=20s ./replock

@@ -1,0 +1,241 @@
+/*
+ * The protocol of docs/protocol.md: flag and look. Safety is two assertions: nobody
+ * is live beside a live exclusive, and nobody resumes a lock that a conflicting one
+ * has passed. docs/testing.md maps each step to the function that does it.
+ *
+ * Time is what it allows: a flag may expire whenever its owner isn't live on it,
+ * and an owner may lose its lock at any time, since only the order of the two is
+ * promised (a holder's deadline comes before its flag's expiry). A client that stops
+ * for good at any step is one that the scheduler doesn't choose any more: what a
+ * crash adds is that its context is over, which Time may say at any time.
+ *
+ * A request has three outcomes: answered; not answered, and applied later; not
+ * answered, and never applied. "Later" has no limit.
+ *
+ * Not modelled: lock.exclusive, which keeps nobody of ours out (it is a flag for
+ * other clients, and who waits for whom); break-lock, which is meant to let two in;
+ * what clocks say, which internal/refresh and judge are tested for.
+ */
+
+#ifndef MODES                 /* of the clients: bit i is set where i is exclusive */
+#define MODES 3
+#endif
+#ifndef N
+#define N 2
+#endif
+#ifndef G
+#define G 2                   /* keys of one client: the first, and one to resume under */
+#endif
+#define SLOTS (N * G)
+
+#define exclusive(i) ((MODES >> (i)) & 1)
+#define conflict(i, j) ((i) != (j) && (exclusive(i) || exclusive(j)))
+
+bit there[SLOTS];             /* the flag is stored */
+bit expired[SLOTS];           /* its mod time is more than ttl + margin ago */
+bit reapable[SLOTS];          /* it has been expired once: somebody may have passed */
+bit revived[SLOTS];           /* it was written after that */
+bit latePut[SLOTS];           /* a put is under way, and nobody waits for its answer */
+bit lateDelete[SLOTS];
+bit over[SLOTS];              /* the deadline of the lease is past */
+bit live[N];                  /* the lock's context is live: the command may run */
+byte on[N];                   /* the slot of it */
+bit calm;                     /* nothing fails any more, and LONE alone goes on */
+bit passed[N];                /* a conflicting lock was held since this one was */
+
+inline applyPut(s) { there[s] = 1; expired[s] = 0; revived[s] = reapable[s] }
+inline applyDelete(s) { there[s] = 0; expired[s] = 0 }
+
+/* put ends at ok if it was answered. */
+#define put(s, ok, lost) \
+	if :: atomic { applyPut(s); goto ok } \
+	   :: atomic { !calm -> latePut[s] = 1; goto lost } \
+	   :: !calm -> goto lost \
+	fi
+
+#define delete(s, ok, lost) \
+	if :: atomic { applyDelete(s); goto ok } \
+	   :: atomic { !calm -> lateDelete[s] = 1; goto lost } \
+	   :: !calm -> goto lost \
+	fi
+
+/* unpassed goes on if a lost lock's flag is there, and was written before anybody
+ * could have passed it: whoever passes deletes it first. */
+#ifdef NO_REVIVED
+#define early(s) 1
+#else
+#define early(s) (!revived[s])
+#endif
+#define unpassed(s, lost) \
+	if :: atomic { there[s] && early(s) -> skip } \
+	   :: atomic { !(there[s] && early(s)) -> goto lost } \
+	fi
+
+inline enter(i, s) {
+	assert(!(resuming && passed[i]));
+	live[i] = 1; on[i] = s; passed[i] = 0;
+	j = 0;
+	do
+	:: j < N ->
+		assert(!(conflict(i, j) && live[j]));
+		passed[j] = passed[j] || conflict(i, j);
+		j++
+	:: else -> break
+	od;
+	j = 0
+}
+
+#ifdef LONE
+byte lone = 255;              /* the process of LONE */
+#define RUNS provided (!calm || _pid == lone)
+#else
+#define RUNS
+#endif
+
+proctype Client(byte i) RUNS {
+	byte s = i * G;       /* the flag that is put and looked beside */
+	byte j = 0;
+	byte stale = 0;       /* the flags that the look found stale */
+	bit resuming = 0;
+
+#ifdef LOOK_FIRST
+	goto look;
+raise:	put(s, entering, withdraw);
+#else
+raise:	put(s, look, withdraw);
+#endif
+look:
+#ifdef UNPASSED_FIRST
+	if :: resuming -> unpassed(s - 1, withdraw) :: else -> skip fi;
+#endif
+	j = 0; stale = 0;
+	do    /* one flag after another: a listing is no snapshot */
+	:: j < SLOTS ->
+		atomic {
+			if
+			:: !conflict(i, j / G) || !there[j] -> skip
+			:: else ->
+				if
+#ifndef NO_STALE
+				:: expired[j] -> stale = stale | (1 << j)
+#endif
+				:: else -> assert(!calm); goto withdraw
+				fi
+			fi;
+			j++
+		}
+	:: else -> break
+	od;
+	j = 0;
+	do    /* whoever passes deletes first, and waits for the answer */
+#ifndef NO_REAP
+	:: j < SLOTS && ((stale >> j) & 1) -> delete(j, reaped, withdraw);
+reaped:		j++
+	:: j < SLOTS && !((stale >> j) & 1) -> j++
+#endif
+	:: else -> break
+	od;
+	j = 0; stale = 0;
+#ifdef LOOK_FIRST
+	goto raise;
+#endif
+entering:
+#ifndef SAME_KEY
+	if
+	:: resuming ->
+#if !defined(NO_UNPASSED) && !defined(UNPASSED_FIRST)
+		unpassed(s - 1, withdraw);
+#endif
+		delete(s - 1, held, held)
+	:: else -> skip
+	fi;
+#endif
+held:
+	atomic {
+		if
+#ifndef NO_DEADLINE
+		:: over[s] -> assert(!calm); goto withdraw
+#endif
+		:: else -> enter(i, s)
+		fi
+	}
+	if
+	:: atomic { live[i] -> live[i] = 0; over[s] = 1 }; goto withdraw   /* released */
+	:: atomic { !live[i] -> skip }                                    /* lost */
+	fi;
+	if
+	:: G > 1 && !resuming ->
+		resuming = 1;
+#ifdef SAME_KEY
+		unpassed(s, withdraw);
+		over[s] = 0;
+#else
+		s++;
+#endif
+		goto raise
+	:: goto withdraw
+	fi;
+withdraw:
+	delete(s, done, done);
+done:	skip
+}
+
+/* Time lets leases end and flags expire, and late requests arrive. */
+active proctype Time() RUNS {
+	byte k;
+end:	do
+	:: atomic { select(k : 0 .. (SLOTS - 1));
+		if
+		:: live[k / G] && on[k / G] == k ->      /* a deadline passes */
+			live[k / G] = 0; over[k] = 1;
+			if :: latePut[k] = 1 :: skip fi      /* with a refresh under way */
+#ifdef NO_DEADLINE
+		:: there[k] && !expired[k] -> expired[k] = 1; reapable[k] = 1
+#else
+		:: there[k] && !expired[k] && !(live[k / G] && on[k / G] == k) ->
+			expired[k] = 1; reapable[k] = 1; over[k] = 1
+#endif
+		:: latePut[k] -> latePut[k] = 0; applyPut(k)
+		:: lateDelete[k] -> lateDelete[k] = 0; applyDelete(k)
+		:: else -> skip
+		fi;
+		k = 0 }
+	od
+}
+
+init {
+	byte c = 0;
+	atomic {
+		do
+#ifdef LONE
+		:: c == LONE -> c++
+		:: c < N && c != LONE -> run Client(c); c++
+#else
+		:: c < N -> run Client(c); c++
+#endif
+		:: else -> break
+		od
+	}
+}
+
+#ifdef LONE
+/* From any state: all others stop for good, what they have sent arrives or doesn't,
+ * and what is left of them expires. Then one who comes gets in at the first try. */
+active proctype Calm() {
+	byte k = 0;
+	atomic {
+		calm = 1;
+		do
+		:: k < SLOTS ->
+			live[k / G] = 0;
+			if :: latePut[k] -> applyPut(k) :: skip fi;
+			if :: lateDelete[k] -> applyDelete(k) :: skip fi;
+			latePut[k] = 0; lateDelete[k] = 0;
+			expired[k] = there[k];
+			k++
+		:: else -> break
+		od;
+		lone = run Client(LONE)
+	}
+}
+#endif
