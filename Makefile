@@ -21,7 +21,7 @@ unit: ## run the tests that need nothing but Go
 # REPOLOCK_E2E_DOCKER=no runs MinIO as a process where there is Docker, too.
 .PHONY: e2e
 e2e: ## run the tests on a real MinIO, which is built, started and taken down
-	sh e2e/minio.sh with $(GO) test -p 1 -tags e2e -timeout 20m ./e2e/... ./store/s3 ./store/minio
+	sh e2e/minio.sh with $(GO) test -count=1 -p 1 -tags e2e -timeout 20m ./e2e/... ./store/s3 ./store/minio
 
 .PHONY: race
 race: ## run the tests that need nothing but Go under the race detector
