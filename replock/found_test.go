@@ -634,4 +634,80 @@ func TestFoundReleaseDuringResume(t *testing.T) {
 	})
 }
 
-// late store clock step + late refresh
+// A store that tells the time by mod times alone, and has our own flag on a later
+// page than a stale lock whose holder's clock is ahead: who doesn't know the
+// store's time takes that lock for live until that clock has passed.
+func TestFoundOwnFlagOnLaterPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{PageSize: 1, NoTime: true})
+		a, b := w.machine(), w.machine()
+		a.clock.setSkew(time.Hour)
+		k, err := a.Exclusive(t.Context(), "prune")
+		mustLock(t, k, err)
+		a.lose(t, k)
+		start := time.Now()
+		for {
+			other, err := b.Exclusive(t.Context(), "prune")
+			if err == nil {
+				other.Release(t.Context())
+				break
+			}
+			mustHeld(t, other, err)
+			time.Sleep(time.Second)
+		}
+		if took := time.Since(start); took > 2*DefaultTTL+5*time.Second {
+			t.Errorf("let in only after %v", took)
+		}
+		a.tap.Before(nil)
+		k.Release(t.Context())
+	})
+}
+
+// A client that may not delete leaves an empty flag behind with each backup, and
+// nobody removed them: listings grew without end.
+func TestFoundEmptyFlagsPileUp(t *testing.T) {
+	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		a, b := w.machine(), w.machine()
+		a.tap.Before(func(_ context.Context, r tap.Request) error {
+			if r.Op == "delete" {
+				return &store.Error{Op: "delete", Key: r.Key, Err: store.ErrPermission}
+			}
+			return nil
+		})
+		for range 3 {
+			k, err := a.acquire(t.Context(), mode, "x")
+			mustLock(t, k, err).Release(t.Context())
+		}
+		k, err := b.Exclusive(t.Context(), "prune")
+		mustLock(t, k, err).Release(t.Context())
+		if keys := w.keys(); len(keys) > 0 {
+			t.Errorf("left: %v", keys)
+		}
+	})
+}
+
+// break-lock --stale was killed while it learnt the store's time: its probe was
+// left, and nothing ever removed it.
+func TestFoundProbeIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{NoTime: true})
+		a, b, c := w.machine(), w.machine(), w.machine()
+		k, err := a.Shared(t.Context(), "backup")
+		mustLock(t, k, err)
+		b.tap.Before(func(_ context.Context, r tap.Request) error {
+			if r.Op == "delete" {
+				return errOutage
+			}
+			return nil
+		})
+		if _, err := b.Break(t.Context(), BreakOptions{Stale: true}); err == nil {
+			t.Error("no error")
+		}
+		k.Release(t.Context())
+		other, err := c.Exclusive(t.Context(), "prune")
+		mustLock(t, other, err).Release(t.Context())
+		if keys := w.keys(); len(keys) > 0 {
+			t.Errorf("left: %v", keys)
+		}
+	})
+}

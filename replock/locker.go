@@ -40,7 +40,7 @@ func New(s store.Store, opts Options) (*Locker, error) {
 		opts:     opts,
 		keys:     keys{opts.Prefix},
 		schedule: refresh.ForTTL(opts.TTL),
-		self:     identity.Self(),
+		self:     *opts.Self,
 	}
 	if err := store.CheckKey(l.keys.exclusive()); err != nil {
 		return nil, fmt.Errorf("prefix %q: %w", opts.Prefix, err)

@@ -15,6 +15,7 @@ type found struct {
 	doubtful []*entry // conflicts until they were watched
 	stale    []*entry // to be reaped before one passes
 	vanished []*entry // listed, and then not there to be read
+	released []*entry // flags that are empty, and that nobody waits for
 	more     int      // likely conflicts that weren't looked at
 	// exclusive is lock.exclusive as it stands, if it isn't ours: stale or
 	// released where there is no conflict.
@@ -41,9 +42,13 @@ func (l *Locker) look(ctx context.Context, t *try, s sight) (found, error) {
 		}
 		f.now = sent
 		t.learn(page, l.opts.Clock.Elapsed())
-		f.st = t.st
-
 		others, told := l.others(t, s, page)
+		if len(others) > 0 && !t.st.known() {
+			if err := l.learnApart(ctx, t); err != nil {
+				return f, err
+			}
+		}
+		f.st = t.st
 		if err := l.judgeAll(ctx, t, &f, others); err != nil {
 			return f, err
 		}
@@ -92,6 +97,16 @@ func (t *try) learn(page store.Page, answered time.Duration) {
 	if !page.Now.IsZero() {
 		t.st = storeTime{page.Now, answered}
 	}
+}
+
+// learnApart takes the store's clock from our own flag where it is on a later page
+// than those that are to be judged, and the store tells no time otherwise.
+func (l *Locker) learnApart(ctx context.Context, t *try) error {
+	own, err := l.find(ctx, t.flag.key)
+	if err == nil && own != nil {
+		t.st = storeTime{own.ModTime, l.opts.Clock.Elapsed()}
+	}
+	return err
 }
 
 // others picks from a page the objects that may be in our way. told says that
@@ -198,6 +213,9 @@ func (l *Locker) sort(t *try, f *found, e *entry) error {
 	case Stale:
 		f.stale = append(f.stale, e)
 	case Released:
+		if e.kind != kindExclusive {
+			f.released = append(f.released, e)
+		}
 	}
 	return nil
 }

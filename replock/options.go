@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/identity"
 )
 
 // Limits of a lock's time to live, and what it is unless said otherwise.
@@ -44,9 +45,11 @@ type Options struct {
 	// Observe, if set, is told of each event, one after another, a moment after
 	// it has happened.
 	Observe func(Event)
-	// Clock and Rand are for tests. Nil is the system's clock and crypto/rand.
+	// Clock, Rand and Self are for tests. Nil is the system's clock, crypto/rand
+	// and this process.
 	Clock Clock
 	Rand  io.Reader
+	Self  *identity.Process
 }
 
 func (o *Options) fill() error {
@@ -84,6 +87,10 @@ func (o *Options) fill() error {
 	}
 	if o.Rand == nil {
 		o.Rand = rand.Reader
+	}
+	if o.Self == nil {
+		self := identity.Self()
+		o.Self = &self
 	}
 	return nil
 }

@@ -12,6 +12,9 @@ import (
 // A stale lock.exclusive is left to an exclusive acquirer's claim, which
 // overwrites it.
 func (l *Locker) reap(ctx context.Context, t *try, f found) error {
+	if t.mode == Exclusive {
+		l.sweep(ctx, f.released)
+	}
 	var dead []*entry
 	for _, e := range f.stale {
 		if e.kind != kindExclusive || t.mode == Shared {
@@ -38,4 +41,18 @@ func (l *Locker) reap(ctx context.Context, t *try, f found) error {
 		Holders: merge(l.infos(f.stale, f.st, f.now)),
 	})
 	return nil
+}
+
+// maxSwept bounds the time that an acquire spends on what others have left.
+const maxSwept = 16 * parallel
+
+// sweep deletes flags that were emptied by who may not delete: one is left by each
+// backup of such a client, and if nobody removed them each listing would take
+// longer than the one before. Nobody depends on it, so no failure counts.
+func (l *Locker) sweep(ctx context.Context, released []*entry) {
+	each(released[:min(len(released), maxSwept)], func(e *entry) {
+		_, _ = once(ctx, l.timeout(), "delete "+e.Key, func(ctx context.Context) (nothing, error) {
+			return nothing{}, l.store.Delete(ctx, e.Key)
+		})
+	})
 }

@@ -152,14 +152,16 @@ func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error)
 	return broken, join(errs...)
 }
 
-// probeTime learns the store's clock from an object that it puts and deletes.
+// probeTime learns the store's clock from an object that it puts and deletes: an
+// empty flag, which says "released", and which others remove if this process
+// can't any more.
 func (l *Locker) probeTime(ctx context.Context) (storeTime, error) {
 	id, err := l.newID()
 	if err != nil {
 		return storeTime{}, err
 	}
-	key := l.opts.Prefix + "lock-probe-" + id
-	if _, err := l.put(ctx, key, []byte("{}"), store.PutOptions{}); err != nil {
+	key := l.keys.flag(Shared, l.opts.Clock.Now(), id)
+	if _, err := l.put(ctx, key, nil, store.PutOptions{}); err != nil {
 		return storeTime{}, fmt.Errorf("learning the store's time: %w", err)
 	}
 	answered := l.opts.Clock.Elapsed()

@@ -46,17 +46,16 @@ func (w *world) machine(change ...func(*Options)) *machine {
 	w.count++
 	m := &machine{clock: &machineClock{start: time.Now().Add(-time.Duration(w.count) * time.Hour)}}
 	m.tap = &tap.Store{Store: w.mem}
-	opts := Options{Clock: m.clock, Rand: rand.Reader, Observe: m.observe}
+	opts := Options{Clock: m.clock, Rand: rand.Reader, Observe: m.observe, Self: &identity.Process{
+		Hostname: fmt.Sprintf("m%d", w.count), HostID: fmt.Sprint("host", w.count), BootID: fmt.Sprint("boot", w.count),
+		PID: 100 + w.count, PIDNamespace: "pid:[1]", PIDStart: 1, User: "u",
+	}}
 	for _, f := range change {
 		f(&opts)
 	}
 	l, err := New(m.tap, opts)
 	if err != nil {
 		w.t.Fatal(err)
-	}
-	l.self = identity.Process{
-		Hostname: fmt.Sprintf("m%d", w.count), HostID: fmt.Sprint("host", w.count), BootID: fmt.Sprint("boot", w.count),
-		PID: 100 + w.count, PIDNamespace: "pid:[1]", PIDStart: 1, User: "u",
 	}
 	m.Locker = l
 	return m

@@ -152,6 +152,9 @@ func (k *Lock) refresh(ctx context.Context) {
 	}
 }
 
+// Key is the object that the lock is kept in.
+func (k *Lock) Key() string { return k.key }
+
 // Held reports whether the operation believes that it holds the lock: it is
 // never told otherwise before Release.
 func (k *Lock) Held() bool { return true }
