@@ -1,0 +1,169 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/repolock/repolock/internal/identity"
+	"github.com/repolock/repolock/replock"
+)
+
+// client takes one lock after another, in one process after another.
+type client struct {
+	w       *world
+	number  int
+	name    string
+	plan    *clientPlan
+	machine *machine
+	clock   *clientClock
+	lives   int
+
+	mu    sync.Mutex
+	count map[string]int
+}
+
+func (w *world) newClient(number int, name string, p *clientPlan, m *machine) *client {
+	c := &client{w: w, number: number, name: name, plan: p, machine: m, count: map[string]int{}}
+	c.clock = &clientClock{machine: m, dice: w.plan.dice.named("clock").of(uint64(number))}
+	m.clients = append(m.clients, c)
+	return c
+}
+
+// nth counts the requests that look the same.
+func (c *client) nth(r request) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	id := r.op + " " + r.key
+	c.count[id]++
+	return c.count[id]
+}
+
+// process is one life of a client.
+type process struct {
+	client *client
+	ctx    context.Context
+	cancel context.CancelFunc
+	dead   atomic.Bool
+	Participant
+}
+
+func (p *process) gone() bool { return p.dead.Load() }
+
+func (p *process) kill() {
+	p.dead.Store(true)
+	p.cancel()
+}
+
+// born starts a process.
+func (c *client) born() *process {
+	c.lives++
+	p := &process{client: c}
+	p.ctx, p.cancel = context.WithCancel(c.w.ctx)
+	p.Participant = c.w.protocol.Join(&link{c.w, p}, Member{
+		Name: fmt.Sprintf("%s (pid %d)", c.name, c.lives), TTL: c.plan.ttl, Clock: c.clock,
+		Rand: &random{c.w.plan.dice.named("random").of(uint64(c.number), uint64(c.lives))},
+		Self: identity.Process{Hostname: c.name, HostID: c.machine.boot, BootID: c.machine.boot, PID: c.lives, User: "sim"},
+	})
+	return p
+}
+
+// random gives the same to all who read at the same time, so that it doesn't
+// matter who comes first.
+type random struct{ dice dice }
+
+func (r *random) Read(b []byte) (int, error) {
+	r.dice.of(uint64(time.Now().UnixNano()), uint64(len(b))).fill(b)
+	return len(b), nil
+}
+
+// run does what the client's plan says.
+func (c *client) run() {
+	p := c.born()
+	for _, s := range c.plan.steps {
+		<-c.clock.After(s.wait)
+		if c.w.ctx.Err() != nil {
+			return
+		}
+		if p.gone() {
+			p = c.born()
+		}
+		c.take(p, s)
+	}
+}
+
+// take one lock, hold it, and let it go.
+func (c *client) take(p *process, s step) {
+	w := c.w
+	w.trace(c, "=== wants the %v lock [%s]", s.mode, s.name)
+	k, err := p.Lock(p.ctx, s.mode, s.name)
+	if p.gone() {
+		return
+	}
+	if err != nil {
+		w.refused(c, s, err)
+		return
+	}
+	h := w.begin(p, s, k, nil)
+	for hold := s.hold; ; hold = min(hold, c.plan.ttl) {
+		select {
+		case <-c.clock.After(hold):
+		case <-k.Context().Done():
+		}
+		if p.gone() {
+			return
+		}
+		if k.Context().Err() == nil || w.ctx.Err() != nil {
+			break
+		}
+		w.lost(h)
+		if !s.resume {
+			break
+		}
+		ctx, cancel := context.WithTimeout(p.ctx, 5*c.plan.ttl)
+		next, err := k.Resume(ctx)
+		cancel()
+		if p.gone() {
+			return
+		}
+		if err != nil {
+			w.trace(c, "=== can't resume: %v", err)
+			break
+		}
+		k, h = next, w.begin(p, s, next, h)
+	}
+	if s.check && k.Context().Err() == nil {
+		err := k.Check(p.ctx)
+		w.trace(c, "=== checks its lock: %v", err)
+		w.checked(h, err)
+	}
+	if p.gone() {
+		return
+	}
+	w.trace(c, "=== releases")
+	w.end(h)
+	err = k.Release(p.ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.say(c, "=== has released: %v", err)
+	w.tidied(c)
+}
+
+// refused is told of a lock that wasn't granted.
+func (w *world) refused(c *client, s step, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.say(c, "=== not granted: %v [%s]", err, s.name)
+	w.tidied(c)
+	if errors.Is(err, replock.ErrHeld) {
+		w.result.Held++
+		return
+	}
+	w.result.Failed++
+	if w.plan.undisturbed() && w.ctx.Err() == nil && w.config.Protocol == nil {
+		w.violate("failed", fmt.Sprintf("%s didn't get its lock [%s] although nothing had gone wrong: %v", c.name, s.name, err))
+	}
+}

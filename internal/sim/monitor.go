@@ -1,0 +1,269 @@
+package sim
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/store/mem"
+)
+
+// monitor knows who holds what, and looks at every request whether that may be:
+//
+//   - exclusion: nobody's lock is live while another's exclusive one is, unless
+//     one of them was broken by break-lock;
+//   - overdue: a lock's context ends at its deadline, or half a second after its
+//     process woke;
+//   - passed: a lock that is resumed was not passed by a conflicting one;
+//   - unbroken: a lock that was broken ends within a ttl;
+//   - lost, failed: where nothing goes wrong no lock is lost, and none refused but
+//     for being held;
+//   - checked: Check doesn't confirm a lock that isn't live;
+//   - litter: where nothing goes wrong, who was refused or has released leaves
+//     nothing;
+//   - hang: every call returns;
+//   - stuck, leftover: at the end, when all others are gone, somebody alone gets
+//     in as soon as the last lock has expired, and leaves nothing.
+type monitor struct {
+	all    []*holding
+	active []*holding           // whose contexts may be live
+	broken map[string]time.Time // when a break-lock removed an object
+	flags  map[string]*client   // who wrote it, of each key but lock.exclusive
+	// undone are objects that a put has brought back which was under way when a
+	// break-lock removed them.
+	undone map[string]bool
+}
+
+// holding is a lock that was granted to somebody.
+type holding struct {
+	p     *process
+	step  step
+	lock  Held
+	first *holding // the one that this one was resumed from, and that one …
+	began time.Time
+	ended bool // was released
+}
+
+func (h *holding) String() string {
+	return fmt.Sprintf("%s's %v lock [%s]", h.p.client.name, h.step.mode, h.step.name)
+}
+
+// live reports whether who holds it may go on with what it protects.
+func (h *holding) live() bool {
+	return !h.ended && !h.p.gone() && h.lock.Context().Err() == nil && h.p.client.clock.Elapsed() < h.lock.Deadline()
+}
+
+func (h *holding) conflicts(g *holding) bool {
+	return h.step.mode == replock.Exclusive || g.step.mode == replock.Exclusive
+}
+
+// objects of a lock, as the maps below name them.
+func (h *holding) objects() [2]string {
+	return [2]string{h.lock.Key(), exclusiveKey + "#" + h.lock.ID()}
+}
+
+const exclusiveKey = replock.DefaultPrefix + "lock.exclusive"
+
+// objectName is a key; lock.exclusive, which is written by many, with the id of
+// the lock that it is of.
+func objectName(key string, body []byte) string {
+	if key != exclusiveKey {
+		return key
+	}
+	var b struct {
+		ID string `json:"id"`
+	}
+	_ = json.Unmarshal(body, &b)
+	return key + "#" + b.ID
+}
+
+// keyOf is the key of an object.
+func keyOf(name string) string {
+	key, _, _ := strings.Cut(name, "#")
+	return key
+}
+
+// wasBroken reports whether a break-lock has removed one of a lock's objects, or of
+// that which it was resumed from.
+func (m *monitor) wasBroken(h *holding) bool {
+	for ; h != nil; h = h.first {
+		for _, o := range h.objects() {
+			if _, ok := m.broken[o]; ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// breaking notes what a break-lock is about to remove.
+func (w *world) breaking(p *process, r request) {
+	if p.client != w.janitor || !r.writes() || r.op == "put" && len(r.body) > 0 || r.op == "delete" && p.client.plan.noDelete {
+		return
+	}
+	raw, _, err := w.mem.Get(w.always, r.key, 1<<20)
+	if err != nil {
+		return
+	}
+	w.broken[objectName(r.key, raw)] = time.Now()
+}
+
+// applied is told of each request that was applied.
+func (w *world) applied(p *process, r request, v any, err error) {
+	if w.timeline.on {
+		w.say(nil, "         | %s's %v is applied: %v", p.client.name, asked{r}, got{v, err})
+	}
+	w.result.Requests++
+	if p := w.plan.store; r.opts.IfAbsent && p.IfAbsent != mem.Kept || r.opts.IfMatch != "" && p.IfMatch != mem.Kept {
+		w.result.Faults[Conditions]++
+	}
+	if r.cursor != "" {
+		w.result.Faults[Pages]++
+	}
+	if r.op == "delete" && err != nil {
+		w.result.Faults[NoDelete]++
+	}
+	if r.writes() && err == nil {
+		w.changed = time.Now()
+	}
+	if r.op == "put" && err == nil {
+		if r.key != exclusiveKey {
+			w.flags[r.key] = p.client
+		}
+		o := objectName(r.key, r.body)
+		if at, broken := w.broken[o]; broken && r.sent.Before(at.Add(p.client.plan.ttl/3)) {
+			w.undone[o] = true
+		}
+	}
+	w.check()
+}
+
+// begin notes a lock that was granted, or resumed.
+func (w *world) begin(p *process, s step, k Held, from *holding) *holding {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h := &holding{p: p, step: s, lock: k, first: from, began: time.Now()}
+	if from == nil {
+		w.result.Acquired++
+		w.say(p.client, "=== HOLDS the %v lock [%s]", s.mode, s.name)
+	} else {
+		w.result.Resumed++
+		w.say(p.client, "=== HOLDS the %v lock again [%s]", s.mode, s.name)
+		w.passed(h)
+	}
+	for _, o := range h.objects() {
+		// Whoever was broken while they took it, and put it back before they
+		// looked, isn't broken.
+		if raw, _, err := w.mem.Get(w.always, keyOf(o), 1<<20); err == nil && objectName(keyOf(o), raw) == o {
+			delete(w.broken, o)
+		}
+	}
+	w.all = append(w.all, h)
+	w.active = append(w.active, h)
+	w.check()
+	return h
+}
+
+// passed looks whether somebody was let in between a lock and its resumption.
+func (w *world) passed(h *holding) {
+	origin := h.first
+	for origin.first != nil {
+		origin = origin.first
+	}
+	for _, g := range w.all {
+		if !g.conflicts(h) || g.began.Before(origin.began) || g.p == h.p {
+			continue
+		}
+		if !w.wasBroken(g) && !w.wasBroken(h) {
+			w.violate("passed", fmt.Sprintf("%v was resumed although %v had been granted since", h, g))
+		}
+	}
+}
+
+// end notes that a lock is about to be released.
+func (w *world) end(h *holding) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h.ended = true
+}
+
+// lost is told of a lock whose context ended without its being released.
+func (w *world) lost(h *holding) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.result.Lost++
+	w.say(h.p.client, "=== has lost its lock")
+	if w.plan.undisturbed() && w.config.Protocol == nil {
+		w.violate("lost", fmt.Sprintf("%v was lost although nothing had gone wrong", h))
+	}
+}
+
+// checked is told of what Check returned.
+func (w *world) checked(h *holding, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err == nil && h.lock.Context().Err() != nil && h.p.ctx.Err() == nil {
+		w.violate("checked", fmt.Sprintf("%v was confirmed although it isn't held", h))
+	}
+}
+
+const (
+	tick  = 500 * time.Millisecond // how soon after it woke a process sees that time has passed
+	grace = 20 * time.Millisecond
+)
+
+// check looks at everything that must be so at any time.
+func (w *world) check() {
+	live := w.active[:0]
+	for _, h := range w.active {
+		if !h.ended && !h.p.gone() && h.lock.Context().Err() == nil {
+			live = append(live, h)
+		}
+	}
+	w.active = live
+	for i, h := range live {
+		w.checkOne(h)
+		for _, g := range live[:i] {
+			if !h.conflicts(g) || !h.live() || !g.live() {
+				continue
+			}
+			if !w.wasBroken(h) && !w.wasBroken(g) {
+				w.violate("exclusion", fmt.Sprintf("%v is live beside %v", h, g))
+			}
+		}
+	}
+}
+
+func (w *world) checkOne(h *holding) {
+	c := h.p.client
+	if over := c.clock.Elapsed() - h.lock.Deadline(); over > grace && c.clock.woke(tick+grace) {
+		w.violate("overdue", fmt.Sprintf("%v goes on %v after its deadline", h, over.Round(time.Millisecond)))
+	}
+	for _, o := range h.objects() {
+		at, broken := w.broken[o]
+		if !broken || w.undone[o] || !c.clock.woke(tick+grace) {
+			continue
+		}
+		if ago := time.Since(at); ago > c.plan.ttl+tick {
+			w.violate("unbroken", fmt.Sprintf("%v goes on %v after it was broken", h, ago.Round(time.Millisecond)))
+		}
+	}
+}
+
+// tidied looks whether a client that holds nothing has left anything.
+func (w *world) tidied(c *client) {
+	if !w.plan.undisturbed() || w.config.Protocol != nil || w.ctx.Err() != nil {
+		return
+	}
+	for key, owner := range w.flags {
+		if owner != c {
+			continue
+		}
+		if _, _, err := w.mem.Get(w.always, key, 1<<20); err == nil {
+			w.violate("litter", fmt.Sprintf("%s holds nothing, and has left %s", c.name, w.name(key)))
+		}
+		delete(w.flags, key)
+	}
+}

@@ -1,0 +1,82 @@
+package main
+
+const (
+	acquire  = "replock/acquire.go"
+	judge    = "replock/judge.go"
+	look     = "replock/look.go"
+	reap     = "replock/reap.go"
+	resume   = "replock/resume.go"
+	renew    = "replock/refresh.go"
+	hold     = "replock/lock.go"
+	proofs   = "replock/conditions.go"
+	run_     = "internal/refresh/refresh.go"
+	schedule = "internal/refresh/schedule.go"
+)
+
+// mutants are bugs that somebody could have written.
+var mutants = []mutant{
+	// Acquire.
+	{"an exclusive passes intents that come after its own", look,
+		"e.lease.State == stateWaiting && e.Key > t.flag.key", "e.Key > t.flag.key"},
+	{"a shared one looks at lock.exclusive alone", look,
+		"t.mode == Shared && k == kindShared", "t.mode == Shared && k != kindExclusive"},
+	{"an exclusive doesn't look at shared flags", look,
+		"t.mode == Shared && k == kindShared", "k == kindShared"},
+	{"only the first page of a listing is read", look,
+		"cursor = page.Next\n\t}\n}\n\n// errUnlisted", "return f, nil\n\t}\n}\n\n// errUnlisted"},
+	{"what can't be read is free", look,
+		"e.err = readError{err}", "e.err = errReleased"},
+	{"the lease is dated from when the lock was granted", hold,
+		"Start: t.sent,", "Start: l.opts.Clock.Elapsed(),"},
+	{"who was refused leaves their flag", acquire,
+		"return join(l.takeDownExclusive(ctx, t), l.takeDownFlag(ctx, t))", "return l.takeDownExclusive(ctx, t)"},
+
+	// Live or stale.
+	{"stale after half a ttl", judge,
+		"e.ModTime.Add(ttl+margin)", "e.ModTime.Add(ttl/2)"},
+	{"the store's clock alone decides", judge,
+		"case known && expired:", "case known:"},
+	{"this machine's clock alone decides", judge,
+		"if known && !st.when(now).After(e.ModTime.Add(ttl+margin)) {", "if false {"},
+	{"the store's clock is taken to be half a minute ahead", judge,
+		"return s.at.Add(elapsed - s.elapsed)", "return s.at.Add(elapsed - s.elapsed + 30*time.Second)"},
+	{"watched for half a ttl", judge,
+		"now-e.since >= ttl {", "now-e.since >= ttl/2 {"},
+	{"a lock that is refreshed while it is watched counts as unchanged", judge,
+		"if !ok || e.ETag != o.ETag || !e.ModTime.Equal(o.ModTime) || e.Size != o.Size {", "if !ok {"},
+	{"everybody's ttl is taken for the default one", judge,
+		"ttl := e.lease.ttl\n", "ttl := DefaultTTL\n"},
+
+	// Hold.
+	{"the deadline is after the lease's end", schedule,
+		"Deadline: ttl * 55 / 60,", "Deadline: ttl * 70 / 60,"},
+	{"refreshed as late as the lease ends", schedule,
+		"Interval: ttl / 2,", "Interval: ttl,"},
+	{"the deadline ends nothing", run_,
+		"if now >= deadline {", "if false {"},
+	{"an answer that comes after the deadline revives the lock", run_,
+		"case r.Clock.Elapsed() >= deadline:", "case false:"},
+	{"a refresh is dated from its answer", renew,
+		"renewed := refresh.Renewal{Sent: flag.sent,", "renewed := refresh.Renewal{Sent: k.l.opts.Clock.Elapsed(),"},
+	{"a refresh puts back a flag that was deleted", renew,
+		"case seen == nil:\n\t\treturn k.broken(o.key, \"it was deleted, by break-lock or by hand\")", "case seen == nil:\n\t\treturn nil"},
+	{"a refresh doesn't look whose flag it is", renew,
+		"case !k.t.ids[l.ID]:", "case false:"},
+	{"a condition is relied on because the store claims it", proofs,
+		"p.state.Store(unproven)", "p.state.Store(proven)"},
+
+	// Pass and resume.
+	{"who passes a stale lock doesn't delete it", reap,
+		"each(dead, func(e *entry) { errs <- l.remove(ctx, e.Key) })", "each(dead, func(e *entry) { errs <- nil })"},
+	{"resumed whether the old flag is there or not", resume,
+		"if old == nil || old.Size == 0 {", "if old == nil {\n\t\treturn nil\n\t}\n\tif false {"},
+	{"resumed although a late refresh has put the old flag back", resume,
+		"written > reapable {", "written > reapable && false {"},
+	{"resumed although others may hold", resume,
+		"if len(f.live)+len(f.doubtful)+len(f.vanished) == 0 {", "if len(f.live)+len(f.doubtful)+len(f.vanished) >= 0 {"},
+	{"resumed although it took longer than the lease", resume,
+		"if l.opts.Clock.Elapsed() >= t.deadline {\n\t\treturn giveUp", "if false {\n\t\treturn giveUp"},
+	{"the old flag is looked for before the look", resume,
+		"\tif err := k.lookAgain(ctx, t); err != nil {\n\t\treturn giveUp(err)\n\t}\n\tif err := k.unpassed(ctx, t); err != nil {\n\t\treturn giveUp(err)\n\t}\n",
+		"\tif err := k.unpassed(ctx, t); err != nil {\n\t\treturn giveUp(err)\n\t}\n\tif err := k.lookAgain(ctx, t); err != nil {\n\t\treturn giveUp(err)\n\t}\n"},
+}

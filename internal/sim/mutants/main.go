@@ -1,0 +1,100 @@
+// Mutants puts one bug after another into the lock's engine, and has the simulator
+// look for it. A simulator that misses one is blind in that place.
+//
+// The engine's files aren't touched: go test -overlay compiles others in their
+// place.
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+func main() {
+	seeds := flag.Int("seeds", 10_000, "in how many histories a bug must be found")
+	only := flag.String("only", "", "those alone that have this in their name")
+	flag.Parse()
+	if err := run(*seeds, *only); err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(1)
+	}
+}
+
+func run(seeds int, only string) error {
+	dir, err := os.MkdirTemp("", "mutants")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	fmt.Printf("%-64s %8s  %s\n", "bug", "seed", "found as")
+	tried, missed := 0, 0
+	for _, m := range mutants {
+		if !strings.Contains(m.name, only) {
+			continue
+		}
+		tried++
+		seed, kind, err := m.hunt(dir, seeds)
+		if err != nil {
+			return fmt.Errorf("%s: %w", m.name, err)
+		}
+		if seed == "" {
+			missed++
+			seed, kind = "-", "NOT FOUND"
+		}
+		fmt.Printf("%-64s %8s  %s\n", m.name, seed, kind)
+	}
+	fmt.Printf("%d of %d bugs found within %d histories each\n", tried-missed, tried, seeds)
+	if missed > 0 || tried == 0 {
+		return fmt.Errorf("%d of %d not found", missed, tried)
+	}
+	return nil
+}
+
+// mutant is a bug: a text of a file, which is there once, and what is put in its
+// place.
+type mutant struct{ name, file, old, new string }
+
+var found = regexp.MustCompile(`found: seed (\d+): (\w+)`)
+
+// hunt returns the seed that found the bug, and as what.
+func (m mutant) hunt(dir string, seeds int) (seed, kind string, err error) {
+	raw, err := os.ReadFile(m.file)
+	if err != nil {
+		return "", "", err
+	}
+	if n := strings.Count(string(raw), m.old); n != 1 {
+		return "", "", fmt.Errorf("%s has %d times what is to be replaced: %q", m.file, n, m.old)
+	}
+	mutated := filepath.Join(dir, "mutated.go")
+	if err := os.WriteFile(mutated, []byte(strings.Replace(string(raw), m.old, m.new, 1)), 0o600); err != nil {
+		return "", "", err
+	}
+	original, err := filepath.Abs(m.file)
+	if err != nil {
+		return "", "", err
+	}
+	overlay := filepath.Join(dir, "overlay.json")
+	raw, err = json.Marshal(map[string]any{"Replace": map[string]string{original: mutated}})
+	if err == nil {
+		err = os.WriteFile(overlay, raw, 0o600)
+	}
+	if err != nil {
+		return "", "", err
+	}
+	cmd := exec.Command("go", "test", "-vet=off", "-overlay="+overlay, "./internal/sim", "-run=^TestSeeds$", "-brief", fmt.Sprintf("-seeds=%d", seeds))
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		return "", "", nil
+	}
+	match := found.FindStringSubmatch(string(out))
+	if match == nil {
+		return "", "", fmt.Errorf("go test: %w\n%s", err, out)
+	}
+	return match[1], match[2], nil
+}

@@ -1,0 +1,336 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/mem"
+)
+
+// world is a history that is under way.
+type world struct {
+	config   Config
+	plan     *plan
+	protocol Protocol
+	start    time.Time
+	always   context.Context
+	ctx      context.Context // ends when everybody is to come to an end
+	mem      *mem.Store
+	janitor  *client
+	calm     atomic.Bool  // nothing goes wrong any more
+	flying   atomic.Int64 // requests under way
+
+	mu      sync.Mutex
+	sender  *client // of the request that is being applied
+	sent    dice
+	past    time.Duration // of what is written, before now
+	changed time.Time     // when something was written
+	result  *Result
+	monitor
+	timeline
+}
+
+// Result of a history.
+type Result struct {
+	Violation *Violation
+	Timeline  string // if Config.Trace is set
+	Fired     []string
+	Virtual   time.Duration
+	Requests  int
+	Faults    [kinds]int
+
+	Acquired, Held, Failed, Lost, Resumed int
+}
+
+// Violation of what must never be.
+type Violation struct {
+	Kind string
+	At   time.Duration
+	Text string
+}
+
+// Run runs one history.
+func Run(t *testing.T, config Config) Result {
+	var r Result
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(config, &r)
+		w.run()
+		r.Virtual = time.Since(w.start)
+		r.Timeline = w.timeline.String()
+		time.Sleep(time.Hour) // until those have come to an end who were killed or stopped
+	})
+	return r
+}
+
+func newWorld(config Config, r *Result) *world {
+	w := &world{
+		config: config, plan: newPlan(&config), protocol: config.Protocol, result: r,
+		start: time.Now(), always: context.Background(), changed: time.Now(),
+		monitor: monitor{broken: map[string]time.Time{}, undone: map[string]bool{}, flags: map[string]*client{}},
+	}
+	if w.protocol == nil {
+		w.protocol = engine{}
+	}
+	w.timeline.on = config.Trace
+	w.plan.store.Now = w.storeTime
+	for k, is := range map[Kind]bool{
+		StoreJump: w.plan.storeJump != 0, Gateways: w.plan.gateways != 0,
+		Poor: w.plan.store.Precision > 0 || w.plan.store.NoTime || w.plan.store.NoStoreClock,
+	} {
+		if is {
+			r.Faults[k]++
+		}
+	}
+	w.mem = mem.New(w.plan.store)
+	return w
+}
+
+// storeTime is what the store stamps, while mu is held.
+func (w *world) storeTime() time.Time {
+	now := time.Now()
+	if w.plan.store.NoStoreClock && w.sender != nil {
+		return w.sender.machine.wall()
+	}
+	if w.plan.storeJump != 0 && time.Since(w.start) >= w.plan.storeJumpAt {
+		now = now.Add(w.plan.storeJump)
+	}
+	if w.plan.gateways > 0 {
+		now = now.Add(w.sent.of(12).between(-w.plan.gateways, w.plan.gateways) / 2)
+	}
+	return now.Add(-w.past)
+}
+
+// run has the clients do what is planned, and then looks what is left.
+func (w *world) run() {
+	var end context.CancelFunc
+	w.ctx, end = context.WithCancel(w.always)
+	defer end()
+	ttl := w.plan.ttl()
+	w.describe()
+	w.leave()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.play()
+	}()
+	select {
+	case <-done:
+	case <-time.After(30*ttl + time.Minute):
+		end()
+		select {
+		case <-done:
+		case <-time.After(30 * ttl): // whoever is stopped for long has gone on by then
+			w.mu.Lock()
+			w.violate("hang", "a call doesn't return")
+			w.mu.Unlock()
+		}
+	}
+	end()
+	w.land()
+	w.calm.Store(true)
+	if w.config.Protocol == nil && !w.violated() {
+		w.enterAlone()
+	}
+	w.land()
+}
+
+// land waits until no request is under way.
+func (w *world) land() {
+	for synctest.Wait(); w.flying.Load() > 0; synctest.Wait() {
+		time.Sleep(time.Second)
+	}
+}
+
+// play has everybody play their part.
+func (w *world) play() {
+	var wg sync.WaitGroup
+	machines := map[int]*machine{}
+	for n := range w.plan.clients {
+		p := &w.plan.clients[n]
+		m := machines[p.machine]
+		if m == nil {
+			d := w.plan.dice.named("boot").of(uint64(p.machine))
+			m = &machine{boot: fmt.Sprint("boot", p.machine), skew: p.skew, booted: w.start.Add(-d.between(time.Minute, time.Hour))}
+			machines[p.machine] = m
+		}
+		if p.skew != 0 {
+			w.fired(Skew)
+		}
+		c := w.newClient(n, fmt.Sprintf("c%d", n+1), p, m)
+		wg.Go(c.run)
+	}
+	if len(w.plan.breaks) > 0 {
+		m := &machine{boot: "janitor's", booted: w.start.Add(-time.Minute)}
+		w.janitor = w.newClient(len(w.plan.clients), "janitor", &clientPlan{ttl: w.plan.ttl()}, m)
+		wg.Go(w.tidy)
+	}
+	wg.Wait()
+}
+
+// tidy is what the janitor does.
+func (w *world) tidy() {
+	p := w.janitor.born()
+	for _, b := range w.plan.breaks {
+		time.Sleep(time.Until(w.start.Add(b.at)))
+		if w.ctx.Err() != nil || p.gone() {
+			return
+		}
+		w.fired(Break)
+		w.trace(w.janitor, "=== break-lock%s", map[bool]string{true: " --stale"}[b.stale])
+		err := p.Break(p.ctx, b.stale)
+		w.trace(w.janitor, "=== break-lock: %v", err)
+	}
+}
+
+// enterAlone has somebody come in when all others are gone.
+func (w *world) enterAlone() {
+	p := w.plan
+	m := &machine{boot: "last", booted: w.start.Add(-time.Minute)}
+	last := w.newClient(len(p.clients)+1, "last", &clientPlan{ttl: 10 * time.Second}, m)
+	// A lock is stale when its ttl is over on the store's clock, and 2 s later at
+	// most on account of its rounding; or if the clocks don't agree, when it was
+	// watched for a ttl.
+	limit := later(w.changed.Add(p.ttl()+3*time.Second), time.Now())
+	if p.spread != 0 || p.rates[Jump] > 0 || p.storeJump != 0 || p.store.NoStoreClock || w.skewedLeftovers() {
+		limit = limit.Add(p.ttl() + 5*time.Second)
+	}
+	if p.store.NoStoreClock { // whose mod times are what some client's clock said
+		limit = limit.Add(p.spread + time.Duration(w.result.Faults[Jump])*time.Hour + 4*time.Minute)
+	}
+	limit = limit.Add(max(p.storeJump, -p.storeJump) + 5*time.Second + 20*p.latency)
+
+	proc := last.born()
+	var k Held
+	for {
+		var err error
+		k, err = proc.Lock(w.always, replock.Exclusive, "last")
+		if err == nil {
+			break
+		}
+		var held *replock.HeldError
+		if !errors.As(err, &held) || time.Now().After(limit) {
+			w.mu.Lock()
+			w.violate("stuck", fmt.Sprintf("nobody is left, and the last one doesn't get in %v after the last write: %v", time.Since(w.changed), err))
+			w.mu.Unlock()
+			return
+		}
+		time.Sleep(time.Second)
+	}
+	w.trace(last, "=== HOLDS the exclusive lock, alone")
+	late := time.Now().After(limit)
+	if err := k.Release(w.always); err != nil {
+		w.trace(last, "=== release: %v", err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if late {
+		w.violate("stuck", fmt.Sprintf("the last one got in only %v after its time", time.Since(limit)))
+	}
+	page, err := w.mem.List(w.always, "", "")
+	if err != nil {
+		w.violate("leftover", err.Error())
+	}
+	for _, o := range page.Objects {
+		if o.Size > 0 || !w.emptiesExpected() {
+			w.violate("leftover", fmt.Sprintf("%s is left", w.name(o.Key)))
+		}
+	}
+}
+
+// emptiesExpected reports whether somebody may not delete, and leaves empty objects.
+func (w *world) emptiesExpected() bool {
+	for _, c := range w.plan.clients {
+		if c.noDelete {
+			return true
+		}
+	}
+	for _, l := range w.plan.leftovers {
+		if l.empty {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *world) skewedLeftovers() bool {
+	for _, l := range w.plan.leftovers {
+		if l.skew != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// leave puts the locks that others have left behind.
+func (w *world) leave() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for n, l := range w.plan.leftovers {
+		w.result.Faults[Leftovers]++
+		at := w.start.Add(l.skew - l.age)
+		id := fmt.Sprintf("%032x", n+1)
+		body := map[string]any{
+			"operation": "leftover", "holder": "gone (pid 1)", "is_shared": l.mode == replock.Shared,
+			"acquired_at": at.UTC().Format(time.RFC3339Nano), "expires_at": at.Add(l.ttl).UTC().Format(time.RFC3339Nano),
+		}
+		key := exclusiveKey
+		switch {
+		case l.mode == replock.Shared && l.foreign:
+			key = replock.DefaultPrefix + "lock.shared/" + at.UTC().Format(time.RFC3339Nano)
+		case l.mode == replock.Shared:
+			key = replock.DefaultPrefix + "lock.shared/" + at.UTC().Format("20060102T150405.000000000Z") + "-" + id
+		case l.flag && !l.foreign:
+			key = replock.DefaultPrefix + "lock.intent/" + at.UTC().Format("20060102T150405.000000000Z") + "-" + id
+		}
+		if !l.foreign {
+			body["id"], body["ttl_seconds"], body["state"] = id, l.ttl.Seconds(), "held"
+			body["refreshed_at"] = at.UTC().Format(time.RFC3339Nano)
+		}
+		raw, err := json.Marshal(body)
+		if err != nil {
+			panic(err)
+		}
+		if l.empty {
+			raw = nil
+		}
+		w.past = l.age
+		if _, err := w.mem.Put(w.always, key, raw, store.PutOptions{}); err != nil {
+			panic(err)
+		}
+		w.past = 0
+		w.say(nil, "left behind %v ago: %s", l.age.Round(time.Millisecond), strings.TrimPrefix(key, replock.DefaultPrefix))
+	}
+}
+
+func (w *world) violated() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.result.Violation != nil
+}
+
+// violate notes a violation, while mu is held. The first one counts.
+func (w *world) violate(kind, text string) {
+	if w.result.Violation != nil {
+		return
+	}
+	w.result.Violation = &Violation{kind, time.Since(w.start), text}
+	w.say(nil, "!!! %s: %s", kind, text)
+	w.timeline.on = false
+}
+
+// fired counts what went wrong.
+func (w *world) fired(k Kind) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.result.Faults[k]++
+}
