@@ -90,6 +90,17 @@ func send[T any](ctx context.Context, l *link, r request, apply func() (T, error
 	case <-late:
 	case <-ctx.Done():
 	}
+	// Who was stopped meanwhile finds both when they go on: that they have waited
+	// for too long, and perhaps the answer.
+	c.clock.awake(d.of(25))
+	select {
+	case a := <-answered:
+		if !l.p.gone() {
+			l.w.trace(c, "%v: %v, late", asked{r}, got{a.v, a.err})
+			return a.v, a.err
+		}
+	default:
+	}
 	l.w.trace(c, "%v: no answer", asked{r})
 	if ctx.Err() != nil {
 		return zero, ctx.Err()

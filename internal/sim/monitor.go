@@ -16,6 +16,7 @@ import (
 //     one of them was broken by break-lock;
 //   - overdue: a lock's context ends at its deadline, or half a second after its
 //     process woke;
+//   - revived: a lock whose deadline has passed isn't live again;
 //   - passed: a lock that is resumed was not passed by a conflicting one;
 //   - unbroken: a lock that was broken ends within a ttl;
 //   - lost, failed: where nothing goes wrong no lock is lost, and none refused but
@@ -44,6 +45,8 @@ type holding struct {
 	first *holding // the one that this one was resumed from, and that one …
 	began time.Time
 	ended bool // was released
+	// expired is set once its deadline was seen to have passed.
+	expired bool
 }
 
 func (h *holding) String() string {
@@ -238,6 +241,10 @@ func (w *world) check() {
 
 func (w *world) checkOne(h *holding) {
 	c := h.p.client
+	if h.expired && h.live() {
+		w.violate("revived", fmt.Sprintf("%v is live again after its deadline had passed", h))
+	}
+	h.expired = c.clock.Elapsed() >= h.lock.Deadline()
 	if over := c.clock.Elapsed() - h.lock.Deadline(); over > grace && c.clock.woke(tick+grace) {
 		w.violate("overdue", fmt.Sprintf("%v goes on %v after its deadline", h, over.Round(time.Millisecond)))
 	}

@@ -67,7 +67,8 @@ func Run(t *testing.T, config Config) Result {
 		w.run()
 		r.Virtual = time.Since(w.start)
 		r.Timeline = w.timeline.String()
-		time.Sleep(time.Hour) // until those have come to an end who were killed or stopped
+		w.bury()
+		time.Sleep(time.Hour) // until those have come to an end who were stopped
 	})
 	return r
 }
@@ -142,6 +143,15 @@ func (w *world) run() {
 		w.enterAlone()
 	}
 	w.land()
+}
+
+// bury ends what goes on in processes that were killed.
+func (w *world) bury() {
+	for _, h := range w.all {
+		if h.p.gone() {
+			_ = h.lock.Release(w.always)
+		}
+	}
 }
 
 // land waits until no request is under way.

@@ -9,7 +9,7 @@ const (
 	renew    = "replock/refresh.go"
 	hold     = "replock/lock.go"
 	proofs   = "replock/conditions.go"
-	run_     = "internal/refresh/refresh.go"
+	runs     = "internal/refresh/refresh.go"
 	schedule = "internal/refresh/schedule.go"
 )
 
@@ -52,9 +52,9 @@ var mutants = []mutant{
 		"Deadline: ttl * 55 / 60,", "Deadline: ttl * 70 / 60,"},
 	{"refreshed as late as the lease ends", schedule,
 		"Interval: ttl / 2,", "Interval: ttl,"},
-	{"the deadline ends nothing", run_,
-		"if now >= deadline {", "if false {"},
-	{"an answer that comes after the deadline revives the lock", run_,
+	{"a passed deadline is noticed ten seconds later", runs,
+		"deadline := last + r.Deadline\n", "deadline := last + r.Deadline + 10*time.Second\n"},
+	{"an answer that comes after the deadline revives the lock", runs,
 		"case r.Clock.Elapsed() >= deadline:", "case false:"},
 	{"a refresh is dated from its answer", renew,
 		"renewed := refresh.Renewal{Sent: flag.sent,", "renewed := refresh.Renewal{Sent: k.l.opts.Clock.Elapsed(),"},
