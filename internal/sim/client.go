@@ -48,6 +48,7 @@ type process struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	dead   atomic.Bool
+	link   *link
 	Participant
 }
 
@@ -62,8 +63,9 @@ func (p *process) kill() {
 func (c *client) born() *process {
 	c.lives++
 	p := &process{client: c}
+	p.link = &link{c.w, p}
 	p.ctx, p.cancel = context.WithCancel(c.w.ctx)
-	p.Participant = c.w.protocol.Join(&link{c.w, p}, Member{
+	p.Participant = c.w.protocol.Join(p.link, Member{
 		Name: fmt.Sprintf("%s (pid %d)", c.name, c.lives), TTL: c.plan.ttl, Clock: c.clock,
 		Rand: &random{c.w.plan.dice.named("random").of(uint64(c.number), uint64(c.lives))},
 		Self: identity.Process{Hostname: c.name, HostID: c.machine.boot, BootID: c.machine.boot, PID: c.lives, User: "sim"},
@@ -100,6 +102,10 @@ func (c *client) take(p *process, s step) {
 	w := c.w
 	w.trace(c, "=== wants the %v lock [%s]", s.mode, s.name)
 	k, err := p.Lock(p.ctx, s.mode, s.name)
+	for waited := time.Duration(0); errors.Is(err, replock.ErrHeld) && waited < s.patience && p.ctx.Err() == nil; waited += s.pause {
+		<-c.clock.After(s.pause)
+		k, err = p.Lock(p.ctx, s.mode, s.name)
+	}
 	if p.gone() {
 		return
 	}

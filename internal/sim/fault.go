@@ -97,6 +97,9 @@ func (w *world) decide(c *client, r request, d dice) fault {
 	}
 	if f.kind == None && c.plan.outage.covers(time.Since(w.start)) {
 		f.kind, f.id = Outage, Outage.String()
+		if r.writes() && d.of(13).chance(.2) && w.config.has(Late) {
+			f.kind, f.id = Late, Late.String()+":"+short(d) // something on the way keeps it until the outage is over
+		}
 	}
 	if f.kind == None {
 		return f

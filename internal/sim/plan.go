@@ -66,6 +66,9 @@ type step struct {
 	hold time.Duration
 	// resume, if it is lost; check, before it is released.
 	resume, check bool
+	// patience is for how long to try again while somebody else holds it, every now
+	// and then.
+	patience, pause time.Duration
 }
 
 // leftover is a lock of somebody who is no more.
@@ -79,10 +82,11 @@ type leftover struct {
 	empty   bool          // released by somebody who may not delete
 }
 
-// breaking is a break-lock.
+// breaking is a break-lock: of everything, of what is stale, or that of another
+// client of the wire format, which deletes lock.exclusive alone.
 type breaking struct {
-	at    time.Duration
-	stale bool
+	at             time.Duration
+	stale, foreign bool
 }
 
 type span struct{ from, to time.Duration }
@@ -95,7 +99,7 @@ func newPlan(config *Config) *plan {
 	d := dice(mix(config.Seed)).named("plan")
 	p := &plan{
 		dice:    d,
-		latency: pick(d.of(1), time.Millisecond, 10*time.Millisecond, 80*time.Millisecond),
+		latency: pick(d.of(1), time.Millisecond, 10*time.Millisecond, 80*time.Millisecond, 300*time.Millisecond),
 		store:   mem.Options{PageSize: 1000},
 	}
 	for _, k := range ofRequests {
@@ -120,9 +124,9 @@ func newPlan(config *Config) *plan {
 			p.leftovers = append(p.leftovers, drawLeftover(config, d.of(3, n)))
 		}
 	}
-	if d := d.named("break"); config.has(Break) && d.of(1).chance(.15) {
+	if d := d.named("break"); config.has(Break) && d.of(1).chance(.2) {
 		for n := range uint64(1 + d.of(2).below(2)) {
-			p.breaks = append(p.breaks, breaking{at: d.of(3, n).between(0, 4*p.ttl()), stale: d.of(4, n).chance(.3)})
+			p.breaks = append(p.breaks, breaking{at: d.of(3, n).between(0, 4*p.ttl()), stale: d.of(4, n).chance(.3), foreign: d.of(5, n).chance(.4)})
 		}
 	}
 	return p
@@ -154,12 +158,16 @@ func (p *plan) drawStore(config *Config, d dice) {
 func (p *plan) drawClients(config *Config, d dice) {
 	ttl := pick(d.of(1), 10*time.Second, 10*time.Second, 30*time.Second, time.Minute)
 	mixed := d.of(2).chance(.15)
+	if ttl < time.Minute || mixed {
+		p.latency = min(p.latency, 80*time.Millisecond)
+	}
 	// Two witnesses say when a lock is stale. What isn't survived is that both are
 	// wrong: so wall clocks are wrong where the store's isn't.
 	walls := config.has(Skew) && d.of(3).chance(.3) && p.storeJump == 0
 	if !walls {
 		p.rates[Jump] = 0
 	}
+	comeback := config.has(Outage) && !config.Apart && d.of(6).chance(.2)
 	machines := 0
 	for n := range uint64(2 + d.of(4).below(4)) {
 		d := d.of(5, n)
@@ -175,13 +183,19 @@ func (p *plan) drawClients(config *Config, d dice) {
 		if walls {
 			c.skew = pick(d.of(4), 0, time.Hour, -time.Hour, 2*time.Minute, -2*time.Minute)
 		}
-		if config.has(Outage) && d.of(5).chance(.12) {
+		if config.has(Outage) && d.of(5).chance(.2) {
 			c.outage.from = d.of(6).between(0, 3*ttl)
 			c.outage.to = c.outage.from + d.of(7).between(0, 3*ttl)
 		}
 		for s := range uint64(1 + d.of(8).below(3)) {
 			name := fmt.Sprintf("c%d.%d", n+1, s+1)
 			drawn := drawStep(name, c.ttl, d.of(9, s))
+			if comeback && s == 0 {
+				c.comeback(n, &drawn, d.of(10))
+			}
+			if c.noDelete {
+				drawn.patience = 0 // each try leaves an empty flag
+			}
 			if config.Apart {
 				drawn.apart(n, s)
 			}
@@ -213,6 +227,9 @@ func drawStep(name string, ttl time.Duration, d dice) step {
 
 		resume: d.of(6).chance(.7),
 		check:  d.of(7).chance(.3),
+
+		patience: pick(d.of(8), 0, 3*ttl),
+		pause:    d.of(9).between(ttl/40, ttl/8),
 	}
 }
 
@@ -228,6 +245,19 @@ func (s *step) apart(client, nth uint64) {
 	}
 }
 
+// comeback has the first client come back from an outage just when the others may
+// pass its lock, for which they wait.
+func (c *clientPlan) comeback(client uint64, s *step, d dice) {
+	if client == 0 {
+		c.outage = span{d.of(1).between(c.ttl/20, c.ttl*2/5), c.ttl + d.of(2).between(time.Second, 4*time.Second)}
+		s.wait, s.hold, s.resume = 0, 4*c.ttl, true
+		return
+	}
+	s.wait, s.patience = d.of(1).between(c.ttl/2, c.ttl), 3*c.ttl
+	s.pause = d.of(2).between(20*time.Millisecond, 300*time.Millisecond)
+	s.hold = d.of(3).within(time.Second)
+}
+
 func drawLeftover(config *Config, d dice) leftover {
 	l := leftover{
 		mode: pick(d.of(1), replock.Shared, replock.Exclusive),
@@ -235,7 +265,7 @@ func drawLeftover(config *Config, d dice) leftover {
 		ttl:  pick(d.of(3), 10*time.Second, time.Minute),
 	}
 	l.age = d.of(4).between(0, 2*l.ttl)
-	l.foreign, l.empty = d.of(5).chance(.3), d.of(6).chance(.1)
+	l.foreign, l.empty = d.of(5).chance(.3), d.of(6).chance(.2)
 	if l.foreign {
 		l.ttl = time.Minute
 	}

@@ -196,8 +196,13 @@ func (w *world) tidy() {
 			return
 		}
 		w.fired(Break)
-		w.trace(w.janitor, "=== break-lock%s", map[bool]string{true: " --stale"}[b.stale])
-		err := p.Break(p.ctx, b.stale)
+		w.trace(w.janitor, "=== break-lock%s", flags("only what is stale", b.stale, "as another client does", b.foreign))
+		var err error
+		if b.foreign {
+			err = p.link.Delete(p.ctx, exclusiveKey)
+		} else {
+			err = p.Break(p.ctx, b.stale)
+		}
 		w.trace(w.janitor, "=== break-lock: %v", err)
 	}
 }
@@ -206,7 +211,7 @@ func (w *world) tidy() {
 func (w *world) enterAlone() {
 	p := w.plan
 	m := &machine{boot: "last", booted: w.start.Add(-time.Minute)}
-	last := w.newClient(len(p.clients)+1, "last", &clientPlan{ttl: 10 * time.Second}, m)
+	last := w.newClient(len(p.clients)+1, "last", &clientPlan{ttl: p.ttl()}, m)
 	// A lock is stale when its ttl is over on the store's clock, and 2 s later at
 	// most on account of its rounding; or if the clocks don't agree, when it was
 	// watched for a ttl.
