@@ -35,6 +35,24 @@ demo: ## two real backups and a real prune on a local directory
 spec: ## have Spin look at every state of the protocol's model
 	sh spec/run.sh
 
+SEEDS = cd internal/sim && $(GO) test -count=1 -run='^TestSeeds$$' -timeout=0
+
+.PHONY: sim
+sim: ## run simulated histories for 30 s
+	@$(SEEDS) -seeds=0 -for=30s
+
+.PHONY: sim-20000
+sim-20000: ## run the 20,000 histories that must pass before a change lands
+	@$(SEEDS) -seeds=20000
+
+.PHONY: soak
+soak: ## run simulated histories that nobody has run before, until stopped
+	@$(SEEDS) -seeds=0 -from=$$(date +%s)000 -every=10s
+
+.PHONY: mutants
+mutants: ## put bugs into the engine, and have the simulator find them
+	@$(GO) run ./internal/sim/mutants
+
 .PHONY: fuzz
 fuzz: ## fuzz what is parsed, 20 s each
 	$(GO) test -run='^$$' -fuzz=FuzzDecode -fuzztime=20s ./replock

@@ -228,8 +228,8 @@ func drawStep(name string, ttl time.Duration, d dice) step {
 		resume: d.of(6).chance(.7),
 		check:  d.of(7).chance(.3),
 
-		patience: pick(d.of(8), 0, 3*ttl),
-		pause:    d.of(9).between(ttl/40, ttl/8),
+		patience: pick(d.of(8), 0, ttl, 2*ttl),
+		pause:    d.of(9).between(ttl/20, ttl/4),
 	}
 }
 
@@ -253,8 +253,8 @@ func (c *clientPlan) comeback(client uint64, s *step, d dice) {
 		s.wait, s.hold, s.resume = 0, 4*c.ttl, true
 		return
 	}
-	s.wait, s.patience = d.of(1).between(c.ttl/2, c.ttl), 3*c.ttl
-	s.pause = d.of(2).between(20*time.Millisecond, 300*time.Millisecond)
+	s.wait, s.patience = d.of(1).between(c.ttl, c.ttl+3*time.Second), 5*time.Second
+	s.pause = d.of(2).between(50*time.Millisecond, 500*time.Millisecond)
 	s.hold = d.of(3).within(time.Second)
 }
 

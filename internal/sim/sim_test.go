@@ -44,6 +44,7 @@ func TestSeeds(t *testing.T) {
 		mu      sync.Mutex
 		total   Total
 		failed  []Config
+		found   = map[uint64]*Violation{}
 		said    = began
 		workers = runtime.GOMAXPROCS(0)
 	)
@@ -74,7 +75,7 @@ func TestSeeds(t *testing.T) {
 					mu.Lock()
 					total.add(r)
 					if r.Violation != nil {
-						failed = append(failed, config)
+						failed, found[config.Seed] = append(failed, config), r.Violation
 					}
 					mu.Unlock()
 				}
@@ -83,10 +84,14 @@ func TestSeeds(t *testing.T) {
 	})
 	for _, config := range failed {
 		if *briefFlag {
-			t.Errorf("found: seed %d: %s", config.Seed, Run(t, config).Violation.Kind)
+			t.Errorf("found: seed %d: %s", config.Seed, found[config.Seed].Kind)
 			continue
 		}
+		seen := *found[config.Seed]
 		config, r := Shrink(t, config)
+		if r.Violation == nil {
+			t.Errorf("seed %d: %v, and not when it was run again", config.Seed, seen)
+		}
 		t.Errorf("seed %d\n%s\n%v\nagain: %s", config.Seed, r.Timeline, r.Violation, again(config))
 	}
 	fmt.Println(total.String())
