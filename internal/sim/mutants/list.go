@@ -8,6 +8,7 @@ const (
 	resume   = "replock/resume.go"
 	renew    = "replock/refresh.go"
 	hold     = "replock/lock.go"
+	status   = "replock/status.go"
 	proofs   = "replock/conditions.go"
 	runs     = "internal/refresh/refresh.go"
 	schedule = "internal/refresh/schedule.go"
@@ -79,4 +80,12 @@ var mutants = []mutant{
 	{"the old flag is looked for before the look", resume,
 		"\tif err := k.lookAgain(ctx, t); err != nil {\n\t\treturn giveUp(err)\n\t}\n\tif err := k.unpassed(ctx, t); err != nil {\n\t\treturn giveUp(err)\n\t}\n",
 		"\tif err := k.unpassed(ctx, t); err != nil {\n\t\treturn giveUp(err)\n\t}\n\tif err := k.lookAgain(ctx, t); err != nil {\n\t\treturn giveUp(err)\n\t}\n"},
+
+	// Bugs that the simulator has found in the engine.
+	{"found: the store's time isn't looked for on a later page", look,
+		"if len(others) > 0 && !t.st.known() {", "if false {"},
+	{"found: flags that were emptied are never removed", reap,
+		"l.sweep(ctx, f.released)", "_ = f.released"},
+	{"found: the probe of break-lock --stale is left for good", status,
+		"key := l.keys.flag(Shared, l.opts.Clock.Now(), id)", `key := l.opts.Prefix + "lock-probe-" + id`},
 }

@@ -1,0 +1,18 @@
+package sim
+
+import "testing"
+
+// TestFoundSeeds runs the histories again that showed bugs of the engine, as
+// docs/testing.md tells; go run ./internal/sim/mutants puts the bugs back, and finds
+// them by these.
+func TestFoundSeeds(t *testing.T) {
+	for seed, bug := range map[uint64]string{
+		106:  "the store's time wasn't looked for on a later page",
+		1:    "flags that were emptied were never removed",
+		3101: "the probe of break-lock --stale was left for good",
+	} {
+		if r := Run(t, Config{Seed: seed}); r.Violation != nil {
+			t.Errorf("seed %d: %s: %v", seed, bug, *r.Violation)
+		}
+	}
+}
