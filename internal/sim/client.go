@@ -141,10 +141,16 @@ func (c *client) take(p *process, s step) {
 		}
 		k, h = next, w.begin(p, s, next, h)
 	}
-	if s.check && k.Context().Err() == nil {
-		err := k.Check(p.ctx)
-		w.trace(c, "=== checks its lock: %v", err)
-		w.checked(h, err)
+	for _, look := range []struct {
+		due  bool
+		look func(context.Context) error
+		text string
+	}{{s.check, k.Check, "checks"}, {s.confirm, k.Confirm, "confirms"}} {
+		if look.due && k.Context().Err() == nil {
+			err := look.look(p.ctx)
+			w.trace(c, "=== %s its lock: %v", look.text, err)
+			w.checked(h, err)
+		}
 	}
 	if p.gone() {
 		return

@@ -54,6 +54,7 @@ func (originalLock) ID() string                           { return "" } // its b
 func (originalLock) Context() context.Context             { return context.Background() }
 func (originalLock) Deadline() time.Duration              { return never }
 func (originalLock) Check(context.Context) error          { return nil }
+func (originalLock) Confirm(context.Context) error        { return nil }
 func (originalLock) Resume(context.Context) (Held, error) { return nil, errNoResume }
 
 // asRestic is restic's, up to its version 0.15: a file of one's own, others looked
@@ -196,6 +197,7 @@ func (k *resticLock) ID() string                           { return "" }
 func (k *resticLock) Context() context.Context             { return context.Background() }
 func (k *resticLock) Deadline() time.Duration              { return never }
 func (k *resticLock) Check(context.Context) error          { return nil }
+func (k *resticLock) Confirm(context.Context) error        { return nil }
 func (k *resticLock) Resume(context.Context) (Held, error) { return nil, errNoResume }
 
 func (k *resticLock) Release(ctx context.Context) error {

@@ -21,7 +21,7 @@ import (
 //   - unbroken: a lock that was broken ends within a ttl;
 //   - lost, failed: where nothing goes wrong no lock is lost, and none refused but
 //     for being held;
-//   - checked: Check doesn't confirm a lock that isn't live;
+//   - checked: neither Check nor Confirm confirms a lock that isn't live;
 //   - litter: where nothing goes wrong, who was refused or has released leaves
 //     nothing;
 //   - hang: every call returns;

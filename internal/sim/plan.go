@@ -64,8 +64,8 @@ type step struct {
 	wait time.Duration // before
 	mode replock.Mode
 	hold time.Duration
-	// resume, if it is lost; check, before it is released.
-	resume, check bool
+	// resume, if it is lost; check or confirm, before it is released.
+	resume, check, confirm bool
 	// patience is for how long to try again while somebody else holds it, every now
 	// and then.
 	patience, pause time.Duration
@@ -226,7 +226,7 @@ func drawStep(name string, ttl time.Duration, d dice) step {
 		hold: pick(d.of(4), 0, d.of(5).within(time.Second), d.of(5).between(0, ttl), d.of(5).between(0, 4*ttl)),
 
 		resume: d.of(6).chance(.7),
-		check:  d.of(7).chance(.3),
+		check:  d.of(7).chance(.2), confirm: d.of(10).chance(.2),
 
 		patience: pick(d.of(8), 0, ttl, 2*ttl),
 		pause:    d.of(9).between(ttl/20, ttl/4),

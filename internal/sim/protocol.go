@@ -39,6 +39,7 @@ type Held interface {
 	Context() context.Context
 	Deadline() time.Duration
 	Check(context.Context) error
+	Confirm(context.Context) error
 	Resume(context.Context) (Held, error)
 	Release(context.Context) error
 }
