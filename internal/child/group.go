@@ -3,6 +3,7 @@
 package child
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -58,27 +59,39 @@ func Start(cmd Command) (*Group, error) {
 	if g.expired() {
 		return nil, ErrExpired
 	}
-	guard, err := startGuard()
-	if err != nil {
-		return nil, err
-	}
-	g.guard = guard
 	g.overdue = time.AfterFunc(patience, func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.replaceGuard()
 	})
 	g.overdue.Stop()
-	started := make(chan error)
+	started := make(chan error, 1)
 	g.work.Go(func() { g.run(path, started) })
-	if err := <-started; err != nil {
-		guard.end()
-		g.work.Wait()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	select {
+	case err = <-started:
+	case <-g.expires(ctx): // the guard has stopped it before it was executed
+		err = ErrExpired
+	}
+	if err != nil {
+		_ = g.Close()
 		return nil, err
 	}
-	g.work.Add(1)
-	go g.keepGuard(guard)
 	return g, nil
+}
+
+// expires is closed when the first allowance ends.
+func (g *Group) expires(ctx context.Context) <-chan struct{} {
+	end := make(chan struct{})
+	if g.cmd.Expiry != Nothing {
+		go func() {
+			if clock.SleepUntil(ctx, clock.System{}, g.cmd.Until) == nil {
+				close(end)
+			}
+		}()
+	}
+	return end
 }
 
 func lookup(args []string) (string, error) {
@@ -111,7 +124,7 @@ func (g *Group) Allow(until time.Duration) {
 	defer g.mu.Unlock()
 	g.until = until
 	if !g.over {
-		g.tell()
+		_ = g.tell()
 	}
 }
 
@@ -190,7 +203,7 @@ func (g *Group) Signal(sig os.Signal) error {
 }
 
 func (g *Group) signalLocked(sig syscall.Signal) error {
-	if g.over {
+	if g.over || g.pgid <= 1 { // to kill(2) the "groups" 0 and 1 are others than one would think
 		return os.ErrProcessDone
 	}
 	err := unix.Kill(-g.pgid, sig)

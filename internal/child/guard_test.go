@@ -45,6 +45,42 @@ func TestStopsAtExpiry(t *testing.T) {
 	k.runs()
 }
 
+// We are stopped before the guard knows of the command: it must not run until we go
+// on, and never if its time is over then.
+func TestStoppedWhileStarting(t *testing.T) {
+	for _, expiry := range []string{"stop", "kill", "nothing"} {
+		k := newTicker(t)
+		p := launch(t, concat(self("parent", "-halt", "-until", "1s", "-expiry", expiry, "--"), k.args()))
+		p.expect("forked")
+		time.Sleep(1500 * time.Millisecond)
+		if ticks := k.all(); len(ticks) > 0 {
+			t.Errorf("expiry %s: it ran %d times before anybody watched it", expiry, len(ticks))
+		}
+		p.signal(unix.SIGCONT)
+		if expiry == "nothing" {
+			p.expect("started")
+			k.runs()
+			continue
+		}
+		p.want("failed " + ErrExpired.Error())
+		if ticks := k.all(); len(ticks) > 0 {
+			t.Errorf("expiry %s: it ran %d times after its time", expiry, len(ticks))
+		}
+	}
+}
+
+// We are killed before the guard knows of the command.
+func TestKilledWhileStarting(t *testing.T) {
+	k := newTicker(t)
+	p := launch(t, concat(self("parent", "-halt", "--"), k.args()))
+	p.expect("forked")
+	p.signal(unix.SIGKILL)
+	time.Sleep(500 * time.Millisecond)
+	if ticks := k.all(); len(ticks) > 0 {
+		t.Errorf("it ran %d times", len(ticks))
+	}
+}
+
 func TestKillsAtExpiry(t *testing.T) {
 	k := newTicker(t)
 	p := start(t, concat(self("parent", "-until", "500ms", "-expiry", "kill", "--", "sh", "-c", `"$@" & wait`, "sh"), k.args()))
@@ -170,7 +206,7 @@ func TestGuardDoesNotAnswer(t *testing.T) {
 
 func TestNoGuard(t *testing.T) {
 	p := launch(t, self("parent", "-badguard", "now", "--", "sh", "-c", "echo ran"))
-	if line := p.expect(""); line != "failed start the guard /nonexistent: no such file or directory" {
+	if line := p.expect(""); line != "failed sh can't be started: no such file or directory" {
 		t.Error(line)
 	}
 	q := start(t, self("parent", "-badguard", "later", "--", "sleep", "1000"))

@@ -73,23 +73,25 @@ func (p *guard) end() {
 	p.answers.Close()
 }
 
-// tell gives the guard the current order. g.mu is held.
-func (g *Group) tell() {
+// tell gives the guard the current order. After an error another guard is started,
+// which will be given it. g.mu is held.
+func (g *Group) tell() error {
 	if g.answered == g.seq {
 		g.overdue.Reset(patience)
 	}
 	g.seq++
-	g.repeat()
+	return g.repeat()
 }
 
-func (g *Group) repeat() {
+func (g *Group) repeat() error {
 	if g.guard == nil {
-		return // keepGuard will, or has given up
+		return ErrUnguarded // keepGuard will, or has given up
 	}
 	err := g.guard.send(order{orderMagic, uint32(g.cmd.Expiry), int64(g.pgid), g.until, g.seq})
 	if err != nil {
 		g.replaceGuard()
 	}
+	return err
 }
 
 // replaceGuard kills the guard, so that keepGuard starts another. g.mu is held.
@@ -145,7 +147,7 @@ func (g *Group) keepGuard(p *guard) {
 			var err error
 			if p, err = startGuard(); err == nil {
 				g.guard = p
-				g.repeat()
+				_ = g.repeat()
 				g.overdue.Reset(patience)
 				g.mu.Unlock()
 				break
@@ -180,7 +182,7 @@ func (g *Group) wakeLocked() {
 func (g *Group) agree() error {
 	timeout := time.After(patience)
 	g.mu.Lock()
-	g.tell()
+	_ = g.tell()
 	want := g.seq
 	for {
 		ok, lost, over, news := g.answered >= want, g.unguarded, g.over, g.news

@@ -43,6 +43,7 @@ func parentMain(args []string) {
 	churn := f.Duration("churn", 0, "kill threads for this long")
 	quick := f.Duration("patience", 0, "")
 	late := f.String("badguard", "", "now or later")
+	halt := f.Bool("halt", false, "stop ourselves while we start the command")
 	if err := f.Parse(args); err != nil {
 		panic(err)
 	}
@@ -56,6 +57,13 @@ func parentMain(args []string) {
 	say := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
 	if *quick > 0 {
 		patience = *quick
+	}
+	if *halt {
+		forked = func() {
+			say("forked")
+			_ = unix.Kill(unix.Getpid(), unix.SIGSTOP)
+			time.Sleep(100 * time.Millisecond) // it may be taken a moment later
+		}
 	}
 	if exe := os.Args[0]; *late == "copy" { // there is no /proc
 		guardProgram = func() string { return exe }

@@ -3,6 +3,7 @@
 package child
 
 import (
+	"fmt"
 	"os"
 	"os/signal"
 	"runtime"
@@ -13,7 +14,7 @@ import (
 )
 
 // run is the group's life: it starts the command and follows what happens to it
-// until the group is empty.
+// until the group is empty. started is told whether the command runs, or why not.
 func (g *Group) run(path string, started chan<- error) {
 	// The kernel ties the death signal to the thread that forked, not to the
 	// process: PR_SET_PDEATHSIG(2const). So this thread is ours until the end.
@@ -30,16 +31,31 @@ func (g *Group) run(path string, started chan<- error) {
 	g.tty = openTerminal()
 	defer g.tty.close()
 	adoptOrphans()
-	pid, err := g.fork(path)
+	pid, gate, err := g.fork(path)
 	if err != nil {
-		started <- execError(g.cmd.Args[0], err)
+		started <- fmt.Errorf("%s can't be started: %w", g.cmd.Args[0], err)
+		g.finish()
+		close(g.done)
 		return
 	}
+	forked()
+	guard, err := startGuard() // while the starter starts
 	g.mu.Lock()
 	g.pgid = pid
-	g.tell()
+	if err == nil {
+		g.guard = guard
+		err = g.tell()
+		g.work.Add(1)
+		go g.keepGuard(guard)
+	}
 	g.mu.Unlock()
-	started <- nil
+	go func() {
+		err := g.begin(gate, err)
+		if err != nil {
+			_ = g.Kill() // the guard may have stopped it already
+		}
+		started <- err
+	}()
 
 	l := leader{pid: pid}
 	left := leftovers{said: g.cmd.Waiting}
@@ -69,12 +85,40 @@ func (g *Group) run(path string, started chan<- error) {
 			g.shellStops(continued)
 		}
 	}
-	g.finish(&l)
+	// The leader's zombie keeps the id from being given to another group until
+	// nobody can signal it.
+	g.finish()
+	g.status = l.reap()
+	close(g.done)
 }
 
-// finish ends a group of which only the leader's zombie is left. That zombie
-// keeps the id from being given to another group until nobody can signal it.
-func (g *Group) finish(l *leader) {
+// forked is for tests, which stop us there.
+var forked = func() {}
+
+// begin lets the command begin once there is a guard and its order on the way to it,
+// err being what came of that: the guard goes by it whatever becomes of us.
+func (g *Group) begin(gate gate, err error) error {
+	defer gate.close()
+	g.mu.Lock()
+	expired := g.expired() // it may be long since we forked
+	g.mu.Unlock()
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrUnguarded, err)
+	case expired:
+		return ErrExpired
+	}
+	if err := gate.open(); err != nil {
+		return fmt.Errorf("%s can't be started: %w", g.cmd.Args[0], err)
+	}
+	if err := gate.executed(); err != nil {
+		return execError(g.cmd.Args[0], err)
+	}
+	return nil
+}
+
+// finish ends a group of which nobody is left.
+func (g *Group) finish() {
 	g.mu.Lock()
 	g.over = true
 	if g.guard != nil {
@@ -84,8 +128,6 @@ func (g *Group) finish(l *leader) {
 	g.overdue.Stop()
 	g.wakeLocked()
 	g.mu.Unlock()
-	g.status = l.reap()
-	close(g.done)
 }
 
 // leaderEnded takes the terminal back, as a shell does when its job has ended.
@@ -98,12 +140,12 @@ func (g *Group) leaderEnded() {
 	}
 }
 
-// fork starts the command. Everything that Go caught is at its default in it and
-// what was ignored stays ignored: execve(2).
-func (g *Group) fork(path string) (int, error) {
+// fork makes the process that becomes the command. Everything that Go caught is at
+// its default in it and what was ignored stays ignored: execve(2).
+func (g *Group) fork(path string) (int, gate, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
-		return 0, err
+		return 0, gate{}, err
 	}
 	defer null.Close()
 	attr := syscall.ProcAttr{Env: g.cmd.Env, Sys: &syscall.SysProcAttr{Setpgid: true}}
@@ -122,9 +164,8 @@ func (g *Group) fork(path string) (int, error) {
 	}
 	dieWithThread(attr.Sys)
 	defer emptySignalMask()()
-	pid, err := spawn(path, g.cmd.Args, &attr)
-	runtime.KeepAlive(g)
-	return pid, err
+	defer runtime.KeepAlive(g)
+	return spawnStarter(path, g.cmd.Args, &attr)
 }
 
 // isPipe tells that other commands of the same job may be at the other end. They
