@@ -37,11 +37,11 @@ type try struct {
 	exclusive object // lock.exclusive
 
 	// sent is when the first put of the flag was sent: the lease is dated from
-	// it. answered is when one was answered.
-	sent, answered time.Duration
-	deadline       time.Duration
-	st             storeTime
-	looked         bool // at least once
+	// it.
+	sent     time.Duration
+	deadline time.Duration
+	st       storeTime
+	looked   bool // at least once
 
 	mine
 }
@@ -174,6 +174,7 @@ func (l *Locker) enter(ctx context.Context, t *try, s sight) (found, error) {
 		return found{}, err
 	}
 	var yielding, vanished, claims int // how often we looked again because of that
+	var swept bool
 	for {
 		f, err := l.look(ctx, t, s)
 		var pause time.Duration
@@ -200,6 +201,10 @@ func (l *Locker) enter(ctx context.Context, t *try, s sight) (found, error) {
 		default:
 			if err := l.reap(ctx, t, f); err != nil {
 				return f, err
+			}
+			if t.mode == Exclusive && !swept {
+				l.sweep(ctx, f.released)
+				swept = true
 			}
 			if t.mode == Shared || t.exclusive.listed {
 				return f, nil
@@ -267,10 +272,10 @@ func (l *Locker) putFlag(ctx context.Context, t *try) error {
 		}
 		return fmt.Errorf("writing the lock: %w", err)
 	}
-	t.answered = l.opts.Clock.Elapsed()
+	answered := l.opts.Clock.Elapsed()
 	t.flag.put, t.flag.etag, t.flag.sent = true, o.ETag, t.sent
 	if !o.ModTime.IsZero() {
-		t.st = storeTime{o.ModTime, t.answered}
+		t.st = storeTime{o.ModTime, answered}
 	}
 	return nil
 }

@@ -711,3 +711,149 @@ func TestFoundProbeIsLeft(t *testing.T) {
 		}
 	})
 }
+
+// Deleting what was emptied took longer than the lease, or cost those who may not
+// delete hundreds of requests each time.
+func TestFoundSweepIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{})
+		a, b := w.machine(), w.machine()
+		a.tap.Before(func(_ context.Context, r tap.Request) error {
+			if r.Op == "delete" {
+				return &store.Error{Op: "delete", Key: r.Key, Err: store.ErrPermission}
+			}
+			return nil
+		})
+		for range 300 {
+			k, err := a.Shared(t.Context(), "x")
+			mustLock(t, k, err).Release(t.Context())
+		}
+		a.tap.Count()
+		k, err := a.Exclusive(t.Context(), "prune")
+		mustLock(t, k, err)
+		if n, by := a.tap.Count(); n > 4 {
+			t.Errorf("who may not delete sends %v", by)
+		}
+		k.Release(t.Context())
+
+		b.tap.Before(func(ctx context.Context, r tap.Request) error {
+			if r.Op == "delete" {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return nil
+		})
+		start := time.Now()
+		k, err = b.Exclusive(t.Context(), "prune")
+		mustLock(t, k, err)
+		if took := time.Since(start); took > haste {
+			t.Errorf("deletes that hang hold it up for %v", took)
+		}
+		b.tap.Before(nil)
+		k.Release(t.Context())
+	})
+}
+
+// break-lock --stale took a lock for stale after one listing, because it judged as
+// of when it had learnt the store's time, longer than the lock's ttl later.
+func TestFoundBreakStaleTakesItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{NoTime: true})
+		a := w.machine(func(o *Options) { o.TTL = 10 * time.Second })
+		b := w.machine()
+		k, err := a.Shared(t.Context(), "backup")
+		mustLock(t, k, err)
+		time.Sleep(time.Second)
+		var deletes atomic.Int32
+		b.tap.Before(func(ctx context.Context, r tap.Request) error {
+			if r.Op == "delete" && deletes.Add(1) == 1 {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return nil
+		})
+		broken, err := b.Break(t.Context(), BreakOptions{Stale: true})
+		if len(broken) > 0 || err != nil {
+			t.Errorf("broken: %v, %v", broken, err)
+		}
+		if err := k.Confirm(t.Context()); err != nil {
+			t.Error(err)
+		}
+		k.Release(t.Context())
+	})
+}
+
+// break-lock --stale dated the store's time from when its probe was answered,
+// although the probe had been stamped later.
+func TestFoundProbeAppliedLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{NoTime: true})
+		a, b := w.machine(), w.machine()
+		b.clock.setSkew(time.Hour) // so that one witness is wrong already
+		k, err := a.Shared(t.Context(), "backup")
+		mustLock(t, k, err)
+		a.tap.Before(outage)
+		time.Sleep(43500 * time.Millisecond)
+		var puts, lists atomic.Int32
+		b.tap.Before(func(_ context.Context, r tap.Request) error {
+			if r.Op == "put" && puts.Add(1) == 1 {
+				time.AfterFunc(9900*time.Millisecond, func() { w.put(r.Key, r.Body) })
+				return errOutage
+			}
+			if r.Op == "list" && r.Key != "index/lock." && lists.Add(1) == 1 {
+				time.Sleep(9950 * time.Millisecond)
+			}
+			return nil
+		})
+		broken, err := b.Break(t.Context(), BreakOptions{Stale: true, DryRun: true})
+		if err != nil || !alive(k) {
+			t.Fatalf("%v, alive %v", err, alive(k))
+		}
+		for _, x := range broken {
+			t.Errorf("%v after %v", x.Verdict, x.Age)
+		}
+		a.tap.Before(nil)
+		k.Release(t.Context())
+	})
+}
+
+// Resumed although a prune had been in between: a late refresh had put the old flag
+// back, and a send of the new flag's put was applied after another was answered.
+func TestFoundResumeFlagAppliedLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, lacking)
+		a, b := w.machine(), w.machine()
+		k, err := a.Shared(t.Context(), "backup")
+		mustLock(t, k, err)
+		late := make(chan struct{})
+		a.tap.Before(func(_ context.Context, r tap.Request) error {
+			if r.Op == "put" { // the refresh that is sent at 30 s is applied at 66 s
+				a.tap.Before(outage)
+				time.AfterFunc(36*time.Second, func() { w.put(r.Key, r.Body); close(late) })
+				return errOutage
+			}
+			return nil
+		})
+		<-k.Context().Done()
+		time.Sleep(8 * time.Second)
+		other, err := b.Exclusive(t.Context(), "prune")
+		mustLock(t, other, err).Release(t.Context())
+		<-late
+		var puts, lists atomic.Int32
+		a.tap.Before(func(_ context.Context, r tap.Request) error {
+			if r.Op == "put" && r.Key != k.Key() && puts.Add(1) == 1 {
+				time.AfterFunc(9*time.Second, func() { w.put(r.Key, r.Body) })
+				return errOutage
+			}
+			if r.Op == "list" && lists.Add(1) == 1 {
+				time.Sleep(9500 * time.Millisecond)
+			}
+			return nil
+		})
+		if r, err := k.Resume(t.Context()); err == nil {
+			t.Error("resumed although a prune has been in between")
+			r.Release(t.Context())
+		}
+		k.Release(t.Context())
+	})
+}

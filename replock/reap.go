@@ -3,6 +3,7 @@ package replock
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 )
 
 // reap deletes the stale locks that stood in our way, and waits for the
@@ -12,9 +13,6 @@ import (
 // A stale lock.exclusive is left to an exclusive acquirer's claim, which
 // overwrites it.
 func (l *Locker) reap(ctx context.Context, t *try, f found) error {
-	if t.mode == Exclusive {
-		l.sweep(ctx, f.released)
-	}
 	var dead []*entry
 	for _, e := range f.stale {
 		if e.kind != kindExclusive || t.mode == Shared {
@@ -43,16 +41,29 @@ func (l *Locker) reap(ctx context.Context, t *try, f found) error {
 	return nil
 }
 
-// maxSwept bounds the time that an acquire spends on what others have left.
+// maxSwept bounds what an acquire does about what others have left.
 const maxSwept = 16 * parallel
 
 // sweep deletes flags that were emptied by who may not delete: one is left by each
 // backup of such a client, and if nobody removed them each listing would take
-// longer than the one before. Nobody depends on it, so no failure counts.
+// longer than the one before. Nobody depends on it, so it ends at the first
+// failure, and soon.
 func (l *Locker) sweep(ctx context.Context, released []*entry) {
-	each(released[:min(len(released), maxSwept)], func(e *entry) {
-		_, _ = once(ctx, l.timeout(), "delete "+e.Key, func(ctx context.Context) (nothing, error) {
+	ctx, cancel := context.WithTimeout(ctx, haste)
+	defer cancel()
+	remove := func(e *entry) error {
+		_, err := once(ctx, haste, "delete "+e.Key, func(ctx context.Context) (nothing, error) {
 			return nothing{}, l.store.Delete(ctx, e.Key)
 		})
+		return err
+	}
+	if len(released) == 0 || remove(released[0]) != nil {
+		return
+	}
+	var failed atomic.Bool
+	each(released[1:min(len(released), maxSwept)], func(e *entry) {
+		if !failed.Load() && remove(e) != nil {
+			failed.Store(true)
+		}
 	})
 }

@@ -131,6 +131,7 @@ func (k *Lock) unpassed(ctx context.Context, t *try) error {
 	if err != nil {
 		return err
 	}
+	seen := k.l.opts.Clock.Elapsed()
 	if fresh == nil {
 		return fmt.Errorf("%s: not listed after it was written", t.flag.key)
 	}
@@ -141,8 +142,9 @@ func (k *Lock) unpassed(ctx context.Context, t *try) error {
 		return k.broken(k.t.flag.key, "it expired, and the store has no clock of its own to tell when it was refreshed")
 	}
 	// Both mod times are the store's; what is between them is taken off the time
-	// when the new flag's put was answered, which is not before it was stamped.
-	written := t.answered - fresh.ModTime.Sub(old.ModTime)
+	// when the new flag was seen, which is not before it was stamped. (When its put
+	// was answered may be: an earlier send of it may have been applied since.)
+	written := seen - fresh.ModTime.Sub(old.ModTime)
 	if reapable := k.sent() + k.l.opts.TTL; written > reapable {
 		return k.broken(k.t.flag.key, "it expired, and a late refresh put it back")
 	}

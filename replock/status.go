@@ -109,7 +109,6 @@ func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error)
 		if st, err = l.probeTime(ctx); err != nil {
 			return nil, err
 		}
-		now = l.opts.Clock.Elapsed()
 	}
 	type name struct{ key, lock string }
 	shown := map[name]bool{}
@@ -156,24 +155,27 @@ func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error)
 // empty flag, which says "released", and which others remove if this process
 // can't any more.
 func (l *Locker) probeTime(ctx context.Context) (storeTime, error) {
-	id, err := l.newID()
-	if err != nil {
-		return storeTime{}, err
+	for try := 1; ; try++ {
+		id, err := l.newID()
+		if err != nil {
+			return storeTime{}, err
+		}
+		key := l.keys.flag(Shared, l.opts.Clock.Now(), id)
+		if _, err := l.put(ctx, key, nil, store.PutOptions{}); err != nil {
+			return storeTime{}, fmt.Errorf("learning the store's time: %w", err)
+		}
+		o, err := l.find(ctx, key)
+		answered := l.opts.Clock.Elapsed() // not when the put was: an earlier send of it may have been applied since
+		if rerr := l.remove(ctx, key); err == nil {
+			err = rerr
+		}
+		switch {
+		case err != nil:
+			return storeTime{}, fmt.Errorf("learning the store's time: %w", err)
+		case o != nil:
+			return storeTime{o.ModTime, answered}, nil
+		case try == maxTries: // somebody swept it, each time?
+			return storeTime{}, fmt.Errorf("learning the store's time: %w: %q", errUnlisted, key)
+		}
 	}
-	key := l.keys.flag(Shared, l.opts.Clock.Now(), id)
-	if _, err := l.put(ctx, key, nil, store.PutOptions{}); err != nil {
-		return storeTime{}, fmt.Errorf("learning the store's time: %w", err)
-	}
-	answered := l.opts.Clock.Elapsed()
-	o, err := l.find(ctx, key)
-	if rerr := l.remove(ctx, key); err == nil {
-		err = rerr
-	}
-	if err != nil {
-		return storeTime{}, fmt.Errorf("learning the store's time: %w", err)
-	}
-	if o == nil {
-		return storeTime{}, nil
-	}
-	return storeTime{o.ModTime, answered}, nil
 }
