@@ -113,7 +113,7 @@ func (c *client) take(p *process, s step) {
 		w.refused(c, s, err)
 		return
 	}
-	h := w.begin(p, s, k, nil)
+	h := w.begin(p, s, k, nil, time.Now())
 	for hold := s.hold; ; hold = min(hold, c.plan.ttl) {
 		select {
 		case <-c.clock.After(hold):
@@ -129,6 +129,7 @@ func (c *client) take(p *process, s step) {
 		if !s.resume {
 			break
 		}
+		asked := time.Now()
 		ctx, cancel := context.WithTimeout(p.ctx, 5*c.plan.ttl)
 		next, err := k.Resume(ctx)
 		cancel()
@@ -139,17 +140,19 @@ func (c *client) take(p *process, s step) {
 			w.trace(c, "=== can't resume: %v", err)
 			break
 		}
-		k, h = next, w.begin(p, s, next, h)
+		k, h = next, w.begin(p, s, next, h, asked)
 	}
 	for _, look := range []struct {
 		due  bool
 		look func(context.Context) error
 		text string
 	}{{s.check, k.Check, "checks"}, {s.confirm, k.Confirm, "confirms"}} {
+		time.Sleep(nanoseconds(w.plan.dice.named(s.name).named(look.text)) / 10) // and not when anything else is sent
 		if look.due && k.Context().Err() == nil {
+			asked := time.Now()
 			err := look.look(p.ctx)
 			w.trace(c, "=== %s its lock: %v", look.text, err)
-			w.checked(h, err)
+			w.checked(h, asked, err)
 		}
 	}
 	if p.gone() {

@@ -82,6 +82,7 @@ func (w *world) decide(c *client, r request, d dice) fault {
 	if w.calm.Load() {
 		return f
 	}
+	kept := time.Duration(-1) // by something on the way, until the outage is over
 	at := d.of(5).unit()
 	for _, k := range ofRequests {
 		if at -= w.plan.rates[k]; at < 0 {
@@ -97,8 +98,9 @@ func (w *world) decide(c *client, r request, d dice) fault {
 	}
 	if f.kind == None && c.plan.outage.covers(time.Since(w.start)) {
 		f.kind, f.id = Outage, Outage.String()
-		if r.writes() && d.of(13).chance(.2) && w.config.has(Late) {
-			f.kind, f.id = Late, Late.String()+":"+short(d) // something on the way keeps it until the outage is over
+		if r.writes() && d.of(13).chance(.3) && w.config.has(Late) {
+			f.kind, f.id = Late, Late.String()+":"+short(d)
+			kept = max(0, c.plan.outage.to-time.Since(w.start)+d.of(14).between(-c.plan.ttl/4, c.plan.ttl/20))
 		}
 	}
 	if f.kind == None {
@@ -111,6 +113,10 @@ func (w *world) decide(c *client, r request, d dice) fault {
 	f.after, f.hang = d.of(6).chance(.5), d.of(7).chance(.5)
 	switch f.kind {
 	case Late, Twice:
+		if kept >= 0 {
+			f.long = kept
+			break
+		}
 		f.long = pick(d.of(8), d.of(9).within(2*time.Second), d.of(9).within(ttl), d.of(9).between(0, 3*ttl))
 	case Pause, Suspend:
 		f.long = pick(d.of(8), d.of(9).within(ttl/10), d.of(9).between(ttl/4, ttl), d.of(9).between(ttl*3/4, ttl*5/2))

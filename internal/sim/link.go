@@ -43,6 +43,9 @@ type answer[T any] struct {
 // send takes a request to the store and its answer back.
 func send[T any](ctx context.Context, l *link, r request, apply func() (T, error)) (T, error) {
 	var zero T
+	if l.p.gone() {
+		return zero, errGone
+	}
 	c := l.p.client
 	l.w.flying.Add(1)
 	defer l.w.flying.Add(-1)
@@ -100,6 +103,9 @@ func send[T any](ctx context.Context, l *link, r request, apply func() (T, error
 			return a.v, a.err
 		}
 	default:
+	}
+	if l.p.gone() {
+		return zero, errGone
 	}
 	l.w.trace(c, "%v: no answer", asked{r})
 	if ctx.Err() != nil {

@@ -18,10 +18,12 @@ import (
 //     process woke;
 //   - revived: a lock whose deadline has passed isn't live again;
 //   - passed: a lock that is resumed was not passed by a conflicting one;
-//   - unbroken: a lock that was broken ends within a ttl;
+//   - unbroken: a lock that was broken ends within a ttl, and isn't resumed;
+//   - overbroken: break-lock --stale removes no lock that is live;
 //   - lost, failed: where nothing goes wrong no lock is lost, and none refused but
 //     for being held;
-//   - checked: neither Check nor Confirm confirms a lock that isn't live;
+//   - checked: neither Check nor Confirm confirms a lock that isn't live, or was
+//     broken before;
 //   - litter: where nothing goes wrong, who was refused or has released leaves
 //     nothing;
 //   - hang: every call returns;
@@ -34,7 +36,37 @@ type monitor struct {
 	flags  map[string]*client   // who wrote it, of each key but lock.exclusive
 	// undone are objects that a put has brought back which was under way when a
 	// break-lock removed them.
-	undone map[string]bool
+	undone    map[string]bool
+	ghosts    []ghost
+	staleOnly bool // the break-lock that is under way
+}
+
+// ghost is the holder of a lock that was left behind, who may be there until it
+// expires.
+type ghost struct {
+	mode replock.Mode
+	key  string
+	till time.Time
+}
+
+// haunted looks whether a lock was granted beside a ghost's.
+func (w *world) haunted(h *holding) {
+	for _, g := range w.ghosts {
+		conflict := g.mode == replock.Exclusive || h.step.mode == replock.Exclusive
+		if conflict && time.Now().Before(g.till) && !w.brokenKey(g.key) {
+			w.violate("exclusion", fmt.Sprintf("%v is granted beside one that was left behind and hasn't expired: %s", h, w.name(g.key)))
+		}
+	}
+}
+
+// brokenKey reports whether a break-lock has removed anything of this key.
+func (w *world) brokenKey(key string) bool {
+	for o := range w.broken {
+		if keyOf(o) == key {
+			return true
+		}
+	}
+	return false
 }
 
 // holding is a lock that was granted to somebody.
@@ -103,14 +135,20 @@ func (m *monitor) wasBroken(h *holding) bool {
 
 // breaking notes what a break-lock is about to remove.
 func (w *world) breaking(p *process, r request) {
-	if p.client != w.janitor || !r.writes() || r.op == "put" && len(r.body) > 0 || r.op == "delete" && p.client.plan.noDelete {
+	if p.client != w.janitor || !r.writes() || r.op == "put" && len(r.body) > 0 {
 		return
 	}
 	raw, _, err := w.mem.Get(w.always, r.key, 1<<20)
 	if err != nil {
 		return
 	}
-	w.broken[objectName(r.key, raw)] = time.Now()
+	o := objectName(r.key, raw)
+	w.broken[o] = time.Now()
+	for _, h := range w.active {
+		if w.staleOnly && h.live() && h.lock.Key() == r.key {
+			w.violate("overbroken", fmt.Sprintf("break-lock --stale breaks %v, which is live", h))
+		}
+	}
 }
 
 // applied is told of each request that was applied.
@@ -143,8 +181,21 @@ func (w *world) applied(p *process, r request, v any, err error) {
 	w.check()
 }
 
-// begin notes a lock that was granted, or resumed.
-func (w *world) begin(p *process, s step, k Held, from *holding) *holding {
+// brokenBefore names an object that was broken before a time, of a lock or of what it
+// was resumed from, and not brought back.
+func (w *world) brokenBefore(h *holding, at time.Time) string {
+	for ; h != nil; h = h.first {
+		for _, o := range h.objects() {
+			if b, ok := w.broken[o]; ok && b.Before(at) && !w.undone[o] {
+				return o
+			}
+		}
+	}
+	return ""
+}
+
+// begin notes a lock that was granted, or resumed, which was asked for then.
+func (w *world) begin(p *process, s step, k Held, from *holding, asked time.Time) *holding {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	h := &holding{p: p, step: s, lock: k, first: from, began: time.Now()}
@@ -155,6 +206,9 @@ func (w *world) begin(p *process, s step, k Held, from *holding) *holding {
 		w.result.Resumed++
 		w.say(p.client, "=== HOLDS the %v lock again [%s]", s.mode, s.name)
 		w.passed(h)
+		if o := w.brokenBefore(from, asked); o != "" {
+			w.violate("unbroken", fmt.Sprintf("%v was resumed although %s had been broken", h, w.name(keyOf(o))))
+		}
 	}
 	for _, o := range h.objects() {
 		// Whoever was broken while they took it, and put it back before they
@@ -164,6 +218,7 @@ func (w *world) begin(p *process, s step, k Held, from *holding) *holding {
 		}
 	}
 	w.all = append(w.all, h)
+	w.haunted(h)
 	w.active = append(w.active, h)
 	w.check()
 	return h
@@ -203,12 +258,15 @@ func (w *world) lost(h *holding) {
 	}
 }
 
-// checked is told of what Check returned.
-func (w *world) checked(h *holding, err error) {
+// checked is told of what Check or Confirm returned, which was asked then.
+func (w *world) checked(h *holding, asked time.Time, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err == nil && h.lock.Context().Err() != nil && h.p.ctx.Err() == nil {
 		w.violate("checked", fmt.Sprintf("%v was confirmed although it isn't held", h))
+	}
+	if o := w.brokenBefore(h, asked); err == nil && o != "" && h.p.ctx.Err() == nil {
+		w.violate("checked", fmt.Sprintf("%v was confirmed although %s had been broken", h, w.name(keyOf(o))))
 	}
 }
 

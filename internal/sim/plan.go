@@ -173,7 +173,7 @@ func (p *plan) drawClients(config *Config, d dice) {
 		d := d.of(5, n)
 		c := clientPlan{machine: machines, ttl: ttl, noDelete: config.has(NoDelete) && d.of(1).chance(.07)}
 		if mixed {
-			c.ttl = pick(d.of(2), 10*time.Second, 30*time.Second, time.Minute)
+			c.ttl = pick(d.of(2), 10*time.Second, 30*time.Second, time.Minute, 3*time.Minute)
 		}
 		if machines > 0 && d.of(3).chance(.2) {
 			c.machine-- // the machine before
@@ -191,7 +191,7 @@ func (p *plan) drawClients(config *Config, d dice) {
 			name := fmt.Sprintf("c%d.%d", n+1, s+1)
 			drawn := drawStep(name, c.ttl, d.of(9, s))
 			if comeback && s == 0 {
-				c.comeback(n, &drawn, d.of(10))
+				c.comeback(n, &drawn, p.latency, d.of(10))
 			}
 			if c.noDelete {
 				drawn.patience = 0 // each try leaves an empty flag
@@ -247,9 +247,11 @@ func (s *step) apart(client, nth uint64) {
 
 // comeback has the first client come back from an outage just when the others may
 // pass its lock, for which they wait.
-func (c *clientPlan) comeback(client uint64, s *step, d dice) {
+func (c *clientPlan) comeback(client uint64, s *step, latency time.Duration, d dice) {
 	if client == 0 {
-		c.outage = span{d.of(1).between(c.ttl/20, c.ttl*2/5), c.ttl + d.of(2).between(time.Second, 4*time.Second)}
+		// Before the first refresh, or amid it: what it has to say arrives late, then.
+		c.outage.from = pick(d.of(1), d.of(5).between(c.ttl/20, c.ttl*2/5), c.ttl/2+d.of(5).between(latency, 4*latency))
+		c.outage.to = c.ttl + pick(d.of(2), d.of(6).between(time.Second, 4*time.Second), d.of(6).between(4*time.Second, 7*time.Second))
 		s.wait, s.hold, s.resume = 0, 4*c.ttl, true
 		return
 	}

@@ -52,7 +52,7 @@ func (w *world) say(c *client, format string, args ...any) {
 			args[i] = w.rename(a.Error())
 		}
 	}
-	fmt.Fprintf(&w.text, "%12.6f  %-7s  %s\n", time.Since(w.start).Seconds(), name, fmt.Sprintf(format, args...))
+	fmt.Fprintf(&w.text, "%14.9f  %-7s  %s\n", time.Since(w.start).Seconds(), name, fmt.Sprintf(format, args...))
 }
 
 // said, asked and got are a request as it is sent, what it was, and its answer.

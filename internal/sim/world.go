@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -199,12 +200,24 @@ func (w *world) tidy() {
 		w.trace(w.janitor, "=== break-lock%s", flags("only what is stale", b.stale, "as another client does", b.foreign))
 		var err error
 		if b.foreign {
+			w.only(false)
 			err = p.link.Delete(p.ctx, exclusiveKey)
 		} else {
+			w.only(b.stale)
 			err = p.Break(p.ctx, b.stale)
+		}
+		if p.gone() {
+			return
 		}
 		w.trace(w.janitor, "=== break-lock: %v", err)
 	}
+}
+
+// only notes what the next break-lock may remove.
+func (w *world) only(stale bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.staleOnly = stale
 }
 
 // enterAlone has somebody come in when all others are gone.
@@ -307,6 +320,10 @@ func (w *world) leave() {
 			panic(err)
 		}
 		w.past = 0
+		w.ghosts = slices.DeleteFunc(w.ghosts, func(g ghost) bool { return g.key == key }) // overwritten
+		if !l.empty && w.plan.storeJump == 0 && !w.plan.store.NoStoreClock {               // else both witnesses may be wrong of it
+			w.ghosts = append(w.ghosts, ghost{l.mode, key, w.start.Add(l.ttl - l.age - l.ttl/12)})
+		}
 		w.say(nil, "left behind %v ago: %s", l.age.Round(time.Millisecond), strings.TrimPrefix(key, replock.DefaultPrefix))
 	}
 }

@@ -8,6 +8,7 @@ const (
 	resume   = "replock/resume.go"
 	renew    = "replock/refresh.go"
 	hold     = "replock/lock.go"
+	body     = "replock/body.go"
 	status   = "replock/status.go"
 	proofs   = "replock/conditions.go"
 	runs     = "internal/refresh/refresh.go"
@@ -48,7 +49,18 @@ var mutants = []mutant{
 	{"everybody's ttl is taken for the default one", judge,
 		"ttl := e.lease.ttl\n", "ttl := DefaultTTL\n"},
 
+	{"a ttl of more than a minute is taken for one", judge,
+		"ttl := e.lease.ttl\n", "ttl := min(e.lease.ttl, DefaultTTL)\n"},
+	{"the ttl of other clients is taken for ten seconds", body,
+		"foreignTTL = 60 * time.Second", "foreignTTL = 10 * time.Second"},
+	{"a shared one doesn't look at lock.exclusive", look,
+		"if k == kindUnknown || t.owns(o) {", "if k == kindUnknown || t.owns(o) || t.mode == Shared && k == kindExclusive {"},
+	{"break-lock --stale breaks every lock", status,
+		"if opts.Stale && i.Verdict", "if false && i.Verdict"},
+
 	// Hold.
+	{"Confirm looks at nothing", hold,
+		"return nothing{}, k.confirm(ctx, o)", "return nothing{}, nil"},
 	{"the deadline is after the lease's end", schedule,
 		"Deadline: ttl * 55 / 60,", "Deadline: ttl * 70 / 60,"},
 	{"refreshed as late as the lease ends", schedule,
@@ -84,8 +96,10 @@ var mutants = []mutant{
 	// Bugs that the simulator has found in the engine.
 	{"found: the store's time isn't looked for on a later page", look,
 		"if len(others) > 0 && !t.st.known() {", "if false {"},
-	{"found: flags that were emptied are never removed", reap,
+	{"found: flags that were emptied are never removed", acquire,
 		"l.sweep(ctx, f.released)", "_ = f.released"},
 	{"found: the probe of break-lock --stale is left for good", status,
 		"key := l.keys.flag(Shared, l.opts.Clock.Now(), id)", `key := l.opts.Prefix + "lock-probe-" + id`},
+	{"found: break-lock --stale judges as of when it has learnt the time", status,
+		"return nil, err\n\t\t}\n\t}\n\ttype name", "return nil, err\n\t\t}\n\t\tnow = l.opts.Clock.Elapsed()\n\t}\n\ttype name"},
 }
