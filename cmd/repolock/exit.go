@@ -6,6 +6,7 @@ import (
 	"syscall"
 
 	"github.com/repolock/repolock/internal/child"
+	"github.com/repolock/repolock/internal/torture"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
 )
@@ -16,6 +17,7 @@ const (
 	exitAborted     = 1   // the question was answered with no
 	exitUsage       = 64  // EX_USAGE
 	exitUnavailable = 69  // EX_UNAVAILABLE
+	exitUnjudged    = 70  // EX_SOFTWARE: torture can't tell
 	exitHeld        = 75  // EX_TEMPFAIL; --held-exit-code changes it
 	exitPermission  = 77  // EX_NOPERM
 	exitUnfit       = 78  // EX_CONFIG
@@ -28,6 +30,7 @@ const (
 const exitCodes = `Exit codes: the command's own; 128+n if signal n ended it;
   64   wrong usage
   69   the store can't be reached
+  70   torture found nothing out
   75   the lock is held by somebody else (--held-exit-code changes it)
   77   no permission
   78   the store is unfit, or configured wrongly
@@ -59,6 +62,7 @@ func describe(err error) (name string, code int, hint string) {
 		usage  usageError
 		signal signalled
 		held   heldError
+		nobody *torture.NobodyError
 	)
 	switch {
 	case errors.As(err, &signal):
@@ -67,6 +71,13 @@ func describe(err error) (name string, code int, hint string) {
 		return "usage", exitUsage, "see repolock --help"
 	case errors.As(err, &held):
 		return "lock_blocked", held.code, heldHint(held.HeldError)
+	case errors.As(err, &nobody):
+		if nobody.Code <= 0 || nobody.Code >= exitSignal {
+			return "torture_failed", exitUnavailable, ""
+		}
+		return "torture_failed", nobody.Code, ""
+	case errors.Is(err, torture.ErrUnjudged):
+		return "torture_unjudged", exitUnjudged, ""
 	case errors.Is(err, replock.ErrLost), errors.Is(err, child.ErrExpired):
 		return "lock_lost", exitLost, "whether the operation was completed is for you to check"
 	case errors.Is(err, child.ErrNotFound):

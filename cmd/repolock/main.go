@@ -33,7 +33,10 @@ type cli struct {
 	Status    statusCmd  `cmd:"" help:"Show every lock in the repository. Never writes."`
 	BreakLock breakCmd   `cmd:"" help:"Delete locks, whoever holds them. For emergencies."`
 	Doctor    doctorCmd  `cmd:"" help:"Try out what a store does, and whether it is fit."`
+	Torture   tortureCmd `cmd:"" help:"Have processes contend for a lock, and look whether it holds."`
 	Version   versionCmd `cmd:"" help:"Show the version."`
+
+	TortureChild tortureChildCmd `cmd:"" hidden:""`
 }
 
 type global struct {

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/history"
+	"github.com/repolock/repolock/internal/torture"
+	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/store/open"
+)
+
+type tortureCmd struct {
+	URL      string        `arg:"" optional:"" name:"url" help:"Repository, if not that of --repo."`
+	Duration time.Duration `default:"2m" help:"How long: ${default} unless said otherwise."`
+	Clients  int           `default:"6" help:"How many processes contend at a time: ${default} unless said otherwise."`
+	TTL      time.Duration `default:"10s" help:"Of the locks: ${default}, the shortest there is, unless said otherwise."`
+	Seed     uint64        `help:"Plan the same as the run that printed it."`
+	HTML     string        `name:"html" placeholder:"FILE" help:"Draw what happened; of a violation it is done anyway."`
+	Log      string        `placeholder:"FILE" help:"Keep every event, a line of JSON each."`
+	Keep     bool          `help:"Leave what was written in the repository."`
+	NoLock   bool          `help:"Take no lock, to see that this is found out."`
+}
+
+func (tortureCmd) Help() string {
+	return `Has processes contend for a lock of its own, kills and stops them, and looks whether any of them ever wrote beside an
+exclusive one. Nobody's lock and no backup is touched: it writes below index/locks/torture-TIME-ID/ and deletes what it
+wrote. Some 30 requests are made for each lock that is taken. docs/torture.md has the whole of it.
+
+Exit codes: 0 no violation was found; 70 it isn't known; 78 a violation was found; 69, 77 nobody got the lock.`
+}
+
+// judgeFor is how long the search for an order may take.
+const judgeFor = 2 * time.Minute
+
+func (c tortureCmd) run(r *reporter, g global) (int, error) {
+	if c.URL != "" {
+		g.Repo = c.URL
+	}
+	if err := c.check(g); err != nil {
+		return 0, usageError{err}
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	defer doctorCmd{}.onSignal(cancel)()
+	s, err := g.store(ctx)
+	if err != nil {
+		return 0, err
+	}
+	log, err := newEvidence(c.Log, "log")
+	if err != nil {
+		return 0, usageError{err}
+	}
+	if c.Seed == 0 {
+		c.Seed = uint64(rand.Uint32())
+	}
+	name := scratchName()
+	opts := torture.Options{
+		Prefix: lockPrefix(name), Keep: c.Keep, TTL: c.TTL, Duration: c.Duration, Seed: c.Seed, Log: log, JudgeFor: judgeFor,
+	}
+	command := torture.Repolock{Program: program, Locks: g.Repo, Data: g.Repo, Name: name, TTL: c.TTL, NoLock: c.NoLock}.Command
+	for range c.Clients {
+		opts.Clients = append(opts.Clients, torture.Client{Command: command})
+	}
+	show := newTortureLine(r)
+	opts.Progress = show.step
+	report, failed := torture.Run(ctx, s, opts)
+	show.end()
+	if !c.Keep {
+		removeDirectory(g.Repo, opts.Prefix)
+	}
+	result := newTortureResult(report)
+	result.Seconds, result.Seed, result.Prefix = show.elapsed().Seconds(), c.Seed, opts.Prefix
+	if err := result.keep(c.HTML, log, report.Verdict); err != nil {
+		failed = errors.Join(err, failed)
+	}
+	if result.worthPrinting() {
+		if err := result.print(r); err != nil {
+			return 0, err
+		}
+	}
+	return result.exit(ctx, failed)
+}
+
+// check finds what is wrong with a command line.
+func (c tortureCmd) check(g global) error {
+	switch {
+	case g.Name != "":
+		return errors.New("--name: torture makes a lock of its own")
+	case c.Clients < 2 || c.Clients > 100:
+		return fmt.Errorf("--clients %d: must be from 2 to 100", c.Clients)
+	case c.Duration <= 0:
+		return fmt.Errorf("--duration %v: must be positive", c.Duration)
+	case c.TTL < replock.MinTTL || c.TTL > replock.MaxTTL:
+		return fmt.Errorf("--ttl %v: must be from %v to %v", c.TTL, replock.MinTTL, replock.MaxTTL)
+	}
+	return nil
+}
+
+// scratchName is a lock's name that nobody else has.
+func scratchName() string {
+	return fmt.Sprintf("torture-%s-%016x", clock.System{}.Now().UTC().Format("20060102t150405z"), rand.Uint64())
+}
+
+// removeDirectory removes what listings don't show of a repository in a directory:
+// temporary files of processes that were killed, and the directories that they are
+// in.
+func removeDirectory(repo, prefix string) {
+	location, err := open.Parse(repo)
+	if err != nil || location.Scheme != "file" {
+		return
+	}
+	dir := filepath.Join(location.Path, filepath.FromSlash(prefix))
+	_ = os.RemoveAll(dir)
+	for range strings.Count(prefix, "/") - 1 {
+		dir = filepath.Dir(dir)
+		_ = os.Remove(dir) // unless there is something in it
+	}
+}
+
+// tortureChildCmd is what torture has run under the locks.
+type tortureChildCmd struct {
+	ID   string        `required:""`
+	Mode history.Mode  `required:"" enum:"shared,exclusive"`
+	Data string        `required:""`
+	Hold time.Duration `required:""`
+}
+
+func (c tortureChildCmd) run(r *reporter, g global) (int, error) {
+	work := torture.Work{ID: c.ID, Mode: c.Mode, Data: c.Data, Hold: c.Hold}
+	return 0, work.Do(context.Background(), g.store, r.stdout)
+}

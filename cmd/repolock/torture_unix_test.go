@@ -1,0 +1,167 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/repolock/repolock/internal/history"
+	"github.com/repolock/repolock/internal/torture"
+)
+
+// TestTortureInterrupted: it says what was found until then, and deletes what it
+// wrote.
+func TestTortureInterrupted(t *testing.T) {
+	bin, err := exec.LookPath("repolock") // testscript.Main put it there
+	if err != nil {
+		t.Fatal(err)
+	}
+	repo := t.TempDir()
+	cmd := exec.Command(bin, "-r", repo, "torture", "--duration", "1h")
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if data, _ := filepath.Glob(filepath.Join(repo, "index/locks/torture-*/data/*/*")); len(data) > 0 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Error("wrote nothing")
+			break
+		}
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if code := exitOf(t, cmd.Wait()); code != exitSignal+int(syscall.SIGINT) {
+		t.Errorf("exit code %d", code)
+	}
+	if !strings.Contains(stdout.String(), "no violation found in ") || stderr.String() != "repolock: error: interrupt\n" {
+		t.Errorf("%s%s", stdout.String(), stderr.String())
+	}
+	if left := tree(t, repo); len(left) > 0 {
+		t.Errorf("left %v", left)
+	}
+}
+
+// TestTortureProgress is a line on a terminal, and elsewhere one now and then, for who
+// wants it.
+func TestTortureProgress(t *testing.T) {
+	counts := torture.Counts{Shared: 3, Exclusive: 4, Violations: 5}
+	for _, test := range []struct {
+		terminal    bool
+		global      global
+		line, lines int // beginnings of one that is written over, and whole ones
+	}{
+		{true, global{}, sparse + 1, 0}, {false, global{}, 0, 1},
+		{true, global{Quiet: true}, 0, 0}, {false, global{Quiet: true}, 0, 0}, {true, global{JSON: true}, 0, 0}, {false, global{JSON: true}, 0, 0},
+	} {
+		var out bytes.Buffer
+		l := newTortureLine(&reporter{stderr: &out, global: test.global})
+		l.terminal = test.terminal
+		for range sparse {
+			l.step(counts)
+		}
+		l.end()
+		line, lines := strings.Count(out.String(), "\r\x1b[K"), strings.Count(out.String(), "\n")
+		if line != test.line || lines != test.lines || line+lines > 0 && !strings.Contains(out.String(), "7 locks (3 shared, 4 exclusive)") {
+			t.Errorf("%+v: %q", test, out.String())
+		}
+	}
+}
+
+// TestTortureDoc: each command of docs/torture.md is run as it stands there, if not
+// for as long.
+func TestTortureDoc(t *testing.T) {
+	raw, err := os.ReadFile("../../docs/torture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := regexp.MustCompile("(?m)^    (repolock torture.*)$").FindAllStringSubmatch(string(raw), -1)
+	if len(commands) != 3 {
+		t.Fatalf("%d commands found", len(commands))
+	}
+	for _, c := range commands {
+		t.Run(c[1], func(t *testing.T) {
+			t.Parallel()
+			duration, want, kept := "2s", 0, 0
+			if strings.Contains(c[1], "--no-lock") {
+				duration, want, kept = "5s", exitUnfit, 2 // and what is found is kept
+			}
+			cmd := exec.Command("sh", "-c", c[1]+" --duration "+duration)
+			cmd.Dir = t.TempDir()
+			tmp := t.TempDir()
+			cmd.Env = append(os.Environ(), "REPOLOCK_REPO="+cmd.Dir, "TMPDIR="+tmp)
+			out, err := cmd.CombinedOutput()
+			if code := exitOf(t, err); code != want || !strings.Contains(string(out), "acquisitions") {
+				t.Errorf("exit code %d\n%s", code, out)
+			}
+			if files := tree(t, tmp); len(files) != kept {
+				t.Errorf("kept %v", files)
+			}
+			if _, err := os.Stat(filepath.Join(cmd.Dir, "picture.html")); (err == nil) != strings.Contains(c[1], "--html") {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestTortureExit: only what was judged, and found without a violation, is 0.
+func TestTortureExit(t *testing.T) {
+	interrupted, cancel := context.WithCancelCause(t.Context())
+	cancel(signalled{syscall.SIGTERM})
+	failed := errors.New("a disk is full")
+	for _, test := range []struct {
+		ctx    context.Context
+		result history.Result
+		failed error
+		code   int
+	}{
+		{t.Context(), history.NotFound, nil, 0},
+		{t.Context(), history.Violated, nil, exitUnfit},
+		{t.Context(), history.Unknown, nil, exitUnjudged},
+		{t.Context(), "", nil, exitUnjudged},
+		{t.Context(), history.Unknown, torture.ErrUnjudged, exitUnjudged},
+		{t.Context(), history.NotFound, failed, exitUnavailable},
+		{t.Context(), history.Violated, failed, exitUnfit},
+		{t.Context(), history.Unknown, &torture.NobodyError{Code: exitPermission}, exitPermission},
+		{t.Context(), history.Unknown, &torture.NobodyError{Code: 137}, exitUnavailable},
+		{t.Context(), history.Unknown, &torture.NobodyError{}, exitUnavailable},
+		{interrupted, history.NotFound, nil, exitSignal + int(syscall.SIGTERM)},
+		{interrupted, history.Violated, nil, exitUnfit},
+	} {
+		code, err := (&tortureResult{Verdict: test.result}).exit(test.ctx, test.failed)
+		if err != nil {
+			_, code, _ = describe(err)
+		}
+		if code != test.code {
+			t.Errorf("%s, %v: exit code %d, want %d", test.result, test.failed, code, test.code)
+		}
+	}
+}
+
+// TestTortureLeft: what could not be deleted is told.
+func TestTortureLeft(t *testing.T) {
+	r := torture.Report{Left: []string{"index/locks/torture-x/data/a"}, LeftBecause: errors.New("permission denied")}
+	for _, json := range []bool{false, true} {
+		var out bytes.Buffer
+		if err := newTortureResult(r).print(&reporter{stdout: &out, global: global{JSON: json}}); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), "permission denied") || json != strings.Contains(out.String(), "data/a") {
+			t.Errorf("json %v: %s", json, out.String())
+		}
+	}
+}

@@ -1,0 +1,284 @@
+//go:build unix && e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	judge "github.com/repolock/repolock/internal/history"
+	"github.com/repolock/repolock/internal/proxy"
+	"github.com/repolock/repolock/internal/torture"
+)
+
+// acquisitions is how many locks a run of TestChaos takes at least, and manyMinutes how
+// long it may take for all that must happen in it.
+const (
+	acquisitions = 500
+	manyMinutes  = 10 * time.Minute
+)
+
+// missing says what hasn't happened yet of what must.
+func missing(n torture.Counts) (names []string) {
+	if n.Acquisitions() < acquisitions {
+		names = append(names, fmt.Sprint("more than ", n.Acquisitions(), " acquisitions"))
+	}
+	for what, n := range map[string]int{
+		"exclusive": n.Exclusive, "held": n.Held, "lost": n.Lost, "resumed": n.Resumed,
+		"killed": n.Killed, "stopped": n.Stopped, "terminated": n.Terminated,
+	} {
+		if n == 0 {
+			names = append(names, what)
+		}
+	}
+	return names
+}
+
+// TestChaos: real processes contend for a lock and are killed, stopped past the ttl,
+// and terminated. On MinIO all but the children's own writes goes through proxies that
+// lose, delay and repeat requests and cut answers off; for half of the clients the
+// clock is an hour wrong; the server crashes twice. No child ever writes beside an
+// exclusive one.
+func TestChaos(t *testing.T) {
+	// Beside nothing else, as TestFaults.
+	t.Run("directory", func(t *testing.T) {
+		t.Parallel()
+		repo := t.TempDir()
+		c := newChaos(t, repo)
+		for range 6 {
+			c.contend(repo)
+		}
+		c.run(nil)
+		c.holds()
+	})
+	t.Run("MinIO", func(t *testing.T) {
+		t.Parallel()
+		server := ownMinIO(t)
+		s3, minio := onS3.on(server), place{}
+		minio = place{onMinIO, server, s3.bucket}
+		var w weather
+		c := newChaos(t, s3.repo())
+		for _, at := range []struct {
+			place
+			shift time.Duration
+		}{{s3, 0}, {minio, time.Hour}, {minio, 0}, {s3, -time.Hour}} {
+			p := proxied(t, server, proxy.Behaviour{Decide: w.decide, Shift: at.shift, Sign: root})
+			c.contend(at.through(p))
+			c.contend(at.through(p))
+		}
+		c.run([]func(){
+			func() { crash(server, 3*time.Second) },
+			func() { crash(server, ttl+5*time.Second) },
+		})
+		w.tell(t)
+		c.holds()
+	})
+}
+
+// TestChaosFinds: the same finds a lock of which it is known that it doesn't hold: with
+// --on-lost warn, what is stopped past its ttl and continued writes on.
+func TestChaosFinds(t *testing.T) {
+	repo := t.TempDir()
+	c := newChaos(t, repo)
+	c.flags = []string{"--on-lost", "warn"}
+	for range 4 {
+		c.contend(repo)
+	}
+	c.enough = func(n torture.Counts) bool { return n.Violations > 0 }
+	c.Chances = torture.Chances{Exclusive: 0.5, Long: -1, Stop: 0.3, Kill: -1, Term: -1}
+	c.run(nil)
+	if v := c.report.Verdict; v.Result != judge.Violated {
+		t.Errorf("%s %s", v.Result, v.Why)
+	} else {
+		t.Logf("after %d acquisitions: %s", c.report.Counts.Acquisitions(), v.Violations[0].Text)
+	}
+}
+
+// chaos is one run.
+type chaos struct {
+	t *testing.T
+	torture.Options
+	// data is the repository that the children write into, by the straight way.
+	data   string
+	flags  []string
+	enough func(torture.Counts) bool
+	dir    string // of the evidence
+	report torture.Report
+	err    error
+}
+
+const chaosLock = "chaos"
+
+func newChaos(t *testing.T, data string) *chaos {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "repolock-chaos-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &chaos{t: t, data: data, dir: dir}
+	c.enough = func(n torture.Counts) bool { return len(missing(n)) == 0 }
+	c.Options = torture.Options{
+		Prefix: "index/locks/" + chaosLock + "/", TTL: ttl, Duration: manyMinutes,
+		Seed: rand.Uint64(), JudgeFor: 5 * time.Minute,
+	}
+	t.Cleanup(c.keep)
+	return c
+}
+
+// contend adds a client that takes its locks at a URL.
+func (c *chaos) contend(locks string) {
+	c.Clients = append(c.Clients, torture.Client{Command: func(w torture.Work) []string {
+		return torture.Repolock{
+			Program: filepath.Join(bin, "repolock"), Locks: locks, Data: c.data, Name: chaosLock, TTL: ttl, Flags: c.flags,
+		}.Command(w)
+	}})
+}
+
+// run runs until there was enough, with what happens meanwhile spread over it.
+func (c *chaos) run(meanwhile []func()) {
+	c.t.Helper()
+	log := c.file("events.log")
+	defer log.Close()
+	c.Log = log
+	ctx, cancel := context.WithCancel(c.t.Context())
+	defer cancel()
+	reached := make(chan int, 1)
+	c.Progress = func(n torture.Counts) {
+		if c.enough(n) {
+			cancel()
+		}
+		select {
+		case reached <- n.Acquisitions():
+		default:
+		}
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.report, c.err = torture.Run(ctx, openStore(c.t, c.data), c.Options)
+	}()
+	for i, f := range meanwhile {
+		for n := 0; n < (i+1)*acquisitions/(len(meanwhile)+1); {
+			select {
+			case n = <-reached:
+			case <-done:
+				c.t.Error("it ended too early")
+				return
+			}
+		}
+		f()
+	}
+	<-done
+	if c.err != nil {
+		c.t.Errorf("seed %d: %v", c.Seed, c.err)
+	}
+	c.t.Logf("seed %d, %d acquisitions: %+v; %d changes arrived late", c.Seed, c.report.Counts.Acquisitions(), c.report.Counts, c.report.Verdict.Late)
+	if len(c.report.Left) > 0 || c.report.LeftBecause != nil {
+		c.t.Errorf("left over: %v %q", c.report.LeftBecause, c.report.Left)
+	}
+}
+
+// holds: no violation was found, and it can't be for want of trying.
+func (c *chaos) holds() {
+	c.t.Helper()
+	if v := c.report.Verdict; v.Result != judge.NotFound {
+		c.t.Errorf("%s: %s %v", v.Result, v.Why, v.Violations)
+	}
+	if names := missing(c.report.Counts); len(names) > 0 {
+		c.t.Errorf("in %v there were not: %v", manyMinutes, names)
+	}
+}
+
+// keep keeps the evidence if there is any.
+func (c *chaos) keep() {
+	if !c.t.Failed() {
+		_ = os.RemoveAll(c.dir)
+		return
+	}
+	picture := c.file("history.html")
+	defer picture.Close()
+	if err := c.report.Verdict.Picture(picture); err != nil {
+		c.t.Error(err)
+	}
+	c.t.Logf("the log and the picture are in %s", c.dir)
+}
+
+func (c *chaos) file(name string) io.WriteCloser {
+	c.t.Helper()
+	f, err := os.Create(filepath.Join(c.dir, name))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return f
+}
+
+// crash takes a server away for a time.
+func crash(s server, away time.Duration) {
+	s.Kill()
+	time.Sleep(away)
+	s.Start()
+}
+
+// weather is what a bad network does to some of the requests, and how often it did.
+type weather struct {
+	mu    sync.Mutex
+	count map[string]int
+	all   int
+	next  time.Time
+}
+
+// spell is how long nothing happens after something did: a put that is applied late
+// or again keeps others out for a ttl, and if there were one all the time, nobody would
+// ever get in.
+const spell = 2 * time.Second
+
+// kindsOfWeather: delays are longer than a request is waited for, so that it is
+// applied after it was given up, or was applied and nobody knows.
+var kindsOfWeather = map[string]func() proxy.Fault{
+	"lost answer":    func() proxy.Fault { return proxy.Fault{LoseAnswer: true} },
+	"reset":          func() proxy.Fault { return proxy.Fault{Reset: true} },
+	"cut off":        func() proxy.Fault { return proxy.Fault{Truncate: true} },
+	"503":            func() proxy.Fault { return proxy.Throttled },
+	"delayed":        func() proxy.Fault { return proxy.Fault{Before: rand.N(5 * time.Second)} },
+	"answered late":  func() proxy.Fault { return proxy.Fault{After: rand.N(5 * time.Second)} },
+	"applied late":   func() proxy.Fault { return proxy.Fault{Late: rand.N(ttl)} },
+	"applied twice":  func() proxy.Fault { return proxy.Fault{Again: rand.N(ttl)} },
+	"never answered": func() proxy.Fault { return proxy.Fault{Hang: true} },
+}
+
+func (w *weather) decide(proxy.Request) proxy.Fault {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.all++; time.Now().Before(w.next) || rand.IntN(4) > 0 {
+		return proxy.Fault{}
+	}
+	w.next = time.Now().Add(spell)
+	names := slices.Sorted(maps.Keys(kindsOfWeather))
+	name := names[rand.IntN(len(names))]
+	if w.count == nil {
+		w.count = map[string]int{}
+	}
+	w.count[name]++
+	return kindsOfWeather[name]()
+}
+
+// tell: each kind has happened.
+func (w *weather) tell(t *testing.T) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for name := range kindsOfWeather {
+		if w.count[name] == 0 {
+			t.Errorf("no request was %s", name)
+		}
+	}
+	t.Log(fmt.Sprint(w.all, " requests for locks, of which were ", w.count))
+}

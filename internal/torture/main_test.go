@@ -1,0 +1,116 @@
+//go:build unix
+
+package torture
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/history"
+	"github.com/repolock/repolock/internal/original"
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/dir"
+)
+
+// locks are what the processes of these tests take: this program is its own child.
+// They return the exit code.
+var locks = map[string]func(repo string, w Work) int{
+	"none":     func(repo string, w Work) int { return work(repo, w) },
+	"flock":    withFlock,
+	"original": withOriginal,
+	"garbage":  func(string, Work) int { fmt.Println("what a child says"); return 0 },
+	"panics":   func(repo string, w Work) int { _ = work(repo, w); panic("a bug") },
+	"refused":  func(string, Work) int { fmt.Fprintln(os.Stderr, "you may not"); return 77 },
+}
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 4 && locks[os.Args[1]] != nil {
+		var w Work
+		if err := json.Unmarshal([]byte(os.Args[3]), &w); err != nil {
+			panic(err)
+		}
+		os.Exit(locks[os.Args[1]](os.Args[2], w))
+	}
+	os.Exit(m.Run())
+}
+
+// command takes one of the locks.
+func command(t *testing.T, lock, repo string) func(Work) []string {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(w Work) []string {
+		raw, err := json.Marshal(w)
+		if err != nil {
+			panic(err)
+		}
+		return []string{program, lock, repo, string(raw)}
+	}
+}
+
+func open(repo string) func(context.Context) (store.Store, error) {
+	return func(ctx context.Context) (store.Store, error) { return dir.Open(ctx, repo, dir.Options{}) }
+}
+
+func work(repo string, w Work) int {
+	if err := w.Do(context.Background(), open(repo), os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// withFlock takes a lock that works: the kernel's.
+func withFlock(repo string, w Work) int {
+	f, err := os.Open(repo + ".lock")
+	if err != nil {
+		panic(err)
+	}
+	how := syscall.LOCK_SH
+	if w.Mode == history.Exclusive {
+		how = syscall.LOCK_EX
+	}
+	if syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB) != nil {
+		return codeHeld
+	}
+	return work(repo, w)
+}
+
+// withOriginal takes the lock as it was first published, in a store that takes its
+// time.
+func withOriginal(repo string, w Work) int {
+	ctx := context.Background()
+	s, err := open(repo)(ctx)
+	if err != nil {
+		panic(err)
+	}
+	l := original.Locker{Store: slow{s}, Clock: clock.System{}, Holder: w.ID}
+	take := l.Shared
+	if w.Mode == history.Exclusive {
+		take = l.Exclusive
+	}
+	k, err := take(ctx, "torture")
+	if err != nil {
+		return codeHeld
+	}
+	defer func() { _ = k.Release(ctx) }()
+	return work(repo, w)
+}
+
+// slow is a store with a network before it, which takes a put now sooner and now
+// later.
+type slow struct{ store.Store }
+
+func (s slow) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
+	time.Sleep(rand.N(150 * time.Millisecond))
+	return s.Store.Put(ctx, key, body, opts)
+}

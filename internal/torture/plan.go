@@ -1,0 +1,113 @@
+package torture
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/repolock/repolock/internal/history"
+)
+
+// Chances are how likely each is of a turn. The zero value is a good mixture; what
+// is negative never happens.
+type Chances struct {
+	// Exclusive is how many of the locks that are taken shall be. It is tried more
+	// often: whoever has a shared one keeps it out.
+	Exclusive float64 // 0.15
+	Long      float64 // 0.015: it holds on past one refresh to four
+	// Faults, of which one turn has at most one, and which there are so many of for
+	// each lock that is taken: who is refused is often killed, too, and leaves what
+	// keeps others out for a ttl. Where there are no such signals nothing is stopped or
+	// terminated.
+	Kill float64 // 0.02
+	Stop float64 // 0.02: past the ttl, and continued
+	Term float64 // 0.03
+}
+
+func (c Chances) filled() Chances {
+	for chance, value := range map[*float64]float64{&c.Exclusive: 0.15, &c.Long: 0.015, &c.Kill: 0.02, &c.Stop: 0.02, &c.Term: 0.03} {
+		if *chance == 0 {
+			*chance = value
+		}
+		*chance = max(*chance, 0)
+	}
+	return c
+}
+
+// left gives the chances without those faults of which there were enough.
+func (c Chances) left(n Counts) Chances {
+	for chance, inflicted := range map[*float64]int{&c.Kill: n.Killed, &c.Stop: n.Stopped, &c.Term: n.Terminated} {
+		if float64(inflicted) > *chance*float64(n.Acquisitions()) {
+			*chance = 0
+		}
+	}
+	return c
+}
+
+// fault is what is done to a process that holds a lock, or is about to take it.
+type fault string
+
+const (
+	none fault = ""
+	kill fault = "kill"
+	stop fault = "stop"
+	term fault = "term"
+)
+
+// plan is one turn of one client.
+type plan struct {
+	Work
+	fault   fault
+	faultAt time.Duration // after its start, and perhaps before it is in
+	stopFor time.Duration
+	pause   time.Duration // after it
+}
+
+const (
+	shortHold  = 300 * time.Millisecond
+	longestGap = 600 * time.Millisecond
+	// entry is about how long it takes to get in.
+	entry = 100 * time.Millisecond
+)
+
+// eager is how likely the exclusive lock is tried while too few have been taken.
+const eager = 0.6
+
+// newPlan plans a turn. behind says that too few of the locks that were taken are
+// exclusive.
+func newPlan(r *rand.Rand, id, data string, ttl time.Duration, c Chances, behind bool) plan {
+	p := plan{
+		Work:    Work{ID: id, Mode: history.Shared, Data: data, Hold: upTo(r, shortHold)},
+		stopFor: ttl + ttl/8 + upTo(r, ttl/2), // another is let in a little after the ttl
+		pause:   upTo(r, longestGap),
+	}
+	exclusive := c.Exclusive
+	if behind && exclusive > 0 {
+		exclusive = max(exclusive, eager)
+	}
+	if r.Float64() < exclusive {
+		p.Mode = history.Exclusive
+	}
+	switch x := r.Float64(); {
+	case x < c.Kill:
+		p.fault = kill
+	case x < c.Kill+c.Stop:
+		p.fault = stop
+	case x < c.Kill+c.Stop+c.Term:
+		p.fault = term
+	}
+	if r.Float64() < c.Long {
+		p.Hold = ttl/2 + upTo(r, ttl*3/2)
+	}
+	p.faultAt = upTo(r, min(p.Hold, ttl)+entry)
+	if p.fault == stop && r.IntN(2) == 0 {
+		// The child isn't done when the process is continued.
+		p.Hold = p.faultAt + p.stopFor + upTo(r, ttl/2)
+	}
+	return p
+}
+
+func upTo(r *rand.Rand, d time.Duration) time.Duration { return time.Duration(r.Int64N(int64(d))) }
+
+// turnID names a turn.
+func turnID(client, turn int) string { return fmt.Sprintf("c%d-%d", client, turn) }

@@ -1,0 +1,55 @@
+package torture
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/repolock/repolock/internal/history"
+)
+
+// TestPlan: all that may happen does, about as often as it shall, and what shall not
+// never.
+func TestPlan(t *testing.T) {
+	const ttl, n = 10 * time.Second, 10000
+	for name, test := range map[string]struct {
+		chances                           Chances
+		behind                            bool
+		exclusive, kill, stop, term, long int // at least; 0: never
+	}{
+		"by default":  {Chances{}, false, 1300, 180, 180, 270, 160},
+		"behind":      {Chances{}, true, 5500, 180, 180, 270, 160},
+		"stops alone": {Chances{Exclusive: -1, Long: -1, Kill: -1, Stop: 0.3, Term: -1}, true, 0, 0, 2700, 0, 1200},
+		"kills alone": {Chances{Exclusive: 1, Long: -1, Kill: 0.3, Stop: -1, Term: -1}, false, n, 2700, 0, 0, 0},
+	} {
+		r := rand.New(rand.NewPCG(1, 2))
+		got := map[any]int{}
+		for range n {
+			p := newPlan(r, "x", "d/", ttl, test.chances.filled(), test.behind)
+			got[p.Mode]++
+			got[p.fault]++
+			if p.Hold > shortHold {
+				got["long"]++
+			}
+			if p.stopFor <= ttl {
+				t.Fatalf("%+v", p)
+			}
+		}
+		for what, least := range map[any]int{history.Exclusive: test.exclusive, kill: test.kill, stop: test.stop, term: test.term, "long": test.long} {
+			if got[what] < least || least == 0 && got[what] > 0 || least > 0 && least < n && got[what] > 2*least {
+				t.Errorf("%s: %v %d times of %d, want %d", name, what, got[what], n, least)
+			}
+		}
+	}
+}
+
+// TestLeft: of no fault there are many more than there shall be for each lock.
+func TestLeft(t *testing.T) {
+	all := Chances{Kill: 0.1, Stop: 0.2, Term: 0.3}
+	if got := all.left(Counts{Shared: 5, Exclusive: 5, Killed: 1, Stopped: 2, Terminated: 3}); got != all {
+		t.Errorf("%+v", got)
+	}
+	if got := all.left(Counts{Shared: 5, Exclusive: 5, Killed: 2, Stopped: 3, Terminated: 4}); got != (Chances{}) {
+		t.Errorf("%+v", got)
+	}
+}

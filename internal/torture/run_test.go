@@ -1,0 +1,195 @@
+//go:build unix
+
+package torture
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/repolock/repolock/internal/history"
+	"github.com/repolock/repolock/store"
+)
+
+// arena is a directory that processes contend in.
+type arena struct {
+	t     *testing.T
+	repo  string
+	store store.Store
+	log   bytes.Buffer
+}
+
+func newArena(t *testing.T) *arena {
+	t.Helper()
+	repo := filepath.Join(t.TempDir(), "repo")
+	if err := errors.Join(os.Mkdir(repo, 0o700), os.WriteFile(repo+".lock", nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	s, err := open(repo)(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &arena{t: t, repo: repo, store: s}
+}
+
+// options for three clients with one of the locks. Without an end of their own they
+// end after a minute.
+func (a *arena) options(lock string) Options {
+	c := Client{Command: command(a.t, lock, a.repo)}
+	return Options{
+		Clients: []Client{c, c, c}, Prefix: "scratch/", TTL: time.Second, Duration: time.Minute, Seed: 1,
+		Log: &a.log, JudgeFor: time.Minute,
+	}
+}
+
+// events are those of the log.
+func (a *arena) events() (events []history.Event) {
+	a.t.Helper()
+	for d := json.NewDecoder(&a.log); d.More(); {
+		var e history.Event
+		if err := d.Decode(&e); err != nil {
+			a.t.Fatal(err)
+		}
+		events = append(events, e)
+	}
+	return events
+}
+
+// nothingLeft: the prefix is empty.
+func (a *arena) nothingLeft(r Report) {
+	a.t.Helper()
+	keys, err := list(a.t.Context(), a.store, "")
+	if err != nil || len(keys) > 0 || len(r.Left) > 0 || r.LeftBecause != nil {
+		a.t.Errorf("left: %v %v %v %v", keys, err, r.Left, r.LeftBecause)
+	}
+}
+
+// TestHolds: a lock that works is found to, with processes killed and stopped.
+func TestHolds(t *testing.T) {
+	t.Parallel()
+	a := newArena(t)
+	o := a.options("flock")
+	o.Chances = Chances{Exclusive: 0.8, Long: -1, Kill: 0.2, Stop: 0.05, Term: 0.2}
+	o.Clients = slices.Repeat(o.Clients, 2)
+	all := func(c Counts) bool {
+		return c.Acquisitions() >= 20 && c.Shared > 0 && c.Exclusive > 0 && c.Held > 0 && c.Killed > 0 && c.Stopped > 0 && c.Terminated > 0 && c.Writes > 20
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	o.Progress = func(c Counts) {
+		if all(c) {
+			cancel()
+		}
+	}
+	r, err := Run(ctx, a.store, o)
+	if err != nil || r.Verdict.Result != history.NotFound || len(r.Verdict.Violations) > 0 {
+		t.Errorf("%v: %s %s %v", err, r.Verdict.Result, r.Verdict.Why, r.Verdict.Violations)
+	}
+	c := r.Counts
+	if !all(c) {
+		t.Errorf("%+v", c)
+	}
+	a.nothingLeft(r)
+	in := 0
+	for _, e := range a.events() {
+		if e.Kind == history.In {
+			in++
+		}
+	}
+	if in != c.Acquisitions() {
+		t.Errorf("%d of %d acquisitions are in the log", in, c.Acquisitions())
+	}
+}
+
+// TestFinds: no lock at all, and one with a hole, are found out.
+func TestFinds(t *testing.T) {
+	for _, lock := range []string{"none", "original"} {
+		t.Run(lock, func(t *testing.T) {
+			t.Parallel()
+			a := newArena(t)
+			o := a.options(lock)
+			o.Chances = Chances{Exclusive: 0.5, Long: -1, Kill: -1, Stop: -1, Term: -1}
+			o.Clients = slices.Repeat(o.Clients, 2)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			o.Progress = func(c Counts) {
+				if c.Violations > 0 {
+					cancel()
+				}
+			}
+			r, err := Run(ctx, a.store, o)
+			if err != nil || r.Verdict.Result != history.Violated || r.Counts.Violations == 0 {
+				t.Errorf("%v: %s %s %+v", err, r.Verdict.Result, r.Verdict.Why, r.Counts)
+			}
+			var picture bytes.Buffer
+			if err := r.Verdict.Picture(&picture); err != nil || !bytes.Contains(picture.Bytes(), []byte("takes exclusive")) {
+				t.Errorf("%v: a picture of %d bytes", err, picture.Len())
+			}
+		})
+	}
+}
+
+// TestUnjudged: what can't be understood is not "no violation found".
+func TestUnjudged(t *testing.T) {
+	for _, lock := range []string{"garbage", "panics"} {
+		a := newArena(t)
+		r, err := Run(t.Context(), a.store, a.options(lock))
+		if !errors.Is(err, ErrUnjudged) || r.Verdict.Result == history.NotFound {
+			t.Errorf("%s: %v, %s", lock, err, r.Verdict.Result)
+		}
+	}
+	a := newArena(t)
+	o := a.options("flock")
+	o.Log = full{}
+	r, err := Run(t.Context(), a.store, o)
+	if !errors.Is(err, ErrUnjudged) || r.Verdict.Result != history.Unknown {
+		t.Errorf("full disk: %v, %s", err, r.Verdict.Result)
+	}
+	a.nothingLeft(r)
+}
+
+// full is a disk.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
+
+// TestNobody: a run in which nobody gets the lock isn't one without violations, and
+// doesn't go on for long.
+func TestNobody(t *testing.T) {
+	a := newArena(t)
+	r, err := Run(t.Context(), a.store, a.options("refused"))
+	var nobody *NobodyError
+	if !errors.As(err, &nobody) || nobody.Code != 77 || !strings.Contains(err.Error(), "you may not") {
+		t.Errorf("%v", err)
+	}
+	if r.Verdict.Result != history.Unknown || r.Counts.Failed < hopeless {
+		t.Errorf("%s %+v", r.Verdict.Result, r.Counts)
+	}
+}
+
+// TestInterrupted: it ends, gives its verdict, and cleans up.
+func TestInterrupted(t *testing.T) {
+	a := newArena(t)
+	o := a.options("flock")
+	o.Chances = Chances{Exclusive: -1, Long: 1, Kill: -1, Stop: -1, Term: -1}
+	o.TTL = time.Hour // the holds are for longer than the test may take
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	o.Progress = func(c Counts) {
+		if c.Shared == 3 {
+			cancel()
+		}
+	}
+	r, err := Run(ctx, a.store, o)
+	if err != nil || r.Verdict.Result != history.NotFound || r.Counts.Shared != 3 {
+		t.Errorf("%v: %s %s %+v", err, r.Verdict.Result, r.Verdict.Why, r.Counts)
+	}
+	a.nothingLeft(r)
+}

@@ -1,0 +1,154 @@
+package torture
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/repolock/repolock/internal/history"
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/mem"
+)
+
+// meddled is a store in which somebody else does something before a put is answered.
+type meddled struct {
+	store.Store
+	meddle func(s store.Store, key string) error
+}
+
+func (m meddled) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
+	o, err := m.Store.Put(ctx, key, body, opts)
+	return o, errors.Join(err, m.meddle(m.Store, key))
+}
+
+// doWork gives the stay of a child, and the error that it ended with.
+func doWork(t *testing.T, mode history.Mode, s store.Store) (history.Stay, error) {
+	t.Helper()
+	var log bytes.Buffer
+	failed := Work{ID: "me", Mode: mode, Data: "data/"}.Do(t.Context(), func(context.Context) (store.Store, error) { return s, nil }, &log)
+	events := []history.Event{{Kind: history.Start, ID: "me", Mode: mode}}
+	for line := range bytes.Lines(log.Bytes()) {
+		e, err := parse(line)
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		events = append(events, e)
+	}
+	stay, err := history.Read(append(events, history.Event{At: events[len(events)-1].At, Kind: history.End, ID: "me"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stay, failed
+}
+
+// TestWork: a child takes what it has done itself for its own, and sees what others
+// do beside it that they may not.
+func TestWork(t *testing.T) {
+	write := func(s store.Store, key string) error {
+		_, err := s.Put(t.Context(), key, nil, store.PutOptions{})
+		return err
+	}
+	for name, test := range map[string]struct {
+		mode   history.Mode
+		meddle func(s store.Store, key string) error
+		want   []history.Change
+	}{
+		"a prune alone":         {history.Exclusive, func(store.Store, string) error { return nil }, nil},
+		"beside a backup":       {history.Exclusive, func(s store.Store, _ string) error { return write(s, "data/b/1") }, []history.Change{{Key: "data/b/1", Appeared: true}}},
+		"beside a prune":        {history.Exclusive, func(s store.Store, _ string) error { return s.Delete(t.Context(), "data/old/20") }, []history.Change{{Key: "data/old/20"}}},
+		"a backup alone":        {history.Shared, func(store.Store, string) error { return nil }, nil},
+		"a backup and another":  {history.Shared, func(s store.Store, _ string) error { return write(s, "data/b/1") }, nil},
+		"a backup and a prune":  {history.Shared, func(s store.Store, key string) error { return s.Delete(t.Context(), key) }, []history.Change{{Key: "data/me/1"}}},
+		"a prune pruned itself": {history.Exclusive, func(s store.Store, key string) error { return s.Delete(t.Context(), key) }, []history.Change{{Key: "data/me/1"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := mem.New(mem.Options{})
+			for n := range maxDeletes + 1 {
+				if err := write(m, fmt.Sprintf("data/old/%02d", n)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s, err := doWork(t, test.mode, meddled{m, test.meddle})
+			for i := range s.Changes {
+				s.Changes[i].At = 0
+			}
+			if err != nil || !slices.Equal(s.Changes, test.want) {
+				t.Errorf("%v: %+v, want %+v", err, s.Changes, test.want)
+			}
+			deletes := 0
+			for _, a := range s.Acts {
+				if a.Op == "delete" {
+					deletes++
+				}
+			}
+			if want := map[history.Mode]int{history.Shared: 0, history.Exclusive: maxDeletes}[test.mode]; deletes != want {
+				t.Errorf("%d deletes, want %d", deletes, want)
+			}
+		})
+	}
+}
+
+// TestWorkUnanswered: a request that failed is one of which nobody knows whether it
+// was done, and the last.
+func TestWorkUnanswered(t *testing.T) {
+	m := mem.New(mem.Options{})
+	broken := errors.New("connection reset")
+	s, err := doWork(t, history.Shared, meddled{m, func(store.Store, string) error { return broken }})
+	if !errors.Is(err, broken) || len(s.Acts) != 1 || s.Acts[0].Answered || s.Acts[0].Key != "data/me/1" {
+		t.Errorf("%v: %+v", err, s.Acts)
+	}
+}
+
+// TestWorkUnlogged: nothing is done that can't be written down.
+func TestWorkUnlogged(t *testing.T) {
+	for n := range 5 {
+		m := mem.New(mem.Options{})
+		w := Work{ID: "me", Mode: history.Exclusive, Data: "data/"}
+		log := &lines{left: n}
+		err := w.Do(t.Context(), func(context.Context) (store.Store, error) { return m, nil }, log)
+		if !errors.Is(err, ErrUnjudged) {
+			t.Errorf("after %d lines: %v", n, err)
+		}
+		keys, err := list(t.Context(), m, "")
+		if err != nil || (len(keys) > 0) != bytes.Contains(log.got.Bytes(), []byte(`"op":"put"`)) {
+			t.Errorf("after %d lines: %v, %v", n, keys, err)
+		}
+	}
+}
+
+// lines takes so many.
+type lines struct {
+	left int
+	got  bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	if l.left--; l.left < 0 {
+		return 0, errors.New("no space left")
+	}
+	return l.got.Write(p)
+}
+
+// TestParse: a child's line is understood as a whole, or not at all.
+func TestParse(t *testing.T) {
+	good, err := json.Marshal(history.Event{At: 1, Kind: history.In, ID: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e, err := parse(good); err != nil || e.Kind != history.In {
+		t.Errorf("%s: %+v, %v", good, e, err)
+	}
+	for _, line := range []string{
+		"", "x", "[]", `{"at":1,"kind":"in","id":"a"`, `{"at":0,"kind":"in","id":"a"}`, `{"at":1,"kind":"end","id":"a"}`,
+		`{"at":1,"kind":"start","id":"a"}`, `{"at":1,"kind":"fault","id":"a"}`, `{"at":1,"kind":"in","id":"a","new":1}`,
+		`{"at":1,"kind":"in","id":"a"} {"at":2}`,
+	} {
+		if e, err := parse([]byte(line)); err == nil {
+			t.Errorf("%q: %+v", line, e)
+		}
+	}
+}
