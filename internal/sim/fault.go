@@ -90,6 +90,9 @@ func (w *world) decide(c *client, r request, d dice) fault {
 			break
 		}
 	}
+	if w.plan.mild && f.kind != None && !c.spared() {
+		f.kind = None
+	}
 	if f.kind == Conflict && !r.conditional() || f.kind == Twice && !r.writes() {
 		f.kind = None
 	}

@@ -20,8 +20,10 @@ import (
 //   - passed: a lock that is resumed was not passed by a conflicting one;
 //   - unbroken: a lock that was broken ends within a ttl, and isn't resumed;
 //   - overbroken: break-lock --stale removes no lock that is live;
-//   - lost, failed: where nothing goes wrong no lock is lost, and none refused but
-//     for being held;
+//   - lost, failed: where next to nothing goes wrong no lock is lost, and none refused
+//     but for being held;
+//   - unseen: nor has lock.exclusive, which is all that other clients look at, expired
+//     by its holder's clock while the holder's lock is live;
 //   - checked: neither Check nor Confirm confirms a lock that isn't live, or was
 //     broken before;
 //   - litter: where nothing goes wrong, who was refused or has released leaves
@@ -139,7 +141,7 @@ func (w *world) breaking(p *process, r request) {
 		return
 	}
 	raw, _, err := w.mem.Get(w.always, r.key, 1<<20)
-	if err != nil {
+	if err != nil || len(raw) == 0 { // released before
 		return
 	}
 	o := objectName(r.key, raw)
@@ -253,8 +255,8 @@ func (w *world) lost(h *holding) {
 	defer w.mu.Unlock()
 	w.result.Lost++
 	w.say(h.p.client, "=== has lost its lock")
-	if w.plan.undisturbed() && w.config.Protocol == nil {
-		w.violate("lost", fmt.Sprintf("%v was lost although nothing had gone wrong", h))
+	if w.plan.survivable() && w.config.Protocol == nil {
+		w.violate("lost", fmt.Sprintf("%v was lost although next to nothing had gone wrong", h))
 	}
 }
 
@@ -297,7 +299,24 @@ func (w *world) check() {
 	}
 }
 
+// checkSeen looks at what other clients of the wire format see of an exclusive lock.
+func (w *world) checkSeen(h *holding) {
+	raw, _, err := w.mem.Get(w.always, exclusiveKey, 1<<20)
+	if err != nil || objectName(exclusiveKey, raw) != h.objects()[1] {
+		return // somebody's late delete or put
+	}
+	var b struct {
+		Expires time.Time `json:"expires_at"`
+	}
+	if err := json.Unmarshal(raw, &b); err != nil || !b.Expires.After(h.p.client.machine.wall()) {
+		w.violate("unseen", fmt.Sprintf("%v is live, and its lock.exclusive says that it expired at %v (%v)", h, b.Expires, err))
+	}
+}
+
 func (w *world) checkOne(h *holding) {
+	if h.step.mode == replock.Exclusive && h.live() && w.plan.survivable() && w.config.Protocol == nil {
+		w.checkSeen(h)
+	}
 	c := h.p.client
 	if h.expired && h.live() {
 		w.violate("revived", fmt.Sprintf("%v is live again after its deadline had passed", h))

@@ -9,6 +9,7 @@ const (
 	renew    = "replock/refresh.go"
 	hold     = "replock/lock.go"
 	body     = "replock/body.go"
+	request  = "replock/request.go"
 	status   = "replock/status.go"
 	proofs   = "replock/conditions.go"
 	runs     = "internal/refresh/refresh.go"
@@ -77,6 +78,13 @@ var mutants = []mutant{
 		"case !k.t.ids[l.ID]:", "case false:"},
 	{"a condition is relied on because the store claims it", proofs,
 		"p.state.Store(unproven)", "p.state.Store(proven)"},
+
+	{"gives up after the first refresh that fails", schedule,
+		"Failures: 3,", "Failures: 1,"},
+	{"a request that fails isn't repeated", request,
+		"if err == nil || store.Permanent(err) || ctx.Err() != nil {", "if true {"},
+	{"to other clients the lock has expired", body,
+		"b.ExpiresAt = now.Add(ttl)", "b.ExpiresAt = now.Add(-ttl)"},
 
 	// Pass and resume.
 	{"who passes a stale lock doesn't delete it", reap,
