@@ -122,17 +122,26 @@ func keyOf(name string) string {
 	return key
 }
 
-// wasBroken reports whether a break-lock has removed one of a lock's objects, or of
-// that which it was resumed from.
+// wasBroken reports whether a break-lock has removed one of a lock's objects. What
+// becomes of the objects of that which it was resumed from doesn't matter any more.
 func (m *monitor) wasBroken(h *holding) bool {
-	for ; h != nil; h = h.first {
-		for _, o := range h.objects() {
-			if _, ok := m.broken[o]; ok {
-				return true
-			}
+	for _, o := range h.objects() {
+		if _, ok := m.broken[o]; ok {
+			return true
 		}
 	}
 	return false
+}
+
+// stillBroken names an object of a lock that was broken by then, and that no put has
+// brought back.
+func (m *monitor) stillBroken(h *holding, at time.Time) string {
+	for _, o := range h.objects() {
+		if b, ok := m.broken[o]; ok && b.Before(at) && !m.undone[o] {
+			return o
+		}
+	}
+	return ""
 }
 
 // breaking notes what a break-lock is about to remove.
@@ -183,19 +192,6 @@ func (w *world) applied(p *process, r request, v any, err error) {
 	w.check()
 }
 
-// brokenBefore names an object that was broken before a time, of a lock or of what it
-// was resumed from, and not brought back.
-func (w *world) brokenBefore(h *holding, at time.Time) string {
-	for ; h != nil; h = h.first {
-		for _, o := range h.objects() {
-			if b, ok := w.broken[o]; ok && b.Before(at) && !w.undone[o] {
-				return o
-			}
-		}
-	}
-	return ""
-}
-
 // begin notes a lock that was granted, or resumed, which was asked for then.
 func (w *world) begin(p *process, s step, k Held, from *holding, asked time.Time) *holding {
 	w.mu.Lock()
@@ -208,7 +204,7 @@ func (w *world) begin(p *process, s step, k Held, from *holding, asked time.Time
 		w.result.Resumed++
 		w.say(p.client, "=== HOLDS the %v lock again [%s]", s.mode, s.name)
 		w.passed(h)
-		if o := w.brokenBefore(from, asked); o != "" {
+		if o := w.stillBroken(from, asked); o != "" {
 			w.violate("unbroken", fmt.Sprintf("%v was resumed although %s had been broken", h, w.name(keyOf(o))))
 		}
 	}
@@ -236,7 +232,11 @@ func (w *world) passed(h *holding) {
 		if !g.conflicts(h) || g.began.Before(origin.began) || g.p == h.p {
 			continue
 		}
-		if !w.wasBroken(g) && !w.wasBroken(h) {
+		broken := w.wasBroken(g)
+		for o := h.first; o != nil; o = o.first {
+			broken = broken || w.wasBroken(o)
+		}
+		if !broken {
 			w.violate("passed", fmt.Sprintf("%v was resumed although %v had been granted since", h, g))
 		}
 	}
@@ -267,7 +267,7 @@ func (w *world) checked(h *holding, asked time.Time, err error) {
 	if err == nil && h.lock.Context().Err() != nil && h.p.ctx.Err() == nil {
 		w.violate("checked", fmt.Sprintf("%v was confirmed although it isn't held", h))
 	}
-	if o := w.brokenBefore(h, asked); err == nil && o != "" && h.p.ctx.Err() == nil {
+	if o := w.stillBroken(h, asked); err == nil && o != "" && h.p.ctx.Err() == nil {
 		w.violate("checked", fmt.Sprintf("%v was confirmed although %s had been broken", h, w.name(keyOf(o))))
 	}
 }
