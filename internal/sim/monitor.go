@@ -36,6 +36,7 @@ type monitor struct {
 	active []*holding           // whose contexts may be live
 	broken map[string]time.Time // when a break-lock removed an object
 	flags  map[string]*client   // who wrote it, of each key but lock.exclusive
+	owner  map[string]*client   // who wrote an object
 	// undone are objects that a put has brought back which was under way when a
 	// break-lock removed them.
 	undone    map[string]bool
@@ -184,12 +185,21 @@ func (w *world) applied(p *process, r request, v any, err error) {
 		if r.key != exclusiveKey {
 			w.flags[r.key] = p.client
 		}
-		o := objectName(r.key, r.body)
-		if at, broken := w.broken[o]; broken && r.sent.Before(at.Add(p.client.plan.ttl/3)) {
+		w.undo(p.client, r)
+	}
+	w.check()
+}
+
+// undo notes what a put has brought back that was broken while it was under way: of
+// lock.exclusive also what another lock of the same client has put there, since a
+// client knows all its ids for its own.
+func (w *world) undo(c *client, r request) {
+	w.owner[objectName(r.key, r.body)] = c
+	for o, at := range w.broken {
+		if keyOf(o) == r.key && w.owner[o] == c && r.sent.Before(at.Add(c.plan.ttl/3)) {
 			w.undone[o] = true
 		}
 	}
-	w.check()
 }
 
 // begin notes a lock that was granted, or resumed, which was asked for then.

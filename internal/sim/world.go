@@ -78,7 +78,7 @@ func newWorld(config Config, r *Result) *world {
 	w := &world{
 		config: config, plan: newPlan(&config), protocol: config.Protocol, result: r,
 		start: time.Now(), always: context.Background(), changed: time.Now(),
-		monitor: monitor{broken: map[string]time.Time{}, undone: map[string]bool{}, flags: map[string]*client{}},
+		monitor: monitor{broken: map[string]time.Time{}, undone: map[string]bool{}, owner: map[string]*client{}, flags: map[string]*client{}},
 	}
 	if w.protocol == nil {
 		w.protocol = engine{}
