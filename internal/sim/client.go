@@ -164,7 +164,7 @@ func (c *client) take(p *process, s step) {
 		if look.due && k.Context().Err() == nil {
 			asked := time.Now()
 			err := look.look(p.ctx)
-			w.trace(c, "=== %s its lock: %v", look.text, err)
+			w.trace(c, "=== %s its lock: %t", look.text, err == nil) // of two reasons either may be given
 			w.checked(h, asked, err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
@@ -107,7 +108,8 @@ func (c *resticClient) Lock(ctx context.Context, mode replock.Mode, _ string) (H
 		return nil, err
 	}
 	rctx, stop := context.WithCancel(context.Background())
-	k := &resticLock{c: c, key: key, exclusive: exclusive, stop: stop, done: make(chan struct{})}
+	k := &resticLock{c: c, exclusive: exclusive, stop: stop, done: make(chan struct{})}
+	k.key.Store(&key)
 	go k.refresh(rctx)
 	return k, nil
 }
@@ -175,7 +177,7 @@ func (c *resticClient) Break(ctx context.Context, stale bool) error {
 
 type resticLock struct {
 	c         *resticClient
-	key       string
+	key       atomic.Pointer[string]
 	exclusive bool
 	stop      context.CancelFunc
 	done      chan struct{}
@@ -186,13 +188,13 @@ func (k *resticLock) refresh(ctx context.Context) {
 	defer close(k.done)
 	for clock.Sleep(ctx, k.c.clock, resticRefresh) == nil {
 		if key, err := k.c.write(ctx, k.exclusive); err == nil {
-			_ = k.c.store.Delete(ctx, k.key)
-			k.key = key
+			_ = k.c.store.Delete(ctx, k.Key())
+			k.key.Store(&key)
 		}
 	}
 }
 
-func (k *resticLock) Key() string                          { return k.key }
+func (k *resticLock) Key() string                          { return *k.key.Load() }
 func (k *resticLock) ID() string                           { return "" }
 func (k *resticLock) Context() context.Context             { return context.Background() }
 func (k *resticLock) Deadline() time.Duration              { return never }
@@ -203,5 +205,5 @@ func (k *resticLock) Resume(context.Context) (Held, error) { return nil, errNoRe
 func (k *resticLock) Release(ctx context.Context) error {
 	k.stop()
 	<-k.done
-	return k.c.store.Delete(ctx, k.key)
+	return k.c.store.Delete(ctx, k.Key())
 }

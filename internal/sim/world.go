@@ -164,7 +164,7 @@ func (w *world) land() {
 
 // play has everybody play their part.
 func (w *world) play() {
-	var wg sync.WaitGroup
+	var parts []func()
 	machines := map[int]*machine{}
 	for n := range w.plan.clients {
 		p := &w.plan.clients[n]
@@ -177,13 +177,16 @@ func (w *world) play() {
 		if p.skew != 0 {
 			w.fired(Skew)
 		}
-		c := w.newClient(n, fmt.Sprintf("c%d", n+1), p, m)
-		wg.Go(c.run)
+		parts = append(parts, w.newClient(n, fmt.Sprintf("c%d", n+1), p, m).run)
 	}
 	if len(w.plan.breaks) > 0 {
 		m := &machine{boot: "janitor's", booted: w.start.Add(-time.Minute)}
 		w.janitor = w.newClient(len(w.plan.clients), "janitor", &clientPlan{ttl: w.plan.ttl()}, m)
-		wg.Go(w.tidy)
+		parts = append(parts, w.tidy)
+	}
+	var wg sync.WaitGroup
+	for _, part := range parts {
+		wg.Go(part)
 	}
 	wg.Wait()
 }
