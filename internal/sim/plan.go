@@ -172,7 +172,7 @@ func (p *plan) drawClients(config *Config, d dice) {
 	if !walls {
 		p.rates[Jump] = 0
 	}
-	comeback := !p.mild && config.has(Outage) && !config.Apart && d.of(6).chance(.2)
+	comeback := !p.mild && config.has(Outage) && !config.Apart && d.of(6).chance(.3)
 	machines := 0
 	for n := range uint64(2 + d.of(4).below(4)) {
 		d := d.of(5, n)
@@ -256,7 +256,9 @@ func (c *clientPlan) comeback(client uint64, s *step, latency time.Duration, d d
 	if client == 0 {
 		// Before the first refresh, or amid it: what it has to say arrives late, then.
 		c.outage.from = pick(d.of(1), d.of(5).between(c.ttl/20, c.ttl*2/5), c.ttl/2+d.of(5).between(latency, 4*latency))
-		c.outage.to = c.ttl + pick(d.of(2), d.of(6).between(time.Second, 4*time.Second), d.of(6).between(4*time.Second, 7*time.Second))
+		// When others may just pass, 2 s after the ttl; or when they have.
+		c.outage.to = c.ttl + pick(d.of(2), d.of(6).between(1900*time.Millisecond, 3200*time.Millisecond), d.of(6).between(1900*time.Millisecond, 3200*time.Millisecond),
+			d.of(6).between(4*time.Second, 7*time.Second))
 		s.wait, s.hold, s.resume = 0, 4*c.ttl, true
 		return
 	}
