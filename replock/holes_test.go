@@ -264,7 +264,7 @@ func TestHole6Paused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a.clock.suspend(2 * time.Minute)
+		a.clock.Stop(2 * time.Minute)
 		time.Sleep(70 * time.Second)
 		x, err := b.lock(t.Context(), Exclusive)
 		if err != nil {

@@ -172,14 +172,14 @@ func TestSuspend(t *testing.T) {
 		k, err := a.acquire(t.Context(), mode, "x")
 		mustLock(t, k, err)
 		time.Sleep(10 * time.Second)
-		a.clock.suspend(40 * time.Second)
+		a.clock.Stop(40 * time.Second)
 		time.Sleep(42 * time.Second)
 		if !alive(k) {
 			t.Fatalf("lost after a short suspend: %v", k.Lost())
 		}
 		time.Sleep(20 * time.Second)
 		const long = 2 * time.Minute
-		a.clock.suspend(long)
+		a.clock.Stop(long)
 		start := time.Now()
 		for time.Since(start) < long-5*time.Second {
 			if other, err := b.Exclusive(t.Context(), "prune"); err == nil {
@@ -204,7 +204,7 @@ func TestSuspendAlone(t *testing.T) {
 		a := w.machine()
 		k, err := a.acquire(t.Context(), mode, "x")
 		mustLock(t, k, err)
-		a.clock.suspend(8 * time.Hour)
+		a.clock.Stop(8 * time.Hour)
 		<-k.Context().Done()
 		r, err := k.Resume(t.Context())
 		mustLock(t, r, err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/identity"
+	"github.com/repolock/repolock/internal/nap"
 	"github.com/repolock/repolock/internal/tap"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
@@ -94,10 +95,8 @@ type machineClock struct {
 	mu    sync.Mutex
 	start time.Time
 	skew  time.Duration
-	naps  []nap
+	nap.Naps
 }
-
-type nap struct{ from, to time.Time }
 
 func (c *machineClock) Now() time.Time {
 	c.mu.Lock()
@@ -124,54 +123,9 @@ func (c *machineClock) jump(d time.Duration) {
 	c.start = c.start.Add(-d)
 }
 
-// suspend puts the machine to sleep from now on.
-func (c *machineClock) suspend(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.naps = append(c.naps, nap{time.Now(), time.Now().Add(d)})
-}
-
-// asleep is how long the machine slept between from and now, and how long it
-// goes on sleeping.
-func (c *machineClock) asleep(from time.Time) (slept, left time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := time.Now()
-	for _, n := range c.naps {
-		begin, end := n.from, n.to
-		if begin.Before(from) {
-			begin = from
-		}
-		if end.After(now) {
-			left = max(left, end.Sub(now))
-			end = now
-		}
-		if end.After(begin) {
-			slept += end.Sub(begin)
-		}
-	}
-	return slept, left
-}
-
-// After fires once d has passed that the machine was awake. It leaves timers
-// behind but no goroutine.
+// After fires once d has passed that the machine was awake.
 func (c *machineClock) After(d time.Duration) <-chan time.Time {
-	fired := make(chan time.Time, 1)
-	from := time.Now()
-	var fire func()
-	fire = func() {
-		slept, left := c.asleep(from)
-		switch due := time.Until(from.Add(d + slept)); {
-		case left > 0:
-			time.AfterFunc(left, fire)
-		case due > 0:
-			time.AfterFunc(due, fire)
-		default:
-			fired <- time.Now()
-		}
-	}
-	time.AfterFunc(d, fire)
-	return fired
+	return c.Naps.After(d, func(time.Duration) time.Duration { return 0 })
 }
 
 // keys lists the store as it is.

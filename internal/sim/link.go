@@ -120,11 +120,11 @@ func (l *link) strike(f fault) bool {
 	switch f.kind {
 	case Pause:
 		l.w.trace(c, "~~~ stopped for %v [%s]", f.long.Round(time.Millisecond), f.id)
-		c.clock.stop(f.long)
+		c.clock.Stop(f.long)
 	case Suspend:
 		l.w.trace(c, "~~~ its machine is suspended for %v [%s]", f.long.Round(time.Millisecond), f.id)
 		for _, each := range c.machine.clients {
-			each.clock.stop(f.long)
+			each.clock.Stop(f.long)
 		}
 	case Crash:
 		l.w.trace(c, "~~~ killed [%s]", f.id)

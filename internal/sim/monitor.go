@@ -332,12 +332,12 @@ func (w *world) checkOne(h *holding) {
 		w.violate("revived", fmt.Sprintf("%v is live again after its deadline had passed", h))
 	}
 	h.expired = c.clock.Elapsed() >= h.lock.Deadline()
-	if over := c.clock.Elapsed() - h.lock.Deadline(); over > grace && c.clock.woke(tick+grace) {
+	if over := c.clock.Elapsed() - h.lock.Deadline(); over > grace && c.clock.Woke(tick+grace) {
 		w.violate("overdue", fmt.Sprintf("%v goes on %v after its deadline", h, over.Round(time.Millisecond)))
 	}
 	for _, o := range h.objects() {
 		at, broken := w.broken[o]
-		if !broken || w.undone[o] || !c.clock.woke(tick+grace) {
+		if !broken || w.undone[o] || !c.clock.Woke(tick+grace) {
 			continue
 		}
 		if ago := time.Since(at); ago > c.plan.ttl+tick {
