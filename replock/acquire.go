@@ -35,6 +35,10 @@ type try struct {
 	body      body
 	flag      object // the ground truth: a key that only we ever write
 	exclusive object // lock.exclusive
+	// place is ours in the queue: whoever waits under a later key is behind us.
+	place string
+	// polls: its looks only tell whether an attempt is worth it.
+	polls bool
 
 	// sent is when the first put of the flag was sent: the lease is dated from
 	// it.
@@ -65,6 +69,7 @@ func (l *Locker) newTry(mode Mode, operation string, m mine) (*try, error) {
 		mode: mode, operation: operation, id: id,
 		flag:      object{key: key},
 		exclusive: object{key: l.keys.exclusive()},
+		place:     key,
 		mine:      m,
 		body: body{
 			Operation: operation, Holder: l.self.Holder(), AcquiredAt: now.UTC().Format(wireTime), IsShared: mode == Shared,
@@ -106,36 +111,41 @@ func (l *Locker) date(t *try) {
 
 // errLate: the answer that would have given us the lock came after the deadline
 // of the lease.
-var errLate = errors.New("the store is too slow: taking the lock took longer than its lease")
+var errLate error = unsure{errors.New("the store is too slow: taking the lock took longer than its lease")}
 
 // maxTries is how often an acquire that came too late starts again.
 const maxTries = 3
 
 // acquire takes a lock: PROTOCOL.md, Acquire. It tries until it has the lock,
 // or somebody else certainly has it, or the store can't tell.
-func (l *Locker) acquire(ctx context.Context, mode Mode, operation string) (*Lock, error) {
+func (l *Locker) acquire(ctx context.Context, mode Mode, operation string, opts ...AcquireOption) (*Lock, error) {
 	if err := CheckOperation(operation); err != nil {
 		return nil, err
 	}
-	s, all := sight{}, nothingYet()
+	q := l.newQueue(mode, operation, opts)
+	defer q.leave(ctx)
 	for late := 0; ; {
-		t, err := l.newTry(mode, operation, all)
+		t, err := q.newTry()
 		if err != nil {
 			return nil, err
 		}
-		all = t.mine
-		lock, f, err := l.attempt(ctx, t, s)
+		lock, f, err := l.attempt(ctx, t, q.sight)
 		switch {
 		case err == nil:
 			return lock, nil
 		case ctx.Err() != nil:
 			return nil, fmt.Errorf("acquiring the %s lock: %w", mode, context.Cause(ctx))
-		case errors.Is(err, errLate), errors.Is(err, errUnlisted), !errors.Is(err, ErrHeld) && l.opts.Clock.Elapsed() >= t.deadline:
+		case errors.Is(err, ErrHeld), errors.Is(err, errDoubt):
+			late, q.failing = 0, 0
+			if err := q.wait(ctx, t, f); err != nil {
+				return nil, err
+			}
+		case errors.Is(err, errLate), errors.Is(err, errUnlisted), l.opts.Clock.Elapsed() >= t.deadline:
 			if late++; late == maxTries {
 				return nil, fmt.Errorf("acquiring the %s lock: %w", mode, err)
 			}
-		case errors.Is(err, errDoubt):
-			if err := l.watch(ctx, t, s, f); err != nil {
+		case q.endures(err):
+			if err := q.wait(ctx, t, f); err != nil {
 				return nil, err
 			}
 		default:
@@ -185,14 +195,14 @@ func (l *Locker) enter(ctx context.Context, t *try, s sight) (found, error) {
 			return f, errLate
 		case len(f.live) > 0:
 			if yielding == maxAgain || !l.worthAnother(t, f) {
-				return f, l.held(t, f)
+				return f, ErrHeld
 			}
 			pause = firstAgain << yielding
 			yielding++
 		case len(f.vanished) > 0:
 			if vanished == maxAgain {
 				f.live = f.vanished // a listing outweighs a read
-				return f, l.held(t, f)
+				return f, ErrHeld
 			}
 			pause = firstAgain
 			vanished++
@@ -374,7 +384,7 @@ func (l *Locker) worthAnother(t *try, f found) bool {
 		if e.verdict == Unreadable || e.kind == kindExclusive {
 			return false
 		}
-		if e.kind == kindIntent && !t.exclusive.listed && e.Key < t.flag.key {
+		if e.kind == kindIntent && !t.exclusive.listed && e.Key < t.place {
 			return false
 		}
 		if age, ok := e.age(f.st, f.now); ok && age > transient {
@@ -382,13 +392,6 @@ func (l *Locker) worthAnother(t *try, f found) bool {
 		}
 	}
 	return true
-}
-
-// held tells of those in our way, and is the error that says who they are.
-func (l *Locker) held(t *try, f found) error {
-	err := l.heldError(t, f)
-	l.tell(Event{Kind: EventBlocked, Mode: t.mode, Operation: t.operation, ID: t.id, Key: t.flag.key, Holders: err.Holders})
-	return err
 }
 
 func (l *Locker) heldError(t *try, f found) *HeldError {
@@ -434,18 +437,29 @@ func (l *Locker) takeDownExclusive(ctx context.Context, t *try) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
-	if !t.exclusive.put {
-		// Refused, or not answered: ours only if it carries our id.
-		c, err := l.get(ctx, t.exclusive.key)
-		if errors.Is(err, store.ErrNotFound) {
-			return nil
+	var sends atomic.Int32
+	return l.removeBy(ctx, t.exclusive.key, func(ctx context.Context) error {
+		// A put that was refused or not answered, or a delete that failed and may have
+		// been applied: by now it may be another's.
+		if sends.Add(1) > 1 || !t.exclusive.put {
+			ours, err := l.isOurs(ctx, t)
+			if err != nil || !ours {
+				return err
+			}
 		}
-		if err != nil {
-			return err
-		}
-		if lease, err := decode(c.raw); err != nil || !t.ids[lease.ID] {
-			return nil
-		}
+		return l.store.Delete(ctx, t.exclusive.key)
+	})
+}
+
+// isOurs reports whether lock.exclusive carries an id of ours.
+func (l *Locker) isOurs(ctx context.Context, t *try) (bool, error) {
+	raw, _, err := l.store.Get(ctx, t.exclusive.key, maxBody)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
 	}
-	return l.remove(ctx, t.exclusive.key)
+	if err != nil {
+		return false, err
+	}
+	lease, err := decode(raw)
+	return err == nil && t.ids[lease.ID], nil
 }

@@ -50,9 +50,7 @@ func TestModes(t *testing.T) {
 				if err := second.Release(ctx); err != nil {
 					t.Fatal(err)
 				}
-				if keys := w.keys(); len(keys) > 0 {
-					t.Errorf("left over: %v", keys)
-				}
+				w.empty()
 			})
 		})
 	}
@@ -78,9 +76,7 @@ func TestReleaseTwiceAndAfterContext(t *testing.T) {
 				t.Errorf("release: %v", err)
 			}
 		}
-		if keys := w.keys(); len(keys) > 0 {
-			t.Errorf("left over: %v", keys)
-		}
+		w.empty()
 		if err := k.Check(t.Context()); !errors.Is(err, ErrReleased) {
 			t.Errorf("check after release: %v", err)
 		}

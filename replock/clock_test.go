@@ -119,15 +119,7 @@ func TestOtherTTLs(t *testing.T) {
 				k, err := a.acquire(t.Context(), mode, "x")
 				mustLock(t, k, err)
 				a.tap.Before(outage)
-				for {
-					other, err := b.Exclusive(t.Context(), "prune")
-					if err == nil {
-						other.Release(t.Context())
-						break
-					}
-					mustHeld(t, other, err)
-					time.Sleep(ttl / 100)
-				}
+				b.untilFree(t, ttl/100)
 				if alive(k) {
 					t.Errorf("ttl %v: passed while held", ttl)
 				}

@@ -25,6 +25,10 @@
 // A holder that is gone is in the way of others for its ttl and a few seconds.
 // If its clock or theirs is wrong, they watch its lock for another ttl.
 //
+// Who waits for the exclusive lock (Wait) gets it before all who ask later, so that it
+// comes when those are done who were there first. Who waits for a shared lock gets it
+// when nobody holds the exclusive one or waits for it.
+//
 // In doubt a lock is held: a store that fails is an error, and a body that
 // can't be understood is a lock until somebody breaks it.
 //
@@ -33,12 +37,13 @@
 // Whoever wants the lock puts a flag, an object under a key that nobody else
 // ever writes, and then lists the flags of all others. Of two who conflict, at
 // least one puts its flag before the other looks, and is seen. The functions are
-// named after the steps: enter, raise, look, judge, reap, claim, withdraw,
+// named after the steps: enter, raise, look, judge, reap, claim, withdraw, wait,
 // refresh, resume, release.
 //
 // Acquiring a shared lock takes two round trips and two requests, an exclusive
 // one two and three; where the store has no conditional put, four and four. A
-// refresh is one round trip. None of it grows with the number of holders.
+// refresh is one round trip. None of it grows with the number of holders. Who waits
+// sends one list request each 1 to 10 s.
 //
 // # Caveats
 //

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // Errors that errors.Is finds.
@@ -15,6 +16,9 @@ var (
 	ErrLost = errors.New("lock lost")
 	// ErrReleased is why a lock's context ended, if it was released.
 	ErrReleased = errors.New("lock released")
+	// ErrUnsure: the store was reached, and it couldn't be found out whether somebody
+	// holds the lock, or it was too slow. The error says what went wrong.
+	ErrUnsure = errors.New("not sure whether the lock is held")
 	// ErrFence: a fencing number was asked for and can't be had.
 	ErrFence = errors.New("no fencing number")
 )
@@ -29,6 +33,8 @@ type HeldError struct {
 	Holders []Info
 	// More is how many others there are at least.
 	More int
+	// Waited is how long the acquirer did.
+	Waited time.Duration
 }
 
 func (e *HeldError) Error() string {
@@ -41,6 +47,9 @@ func (e *HeldError) Error() string {
 	}
 	if e.More > 0 {
 		fmt.Fprintf(&b, "; and at least %d more", e.More)
+	}
+	if e.Waited > 0 {
+		return fmt.Sprintf("repository is still locked after %v: %s", e.Waited.Round(time.Second), b.String())
 	}
 	return "repository is locked: " + b.String()
 }
@@ -76,3 +85,9 @@ func (e *LostError) Is(target error) bool { return target == ErrLost }
 
 // Unwrap gives the store's last error.
 func (e *LostError) Unwrap() error { return e.Err }
+
+// unsure is an error that errors.Is takes for ErrUnsure.
+type unsure struct{ error }
+
+func (unsure) Is(target error) bool { return target == ErrUnsure }
+func (e unsure) Unwrap() error      { return e.error }

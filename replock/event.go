@@ -15,6 +15,9 @@ const (
 	EventAcquired EventKind = "acquired"
 	// EventBlocked: it isn't, because of Holders.
 	EventBlocked EventKind = "blocked"
+	// EventWaiting: it isn't yet, because of Holders. It is told when they change,
+	// or refresh their locks.
+	EventWaiting EventKind = "waiting"
 	// EventWatching: Holders may be stale, and are watched.
 	EventWatching EventKind = "watching"
 	// EventReaped: the stale locks in Holders were removed.
@@ -47,6 +50,8 @@ type Event struct {
 	Key       string
 	Holders   []Info
 	Failures  int
+	// Waited since the lock was asked for, in what is told of waiting.
+	Waited time.Duration
 	// Left until the lock is lost without another refresh.
 	Left time.Duration
 	Err  error
@@ -122,6 +127,9 @@ func (l *Locker) pass(e Event) {
 	}
 	if e.Failures > 0 {
 		attrs = append(attrs, "failures", e.Failures)
+	}
+	if e.Waited > 0 {
+		attrs = append(attrs, "waited", e.Waited)
 	}
 	if e.Left > 0 {
 		attrs = append(attrs, "left", e.Left)

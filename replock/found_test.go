@@ -646,15 +646,7 @@ func TestFoundOwnFlagOnLaterPage(t *testing.T) {
 		mustLock(t, k, err)
 		a.lose(t, k)
 		start := time.Now()
-		for {
-			other, err := b.Exclusive(t.Context(), "prune")
-			if err == nil {
-				other.Release(t.Context())
-				break
-			}
-			mustHeld(t, other, err)
-			time.Sleep(time.Second)
-		}
+		b.untilFree(t, time.Second)
 		if took := time.Since(start); took > 2*DefaultTTL+5*time.Second {
 			t.Errorf("let in only after %v", took)
 		}
@@ -668,21 +660,14 @@ func TestFoundOwnFlagOnLaterPage(t *testing.T) {
 func TestFoundEmptyFlagsPileUp(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a, b := w.machine(), w.machine()
-		a.tap.Before(func(_ context.Context, r tap.Request) error {
-			if r.Op == "delete" {
-				return &store.Error{Op: "delete", Key: r.Key, Err: store.ErrPermission}
-			}
-			return nil
-		})
+		a.tap.Before(mayNotDelete)
 		for range 3 {
 			k, err := a.acquire(t.Context(), mode, "x")
 			mustLock(t, k, err).Release(t.Context())
 		}
 		k, err := b.Exclusive(t.Context(), "prune")
 		mustLock(t, k, err).Release(t.Context())
-		if keys := w.keys(); len(keys) > 0 {
-			t.Errorf("left: %v", keys)
-		}
+		w.empty()
 	})
 }
 
@@ -706,9 +691,7 @@ func TestFoundProbeIsLeft(t *testing.T) {
 		k.Release(t.Context())
 		other, err := c.Exclusive(t.Context(), "prune")
 		mustLock(t, other, err).Release(t.Context())
-		if keys := w.keys(); len(keys) > 0 {
-			t.Errorf("left: %v", keys)
-		}
+		w.empty()
 	})
 }
 
@@ -718,12 +701,7 @@ func TestFoundSweepIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{})
 		a, b := w.machine(), w.machine()
-		a.tap.Before(func(_ context.Context, r tap.Request) error {
-			if r.Op == "delete" {
-				return &store.Error{Op: "delete", Key: r.Key, Err: store.ErrPermission}
-			}
-			return nil
-		})
+		a.tap.Before(mayNotDelete)
 		for range 300 {
 			k, err := a.Shared(t.Context(), "x")
 			mustLock(t, k, err).Release(t.Context())
@@ -793,15 +771,15 @@ func TestFoundProbeAppliedLate(t *testing.T) {
 		k, err := a.Shared(t.Context(), "backup")
 		mustLock(t, k, err)
 		a.tap.Before(outage)
-		time.Sleep(43500 * time.Millisecond)
+		time.Sleep(46500 * time.Millisecond)
 		var puts, lists atomic.Int32
 		b.tap.Before(func(_ context.Context, r tap.Request) error {
 			if r.Op == "put" && puts.Add(1) == 1 {
-				time.AfterFunc(9900*time.Millisecond, func() { w.put(r.Key, r.Body) })
+				time.AfterFunc(7900*time.Millisecond, func() { w.put(r.Key, r.Body) })
 				return errOutage
 			}
 			if r.Op == "list" && r.Key != "index/lock." && lists.Add(1) == 1 {
-				time.Sleep(9950 * time.Millisecond)
+				time.Sleep(7950 * time.Millisecond)
 			}
 			return nil
 		})
@@ -842,11 +820,11 @@ func TestFoundResumeFlagAppliedLate(t *testing.T) {
 		var puts, lists atomic.Int32
 		a.tap.Before(func(_ context.Context, r tap.Request) error {
 			if r.Op == "put" && r.Key != k.Key() && puts.Add(1) == 1 {
-				time.AfterFunc(9*time.Second, func() { w.put(r.Key, r.Body) })
+				time.AfterFunc(7500*time.Millisecond, func() { w.put(r.Key, r.Body) })
 				return errOutage
 			}
 			if r.Op == "list" && lists.Add(1) == 1 {
-				time.Sleep(9500 * time.Millisecond)
+				time.Sleep(7900 * time.Millisecond)
 			}
 			return nil
 		})
@@ -855,5 +833,65 @@ func TestFoundResumeFlagAppliedLate(t *testing.T) {
 			r.Release(t.Context())
 		}
 		k.Release(t.Context())
+	})
+}
+
+// A machine was suspended between the look of a refresh and its put, the lock was
+// broken meanwhile, and the put brought it back, on a store that ignores If-Match.
+func TestFoundStoppedAfterTheLook(t *testing.T) {
+	for _, mode := range []Mode{Shared, Exclusive} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, lacking)
+			a, b := w.machine(), w.machine()
+			k, err := a.acquire(t.Context(), mode, "x")
+			mustLock(t, k, err)
+			var broken atomic.Bool
+			a.tap.After(func(_ context.Context, r tap.Request, err error) error {
+				if r.Op == "list" && r.Key == k.Key() && broken.CompareAndSwap(false, true) {
+					a.clock.jump(15 * time.Second)
+					if _, err := b.Break(t.Context(), BreakOptions{}); err != nil {
+						t.Error(err)
+					}
+				}
+				return err
+			})
+			time.Sleep(DefaultTTL)
+			if !broken.Load() || alive(k) {
+				t.Errorf("%v: broken %t, alive %t", mode, broken.Load(), alive(k))
+			}
+			w.empty()
+			k.Release(t.Context())
+		})
+	}
+}
+
+// The delete of a release was applied and answered with a 500; another one came in
+// before it was sent again, and lost its lock by that.
+func TestFoundReleaseIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{})
+		a, b := w.machine(), w.machine()
+		k, err := a.Exclusive(t.Context(), "prune")
+		mustLock(t, k, err)
+		var other *Lock
+		var failed atomic.Bool
+		a.tap.After(func(ctx context.Context, r tap.Request, err error) error {
+			if r.Op == "delete" && r.Key == "index/lock.exclusive" && failed.CompareAndSwap(false, true) {
+				_ = w.mem.Delete(ctx, k.Key()) // or b waits for it
+				if other, err = b.Exclusive(t.Context(), "prune"); err != nil {
+					t.Error(err)
+				}
+				return errOutage
+			}
+			return err
+		})
+		k.Release(t.Context())
+		time.Sleep(DefaultTTL)
+		if other == nil || !alive(other) {
+			t.Error("the next one has lost its lock")
+		} else {
+			other.Release(t.Context())
+		}
+		w.empty()
 	})
 }

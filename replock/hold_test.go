@@ -23,6 +23,13 @@ func takesASecond(context.Context, tap.Request) error {
 
 func outage(context.Context, tap.Request) error { return errOutage }
 
+func mayNotDelete(_ context.Context, r tap.Request) error {
+	if r.Op == "delete" {
+		return &store.Error{Op: "delete", Key: r.Key, Err: store.ErrPermission}
+	}
+	return nil
+}
+
 // eachMode runs a test with both modes, on a store with conditional puts and on
 // one without.
 func eachMode(t *testing.T, f func(t *testing.T, w *world, mode Mode)) {
@@ -57,9 +64,7 @@ func TestHeldForAnHour(t *testing.T) {
 			t.Errorf("refreshed %d times in 61 minutes, want one each 30 s", n)
 		}
 		k.Release(t.Context())
-		if keys := w.keys(); len(keys) > 0 {
-			t.Errorf("left over: %v", keys)
-		}
+		w.empty()
 	})
 }
 
@@ -226,9 +231,7 @@ func TestBroken(t *testing.T) {
 				w.mem.Delete(t.Context(), "index/lock.exclusive")
 			}
 		}
-		if keys := w.keys(); len(keys) > 0 {
-			t.Errorf("left over: %v", keys)
-		}
+		w.empty()
 	})
 }
 
@@ -251,9 +254,7 @@ func TestLostAnswers(t *testing.T) {
 			t.Fatalf("lost: %v", k.Lost())
 		}
 		k.Release(t.Context())
-		if keys := w.keys(); len(keys) > 0 {
-			t.Errorf("left over: %v", keys)
-		}
+		w.empty()
 	})
 }
 
@@ -380,12 +381,7 @@ func TestReleaseWithoutDelete(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		for range 3 {
 			a := w.machine()
-			a.tap.Before(func(_ context.Context, r tap.Request) error {
-				if r.Op == "delete" {
-					return store.ErrPermission
-				}
-				return nil
-			})
+			a.tap.Before(mayNotDelete)
 			k, err := a.acquire(t.Context(), mode, "x")
 			mustLock(t, k, err)
 			if err := k.Release(t.Context()); err != nil {

@@ -62,6 +62,9 @@ type Info struct {
 	// them.
 	Operation, Holder, State, User, Version string
 	Metadata                                map[string]string
+	// Body is the whole of it, as it is stored: nil if it wasn't read, or has changed
+	// since. It must not be changed.
+	Body []byte
 	// Acquired and Expires are the holder's wall clock's.
 	Acquired, Expires time.Time
 	TTL               time.Duration
@@ -110,6 +113,9 @@ func (i Info) String() string {
 		return fmt.Sprintf("%s lock %s, which can't be read just now (%s)", i.Mode, Printable(i.Key()), Printable(i.Why))
 	}
 	s := fmt.Sprintf("%s lock of %s", i.Mode, orUnknown(i.Holder))
+	if i.State == stateWaiting {
+		s += ", who waits for it"
+	}
 	s += fmt.Sprintf(", operation %s", orUnknown(i.Operation))
 	if !i.Acquired.IsZero() {
 		s += ", since " + i.Acquired.UTC().Format(time.RFC3339)

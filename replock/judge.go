@@ -34,8 +34,11 @@ type entry struct {
 	kind kind
 	// What the body says, once it was read.
 	read  bool
+	raw   []byte
 	lease lease
 	err   error
+	// carried: it wasn't read, and lease is what an earlier version said.
+	carried bool
 	// When this process first saw the object as it is now, and whether it had
 	// seen it otherwise before.
 	since   time.Duration
@@ -62,14 +65,38 @@ type sight map[string]*entry
 // answered at the given time.
 func (s sight) see(o store.Object, k kind, answered time.Duration) *entry {
 	e, ok := s[o.Key]
-	if !ok || e.ETag != o.ETag || !e.ModTime.Equal(o.ModTime) || e.Size != o.Size {
+	if was := e; !ok || e.ETag != o.ETag || !e.ModTime.Equal(o.ModTime) || e.Size != o.Size {
 		e = &entry{Object: o, kind: k, since: answered, changed: ok}
-		if o.Size == 0 { // which tells it without the body being read
+		switch {
+		case o.Size == 0: // which tells it without the body being read
 			e.read, e.err = true, errReleased
+		case ok:
+			e.carry(was)
 		}
 		s[o.Key] = e
 	}
 	return e
+}
+
+// carry takes over what the version before said: a refresh changes nothing of a flag,
+// which only one ever writes, but its times.
+func (e *entry) carry(was *entry) {
+	if e.kind == kindExclusive || was.err != nil || !was.read && !was.carried {
+		return
+	}
+	e.lease, e.carried = was.lease, true
+	if !e.ModTime.IsZero() && !was.ModTime.IsZero() {
+		later := e.ModTime.Sub(was.ModTime)
+		e.lease.refreshed, e.lease.expires = e.lease.refreshed.Add(later), e.lease.expires.Add(later)
+	}
+}
+
+// ttl is how long it lasts after its last change.
+func (e *entry) ttl() time.Duration {
+	if e.err != nil {
+		return foreignTTL
+	}
+	return e.lease.ttl
 }
 
 // judge decides what an entry is whose body was read: PROTOCOL.md, "Live, stale,
@@ -80,13 +107,11 @@ func (l *Locker) judge(e *entry, st storeTime, now time.Duration) {
 }
 
 func (l *Locker) verdict(e *entry, st storeTime, now time.Duration) (Verdict, string) {
-	ttl := e.lease.ttl
+	ttl := e.ttl()
 	switch {
 	case errors.Is(e.err, errReleased):
 		return Released, ""
-	case errors.Is(e.err, errEncrypted):
-		ttl = foreignTTL
-	case e.err != nil:
+	case e.err != nil && !errors.Is(e.err, errEncrypted):
 		return Unreadable, e.err.Error()
 	}
 
@@ -152,7 +177,7 @@ func (l *Locker) info(e *entry, st storeTime, now time.Duration) Info {
 		Mode: e.mode(), Keys: []string{e.Key}, ID: b.ID, Operation: b.Operation, Holder: b.Holder, State: b.State,
 		User: b.User, Version: b.Version, Metadata: b.Metadata,
 		Acquired: e.lease.acquired, Expires: e.lease.expires, TTL: e.lease.ttl,
-		ModTime: e.ModTime, Verdict: e.verdict, Why: e.why,
+		ModTime: e.ModTime, Verdict: e.verdict, Why: e.why, Body: e.raw,
 		ProcessGone: l.self.Gone(b.process()),
 		object:      e.Object,
 	}

@@ -50,8 +50,8 @@ func New(s store.Store, opts Options) (*Locker, error) {
 }
 
 // Shared takes a shared lock for an operation such as a backup. See Exclusive.
-func (l *Locker) Shared(ctx context.Context, operation string) (*Lock, error) {
-	return l.acquire(ctx, Shared, operation)
+func (l *Locker) Shared(ctx context.Context, operation string, opts ...AcquireOption) (*Lock, error) {
+	return l.acquire(ctx, Shared, operation, opts...)
 }
 
 // Exclusive takes the exclusive lock for an operation such as a prune. Either
@@ -59,13 +59,13 @@ func (l *Locker) Shared(ctx context.Context, operation string) (*Lock, error) {
 //
 // If somebody else holds a conflicting lock the error is a *HeldError. If it
 // can't be known whether somebody does, it is the store's error. It doesn't wait
-// for a lock that is held; but a lock that one clock calls stale and another
-// doesn't is watched for as long as that lock lives.
+// for a lock that is held, unless Wait is among the options; but a lock that one
+// clock calls stale and another doesn't is watched for as long as that lock lives.
 //
 // The lock's context is derived from ctx. The lock itself is held, and
 // refreshed, until Release, even if ctx ends.
-func (l *Locker) Exclusive(ctx context.Context, operation string) (*Lock, error) {
-	return l.acquire(ctx, Exclusive, operation)
+func (l *Locker) Exclusive(ctx context.Context, operation string, opts ...AcquireOption) (*Lock, error) {
+	return l.acquire(ctx, Exclusive, operation, opts...)
 }
 
 // TTL is how long a lock outlives a holder that can't refresh it.

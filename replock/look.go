@@ -65,7 +65,7 @@ func (l *Locker) look(ctx context.Context, t *try, s sight) (found, error) {
 // errUnlisted: our own flag is not in a listing that had to show it. Either
 // somebody broke the lock while it was being taken, or the store doesn't keep
 // the one promise that safety rests on.
-var errUnlisted = errors.New("the store didn't list a lock that it had just been given")
+var errUnlisted error = unsure{errors.New("the store didn't list a lock that it had just been given")}
 
 // listedAsPromised returns errUnlisted if the last page of a look had to show our
 // flag and didn't. A shared acquirer needn't read as far as that.
@@ -148,7 +148,7 @@ func (l *Locker) judgeAll(ctx context.Context, t *try, f *found, others []*entry
 			n := min(4*parallel, len(rest))
 			batch, rest = rest[:n], rest[n:]
 		}
-		l.readAll(ctx, batch)
+		l.readAll(ctx, batch, t.polls)
 		for _, e := range batch {
 			if err := l.sort(t, f, e); err != nil {
 				return err
@@ -173,16 +173,16 @@ var errVanished = errors.New("it was listed, and can't be read any more")
 // sort judges one entry that was read.
 func (l *Locker) sort(t *try, f *found, e *entry) error {
 	if errors.Is(e.err, errVanished) {
-		e.read = false
+		e.read, e.carried = false, false
 		e.verdict, e.why = Live, e.err.Error()
 		f.vanished = append(f.vanished, e)
 		return nil
 	}
 	var failed readError
 	if errors.As(e.err, &failed) {
-		e.read = false // the next look tries again
+		e.read, e.carried = false, false // the next look tries again
 		if age, ok := e.age(f.st, f.now); ok && age >= young {
-			return fmt.Errorf("reading the lock %q: %w", e.Key, failed.err)
+			return unsure{fmt.Errorf("reading the lock %q: %w", e.Key, failed.err)}
 		}
 		// Too young to be stale, unless its ttl is shorter than the default.
 		e.verdict, e.why = Live, failed.err.Error()
@@ -202,11 +202,11 @@ func (l *Locker) sort(t *try, f *found, e *entry) error {
 		t.exclusive.put = false // undone by somebody
 		f.exclusive = e
 	}
+	if e.kind == kindIntent && e.lease.State == stateWaiting && e.Key > t.place && e.verdict != Stale {
+		return nil // behind us in the queue: it holds nothing, and looks again before it does
+	}
 	switch e.verdict {
 	case Live, Unreadable:
-		if t.mode == Exclusive && e.kind == kindIntent && e.lease.State == stateWaiting && e.Key > t.flag.key {
-			return nil // behind us in the queue: it looks again before it holds
-		}
 		f.live = append(f.live, e)
 	case Doubtful:
 		f.doubtful = append(f.doubtful, e)
@@ -226,15 +226,16 @@ type readError struct{ err error }
 
 func (e readError) Error() string { return e.err.Error() }
 
-// readAll reads the bodies of those entries that weren't read before.
-func (l *Locker) readAll(ctx context.Context, entries []*entry) {
+// readAll reads the bodies of those entries that weren't read before: for a poll,
+// those of which nothing is known.
+func (l *Locker) readAll(ctx context.Context, entries []*entry, polls bool) {
 	var unread []*entry
 	for _, e := range entries {
-		if !e.read {
+		if !e.read && !(polls && e.carried) {
 			unread = append(unread, e)
 		}
 	}
-	each(unread, func(e *entry) { l.read(ctx, e) })
+	each(unread, func(_ int, e *entry) { l.read(ctx, e) })
 }
 
 func (l *Locker) read(ctx context.Context, e *entry) {
@@ -244,6 +245,7 @@ func (l *Locker) read(ctx context.Context, e *entry) {
 	case errors.Is(err, store.ErrNotFound), err == nil && len(c.raw) == 0:
 		e.err = errVanished
 	case err == nil:
+		e.raw = c.raw
 		e.lease, e.err = decode(c.raw)
 	case errors.Is(err, store.ErrTooLarge):
 		e.err = fmt.Errorf("body is larger than %d bytes", maxBody)

@@ -3,6 +3,7 @@ package replock
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 )
 
@@ -22,17 +23,11 @@ func (l *Locker) reap(ctx context.Context, t *try, f found) error {
 	if len(f.stale) == 0 {
 		return nil
 	}
-	errs := make(chan error, len(dead))
-	each(dead, func(e *entry) { errs <- l.remove(ctx, e.Key) })
-	close(errs)
-	var failed []error
-	for err := range errs {
-		if err != nil {
-			failed = append(failed, err)
-		}
-	}
+	failed := make([]error, len(dead))
+	each(dead, func(i int, e *entry) { failed[i] = l.remove(ctx, e.Key) })
+	failed = slices.DeleteFunc(failed, func(err error) bool { return err == nil })
 	if len(failed) > 0 {
-		return fmt.Errorf("removing stale locks: %w", join(failed[:min(len(failed), 3)]...))
+		return unsure{fmt.Errorf("removing stale locks: %w", join(failed[:min(len(failed), 3)]...))}
 	}
 	l.tell(Event{
 		Kind: EventReaped, Mode: t.mode, Operation: t.operation, ID: t.id, Key: t.flag.key,
@@ -61,7 +56,7 @@ func (l *Locker) sweep(ctx context.Context, released []*entry) {
 		return
 	}
 	var failed atomic.Bool
-	each(released[1:min(len(released), maxSwept)], func(e *entry) {
+	each(released[1:min(len(released), maxSwept)], func(_ int, e *entry) {
 		if !failed.Load() && remove(e) != nil {
 			failed.Store(true)
 		}

@@ -128,19 +128,23 @@ func (k *Lock) put(ctx context.Context, o *object, v version, opts store.PutOpti
 	return err
 }
 
-// confirm returns nil if the object is there and ours.
+// confirm returns nil if the object is there and ours, and was a moment ago: who was
+// stopped since then would put back what was broken meanwhile.
 func (k *Lock) confirm(ctx context.Context, o *object) error {
+	began := k.l.opts.Clock.Elapsed()
 	seen, err := k.l.listed(ctx, o.key)
 	switch {
 	case err != nil:
 		return err
 	case seen == nil:
 		return k.broken(o.key, "it was deleted, by break-lock or by hand")
-	case seen.Size > 0 && seen.ETag != "" && seen.ETag == o.etag:
-		return nil
-	default:
-		return k.ours(ctx, o)
+	case seen.Size == 0 || seen.ETag == "" || seen.ETag != o.etag:
+		err = k.ours(ctx, o)
 	}
+	if took := k.l.opts.Clock.Elapsed() - began; err == nil && took > k.l.timeout() {
+		err = fmt.Errorf("%s: looking at it took %v", o.key, took.Round(time.Second))
+	}
+	return err
 }
 
 // ours reads an object that isn't as we know it. If it carries our id, a put of

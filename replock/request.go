@@ -14,10 +14,11 @@ import (
 // A request that fails is repeated for as long as this, and one that isn't
 // answered is given up after that, both shorter where the ttl is short: an
 // acquire has to be over well before the lease that it begins, and a person to
-// be told within 15 s that a store can't be reached.
+// be told within 15 s that a store can't be reached. After one that hangs there is
+// time for another.
 const (
 	maxBudget  = 11 * time.Second
-	maxTimeout = 10 * time.Second
+	maxTimeout = 8 * time.Second
 )
 
 // haste is how long a withdrawal may take if the store has just failed, or the
@@ -25,7 +26,7 @@ const (
 const haste = 3 * time.Second
 
 func (l *Locker) budget() time.Duration  { return min(maxBudget, l.opts.TTL/4) }
-func (l *Locker) timeout() time.Duration { return min(maxTimeout, l.opts.TTL/6) }
+func (l *Locker) timeout() time.Duration { return min(maxTimeout, l.opts.TTL*2/15) }
 
 // firstPause is the time before the first repetition; it doubles with each.
 const firstPause = 200 * time.Millisecond
@@ -138,7 +139,11 @@ func (l *Locker) put(ctx context.Context, key string, body []byte, opts store.Pu
 // remove deletes a key, or, if that isn't allowed, puts an empty body in its
 // place, which says "released". If neither is allowed the error names both.
 func (l *Locker) remove(ctx context.Context, key string) error {
-	_, err := repeat(ctx, l, "delete "+key, func(ctx context.Context) (nothing, error) { return nothing{}, l.store.Delete(ctx, key) })
+	return l.removeBy(ctx, key, func(ctx context.Context) error { return l.store.Delete(ctx, key) })
+}
+
+func (l *Locker) removeBy(ctx context.Context, key string, send func(context.Context) error) error {
+	_, err := repeat(ctx, l, "delete "+key, func(ctx context.Context) (nothing, error) { return nothing{}, send(ctx) })
 	if !errors.Is(err, store.ErrPermission) {
 		return err
 	}
@@ -151,19 +156,19 @@ func (l *Locker) remove(ctx context.Context, key string) error {
 // parallel is how many requests are under way at once.
 const parallel = 16
 
-// each calls f for every item, up to 16 at a time, and waits for all.
-func each[T any](items []T, f func(T)) {
+// each calls f for every item and its index, up to 16 at a time, and waits for all.
+func each[T any](items []T, f func(int, T)) {
 	var wg sync.WaitGroup
-	next := make(chan T)
+	next := make(chan int)
 	for range min(parallel, len(items)) {
 		wg.Go(func() {
-			for item := range next {
-				f(item)
+			for i := range next {
+				f(i, items[i])
 			}
 		})
 	}
-	for _, item := range items {
-		next <- item
+	for i := range items {
+		next <- i
 	}
 	close(next)
 	wg.Wait()

@@ -77,6 +77,7 @@ func (k *Lock) resume(ctx context.Context, all *mine) (*Lock, error) {
 	*all = t.mine
 	t.body.AcquiredAt = k.t.body.AcquiredAt
 	t.exclusive.etag = k.t.exclusive.etag
+	t.place = "" // before all who wait: they wait for us
 	giveUp := func(err error) (*Lock, error) {
 		// Unless all is over, lock.exclusive stays: the next try needs it.
 		var lost *LostError

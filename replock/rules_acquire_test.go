@@ -38,7 +38,7 @@ func TestLeaseIsDatedFromTheSend(t *testing.T) {
 			a := w.machine()
 			a.tap.After(func(_ context.Context, r tap.Request, err error) error {
 				if r.Op == "put" {
-					time.Sleep(8 * time.Second)
+					time.Sleep(7 * time.Second)
 				}
 				return err
 			})
@@ -69,9 +69,7 @@ func TestCancelledInTheLastLook(t *testing.T) {
 			if k != nil || !errors.Is(err, context.Canceled) {
 				t.Fatalf("%v %v", k, err)
 			}
-			if keys := w.keys(); len(keys) > 0 {
-				t.Errorf("left over: %v", keys)
-			}
+			w.empty()
 		})
 	}
 }
@@ -90,9 +88,7 @@ func TestUnansweredPutsAreWithdrawn(t *testing.T) {
 			if k, err := a.acquire(t.Context(), mode, "x"); k != nil || !errors.Is(err, errOutage) {
 				t.Fatal(err)
 			}
-			if keys := w.keys(); len(keys) > 0 {
-				t.Errorf("left over: %v", keys)
-			}
+			w.empty()
 		})
 	}
 }
@@ -144,7 +140,7 @@ func TestLateWithdrawLeavesOthersAlone(t *testing.T) {
 		var done atomic.Bool
 		a.tap.After(func(_ context.Context, r tap.Request, err error) error {
 			if r.Op == "list" && done.CompareAndSwap(false, true) {
-				time.Sleep(9 * time.Second)
+				time.Sleep(7 * time.Second)
 				a.clock.jump(2 * time.Minute) // stopped; b finds what is left expired
 				w.mem.Delete(context.Background(), "index/lock.exclusive")
 				for _, key := range w.keys() {

@@ -72,7 +72,7 @@ func (l *Locker) survey(ctx context.Context) ([]*entry, storeTime, time.Duration
 			break
 		}
 	}
-	l.readAll(ctx, entries)
+	l.readAll(ctx, entries, false)
 	return entries, st, now, ctx.Err()
 }
 
@@ -80,6 +80,10 @@ func (l *Locker) survey(ctx context.Context) ([]*entry, storeTime, time.Duration
 type BreakOptions struct {
 	// Stale restricts it to those that are certainly stale.
 	Stale bool
+	// Dead restricts it to those whose holder was a process of this very machine and
+	// boot that is certainly gone: see Info.ProcessGone. What it ran may live on, if
+	// it was no repolock that ran it, whose guard sees to that.
+	Dead bool
 	// ID restricts it to the lock of this id.
 	ID string
 	// Shown restricts it to these locks, which an earlier Break has returned, so
@@ -119,7 +123,8 @@ func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error)
 	}
 	var broken []Broken
 	for _, i := range l.judged(entries, st, now) {
-		if opts.Stale && i.Verdict != Stale && i.Verdict != Released || opts.ID != "" && i.ID != opts.ID {
+		switch {
+		case opts.Stale && i.Verdict != Stale && i.Verdict != Released, opts.Dead && !i.ProcessGone, opts.ID != "" && i.ID != opts.ID:
 			continue
 		}
 		if len(shown) > 0 {
@@ -132,12 +137,8 @@ func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error)
 	if opts.DryRun {
 		return broken, nil
 	}
-	at := make([]int, len(broken))
-	for n := range at {
-		at[n] = n
-	}
-	each(at, func(n int) {
-		b := &broken[n]
+	each(broken, func(i int, _ Broken) {
+		b := &broken[i]
 		for _, key := range b.Keys {
 			if err := l.remove(ctx, key); err != nil {
 				b.Err = join(b.Err, fmt.Errorf("%s is still there: %w", Printable(key), err))

@@ -168,6 +168,10 @@ func TestProcessGone(t *testing.T) {
 			if err != nil || len(infos) != 1 || infos[0].ProcessGone != c.gone {
 				t.Errorf("%s: %+v %v", c.name, infos, err)
 			}
+			broken, err := m.Break(t.Context(), BreakOptions{Dead: true})
+			if removed := len(w.keys()) == 0; err != nil || len(broken) == 1 != c.gone || removed != c.gone {
+				t.Errorf("%s: break --dead: %v %v", c.name, broken, err)
+			}
 			k.Release(t.Context())
 		}
 	})

@@ -128,6 +128,14 @@ func (c *machineClock) After(d time.Duration) <-chan time.Time {
 	return c.Naps.After(d, func(time.Duration) time.Duration { return 0 })
 }
 
+// empty fails if anything is left.
+func (w *world) empty() {
+	w.t.Helper()
+	if keys := w.keys(); len(keys) > 0 {
+		w.t.Errorf("left over: %v", keys)
+	}
+}
+
 // keys lists the store as it is.
 func (w *world) keys() (keys []string) {
 	w.t.Helper()
@@ -159,6 +167,20 @@ func mustLock(t *testing.T, k *Lock, err error) *Lock {
 		t.Fatalf("not acquired: %v", err)
 	}
 	return k
+}
+
+// untilFree tries again and again until it gets the exclusive lock, and lets it go.
+func (m *machine) untilFree(t *testing.T, pause time.Duration) {
+	t.Helper()
+	for {
+		k, err := m.Exclusive(t.Context(), "prune")
+		if err == nil {
+			k.Release(t.Context())
+			return
+		}
+		mustHeld(t, k, err)
+		time.Sleep(pause)
+	}
 }
 
 func mustHeld(t *testing.T, k *Lock, err error) *HeldError {

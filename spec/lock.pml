@@ -24,14 +24,33 @@
 #define N 2
 #endif
 #ifndef G
-#define G 2                   /* keys of one client: the first, and one to resume under */
+#define G 2                   /* keys of one client: the first, and one to resume or to wait under */
 #endif
 #define SLOTS (N * G)
 
 #define exclusive(i) ((MODES >> (i)) & 1)
 #define conflict(i, j) ((i) != (j) && (exclusive(i) || exclusive(j)))
 
+/* TICKETS: an exclusive client first waits, with a ticket under its second key, which
+ * those before it pass: the clients' order is that in which they came. PROMOTE: it waits
+ * under the key that it then holds under. They don't resume. */
+#ifdef PROMOTE
+#define TICKETS
+#define ticket(s) (s)
+#else
+#define ticket(s) ((s) + 1)
+#endif
+#ifdef TICKETS
+#define behind(i, j) (exclusive(i) && waiting[j] && (j) / G > (i))
+#define resumes 0
+#else
+#define behind(i, j) 0
+#define resumes (G > 1)
+#endif
+
 bit there[SLOTS];             /* the flag is stored */
+bit waiting[SLOTS];           /* and says that its owner waits */
+bit lateTicket[SLOTS];        /* a put that says so is under way */
 bit expired[SLOTS];           /* its mod time is more than ttl + margin ago */
 bit reapable[SLOTS];          /* it has been expired once: somebody may have passed */
 bit revived[SLOTS];           /* it was written after that */
@@ -43,8 +62,9 @@ byte on[N];                   /* the slot of it */
 bit calm;                     /* nothing fails any more, and LONE alone goes on */
 bit passed[N];                /* a conflicting lock was held since this one was */
 
-inline applyPut(s) { there[s] = 1; expired[s] = 0; revived[s] = reapable[s] }
-inline applyDelete(s) { there[s] = 0; expired[s] = 0 }
+inline applyPut(s) { there[s] = 1; expired[s] = 0; revived[s] = reapable[s]; waiting[s] = 0 }
+inline applyTicket(s) { applyPut(s); waiting[s] = 1 }
+inline applyDelete(s) { there[s] = 0; expired[s] = 0; waiting[s] = 0 }
 
 /* put ends at ok if it was answered. */
 #define put(s, ok, lost) \
@@ -98,6 +118,17 @@ proctype Client(byte i) RUNS {
 	byte stale = 0;       /* the flags that the look found stale */
 	bit resuming = 0;
 
+#ifdef TICKETS
+	if
+	:: exclusive(i) ->
+		if
+		:: atomic { applyTicket(ticket(s)) }
+		:: atomic { lateTicket[ticket(s)] = 1 }
+		:: skip
+		fi
+	:: else -> skip
+	fi;
+#endif
 #ifdef LOOK_FIRST
 	goto look;
 raise:	put(s, entering, withdraw);
@@ -113,7 +144,7 @@ look:
 	:: j < SLOTS ->
 		atomic {
 			if
-			:: !conflict(i, j / G) || !there[j] -> skip
+			:: !conflict(i, j / G) || !there[j] || behind(i, j) -> skip
 			:: else ->
 				if
 #ifndef NO_STALE
@@ -164,7 +195,7 @@ held:
 	:: atomic { !live[i] -> skip }                                    /* lost */
 	fi;
 	if
-	:: G > 1 && !resuming ->
+	:: resumes && !resuming ->
 		resuming = 1;
 #ifdef SAME_KEY
 		unpassed(s, withdraw);
@@ -176,7 +207,11 @@ held:
 	:: goto withdraw
 	fi;
 withdraw:
-	delete(s, done, done);
+	delete(s, leave, leave);
+leave:
+#if defined(TICKETS) && !defined(PROMOTE)
+	delete(ticket(s), done, done);
+#endif
 done:	skip
 }
 
@@ -196,6 +231,7 @@ end:	do
 			expired[k] = 1; reapable[k] = 1; over[k] = 1
 #endif
 		:: latePut[k] -> latePut[k] = 0; applyPut(k)
+		:: lateTicket[k] -> lateTicket[k] = 0; applyTicket(k)
 		:: lateDelete[k] -> lateDelete[k] = 0; applyDelete(k)
 		:: else -> skip
 		fi;
@@ -229,8 +265,9 @@ active proctype Calm() {
 		:: k < SLOTS ->
 			live[k / G] = 0;
 			if :: latePut[k] -> applyPut(k) :: skip fi;
+			if :: lateTicket[k] -> applyTicket(k) :: skip fi;
 			if :: lateDelete[k] -> applyDelete(k) :: skip fi;
-			latePut[k] = 0; lateDelete[k] = 0;
+			latePut[k] = 0; lateTicket[k] = 0; lateDelete[k] = 0;
 			expired[k] = there[k];
 			k++
 		:: else -> break

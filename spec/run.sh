@@ -56,6 +56,9 @@ check two-clients safe lock.pml
 check three-clients-no-resume safe lock.pml -DN=3 -DG=1
 check lone-among-crashed safe lock.pml -DN=3 -DLONE=0 -DG=1
 check lone-among-crashed-and-resumed safe lock.pml -DLONE=0
+check two-who-wait safe lock.pml -DTICKETS
+check one-who-waits-and-a-shared safe lock.pml -DTICKETS -DMODES=1
+check lone-among-crashed-who-waited safe lock.pml -DTICKETS -DLONE=1
 
 # The same with one rule left out each.
 check look-before-flag unsafe lock.pml -DLOOK_FIRST
@@ -65,6 +68,8 @@ check resume-under-the-same-key unsafe lock.pml -DSAME_KEY
 check resume-without-the-old-flag unsafe lock.pml -DNO_UNPASSED
 check resume-by-a-late-refresh unsafe lock.pml -DNO_REVIVED
 check old-flag-before-the-look unsafe lock.pml -DUNPASSED_FIRST
+
+check held-under-the-tickets-key unsafe lock.pml -DPROMOTE
 
 check stale-is-never-passed unsafe lock.pml -DLONE=0 -DNO_STALE
 

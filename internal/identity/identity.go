@@ -41,7 +41,8 @@ func Self() Process {
 	p.HostID = hash(machineID())
 	p.BootID = bootID()
 	p.PIDNamespace = pidNamespace()
-	p.PIDStart, _ = startTime(p.PID)
+	own, _ := readStat(p.PID)
+	p.PIDStart = own.start
 	return p
 }
 
@@ -53,8 +54,10 @@ func (p Process) Holder() string { return fmt.Sprintf("%s (pid %d)", p.Hostname,
 func (p Process) SameBoot(q Process) bool { return p.BootID != "" && p.BootID == q.BootID }
 
 // Gone reports whether q, seen from p, is certainly no more: a process of this
-// very machine, boot and pid namespace that doesn't exist, or whose pid is
-// another process by now. In any doubt it is not gone.
+// very machine, boot and pid namespace that doesn't exist, or is a zombie, or whose
+// pid is another process by now. In any doubt it is not gone. (What can't be told
+// apart are two machines that were restored from one snapshot of a running one: they
+// have the same boot id.)
 func (p Process) Gone(q Process) bool {
 	if !p.SameBoot(q) || p.PIDNamespace == "" || p.PIDNamespace != q.PIDNamespace || q.PID <= 0 {
 		return false
@@ -62,8 +65,8 @@ func (p Process) Gone(q Process) bool {
 	if !exists(q.PID) {
 		return true
 	}
-	start, ok := startTime(q.PID)
-	return ok && q.PIDStart != 0 && start != q.PIDStart
+	now, ok := readStat(q.PID)
+	return ok && q.PIDStart != 0 && (now.start != q.PIDStart || now.zombie)
 }
 
 func userName() string {

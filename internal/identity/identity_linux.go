@@ -35,21 +35,30 @@ func pidNamespace() string {
 	return ns
 }
 
-// startTime is field 22 of /proc/pid/stat, in clock ticks since boot: proc(5).
-// Field 2 is the command's name in parentheses and may hold anything, so fields
-// are counted from the last parenthesis.
-func startTime(pid int) (uint64, bool) {
+// stat is what proc_pid_stat(5) says of a process.
+type stat struct {
+	start uint64 // in clock ticks since boot
+	// zombie: it has ended, and its parent hasn't noticed, which in a container
+	// whose process 1 is no init never does.
+	zombie bool
+}
+
+// readStat counts the fields from the last parenthesis: the second is the command's
+// name in parentheses, and may hold anything.
+func readStat(pid int) (stat, bool) {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
-		return 0, false
+		return stat{}, false
 	}
 	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
-	const start = 22 - 3
+	const state, threads, start = 0, 17, 19 // fields 3, 20 and 22
 	if len(fields) <= start {
-		return 0, false
+		return stat{}, false
 	}
 	n, err := strconv.ParseUint(string(fields[start]), 10, 64)
-	return n, err == nil
+	// A process whose first thread has ended looks like a zombie, but has others.
+	others := string(fields[threads]) != "1" && string(fields[threads]) != "0"
+	return stat{start: n, zombie: string(fields[state]) == "Z" && !others}, err == nil
 }
 
 // exists treats everything but "no such process" as alive: a process of another

@@ -4,6 +4,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestSelf(t *testing.T) {
@@ -28,10 +29,11 @@ func TestGone(t *testing.T) {
 	}
 	other := self
 	other.PID = sleeper.Process.Pid
-	var ok bool
-	if other.PIDStart, ok = startTime(other.PID); !ok {
-		t.Fatal("no start time of a process that runs")
+	running, ok := readStat(other.PID)
+	if !ok || running.zombie {
+		t.Fatalf("of a process that runs: %+v, %v", running, ok)
 	}
+	other.PIDStart = running.start
 	change := func(f func(*Process)) Process { p := other; f(&p); return p }
 	for name, c := range map[string]struct {
 		p    Process
@@ -54,6 +56,11 @@ func TestGone(t *testing.T) {
 	}
 	if err := sleeper.Process.Kill(); err != nil {
 		t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); !self.Gone(other); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("a process that was killed, and that nobody has reaped, isn't gone")
+		}
 	}
 	_ = sleeper.Wait()
 	if !self.Gone(other) {

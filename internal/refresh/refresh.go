@@ -107,6 +107,7 @@ func (r *Refresher) Run(ctx context.Context) error {
 		failures = 0
 		lastErr  error
 		running  *attempt
+		waiting  []chan error // for the next attempt
 	)
 	fail := func(err error) {
 		failures++
@@ -120,6 +121,7 @@ func (r *Refresher) Run(ctx context.Context) error {
 		if running != nil {
 			running.end(ErrDeadline)
 		}
+		tell(waiting, ErrDeadline)
 	}()
 	for {
 		now := r.Clock.Elapsed()
@@ -136,9 +138,11 @@ func (r *Refresher) Run(ctx context.Context) error {
 			running = nil
 			continue
 		}
-		if running == nil && !gaveUp && now >= next {
+		due := !gaveUp && now >= next
+		if running == nil && (due || len(waiting) > 0) {
 			running = r.start(ctx, min(now+r.Timeout, deadline))
-			running.due = true
+			running.due = due
+			running.waiters, waiting = waiting, nil
 		}
 
 		wake, answers := deadline, chan answer(nil)
@@ -157,10 +161,7 @@ func (r *Refresher) Run(ctx context.Context) error {
 			return context.Cause(ctx)
 		case <-r.Clock.After(min(wake-now, clock.Tick)):
 		case demand := <-r.demands:
-			if running == nil {
-				running = r.start(ctx, min(now+r.Timeout, deadline))
-			}
-			running.waiters = append(running.waiters, demand)
+			waiting = append(waiting, demand)
 		case a := <-answers:
 			done := running
 			running = nil
@@ -168,6 +169,8 @@ func (r *Refresher) Run(ctx context.Context) error {
 			switch {
 			case errors.As(a.err, &stop):
 				done.end(stop.err)
+				tell(waiting, stop.err)
+				waiting = nil
 				return stop.err
 			case r.Clock.Elapsed() >= deadline:
 				done.end(ErrDeadline)
@@ -192,9 +195,10 @@ func (r *Refresher) Run(ctx context.Context) error {
 	}
 }
 
-// Now renews at once, or takes part in the attempt that is under way, and
-// returns what came of it. A failure that only Now asked for is not one of those
-// after which the refresher gives up. ended tells it that Run has returned.
+// Now renews at once, or when the attempt that is under way is over, which may have
+// looked before Now was called, and returns what came of it. A failure that only Now
+// asked for is not one of those after which the refresher gives up. ended tells it that
+// Run has returned.
 func (r *Refresher) Now(ctx context.Context, ended <-chan struct{}) error {
 	answer := make(chan error, 1)
 	select {
@@ -238,8 +242,12 @@ func (r *Refresher) drain(a *attempt) error {
 // end cancels what is left of an attempt and tells those who wait for it.
 func (a *attempt) end(err error) {
 	a.cancel()
-	for _, w := range a.waiters {
+	tell(a.waiters, err)
+	a.waiters = nil
+}
+
+func tell(waiters []chan error, err error) {
+	for _, w := range waiters {
 		w <- err
 	}
-	a.waiters = nil
 }

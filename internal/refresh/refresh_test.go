@@ -237,4 +237,40 @@ func TestNow(t *testing.T) {
 	})
 }
 
+// TestNowIsAfterItWasAskedFor: an attempt that is under way may have looked before, and
+// tells nothing of now. Those who ask meanwhile share the next one; if there is none,
+// because the lock is lost, they are told.
+func TestNowIsAfterItWasAskedFor(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHarness(func(h *harness, _ context.Context) error {
+				time.Sleep(2 * time.Second)
+				if lost {
+					return Stop(errDown)
+				}
+				return nil
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan struct{})
+			go func() { defer close(ended); _ = h.Run(ctx) }()
+			time.Sleep(31 * time.Second)
+			var all sync.WaitGroup
+			for range 3 {
+				all.Go(func() {
+					err := h.Refresher.Now(t.Context(), ended)
+					if lost && (err != errDown || h.clock.Elapsed() != 32*time.Second) || !lost && (err != nil || h.clock.Elapsed() != 34*time.Second) {
+						t.Errorf("Now: %v at %v", err, h.clock.Elapsed())
+					}
+				})
+			}
+			all.Wait()
+			cancel()
+			<-ended
+			if n := len(h.sent()); n != 2 && !lost || n != 1 && lost {
+				t.Errorf("%d attempts", n)
+			}
+		})
+	}
+}
+
 var _ clock.Clock = bubble{}

@@ -113,11 +113,16 @@ func (c *client) run() {
 // take one lock, hold it, and let it go.
 func (c *client) take(p *process, s step) {
 	w := c.w
-	w.trace(c, "=== wants the %v lock [%s]", s.mode, s.name)
-	k, err := p.Lock(p.ctx, s.mode, s.name)
+	began, wait := time.Now(), time.Duration(0)
+	if s.queues {
+		wait, s.patience = s.patience, 0
+	}
+	w.trace(c, "=== wants the %v lock%s [%s]", s.mode, upTo(wait), s.name)
+	k, err := p.Lock(p.ctx, s.mode, s.name, wait)
 	for waited := time.Duration(0); errors.Is(err, replock.ErrHeld) && waited < s.patience && p.ctx.Err() == nil; waited += s.pause {
 		<-c.clock.After(s.pause)
-		k, err = p.Lock(p.ctx, s.mode, s.name)
+		began = time.Now()
+		k, err = p.Lock(p.ctx, s.mode, s.name, 0)
 	}
 	if p.gone() {
 		return
@@ -126,7 +131,7 @@ func (c *client) take(p *process, s step) {
 		w.refused(c, s, err)
 		return
 	}
-	h := w.begin(p, s, k, nil, time.Now())
+	h := w.begin(p, s, k, nil, began)
 	for hold := s.hold; ; hold = min(hold, c.plan.ttl) {
 		select {
 		case <-c.clock.After(hold):
@@ -178,6 +183,13 @@ func (c *client) take(p *process, s step) {
 	defer w.mu.Unlock()
 	w.say(c, "=== has released: %v", err)
 	w.tidied(c)
+}
+
+func upTo(wait time.Duration) string {
+	if wait == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", and waits up to %v for it", wait)
 }
 
 // refused is told of a lock that wasn't granted.

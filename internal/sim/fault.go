@@ -58,6 +58,10 @@ func Kinds() []Kind {
 // ofRequests are those that befall single requests.
 var ofRequests = []Kind{Lost, Unanswered, Late, Twice, Busy, Broken, Conflict, Slow, Pause, Suspend, Crash, Jump}
 
+// unheard are those after which the store has said nothing that the sender could hear:
+// it may be told that much, or left waiting.
+var unheard = []Kind{Lost, Outage, Late, Unanswered}
+
 // fault is what becomes of one request. The zero value is an undisturbed one.
 type fault struct {
 	kind Kind
@@ -101,7 +105,7 @@ func (w *world) decide(c *client, r request, d dice) fault {
 	}
 	if f.kind == None && c.plan.outage.covers(time.Since(w.start)) {
 		f.kind, f.id = Outage, Outage.String()
-		if r.writes() && d.of(13).chance(.3) && w.config.has(Late) {
+		if r.writes() && d.of(13).chance(.3) && w.config.has(Late) && w.plan.storeJump <= 0 {
 			f.kind, f.id = Late, Late.String()+":"+short(d)
 			kept = max(0, c.plan.outage.to-time.Since(w.start)+d.of(14).between(-c.plan.ttl/4, c.plan.ttl/20))
 		}
@@ -113,7 +117,7 @@ func (w *world) decide(c *client, r request, d dice) fault {
 		return fault{dice: d, there: f.there, back: f.back}
 	}
 	ttl := c.plan.ttl
-	f.after, f.hang = d.of(6).chance(.5), d.of(7).chance(.5)
+	f.after, f.hang = d.of(6).chance(.5), d.of(7).chance(.5) && slices.Contains(unheard, f.kind)
 	switch f.kind {
 	case Late, Twice:
 		if kept >= 0 {

@@ -33,7 +33,7 @@ func (asOriginal) Join(s store.Store, m Member) Participant {
 
 type originalClient struct{ original.Locker }
 
-func (c *originalClient) Lock(ctx context.Context, mode replock.Mode, operation string) (Held, error) {
+func (c *originalClient) Lock(ctx context.Context, mode replock.Mode, operation string, _ time.Duration) (Held, error) {
 	take := c.Shared
 	if mode == replock.Exclusive {
 		take = c.Exclusive
@@ -88,7 +88,7 @@ type resticBody struct {
 	Holder    string    `json:"hostname"`
 }
 
-func (c *resticClient) Lock(ctx context.Context, mode replock.Mode, _ string) (Held, error) {
+func (c *resticClient) Lock(ctx context.Context, mode replock.Mode, _ string, _ time.Duration) (Held, error) {
 	if err := c.Break(ctx, true); err != nil {
 		return nil, err
 	}

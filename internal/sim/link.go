@@ -20,7 +20,7 @@ type request struct {
 	op, key, cursor string
 	body            []byte
 	opts            store.PutOptions
-	sent            time.Time
+	handed          time.Time // to the link, by a client who may be stopped before it is sent
 }
 
 func (r request) conditional() bool { return r.opts.IfAbsent || r.opts.IfMatch != "" }
@@ -47,6 +47,7 @@ func send[T any](ctx context.Context, l *link, r request, apply func() (T, error
 		return zero, errGone
 	}
 	c := l.p.client
+	r.handed = time.Now()
 	l.w.flying.Add(1)
 	defer l.w.flying.Add(-1)
 	n := c.nth(r)
@@ -66,7 +67,6 @@ func send[T any](ctx context.Context, l *link, r request, apply func() (T, error
 			return zero, errGone
 		}
 	}
-	r.sent = time.Now()
 	l.w.trace(c, "%v", said{r, f})
 	answered := make(chan answer[T], 1)
 	l.w.flying.Add(1)
@@ -147,10 +147,8 @@ func travel[T any](l *link, r request, f fault, answered chan<- answer[T], apply
 	case Lost, Outage:
 		reply(l, f, answered, zero, errReset)
 	case Busy:
-		f.hang = false
 		reply(l, f, answered, zero, errBusy)
 	case Conflict:
-		f.hang = false
 		reply(l, f, answered, zero, errConflict)
 	case Late:
 		reply(l, f, answered, zero, errReset)
@@ -161,17 +159,14 @@ func travel[T any](l *link, r request, f fault, answered chan<- answer[T], apply
 		reply(l, f, answered, zero, errReset)
 	case Broken:
 		atStore(l, r, f, apply)
-		f.hang = false
 		reply(l, f, answered, zero, errBroken)
 	case Twice:
 		v, err := atStore(l, r, f, apply)
-		f.hang = false
 		reply(l, f, answered, v, err)
 		time.Sleep(f.long)
 		atStore(l, r, f, apply)
 	default:
 		v, err := atStore(l, r, f, apply)
-		f.hang = false
 		reply(l, f, answered, v, err)
 	}
 }

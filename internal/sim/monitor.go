@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -35,13 +37,20 @@ type monitor struct {
 	all    []*holding
 	active []*holding           // whose contexts may be live
 	broken map[string]time.Time // when a break-lock removed an object
-	flags  map[string]*client   // who wrote it, of each key but lock.exclusive
 	owner  map[string]*client   // who wrote an object
 	// undone are objects that a put has brought back which was under way when a
 	// break-lock removed them.
 	undone    map[string]bool
+	queue     map[string]ticket // by its key
 	ghosts    []ghost
 	staleOnly bool // the break-lock that is under way
+}
+
+// ticket is what somebody has left who waits for the exclusive lock.
+type ticket struct {
+	client *client
+	since  time.Time
+	put    time.Time // the last time
 }
 
 // ghost is the holder of a lock that was left behind, who may be there until it
@@ -55,8 +64,7 @@ type ghost struct {
 // haunted looks whether a lock was granted beside a ghost's.
 func (w *world) haunted(h *holding) {
 	for _, g := range w.ghosts {
-		conflict := g.mode == replock.Exclusive || h.step.mode == replock.Exclusive
-		if conflict && time.Now().Before(g.till) && !w.brokenKey(g.key) {
+		if h.conflicts(g.mode) && time.Now().Before(g.till) && !w.brokenKey(g.key) {
 			w.violate("exclusion", fmt.Sprintf("%v is granted beside one that was left behind and hasn't expired: %s", h, w.name(g.key)))
 		}
 	}
@@ -88,13 +96,18 @@ func (h *holding) String() string {
 	return fmt.Sprintf("%s's %v lock [%s]", h.p.client.name, h.step.mode, h.step.name)
 }
 
-// live reports whether who holds it may go on with what it protects.
-func (h *holding) live() bool {
-	return !h.ended && !h.p.gone() && h.lock.Context().Err() == nil && h.p.client.clock.Elapsed() < h.lock.Deadline()
+// held reports whether its holder takes it for held, unless they look at the clock.
+func (h *holding) held() bool {
+	return !h.ended && !h.p.gone() && h.lock.Context().Err() == nil
 }
 
-func (h *holding) conflicts(g *holding) bool {
-	return h.step.mode == replock.Exclusive || g.step.mode == replock.Exclusive
+// live reports whether who holds it may go on with what it protects.
+func (h *holding) live() bool {
+	return h.held() && h.p.client.clock.Elapsed() < h.lock.Deadline()
+}
+
+func (h *holding) conflicts(mode replock.Mode) bool {
+	return h.step.mode == replock.Exclusive || mode == replock.Exclusive
 }
 
 // objects of a lock, as the maps below name them.
@@ -150,7 +163,7 @@ func (w *world) breaking(p *process, r request) {
 	if p.client != w.janitor || !r.writes() || r.op == "put" && len(r.body) > 0 {
 		return
 	}
-	raw, _, err := w.mem.Get(w.always, r.key, 1<<20)
+	raw, _, err := w.mem.Get(context.Background(), r.key, 1<<20)
 	if err != nil || len(raw) == 0 { // released before
 		return
 	}
@@ -182,12 +195,47 @@ func (w *world) applied(p *process, r request, v any, err error) {
 		w.changed = time.Now()
 	}
 	if r.op == "put" && err == nil {
-		if r.key != exclusiveKey {
-			w.flags[r.key] = p.client
-		}
 		w.undo(p.client, r)
 	}
+	w.queued(p.client, r, err)
+	w.checkQueue()
 	w.check()
+}
+
+// queued follows who waits for the exclusive lock, by their tickets.
+func (w *world) queued(c *client, r request, err error) {
+	switch {
+	case err != nil || !r.writes():
+	case !bytes.Contains(r.body, []byte(`"state":"waiting"`)):
+		delete(w.queue, r.key)
+	default:
+		t := w.queue[r.key]
+		if t.client == nil {
+			t.client, t.since = c, time.Now()
+			w.result.Queued++
+		}
+		t.put = time.Now()
+		w.queue[r.key] = t
+	}
+}
+
+// checkQueue looks whether everybody's ticket is good who waits.
+func (w *world) checkQueue() {
+	for key, t := range w.queue {
+		if ago := time.Since(t.put); ago > t.client.plan.ttl && w.plan.undisturbed() && !w.calm.Load() {
+			w.violate("expired", fmt.Sprintf("%s waits, and hasn't refreshed %s for %v", t.client.name, w.name(key), ago.Round(time.Millisecond)))
+		}
+	}
+}
+
+// overtaken looks whether a lock was granted before another that was waited for
+// already when it was asked for.
+func (w *world) overtaken(h *holding, asked time.Time) {
+	for key, t := range w.queue {
+		if t.client != h.p.client && t.since.Before(asked) && w.plan.undisturbed() {
+			w.violate("overtaken", fmt.Sprintf("%v is granted before that of %s, who has waited for %v (%s)", h, t.client.name, time.Since(t.since), w.name(key)))
+		}
+	}
 }
 
 // undo notes what a put has brought back that was broken while it was under way: of
@@ -196,7 +244,7 @@ func (w *world) applied(p *process, r request, v any, err error) {
 func (w *world) undo(c *client, r request) {
 	w.owner[objectName(r.key, r.body)] = c
 	for o, at := range w.broken {
-		if keyOf(o) == r.key && w.owner[o] == c && r.sent.Before(at.Add(c.plan.ttl/3)) {
+		if keyOf(o) == r.key && w.owner[o] == c && r.handed.Before(at.Add(c.plan.ttl/3)) {
 			w.undone[o] = true
 		}
 	}
@@ -207,22 +255,23 @@ func (w *world) begin(p *process, s step, k Held, from *holding, asked time.Time
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	h := &holding{p: p, step: s, lock: k, first: from, began: time.Now()}
+	for _, o := range h.objects() {
+		// Whoever was broken while they took it, and put it back before they
+		// looked, isn't broken.
+		if raw, _, err := w.mem.Get(context.Background(), keyOf(o), 1<<20); err == nil && objectName(keyOf(o), raw) == o {
+			delete(w.broken, o)
+		}
+	}
 	if from == nil {
 		w.result.Acquired++
 		w.say(p.client, "=== HOLDS the %v lock [%s]", s.mode, s.name)
+		w.overtaken(h, asked)
 	} else {
 		w.result.Resumed++
 		w.say(p.client, "=== HOLDS the %v lock again [%s]", s.mode, s.name)
 		w.passed(h)
 		if o := w.stillBroken(from, asked); o != "" {
 			w.violate("unbroken", fmt.Sprintf("%v was resumed although %s had been broken", h, w.name(keyOf(o))))
-		}
-	}
-	for _, o := range h.objects() {
-		// Whoever was broken while they took it, and put it back before they
-		// looked, isn't broken.
-		if raw, _, err := w.mem.Get(w.always, keyOf(o), 1<<20); err == nil && objectName(keyOf(o), raw) == o {
-			delete(w.broken, o)
 		}
 	}
 	w.all = append(w.all, h)
@@ -239,11 +288,11 @@ func (w *world) passed(h *holding) {
 		origin = origin.first
 	}
 	for _, g := range w.all {
-		if !g.conflicts(h) || g.began.Before(origin.began) || g.p == h.p {
+		if !g.conflicts(h.step.mode) || g.began.Before(origin.began) || g.p == h.p {
 			continue
 		}
 		broken := w.wasBroken(g)
-		for o := h.first; o != nil; o = o.first {
+		for o := h; o != nil; o = o.first {
 			broken = broken || w.wasBroken(o)
 		}
 		if !broken {
@@ -291,7 +340,7 @@ const (
 func (w *world) check() {
 	live := w.active[:0]
 	for _, h := range w.active {
-		if !h.ended && !h.p.gone() && h.lock.Context().Err() == nil {
+		if h.held() {
 			live = append(live, h)
 		}
 	}
@@ -299,7 +348,7 @@ func (w *world) check() {
 	for i, h := range live {
 		w.checkOne(h)
 		for _, g := range live[:i] {
-			if !h.conflicts(g) || !h.live() || !g.live() {
+			if !h.conflicts(g.step.mode) || !h.live() || !g.live() {
 				continue
 			}
 			if !w.wasBroken(h) && !w.wasBroken(g) {
@@ -311,7 +360,7 @@ func (w *world) check() {
 
 // checkSeen looks at what other clients of the wire format see of an exclusive lock.
 func (w *world) checkSeen(h *holding) {
-	raw, _, err := w.mem.Get(w.always, exclusiveKey, 1<<20)
+	raw, _, err := w.mem.Get(context.Background(), exclusiveKey, 1<<20)
 	if err != nil || objectName(exclusiveKey, raw) != h.objects()[1] {
 		return // somebody's late delete or put
 	}
@@ -351,13 +400,13 @@ func (w *world) tidied(c *client) {
 	if !w.plan.undisturbed() || w.config.Protocol != nil || w.ctx.Err() != nil {
 		return
 	}
-	for key, owner := range w.flags {
-		if owner != c {
+	for o, owner := range w.owner {
+		key := keyOf(o)
+		if owner != c || key == exclusiveKey {
 			continue
 		}
-		if _, _, err := w.mem.Get(w.always, key, 1<<20); err == nil {
+		if _, _, err := w.mem.Get(context.Background(), key, 1<<20); err == nil {
 			w.violate("litter", fmt.Sprintf("%s holds nothing, and has left %s", c.name, w.name(key)))
 		}
-		delete(w.flags, key)
 	}
 }

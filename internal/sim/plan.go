@@ -71,6 +71,8 @@ type step struct {
 	// patience is for how long to try again while somebody else holds it, every now
 	// and then.
 	patience, pause time.Duration
+	// queues: the engine waits, in place of the client.
+	queues bool
 }
 
 // leftover is a lock of somebody who is no more.
@@ -157,6 +159,12 @@ func (p *plan) drawStore(config *Config, d dice) {
 	if config.has(StoreJump) && d.of(11).chance(.1) && !p.store.NoStoreClock && !p.mild {
 		p.storeJump = pick(d.of(12), time.Hour, -time.Hour, time.Minute, -time.Minute)
 		p.storeJumpAt = d.of(13).between(0, 3*time.Minute)
+		// Two witnesses say when a lock is stale; what isn't survived is that both are
+		// wrong. The second is the body, and a put that comes late, or again, makes it
+		// older than it is.
+		if p.storeJump > 0 {
+			p.rates[Late], p.rates[Twice] = 0, 0
+		}
 	}
 }
 
@@ -166,13 +174,16 @@ func (p *plan) drawClients(config *Config, d dice) {
 	if ttl < time.Minute || mixed {
 		p.latency = min(p.latency, 80*time.Millisecond)
 	}
-	// Two witnesses say when a lock is stale. What isn't survived is that both are
-	// wrong: so wall clocks are wrong where the store's isn't.
+	// For the same reason wall clocks are wrong where the store's isn't.
 	walls := config.has(Skew) && d.of(3).chance(.3) && p.storeJump == 0 && !p.mild
 	if !walls {
 		p.rates[Jump] = 0
 	}
-	comeback := !p.mild && config.has(Outage) && !config.Apart && d.of(6).chance(.3)
+	comeback := !p.mild && config.has(Outage) && !config.Apart && d.of(6).chance(.4)
+	if comeback && config.has(Slow) { // who passes and who comes back must meet in the middle of it
+		p.rates[Slow] = .1
+	}
+	queues := config.Protocol == nil && d.of(8).chance(.3)
 	machines := 0
 	for n := range uint64(2 + d.of(4).below(4)) {
 		d := d.of(5, n)
@@ -198,7 +209,8 @@ func (p *plan) drawClients(config *Config, d dice) {
 			if comeback && s == 0 {
 				c.comeback(n, &drawn, p.latency, d.of(10))
 			}
-			if c.noDelete {
+			drawn.queues = queues && !(comeback && s == 0) && drawn.patience > 0 && d.of(11, s).chance(.7)
+			if c.noDelete && !drawn.queues {
 				drawn.patience = 0 // each try leaves an empty flag
 			}
 			if config.Apart {

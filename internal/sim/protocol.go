@@ -27,7 +27,8 @@ type Member struct {
 
 // Participant is a process that can take locks.
 type Participant interface {
-	Lock(ctx context.Context, mode replock.Mode, operation string) (Held, error)
+	// Lock takes a lock, and waits for as long while somebody else holds it.
+	Lock(ctx context.Context, mode replock.Mode, operation string, wait time.Duration) (Held, error)
 	// Break deletes everybody's locks, or only those that it takes for stale.
 	Break(ctx context.Context, stale bool) error
 }
@@ -57,12 +58,12 @@ func (engine) Join(s store.Store, m Member) Participant {
 
 type locker struct{ *replock.Locker }
 
-func (l locker) Lock(ctx context.Context, mode replock.Mode, operation string) (Held, error) {
+func (l locker) Lock(ctx context.Context, mode replock.Mode, operation string, wait time.Duration) (Held, error) {
 	take := l.Shared
 	if mode == replock.Exclusive {
 		take = l.Exclusive
 	}
-	k, err := take(ctx, operation)
+	k, err := take(ctx, operation, replock.Wait(wait))
 	if err != nil {
 		return nil, err
 	}

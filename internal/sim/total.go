@@ -21,6 +21,7 @@ func (t *Total) add(r Result) {
 	t.Failed += r.Failed
 	t.Lost += r.Lost
 	t.Resumed += r.Resumed
+	t.Queued += r.Queued
 	for k, n := range r.Faults {
 		t.Faults[k] += n
 	}
@@ -32,6 +33,6 @@ func (t *Total) String() string {
 	for _, k := range Kinds() {
 		faults = append(faults, fmt.Sprintf("%v %d", k, t.Faults[k]))
 	}
-	return fmt.Sprintf("%d histories, %.0f simulated hours, %d requests: locks granted %d, held by others %d, failed %d, lost %d, resumed %d\n%s",
-		t.Histories, t.Virtual.Round(time.Hour).Hours(), t.Requests, t.Acquired, t.Held, t.Failed, t.Lost, t.Resumed, strings.Join(faults, ", "))
+	return fmt.Sprintf("%d histories, %.0f simulated hours, %d requests: locks granted %d, held by others %d, failed %d, lost %d, resumed %d, queued for %d\n%s",
+		t.Histories, t.Virtual.Round(time.Hour).Hours(), t.Requests, t.Acquired, t.Held, t.Failed, t.Lost, t.Resumed, t.Queued, strings.Join(faults, ", "))
 }

@@ -24,7 +24,6 @@ type world struct {
 	plan     *plan
 	protocol Protocol
 	start    time.Time
-	always   context.Context
 	ctx      context.Context // ends when everybody is to come to an end
 	mem      *mem.Store
 	janitor  *client
@@ -50,7 +49,7 @@ type Result struct {
 	Requests  int
 	Faults    [kinds]int
 
-	Acquired, Held, Failed, Lost, Resumed int
+	Acquired, Held, Failed, Lost, Resumed, Queued int
 }
 
 // Violation of what must never be.
@@ -77,8 +76,8 @@ func Run(t *testing.T, config Config) Result {
 func newWorld(config Config, r *Result) *world {
 	w := &world{
 		config: config, plan: newPlan(&config), protocol: config.Protocol, result: r,
-		start: time.Now(), always: context.Background(), changed: time.Now(),
-		monitor: monitor{broken: map[string]time.Time{}, undone: map[string]bool{}, owner: map[string]*client{}, flags: map[string]*client{}},
+		start: time.Now(), changed: time.Now(),
+		monitor: monitor{broken: map[string]time.Time{}, undone: map[string]bool{}, owner: map[string]*client{}, queue: map[string]ticket{}},
 	}
 	if w.protocol == nil {
 		w.protocol = engine{}
@@ -115,7 +114,7 @@ func (w *world) storeTime() time.Time {
 // run has the clients do what is planned, and then looks what is left.
 func (w *world) run() {
 	var end context.CancelFunc
-	w.ctx, end = context.WithCancel(w.always)
+	w.ctx, end = context.WithCancel(context.Background())
 	defer end()
 	ttl := w.plan.ttl()
 	w.describe()
@@ -150,7 +149,7 @@ func (w *world) run() {
 func (w *world) bury() {
 	for _, h := range w.all {
 		if h.p.gone() {
-			_ = h.lock.Release(w.always)
+			_ = h.lock.Release(context.Background())
 		}
 	}
 }
@@ -245,7 +244,7 @@ func (w *world) enterAlone() {
 	var k Held
 	for {
 		var err error
-		k, err = proc.Lock(w.always, replock.Exclusive, "last")
+		k, err = proc.Lock(context.Background(), replock.Exclusive, "last", 0)
 		if err == nil {
 			break
 		}
@@ -260,7 +259,7 @@ func (w *world) enterAlone() {
 	}
 	w.trace(last, "=== HOLDS the exclusive lock, alone")
 	late := time.Now().After(limit)
-	if err := k.Release(w.always); err != nil {
+	if err := k.Release(context.Background()); err != nil {
 		w.trace(last, "=== release: %v", err)
 	}
 	w.mu.Lock()
@@ -268,11 +267,14 @@ func (w *world) enterAlone() {
 	if late {
 		w.violate("stuck", fmt.Sprintf("the last one got in only %v after its time", time.Since(limit)))
 	}
-	page, err := w.mem.List(w.always, "", "")
+	page, err := w.mem.List(context.Background(), "", "")
 	if err != nil {
 		w.violate("leftover", err.Error())
 	}
 	for _, o := range page.Objects {
+		if _, behind := w.queue[o.Key]; behind && o.Key > k.Key() {
+			continue // who died waiting behind it, by their clock, was in nobody's way
+		}
 		w.violate("leftover", fmt.Sprintf("%s is left", w.name(o.Key)))
 	}
 }
@@ -298,14 +300,14 @@ func (w *world) leave() {
 			"operation": "leftover", "holder": "gone (pid 1)", "is_shared": l.mode == replock.Shared,
 			"acquired_at": at.UTC().Format(time.RFC3339Nano), "expires_at": at.Add(l.ttl).UTC().Format(time.RFC3339Nano),
 		}
-		key := exclusiveKey
+		key, name := exclusiveKey, at.UTC().Format("20060102T150405.000000000Z")+"-"+id
 		switch {
 		case l.mode == replock.Shared && l.foreign:
 			key = replock.DefaultPrefix + "lock.shared/" + at.UTC().Format(time.RFC3339Nano)
 		case l.mode == replock.Shared:
-			key = replock.DefaultPrefix + "lock.shared/" + at.UTC().Format("20060102T150405.000000000Z") + "-" + id
+			key = replock.DefaultPrefix + "lock.shared/" + name
 		case l.flag && !l.foreign:
-			key = replock.DefaultPrefix + "lock.intent/" + at.UTC().Format("20060102T150405.000000000Z") + "-" + id
+			key = replock.DefaultPrefix + "lock.intent/" + name
 		}
 		if !l.foreign {
 			body["id"], body["ttl_seconds"], body["state"] = id, l.ttl.Seconds(), "held"
@@ -319,7 +321,7 @@ func (w *world) leave() {
 			raw = nil
 		}
 		w.past = l.age
-		if _, err := w.mem.Put(w.always, key, raw, store.PutOptions{}); err != nil {
+		if _, err := w.mem.Put(context.Background(), key, raw, store.PutOptions{}); err != nil {
 			panic(err)
 		}
 		w.past = 0

@@ -2,6 +2,7 @@ package main
 
 const (
 	acquire  = "replock/acquire.go"
+	wait     = "replock/wait.go"
 	judge    = "replock/judge.go"
 	look     = "replock/look.go"
 	reap     = "replock/reap.go"
@@ -20,7 +21,7 @@ const (
 var mutants = []mutant{
 	// Acquire.
 	{"an exclusive passes intents that come after its own", look,
-		"e.lease.State == stateWaiting && e.Key > t.flag.key", "e.Key > t.flag.key"},
+		"e.lease.State == stateWaiting && e.Key > t.place", "e.Key > t.place"},
 	{"a shared one looks at lock.exclusive alone", look,
 		"t.mode == Shared && k == kindShared", "t.mode == Shared && k != kindExclusive"},
 	{"an exclusive doesn't look at shared flags", look,
@@ -34,6 +35,16 @@ var mutants = []mutant{
 	{"who was refused leaves their flag", acquire,
 		"return join(l.takeDownExclusive(ctx, t), l.takeDownFlag(ctx, t))", "return l.takeDownExclusive(ctx, t)"},
 
+	// Wait.
+	{"who has waited leaves their ticket", wait,
+		"q.l.withdraw(ctx, q.ticket, nil)", "_ = ctx"},
+	{"a ticket isn't refreshed", wait,
+		"return q.ticket.sent + q.l.schedule.Interval", "return q.ticket.sent + 24*time.Hour"},
+	{"shared ones don't queue behind one who waits", look,
+		"e.lease.State == stateWaiting && e.Key > t.place", "e.lease.State == stateWaiting && (t.mode == Shared || e.Key > t.place)"},
+	{"the last come is the first served", look,
+		"e.lease.State == stateWaiting && e.Key > t.place", "e.lease.State == stateWaiting && e.Key < t.place"},
+
 	// Live or stale.
 	{"stale after half a ttl", judge,
 		"e.ModTime.Add(ttl+margin)", "e.ModTime.Add(ttl/2)"},
@@ -46,18 +57,18 @@ var mutants = []mutant{
 	{"watched for half a ttl", judge,
 		"now-e.since >= ttl {", "now-e.since >= ttl/2 {"},
 	{"a lock that is refreshed while it is watched counts as unchanged", judge,
-		"if !ok || e.ETag != o.ETag || !e.ModTime.Equal(o.ModTime) || e.Size != o.Size {", "if !ok {"},
+		"!ok || e.ETag != o.ETag || !e.ModTime.Equal(o.ModTime) || e.Size != o.Size {", "!ok {"},
 	{"everybody's ttl is taken for the default one", judge,
-		"ttl := e.lease.ttl\n", "ttl := DefaultTTL\n"},
+		"ttl := e.ttl()\n", "ttl := DefaultTTL\n"},
 
 	{"a ttl of more than a minute is taken for one", judge,
-		"ttl := e.lease.ttl\n", "ttl := min(e.lease.ttl, DefaultTTL)\n"},
+		"ttl := e.ttl()\n", "ttl := min(e.ttl(), DefaultTTL)\n"},
 	{"the ttl of other clients is taken for ten seconds", body,
 		"foreignTTL = 60 * time.Second", "foreignTTL = 10 * time.Second"},
 	{"a shared one doesn't look at lock.exclusive", look,
 		"if k == kindUnknown || t.owns(o) {", "if k == kindUnknown || t.owns(o) || t.mode == Shared && k == kindExclusive {"},
 	{"break-lock --stale breaks every lock", status,
-		"if opts.Stale && i.Verdict", "if false && i.Verdict"},
+		"case opts.Stale && i.Verdict", "case false && i.Verdict"},
 
 	// Hold.
 	{"Confirm looks at nothing", hold,
@@ -88,7 +99,7 @@ var mutants = []mutant{
 
 	// Pass and resume.
 	{"who passes a stale lock doesn't delete it", reap,
-		"each(dead, func(e *entry) { errs <- l.remove(ctx, e.Key) })", "each(dead, func(e *entry) { errs <- nil })"},
+		"failed[i] = l.remove(ctx, e.Key)", "failed[i] = nil"},
 	{"resumed whether the old flag is there or not", resume,
 		"if old == nil || old.Size == 0 {", "if old == nil {\n\t\treturn nil\n\t}\n\tif false {"},
 	{"resumed although a late refresh has put the old flag back", resume,

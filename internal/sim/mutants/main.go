@@ -56,19 +56,28 @@ func run(seeds int, mutants []mutant) error {
 // place.
 type mutant struct{ name, file, old, new string }
 
+// mutate is the file with the bug in it.
+func (m mutant) mutate(root string) ([]byte, error) {
+	raw, err := os.ReadFile(filepath.Join(root, m.file))
+	if err != nil {
+		return nil, err
+	}
+	if n := strings.Count(string(raw), m.old); n != 1 {
+		return nil, fmt.Errorf("%s has %d times what is to be replaced: %q", m.file, n, m.old)
+	}
+	return []byte(strings.Replace(string(raw), m.old, m.new, 1)), nil
+}
+
 var found = regexp.MustCompile(`found: seed (\d+): (\w+)`)
 
 // hunt returns the seed that found the bug, and as what.
 func (m mutant) hunt(dir string, seeds int) (seed, kind string, err error) {
-	raw, err := os.ReadFile(m.file)
+	text, err := m.mutate(".")
 	if err != nil {
 		return "", "", err
 	}
-	if n := strings.Count(string(raw), m.old); n != 1 {
-		return "", "", fmt.Errorf("%s has %d times what is to be replaced: %q", m.file, n, m.old)
-	}
 	mutated := filepath.Join(dir, "mutated.go")
-	if err := os.WriteFile(mutated, []byte(strings.Replace(string(raw), m.old, m.new, 1)), 0o600); err != nil {
+	if err := os.WriteFile(mutated, text, 0o600); err != nil {
 		return "", "", err
 	}
 	original, err := filepath.Abs(m.file)
@@ -76,7 +85,7 @@ func (m mutant) hunt(dir string, seeds int) (seed, kind string, err error) {
 		return "", "", err
 	}
 	overlay := filepath.Join(dir, "overlay.json")
-	raw, err = json.Marshal(map[string]any{"Replace": map[string]string{original: mutated}})
+	raw, err := json.Marshal(map[string]any{"Replace": map[string]string{original: mutated}})
 	if err == nil {
 		err = os.WriteFile(overlay, raw, 0o600)
 	}

@@ -1,0 +1,517 @@
+package replock
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/mem"
+)
+
+// waiting is an acquire that is under way.
+type waiting struct {
+	lock   *Lock
+	err    error
+	took   time.Duration
+	cancel context.CancelCauseFunc
+	done   chan struct{}
+}
+
+// wants has a machine acquire a lock, and returns once it waits or is done.
+func (m *machine) wants(t *testing.T, mode Mode, wait time.Duration) *waiting {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	w := &waiting{cancel: cancel, done: make(chan struct{})}
+	start := time.Now()
+	go func() {
+		defer close(w.done)
+		w.lock, w.err = m.acquire(ctx, mode, "waits", Wait(wait))
+		w.took = time.Since(start)
+	}()
+	synctest.Wait()
+	return w
+}
+
+// queued has one machine wait for the exclusive lock behind a backup of another.
+func (w *world) queued(t *testing.T, wait time.Duration, change ...func(*Options)) (backup *Lock, waiter *machine, prune *waiting) {
+	t.Helper()
+	backup, err := w.machine().Shared(t.Context(), "backup")
+	mustLock(t, backup, err)
+	waiter = w.machine(change...)
+	return backup, waiter, waiter.wants(t, Exclusive, wait)
+}
+
+func (w *waiting) got(t *testing.T) *Lock {
+	t.Helper()
+	<-w.done
+	return mustLock(t, w.lock, w.err)
+}
+
+func (w *waiting) waits(t *testing.T) {
+	t.Helper()
+	select {
+	case <-w.done:
+		t.Fatalf("it doesn't wait: %v, %v", w.lock != nil, w.err)
+	default:
+	}
+}
+
+// tickets are the bodies in the store that say "waiting".
+func (w *world) tickets() (keys []string) {
+	for _, key := range w.keys() {
+		if raw, _, err := w.mem.Get(context.Background(), key, maxBody); err == nil {
+			if l, err := decode(raw); err == nil && l.State == stateWaiting {
+				keys = append(keys, key)
+			}
+		}
+	}
+	return keys
+}
+
+// Whoever waits gets in within 2 s of the release, or 10 s if it was long in coming.
+func TestWaits(t *testing.T) {
+	for _, long := range []time.Duration{5 * time.Second, 3 * time.Hour} {
+		for _, first := range []Mode{Shared, Exclusive} {
+			eachMode(t, func(t *testing.T, w *world, mode Mode) {
+				if first == Shared && mode == Shared {
+					return
+				}
+				a, b := w.machine(), w.machine()
+				k, err := a.acquire(t.Context(), first, "x")
+				mustLock(t, k, err)
+				wait := b.wants(t, mode, Forever)
+				time.Sleep(long)
+				wait.waits(t)
+				k.Release(t.Context())
+				synctest.Wait()
+				released := time.Now()
+				other := wait.got(t)
+				if took, most := time.Since(released), min(long, 10*time.Second); took > most+100*time.Millisecond {
+					t.Errorf("let in %v after the release", took)
+				}
+				if tickets := w.tickets(); len(tickets) > 0 {
+					t.Errorf("left: %v", tickets)
+				}
+				other.Release(t.Context())
+				w.empty()
+			})
+		}
+	}
+}
+
+// An exclusive acquirer that waits is before all who come later: shared ones too.
+func TestWaitingExclusiveComesNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{})
+		c := w.machine()
+		k, _, prune := w.queued(t, Forever)
+		for range 100 {
+			time.Sleep(11 * time.Second)
+			other, err := c.Shared(t.Context(), "backup")
+			held := mustHeld(t, other, err)
+			if held.Holders[0].State != stateWaiting {
+				t.Errorf("held by %v", held)
+			}
+			other, err = c.Exclusive(t.Context(), "prune")
+			mustHeld(t, other, err)
+		}
+		k.Release(t.Context())
+		prune.got(t).Release(t.Context())
+		w.empty()
+	})
+}
+
+// First come, first served.
+func TestQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{})
+		k, err := w.machine().Shared(t.Context(), "backup")
+		mustLock(t, k, err)
+		var (
+			mu    sync.Mutex
+			order []int
+			all   sync.WaitGroup
+		)
+		for i := range 20 {
+			m := w.machine()
+			wait := m.wants(t, Exclusive, Forever)
+			time.Sleep(time.Second) // their wall clocks agree to within that
+			all.Go(func() {
+				lock := wait.got(t)
+				mu.Lock()
+				order = append(order, i)
+				mu.Unlock()
+				time.Sleep(time.Minute)
+				lock.Release(t.Context())
+			})
+		}
+		k.Release(t.Context())
+		all.Wait()
+		if !slices.IsSorted(order) || len(order) != 20 {
+			t.Errorf("served in the order %v", order)
+		}
+		w.empty()
+	})
+}
+
+// A wait that is over leaves nothing, however it ends.
+func TestWaitEnds(t *testing.T) {
+	errStop := errors.New("stop")
+	for _, how := range []string{"timeout", "cancel", "refused"} {
+		eachMode(t, func(t *testing.T, w *world, mode Mode) {
+			a, b := w.machine(), w.machine()
+			k, err := a.Exclusive(t.Context(), "x")
+			mustLock(t, k, err)
+			wait := b.wants(t, mode, 5*time.Minute)
+			time.Sleep(time.Minute)
+			wait.waits(t)
+			switch how {
+			case "timeout":
+				<-wait.done
+				held := mustHeld(t, wait.lock, wait.err)
+				if held.Waited < 5*time.Minute || held.Waited > 5*time.Minute+15*time.Second || wait.took > 5*time.Minute+20*time.Second {
+					t.Errorf("it waited %v and took %v", held.Waited, wait.took)
+				}
+				if !strings.Contains(held.Error(), "still locked after 5m") || held.Holders[0].Holder != "m1 (pid 101)" {
+					t.Error(held)
+				}
+			case "cancel":
+				wait.cancel(errStop)
+				<-wait.done
+				if !errors.Is(wait.err, errStop) || wait.took > time.Minute+5*time.Second {
+					t.Errorf("%v after %v", wait.err, wait.took)
+				}
+			case "refused":
+				b.tap.Before(func(_ context.Context, r tap.Request) error {
+					if r.Op == "list" {
+						return &store.Error{Op: r.Op, Key: r.Key, Err: store.ErrPermission}
+					}
+					return nil
+				})
+				<-wait.done
+				if !errors.Is(wait.err, store.ErrPermission) || wait.took > time.Minute+15*time.Second {
+					t.Errorf("%v after %v", wait.err, wait.took)
+				}
+			}
+			k.Release(t.Context())
+			w.empty()
+		})
+	}
+}
+
+// TestWaitCosts: one LIST each 1 to 2 s at first, and then each 5 to 10; the ticket's
+// refreshes, and a look at lock.exclusive where it has changed.
+func TestWaitCosts(t *testing.T) {
+	for _, mode := range []Mode{Shared, Exclusive} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, mem.Options{})
+			for range 20 {
+				k, err := w.machine().Shared(t.Context(), "backup")
+				mustLock(t, k, err)
+				defer k.Release(t.Context())
+			}
+			held, a := Shared, w.machine()
+			if mode == Shared {
+				held = Exclusive
+				for _, key := range w.keys() {
+					_ = w.mem.Delete(t.Context(), key)
+				}
+				k, err := w.machine().Exclusive(t.Context(), "prune")
+				mustLock(t, k, err)
+				defer k.Release(t.Context())
+			}
+			wait := a.wants(t, mode, Forever)
+			time.Sleep(10 * time.Second)
+			if _, by := a.tap.Count(); by["list"] < 4 || by["list"] > 11 {
+				t.Errorf("%v: in the first 10 s: %v", mode, by)
+			}
+			time.Sleep(10 * time.Minute)
+			a.tap.Count()
+			time.Sleep(time.Hour)
+			_, by := a.tap.Count()
+			if by["list"] < 360 || by["list"] > 720 {
+				t.Errorf("%v: %d LISTs in an hour", mode, by["list"])
+			}
+			if held == Shared && by["get"] > 0 || by["get"] > 130 || mode == Shared && by["put"] > 0 || by["put"] > 125 || by["delete"] > 0 {
+				t.Errorf("%v: in an hour %v", mode, by)
+			}
+			wait.cancel(nil)
+			<-wait.done
+		})
+	}
+}
+
+// One that was killed while it waited is in nobody's way for longer than its ttl.
+func TestWaiterIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{})
+		c := w.machine()
+		k, b, wait := w.queued(t, Forever)
+		time.Sleep(10 * time.Second)
+		b.tap.Before(func(ctx context.Context, _ tap.Request) error { <-ctx.Done(); return ctx.Err() })
+		wait.cancel(nil)
+		<-wait.done
+		k.Release(t.Context())
+		other, err := c.Shared(t.Context(), "backup")
+		mustHeld(t, other, err)
+		time.Sleep(DefaultTTL)
+		other, err = c.Shared(t.Context(), "backup")
+		mustLock(t, other, err).Release(t.Context())
+		w.empty()
+	})
+}
+
+// A store that fails for less than a ttl is waited for, and no longer.
+func TestWaitOutage(t *testing.T) {
+	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		a, b := w.machine(), w.machine()
+		k, err := a.Exclusive(t.Context(), "x")
+		mustLock(t, k, err)
+		wait := b.wants(t, mode, Forever)
+		time.Sleep(time.Minute)
+		b.tap.Before(outage)
+		time.Sleep(50 * time.Second)
+		b.tap.Before(nil)
+		time.Sleep(time.Minute)
+		wait.waits(t)
+		b.tap.Before(outage)
+		start := time.Now()
+		<-wait.done
+		if took := time.Since(start); !errors.Is(wait.err, errOutage) || took < DefaultTTL || took > 2*DefaultTTL {
+			t.Errorf("%v after %v", wait.err, took)
+		}
+		k.Release(t.Context())
+	})
+}
+
+// What says that somebody waits never says that they hold: a put of it that was
+// thought lost may come at any time.
+func TestTicketIsNoFlag(t *testing.T) {
+	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		a, b := w.machine(), w.machine()
+		states := map[string]map[string]bool{}
+		var mu sync.Mutex
+		var late []tap.Request
+		b.tap.Before(func(_ context.Context, r tap.Request) error {
+			var said body
+			if r.Op != "put" || json.Unmarshal(r.Body, &said) != nil {
+				return nil
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if states[r.Key] == nil {
+				states[r.Key] = map[string]bool{}
+			}
+			states[r.Key][said.State] = true
+			if said.State == stateWaiting {
+				late = append(late, r)
+			}
+			return nil
+		})
+		k, err := a.acquire(t.Context(), Exclusive, "x")
+		mustLock(t, k, err)
+		wait := b.wants(t, mode, Forever)
+		time.Sleep(2 * time.Minute)
+		k.Release(t.Context())
+		lock := wait.got(t)
+		mu.Lock()
+		tickets := slices.Clone(late)
+		mu.Unlock()
+		if mode == Exclusive && len(tickets) < 3 || mode == Shared && len(tickets) > 0 {
+			t.Errorf("a ticket was put %d times", len(tickets))
+		}
+		for _, r := range tickets {
+			w.put(r.Key, r.Body)
+		}
+		other, err := a.Exclusive(t.Context(), "prune")
+		mustHeld(t, other, err)
+		time.Sleep(DefaultTTL)
+		lock.Release(t.Context())
+		mu.Lock()
+		defer mu.Unlock()
+		for key, said := range states {
+			if said[stateWaiting] && len(said) > 1 {
+				t.Errorf("%s said %v", key, said)
+			}
+		}
+	})
+}
+
+// Who lost their lock for a while gets it back although others wait for it.
+func TestResumeBeforeThoseWhoWait(t *testing.T) {
+	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		a, b := w.machine(), w.machine()
+		k, err := a.acquire(t.Context(), mode, "x")
+		mustLock(t, k, err)
+		time.Sleep(time.Second)
+		wait := b.wants(t, Exclusive, Forever)
+		a.tap.Before(outage)
+		<-k.Context().Done()
+		a.tap.Before(nil)
+		next, err := k.Resume(t.Context())
+		mustLock(t, next, err)
+		wait.waits(t)
+		next.Release(t.Context())
+		wait.got(t).Release(t.Context())
+		w.empty()
+	})
+}
+
+// Break removes the ticket of one who waits; they put it again, at the same place.
+func TestTicketIsBroken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{})
+		k, _, wait := w.queued(t, Forever)
+		time.Sleep(10 * time.Second)
+		before := w.tickets()
+		if err := w.mem.Delete(t.Context(), before[0]); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(DefaultTTL / 2)
+		if after := w.tickets(); !slices.Equal(before, after) {
+			t.Errorf("%v, and then %v", before, after)
+		}
+		k.Release(t.Context())
+		wait.got(t).Release(t.Context())
+		w.empty()
+	})
+}
+
+// Of a wait, and of whoever is in the way, an observer is told when it changes.
+func TestWaitIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{})
+		k, b, wait := w.queued(t, 10*time.Minute)
+		time.Sleep(5 * time.Minute)
+		wait.waits(t)
+		n := b.saw(EventWaiting)
+		if n < 9 || n > 12 { // each refresh
+			t.Errorf("told %d times", n)
+		}
+		var last Event
+		for _, e := range b.seen {
+			if e.Kind == EventWaiting {
+				if last.Waited >= e.Waited && last.Waited > 0 || len(e.Holders) != 1 || e.Holders[0].Left < 20*time.Second {
+					t.Errorf("%+v after %+v", e, last)
+				}
+				last = e
+			}
+		}
+		if b.saw(EventBlocked) > 0 {
+			t.Error("it isn't blocked yet")
+		}
+		<-wait.done
+		b.Flush(t.Context())
+		if b.saw(EventBlocked) != 1 {
+			t.Error("it isn't blocked")
+		}
+		k.Release(t.Context())
+	})
+}
+
+// Locks that are perhaps stale are watched for as long as they may live, by who
+// waits and by who doesn't.
+func TestWaitInDoubt(t *testing.T) {
+	for _, wait := range []time.Duration{0, time.Second, Forever} {
+		eachMode(t, func(t *testing.T, w *world, mode Mode) {
+			a, b := w.machine(), w.machine()
+			a.clock.setSkew(time.Hour) // it isn't stale by its holder's clock
+			k, err := a.Exclusive(t.Context(), "prune")
+			mustLock(t, k, err)
+			a.lose(t, k)
+			time.Sleep(DefaultTTL)
+			start := time.Now()
+			other, err := b.acquire(t.Context(), mode, "x", Wait(wait))
+			if w.clockless && wait < DefaultTTL { // no clock says that it is stale
+				mustHeld(t, other, err)
+				return
+			}
+			mustLock(t, other, err)
+			if took := time.Since(start); took > DefaultTTL+10*time.Second {
+				t.Errorf("wait %v: let in after %v", wait, took)
+			}
+			other.Release(t.Context())
+			a.tap.Before(nil)
+			k.Release(t.Context())
+			w.empty()
+		})
+	}
+}
+
+// What fails again and again once nobody is in the way ends the wait, too: who waits
+// keeps all others out.
+func TestWaitForWhatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, c := range map[string]struct {
+			opts   mem.Options
+			change func(*Options)
+			fails  tap.Before
+			most   time.Duration
+		}{
+			"no fence":  {mem.Options{IfAbsent: mem.Claimed}, func(o *Options) { o.Fence = true }, nil, 5 * time.Second},
+			"exclusive": {mem.Options{}, func(*Options) {}, failsOn("lock.exclusive"), 3 * DefaultTTL},
+		} {
+			w := newWorld(t, c.opts)
+			k, b, wait := w.queued(t, Forever, c.change)
+			time.Sleep(time.Minute)
+			wait.waits(t)
+			if c.fails != nil {
+				b.tap.Before(c.fails)
+			}
+			k.Release(t.Context())
+			start := time.Now()
+			<-wait.done
+			if took := time.Since(start); wait.err == nil || errors.Is(wait.err, ErrHeld) || took > c.most+10*time.Second {
+				t.Errorf("%s: %v after %v", name, wait.err, took)
+			}
+			w.empty()
+		}
+	})
+}
+
+func failsOn(key string) tap.Before {
+	return func(_ context.Context, r tap.Request) error {
+		if r.Op == "put" && strings.Contains(r.Key, key) {
+			return errOutage
+		}
+		return nil
+	}
+}
+
+// Who waits doesn't wait for what an attempt of their own has left.
+func TestWaitsNotForItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{})
+		k, b, wait := w.queued(t, Forever)
+		time.Sleep(time.Minute)
+		wait.waits(t)
+		k.Release(t.Context())
+		var raised atomic.Bool
+		b.tap.Before(func(_ context.Context, r tap.Request) error {
+			if r.Op == "put" && strings.Contains(r.Key, "lock.exclusive") {
+				raised.Store(true)
+			} else if raised.Load() {
+				return errOutage // so that it can neither look nor withdraw
+			}
+			return nil
+		})
+		for !raised.Load() {
+			time.Sleep(time.Second)
+		}
+		time.Sleep(20 * time.Second)
+		b.tap.Before(nil)
+		start := time.Now()
+		wait.got(t).Release(t.Context())
+		if took := time.Since(start); took > 15*time.Second {
+			t.Errorf("it waited %v for itself", took)
+		}
+	})
+}
