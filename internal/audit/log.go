@@ -1,0 +1,70 @@
+package audit
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// Log is a file that records are appended to. It may be used concurrently, by any
+// number of processes: each record is one write to the end of the file, which the
+// system does as a whole (O_APPEND: open(2); not on NFS).
+type Log struct{ file *os.File }
+
+// Open opens the file, and creates it, for its owner alone, if there is none.
+func Open(path string) (*Log, error) {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return &Log{file}, nil
+}
+
+// Append appends a record.
+func (l *Log) Append(r Record) error {
+	r.Timestamp = r.Timestamp.UTC()
+	line, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	n, err := l.file.Write(append(line, '\n'))
+	if err != nil && n > 0 {
+		_, _ = l.file.Write([]byte{'\n'}) // the disk is full, and what comes next is to be a line of its own
+	}
+	return err
+}
+
+// Close closes the file.
+func (l *Log) Close() error { return l.file.Close() }
+
+// maxLine is more than any record needs: a lock's body has at most 64 KiB.
+const maxLine = 1 << 20
+
+// Read gives the records of a log, and how many lines aren't any: of a log that was
+// written to a full disk, one may be cut off.
+func Read(r io.Reader) (records []Record, skipped int, err error) {
+	lines := bufio.NewReaderSize(r, maxLine)
+	for {
+		line, err := lines.ReadSlice('\n')
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			return records, skipped, fmt.Errorf("line %d is longer than %d bytes: this is no audit log", len(records)+skipped+1, maxLine)
+		case err != nil && !errors.Is(err, io.EOF):
+			return records, skipped, err
+		}
+		if len(line) > 0 {
+			var record Record
+			if json.Unmarshal(line, &record) == nil && record.Event != "" && !record.Timestamp.IsZero() {
+				records = append(records, record)
+			} else {
+				skipped++
+			}
+		}
+		if err != nil {
+			return records, skipped, nil
+		}
+	}
+}

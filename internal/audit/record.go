@@ -1,0 +1,82 @@
+// Package audit is the log of what happened to locks: JSON lines, one event each, which
+// any number of processes append to.
+//
+// The names of events and fields are those of the locking specification of tower-fleet
+// (lock/v1, sections 4 to 8), of which request_id is the lock's id. Fields are only
+// ever added.
+package audit
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// The events.
+const (
+	Acquired        = "lock_acquired"
+	Blocked         = "lock_blocked"
+	Released        = "lock_released"
+	Stolen          = "lock_stolen" // a stale one was removed
+	Lost            = "lock_lost"
+	Paused          = "lock_paused"  // the command was stopped, since the lock is lost
+	Resumed         = "lock_resumed" // the lock is held again
+	HeartbeatFailed = "heartbeat_failed"
+	ReleaseFailed   = "lock_release_failed"
+	Broken          = "lock_broken"
+)
+
+// Values of Result and Action.
+const (
+	Success       = "success"
+	Failure       = "failure"
+	ManualCleanup = "manual_cleanup_required"
+)
+
+// Record is one event.
+type Record struct {
+	Event     string `json:"event"`
+	RequestID string `json:"request_id,omitempty"`
+	// ResumedFrom is the id that a lock had which was lost and is held again.
+	ResumedFrom string    `json:"resumed_from,omitempty"`
+	Timestamp   time.Time `json:"timestamp"`
+	// LockName is "repository" unless the lock has a name.
+	LockName string `json:"lock_name"`
+	// LockPath is the repository without credentials, and the key of the lock's flag.
+	LockPath  string `json:"lock_path,omitempty"`
+	Mode      string `json:"mode,omitempty"`
+	Operation string `json:"operation,omitempty"`
+	// Actor is the user; with HostID, Hostname and PID it says whose event it is.
+	Actor    string `json:"actor,omitempty"`
+	HostID   string `json:"host_id,omitempty"`
+	Hostname string `json:"hostname,omitempty"`
+	PID      int    `json:"pid,omitempty"`
+
+	TTLSeconds          float64  `json:"ttl_seconds,omitempty"`
+	WaitedSeconds       float64  `json:"waited_seconds,omitempty"`
+	HeldDurationSeconds *float64 `json:"held_duration_seconds,omitempty"`
+	// Result and ExitCode are the command's.
+	Result   string `json:"result,omitempty"`
+	ExitCode *int   `json:"exit_code,omitempty"`
+
+	HeldBy []Holder `json:"held_by,omitempty"`
+	// PreviousLock is the whole body of a lock that was removed, and PreviousLockHash
+	// that of what was stored, as sha256:HEX.
+	PreviousLock     json.RawMessage `json:"previous_lock,omitempty"`
+	PreviousLockHash string          `json:"previous_lock_hash,omitempty"`
+
+	Reason string `json:"reason,omitempty"`
+	Error  string `json:"error,omitempty"`
+	Action string `json:"action,omitempty"`
+}
+
+// Holder is who holds a lock.
+type Holder struct {
+	RequestID       string     `json:"request_id,omitempty"`
+	Actor           string     `json:"actor,omitempty"`
+	Intent          string     `json:"intent,omitempty"` // the operation
+	Holder          string     `json:"holder,omitempty"`
+	Mode            string     `json:"mode,omitempty"`
+	State           string     `json:"state,omitempty"`
+	CreatedAt       *time.Time `json:"created_at,omitempty"`
+	LastHeartbeatAt *time.Time `json:"last_heartbeat_at,omitempty"`
+}

@@ -1,0 +1,201 @@
+package audit
+
+import (
+	"cmp"
+	"fmt"
+	"html"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The drawing's measures, in pixels.
+const (
+	left   = 110 // of the lanes, for their names
+	width  = 1000
+	lane   = 22
+	bar    = 16
+	top    = 34
+	axis   = 28
+	narrow = 2.0 // the least that is drawn of a time
+)
+
+// drawing is a timeline under way.
+type drawing struct {
+	w         io.Writer
+	from, to  time.Time
+	exclusive int // lanes
+	shared    int
+	err       error
+}
+
+// WriteSVG draws a history: a lane of exclusive locks, lanes of shared ones below, before
+// each lock the time that it was waited for, and crosses where one was refused.
+func (h History) WriteSVG(w io.Writer) error {
+	d := &drawing{w: w}
+	for _, s := range h.Spans {
+		d.include(s.Asked)
+		d.include(s.Until())
+	}
+	for _, m := range h.Removals {
+		d.include(m.At)
+	}
+	if !d.to.After(d.from) {
+		d.to = d.from.Add(time.Second)
+	}
+	rows := h.rows(d)
+	d.exclusive = max(d.exclusive, 1)
+	d.shared = max(d.shared, 1)
+	height := top + (d.exclusive+d.shared)*lane + lane + axis
+	d.print(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="sans-serif" font-size="12">`,
+		left+width+20, height, left+width+20, height)
+	d.print(`<style>
+.exclusive{fill:#b5541c}.shared{fill:#2b6ca3}.wait{fill:#999;opacity:.45}.stop{fill:#f2c230}.lost{stroke:#c00;stroke-width:3}
+.unknown{opacity:.5}.refused{stroke:#c00;stroke-width:2;fill:none}.removal{fill:#555}.axis{stroke:#bbb}
+</style><rect width="100%%" height="100%%" fill="#fff"/>`)
+	d.print(`<text x="%d" y="18">%s to %s; grey: waited; yellow: stopped; pale: no end in the log; red line: lost; red cross: refused</text>`, left, stamp(d.from), stamp(d.to))
+	d.axis(height)
+	d.print(`<text x="4" y="%d">exclusive</text>`, top+bar-3)
+	d.print(`<text x="4" y="%d">shared</text>`, top+d.exclusive*lane+bar-3)
+	for _, s := range h.Spans {
+		row := rows[s]
+		if s.Mode != "exclusive" {
+			row += d.exclusive
+		}
+		d.span(s, float64(top+row*lane))
+	}
+	y := float64(top + (d.exclusive+d.shared)*lane)
+	if len(h.Removals) > 0 {
+		d.print(`<text x="4" y="%.0f">removed</text>`, y+bar-3)
+	}
+	for _, m := range h.Removals {
+		d.print(`<circle class="removal" cx="%.1f" cy="%.1f" r="5"><title>%s</title></circle>`,
+			d.x(m.At), y+bar/2, text(stamp(m.At), ": ", m.Who, " ", m.What, " ", m.Of))
+	}
+	d.print(`</svg>`)
+	return d.err
+}
+
+func (d *drawing) include(t time.Time) {
+	if d.from.IsZero() || t.Before(d.from) {
+		d.from = t
+	}
+	if t.After(d.to) {
+		d.to = t
+	}
+}
+
+// rows gives each lock the first lane of its mode in which there is room.
+func (h History) rows(d *drawing) map[*Span]int {
+	rows := map[*Span]int{}
+	ends := map[string][]time.Time{}
+	spans := slices.Clone(h.Spans)
+	slices.SortStableFunc(spans, func(a, b *Span) int { return a.Asked.Compare(b.Asked) })
+	for _, s := range spans {
+		mode := s.Mode
+		row := slices.IndexFunc(ends[mode], func(end time.Time) bool { return !s.Asked.Before(end) })
+		if row < 0 {
+			row = len(ends[mode])
+			ends[mode] = append(ends[mode], time.Time{})
+		}
+		// What is drawn wider than it is needs its room, too.
+		ends[mode][row] = s.Until().Add(time.Duration(2 * narrow / width * float64(d.to.Sub(d.from))))
+		rows[s] = row
+	}
+	for mode, lanes := range ends {
+		if mode == "exclusive" {
+			d.exclusive = len(lanes)
+		} else {
+			d.shared = max(d.shared, len(lanes))
+		}
+	}
+	return rows
+}
+
+func (d *drawing) span(s *Span, y float64) {
+	title := text(s.Operation, ", ", s.Who, "\n", stamp(s.Asked))
+	if wait := s.Held.Sub(s.Asked).Round(time.Second); !s.Held.IsZero() && wait > 0 {
+		title += text("\nwaited ", wait.String())
+	}
+	if !s.Held.IsZero() {
+		title += text("\nheld ", s.Until().Sub(s.Held).Round(time.Millisecond).String())
+	}
+	title += text("\n", cmp.Or(s.Outcome, "no end in the log"))
+	d.print(`<g><title>%s</title>`, title)
+	if s.Held.IsZero() {
+		if s.End.Sub(s.Asked) > 0 {
+			d.rect("wait", s.Asked, s.End, y)
+		}
+		x, m := d.x(s.End), y+bar/2
+		d.print(`<path class="refused" d="M%.1f %.1fl8 8m0 -8l-8 8"/>`, x-4, m-4)
+	} else {
+		if s.Held.Sub(s.Asked) > 0 {
+			d.rect("wait", s.Asked, s.Held, y)
+		}
+		class := s.Mode
+		if s.End.IsZero() {
+			class += " unknown"
+		}
+		d.rect(class, s.Held, s.Until(), y)
+		for _, stop := range s.Stops {
+			to := stop.To
+			if to.IsZero() {
+				to = s.Until()
+			}
+			d.rect("stop", stop.From, to, y)
+		}
+		if s.Lost {
+			x := d.x(s.Until())
+			d.print(`<path class="lost" d="M%.1f %.1fv%d"/>`, x, y, bar)
+		}
+	}
+	d.print(`</g>`)
+}
+
+func (d *drawing) rect(class string, from, to time.Time, y float64) {
+	d.print(`<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%d"/>`, class, d.x(from), y, max(d.x(to)-d.x(from), narrow), bar)
+}
+
+// axis marks times at round distances.
+func (d *drawing) axis(height int) {
+	step := time.Second
+	for _, next := range []time.Duration{5 * time.Second, 15 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour} {
+		if d.to.Sub(d.from)/step > 10 {
+			step = next
+		}
+	}
+	for d.to.Sub(d.from)/step > 10 {
+		step *= 2
+	}
+	layout := "15:04:05"
+	if step >= 24*time.Hour {
+		layout = "2006-01-02"
+	}
+	for t := d.from.Truncate(step).Add(step); !t.After(d.to); t = t.Add(step) {
+		d.print(`<path class="axis" d="M%.1f %dV%d"/><text x="%.1f" y="%d" text-anchor="middle">%s</text>`,
+			d.x(t), top-6, height-axis, d.x(t), height-10, t.UTC().Format(layout))
+	}
+}
+
+func (d *drawing) x(t time.Time) float64 {
+	return left + width*float64(t.Sub(d.from))/float64(d.to.Sub(d.from))
+}
+
+func (d *drawing) print(format string, args ...any) {
+	if d.err == nil {
+		_, d.err = fmt.Fprintf(d.w, format+"\n", args...)
+	}
+}
+
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
+
+// text is what may stand in the drawing: a log's texts come from whoever wrote a lock.
+func text(parts ...string) string {
+	return html.EscapeString(strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\n' || r == 0x7f || r == 0xfffe || r == 0xffff {
+			return '\ufffd' // no character of XML
+		}
+		return r
+	}, strings.ToValidUTF8(strings.Join(parts, ""), "\ufffd")))
+}
