@@ -58,7 +58,8 @@ func TestReadme(t *testing.T) {
 			line += " -- CMD"
 		}
 		cmd := exec.Command("sh", "-c", line)
-		cmd.Env = append(os.Environ(), "REPOLOCK_REPO="+s.repo, "PATH="+s.path("bin")+":"+os.Getenv("PATH"))
+		cmd.Dir = s.dir
+		cmd.Env = append(os.Environ(), "REPOLOCK_REPO="+s.repo, "REPOLOCK_AUDIT=FILE", "PATH="+s.path("bin")+":"+os.Getenv("PATH"))
 		out, err := cmd.CombinedOutput()
 		if err != nil || strings.Contains(line, " -- ") && !strings.Contains(string(out), "ran ") {
 			t.Errorf("%s: %v\n%s", line, err, out)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"syscall"
@@ -24,9 +23,7 @@ func bare(args []string) (int, error) {
 		return 0, nil
 	case errors.As(err, &exit):
 		return exit.ExitCode(), nil
-	case errors.Is(err, exec.ErrNotFound), errors.Is(err, os.ErrNotExist):
-		return 0, fmt.Errorf("%s: %w", args[0], child.ErrNotFound)
 	default:
-		return 0, fmt.Errorf("%s: %w: %w", args[0], child.ErrNotExecutable, err)
+		return 0, child.CommandError(args[0], err)
 	}
 }

@@ -16,6 +16,8 @@ import (
 type breakCmd struct {
 	Yes   bool   `short:"y" help:"Don't ask."`
 	Stale bool   `help:"Only locks that are certainly stale."`
+	Dead  bool   `help:"Only locks whose holder was a process of this machine that is gone."`
+	Audit string `placeholder:"FILE" env:"REPOLOCK_AUDIT" help:"Append what is deleted to this file, in JSON, one event a line."`
 	ID    string `name:"id" help:"Only the lock with this id."`
 }
 
@@ -29,12 +31,16 @@ func (c breakCmd) run(r *reporter, g global) (int, error) {
 	if !c.Yes && !isatty.IsTerminal(os.Stdin.Fd()) {
 		return 0, usageError{errors.New("there is no terminal to ask on: give --yes to break locks")}
 	}
+	log, err := newAuditor(r, g, c.Audit)
+	if err != nil {
+		return 0, err
+	}
 	ctx := context.Background()
 	l, err := g.locker(ctx, replock.Options{})
 	if err != nil {
 		return 0, err
 	}
-	opts := replock.BreakOptions{Stale: c.Stale, ID: c.ID, DryRun: true}
+	opts := replock.BreakOptions{Stale: c.Stale, Dead: c.Dead, ID: c.ID, DryRun: true}
 	found, err := l.Break(ctx, opts)
 	if err != nil {
 		return 0, err
@@ -49,10 +55,25 @@ func (c breakCmd) run(r *reporter, g global) (int, error) {
 	}
 	opts.DryRun = false
 	broken, err := l.Break(ctx, opts)
+	for _, b := range broken {
+		log.broken(b, c.why())
+	}
 	if rerr := c.report(r, broken); err == nil {
 		err = rerr
 	}
 	return 0, err
+}
+
+// why is how the locks were chosen.
+func (c breakCmd) why() string {
+	switch {
+	case c.Dead:
+		return "break_lock_dead"
+	case c.Stale:
+		return "break_lock_stale"
+	default:
+		return "break_lock"
+	}
 }
 
 // ask lists what will be deleted.

@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"strings"
 	"syscall"
-
-	"github.com/mattn/go-isatty"
 
 	"github.com/repolock/repolock/internal/child"
 	"github.com/repolock/repolock/internal/doctor"
@@ -41,7 +38,7 @@ func (c doctorCmd) run(r *reporter, g global) (int, error) {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	defer c.onSignal(cancel)()
+	defer onSignal(cancel)()
 
 	s, err := g.store(ctx)
 	if err != nil {
@@ -51,12 +48,11 @@ func (c doctorCmd) run(r *reporter, g global) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	show := progressLine{r}
 	opts := doctor.Options{
-		Prefix: base, Locks: lockPrefix(g.Name) + "lock.", Others: []store.Store{other}, Progress: show.step,
+		Prefix: base, Locks: lockPrefix(g.Name) + "lock.", Others: []store.Store{other}, Progress: func(what string) { r.live("doctor: " + what + "…") },
 	}
 	report, err := doctor.Run(ctx, s, opts)
-	show.end()
+	r.live("")
 	if err != nil && !worthPrinting(report, err) {
 		return 0, err
 	}
@@ -102,7 +98,7 @@ func (c doctorCmd) base(name string) (string, error) {
 
 // onSignal ends the context at the first signal, so that what was written is
 // deleted; a second one ends the process.
-func (doctorCmd) onSignal(cancel context.CancelCauseFunc) (stop func()) {
+func onSignal(cancel context.CancelCauseFunc) (stop func()) {
 	signals, stop := child.Signals()
 	go func() {
 		for sig := range signals {
@@ -144,23 +140,4 @@ func (g global) store(ctx context.Context) (store.Store, error) {
 		return nil, fmt.Errorf("opening the repository: %w", err)
 	}
 	return s, nil
-}
-
-// progressLine is a line on a terminal that says what goes on.
-type progressLine struct{ r *reporter }
-
-func (p progressLine) shown() bool {
-	return !p.r.Quiet && !p.r.JSON && isatty.IsTerminal(os.Stderr.Fd())
-}
-
-func (p progressLine) step(what string) {
-	if p.shown() {
-		fmt.Fprintf(p.r.stderr, "\r\x1b[Kdoctor: %s…", what)
-	}
-}
-
-func (p progressLine) end() {
-	if p.shown() {
-		fmt.Fprint(p.r.stderr, "\r\x1b[K")
-	}
 }

@@ -51,7 +51,8 @@ func (e signalled) Error() string { return e.signal.String() }
 // heldError is a lock that is held, with the exit code that was asked for.
 type heldError struct {
 	*replock.HeldError
-	code int
+	code   int
+	nested bool // see global.ownOuter
 }
 
 func (e heldError) Unwrap() error { return e.HeldError }
@@ -70,7 +71,7 @@ func describe(err error) (name string, code int, hint string) {
 	case errors.As(err, &usage):
 		return "usage", exitUsage, "see repolock --help"
 	case errors.As(err, &held):
-		return "lock_blocked", held.code, heldHint(held.HeldError)
+		return "lock_blocked", held.code, heldHint(held)
 	case errors.As(err, &nobody):
 		if nobody.Code <= 0 || nobody.Code >= exitSignal {
 			return "torture_failed", exitUnavailable, ""
@@ -99,13 +100,23 @@ func describe(err error) (name string, code int, hint string) {
 	}
 }
 
-func heldHint(e *replock.HeldError) string {
+func heldHint(e heldError) string {
+	if e.nested {
+		return "it is the lock that this very command runs under, or waits for that: it can't be had before the command ends; use another one (--name), or none"
+	}
+	gone := 0
 	for _, h := range e.Holders {
 		if h.Verdict == replock.Unreadable {
 			return "if no operation is running, run repolock break-lock"
 		}
+		if h.ProcessGone {
+			gone++
+		}
 	}
-	return "wait until they are done; a crashed holder's lock expires by itself"
+	if gone == len(e.Holders) {
+		return "repolock break-lock --dead removes the locks of processes that are gone; otherwise they expire by themselves"
+	}
+	return "wait until they are done, as with --wait; a crashed holder's lock expires by itself"
 }
 
 // maxMessage is where an error is cut: it may quote what was given to us.

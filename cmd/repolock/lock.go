@@ -11,11 +11,14 @@ import (
 
 // lockFlags are the flags of the commands that hold a lock around another one.
 type lockFlags struct {
-	TTL       time.Duration     `default:"60s" help:"How long the lock outlives a crash: ${default} unless said otherwise, 10s to 24h."`
+	TTL time.Duration `default:"60s" help:"How long the lock outlives a crash: ${default} unless said otherwise, 10s to 24h."`
+	cronFlags
 	OnLost    string            `enum:"pause,term,kill,warn" default:"pause" help:"What becomes of the command when its lock is lost: pause stops it, and continues it if the lock can be resumed; term sends TERM in time, and kills it at the deadline; kill kills it; warn lets it run on."`
 	ResumeFor time.Duration     `default:"10m" help:"How long to try to resume a lost lock before the command is killed."`
 	HeldCode  int               `name:"held-exit-code" short:"E" default:"75" placeholder:"N" help:"Exit code when somebody else holds the lock."`
 	Metadata  map[string]string `placeholder:"KEY=VALUE" help:"Put this into the lock for others to read. No secrets."`
+	Audit     string            `placeholder:"FILE" env:"REPOLOCK_AUDIT" help:"Append what happens to the lock to this file, in JSON, one event a line."`
+	Metrics   string            `name:"metrics-file" placeholder:"FILE" help:"Write what became of the lock to this file, for Prometheus (the textfile collector of node_exporter)."`
 	Fence     bool              `help:"Take a fencing number with an exclusive lock (REPOLOCK_FENCE)."`
 
 	Command []string `arg:"" passthrough:"" name:"command" help:"The command and its arguments, after --."`
@@ -53,17 +56,28 @@ func (f lockFlags) do(r *reporter, g global, mode replock.Mode, operation string
 	if err := f.check(); err != nil {
 		return 0, err
 	}
+	if err := f.settle(mode); err != nil {
+		return 0, err
+	}
 	args, err := f.command()
 	if err != nil {
 		return 0, err
 	}
-	if mode == 0 {
+	if mode == 0 || f.Hint == "node-local" {
+		return bare(args)
+	}
+	if g.Repo == "" && f.Hint == "prefer-global" {
+		r.shout("unlocked", "RUNNING WITHOUT A LOCK: no repository is given")
 		return bare(args)
 	}
 	if err := replock.CheckOperation(operation); err != nil {
 		return 0, usageError{err}
 	}
-	return (&session{lockFlags: f, global: g, report: r, mode: mode, operation: operation, args: args}).run()
+	code, err := (&session{lockFlags: f, global: g, report: r, mode: mode, operation: operation, args: args}).run()
+	if err != nil {
+		return f.without(r, args, err)
+	}
+	return code, nil
 }
 
 type backupCmd struct {

@@ -31,6 +31,7 @@ type cli struct {
 	Prune     pruneCmd   `cmd:"" help:"Run a prune under the exclusive lock."`
 	Run       runCmd     `cmd:"" help:"Run any other command under a lock, or bare."`
 	Status    statusCmd  `cmd:"" help:"Show every lock in the repository. Never writes."`
+	History   historyCmd `cmd:"" help:"Show what an audit log tells: who held what, and when."`
 	BreakLock breakCmd   `cmd:"" help:"Delete locks, whoever holds them. For emergencies."`
 	Doctor    doctorCmd  `cmd:"" help:"Try out what a store does, and whether it is fit."`
 	Torture   tortureCmd `cmd:"" help:"Have processes contend for a lock, and look whether it holds."`
@@ -50,7 +51,7 @@ type global struct {
 // run is main without the process: it parses, runs and returns the exit code.
 func run(args []string, stdout, stderr io.Writer) int {
 	var c cli
-	r := &reporter{stdout: stdout, stderr: stderr}
+	r := &reporter{stdout: stdout, stderr: stderr, terminal: onTerminal}
 	helped := false
 	parser, err := kong.New(&c,
 		kong.Name("repolock"),

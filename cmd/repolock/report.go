@@ -21,6 +21,8 @@ type reporter struct {
 	global
 	mu             sync.Mutex
 	stdout, stderr io.Writer
+	terminal       func() bool // stderr is one, and ours
+	shown          string      // the live line
 }
 
 // say prints a line on stderr, unless --quiet, or --json, which keeps stderr for
@@ -34,31 +36,35 @@ func (r *reporter) say(format string, args ...any) {
 func (r *reporter) line(kind, text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	fmt.Fprintf(r.stderr, "repolock: %s%s\n", kind, escape(text))
+	fmt.Fprintf(r.stderr, "%srepolock: %s%s\n%s", r.erased(), kind, escape(text), r.shown)
 }
 
 // fail prints an error and returns its exit code.
 func (r *reporter) fail(err error) int {
-	name, code, hint := describe(err)
-	if !r.JSON {
-		r.line("error: ", oneLine(err))
-		if hint != "" {
-			r.line("hint: ", hint)
-		}
-		return code
+	out := newJSONError(r, err)
+	if r.JSON {
+		r.object(out)
+		return out.ExitCode
 	}
-	out := jsonError{Error: name, Message: oneLine(err), ExitCode: code, LockName: r.Name, Suggestion: hint}
+	r.line("error: ", out.Message)
+	if out.Suggestion != "" {
+		r.line("hint: ", out.Suggestion)
+	}
+	return out.ExitCode
+}
+
+func newJSONError(r *reporter, err error) jsonError {
+	name, code, hint := describe(err)
+	out := jsonError{Error: name, Message: oneLine(err), ExitCode: code, LockName: lockName(r.Name), Suggestion: hint}
 	var held *replock.HeldError
 	if errors.As(err, &held) {
 		for _, h := range held.Holders {
-			out.HeldBy = append(out.HeldBy, newJSONLock(h))
+			out.Holders = append(out.Holders, newJSONLock(h))
 		}
-		out.More = held.More
+		out.HeldBy = &out.Holders[0]
+		out.More, out.Waited = held.More, held.Waited.Seconds()
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	_ = json.NewEncoder(r.stderr).Encode(out)
-	return code
+	return out
 }
 
 // event tells what happens to the lock.
@@ -83,14 +89,17 @@ func (r *reporter) event(e replock.Event) {
 	}
 }
 
-// jsonError is an error with --json. Fields are only ever added.
+// jsonError is an error with --json, in the shape of the locking specification of
+// tower-fleet (lock/v1, section 4.4). Fields are only ever added.
 type jsonError struct {
 	Error      string     `json:"error"`
 	Message    string     `json:"message"`
 	ExitCode   int        `json:"exit_code"`
-	LockName   string     `json:"lock_name,omitempty"`
-	HeldBy     []jsonLock `json:"held_by,omitempty"`
+	LockName   string     `json:"lock_name"`
+	HeldBy     *jsonLock  `json:"held_by,omitempty"` // the first of them
+	Holders    []jsonLock `json:"holders,omitempty"`
 	More       int        `json:"more,omitempty"`
+	Waited     float64    `json:"waited_seconds,omitempty"`
 	Suggestion string     `json:"suggestion,omitempty"`
 }
 
@@ -115,6 +124,13 @@ type jsonLock struct {
 	StoreClock   bool              `json:"store_clock"`
 	ProcessGone  bool              `json:"process_gone"`
 	BreakFailure string            `json:"error,omitempty"`
+
+	// The same in the words of the specification.
+	RequestID       string     `json:"request_id,omitempty"`
+	Actor           string     `json:"actor,omitempty"`
+	Intent          string     `json:"intent,omitempty"`
+	CreatedAt       *time.Time `json:"created_at,omitempty"`
+	LastHeartbeatAt *time.Time `json:"last_heartbeat_at,omitempty"`
 }
 
 func newJSONLock(i replock.Info) jsonLock {
@@ -125,7 +141,12 @@ func newJSONLock(i replock.Info) jsonLock {
 		t = t.UTC()
 		return &t
 	}
+	heartbeat := i.ModTime
+	if heartbeat.IsZero() && !i.Expires.IsZero() {
+		heartbeat = i.Expires.Add(-i.TTL)
+	}
 	return jsonLock{
+		RequestID: i.ID, Actor: i.User, Intent: i.Operation, CreatedAt: when(i.Acquired), LastHeartbeatAt: when(heartbeat),
 		Mode: i.Mode.String(), Operation: i.Operation, Holder: i.Holder, ID: i.ID, State: i.State, User: i.User,
 		Version: i.Version, Metadata: i.Metadata, Keys: i.Keys, Verdict: i.Verdict.String(), Why: i.Why,
 		AcquiredAt: when(i.Acquired), ExpiresAt: when(i.Expires),
@@ -135,8 +156,10 @@ func newJSONLock(i replock.Info) jsonLock {
 }
 
 // result prints a result as JSON on stdout.
-func (r *reporter) result(v any) error {
-	enc := json.NewEncoder(r.stdout)
+func (r *reporter) result(v any) error { return printJSON(r.stdout, v) }
+
+func printJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
 }

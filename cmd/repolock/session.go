@@ -30,6 +30,12 @@ type session struct {
 	signals <-chan os.Signal
 	pending []os.Signal // that came before there was a command to get them
 	lock    atomic.Pointer[replock.Lock]
+	waiting waiting
+	audit   *auditor
+	nested  atomic.Pointer[replock.Event] // that said that it would wait for itself
+	cancel  context.CancelCauseFunc       // of the acquire
+	seen    atomic.Bool                   // somebody else, in the way
+	metrics *metrics
 	group   *child.Group
 	allowed time.Duration // the deadline that the group was told
 	gaveUp  chan struct{} // the refresher did
@@ -59,21 +65,40 @@ type answer struct {
 }
 
 // run acquires the lock, runs the command, and releases the lock. The command is
-// started after the lock is held, and the lock is released after the last
-// process of the command's group has ended.
+// prepared meanwhile but started after the lock is held, and the lock is released
+// after the last process of the command's group has ended.
 func (s *session) run() (int, error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	signals, stop := child.Signals()
 	defer stop()
-	s.signals, s.gaveUp = signals, make(chan struct{}, 1)
+	s.signals, s.gaveUp, s.cancel = signals, make(chan struct{}, 1), cancel
 
-	lock, err := s.acquire(ctx, cancel)
+	var err error
+	if s.audit, err = newAuditor(s.report, s.global, s.Audit); err != nil {
+		return 0, err
+	}
+	if s.metrics, err = newMetrics(s.report, s.global, s.mode, s.operation, s.Metrics); err != nil {
+		return 0, err
+	}
+	prepared, err := s.prepare()
 	if err != nil {
 		return 0, err
 	}
+	lock, err := s.acquire(ctx)
+	if err != nil {
+		prepared.Close()
+		select {
+		case sig := <-s.signals:
+			if ends(sig) {
+				return 0, signalled{sig.(syscall.Signal)}
+			}
+		default:
+		}
+		return 0, notAcquired{err, s.seen.Load()}
+	}
 	defer s.release()
-	group, err := s.start(lock)
+	group, err := prepared.Start(s.environ(lock), lock.Deadline())
 	if err != nil {
 		return 0, err
 	}
@@ -84,11 +109,14 @@ func (s *session) run() (int, error) {
 	}
 	s.supervise()
 	_ = group.Close()
-	return s.result(group.Status())
+	code, err := s.result(group.Status())
+	s.metrics.exited(group.Status().ExitCode())
+	s.audit.ended(group.Status().ExitCode(), err == nil && code == 0)
+	return code, err
 }
 
 // acquire takes the lock. A signal that would end the command ends that.
-func (s *session) acquire(ctx context.Context, cancel context.CancelCauseFunc) (*replock.Lock, error) {
+func (s *session) acquire(ctx context.Context) (*replock.Lock, error) {
 	var err error
 	s.locker, err = s.global.locker(ctx, replock.Options{
 		TTL: s.TTL, Metadata: s.Metadata, Fence: s.Fence && s.mode == replock.Exclusive, Observe: s.observe,
@@ -96,15 +124,17 @@ func (s *session) acquire(ctx context.Context, cancel context.CancelCauseFunc) (
 	if err != nil {
 		return nil, err
 	}
+	s.waiting.r = s.report
 	answers := make(chan answer, 1)
 	go func() {
 		take := s.locker.Shared
 		if s.mode == replock.Exclusive {
 			take = s.locker.Exclusive
 		}
-		lock, err := take(ctx, s.operation)
+		lock, err := take(ctx, s.operation, replock.Wait(time.Duration(s.Wait)))
 		answers <- answer{lock, err}
 	}()
+	defer s.waiting.end()
 	for {
 		select {
 		case sig := <-s.signals:
@@ -112,16 +142,20 @@ func (s *session) acquire(ctx context.Context, cancel context.CancelCauseFunc) (
 				s.pending = append(s.pending, sig)
 				continue
 			}
-			cancel(signalled{sig.(syscall.Signal)})
+			s.cancel(signalled{sig.(syscall.Signal)})
 			if a := <-answers; a.lock != nil {
 				_ = a.lock.Release(context.Background())
 			}
+			s.flush()
 			return nil, signalled{sig.(syscall.Signal)}
 		case a := <-answers:
 			s.flush()
 			var held *replock.HeldError
+			if e := s.nested.Load(); e != nil && errors.Is(a.err, errNested) {
+				return nil, s.held(&replock.HeldError{Mode: s.mode, Holders: e.Holders, Waited: e.Waited})
+			}
 			if errors.As(a.err, &held) {
-				return nil, heldError{held, s.HeldCode}
+				return nil, s.held(held)
 			}
 			if a.err == nil {
 				s.lock.Store(a.lock)
@@ -129,6 +163,11 @@ func (s *session) acquire(ctx context.Context, cancel context.CancelCauseFunc) (
 			return a.lock, a.err
 		}
 	}
+}
+
+func (s *session) held(err *replock.HeldError) error {
+	_, nested := s.ownOuter(err.Holders)
+	return heldError{err, s.HeldCode, nested}
 }
 
 // ends reports whether a signal means that a command should end.
@@ -141,13 +180,13 @@ func ends(sig os.Signal) bool {
 	}
 }
 
-// start starts the command. Its guard stops or kills it at the lock's deadline
+// prepare gets the command ready. Its guard stops or kills it at the lock's deadline
 // even if this process is stopped.
-func (s *session) start(lock *replock.Lock) (*child.Group, error) {
+func (s *session) prepare() (*child.Prepared, error) {
 	expiry := map[string]child.Expiry{"pause": child.Stop, "term": child.Kill, "kill": child.Kill, "warn": child.Nothing}
-	return child.Start(child.Command{
-		Args: s.args, Env: s.environ(lock), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		Expiry: expiry[s.OnLost], Until: lock.Deadline(),
+	return child.Prepare(child.Command{
+		Args: s.args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Expiry:         expiry[s.OnLost],
 		BeforeContinue: s.mayContinue,
 		Waiting: func(n int) {
 			s.report.say("the command has ended; the lock is held on for %d of its processes that still run", n)
@@ -161,10 +200,11 @@ func (s *session) environ(lock *replock.Lock) []string {
 	// A repolock around this one has said the same of its own lock.
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
-		return slices.Contains([]string{"REPOLOCK_HELD", "REPOLOCK_REPO", "REPOLOCK_MODE", "REPOLOCK_ID", "REPOLOCK_FENCE"}, name)
+		return slices.Contains([]string{"REPOLOCK_HELD", "REPOLOCK_REPO", "REPOLOCK_MODE", "REPOLOCK_ID", "REPOLOCK_FENCE", outerVariable}, name)
 	})
 	env = append(env,
-		"REPOLOCK_HELD=1", "REPOLOCK_REPO="+redact(s.Repo), "REPOLOCK_MODE="+lock.Mode().String(), "REPOLOCK_ID="+lock.ID())
+		"REPOLOCK_HELD=1", "REPOLOCK_REPO="+redact(s.Repo), "REPOLOCK_MODE="+lock.Mode().String(), "REPOLOCK_ID="+lock.ID(),
+		outerVariable+"="+strings.Join(append(outer(), lock.ID()+":"+s.place()), " "))
 	if fence, ok := lock.Fence(); ok {
 		env = append(env, "REPOLOCK_FENCE="+strconv.FormatUint(fence, 10))
 	}
@@ -178,6 +218,18 @@ func (s *session) observe(e replock.Event) {
 		case s.gaveUp <- struct{}{}:
 		default:
 		}
+	}
+	s.audit.event(e, s.TTL)
+	s.metrics.event(e)
+	if e.Kind == replock.EventWaiting || e.Kind == replock.EventWatching {
+		s.seen.Store(true)
+	}
+	if e.Kind == replock.EventWaiting {
+		if _, nested := s.ownOuter(e.Holders); nested && s.nested.CompareAndSwap(nil, &e) {
+			s.cancel(errNested)
+		}
+		s.waiting.told(e)
+		return
 	}
 	s.report.event(e) // may block, on a terminal that was stopped
 }
@@ -252,6 +304,7 @@ func (s *session) onLost() <-chan struct{} {
 		s.report.say("%s; the command runs on without it (--on-lost warn)", oneLine(loss))
 		return nil
 	case s.OnLost == "pause" && !loss.Definite && group.Pause() == nil:
+		s.audit.paused(s.lock.Load())
 		s.report.say("%s; the command is stopped; trying for %v to resume the lock", oneLine(loss), s.ResumeFor)
 		err := s.resume()
 		if err == nil {

@@ -10,31 +10,51 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-type statusCmd struct{}
+type statusCmd struct {
+	Watch    bool          `short:"w" help:"Show it again and again: in place on a terminal, elsewhere when it changes."`
+	Interval time.Duration `default:"2s" help:"How often to look, with --watch."`
+}
 
-func (statusCmd) run(r *reporter, g global) (int, error) {
+func (c statusCmd) run(r *reporter, g global) (int, error) {
+	if c.Watch && c.Interval < 100*time.Millisecond {
+		return 0, usageError{fmt.Errorf("--interval %v: must be at least 100ms", c.Interval)}
+	}
 	l, err := g.locker(context.Background(), replock.Options{})
 	if err != nil {
 		return 0, err
+	}
+	if c.Watch {
+		return 0, (&watching{r: r, l: l}).run(c.Interval)
 	}
 	infos, err := l.Status(context.Background())
 	if err != nil {
 		return 0, err
 	}
-	if g.JSON {
-		out := struct {
-			Locks []jsonLock `json:"locks"`
-		}{Locks: []jsonLock{}}
-		for _, i := range infos {
-			out.Locks = append(out.Locks, newJSONLock(i))
-		}
-		return 0, r.result(out)
+	return 0, showStatus(r, r.stdout, infos)
+}
+
+// showStatus prints locks as a table, or as JSON.
+func showStatus(r *reporter, w io.Writer, infos []replock.Info) error {
+	if r.JSON {
+		return printJSON(w, newJSONStatus(infos))
 	}
 	if len(infos) == 0 {
-		_, err := fmt.Fprintln(r.stdout, "no locks")
-		return 0, err
+		_, err := fmt.Fprintln(w, "no locks")
+		return err
 	}
-	return 0, table(r.stdout, infos)
+	return table(w, infos)
+}
+
+type jsonStatus struct {
+	Locks []jsonLock `json:"locks"`
+}
+
+func newJSONStatus(infos []replock.Info) jsonStatus {
+	out := jsonStatus{[]jsonLock{}}
+	for _, i := range infos {
+		out.Locks = append(out.Locks, newJSONLock(i))
+	}
+	return out
 }
 
 // table prints locks, one a line, and below what there is to say of some.

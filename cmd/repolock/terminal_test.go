@@ -3,10 +3,12 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/creack/pty"
@@ -55,5 +57,122 @@ func TestBreakLockAsks(t *testing.T) {
 				t.Errorf("exit code %d, want %d", code, want)
 			}
 		})
+	}
+}
+
+// TestWaitingLine on a terminal is written over, fits the terminal, and is gone when the
+// wait is: Ctrl-C ends it, and takes the place in the queue away.
+func TestWaitingLine(t *testing.T) {
+	bin, err := exec.LookPath("repolock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	repo := t.TempDir()
+	holder := exec.Command(bin, "-r", repo, "backup", "--", "sh", "-c", "echo up; exec sleep 1000")
+	up, err := holder.StdoutPipe()
+	if err == nil {
+		err = holder.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = holder.Process.Signal(os.Interrupt)
+		_ = holder.Wait()
+	}()
+	if _, err := up.Read(make([]byte, 3)); err != nil {
+		t.Fatal(err)
+	}
+
+	cmd := exec.Command(bin, "-r", repo, "prune", "--wait", "forever", "--", "true")
+	cmd.Env = append(os.Environ(), "TERM=xterm")
+	terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 70})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer terminal.Close()
+	var shown strings.Builder
+	buf := make([]byte, 1024)
+	read := func() bool {
+		n, err := terminal.Read(buf)
+		shown.Write(buf[:n])
+		return err == nil
+	}
+	for !strings.Contains(shown.String(), "waiting 3s for the exclusive lock: held by ") && read() {
+	}
+	if _, err := terminal.WriteString("\x03"); err != nil {
+		t.Fatal(err)
+	}
+	for read() {
+	}
+	var exit *exec.ExitError
+	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 130 {
+		t.Errorf("it ended with %v", err)
+	}
+	lines := strings.Split(shown.String(), "\r\x1b[K")
+	if len(lines) < 4 || strings.Contains(strings.Join(lines[:len(lines)-1], ""), "\n") {
+		t.Errorf("shown: %q", shown.String())
+	}
+	for _, line := range lines[:len(lines)-1] {
+		if n := len([]rune(line)); n > 69 {
+			t.Errorf("%d columns: %q", n, line)
+		}
+	}
+	if last := lines[len(lines)-1]; last != "repolock: error: interrupt\r\n" {
+		t.Errorf("the last that is shown: %q", last)
+	}
+	if entries, err := os.ReadDir(filepath.Join(repo, "index", "lock.intent")); err == nil && len(entries) > 0 {
+		t.Errorf("left: %v", entries)
+	}
+}
+
+// TestWatch draws the locks again in place, and no wider or longer than the terminal is.
+func TestWatch(t *testing.T) {
+	bin, err := exec.LookPath("repolock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	repo := t.TempDir()
+	watch := exec.Command(bin, "-r", repo, "status", "--watch", "--interval", "100ms")
+	watch.Env = append(os.Environ(), "TERM=xterm")
+	terminal, err := pty.StartWithSize(watch, &pty.Winsize{Rows: 6, Cols: 60})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer terminal.Close()
+	var shown strings.Builder
+	buf := make([]byte, 1024)
+	until := func(text string) {
+		t.Helper()
+		for !strings.Contains(shown.String(), text) {
+			n, err := terminal.Read(buf)
+			if err != nil {
+				t.Fatalf("no %q: %v: %q", text, err, shown.String())
+			}
+			shown.Write(buf[:n])
+		}
+	}
+	until("no locks\r\n\x1b[2A\r\x1b[J20")
+	for i := range 5 {
+		write(t, filepath.Join(repo, "index", "lock.shared", string(rune('a'+i))), "garbage")
+	}
+	until("… and ")
+	shown.Reset()
+	until("\x1b[5A\r\x1b[J20")
+	for _, line := range strings.Split(shown.String(), "\r\n") {
+		line = line[strings.LastIndexByte(line, 'J')+1:]
+		if n := len([]rune(line)); n > 60 {
+			t.Errorf("%d columns: %q", n, line)
+		}
+	}
+	if _, err := terminal.WriteString("\x03"); err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = terminal.Read(buf)
+	}
+	var exit *exec.ExitError
+	if err := watch.Wait(); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGINT {
+		t.Errorf("it ended with %v", err)
 	}
 }

@@ -53,7 +53,7 @@ func (c tortureCmd) run(r *reporter, g global) (int, error) {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	defer doctorCmd{}.onSignal(cancel)()
+	defer onSignal(cancel)()
 	s, err := g.store(ctx)
 	if err != nil {
 		return 0, err
@@ -76,7 +76,7 @@ func (c tortureCmd) run(r *reporter, g global) (int, error) {
 	show := newTortureLine(r)
 	opts.Progress = show.step
 	report, failed := torture.Run(ctx, s, opts)
-	show.end()
+	r.live("")
 	if !c.Keep {
 		removeDirectory(g.Repo, opts.Prefix)
 	}

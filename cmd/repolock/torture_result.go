@@ -11,8 +11,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/mattn/go-isatty"
-
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/history"
 	"github.com/repolock/repolock/internal/torture"
@@ -22,13 +20,12 @@ import (
 // terminal, and else in a line every now and then.
 type tortureLine struct {
 	*reporter
-	terminal bool
-	start    time.Duration
-	steps    int
+	start time.Duration
+	steps int
 }
 
 func newTortureLine(r *reporter) *tortureLine {
-	return &tortureLine{reporter: r, terminal: isatty.IsTerminal(os.Stderr.Fd()), start: clock.System{}.Elapsed()}
+	return &tortureLine{reporter: r, start: clock.System{}.Elapsed()}
 }
 
 // sparse is how many seconds there are between two lines that stay.
@@ -38,21 +35,13 @@ func (l *tortureLine) elapsed() time.Duration { return clock.System{}.Elapsed() 
 
 // step is called each second.
 func (l *tortureLine) step(c torture.Counts) {
-	if l.Quiet || l.JSON {
-		return
-	}
 	text := fmt.Sprintf("%v: %d locks (%d shared, %d exclusive), %d held, %d lost, %d resumed, %d killed, %d stopped, %d writes, %d violations",
 		l.elapsed().Round(time.Second), c.Acquisitions(), c.Shared, c.Exclusive, c.Held, c.Lost, c.Resumed, c.Killed, c.Stopped, c.Writes, c.Violations)
-	if l.terminal {
-		fmt.Fprintf(l.stderr, "\r\x1b[K%s", text)
-	} else if l.steps++; l.steps%sparse == 0 {
-		l.say("%s", text)
+	if l.live(text) {
+		return
 	}
-}
-
-func (l *tortureLine) end() {
-	if !l.Quiet && !l.JSON && l.terminal {
-		fmt.Fprint(l.stderr, "\r\x1b[K")
+	if l.steps++; l.steps%sparse == 0 {
+		l.say("%s", text)
 	}
 }
 

@@ -65,16 +65,15 @@ func TestTortureProgress(t *testing.T) {
 		global      global
 		line, lines int // beginnings of one that is written over, and whole ones
 	}{
-		{true, global{}, sparse + 1, 0}, {false, global{}, 0, 1},
+		{true, global{}, sparse, 0}, {false, global{}, 0, 1},
 		{true, global{Quiet: true}, 0, 0}, {false, global{Quiet: true}, 0, 0}, {true, global{JSON: true}, 0, 0}, {false, global{JSON: true}, 0, 0},
 	} {
 		var out bytes.Buffer
-		l := newTortureLine(&reporter{stderr: &out, global: test.global})
-		l.terminal = test.terminal
+		l := newTortureLine(&reporter{stderr: &out, global: test.global, terminal: func() bool { return test.terminal }})
 		for range sparse {
 			l.step(counts)
 		}
-		l.end()
+		l.live("")
 		line, lines := strings.Count(out.String(), "\r\x1b[K"), strings.Count(out.String(), "\n")
 		if line != test.line || lines != test.lines || line+lines > 0 && !strings.Contains(out.String(), "7 locks (3 shared, 4 exclusive)") {
 			t.Errorf("%+v: %q", test, out.String())

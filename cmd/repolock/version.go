@@ -8,9 +8,49 @@ import (
 
 type versionCmd struct{}
 
+// build is what the build recorded, in JSON. Fields are only ever added.
+type build struct {
+	Version  string `json:"version"`
+	Go       string `json:"go"`
+	System   string `json:"system"`
+	Commit   string `json:"commit,omitempty"`
+	Time     string `json:"commit_time,omitempty"`
+	Modified bool   `json:"modified,omitempty"`
+}
+
 func (versionCmd) run(r *reporter, _ global) (int, error) {
-	_, err := fmt.Fprintf(r.stdout, "repolock %s (%s, %s/%s)\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	b := newBuild()
+	if r.JSON {
+		return 0, r.result(b)
+	}
+	text := fmt.Sprintf("repolock %s (%s, %s", b.Version, b.Go, b.System)
+	if b.Commit != "" {
+		text += ", commit " + b.Commit[:min(len(b.Commit), 12)] + " of " + b.Time
+	}
+	if b.Modified {
+		text += ", modified"
+	}
+	_, err := fmt.Fprintln(r.stdout, text+")")
 	return 0, err
+}
+
+func newBuild() build {
+	b := build{Version: version(), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return b
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			b.Commit = s.Value
+		case "vcs.time":
+			b.Time = s.Value
+		case "vcs.modified":
+			b.Modified = s.Value == "true"
+		}
+	}
+	return b
 }
 
 // version is the module's, as the build recorded it.

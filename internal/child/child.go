@@ -19,18 +19,15 @@ import (
 	"fmt"
 	"os"
 	"syscall"
-	"time"
 )
 
 // Command says what to run and how.
 type Command struct {
 	Args []string // the program and its arguments
-	Env  []string // nil: our own
 
 	Stdin, Stdout, Stderr *os.File // nil: the null device
 
-	Expiry Expiry        // what happens when the allowance ends
-	Until  time.Duration // the first allowance, see Group.Allow
+	Expiry Expiry // what happens when the allowance ends
 
 	// BeforeContinue is asked when the shell has continued us after a stop by
 	// the terminal (fg, bg), before the group goes on. It may call Allow. If it

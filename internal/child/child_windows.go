@@ -20,14 +20,22 @@ type Group struct {
 	status Status
 }
 
-// Start runs a command. It fails with ErrNotFound or ErrNotExecutable if the
+// Foreground is true.
+func Foreground() bool { return true }
+
+// Prepared is a command that can be started.
+type Prepared struct{ cmd *exec.Cmd }
+
+// Prepare gets a command ready. It fails with ErrNotFound or ErrNotExecutable if the
 // command is to blame.
-func Start(cmd Command) (*Group, error) {
+func Prepare(cmd Command) (*Prepared, error) {
 	if len(cmd.Args) == 0 {
 		return nil, ErrNotFound
 	}
 	c := exec.Command(cmd.Args[0], cmd.Args[1:]...)
-	c.Env = cmd.Env
+	if c.Err != nil {
+		return nil, CommandError(cmd.Args[0], c.Err)
+	}
 	// A nil *os.File must not become a non-nil interface.
 	if cmd.Stdin != nil {
 		c.Stdin = cmd.Stdin
@@ -38,11 +46,27 @@ func Start(cmd Command) (*Group, error) {
 	if cmd.Stderr != nil {
 		c.Stderr = cmd.Stderr
 	}
-	switch err := c.Start(); {
-	case errors.Is(err, exec.ErrNotFound), errors.Is(err, os.ErrNotExist):
-		return nil, fmt.Errorf("%s: %w", cmd.Args[0], ErrNotFound)
-	case err != nil:
-		return nil, fmt.Errorf("%s: %w: %w", cmd.Args[0], ErrNotExecutable, err)
+	return &Prepared{c}, nil
+}
+
+// Close does nothing.
+func (p *Prepared) Close() {}
+
+// CommandError says of a program that can't be started whether that is ErrNotFound or
+// ErrNotExecutable.
+func CommandError(name string, err error) error {
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("%s: %w", name, ErrNotFound)
+	}
+	return fmt.Errorf("%s: %w: %w", name, ErrNotExecutable, err)
+}
+
+// Start begins the command, in this environment. It fails as Prepare does.
+func (p *Prepared) Start(env []string, _ time.Duration) (*Group, error) {
+	c := p.cmd
+	c.Env = env
+	if err := c.Start(); err != nil {
+		return nil, CommandError(c.Args[0], err)
 	}
 	g := &Group{cmd: c, done: make(chan struct{})}
 	go func() {

@@ -3,11 +3,9 @@
 package child
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"sync"
 	"syscall"
 	"time"
@@ -46,74 +44,6 @@ type Group struct {
 	seq, answered uint64 // of orders
 	overdue       *time.Timer
 	news          chan struct{} // closed at each change of answered, unguarded
-}
-
-// Start runs a command. It fails with ErrNotFound or ErrNotExecutable if the
-// command is to blame, and in general if there is no guard for it.
-func Start(cmd Command) (*Group, error) {
-	path, err := lookup(cmd.Args)
-	if err != nil {
-		return nil, err
-	}
-	g := &Group{cmd: cmd, until: cmd.Until, done: make(chan struct{}), news: make(chan struct{})}
-	if g.expired() {
-		return nil, ErrExpired
-	}
-	g.overdue = time.AfterFunc(patience, func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.replaceGuard()
-	})
-	g.overdue.Stop()
-	started := make(chan error, 1)
-	g.work.Go(func() { g.run(path, started) })
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	select {
-	case err = <-started:
-	case <-g.expires(ctx): // the guard has stopped it before it was executed
-		err = ErrExpired
-	}
-	if err != nil {
-		_ = g.Close()
-		return nil, err
-	}
-	return g, nil
-}
-
-// expires is closed when the first allowance ends.
-func (g *Group) expires(ctx context.Context) <-chan struct{} {
-	end := make(chan struct{})
-	if g.cmd.Expiry != Nothing {
-		go func() {
-			if clock.SleepUntil(ctx, clock.System{}, g.cmd.Until) == nil {
-				close(end)
-			}
-		}()
-	}
-	return end
-}
-
-func lookup(args []string) (string, error) {
-	if len(args) == 0 || args[0] == "" {
-		return "", fmt.Errorf("%q: %w", "", ErrNotFound)
-	}
-	path, err := exec.LookPath(args[0])
-	switch {
-	case err == nil, errors.Is(err, exec.ErrDot): // whose PATH has "." means it
-		return path, nil
-	case errors.Is(err, exec.ErrNotFound), errors.Is(err, os.ErrNotExist):
-		return "", fmt.Errorf("%s: %w", args[0], ErrNotFound)
-	}
-	return "", fmt.Errorf("%s: %w: %w", args[0], ErrNotExecutable, errors.Unwrap(err))
-}
-
-// execError tells a program that can't be executed from a system that can't fork.
-func execError(name string, err error) error {
-	if err == unix.EAGAIN || err == unix.ENOMEM {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return fmt.Errorf("%s: %w: %w", name, ErrNotExecutable, err)
 }
 
 // Allow lets the group run until this reading of clock.System{}.Elapsed(). If

@@ -62,7 +62,7 @@ func TestStartErrors(t *testing.T) {
 		{[]string{file("garbage", "garbage", 0o700)}, ErrNotExecutable},
 		{[]string{file("interpreter", "#!/no/such/interpreter\n", 0o700)}, ErrNotExecutable},
 	} {
-		_, err := Start(Command{Args: test.args, Until: elapsed() + time.Minute})
+		_, err := begin(Command{Args: test.args}, time.Minute)
 		if !errors.Is(err, test.want) {
 			t.Errorf("%q: %v, want %v", test.args, err, test.want)
 		}
@@ -70,7 +70,7 @@ func TestStartErrors(t *testing.T) {
 			t.Errorf("%q: more than a line: %v", test.args, err)
 		}
 	}
-	if _, err := Start(Command{Args: []string{"true"}, Until: elapsed()}); !errors.Is(err, ErrExpired) {
+	if _, err := begin(Command{Args: []string{"true"}}, 0); !errors.Is(err, ErrExpired) {
 		t.Errorf("no allowance: %v", err)
 	}
 }
@@ -86,7 +86,7 @@ func TestNoLeaks(t *testing.T) {
 	}
 	before := 0
 	for i := range 5 {
-		g, err := Start(Command{Args: []string{"sleep", "1000"}, Until: elapsed() + time.Minute})
+		g, err := begin(Command{Args: []string{"sleep", "1000"}}, time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,9 +108,14 @@ func TestNoLeaks(t *testing.T) {
 		if err := g.Unpause(); !errors.Is(err, os.ErrProcessDone) {
 			t.Fatalf("unpause after the end: %v", err)
 		}
-		if _, err := Start(Command{Args: []string{"/dev/null"}, Until: elapsed() + time.Minute}); err == nil {
+		if _, err := begin(Command{Args: []string{"/dev/null"}}, time.Minute); err == nil {
 			t.Fatal("started /dev/null")
 		}
+		p, err := Prepare(Command{Args: []string{"sleep", "1000"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Close()
 		if i == 0 {
 			before = count()
 		}

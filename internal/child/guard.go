@@ -24,12 +24,8 @@ const (
 )
 
 // GuardMain must be the first thing that the main program calls. It returns at
-// once, unless this process was started as a guard, or to become a command; then
-// it never returns.
+// once, unless this process was started as a guard; then it never returns.
 func GuardMain() {
-	if len(os.Args) > 5 && os.Args[1] == starterArg {
-		starterMain(os.Args[2:])
-	}
 	if len(os.Args) != 2 || os.Args[1] != guardArg {
 		return
 	}

@@ -79,6 +79,7 @@ func TestKilledWhileStarting(t *testing.T) {
 	if ticks := k.all(); len(ticks) > 0 {
 		t.Errorf("it ran %d times", len(ticks))
 	}
+	eventually(t, "the starter's end", func() bool { return len(inSession(p.cmd.Process.Pid)) == 0 })
 }
 
 func TestKillsAtExpiry(t *testing.T) {

@@ -232,24 +232,25 @@ func running(pgid int) (n int) {
 }
 
 // exists says whether a process runs. Our own process can be the one that has to
-// reap it, since Start makes it adopt orphans.
+// reap it, since Prepare makes it adopt orphans.
 func exists(pid int) bool {
 	s, ok := readStat(strconv.Itoa(pid))
 	return ok && !s.dead
 }
 
-// killSession kills every process of a session.
-func killSession(leader int) {
+// inSession are the processes of a session that run.
+func inSession(leader int) (pids []int) {
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
+		if err != nil || !exists(pid) {
 			continue
 		}
 		if session, err := unix.Getsid(pid); err == nil && session == leader {
-			_ = unix.Kill(pid, unix.SIGKILL)
+			pids = append(pids, pid)
 		}
 	}
+	return pids
 }
 
 func concat(parts ...[]string) (all []string) {

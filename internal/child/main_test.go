@@ -51,11 +51,18 @@ func self(program string, args ...string) []string {
 	return append([]string{exe, program}, args...)
 }
 
+// begin prepares and starts a command that may run for so long.
+func begin(cmd Command, d time.Duration) (*Group, error) {
+	p, err := Prepare(cmd)
+	if err != nil {
+		return nil, err
+	}
+	return p.Start(os.Environ(), clock.System{}.Elapsed()+d)
+}
+
 // What every system can do.
 func TestEverywhere(t *testing.T) {
-	begin := func(args []string) (*Group, error) {
-		return Start(Command{Args: args, Until: clock.System{}.Elapsed() + time.Minute})
-	}
+	begin := func(args []string) (*Group, error) { return begin(Command{Args: args}, time.Minute) }
 	g, err := begin(self("seven"))
 	if err != nil {
 		t.Fatal(err)

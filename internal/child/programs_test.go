@@ -59,11 +59,14 @@ func parentMain(args []string) {
 		patience = *quick
 	}
 	if *halt {
-		forked = func() {
+		stoppable = func() {
 			say("forked")
 			_ = unix.Kill(unix.Getpid(), unix.SIGSTOP)
 			time.Sleep(100 * time.Millisecond) // it may be taken a moment later
 		}
+	}
+	if *inherit {
+		stoppable = func() { say("prepared, foreground: %t", openTerminal().ours()) }
 	}
 	if exe := os.Args[0]; *late == "copy" { // there is no /proc
 		guardProgram = func() string { return exe }
@@ -74,7 +77,6 @@ func parentMain(args []string) {
 
 	cmd := Command{
 		Args:   f.Args(),
-		Until:  clock.System{}.Elapsed() + *until,
 		Expiry: map[string]Expiry{"stop": Stop, "kill": Kill, "nothing": Nothing}[*expiry],
 		BeforeContinue: func(g *Group) bool {
 			say("asked")
@@ -93,7 +95,7 @@ func parentMain(args []string) {
 	}
 	signals, stop := Signals()
 	defer stop()
-	g, err := Start(cmd)
+	g, err := begin(cmd, *until)
 	if err != nil {
 		say("failed %v", err)
 		os.Exit(127)
@@ -101,7 +103,7 @@ func parentMain(args []string) {
 	if *late == "later" {
 		guardProgram = func() string { return "/nonexistent" }
 	}
-	say("started %d %d %d", g.pgid, guardPid(g), cmd.Until)
+	say("started %d %d %d", g.pgid, guardPid(g), g.until)
 
 	go func() {
 		for sig := range signals {
@@ -246,7 +248,7 @@ func trivialMain(args []string) {
 		}
 		return
 	}
-	g, err := Start(Command{Args: args[1:], Until: clock.System{}.Elapsed() + time.Minute})
+	g, err := begin(Command{Args: args[1:]}, time.Minute)
 	if err != nil {
 		panic(err)
 	}

@@ -13,13 +13,39 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// run is the group's life: it starts the command and follows what happens to it
-// until the group is empty. started is told whether the command runs, or why not.
-func (g *Group) run(path string, started chan<- error) {
+// run is the group's life: it prepares the command, begins it when it is told to, and
+// follows what happens to it until the group is empty. started is told whether the
+// command runs, or why not.
+func (g *Group) run(path string, begin <-chan beginning, started chan<- error) {
 	// The kernel ties the death signal to the thread that forked, not to the
 	// process: PR_SET_PDEATHSIG(2const). So this thread is ours until the end.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	defer close(g.done)
+
+	g.tty = openTerminal()
+	defer g.tty.close()
+	adoptOrphans()
+	pid, gate, err := g.fork()
+	if err != nil {
+		if _, wanted := <-begin; wanted {
+			started <- fmt.Errorf("%s can't be started: %w", g.cmd.Args[0], err)
+		}
+		g.finish()
+		return
+	}
+	guard, err := startGuard() // while the starter starts
+	b, wanted := <-begin
+	if !wanted {
+		gate.close()
+		_ = unix.Kill(pid, unix.SIGKILL)
+		await(pid)
+		if err == nil {
+			guard.end()
+		}
+		leaveOrphans() // who we become may have children of its own
+		return
+	}
 
 	children := notify(unix.SIGCHLD)
 	defer signal.Stop(children)
@@ -27,30 +53,30 @@ func (g *Group) run(path string, started chan<- error) {
 	defer signal.Stop(continued)
 	stop := notifyStop()
 	defer signal.Stop(stop)
-
-	g.tty = openTerminal()
-	defer g.tty.close()
-	adoptOrphans()
-	pid, gate, err := g.fork(path)
-	if err != nil {
-		started <- fmt.Errorf("%s can't be started: %w", g.cmd.Args[0], err)
-		g.finish()
-		close(g.done)
-		return
-	}
-	forked()
-	guard, err := startGuard() // while the starter starts
+	stoppable()
 	g.mu.Lock()
-	g.pgid = pid
+	g.pgid, g.until = pid, b.until
+	if !g.pipeline {
+		g.tty.lend(pid)
+	}
 	if err == nil {
 		g.guard = guard
-		err = g.tell()
+		if err = g.tell(); err != nil { // it has died since, which may be hours ago
+			g.guard = nil
+			guard.end()
+			if guard, err = startGuard(); err == nil {
+				g.guard = guard
+				err = g.repeat()
+			}
+		}
+	}
+	if err == nil {
 		g.work.Add(1)
 		go g.keepGuard(guard)
 	}
 	g.mu.Unlock()
 	go func() {
-		err := g.begin(gate, err)
+		err := g.begin(gate, path, b.env, err)
 		if err != nil {
 			_ = g.Kill() // the guard may have stopped it already
 		}
@@ -89,18 +115,18 @@ func (g *Group) run(path string, started chan<- error) {
 	// nobody can signal it.
 	g.finish()
 	g.status = l.reap()
-	close(g.done)
 }
 
-// forked is for tests, which stop us there.
-var forked = func() {}
+// stoppable is for tests, which stop us there: the lock is held, and nobody watches
+// the command yet.
+var stoppable = func() {}
 
 // begin lets the command begin once there is a guard and its order on the way to it,
 // err being what came of that: the guard goes by it whatever becomes of us.
-func (g *Group) begin(gate gate, err error) error {
+func (g *Group) begin(gate gate, path string, env []string, err error) error {
 	defer gate.close()
 	g.mu.Lock()
-	expired := g.expired() // it may be long since we forked
+	expired := g.expired()
 	g.mu.Unlock()
 	switch {
 	case err != nil:
@@ -108,7 +134,7 @@ func (g *Group) begin(gate gate, err error) error {
 	case expired:
 		return ErrExpired
 	}
-	if err := gate.open(); err != nil {
+	if err := gate.open(path, g.cmd.Args, env); err != nil {
 		return fmt.Errorf("%s can't be started: %w", g.cmd.Args[0], err)
 	}
 	if err := gate.executed(); err != nil {
@@ -142,30 +168,24 @@ func (g *Group) leaderEnded() {
 
 // fork makes the process that becomes the command. Everything that Go caught is at
 // its default in it and what was ignored stays ignored: execve(2).
-func (g *Group) fork(path string) (int, gate, error) {
+func (g *Group) fork() (int, gate, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return 0, gate{}, err
 	}
 	defer null.Close()
-	attr := syscall.ProcAttr{Env: g.cmd.Env, Sys: &syscall.SysProcAttr{Setpgid: true}}
+	attr := syscall.ProcAttr{Env: os.Environ(), Sys: &syscall.SysProcAttr{Setpgid: true}}
 	for _, f := range []*os.File{g.cmd.Stdin, g.cmd.Stdout, g.cmd.Stderr} {
 		if f == nil {
 			f = null
 		}
 		attr.Files = append(attr.Files, f.Fd())
 	}
-	if attr.Env == nil {
-		attr.Env = os.Environ()
-	}
 	g.pipeline = isPipe(g.cmd.Stdin) || isPipe(g.cmd.Stdout)
-	if g.tty.ours() && !g.pipeline {
-		attr.Sys.Foreground, attr.Sys.Ctty = true, g.tty.fd
-	}
 	dieWithThread(attr.Sys)
 	defer emptySignalMask()()
 	defer runtime.KeepAlive(g)
-	return spawnStarter(path, g.cmd.Args, &attr)
+	return spawnStarter(&attr)
 }
 
 // isPipe tells that other commands of the same job may be at the other end. They

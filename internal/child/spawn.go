@@ -17,14 +17,14 @@ var owned = struct {
 }{pids: map[int]bool{}}
 
 // spawn forks a process, which inherits those of our files, too, that are given.
-func spawn(path string, args []string, attr *syscall.ProcAttr, inherited ...int) (int, error) {
+func spawn(path string, args []string, attr *syscall.ProcAttr, inherited ...uintptr) (int, error) {
 	owned.Lock()
 	defer owned.Unlock()
 	for _, fd := range inherited {
-		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {
+		if _, err := unix.FcntlInt(fd, unix.F_SETFD, 0); err != nil {
 			return 0, err
 		}
-		defer unix.CloseOnExec(fd)
+		defer unix.CloseOnExec(int(fd))
 	}
 	pid, err := syscall.ForkExec(path, args, attr)
 	if err != nil {

@@ -25,6 +25,8 @@ func nameProcess(name string) {
 // their ends: PR_SET_CHILD_SUBREAPER(2const).
 func adoptOrphans() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
+func leaveOrphans() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }
+
 func dieWithThread(attr *syscall.SysProcAttr) { attr.Pdeathsig = unix.SIGKILL }
 
 // emptySignalMask empties the mask of this thread, which a forked process

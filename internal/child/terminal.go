@@ -34,6 +34,13 @@ func (t terminal) foreground() int {
 	return pgid
 }
 
+// Foreground reports whether this process has the terminal.
+func Foreground() bool {
+	t := openTerminal()
+	defer t.close()
+	return t.ours()
+}
+
 func (t terminal) ours() bool { return t.foreground() == unix.Getpgrp() }
 
 // lend gives the terminal to the group if it is ours to give.

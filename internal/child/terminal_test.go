@@ -54,7 +54,9 @@ func open(t *testing.T, argv ...string) *screen {
 			ps, _ := exec.Command("ps", "-o", "pid,ppid,pgid,tpgid,stat,pending,args", "-s", fmt.Sprint(s.cmd.Process.Pid)).Output()
 			t.Logf("its processes:\n%s", ps)
 		}
-		killSession(s.cmd.Process.Pid)
+		for _, pid := range inSession(s.cmd.Process.Pid) {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
 		_ = s.cmd.Wait()
 		s.pty.Close()
 		<-ended
@@ -158,6 +160,7 @@ func TestCtrlC(t *testing.T) {
 	r := s.record()
 	s.run(r.parent("", "sh", "-c", "echo up; exec sleep 1000"))
 	s.want("up")
+	r.want("prepared, foreground: true")
 	if got, want := s.foreground(), r.pgid(); got != want {
 		t.Errorf("the foreground is %d, not the command %d", got, want)
 	}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/repolock/repolock/replock"
+)
+
+// outerVariable names the locks that the command runs under, the innermost last, as
+// ID:PLACE. It is for a repolock that the command runs.
+const outerVariable = "REPOLOCK_OUTER"
+
+func outer() []string { return strings.Fields(os.Getenv(outerVariable)) }
+
+// place tells the lock of one repository and name from others.
+func (g global) place() string {
+	sum := sha256.Sum256([]byte(redact(g.Repo) + "\x00" + g.Name))
+	return hex.EncodeToString(sum[:8])
+}
+
+// ownOuter is one of the holders whom this process would wait for in vain, since it runs
+// under their lock, or they wait for the one that it runs under.
+func (g global) ownOuter(holders []replock.Info) (replock.Info, bool) {
+	var ids []string
+	same := false
+	for _, o := range outer() {
+		id, place, _ := strings.Cut(o, ":")
+		ids = append(ids, id)
+		same = same || place == g.place()
+	}
+	i := slices.IndexFunc(holders, func(h replock.Info) bool {
+		return h.ID != "" && slices.Contains(ids, h.ID) || same && h.State == "waiting"
+	})
+	if i < 0 {
+		return replock.Info{}, false
+	}
+	return holders[i], true
+}
+
+// errNested ends a wait that would never end.
+var errNested = errors.New("the lock that this command runs under is in the way")

@@ -1,0 +1,32 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/repolock/repolock/internal/child/starter"
+)
+
+// TestStarterIsEarly: it is gone before package os is initialised, and what needs that,
+// nearly everything: it makes it quick.
+func TestStarterIsEarly(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(exe)
+	cmd.Env = []string{starter.Variable + "=0 1", "GODEBUG=inittrace=1"}
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
+		t.Errorf("it ended with %v", err)
+	}
+	if !strings.Contains(string(out), "init runtime @") || strings.Contains(string(out), "init os @") || strings.Contains(string(out), "/aws/") {
+		t.Errorf("initialised before it:\n%s", out)
+	}
+}

@@ -1,0 +1,79 @@
+//go:build unix && e2e
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestFiftyWaiters wait behind a backup, 20 of them for the exclusive lock, and all get
+// in: the exclusive ones first, since who wants a shared lock yields to who waits for an
+// exclusive one, and each alone; and nothing is left.
+func TestFiftyWaiters(t *testing.T) {
+	const exclusive, shared = 20, 30
+	s := onMinIO.on(onMinIO.shared(t)).site(t)
+	first := s.hold("backup", "first")
+	var waiters []*process
+	wait := func(operation, mode string) {
+		waiters = append(waiters, s.start(operation, "--wait", "forever", "--", "sh", "-c",
+			fmt.Sprintf("echo in %s $$ >>log; sleep 0.1; echo out %s $$ >>log", mode, mode)))
+	}
+	waiting := func(n int) bool {
+		keys := 0
+		for _, key := range s.left() {
+			if strings.Contains(key, "lock.intent/") {
+				keys++
+			}
+		}
+		return keys == n
+	}
+	for range exclusive {
+		wait("prune", "exclusive")
+	}
+	s.until("all tickets", 30*time.Second, func() bool { return waiting(exclusive) })
+	for range shared {
+		wait("backup", "shared")
+	}
+	time.Sleep(2 * time.Second) // and it stays so
+	if !waiting(exclusive) || s.exists("log") {
+		t.Errorf("somebody is in: %q", s.left())
+	}
+	start := time.Now()
+	first.end("first")
+	for _, w := range waiters {
+		if code := w.code(); code != 0 {
+			t.Errorf("exit code %d:\n%s", code, w.stderr.String())
+		}
+	}
+	t.Logf("all were in after %v", time.Since(start).Round(time.Second))
+
+	raw, err := os.ReadFile(s.path("log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(raw)), "\n")
+	in := map[string]int{}
+	var order []string
+	for _, line := range lines {
+		f := strings.Fields(line)
+		switch f[0] {
+		case "in":
+			if in["exclusive"] > 0 || f[1] == "exclusive" && in["shared"] > 0 {
+				t.Errorf("%s beside %v", line, in)
+			}
+			in[f[1]]++
+			order = append(order, f[1])
+		case "out":
+			in[f[1]]--
+		}
+	}
+	if len(order) != exclusive+shared || !slices.IsSorted(order) { // "exclusive" < "shared"
+		t.Errorf("they got in in the order %v", order)
+	}
+	s.nothingLeft()
+}

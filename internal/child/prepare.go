@@ -1,0 +1,113 @@
+//go:build unix
+
+package child
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/repolock/repolock/internal/clock"
+)
+
+// Prepared is a command that can be started at once: its starter waits at the gate,
+// and its guard is there.
+type Prepared struct {
+	g       *Group
+	begin   chan beginning
+	started chan error
+}
+
+// beginning is what a command needs to begin.
+type beginning struct {
+	env   []string
+	until time.Duration
+}
+
+// Prepare gets a command ready, which takes some milliseconds that its caller may use.
+// It fails with ErrNotFound or ErrNotExecutable if the command is to blame. Either
+// Start or Close must be called, once.
+func Prepare(cmd Command) (*Prepared, error) {
+	path, err := LookPath(cmd.Args)
+	if err != nil {
+		return nil, err
+	}
+	g := &Group{cmd: cmd, done: make(chan struct{}), news: make(chan struct{})}
+	g.overdue = time.AfterFunc(patience, func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.replaceGuard()
+	})
+	g.overdue.Stop()
+	p := &Prepared{g, make(chan beginning), make(chan error, 1)}
+	g.work.Go(func() { g.run(path, p.begin, p.started) })
+	return p, nil
+}
+
+// Start begins the command, in this environment, with its first allowance: see
+// Group.Allow. It fails as Prepare does, with ErrExpired if the time is over, and with
+// ErrUnguarded if there is no guard; then nothing was begun.
+func (p *Prepared) Start(env []string, until time.Duration) (*Group, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	p.begin <- beginning{env, until}
+	var err error
+	select {
+	case err = <-p.started:
+	case <-p.g.expires(ctx, until): // the guard has stopped it before it was executed
+		err = ErrExpired
+	}
+	if err != nil {
+		_ = p.g.Close()
+		return nil, err
+	}
+	return p.g, nil
+}
+
+// Close ends what was prepared and not started.
+func (p *Prepared) Close() {
+	close(p.begin)
+	p.g.work.Wait()
+}
+
+// expires is closed when the first allowance ends.
+func (g *Group) expires(ctx context.Context, until time.Duration) <-chan struct{} {
+	end := make(chan struct{})
+	if g.cmd.Expiry != Nothing {
+		go func() {
+			if clock.SleepUntil(ctx, clock.System{}, until) == nil {
+				close(end)
+			}
+		}()
+	}
+	return end
+}
+
+// LookPath finds the program of a command. It fails with ErrNotFound or
+// ErrNotExecutable.
+func LookPath(args []string) (string, error) {
+	if len(args) == 0 || args[0] == "" {
+		return "", fmt.Errorf("%q: %w", "", ErrNotFound)
+	}
+	path, err := exec.LookPath(args[0])
+	switch {
+	case err == nil, errors.Is(err, exec.ErrDot): // whose PATH has "." means it
+		return path, nil
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, os.ErrNotExist):
+		return "", fmt.Errorf("%s: %w", args[0], ErrNotFound)
+	}
+	return "", fmt.Errorf("%s: %w: %w", args[0], ErrNotExecutable, errors.Unwrap(err))
+}
+
+// execError tells a program that can't be executed from a system that can't fork.
+func execError(name string, err error) error {
+	if err == unix.EAGAIN || err == unix.ENOMEM {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return fmt.Errorf("%s: %w: %w", name, ErrNotExecutable, err)
+}
