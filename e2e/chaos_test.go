@@ -43,7 +43,7 @@ func missing(n torture.Counts) (names []string) {
 	return names
 }
 
-// TestChaos: real processes contend for a lock and are killed, stopped past the ttl,
+// TestChaos: real processes contend for a lock and are killed, stopped past the deadline,
 // and terminated. On MinIO all but the children's own writes goes through proxies that
 // lose, delay and repeat requests and cut answers off; for half of the clients the
 // clock is an hour wrong; the server crashes twice. No child ever writes beside an

@@ -141,7 +141,7 @@ func (t *tortureResult) print(r *reporter) error {
 		n    int
 	}{
 		{"shared locks", c.Shared}, {"exclusive locks", c.Exclusive}, {"refused, since held", c.Held}, {"not taken for other reasons", c.Failed},
-		{"lost", c.Lost}, {"resumed", c.Resumed}, {"processes killed", c.Killed}, {"stopped past the ttl", c.Stopped}, {"terminated", c.Terminated},
+		{"lost", c.Lost}, {"resumed", c.Resumed}, {"processes killed", c.Killed}, {"stopped and continued", c.Stopped}, {"terminated", c.Terminated},
 		{"writes", c.Writes}, {"requests without an answer", c.Unanswered}, {"changes that arrived late", t.Late},
 	} {
 		fmt.Fprintf(table, "%s\t%d\n", row.what, row.n)

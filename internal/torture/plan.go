@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/history"
+	"github.com/repolock/repolock/internal/refresh"
 )
 
 // Chances are how likely each is of a turn. The zero value is a good mixture; what
@@ -20,7 +21,7 @@ type Chances struct {
 	// keeps others out for a ttl. Where there are no such signals nothing is stopped or
 	// terminated.
 	Kill float64 // 0.02
-	Stop float64 // 0.02: past the ttl, and continued
+	Stop float64 // 0.02: past the deadline, and continued
 	Term float64 // 0.03
 }
 
@@ -100,7 +101,12 @@ func newPlan(r *rand.Rand, id, data string, ttl time.Duration, c Chances, behind
 		p.Hold = ttl/2 + upTo(r, ttl*3/2)
 	}
 	p.faultAt = upTo(r, min(p.Hold, ttl)+entry)
-	if p.fault == stop && r.IntN(2) == 0 {
+	if x := r.IntN(3); p.fault == stop && x > 0 {
+		if x > 1 {
+			// Nobody can be let in yet: the lock was lost, and may be resumed.
+			deadline := refresh.ForTTL(ttl).Deadline
+			p.stopFor = deadline + upTo(r, ttl-deadline)
+		}
 		// The child isn't done when the process is continued.
 		p.Hold = p.faultAt + p.stopFor + upTo(r, ttl/2)
 	}

@@ -15,12 +15,12 @@ func TestPlan(t *testing.T) {
 	for name, test := range map[string]struct {
 		chances                           Chances
 		behind                            bool
-		exclusive, kill, stop, term, long int // at least; 0: never
+		exclusive, kill, stop, term, long, brief int // at least; 0: never
 	}{
-		"by default":  {Chances{}, false, 1300, 180, 180, 270, 160},
-		"behind":      {Chances{}, true, 5500, 180, 180, 270, 160},
-		"stops alone": {Chances{Exclusive: -1, Long: -1, Kill: -1, Stop: 0.3, Term: -1}, true, 0, 0, 2700, 0, 1200},
-		"kills alone": {Chances{Exclusive: 1, Long: -1, Kill: 0.3, Stop: -1, Term: -1}, false, n, 2700, 0, 0, 0},
+		"by default":  {Chances{}, false, 1300, 180, 180, 270, 200, 50},
+		"behind":      {Chances{}, true, 5500, 180, 180, 270, 200, 50},
+		"stops alone": {Chances{Exclusive: -1, Long: -1, Kill: -1, Stop: 0.3, Term: -1}, true, 0, 0, 2700, 0, 1800, 900},
+		"kills alone": {Chances{Exclusive: 1, Long: -1, Kill: 0.3, Stop: -1, Term: -1}, false, n, 2700, 0, 0, 0, 0},
 	} {
 		r := rand.New(rand.NewPCG(1, 2))
 		got := map[any]int{}
@@ -31,11 +31,14 @@ func TestPlan(t *testing.T) {
 			if p.Hold > shortHold {
 				got["long"]++
 			}
-			if p.stopFor <= ttl {
+			if p.stopFor < ttl*55/60 {
 				t.Fatalf("%+v", p)
 			}
+			if p.fault == stop && p.stopFor <= ttl && p.Hold > p.stopFor {
+				got["brief"]++
+			}
 		}
-		for what, least := range map[any]int{history.Exclusive: test.exclusive, kill: test.kill, stop: test.stop, term: test.term, "long": test.long} {
+		for what, least := range map[any]int{history.Exclusive: test.exclusive, kill: test.kill, stop: test.stop, term: test.term, "long": test.long, "brief": test.brief} {
 			if got[what] < least || least == 0 && got[what] > 0 || least > 0 && least < n && got[what] > 2*least {
 				t.Errorf("%s: %v %d times of %d, want %d", name, what, got[what], n, least)
 			}
