@@ -437,17 +437,23 @@ func (l *Locker) takeDownExclusive(ctx context.Context, t *try) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
-	var sends atomic.Int32
-	return l.removeBy(ctx, t.exclusive.key, func(ctx context.Context) error {
-		// A put that was refused or not answered, or a delete that failed and may have
-		// been applied: by now it may be another's.
-		if sends.Add(1) > 1 || !t.exclusive.put {
+	// After a put that was refused or not answered, or a request to remove it that failed
+	// and may have been applied, it may be another's by now.
+	var doubt atomic.Bool
+	doubt.Store(!t.exclusive.put)
+	return l.removeBy(ctx, t.exclusive.key, func(ctx context.Context, send func(context.Context) error) error {
+		before := doubt.Swap(true)
+		if before {
 			ours, err := l.isOurs(ctx, t)
 			if err != nil || !ours {
 				return err
 			}
 		}
-		return l.store.Delete(ctx, t.exclusive.key)
+		err := send(ctx)
+		if errors.Is(err, store.ErrPermission) {
+			doubt.Store(before)
+		}
+		return err
 	})
 }
 

@@ -865,33 +865,43 @@ func TestFoundStoppedAfterTheLook(t *testing.T) {
 	}
 }
 
-// The delete of a release was applied and answered with a 500; another one came in
-// before it was sent again, and lost its lock by that.
+// The delete of a release, or where that isn't allowed the put that empties, was applied
+// and answered with a 500; another one came in before it was sent again, and lost its
+// lock by that.
 func TestFoundReleaseIsRepeated(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, mem.Options{})
-		a, b := w.machine(), w.machine()
-		k, err := a.Exclusive(t.Context(), "prune")
-		mustLock(t, k, err)
-		var other *Lock
-		var failed atomic.Bool
-		a.tap.After(func(ctx context.Context, r tap.Request, err error) error {
-			if r.Op == "delete" && r.Key == "index/lock.exclusive" && failed.CompareAndSwap(false, true) {
-				_ = w.mem.Delete(ctx, k.Key()) // or b waits for it
-				if other, err = b.Exclusive(t.Context(), "prune"); err != nil {
-					t.Error(err)
+	for _, op := range []string{"delete", "put"} {
+		t.Run(op, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, mem.Options{})
+				a, b := w.machine(), w.machine()
+				k, err := a.Exclusive(t.Context(), "prune")
+				mustLock(t, k, err)
+				if op == "put" {
+					a.tap.Before(mayNotDelete)
 				}
-				return errOutage
-			}
-			return err
+				var other *Lock
+				var failed atomic.Bool
+				a.tap.After(func(ctx context.Context, r tap.Request, err error) error {
+					if r.Op == op && r.Key == "index/lock.exclusive" && failed.CompareAndSwap(false, true) {
+						_ = w.mem.Delete(ctx, k.Key()) // or b waits for it
+						if other, err = b.Exclusive(t.Context(), "prune"); err != nil {
+							t.Error(err)
+						}
+						return errOutage
+					}
+					return err
+				})
+				k.Release(t.Context())
+				time.Sleep(DefaultTTL)
+				if other == nil || !alive(other) {
+					t.Error("the next one has lost its lock")
+				} else {
+					other.Release(t.Context())
+				}
+				if op == "delete" {
+					w.empty()
+				}
+			})
 		})
-		k.Release(t.Context())
-		time.Sleep(DefaultTTL)
-		if other == nil || !alive(other) {
-			t.Error("the next one has lost its lock")
-		} else {
-			other.Release(t.Context())
-		}
-		w.empty()
-	})
+	}
 }

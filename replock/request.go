@@ -139,15 +139,24 @@ func (l *Locker) put(ctx context.Context, key string, body []byte, opts store.Pu
 // remove deletes a key, or, if that isn't allowed, puts an empty body in its
 // place, which says "released". If neither is allowed the error names both.
 func (l *Locker) remove(ctx context.Context, key string) error {
-	return l.removeBy(ctx, key, func(ctx context.Context) error { return l.store.Delete(ctx, key) })
+	return l.removeBy(ctx, key, func(ctx context.Context, send func(context.Context) error) error { return send(ctx) })
 }
 
-func (l *Locker) removeBy(ctx context.Context, key string, send func(context.Context) error) error {
-	_, err := repeat(ctx, l, "delete "+key, func(ctx context.Context) (nothing, error) { return nothing{}, send(ctx) })
+// removeBy is remove where each request is sent by by, which may decide not to.
+func (l *Locker) removeBy(ctx context.Context, key string, by func(ctx context.Context, send func(context.Context) error) error) error {
+	request := func(what string, send func(context.Context) error) error {
+		_, err := repeat(ctx, l, what+" "+key, func(ctx context.Context) (nothing, error) { return nothing{}, by(ctx, send) })
+		return err
+	}
+	err := request("delete", func(ctx context.Context) error { return l.store.Delete(ctx, key) })
 	if !errors.Is(err, store.ErrPermission) {
 		return err
 	}
-	if _, perr := l.put(ctx, key, nil, store.PutOptions{}); perr != nil {
+	empty := func(ctx context.Context) error {
+		_, err := l.store.Put(ctx, key, nil, store.PutOptions{})
+		return err
+	}
+	if perr := request("put", empty); perr != nil {
 		return fmt.Errorf("no permission to delete %q, nor to overwrite it: %w", key, join(err, perr))
 	}
 	return nil
