@@ -21,6 +21,12 @@ type location struct {
 
 var bucketName = regexp.MustCompile(`^[A-Za-z0-9-]+$`)
 
+// Check finds what is wrong with a URL before anything is opened.
+func Check(u *url.URL) error {
+	_, err := parse(u)
+	return err
+}
+
 func parse(u *url.URL) (location, error) {
 	l := location{endpoint: base.APIBase, bucket: u.Host}
 	if !bucketName.MatchString(l.bucket) {
@@ -38,7 +44,7 @@ func parse(u *url.URL) (location, error) {
 	}
 	for name, values := range query {
 		if name != "endpoint" {
-			return l, invalid("unknown parameter %q (known: endpoint)", name)
+			return l, invalid("it has an unknown parameter, maybe a secret; known: endpoint")
 		}
 		if l.endpoint, err = endpoint(values[len(values)-1]); err != nil {
 			return l, err

@@ -49,6 +49,12 @@ func Open(_ context.Context, u *url.URL) (*Store, error) {
 	return &Store{s3api.New(&client{api: api, bucket: t.bucket, keys: keys}, place, "minio", t.conditions)}, nil
 }
 
+// Check finds what is wrong with a URL before anything is opened.
+func Check(u *url.URL) error {
+	_, err := parse(u)
+	return err
+}
+
 // target is what a URL says.
 type target struct {
 	bucket, prefix, region, alias string

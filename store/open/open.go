@@ -42,6 +42,25 @@ func Store(ctx context.Context, rawURL string) (store.Store, error) {
 	}
 }
 
+// Check finds what is wrong with a URL or a path without opening what it names. Its
+// errors are store.ErrURL, and show no part of the URL that could be a secret.
+func Check(rawURL string) error {
+	location, err := Parse(rawURL)
+	if err != nil {
+		return err
+	}
+	switch location.Scheme {
+	case "s3":
+		return s3.Check(location.URL)
+	case "minio":
+		return minio.Check(location.URL)
+	case "b2":
+		return b2.Check(location.URL)
+	default:
+		return nil
+	}
+}
+
 // opened keeps a nil pointer from becoming a store.
 func opened[S store.Store](s S, err error) (store.Store, error) {
 	if err != nil {

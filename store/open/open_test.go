@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/repolock/repolock/store"
@@ -35,6 +36,28 @@ func TestStore(t *testing.T) {
 		}
 		if got, err := os.ReadFile(filepath.Join(path, "k")); string(got) != raw || err != nil {
 			t.Errorf("%q: wrote %q, %v", raw, got, err)
+		}
+	}
+}
+
+// TestCheck: whatever would be refused is, without a directory or a bucket being there,
+// and no secret is shown.
+func TestCheck(t *testing.T) {
+	for _, raw := range []string{
+		"/srv/repo", "file:///srv/repo", "s3://bucket/prefix?region=eu-central-1&profile=backup", "minio://host:9000/bucket/prefix?tls=false",
+		"b2://bucket/prefix",
+	} {
+		if err := open.Check(raw); err != nil {
+			t.Errorf("%q: %v", raw, err)
+		}
+	}
+	for _, raw := range []string{
+		"", "gs://bucket", "s3://k:topsecret@bucket", "s3://bucket?secret_access_key=topsecret", "s3://bucket?topsecret=x",
+		"s3://bucket?endpoint=https://k:topsecret@host", "minio://host/bucket?password=topsecret", "minio://host/bucket?topsecret",
+		"b2://bucket?key=topsecret", "b2://bucket?topsecret", "b2://bucket?endpoint=https://k:topsecret@host",
+	} {
+		if err := open.Check(raw); !errors.Is(err, store.ErrURL) || strings.Contains(err.Error(), "topsecret") {
+			t.Errorf("%q: %v", raw, err)
 		}
 	}
 }

@@ -90,6 +90,12 @@ func httpClient(c aws.HTTPClient) aws.HTTPClient {
 	return &notRedirected{s3api.Transport(c.(*awshttp.BuildableClient).GetTransport())}
 }
 
+// Check finds what is wrong with a URL before anything is opened.
+func Check(u *url.URL) error {
+	_, err := parse(u)
+	return err
+}
+
 // target is what a URL says.
 type target struct {
 	bucket, prefix, region, endpoint, profile, conditions string
