@@ -12,7 +12,6 @@ import (
 	"github.com/repolock/repolock/internal/doctor"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/open"
 )
 
 type doctorCmd struct {
@@ -29,9 +28,6 @@ Exit codes: 0 the store is fit; 69 it can't be reached; 77 permissions are lacki
 }
 
 func (c doctorCmd) run(r *reporter, g global) (int, error) {
-	if c.URL != "" {
-		g.Repo = c.URL
-	}
 	base, err := c.base(g.Name)
 	if err != nil {
 		return 0, usageError{err}
@@ -128,16 +124,4 @@ func exitCode(report doctor.Report) int {
 	default:
 		return exitUnfit
 	}
-}
-
-// store opens the repository.
-func (g global) store(ctx context.Context) (store.Store, error) {
-	if g.Repo == "" {
-		return nil, usageError{errors.New("no repository: give its URL, or --repo, or set REPOLOCK_REPO")}
-	}
-	s, err := open.Store(ctx, g.Repo)
-	if err != nil {
-		return nil, fmt.Errorf("opening the repository: %w", err)
-	}
-	return s, nil
 }

@@ -64,10 +64,13 @@ func describe(err error) (name string, code int, hint string) {
 		signal signalled
 		held   heldError
 		nobody *torture.NobodyError
+		file   fileError
 	)
 	switch {
 	case errors.As(err, &signal):
 		return "interrupted", exitSignal + int(signal.signal), ""
+	case errors.As(err, &file):
+		return "wrong_configuration", exitUnfit, ""
 	case errors.As(err, &usage):
 		return "usage", exitUsage, "see repolock --help"
 	case errors.As(err, &held):

@@ -11,14 +11,14 @@ import (
 
 // lockFlags are the flags of the commands that hold a lock around another one.
 type lockFlags struct {
-	TTL time.Duration `default:"60s" help:"How long the lock outlives a crash: ${default} unless said otherwise, 10s to 24h."`
+	TTL time.Duration `config:"" default:"60s" help:"How long the lock outlives a crash: ${default} unless said otherwise, 10s to 24h."`
 	cronFlags
-	OnLost    string            `enum:"pause,term,kill,warn" default:"pause" help:"What becomes of the command when its lock is lost: pause stops it, and continues it if the lock can be resumed; term sends TERM in time, and kills it at the deadline; kill kills it; warn lets it run on."`
-	ResumeFor time.Duration     `default:"10m" help:"How long to try to resume a lost lock before the command is killed."`
-	HeldCode  int               `name:"held-exit-code" short:"E" default:"75" placeholder:"N" help:"Exit code when somebody else holds the lock."`
-	Metadata  map[string]string `placeholder:"KEY=VALUE" help:"Put this into the lock for others to read. No secrets."`
-	Audit     string            `placeholder:"FILE" env:"REPOLOCK_AUDIT" help:"Append what happens to the lock to this file, in JSON, one event a line."`
-	Metrics   string            `name:"metrics-file" placeholder:"FILE" help:"Write what became of the lock to this file, for Prometheus (the textfile collector of node_exporter)."`
+	OnLost    string            `config:"" enum:"pause,term,kill,warn" default:"pause" help:"What becomes of the command when its lock is lost: pause stops it, and continues it if the lock can be resumed; term sends TERM in time, and kills it at the deadline; kill kills it; warn lets it run on."`
+	ResumeFor time.Duration     `config:"" default:"10m" help:"How long to try to resume a lost lock before the command is killed."`
+	HeldCode  int               `config:"" name:"held-exit-code" short:"E" default:"75" placeholder:"N" help:"Exit code when somebody else holds the lock."`
+	Metadata  map[string]string `config:"" placeholder:"KEY=VALUE" help:"Put this into the lock for others to read. No secrets."`
+	Audit     string            `config:"" placeholder:"FILE" env:"REPOLOCK_AUDIT" help:"Append what happens to the lock to this file, in JSON, one event a line."`
+	Metrics   string            `config:"" name:"metrics-file" placeholder:"FILE" help:"Write what became of the lock to this file, for Prometheus (the textfile collector of node_exporter)."`
 	Fence     bool              `help:"Take a fencing number with an exclusive lock (REPOLOCK_FENCE)."`
 
 	Command []string `arg:"" passthrough:"" name:"command" help:"The command and its arguments, after --."`

@@ -4,8 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -13,8 +11,8 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/repolock/repolock/internal/child"
+	"github.com/repolock/repolock/internal/config"
 	"github.com/repolock/repolock/replock"
-	"github.com/repolock/repolock/store/open"
 )
 
 func main() {
@@ -31,21 +29,26 @@ type cli struct {
 	Prune     pruneCmd   `cmd:"" help:"Run a prune under the exclusive lock."`
 	Run       runCmd     `cmd:"" help:"Run any other command under a lock, or bare."`
 	Status    statusCmd  `cmd:"" help:"Show every lock in the repository. Never writes."`
-	History   historyCmd `cmd:"" help:"Show what an audit log tells: who held what, and when."`
+	History   historyCmd `cmd:"" bare:"" help:"Show what an audit log tells: who held what, and when."`
 	BreakLock breakCmd   `cmd:"" help:"Delete locks, whoever holds them. For emergencies."`
 	Doctor    doctorCmd  `cmd:"" help:"Try out what a store does, and whether it is fit."`
 	Torture   tortureCmd `cmd:"" help:"Have processes contend for a lock, and look whether it holds."`
-	Version   versionCmd `cmd:"" help:"Show the version."`
+	Repos     reposCmd   `cmd:"" help:"Show the repositories that the configuration file names."`
+	Version   versionCmd `cmd:"" bare:"" help:"Show the version."`
 
-	TortureChild tortureChildCmd `cmd:"" hidden:""`
+	TortureChild tortureChildCmd `cmd:"" hidden:"" bare:""`
 }
 
 type global struct {
-	Repo  string `short:"r" placeholder:"URL" env:"REPOLOCK_REPO" help:"Repository: a directory, or an s3:, minio:, b2: or file: URL."`
-	Name  string `help:"Use the lock of this name, for a repository that has several."`
-	JSON  bool   `name:"json" help:"Print JSON: results on stdout, an error on stderr."`
-	Quiet bool   `short:"q" help:"Say nothing but errors."`
-	Verb  bool   `short:"v" name:"verbose" help:"Say every event of the lock."`
+	Repo   string `short:"r" placeholder:"REPOSITORY" env:"REPOLOCK_REPO" help:"Repository: a directory, an s3:, minio:, b2: or file: URL, or a name from the configuration file."`
+	Name   string `config:"" help:"Use the lock of this name, for a repository that has several."`
+	Config string `placeholder:"FILE" env:"REPOLOCK_CONFIG" help:"Configuration file, in place of the user's or the system's; an empty name is none."`
+	JSON   bool   `name:"json" help:"Print JSON: results on stdout, an error on stderr."`
+	Quiet  bool   `short:"q" help:"Say nothing but errors."`
+	Verb   bool   `short:"v" name:"verbose" help:"Say every event of the lock."`
+
+	file    *config.File // that was read, if any
+	unknown error        // why it isn't known which repository is meant
 }
 
 // run is main without the process: it parses, runs and returns the exit code.
@@ -53,6 +56,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	var c cli
 	r := &reporter{stdout: stdout, stderr: stderr, terminal: onTerminal}
 	helped := false
+	file := &settings{}
 	parser, err := kong.New(&c,
 		kong.Name("repolock"),
 		kong.Description("Run a backup, restore or prune while holding a lock that is kept in the backup repository itself."),
@@ -60,6 +64,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		kong.Exit(func(int) { helped = true }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
 		kong.UsageOnError(),
+		kong.Resolvers(file),
 	)
 	if err != nil {
 		panic(err) // the tags above are wrong
@@ -73,8 +78,15 @@ func run(args []string, stdout, stderr io.Writer) int {
 	r.global = c.global
 	if err != nil {
 		r.JSON = asksForJSON(args) // parsing ended before it was set
+		if file.err != nil {
+			return r.fail(file.err)
+		}
 		return r.fail(usageError{err})
 	}
+	if c.file = file.file; file.repo != nil {
+		c.Repo, c.unknown = file.repo.url, file.repo.err
+	}
+	r.global = c.global
 	code, err := k.Selected().Target.Addr().Interface().(command).run(r, c.global)
 	if err != nil {
 		return r.fail(err)
@@ -98,12 +110,9 @@ type command interface {
 
 // locker opens the repository.
 func (g global) locker(ctx context.Context, opts replock.Options) (*replock.Locker, error) {
-	if g.Repo == "" {
-		return nil, usageError{errors.New("no repository: give --repo, or set REPOLOCK_REPO")}
-	}
-	s, err := open.Store(ctx, g.Repo)
+	s, err := g.store(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("opening the repository: %w", err)
+		return nil, err
 	}
 	opts.Name, opts.Version = g.Name, version()
 	l, err := replock.New(s, opts)

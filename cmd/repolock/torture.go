@@ -41,9 +41,6 @@ Exit codes: 0 no violation was found; 70 it isn't known; 78 a violation was foun
 const judgeFor = 2 * time.Minute
 
 func (c tortureCmd) run(r *reporter, g global) (int, error) {
-	if c.URL != "" {
-		g.Repo = c.URL
-	}
 	if err := c.check(g); err != nil {
 		return 0, usageError{err}
 	}
@@ -71,7 +68,7 @@ func (c tortureCmd) run(r *reporter, g global) (int, error) {
 	}
 	command := torture.Repolock{Program: program, Locks: g.Repo, Data: g.Repo, Name: name, TTL: c.TTL, NoLock: c.NoLock}.Command
 	for range c.Clients {
-		opts.Clients = append(opts.Clients, torture.Client{Command: command})
+		opts.Clients = append(opts.Clients, torture.Client{Command: command, Env: []string{"REPOLOCK_CONFIG="}})
 	}
 	show := newTortureLine(r)
 	opts.Progress = show.step

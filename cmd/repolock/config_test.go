@@ -1,0 +1,145 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/repolock/repolock/internal/config"
+)
+
+// configured writes a configuration file, and has it be the one.
+func configured(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.toml")
+	write(t, path, text)
+	t.Setenv("REPOLOCK_CONFIG", path)
+	return path
+}
+
+// TestBadConfiguration: it is refused whatever is used of it, with 78, the file, the key
+// and what is allowed, and no secret.
+func TestBadConfiguration(t *testing.T) {
+	dir := t.TempDir()
+	for text, says := range map[string]string{
+		"[defaults]\nttl = '5s'":                                          "[defaults] ttl 5s: must be from 10s to 24h0m0s",
+		"[defaults]\nttl = 'soon'":                                        "[defaults] ttl: expected duration",
+		"[defaults]\nwait = '-1s'":                                        "[defaults] wait: -1s: must not be negative",
+		"[defaults]\nwait = 'long'":                                       "or forever",
+		"[defaults]\nresume-for = '-1s'":                                  "resume-for -1s: must not be negative",
+		"[defaults]\non-lost = 'hope'":                                    `on-lost must be one of "pause","term","kill","warn"`,
+		"[defaults]\nif-held = 'hope'":                                    `if-held must be one of`,
+		"[defaults]\nif-held = 'wait'":                                    `if-held: must be fail or skip; waiting is wait = "forever"`,
+		"[defaults]\nif-unreachable = 'hope'":                             `if-unreachable must be one of`,
+		"[defaults]\nheld-exit-code = 256":                                "held-exit-code 256: must be from 0 to 255",
+		"[defaults]\naudit = 'here.jsonl'":                                `audit "here.jsonl": must be an absolute path`,
+		"[defaults]\nmetrics-file = '~/x'":                                `metrics-file "~/x": must be an absolute path`,
+		"[defaults.metadata]\nApi_Key = 'secret'":                         `metadata "Api_Key": everybody can read it`,
+		"repo = 'prod'":                                                   `repo "prod": no repository of that name is in the file, which has: none`,
+		"repo = './prod'":                                                 "repo: must be a URL or an absolute path",
+		"repo = 's3://k:secret@bucket'":                                   "repo: invalid repository URL: s3: credentials don't belong",
+		"[repositories.'a b']\nurl = '/x'":                                `[repositories."a b"] a repository's name has letters`,
+		"[repositories.'s3:x']\nurl = '/x'":                               "a repository's name has letters",
+		"[repositories.a]\nname = 'x'":                                    `[repositories."a"] url: is missing`,
+		"[repositories.a]\nurl = 'x'":                                     `[repositories."a"] url: must be a URL or an absolute path`,
+		"[repositories.a]\nurl = '~/x'":                                   "url: must be a URL or an absolute path",
+		"[repositories.a]\nurl = 'gs://x'":                                `unknown scheme "gs"`,
+		"[repositories.a]\nurl = '/x'\nname = 'A'":                        `[repositories."a"] lock name "A"`,
+		"[repositories.a]\nurl = '/x'\nttl = '1s'":                        `[repositories."a"] ttl 1s: must be from 10s`,
+		"[repositories.a]\nurl = 's3://b?secret_access_key=secret'":       "unknown parameter",
+		"[repositories.a]\nurl = 's3://b?endpoint=https://k:secret@host'": "credentials don't belong in an endpoint",
+		"[repositories.a]\nurl = 'b2://b?secret'":                         "unknown parameter",
+		"[repositories.a]\nurl = '/x'\npassword = 'secret'":               "credentials don't belong in this file",
+		"[repositories.a]\nurl = 'file://u:secret@localhost/x'":           "file:///",
+	} {
+		path := configured(t, text)
+		for _, args := range [][]string{{"repos"}, {"-r", dir, "backup", "--", "touch", filepath.Join(dir, "ran")}} {
+			var out, stderr bytes.Buffer
+			if code := run(args, &out, &stderr); code != exitUnfit || out.Len() > 0 {
+				t.Errorf("%q: exit code %d: %s", text, code, &out)
+			}
+			// That is the message's own word for what isn't shown.
+			checkError(t, false, strings.ReplaceAll(stderr.String(), "a secret", ""), says)
+			if !strings.Contains(stderr.String(), path) {
+				t.Errorf("%q: doesn't name the file: %s", text, &stderr)
+			}
+		}
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Error("it ran", entries, err)
+	}
+}
+
+// TestConfigTags: what may stand in the file is what is tagged so, all of it, and works.
+func TestConfigTags(t *testing.T) {
+	var inFile []string
+	fields := reflect.TypeFor[config.Flags]()
+	for i := range fields.NumField() {
+		inFile = append(inFile, fields.Field(i).Tag.Get("toml"))
+	}
+	parser, err := kong.New(&cli{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range parser.Model.Children {
+		var tagged []string
+		for _, f := range node.Flags {
+			if f.Tag.Has("config") {
+				tagged = append(tagged, f.Name)
+			}
+		}
+		var want []string
+		switch node.Name {
+		case "backup", "restore", "prune", "run":
+			want = slices.Sorted(slices.Values(inFile))
+		case "break-lock":
+			want = []string{"audit"}
+		}
+		slices.Sort(tagged)
+		if diff := cmp.Diff(want, tagged); diff != "" {
+			t.Errorf("%s: %s", node.Name, diff)
+		}
+	}
+}
+
+// TestConfiguredFlags: each value of the file gets to its flag.
+func TestConfiguredFlags(t *testing.T) {
+	configured(t, `
+[repositories.a]
+url = "/x"
+name = "n"
+ttl = "3m"
+wait = "forever"
+if-held = "skip"
+if-unreachable = "run"
+on-lost = "term"
+resume-for = "7m"
+audit = "/a"
+metrics-file = "/m"
+held-exit-code = 3
+metadata = {"a;b" = "c=d"}
+`)
+	var c cli
+	parser, err := kong.New(&c, kong.Resolvers(&settings{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := parser.Parse([]string{"-r", "a", "backup", "--", "x"}); err != nil {
+		t.Fatal(err)
+	}
+	want := lockFlags{
+		TTL: 3 * 60e9, OnLost: "term", ResumeFor: 7 * 60e9, HeldCode: 3, Metadata: map[string]string{"a;b": "c=d"},
+		Audit: "/a", Metrics: "/m", Command: []string{"--", "x"},
+	}
+	want.Wait, want.IfHeld, want.IfUnreachable = 1<<63-1, "skip", "run"
+	if diff := cmp.Diff(want, c.Backup.lockFlags, cmp.AllowUnexported(lockFlags{})); diff != "" || c.Name != "n" {
+		t.Errorf("%s name %q", diff, c.Name)
+	}
+}

@@ -1,0 +1,106 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func file(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.toml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestLoad(t *testing.T) {
+	got, err := Load(file(t, `
+repo = "prod"
+[defaults]
+ttl = "2m"
+held-exit-code = 0
+metadata = {rack = "7"}
+[repositories.prod]
+url = "s3://bucket/prefix"
+name = "photos"
+wait = "15m"
+[repositories."home.old"]
+url = "/srv/home"
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := func(f Flags) map[string]any {
+		values := map[string]any{}
+		f.Each(func(name string, value any) { values[name] = value })
+		return values
+	}
+	if diff := cmp.Diff(map[string]any{"ttl": "2m", "held-exit-code": int64(0), "metadata": map[string]string{"rack": "7"}}, flags(got.Defaults)); diff != "" {
+		t.Error(diff)
+	}
+	prod := got.Repositories["prod"]
+	if diff := cmp.Diff(map[string]any{"wait": "15m"}, flags(prod.Flags)); diff != "" || prod.URL != "s3://bucket/prefix" || prod.Name != "photos" {
+		t.Errorf("%+v %s", prod, diff)
+	}
+	if got.Repo != "prod" || len(got.Repositories) != 2 || got.Repositories["home.old"].URL != "/srv/home" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestLoadErrors: what isn't understood is refused, with its place, and shows no value.
+func TestLoadErrors(t *testing.T) {
+	for text, says := range map[string]string{
+		"tll = '2m'":                           `config.toml:1: unknown key "tll"`,
+		"ttl = '2m'":                           `config.toml:1: unknown key "ttl"`,
+		"[defaults]\n\nname = 'x'":             `config.toml:3: unknown key "defaults.name"`,
+		"[defaults]\nhint = 'node-local'":      `config.toml:2: unknown key "defaults.hint"`,
+		"[repositories.a]\nURL = '/x'":         `unknown key "repositories.a.URL": keys are in lower case`,
+		"[repositories.a]\nurl='/x'\nUrl='/y'": `unknown key "repositories.a.Url": keys are in lower case`,
+		"[Defaults]\nttl = '1m'":               `unknown key "Defaults": keys are in lower case`,
+		"[repository.a]\nurl = '/x'":           `config.toml:1: unknown key "repository.a"`,
+		"[defaults]\nttl = 120":                `config.toml:2:7: "defaults.ttl": must be a text in quotes`,
+		"[defaults]\nheld-exit-code = '1'":     `config.toml:2:18: "defaults.held-exit-code": must be a whole number`,
+		"[defaults]\nmetadata = 'x'":           `config.toml:2:12: "defaults.metadata": must be a table`,
+		"[defaults.metadata]\nx = 1":           `config.toml:2:5: "defaults.metadata.x": must be a text in quotes`,
+		"[repositories]\na = '/x'":             `config.toml:2:5: "repositories.a": must be a table`,
+		"[[repositories]]\nurl = '/x'":         `config.toml:1:3: "repositories": must be a table`,
+		"repo = 'x'\nrepo = 'y'":               `config.toml:2:1: "repo": key repo is already defined`,
+		"repo = topsecret":                     `config.toml:1:8: expected keyword`,
+		"repo = \"topsecret":                   `config.toml:1:17: unterminated`,
+		"repo topsecret":                       `config.toml:1:6: expected '='`,
+		"[repositories.a]\nurl = '/x'\nsecret_access_key = 'topsecret'": `config.toml:3: "repositories.a.secret_access_key": credentials don't belong in this file`,
+		"[defaults]\npassword-file = 'topsecret'":                       `config.toml:2: "defaults.password-file": credentials don't belong`,
+		"[defaults]\nttl = ['topsecret']":                               `config.toml:2:7: "defaults.ttl": must be a text`,
+		strings.Repeat("#", maxSize+1):                                  "larger than a configuration file",
+	} {
+		_, err := Load(file(t, text))
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%.60q: %v, want %s", text, err, says)
+		}
+		if err != nil && (strings.Contains(err.Error(), "topsecret") || strings.Contains(err.Error(), "\n")) {
+			t.Errorf("%q: shows it: %v", text, err)
+		}
+	}
+	if _, err := Load(filepath.Join(t.TempDir(), "missing")); !os.IsNotExist(err) {
+		t.Error(err)
+	}
+	if _, err := Load(t.TempDir()); err == nil {
+		t.Error("a directory was read")
+	}
+}
+
+func TestSecret(t *testing.T) {
+	for name, want := range map[string]bool{
+		"secret_access_key": true, "AWS_SESSION_TOKEN": true, "password": true, "b2-application-key": true, "apiKey": true,
+		"credentials": true, "private": true, "rack": false, "keyboard": false, "ttl": false,
+	} {
+		if Secret(name) != want {
+			t.Errorf("%s: %v", name, !want)
+		}
+	}
+}
