@@ -23,6 +23,10 @@ unit: ## run the tests that need nothing but Go
 e2e: ## run the tests on a real MinIO, which is built, started and taken down
 	sh e2e/minio.sh with $(GO) test -count=1 -p 1 -tags e2e -timeout 20m ./e2e/... ./store/s3 ./store/minio
 
+.PHONY: system
+system: ## tests that need bash, zsh, fish, mandoc and what else .ci/run installs
+	$(GO) test -count=1 -tags system -timeout 20m ./cmd/repolock ./e2e
+
 .PHONY: race
 race: ## run the tests that need nothing but Go under the race detector
 	$(GO) test -race -timeout 20m ./...
@@ -79,6 +83,7 @@ fmt: ## gofmt changes nothing
 vet: ## go vet, for this system and the others
 	$(GO) vet ./...
 	$(GO) vet -tags e2e ./...
+	$(GO) vet -tags system ./...
 	@for s in $(SYSTEMS); do echo "vet and build for $$s"; \
 		GOOS=$${s%/*} GOARCH=$${s#*/} CGO_ENABLED=0 $(GO) vet ./... && \
 		GOOS=$${s%/*} GOARCH=$${s#*/} CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/repolock || exit 1; done
@@ -87,6 +92,7 @@ vet: ## go vet, for this system and the others
 static: ## staticcheck
 	$(TOOL) staticcheck ./...
 	$(TOOL) staticcheck -tags e2e ./...
+	$(TOOL) staticcheck -tags system ./...
 
 .PHONY: imports
 imports: ## packages point one way: .depguard.yml

@@ -17,7 +17,7 @@ type breakCmd struct {
 	Yes   bool   `short:"y" help:"Don't ask."`
 	Stale bool   `help:"Only locks that are certainly stale."`
 	Dead  bool   `help:"Only locks whose holder was a process of this machine that is gone."`
-	Audit string `config:"" placeholder:"FILE" env:"REPOLOCK_AUDIT" help:"Append what is deleted to this file, in JSON, one event a line."`
+	Audit string `predictor:"file" config:"" placeholder:"FILE" env:"REPOLOCK_AUDIT" help:"Append what is deleted to this file, in JSON, one event a line."`
 	ID    string `name:"id" help:"Only the lock with this id."`
 }
 

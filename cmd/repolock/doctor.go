@@ -15,7 +15,7 @@ import (
 )
 
 type doctorCmd struct {
-	URL    string `arg:"" optional:"" name:"url" help:"Repository, if not that of --repo."`
+	URL    string `predictor:"repository" arg:"" optional:"" name:"url" help:"Repository, if not that of --repo."`
 	Prefix string `placeholder:"KEY" help:"Write the scratch objects below this, which must not be where locks are."`
 }
 

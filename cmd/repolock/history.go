@@ -12,8 +12,8 @@ import (
 )
 
 type historyCmd struct {
-	File string `arg:"" help:"The file that --audit has written; - is the standard input."`
-	SVG  string `name:"svg" placeholder:"FILE" help:"Draw it as a timeline, too."`
+	File string `arg:"" predictor:"file" help:"The file that --audit has written; - is the standard input."`
+	SVG  string `predictor:"file" name:"svg" placeholder:"FILE" help:"Draw it as a timeline, too."`
 }
 
 func (historyCmd) Help() string {

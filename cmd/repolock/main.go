@@ -24,25 +24,27 @@ func main() {
 type cli struct {
 	global
 
-	Backup    backupCmd  `cmd:"" help:"Run a backup under a shared lock."`
-	Restore   restoreCmd `cmd:"" help:"Run a restore under a shared lock."`
-	Prune     pruneCmd   `cmd:"" help:"Run a prune under the exclusive lock."`
-	Run       runCmd     `cmd:"" help:"Run any other command under a lock, or bare."`
-	Status    statusCmd  `cmd:"" help:"Show every lock in the repository. Never writes."`
-	History   historyCmd `cmd:"" bare:"" help:"Show what an audit log tells: who held what, and when."`
-	BreakLock breakCmd   `cmd:"" help:"Delete locks, whoever holds them. For emergencies."`
-	Doctor    doctorCmd  `cmd:"" help:"Try out what a store does, and whether it is fit."`
-	Torture   tortureCmd `cmd:"" help:"Have processes contend for a lock, and look whether it holds."`
-	Repos     reposCmd   `cmd:"" help:"Show the repositories that the configuration file names."`
-	Version   versionCmd `cmd:"" bare:"" help:"Show the version."`
+	Backup     backupCmd     `cmd:"" help:"Run a backup under a shared lock."`
+	Restore    restoreCmd    `cmd:"" help:"Run a restore under a shared lock."`
+	Prune      pruneCmd      `cmd:"" help:"Run a prune under the exclusive lock."`
+	Run        runCmd        `cmd:"" help:"Run any other command under a lock, or bare."`
+	Status     statusCmd     `cmd:"" help:"Show every lock in the repository. Never writes."`
+	History    historyCmd    `cmd:"" bare:"" help:"Show what an audit log tells: who held what, and when."`
+	BreakLock  breakCmd      `cmd:"" help:"Delete locks, whoever holds them. For emergencies."`
+	Doctor     doctorCmd     `cmd:"" help:"Try out what a store does, and whether it is fit."`
+	Torture    tortureCmd    `cmd:"" help:"Have processes contend for a lock, and look whether it holds."`
+	Repos      reposCmd      `cmd:"" help:"Show the repositories that the configuration file names."`
+	Completion completionCmd `cmd:"" bare:"" help:"Print what a shell has to read so that it completes repolock's command line."`
+	Version    versionCmd    `cmd:"" bare:"" help:"Show the version."`
 
+	Complete     completeCmd     `cmd:"" hidden:"" bare:""`
 	TortureChild tortureChildCmd `cmd:"" hidden:"" bare:""`
 }
 
 type global struct {
-	Repo   string `short:"r" placeholder:"REPOSITORY" env:"REPOLOCK_REPO" help:"Repository: a directory, an s3:, minio:, b2: or file: URL, or a name from the configuration file."`
+	Repo   string `predictor:"repository" short:"r" placeholder:"REPOSITORY" env:"REPOLOCK_REPO" help:"Repository: a directory, an s3:, minio:, b2: or file: URL, or a name from the configuration file."`
 	Name   string `config:"" help:"Use the lock of this name, for a repository that has several."`
-	Config string `placeholder:"FILE" env:"REPOLOCK_CONFIG" help:"Configuration file, in place of the user's or the system's; an empty name is none."`
+	Config string `predictor:"file" placeholder:"FILE" env:"REPOLOCK_CONFIG" help:"Configuration file, in place of the user's or the system's; an empty name is none."`
 	JSON   bool   `name:"json" help:"Print JSON: results on stdout, an error on stderr."`
 	Quiet  bool   `short:"q" help:"Say nothing but errors."`
 	Verb   bool   `short:"v" name:"verbose" help:"Say every event of the lock."`

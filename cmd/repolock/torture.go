@@ -18,13 +18,13 @@ import (
 )
 
 type tortureCmd struct {
-	URL      string        `arg:"" optional:"" name:"url" help:"Repository, if not that of --repo."`
+	URL      string        `predictor:"repository" arg:"" optional:"" name:"url" help:"Repository, if not that of --repo."`
 	Duration time.Duration `default:"2m" help:"How long: ${default} unless said otherwise."`
 	Clients  int           `default:"6" help:"How many processes contend at a time: ${default} unless said otherwise."`
 	TTL      time.Duration `default:"10s" help:"Of the locks: ${default}, the shortest there is, unless said otherwise."`
 	Seed     uint64        `help:"Plan the same as the run that printed it."`
-	HTML     string        `name:"html" placeholder:"FILE" help:"Draw what happened; of a violation it is done anyway."`
-	Log      string        `placeholder:"FILE" help:"Keep every event, a line of JSON each."`
+	HTML     string        `predictor:"file" name:"html" placeholder:"FILE" help:"Draw what happened; of a violation it is done anyway."`
+	Log      string        `predictor:"file" placeholder:"FILE" help:"Keep every event, a line of JSON each."`
 	Keep     bool          `help:"Leave what was written in the repository."`
 	NoLock   bool          `help:"Take no lock, to see that this is found out."`
 }

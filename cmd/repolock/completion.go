@@ -1,0 +1,120 @@
+package main
+
+import (
+	"embed"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+	kongcompletion "github.com/jotaen/kong-completion"
+	"github.com/posener/complete"
+)
+
+// completionCmd prints what a shell has to read. It asks completeCmd then, with each TAB:
+// nothing else looks at whether it is run for a completion.
+type completionCmd struct {
+	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
+}
+
+func (completionCmd) Help() string {
+	return `In bash: source <(repolock completion bash). In zsh, after compinit: source <(repolock completion zsh).
+In fish: repolock completion fish | source. After -- it is the command that is completed.`
+}
+
+//go:embed completion
+var scripts embed.FS
+
+func (c completionCmd) run(r *reporter, _ global) (int, error) {
+	script, err := scripts.ReadFile("completion/repolock." + c.Shell)
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	_, err = r.stdout.Write(script)
+	return 0, err
+}
+
+// completeCmd tells the scripts how the last of some words may go on, a line each. The
+// shell itself is to complete what :file and :directory stand for.
+type completeCmd struct {
+	Words []string `arg:"" optional:"" passthrough:""`
+}
+
+func (c completeCmd) run(r *reporter, _ global) (int, error) {
+	if len(c.Words) < 2 {
+		return 0, nil
+	}
+	for _, word := range completions(joined(c.Words[1:])) { // after --
+		if _, err := fmt.Fprintln(r.stdout, word); err != nil {
+			return 0, err
+		}
+	}
+	return 0, nil
+}
+
+// joined undoes what bash does to --flag=value: three words of it.
+func joined(words []string) (out []string) {
+	for i := 0; i < len(words); i++ {
+		if words[i] == "=" && len(out) > 0 && strings.HasPrefix(out[len(out)-1], "--") {
+			out[len(out)-1] += "="
+			if i++; i < len(words) {
+				out[len(out)-1] += words[i]
+			}
+			continue
+		}
+		out = append(out, words[i])
+	}
+	return out
+}
+
+// completions are how the last word may go on; of --flag=value, what follows the =.
+func completions(words []string) []string {
+	last := len(words) - 1
+	if flag, value, ok := strings.Cut(words[last], "="); ok && strings.HasPrefix(flag, "--") {
+		words = append(slices.Clone(words[:last]), flag, value)
+		last++
+	}
+	parser, err := kong.New(&cli{}, kong.Name("repolock"))
+	if err != nil {
+		panic(err) // the tags are wrong
+	}
+	command, err := kongcompletion.Command(parser, kongcompletion.WithPredictors(map[string]complete.Predictor{
+		"file":       complete.PredictSet(":file"),
+		"repository": complete.PredictFunc(func(complete.Args) []string { return append(knownNames(words), ":directory") }),
+	}))
+	if err != nil {
+		panic(err) // the tags are wrong
+	}
+	args := complete.Args{All: words, Completed: words[:last], Last: words[last]}
+	if last > 0 {
+		args.LastCompleted = words[last-1]
+	}
+	found := slices.DeleteFunc(command.Predict(args), func(word string) bool {
+		return word == "" || word[0] != ':' && !strings.HasPrefix(word, words[last])
+	})
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// knownNames are those of the repositories in the configuration file that would be read.
+func knownNames(words []string) []string {
+	var c cli
+	file := &settings{}
+	parser, err := kong.New(&c, kong.Resolvers(file), kong.NoDefaultHelp(), kong.Exit(func(int) {}))
+	if err != nil {
+		panic(err) // the tags are wrong
+	}
+	args := []string{"repos"}
+	for i, word := range words {
+		if path, ok := strings.CutPrefix(word, "--config="); ok {
+			args = append(args, "--config="+path)
+		} else if word == "--config" && i+1 < len(words) {
+			args = append(args, "--config="+words[i+1])
+		}
+	}
+	if _, err := parser.Parse(args); err != nil || file.file == nil {
+		return nil
+	}
+	return slices.Collect(maps.Keys(file.file.Repositories))
+}

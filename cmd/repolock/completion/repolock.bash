@@ -1,0 +1,43 @@
+# Completion of repolock for bash: source <(repolock completion bash)
+_repolock() {
+	local i word cur=${COMP_WORDS[COMP_CWORD]}
+	COMPREPLY=()
+	for ((i = 1; i < COMP_CWORD; i++)); do
+		if [[ ${COMP_WORDS[i]} == -- ]]; then
+			_repolock_command $((i + 1))
+			return
+		fi
+	done
+	[[ $cur == = ]] && cur=
+	while IFS= read -r word; do
+		case $word in
+		:file) _repolock_files -f ;;
+		:directory) _repolock_files -d ;;
+		*) COMPREPLY+=("$word") ;;
+		esac
+	done < <("${1/#\~/$HOME}" complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+}
+
+_repolock_files() {
+	compopt -o filenames 2>/dev/null
+	while IFS= read -r word; do
+		COMPREPLY+=("$word")
+	done < <(compgen "$1" -- "$cur")
+}
+
+# The command that repolock is to run begins at a word: what completes it is its own.
+_repolock_command() {
+	if declare -F _comp_command_offset >/dev/null; then
+		_comp_command_offset "$1"
+	elif declare -F _command_offset >/dev/null; then
+		_command_offset "$1"
+	elif [[ $1 -eq $COMP_CWORD && $cur != */* ]]; then
+		while IFS= read -r word; do
+			COMPREPLY+=("$word")
+		done < <(compgen -c -- "$cur")
+	else
+		_repolock_files -f
+	fi
+}
+
+complete -F _repolock repolock

@@ -1,0 +1,37 @@
+#compdef repolock
+# Completion of repolock for zsh: source <(repolock completion zsh), after compinit, or
+# as _repolock in a directory of $fpath.
+_repolock() {
+	local i word
+	for ((i = 2; i < CURRENT; i++)); do
+		if [[ $words[i] == -- ]]; then
+			# The command that repolock is to run: what completes it is its own.
+			shift $i words
+			((CURRENT -= i))
+			_normal
+			return
+		fi
+	done
+	local repolock=${(Q)words[1]} files=
+	local -a typed=("${(@Q)words[2,CURRENT]}") found
+	for word in ${(f)"$(${~repolock} complete -- "${(@)typed}" 2>/dev/null)"}; do
+		case $word in
+		:file) files=-f ;;
+		:directory) files=-/ ;;
+		*) found+=($word) ;;
+		esac
+	done
+	compset -P '--[^=]#='
+	(($#found)) && compadd -a found
+	case $files in
+	-f) _files ;;
+	-/) _files -/ ;;
+	esac
+	return 0
+}
+
+if [[ $funcstack[1] == _repolock ]]; then
+	_repolock "$@"
+else
+	compdef _repolock repolock
+fi

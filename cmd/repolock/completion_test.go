@@ -1,0 +1,55 @@
+package main
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestCompletions(t *testing.T) {
+	path := configured(t, "[repositories.prod]\nurl = '/x'\n[repositories.home]\nurl = '/y'\n")
+	for _, c := range []struct{ line, want string }{ // words, the last of which is completed
+		{"st", "status"},
+		{"torture", "torture"}, // and not what is hidden
+		{"comple", "completion"},
+		{"-r x st", "status"},
+		{"b", "backup break-lock"},
+		{"backup --if-", "--if-held --if-unreachable"},
+		{"backup --if-held ", "fail skip wait"},
+		{"backup --if-held s", "skip"},
+		{"backup --if-held=s", "skip"},
+		{"backup --if-held = s", "skip"}, // as bash has it
+		{"backup --if-held =", "fail skip wait"},
+		{"backup --on-lost p", "pause"},
+		{"backup --ttl = 2m --on-lost w", "warn"},
+		{"backup --audit ", ":file"},
+		{"prune --metrics-file=/x", ":file"},
+		{"history --svg ", ":file"},
+		{"history ", ":file"},
+		{"-r ", ":directory home prod"},
+		{"status --repo=p", ":directory prod"},
+		{"doctor h", ":directory home"},
+		{"--config /nowhere -r ", ":directory"},
+		{"--config=" + path + " -r p", ":directory prod"},
+		{"completion ", "bash fish zsh"},
+		{"backup ", ""},
+		{"nonsense ", "backup break-lock completion doctor history prune repos restore run status torture version"},
+	} {
+		words := strings.Split(c.line, " ")
+		var out, stderr bytes.Buffer
+		if code := run(append([]string{"complete", "--"}, words...), &out, &stderr); code != 0 || stderr.Len() > 0 {
+			t.Errorf("%q: exit code %d: %s", c.line, code, &stderr)
+		}
+		if got := strings.Fields(out.String()); !slices.Equal(got, strings.Fields(c.want)) {
+			t.Errorf("%q: %q, want %q", c.line, got, c.want)
+		}
+	}
+	configured(t, "bad")
+	for _, args := range [][]string{{"complete"}, {"complete", "--"}, {"complete", "--", "-r", ""}} {
+		var out, stderr bytes.Buffer
+		if code := run(args, &out, &stderr); code != 0 || stderr.Len() > 0 {
+			t.Errorf("%q: exit code %d: %s", args, code, &stderr)
+		}
+	}
+}
