@@ -75,11 +75,7 @@ func completions(words []string) []string {
 		words = append(slices.Clone(words[:last]), flag, value)
 		last++
 	}
-	parser, err := kong.New(&cli{}, kong.Name("repolock"))
-	if err != nil {
-		panic(err) // the tags are wrong
-	}
-	command, err := kongcompletion.Command(parser, kongcompletion.WithPredictors(map[string]complete.Predictor{
+	command, err := kongcompletion.Command(newParser(&cli{}), kongcompletion.WithPredictors(map[string]complete.Predictor{
 		"file":       complete.PredictSet(":file"),
 		"repository": complete.PredictFunc(func(complete.Args) []string { return append(knownNames(words), ":directory") }),
 	}))
@@ -99,12 +95,7 @@ func completions(words []string) []string {
 
 // knownNames are those of the repositories in the configuration file that would be read.
 func knownNames(words []string) []string {
-	var c cli
 	file := &settings{}
-	parser, err := kong.New(&c, kong.Resolvers(file), kong.NoDefaultHelp(), kong.Exit(func(int) {}))
-	if err != nil {
-		panic(err) // the tags are wrong
-	}
 	args := []string{"repos"}
 	for i, word := range words {
 		if path, ok := strings.CutPrefix(word, "--config="); ok {
@@ -113,7 +104,7 @@ func knownNames(words []string) []string {
 			args = append(args, "--config="+words[i+1])
 		}
 	}
-	if _, err := parser.Parse(args); err != nil || file.file == nil {
+	if _, err := newParser(&cli{}, kong.Resolvers(file)).Parse(args); err != nil || file.file == nil {
 		return nil
 	}
 	return slices.Collect(maps.Keys(file.file.Repositories))

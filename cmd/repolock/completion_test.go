@@ -34,7 +34,6 @@ func TestCompletions(t *testing.T) {
 		{"--config=" + path + " -r p", ":directory prod"},
 		{"completion ", "bash fish zsh"},
 		{"backup ", ""},
-		{"nonsense ", "backup break-lock completion doctor history prune repos restore run status torture version"},
 	} {
 		words := strings.Split(c.line, " ")
 		var out, stderr bytes.Buffer

@@ -84,11 +84,7 @@ func TestConfigTags(t *testing.T) {
 	for i := range fields.NumField() {
 		inFile = append(inFile, fields.Field(i).Tag.Get("toml"))
 	}
-	parser, err := kong.New(&cli{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, node := range parser.Model.Children {
+	for _, node := range newParser(&cli{}).Model.Children {
 		var tagged []string
 		for _, f := range node.Flags {
 			if f.Tag.Has("config") {
@@ -127,11 +123,7 @@ held-exit-code = 3
 metadata = {"a;b" = "c=d"}
 `)
 	var c cli
-	parser, err := kong.New(&c, kong.Resolvers(&settings{}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := parser.Parse([]string{"-r", "a", "backup", "--", "x"}); err != nil {
+	if _, err := newParser(&c, kong.Resolvers(&settings{})).Parse([]string{"-r", "a", "backup", "--", "x"}); err != nil {
 		t.Fatal(err)
 	}
 	want := lockFlags{

@@ -35,6 +35,7 @@ type cli struct {
 	Torture    tortureCmd    `cmd:"" help:"Have processes contend for a lock, and look whether it holds."`
 	Repos      reposCmd      `cmd:"" help:"Show the repositories that the configuration file names."`
 	Completion completionCmd `cmd:"" bare:"" help:"Print what a shell has to read so that it completes repolock's command line."`
+	Man        manCmd        `cmd:"" bare:"" help:"Print the manual page, repolock(1)."`
 	Version    versionCmd    `cmd:"" bare:"" help:"Show the version."`
 
 	Complete     completeCmd     `cmd:"" hidden:"" bare:""`
@@ -59,20 +60,13 @@ func run(args []string, stdout, stderr io.Writer) int {
 	r := &reporter{stdout: stdout, stderr: stderr, terminal: onTerminal}
 	helped := false
 	file := &settings{}
-	parser, err := kong.New(&c,
-		kong.Name("repolock"),
-		kong.Description("Run a backup, restore or prune while holding a lock that is kept in the backup repository itself."),
+	parser := newParser(&c,
 		kong.Writers(stdout, stderr),
 		kong.Exit(func(int) { helped = true }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
 		kong.UsageOnError(),
 		kong.Resolvers(file),
 	)
-	if err != nil {
-		panic(err) // the tags above are wrong
-	}
-	parser.Model.HelpFlag.Help = "Show this, or the help of a command, and exit."
-	parser.Model.Detail = exitCodes
 	k, err := parser.Parse(args)
 	if helped {
 		return 0
@@ -94,6 +88,17 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return r.fail(err)
 	}
 	return code
+}
+
+func newParser(c *cli, options ...kong.Option) *kong.Kong {
+	parser, err := kong.New(c, append(options, kong.Name("repolock"),
+		kong.Description("Run a backup, restore or prune while holding a lock that is kept in the backup repository itself."))...)
+	if err != nil {
+		panic(err) // the tags above are wrong
+	}
+	parser.Model.HelpFlag.Help = "Show this, or the help of a command, and exit."
+	parser.Model.Detail = exitCodes
+	return parser
 }
 
 // asksForJSON looks for --json before the command that is to be run.

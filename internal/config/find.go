@@ -18,6 +18,9 @@ func Places() []string {
 	return append(places, system...)
 }
 
+// System is the file for everybody, if the system has one.
+func System() []string { return system }
+
 // Find is the first file that is there, or "". A link that leads nowhere is there, and so
 // is a file that may not be read: the next one would be another.
 func Find() string {
