@@ -77,13 +77,17 @@ func TestBadConfiguration(t *testing.T) {
 	}
 }
 
-// TestConfigTags: what may stand in the file is what is tagged so, all of it, and works.
-func TestConfigTags(t *testing.T) {
-	var inFile []string
+// fileKeys are the flags that may stand in the file.
+func fileKeys() (keys []string) {
 	fields := reflect.TypeFor[config.Flags]()
 	for i := range fields.NumField() {
-		inFile = append(inFile, fields.Field(i).Tag.Get("toml"))
+		keys = append(keys, fields.Field(i).Tag.Get("toml"))
 	}
+	return keys
+}
+
+// TestConfigTags: what may stand in the file is what is tagged so, all of it, and works.
+func TestConfigTags(t *testing.T) {
 	for _, node := range newParser(&cli{}).Model.Children {
 		var tagged []string
 		for _, f := range node.Flags {
@@ -94,7 +98,7 @@ func TestConfigTags(t *testing.T) {
 		var want []string
 		switch node.Name {
 		case "backup", "restore", "prune", "run":
-			want = slices.Sorted(slices.Values(inFile))
+			want = slices.Sorted(slices.Values(fileKeys()))
 		case "break-lock":
 			want = []string{"audit"}
 		}

@@ -1,0 +1,92 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestConfigurationPage: the example on the page is a file that is read, has every key that
+// there is, and its commands work.
+func TestConfigurationPage(t *testing.T) {
+	raw, err := os.ReadFile("../../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := func(kind string) string {
+		found := regexp.MustCompile("(?s)```"+kind+"\n(.*?)```").FindAllStringSubmatch(string(raw), -1)
+		if len(found) != 1 {
+			t.Fatalf("%d blocks of %s", len(found), kind)
+		}
+		return found[0][1]
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "config.toml")
+	write(t, file, block("toml"))
+	var s settings
+	if err := s.readFile(file); err != nil {
+		t.Fatal(err)
+	}
+	if s.file.Repo != "prod" || len(s.file.Repositories) != 3 {
+		t.Errorf("%+v", s.file)
+	}
+	there := map[string]bool{}
+	note := func(name string, _ any) { there[name] = true }
+	s.file.Defaults.Each(note)
+	for _, r := range s.file.Repositories {
+		r.Each(note)
+	}
+	for _, name := range fileKeys() {
+		if !there[name] || !strings.Contains(string(raw), "`"+name+"`") {
+			t.Errorf("%s isn't in the example, or not explained", name)
+		}
+	}
+
+	// With a directory in place of the bucket, and what may be written to.
+	for _, d := range []string{"repo", "bin"} {
+		if err := os.Mkdir(filepath.Join(dir, d), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text := regexp.MustCompile(`"s3:[^"]*"`).ReplaceAllString(block("toml"), `"`+filepath.Join(dir, "repo")+`"`)
+	text = regexp.MustCompile(`"/var/.*/`).ReplaceAllString(text, `"`+dir+"/")
+	write(t, file, text)
+	if err := os.WriteFile(filepath.Join(dir, "bin", "restic"), []byte("#!/bin/sh\necho $REPOLOCK_REPO $*\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sh", "-e", "-c", block("sh"))
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "REPOLOCK_CONFIG="+file, "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	for _, shown := range []string{"prod    " + dir + "/repo", "read from " + file, dir + "/repo backup /home\n", "no locks\n"} {
+		if err != nil || !strings.Contains(string(out), shown) {
+			t.Errorf("no %q: %v\n%s", shown, err, out)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "repolock.jsonl")); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOthersMayWrite: a file that others can change is refused, whoever names it.
+func TestOthersMayWrite(t *testing.T) {
+	dir := t.TempDir()
+	path := configured(t, "[repositories.prod]\nurl = '"+dir+"'\n")
+	for mode, code := range map[os.FileMode]int{0o644: 0, 0o664: exitUnfit, 0o602: exitUnfit} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		var out, stderr strings.Builder
+		if got := run([]string{"-r", "prod", "status"}, &out, &stderr); got != code {
+			t.Errorf("mode %o: exit code %d: %s", mode, got, &stderr)
+		}
+		if code != 0 && !strings.Contains(stderr.String(), path+": others may write to it") {
+			t.Error(stderr.String())
+		}
+	}
+}
