@@ -54,7 +54,8 @@ func inEnvironment(flag *kong.Flag) bool {
 }
 
 // applies reports whether a default makes sense beside what was given: --hint says it all,
-// nothing that deletes is run without a lock, and torture has locks of its own.
+// --if-held wait says for how long, nothing that deletes is run without a lock, and torture
+// has locks of its own.
 func applies(ctx *kong.Context, flag *kong.Flag) bool {
 	command := ctx.Selected().Name
 	switch flag.Name {
@@ -62,6 +63,8 @@ func applies(ctx *kong.Context, flag *kong.Flag) bool {
 		return !onCommandLine(ctx, "hint")
 	case "if-unreachable":
 		return !onCommandLine(ctx, "hint") && (command == "backup" || command == "restore" || onCommandLine(ctx, "shared"))
+	case "wait":
+		return !onCommandLine(ctx, "if-held") || ctx.FlagValue(flagOf(ctx.Selected(), "if-held")) != "wait"
 	case "name":
 		return command != "torture"
 	default:
