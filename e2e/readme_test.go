@@ -42,6 +42,10 @@ func TestReadme(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	config := s.path("config.toml")
+	if err := os.WriteFile(config, []byte("[repositories.prod]\nurl = '"+s.repo+"'\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	commands := regexp.MustCompile("(?m)(?:^    |`)(repolock [a-z-]+[^`\n]*)").FindAllStringSubmatch(readme, -1)
 	if len(commands) < 10 {
 		t.Fatalf("only %d commands found", len(commands))
@@ -59,7 +63,7 @@ func TestReadme(t *testing.T) {
 		}
 		cmd := exec.Command("sh", "-c", line)
 		cmd.Dir = s.dir
-		cmd.Env = append(os.Environ(), "REPOLOCK_REPO="+s.repo, "REPOLOCK_AUDIT=FILE", "PATH="+s.path("bin")+":"+os.Getenv("PATH"))
+		cmd.Env = append(os.Environ(), "REPOLOCK_REPO="+s.repo, "REPOLOCK_AUDIT=FILE", "REPOLOCK_CONFIG="+config, "PATH="+s.path("bin")+":"+os.Getenv("PATH"))
 		out, err := cmd.CombinedOutput()
 		if err != nil || strings.Contains(line, " -- ") && !strings.Contains(string(out), "ran ") {
 			t.Errorf("%s: %v\n%s", line, err, out)
