@@ -131,8 +131,8 @@ metadata = {"a;b" = "c=d"}
 		t.Fatal(err)
 	}
 	want := lockFlags{
-		TTL: 3 * 60e9, OnLost: "term", ResumeFor: 7 * 60e9, HeldCode: 3, Metadata: map[string]string{"a;b": "c=d"},
-		Audit: "/a", Metrics: "/m", Command: []string{"--", "x"},
+		OnLost: "term", ResumeFor: 7 * 60e9, Command: []string{"--", "x"},
+		takeFlags: takeFlags{TTL: 3 * 60e9, HeldCode: 3, Metadata: map[string]string{"a;b": "c=d"}, Audit: "/a", Metrics: "/m"},
 	}
 	want.Wait, want.IfHeld, want.IfUnreachable = 1<<63-1, "skip", "run"
 	if diff := cmp.Diff(want, c.Backup.lockFlags, cmp.AllowUnexported(lockFlags{})); diff != "" || c.Name != "n" {

@@ -14,14 +14,13 @@ import (
 // cronFlags say what becomes of a command whose lock isn't to be had: a scheduler comes
 // again with the next tick.
 type cronFlags struct {
-	Wait          patience `config:"" default:"0s" placeholder:"DURATION|forever" help:"How long to wait while somebody else holds the lock. Whoever waits for the exclusive lock comes before all who come later."`
-	IfHeld        string   `config:"" enum:",fail,skip,wait" default:"" placeholder:"fail|skip|wait" help:"When somebody else holds the lock, after --wait if that is given: fail, as unless said otherwise, exits with 75; skip says so and exits with 0; wait is --wait forever, unless --wait says otherwise."`
-	IfUnreachable string   `config:"" enum:",fail,run" default:"" placeholder:"fail|run" help:"When the store can't be reached: fail, as unless said otherwise, exits with 69; run runs the command WITHOUT A LOCK, for a backup that is wanted at any price. Not with the exclusive lock."`
-	Hint          string   `enum:",require-global,prefer-global,node-local" default:"" placeholder:"HINT" help:"The same in the words of schedulers: require-global is --if-held skip; prefer-global is that and --if-unreachable run, also where no repository is given; node-local takes no lock."`
+	IfHeld        string `config:"" enum:",fail,skip,wait" default:"" placeholder:"fail|skip|wait" help:"When somebody else holds the lock, after --wait if that is given: fail, as unless said otherwise, exits with 75; skip says so and exits with 0; wait is --wait forever, unless --wait says otherwise."`
+	IfUnreachable string `config:"" enum:",fail,run" default:"" placeholder:"fail|run" help:"When the store can't be reached: fail, as unless said otherwise, exits with 69; run runs the command WITHOUT A LOCK, for a backup that is wanted at any price. Not with the exclusive lock."`
+	Hint          string `enum:",require-global,prefer-global,node-local" default:"" placeholder:"HINT" help:"The same in the words of schedulers: require-global is --if-held skip; prefer-global is that and --if-unreachable run, also where no repository is given; node-local takes no lock."`
 }
 
 // settle checks the flags, and replaces the hint by what it means.
-func (f *cronFlags) settle(mode replock.Mode) error {
+func (f *lockFlags) settle(mode replock.Mode) error {
 	if f.Hint != "" && (f.IfHeld != "" || f.IfUnreachable != "") {
 		return usageError{errors.New("--hint says what --if-held and --if-unreachable say: give either")}
 	}

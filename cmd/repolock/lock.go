@@ -11,15 +11,10 @@ import (
 
 // lockFlags are the flags of the commands that hold a lock around another one.
 type lockFlags struct {
-	TTL time.Duration `config:"" default:"60s" help:"How long the lock outlives a crash: ${default} unless said otherwise, 10s to 24h."`
+	takeFlags
 	cronFlags
-	OnLost    string            `config:"" enum:"pause,term,kill,warn" default:"pause" help:"What becomes of the command when its lock is lost: pause stops it, and continues it if the lock can be resumed; term sends TERM in time, and kills it at the deadline; kill kills it; warn lets it run on."`
-	ResumeFor time.Duration     `config:"" default:"10m" help:"How long to try to resume a lost lock before the command is killed."`
-	HeldCode  int               `config:"" name:"held-exit-code" short:"E" default:"75" placeholder:"N" help:"Exit code when somebody else holds the lock."`
-	Metadata  map[string]string `config:"" placeholder:"KEY=VALUE" help:"Put this into the lock for others to read. No secrets."`
-	Audit     string            `predictor:"file" config:"" placeholder:"FILE" env:"REPOLOCK_AUDIT" help:"Append what happens to the lock to this file, in JSON, one event a line."`
-	Metrics   string            `predictor:"file" config:"" name:"metrics-file" placeholder:"FILE" help:"Write what became of the lock to this file, for Prometheus (the textfile collector of node_exporter)."`
-	Fence     bool              `help:"Take a fencing number with an exclusive lock (REPOLOCK_FENCE)."`
+	OnLost    string        `config:"" enum:"pause,term,kill,warn" default:"pause" help:"What becomes of the command when its lock is lost: pause stops it, and continues it if the lock can be resumed; term sends TERM in time, and kills it at the deadline; kill kills it; warn lets it run on."`
+	ResumeFor time.Duration `config:"" default:"10m" help:"How long to try to resume a lost lock before the command is killed."`
 
 	Command []string `arg:"" passthrough:"" name:"command" help:"The command and its arguments, after --."`
 }
@@ -40,12 +35,10 @@ func (f lockFlags) command() ([]string, error) {
 }
 
 func (f lockFlags) check() error {
-	switch {
-	case f.TTL < replock.MinTTL || f.TTL > replock.MaxTTL:
-		return usageError{fmt.Errorf("--ttl %v: must be from %v to %v", f.TTL, replock.MinTTL, replock.MaxTTL)}
-	case f.HeldCode < 0 || f.HeldCode > 255:
-		return usageError{fmt.Errorf("--held-exit-code %d: must be from 0 to 255", f.HeldCode)}
-	case f.ResumeFor < 0:
+	if err := f.takeFlags.check(); err != nil {
+		return err
+	}
+	if f.ResumeFor < 0 {
 		return usageError{fmt.Errorf("--resume-for %v: must not be negative", f.ResumeFor)}
 	}
 	return nil
@@ -73,7 +66,8 @@ func (f lockFlags) do(r *reporter, g global, mode replock.Mode, operation string
 	if err := replock.CheckOperation(operation); err != nil {
 		return 0, usageError{err}
 	}
-	code, err := (&session{lockFlags: f, global: g, report: r, mode: mode, operation: operation, args: args}).run()
+	t := taking{flags: f.takeFlags, global: g, report: r, mode: mode, operation: operation}
+	code, err := (&session{lockFlags: f, taking: &t, args: args}).run()
 	if err != nil {
 		return f.without(r, args, err)
 	}

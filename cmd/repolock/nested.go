@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/repolock/repolock/replock"
@@ -21,6 +22,18 @@ func outer() []string { return strings.Fields(os.Getenv(outerVariable)) }
 func (g global) place() string {
 	sum := sha256.Sum256([]byte(redact(g.Repo) + "\x00" + g.Name))
 	return hex.EncodeToString(sum[:8])
+}
+
+// under is what the environment says of a lock to those who run under it.
+func (g global) under(id, mode string, fence uint64) []string {
+	env := []string{
+		"REPOLOCK_HELD=1", "REPOLOCK_REPO=" + redact(g.Repo), "REPOLOCK_MODE=" + mode, "REPOLOCK_ID=" + id,
+		outerVariable + "=" + strings.Join(append(outer(), id+":"+g.place()), " "),
+	}
+	if fence != 0 {
+		env = append(env, "REPOLOCK_FENCE="+strconv.FormatUint(fence, 10))
+	}
+	return env
 }
 
 // ownOuter is one of the holders whom this process would wait for in vain, since it runs

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -20,25 +19,15 @@ import (
 // session is one command under one lock.
 type session struct {
 	lockFlags
-	global
-	report    *reporter
-	mode      replock.Mode
-	operation string
-	args      []string
+	*taking
+	args []string
 
-	locker  *replock.Locker
 	signals <-chan os.Signal
 	pending []os.Signal // that came before there was a command to get them
 	lock    atomic.Pointer[replock.Lock]
 	waiting waiting
-	audit   *auditor
-	nested  atomic.Pointer[replock.Event] // that said that it would wait for itself
-	cancel  context.CancelCauseFunc       // of the acquire
-	seen    atomic.Bool                   // somebody else, in the way
-	metrics *metrics
 	group   *child.Group
 	allowed time.Duration // the deadline that the group was told
-	gaveUp  chan struct{} // the refresher did
 	denied  atomic.Bool   // the shell continued us, and the lock was gone
 	lost    error         // the loss that there is no coming back from
 	killed  bool          // by us, for that loss
@@ -49,13 +38,6 @@ type session struct {
 func (s *session) release() {
 	_ = s.lock.Load().Release(context.Background())
 	s.flush()
-}
-
-// flush has all events told, unless nobody reads what is printed.
-func (s *session) flush() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	s.locker.Flush(ctx)
 }
 
 // answer is what an acquire or a resume gave.
@@ -74,11 +56,7 @@ func (s *session) run() (int, error) {
 	defer stop()
 	s.signals, s.gaveUp, s.cancel = signals, make(chan struct{}, 1), cancel
 
-	var err error
-	if s.audit, err = newAuditor(s.report, s.global, s.Audit); err != nil {
-		return 0, err
-	}
-	if s.metrics, err = newMetrics(s.report, s.global, s.mode, s.operation, s.Metrics); err != nil {
+	if err := s.open(); err != nil {
 		return 0, err
 	}
 	prepared, err := s.prepare()
@@ -117,21 +95,10 @@ func (s *session) run() (int, error) {
 
 // acquire takes the lock. A signal that would end the command ends that.
 func (s *session) acquire(ctx context.Context) (*replock.Lock, error) {
-	var err error
-	s.locker, err = s.global.locker(ctx, replock.Options{
-		TTL: s.TTL, Metadata: s.Metadata, Fence: s.Fence && s.mode == replock.Exclusive, Observe: s.observe,
-	})
-	if err != nil {
-		return nil, err
-	}
-	s.waiting.r = s.report
+	s.waiting.r, s.show = s.report, s.waiting.event
 	answers := make(chan answer, 1)
 	go func() {
-		take := s.locker.Shared
-		if s.mode == replock.Exclusive {
-			take = s.locker.Exclusive
-		}
-		lock, err := take(ctx, s.operation, replock.Wait(time.Duration(s.Wait)))
+		lock, err := s.take(ctx)
 		answers <- answer{lock, err}
 	}()
 	defer s.waiting.end()
@@ -145,29 +112,16 @@ func (s *session) acquire(ctx context.Context) (*replock.Lock, error) {
 			s.cancel(signalled{sig.(syscall.Signal)})
 			if a := <-answers; a.lock != nil {
 				_ = a.lock.Release(context.Background())
+				s.flush()
 			}
-			s.flush()
 			return nil, signalled{sig.(syscall.Signal)}
 		case a := <-answers:
-			s.flush()
-			var held *replock.HeldError
-			if e := s.nested.Load(); e != nil && errors.Is(a.err, errNested) {
-				return nil, s.held(&replock.HeldError{Mode: s.mode, Holders: e.Holders, Waited: e.Waited})
-			}
-			if errors.As(a.err, &held) {
-				return nil, s.held(held)
-			}
 			if a.err == nil {
 				s.lock.Store(a.lock)
 			}
 			return a.lock, a.err
 		}
 	}
-}
-
-func (s *session) held(err *replock.HeldError) error {
-	_, nested := s.ownOuter(err.Holders)
-	return heldError{err, s.HeldCode, nested}
 }
 
 // ends reports whether a signal means that a command should end.
@@ -202,36 +156,8 @@ func (s *session) environ(lock *replock.Lock) []string {
 		name, _, _ := strings.Cut(v, "=")
 		return slices.Contains([]string{"REPOLOCK_HELD", "REPOLOCK_REPO", "REPOLOCK_MODE", "REPOLOCK_ID", "REPOLOCK_FENCE", outerVariable}, name)
 	})
-	env = append(env,
-		"REPOLOCK_HELD=1", "REPOLOCK_REPO="+redact(s.Repo), "REPOLOCK_MODE="+lock.Mode().String(), "REPOLOCK_ID="+lock.ID(),
-		outerVariable+"="+strings.Join(append(outer(), lock.ID()+":"+s.place()), " "))
-	if fence, ok := lock.Fence(); ok {
-		env = append(env, "REPOLOCK_FENCE="+strconv.FormatUint(fence, 10))
-	}
-	return env
-}
-
-// observe is told of the lock's events.
-func (s *session) observe(e replock.Event) {
-	if e.Kind == replock.EventGaveUp {
-		select {
-		case s.gaveUp <- struct{}{}:
-		default:
-		}
-	}
-	s.audit.event(e, s.TTL)
-	s.metrics.event(e)
-	if e.Kind == replock.EventWaiting || e.Kind == replock.EventWatching {
-		s.seen.Store(true)
-	}
-	if e.Kind == replock.EventWaiting {
-		if _, nested := s.ownOuter(e.Holders); nested && s.nested.CompareAndSwap(nil, &e) {
-			s.cancel(errNested)
-		}
-		s.waiting.told(e)
-		return
-	}
-	s.report.event(e) // may block, on a terminal that was stopped
+	fence, _ := lock.Fence()
+	return append(env, s.under(lock.ID(), lock.Mode().String(), fence)...)
 }
 
 // allow lets the command run until the lock's deadline.

@@ -41,6 +41,15 @@ type waiting struct {
 	stop chan struct{} // ends the live line; nil while there is none
 }
 
+// event tells what happens to the lock until it is held, and then.
+func (w *waiting) event(e replock.Event) {
+	if e.Kind == replock.EventWaiting {
+		w.told(e)
+		return
+	}
+	w.r.event(e) // may block, on a terminal that was stopped
+}
+
 // told is what the lock's events tell.
 func (w *waiting) told(e replock.Event) {
 	w.mu.Lock()
