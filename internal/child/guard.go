@@ -33,16 +33,16 @@ func GuardMain() {
 	// whoever signals every process of a name. Only our end ends it.
 	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGTSTP, unix.SIGTTIN,
 		unix.SIGTTOU, unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2)
-	closeInherited()
+	CloseInherited()
 	nameProcess("repolock-guard")
 	watch(os.Stdin, os.NewFile(3, "answers"), clock.System{}.Elapsed, unix.Kill)
 	os.Exit(0)
 }
 
-// closeInherited closes what whoever started us left open for the command, so
+// CloseInherited closes what whoever started us left open for the command, so
 // that nobody waits for the guard to close it. The Go runtime's own files differ:
 // they are close-on-exec.
-func closeInherited() {
+func CloseInherited() {
 	files, _ := os.ReadDir("/dev/fd")
 	for _, f := range files {
 		fd, err := strconv.Atoi(f.Name())

@@ -2,12 +2,9 @@ package identity
 
 import (
 	"bytes"
-	"errors"
 	"os"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 func readLine(name string) string {
@@ -37,7 +34,9 @@ func pidNamespace() string {
 
 // stat is what proc_pid_stat(5) says of a process.
 type stat struct {
-	start uint64 // in clock ticks since boot
+	parent int
+	forked bool   // and has executed nothing since, as far as the system tells
+	start  uint64 // in clock ticks since boot
 	// zombie: it has ended, and its parent hasn't noticed, which in a container
 	// whose process 1 is no init never does.
 	zombie bool
@@ -51,16 +50,44 @@ func readStat(pid int) (stat, bool) {
 		return stat{}, false
 	}
 	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
-	const state, threads, start = 0, 17, 19 // fields 3, 20 and 22
+	const state, parent, flags, threads, start = 0, 1, 6, 17, 19 // fields 3, 4, 9, 20 and 22
 	if len(fields) <= start {
 		return stat{}, false
 	}
 	n, err := strconv.ParseUint(string(fields[start]), 10, 64)
 	// A process whose first thread has ended looks like a zombie, but has others.
 	others := string(fields[threads]) != "1" && string(fields[threads]) != "0"
-	return stat{start: n, zombie: string(fields[state]) == "Z" && !others}, err == nil
+	ppid, _ := strconv.Atoi(string(fields[parent]))
+	bits, _ := strconv.ParseUint(string(fields[flags]), 10, 64)
+	const forkNoExec = 0x40 // PF_FORKNOEXEC of include/linux/sched.h
+	return stat{parent: ppid, forked: bits == 0 || bits&forkNoExec != 0, start: n, zombie: string(fields[state]) == "Z" && !others}, err == nil
 }
 
-// exists treats everything but "no such process" as alive: a process of another
-// user answers EPERM.
-func exists(pid int) bool { return !errors.Is(unix.Kill(pid, 0), unix.ESRCH) }
+// Caller is the process that called this one. Where that is a shell's copy of itself, as
+// in T=$(command || exit), it is the shell: the copy ends with the command.
+func Caller() int {
+	pid := os.Getppid()
+	for {
+		s, ok := readStat(pid)
+		if !ok || !s.forked || !sameProgram(pid, s.parent) {
+			return pid
+		}
+		pid = s.parent
+	}
+}
+
+// sameProgram reports whether two processes have been called as the same program with the
+// same arguments.
+func sameProgram(a, b int) bool {
+	for _, what := range []func(string) (string, error){
+		func(dir string) (string, error) { return os.Readlink(dir + "/exe") },
+		func(dir string) (string, error) { b, err := os.ReadFile(dir + "/cmdline"); return string(b), err },
+	} {
+		of, err := what("/proc/" + strconv.Itoa(a))
+		same, err2 := what("/proc/" + strconv.Itoa(b))
+		if err != nil || err2 != nil || of != same {
+			return false
+		}
+	}
+	return true
+}

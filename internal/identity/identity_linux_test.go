@@ -72,3 +72,33 @@ func TestGone(t *testing.T) {
 		t.Error("two unknown boots are taken for the same")
 	}
 }
+
+// TestOf: names what Gone and Ended can judge.
+func TestOf(t *testing.T) {
+	self := Self()
+	self.User = ""
+	if p, ok := Of(self.PID); !ok || p != self || p.Ended() {
+		t.Errorf("%+v %v, want %+v", p, ok, self)
+	}
+	if p, ok := Of(1); !ok || p.PIDStart == self.PIDStart {
+		t.Errorf("process 1: %+v %v", p, ok)
+	}
+	for _, pid := range []int{-1, 0, 1 << 30} {
+		if _, ok := Of(pid); ok {
+			t.Errorf("there is a process %d", pid)
+		}
+	}
+	done := exec.Command("true")
+	if err := done.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		if _, ok := Of(done.Process.Pid); !ok {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("a zombie is a process")
+		}
+	}
+	_ = done.Wait()
+}

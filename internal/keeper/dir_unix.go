@@ -1,0 +1,63 @@
+//go:build unix
+
+package keeper
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+// Dir is where keepers listen, a directory of this user alone: $XDG_RUNTIME_DIR/repolock,
+// or where there is none, repolock-UID in the directory for temporary files. It is made if
+// need be.
+func Dir() (string, error) {
+	uid := os.Geteuid()
+	dir := filepath.Join(os.TempDir(), "repolock-"+strconv.Itoa(uid))
+	// After su or sudo the variable may still name another user's.
+	if runtime := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(runtime) {
+		if info, err := os.Stat(runtime); err == nil && info.IsDir() && owner(info) == uid {
+			dir = filepath.Join(runtime, "repolock")
+		}
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", fmt.Errorf("%w: %w", ErrDir, err)
+	}
+	return dir, private(dir, uid)
+}
+
+// private returns an error if others than the user can have anything in a directory, or
+// put another one in its place.
+func private(dir string, uid int) error {
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrDir, err)
+	}
+	parent, err := os.Stat(filepath.Dir(dir))
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrDir, err)
+	}
+	const others = 0o022 // may write
+	switch {
+	case !info.IsDir():
+		return fmt.Errorf("%w: %s is no directory: remove it", ErrDir, dir)
+	case owner(info) != uid:
+		return fmt.Errorf("%w: %s belongs to uid %d, and this is uid %d: remove it, or set XDG_RUNTIME_DIR or TMPDIR to a directory of your own", ErrDir, dir, owner(info), uid)
+	case info.Mode().Perm()&0o077 != 0:
+		return fmt.Errorf("%w: %s may be used by others (%v): chmod 700 it", ErrDir, dir, info.Mode().Perm())
+	case owner(parent) != uid && owner(parent) != 0, parent.Mode()&others != 0 && parent.Mode()&fs.ModeSticky == 0:
+		return fmt.Errorf("%w: %s may be replaced by others, who may write to the directory that it is in: set XDG_RUNTIME_DIR or TMPDIR to one of your own", ErrDir, dir)
+	}
+	return nil
+}
+
+func owner(info fs.FileInfo) int {
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		return int(s.Uid)
+	}
+	return -1
+}
