@@ -65,6 +65,14 @@ func (a *auditor) ended(code int, ok bool) {
 	a.code, a.ok = &code, ok
 }
 
+// done tells it that what the lock was held for is over, and whether that was a success,
+// of which there is no exit code.
+func (a *auditor) done(ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ok = ok
+}
+
 // event is told of each event of the lock.
 func (a *auditor) event(e replock.Event, ttl time.Duration) {
 	if a.log == nil {

@@ -99,6 +99,8 @@ func TestConfigTags(t *testing.T) {
 		switch node.Name {
 		case "backup", "restore", "prune", "run":
 			want = slices.Sorted(slices.Values(fileKeys()))
+		case "acquire": // whose --on-lost has other values
+			want = []string{"audit", "held-exit-code", "metadata", "metrics-file", "ttl", "wait"}
 		case "break-lock":
 			want = []string{"audit"}
 		}

@@ -6,6 +6,7 @@ import (
 	"syscall"
 
 	"github.com/repolock/repolock/internal/child"
+	"github.com/repolock/repolock/internal/keeper"
 	"github.com/repolock/repolock/internal/torture"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
@@ -34,7 +35,7 @@ const exitCodes = `Exit codes: the command's own; 128+n if signal n ended it;
   75   the lock is held by somebody else (--held-exit-code changes it)
   77   no permission
   78   the store is unfit, or configured wrongly
-  79   the lock was lost; outranks the command's 0
+  79   the lock was lost; outranks the command's 0; or its keeper is gone
   126  the command can't be executed
   127  the command wasn't found`
 
@@ -65,8 +66,11 @@ func describe(err error) (name string, code int, hint string) {
 		held   heldError
 		nobody *torture.NobodyError
 		file   fileError
+		told   keeperError
 	)
 	switch {
+	case errors.As(err, &told):
+		return told.jsonError.Error, told.ExitCode, told.Suggestion
 	case errors.As(err, &signal):
 		return "interrupted", exitSignal + int(signal.signal), ""
 	case errors.As(err, &file):
@@ -84,6 +88,12 @@ func describe(err error) (name string, code int, hint string) {
 		return "torture_unjudged", exitUnjudged, ""
 	case errors.Is(err, replock.ErrLost), errors.Is(err, child.ErrExpired):
 		return "lock_lost", exitLost, "whether the operation was completed is for you to check"
+	case errors.Is(err, keeper.ErrGone), errors.Is(err, replock.ErrReleased):
+		return "keeper_gone", exitLost, "if the script still runs, call acquire with --for-pid $$; whether the operation was completed is for you to check"
+	case errors.Is(err, keeper.ErrSilent):
+		return "keeper_silent", exitUnavailable, "whether the lock is held isn't known: count it as lost"
+	case errors.Is(err, errKeeperFailed), errors.Is(err, errOwnerEnded):
+		return "keeper_failed", exitUnavailable, ""
 	case errors.Is(err, child.ErrNotFound):
 		return "command_not_found", exitNotFound, ""
 	case errors.Is(err, child.ErrNotExecutable):
@@ -92,7 +102,7 @@ func describe(err error) (name string, code int, hint string) {
 		return "usage", exitUsage, "see repolock --help"
 	case errors.Is(err, store.ErrPermission):
 		return "permission_denied", exitPermission, "locking needs to list, read, write and delete below " + replock.DefaultPrefix + " in the repository"
-	case errors.Is(err, store.ErrConfig):
+	case errors.Is(err, store.ErrConfig), errors.Is(err, keeper.ErrDir):
 		return "wrong_configuration", exitUnfit, ""
 	case errors.Is(err, replock.ErrFence), errors.Is(err, store.ErrConditionUnsupported):
 		return "store_unfit", exitUnfit, ""

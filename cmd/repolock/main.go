@@ -28,6 +28,10 @@ type cli struct {
 	Restore    restoreCmd    `cmd:"" help:"Run a restore under a shared lock."`
 	Prune      pruneCmd      `cmd:"" help:"Run a prune under the exclusive lock."`
 	Run        runCmd        `cmd:"" help:"Run any other command under a lock, or bare."`
+	Acquire    acquireCmd    `cmd:"" help:"Take a lock for a script, which is held in the background."`
+	Check      checkCmd      `cmd:"" bare:"" help:"Exit with 0 if such a lock is held now."`
+	Renew      renewCmd      `cmd:"" bare:"" help:"Refresh such a lock now."`
+	Release    releaseCmd    `cmd:"" bare:"" help:"Release such a lock."`
 	Status     statusCmd     `cmd:"" help:"Show every lock in the repository. Never writes."`
 	History    historyCmd    `cmd:"" bare:"" help:"Show what an audit log tells: who held what, and when."`
 	BreakLock  breakCmd      `cmd:"" help:"Delete locks, whoever holds them. For emergencies."`
@@ -39,6 +43,7 @@ type cli struct {
 	Version    versionCmd    `cmd:"" bare:"" help:"Show the version."`
 
 	Complete     completeCmd     `cmd:"" hidden:"" bare:""`
+	Keeper       keeperCmd       `cmd:"" hidden:"" bare:""`
 	TortureChild tortureChildCmd `cmd:"" hidden:"" bare:""`
 }
 

@@ -54,6 +54,10 @@ func (r *reporter) fail(err error) int {
 }
 
 func newJSONError(r *reporter, err error) jsonError {
+	var told keeperError
+	if errors.As(err, &told) {
+		return told.jsonError
+	}
 	name, code, hint := describe(err)
 	out := jsonError{Error: name, Message: oneLine(err), ExitCode: code, LockName: lockName(r.Name), Suggestion: hint}
 	var held *replock.HeldError

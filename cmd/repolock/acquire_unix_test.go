@@ -1,0 +1,517 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// desk is a repository, and a directory for the sockets of the keepers of a test.
+type desk struct {
+	t         *testing.T
+	bin       string
+	repo, run string
+}
+
+func newDesk(t *testing.T) *desk {
+	t.Helper()
+	bin, err := exec.LookPath("repolock") // testscript.Main put it there
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What t.TempDir gives is too long for sockets where TMPDIR is long.
+	run, err := os.MkdirTemp("", "run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(run) })
+	d := &desk{t: t, bin: bin, repo: t.TempDir(), run: run}
+	t.Cleanup(func() { // a test that failed leaves no keeper
+		for _, h := range d.holders() {
+			_ = syscall.Kill(h, syscall.SIGKILL)
+		}
+	})
+	return d
+}
+
+func (d *desk) command(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(name, args...)
+	cmd.Dir = d.repo
+	cmd.Env = append(os.Environ(), "REPOLOCK_REPO="+d.repo, "XDG_RUNTIME_DIR="+d.run)
+	return cmd
+}
+
+// repolock runs it, and returns its exit code and what it said.
+func (d *desk) repolock(args ...string) (code int, stdout, stderr string) {
+	d.t.Helper()
+	cmd := d.command(d.bin, args...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	code = exitOf(d.t, cmd.Run())
+	return code, out.String(), errs.String()
+}
+
+// acquire acquires a lock for this process, or as the flags say.
+func (d *desk) acquire(flags ...string) holding {
+	d.t.Helper()
+	code, stdout, stderr := d.repolock(append([]string{"--json", "acquire", "--for-pid", fmt.Sprint(os.Getpid())}, flags...)...)
+	var h holding
+	if err := json.Unmarshal([]byte(stdout), &h); code != 0 || err != nil {
+		d.t.Fatalf("acquire: %d %v\n%s", code, err, stderr)
+	}
+	return h
+}
+
+// want runs a command on the token that must exit so, and say this.
+func (d *desk) want(code int, says, do, token string) {
+	d.t.Helper()
+	got, stdout, stderr := d.repolock(do, token)
+	if got != code || !strings.Contains(stdout+stderr, says) {
+		d.t.Errorf("%s: exit code %d, want %d, and %q\n%s%s", do, got, code, says, stdout, stderr)
+	}
+}
+
+// holders are the pids of those who have locks, or wait for them.
+func (d *desk) holders() (pids []int) {
+	d.t.Helper()
+	_, stdout, _ := d.repolock("--json", "status")
+	var s jsonStatus
+	_ = json.Unmarshal([]byte(stdout), &s)
+	for _, l := range s.Locks {
+		var pid int
+		if _, err := fmt.Sscanf(l.Holder[strings.LastIndex(l.Holder, "("):], "(pid %d)", &pid); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// until waits until something is so.
+func until(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	for end := time.Now().Add(60 * time.Second); !so(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("in vain for a minute: %s", what)
+		}
+	}
+}
+
+// left is how many files there are of locks, and of keepers.
+func (d *desk) left() (n int) {
+	for _, dir := range []string{d.repo, filepath.Join(d.run, "repolock")} {
+		_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+			if err == nil && !e.IsDir() {
+				n++
+			}
+			return nil // what has just vanished
+		})
+	}
+	return n
+}
+
+// free waits until nothing is left.
+func (d *desk) free() {
+	d.t.Helper()
+	until(d.t, "nothing is left", func() bool { return d.left() == 0 })
+}
+
+// TestAcquireEndsWithScript: however the token is got, the lock is held while the script
+// runs, and then no more, whether it ends or is killed.
+func TestAcquireEndsWithScript(t *testing.T) {
+	for _, shell := range []string{"sh", "bash"} {
+		for name, script := range map[string]string{
+			"plainly":     `T=$(repolock acquire --shared)`,
+			"or exit":     `T=$(repolock acquire --shared || exit 1)`,
+			"in a group":  `T=$( (repolock acquire --shared && true) || exit 1)`,
+			"by a file":   `repolock acquire --shared >"$XDG_RUNTIME_DIR/t"; T=$(cat "$XDG_RUNTIME_DIR/t")`,
+			"by a number": `T=$(exec sh -c "repolock acquire --shared --for-pid $$; true")`,
+		} {
+			t.Run(shell+" "+name, func(t *testing.T) {
+				t.Parallel()
+				d := newDesk(t)
+				cmd := d.command(shell, "-c", script+`; repolock check "$T"; echo; read end; repolock check "$T"; echo $?; read kill`)
+				in, err := cmd.StdinPipe()
+				if err != nil {
+					t.Fatal(err)
+				}
+				out, err := cmd.StdoutPipe()
+				if err != nil {
+					t.Fatal(err)
+				}
+				cmd.Stderr = os.Stderr
+				if err := cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				read := func(want string) {
+					t.Helper()
+					line := make([]byte, 4096)
+					n, _ := out.Read(line)
+					for !bytes.Contains(line[:n], []byte(want)) {
+						m, err := out.Read(line[n:])
+						if n += m; err != nil {
+							t.Fatalf("%q, want %q", line[:n], want)
+						}
+					}
+				}
+				read("is held until")
+				time.Sleep(2500 * time.Millisecond) // a keeper that is tied to what is gone sees it each second
+				fmt.Fprintln(in, "go on")
+				read("\n0\n")
+				if err := cmd.Process.Kill(); err != nil {
+					t.Fatal(err)
+				}
+				_ = cmd.Wait()
+				d.free()
+			})
+		}
+	}
+}
+
+// TestAcquireForNobody: is held until it is released.
+func TestAcquireForNobody(t *testing.T) {
+	d := newDesk(t)
+	h := d.acquire("--shared", "--for-pid", "none")
+	if h.ForPID != 0 {
+		t.Errorf("for process %d", h.ForPID)
+	}
+	time.Sleep(2500 * time.Millisecond)
+	d.want(0, "is held", "check", h.Token)
+	d.want(0, "", "release", h.Token)
+	d.free()
+}
+
+// TestKeeperIsApart: from the terminal, and from what its starter was left open.
+func TestKeeperIsApart(t *testing.T) {
+	d := newDesk(t)
+	ours, theirs, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := d.command(d.bin, "acquire", "--shared", "--for-pid", fmt.Sprint(os.Getpid()))
+	cmd.ExtraFiles = []*os.File{theirs, theirs}
+	token, err := cmd.Output() // returns when nobody has its stdout any more
+	theirs.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = ours.SetReadDeadline(time.Now().Add(30 * time.Second))
+	if _, err := ours.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("a file is still open: %v", err)
+	}
+	pid := d.holders()[0]
+	if sid, err := unix.Getsid(pid); err != nil || sid != pid {
+		t.Errorf("its session is %d, %v, and it is %d", sid, err, pid)
+	}
+	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT} {
+		if err := syscall.Kill(pid, sig); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.want(0, "is held", "check", strings.TrimSpace(string(token)))
+	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	d.free()
+	d.want(exitLost, "no keeper any more", "check", strings.TrimSpace(string(token)))
+}
+
+// TestKeeperKilled: the script is told, and the repository frees itself.
+func TestKeeperKilled(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	for _, do := range []string{"check", "renew", "release"} {
+		h := d.acquire("--shared", "--ttl", "10s")
+		if err := syscall.Kill(h.KeeperPID, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "the keeper is dead", func() bool { return state(h.KeeperPID) == "" || state(h.KeeperPID) == "Z" })
+		d.want(exitLost, "no keeper any more", do, h.Token)
+		if sockets, _ := os.ReadDir(filepath.Join(d.run, "repolock")); len(sockets) > 0 {
+			t.Errorf("after %s: %v", do, sockets)
+		}
+	}
+	if code, _, stderr := d.repolock("prune", "--wait", "2m", "--", "true"); code != 0 {
+		t.Errorf("the next: %d %s", code, stderr)
+	}
+}
+
+// state is what ps says of a process, in one letter; none if there is no such process.
+func state(pid int) string {
+	out, _ := exec.Command("ps", "-o", "stat=", "-p", fmt.Sprint(pid)).Output()
+	return strings.TrimSpace(string(out))[:min(1, len(strings.TrimSpace(string(out))))]
+}
+
+// TestBrokenUnderScript: check sees at once that the lock was broken, and release tells
+// that the work wasn't protected.
+func TestBrokenUnderScript(t *testing.T) {
+	for _, first := range []string{"check", "renew", "release"} {
+		t.Run(first, func(t *testing.T) {
+			d := newDesk(t)
+			h := d.acquire("--exclusive", "--log", "../log")
+			if code, _, stderr := d.repolock("break-lock", "--yes"); code != 0 {
+				t.Fatal(stderr)
+			}
+			d.want(exitLost, "exclusive lock lost", first, h.Token)
+			if first == "release" {
+				d.free()
+				return
+			}
+			d.want(exitLost, "exclusive lock lost", "check", h.Token) // and it stays so
+			d.want(exitLost, "exclusive lock lost", "release", h.Token)
+			d.want(exitLost, "no keeper any more", "release", h.Token)
+			log, err := os.ReadFile(filepath.Join(d.repo, "../log"))
+			if err != nil || !strings.Contains(string(log), "Z repolock: exclusive lock lost: ") {
+				t.Errorf("log: %s %v", log, err)
+			}
+			d.free()
+		})
+	}
+}
+
+// TestOnLost: the process that the lock is for is signalled, and without --on-lost isn't.
+func TestOnLost(t *testing.T) {
+	for _, test := range []struct {
+		onLost string
+		signal syscall.Signal
+	}{{"warn", 0}, {"term", syscall.SIGTERM}, {"kill", syscall.SIGKILL}} {
+		t.Run(test.onLost, func(t *testing.T) {
+			d := newDesk(t)
+			script := d.command("sleep", "1000")
+			if err := script.Start(); err != nil {
+				t.Fatal(err)
+			}
+			h := d.acquire("--shared", "--for-pid", fmt.Sprint(script.Process.Pid), "--on-lost", test.onLost)
+			if code, _, stderr := d.repolock("break-lock", "--yes"); code != 0 {
+				t.Fatal(stderr)
+			}
+			d.want(exitLost, "lost", "check", h.Token)
+			if test.signal == 0 {
+				d.want(exitLost, "lost", "check", h.Token)
+				test.signal = syscall.SIGUSR1 // ours
+				if err := script.Process.Signal(test.signal); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_ = script.Wait()
+			if got := script.ProcessState.Sys().(syscall.WaitStatus).Signal(); got != test.signal {
+				t.Errorf("ended by %v, want %v", got, test.signal)
+			}
+			d.free()
+		})
+	}
+}
+
+// TestAcquireInterrupted: who is ended while they wait leaves nothing behind.
+func TestAcquireInterrupted(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGKILL} {
+		t.Run(sig.String(), func(t *testing.T) {
+			d := newDesk(t)
+			h := d.acquire("--shared")
+			cmd := d.command(d.bin, "acquire", "--exclusive", "--wait", "forever", "--for-pid", fmt.Sprint(os.Getpid()))
+			var stdout, stderr bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &stdout, &stderr
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			until(t, "it waits", func() bool { return len(d.holders()) == 2 })
+			if err := cmd.Process.Signal(sig); err != nil {
+				t.Fatal(err)
+			}
+			err := cmd.Wait()
+			if sig != syscall.SIGKILL {
+				if code := exitOf(t, err); code != exitSignal+int(sig) || !strings.Contains(stderr.String(), "error: "+sig.String()) || stdout.Len() > 0 {
+					t.Errorf("exit code %d\n%s%s", code, stdout.String(), stderr.String())
+				}
+				if left := d.holders(); len(left) != 1 {
+					t.Errorf("it has ended, and left %v", left)
+				}
+			}
+			until(t, "nothing of it is left", func() bool { return len(d.holders()) == 1 })
+			d.want(0, "", "release", h.Token)
+			d.free()
+		})
+	}
+}
+
+// TestAcquireUnheard: a lock that the caller wasn't told of is released.
+func TestAcquireUnheard(t *testing.T) {
+	t.Run("killed", func(t *testing.T) {
+		d := newDesk(t)
+		ours, theirs, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ours.Close()
+		_ = theirs.SetWriteDeadline(time.Now().Add(time.Second))
+		for err == nil { // until it is full
+			_, err = theirs.Write(make([]byte, 4096))
+		}
+		cmd := d.command(d.bin, "acquire", "--shared", "--for-pid", fmt.Sprint(os.Getpid()))
+		cmd.Stdout = theirs
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		theirs.Close()
+		until(t, "it is held", func() bool { return len(d.holders()) == 1 })
+		time.Sleep(time.Second)
+		if len(d.holders()) != 1 {
+			t.Error("released while acquire is about to tell")
+		}
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait()
+		d.free()
+	})
+	t.Run("to a full disk", func(t *testing.T) {
+		d := newDesk(t)
+		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer full.Close()
+		cmd := d.command(d.bin, "acquire", "--shared", "--for-pid", fmt.Sprint(os.Getpid()))
+		cmd.Stdout = full
+		if code := exitOf(t, cmd.Run()); code == 0 {
+			t.Error("exit code 0")
+		}
+		if held := d.holders(); len(held) > 0 {
+			t.Errorf("held by %v", held)
+		}
+		d.free()
+	})
+}
+
+// TestScriptEndsWhileItWaits: there is nobody any more to wait for.
+func TestScriptEndsWhileItWaits(t *testing.T) {
+	d := newDesk(t)
+	h := d.acquire("--shared")
+	script := d.command("sleep", "1000")
+	if err := script.Start(); err != nil {
+		t.Fatal(err)
+	}
+	cmd := d.command(d.bin, "acquire", "--exclusive", "--wait", "forever", "--for-pid", fmt.Sprint(script.Process.Pid))
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "it waits", func() bool { return len(d.holders()) == 2 })
+	_ = script.Process.Kill()
+	_ = script.Wait()
+	if code := exitOf(t, cmd.Wait()); code != exitUnavailable || !strings.Contains(stderr.String(), "the process that it was for has ended") {
+		t.Errorf("exit code %d\n%s", code, stderr.String())
+	}
+	d.want(0, "", "release", h.Token)
+	d.free()
+}
+
+// TestKeeperStopped: one that doesn't answer is never taken for one that holds its lock,
+// and what it says when it is continued is that it doesn't.
+func TestKeeperStopped(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	h := d.acquire("--shared", "--ttl", "10s")
+	if err := syscall.Kill(h.KeeperPID, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "it is stopped", func() bool { return state(h.KeeperPID) == "T" })
+	for range 2 {
+		start := time.Now()
+		d.want(exitUnavailable, "the keeper doesn't answer", "check", h.Token)
+		if took := time.Since(start); took > 60*time.Second {
+			t.Errorf("took %v", took)
+		}
+	}
+	if err := syscall.Kill(h.KeeperPID, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	d.want(exitLost, "shared lock lost", "check", h.Token)
+	d.want(exitLost, "shared lock lost", "release", h.Token)
+}
+
+// TestStoreUnreachable: a lock whose lease lasts is held, and what can't be done is said.
+func TestStoreUnreachable(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	h := d.acquire("--shared", "--ttl", "5m")
+	away := d.repo + ".away"
+	if err := os.Rename(d.repo, away); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(away) })
+	d.t.Cleanup(func() { _ = os.Rename(away, d.repo) }) // for those who come after
+	ask := func(do string) (int, string) {
+		cmd := d.command(d.bin, do, h.Token)
+		cmd.Dir = away
+		out, err := cmd.CombinedOutput()
+		return exitOf(t, err), string(out)
+	}
+	if code, out := ask("check"); code != 0 {
+		t.Errorf("check: %d %s", code, out)
+	}
+	if code, out := ask("renew"); code != exitUnavailable || !strings.Contains(out, "the lock is held, and could not be refreshed now") {
+		t.Errorf("renew: %d %s", code, out)
+	}
+	if code, out := ask("release"); code != exitUnavailable || !strings.Contains(out, "expires within 5m0s") {
+		t.Errorf("release: %d %s", code, out)
+	}
+	if code, out := ask("check"); code != exitLost {
+		t.Errorf("check after that: %d %s", code, out)
+	}
+}
+
+// TestRenew: refreshes at once.
+func TestRenew(t *testing.T) {
+	d := newDesk(t)
+	h := d.acquire("--shared", "--ttl", "10m")
+	time.Sleep(1100 * time.Millisecond)
+	for _, do := range []string{"check", "renew"} {
+		code, stdout, stderr := d.repolock("--json", do, h.Token)
+		var now holding
+		if err := json.Unmarshal([]byte(stdout), &now); code != 0 || err != nil {
+			t.Fatalf("%d %v %s", code, err, stderr)
+		}
+		if later := now.Deadline-h.Deadline > time.Second; later != (do == "renew") {
+			t.Errorf("%s: until %v, was %v", do, now.Deadline, h.Deadline)
+		}
+	}
+	d.want(0, "", "release", h.Token)
+	if n := d.left(); n > 0 {
+		t.Errorf("%d files are left when release has ended", n)
+	}
+}
+
+// TestSocketsArePrivate: acquire doesn't work in a directory that others can use.
+func TestSocketsArePrivate(t *testing.T) {
+	d := newDesk(t)
+	sockets := filepath.Join(d.run, "repolock")
+	h := d.acquire("--shared")
+	if info, err := os.Stat(sockets); err != nil || info.Mode() != os.ModeDir|0o700 {
+		t.Errorf("%v %v", info.Mode(), err)
+	}
+	d.want(0, "", "release", h.Token)
+	if err := os.Chmod(sockets, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	code, _, stderr := d.repolock("acquire", "--shared")
+	if code != exitUnfit || !strings.Contains(stderr, "may be used by others") {
+		t.Errorf("%d %s", code, stderr)
+	}
+	if left := tree(t, d.repo); len(left) > 0 {
+		t.Errorf("left %v", left)
+	}
+}
