@@ -24,7 +24,7 @@ e2e: ## run the tests on a real MinIO, which is built, started and taken down
 	sh e2e/minio.sh with $(GO) test -count=1 -p 1 -tags e2e -timeout 20m ./e2e/... ./store/s3 ./store/minio
 
 .PHONY: system
-system: ## tests that need bash, zsh, fish, mandoc and what else .ci/run installs
+system: ## run the tests that need programs which .ci/run installs
 	$(GO) test -count=1 -tags system -timeout 20m ./cmd/repolock ./e2e
 
 .PHONY: race
