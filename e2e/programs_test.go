@@ -1,4 +1,4 @@
-//go:build unix && system && !e2e
+//go:build unix && system
 
 package e2e
 
@@ -20,10 +20,41 @@ import (
 
 func TestRestic(t *testing.T) {
 	p := newPage(t, "restic.md")
-	out := p.run()
-	p.contains(out, "the prune is refused: 75", "no errors were found", "dump.sql")
+	p.restic(p.Script())
+}
+
+// restic runs docs/restic.md, with its script.
+func (p *page) restic(script string) {
+	p.t.Helper()
+	p.contains(p.run(script), "the prune is refused: 75", "no errors were found", "dump.sql")
 	if n := strings.Count(p.sh(`. "$HOME/backup.env"; restic list snapshots`), "\n"); n != 3 {
-		t.Errorf("%d snapshots, want one of each place", n)
+		p.t.Errorf("%d snapshots, want one of each place", n)
+	}
+	p.unlocked()
+}
+
+func TestRclone(t *testing.T) {
+	p := newPage(t, "rclone.md")
+	p.rclone(p.Script())
+	if p.exists("remote/data/index") {
+		t.Error("the locks were where rclone syncs")
+	}
+}
+
+// rclone runs docs/rclone.md, with its script.
+func (p *page) rclone(script string) {
+	p.t.Helper()
+	out := p.run(script)
+	p.contains(out, "the sync is refused: 75", "0 differences found")
+	is := p.sh(`. "$HOME/backup.env"; rclone lsf -R --files-only remote:`)
+	for _, name := range []string{"documents/letter", "pictures/cat", "dumps/dump.sql"} {
+		p.contains(is, name)
+		if !p.exists("mirror/" + name) {
+			p.t.Errorf("%s isn't mirrored", name)
+		}
+	}
+	if strings.Contains(is, "draft") {
+		p.t.Errorf("what was deleted is still there:\n%s", is)
 	}
 	p.unlocked()
 }
@@ -41,8 +72,10 @@ func newPage(t *testing.T, name string) *page {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &page{newSite(t), text}
+	t.Parallel()
+	p := &page{&site{t: t, dir: t.TempDir()}, text}
 	for name, text := range map[string]string{
+		"documents/draft":  "a draft\n",
 		"documents/letter": strings.Repeat("a letter\n", 1000),
 		"pictures/cat":     strings.Repeat("a cat\n", 1000),
 		"password":         "correct horse battery staple\n",
@@ -58,12 +91,12 @@ func newPage(t *testing.T, name string) *page {
 }
 
 // run runs all blocks in one shell, and then what is for cron; it returns what they said.
-func (p *page) run() string {
+func (p *page) run(script string) string {
 	p.t.Helper()
-	if len(p.Fenced["sh"]) == 0 || len(p.Crontab()) == 0 {
+	if len(script) == 0 || len(p.Crontab()) == 0 {
 		p.t.Fatal("the page has nothing to run")
 	}
-	out := p.sh(p.Script())
+	out := p.sh(script)
 	for _, command := range p.Crontab() {
 		out += p.sh(command)
 	}

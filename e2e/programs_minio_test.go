@@ -1,0 +1,43 @@
+//go:build unix && system && e2e
+
+package e2e
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestPrograms: the pages' scripts with the repository, and the lock, on MinIO.
+func TestPrograms(t *testing.T) {
+	b := onS3.on(onS3.shared(t))
+	env := []string{"ENDPOINT=" + b.Endpoint(), "BUCKET=" + b.bucket}
+	for name, value := range credentials {
+		env = append(env, name+"="+value)
+	}
+	t.Run("rclone", func(t *testing.T) {
+		p := newPage(t, "rclone.md")
+		p.env = env
+		in, script := strings.CutPrefix(p.Script(), "cat >\"$HOME/backup.env\"")
+		if !script {
+			t.Fatal("the script doesn't begin with its environment")
+		}
+		// The page's own environment for a bucket, under the name of the other one.
+		in = "cat >\"$HOME/directory.env\"" + strings.Replace(in, "bucket.env", "backup.env", 1)
+		p.rclone(in)
+		if p.exists("remote/data/documents") {
+			t.Error("it wasn't the bucket that was used")
+		}
+	})
+	t.Run("restic", func(t *testing.T) {
+		p := newPage(t, "restic.md")
+		p.env = env
+		script := strings.NewReplacer(
+			`RESTIC_REPOSITORY="$HOME/backups"`, `RESTIC_REPOSITORY="s3:$ENDPOINT/$BUCKET/restic"`,
+			`REPOLOCK_REPO="$HOME/backups"`, `REPOLOCK_REPO="s3://$BUCKET/restic?endpoint=$ENDPOINT&path-style=true&region=us-east-1"`,
+		).Replace(p.Script())
+		p.restic(script)
+		if p.exists("backups") {
+			t.Error("it wasn't the bucket that was used")
+		}
+	})
+}
