@@ -59,6 +59,30 @@ func (p *page) rclone(script string) {
 	p.unlocked()
 }
 
+func TestBorg(t *testing.T) {
+	p := newPage(t, "borg.md")
+	p.contains(p.run(p.Script()), "the restore is refused: 75")
+	is := p.sh(`. "$HOME/backup.env"; borg list`)
+	if strings.Count(is, "documents-") != 2 || strings.Count(is, "pictures-") != 1 || strings.Count(is, "dump-") != 1 {
+		t.Errorf("archives, want the first and the last documents, and the others:\n%s", is)
+	}
+	p.unlocked()
+}
+
+// TestKopia builds it: no package of Debian's has it.
+func TestKopia(t *testing.T) {
+	p := newPage(t, "kopia.md")
+	build := exec.CommandContext(t.Context(), "go", "build", "-C", "kopia", "-o", p.path("bin")+"/", "github.com/kopia/kopia")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	p.env = []string{"KOPIA_CHECK_FOR_UPDATES=false"}
+	p.contains(p.run(p.Script()), "maintenance is refused: 75", "Finished full maintenance")
+	p.contains(p.sh("kopia snapshot list --all"), "/documents", "/pictures", "/dumps")
+	p.unlocked()
+}
+
 // page is a page's script, and the home that it is run in.
 type page struct {
 	*site
@@ -110,7 +134,7 @@ func (p *page) sh(script string) string {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-euc", script)
 	cmd.Dir = p.dir
-	cmd.Env = append([]string{"HOME=" + p.dir, "PATH=" + bin + ":/usr/local/bin:/usr/bin:/bin", "TMPDIR=" + p.dir, "LC_ALL=C.UTF-8"}, p.env...)
+	cmd.Env = append([]string{"HOME=" + p.dir, "PATH=" + p.path("bin") + ":" + bin + ":/usr/local/bin:/usr/bin:/bin", "TMPDIR=" + p.dir, "LC_ALL=C.UTF-8"}, p.env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 10 * time.Second // for what still has its output open
