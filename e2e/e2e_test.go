@@ -22,7 +22,17 @@ import (
 // bin is the directory of the repolock that is tested.
 var bin string
 
+// standIns are programs that this one can be, by the name that it is started by.
+var standIns = map[string]func(args []string) error{}
+
 func TestMain(m *testing.M) {
+	if run := standIns[filepath.Base(os.Args[0])]; run != nil {
+		if err := run(os.Args[1:]); err != nil {
+			fmt.Fprintf(os.Stderr, "%v\n", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	dir, err := os.MkdirTemp("", "repolock-e2e-")
 	if err != nil {
 		panic(err)
