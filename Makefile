@@ -66,7 +66,7 @@ fuzz: ## fuzz what is parsed, 20 s each
 
 .PHONY: bench
 bench: ## measure what a lock costs, beside the original protocol, restic and flock
-	@sh e2e/minio.sh with $(GO) run ./e2e/bench
+	@sh e2e/minio.sh with $(GO) run ./e2e/bench $(BENCH)
 
 .PHONY: bench-disk
 bench-disk: ## what a put and a listing cost on this disk

@@ -9,13 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/repolock/repolock/internal/history"
+	"github.com/repolock/repolock/internal/pages"
 	"github.com/repolock/repolock/internal/torture"
 )
 
@@ -84,22 +84,22 @@ func TestTortureProgress(t *testing.T) {
 // TestTortureDoc: each command of docs/torture.md is run as it stands there, if not
 // for as long.
 func TestTortureDoc(t *testing.T) {
-	raw, err := os.ReadFile("../../docs/torture.md")
+	page, err := pages.Read("../../docs/torture.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	commands := regexp.MustCompile("(?m)^    (repolock torture.*)$").FindAllStringSubmatch(string(raw), -1)
+	commands := page.Lines()
 	if len(commands) != 3 {
 		t.Fatalf("%d commands found", len(commands))
 	}
 	for _, c := range commands {
-		t.Run(c[1], func(t *testing.T) {
+		t.Run(c, func(t *testing.T) {
 			t.Parallel()
 			duration, want, kept := "2s", 0, 0
-			if strings.Contains(c[1], "--no-lock") {
+			if strings.Contains(c, "--no-lock") {
 				duration, want, kept = "5s", exitUnfit, 2 // and what is found is kept
 			}
-			cmd := exec.Command("sh", "-c", c[1]+" --duration "+duration)
+			cmd := exec.Command("sh", "-c", c+" --duration "+duration)
 			cmd.Dir = t.TempDir()
 			tmp := t.TempDir()
 			cmd.Env = append(os.Environ(), "REPOLOCK_REPO="+cmd.Dir, "TMPDIR="+tmp)
@@ -110,7 +110,7 @@ func TestTortureDoc(t *testing.T) {
 			if files := tree(t, tmp); len(files) != kept {
 				t.Errorf("kept %v", files)
 			}
-			if _, err := os.Stat(filepath.Join(cmd.Dir, "picture.html")); (err == nil) != strings.Contains(c[1], "--html") {
+			if _, err := os.Stat(filepath.Join(cmd.Dir, "picture.html")); (err == nil) != strings.Contains(c, "--html") {
 				t.Error(err)
 			}
 		})

@@ -1,0 +1,302 @@
+//go:build unix && !e2e
+
+package e2e
+
+import (
+	"context"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/repolock/repolock/internal/pages"
+)
+
+// claimed are the pages whose blocks, sh and crontab, a test of their own runs, from the
+// text itself. Those of all other pages are run here.
+var claimed = map[string]string{
+	"docs/borg.md":      "TestBorg",
+	"docs/cloudstic.md": "TestCloudstic",
+	"docs/kopia.md":     "TestKopia",
+	"docs/rclone.md":    "TestRclone",
+	"docs/restic.md":    "TestRestic",
+	"docs/torture.md":   "TestTortureDoc",
+}
+
+// elsewhere are the commands that aren't run as they stand, nor here: each has a test that
+// runs it, or a command of .ci/run that does what it does.
+var elsewhere = map[string]string{
+	"sh e2e/local.sh":     "TestLocalScript",
+	"make soak":           "TestSoak",                              // runs until it is stopped
+	"make bench":          "make bench BENCH=-quick",               // six minutes
+	"sh spec/run.sh NAME": "sh spec/run.sh original-two-exclusive", // NAME is any
+	"sh e2e/minio.sh with go test -count=1 -tags e2e -timeout 20m -v -run TestChaos ./e2e": "make e2e", // with all others
+}
+
+// TestDocs: each command of the README and of docs/ is run: here, or by a test that claims
+// the page, or by .ci/run.
+func TestDocs(t *testing.T) {
+	names := []string{"README.md"}
+	err := filepath.WalkDir("../docs", func(path string, d fs.DirEntry, err error) error {
+		if strings.HasSuffix(path, ".md") {
+			names = append(names, strings.TrimPrefix(path, "../"))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ci := newCI(t)
+	for name, test := range claimed {
+		if !slices.Contains(names, name) {
+			t.Errorf("%s, which %s claims, isn't there", name, test)
+		}
+		if why := ci.lacks(t, test, filepath.Base(name)); why != "" {
+			t.Errorf("%s: %s", name, why)
+		}
+	}
+	used := map[string]bool{}
+	for _, name := range names {
+		page, err := pages.Read("../" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for command := range elsewhere {
+			used[command] = used[command] || slices.Contains(page.Inline, command) || slices.ContainsFunc(page.Lines(), func(l string) bool { return bare(l) == command })
+		}
+		t.Run(name, func(t *testing.T) { docs{newSite(t), ci, page, name}.run() })
+	}
+	for command := range elsewhere {
+		if !used[command] {
+			t.Errorf("no page says %q", command)
+		}
+	}
+}
+
+// docs is one page.
+type docs struct {
+	*site
+	ci   *ci
+	page pages.Page
+	name string
+}
+
+func (d docs) run() {
+	// Who types a command looks for it in a block that says what it is.
+	for _, line := range append(d.page.Indented, strings.Split(strings.Join(d.page.Fenced[""], ""), "\n")...) {
+		if program.MatchString(line) {
+			d.t.Errorf("%q is a command: put it into a block of ```sh", line)
+		}
+	}
+	var commands []string
+	if claimed[d.name] == "" {
+		for _, line := range d.page.Lines() {
+			commands = append(commands, bare(line))
+		}
+		if len(d.page.Crontab()) > 0 {
+			d.t.Error("nobody claims its crontab")
+		}
+	}
+	for _, text := range d.page.Inline {
+		if ours.MatchString(text) {
+			commands = append(commands, text)
+		}
+	}
+	if d.name == "README.md" && len(commands) < 10 {
+		d.t.Errorf("only %q are found", commands)
+	}
+	for _, command := range commands {
+		switch by := elsewhere[command]; {
+		case strings.HasPrefix(by, "Test"):
+			if why := d.ci.lacks(d.t, by, ""); why != "" {
+				d.t.Errorf("%s: %s", command, why)
+			}
+		case by != "":
+			if !d.ci.runs(d.t, by) {
+				d.t.Errorf("%s: .ci/run doesn't run %q", command, by)
+			}
+		case strings.HasPrefix(command, "repolock "):
+			d.repolock(command)
+		case d.ci.runs(d.t, command):
+		case strings.HasPrefix(command, "go "):
+			d.exec("..", command, 0)
+		default:
+			d.t.Errorf("nobody runs %q: claim the page, or have .ci/run do it", command)
+		}
+	}
+	d.nothingLeft()
+}
+
+var (
+	// ours are commands wherever they stand, program where one is quoted alone.
+	ours    = regexp.MustCompile(`^(repolock|make|go|sh) [^=]`)
+	program = regexp.MustCompile(`^\s*(\$ )?(repolock|make|go|sh|bash|restic|rclone|borg|kopia|cloudstic|spin|apt-get|docker|kubectl|systemctl|sudo|crontab|git|curl|export) \S`)
+)
+
+// bare is a line without its comment.
+func bare(line string) string {
+	line, _, _ = strings.Cut(line, " # ")
+	return strings.Join(strings.Fields(line), " ")
+}
+
+// repolock runs a repolock, with a stand-in for the command that it is to run, and with
+// what the text leaves out.
+func (d docs) repolock(command string) {
+	code, ran := 0, false
+	has := func(s string) bool { return strings.Contains(command+" ", s) }
+	switch {
+	case has(" backup ") || has(" restore ") || has(" prune ") || has(" run "):
+		ran = true
+		if has(" run ") && !has("--shared") && !has("--exclusive") && !has("--no-lock") {
+			command += " --shared"
+		}
+		if has(" run ") && !has("--operation") && !has("--no-lock") {
+			command = strings.Replace(command, " run ", " run --operation NAME ", 1)
+		}
+		if !has(" -- ") {
+			command += " --"
+		}
+		if strings.HasSuffix(command, " --") {
+			command += " CMD"
+		}
+		_, inner, _ := strings.Cut(command, " -- ")
+		inner, _, _ = strings.Cut(inner, " ")
+		d.write("bin/"+inner, "#!/bin/sh\necho ran \"$0\" $REPOLOCK_MODE\n")
+	case has(" break-lock "):
+		command += " --yes"
+	case has(" torture --no-lock "):
+		command, code = command+" --duration 5s", 78
+	case has(" torture "):
+		command += " --duration 2s"
+	}
+	if out := d.exec(d.dir, command, code); ran && !strings.Contains(out, "ran ") {
+		d.t.Errorf("%s didn't run its command:\n%s", command, out)
+	}
+}
+
+func (d docs) write(name, text string) {
+	d.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(d.path(name)), 0o700); err != nil {
+		d.t.Fatal(err)
+	}
+	if err := os.WriteFile(d.path(name), []byte(text), 0o700); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// exec runs a command, and wants its exit code.
+func (d docs) exec(dir, command string, want int) string {
+	d.t.Helper()
+	ctx, cancel := context.WithTimeout(d.t.Context(), 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", "-c", command)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "REPOLOCK_REPO="+d.repo, "REPOLOCK_AUDIT="+d.path("FILE"), "TMPDIR="+d.dir,
+		"GOBIN="+d.path("bin"), "PATH="+d.path("bin")+":"+bin+":"+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	if code := cmd.ProcessState.ExitCode(); code != want {
+		d.t.Errorf("%s: exit code %d, want %d: %v\n%s", command, code, want, err, out)
+	}
+	return string(out)
+}
+
+// ci is what .ci/run runs.
+type ci struct {
+	lines []string        // of itself, and of what make does for it
+	tests map[string]test // by their names
+}
+
+// test is the file that has one.
+type test struct{ text string }
+
+func newCI(t *testing.T) *ci {
+	t.Helper()
+	raw, err := os.ReadFile("../.ci/run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &ci{tests: map[string]test{}}
+	for _, line := range strings.Split(string(raw), "\n") {
+		line = strings.TrimSpace(line)
+		c.lines = append(c.lines, line)
+		if targets, is := strings.CutPrefix(line, "make "); is {
+			c.lines = append(c.lines, recipe(t, targets)...)
+		}
+	}
+	for _, dir := range []string{".", "../cmd/repolock"} {
+		files, err := filepath.Glob(dir + "/*_test.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			raw, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(t `).FindAllStringSubmatch(string(raw), -1) {
+				c.tests[m[1]] = test{string(raw)}
+			}
+		}
+	}
+	return c
+}
+
+// recipe are the lines that make would execute.
+func recipe(t *testing.T, targets string) []string {
+	t.Helper()
+	cmd := exec.Command("sh", "-c", "make --no-print-directory -n "+targets)
+	cmd.Dir = ".."
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "MAKE") || strings.HasPrefix(v, "MFLAGS") })
+	cmd.Env = env
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("make %s: %v\n%s", targets, err, out)
+	}
+	var lines []string
+	for _, l := range strings.Split(string(out), "\n") {
+		if l = strings.TrimSpace(l); l != "" {
+			lines = append(lines, l)
+		}
+	}
+	return lines
+}
+
+// runs reports whether all that a command does is done by .ci/run.
+func (c *ci) runs(t *testing.T, command string) bool {
+	t.Helper()
+	if targets, is := strings.CutPrefix(command, "make "); is {
+		for _, l := range recipe(t, targets) {
+			if !slices.Contains(c.lines, l) {
+				return false
+			}
+		}
+		return true
+	}
+	return slices.Contains(c.lines, command)
+}
+
+// lacks says why .ci/run doesn't run a test that reads a page, if it doesn't.
+func (c *ci) lacks(t *testing.T, name, page string) string {
+	t.Helper()
+	is, ok := c.tests[name]
+	tag, _, _ := strings.Cut(is.text, "\n")
+	run := "make test"
+	if strings.Contains(tag, "system") && !strings.Contains(tag, "!e2e)") {
+		run = "make system"
+	}
+	switch {
+	case !ok:
+		return "there is no " + name + " among " + strings.Join(slices.Sorted(maps.Keys(c.tests)), ", ")
+	case !strings.Contains(is.text, page+`"`):
+		return "where " + name + " is, the page isn't read"
+	case !c.runs(t, run):
+		return ".ci/run doesn't " + run
+	}
+	return ""
+}

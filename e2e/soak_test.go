@@ -1,0 +1,67 @@
+//go:build unix && !e2e
+
+package e2e
+
+import (
+	"bytes"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestSoak: make soak goes on until it is interrupted, and tells what it ran.
+func TestSoak(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command("make", "-C", "..", "soak")
+	out := &lockedBuffer{}
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	within := time.After(5 * time.Minute)
+	for !strings.Contains(out.String(), "histories") {
+		select {
+		case err := <-done:
+			t.Fatalf("it ended: %v\n%s", err, out)
+		case <-within:
+			t.Fatalf("it tells nothing:\n%s", out)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-done:
+	case <-within:
+		t.Fatalf("it doesn't end:\n%s", out)
+	}
+	if strings.Contains(out.String(), "--- FAIL") {
+		t.Error(out)
+	}
+}
+
+// lockedBuffer may be read while it is written.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
