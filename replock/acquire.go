@@ -132,6 +132,9 @@ func (l *Locker) acquire(ctx context.Context, mode Mode, operation string, opts 
 		lock, f, err := l.attempt(ctx, t, q.sight)
 		switch {
 		case err == nil:
+			e := lock.event(EventAcquired, nil)
+			e.Waited = q.waitedFor()
+			l.tell(e)
 			return lock, nil
 		case ctx.Err() != nil:
 			return nil, fmt.Errorf("acquiring the %s lock: %w", mode, context.Cause(ctx))
@@ -255,9 +258,7 @@ func (l *Locker) settle(ctx context.Context, t *try) (*Lock, error) {
 	if l.opts.Clock.Elapsed() >= t.deadline {
 		return nil, errLate
 	}
-	lock := l.hold(ctx, t, fence)
-	lock.tell(EventAcquired, nil)
-	return lock, nil
+	return l.hold(ctx, t, fence), nil
 }
 
 // raise puts our flag, and lock.exclusive beside it if that can be done without

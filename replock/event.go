@@ -50,7 +50,7 @@ type Event struct {
 	Key       string
 	Holders   []Info
 	Failures  int
-	// Waited since the lock was asked for, in what is told of waiting.
+	// Waited since the lock was asked for: told of waiting, and when it is acquired.
 	Waited time.Duration
 	// Left until the lock is lost without another refresh.
 	Left time.Duration

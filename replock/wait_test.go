@@ -417,6 +417,27 @@ func TestWaitIsTold(t *testing.T) {
 	})
 }
 
+// Who gets in is told how long that took.
+func TestAcquiredIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{})
+		k, b, wait := w.queued(t, 10*time.Minute)
+		time.Sleep(3 * time.Minute)
+		k.Release(t.Context())
+		lock := wait.got(t)
+		b.Flush(t.Context())
+		if b.saw(EventAcquired) != 1 {
+			t.Error("it isn't told")
+		}
+		for _, e := range b.seen {
+			if e.Kind == EventAcquired && (e.Waited < 3*time.Minute || e.Waited > 3*time.Minute+15*time.Second || e.ID != lock.ID() || e.Left <= 0) {
+				t.Errorf("%+v", e)
+			}
+		}
+		lock.Release(t.Context())
+	})
+}
+
 // Locks that are perhaps stale are watched for as long as they may live, by who
 // waits and by who doesn't.
 func TestWaitInDoubt(t *testing.T) {
