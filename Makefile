@@ -27,6 +27,10 @@ e2e: ## run the tests on a real MinIO, which is built, started and taken down
 system: ## run the tests that need programs which .ci/run installs
 	$(GO) test -count=1 -tags system -timeout 20m ./cmd/repolock ./e2e
 
+.PHONY: examples
+examples: ## check and test the examples that are modules of their own
+	cd examples/otel && $(GO) mod tidy -diff && $(GO) vet ./... && $(GO) test -count=1 ./...
+
 .PHONY: race
 race: ## run the tests that need nothing but Go under the race detector
 	$(GO) test -race -timeout 20m ./...

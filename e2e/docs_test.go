@@ -39,18 +39,20 @@ var elsewhere = map[string]string{
 	"sh e2e/minio.sh with go test -count=1 -tags e2e -timeout 20m -v -run TestChaos ./e2e": "make e2e", // with all others
 }
 
-// TestDocs: each command of the README and of docs/ is run: here, or by a test that claims
+// TestDocs: each command of the README, of docs/ and of examples/ is run: here, or by a test that claims
 // the page, or by .ci/run.
 func TestDocs(t *testing.T) {
 	names := []string{"README.md"}
-	err := filepath.WalkDir("../docs", func(path string, d fs.DirEntry, err error) error {
-		if strings.HasSuffix(path, ".md") {
-			names = append(names, strings.TrimPrefix(path, "../"))
+	for _, dir := range []string{"docs", "examples"} {
+		err := fs.WalkDir(os.DirFS(".."), dir, func(path string, _ fs.DirEntry, err error) error {
+			if strings.HasSuffix(path, ".md") {
+				names = append(names, path)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	ci := newCI(t)
 	for name, test := range claimed {

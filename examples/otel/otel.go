@@ -1,0 +1,162 @@
+// Package otel tells OpenTelemetry what becomes of locks: an example of what
+// replock.Options.Observe is for.
+//
+//	observe, err := otel.New(meterProvider, tracerProvider)
+//	locker, err := replock.New(st, replock.Options{Observe: observe.Event})
+//
+// One Observer may serve any number of lockers. What it has told can be collected after
+// Locker.Flush.
+package otel
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/repolock/repolock/replock"
+)
+
+const scope = "github.com/repolock/repolock/examples/otel"
+
+// Observer counts what it is told of locks, and has a span for each that is held.
+type Observer struct {
+	tracer trace.Tracer
+
+	wait      metric.Float64Histogram
+	held      metric.Float64Histogram
+	holding   metric.Int64UpDownCounter
+	refreshes metric.Int64Counter
+	failures  metric.Int64Counter
+	blocked   metric.Int64Counter
+	lost      metric.Int64Counter
+	resumed   metric.Int64Counter
+
+	mu    sync.Mutex
+	locks map[string]stay // those that are held, by their ids
+}
+
+// stay is a lock's time from when it was acquired, or resumed.
+type stay struct {
+	since time.Time
+	span  trace.Span
+}
+
+// New makes an Observer. Its spans are roots: an event knows of no context.
+func New(meters metric.MeterProvider, tracers trace.TracerProvider) (*Observer, error) {
+	m := meters.Meter(scope)
+	var errs []error
+	histogram := func(name, says string) metric.Float64Histogram {
+		h, err := m.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(says),
+			metric.WithExplicitBucketBoundaries(0.01, 0.1, 1, 10, 60, 600, 3600, 4*3600, 24*3600))
+		errs = append(errs, err)
+		return h
+	}
+	counter := func(name, says string) metric.Int64Counter {
+		c, err := m.Int64Counter(name, metric.WithDescription(says))
+		errs = append(errs, err)
+		return c
+	}
+	holding, err := m.Int64UpDownCounter("repolock.holding", metric.WithDescription("Locks that are held."))
+	errs = append(errs, err)
+	o := &Observer{
+		tracer:    tracers.Tracer(scope),
+		wait:      histogram("repolock.wait", "How long it took until a lock was held or refused."),
+		held:      histogram("repolock.held", "How long a lock was held, until it was released or lost."),
+		holding:   holding,
+		refreshes: counter("repolock.refreshes", "Refreshes that were answered."),
+		failures:  counter("repolock.refresh_failures", "Refreshes that were not."),
+		blocked:   counter("repolock.blocked", "Locks that were refused because somebody else held them."),
+		lost:      counter("repolock.lost", "Locks that were lost."),
+		resumed:   counter("repolock.resumed", "Lost locks that were resumed."),
+		locks:     map[string]stay{},
+	}
+	return o, errors.Join(errs...)
+}
+
+// Event is what replock.Options.Observe wants.
+func (o *Observer) Event(e replock.Event) {
+	ctx := context.Background()
+	// An id is in the spans alone: there would be a time series for each lock.
+	attrs := []attribute.KeyValue{
+		attribute.String("repolock.mode", e.Mode.String()),
+		attribute.String("repolock.operation", replock.Printable(e.Operation)),
+	}
+	labels := metric.WithAttributes(attrs...)
+	switch e.Kind {
+	case replock.EventAcquired:
+		o.wait.Record(ctx, e.Waited.Seconds(), labels)
+		o.begin(ctx, e, attrs, labels)
+	case replock.EventBlocked:
+		o.wait.Record(ctx, e.Waited.Seconds(), labels)
+		o.blocked.Add(ctx, 1, labels)
+	case replock.EventRefreshed:
+		o.refreshes.Add(ctx, 1, labels)
+	case replock.EventRefreshFailed:
+		o.failures.Add(ctx, 1, labels)
+		o.note(e)
+	case replock.EventGaveUp:
+		o.note(e)
+	case replock.EventLost:
+		// It is told once more if the lock can't be resumed, and had ended before.
+		if o.end(ctx, e, labels) {
+			o.lost.Add(ctx, 1, labels)
+		}
+	case replock.EventResumed: // under a new id
+		o.resumed.Add(ctx, 1, labels)
+		o.begin(ctx, e, attrs, labels)
+	case replock.EventReleased, replock.EventReleaseFailed:
+		o.end(ctx, e, labels)
+	}
+}
+
+func (o *Observer) begin(ctx context.Context, e replock.Event, attrs []attribute.KeyValue, labels metric.MeasurementOption) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_, span := o.tracer.Start(ctx, "lock "+string(e.Kind), trace.WithTimestamp(e.Time), trace.WithNewRoot(),
+		trace.WithAttributes(append(attrs, attribute.String("repolock.id", e.ID), attribute.String("repolock.key", e.Key))...))
+	o.locks[e.ID] = stay{e.Time, span}
+	o.holding.Add(ctx, 1, labels)
+}
+
+// note puts what went wrong into the lock's span.
+func (o *Observer) note(e replock.Event) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if s, ok := o.locks[e.ID]; ok {
+		s.span.AddEvent(string(e.Kind), trace.WithTimestamp(e.Time), trace.WithAttributes(
+			attribute.Int("repolock.failures", e.Failures), attribute.String("repolock.error", text(e.Err))))
+	}
+}
+
+// end ends a lock's span, once.
+func (o *Observer) end(ctx context.Context, e replock.Event, labels metric.MeasurementOption) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	s, ok := o.locks[e.ID]
+	if !ok {
+		return false
+	}
+	delete(o.locks, e.ID)
+	o.held.Record(ctx, e.Time.Sub(s.since).Seconds(), labels)
+	o.holding.Add(ctx, -1, labels)
+	if e.Err != nil {
+		s.span.SetStatus(codes.Error, text(e.Err))
+	}
+	s.span.End(trace.WithTimestamp(e.Time))
+	return true
+}
+
+// text is an error, if there is one. It may come from a store, and has no credentials:
+// replock's errors are made to be printed.
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return replock.Printable(err.Error())
+}
