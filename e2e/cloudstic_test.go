@@ -14,8 +14,7 @@ import (
 	"github.com/repolock/repolock/store/open"
 )
 
-// TestCloudstic runs docs/cloudstic.md with a stand-in: the real one can't be had as a
-// module.
+// TestCloudstic runs docs/cloudstic.md with a stand-in for the program.
 func TestCloudstic(t *testing.T) {
 	p := newPage(t, "cloudstic.md")
 	p.standIn("cloudstic")

@@ -212,12 +212,9 @@ func (d docs) exec(dir, command string) string {
 
 // ci is what .ci/run runs.
 type ci struct {
-	lines []string        // of itself, and of what make does for it
-	tests map[string]test // by their names
+	lines []string          // of itself, and of what make does for it
+	tests map[string]string // by their names: the file that has it
 }
-
-// test is the file that has one.
-type test struct{ text string }
 
 func newCI(t *testing.T) *ci {
 	t.Helper()
@@ -225,7 +222,7 @@ func newCI(t *testing.T) *ci {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &ci{tests: map[string]test{}}
+	c := &ci{tests: map[string]string{}}
 	for _, line := range strings.Split(string(raw), "\n") {
 		line = strings.TrimSpace(line)
 		c.lines = append(c.lines, line)
@@ -244,7 +241,7 @@ func newCI(t *testing.T) *ci {
 				t.Fatal(err)
 			}
 			for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(t `).FindAllStringSubmatch(string(raw), -1) {
-				c.tests[m[1]] = test{string(raw)}
+				c.tests[m[1]] = string(raw)
 			}
 		}
 	}
@@ -288,16 +285,16 @@ func (c *ci) runs(t *testing.T, command string) bool {
 // lacks says why .ci/run doesn't run a test that reads a page, if it doesn't.
 func (c *ci) lacks(t *testing.T, name, page string) string {
 	t.Helper()
-	is, ok := c.tests[name]
-	tag, _, _ := strings.Cut(is.text, "\n")
+	text, ok := c.tests[name]
+	tags, _, _ := strings.Cut(text, "\n")
 	run := "make test"
-	if strings.Contains(tag, "system") && !strings.Contains(tag, "!e2e)") {
+	if strings.Contains(tags, "system") {
 		run = "make system"
 	}
 	switch {
 	case !ok:
 		return "there is no " + name + " among " + strings.Join(slices.Sorted(maps.Keys(c.tests)), ", ")
-	case !strings.Contains(is.text, page+`"`):
+	case !strings.Contains(text, page+`"`):
 		return "where " + name + " is, the page isn't read"
 	case !c.runs(t, run):
 		return ".ci/run doesn't " + run

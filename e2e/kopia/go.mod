@@ -1,3 +1,4 @@
+// Kopia, as TestKopia builds it. It is no dependency of repolock.
 module github.com/repolock/repolock/e2e/kopia
 
 go 1.26.0
