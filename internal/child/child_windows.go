@@ -103,6 +103,9 @@ func (g *Group) Done() <-chan struct{} { return g.done }
 // Status is how the command ended. It is valid once Done is closed.
 func (g *Group) Status() Status { return g.status }
 
+// Typed is 0: who is on the console gets Ctrl-C as the command does.
+func (g *Group) Typed() syscall.Signal { return 0 }
+
 // Close kills the command and waits for its end.
 func (g *Group) Close() error {
 	err := g.Kill()

@@ -33,11 +33,13 @@ type Group struct {
 
 	mu         sync.Mutex
 	until      time.Duration
-	paused     bool // by Pause
-	stopped    bool // by the terminal
-	continuing bool // BeforeContinue is being asked
-	ended      bool // the leader has ended
-	over       bool // nobody is left, and the group's id may soon be another's
+	paused     bool                    // by Pause
+	stopped    bool                    // by the terminal
+	continuing bool                    // BeforeContinue is being asked
+	ended      bool                    // the leader has ended
+	atTerminal bool                    // and had the terminal then
+	sent       map[syscall.Signal]bool // by us
+	over       bool                    // nobody is left, and the group's id may soon be another's
 
 	guard         *guard // nil while there is none
 	unguarded     bool   // and there won't be one
@@ -67,6 +69,7 @@ func (g *Group) Pause() error {
 	err := g.signalLocked(unix.SIGSTOP)
 	if err == nil {
 		g.tty.takeBack(g.pgid)
+		g.tty.pause()
 	}
 	return err
 }
@@ -129,6 +132,7 @@ func (g *Group) Signal(sig os.Signal) error {
 		g.stopped = false
 		return g.continueLocked()
 	}
+	g.sent[s] = true
 	return g.signalLocked(s)
 }
 
@@ -148,6 +152,19 @@ func (g *Group) Done() <-chan struct{} { return g.done }
 
 // Status is how the command itself ended. It is valid once Done is closed.
 func (g *Group) Status() Status { return g.status }
+
+// Typed is the signal that has ended the command if the terminal has sent it (Ctrl-C,
+// Ctrl-\), which it does to the command's group alone; else 0. It is valid once Done is
+// closed.
+func (g *Group) Typed() syscall.Signal {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := g.status.Signal
+	if s != unix.SIGINT && s != unix.SIGQUIT || !g.atTerminal || g.sent[s] {
+		return 0
+	}
+	return s
+}
 
 // Close kills what is left of the group and waits for the end of everything that
 // belongs to it.

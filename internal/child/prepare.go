@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -37,7 +38,7 @@ func Prepare(cmd Command) (*Prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Group{cmd: cmd, done: make(chan struct{}), news: make(chan struct{})}
+	g := &Group{cmd: cmd, done: make(chan struct{}), news: make(chan struct{}), sent: map[syscall.Signal]bool{}}
 	g.overdue = time.AfterFunc(patience, func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()

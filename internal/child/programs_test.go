@@ -43,6 +43,7 @@ func parentMain(args []string) {
 	churn := f.Duration("churn", 0, "kill threads for this long")
 	quick := f.Duration("patience", 0, "")
 	late := f.String("badguard", "", "now or later")
+	usr := f.Bool("usr", false, "SIGUSR1 pauses, SIGUSR2 unpauses")
 	halt := f.Bool("halt", false, "stop ourselves while we start the command")
 	if err := f.Parse(args); err != nil {
 		panic(err)
@@ -107,7 +108,14 @@ func parentMain(args []string) {
 
 	go func() {
 		for sig := range signals {
-			_ = g.Signal(sig)
+			switch {
+			case *usr && sig == unix.SIGUSR1:
+				say("pause: %v", g.Pause())
+			case *usr && sig == unix.SIGUSR2:
+				say("unpause: %v", g.Unpause())
+			default:
+				_ = g.Signal(sig)
+			}
 		}
 	}()
 	if *churn > 0 {
@@ -127,6 +135,7 @@ func parentMain(args []string) {
 	if err := g.Close(); err != nil {
 		say("close: %v", err)
 	}
+	say("typed %d", g.Typed())
 	say("done %v", g.Status())
 	os.Exit(g.Status().ExitCode())
 }

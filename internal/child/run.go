@@ -115,6 +115,9 @@ func (g *Group) run(path string, begin <-chan beginning, started chan<- error) {
 	// nobody can signal it.
 	g.finish()
 	g.status = l.reap()
+	if g.status.Signal != 0 {
+		g.tty.restore()
+	}
 }
 
 // stoppable is for tests, which stop us there: the lock is held, and nobody watches
@@ -162,6 +165,7 @@ func (g *Group) leaderEnded() {
 	defer g.mu.Unlock()
 	if !g.ended {
 		g.ended = true
+		g.atTerminal = g.tty.foreground() == g.pgid
 		g.tty.takeBack(g.pgid)
 	}
 }

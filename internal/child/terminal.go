@@ -2,18 +2,25 @@
 
 package child
 
-import "golang.org/x/sys/unix"
+import (
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+)
 
 // terminal is our controlling terminal; fd is -1 if there is none.
-type terminal struct{ fd int }
+type terminal struct {
+	fd     int
+	modes  *term.State // before the group had it: echo, line by line, …
+	paused *term.State // the group's own, while it is paused
+}
 
 // openTerminal opens /dev/tty, since the standard streams may be redirected.
 func openTerminal() terminal {
 	fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return terminal{-1}
+		return terminal{fd: -1}
 	}
-	return terminal{fd}
+	return terminal{fd: fd}
 }
 
 func (t terminal) close() {
@@ -44,9 +51,37 @@ func Foreground() bool {
 func (t terminal) ours() bool { return t.foreground() == unix.Getpgrp() }
 
 // lend gives the terminal to the group if it is ours to give.
-func (t terminal) lend(pgid int) {
+func (t *terminal) lend(pgid int) {
+	if !t.ours() {
+		return
+	}
+	if t.modes == nil {
+		t.modes, _ = term.GetState(t.fd)
+	}
+	t.setModes(t.paused)
+	t.paused = nil
+	t.set(pgid)
+}
+
+// pause has the terminal as it was before, so that Ctrl-C works, until it is lent again.
+func (t *terminal) pause() {
 	if t.ours() {
-		t.set(pgid)
+		t.paused, _ = term.GetState(t.fd)
+		t.restore()
+	}
+}
+
+// restore puts the modes back that a command which was killed can't, as a shell does.
+func (t *terminal) restore() {
+	if t.ours() {
+		t.setModes(t.modes)
+	}
+}
+
+func (t terminal) setModes(modes *term.State) {
+	if modes != nil {
+		defer withoutTTOU()()
+		_ = term.Restore(t.fd, modes)
 	}
 }
 

@@ -171,6 +171,50 @@ func TestCtrlC(t *testing.T) {
 	if got := s.foreground(); got != s.cmd.Process.Pid {
 		t.Errorf("the foreground is %d, not the shell", got)
 	}
+	r.want("typed 2")
+
+	// Who sends a signal to us has sent none to the terminal.
+	r = s.record()
+	s.run(r.parent("", "sh", "-c", `kill -INT $PPID; exec sleep 1000`))
+	s.want("READY> ")
+	r.want("typed 0")
+}
+
+// A command that is paused or killed can't put the terminal's modes back. (And a shell
+// that sees us exit takes what it finds for what we wanted.)
+func TestModes(t *testing.T) {
+	s := shell(t)
+	r := s.record()
+	raw := func() bool {
+		modes, err := unix.IoctlGetTermios(int(s.pty.Fd()), unix.TCGETS)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return modes.Lflag&(unix.ISIG|unix.ECHO) == 0
+	}
+	s.run(r.parent("-usr", "sh", "-c", "stty raw -echo; exec sleep 1000"))
+	eventually(t, "raw modes", raw)
+	ours, ok := readStat(fmt.Sprint(r.pgid()))
+	if !ok {
+		t.Fatal("it is gone")
+	}
+	for range 2 {
+		_ = unix.Kill(ours.parent, unix.SIGUSR1)
+		eventually(t, "modes in which Ctrl-C works", func() bool { return !raw() })
+		_ = unix.Kill(ours.parent, unix.SIGUSR2)
+		eventually(t, "the command's modes", raw)
+	}
+	_ = unix.Kill(r.pgid(), unix.SIGKILL)
+	s.want("READY> ")
+	if raw() {
+		t.Error("the shell has raw modes")
+	}
+
+	// What it leaves behind on purpose stays.
+	s.run(s.record().parent("", "stty", "-echoctl"))
+	s.want("READY> ")
+	s.run("stty -a")
+	s.want("-echoctl")
 }
 
 // A shell without job control doesn't take the terminal back for us.
