@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"runtime"
 
 	"github.com/mattn/go-isatty"
 	"golang.org/x/term"
@@ -15,7 +16,10 @@ import (
 func onTerminal() bool { return erasable(os.Stderr) && child.Foreground() }
 
 // erasable reports whether a file is a terminal on which what was written can be erased.
-func erasable(f *os.File) bool { return isatty.IsTerminal(f.Fd()) && os.Getenv("TERM") != "dumb" }
+func erasable(f *os.File) bool {
+	name := os.Getenv("TERM")
+	return isatty.IsTerminal(f.Fd()) && name != "dumb" && (name != "" || runtime.GOOS == "windows")
+}
 
 // animated reports whether a live line is shown.
 func (r *reporter) animated() bool { return !r.Quiet && !r.JSON && r.terminal() }
@@ -28,26 +32,37 @@ func (r *reporter) live(text string) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if was := r.erased(); text != "" || was != "" {
-		r.shown = fit(escape(text))
+	was := r.erased()
+	if text != "" {
+		r.shown = fit(escape(text)) + "\r"
+	}
+	if was != "" || r.shown != "" {
 		fmt.Fprint(r.stderr, was+r.shown)
 	}
 	return true
 }
 
-// erased is what erases the live line.
+// erased is what erases the live line, which is forgotten. If we are in the background by
+// now, nothing does: what is written last is the shell's.
 func (r *reporter) erased() string {
-	if r.shown == "" {
+	was := r.shown
+	r.shown = ""
+	if was == "" || !r.terminal() {
 		return ""
 	}
-	return "\r\x1b[K"
+	return erase
 }
 
-// fit cuts a text to the terminal's width, with a ^C at its end: what is wrapped isn't
-// erased.
+// erase erases the line, and all below. Not from the very corner of a screen: there tmux
+// takes it for a clear, and keeps what was erased.
+const erase = "\r \x1b[J\r"
+
+// fit cuts a text to the terminal's width: what is wrapped isn't erased. If the terminal
+// is made narrower, it wraps it all the same; so the cursor is left where it begins, and
+// all below is erased.
 func fit(text string) string {
-	if width, _, err := term.GetSize(int(os.Stderr.Fd())); err == nil && width > 4 {
-		return cut(text, width-3)
+	if width, _, err := term.GetSize(int(os.Stderr.Fd())); err == nil && width > 1 {
+		return cut(text, width-1)
 	}
 	return text
 }

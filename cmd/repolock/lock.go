@@ -67,10 +67,12 @@ func (f lockFlags) do(r *reporter, g global, mode replock.Mode, operation string
 		return 0, usageError{err}
 	}
 	t := taking{flags: f.takeFlags, global: g, report: r, mode: mode, operation: operation}
-	code, err := (&session{lockFlags: f, taking: &t, args: args}).run()
+	s := &session{lockFlags: f, taking: &t, args: args}
+	code, err := s.run()
 	if err != nil {
 		return f.without(r, args, err)
 	}
+	s.interrupted()
 	return code, nil
 }
 

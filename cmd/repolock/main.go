@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"slices"
@@ -90,7 +91,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 	r.global = c.global
 	code, err := k.Selected().Target.Addr().Interface().(command).run(r, c.global)
 	if err != nil {
-		return r.fail(err)
+		code = r.fail(err)
+		if s, ok := errors.AsType[signalled](err); ok {
+			interrupt(s.signal, false)
+		}
 	}
 	return code
 }

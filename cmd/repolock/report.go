@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -36,7 +37,11 @@ func (r *reporter) say(format string, args ...any) {
 func (r *reporter) line(kind, text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	fmt.Fprintf(r.stderr, "%srepolock: %s%s\n%s", r.erased(), kind, escape(text), r.shown)
+	shown, was := r.shown, r.erased()
+	if was != "" {
+		r.shown = shown
+	}
+	fmt.Fprintf(r.stderr, "%srepolock: %s%s\n%s", was, kind, escape(text), r.shown)
 }
 
 // fail prints an error and returns its exit code.
@@ -157,6 +162,15 @@ func newJSONLock(i replock.Info) jsonLock {
 		TTLSeconds: i.TTL.Seconds(), AgeSeconds: i.Age.Seconds(), LeftSeconds: i.Left.Seconds(),
 		StoreClock: i.StoreClock, ProcessGone: i.ProcessGone,
 	}
+}
+
+// stamp is a time for people.
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
+
+// shortStamp is one without its day, if that is today.
+func shortStamp(t time.Time) string {
+	today, _, _ := strings.Cut(stamp(clock.System{}.Now()), " ")
+	return strings.TrimPrefix(stamp(t), today+" ")
 }
 
 // result prints a result as JSON on stdout.

@@ -31,6 +31,7 @@ type session struct {
 	denied  atomic.Bool   // the shell continued us, and the lock was gone
 	lost    error         // the loss that there is no coming back from
 	killed  bool          // by us, for that loss
+	passed  os.Signal     // the last that the command got from us
 }
 
 // release releases the lock. What is left if that fails expires; the event tells
@@ -198,6 +199,7 @@ func (s *session) supervise() {
 		case <-group.Done():
 			return
 		case sig := <-s.signals:
+			s.passed = sig
 			_ = group.Signal(sig)
 		case <-s.gaveUp:
 			terminate("the lock can't be refreshed")
@@ -309,6 +311,16 @@ func (s *session) result(status child.Status) (int, error) {
 		return 0, fmt.Errorf("%w (the command: %s)", s.lost, status)
 	}
 	return status.ExitCode(), nil
+}
+
+// interrupted has us, and those whom we run with, end as the command did, if it did by
+// Ctrl-C. The lock is released by then.
+func (s *session) interrupted() {
+	if sig := s.group.Typed(); sig != 0 {
+		interrupt(sig, true)
+	} else if sig := s.group.Status().Signal; sig == s.passed {
+		interrupt(sig, false) // as all in a pipeline got it
+	}
 }
 
 // brokenUnseen tells whether the lock was broken, or lost with --on-lost warn,

@@ -74,7 +74,7 @@ func TestTortureProgress(t *testing.T) {
 			l.step(counts)
 		}
 		l.live("")
-		line, lines := strings.Count(out.String(), "\r\x1b[K"), strings.Count(out.String(), "\n")
+		line, lines := strings.Count(out.String(), erase), strings.Count(out.String(), "\n")
 		if line != test.line || lines != test.lines || line+lines > 0 && !strings.Contains(out.String(), "7 locks (3 shared, 4 exclusive)") {
 			t.Errorf("%+v: %q", test, out.String())
 		}

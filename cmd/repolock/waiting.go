@@ -62,7 +62,7 @@ func (w *waiting) told(e replock.Event) {
 		w.stop = make(chan struct{})
 		go w.run(w.stop)
 	case !slices.Equal(names(e.Holders), before):
-		w.r.say("waiting for the %s lock: %s", e.Mode, inTheWay(e.Holders, 0))
+		w.r.say("waiting for the %s lock: %s", e.Mode, inTheWay(e.Holders, 0, stamp))
 	}
 }
 
@@ -87,7 +87,8 @@ func (w *waiting) draw() {
 		return
 	}
 	since := clock.System{}.Elapsed() - w.at
-	w.r.live(fmt.Sprintf("waiting %v for the %s lock: %s", (w.last.Waited + since).Round(time.Second), w.last.Mode, inTheWay(w.last.Holders, since)))
+	// As short as can be: most of it is to be seen on a terminal of 80 columns.
+	w.r.live(fmt.Sprintf("waiting %v: %s", (w.last.Waited + since).Round(time.Second), inTheWay(w.last.Holders, since, shortStamp)))
 }
 
 // end erases the live line.
@@ -112,7 +113,7 @@ func names(holders []replock.Info) (names []string) {
 
 // inTheWay says who is in the way, as it is so long after it was found: the first of
 // them in full.
-func inTheWay(holders []replock.Info, since time.Duration) string {
+func inTheWay(holders []replock.Info, since time.Duration, stamp func(time.Time) string) string {
 	if len(holders) == 0 {
 		return "nobody"
 	}
@@ -124,7 +125,7 @@ func inTheWay(holders []replock.Info, since time.Duration) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s, %s", does, orUnknown(h.Holder), orUnknown(h.Operation))
 	if !h.Acquired.IsZero() {
-		fmt.Fprintf(&b, ", since %s", h.Acquired.UTC().Format("2006-01-02 15:04:05Z"))
+		fmt.Fprintf(&b, ", since %s", stamp(h.Acquired))
 	}
 	switch left := (h.Left - since).Round(time.Second); {
 	case h.Verdict == replock.Unreadable:

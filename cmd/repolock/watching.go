@@ -6,11 +6,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/signal"
 	"strings"
 	"time"
 
 	"golang.org/x/term"
 
+	"github.com/repolock/repolock/internal/child"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/replock"
 )
@@ -20,13 +22,16 @@ type watching struct {
 	r     *reporter
 	l     *replock.Locker
 	lines int    // that are on the terminal
+	width int    // of the terminal then
 	last  string // what was shown last, where there is none
 }
 
 func (w *watching) run(interval time.Duration) error {
 	show := w.print
+	continued := make(chan os.Signal, 1)
 	if erasable(os.Stdout) && !w.r.JSON {
 		show = w.redraw
+		signal.Notify(continued, sigcont)
 	}
 	for first := true; ; first = false {
 		infos, err := w.l.Status(context.Background())
@@ -36,26 +41,39 @@ func (w *watching) run(interval time.Duration) error {
 		if err := show(infos, err); err != nil {
 			return err
 		}
-		time.Sleep(interval)
+		select {
+		case <-time.After(interval):
+		case <-continued: // and the shell has written below
+			w.lines = 0
+		}
 	}
 }
 
-// redraw shows the locks in place of what was shown before.
+// redraw shows the locks in place of what was shown before. It doesn't in the background,
+// where the terminal is the shell's.
 func (w *watching) redraw(infos []replock.Info, failed error) error {
+	if !child.Foreground() {
+		w.lines = 0
+		return nil
+	}
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s  %s\n", clock.System{}.Now().UTC().Format("2006-01-02 15:04:05Z"), replock.Printable(redact(w.r.Repo)))
+	fmt.Fprintf(&b, "%s  %s\n", stamp(clock.System{}.Now()), replock.Printable(redact(w.r.Repo)))
 	if failed != nil {
 		fmt.Fprintf(&b, "the store can't be read: %s\n", oneLine(failed))
 	} else if err := showStatus(w.r, &b, infos); err != nil {
 		return err
 	}
 	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
-	if width, height, err := term.GetSize(int(os.Stdout.Fd())); err == nil && width > 0 && height > 1 {
-		lines = crop(lines, width, height-1)
-	}
 	text := ""
 	if w.lines > 0 {
-		text = fmt.Sprintf("\x1b[%dA\r\x1b[J", w.lines)
+		text = fmt.Sprintf("\x1b[%dA", w.lines) + erase
+	}
+	if width, height, err := term.GetSize(int(os.Stdout.Fd())); err == nil && width > 0 && height > 1 {
+		lines = crop(lines, width, height-1)
+		if width < w.width && w.lines > 0 { // who knows in how many lines what is shown was wrapped
+			text = "\x1b[H\x1b[2J"
+		}
+		w.width = width
 	}
 	w.lines = len(lines)
 	_, err := fmt.Fprint(w.r.stdout, text+strings.Join(lines, "\n")+"\n")
@@ -95,6 +113,6 @@ func (w *watching) print(infos []replock.Info, failed error) error {
 	if w.r.JSON { // one a line
 		return json.NewEncoder(w.r.stdout).Encode(newJSONStatus(infos))
 	}
-	fmt.Fprintf(w.r.stdout, "%s\n", clock.System{}.Now().UTC().Format("2006-01-02 15:04:05Z"))
+	fmt.Fprintf(w.r.stdout, "%s\n", stamp(clock.System{}.Now()))
 	return showStatus(w.r, w.r.stdout, infos)
 }
