@@ -1,0 +1,276 @@
+//go:build unix && system && !e2e
+
+package e2e
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const waits = "repolock run --exclusive --ttl 10s --wait forever -- echo done"
+
+// TestWaitingOnAScreen tells in one line whom we wait for, until the lock is free.
+func TestWaitingOnAScreen(t *testing.T) {
+	s := newSite(t)
+	holder := s.hold("backup", "a")
+	w := s.window("waits", "bash")
+	w.run("seq 25") // the screen is nearly full: tmux moves lines about when it is empty
+	w.shows("25\n" + ready + "$")
+	w.run(waits)
+	line := fmt.Sprintf(`^waiting \d+s: held by \S+ \(pid %d\), backup, since \d\d:\d\d:\d\dZ, (expires in \d+s|about to expire) unless refreshed$`, holder.Process.Pid)
+	w.shows(line)
+	inPlace := func(pattern string) {
+		t.Helper()
+		for range 3 { // seconds later it is another one, and still the only
+			now := w.shows(pattern)
+			w.shows("^waiting ")
+			s.until("the line to be drawn again", 20*time.Second, func() bool { return w.after() != now })
+			if rows := strings.Join(w.rows(), "\n"); strings.Count(rows, "waiting ") != 1 {
+				t.Errorf("the screen:\n%s", rows)
+			}
+		}
+	}
+	inPlace(line)
+
+	w.tmux("resize-window", "-x", "40", "-y", "30")
+	narrow := fmt.Sprintf(`^waiting \d+s: held by \S+ \(pid %d\),?.*…$`, holder.Process.Pid)
+	inPlace(narrow)
+	for _, row := range w.rows()[len(w.rows())-2:] {
+		if strings.Contains(row, "refreshed") || len([]rune(row)) > 40 {
+			t.Errorf("a row is %q", row)
+		}
+	}
+	w.tmux("resize-window", "-x", "80", "-y", "30")
+	inPlace(`^waiting \d+s: held by .*, backup, since \S+, (expires|about to).*$`)
+
+	// While it waits in the background the screen is the shell's.
+	w.key("C-z")
+	w.shows(`(?s)Stopped.*` + ready + `$`)
+	w.run("bg")
+	w.shows(ready + "$")
+	w.tmux("send-keys", "-l", "echo half a line")
+	time.Sleep(3 * time.Second)
+	w.shows(ready + " echo half a line$")
+	w.key("Enter")
+	w.shows("\nhalf a line\n" + ready + "$")
+	w.run("fg")
+	w.shows("(?m)^waiting ")
+
+	holder.end("a")
+	got := w.shows(ready + "$")
+	if strings.Contains(got, "waiting") || !strings.HasSuffix(got, "\ndone\n"+ready) {
+		t.Errorf("when the lock is there the screen is\n%s", got)
+	}
+	if left := s.locks(); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
+// TestWaitingInBackground leaves alone what is typed to the shell, also when it ends.
+func TestWaitingInBackground(t *testing.T) {
+	s := newSite(t)
+	holder := s.hold("backup", "a")
+	w := s.window("waits", "bash")
+	w.run(waits)
+	w.shows("^waiting ")
+	w.key("C-z")
+	w.shows(`(?s)Stopped.*` + ready + `$`)
+	w.run("bg")
+	w.shows(ready + "$")
+	w.tmux("send-keys", "-l", "half a line")
+	w.shows("half a line$")
+	holder.end("a")
+	w.shows(ready + " half a linedone$")
+}
+
+// TestCtrlCWhileWaiting leaves nothing, on the screen or in the repository.
+func TestCtrlCWhileWaiting(t *testing.T) {
+	for shell := range shells {
+		t.Run(shell, func(t *testing.T) {
+			s := newSite(t)
+			s.hold("backup", "a")
+			held := len(s.locks())
+			w := s.window("waits", shell)
+			for _, line := range []string{waits, `sh -c "` + waits + `; echo next"`, `bash -c "` + waits + `; echo next"`} {
+				w.run(line)
+				w.shows("^waiting ")
+				s.until("its place in the queue", 20*time.Second, func() bool { return len(s.locks()) > held })
+				w.key("C-c")
+				w.shows("^repolock: error: interrupt\n+" + ready + "$")
+				if left := s.locks(); len(left) != held {
+					t.Errorf("left: %q", left)
+				}
+				w.run("echo code $?")
+				w.shows("^code 130\n" + ready + "$")
+				w.run(modes)
+				w.shows(sane)
+			}
+		})
+	}
+}
+
+// suspend runs a command whose ticks show when it runs, and types Ctrl-Z.
+func (s *site) suspend(w *window, flags string) (pid int) {
+	s.t.Helper()
+	w.run("repolock run --exclusive --ttl 10s " + flags + " -- sh -c 'echo $$ >pid; while :; do date +%s%N >>ticks; sleep 0.1; done'")
+	pid = s.pid("pid")
+	s.until("ticks", 20*time.Second, func() bool { return s.ticking("ticks") })
+	w.key("C-z")
+	w.shows(`(?s)Stopped.*` + ready + `$`)
+	parent, stops := state(pid)
+	if _, us := state(parent); !stops || !us {
+		s.t.Errorf("stopped: the command %v, repolock %v", stops, us)
+	}
+	return pid
+}
+
+// TestSuspended: after Ctrl-Z the lock is held and refreshed if fg comes in time; if fg
+// comes too late, it is resumed; if somebody else has had it, the command never runs
+// again.
+func TestSuspended(t *testing.T) {
+	t.Run("in time", func(t *testing.T) {
+		s := newSite(t)
+		w := s.window("shell", "bash")
+		s.suspend(w, "")
+		before := s.refreshed()
+		time.Sleep(2 * time.Second)
+		w.run("fg")
+		s.until("ticks", 20*time.Second, func() bool { return s.ticking("ticks") })
+		s.until("a refresh", 20*time.Second, func() bool { return s.refreshed() != before })
+		time.Sleep(12 * time.Second) // longer than it would last without
+		if code := s.start("prune", "--", "true").code(); code != 75 || !s.ticking("ticks") {
+			t.Errorf("another is told %d", code)
+		}
+		w.key("C-c")
+		w.shows(ready + "$")
+	})
+	t.Run("too late, and nobody came", func(t *testing.T) {
+		s := newSite(t)
+		w := s.window("shell", "bash")
+		s.suspend(w, "")
+		time.Sleep(12 * time.Second)
+		fg := time.Now()
+		w.run("fg")
+		w.shows("the lock was resumed, and the command continued")
+		s.until("ticks", 20*time.Second, func() bool { return s.ticking("ticks") })
+		if _, d := gap(s.times("ticks")); d < 10*time.Second {
+			t.Errorf("it was stopped for %v, from before %v", d, fg)
+		}
+		w.key("C-c")
+		w.shows(ready + "$")
+		w.run("echo code $?")
+		w.shows("^code 130\n")
+	})
+	t.Run("too late, and somebody came", func(t *testing.T) {
+		s := newSite(t)
+		w := s.window("shell", "bash")
+		pid := s.suspend(w, "")
+		s.freed()
+		ticks := len(s.times("ticks"))
+		w.run("fg")
+		w.shows("(?s)lost.*" + ready + "$")
+		w.run("echo code $?")
+		w.shows("^code 79\n")
+		s.until("its end", 20*time.Second, func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH })
+		if n := len(s.times("ticks")); n != ticks {
+			t.Errorf("it ran %d times more", n-ticks)
+		}
+		w.run(modes)
+		w.shows(sane)
+	})
+}
+
+// refreshed is what the lock's flag says now.
+func (s *site) refreshed() string {
+	s.t.Helper()
+	out := s.start("--json", "status")
+	out.code()
+	return regexp.MustCompile(`"last_heartbeat_at": ".*"`).FindString(out.stderr.String())
+}
+
+// TestWatchOnAScreen follows a lock that comes and goes, in place.
+func TestWatchOnAScreen(t *testing.T) {
+	s := newSite(t)
+	w := s.window("watch", "bash")
+	w.run("repolock status --watch --interval 200ms")
+	none := `^\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ  \S+\nno locks$`
+	w.shows(none)
+	holder := s.hold("backup", "a")
+	one := `^\d{4}-\S+ \S+Z  \S+\nMODE .*\nshared +backup .*`
+	w.shows(one)
+	w.tmux("resize-window", "-x", "40", "-y", "30")
+	w.s.until("a narrow table", 20*time.Second, func() bool {
+		screen := w.screen()
+		return strings.Count(screen, "MODE") == 1 && strings.Count(screen, "backup") == 1 && strings.Contains(screen, "…")
+	})
+	w.tmux("resize-window", "-x", "100", "-y", "30")
+	w.key("C-z")
+	w.s.until("a prompt", 20*time.Second, func() bool { return strings.HasSuffix(w.screen(), ready) })
+	w.run("bg")
+	w.shows(ready + "$")
+	time.Sleep(time.Second)
+	w.shows(ready + "$")
+	w.run("fg")
+	w.shows(`(?m)^MODE .*\nshared +backup .*`)
+	holder.end("a")
+	w.shows(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ  \S+\nno locks$`)
+	w.key("C-c")
+	w.shows(ready + "$")
+	if n := strings.Count(w.after(), "no locks"); n != 1 {
+		t.Errorf("the screen:\n%s", w.after())
+	}
+	w.run("echo code $?")
+	w.shows("^code 130\n" + ready + "$")
+	w.run(modes)
+	w.shows(sane)
+}
+
+// TestNoEscapes: nothing but text where escape sequences aren't understood, or the output
+// is no terminal's; and no colours, which there are none of anyhow.
+func TestNoEscapes(t *testing.T) {
+	for _, c := range []struct {
+		name, prefix, suffix string
+		erases               bool
+	}{
+		{"terminal", "", "", true},
+		{"NO_COLOR", "NO_COLOR=1 ", "", true},
+		{"dumb", "TERM=dumb ", "", false},
+		{"unknown", "env -u TERM ", "", false},
+		{"pipe", "", " 2>&1 | cat", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSite(t)
+			holder := s.hold("backup", "a")
+			w := s.window("bytes", "dash")
+			shown := w.record()
+			w.run(c.prefix + waits + c.suffix)
+			w.shows("waiting .*held by ")
+			time.Sleep(2 * time.Second)
+			holder.end("a")
+			w.shows("done\n" + ready + "$")
+			w.run(c.prefix + "repolock status --watch --interval 100ms" + c.suffix)
+			w.shows("no locks")
+			time.Sleep(time.Second)
+			w.key("C-c")
+			w.shows(ready + "$")
+			w.run(c.prefix + "repolock status --nonsense" + c.suffix)
+			w.shows("(?s)error: .*" + ready + "$")
+			w.run(c.prefix + "repolock version" + c.suffix)
+			w.shows("(?s)repolock.*" + ready + "$")
+			raw := shown()
+			if !strings.Contains(raw, "done") {
+				t.Fatalf("recorded: %q", raw)
+			}
+			if strings.Contains(raw, "\x1b") != c.erases {
+				t.Errorf("escape sequences: %v: %q", !c.erases, raw)
+			}
+			if sgr := regexp.MustCompile("\x1b\\[[0-9;]*m").FindString(raw); sgr != "" {
+				t.Errorf("colours: %q", sgr)
+			}
+		})
+	}
+}
