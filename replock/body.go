@@ -30,7 +30,9 @@ type body struct {
 	ExpiresAt  string `json:"expires_at"`
 	IsShared   bool   `json:"is_shared"`
 
-	ID          string  `json:"id,omitempty"`
+	ID string `json:"id,omitempty"`
+	// AcquiredID is the first id of a lock that was resumed.
+	AcquiredID  string  `json:"acquired_id,omitempty"`
 	TTLSeconds  float64 `json:"ttl_seconds,omitempty"`
 	RefreshedAt string  `json:"refreshed_at,omitempty"`
 	// RefreshedBoot is the clock since boot, in nanoseconds, when this body was

@@ -74,22 +74,23 @@ var levels = map[EventKind]slog.Level{
 // time.
 func (l *Locker) tell(e Event) {
 	e.Time = l.opts.Clock.Now()
-	l.later(func() { l.pass(e) })
+	l.Later(func() { l.pass(e) })
 }
 
 // Flush waits until the logger and the observer have been told of all events so
 // far, or ctx has ended.
 func (l *Locker) Flush(ctx context.Context) {
 	told := make(chan struct{})
-	l.later(func() { close(told) })
+	l.Later(func() { close(told) })
 	select {
 	case <-told:
 	case <-ctx.Done():
 	}
 }
 
-// later calls f after all that it was given before.
-func (l *Locker) later(f func()) {
+// Later calls f once the logger and the observer have been told of all events so far, and
+// before they are told of another, without waiting: for what else is to be told in order.
+func (l *Locker) Later(f func()) {
 	l.tellMu.Lock()
 	defer l.tellMu.Unlock()
 	l.untold = append(l.untold, f)

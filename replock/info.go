@@ -56,8 +56,9 @@ type Info struct {
 	Mode Mode
 	// Keys of the lock's objects; an exclusive lock has two.
 	Keys []string
-	// ID is empty in the locks of other clients.
-	ID string
+	// ID is empty in the locks of other clients. AcquiredID is the first that a lock had
+	// which was resumed since; else it is empty.
+	ID, AcquiredID string
 	// Operation and Holder, State, User, Version and Metadata as the body has
 	// them.
 	Operation, Holder, State, User, Version string

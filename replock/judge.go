@@ -175,7 +175,7 @@ func (l *Locker) info(e *entry, st storeTime, now time.Duration) Info {
 	b := e.lease.body
 	i := Info{
 		Mode: e.mode(), Keys: []string{e.Key}, ID: b.ID, Operation: b.Operation, Holder: b.Holder, State: b.State,
-		User: b.User, Version: b.Version, Metadata: b.Metadata,
+		User: b.User, Version: b.Version, Metadata: b.Metadata, AcquiredID: b.AcquiredID,
 		Acquired: e.lease.acquired, Expires: e.lease.expires, TTL: e.lease.ttl,
 		ModTime: e.ModTime, Verdict: e.verdict, Why: e.why, Body: e.raw,
 		ProcessGone: l.self.Gone(b.process()),

@@ -68,8 +68,8 @@ func (k *Lock) run(ctx context.Context) {
 		}
 	}
 	k.lost.Store(lost)
+	k.tell(EventLost, lost) // who sees the context end, and calls Later, comes after it
 	k.cancel(lost)
-	k.tell(EventLost, lost)
 }
 
 // failed and extended are told by the refresher.

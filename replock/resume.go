@@ -1,6 +1,7 @@
 package replock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,7 +76,7 @@ func (k *Lock) resume(ctx context.Context, all *mine) (*Lock, error) {
 		return nil, err
 	}
 	*all = t.mine
-	t.body.AcquiredAt = k.t.body.AcquiredAt
+	t.body.AcquiredAt, t.body.AcquiredID = k.t.body.AcquiredAt, cmp.Or(k.t.body.AcquiredID, k.t.id)
 	t.exclusive.etag = k.t.exclusive.etag
 	t.place = "" // before all who wait: they wait for us
 	giveUp := func(err error) (*Lock, error) {
