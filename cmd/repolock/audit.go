@@ -126,12 +126,12 @@ func (a *auditor) records(e replock.Event, ttl time.Duration) (records []audit.R
 	return []audit.Record{record}
 }
 
-// paused is told that the command was stopped for the loss of its lock.
-func (a *auditor) paused(lock *replock.Lock) {
+// paused is told that the command was stopped at this time for the loss of its lock.
+func (a *auditor) paused(lock *replock.Lock, at time.Time) {
 	if a.log == nil {
 		return
 	}
-	record := a.record(replock.Event{Time: clock.System{}.Now(), Mode: lock.Mode(), Operation: lock.Operation(), ID: lock.ID(), Key: lock.Key()})
+	record := a.record(replock.Event{Time: at, Mode: lock.Mode(), Operation: lock.Operation(), ID: lock.ID(), Key: lock.Key()})
 	record.Event, record.Reason = audit.Paused, "lock_lost"
 	a.write(record)
 }

@@ -78,6 +78,9 @@ func printHistory(w io.Writer, h audit.History) error {
 		if outcome == "" {
 			outcome = "no end in the log: held still, or its holder was killed"
 		}
+		if d := s.StoppedFor(); d > 0 {
+			outcome += fmt.Sprintf("; stopped for %v", d.Round(time.Millisecond))
+		}
 		fmt.Fprintf(t, "%s\t%v\t%s\t%s\t%s\t%s\t%s\n", since(s.Asked), s.Waited().Round(time.Millisecond), held, dash(s.Mode), dash(s.Operation),
 			dash(s.Who), replock.Printable(outcome))
 	}
@@ -123,7 +126,7 @@ type jsonHistory struct {
 func newJSONHistory(h audit.History) jsonHistory {
 	out := jsonHistory{[]jsonSpan{}, []jsonRemoval{}}
 	for _, s := range h.Spans {
-		j := jsonSpan{LockName: s.LockName, Mode: s.Mode, Operation: s.Operation, Who: s.Who, AskedAt: s.Asked, WaitedSeconds: seconds(s.Waited()), Outcome: s.Outcome, Lost: s.Lost}
+		j := jsonSpan{LockName: s.LockName, Mode: s.Mode, Operation: s.Operation, Who: s.Who, AskedAt: s.Asked, WaitedSeconds: seconds(s.Waited()), Outcome: s.Outcome, Lost: s.Lost, StoppedFor: seconds(s.StoppedFor())}
 		if !s.Held.IsZero() {
 			j.AcquiredAt = &s.Held
 		}
@@ -133,11 +136,6 @@ func newJSONHistory(h audit.History) jsonHistory {
 		if d, ok := s.HeldFor(); ok {
 			held := seconds(d)
 			j.HeldSeconds = &held
-		}
-		for _, stop := range s.Stops {
-			if !stop.To.IsZero() {
-				j.StoppedFor += seconds(stop.To.Sub(stop.From))
-			}
 		}
 		out.Locks = append(out.Locks, j)
 	}

@@ -47,7 +47,8 @@ func (g global) ownOuter(holders []replock.Info) (replock.Info, bool) {
 		same = same || place == g.place()
 	}
 	i := slices.IndexFunc(holders, func(h replock.Info) bool {
-		return h.ID != "" && slices.Contains(ids, h.ID) || same && h.State == "waiting"
+		ours := h.ID != "" && slices.Contains(ids, h.ID) || h.AcquiredID != "" && slices.Contains(ids, h.AcquiredID)
+		return ours || same && h.State == "waiting"
 	})
 	if i < 0 {
 		return replock.Info{}, false

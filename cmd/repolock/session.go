@@ -232,7 +232,8 @@ func (s *session) onLost() <-chan struct{} {
 		s.report.say("%s; the command runs on without it (--on-lost warn)", oneLine(loss))
 		return nil
 	case s.OnLost == "pause" && !loss.Definite && group.Pause() == nil:
-		s.audit.paused(s.lock.Load())
+		lock, now := s.lock.Load(), clock.System{}.Now()
+		s.locker.Later(func() { s.audit.paused(lock, now) })
 		s.report.say("%s; the command is stopped; trying for %v to resume the lock", oneLine(loss), s.ResumeFor)
 		err := s.resume()
 		if err == nil {

@@ -55,6 +55,16 @@ func (s *Span) HeldFor() (time.Duration, bool) {
 	return s.End.Sub(s.Held), true
 }
 
+// StoppedFor is for how long the command was stopped, as far as the log tells.
+func (s *Span) StoppedFor() (d time.Duration) {
+	for _, stop := range s.Stops {
+		if !stop.To.IsZero() {
+			d += stop.To.Sub(stop.From)
+		}
+	}
+	return d
+}
+
 // Removal is a lock that somebody removed: a stale one, or one that they broke.
 type Removal struct {
 	At            time.Time
