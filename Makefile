@@ -23,9 +23,11 @@ unit: ## run the tests that need nothing but Go
 e2e: ## run the tests on a real MinIO, which is built, started and taken down
 	sh e2e/minio.sh with $(GO) test -count=1 -p 1 -tags e2e -timeout 20m ./e2e/... ./store/s3 ./store/minio
 
+# Those tests alone: the others of these packages are unit's.
 .PHONY: system
 system: ## run the tests that need programs which .ci/run installs
-	$(GO) test -count=1 -tags system -timeout 20m ./cmd/repolock ./e2e
+	@tests=$$(sed -n 's/^func \(Test[^(]*\)(.*/\1/p' $$(grep -l '^//go:build .*\bsystem\b' cmd/repolock/*_test.go e2e/*_test.go) | paste -s -d '|' -); \
+		$(GO) test -count=1 -tags system -timeout 20m -run "^($$tests)$$" ./cmd/repolock ./e2e
 
 .PHONY: examples
 examples: ## check and test the examples that are modules of their own
@@ -34,6 +36,18 @@ examples: ## check and test the examples that are modules of their own
 .PHONY: race
 race: ## run the tests that need nothing but Go under the race detector
 	$(GO) test -race -timeout 20m ./...
+
+.PHONY: packages
+packages: ## build the archives, packages and the image of this commit into dist/
+	sh packaging/packages.sh
+
+.PHONY: packages-twice
+packages-twice: ## build them twice, in two places, and compare
+	sh packaging/twice.sh
+
+.PHONY: kubernetes
+kubernetes: ## look at the Kubernetes manifests with Kubernetes' own types
+	cd packaging/kubernetes/check && $(GO) vet ./... && $(GO) test -count=1 ./...
 
 .PHONY: demo
 demo: ## two real backups and a real prune on a local directory

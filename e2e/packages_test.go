@@ -1,0 +1,171 @@
+//go:build linux && system && !e2e
+
+package e2e
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// packages builds what make packages does for one system, twice, once, of the last
+// commit. It returns the clone with the first dist/.
+var packages = sync.OnceValues(func() (string, error) {
+	clone := filepath.Join(bin, "packages")
+	cmd := exec.Command("sh", "../packaging/twice.sh", clone)
+	cmd.Env = append(os.Environ(), "PACKAGES_ONLY=linux_amd64")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%w\n%s", err, out)
+	}
+	if lines := bytes.Count(out, []byte("\n")); lines != 6 {
+		return "", fmt.Errorf("6 sums were to be compared, and not:\n%s", out)
+	}
+	return clone, nil
+})
+
+func clone(t *testing.T) string {
+	t.Helper()
+	dir, err := packages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// built is what goreleaser says of what it has built.
+func built(t *testing.T) (b struct{ Version, Commit string }) {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(clone(t), "dist/metadata.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(raw, &b); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// in runs a command in a directory, and returns what it prints.
+func in(t *testing.T, dir, command string, env ...string) string {
+	t.Helper()
+	cmd := exec.Command("sh", "-euc", command)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", command, err, out)
+	}
+	return string(out)
+}
+
+// blocks are the commands of a document: what stands in its sh blocks.
+func blocks(t *testing.T, file string) (all []string) {
+	t.Helper()
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)\n```").FindAllStringSubmatch(string(raw), -1) {
+		all = append(all, block[1])
+	}
+	return all
+}
+
+// isVersion wants what repolock version prints to be the version of the packages.
+func isVersion(t *testing.T, printed string) {
+	t.Helper()
+	b := built(t)
+	if !strings.Contains(printed, "repolock v"+b.Version+" ") || !strings.Contains(printed, "commit "+b.Commit[:12]+" of 20") ||
+		strings.Contains(printed, "modified") {
+		t.Errorf("built of %s, %s, it says %s", b.Version, b.Commit, printed)
+	}
+}
+
+// TestPackagesDocument: the commands of docs/packages.md do what it says.
+func TestPackagesDocument(t *testing.T) {
+	if out, err := exec.Command("dpkg-query", "-W", "repolock").Output(); err == nil {
+		t.Fatalf("%s is installed here, and these tests would remove it", out)
+	}
+	commands := blocks(t, "../docs/packages.md")
+	const make, check, twice, deb, rpm, tar, version, status, restic = 0, 1, 2, 3, 4, 5, 6, 7, 8
+	if want := []string{"make packages", "make packages-twice", "docker run --rm repolock version"}; len(commands) != 9 ||
+		!slices.Equal([]string{commands[make], commands[twice], commands[version]}, want) {
+		t.Fatalf("the document's commands are %q", commands)
+	}
+	dir := clone(t) // the first and the third: they are the scripts that this runs
+
+	t.Run("check", func(t *testing.T) {
+		in(t, dir, commands[check])
+		changed := t.TempDir()
+		in(t, dir, "cp dist/checksums.txt dist/repolock_* "+changed)
+		in(t, changed, "echo x | tee -a repolock_*.deb; ! sha256sum --check checksums.txt")
+	})
+	t.Run("deb", func(t *testing.T) {
+		t.Cleanup(func() {
+			in(t, dir, "dpkg --purge repolock; ! test -e /usr/bin/repolock; ! test -e /usr/lib/systemd/system/repolock-backup@.service")
+		})
+		in(t, dir, commands[deb])
+		isVersion(t, in(t, dir, "/usr/bin/repolock version"))
+		in(t, dir, "dpkg --verify repolock")
+		if got := in(t, dir, "stat -c '%a %U %G' /usr/bin/repolock /etc/repolock"); got != "755 root root\n700 root root\n" {
+			t.Error(got)
+		}
+		in(t, dir, "diff -r docs /usr/share/doc/repolock/docs; diff LICENSE /usr/share/doc/repolock/copyright; diff README.md /usr/share/doc/repolock/README.md")
+		t.Run("units", units)
+	})
+	t.Run("rpm", func(t *testing.T) {
+		root := t.TempDir()
+		// Debian's rpm knows nothing of what is installed, and that root has no shell.
+		in(t, dir, strings.Replace(commands[rpm], "rpm -i ", "rpm -i --nodeps --noscripts --root "+root+" ", 1))
+		isVersion(t, in(t, root, "usr/bin/repolock version"))
+		listing := in(t, dir, "rpm -qpl dist/*.rpm")
+		for _, file := range []string{"/usr/lib/systemd/system/repolock-prune@.timer", "/usr/share/doc/repolock/docs/kubernetes.md", "/usr/share/doc/repolock/example.env"} {
+			if !strings.Contains(listing, file+"\n") {
+				t.Errorf("no %s in\n%s", file, listing)
+			}
+		}
+		if host, err := os.Hostname(); err != nil || strings.Contains(in(t, dir, "rpm -qp --qf '%{BUILDHOST}' dist/*.rpm"), host) {
+			t.Error("it names the machine that has built it")
+		}
+	})
+	t.Run("tar", func(t *testing.T) {
+		at := t.TempDir()
+		in(t, dir, strings.Replace(commands[tar], "/usr/local/bin", at, 1))
+		isVersion(t, in(t, at, "./repolock version"))
+		in(t, dir, "tar -xzf dist/*.tar.gz -C "+at+"; diff -r docs "+at+"/repolock_*/docs")
+		listing := in(t, dir, "tar -tzf dist/*.tar.gz")
+		for _, file := range []string{"LICENSE", "README.md", "CHANGELOG.md", "systemd/repolock-backup@.service", "kubernetes/cronjob.yaml"} {
+			if !strings.Contains(listing, "_linux_amd64/"+file+"\n") {
+				t.Errorf("no %s in\n%s", file, listing)
+			}
+		}
+	})
+	t.Run("image", func(t *testing.T) {
+		c := newContainers(t, dir)
+		isVersion(t, in(t, dir, c.with(commands[version])))
+		if out := in(t, dir, c.with(commands[status])); !strings.Contains(out, "no locks") {
+			t.Error(out)
+		}
+		c.restic(t, c.with(commands[restic]))
+		if same := blocks(t, "../docs/kubernetes.md"); len(same) != 1 || !strings.HasPrefix(same[0], commands[restic]+"\n") {
+			t.Errorf("docs/kubernetes.md builds the image by %q", same)
+		}
+		if user := in(t, dir, "docker inspect -f '{{.Config.User}}' "+c.image+" "+c.both); user != "65532:65532\n65532:65532\n" {
+			t.Errorf("it runs as %s", user)
+		}
+		pem := in(t, dir, "box=$(docker create "+c.image+"); trap 'docker rm $box >/dev/null' EXIT; docker cp $box:/etc/ssl/certs/ca-certificates.crt - | tar -xO")
+		if pool := x509.NewCertPool(); !pool.AppendCertsFromPEM([]byte(pem)) || strings.Count(pem, "BEGIN CERTIFICATE") < 100 {
+			t.Errorf("no certificates: %.100s", pem)
+		}
+	})
+}
