@@ -117,6 +117,9 @@ func TestPackagesDocument(t *testing.T) {
 		in(t, dir, commands[deb])
 		isVersion(t, in(t, dir, "/usr/bin/repolock version"))
 		in(t, dir, "dpkg --verify repolock")
+		if day, page := in(t, dir, "TZ=UTC git log -1 --date=format-local:%F --format=%cd"), in(t, dir, "cat /usr/share/man/man1/repolock.1"); !strings.Contains(page, strings.TrimSpace(day)) {
+			t.Errorf("the manual page isn't of %s: %.300s", day, page)
+		}
 		if got := in(t, dir, "stat -c '%a %U %G' /usr/bin/repolock /etc/repolock"); got != "755 root root\n700 root root\n" {
 			t.Error(got)
 		}
@@ -129,7 +132,8 @@ func TestPackagesDocument(t *testing.T) {
 		in(t, dir, strings.Replace(commands[rpm], "rpm -i ", "rpm -i --nodeps --noscripts --root "+root+" ", 1))
 		isVersion(t, in(t, root, "usr/bin/repolock version"))
 		listing := in(t, dir, "rpm -qpl dist/*.rpm")
-		for _, file := range []string{"/usr/lib/systemd/system/repolock-prune@.timer", "/usr/share/doc/repolock/docs/kubernetes.md", "/usr/share/doc/repolock/example.env"} {
+		for _, file := range []string{"/usr/lib/systemd/system/repolock-prune@.timer", "/usr/share/doc/repolock/docs/kubernetes.md", "/usr/share/doc/repolock/example.env",
+			"/usr/share/man/man1/repolock.1", "/usr/share/bash-completion/completions/repolock", "/usr/share/zsh/site-functions/_repolock", "/usr/share/fish/vendor_completions.d/repolock.fish"} {
 			if !strings.Contains(listing, file+"\n") {
 				t.Errorf("no %s in\n%s", file, listing)
 			}

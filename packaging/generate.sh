@@ -10,9 +10,9 @@ rm -rf dist-extra
 share=dist-extra/share
 mkdir -p "$share"
 
-# The commands that can write of themselves are run from the tree: they say the same on
-# every system.
-repolock() { go run -trimpath ./cmd/repolock "$@"; }
+# With the commit in it, whose date the man page has.
+program=dist-extra/repolock
+GOFLAGS='' go build -trimpath -buildvcs=true -o "$program" ./cmd/repolock
 
 # put FILE COMMAND…: what the command prints becomes a file.
 put() {
@@ -22,13 +22,12 @@ put() {
 	"$@" >"$file"
 }
 
-# HERE go the man page and the completions, a line for each file (zsh's
-# is elsewhere on Debian):
-#put "$share/man/man1/repolock.1" repolock man
-#put "$share/bash-completion/completions/repolock" repolock completion bash
-#put "$share/zsh/site-functions/_repolock" repolock completion zsh
-#put "$share/zsh/vendor-completions/_repolock" repolock completion zsh
-#put "$share/fish/vendor_completions.d/repolock.fish" repolock completion fish
+put "$share/man/man1/repolock.1" "$program" man
+put "$share/bash-completion/completions/repolock" "$program" completion bash
+put "$share/fish/vendor_completions.d/repolock.fish" "$program" completion fish
+for dir in site-functions vendor-completions; do # the second is Debian's
+	put "$share/zsh/$dir/_repolock" "$program" completion zsh
+done
 
 put dist-extra/ca-certificates.crt go run -C tools/release ./roots
 

@@ -21,6 +21,17 @@ end() {
 trap end EXIT
 trap 'exit 1' INT TERM HUP
 
+# The files may be somebody else's, or have no history: then they get one.
+export GIT_CONFIG_GLOBAL="$work/gitconfig"
+git config --global --add safe.directory '*'
+if ! git -C "$root" rev-parse -q --verify HEAD >/dev/null 2>&1; then
+	cp -R "$root" "$work/root"
+	root=$work/root
+	git -C "$root" init -q
+	git -C "$root" add .
+	git -C "$root" -c user.name=nobody -c user.email=nobody@localhost commit -qm 'all of it'
+fi
+
 # GOCACHE and GOPATH would move with HOME, and all be built and fetched anew.
 GOCACHE=$(go env GOCACHE) GOPATH=$(go env GOPATH)
 export GOCACHE GOPATH
@@ -50,7 +61,6 @@ mkdir -p "$work/another place" "$work/home"
 (
 	umask 077
 	export TZ=Pacific/Chatham LC_ALL=C HOME="$work/home"
-	git config --global --add safe.directory '*'
 	once "$work/another place/two"
 ) >"$work/log" 2>&1
 
