@@ -21,12 +21,15 @@ import (
 // claimed are the pages whose blocks, sh and crontab, a test of their own runs, from the
 // text itself. Those of all other pages are run here.
 var claimed = map[string]string{
-	"docs/borg.md":      "TestBorg",
-	"docs/cloudstic.md": "TestCloudstic",
-	"docs/kopia.md":     "TestKopia",
-	"docs/rclone.md":    "TestRclone",
-	"docs/restic.md":    "TestRestic",
-	"docs/torture.md":   "TestTortureDoc",
+	"docs/borg.md":          "TestBorg",
+	"docs/cloudstic.md":     "TestCloudstic",
+	"docs/configuration.md": "TestConfigurationPage",
+	"docs/kopia.md":         "TestKopia",
+	"docs/packages.md":      "TestPackagesDocument",
+	"docs/rclone.md":        "TestRclone",
+	"docs/restic.md":        "TestRestic",
+	"docs/scripts.md":       "TestScriptsDoc",
+	"docs/torture.md":       "TestTortureDoc",
 }
 
 // elsewhere are the commands that aren't run as they stand, nor here: each has a test that
@@ -37,7 +40,16 @@ var elsewhere = map[string]string{
 	"make bench":          "make bench BENCH=-quick",               // six minutes
 	"sh spec/run.sh NAME": "sh spec/run.sh original-two-exclusive", // NAME is any
 	"sh e2e/minio.sh with go test -count=1 -tags e2e -timeout 20m -v -run TestChaos ./e2e": "make e2e", // with all others
+	"docker tag repolock-restic registry.example.org/repolock-restic:1":                    noCluster,
+	"docker push registry.example.org/repolock-restic:1":                                   noCluster,
+	"kubectl create secret generic repolock --from-env-file=job.env":                       noCluster,
+	"kubectl apply -f packaging/kubernetes/cronjob.yaml":                                   noCluster,
+	"kubectl create job --from=cronjob/repolock-backup try":                                noCluster,
 }
+
+// noCluster: nobody runs it, since there is no cluster, and no registry, that a test could
+// have.
+const noCluster = "no cluster"
 
 // TestDocs: each command of the README, of docs/ and of examples/ is run: here, or by a test that claims
 // the page, or by .ci/run.
@@ -120,7 +132,7 @@ func (d docs) run() {
 	}
 	for _, command := range commands {
 		switch by := elsewhere[command]; {
-		case d.done[command]:
+		case d.done[command] || by == noCluster:
 		case strings.HasPrefix(by, "Test"):
 			if why := d.ci.lacks(d.t, by, ""); why != "" {
 				d.t.Errorf("%s: %s", command, why)
@@ -175,9 +187,14 @@ func (d docs) repolock(command string) {
 		}
 		_, inner, _ := strings.Cut(command, " -- ")
 		inner, _, _ = strings.Cut(inner, " ")
-		d.write("bin/"+inner, "#!/bin/sh\necho ran \"$0\" $REPOLOCK_MODE\n")
+		if !strings.Contains(inner, "/") {
+			inner = "bin/" + inner
+		}
+		d.write(inner, "#!/bin/sh\necho ran \"$0\" $REPOLOCK_MODE\n")
 	case has(" break-lock "):
 		command += " --yes"
+	case has(" acquire "):
+		command = "REPOLOCK_TOKEN=$(" + command + " --shared --for-pid $$) && export REPOLOCK_TOKEN && repolock check && repolock release"
 	}
 	if out := d.exec(d.dir, command); ran && !strings.Contains(out, "ran ") {
 		d.t.Errorf("%s didn't run its command:\n%s", command, out)
@@ -202,12 +219,25 @@ func (d docs) exec(dir, command string) string {
 	cmd := exec.CommandContext(ctx, "sh", "-c", command)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "REPOLOCK_REPO="+d.repo, "REPOLOCK_AUDIT="+d.path("FILE"), "TMPDIR="+d.dir,
-		"GOBIN="+d.path("bin"), "PATH="+d.path("bin")+":"+bin+":"+os.Getenv("PATH"))
+		"REPOLOCK_CONFIG="+d.config(), "GOBIN="+d.path("bin"), "PATH="+d.path("bin")+":"+bin+":"+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		d.t.Errorf("%s: %v\n%s", command, err, out)
 	}
 	return string(out)
+}
+
+var url = regexp.MustCompile(`(?m)^url = .*`)
+
+// config is the page's example of a configuration file, with a directory in place of what
+// isn't there; "" if it has none.
+func (d docs) config() string {
+	example := strings.Join(d.page.Fenced["toml"], "")
+	if example == "" {
+		return ""
+	}
+	d.write("config.toml", url.ReplaceAllLiteralString(example, `url = "`+d.repo+`"`))
+	return d.path("config.toml")
 }
 
 // ci is what .ci/run runs.

@@ -161,7 +161,7 @@ func TestPackagesDocument(t *testing.T) {
 			t.Error(out)
 		}
 		c.restic(t, c.with(commands[restic]))
-		if same := blocks(t, "../docs/kubernetes.md"); len(same) != 1 || !strings.HasPrefix(same[0], commands[restic]+"\n") {
+		if same := blocks(t, "../docs/kubernetes.md"); len(same) != 2 || same[0] != commands[restic] {
 			t.Errorf("docs/kubernetes.md builds the image by %q", same)
 		}
 		if user := in(t, dir, "docker inspect -f '{{.Config.User}}' "+c.image+" "+c.both); user != "65532:65532\n65532:65532\n" {
