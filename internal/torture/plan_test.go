@@ -13,8 +13,8 @@ import (
 func TestPlan(t *testing.T) {
 	const ttl, n = 10 * time.Second, 10000
 	for name, test := range map[string]struct {
-		chances                           Chances
-		behind                            bool
+		chances                                  Chances
+		behind                                   bool
 		exclusive, kill, stop, term, long, brief int // at least; 0: never
 	}{
 		"by default":  {Chances{}, false, 1300, 180, 180, 270, 200, 50},
