@@ -113,10 +113,12 @@ func TestCtrlCWhileWaiting(t *testing.T) {
 	}
 }
 
-// suspend runs a command whose ticks show when it runs, and types Ctrl-Z.
+// suspend runs a command whose ticks show when it runs, and types Ctrl-Z. (It isn't run by
+// dash, which starts programs by vfork: if Ctrl-Z stops one before it is executed, dash
+// doesn't stop, whoever waits for that.)
 func (s *site) suspend(w *window, flags string) (pid int) {
 	s.t.Helper()
-	w.run("repolock run --exclusive --ttl 10s " + flags + " -- sh -c 'echo $$ >pid; while :; do date +%s%N >>ticks; sleep 0.1; done'")
+	w.run("repolock run --exclusive --ttl 10s " + flags + " -- bash -c 'echo $$ >pid; while :; do date +%s%N >>ticks; sleep 0.1; done'")
 	pid = s.pid("pid")
 	s.until("ticks", 20*time.Second, func() bool { return s.ticking("ticks") })
 	w.key("C-z")
