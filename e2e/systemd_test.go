@@ -1,0 +1,354 @@
+//go:build linux && system && !e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestSystemd: the commands of docs/systemd.md do what it says, with the units of the
+// package and a real systemd, in a Debian of its own.
+func TestSystemd(t *testing.T) {
+	commands := blocks(t, "../docs/systemd.md")
+	const install, initialize, try, enable, dropIn = 0, 1, 2, 3, 4
+	if len(commands) != 5 {
+		t.Fatalf("the document's commands are %q", commands)
+	}
+	t.Parallel()
+	b := newBox(t)
+
+	// The page from its beginning. What is to be edited is the repository, a directory.
+	b.sh(commands[install])
+	b.is(`stat -c '%a %U' /etc/repolock/home.env`, "600 root")
+	b.sh(`cd /etc/repolock
+sed -i -e 's,s3:.*,/srv/repository,' -e 's,NAME.password,home.password,' -e 's,^#\([BP].*_OPTIONS\),\1,' -e /^AWS/d home.env
+(umask 077; echo secret >home.password)
+echo data >/home/file`)
+	b.says(commands[initialize], "created restic repository")
+	b.says(commands[try], "snapshot ", " saved", "Deactivated successfully")
+	b.says("RESTIC_PASSWORD=secret restic -r /srv/repository snapshots", "1 snapshots", "/home", "/etc")
+	b.unlocked()
+	b.says(commands[enable], "repolock-backup@home.timer", "repolock-prune@home.timer", "2 timers listed.")
+	b.sh(commands[dropIn])
+	b.says("systemctl show -P TimersCalendar repolock-backup@home.timer", "OnCalendar=*-*-* 02:30:00 ")
+	b.is("systemctl show -P TimersCalendar repolock-backup@home.timer | wc -l", "1")
+	// It exits with 0 for what it ignores, but says it.
+	b.is("systemd-analyze verify repolock-backup@home.service repolock-prune@home.service repolock-backup@home.timer repolock-prune@home.timer 2>&1", "")
+	b.is("systemctl show -p RestartUSec,StartLimitBurst,StartLimitIntervalUSec,TimeoutStopUSec repolock-backup@home repolock-prune@home | grep . | sort | uniq -c | sed 's/^ *//'",
+		"2 RestartUSec=2min\n2 StartLimitBurst=5\n2 StartLimitIntervalUSec=15min\n2 TimeoutStopUSec=2min")
+	b.sh("systemctl start --wait repolock-prune@home")
+	b.says("journalctl -u repolock-prune@home", "keep 1 snapshots:")
+	b.says("cat /var/log/repolock.jsonl", `"backup"`, `"prune"`) // the options that the example has
+	b.unlocked()
+
+	// A command that says how it is run, and what it is sent. What it leaves in a session of
+	// its own hears nothing of a signal to its process group.
+	b.sh(`cat >/usr/local/bin/slow <<'END'
+#!/bin/sh
+trap 'echo TERM >>/srv/said; exit 143' TERM
+setsid sh -c 'trap "echo apart: TERM >>/srv/said" TERM; while :; do sleep 0.1; done' &
+echo $$ $! >/srv/pids
+echo $REPOLOCK_MODE >>/srv/said
+while :; do sleep 0.1; done
+END
+chmod 755 /usr/local/bin/slow`)
+	slow := b.job("slow", "BACKUP=slow", "PRUNE=slow", "BACKUP_OPTIONS=--ttl 10s", "PRUNE_OPTIONS=--ttl 10s --wait 3s")
+	backup, prune := "repolock-backup@slow", "repolock-prune@slow"
+
+	t.Run("held", func(t *testing.T) {
+		b := b.of(t)
+		b.begin(backup, "shared")
+		b.is("ls /srv/repository/index/lock.shared | wc -l", "1")
+		b.sh("systemctl start --wait " + prune) // which fails if the unit does
+		b.says("journalctl -u "+prune, "waiting for the exclusive lock", "still locked after 3s")
+		b.dropIn(prune+".service", "[Service]", "SuccessExitStatus=")
+		b.fails("systemctl start --wait " + prune)
+		b.ended(prune, "exit-code", "75")
+		b.is("cat /srv/said", "shared")
+
+		// A second start is none, and neither is another version of the package.
+		pid := b.sh("systemctl show -P MainPID " + backup)
+		b.sh("systemctl start " + backup + "; dpkg -i /root/repolock_*.deb")
+		b.is("systemctl show -P MainPID "+backup, strings.TrimSpace(pid))
+
+		// It gets in when the backup has ended.
+		slow("PRUNE_OPTIONS=--ttl 10s --wait 1h")
+		b.sh("systemctl start --no-block " + prune)
+		b.until(prune+" to wait", "journalctl -n 1 -u "+prune+" | grep waiting")
+		b.sh("systemctl stop " + backup)
+		b.until(prune+" to get in", "grep exclusive /srv/said")
+		b.sh("systemctl stop " + prune)
+		b.unlocked()
+	})
+	t.Run("unreachable", func(t *testing.T) {
+		b := b.of(t)
+		const unit = "repolock-backup@away"
+		b.job("away", "BACKUP=sh -c 'echo it runs'", "REPOLOCK_REPO=/mnt/disk")
+		b.dropIn(unit+".service", "[Service]", "RestartSec=100ms")
+		b.fails("systemctl start --wait " + unit)
+		b.until("the last try", "journalctl -u "+unit+" | grep 'too quickly'")
+		b.is("systemctl show -P ActiveState "+unit, "failed")
+		b.is("journalctl -u "+unit+" | grep -c status=69", "5")
+		b.sh("mkdir /mnt/disk")
+		b.fails("systemctl start " + unit)
+		b.sh("systemctl reset-failed " + unit + "; systemctl start --wait " + unit)
+		b.is("journalctl -u "+unit+" | grep -c 'it runs'", "1")
+	})
+	t.Run("fails", func(t *testing.T) {
+		b := b.of(t)
+		b.job("bad", `BACKUP=sh -c "exit 7"`)
+		b.fails("systemctl start --wait repolock-backup@bad")
+		b.ended("repolock-backup@bad", "exit-code", "7")
+		b.unlocked()
+	})
+	t.Run("lost", func(t *testing.T) {
+		b := b.of(t)
+		b.begin(backup, "shared")
+		b.sh("repolock break-lock --yes -r /srv/repository")
+		b.until("it to be noticed", "systemctl is-failed "+backup)
+		b.ended(backup, "exit-code", "79")
+		b.gone()
+		b.unlocked()
+	})
+	t.Run("stopped", func(t *testing.T) {
+		b := b.of(t)
+		b.begin(backup, "shared")
+		b.sh("systemctl stop " + backup)
+		b.is("cat /srv/said", "shared\nTERM")
+		b.ended(backup, "exit-code", "143")
+		b.gone()
+		b.unlocked()
+	})
+	t.Run("killed", func(t *testing.T) {
+		b := b.of(t)
+		b.begin(backup, "shared")
+		b.sh("systemctl kill --kill-whom=main --signal=KILL " + backup)
+		b.until("it to be noticed", "systemctl is-failed "+backup)
+		b.gone()
+		b.is("cat /srv/said", "shared")
+
+		// So is what doesn't end when the unit is stopped.
+		const deaf = "repolock-backup@deaf"
+		b.job("deaf", `BACKUP=sh -c "trap : TERM; echo it runs; while :; do sleep 1; done"`, "BACKUP_OPTIONS=--ttl 10s")
+		b.dropIn(deaf+".service", "[Service]", "TimeoutStopSec=1s")
+		b.sh("systemctl start " + deaf)
+		b.until(deaf+" to run", "journalctl -u "+deaf+" | grep 'it runs'")
+		b.sh("systemctl stop " + deaf)
+		b.ended(deaf, "timeout", "9")
+
+		b.is("ls /srv/repository/index/lock.shared | wc -l", "2")
+		b.sh("repolock prune -r /srv/repository --wait 1m -- true") // their locks expire
+		b.ended(backup, "signal", "9")                              // still: nobody has started it again
+		b.unlocked()
+	})
+	t.Run("missed", func(t *testing.T) {
+		b := b.of(t)
+		b.dropIn("repolock-backup@home.timer", "[Timer]", "RandomizedDelaySec=0") // else it is added to the time of the boot
+		b.sh(`systemctl stop repolock-backup@home.timer
+touch -d '2 days ago' /var/lib/systemd/timers/stamp-repolock-backup@home.timer
+systemctl start repolock-backup@home.timer`)
+		b.until("a second snapshot", "journalctl -u repolock-backup@home | grep -c saved | grep 2")
+	})
+	t.Run("may write", func(t *testing.T) {
+		b := b.of(t)
+		b.job("write", `BACKUP=sh -c "for d in /var /srv /mnt /media /usr /boot /etc /home; do ls $d >/dev/null && if touch $d/x; then echo may: $d; else echo may not: $d; fi; done"`)
+		b.sh("systemctl start --wait repolock-backup@write")
+		b.is("journalctl -o cat -u repolock-backup@write | grep '^may'",
+			"may: /var\nmay: /srv\nmay: /mnt\nmay: /media\nmay not: /usr\nmay not: /boot\nmay not: /etc\nmay not: /home")
+	})
+
+	// The other drop-ins.
+	t.Run("SIGINT", func(t *testing.T) {
+		b := b.of(t)
+		const unit = "repolock-backup@big"
+		b.job("big", "BACKUP=restic --limit-upload 10 backup /home")
+		b.dropIn(unit+".service", "[Service]", "KillSignal=SIGINT")
+		b.sh("head -c 10000000 /dev/urandom >/home/big; systemctl start " + unit)
+		b.until("restic to be at it", "journalctl -u "+unit+" | grep 'parent snapshot'")
+		b.is("ls /srv/repository/locks | wc -l", "1")
+		b.sh("systemctl stop " + unit)
+		b.is("ls /srv/repository/locks", "")
+		b.ended(unit, "exit-code", "130")
+		b.unlocked()
+	})
+	t.Run("another user", func(t *testing.T) {
+		b := b.of(t)
+		b.sh("mkdir /srv/theirs; install -m 600 /etc/repolock/home.password /srv/theirs.password; chown backup: /srv/theirs*")
+		b.job("theirs", "BACKUP=restic backup /usr/share/doc/repolock", "REPOLOCK_REPO=/srv/theirs", "RESTIC_REPOSITORY=/srv/theirs",
+			"RESTIC_PASSWORD_FILE=/srv/theirs.password", "BACKUP_OPTIONS=--wait 1h")
+		b.dropIn("repolock-backup@theirs.service", "[Service]", "User=backup")
+		b.sh(strings.NewReplacer("home.env", "theirs.env", "--pty", "--pty --uid=backup").Replace(commands[initialize]))
+		b.sh("systemctl start --wait repolock-backup@theirs")
+		b.says("journalctl -u repolock-backup@theirs", " saved")
+		b.is("find /srv/theirs /var/cache/repolock/theirs ! -user backup", "")
+	})
+	t.Run("below home", func(t *testing.T) {
+		b := b.of(t)
+		const unit = "repolock-backup@below"
+		b.sh("mkdir /home/repository")
+		b.job("below", "BACKUP=sh -c 'echo it runs'", "REPOLOCK_REPO=/home/repository", "BACKUP_OPTIONS=--wait 1h")
+		b.fails("systemctl start --wait " + unit)
+		b.dropIn(unit+".service", "[Service]", "ProtectHome=no")
+		b.sh("systemctl start --wait " + unit)
+		b.is("journalctl -u "+unit+" | grep -c 'it runs'", "1")
+	})
+	t.Run("inhibit", func(t *testing.T) {
+		b := b.of(t)
+		b.job("awake", `PRUNE=systemd-inhibit --what=sleep --why=prune systemd-inhibit --list`)
+		b.sh("systemctl start --wait repolock-prune@awake")
+		b.says("journalctl -u repolock-prune@awake", " sleep ", " prune ")
+	})
+}
+
+// box is a Debian in a container, whose first process is systemd.
+type box struct {
+	t    *testing.T
+	name string
+}
+
+// newBox has the Debian of this machine, from where this machine has its own, and the
+// package. The container may mount, for itself, and see nothing of this machine, which a
+// systemd would tidy up.
+func newBox(t *testing.T) *box {
+	t.Helper()
+	dir := clone(t)
+	b := &box{t, fmt.Sprintf("repolock-systemd-%d", os.Getpid())}
+	t.Cleanup(func() {
+		if t.Failed() {
+			out, _ := exec.Command("docker", "exec", b.name, "journalctl", "-n", "200").CombinedOutput()
+			t.Logf("%s", out)
+		}
+		in(t, dir, "docker rm -f "+b.name+" >/dev/null 2>&1 || true; docker image rm -f "+b.name+" "+b.name+"-base >/dev/null 2>&1 || true")
+	})
+	name := "name=" + b.name
+	in(t, t.TempDir(), `. /etc/os-release
+mirror=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' | sed -n "s/ $VERSION_CODENAME main\$//p" | head -n 1)
+debootstrap --foreign --variant=minbase --include=systemd-sysv,dbus,restic "$VERSION_CODENAME" root "$mirror"
+tar -C root -c . | docker import - $name-base`, name)
+	// In the container, and not beside it. It would mount and make devices there, were
+	// that not an lxc.
+	in(t, dir, `docker run --name $name --network none -e container=lxc $name-base /debootstrap/debootstrap --second-stage
+docker commit $name $name
+docker rm $name
+docker run -d --name $name --network none --cgroupns private --cap-add SYS_ADMIN --security-opt seccomp=unconfined --security-opt apparmor=unconfined \
+	--tmpfs /run --tmpfs /tmp -e container=docker $name sh -c '
+	cd /sys/fs/cgroup; if [ -d systemd ]; then cd systemd; fi
+	mount -o remount,bind,rw "$PWD" && cd / && exec /sbin/init'`, name)
+	b.until("systemd", "systemctl is-system-running --wait | grep -E 'running|degraded'")
+	in(t, dir, `docker cp dist/repolock_*_linux_amd64.deb $name:/root/
+docker exec $name sh -c 'dpkg -i /root/repolock_*.deb'`, name)
+	return b
+}
+
+// of is the same box for a part of the test.
+func (b *box) of(t *testing.T) *box { return &box{t, b.name} }
+
+// try runs a script in the box, at a terminal, as who reads the page does.
+func (b *box) try(script string) (string, error) {
+	ctx, cancel := context.WithTimeout(b.t.Context(), 3*time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "docker", "exec", "-t", "-e", "SYSTEMD_PAGER=cat", b.name, "sh", "-euc", script).CombinedOutput()
+	return strings.ReplaceAll(string(out), "\r", ""), err
+}
+
+func (b *box) sh(script string) string {
+	b.t.Helper()
+	out, err := b.try(script)
+	if err != nil {
+		b.t.Fatalf("%s: %v\n%s", script, err, out)
+	}
+	return out
+}
+
+// fails wants a command to fail.
+func (b *box) fails(command string) {
+	b.t.Helper()
+	if out, err := b.try(command); err == nil {
+		b.t.Errorf("%s doesn't fail: %s", command, out)
+	}
+}
+
+// is wants a command to print that, and nothing else.
+func (b *box) is(command, want string) {
+	b.t.Helper()
+	if out := strings.TrimSuffix(b.sh(command), "\n"); out != want {
+		b.t.Errorf("%s: %q, and not %q", command, out, want)
+	}
+}
+
+// says wants all of these in what a command prints.
+func (b *box) says(command string, wants ...string) {
+	b.t.Helper()
+	out := b.sh(command)
+	for _, want := range wants {
+		if !strings.Contains(out, want) {
+			b.t.Errorf("%s: %q isn't in\n%s", command, want, out)
+		}
+	}
+}
+
+// until waits for a command to succeed.
+func (b *box) until(what, command string) {
+	b.t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		out, err := b.try(command)
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			b.t.Fatalf("waited in vain for %s: %v\n%s", what, err, out)
+		}
+	}
+}
+
+// job makes a job like the page's, but for these lines, of which the last one counts. It
+// returns what adds some.
+func (b *box) job(name string, lines ...string) func(lines ...string) {
+	b.t.Helper()
+	file := "/etc/repolock/" + name + ".env"
+	b.sh("install -m 0600 /etc/repolock/home.env " + file)
+	add := func(lines ...string) {
+		b.sh("cat >>" + file + " <<'END'\n" + strings.Join(lines, "\n") + "\nEND")
+	}
+	add(lines...)
+	return add
+}
+
+// dropIn changes a unit.
+func (b *box) dropIn(unit string, lines ...string) {
+	b.t.Helper()
+	dir := "/etc/systemd/system/" + unit + ".d"
+	b.sh("mkdir -p " + dir + "; cat >" + dir + "/test.conf <<'END'\n" + strings.Join(lines, "\n") + "\nEND\nsystemctl daemon-reload")
+}
+
+// begin starts the job slow, and waits until its command has said its first word.
+func (b *box) begin(unit, word string) {
+	b.t.Helper()
+	b.sh("rm -f /srv/said; systemctl start " + unit)
+	b.until(unit+" to run", "grep -x "+word+" /srv/said")
+}
+
+// gone: of the job slow no process is left.
+func (b *box) gone() {
+	b.t.Helper()
+	b.until("its processes to be gone", "for pid in $(cat /srv/pids); do ! kill -0 $pid || exit 1; done")
+}
+
+// ended wants a service to have failed, in that way, and not to have been tried again.
+func (b *box) ended(unit, result, status string) {
+	b.t.Helper()
+	b.is("systemctl show -p ActiveState,Result,NRestarts,ExecMainStatus "+unit+" | sort",
+		"ActiveState=failed\nExecMainStatus="+status+"\nNRestarts=0\nResult="+result)
+}
+
+// unlocked: no lock is left.
+func (b *box) unlocked() {
+	b.t.Helper()
+	b.is("find /srv/repository/index -path '*lock*'", "")
+}
