@@ -29,6 +29,7 @@ var claimed = map[string]string{
 	"docs/rclone.md":        "TestRclone",
 	"docs/restic.md":        "TestRestic",
 	"docs/scripts.md":       "TestScriptsDoc",
+	"docs/systemd.md":       "TestSystemd",
 	"docs/torture.md":       "TestTortureDoc",
 }
 
