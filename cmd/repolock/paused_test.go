@@ -39,8 +39,17 @@ func newOutage(t *testing.T) *outage {
 // then runs another; and takes the repository away.
 func (o *outage) begin(last string) {
 	o.t.Helper()
-	o.cmd = o.command("repo", "prune", "--ttl", "10s", "--audit", o.path("log"), "--",
+	o.start("prune", "--ttl", "10s", "--audit", o.path("log"), "--",
 		"sh", "-c", "while [ ! -e end ]; do echo >>ticks; sleep 0.1; done; "+last)
+	o.until("the command to run", o.ticks)
+	o.rename("repo", "away")
+	o.until("the command to be stopped", func() bool { return !o.ticks() })
+}
+
+// start starts a repolock.
+func (o *outage) start(args ...string) {
+	o.t.Helper()
+	o.cmd = o.command("repo", args...)
 	o.cmd.Stdout, o.cmd.Stderr = &o.output, &o.output
 	if err := o.cmd.Start(); err != nil {
 		o.t.Fatal(err)
@@ -53,9 +62,6 @@ func (o *outage) begin(last string) {
 			o.t.Logf("it said:\n%s", o.output.String())
 		}
 	})
-	o.until("the command to run", o.ticks)
-	o.rename("repo", "away")
-	o.until("the command to be stopped", func() bool { return !o.ticks() })
 }
 
 func (o *outage) path(name string) string { return filepath.Join(o.dir, name) }
@@ -234,5 +240,31 @@ func TestAuditHangs(t *testing.T) {
 	o.until("the command to go on", o.ticks)
 	if code := o.code(); code != 0 {
 		t.Errorf("exit code %d", code)
+	}
+}
+
+// A repolock that runs under another's lock is stopped with it, and so is its command,
+// which isn't in the group that is stopped; and goes on with it.
+func TestNestedIsPaused(t *testing.T) {
+	for _, onLost := range []string{"pause", "term", "kill", "warn"} {
+		t.Run(onLost, func(t *testing.T) {
+			o := newOutage(t)
+			if err := os.Mkdir(o.path("inner"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			o.start("restore", "--ttl", "10s", "--", "repolock", "-r", o.path("inner"), "prune", "--on-lost", onLost, "--",
+				"sh", "-c", "while [ ! -e end ]; do echo >>ticks; sleep 0.1; done")
+			o.until("the command to run", o.ticks)
+			o.rename("repo", "away")
+			time.Sleep(11 * time.Second) // others may be let in from now on
+			if o.ticks() {
+				t.Error("it runs on without the outer lock")
+			}
+			o.rename("away", "repo")
+			o.until("the command to go on", o.ticks)
+			if code := o.code(); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+		})
 	}
 }

@@ -77,7 +77,7 @@ func (s *session) run() (int, error) {
 		return 0, notAcquired{err, s.seen.Load()}
 	}
 	defer s.release()
-	group, err := prepared.Start(s.environ(lock), lock.Deadline())
+	group, err := prepared.Start(s.environ(lock), s.until(lock, breath))
 	if err != nil {
 		return 0, err
 	}
@@ -138,10 +138,9 @@ func ends(sig os.Signal) bool {
 // prepare gets the command ready. Its guard stops or kills it at the lock's deadline
 // even if this process is stopped.
 func (s *session) prepare() (*child.Prepared, error) {
-	expiry := map[string]child.Expiry{"pause": child.Stop, "term": child.Kill, "kill": child.Kill, "warn": child.Nothing}
 	return child.Prepare(child.Command{
 		Args: s.args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		Expiry:         expiry[s.OnLost],
+		Expiry:         s.expiry(),
 		BeforeContinue: s.mayContinue,
 		Waiting: func(n int) {
 			s.report.say("the command has ended; the lock is held on for %d of its processes that still run", n)
@@ -163,18 +162,51 @@ func (s *session) environ(lock *replock.Lock) []string {
 
 // allow lets the command run until the lock's deadline.
 func (s *session) allow() {
-	if deadline := s.lock.Load().Deadline(); deadline != s.allowed {
-		s.allowed = deadline
-		s.group.Allow(deadline)
+	if until := s.until(s.lock.Load(), breath); until != s.allowed {
+		s.allowed = until
+		s.group.Allow(until)
 	}
 }
 
+// breath is how long the command of a repolock under another's lock runs on when that
+// one has stopped us. It is less than what is left until others may be let in.
+const breath = time.Second
+
+// until is how long the command may run. Who runs us under a lock of their own, and loses
+// it, stops us alone: our command is in a group of its own. So it has leave for a moment
+// at a time, and our guard stops it soon after we are stopped, whatever is to become of it
+// when it is our lock that is lost.
+func (s *session) until(lock *replock.Lock, moment time.Duration) time.Duration {
+	switch end := (clock.System{}).Elapsed() + moment; {
+	case len(outer()) == 0:
+		return lock.Deadline()
+	case s.OnLost == "warn":
+		return end
+	default:
+		return min(lock.Deadline(), end)
+	}
+}
+
+// expiry is what the guard does when that is over.
+func (s *session) expiry() child.Expiry {
+	if len(outer()) > 0 {
+		return child.Stop
+	}
+	return map[string]child.Expiry{"pause": child.Stop, "term": child.Kill, "kill": child.Kill, "warn": child.Nothing}[s.OnLost]
+}
+
 // mayContinue is asked when the shell continues us (fg, bg).
-func (s *session) mayContinue(*child.Group) bool {
+func (s *session) mayContinue(g *child.Group) bool {
 	lock := s.lock.Load()
 	held := lock.Lost() == nil && clock.System{}.Elapsed() < lock.Deadline()
 	s.denied.Store(!held && s.OnLost != "warn")
-	return !s.denied.Load()
+	if s.denied.Load() {
+		return false
+	}
+	if len(outer()) > 0 {
+		g.Allow(s.until(lock, 2*breath)) // there was no beat while we were stopped
+	}
+	return true
 }
 
 // beat is how often the lock's deadline is looked at and passed on to the guard.
@@ -284,7 +316,8 @@ func (s *session) resume() error {
 func (s *session) proceed(lock *replock.Lock) error {
 	group := s.group
 	s.lock.Store(lock)
-	s.allow()
+	s.allowed = s.until(lock, 5*breath) // to unpause may take a while
+	group.Allow(s.allowed)
 	if err := group.Unpause(); err != nil {
 		return err
 	}
