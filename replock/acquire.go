@@ -438,13 +438,15 @@ func (l *Locker) takeDownExclusive(ctx context.Context, t *try) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
-	// After a put that was refused or not answered, or a request to remove it that failed
-	// and may have been applied, it may be another's by now.
-	var doubt atomic.Bool
-	doubt.Store(!t.exclusive.put)
+	// A put that was refused or not answered, and each request to remove it that may have
+	// been applied: after one of them it may be another's by now. (A request that was given
+	// up may still be answered, in the midst of a later one.)
+	var doubts atomic.Int32
+	if !t.exclusive.put {
+		doubts.Add(1)
+	}
 	return l.removeBy(ctx, t.exclusive.key, func(ctx context.Context, send func(context.Context) error) error {
-		before := doubt.Swap(true)
-		if before {
+		if doubts.Add(1) > 1 {
 			ours, err := l.isOurs(ctx, t)
 			if err != nil || !ours {
 				return err
@@ -452,7 +454,7 @@ func (l *Locker) takeDownExclusive(ctx context.Context, t *try) error {
 		}
 		err := send(ctx)
 		if errors.Is(err, store.ErrPermission) {
-			doubt.Store(before)
+			doubts.Add(-1)
 		}
 		return err
 	})

@@ -905,3 +905,43 @@ func TestFoundReleaseIsRepeated(t *testing.T) {
 		})
 	}
 }
+
+// A delete that isn't allowed was refused only after it had been given up, and the put
+// that empties had been sent, applied and answered with a 500; another one came in before
+// that was sent again.
+func TestFoundReleaseIsRefusedLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{})
+		a, b := w.machine(), w.machine()
+		k, err := a.Exclusive(t.Context(), "prune")
+		mustLock(t, k, err)
+		late := make(chan struct{})
+		var deletes, puts atomic.Int32
+		a.tap.Before(func(ctx context.Context, r tap.Request) error {
+			if r.Op == "delete" && r.Key == "index/lock.exclusive" && deletes.Add(1) == 1 {
+				<-late // as a system call on a network file system: it heeds no context
+			}
+			return mayNotDelete(ctx, r)
+		})
+		var other *Lock
+		a.tap.After(func(ctx context.Context, r tap.Request, err error) error {
+			if r.Op == "put" && r.Key == "index/lock.exclusive" && puts.Add(1) == 1 {
+				_ = w.mem.Delete(ctx, k.Key()) // or b waits for it
+				if other, err = b.Exclusive(t.Context(), "prune"); err != nil {
+					t.Error(err)
+				}
+				close(late)
+				time.Sleep(time.Millisecond)
+				return errOutage
+			}
+			return err
+		})
+		k.Release(t.Context())
+		time.Sleep(DefaultTTL)
+		if other == nil || !alive(other) {
+			t.Error("the next one has lost its lock")
+		} else {
+			other.Release(t.Context())
+		}
+	})
+}
