@@ -19,8 +19,8 @@ func TestCloudstic(t *testing.T) {
 	p := newPage(t, "cloudstic.md")
 	p.standIn("cloudstic")
 	out := p.run(p.Script())
-	p.contains(out, "Cloudstic refuses to prune: 1", "it is in its own way: 1", "cloudstic restore -output")
-	for command, n := range map[string]int{"cloudstic backup -": 4, "cloudstic prune\n": 1, "cloudstic forget -": 2} {
+	p.contains(out, "Cloudstic refuses to back up: 1", "Cloudstic refuses to prune: 1", "it is in its own way: 1", "cloudstic restore -output")
+	for command, n := range map[string]int{"cloudstic backup -": 3, "cloudstic prune\n": 1, "cloudstic forget -": 2} {
 		if got := strings.Count(out, "ran "+command); got != n {
 			t.Errorf("%q was run %d times, want %d:\n%s", command, got, n, out)
 		}

@@ -38,6 +38,12 @@ func TestRclone(t *testing.T) {
 // rclone runs docs/rclone.md, with its script.
 func (p *page) rclone(script string) {
 	p.t.Helper()
+	// A restore may run beside what is under a shared lock: it must change no file.
+	for _, command := range append(p.Lines(), p.Crontab()...) {
+		if strings.Contains(command, " backup ") && strings.Contains(command, "rclone copy") && !strings.Contains(command, "--immutable") {
+			p.t.Errorf("%s may change files beside a restore", command)
+		}
+	}
 	out := p.run(script)
 	p.contains(out, "the sync is refused: 75", "0 differences found")
 	is := p.sh(`. "$HOME/backup.env"; rclone lsf -R --files-only remote:`)
@@ -56,7 +62,19 @@ func (p *page) rclone(script string) {
 func TestBorg(t *testing.T) {
 	p := newPage(t, "borg.md")
 	p.contains(p.run(p.Script()), "the restore is refused: 75")
+	// Other machines do the same, in the same repository; one of them prunes last.
+	for _, machine := range []string{"one", "two", "three", "one"} {
+		for _, command := range p.Crontab() {
+			p.sh("unshare --uts sh -euc 'hostname " + machine + `; eval "$0"' ` + quote(command))
+		}
+	}
 	is := p.sh(`. "$HOME/backup.env"; borg list`)
+	for _, machine := range []string{"one", "two", "three"} {
+		if !strings.Contains(is, machine+"-documents-") {
+			t.Errorf("the archives of %s were pruned:\n%s", machine, is)
+		}
+	}
+	is = p.sh(`. "$HOME/backup.env"; borg list --glob-archives "{hostname}-*"`)
 	if strings.Count(is, "documents-") != 2 || strings.Count(is, "pictures-") != 1 || strings.Count(is, "dump-") != 1 {
 		t.Errorf("archives, want the first and the last documents, and the others:\n%s", is)
 	}
@@ -76,3 +94,5 @@ func TestKopia(t *testing.T) {
 	p.contains(p.sh("kopia snapshot list --all"), "/documents", "/pictures", "/dumps")
 	p.unlocked()
 }
+
+func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
