@@ -143,8 +143,8 @@ func TestArguments(t *testing.T) {
 	}
 	all := jobs(t)
 	for name, want := range map[string]string{
-		"repolock-backup": "shared: backup --host data /data",
-		"repolock-prune":  "exclusive: forget --prune --keep-daily 7 --keep-weekly 5",
+		"repolock-backup": "shared: unlock\nshared: backup --host data /data",
+		"repolock-prune":  "exclusive: unlock\nexclusive: forget --prune --keep-daily 7 --keep-weekly 5",
 	} {
 		cmd := exec.Command(filepath.Join(dir, "repolock"), container(t, all[name]).Args...)
 		cmd.Env = append(os.Environ(), "REPOLOCK_REPO="+t.TempDir(), "PATH="+dir+":"+os.Getenv("PATH"))
