@@ -104,6 +104,9 @@ func TestPackagesDocument(t *testing.T) {
 	}
 	dir := clone(t) // the first and the third: they are the scripts that this runs
 
+	t.Run("changed", func(t *testing.T) {
+		in(t, dir, "echo changed >>docs/restic.md; trap 'git checkout -q docs/restic.md' EXIT; if sh packaging/packages.sh; then exit 1; else test $? = 78; fi")
+	})
 	t.Run("check", func(t *testing.T) {
 		in(t, dir, commands[check])
 		changed := t.TempDir()

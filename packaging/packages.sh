@@ -10,6 +10,12 @@ cd "$(dirname "$0")/.."
 	echo "packages: not a clone: Go would record no version (git clone it first)" >&2
 	exit 78
 }
+changes=$(git status --porcelain)
+[ -z "$changes" ] || {
+	echo "packages: these aren't in the commit that the packages would be named after:" >&2
+	echo "$changes" >&2
+	exit 78
+}
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
 snapshot=--snapshot
