@@ -246,12 +246,20 @@ docker exec $name sh -c 'dpkg -i /root/repolock_*.deb'`, name)
 	return b
 }
 
-// of is the same box for a part of the test.
-func (b *box) of(t *testing.T) *box { return &box{t, b.name} }
+// of is the same box for a part of the test, after which no job runs.
+func (b *box) of(t *testing.T) *box {
+	of := &box{t, b.name}
+	t.Cleanup(func() {
+		if out, err := of.try("systemctl stop 'repolock-*.service'; systemctl reset-failed"); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+	})
+	return of
+}
 
 // try runs a script in the box, at a terminal, as who reads the page does.
 func (b *box) try(script string) (string, error) {
-	ctx, cancel := context.WithTimeout(b.t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, "docker", "exec", "-t", "-e", "SYSTEMD_PAGER=cat", b.name, "sh", "-euc", script).CombinedOutput()
 	return strings.ReplaceAll(string(out), "\r", ""), err
