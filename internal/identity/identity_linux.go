@@ -3,6 +3,8 @@ package identity
 import (
 	"bytes"
 	"os"
+	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -69,11 +71,19 @@ func Caller() int {
 	pid := os.Getppid()
 	for {
 		s, ok := readStat(pid)
-		if !ok || !s.forked || !sameProgram(pid, s.parent) {
+		if !ok || !s.forked || !isShell(pid) || !sameProgram(pid, s.parent) {
 			return pid
 		}
 		pid = s.parent
 	}
+}
+
+var shells = regexp.MustCompile(`^(r?bash|dash|ash|[a-z]*ksh|zsh|yash|posh|hush|sh|busybox|toybox)[-0-9._]*$`)
+
+// isShell: a copy of any other program is a process for its own sake, such as a worker.
+func isShell(pid int) bool {
+	exe, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/exe")
+	return err == nil && shells.MatchString(strings.TrimSuffix(filepath.Base(exe), " (deleted)"))
 }
 
 // sameProgram reports whether two processes have been called as the same program with the
