@@ -35,5 +35,16 @@ func Find() string {
 // missing: a home that isn't a directory, or isn't ours, as after a change of the user
 // that leaves HOME as it was, has none.
 func missing(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, fs.ErrPermission)
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, fs.ErrPermission) && !homely()
+}
+
+// homely reports whether we may look into our home: what we may not look into there is
+// for us, and another file isn't for it to be replaced by.
+func homely() bool {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return false
+	}
+	_, err = os.Lstat(filepath.Join(home, ".config"))
+	return !errors.Is(err, fs.ErrPermission)
 }

@@ -51,6 +51,15 @@ func TestFind(t *testing.T) {
 	if _, err := Load(Find()); err == nil {
 		t.Error("a link that leads nowhere was read")
 	}
+	if os.Geteuid() != 0 { // whom nothing is closed to
+		if err := os.Chmod(dir, 0); err != nil {
+			t.Fatal(err)
+		}
+		want(filepath.Join(dir, "config.toml")) // and it can't be read
+		if err := os.Chmod(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
 	t.Setenv("HOME", os.DevNull)
 	want(system[0])
 	t.Setenv("HOME", "")
