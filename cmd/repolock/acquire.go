@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -107,6 +108,9 @@ func (e keeperError) Error() string { return e.Message }
 func (c acquireCmd) order(g global) (order, error) {
 	if err := c.check(); err != nil {
 		return order{}, err
+	}
+	if g.unknown != nil { // which gob would leave behind
+		return order{}, g.unknown
 	}
 	o := order{Flags: c.takeFlags, Global: g, Operation: c.Operation, Token: keeper.NewToken(), OnLost: c.OnLost}
 	switch {
@@ -242,9 +246,15 @@ func (c acquireCmd) print(r *reporter, g global, held holding) error {
 		return r.result(held)
 	case c.Export:
 		text := "export REPOLOCK_TOKEN=" + held.Token
-		for _, v := range g.under(held.ID, held.Mode, held.Fence) {
+		env := g.under(held.ID, held.Mode, held.Fence, held.Token)
+		for _, v := range env {
 			name, value, _ := strings.Cut(v, "=")
 			text += " " + name + "=" + quote(value)
+		}
+		for _, name := range []string{"REPOLOCK_FENCE", nameVariable} { // of a lock around this one
+			if !slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, name+"=") }) {
+				text += "; unset " + name
+			}
 		}
 		_, err := fmt.Fprintln(r.stdout, text)
 		return err

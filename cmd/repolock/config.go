@@ -92,7 +92,13 @@ func (s *settings) load(ctx *kong.Context) error {
 		}
 		return fileError{fmt.Errorf("configuration: %w", err)}
 	}
-	s.repo = s.find(wanted(ctx))
+	word, given := wanted(ctx)
+	s.repo = s.find(word, given)
+	if !onCommandLine(ctx, "repo") && s.repo.err == nil && s.repo.name == "" && word == os.Getenv("REPOLOCK_REPO") {
+		if name := namedOuter(word); name != "" { // of the lock that we run under
+			s.repo.name, s.values["name"] = name, name
+		}
+	}
 	return nil
 }
 

@@ -21,8 +21,9 @@ import (
 type keeperCmd struct{}
 
 func (keeperCmd) run(*reporter, global) (int, error) {
-	// Nobody who means the script's terminal means us.
-	signal.Ignore(syscall.SIGHUP, syscall.SIGINT)
+	// Nobody who means the script's terminal means us, and whether anybody reads the log is
+	// nothing to die of with the lock held.
+	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGPIPE)
 	k := &keeping{over: make(chan struct{})}
 	var err error
 	if k.line, err = keeper.Attach(&k.order); err != nil {
@@ -88,7 +89,7 @@ func (k *keeping) run() error {
 		case <-k.over:
 			return nil
 		case <-ctx.Done():
-			k.report.say("the lock is released: %v", context.Cause(ctx))
+			k.say("the lock is released: %v", context.Cause(ctx))
 			return nil
 		case <-lost:
 			lost = nil
@@ -136,18 +137,31 @@ func (k *keeping) told(e replock.Event) {
 	_ = k.line.Tell(n)
 }
 
+// say writes into the log. One that hangs keeps no lock held.
+func (k *keeping) say(format string, args ...any) {
+	said := make(chan struct{})
+	go func() {
+		defer close(said)
+		k.report.say(format, args...)
+	}()
+	select {
+	case <-said:
+	case <-time.After(time.Second):
+	}
+}
+
 // onLost does what --on-lost says. The lock isn't resumed: the script ran on.
 func (k *keeping) onLost(loss error) {
-	k.report.say("%s", oneLine(loss))
+	defer func() { k.say("%s", oneLine(loss)) }() // after the signal: the log may hang
 	sig, ok := map[string]syscall.Signal{"term": syscall.SIGTERM, "kill": syscall.SIGKILL}[k.OnLost]
 	if !ok || k.owner == nil {
 		return
 	}
 	if err := k.owner.Signal(sig); err != nil {
-		k.report.say("process %d can't be signalled: %v", k.Owner.PID, err)
+		k.say("process %d can't be signalled: %v", k.Owner.PID, err)
 		return
 	}
-	k.report.say("process %d was sent %s", k.Owner.PID, map[string]string{"term": "TERM", "kill": "KILL"}[k.OnLost])
+	k.say("process %d was sent %s", k.Owner.PID, map[string]string{"term": "TERM", "kill": "KILL"}[k.OnLost])
 }
 
 // release releases the lock. What is left if that fails expires; the event tells it.

@@ -58,6 +58,7 @@ type global struct {
 
 	file    *config.File // that was read, if any
 	unknown error        // why it isn't known which repository is meant
+	listed  string       // the lock's name that the file has for the repository
 }
 
 // run is main without the process: it parses, runs and returns the exit code.
@@ -86,7 +87,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return r.fail(usageError{err})
 	}
 	if c.file = file.file; file.repo != nil {
-		c.Repo, c.unknown = file.repo.url, file.repo.err
+		c.Repo, c.unknown, c.listed = file.repo.url, file.repo.err, file.repo.name
 	}
 	r.global = c.global
 	code, err := k.Selected().Target.Addr().Interface().(command).run(r, c.global)

@@ -75,10 +75,12 @@ var manEnvironment = []string{
 	"REPOLOCK_REPO: the repository, as --repo",
 	"REPOLOCK_CONFIG: the configuration file, as --config",
 	"REPOLOCK_AUDIT: the audit log, as --audit",
+	"REPOLOCK_TOKEN: the token for check, renew and release",
+	"XDG_RUNTIME_DIR: where the keepers of acquire listen, in repolock/; else it is in TMPDIR",
 	"AWS_PROFILE, AWS_ACCESS_KEY_ID and what else the AWS command line reads, for s3: and minio: repositories",
 	"MINIO_ROOT_USER, MINIO_ROOT_PASSWORD, for minio: repositories",
 	"B2_APPLICATION_KEY_ID, B2_APPLICATION_KEY, for b2: repositories",
-	"The command finds REPOLOCK_HELD=1, REPOLOCK_REPO (without credentials), REPOLOCK_MODE (shared or exclusive), REPOLOCK_ID, REPOLOCK_FENCE with --fence, and REPOLOCK_OUTER, which is for a repolock that it runs",
+	"The command finds REPOLOCK_HELD=1, REPOLOCK_REPO (without credentials), REPOLOCK_MODE (shared or exclusive), REPOLOCK_ID, REPOLOCK_FENCE with --fence, and REPOLOCK_OUTER and REPOLOCK_NAME, which are for a repolock that it runs",
 }
 
 var manPlaces = append([]string{"$XDG_CONFIG_HOME/repolock/config.toml, or ~/.config/repolock/config.toml"}, config.System()...)

@@ -20,8 +20,9 @@ import (
 
 // repository is the one that a command is about.
 type repository struct {
-	url string // or a path
-	err error  // it isn't known which; said when it is opened
+	url  string // or a path
+	err  error  // it isn't known which; said when it is opened
+	name string // of the lock, as the file has it
 }
 
 var nameSyntax = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
@@ -63,9 +64,9 @@ func (s *settings) find(word string, given bool) *repository {
 		info, err := os.Stat(word)
 		switch isDir := err == nil && info.IsDir(); {
 		case ok && isDir:
-			return &repository{word, usageError{fmt.Errorf("%q is a repository in %s (%s), and a directory here: write ./%s for the directory, or give the other's URL", word, file.Path, redact(entry.URL), word)}}
+			return &repository{url: word, err: usageError{fmt.Errorf("%q is a repository in %s (%s), and a directory here: write ./%s for the directory, or give the other's URL", word, file.Path, redact(entry.URL), word)}}
 		case !ok && errors.Is(err, fs.ErrNotExist):
-			return &repository{word, missingError{fmt.Errorf("%q: there is no such directory here, and %s", word, s.unlisted())}}
+			return &repository{url: word, err: missingError{fmt.Errorf("%q: there is no such directory here, and %s", word, s.unlisted())}}
 		case isDir:
 			word = "./" + word // a name it can't be again, in the command's environment
 		}
@@ -77,7 +78,7 @@ func (s *settings) find(word string, given bool) *repository {
 	if entry.Name != "" {
 		s.values["name"] = entry.Name
 	}
-	return &repository{url: entry.URL}
+	return &repository{url: entry.URL, name: entry.Name}
 }
 
 // unlisted says where a name isn't.

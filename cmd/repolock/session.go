@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -28,6 +29,7 @@ type session struct {
 	waiting waiting
 	group   *child.Group
 	allowed time.Duration // the deadline that the group was told
+	inner   bool          // another's lock
 	denied  atomic.Bool   // the shell continued us, and the lock was gone
 	lost    error         // the loss that there is no coming back from
 	killed  bool          // by us, for that loss
@@ -56,6 +58,9 @@ func (s *session) run() (int, error) {
 	signals, stop := child.Signals()
 	defer stop()
 	s.signals, s.gaveUp, s.cancel = signals, make(chan struct{}, 1), cancel
+	s.inner = len(outer()) > 0
+	// That nobody reads what we say is nothing to die of with the lock held.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
 	if err := s.open(); err != nil {
 		return 0, err
@@ -154,10 +159,10 @@ func (s *session) environ(lock *replock.Lock) []string {
 	// A repolock around this one has said the same of its own lock.
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
-		return slices.Contains([]string{"REPOLOCK_HELD", "REPOLOCK_REPO", "REPOLOCK_MODE", "REPOLOCK_ID", "REPOLOCK_FENCE", outerVariable}, name)
+		return slices.Contains([]string{"REPOLOCK_HELD", "REPOLOCK_REPO", "REPOLOCK_MODE", "REPOLOCK_ID", "REPOLOCK_FENCE", outerVariable, nameVariable}, name)
 	})
 	fence, _ := lock.Fence()
-	return append(env, s.under(lock.ID(), lock.Mode().String(), fence)...)
+	return append(env, s.under(lock.ID(), lock.Mode().String(), fence, "")...)
 }
 
 // allow lets the command run until the lock's deadline.
@@ -178,7 +183,7 @@ const breath = time.Second
 // when it is our lock that is lost.
 func (s *session) until(lock *replock.Lock, moment time.Duration) time.Duration {
 	switch end := (clock.System{}).Elapsed() + moment; {
-	case len(outer()) == 0:
+	case !s.inner:
 		return lock.Deadline()
 	case s.OnLost == "warn":
 		return end
@@ -189,7 +194,7 @@ func (s *session) until(lock *replock.Lock, moment time.Duration) time.Duration 
 
 // expiry is what the guard does when that is over.
 func (s *session) expiry() child.Expiry {
-	if len(outer()) > 0 {
+	if s.inner {
 		return child.Stop
 	}
 	return map[string]child.Expiry{"pause": child.Stop, "term": child.Kill, "kill": child.Kill, "warn": child.Nothing}[s.OnLost]
@@ -203,7 +208,7 @@ func (s *session) mayContinue(g *child.Group) bool {
 	if s.denied.Load() {
 		return false
 	}
-	if len(outer()) > 0 {
+	if s.inner {
 		g.Allow(s.until(lock, 2*breath)) // there was no beat while we were stopped
 	}
 	return true

@@ -139,3 +139,13 @@ func serve(conn net.Conn, handle func(context.Context, string) (any, func())) {
 		select {}
 	}
 }
+
+// Over reports whether the keeper with a token has certainly ended, and wasn't killed.
+func Over(token string) bool {
+	path, err := socket(token)
+	if err != nil {
+		return false
+	}
+	_, err = os.Lstat(path)
+	return errors.Is(err, fs.ErrNotExist)
+}
