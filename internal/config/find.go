@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 )
 
@@ -25,7 +26,7 @@ func System() []string { return system }
 // is a file that may not be read: the next one would be another.
 func Find() string {
 	for _, path := range Places() {
-		if _, err := os.Lstat(path); !missing(err) {
+		if _, err := os.Lstat(path); !missing(path, err) {
 			return path
 		}
 	}
@@ -33,14 +34,17 @@ func Find() string {
 }
 
 // missing: a home that isn't a directory, or isn't ours, as after a change of the user
-// that leaves HOME as it was, has none.
-func missing(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, fs.ErrPermission) && !homely()
+// that leaves HOME as it was, has none; nor has a system whose settings are closed to us.
+func missing(path string, err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, fs.ErrPermission) && !forUs(path)
 }
 
-// homely reports whether we may look into our home: what we may not look into there is
-// for us, and another file isn't for it to be replaced by.
-func homely() bool {
+// forUs reports whether a place that we may not look into is below a home that we may: then
+// it is for us, and no other file can stand for it.
+func forUs(path string) bool {
+	if slices.Contains(system, path) {
+		return false
+	}
 	home, err := os.UserHomeDir()
 	if err != nil {
 		return false
