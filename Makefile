@@ -27,7 +27,7 @@ e2e: ## run the tests on a real MinIO, which is built, started and taken down
 .PHONY: system
 system: ## run the tests that need programs which .ci/run installs
 	@tests=$$(sed -n 's/^func \(Test[^(]*\)(.*/\1/p' $$(grep -l '^//go:build .*\bsystem\b' cmd/repolock/*_test.go e2e/*_test.go) | paste -s -d '|' -); \
-		$(GO) test -count=1 -tags system -timeout 20m -run "^($$tests)$$" ./cmd/repolock ./e2e
+		$(GO) test -count=1 -tags system -timeout 40m -run "^($$tests)$$" ./cmd/repolock ./e2e
 
 .PHONY: examples
 examples: ## check and test the examples that are modules of their own

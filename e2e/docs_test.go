@@ -215,7 +215,7 @@ func (d docs) write(name, text string) {
 // exec runs a command, which must go well.
 func (d docs) exec(dir, command string) string {
 	d.t.Helper()
-	ctx, cancel := context.WithTimeout(d.t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(d.t.Context(), 15*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", command)
 	cmd.Dir = dir

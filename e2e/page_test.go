@@ -62,7 +62,7 @@ func (p *page) run(script string) string {
 // sh runs a script as cron would, with next to nothing in its environment.
 func (p *page) sh(script string) string {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(p.t.Context(), 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-euc", script)
 	cmd.Dir = p.dir

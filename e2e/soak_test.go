@@ -27,7 +27,7 @@ func TestSoak(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
 	t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
-	within := time.After(5 * time.Minute)
+	within := time.After(15 * time.Minute)
 	for !strings.Contains(out.String(), "histories") {
 		select {
 		case err := <-done:

@@ -259,7 +259,7 @@ func (b *box) of(t *testing.T) *box {
 
 // try runs a script in the box, at a terminal, as who reads the page does.
 func (b *box) try(script string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, "docker", "exec", "-t", "-e", "SYSTEMD_PAGER=cat", b.name, "sh", "-euc", script).CombinedOutput()
 	return strings.ReplaceAll(string(out), "\r", ""), err
