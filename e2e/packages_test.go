@@ -10,11 +10,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/repolock/repolock/internal/pages"
 )
 
 // packages builds what make packages does for one system, twice, once, of the last
@@ -71,12 +72,12 @@ func in(t *testing.T, dir, command string, env ...string) string {
 // blocks are the commands of a document: what stands in its sh blocks.
 func blocks(t *testing.T, file string) (all []string) {
 	t.Helper()
-	raw, err := os.ReadFile(file)
+	page, err := pages.Read(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)\n```").FindAllStringSubmatch(string(raw), -1) {
-		all = append(all, block[1])
+	for _, block := range page.Fenced["sh"] {
+		all = append(all, strings.TrimSuffix(block, "\n"))
 	}
 	return all
 }

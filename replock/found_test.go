@@ -865,6 +865,27 @@ func TestFoundStoppedAfterTheLook(t *testing.T) {
 	}
 }
 
+// replaces has another take the exclusive lock while its holder releases it.
+func (w *world) replaces(ctx context.Context, k *Lock, by *machine) *Lock {
+	_ = w.mem.Delete(ctx, k.Key()) // or it is waited for
+	other, err := by.Exclusive(w.t.Context(), "prune")
+	if err != nil {
+		w.t.Error(err)
+	}
+	return other
+}
+
+// lasts wants the lock of that other to be held on.
+func (w *world) lasts(other *Lock) {
+	w.t.Helper()
+	time.Sleep(DefaultTTL)
+	if other == nil || !alive(other) {
+		w.t.Error("the next one has lost its lock")
+	} else {
+		other.Release(w.t.Context())
+	}
+}
+
 // The delete of a release, or where that isn't allowed the put that empties, was applied
 // and answered with a 500; another one came in before it was sent again, and lost its
 // lock by that.
@@ -883,21 +904,13 @@ func TestFoundReleaseIsRepeated(t *testing.T) {
 				var failed atomic.Bool
 				a.tap.After(func(ctx context.Context, r tap.Request, err error) error {
 					if r.Op == op && r.Key == "index/lock.exclusive" && failed.CompareAndSwap(false, true) {
-						_ = w.mem.Delete(ctx, k.Key()) // or b waits for it
-						if other, err = b.Exclusive(t.Context(), "prune"); err != nil {
-							t.Error(err)
-						}
+						other = w.replaces(ctx, k, b)
 						return errOutage
 					}
 					return err
 				})
 				k.Release(t.Context())
-				time.Sleep(DefaultTTL)
-				if other == nil || !alive(other) {
-					t.Error("the next one has lost its lock")
-				} else {
-					other.Release(t.Context())
-				}
+				w.lasts(other)
 				if op == "delete" {
 					w.empty()
 				}
@@ -926,10 +939,7 @@ func TestFoundReleaseIsRefusedLate(t *testing.T) {
 		var other *Lock
 		a.tap.After(func(ctx context.Context, r tap.Request, err error) error {
 			if r.Op == "put" && r.Key == "index/lock.exclusive" && puts.Add(1) == 1 {
-				_ = w.mem.Delete(ctx, k.Key()) // or b waits for it
-				if other, err = b.Exclusive(t.Context(), "prune"); err != nil {
-					t.Error(err)
-				}
+				other = w.replaces(ctx, k, b)
 				close(late)
 				time.Sleep(time.Millisecond)
 				return errOutage
@@ -937,11 +947,6 @@ func TestFoundReleaseIsRefusedLate(t *testing.T) {
 			return err
 		})
 		k.Release(t.Context())
-		time.Sleep(DefaultTTL)
-		if other == nil || !alive(other) {
-			t.Error("the next one has lost its lock")
-		} else {
-			other.Release(t.Context())
-		}
+		w.lasts(other)
 	})
 }

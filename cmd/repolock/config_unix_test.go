@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/repolock/repolock/internal/pages"
 )
 
 // TestConfigurationPage: the example on the page is a file that is read, has every key that
@@ -18,12 +20,16 @@ func TestConfigurationPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	page, err := pages.Read("../../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	block := func(kind string) string {
-		found := regexp.MustCompile("(?s)```"+kind+"\n(.*?)```").FindAllStringSubmatch(string(raw), -1)
+		found := page.Fenced[kind]
 		if len(found) != 1 {
 			t.Fatalf("%d blocks of %s", len(found), kind)
 		}
-		return found[0][1]
+		return found[0]
 	}
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config.toml")

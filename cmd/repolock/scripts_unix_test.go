@@ -3,19 +3,20 @@
 package main
 
 import (
-	"os"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/repolock/repolock/internal/pages"
 )
 
 // TestScriptsDoc: each script of docs/scripts.md is run as it stands there.
 func TestScriptsDoc(t *testing.T) {
-	raw, err := os.ReadFile("../../docs/scripts.md")
+	page, err := pages.Read("../../docs/scripts.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(string(raw), -1)
+	blocks := page.Fenced["sh"]
 	says := []string{
 		`(?s)^first step\nMODE .*\nshared  nightly .* live .*\nsecond step\ndone\n$`,
 		`(?s)^beside it\n.*refused with 75\n$`,
@@ -25,7 +26,7 @@ func TestScriptsDoc(t *testing.T) {
 	}
 	for i, block := range blocks {
 		d := newDesk(t)
-		cmd := d.command("sh", "-c", block[1])
+		cmd := d.command("sh", "-c", block)
 		var errs strings.Builder
 		cmd.Stderr = &errs
 		out, err := cmd.Output()
