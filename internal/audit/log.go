@@ -37,9 +37,6 @@ func (l *Log) Append(r Record) error {
 	return err
 }
 
-// Close closes the file.
-func (l *Log) Close() error { return l.file.Close() }
-
 // maxLine is more than any record needs: a lock's body has at most 64 KiB.
 const maxLine = 1 << 20
 

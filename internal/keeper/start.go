@@ -82,7 +82,6 @@ type Line struct {
 	mu        sync.Mutex
 	news      *os.File
 	out       *gob.Encoder
-	accepted  chan struct{}
 	abandoned chan struct{}
 }
 
@@ -92,7 +91,7 @@ func Attach(order any) (*Line, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Line{in: gob.NewDecoder(os.Stdin), news: news, out: gob.NewEncoder(news), accepted: make(chan struct{}), abandoned: make(chan struct{})}
+	l := &Line{in: gob.NewDecoder(os.Stdin), news: news, out: gob.NewEncoder(news), abandoned: make(chan struct{})}
 	if err := l.in.Decode(order); err != nil {
 		return nil, err
 	}
@@ -106,7 +105,6 @@ func (l *Line) listen() {
 		close(l.abandoned)
 		return
 	}
-	close(l.accepted)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.news.Close()
@@ -119,7 +117,5 @@ func (l *Line) Tell(news any) error {
 	return l.out.Encode(news)
 }
 
-// Accepted is closed when the starter is content, and Abandoned when it ended without
-// saying so.
-func (l *Line) Accepted() <-chan struct{}  { return l.accepted }
+// Abandoned is closed when the starter ended without having said that it is content.
 func (l *Line) Abandoned() <-chan struct{} { return l.abandoned }
