@@ -50,8 +50,12 @@ func Sleep(ctx context.Context, c Clock, d time.Duration) error {
 // System is the machine's own clock.
 type System struct{}
 
+// Wall reads the machine's wall clock. It is a variable so that tests can step it in
+// a program that they run.
+var Wall = time.Now
+
 // Now is the machine's wall clock.
-func (System) Now() time.Time { return time.Now() }
+func (System) Now() time.Time { return Wall() }
 
 // After is the runtime's timer.
 func (System) After(d time.Duration) <-chan time.Time { return time.After(d) }
