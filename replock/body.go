@@ -36,7 +36,8 @@ type body struct {
 	TTLSeconds  float64 `json:"ttl_seconds,omitempty"`
 	RefreshedAt string  `json:"refreshed_at,omitempty"`
 	// RefreshedBoot is the clock since boot, in nanoseconds, when this body was
-	// written: comparable by all who share the boot id, and settable by nobody.
+	// written: comparable by all who share the boot id and the time namespace, and
+	// settable by nobody.
 	RefreshedBoot int64             `json:"refreshed_boot_ns,omitempty"`
 	Seq           uint64            `json:"seq,omitempty"`
 	State         string            `json:"state,omitempty"`
@@ -44,6 +45,7 @@ type body struct {
 	BootID        string            `json:"boot_id,omitempty"`
 	PID           int               `json:"pid,omitempty"`
 	PIDNamespace  string            `json:"pid_namespace,omitempty"`
+	TimeNamespace string            `json:"time_namespace,omitempty"` // of RefreshedBoot and PIDStart
 	PIDStart      uint64            `json:"pid_start,omitempty"`
 	User          string            `json:"user,omitempty"`
 	Version       string            `json:"version,omitempty"`
@@ -126,7 +128,8 @@ func decode(raw []byte) (lease, error) {
 // process is who wrote the body.
 func (b body) process() identity.Process {
 	return identity.Process{
-		HostID: b.HostID, BootID: b.BootID, PID: b.PID, PIDNamespace: b.PIDNamespace, PIDStart: b.PIDStart, User: b.User,
+		HostID: b.HostID, BootID: b.BootID, PID: b.PID, PIDNamespace: b.PIDNamespace,
+		TimeNamespace: b.TimeNamespace, PIDStart: b.PIDStart, User: b.User,
 	}
 }
 

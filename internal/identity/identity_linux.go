@@ -2,6 +2,8 @@ package identity
 
 import (
 	"bytes"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -28,6 +30,25 @@ func bootID() string { return readLine("/proc/sys/kernel/random/boot_id") }
 
 func pidNamespace() string {
 	ns, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		return ""
+	}
+	return ns
+}
+
+// timeNamespace is that of this process. The one of its children,
+// time_for_children, is another after unshare(2) alone.
+func timeNamespace() string { return timeNamespaceIn("/proc/self/ns") }
+
+// timeNamespaceIn reads a directory of proc_pid_ns(5). If it has namespaces, but none
+// of time, the kernel has none: Linux before 5.6, or built without them.
+func timeNamespaceIn(dir string) string {
+	ns, err := os.Readlink(filepath.Join(dir, "time"))
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Readlink(filepath.Join(dir, "pid")); err == nil {
+			return "none"
+		}
+	}
 	if err != nil {
 		return ""
 	}

@@ -9,7 +9,8 @@ import (
 
 func TestSelf(t *testing.T) {
 	p := Self()
-	if p.Hostname == "" || p.PID <= 1 || len(p.BootID) != 36 || !strings.HasPrefix(p.PIDNamespace, "pid:[") || p.PIDStart == 0 || p.User == "" {
+	if p.Hostname == "" || p.PID <= 1 || len(p.BootID) != 36 || !strings.HasPrefix(p.PIDNamespace, "pid:[") ||
+		p.TimeNamespace == "" || p.PIDStart == 0 || p.User == "" {
 		t.Errorf("%+v", p)
 	}
 	if p.HostID != "" && (len(p.HostID) != 32 || p.HostID == machineID()) {
@@ -49,6 +50,11 @@ func TestGone(t *testing.T) {
 		"another boot":      {change(func(p *Process) { p.PID, p.BootID = 1<<30, "x" }), false},
 		"unknown boot":      {change(func(p *Process) { p.PID, p.BootID = 1<<30, "" }), false},
 		"another namespace": {change(func(p *Process) { p.PID, p.PIDNamespace = 1<<30, "pid:[1]" }), false},
+
+		"another time namespace":                {change(func(p *Process) { p.PID, p.TimeNamespace = 1<<30, "time:[1]" }), false},
+		"unknown time namespace":                {change(func(p *Process) { p.PID, p.TimeNamespace = 1<<30, "" }), false},
+		"another start and time namespace":      {change(func(p *Process) { p.PIDStart, p.TimeNamespace = p.PIDStart-1, "time:[1]" }), false},
+		"another start, unknown time namespace": {change(func(p *Process) { p.PIDStart, p.TimeNamespace = p.PIDStart-1, "" }), false},
 	} {
 		if got := self.Gone(c.p); got != c.gone {
 			t.Errorf("%s: gone %v, want %v", name, got, c.gone)
@@ -57,7 +63,7 @@ func TestGone(t *testing.T) {
 	if err := sleeper.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(10 * time.Second); !self.Gone(other); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(10 * time.Minute); !self.Gone(other); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("a process that was killed, and that nobody has reaped, isn't gone")
 		}
@@ -65,6 +71,9 @@ func TestGone(t *testing.T) {
 	_ = sleeper.Wait()
 	if !self.Gone(other) {
 		t.Error("a process that was killed and reaped isn't gone")
+	}
+	if elsewhere := change(func(p *Process) { p.TimeNamespace = "time:[1]" }); self.Gone(elsewhere) {
+		t.Error("a process of another time namespace is gone, because there is none of its pid")
 	}
 	unknown := self
 	unknown.BootID = ""
@@ -92,7 +101,7 @@ func TestOf(t *testing.T) {
 	if err := done.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(10 * time.Minute); ; time.Sleep(time.Millisecond) {
 		if _, ok := Of(done.Process.Pid); !ok {
 			break
 		}

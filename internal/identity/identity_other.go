@@ -15,6 +15,7 @@ type stat struct {
 func machineID() string         { return "" }
 func bootID() string            { return "" }
 func pidNamespace() string      { return "" }
+func timeNamespace() string     { return "none" }
 func readStat(int) (stat, bool) { return stat{}, false }
 
 // Caller is the process that called this one.
