@@ -25,7 +25,8 @@
 // claimed there and unsupported where a directory can't be locked (NFS,
 // Windows). A process that is stopped in the moment that it has it, or another
 // program that takes it (flock(1) on the directory), holds up every Put and
-// Delete until their contexts end; List and Get take no lock.
+// Delete until their contexts end, and then is named by the error, on Linux with
+// its pid; List and Get take no lock.
 //
 // A file and a directory can't have the same name: while there is an object
 // "a" there can be none called "a/b". On a file system that ignores case, "A"

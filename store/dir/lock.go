@@ -32,12 +32,17 @@ func (s *Store) lock(ctx context.Context, root *os.Root) (unlock func(), err err
 		}
 		select {
 		case <-ctx.Done():
+			err := fmt.Errorf("the flock on %s %s, so nothing can be written there: end that process, or have it lock another file: %w",
+				s.path, flockHolder(self), ctx.Err())
 			self.Close()
-			return nil, fmt.Errorf("another process has the directory's flock: %w", ctx.Err())
+			return nil, err
 		case <-time.After(pause/2 + rand.N(pause)):
 		}
 	}
 }
+
+// heldByAnother is all that can be said of most holders.
+const heldByAnother = "is held by another process"
 
 // canLock finds out whether directories of this file system can be locked.
 func canLock(self *os.File) bool {

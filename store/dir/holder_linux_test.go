@@ -1,0 +1,152 @@
+package dir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/repolock/repolock/store"
+)
+
+// TestFlockHolder: a Put or a Delete that can't get the flock of the repository's
+// directory says which directory it is, which process holds it, and what to do.
+func TestFlockHolder(t *testing.T) {
+	path := t.TempDir()
+	s, err := Open(t.Context(), path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Put(t.Context(), "k", nil, store.PutOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	// says tries, and gives up after a moment.
+	says := func(name, want string) {
+		t.Helper()
+		for op, request := range map[string]func(context.Context) error{
+			"put":    func(ctx context.Context) error { _, err := s.Put(ctx, "k", nil, store.PutOptions{}); return err },
+			"delete": func(ctx context.Context) error { return s.Delete(ctx, "k") },
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			err := request(ctx)
+			cancel()
+			want := fmt.Sprintf("%s \"k\": the flock on %s %s, so nothing can be written there: "+
+				"end that process, or have it lock another file: context deadline exceeded", op, path, want)
+			if fmt.Sprint(err) != want || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: %v, want %s", name, err, want)
+			}
+		}
+	}
+
+	other := exec.Command("flock", path, "sh", "-c", "echo; read x") // which ends with its stdin
+	stop := start(t, other)
+	says("flock(1)", fmt.Sprintf("is held by process %d (flock)", other.Process.Pid))
+	stop()
+
+	// The process that took it has ended, and another has inherited it.
+	left := exec.Command("sh", "-c", `exec 9<"$0"; flock 9; { echo; read x; } <&3 & `, path)
+	stdin, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	left.ExtraFiles = []*os.File{stdin}
+	if out, err := left.StdoutPipe(); err != nil || left.Start() != nil {
+		t.Fatal(err)
+	} else if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	stdin.Close()
+	holder := heldBy(t, path)
+	says("its child", fmt.Sprintf("was taken by process %d, and is held by one that it has started", holder))
+	in.Close()
+	_ = left.Wait()
+
+	// As in flock --no-fork.
+	self, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer self.Close()
+	for ok := false; !ok; {
+		if ok, err = tryLock(self); err != nil {
+			t.Fatal(err)
+		}
+	}
+	says("this process", fmt.Sprintf("is held by this process itself (pid %d)", os.Getpid()))
+}
+
+// start starts a process, and returns when it has written something.
+func start(t *testing.T, cmd *exec.Cmd) (stop func()) {
+	t.Helper()
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stdout.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		_ = stdin.Close()
+		_ = cmd.Wait()
+	}
+}
+
+// heldBy is the pid that the system tells.
+func heldBy(t *testing.T, path string) int {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		t.Fatal(err)
+	}
+	locks, err := os.ReadFile("/proc/locks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid := flockPID(string(locks), uint64(st.Dev), st.Ino)
+	if pid == 0 {
+		t.Fatalf("no holder of %s:\n%s", path, locks)
+	}
+	return pid
+}
+
+// TestFlockPID reads what the system writes.
+func TestFlockPID(t *testing.T) {
+	locks := `1: FLOCK  ADVISORY  WRITE 28021 fe:00:77 0 EOF
+1: -> FLOCK  ADVISORY  WRITE 28022 fe:00:77 0 EOF
+2: POSIX  ADVISORY  WRITE 30 08:01:5 0 EOF
+3: FLOCK  ADVISORY  READ 0 08:01:6 0 EOF
+4: -> FLOCK  ADVISORY  WRITE 31 08:01:7 0 EOF
+5: OFDLCK ADVISORY  READ -1 00:06:3 0 EOF
+6: FLOCK
+`
+	for _, c := range []struct {
+		major, minor uint32
+		ino          uint64
+		pid          int
+	}{
+		{0xfe, 0, 77, 28021},
+		{0xfe, 0, 7, 0}, // another file
+		{0xfe, 1, 77, 0},
+		{8, 1, 5, 0}, // another kind of lock
+		{8, 1, 6, 0}, // of another pid namespace
+		{8, 1, 7, 0}, // it waits
+		{0, 6, 3, 0},
+	} {
+		if got := flockPID(locks, unix.Mkdev(c.major, c.minor), c.ino); got != c.pid {
+			t.Errorf("%+v: got %d", c, got)
+		}
+	}
+}

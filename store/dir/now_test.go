@@ -1,0 +1,46 @@
+package dir
+
+import (
+	"testing"
+	"time"
+)
+
+// TestNowIsBehindTheKernelsClock: files are stamped by a clock that moves once in a timer
+// interrupt, as seldom as every 10 ms. At no reading of the finer clock is Page.Now later
+// than that one, or a file that is put after the list would be older than the list.
+func TestNowIsBehindTheKernelsClock(t *testing.T) {
+	const interrupt = 10 * time.Millisecond
+	var now time.Time
+	s, err := Open(t.Context(), t.TempDir(), Options{Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.local = true // wherever the test's directory is
+	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for d := time.Duration(0); d < 2*interrupt; d += interrupt / 10 {
+		now = start.Add(d)
+		page, err := s.List(t.Context(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if stamp := now.Truncate(interrupt); page.Now.After(stamp) {
+			t.Errorf("%v after an interrupt: a file is stamped %v before Page.Now", d%interrupt, page.Now.Sub(stamp))
+		}
+		if behind := now.Sub(page.Now); behind > time.Second {
+			t.Errorf("it is %v behind", behind)
+		}
+	}
+}
+
+// TestNoNowWhereTheClockIsAnothers: elsewhere than on a local file system mod times are
+// another clock's, of which this store knows nothing.
+func TestNoNowWhereTheClockIsAnothers(t *testing.T) {
+	s, err := Open(t.Context(), t.TempDir(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.local = false
+	if page, err := s.List(t.Context(), "", ""); err != nil || !page.Now.IsZero() {
+		t.Errorf("%v, %v", page.Now, err)
+	}
+}
