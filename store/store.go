@@ -67,7 +67,9 @@ type PutOptions struct {
 	// IfAbsent stores only if there is no object under the key.
 	IfAbsent bool
 	// IfMatch stores only if the object under the key has this ETag. If there
-	// is none the answer is ErrPrecondition.
+	// is no object the answer is ErrPrecondition, and nothing is written: else
+	// the Put would bring back what another process has deleted. Some servers
+	// that claim the condition create the object then (minio/minio#21526).
 	IfMatch string
 	// Replaces, in a Put without a condition, is the ETag of the object that
 	// the caller has just seen under the key. It asks for no condition, but a

@@ -43,7 +43,7 @@ func (s *Store) Properties() store.Properties {
 	return store.Properties{
 		Name:       "mem",
 		IfAbsent:   s.opts.IfAbsent.declared(),
-		IfMatch:    s.opts.IfMatch.declared(),
+		IfMatch:    s.opts.ifMatch(),
 		StoreClock: !s.opts.NoStoreClock,
 	}
 }
@@ -88,7 +88,8 @@ func (s *Store) allowed(old object, found bool, opts store.PutOptions) error {
 		return store.ErrPrecondition
 	}
 	if opts.IfMatch != "" {
-		return s.opts.IfMatch.judge(found && old.info.ETag == opts.IfMatch)
+		met := found && old.info.ETag == opts.IfMatch || !found && s.opts.IfMatchCreates
+		return s.opts.IfMatch.judge(met)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package mem_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ func TestContract(t *testing.T) {
 		"versions": {IfAbsent: mem.Lacked, IfMatch: mem.Lacked, Versions: true},
 		"ignoring": {IfAbsent: mem.Ignored, IfMatch: mem.Ignored},
 		"claiming": {Precision: time.Second, IfAbsent: mem.Claimed, IfMatch: mem.Claimed},
+		"creating": {Precision: time.Second, IfAbsent: mem.Claimed, IfMatch: mem.Claimed, IfMatchCreates: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			storetest.Run(t, storetest.Config{
@@ -23,5 +25,30 @@ func TestContract(t *testing.T) {
 				Precision: opts.Precision,
 			})
 		})
+	}
+}
+
+// TestIfMatchCreates: such a store writes where there is nothing, and heeds the ETag of
+// what is there. It doesn't declare the condition as kept.
+func TestIfMatchCreates(t *testing.T) {
+	s := mem.New(mem.Options{IfMatchCreates: true})
+	if got := s.Properties().IfMatch; got != store.Claimed {
+		t.Errorf("declared as %v", got)
+	}
+	put := func(body, etag string) (store.Object, error) {
+		return s.Put(t.Context(), "k", []byte(body), store.PutOptions{IfMatch: etag})
+	}
+	created, err := put("1", "no such etag")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := put("2", "no such etag"); !errors.Is(err, store.ErrPrecondition) {
+		t.Errorf("of another version: %v", err)
+	}
+	if _, err := put("3", created.ETag); err != nil {
+		t.Errorf("of this version: %v", err)
+	}
+	if body, _, err := s.Get(t.Context(), "k", 10); string(body) != "3" || err != nil {
+		t.Errorf("%q %v is stored", body, err)
 	}
 }

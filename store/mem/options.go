@@ -17,6 +17,11 @@ type Options struct {
 	PageSize int
 	// IfAbsent and IfMatch say what becomes of a conditional Put.
 	IfAbsent, IfMatch Condition
+	// IfMatchCreates has a Put with PutOptions.IfMatch write where there is no
+	// object, whatever the ETag, as MinIO does before September 2025
+	// (minio/minio#21526). Such a store doesn't keep IfMatch: Kept is declared
+	// as store.Claimed.
+	IfMatchCreates bool
 	// Versions has a Put heed PutOptions.Replaces, as a backend that keeps
 	// versions must.
 	Versions bool
@@ -52,6 +57,14 @@ const (
 	// Lacked is declared as store.Unsupported, and refused.
 	Lacked
 )
+
+// ifMatch is what the store declares of PutOptions.IfMatch.
+func (o Options) ifMatch() store.Condition {
+	if o.IfMatchCreates {
+		return min(o.IfMatch.declared(), store.Claimed)
+	}
+	return o.IfMatch.declared()
+}
 
 func (c Condition) declared() store.Condition {
 	switch c {

@@ -25,4 +25,7 @@
 // 15 minutes off is refused, and is told so.
 //
 // MinIO ignores If-Match on a deletion, so nothing here sends it.
+//
+// MinIO before September 2025 takes a put with If-Match on a key that isn't there
+// (github.com/minio/minio/issues/21526): conditions=kept is wrong there.
 package minio

@@ -3,6 +3,7 @@ package storetest_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"runtime"
@@ -33,6 +34,7 @@ var broken = map[string]struct {
 	"unsorted":    {"list_is_in_byte_order", func(s *mem.Store) store.Store { return &unsorted{s} }},
 	"racy absent": {"if_absent_has_one_winner", func(s *mem.Store) store.Store { return &racyAbsent{s} }},
 	"racy match":  {"if_match_loses_no_increment", func(s *mem.Store) store.Store { return &racyMatch{s} }},
+	"creates":     {"if_match_writes_nothing_where_there_is_nothing", func(s *mem.Store) store.Store { return &creates{s} }},
 	"ignores":     {"if_match", func(s *mem.Store) store.Store { return &ignores{s} }},
 	"fast clock":  {"mod_time_and_now_are_one_clock", func(s *mem.Store) store.Store { return &fastClock{s} }},
 	"no limit":    {"get_gives_too_large_beyond_its_limit", func(s *mem.Store) store.Store { return &noLimit{s} }},
@@ -52,6 +54,7 @@ type (
 	unsorted   struct{ *mem.Store }
 	racyAbsent struct{ *mem.Store }
 	racyMatch  struct{ *mem.Store }
+	creates    struct{ *mem.Store }
 	ignores    struct{ *mem.Store }
 	fastClock  struct{ *mem.Store }
 	noLimit    struct{ *mem.Store }
@@ -132,6 +135,14 @@ func (s *racyMatch) Put(ctx context.Context, key string, body []byte, opts store
 		}
 		opts.IfMatch = ""
 		dawdle()
+	}
+	return s.Store.Put(ctx, key, body, opts)
+}
+
+// Put ignores the condition where there is no object.
+func (s *creates) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
+	if _, _, err := s.Store.Get(ctx, key, 1<<20); errors.Is(err, store.ErrNotFound) {
+		opts.IfMatch = ""
 	}
 	return s.Store.Put(ctx, key, body, opts)
 }

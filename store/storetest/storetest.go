@@ -55,6 +55,7 @@ var suite = []struct {
 	{"if absent", ifAbsent},
 	{"if absent has one winner", ifAbsentRace},
 	{"if match", ifMatch},
+	{"if match writes nothing where there is nothing", ifMatchOfNothing},
 	{"if match loses no increment", ifMatchIncrements},
 	{"if match never revives what was deleted", ifMatchAgainstDelete},
 

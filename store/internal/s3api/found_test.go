@@ -158,7 +158,7 @@ func TestTidyingTakesNothingAway(t *testing.T) {
 	h, _ := versioned(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, say(403, "AccessDenied"))
 	both(t, h, "", func(t *testing.T, s store.Store) {
 		for range 3 {
-			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 			_, err := s.Put(ctx, "index/k", []byte("{}"), store.PutOptions{})
 			if err != nil || ctx.Err() != nil {
 				t.Errorf("%v; the context: %v", err, ctx.Err())
