@@ -2,12 +2,15 @@ package doctor_test
 
 import (
 	"context"
+	"errors"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/repolock/repolock/internal/doctor"
+	"github.com/repolock/repolock/internal/tap"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
@@ -32,7 +35,14 @@ type (
 		*mem.Store
 		by time.Duration
 	}
-	untagged struct{ *mem.Store }
+	untagged  struct{ *mem.Store }
+	noSuchKey struct{ *mem.Store } // refuses If-Match on a key that isn't there because it isn't there
+	creates   struct{ *mem.Store } // takes If-Match on a key that isn't there, as MinIO before September 2025 does
+	revives   struct {             // takes If-Match with the ETag of what was deleted
+		*mem.Store
+		mu   sync.Mutex
+		last map[string]string // ETags
+	}
 )
 
 // dawdle leaves the others time for what must not happen in between.
@@ -147,6 +157,33 @@ func (s *untagged) Put(ctx context.Context, key string, body []byte, opts store.
 	return store.Object{Key: key}, err
 }
 
+func (s *creates) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
+	if _, _, err := s.Get(ctx, key, 1<<20); opts.IfMatch != "" && errors.Is(err, store.ErrNotFound) {
+		opts.IfMatch = ""
+	}
+	return s.Store.Put(ctx, key, body, opts)
+}
+
+func (s *noSuchKey) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
+	if _, _, err := s.Get(ctx, key, 1<<20); opts.IfMatch != "" && errors.Is(err, store.ErrNotFound) {
+		return store.Object{}, err
+	}
+	return s.Store.Put(ctx, key, body, opts)
+}
+
+func (s *revives) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, _, err := s.Get(ctx, key, 1<<20); opts.IfMatch != "" && opts.IfMatch == s.last[key] && errors.Is(err, store.ErrNotFound) {
+		opts.IfMatch = ""
+	}
+	o, err := s.Store.Put(ctx, key, body, opts)
+	if err == nil {
+		s.last[key] = o.ETag
+	}
+	return o, err
+}
+
 // TestBroken: each is found, and nothing else is said of it.
 func TestBroken(t *testing.T) {
 	type results = map[string]doctor.Result
@@ -188,6 +225,14 @@ func TestBroken(t *testing.T) {
 			results{doctor.OneClock: warn, doctor.ClockOffset: warn}, doctor.Fit},
 		"slow clock": {mem.Options{}, func(m *mem.Store) store.Store { return &fastClock{m, -time.Minute} },
 			results{doctor.OneClock: warn, doctor.ClockOffset: warn}, doctor.Fit},
+		"creates": {claimed, func(m *mem.Store) store.Store { return &creates{m} },
+			results{doctor.IfMatch: doctor.OK, doctor.IfMatchRace: doctor.OK, doctor.IfMatchAbsent: warn}, doctor.Fit},
+		"creates, said to be kept": {mem.Options{}, func(m *mem.Store) store.Store { return &creates{m} },
+			results{doctor.IfMatch: doctor.OK, doctor.IfMatchRace: doctor.OK, doctor.IfMatchAbsent: fail}, doctor.Unfit},
+		"revives": {claimed, func(m *mem.Store) store.Store { return &revives{Store: m, last: map[string]string{}} },
+			results{doctor.IfMatchAbsent: warn}, doctor.Fit},
+		"no such key": {claimed, func(m *mem.Store) store.Store { return &noSuchKey{m} },
+			results{doctor.IfMatchAbsent: doctor.OK}, doctor.Fit},
 		"untagged": {claimed, func(m *mem.Store) store.Store { return &untagged{m} },
 			results{doctor.IfMatch: doctor.OK, doctor.IfMatchRace: doctor.OK}, doctor.Fit},
 	} {
@@ -196,7 +241,7 @@ func TestBroken(t *testing.T) {
 			r := run(t, test.make(m), doctor.Options{})
 			expect(t, r, test.want)
 			fitness(t, r, test.fit)
-			if passed := name == "fast clock" || name == "slow clock" || name == "untagged"; r.Plan != nil && (r.Plan.Conditions == doctor.Unreliable) == passed {
+			if passed := name == "fast clock" || name == "slow clock" || name == "untagged" || name == "no such key"; r.Plan != nil && (r.Plan.Conditions == doctor.Unreliable) == passed {
 				t.Errorf("conditions: %s", r.Plan.Conditions)
 			}
 			if name != "keeps" {
@@ -233,5 +278,40 @@ func TestClaimedAndLacking(t *testing.T) {
 	fitness(t, r, doctor.Fit)
 	if r.Plan == nil || r.Plan.Exclusive != 5 || r.Plan.Renewal != "look_and_put" {
 		t.Errorf("%+v", r.Plan)
+	}
+}
+
+// TestCreates: what is said of a server that takes If-Match on a key that isn't there is
+// true of what repolock does, and what to do about it.
+func TestCreates(t *testing.T) {
+	for _, test := range []struct {
+		opts mem.Options
+		says string
+	}{
+		{mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed}, "repolock looks before each put instead"},
+		{mem.Options{}, "leave conditions=kept out of the URL"},
+	} {
+		m := mem.New(test.opts)
+		r := run(t, &creates{m}, doctor.Options{})
+		c := check(t, r, doctor.IfMatchAbsent)
+		if !strings.Contains(c.Detail, "MinIO before September 2025") || !strings.Contains(c.Detail, test.says) {
+			t.Error(c.Detail)
+		}
+		if r.Plan != nil && (r.Plan.Renewal != "look_and_put" || r.Plan.Conditions != doctor.Unreliable || r.Plan.Fence) {
+			t.Errorf("%+v", r.Plan)
+		}
+		empty(t, m)
+	}
+}
+
+// TestCreatesWithoutDelete: where deleting isn't allowed a key that was never there
+// shows it.
+func TestCreatesWithoutDelete(t *testing.T) {
+	m := mem.New(mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed})
+	s := &tap.Store{Store: &creates{m}}
+	refuse(s, "delete")
+	c := check(t, run(t, s, doctor.Options{}), doctor.IfMatchAbsent)
+	if c.Result != doctor.Warn || !strings.Contains(c.Detail, "MinIO before September 2025") {
+		t.Errorf("%+v", c)
 	}
 }

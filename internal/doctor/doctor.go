@@ -70,7 +70,7 @@ var trials = []trial{
 	{"permissions", []string{List, Write, Read, Overwrite, Delete}, nil, (*exam).permissions},
 	{"list after write", []string{ListAfterWrite}, []string{List, Write}, (*exam).listAfterWrite},
 	{"if-none-match", []string{IfNoneMatch, IfNoneMatchRace}, []string{Write, Read}, (*exam).ifNoneMatch},
-	{"if-match", []string{IfMatch, IfMatchRace}, []string{Write, Read, Overwrite}, (*exam).ifMatch},
+	{"if-match", []string{IfMatch, IfMatchRace, IfMatchAbsent}, []string{Write, Read, Overwrite}, (*exam).ifMatch},
 	{"conditional delete", []string{ConditionalDelete}, []string{Write, Read, Delete}, (*exam).conditionalDelete},
 	{"versions", []string{Versioning, ObjectLock}, nil, (*exam).describe},
 	{"clocks", []string{OneClock}, []string{List, Write}, (*exam).oneClock},

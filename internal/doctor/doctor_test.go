@@ -29,7 +29,7 @@ func TestStores(t *testing.T) {
 		"good": {mem.Options{}, results{doctor.IfMatchRace: doctor.OK, doctor.IfNoneMatchRace: doctor.OK},
 			doctor.Plan{Shared: 2, Exclusive: 2, Renewal: "if_match", Release: "delete", Fence: true, Conditions: doctor.Relied}},
 		"claimed": {mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed, Precision: time.Second}, results{},
-			doctor.Plan{Shared: 2, Exclusive: 4, Renewal: "if_match", Release: "delete", Conditions: doctor.Proven}},
+			doctor.Plan{Shared: 2, Exclusive: 4, Renewal: "look_and_put", Release: "delete", Conditions: doctor.Proven}},
 		"ignored": {mem.Options{IfAbsent: mem.Ignored, IfMatch: mem.Ignored},
 			results{doctor.IfNoneMatch: warn, doctor.IfNoneMatchRace: warn, doctor.IfMatch: warn, doctor.IfMatchRace: unknown},
 			doctor.Plan{Shared: 2, Exclusive: 4, Renewal: "look_and_put", Release: "delete", Conditions: doctor.Unreliable}},
@@ -75,6 +75,25 @@ func TestIgnoredSaysHowOften(t *testing.T) {
 	}
 }
 
+// TestRenewal: what is said of a refresh is what repolock does. Where a condition is only
+// claimed it looks before the put.
+func TestRenewal(t *testing.T) {
+	for _, test := range []struct {
+		store store.Store
+		says  string
+	}{
+		{mem.New(mem.Options{}), "a lock is renewed by a put with If-Match, in 1 round trip"},
+		{mem.New(mem.Options{IfMatch: mem.Claimed}), "a lock is renewed by a look and a put, in 2 round trips; " +
+			"the put has If-Match, once the store has proven to the process that it heeds it"},
+		{&creates{mem.New(mem.Options{IfMatch: mem.Claimed})}, "a lock is renewed by a look and a put, in 2 round trips"},
+		{mem.New(mem.Options{IfMatch: mem.Ignored}), "a lock is renewed by a look and a put, in 2 round trips"},
+	} {
+		if r := run(t, test.store, doctor.Options{}); r.Plan == nil || !slices.Contains(r.Plan.Says, test.says) {
+			t.Errorf("%+v doesn't say: %s", r.Plan, test.says)
+		}
+	}
+}
+
 // TestReport: every check is reported, in order, and JSON has the names that
 // scripts rely on.
 func TestReport(t *testing.T) {
@@ -107,7 +126,7 @@ func TestReport(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	}
-	want := "reachable list write read overwrite delete list_after_write if_none_match if_none_match_race if_match if_match_race " +
+	want := "reachable list write read overwrite delete list_after_write if_none_match if_none_match_race if_match if_match_race if_match_absent " +
 		"conditional_delete versioning object_lock one_clock clock_offset"
 	if s := strings.Join(names, " "); s != want {
 		t.Errorf("checks: %s", s)

@@ -13,6 +13,7 @@ const (
 	IfNoneMatchRace   = "if_none_match_race"
 	IfMatch           = "if_match"
 	IfMatchRace       = "if_match_race"
+	IfMatchAbsent     = "if_match_absent"
 	ConditionalDelete = "conditional_delete"
 	Versioning        = "versioning"
 	ObjectLock        = "object_lock"

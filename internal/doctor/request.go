@@ -18,6 +18,9 @@ const (
 	budget     = 11 * time.Second
 	timeout    = 10 * time.Second
 	firstPause = 200 * time.Millisecond
+	// lastWords is how long a store may take, once a request was given up, to say why it
+	// didn't answer.
+	lastWords = 250 * time.Millisecond
 )
 
 // maxBody is more than any body that is written here.
@@ -163,7 +166,15 @@ func once[T any](ctx context.Context, x *exam, within time.Duration, kind, key s
 			return zero, context.Cause(ctx)
 		}
 		op, _, _ := strings.Cut(kind, " ")
-		return zero, &store.Error{Op: op, Key: key, Err: fmt.Errorf("no answer within %v: %w", within, context.DeadlineExceeded)}
+		why := context.DeadlineExceeded
+		select { // what the store was waiting for, which it alone knows
+		case a := <-answers:
+			if e := (*store.Error)(nil); errors.As(a.err, &e) {
+				why = e.Err
+			}
+		case <-x.clock.After(lastWords):
+		}
+		return zero, &store.Error{Op: op, Key: key, Err: fmt.Errorf("no answer within %v: %w", within, why)}
 	}
 }
 

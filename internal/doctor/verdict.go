@@ -61,7 +61,7 @@ func (x *exam) plan() Plan {
 	case p.IfAbsent == store.Claimed && x.ifNoneMatchIs == lacking:
 		plan.Exclusive = 5 // one is spent on learning it
 	}
-	if p.IfMatch != store.Unsupported && match {
+	if p.IfMatch == store.Kept && match {
 		plan.Renewal = "if_match"
 	}
 	if del.Result != OK {
@@ -85,8 +85,8 @@ func (x *exam) says(plan Plan, p store.Properties) []string {
 		"if_match":     "a lock is renewed by a put with If-Match, in 1 round trip",
 		"look_and_put": "a lock is renewed by a look and a put, in 2 round trips",
 	}[plan.Renewal]
-	if plan.Renewal == "if_match" && p.IfMatch != store.Kept {
-		renewal += ", once it has proven to the process that it is heeded"
+	if p.IfMatch == store.Claimed && x.ifMatchIs == kept {
+		renewal += "; the put has If-Match, once the store has proven to the process that it heeds it"
 	}
 	release := map[string]string{
 		"delete":    "a lock is released by deleting it",

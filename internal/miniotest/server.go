@@ -71,16 +71,20 @@ func (s *Server) Start() {
 		s.t.Fatal(err)
 	}
 	s.process = process
-	for end := time.Now().Add(time.Minute); !s.ready(); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(hang); !s.ready(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			s.Kill()
-			s.t.Fatalf("MinIO isn't ready after a minute:\n%s", s.log.String())
+			s.t.Fatalf("MinIO isn't ready after %v:\n%s", hang, s.log.String())
 		}
 	}
 }
 
+// hang is how long a server may take to be ready. Only a hang reaches it, however busy the
+// machine is.
+const hang = 10 * time.Minute
+
 func (s *Server) ready() bool {
-	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	res, err := client.Get(s.Endpoint() + "/minio/health/ready")
 	if err != nil {
 		return false

@@ -71,7 +71,7 @@ func TestFaultsForward(t *testing.T) {
 			if name == "late" && f.arrived() != 0 {
 				t.Error("it was forwarded at once")
 			}
-			f.within(5*time.Second, "what is forwarded", func() bool { return f.arrived() == c.times })
+			f.within(10*time.Minute, "what is forwarded", func() bool { return f.arrived() == c.times })
 			for _, body := range f.sent {
 				if body != "body" {
 					t.Errorf("%q was forwarded", body)
@@ -83,17 +83,20 @@ func TestFaultsForward(t *testing.T) {
 
 // TestHang: nothing is answered, and nothing is forwarded, until the client goes.
 func TestHang(t *testing.T) {
-	for name, b := range map[string]Behaviour{"hang": always(Fault{Hang: true}), "blackhole": {Blackhole: true}} {
+	for name, blackhole := range map[string]bool{"hang": false, "blackhole": true} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, "answer")
-			f.Behave(b)
-			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
+			f.Behave(Behaviour{Blackhole: blackhole, Decide: func(Request) Fault {
+				time.AfterFunc(100*time.Millisecond, cancel) // it has come
+				return Fault{Hang: !blackhole}
+			}})
 			r, _ := http.NewRequestWithContext(ctx, "PUT", f.URL()+"/bucket/key", strings.NewReader("body"))
-			if _, err := f.client.Do(r); !errors.Is(err, context.DeadlineExceeded) {
+			if _, err := f.client.Do(r); !errors.Is(err, context.Canceled) {
 				t.Errorf("%v", err)
 			}
-			f.within(5*time.Second, "the log", func() bool { return len(f.Take()) == 1 })
+			f.within(10*time.Minute, "the log", func() bool { return len(f.Take()) == 1 })
 			if f.arrived() != 0 {
 				t.Error("it was forwarded")
 			}
