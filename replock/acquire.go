@@ -24,6 +24,8 @@ type object struct {
 	maybe bool
 	// listed: the last look saw it.
 	listed bool
+	// renewed: the refresh that is being tried has replaced it already.
+	renewed bool
 }
 
 // try is one run of the protocol with one flag, from raising it until the lock
@@ -45,7 +47,12 @@ type try struct {
 	sent     time.Duration
 	deadline time.Duration
 	st       storeTime
-	looked   bool // at least once
+	looked   bool          // at least once
+	seen     clock.Reading // when the last look was sent
+	passed   *entry        // the stale lock.exclusive that is left in its place
+	page     told          // by its last page
+	trips    *trips        // of the acquire that it belongs to
+	underway underway      // puts
 
 	mine
 }
@@ -71,11 +78,12 @@ func (l *Locker) newTry(mode Mode, operation string, m mine) (*try, error) {
 		exclusive: object{key: l.keys.exclusive()},
 		place:     key,
 		mine:      m,
+		trips:     new(trips),
 		body: body{
 			Operation: operation, Holder: l.self.Holder(), AcquiredAt: now.UTC().Format(wireTime), IsShared: mode == Shared,
 			ID: id, TTLSeconds: l.opts.TTL.Seconds(), State: stateAcquiring,
 			HostID: l.self.HostID, BootID: l.self.BootID, PID: l.self.PID, PIDNamespace: l.self.PIDNamespace,
-			PIDStart: l.self.PIDStart, User: l.self.User, Version: l.opts.Version, Metadata: l.opts.Metadata,
+			TimeNamespace: l.self.TimeNamespace, PIDStart: l.self.PIDStart, User: l.self.User, Version: l.opts.Version, Metadata: l.opts.Metadata,
 		},
 	}, nil
 }
@@ -113,8 +121,12 @@ func (l *Locker) date(t *try) {
 // of the lease.
 var errLate error = unsure{errors.New("the store is too slow: taking the lock took longer than its lease")}
 
-// maxTries is how often an acquire that came too late starts again.
-const maxTries = 3
+// maxTries is how often an acquire that came too late starts again, and maxSlow
+// one that found the store too slow.
+const (
+	maxTries = 3
+	maxSlow  = 2
+)
 
 // acquire takes a lock: PROTOCOL.md, Acquire. It tries until it has the lock,
 // or somebody else certainly has it, or the store can't tell.
@@ -143,8 +155,9 @@ func (l *Locker) acquire(ctx context.Context, mode Mode, operation string, opts 
 			if err := q.wait(ctx, t, f); err != nil {
 				return nil, err
 			}
-		case errors.Is(err, errLate), errors.Is(err, errUnlisted), l.opts.Clock.Elapsed() >= t.deadline:
-			if late++; late == maxTries {
+		case errors.Is(err, errLate), errors.Is(err, ErrSlow), errors.Is(err, errUnlisted), l.opts.Clock.Elapsed() >= t.deadline:
+			late++
+			if late == maxTries || late == maxSlow && errors.Is(err, ErrSlow) {
 				return nil, fmt.Errorf("acquiring the %s lock: %w", mode, err)
 			}
 		case q.endures(err):
@@ -200,7 +213,9 @@ func (l *Locker) enter(ctx context.Context, t *try, s sight) (found, error) {
 			if yielding == maxAgain || !l.worthAnother(t, f) {
 				return f, ErrHeld
 			}
-			pause = firstAgain << yielding
+			// They look, and take down what they have put: a pause of a round trip
+			// before each of our looks leaves them six.
+			pause = firstAgain<<yielding + t.trips.slowest()
 			yielding++
 		case len(f.vanished) > 0:
 			if vanished == maxAgain {
@@ -220,6 +235,7 @@ func (l *Locker) enter(ctx context.Context, t *try, s sight) (found, error) {
 				swept = true
 			}
 			if t.mode == Shared || t.exclusive.listed {
+				t.passed = f.exclusive
 				return f, nil
 			}
 			// lock.exclusive must be in place before the last look, because it
@@ -255,8 +271,8 @@ func (l *Locker) settle(ctx context.Context, t *try) (*Lock, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if l.opts.Clock.Elapsed() >= t.deadline {
-		return nil, errLate
+	if err := l.holdable(t); err != nil {
+		return nil, err
 	}
 	return l.hold(ctx, t, fence), nil
 }
@@ -276,7 +292,7 @@ func (l *Locker) raise(ctx context.Context, t *try) error {
 
 func (l *Locker) putFlag(ctx context.Context, t *try) error {
 	t.flag.maybe = true
-	o, err := l.put(ctx, t.flag.key, t.body.encode(), store.PutOptions{})
+	o, err := repeat(ctx, l, "put "+t.flag.key, l.send(t, t.flag.key, store.PutOptions{}))
 	if err != nil {
 		if errors.Is(err, store.ErrPermission) || errors.Is(err, store.ErrNotFound) {
 			t.flag.maybe = false
@@ -296,6 +312,18 @@ func (l *Locker) putFlag(ctx context.Context, t *try) error {
 // look tells who.
 func (l *Locker) claim(ctx context.Context, t *try, seen *entry) error {
 	var opts store.PutOptions
+	if seen != nil && !l.conditions.match.holds() {
+		// What was seen to be stale was read and reaped for some time: is it still there?
+		now, err := l.find(ctx, t.exclusive.key)
+		switch {
+		case err != nil:
+			return fmt.Errorf("looking at the lock: %w", err)
+		case now == nil:
+			seen = nil
+		case now.ETag != seen.ETag || now.Size != seen.Size:
+			return nil // the next look judges it
+		}
+	}
 	switch {
 	case seen == nil:
 		opts.IfAbsent = !l.conditions.absent.fails()
@@ -305,9 +333,10 @@ func (l *Locker) claim(ctx context.Context, t *try, seen *entry) error {
 	before := t.exclusive.maybe
 	t.exclusive.maybe = true
 	var sends atomic.Int32
+	send := l.send(t, t.exclusive.key, opts)
 	o, err := repeat(ctx, l, "put "+t.exclusive.key, func(ctx context.Context) (store.Object, error) {
 		sends.Add(1)
-		return l.store.Put(ctx, t.exclusive.key, t.body.encode(), opts)
+		return send(ctx)
 	})
 	switch {
 	case err == nil:
@@ -340,9 +369,7 @@ func (l *Locker) proveAbsent(ctx context.Context, t *try) <-chan struct{} {
 	}
 	go func() {
 		defer close(done)
-		o, err := once(ctx, l.timeout(), "put "+t.flag.key, func(ctx context.Context) (store.Object, error) {
-			return l.store.Put(ctx, t.flag.key, t.body.encode(), store.PutOptions{IfAbsent: true})
-		})
+		o, err := once(ctx, l.timeout(), "put "+t.flag.key, l.send(t, t.flag.key, store.PutOptions{IfAbsent: true}))
 		if err == nil {
 			t.flag.etag = o.ETag
 		}
@@ -355,7 +382,7 @@ func (l *Locker) proveAbsent(ctx context.Context, t *try) <-chan struct{} {
 // nothing live there.
 func (l *Locker) overwrite(ctx context.Context, t *try) error {
 	t.exclusive.maybe = true
-	o, err := l.put(ctx, t.exclusive.key, t.body.encode(), store.PutOptions{})
+	o, err := repeat(ctx, l, "put "+t.exclusive.key, l.send(t, t.exclusive.key, store.PutOptions{}))
 	if err != nil {
 		return fmt.Errorf("writing the lock: %w", err)
 	}
@@ -368,9 +395,10 @@ func (l *Locker) overwrite(ctx context.Context, t *try) error {
 const (
 	maxAgain   = 3
 	firstAgain = 100 * time.Millisecond
-	// transient is the age up to which a flag may be that of somebody who is
-	// about to withdraw it.
-	transient = 3 * time.Second
+	// transient is the age up to which a flag may be that of an acquirer that is
+	// about to withdraw it; on a slow store, withdrawing round trips more.
+	transient   = 3 * time.Second
+	withdrawing = 6
 )
 
 // worthAnother reports whether those in our way may be about to withdraw, and
@@ -388,7 +416,7 @@ func (l *Locker) worthAnother(t *try, f found) bool {
 		if e.kind == kindIntent && !t.exclusive.listed && e.Key < t.place {
 			return false
 		}
-		if age, ok := e.age(f.st, f.now); ok && age > transient {
+		if age, ok := e.age(f.st, f.now); ok && age > transient+withdrawing*t.trips.slowest() {
 			return false
 		}
 	}
@@ -402,13 +430,14 @@ func (l *Locker) heldError(t *try, f found) *HeldError {
 // withdraw removes what a try has put, for the reason that ended it, and also
 // after its context has ended. What can't be removed expires with the ttl.
 func (l *Locker) withdraw(ctx context.Context, t *try, reason error) {
+	t.underway.close(l.opts.Clock, haste)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	if !errors.Is(reason, ErrHeld) && !errors.Is(reason, errDoubt) && !errors.Is(reason, errLate) {
 		ctx, cancel = context.WithTimeout(ctx, haste)
 		defer cancel()
 	}
-	left := t.flag.put || t.exclusive.put // else nobody knows
+	left := t.flag.put || t.exclusive.put // otherwise nothing of ours is known to be stored
 	t.flag.put = false
 	if err := l.takeDown(ctx, t); err != nil && left {
 		l.tell(Event{Kind: EventReleaseFailed, Mode: t.mode, Operation: t.operation, ID: t.id, Key: t.flag.key, Err: err})

@@ -1,6 +1,7 @@
 package replock
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,7 +28,7 @@ func TestWrongClocks(t *testing.T) {
 						set := func() {
 							a.clock.setSkew(skew.holder)
 							b.clock.setSkew(skew.other)
-							w.skew = skew.store
+							w.skew.Store(int64(skew.store))
 						}
 						if !jump {
 							set()
@@ -91,7 +92,7 @@ func TestOneClock(t *testing.T) {
 			k, err := a.Shared(t.Context(), "backup")
 			mustLock(t, k, err)
 			time.Sleep(20 * time.Second)
-			w.skew = step
+			w.skew.Store(int64(step))
 			a.clock.setSkew(step)
 			start := time.Now()
 			other, err := b.Exclusive(t.Context(), "prune")
@@ -104,6 +105,52 @@ func TestOneClock(t *testing.T) {
 			}
 			k.Release(t.Context())
 		})
+	}
+}
+
+// TestTimeNamespaces: processes of one boot whose clocks since boot differ, since they are
+// in different time namespaces or don't tell in which, don't compare them. The second
+// witness is the wall clock.
+func TestTimeNamespaces(t *testing.T) {
+	for _, c := range []struct{ holder, other string }{{"time:[1]", "time:[2]"}, {"", "time:[1]"}, {"time:[1]", ""}, {"", ""}} {
+		for _, ahead := range []time.Duration{2 * time.Hour, -2 * time.Hour} {
+			inBoth := func(f func(t *testing.T, w *world, a, b *machine, k *Lock)) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t, mem.Options{})
+					a := w.machine()
+					b := w.machine()
+					b.self, a.self.TimeNamespace = a.self, c.holder
+					b.self.PID, b.self.TimeNamespace = 200, c.other
+					b.clock.start = a.clock.start.Add(-ahead)
+					k, err := a.Shared(t.Context(), "backup")
+					mustLock(t, k, err)
+					f(t, w, a, b, k)
+					k.Release(t.Context())
+				})
+			}
+			// The store's clock is stepped, so that the second witness decides.
+			inBoth(func(t *testing.T, w *world, _, b *machine, k *Lock) {
+				time.Sleep(20 * time.Second)
+				w.skew.Store(int64(time.Hour))
+				other, err := b.Exclusive(t.Context(), "prune")
+				if !errors.Is(err, ErrHeld) || !alive(k) {
+					t.Errorf("%q, and the other in %q, %v ahead: a live lock is passed: %v", c.holder, c.other, ahead, err)
+					other.Release(t.Context())
+				}
+			})
+			// A holder that is no more is passed without being watched.
+			inBoth(func(t *testing.T, _ *world, a, b *machine, _ *Lock) {
+				a.tap.Before(outage)
+				time.Sleep(DefaultTTL + 10*time.Second)
+				start := time.Now()
+				other, err := b.Exclusive(t.Context(), "prune")
+				if took := time.Since(start); err != nil || took > 5*time.Second {
+					t.Errorf("%q, and the other in %q, %v ahead: %v after %v", c.holder, c.other, ahead, err, took)
+				} else {
+					other.Release(t.Context())
+				}
+			})
+		}
 	}
 }
 

@@ -13,11 +13,27 @@ import (
 type conditions struct {
 	match  proof // If-Match
 	absent proof // If-None-Match: *
+	// matchKept: the backend itself keeps If-Match, so that a refresh needs no
+	// look before it. What a server was seen to do once is no such promise: one
+	// that refuses a wrong ETag may yet write where there is no object.
+	matchKept bool
+	// refusals are what was seen of an If-Match that is still to be proven.
+	refusals refusals
 }
+
+// refusals are what a store must refuse before its If-Match is relied on: a put
+// with a wrong ETag, and one of a key that isn't there.
+type refusals struct {
+	wrong, missing atomic.Bool
+	tries          atomic.Int32
+}
+
+func (r *refusals) all() bool { return r.wrong.Load() && r.missing.Load() }
 
 func (c *conditions) init(p store.Properties) {
 	c.match.init(p.IfMatch)
 	c.absent.init(p.IfAbsent)
+	c.matchKept = p.IfMatch == store.Kept
 }
 
 // proof is whether a condition is relied on.
@@ -61,5 +77,15 @@ func (p *proof) judge(err error) {
 		p.learn(false)
 	case errors.Is(err, store.ErrPrecondition):
 		p.learn(true)
+	}
+}
+
+// learnTaken learns from the answer to a put whose condition was met.
+func (p *proof) learnTaken(err error) {
+	switch {
+	case err == nil:
+		p.learn(true)
+	case errors.Is(err, store.ErrPrecondition), errors.Is(err, store.ErrConditionUnsupported):
+		p.learn(false)
 	}
 }

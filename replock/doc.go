@@ -38,18 +38,23 @@
 // ever writes, and then lists the flags of all others. Of two who conflict, at
 // least one puts its flag before the other looks, and is seen. The functions are
 // named after the steps: enter, raise, look, judge, reap, claim, withdraw, wait,
-// refresh, resume, release.
+// refresh, watch, resume, release.
 //
 // Acquiring a shared lock takes two round trips and two requests, an exclusive
 // one two and three; where the store has no conditional put, four and four. A
 // refresh is one round trip. None of it grows with the number of holders. Who waits
-// sends one list request each 1 to 10 s.
+// sends one list request each 1 to 10 s, and a holder one each 10 s.
 //
 // # Caveats
 //
-// The lock is cooperative. Break ends a lock only at its holder's next refresh,
-// and on a store where If-Match can't be relied on a refresh that is under way
-// puts a broken lock back.
+// The lock is cooperative. Break ends a lock only at its holder's next look
+// (Options.Look), and on a store where If-Match can't be relied on a refresh that
+// is under way puts a broken lock back.
+//
+// A machine that its hypervisor has paused for longer than the ttl doesn't know when
+// it goes on, because none of its clocks has counted the pause. Its holder finds out
+// at its next look, and until then what it protects may run beside another holder.
+//
 // Clients that keep to the original protocol, Cloudstic's, are excluded as well
 // as they exclude each other; see Lock.Resume for what they don't do.
 //

@@ -19,6 +19,9 @@ var (
 	// ErrUnsure: the store was reached, and it couldn't be found out whether somebody
 	// holds the lock, or it was too slow. The error says what went wrong.
 	ErrUnsure = errors.New("not sure whether the lock is held")
+	// ErrSlow: the store is too slow for the ttl: a refresh could not be tried
+	// three times before the deadline. A longer ttl helps; the error says which.
+	ErrSlow = errors.New("store too slow for the ttl")
 	// ErrFence: a fencing number was asked for and can't be had.
 	ErrFence = errors.New("no fencing number")
 )

@@ -24,11 +24,12 @@ const (
 	EventReaped EventKind = "reaped"
 	// EventRefreshed: a refresh was answered.
 	EventRefreshed EventKind = "refreshed"
-	// EventRefreshFailed: it was not; Err says why and Failures how often in a
-	// row.
+	// EventRefreshFailed: it was tried for a third of the time between the first
+	// attempt and the deadline and never answered. Err says why, and Failures
+	// how often in a row.
 	EventRefreshFailed EventKind = "refresh_failed"
-	// EventGaveUp: it was not for the third time; no more are sent, and the
-	// lock is lost at Deadline.
+	// EventGaveUp: that was so for the third time, at the deadline. EventLost
+	// follows.
 	EventGaveUp EventKind = "gave_up"
 	// EventLost: the lock is no longer held; Err is a *LostError.
 	EventLost EventKind = "lost"

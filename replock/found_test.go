@@ -453,7 +453,7 @@ func TestFoundStoppedReaper(t *testing.T) {
 						// Stopped after the body was read, for two minutes; another comes in.
 						if r.Op == "get" && first.CompareAndSwap(false, true) {
 							a.clock.jump(2 * time.Minute)
-							w.skew += 2 * time.Minute
+							w.skew.Add(int64(2 * time.Minute))
 							b.clock.jump(2 * time.Minute)
 							b.clock.setSkew(2 * time.Minute)
 							other, err = b.Exclusive(context.Background(), "prune")

@@ -301,11 +301,7 @@ func TestConfirm(t *testing.T) {
 			if err := k.Confirm(t.Context()); err != nil || k.Deadline() != before {
 				t.Errorf("confirm: %v, deadline %v later", err, k.Deadline()-before)
 			}
-			want := 1
-			if mode == Exclusive {
-				want = 2
-			}
-			if total, by := a.tap.Count(); total != want || by["list"] != want {
+			if total, by := a.tap.Count(); total != 1 || by["list"] != 1 {
 				t.Errorf("confirm sent %v", by)
 			}
 			a.tap.Before(outage)

@@ -153,8 +153,8 @@ func (l *Locker) expired(e *entry, ttl, now time.Duration) (expired bool, clock 
 		return false, "its body, which is encrypted,"
 	}
 	if sinceBoot := time.Duration(e.lease.RefreshedBoot); sinceBoot > 0 && l.self.SameBoot(e.lease.process()) {
-		// A holder on this very machine: the clock since boot, which both share
-		// and nobody can set, in place of the wall clock. On a local directory
+		// A holder on this very machine and in our time namespace: the clock since
+		// boot, which both share and nobody can set, in place of the wall clock. On a local directory
 		// that stamps the mod times as well, and would be both witnesses.
 		return now-sinceBoot > ttl, "the time since boot"
 	}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/refresh"
 )
 
@@ -27,6 +28,8 @@ type Lock struct {
 	done      chan struct{} // closed when the refresher has ended
 	deadline  atomic.Int64  // on the clock's Elapsed
 	seq       atomic.Uint64
+	seen      atomic.Pointer[clock.Reading]
+	others    sightings
 	lost      atomic.Pointer[LostError]
 
 	releasing  atomic.Bool
@@ -41,8 +44,10 @@ func (l *Locker) hold(ctx context.Context, t *try, fence uint64) *Lock {
 	lock := &Lock{parent: ctx, l: l, t: t, fence: fence, done: make(chan struct{}), released: make(chan struct{})}
 	lock.ctx, lock.cancel = context.WithCancelCause(ctx)
 	lock.deadline.Store(int64(t.deadline))
+	lock.seen.Store(&t.seen)
+	lock.others = newSightings(t)
 	lock.refresher = refresh.New(refresh.Refresher{
-		Schedule: l.schedule, Clock: l.opts.Clock, Start: t.sent,
+		Schedule: l.schedule, Clock: l.opts.Clock, Start: t.sent, Drain: lock.timeout(),
 		Attempt: lock.refresh, Failed: lock.failed, Extended: lock.extended,
 	})
 	running, stop := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -55,7 +60,10 @@ func (l *Locker) hold(ctx context.Context, t *try, fence uint64) *Lock {
 // time.
 func (k *Lock) run(ctx context.Context) {
 	defer close(k.done)
+	watching, unwatch := context.WithCancel(ctx)
+	go k.watch(watching)
 	err := k.refresher.Run(ctx)
+	unwatch()
 	if errors.Is(err, ErrReleased) {
 		return
 	}
@@ -139,30 +147,19 @@ func (k *Lock) Check(ctx context.Context) error {
 }
 
 // Confirm looks whether the lock is still there, and returns nil if it is: use it
-// after what the lock protected, to know that nobody broke it meanwhile. It
-// writes nothing, doesn't extend the lease, and is one round trip. Its errors are
-// Check's.
+// after what the lock protected, to know that it wasn't broken meanwhile. It
+// writes nothing, doesn't extend the lease, and is one round trip, or two if there
+// are over a thousand locks. Its errors are Check's.
 func (k *Lock) Confirm(ctx context.Context) error {
-	flag, exclusive := k.objects()
-	objects := []*object{&flag}
-	if k.t.mode == Exclusive {
-		objects = append(objects, &exclusive)
+	err := k.look(ctx)
+	if errors.Is(err, ErrLost) {
+		k.stop(err)
+		<-k.done
 	}
-	errs := make([]error, len(objects))
-	var wg sync.WaitGroup
-	for i, o := range objects {
-		wg.Go(func() {
-			_, errs[i] = once(ctx, k.l.timeout(), "list "+o.key, func(ctx context.Context) (nothing, error) { return nothing{}, k.confirm(ctx, o) })
-		})
+	if errors.Is(err, errAgain) {
+		err = nil // our objects are there
 	}
-	wg.Wait()
-	for _, err := range errs {
-		if errors.Is(err, ErrLost) {
-			k.stop(err)
-			<-k.done
-		}
-	}
-	return k.state(join(errs...))
+	return k.state(err)
 }
 
 // state is why the lock isn't held any more, or else what couldn't be found out.

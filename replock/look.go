@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/store"
 )
 
@@ -34,6 +35,7 @@ type found struct {
 func (l *Locker) look(ctx context.Context, t *try, s sight) (found, error) {
 	f := found{st: t.st}
 	t.looked, t.flag.listed, t.exclusive.listed = true, false, false
+	t.seen = clock.Read(l.opts.Clock)
 	for cursor := ""; ; {
 		sent := l.opts.Clock.Elapsed()
 		page, err := l.list(ctx, l.keys.all(), cursor)
@@ -41,7 +43,10 @@ func (l *Locker) look(ctx context.Context, t *try, s sight) (found, error) {
 			return f, err
 		}
 		f.now = sent
-		t.learn(page, l.opts.Clock.Elapsed())
+		answered := l.opts.Clock.Elapsed()
+		t.trips.list.note(answered - sent)
+		t.page = told{page.Now, sent, t.sent}
+		t.learn(page, answered)
 		others, told := l.others(t, s, page)
 		if len(others) > 0 && !t.st.known() {
 			if err := l.learnApart(ctx, t); err != nil {

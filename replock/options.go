@@ -18,6 +18,13 @@ const (
 	MaxTTL     = 24 * time.Hour
 )
 
+// Limits of the time between two looks at a held lock, and what it is unless
+// said otherwise.
+const (
+	MinLook     = time.Second
+	DefaultLook = 10 * time.Second
+)
+
 // Clock tells the time. It must advance together with the runtime's timers, as
 // the system's own does, and as time in a testing/synctest bubble does.
 type Clock = clock.Clock
@@ -28,6 +35,11 @@ type Options struct {
 	// more, from MinTTL to MaxTTL; 0 is DefaultTTL. It is refreshed at half of
 	// it, and must be given up at 55/60 of it.
 	TTL time.Duration
+	// Look is how often a holder looks at its own objects, from MinLook to the
+	// ttl; 0 is DefaultLook. It bounds how long a lock that was broken, or that
+	// others passed while the machine stood still, is taken for held. A look is
+	// one list request.
+	Look time.Duration
 	// Name of the lock, for a repository that has several (see CheckName). Empty
 	// is the repository's own lock, which other clients of the wire format see.
 	Name string
@@ -58,6 +70,12 @@ func (o *Options) fill() error {
 	}
 	if o.TTL < MinTTL || o.TTL > MaxTTL {
 		return fmt.Errorf("ttl %v: must be from %v to %v", o.TTL, MinTTL, MaxTTL)
+	}
+	if o.Look == 0 {
+		o.Look = DefaultLook
+	}
+	if o.Look < MinLook || o.Look > o.TTL {
+		return fmt.Errorf("look %v: must be from %v to the ttl, %v", o.Look, MinLook, o.TTL)
 	}
 	switch {
 	case o.Prefix != "" && o.Name != "":

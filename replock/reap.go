@@ -11,16 +11,22 @@ import (
 // answers: whoever passes a stale lock deletes it first, so that a holder that
 // comes back and finds its flag knows that nobody has passed.
 //
-// A stale lock.exclusive is left to an exclusive acquirer's claim, which
-// overwrites it.
+// A stale lock.exclusive stays: an exclusive acquirer's claim overwrites it, and a
+// shared acquirer must not touch it, because a client of the original protocol may
+// have put a live one there since it was read. It isn't needed for a holder to know
+// that it was passed: one that keeps to this protocol has an intent, which is
+// reaped, and the others look at nothing.
 func (l *Locker) reap(ctx context.Context, t *try, f found) error {
-	var dead []*entry
+	var passed, dead []*entry
 	for _, e := range f.stale {
-		if e.kind != kindExclusive || t.mode == Shared {
+		if e.kind != kindExclusive {
 			dead = append(dead, e)
 		}
+		if e.kind != kindExclusive || t.mode == Exclusive {
+			passed = append(passed, e)
+		}
 	}
-	if len(f.stale) == 0 {
+	if len(passed) == 0 {
 		return nil
 	}
 	failed := make([]error, len(dead))
@@ -31,7 +37,7 @@ func (l *Locker) reap(ctx context.Context, t *try, f found) error {
 	}
 	l.tell(Event{
 		Kind: EventReaped, Mode: t.mode, Operation: t.operation, ID: t.id, Key: t.flag.key,
-		Holders: merge(l.infos(f.stale, f.st, f.now)),
+		Holders: merge(l.infos(passed, f.st, f.now)),
 	})
 	return nil
 }

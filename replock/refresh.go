@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/refresh"
 	"github.com/repolock/repolock/store"
 )
@@ -14,40 +15,59 @@ import (
 // refresh is one attempt to renew the lease of a held lock: PROTOCOL.md, Hold.
 // It proves that each of our objects was still there until it was replaced by
 // its next version; if one wasn't, the lock was broken, and is lost for good.
+// Unless it begins anew, an object that was renewed by an attempt which failed on
+// the other one isn't renewed again.
 //
 // It changes nothing of the lock by itself: see refresh.Renewal.
-func (k *Lock) refresh(ctx context.Context) (refresh.Renewal, error) {
-	sent := k.l.opts.Clock.Elapsed()
-	b := k.t.body
-	b.Seq, b.State = k.seq.Add(1), stateHeld
-	b.stamp(k.l.opts.Clock.Now(), sent, k.l.opts.TTL)
-	v := version{b.encode(), sent}
-
+func (k *Lock) refresh(ctx context.Context, anew bool) (refresh.Renewal, error) {
+	began := clock.Read(k.l.opts.Clock)
 	flag, exclusive := k.objects()
-	var flagErr, exclusiveErr error
-	var wg sync.WaitGroup
-	if k.t.mode == Exclusive {
-		wg.Go(func() { exclusiveErr = k.renew(ctx, &exclusive, v, false) })
+	all := k.ofMode(&flag, &exclusive)
+	whole := true
+	for _, o := range all {
+		o.renewed = o.renewed && !anew
+		whole = whole && !o.renewed
 	}
-	flagErr = k.renew(ctx, &flag, v, true)
-	wg.Wait()
-
-	for _, err := range []error{flagErr, exclusiveErr} {
+	errs := k.renewAll(ctx, all)
+	for _, err := range errs {
 		var lost *LostError
 		if errors.As(err, &lost) {
 			return refresh.Renewal{}, refresh.Stop(lost)
 		}
 	}
-	renewed := refresh.Renewal{Sent: flag.sent, Commit: func() { k.commit(flag, exclusive) }}
+	renewed := refresh.Renewal{Sent: flag.sent}
 	if k.t.mode == Exclusive {
 		renewed.Sent = min(flag.sent, exclusive.sent)
 	}
-	if err := join(flagErr, exclusiveErr); err != nil && renewed.Sent <= k.sent() {
-		return refresh.Renewal{}, err
+	err := join(errs...)
+	renewed.Commit = func() {
+		k.commit(flag, exclusive)
+		if whole && err == nil {
+			k.saw(began)
+		}
 	}
-	// Perhaps this attempt wasn't answered, but showed that an earlier one of
-	// ours was applied, which got no answer either: a renewal since then.
-	return renewed, nil
+	if renewed.Sent > k.sent() {
+		// Perhaps this attempt wasn't answered, but showed that an earlier one of
+		// ours was applied, which got no answer either: a renewal since then.
+		return renewed, nil
+	}
+	return renewed, err
+}
+
+// renewAll renews those objects that weren't renewed yet.
+func (k *Lock) renewAll(ctx context.Context, all []*object) []error {
+	errs := make([]error, len(all))
+	var wg sync.WaitGroup
+	for i, o := range all {
+		if !o.renewed {
+			wg.Go(func() {
+				errs[i] = k.renew(ctx, o, i == 0)
+				o.renewed = errs[i] == nil
+			})
+		}
+	}
+	wg.Wait()
+	return errs
 }
 
 // objects are our objects as we know them.
@@ -57,44 +77,43 @@ func (k *Lock) objects() (flag, exclusive object) {
 	return k.t.flag, k.t.exclusive
 }
 
+// ofMode are those objects that a lock of this mode has.
+func (k *Lock) ofMode(flag, exclusive *object) []*object {
+	if k.t.mode == Exclusive {
+		return []*object{flag, exclusive}
+	}
+	return []*object{flag}
+}
+
 // commit keeps what an attempt has learnt of them.
 func (k *Lock) commit(flag, exclusive object) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.t.flag.etag, k.t.flag.sent = flag.etag, flag.sent
-	k.t.exclusive.etag, k.t.exclusive.sent = exclusive.etag, exclusive.sent
-}
-
-// version is the next body of our objects, and when it is sent.
-type version struct {
-	body []byte
-	sent time.Duration
+	k.t.flag.etag, k.t.flag.sent, k.t.flag.renewed = flag.etag, flag.sent, flag.renewed
+	k.t.exclusive.etag, k.t.exclusive.sent, k.t.exclusive.renewed = exclusive.etag, exclusive.sent, exclusive.renewed
 }
 
 // renew replaces one of our objects, and keeps in o what it has learnt of it
-// even if it fails. unique says that the key is written by nobody else, so that
-// If-Match may be tried out on it.
-func (k *Lock) renew(ctx context.Context, o *object, v version, unique bool) error {
-	if unique && k.l.conditions.match.open() {
-		return k.prove(ctx, o, v)
+// even if it fails. unique says that the key is written by no other client, so
+// that If-Match may be tried out on it.
+func (k *Lock) renew(ctx context.Context, o *object, unique bool) error {
+	if k.l.conditions.matchKept && o.etag != "" {
+		return k.replace(ctx, o)
 	}
-	if k.l.conditions.match.holds() && o.etag != "" {
-		return k.replace(ctx, o, v)
-	}
-	return k.confirmAndPut(ctx, o, v)
+	return k.lookAndPut(ctx, o, unique)
 }
 
-// replace renews with If-Match: the store itself proves that the object was
-// there.
-func (k *Lock) replace(ctx context.Context, o *object, v version) error {
-	err := k.put(ctx, o, v, store.PutOptions{IfMatch: o.etag})
+// replace renews with If-Match where the backend itself keeps it: that proves
+// that the object was there.
+func (k *Lock) replace(ctx context.Context, o *object) error {
+	err := k.put(ctx, o, store.PutOptions{IfMatch: o.etag})
 	if errors.Is(err, store.ErrPrecondition) {
 		// It isn't as we know it. An earlier refresh of ours that got no answer
 		// may have been applied: then it carries our id, and we go on from it.
 		if err := k.ours(ctx, o); err != nil {
 			return err
 		}
-		err = k.put(ctx, o, v, store.PutOptions{IfMatch: o.etag})
+		err = k.put(ctx, o, store.PutOptions{IfMatch: o.etag})
 		if errors.Is(err, store.ErrPrecondition) {
 			return fmt.Errorf("%s changes between two requests: %w", o.key, err)
 		}
@@ -102,13 +121,31 @@ func (k *Lock) replace(ctx context.Context, o *object, v version) error {
 	return err
 }
 
-// confirmAndPut renews where If-Match can't be relied on: it looks whether the
-// object is there, and puts.
-func (k *Lock) confirmAndPut(ctx context.Context, o *object, v version) error {
+// lookAndPut renews where the server only claims If-Match, or has none: it looks
+// whether the object is there, and puts. If-Match comes on top where it was
+// proven. It never takes the place of the look: some servers write an object that
+// was deleted, whatever the condition says (minio/minio#21526), and each refresh
+// would put a broken lock back.
+func (k *Lock) lookAndPut(ctx context.Context, o *object, unique bool) error {
+	began := k.l.opts.Clock.Elapsed()
 	if err := k.confirm(ctx, o); err != nil {
 		return err
 	}
-	err := k.put(ctx, o, v, store.PutOptions{Replaces: o.etag})
+	match := &k.l.conditions.match
+	proves := unique && match.open() && o.etag != "" && k.refuses(ctx, o)
+	// A process that was stopped since it looked would put back what was broken
+	// meanwhile.
+	if took := k.l.opts.Clock.Elapsed() - began; took > max(k.l.schedule.Failure, 3*k.t.trips.slowest()+time.Second) {
+		return fmt.Errorf("%s: looking at it took %v", o.key, took.Round(time.Second))
+	}
+	opts := store.PutOptions{Replaces: o.etag}
+	if (match.holds() || proves) && o.etag != "" {
+		opts = store.PutOptions{IfMatch: o.etag}
+	}
+	err := k.put(ctx, o, opts)
+	if proves {
+		match.learnTaken(err)
+	}
 	if errors.Is(err, store.ErrPrecondition) {
 		// It was deleted in between, or a put of ours that got no answer came late.
 		if err := k.confirm(ctx, o); err != nil {
@@ -120,37 +157,46 @@ func (k *Lock) confirmAndPut(ctx context.Context, o *object, v version) error {
 }
 
 // put sends the next version of an object.
-func (k *Lock) put(ctx context.Context, o *object, v version, opts store.PutOptions) error {
-	put, err := k.l.store.Put(ctx, o.key, v.body, opts)
+func (k *Lock) put(ctx context.Context, o *object, opts store.PutOptions) error {
+	b := k.t.body
+	b.Seq, b.State = k.seq.Add(1), stateHeld
+	sent := k.l.opts.Clock.Elapsed()
+	b.stamp(k.l.opts.Clock.Now(), sent, k.l.opts.TTL)
+	put, err := k.write(ctx, o.key, b.encode(), opts)
 	if err == nil {
-		o.etag, o.sent = put.ETag, v.sent
+		o.etag, o.sent = put.ETag, sent
 	}
 	return err
 }
 
-// confirm returns nil if the object is there and ours, and was a moment ago: who was
-// stopped since then would put back what was broken meanwhile.
+// confirm returns nil if the object is there and ours.
 func (k *Lock) confirm(ctx context.Context, o *object) error {
-	began := k.l.opts.Clock.Elapsed()
-	seen, err := k.l.listed(ctx, o.key)
-	switch {
-	case err != nil:
+	seen, err := ask(ctx, k, "list "+o.key, func(ctx context.Context) (*store.Object, error) { return k.l.listed(ctx, o.key) })
+	if err != nil {
 		return err
+	}
+	return k.confirmSeen(ctx, o, seen)
+}
+
+// confirmSeen returns nil if what a listing has shown of an object is ours.
+func (k *Lock) confirmSeen(ctx context.Context, o *object, seen *store.Object) error {
+	switch {
 	case seen == nil:
 		return k.broken(o.key, "it was deleted, by break-lock or by hand")
 	case seen.Size == 0 || seen.ETag == "" || seen.ETag != o.etag:
-		err = k.ours(ctx, o)
+		return k.ours(ctx, o)
+	default:
+		return nil
 	}
-	if took := k.l.opts.Clock.Elapsed() - began; err == nil && took > k.l.timeout() {
-		err = fmt.Errorf("%s: looking at it took %v", o.key, took.Round(time.Second))
-	}
-	return err
 }
 
 // ours reads an object that isn't as we know it. If it carries our id, a put of
 // ours got no answer and was applied; else the lock was broken.
 func (k *Lock) ours(ctx context.Context, o *object) error {
-	raw, seen, err := k.l.store.Get(ctx, o.key, maxBody)
+	c, err := ask(ctx, k, "get "+o.key, func(ctx context.Context) (content, error) {
+		raw, object, err := k.l.store.Get(ctx, o.key, maxBody)
+		return content{raw, object}, err
+	})
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return k.broken(o.key, "it was deleted, by break-lock or by hand")
@@ -159,7 +205,7 @@ func (k *Lock) ours(ctx context.Context, o *object) error {
 	case err != nil:
 		return err
 	}
-	l, err := decode(raw)
+	l, err := decode(c.raw)
 	switch {
 	case errors.Is(err, errReleased):
 		return k.broken(o.key, "it was emptied, by break-lock or by hand")
@@ -168,36 +214,10 @@ func (k *Lock) ours(ctx context.Context, o *object) error {
 	case !k.t.ids[l.ID]:
 		return k.broken(o.key, fmt.Sprintf("it was replaced by %s, operation %s", orUnknown(l.Holder), orUnknown(l.Operation)))
 	}
-	o.etag, o.sent = seen.ETag, time.Duration(l.RefreshedBoot)
+	o.etag, o.sent = c.object.ETag, time.Duration(l.RefreshedBoot)
 	return nil
 }
 
 func (k *Lock) broken(key, reason string) *LostError {
 	return &LostError{Mode: k.t.mode, Key: key, Reason: reason, Definite: true}
-}
-
-// wrongETag is one that no body of ours has.
-const wrongETag = "00000000000000000000000000000000"
-
-// prove renews, and finds out on the way whether the store heeds If-Match: on our
-// own flag, which nobody else writes, it must refuse a wrong ETag and then take
-// the right one. It comes after the look, so that a store that ignores the
-// condition is not made to put back a flag that was deleted.
-func (k *Lock) prove(ctx context.Context, o *object, v version) error {
-	if err := k.confirm(ctx, o); err != nil {
-		return err
-	}
-	taken := false
-	err := k.put(ctx, o, v, store.PutOptions{IfMatch: wrongETag})
-	if errors.Is(err, store.ErrPrecondition) && o.etag != "" {
-		err = k.put(ctx, o, v, store.PutOptions{IfMatch: o.etag})
-		taken = err == nil
-	}
-	if errors.Is(err, store.ErrPrecondition) || errors.Is(err, store.ErrConditionUnsupported) {
-		err = k.confirmAndPut(ctx, o, v)
-	}
-	if err == nil {
-		k.l.conditions.match.learn(taken)
-	}
-	return err
 }

@@ -51,9 +51,18 @@ func repeat[T any](ctx context.Context, l *Locker, what string, send func(contex
 	}
 }
 
-// once sends a request and gives it up after timeout, even if the store doesn't
-// heed its context: a system call on a network file system can't be cancelled.
+// lastWords is how long a store may take, once a request's context has ended, to say in
+// its own words why it didn't answer: it alone knows what it was waiting for.
+const lastWords = 250 * time.Millisecond
+
+// once sends a request and gives it up after timeout and lastWords, even if the store
+// doesn't heed its context: a system call on a network file system can't be cancelled.
+// After the context's end it sends nothing.
 func once[T any](ctx context.Context, timeout time.Duration, what string, send func(context.Context) (T, error)) (T, error) {
+	var zero T
+	if ctx.Err() != nil {
+		return zero, context.Cause(ctx)
+	}
 	rctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	type answer struct {
@@ -65,9 +74,18 @@ func once[T any](ctx context.Context, timeout time.Duration, what string, send f
 		v, err := send(rctx)
 		answered <- answer{v, err}
 	}()
+	unanswered := func(why error) error {
+		if e := (*store.Error)(nil); !errors.As(why, &e) { // which names the request
+			why = fmt.Errorf("%s: %w", what, why)
+		}
+		return fmt.Errorf("no answer within %v: %w", timeout.Round(time.Millisecond), why)
+	}
 	inTime := func(a answer) (T, error) {
-		if a.err != nil && ctx.Err() == nil && errors.Is(a.err, context.DeadlineExceeded) {
-			a.err = fmt.Errorf("%s: no answer within %v: %w", what, timeout, a.err)
+		switch ended := ctx.Err(); {
+		case ended == nil && errors.Is(a.err, context.DeadlineExceeded):
+			a.err = unanswered(a.err)
+		case ended != nil && errors.Is(a.err, ended) && !errors.Is(a.err, context.Cause(ctx)):
+			a.err = fmt.Errorf("%w: %w", context.Cause(ctx), a.err)
 		}
 		return a.v, a.err
 	}
@@ -75,17 +93,17 @@ func once[T any](ctx context.Context, timeout time.Duration, what string, send f
 	case a := <-answered:
 		return inTime(a)
 	case <-rctx.Done():
-		// A moment for the store to say it in its own words.
+		moment, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+		defer cancel()
 		select {
 		case a := <-answered:
 			return inTime(a)
-		default:
+		case <-moment.Done():
 		}
-		var zero T
 		if err := ctx.Err(); err != nil {
 			return zero, context.Cause(ctx)
 		}
-		return zero, fmt.Errorf("%s: no answer within %v: %w", what, timeout, context.DeadlineExceeded)
+		return zero, unanswered(context.DeadlineExceeded)
 	}
 }
 

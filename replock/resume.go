@@ -98,7 +98,7 @@ func (k *Lock) resume(ctx context.Context, all *mine) (*Lock, error) {
 			return giveUp(err)
 		}
 	}
-	if err := k.lookAgain(ctx, t); err != nil {
+	if err := k.lookAgain(ctx, t, maxAgain); err != nil {
 		return giveUp(err)
 	}
 	if err := k.unpassed(ctx, t); err != nil {
@@ -145,8 +145,10 @@ func (k *Lock) unpassed(ctx context.Context, t *try) error {
 	}
 	// Both mod times are the store's; what is between them is taken off the time
 	// when the new flag was seen, which is not before it was stamped. (When its put
-	// was answered may be: an earlier send of it may have been applied since.)
-	written := seen - fresh.ModTime.Sub(old.ModTime)
+	// was answered may be: an earlier send of it may have been applied since.) The
+	// store rounds each of them down, so that the difference may be too large by as
+	// much as the margin allows for.
+	written := seen - fresh.ModTime.Sub(old.ModTime) + margin
 	if reapable := k.sent() + k.l.opts.TTL; written > reapable {
 		return k.broken(k.t.flag.key, "it expired, and a late refresh put it back")
 	}
@@ -161,23 +163,18 @@ func (k *Lock) sent() time.Duration { return k.Deadline() - k.l.schedule.Deadlin
 func (k *Lock) reclaim(ctx context.Context, t *try) error {
 	o := &object{key: t.exclusive.key, etag: t.exclusive.etag}
 	probe := &Lock{l: k.l, t: t}
+	probe.deadline.Store(int64(t.deadline))
 	t.exclusive.maybe = true
-	v := version{t.body.encode(), t.sent}
-	put := probe.confirmAndPut
-	if k.l.conditions.match.holds() && o.etag != "" {
-		put = probe.replace
-	}
-	_, err := once(ctx, k.l.timeout(), "put "+o.key, func(ctx context.Context) (nothing, error) { return nothing{}, put(ctx, o, v) })
-	if err != nil {
+	if err := probe.renew(ctx, o, false); err != nil {
 		return err
 	}
 	t.claimed(o.etag)
 	return nil
 }
 
-// lookAgain is acquire's look, which a contender who is about to withdraw may
-// have to be given some time in.
-func (k *Lock) lookAgain(ctx context.Context, t *try) error {
+// lookAgain is acquire's look, repeated up to so many times to give a contender that
+// is about to withdraw the time for it.
+func (k *Lock) lookAgain(ctx context.Context, t *try, times int) error {
 	l := k.l
 	s := sight{}
 	for again := 0; ; again++ {
@@ -195,15 +192,16 @@ func (k *Lock) lookAgain(ctx context.Context, t *try) error {
 			if t.mode == Exclusive && !t.exclusive.listed {
 				return k.broken(t.exclusive.key, "it was deleted or replaced")
 			}
+			t.passed = f.exclusive
 			return nil
 		}
-		if again == maxAgain {
+		if again == times {
 			lost := k.broken(k.t.flag.key, "it expired, and another is in its place")
 			f.live = slices.Concat(f.live, f.doubtful, f.vanished)
 			lost.Err = l.heldError(t, f)
 			return lost
 		}
-		if err := clock.Sleep(ctx, l.opts.Clock, l.jitter(firstAgain<<again)); err != nil {
+		if err := clock.Sleep(ctx, l.opts.Clock, l.jitter(firstAgain<<again+t.trips.slowest())); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@ package replock
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -227,4 +228,119 @@ func resumeAgainst(t *testing.T, a *machine, k *Lock, b *machine, head time.Dura
 	resumed, _ = k.Resume(t.Context())
 	<-done
 	return resumed, other
+}
+
+// TestNoResumeOfAnotherVersionWithoutAClock: where mod times may be a client's, only the
+// version that was answered last is known to have been there before others could pass. A
+// refresh that was applied late isn't.
+func TestNoResumeOfAnotherVersionWithoutAClock(t *testing.T) {
+	for _, mode := range []Mode{Shared, Exclusive} {
+		for _, late := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, mem.Options{NoStoreClock: true})
+				a := w.machine()
+				k, err := a.acquire(t.Context(), mode, "x")
+				mustLock(t, k, err)
+				var refreshed atomic.Value
+				a.tap.Before(func(_ context.Context, r tap.Request) error {
+					if r.Op == "put" && r.Key == k.Key() {
+						refreshed.Store(r.Body)
+					}
+					return errOutage
+				})
+				<-k.Context().Done()
+				if late {
+					w.put(k.Key(), refreshed.Load().([]byte))
+				}
+				a.tap.Before(nil)
+				r, err := k.Resume(t.Context())
+				var lost *LostError
+				switch {
+				case !late && err != nil:
+					t.Errorf("%s: not resumed: %v", mode, err)
+				case late && (!errors.As(err, &lost) || !lost.Definite):
+					t.Errorf("%s: resumed after a late refresh: %v", mode, err)
+				}
+				if r != nil {
+					r.Release(t.Context())
+				}
+				k.Release(t.Context())
+			})
+		}
+	}
+}
+
+// TestReleasedWhileItIsResumed, at any moment: no lock comes of it, and nothing is left.
+func TestReleasedWhileItIsResumed(t *testing.T) {
+	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		for after := range 30 {
+			a := w.machine()
+			k, err := a.acquire(t.Context(), mode, "x")
+			mustLock(t, k, err)
+			a.lose(t, k)
+			a.tap.Before(func(context.Context, tap.Request) error { time.Sleep(100 * time.Millisecond); return nil })
+			resumed := make(chan error, 1)
+			var released atomic.Bool
+			go func() {
+				r, err := k.Resume(t.Context())
+				if err == nil {
+					if released.Load() {
+						t.Errorf("resumed after Release was called, after %d", after)
+					}
+					err = r.Release(t.Context())
+				}
+				resumed <- err
+			}()
+			time.Sleep(time.Duration(after)*33*time.Millisecond + time.Millisecond)
+			released.Store(true)
+			if err := k.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if err := <-resumed; err != nil && !errors.Is(err, ErrReleased) && !errors.Is(err, ErrLost) {
+				t.Errorf("released after %d: %v", after, err)
+			}
+			a.tap.Before(nil)
+			time.Sleep(2 * time.Minute)
+			if keys := w.keys(); len(keys) > 0 {
+				t.Fatalf("released after %d: left over: %v", after, keys)
+			}
+		}
+	})
+}
+
+// TestResumeAllowsForRoundedTimes: a refresh that was applied when the flag could already be
+// reaped forbids to resume, however the store rounds the times that tell of it.
+func TestResumeAllowsForRoundedTimes(t *testing.T) {
+	for late := range 10 {
+		for phase := range 10 {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, mem.Options{Precision: time.Second})
+				time.Sleep(time.Duration(phase) * 100 * time.Millisecond)
+				a := w.machine()
+				k, err := a.Shared(t.Context(), "x")
+				mustLock(t, k, err)
+				reapable := time.Now().Add(DefaultTTL)
+				var refreshed atomic.Value
+				a.tap.Before(func(_ context.Context, r tap.Request) error {
+					if r.Op == "put" && r.Key == k.Key() {
+						refreshed.Store(r.Body)
+					}
+					return errOutage
+				})
+				time.Sleep(time.Until(reapable) + time.Duration(late)*100*time.Millisecond + time.Millisecond)
+				w.put(k.Key(), refreshed.Load().([]byte))
+				a.tap.Before(nil)
+				time.Sleep(time.Duration(late+phase) * 77 * time.Millisecond)
+				r, err := k.Resume(t.Context())
+				var lost *LostError
+				if !errors.As(err, &lost) || !lost.Definite {
+					t.Errorf("refreshed %d ms too late, phase %d: %v", late*100, phase, err)
+				}
+				if r != nil {
+					r.Release(t.Context())
+				}
+				k.Release(t.Context())
+			})
+		}
+	}
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -25,7 +27,7 @@ func TestStoreTimeIsALowerBound(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					w := newWorld(t, opts)
-					w.skew = -time.Hour
+					w.skew.Store(int64(-time.Hour))
 					a := w.machine()
 					a.tap.Before(func(context.Context, tap.Request) error { time.Sleep(3 * time.Second); return nil })
 					var listed time.Duration
@@ -42,7 +44,7 @@ func TestStoreTimeIsALowerBound(t *testing.T) {
 					}
 					check := func(st storeTime) {
 						t.Helper()
-						if ahead := st.when(a.clock.Elapsed()).Sub(time.Now().Add(w.skew)); st.known() && ahead > 0 {
+						if ahead := st.when(a.clock.Elapsed()).Sub(time.Now().Add(time.Duration(w.skew.Load()))); st.known() && ahead > 0 {
 							t.Errorf("%v ahead of the store", ahead)
 						}
 					}
@@ -164,9 +166,37 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
-// TestReapFails: who can't delete a stale lock doesn't pass it.
+// TestOnlyExclusiveAcquirersTouchLockExclusive: a shared acquirer passes a stale one and
+// leaves it as it is. A client of the original protocol may have put a live one there since
+// it was read.
+func TestOnlyExclusiveAcquirersTouchLockExclusive(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		const key = "index/lock.exclusive"
+		w.put(key, foreign(time.Now(), false))
+		time.Sleep(2 * time.Minute)
+		a := w.machine()
+		a.tap.Before(func(_ context.Context, r tap.Request) error {
+			if r.Key == key && r.Op != "get" {
+				t.Errorf("%s of %s", r.Op, r.Key)
+			}
+			return nil
+		})
+		k, err := a.Shared(t.Context(), "backup")
+		mustLock(t, k, err)
+		time.Sleep(5 * time.Minute)
+		if !alive(k) {
+			t.Errorf("lost: %v", k.Lost())
+		}
+		k.Release(t.Context())
+		if !slices.Contains(w.keys(), key) {
+			t.Errorf("%s is gone", key)
+		}
+	})
+}
+
+// TestReapFails: an acquirer that can't delete a stale lock doesn't pass it.
 func TestReapFails(t *testing.T) {
-	for key, mode := range map[string]Mode{"index/lock.shared/x": Exclusive, "index/lock.intent/x": Shared, "index/lock.exclusive": Shared} {
+	for key, mode := range map[string]Mode{"index/lock.shared/x": Exclusive, "index/lock.intent/x": Shared} {
 		do(t, func(t *testing.T, w *world) {
 			w.put(key, foreign(time.Now(), strings.Contains(key, "shared")))
 			time.Sleep(2 * time.Minute)
@@ -221,6 +251,16 @@ func TestRefreshIsDatedFromTheSend(t *testing.T) {
 		start := a.clock.Elapsed()
 		k, err := a.acquire(t.Context(), mode, "x")
 		mustLock(t, k, err)
+		var mu sync.Mutex
+		sent := map[string]time.Duration{} // the last put of each object
+		a.tap.Before(func(_ context.Context, r tap.Request) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if r.Op == "put" && (r.Key == k.Key() || r.Key == "index/lock.exclusive") {
+				sent[r.Key] = a.clock.Elapsed()
+			}
+			return nil
+		})
 		a.tap.After(func(_ context.Context, r tap.Request, err error) error {
 			if r.Op == "put" {
 				time.Sleep(3 * time.Second)
@@ -228,9 +268,12 @@ func TestRefreshIsDatedFromTheSend(t *testing.T) {
 			return err
 		})
 		time.Sleep(40 * time.Second)
-		if d := k.Deadline() - start; d != 85*time.Second {
-			t.Errorf("the deadline is %v after the start, want 85s", d)
+		mu.Lock()
+		earlier := slices.Min(slices.Collect(maps.Values(sent)))
+		if d := k.Deadline(); len(sent) != int(mode) || d != earlier+55*time.Second || d < start+85*time.Second {
+			t.Errorf("the deadline is %v after the start, the puts were sent at %v", d-start, sent)
 		}
+		mu.Unlock()
 		k.Release(t.Context())
 	})
 }
@@ -513,8 +556,8 @@ func TestStaleExclusiveIsOverwritten(t *testing.T) {
 		})
 		k, err := a.acquire(t.Context(), mode, "x")
 		mustLock(t, k, err)
-		if want := 2 - int(mode); deleted != want {
-			t.Errorf("%d deletes of lock.exclusive, want %d", deleted, want)
+		if deleted != 0 {
+			t.Errorf("%d deletes of lock.exclusive", deleted)
 		}
 		a.tap.Before(nil)
 		k.Release(t.Context())
@@ -575,7 +618,7 @@ func TestLostAnswerIsDatedFromItsSend(t *testing.T) {
 		mustLock(t, k, err)
 		// Only the puts at 30 s are applied, and none is answered.
 		a.tap.Before(func(_ context.Context, r tap.Request) error {
-			if r.Op == "put" && time.Since(start) > 31*time.Second {
+			if r.Op == "put" && time.Since(start) > 30*time.Second {
 				return errOutage
 			}
 			return nil

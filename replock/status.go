@@ -101,7 +101,7 @@ type Broken struct {
 }
 
 // Break removes locks whatever their age and holder, in an emergency: whoever
-// holds one stops at the next refresh at the latest, and until then doesn't
+// holds one stops at the next look at the latest, and until then doesn't
 // know. It returns every lock that it removed or tried to. The error joins the
 // failures; each names its key. Nothing to break is no error.
 func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error) {

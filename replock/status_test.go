@@ -158,6 +158,8 @@ func TestProcessGone(t *testing.T) {
 			{"no such pid", func() { m.self.PID = 1 << 30 }, true},
 			{"another boot", func() { m.self.PID = 1 << 30; m.self.BootID = "other" }, false},
 			{"another namespace", func() { m.self.PID = 1 << 30; m.self.PIDNamespace = "other" }, false},
+			{"another time namespace", func() { m.self.PID = 1 << 30; m.self.TimeNamespace = "other" }, false},
+			{"time namespace not told", func() { m.self.PID = 1 << 30; m.self.TimeNamespace = "" }, false},
 		} {
 			m.self = self
 			c.change()
@@ -174,5 +176,37 @@ func TestProcessGone(t *testing.T) {
 			}
 			k.Release(t.Context())
 		}
+	})
+}
+
+// TestStaleAsOfTheListing: break-lock --stale judges a lock as of when it was listed, however
+// long it takes to learn the store's time after that. It may have been refreshed since.
+func TestStaleAsOfTheListing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{NoTime: true})
+		a, b := w.machine(func(o *Options) { o.TTL = MinTTL }), w.machine()
+		k, err := a.Shared(t.Context(), "x")
+		mustLock(t, k, err)
+		b.tap.Before(func(_ context.Context, r tap.Request) error {
+			if r.Op == "put" {
+				time.Sleep(7 * time.Second)
+			}
+			return nil
+		})
+		b.tap.After(func(_ context.Context, r tap.Request, err error) error {
+			if r.Op == "list" && r.Key != "index/lock." {
+				time.Sleep(7 * time.Second)
+			}
+			return err
+		})
+		broken, err := b.Break(t.Context(), BreakOptions{Stale: true})
+		if err != nil || len(broken) > 0 {
+			t.Errorf("broken: %v %v", broken, err)
+		}
+		time.Sleep(time.Minute)
+		if !alive(k) {
+			t.Errorf("lost: %v", k.Lost())
+		}
+		k.Release(t.Context())
 	})
 }

@@ -52,6 +52,7 @@ type queue struct {
 	ticket    *try // nil before it waits, and if it is for a shared lock
 	waited    bool
 	failing   time.Duration // since when the store has failed, or 0
+	trips     trips
 }
 
 func (l *Locker) newQueue(mode Mode, operation string, opts []AcquireOption) *queue {
@@ -72,7 +73,7 @@ func (q *queue) newTry() (*try, error) {
 	if err != nil {
 		return nil, err
 	}
-	q.mine = t.mine
+	q.mine, t.trips = t.mine, &q.trips
 	if q.ticket != nil {
 		t.place, q.ticket.mine = q.ticket.place, t.mine
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,7 +21,7 @@ import (
 // own that may be wrong.
 type world struct {
 	t     *testing.T
-	skew  time.Duration // of the store's clock
+	skew  atomic.Int64 // of the store's clock, in nanoseconds
 	mem   *mem.Store
 	count int
 	// clockless: the store has no clock that can be relied on
@@ -29,7 +30,7 @@ type world struct {
 
 func newWorld(t *testing.T, opts mem.Options) *world {
 	w := &world{t: t, clockless: opts.NoStoreClock}
-	opts.Now = func() time.Time { return time.Now().Add(w.skew) }
+	opts.Now = func() time.Time { return time.Now().Add(time.Duration(w.skew.Load())) }
 	w.mem = mem.New(opts)
 	return w
 }
@@ -49,7 +50,7 @@ func (w *world) machine(change ...func(*Options)) *machine {
 	m.tap = &tap.Store{Store: w.mem}
 	opts := Options{Clock: m.clock, Rand: rand.Reader, Observe: m.observe, Self: &identity.Process{
 		Hostname: fmt.Sprintf("m%d", w.count), HostID: fmt.Sprint("host", w.count), BootID: fmt.Sprint("boot", w.count),
-		PID: 100 + w.count, PIDNamespace: "pid:[1]", PIDStart: 1, User: "u",
+		PID: 100 + w.count, PIDNamespace: "pid:[1]", TimeNamespace: "time:[1]", PIDStart: 1, User: "u",
 	}}
 	for _, f := range change {
 		f(&opts)
@@ -96,12 +97,20 @@ type machineClock struct {
 	start time.Time
 	skew  time.Duration
 	nap.Naps
+	paused nap.Naps
 }
 
 func (c *machineClock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return time.Now().Add(c.skew)
+	slept, _ := c.paused.Slept(c.start)
+	return time.Now().Add(c.skew - slept)
+}
+
+// pause is a hypervisor's: nothing runs, and no clock of the machine counts it.
+func (c *machineClock) pause(d time.Duration) {
+	c.Stop(d)
+	c.paused.Stop(d)
 }
 
 func (c *machineClock) setSkew(d time.Duration) {
@@ -113,7 +122,8 @@ func (c *machineClock) setSkew(d time.Duration) {
 func (c *machineClock) Elapsed() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return time.Since(c.start)
+	slept, _ := c.paused.Slept(c.start)
+	return time.Since(c.start) - slept
 }
 
 // jump lets time pass for this machine alone.

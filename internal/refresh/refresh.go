@@ -30,7 +30,7 @@ func (e *ExpiredError) Is(target error) bool { return target == ErrDeadline }
 // Unwrap gives the last failure.
 func (e *ExpiredError) Unwrap() error { return e.Last }
 
-// errTimeout is the failure of an attempt that had no answer in its time.
+// errTimeout is the failure of an attempt that had no answer yet.
 var errTimeout = errors.New("no answer in time")
 
 // stopError marks a failure after which there is nothing left to renew.
@@ -43,14 +43,15 @@ func (e stopError) Unwrap() error { return e.err }
 // renew: Run ends at once and returns err.
 func Stop(err error) error { return stopError{err} }
 
-// Renewal is the outcome of an attempt that succeeded.
+// Renewal is the outcome of an attempt.
 type Renewal struct {
 	// Sent is when the request that renewed the lease was sent, on the clock's
 	// Elapsed.
 	Sent time.Duration
-	// Commit, if set, is called by Run's goroutine if the answer came in time.
-	// An attempt must change nothing by itself: it may have been given up, with
-	// the next one under way.
+	// Commit, if set, keeps what the attempt has achieved, also of one that
+	// failed half-way. Run's goroutine calls it if the answer came before the
+	// deadline. An attempt must change nothing by itself, because Run doesn't
+	// wait for one beyond the deadline.
 	Commit func()
 }
 
@@ -61,13 +62,19 @@ type Refresher struct {
 	Clock clock.Clock
 	// Start is when the request that began the lease was sent.
 	Start time.Duration
-	// Attempt sends one renewal. Its context ends with the attempt's timeout.
-	Attempt func(ctx context.Context) (Renewal, error)
-	// Failed, if set, is told of each failure: how many in a row, and that the
-	// refresher gave up.
+	// Attempt sends one renewal. Its context ends at the deadline; the attempt
+	// bounds its requests itself, so that a slow store is no failure. Unless it
+	// begins anew, it needn't repeat what the attempts before it, which failed
+	// half-way, have renewed.
+	Attempt func(ctx context.Context, anew bool) (Renewal, error)
+	// Failed, if set, is called for each failure: how many in a row, and whether
+	// the refresher gives up.
 	Failed func(n int, gaveUp bool, err error)
-	// Extended, if set, is told of each new deadline, on the clock's Elapsed.
+	// Extended, if set, is called with each new deadline, on the clock's Elapsed.
 	Extended func(deadline time.Duration)
+	// Drain is how long Run waits for an attempt that is under way when its
+	// context ends: as long as one request lasts.
+	Drain time.Duration
 
 	demands chan chan error
 }
@@ -80,8 +87,7 @@ func New(r Refresher) *Refresher {
 
 // attempt is a renewal that is under way.
 type attempt struct {
-	ends    time.Duration
-	due     bool // not only because somebody asked: its failure counts
+	due     bool // not only because somebody asked: it counts if it fails
 	cancel  context.CancelFunc
 	answer  chan answer
 	waiters []chan error
@@ -92,31 +98,35 @@ type answer struct {
 	err     error
 }
 
+// progress is how far Run has come with the next renewal.
+type progress struct {
+	last     time.Duration // when the last renewal was sent
+	next     time.Duration // when the next attempt is due
+	began    time.Duration // when the first attempt that was due was sent
+	tries    int           // attempts that were due and failed
+	failures int           // of which Failed was told
+	err      error         // of the last attempt that failed
+}
+
+// renewed begins the wait for the next renewal.
+func (r *Refresher) renewed(sent time.Duration) progress {
+	return progress{last: sent, next: sent + r.Interval}
+}
+
 // Run renews until ctx ends, an attempt says Stop, or the deadline passes. It
 // never returns later than the deadline, even if an attempt hangs, or, if the
 // machine was suspended, than half a second after it woke. When ctx ends it
-// waits for the attempt that is under way, for no longer than its timeout, so
-// that no request of ours is left to undo what the caller does next.
+// waits for the attempt that is under way, for no longer than Drain, so that no
+// request of ours is left to undo what the caller does next.
 //
-// The deadline's error is an *ExpiredError. After three failures it sends no more
-// and waits for the deadline.
+// An attempt that fails is repeated, with pauses of at most 10 s, until the
+// deadline. The deadline's error is an *ExpiredError.
 func (r *Refresher) Run(ctx context.Context) error {
 	var (
-		last     = r.Start
-		next     = last + r.Interval
-		failures = 0
-		lastErr  error
-		running  *attempt
-		waiting  []chan error // for the next attempt
+		p       = r.renewed(r.Start)
+		running *attempt
+		waiting []chan error // for the next attempt
 	)
-	fail := func(err error) {
-		failures++
-		lastErr = err
-		next = last + r.Interval + time.Duration(failures)*r.Retry
-		if r.Failed != nil {
-			r.Failed(failures, failures == r.Failures, err)
-		}
-	}
 	defer func() {
 		if running != nil {
 			running.end(ErrDeadline)
@@ -125,32 +135,28 @@ func (r *Refresher) Run(ctx context.Context) error {
 	}()
 	for {
 		now := r.Clock.Elapsed()
-		deadline := last + r.Deadline
+		deadline := p.last + r.Deadline
+		r.countFailures(&p, now, running)
 		if now >= deadline {
-			return &ExpiredError{lastErr}
+			return &ExpiredError{p.err}
 		}
-		gaveUp := failures >= r.Failures
-		if running != nil && now >= running.ends {
-			if running.due {
-				fail(errTimeout)
+		if due := now >= p.next; running == nil && (due || len(waiting) > 0) {
+			if p.tries == 0 {
+				p.began = now
 			}
-			running.end(errTimeout)
-			running = nil
-			continue
-		}
-		due := !gaveUp && now >= next
-		if running == nil && (due || len(waiting) > 0) {
-			running = r.start(ctx, min(now+r.Timeout, deadline))
+			running = r.start(ctx, deadline-now, p.tries == 0 || len(waiting) > 0)
 			running.due = due
 			running.waiters, waiting = waiting, nil
 		}
 
 		wake, answers := deadline, chan answer(nil)
-		switch {
-		case running != nil:
-			wake, answers = running.ends, running.answer
-		case !gaveUp:
-			wake = min(next, deadline)
+		if running != nil {
+			answers = running.answer
+		} else {
+			wake = min(p.next, deadline)
+		}
+		if next := r.nextFailure(p, running); next > now {
+			wake = min(wake, next)
 		}
 		select {
 		case <-ctx.Done():
@@ -166,39 +172,73 @@ func (r *Refresher) Run(ctx context.Context) error {
 			done := running
 			running = nil
 			var stop stopError
-			switch {
-			case errors.As(a.err, &stop):
+			if errors.As(a.err, &stop) {
 				done.end(stop.err)
 				tell(waiting, stop.err)
 				waiting = nil
 				return stop.err
-			case r.Clock.Elapsed() >= deadline:
-				done.end(ErrDeadline)
-			case a.err != nil:
-				if done.due {
-					fail(a.err)
-				}
-				done.end(a.err)
-			default:
-				if a.renewal.Commit != nil {
-					a.renewal.Commit()
-				}
-				failures, lastErr = 0, nil
-				last = max(last, a.renewal.Sent)
-				next = last + r.Interval
-				if r.Extended != nil {
-					r.Extended(last + r.Deadline)
-				}
-				done.end(nil)
 			}
+			answered := r.Clock.Elapsed()
+			if answered >= deadline {
+				done.end(ErrDeadline)
+				continue
+			}
+			if a.renewal.Commit != nil {
+				a.renewal.Commit()
+			}
+			if a.err == nil {
+				p = r.renewed(max(p.last, a.renewal.Sent))
+				if r.Extended != nil {
+					r.Extended(p.last + r.Deadline)
+				}
+			} else if done.due {
+				p.tries++
+				p.err, p.next = a.err, answered+pause(p.tries, deadline-answered)
+			}
+			done.end(a.err)
 		}
 	}
 }
 
+// tried reports whether the renewal is due and an attempt at it was made: a
+// process that was stopped has not failed.
+func (p progress) tried(running *attempt) bool {
+	return p.tries > 0 || running != nil && running.due
+}
+
+// nextFailure is when the next failure is complete unless an answer comes
+// before, or 0. The last one is complete at the deadline.
+func (r *Refresher) nextFailure(p progress, running *attempt) time.Duration {
+	if !p.tried(running) || p.failures >= r.Failures-1 {
+		return 0
+	}
+	return p.began + time.Duration(p.failures+1)*r.Failure
+}
+
+// countFailures calls Failed for each failure that is complete.
+func (r *Refresher) countFailures(p *progress, now time.Duration, running *attempt) {
+	n := p.failures
+	for next := r.nextFailure(*p, running); next != 0 && now >= next; next = r.nextFailure(*p, running) {
+		p.failures++
+	}
+	gaveUp := p.tried(running) && now >= p.last+r.Deadline
+	if gaveUp {
+		p.failures = r.Failures
+	}
+	if p.failures == n {
+		return
+	}
+	if p.err == nil {
+		p.err = errTimeout
+	}
+	if r.Failed != nil {
+		r.Failed(p.failures, gaveUp, p.err)
+	}
+}
+
 // Now renews at once, or when the attempt that is under way is over, which may have
-// looked before Now was called, and returns what came of it. A failure that only Now
-// asked for is not one of those after which the refresher gives up. ended tells it that
-// Run has returned.
+// looked before Now was called, and returns that attempt's error. A failure that only
+// Now asked for doesn't count. ended is closed when Run has returned.
 func (r *Refresher) Now(ctx context.Context, ended <-chan struct{}) error {
 	answer := make(chan error, 1)
 	select {
@@ -217,26 +257,32 @@ func (r *Refresher) Now(ctx context.Context, ended <-chan struct{}) error {
 }
 
 // start sends an attempt. It doesn't end with ctx: see Run.
-func (r *Refresher) start(ctx context.Context, ends time.Duration) *attempt {
-	actx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ends-r.Clock.Elapsed())
-	a := &attempt{ends: ends, cancel: cancel, answer: make(chan answer, 1)}
+func (r *Refresher) start(ctx context.Context, left time.Duration, anew bool) *attempt {
+	actx, cancel := context.WithTimeout(context.WithoutCancel(ctx), left)
+	a := &attempt{cancel: cancel, answer: make(chan answer, 1)}
 	go func() {
-		renewal, err := r.Attempt(actx)
+		renewal, err := r.Attempt(actx, anew)
 		a.answer <- answer{renewal, err}
 	}()
 	return a
 }
 
-// drain waits for the attempt that is under way until its time is over.
+// drain waits for the attempt that is under way, for no longer than Drain.
 func (r *Refresher) drain(a *attempt) error {
-	for a != nil && r.Clock.Elapsed() < a.ends {
+	if a == nil {
+		return nil
+	}
+	for end := r.Clock.Elapsed() + r.Drain; ; {
+		left := end - r.Clock.Elapsed()
+		if left <= 0 {
+			return nil
+		}
 		select {
 		case got := <-a.answer:
 			return got.err
-		case <-r.Clock.After(min(a.ends-r.Clock.Elapsed(), clock.Tick)):
+		case <-r.Clock.After(min(left, clock.Tick)):
 		}
 	}
-	return nil
 }
 
 // end cancels what is left of an attempt and tells those who wait for it.

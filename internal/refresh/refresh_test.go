@@ -34,6 +34,7 @@ type harness struct {
 	clock    bubble
 	mu       sync.Mutex
 	attempts []time.Duration
+	failures []time.Duration
 	gaveUp   time.Duration
 }
 
@@ -41,7 +42,8 @@ func newHarness(attempt func(h *harness, ctx context.Context) error) *harness {
 	h := &harness{clock: newBubble()}
 	h.Refresher = New(Refresher{
 		Schedule: ForTTL(time.Minute), Clock: h.clock,
-		Attempt: func(ctx context.Context) (Renewal, error) {
+		Drain: 8 * time.Second,
+		Attempt: func(ctx context.Context, _ bool) (Renewal, error) {
 			sent := h.clock.Elapsed()
 			h.mu.Lock()
 			h.attempts = append(h.attempts, sent)
@@ -49,6 +51,7 @@ func newHarness(attempt func(h *harness, ctx context.Context) error) *harness {
 			return Renewal{Sent: sent}, attempt(h, ctx)
 		},
 		Failed: func(_ int, gaveUp bool, _ error) {
+			h.failures = append(h.failures, h.clock.Elapsed())
 			if gaveUp {
 				h.gaveUp = h.clock.Elapsed()
 			}
@@ -70,16 +73,15 @@ func seconds(s ...float64) (d []time.Duration) {
 	return d
 }
 
-// TestThreeFailuresEndBeforeTheDeadline, for every ttl and however long the
-// attempts take.
-func TestThreeFailuresEndBeforeTheDeadline(t *testing.T) {
-	for _, ttl := range []time.Duration{10 * time.Second, 17 * time.Second, time.Minute, time.Hour, 24 * time.Hour} {
+var ttls = []time.Duration{10 * time.Second, 17 * time.Second, time.Minute, time.Hour, 24 * time.Hour}
+
+// TestThreeFailuresEndAtTheDeadline, for every ttl.
+func TestThreeFailuresEndAtTheDeadline(t *testing.T) {
+	for _, ttl := range ttls {
 		s := ForTTL(ttl)
-		if end := s.Interval + time.Duration(s.Failures-1)*s.Retry + s.Timeout; end >= s.Deadline || s.Deadline >= ttl {
-			t.Errorf("ttl %v: the last attempt ends at %v, the deadline is %v", ttl, end, s.Deadline)
-		}
-		if s.Timeout > s.Retry {
-			t.Errorf("ttl %v: an attempt is still under way when the next is due", ttl)
+		end := s.Interval + time.Duration(s.Failures)*s.Failure
+		if s.Failures != 3 || end > s.Deadline || s.Deadline-end > 3 || s.Deadline >= ttl {
+			t.Errorf("ttl %v: the last failure ends at %v, the deadline is %v", ttl, end, s.Deadline)
 		}
 		if s.Interval != ttl/2 {
 			t.Errorf("ttl %v: refreshed each %v", ttl, s.Interval)
@@ -87,23 +89,42 @@ func TestThreeFailuresEndBeforeTheDeadline(t *testing.T) {
 	}
 }
 
+// TestPause: 10 s at most between two tries, and at most a fifth of the time that is
+// left, so that the store is tried again and again until the deadline.
+func TestPause(t *testing.T) {
+	for n := 1; n < 100; n++ {
+		for left := time.Duration(0); left < time.Hour; left = left*3/2 + time.Second {
+			p := pause(n, left)
+			if p > 10*time.Second || p > max(left/5, shortestPause) || p < shortestPause {
+				t.Errorf("after %d failures, %v left: %v", n, left, p)
+			}
+			if next := pause(n+1, left); next < p {
+				t.Errorf("after %d failures, %v left: %v, and after one more %v", n, left, p, next)
+			}
+		}
+	}
+}
+
 func TestSchedule(t *testing.T) {
+	third := ForTTL(time.Minute).Failure
 	for name, c := range map[string]struct {
-		attempt          func(*harness, context.Context) error
-		attempts         []time.Duration
-		gaveUp, deadline time.Duration
+		attempt  func(*harness, context.Context) error
+		first    []time.Duration // of the attempts
+		failures []time.Duration
+		deadline time.Duration
 	}{
 		"fails at once": {
 			func(*harness, context.Context) error { return errDown },
-			seconds(30, 38, 46), 46 * time.Second, 55 * time.Second,
+			seconds(30, 30.25, 30.75, 31.75, 33.75, 37.75),
+			[]time.Duration{30*time.Second + third, 30*time.Second + 2*third, 55 * time.Second}, 55 * time.Second,
 		},
 		"hangs": {
 			func(_ *harness, ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
-			seconds(30, 38, 46), 54 * time.Second, 55 * time.Second,
+			seconds(30), []time.Duration{30*time.Second + third, 30*time.Second + 2*third, 55 * time.Second}, 55 * time.Second,
 		},
 		"hangs and heeds nothing": {
 			func(*harness, context.Context) error { time.Sleep(time.Hour); return nil },
-			seconds(30, 38, 46), 54 * time.Second, 55 * time.Second,
+			seconds(30), []time.Duration{30*time.Second + third, 30*time.Second + 2*third, 55 * time.Second}, 55 * time.Second,
 		},
 		"third answers": {
 			func(h *harness, _ context.Context) error {
@@ -112,11 +133,12 @@ func TestSchedule(t *testing.T) {
 				}
 				return errDown
 			},
-			seconds(30, 38, 46, 76, 84, 92), 92 * time.Second, 101 * time.Second,
+			seconds(30, 30.25, 30.75, 60.75, 61, 61.5),
+			[]time.Duration{60750*time.Millisecond + third, 60750*time.Millisecond + 2*third, 85750 * time.Millisecond}, 85750 * time.Millisecond,
 		},
 		"fails after 5 s": {
 			func(*harness, context.Context) error { time.Sleep(5 * time.Second); return errDown },
-			seconds(30, 38, 46), 51 * time.Second, 55 * time.Second,
+			seconds(30, 35.25, 40.75), []time.Duration{30*time.Second + third, 30*time.Second + 2*third, 55 * time.Second}, 55 * time.Second,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -129,16 +151,88 @@ func TestSchedule(t *testing.T) {
 				if got := h.clock.Elapsed(); got != c.deadline {
 					t.Errorf("ended at %v, want %v", got, c.deadline)
 				}
-				if got := h.sent(); !slices.Equal(got, c.attempts) {
-					t.Errorf("attempts at %v, want %v", got, c.attempts)
+				if got := h.sent(); len(got) < len(c.first) || !slices.Equal(got[:len(c.first)], c.first) {
+					t.Errorf("attempts at %v, want %v…", got, c.first)
 				}
-				if h.gaveUp != c.gaveUp {
-					t.Errorf("gave up at %v, want %v", h.gaveUp, c.gaveUp)
+				if !slices.Equal(h.failures, c.failures) {
+					t.Errorf("failures at %v, want %v", h.failures, c.failures)
+				}
+				if h.gaveUp != c.deadline {
+					t.Errorf("gave up at %v, want %v", h.gaveUp, c.deadline)
 				}
 				time.Sleep(2 * time.Hour) // for those that hang
 			})
 		})
 	}
+}
+
+// TestTriedUntilTheDeadline: a store that comes back 5 s before the deadline, at any
+// moment around that, is not too late, whatever the ttl; and until then it is tried at
+// least each 10 s.
+func TestTriedUntilTheDeadline(t *testing.T) {
+	for _, ttl := range ttls {
+		n := 50
+		if ttl > time.Minute {
+			n = 5 // each takes thousands of tries
+		}
+		for i := range n {
+			synctest.Test(t, func(t *testing.T) {
+				s := ForTTL(ttl)
+				back := s.Deadline - min(5*time.Second, s.Failure) + time.Duration(i)*time.Second/time.Duration(n)
+				var h *harness
+				h = newHarness(func(*harness, context.Context) error {
+					if h.clock.Elapsed() < back {
+						return errDown
+					}
+					return nil
+				})
+				h.Schedule = s
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(s.Deadline+time.Second, cancel)
+				if err := h.Run(ctx); !errors.Is(err, context.Canceled) {
+					t.Errorf("ttl %v, back at %v: %v", ttl, back, err)
+				}
+				all := h.sent()
+				for i, at := range all[1:] {
+					if at-all[i] > longestPause && all[i] < back {
+						t.Errorf("ttl %v: no try from %v to %v", ttl, all[i], at)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestProgressIsKept: what an attempt has achieved that failed half-way is committed, and
+// the next one goes on from there; a renewal that was asked for begins anew.
+func TestProgressIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(nil)
+		var mu sync.Mutex
+		var begun []bool
+		committed := 0
+		h.Attempt = func(_ context.Context, anew bool) (Renewal, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			begun = append(begun, anew)
+			return Renewal{Sent: h.clock.Elapsed(), Commit: func() { mu.Lock(); defer mu.Unlock(); committed++ }}, errDown
+		}
+		ended := make(chan struct{})
+		go func() { defer close(ended); _ = h.Run(t.Context()) }()
+		time.Sleep(33 * time.Second)
+		mu.Lock()
+		if committed != 4 || !slices.Equal(begun, []bool{true, false, false, false}) {
+			t.Errorf("%d committed, begun anew: %v", committed, begun)
+		}
+		mu.Unlock()
+		_ = h.Refresher.Now(t.Context(), ended)
+		mu.Lock()
+		if begun = begun[4:]; !slices.Equal(begun, []bool{true}) {
+			t.Errorf("asked for: begun anew: %v", begun)
+		}
+		mu.Unlock()
+		<-ended
+	})
 }
 
 func TestStop(t *testing.T) {
@@ -155,7 +249,7 @@ func TestStop(t *testing.T) {
 func TestAnswerTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(nil)
-		h.Attempt = func(context.Context) (Renewal, error) {
+		h.Attempt = func(context.Context, bool) (Renewal, error) {
 			sent := h.clock.Elapsed()
 			h.clock.leap.Add(int64(time.Minute)) // suspended before the answer was read
 			return Renewal{Sent: sent, Commit: func() { t.Error("committed") }}, nil
@@ -192,7 +286,7 @@ func TestEndWaitsForTheAttempt(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(31*time.Second, cancel)
 			err := h.Run(ctx)
-			want := min(30*time.Second+takes, 38*time.Second)
+			want := min(30*time.Second+takes, 39*time.Second)
 			if !errors.Is(err, context.Canceled) || h.clock.Elapsed() != want {
 				t.Errorf("Run: %v at %v, want %v", err, h.clock.Elapsed(), want)
 			}
@@ -228,7 +322,7 @@ func TestNow(t *testing.T) {
 		}
 		fail.Store(true)
 		<-ended
-		if got := h.clock.Elapsed(); got != 61*time.Second || h.gaveUp != 52*time.Second {
+		if got := h.clock.Elapsed(); got != 61*time.Second || h.gaveUp != 61*time.Second {
 			t.Errorf("gave up at %v, ended at %v", h.gaveUp, got)
 		}
 		if err := h.Refresher.Now(t.Context(), ended); !errors.Is(err, ErrDeadline) {

@@ -22,9 +22,13 @@ type client struct {
 	clock   *clientClock
 	lives   int
 
-	mu    sync.Mutex
-	count map[string]int
-	hit   time.Time // when one of its requests failed last, where little does
+	mu      sync.Mutex
+	life    *process // the last one
+	count   map[string]int
+	hit     time.Time // when one of its requests failed last, where little does
+	ailing  int       // requests under way that go wrong
+	trouble time.Time // when the last one of them was over
+	edge    edge
 }
 
 func (w *world) newClient(number int, name string, p *clientPlan, m *machine) *client {
@@ -60,9 +64,18 @@ type process struct {
 	client *client
 	ctx    context.Context
 	cancel context.CancelFunc
+	number int
 	dead   atomic.Bool
 	link   *link
-	Participant
+
+	mu      sync.Mutex
+	lockers map[which]Participant
+}
+
+// which of a process's Lockers: by its number and its lock's name.
+type which struct {
+	number int
+	lock   string
 }
 
 func (p *process) gone() bool { return p.dead.Load() }
@@ -72,18 +85,47 @@ func (p *process) kill() {
 	p.cancel()
 }
 
-// born starts a process.
-func (c *client) born() *process {
-	c.lives++
-	p := &process{client: c}
-	p.link = &link{c.w, p}
-	p.ctx, p.cancel = context.WithCancel(c.w.ctx)
-	p.Participant = c.w.protocol.Join(p.link, Member{
-		Name: fmt.Sprintf("%s (pid %d)", c.name, c.lives), TTL: c.plan.ttl, Clock: c.clock,
-		Rand: &random{c.w.plan.dice.named("random").of(uint64(c.number), uint64(c.lives))},
-		Self: identity.Process{Hostname: c.name, HostID: c.machine.boot, BootID: c.machine.boot, PID: c.lives, User: "sim"},
+// living is its process, or the next one.
+func (c *client) living() *process {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.life == nil || c.life.gone() {
+		c.lives++
+		p := &process{client: c, number: c.lives, lockers: map[which]Participant{}}
+		p.link = &link{c.w, p}
+		p.ctx, p.cancel = context.WithCancel(c.w.ctx)
+		c.life = p
+	}
+	return c.life
+}
+
+// locker is one of the process's Lockers.
+func (p *process) locker(number int, lock string) Participant {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	id := which{number, lock}
+	if p.lockers[id] == nil {
+		p.lockers[id] = p.join(id)
+	}
+	return p.lockers[id]
+}
+
+func (p *process) join(id which) Participant {
+	c := p.client
+	d := c.w.plan.dice.named("random").of(uint64(c.number), uint64(p.number))
+	if id != (which{}) {
+		d = d.of(uint64(id.number)).named(id.lock)
+	}
+	protocol := c.w.protocol
+	if c.plan.foreign {
+		protocol = asForeign{}
+	}
+	return protocol.Join(p.link, Member{
+		Name: fmt.Sprintf("%s (pid %d)", c.name, p.number), Lock: id.lock, TTL: c.plan.ttl, Clock: c.clock, Rand: &random{d},
+		Self: identity.Process{
+			Hostname: c.name, HostID: c.machine.boot, BootID: c.machine.boot, TimeNamespace: "time:[1]", PID: p.number, User: "sim",
+		},
 	})
-	return p
 }
 
 // random gives the same to all who read at the same time, so that it doesn't
@@ -97,32 +139,39 @@ func (r *random) Read(b []byte) (int, error) {
 
 // run does what the client's plan says.
 func (c *client) run() {
-	p := c.born()
+	threads := map[int][]step{}
 	for _, s := range c.plan.steps {
-		<-c.clock.After(s.wait)
-		if c.w.ctx.Err() != nil {
-			return
-		}
-		if p.gone() {
-			p = c.born()
-		}
-		c.take(p, s)
+		threads[s.thread] = append(threads[s.thread], s)
 	}
+	var wg sync.WaitGroup
+	for _, steps := range threads {
+		wg.Go(func() {
+			for _, s := range steps {
+				<-c.clock.After(s.wait)
+				if c.w.ctx.Err() != nil {
+					return
+				}
+				c.take(c.living(), s)
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // take one lock, hold it, and let it go.
 func (c *client) take(p *process, s step) {
-	w := c.w
+	w, locker := c.w, p.locker(s.locker, s.lock)
+	pctx := context.WithValue(p.ctx, forStep{}, &s)
 	began, wait := time.Now(), time.Duration(0)
 	if s.queues {
 		wait, s.patience = s.patience, 0
 	}
 	w.trace(c, "=== wants the %v lock%s [%s]", s.mode, upTo(wait), s.name)
-	k, err := p.Lock(p.ctx, s.mode, s.name, wait)
+	k, err := locker.Lock(pctx, s.mode, s.name, wait)
 	for waited := time.Duration(0); errors.Is(err, replock.ErrHeld) && waited < s.patience && p.ctx.Err() == nil; waited += s.pause {
 		<-c.clock.After(s.pause)
 		began = time.Now()
-		k, err = p.Lock(p.ctx, s.mode, s.name, 0)
+		k, err = locker.Lock(pctx, s.mode, s.name, 0)
 	}
 	if p.gone() {
 		return
@@ -132,6 +181,8 @@ func (c *client) take(p *process, s step) {
 		return
 	}
 	h := w.begin(p, s, k, nil, began)
+	c.approach(k)
+	c.attend(pctx, h)
 	for hold := s.hold; ; hold = min(hold, c.plan.ttl) {
 		select {
 		case <-c.clock.After(hold):
@@ -148,17 +199,26 @@ func (c *client) take(p *process, s step) {
 			break
 		}
 		asked := time.Now()
-		ctx, cancel := context.WithTimeout(p.ctx, 5*c.plan.ttl)
+		ctx, cancel := context.WithTimeout(pctx, 5*c.plan.ttl)
+		quit := c.quit(ctx, h)
 		next, err := k.Resume(ctx)
 		cancel()
 		if p.gone() {
 			return
+		}
+		if <-quit {
+			if err == nil {
+				w.undead(h, next)
+				_ = next.Release(pctx)
+			}
+			break
 		}
 		if err != nil {
 			w.trace(c, "=== can't resume: %v", err)
 			break
 		}
 		k, h = next, w.begin(p, s, next, h, asked)
+		c.attend(pctx, h)
 	}
 	for _, look := range []struct {
 		due  bool
@@ -168,7 +228,7 @@ func (c *client) take(p *process, s step) {
 		time.Sleep(nanoseconds(w.plan.dice.named(s.name).named(look.text)) / 10) // and not when anything else is sent
 		if look.due && k.Context().Err() == nil {
 			asked := time.Now()
-			err := look.look(p.ctx)
+			err := look.look(pctx)
 			w.trace(c, "=== %s its lock: %t", look.text, err == nil) // of two reasons either may be given
 			w.checked(h, asked, err)
 		}
@@ -178,7 +238,13 @@ func (c *client) take(p *process, s step) {
 	}
 	w.trace(c, "=== releases")
 	w.end(h)
-	err = k.Release(p.ctx)
+	if s.meddles > 0 {
+		go func() {
+			time.Sleep(nanoseconds(w.plan.dice.named(s.name).named("twice")))
+			_ = k.Release(pctx)
+		}()
+	}
+	err = k.Release(pctx)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.say(c, "=== has released: %v", err)
@@ -203,7 +269,100 @@ func (w *world) refused(c *client, s step, err error) {
 		return
 	}
 	w.result.Failed++
-	if w.plan.survivable() && w.ctx.Err() == nil && w.config.Protocol == nil {
+	if w.plan.survivable() && w.ctx.Err() == nil && w.config.Protocol == nil && !w.plan.slow.near(c.plan.ttl) {
 		w.violate("failed", fmt.Sprintf("%s didn't get its lock [%s] although next to nothing had gone wrong: %v", c.name, s.name, err))
 	}
+}
+
+// attend has done beside a lock that is held what is planned.
+func (c *client) attend(ctx context.Context, h *holding) {
+	if c.w.plan.freezing() && !c.plan.foreign {
+		go c.w.guard(h)
+	}
+	c.meddle(ctx, h)
+}
+
+// meddle has others ask for a lock while it is held, and at about the time when it is
+// released.
+func (c *client) meddle(ctx context.Context, h *holding) {
+	for n := range uint64(h.step.meddles) {
+		d := c.w.plan.dice.named(h.step.name).named("meddle").of(uint64(h.began.UnixNano()), n)
+		at := d.of(1).between(0, h.step.hold)
+		if d.of(3).chance(.3) {
+			at = h.step.hold + d.of(4).between(-10*c.w.plan.latency, 10*c.w.plan.latency)
+		}
+		go func() {
+			<-c.clock.After(max(at, 0) + nanoseconds(d.of(2))) // and at no other's time
+			if !c.w.holds(h) {
+				return
+			}
+			ask, text := h.lock.Check, "checks"
+			if d.of(5).chance(.5) {
+				ask, text = h.lock.Confirm, "confirms"
+			}
+			asked := time.Now()
+			err := ask(ctx)
+			if !h.p.gone() {
+				c.w.trace(c, "=== beside it, %s its lock: %t", text, err == nil)
+				c.w.checked(h, asked, err)
+			}
+		}()
+	}
+}
+
+// quit releases a lock while it is being resumed, if that is planned. What it returns
+// says whether it did.
+func (c *client) quit(ctx context.Context, h *holding) <-chan bool {
+	did := make(chan bool, 1)
+	if !h.step.quits {
+		did <- false
+		return did
+	}
+	d := c.w.plan.dice.named(h.step.name).named("quit").of(uint64(time.Now().UnixNano()))
+	at := pick(d.of(1), d.of(2).between(0, 20*c.w.plan.latency), d.of(2).between(0, 20*c.w.plan.latency), d.of(2).between(0, c.plan.ttl))
+	go func() {
+		select {
+		case <-c.clock.After(at + nanoseconds(d.of(3))):
+		case <-ctx.Done(): // it is over
+		}
+		if h.p.gone() || ctx.Err() != nil {
+			did <- false
+			return
+		}
+		c.w.trace(c, "=== releases the lock that it resumes")
+		c.w.end(h)
+		err := h.lock.Release(ctx)
+		c.w.trace(c, "=== has released it: %v", err)
+		did <- true
+	}()
+	return did
+}
+
+// edge is the outage of a client that ends shortly before its lock's deadline.
+type edge struct {
+	lock     Held
+	from, to time.Time
+}
+
+// approach has the outage begin that is planned for when a lock is held.
+func (c *client) approach(k Held) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.plan.brink.to > 0 && c.edge.lock == nil {
+		c.edge = edge{lock: k, from: time.Now().Add(c.plan.brink.from)}
+	}
+}
+
+// onTheBrink reports whether it goes on.
+func (c *client) onTheBrink() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, now := &c.edge, time.Now()
+	if e.lock == nil || now.Before(e.from) {
+		return false
+	}
+	if e.to.IsZero() {
+		e.to = now.Add(e.lock.Deadline() - c.clock.Elapsed() - c.plan.brink.to)
+	}
+	return now.Before(e.to)
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"runtime"
 	"sync"
 	"time"
 
@@ -14,6 +15,8 @@ type machine struct {
 	booted  time.Time
 	skew    time.Duration // of the wall clock
 	clients []*client
+	frozen  nap.Naps // in which none of its clocks ran: see freeze
+	lag     freezing
 }
 
 func (m *machine) jump(d time.Duration) {
@@ -25,7 +28,8 @@ func (m *machine) jump(d time.Duration) {
 func (m *machine) wall() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return time.Now().Add(m.skew)
+	missed, _ := m.frozen.Slept(m.booted)
+	return time.Now().Add(m.skew - missed + m.lag.stepped)
 }
 
 // clientClock is a client's. Its timers don't run while the client is stopped, as those
@@ -40,7 +44,10 @@ type clientClock struct {
 func (c *clientClock) Now() time.Time { return c.wall() }
 
 // Elapsed is the time since the machine was booted.
-func (c *clientClock) Elapsed() time.Duration { return time.Since(c.booted) }
+func (c *clientClock) Elapsed() time.Duration {
+	missed, _ := c.frozen.Slept(c.booted)
+	return time.Since(c.booted) - missed
+}
 
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
@@ -64,9 +71,26 @@ func (c *clientClock) awake(d dice) {
 // After fires once the client has run for so long, and at no time at which another
 // timer of it fires.
 func (c *clientClock) After(d time.Duration) <-chan time.Time {
-	from := uint64(time.Now().UnixNano())
-	d += nanoseconds(c.dice.of(from, uint64(d))) / 1000
-	return c.Naps.After(d, func(left time.Duration) time.Duration {
-		return nanoseconds(c.dice.of(from, uint64(d), uint64(left)))
-	})
+	dice := c.dice.of(uint64(time.Now().UnixNano()), waiter(), uint64(d))
+	d += nanoseconds(dice) / 1000
+	return c.Naps.After(d, func(left time.Duration) time.Duration { return nanoseconds(dice.of(uint64(left))) })
 }
+
+// waiter is who waits: two parts of the engine may begin to wait at one time, and for as
+// long, and must not go on at one time.
+func waiter() uint64 {
+	var callers [6]uintptr
+	n := runtime.Callers(3, callers[:])
+	h := dice(0)
+	for _, pc := range callers[:n] {
+		name, ok := functions.Load(pc)
+		if !ok {
+			name = uint64(dice(0).named(runtime.FuncForPC(pc - 1).Name()))
+			functions.Store(pc, name)
+		}
+		h = h.of(name.(uint64))
+	}
+	return uint64(h)
+}
+
+var functions sync.Map // hashes of their names, by program counter

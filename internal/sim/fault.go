@@ -36,12 +36,28 @@ const (
 	Leftovers  // others have left locks behind
 	Break      // somebody runs break-lock
 	Poor       // the store tells no time, or rounds it, or has no clock of its own
+
+	Freeze // as None to Jump: the hypervisor pauses its sender's machine
+
+	// What a history is about: see scenes.
+	Frozen  // the hypervisor pauses a holder's machine for as long as its lock lives
+	Creates // If-Match makes an object where there is none; and a lock is broken
+	Refuses // If-Match is refused, whatever the ETag
+	Crawl   // round trips of seconds
+	Duel    // two who come at almost one time
+	Foreign // live clients of the original protocol
+	Several // locks of one process
+	Brink   // outages that end shortly before the deadline
+	Local   // one machine's wall clock stamps what the store keeps
+	Evict   // somebody deletes the tickets of those who wait
+	Unclock // no clock of the store tells whether a lock was passed
 	kinds
 )
 
 var kindNames = [kinds]string{
 	"none", "lost", "unanswered", "late", "twice", "busy", "broken", "conflict", "slow", "outage", "pause", "suspend",
 	"crash", "jump", "skew", "storejump", "gateways", "conditions", "nodelete", "pages", "leftovers", "break", "poor",
+	"freeze", "frozen", "creates", "refuses", "crawl", "duel", "foreign", "several", "brink", "local", "evict", "unclock",
 }
 
 func (k Kind) String() string { return kindNames[k] }
@@ -56,7 +72,7 @@ func Kinds() []Kind {
 }
 
 // ofRequests are those that befall single requests.
-var ofRequests = []Kind{Lost, Unanswered, Late, Twice, Busy, Broken, Conflict, Slow, Pause, Suspend, Crash, Jump}
+var ofRequests = []Kind{Lost, Unanswered, Late, Twice, Busy, Broken, Conflict, Slow, Pause, Suspend, Crash, Jump, Freeze}
 
 // unheard are those after which the store has said nothing that the sender could hear:
 // it may be told that much, or left waiting.
@@ -74,6 +90,8 @@ type fault struct {
 	after bool
 	// long is for how long it is stopped, or how much later the request arrives.
 	long time.Duration
+	// set is how long after a hypervisor's pause the wall clock is set right, or 0.
+	set time.Duration
 	// hang: the sender isn't told that nothing will come.
 	hang bool
 }
@@ -85,6 +103,10 @@ func (w *world) decide(c *client, r request, d dice) fault {
 	f.back = w.plan.latency/2 + d.of(3).within(w.plan.latency) + nanoseconds(d.of(4))
 	if w.calm.Load() {
 		return f
+	}
+	if rtt := w.plan.slow.at(time.Since(w.start)); rtt > 0 {
+		f.there = rtt/2 + d.of(1).between(0, rtt/50) + nanoseconds(d.of(2))
+		f.back = rtt/2 + d.of(3).between(0, rtt/50) + nanoseconds(d.of(4))
 	}
 	kept := time.Duration(-1) // by something on the way, until the outage is over
 	at := d.of(5).unit()
@@ -105,10 +127,17 @@ func (w *world) decide(c *client, r request, d dice) fault {
 	}
 	if f.kind == None && c.plan.outage.covers(time.Since(w.start)) {
 		f.kind, f.id = Outage, Outage.String()
-		if r.writes() && d.of(13).chance(.3) && w.config.has(Late) && w.plan.storeJump <= 0 {
+		late := .3
+		if w.plan.scene == Unclock {
+			late = .8
+		}
+		if r.writes() && d.of(13).chance(late) && w.config.has(Late) && w.plan.storeJump <= 0 {
 			f.kind, f.id = Late, Late.String()+":"+short(d)
 			kept = max(0, c.plan.outage.to-time.Since(w.start)+d.of(14).between(-c.plan.ttl/4, c.plan.ttl/20))
 		}
+	}
+	if f.kind == None && c.onTheBrink() {
+		f.kind, f.id = Outage, Brink.String()
 	}
 	if f.kind == None {
 		return f
@@ -118,6 +147,9 @@ func (w *world) decide(c *client, r request, d dice) fault {
 	}
 	ttl := c.plan.ttl
 	f.after, f.hang = d.of(6).chance(.5), d.of(7).chance(.5) && slices.Contains(unheard, f.kind)
+	if c.plan.brink.to > 0 {
+		f.hang = d.of(7).chance(c.plan.brink.hang)
+	}
 	switch f.kind {
 	case Late, Twice:
 		if kept >= 0 {
@@ -127,6 +159,11 @@ func (w *world) decide(c *client, r request, d dice) fault {
 		f.long = pick(d.of(8), d.of(9).within(2*time.Second), d.of(9).within(ttl), d.of(9).between(0, 3*ttl))
 	case Pause, Suspend:
 		f.long = pick(d.of(8), d.of(9).within(ttl/10), d.of(9).between(ttl/4, ttl), d.of(9).between(ttl*3/4, ttl*5/2))
+	case Freeze:
+		f.long = pick(d.of(8), d.of(9).within(ttl/10), d.of(9).between(ttl/4, ttl), d.of(9).between(ttl*3/4, ttl*5/2))
+		if d.of(15).chance(.5) {
+			f.set = d.of(16).within(30 * time.Second)
+		}
 	case Slow:
 		slow := pick(d.of(8), d.of(9).within(ttl/30), d.of(9).between(0, ttl/6), d.of(9).between(0, ttl))
 		if f.after {

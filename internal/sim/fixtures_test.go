@@ -6,57 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"sync/atomic"
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
-	"github.com/repolock/repolock/internal/original"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
 )
 
 // What follows are protocols with known holes: a simulator that doesn't find them
 // finds nothing.
-
-// never is the deadline of a lock that has none.
-const never = time.Duration(math.MaxInt64)
-
-var errNoResume = errors.New("knows no resuming")
-
-// asOriginal is the wire format's own protocol, as it was first published.
-type asOriginal struct{}
-
-func (asOriginal) Join(s store.Store, m Member) Participant {
-	return &originalClient{original.Locker{Store: s, Clock: m.Clock, Holder: m.Name}}
-}
-
-type originalClient struct{ original.Locker }
-
-func (c *originalClient) Lock(ctx context.Context, mode replock.Mode, operation string, _ time.Duration) (Held, error) {
-	take := c.Shared
-	if mode == replock.Exclusive {
-		take = c.Exclusive
-	}
-	k, err := take(ctx, operation)
-	if err != nil {
-		return nil, err
-	}
-	return originalLock{k}, nil
-}
-
-func (c *originalClient) Break(ctx context.Context, _ bool) error {
-	return c.Store.Delete(ctx, exclusiveKey)
-}
-
-type originalLock struct{ *original.Lock }
-
-func (originalLock) ID() string                           { return "" } // its bodies have none
-func (originalLock) Context() context.Context             { return context.Background() }
-func (originalLock) Deadline() time.Duration              { return never }
-func (originalLock) Check(context.Context) error          { return nil }
-func (originalLock) Confirm(context.Context) error        { return nil }
-func (originalLock) Resume(context.Context) (Held, error) { return nil, errNoResume }
 
 // asRestic is restic's, up to its version 0.15: a file of one's own, others looked
 // for before it and 200 ms after it was written; refreshed every five minutes,
@@ -198,6 +157,7 @@ func (k *resticLock) Key() string                          { return *k.key.Load(
 func (k *resticLock) ID() string                           { return "" }
 func (k *resticLock) Context() context.Context             { return context.Background() }
 func (k *resticLock) Deadline() time.Duration              { return never }
+func (k *resticLock) Seen() clock.Reading                  { return clock.Reading{} }
 func (k *resticLock) Check(context.Context) error          { return nil }
 func (k *resticLock) Confirm(context.Context) error        { return nil }
 func (k *resticLock) Resume(context.Context) (Held, error) { return nil, errNoResume }

@@ -21,6 +21,8 @@ type request struct {
 	body            []byte
 	opts            store.PutOptions
 	handed          time.Time // to the link, by a client who may be stopped before it is sent
+	wall            time.Time // what the sender's wall clock said then
+	step            *step     // what it is sent for
 }
 
 func (r request) conditional() bool { return r.opts.IfAbsent || r.opts.IfMatch != "" }
@@ -47,7 +49,9 @@ func send[T any](ctx context.Context, l *link, r request, apply func() (T, error
 		return zero, errGone
 	}
 	c := l.p.client
-	r.handed = time.Now()
+	r.handed, r.wall = time.Now(), c.machine.wall()
+	r.step, _ = ctx.Value(forStep{}).(*step)
+	l.w.handed(l.p, r)
 	l.w.flying.Add(1)
 	defer l.w.flying.Add(-1)
 	n := c.nth(r)
@@ -60,6 +64,7 @@ func send[T any](ctx context.Context, l *link, r request, apply func() (T, error
 	f := l.w.decide(c, r, d)
 	if f.kind != None {
 		l.w.fired(f.kind)
+		defer c.ail()()
 	}
 	if !f.after && l.strike(f) {
 		c.clock.awake(d.of(21))
@@ -126,6 +131,9 @@ func (l *link) strike(f fault) bool {
 		for _, each := range c.machine.clients {
 			each.clock.Stop(f.long)
 		}
+	case Freeze:
+		l.w.trace(c, "~~~ its machine is paused by the hypervisor for %v [%s]", f.long.Round(time.Millisecond), f.id)
+		l.w.freeze(c.machine, f.long, f.set)
 	case Crash:
 		l.w.trace(c, "~~~ killed [%s]", f.id)
 		l.p.kill()
@@ -190,8 +198,9 @@ func atStore[T any](l *link, r request, f fault, apply func() (T, error)) (T, er
 	w := l.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.sender, w.sent = l.p.client, f.dice
+	w.sender, w.sent, w.stamp = l.p.client, f.dice, r.wall
 	w.breaking(l.p, r)
+	w.trespass(l.p, r)
 	v, err := apply()
 	w.applied(l.p, r, v, err)
 	return v, err
@@ -201,9 +210,15 @@ func atStore[T any](l *link, r request, f fault, apply func() (T, error)) (T, er
 func (l *link) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
 	r := request{op: "put", key: key, body: body, opts: opts}
 	return send(ctx, l, r, func() (store.Object, error) {
+		if l.w.plan.refuses && opts.IfMatch != "" {
+			return store.Object{}, &store.Error{Op: "put", Key: key, Err: store.ErrPrecondition}
+		}
 		return l.w.mem.Put(context.Background(), key, body, opts)
 	})
 }
+
+// forStep is the key of a context's value: the step that a request is sent for.
+type forStep struct{}
 
 // content is what a Get gives.
 type content struct {

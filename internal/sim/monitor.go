@@ -31,6 +31,11 @@ import (
 //   - litter: where nothing goes wrong, who was refused or has released leaves
 //     nothing;
 //   - hang: every call returns;
+//   - undead: a lock that is released while it is being resumed isn't resumed;
+//   - belated: who hasn't been stopped sends no refresh after the deadline;
+//   - unqueued: who waits puts a ticket again that somebody has deleted;
+//   - trespass: nobody deletes another client's live lock.exclusive for a shared lock;
+//   - progress: of two who come at once, and of whom one could have the lock, one has it;
 //   - stuck, leftover: at the end, when all others are gone, somebody alone gets
 //     in as soon as the last lock has expired, and leaves nothing.
 type monitor struct {
@@ -42,6 +47,9 @@ type monitor struct {
 	// break-lock removed them.
 	undone    map[string]bool
 	queue     map[string]ticket // by its key
+	seen      map[string]sighting
+	present   map[string]presence
+	looks     map[string]time.Time // when the last look of a step began
 	ghosts    []ghost
 	staleOnly bool // the break-lock that is under way
 }
@@ -51,7 +59,12 @@ type ticket struct {
 	client *client
 	since  time.Time
 	put    time.Time // the last time
+	gone   time.Time // when somebody has deleted it
+	tried  time.Time // when its client has made an attempt since
 }
+
+// sighting is when a client's request was sent which saw an object last.
+type sighting struct{ handed time.Time }
 
 // ghost is the holder of a lock that was left behind, who may be there until it
 // expires.
@@ -64,7 +77,7 @@ type ghost struct {
 // haunted looks whether a lock was granted beside a ghost's.
 func (w *world) haunted(h *holding) {
 	for _, g := range w.ghosts {
-		if h.conflicts(g.mode) && time.Now().Before(g.till) && !w.brokenKey(g.key) {
+		if h.excludes(g.mode, "") && !h.foreign() && time.Now().Before(g.till) && !w.brokenKey(g.key) {
 			w.violate("exclusion", fmt.Sprintf("%v is granted beside one that was left behind and hasn't expired: %s", h, w.name(g.key)))
 		}
 	}
@@ -86,8 +99,15 @@ type holding struct {
 	step  step
 	lock  Held
 	first *holding // the one that this one was resumed from, and that one …
+	asked time.Time
 	began time.Time
 	ended bool // was released
+	// stopped: what it protects is, by the guard.
+	stopped bool
+	// passer was let in while its machine was paused by the hypervisor.
+	passer *holding
+	// straddled: a put of it may have put back what its passer has deleted.
+	straddled bool
 	// expired is set once its deadline was seen to have passed.
 	expired bool
 }
@@ -103,24 +123,51 @@ func (h *holding) held() bool {
 
 // live reports whether who holds it may go on with what it protects.
 func (h *holding) live() bool {
-	return h.held() && h.p.client.clock.Elapsed() < h.lock.Deadline()
+	return h.held() && !h.stopped && h.p.client.clock.Elapsed() < h.lock.Deadline()
 }
 
-func (h *holding) conflicts(mode replock.Mode) bool {
-	return h.step.mode == replock.Exclusive || mode == replock.Exclusive
+// conflicts reports whether two locks exclude each other.
+func (h *holding) conflicts(g *holding) bool { return h.excludes(g.step.mode, g.step.lock) }
+
+func (h *holding) excludes(mode replock.Mode, lock string) bool {
+	return h.step.lock == lock && (h.step.mode == replock.Exclusive || mode == replock.Exclusive)
+}
+
+// foreign reports whether its holder follows the original protocol.
+func (h *holding) foreign() bool { return h.p.client.plan.foreign }
+
+// origin is the lock that it was first, before it was resumed.
+func (h *holding) origin() *holding {
+	for h.first != nil {
+		h = h.first
+	}
+	return h
 }
 
 // objects of a lock, as the maps below name them.
 func (h *holding) objects() [2]string {
-	return [2]string{h.lock.Key(), exclusiveKey + "#" + h.lock.ID()}
+	return [2]string{h.lock.Key(), prefix(h.step.lock) + exclusive + "#" + h.lock.ID()}
 }
 
-const exclusiveKey = replock.DefaultPrefix + "lock.exclusive"
+const (
+	exclusive    = "lock.exclusive"
+	exclusiveKey = replock.DefaultPrefix + exclusive
+)
+
+// prefix of a lock's keys, by its name.
+func prefix(lock string) string {
+	if lock == "" {
+		return replock.DefaultPrefix
+	}
+	return replock.DefaultPrefix + "locks/" + lock + "/"
+}
+
+func isExclusive(key string) bool { return strings.HasSuffix(key, "/"+exclusive) }
 
 // objectName is a key; lock.exclusive, which is written by many, with the id of
 // the lock that it is of.
 func objectName(key string, body []byte) string {
-	if key != exclusiveKey {
+	if !isExclusive(key) {
 		return key
 	}
 	var b struct {
@@ -170,7 +217,7 @@ func (w *world) breaking(p *process, r request) {
 	o := objectName(r.key, raw)
 	w.broken[o] = time.Now()
 	for _, h := range w.active {
-		if w.staleOnly && h.live() && h.lock.Key() == r.key {
+		if w.staleOnly && h.live() && !w.adrift(h, h) && h.lock.Key() == r.key && (!h.foreign() || w.stands(h.p.client, r.key, time.Now())) {
 			w.violate("overbroken", fmt.Sprintf("break-lock --stale breaks %v, which is live", h))
 		}
 	}
@@ -194,8 +241,16 @@ func (w *world) applied(p *process, r request, v any, err error) {
 	if r.writes() && err == nil {
 		w.changed = time.Now()
 	}
-	if r.op == "put" && err == nil {
+	switch {
+	case err != nil:
+	case r.op == "list" || r.op == "get":
+		w.seen[p.client.name+" "+r.key] = sighting{r.handed}
+	case r.op == "put":
 		w.undo(p.client, r)
+		w.straddle(p, r)
+		fallthrough
+	case r.op == "delete":
+		w.appears(p.client, r)
 	}
 	w.queued(p.client, r, err)
 	w.checkQueue()
@@ -207,9 +262,23 @@ func (w *world) queued(c *client, r request, err error) {
 	switch {
 	case err != nil || !r.writes():
 	case !bytes.Contains(r.body, []byte(`"state":"waiting"`)):
+		if t, ok := w.queue[r.key]; ok && c == w.janitor {
+			if t.gone.IsZero() {
+				t.gone = time.Now()
+			}
+			w.queue[r.key] = t
+			return
+		}
 		delete(w.queue, r.key)
+		for key, t := range w.queue {
+			if t.client == c && !t.gone.IsZero() && r.op == "put" && len(r.body) > 0 && !isExclusive(r.key) && r.step != nil && t.gone.Before(w.looks[r.step.name]) {
+				t.tried = time.Now()
+				w.queue[key] = t
+			}
+		}
 	default:
 		t := w.queue[r.key]
+		t.gone, t.tried = time.Time{}, time.Time{}
 		if t.client == nil {
 			t.client, t.since = c, time.Now()
 			w.result.Queued++
@@ -222,7 +291,17 @@ func (w *world) queued(c *client, r request, err error) {
 // checkQueue looks whether everybody's ticket is good who waits.
 func (w *world) checkQueue() {
 	for key, t := range w.queue {
-		if ago := time.Since(t.put); ago > t.client.plan.ttl && w.plan.undisturbed() && !w.calm.Load() {
+		if ago := time.Since(t.gone); !t.gone.IsZero() {
+			limit := unqueued + t.client.plan.ttl/2
+			if !t.tried.IsZero() { // it was seen to be gone
+				ago, limit = time.Since(t.tried), unqueued
+			}
+			if ago > limit && w.plan.scene == Evict && !w.calm.Load() {
+				w.violate("unqueued", fmt.Sprintf("%s waits, and hasn't put %s again for %v", t.client.name, w.name(key), ago.Round(time.Millisecond)))
+			}
+			continue
+		}
+		if ago := time.Since(t.put); ago > t.client.plan.ttl && w.plan.undisturbed() && !w.plan.slow.near(t.client.plan.ttl) && !w.calm.Load() {
 			w.violate("expired", fmt.Sprintf("%s waits, and hasn't refreshed %s for %v", t.client.name, w.name(key), ago.Round(time.Millisecond)))
 		}
 	}
@@ -232,7 +311,7 @@ func (w *world) checkQueue() {
 // already when it was asked for.
 func (w *world) overtaken(h *holding, asked time.Time) {
 	for key, t := range w.queue {
-		if t.client != h.p.client && t.since.Before(asked) && w.plan.undisturbed() {
+		if t.client != h.p.client && t.gone.IsZero() && strings.HasPrefix(key, prefix(h.step.lock)+"lock.") && t.since.Before(asked) && w.plan.undisturbed() {
 			w.violate("overtaken", fmt.Sprintf("%v is granted before that of %s, who has waited for %v (%s)", h, t.client.name, time.Since(t.since), w.name(key)))
 		}
 	}
@@ -244,17 +323,33 @@ func (w *world) overtaken(h *holding, asked time.Time) {
 func (w *world) undo(c *client, r request) {
 	w.owner[objectName(r.key, r.body)] = c
 	for o, at := range w.broken {
-		if keyOf(o) == r.key && w.owner[o] == c && r.handed.Before(at.Add(c.plan.ttl/3)) {
+		if keyOf(o) == r.key && w.owner[o] == c && w.underWay(c, r, at) {
 			w.undone[o] = true
 		}
 	}
+}
+
+// underWay reports whether a put was, at a time: it had been sent, or the look that it
+// comes after.
+func (w *world) underWay(c *client, r request, at time.Time) bool {
+	if !r.handed.After(at) {
+		return true
+	}
+	if !r.handed.Before(at.Add(c.plan.ttl / 3)) {
+		return false
+	}
+	look := w.seen[c.name+" "+r.key].handed
+	for _, lock := range w.locks() {
+		look = later(look, w.seen[c.name+" "+prefix(lock)+"lock."].handed)
+	}
+	return !look.IsZero() && look.Before(at)
 }
 
 // begin notes a lock that was granted, or resumed, which was asked for then.
 func (w *world) begin(p *process, s step, k Held, from *holding, asked time.Time) *holding {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	h := &holding{p: p, step: s, lock: k, first: from, began: time.Now()}
+	h := &holding{p: p, step: s, lock: k, first: from, asked: asked, began: time.Now()}
 	for _, o := range h.objects() {
 		// Whoever was broken while they took it, and put it back before they
 		// looked, isn't broken.
@@ -265,7 +360,9 @@ func (w *world) begin(p *process, s step, k Held, from *holding, asked time.Time
 	if from == nil {
 		w.result.Acquired++
 		w.say(p.client, "=== HOLDS the %v lock [%s]", s.mode, s.name)
-		w.overtaken(h, asked)
+		if !h.foreign() {
+			w.overtaken(h, asked)
+		}
 	} else {
 		w.result.Resumed++
 		w.say(p.client, "=== HOLDS the %v lock again [%s]", s.mode, s.name)
@@ -276,6 +373,7 @@ func (w *world) begin(p *process, s step, k Held, from *holding, asked time.Time
 	}
 	w.all = append(w.all, h)
 	w.haunted(h)
+	w.beside(h)
 	w.active = append(w.active, h)
 	w.check()
 	return h
@@ -283,17 +381,14 @@ func (w *world) begin(p *process, s step, k Held, from *holding, asked time.Time
 
 // passed looks whether somebody was let in between a lock and its resumption.
 func (w *world) passed(h *holding) {
-	origin := h.first
-	for origin.first != nil {
-		origin = origin.first
-	}
+	origin := h.origin()
 	for _, g := range w.all {
-		if !g.conflicts(h.step.mode) || g.began.Before(origin.began) || g.p == h.p {
+		if !g.conflicts(h) || g.foreign() || g.began.Before(origin.began) || g.origin() == origin {
 			continue
 		}
 		broken := w.wasBroken(g)
 		for o := h; o != nil; o = o.first {
-			broken = broken || w.wasBroken(o)
+			broken = broken || w.wasBroken(o) || o.passer == g && (o.straddled || w.plan.timeless()) // see adrift
 		}
 		if !broken {
 			w.violate("passed", fmt.Sprintf("%v was resumed although %v had been granted since", h, g))
@@ -323,6 +418,9 @@ func (w *world) lost(h *holding) {
 func (w *world) checked(h *holding, asked time.Time, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if h.foreign() {
+		return
+	}
 	if err == nil && h.lock.Context().Err() != nil && h.p.ctx.Err() == nil {
 		w.violate("checked", fmt.Sprintf("%v was confirmed although it isn't held", h))
 	}
@@ -348,10 +446,20 @@ func (w *world) check() {
 	for i, h := range live {
 		w.checkOne(h)
 		for _, g := range live[:i] {
-			if !h.conflicts(g.step.mode) || !h.live() || !g.live() {
+			if !h.conflicts(g) || h.foreign() || g.foreign() || !h.live() || !g.live() {
 				continue
 			}
-			if !w.wasBroken(h) && !w.wasBroken(g) {
+			switch {
+			case w.wasBroken(h) || w.wasBroken(g):
+			case w.adrift(h, g) || w.adrift(g, h):
+				first, second := h, g
+				if g.began.Before(h.began) {
+					first, second = g, h
+				}
+				if w.adrift(first, second) {
+					first.passer = second
+				}
+			default:
 				w.violate("exclusion", fmt.Sprintf("%v is live beside %v", h, g))
 			}
 		}
@@ -360,8 +468,9 @@ func (w *world) check() {
 
 // checkSeen looks at what other clients of the wire format see of an exclusive lock.
 func (w *world) checkSeen(h *holding) {
-	raw, _, err := w.mem.Get(context.Background(), exclusiveKey, 1<<20)
-	if err != nil || objectName(exclusiveKey, raw) != h.objects()[1] {
+	key := prefix(h.step.lock) + exclusive
+	raw, _, err := w.mem.Get(context.Background(), key, 1<<20)
+	if err != nil || objectName(key, raw) != h.objects()[1] {
 		return // somebody's late delete or put
 	}
 	var b struct {
@@ -373,12 +482,18 @@ func (w *world) checkSeen(h *holding) {
 }
 
 func (w *world) checkOne(h *holding) {
+	if h.foreign() {
+		return
+	}
 	if h.step.mode == replock.Exclusive && h.live() && w.plan.survivable() && w.config.Protocol == nil {
 		w.checkSeen(h)
 	}
 	c := h.p.client
 	if h.expired && h.live() {
 		w.violate("revived", fmt.Sprintf("%v is live again after its deadline had passed", h))
+	}
+	if g := h.passer; g != nil && h.live() && !h.straddled && !w.adrift(h, g) && !w.wasBroken(h) && !w.wasBroken(g) {
+		w.violate("passed", fmt.Sprintf("%v goes on although %v was granted while its machine was paused", h, g))
 	}
 	h.expired = c.clock.Elapsed() >= h.lock.Deadline()
 	if over := c.clock.Elapsed() - h.lock.Deadline(); over > grace && c.clock.Woke(tick+grace) {
@@ -389,7 +504,7 @@ func (w *world) checkOne(h *holding) {
 		if !broken || w.undone[o] || !c.clock.Woke(tick+grace) {
 			continue
 		}
-		if ago := time.Since(at); ago > c.plan.ttl+tick {
+		if ago := time.Since(later(at, c.machine.lags().over)); ago > c.plan.ttl+tick {
 			w.violate("unbroken", fmt.Sprintf("%v goes on %v after it was broken", h, ago.Round(time.Millisecond)))
 		}
 	}
@@ -397,16 +512,49 @@ func (w *world) checkOne(h *holding) {
 
 // tidied looks whether a client that holds nothing has left anything.
 func (w *world) tidied(c *client) {
-	if !w.plan.undisturbed() || w.config.Protocol != nil || w.ctx.Err() != nil {
+	if !w.plan.undisturbed() || w.config.Protocol != nil || w.ctx.Err() != nil || w.plan.slow.rtt > 0 || c.plan.foreign || w.plan.scene == Several {
 		return
 	}
 	for o, owner := range w.owner {
 		key := keyOf(o)
-		if owner != c || key == exclusiveKey {
+		if owner != c || isExclusive(key) {
 			continue
 		}
 		if _, _, err := w.mem.Get(context.Background(), key, 1<<20); err == nil {
 			w.violate("litter", fmt.Sprintf("%s holds nothing, and has left %s", c.name, w.name(key)))
 		}
 	}
+}
+
+// unqueued is how soon who waits puts their ticket again after an attempt for which it was
+// seen to be gone.
+const unqueued = 20 * time.Second
+
+// handed is told of each request when it is handed to the link.
+func (w *world) handed(p *process, r request) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if r.op == "list" && r.step != nil && r.key == prefix(r.step.lock)+"lock." && r.cursor == "" {
+		w.looks[r.step.name] = r.handed
+	}
+	c := p.client
+	if r.op != "put" || len(r.body) == 0 || c.plan.foreign || !c.clock.Woke(tick+grace) {
+		return
+	}
+	name := objectName(r.key, r.body)
+	for _, h := range w.all {
+		if o := h.objects(); h.p != p || name != o[0] && name != o[1] {
+			continue
+		}
+		if over := c.clock.Elapsed() - h.lock.Deadline(); over > grace {
+			w.violate("belated", fmt.Sprintf("%v is refreshed %v after its deadline", h, over.Round(time.Millisecond)))
+		}
+	}
+}
+
+// undead is told of a lock that was resumed although it was released meanwhile.
+func (w *world) undead(h *holding, next Held) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.violate("undead", fmt.Sprintf("%v was resumed as %s although it had been released meanwhile", h, w.name(next.Key())))
 }

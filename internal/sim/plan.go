@@ -23,6 +23,8 @@ type Config struct {
 	// Apart has the first client take its lock well before the others do, and hold
 	// it for long, so that none of them races with another.
 	Apart bool
+	// Scene is what the history is about, in place of what its seed says.
+	Scene Kind
 	// Trace writes the timeline.
 	Trace bool
 }
@@ -49,6 +51,15 @@ type plan struct {
 	breaks                 []breaking
 	// spread is how far the wall clocks are apart, at most.
 	spread time.Duration
+	// scene is what the history is about, and None mostly.
+	scene   Kind
+	freezes []planned
+	slow    slowness
+	refuses bool // the store refuses each If-Match
+	local   bool // the store's clock is the first machine's
+	// stale: a mod time that a client's clock stamps says when the request was sent, as
+	// opposed to when it was applied.
+	stale bool
 }
 
 type clientPlan struct {
@@ -57,6 +68,8 @@ type clientPlan struct {
 	skew     time.Duration
 	noDelete bool
 	outage   span
+	brink    brink
+	foreign  bool // follows the original protocol
 	steps    []step
 }
 
@@ -73,6 +86,14 @@ type step struct {
 	patience, pause time.Duration
 	// queues: the engine waits, in place of the client.
 	queues bool
+	// thread of the process that takes the lock, with which of its Lockers, and the
+	// lock's name.
+	thread, locker int
+	lock           string
+	// meddles is how often others ask for the lock while it is held; quits: it is
+	// released while it is being resumed.
+	meddles int
+	quits   bool
 }
 
 // leftover is a lock of somebody who is no more.
@@ -86,11 +107,11 @@ type leftover struct {
 	empty   bool          // released by somebody who may not delete
 }
 
-// breaking is a break-lock: of everything, of what is stale, or that of another
-// client of the wire format, which deletes lock.exclusive alone.
+// breaking is a break-lock: of everything, of what is stale, of the tickets of those who
+// wait, or that of another client of the wire format, which deletes lock.exclusive alone.
 type breaking struct {
-	at             time.Duration
-	stale, foreign bool
+	at                      time.Duration
+	stale, foreign, tickets bool
 }
 
 type span struct{ from, to time.Duration }
@@ -116,6 +137,10 @@ func newPlan(config *Config) *plan {
 		p.rates = [kinds]float64{}
 	}
 	p.rates[Crash] /= 3
+	p.rates[Freeze] = 0
+	if d := d.named("freeze"); config.Protocol == nil && d.of(1).chance(.06) {
+		p.rates[Freeze] = pick(d.of(2), .003, .01, .03)
+	}
 	if p.mild = d.of(5).chance(.05); p.mild {
 		p.rates = [kinds]float64{Lost: .1, Unanswered: .1, Busy: .1, Broken: .1}
 	}
@@ -136,6 +161,10 @@ func newPlan(config *Config) *plan {
 			p.breaks = append(p.breaks, breaking{at: d.of(3, n).between(0, 4*p.ttl()), stale: d.of(4, n).chance(.3), foreign: d.of(5, n).chance(.4)})
 		}
 	}
+	p.stage(config, d.named("scene"))
+	if !config.has(Freeze) || p.storeJump != 0 || p.mild {
+		p.rates[Freeze] = 0
+	}
 	return p
 }
 
@@ -149,6 +178,7 @@ func (p *plan) drawStore(config *Config, d dice) {
 		p.store.Precision = pick(d.of(5), 0, time.Second)
 		p.store.NoTime = d.of(6).chance(.3)
 		p.store.NoStoreClock = d.of(7).chance(.1)
+		p.stale = p.store.NoStoreClock && d.of(14).chance(.5)
 	}
 	if config.has(Pages) && d.of(8).chance(.4) {
 		p.store.PageSize = 1 + d.of(9).below(3)
@@ -244,6 +274,7 @@ func drawStep(name string, ttl time.Duration, d dice) step {
 
 		resume: d.of(6).chance(.7),
 		check:  d.of(7).chance(.2), confirm: d.of(10).chance(.2),
+		quits: d.of(11).chance(.1),
 
 		patience: pick(d.of(8), 0, ttl, 2*ttl),
 		pause:    d.of(9).between(ttl/20, ttl/4),
@@ -300,6 +331,9 @@ func drawLeftover(config *Config, d dice) leftover {
 func (p *plan) ttl() (ttl time.Duration) {
 	for _, c := range p.clients {
 		ttl = max(ttl, c.ttl)
+		if c.foreign {
+			ttl = max(ttl, foreignTTL)
+		}
 	}
 	for _, l := range p.leftovers {
 		ttl = max(ttl, l.ttl)
@@ -309,14 +343,36 @@ func (p *plan) ttl() (ttl time.Duration) {
 
 // survivable reports whether so little goes wrong that nobody may lose a lock, or be
 // refused one that is free.
-func (p *plan) survivable() bool { return p.mild || p.undisturbed() }
+func (p *plan) survivable() bool {
+	return (p.mild || p.undisturbed()) && !p.has(func(c *clientPlan) bool { return c.foreign })
+}
+
+// has reports whether there is such a client.
+func (p *plan) has(such func(*clientPlan) bool) bool {
+	for n := range p.clients {
+		if such(&p.clients[n]) {
+			return true
+		}
+	}
+	return false
+}
+
+// freezing reports whether a hypervisor pauses machines.
+func (p *plan) freezing() bool { return p.rates[Freeze] > 0 || len(p.freezes) > 0 }
+
+// timeless reports whether the store doesn't say by its own clock what the time is.
+func (p *plan) timeless() bool { return p.store.NoTime || p.store.NoStoreClock }
+
+// roundTrip is how long a request takes at most, where nothing goes wrong, with what lies
+// around it.
+func (p *plan) roundTrip() time.Duration {
+	return max(4*p.latency, 2*p.slow.rtt, 2*p.slow.then) + grace
+}
 
 // undisturbed reports whether nothing at all goes wrong.
 func (p *plan) undisturbed() bool {
-	for _, c := range p.clients {
-		if c.outage.to > 0 || c.noDelete || c.skew != 0 {
-			return false
-		}
+	if p.has(func(c *clientPlan) bool { return c.outage.to > 0 || c.noDelete || c.skew != 0 }) {
+		return false
 	}
-	return p.rates == [kinds]float64{} && len(p.breaks) == 0 && p.storeJump == 0
+	return p.rates == [kinds]float64{} && len(p.breaks) == 0 && p.storeJump == 0 && len(p.freezes) == 0 && p.slow.then == 0
 }

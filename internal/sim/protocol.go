@@ -19,6 +19,7 @@ type Protocol interface {
 // Member is who takes part.
 type Member struct {
 	Name  string
+	Lock  string // the name of the lock, for a repository that has several
 	TTL   time.Duration
 	Clock clock.Clock
 	Rand  io.Reader
@@ -39,6 +40,7 @@ type Held interface {
 	ID() string
 	Context() context.Context
 	Deadline() time.Duration
+	Seen() clock.Reading
 	Check(context.Context) error
 	Confirm(context.Context) error
 	Resume(context.Context) (Held, error)
@@ -49,7 +51,7 @@ type Held interface {
 type engine struct{}
 
 func (engine) Join(s store.Store, m Member) Participant {
-	l, err := replock.New(s, replock.Options{TTL: m.TTL, Clock: m.Clock, Rand: m.Rand, Self: &m.Self})
+	l, err := replock.New(s, replock.Options{Name: m.Lock, TTL: m.TTL, Clock: m.Clock, Rand: m.Rand, Self: &m.Self})
 	if err != nil {
 		panic(err) // a plan with impossible options
 	}

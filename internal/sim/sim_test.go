@@ -21,6 +21,7 @@ var (
 	fromFlag    = flag.Uint64("from", 1, "the first one")
 	forFlag     = flag.Duration("for", 0, "for how long to run histories")
 	briefFlag   = flag.Bool("brief", false, "say no more of a violation than its seed and kind")
+	sceneFlag   = flag.String("scene", "", "what each history is about, in place of what its seed says")
 	everyFlag   = flag.Duration("every", 0, "how often to say how far it is")
 )
 
@@ -28,7 +29,7 @@ var (
 // shrunk and printed; or the one history of -seed.
 func TestSeeds(t *testing.T) {
 	if *seedFlag != 0 {
-		config := Config{Seed: *seedFlag, Trace: true}
+		config := Config{Seed: *seedFlag, Scene: scene(), Trace: true}
 		if *withoutFlag != "" {
 			config.Without = strings.Split(*withoutFlag, ",")
 		}
@@ -68,7 +69,7 @@ func TestSeeds(t *testing.T) {
 			t.Run(fmt.Sprint(n), func(t *testing.T) {
 				t.Parallel()
 				for !over() {
-					config := Config{Seed: next.Add(1) - 1}
+					config := Config{Seed: next.Add(1) - 1, Scene: scene()}
 					if config.Seed > last {
 						return
 					}
@@ -102,26 +103,48 @@ func TestSeeds(t *testing.T) {
 // again is the command that repeats a history.
 func again(config Config) string {
 	s := fmt.Sprintf("go test ./internal/sim -run '^TestSeeds$' -v -seed=%d", config.Seed)
+	if config.Scene != None {
+		s += " -scene=" + config.Scene.String()
+	}
 	if len(config.Without) > 0 {
 		s += " -without=" + strings.Join(config.Without, ",")
 	}
 	return s
 }
 
+// scene is that of -scene.
+func scene() Kind {
+	for k := None; k < kinds; k++ {
+		if k.String() == *sceneFlag {
+			return k
+		}
+	}
+	return None
+}
+
 // TestSame: a seed gives the same history each time, down to the last request.
 func TestSame(t *testing.T) {
 	for seed := uint64(1); seed <= 200; seed++ {
-		config := Config{Seed: seed, Trace: true}
-		a, b := lines(Run(t, config)), lines(Run(t, config))
-		if !slices.Equal(a, b) {
-			for i := range min(len(a), len(b)) {
-				if a[i] != b[i] {
-					t.Fatalf("seed %d, line %d:\n%s\n%s", seed, i, a[i], b[i])
-				}
-			}
-			t.Fatalf("seed %d: %d lines and %d", seed, len(a), len(b))
+		same(t, Config{Seed: seed, Trace: true})
+	}
+	for _, s := range scenes {
+		for seed := uint64(1); seed <= 10; seed++ {
+			same(t, Config{Seed: seed, Scene: s.kind, Trace: true})
 		}
 	}
+}
+
+func same(t *testing.T, config Config) {
+	a, b := lines(Run(t, config)), lines(Run(t, config))
+	if slices.Equal(a, b) {
+		return
+	}
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			t.Fatalf("seed %d, scene %v, line %d:\n%s\n%s", config.Seed, config.Scene, i, a[i], b[i])
+		}
+	}
+	t.Fatalf("seed %d, scene %v: %d lines and %d", config.Seed, config.Scene, len(a), len(b))
 }
 
 // lines of a timeline. What one client does at one time, in goroutines of its own,

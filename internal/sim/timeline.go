@@ -69,7 +69,7 @@ type (
 )
 
 func (w *world) said(c *client, s said) string {
-	if s.r.op == "put" && c != nil && s.r.key != exclusiveKey && w.names[s.r.key] == "" {
+	if s.r.op == "put" && c != nil && !isExclusive(s.r.key) && w.names[s.r.key] == "" {
 		w.baptize(c, s.r.key)
 	}
 	text := w.asked(asked{s.r})

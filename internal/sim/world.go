@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -26,6 +27,7 @@ type world struct {
 	start    time.Time
 	ctx      context.Context // ends when everybody is to come to an end
 	mem      *mem.Store
+	machines map[int]*machine
 	janitor  *client
 	calm     atomic.Bool  // nothing goes wrong any more
 	flying   atomic.Int64 // requests under way
@@ -33,6 +35,7 @@ type world struct {
 	mu      sync.Mutex
 	sender  *client // of the request that is being applied
 	sent    dice
+	stamp   time.Time     // its wall clock when it was sent
 	past    time.Duration // of what is written, before now
 	changed time.Time     // when something was written
 	result  *Result
@@ -77,7 +80,11 @@ func newWorld(config Config, r *Result) *world {
 	w := &world{
 		config: config, plan: newPlan(&config), protocol: config.Protocol, result: r,
 		start: time.Now(), changed: time.Now(),
-		monitor: monitor{broken: map[string]time.Time{}, undone: map[string]bool{}, owner: map[string]*client{}, queue: map[string]ticket{}},
+		monitor: monitor{
+			broken: map[string]time.Time{}, undone: map[string]bool{}, owner: map[string]*client{}, queue: map[string]ticket{},
+			seen: map[string]sighting{}, present: map[string]presence{}, looks: map[string]time.Time{},
+		},
+		machines: map[int]*machine{},
 	}
 	if w.protocol == nil {
 		w.protocol = engine{}
@@ -92,14 +99,29 @@ func newWorld(config Config, r *Result) *world {
 			r.Faults[k]++
 		}
 	}
+	if w.plan.scene != None {
+		r.Faults[w.plan.scene]++
+	}
 	w.mem = mem.New(w.plan.store)
+	for n := range w.plan.clients {
+		p := &w.plan.clients[n]
+		if w.machines[p.machine] == nil {
+			d := w.plan.dice.named("boot").of(uint64(p.machine))
+			w.machines[p.machine] = &machine{boot: fmt.Sprint("boot", p.machine), skew: p.skew, booted: w.start.Add(-d.between(time.Minute, time.Hour))}
+		}
+	}
 	return w
 }
 
 // storeTime is what the store stamps, while mu is held.
 func (w *world) storeTime() time.Time {
 	now := time.Now()
-	if w.plan.store.NoStoreClock && w.sender != nil {
+	switch {
+	case w.plan.local:
+		return w.machines[0].wall()
+	case w.plan.stale && w.sender != nil:
+		return w.stamp
+	case w.plan.store.NoStoreClock && w.sender != nil:
 		return w.sender.machine.wall()
 	}
 	if w.plan.storeJump != 0 && time.Since(w.start) >= w.plan.storeJumpAt {
@@ -139,8 +161,11 @@ func (w *world) run() {
 	end()
 	w.land()
 	w.calm.Store(true)
-	if w.config.Protocol == nil && !w.violated() {
-		w.enterAlone()
+	w.progress()
+	for _, lock := range w.locks() {
+		if w.config.Protocol == nil && !w.violated() {
+			w.enterAlone(lock)
+		}
 	}
 	w.land()
 }
@@ -164,23 +189,18 @@ func (w *world) land() {
 // play has everybody play their part.
 func (w *world) play() {
 	var parts []func()
-	machines := map[int]*machine{}
 	for n := range w.plan.clients {
 		p := &w.plan.clients[n]
-		m := machines[p.machine]
-		if m == nil {
-			d := w.plan.dice.named("boot").of(uint64(p.machine))
-			m = &machine{boot: fmt.Sprint("boot", p.machine), skew: p.skew, booted: w.start.Add(-d.between(time.Minute, time.Hour))}
-			machines[p.machine] = m
-		}
 		if p.skew != 0 {
 			w.fired(Skew)
 		}
-		parts = append(parts, w.newClient(n, fmt.Sprintf("c%d", n+1), p, m).run)
+		parts = append(parts, w.newClient(n, fmt.Sprintf("c%d", n+1), p, w.machines[p.machine]).run)
+	}
+	if len(w.plan.freezes) > 0 {
+		parts = append(parts, w.hypervisor)
 	}
 	if len(w.plan.breaks) > 0 {
-		m := &machine{boot: "janitor's", booted: w.start.Add(-time.Minute)}
-		w.janitor = w.newClient(len(w.plan.clients), "janitor", &clientPlan{ttl: w.plan.ttl()}, m)
+		w.janitor = w.newClient(len(w.plan.clients), "janitor", &clientPlan{ttl: w.plan.ttl()}, w.another("janitor's"))
 		parts = append(parts, w.tidy)
 	}
 	var wg sync.WaitGroup
@@ -190,28 +210,72 @@ func (w *world) play() {
 	wg.Wait()
 }
 
+// another is a machine of somebody who is no client.
+func (w *world) another(boot string) *machine {
+	if w.plan.local {
+		return w.machines[0]
+	}
+	return &machine{boot: boot, booted: w.start.Add(-time.Minute)}
+}
+
 // tidy is what the janitor does.
 func (w *world) tidy() {
-	p := w.janitor.born()
+	p := w.janitor.living()
 	for _, b := range w.plan.breaks {
 		time.Sleep(time.Until(w.start.Add(b.at)))
 		if w.ctx.Err() != nil || p.gone() {
 			return
 		}
 		w.fired(Break)
-		w.trace(w.janitor, "=== break-lock%s", flags("only what is stale", b.stale, "as another client does", b.foreign))
+		w.trace(w.janitor, "=== break-lock%s", flags("only what is stale", b.stale, "as another client does", b.foreign, "the tickets", b.tickets))
 		var err error
-		if b.foreign {
-			w.only(false)
+		w.only(b.stale && !b.foreign && !b.tickets)
+		switch {
+		case b.tickets:
+			for _, key := range w.tickets() {
+				err = errors.Join(err, p.link.Delete(p.ctx, key))
+			}
+		case b.foreign:
 			err = p.link.Delete(p.ctx, exclusiveKey)
-		} else {
-			w.only(b.stale)
-			err = p.Break(p.ctx, b.stale)
+		default:
+			err = p.locker(0, "").Break(p.ctx, b.stale)
 		}
 		if p.gone() {
 			return
 		}
 		w.trace(w.janitor, "=== break-lock: %v", err)
+	}
+}
+
+// tickets are the keys of all who wait.
+func (w *world) tickets() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Sorted(maps.Keys(w.queue))
+}
+
+// locks are the names of all locks.
+func (w *world) locks() []string {
+	names := []string{""}
+	for _, c := range w.plan.clients {
+		for _, s := range c.steps {
+			if !slices.Contains(names, s.lock) {
+				names = append(names, s.lock)
+			}
+		}
+	}
+	return names
+}
+
+// progress looks whether of two who came at once one has got the lock.
+func (w *world) progress() {
+	if w.plan.scene != Duel || len(w.plan.clients[0].steps)+len(w.plan.clients[1].steps) < 2 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.result.Acquired == 0 && w.result.Failed == 0 {
+		w.violate("progress", fmt.Sprintf("two came at once, and neither has got the lock; a round trip takes %v", w.plan.slow.rtt))
 	}
 }
 
@@ -223,28 +287,27 @@ func (w *world) only(stale bool) {
 }
 
 // enterAlone has somebody come in when all others are gone.
-func (w *world) enterAlone() {
+func (w *world) enterAlone(name string) {
 	p := w.plan
-	m := &machine{boot: "last", booted: w.start.Add(-time.Minute)}
-	last := w.newClient(len(p.clients)+1, "last", &clientPlan{ttl: p.ttl()}, m)
+	last := w.newClient(len(p.clients)+1, "last", &clientPlan{ttl: p.ttl()}, w.another("last"))
 	// A lock is stale when its ttl is over on the store's clock, and 2 s later at
 	// most on account of its rounding; or if the clocks don't agree, when it was
 	// watched for a ttl.
 	limit := later(w.changed.Add(p.ttl()+3*time.Second), time.Now())
-	if p.spread != 0 || p.rates[Jump] > 0 || p.storeJump != 0 || p.store.NoStoreClock || w.skewedLeftovers() {
+	if p.spread != 0 || p.rates[Jump] > 0 || p.storeJump != 0 || p.store.NoStoreClock || w.skewedLeftovers() || p.freezing() {
 		limit = limit.Add(p.ttl() + 5*time.Second)
 	}
-	if p.store.NoStoreClock { // whose mod times are what some client's clock said
+	if p.store.NoStoreClock || p.local { // whose mod times are what some client's clock said
 		limit = limit.Add(p.spread + time.Duration(w.result.Faults[Jump])*time.Hour + 4*time.Minute)
 	}
 	// An attempt of those that come too early takes some round trips for each page.
 	limit = limit.Add(max(p.storeJump, -p.storeJump) + 10*time.Second + 60*p.latency)
 
-	proc := last.born()
+	proc := last.living()
 	var k Held
 	for {
 		var err error
-		k, err = proc.Lock(context.Background(), replock.Exclusive, "last", 0)
+		k, err = proc.locker(0, name).Lock(context.Background(), replock.Exclusive, "last", 0)
 		if err == nil {
 			break
 		}
@@ -255,7 +318,8 @@ func (w *world) enterAlone() {
 			w.mu.Unlock()
 			return
 		}
-		time.Sleep(time.Second)
+		// Who tries each second would try for long if it is an hour.
+		time.Sleep(max(time.Second, (time.Until(limit)-5*time.Second)/20))
 	}
 	w.trace(last, "=== HOLDS the exclusive lock, alone")
 	late := time.Now().After(limit)
@@ -267,7 +331,7 @@ func (w *world) enterAlone() {
 	if late {
 		w.violate("stuck", fmt.Sprintf("the last one got in only %v after its time", time.Since(limit)))
 	}
-	page, err := w.mem.List(context.Background(), "", "")
+	page, err := w.mem.List(context.Background(), prefix(name)+"lock.", "")
 	if err != nil {
 		w.violate("leftover", err.Error())
 	}
@@ -325,8 +389,8 @@ func (w *world) leave() {
 			panic(err)
 		}
 		w.past = 0
-		w.ghosts = slices.DeleteFunc(w.ghosts, func(g ghost) bool { return g.key == key }) // overwritten
-		if !l.empty && w.plan.storeJump == 0 && !w.plan.store.NoStoreClock {               // else both witnesses may be wrong of it
+		w.ghosts = slices.DeleteFunc(w.ghosts, func(g ghost) bool { return g.key == key })    // overwritten
+		if !l.empty && w.plan.storeJump == 0 && !w.plan.local && !w.plan.store.NoStoreClock { // else both witnesses may be wrong of it
 			w.ghosts = append(w.ghosts, ghost{l.mode, key, w.start.Add(l.ttl - l.age - l.ttl/12)})
 		}
 		w.say(nil, "left behind %v ago: %s", l.age.Round(time.Millisecond), strings.TrimPrefix(key, replock.DefaultPrefix))

@@ -13,6 +13,8 @@ const (
 	request  = "replock/request.go"
 	status   = "replock/status.go"
 	proofs   = "replock/conditions.go"
+	looks    = "replock/watch.go"
+	trip     = "replock/trips.go"
 	runs     = "internal/refresh/refresh.go"
 	schedule = "internal/refresh/schedule.go"
 )
@@ -72,17 +74,13 @@ var mutants = []mutant{
 
 	// Hold.
 	{"Confirm looks at nothing", hold,
-		"return nothing{}, k.confirm(ctx, o)", "return nothing{}, nil"},
+		"err := k.look(ctx)\n\tif errors.Is(err, ErrLost) {", "err := error(nil)\n\tif errors.Is(err, ErrLost) {"},
 	{"the deadline is after the lease's end", schedule,
 		"Deadline: ttl * 55 / 60,", "Deadline: ttl * 70 / 60,"},
 	{"refreshed as late as the lease ends", schedule,
 		"Interval: ttl / 2,", "Interval: ttl,"},
 	{"a passed deadline is noticed ten seconds later", runs,
-		"deadline := last + r.Deadline\n", "deadline := last + r.Deadline + 10*time.Second\n"},
-	{"an answer that comes after the deadline revives the lock", runs,
-		"case r.Clock.Elapsed() >= deadline:", "case false:"},
-	{"a refresh is dated from its answer", renew,
-		"renewed := refresh.Renewal{Sent: flag.sent,", "renewed := refresh.Renewal{Sent: k.l.opts.Clock.Elapsed(),"},
+		"deadline := p.last + r.Deadline\n", "deadline := p.last + r.Deadline + 10*time.Second\n"},
 	{"a refresh puts back a flag that was deleted", renew,
 		"case seen == nil:\n\t\treturn k.broken(o.key, \"it was deleted, by break-lock or by hand\")", "case seen == nil:\n\t\treturn nil"},
 	{"a refresh doesn't look whose flag it is", renew,
@@ -90,8 +88,38 @@ var mutants = []mutant{
 	{"a condition is relied on because the store claims it", proofs,
 		"p.state.Store(unproven)", "p.state.Store(proven)"},
 
-	{"gives up after the first refresh that fails", schedule,
-		"Failures: 3,", "Failures: 1,"},
+	{"gives up after the first refresh that fails", runs,
+		"answered+pause(p.tries, deadline-answered)", "deadline"},
+	{"sends nothing after the third refresh that fails", runs,
+		"answered+pause(p.tries, deadline-answered)",
+		"answered+pause(p.tries, deadline-answered)\n\t\t\t\tif p.tries >= 3 {\n\t\t\t\t\tp.next = deadline\n\t\t\t\t}"},
+	{"tries as seldom before the deadline as long before it", schedule,
+		"min(doubled, left/5)", "max(doubled, longestPause)"},
+	{"an attempt is given up after a while, whatever it waits for", runs,
+		"r.start(ctx, deadline-now,", "r.start(ctx, min(deadline-now, r.Deadline/20),"},
+	{"acquired however slow the store is", trip,
+		"window := l.schedule", "refresh = 0\n\twindow := l.schedule"},
+	{"acquired although nothing is left of the lease", trip,
+		"l.opts.Clock.Elapsed()+attempts*refresh >= t.deadline", "l.opts.Clock.Elapsed() >= t.deadline"},
+	{"If-Match is relied on although the server only claims it", proofs,
+		"c.matchKept = p.IfMatch == store.Kept", "c.matchKept = p.IfMatch != store.Unsupported"},
+
+	// Look.
+	{"a holder never looks at its lock", hold,
+		"go k.watch(watching)", "_ = watching"},
+	{"a holder looks at its lock each ten minutes", looks,
+		"return sent + k.l.opts.Look -", "return sent + 10*time.Minute -"},
+	{"a machine that stood still only looks whether its lock is there", looks,
+		"still <= margin ||", "still > 0 || still <= 0 ||"},
+	{"a machine that stood still doesn't look for others", looks,
+		"if err := k.lookAgain(ctx, t, 2*maxAgain); err != nil {", "if err := k.lookAgain(ctx, t, 2*maxAgain); false {"},
+
+	// Others' lock.exclusive, and two at once.
+	{"a shared one deletes lock.exclusive", reap,
+		"if e.kind != kindExclusive || t.mode == Exclusive {",
+		"if true {\n\t\t\tif e.kind == kindExclusive && t.mode == Shared {\n\t\t\t\tdead = append(dead, e)\n\t\t\t}"},
+	{"of two on a slow store the first doesn't wait for the second to go", acquire,
+		"age > transient+withdrawing*t.trips.slowest()", "age > transient"},
 	{"a request that fails isn't repeated", request,
 		"if err == nil || store.Permanent(err) || ctx.Err() != nil {", "if true {"},
 	{"to other clients the lock has expired", body,
@@ -108,17 +136,34 @@ var mutants = []mutant{
 		"if len(f.live)+len(f.doubtful)+len(f.vanished) == 0 {", "if len(f.live)+len(f.doubtful)+len(f.vanished) >= 0 {"},
 	{"resumed although it took longer than the lease", resume,
 		"if l.opts.Clock.Elapsed() >= t.deadline {\n\t\treturn giveUp", "if false {\n\t\treturn giveUp"},
-	{"the old flag is looked for before the look", resume,
-		"\tif err := k.lookAgain(ctx, t); err != nil {\n\t\treturn giveUp(err)\n\t}\n\tif err := k.unpassed(ctx, t); err != nil {\n\t\treturn giveUp(err)\n\t}\n",
-		"\tif err := k.unpassed(ctx, t); err != nil {\n\t\treturn giveUp(err)\n\t}\n\tif err := k.lookAgain(ctx, t); err != nil {\n\t\treturn giveUp(err)\n\t}\n"},
+
+	// Bugs that the tests of then didn't find.
+	{"the time since boot is judged at half the ttl", judge,
+		"now-sinceBoot > ttl,", "now-sinceBoot > ttl/2,"},
+	{"resumed on a store without a clock whatever version the flag is", resume,
+		"if !k.l.store.Properties().StoreClock && old.ETag != k.t.flag.etag {", "if false {"},
+	{"an attempt may end after the deadline", runs,
+		"context.WithTimeout(context.WithoutCancel(ctx), left)", "context.WithoutCancel(ctx), func() { _ = left }"},
+	{"If-Match is proven although the right ETag is refused", renew,
+		"match.learnTaken(err)", "match.learn(true)"},
+	{"resumed although it was released meanwhile", resume,
+		"if k.releasing.Load() {\n\t\treturn giveUp(ErrReleased)", "if false {\n\t\treturn giveUp(ErrReleased)"},
+	{"a broken ticket isn't put again", wait,
+		"at.flag.put = false", "_ = at"},
 
 	// Bugs that the simulator has found in the engine.
 	{"found: the store's time isn't looked for on a later page", look,
 		"if len(others) > 0 && !t.st.known() {", "if false {"},
 	{"found: flags that were emptied are never removed", acquire,
 		"l.sweep(ctx, f.released)", "_ = f.released"},
-	{"found: the probe of break-lock --stale is left for good", status,
-		"key := l.keys.flag(Shared, l.opts.Clock.Now(), id)", `key := l.opts.Prefix + "lock-probe-" + id`},
-	{"found: break-lock --stale judges as of when it has learnt the time", status,
-		"return nil, err\n\t\t}\n\t}\n\ttype name", "return nil, err\n\t\t}\n\t\tnow = l.opts.Clock.Elapsed()\n\t}\n\ttype name"},
+}
+
+// about are the bugs that are looked for in histories of one kind alone, since others
+// seldom bring about what they need.
+var about = map[string]string{
+	"a machine that stood still doesn't look for others":              "frozen",
+	"a machine that stood still only looks whether its lock is there": "frozen",
+	"a shared one deletes lock.exclusive":                             "foreign",
+	"a broken ticket isn't put again":                                 "evict",
+	"resumed on a store without a clock whatever version the flag is": "unclock",
 }

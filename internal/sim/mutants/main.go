@@ -92,7 +92,8 @@ func (m mutant) hunt(dir string, seeds int) (seed, kind string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	cmd := exec.Command("go", "test", "-vet=off", "-overlay="+overlay, "./internal/sim", "-run=^TestSeeds$", "-brief", fmt.Sprintf("-seeds=%d", seeds))
+	cmd := exec.Command("go", "test", "-vet=off", "-overlay="+overlay, "./internal/sim", "-timeout=0", "-run=^TestSeeds$", "-brief",
+		fmt.Sprintf("-seeds=%d", seeds), "-scene="+about[m.name])
 	out, err := cmd.CombinedOutput()
 	if err == nil {
 		return "", "", nil

@@ -1,0 +1,79 @@
+package replock
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestLastWords: what a store says when a request's context ends is what the caller is
+// told, if it says so within a moment. One that doesn't heed its context holds the caller
+// up for no longer than that.
+func TestLastWords(t *testing.T) {
+	const timeout = time.Second
+	words, why := errors.New("the disk is asleep"), errors.New("interrupted")
+	says := func(ctx context.Context) error { return errors.Join(words, ctx.Err()) }
+	for name, c := range map[string]struct {
+		late     time.Duration // after the context's end
+		says     func(context.Context) error
+		canceled bool // by the caller, for a reason
+		want     []error
+		took     time.Duration
+	}{
+		"it says why":                 {lastWords / 2, says, false, []error{words, context.DeadlineExceeded}, timeout + lastWords/2},
+		"it did it after all":         {lastWords / 2, func(context.Context) error { return nil }, false, nil, timeout + lastWords/2},
+		"it says nothing":             {time.Hour, says, false, []error{context.DeadlineExceeded}, timeout + lastWords},
+		"canceled, and it says why":   {lastWords / 2, says, true, []error{words, why}, timeout/2 + lastWords/2},
+		"canceled, and says no more":  {lastWords / 2, context.Context.Err, true, []error{why}, timeout/2 + lastWords/2},
+		"canceled, and done":          {lastWords / 2, func(context.Context) error { return nil }, true, nil, timeout/2 + lastWords/2},
+		"canceled, it says nothing":   {time.Hour, says, true, []error{why}, timeout/2 + lastWords},
+		"canceled, refused meanwhile": {lastWords / 2, func(context.Context) error { return words }, true, []error{words}, timeout/2 + lastWords/2},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			if c.canceled {
+				time.AfterFunc(timeout/2, func() { cancel(why) })
+			}
+			start := time.Now()
+			_, err := once(ctx, timeout, "put k", func(ctx context.Context) (nothing, error) {
+				<-ctx.Done()
+				time.Sleep(c.late)
+				return nothing{}, c.says(ctx)
+			})
+			if took := time.Since(start); took != c.took {
+				t.Errorf("%s: took %v, want %v", name, took, c.took)
+			}
+			if (err == nil) != (len(c.want) == 0) {
+				t.Errorf("%s: %v, want %v", name, err, c.want)
+			}
+			for _, want := range c.want {
+				if !errors.Is(err, want) {
+					t.Errorf("%s: %q isn't %q", name, err, want)
+				}
+			}
+			if !c.canceled && err != nil && !strings.HasPrefix(err.Error(), "no answer within 1s: put k: ") {
+				t.Errorf("%s: %q", name, err)
+			}
+			time.Sleep(c.late) // what it says then is heard by none
+		})
+	}
+}
+
+// TestNothingSentAfterTheEnd: a caller that is gone has nothing sent, so that it isn't held
+// up once for each request.
+func TestNothingSentAfterTheEnd(t *testing.T) {
+	why := errors.New("interrupted")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(why)
+	_, err := once(ctx, time.Second, "put k", func(context.Context) (nothing, error) {
+		t.Error("sent")
+		return nothing{}, nil
+	})
+	if err != why {
+		t.Errorf("%v, want %v", err, why)
+	}
+}

@@ -1,0 +1,86 @@
+package replock
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/store/mem"
+)
+
+// TestBrokenTicketIsPutAgain: a waiter whose ticket was broken keeps its turn. It puts the
+// ticket again when a poll that nothing live cuts short doesn't find it, and not as late
+// as its refresh is due.
+func TestBrokenTicketIsPutAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{NoStoreClock: true})
+		w.put("index/lock.shared/x", []byte("\x01 encrypted")) // which is watched
+		b, c := w.machine(), w.machine()
+		prune := b.wants(t, Exclusive, Forever)
+		time.Sleep(3 * time.Second)
+		tickets := w.tickets()
+		if len(tickets) != 1 {
+			t.Fatalf("tickets: %v", tickets)
+		}
+		infos, err := c.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range infos {
+			if i.State != stateWaiting {
+				continue
+			}
+			if broken, err := c.Break(t.Context(), BreakOptions{ID: i.ID}); err != nil || len(broken) != 1 {
+				t.Fatalf("broken: %v %v", broken, err)
+			}
+		}
+		if left := w.tickets(); len(left) != 0 {
+			t.Fatalf("left: %v", left)
+		}
+		time.Sleep(12 * time.Second)
+		if again := w.tickets(); len(again) != 1 || again[0] != tickets[0] {
+			t.Errorf("tickets are %v, and were %v", again, tickets)
+		}
+		other, err := c.Shared(t.Context(), "backup")
+		if err == nil {
+			t.Errorf("another comes before it")
+			other.Release(t.Context())
+		}
+		prune.waits(t)
+		prune.got(t).Release(t.Context())
+		w.empty()
+	})
+}
+
+// TestStaleTicketBehindIsReaped: a waiter passes the tickets behind its own, and removes
+// those whose waiters are gone: of them nobody else would hear.
+func TestStaleTicketBehindIsReaped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{})
+		k, b, prune := w.queued(t, Forever)
+		time.Sleep(time.Second)
+		c := w.machine()
+		behind := c.wants(t, Exclusive, Forever)
+		time.Sleep(5 * time.Second)
+		if tickets := w.tickets(); len(tickets) != 2 {
+			t.Fatalf("tickets: %v", tickets)
+		}
+		c.tap.Before(func(ctx context.Context, _ tap.Request) error { <-ctx.Done(); return ctx.Err() })
+		behind.cancel(nil)
+		<-behind.done
+		time.Sleep(2 * DefaultTTL)
+		if tickets := w.tickets(); len(tickets) != 2 {
+			t.Fatalf("tickets, of which one is stale: %v", tickets)
+		}
+		k.Release(t.Context())
+		lock := prune.got(t)
+		synctest.Wait() // b is told of it
+		if tickets := w.tickets(); len(tickets) > 0 || b.saw(EventReaped) != 1 {
+			t.Errorf("left: %v, reaped %d", tickets, b.saw(EventReaped))
+		}
+		lock.Release(t.Context())
+		w.empty()
+	})
+}

@@ -1,0 +1,94 @@
+package replock
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/repolock/repolock/store/mem"
+)
+
+// only is the one lock that there is, as a machine sees it.
+func (m *machine) only(t *testing.T) Info {
+	t.Helper()
+	infos, err := m.Status(t.Context())
+	if err != nil || len(infos) != 1 {
+		t.Fatalf("%d locks: %v %v", len(infos), infos, err)
+	}
+	return infos[0]
+}
+
+// TestEncryptedWithoutStoreClock: of an encrypted body nothing is known but when it
+// changes. Where the store has no clock of its own it is watched for a whole ttl, and
+// neither taken for live, as if it were refreshed, nor for stale.
+func TestEncryptedWithoutStoreClock(t *testing.T) {
+	for _, key := range []string{"index/lock.exclusive", "index/lock.intent/x", "index/lock.shared/x"} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, mem.Options{NoStoreClock: true})
+			w.put(key, []byte("\x01 this is ciphertext"))
+			m := w.machine()
+			for _, age := range []time.Duration{0, 10 * time.Minute} {
+				time.Sleep(age)
+				if i := m.only(t); i.Verdict != Doubtful || i.Why != "its body is encrypted, and the store has no clock of its own" {
+					t.Errorf("%s, %v old: %v, %q", key, age, i.Verdict, i.Why)
+				}
+			}
+			start := time.Now()
+			k, err := m.Exclusive(t.Context(), "prune")
+			if err != nil {
+				t.Fatalf("%s holds forever: %v", key, err)
+			}
+			if took := time.Since(start); took < foreignTTL || took > foreignTTL+20*time.Second {
+				t.Errorf("%s is passed after %v, want %v", key, took, foreignTTL)
+			}
+			k.Release(t.Context())
+			w.empty()
+		})
+	}
+}
+
+// TestWholeTTLSinceBoot: by the time since boot a lock is stale after its whole ttl, and
+// not before. The store's clock has been stepped, and says so at once.
+func TestWholeTTLSinceBoot(t *testing.T) {
+	for _, ttl := range []time.Duration{MinTTL, DefaultTTL, MaxTTL} {
+		for _, mode := range []Mode{Shared, Exclusive} {
+			begin := func(f func(t *testing.T, a, b *machine, k *Lock)) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t, mem.Options{})
+					a := w.machine(func(o *Options) { o.TTL = ttl })
+					b := w.process(a)
+					k, err := a.acquire(t.Context(), mode, "x")
+					mustLock(t, k, err)
+					a.tap.Before(outage)
+					w.skew.Store(int64(2 * MaxTTL))
+					a.clock.setSkew(2 * MaxTTL) // as on a local directory
+					f(t, a, b, k)
+					a.tap.Before(nil)
+					k.Release(t.Context())
+				})
+			}
+			begin(func(t *testing.T, a, b *machine, k *Lock) {
+				sent := k.sent()
+				for _, at := range []struct {
+					age  time.Duration
+					want Verdict
+				}{{ttl/2 + time.Second, Doubtful}, {ttl*9/10 + time.Second/2, Doubtful}, {ttl, Doubtful}, {ttl + time.Millisecond, Stale}} {
+					time.Sleep(at.age - (a.clock.Elapsed() - sent))
+					if i := b.only(t); i.Verdict != at.want {
+						t.Errorf("ttl %v, %v: %v after %v, want %v: %s", ttl, mode, i.Verdict, at.age, at.want, i.Why)
+					}
+				}
+			})
+			begin(func(t *testing.T, a, b *machine, k *Lock) {
+				sent := k.sent()
+				time.Sleep(ttl/2 + time.Second)
+				other, err := b.Exclusive(t.Context(), "prune")
+				if err != nil || alive(k) || a.clock.Elapsed()-sent <= ttl {
+					t.Errorf("ttl %v, %v: passed %v after it was refreshed, alive %v, %v", ttl, mode, a.clock.Elapsed()-sent, alive(k), err)
+				} else {
+					other.Release(t.Context())
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,254 @@
+package replock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/store"
+)
+
+// watch looks at a held lock each Options.Look, until ctx ends: PROTOCOL.md, Look.
+// So a break is noticed soon, whatever the ttl, and so is a machine that its
+// hypervisor has paused, whose clocks all believe that the lease still lasts.
+//
+// A look that fails changes nothing: the lease lasts until its deadline.
+func (k *Lock) watch(ctx context.Context) {
+	c := k.l.opts.Clock
+	next := k.nextLook(k.Seen().Elapsed)
+	for pause := firstPoll; ; {
+		if clock.Sleep(ctx, c, min(max(next-c.Elapsed(), 0), clock.Tick)) != nil {
+			return
+		}
+		now := clock.Read(c)
+		if now.Elapsed >= k.Deadline() {
+			return // it is lost: there is nothing to look at
+		}
+		parted := now.Parted(k.Seen())
+		if now.Elapsed < next && !parted {
+			continue
+		}
+		var err error
+		if parted {
+			err = k.reassure(ctx)
+		} else {
+			err = k.look(ctx)
+		}
+		switch {
+		case err == nil:
+			pause = firstPoll
+			next = k.nextLook(now.Elapsed)
+		case errors.Is(err, ErrLost):
+			k.stop(err)
+			return
+		case errors.Is(err, errAgain):
+			next = c.Elapsed() + transient
+		default:
+			next = c.Elapsed() + pause
+			pause = min(2*pause, k.l.opts.Look)
+		}
+	}
+}
+
+// nextLook is when the next look is due after one that was sent at the given time: a
+// little early, each time another, so that many holders don't look at once.
+func (k *Lock) nextLook(sent time.Duration) time.Duration {
+	return sent + k.l.opts.Look - k.l.jitter(k.l.opts.Look/20)
+}
+
+// errAgain: a look saw what may be an acquirer that is about to withdraw.
+var errAgain = errors.New("looking again")
+
+// Seen is when the last look at the lock, or refresh, was sent that was answered,
+// with what the clocks of this machine said. If they have moved apart since (see
+// clock.Reading), what the lock protects must stop until they are seen again.
+func (k *Lock) Seen() clock.Reading { return *k.seen.Load() }
+
+// sightings are what a holder's looks have seen of others. One look at a time
+// keeps them.
+type sightings struct {
+	turn  chan struct{}
+	sight sight
+	st    storeTime // the best lower bound of the store's clock
+	last  told      // by the last page that told it
+}
+
+// newSightings begins with what the acquire knows: the store's time, and since when the
+// lock.exclusive that it has passed stands there unchanged.
+func newSightings(t *try) sightings {
+	s := sightings{turn: make(chan struct{}, 1), sight: sight{}, st: t.st, last: t.page}
+	if t.passed != nil {
+		s.sight[t.passed.Key] = t.passed
+	}
+	return s
+}
+
+// told is the store's time as a page told it. The zero value is none.
+type told struct {
+	now    time.Time
+	asked  time.Duration // when the page was asked for
+	leased time.Duration // when the last refresh was sent by then
+}
+
+// look returns nil if our objects are there and ours, and no client that doesn't keep
+// to this protocol was let in beside us. It is one list request, or one more if a
+// page doesn't show our flag because there are many others.
+func (k *Lock) look(ctx context.Context) error {
+	began := clock.Read(k.l.opts.Clock)
+	page, err := ask(ctx, k, "list "+k.l.keys.all(), func(ctx context.Context) (store.Page, error) {
+		return k.l.store.List(ctx, k.l.keys.all(), "")
+	})
+	if err != nil {
+		return err
+	}
+	answered := k.l.opts.Clock.Elapsed()
+	flag, exclusive := k.objects()
+	for _, o := range k.ofMode(&flag, &exclusive) {
+		seen, ok := inPage(page, o.key)
+		if ok {
+			err = k.confirmSeen(ctx, o, seen)
+		} else {
+			err = k.confirm(ctx, o)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	select {
+	case k.others.turn <- struct{}{}:
+		defer func() { <-k.others.turn }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	k.others.learn(page, answered)
+	if err := k.stoodStill(ctx, page, began, answered); err != nil {
+		return err // and the next look finds it out again
+	}
+	return k.foreign(ctx, page, began.Elapsed, answered)
+}
+
+// reassure returns nil if the lock is held although this machine may have stood still:
+// then it isn't known how much of the lease was left. It renews the lease, since to
+// find the lock in its place isn't enough: another acquirer may pass it the moment
+// after. And it looks for others, as an acquirer does when it has put its flag, since
+// one that has passed may have deleted ours just before the refresh put it back.
+func (k *Lock) reassure(ctx context.Context) error {
+	began := clock.Read(k.l.opts.Clock)
+	if err := k.refresher.Now(ctx, k.done); err != nil {
+		return err
+	}
+	flag, exclusive := k.objects()
+	t := &try{
+		mode: k.t.mode, operation: k.t.operation, id: k.t.id, mine: k.t.mine,
+		flag: flag, exclusive: exclusive, trips: k.t.trips, deadline: k.Deadline(),
+	}
+	// Our flag is live, so a contender withdraws when it has seen it. That takes less
+	// time than these looks.
+	if err := k.lookAgain(ctx, t, 2*maxAgain); err != nil {
+		return err
+	}
+	k.seen.Store(&began)
+	return nil
+}
+
+// saw notes when the lock was seen, unless the clocks have parted since it was last:
+// then only reassure may.
+func (k *Lock) saw(r clock.Reading) {
+	if !r.Parted(k.Seen()) {
+		k.seen.Store(&r)
+	}
+}
+
+// inPage returns what the first page of a listing shows of a key: nothing if there is
+// no such object. It is false if the key belongs on a later page.
+func inPage(page store.Page, key string) (*store.Object, bool) {
+	for i, o := range page.Objects {
+		if o.Key == key {
+			return &page.Objects[i], true
+		}
+	}
+	n := len(page.Objects)
+	return nil, page.Next == "" || n > 0 && page.Objects[n-1].Key > key
+}
+
+// stoodStill deals with a machine that didn't run for a time which its own clocks don't
+// count: the store's has gone further between two pages than they can have. Then the lock
+// is refreshed at once, since it may already be stale for others. If its flag was written
+// after the lease had ended on the store's clock, by a refresh that had looked before and
+// put after the pause, then another holder may have come and gone in between: it is lost.
+// Where If-Match can be relied on no refresh does that.
+func (k *Lock) stoodStill(ctx context.Context, page store.Page, began clock.Reading, answered time.Duration) error {
+	now, last := told{page.Now, began.Elapsed, k.sent()}, k.others.last
+	still := now.now.Sub(last.now) - (answered - last.asked)
+	if now.now.IsZero() || last.now.IsZero() || still <= margin || !k.l.store.Properties().StoreClock {
+		k.saw(began)
+		if !now.now.IsZero() {
+			k.others.last = now
+		}
+		return nil
+	}
+	ended := last.now.Add(last.leased - last.asked + k.l.opts.TTL)
+	flag, _ := inPage(page, k.t.flag.key)
+	if flag != nil && flag.ModTime.After(ended) && !k.l.conditions.match.holds() {
+		return k.broken(k.t.flag.key, fmt.Sprintf("this machine stood still for %v, and the lease had ended before it was refreshed", still.Round(time.Second)))
+	}
+	err := k.reassure(ctx)
+	if err == nil {
+		k.others.last = now
+	}
+	return err
+}
+
+// learn takes the store's clock from a page.
+func (s *sightings) learn(page store.Page, answered time.Duration) {
+	now := storeTime{page.Now, answered}
+	if now.known() && (!s.st.known() || now.when(answered).After(s.st.when(answered))) {
+		s.st = now
+	}
+}
+
+// foreign returns a LostError if a live lock of a client that doesn't keep to this
+// protocol conflicts with ours, and stands there for longer than one that its
+// acquirer is about to withdraw. Those that keep to it are never let in beside us.
+func (k *Lock) foreign(ctx context.Context, page store.Page, sent, answered time.Duration) error {
+	conflicts := kindExclusive
+	if k.t.mode == Exclusive {
+		conflicts = kindShared
+	}
+	var settled []*entry
+	young := false
+	for _, o := range page.Objects {
+		if k.l.keys.kind(o.Key) != conflicts || o.Size == 0 || k.t.keys[o.Key] {
+			continue
+		}
+		e := k.others.sight.see(o, conflicts, answered)
+		age, known := e.age(k.others.st, sent)
+		if e.changed || known && age > transient || answered-e.since >= transient {
+			settled = append(settled, e)
+		} else {
+			young = true
+		}
+	}
+	settled = settled[:min(len(settled), maxReported)]
+	k.l.readAll(ctx, settled, false)
+	for _, e := range settled {
+		var failed readError
+		if errors.Is(e.err, errVanished) || errors.As(e.err, &failed) {
+			e.read = false // the next look tries again
+			continue
+		}
+		if e.err == nil && e.lease.ID != "" {
+			continue
+		}
+		if k.l.judge(e, k.others.st, sent); e.verdict == Live || e.verdict == Unreadable {
+			return k.broken(e.Key, fmt.Sprintf("another client, which doesn't keep to this protocol, was let in beside it: %s, operation %s",
+				orUnknown(e.lease.Holder), orUnknown(e.lease.Operation)))
+		}
+	}
+	if young {
+		return errAgain
+	}
+	return nil
+}

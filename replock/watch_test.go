@@ -1,0 +1,679 @@
+package replock
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/mem"
+)
+
+// ended waits until the lock's context has ended, and returns after how long.
+func ended(t *testing.T, k *Lock, within time.Duration) time.Duration {
+	t.Helper()
+	start := time.Now()
+	select {
+	case <-k.Context().Done():
+	case <-time.After(within):
+		t.Errorf("still held after %v", within)
+	}
+	return time.Since(start)
+}
+
+// TestBreakIsNoticedWithinALook, whatever the ttl.
+func TestBreakIsNoticedWithinALook(t *testing.T) {
+	for _, ttl := range []time.Duration{MinTTL, DefaultTTL, MaxTTL} {
+		for _, look := range []time.Duration{0, 3 * time.Second} {
+			for after := range 12 {
+				eachMode(t, func(t *testing.T, w *world, mode Mode) {
+					a := w.machine(func(o *Options) { o.TTL, o.Look = ttl, look })
+					k, err := a.acquire(t.Context(), mode, "x")
+					mustLock(t, k, err)
+					time.Sleep(time.Duration(after)*3*time.Second + 700*time.Millisecond) // and in no refresh
+					if _, err := w.machine().Break(t.Context(), BreakOptions{}); err != nil {
+						t.Error(err)
+					}
+					ended(t, k, a.opts.Look)
+					if lost := k.Lost(); lost == nil || !lost.Definite {
+						t.Errorf("lost: %v", lost)
+					}
+					k.Release(t.Context())
+					w.empty()
+				})
+			}
+		}
+	}
+}
+
+// TestLookThatFailsChangesNothing: an outage that is shorter than the lease isn't
+// noticed by anybody.
+func TestLookThatFailsChangesNothing(t *testing.T) {
+	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		a := w.machine()
+		k, err := a.acquire(t.Context(), mode, "x")
+		mustLock(t, k, err)
+		a.tap.Before(outage)
+		time.Sleep(50 * time.Second)
+		a.tap.Before(nil)
+		time.Sleep(time.Minute)
+		if !alive(k) {
+			t.Errorf("lost: %v", k.Lost())
+		}
+		k.Release(t.Context())
+		w.empty()
+	})
+}
+
+// TestPausedMachine: a machine whose hypervisor has paused it for longer than the ttl,
+// and whose clocks don't know, stops within a look of going on, or at once if somebody
+// sets its wall clock.
+func TestPausedMachine(t *testing.T) {
+	const pause = 150 * time.Second
+	for _, stepped := range []bool{false, true} {
+		eachMode(t, func(t *testing.T, w *world, mode Mode) {
+			a, b := w.machine(), w.machine()
+			k, err := a.acquire(t.Context(), mode, "x")
+			mustLock(t, k, err)
+			time.Sleep(33 * time.Second)
+			a.clock.pause(pause)
+			went := time.Now().Add(pause)
+			b.untilFree(t, 100*time.Millisecond)
+			if !time.Now().Before(went) {
+				t.Fatal("the prune got in after the pause")
+			}
+			time.Sleep(time.Until(went))
+			if !alive(k) {
+				t.Fatalf("lost by its own clocks: %v", k.Lost())
+			}
+			within := DefaultLook
+			if stepped {
+				a.clock.setSkew(pause)
+				within = 500 * time.Millisecond
+			}
+			ended(t, k, within)
+			if lost := k.Lost(); lost == nil || !lost.Definite {
+				t.Errorf("lost: %v", lost)
+			}
+			k.Release(t.Context())
+		})
+	}
+}
+
+// TestPausedMachineRefreshesAtOnce: where nobody has passed yet, somebody may at any
+// moment, so it isn't enough to find the lock in its place. The wall clock that was set,
+// or the store's, tells of the pause, also before the first look at the held lock.
+func TestPausedMachineRefreshesAtOnce(t *testing.T) {
+	for _, held := range []time.Duration{5 * time.Second, 12 * time.Second} {
+		for _, stepped := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, mem.Options{Precision: time.Second})
+				a := w.machine()
+				k, err := a.Shared(t.Context(), "x")
+				mustLock(t, k, err)
+				time.Sleep(held)
+				a.clock.pause(50 * time.Second)
+				time.Sleep(50 * time.Second)
+				if stepped {
+					a.clock.setSkew(50 * time.Second)
+				}
+				before := a.saw(EventRefreshed)
+				var failed atomic.Bool
+				a.tap.Before(func(_ context.Context, r tap.Request) error {
+					if r.Op != "put" || failed.Swap(true) {
+						return nil
+					}
+					return errors.New("no route to host") // it is tried again, whatever the look sees then
+				})
+				time.Sleep(DefaultLook + 2*firstPoll)
+				a.Flush(t.Context())
+				if a.saw(EventRefreshed) == before {
+					t.Errorf("paused %v after it was acquired, stepped %t: not refreshed", held, stepped)
+				}
+				k.Release(t.Context())
+			})
+		}
+	}
+}
+
+// TestPausedBetweenLookAndPut: a machine is paused while the put of a refresh, which had
+// looked before, is on its way. Another holder passes, and is done. Then the put is applied
+// and puts the flag back, and later looks find it in its place. That it was written after the
+// lease had ended tells of it.
+func TestPausedBetweenLookAndPut(t *testing.T) {
+	const pause = 150 * time.Second
+	for _, mode := range []Mode{Shared, Exclusive} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, lacking)
+			a, b := w.machine(), w.machine()
+			k, err := a.acquire(t.Context(), mode, "x")
+			mustLock(t, k, err)
+			time.Sleep(25 * time.Second)
+			var once sync.Once
+			paused := make(chan time.Time)
+			a.tap.Before(func(_ context.Context, r tap.Request) error {
+				if r.Op == "put" && r.Key == k.Key() {
+					once.Do(func() {
+						a.clock.pause(pause)
+						paused <- time.Now().Add(pause)
+						time.Sleep(pause)
+						w.put(r.Key, r.Body)
+					})
+				}
+				return nil
+			})
+			went := <-paused
+			b.untilFree(t, 100*time.Millisecond)
+			if !time.Now().Before(went) {
+				t.Fatal("the prune got in after the pause")
+			}
+			time.Sleep(time.Until(went) + time.Millisecond)
+			ended(t, k, DefaultLook)
+			if lost := k.Lost(); lost == nil || !lost.Definite {
+				t.Errorf("lost: %v", lost)
+			}
+			k.Release(t.Context())
+		})
+	}
+}
+
+// TestPausedMachineLooksForOthers: an acquirer that is about to pass may delete the
+// lock between the look and the put of the refresh by which the holder comes back, and
+// where If-Match isn't kept, that puts it back. So the holder looks who is there.
+func TestPausedMachineLooksForOthers(t *testing.T) {
+	for _, stepped := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, mem.Options{IfMatch: mem.Lacked})
+			a, b := w.machine(), w.machine()
+			k, err := a.Shared(t.Context(), "x")
+			mustLock(t, k, err)
+			time.Sleep(12 * time.Second)
+			const pause = 70 * time.Second
+			a.clock.pause(pause)
+			time.Sleep(pause)
+			if stepped {
+				a.clock.setSkew(pause)
+			}
+			looked, deleted := make(chan struct{}), make(chan struct{})
+			once := sync.OnceFunc(func() { close(looked) })
+			a.tap.Before(func(_ context.Context, r tap.Request) error {
+				if r.Op == "put" && r.Key == k.Key() {
+					once()
+					<-deleted
+				}
+				return nil
+			})
+			b.tap.Before(func(_ context.Context, r tap.Request) error {
+				if r.Op == "delete" && r.Key == k.Key() {
+					<-looked
+				}
+				return nil
+			})
+			b.tap.After(func(_ context.Context, r tap.Request, err error) error {
+				if r.Op == "delete" && r.Key == k.Key() {
+					close(deleted)
+				}
+				return err
+			})
+			other, err := b.Exclusive(t.Context(), "prune")
+			mustLock(t, other, err)
+			ended(t, k, DefaultLook)
+			if lost := k.Lost(); lost == nil || !lost.Definite {
+				t.Errorf("lost: %v", lost)
+			}
+			if !alive(other) {
+				t.Errorf("the other one is lost, too: %v", other.Lost())
+			}
+			k.Release(t.Context())
+			other.Release(t.Context())
+		})
+	}
+}
+
+// TestSlewedClockIsNoPause: a clock that the kernel slews runs off by 500 ppm at most.
+func TestSlewedClockIsNoPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{})
+		a := w.machine(func(o *Options) { o.TTL = MaxTTL })
+		k, err := a.Shared(t.Context(), "x")
+		mustLock(t, k, err)
+		a.tap.Before(outage)
+		for i := range 2 * 3600 {
+			time.Sleep(time.Second)
+			a.clock.setSkew(time.Duration(i) * 500 * time.Microsecond)
+		}
+		a.tap.Before(nil)
+		a.tap.Count()
+		time.Sleep(time.Second)
+		if _, by := a.tap.Count(); by["put"] > 0 {
+			t.Errorf("%v", by)
+		}
+		k.Release(t.Context())
+	})
+}
+
+// TestOtherClientsConflictIsALoss: a live lock of a client of the original protocol that
+// conflicts with ours is seen by the looks, unless it is one that is about to be withdrawn.
+func TestOtherClientsConflictIsALoss(t *testing.T) {
+	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		a := w.machine()
+		k, err := a.acquire(t.Context(), mode, "x")
+		mustLock(t, k, err)
+		time.Sleep(5 * time.Second)
+		theirs := "index/lock.exclusive"
+		if mode == Exclusive {
+			theirs = "index/lock.shared/theirs"
+		}
+		for range 4 { // withdrawn, as soon as they have looked
+			w.put(theirs, foreign(time.Now(), mode == Exclusive))
+			time.Sleep(2500 * time.Millisecond)
+			if err := w.mem.Delete(t.Context(), theirs); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(4300 * time.Millisecond)
+		}
+		if !alive(k) {
+			t.Errorf("lost to one that was withdrawn: %v", k.Lost())
+		}
+		w.put(theirs, foreign(time.Now(), mode == Exclusive))
+		ended(t, k, DefaultLook+transient)
+		if lost := k.Lost(); lost == nil || !lost.Definite || !strings.Contains(lost.Error(), "laptop (pid 4711)") {
+			t.Errorf("lost: %v", lost)
+		}
+		k.Release(t.Context())
+	})
+}
+
+// TestBrokenLockStaysBroken, also on a server that takes If-Match on a key that isn't there:
+// a refresh must not put a flag back that somebody has deleted.
+func TestBrokenLockStaysBroken(t *testing.T) {
+	for _, mode := range []Mode{Shared, Exclusive} {
+		for held := range 8 {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed, IfMatchCreates: true})
+				a, b := w.machine(func(o *Options) { o.Look = o.TTL }), w.machine()
+				a.opts.Look = time.Hour // so that a refresh comes first
+				k, err := a.acquire(t.Context(), mode, "backup")
+				mustLock(t, k, err)
+				time.Sleep(time.Duration(held) * 17 * time.Second)
+				if _, err := b.Break(t.Context(), BreakOptions{}); err != nil {
+					t.Error(err)
+				}
+				prune, err := b.Exclusive(t.Context(), "prune")
+				mustLock(t, prune, err)
+				time.Sleep(31 * time.Second)
+				if alive(k) || !alive(prune) {
+					t.Errorf("%s, broken after %d s: the holder is still alive: %t, the prune: %t", mode, 17*held, alive(k), alive(prune))
+				}
+				time.Sleep(time.Minute)
+				prune.Release(t.Context())
+				k.Release(t.Context())
+				w.empty()
+			})
+		}
+	}
+}
+
+// TestIfMatchIsProvenOnAMissingKeyToo: what a server must refuse is tried out once, and
+// nothing is left of it.
+func TestIfMatchIsProvenOnAMissingKeyToo(t *testing.T) {
+	for _, c := range []struct {
+		opts  mem.Options
+		holds bool
+	}{
+		{mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed}, true},
+		{mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed, IfMatchCreates: true}, false},
+		{mem.Options{IfAbsent: mem.Ignored, IfMatch: mem.Ignored}, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, c.opts)
+			a := w.machine()
+			k, err := a.Shared(t.Context(), "x")
+			mustLock(t, k, err)
+			time.Sleep(31 * time.Second)
+			if got := &a.conditions.match; got.holds() != c.holds || got.fails() == c.holds {
+				t.Errorf("%+v: holds %t, fails %t", c.opts, got.holds(), got.fails())
+			}
+			if keys := w.keys(); len(keys) != 1 || keys[0] != k.Key() {
+				t.Errorf("stored: %v", keys)
+			}
+			a.tap.Count()
+			if err := k.Check(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if _, by := a.tap.Count(); by["put"] != 1 || by["list"] != 1 {
+				t.Errorf("the next refresh sent %v", by)
+			}
+			k.Release(t.Context())
+			w.empty()
+		})
+	}
+}
+
+// TestRefusedRightETagProvesNothing: a server that refuses a wrong ETag, and the right one
+// as well, has no If-Match that can be relied on.
+func TestRefusedRightETagProvesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed})
+		a := w.machine()
+		a.tap.Before(func(_ context.Context, r tap.Request) error {
+			if r.Op == "put" && r.Opts.IfMatch != "" {
+				return store.ErrPrecondition
+			}
+			return nil
+		})
+		k, err := a.Shared(t.Context(), "x")
+		mustLock(t, k, err)
+		time.Sleep(5 * time.Minute)
+		if !alive(k) || !a.conditions.match.fails() {
+			t.Errorf("lost: %v, If-Match is relied on: %t", k.Lost(), a.conditions.match.holds())
+		}
+		k.Release(t.Context())
+	})
+}
+
+// TestProofThatFailsCostsNoRefresh: a server that chokes on the condition, or hangs, is
+// tried three times, and the lock is refreshed without.
+func TestProofThatFailsCostsNoRefresh(t *testing.T) {
+	for _, hangs := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed})
+			a := w.machine()
+			var tried atomic.Int32
+			a.tap.Before(func(ctx context.Context, r tap.Request) error {
+				if r.Op != "put" || r.Opts.IfMatch == "" {
+					return nil
+				}
+				tried.Add(1)
+				if hangs {
+					<-ctx.Done()
+					return ctx.Err()
+				}
+				return errOutage
+			})
+			k, err := a.Shared(t.Context(), "x")
+			mustLock(t, k, err)
+			time.Sleep(5 * time.Minute)
+			if !alive(k) || tried.Load() != 2*maxProofs || a.saw(EventRefreshFailed) > 0 {
+				t.Errorf("lost: %v, %d tries, %d failures", k.Lost(), tried.Load(), a.saw(EventRefreshFailed))
+			}
+			k.Release(t.Context())
+		})
+	}
+}
+
+// TestProofOnAMissingKeyIsNeeded: a server that refuses a wrong ETag and takes the right one,
+// and never says what it does where there is no object, has no If-Match that can be relied on.
+func TestProofOnAMissingKeyIsNeeded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed})
+		a := w.machine()
+		k, err := a.Shared(t.Context(), "x")
+		mustLock(t, k, err)
+		a.tap.Before(func(_ context.Context, r tap.Request) error {
+			if r.Op == "put" && r.Opts.IfMatch != "" && r.Key != k.Key() {
+				return errOutage
+			}
+			return nil
+		})
+		time.Sleep(5 * time.Minute)
+		if !alive(k) || a.conditions.match.holds() {
+			t.Errorf("lost: %v, If-Match is relied on: %t", k.Lost(), a.conditions.match.holds())
+		}
+		k.Release(t.Context())
+	})
+}
+
+// TestLateAcquireStartsAgain: what is left of the lease must do for three refreshes.
+func TestLateAcquireStartsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, lacking)
+		a := w.machine()
+		for left, want := range map[time.Duration]error{6100 * time.Millisecond: nil, 5900 * time.Millisecond: errLate, -time.Second: errLate} {
+			tr, err := a.newTry(Shared, "x", nothingYet())
+			if err != nil {
+				t.Fatal(err)
+			}
+			tr.trips.put.note(time.Second)
+			tr.trips.list.note(time.Second)
+			tr.deadline = a.clock.Elapsed() + left
+			if err := a.holdable(tr); !errors.Is(err, want) {
+				t.Errorf("%v left: %v, want %v", left, err, want)
+			}
+		}
+	})
+}
+
+// TestClaimLooksTwice: where no condition keeps it, a lock.exclusive that was read as stale, and
+// that a client of the original protocol has taken over since, isn't overwritten.
+func TestClaimLooksTwice(t *testing.T) {
+	for name, opts := range map[string]mem.Options{"none": lacking, "claimed": {IfAbsent: mem.Claimed, IfMatch: mem.Claimed}} {
+		synctest.Test(t, func(t *testing.T) {
+			const key = "index/lock.exclusive"
+			w := newWorld(t, opts)
+			w.put(key, foreign(time.Now(), false))
+			time.Sleep(3 * time.Minute)
+			a := w.machine()
+			var once sync.Once
+			a.tap.After(func(_ context.Context, r tap.Request, err error) error {
+				if r.Op == "get" && r.Key == key {
+					once.Do(func() { w.put(key, foreign(time.Now(), false)) })
+				}
+				return err
+			})
+			k, err := a.Exclusive(t.Context(), "prune")
+			mustHeld(t, k, err)
+			raw, _, err := w.mem.Get(t.Context(), key, maxBody)
+			if l, derr := decode(raw); err != nil || derr != nil || l.ID != "" {
+				t.Errorf("%s: what is there: %s %v", name, raw, err)
+			}
+		})
+	}
+}
+
+// TestHalfARefreshIsKept: what was renewed isn't renewed again because the other object
+// wasn't.
+func TestHalfARefreshIsKept(t *testing.T) {
+	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		if mode == Shared {
+			return
+		}
+		a := w.machine()
+		k, err := a.Exclusive(t.Context(), "x")
+		mustLock(t, k, err)
+		time.Sleep(29 * time.Second)
+		start := a.clock.Elapsed()
+		var flags atomic.Int32
+		a.tap.Before(func(_ context.Context, r tap.Request) error {
+			switch {
+			case r.Op == "put" && r.Key == k.Key() && r.Opts.IfMatch != wrongETag:
+				flags.Add(1)
+			case r.Op == "put" && r.Key == "index/lock.exclusive" && a.clock.Elapsed()-start < 15*time.Second:
+				return errOutage
+			}
+			return nil
+		})
+		time.Sleep(20 * time.Second)
+		if flags.Load() != 1 || !alive(k) {
+			t.Errorf("the flag was put %d times; lost: %v", flags.Load(), k.Lost())
+		}
+		if left := k.Deadline() - start; left < 55*time.Second || left > 57*time.Second {
+			t.Errorf("the deadline is %v later: it is the earlier of both", left)
+		}
+		k.Release(t.Context())
+	})
+}
+
+// TestWhatIsAcquiredIsHeld: on a store that is slow and well, a lock is either refused, with
+// the numbers, or held.
+func TestWhatIsAcquiredIsHeld(t *testing.T) {
+	for name, opts := range map[string]mem.Options{
+		"kept": {}, "claimed": {IfAbsent: mem.Claimed, IfMatch: mem.Claimed}, "none": lacking,
+	} {
+		for _, mode := range []Mode{Shared, Exclusive} {
+			for _, ttl := range []time.Duration{MinTTL, DefaultTTL, 10 * time.Minute} {
+				var held, refused time.Duration
+				for trip := ttl / 200; trip < min(ttl/6, 8*time.Second); trip += ttl / 200 {
+					synctest.Test(t, func(t *testing.T) {
+						w := newWorld(t, opts)
+						a := w.machine(func(o *Options) { o.TTL, o.Look = ttl, min(DefaultLook, ttl) })
+						a.tap.Before(func(context.Context, tap.Request) error { time.Sleep(trip / 2); return nil })
+						a.tap.After(func(_ context.Context, _ tap.Request, err error) error { time.Sleep(trip / 2); return err })
+						k, err := a.acquire(t.Context(), mode, "x")
+						defer time.Sleep(time.Minute) // for requests that were given up
+						if err != nil {
+							if !errors.Is(err, ErrSlow) && !errors.Is(err, context.DeadlineExceeded) {
+								t.Errorf("%s %s, ttl %v, %v a round trip: %v", name, mode, ttl, trip, err)
+							}
+							if refused == 0 {
+								refused = trip
+							}
+							return
+						}
+						held = trip
+						time.Sleep(5 * ttl)
+						if !alive(k) {
+							t.Errorf("%s %s, ttl %v, %v a round trip: %v", name, mode, ttl, trip, k.Lost())
+						}
+						k.Release(t.Context())
+					})
+				}
+				t.Logf("%-8s %-9s ttl %-5v held up to %v, refused from %v", name, mode, ttl, held, refused)
+			}
+		}
+	}
+}
+
+// TestOneOfTwoContendersWins at any distance from the store.
+func TestOneOfTwoContendersWins(t *testing.T) {
+	for name, opts := range map[string]mem.Options{
+		"kept": {}, "claimed": {IfAbsent: mem.Claimed, IfMatch: mem.Claimed}, "none": lacking,
+	} {
+		for _, trip := range []time.Duration{10 * time.Millisecond, 200 * time.Millisecond, time.Second, 2 * time.Second, 3300 * time.Millisecond} {
+			nobody := 0
+			for i := range 100 {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t, opts)
+					won := make(chan *Lock, 2)
+					for n := range 2 {
+						a := w.machine()
+						a.tap.Before(func(context.Context, tap.Request) error { time.Sleep(trip/4 + a.jitter(trip/4)); return nil })
+						a.tap.After(func(_ context.Context, _ tap.Request, err error) error {
+							time.Sleep(trip/4 + a.jitter(trip/4))
+							return err
+						})
+						go func() {
+							time.Sleep(time.Duration(n*i) * 2 * trip / 100)
+							k, err := a.Exclusive(t.Context(), "prune")
+							if err != nil && !errors.Is(err, ErrHeld) && !errors.Is(err, ErrSlow) {
+								t.Errorf("%v", err)
+							}
+							won <- k
+						}()
+					}
+					k, other := <-won, <-won
+					if k == nil && other == nil {
+						nobody++
+					}
+					for _, k := range []*Lock{k, other} {
+						if k != nil {
+							k.Release(t.Context())
+						}
+					}
+					time.Sleep(time.Minute) // for requests that were given up
+				})
+			}
+			if nobody > 0 {
+				t.Errorf("%s, %v a round trip: nobody won %d of 100 times", name, trip, nobody)
+			}
+		}
+	}
+}
+
+// TestAcquireThatIsCancelledLeavesNothing, even if the put that is under way doesn't heed it
+// and is applied later.
+func TestAcquireThatIsCancelledLeavesNothing(t *testing.T) {
+	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		for i := range 40 {
+			a := w.machine()
+			a.tap.Before(func(_ context.Context, r tap.Request) error {
+				time.Sleep(map[bool]time.Duration{true: 150, false: 20}[r.Op == "put"] * time.Millisecond)
+				return nil
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Duration(i)*20*time.Millisecond, cancel)
+			k, err := a.acquire(ctx, mode, "x")
+			if err == nil {
+				k.Release(t.Context())
+			} else if !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+			a.tap.Before(nil)
+			time.Sleep(5 * time.Second)
+			if keys := w.keys(); len(keys) > 0 {
+				t.Fatalf("cancelled after %v: left over: %v", time.Duration(i)*20*time.Millisecond, keys)
+			}
+		}
+	})
+}
+
+// TestPassedLockIsNoConflict: the lock.exclusive of a client of the original protocol, which a
+// shared acquirer has watched for its whole time and passed, isn't taken for a live one later,
+// whatever the clocks say.
+func TestPassedLockIsNoConflict(t *testing.T) {
+	for name, opts := range map[string]mem.Options{"clock": {}, "clockless": {NoStoreClock: true}, "no time": {NoTime: true, Precision: time.Second}} {
+		for _, ahead := range []time.Duration{0, time.Hour, -time.Hour} {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, opts)
+				w.put("index/lock.exclusive", foreign(time.Now().Add(ahead), false))
+				a := w.machine()
+				k, err := a.Shared(t.Context(), "x", Wait(time.Hour))
+				mustLock(t, k, err)
+				time.Sleep(5 * time.Minute)
+				if !alive(k) {
+					t.Errorf("%s, its clock %v ahead: %v", name, ahead, k.Lost())
+				}
+				k.Release(t.Context())
+			})
+		}
+	}
+}
+
+// TestRequestsPerHour of a lock that is held: docs/benchmarks.md has the table.
+func TestRequestsPerHour(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		opts      mem.Options
+		mode      Mode
+		ttl       time.Duration
+		put, list int
+	}{
+		{"kept", mem.Options{}, Shared, time.Minute, 120, 380},
+		{"kept", mem.Options{}, Exclusive, time.Minute, 240, 380},
+		{"kept", mem.Options{}, Shared, 24 * time.Hour, 0, 380},
+		{"claimed or none", lacking, Shared, time.Minute, 120, 500},
+		{"claimed or none", lacking, Exclusive, time.Minute, 240, 620},
+		{"claimed or none", lacking, Exclusive, 24 * time.Hour, 0, 380},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, c.opts)
+			a := w.machine(func(o *Options) { o.TTL = c.ttl })
+			k, err := a.acquire(t.Context(), c.mode, "x")
+			mustLock(t, k, err)
+			a.tap.Count()
+			time.Sleep(time.Hour)
+			_, by := a.tap.Count()
+			near := func(got, want int) bool { return got <= want+want/20 && got >= want-want/20 }
+			if !near(by["put"], c.put) || !near(by["list"], c.list) || by["get"]+by["delete"] > 0 {
+				t.Errorf("%s, %s, ttl %v: %v, want about %d puts and %d lists", c.name, c.mode, c.ttl, by, c.put, c.list)
+			}
+			k.Release(t.Context())
+		})
+	}
+}
