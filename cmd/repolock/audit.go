@@ -128,11 +128,26 @@ func (a *auditor) records(e replock.Event, ttl time.Duration) (records []audit.R
 
 // paused is told that the command was stopped at this time for the loss of its lock.
 func (a *auditor) paused(lock *replock.Lock, at time.Time) {
+	a.command(lock, at, audit.Record{Event: audit.Paused, Reason: "lock_lost"})
+}
+
+// parted is told that the command was stopped at this time until the lock was looked at,
+// because the clocks parted, and that it goes on.
+func (a *auditor) parted(lock *replock.Lock, at time.Time, over bool) {
+	event := audit.ClocksParted
+	if over {
+		event = audit.ClocksSettled
+	}
+	a.command(lock, at, audit.Record{Event: event})
+}
+
+// command writes what happened to the command at this time.
+func (a *auditor) command(lock *replock.Lock, at time.Time, what audit.Record) {
 	if a.log == nil {
 		return
 	}
 	record := a.record(replock.Event{Time: at, Mode: lock.Mode(), Operation: lock.Operation(), ID: lock.ID(), Key: lock.Key()})
-	record.Event, record.Reason = audit.Paused, "lock_lost"
+	record.Event, record.Reason, record.Action, record.Error, record.PIDs = what.Event, what.Reason, what.Action, what.Error, what.PIDs
 	a.write(record)
 }
 

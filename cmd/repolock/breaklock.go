@@ -23,7 +23,7 @@ type breakCmd struct {
 
 func (c breakCmd) Help() string {
 	return `Deletes the exclusive lock, every shared lock and every intent, whatever their age and holder. A holder that still
-runs finds out at its next refresh at the latest and stops; until then it doesn't know. Only do it when you are certain
+runs finds out at its next look at the latest, each 10s by default, and stops; until then it doesn't know. Only do it when you are certain
 that no operation is running.`
 }
 

@@ -100,7 +100,7 @@ func TestConfigTags(t *testing.T) {
 		case "backup", "restore", "prune", "run":
 			want = slices.Sorted(slices.Values(fileKeys()))
 		case "acquire": // whose --on-lost has other values
-			want = []string{"audit", "held-exit-code", "metadata", "metrics-file", "ttl", "wait"}
+			want = []string{"audit", "held-exit-code", "look", "metadata", "metrics-file", "ttl", "wait"}
 		case "break-lock":
 			want = []string{"audit"}
 		}
@@ -118,6 +118,7 @@ func TestConfiguredFlags(t *testing.T) {
 url = "/x"
 name = "n"
 ttl = "3m"
+look = "5s"
 wait = "forever"
 if-held = "skip"
 if-unreachable = "run"
@@ -134,7 +135,7 @@ metadata = {"a;b" = "c=d"}
 	}
 	want := lockFlags{
 		OnLost: "term", ResumeFor: 7 * 60e9, Command: []string{"--", "x"},
-		takeFlags: takeFlags{TTL: 3 * 60e9, HeldCode: 3, Metadata: map[string]string{"a;b": "c=d"}, Audit: "/a", Metrics: "/m"},
+		takeFlags: takeFlags{TTL: 3 * 60e9, Look: 5e9, HeldCode: 3, Metadata: map[string]string{"a;b": "c=d"}, Audit: "/a", Metrics: "/m"},
 	}
 	want.Wait, want.IfHeld, want.IfUnreachable = 1<<63-1, "skip", "run"
 	if diff := cmp.Diff(want, c.Backup.lockFlags, cmp.AllowUnexported(lockFlags{})); diff != "" || c.Name != "n" {

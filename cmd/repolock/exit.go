@@ -86,7 +86,7 @@ func describe(err error) (name string, code int, hint string) {
 		return "torture_failed", nobody.Code, ""
 	case errors.Is(err, torture.ErrUnjudged):
 		return "torture_unjudged", exitUnjudged, ""
-	case errors.Is(err, replock.ErrLost), errors.Is(err, child.ErrExpired):
+	case errors.Is(err, replock.ErrLost), errors.Is(err, child.ErrExpired), errors.Is(err, child.ErrParted):
 		return "lock_lost", exitLost, "whether the operation was completed is for you to check"
 	case errors.Is(err, keeper.ErrGone), errors.Is(err, replock.ErrReleased):
 		return "keeper_gone", exitLost, "if the script still runs, call acquire with --for-pid $$; whether the operation was completed is for you to check"
@@ -100,6 +100,8 @@ func describe(err error) (name string, code int, hint string) {
 		return "command_not_executable", exitNotExec, ""
 	case errors.Is(err, store.ErrURL):
 		return "usage", exitUsage, "see repolock --help"
+	case errors.Is(err, replock.ErrSlow):
+		return "store_unfit", exitUnfit, "--ttl sets the ttl; repolock doctor measures the store"
 	case errors.Is(err, store.ErrPermission):
 		return "permission_denied", exitPermission, "locking needs to list, read, write and delete below " + replock.DefaultPrefix + " in the repository"
 	case errors.Is(err, store.ErrConfig), errors.Is(err, keeper.ErrDir):

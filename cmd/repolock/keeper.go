@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/identity"
 	"github.com/repolock/repolock/internal/keeper"
 	"github.com/repolock/repolock/replock"
 )
@@ -234,7 +235,7 @@ type holding struct {
 	// HeldUntil is when it is lost unless it is refreshed before.
 	HeldUntil   time.Time `json:"held_until"`
 	LeftSeconds float64   `json:"left_seconds"`
-	// Deadline is the same on the clock since boot, which nobody sets.
+	// Deadline is the same on the keeper's clock since boot, which nobody sets.
 	Deadline time.Duration `json:"deadline_boot_ns"`
 }
 
@@ -254,11 +255,24 @@ func (k *keeping) holding() holding {
 // answer is what check, renew and release are told. Fields are only ever added.
 type keeperAnswer struct {
 	holding
-	Failure *jsonError `json:"failure,omitempty"`
+	// TimeNamespace names the clock since boot that the deadline is on.
+	TimeNamespace string     `json:"time_namespace,omitempty"`
+	Failure       *jsonError `json:"failure,omitempty"`
+}
+
+// over reports whether the lease was over when the answer was read: we may have been
+// stopped since the keeper gave it. The deadline is on another clock than ours if the
+// keeper is in another time namespace, or doesn't tell in which; then what was left
+// counts from when it was asked.
+func (a keeperAnswer) over(asked, read time.Duration, namespace string) bool {
+	if a.TimeNamespace == "" || a.TimeNamespace != namespace {
+		return read-asked >= time.Duration(a.LeftSeconds*float64(time.Second))
+	}
+	return read >= a.Deadline
 }
 
 func (k *keeping) answer(err error) keeperAnswer {
-	a := keeperAnswer{holding: k.holding()}
+	a := keeperAnswer{holding: k.holding(), TimeNamespace: identity.Self().TimeNamespace}
 	if err != nil {
 		out := newJSONError(k.report, err)
 		a.Failure = &out

@@ -3,25 +3,71 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/repolock/repolock/internal/child"
+
+	"github.com/repolock/repolock/internal/clock"
 )
 
 func TestMain(m *testing.M) {
-	child.GuardMain() // the guards of the commands below are this binary
-	testscript.Main(unconfigured{m}, map[string]func(){"repolock": main})
+	// The guards of the commands below are this binary, with the name that repolock goes by.
+	if file, ok := strings.CutPrefix(os.Args[0], steppedBy); ok {
+		stepClock(file)
+	}
+	child.GuardMain()
+	testscript.Main(neutral{m}, programs)
 }
 
-// unconfigured keeps the configuration file of whoever runs the tests out of them.
-type unconfigured struct{ *testing.M }
+var programs = map[string]func(){"repolock": func() {
+	if file := os.Getenv(stepVariable); file != "" {
+		os.Args[0] = steppedBy + file
+		stepClock(file)
+	}
+	main()
+}}
 
-func (u unconfigured) Run() int {
-	os.Setenv("REPOLOCK_CONFIG", "")
-	return u.M.Run()
+const (
+	// stepVariable names a file that says by how much the wall clock is ahead.
+	stepVariable = "REPOLOCK_TEST_STEP"
+	steppedBy    = "stepped by "
+)
+
+func stepClock(file string) {
+	clock.Wall = func() time.Time {
+		text, _ := os.ReadFile(file)
+		step, _ := time.ParseDuration(string(text))
+		return time.Now().Add(step)
+	}
 }
+
+// neutral removes the variables that would make these tests depend on the user and the
+// place. A test that needs a terminal sets TERM.
+type neutral struct{ *testing.M }
+
+func (n neutral) Run() int {
+	for _, v := range os.Environ() {
+		name, _, _ := strings.Cut(v, "=")
+		prefix, _, _ := strings.Cut(name, "_")
+		if slices.Contains([]string{"REPOLOCK", "AWS", "MINIO", "B2", "MC"}, prefix) ||
+			slices.Contains([]string{"TERM", "COLUMNS", "LINES", "NO_COLOR", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR"}, name) {
+			os.Unsetenv(name)
+		}
+	}
+	os.Setenv("REPOLOCK_CONFIG", "") // no file
+	openUmask()
+	return n.M.Run()
+}
+
+// hang is how long a test waits for an event. Only a hang reaches it, however busy the
+// machine is.
+const hang = 10 * time.Minute
 
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
@@ -30,6 +76,14 @@ func TestScripts(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("REPOLOCK_CONFIG", "")
 			e.Setenv("REPOLOCK_REPO", filepath.Join(e.WorkDir, "repo"))
+			if runtime.GOOS != "windows" {
+				short, err := os.MkdirTemp("/tmp", "runtime") // the script's own directory can be too long for sockets
+				if err != nil {
+					return err
+				}
+				e.Defer(func() { os.RemoveAll(short) })
+				e.Setenv("RUNTIME", short)
+			}
 			return os.Mkdir(filepath.Join(e.WorkDir, "repo"), 0o700)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"code": code, "await": await},

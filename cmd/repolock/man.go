@@ -76,7 +76,7 @@ var manEnvironment = []string{
 	"REPOLOCK_CONFIG: the configuration file, as --config",
 	"REPOLOCK_AUDIT: the audit log, as --audit",
 	"REPOLOCK_TOKEN: the token for check, renew and release",
-	"XDG_RUNTIME_DIR: where the keepers of acquire listen, in repolock/; else it is in TMPDIR",
+	"XDG_RUNTIME_DIR: the keepers of acquire listen in repolock/ there; else in TMPDIR; in /tmp if the paths of both are too long",
 	"AWS_PROFILE, AWS_ACCESS_KEY_ID and what else the AWS command line reads, for s3: and minio: repositories",
 	"MINIO_ROOT_USER, MINIO_ROOT_PASSWORD, for minio: repositories",
 	"B2_APPLICATION_KEY_ID, B2_APPLICATION_KEY, for b2: repositories",

@@ -7,7 +7,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -19,10 +22,34 @@ import (
 type outage struct {
 	t      *testing.T
 	dir    string
+	env    []string // beside our own
+	bin    string   // "": the one in PATH
+	as     *syscall.Credential
 	cmd    *exec.Cmd
-	output bytes.Buffer
+	output said
 	ended  chan struct{}
 }
+
+// said is what a process says, which may be read while it runs.
+type said struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *said) Write(text []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(text)
+}
+
+func (s *said) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+// says reports whether it has said so.
+func (o *outage) says(text string) bool { return strings.Contains(o.output.String(), text) }
 
 // newOutage has an empty repository.
 func newOutage(t *testing.T) *outage {
@@ -39,11 +66,37 @@ func newOutage(t *testing.T) *outage {
 // then runs another; and takes the repository away.
 func (o *outage) begin(last string) {
 	o.t.Helper()
-	o.start("prune", "--ttl", "10s", "--audit", o.path("log"), "--",
-		"sh", "-c", "while [ ! -e end ]; do echo >>ticks; sleep 0.1; done; "+last)
-	o.until("the command to run", o.ticks)
+	o.prune("10s", last)
 	o.rename("repo", "away")
-	o.until("the command to be stopped", func() bool { return !o.ticks() })
+	raw, err := os.ReadFile(o.path("pid"))
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	o.until("the command to be stopped", func() bool { return stopped(pid) })
+}
+
+// stopped reports whether a process group was stopped by a signal. One of its processes
+// shows it: a shell that is stopped while it starts another program waits for that one.
+func stopped(group int) bool {
+	out, _ := exec.Command("ps", "-A", "-o", "pgid=", "-o", "stat=").Output()
+	for line := range strings.Lines(string(out)) {
+		if f := strings.Fields(line); len(f) == 2 && f[0] == strconv.Itoa(group) && strings.HasPrefix(f[1], "T") {
+			return true
+		}
+	}
+	return false
+}
+
+// prune starts a repolock around such a command.
+func (o *outage) prune(ttl, last string, flags ...string) {
+	o.t.Helper()
+	o.start(slices.Concat([]string{"prune", "--ttl", ttl, "--audit", o.path("log")}, flags,
+		[]string{"--", "sh", "-c", "echo $$ >pid; while [ ! -e end ]; do echo >>ticks; sleep 0.1; done; " + last})...)
+	o.until("the command to run", o.ticks)
 }
 
 // start starts a repolock.
@@ -68,14 +121,17 @@ func (o *outage) path(name string) string { return filepath.Join(o.dir, name) }
 
 func (o *outage) command(repo string, args ...string) *exec.Cmd {
 	o.t.Helper()
-	bin, err := exec.LookPath("repolock") // testscript.Main put it there
-	if err != nil {
-		o.t.Fatal(err)
+	bin := o.bin
+	if bin == "" {
+		var err error
+		if bin, err = exec.LookPath("repolock"); err != nil { // testscript.Main put it there
+			o.t.Fatal(err)
+		}
 	}
 	cmd := exec.Command(bin, append([]string{"-r", o.path(repo)}, args...)...)
-	cmd.Dir = o.dir
+	cmd.Dir, cmd.Env = o.dir, append(os.Environ(), o.env...)
 	// In a group that is orphaned nobody stays stopped: setpgid(2).
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: o.as}
 	return cmd
 }
 
@@ -102,7 +158,7 @@ func (o *outage) ticks() bool {
 
 func (o *outage) until(what string, ok func() bool) {
 	o.t.Helper()
-	for end := time.Now().Add(90 * time.Second); !ok(); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(hang); !ok(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
 			o.t.Fatalf("waited in vain for %s", what)
 		}
@@ -115,14 +171,14 @@ func (o *outage) code() int {
 	write(o.t, o.path("end"), "")
 	select {
 	case <-o.ended:
-	case <-time.After(90 * time.Second):
+	case <-time.After(hang):
 		o.t.Fatal("it doesn't end")
 	}
 	return o.cmd.ProcessState.ExitCode()
 }
 
-// log gives the events that there must be, but for how the outage began.
-func (o *outage) log(want ...string) []audit.Record {
+// records is all that was logged.
+func (o *outage) records() []audit.Record {
 	o.t.Helper()
 	file, err := os.Open(o.path("log"))
 	if err != nil {
@@ -133,6 +189,13 @@ func (o *outage) log(want ...string) []audit.Record {
 	if err != nil || skipped > 0 {
 		o.t.Fatalf("%d lines skipped, %v", skipped, err)
 	}
+	return records
+}
+
+// log gives the events that there must be, but for how the outage began.
+func (o *outage) log(want ...string) []audit.Record {
+	o.t.Helper()
+	records := o.records()
 	var kept []audit.Record
 	var events []string
 	for i, r := range records {
@@ -194,7 +257,7 @@ func TestAuditResumed(t *testing.T) {
 func TestAuditPassed(t *testing.T) {
 	o := newOutage(t)
 	o.begin("touch went-on")
-	if out, err := o.command("away", "prune", "--ttl", "10s", "--wait", "1m", "--", "true").CombinedOutput(); err != nil {
+	if out, err := o.command("away", "prune", "--ttl", "10s", "--wait", "forever", "--", "true").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	o.rename("away", "repo")

@@ -34,7 +34,7 @@ func code(ts *testscript.TestScript, neg bool, args []string) {
 
 // await FILE waits until the file exists; ! await until it doesn't.
 func await(ts *testscript.TestScript, neg bool, args []string) {
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(hang); ; time.Sleep(10 * time.Millisecond) {
 		if _, err := os.Stat(ts.MkAbs(args[0])); (err == nil) != neg {
 			return
 		}

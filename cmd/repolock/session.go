@@ -28,12 +28,12 @@ type session struct {
 	lock    atomic.Pointer[replock.Lock]
 	waiting waiting
 	group   *child.Group
-	allowed time.Duration // the deadline that the group was told
-	inner   bool          // another's lock
-	denied  atomic.Bool   // the shell continued us, and the lock was gone
-	lost    error         // the loss that there is no coming back from
-	killed  bool          // by us, for that loss
-	passed  os.Signal     // the last that the command got from us
+	allowed child.Allowance // what the group was told last
+	inner   bool            // another's lock
+	denied  atomic.Bool     // the shell continued us, and the lock was gone
+	lost    error           // the loss that there is no coming back from
+	killed  bool            // by us, for that loss
+	passed  os.Signal       // the last that the command got from us
 }
 
 // release releases the lock. What is left if that fails expires; the event tells
@@ -57,11 +57,12 @@ func (s *session) run() (int, error) {
 	defer cancel(nil)
 	signals, stop := child.Signals()
 	defer stop()
-	s.signals, s.gaveUp, s.cancel = signals, make(chan struct{}, 1), cancel
+	s.signals, s.cancel = signals, cancel
 	s.inner = len(outer()) > 0
 	// That nobody reads what we say is nothing to die of with the lock held.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
+	child.ReserveThreads()
 	if err := s.open(); err != nil {
 		return 0, err
 	}
@@ -82,7 +83,7 @@ func (s *session) run() (int, error) {
 		return 0, notAcquired{err, s.seen.Load()}
 	}
 	defer s.release()
-	group, err := prepared.Start(s.environ(lock), s.until(lock, breath))
+	group, err := prepared.Start(s.environ(lock), s.allowance(lock, breath))
 	if err != nil {
 		return 0, err
 	}
@@ -150,7 +151,9 @@ func (s *session) prepare() (*child.Prepared, error) {
 		Waiting: func(n int) {
 			s.report.say("the command has ended; the lock is held on for %d of its processes that still run", n)
 		},
-		Trouble: func(err error) { s.report.say("warning: %v", err) },
+		Trouble:     func(err error) { s.report.say("warning: %v", err) },
+		Interrupted: s.stopped,
+		RunsOn:      s.runsOn,
 	})
 }
 
@@ -167,9 +170,9 @@ func (s *session) environ(lock *replock.Lock) []string {
 
 // allow lets the command run until the lock's deadline.
 func (s *session) allow() {
-	if until := s.until(s.lock.Load(), breath); until != s.allowed {
-		s.allowed = until
-		s.group.Allow(until)
+	if a := s.allowance(s.lock.Load(), breath); a != s.allowed {
+		s.allowed = a
+		s.group.Allow(a)
 	}
 }
 
@@ -203,18 +206,18 @@ func (s *session) expiry() child.Expiry {
 // mayContinue is asked when the shell continues us (fg, bg).
 func (s *session) mayContinue(g *child.Group) bool {
 	lock := s.lock.Load()
-	held := lock.Lost() == nil && clock.System{}.Elapsed() < lock.Deadline()
-	s.denied.Store(!held && s.OnLost != "warn")
+	s.denied.Store(!held(lock) && s.OnLost != "warn")
 	if s.denied.Load() {
 		return false
 	}
 	if s.inner {
-		g.Allow(s.until(lock, 2*breath)) // there was no beat while we were stopped
+		g.Allow(s.allowance(lock, 2*breath)) // there was no beat while we were stopped
 	}
 	return true
 }
 
-// beat is how often the lock's deadline is looked at and passed on to the guard.
+// beat is how often the lock's deadline, and when it was last seen, is passed on to the
+// guard.
 const beat = 200 * time.Millisecond
 
 // supervise passes signals on to the command, and deals with the loss of the
@@ -238,18 +241,23 @@ func (s *session) supervise() {
 		case sig := <-s.signals:
 			s.passed = sig
 			_ = group.Signal(sig)
-		case <-s.gaveUp:
-			terminate("the lock can't be refreshed")
 		case <-ticker.C:
 			s.allow()
-			if left := s.lock.Load().Deadline() - (clock.System{}).Elapsed(); left < s.TTL/12 {
-				terminate("the lock wasn't refreshed yet")
+			if left := s.lock.Load().Deadline() - (clock.System{}).Elapsed(); left < s.notice() {
+				terminate("the lock can't be refreshed")
 			}
 		case <-lost:
 			lost = s.onLost()
 		}
 	}
 }
+
+// maxNotice is how long before the loss of a lock its command is sent TERM at most.
+const maxNotice = 30 * time.Second
+
+// notice is how long before the loss of its lock the command is sent TERM: late, because
+// the lock is refreshed until its deadline, and early enough to clean up.
+func (s *session) notice() time.Duration { return min(s.TTL/12, maxNotice) }
 
 // terminate ends the command before the lock is lost, which it may be or not.
 func (s *session) terminate(why string) {
@@ -268,9 +276,8 @@ func (s *session) onLost() <-chan struct{} {
 		s.lost = loss
 		s.report.say("%s; the command runs on without it (--on-lost warn)", oneLine(loss))
 		return nil
-	case s.OnLost == "pause" && !loss.Definite && group.Pause() == nil:
-		lock, now := s.lock.Load(), clock.System{}.Now()
-		s.locker.Later(func() { s.audit.paused(lock, now) })
+	case s.OnLost == "pause" && !loss.Definite && s.pause():
+		s.stoppedFor(s.lock.Load())
 		s.report.say("%s; the command is stopped; trying for %v to resume the lock", oneLine(loss), s.ResumeFor)
 		err := s.resume()
 		if err == nil {
@@ -283,11 +290,60 @@ func (s *session) onLost() <-chan struct{} {
 	return nil
 }
 
-// resume tries to get the lock back, with the command stopped, and continues it.
+// stoppedFor has it logged that the command is stopped for the loss of this lock.
+func (s *session) stoppedFor(lock *replock.Lock) {
+	now := clock.System{}.Now()
+	s.locker.Later(func() { s.audit.paused(lock, now) })
+}
+
+// pause stops the command, as far as that can be done. What runs on is told by runsOn, and
+// needs the lock the more.
+func (s *session) pause() bool {
+	err := s.group.Pause()
+	return err == nil || errors.Is(err, os.ErrPermission)
+}
+
+// resume tries to get the lock back, with the command stopped, and continues it. A lock
+// that is lost again before the command goes on is resumed again, all within ResumeFor.
 func (s *session) resume() error {
-	group := s.group
 	ctx, cancel := context.WithTimeout(context.Background(), s.ResumeFor)
 	defer cancel()
+	for {
+		lock, err := s.regain(ctx, cancel)
+		if err != nil {
+			return err
+		}
+		s.lock.Store(lock)
+		for err = s.proceed(lock); errors.Is(err, child.ErrExpired) && held(lock); err = s.proceed(lock) {
+			if ctx.Err() != nil {
+				return err
+			}
+		}
+		if !errors.Is(err, child.ErrExpired) {
+			return err
+		}
+		_ = s.pause()
+		<-lock.Context().Done() // at once: its deadline is over
+		loss := lock.Lost()
+		if loss == nil {
+			return err
+		}
+		if loss.Definite {
+			return loss
+		}
+		s.stoppedFor(lock)
+		s.report.say("the lock was resumed, and lost before the command could go on: %s; trying again", oneLine(loss))
+	}
+}
+
+// held reports whether the lock's lease lasts.
+func held(lock *replock.Lock) bool {
+	return lock.Lost() == nil && clock.System{}.Elapsed() < lock.Deadline()
+}
+
+// regain gets the lock back.
+func (s *session) regain(ctx context.Context, cancel func()) (*replock.Lock, error) {
+	group := s.group
 	answers := make(chan answer, 1)
 	go func() {
 		lock, err := s.lock.Load().Resume(ctx)
@@ -296,10 +352,7 @@ func (s *session) resume() error {
 	for {
 		select {
 		case a := <-answers:
-			if a.err != nil {
-				return a.err
-			}
-			return s.proceed(a.lock)
+			return a.lock, a.err
 		case sig := <-s.signals:
 			if !ends(sig) {
 				_ = group.Signal(sig)
@@ -308,26 +361,35 @@ func (s *session) resume() error {
 			// It can't get the signal: it would have to run for that.
 			cancel()
 			s.abandon(<-answers)
-			return signalled{sig.(syscall.Signal)}
+			return nil, signalled{sig.(syscall.Signal)}
 		case <-group.Done():
 			cancel()
 			s.abandon(<-answers)
-			return errors.New("the command was killed")
+			return nil, errors.New("the command was killed")
 		}
 	}
 }
 
+// resumed is for tests, which stop us there: the lock is held, and the command doesn't go
+// on yet.
+var resumed = func() {}
+
 // proceed continues the command under the lock that was resumed.
 func (s *session) proceed(lock *replock.Lock) error {
+	resumed()
 	group := s.group
-	s.lock.Store(lock)
-	s.allowed = s.until(lock, 5*breath) // to unpause may take a while
+	s.allowed = s.allowance(lock, 5*breath) // to unpause may take a while
 	group.Allow(s.allowed)
-	if err := group.Unpause(); err != nil {
+	err := group.Unpause()
+	if stillStopped := errors.Is(err, child.ErrUnguarded) || errors.Is(err, child.ErrParted); err != nil && !stillStopped {
 		return err
 	}
 	if s.denied.Swap(false) {
 		_ = group.Signal(sigcont)
+	}
+	if err != nil { // the group is told to go on when that is over
+		s.report.say("the lock was resumed; the command is still stopped: %s", oneLine(err))
+		return nil
 	}
 	s.report.say("the lock was resumed, and the command continued")
 	return nil
@@ -363,7 +425,7 @@ func (s *session) interrupted() {
 }
 
 // brokenUnseen tells whether the lock was broken, or lost with --on-lost warn,
-// without anybody having been told: the last refresh may be half a ttl ago. If
+// without anybody having been told: the last look may be 10 s ago. If
 // the store can't be reached now, nobody can have got in: the lease still lasts.
 func (s *session) brokenUnseen() error {
 	lock := s.lock.Load()

@@ -13,6 +13,7 @@ import (
 // takeFlags are the flags of all commands that take a lock.
 type takeFlags struct {
 	TTL      time.Duration     `config:"" default:"60s" help:"How long the lock outlives a crash: ${default} unless said otherwise, 10s to 24h."`
+	Look     time.Duration     `config:"" default:"10s" help:"How often to look whether the lock is still there: ${default} unless said otherwise, 1s to the ttl. Bounds how long a command runs on after its lock was broken, or while another holds it because this machine was paused by its hypervisor. A look is one list request."`
 	Wait     patience          `config:"" default:"0s" placeholder:"DURATION|forever" help:"How long to wait while somebody else holds the lock. Whoever waits for the exclusive lock comes before all who come later."`
 	HeldCode int               `config:"" name:"held-exit-code" short:"E" default:"75" placeholder:"N" help:"Exit code when somebody else holds the lock."`
 	Metadata map[string]string `config:"" placeholder:"KEY=VALUE" help:"Put this into the lock for others to read. No secrets."`
@@ -25,6 +26,8 @@ func (f takeFlags) check() error {
 	switch {
 	case f.TTL < replock.MinTTL || f.TTL > replock.MaxTTL:
 		return usageError{fmt.Errorf("--ttl %v: must be from %v to %v", f.TTL, replock.MinTTL, replock.MaxTTL)}
+	case f.Look < replock.MinLook || f.Look > f.TTL:
+		return usageError{fmt.Errorf("--look %v: must be from %v to the ttl, %v", f.Look, replock.MinLook, f.TTL)}
 	case f.HeldCode < 0 || f.HeldCode > 255:
 		return usageError{fmt.Errorf("--held-exit-code %d: must be from 0 to 255", f.HeldCode)}
 	}
@@ -40,7 +43,6 @@ type taking struct {
 	operation string
 	show      func(replock.Event)     // to the person
 	cancel    context.CancelCauseFunc // of the context of take
-	gaveUp    chan struct{}           // the refresher did; may be nil
 
 	locker  *replock.Locker
 	audit   *auditor
@@ -62,7 +64,7 @@ func (t *taking) open() (err error) {
 func (t *taking) take(ctx context.Context) (*replock.Lock, error) {
 	var err error
 	t.locker, err = t.global.locker(ctx, replock.Options{
-		TTL: t.flags.TTL, Metadata: t.flags.Metadata, Fence: t.flags.Fence && t.mode == replock.Exclusive, Observe: t.observe,
+		TTL: t.flags.TTL, Look: t.flags.Look, Metadata: t.flags.Metadata, Fence: t.flags.Fence && t.mode == replock.Exclusive, Observe: t.observe,
 	})
 	if err != nil {
 		return nil, err
@@ -97,12 +99,6 @@ func (t *taking) flush() {
 
 // observe is told of the lock's events.
 func (t *taking) observe(e replock.Event) {
-	if e.Kind == replock.EventGaveUp {
-		select {
-		case t.gaveUp <- struct{}{}:
-		default:
-		}
-	}
 	t.audit.event(e, t.flags.TTL)
 	t.metrics.event(e)
 	if e.Kind == replock.EventWaiting || e.Kind == replock.EventWatching {

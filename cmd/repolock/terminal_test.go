@@ -161,7 +161,7 @@ func TestWatch(t *testing.T) {
 	shown.Reset()
 	until("\x1b[5A" + erase + "20")
 	for _, line := range strings.Split(shown.String(), "\r\n") {
-		line = line[strings.LastIndex(line, "J\r")+1:]
+		line = line[strings.LastIndex(line, "\r")+1:] // what erases
 		if n := len([]rune(line)); n > 60 {
 			t.Errorf("%d columns: %q", n, line)
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/identity"
 	"github.com/repolock/repolock/internal/keeper"
 	"github.com/repolock/repolock/replock"
 )
@@ -27,14 +28,14 @@ func (t tokenArg) ask(do string) (holding, error) {
 		return holding{}, usageError{err}
 	}
 	var a keeperAnswer
+	asked := clock.System{}.Elapsed()
 	if err := keeper.Ask(t.Token, do, &a, do == "release"); err != nil {
 		return holding{}, err
 	}
 	if a.Failure != nil {
 		return holding{}, keeperError{*a.Failure}
 	}
-	// We may have been stopped since.
-	if do != "release" && (clock.System{}).Elapsed() >= a.Deadline {
+	if do != "release" && a.over(asked, clock.System{}.Elapsed(), identity.Self().TimeNamespace) {
 		return holding{}, fmt.Errorf("%w: its lease was over when the keeper's answer was read", replock.ErrLost)
 	}
 	return a.holding, nil

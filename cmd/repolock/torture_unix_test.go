@@ -33,7 +33,7 @@ func TestTortureInterrupted(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(hang); ; time.Sleep(10 * time.Millisecond) {
 		if data, _ := filepath.Glob(filepath.Join(repo, "index/locks/torture-*/data/*/*")); len(data) > 0 {
 			break
 		}
@@ -95,23 +95,31 @@ func TestTortureDoc(t *testing.T) {
 	for _, c := range commands {
 		t.Run(c, func(t *testing.T) {
 			t.Parallel()
-			duration, want, kept := "2s", 0, 0
+			want, kept := 0, 0
 			if strings.Contains(c, "--no-lock") {
-				duration, want, kept = "5s", exitUnfit, 2 // and what is found is kept
+				want, kept = exitUnfit, 2 // and what is found is kept
 			}
-			cmd := exec.Command("sh", "-c", c+" --duration "+duration)
-			cmd.Dir = t.TempDir()
-			tmp := t.TempDir()
-			cmd.Env = append(os.Environ(), "REPOLOCK_REPO="+cmd.Dir, "TMPDIR="+tmp)
-			out, err := cmd.CombinedOutput()
-			if code := exitOf(t, err); code != want || !strings.Contains(string(out), "acquisitions") {
-				t.Errorf("exit code %d\n%s", code, out)
-			}
-			if files := tree(t, tmp); len(files) != kept {
-				t.Errorf("kept %v", files)
-			}
-			if _, err := os.Stat(filepath.Join(cmd.Dir, "picture.html")); (err == nil) != strings.Contains(c, "--html") {
-				t.Error(err)
+			// On a busy machine little happens in a few seconds.
+			for duration := 5 * time.Second; ; duration *= 2 {
+				cmd := exec.Command("sh", "-c", c+" --duration "+duration.String())
+				cmd.Dir = t.TempDir()
+				tmp := t.TempDir()
+				cmd.Env = append(os.Environ(), "REPOLOCK_REPO="+cmd.Dir, "TMPDIR="+tmp)
+				out, err := cmd.CombinedOutput()
+				code := exitOf(t, err)
+				if tooShort := code == exitUnavailable || code == 0; tooShort && code != want && duration < hang {
+					continue
+				}
+				if code != want || !strings.Contains(string(out), "acquisitions") {
+					t.Errorf("exit code %d\n%s", code, out)
+				}
+				if files := tree(t, tmp); len(files) != kept {
+					t.Errorf("kept %v", files)
+				}
+				if _, err := os.Stat(filepath.Join(cmd.Dir, "picture.html")); (err == nil) != strings.Contains(c, "--html") {
+					t.Error(err)
+				}
+				return
 			}
 		})
 	}

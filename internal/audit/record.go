@@ -23,13 +23,30 @@ const (
 	HeartbeatFailed = "heartbeat_failed"
 	ReleaseFailed   = "lock_release_failed"
 	Broken          = "lock_broken"
+
+	// The command is stopped until its lock was looked at, since the wall clock was stepped
+	// or the machine was paused; and it goes on.
+	ClocksParted  = "clocks_parted"
+	ClocksSettled = "clocks_settled"
+
+	// No guard watches the command, which Action says was stopped; and one does.
+	GuardLost     = "guard_lost"
+	GuardReplaced = "guard_replaced"
+
+	// RunsOn is a command of which the processes PIDs run on although they were stopped or
+	// killed, as Reason says.
+	RunsOn = "command_runs_on"
 )
 
-// Values of Result and Action.
+// Values of Result, Reason and Action.
 const (
 	Success       = "success"
 	Failure       = "failure"
 	ManualCleanup = "manual_cleanup_required"
+	NotStopped    = "not_stopped"
+	NotKilled     = "not_killed"
+	// CommandStopped is what was done.
+	CommandStopped = "command_stopped"
 )
 
 // Record is one event.
@@ -57,6 +74,8 @@ type Record struct {
 	// Result and ExitCode are the command's.
 	Result   string `json:"result,omitempty"`
 	ExitCode *int   `json:"exit_code,omitempty"`
+
+	PIDs []int `json:"pids,omitempty"`
 
 	HeldBy []Holder `json:"held_by,omitempty"`
 	// PreviousLock is the whole body of a lock that was removed, and PreviousLockHash

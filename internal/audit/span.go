@@ -23,7 +23,7 @@ type Span struct {
 	Stops []Stop
 }
 
-// Stop is a time in which a command was stopped, for the loss of its lock.
+// Stop is a time in which a command was stopped: its lock was lost, or had to be looked at.
 type Stop struct{ From, To time.Time }
 
 // Until is the end of a span, or if that isn't known, when the lock would have expired
@@ -146,8 +146,15 @@ func (s *Span) follow(r Record) {
 			s.End = r.Timestamp
 		}
 		s.Lost, s.Outcome = true, "lost: "+r.Error
-	case Paused:
-		s.Stops = append(s.Stops, Stop{From: r.Timestamp})
+	case Paused, ClocksParted, GuardLost:
+		if r.Event == GuardLost && r.Action != CommandStopped {
+			break // it runs on
+		}
+		if n := len(s.Stops); n == 0 || !s.Stops[n-1].To.IsZero() {
+			s.Stops = append(s.Stops, Stop{From: r.Timestamp})
+		}
+	case ClocksSettled, GuardReplaced:
+		resumed()
 	case Resumed:
 		resumed()
 		s.Lost, s.End, s.Outcome = false, time.Time{}, ""

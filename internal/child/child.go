@@ -2,7 +2,8 @@
 // stopped, continued and killed as a whole, and which never runs beyond the
 // time until which it was allowed to: a second process, the guard, stops or
 // kills the group when its allowance ends, and kills it when our own process is
-// gone, so that this holds even while we are stopped or after we were killed.
+// gone, so that this holds even while we are stopped or after we were killed. It
+// also stops the group while wall clock and clock since boot have parted.
 //
 // To the terminal and to the shell the command looks as if it had been started
 // directly: it has the terminal when we have it, and Ctrl-Z, fg and bg work.
@@ -38,10 +39,22 @@ type Command struct {
 	// group go on; n is 0 where they can't be counted. It must not block.
 	Waiting func(n int)
 
-	// Trouble is told of what goes wrong in the background: ErrUnguarded, or
-	// ErrExpired if the shell continued us too late; then the next Allow
-	// continues the group. It must not block.
+	// Trouble is told why the group didn't go on when the shell continued us:
+	// ErrExpired, ErrParted or ErrUnguarded. It goes on when that is over. It must
+	// not block.
 	Trouble func(error)
+
+	// Interrupted is told when the group is stopped because of ErrParted or
+	// ErrUnguarded, and once more, with over set, when that is over. With the Expiry
+	// Nothing the group isn't stopped; of ErrUnguarded it is told all the same. It must
+	// not block.
+	Interrupted func(why error, over bool)
+
+	// RunsOn is told which processes of the group run on although it was stopped or
+	// killed, as those of other users do, which we may not signal. It is told again, at
+	// growing intervals, for as long as they do. There are no pids where the system
+	// doesn't tell them. It must not block.
+	RunsOn func(pids []int, killed bool)
 }
 
 // Expiry is what happens to the group when its allowance ends.
@@ -49,7 +62,7 @@ type Expiry uint8
 
 const (
 	Stop    Expiry = iota // it is stopped, and continued by the next Allow
-	Kill                  // it is killed
+	Kill                  // it is killed; while the clocks have parted it is stopped
 	Nothing               // it runs on; it is still killed when our process is gone
 )
 
@@ -81,8 +94,13 @@ var (
 	ErrNotExecutable = errors.New("command can't be executed")
 	// ErrExpired means that the group may not run: its allowance is over.
 	ErrExpired = errors.New("the time until which the command may run is over")
-	// ErrUnguarded means that the guard is gone, doesn't answer, and couldn't be
-	// replaced: if our process stops now, the group runs on.
+	// ErrParted means that the group may not run until the lock was looked at: wall
+	// clock and clock since boot have parted, so the machine may have been paused
+	// without either of them noticing.
+	ErrParted = errors.New("the wall clock was stepped, or the machine was paused")
+	// ErrUnguarded means that the guard is gone and couldn't be replaced for a
+	// second: the group is stopped until there is one, since it would run on if our
+	// process stopped now.
 	ErrUnguarded = errors.New("no guard watches the command")
 )
 

@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"syscall"
-	"time"
 )
 
 // GuardMain does nothing: there is no guard.
@@ -62,7 +61,7 @@ func CommandError(name string, err error) error {
 }
 
 // Start begins the command, in this environment. It fails as Prepare does.
-func (p *Prepared) Start(env []string, _ time.Duration) (*Group, error) {
+func (p *Prepared) Start(env []string, _ Allowance) (*Group, error) {
 	c := p.cmd
 	c.Env = env
 	if err := c.Start(); err != nil {
@@ -78,7 +77,7 @@ func (p *Prepared) Start(env []string, _ time.Duration) (*Group, error) {
 }
 
 // Allow does nothing: the caller must kill in time.
-func (g *Group) Allow(time.Duration) {}
+func (g *Group) Allow(Allowance) {}
 
 // Pause fails: Windows can't stop a process.
 func (g *Group) Pause() error { return fmt.Errorf("pause the command: %w", errors.ErrUnsupported) }

@@ -18,43 +18,48 @@ import (
 // Group is a running command with all processes of its group. Its methods may be
 // used concurrently.
 //
-// The group runs while all of this holds: it has an allowance, it isn't paused,
-// and the terminal hasn't stopped it.
+// The group runs while all of this holds: its allowance does, a guard watches it, it isn't
+// paused, and the terminal hasn't stopped it.
 type Group struct {
 	cmd  Command
 	pgid int // the leader's process id as well
 	tty  terminal
 	// pipeline: the command gets the terminal only when it asks for it
 	pipeline bool
+	clocks   func() clock.Reading // ReadClocks
 	done     chan struct{}
 	work     sync.WaitGroup
 
 	status Status // once done is closed
 
 	mu         sync.Mutex
-	until      time.Duration
+	allowance  Allowance
 	paused     bool                    // by Pause
 	stopped    bool                    // by the terminal
 	continuing bool                    // BeforeContinue is being asked
 	ended      bool                    // the leader has ended
 	atTerminal bool                    // and had the terminal then
 	sent       map[syscall.Signal]bool // by us
+	due        bool                    // to be continued as soon as the allowance holds
+	parted     bool                    // the guard stops it because of ErrParted
+	killed     bool                    // by us
+	refused    bool                    // we may signal no process of it
+	following  bool                    // findRunaways runs
 	over       bool                    // nobody is left, and the group's id may soon be another's
 
 	guard         *guard // nil while there is none
-	unguarded     bool   // and there won't be one
+	unguarded     bool   // for so long that the group is stopped
 	seq, answered uint64 // of orders
 	overdue       *time.Timer
 	news          chan struct{} // closed at each change of answered, unguarded
 }
 
-// Allow lets the group run until this reading of clock.System{}.Elapsed(). If
-// the guard had stopped the group because the allowance before was over, it runs
-// again.
-func (g *Group) Allow(until time.Duration) {
+// Allow lets the group run as long as the allowance holds. If the guard had stopped
+// the group because the allowance before didn't, it runs again.
+func (g *Group) Allow(a Allowance) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.until = until
+	g.allowance = a
 	if !g.over {
 		_ = g.tell()
 	}
@@ -67,6 +72,7 @@ func (g *Group) Pause() error {
 	defer g.mu.Unlock()
 	g.paused = true
 	err := g.signalLocked(unix.SIGSTOP)
+	g.follow()
 	if err == nil {
 		g.tty.takeBack(g.pgid)
 		g.tty.pause()
@@ -74,11 +80,12 @@ func (g *Group) Pause() error {
 	return err
 }
 
-// Unpause ends a pause; without one it does no harm. It fails with ErrExpired if
-// the allowance is over, and with ErrUnguarded if no guard knows of it.
+// Unpause ends a pause; without one it does no harm. It fails with ErrExpired or
+// ErrParted if the allowance doesn't hold, and with ErrUnguarded if no guard knows of
+// it. The group then goes on when that is over.
 func (g *Group) Unpause() error {
 	g.mu.Lock()
-	g.paused = false
+	g.paused, g.due = false, true
 	g.mu.Unlock()
 	if err := g.agree(); err != nil {
 		return err
@@ -96,26 +103,36 @@ func (g *Group) continueLocked() error {
 	if g.paused || g.stopped {
 		return nil
 	}
-	if g.expired() {
-		return ErrExpired
+	if err := g.judge(); err != nil {
+		g.due = true
+		return err
 	}
 	if !g.ended && !g.pipeline {
 		g.tty.lend(g.pgid)
 	}
 	err := g.signalLocked(unix.SIGCONT)
-	// We could have been stopped for hours between the last look and now.
-	if err == nil && g.expired() {
-		_ = g.signalLocked(unix.SIGSTOP)
-		return ErrExpired
+	if err != nil && err != unix.EPERM { // what can't be signalled wasn't stopped
+		return err
 	}
-	return err
+	// We could have been stopped for hours between the last look and now.
+	if err := g.judge(); err != nil {
+		g.due = true
+		_ = g.signalLocked(unix.SIGSTOP)
+		return err
+	}
+	g.due = false
+	return nil
 }
 
-func (g *Group) expired() bool {
-	return g.cmd.Expiry != Nothing && clock.System{}.Elapsed() >= g.until
+// judge returns why the group may not run, or nil.
+func (g *Group) judge() error {
+	if g.unguarded && g.cmd.Expiry != Nothing {
+		return ErrUnguarded
+	}
+	return g.allowance.judge(g.cmd.Expiry, g.clocks())
 }
 
-// Kill kills the group. A process that runs as another user may survive.
+// Kill kills the group. A process that runs as another user may survive: see RunsOn.
 func (g *Group) Kill() error { return g.Signal(unix.SIGKILL) }
 
 // Signal sends a signal to the whole group, or returns os.ErrProcessDone. A
@@ -133,7 +150,12 @@ func (g *Group) Signal(sig os.Signal) error {
 		return g.continueLocked()
 	}
 	g.sent[s] = true
-	return g.signalLocked(s)
+	err := g.signalLocked(s)
+	if s == unix.SIGKILL {
+		g.killed = true
+		g.follow()
+	}
+	return err
 }
 
 func (g *Group) signalLocked(sig syscall.Signal) error {
@@ -141,6 +163,7 @@ func (g *Group) signalLocked(sig syscall.Signal) error {
 		return os.ErrProcessDone
 	}
 	err := unix.Kill(-g.pgid, sig)
+	g.refused = err == unix.EPERM
 	if err == unix.ESRCH {
 		return os.ErrProcessDone
 	}
@@ -176,6 +199,12 @@ func (g *Group) Close() error {
 	<-g.done
 	g.work.Wait()
 	return err
+}
+
+func (g *Group) interrupted(why error, over bool) {
+	if g.cmd.Interrupted != nil {
+		g.cmd.Interrupted(why, over)
+	}
 }
 
 func (g *Group) trouble(err error) {

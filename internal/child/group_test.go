@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -239,12 +240,26 @@ func TestMemberOfAnotherParent(t *testing.T) {
 	p.want("done exit status 0")
 }
 
+// unshared is a command that runs another with namespaces of its own. An ordinary user is
+// root in one of those.
+func unshared(t *testing.T, namespaces ...string) []string {
+	t.Helper()
+	argv := append([]string{"unshare", "--kill-child", "--pid", "--fork"}, namespaces...)
+	if os.Geteuid() != 0 {
+		argv = append(argv, "--user", "--map-root-user")
+	}
+	if out, err := exec.Command(argv[0], append(argv[1:], "true")...).CombinedOutput(); err != nil {
+		t.Skipf("this system doesn't allow a process to have namespaces of its own: %v: %s", err, out)
+	}
+	return argv
+}
+
 func TestProcessOne(t *testing.T) {
 	// sh starts orphans in sessions of their own while it lives, and when it has
 	// ended and a background process is left.
 	script := `for i in 1 2 3; do (setsid sleep 0.05 &); done
 		(sleep 0.2; for i in 1 2 3; do (setsid sleep 0.05 &); done; sleep 1000) & sleep 0.3`
-	p := start(t, concat([]string{"unshare", "--kill-child", "--pid", "--fork", "--mount-proc"}, self("parent", "--", "sh", "-c", script)))
+	p := start(t, concat(unshared(t, "--mount-proc"), self("parent", "--", "sh", "-c", script)))
 	p.expect("waiting")
 	time.Sleep(300 * time.Millisecond)
 	// The leader's zombie stays until the group is empty.
@@ -278,7 +293,7 @@ func TestReapsOrphansWhileRunning(t *testing.T) {
 // Where /proc isn't ours, processes can't be counted, but the end is noticed.
 func TestWithoutProc(t *testing.T) {
 	k := newTicker(t)
-	p := launch(t, concat([]string{"unshare", "--kill-child", "--mount", "--pid", "--fork", "sh", "-c", `mount -t tmpfs none /proc && exec "$@"`, "sh"},
+	p := launch(t, concat(unshared(t, "--mount"), []string{"sh", "-c", `mount -t tmpfs none /proc && exec "$@"`, "sh"},
 		self("parent", "-badguard", "copy", "--", "sh", "-c", `"$@" & exit 3`, "sh"), k.args()))
 	p.want("waiting 0")
 	k.runs()

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// beat is how often the guard looks at the clock at least: timers don't
-	// count the time that the machine is suspended.
+	// beat is how often the guard looks at the clocks at least: timers don't
+	// count the time that the machine is suspended, and nothing tells of a step.
 	beat = 500 * time.Millisecond
 	// again is how soon the guard stops a group again that has no allowance,
 	// since anybody may have continued it.
@@ -34,8 +34,9 @@ func GuardMain() {
 	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGTSTP, unix.SIGTTIN,
 		unix.SIGTTOU, unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2)
 	CloseInherited()
+	ReserveThreads()
 	nameProcess("repolock-guard")
-	watch(os.Stdin, os.NewFile(3, "answers"), clock.System{}.Elapsed, unix.Kill)
+	watch(os.Stdin, os.NewFile(3, "answers"), ReadClocks, unix.Kill)
 	os.Exit(0)
 }
 
@@ -57,7 +58,7 @@ func CloseInherited() {
 
 // watch is the guard's life. All its signals come from this one goroutine, so
 // after an answer no stop of before is on its way.
-func watch(orders io.Reader, answers io.Writer, elapsed func() time.Duration, kill func(pid int, sig unix.Signal) error) {
+func watch(orders io.Reader, answers io.Writer, read func() clock.Reading, kill func(pid int, sig unix.Signal) error) {
 	inbox := make(chan order)
 	go func() {
 		defer close(inbox)
@@ -71,13 +72,14 @@ func watch(orders io.Reader, answers io.Writer, elapsed func() time.Duration, ki
 	}()
 
 	var now order
-	stopped := false
+	stopped, parted := false, false
 	wait := time.Duration(0) // until the first order, none
 	for {
 		var timer <-chan time.Time
 		if wait > 0 {
 			timer = time.After(wait)
 		}
+		asked := false
 		select {
 		case next, open := <-inbox:
 			if !open {
@@ -88,23 +90,27 @@ func watch(orders io.Reader, answers io.Writer, elapsed func() time.Duration, ki
 				}
 				return
 			}
-			now = next
-			a := answer{Seq: now.Seq}
-			if !now.over(elapsed()) && stopped {
-				a.Stopped, stopped = 1, false
-			}
-			_ = write(answers, a)
+			now, asked = next, true
 		case <-timer:
 		}
 
-		t := elapsed()
-		switch {
-		case !now.over(t):
-			wait = beat
-			if Expiry(now.Expiry) != Nothing {
-				wait = min(wait, now.Until-t)
+		t := read()
+		why := now.judge(t)
+		a := answer{Seq: now.Seq}
+		if why == ErrParted {
+			a.Parted = 1
+		}
+		if asked {
+			if why == nil && stopped {
+				a.Stopped, stopped = 1, false
 			}
-		case Expiry(now.Expiry) == Kill:
+			_ = write(answers, a)
+		}
+
+		switch {
+		case why == nil:
+			wait = beat
+		case why == ErrExpired && Expiry(now.Expiry) == Kill:
 			_ = kill(-int(now.Pgid), unix.SIGKILL)
 			wait = again
 		default:
@@ -112,7 +118,12 @@ func watch(orders io.Reader, answers io.Writer, elapsed func() time.Duration, ki
 			stopped = true
 			wait = again
 		}
+		if why == ErrParted && !parted && !asked {
+			_ = write(answers, a)
+		}
+		parted = why == ErrParted
+		if why != ErrExpired && Expiry(now.Expiry) != Nothing {
+			wait = min(wait, now.Until-t.Elapsed)
+		}
 	}
 }
-
-func (o order) over(t time.Duration) bool { return Expiry(o.Expiry) != Nothing && t >= o.Until }

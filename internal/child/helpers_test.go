@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	slack   = 300 * time.Millisecond // for a loaded machine
-	forever = 20 * time.Second
+	slack   = time.Second // for a busy machine
+	forever = 10 * time.Minute
 )
 
 // parent is a running parentMain.

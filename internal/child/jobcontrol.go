@@ -3,6 +3,7 @@
 package child
 
 import (
+	"errors"
 	"os"
 	"time"
 
@@ -106,9 +107,12 @@ func (g *Group) resume() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.continuing = false
-	if ok && err == nil {
+	switch {
+	case ok && err == nil:
 		g.stopped = false
 		err = g.continueLocked()
+	case ok && errors.Is(err, ErrUnguarded):
+		g.stopped, g.due = false, true // the next guard's answer continues it
 	}
 	return err
 }

@@ -3,6 +3,8 @@
 package child
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"syscall"
 	"time"
@@ -13,8 +15,17 @@ import (
 // patience is how long a guard may take to answer; a variable for tests.
 var patience = 3 * time.Second
 
-// attempts is how many guards in a row may die without one answer.
-const attempts = 3
+const (
+	// grace is how long the group may run on without a guard, while others are started.
+	grace = time.Second
+	// firstPause and lastPause are between the starts of two guards of which the first
+	// failed or never answered.
+	firstPause = 50 * time.Millisecond
+	lastPause  = 5 * time.Second
+)
+
+// errSilent is a guard that was started and ended again.
+var errSilent = errors.New("it ends without an answer")
 
 // guard is our side of a guard process.
 type guard struct {
@@ -85,9 +96,9 @@ func (g *Group) tell() error {
 
 func (g *Group) repeat() error {
 	if g.guard == nil {
-		return ErrUnguarded // keepGuard will, or has given up
+		return ErrUnguarded // keepGuard will
 	}
-	err := g.guard.send(order{orderMagic, uint32(g.cmd.Expiry), int64(g.pgid), g.until, g.seq})
+	err := g.guard.send(order{orderMagic, uint32(g.cmd.Expiry), int64(g.pgid), g.allowance, g.seq})
 	if err != nil {
 		g.replaceGuard()
 	}
@@ -104,13 +115,13 @@ func (g *Group) replaceGuard() {
 // keepGuard hears the guard's answers and replaces a guard that has died.
 func (g *Group) keepGuard(p *guard) {
 	defer g.work.Done()
-	for failures := 0; ; {
+	for v := (vacancy{}); p != nil; p = g.nextGuard(&v) {
 		for {
 			a, err := readAnswer(p.answers)
 			if err != nil {
 				break
 			}
-			failures = 0
+			v = vacancy{}
 			g.heard(a)
 		}
 
@@ -121,54 +132,119 @@ func (g *Group) keepGuard(p *guard) {
 		}
 		g.guard = nil
 		p.end()
+		// It may have stopped the group, and the next one doesn't know.
+		g.due = g.due || g.answered < g.seq || g.judge() != nil
 		g.mu.Unlock()
+	}
+}
 
-		for {
-			if failures++; failures > attempts {
-				g.mu.Lock()
-				g.unguarded = true
-				g.wakeLocked()
-				g.mu.Unlock()
-				g.trouble(ErrUnguarded)
-				return
-			}
-			if failures > 1 {
-				select {
-				case <-time.After(time.Duration(failures) * 50 * time.Millisecond):
-				case <-g.done:
-					return
-				}
-			}
-			g.mu.Lock()
-			if g.over {
-				g.mu.Unlock()
-				return
-			}
-			var err error
-			if p, err = startGuard(); err == nil {
-				g.guard = p
-				_ = g.repeat()
-				g.overdue.Reset(patience)
-				g.mu.Unlock()
-				break
-			}
-			g.mu.Unlock()
+// vacancy is the time in which no guard has answered.
+type vacancy struct {
+	since time.Time
+	next  time.Time     // when another guard is to be started
+	pause time.Duration // after that
+	why   error         // the last one couldn't be
+}
+
+// nextGuard starts another guard, for as long as it takes. It returns nil once the
+// group is over.
+func (g *Group) nextGuard(v *vacancy) *guard {
+	if v.since.IsZero() {
+		now := time.Now()
+		*v = vacancy{now, now, firstPause, errSilent}
+	}
+	for {
+		now, wait := time.Now(), again
+		if alone := now.Sub(v.since); alone >= grace {
+			g.stopUnguarded(v.why)
+		} else {
+			wait = grace - alone
 		}
+		if !now.Before(v.next) {
+			p, err := g.start()
+			if err == nil {
+				v.why = errSilent
+			} else {
+				v.why = err
+			}
+			v.next, v.pause = now.Add(v.pause), min(2*v.pause, lastPause)
+			if p != nil || err == os.ErrProcessDone {
+				return p
+			}
+		}
+		select {
+		case <-time.After(min(wait, v.next.Sub(now))):
+		case <-g.done:
+			return nil
+		}
+	}
+}
+
+// start starts another guard, with the current order.
+func (g *Group) start() (*guard, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.over {
+		return nil, os.ErrProcessDone
+	}
+	p, err := startGuard()
+	if err != nil {
+		return nil, err
+	}
+	g.guard = p
+	_ = g.repeat()
+	g.overdue.Reset(patience)
+	return p, nil
+}
+
+// stopUnguarded stops the group, which has had no guard for too long: if our process
+// stopped now, the group would run on. It does so again and again, because another
+// process might have continued it.
+func (g *Group) stopUnguarded(why error) {
+	g.mu.Lock()
+	began := !g.unguarded && !g.over
+	g.unguarded = true
+	if g.cmd.Expiry != Nothing {
+		g.due = true
+		_ = g.signalLocked(unix.SIGSTOP)
+		g.follow()
+	}
+	g.wakeLocked()
+	g.mu.Unlock()
+	if began {
+		g.interrupted(fmt.Errorf("%w: %w", ErrUnguarded, why), false)
 	}
 }
 
 func (g *Group) heard(a answer) {
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	g.answered = max(g.answered, a.Seq)
 	if g.answered == g.seq {
 		g.overdue.Stop()
 	}
-	if a.Stopped != 0 {
-		// The allowance came late and the guard had stopped the group meanwhile.
+	guarded := g.unguarded && a.Seq == g.seq
+	if guarded {
+		g.unguarded = false
+	}
+	// The allowance came late and the guard, or we, had stopped the group meanwhile.
+	g.due = g.due || a.Stopped != 0
+	if g.due {
 		_ = g.continueLocked()
 	}
+	before := g.parted
+	g.parted = a.Parted != 0
+	if g.parted {
+		g.follow()
+	}
+	began, over := !before && g.parted, before && !g.parted && g.judge() == nil
 	g.wakeLocked()
+	g.mu.Unlock()
+	if guarded {
+		g.interrupted(ErrUnguarded, true)
+	}
+	if began || over {
+		g.interrupted(ErrParted, over)
+	}
 }
 
 // wakeLocked wakes everyone in agree.

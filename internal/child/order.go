@@ -6,7 +6,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
-	"time"
+
+	"github.com/repolock/repolock/internal/clock"
 )
 
 // An order tells the guard everything that it needs to know, every time.
@@ -14,18 +15,22 @@ type order struct {
 	Magic  uint32
 	Expiry uint32
 	Pgid   int64
-	Until  time.Duration // an absolute reading of clock.System{}.Elapsed
-	Seq    uint64
+	Allowance
+	Seq uint64
 }
+
+func (o order) judge(now clock.Reading) error { return o.Allowance.judge(Expiry(o.Expiry), now) }
 
 // orderMagic tells an order from something that was typed.
 const orderMagic = 0x72656c6f
 
-// An answer says that the order with this number holds from now on, and whether
-// the guard had stopped the group before.
+// An answer says that the guard goes by the order with this number from now on, whether
+// it had stopped the group before and doesn't any more, and whether it stops the group
+// because of ErrParted. Without being asked it answers once more when that begins.
 type answer struct {
 	Seq     uint64
 	Stopped uint64
+	Parted  uint64
 }
 
 // Both sides are the same program, and a record is smaller than PIPE_BUF, so it

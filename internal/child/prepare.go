@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/repolock/repolock/internal/clock"
 )
 
 // Prepared is a command that can be started at once: its starter waits at the gate,
@@ -26,8 +24,8 @@ type Prepared struct {
 
 // beginning is what a command needs to begin.
 type beginning struct {
-	env   []string
-	until time.Duration
+	env       []string
+	allowance Allowance
 }
 
 // Prepare gets a command ready, which takes some milliseconds that its caller may use.
@@ -38,7 +36,7 @@ func Prepare(cmd Command) (*Prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Group{cmd: cmd, done: make(chan struct{}), news: make(chan struct{}), sent: map[syscall.Signal]bool{}}
+	g := &Group{cmd: cmd, clocks: ReadClocks, done: make(chan struct{}), news: make(chan struct{}), sent: map[syscall.Signal]bool{}}
 	g.overdue = time.AfterFunc(patience, func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
@@ -51,17 +49,16 @@ func Prepare(cmd Command) (*Prepared, error) {
 }
 
 // Start begins the command, in this environment, with its first allowance: see
-// Group.Allow. It fails as Prepare does, with ErrExpired if the time is over, and with
-// ErrUnguarded if there is no guard; then nothing was begun.
-func (p *Prepared) Start(env []string, until time.Duration) (*Group, error) {
+// Group.Allow. It fails as Prepare does, with ErrExpired or ErrParted if the allowance
+// doesn't hold, and with ErrUnguarded if there is no guard; then nothing was begun.
+func (p *Prepared) Start(env []string, a Allowance) (*Group, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	p.begin <- beginning{env, until}
+	p.begin <- beginning{env, a}
 	var err error
 	select {
 	case err = <-p.started:
-	case <-p.g.expires(ctx, until): // the guard has stopped it before it was executed
-		err = ErrExpired
+	case err = <-p.g.ends(ctx, a): // the guard has stopped it before it was executed
 	}
 	if err != nil {
 		_ = p.g.Close()
@@ -76,16 +73,26 @@ func (p *Prepared) Close() {
 	p.g.work.Wait()
 }
 
-// expires is closed when the first allowance ends.
-func (g *Group) expires(ctx context.Context, until time.Duration) <-chan struct{} {
-	end := make(chan struct{})
-	if g.cmd.Expiry != Nothing {
-		go func() {
-			if clock.SleepUntil(ctx, clock.System{}, until) == nil {
-				close(end)
-			}
-		}()
+// ends delivers why the first allowance doesn't hold any more.
+func (g *Group) ends(ctx context.Context, a Allowance) <-chan error {
+	end := make(chan error, 1)
+	if g.cmd.Expiry == Nothing {
+		return end
 	}
+	go func() {
+		for {
+			now := ReadClocks()
+			if err := a.judge(g.cmd.Expiry, now); err != nil {
+				end <- err
+				return
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(min(beat, a.Until-now.Elapsed)):
+			}
+		}
+	}()
 	return end
 }
 

@@ -31,7 +31,7 @@ func TestPrepare(t *testing.T) {
 		t.Errorf("it ran %d times before it was started", len(ticks))
 	}
 	env := []string{"PATH=" + os.Getenv("PATH"), "NONE=", "TWO=a\nb = c", "LONG=" + strings.Repeat("x", 100_000)} // more than a pipe holds
-	g, err := p.Start(env, elapsed()+time.Minute)
+	g, err := p.Start(env, Allow(elapsed()+time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestGuardDiesBeforeTheStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "its end", func() bool { return !exists(guard) })
-	g, err := p.Start(os.Environ(), elapsed()+time.Minute)
+	g, err := p.Start(os.Environ(), Allow(elapsed()+time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}

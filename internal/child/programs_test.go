@@ -44,9 +44,15 @@ func parentMain(args []string) {
 	quick := f.Duration("patience", 0, "")
 	late := f.String("badguard", "", "now or later")
 	usr := f.Bool("usr", false, "SIGUSR1 pauses, SIGUSR2 unpauses")
+	stepped := f.String("stepped", "", "the file of stepClock")
 	halt := f.Bool("halt", false, "stop ourselves while we start the command")
 	if err := f.Parse(args); err != nil {
 		panic(err)
+	}
+
+	if *stepped != "" {
+		os.Args[0] = steppedBy + *stepped
+		stepClock(*stepped)
 	}
 
 	out, err := os.Stdout, error(nil)
@@ -72,6 +78,7 @@ func parentMain(args []string) {
 	if exe := os.Args[0]; *late == "copy" { // there is no /proc
 		guardProgram = func() string { return exe }
 	}
+	good := guardProgram
 	if *late == "now" {
 		guardProgram = func() string { return "/nonexistent" }
 	}
@@ -82,12 +89,14 @@ func parentMain(args []string) {
 		BeforeContinue: func(g *Group) bool {
 			say("asked")
 			if *extend > 0 {
-				g.Allow(clock.System{}.Elapsed() + *extend)
+				g.Allow(Allow(clock.System{}.Elapsed() + *extend))
 			}
 			return !*deny
 		},
-		Waiting: func(n int) { say("waiting %d", n) },
-		Trouble: func(err error) { say("trouble %v", err) },
+		RunsOn:      func(pids []int, killed bool) { say("runs on %d %t", pids, killed) },
+		Waiting:     func(n int) { say("waiting %d", n) },
+		Trouble:     func(err error) { say("trouble %v", err) },
+		Interrupted: func(why error, over bool) { say("interrupted %v %t", why, over) },
 	}
 	if *inherit {
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -104,7 +113,10 @@ func parentMain(args []string) {
 	if *late == "later" {
 		guardProgram = func() string { return "/nonexistent" }
 	}
-	say("started %d %d %d", g.pgid, guardPid(g), g.until)
+	if *late == "dies" {
+		guardProgram = func() string { return "/bin/true" }
+	}
+	say("started %d %d %d", g.pgid, guardPid(g), g.allowance.Until)
 
 	go func() {
 		for sig := range signals {
@@ -129,7 +141,11 @@ func parentMain(args []string) {
 		say("churned")
 	}
 	if !*inherit {
-		go obey(g, say)
+		go obey(g, say, func() {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			guardProgram = good
+		})
 	}
 	<-g.Done()
 	if err := g.Close(); err != nil {
@@ -140,18 +156,28 @@ func parentMain(args []string) {
 	os.Exit(g.Status().ExitCode())
 }
 
-func obey(g *Group, say func(string, ...any)) {
+func obey(g *Group, say func(string, ...any), mend func()) {
 	for s := bufio.NewScanner(os.Stdin); s.Scan(); {
 		word, arg, _ := strings.Cut(s.Text(), " ")
 		var err error
 		switch word {
 		case "allow":
 			d, _ := time.ParseDuration(arg)
-			g.Allow(clock.System{}.Elapsed() + d)
+			g.Allow(Allow(clock.System{}.Elapsed() + d))
 		case "pause":
 			err = g.Pause()
 		case "unpause":
 			err = g.Unpause()
+		case "mend": // guards can be started again
+			mend()
+		case "refused": // the clocks part for our side alone
+			g.mu.Lock()
+			real := g.allowance
+			g.allowance.Seen.Wall += time.Hour
+			g.paused = false
+			err = g.continueLocked()
+			g.allowance = real
+			g.mu.Unlock()
 		case "kill": // we may end before we could tell how it went
 			if err := g.Kill(); err != nil {
 				say("kill: %v", err)

@@ -55,7 +55,7 @@ func (g *Group) run(path string, begin <-chan beginning, started chan<- error) {
 	defer signal.Stop(stop)
 	stoppable()
 	g.mu.Lock()
-	g.pgid, g.until = pid, b.until
+	g.pgid, g.allowance = pid, b.allowance
 	if !g.pipeline {
 		g.tty.lend(pid)
 	}
@@ -129,13 +129,13 @@ var stoppable = func() {}
 func (g *Group) begin(gate gate, path string, env []string, err error) error {
 	defer gate.close()
 	g.mu.Lock()
-	expired := g.expired()
+	late := g.judge()
 	g.mu.Unlock()
 	switch {
 	case err != nil:
 		return fmt.Errorf("%w: %w", ErrUnguarded, err)
-	case expired:
-		return ErrExpired
+	case late != nil:
+		return late
 	}
 	if err := gate.open(path, g.cmd.Args, env); err != nil {
 		return fmt.Errorf("%s can't be started: %w", g.cmd.Args[0], err)

@@ -41,6 +41,9 @@ func sweep(l *leader) int {
 	return -1
 }
 
+// listed is for tests, which have processes start and end there.
+var listed = func() {}
+
 func sweepOnce(pgid int) (members int, ok bool) {
 	us := os.Getpid()
 	// In a namespace of processes with the /proc of another, numbers lie.
@@ -56,6 +59,7 @@ func sweepOnce(pgid int) (members int, ok bool) {
 	if err != nil {
 		return 0, false
 	}
+	listed()
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
 		if err != nil || pid == us {
@@ -89,6 +93,7 @@ func reapOrphan(pid int) {
 }
 
 type stat struct {
+	state         string
 	parent, group int
 	dead          bool
 }
@@ -105,6 +110,7 @@ func readStat(pid string) (s stat, ok bool) {
 	if len(f) < 18 {
 		return s, false
 	}
+	s.state = f[0]
 	s.parent, _ = strconv.Atoi(f[1])
 	s.group, _ = strconv.Atoi(f[2])
 	// A process whose first thread has ended is shown as a zombie too, but it

@@ -16,7 +16,12 @@ import (
 // proc_pid_exe(5). A variable for tests.
 var guardProgram = func() string { return "/proc/self/exe" }
 
+// nameProcess names the first thread, which shows as the process: proc_pid_comm(5). We
+// may be on another one.
 func nameProcess(name string) {
+	if os.WriteFile("/proc/self/comm", []byte(name), 0) == nil {
+		return
+	}
 	b := append([]byte(name), 0)
 	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&b[0])), 0, 0, 0)
 }

@@ -33,6 +33,7 @@ type Repository struct {
 // Flags are those that have a default in the file, by their names.
 type Flags struct {
 	TTL           *string           `toml:"ttl"`
+	Look          *string           `toml:"look"`
 	Wait          *string           `toml:"wait"`
 	IfHeld        *string           `toml:"if-held"`
 	IfUnreachable *string           `toml:"if-unreachable"`

@@ -12,23 +12,39 @@ import (
 	"syscall"
 )
 
-// Dir is where keepers listen, a directory of this user alone: $XDG_RUNTIME_DIR/repolock,
-// or where there is none, repolock-UID in the directory for temporary files. It is made if
-// need be.
+// Dir is where keepers listen, a directory of this user alone. It is the first of these
+// in which a socket's path isn't too long: $XDG_RUNTIME_DIR/repolock, if that directory is
+// the user's; repolock-UID in the directory for temporary files; and repolock-UID in /tmp.
+// It is made if need be.
 func Dir() (string, error) {
 	uid := os.Geteuid()
-	dir := filepath.Join(os.TempDir(), "repolock-"+strconv.Itoa(uid))
+	ours := "repolock-" + strconv.Itoa(uid)
+	dir := filepath.Join(os.TempDir(), ours)
 	// After su or sudo the variable may still name another user's.
 	if runtime := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(runtime) {
 		if info, err := os.Stat(runtime); err == nil && info.IsDir() && owner(info) == uid {
-			dir = filepath.Join(runtime, "repolock")
+			if in := filepath.Join(runtime, "repolock"); fits(in) {
+				dir = in
+			}
 		}
+	}
+	if !fits(dir) {
+		dir = filepath.Join(lastResort, ours)
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", fmt.Errorf("%w: %w", ErrDir, err)
 	}
 	return dir, private(dir, uid)
 }
+
+// lastResort has a path that is short on every system; a variable for tests.
+var lastResort = "/tmp"
+
+// maxPath is how long a socket's path can be on every system: unix(7), unix(4).
+const maxPath = 103
+
+// fits reports whether the path of a socket in a directory isn't too long.
+func fits(dir string) bool { return len(filepath.Join(dir, NewToken())) <= maxPath }
 
 // private returns an error if others than the user can have anything in a directory, or
 // put another one in its place.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,7 +21,7 @@ import (
 // place sets the directories that sockets may be in.
 func place(t *testing.T) (runtime, tmp string) {
 	t.Helper()
-	base, err := os.MkdirTemp("", "k") // t.TempDir's may be too long for sockets
+	base, err := os.MkdirTemp("/tmp", "k") // TMPDIR, and so t.TempDir's, can be too long for sockets
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,19 +136,35 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// TestTooLong: a path that no socket can have is said to be one.
+// TestTooLong: a directory in which no socket can be, since its path is too long, is passed
+// over for the next one.
 func TestTooLong(t *testing.T) {
-	runtime, _ := place(t)
-	long := filepath.Join(runtime, strings.Repeat("x", maxPath-len(runtime)-len("//repolock/")-len(NewToken())))
-	must(t, os.Mkdir(long, 0o700))
-	t.Setenv("XDG_RUNTIME_DIR", long)
-	l, err := Listen(NewToken())
-	must(t, err)
-	l.Close()
-	must(t, os.Rename(long, long+"x"))
-	t.Setenv("XDG_RUNTIME_DIR", long+"x")
-	if _, err := Listen(NewToken()); !errors.Is(err, ErrDir) || !strings.Contains(err.Error(), "too long by 1 bytes: set XDG_RUNTIME_DIR") {
-		t.Error(err)
+	defer func(dir string) { lastResort = dir }(lastResort)
+	runtime, tmp := place(t)
+	lastResort = filepath.Dir(runtime)
+	long := func(dir, in string, more int) string {
+		dir = filepath.Join(dir, strings.Repeat("x", maxPath-len(dir)-len("//")-len(in)-len("/")-len(NewToken())+more))
+		must(t, os.Mkdir(dir, 0o700))
+		return dir
+	}
+	ours := "repolock-" + strconv.Itoa(os.Geteuid())
+	fitting, tooLong := long(runtime, "repolock", 0), long(runtime, "repolock", 1)
+	fittingTmp, tooLongTmp := long(tmp, ours, 0), long(tmp, ours, 1)
+	for _, test := range []struct{ runtime, tmp, want string }{
+		{fitting, tmp, filepath.Join(fitting, "repolock")},
+		{tooLong, tmp, filepath.Join(tmp, ours)},
+		{tooLong, fittingTmp, filepath.Join(fittingTmp, ours)},
+		{tooLong, tooLongTmp, filepath.Join(lastResort, ours)},
+		{"", tooLongTmp, filepath.Join(lastResort, ours)},
+	} {
+		t.Setenv("XDG_RUNTIME_DIR", test.runtime)
+		t.Setenv("TMPDIR", test.tmp)
+		if dir, err := Dir(); err != nil || dir != test.want {
+			t.Errorf("%s %v, want %s", dir, err, test.want)
+		}
+		l, err := Listen(NewToken())
+		must(t, err)
+		must(t, l.Close())
 	}
 }
 

@@ -1,0 +1,30 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// TestUnderFlock: a repository whose directory another program has locked can't be
+// written to, and the error says which program and what to do.
+func TestUnderFlock(t *testing.T) {
+	d := newDesk(t)
+	var said string
+	for range 10 { // the store's words may come too late, on a machine that is very busy
+		cmd := d.command("flock", d.repo, d.bin, "backup", "--ttl", "10s", "--", "echo", "ran")
+		var out bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &out
+		if code := exitOf(t, cmd.Run()); code != exitUnavailable {
+			t.Errorf("exit code %d", code)
+		}
+		if said = out.String(); strings.Contains(said, "ran\n") {
+			t.Error("the command ran without a lock")
+		}
+		if strings.Contains(said, "the flock on "+d.repo+" is held by process ") &&
+			strings.Contains(said, " (flock), so nothing can be written there: end that process, ") {
+			return
+		}
+	}
+	t.Errorf("it doesn't say who has the flock: %s", said)
+}

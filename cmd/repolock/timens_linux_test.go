@@ -1,0 +1,66 @@
+package main
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/repolock/repolock/internal/identity"
+	"github.com/repolock/repolock/internal/timens"
+)
+
+// TestLateAnswer: an answer that was read after the lease was over doesn't count, also if
+// the keeper's clock since boot is another one.
+func TestLateAnswer(t *testing.T) {
+	for _, c := range []struct {
+		namespace string
+		deadline  time.Duration
+		read      time.Duration // asked at 100 s
+		over      bool
+	}{
+		{"time:[1]", 150 * time.Second, 149 * time.Second, false},
+		{"time:[1]", 150 * time.Second, 150 * time.Second, true},
+		{"time:[2]", 9000 * time.Second, 139 * time.Second, false},
+		{"time:[2]", 9000 * time.Second, 140 * time.Second, true}, // its clock is ahead of ours
+		{"time:[2]", 50 * time.Second, 139 * time.Second, false},  // behind
+		{"", 9000 * time.Second, 140 * time.Second, true},
+		{"", 50 * time.Second, 139 * time.Second, false},
+	} {
+		a := keeperAnswer{holding: holding{Deadline: c.deadline, LeftSeconds: 40}, TimeNamespace: c.namespace}
+		if got := a.over(100*time.Second, c.read, "time:[1]"); got != c.over {
+			t.Errorf("%+v: over %v", c, got)
+		}
+	}
+	if a := (keeperAnswer{holding: holding{Deadline: 9000 * time.Second, LeftSeconds: 40}}); !a.over(100*time.Second, 140*time.Second, "") {
+		t.Error("two unknown namespaces are taken for the same")
+	}
+}
+
+// TestTimeNamespaces: in another time namespace than the keeper's, check, renew and
+// release do what they do elsewhere, and break-lock --dead leaves the live lock alone.
+func TestTimeNamespaces(t *testing.T) {
+	if identity.Self().TimeNamespace == "none" {
+		return // the kernel has no such thing
+	}
+	there := timens.Command(t, 100_000*time.Second)
+	d := newDesk(t)
+	h := d.acquire("--shared")
+	run := func(args ...string) string {
+		t.Helper()
+		cmd := d.command(there[0], append(append(there[1:], d.bin, "--json"), args...)...)
+		out, err := cmd.Output()
+		if err != nil {
+			t.Errorf("%s: %v: %s", args[0], err, out)
+		}
+		return string(out)
+	}
+	var s jsonStatus
+	if err := json.Unmarshal([]byte(run("status")), &s); err != nil || len(s.Locks) != 1 || s.Locks[0].ProcessGone {
+		t.Errorf("status: %v %+v", err, s)
+	}
+	run("break-lock", "--dead", "--yes")
+	run("check", h.Token)
+	run("renew", h.Token)
+	run("release", h.Token)
+	d.free()
+}

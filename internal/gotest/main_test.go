@@ -1,0 +1,56 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestRun runs the real go test on a module of its own: what it prints, and its exit code.
+func TestRun(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const begin = "package p\n\nimport \"testing\"\n\nfunc TestFirst(t *testing.T) { t.Log(\"unseen\") }\n"
+	write("go.mod", "module example.org/p\n\ngo 1.26\n")
+	for name, test := range map[string]struct {
+		text   string
+		code   int
+		says   []string
+		closes string
+	}{
+		"passes":       {"", 0, []string{"ok  \texample.org/p\t"}, "1 passed, 0 failed"},
+		"fails":        {"func TestSecond(t *testing.T) { t.Error(\"seen\") }", 1, []string{"seen", "--- FAIL: TestSecond", "FAIL\texample.org/p\t"}, "1 passed, 1 failed"},
+		"isn't built":  {"func TestSecond(t *testing.T) { undefined() }", 1, []string{"undefined: undefined", "FAIL\texample.org/p [build failed]"}, "0 passed, 1 failed"},
+		"crashes":      {"func TestSecond(t *testing.T) { go panic(\"oh\"); select {} }", 1, []string{"panic: oh", "goroutine ", "FAIL\texample.org/p\t"}, ""},
+		"ends for all": {"func TestSecond(t *testing.T) { os.Exit(0) }", 1, []string{"FAIL\texample.org/p\t"}, ""},
+	} {
+		text := begin + test.text + "\n"
+		if strings.Contains(text, "os.Exit") {
+			text = strings.Replace(text, "import \"testing\"", "import (\n\t\"os\"\n\t\"testing\"\n)", 1)
+		}
+		write("p_test.go", text)
+		var out strings.Builder
+		code, err := run("go", []string{"-count=1", "."}, &out)
+		if code != test.code || err != nil {
+			t.Errorf("%s: exit code %d, %v", name, code, err)
+		}
+		for _, says := range test.says {
+			if !strings.Contains(out.String(), says) {
+				t.Errorf("%s: no %q", name, says)
+			}
+		}
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		closes := lines[len(lines)-1]
+		if test.closes != "" && closes != test.closes || strings.HasSuffix(closes, " 0 failed") != (code == 0) || strings.Contains(out.String(), "unseen") {
+			t.Errorf("%s: %s", name, out.String())
+		}
+	}
+	if code, err := run("./no-such-program", nil, &strings.Builder{}); code == 0 || err == nil {
+		t.Errorf("%d, %v", code, err)
+	}
+}
