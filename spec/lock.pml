@@ -12,9 +12,9 @@
  * A request has three outcomes: answered; not answered, and applied later; not
  * answered, and never applied. "Later" has no limit.
  *
- * Not modelled: lock.exclusive, which keeps nobody of ours out (it is a flag for
- * other clients, and who waits for whom); break-lock, which is meant to let two in;
- * what clocks say, which internal/refresh and judge are tested for.
+ * Not modelled here: lock.exclusive, which keeps none of our clients out (pointer.pml);
+ * refreshes, looks, break-lock, and clocks that stop (hold.pml); what clocks say, which
+ * internal/refresh and judge are tested for.
  */
 
 #ifndef MODES                 /* of the clients: bit i is set where i is exclusive */
@@ -220,6 +220,9 @@ active proctype Time() RUNS {
 	byte k;
 end:	do
 	:: atomic { select(k : 0 .. (SLOTS - 1));
+#ifdef WATCHED                /* a look never ends a lock that is held */
+		assert(!live[k / G] || there[on[k / G]]);
+#endif
 		if
 		:: live[k / G] && on[k / G] == k ->      /* a deadline passes */
 			live[k / G] = 0; over[k] = 1;

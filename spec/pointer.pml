@@ -1,0 +1,188 @@
+/*
+ * Which clients touch lock.exclusive, which this model calls the pointer. The intent is
+ * the ground truth of our own clients; the pointer is the only object that a client of
+ * the original protocol has and looks at. So a shared acquirer passes a stale pointer,
+ * and leaves it where it is: only exclusive acquirers overwrite it, and only its owner
+ * deletes it.
+ *
+ * At the start there is a stale pointer. Its owner is dead; or, with RESUMES, it is a
+ * holder of ours that has lost its lock, and resumes it.
+ *
+ * Three assertions:
+ * 1. Of our own clients none is in beside an exclusive one.
+ * 2. No client that comes after a client of the original protocol has entered gets in
+ *    beside it. (One that comes before does: that is the hole of original.pml.)
+ * 3. RESUMES: the holder doesn't resume a lock that another of ours has passed.
+ *
+ * All requests are answered: lock.pml has those that aren't.
+ */
+
+/* The pointer: none, the stale one, or that of a live client. */
+mtype = { NONE, STALE, ORIGINAL, EXCLUSIVE, HOLDER };
+mtype pointer = STALE;
+#define free(p) (p == NONE || p == STALE)
+
+bit flag;                     /* of the shared acquirer */
+bit intent;                   /* of the exclusive acquirer */
+bit oldIntent;                /* of the holder: stale */
+bit newIntent;                /* and that under which it resumes */
+
+bit sharedIn, exclusiveIn, originalIn, holderIn;
+bit passed;                   /* another of ours has entered since the holder lost */
+
+proctype Shared() {
+	bit stale, leftover;
+
+	flag = 1;
+	if    /* the look */
+	:: atomic { free(pointer) -> leftover = (pointer == STALE) }
+	:: atomic { !free(pointer) -> goto withdraw }
+	fi;
+	if
+	:: atomic { intent || newIntent -> goto withdraw }
+	:: atomic { !intent && !newIntent -> stale = oldIntent }
+	fi;
+#ifndef NO_REAP
+	if
+	:: atomic { stale -> oldIntent = 0 }
+	:: atomic { !stale -> skip }
+	fi;
+#endif
+#ifdef SHARED_DELETES
+	if
+	:: atomic { leftover -> pointer = NONE }
+	:: atomic { !leftover -> skip }
+	fi;
+#endif
+	atomic { sharedIn = 1; passed = 1; assert(!exclusiveIn && !holderIn) };
+	sharedIn = 0;
+withdraw:
+	flag = 0
+}
+
+/* The owner deletes its pointer with a condition, or right after a look at it. */
+inline takeDown(mine) {
+#ifdef PLAIN_DELETE
+	if
+	:: atomic { pointer == mine -> skip }; pointer = NONE
+	:: atomic { pointer != mine -> skip }
+	fi
+#else
+	atomic { if :: pointer == mine -> pointer = NONE :: else fi }
+#endif
+}
+
+proctype Exclusive() {
+	mtype seen = NONE;
+
+	intent = 1;
+	if
+	:: atomic { free(pointer) -> seen = pointer }
+	:: atomic { !free(pointer) -> goto withdraw }
+	fi;
+	if
+	:: atomic { flag -> goto withdraw }
+	:: atomic { !flag -> skip }
+	fi;
+	if
+	:: atomic { oldIntent -> oldIntent = 0 }
+	:: atomic { !oldIntent -> skip }
+	fi;
+	if    /* claim, with a condition or right after a look */
+#ifdef PLAIN_CLAIM
+	:: atomic { pointer == seen -> skip }; pointer = EXCLUSIVE
+#else
+	:: atomic { pointer == seen -> pointer = EXCLUSIVE }
+#endif
+	:: atomic { pointer != seen -> goto withdraw }
+	fi;
+	if    /* and the look that lets it in */
+	:: atomic { pointer == EXCLUSIVE -> skip }
+	:: atomic { pointer != EXCLUSIVE -> goto withdraw }
+	fi;
+	if
+	:: atomic { flag || newIntent -> goto undo }
+	:: atomic { !flag && !newIntent -> skip }
+	fi;
+	atomic { exclusiveIn = 1; passed = 1; assert(!sharedIn && !holderIn) };
+	exclusiveIn = 0;
+undo:	takeDown(EXCLUSIVE);
+withdraw:
+	intent = 0
+}
+
+#ifdef RESUMES
+proctype Holder() {
+	newIntent = 1;
+	if    /* its own pointer, or it is lost */
+	:: atomic { pointer == STALE -> pointer = HOLDER }
+	:: atomic { pointer != STALE -> goto withdraw }
+	fi;
+	if
+	:: atomic { pointer == HOLDER -> skip }
+	:: atomic { pointer != HOLDER -> goto withdraw }
+	fi;
+	if
+	:: atomic { flag || intent -> goto undo }
+	:: atomic { !flag && !intent -> skip }
+	fi;
+#ifndef BY_THE_POINTER
+	if
+	:: atomic { oldIntent -> skip }
+	:: atomic { !oldIntent -> goto undo }
+	fi;
+#endif
+	oldIntent = 0;
+	atomic { holderIn = 1; assert(!passed && !sharedIn && !exclusiveIn) };
+	holderIn = 0;
+undo:	takeDown(HOLDER);
+withdraw:
+	newIntent = 0
+}
+#else
+
+/* The original protocol looks, writes, and verifies; refreshes without a look; and deletes. */
+proctype Original() {
+	if
+	:: atomic { free(pointer) -> skip }
+	:: atomic { !free(pointer) -> goto out }
+	fi;
+	if
+	:: atomic { !flag -> skip }
+	:: atomic { flag -> goto out }
+	fi;
+	pointer = ORIGINAL;
+	if
+	:: atomic { pointer == ORIGINAL -> originalIn = 1 }
+	:: atomic { pointer != ORIGINAL -> goto out }
+	fi;
+	do
+	:: pointer = ORIGINAL
+	:: break
+	od;
+	originalIn = 0;
+	pointer = NONE;
+out:	skip
+}
+
+/* Third is a client of any kind that comes after that. */
+proctype Third() {
+end:	originalIn;
+	if
+	:: atomic { free(pointer) -> assert(!originalIn) }
+	:: atomic { !free(pointer) -> skip }
+	fi
+}
+#endif
+
+init {
+	atomic {
+		run Shared(); run Exclusive();
+#ifdef RESUMES
+		oldIntent = 1;
+		run Holder()
+#else
+		run Original(); run Third()
+#endif
+	}
+}
