@@ -14,20 +14,39 @@ build: ## build bin/repolock
 .PHONY: test
 test: unit e2e ## run all tests
 
+# test.sh prints at least every 10 s what runs. Only a hang reaches the limits, however busy
+# the machine is.
+TEST = GO="$(GO)" sh e2e/test.sh
+
 .PHONY: unit
 unit: ## run the tests that need nothing but Go
-	$(GO) test ./...
+	$(TEST) -timeout 2h ./...
 
 # REPOLOCK_E2E_DOCKER=no runs MinIO as a process where there is Docker, too.
 .PHONY: e2e
 e2e: ## run the tests on a real MinIO, which is built, started and taken down
-	sh e2e/minio.sh with $(GO) test -count=1 -p 1 -tags e2e -timeout 20m ./e2e/... ./store/s3 ./store/minio
+	GO="$(GO)" sh e2e/minio.sh with sh e2e/test.sh -count=1 -p 1 -tags e2e -timeout 4h ./e2e/... ./store/s3 ./store/minio
+
+.PHONY: chaos
+chaos: ## kill, stop and cut off real processes that contend for a lock
+	GO="$(GO)" sh e2e/minio.sh with sh e2e/test.sh -count=1 -tags 'e2e chaos' -timeout 4h -run '^TestChaos' ./e2e
+
+# What depends on MinIO's age: the older one costs another build.
+.PHONY: old-minio
+old-minio: ## run those tests that depend on MinIO's age on one of April 2025, which is built
+	REPOLOCK_E2E_RELEASE=2025-04 sh e2e/minio.sh with $(GO) test -count=1 -p 1 -tags e2e -timeout 30m \
+		-run '^(TestIfMatchOnAbsentKey|TestDoctor|TestBrokenLockStaysBroken|TestContract)$$' ./e2e ./store/s3 ./store/minio
 
 # Those tests alone: the others of these packages are unit's.
 .PHONY: system
 system: ## run the tests that need programs which .ci/run installs
 	@tests=$$(sed -n 's/^func \(Test[^(]*\)(.*/\1/p' $$(grep -l '^//go:build .*\bsystem\b' cmd/repolock/*_test.go e2e/*_test.go) | paste -s -d '|' -); \
-		$(GO) test -count=1 -tags system -timeout 40m -run "^($$tests)$$" ./cmd/repolock ./e2e
+		$(TEST) -count=1 -tags system -timeout 2h -run "^($$tests)$$" ./cmd/repolock ./e2e
+
+# REPOLOCK_GUEST_TTL is the ttl of the guest's lock, 60s if unset.
+.PHONY: paused-guest
+paused-guest: ## pause a virtual machine that holds a lock, and count its writes after the loss
+	sh e2e/minio.sh with $(GO) test -count=1 -tags 'e2e system' -timeout 40m -v -run '^TestPausedGuest$$' ./e2e
 
 .PHONY: examples
 examples: ## check and test the examples that are modules of their own
@@ -35,7 +54,7 @@ examples: ## check and test the examples that are modules of their own
 
 .PHONY: race
 race: ## run the tests that need nothing but Go under the race detector
-	$(GO) test -race -timeout 20m ./...
+	$(TEST) -race -timeout 2h ./...
 
 .PHONY: packages
 packages: ## build the archives, packages and the image of this commit into dist/
@@ -100,8 +119,9 @@ fmt: ## gofmt changes nothing
 .PHONY: vet
 vet: ## go vet, for this system and the others
 	$(GO) vet ./...
-	$(GO) vet -tags e2e ./...
+	$(GO) vet -tags 'e2e chaos' ./...
 	$(GO) vet -tags system ./...
+	$(GO) vet -tags 'e2e system' ./...
 	@for s in $(SYSTEMS); do echo "vet and build for $$s"; \
 		GOOS=$${s%/*} GOARCH=$${s#*/} CGO_ENABLED=0 $(GO) vet ./... && \
 		GOOS=$${s%/*} GOARCH=$${s#*/} CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/repolock || exit 1; done
@@ -109,7 +129,7 @@ vet: ## go vet, for this system and the others
 .PHONY: static
 static: ## staticcheck
 	$(TOOL) staticcheck ./...
-	$(TOOL) staticcheck -tags e2e ./...
+	$(TOOL) staticcheck -tags 'e2e chaos' ./...
 	$(TOOL) staticcheck -tags system ./...
 
 .PHONY: imports

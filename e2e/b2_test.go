@@ -75,7 +75,7 @@ func (s *b2Server) locker() *replock.Locker {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	l, err := replock.New(st, replock.Options{TTL: ttl})
+	l, err := replock.New(st, replock.Options{TTL: lasting})
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -74,7 +74,7 @@ func (f *fakeB2) Start() {
 		f.t.Fatal(err)
 	}
 	f.process = process
-	for end := time.Now().Add(10 * time.Second); f.call("GET", "log?", nil) != nil; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(hang); f.call("GET", "log?", nil) != nil; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			f.t.Fatal("the fake of B2 doesn't start")
 		}

@@ -1,4 +1,4 @@
-//go:build unix && e2e
+//go:build unix && e2e && chaos
 
 package e2e
 
@@ -20,28 +20,11 @@ import (
 	"github.com/repolock/repolock/internal/torture"
 )
 
-// acquisitions is how many locks a run of TestChaos takes at least, and manyMinutes how
-// long it may take for all that must happen in it.
-const (
-	acquisitions = 500
-	manyMinutes  = 10 * time.Minute
-)
+// acquisitions is how many locks a run of TestChaos takes at least.
+const acquisitions = 500
 
-// missing says what hasn't happened yet of what must.
-func missing(n torture.Counts) (names []string) {
-	if n.Acquisitions() < acquisitions {
-		names = append(names, fmt.Sprint("more than ", n.Acquisitions(), " acquisitions"))
-	}
-	for what, n := range map[string]int{
-		"exclusive": n.Exclusive, "held": n.Held, "lost": n.Lost, "resumed": n.Resumed,
-		"killed": n.Killed, "stopped": n.Stopped, "terminated": n.Terminated,
-	} {
-		if n == 0 {
-			names = append(names, what)
-		}
-	}
-	return names
-}
+// noEnd is how long a phase may take for what must happen in it. Only a hang reaches it.
+const noEnd = time.Hour
 
 // TestChaos: real processes contend for a lock and are killed, stopped past the deadline,
 // and terminated. On MinIO all but the children's own writes goes through proxies that
@@ -49,51 +32,85 @@ func missing(n torture.Counts) (names []string) {
 // clock is an hour wrong; the server crashes twice. No child ever writes beside an
 // exclusive one.
 func TestChaos(t *testing.T) {
-	// Beside nothing else, as TestFaults.
 	t.Run("directory", func(t *testing.T) {
 		t.Parallel()
 		repo := t.TempDir()
-		c := newChaos(t, repo)
-		for range 6 {
-			c.contend(repo)
-		}
-		c.run(nil)
-		c.holds()
+		phases(t, repo, []string{repo, repo, repo, repo, repo, repo}, nil)
 	})
 	t.Run("MinIO", func(t *testing.T) {
 		t.Parallel()
 		server := ownMinIO(t)
-		s3, minio := onS3.on(server), place{}
-		minio = place{onMinIO, server, s3.bucket}
+		s3 := onS3.on(server)
+		minio := place{onMinIO, server, s3.bucket}
 		var w weather
-		c := newChaos(t, s3.repo())
+		var clients []string
 		for _, at := range []struct {
 			place
 			shift time.Duration
 		}{{s3, 0}, {minio, time.Hour}, {minio, 0}, {s3, -time.Hour}} {
 			p := proxied(t, server, proxy.Behaviour{Decide: w.decide, Shift: at.shift, Sign: root})
-			c.contend(at.through(p))
-			c.contend(at.through(p))
+			clients = append(clients, at.through(p), at.through(p))
 		}
-		c.run([]func(){
+		phases(t, s3.repo(), clients, []func(){
 			func() { crash(server, 3*time.Second) },
 			func() { crash(server, ttl+5*time.Second) },
 		})
 		w.tell(t)
+	})
+}
+
+// phases has clients contend for a lock. Two phases of their own bring about what chance
+// might not: a resumed lock, and a lost one.
+func phases(t *testing.T, data string, clients []string, meanwhile []func()) {
+	t.Run("contention", func(t *testing.T) {
+		c := newChaos(t, data, "contention", clients...)
+		c.missing = func(n torture.Counts) (names []string) {
+			if n.Acquisitions() < acquisitions {
+				names = append(names, fmt.Sprint("more than ", n.Acquisitions(), " acquisitions"))
+			}
+			return append(names, zero(map[string]int{
+				"exclusive": n.Exclusive, "held": n.Held, "killed": n.Killed, "stopped": n.Stopped, "terminated": n.Terminated,
+			})...)
+		}
+		c.run(meanwhile)
 		c.holds()
 	})
+	t.Run("alone", func(t *testing.T) { // no other holder can be in while it is stopped
+		c := newChaos(t, data, "alone", clients[0])
+		c.Chances = torture.Chances{Long: -1, Stop: 1, Kill: -1, Term: -1}
+		c.missing = func(n torture.Counts) []string { return zero(map[string]int{"resumed": n.Resumed}) }
+		c.run(nil)
+		c.holds()
+	})
+	t.Run("overtaken", func(t *testing.T) { // by another client that wants the lock while one is stopped
+		c := newChaos(t, data, "overtaken", clients[0], clients[1], clients[2])
+		c.Chances = torture.Chances{Exclusive: 1, Long: -1, Stop: 0.5, Kill: -1, Term: -1}
+		c.missing = func(n torture.Counts) []string { return zero(map[string]int{"lost": n.Lost}) }
+		c.run(nil)
+		c.holds()
+	})
+}
+
+// zero are the names of what hasn't happened yet.
+func zero(counts map[string]int) (names []string) {
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		if counts[name] == 0 {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // TestChaosFinds: the same finds a lock of which it is known that it doesn't hold: with
 // --on-lost warn, what is stopped past its ttl and continued writes on.
 func TestChaosFinds(t *testing.T) {
 	repo := t.TempDir()
-	c := newChaos(t, repo)
+	c := newChaos(t, repo, "warn")
 	c.flags = []string{"--on-lost", "warn"}
 	for range 4 {
 		c.contend(repo)
 	}
-	c.enough = func(n torture.Counts) bool { return n.Violations > 0 }
+	c.missing = func(n torture.Counts) []string { return zero(map[string]int{"violations": n.Violations}) }
 	c.Chances = torture.Chances{Exclusive: 0.5, Long: -1, Stop: 0.3, Kill: -1, Term: -1}
 	c.run(nil)
 	if v := c.report.Verdict; v.Result != judge.Violated {
@@ -108,27 +125,29 @@ type chaos struct {
 	t *testing.T
 	torture.Options
 	// data is the repository that the children write into, by the straight way.
-	data   string
-	flags  []string
-	enough func(torture.Counts) bool
-	dir    string // of the evidence
-	report torture.Report
-	err    error
+	data  string
+	lock  string // its name
+	flags []string
+	// missing says what hasn't happened yet of what must.
+	missing func(torture.Counts) []string
+	dir     string // of the evidence
+	report  torture.Report
+	err     error
 }
 
-const chaosLock = "chaos"
-
-func newChaos(t *testing.T, data string) *chaos {
+func newChaos(t *testing.T, data, lock string, clients ...string) *chaos {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "repolock-chaos-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &chaos{t: t, data: data, dir: dir}
-	c.enough = func(n torture.Counts) bool { return len(missing(n)) == 0 }
+	c := &chaos{t: t, data: data, lock: lock, dir: dir}
 	c.Options = torture.Options{
-		Prefix: "index/locks/" + chaosLock + "/", TTL: ttl, Duration: manyMinutes,
+		Prefix: "index/locks/" + lock + "/", TTL: ttl, Duration: noEnd,
 		Seed: rand.Uint64(), JudgeFor: 5 * time.Minute,
+	}
+	for _, at := range clients {
+		c.contend(at)
 	}
 	t.Cleanup(c.keep)
 	return c
@@ -138,7 +157,7 @@ func newChaos(t *testing.T, data string) *chaos {
 func (c *chaos) contend(locks string) {
 	c.Clients = append(c.Clients, torture.Client{Command: func(w torture.Work) []string {
 		return torture.Repolock{
-			Program: filepath.Join(bin, "repolock"), Locks: locks, Data: c.data, Name: chaosLock, TTL: ttl, Flags: c.flags,
+			Program: filepath.Join(bin, "repolock"), Locks: locks, Data: c.data, Name: c.lock, TTL: ttl, Flags: c.flags,
 		}.Command(w)
 	}})
 }
@@ -153,7 +172,7 @@ func (c *chaos) run(meanwhile []func()) {
 	defer cancel()
 	reached := make(chan int, 1)
 	c.Progress = func(n torture.Counts) {
-		if c.enough(n) {
+		if len(c.missing(n)) == 0 {
 			cancel()
 		}
 		select {
@@ -193,8 +212,8 @@ func (c *chaos) holds() {
 	if v := c.report.Verdict; v.Result != judge.NotFound {
 		c.t.Errorf("%s: %s %v", v.Result, v.Why, v.Violations)
 	}
-	if names := missing(c.report.Counts); len(names) > 0 {
-		c.t.Errorf("in %v there were not: %v", manyMinutes, names)
+	if names := c.missing(c.report.Counts); len(names) > 0 {
+		c.t.Errorf("in %v there were not: %v", noEnd, names)
 	}
 }
 

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
 
+	"github.com/repolock/repolock/internal/miniotest"
 	"github.com/repolock/repolock/internal/proxy"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
@@ -46,7 +48,7 @@ func contend(t *testing.T, k kind, exclusive float64) {
 				var clients []*replock.Locker
 				for i := range roundsOfLane {
 					if i == 0 || lane%2 == 0 {
-						clients = newLockers(t, contenderN, at.through(p))
+						clients = newLockers(t, contenderN, newLasting, at.through(p))
 					}
 					winners[round(t, clients, exclusive)].Add(1)
 				}
@@ -121,6 +123,43 @@ func TestConditionsAreStripped(t *testing.T) {
 				if _, err := s.Put(t.Context(), "index/x", []byte("2"), opts); !errors.Is(err, c.want) {
 					t.Errorf("%s, stripped %v, %+v: %v, want %v", k.name, c.strip, opts, err, c.want)
 				}
+			}
+		}
+	}
+}
+
+// takesAbsent is what differs between MinIO before September 2025, which e2e/minio.sh
+// starts with this release, and later ones: it takes a put with If-Match on a key that
+// isn't there.
+var takesAbsent = os.Getenv("REPOLOCK_E2E_RELEASE") == "2025-04"
+
+// TestIfMatchOnAbsentKey: the server is of the age that it is said to be.
+func TestIfMatchOnAbsentKey(t *testing.T) {
+	t.Parallel()
+	want := store.ErrPrecondition
+	if takesAbsent {
+		want = nil
+	}
+	for name, bucket := range miniotest.Buckets(t) {
+		for _, url := range []string{bucket.S3("by-s3"), bucket.MinIO("by-minio")} {
+			s, other := openStore(t, url), openStore(t, url)
+			o, err := s.Put(t.Context(), "index/x", []byte("1"), store.PutOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := other.Delete(t.Context(), "index/x"); err != nil {
+				t.Fatal(err)
+			}
+			for _, etag := range []string{o.ETag, "00000000000000000000000000000000"} {
+				if _, err := s.Put(t.Context(), "index/x", []byte("2"), store.PutOptions{IfMatch: etag}); !errors.Is(err, want) {
+					t.Errorf("%s, on what was deleted: %v, want %v", name, err, want)
+				}
+				if err := s.Delete(t.Context(), "index/x"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := s.Put(t.Context(), "index/never", []byte("2"), store.PutOptions{IfMatch: o.ETag}); !errors.Is(err, want) {
+				t.Errorf("%s, on what never was: %v, want %v", name, err, want)
 			}
 		}
 	}

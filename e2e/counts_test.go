@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,8 +12,16 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// cost is what PROTOCOL.md's table counts.
-type cost struct{ trips, requests int }
+// cost is what PROTOCOL.md's table counts: the requests of each round trip. Those of one
+// round trip are sent side by side.
+type cost []int
+
+func (c cost) requests() (n int) {
+	for _, r := range c {
+		n += r
+	}
+	return n
+}
 
 // course is the cost of a lock's life.
 type course struct{ acquire, renew, release cost }
@@ -22,21 +31,23 @@ type course struct{ acquire, renew, release cost }
 //
 // Where it isn't known yet whether the server heeds conditions, the first lock of a
 // process takes the way without them, and finds it out on the way: one request of
-// the acquire and one of the first renewal are that. On B2 each upload that
+// the acquire and two of the first renewal are that. A look comes before each renewal. On B2 each upload that
 // replaces another costs two calls more, one that looks for the version that it has
 // replaced and one that deletes it, and each deletion one, that looks for what
 // there is; the first uploads of a process ask for an upload URL each.
 func TestRequestCounts(t *testing.T) {
 	t.Parallel()
 	var (
-		sharedKept       = course{cost{2, 2}, cost{1, 1}, cost{1, 1}}
-		sharedFirst      = course{cost{2, 2}, cost{3, 3}, cost{1, 1}}
-		exclusiveKept    = course{cost{2, 3}, cost{1, 2}, cost{2, 2}}
-		exclusiveFirst   = course{cost{4, 5}, cost{3, 5}, cost{2, 2}}
-		sharedB2         = course{cost{2, 2}, cost{2 + 2, 2 + 2}, cost{1 + 1, 1 + 1}}
-		sharedFirstB2    = course{cost{3, 3}, cost{2 + 2, 2 + 2}, cost{1 + 1, 1 + 1}}
-		exclusiveB2      = course{cost{4, 4}, cost{2 + 2, 4 + 4}, cost{2 + 2, 2 + 2}}
-		exclusiveFirstB2 = course{cost{5, 5}, cost{3 + 2, 5 + 4}, cost{2 + 2, 2 + 2}}
+		sharedKept       = course{cost{1, 1}, cost{1}, cost{1}}
+		sharedFirst      = course{cost{1, 1}, cost{1, 2, 1}, cost{1}}
+		sharedClaimed    = course{cost{1, 1}, cost{1, 1}, cost{1}}
+		exclusiveKept    = course{cost{2, 1}, cost{2}, cost{1, 1}}
+		exclusiveFirst   = course{cost{1, 1, 2, 1}, cost{2, 3, 1}, cost{1, 1}}
+		exclusiveClaimed = course{cost{2, 1}, cost{2, 2}, cost{1, 1}}
+		sharedB2         = course{cost{1, 1}, cost{1, 1, 1, 1}, cost{1, 1}}
+		sharedFirstB2    = course{cost{1, 1, 1}, cost{1, 1, 1, 1}, cost{1, 1}}
+		exclusiveB2      = course{cost{1, 1, 1, 1}, cost{2, 2, 2, 2}, cost{1, 1, 1, 1}}
+		exclusiveFirstB2 = course{cost{1, 1, 1, 1, 1}, cost{2, 2, 2, 2, 1}, cost{1, 1, 1, 1}}
 	)
 	for _, c := range []struct {
 		kind
@@ -46,12 +57,12 @@ func TestRequestCounts(t *testing.T) {
 	}{
 		{onS3, "&conditions=kept", replock.Shared, []course{sharedKept, sharedKept}},
 		{onS3, "&conditions=kept", replock.Exclusive, []course{exclusiveKept, exclusiveKept}},
-		{onS3, "", replock.Shared, []course{sharedFirst, sharedKept}},
-		{onS3, "", replock.Exclusive, []course{exclusiveFirst, exclusiveKept}},
+		{onS3, "", replock.Shared, []course{sharedFirst, sharedClaimed}},
+		{onS3, "", replock.Exclusive, []course{exclusiveFirst, exclusiveClaimed}},
 		{onMinIO, "&conditions=kept", replock.Shared, []course{sharedKept, sharedKept}},
 		{onMinIO, "&conditions=kept", replock.Exclusive, []course{exclusiveKept, exclusiveKept}},
-		{onMinIO, "", replock.Shared, []course{sharedFirst, sharedKept}},
-		{onMinIO, "", replock.Exclusive, []course{exclusiveFirst, exclusiveKept}},
+		{onMinIO, "", replock.Shared, []course{sharedFirst, sharedClaimed}},
+		{onMinIO, "", replock.Exclusive, []course{exclusiveFirst, exclusiveClaimed}},
 		{onB2, "", replock.Shared, []course{sharedFirstB2, sharedB2}},
 		{onB2, "", replock.Exclusive, []course{exclusiveFirstB2, exclusiveB2}},
 	} {
@@ -59,41 +70,83 @@ func TestRequestCounts(t *testing.T) {
 			t.Parallel()
 			at := c.on(c.shared(t))
 			p := proxied(t, at, proxy.Behaviour{})
-			l := newLocker(t, at.through(p)+c.params)
+			l := newLasting(t, at.through(p)+c.params)
 			if _, err := l.Status(t.Context()); err != nil { // signs in, and warms up
 				t.Fatal(err)
 			}
-			// What goes out side by side is to overlap, however busy the machine is.
-			p.Behave(proxy.Behaviour{Latency: 100 * time.Millisecond})
 			for i, want := range c.courses {
-				if got := measure(t, p, l, c.mode); got != want {
-					t.Errorf("lock %d: round trips and requests of acquire, renew and release: %v, want %v", i+1, got, want)
-				}
+				t.Logf("lock %d", i+1)
+				live := liveOnce(t, p, l, c.mode)
+				live("acquire", want.acquire)
+				live("renew", want.renew)
+				live("release", want.release)
 			}
 		})
 	}
 }
 
-// measure is what a lock costs, and lists what it sent.
-func measure(t *testing.T, p *proxy.Proxy, l *replock.Locker, mode replock.Mode) course {
-	t.Helper()
-	p.Take()
-	counted := func(what string) cost {
+// liveOnce gives the steps of one lock's life, and wants each to cost so much.
+func liveOnce(t *testing.T, p *proxy.Proxy, l *replock.Locker, mode replock.Mode) func(step string, want cost) {
+	var k *replock.Lock
+	return func(step string, want cost) {
+		t.Helper()
+		p.Take()
+		p.Behave(proxy.Behaviour{Decide: newSluice(t, want).decide})
+		var err error
+		switch step {
+		case "acquire":
+			k, err = take(t.Context(), l, mode)
+		case "renew":
+			err = k.Check(t.Context())
+		case "release":
+			err = k.Release(t.Context())
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", step, err)
+		}
 		log := p.Take()
-		t.Logf("%s:\n%v", what, log)
-		return cost{log.Trips(), len(log)}
+		t.Logf("%s:\n%v", step, log)
+		if log.Trips() != len(want) || len(log) != want.requests() {
+			t.Errorf("%s takes %d round trips and %d requests, want %d and %d", step, log.Trips(), len(log), len(want), want.requests())
+		}
 	}
-	k, err := take(t.Context(), l, mode)
-	if err != nil {
-		t.Fatal(err)
+}
+
+// sluice holds up the requests of each round trip until all of them have come. So requests
+// that are sent side by side overlap however busy the machine is. A request that waits for
+// another's answer comes alone, and is an error.
+type sluice struct {
+	t    *testing.T
+	mu   sync.Mutex
+	left cost          // of the round trips that are to come
+	came int           // of the next one
+	all  chan struct{} // closed when they are all there
+}
+
+func newSluice(t *testing.T, want cost) *sluice {
+	return &sluice{t: t, left: want, all: make(chan struct{})}
+}
+
+func (s *sluice) decide(r proxy.Request) proxy.Fault {
+	all := s.come()
+	select {
+	case <-all:
+	case <-time.After(time.Minute): // longer than a request is waited for
+		s.t.Errorf("%v came alone", r)
 	}
-	acquire := counted("acquire")
-	if err := k.Check(t.Context()); err != nil {
-		t.Error(err)
+	return proxy.Fault{}
+}
+
+// come counts a request, and returns what is closed when those beside it are there.
+func (s *sluice) come() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := s.all
+	s.came++
+	if len(s.left) == 0 || s.came >= s.left[0] {
+		close(s.all)
+		s.all, s.came = make(chan struct{}), 0
+		s.left = s.left[min(1, len(s.left)):]
 	}
-	renew := counted("renew")
-	if err := k.Release(t.Context()); err != nil {
-		t.Error(err)
-	}
-	return course{acquire, renew, counted("release")}
+	return all
 }

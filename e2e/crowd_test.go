@@ -39,6 +39,13 @@ func (r *referee) enter(k *replock.Lock) {
 	}
 }
 
+// granted reports whether a lock ever was.
+func (r *referee) granted() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.grants) > 0
+}
+
 func (r *referee) leave(k *replock.Lock) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,13 +69,13 @@ func take(ctx context.Context, l *replock.Locker, mode replock.Mode) (*replock.L
 	return l.Exclusive(ctx, "prune")
 }
 
-// crowd has clients take locks at random until a time, and hold them: mostly for a
-// moment, sometimes past a refresh.
+// crowd has clients take locks at random until a time, and longer if none has got one by
+// then. They hold a lock mostly for a moment, sometimes past a refresh.
 func crowd(t *testing.T, r *referee, clients []*replock.Locker, until time.Time) {
 	var wg sync.WaitGroup
 	for _, l := range clients {
 		wg.Go(func() {
-			for time.Now().Before(until) {
+			for time.Now().Before(until) || !r.granted() && time.Now().Before(until.Add(hang)) {
 				mode := replock.Shared
 				if rand.IntN(2) == 0 {
 					mode = replock.Exclusive

@@ -52,16 +52,21 @@ func diagnose(s *site, code int, fitness string) (d diagnosis) {
 	return d
 }
 
-func (d diagnosis) result(name string) string {
+func (d diagnosis) result(name string) string { result, _ := d.check(name); return result }
+
+func (d diagnosis) detail(name string) string { _, detail := d.check(name); return detail }
+
+func (d diagnosis) check(name string) (result, detail string) {
 	for _, c := range d.Checks {
 		if c.Name == name {
-			return c.Result
+			return c.Result, c.Detail
 		}
 	}
-	return "missing"
+	return "missing", ""
 }
 
-// TestDoctor finds real servers fit, and says what is to be gained.
+// TestDoctor finds real servers fit, and says what is to be gained. It runs on MinIO of
+// both ages.
 func TestDoctor(t *testing.T) {
 	onEach(t, func(t *testing.T, k kind) {
 		t.Parallel()
@@ -78,7 +83,11 @@ func TestDoctor(t *testing.T) {
 			}
 			return
 		}
-		if d.Plan.Conditions != "proven" || d.Plan.Exclusive != 4 || d.Plan.Fence || !strings.Contains(d.SuggestedURL, "conditions=kept") {
+		if takesAbsent {
+			doctorOfOldMinIO(s, d)
+			return
+		}
+		if d.result("if_match_absent") != "ok" || d.Plan.Conditions != "proven" || d.Plan.Exclusive != 4 || d.Plan.Fence || !strings.Contains(d.SuggestedURL, "conditions=kept") {
 			t.Errorf("%+v", d)
 		}
 		d = diagnose(s.at(d.SuggestedURL), 0, "fit")
@@ -86,6 +95,20 @@ func TestDoctor(t *testing.T) {
 			t.Errorf("%+v", d)
 		}
 	})
+}
+
+// doctorOfOldMinIO: one that takes If-Match on a key that isn't there is fit, but not if
+// the user has said that it keeps conditions.
+func doctorOfOldMinIO(s *site, d diagnosis) {
+	const which = "(MinIO before September 2025)"
+	if d.result("if_match") != "ok" || d.result("if_match_absent") != "warn" || !strings.Contains(d.detail("if_match_absent"), which) ||
+		d.Plan.Conditions != "unreliable" || d.Plan.Fence || d.SuggestedURL != "" {
+		s.t.Errorf("%+v", d)
+	}
+	d = diagnose(s.at(s.repo+"&conditions=kept"), 78, "unfit")
+	if d.result("if_match_absent") != "fail" || !strings.Contains(d.detail("if_match_absent"), "leave conditions=kept out") {
+		s.t.Errorf("%+v", d)
+	}
 }
 
 // TestDoctorOfDeafServer: one that ignores conditions is fit, but not one that

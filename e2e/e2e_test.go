@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -12,8 +13,10 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -44,7 +47,6 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	unignore()
-	os.Setenv("REPOLOCK_CONFIG", "") // this machine's is nobody's business
 	// These tests wait more than they work: they may do so side by side.
 	flag.Parse()
 	if err := flag.Set("test.parallel", "8"); err != nil {
@@ -65,8 +67,40 @@ func unignore() {
 	}
 }
 
-// ttl is the shortest that there is, so that the tests don't take long.
+// This comes before each init, which may add to the environment.
+var _ = neutral()
+
+// neutral removes the variables that would make these tests depend on the user and the
+// place. A test that needs a terminal sets TERM. A stand-in keeps its environment.
+func neutral() struct{} {
+	if !strings.HasSuffix(os.Args[0], ".test") {
+		return struct{}{}
+	}
+	for _, v := range os.Environ() {
+		name, _, _ := strings.Cut(v, "=")
+		prefix, _, _ := strings.Cut(name, "_")
+		switch {
+		case strings.HasPrefix(name, "REPOLOCK_E2E_"):
+		case slices.Contains([]string{"REPOLOCK", "AWS", "MINIO", "B2", "MC", "RESTIC", "BORG", "RCLONE", "KOPIA", "CLOUDSTIC"}, prefix),
+			slices.Contains([]string{"TERM", "COLUMNS", "LINES", "NO_COLOR", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR"}, name):
+			os.Unsetenv(name)
+		}
+	}
+	os.Setenv("REPOLOCK_CONFIG", "") // no file
+	syscall.Umask(0o022)
+	return struct{}{}
+}
+
+// hang is how long a test waits for an event. Only a hang reaches it, however busy the
+// machine is.
+const hang = 10 * time.Minute
+
+// ttl is the shortest that there is, for tests in which locks expire.
 const ttl = 10 * time.Second
+
+// lasting is a ttl within which nothing expires and nothing is refreshed, however busy the
+// machine is.
+const lasting = time.Hour
 
 // site is a repository and what its users write beside it.
 type site struct {
@@ -94,7 +128,7 @@ func (s *site) path(name string) string { return filepath.Join(s.dir, name) }
 type process struct {
 	*exec.Cmd
 	s      *site
-	stderr bytes.Buffer
+	stderr lockedBuffer // and stdout
 	done   chan struct{}
 }
 
@@ -128,14 +162,18 @@ func (s *site) environ() []string {
 	return append(env, s.env...)
 }
 
-// hold starts a repolock around a ticking command, and waits until it runs.
+// hold starts a repolock around a ticking command, and waits until it runs. Unless a flag
+// says otherwise its lock outlasts the test.
 func (s *site) hold(operation, name string, flags ...string) *process {
 	s.t.Helper()
-	args := append([]string{operation, "--ttl", ttl.String()}, flags...)
+	args := append([]string{operation, "--ttl", lasting.String()}, flags...)
 	p := s.start(append(args, ticks(name)...)...)
-	s.until("the command of the "+operation+" to run", 15*time.Second, func() bool { return s.ticking(name) })
+	s.ticksOn(name)
 	return p
 }
+
+// brief are the flags of a hold whose lock expires soon.
+var brief = []string{"--ttl", ttl.String()}
 
 // end lets the command that hold started end, and wants it to have gone well.
 func (p *process) end(name string) {
@@ -151,7 +189,7 @@ func (p *process) code() int {
 	p.s.t.Helper()
 	select {
 	case <-p.done:
-	case <-time.After(90 * time.Second):
+	case <-time.After(hang):
 		p.s.t.Fatalf("%v doesn't end", p.Args)
 	}
 	ws := p.ProcessState.Sys().(syscall.WaitStatus)
@@ -168,6 +206,12 @@ func (p *process) signal(sig syscall.Signal) {
 	}
 }
 
+// says waits until a process has said something.
+func (p *process) says(what string) {
+	p.s.t.Helper()
+	p.s.until(fmt.Sprintf("%q to be said", what), hang, func() bool { return strings.Contains(p.stderr.String(), what) })
+}
+
 // until waits for a condition.
 func (s *site) until(what string, most time.Duration, cond func() bool) {
 	s.t.Helper()
@@ -178,17 +222,45 @@ func (s *site) until(what string, most time.Duration, cond func() bool) {
 	}
 }
 
-// freed waits until a prune gets in. It asks now and then: tests that do nothing but
-// start processes would hold up all others.
-func (s *site) freed() {
+// freed waits until a prune gets in, and returns when it did. One that begins later than
+// due must not be refused. It asks now and then: tests that do nothing but start processes
+// would hold up all others.
+func (s *site) freed(due time.Time) (in time.Time) {
 	s.t.Helper()
-	s.until("the lock to free itself", 2*ttl, func() bool {
-		if s.start("prune", "--ttl", ttl.String(), "--", "true").code() == 0 {
+	s.until("the lock to free itself", hang, func() bool {
+		began := time.Now()
+		p := s.start(append([]string{"prune"}, append(brief, "--", "sh", "-c", "date +%s%N >freed")...)...)
+		switch code := p.code(); {
+		case code == 0:
+			in = s.times("freed")[0]
 			return true
+		case code == 75 && began.After(due):
+			s.t.Fatalf("refused %v after it had to be free: %s", began.Sub(due), p.stderr.String())
 		}
 		time.Sleep(400 * time.Millisecond)
 		return false
 	})
+	return in
+}
+
+// leased returns when the lease of the one holder ends, as the store has it.
+func (s *site) leased() time.Time {
+	s.t.Helper()
+	p := s.start("--json", "status")
+	var status struct {
+		Locks []struct {
+			Heartbeat time.Time `json:"last_heartbeat_at"`
+			TTL       float64   `json:"ttl_seconds"`
+		}
+	}
+	if code := p.code(); code != 0 {
+		s.t.Fatalf("status: exit code %d: %s", code, p.stderr.String())
+	}
+	if err := json.Unmarshal([]byte(p.stderr.String()), &status); err != nil || len(status.Locks) != 1 {
+		s.t.Fatalf("status: %v: %s", err, p.stderr.String())
+	}
+	l := status.Locks[0]
+	return l.Heartbeat.Add(time.Duration(l.TTL * float64(time.Second)))
 }
 
 func (s *site) exists(name string) bool {
@@ -227,20 +299,63 @@ func (s *site) times(name string) (times []time.Time) {
 	return times
 }
 
-// gap is the longest time in which a ticking command didn't run.
-func gap(times []time.Time) (from time.Time, d time.Duration) {
-	for i := range len(times) - 1 {
-		if g := times[i+1].Sub(times[i]); g > d {
-			from, d = times[i], g
-		}
+// last is when a ticking command ran last; the zero time if it never did.
+func (s *site) last(name string) time.Time {
+	s.t.Helper()
+	if times := s.times(name); len(times) > 0 {
+		return times[len(times)-1]
 	}
-	return from, d
+	return time.Time{}
 }
 
-// ticking reports whether a command runs now.
-func (s *site) ticking(name string) bool {
-	times := s.times(name)
-	return len(times) > 0 && time.Since(times[len(times)-1]) < time.Second
+// ticksOn waits until a command ticks, later than now.
+func (s *site) ticksOn(name string) {
+	s.t.Helper()
+	now := time.Now()
+	s.until(name+" to tick", hang, func() bool { return s.last(name).After(now) })
+}
+
+// stops waits until a ticking command is stopped, and then doesn't tick.
+func (s *site) stops(name string) {
+	s.t.Helper()
+	s.until(name+" to be stopped", hang, func() bool {
+		time.Sleep(200 * time.Millisecond)
+		return stopped(s.pidOf(name))
+	})
+	last := s.last(name)
+	time.Sleep(time.Second)
+	if again := s.last(name); !again.Equal(last) {
+		s.t.Errorf("%s is stopped, and ticks", name)
+	}
+}
+
+// pidOf is the process of a ticking command.
+func (s *site) pidOf(name string) int {
+	s.t.Helper()
+	raw, err := os.ReadFile(s.path("pid-" + name))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return pid
+}
+
+// stopped reports whether a process group was stopped by a signal. One of its processes
+// shows it: a shell that is stopped while it starts another program waits for that one.
+func stopped(group int) bool {
+	out, err := exec.Command("ps", "-A", "-o", "pgid=", "-o", "stat=").Output()
+	if err != nil {
+		panic(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		if f := strings.Fields(line); len(f) == 2 && f[0] == strconv.Itoa(group) && strings.HasPrefix(f[1], "T") {
+			return true
+		}
+	}
+	return false
 }
 
 // gone reports whether the process in a pid file is no more.
@@ -262,4 +377,22 @@ func (s *site) nothingLeft() {
 	if left := s.left(); len(left) > 0 {
 		s.t.Errorf("left over: %q", left)
 	}
+}
+
+// lockedBuffer can be read while it is written.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }

@@ -133,7 +133,7 @@ func TestJobControl(t *testing.T) {
 						}
 					}
 				}
-				s.until("the lock to be released", 20*time.Second, func() bool { return len(s.locks()) == 0 })
+				s.until("the lock to be released", hang, func() bool { return len(s.locks()) == 0 })
 			})
 		}
 	}
@@ -150,7 +150,7 @@ func (w *window) do(st step) {
 			w.s.t.Fatal(err)
 		}
 		pid := w.s.pid("pid-" + w.name)
-		w.s.until("a stop", 60*time.Second, func() bool {
+		w.s.until("a stop", hang, func() bool {
 			parent, stopped := state(pid)
 			_, all := state(parent)
 			return stopped && (all || w.name == "bare")

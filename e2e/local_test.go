@@ -34,20 +34,21 @@ func TestOnLost(t *testing.T) {
 		{"term", "trap 'touch cleaned-up; exit 0' TERM; touch started; while :; do sleep 0.05; touch alive; done", 79, true, false},
 		{"term", "trap 'touch cleaned-up' TERM; touch started; while :; do sleep 0.05; touch alive; done", 79, true, false},
 		{"term", "trap 'touch cleaned-up; exit 3' TERM; touch started; while :; do sleep 0.05; touch alive; done", 3, true, false},
-		{"warn", "touch started; sleep 14; touch outlived", 79, false, true},
-		{"warn", "touch started; sleep 14; touch outlived; exit 3", 3, false, true},
+		{"warn", "touch started; until [ -e lost ]; do sleep 0.05; done; touch outlived", 79, false, true},
+		{"warn", "touch started; until [ -e lost ]; do sleep 0.05; done; touch outlived; exit 3", 3, false, true},
 	} {
 		t.Run(c.how+" "+c.command[:20], func(t *testing.T) {
 			s := newSite(t)
-			p := s.start("backup", "--ttl", ttl.String(), "--on-lost", c.how, "--", "sh", "-c", c.command)
-			s.until("the command to run", 10*time.Second, func() bool { return s.exists("started") })
+			// TERM comes this long before the deadline that a busy machine has time to act on it.
+			p := s.start("backup", "--ttl", "60s", "--on-lost", c.how, "--", "sh", "-c", c.command)
+			s.until("the command to run", hang, func() bool { return s.exists("started") })
 			s.away()
-			start := time.Now()
+			if c.outlives {
+				p.says("lock lost: ")
+				s.touch("lost")
+			}
 			if code := p.code(); code != c.code {
 				t.Errorf("exit code %d, want %d", code, c.code)
-			}
-			if took := time.Since(start); !c.outlives && took > ttl+10*time.Second {
-				t.Errorf("ended only after %v", took)
 			}
 			if s.exists("cleaned-up") != c.cleanedUp || s.exists("outlived") != c.outlives {
 				t.Errorf("cleaned up %v, outlived %v", s.exists("cleaned-up"), s.exists("outlived"))
@@ -71,7 +72,7 @@ func TestSignals(t *testing.T) {
 				syscall.SIGUSR1: "USR1", syscall.SIGUSR2: "USR2",
 			}[sig]), "SIG")
 			p := s.start("prune", "--", "sh", "-c", "trap 'echo got "+name+"; exit 7' "+name+"; touch started; while :; do sleep 0.05; done")
-			s.until("the command to run", 10*time.Second, func() bool { return s.exists("started") })
+			s.until("the command to run", hang, func() bool { return s.exists("started") })
 			p.signal(sig)
 			if code := p.code(); code != 7 || !strings.Contains(p.stderr.String(), "got "+name) {
 				t.Errorf("exit code %d: %s", code, p.stderr.String())
@@ -79,7 +80,7 @@ func TestSignals(t *testing.T) {
 			s.nothingLeft()
 
 			p = s.start("prune", "--", "sh", "-c", "touch again; sleep 100")
-			s.until("the command to run", 10*time.Second, func() bool { return s.exists("again") })
+			s.until("the command to run", hang, func() bool { return s.exists("again") })
 			p.signal(sig)
 			if code := p.code(); code != 128+int(sig) {
 				t.Errorf("exit code %d, want %d", code, 128+int(sig))
@@ -109,14 +110,13 @@ func TestSignalWhileAcquiring(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := s.start("prune", "--", "sh", "-c", "touch ran; sleep 10")
-			time.Sleep(3 * time.Second)
+			p.says("waiting up to ")
 			p.signal(sig)
-			start := time.Now()
 			if code := p.code(); code != 128+int(sig) {
 				t.Errorf("exit code %d, want %d", code, 128+int(sig))
 			}
-			if sig != syscall.SIGUSR1 && (s.exists("ran") || time.Since(start) > 2*time.Second) {
-				t.Errorf("it ran %v, and ended after %v", s.exists("ran"), time.Since(start))
+			if sig != syscall.SIGUSR1 && s.exists("ran") {
+				t.Error("the command was run")
 			}
 			if s.exists("repo/index/lock.intent") || s.exists("repo/index/lock.exclusive") {
 				t.Error("it left something")

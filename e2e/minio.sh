@@ -11,17 +11,28 @@
 #   sh e2e/minio.sh with COMMAND…  up, the command with the tests' environment, down
 #
 # Where Docker is, it runs in a container, by docker-compose.yml; else, and with
-# REPOLOCK_E2E_DOCKER=no, as a process. REPOLOCK_E2E_PORT is its port, 19000 if unset.
+# REPOLOCK_E2E_DOCKER=no, as a process. REPOLOCK_E2E_PORT is its port; if that is unset, it
+# is the first that is free of 19000 to 19099.
+#
+# REPOLOCK_E2E_RELEASE=2025-04 has all of this done with an older version instead, the
+# one that e2e/minio/2025-04.mod pins. It runs as a process.
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
 home=$root/e2e/minio
-bin=$home/bin
-run=$home/run # there while the server is up: its mode, and a process's pid, log and data
-port=${REPOLOCK_E2E_PORT:-19000}
-[ ! -e "$run/port" ] || port=$(cat "$run/port")
-address=127.0.0.1:$port
-export REPOLOCK_E2E_PORT="$port"
+release=${REPOLOCK_E2E_RELEASE:-}
+mod=${release:-go}.mod
+bin=$home/bin${release:+-$release}
+run=$home/run${release:+-$release} # there while the server is up: its mode, and a process's pid, log and data
+. "$root/e2e/aloud.sh"
+
+at() {
+	port=$1
+	address=127.0.0.1:$port
+	export REPOLOCK_E2E_PORT="$port"
+}
+wanted=${REPOLOCK_E2E_PORT:-}
+if [ -e "$run/port" ]; then at "$(cat "$run/port")"; else at "${wanted:-19000}"; fi
 
 say() { printf 'minio: %s\n' "$*" >&2; }
 die() {
@@ -41,32 +52,18 @@ until_true() {
 }
 
 # what_is_built changes with all that the programs are built from.
-what_is_built() { (cd "$home" && { cat go.mod go.sum probe/main.go; go version; } | cksum); }
+what_is_built() { (cd "$home" && { cat "$mod" "${mod%.mod}.sum" probe/main.go; go version; } | cksum); }
 
 build() {
 	what=$(what_is_built)
 	[ "$(cat "$bin/built" 2>/dev/null)" != "$what" ] || return 0
-	say "building $(cd "$home" && go list -m github.com/minio/minio): once, in up to ten minutes on a cold cache"
+	say "building $(cd "$home" && go list -modfile="$mod" -m github.com/minio/minio): once, in up to ten minutes on a cold cache"
 	rm -rf "$bin"
 	mkdir -p "$bin"
-	: >"$bin/building"
-	tell &
-	code=0
-	CGO_ENABLED=0 go build -C "$home" -trimpath -ldflags='-s -w' -o "$bin/" github.com/minio/minio ./probe || code=$?
-	rm -f "$bin/building"
-	wait
-	[ "$code" = 0 ] || die "it can't be built"
+	aloud "building MinIO"
+	CGO_ENABLED=0 go build -C "$home" -modfile="$mod" -trimpath -ldflags='-s -w' -o "$bin/" github.com/minio/minio ./probe || die "it can't be built"
+	quiet
 	echo "$what" >"$bin/built"
-}
-
-# tell says that the build goes on, for as long as it does and its parent lives.
-tell() {
-	seconds=0
-	while [ -e "$bin/building" ] && kill -0 $$ 2>/dev/null; do
-		sleep 1
-		seconds=$((seconds + 1))
-		[ $((seconds % 30)) -ne 0 ] || say "still building, $seconds s"
-	done
 }
 
 # compose by whichever is there; each says no if the daemon doesn't answer.
@@ -82,7 +79,7 @@ compose() {
 
 # has_docker: the binary is this system's, so a container runs it on Linux alone.
 has_docker() {
-	[ "${REPOLOCK_E2E_DOCKER:-}" != no ] && [ "$(go env GOOS)" = linux ] && compose ps >/dev/null 2>&1
+	[ -z "$release" ] && [ "${REPOLOCK_E2E_DOCKER:-}" != no ] && [ "$(go env GOOS)" = linux ] && compose ps >/dev/null 2>&1
 }
 
 ready() { "$bin/probe" ready "$address"; }
@@ -91,12 +88,16 @@ up() {
 	build
 	mkdir "$run" 2>/dev/null || die "it is up already, or wasn't taken down: sh e2e/minio.sh down"
 	mine=yes
-	if ! "$bin/probe" free "$address"; then
-		rm -rf "$run"
-		mine=
-		die "port $port is taken: set REPOLOCK_E2E_PORT to another"
-	fi
+	until "$bin/probe" free "$address" 2>/dev/null; do
+		if [ -n "$wanted" ] || [ "$port" -ge 19099 ]; then
+			rm -rf "$run"
+			mine=
+			die "port $port is taken: set REPOLOCK_E2E_PORT to another"
+		fi
+		at $((port + 1))
+	done
 	echo "$port" >"$run/port"
+	aloud "starting MinIO"
 	if has_docker; then
 		say "starting it in a container, at $(url)"
 		echo docker >"$run/mode"
@@ -109,6 +110,7 @@ up() {
 		echo process >"$run/mode"
 		start
 	fi
+	quiet
 }
 
 mode() { cat "$run/mode" 2>/dev/null || die "it isn't up: sh e2e/minio.sh up"; }
@@ -129,9 +131,9 @@ start() {
 }
 
 wait_ready() {
-	until_true 60 ready && return
+	until_true 600 ready && return
 	[ "$(mode)" = process ] || compose logs >"$run/log" 2>&1 || true
-	die "it isn't ready after a minute: $(tail -n 20 "$run/log")"
+	die "it doesn't get ready: $(tail -n 20 "$run/log")"
 }
 
 # running: the pid file outlives a crash of the machine, and then it isn't ours.
@@ -168,13 +170,15 @@ url() { echo "http://$address"; }
 with() {
 	mine=
 	# shellcheck disable=SC2154
-	trap 'code=$?; trap "" INT TERM HUP; rm -f "$bin/building"; [ -z "$mine" ] || down; exit $code' EXIT
-	trap 'exit 130' INT
-	trap 'exit 143' TERM HUP
+	trap 'code=$?; trap "" INT TERM HUP; quiet; [ -z "$mine" ] || down; exit $code' EXIT
 	up
 	REPOLOCK_E2E_MINIO=$(url) REPOLOCK_E2E_MINIO_BIN=$bin/minio "$@"
 }
 
+[ -e "$home/$mod" ] || die "there is no e2e/minio/$mod: REPOLOCK_E2E_RELEASE is 2025-04 or unset"
+trap quiet EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
 verb=${1:-}
 [ $# -eq 0 ] || shift
 case $verb in

@@ -34,28 +34,16 @@ func TestPartition(t *testing.T) {
 }
 
 func partition(s *site, through string, cut, join func() error) {
-	a := s.at(through).hold("backup", "a")
+	a := s.at(through).hold("backup", "a", brief...)
 	must := func(err error) {
 		if err != nil {
 			s.t.Fatal(err)
 		}
 	}
 	must(cut())
-	s.until("another to get in", 2*ttl, func() bool {
-		return s.start("prune", "--ttl", ttl.String(), "--", "sh", "-c", "date +%s%N >b-in; sleep 3").code() == 0
-	})
+	s.another()
 	must(join())
-	if code := a.code(); code != 79 {
-		s.t.Errorf("exit code %d, want 79", code)
-	}
-	in := s.times("b-in")[0]
-	if times := s.times("a"); !times[len(times)-1].Before(in) {
-		s.t.Errorf("the first ran until %v, the other was in from %v", times[len(times)-1], in)
-	}
-	if !s.gone("pid-a") {
-		s.t.Error("the first command lives on")
-	}
-	s.nothingLeft()
+	s.lostTo(a)
 }
 
 // TestMixed: a client through one driver and one through the other, on the same

@@ -3,11 +3,9 @@
 package e2e
 
 import (
-	"bytes"
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -27,7 +25,7 @@ func TestSoak(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
 	t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
-	within := time.After(15 * time.Minute)
+	within := time.After(hang)
 	for !strings.Contains(out.String(), "histories") {
 		select {
 		case err := <-done:
@@ -48,22 +46,4 @@ func TestSoak(t *testing.T) {
 	if strings.Contains(out.String(), "--- FAIL") {
 		t.Error(out)
 	}
-}
-
-// lockedBuffer may be read while it is written.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/repolock/repolock/internal/miniotest"
 	"github.com/repolock/repolock/internal/proxy"
@@ -135,6 +136,17 @@ func openStore(t testing.TB, url string) store.Store {
 // newLocker is a client of its own with the shortest ttl.
 func newLocker(t testing.TB, url string) *replock.Locker {
 	t.Helper()
+	return lockerOf(t, url, ttl)
+}
+
+// newLasting is one whose locks need no refresh while a test lasts.
+func newLasting(t testing.TB, url string) *replock.Locker {
+	t.Helper()
+	return lockerOf(t, url, lasting)
+}
+
+func lockerOf(t testing.TB, url string, ttl time.Duration) *replock.Locker {
+	t.Helper()
 	l, err := replock.New(openStore(t, url), replock.Options{TTL: ttl})
 	if err != nil {
 		t.Fatal(err)
@@ -142,10 +154,10 @@ func newLocker(t testing.TB, url string) *replock.Locker {
 	return l
 }
 
-func newLockers(t testing.TB, n int, url string) (lockers []*replock.Locker) {
+func newLockers(t testing.TB, n int, one func(testing.TB, string) *replock.Locker, url string) (lockers []*replock.Locker) {
 	t.Helper()
 	for range n {
-		lockers = append(lockers, newLocker(t, url))
+		lockers = append(lockers, one(t, url))
 	}
 	return lockers
 }

@@ -35,7 +35,7 @@ func TestFiftyWaiters(t *testing.T) {
 	for range exclusive {
 		wait("prune", "exclusive")
 	}
-	s.until("all tickets", 30*time.Second, func() bool { return waiting(exclusive) })
+	s.until("all tickets", hang, func() bool { return waiting(exclusive) })
 	for range shared {
 		wait("backup", "shared")
 	}

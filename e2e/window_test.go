@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // shells are those that have job control; zsh as it is as much like the others as can be.
@@ -33,7 +32,7 @@ const ready = "READY>"
 
 func (s *site) window(name, shell string, env ...string) *window {
 	s.t.Helper()
-	dir, err := os.MkdirTemp("", "tmux-") // the path of a socket must be short
+	dir, err := os.MkdirTemp("/tmp", "tmux-") // TMPDIR can be too long for sockets
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -129,7 +128,7 @@ func (w *window) after() string {
 func (w *window) shows(pattern string) string {
 	w.s.t.Helper()
 	re, shown := regexp.MustCompile(pattern), ""
-	w.s.until(fmt.Sprintf("%q on the screen", pattern), 60*time.Second, func() bool {
+	w.s.until(fmt.Sprintf("%q on the screen", pattern), hang, func() bool {
 		shown = w.after()
 		return re.MatchString(shown)
 	})
@@ -154,7 +153,7 @@ func (w *window) record() (bytes func() string) {
 // pid is what a command has written into a file.
 func (s *site) pid(name string) (pid int) {
 	s.t.Helper()
-	s.until("a pid in "+name, 60*time.Second, func() bool {
+	s.until("a pid in "+name, hang, func() bool {
 		raw, _ := os.ReadFile(s.path(name))
 		pid, _ = strconv.Atoi(strings.TrimSpace(string(raw)))
 		return pid > 0
