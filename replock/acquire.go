@@ -416,11 +416,20 @@ func (l *Locker) worthAnother(t *try, f found) bool {
 		if e.kind == kindIntent && !t.exclusive.listed && e.Key < t.place {
 			return false
 		}
-		if age, ok := e.age(f.st, f.now); ok && age > transient+withdrawing*t.trips.slowest() {
+		if !l.mayWithdraw(t, f, e) {
 			return false
 		}
 	}
 	return true
+}
+
+// mayWithdraw reports whether an entry may be of an acquirer who hasn't looked yet.
+func (l *Locker) mayWithdraw(t *try, f found, e *entry) bool {
+	if e.err == nil && e.lease.State == stateHeld {
+		return false
+	}
+	age, ok := e.age(f.st, f.now)
+	return !ok || age <= transient+withdrawing*t.trips.slowest()
 }
 
 func (l *Locker) heldError(t *try, f found) *HeldError {

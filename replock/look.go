@@ -45,7 +45,7 @@ func (l *Locker) look(ctx context.Context, t *try, s sight) (found, error) {
 		f.now = sent
 		answered := l.opts.Clock.Elapsed()
 		t.trips.list.note(answered - sent)
-		t.page = told{page.Now, sent, t.sent}
+		t.page = told{page.Now, sent, t.sent, len(page.Objects)}
 		t.learn(page, answered)
 		others, told := l.others(t, s, page)
 		if len(others) > 0 && !t.st.known() {
@@ -58,6 +58,11 @@ func (l *Locker) look(ctx context.Context, t *try, s sight) (found, error) {
 			return f, err
 		}
 		if len(f.live) > 0 {
+			// They are in the way, with or without a ticket; if that is gone it is to be put
+			// again before they are.
+			if t.polls && t.listedAsPromised(page) != nil {
+				t.flag.put = false
+			}
 			return f, nil
 		}
 		if told || page.Next == "" {

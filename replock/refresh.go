@@ -171,11 +171,16 @@ func (k *Lock) put(ctx context.Context, o *object, opts store.PutOptions) error 
 
 // confirm returns nil if the object is there and ours.
 func (k *Lock) confirm(ctx context.Context, o *object) error {
-	seen, err := ask(ctx, k, "list "+o.key, func(ctx context.Context) (*store.Object, error) { return k.l.listed(ctx, o.key) })
+	seen, err := k.find(ctx, o.key)
 	if err != nil {
 		return err
 	}
 	return k.confirmSeen(ctx, o, seen)
+}
+
+// find is what a listing shows of one of our objects: nothing if it isn't there.
+func (k *Lock) find(ctx context.Context, key string) (*store.Object, error) {
+	return ask(ctx, k, "list "+key, func(ctx context.Context) (*store.Object, error) { return k.l.listed(ctx, key) })
 }
 
 // confirmSeen returns nil if what a listing has shown of an object is ours.

@@ -98,7 +98,7 @@ func (k *Lock) resume(ctx context.Context, all *mine) (*Lock, error) {
 			return giveUp(err)
 		}
 	}
-	if err := k.lookAgain(ctx, t, maxAgain); err != nil {
+	if err := k.lookAgain(ctx, t); err != nil {
 		return giveUp(err)
 	}
 	if err := k.unpassed(ctx, t); err != nil {
@@ -172,9 +172,9 @@ func (k *Lock) reclaim(ctx context.Context, t *try) error {
 	return nil
 }
 
-// lookAgain is acquire's look, repeated up to so many times to give a contender that
-// is about to withdraw the time for it.
-func (k *Lock) lookAgain(ctx context.Context, t *try, times int) error {
+// lookAgain is acquire's look, repeated to give a contender that is about to withdraw more
+// time for it than it takes. One that holds its lock won't, and has passed.
+func (k *Lock) lookAgain(ctx context.Context, t *try) error {
 	l := k.l
 	s := sight{}
 	for again := 0; ; again++ {
@@ -195,13 +195,13 @@ func (k *Lock) lookAgain(ctx context.Context, t *try, times int) error {
 			t.passed = f.exclusive
 			return nil
 		}
-		if again == times {
+		f.live = slices.Concat(f.live, f.doubtful, f.vanished)
+		if again == 2*maxAgain || slices.ContainsFunc(f.live, func(e *entry) bool { return !l.mayWithdraw(t, f, e) }) {
 			lost := k.broken(k.t.flag.key, "it expired, and another is in its place")
-			f.live = slices.Concat(f.live, f.doubtful, f.vanished)
 			lost.Err = l.heldError(t, f)
 			return lost
 		}
-		if err := clock.Sleep(ctx, l.opts.Clock, l.jitter(firstAgain<<again+t.trips.slowest())); err != nil {
+		if err := clock.Sleep(ctx, l.opts.Clock, l.jitter(firstAgain<<again)); err != nil {
 			return err
 		}
 	}

@@ -139,17 +139,44 @@ func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error)
 	}
 	each(broken, func(i int, _ Broken) {
 		b := &broken[i]
+		var gone []string
 		for _, key := range b.Keys {
-			if err := l.remove(ctx, key); err != nil {
+			again := false
+			var err error
+			if opts.Stale {
+				again, err = l.refreshed(ctx, key, entries)
+			}
+			if err == nil && !again {
+				err = l.remove(ctx, key)
+			}
+			if err != nil {
 				b.Err = join(b.Err, fmt.Errorf("%s is still there: %w", Printable(key), err))
 			}
+			if !again {
+				gone = append(gone, key)
+			}
 		}
+		b.Keys = gone
 	})
+	broken = slices.DeleteFunc(broken, func(b Broken) bool { return len(b.Keys) == 0 })
 	var errs []error
 	for _, b := range broken {
 		errs = append(errs, b.Err)
 	}
 	return broken, join(errs...)
+}
+
+// refreshed reports whether an object was written since it was listed, or has been deleted.
+// Break may have been stopped for long since then, or its store slow; and the holder of a
+// lock that is stale may come back, from a pause that its clocks don't count, and go on.
+func (l *Locker) refreshed(ctx context.Context, key string, listed []*entry) (bool, error) {
+	now, err := l.find(ctx, key)
+	if err != nil || now == nil {
+		return err == nil, err
+	}
+	return !slices.ContainsFunc(listed, func(e *entry) bool {
+		return e.Key == key && e.ETag == now.ETag && e.Size == now.Size && e.ModTime.Equal(now.ModTime)
+	}), nil
 }
 
 // probeTime learns the store's clock from an object that it puts and deletes: an

@@ -210,3 +210,35 @@ func TestStaleAsOfTheListing(t *testing.T) {
 		k.Release(t.Context())
 	})
 }
+
+// TestStaleIsLookedAtAgain: a lock whose holder comes back between the look of
+// break-lock --stale and its delete isn't broken.
+func TestStaleIsLookedAtAgain(t *testing.T) {
+	for _, mode := range []Mode{Shared, Exclusive} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, mem.Options{NoTime: true})
+			a, b := w.machine(), w.machine()
+			k, err := a.acquire(t.Context(), mode, "x")
+			mustLock(t, k, err)
+			time.Sleep(DefaultTTL/2 - 5*time.Second)
+			const pause = 2 * DefaultTTL
+			a.clock.pause(pause)
+			time.Sleep(pause - time.Second)
+			b.tap.Before(func(_ context.Context, r tap.Request) error {
+				if r.Op == "put" || r.Op == "delete" { // of what tells the store's time
+					time.Sleep(7 * time.Second)
+				}
+				return nil
+			})
+			broken, err := b.Break(t.Context(), BreakOptions{Stale: true})
+			if err != nil || len(broken) > 0 {
+				t.Errorf("broken: %v %v", broken, err)
+			}
+			time.Sleep(time.Minute)
+			if !alive(k) {
+				t.Errorf("lost: %v", k.Lost())
+			}
+			k.Release(t.Context())
+		})
+	}
+}

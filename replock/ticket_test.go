@@ -14,44 +14,57 @@ import (
 // ticket again when a poll that nothing live cuts short doesn't find it, and not as late
 // as its refresh is due.
 func TestBrokenTicketIsPutAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, mem.Options{NoStoreClock: true})
-		w.put("index/lock.shared/x", []byte("\x01 encrypted")) // which is watched
-		b, c := w.machine(), w.machine()
-		prune := b.wants(t, Exclusive, Forever)
-		time.Sleep(3 * time.Second)
-		tickets := w.tickets()
-		if len(tickets) != 1 {
-			t.Fatalf("tickets: %v", tickets)
+	for _, live := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) { brokenTicket(t, live) })
+	}
+}
+
+// brokenTicket plays it behind a lock that is live, or one that is watched.
+func brokenTicket(t *testing.T, live bool) {
+	w := newWorld(t, mem.Options{NoStoreClock: true})
+	a, b, c := w.machine(), w.machine(), w.machine()
+	end := func() {}
+	if live {
+		k, err := a.Shared(t.Context(), "holder")
+		mustLock(t, k, err)
+		end = func() { k.Release(t.Context()) }
+	} else {
+		w.put("index/lock.shared/x", []byte("\x01 encrypted"))
+	}
+	prune := b.wants(t, Exclusive, Forever)
+	time.Sleep(3 * time.Second)
+	tickets := w.tickets()
+	if len(tickets) != 1 {
+		t.Fatalf("tickets: %v", tickets)
+	}
+	infos, err := c.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range infos {
+		if i.State != stateWaiting {
+			continue
 		}
-		infos, err := c.Status(t.Context())
-		if err != nil {
-			t.Fatal(err)
+		if broken, err := c.Break(t.Context(), BreakOptions{ID: i.ID}); err != nil || len(broken) != 1 {
+			t.Fatalf("broken: %v %v", broken, err)
 		}
-		for _, i := range infos {
-			if i.State != stateWaiting {
-				continue
-			}
-			if broken, err := c.Break(t.Context(), BreakOptions{ID: i.ID}); err != nil || len(broken) != 1 {
-				t.Fatalf("broken: %v %v", broken, err)
-			}
-		}
-		if left := w.tickets(); len(left) != 0 {
-			t.Fatalf("left: %v", left)
-		}
-		time.Sleep(12 * time.Second)
-		if again := w.tickets(); len(again) != 1 || again[0] != tickets[0] {
-			t.Errorf("tickets are %v, and were %v", again, tickets)
-		}
-		other, err := c.Shared(t.Context(), "backup")
-		if err == nil {
-			t.Errorf("another comes before it")
-			other.Release(t.Context())
-		}
-		prune.waits(t)
-		prune.got(t).Release(t.Context())
-		w.empty()
-	})
+	}
+	if left := w.tickets(); len(left) != 0 {
+		t.Fatalf("left: %v", left)
+	}
+	time.Sleep(12 * time.Second)
+	if again := w.tickets(); len(again) != 1 || again[0] != tickets[0] {
+		t.Errorf("tickets are %v, and were %v", again, tickets)
+	}
+	other, err := c.Shared(t.Context(), "backup")
+	if err == nil {
+		t.Errorf("another comes before it")
+		other.Release(t.Context())
+	}
+	prune.waits(t)
+	end()
+	prune.got(t).Release(t.Context())
+	w.empty()
 }
 
 // TestStaleTicketBehindIsReaped: a waiter passes the tickets behind its own, and removes

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
@@ -73,12 +74,20 @@ type sightings struct {
 	sight sight
 	st    storeTime // the best lower bound of the store's clock
 	last  told      // by the last page that told it
+	// crowded: there are, or were, so many locks that listing all of them isn't cheap.
+	crowded *atomic.Bool
 }
+
+// crowd is from how many lock objects on that a shared holder's look asks for no more than it
+// needs: otherwise what n holders list would grow with the square of n. It is a guess at what
+// costs as much as a second request.
+const crowd = 100
 
 // newSightings begins with what the acquire knows: the store's time, and since when the
 // lock.exclusive that it has passed stands there unchanged.
 func newSightings(t *try) sightings {
-	s := sightings{turn: make(chan struct{}, 1), sight: sight{}, st: t.st, last: t.page}
+	s := sightings{turn: make(chan struct{}, 1), sight: sight{}, st: t.st, last: t.page, crowded: new(atomic.Bool)}
+	s.crowded.Store(t.page.objects > crowd)
 	if t.passed != nil {
 		s.sight[t.passed.Key] = t.passed
 	}
@@ -90,30 +99,34 @@ type told struct {
 	now    time.Time
 	asked  time.Duration // when the page was asked for
 	leased time.Duration // when the last refresh was sent by then
+	// objects is how many it had.
+	objects int
 }
 
 // look returns nil if our objects are there and ours, and no client that doesn't keep
-// to this protocol was let in beside us. It is one list request, or one more if a
-// page doesn't show our flag because there are many others.
+// to this protocol was let in beside us. It is one list request, or two where there are
+// many locks, and for each of our objects one more if the first page ends before it.
 func (k *Lock) look(ctx context.Context) error {
 	began := clock.Read(k.l.opts.Clock)
-	page, err := ask(ctx, k, "list "+k.l.keys.all(), func(ctx context.Context) (store.Page, error) {
-		return k.l.store.List(ctx, k.l.keys.all(), "")
-	})
+	page, err := k.glance(ctx)
 	if err != nil {
 		return err
 	}
 	answered := k.l.opts.Clock.Elapsed()
 	flag, exclusive := k.objects()
+	var written time.Time // the flag
 	for _, o := range k.ofMode(&flag, &exclusive) {
 		seen, ok := inPage(page, o.key)
-		if ok {
-			err = k.confirmSeen(ctx, o, seen)
-		} else {
-			err = k.confirm(ctx, o)
+		if !ok {
+			if seen, err = k.find(ctx, o.key); err != nil {
+				return err
+			}
 		}
-		if err != nil {
+		if err := k.confirmSeen(ctx, o, seen); err != nil {
 			return err
+		}
+		if o == &flag {
+			written = seen.ModTime
 		}
 	}
 	select {
@@ -123,10 +136,42 @@ func (k *Lock) look(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	k.others.learn(page, answered)
-	if err := k.stoodStill(ctx, page, began, answered); err != nil {
+	if err := k.stoodStill(ctx, page, began, answered, written); err != nil {
 		return err // and the next look finds it out again
 	}
 	return k.foreign(ctx, page, began.Elapsed, answered)
+}
+
+// glance is the page that a look judges: the first one of all locks, or, in a crowd, what
+// concerns a shared holder: lock.exclusive, and its flag, by a request that doesn't cost more
+// the more others there are.
+func (k *Lock) glance(ctx context.Context) (store.Page, error) {
+	if k.t.mode == Exclusive || !k.others.crowded.Load() {
+		page, err := k.firstPage(ctx, k.l.keys.all())
+		k.others.crowded.Store(len(page.Objects) > crowd)
+		return page, err
+	}
+	page, err := k.firstPage(ctx, k.l.keys.exclusive())
+	if err != nil || page.Next != "" {
+		return page, err
+	}
+	flag, err := ask(ctx, k, "get "+k.t.flag.key, func(ctx context.Context) (store.Object, error) {
+		_, o, err := k.l.store.Get(ctx, k.t.flag.key, maxBody)
+		return o, err
+	})
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return page, nil
+	case errors.Is(err, store.ErrTooLarge):
+		flag, err = store.Object{}, nil // not as we know it: look will see what it is
+	}
+	flag.Key = k.t.flag.key
+	page.Objects = append(page.Objects, flag)
+	return page, err
+}
+
+func (k *Lock) firstPage(ctx context.Context, prefix string) (store.Page, error) {
+	return ask(ctx, k, "list "+prefix, func(ctx context.Context) (store.Page, error) { return k.l.store.List(ctx, prefix, "") })
 }
 
 // reassure returns nil if the lock is held although this machine may have stood still:
@@ -144,9 +189,8 @@ func (k *Lock) reassure(ctx context.Context) error {
 		mode: k.t.mode, operation: k.t.operation, id: k.t.id, mine: k.t.mine,
 		flag: flag, exclusive: exclusive, trips: k.t.trips, deadline: k.Deadline(),
 	}
-	// Our flag is live, so a contender withdraws when it has seen it. That takes less
-	// time than these looks.
-	if err := k.lookAgain(ctx, t, 2*maxAgain); err != nil {
+	if err := k.lookAgain(ctx, t); err != nil { // our flag is live: who comes now withdraws
+
 		return err
 	}
 	k.seen.Store(&began)
@@ -179,8 +223,8 @@ func inPage(page store.Page, key string) (*store.Object, bool) {
 // after the lease had ended on the store's clock, by a refresh that had looked before and
 // put after the pause, then another holder may have come and gone in between: it is lost.
 // Where If-Match can be relied on no refresh does that.
-func (k *Lock) stoodStill(ctx context.Context, page store.Page, began clock.Reading, answered time.Duration) error {
-	now, last := told{page.Now, began.Elapsed, k.sent()}, k.others.last
+func (k *Lock) stoodStill(ctx context.Context, page store.Page, began clock.Reading, answered time.Duration, written time.Time) error {
+	now, last := told{now: page.Now, asked: began.Elapsed, leased: k.sent()}, k.others.last
 	still := now.now.Sub(last.now) - (answered - last.asked)
 	if now.now.IsZero() || last.now.IsZero() || still <= margin || !k.l.store.Properties().StoreClock {
 		k.saw(began)
@@ -190,8 +234,7 @@ func (k *Lock) stoodStill(ctx context.Context, page store.Page, began clock.Read
 		return nil
 	}
 	ended := last.now.Add(last.leased - last.asked + k.l.opts.TTL)
-	flag, _ := inPage(page, k.t.flag.key)
-	if flag != nil && flag.ModTime.After(ended) && !k.l.conditions.match.holds() {
+	if written.After(ended) && !k.l.conditions.match.holds() {
 		return k.broken(k.t.flag.key, fmt.Sprintf("this machine stood still for %v, and the lease had ended before it was refreshed", still.Round(time.Second)))
 	}
 	err := k.reassure(ctx)

@@ -182,8 +182,13 @@ func mustLock(t *testing.T, k *Lock, err error) *Lock {
 // untilFree tries again and again until it gets the exclusive lock, and lets it go.
 func (m *machine) untilFree(t *testing.T, pause time.Duration) {
 	t.Helper()
+	m.untilFreeFor(t, Exclusive, pause)
+}
+
+func (m *machine) untilFreeFor(t *testing.T, mode Mode, pause time.Duration) {
+	t.Helper()
 	for {
-		k, err := m.Exclusive(t.Context(), "prune")
+		k, err := m.acquire(t.Context(), mode, "prune")
 		if err == nil {
 			k.Release(t.Context())
 			return

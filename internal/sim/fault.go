@@ -131,7 +131,7 @@ func (w *world) decide(c *client, r request, d dice) fault {
 		if w.plan.scene == Unclock {
 			late = .8
 		}
-		if r.writes() && d.of(13).chance(late) && w.config.has(Late) && w.plan.storeJump <= 0 {
+		if r.writes() && d.of(13).chance(late) && w.config.has(Late) && !w.plan.deceptive() {
 			f.kind, f.id = Late, Late.String()+":"+short(d)
 			kept = max(0, c.plan.outage.to-time.Since(w.start)+d.of(14).between(-c.plan.ttl/4, c.plan.ttl/20))
 		}
@@ -166,6 +166,9 @@ func (w *world) decide(c *client, r request, d dice) fault {
 		}
 	case Slow:
 		slow := pick(d.of(8), d.of(9).within(ttl/30), d.of(9).between(0, ttl/6), d.of(9).between(0, ttl))
+		if w.plan.deceptive() && !f.after {
+			slow = min(slow, ttl/30) // it arrives while its sender waits
+		}
 		if f.after {
 			f.back += slow
 		} else {

@@ -23,6 +23,7 @@ type request struct {
 	handed          time.Time // to the link, by a client who may be stopped before it is sent
 	wall            time.Time // what the sender's wall clock said then
 	step            *step     // what it is sent for
+	staleOnly       bool      // by a break-lock that may remove only what is stale
 }
 
 func (r request) conditional() bool { return r.opts.IfAbsent || r.opts.IfMatch != "" }
@@ -51,7 +52,7 @@ func send[T any](ctx context.Context, l *link, r request, apply func() (T, error
 	c := l.p.client
 	r.handed, r.wall = time.Now(), c.machine.wall()
 	r.step, _ = ctx.Value(forStep{}).(*step)
-	l.w.handed(l.p, r)
+	r.staleOnly = l.w.handed(l.p, r)
 	l.w.flying.Add(1)
 	defer l.w.flying.Add(-1)
 	n := c.nth(r)

@@ -60,7 +60,6 @@ type ticket struct {
 	since  time.Time
 	put    time.Time // the last time
 	gone   time.Time // when somebody has deleted it
-	tried  time.Time // when its client has made an attempt since
 }
 
 // sighting is when a client's request was sent which saw an object last.
@@ -104,9 +103,9 @@ type holding struct {
 	ended bool // was released
 	// stopped: what it protects is, by the guard.
 	stopped bool
-	// passer was let in while its machine was paused by the hypervisor.
-	passer *holding
-	// straddled: a put of it may have put back what its passer has deleted.
+	// passers were let in while its machine was paused by the hypervisor.
+	passers map[*holding]bool
+	// straddled: a put of it may have put back what its passers have deleted.
 	straddled bool
 	// expired is set once its deadline was seen to have passed.
 	expired bool
@@ -217,10 +216,18 @@ func (w *world) breaking(p *process, r request) {
 	o := objectName(r.key, raw)
 	w.broken[o] = time.Now()
 	for _, h := range w.active {
-		if w.staleOnly && h.live() && !w.adrift(h, h) && h.lock.Key() == r.key && (!h.foreign() || w.stands(h.p.client, r.key, time.Now())) {
+		if r.staleOnly && h.live() && !w.adrift(h, h) && h.lock.Key() == r.key && !w.renewedUnseen(r) && (!h.foreign() || w.stands(h.p.client, r.key, time.Now())) {
 			w.violate("overbroken", fmt.Sprintf("break-lock --stale breaks %v, which is live", h))
 		}
 	}
+}
+
+// renewedUnseen reports whether what a break-lock is about to remove was written after it had
+// been looked at for the last time: a holder who comes back from a pause that no clock of its
+// machine counts may do that.
+func (w *world) renewedUnseen(r request) bool {
+	look, ok := w.seen[w.janitor.name+" "+r.key]
+	return ok && w.present[r.key].written.After(look.handed)
 }
 
 // applied is told of each request that was applied.
@@ -270,15 +277,9 @@ func (w *world) queued(c *client, r request, err error) {
 			return
 		}
 		delete(w.queue, r.key)
-		for key, t := range w.queue {
-			if t.client == c && !t.gone.IsZero() && r.op == "put" && len(r.body) > 0 && !isExclusive(r.key) && r.step != nil && t.gone.Before(w.looks[r.step.name]) {
-				t.tried = time.Now()
-				w.queue[key] = t
-			}
-		}
 	default:
 		t := w.queue[r.key]
-		t.gone, t.tried = time.Time{}, time.Time{}
+		t.gone = time.Time{}
 		if t.client == nil {
 			t.client, t.since = c, time.Now()
 			w.result.Queued++
@@ -292,9 +293,9 @@ func (w *world) queued(c *client, r request, err error) {
 func (w *world) checkQueue() {
 	for key, t := range w.queue {
 		if ago := time.Since(t.gone); !t.gone.IsZero() {
-			limit := unqueued + t.client.plan.ttl/2
-			if !t.tried.IsZero() { // it was seen to be gone
-				ago, limit = time.Since(t.tried), unqueued
+			limit := unqueued
+			if w.plan.store.PageSize < 1000 { // a poll reads no further than the first page with a live lock
+				limit += t.client.plan.ttl / 2
 			}
 			if ago > limit && w.plan.scene == Evict && !w.calm.Load() {
 				w.violate("unqueued", fmt.Sprintf("%s waits, and hasn't put %s again for %v", t.client.name, w.name(key), ago.Round(time.Millisecond)))
@@ -388,7 +389,7 @@ func (w *world) passed(h *holding) {
 		}
 		broken := w.wasBroken(g)
 		for o := h; o != nil; o = o.first {
-			broken = broken || w.wasBroken(o) || o.passer == g && (o.straddled || w.plan.timeless()) // see adrift
+			broken = broken || w.wasBroken(o) || o.passers[g] && (o.straddled || w.plan.timeless()) // see adrift
 		}
 		if !broken {
 			w.violate("passed", fmt.Sprintf("%v was resumed although %v had been granted since", h, g))
@@ -457,7 +458,10 @@ func (w *world) check() {
 					first, second = g, h
 				}
 				if w.adrift(first, second) {
-					first.passer = second
+					if first.passers == nil {
+						first.passers = map[*holding]bool{}
+					}
+					first.passers[second] = true
 				}
 			default:
 				w.violate("exclusion", fmt.Sprintf("%v is live beside %v", h, g))
@@ -492,8 +496,10 @@ func (w *world) checkOne(h *holding) {
 	if h.expired && h.live() {
 		w.violate("revived", fmt.Sprintf("%v is live again after its deadline had passed", h))
 	}
-	if g := h.passer; g != nil && h.live() && !h.straddled && !w.adrift(h, g) && !w.wasBroken(h) && !w.wasBroken(g) {
-		w.violate("passed", fmt.Sprintf("%v goes on although %v was granted while its machine was paused", h, g))
+	for g := range h.passers {
+		if h.live() && !h.straddled && !w.adrift(h, g) && !w.wasBroken(h) && !w.wasBroken(g) {
+			w.violate("passed", fmt.Sprintf("%v goes on although %v was granted while its machine was paused", h, g))
+		}
 	}
 	h.expired = c.clock.Elapsed() >= h.lock.Deadline()
 	if over := c.clock.Elapsed() - h.lock.Deadline(); over > grace && c.clock.Woke(tick+grace) {
@@ -526,12 +532,13 @@ func (w *world) tidied(c *client) {
 	}
 }
 
-// unqueued is how soon who waits puts their ticket again after an attempt for which it was
-// seen to be gone.
+// unqueued is how soon who waits puts their ticket again: each poll sees whether it is there,
+// and an attempt may be under way before it.
 const unqueued = 20 * time.Second
 
-// handed is told of each request when it is handed to the link.
-func (w *world) handed(p *process, r request) {
+// handed is told of each request when it is handed to the link, and says whether a
+// break-lock is under way then that may remove only what is stale.
+func (w *world) handed(p *process, r request) (staleOnly bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if r.op == "list" && r.step != nil && r.key == prefix(r.step.lock)+"lock." && r.cursor == "" {
@@ -539,7 +546,7 @@ func (w *world) handed(p *process, r request) {
 	}
 	c := p.client
 	if r.op != "put" || len(r.body) == 0 || c.plan.foreign || !c.clock.Woke(tick+grace) {
-		return
+		return w.staleOnly
 	}
 	name := objectName(r.key, r.body)
 	for _, h := range w.all {
@@ -550,6 +557,7 @@ func (w *world) handed(p *process, r request) {
 			w.violate("belated", fmt.Sprintf("%v is refreshed %v after its deadline", h, over.Round(time.Millisecond)))
 		}
 	}
+	return w.staleOnly
 }
 
 // undead is told of a lock that was resumed although it was released meanwhile.

@@ -189,14 +189,17 @@ func (p *plan) drawStore(config *Config, d dice) {
 	if config.has(StoreJump) && d.of(11).chance(.1) && !p.store.NoStoreClock && !p.mild {
 		p.storeJump = pick(d.of(12), time.Hour, -time.Hour, time.Minute, -time.Minute)
 		p.storeJumpAt = d.of(13).between(0, 3*time.Minute)
-		// Two witnesses say when a lock is stale; what isn't survived is that both are
-		// wrong. The second is the body, and a put that comes late, or again, makes it
-		// older than it is.
-		if p.storeJump > 0 {
+		if p.deceptive() {
 			p.rates[Late], p.rates[Twice] = 0, 0
 		}
 	}
 }
+
+// deceptive reports whether the store's clock may be ahead. Two witnesses say when a lock is
+// stale, and what isn't survived is that both are wrong. The second is the body, and a put
+// that comes late, or again, makes it older than it is: so there are none of them. (A
+// directory writes nothing once the request's time is over.)
+func (p *plan) deceptive() bool { return p.storeJump > 0 || p.local }
 
 func (p *plan) drawClients(config *Config, d dice) {
 	ttl := pick(d.of(1), 10*time.Second, 10*time.Second, 30*time.Second, time.Minute)

@@ -299,7 +299,7 @@ func (p *plan) stageLocal(config *Config, d dice) {
 	p.local = true
 	p.leftovers, p.freezes, p.storeJump, p.gateways, p.spread = nil, nil, 0, 0, 0
 	p.store.NoStoreClock = false
-	p.rates[Late], p.rates[Twice] = 0, 0 // see drawStore
+	p.rates[Late], p.rates[Twice] = 0, 0 // see deceptive
 	p.rates[Freeze] = 0
 	if config.has(Jump) {
 		p.rates[Jump] = pick(d.of(1), .01, .03)

@@ -112,14 +112,14 @@ var mutants = []mutant{
 	{"a machine that stood still only looks whether its lock is there", looks,
 		"still <= margin ||", "still > 0 || still <= 0 ||"},
 	{"a machine that stood still doesn't look for others", looks,
-		"if err := k.lookAgain(ctx, t, 2*maxAgain); err != nil {", "if err := k.lookAgain(ctx, t, 2*maxAgain); false {"},
+		"if err := k.lookAgain(ctx, t); err != nil {", "if err := k.lookAgain(ctx, t); false {"},
 
 	// Others' lock.exclusive, and two at once.
 	{"a shared one deletes lock.exclusive", reap,
 		"if e.kind != kindExclusive || t.mode == Exclusive {",
 		"if true {\n\t\t\tif e.kind == kindExclusive && t.mode == Shared {\n\t\t\t\tdead = append(dead, e)\n\t\t\t}"},
 	{"of two on a slow store the first doesn't wait for the second to go", acquire,
-		"age > transient+withdrawing*t.trips.slowest()", "age > transient"},
+		"age <= transient+withdrawing*t.trips.slowest()", "age <= transient"},
 	{"a request that fails isn't repeated", request,
 		"if err == nil || store.Permanent(err) || ctx.Err() != nil {", "if true {"},
 	{"to other clients the lock has expired", body,
@@ -150,6 +150,8 @@ var mutants = []mutant{
 		"if k.releasing.Load() {\n\t\treturn giveUp(ErrReleased)", "if false {\n\t\treturn giveUp(ErrReleased)"},
 	{"a broken ticket isn't put again", wait,
 		"at.flag.put = false", "_ = at"},
+	{"a ticket that is gone isn't noticed behind a live lock", look,
+		"t.polls && t.listedAsPromised(page) != nil", "false"},
 
 	// Bugs that the simulator has found in the engine.
 	{"found: the store's time isn't looked for on a later page", look,
@@ -165,5 +167,6 @@ var about = map[string]string{
 	"a machine that stood still only looks whether its lock is there": "frozen",
 	"a shared one deletes lock.exclusive":                             "foreign",
 	"a broken ticket isn't put again":                                 "evict",
+	"a ticket that is gone isn't noticed behind a live lock":          "evict",
 	"resumed on a store without a clock whatever version the flag is": "unclock",
 }
