@@ -103,6 +103,9 @@ type holding struct {
 	ended bool // was released
 	// stopped: what it protects is, by the guard.
 	stopped bool
+	// paused: the hypervisor paused its machine while it was taken, so that its flag may
+	// have been passed by then.
+	paused bool
 	// passers were let in while its machine was paused by the hypervisor.
 	passers map[*holding]bool
 	// straddled: a put of it may have put back what its passers have deleted.
@@ -351,6 +354,7 @@ func (w *world) begin(p *process, s step, k Held, from *holding, asked time.Time
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	h := &holding{p: p, step: s, lock: k, first: from, asked: asked, began: time.Now()}
+	h.paused = p.client.machine.lags().over.After(asked)
 	for _, o := range h.objects() {
 		// Whoever was broken while they took it, and put it back before they
 		// looked, isn't broken.
@@ -387,7 +391,7 @@ func (w *world) passed(h *holding) {
 		if !g.conflicts(h) || g.foreign() || g.began.Before(origin.began) || g.origin() == origin {
 			continue
 		}
-		broken := w.wasBroken(g)
+		broken := w.wasBroken(g) || g.paused
 		for o := h; o != nil; o = o.first {
 			broken = broken || w.wasBroken(o) || o.passers[g] && (o.straddled || w.plan.timeless()) // see adrift
 		}
