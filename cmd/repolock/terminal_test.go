@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -68,7 +69,7 @@ func TestWaitingLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	repo := t.TempDir()
-	holder := exec.Command(bin, "-r", repo, "backup", "--", "sh", "-c", "echo up; exec sleep 1000")
+	holder := exec.Command(bin, "-r", repo, "backup", "--ttl", "1h", "--", "sh", "-c", "echo up; exec sleep 100000")
 	up, err := holder.StdoutPipe()
 	if err == nil {
 		err = holder.Start()
@@ -98,7 +99,8 @@ func TestWaitingLine(t *testing.T) {
 		shown.Write(buf[:n])
 		return err == nil
 	}
-	for !strings.Contains(shown.String(), "waiting 3s: held by ") && read() {
+	drawn := regexp.MustCompile(`waiting \S+: held by `)
+	for len(drawn.FindAllString(shown.String(), -1)) < 4 && read() {
 	}
 	if _, err := terminal.WriteString("\x03"); err != nil {
 		t.Fatal(err)
