@@ -89,7 +89,7 @@ func (w *world) adrift(h, other *holding) bool {
 	window := lookInterval + tick + w.plan.roundTrip()
 	from := later(later(lag.over, h.began), c.troubled())
 	switch {
-	case now.Before(lag.over):
+	case now.Before(lag.over), h.straddled:
 		return true
 	case w.plan.timeless() && w.plan.store.IfMatch != mem.Kept:
 		return true // a refresh that was under way has put the lock back, and nothing tells

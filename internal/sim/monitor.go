@@ -219,18 +219,19 @@ func (w *world) breaking(p *process, r request) {
 	o := objectName(r.key, raw)
 	w.broken[o] = time.Now()
 	for _, h := range w.active {
-		if r.staleOnly && h.live() && !w.adrift(h, h) && h.lock.Key() == r.key && !w.renewedUnseen(r) && (!h.foreign() || w.stands(h.p.client, r.key, time.Now())) {
+		if r.staleOnly && h.live() && !w.adrift(h, h) && h.lock.Key() == r.key && !w.overslept(h, r) && (!h.foreign() || w.stands(h.p.client, r.key, time.Now())) {
 			w.violate("overbroken", fmt.Sprintf("break-lock --stale breaks %v, which is live", h))
 		}
 	}
 }
 
-// renewedUnseen reports whether what a break-lock is about to remove was written after it had
-// been looked at for the last time: a holder who comes back from a pause that no clock of its
-// machine counts may do that.
-func (w *world) renewedUnseen(r request) bool {
-	look, ok := w.seen[w.janitor.name+" "+r.key]
-	return ok && w.present[r.key].written.After(look.handed)
+// overslept reports whether the hypervisor has paused a lock's machine so that its flag, which
+// a break-lock is about to remove, may be stale, or was until a moment ago: it was written
+// before the pause was over, or after the break-lock had looked at it for the last time.
+func (w *world) overslept(h *holding, r request) bool {
+	lag, written := h.p.client.machine.lags(), w.present[r.key].written
+	look, looked := w.seen[w.janitor.name+" "+r.key]
+	return lag.over.After(written) || looked && !lag.over.IsZero() && written.After(look.handed)
 }
 
 // applied is told of each request that was applied.
