@@ -103,7 +103,7 @@ func once[T any](ctx context.Context, timeout time.Duration, what string, send f
 		if err := ctx.Err(); err != nil {
 			return zero, context.Cause(ctx)
 		}
-		return zero, unanswered(context.DeadlineExceeded)
+		return zero, store.Unreachable(unanswered(context.DeadlineExceeded)) // the store said nothing at all
 	}
 }
 

@@ -29,6 +29,17 @@ var (
 	// endpoint speaks no TLS, or isn't an object store at all, a clock is so
 	// wrong that the server refuses what it signs.
 	ErrConfig = errors.New("wrong configuration")
+	// ErrUnreachable is returned where the store has said nothing: no connection is to be
+	// had, or it broke before an answer came, or none came in time; and where who answers
+	// says that the store is down or overloaded (502, 503, 504). Whatever else a store answers
+	// isn't that, whether it can be understood or not: it was reached.
+	ErrUnreachable = errors.New("store can't be reached")
+	// ErrNoHost is returned where the endpoint's name isn't known to the name service: it is
+	// wrong, or known only on a network that this machine isn't on.
+	ErrNoHost = errors.New("no such host")
+	// ErrFull is returned where nothing can be written for want of space, or because a
+	// quota is used up.
+	ErrFull = errors.New("no space left")
 	// ErrURL is returned for a repository URL that can't be understood.
 	ErrURL = errors.New("invalid repository URL")
 )
@@ -45,6 +56,14 @@ func (e *Error) Error() string { return fmt.Sprintf("%s %q: %v", e.Op, e.Key, e.
 
 // Unwrap gives the reason, for errors.Is and errors.As.
 func (e *Error) Unwrap() error { return e.Err }
+
+// Unreachable marks an error as [ErrUnreachable]. Its text stays.
+func Unreachable(err error) error { return unreachable{err} }
+
+type unreachable struct{ error }
+
+func (unreachable) Is(target error) bool { return target == ErrUnreachable }
+func (e unreachable) Unwrap() error      { return e.error }
 
 // Permanent reports whether the same request would fail again for the same
 // reason, so that repeating it is of no use.

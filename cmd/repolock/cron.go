@@ -42,8 +42,8 @@ func (f *lockFlags) settle(mode replock.Mode) error {
 // notAcquired is why a lock wasn't. The command wasn't started.
 type notAcquired struct {
 	error
-	// seen: the store was reached before, and somebody held the lock.
-	seen bool
+	// reached: the store has answered a request of this run, whatever it said.
+	reached bool
 }
 
 func (e notAcquired) Unwrap() error { return e.error }
@@ -59,18 +59,12 @@ func (f cronFlags) without(r *reporter, args []string, err error) (int, error) {
 	case errors.Is(err, replock.ErrHeld) && f.IfHeld == "skip":
 		r.skip(err)
 		return 0, nil
-	case f.IfUnreachable == "run" && !not.seen && unreachable(err):
+	case f.IfUnreachable == "run" && !not.reached && errors.Is(err, store.ErrUnreachable):
 		r.shout("unlocked", "RUNNING WITHOUT A LOCK: "+oneLine(err))
 		return bare(args)
 	default:
 		return 0, err
 	}
-}
-
-// unreachable reports whether nothing but the way to the store is to blame.
-func unreachable(err error) bool {
-	_, code, _ := describe(err)
-	return code == exitUnavailable && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, replock.ErrUnsure)
 }
 
 // skip says that there was nothing to be done.

@@ -19,6 +19,7 @@ const (
 	exitUsage       = 64  // EX_USAGE
 	exitUnavailable = 69  // EX_UNAVAILABLE
 	exitUnjudged    = 70  // EX_SOFTWARE: torture can't tell
+	exitFailed      = 74  // EX_IOERR
 	exitHeld        = 75  // EX_TEMPFAIL; --held-exit-code changes it
 	exitPermission  = 77  // EX_NOPERM
 	exitUnfit       = 78  // EX_CONFIG
@@ -32,6 +33,7 @@ const exitCodes = `Exit codes: the command's own; 128+n if signal n ended it;
   64   wrong usage
   69   the store can't be reached
   70   torture found nothing out
+  74   the store answered, and not as it should, or is full; or something else failed
   75   the lock is held by somebody else (--held-exit-code changes it)
   77   no permission
   78   the store is unfit, or configured wrongly
@@ -110,8 +112,16 @@ func describe(err error) (name string, code int, hint string) {
 		return "store_unfit", exitUnfit, ""
 	case errors.Is(err, store.ErrNotFound):
 		return "store_unavailable", exitUnavailable, "the repository must exist (a bucket, or a directory whose disk is mounted); repolock doesn't create it"
-	default:
+	case errors.Is(err, store.ErrNoHost):
+		return "store_unavailable", exitUnavailable, "is the endpoint's name right, and this machine on the network that knows it?"
+	case errors.Is(err, store.ErrUnreachable):
 		return "store_unavailable", exitUnavailable, ""
+	case errors.Is(err, store.ErrFull):
+		return "store_full", exitFailed, "a lock is an object of some 700 bytes: free that much, or raise the quota"
+	default:
+		// What nobody thought of isn't "unreachable": a command may be run without its
+		// lock for that.
+		return "failed", exitFailed, ""
 	}
 }
 

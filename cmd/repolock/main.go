@@ -14,6 +14,7 @@ import (
 	"github.com/repolock/repolock/internal/child"
 	"github.com/repolock/repolock/internal/config"
 	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/store"
 )
 
 func main() {
@@ -131,6 +132,10 @@ func (g global) locker(ctx context.Context, opts replock.Options) (*replock.Lock
 	if err != nil {
 		return nil, err
 	}
+	return g.lockerOn(s, opts)
+}
+
+func (g global) lockerOn(s store.Store, opts replock.Options) (*replock.Locker, error) {
 	opts.Name, opts.Version = g.Name, version()
 	l, err := replock.New(s, opts)
 	if err != nil {

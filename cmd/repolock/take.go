@@ -48,7 +48,7 @@ type taking struct {
 	audit   *auditor
 	metrics *metrics
 	nested  atomic.Pointer[replock.Event] // that said that it would wait for itself
-	seen    atomic.Bool                   // somebody else, in the way
+	store   *listener                     // nil until it was opened
 }
 
 // open opens what is written to.
@@ -62,8 +62,12 @@ func (t *taking) open() (err error) {
 
 // take takes the lock, and returns when all events of that have been told.
 func (t *taking) take(ctx context.Context) (*replock.Lock, error) {
-	var err error
-	t.locker, err = t.global.locker(ctx, replock.Options{
+	s, err := t.global.store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t.store = &listener{Store: s}
+	t.locker, err = t.global.lockerOn(t.store, replock.Options{
 		TTL: t.flags.TTL, Look: t.flags.Look, Metadata: t.flags.Metadata, Fence: t.flags.Fence && t.mode == replock.Exclusive, Observe: t.observe,
 	})
 	if err != nil {
@@ -101,9 +105,6 @@ func (t *taking) flush() {
 func (t *taking) observe(e replock.Event) {
 	t.audit.event(e, t.flags.TTL)
 	t.metrics.event(e)
-	if e.Kind == replock.EventWaiting || e.Kind == replock.EventWatching {
-		t.seen.Store(true)
-	}
 	if e.Kind == replock.EventWaiting {
 		if _, nested := t.ownOuter(e.Holders); nested && t.nested.CompareAndSwap(nil, &e) {
 			t.cancel(errNested)

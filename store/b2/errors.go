@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 	"unicode"
@@ -13,6 +14,7 @@ import (
 	"github.com/Backblaze/blazer/base"
 
 	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/internal/web"
 )
 
 // refusal is an error that the server has answered with.
@@ -20,6 +22,17 @@ type refusal struct {
 	status  int
 	code    string
 	message string
+}
+
+// Is tells by what the server says whether it could do anything at all.
+func (e *refusal) Is(target error) bool {
+	switch target {
+	case store.ErrUnreachable:
+		return web.Down(e.status)
+	case store.ErrFull:
+		return e.status == http.StatusInsufficientStorage || e.code == "storage_cap_exceeded"
+	}
+	return false
 }
 
 func (e *refusal) Error() string {
@@ -43,10 +56,13 @@ func exchange[T any](ctx context.Context, n *note, send func(context.Context) (T
 // reason is why a request failed: the context, the network, or the server.
 func (n *note) reason(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return ctx.Err()
+		if n.answered.Load() {
+			return ctx.Err()
+		}
+		return store.Unreachable(ctx.Err())
 	}
 	if n.err != nil {
-		return network(n.err)
+		return n.network(n.err)
 	}
 	var ours *refusal
 	if errors.As(err, &ours) {
@@ -59,7 +75,7 @@ func (n *note) reason(ctx context.Context, err error) error {
 }
 
 // network says which failures of the network are the configuration's.
-func network(err error) error {
+func (n *note) network(err error) error {
 	var noTLS tls.RecordHeaderError
 	var badCertificate *tls.CertificateVerificationError
 	var unknown x509.UnknownAuthorityError
@@ -68,6 +84,13 @@ func network(err error) error {
 		return fmt.Errorf("%w: the endpoint speaks no TLS", store.ErrConfig)
 	case errors.As(err, &badCertificate), errors.As(err, &unknown):
 		return fmt.Errorf("%w: the endpoint's certificate isn't trusted: %w", store.ErrConfig, err)
+	}
+	var dns *net.DNSError
+	switch {
+	case errors.As(err, &dns) && dns.IsNotFound:
+		return fmt.Errorf("%s: %w", dns.Name, store.ErrNoHost)
+	case !n.answered.Load() && web.NoAnswer(err):
+		return store.Unreachable(err)
 	}
 	return err
 }
@@ -113,8 +136,14 @@ func expired(err error) bool {
 
 // refusedKey says that an authorization was refused for the key.
 func refusedKey(err error) error {
-	if asRefusal(err, http.StatusUnauthorized) {
+	var e *refusal
+	switch {
+	case asRefusal(err, http.StatusUnauthorized):
 		return fmt.Errorf("%w: the application key is refused: check %s and %s", store.ErrPermission, envKeyID, envKey)
+	case errors.As(err, &e) && e.status == http.StatusForbidden:
+		return fmt.Errorf("%w: the application key is refused: %w", store.ErrPermission, err)
+	case errors.As(err, &e) && e.status < 500 && e.status != http.StatusTooManyRequests && e.status != http.StatusRequestTimeout:
+		return fmt.Errorf("%w: the application key isn't taken: %w: check %s, %s and the endpoint", store.ErrConfig, err, envKeyID, envKey)
 	}
 	return err
 }
@@ -132,7 +161,7 @@ func (s *session) explain(capability string, err error) error {
 	case e.status == http.StatusUnauthorized && !expired(err), e.code == "access_denied":
 		return fmt.Errorf("%w: the application key may not use its capability %s here: %w", store.ErrPermission, capability, err)
 	case e.status == http.StatusForbidden && strings.HasSuffix(e.code, "cap_exceeded"):
-		return fmt.Errorf("a cap of the account is exceeded: %s", strings.TrimSuffix(e.code, "_cap_exceeded"))
+		return fmt.Errorf("a cap of the account is exceeded: %s: %w", strings.TrimSuffix(e.code, "_cap_exceeded"), err)
 	case e.code == "bad_bucket_id":
 		return fmt.Errorf("%w: the bucket is gone", store.ErrNotFound)
 	}

@@ -54,7 +54,7 @@ func (s *Store) session(ctx context.Context, refused *session) (*session, error)
 	select {
 	case s.sessions.turn <- struct{}{}:
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, store.Unreachable(ctx.Err())
 	}
 	defer func() { <-s.sessions.turn }()
 	if in := s.sessions.get(); in != nil && in != refused {

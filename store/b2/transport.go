@@ -8,14 +8,18 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 
 	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/internal/web"
 )
 
 // note is what blazer doesn't tell of an exchange. It is in the context of each.
 type note struct {
 	// err is why there was no answer. blazer keeps no more than its text.
 	err error
+	// answered: there was one, even if it broke off.
+	answered atomic.Bool
 	// token was sent, and may be quoted in the answer.
 	token string
 	// auth is what an authorization says of the key. blazer keeps it to itself.
@@ -77,7 +81,7 @@ func (t *transport) roundTrip(r *http.Request, n *note) (*http.Response, error) 
 	if n.bucket != nil && strings.HasSuffix(r.URL.Path, "/b2_list_buckets") {
 		return known(r, n.bucket)
 	}
-	res, err := t.next.RoundTrip(r)
+	res, err := t.next.RoundTrip(web.Begun(r, func() { n.answered.Store(true) }))
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/repolock/repolock/store"
@@ -60,6 +61,8 @@ func open(ctx context.Context, path string, opts Options) (*Store, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errNotDir):
 		return nil, fmt.Errorf("%w: there is no such directory", store.ErrNotFound)
+	case errors.Is(err, syscall.ENAMETOOLONG):
+		return nil, fmt.Errorf("%w: %w", store.ErrConfig, err)
 	case err != nil:
 		return nil, err
 	case !info.IsDir():

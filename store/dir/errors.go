@@ -24,7 +24,9 @@ func failed(op, key string, err error) error {
 	is := func(target error) bool { return errors.Is(err, target) }
 	switch {
 	case slices.ContainsFunc(noSpace, is):
-		err = fmt.Errorf("no space left in the repository: %w", err)
+		err = fmt.Errorf("%w in the repository: %w", store.ErrFull, err)
+	case slices.ContainsFunc(unreachable, is):
+		err = store.Unreachable(fmt.Errorf("the server of this file system can't be reached: %w", err))
 	case is(fs.ErrPermission) || slices.ContainsFunc(readOnly, is):
 		err = fmt.Errorf("%w: %w", store.ErrPermission, err)
 	case is(syscall.ENAMETOOLONG):

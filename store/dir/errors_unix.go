@@ -10,6 +10,12 @@ import (
 var (
 	noSpace  = []error{syscall.ENOSPC, syscall.EDQUOT}
 	readOnly = []error{syscall.EROFS}
+	// unreachable is what network file systems say of a server that doesn't answer: NFS
+	// mounted soft, SMB, FUSE whose process is gone.
+	unreachable = []error{
+		syscall.ESTALE, syscall.ENOTCONN, syscall.ETIMEDOUT, syscall.EHOSTDOWN, syscall.EHOSTUNREACH, syscall.ENETUNREACH,
+		syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED,
+	}
 )
 
 // noLinks says that the file system has no hard links. EPERM may also be meant

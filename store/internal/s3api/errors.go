@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -34,10 +35,14 @@ func (s *Store) failed(ctx context.Context, r request, err error) error {
 }
 
 func (s *Store) meaning(ctx context.Context, r request, err error) error {
-	if ctx.Err() != nil {
-		return fmt.Errorf("%s: %w", s.place.Host, ctx.Err())
-	}
 	if unsent := (credentialsError{}); errors.As(err, &unsent) {
+		return err
+	}
+	if ctx.Err() != nil {
+		err := fmt.Errorf("%s: %w", s.place.Host, ctx.Err())
+		if !r.answer.Begun() {
+			return store.Unreachable(err)
+		}
 		return err
 	}
 	if why := unfit(""); errors.As(err, &why) {
@@ -45,7 +50,7 @@ func (s *Store) meaning(ctx context.Context, r request, err error) error {
 	}
 	status, said := r.answer.Status(), refused(r.answer)
 	if status == 0 {
-		return s.unanswered(err)
+		return s.unanswered(r, err)
 	}
 	if status < 300 {
 		return fmt.Errorf("%s: the answer can't be read: %w", s.place.Host, Innermost(err))
@@ -95,7 +100,12 @@ func (s *Store) refused(r request, status int, refusal refusal) error {
 	if refusal.Code != "" {
 		said += " " + refusal.Code
 	}
-	if status >= 500 && status != 501 {
+	switch {
+	case web.Down(status):
+		return store.Unreachable(errors.New(said + explained(refusal)))
+	case status == http.StatusInsufficientStorage, full(refusal.Code):
+		return fmt.Errorf("%w: %s", store.ErrFull, said+explained(refusal))
+	case status >= 500 && status != http.StatusNotImplemented:
 		// A server that fails says nothing of us, whatever code it gives.
 		return errors.New(said + explained(refusal))
 	}
@@ -144,6 +154,16 @@ func (s *Store) refused(r request, status int, refusal refusal) error {
 	return errors.New(said + explained(refusal))
 }
 
+// full reports whether a refusal's code is one for want of space: MinIO's, Ceph's, and
+// those of servers that have quotas.
+func full(code string) bool {
+	switch code {
+	case "XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "XMinioBucketQuotaExceeded", "QuotaExceeded", "QuotaExceededException", "InsufficientStorage":
+		return true
+	}
+	return false
+}
+
 func explained(r refusal) string {
 	if r.Message == "" {
 		return ""
@@ -173,7 +193,7 @@ func (s *Store) offset(a *web.Answer) string {
 }
 
 // unanswered: no answer came, and the request may have been carried out.
-func (s *Store) unanswered(err error) error {
+func (s *Store) unanswered(r request, err error) error {
 	var (
 		record     tls.RecordHeaderError
 		authority  x509.UnknownAuthorityError
@@ -193,15 +213,21 @@ func (s *Store) unanswered(err error) error {
 			store.ErrConfig, s.place.Host, Innermost(err))
 	case errors.As(err, &hostname), errors.As(err, &invalid):
 		return fmt.Errorf("%w: the certificate of %s isn't to be trusted: %s", store.ErrConfig, s.place.Host, Innermost(err))
+	case errors.As(err, &connection) && connection.Op == "remote error", strings.HasPrefix(Innermost(err).Error(), "tls: "):
+		return fmt.Errorf("%w: no TLS with %s: %s", store.ErrConfig, s.place.Host, Innermost(err))
 	case errors.As(err, &dns) && dns.IsNotFound:
-		return fmt.Errorf("%s: no such host", s.place.Host)
+		return fmt.Errorf("%s: %w", s.place.Host, store.ErrNoHost)
 	case errors.As(err, &connection):
-		return fmt.Errorf("%s: %w", s.place.Host, connection)
+		err = fmt.Errorf("%s: %w", s.place.Host, connection)
 	case errors.As(err, &transport):
-		return fmt.Errorf("%s: %w", s.place.Host, transport.Err)
+		err = fmt.Errorf("%s: %w", s.place.Host, transport.Err)
 	default:
-		return fmt.Errorf("%s: %s", s.place.Host, Innermost(err))
+		err = fmt.Errorf("%s: %w", s.place.Host, Innermost(err))
 	}
+	if r.answer.Silence() {
+		return store.Unreachable(err)
+	}
+	return err
 }
 
 // tlsAlert is how package net/http words what most servers that want TLS answer to

@@ -175,7 +175,7 @@ func (s *Store) signable(ctx context.Context) error {
 		s.signed.Store(true)
 		return nil
 	case ctx.Err() != nil:
-		return ctx.Err()
+		return credentialsError{fmt.Errorf("looking for credentials: %w", ctx.Err())}
 	case s.signed.Load():
 		return credentialsError{fmt.Errorf("the credentials that were used until now can't be renewed: %w", err)}
 	default:

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"sync"
 	"time"
 )
@@ -57,8 +58,10 @@ func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	res, err := w.next.RoundTrip(r)
+	a, _ := r.Context().Value(answerKey{}).(*Answer)
+	res, err := w.next.RoundTrip(Begun(r, a.begin))
 	if err != nil {
+		a.fail(err)
 		if !errors.Is(err, context.Canceled) {
 			w.CloseIdleConnections()
 		}
@@ -70,10 +73,13 @@ func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 	}
-	if a, ok := r.Context().Value(answerKey{}).(*Answer); ok {
-		a.note(res, refusal)
-	}
+	a.note(res, refusal)
 	return res, nil
+}
+
+// Begun has f called when the first byte of the answer to a request comes.
+func Begun(r *http.Request, f func()) *http.Request {
+	return r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{GotFirstResponseByte: f}))
 }
 
 // maxWhole is more than any body of a lock has.
@@ -125,6 +131,8 @@ type answerKey struct{}
 // Answer is what the last response to a request under a context said.
 type Answer struct {
 	mu      sync.Mutex
+	begun   bool
+	err     error
 	status  int
 	header  http.Header
 	refusal []byte
@@ -136,7 +144,30 @@ func Watch(ctx context.Context) (context.Context, *Answer) {
 	return context.WithValue(ctx, answerKey{}, a), a
 }
 
+// begin notes that an answer begins, which may yet break off.
+func (a *Answer) begin() {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.begun = true
+}
+
+// fail notes why there is none: the libraries have words of their own for it.
+func (a *Answer) fail(err error) {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.err = err
+}
+
 func (a *Answer) note(res *http.Response, refusal []byte) {
+	if a == nil {
+		return
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.status, a.header, a.refusal = res.StatusCode, res.Header.Clone(), refusal
@@ -146,7 +177,21 @@ func (a *Answer) note(res *http.Response, refusal []byte) {
 func (a *Answer) Reset() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.status, a.header, a.refusal = 0, nil, nil
+	a.begun, a.err, a.status, a.header, a.refusal = false, nil, 0, nil, nil
+}
+
+// Begun reports whether there was an answer, even if it broke off.
+func (a *Answer) Begun() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.begun
+}
+
+// Silence reports whether a request was sent, or was to be, and nothing came back.
+func (a *Answer) Silence() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return !a.begun && a.err != nil && NoAnswer(a.err)
 }
 
 // Refusal is the body of an answer that is no success.
