@@ -14,6 +14,7 @@ import (
 	"github.com/repolock/repolock/internal/child"
 	"github.com/repolock/repolock/internal/identity"
 	"github.com/repolock/repolock/internal/keeper"
+	"github.com/repolock/repolock/internal/regular"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -158,7 +159,7 @@ func (c acquireCmd) run(r *reporter, g global) (int, error) {
 	}
 	var log *os.File
 	if c.Log != "" {
-		if log, err = os.OpenFile(c.Log, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600); err != nil {
+		if log, err = regular.Append(c.Log); err != nil {
 			return 0, usageError{fmt.Errorf("--log: %w", err)}
 		}
 		defer log.Close()

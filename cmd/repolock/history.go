@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/audit"
+	"github.com/repolock/repolock/internal/regular"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -22,7 +23,7 @@ func (historyCmd) Help() string {
 
 func (c historyCmd) run(r *reporter, _ global) (int, error) {
 	in := os.Stdin
-	if c.File != "-" {
+	if c.File != "-" { // which may be a pipe, as in history <(zcat log.gz): a signal ends the wait for it
 		var err error
 		if in, err = os.Open(c.File); err != nil {
 			return 0, usageError{err}
@@ -50,7 +51,7 @@ func (c historyCmd) run(r *reporter, _ global) (int, error) {
 
 // writeFile writes a file whole, or says why not.
 func writeFile(name string, write func(io.Writer) error) error {
-	f, err := os.Create(name)
+	f, err := regular.Create(name)
 	if err != nil {
 		return err
 	}

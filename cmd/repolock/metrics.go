@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/regular"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -147,7 +148,11 @@ func (m *metrics) render() []byte {
 
 // write replaces the file as a whole: who collects it may come at any time.
 func (m *metrics) write(text []byte) error {
-	tmp, err := os.CreateTemp(filepath.Dir(m.file), "."+filepath.Base(m.file)+".*")
+	file, err := regular.Target(m.file)
+	if err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*")
 	if err != nil {
 		return err
 	}
@@ -162,7 +167,7 @@ func (m *metrics) write(text []byte) error {
 	if err != nil {
 		return err
 	}
-	return os.Rename(tmp.Name(), m.file)
+	return os.Rename(tmp.Name(), file)
 }
 
 // label is a text as the value of a label.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/history"
+	"github.com/repolock/repolock/internal/regular"
 	"github.com/repolock/repolock/internal/torture"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store/open"
@@ -54,6 +55,9 @@ func (c tortureCmd) run(r *reporter, g global) (int, error) {
 	s, err := g.store(ctx)
 	if err != nil {
 		return 0, err
+	}
+	if err := regular.Writable(c.HTML); err != nil { // it is written when all is over
+		return 0, usageError{fmt.Errorf("--html: %w", err)}
 	}
 	log, err := newEvidence(c.Log, "log")
 	if err != nil {

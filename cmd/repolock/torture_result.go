@@ -13,6 +13,7 @@ import (
 
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/history"
+	"github.com/repolock/repolock/internal/regular"
 	"github.com/repolock/repolock/internal/torture"
 )
 
@@ -86,7 +87,7 @@ type evidence struct {
 // directory.
 func newEvidence(name, kind string) (evidence, error) {
 	if name != "" {
-		f, err := os.Create(name)
+		f, err := regular.Create(name)
 		return evidence{f, true}, err
 	}
 	f, err := os.CreateTemp("", "repolock-torture-*."+kind)

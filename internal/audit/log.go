@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/repolock/repolock/internal/regular"
 )
 
 // Log is a file that records are appended to. It may be used concurrently, by any
@@ -14,9 +16,10 @@ import (
 // system does as a whole (O_APPEND: open(2); not on NFS).
 type Log struct{ file *os.File }
 
-// Open opens the file, and creates it, for its owner alone, if there is none.
+// Open opens the file, and creates it, for its owner alone, if there is none. It refuses a
+// FIFO, which could make it wait.
 func Open(path string) (*Log, error) {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	file, err := regular.Append(path)
 	if err != nil {
 		return nil, err
 	}

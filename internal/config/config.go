@@ -7,12 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"reflect"
 	"regexp"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
+
+	"github.com/repolock/repolock/internal/regular"
 )
 
 // File is what a configuration file says.
@@ -63,10 +64,10 @@ func (f Flags) Each(do func(name string, value any)) {
 // maxSize is far more than a file needs.
 const maxSize = 1 << 20
 
-// Load reads a file. Nobody but its owner, who is root or us, may be able to change it:
+// Load reads a regular file. Nobody but its owner, who is root or us, may be able to change it:
 // it says which lock is taken. Errors show no value of it, which may be a secret.
 func Load(path string) (*File, error) {
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,109 @@
+// Package regular opens files that a user names, and refuses what isn't a regular file: a
+// rename replaces a device, and opening a FIFO or reading from it can take for ever.
+package regular
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+)
+
+// Open opens a regular file for reading.
+func Open(path string) (*os.File, error) {
+	return open(path, os.O_RDONLY, 0, false)
+}
+
+// Append opens a file to append to it. If there is none, Append creates it for its owner
+// alone. A device such as a terminal is accepted, and so is this process' own stdout or
+// stderr, whatever it is: neither makes Append wait.
+func Append(path string) (*os.File, error) {
+	if f := own(path); f != nil {
+		return f, nil
+	}
+	return open(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600, true)
+}
+
+// Create creates or empties a file to write to it. It accepts what Append accepts.
+func Create(path string) (*os.File, error) {
+	if f := own(path); f != nil {
+		return f, nil
+	}
+	f, err := open(path, os.O_WRONLY|os.O_CREATE, 0o666, true)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return f, err
+	}
+	if err := f.Truncate(0); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// Writable returns the error that Create returns because of what is at a path.
+func Writable(path string) error {
+	if f := own(path); f != nil {
+		return f.Close()
+	}
+	return present(path, true)
+}
+
+func open(path string, flag int, mode fs.FileMode, device bool) (*os.File, error) {
+	if err := present(path, device); err != nil { // a look first: opening a FIFO disturbs its other end
+		return nil, err
+	}
+	f, err := os.OpenFile(path, flag|nonblock, mode)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil {
+		err = check(path, info.Mode(), device)
+	}
+	if err == nil {
+		err = block(f)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// present checks what is at a path, if anything is.
+func present(path string, device bool) error {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return check(path, info.Mode(), device)
+}
+
+// Error is what isn't a regular file.
+type Error struct{ Path, Kind string }
+
+func (e *Error) Error() string { return fmt.Sprintf("%s is %s: name a regular file", e.Path, e.Kind) }
+
+func check(path string, mode fs.FileMode, device bool) error {
+	if mode.IsRegular() || device && mode&fs.ModeCharDevice != 0 {
+		return nil
+	}
+	kind := "no regular file"
+	switch {
+	case mode.IsDir():
+		kind = "a directory"
+	case mode&fs.ModeNamedPipe != 0:
+		kind = "a FIFO or pipe"
+	case mode&fs.ModeSocket != 0:
+		kind = "a socket"
+	case mode&fs.ModeDevice != 0:
+		kind = "a device"
+	}
+	return &Error{path, kind}
+}

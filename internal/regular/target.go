@@ -1,0 +1,48 @@
+package regular
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// maxLinks is how many links Target follows.
+const maxLinks = 40
+
+// Target returns the path of the regular file that a path leads to through links, or would
+// lead to if the file was there. A rename to it replaces neither a link nor a device.
+func Target(path string) (string, error) {
+	if err := present(path, false); err != nil { // which follows links that aren't texts, too: /proc/self/fd
+		return "", err
+	}
+	for range maxLinks {
+		in, name := filepath.Split(path) // Dir would take .. of a link away
+		dir, err := filepath.EvalSymlinks(cmp.Or(in, "."))
+		if err != nil {
+			return "", err
+		}
+		path = filepath.Join(dir, name)
+		info, err := os.Lstat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return path, nil
+		}
+		if err != nil {
+			return "", err
+		}
+		if info.Mode()&fs.ModeSymlink == 0 {
+			return path, check(path, info.Mode(), false)
+		}
+		to, err := os.Readlink(path)
+		if err != nil {
+			return "", err
+		}
+		if !filepath.IsAbs(to) {
+			to = dir + string(filepath.Separator) + to
+		}
+		path = to
+	}
+	return "", fmt.Errorf("%s: too many links", path)
+}
