@@ -1,12 +1,12 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/plain"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
 )
@@ -93,7 +93,7 @@ func (r *reporter) shout(name, text string) {
 
 // object prints JSON on stderr, in one line.
 func (r *reporter) object(v any) {
-	text, err := json.Marshal(v)
+	text, err := plain.Marshal(v)
 	if err != nil {
 		panic(err) // strings and numbers always encode
 	}

@@ -35,7 +35,7 @@ func (c historyCmd) run(r *reporter, _ global) (int, error) {
 		return 0, usageError{fmt.Errorf("%s: %w", c.File, err)}
 	}
 	if skipped > 0 {
-		r.say("warning: %d lines of %s aren't understood", skipped, c.File)
+		r.say("warning: %d lines of %s were skipped: they are too long, or not understood", skipped, c.File)
 	}
 	h := audit.NewHistory(records)
 	if c.SVG != "" {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,7 @@ import (
 	"unicode"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/plain"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -177,9 +177,11 @@ func shortStamp(t time.Time) string {
 func (r *reporter) result(v any) error { return printJSON(r.stdout, v) }
 
 func printJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
+	text, err := plain.MarshalIndent(v, "", "  ")
+	if err == nil {
+		_, err = fmt.Fprintf(w, "%s\n", text)
+	}
+	return err
 }
 
 // escape makes a text safe for a terminal: an error may quote the name of a file

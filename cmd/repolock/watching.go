@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/signal"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/repolock/repolock/internal/child"
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/plain"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -111,7 +111,11 @@ func (w *watching) print(infos []replock.Info, failed error) error {
 	}
 	w.last = names
 	if w.r.JSON { // one a line
-		return json.NewEncoder(w.r.stdout).Encode(newJSONStatus(infos))
+		text, err := plain.Marshal(newJSONStatus(infos))
+		if err == nil {
+			_, err = fmt.Fprintf(w.r.stdout, "%s\n", text)
+		}
+		return err
 	}
 	fmt.Fprintf(w.r.stdout, "%s\n", stamp(clock.System{}.Now()))
 	return showStatus(w.r, w.r.stdout, infos)

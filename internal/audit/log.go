@@ -4,10 +4,10 @@ import (
 	"bufio"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 
+	"github.com/repolock/repolock/internal/plain"
 	"github.com/repolock/repolock/internal/regular"
 )
 
@@ -26,10 +26,10 @@ func Open(path string) (*Log, error) {
 	return &Log{file}, nil
 }
 
-// Append appends a record.
+// Append appends a record, with texts of a bounded length.
 func (l *Log) Append(r Record) error {
 	r.Timestamp = r.Timestamp.UTC()
-	line, err := json.Marshal(r)
+	line, err := plain.Marshal(r.cut())
 	if err != nil {
 		return err
 	}
@@ -40,24 +40,25 @@ func (l *Log) Append(r Record) error {
 	return err
 }
 
-// maxLine is more than any record needs: a lock's body has at most 64 KiB.
+// maxLine is more than any record needs: a lock's body has at most 64 KiB, and the rest is cut.
 const maxLine = 1 << 20
 
-// Read gives the records of a log, and how many lines aren't any: of a log that was
-// written to a full disk, one may be cut off.
+// Read returns the records of a log, and how many lines it skipped because they are too
+// long or no records: of a log that was written to a full disk, one may be cut off.
 func Read(r io.Reader) (records []Record, skipped int, err error) {
 	lines := bufio.NewReaderSize(r, maxLine)
 	for {
 		line, err := lines.ReadSlice('\n')
-		switch {
-		case errors.Is(err, bufio.ErrBufferFull):
-			return records, skipped, fmt.Errorf("line %d is longer than %d bytes: this is no audit log", len(records)+skipped+1, maxLine)
-		case err != nil && !errors.Is(err, io.EOF):
+		tooLong := errors.Is(err, bufio.ErrBufferFull)
+		for errors.Is(err, bufio.ErrBufferFull) {
+			_, err = lines.ReadSlice('\n')
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
 			return records, skipped, err
 		}
 		if len(line) > 0 {
 			var record Record
-			if json.Unmarshal(line, &record) == nil && record.Event != "" && !record.Timestamp.IsZero() {
+			if !tooLong && json.Unmarshal(line, &record) == nil && record.Event != "" && !record.Timestamp.IsZero() {
 				records = append(records, record)
 			} else {
 				skipped++

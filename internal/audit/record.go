@@ -77,7 +77,9 @@ type Record struct {
 
 	PIDs []int `json:"pids,omitempty"`
 
-	HeldBy []Holder `json:"held_by,omitempty"`
+	// HeldBy names up to maxHolders, and HeldByMore is how many more there are.
+	HeldBy     []Holder `json:"held_by,omitempty"`
+	HeldByMore int      `json:"held_by_more,omitempty"`
 	// PreviousLock is the whole body of a lock that was removed, and PreviousLockHash
 	// that of what was stored, as sha256:HEX.
 	PreviousLock     json.RawMessage `json:"previous_lock,omitempty"`

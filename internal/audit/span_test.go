@@ -123,3 +123,28 @@ func TestSVGFails(t *testing.T) {
 		t.Error("what couldn't be written is no error")
 	}
 }
+
+// TestSVGEscapes: no text of a log becomes a part of the drawing itself.
+func TestSVGEscapes(t *testing.T) {
+	const evil = `"/><script>alert(1)</script>&'`
+	r := Record{Mode: evil, Operation: evil, LockName: evil, Actor: evil, Hostname: evil, Error: evil, TTLSeconds: 60, HeldBy: []Holder{{Holder: evil, Intent: evil}}}
+	var b strings.Builder
+	if err := NewHistory(of(at(0, Acquired, "a", r), at(1, Lost, "a", r), at(2, Blocked, "b", r), at(3, Stolen, "c", r), at(4, Acquired, "d", r))).WriteSVG(&b); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(b.String(), "<script") || strings.Contains(b.String(), `"/><s`) {
+		t.Error(b.String())
+	}
+	for d := xml.NewDecoder(strings.NewReader(b.String())); ; {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, ok := token.(xml.StartElement); ok && e.Name.Local == "script" {
+			t.Error("there is a script")
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // The drawing's measures, in pixels.
@@ -71,7 +72,7 @@ func (h History) WriteSVG(w io.Writer) error {
 	}
 	for _, m := range h.Removals {
 		d.print(`<circle class="removal" cx="%.1f" cy="%.1f" r="5"><title>%s</title></circle>`,
-			d.x(m.At), y+bar/2, text(stamp(m.At), ": ", m.Who, " ", m.What, " ", m.Of))
+			d.x(m.At), y+bar/2, stamp(m.At)+": "+m.Who+" "+m.What+" "+m.Of)
 	}
 	d.print(`</svg>`)
 	return d.err
@@ -114,14 +115,14 @@ func (h History) rows(d *drawing) map[*Span]int {
 }
 
 func (d *drawing) span(s *Span, y float64) {
-	title := text(s.Operation, ", ", s.Who, "\n", stamp(s.Asked))
+	title := s.Operation + ", " + s.Who + "\n" + stamp(s.Asked)
 	if wait := s.Held.Sub(s.Asked).Round(time.Second); !s.Held.IsZero() && wait > 0 {
-		title += text("\nwaited ", wait.String())
+		title += "\nwaited " + wait.String()
 	}
 	if !s.Held.IsZero() {
-		title += text("\nheld ", s.Until().Sub(s.Held).Round(time.Millisecond).String())
+		title += "\nheld " + s.Until().Sub(s.Held).Round(time.Millisecond).String()
 	}
-	title += text("\n", cmp.Or(s.Outcome, "no end in the log"))
+	title += "\n" + cmp.Or(s.Outcome, "no end in the log")
 	d.print(`<g><title>%s</title>`, title)
 	if s.Held.IsZero() {
 		if s.End.Sub(s.Asked) > 0 {
@@ -182,7 +183,13 @@ func (d *drawing) x(t time.Time) float64 {
 	return left + width*float64(t.Sub(d.from))/float64(d.to.Sub(d.from))
 }
 
+// print escapes every text: a log's come from whoever wrote a lock or the log.
 func (d *drawing) print(format string, args ...any) {
+	for i, a := range args {
+		if s, ok := a.(string); ok {
+			args[i] = text(s)
+		}
+	}
 	if d.err == nil {
 		_, d.err = fmt.Fprintf(d.w, format+"\n", args...)
 	}
@@ -190,12 +197,12 @@ func (d *drawing) print(format string, args ...any) {
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
 
-// text is what may stand in the drawing: a log's texts come from whoever wrote a lock.
-func text(parts ...string) string {
+// text is what can stand in an element or an attribute of the drawing. html escapes quotes, too.
+func text(s string) string {
 	return html.EscapeString(strings.Map(func(r rune) rune {
-		if r < ' ' && r != '\n' || r == 0x7f || r == 0xfffe || r == 0xffff {
-			return '\ufffd' // no character of XML
+		if r != '\n' && !unicode.IsPrint(r) { // no character of XML, or one that turns a text around
+			return '\ufffd'
 		}
 		return r
-	}, strings.ToValidUTF8(strings.Join(parts, ""), "\ufffd")))
+	}, strings.ToValidUTF8(s, "\ufffd")))
 }
