@@ -33,13 +33,13 @@ type request struct {
 // Ask asks the keeper with a token, and decodes its JSON answer. If that is its last one,
 // Ask returns when it has ended.
 func Ask(token, do string, answer any, last bool) error {
-	path, err := socket(token)
+	path, err := socket(token, false)
 	if err != nil {
 		return err
 	}
 	conn, err := net.DialTimeout("unix", path, helloTime)
 	if err != nil {
-		return unheard(path, err)
+		return unheard(token, path, err)
 	}
 	defer conn.Close()
 	in := json.NewDecoder(conn)
@@ -64,10 +64,11 @@ func Ask(token, do string, answer any, last bool) error {
 }
 
 // unheard is why nobody could be asked. The socket of a keeper that was killed is removed.
-func unheard(path string, err error) error {
+func unheard(token, path string, err error) error {
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		_ = os.Remove(path)
+		forget(token, path)
 		fallthrough
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w (none in %s)", ErrGone, filepath.Dir(path))
@@ -85,23 +86,30 @@ func unanswered(perhaps string, err error) error {
 }
 
 // Listener is where a keeper is asked.
-type Listener struct{ l net.Listener }
+type Listener struct {
+	l           net.Listener
+	token, path string
+}
 
 // Listen begins to listen for those who know the token.
 func Listen(token string) (*Listener, error) {
-	path, err := socket(token)
+	path, err := socket(token, true)
 	if err != nil {
 		return nil, err
 	}
 	l, err := net.Listen("unix", path)
 	if err != nil {
+		forget(token, path)
 		return nil, err
 	}
-	return &Listener{l}, nil
+	return &Listener{l, token, path}, nil
 }
 
 // Close ends it, and removes the socket.
-func (l *Listener) Close() error { return l.l.Close() }
+func (l *Listener) Close() error {
+	defer forget(l.token, l.path)
+	return l.l.Close()
+}
 
 // Serve answers what is asked, each in its own goroutine, until the listener is closed. If
 // handle returns a function, that is called after the answer was given, and must end the
@@ -142,9 +150,9 @@ func serve(conn net.Conn, handle func(context.Context, string) (any, func())) {
 
 // Over reports whether the keeper with a token has certainly ended, and wasn't killed.
 func Over(token string) bool {
-	path, err := socket(token)
+	path, err := socket(token, false)
 	if err != nil {
-		return false
+		return errors.Is(err, ErrGone)
 	}
 	_, err = os.Lstat(path)
 	return errors.Is(err, fs.ErrNotExist)

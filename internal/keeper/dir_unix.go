@@ -3,6 +3,7 @@
 package keeper
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,24 +18,61 @@ import (
 // the user's; repolock-UID in the directory for temporary files; and repolock-UID in /tmp.
 // It is made if need be.
 func Dir() (string, error) {
+	dir, _ := directory("")
+	return dir, made(dir)
+}
+
+// directory returns the path of Dir, and whether it is among the temporary files, where
+// another user can take the name. With a suffix it returns that of a token with one.
+func directory(suffix string) (dir string, temporary bool) {
 	uid := os.Geteuid()
-	ours := "repolock-" + strconv.Itoa(uid)
-	dir := filepath.Join(os.TempDir(), ours)
+	ours := "repolock-" + strconv.Itoa(uid) + suffix
 	// After su or sudo the variable may still name another user's.
-	if runtime := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(runtime) {
+	if runtime := os.Getenv("XDG_RUNTIME_DIR"); suffix == "" && filepath.IsAbs(runtime) {
 		if info, err := os.Stat(runtime); err == nil && info.IsDir() && owner(info) == uid {
 			if in := filepath.Join(runtime, "repolock"); fits(in) {
-				dir = in
+				return in, false
 			}
 		}
 	}
-	if !fits(dir) {
-		dir = filepath.Join(lastResort, ours)
+	if dir = filepath.Join(os.TempDir(), ours); fits(dir) {
+		return dir, true
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return "", fmt.Errorf("%w: %w", ErrDir, err)
+	return filepath.Join(lastResort, ours), true
+}
+
+// made makes a directory if need be, and returns an error unless it is private.
+func made(dir string) error {
+	err := os.Mkdir(dir, 0o700)
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%w: %w", ErrDir, err)
 	}
-	return dir, private(dir, uid)
+	unfit := private(dir, os.Geteuid())
+	if err == nil && unfit != nil {
+		_ = os.Remove(dir)
+	}
+	return unfit
+}
+
+// newSuffix returns one for a token if another user has taken the name of Dir, and else "".
+func newSuffix() string {
+	if dir, temporary := directory(""); !temporary || made(dir) == nil {
+		return ""
+	}
+	return "." + rand.Text()[:suffixLength]
+}
+
+// suffixed returns the directory of a token with a suffix, which only its keeper makes.
+func suffixed(suffix string, keeper bool) (string, error) {
+	dir, _ := directory(suffix)
+	if keeper {
+		return dir, made(dir)
+	}
+	err := private(dir, os.Geteuid())
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w (there is no %s)", ErrGone, dir)
+	}
+	return dir, err
 }
 
 // lastResort has a path that is short on every system; a variable for tests.
@@ -44,7 +82,7 @@ var lastResort = "/tmp"
 const maxPath = 103
 
 // fits reports whether the path of a socket in a directory isn't too long.
-func fits(dir string) bool { return len(filepath.Join(dir, NewToken())) <= maxPath }
+func fits(dir string) bool { return len(dir)+len("/")+tokenLength <= maxPath }
 
 // private returns an error if others than the user can have anything in a directory, or
 // put another one in its place.

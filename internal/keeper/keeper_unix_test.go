@@ -123,7 +123,7 @@ func TestToken(t *testing.T) {
 	if a == b || CheckToken(a) != nil {
 		t.Errorf("%s %s %v", a, b, CheckToken(a))
 	}
-	for _, bad := range []string{"", ".", "..", a + "/", "/" + a[1:], a[1:], a + "A", strings.ToLower(a), a[:25] + "\n", a + "\n", "../" + a[3:], a[:25] + "\x00"} {
+	for _, bad := range []string{"", ".", "..", a + "/", "/" + a[1:], a[1:], a + "A", strings.ToLower(a), a[:25] + "\n", a + "\n", a + ".", a + "." + a[:9], a + "." + a[:11], a + "./" + a[:9], a + "/" + a[:10], "../" + a[3:], a[:25] + "\x00"} {
 		if err := CheckToken(bad); err == nil || len(bad) > 2 && strings.Contains(err.Error(), bad) {
 			t.Errorf("%q: %v", bad, err)
 		}
@@ -202,7 +202,7 @@ func TestSilent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			place(t)
 			token := NewToken()
-			path, err := socket(token)
+			path, err := socket(token, false)
 			must(t, err)
 			l, err := net.Listen("unix", path)
 			must(t, err)
@@ -227,7 +227,7 @@ func TestSilent(t *testing.T) {
 func TestKilled(t *testing.T) {
 	place(t)
 	token := NewToken()
-	path, err := socket(token)
+	path, err := socket(token, false)
 	must(t, err)
 	l, err := net.Listen("unix", path)
 	must(t, err)
@@ -289,5 +289,71 @@ func TestOwner(t *testing.T) {
 	_ = sleeper.Wait()
 	if late := Watch(p); !ended(late, 30*time.Second) || late.Signal(syscall.SIGTERM) == nil || o.Signal(syscall.SIGTERM) == nil {
 		t.Error("the end isn't seen when nothing is left")
+	}
+}
+
+// TestTaken: when another has taken the name of the directory among the temporary files, a
+// keeper listens in a new one of this user, which its token names, and removes it.
+func TestTaken(t *testing.T) {
+	for name, take := range map[string]func(dir string) error{
+		"a file":    func(dir string) error { return os.WriteFile(dir, nil, 0o600) },
+		"a symlink": func(dir string) error { return os.Symlink("/", dir) },
+		"another user's": func(dir string) error {
+			if os.Geteuid() != 0 {
+				return os.Mkdir(dir, 0o755)
+			}
+			return errors.Join(os.Mkdir(dir, 0o700), os.Chown(dir, 12345, -1))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, tmp := place(t)
+			t.Setenv("XDG_RUNTIME_DIR", "")
+			must(t, os.Chmod(tmp, 0o777|os.ModeSticky))
+			must(t, take(filepath.Join(tmp, "repolock-"+strconv.Itoa(os.Geteuid()))))
+			token := NewToken()
+			must(t, CheckToken(token))
+			if again := NewToken(); again[26:] == token[26:] {
+				t.Error("the place can be foreseen")
+			}
+			l, err := Listen(token)
+			must(t, err)
+			go l.Serve(func(context.Context, string) (any, func()) { return "held", nil })
+			var answer string
+			if err := Ask(token, "check", &answer, false); err != nil || answer != "held" || Over(token) {
+				t.Errorf("%q %v", answer, err)
+			}
+			must(t, l.Close())
+			if err := Ask(token, "check", &answer, false); !errors.Is(err, ErrGone) || !Over(token) {
+				t.Error(err)
+			}
+			left, err := os.ReadDir(tmp)
+			must(t, err)
+			if len(left) != 1 {
+				t.Errorf("left: %v", left)
+			}
+			// The name is known by now, and isn't trusted for that.
+			dir := filepath.Join(tmp, "repolock-"+strconv.Itoa(os.Geteuid())+token[26:])
+			must(t, take(dir))
+			if err := Ask(token, "check", &answer, false); !errors.Is(err, ErrDir) || Over(token) {
+				t.Error(err)
+			}
+			if _, err := Listen(token); !errors.Is(err, ErrDir) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestTakenUnsafe: nor is a new directory used where others could replace it.
+func TestTakenUnsafe(t *testing.T) {
+	_, tmp := place(t)
+	t.Setenv("XDG_RUNTIME_DIR", "")
+	must(t, os.WriteFile(filepath.Join(tmp, "repolock-"+strconv.Itoa(os.Geteuid())), nil, 0o600))
+	must(t, os.Chmod(tmp, 0o777))
+	if _, err := Listen(NewToken()); !errors.Is(err, ErrDir) || !strings.Contains(err.Error(), "may be replaced by others") {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(tmp); err != nil || len(left) != 1 {
+		t.Errorf("left: %v %v", left, err)
 	}
 }

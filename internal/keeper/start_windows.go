@@ -14,6 +14,10 @@ func Supported() error { return errUnsupported }
 // Dir is where keepers listen, and nowhere.
 func Dir() (string, error) { return "", errUnsupported }
 
+func newSuffix() string { return "" }
+
+func suffixed(string, bool) (string, error) { return "", errUnsupported }
+
 func detach(*exec.Cmd) {}
 
 func inherited() (*os.File, error) { return nil, errUnsupported }
