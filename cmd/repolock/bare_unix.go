@@ -4,7 +4,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"syscall"
 
 	"github.com/repolock/repolock/internal/child"
@@ -19,6 +18,6 @@ func bare(args []string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	err = syscall.Exec(path, args, os.Environ())
+	err = syscall.Exec(path, args, bareEnviron())
 	return 0, fmt.Errorf("%s: %w: %w", args[0], child.ErrNotExecutable, err)
 }

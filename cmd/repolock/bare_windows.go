@@ -16,6 +16,7 @@ const sigcont = syscall.Signal(0)
 func bare(args []string) (int, error) {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Env = bareEnviron()
 	err := cmd.Run()
 	var exit *exec.ExitError
 	switch {

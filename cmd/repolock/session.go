@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/signal"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -160,10 +159,7 @@ func (s *session) prepare() (*child.Prepared, error) {
 // environ tells the command what it runs under. It holds no credentials.
 func (s *session) environ(lock *replock.Lock) []string {
 	// A repolock around this one has said the same of its own lock.
-	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
-		name, _, _ := strings.Cut(v, "=")
-		return slices.Contains([]string{"REPOLOCK_HELD", "REPOLOCK_REPO", "REPOLOCK_MODE", "REPOLOCK_ID", "REPOLOCK_FENCE", outerVariable, nameVariable}, name)
-	})
+	env := withoutVariables(os.Environ(), append(slices.Clone(claims), "REPOLOCK_REPO", outerVariable, nameVariable))
 	fence, _ := lock.Fence()
 	return append(env, s.under(lock.ID(), lock.Mode().String(), fence, "")...)
 }
