@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/creack/pty"
+
 	"github.com/repolock/repolock/internal/audit"
 )
 
@@ -279,13 +281,19 @@ func TestAuditPassed(t *testing.T) {
 	}
 }
 
-// A log on a disk that hangs holds nobody up.
+// A log that hangs, as on a disk that does, or a terminal that nobody reads, holds nobody up.
 func TestAuditHangs(t *testing.T) {
 	o := newOutage(t)
-	if err := syscall.Mkfifo(o.path("log"), 0o600); err != nil {
+	unread, terminal, err := pty.Open()
+	if err != nil {
 		t.Fatal(err)
 	}
-	full, err := syscall.Open(o.path("log"), syscall.O_RDWR|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	defer unread.Close()
+	defer terminal.Close()
+	if err := os.Symlink(terminal.Name(), o.path("log")); err != nil {
+		t.Fatal(err)
+	}
+	full, err := syscall.Open(o.path("log"), syscall.O_WRONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
