@@ -4,6 +4,8 @@ package regular
 
 import (
 	"os"
+	"regexp"
+	"strconv"
 	"syscall"
 )
 
@@ -13,25 +15,39 @@ const nonblock = syscall.O_NONBLOCK | syscall.O_NOCTTY
 // block has writes wait as usual.
 func block(f *os.File) error { return syscall.SetNonblock(int(f.Fd()), false) }
 
-// own returns a copy of stdout or stderr if a path leads to it and it is no file: a pipe or
-// socket that is open already needs no reader to be found, and some can't be opened again.
+var descriptor = regexp.MustCompile(`^/(?:dev|proc/self)/fd/([0-9]+)$`)
+
+// own returns a copy of a descriptor that this process has open already, if a path leads to
+// it and it is no file: stdout, stderr, or one that the path has the number of, as >(…) in a
+// shell. Such a pipe doesn't wait for a reader, and a socket can't be opened again.
 func own(path string) *os.File {
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().IsRegular() || info.IsDir() {
 		return nil
 	}
-	for _, stream := range []*os.File{os.Stdout, os.Stderr} {
-		if is, err := stream.Stat(); err != nil || !os.SameFile(info, is) {
+	is, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return nil
+	}
+	open := []int{1, 2}
+	if number := descriptor.FindStringSubmatch(path); number != nil {
+		if fd, err := strconv.Atoi(number[1]); err == nil {
+			open = append(open, fd)
+		}
+	}
+	for _, fd := range open {
+		var stat syscall.Stat_t
+		if syscall.Fstat(fd, &stat) != nil || stat.Dev != is.Dev || stat.Ino != is.Ino {
 			continue
 		}
 		syscall.ForkLock.RLock()
 		defer syscall.ForkLock.RUnlock()
-		fd, err := syscall.Dup(int(stream.Fd()))
+		copied, err := syscall.Dup(fd)
 		if err != nil {
 			return nil
 		}
-		syscall.CloseOnExec(fd)
-		return os.NewFile(uintptr(fd), path)
+		syscall.CloseOnExec(copied)
+		return os.NewFile(uintptr(copied), path)
 	}
 	return nil
 }

@@ -15,8 +15,8 @@ func Open(path string) (*os.File, error) {
 }
 
 // Append opens a file to append to it. If there is none, Append creates it for its owner
-// alone. A device such as a terminal is accepted, and so is this process' own stdout or
-// stderr, whatever it is: neither makes Append wait.
+// alone. A device such as a terminal is accepted, and so is what this process has open, such
+// as its stderr, whatever it is: neither makes Append wait.
 func Append(path string) (*os.File, error) {
 	if f := own(path); f != nil {
 		return f, nil

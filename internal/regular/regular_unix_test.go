@@ -52,16 +52,13 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestOwnStream: a pipe that is this process' stderr is written to, and stays open.
-func TestOwnStream(t *testing.T) {
+// TestOwnDescriptor: a pipe that this process has open is written to, and stays open.
+func TestOwnDescriptor(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	saved := os.Stderr
-	os.Stderr = w
-	defer func() { os.Stderr = saved }()
 	path := "/dev/fd/" + fmt.Sprint(w.Fd())
 	for _, use := range []func(string) (*os.File, error){Append, Create} {
 		f, err := use(path)
