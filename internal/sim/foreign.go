@@ -143,10 +143,21 @@ func (w *world) beside(h *holding) {
 		switch {
 		case g.foreign() && w.stands(g.p.client, g.lock.Key(), w.looks[h.step.name]):
 			w.violate("exclusion", fmt.Sprintf("%v is granted beside %v, of another kind of client, which stood there when it looked", h, g))
-		case h.foreign() && w.plan.undisturbed() && g.live() && g.began.Before(h.asked) && w.plan.store.PageSize >= 1000 && w.plan.slow.rtt == 0:
+		case h.foreign() && w.plan.undisturbed() && g.live() && w.shown(g, h.asked) && w.plan.store.PageSize >= 1000 && w.plan.slow.rtt == 0:
 			w.violate("exclusion", fmt.Sprintf("%v, of another kind of client, is granted beside %v", h, g))
 		}
 	}
+}
+
+// shown reports whether what other clients look at of a lock has stood there since before a
+// time, and since before it was granted. A third one, whose look was earlier, may have written over it.
+func (w *world) shown(g *holding, before time.Time) bool {
+	key := g.lock.Key()
+	if g.step.mode == replock.Exclusive {
+		key = prefix(g.step.lock) + exclusive
+	}
+	p := w.present[key]
+	return g.began.Before(before) && p.client == g.p.client && !p.since.After(g.began)
 }
 
 // trespass looks whether somebody removes a live lock.exclusive of another kind of

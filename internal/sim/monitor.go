@@ -523,7 +523,7 @@ func (w *world) checkOne(h *holding) {
 
 // tidied looks whether a client that holds nothing has left anything.
 func (w *world) tidied(c *client) {
-	if !w.plan.undisturbed() || w.config.Protocol != nil || w.ctx.Err() != nil || w.plan.slow.rtt > 0 || c.plan.foreign || w.plan.scene == Several {
+	if !w.plan.undisturbed() || w.plan.scene == Brink || w.config.Protocol != nil || w.ctx.Err() != nil || w.plan.slow.rtt > 0 || c.plan.foreign || w.plan.scene == Several {
 		return
 	}
 	for o, owner := range w.owner {
@@ -538,8 +538,8 @@ func (w *world) tidied(c *client) {
 }
 
 // unqueued is how soon who waits puts their ticket again: each poll sees whether it is there,
-// and an attempt may be under way before it.
-const unqueued = 20 * time.Second
+// and some attempts may be under way before it.
+const unqueued = 40 * time.Second
 
 // handed is told of each request when it is handed to the link, and says whether a
 // break-lock is under way then that may remove only what is stale.
