@@ -15,6 +15,13 @@ type ConditionalDeleter interface {
 	DeleteIfMatch(ctx context.Context, key, etag string) error
 }
 
+// Answerer is implemented by backends whose operations take several requests, one of which may
+// be answered and the next not.
+type Answerer interface {
+	// Answered reports whether any request so far was, other than that the store is down.
+	Answered() bool
+}
+
 // Describer is implemented by backends whose repositories differ in what the
 // server was told to do with them.
 type Describer interface {

@@ -13,12 +13,17 @@ import (
 // command doesn't run without its lock then.
 type listener struct {
 	store.Store
-	heard atomic.Bool
+	answered atomic.Bool
+}
+
+func (l *listener) heard() bool {
+	a, ok := l.Store.(store.Answerer)
+	return l.answered.Load() || ok && a.Answered()
 }
 
 func (l *listener) note(err error) {
 	if !errors.Is(err, store.ErrUnreachable) && !errors.Is(err, context.Canceled) {
-		l.heard.Store(true)
+		l.answered.Store(true)
 	}
 }
 

@@ -79,7 +79,7 @@ func (s *session) run() (int, error) {
 			}
 		default:
 		}
-		return 0, notAcquired{err, s.store != nil && s.store.heard.Load()}
+		return 0, notAcquired{err, s.store != nil && s.store.heard()}
 	}
 	defer s.release()
 	group, err := prepared.Start(s.environ(lock), s.allowance(lock, breath))

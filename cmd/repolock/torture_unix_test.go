@@ -141,7 +141,7 @@ func TestTortureExit(t *testing.T) {
 		{t.Context(), history.Unknown, nil, exitUnjudged},
 		{t.Context(), "", nil, exitUnjudged},
 		{t.Context(), history.Unknown, torture.ErrUnjudged, exitUnjudged},
-		{t.Context(), history.NotFound, failed, exitUnavailable},
+		{t.Context(), history.NotFound, failed, exitFailed},
 		{t.Context(), history.Violated, failed, exitUnfit},
 		{t.Context(), history.Unknown, &torture.NobodyError{Code: exitPermission}, exitPermission},
 		{t.Context(), history.Unknown, &torture.NobodyError{Code: 137}, exitUnavailable},

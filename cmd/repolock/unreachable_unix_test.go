@@ -76,6 +76,8 @@ func TestOnlySilenceIsUnreachable(t *testing.T) {
 		// One answer is enough.
 		{"takes the flag, and then is silent", s3s, answers(then(put, silent)), exitUnavailable, false},
 		{"takes the flag, and then is down", s3s, answers(then(put, status(503, "SlowDown"))), exitUnavailable, false},
+		{"authorizes, and then is silent", []string{b2}, authorizes(silent), exitUnavailable, false},
+		{"authorizes, and then is down", []string{b2}, authorizes(statusB2(503, "service_unavailable")), exitUnavailable, false},
 		{"takes the flag, and lists another prefix", s3s, answers(then(put, otherPrefix)), exitFailed, false},
 		{"takes the flag, and refuses the listing", s3s, answers(then(put, status(400, "InvalidArgument"))), exitFailed, false},
 	} {
@@ -212,6 +214,19 @@ func statusB2(code int, said string) http.HandlerFunc {
 		w.WriteHeader(code)
 		fmt.Fprintf(w, `{"status":%d,"code":%q,"message":"Something."}`, code, said)
 	}
+}
+
+// authorizes takes every application key, for the bucket, and answers all else with other.
+func authorizes(other http.HandlerFunc) func(*testing.T) (scheme, host string) {
+	return answers(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, "/b2_authorize_account") {
+			other(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"accountId":"a","authorizationToken":"t","apiInfo":{"storageApi":{"apiUrl":"http://%[1]s","downloadUrl":"http://%[1]s",`+
+			`"bucketId":"b","bucketName":"bucket","capabilities":["listBuckets","listFiles","readFiles","writeFiles","deleteFiles"]}}}`, r.Host)
+	})
 }
 
 func page(w http.ResponseWriter, _ *http.Request) {

@@ -76,6 +76,10 @@ func (s *sessions) get() *session {
 	return s.current
 }
 
+// Answered reports whether an authorization is in use: then the server was reached, whatever
+// became of the other requests.
+func (s *Store) Answered() bool { return s.sessions.get() != nil }
+
 // end has the next request begin a session.
 func (s *sessions) end(in *session) {
 	s.mu.Lock()
