@@ -125,7 +125,7 @@ func (k *Lock) look(ctx context.Context) error {
 		if err := k.confirmSeen(ctx, o, seen); err != nil {
 			return err
 		}
-		if o == &flag {
+		if o == &flag && seen != nil {
 			written = seen.ModTime
 		}
 	}
