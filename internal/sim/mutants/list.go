@@ -148,8 +148,6 @@ var mutants = []mutant{
 		"match.learnTaken(err)", "match.learn(true)"},
 	{"resumed although it was released meanwhile", resume,
 		"if k.releasing.Load() {\n\t\treturn giveUp(ErrReleased)", "if false {\n\t\treturn giveUp(ErrReleased)"},
-	{"a broken ticket isn't put again", wait,
-		"at.flag.put = false", "_ = at"},
 	{"a ticket that is gone isn't noticed behind a live lock", look,
 		"t.polls && t.listedAsPromised(page) != nil", "false"},
 
@@ -166,7 +164,6 @@ var about = map[string]string{
 	"a machine that stood still doesn't look for others":              "frozen",
 	"a machine that stood still only looks whether its lock is there": "frozen",
 	"a shared one deletes lock.exclusive":                             "foreign",
-	"a broken ticket isn't put again":                                 "evict",
 	"a ticket that is gone isn't noticed behind a live lock":          "evict",
 	"resumed on a store without a clock whatever version the flag is": "unclock",
 }
