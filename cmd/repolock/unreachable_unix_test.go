@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -150,14 +151,16 @@ func closedHandshake(t *testing.T) (scheme, host string) {
 }
 
 func untrusted(t *testing.T) (scheme, host string) {
-	s := httptest.NewTLSServer(http.NotFoundHandler())
-	s.Config.ErrorLog = nil
+	s := httptest.NewUnstartedServer(http.NotFoundHandler())
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
 	t.Cleanup(s.Close)
 	return "https", s.Listener.Addr().String()
 }
 
 func otherVersion(t *testing.T) (scheme, host string) {
 	s := httptest.NewUnstartedServer(http.NotFoundHandler())
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.TLS = &tls.Config{MaxVersion: tls.VersionTLS10, MinVersion: tls.VersionTLS10}
 	s.StartTLS()
 	t.Cleanup(s.Close)
