@@ -368,22 +368,22 @@ func TestLookInACrowd(t *testing.T) {
 				a := w.machine()
 				k, err := a.Shared(t.Context(), "x")
 				mustLock(t, k, err)
-				all, looks := 0, 0
+				var all, looks atomic.Int32
 				a.tap.Before(func(_ context.Context, r tap.Request) error {
 					if r.Op == "list" && r.Key == "index/lock." {
-						all++
+						all.Add(1)
 					} else if r.Op == "list" {
-						looks++
+						looks.Add(1)
 					}
 					return nil
 				})
 				if come == "after" {
 					w.crowd()
-					all-- // which finds it out
+					all.Add(-1) // which finds it out
 				}
 				time.Sleep(5*time.Minute + time.Second) // and to no refresh
-				if !alive(k) || all > 0 || looks < 30 {
-					t.Errorf("%s: lost: %v; all locks were listed %d times, and lock.exclusive %d times", name, k.Lost(), all, looks)
+				if !alive(k) || all.Load() > 0 || looks.Load() < 30 {
+					t.Errorf("%s: lost: %v; all locks were listed %d times, and lock.exclusive %d times", name, k.Lost(), all.Load(), looks.Load())
 				}
 				spoil(w, k)
 				ended(t, k, DefaultLook+transient)
