@@ -139,10 +139,8 @@ func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error)
 	}
 	each(broken, func(i int, _ Broken) {
 		b := &broken[i]
-		var gone []string
-		for _, key := range b.Keys {
-			again := false
-			var err error
+		b.Keys = slices.DeleteFunc(b.Keys, func(key string) bool {
+			again, err := false, error(nil)
 			if opts.Stale {
 				again, err = l.refreshed(ctx, key, entries)
 			}
@@ -152,11 +150,8 @@ func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error)
 			if err != nil {
 				b.Err = join(b.Err, fmt.Errorf("%s is still there: %w", Printable(key), err))
 			}
-			if !again {
-				gone = append(gone, key)
-			}
-		}
-		b.Keys = gone
+			return again
+		})
 	})
 	broken = slices.DeleteFunc(broken, func(b Broken) bool { return len(b.Keys) == 0 })
 	var errs []error
