@@ -145,6 +145,26 @@ func TestPausedMachineRefreshesAtOnce(t *testing.T) {
 	}
 }
 
+// pausedInRefresh waits until the flag of a lock is refreshed, and has the machine paused while
+// the put, which comes after a look, is on its way: it is applied when the machine goes on,
+// which pausedInRefresh returns.
+func (m *machine) pausedInRefresh(w *world, k *Lock, pause time.Duration) (went time.Time) {
+	var once sync.Once
+	paused := make(chan time.Time)
+	m.tap.Before(func(_ context.Context, r tap.Request) error {
+		if r.Op == "put" && r.Key == k.Key() {
+			once.Do(func() {
+				m.clock.pause(pause)
+				paused <- time.Now().Add(pause)
+				time.Sleep(pause)
+				w.put(r.Key, r.Body)
+			})
+		}
+		return nil
+	})
+	return <-paused
+}
+
 // TestPausedBetweenLookAndPut: a machine is paused while the put of a refresh, which had
 // looked before, is on its way. Another holder passes, and is done. Then the put is applied
 // and puts the flag back, and later looks find it in its place. That it was written after the
@@ -170,20 +190,7 @@ func TestPausedBetweenLookAndPut(t *testing.T) {
 			k, err := a.acquire(t.Context(), c.mode, "x")
 			mustLock(t, k, err)
 			time.Sleep(25 * time.Second)
-			var once sync.Once
-			paused := make(chan time.Time)
-			a.tap.Before(func(_ context.Context, r tap.Request) error {
-				if r.Op == "put" && r.Key == k.Key() {
-					once.Do(func() {
-						a.clock.pause(pause)
-						paused <- time.Now().Add(pause)
-						time.Sleep(pause)
-						w.put(r.Key, r.Body)
-					})
-				}
-				return nil
-			})
-			went := <-paused
+			went := a.pausedInRefresh(w, k, pause)
 			b.untilFreeFor(t, c.passes, 100*time.Millisecond)
 			if !time.Now().Before(went) {
 				t.Fatal("the other got in after the pause")
@@ -202,38 +209,27 @@ func TestPausedBetweenLookAndPut(t *testing.T) {
 // put back, and that finds another holder. Only one who has just come is given the time to
 // withdraw.
 func TestPassedByOneWhoHoldsIsLostAtOnce(t *testing.T) {
-	const pause = 150 * time.Second
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, mem.Options{IfAbsent: mem.Lacked, IfMatch: mem.Lacked, NoTime: true})
-		a, b := w.machine(), w.machine()
-		k, err := a.Exclusive(t.Context(), "x")
-		mustLock(t, k, err)
-		time.Sleep(25 * time.Second)
-		var once sync.Once
-		paused := make(chan time.Time)
-		a.tap.Before(func(_ context.Context, r tap.Request) error {
-			if r.Op == "put" && r.Key == k.Key() {
-				once.Do(func() {
-					a.clock.pause(pause)
-					paused <- time.Now().Add(pause)
-					time.Sleep(pause)
-					w.put(r.Key, r.Body)
-				})
+	// Within the other's interval, so that in some cases it has refreshed its lock just now.
+	for pause := 150 * time.Second; pause < 180*time.Second; pause += 2 * time.Second {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, mem.Options{IfAbsent: mem.Lacked, IfMatch: mem.Lacked, NoTime: true})
+			a, b := w.machine(), w.machine()
+			k, err := a.Exclusive(t.Context(), "x")
+			mustLock(t, k, err)
+			time.Sleep(25 * time.Second)
+			went := a.pausedInRefresh(w, k, pause)
+			other, err := b.Shared(t.Context(), "backup", Wait(Forever))
+			mustLock(t, other, err)
+			if !time.Now().Before(went) {
+				t.Fatal("the other got in after the pause")
 			}
-			return nil
+			time.Sleep(time.Until(went) + time.Millisecond)
+			a.clock.setSkew(pause)
+			ended(t, k, 2*time.Second)
+			k.Release(t.Context())
+			other.Release(t.Context())
 		})
-		went := <-paused
-		other, err := b.Shared(t.Context(), "backup", Wait(Forever))
-		mustLock(t, other, err)
-		if !time.Now().Before(went) {
-			t.Fatal("the other got in after the pause")
-		}
-		time.Sleep(time.Until(went) + time.Millisecond)
-		a.clock.setSkew(pause)
-		ended(t, k, 2*time.Second)
-		k.Release(t.Context())
-		other.Release(t.Context())
-	})
+	}
 }
 
 // TestPausedMachineLooksForOthers: an acquirer that is about to pass may delete the
