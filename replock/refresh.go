@@ -46,11 +46,6 @@ func (k *Lock) refresh(ctx context.Context, anew bool) (refresh.Renewal, error) 
 			k.saw(began)
 		}
 	}
-	if renewed.Sent > k.sent() {
-		// Perhaps this attempt wasn't answered, but showed that an earlier one of
-		// ours was applied, which got no answer either: a renewal since then.
-		return renewed, nil
-	}
 	return renewed, err
 }
 

@@ -205,6 +205,66 @@ func TestPausedBetweenLookAndPut(t *testing.T) {
 	}
 }
 
+// TestStoodStillWhileAcquiring: an acquirer whose machine is paused between two of its looks
+// isn't granted the lock by its flag, which is old for others, but by another.
+func TestStoodStillWhileAcquiring(t *testing.T) {
+	const pause = 50 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, lacking)
+		a := w.machine()
+		lists := 0
+		a.tap.Before(func(_ context.Context, r tap.Request) error {
+			if r.Op != "list" {
+				return nil
+			}
+			if lists++; lists == 2 {
+				a.clock.pause(pause)
+				time.Sleep(pause)
+			}
+			return nil
+		})
+		k, err := a.Exclusive(t.Context(), "x")
+		mustLock(t, k, err)
+		_, o, err := w.mem.Get(t.Context(), k.Key(), maxBody)
+		if age := time.Since(o.ModTime); err != nil || age > 10*time.Second {
+			t.Errorf("the lock was granted when its flag was %v old", age)
+		}
+		k.Release(t.Context())
+	})
+}
+
+// TestCheckNeedsTheWholeRefresh: one that couldn't look at lock.exclusive, which was broken,
+// confirms nothing, although the flag was renewed.
+func TestCheckNeedsTheWholeRefresh(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, lacking)
+		a := w.machine()
+		a.tap.Before(func(_ context.Context, r tap.Request) error {
+			if r.Key == "index/lock.exclusive" {
+				time.Sleep(5 * time.Millisecond) // so that its puts are sent a little later
+			}
+			return nil
+		})
+		k, err := a.Exclusive(t.Context(), "x")
+		mustLock(t, k, err)
+		time.Sleep(35 * time.Second)
+		if err := w.mem.Delete(t.Context(), "index/lock.exclusive"); err != nil {
+			t.Fatal(err)
+		}
+		a.tap.Before(func(_ context.Context, r tap.Request) error {
+			if r.Key == "index/lock.exclusive" {
+				return errors.New("connection reset by peer")
+			}
+			return nil
+		})
+		if err := k.Check(t.Context()); err == nil {
+			t.Error("a lock was confirmed whose lock.exclusive is gone")
+		}
+		a.tap.Before(nil)
+		k.Release(t.Context())
+	})
+}
+
 // TestPassedByOneWhoHoldsIsLostAtOnce: of a machine that was paused, whose flag a late put has
 // put back, and that finds another holder. Only one who has just come is given the time to
 // withdraw.

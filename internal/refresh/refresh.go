@@ -46,7 +46,8 @@ func Stop(err error) error { return stopError{err} }
 // Renewal is the outcome of an attempt.
 type Renewal struct {
 	// Sent is when the request that renewed the lease was sent, on the clock's
-	// Elapsed.
+	// Elapsed. An attempt that failed may have found out that an earlier one, which got no
+	// answer, was applied: then it extends the lease, and has failed for who has asked for it.
 	Sent time.Duration
 	// Commit, if set, keeps what the attempt has achieved, also of one that
 	// failed half-way. Run's goroutine calls it if the answer came before the
@@ -186,7 +187,7 @@ func (r *Refresher) Run(ctx context.Context) error {
 			if a.renewal.Commit != nil {
 				a.renewal.Commit()
 			}
-			if a.err == nil {
+			if a.err == nil || a.renewal.Sent > p.last {
 				p = r.renewed(max(p.last, a.renewal.Sent))
 				if r.Extended != nil {
 					r.Extended(p.last + r.Deadline)

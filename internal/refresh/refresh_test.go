@@ -48,7 +48,10 @@ func newHarness(attempt func(h *harness, ctx context.Context) error) *harness {
 			h.mu.Lock()
 			h.attempts = append(h.attempts, sent)
 			h.mu.Unlock()
-			return Renewal{Sent: sent}, attempt(h, ctx)
+			if err := attempt(h, ctx); err != nil {
+				return Renewal{}, err
+			}
+			return Renewal{Sent: sent}, nil
 		},
 		Failed: func(_ int, gaveUp bool, _ error) {
 			h.failures = append(h.failures, h.clock.Elapsed())
@@ -215,7 +218,7 @@ func TestProgressIsKept(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			begun = append(begun, anew)
-			return Renewal{Sent: h.clock.Elapsed(), Commit: func() { mu.Lock(); defer mu.Unlock(); committed++ }}, errDown
+			return Renewal{Commit: func() { mu.Lock(); defer mu.Unlock(); committed++ }}, errDown
 		}
 		ended := make(chan struct{})
 		go func() { defer close(ended); _ = h.Run(t.Context()) }()
@@ -232,6 +235,29 @@ func TestProgressIsKept(t *testing.T) {
 		}
 		mu.Unlock()
 		<-ended
+	})
+}
+
+// TestFailedAttemptThatExtends: one that failed may have found that an earlier one was
+// applied. The lease lasts longer then, and who has asked is told of the failure.
+func TestFailedAttemptThatExtends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const applied = 20 * time.Second
+		h := newHarness(nil)
+		h.Attempt = func(context.Context, bool) (Renewal, error) {
+			return Renewal{Sent: applied}, errDown
+		}
+		ended := make(chan struct{})
+		var err error
+		go func() { defer close(ended); err = h.Run(t.Context()) }()
+		time.Sleep(25 * time.Second)
+		if err := h.Refresher.Now(t.Context(), ended); err != errDown {
+			t.Errorf("who asked was told: %v", err)
+		}
+		<-ended
+		if got, want := h.clock.Elapsed(), applied+h.Deadline; !errors.Is(err, ErrDeadline) || got != want {
+			t.Errorf("ended at %v, want %v: %v", got, want, err)
+		}
 	})
 }
 

@@ -148,6 +148,8 @@ var mutants = []mutant{
 		"match.learnTaken(err)", "match.learn(true)"},
 	{"resumed although it was released meanwhile", resume,
 		"if k.releasing.Load() {\n\t\treturn giveUp(ErrReleased)", "if false {\n\t\treturn giveUp(ErrReleased)"},
+	{"who asks for a refresh is told of half of one that it went well", runs,
+		"done.end(a.err)\n\t\t}\n\t}", "if a.renewal.Sent >= p.last {\n\t\t\t\ta.err = nil\n\t\t\t}\n\t\t\tdone.end(a.err)\n\t\t}\n\t}"},
 	{"a ticket that is gone isn't noticed behind a live lock", look,
 		"t.polls && t.listedAsPromised(page) != nil", "false"},
 
