@@ -50,6 +50,7 @@ type try struct {
 	looked   bool          // at least once
 	seen     clock.Reading // when the last look was sent
 	passed   *entry        // the stale lock.exclusive that is left in its place
+	first    told          // by its first page
 	page     told          // by its last page
 	trips    *trips        // of the acquire that it belongs to
 	underway underway      // puts

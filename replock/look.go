@@ -45,6 +45,9 @@ func (l *Locker) look(ctx context.Context, t *try, s sight) (found, error) {
 		f.now = sent
 		answered := l.opts.Clock.Elapsed()
 		t.trips.list.note(answered - sent)
+		if err := l.slept(t, page, sent, answered); err != nil {
+			return f, err
+		}
 		t.page = told{page.Now, sent, t.sent, len(page.Objects)}
 		t.learn(page, answered)
 		others, told := l.others(t, s, page)
@@ -85,6 +88,23 @@ func (t *try) listedAsPromised(page store.Page) error {
 		return nil
 	}
 	return fmt.Errorf("%w: %q", errUnlisted, t.flag.key)
+}
+
+// slept returns errLate if the store's clock has gone further between two looks of an attempt
+// than ours can have: this machine stood still, and its own clocks didn't count it. A lock
+// isn't granted then, since its flag may be stale by now for others. Two readings of one
+// clock are compared, not one with a mod time: a server's Date may be that of a proxy.
+func (l *Locker) slept(t *try, page store.Page, sent, answered time.Duration) error {
+	if t.polls || page.Now.IsZero() || !l.store.Properties().StoreClock {
+		return nil
+	}
+	if t.first.now.IsZero() {
+		t.first = told{now: page.Now, asked: sent}
+	}
+	if page.Now.Sub(t.first.now) > answered-t.first.asked+margin {
+		return errLate
+	}
+	return nil
 }
 
 // learn takes the store's clock from a page: from the mod time of our own flag,

@@ -306,7 +306,7 @@ func (w *world) checkQueue() {
 			}
 			continue
 		}
-		if ago := time.Since(t.put); ago > t.client.plan.ttl && w.plan.undisturbed() && !w.plan.slow.near(t.client.plan.ttl) && !w.calm.Load() {
+		if ago := time.Since(t.put); ago > t.client.plan.ttl && w.plan.store.PageSize >= 1000 && w.plan.undisturbed() && !w.plan.slow.near(t.client.plan.ttl) && !w.calm.Load() {
 			w.violate("expired", fmt.Sprintf("%s waits, and hasn't refreshed %s for %v", t.client.name, w.name(key), ago.Round(time.Millisecond)))
 		}
 	}
@@ -392,7 +392,7 @@ func (w *world) passed(h *holding) {
 		if !g.conflicts(h) || g.foreign() || g.began.Before(origin.began) || g.origin() == origin {
 			continue
 		}
-		broken := w.wasBroken(g) || g.paused
+		broken := w.wasBroken(g) || g.paused || h.paused
 		for o := h; o != nil; o = o.first {
 			broken = broken || w.wasBroken(o) || o.passers[g] && (o.straddled || w.plan.timeless()) // see adrift
 		}
