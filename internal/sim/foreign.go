@@ -102,6 +102,9 @@ type presence struct {
 	client         *client
 	since, written time.Time
 	before         time.Time // when it was written before that
+	// first is when each of its bodies was: one of a foreign client's that is put again,
+	// late, is that version again for who watches it.
+	first map[string]time.Time
 }
 
 // appears follows which objects are there.
@@ -115,10 +118,13 @@ func (w *world) appears(c *client, r request) {
 		delete(w.present, r.key)
 	case w.present[r.key].client == c:
 		p := w.present[r.key]
-		p.before, p.written = p.written, now
+		if _, again := p.first[string(r.body)]; !again || !c.plan.foreign {
+			p.first[string(r.body)] = now
+		}
+		p.before, p.written = p.written, p.first[string(r.body)]
 		w.present[r.key] = p
 	default:
-		w.present[r.key] = presence{client: c, since: now, written: now}
+		w.present[r.key] = presence{client: c, since: now, written: now, first: map[string]time.Time{string(r.body): now}}
 	}
 }
 
