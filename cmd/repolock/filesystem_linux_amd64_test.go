@@ -1,0 +1,131 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// failVariable says which system call fails in repolock, and with which error: "create 28".
+const failVariable = "REPOLOCK_TEST_FAIL"
+
+// TestOnlySilentFileSystemIsUnreachable is TestOnlySilenceIsUnreachable in a directory: a
+// command is run bare if the server of its file system doesn't answer, and for no other error.
+// The kernel gives the errors, by a seccomp filter; files that are created exclusively are the
+// repository's alone here.
+func TestOnlySilentFileSystemIsUnreachable(t *testing.T) {
+	type row struct {
+		err  unix.Errno
+		code int
+		bare bool
+	}
+	for call, rows := range map[string][]row{
+		"create": {
+			{unix.ENOSPC, exitFailed, false}, {unix.EDQUOT, exitFailed, false}, {unix.EIO, exitFailed, false},
+			{unix.EROFS, exitPermission, false}, {unix.EACCES, exitPermission, false}, {unix.EPERM, exitPermission, false},
+			{unix.ENFILE, exitFailed, false}, {unix.ENOMEM, exitFailed, false}, {unix.ENAMETOOLONG, exitFailed, false},
+			{unix.EREMOTEIO, exitFailed, false},
+			{unix.ESTALE, exitUnavailable, false}, // what it may have written could be removed
+		},
+		"list": {
+			{unix.EIO, exitFailed, false}, {unix.EACCES, exitPermission, false}, {unix.ENOMEM, exitFailed, false},
+			{unix.ESTALE, exitUnavailable, false}, // it has taken the flag
+		},
+		"look": {
+			{unix.EIO, exitFailed, false}, {unix.EACCES, exitPermission, false},
+			{unix.ESTALE, exitUnavailable, true}, {unix.ENOTCONN, exitUnavailable, true}, {unix.ETIMEDOUT, exitUnavailable, true},
+			{unix.EHOSTDOWN, exitUnavailable, true}, {unix.ENETUNREACH, exitUnavailable, true},
+		},
+	} {
+		for _, c := range rows {
+			name := unix.ErrnoName(c.err)
+			t.Run(call+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				ran := filepath.Join(t.TempDir(), "ran")
+				cmd := exec.Command("repolock", "-r", t.TempDir(), "backup", "--ttl", "10s", "--if-unreachable", "run", "--", "touch", ran)
+				cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %d", failVariable, call, c.err))
+				var stderr bytes.Buffer
+				cmd.Stderr = &stderr
+				err := cmd.Run()
+				var exit *exec.ExitError
+				if err != nil && !errors.As(err, &exit) {
+					t.Fatal(err)
+				}
+				said := stderr.String()
+				_, missing := os.Stat(ran)
+				if bare := missing == nil; bare != c.bare {
+					t.Errorf("run without a lock: %v, want %v: %s", bare, c.bare, said)
+				}
+				want := c.code
+				if c.bare {
+					want = 0
+				}
+				if code := cmd.ProcessState.ExitCode(); code != want {
+					t.Errorf("exit code %d, want %d: %s", code, want, said)
+				}
+				line, _, _ := strings.Cut(said, "\n")
+				t.Logf("exit code %d: %s", cmd.ProcessState.ExitCode(), line)
+			})
+		}
+	}
+}
+
+func init() {
+	if what := os.Getenv(failVariable); what != "" {
+		if err := failCalls(what); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// failCalls has the kernel refuse a system call to this process and those that it starts.
+func failCalls(what string) error {
+	var call string
+	var errno uint32
+	if _, err := fmt.Sscan(what, &call, &errno); err != nil {
+		return err
+	}
+	refused, ok := map[string]struct{ number, arg, flags uint32 }{
+		"create": {unix.SYS_OPENAT, 2, unix.O_CREAT | unix.O_EXCL},
+		"list":   {unix.SYS_GETDENTS64, 0, 0},
+		"look":   {unix.SYS_NEWFSTATAT, 3, unix.AT_SYMLINK_NOFOLLOW},
+	}[call]
+	if !ok {
+		return fmt.Errorf("no such call: %q", call)
+	}
+	const (
+		number, arch, args = 0, 4, 16 // in struct seccomp_data
+		load               = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
+		and                = unix.BPF_ALU | unix.BPF_AND | unix.BPF_K
+		equal              = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
+		result             = unix.BPF_RET | unix.BPF_K
+	)
+	program := []unix.SockFilter{
+		{Code: load, K: arch},
+		{Code: equal, K: unix.AUDIT_ARCH_X86_64, Jf: 6},
+		{Code: load, K: number},
+		{Code: equal, K: refused.number, Jf: 4},
+		{Code: load, K: args + 8*refused.arg},
+		{Code: and, K: refused.flags},
+		{Code: equal, K: refused.flags, Jf: 1},
+		{Code: result, K: unix.SECCOMP_RET_ERRNO | errno},
+		{Code: result, K: unix.SECCOMP_RET_ALLOW},
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	filter := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
+	_, _, err := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&filter)))
+	if err != 0 {
+		return err
+	}
+	return nil
+}
