@@ -13,12 +13,15 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
+// noLockError: the lock to be broken isn't there.
+type noLockError struct{ error }
+
 type breakCmd struct {
 	Yes   bool   `short:"y" help:"Don't ask."`
 	Stale bool   `help:"Only locks that are certainly stale."`
 	Dead  bool   `help:"Only locks whose holder was a process of this machine that is gone."`
 	Audit string `predictor:"file" config:"" placeholder:"FILE" env:"REPOLOCK_AUDIT" help:"Append what is deleted to this file, in JSON, one event a line."`
-	ID    string `name:"id" help:"Only the lock with this id."`
+	ID    string `name:"id" help:"Only the lock with this id. One that isn't there is an error."`
 }
 
 func (c breakCmd) Help() string {
@@ -44,6 +47,9 @@ func (c breakCmd) run(r *reporter, g global) (int, error) {
 	found, err := l.Break(ctx, opts)
 	if err != nil {
 		return 0, err
+	}
+	if len(found) == 0 && c.ID != "" {
+		return 0, noLockError{fmt.Errorf("there is no %slock with the id %.80q: nothing was deleted", c.which(), c.ID)}
 	}
 	if len(found) == 0 {
 		return 0, c.report(r, nil)
@@ -74,6 +80,18 @@ func (c breakCmd) why() string {
 	default:
 		return "break_lock"
 	}
+}
+
+// which restricts the locks, in words.
+func (c breakCmd) which() string {
+	words := ""
+	if c.Stale {
+		words = "stale "
+	}
+	if c.Dead {
+		words += "dead "
+	}
+	return words
 }
 
 // ask lists what will be deleted.

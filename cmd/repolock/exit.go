@@ -15,7 +15,7 @@ import (
 // Exit codes: those of sysexits(3) where there is a fitting one. A wrapped
 // command's own code is passed on.
 const (
-	exitAborted     = 1   // the question was answered with no
+	exitAborted     = 1   // the question was answered with no, or the lock to be broken isn't there
 	exitUsage       = 64  // EX_USAGE
 	exitUnavailable = 69  // EX_UNAVAILABLE
 	exitUnjudged    = 70  // EX_SOFTWARE: torture can't tell
@@ -69,6 +69,7 @@ func describe(err error) (name string, code int, hint string) {
 		nobody *torture.NobodyError
 		file   fileError
 		told   keeperError
+		noLock noLockError
 	)
 	switch {
 	case errors.As(err, &told):
@@ -79,6 +80,8 @@ func describe(err error) (name string, code int, hint string) {
 		return "wrong_configuration", exitUnfit, ""
 	case errors.As(err, &usage):
 		return "usage", exitUsage, "see repolock --help"
+	case errors.As(err, &noLock):
+		return "no_such_lock", exitAborted, "repolock status lists the ids; --repo and --name say where it looks"
 	case errors.As(err, &held):
 		return "lock_blocked", held.code, heldHint(held)
 	case errors.As(err, &nobody):
