@@ -110,7 +110,7 @@ bench-disk: ## what a put and a listing cost on this disk
 	$(GO) test -run='^$$' -bench=. ./store/dir
 
 .PHONY: lint
-lint: fmt vet static imports clock ## all checks of the text
+lint: fmt vet static imports clock legal ## all checks of the text
 
 .PHONY: fmt
 fmt: ## gofmt changes nothing
@@ -141,3 +141,11 @@ clock: ## time is read through the injected clock alone
 	@! grep -nE 'time\.(Now|Since|Until|Sleep|After|AfterFunc|NewTimer|NewTicker|Tick)\(' \
 		$$(find replock internal/refresh internal/original -name '*.go' ! -name '*_test.go') || \
 		{ echo "read the clock that was injected"; exit 1; }
+
+.PHONY: legal
+legal: ## NOTICES has the licenses of all that is linked, and of nothing else
+	@now=$$($(GO) run ./internal/notices) && echo "$$now" | diff NOTICES - || { echo "look at what changes, and run make notices"; exit 1; }
+
+.PHONY: notices
+notices: ## write NOTICES anew
+	$(GO) run ./internal/notices >NOTICES.new && mv NOTICES.new NOTICES
