@@ -227,10 +227,14 @@ func (w *world) breaking(p *process, r request) {
 
 // overslept reports whether the hypervisor has paused a lock's machine so that its flag, which
 // a break-lock is about to remove, may be stale, or was until a moment ago: it was written
-// before the pause was over, or after the break-lock had looked at it for the last time.
+// before the pause was over, or after the break-lock had looked at it for the last time. Or it
+// is the machine of the break-lock that was paused since then, which nothing can tell it.
 func (w *world) overslept(h *holding, r request) bool {
 	lag, written := h.p.client.machine.lags(), w.present[r.key].written
 	look, looked := w.seen[w.janitor.name+" "+r.key]
+	if looked && w.janitor.machine.lags().over.After(look.handed) {
+		return true
+	}
 	return lag.over.After(written) || looked && !lag.over.IsZero() && written.After(look.handed)
 }
 
