@@ -212,12 +212,12 @@ func TestStoodStillWhileAcquiring(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, lacking)
 		a := w.machine()
-		lists := 0
+		lists, each := 0, false
 		a.tap.Before(func(_ context.Context, r tap.Request) error {
 			if r.Op != "list" {
 				return nil
 			}
-			if lists++; lists == 2 {
+			if lists++; lists == 2 || each && lists%2 == 0 {
 				a.clock.pause(pause)
 				time.Sleep(pause)
 			}
@@ -230,6 +230,11 @@ func TestStoodStillWhileAcquiring(t *testing.T) {
 			t.Errorf("the lock was granted when its flag was %v old", age)
 		}
 		k.Release(t.Context())
+
+		lists, each = 0, true
+		if _, err := a.Exclusive(t.Context(), "x"); !errors.Is(err, ErrUnsure) || !strings.Contains(err.Error(), "this machine stood still") {
+			t.Errorf("paused again and again: %v", err)
+		}
 	})
 }
 
