@@ -157,21 +157,22 @@ func (l *Locker) put(ctx context.Context, key string, body []byte, opts store.Pu
 // remove deletes a key, or, if that isn't allowed, puts an empty body in its
 // place, which says "released". If neither is allowed the error names both.
 func (l *Locker) remove(ctx context.Context, key string) error {
-	return l.removeBy(ctx, key, func(ctx context.Context, send func(context.Context) error) error { return send(ctx) })
+	return l.removeBy(ctx, key,
+		func(ctx context.Context) error { return l.store.Delete(ctx, key) },
+		func(ctx context.Context) error {
+			_, err := l.store.Put(ctx, key, nil, store.PutOptions{})
+			return err
+		})
 }
 
-// removeBy is remove where each request is sent by by, which may decide not to.
-func (l *Locker) removeBy(ctx context.Context, key string, by func(ctx context.Context, send func(context.Context) error) error) error {
+// removeBy is remove by these requests.
+func (l *Locker) removeBy(ctx context.Context, key string, remove, empty func(context.Context) error) error {
 	request := func(what string, send func(context.Context) error) error {
-		_, err := repeat(ctx, l, what+" "+key, func(ctx context.Context) (nothing, error) { return nothing{}, by(ctx, send) })
+		_, err := repeat(ctx, l, what+" "+key, func(ctx context.Context) (nothing, error) { return nothing{}, send(ctx) })
 		return err
 	}
-	err := request("delete", func(ctx context.Context) error { return l.store.Delete(ctx, key) })
+	err := request("delete", remove)
 	if !errors.Is(err, store.ErrPermission) {
-		return err
-	}
-	empty := func(ctx context.Context) error {
-		_, err := l.store.Put(ctx, key, nil, store.PutOptions{})
 		return err
 	}
 	if perr := request("put", empty); perr != nil {

@@ -34,7 +34,8 @@ import (
 //   - undead: a lock that is released while it is being resumed isn't resumed;
 //   - belated: who hasn't been stopped sends no refresh after the deadline;
 //   - unqueued: who waits puts a ticket again that somebody has deleted;
-//   - trespass: nobody deletes another client's live lock.exclusive for a shared lock;
+//   - trespass: nobody deletes another client's live lock.exclusive for a shared lock, nor
+//     any without having looked whose it is;
 //   - progress: of two who come at once, and of whom one could have the lock, one has it;
 //   - stuck, leftover: at the end, when all others are gone, somebody alone gets
 //     in as soon as the last lock has expired, and leaves nothing.
@@ -49,6 +50,7 @@ type monitor struct {
 	queue     map[string]ticket // by its key
 	seen      map[string]sighting
 	present   map[string]presence
+	turns     map[string]*client   // whose lock.exclusive a step's last request to it has shown
 	looks     map[string]time.Time // when the last look of a step began
 	ghosts    []ghost
 	staleOnly bool // the break-lock that is under way

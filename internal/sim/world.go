@@ -82,7 +82,7 @@ func newWorld(config Config, r *Result) *world {
 		start: time.Now(), changed: time.Now(),
 		monitor: monitor{
 			broken: map[string]time.Time{}, undone: map[string]bool{}, owner: map[string]*client{}, queue: map[string]ticket{},
-			seen: map[string]sighting{}, present: map[string]presence{}, looks: map[string]time.Time{},
+			seen: map[string]sighting{}, present: map[string]presence{}, turns: map[string]*client{}, looks: map[string]time.Time{},
 		},
 		machines: map[int]*machine{},
 	}

@@ -24,17 +24,26 @@ func (w *write) commit(ctx context.Context, d *os.Root, temp string) error {
 		return err
 	}
 	defer unlock()
-	if w.opts.IfMatch != "" {
-		switch _, now, err := inspect(d, w.name, maxHashed); {
-		case errors.Is(err, fs.ErrNotExist):
-			return store.ErrPrecondition
-		case err != nil && !errors.Is(err, errIrregular) && !errors.Is(err, fs.ErrPermission):
-			return err
-		case now.ETag != w.opts.IfMatch:
-			return store.ErrPrecondition
-		}
+	if err := matches(d, w.name, w.opts.IfMatch); err != nil {
+		return err
 	}
 	return d.Rename(temp, w.name)
+}
+
+// matches returns ErrPrecondition unless the file has this ETag, or etag is "".
+func matches(d *os.Root, name, etag string) error {
+	if etag == "" {
+		return nil
+	}
+	switch _, now, err := inspect(d, name, maxHashed); {
+	case errors.Is(err, fs.ErrNotExist):
+		return store.ErrPrecondition
+	case err != nil && !errors.Is(err, errIrregular) && !errors.Is(err, fs.ErrPermission):
+		return err
+	case now.ETag != etag:
+		return store.ErrPrecondition
+	}
+	return nil
 }
 
 // link gives the temporary file its name, if there is no such name yet. It

@@ -5,17 +5,32 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+
+	"github.com/repolock/repolock/store"
 )
 
 // Delete removes the file, and then the directories above it that are empty.
 func (s *Store) Delete(ctx context.Context, key string) error {
-	if err := s.delete(ctx, key); err != nil {
+	if err := s.delete(ctx, key, ""); err != nil {
 		return failed("delete", key, err)
 	}
 	return nil
 }
 
-func (s *Store) delete(ctx context.Context, key string) error {
+// DeleteIfMatch is Delete if the file has this ETag. The condition binds those who take
+// the directory's lock, as PutOptions.IfMatch does.
+func (s *Store) DeleteIfMatch(ctx context.Context, key, etag string) error {
+	err := store.ErrConditionUnsupported
+	if s.flock {
+		err = s.delete(ctx, key, etag)
+	}
+	if err != nil {
+		return failed("delete", key, err)
+	}
+	return nil
+}
+
+func (s *Store) delete(ctx context.Context, key, ifMatch string) error {
 	if err := check(ctx, key); err != nil {
 		return err
 	}
@@ -25,14 +40,14 @@ func (s *Store) delete(ctx context.Context, key string) error {
 	}
 	defer root.Close()
 	dir, name := split(key)
-	if err := s.remove(ctx, root, dir, name); err != nil {
+	if err := s.remove(ctx, root, dir, name, ifMatch); err != nil {
 		return err
 	}
 	prune(root, dir, s.now())
 	return nil
 }
 
-func (s *Store) remove(ctx context.Context, root *os.Root, dir, name string) error {
+func (s *Store) remove(ctx context.Context, root *os.Root, dir, name, ifMatch string) error {
 	absent := func(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotDir) }
 	d, err := openDir(root, dir)
 	if absent(err) {
@@ -52,6 +67,9 @@ func (s *Store) remove(ctx context.Context, root *os.Root, dir, name string) err
 		return nil
 	}
 	if err != nil {
+		return err
+	}
+	if err := matches(d, name, ifMatch); err != nil {
 		return err
 	}
 	if err := d.Remove(name); !absent(err) {

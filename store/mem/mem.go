@@ -141,13 +141,26 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (store.Page, er
 }
 
 // Delete removes the object, if there is one.
-func (s *Store) Delete(ctx context.Context, key string) error {
+func (s *Store) Delete(ctx context.Context, key string) error { return s.delete(ctx, key, "") }
+
+// DeleteIfMatch heeds its condition as Put does Options.IfMatch.
+func (s *Store) DeleteIfMatch(ctx context.Context, key, etag string) error {
+	return s.delete(ctx, key, etag)
+}
+
+func (s *Store) delete(ctx context.Context, key, ifMatch string) error {
 	if err := check(ctx, key); err != nil {
 		return failed("delete", key, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, found := s.objects[key]; found {
+	old, found := s.objects[key]
+	if ifMatch != "" {
+		if err := s.opts.IfMatch.judge(found && old.info.ETag == ifMatch); err != nil {
+			return failed("delete", key, err)
+		}
+	}
+	if found {
 		delete(s.objects, key)
 		at, _ := slices.BinarySearch(s.keys, key)
 		s.keys = slices.Delete(s.keys, at, at+1)

@@ -2,6 +2,7 @@ package main
 
 const (
 	acquire  = "replock/acquire.go"
+	take     = "replock/takedown.go"
 	wait     = "replock/wait.go"
 	judge    = "replock/judge.go"
 	look     = "replock/look.go"
@@ -34,8 +35,8 @@ var mutants = []mutant{
 		"e.err = readError{err}", "e.err = errReleased"},
 	{"the lease is dated from when the lock was granted", hold,
 		"Start: t.sent,", "Start: l.opts.Clock.Elapsed(),"},
-	{"who was refused leaves their flag", acquire,
-		"return join(l.takeDownExclusive(ctx, t), l.takeDownFlag(ctx, t))", "return l.takeDownExclusive(ctx, t)"},
+	{"who was refused leaves their flag", take,
+		"return join(err, l.takeDownFlag(step, t))", "return err"},
 
 	// Wait.
 	{"who has waited leaves their ticket", wait,
@@ -120,6 +121,8 @@ var mutants = []mutant{
 		"if true {\n\t\t\tif e.kind == kindExclusive && t.mode == Shared {\n\t\t\t\tdead = append(dead, e)\n\t\t\t}"},
 	{"of two on a slow store the first doesn't wait for the second to go", acquire,
 		"age <= transient+withdrawing*t.trips.slowest()", "age <= transient"},
+	{"a release doesn't look whose lock.exclusive it deletes", take,
+		"if err != nil || !ours {\n\t\treturn err\n\t}\n\tif etag", "if false {\n\t\treturn err\n\t}\n\tif etag"},
 	{"a request that fails isn't repeated", request,
 		"if err == nil || store.Permanent(err) || ctx.Err() != nil {", "if true {"},
 	{"to other clients the lock has expired", body,
