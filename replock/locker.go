@@ -36,7 +36,7 @@ func New(s store.Store, opts Options) (*Locker, error) {
 		return nil, err
 	}
 	l := &Locker{
-		store:    s,
+		store:    store.Finite(s),
 		opts:     opts,
 		keys:     keys{opts.Prefix},
 		schedule: refresh.ForTTL(opts.TTL),

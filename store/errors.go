@@ -40,6 +40,9 @@ var (
 	// ErrFull is returned where nothing can be written for want of space, or because a
 	// quota is used up.
 	ErrFull = errors.New("no space left")
+	// ErrListing is returned where a listing can't be relied on: its pages are in no order, or it
+	// has no end. It might be whole the next time.
+	ErrListing = errors.New("a listing can't be relied on")
 	// ErrURL is returned for a repository URL that can't be understood.
 	ErrURL = errors.New("invalid repository URL")
 )

@@ -48,7 +48,8 @@ type Store interface {
 	// List returns one page of the objects whose key begins with prefix, in
 	// byte order of the keys. It is exactly one request. The first page has the
 	// cursor ""; the next one the cursor that the last page gave. A prefix
-	// under which there is nothing gives an empty page and no error.
+	// under which there is nothing gives an empty page and no error. A page that isn't
+	// the last may be empty, and gives another cursor than its own; see [Finite].
 	List(ctx context.Context, prefix, cursor string) (Page, error)
 
 	// Delete removes an object. One that isn't there is no error. After

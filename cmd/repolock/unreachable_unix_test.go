@@ -80,6 +80,7 @@ func TestOnlySilenceIsUnreachable(t *testing.T) {
 		{"authorizes, and then is silent", []string{b2}, authorizes(silent), exitUnavailable, false},
 		{"authorizes, and then is down", []string{b2}, authorizes(statusB2(503, "service_unavailable")), exitUnavailable, false},
 		{"takes the flag, and lists another prefix", s3s, answers(then(put, otherPrefix)), exitFailed, false},
+		{"takes the flag, and lists without an end", s3s, answers(then(put, unending)), exitUnfit, false},
 		{"takes the flag, and refuses the listing", s3s, answers(then(put, status(400, "InvalidArgument"))), exitFailed, false},
 	} {
 		for _, repo := range c.repos {
@@ -246,6 +247,13 @@ func otherPrefix(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/xml")
 	fmt.Fprint(w, `<ListBucketResult><Name>bucket</Name><Prefix>another/</Prefix><MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated>`+
 		`<Contents><Key>another/x</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>"x"</ETag><Size>1</Size></Contents></ListBucketResult>`)
+}
+
+// unending is an empty page of a listing that goes on where it was.
+func unending(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/xml")
+	fmt.Fprint(w, `<ListBucketResult><Name>bucket</Name><MaxKeys>1000</MaxKeys><IsTruncated>true</IsTruncated>`+
+		`<NextContinuationToken>token</NextContinuationToken></ListBucketResult>`)
 }
 
 // then answers requests that write with one, and others with another.

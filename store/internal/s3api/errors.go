@@ -48,6 +48,9 @@ func (s *Store) meaning(ctx context.Context, r request, err error) error {
 	if why := unfit(""); errors.As(err, &why) {
 		return fmt.Errorf("%w: %s: %w", store.ErrConfig, s.place.Host, why)
 	}
+	if errors.Is(err, store.ErrListing) {
+		return fmt.Errorf("%s: %w", s.place.Host, err)
+	}
 	status, said := r.answer.Status(), refused(r.answer)
 	if status == 0 {
 		return s.unanswered(r, err)
