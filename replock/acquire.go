@@ -47,13 +47,14 @@ type try struct {
 	sent     time.Duration
 	deadline time.Duration
 	st       storeTime
-	looked   bool          // at least once
-	seen     clock.Reading // when the last look was sent
-	passed   *entry        // the stale lock.exclusive that is left in its place
-	first    told          // by its first page
-	page     told          // by its last page
-	trips    *trips        // of the acquire that it belongs to
-	underway underway      // puts
+	looked   bool            // at least once
+	seen     clock.Reading   // when the last look was sent
+	passed   *entry          // the stale lock.exclusive that is left in its place
+	first    told            // by its first page
+	page     told            // by its last page
+	trips    *trips          // of the acquire that it belongs to
+	parent   context.Context // of the lock's context
+	underway underway        // puts
 
 	mine
 }
@@ -135,7 +136,9 @@ func (l *Locker) acquire(ctx context.Context, mode Mode, operation string, opts 
 	if err := CheckOperation(operation); err != nil {
 		return nil, err
 	}
-	q := l.newQueue(mode, operation, opts)
+	q := l.newQueue(ctx, mode, operation, opts)
+	ctx, free := q.bound(ctx)
+	defer free()
 	defer q.leave(ctx)
 	for late := 0; ; {
 		t, err := q.newTry()
@@ -150,7 +153,7 @@ func (l *Locker) acquire(ctx context.Context, mode Mode, operation string, opts 
 			l.tell(e)
 			return lock, nil
 		case ctx.Err() != nil:
-			return nil, fmt.Errorf("acquiring the %s lock: %w", mode, context.Cause(ctx))
+			return nil, fmt.Errorf("acquiring the %s lock: %w", mode, whyEnded(ctx))
 		case errors.Is(err, ErrHeld), errors.Is(err, errDoubt):
 			late, q.failing = 0, 0
 			if err := q.wait(ctx, t, f); err != nil {
@@ -275,7 +278,7 @@ func (l *Locker) settle(ctx context.Context, t *try) (*Lock, error) {
 	if err := l.holdable(t); err != nil {
 		return nil, err
 	}
-	return l.hold(ctx, t, fence), nil
+	return l.hold(t, fence), nil
 }
 
 // raise puts our flag, and lock.exclusive beside it if that can be done without

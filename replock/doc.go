@@ -3,7 +3,7 @@
 // that package store describes.
 //
 //	locker, err := replock.New(st, replock.Options{})
-//	lock, err := locker.Exclusive(ctx, "prune")
+//	lock, err := locker.Exclusive(ctx, "prune", replock.Parent(ctx))
 //	defer lock.Release(ctx)
 //	err = prune(lock.Context())
 //

@@ -3,6 +3,7 @@ package replock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,7 +20,6 @@ type Lock struct {
 	mu    sync.Mutex // guards them until done is closed
 	fence uint64
 
-	parent context.Context // that the lock was acquired with
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
@@ -40,9 +40,9 @@ type Lock struct {
 }
 
 // hold starts refreshing a lock that was just acquired.
-func (l *Locker) hold(ctx context.Context, t *try, fence uint64) *Lock {
-	lock := &Lock{parent: ctx, l: l, t: t, fence: fence, done: make(chan struct{}), released: make(chan struct{})}
-	lock.ctx, lock.cancel = context.WithCancelCause(ctx)
+func (l *Locker) hold(t *try, fence uint64) *Lock {
+	lock := &Lock{l: l, t: t, fence: fence, done: make(chan struct{}), released: make(chan struct{})}
+	lock.ctx, lock.cancel = context.WithCancelCause(t.parent)
 	lock.deadline.Store(int64(t.deadline))
 	lock.seen.Store(&t.seen)
 	lock.others = newSightings(t)
@@ -50,7 +50,7 @@ func (l *Locker) hold(ctx context.Context, t *try, fence uint64) *Lock {
 		Schedule: l.schedule, Clock: l.opts.Clock, Start: t.sent, Drain: lock.timeout(),
 		Attempt: lock.refresh, Failed: lock.failed, Extended: lock.extended,
 	})
-	running, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	running, stop := context.WithCancelCause(context.WithoutCancel(t.parent))
 	lock.stop = stop
 	go lock.run(running)
 	return lock
@@ -106,8 +106,9 @@ func (k *Lock) event(kind EventKind, err error) Event {
 func (k *Lock) tell(kind EventKind, err error) { k.l.tell(k.event(kind, err)) }
 
 // Context ends when the lock is lost, with a *LostError as its cause, before
-// anybody else may hold it; when it is released; and with the context that the
-// lock was acquired with. What the lock protects must stop when it ends.
+// another holder is let in; when it is released, with ErrReleased as its cause; and with
+// its Parent, if the lock was acquired with one. It doesn't end with the context of the
+// acquire. What the lock protects must stop when it ends.
 func (k *Lock) Context() context.Context { return k.ctx }
 
 // ID names this lock: 128 random bits in hex. A resumed lock has a new one.
@@ -134,10 +135,10 @@ func (k *Lock) Deadline() time.Duration { return time.Duration(k.deadline.Load()
 // Lost returns why the lock was lost, or nil.
 func (k *Lock) Lost() *LostError { return k.lost.Load() }
 
-// Check refreshes the lock at once and returns nil if it is held: use it before
-// a batch that must not be done without. After a *LostError the lock is lost;
-// after another error it may be held, and that couldn't be confirmed. It costs
-// as much as a refresh.
+// Check refreshes the lock at once and returns nil if it is held and its context hasn't
+// ended: use it before a batch that must not be done without. After a *LostError the lock
+// is lost; after another error it may be held, and that couldn't be confirmed. It costs
+// as much as a refresh. ctx bounds it.
 func (k *Lock) Check(ctx context.Context) error {
 	err := k.refresher.Now(ctx, k.done)
 	if errors.Is(err, ErrLost) {
@@ -162,13 +163,17 @@ func (k *Lock) Confirm(ctx context.Context) error {
 	return k.state(err)
 }
 
-// state is why the lock isn't held any more, or else what couldn't be found out.
+// state is why the lock isn't held any more, or its context has ended, or else what
+// couldn't be found out.
 func (k *Lock) state(unknown error) error {
 	if lost := k.lost.Load(); lost != nil {
 		return lost
 	}
 	if k.releasing.Load() {
 		return ErrReleased
+	}
+	if unknown == nil && k.ctx.Err() != nil {
+		return fmt.Errorf("the context of the %s lock has ended: %w", k.t.mode, whyEnded(k.ctx))
 	}
 	return unknown
 }

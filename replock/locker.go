@@ -62,8 +62,9 @@ func (l *Locker) Shared(ctx context.Context, operation string, opts ...AcquireOp
 // for a lock that is held, unless Wait is among the options; but a lock that one
 // clock calls stale and another doesn't is watched for as long as that lock lives.
 //
-// The lock's context is derived from ctx. The lock itself is held, and
-// refreshed, until Release, even if ctx ends.
+// ctx bounds the acquire, and may be cancelled after it: the lock is held, and refreshed,
+// until Release. The lock's context has the values of ctx; see Parent for one that ends
+// with another.
 func (l *Locker) Exclusive(ctx context.Context, operation string, opts ...AcquireOption) (*Lock, error) {
 	return l.acquire(ctx, Exclusive, operation, opts...)
 }

@@ -45,6 +45,7 @@ type queue struct {
 	l         *Locker
 	mode      Mode
 	operation string
+	parent    context.Context // of the lock's context
 	sight     sight
 	mine      mine
 	patience  time.Duration
@@ -55,8 +56,8 @@ type queue struct {
 	trips     trips
 }
 
-func (l *Locker) newQueue(mode Mode, operation string, opts []AcquireOption) *queue {
-	q := &queue{l: l, mode: mode, operation: operation, sight: sight{}, mine: nothingYet(), began: l.opts.Clock.Elapsed()}
+func (l *Locker) newQueue(ctx context.Context, mode Mode, operation string, opts []AcquireOption) *queue {
+	q := &queue{l: l, mode: mode, operation: operation, parent: context.WithoutCancel(ctx), sight: sight{}, mine: nothingYet(), began: l.opts.Clock.Elapsed()}
 	for _, o := range opts {
 		o(q)
 	}
@@ -73,7 +74,7 @@ func (q *queue) newTry() (*try, error) {
 	if err != nil {
 		return nil, err
 	}
-	q.mine, t.trips = t.mine, &q.trips
+	q.mine, t.trips, t.parent = t.mine, &q.trips, q.parent
 	if q.ticket != nil {
 		t.place, q.ticket.mine = q.ticket.place, t.mine
 	}
@@ -110,7 +111,7 @@ func (q *queue) wait(ctx context.Context, t *try, f found) error {
 		}
 		switch {
 		case ctx.Err() != nil:
-			return fmt.Errorf("waiting for the %s lock: %w", q.mode, context.Cause(ctx))
+			return fmt.Errorf("waiting for the %s lock: %w", q.mode, whyEnded(ctx))
 		case errors.Is(err, errUnlisted):
 			at.flag.put = false // somebody has broken it: it is put again if need be
 			return nil
