@@ -116,9 +116,17 @@ func plain(said, token string) string {
 	return said
 }
 
+// noSession is why a session couldn't begin. No refusal in it is of the request that
+// needed the session.
+type noSession struct{ error }
+
+func (e noSession) Unwrap() error { return e.error }
+
+// asRefusal reports whether B2 refused a request with a status and one of some codes, or
+// with any code if there are none. An answer without a code isn't B2's.
 func asRefusal(err error, status int, codes ...string) bool {
 	var e *refusal
-	if !errors.As(err, &e) || e.status != status {
+	if !errors.As(err, &e) || e.status != status || errors.As(err, new(noSession)) {
 		return false
 	}
 	for _, code := range codes {
@@ -126,7 +134,7 @@ func asRefusal(err error, status int, codes ...string) bool {
 			return true
 		}
 	}
-	return len(codes) == 0
+	return len(codes) == 0 && e.code != ""
 }
 
 // expired: the server takes the token no longer.

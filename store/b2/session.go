@@ -62,7 +62,7 @@ func (s *Store) session(ctx context.Context, refused *session) (*session, error)
 	}
 	in, err := s.authorize(ctx)
 	if err != nil {
-		return nil, err
+		return nil, noSession{err}
 	}
 	s.sessions.mu.Lock()
 	defer s.sessions.mu.Unlock()
