@@ -57,7 +57,7 @@ func TestOnlySilenceIsUnreachable(t *testing.T) {
 		{"429", []string{b2}, answers(statusB2(429, "too_many_requests")), exitFailed, false},
 		{"400", s3s, answers(status(400, "InvalidRequest")), exitFailed, false},
 		{"400 without a word", s3s, answers(status(400, "")), exitUnfit, false},
-		{"400, as to a v4 key", []string{b2}, answers(statusB2(400, "bad_request")), exitUnfit, false},
+		{"400, as to an unknown kind of key", []string{b2}, answers(statusB2(400, "bad_request")), exitUnfit, false},
 		{"401", s3s, answers(status(401, "Unauthorized")), exitPermission, false},
 		{"401", []string{b2}, answers(statusB2(401, "unauthorized")), exitPermission, false},
 		{"403", s3s, answers(status(403, "AccessDenied")), exitPermission, false},
@@ -229,7 +229,7 @@ func authorizes(other http.HandlerFunc) func(*testing.T) (scheme, host string) {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"accountId":"a","authorizationToken":"t","apiInfo":{"storageApi":{"apiUrl":"http://%[1]s","downloadUrl":"http://%[1]s",`+
-			`"bucketId":"b","bucketName":"bucket","capabilities":["listBuckets","listFiles","readFiles","writeFiles","deleteFiles"]}}}`, r.Host)
+			`"allowed":{"buckets":[{"id":"b","name":"bucket"}],"capabilities":["listBuckets","listFiles","readFiles","writeFiles","deleteFiles"]}}}}`, r.Host)
 	})
 }
 
