@@ -153,7 +153,7 @@ func (l *Locker) acquire(ctx context.Context, mode Mode, operation string, opts 
 			l.tell(e)
 			return lock, nil
 		case ctx.Err() != nil:
-			return nil, fmt.Errorf("acquiring the %s lock: %w", mode, whyEnded(ctx))
+			return nil, q.ended(ctx, t, f)
 		case errors.Is(err, ErrHeld), errors.Is(err, errDoubt):
 			late, q.failing = 0, 0
 			if err := q.wait(ctx, t, f); err != nil {

@@ -3,6 +3,8 @@ package replock
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 )
 
 // Parent has the lock's context end with parent, and have its values. It ends the
@@ -24,6 +26,16 @@ func (q *queue) bound(ctx context.Context) (context.Context, func()) {
 		stop()
 		cancel(nil)
 	}
+}
+
+// ended is the error of an acquire whose context has ended. If others were seen in its
+// way it names them.
+func (q *queue) ended(ctx context.Context, t *try, f found) error {
+	why := whyEnded(ctx)
+	if f.live = slices.Concat(f.live, f.doubtful); len(f.live) > 0 {
+		return q.heldUntil(t, f, why)
+	}
+	return fmt.Errorf("acquiring the %s lock: %w", q.mode, why)
 }
 
 // whyEnded returns why a context has ended: its cause, and what its Err is.

@@ -3,10 +3,12 @@ package replock
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/repolock/repolock/internal/tap"
 	"github.com/repolock/repolock/store/mem"
 )
 
@@ -128,4 +130,92 @@ func mustRelease(t *testing.T, k *Lock) {
 	if err := k.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestWaitEndedByItsContext: an acquire that its context ends while others are in its way
+// is refused by them, and by its context. Nothing of it is left.
+func TestWaitEndedByItsContext(t *testing.T) {
+	deadline := func(t *testing.T) (context.Context, context.CancelFunc) {
+		return context.WithTimeout(t.Context(), time.Minute)
+	}
+	canceled := func(t *testing.T) (context.Context, context.CancelFunc) {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Minute, cancel)
+		return ctx, cancel
+	}
+	quits := func(t *testing.T) (context.Context, context.CancelFunc) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Minute, func() { cancel(errQuit) })
+		return ctx, func() { cancel(nil) }
+	}
+	hangs := func(ctx context.Context, r tap.Request) error {
+		if r.Op != "list" {
+			return nil
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	for _, c := range []struct {
+		name   string
+		mode   Mode
+		end    func(*testing.T) (context.Context, context.CancelFunc)
+		before tap.Before // of a request shortly before
+		errs   []error
+	}{
+		{"deadline, exclusive", Exclusive, deadline, nil, []error{context.DeadlineExceeded}},
+		{"deadline, shared", Shared, deadline, nil, []error{context.DeadlineExceeded}},
+		{"canceled", Exclusive, canceled, nil, []error{context.Canceled}},
+		{"canceled with a cause", Shared, quits, nil, []error{context.Canceled, errQuit}},
+		{"in the midst of a look", Exclusive, deadline, hangs, []error{context.DeadlineExceeded}},
+		{"when the store fails", Shared, deadline, outage, []error{context.DeadlineExceeded}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, mem.Options{})
+				holder, waiter := w.machine(), w.machine()
+				first, err := holder.Exclusive(t.Context(), "the first")
+				mustLock(t, first, err)
+				ctx, cancel := c.end(t)
+				defer cancel()
+				if c.before != nil {
+					time.AfterFunc(40*time.Second, func() { waiter.tap.Before(c.before) })
+					time.AfterFunc(time.Minute, func() { waiter.tap.Before(nil) })
+				}
+				k, err := waiter.acquire(ctx, c.mode, "the second", Wait(time.Hour))
+				held := mustHeld(t, k, err)
+				for _, want := range append(c.errs, ErrHeld) {
+					if !errors.Is(err, want) {
+						t.Errorf("%v: not %v", err, want)
+					}
+				}
+				if len(held.Holders) != 1 || held.Holders[0].Operation != "the first" || !strings.Contains(err.Error(), "m1 (pid 101)") {
+					t.Errorf("doesn't say who holds it: %v", err)
+				}
+				if held.Waited < time.Minute || held.Waited > 65*time.Second {
+					t.Errorf("waited for %v", held.Waited)
+				}
+				waiter.Flush(t.Context())
+				if waiter.saw(EventBlocked) != 1 {
+					t.Errorf("the observer was told %d times", waiter.saw(EventBlocked))
+				}
+				mustRelease(t, first)
+				w.empty()
+			})
+		})
+	}
+}
+
+// TestEndedWithNobodyInTheWay: then nobody is named.
+func TestEndedWithNobodyInTheWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{})
+		m := w.machine()
+		m.tap.Before(outage)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		k, err := m.Exclusive(ctx, "prune", Wait(time.Hour))
+		if k != nil || errors.Is(err, ErrHeld) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+	})
 }

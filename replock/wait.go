@@ -19,7 +19,8 @@ type AcquireOption func(*queue)
 // Wait has Shared or Exclusive wait for as long for the holders of conflicting locks to
 // release them. Who waits for the exclusive lock gets it before all who come later,
 // whichever lock they want. When the time is over the error is a *HeldError. A
-// store that fails is waited for, too, for up to the ttl.
+// store that fails is waited for, too, for up to the ttl. If the acquire's context ends
+// first, the error is both: a *HeldError, and context.Canceled or DeadlineExceeded.
 func Wait(d time.Duration) AcquireOption { return func(q *queue) { q.patience = max(d, 0) } }
 
 // Forever is a time to Wait without an end.
@@ -111,7 +112,7 @@ func (q *queue) wait(ctx context.Context, t *try, f found) error {
 		}
 		switch {
 		case ctx.Err() != nil:
-			return fmt.Errorf("waiting for the %s lock: %w", q.mode, whyEnded(ctx))
+			return q.ended(ctx, t, was)
 		case errors.Is(err, errUnlisted):
 			at.flag.put = false // somebody has broken it: it is put again if need be
 			return nil
@@ -201,12 +202,18 @@ func (q *queue) tell(t *try, f found) {
 
 // held tells of those in our way, and is the error that says who they are.
 func (q *queue) held(t *try, f found) error {
+	return q.heldUntil(t, f, nil)
+}
+
+// heldUntil is held with why the wait ended early, if it did.
+func (q *queue) heldUntil(t *try, f found, why error) error {
 	err := q.l.heldError(t, f)
+	err.Err = why
 	if q.patience > 0 {
 		err.Waited = q.waitedFor()
 	}
 	q.l.tell(Event{
-		Kind: EventBlocked, Mode: q.mode, Operation: q.operation, ID: t.id, Key: t.flag.key, Holders: err.Holders, Waited: err.Waited,
+		Kind: EventBlocked, Mode: q.mode, Operation: q.operation, ID: t.id, Key: t.flag.key, Holders: err.Holders, Waited: err.Waited, Err: why,
 	})
 	return err
 }
