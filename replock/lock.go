@@ -19,6 +19,7 @@ type Lock struct {
 	t     *try       // its objects change with each refresh:
 	mu    sync.Mutex // guards them until done is closed
 	fence uint64
+	since time.Duration // when it was acquired, or resumed, on the clock's Elapsed
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -41,7 +42,7 @@ type Lock struct {
 
 // hold starts refreshing a lock that was just acquired.
 func (l *Locker) hold(t *try, fence uint64) *Lock {
-	lock := &Lock{l: l, t: t, fence: fence, done: make(chan struct{}), released: make(chan struct{})}
+	lock := &Lock{l: l, since: l.opts.Clock.Elapsed(), t: t, fence: fence, done: make(chan struct{}), released: make(chan struct{})}
 	lock.ctx, lock.cancel = context.WithCancelCause(t.parent)
 	lock.deadline.Store(int64(t.deadline))
 	lock.seen.Store(&t.seen)
@@ -97,9 +98,10 @@ func (k *Lock) extended(deadline time.Duration) {
 }
 
 func (k *Lock) event(kind EventKind, err error) Event {
+	now, deadline := k.l.opts.Clock.Elapsed(), k.Deadline()
 	return Event{
 		Kind: kind, Mode: k.t.mode, Operation: k.t.operation, ID: k.t.id, Key: k.t.flag.key, Err: err,
-		Left: k.Deadline() - k.l.opts.Clock.Elapsed(),
+		Left: deadline - now, Held: min(now, deadline) - k.since,
 	}
 }
 
@@ -128,8 +130,18 @@ func (k *Lock) Key() string { return k.t.flag.key }
 // false unless Options.Fence was set and the lock is exclusive.
 func (k *Lock) Fence() (uint64, bool) { return k.fence, k.fence != 0 }
 
-// Deadline is when the lock is lost unless it is refreshed before, as a reading
-// of the clock's Elapsed, which on Linux is CLOCK_BOOTTIME.
+// Left is how long the lock is held without another refresh: 0 if it is lost or released.
+// It counts the time for which the machine is suspended.
+func (k *Lock) Left() time.Duration {
+	if k.lost.Load() != nil || k.releasing.Load() {
+		return 0
+	}
+	return max(k.Deadline()-k.l.opts.Clock.Elapsed(), 0)
+}
+
+// Deadline is for the guard of the repolock command, which reads the same clock: when the
+// lock is lost unless it is refreshed before, as a reading of the clock's Elapsed, on Linux
+// CLOCK_BOOTTIME. Others want Left.
 func (k *Lock) Deadline() time.Duration { return time.Duration(k.deadline.Load()) }
 
 // Lost returns why the lock was lost, or nil.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -32,6 +33,9 @@ type Locker struct {
 
 // New returns a Locker for the repository on a store. It makes no request.
 func New(s store.Store, opts Options) (*Locker, error) {
+	if s == nil {
+		return nil, errors.New("no store: open one first")
+	}
 	if err := opts.fill(); err != nil {
 		return nil, err
 	}
@@ -57,7 +61,7 @@ func (l *Locker) Shared(ctx context.Context, operation string, opts ...AcquireOp
 // Exclusive takes the exclusive lock for an operation such as a prune. Either
 // the lock or the error is nil.
 //
-// If somebody else holds a conflicting lock the error is a *HeldError. If it
+// If another holder has a conflicting lock the error is a *HeldError. If it
 // can't be known whether somebody does, it is the store's error. It doesn't wait
 // for a lock that is held, unless Wait is among the options; but a lock that one
 // clock calls stale and another doesn't is watched for as long as that lock lives.
