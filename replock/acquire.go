@@ -203,7 +203,8 @@ func (l *Locker) enter(ctx context.Context, t *try, s sight) (found, error) {
 	if err := l.raise(ctx, t); err != nil {
 		return found{}, err
 	}
-	var yielding, vanished, claims int // how often we looked again because of that
+	var vanished, claims int // how often we looked again because of that
+	var y yielding
 	var swept bool
 	for {
 		f, err := l.look(ctx, t, s)
@@ -214,13 +215,10 @@ func (l *Locker) enter(ctx context.Context, t *try, s sight) (found, error) {
 		case l.opts.Clock.Elapsed() >= t.deadline:
 			return f, errLate
 		case len(f.live) > 0:
-			if yielding == maxAgain || !l.worthAnother(t, f) {
+			again := false
+			if pause, again = l.again(ctx, t, f, &y); !again {
 				return f, ErrHeld
 			}
-			// They look, and take down what they have put: a pause of a round trip
-			// before each of our looks leaves them six.
-			pause = firstAgain<<yielding + t.trips.slowest()
-			yielding++
 		case len(f.vanished) > 0:
 			if vanished == maxAgain {
 				f.live = f.vanished // a listing outweighs a read
@@ -392,48 +390,6 @@ func (l *Locker) overwrite(ctx context.Context, t *try) error {
 	}
 	t.claimed(o.ETag)
 	return nil
-}
-
-// Between contenders, the one that may win looks again a few times, while the
-// others withdraw.
-const (
-	maxAgain   = 3
-	firstAgain = 100 * time.Millisecond
-	// transient is the age up to which a flag may be that of an acquirer that is
-	// about to withdraw it; on a slow store, withdrawing round trips more.
-	transient   = 3 * time.Second
-	withdrawing = 6
-)
-
-// worthAnother reports whether those in our way may be about to withdraw, and
-// it isn't for us to yield: a shared acquirer yields at once, an exclusive one
-// to whoever has lock.exclusive, and where nobody has it, to the one that came
-// first. It decides who waits, never who enters.
-func (l *Locker) worthAnother(t *try, f found) bool {
-	if t.mode == Shared || f.more > 0 {
-		return false
-	}
-	for _, e := range f.live {
-		if e.verdict == Unreadable || e.kind == kindExclusive {
-			return false
-		}
-		if e.kind == kindIntent && !t.exclusive.listed && e.Key < t.place {
-			return false
-		}
-		if !l.mayWithdraw(t, f, e) {
-			return false
-		}
-	}
-	return true
-}
-
-// mayWithdraw reports whether an entry may be of an acquirer who hasn't looked yet.
-func (l *Locker) mayWithdraw(t *try, f found, e *entry) bool {
-	if e.err == nil && e.lease.State == stateHeld {
-		return false
-	}
-	age, ok := e.age(f.st, f.now)
-	return !ok || age <= transient+withdrawing*t.trips.slowest()
 }
 
 func (l *Locker) heldError(t *try, f found) *HeldError {

@@ -3,6 +3,7 @@ package main
 const (
 	acquire  = "replock/acquire.go"
 	take     = "replock/takedown.go"
+	yield    = "replock/yield.go"
 	wait     = "replock/wait.go"
 	judge    = "replock/judge.go"
 	look     = "replock/look.go"
@@ -119,8 +120,10 @@ var mutants = []mutant{
 	{"a shared one deletes lock.exclusive", reap,
 		"if e.kind != kindExclusive || t.mode == Exclusive {",
 		"if true {\n\t\t\tif e.kind == kindExclusive && t.mode == Shared {\n\t\t\t\tdead = append(dead, e)\n\t\t\t}"},
-	{"of two on a slow store the first doesn't wait for the second to go", acquire,
-		"age <= transient+withdrawing*t.trips.slowest()", "age <= transient"},
+	{"of two on a slow store the first doesn't wait for the second to go", yield,
+		"return !ok || age <= l.transience(t)", "return !ok || age <= transient"},
+	{"a shared one gives up before the exclusive one in its way does", yield,
+		"waited >= patience+outlasting*t.trips.slowest()", "waited >= 0"},
 	{"a release doesn't look whose lock.exclusive it deletes", take,
 		"if err != nil || !ours {\n\t\treturn err\n\t}\n\tif etag", "if false {\n\t\treturn err\n\t}\n\tif etag"},
 	{"a request that fails isn't repeated", request,
