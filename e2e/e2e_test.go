@@ -86,7 +86,8 @@ func neutral() struct{} {
 			os.Unsetenv(name)
 		}
 	}
-	os.Setenv("REPOLOCK_CONFIG", "") // no file
+	os.Setenv("REPOLOCK_CONFIG", "")        // no file
+	os.Setenv("XDG_CACHE_HOME", os.DevNull) // nothing is remembered there, or said once
 	syscall.Umask(0o022)
 	return struct{}{}
 }

@@ -49,7 +49,7 @@ func (c breakCmd) run(r *reporter, g global) (int, error) {
 		return 0, err
 	}
 	if len(found) == 0 && c.ID != "" {
-		return 0, noLockError{fmt.Errorf("there is no %slock with the id %.80q: nothing was deleted", c.which(), c.ID)}
+		return 0, noLockError{fmt.Errorf("there is no %slock with the id %.80q: nothing was deleted; %s", c.which(), c.ID, g.looked())}
 	}
 	if len(found) == 0 {
 		return 0, c.report(r, nil)
@@ -126,7 +126,7 @@ func (c breakCmd) report(r *reporter, broken []replock.Broken) error {
 		return r.result(out)
 	}
 	if len(broken) == 0 {
-		_, err := fmt.Fprintln(r.stdout, "nothing to break")
+		_, err := fmt.Fprintf(r.stdout, "nothing to break\n%s\n", escape(r.looked()))
 		return err
 	}
 	for _, b := range broken {

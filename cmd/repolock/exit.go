@@ -56,7 +56,10 @@ type heldError struct {
 	*replock.HeldError
 	code   int
 	nested bool // see global.ownOuter
+	looked string
 }
+
+func (e heldError) Error() string { return e.HeldError.Error() + "; " + e.looked }
 
 func (e heldError) Unwrap() error { return e.HeldError }
 
@@ -81,7 +84,7 @@ func describe(err error) (name string, code int, hint string) {
 	case errors.As(err, &usage):
 		return "usage", exitUsage, "see repolock --help"
 	case errors.As(err, &noLock):
-		return "no_such_lock", exitAborted, "repolock status lists the ids; --repo and --name say where it looks"
+		return "no_such_lock", exitAborted, "repolock status lists the ids"
 	case errors.As(err, &held):
 		return "lock_blocked", held.code, heldHint(held)
 	case errors.As(err, &nobody):

@@ -48,7 +48,7 @@ func (f lockFlags) rehearse(r *reporter, g global, mode replock.Mode, operation 
 		return 0, err
 	}
 	_, nested := g.ownOuter(held.Holders)
-	return f.without(r, args, notAcquired{error: heldError{held, f.HeldCode, nested}, reached: true})
+	return f.without(r, args, notAcquired{error: heldError{held, f.HeldCode, nested, g.looked()}, reached: true})
 }
 
 // maxNamed is how many holders an error names.
