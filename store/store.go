@@ -23,8 +23,17 @@ import (
 // deleted. An object that is overwritten while a List runs MUST be shown, in
 // its old or in its new form.
 //
+// The backend checks keys: each method but List MUST return [ErrInvalidKey] for a key that
+// CheckKey refuses, and send nothing. A prefix is no key: List takes any.
+//
 // Every method MUST return soon after its context has ended. What an error
-// means for what is stored is said at each method.
+// means for what is stored is said at each method. An error that a method returns is an
+// [*Error] in one line, without credentials; errors.Is finds the errors of this package in
+// it. An error that isn't [Permanent] is one after which the lock sends the request again.
+//
+// A backend doesn't repeat a request, and the retries of the client that it is built
+// on MUST be off: the lock repeats requests itself, within the time that it has left. A
+// Put that a client sends again may be applied after a later Put of the same key.
 type Store interface {
 	// Put stores body under key, whole or not at all: no reader ever sees a
 	// part of it.
@@ -47,9 +56,12 @@ type Store interface {
 
 	// List returns one page of the objects whose key begins with prefix, in
 	// byte order of the keys. It is exactly one request. The first page has the
-	// cursor ""; the next one the cursor that the last page gave. A prefix
-	// under which there is nothing gives an empty page and no error. A page that isn't
-	// the last may be empty, and gives another cursor than its own; see [Finite].
+	// cursor ""; the next one the cursor that the last page gave. A page that isn't the
+	// last may have fewer objects than the store could list, or none; but each page begins
+	// after the last key of those before, and its cursor is a new one. A prefix
+	// under which there is nothing gives an empty page and no error.
+	//
+	// The more objects a page has, the fewer requests a lock takes. See [Finite].
 	List(ctx context.Context, prefix, cursor string) (Page, error)
 
 	// Delete removes an object. One that isn't there is no error. After
@@ -63,7 +75,7 @@ type Store interface {
 }
 
 // PutOptions says under which condition a body is stored. The zero value is an
-// unconditional Put.
+// unconditional Put. A caller MUST NOT set both IfAbsent and IfMatch: no object meets both.
 type PutOptions struct {
 	// IfAbsent stores only if there is no object under the key.
 	IfAbsent bool
