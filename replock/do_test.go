@@ -213,6 +213,29 @@ func TestLeft(t *testing.T) {
 	})
 }
 
+// TestHeldEndsWithTheLoss: a lock that was broken isn't held any more, whenever it is
+// released.
+func TestHeldEndsWithTheLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{})
+		m := w.machine()
+		k, err := m.Shared(t.Context(), "backup")
+		mustLock(t, k, err)
+		if _, err := w.machine().Break(t.Context(), BreakOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		<-k.Context().Done()
+		time.Sleep(20 * time.Second)
+		mustRelease(t, k)
+		m.Flush(t.Context())
+		for _, e := range m.seen {
+			if e.Kind != EventAcquired && (e.Held <= 0 || e.Held > 11*time.Second) {
+				t.Errorf("%s: held for %v", e.Kind, e.Held)
+			}
+		}
+	})
+}
+
 // TestEventsTellTheLock: its name, and how long it has been held: until its loss at most,
 // and a resumed one since then.
 func TestEventsTellTheLock(t *testing.T) {

@@ -32,6 +32,7 @@ type Lock struct {
 	seen      atomic.Pointer[clock.Reading]
 	others    sightings
 	lost      atomic.Pointer[LostError]
+	ended     atomic.Int64 // when it was lost, on the clock's Elapsed
 
 	releasing  atomic.Bool
 	released   chan struct{} // closed when Release is over
@@ -76,6 +77,7 @@ func (k *Lock) run(ctx context.Context) {
 			lost.Err = expired.Last
 		}
 	}
+	k.ended.Store(int64(min(k.l.opts.Clock.Elapsed(), k.Deadline())))
 	k.lost.Store(lost)
 	k.tell(EventLost, lost) // who sees the context end, and calls Later, comes after it
 	k.cancel(lost)
@@ -99,9 +101,13 @@ func (k *Lock) extended(deadline time.Duration) {
 
 func (k *Lock) event(kind EventKind, err error) Event {
 	now, deadline := k.l.opts.Clock.Elapsed(), k.Deadline()
+	until := min(now, deadline)
+	if k.lost.Load() != nil {
+		until = time.Duration(k.ended.Load())
+	}
 	return Event{
 		Kind: kind, Mode: k.t.mode, Operation: k.t.operation, ID: k.t.id, Key: k.t.flag.key, Err: err,
-		Left: deadline - now, Held: min(now, deadline) - k.since,
+		Left: deadline - now, Held: until - k.since,
 	}
 }
 
