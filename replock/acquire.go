@@ -393,5 +393,9 @@ func (l *Locker) overwrite(ctx context.Context, t *try) error {
 }
 
 func (l *Locker) heldError(t *try, f found) *HeldError {
-	return &HeldError{Mode: t.mode, Holders: merge(l.infos(f.live, f.st, f.now)), More: f.more}
+	in := f.live
+	if len(in) == 0 {
+		in = f.doubtful
+	}
+	return &HeldError{Mode: t.mode, Holders: merge(l.infos(in, f.st, f.now)), More: f.more}
 }

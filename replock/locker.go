@@ -64,7 +64,8 @@ func (l *Locker) Shared(ctx context.Context, operation string, opts ...AcquireOp
 // If another holder has a conflicting lock the error is a *HeldError. If it
 // can't be known whether somebody does, it is the store's error. It doesn't wait
 // for a lock that is held, unless Wait is among the options; but a lock that one
-// clock calls stale and another doesn't is watched for as long as that lock lives.
+// clock calls stale and another doesn't is watched for as long as that lock lives, if
+// that is at most two minutes. One that lives longer counts as held, with the verdict Doubtful.
 //
 // ctx bounds the acquire, and may be cancelled after it: the lock is held, and refreshed,
 // until Release. The lock's context has the values of ctx; see Parent for one that ends

@@ -80,6 +80,9 @@ func (l *Locker) survey(ctx context.Context) ([]*entry, storeTime, time.Duration
 type BreakOptions struct {
 	// Stale restricts it to those that are certainly stale.
 	Stale bool
+	// Doubtful has Stale not leave out those that are Doubtful and have expired by one clock:
+	// for a person to judge. Only watching them for their whole ttl would tell.
+	Doubtful bool
 	// Dead restricts it to those whose holder was a process of this very machine and
 	// boot that is certainly gone: see Info.ProcessGone. What it ran may live on, if
 	// it was no repolock that ran it, whose guard sees to that.
@@ -92,6 +95,11 @@ type BreakOptions struct {
 	Shown []Broken
 	// DryRun removes nothing, and returns what would be.
 	DryRun bool
+}
+
+// mayBeStale reports whether a lock in doubt is to be broken.
+func (o BreakOptions) mayBeStale(i Info) bool {
+	return o.Doubtful && i.Verdict == Doubtful && i.Left < 0
 }
 
 // Broken is an object that Break removed, or failed to remove.
@@ -124,7 +132,7 @@ func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error)
 	var broken []Broken
 	for _, i := range l.judged(entries, st, now) {
 		switch {
-		case opts.Stale && i.Verdict != Stale && i.Verdict != Released, opts.Dead && !i.ProcessGone, opts.ID != "" && i.ID != opts.ID:
+		case opts.Stale && i.Verdict != Stale && i.Verdict != Released && !opts.mayBeStale(i), opts.Dead && !i.ProcessGone, opts.ID != "" && i.ID != opts.ID:
 			continue
 		}
 		if len(shown) > 0 {

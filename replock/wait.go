@@ -33,6 +33,10 @@ const (
 	lastPoll  = 5 * time.Second // to 10 s
 )
 
+// maxWatch is for how long a lock that is perhaps stale is watched by an acquirer who doesn't
+// want to wait, or not for as long: enough for one of the default ttl.
+const maxWatch = 2 * time.Minute
+
 // queue is where an acquirer waits for those in its way: PROTOCOL.md, Wait.
 //
 // An exclusive acquirer leaves a ticket there, an intent in the state "waiting". Shared
@@ -88,12 +92,13 @@ func (q *queue) newTry() (*try, error) {
 // Locks that are only perhaps stale are watched, also by who doesn't want to wait,
 // until they aren't in doubt any more: they change, and are live, or they are deleted,
 // or they stay as they are for their whole ttl, and are stale whatever any clock says.
+// If that would take longer than the acquirer waits, and than maxWatch, they count as held.
 func (q *queue) wait(ctx context.Context, t *try, f found) error {
 	var was found
 	var before map[string]*entry
 	pause := firstPoll
 	for {
-		if len(f.live) > 0 && q.left() <= 0 {
+		if q.refused(f) && q.left() <= 0 {
 			return q.held(t, f)
 		}
 		now := f.inTheWay()
@@ -162,13 +167,20 @@ func (q *queue) until(pause time.Duration, f found) time.Duration {
 	if q.ticket != nil {
 		d = min(d, q.due()-now)
 	}
-	if len(f.live) > 0 {
+	if q.refused(f) {
 		d = min(d, q.left())
 	}
 	for _, e := range f.doubtful {
 		d = min(d, e.since+e.ttl()-now)
 	}
 	return max(d, 10*time.Millisecond)
+}
+
+// refused reports whether waiting must be what clears the way: watching doesn't in time.
+func (q *queue) refused(f found) bool {
+	return len(f.live) > 0 || slices.ContainsFunc(f.doubtful, func(e *entry) bool {
+		return e.since+e.ttl()-q.began > max(q.patience, maxWatch)
+	})
 }
 
 // endures reports whether one who waits goes on after the store has failed: until it has

@@ -2,8 +2,10 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/repolock/repolock/internal/child"
 	"github.com/repolock/repolock/internal/keeper"
@@ -139,8 +141,12 @@ func heldHint(e heldError) string {
 	}
 	gone := 0
 	for _, h := range e.Holders {
-		if h.Verdict == replock.Unreadable {
+		switch h.Verdict {
+		case replock.Unreadable:
 			return "if no operation is running, run repolock break-lock"
+		case replock.Doubtful:
+			return fmt.Sprintf("one clock says that it has expired: if its holder no longer runs, repolock break-lock --stale deletes it; --wait %s watches it for its whole ttl, and then passes it",
+				plainly(h.TTL+time.Minute))
 		}
 		if h.ProcessGone {
 			gone++
@@ -150,6 +156,15 @@ func heldHint(e heldError) string {
 		return "repolock break-lock --dead removes the locks of processes that are gone; otherwise they expire by themselves"
 	}
 	return "wait until they are done, as with --wait; a crashed holder's lock expires by itself"
+}
+
+// plainly is a duration as it is given to a flag: 24h1m.
+func plainly(d time.Duration) string {
+	s := strings.TrimSuffix(d.Truncate(time.Second).String(), "m0s")
+	if s != d.Truncate(time.Second).String() {
+		s += "m"
+	}
+	return s
 }
 
 // maxMessage is where an error is cut: it may quote what was given to us.
