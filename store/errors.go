@@ -24,6 +24,9 @@ var (
 	ErrTooLarge = errors.New("object too large")
 	// ErrInvalidKey is returned for a key that no backend takes; see CheckKey.
 	ErrInvalidKey = errors.New("invalid key")
+	// ErrIrregular is returned when what is in the place of an object, or of a directory
+	// that it must be in, is neither: a link, a pipe. Nothing was written.
+	ErrIrregular = errors.New("something else is in the place of an object")
 	// ErrConfig is returned where nothing but a change of what the user has set
 	// helps: no credentials are found, the bucket is in another region, the
 	// endpoint speaks no TLS, or isn't an object store at all, a clock is so
@@ -72,7 +75,7 @@ func (e unreachable) Unwrap() error      { return e.error }
 // reason, so that repeating it is of no use.
 func Permanent(err error) bool {
 	for _, target := range []error{
-		ErrNotFound, ErrPrecondition, ErrConditionUnsupported, ErrPermission, ErrTooLarge, ErrInvalidKey, ErrConfig, ErrURL,
+		ErrNotFound, ErrPrecondition, ErrConditionUnsupported, ErrPermission, ErrTooLarge, ErrInvalidKey, ErrIrregular, ErrConfig, ErrURL,
 	} {
 		if errors.Is(err, target) {
 			return true

@@ -66,7 +66,8 @@ type Store interface {
 
 	// Delete removes an object. One that isn't there is no error. After
 	// ErrPermission nothing was removed; after any other error it may have
-	// been, or be later.
+	// been, or be later. A key that List shows and that isn't valid is removed,
+	// or gives ErrInvalidKey; so is a folder (see [Page]), if it is still empty.
 	Delete(ctx context.Context, key string) error
 
 	// Properties says what the backend can do. It makes no request and always
@@ -118,6 +119,10 @@ type Page struct {
 	Objects []Object
 	// Next is the cursor of the next page, "" if this one is the last.
 	Next string
+	// Folders are directories under the prefix that were found empty, where the store
+	// has such a thing, each with a slash at its end. A Put that is under way may have
+	// just made one.
+	Folders []string
 	// Now is the store's own clock when it answered, zero if the response
 	// doesn't tell it. It MUST be a reading of the clock that stamps ModTime,
 	// and never later than that clock at the time that List returns.

@@ -35,8 +35,8 @@
 //
 // File names that aren't valid keys are listed nevertheless, byte for byte,
 // and so are links, pipes and the like: what might be a lock is shown. Get
-// refuses them, so whoever asks in doubt has to assume that it is one, and
-// they have to be removed by hand.
+// refuses them, with store.ErrInvalidKey or store.ErrIrregular. Delete removes
+// them, and empty directories (Page.Folders); on Windows these are for rmdir.
 //
 // A system call that hangs (a dead NFS server) can't be interrupted: contexts
 // are looked at between system calls.

@@ -76,6 +76,13 @@ func (l *listing) read(root *os.Root) error {
 	return err
 }
 
+// empty notes that there was nothing in a directory, other than the repository's own.
+func (l *listing) empty(names []string, at string) {
+	if len(names) == 0 && at != "" && strings.HasPrefix(at, l.prefix) {
+		l.page.Folders = append(l.page.Folders, at)
+	}
+}
+
 // walk adds what is in a directory, whose keys begin with at, until the page is
 // full. The names of directories end with a slash, so that their order is that
 // of the keys in them: "a-b" < "a/b" < "a0".
@@ -84,6 +91,7 @@ func (l *listing) walk(d *os.Root, at string) (full bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	l.empty(names, at)
 	for _, name := range names {
 		if dir, ok := strings.CutSuffix(name, "/"); ok {
 			full, err = l.enter(d, dir, at+name)

@@ -30,6 +30,18 @@ func checkKey(key string) error {
 	return nil
 }
 
+// listable reports whether a key can be one that List shows although it isn't valid: the
+// name of a file can be any, and a folder's ends with a slash.
+func listable(key string) bool {
+	path := strings.TrimSuffix(key, "/")
+	for element := range strings.SplitSeq(path, "/") {
+		if element == "" || element == "." || element == ".." || isTemp(element) || strings.Contains(element, "\x00") {
+			return false
+		}
+	}
+	return anyName || checkKey(path) == nil
+}
+
 // split cuts a key after its last slash; dir is "" for a key in the root.
 func split(key string) (dir, name string) {
 	if i := strings.LastIndexByte(key, '/'); i >= 0 {
@@ -91,7 +103,7 @@ func enter(parent *os.Root, name string, before func(*os.Root, string) error) (*
 	case info.Mode().IsRegular():
 		return nil, &fs.PathError{Op: "open directory", Path: name, Err: errNotDir}
 	case !info.IsDir():
-		return nil, fmt.Errorf("%q is not a directory but a %s", name, kind(info.Mode()))
+		return nil, fmt.Errorf("%w: %q is not a directory but a %s", store.ErrIrregular, name, kind(info.Mode()))
 	}
 	return parent.OpenRoot(name)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 
@@ -42,7 +43,11 @@ func (s *Store) put(ctx context.Context, key string, body []byte, opts store.Put
 	w.dir, w.name = split(key)
 	for range maxTries {
 		var obj store.Object
-		if obj, err = w.try(ctx); !errors.Is(err, fs.ErrNotExist) {
+		obj, err = w.try(ctx)
+		if errors.Is(err, errNotDir) {
+			err = fmt.Errorf("%w: %w", store.ErrIrregular, err)
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
 			return obj, err
 		}
 		// A directory was removed before there was anything in it: make it
