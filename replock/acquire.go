@@ -201,7 +201,7 @@ func (l *Locker) attempt(ctx context.Context, t *try, s sight) (*Lock, found, er
 // after that, and sees ours.
 func (l *Locker) enter(ctx context.Context, t *try, s sight) (found, error) {
 	if err := l.raise(ctx, t); err != nil {
-		return found{}, err
+		return l.barred(ctx, t, s, err)
 	}
 	var vanished, claims int // how often we looked again because of that
 	var y yielding
@@ -261,6 +261,18 @@ func (l *Locker) enter(ctx context.Context, t *try, s sight) (found, error) {
 	}
 }
 
+// barred says why our flag can't be put: what is in the place of its folder, or of
+// lock.exclusive, and is neither, is an unreadable lock, and a look names it.
+func (l *Locker) barred(ctx context.Context, t *try, s sight, err error) (found, error) {
+	if !errors.Is(err, store.ErrIrregular) {
+		return found{}, err
+	}
+	if f, lerr := l.look(ctx, t, s); lerr == nil && len(f.live) > 0 {
+		return f, ErrHeld
+	}
+	return found{}, err
+}
+
 // settle turns a try that found nothing in its way into a held lock.
 func (l *Locker) settle(ctx context.Context, t *try) (*Lock, error) {
 	var fence uint64
@@ -296,7 +308,7 @@ func (l *Locker) putFlag(ctx context.Context, t *try) error {
 	t.flag.maybe = true
 	o, err := repeat(ctx, l, "put "+t.flag.key, l.send(t, t.flag.key, store.PutOptions{}))
 	if err != nil {
-		if errors.Is(err, store.ErrPermission) || errors.Is(err, store.ErrNotFound) {
+		if errors.Is(err, store.ErrPermission) || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrIrregular) {
 			t.flag.maybe = false
 		}
 		return fmt.Errorf("writing the lock: %w", err)

@@ -82,6 +82,7 @@ const wireTime = "2006-01-02T15:04:05.000000000Z07:00"
 var (
 	errReleased  = errors.New("empty body: the lock was released")
 	errEncrypted = errors.New("body is encrypted")
+	errOdd       = errors.New("lock.exclusive must be a file, and lock.intent and lock.shared folders; here it is otherwise")
 )
 
 // lease is a body with its times understood.

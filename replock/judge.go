@@ -70,6 +70,8 @@ func (s sight) see(o store.Object, k kind, answered time.Duration) *entry {
 		switch {
 		case o.Size == 0: // which tells it without the body being read
 			e.read, e.err = true, errReleased
+		case k == kindOdd:
+			e.read, e.err = true, errOdd
 		case ok:
 			e.carry(was)
 		}

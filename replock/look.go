@@ -286,8 +286,8 @@ func (l *Locker) read(ctx context.Context, e *entry) {
 		e.lease, e.err = decode(c.raw)
 	case errors.Is(err, store.ErrTooLarge):
 		e.err = fmt.Errorf("body is larger than %d bytes", maxBody)
-	case errors.Is(err, store.ErrInvalidKey):
-		e.err = errors.New("its name is no valid key, so that only the store's own tools can remove it")
+	case errors.Is(err, store.ErrInvalidKey), errors.Is(err, store.ErrIrregular):
+		e.err = err
 	default:
 		e.err = readError{err}
 	}

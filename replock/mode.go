@@ -45,6 +45,7 @@ const (
 	kindExclusive             // lock.exclusive
 	kindIntent                // lock.intent/…
 	kindShared                // lock.shared/…
+	kindOdd                   // what is in the place of one of them, or of their folders
 )
 
 // all is the prefix of all flags. In byte order the exclusive lock comes first,
@@ -79,6 +80,8 @@ func (k keys) kind(key string) kind {
 		return kindIntent
 	case strings.HasPrefix(key, k.shared()):
 		return kindShared
+	case key+"/" == k.intents(), key+"/" == k.shared(), strings.HasPrefix(key, k.exclusive()+"/"):
+		return kindOdd
 	default:
 		return kindUnknown
 	}

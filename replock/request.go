@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -110,9 +111,16 @@ func once[T any](ctx context.Context, timeout time.Duration, what string, send f
 // nothing is the value of requests that have none.
 type nothing = struct{}
 
-// list is one page of a listing.
+// list is one page of a listing. An empty folder in the place of lock.exclusive, in which
+// no key shows it, is the first of its objects.
 func (l *Locker) list(ctx context.Context, prefix, cursor string) (store.Page, error) {
-	return repeat(ctx, l, "list "+prefix, func(ctx context.Context) (store.Page, error) { return l.store.List(ctx, prefix, cursor) })
+	page, err := repeat(ctx, l, "list "+prefix, func(ctx context.Context) (store.Page, error) { return l.store.List(ctx, prefix, cursor) })
+	for _, folder := range page.Folders {
+		if l.keys.kind(folder) == kindOdd {
+			page.Objects = slices.Insert(page.Objects, 0, store.Object{Key: folder, Size: -1})
+		}
+	}
+	return page, err
 }
 
 // find is the listing of one key: its object, or none.

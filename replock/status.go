@@ -155,6 +155,9 @@ func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error)
 			if err == nil && !again {
 				err = l.remove(ctx, key)
 			}
+			if errors.Is(err, store.ErrInvalidKey) {
+				err = fmt.Errorf("only the store's own tools can remove it (aws s3 rm, mc rm, b2 rm): %w", err)
+			}
 			if err != nil {
 				b.Err = join(b.Err, fmt.Errorf("%s is still there: %w", Printable(key), err))
 			}

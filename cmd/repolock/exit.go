@@ -120,6 +120,8 @@ func describe(err error) (name string, code int, hint string) {
 		return "store_unfit", exitUnfit, ""
 	case errors.Is(err, store.ErrListing):
 		return "store_unfit", exitUnfit, "whether anybody holds a lock can't be known there; repolock doctor lists again, and a cache or gateway in between may be to blame"
+	case errors.Is(err, store.ErrIrregular):
+		return "store_unfit", exitUnfit, "nothing was locked: what is in the place of a folder of locks isn't one; if no operation is running, remove it"
 	case errors.Is(err, store.ErrNotFound):
 		return "store_unavailable", exitUnavailable, "the repository must exist (a bucket, or a directory whose disk is mounted); repolock doesn't create it"
 	case errors.Is(err, store.ErrNoHost):
