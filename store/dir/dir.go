@@ -154,9 +154,9 @@ func (s *Store) gone(root *os.Root) error {
 	return nil
 }
 
-// modes are private, unless the repository's own directory is not. The umask
-// applies on top.
+// modes are the repository's own: what its owner, its group and others may do with it they
+// may do with what is in it.
 func modes(repository fs.FileMode) (file, dir fs.FileMode) {
 	shared := repository.Perm() & 0o077
-	return 0o600 | shared&0o066, 0o700 | shared
+	return 0o600 | shared&0o066, 0o700 | shared | repository&fs.ModeSetgid
 }

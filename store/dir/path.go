@@ -1,6 +1,7 @@
 package dir
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -67,11 +68,50 @@ func (s *Store) makeDir(root *os.Root, dir string) (*os.Root, error) {
 		if !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		if err := parent.Mkdir(name, s.dirMode); !errors.Is(err, fs.ErrExist) {
-			return err
-		}
-		return nil
+		return s.mkdir(parent, name)
 	})
+}
+
+// mkdir makes a directory. It has its owner and mode before it has its name, lest another user
+// be refused in between. One that is there already is no error.
+func (s *Store) mkdir(parent *os.Root, name string) error {
+	temp := newTemp()
+	if err := s.mkdirOwned(parent, temp); err != nil {
+		return err
+	}
+	if parent.Rename(temp, name) == nil {
+		return nil
+	}
+	_ = parent.Remove(temp)
+	// It is there by now, or this file system can't rename directories.
+	if err := s.mkdirOwned(parent, name); !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+func (s *Store) mkdirOwned(parent *os.Root, name string) error {
+	folder, err := parent.Stat(".")
+	if err != nil {
+		return err
+	}
+	if err := parent.Mkdir(name, s.dirMode.Perm()); err != nil {
+		return err
+	}
+	f, err := parent.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	made, err := parent.Lstat(name)
+	opened, err1 := f.Stat()
+	if err := cmp.Or(err, err1); err != nil {
+		return err
+	}
+	if os.SameFile(made, opened) { // and no link to another
+		own(f, folder, s.dirMode)
+	}
+	return nil
 }
 
 // descend opens a directory below the root element by element, and calls

@@ -105,10 +105,15 @@ func (w *write) try(ctx context.Context) (obj store.Object, err error) {
 // fill writes the body to a new file. What the file is then, rename and link
 // leave as it is, so this is also what a List will find.
 func (w *write) fill(d *os.Root, temp string) (fs.FileInfo, error) {
+	folder, err := d.Stat(".")
+	if err != nil {
+		return nil, err
+	}
 	f, err := d.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, w.fileMode)
 	if err != nil {
 		return nil, err
 	}
+	own(f, folder, w.fileMode)
 	_, err = f.Write(w.body)
 	if err == nil && w.durable {
 		err = f.Sync()
