@@ -250,7 +250,7 @@ func (l *Locker) sort(t *try, f *found, e *entry) error {
 	case Stale:
 		f.stale = append(f.stale, e)
 	case Released:
-		if e.kind != kindExclusive {
+		if e.kind != kindExclusive && !e.unfinished(f.st, f.now) {
 			f.released = append(f.released, e)
 		}
 	}

@@ -3,6 +3,7 @@ package replock
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/repolock/repolock/store"
 )
@@ -87,4 +88,34 @@ func TestOddFolders(t *testing.T) {
 			w.empty()
 		})
 	}
+}
+
+// TestTempsOfOthersStay: a file that another program is about to write and to rename is empty
+// at first. It isn't swept before it is a day old.
+func TestTempsOfOthersStay(t *testing.T) {
+	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		m := w.machine()
+		prune := func() []string {
+			k, err := m.Exclusive(t.Context(), "prune")
+			mustLock(t, k, err).Release(t.Context())
+			return w.keys()
+		}
+		w.put("index/lock.shared/emptied", nil)
+		w.put("index/lock.shared/x.tmp", nil)
+		w.put("index/lock.exclusive", nil)
+		if keys := prune(); len(keys) != 1 || keys[0] != "index/lock.shared/x.tmp" {
+			t.Errorf("left: %v", keys)
+		}
+		time.Sleep(23 * time.Hour)
+		if broken, err := m.Break(t.Context(), BreakOptions{Stale: true}); err != nil || len(broken) > 0 {
+			t.Errorf("broken as stale: %+v, %v", broken, err)
+		}
+		if keys := prune(); len(keys) != 1 {
+			t.Errorf("left after 23 hours: %v", keys)
+		}
+		time.Sleep(2 * time.Hour)
+		if keys := prune(); len(keys) != 0 {
+			t.Errorf("left after 25 hours: %v", keys)
+		}
+	})
 }

@@ -129,6 +129,9 @@ func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error)
 			shown[name{key, b.identity()}] = true
 		}
 	}
+	if opts.Stale {
+		entries = slices.DeleteFunc(entries, func(e *entry) bool { return errors.Is(e.err, errReleased) && e.unfinished(st, now) })
+	}
 	var broken []Broken
 	for _, i := range l.judged(entries, st, now) {
 		switch {

@@ -88,6 +88,6 @@ func TestScripts(t *testing.T) {
 			}
 			return os.Mkdir(filepath.Join(e.WorkDir, "repo"), 0o700)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"code": code, "await": await},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"code": code, "await": await, "empty": empty},
 	})
 }
