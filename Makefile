@@ -144,7 +144,7 @@ clock: ## time is read through the injected clock alone
 
 .PHONY: legal
 legal: ## NOTICES has the licenses of all that is linked, and of nothing else
-	@now=$$($(GO) run ./internal/notices) && echo "$$now" | diff NOTICES - || { echo "look at what changes, and run make notices"; exit 1; }
+	@now=$$($(GO) run ./internal/notices) && printf '%s\n' "$$now" | diff NOTICES - || { echo "look at what changes, and run make notices"; exit 1; }
 
 .PHONY: notices
 notices: ## write NOTICES anew

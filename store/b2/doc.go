@@ -33,8 +33,9 @@
 //	shared, exclusive   listFiles, readFiles, writeFiles, deleteFiles
 //
 // and listBuckets, unless the key is restricted to the bucket, which is better, or to
-// several, one of which it is. It can be restricted to names that begin with the repository's prefix, or with
-// prefix/index/, where the locks are. An error names what is lacking.
+// several, one of which it is. It can be restricted to names that begin with the
+// repository's prefix, or with prefix/index/, where the locks are. An error names what is
+// lacking.
 //
 // Without deleteFiles, or where Object Lock retains a version, Delete hides the
 // object instead: nobody sees it, and its versions stay until a lifecycle rule

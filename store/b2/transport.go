@@ -85,7 +85,7 @@ func (t *transport) roundTrip(r *http.Request, n *note) (*http.Response, error) 
 	if n.bucket != nil && strings.HasSuffix(r.URL.Path, "/b2_list_buckets") {
 		return known(r, n.bucket)
 	}
-	authorizes := strings.HasSuffix(r.URL.Path, "/b2_authorize_account")
+	authorizes := r.URL.Path == "/b2api/v3/b2_authorize_account"
 	if authorizes {
 		r = r.Clone(r.Context())
 		r.URL.Path = pathAuthorize
