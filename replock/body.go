@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -103,8 +104,9 @@ func decode(raw []byte) (lease, error) {
 	}
 	var l lease
 	if err := json.Unmarshal(plain, &l.body); err != nil {
-		return lease{}, fmt.Errorf("body is not a lock's JSON: %w", err)
+		return lease{}, fmt.Errorf("body is not a lock's JSON: %s", cut(err.Error()))
 	}
+	l.bound()
 	if l.expires, err = time.Parse(time.RFC3339Nano, l.ExpiresAt); err != nil {
 		return lease{}, errors.New("body has no valid expires_at")
 	}
@@ -124,6 +126,34 @@ func decode(raw []byte) (lease, error) {
 		}
 	}
 	return l, nil
+}
+
+// maxText is where a text is cut that another client has written, in bytes. None of ours is as long.
+const maxText = 1 << 10
+
+// bound cuts what others wrote: there may be many locks, and each is kept.
+func (b *body) bound() {
+	for _, s := range []*string{
+		&b.Operation, &b.Holder, &b.AcquiredAt, &b.ExpiresAt, &b.ID, &b.AcquiredID, &b.RefreshedAt, &b.State,
+		&b.HostID, &b.BootID, &b.PIDNamespace, &b.TimeNamespace, &b.User, &b.Version,
+	} {
+		*s = cut(*s)
+	}
+	size := 0
+	for k, v := range b.Metadata {
+		size += len(k) + len(v)
+	}
+	if size > maxMetadata {
+		b.Metadata = nil
+	}
+}
+
+// cut shortens a text to maxText and an ellipsis, and leaves characters whole.
+func cut(s string) string {
+	if len(s) <= maxText {
+		return s
+	}
+	return strings.Clone(strings.ToValidUTF8(s[:maxText], "")) + "…"
 }
 
 // process is who wrote the body.

@@ -60,11 +60,11 @@ type Info struct {
 	// which was resumed since; else it is empty.
 	ID, AcquiredID string
 	// Operation and Holder, State, User, Version and Metadata as the body has
-	// them.
+	// them, texts cut at 1 KiB, and without Metadata of more than 4 KiB.
 	Operation, Holder, State, User, Version string
 	Metadata                                map[string]string
 	// Body is the whole of it, as it is stored: nil if it wasn't read, or has changed
-	// since. It must not be changed.
+	// since, or if those of the locks before it have 4 MiB. It must not be changed.
 	Body []byte
 	// Acquired and Expires are the holder's wall clock's.
 	Acquired, Expires time.Time

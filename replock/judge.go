@@ -43,6 +43,7 @@ type entry struct {
 	// seen it otherwise before.
 	since   time.Duration
 	changed bool
+	shown   time.Duration // for a survey: when the request was sent that showed it
 
 	verdict Verdict
 	why     string

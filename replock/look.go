@@ -18,6 +18,7 @@ type found struct {
 	vanished []*entry // listed, and then not there to be read
 	released []*entry // flags that are empty, and that nobody waits for
 	more     int      // likely conflicts that weren't looked at
+	bodies   int      // how many bytes of them were read
 	// exclusive is lock.exclusive as it stands, if it isn't ours: stale or
 	// released where there is no conflict.
 	exclusive *entry
@@ -235,6 +236,9 @@ func (l *Locker) sort(t *try, f *found, e *entry) error {
 		return nil
 	}
 	l.judge(e, f.st, f.now)
+	if f.bodies += len(e.raw); f.bodies > maxBodies {
+		e.raw = nil
+	}
 	if e.kind == kindExclusive {
 		t.exclusive.put = false // undone by somebody
 		f.exclusive = e
