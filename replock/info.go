@@ -106,6 +106,10 @@ func (i Info) Key() string { return i.Keys[0] }
 // String is the lock in one line, for errors: who holds it, what they do, since
 // when, and until when if they don't refresh it.
 func (i Info) String() string {
+	if i.Verdict == Unreadable && store.CheckKey(i.Key()) != nil {
+		return fmt.Sprintf("%s lock %s can't be read (%s); if no operation is running, break-lock says how to delete it",
+			i.Mode, Printable(i.Key()), Printable(i.Why))
+	}
 	if i.Verdict == Unreadable {
 		return fmt.Sprintf("%s lock %s can't be read (%s); if no operation is running, break-lock removes it",
 			i.Mode, Printable(i.Key()), Printable(i.Why))

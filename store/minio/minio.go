@@ -46,6 +46,7 @@ func Open(_ context.Context, u *url.URL) (*Store, error) {
 		return nil, fmt.Errorf("%w: minio: %s can't be a server's address", store.ErrURL, u.Host)
 	}
 	place := s3api.Place{Bucket: t.bucket, Prefix: t.prefix, Host: u.Host, PlainHint: "put tls=false into the URL if that is wanted"}
+	place.Endpoint = map[bool]string{true: "https://", false: "http://"}[t.tls] + u.Host
 	return &Store{s3api.New(&client{api: api, bucket: t.bucket, keys: keys}, place, "minio", t.conditions)}, nil
 }
 

@@ -76,6 +76,8 @@ func Open(ctx context.Context, u *url.URL) (*Store, error) {
 		if place.Host, err = host(*endpoint); err != nil {
 			return nil, err
 		}
+		scheme, _, _ := strings.Cut(*endpoint, "://")
+		place.Endpoint = scheme + "://" + place.Host
 		place.PlainHint = "write endpoint=http://" + place.Host + " if that is wanted"
 	}
 	if conditions, err = s3api.Conditions(t.conditions, conditions); err != nil {

@@ -20,6 +20,8 @@ type Place struct {
 	Bucket string
 	Prefix string // of all keys, "" or ending in a slash
 	Host   string // for messages
+	// Endpoint is the server's URL, without credentials; "" is Amazon's.
+	Endpoint string
 	// PlainHint says how to speak to a server without TLS.
 	PlainHint string
 }
@@ -160,6 +162,9 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 // begin starts a request for a key.
 func (s *Store) begin(ctx context.Context, op, key, permission string) (context.Context, request, error) {
 	if err := store.CheckKey(key); err != nil {
+		if op == "delete" {
+			err = fmt.Errorf("%w: only the store's own tools can delete it, as: %s", err, s.place.deletion(key))
+		}
 		return ctx, request{}, &store.Error{Op: op, Key: key, Err: err}
 	}
 	ctx, answer := web.Watch(ctx)
