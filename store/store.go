@@ -56,7 +56,8 @@ type Store interface {
 
 	// List returns one page of the objects whose key begins with prefix, in
 	// byte order of the keys. It is exactly one request. The first page has the
-	// cursor ""; the next one the cursor that the last page gave. A page that isn't the
+	// cursor ""; the next one the cursor that the last page gave, and needn't show an object
+	// that was first put after the first page was asked for. A page that isn't the
 	// last may have fewer objects than the store could list, or none; but each page begins
 	// after the last key of those before, and its cursor is a new one. A prefix
 	// under which there is nothing gives an empty page and no error.

@@ -32,6 +32,9 @@ type Store struct {
 	flock bool // its directories can be locked
 
 	fileMode, dirMode fs.FileMode
+
+	scan  func(ctx context.Context, d *os.Root, wanted func(name string) bool) ([]string, error)
+	scans lastScans
 }
 
 var _ store.Store = (*Store)(nil)
@@ -68,7 +71,7 @@ func open(ctx context.Context, path string, opts Options) (*Store, error) {
 	case !info.IsDir():
 		return nil, fmt.Errorf("%w: not a directory", store.ErrNotFound)
 	}
-	s := &Store{path: path, now: opts.Now, opened: info}
+	s := &Store{path: path, now: opts.Now, opened: info, scan: scan}
 	if s.now == nil {
 		s.now = time.Now
 	}
