@@ -13,6 +13,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/repolock/repolock/internal/identity"
+	"github.com/repolock/repolock/internal/refresh"
 )
 
 // maxBody is how much of a body is read, before and after decompression.
@@ -69,10 +70,12 @@ func (b body) encode() []byte {
 	return out
 }
 
-// stamp dates the body: it is about to be sent, and good for ttl.
+// stamp dates the body: it is about to be sent, and good for ttl. For clients of the original
+// protocol, which judge by expires_at and their own clocks, it is good for longer: at the
+// deadline of the lease expires_at is still a foreignTTL ahead.
 func (b *body) stamp(now time.Time, sinceBoot, ttl time.Duration) {
 	b.RefreshedAt = now.UTC().Format(wireTime)
-	b.ExpiresAt = now.Add(ttl).UTC().Format(wireTime)
+	b.ExpiresAt = now.Add(max(ttl, refresh.ForTTL(ttl).Deadline+foreignTTL)).UTC().Format(wireTime)
 	b.RefreshedBoot = int64(sinceBoot)
 }
 

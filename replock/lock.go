@@ -168,15 +168,19 @@ func (k *Lock) Check(ctx context.Context) error {
 // Confirm looks whether the lock is still there, and returns nil if it is: use it
 // after what the lock protected, to know that it wasn't broken meanwhile. It
 // writes nothing, doesn't extend the lease, and is one round trip, or two if there
-// are over a thousand locks. Its errors are Check's.
+// are over a thousand locks. If another client's lock that conflicts has just come, it looks
+// again 3 s later. Its errors are Check's.
 func (k *Lock) Confirm(ctx context.Context) error {
 	err := k.look(ctx)
+	if errors.Is(err, errAgain) && clock.Sleep(ctx, k.l.opts.Clock, transient) == nil {
+		err = k.look(ctx)
+	}
 	if errors.Is(err, ErrLost) {
 		k.stop(err)
 		<-k.done
 	}
 	if errors.Is(err, errAgain) {
-		err = nil // our objects are there
+		err = nil // our objects are there, and those beside them have come since
 	}
 	return k.state(err)
 }

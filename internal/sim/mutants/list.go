@@ -76,7 +76,7 @@ var mutants = []mutant{
 
 	// Hold.
 	{"Confirm looks at nothing", hold,
-		"err := k.look(ctx)\n\tif errors.Is(err, ErrLost) {", "err := error(nil)\n\tif errors.Is(err, ErrLost) {"},
+		"err := k.look(ctx)\n\tif errors.Is(err, errAgain)", "err := error(nil)\n\tif errors.Is(err, errAgain)"},
 	{"the deadline is after the lease's end", schedule,
 		"Deadline: ttl * 55 / 60,", "Deadline: ttl * 70 / 60,"},
 	{"refreshed as late as the lease ends", schedule,
@@ -129,7 +129,7 @@ var mutants = []mutant{
 	{"a request that fails isn't repeated", request,
 		"if err == nil || store.Permanent(err) || ctx.Err() != nil {", "if true {"},
 	{"to other clients the lock has expired", body,
-		"b.ExpiresAt = now.Add(ttl)", "b.ExpiresAt = now.Add(-ttl)"},
+		"b.ExpiresAt = now.Add(max(", "b.ExpiresAt = now.Add(-max("},
 
 	// Pass and resume.
 	{"who passes a stale lock doesn't delete it", reap,
