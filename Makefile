@@ -48,6 +48,10 @@ system: ## run the tests that need programs which .ci/run installs
 paused-guest: ## pause a virtual machine that holds a lock, and count its writes after the loss
 	sh e2e/minio.sh with $(GO) test -count=1 -tags 'e2e system' -timeout 40m -v -run '^TestPausedGuest$$' ./e2e
 
+.PHONY: quirks
+quirks: ## torture for 60 s on each kind of server that isn't quite S3
+	TORTURE=60s $(GO) test -count=1 -timeout 2h -run '^TestQuirks$$' ./cmd/repolock
+
 .PHONY: examples
 examples: ## check and test the examples that are modules of their own
 	cd examples/otel && $(GO) mod tidy -diff && $(GO) vet ./... && $(GO) test -count=1 ./...

@@ -55,6 +55,8 @@ type try struct {
 	trips    *trips          // of the acquire that it belongs to
 	parent   context.Context // of the lock's context
 	underway underway        // puts
+	// refusals is how often lock.exclusive was refused for being there, since a look showed it.
+	refusals int
 
 	mine
 }
@@ -94,6 +96,7 @@ func (l *Locker) newTry(mode Mode, operation string, m mine) (*try, error) {
 // lock.exclusive, which others write too, by the ETag of what we put.
 func (t *try) owns(o store.Object) bool {
 	if o.Key == t.exclusive.key {
+		t.refusals = 0
 		t.exclusive.listed = t.exclusive.put && o.ETag != "" && o.ETag == t.exclusive.etag
 		return t.exclusive.listed
 	}
@@ -122,6 +125,14 @@ func (l *Locker) date(t *try) {
 // errLate: the answer that would have given us the lock came after the deadline
 // of the lease.
 var errLate error = unsure{errors.New("the store is too slow: taking the lock took longer than its lease")}
+
+// late is errLate, and says if something else than slowness was the reason.
+func (t *try) late() error {
+	if t.refusals == 0 {
+		return errLate
+	}
+	return fmt.Errorf("%w, in which it refused %d times to write %q with If-None-Match (412), and listed no such object", errLate, t.refusals, t.exclusive.key)
+}
 
 // maxTries is how often an acquire that came too late starts again, and maxSlow
 // one that found the store too slow.
@@ -213,7 +224,7 @@ func (l *Locker) enter(ctx context.Context, t *try, s sight) (found, error) {
 		case err != nil:
 			return f, fmt.Errorf("looking for other locks: %w", err)
 		case l.opts.Clock.Elapsed() >= t.deadline:
-			return f, errLate
+			return f, t.late()
 		case len(f.live) > 0:
 			again := false
 			if pause, again = l.again(ctx, t, f, &y); !again {
@@ -242,6 +253,9 @@ func (l *Locker) enter(ctx context.Context, t *try, s sight) (found, error) {
 			}
 			// lock.exclusive must be in place before the last look, because it
 			// is all that other clients of the wire format look at.
+			if t.refusals >= maxRefused {
+				l.conditions.absent.refute()
+			}
 			proof := l.proveAbsent(ctx, t)
 			err := l.claim(ctx, t, f.exclusive)
 			<-proof
@@ -321,6 +335,12 @@ func (l *Locker) putFlag(ctx context.Context, t *try) error {
 	return nil
 }
 
+// maxRefused is how often a store may refuse to write a lock.exclusive that no look lists.
+// Then it takes something else for one (versitygw a delete marker), and from there on this
+// process writes without a condition, as on a store that has none (decision 0004). What that
+// may overwrite is of an acquirer who comes after our last look, and sees our flag.
+const maxRefused = 3
+
 // claim puts lock.exclusive where there is none, or in place of what a look saw
 // there: stale, or empty. That somebody else was faster is no error: the next
 // look tells who.
@@ -366,6 +386,9 @@ func (l *Locker) claim(ctx context.Context, t *try, seen *entry) error {
 		// After a send that got no answer it may be our own put that is in the
 		// way: the next look tells it by the id.
 		t.exclusive.maybe = before || sends.Load() > 1
+		if opts.IfAbsent {
+			t.refusals++
+		}
 		return nil
 	default:
 		return fmt.Errorf("writing the lock: %w", err)

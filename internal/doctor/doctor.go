@@ -69,7 +69,7 @@ var trials = []trial{
 	{"whether it can be reached", []string{Reachable}, nil, (*exam).reach},
 	{"permissions", []string{List, Write, Read, Overwrite, Delete}, nil, (*exam).permissions},
 	{"list after write", []string{ListAfterWrite}, []string{List, Write}, (*exam).listAfterWrite},
-	{"if-none-match", []string{IfNoneMatch, IfNoneMatchRace}, []string{Write, Read}, (*exam).ifNoneMatch},
+	{"if-none-match", []string{IfNoneMatch, IfNoneMatchRace, IfNoneMatchGone}, []string{Write, Read}, (*exam).ifNoneMatch},
 	{"if-match", []string{IfMatch, IfMatchRace, IfMatchAbsent}, []string{Write, Read, Overwrite}, (*exam).ifMatch},
 	{"conditional delete", []string{ConditionalDelete}, []string{Write, Read, Delete}, (*exam).conditionalDelete},
 	{"versions", []string{Versioning, ObjectLock}, nil, (*exam).describe},

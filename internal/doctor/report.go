@@ -11,6 +11,7 @@ const (
 	ListAfterWrite    = "list_after_write"
 	IfNoneMatch       = "if_none_match"
 	IfNoneMatchRace   = "if_none_match_race"
+	IfNoneMatchGone   = "if_none_match_deleted"
 	IfMatch           = "if_match"
 	IfMatchRace       = "if_match_race"
 	IfMatchAbsent     = "if_match_absent"

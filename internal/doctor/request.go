@@ -108,9 +108,13 @@ func (x *exam) listAll(ctx context.Context, n int, prefix string) (objects []sto
 }
 
 func (x *exam) remove(ctx context.Context, key string) error {
+	return x.removeBy(ctx, x.writer(), key)
+}
+
+func (x *exam) removeBy(ctx context.Context, s store.Store, key string) error {
 	_, err := repeat(ctx, x, func(within time.Duration) (struct{}, error) {
 		return once(ctx, x, within, "delete", key, func(ctx context.Context) (struct{}, error) {
-			return struct{}{}, x.writer().Delete(ctx, key)
+			return struct{}{}, s.Delete(ctx, key)
 		})
 	})
 	return err

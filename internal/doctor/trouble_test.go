@@ -36,7 +36,7 @@ func TestCancelled(t *testing.T) {
 		if !errors.Is(err, errStop) {
 			t.Errorf("at request %d: %v", at, err)
 		}
-		if len(r.Checks) != 17 || len(r.Left) > 0 {
+		if len(r.Checks) != 18 || len(r.Left) > 0 {
 			t.Errorf("at request %d: %+v", at, r)
 		}
 		fitness(t, r, doctor.NotKnown)
