@@ -219,7 +219,8 @@ func (l *Locker) sort(t *try, f *found, e *entry) error {
 	var failed readError
 	if errors.As(e.err, &failed) {
 		e.read, e.carried = false, false // the next look tries again
-		if age, ok := e.age(f.st, f.now); ok && age >= young {
+		// A store that is unfit, or set up wrongly, would be "held" for ever.
+		if age, ok := e.age(f.st, f.now); ok && age >= young || errors.Is(failed.err, store.ErrConfig) {
 			return unsure{fmt.Errorf("reading the lock %q: %w", e.Key, failed.err)}
 		}
 		// Too young to be stale, unless its ttl is shorter than the default.

@@ -3,6 +3,7 @@ package replock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -95,4 +96,30 @@ func TestRefusalsAreNamed(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	})
+}
+
+// TestUnfitIsNotHeld: a store that can't hold locks is no holder: whoever skips what is held
+// would skip it for ever.
+func TestUnfitIsNotHeld(t *testing.T) {
+	for _, mode := range []Mode{Shared, Exclusive} {
+		for _, patience := range []time.Duration{0, time.Hour} {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, mem.Options{})
+				k, err := w.machine().Exclusive(t.Context(), "prune")
+				mustLock(t, k, err)
+				m := w.machine()
+				m.tap.Before(func(_ context.Context, r tap.Request) error {
+					if r.Op == "get" {
+						return &store.Error{Op: "get", Key: r.Key, Err: fmt.Errorf("%w: an object without an ETag", store.ErrConfig)}
+					}
+					return nil
+				})
+				other, err := m.acquire(t.Context(), mode, "x", Wait(patience))
+				if other != nil || errors.Is(err, ErrHeld) || !errors.Is(err, store.ErrConfig) {
+					t.Errorf("%s, waiting for %v: %v", mode, patience, err)
+				}
+				k.Release(t.Context())
+			})
+		}
+	}
 }
