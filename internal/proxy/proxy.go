@@ -36,6 +36,7 @@ type Proxy struct {
 	server  *http.Server // nil while it is stopped
 	counts  map[string]int
 	markers map[string]bool // keys whose last change was a deletion
+	puts    atomic.Int64    // that were taken
 	log     Log
 	pending int // requests that are under way or put off
 	settled sync.Cond

@@ -22,7 +22,7 @@ type Quirks struct {
 	Disordered bool
 	// Web calls empty answers web pages, as Swift and moto do.
 	Web bool
-	// Accepted answers every third put of a key with 202 and no ETag, as Swift does when
+	// Accepted answers every eleventh put with 202 and no ETag, as Swift does when
 	// another is under way.
 	Accepted bool
 	// Unquoted takes an ETag in If-Match without quotes only, as Ceph RGW 16 does.
@@ -63,7 +63,8 @@ var (
 )
 
 // bend makes an answer one of a server that has these quirks.
-func (s *response) bend(q Request, quirks Quirks) {
+func (p *Proxy) bend(s *response, q Request, quirks Quirks) {
+	p.mark(q, s.status)
 	if s.status >= 300 {
 		return
 	}
@@ -76,7 +77,7 @@ func (s *response) bend(q Request, quirks Quirks) {
 	if quirks.Web && (q.Op == "put" || q.Op == "delete") {
 		s.header.Set("Content-Type", "text/html; charset=UTF-8")
 	}
-	if quirks.Accepted && q.Op == "put" && q.N%3 == 0 {
+	if quirks.Accepted && q.Op == "put" && p.puts.Add(1)%11 == 0 {
 		s.status = http.StatusAccepted
 		s.header.Del("Etag")
 	}

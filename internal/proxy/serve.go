@@ -59,8 +59,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	if err != nil || f.LoseAnswer {
 		cut()
 	}
-	p.mark(q, res.status)
-	res.bend(q, b.Quirks)
+	p.bend(res, q, b.Quirks)
 	status = res.status
 	res.shift(q, b.Shift)
 	res.answer(w, r, f.Truncate)

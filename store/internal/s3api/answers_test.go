@@ -131,7 +131,8 @@ func TestRefusals(t *testing.T) {
 		{"a page", page(404), []string{"list", "put", "delete"}, store.ErrConfig, "isn't an object store"},
 		{"a text", text(404, "404 page not found"), []string{"list", "put", "delete"}, repeat, "404"},
 		{"plain to TLS", text(400, "Client sent an HTTP request to an HTTPS server."), all, store.ErrConfig, "TLS"},
-		{"nothing", text(200, ""), []string{"list", "put", "put if absent"}, store.ErrConfig, "isn't an object store"},
+		{"nothing", text(200, ""), []string{"list"}, store.ErrConfig, "isn't an object store"},
+		{"nothing", text(200, ""), []string{"put", "put if absent"}, repeat, "no ETag"},
 		{"login", redirect, []string{"list", "put", "delete"}, store.ErrConfig, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

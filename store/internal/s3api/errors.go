@@ -69,12 +69,20 @@ type refusal struct {
 	Region  string `xml:"Region"`
 }
 
-func refused(a *web.Answer) (r refusal) {
+func refused(a *web.Answer) refusal {
+	if a.Status() < 300 {
+		return refusal{}
+	}
+	return inWords(a.Refusal())
+}
+
+// inWords reads the body of a refusal; one that isn't S3's says nothing.
+func inWords(raw []byte) refusal {
 	var body struct {
 		XMLName xml.Name `xml:"Error"`
 		refusal
 	}
-	if a.Status() < 300 || xml.Unmarshal(a.Refusal(), &body) != nil {
+	if xml.Unmarshal(raw, &body) != nil {
 		return refusal{}
 	}
 	return refusal{tame(body.Code), tame(body.Message), tame(body.Region)}
@@ -143,7 +151,7 @@ func (s *Store) refused(r request, status int, refusal refusal) error {
 	}
 	switch {
 	case status == 412 && r.conditional:
-		return store.ErrPrecondition
+		return fmt.Errorf("%w: %s", store.ErrPrecondition, said)
 	case status == 501 && r.conditional:
 		return fmt.Errorf("%w: %s", store.ErrConditionUnsupported, said)
 	case status == 301, status == 302, status == 307, status == 308:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -64,11 +65,11 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.Put
 	covered := s.tidy.covered(key)
 	err = s.once(ctx, r, func() error { return s.client.Put(ctx, s.place.Prefix+key, body, opts.IfAbsent, opts.IfMatch) })
 	etag := ETag(r.answer.Header("Etag"))
-	if err == nil && etag == "" {
-		err = unfit("it answers a put without an ETag")
-	}
 	if err != nil {
 		return store.Object{}, s.failed(ctx, r, err)
+	}
+	if etag == "" { // it may be applied or not, and is to be tried again
+		return store.Object{}, &store.Error{Op: r.op, Key: key, Err: fmt.Errorf("%s answers a put with %d and no ETag", s.place.Host, r.answer.Status())}
 	}
 	s.tidy.wrote(ctx, s, key, r.answer.Header("X-Amz-Version-Id"), covered)
 	// When it was written the answer doesn't tell: its Date is when it was sent.
@@ -130,12 +131,34 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (store.Page, er
 			return store.Page{}, s.failed(ctx, r, fmt.Errorf("the listing has %q, which wasn't asked for", o.Key))
 		}
 		o.Key, o.ETag = key, ETag(o.ETag)
-		if i > 0 && key <= page.Objects[i-1].Key {
-			return store.Page{}, s.failed(ctx, r, unfit("its listings are in no order"))
-		}
+	}
+	page.Objects = merged(page.Objects)
+	if !ordered(page.Objects) {
+		return store.Page{}, s.failed(ctx, r, fmt.Errorf("%w: it is in no order", store.ErrListing))
 	}
 	page.Now = answer.Date()
 	return page, nil
+}
+
+// merged makes one of the objects of one key: some servers list it twice while it is
+// overwritten. The newer form counts, and one with a body before an empty one, which would
+// say that a lock was released.
+func merged(objects []store.Object) []store.Object {
+	out := objects[:0]
+	for _, o := range objects {
+		n := len(out)
+		switch {
+		case n == 0 || out[n-1].Key != o.Key:
+			out = append(out, o)
+		case out[n-1].Size == 0 || o.Size > 0 && !o.ModTime.Before(out[n-1].ModTime):
+			out[n-1] = o
+		}
+	}
+	return out
+}
+
+func ordered(objects []store.Object) bool {
+	return slices.IsSortedFunc(objects, func(a, b store.Object) int { return strings.Compare(a.Key, b.Key) })
 }
 
 // Delete removes an object. On a versioned bucket it removes what this store has

@@ -64,7 +64,7 @@ func check(r *http.Request, res *http.Response) error {
 	switch {
 	case res.StatusCode >= 500, res.StatusCode == http.StatusRequestTimeout, res.StatusCode == http.StatusTooManyRequests:
 		return nil
-	case strings.HasPrefix(res.Header.Get("Content-Type"), "text/html") && !isObject(r):
+	case isPage(res) && !isObject(r):
 		return unfit("it answers with a web page")
 	case res.StatusCode >= 300:
 		return nil
@@ -82,6 +82,21 @@ func check(r *http.Request, res *http.Response) error {
 		return checkObject(res)
 	}
 	return nil
+}
+
+// isPage reports whether an answer is a web page. What is empty, or a refusal in S3's words,
+// is none, whatever it is called: Swift and moto call all that they answer so.
+func isPage(res *http.Response) bool {
+	if !strings.HasPrefix(res.Header.Get("Content-Type"), "text/html") || res.ContentLength == 0 {
+		return false
+	}
+	if res.StatusCode < 300 {
+		return true
+	}
+	body, err := io.ReadAll(res.Body)
+	res.Body.Close()
+	res.Body = io.NopCloser(bytes.NewReader(body))
+	return err != nil || inWords(body).Code == ""
 }
 
 // isObject reports whether the answer is an object's own body. The SDK names the
