@@ -24,7 +24,7 @@ func (doctorCmd) Help() string {
 and whether it is fit. Nobody's lock is touched: it writes below index/locks/doctor-TIME-ID/, where a lock of that name
 would be, or with --name below index/locks/NAME/doctor-TIME-ID/, and deletes what it wrote. It may run at any time.
 
-Exit codes: 0 the store is fit; 69 it can't be reached; 77 permissions are lacking; 78 it is unfit.`
+Exit codes: 0 the store is fit; 69 it can't be reached; 74 what was written is left there; 77 permissions are lacking; 78 it is unfit.`
 }
 
 func (c doctorCmd) run(r *reporter, g global) (int, error) {

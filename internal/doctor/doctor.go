@@ -44,7 +44,7 @@ type Options struct {
 
 // Run tries out a store. The error says why it had to break off: the store
 // can't be reached, or the context has ended; the report then has what was found
-// until that. That a store isn't fit is no error.
+// until that, or that objects are left which may be deleted. That a store isn't fit is no error.
 func Run(ctx context.Context, s store.Store, opts Options) (Report, error) {
 	x, err := newExam(s, opts)
 	if err != nil {
@@ -54,6 +54,9 @@ func Run(ctx context.Context, s store.Store, opts Options) (Report, error) {
 	x.progress("cleaning up")
 	x.cleanUp(ctx)
 	x.conclude(err)
+	if err == nil {
+		err = x.leftOver()
+	}
 	return x.report, err
 }
 
@@ -89,6 +92,7 @@ type exam struct {
 	readings  readings // of the clock that listings tell
 	stamps    readings // of the clock that stamps objects
 	written   ledger
+	goesOn    func() // of cleaning up
 
 	ifNoneMatchIs, ifMatchIs outcome
 }
