@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -18,15 +17,14 @@ type Quirks struct {
 	// Twice lists each key twice, first as it was and then as it is, as rclone does while it
 	// is overwritten.
 	Twice bool
-	// Disordered lists every second page backwards, as a gateway might that merges listings.
+	// Disordered lists a prefix backwards the third time, and each sixteenth from there, as a
+	// gateway might that merges listings.
 	Disordered bool
 	// Web calls empty answers web pages, as Swift and moto do.
 	Web bool
 	// Accepted answers every eleventh put with 202 and no ETag, as Swift does when
 	// another is under way.
 	Accepted bool
-	// Unquoted takes an ETag in If-Match without quotes only, as Ceph RGW 16 does.
-	Unquoted bool
 	// NoETags tells no ETag of what is read or listed.
 	NoETags bool
 }
@@ -35,10 +33,7 @@ type Quirks struct {
 func (p *Proxy) refused(q Request, quirks Quirks) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch {
-	case q.Op != "put":
-	case quirks.Markers && q.Header.Get("If-None-Match") == "*" && p.markers[q.Key],
-		quirks.Unquoted && strings.HasPrefix(q.Header.Get("If-Match"), `"`):
+	if quirks.Markers && q.Op == "put" && q.Header.Get("If-None-Match") == "*" && p.markers[q.Key] {
 		return http.StatusPreconditionFailed
 	}
 	return 0
@@ -94,7 +89,7 @@ func (s *response) bendListing(q Request, quirks Quirks) {
 	if quirks.NoETags {
 		s.body = etagInXML.ReplaceAll(s.body, nil)
 	}
-	if entries := contents.FindAll(s.body, -1); quirks.Disordered && q.N%2 == 1 && len(entries) > 1 {
+	if entries := contents.FindAll(s.body, -1); quirks.Disordered && q.N%16 == 3 && len(entries) > 1 {
 		forward := bytes.Join(entries, nil)
 		slices.Reverse(entries)
 		s.body = bytes.Replace(s.body, forward, bytes.Join(entries, nil), 1)
