@@ -20,6 +20,9 @@ var (
 	// ErrPermission is returned when the store refused the request for who sent
 	// it.
 	ErrPermission = errors.New("permission denied")
+	// ErrCredentials is an ErrPermission of a store that doesn't know the credentials, or no
+	// longer takes them: other permissions wouldn't help.
+	ErrCredentials = fmt.Errorf("%w", ErrPermission)
 	// ErrTooLarge is returned by Get for an object larger than its limit.
 	ErrTooLarge = errors.New("object too large")
 	// ErrInvalidKey is returned for a key that no backend takes; see CheckKey.

@@ -112,6 +112,8 @@ func describe(err error) (name string, code int, hint string) {
 		return "usage", exitUsage, "see repolock --help"
 	case errors.Is(err, replock.ErrSlow):
 		return "store_unfit", exitUnfit, "--ttl sets the ttl; repolock doctor measures the store"
+	case errors.Is(err, store.ErrCredentials):
+		return "permission_denied", exitPermission, "are these the credentials of this server, all of them, and still valid?"
 	case errors.Is(err, store.ErrPermission):
 		return "permission_denied", exitPermission, "locking needs to list, read, write and delete below " + replock.DefaultPrefix + " in the repository"
 	case errors.Is(err, store.ErrConfig), errors.Is(err, keeper.ErrDir):

@@ -147,9 +147,9 @@ func refusedKey(err error) error {
 	var e *refusal
 	switch {
 	case asRefusal(err, http.StatusUnauthorized):
-		return fmt.Errorf("%w: the application key is refused: check %s and %s", store.ErrPermission, envKeyID, envKey)
+		return fmt.Errorf("%w: the application key is refused: check %s and %s", store.ErrCredentials, envKeyID, envKey)
 	case errors.As(err, &e) && e.status == http.StatusForbidden:
-		return fmt.Errorf("%w: the application key is refused: %w: check %s and %s", store.ErrPermission, err, envKeyID, envKey)
+		return fmt.Errorf("%w: the application key is refused: %w: check %s and %s", store.ErrCredentials, err, envKeyID, envKey)
 	case errors.As(err, &e) && e.status == http.StatusBadRequest && strings.Contains(e.message, "API version"):
 		return fmt.Errorf("%w: the application key needs a newer version of Backblaze's API than repolock speaks: %w: update repolock, or make a key that isn't restricted to buckets", store.ErrConfig, err)
 	case errors.As(err, &e) && e.status < 500 && e.status != http.StatusTooManyRequests && e.status != http.StatusRequestTimeout:

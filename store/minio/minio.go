@@ -32,7 +32,11 @@ func Open(_ context.Context, u *url.URL) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	transport := pages{s3api.Transport(web.Bare())}
+	bare := web.Bare()
+	if bare.TLSClientConfig, err = trusting(); err != nil {
+		return nil, &store.Error{Op: "open", Key: t.bucket, Err: err}
+	}
+	transport := pages{s3api.Transport(bare)}
 	keys := credentialsOf(t.alias)
 	api, err := minio.New(u.Host, &minio.Options{
 		Creds:        keys,
@@ -75,7 +79,7 @@ func parse(u *url.URL) (t target, err error) {
 	if t.prefix, err = s3api.Prefix(path); err != nil {
 		return t, err
 	}
-	q, err := s3api.Query(u, "tls", "region", "alias", "conditions")
+	q, err := web.Query(u, "tls", "region", "alias", "conditions")
 	if err != nil {
 		return t, err
 	}

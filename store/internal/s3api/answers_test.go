@@ -106,9 +106,9 @@ func TestRefusals(t *testing.T) {
 		{"access", say(403, "AccessDenied"), []string{"get"}, store.ErrPermission, "s3:GetObject"},
 		{"access", say(403, "AccessDenied"), []string{"put", "put if match"}, store.ErrPermission, "s3:PutObject"},
 		{"access", say(403, "AccessDenied"), []string{"delete"}, store.ErrPermission, "s3:DeleteObject"},
-		{"key", say(403, "InvalidAccessKeyId"), all, store.ErrPermission, "credentials are wrong"},
-		{"signature", say(403, "SignatureDoesNotMatch"), all, store.ErrPermission, "credentials are wrong"},
-		{"expired", say(400, "ExpiredToken"), all, store.ErrPermission, "expired"},
+		{"key", say(403, "InvalidAccessKeyId"), all, store.ErrCredentials, "credentials are wrong"},
+		{"signature", say(403, "SignatureDoesNotMatch"), all, store.ErrCredentials, "credentials are wrong"},
+		{"expired", say(400, "ExpiredToken"), all, store.ErrCredentials, "expired"},
 		{"bucket", say(404, "NoSuchBucket"), all, store.ErrNotFound, `bucket "bucket"`},
 		{"region", say(301, "PermanentRedirect", "X-Amz-Bucket-Region", "eu-west-1"), []string{"list", "put", "get"}, store.ErrConfig, "region=eu-west-1"},
 		{"malformed", say(400, "AuthorizationHeaderMalformed", "X-Amz-Bucket-Region", "eu-west-1"), all, store.ErrConfig, "region=eu-west-1"},
@@ -149,7 +149,7 @@ func TestRefusals(t *testing.T) {
 						t.Errorf("%s: %v, want %v", of, err, c.want)
 					}
 					for _, other := range []error{store.ErrNotFound, store.ErrPrecondition, store.ErrConditionUnsupported, store.ErrPermission, store.ErrConfig} {
-						if other != c.want && errors.Is(err, other) {
+						if !errors.Is(c.want, other) && errors.Is(err, other) {
 							t.Errorf("%s: %v is %v too", of, err, other)
 						}
 					}

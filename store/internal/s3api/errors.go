@@ -124,9 +124,9 @@ func (s *Store) refused(r request, status int, refusal refusal) error {
 	case "NoSuchBucket":
 		return fmt.Errorf("bucket %q: %w", s.place.Bucket, store.ErrNotFound)
 	case "ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired":
-		return fmt.Errorf("%w: the credentials have expired (%s)", store.ErrPermission, said)
+		return fmt.Errorf("%w: the credentials have expired (%s)", store.ErrCredentials, said)
 	case "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "InvalidTokenId", "InvalidSecurity":
-		return fmt.Errorf("%w: the credentials are wrong (%s)", store.ErrPermission, said)
+		return fmt.Errorf("%w: the credentials are wrong (%s)", store.ErrCredentials, said)
 	case "RequestTimeTooSkewed":
 		return fmt.Errorf("%w: this machine's clock is %s, too far for the server to take its signature: set it right",
 			store.ErrConfig, s.offset(r.answer))
@@ -220,7 +220,7 @@ func (s *Store) unanswered(r request, err error) error {
 	case strings.Contains(err.Error(), tlsAlert):
 		return fmt.Errorf("%w: %s wants TLS: write https:// in endpoint=, or leave out tls=false", store.ErrConfig, s.place.Host)
 	case errors.As(err, &authority):
-		return fmt.Errorf("%w: the certificate of %s isn't to be trusted: %s: have its authority trusted by this machine, or named by SSL_CERT_FILE",
+		return fmt.Errorf("%w: the certificate of %s isn't to be trusted: %s: have its authority trusted by this machine, or named by AWS_CA_BUNDLE",
 			store.ErrConfig, s.place.Host, Innermost(err))
 	case errors.As(err, &hostname), errors.As(err, &invalid):
 		return fmt.Errorf("%w: the certificate of %s isn't to be trusted: %s", store.ErrConfig, s.place.Host, Innermost(err))

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -259,29 +258,6 @@ func Prefix(path string) (string, error) {
 		return "", fmt.Errorf("%w: the prefix in it is no key: %w", store.ErrURL, err)
 	}
 	return prefix + "/", nil
-}
-
-// Query reads a URL's parameters, of which only those in known may be there, each
-// once.
-func Query(u *url.URL, known ...string) (map[string]string, error) {
-	values, err := url.ParseQuery(u.RawQuery)
-	if err != nil {
-		return nil, fmt.Errorf("%w: its query can't be read", store.ErrURL)
-	}
-	query := make(map[string]string)
-	for _, name := range known {
-		if vs, ok := values[name]; ok {
-			if len(vs) != 1 || vs[0] == "" {
-				return nil, fmt.Errorf("%w: %s= has one value", store.ErrURL, name)
-			}
-			query[name] = vs[0]
-			delete(values, name)
-		}
-	}
-	if len(values) > 0 {
-		return nil, fmt.Errorf("%w: it has an unknown parameter; known: %s", store.ErrURL, strings.Join(known, ", "))
-	}
-	return query, nil
 }
 
 // Conditions reads the parameter conditions=.
