@@ -25,6 +25,7 @@ type Locker struct {
 	self       identity.Process
 	conditions conditions
 	randMu     sync.Mutex
+	earlier    func(most time.Duration) time.Duration
 
 	tellMu  sync.Mutex
 	telling bool // of what is untold
@@ -49,6 +50,7 @@ func New(s store.Store, opts Options) (*Locker, error) {
 	if err := store.CheckKey(l.keys.exclusive()); err != nil {
 		return nil, fmt.Errorf("prefix %q: %w", opts.Prefix, err)
 	}
+	l.earlier = l.early
 	l.conditions.init(s.Properties())
 	return l, nil
 }
@@ -94,6 +96,9 @@ func (l *Locker) jitter(d time.Duration) time.Duration {
 	}
 	return d/2 + time.Duration(binary.LittleEndian.Uint64(b[:])%uint64(d+1))
 }
+
+// early returns a time from 0 to most, so that holders come apart.
+func (l *Locker) early(most time.Duration) time.Duration { return l.jitter(most) - most/2 }
 
 func (l *Locker) random(b []byte) error {
 	l.randMu.Lock()
