@@ -307,7 +307,7 @@ func (w *world) enterAlone(name string) {
 	var k Held
 	for {
 		var err error
-		k, err = proc.locker(0, name).Lock(context.Background(), replock.Exclusive, "last", 0)
+		k, err = proc.locker(0, name).Lock(context.Background(), replock.Exclusive, "last", max(time.Until(limit), 0))
 		if err == nil {
 			break
 		}
