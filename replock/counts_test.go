@@ -75,6 +75,7 @@ func TestRequestCounts(t *testing.T) {
 						k, err = m.acquire(t.Context(), c.mode, "x")
 						mustLock(t, k, err)
 					})
+					time.Sleep(4 * time.Second) // the first look is over
 					check("renew", c.renew, func() {
 						if err := k.Check(t.Context()); err != nil {
 							t.Error(err)

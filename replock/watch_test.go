@@ -307,7 +307,7 @@ func TestPausedMachineLooksForOthers(t *testing.T) {
 			a, b := w.machine(), w.machine()
 			k, err := a.Shared(t.Context(), "x")
 			mustLock(t, k, err)
-			time.Sleep(12 * time.Second)
+			time.Sleep(14 * time.Second) // so that the look after the pause comes before the delete is given up
 			const pause = 70 * time.Second
 			a.clock.pause(pause)
 			time.Sleep(pause)
