@@ -35,9 +35,14 @@ const firstPause = 200 * time.Millisecond
 // repeat sends a request until it is answered, or refused for good, or the
 // budget is used up. The request must be one that may be applied twice.
 func repeat[T any](ctx context.Context, l *Locker, what string, send func(context.Context) (T, error)) (T, error) {
-	end := l.opts.Clock.Elapsed() + l.budget()
+	return repeatEach(ctx, l, l.timeout(), what, send)
+}
+
+// repeatEach is repeat where each try has so much time, and all of them as much more.
+func repeatEach[T any](ctx context.Context, l *Locker, each time.Duration, what string, send func(context.Context) (T, error)) (T, error) {
+	end := l.opts.Clock.Elapsed() + l.budget() + each - l.timeout()
 	for pause := firstPause; ; pause *= 2 {
-		timeout := min(l.timeout(), end-l.opts.Clock.Elapsed())
+		timeout := min(each, end-l.opts.Clock.Elapsed())
 		v, err := once(ctx, max(timeout, time.Second), what, send) // after a suspend nothing is left
 		if err == nil || store.Permanent(err) || ctx.Err() != nil {
 			return v, err
@@ -165,7 +170,7 @@ func (l *Locker) put(ctx context.Context, key string, body []byte, opts store.Pu
 // remove deletes a key, or, if that isn't allowed, puts an empty body in its
 // place, which says "released". If neither is allowed the error names both.
 func (l *Locker) remove(ctx context.Context, key string) error {
-	return l.removeBy(ctx, key,
+	return l.removeBy(ctx, key, l.timeout(),
 		func(ctx context.Context) error { return l.store.Delete(ctx, key) },
 		func(ctx context.Context) error {
 			_, err := l.store.Put(ctx, key, nil, store.PutOptions{})
@@ -173,10 +178,10 @@ func (l *Locker) remove(ctx context.Context, key string) error {
 		})
 }
 
-// removeBy is remove by these requests.
-func (l *Locker) removeBy(ctx context.Context, key string, remove, empty func(context.Context) error) error {
+// removeBy is remove by these requests, each of which has so much time.
+func (l *Locker) removeBy(ctx context.Context, key string, each time.Duration, remove, empty func(context.Context) error) error {
 	request := func(what string, send func(context.Context) error) error {
-		_, err := repeat(ctx, l, what+" "+key, func(ctx context.Context) (nothing, error) { return nothing{}, send(ctx) })
+		_, err := repeatEach(ctx, l, each, what+" "+key, func(ctx context.Context) (nothing, error) { return nothing{}, send(ctx) })
 		return err
 	}
 	err := request("delete", remove)

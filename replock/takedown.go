@@ -21,11 +21,11 @@ func (l *Locker) withdraw(ctx context.Context, t *try, reason error) {
 
 // takeDown deletes lock.exclusive if it is ours, and only while our lease lasts,
 // and then our flag, which no other client ever writes. If it is hasty it spends no
-// more than haste on each, and tries the second only if it has had an answer to the first.
+// more than haste and two round trips on each, and tries the second only if it has had an answer to the first.
 func (l *Locker) takeDown(ctx context.Context, t *try, hasty bool) error {
 	limit := func() (context.Context, context.CancelFunc) {
 		if hasty {
-			return context.WithTimeout(ctx, haste)
+			return context.WithTimeout(ctx, haste+2*t.trips.slowest())
 		}
 		return context.WithCancel(ctx)
 	}
@@ -60,7 +60,7 @@ func (l *Locker) takeDownExclusive(ctx context.Context, t *try) error {
 	ctx, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
 	key := t.exclusive.key
-	return l.removeBy(ctx, key,
+	return l.removeBy(ctx, key, l.timeout()+2*t.trips.slowest(), // a look and a request
 		func(ctx context.Context) error {
 			return l.ifOurs(ctx, t, func(etag string) error { return l.deleteSeen(ctx, key, etag) })
 		},
