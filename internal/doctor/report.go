@@ -38,6 +38,8 @@ type Report struct {
 	// Plan is what repolock does on this store, if it is fit.
 	Plan    *Plan   `json:"plan,omitempty"`
 	Verdict Verdict `json:"verdict"`
+	// Also is what was found when writing through another way to the repository: see Both.
+	Also *Report `json:"also,omitempty"`
 }
 
 // Check gives the check of that name.
