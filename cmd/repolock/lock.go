@@ -107,7 +107,7 @@ func (c pruneCmd) run(r *reporter, g global) (int, error) {
 type runCmd struct {
 	Shared    bool   `xor:"mode" help:"Hold a shared lock."`
 	Exclusive bool   `xor:"mode" help:"Hold the exclusive lock."`
-	NoLock    bool   `xor:"mode" help:"Hold none: for operations that need none, such as forget and check."`
+	NoLock    bool   `xor:"mode" help:"Hold none: for operations that need none, such as a list or the command's own dry run."`
 	Operation string `default:"run" help:"What others are shown as the operation."`
 	lockFlags
 }
