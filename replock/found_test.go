@@ -846,6 +846,12 @@ func TestFoundStoppedAfterTheLook(t *testing.T) {
 			k, err := a.acquire(t.Context(), mode, "x")
 			mustLock(t, k, err)
 			var broken atomic.Bool
+			a.tap.Before(func(_ context.Context, r tap.Request) error {
+				if r.Op == "list" && r.Key == "index/lock.exclusive" {
+					time.Sleep(time.Millisecond) // looked at after the flag, not at the same time
+				}
+				return nil
+			})
 			a.tap.After(func(_ context.Context, r tap.Request, err error) error {
 				if r.Op == "list" && r.Key == k.Key() && broken.CompareAndSwap(false, true) {
 					a.clock.jump(15 * time.Second)
