@@ -131,7 +131,7 @@ func describe(err error) (name string, code int, hint string) {
 	case errors.Is(err, store.ErrUnreachable):
 		return "store_unavailable", exitUnavailable, ""
 	case errors.Is(err, store.ErrFull):
-		return "store_full", exitFailed, "a lock is an object of some 700 bytes: free that much, or raise the quota"
+		return "store_full", exitFailed, "a lock is an object of some 700 bytes: free that much outside of the repository, or raise the quota; a prune can't free it before it has its lock"
 	default:
 		// What nobody thought of isn't "unreachable": a command may be run without its
 		// lock for that.
