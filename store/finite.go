@@ -81,3 +81,8 @@ func readPlace(s string) (p place, err error) {
 	p.last, p.cursor = rest[:n], rest[n:]
 	return p, nil
 }
+
+// DeleteIfMatch passes on.
+func (f finite) DeleteIfMatch(ctx context.Context, key, etag string) error {
+	return DeleteIfMatch(ctx, f.Store, key, etag)
+}

@@ -70,10 +70,25 @@ func TestFiniteEnds(t *testing.T) {
 	}
 }
 
+// TestFiniteKeepsAbilities: what the store can do, it can do through it.
+func TestFiniteKeepsAbilities(t *testing.T) {
+	m := mem.New(mem.Options{})
+	o, err := m.Put(t.Context(), "a", []byte("x"), store.PutOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.DeleteIfMatch(t.Context(), store.Finite(m), "a", "another"); !errors.Is(err, store.ErrPrecondition) {
+		t.Errorf("another ETag: %v", err)
+	}
+	if err := store.DeleteIfMatch(t.Context(), store.Finite(m), "a", o.ETag); err != nil {
+		t.Errorf("its ETag: %v", err)
+	}
+}
+
 // TestEveryLoopIsFinite: what reads a listing page by page reads it through store.Finite. The
-// others pass one page on.
+// others pass one page on, or, in storetest, look at the pages themselves.
 func TestEveryLoopIsFinite(t *testing.T) {
-	one := regexp.MustCompile(`^(cmd/repolock/reached|internal/tap/.*|internal/sim/.*|store/[^/]*|store/(b2|dir|mem|s3|minio|internal)/.*)\.go$`)
+	one := regexp.MustCompile(`^(cmd/repolock/reached|internal/tap/.*|internal/sim/.*|store/[^/]*|store/(b2|dir|mem|s3|minio|internal)/.*|store/storetest/fixture)\.go$`)
 	next := regexp.MustCompile(`\.List\([^()]*(?:\([^()]*\))?[^()]*, [^")]*\)`)
 	found := 0
 	err := filepath.WalkDir("..", func(path string, d os.DirEntry, err error) error {
