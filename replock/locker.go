@@ -24,6 +24,7 @@ type Locker struct {
 	schedule   refresh.Schedule
 	self       identity.Process
 	conditions conditions
+	skews      skews
 	randMu     sync.Mutex
 	earlier    func(most time.Duration) time.Duration
 

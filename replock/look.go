@@ -91,30 +91,6 @@ func (t *try) listedAsPromised(page store.Page) error {
 	return fmt.Errorf("%w: %q", errUnlisted, t.flag.key)
 }
 
-// errStoodStill is errLate by the store's clock alone.
-var errStoodStill error = stoodStill{unsure{errors.New("this machine stood still while it took the lock, or the store's clock went ahead")}}
-
-type stoodStill struct{ unsure }
-
-func (e stoodStill) Is(target error) bool { return target == errLate || e.unsure.Is(target) }
-
-// slept returns errStoodStill if the store's clock has gone further between two looks of an attempt
-// than ours can have: this machine stood still, and its own clocks didn't count it. A lock
-// isn't granted then, since its flag may be stale by now for others. Two readings of one
-// clock are compared, not one with a mod time: a server's Date may be that of a proxy.
-func (l *Locker) slept(t *try, page store.Page, sent, answered time.Duration) error {
-	if t.polls || page.Now.IsZero() || !l.store.Properties().StoreClock {
-		return nil
-	}
-	if t.first.now.IsZero() {
-		t.first = told{now: page.Now, asked: sent}
-	}
-	if page.Now.Sub(t.first.now) > answered-t.first.asked+margin {
-		return errStoodStill
-	}
-	return nil
-}
-
 // learn takes the store's clock from a page: from the mod time of our own flag,
 // which the store stamped before it answered our put; or else from the page.
 func (t *try) learn(page store.Page, answered time.Duration) {
