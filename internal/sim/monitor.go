@@ -468,6 +468,9 @@ func (w *world) check() {
 				if g.began.Before(h.began) {
 					first, second = g, h
 				}
+				if second.paused && w.adrift(second, first) { // it was let in by a flag that was stale: it is to go
+					first, second = second, first
+				}
 				if w.adrift(first, second) {
 					if first.passers == nil {
 						first.passers = map[*holding]bool{}
