@@ -13,7 +13,7 @@ import (
 func TestNoIntentBelowAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{})
-		for _, key := range []string{"lock.intent/lock.shared/x", "lock.intent/a/lock.shared/x", "lock.exclusive/lock.shared/x"} {
+		for _, key := range []string{"lock.intent/lock.shared/x", "lock.intent/a/lock.shared/x"} {
 			w.put("index/"+key, foreign(time.Now(), false))
 		}
 		m := w.machine()
