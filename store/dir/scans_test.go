@@ -73,9 +73,11 @@ func TestOneScanForAListing(t *testing.T) {
 		t.Errorf("%d scans for %d pages", *scans, len(cursors)+1)
 	}
 	// A page that is asked for again is the same.
-	page, err := s.List(t.Context(), "index/lock.", "")
+	if _, err := s.List(t.Context(), "index/lock.", ""); err != nil {
+		t.Fatal(err)
+	}
 	for range 2 {
-		if page, err = s.List(t.Context(), "index/lock.", cursors[0]); err != nil || page.Next != cursors[1] || len(page.Objects) != pageSize {
+		if page, err := s.List(t.Context(), "index/lock.", cursors[0]); err != nil || page.Next != cursors[1] || len(page.Objects) != pageSize {
 			t.Errorf("%d objects, next %q, %v", len(page.Objects), page.Next, err)
 		}
 	}
