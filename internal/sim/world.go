@@ -300,8 +300,11 @@ func (w *world) enterAlone(name string) {
 	if p.store.NoStoreClock || p.local { // whose mod times are what some client's clock said
 		limit = limit.Add(p.spread + time.Duration(w.result.Faults[Jump])*time.Hour + 4*time.Minute)
 	}
-	// An attempt of those that come too early takes some round trips for each page.
-	limit = limit.Add(max(p.storeJump, -p.storeJump) + 10*time.Second + 60*p.latency)
+	if p.store.NoTime { // a ticket's mod time is all that tells it, and is as old as the last poll
+		limit = limit.Add(10 * time.Second)
+	}
+	// It polls, and an attempt of those that come too early takes some round trips for each page.
+	limit = limit.Add(max(p.storeJump, -p.storeJump) + 20*time.Second + 60*p.latency)
 
 	proc := last.living()
 	var k Held
