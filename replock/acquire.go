@@ -47,16 +47,13 @@ type try struct {
 	sent     time.Duration
 	deadline time.Duration
 	st       storeTime
-	looked   bool            // at least once
-	seen     clock.Reading   // when the last look was sent
-	passed   *entry          // the stale lock.exclusive that is left in its place
-	first    told            // by its first page
-	page     told            // by its last page
-	trips    *trips          // of the acquire that it belongs to
-	parent   context.Context // of the lock's context
-	underway underway        // puts
-	// refusals is how often lock.exclusive was refused for being there, since a look showed it.
-	refusals int
+	looked   bool          // at least once
+	seen     clock.Reading // when the last look was sent
+	passed   *entry        // the stale lock.exclusive that is left in its place
+	first    told          // by its first page
+	page     told          // by its last page
+	trips    *trips        // of the acquire that it belongs to
+	underway underway      // puts
 
 	mine
 }
@@ -96,7 +93,6 @@ func (l *Locker) newTry(mode Mode, operation string, m mine) (*try, error) {
 // lock.exclusive, which others write too, by the ETag of what we put.
 func (t *try) owns(o store.Object) bool {
 	if o.Key == t.exclusive.key {
-		t.refusals = 0
 		t.exclusive.listed = t.exclusive.put && o.ETag != "" && o.ETag == t.exclusive.etag
 		return t.exclusive.listed
 	}
@@ -126,14 +122,6 @@ func (l *Locker) date(t *try) {
 // of the lease.
 var errLate error = unsure{errors.New("the store is too slow: taking the lock took longer than its lease")}
 
-// late is errLate, and says if something else than slowness was the reason.
-func (t *try) late() error {
-	if t.refusals == 0 {
-		return errLate
-	}
-	return fmt.Errorf("%w, in which it refused %d times to write %q with If-None-Match (412), and listed no such object", errLate, t.refusals, t.exclusive.key)
-}
-
 // maxTries is how often an acquire that came too late starts again, and maxSlow
 // one that found the store too slow.
 const (
@@ -147,9 +135,7 @@ func (l *Locker) acquire(ctx context.Context, mode Mode, operation string, opts 
 	if err := CheckOperation(operation); err != nil {
 		return nil, err
 	}
-	q := l.newQueue(ctx, mode, operation, opts)
-	ctx, free := q.bound(ctx)
-	defer free()
+	q := l.newQueue(mode, operation, opts)
 	defer q.leave(ctx)
 	for late := 0; ; {
 		t, err := q.newTry()
@@ -164,7 +150,7 @@ func (l *Locker) acquire(ctx context.Context, mode Mode, operation string, opts 
 			l.tell(e)
 			return lock, nil
 		case ctx.Err() != nil:
-			return nil, q.ended(ctx, t, f)
+			return nil, fmt.Errorf("acquiring the %s lock: %w", mode, context.Cause(ctx))
 		case errors.Is(err, ErrHeld), errors.Is(err, errDoubt):
 			late, q.failing = 0, 0
 			if err := q.wait(ctx, t, f); err != nil {
@@ -212,10 +198,9 @@ func (l *Locker) attempt(ctx context.Context, t *try, s sight) (*Lock, found, er
 // after that, and sees ours.
 func (l *Locker) enter(ctx context.Context, t *try, s sight) (found, error) {
 	if err := l.raise(ctx, t); err != nil {
-		return l.barred(ctx, t, s, err)
+		return found{}, err
 	}
-	var vanished, claims int // how often we looked again because of that
-	var y yielding
+	var yielding, vanished, claims int // how often we looked again because of that
 	var swept bool
 	for {
 		f, err := l.look(ctx, t, s)
@@ -224,12 +209,15 @@ func (l *Locker) enter(ctx context.Context, t *try, s sight) (found, error) {
 		case err != nil:
 			return f, fmt.Errorf("looking for other locks: %w", err)
 		case l.opts.Clock.Elapsed() >= t.deadline:
-			return f, t.late()
+			return f, errLate
 		case len(f.live) > 0:
-			again := false
-			if pause, again = l.again(ctx, t, f, &y); !again {
+			if yielding == maxAgain || !l.worthAnother(t, f) {
 				return f, ErrHeld
 			}
+			// They look, and take down what they have put: a pause of a round trip
+			// before each of our looks leaves them six.
+			pause = firstAgain<<yielding + t.trips.slowest()
+			yielding++
 		case len(f.vanished) > 0:
 			if vanished == maxAgain {
 				f.live = f.vanished // a listing outweighs a read
@@ -253,9 +241,6 @@ func (l *Locker) enter(ctx context.Context, t *try, s sight) (found, error) {
 			}
 			// lock.exclusive must be in place before the last look, because it
 			// is all that other clients of the wire format look at.
-			if t.refusals >= maxRefused {
-				l.conditions.absent.refute()
-			}
 			proof := l.proveAbsent(ctx, t)
 			err := l.claim(ctx, t, f.exclusive)
 			<-proof
@@ -275,18 +260,6 @@ func (l *Locker) enter(ctx context.Context, t *try, s sight) (found, error) {
 	}
 }
 
-// barred says why our flag can't be put: what is in the place of its folder, or of
-// lock.exclusive, and is neither, is an unreadable lock, and a look names it.
-func (l *Locker) barred(ctx context.Context, t *try, s sight, err error) (found, error) {
-	if !errors.Is(err, store.ErrIrregular) {
-		return found{}, err
-	}
-	if f, lerr := l.look(ctx, t, s); lerr == nil && len(f.live) > 0 {
-		return f, ErrHeld
-	}
-	return found{}, err
-}
-
 // settle turns a try that found nothing in its way into a held lock.
 func (l *Locker) settle(ctx context.Context, t *try) (*Lock, error) {
 	var fence uint64
@@ -302,7 +275,7 @@ func (l *Locker) settle(ctx context.Context, t *try) (*Lock, error) {
 	if err := l.holdable(t); err != nil {
 		return nil, err
 	}
-	return l.hold(t, fence), nil
+	return l.hold(ctx, t, fence), nil
 }
 
 // raise puts our flag, and lock.exclusive beside it if that can be done without
@@ -322,7 +295,7 @@ func (l *Locker) putFlag(ctx context.Context, t *try) error {
 	t.flag.maybe = true
 	o, err := repeat(ctx, l, "put "+t.flag.key, l.send(t, t.flag.key, store.PutOptions{}))
 	if err != nil {
-		if errors.Is(err, store.ErrPermission) || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrIrregular) {
+		if errors.Is(err, store.ErrPermission) || errors.Is(err, store.ErrNotFound) {
 			t.flag.maybe = false
 		}
 		return fmt.Errorf("writing the lock: %w", err)
@@ -334,12 +307,6 @@ func (l *Locker) putFlag(ctx context.Context, t *try) error {
 	}
 	return nil
 }
-
-// maxRefused is how often a store may refuse to write a lock.exclusive that no look lists.
-// Then it takes something else for one (versitygw a delete marker), and from there on this
-// process writes without a condition, as on a store that has none (decision 0004). What that
-// may overwrite is of an acquirer who comes after our last look, and sees our flag.
-const maxRefused = 3
 
 // claim puts lock.exclusive where there is none, or in place of what a look saw
 // there: stale, or empty. That somebody else was faster is no error: the next
@@ -386,9 +353,6 @@ func (l *Locker) claim(ctx context.Context, t *try, seen *entry) error {
 		// After a send that got no answer it may be our own put that is in the
 		// way: the next look tells it by the id.
 		t.exclusive.maybe = before || sends.Load() > 1
-		if opts.IfAbsent {
-			t.refusals++
-		}
 		return nil
 	default:
 		return fmt.Errorf("writing the lock: %w", err)
@@ -427,10 +391,123 @@ func (l *Locker) overwrite(ctx context.Context, t *try) error {
 	return nil
 }
 
-func (l *Locker) heldError(t *try, f found) *HeldError {
-	in := f.live
-	if len(in) == 0 {
-		in = f.doubtful
+// Between contenders, the one that may win looks again a few times, while the
+// others withdraw.
+const (
+	maxAgain   = 3
+	firstAgain = 100 * time.Millisecond
+	// transient is the age up to which a flag may be that of an acquirer that is
+	// about to withdraw it; on a slow store, withdrawing round trips more.
+	transient   = 3 * time.Second
+	withdrawing = 6
+)
+
+// worthAnother reports whether those in our way may be about to withdraw, and
+// it isn't for us to yield: a shared acquirer yields at once, an exclusive one
+// to whoever has lock.exclusive, and where nobody has it, to the one that came
+// first. It decides who waits, never who enters.
+func (l *Locker) worthAnother(t *try, f found) bool {
+	if t.mode == Shared || f.more > 0 {
+		return false
 	}
-	return &HeldError{Mode: t.mode, Holders: merge(l.infos(in, f.st, f.now)), More: f.more}
+	for _, e := range f.live {
+		if e.verdict == Unreadable || e.kind == kindExclusive {
+			return false
+		}
+		if e.kind == kindIntent && !t.exclusive.listed && e.Key < t.place {
+			return false
+		}
+		if !l.mayWithdraw(t, f, e) {
+			return false
+		}
+	}
+	return true
+}
+
+// mayWithdraw reports whether an entry may be of an acquirer who hasn't looked yet.
+func (l *Locker) mayWithdraw(t *try, f found, e *entry) bool {
+	if e.err == nil && e.lease.State == stateHeld {
+		return false
+	}
+	age, ok := e.age(f.st, f.now)
+	return !ok || age <= transient+withdrawing*t.trips.slowest()
+}
+
+func (l *Locker) heldError(t *try, f found) *HeldError {
+	return &HeldError{Mode: t.mode, Holders: merge(l.infos(f.live, f.st, f.now)), More: f.more}
+}
+
+// withdraw removes what a try has put, for the reason that ended it, and also
+// after its context has ended. What can't be removed expires with the ttl.
+func (l *Locker) withdraw(ctx context.Context, t *try, reason error) {
+	t.underway.close(l.opts.Clock, haste)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	if !errors.Is(reason, ErrHeld) && !errors.Is(reason, errDoubt) && !errors.Is(reason, errLate) {
+		ctx, cancel = context.WithTimeout(ctx, haste)
+		defer cancel()
+	}
+	left := t.flag.put || t.exclusive.put // otherwise nothing of ours is known to be stored
+	t.flag.put = false
+	if err := l.takeDown(ctx, t); err != nil && left {
+		l.tell(Event{Kind: EventReleaseFailed, Mode: t.mode, Operation: t.operation, ID: t.id, Key: t.flag.key, Err: err})
+	}
+}
+
+// takeDown deletes lock.exclusive if it is ours, and only while our lease lasts,
+// and then our flag, which nobody else ever writes.
+func (l *Locker) takeDown(ctx context.Context, t *try) error {
+	return join(l.takeDownExclusive(ctx, t), l.takeDownFlag(ctx, t))
+}
+
+func (l *Locker) takeDownFlag(ctx context.Context, t *try) error {
+	if !t.flag.maybe {
+		return nil
+	}
+	return l.remove(ctx, t.flag.key)
+}
+
+func (l *Locker) takeDownExclusive(ctx context.Context, t *try) error {
+	if !t.exclusive.maybe {
+		return nil
+	}
+	left := t.deadline - l.opts.Clock.Elapsed()
+	if left <= 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, left)
+	defer cancel()
+	// A put that was refused or not answered, and each request to remove it that may have
+	// been applied: after one of them it may be another's by now. (A request that was given
+	// up may still be answered, in the midst of a later one.)
+	var doubts atomic.Int32
+	if !t.exclusive.put {
+		doubts.Add(1)
+	}
+	return l.removeBy(ctx, t.exclusive.key, func(ctx context.Context, send func(context.Context) error) error {
+		if doubts.Add(1) > 1 {
+			ours, err := l.isOurs(ctx, t)
+			if err != nil || !ours {
+				return err
+			}
+		}
+		err := send(ctx)
+		if errors.Is(err, store.ErrPermission) {
+			doubts.Add(-1)
+		}
+		return err
+	})
+}
+
+// isOurs reports whether lock.exclusive carries an id of ours.
+func (l *Locker) isOurs(ctx context.Context, t *try) (bool, error) {
+	raw, _, err := l.store.Get(ctx, t.exclusive.key, maxBody)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	lease, err := decode(raw)
+	return err == nil && t.ids[lease.ID], nil
 }

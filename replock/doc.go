@@ -3,11 +3,9 @@
 // that package store describes.
 //
 //	locker, err := replock.New(st, replock.Options{})
-//	err = locker.Do(ctx, replock.Exclusive, "prune", func(ctx context.Context) error {
-//		return prune(ctx) // ctx ends if the lock is lost
-//	})
-//
-// Shared and Exclusive return the lock itself, for what is no function.
+//	lock, err := locker.Exclusive(ctx, "prune")
+//	defer lock.Release(ctx)
+//	err = prune(lock.Context())
 //
 // # Guarantees
 //

@@ -3,7 +3,6 @@ package replock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,8 +18,8 @@ type Lock struct {
 	t     *try       // its objects change with each refresh:
 	mu    sync.Mutex // guards them until done is closed
 	fence uint64
-	since time.Duration // when it was acquired, or resumed, on the clock's Elapsed
 
+	parent context.Context // that the lock was acquired with
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
@@ -32,7 +31,6 @@ type Lock struct {
 	seen      atomic.Pointer[clock.Reading]
 	others    sightings
 	lost      atomic.Pointer[LostError]
-	ended     atomic.Int64 // when it was lost, on the clock's Elapsed
 
 	releasing  atomic.Bool
 	released   chan struct{} // closed when Release is over
@@ -42,17 +40,17 @@ type Lock struct {
 }
 
 // hold starts refreshing a lock that was just acquired.
-func (l *Locker) hold(t *try, fence uint64) *Lock {
-	lock := &Lock{l: l, since: l.opts.Clock.Elapsed(), t: t, fence: fence, done: make(chan struct{}), released: make(chan struct{})}
-	lock.ctx, lock.cancel = context.WithCancelCause(t.parent)
+func (l *Locker) hold(ctx context.Context, t *try, fence uint64) *Lock {
+	lock := &Lock{parent: ctx, l: l, t: t, fence: fence, done: make(chan struct{}), released: make(chan struct{})}
+	lock.ctx, lock.cancel = context.WithCancelCause(ctx)
 	lock.deadline.Store(int64(t.deadline))
 	lock.seen.Store(&t.seen)
 	lock.others = newSightings(t)
 	lock.refresher = refresh.New(refresh.Refresher{
 		Schedule: l.schedule, Clock: l.opts.Clock, Start: t.sent, Drain: lock.timeout(),
-		Attempt: lock.refresh, Failed: lock.failed, Extended: lock.extended, Early: l.earlier,
+		Attempt: lock.refresh, Failed: lock.failed, Extended: lock.extended,
 	})
-	running, stop := context.WithCancelCause(context.WithoutCancel(t.parent))
+	running, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	lock.stop = stop
 	go lock.run(running)
 	return lock
@@ -77,7 +75,6 @@ func (k *Lock) run(ctx context.Context) {
 			lost.Err = expired.Last
 		}
 	}
-	k.ended.Store(int64(min(k.l.opts.Clock.Elapsed(), k.Deadline())))
 	k.lost.Store(lost)
 	k.tell(EventLost, lost) // who sees the context end, and calls Later, comes after it
 	k.cancel(lost)
@@ -100,23 +97,17 @@ func (k *Lock) extended(deadline time.Duration) {
 }
 
 func (k *Lock) event(kind EventKind, err error) Event {
-	now, deadline := k.l.opts.Clock.Elapsed(), k.Deadline()
-	until := min(now, deadline)
-	if k.lost.Load() != nil {
-		until = time.Duration(k.ended.Load())
-	}
 	return Event{
 		Kind: kind, Mode: k.t.mode, Operation: k.t.operation, ID: k.t.id, Key: k.t.flag.key, Err: err,
-		Left: deadline - now, Held: until - k.since,
+		Left: k.Deadline() - k.l.opts.Clock.Elapsed(),
 	}
 }
 
 func (k *Lock) tell(kind EventKind, err error) { k.l.tell(k.event(kind, err)) }
 
 // Context ends when the lock is lost, with a *LostError as its cause, before
-// another holder is let in; when it is released, with ErrReleased as its cause; and with
-// its Parent, if the lock was acquired with one. It doesn't end with the context of the
-// acquire. What the lock protects must stop when it ends.
+// anybody else may hold it; when it is released; and with the context that the
+// lock was acquired with. What the lock protects must stop when it ends.
 func (k *Lock) Context() context.Context { return k.ctx }
 
 // ID names this lock: 128 random bits in hex. A resumed lock has a new one.
@@ -136,27 +127,17 @@ func (k *Lock) Key() string { return k.t.flag.key }
 // false unless Options.Fence was set and the lock is exclusive.
 func (k *Lock) Fence() (uint64, bool) { return k.fence, k.fence != 0 }
 
-// Left is how long the lock is held without another refresh: 0 if it is lost or released.
-// It counts the time for which the machine is suspended.
-func (k *Lock) Left() time.Duration {
-	if k.lost.Load() != nil || k.releasing.Load() {
-		return 0
-	}
-	return max(k.Deadline()-k.l.opts.Clock.Elapsed(), 0)
-}
-
-// Deadline is for the guard of the repolock command, which reads the same clock: when the
-// lock is lost unless it is refreshed before, as a reading of the clock's Elapsed, on Linux
-// CLOCK_BOOTTIME. Others want Left.
+// Deadline is when the lock is lost unless it is refreshed before, as a reading
+// of the clock's Elapsed, which on Linux is CLOCK_BOOTTIME.
 func (k *Lock) Deadline() time.Duration { return time.Duration(k.deadline.Load()) }
 
 // Lost returns why the lock was lost, or nil.
 func (k *Lock) Lost() *LostError { return k.lost.Load() }
 
-// Check refreshes the lock at once and returns nil if it is held and its context hasn't
-// ended: use it before a batch that must not be done without. After a *LostError the lock
-// is lost; after another error it may be held, and that couldn't be confirmed. It costs
-// as much as a refresh. ctx bounds it.
+// Check refreshes the lock at once and returns nil if it is held: use it before
+// a batch that must not be done without. After a *LostError the lock is lost;
+// after another error it may be held, and that couldn't be confirmed. It costs
+// as much as a refresh.
 func (k *Lock) Check(ctx context.Context) error {
 	err := k.refresher.Now(ctx, k.done)
 	if errors.Is(err, ErrLost) {
@@ -168,34 +149,26 @@ func (k *Lock) Check(ctx context.Context) error {
 // Confirm looks whether the lock is still there, and returns nil if it is: use it
 // after what the lock protected, to know that it wasn't broken meanwhile. It
 // writes nothing, doesn't extend the lease, and is one round trip, or two if there
-// are over a thousand locks. If another client's lock that conflicts has just come, it looks
-// again 3 s later. Its errors are Check's.
+// are over a thousand locks. Its errors are Check's.
 func (k *Lock) Confirm(ctx context.Context) error {
 	err := k.look(ctx)
-	if errors.Is(err, errAgain) && clock.Sleep(ctx, k.l.opts.Clock, transient) == nil {
-		err = k.look(ctx)
-	}
 	if errors.Is(err, ErrLost) {
 		k.stop(err)
 		<-k.done
 	}
 	if errors.Is(err, errAgain) {
-		err = nil // our objects are there, and those beside them have come since
+		err = nil // our objects are there
 	}
 	return k.state(err)
 }
 
-// state is why the lock isn't held any more, or its context has ended, or else what
-// couldn't be found out.
+// state is why the lock isn't held any more, or else what couldn't be found out.
 func (k *Lock) state(unknown error) error {
 	if lost := k.lost.Load(); lost != nil {
 		return lost
 	}
 	if k.releasing.Load() {
 		return ErrReleased
-	}
-	if unknown == nil && k.ctx.Err() != nil {
-		return fmt.Errorf("the context of the %s lock has ended: %w", k.t.mode, whyEnded(k.ctx))
 	}
 	return unknown
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -24,9 +23,7 @@ type Locker struct {
 	schedule   refresh.Schedule
 	self       identity.Process
 	conditions conditions
-	skews      skews
 	randMu     sync.Mutex
-	earlier    func(most time.Duration) time.Duration
 
 	tellMu  sync.Mutex
 	telling bool // of what is untold
@@ -35,14 +32,11 @@ type Locker struct {
 
 // New returns a Locker for the repository on a store. It makes no request.
 func New(s store.Store, opts Options) (*Locker, error) {
-	if s == nil {
-		return nil, errors.New("no store: open one first")
-	}
 	if err := opts.fill(); err != nil {
 		return nil, err
 	}
 	l := &Locker{
-		store:    store.Finite(s),
+		store:    s,
 		opts:     opts,
 		keys:     keys{opts.Prefix},
 		schedule: refresh.ForTTL(opts.TTL),
@@ -51,7 +45,6 @@ func New(s store.Store, opts Options) (*Locker, error) {
 	if err := store.CheckKey(l.keys.exclusive()); err != nil {
 		return nil, fmt.Errorf("prefix %q: %w", opts.Prefix, err)
 	}
-	l.earlier = l.early
 	l.conditions.init(s.Properties())
 	return l, nil
 }
@@ -64,15 +57,13 @@ func (l *Locker) Shared(ctx context.Context, operation string, opts ...AcquireOp
 // Exclusive takes the exclusive lock for an operation such as a prune. Either
 // the lock or the error is nil.
 //
-// If another holder has a conflicting lock the error is a *HeldError. If it
+// If somebody else holds a conflicting lock the error is a *HeldError. If it
 // can't be known whether somebody does, it is the store's error. It doesn't wait
 // for a lock that is held, unless Wait is among the options; but a lock that one
-// clock calls stale and another doesn't is watched for as long as that lock lives, if
-// that is at most two minutes. One that lives longer counts as held, with the verdict Doubtful.
+// clock calls stale and another doesn't is watched for as long as that lock lives.
 //
-// ctx bounds the acquire, and may be cancelled after it: the lock is held, and refreshed,
-// until Release. The lock's context has the values of ctx; see Parent for one that ends
-// with another.
+// The lock's context is derived from ctx. The lock itself is held, and
+// refreshed, until Release, even if ctx ends.
 func (l *Locker) Exclusive(ctx context.Context, operation string, opts ...AcquireOption) (*Lock, error) {
 	return l.acquire(ctx, Exclusive, operation, opts...)
 }
@@ -97,9 +88,6 @@ func (l *Locker) jitter(d time.Duration) time.Duration {
 	}
 	return d/2 + time.Duration(binary.LittleEndian.Uint64(b[:])%uint64(d+1))
 }
-
-// early returns a time from 0 to most, so that holders come apart.
-func (l *Locker) early(most time.Duration) time.Duration { return l.jitter(most) - most/2 }
 
 func (l *Locker) random(b []byte) error {
 	l.randMu.Lock()

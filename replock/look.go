@@ -18,7 +18,6 @@ type found struct {
 	vanished []*entry // listed, and then not there to be read
 	released []*entry // flags that are empty, and that nobody waits for
 	more     int      // likely conflicts that weren't looked at
-	bodies   int      // how many bytes of them were read
 	// exclusive is lock.exclusive as it stands, if it isn't ours: stale or
 	// released where there is no conflict.
 	exclusive *entry
@@ -89,6 +88,30 @@ func (t *try) listedAsPromised(page store.Page) error {
 		return nil
 	}
 	return fmt.Errorf("%w: %q", errUnlisted, t.flag.key)
+}
+
+// errStoodStill is errLate by the store's clock alone.
+var errStoodStill error = stoodStill{unsure{errors.New("this machine stood still while it took the lock, or the store's clock went ahead")}}
+
+type stoodStill struct{ unsure }
+
+func (e stoodStill) Is(target error) bool { return target == errLate || e.unsure.Is(target) }
+
+// slept returns errStoodStill if the store's clock has gone further between two looks of an attempt
+// than ours can have: this machine stood still, and its own clocks didn't count it. A lock
+// isn't granted then, since its flag may be stale by now for others. Two readings of one
+// clock are compared, not one with a mod time: a server's Date may be that of a proxy.
+func (l *Locker) slept(t *try, page store.Page, sent, answered time.Duration) error {
+	if t.polls || page.Now.IsZero() || !l.store.Properties().StoreClock {
+		return nil
+	}
+	if t.first.now.IsZero() {
+		t.first = told{now: page.Now, asked: sent}
+	}
+	if page.Now.Sub(t.first.now) > answered-t.first.asked+margin {
+		return errStoodStill
+	}
+	return nil
 }
 
 // learn takes the store's clock from a page: from the mod time of our own flag,
@@ -195,8 +218,7 @@ func (l *Locker) sort(t *try, f *found, e *entry) error {
 	var failed readError
 	if errors.As(e.err, &failed) {
 		e.read, e.carried = false, false // the next look tries again
-		// A store that is unfit, or set up wrongly, would be "held" for ever.
-		if age, ok := e.age(f.st, f.now); ok && age >= young || errors.Is(failed.err, store.ErrConfig) {
+		if age, ok := e.age(f.st, f.now); ok && age >= young {
 			return unsure{fmt.Errorf("reading the lock %q: %w", e.Key, failed.err)}
 		}
 		// Too young to be stale, unless its ttl is shorter than the default.
@@ -213,9 +235,6 @@ func (l *Locker) sort(t *try, f *found, e *entry) error {
 		return nil
 	}
 	l.judge(e, f.st, f.now)
-	if f.bodies += len(e.raw); f.bodies > maxBodies {
-		e.raw = nil
-	}
 	if e.kind == kindExclusive {
 		t.exclusive.put = false // undone by somebody
 		f.exclusive = e
@@ -231,7 +250,7 @@ func (l *Locker) sort(t *try, f *found, e *entry) error {
 	case Stale:
 		f.stale = append(f.stale, e)
 	case Released:
-		if e.kind != kindExclusive && !e.unfinished(f.st, f.now) {
+		if e.kind != kindExclusive {
 			f.released = append(f.released, e)
 		}
 	}
@@ -267,8 +286,8 @@ func (l *Locker) read(ctx context.Context, e *entry) {
 		e.lease, e.err = decode(c.raw)
 	case errors.Is(err, store.ErrTooLarge):
 		e.err = fmt.Errorf("body is larger than %d bytes", maxBody)
-	case errors.Is(err, store.ErrInvalidKey), errors.Is(err, store.ErrIrregular):
-		e.err = err
+	case errors.Is(err, store.ErrInvalidKey):
+		e.err = errors.New("its name is no valid key, so that only the store's own tools can remove it")
 	default:
 		e.err = readError{err}
 	}

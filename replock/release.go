@@ -8,8 +8,7 @@ import (
 // Release ends the lock: its context ends, and its objects are deleted, the
 // caller's context being over or not. A second call waits for the first and
 // returns the same. An error means that an object is left, which expires with
-// the ttl; of a lock that was lost, only its flag is deleted. Release never deletes
-// another client's lock.exclusive: it looks whose it is first.
+// the ttl; of a lock that was lost, only its flag is deleted.
 func (k *Lock) Release(ctx context.Context) error {
 	if !k.releasing.CompareAndSwap(false, true) {
 		<-k.released
@@ -34,11 +33,11 @@ func (k *Lock) Release(ctx context.Context) error {
 	return nil
 }
 
-// release deletes our objects: docs/protocol.md, Release. Of a lost lock it deletes only
-// the flag.
+// release deletes our objects: PROTOCOL.md, Release. Of a lost lock only the
+// flag, which is nobody else's; lock.exclusive may be.
 func (k *Lock) release(ctx context.Context) error {
 	if k.lost.Load() != nil {
 		return k.l.takeDownFlag(ctx, k.t)
 	}
-	return k.l.takeDown(ctx, k.t, false)
+	return k.l.takeDown(ctx, k.t)
 }

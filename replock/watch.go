@@ -18,7 +18,7 @@ import (
 // A look that fails changes nothing: the lease lasts until its deadline.
 func (k *Lock) watch(ctx context.Context) {
 	c := k.l.opts.Clock
-	next := k.firstLook(k.Seen().Elapsed)
+	next := k.nextLook(k.Seen().Elapsed)
 	for pause := firstPoll; ; {
 		if clock.Sleep(ctx, c, min(max(next-c.Elapsed(), 0), clock.Tick)) != nil {
 			return
@@ -51,17 +51,6 @@ func (k *Lock) watch(ctx context.Context) {
 			pause = min(2*pause, k.l.opts.Look)
 		}
 	}
-}
-
-// firstLook is when the first look is due after the one that the lock was acquired with: one
-// to two seconds later where there can be clients of the original protocol. One of them can
-// have looked before ours put its flag, and written after ours had looked.
-func (k *Lock) firstLook(sent time.Duration) time.Duration {
-	next := k.nextLook(sent)
-	if k.l.opts.Name == "" {
-		next = min(next, sent+time.Second+k.l.jitter(time.Second/2))
-	}
-	return next
 }
 
 // nextLook is when the next look is due after one that was sent at the given time: a

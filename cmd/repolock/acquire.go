@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -165,9 +164,6 @@ func (c acquireCmd) run(r *reporter, g global) (int, error) {
 		}
 		defer log.Close()
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	around := lookAround(ctx, r, g)
 	k, err := keeper.Start([]string{"keeper"}, o, log)
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", errKeeperFailed, err)
@@ -177,7 +173,6 @@ func (c acquireCmd) run(r *reporter, g global) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	around.tell()()
 	if err = c.print(r, g, *held); err == nil {
 		if err = k.Accept(); err != nil {
 			err = fmt.Errorf("%w: %w", errKeeperFailed, err)

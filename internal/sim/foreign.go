@@ -166,29 +166,13 @@ func (w *world) shown(g *holding, before time.Time) bool {
 	return g.began.Before(before) && p.client == g.p.client && !p.since.After(g.began)
 }
 
-// trespass looks whether a client removes another client's lock.exclusive: a live one of
-// another kind of client, for a shared lock, which has nothing to do with that key; or any,
-// where its request before that to this key didn't show a body of its own. (One that comes between the look
-// and the delete may be hit where the store has no conditions.)
+// trespass looks whether somebody removes a live lock.exclusive of another kind of
+// client for a shared lock, which has nothing to do with that key.
 func (w *world) trespass(p *process, r request) {
-	if r.step == nil || p.client.plan.foreign || !isExclusive(r.key) {
+	if r.op != "delete" && (r.op != "put" || len(r.body) > 0) || r.key != exclusiveKey || r.step == nil || r.step.mode != replock.Shared {
 		return
 	}
-	by := fmt.Sprintf("%s %s %s", p.client.name, r.step.name, r.key)
-	saw := w.turns[by]
-	w.turns[by] = nil
-	if r.op == "get" {
-		w.turns[by] = w.present[r.key].client
-	}
-	if r.op != "delete" && (r.op != "put" || len(r.body) > 0) {
-		return
-	}
-	o, ok := w.present[r.key]
-	switch {
-	case !ok || o.client == nil || o.client == p.client:
-	case r.step.mode == replock.Shared && o.client.plan.foreign && time.Since(o.written) < foreignTTL-time.Second:
+	if o, ok := w.present[r.key]; ok && o.client != nil && o.client.plan.foreign && !p.client.plan.foreign && time.Since(o.written) < foreignTTL-time.Second {
 		w.violate("trespass", fmt.Sprintf("%s deletes the live lock.exclusive of %s for a shared lock", p.client.name, o.client.name))
-	case r.step.mode == replock.Exclusive && saw != p.client && o.since.Before(r.handed):
-		w.violate("trespass", fmt.Sprintf("%s deletes the lock.exclusive of %s, and hasn't seen its own there", p.client.name, o.client.name))
 	}
 }

@@ -245,25 +245,11 @@ func (l *link) List(ctx context.Context, prefix, cursor string) (store.Page, err
 
 // Delete sends.
 func (l *link) Delete(ctx context.Context, key string) error {
-	return l.delete(ctx, key, store.PutOptions{}, func() error { return l.w.mem.Delete(context.Background(), key) })
-}
-
-// DeleteIfMatch sends.
-func (l *link) DeleteIfMatch(ctx context.Context, key, etag string) error {
-	return l.delete(ctx, key, store.PutOptions{IfMatch: etag}, func() error {
-		if l.w.plan.refuses {
-			return &store.Error{Op: "delete", Key: key, Err: store.ErrPrecondition}
-		}
-		return l.w.mem.DeleteIfMatch(context.Background(), key, etag)
-	})
-}
-
-func (l *link) delete(ctx context.Context, key string, opts store.PutOptions, apply func() error) error {
-	_, err := send(ctx, l, request{op: "delete", key: key, opts: opts}, func() (struct{}, error) {
+	_, err := send(ctx, l, request{op: "delete", key: key}, func() (struct{}, error) {
 		if l.p.client.plan.noDelete {
 			return struct{}{}, &store.Error{Op: "delete", Key: key, Err: store.ErrPermission}
 		}
-		return struct{}{}, apply()
+		return struct{}{}, l.w.mem.Delete(context.Background(), key)
 	})
 	return err
 }

@@ -34,8 +34,7 @@ import (
 //   - undead: a lock that is released while it is being resumed isn't resumed;
 //   - belated: who hasn't been stopped sends no refresh after the deadline;
 //   - unqueued: who waits puts a ticket again that somebody has deleted;
-//   - trespass: nobody deletes another client's live lock.exclusive for a shared lock, nor
-//     any without having looked whose it is;
+//   - trespass: nobody deletes another client's live lock.exclusive for a shared lock;
 //   - progress: of two who come at once, and of whom one could have the lock, one has it;
 //   - stuck, leftover: at the end, when all others are gone, somebody alone gets
 //     in as soon as the last lock has expired, and leaves nothing.
@@ -50,7 +49,6 @@ type monitor struct {
 	queue     map[string]ticket // by its key
 	seen      map[string]sighting
 	present   map[string]presence
-	turns     map[string]*client   // whose lock.exclusive a step's last request to it has shown
 	looks     map[string]time.Time // when the last look of a step began
 	ghosts    []ghost
 	staleOnly bool // the break-lock that is under way
@@ -467,9 +465,6 @@ func (w *world) check() {
 				first, second := h, g
 				if g.began.Before(h.began) {
 					first, second = g, h
-				}
-				if second.paused && w.adrift(second, first) { // it was let in by a flag that was stale: it is to go
-					first, second = second, first
 				}
 				if w.adrift(first, second) {
 					if first.passers == nil {

@@ -10,7 +10,6 @@ import (
 	"github.com/Backblaze/blazer/base"
 
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/internal/web"
 )
 
 // location is what a URL says.
@@ -39,14 +38,19 @@ func parse(u *url.URL) (location, error) {
 			return l, invalid("no file's name can begin with %q", prefix)
 		}
 	}
-	query, err := web.Query(u, "endpoint")
+	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return l, err
+		return l, invalid("its query isn't written as a URL's is")
 	}
-	if query["endpoint"] != "" {
-		l.endpoint, err = endpoint(query["endpoint"])
+	for name, values := range query {
+		if name != "endpoint" {
+			return l, invalid("it has an unknown parameter, maybe a secret; known: endpoint")
+		}
+		if l.endpoint, err = endpoint(values[len(values)-1]); err != nil {
+			return l, err
+		}
 	}
-	return l, err
+	return l, nil
 }
 
 func endpoint(raw string) (string, error) {

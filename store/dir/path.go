@@ -1,7 +1,6 @@
 package dir
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -31,18 +30,6 @@ func checkKey(key string) error {
 	return nil
 }
 
-// listable reports whether a key can be one that List shows although it isn't valid: the
-// name of a file can be any, and a folder's ends with a slash.
-func listable(key string) bool {
-	path := strings.TrimSuffix(key, "/")
-	for element := range strings.SplitSeq(path, "/") {
-		if element == "" || element == "." || element == ".." || isTemp(element) || strings.Contains(element, "\x00") {
-			return false
-		}
-	}
-	return anyName || checkKey(path) == nil
-}
-
 // split cuts a key after its last slash; dir is "" for a key in the root.
 func split(key string) (dir, name string) {
 	if i := strings.LastIndexByte(key, '/'); i >= 0 {
@@ -68,50 +55,11 @@ func (s *Store) makeDir(root *os.Root, dir string) (*os.Root, error) {
 		if !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		return s.mkdir(parent, name)
-	})
-}
-
-// mkdir makes a directory. It has its owner and mode before it has its name, lest another user
-// be refused in between. One that is there already is no error.
-func (s *Store) mkdir(parent *os.Root, name string) error {
-	temp := newTemp()
-	if err := s.mkdirOwned(parent, temp); err != nil {
-		return err
-	}
-	if parent.Rename(temp, name) == nil {
+		if err := parent.Mkdir(name, s.dirMode); !errors.Is(err, fs.ErrExist) {
+			return err
+		}
 		return nil
-	}
-	_ = parent.Remove(temp)
-	// It is there by now, or this file system can't rename directories.
-	if err := s.mkdirOwned(parent, name); !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return nil
-}
-
-func (s *Store) mkdirOwned(parent *os.Root, name string) error {
-	folder, err := parent.Stat(".")
-	if err != nil {
-		return err
-	}
-	if err := parent.Mkdir(name, s.dirMode.Perm()); err != nil {
-		return err
-	}
-	f, err := parent.Open(name)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	made, err := parent.Lstat(name)
-	opened, err1 := f.Stat()
-	if err := cmp.Or(err, err1); err != nil {
-		return err
-	}
-	if os.SameFile(made, opened) { // and no link to another
-		own(f, folder, s.dirMode)
-	}
-	return nil
+	})
 }
 
 // descend opens a directory below the root element by element, and calls
@@ -143,7 +91,7 @@ func enter(parent *os.Root, name string, before func(*os.Root, string) error) (*
 	case info.Mode().IsRegular():
 		return nil, &fs.PathError{Op: "open directory", Path: name, Err: errNotDir}
 	case !info.IsDir():
-		return nil, fmt.Errorf("%w: %q is not a directory but a %s", store.ErrIrregular, name, kind(info.Mode()))
+		return nil, fmt.Errorf("%q is not a directory but a %s", name, kind(info.Mode()))
 	}
 	return parent.OpenRoot(name)
 }

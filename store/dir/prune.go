@@ -2,22 +2,17 @@ package dir
 
 import (
 	"os"
-	"slices"
 	"time"
 )
 
-// abandoned is how old a temporary file is that no Put is still writing: old enough that
-// no clock which is hours wrong makes a new one look so.
-const abandoned = 24 * time.Hour
-
-// kept are directories that other programs make, and then write to without making them again.
-var kept = []string{"index", "index/lock.shared"}
+// abandoned is how old a temporary file is that no Put is still writing.
+const abandoned = time.Hour
 
 // prune removes the directories that have become empty, from dir upwards, but
-// never the root, nor those that other programs make, too. A Put that has just made
-// one makes it again. It is tidiness, so what fails is left for another time.
+// never the root. A Put that has just made one makes it again. It is tidiness,
+// so what fails is left for another time.
 func prune(root *os.Root, dir string, now time.Time) {
-	for dir != "" && !slices.Contains(kept, dir) {
+	for dir != "" {
 		parent, name := split(dir)
 		d, err := openDir(root, parent)
 		if err != nil {
@@ -52,13 +47,8 @@ func sweep(root *os.Root, dir string, now time.Time) {
 				continue
 			}
 			info, err := d.Lstat(entry.Name())
-			if err != nil || now.Sub(info.ModTime()) <= abandoned {
-				continue
-			}
-			if info.Mode().IsRegular() {
+			if err == nil && info.Mode().IsRegular() && now.Sub(info.ModTime()) > abandoned {
 				_ = d.Remove(entry.Name())
-			} else if info.IsDir() {
-				_ = rmdir(d, entry.Name()) // one that was to get its mode
 			}
 		}
 		if err != nil {

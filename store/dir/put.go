@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 
@@ -43,11 +42,7 @@ func (s *Store) put(ctx context.Context, key string, body []byte, opts store.Put
 	w.dir, w.name = split(key)
 	for range maxTries {
 		var obj store.Object
-		obj, err = w.try(ctx)
-		if errors.Is(err, errNotDir) {
-			err = fmt.Errorf("%w: %w", store.ErrIrregular, err)
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
+		if obj, err = w.try(ctx); !errors.Is(err, fs.ErrNotExist) {
 			return obj, err
 		}
 		// A directory was removed before there was anything in it: make it
@@ -105,15 +100,10 @@ func (w *write) try(ctx context.Context) (obj store.Object, err error) {
 // fill writes the body to a new file. What the file is then, rename and link
 // leave as it is, so this is also what a List will find.
 func (w *write) fill(d *os.Root, temp string) (fs.FileInfo, error) {
-	folder, err := d.Stat(".")
-	if err != nil {
-		return nil, err
-	}
 	f, err := d.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, w.fileMode)
 	if err != nil {
 		return nil, err
 	}
-	own(f, folder, w.fileMode)
 	_, err = f.Write(w.body)
 	if err == nil && w.durable {
 		err = f.Sync()

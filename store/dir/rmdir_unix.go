@@ -3,7 +3,6 @@
 package dir
 
 import (
-	"io/fs"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -12,11 +11,7 @@ import (
 // rmdir removes an empty directory. os.Root.Remove wouldn't do: it would remove
 // an object that another process has meanwhile put in the directory's place.
 func rmdir(d *os.Root, name string) error {
-	err := withFd(d, func(fd int) error { return unix.Unlinkat(fd, name, unix.AT_REMOVEDIR) })
-	if err != nil {
-		return &fs.PathError{Op: "rmdir", Path: name, Err: err}
-	}
-	return nil
+	return withFd(d, func(fd int) error { return unix.Unlinkat(fd, name, unix.AT_REMOVEDIR) })
 }
 
 // withFd gives the descriptor of a directory to a system call that os.Root

@@ -7,7 +7,7 @@
 //
 // The prefix may be missing. endpoint is the https:// or http:// address of another
 // server than Amazon's; requests to it name the bucket in the path, unless
-// path-style=false (path_style is the same). conditions says how far conditional puts may be relied on:
+// path-style=false. conditions says how far conditional puts may be relied on:
 // auto (the default elsewhere than at Amazon: a condition is sent, and relied on
 // once a process has seen it kept), kept, or none (it isn't sent).
 //

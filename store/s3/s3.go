@@ -2,10 +2,8 @@ package s3
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -76,10 +74,8 @@ func Open(ctx context.Context, u *url.URL) (*Store, error) {
 	if endpoint := api.Options().BaseEndpoint; endpoint != nil {
 		conditions = store.Claimed
 		if place.Host, err = host(*endpoint); err != nil {
-			return nil, &store.Error{Op: "open", Key: t.bucket, Err: fmt.Errorf("%w: %s: %w", store.ErrConfig, endpointSource(), err)}
+			return nil, err
 		}
-		scheme, _, _ := strings.Cut(*endpoint, "://")
-		place.Endpoint = scheme + "://" + place.Host
 		place.PlainHint = "write endpoint=http://" + place.Host + " if that is wanted"
 	}
 	if conditions, err = s3api.Conditions(t.conditions, conditions); err != nil {
@@ -116,7 +112,7 @@ func parse(u *url.URL) (t target, err error) {
 	if t.prefix, err = s3api.Prefix(u.Path); err != nil {
 		return t, err
 	}
-	q, err := web.Query(u, "region", "endpoint", "profile", "path-style", "conditions")
+	q, err := s3api.Query(u, "region", "endpoint", "profile", "path-style", "conditions")
 	if err != nil {
 		return t, err
 	}
@@ -133,7 +129,7 @@ func parse(u *url.URL) (t target, err error) {
 			t.endpoint = "https://" + t.endpoint
 		}
 		if _, err := host(t.endpoint); err != nil {
-			return t, fmt.Errorf("%w: s3: %w", store.ErrURL, err)
+			return t, err
 		}
 	}
 	if _, err := s3api.Conditions(t.conditions, store.Claimed); err != nil {
@@ -146,22 +142,12 @@ func parse(u *url.URL) (t target, err error) {
 func host(endpoint string) (string, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
-		return "", errors.New("an endpoint is https://HOST or http://HOST")
+		return "", fmt.Errorf("%w: s3: an endpoint is https://HOST or http://HOST", store.ErrURL)
 	}
 	if u.User != nil {
-		return "", errors.New("credentials don't belong in an endpoint")
+		return "", fmt.Errorf("%w: s3: credentials don't belong in an endpoint", store.ErrURL)
 	}
 	return u.Host, nil
-}
-
-// endpointSource is where the SDK has an endpoint from that isn't in the URL.
-func endpointSource() string {
-	for _, name := range []string{"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"} {
-		if os.Getenv(name) != "" {
-			return name
-		}
-	}
-	return "endpoint_url in the AWS configuration file"
 }
 
 func oneLine(err error) string {

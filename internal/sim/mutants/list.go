@@ -2,8 +2,6 @@ package main
 
 const (
 	acquire  = "replock/acquire.go"
-	take     = "replock/takedown.go"
-	yield    = "replock/yield.go"
 	wait     = "replock/wait.go"
 	judge    = "replock/judge.go"
 	look     = "replock/look.go"
@@ -36,8 +34,8 @@ var mutants = []mutant{
 		"e.err = readError{err}", "e.err = errReleased"},
 	{"the lease is dated from when the lock was granted", hold,
 		"Start: t.sent,", "Start: l.opts.Clock.Elapsed(),"},
-	{"who was refused leaves their flag", take,
-		"return join(err, l.takeDownFlag(step, t))", "return err"},
+	{"who was refused leaves their flag", acquire,
+		"return join(l.takeDownExclusive(ctx, t), l.takeDownFlag(ctx, t))", "return l.takeDownExclusive(ctx, t)"},
 
 	// Wait.
 	{"who has waited leaves their ticket", wait,
@@ -76,7 +74,7 @@ var mutants = []mutant{
 
 	// Hold.
 	{"Confirm looks at nothing", hold,
-		"err := k.look(ctx)\n\tif errors.Is(err, errAgain)", "err := error(nil)\n\tif errors.Is(err, errAgain)"},
+		"err := k.look(ctx)\n\tif errors.Is(err, ErrLost) {", "err := error(nil)\n\tif errors.Is(err, ErrLost) {"},
 	{"the deadline is after the lease's end", schedule,
 		"Deadline: ttl * 55 / 60,", "Deadline: ttl * 70 / 60,"},
 	{"refreshed as late as the lease ends", schedule,
@@ -120,16 +118,12 @@ var mutants = []mutant{
 	{"a shared one deletes lock.exclusive", reap,
 		"if e.kind != kindExclusive || t.mode == Exclusive {",
 		"if true {\n\t\t\tif e.kind == kindExclusive && t.mode == Shared {\n\t\t\t\tdead = append(dead, e)\n\t\t\t}"},
-	{"of two on a slow store the first doesn't wait for the second to go", yield,
-		"return !ok || age <= l.transience(t)", "return !ok || age <= transient"},
-	{"a shared one gives up before the exclusive one in its way does", yield,
-		"waited >= patience+outlasting*t.trips.slowest()", "waited >= 0"},
-	{"a release doesn't look whose lock.exclusive it deletes", take,
-		"if err != nil || !ours {\n\t\treturn err\n\t}\n\tif etag", "if false {\n\t\treturn err\n\t}\n\tif etag"},
+	{"of two on a slow store the first doesn't wait for the second to go", acquire,
+		"age <= transient+withdrawing*t.trips.slowest()", "age <= transient"},
 	{"a request that fails isn't repeated", request,
 		"if err == nil || store.Permanent(err) || ctx.Err() != nil {", "if true {"},
 	{"to other clients the lock has expired", body,
-		"b.ExpiresAt = now.Add(max(", "b.ExpiresAt = now.Add(-max("},
+		"b.ExpiresAt = now.Add(ttl)", "b.ExpiresAt = now.Add(-ttl)"},
 
 	// Pass and resume.
 	{"who passes a stale lock doesn't delete it", reap,

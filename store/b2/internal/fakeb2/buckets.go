@@ -3,14 +3,13 @@ package fakeb2
 import (
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 )
 
 func (s *Server) listBuckets(_ *http.Request, k Key, p params) (any, error) {
-	if only := k.buckets(); only != nil {
+	if k.Bucket != "" {
 		b := s.state.withID(p.BucketID)
-		if !slices.Contains(only, p.BucketName) && (b == nil || !slices.Contains(only, b.Name)) {
+		if p.BucketName != k.Bucket && (b == nil || b.Name != k.Bucket) {
 			return nil, errUnauthorized
 		}
 	}
@@ -42,7 +41,7 @@ func (b *bucket) describe(k Key) map[string]any {
 }
 
 func (s *Server) createBucket(_ *http.Request, k Key, p params) (any, error) {
-	if k.buckets() != nil {
+	if k.Bucket != "" {
 		return nil, errUnauthorized
 	}
 	letters := strings.Trim(strings.ToLower(p.BucketName), "abcdefghijklmnopqrstuvwxyz0123456789-")

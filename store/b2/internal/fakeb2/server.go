@@ -3,7 +3,6 @@ package fakeb2
 import (
 	"fmt"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -188,21 +187,13 @@ func callOf(path string) string {
 	if strings.HasPrefix(path, "/file/") {
 		return "b2_download_file_by_name"
 	}
-	if versionOf(path) == "" {
+	rest, ok := strings.CutPrefix(path, "/b2api/v3/")
+	if !ok {
 		return ""
 	}
-	return strings.Split(path, "/")[3]
+	call, _, _ := strings.Cut(rest, "/")
+	return call
 }
-
-// versionOf is the version of the API that a path is for, "" if there is none of it.
-func versionOf(path string) string {
-	if m := versioned.FindStringSubmatch(path); m != nil {
-		return m[1]
-	}
-	return ""
-}
-
-var versioned = regexp.MustCompile(`^/b2api/v([34])/`)
 
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, call string) int {
 	err := s.failed(call, r)
