@@ -1,13 +1,8 @@
 package main
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 	"unsafe"
 
@@ -49,30 +44,7 @@ func TestOnlySilentFileSystemIsUnreachable(t *testing.T) {
 			name := unix.ErrnoName(c.err)
 			t.Run(call+"/"+name, func(t *testing.T) {
 				t.Parallel()
-				ran := filepath.Join(t.TempDir(), "ran")
-				cmd := exec.Command("repolock", "-r", t.TempDir(), "backup", "--ttl", "10s", "--if-unreachable", "run", "--", "touch", ran)
-				cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %d", failVariable, call, c.err))
-				var stderr bytes.Buffer
-				cmd.Stderr = &stderr
-				err := cmd.Run()
-				var exit *exec.ExitError
-				if err != nil && !errors.As(err, &exit) {
-					t.Fatal(err)
-				}
-				said := stderr.String()
-				_, missing := os.Stat(ran)
-				if bare := missing == nil; bare != c.bare {
-					t.Errorf("run without a lock: %v, want %v: %s", bare, c.bare, said)
-				}
-				want := c.code
-				if c.bare {
-					want = 0
-				}
-				if code := cmd.ProcessState.ExitCode(); code != want {
-					t.Errorf("exit code %d, want %d: %s", code, want, said)
-				}
-				line, _, _ := strings.Cut(said, "\n")
-				t.Logf("exit code %d: %s", cmd.ProcessState.ExitCode(), line)
+				onlySilenceRunsBare(t, t.TempDir(), []string{fmt.Sprintf("%s=%s %d", failVariable, call, c.err)}, c.code, c.bare)
 			})
 		}
 	}
