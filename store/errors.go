@@ -17,13 +17,22 @@ var (
 	// ErrConditionUnsupported is returned by a conditional Put to a store that
 	// has no such condition.
 	ErrConditionUnsupported = errors.New("conditional put not supported")
+	// ErrConditionUnsent is an ErrConditionUnsupported of a backend that has no such request:
+	// nothing was sent.
+	ErrConditionUnsent = fmt.Errorf("%w", ErrConditionUnsupported)
 	// ErrPermission is returned when the store refused the request for who sent
 	// it.
 	ErrPermission = errors.New("permission denied")
+	// ErrCredentials is an ErrPermission of a store that doesn't know the credentials, or no
+	// longer takes them: other permissions wouldn't help.
+	ErrCredentials = fmt.Errorf("%w", ErrPermission)
 	// ErrTooLarge is returned by Get for an object larger than its limit.
 	ErrTooLarge = errors.New("object too large")
 	// ErrInvalidKey is returned for a key that no backend takes; see CheckKey.
 	ErrInvalidKey = errors.New("invalid key")
+	// ErrIrregular is returned when what is in the place of an object, or of a directory
+	// that it must be in, is neither: a link, a pipe. Nothing was written.
+	ErrIrregular = errors.New("something else is in the place of an object")
 	// ErrConfig is returned where nothing but a change of what the user has set
 	// helps: no credentials are found, the bucket is in another region, the
 	// endpoint speaks no TLS, or isn't an object store at all, a clock is so
@@ -40,6 +49,9 @@ var (
 	// ErrFull is returned where nothing can be written for want of space, or because a
 	// quota is used up.
 	ErrFull = errors.New("no space left")
+	// ErrListing is returned where a listing can't be relied on: its pages are in no order, or it
+	// has no end. It might be whole the next time.
+	ErrListing = errors.New("a listing can't be relied on")
 	// ErrURL is returned for a repository URL that can't be understood.
 	ErrURL = errors.New("invalid repository URL")
 )
@@ -69,7 +81,7 @@ func (e unreachable) Unwrap() error      { return e.error }
 // reason, so that repeating it is of no use.
 func Permanent(err error) bool {
 	for _, target := range []error{
-		ErrNotFound, ErrPrecondition, ErrConditionUnsupported, ErrPermission, ErrTooLarge, ErrInvalidKey, ErrConfig, ErrURL,
+		ErrNotFound, ErrPrecondition, ErrConditionUnsupported, ErrPermission, ErrTooLarge, ErrInvalidKey, ErrIrregular, ErrConfig, ErrURL,
 	} {
 		if errors.Is(err, target) {
 			return true

@@ -3,7 +3,7 @@ package store
 import "context"
 
 // What follows are abilities that not every backend has. The lock needs none of
-// them; repolock doctor reports them.
+// them.
 
 // ConditionalDeleter is implemented by backends that can send a condition with a
 // deletion. Whether the server heeds it isn't known: some accept and ignore it.
@@ -13,6 +13,15 @@ type ConditionalDeleter interface {
 	// if the server has no such condition, ErrConditionUnsupported, and nothing
 	// was removed.
 	DeleteIfMatch(ctx context.Context, key, etag string) error
+}
+
+// DeleteIfMatch is s.DeleteIfMatch, or ErrConditionUnsent if s is no
+// [ConditionalDeleter]: for decorators.
+func DeleteIfMatch(ctx context.Context, s Store, key, etag string) error {
+	if d, ok := s.(ConditionalDeleter); ok {
+		return d.DeleteIfMatch(ctx, key, etag)
+	}
+	return &Error{Op: "delete", Key: key, Err: ErrConditionUnsent}
 }
 
 // Answerer is implemented by backends whose operations take several requests, one of which may

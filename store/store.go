@@ -23,8 +23,17 @@ import (
 // deleted. An object that is overwritten while a List runs MUST be shown, in
 // its old or in its new form.
 //
+// The backend checks keys: each method but List MUST return [ErrInvalidKey] for a key that
+// CheckKey refuses, and send nothing. A prefix is no key: List takes any.
+//
 // Every method MUST return soon after its context has ended. What an error
-// means for what is stored is said at each method.
+// means for what is stored is said at each method. An error that a method returns is an
+// [*Error] in one line, without credentials; errors.Is finds the errors of this package in
+// it. An error that isn't [Permanent] is one after which the lock sends the request again.
+//
+// A backend doesn't repeat a request, and the retries of the client that it is built
+// on MUST be off: the lock repeats requests itself, within the time that it has left. A
+// Put that a client sends again may be applied after a later Put of the same key.
 type Store interface {
 	// Put stores body under key, whole or not at all: no reader ever sees a
 	// part of it.
@@ -47,13 +56,19 @@ type Store interface {
 
 	// List returns one page of the objects whose key begins with prefix, in
 	// byte order of the keys. It is exactly one request. The first page has the
-	// cursor ""; the next one the cursor that the last page gave. A prefix
+	// cursor ""; the next one the cursor that the last page gave, and needn't show an object
+	// that was first put after the first page was asked for. A page that isn't the
+	// last may have fewer objects than the store could list, or none; but each page begins
+	// after the last key of those before, and its cursor is a new one. A prefix
 	// under which there is nothing gives an empty page and no error.
+	//
+	// The more objects a page has, the fewer requests a lock takes. See [Finite].
 	List(ctx context.Context, prefix, cursor string) (Page, error)
 
 	// Delete removes an object. One that isn't there is no error. After
 	// ErrPermission nothing was removed; after any other error it may have
-	// been, or be later.
+	// been, or be later. A key that List shows and that isn't valid is removed,
+	// or gives ErrInvalidKey; so is a folder (see [Page]), if it is still empty.
 	Delete(ctx context.Context, key string) error
 
 	// Properties says what the backend can do. It makes no request and always
@@ -62,7 +77,7 @@ type Store interface {
 }
 
 // PutOptions says under which condition a body is stored. The zero value is an
-// unconditional Put.
+// unconditional Put. A caller MUST NOT set both IfAbsent and IfMatch: no object meets both.
 type PutOptions struct {
 	// IfAbsent stores only if there is no object under the key.
 	IfAbsent bool
@@ -105,6 +120,10 @@ type Page struct {
 	Objects []Object
 	// Next is the cursor of the next page, "" if this one is the last.
 	Next string
+	// Folders are directories under the prefix that were found empty, where the store
+	// has such a thing, each with a slash at its end. A Put that is under way may have
+	// just made one.
+	Folders []string
 	// Now is the store's own clock when it answered, zero if the response
 	// doesn't tell it. It MUST be a reading of the clock that stamps ModTime,
 	// and never later than that clock at the time that List returns.

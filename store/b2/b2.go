@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"sync"
+	"sync/atomic"
 	"unicode"
 
 	"github.com/repolock/repolock/store"
@@ -19,6 +20,7 @@ type Store struct {
 	keyID, key string
 	transport  http.RoundTripper
 	sessions   sessions
+	authorized atomic.Bool // once at least
 
 	mu sync.Mutex
 	// wrote has the last version that this Store put under a key, by name.

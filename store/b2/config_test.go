@@ -90,6 +90,18 @@ func TestKeysThatB2Refuses(t *testing.T) {
 	f.has(t)
 }
 
+// TestUndeletable: the error names the command that deletes what has a name that is no key of
+// ours.
+func TestUndeletable(t *testing.T) {
+	f := serve(t, fakeb2.Options{})
+	s := f.open(t)
+	err := s.Delete(t.Context(), "index/lock.shared/it's/../x")
+	if want := `as: b2 rm --versions 'b2://`; !errors.Is(err, store.ErrInvalidKey) || !strings.Contains(err.Error(), want) ||
+		!strings.HasSuffix(err.Error(), `index/lock.shared/it'\''s/../x'`) {
+		t.Error(err)
+	}
+}
+
 // answers is a server that answers everything alike.
 func answers(t *testing.T, status int, body string) string {
 	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -117,23 +129,28 @@ func TestNotB2(t *testing.T) {
 		endpoint string
 		err      error // nil if it may be better the next time
 	}{
-		"a page":         {answers(t, 200, page), store.ErrConfig},
-		"no page":        {answers(t, 404, page), store.ErrConfig},
-		"S3":             {answers(t, 403, `<?xml version="1.0"?><Error><Code>AccessDenied</Code></Error>`), store.ErrConfig},
-		"other JSON":     {answers(t, 200, `{}`), store.ErrConfig},
-		"null":           {answers(t, 200, `null`), store.ErrConfig},
-		"nothing":        {answers(t, 200, ``), store.ErrConfig},
-		"half":           {answers(t, 200, `{"authorizationToken":"x","apiInfo":{"storageApi":{}}}`), store.ErrConfig},
-		"three quarters": {answers(t, 200, `{"authorizationToken":"x","apiInfo":{"storageApi":{"apiUrl":"https://192.0.2.1"}}}`), store.ErrConfig},
-		"a redirection":  {answers(t, 302, ``), store.ErrConfig},
-		"in the clear":   {answers(t, 200, `{"authorizationToken":"x","apiInfo":{"storageApi":{"apiUrl":"http://192.0.2.1","downloadUrl":"http://192.0.2.1"}}}`), store.ErrConfig},
-		"TLS to plain":   {strings.Replace(answers(t, 200, page), "http:", "https:", 1), store.ErrConfig},
-		"plain to TLS":   {strings.Replace(tls.URL, "https:", "http:", 1), store.ErrConfig},
-		"not trusted":    {tls.URL, store.ErrConfig},
-		"key is refused": {answers(t, 401, `{"status":401,"code":"bad_auth_token","message":"no"}`), store.ErrPermission},
-		"down":           {answers(t, 503, page), nil},
-		"busy":           {answers(t, 429, `{"status":429,"code":"too_many_requests","message":"no"}`), nil},
-		"nobody":         {nobody, nil},
+		"a page":            {answers(t, 200, page), store.ErrConfig},
+		"no page":           {answers(t, 404, page), store.ErrConfig},
+		"S3":                {answers(t, 403, `<?xml version="1.0"?><Error><Code>AccessDenied</Code></Error>`), store.ErrConfig},
+		"other JSON":        {answers(t, 200, `{}`), store.ErrConfig},
+		"null":              {answers(t, 200, `null`), store.ErrConfig},
+		"nothing":           {answers(t, 200, ``), store.ErrConfig},
+		"half":              {answers(t, 200, `{"authorizationToken":"x","apiInfo":{"storageApi":{}}}`), store.ErrConfig},
+		"three quarters":    {answers(t, 200, `{"authorizationToken":"x","apiInfo":{"storageApi":{"apiUrl":"https://192.0.2.1"}}}`), store.ErrConfig},
+		"the third version": {answers(t, 200, `{"authorizationToken":"x","apiInfo":{"storageApi":{"apiUrl":"https://192.0.2.1","downloadUrl":"https://192.0.2.1","capabilities":["listFiles"]}}}`), store.ErrConfig},
+		"a fifth version":   {answers(t, 400, `{"status":400,"code":"bad_request","message":"This request is not currently supported on API version number 4"}`), store.ErrConfig},
+		"a bad request":     {answers(t, 400, `{"status":400,"code":"bad_request","message":"no"}`), store.ErrConfig},
+		"no such call":      {answers(t, 404, `{"status":404,"code":"not_found","message":"no"}`), store.ErrConfig},
+		"a forbidden key":   {answers(t, 403, `{"status":403,"code":"access_denied","message":"no"}`), store.ErrPermission},
+		"a redirection":     {answers(t, 302, ``), store.ErrConfig},
+		"in the clear":      {answers(t, 200, `{"authorizationToken":"x","apiInfo":{"storageApi":{"apiUrl":"http://192.0.2.1","downloadUrl":"http://192.0.2.1","allowed":{"capabilities":["listFiles"]}}}}`), store.ErrConfig},
+		"TLS to plain":      {strings.Replace(answers(t, 200, page), "http:", "https:", 1), store.ErrConfig},
+		"plain to TLS":      {strings.Replace(tls.URL, "https:", "http:", 1), store.ErrConfig},
+		"not trusted":       {tls.URL, store.ErrConfig},
+		"key is refused":    {answers(t, 401, `{"status":401,"code":"bad_auth_token","message":"no"}`), store.ErrPermission},
+		"down":              {answers(t, 503, page), nil},
+		"busy":              {answers(t, 429, `{"status":429,"code":"too_many_requests","message":"no"}`), nil},
+		"nobody":            {nobody, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, "b2://"+bucket+"?endpoint="+test.endpoint)
@@ -147,6 +164,30 @@ func TestNotB2(t *testing.T) {
 			}
 			t.Log(s.Delete(t.Context(), "k"))
 		})
+	}
+}
+
+// TestRefusedKey: an authorization that is refused says what to do.
+func TestRefusedKey(t *testing.T) {
+	for _, test := range []struct {
+		status       int
+		code, reason string
+		err          error
+		says         string
+	}{
+		{401, "bad_auth_token", "no", store.ErrPermission, "check B2_APPLICATION_KEY_ID and B2_APPLICATION_KEY"},
+		{401, "unauthorized", "no", store.ErrPermission, "check B2_APPLICATION_KEY_ID and B2_APPLICATION_KEY"},
+		{403, "access_denied", "no", store.ErrPermission, "check B2_APPLICATION_KEY_ID and B2_APPLICATION_KEY"},
+		{400, "bad_request", "no", store.ErrConfig, "check B2_APPLICATION_KEY_ID, B2_APPLICATION_KEY and the endpoint"},
+		{404, "not_found", "no", store.ErrConfig, "check B2_APPLICATION_KEY_ID, B2_APPLICATION_KEY and the endpoint"},
+		{400, "bad_request", "This request is not currently supported on API version number 4", store.ErrConfig, "update repolock, or make a key that isn't restricted to buckets"},
+	} {
+		f := serve(t, fakeb2.Options{})
+		f.FailSaying("b2_authorize_account", 1, test.status, test.code, test.reason)
+		_, err := f.open(t).List(t.Context(), "", "")
+		if !errors.Is(err, test.err) || !strings.HasSuffix(err.Error(), test.says) {
+			t.Errorf("%d %s: %v", test.status, test.code, err)
+		}
 	}
 }
 

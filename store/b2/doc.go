@@ -32,18 +32,16 @@
 //	status              listFiles, readFiles
 //	shared, exclusive   listFiles, readFiles, writeFiles, deleteFiles
 //
-// and listBuckets, unless the key is restricted to the bucket, which is better. It
-// may be restricted to names that begin with the repository's prefix, or with
-// prefix/index/, where the locks are. An error names what is lacking.
+// and listBuckets, unless the key is restricted to the bucket, which is better, or to
+// several, one of which it is. It can be restricted to names that begin with the
+// repository's prefix, or with prefix/index/, where the locks are. An error names what is
+// lacking.
 //
 // Without deleteFiles, or where Object Lock retains a version, Delete hides the
 // object instead: nobody sees it, and its versions stay until a lifecycle rule
 // removes them (daysFromHidingToDeleting on the prefix). A Put that has to be
 // taken back is covered by what was there before it, a hide marker or a copy.
 // Without listFiles no lock works.
-//
-// Keys that are restricted to several buckets can't be used: blazer speaks the
-// third version of the API, which doesn't know them.
 //
 // # Caveats
 //
@@ -75,7 +73,10 @@
 //
 // Its package base makes one request for each call. What it doesn't pass on, the
 // package gets from the transport: what an authorization says of the key, the
-// headers of an answer, and why there was none. A bucket that the key is
+// headers of an answer, and why there was none. Package base speaks the third
+// version of the API. That version doesn't authorize keys that were made by the fourth
+// for certain buckets (multi-bucket application keys, which the b2 command makes even for
+// one), and so the transport sends that one request to the fourth. A bucket that the key is
 // restricted to is known from the authorization, so that the request with which
 // blazer would ask for it is answered without being sent. It has no function for
 // b2_copy_file, and leaves Object Lock out of b2_list_buckets: those two are this

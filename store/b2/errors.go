@@ -116,9 +116,17 @@ func plain(said, token string) string {
 	return said
 }
 
+// noSession is why a session couldn't begin. No refusal in it is of the request that
+// needed the session.
+type noSession struct{ error }
+
+func (e noSession) Unwrap() error { return e.error }
+
+// asRefusal reports whether B2 refused a request with a status and one of some codes, or
+// with any code if there are none. An answer without a code isn't B2's.
 func asRefusal(err error, status int, codes ...string) bool {
 	var e *refusal
-	if !errors.As(err, &e) || e.status != status {
+	if !errors.As(err, &e) || e.status != status || errors.As(err, new(noSession)) {
 		return false
 	}
 	for _, code := range codes {
@@ -126,7 +134,7 @@ func asRefusal(err error, status int, codes ...string) bool {
 			return true
 		}
 	}
-	return len(codes) == 0
+	return len(codes) == 0 && e.code != ""
 }
 
 // expired: the server takes the token no longer.
@@ -139,9 +147,11 @@ func refusedKey(err error) error {
 	var e *refusal
 	switch {
 	case asRefusal(err, http.StatusUnauthorized):
-		return fmt.Errorf("%w: the application key is refused: check %s and %s", store.ErrPermission, envKeyID, envKey)
+		return fmt.Errorf("%w: the application key is refused: check %s and %s", store.ErrCredentials, envKeyID, envKey)
 	case errors.As(err, &e) && e.status == http.StatusForbidden:
-		return fmt.Errorf("%w: the application key is refused: %w", store.ErrPermission, err)
+		return fmt.Errorf("%w: the application key is refused: %w: check %s and %s", store.ErrCredentials, err, envKeyID, envKey)
+	case errors.As(err, &e) && e.status == http.StatusBadRequest && strings.Contains(e.message, "API version"):
+		return fmt.Errorf("%w: the application key needs a newer version of Backblaze's API than repolock speaks: %w: update repolock, or make a key that isn't restricted to buckets", store.ErrConfig, err)
 	case errors.As(err, &e) && e.status < 500 && e.status != http.StatusTooManyRequests && e.status != http.StatusRequestTimeout:
 		return fmt.Errorf("%w: the application key isn't taken: %w: check %s, %s and the endpoint", store.ErrConfig, err, envKeyID, envKey)
 	}

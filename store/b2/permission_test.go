@@ -104,24 +104,34 @@ func TestRestricted(t *testing.T) {
 		works          bool
 		err            error
 		says           string
+		buckets        []string // of a key that only v4 of the API takes
 	}{
-		{"bucket", bucket, "", true, nil, ""},
-		{"prefix", "", prefix, true, nil, ""},
-		{"both", bucket, prefix, true, nil, ""},
-		{"wider", bucket, "some/pre", true, nil, ""},
-		{"narrower", bucket, prefix + "index/", true, nil, ""},
-		{"another prefix", bucket, "other/", false, store.ErrPermission, `"other/"`},
-		{"much narrower", bucket, prefix + "index/lock.shared/", false, store.ErrPermission, `"` + prefix + `index/lock.shared/"`},
-		{"another bucket", "b-bucket", "", false, store.ErrConfig, "b-bucket"},
-		{"no bucket", "gone-bucket", "", false, store.ErrNotFound, "gone"},
+		{"bucket", bucket, "", true, nil, "", nil},
+		{"prefix", "", prefix, true, nil, "", nil},
+		{"both", bucket, prefix, true, nil, "", nil},
+		{"wider", bucket, "some/pre", true, nil, "", nil},
+		{"narrower", bucket, prefix + "index/", true, nil, "", nil},
+		{"another prefix", bucket, "other/", false, store.ErrPermission, `"other/"`, nil},
+		{"much narrower", bucket, prefix + "index/lock.shared/", false, store.ErrPermission, `"` + prefix + `index/lock.shared/"`, nil},
+		{"another bucket", "b-bucket", "", false, store.ErrConfig, "b-bucket", nil},
+		{"no bucket", "gone-bucket", "", false, store.ErrNotFound, "gone", nil},
+		{"v4", "", "", true, nil, "", []string{bucket}},
+		{"v4, both", "", prefix, true, nil, "", []string{bucket}},
+		{"v4, another prefix", "", "other/", false, store.ErrPermission, `"other/"`, []string{bucket}},
+		{"several", "", "", true, nil, "", []string{"b-bucket", bucket}},
+		{"several, one is gone", "", prefix, true, nil, "", []string{"gone-bucket", bucket}},
+		{"several others", "", "", false, store.ErrConfig, "b-bucket, c-bucket, and this is a-bucket", []string{"b-bucket", "c-bucket", "gone-bucket"}},
+		{"several, all are gone", "", "", false, store.ErrNotFound, "gone", []string{"gone-bucket", "gone-too"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := serve(t, fakeb2.Options{})
-			if err := f.AddBucket(fakeb2.Bucket{Name: "b-bucket"}); err != nil {
-				t.Fatal(err)
+			for _, name := range []string{"b-bucket", "c-bucket"} {
+				if err := f.AddBucket(fakeb2.Bucket{Name: name}); err != nil {
+					t.Fatal(err)
+				}
 			}
-			k := fakeb2.Key{Bucket: test.bucket, Prefix: test.prefix, Capabilities: least}
-			if test.bucket == "" {
+			k := fakeb2.Key{Bucket: test.bucket, Prefix: test.prefix, Capabilities: least, Buckets: test.buckets}
+			if test.bucket == "" && test.buckets == nil {
 				k.Capabilities = append([]string{"listBuckets"}, least...)
 			}
 			s := f.openAs(t, k)
@@ -160,6 +170,7 @@ func TestDescribe(t *testing.T) {
 	}
 	for _, k := range []fakeb2.Key{
 		{Capabilities: append([]string{"listBuckets"}, least...)}, {Capabilities: least, Bucket: bucket}, {Capabilities: least, Bucket: bucket, Prefix: prefix},
+		{Capabilities: least, Buckets: []string{bucket, "b-bucket"}},
 	} {
 		if got := told(f.openAs(t, k)); got != store.Unknown {
 			t.Errorf("object lock: %v", got)

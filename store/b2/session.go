@@ -23,12 +23,12 @@ type session struct {
 
 // may says whether the key has a capability.
 func (s *session) may(capability string) bool {
-	return slices.Contains(s.APIInfo.Storage.Capabilities, capability)
+	return slices.Contains(s.APIInfo.Storage.Allowed.Capabilities, capability)
 }
 
 // covers says whether the key may be used for names that begin so.
 func (s *session) covers(name string) error {
-	if prefix := s.APIInfo.Storage.Prefix; !strings.HasPrefix(name, prefix) {
+	if prefix := s.APIInfo.Storage.Allowed.Prefix; !strings.HasPrefix(name, prefix) {
 		return fmt.Errorf("%w: the application key is restricted to names that begin with %q", store.ErrPermission, prefix)
 	}
 	return nil
@@ -62,7 +62,7 @@ func (s *Store) session(ctx context.Context, refused *session) (*session, error)
 	}
 	in, err := s.authorize(ctx)
 	if err != nil {
-		return nil, err
+		return nil, noSession{err}
 	}
 	s.sessions.mu.Lock()
 	defer s.sessions.mu.Unlock()
@@ -76,9 +76,9 @@ func (s *sessions) get() *session {
 	return s.current
 }
 
-// Answered reports whether an authorization is in use: then the server was reached, whatever
+// Answered reports whether there was an authorization: then the server was reached, whatever
 // became of the other requests.
-func (s *Store) Answered() bool { return s.sessions.get() != nil }
+func (s *Store) Answered() bool { return s.authorized.Load() }
 
 // end has the next request begin a session.
 func (s *sessions) end(in *session) {
@@ -99,16 +99,11 @@ func (s *Store) authorize(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, refusedKey(err)
 	}
+	s.authorized.Store(true)
 	in := &session{authorization: n.auth}
 	n = new(note)
-	if only := in.APIInfo.Storage; only.BucketID != "" {
-		if only.BucketName == "" {
-			return nil, fmt.Errorf("%w: the bucket that the application key is restricted to is gone", store.ErrNotFound)
-		}
-		if only.BucketName != s.bucket {
-			return nil, fmt.Errorf("%w: the application key is restricted to the bucket %s, and this is %s", store.ErrConfig, only.BucketName, s.bucket)
-		}
-		n.bucket = &bucketInfo{only.BucketID, only.BucketName}
+	if n.bucket, err = in.allowed(s.bucket); err != nil {
+		return nil, err
 	}
 	buckets, err := exchange(ctx, n, func(ctx context.Context) ([]*base.Bucket, error) {
 		return account.ListBuckets(ctx, s.bucket)
@@ -123,6 +118,36 @@ func (s *Store) authorize(ctx context.Context) (*session, error) {
 	in.bucket = buckets[i]
 	return in, nil
 }
+
+// allowed returns a bucket that the key is restricted to, by its name, and nil if the key
+// isn't restricted to some.
+func (a *authorization) allowed(bucket string) (*bucketInfo, error) {
+	only := a.APIInfo.Storage.Allowed.Buckets
+	if len(only) == 0 {
+		return nil, nil
+	}
+	var names []string
+	for _, b := range only {
+		if b.Name == bucket {
+			return &bucketInfo{b.ID, b.Name}, nil
+		}
+		if b.Name != "" {
+			names = append(names, plain(b.Name, a.Token))
+		}
+	}
+	switch {
+	case len(names) == 0 && len(only) == 1:
+		return nil, fmt.Errorf("%w: the bucket that the application key is restricted to is gone", store.ErrNotFound)
+	case len(names) == 0:
+		return nil, fmt.Errorf("%w: the buckets that the application key is restricted to are gone", store.ErrNotFound)
+	case len(names) > maxNamed:
+		names = append(names[:maxNamed], "…")
+	}
+	return nil, fmt.Errorf("%w: the application key is restricted to the bucket %s, and this is %s", store.ErrConfig, strings.Join(names, ", "), bucket)
+}
+
+// maxNamed is how many buckets a message names.
+const maxNamed = 5
 
 // call makes one request for a name, or for names that begin so, and makes it
 // again under a new authorization if the server takes the old one no longer:

@@ -123,6 +123,25 @@ func TestExpiredTokens(t *testing.T) {
 	}
 }
 
+// TestNotFound: an object isn't there only if B2 says so of the object itself. Neither a
+// session that can't begin nor an answer that isn't B2's says anything of it.
+func TestNotFound(t *testing.T) {
+	for name, answer := range map[string]struct{ call, code string }{
+		"authorization": {"b2_authorize_account", "not_found"},
+		"bucket":        {"b2_list_buckets", "not_found"},
+		"not B2's":      {"b2_download_file_by_name", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := serve(t, fakeb2.Options{})
+			put(t, f.open(t), "k", "")
+			f.Fail(answer.call, 1, http.StatusNotFound, answer.code)
+			if _, _, err := f.open(t).Get(t.Context(), "k", 100); err == nil || errors.Is(err, store.ErrNotFound) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // TestExpiredTwice: a server that never takes its tokens isn't asked for ever.
 func TestExpiredTwice(t *testing.T) {
 	for _, m := range each {

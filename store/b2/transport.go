@@ -30,17 +30,21 @@ type note struct {
 	bucket *bucketInfo
 }
 
-// authorization is the answer of b2_authorize_account.
+// authorization is the answer of b2_authorize_account, version 4.
 type authorization struct {
 	Token   string `json:"authorizationToken"`
 	APIInfo struct {
 		Storage struct {
-			URL          string   `json:"apiUrl"`
-			DownloadURL  string   `json:"downloadUrl"`
-			BucketID     string   `json:"bucketId"`
-			BucketName   string   `json:"bucketName"`
-			Prefix       string   `json:"namePrefix"`
-			Capabilities []string `json:"capabilities"`
+			URL         string `json:"apiUrl"`
+			DownloadURL string `json:"downloadUrl"`
+			Allowed     struct {
+				Buckets []struct {
+					ID   string `json:"id"`
+					Name string `json:"name"` // empty once the bucket is gone
+				} `json:"buckets"` // none if the key isn't restricted to some
+				Prefix       string   `json:"namePrefix"`
+				Capabilities []string `json:"capabilities"`
+			} `json:"allowed"`
 		} `json:"storageApi"`
 	} `json:"apiInfo"`
 	AccountID string `json:"accountId"`
@@ -81,6 +85,11 @@ func (t *transport) roundTrip(r *http.Request, n *note) (*http.Response, error) 
 	if n.bucket != nil && strings.HasSuffix(r.URL.Path, "/b2_list_buckets") {
 		return known(r, n.bucket)
 	}
+	authorizes := r.URL.Path == "/b2api/v3/b2_authorize_account"
+	if authorizes {
+		r = r.Clone(r.Context())
+		r.URL.Path = pathAuthorize
+	}
 	res, err := t.next.RoundTrip(web.Begun(r, func() { n.answered.Store(true) }))
 	if err != nil {
 		return nil, err
@@ -92,11 +101,16 @@ func (t *transport) roundTrip(r *http.Request, n *note) (*http.Response, error) 
 			io.Closer
 		}{io.LimitReader(body, maxAnswer), body}
 	}
-	if strings.HasSuffix(r.URL.Path, "/b2_authorize_account") {
+	if authorizes {
 		return n.authorized(res)
 	}
 	return res, nil
 }
+
+// pathAuthorize is in the fourth version of the API, while blazer asks for the third, which
+// refuses keys that were made by the fourth. The answer has what blazer reads, and its token
+// is good for the third version of the other calls, which are the same in both.
+const pathAuthorize = "/b2api/v4/b2_authorize_account"
 
 // known answers b2_list_buckets with what the authorization said.
 func known(r *http.Request, b *bucketInfo) (*http.Response, error) {
@@ -130,7 +144,7 @@ func (n *note) authorized(res *http.Response) (*http.Response, error) {
 		return res, nil
 	case res.StatusCode == http.StatusOK:
 		err = json.Unmarshal(body, &n.auth)
-		if storage := n.auth.APIInfo.Storage; err == nil && n.auth.Token != "" && storage.URL != "" && storage.DownloadURL != "" {
+		if storage := n.auth.APIInfo.Storage; err == nil && n.auth.Token != "" && storage.URL != "" && storage.DownloadURL != "" && len(storage.Allowed.Capabilities) > 0 {
 			return res, nil
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/Backblaze/blazer/base"
 
 	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/internal/web"
 )
 
 // location is what a URL says.
@@ -38,19 +39,14 @@ func parse(u *url.URL) (location, error) {
 			return l, invalid("no file's name can begin with %q", prefix)
 		}
 	}
-	query, err := url.ParseQuery(u.RawQuery)
+	query, err := web.Query(u, "endpoint")
 	if err != nil {
-		return l, invalid("its query isn't written as a URL's is")
+		return l, err
 	}
-	for name, values := range query {
-		if name != "endpoint" {
-			return l, invalid("it has an unknown parameter, maybe a secret; known: endpoint")
-		}
-		if l.endpoint, err = endpoint(values[len(values)-1]); err != nil {
-			return l, err
-		}
+	if query["endpoint"] != "" {
+		l.endpoint, err = endpoint(query["endpoint"])
 	}
-	return l, nil
+	return l, err
 }
 
 func endpoint(raw string) (string, error) {

@@ -2,10 +2,13 @@ package b2
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/Backblaze/blazer/base"
+
+	"github.com/repolock/repolock/store"
 )
 
 // version is one version of a name.
@@ -31,6 +34,7 @@ func (s *Store) versions(ctx context.Context, name string) ([]version, error) {
 		nextName, nextID string
 	}
 	var all []version
+	seen := make(map[string]bool)
 	for next := (page{nextName: name}); next.nextName == name; {
 		p, err := call(ctx, s, name, "listFiles", func(ctx context.Context, in *session) (page, error) {
 			files, nextName, nextID, err := in.bucket.ListFileVersions(ctx, pageSize, name, next.nextID, name, "")
@@ -39,13 +43,18 @@ func (s *Store) versions(ctx context.Context, name string) ([]version, error) {
 		if err != nil {
 			return nil, err
 		}
+		known := len(seen)
 		for _, f := range p.files {
 			if f.Name != name {
 				return all, nil // it begins with the name
 			}
+			seen[f.ID] = true
 			if f.Status != "start" { // a large upload that isn't finished is no version yet
 				all = append(all, versionOf(f))
 			}
+		}
+		if len(seen) == known && p.nextName == name {
+			return nil, fmt.Errorf("%w: that of the versions of %q has no end", store.ErrListing, name)
 		}
 		next = p
 	}

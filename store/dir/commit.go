@@ -24,17 +24,29 @@ func (w *write) commit(ctx context.Context, d *os.Root, temp string) error {
 		return err
 	}
 	defer unlock()
-	if w.opts.IfMatch != "" {
-		switch _, now, err := inspect(d, w.name, maxHashed); {
-		case errors.Is(err, fs.ErrNotExist):
-			return store.ErrPrecondition
-		case err != nil && !errors.Is(err, errIrregular) && !errors.Is(err, fs.ErrPermission):
-			return err
-		case now.ETag != w.opts.IfMatch:
-			return store.ErrPrecondition
-		}
+	if err := matches(d, w.name, w.opts.IfMatch); err != nil {
+		return err
 	}
-	return d.Rename(temp, w.name)
+	if err := d.Rename(temp, w.name); err != nil {
+		return replaced(d, w.name, err)
+	}
+	return nil
+}
+
+// matches returns ErrPrecondition unless the file has this ETag, or etag is "".
+func matches(d *os.Root, name, etag string) error {
+	if etag == "" {
+		return nil
+	}
+	switch _, now, err := inspect(d, name, maxHashed); {
+	case errors.Is(err, fs.ErrNotExist):
+		return store.ErrPrecondition
+	case err != nil && !errors.Is(err, errIrregular) && !errors.Is(err, fs.ErrPermission):
+		return err
+	case now.ETag != etag:
+		return store.ErrPrecondition
+	}
+	return nil
 }
 
 // link gives the temporary file its name, if there is no such name yet. It
@@ -65,8 +77,13 @@ func taken(d *os.Root, name string, err error) error {
 	if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if info, err := d.Lstat(name); err == nil && info.IsDir() {
-		return fmt.Errorf("%q is a directory, so it can't be an object", name)
+	return replaced(d, name, store.ErrPrecondition)
+}
+
+// replaced is the error of what couldn't take a name: a directory is in its place, or err.
+func replaced(d *os.Root, name string, err error) error {
+	if info, lerr := d.Lstat(name); lerr == nil && info.IsDir() {
+		return fmt.Errorf("%w: %q is a directory", store.ErrIrregular, name)
 	}
-	return store.ErrPrecondition
+	return err
 }

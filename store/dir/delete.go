@@ -3,41 +3,79 @@ package dir
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"strings"
+
+	"github.com/repolock/repolock/store"
 )
 
-// Delete removes the file, and then the directories above it that are empty.
+// Delete removes the file, link or pipe, and then the directories above it that are empty.
+// A key that isn't valid is refused, unless List shows it: it is removed then, and so is a
+// folder that is still empty.
 func (s *Store) Delete(ctx context.Context, key string) error {
-	if err := s.delete(ctx, key); err != nil {
+	if err := s.delete(ctx, key, ""); err != nil {
 		return failed("delete", key, err)
 	}
 	return nil
 }
 
-func (s *Store) delete(ctx context.Context, key string) error {
-	if err := check(ctx, key); err != nil {
-		return err
+// DeleteIfMatch is Delete if the file has this ETag. The condition binds those who take
+// the directory's lock, as PutOptions.IfMatch does.
+func (s *Store) DeleteIfMatch(ctx context.Context, key, etag string) error {
+	err := store.ErrConditionUnsupported
+	if s.flock {
+		err = s.delete(ctx, key, etag)
+	}
+	if err != nil {
+		return failed("delete", key, err)
+	}
+	return nil
+}
+
+func (s *Store) delete(ctx context.Context, key, ifMatch string) error {
+	invalid := check(ctx, key)
+	if invalid != nil && (ctx.Err() != nil || !listable(key)) {
+		return invalid
 	}
 	root, err := s.open()
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	dir, name := split(key)
-	if err := s.remove(ctx, root, dir, name); err != nil {
+	path, folder := strings.CutSuffix(key, "/")
+	dir, name := split(path)
+	if folder {
+		err = removeFolder(root, dir, name)
+	} else {
+		err = s.remove(ctx, root, dir, name, ifMatch)
+	}
+	switch absent := errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotDir); {
+	case absent && invalid != nil:
+		return invalid
+	case folder && errors.Is(err, fs.ErrExist):
+		return fmt.Errorf("%w: the folder isn't empty", store.ErrInvalidKey)
+	case err != nil && !absent:
 		return err
 	}
-	prune(root, dir, s.now())
+	s.prune(root, dir, s.now())
 	return nil
 }
 
-func (s *Store) remove(ctx context.Context, root *os.Root, dir, name string) error {
-	absent := func(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotDir) }
+// removeFolder removes a directory that is empty, and no other.
+func removeFolder(root *os.Root, dir, name string) error {
 	d, err := openDir(root, dir)
-	if absent(err) {
-		return nil
+	if err != nil {
+		return err
 	}
+	defer d.Close()
+	return rmdir(d, name)
+}
+
+// remove removes what isn't a directory.
+func (s *Store) remove(ctx context.Context, root *os.Root, dir, name, ifMatch string) error {
+	d, err := openDir(root, dir)
 	if err != nil {
 		return err
 	}
@@ -48,14 +86,14 @@ func (s *Store) remove(ctx context.Context, root *os.Root, dir, name string) err
 	}
 	defer unlock()
 	info, err := d.Lstat(name)
-	if absent(err) || err == nil && info.IsDir() {
-		return nil
-	}
 	if err != nil {
 		return err
 	}
-	if err := d.Remove(name); !absent(err) {
+	if info.IsDir() {
+		return fs.ErrNotExist // no object
+	}
+	if err := matches(d, name, ifMatch); err != nil {
 		return err
 	}
-	return nil
+	return d.Remove(name)
 }

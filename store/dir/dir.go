@@ -32,6 +32,9 @@ type Store struct {
 	flock bool // its directories can be locked
 
 	fileMode, dirMode fs.FileMode
+
+	scan  func(ctx context.Context, d *os.Root, wanted func(name string) bool) ([]string, error)
+	scans lastScans
 }
 
 var _ store.Store = (*Store)(nil)
@@ -68,7 +71,7 @@ func open(ctx context.Context, path string, opts Options) (*Store, error) {
 	case !info.IsDir():
 		return nil, fmt.Errorf("%w: not a directory", store.ErrNotFound)
 	}
-	s := &Store{path: path, now: opts.Now, opened: info}
+	s := &Store{path: path, now: opts.Now, opened: info, scan: scan}
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -154,9 +157,9 @@ func (s *Store) gone(root *os.Root) error {
 	return nil
 }
 
-// modes are private, unless the repository's own directory is not. The umask
-// applies on top.
+// modes are the repository's own: what its owner, its group and others may do with it they
+// may do with what is in it.
 func modes(repository fs.FileMode) (file, dir fs.FileMode) {
 	shared := repository.Perm() & 0o077
-	return 0o600 | shared&0o066, 0o700 | shared
+	return 0o600 | shared&0o066, 0o700 | shared | repository&fs.ModeSetgid
 }

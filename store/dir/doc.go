@@ -6,7 +6,7 @@
 // A body is written to a temporary file beside its place and renamed into it,
 // or linked if it has to be absent: a reader sees all of it or nothing, and a
 // failed Put leaves nothing. What a killed process leaves is a file named
-// .repolock-*.tmp, which is never listed and is removed an hour later.
+// .repolock-*.tmp, which is never listed and is removed a day later.
 //
 // Put with IfMatch, and everything that replaces or removes an object, takes
 // the flock of the repository's directory for the moment of the rename, so
@@ -16,6 +16,10 @@
 // The directory itself is never created: if it isn't there, or is no longer on
 // the file system that it was opened on (a disk that was unmounted), every
 // method gives store.ErrNotFound.
+//
+// Files and directories get the owner and the group of the directory that they are
+// made in, as far as the system lets this process give them away, and the rights of
+// the repository's directory, setgid included, whatever the umask.
 //
 // # Caveats
 //
@@ -35,8 +39,8 @@
 //
 // File names that aren't valid keys are listed nevertheless, byte for byte,
 // and so are links, pipes and the like: what might be a lock is shown. Get
-// refuses them, so whoever asks in doubt has to assume that it is one, and
-// they have to be removed by hand.
+// refuses them, with store.ErrInvalidKey or store.ErrIrregular. Delete removes
+// them, and empty directories (Page.Folders); on Windows these are for rmdir.
 //
 // A system call that hangs (a dead NFS server) can't be interrupted: contexts
 // are looked at between system calls.

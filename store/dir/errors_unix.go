@@ -11,9 +11,9 @@ var (
 	noSpace  = []error{syscall.ENOSPC, syscall.EDQUOT}
 	readOnly = []error{syscall.EROFS}
 	// unreachable is what network file systems say of a server that doesn't answer: NFS
-	// mounted soft, SMB, FUSE whose process is gone.
+	// mounted soft, SMB, FUSE whose process is gone. (ESTALE is what one says that does.)
 	unreachable = []error{
-		syscall.ESTALE, syscall.ENOTCONN, syscall.ETIMEDOUT, syscall.EHOSTDOWN, syscall.EHOSTUNREACH, syscall.ENETUNREACH,
+		syscall.ENOTCONN, syscall.ETIMEDOUT, syscall.EHOSTDOWN, syscall.EHOSTUNREACH, syscall.ENETUNREACH,
 		syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED,
 	}
 )

@@ -36,10 +36,11 @@ func (s *Store) list(ctx context.Context, prefix, cursor string) (store.Page, er
 		return store.Page{}, err
 	}
 	defer root.Close()
-	l := listing{ctx: ctx, prefix: prefix, cursor: cursor}
+	l := listing{ctx: ctx, scan: s.scan, scans: s.scans.of(prefix, cursor), prefix: prefix, cursor: cursor}
 	if err := l.read(root); err != nil {
 		return store.Page{}, err
 	}
+	s.scans.keep(l.scans, l.page.Next)
 	if s.local {
 		// A file that is written from now on may be stamped a tick in the past,
 		// and this must not be later.
@@ -51,6 +52,8 @@ func (s *Store) list(ctx context.Context, prefix, cursor string) (store.Page, er
 // listing is one List under way.
 type listing struct {
 	ctx            context.Context
+	scan           func(ctx context.Context, d *os.Root, wanted func(name string) bool) ([]string, error)
+	scans          *scans
 	prefix, cursor string
 	page           store.Page
 }
@@ -76,15 +79,31 @@ func (l *listing) read(root *os.Root) error {
 	return err
 }
 
+// empty notes that there was nothing in a directory, other than the repository's own.
+func (l *listing) empty(names []string, at string) {
+	if len(names) == 0 && at != "" && strings.HasPrefix(at, l.prefix) {
+		l.page.Folders = append(l.page.Folders, at)
+	}
+}
+
 // walk adds what is in a directory, whose keys begin with at, until the page is
 // full. The names of directories end with a slash, so that their order is that
 // of the keys in them: "a-b" < "a/b" < "a0".
 func (l *listing) walk(d *os.Root, at string) (full bool, err error) {
-	names, err := scanSettled(l.ctx, d, func(name string) bool { return l.wants(at + name) })
-	if err != nil {
-		return false, err
+	names, ok := l.scans.names[at]
+	if !ok {
+		if names, err = settled(func() ([]string, error) {
+			return l.scan(l.ctx, d, func(name string) bool { return l.wants(at + name) })
+		}); err != nil {
+			return false, err
+		}
+		l.scans.names[at] = names
 	}
+	l.empty(names, at)
 	for _, name := range names {
+		if !l.ahead(at + name) {
+			continue
+		}
 		if dir, ok := strings.CutSuffix(name, "/"); ok {
 			full, err = l.enter(d, dir, at+name)
 		} else {
@@ -100,14 +119,15 @@ func (l *listing) walk(d *os.Root, at string) (full bool, err error) {
 	return false, nil
 }
 
-// wants says whether the key belongs on this page or a later one, or any key
-// below it if it ends with a slash.
+// wants says whether the key belongs in this listing, or any key below it if it ends
+// with a slash.
 func (l *listing) wants(key string) bool {
-	if strings.HasSuffix(key, "/") {
-		return (strings.HasPrefix(key, l.prefix) || strings.HasPrefix(l.prefix, key)) &&
-			(key > l.cursor || strings.HasPrefix(l.cursor, key))
-	}
-	return strings.HasPrefix(key, l.prefix) && key > l.cursor
+	return strings.HasPrefix(key, l.prefix) || strings.HasSuffix(key, "/") && strings.HasPrefix(l.prefix, key)
+}
+
+// ahead says whether it belongs on this page or a later one.
+func (l *listing) ahead(key string) bool {
+	return key > l.cursor || strings.HasSuffix(key, "/") && strings.HasPrefix(l.cursor, key)
 }
 
 func (l *listing) enter(parent *os.Root, name, at string) (full bool, err error) {

@@ -45,7 +45,7 @@ func TestStoppedHolder(t *testing.T) {
 	}
 	_, put := s.Put(soon(), key, nil, store.PutOptions{})
 	_, match := s.Put(soon(), key, nil, store.PutOptions{IfMatch: obj.ETag})
-	for name, err := range map[string]error{"put": put, "if match": match, "delete": s.Delete(soon(), key)} {
+	for name, err := range map[string]error{"put": put, "if match": match, "delete": s.Delete(soon(), key), "delete if match": s.DeleteIfMatch(soon(), key, obj.ETag)} {
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: %v", name, err)
 		}

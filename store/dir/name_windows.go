@@ -5,6 +5,9 @@ import (
 	"strings"
 )
 
+// anyName: a backslash would be a slash here.
+const anyName = false
+
 // unfit says why a name that is a valid key can't be a file's. A colon would
 // even write to a hidden stream of another file.
 func unfit(name string) string {

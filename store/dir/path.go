@@ -1,8 +1,10 @@
 package dir
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -30,6 +32,18 @@ func checkKey(key string) error {
 	return nil
 }
 
+// listable reports whether a key can be one that List shows although it isn't valid: the
+// name of a file can be any, and a folder's ends with a slash.
+func listable(key string) bool {
+	path := strings.TrimSuffix(key, "/")
+	for element := range strings.SplitSeq(path, "/") {
+		if element == "" || element == "." || element == ".." || isTemp(element) || strings.Contains(element, "\x00") {
+			return false
+		}
+	}
+	return anyName || checkKey(path) == nil
+}
+
 // split cuts a key after its last slash; dir is "" for a key in the root.
 func split(key string) (dir, name string) {
 	if i := strings.LastIndexByte(key, '/'); i >= 0 {
@@ -50,16 +64,63 @@ func openDir(root *os.Root, dir string) (*os.Root, error) {
 // the directory again at any time, as long as it is empty; whatever is tried
 // in it then fails with fs.ErrNotExist.
 func (s *Store) makeDir(root *os.Root, dir string) (*os.Root, error) {
+	path := ""
 	return descend(root, dir, func(parent *os.Root, name string) error {
+		path = strings.TrimPrefix(path+"/"+name, "/")
 		_, err := parent.Lstat(name)
 		if !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		if err := parent.Mkdir(name, s.dirMode); !errors.Is(err, fs.ErrExist) {
-			return err
+		mine, err := s.mkdir(parent, name)
+		if mine {
+			made.Store(s.path+"/"+path, nil)
 		}
-		return nil
+		return err
 	})
+}
+
+// mkdir makes a directory. It has its owner and mode before it has its name, lest another user
+// be refused in between. One that is there already is no error, and not made.
+func (s *Store) mkdir(parent *os.Root, name string) (made bool, err error) {
+	temp := newTemp()
+	if err := s.mkdirOwned(parent, temp); err != nil {
+		return false, err
+	}
+	if parent.Rename(temp, name) == nil {
+		return true, nil
+	}
+	_ = parent.Remove(temp)
+	// It is there by now, or this file system can't rename directories.
+	err = s.mkdirOwned(parent, name)
+	if errors.Is(err, fs.ErrExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (s *Store) mkdirOwned(parent *os.Root, name string) error {
+	folder, err := parent.Stat(".")
+	if err != nil {
+		return err
+	}
+	if err := parent.Mkdir(name, s.dirMode.Perm()); err != nil {
+		return err
+	}
+	f, err := parent.OpenFile(name, os.O_RDONLY|nonblock, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	made, err := parent.Lstat(name)
+	opened, err1 := f.Stat()
+	if err := cmp.Or(err, err1); err != nil {
+		return err
+	}
+	// And no link to another, nor another in its place.
+	if _, err := f.ReadDir(1); errors.Is(err, io.EOF) && os.SameFile(made, opened) {
+		own(f, folder, s.dirMode)
+	}
+	return nil
 }
 
 // descend opens a directory below the root element by element, and calls
@@ -91,7 +152,7 @@ func enter(parent *os.Root, name string, before func(*os.Root, string) error) (*
 	case info.Mode().IsRegular():
 		return nil, &fs.PathError{Op: "open directory", Path: name, Err: errNotDir}
 	case !info.IsDir():
-		return nil, fmt.Errorf("%q is not a directory but a %s", name, kind(info.Mode()))
+		return nil, fmt.Errorf("%w: %q is not a directory but a %s", store.ErrIrregular, name, kind(info.Mode()))
 	}
 	return parent.OpenRoot(name)
 }

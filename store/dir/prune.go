@@ -2,17 +2,24 @@ package dir
 
 import (
 	"os"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 )
 
-// abandoned is how old a temporary file is that no Put is still writing.
-const abandoned = time.Hour
+// abandoned is how old a temporary file is that no Put is still writing: old enough that
+// no clock which is hours wrong makes a new one look so.
+const abandoned = 24 * time.Hour
+
+// kept are directories that other programs make, and then write to without making them again.
+var kept = []string{"index", "index/lock.shared"}
 
 // prune removes the directories that have become empty, from dir upwards, but
-// never the root. A Put that has just made one makes it again. It is tidiness,
-// so what fails is left for another time.
-func prune(root *os.Root, dir string, now time.Time) {
-	for dir != "" {
+// never the root, nor those that other programs make, too. A Put that has just made
+// one makes it again. It is tidiness, so what fails is left for another time.
+func (s *Store) prune(root *os.Root, dir string, now time.Time) {
+	for s.prunes(dir) {
 		parent, name := split(dir)
 		d, err := openDir(root, parent)
 		if err != nil {
@@ -26,6 +33,19 @@ func prune(root *os.Root, dir string, now time.Time) {
 		dir = parent
 	}
 	sweep(root, dir, now)
+}
+
+// made are the directories that this process has made, by their paths.
+var made sync.Map
+
+// prunes reports whether a directory is ours to remove: one that this process has made, or that
+// locks alone are in.
+func (s *Store) prunes(dir string) bool {
+	if dir == "" || slices.Contains(kept, dir) {
+		return false
+	}
+	_, mine := made.Load(s.path + "/" + dir)
+	return mine || strings.HasPrefix(dir, kept[0]+"/")
 }
 
 // sweep removes the temporary files that dead processes left in a directory.
@@ -47,8 +67,13 @@ func sweep(root *os.Root, dir string, now time.Time) {
 				continue
 			}
 			info, err := d.Lstat(entry.Name())
-			if err == nil && info.Mode().IsRegular() && now.Sub(info.ModTime()) > abandoned {
+			if err != nil || now.Sub(info.ModTime()) <= abandoned {
+				continue
+			}
+			if info.Mode().IsRegular() {
 				_ = d.Remove(entry.Name())
+			} else if info.IsDir() {
+				_ = rmdir(d, entry.Name()) // one that was to get its mode
 			}
 		}
 		if err != nil {

@@ -23,7 +23,7 @@ func TestDeletePrunes(t *testing.T) {
 		t.Errorf("left %q", got)
 	}
 	remove(t, s, "index/keep")
-	if got := files(t, path); got != "" {
+	if got := files(t, path); got != "index/" {
 		t.Errorf("left %q", got)
 	}
 }
@@ -52,19 +52,20 @@ func TestPruneAgainstPut(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if got := files(t, path); got != "" {
+	if got := files(t, path); got != "index/" {
 		t.Errorf("left %q", got)
 	}
 }
 
-// TestRefusedPutLeavesNothing checks the directories that were made for it too.
+// TestRefusedPutLeavesNothing checks the directories that were made for it too,
+// but for index, which other programs use.
 func TestRefusedPutLeavesNothing(t *testing.T) {
 	s, path := fresh(t)
 	_, err := s.Put(t.Context(), "index/locks/a/lock.exclusive", nil, store.PutOptions{IfMatch: "x"})
 	if !errors.Is(err, store.ErrPrecondition) {
 		t.Error(err)
 	}
-	if got := files(t, path); got != "" {
+	if got := files(t, path); got != "index/" {
 		t.Errorf("left %q", got)
 	}
 	put(t, s, "index/lock.exclusive", "")
@@ -87,13 +88,16 @@ func TestSweep(t *testing.T) {
 	for _, dir := range []string{"", "index"} {
 		createFile(t, filepath.Join(path, dir, ".repolock-x.tmp"), "left")
 		createFile(t, filepath.Join(path, dir, "other.tmp"), "not ours")
+		if err := os.Mkdir(filepath.Join(path, dir, ".repolock-y.tmp"), 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, test := range []struct {
 		offset time.Duration
 		left   string
 	}{
-		{59 * time.Minute, ".repolock-x.tmp index/ index/.repolock-x.tmp index/other.tmp other.tmp"},
-		{61 * time.Minute, "index/ index/other.tmp other.tmp"},
+		{23 * time.Hour, ".repolock-x.tmp .repolock-y.tmp/ index/ index/.repolock-x.tmp index/.repolock-y.tmp/ index/other.tmp other.tmp"},
+		{25 * time.Hour, "index/ index/other.tmp other.tmp"},
 	} {
 		offset = test.offset
 		for _, key := range []string{"k", "index/lock.exclusive"} {
@@ -117,5 +121,21 @@ func TestLinkedLeftover(t *testing.T) {
 	put(t, s, "index/k", "new")
 	if got := listed(t, s, ""); got != "index/k" || read(t, s, "index/k") != "new" {
 		t.Errorf("listed %q", got)
+	}
+}
+
+// TestFoldersOfOthersStay: an empty directory that another program has made stays, unless it is
+// among the locks.
+func TestFoldersOfOthersStay(t *testing.T) {
+	s, path := fresh(t)
+	if err := os.MkdirAll(filepath.Join(path, "data", "snapshots"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"data/snapshots/x/y", "index/locks/a/lock.shared/z"} {
+		put(t, s, key, "1")
+		remove(t, s, key)
+	}
+	if got := files(t, path); got != "data/ data/snapshots/ index/" {
+		t.Errorf("left %q", got)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 
@@ -42,7 +43,11 @@ func (s *Store) put(ctx context.Context, key string, body []byte, opts store.Put
 	w.dir, w.name = split(key)
 	for range maxTries {
 		var obj store.Object
-		if obj, err = w.try(ctx); !errors.Is(err, fs.ErrNotExist) {
+		obj, err = w.try(ctx)
+		if errors.Is(err, errNotDir) {
+			err = fmt.Errorf("%w: %w", store.ErrIrregular, err)
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
 			return obj, err
 		}
 		// A directory was removed before there was anything in it: make it
@@ -76,7 +81,7 @@ func (w *write) try(ctx context.Context) (obj store.Object, err error) {
 			// Nothing is left behind. These may fail, on a disk that broke: then
 			// the temporary file is removed later, as a dead process's is.
 			_ = d.Remove(temp)
-			prune(w.root, w.dir, w.now())
+			w.prune(w.root, w.dir, w.now())
 		}
 	}()
 	info, err := w.fill(d, temp)
@@ -100,10 +105,15 @@ func (w *write) try(ctx context.Context) (obj store.Object, err error) {
 // fill writes the body to a new file. What the file is then, rename and link
 // leave as it is, so this is also what a List will find.
 func (w *write) fill(d *os.Root, temp string) (fs.FileInfo, error) {
+	folder, err := d.Stat(".")
+	if err != nil {
+		return nil, err
+	}
 	f, err := d.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, w.fileMode)
 	if err != nil {
 		return nil, err
 	}
+	own(f, folder, w.fileMode)
 	_, err = f.Write(w.body)
 	if err == nil && w.durable {
 		err = f.Sync()

@@ -19,7 +19,7 @@ import (
 const maxHashed = 64 << 10
 
 // errIrregular is what a link, a pipe or a device in place of a file gives.
-var errIrregular = errors.New("not a regular file")
+var errIrregular = fmt.Errorf("%w: not a regular file", store.ErrIrregular)
 
 // Get reads the file.
 func (s *Store) Get(ctx context.Context, key string, limit int64) ([]byte, store.Object, error) {

@@ -3,6 +3,7 @@
 package dir
 
 import (
+	"io/fs"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -11,7 +12,11 @@ import (
 // rmdir removes an empty directory. os.Root.Remove wouldn't do: it would remove
 // an object that another process has meanwhile put in the directory's place.
 func rmdir(d *os.Root, name string) error {
-	return withFd(d, func(fd int) error { return unix.Unlinkat(fd, name, unix.AT_REMOVEDIR) })
+	err := withFd(d, func(fd int) error { return unix.Unlinkat(fd, name, unix.AT_REMOVEDIR) })
+	if err != nil {
+		return &fs.PathError{Op: "rmdir", Path: name, Err: err}
+	}
+	return nil
 }
 
 // withFd gives the descriptor of a directory to a system call that os.Root

@@ -12,7 +12,7 @@ import (
 // maxScans bounds the scans of a directory that never comes to rest.
 const maxScans = 16
 
-// scanSettled gives the names in a directory, sorted, those of directories with
+// settled gives the names in a directory, sorted, those of directories with
 // a slash at the end.
 //
 // A single scan isn't enough: where a file is renamed over another, some file
@@ -23,10 +23,6 @@ const maxScans = 16
 // find the same, and a name counts that any of them found. One that was there
 // all along is missed only if it was replaced during each of them, and the
 // refreshes of a lock are seconds apart.
-func scanSettled(ctx context.Context, d *os.Root, wanted func(name string) bool) ([]string, error) {
-	return settled(func() ([]string, error) { return scan(ctx, d, wanted) })
-}
-
 func settled(scan func() ([]string, error)) ([]string, error) {
 	var all, last []string
 	for n := range maxScans {

@@ -24,6 +24,7 @@ type Store struct {
 	mu      sync.Mutex
 	objects map[string]object
 	keys    []string // of objects, in byte order, so that a page costs no more than a page
+	deleted map[string]bool
 }
 
 type object struct {
@@ -35,7 +36,7 @@ var _ store.Store = (*Store)(nil)
 
 // New returns an empty store.
 func New(opts Options) *Store {
-	return &Store{opts: opts.withDefaults(), objects: make(map[string]object)}
+	return &Store{opts: opts.withDefaults(), objects: make(map[string]object), deleted: make(map[string]bool)}
 }
 
 // Properties says what the options made of the store.
@@ -57,7 +58,7 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.Put
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old, found := s.objects[key]
-	if err := s.allowed(old, found, opts); err != nil {
+	if err := s.allowed(key, old, found, opts); err != nil {
 		return store.Object{}, failed("put", key, err)
 	}
 	info := store.Object{
@@ -70,6 +71,7 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.Put
 		at, _ := slices.BinarySearch(s.keys, key)
 		s.keys = slices.Insert(s.keys, at, key)
 	}
+	delete(s.deleted, key)
 	s.objects[key] = object{body: slices.Clone(body), info: info}
 	if s.opts.NoTime {
 		info.ModTime = time.Time{}
@@ -78,9 +80,10 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.Put
 }
 
 // allowed judges the conditions of a Put against what is stored now.
-func (s *Store) allowed(old object, found bool, opts store.PutOptions) error {
+func (s *Store) allowed(key string, old object, found bool, opts store.PutOptions) error {
 	if opts.IfAbsent {
-		if err := s.opts.IfAbsent.judge(!found); err != nil {
+		marked := s.opts.Markers && s.deleted[key]
+		if err := s.opts.IfAbsent.judge(!found && !marked); err != nil {
 			return err
 		}
 	}
@@ -141,14 +144,30 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (store.Page, er
 }
 
 // Delete removes the object, if there is one.
-func (s *Store) Delete(ctx context.Context, key string) error {
+func (s *Store) Delete(ctx context.Context, key string) error { return s.delete(ctx, key, "") }
+
+// DeleteIfMatch heeds its condition as Put does Options.IfMatch.
+func (s *Store) DeleteIfMatch(ctx context.Context, key, etag string) error {
+	return s.delete(ctx, key, etag)
+}
+
+func (s *Store) delete(ctx context.Context, key, ifMatch string) error {
 	if err := check(ctx, key); err != nil {
 		return failed("delete", key, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, found := s.objects[key]; found {
+	old, found := s.objects[key]
+	if ifMatch != "" {
+		if err := s.opts.IfMatch.judge(found && old.info.ETag == ifMatch); err != nil {
+			return failed("delete", key, err)
+		}
+	}
+	if found {
 		delete(s.objects, key)
+		if s.opts.Markers {
+			s.deleted[key] = true
+		}
 		at, _ := slices.BinarySearch(s.keys, key)
 		s.keys = slices.Delete(s.keys, at, at+1)
 	}

@@ -52,3 +52,26 @@ func TestIfMatchCreates(t *testing.T) {
 		t.Errorf("%q %v is stored", body, err)
 	}
 }
+
+// TestDeleteIfMatch: a condition that isn't met deletes nothing, unless it is ignored.
+func TestDeleteIfMatch(t *testing.T) {
+	for c, want := range map[mem.Condition]error{
+		mem.Kept: store.ErrPrecondition, mem.Claimed: store.ErrPrecondition, mem.Ignored: nil, mem.Lacked: store.ErrConditionUnsupported,
+	} {
+		s := mem.New(mem.Options{IfMatch: c})
+		o, err := s.Put(t.Context(), "k", []byte("1"), store.PutOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.DeleteIfMatch(t.Context(), "k", "another"); !errors.Is(err, want) {
+			t.Errorf("%v: of another version: %v", c, err)
+		}
+		_, _, err = s.Get(t.Context(), "k", 10)
+		if there := err == nil; there != (want != nil) {
+			t.Errorf("%v: it is still there: %v", c, there)
+		}
+		if err := s.DeleteIfMatch(t.Context(), "k", o.ETag); c == mem.Kept && err != nil {
+			t.Errorf("%v: of this version: %v", c, err)
+		}
+	}
+}

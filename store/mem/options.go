@@ -22,6 +22,9 @@ type Options struct {
 	// (minio/minio#21526). Such a store doesn't keep IfMatch: Kept is declared
 	// as store.Claimed.
 	IfMatchCreates bool
+	// Markers has a Put with PutOptions.IfAbsent refused for a key whose object was
+	// deleted, as a server does that takes a delete marker for an object (versitygw).
+	Markers bool
 	// Versions has a Put heed PutOptions.Replaces, as a backend that keeps
 	// versions must.
 	Versions bool

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/minio/minio-go/v7"
@@ -54,7 +55,10 @@ func (c *client) List(ctx context.Context, prefix, cursor string) ([]store.Objec
 	for o := range c.api.ListObjectsIter(ctx, c.bucket, minio.ListObjectsOptions{
 		Prefix: prefix, Recursive: true, MaxKeys: pageSize, StartAfter: cursor, FetchOwner: &no,
 	}) {
-		if errors.Is(o.Err, errPageEnd) && len(objects) > 0 {
+		if errors.Is(o.Err, errPageEnd) {
+			if len(objects) == 0 {
+				return nil, "", fmt.Errorf("%w: a page is empty, and says that the listing goes on", store.ErrListing)
+			}
 			return objects, objects[len(objects)-1].Key, nil
 		}
 		if o.Err != nil {
@@ -74,9 +78,13 @@ func (c *client) Delete(ctx context.Context, key, version string) error {
 
 func (c *client) Versions(ctx context.Context, key string) ([]s3api.Version, error) {
 	var versions []s3api.Version
+	ctx = onePage(ctx)
 	for o := range c.api.ListObjectsIter(ctx, c.bucket, minio.ListObjectsOptions{
 		Prefix: key, Recursive: true, MaxKeys: pageSize, WithVersions: true,
 	}) {
+		if errors.Is(o.Err, errPageEnd) {
+			break
+		}
 		if o.Err != nil {
 			return nil, o.Err
 		}

@@ -17,10 +17,10 @@ const roleTimeout = 2 * time.Second
 // credentialsOf looks where MinIO's own programs do: in the environment, in mc's
 // and Amazon's files, and for the role of the machine.
 func credentialsOf(alias string) *credentials.Credentials {
-	mc := &credentials.FileMinioClient{Alias: alias}
 	if alias != "" {
-		return credentials.NewChainCredentials([]credentials.Provider{mc})
+		return credentials.New(&mcAlias{name: alias})
 	}
+	mc := &credentials.FileMinioClient{Filename: mcFile()}
 	return credentials.NewChainCredentials([]credentials.Provider{
 		&credentials.EnvMinio{},
 		&credentials.EnvAWS{},
@@ -49,6 +49,9 @@ func (c *client) Signable(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case f := <-got:
+		if missing := (aliasError{}); errors.As(f.err, &missing) {
+			return missing
+		}
 		if f.err != nil || f.value.AccessKeyID == "" || f.value.SecretAccessKey == "" {
 			return errors.New("no credentials are found: set MINIO_ROOT_USER and MINIO_ROOT_PASSWORD, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or an alias of mc")
 		}

@@ -32,7 +32,11 @@ func Open(_ context.Context, u *url.URL) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	transport := pages{s3api.Transport(web.Bare())}
+	bare := web.Bare()
+	if bare.TLSClientConfig, err = trusting(); err != nil {
+		return nil, &store.Error{Op: "open", Key: t.bucket, Err: err}
+	}
+	transport := pages{s3api.Transport(bare)}
 	keys := credentialsOf(t.alias)
 	api, err := minio.New(u.Host, &minio.Options{
 		Creds:        keys,
@@ -46,6 +50,7 @@ func Open(_ context.Context, u *url.URL) (*Store, error) {
 		return nil, fmt.Errorf("%w: minio: %s can't be a server's address", store.ErrURL, u.Host)
 	}
 	place := s3api.Place{Bucket: t.bucket, Prefix: t.prefix, Host: u.Host, PlainHint: "put tls=false into the URL if that is wanted"}
+	place.Endpoint = map[bool]string{true: "https://", false: "http://"}[t.tls] + u.Host
 	return &Store{s3api.New(&client{api: api, bucket: t.bucket, keys: keys}, place, "minio", t.conditions)}, nil
 }
 
@@ -74,7 +79,7 @@ func parse(u *url.URL) (t target, err error) {
 	if t.prefix, err = s3api.Prefix(path); err != nil {
 		return t, err
 	}
-	q, err := s3api.Query(u, "tls", "region", "alias", "conditions")
+	q, err := web.Query(u, "tls", "region", "alias", "conditions")
 	if err != nil {
 		return t, err
 	}

@@ -52,7 +52,7 @@ func TestCheck(t *testing.T) {
 		}
 	}
 	for _, raw := range []string{
-		"", "gs://bucket", "s3://k:topsecret@bucket", "s3://bucket?secret_access_key=topsecret", "s3://bucket?topsecret=x",
+		"", "gs://bucket", "s3://k:topsecret@bucket", "s3://bucket?secret_access_key=topsecret", "s3://bucket?topsecret",
 		"s3://bucket?endpoint=https://k:topsecret@host", "minio://host/bucket?password=topsecret", "minio://host/bucket?topsecret",
 		"b2://bucket?key=topsecret", "b2://bucket?topsecret", "b2://bucket?endpoint=https://k:topsecret@host",
 	} {

@@ -24,6 +24,7 @@ type client struct {
 	api         *s3.Client
 	bucket      string
 	credentials aws.CredentialsProvider
+	bare        bool // If-Match is sent without quotes
 }
 
 var (
@@ -42,10 +43,19 @@ func (c *client) Put(ctx context.Context, key string, body []byte, ifAbsent bool
 		in.IfNoneMatch = aws.String("*")
 	}
 	if ifMatch != "" {
-		in.IfMatch = aws.String(`"` + ifMatch + `"`)
+		in.IfMatch = c.tag(ifMatch)
 	}
 	_, err := c.api.PutObject(ctx, in)
 	return err
+}
+
+// tag is an ETag as If-Match is to have it: in quotes (RFC 9110, section 8.8.3), but for Ceph's
+// gateway, which compares the header with its own text without them, and refuses all others.
+func (c *client) tag(etag string) *string {
+	if c.bare {
+		return &etag
+	}
+	return aws.String(`"` + etag + `"`)
 }
 
 func (c *client) Get(ctx context.Context, key string) (io.ReadCloser, error) {
@@ -91,7 +101,7 @@ func (c *client) Delete(ctx context.Context, key, version string) error {
 }
 
 func (c *client) DeleteIfMatch(ctx context.Context, key, ifMatch string) error {
-	_, err := c.api.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &c.bucket, Key: &key, IfMatch: aws.String(`"` + ifMatch + `"`)})
+	_, err := c.api.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &c.bucket, Key: &key, IfMatch: c.tag(ifMatch)})
 	return err
 }
 

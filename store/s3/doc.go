@@ -3,13 +3,14 @@
 //
 // # URL
 //
-//	s3://BUCKET/PREFIX?region=&endpoint=&profile=&path-style=&conditions=
+//	s3://BUCKET/PREFIX?region=&endpoint=&profile=&path-style=&conditions=&if-match=
 //
 // The prefix may be missing. endpoint is the https:// or http:// address of another
 // server than Amazon's; requests to it name the bucket in the path, unless
-// path-style=false. conditions says how far conditional puts may be relied on:
+// path-style=false (path_style is the same). conditions says how far conditional puts may be relied on:
 // auto (the default elsewhere than at Amazon: a condition is sent, and relied on
-// once a process has seen it kept), kept, or none (it isn't sent).
+// once a process has seen it kept), kept, or none (it isn't sent). if-match=unquoted sends
+// ETags in If-Match without quotes, as Ceph's gateway wants them.
 //
 // Credentials, region, endpoint and certificates are otherwise found where the AWS
 // command line finds them: in the environment, in its configuration and

@@ -2,8 +2,10 @@ package s3
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -74,14 +76,16 @@ func Open(ctx context.Context, u *url.URL) (*Store, error) {
 	if endpoint := api.Options().BaseEndpoint; endpoint != nil {
 		conditions = store.Claimed
 		if place.Host, err = host(*endpoint); err != nil {
-			return nil, err
+			return nil, &store.Error{Op: "open", Key: t.bucket, Err: fmt.Errorf("%w: %s: %w", store.ErrConfig, endpointSource(), err)}
 		}
+		scheme, _, _ := strings.Cut(*endpoint, "://")
+		place.Endpoint = scheme + "://" + place.Host
 		place.PlainHint = "write endpoint=http://" + place.Host + " if that is wanted"
 	}
 	if conditions, err = s3api.Conditions(t.conditions, conditions); err != nil {
 		return nil, err
 	}
-	return &Store{s3api.New(&client{api, t.bucket, cfg.Credentials}, place, "s3", conditions)}, nil
+	return &Store{s3api.New(&client{api, t.bucket, cfg.Credentials, t.bare}, place, "s3", conditions)}, nil
 }
 
 // httpClient is the one that the configuration was given, which by then knows of
@@ -100,6 +104,7 @@ func Check(u *url.URL) error {
 type target struct {
 	bucket, prefix, region, endpoint, profile, conditions string
 	pathStyle                                             *bool
+	bare                                                  bool // If-Match without quotes
 }
 
 func parse(u *url.URL) (t target, err error) {
@@ -112,7 +117,7 @@ func parse(u *url.URL) (t target, err error) {
 	if t.prefix, err = s3api.Prefix(u.Path); err != nil {
 		return t, err
 	}
-	q, err := s3api.Query(u, "region", "endpoint", "profile", "path-style", "conditions")
+	q, err := web.Query(u, "region", "endpoint", "profile", "path-style", "conditions", "if-match")
 	if err != nil {
 		return t, err
 	}
@@ -124,12 +129,19 @@ func parse(u *url.URL) (t target, err error) {
 		}
 		t.pathStyle = &style
 	}
+	switch q["if-match"] {
+	case "", "quoted":
+	case "unquoted":
+		t.bare = true
+	default:
+		return t, fmt.Errorf("%w: if-match= is quoted or unquoted", store.ErrURL)
+	}
 	if t.endpoint = q["endpoint"]; t.endpoint != "" {
 		if !strings.Contains(t.endpoint, "://") {
 			t.endpoint = "https://" + t.endpoint
 		}
 		if _, err := host(t.endpoint); err != nil {
-			return t, err
+			return t, fmt.Errorf("%w: s3: %w", store.ErrURL, err)
 		}
 	}
 	if _, err := s3api.Conditions(t.conditions, store.Claimed); err != nil {
@@ -142,12 +154,22 @@ func parse(u *url.URL) (t target, err error) {
 func host(endpoint string) (string, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
-		return "", fmt.Errorf("%w: s3: an endpoint is https://HOST or http://HOST", store.ErrURL)
+		return "", errors.New("an endpoint is https://HOST or http://HOST")
 	}
 	if u.User != nil {
-		return "", fmt.Errorf("%w: s3: credentials don't belong in an endpoint", store.ErrURL)
+		return "", errors.New("credentials don't belong in an endpoint")
 	}
 	return u.Host, nil
+}
+
+// endpointSource is where the SDK has an endpoint from that isn't in the URL.
+func endpointSource() string {
+	for _, name := range []string{"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"} {
+		if os.Getenv(name) != "" {
+			return name
+		}
+	}
+	return "endpoint_url in the AWS configuration file"
 }
 
 func oneLine(err error) string {

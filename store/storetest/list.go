@@ -66,7 +66,8 @@ func listPrefix(t *testing.T, f *fixture) {
 }
 
 // listPages checks that the pages are what they would be if nothing but their
-// cursors were known: full, in order, without a gap, and none too many.
+// cursors were known: in order, without a gap or an overlap. How many objects a page has is
+// for the store to decide.
 func listPages(t *testing.T, f *fixture) {
 	n := 2500
 	if f.Light {
@@ -85,42 +86,26 @@ func listPages(t *testing.T, f *fixture) {
 	})
 	f.put(t, "index/lock.sharee", "before")
 	f.put(t, "index/lock.sharef", "after")
-	all := pages(t, f.store, "index/lock.shared/")
-	var got []string
-	full := len(all[0].Objects)
-	for i, page := range all {
-		got = append(got, keys(page.Objects)...)
-		if last := i == len(all)-1; !last && len(page.Objects) != full || last && len(page.Objects) > full {
-			t.Errorf("page %d of %d has %d objects, the first one %d", i, len(all), len(page.Objects), full)
-		}
-	}
-	if most := (n + full - 1) / full; len(all) > most {
-		t.Errorf("%d pages of %d", len(all), full)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, keys(list(t, f.store, "index/lock.shared/"))); diff != "" {
 		t.Error(diff)
 	}
 
-	if len(all) == 1 {
-		return
-	}
-
-	// Whoever has seen enough stops, and a later listing starts at the front.
+	// A reader that has seen enough stops, and a later listing starts at the front.
 	first, err := f.store.List(t.Context(), "index/lock.shared/", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(keys(all[0].Objects), keys(first.Objects)); diff != "" {
+	seen := len(first.Objects)
+	if first.Next == "" || seen == 0 || seen >= n {
+		return // there is no page to continue after
+	}
+	if diff := cmp.Diff(want[:seen], keys(first.Objects)); diff != "" {
 		t.Error(diff)
 	}
 	// A page continues where the one before ended, though that is gone now.
-	f.delete(t, first.Objects[full-1].Key)
+	f.delete(t, first.Objects[seen-1].Key)
 	f.put(t, "index/lock.shared/!", "before all of them")
-	second, err := f.other.List(t.Context(), "index/lock.shared/", first.Next)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(keys(all[1].Objects), keys(second.Objects)); diff != "" {
+	if diff := cmp.Diff(want[seen:], keys(listFrom(t, f.other, "index/lock.shared/", first.Next))); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -185,6 +170,7 @@ func listAfterPut(t *testing.T, f *fixture) {
 
 // lists says whether the listing of a prefix shows a key.
 func lists(ctx context.Context, s store.Store, prefix, key string) (bool, error) {
+	s = store.Finite(s)
 	for cursor := ""; ; {
 		page, err := s.List(ctx, prefix, cursor)
 		if err != nil || slices.Contains(keys(page.Objects), key) {
@@ -206,6 +192,10 @@ func listUnderOverwrites(t *testing.T, f *fixture) {
 	stop := make(chan struct{})
 	done := make(chan struct{})
 	var written atomic.Int32
+	defer func() { // also after a listing that fails
+		close(stop)
+		<-done
+	}()
 	go func() {
 		defer close(done)
 		together(4, func(w int) {
@@ -232,6 +222,4 @@ func listUnderOverwrites(t *testing.T, f *fixture) {
 			break
 		}
 	}
-	close(stop)
-	<-done
 }

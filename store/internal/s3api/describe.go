@@ -37,20 +37,3 @@ func (s *Store) Describe(ctx context.Context) (store.Description, error) {
 	}
 	return d, nil
 }
-
-// DeleteIfMatch removes an object with a condition, on a client that can send it.
-func (s *Store) DeleteIfMatch(ctx context.Context, key, etag string) error {
-	ctx, r, err := s.begin(ctx, "delete", key, "s3:DeleteObject")
-	if err != nil {
-		return err
-	}
-	d, ok := s.client.(ConditionalDeleter)
-	if !ok {
-		return &store.Error{Op: r.op, Key: key, Err: store.ErrConditionUnsupported}
-	}
-	r.conditional, r.ifMatch = true, true
-	if err := s.once(ctx, r, func() error { return d.DeleteIfMatch(ctx, s.place.Prefix+key, etag) }); err != nil {
-		return s.failed(ctx, r, err)
-	}
-	return nil
-}

@@ -48,6 +48,9 @@ func (s *Store) meaning(ctx context.Context, r request, err error) error {
 	if why := unfit(""); errors.As(err, &why) {
 		return fmt.Errorf("%w: %s: %w", store.ErrConfig, s.place.Host, why)
 	}
+	if errors.Is(err, store.ErrListing) {
+		return fmt.Errorf("%s: %w", s.place.Host, err)
+	}
 	status, said := r.answer.Status(), refused(r.answer)
 	if status == 0 {
 		return s.unanswered(r, err)
@@ -66,12 +69,20 @@ type refusal struct {
 	Region  string `xml:"Region"`
 }
 
-func refused(a *web.Answer) (r refusal) {
+func refused(a *web.Answer) refusal {
+	if a.Status() < 300 {
+		return refusal{}
+	}
+	return inWords(a.Refusal())
+}
+
+// inWords reads the body of a refusal; one that isn't S3's says nothing.
+func inWords(raw []byte) refusal {
 	var body struct {
 		XMLName xml.Name `xml:"Error"`
 		refusal
 	}
-	if a.Status() < 300 || xml.Unmarshal(a.Refusal(), &body) != nil {
+	if xml.Unmarshal(raw, &body) != nil {
 		return refusal{}
 	}
 	return refusal{tame(body.Code), tame(body.Message), tame(body.Region)}
@@ -113,9 +124,9 @@ func (s *Store) refused(r request, status int, refusal refusal) error {
 	case "NoSuchBucket":
 		return fmt.Errorf("bucket %q: %w", s.place.Bucket, store.ErrNotFound)
 	case "ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired":
-		return fmt.Errorf("%w: the credentials have expired (%s)", store.ErrPermission, said)
+		return fmt.Errorf("%w: the credentials have expired (%s)", store.ErrCredentials, said)
 	case "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "InvalidTokenId", "InvalidSecurity":
-		return fmt.Errorf("%w: the credentials are wrong (%s)", store.ErrPermission, said)
+		return fmt.Errorf("%w: the credentials are wrong (%s)", store.ErrCredentials, said)
 	case "RequestTimeTooSkewed":
 		return fmt.Errorf("%w: this machine's clock is %s, too far for the server to take its signature: set it right",
 			store.ErrConfig, s.offset(r.answer))
@@ -140,7 +151,7 @@ func (s *Store) refused(r request, status int, refusal refusal) error {
 	}
 	switch {
 	case status == 412 && r.conditional:
-		return store.ErrPrecondition
+		return fmt.Errorf("%w: %s", store.ErrPrecondition, said)
 	case status == 501 && r.conditional:
 		return fmt.Errorf("%w: %s", store.ErrConditionUnsupported, said)
 	case status == 301, status == 302, status == 307, status == 308:
@@ -209,7 +220,7 @@ func (s *Store) unanswered(r request, err error) error {
 	case strings.Contains(err.Error(), tlsAlert):
 		return fmt.Errorf("%w: %s wants TLS: write https:// in endpoint=, or leave out tls=false", store.ErrConfig, s.place.Host)
 	case errors.As(err, &authority):
-		return fmt.Errorf("%w: the certificate of %s isn't to be trusted: %s: have its authority trusted by this machine, or named by SSL_CERT_FILE",
+		return fmt.Errorf("%w: the certificate of %s isn't to be trusted: %s: have its authority trusted by this machine, or named by AWS_CA_BUNDLE",
 			store.ErrConfig, s.place.Host, Innermost(err))
 	case errors.As(err, &hostname), errors.As(err, &invalid):
 		return fmt.Errorf("%w: the certificate of %s isn't to be trusted: %s", store.ErrConfig, s.place.Host, Innermost(err))

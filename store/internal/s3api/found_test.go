@@ -32,7 +32,6 @@ func TestListedWhole(t *testing.T) {
 		"no word of its end":  strings.Replace(listing, "<IsTruncated>false</IsTruncated>", "", 1),
 		"an empty word of it": strings.Replace(listing, "<IsTruncated>false</IsTruncated>", "<IsTruncated/>", 1),
 		"no order":            second,
-		"a key twice":         strings.Replace(second, "index/j<", "index/k<", 1),
 	} {
 		if body == listing {
 			t.Fatalf("%s: nothing was changed", name)
@@ -44,6 +43,93 @@ func TestListedWhole(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestListedTwice: a server that lists a key twice while it is overwritten shows it in its
+// newest form, and is no reason to lock anybody out.
+func TestListedTwice(t *testing.T) {
+	entry := func(key, second, etag string, size int) string {
+		return fmt.Sprintf("<Contents><Key>a/prefix/index/%s</Key><LastModified>2026-01-01T00:00:0%s.000Z</LastModified><ETag>&quot;%s&quot;</ETag><Size>%d</Size></Contents>", key, second, etag, size)
+	}
+	before, _, _ := strings.Cut(listing, "<Contents>")
+	for name, c := range map[string]struct{ entries, etag string }{
+		"the same":                   {entry("k", "1", "new", 2) + entry("k", "1", "new", 2), "new"},
+		"older first":                {entry("k", "1", "old", 2) + entry("k", "2", "new", 2), "new"},
+		"newer first":                {entry("k", "2", "new", 2) + entry("k", "1", "old", 2), "new"},
+		"three times":                {entry("k", "2", "old", 2) + entry("k", "3", "new", 2) + entry("k", "1", "old", 2), "new"},
+		"empty, and then not":        {entry("k", "1", "old", 0) + entry("k", "1", "new", 2), "new"},
+		"in doubt it isn't released": {entry("k", "1", "new", 2) + entry("k", "2", "empty", 0), "new"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			body := before + entry("j", "1", "e", 2) + c.entries + entry("l", "1", "e", 2) + "</ListBucketResult>"
+			both(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, body) }, "", func(t *testing.T, s store.Store) {
+				p, err := s.List(t.Context(), "index/", "")
+				if err != nil || len(p.Objects) != 3 || p.Objects[1].Key != "index/k" || p.Objects[1].ETag != c.etag || p.Objects[2].Key != "index/l" {
+					t.Errorf("%+v, %v", p.Objects, err)
+				}
+			})
+		})
+	}
+}
+
+// TestDisorderMayPass: a listing in no order might be in order the next time.
+func TestDisorderMayPass(t *testing.T) {
+	entry := listing[strings.Index(listing, "<Contents>") : strings.Index(listing, "</Contents>")+len("</Contents>")]
+	body := strings.Replace(listing, entry, entry+strings.Replace(entry, "index/k<", "index/j<", 1), 1)
+	both(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, body) }, "", func(t *testing.T, s store.Store) {
+		if _, err := s.List(t.Context(), "index/", ""); !errors.Is(err, store.ErrListing) || store.Permanent(err) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// TestEmptyPages: an empty answer with an ETag is a success, whatever a server calls it, and
+// a refusal in S3's words is one.
+func TestEmptyPages(t *testing.T) {
+	const html = "text/html; charset=UTF-8"
+	both(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", html)
+		if r.Method == http.MethodDelete {
+			w.WriteHeader(204)
+			return
+		}
+		w.Header().Set("Etag", `"e"`)
+	}, "", func(t *testing.T, s store.Store) {
+		for _, of := range []string{"put", "put if absent", "put if match", "delete"} {
+			if err := requests[of](t.Context(), s); err != nil {
+				t.Errorf("%s: %v", of, err)
+			}
+		}
+	})
+	both(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", html)
+		w.WriteHeader(412)
+		fmt.Fprint(w, "<?xml version=\"1.0\"?><Error><Code>PreconditionFailed</Code></Error>")
+	}, "", func(t *testing.T, s store.Store) {
+		for _, of := range []string{"put if absent", "put if match"} {
+			if err := requests[of](t.Context(), s); !errors.Is(err, store.ErrPrecondition) || !strings.Contains(err.Error(), "412") {
+				t.Errorf("%s: %v", of, err)
+			}
+		}
+	})
+}
+
+// TestPutWithoutETag: a put whose answer has no ETag may be applied, and is tried again.
+func TestPutWithoutETag(t *testing.T) {
+	for _, kind := range []string{"", "text/html", "application/xml"} {
+		for _, status := range []int{200, 201, 202} {
+			both(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", kind)
+				w.WriteHeader(status)
+			}, "", func(t *testing.T, s store.Store) {
+				for _, of := range []string{"put", "put if absent", "put if match"} {
+					if err := requests[of](t.Context(), s); err == nil || store.Permanent(err) {
+						t.Errorf("%q, %d: %s: %v", kind, status, of, err)
+					}
+				}
+			})
+		}
 	}
 }
 

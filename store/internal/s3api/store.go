@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -20,6 +20,8 @@ type Place struct {
 	Bucket string
 	Prefix string // of all keys, "" or ending in a slash
 	Host   string // for messages
+	// Endpoint is the server's URL, without credentials; "" is Amazon's.
+	Endpoint string
 	// PlainHint says how to speak to a server without TLS.
 	PlainHint string
 }
@@ -32,6 +34,7 @@ type Store struct {
 	tidy   tidy
 	now    func() time.Time
 	signed atomic.Bool // there were credentials once
+	heard  atomic.Bool // a request was answered, and sent again
 }
 
 // New returns a store. It makes no request.
@@ -57,16 +60,16 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.Put
 	}
 	r.conditional, r.ifMatch = opts.IfAbsent || opts.IfMatch != "", opts.IfMatch != ""
 	if r.conditional && s.props.IfAbsent == store.Unsupported {
-		return store.Object{}, &store.Error{Op: r.op, Key: key, Err: store.ErrConditionUnsupported}
+		return store.Object{}, &store.Error{Op: r.op, Key: key, Err: store.ErrConditionUnsent}
 	}
 	covered := s.tidy.covered(key)
 	err = s.once(ctx, r, func() error { return s.client.Put(ctx, s.place.Prefix+key, body, opts.IfAbsent, opts.IfMatch) })
 	etag := ETag(r.answer.Header("Etag"))
-	if err == nil && etag == "" {
-		err = unfit("it answers a put without an ETag")
-	}
 	if err != nil {
 		return store.Object{}, s.failed(ctx, r, err)
+	}
+	if etag == "" { // it may be applied or not, and is to be tried again
+		return store.Object{}, &store.Error{Op: r.op, Key: key, Err: fmt.Errorf("%s answers a put with %d and no ETag", s.place.Host, r.answer.Status())}
 	}
 	s.tidy.wrote(ctx, s, key, r.answer.Header("X-Amz-Version-Id"), covered)
 	// When it was written the answer doesn't tell: its Date is when it was sent.
@@ -128,23 +131,59 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (store.Page, er
 			return store.Page{}, s.failed(ctx, r, fmt.Errorf("the listing has %q, which wasn't asked for", o.Key))
 		}
 		o.Key, o.ETag = key, ETag(o.ETag)
-		if i > 0 && key <= page.Objects[i-1].Key {
-			return store.Page{}, s.failed(ctx, r, unfit("its listings are in no order"))
-		}
+	}
+	page.Objects = merged(page.Objects)
+	if !ordered(page.Objects) {
+		return store.Page{}, s.failed(ctx, r, fmt.Errorf("%w: it is in no order", store.ErrListing))
 	}
 	page.Now = answer.Date()
 	return page, nil
 }
 
+// merged makes one of the objects of one key: some servers list it twice while it is
+// overwritten. The newer form counts, and one with a body before an empty one, which would
+// say that a lock was released.
+func merged(objects []store.Object) []store.Object {
+	out := objects[:0]
+	for _, o := range objects {
+		n := len(out)
+		switch {
+		case n == 0 || out[n-1].Key != o.Key:
+			out = append(out, o)
+		case out[n-1].Size == 0 || o.Size > 0 && !o.ModTime.Before(out[n-1].ModTime):
+			out[n-1] = o
+		}
+	}
+	return out
+}
+
+func ordered(objects []store.Object) bool {
+	return slices.IsSortedFunc(objects, func(a, b store.Object) int { return strings.Compare(a.Key, b.Key) })
+}
+
 // Delete removes an object. On a versioned bucket it removes what this store has
 // written of it for good, where that is allowed.
 func (s *Store) Delete(ctx context.Context, key string) error {
+	return s.remove(ctx, key, false, func(ctx context.Context) error { return s.client.Delete(ctx, s.place.Prefix+key, "") })
+}
+
+// DeleteIfMatch is Delete with a condition, on a client that can send it.
+func (s *Store) DeleteIfMatch(ctx context.Context, key, etag string) error {
+	d, ok := s.client.(ConditionalDeleter)
+	if !ok {
+		return &store.Error{Op: "delete", Key: key, Err: store.ErrConditionUnsent}
+	}
+	return s.remove(ctx, key, true, func(ctx context.Context) error { return d.DeleteIfMatch(ctx, s.place.Prefix+key, etag) })
+}
+
+func (s *Store) remove(ctx context.Context, key string, conditional bool, send func(context.Context) error) error {
 	ctx, r, err := s.begin(ctx, "delete", key, "s3:DeleteObject")
 	if err != nil {
 		return err
 	}
+	r.conditional, r.ifMatch = conditional, conditional
 	covered := s.tidy.covered(key)
-	err = s.once(ctx, r, func() error { return s.client.Delete(ctx, s.place.Prefix+key, "") })
+	err = s.once(ctx, r, func() error { return send(ctx) })
 	if err != nil && r.answer.Status() == 404 && refused(r.answer).Code == "NoSuchKey" {
 		return nil
 	}
@@ -160,6 +199,9 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 // begin starts a request for a key.
 func (s *Store) begin(ctx context.Context, op, key, permission string) (context.Context, request, error) {
 	if err := store.CheckKey(key); err != nil {
+		if op == "delete" {
+			err = fmt.Errorf("%w: only the store's own tools can delete it, as: %s", err, s.place.deletion(key))
+		}
 		return ctx, request{}, &store.Error{Op: op, Key: key, Err: err}
 	}
 	ctx, answer := web.Watch(ctx)
@@ -196,11 +238,15 @@ func (s *Store) once(ctx context.Context, r request, send func() error) error {
 	}
 	err := send()
 	if err != nil && passing(r) {
+		s.heard.Store(true)
 		r.answer.Reset()
 		err = send()
 	}
 	return err
 }
+
+// Answered reports whether a refusal was passed over by sending the request again.
+func (s *Store) Answered() bool { return s.heard.Load() }
 
 // passing refusals are that of the time in the signature, as the library may have
 // learnt the server's from it; and MinIO's of a put at the moment in which another
@@ -231,29 +277,6 @@ func Prefix(path string) (string, error) {
 		return "", fmt.Errorf("%w: the prefix in it is no key: %w", store.ErrURL, err)
 	}
 	return prefix + "/", nil
-}
-
-// Query reads a URL's parameters, of which only those in known may be there, each
-// once.
-func Query(u *url.URL, known ...string) (map[string]string, error) {
-	values, err := url.ParseQuery(u.RawQuery)
-	if err != nil {
-		return nil, fmt.Errorf("%w: its query can't be read", store.ErrURL)
-	}
-	query := make(map[string]string)
-	for _, name := range known {
-		if vs, ok := values[name]; ok {
-			if len(vs) != 1 || vs[0] == "" {
-				return nil, fmt.Errorf("%w: %s= has one value", store.ErrURL, name)
-			}
-			query[name] = vs[0]
-			delete(values, name)
-		}
-	}
-	if len(values) > 0 {
-		return nil, fmt.Errorf("%w: it has an unknown parameter; known: %s", store.ErrURL, strings.Join(known, ", "))
-	}
-	return query, nil
 }
 
 // Conditions reads the parameter conditions=.

@@ -19,8 +19,23 @@ type unfit string
 
 func (why unfit) Error() string { return "what answers there isn't an object store: " + string(why) }
 
-// maxList is more than a list of 1000 objects can have.
-const maxList = 16 << 20
+// maxAnswer is more than a list of 1000 objects can have.
+const maxAnswer = 16 << 20
+
+// bounded is the body of an answer that isn't an object's: the client libraries read it into
+// memory, to its end.
+type bounded struct {
+	io.ReadCloser
+	left int
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p[:min(len(p), b.left+1)])
+	if b.left -= n; b.left < 0 {
+		return 0, unfit(fmt.Sprintf("it answers with more than %d MiB", maxAnswer>>20))
+	}
+	return n, err
+}
 
 // Transport has a transport note its answers for [Store], and refuse successes
 // that aren't S3's.
@@ -32,6 +47,9 @@ func (s strict) RoundTrip(r *http.Request) (*http.Response, error) {
 	res, err := s.next.RoundTrip(r)
 	if err != nil {
 		return nil, err
+	}
+	if !isObject(r) {
+		res.Body = &bounded{res.Body, maxAnswer}
 	}
 	if err := check(r, res); err != nil {
 		res.Body.Close()
@@ -46,7 +64,7 @@ func check(r *http.Request, res *http.Response) error {
 	switch {
 	case res.StatusCode >= 500, res.StatusCode == http.StatusRequestTimeout, res.StatusCode == http.StatusTooManyRequests:
 		return nil
-	case strings.HasPrefix(res.Header.Get("Content-Type"), "text/html") && !isObject(r):
+	case isPage(res) && !isObject(r):
 		return unfit("it answers with a web page")
 	case res.StatusCode >= 300:
 		return nil
@@ -64,6 +82,21 @@ func check(r *http.Request, res *http.Response) error {
 		return checkObject(res)
 	}
 	return nil
+}
+
+// isPage reports whether an answer is a web page. What is empty, or a refusal in S3's words,
+// is none, whatever it is called: Swift and moto call all that they answer so.
+func isPage(res *http.Response) bool {
+	if !strings.HasPrefix(res.Header.Get("Content-Type"), "text/html") || res.ContentLength == 0 {
+		return false
+	}
+	if res.StatusCode < 300 {
+		return true
+	}
+	body, err := io.ReadAll(res.Body)
+	res.Body.Close()
+	res.Body = io.NopCloser(bytes.NewReader(body))
+	return err != nil || inWords(body).Code == ""
 }
 
 // isObject reports whether the answer is an object's own body. The SDK names the
@@ -88,7 +121,7 @@ func checkObject(res *http.Response) error {
 // the one that was asked for. The client libraries take an empty body or any
 // other XML for an empty listing.
 func checkList(query url.Values, res *http.Response) error {
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxList))
+	body, err := io.ReadAll(res.Body)
 	res.Body.Close()
 	if err != nil {
 		return fmt.Errorf("reading the listing: %w", err)

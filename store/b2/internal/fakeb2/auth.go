@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -20,6 +21,9 @@ type Key struct {
 	// Bucket and Prefix restrict it to a bucket, by name, and to names that
 	// begin so, if they aren't "".
 	Bucket, Prefix string
+	// Buckets restrict it, too: a multi-bucket application key, as v4 of b2_create_key
+	// makes it even for one bucket. No earlier version of b2_authorize_account takes it.
+	Buckets []string
 }
 
 // All are the capabilities that the master key has, of those that matter here.
@@ -38,9 +42,18 @@ func (k Key) capabilities() []string {
 
 func (k Key) may(capability string) bool { return slices.Contains(k.capabilities(), capability) }
 
+// buckets are the names of those that it is restricted to; it isn't if there are none.
+func (k Key) buckets() []string {
+	if k.Bucket == "" {
+		return k.Buckets
+	}
+	return append([]string{k.Bucket}, k.Buckets...)
+}
+
 // inside says whether a key is for this bucket and for names that begin so.
 func (k Key) inside(b *bucket, name string) bool {
-	return (k.Bucket == "" || b != nil && b.Name == k.Bucket) && strings.HasPrefix(name, k.Prefix)
+	only := k.buckets()
+	return (only == nil || b != nil && slices.Contains(only, b.Name)) && strings.HasPrefix(name, k.Prefix)
 }
 
 const lifetime = 24 * time.Hour
@@ -120,20 +133,13 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request) error {
 		"apiUrl":                  base(r),
 		"downloadUrl":             base(r),
 		"s3ApiUrl":                base(r),
-		"infoType":                "storageApi",
-		"capabilities":            k.capabilities(),
-		"bucketId":                nil,
-		"bucketName":              nil,
-		"namePrefix":              nil,
 	}
-	if k.Bucket != "" {
-		api["bucketId"] = strings.Repeat("f", 24) // the bucket's, if it is still there
-		if b := s.state.named(k.Bucket); b != nil {
-			api["bucketId"], api["bucketName"] = b.ID, b.Name
-		}
-	}
-	if k.Prefix != "" {
-		api["namePrefix"] = k.Prefix
+	if versionOf(r.URL.Path) == "4" {
+		api["allowed"] = s.allowed(k)
+	} else if k.Buckets != nil {
+		return badRequest("This request is not currently supported on API version number 3")
+	} else {
+		maps.Copy(api, s.allowedV3(k))
 	}
 	return reply(w, map[string]any{
 		"accountId":                         account,
@@ -141,6 +147,44 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request) error {
 		"authorizationToken":                s.issue(k, "account"),
 		"apiInfo":                           map[string]any{"storageApi": api},
 	})
+}
+
+// allowed is what the fourth version says of a key.
+func (s *Server) allowed(k Key) map[string]any {
+	var buckets []any
+	for _, name := range k.buckets() {
+		id, known := s.nameOf(name)
+		buckets = append(buckets, map[string]any{"id": id, "name": known})
+	}
+	return map[string]any{"buckets": buckets, "capabilities": k.capabilities(), "namePrefix": orNull(k.Prefix)}
+}
+
+// allowedV3 is what the third version says of one.
+func (s *Server) allowedV3(k Key) map[string]any {
+	said := map[string]any{
+		"infoType": "storageApi", "capabilities": k.capabilities(), "namePrefix": orNull(k.Prefix),
+		"bucketId": nil, "bucketName": nil,
+	}
+	if k.Bucket != "" {
+		said["bucketId"], said["bucketName"] = s.nameOf(k.Bucket)
+	}
+	return said
+}
+
+// nameOf is the ID and the name of a bucket that a key is restricted to. The name is null
+// once the bucket is gone.
+func (s *Server) nameOf(bucket string) (id string, name any) {
+	if b := s.state.named(bucket); b != nil {
+		return b.ID, b.Name
+	}
+	return strings.Repeat("f", 24), nil
+}
+
+func orNull(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
 }
 
 const account = "00000000000a"

@@ -3,13 +3,14 @@ package fakeb2
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 )
 
 func (s *Server) listBuckets(_ *http.Request, k Key, p params) (any, error) {
-	if k.Bucket != "" {
+	if only := k.buckets(); only != nil {
 		b := s.state.withID(p.BucketID)
-		if p.BucketName != k.Bucket && (b == nil || b.Name != k.Bucket) {
+		if !slices.Contains(only, p.BucketName) && (b == nil || !slices.Contains(only, b.Name)) {
 			return nil, errUnauthorized
 		}
 	}
@@ -41,7 +42,7 @@ func (b *bucket) describe(k Key) map[string]any {
 }
 
 func (s *Server) createBucket(_ *http.Request, k Key, p params) (any, error) {
-	if k.Bucket != "" {
+	if k.buckets() != nil {
 		return nil, errUnauthorized
 	}
 	letters := strings.Trim(strings.ToLower(p.BucketName), "abcdefghijklmnopqrstuvwxyz0123456789-")

@@ -5,8 +5,9 @@
 // What it does is taken from these pages of https://www.backblaze.com/apidocs and
 // https://www.backblaze.com/docs:
 //
-//   - b2_authorize_account (v3): the answer's apiInfo.storageApi with the key's
-//     capabilities, its bucket and its name prefix; tokens last 24 hours.
+//   - b2_authorize_account, v3 and v4, "Native API Versions": the answer's
+//     apiInfo.storageApi with the key's capabilities, its buckets and its name prefix;
+//     v3 answers 400 bad_request for a multi-bucket key; tokens last 24 hours.
 //   - b2_list_buckets, b2_create_bucket, b2_delete_bucket: a key that is restricted
 //     to a bucket has to name it; fileLockConfiguration is told to keys with
 //     readBucketRetentions.
@@ -33,5 +34,6 @@
 // Left out: large files, public buckets, download authorizations, the calls about
 // keys (they are given to New), lifecycle rules, encryption, replication, CORS,
 // notifications, legal holds, all caps but by [Server.Fail], rate limits, and every
-// version of the API but the third.
+// version of the API but the third and the fourth, which differ in b2_authorize_account
+// alone.
 package fakeb2

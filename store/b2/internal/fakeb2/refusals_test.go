@@ -52,7 +52,10 @@ func (c *caller) do(r *http.Request, status int) map[string]any {
 // call is one with parameters that are given as JSON.
 func (c *caller) call(status int, code, name, params string, args ...any) map[string]any {
 	c.t.Helper()
-	r, _ := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.url+"/b2api/v3/"+name, strings.NewReader(fmt.Sprintf(params, args...)))
+	if !strings.HasPrefix(name, "v") {
+		name = "v3/" + name
+	}
+	r, _ := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.url+"/b2api/"+name, strings.NewReader(fmt.Sprintf(params, args...)))
 	r.Header.Set("Authorization", c.token)
 	return c.code(c.do(r, status), code)
 }
@@ -182,6 +185,54 @@ func TestRefusals(t *testing.T) {
 	c.call(401, "bad_auth_token", "b2_list_file_names", `{"bucketId":%q}`, bucket)
 	c.token = ""
 	c.call(401, "bad_auth_token", "b2_list_file_names", `{"bucketId":%q}`, bucket)
+}
+
+// TestVersions: an authorization by each version of the API, which say of a key's
+// restrictions each in its own way; a multi-bucket key has but v4. Its token is good for
+// the calls of both.
+func TestVersions(t *testing.T) {
+	s, all, bucket := withBucket(t, fakeb2.Options{})
+	single := fakeb2.Key{ID: "000b", Secret: "K000other", Bucket: "a-bucket", Prefix: "some/"}
+	several := fakeb2.Key{ID: "000c", Secret: "K000other", Buckets: []string{"gone-bucket", "a-bucket"}}
+	s.AddKey(single)
+	s.AddKey(several)
+	authorize := func(version int, k fakeb2.Key, status int) map[string]any {
+		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("%s/b2api/v%d/b2_authorize_account", all.url, version), nil)
+		r.SetBasicAuth(k.ID, k.Secret)
+		return all.do(r, status)
+	}
+	storage := func(answer map[string]any) map[string]any {
+		return answer["apiInfo"].(map[string]any)["storageApi"].(map[string]any)
+	}
+	for _, k := range []fakeb2.Key{master, single} {
+		three, four := storage(authorize(3, k, 200)), storage(authorize(4, k, 200))
+		allowed := four["allowed"].(map[string]any)
+		if three["allowed"] != nil || four["capabilities"] != nil || four["bucketId"] != nil || fmt.Sprint(three["capabilities"]) != fmt.Sprint(allowed["capabilities"]) || three["namePrefix"] != allowed["namePrefix"] {
+			t.Errorf("v3 %v, v4 %v", three, four)
+		}
+		var want any
+		if k.Bucket != "" {
+			want = []any{map[string]any{"id": three["bucketId"], "name": three["bucketName"]}}
+		}
+		if fmt.Sprint(allowed["buckets"]) != fmt.Sprint(want) {
+			t.Errorf("v4 %v, want %v", allowed["buckets"], want)
+		}
+	}
+	refused := all.code(authorize(3, several, 400), "bad_request")
+	if refused["message"] != "This request is not currently supported on API version number 3" {
+		t.Error(refused)
+	}
+	taken := authorize(4, several, 200)
+	buckets := storage(taken)["allowed"].(map[string]any)["buckets"].([]any)
+	if fmt.Sprint(buckets[0].(map[string]any)["name"]) != "<nil>" || buckets[1].(map[string]any)["id"] != bucket {
+		t.Error(buckets)
+	}
+	c := &caller{t: t, url: all.url, token: taken["authorizationToken"].(string)}
+	c.call(401, "unauthorized", "b2_list_buckets", `{}`)
+	c.call(200, "", "b2_list_buckets", `{"bucketName":"a-bucket"}`)
+	c.call(200, "", "b2_list_file_names", `{"bucketId":%q}`, bucket)
+	c.call(200, "", "v4/b2_list_file_names", `{"bucketId":%q}`, bucket)
+	c.call(404, "not_found", "v5/b2_list_file_names", `{"bucketId":%q}`, bucket)
 }
 
 // TestRestrictedRefusals: what a key may not do.

@@ -3,6 +3,7 @@ package fakeb2
 import (
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -187,13 +188,21 @@ func callOf(path string) string {
 	if strings.HasPrefix(path, "/file/") {
 		return "b2_download_file_by_name"
 	}
-	rest, ok := strings.CutPrefix(path, "/b2api/v3/")
-	if !ok {
+	if versionOf(path) == "" {
 		return ""
 	}
-	call, _, _ := strings.Cut(rest, "/")
-	return call
+	return strings.Split(path, "/")[3]
 }
+
+// versionOf is the version of the API that a path is for, "" if there is none of it.
+func versionOf(path string) string {
+	if m := versioned.FindStringSubmatch(path); m != nil {
+		return m[1]
+	}
+	return ""
+}
+
+var versioned = regexp.MustCompile(`^/b2api/v([34])/`)
 
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, call string) int {
 	err := s.failed(call, r)

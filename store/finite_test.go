@@ -1,0 +1,112 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/mem"
+)
+
+// all is a whole listing.
+func all(ctx context.Context, s store.Store, prefix string) (keys []string, err error) {
+	for cursor := ""; ; {
+		page, err := s.List(ctx, prefix, cursor)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range page.Objects {
+			keys = append(keys, o.Key)
+		}
+		if cursor = page.Next; cursor == "" {
+			return keys, nil
+		}
+	}
+}
+
+// TestFinite: a listing that ends is the same one, whatever is in its keys and cursors.
+func TestFinite(t *testing.T) {
+	for size := 1; size < 4; size++ {
+		m := mem.New(mem.Options{PageSize: size})
+		want := []string{"a/1 2", "a/3 0 x", "a/é", "a0"}
+		for _, key := range want {
+			if _, err := m.Put(t.Context(), key, nil, store.PutOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := all(t.Context(), store.Finite(store.Finite(m)), "a")
+		if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+}
+
+// TestFiniteEnds: whatever a store says, as many pages as it has objects, and a hundred empty ones,
+// are all that are asked for.
+func TestFiniteEnds(t *testing.T) {
+	for _, how := range tap.Ways {
+		m := mem.New(mem.Options{})
+		for i := range 4 {
+			if _, err := m.Put(t.Context(), fmt.Sprint("a/", i), nil, store.PutOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := &tap.Unending{Store: m, How: how, Most: 110}
+		if _, err := all(t.Context(), store.Finite(s), "a/"); !errors.Is(err, store.ErrListing) || store.Permanent(err) {
+			t.Errorf("%s: after %d pages: %v", how, s.Pages(), err)
+		}
+	}
+	for _, cursor := range []string{"x", "1", "1 ", "1 2 x", "1 -1 x", "1 99999999999999999999 x"} {
+		if _, err := store.Finite(mem.New(mem.Options{})).List(t.Context(), "a", cursor); !errors.Is(err, store.ErrListing) {
+			t.Errorf("%q: %v", cursor, err)
+		}
+	}
+}
+
+// TestFiniteKeepsAbilities: what the store can do, it can do through it.
+func TestFiniteKeepsAbilities(t *testing.T) {
+	m := mem.New(mem.Options{})
+	o, err := m.Put(t.Context(), "a", []byte("x"), store.PutOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.DeleteIfMatch(t.Context(), store.Finite(m), "a", "another"); !errors.Is(err, store.ErrPrecondition) {
+		t.Errorf("another ETag: %v", err)
+	}
+	if err := store.DeleteIfMatch(t.Context(), store.Finite(m), "a", o.ETag); err != nil {
+		t.Errorf("its ETag: %v", err)
+	}
+}
+
+// TestEveryLoopIsFinite: what reads a listing page by page reads it through store.Finite. The
+// others pass one page on, or, in storetest, look at the pages themselves.
+func TestEveryLoopIsFinite(t *testing.T) {
+	one := regexp.MustCompile(`^(cmd/repolock/reached|internal/tap/.*|internal/sim/.*|store/[^/]*|store/(b2|dir|mem|s3|minio|internal)/.*|store/storetest/fixture)\.go$`)
+	next := regexp.MustCompile(`\.List\([^()]*(?:\([^()]*\))?[^()]*, [^")]*\)`)
+	found := 0
+	err := filepath.WalkDir("..", func(path string, d os.DirEntry, err error) error {
+		name := filepath.ToSlash(strings.TrimPrefix(path, ".."+string(filepath.Separator)))
+		if err != nil || d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") || one.MatchString(name) {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil || !next.Match(text) {
+			return err
+		}
+		found++
+		if !strings.Contains(string(text), "store.Finite(") && !strings.HasPrefix(name, "replock/") { // whose New does it
+			t.Errorf("%s: pages are read, and not through store.Finite: %s", name, next.Find(text))
+		}
+		return nil
+	})
+	if err != nil || found < 4 {
+		t.Errorf("%d found: %v", found, err)
+	}
+}

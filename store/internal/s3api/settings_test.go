@@ -1,0 +1,226 @@
+package s3api_test
+
+import (
+	"context"
+	"encoding/pem"
+	"errors"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/minio"
+	"github.com/repolock/repolock/store/s3"
+)
+
+const emptyList = `<?xml version="1.0"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Name>bucket</Name><Prefix>index/</Prefix><KeyCount>0</KeyCount><MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated></ListBucketResult>`
+
+// lists answers listings, and refuses other keys than those of its environment.
+func lists(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/xml")
+	if !strings.Contains(r.Header.Get("Authorization"), "Credential=key/") {
+		say(403, "InvalidAccessKeyId")(w, r)
+		return
+	}
+	_, _ = io.WriteString(w, emptyList)
+}
+
+// settled is an environment with nothing but these settings, each of both clients.
+func settled(t *testing.T, settings map[string]string) {
+	t.Helper()
+	home := t.TempDir()
+	for _, v := range os.Environ() {
+		name, _, _ := strings.Cut(v, "=")
+		for _, prefix := range []string{"AWS_", "MINIO_", "MC_"} {
+			if strings.HasPrefix(name, prefix) {
+				t.Setenv(name, "") // and back afterwards
+				os.Unsetenv(name)
+			}
+		}
+	}
+	for name, value := range map[string]string{"HOME": home, "USERPROFILE": home, "AWS_EC2_METADATA_DISABLED": "true"} {
+		t.Setenv(name, value)
+	}
+	for name, value := range settings {
+		t.Setenv(name, value)
+	}
+}
+
+func opened(ctx context.Context, t *testing.T, raw string) (store.Store, error) {
+	t.Helper()
+	u, err := url.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u.Scheme == "s3" {
+		s, err := s3.Open(ctx, u)
+		if err != nil {
+			return nil, err
+		}
+		return s, nil
+	}
+	s, err := minio.Open(ctx, u)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func listed(t *testing.T, raw string) error {
+	t.Helper()
+	s, err := opened(t.Context(), t, raw)
+	if err != nil {
+		return err
+	}
+	_, err = s.List(t.Context(), "index/", "")
+	return err
+}
+
+func saved(t *testing.T, text string, path ...string) string {
+	t.Helper()
+	file := filepath.Join(path...)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// TestPrivateAuthority: a server whose certificate a private authority has signed is trusted
+// if AWS_CA_BUNDLE names that, or mc trusts it, and not else.
+func TestPrivateAuthority(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(lists))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	authority := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	host := strings.TrimPrefix(server.URL, "https://")
+	keys := map[string]string{"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "topsecret"}
+	for name, raw := range map[string]string{"s3": "s3://bucket?endpoint=" + server.URL, "minio": "minio://" + host + "/bucket"} {
+		t.Run(name, func(t *testing.T) {
+			settled(t, keys)
+			if err := listed(t, raw); !errors.Is(err, store.ErrConfig) || !strings.Contains(err.Error(), "AWS_CA_BUNDLE") {
+				t.Errorf("nobody trusts it: %v", err)
+			}
+			dir := t.TempDir()
+			t.Setenv("AWS_CA_BUNDLE", saved(t, authority, dir, "bundle.pem"))
+			if err := listed(t, raw); err != nil {
+				t.Errorf("AWS_CA_BUNDLE: %v", err)
+			}
+			for _, bad := range []string{filepath.Join(dir, "missing"), saved(t, "no certificate", dir, "other.pem")} {
+				t.Setenv("AWS_CA_BUNDLE", bad)
+				if err := listed(t, raw); !errors.Is(err, store.ErrConfig) || name == "minio" && !strings.Contains(err.Error(), "AWS_CA_BUNDLE") {
+					t.Errorf("%s: %v", bad, err)
+				}
+			}
+		})
+	}
+	for _, at := range []string{"HOME", "MC_CONFIG_DIR"} {
+		settled(t, keys)
+		dir := filepath.Join(os.Getenv("HOME"), ".mc")
+		if at != "HOME" {
+			dir = t.TempDir()
+			t.Setenv(at, dir)
+		}
+		saved(t, "no certificate", dir, "certs", "CAs", "notes")
+		saved(t, authority, dir, "certs", "CAs", "private.crt")
+		if err := listed(t, "minio://"+host+"/bucket"); err != nil {
+			t.Errorf("mc's, by %s: %v", at, err)
+		}
+	}
+}
+
+// TestAlias: the credentials of an alias are those that mc takes, and one that isn't there is
+// said to be missing. No credentials are shown.
+func TestAlias(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(lists))
+	t.Cleanup(server.Close)
+	raw := "minio://" + strings.TrimPrefix(server.URL, "http://") + "/bucket?tls=false&alias=store"
+	const file = `{"version":"10","aliases":{"store":{"url":"http://h","accessKey":"key","secretKey":"topsecret","api":"s3v4"},"none":{"url":"http://h"}}}`
+	for _, c := range []struct {
+		name, file, env, alias string
+		says                   string // "" if it works
+	}{
+		{name: "mc's file", file: file},
+		{name: "an old one", file: strings.NewReplacer("10", "9", "aliases", "hosts").Replace(file)},
+		{name: "the environment", env: "https://key:topsecret@host"},
+		{name: "comes first", file: strings.ReplaceAll(file, `"key"`, `"other"`), env: "https://key:top/secret+@host"},
+		{name: "with a token", env: "https://key:topsecret:a:token@host"},
+		{name: "nowhere", says: `mc has no alias "store"`},
+		{name: "another", file: file, alias: "other", says: `mc has no alias "other"`},
+		{name: "without credentials", file: file, alias: "none", says: `alias "none" of mc has no credentials`},
+		{name: "no JSON", file: "topsecret", says: "can't be read as JSON"},
+		{name: "a host alone", env: "https://host", says: "MC_HOST_store has no credentials"},
+		{name: "no URL", env: "topsecret", says: "MC_HOST_store has no credentials"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			settled(t, nil)
+			if c.file != "" {
+				saved(t, c.file, os.Getenv("HOME"), ".mc", "config.json")
+			}
+			if c.env != "" {
+				t.Setenv("MC_HOST_store", c.env)
+			}
+			raw := raw
+			if c.alias != "" {
+				raw = strings.ReplaceAll(raw, "alias=store", "alias="+c.alias)
+			}
+			err := listed(t, raw)
+			if (err == nil) != (c.says == "") || err != nil && (!errors.Is(err, store.ErrConfig) || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "topsecret")) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestNoHome: without a home directory nothing of mc's is taken from where one happens to be,
+// and a pipe there or elsewhere isn't waited for.
+func TestNoHome(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(lists))
+	t.Cleanup(server.Close)
+	raw := "minio://" + strings.TrimPrefix(server.URL, "http://") + "/bucket?tls=false"
+	settled(t, nil)
+	t.Setenv("HOME", "")
+	here := t.TempDir()
+	t.Chdir(here)
+	saved(t, `{"aliases":{"evil":{"accessKey":"key","secretKey":"topsecret"}}}`, here, "config.json")
+	if err := listed(t, raw+"&alias=evil"); !errors.Is(err, store.ErrConfig) || !strings.Contains(err.Error(), "no home directory") {
+		t.Errorf("alias: %v", err)
+	}
+	cas := filepath.Join(t.TempDir(), "certs", "CAs")
+	if err := os.MkdirAll(cas, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("mkfifo", filepath.Join(cas, "pipe")).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	t.Setenv("MC_CONFIG_DIR", filepath.Dir(filepath.Dir(cas)))
+	t.Setenv("MC_HOST_store", "https://key:topsecret@host")
+	if err := listed(t, raw+"&alias=store"); err != nil {
+		t.Errorf("beside a pipe: %v", err)
+	}
+}
+
+// TestEndpointOfTheEnvironment: what is wrong with an endpoint that isn't in the URL names
+// where it is.
+func TestEndpointOfTheEnvironment(t *testing.T) {
+	keys := map[string]string{"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "topsecret"}
+	for _, name := range []string{"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"} {
+		settled(t, keys)
+		t.Setenv(name, "minio.example.net:9000")
+		if err := listed(t, "s3://bucket"); !errors.Is(err, store.ErrConfig) || !strings.Contains(err.Error(), name+": an endpoint is https://HOST") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	settled(t, keys)
+	t.Setenv("AWS_CONFIG_FILE", saved(t, "[default]\nendpoint_url = minio.example.net\n", t.TempDir(), "config"))
+	if err := listed(t, "s3://bucket"); !errors.Is(err, store.ErrConfig) || !strings.Contains(err.Error(), "endpoint_url in the AWS configuration file: an endpoint is https://HOST") {
+		t.Errorf("file: %v", err)
+	}
+}

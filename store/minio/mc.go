@@ -1,0 +1,165 @@
+package minio
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+
+	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"github.com/repolock/repolock/internal/regular"
+	"github.com/repolock/repolock/store"
+)
+
+// mcDir is where mc has its settings, "" if there is no such place.
+func mcDir() string {
+	if dir := os.Getenv("MC_CONFIG_DIR"); dir != "" {
+		return dir
+	}
+	home, err := os.UserHomeDir()
+	switch {
+	case err != nil:
+		return ""
+	case runtime.GOOS == "windows":
+		return filepath.Join(home, "mc")
+	default:
+		return filepath.Join(home, ".mc")
+	}
+}
+
+// mcFile is the file with mc's aliases, "" if there is no place for one.
+func mcFile() string {
+	if file := os.Getenv("MINIO_SHARED_CREDENTIALS_FILE"); file != "" {
+		return file
+	}
+	if mcDir() == "" {
+		return ""
+	}
+	return filepath.Join(mcDir(), "config.json")
+}
+
+// maxFile is more than any file of aliases or certificates has.
+const maxFile = 16 << 20
+
+// read reads a regular file: a pipe might never end.
+func read(path string) ([]byte, error) {
+	f, err := regular.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if len(text) > maxFile {
+		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxFile)
+	}
+	return text, err
+}
+
+// mcAlias has the credentials of an alias of mc, as mc itself finds them.
+type mcAlias struct {
+	name  string
+	found bool
+}
+
+var _ credentials.Provider = (*mcAlias)(nil)
+
+// aliasError says why an alias has no credentials. It shows none.
+type aliasError struct{ error }
+
+// mcHost is MC_HOST_ALIAS, as mc reads it: nothing in it is percent-encoded.
+var mcHost = regexp.MustCompile(`^https?://([^:]*):(?:([^:]*):(.*)|([^:]*))@[^@]*$`)
+
+func (a *mcAlias) Retrieve() (credentials.Value, error) {
+	v, err := a.read()
+	a.found = err == nil
+	return v, err
+}
+
+func (a *mcAlias) RetrieveWithCredContext(*credentials.CredContext) (credentials.Value, error) {
+	return a.Retrieve()
+}
+
+func (a *mcAlias) IsExpired() bool { return !a.found }
+
+func (a *mcAlias) read() (credentials.Value, error) {
+	variable := "MC_HOST_" + a.name
+	if url, ok := os.LookupEnv(variable); ok {
+		m := mcHost.FindStringSubmatch(url)
+		if m == nil || m[1] == "" || m[2]+m[4] == "" {
+			return credentials.Value{}, aliasError{fmt.Errorf("%.80s has no credentials: it is https://KEY:SECRET@HOST", variable)}
+		}
+		return credentials.Value{AccessKeyID: m[1], SecretAccessKey: m[2] + m[4], SessionToken: m[3], SignerType: credentials.SignatureV4}, nil
+	}
+	file := mcFile()
+	type host struct{ AccessKey, SecretKey string }
+	var all struct{ Aliases, Hosts map[string]host } // by mc's version
+	switch text, err := read(file); {
+	case file == "":
+		return credentials.Value{}, aliasError{fmt.Errorf("mc has no alias %.80q: there is no home directory for its file, and %.80s isn't set", a.name, variable)}
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return credentials.Value{}, aliasError{fmt.Errorf("alias %.80q of mc: %w", a.name, err)}
+	case err == nil && json.Unmarshal(text, &all) != nil:
+		return credentials.Value{}, aliasError{fmt.Errorf("alias %.80q of mc: %s isn't mc's file: it can't be read as JSON", a.name, file)}
+	}
+	h, ok := all.Aliases[a.name]
+	if !ok {
+		h, ok = all.Hosts[a.name]
+	}
+	switch {
+	case !ok:
+		return credentials.Value{}, aliasError{fmt.Errorf("mc has no alias %.80q: it isn't in %s, and %.80s isn't set", a.name, file, variable)}
+	case h.AccessKey == "" || h.SecretKey == "":
+		return credentials.Value{}, aliasError{fmt.Errorf("alias %.80q of mc has no credentials in %s", a.name, file)}
+	}
+	return credentials.Value{AccessKeyID: h.AccessKey, SecretAccessKey: h.SecretKey, SignerType: credentials.SignatureV4}, nil
+}
+
+// trusting is whom a server's certificate may be signed by: those whom this machine trusts, or
+// whom AWS_CA_BUNDLE names in their place, and mc's. It is nil if there are no others than this
+// machine's.
+func trusting() (*tls.Config, error) {
+	var own [][]byte
+	var entries []os.DirEntry
+	var err error
+	dir := filepath.Join(mcDir(), "certs", "CAs")
+	if mcDir() != "" {
+		entries, err = os.ReadDir(dir)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+		return nil, fmt.Errorf("%w: certificates of mc: %w", store.ErrConfig, err)
+	}
+	for _, e := range entries {
+		if text, err := read(filepath.Join(dir, e.Name())); err == nil { // else it isn't trusted
+			own = append(own, text)
+		}
+	}
+	bundle := os.Getenv("AWS_CA_BUNDLE")
+	if bundle == "" && len(own) == 0 {
+		return nil, nil
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		pool = x509.NewCertPool()
+	}
+	if bundle != "" {
+		text, err := read(bundle)
+		if err != nil {
+			return nil, fmt.Errorf("%w: AWS_CA_BUNDLE: %w", store.ErrConfig, err)
+		}
+		if pool = x509.NewCertPool(); !pool.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("%w: AWS_CA_BUNDLE: %s has no certificate", store.ErrConfig, bundle)
+		}
+	}
+	for _, text := range own {
+		pool.AppendCertsFromPEM(text)
+	}
+	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
+}
