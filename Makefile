@@ -48,6 +48,10 @@ system: ## run the tests that need programs which .ci/run installs
 paused-guest: ## pause a virtual machine that holds a lock, and count its writes after the loss
 	sh e2e/minio.sh with $(GO) test -count=1 -tags 'e2e system' -timeout 40m -v -run '^TestPausedGuest$$' ./e2e
 
+.PHONY: quirks
+quirks: ## torture for 60 s on each kind of server that isn't quite S3
+	TORTURE=60s $(GO) test -count=1 -timeout 2h -run '^TestQuirks$$' ./cmd/repolock
+
 .PHONY: examples
 examples: ## check and test the examples that are modules of their own
 	cd examples/otel && $(GO) mod tidy -diff && $(GO) vet ./... && $(GO) test -count=1 ./...
@@ -110,7 +114,7 @@ bench-disk: ## what a put and a listing cost on this disk
 	$(GO) test -run='^$$' -bench=. ./store/dir
 
 .PHONY: lint
-lint: fmt vet static imports clock ## all checks of the text
+lint: fmt vet static imports clock legal ## all checks of the text
 
 .PHONY: fmt
 fmt: ## gofmt changes nothing
@@ -141,3 +145,11 @@ clock: ## time is read through the injected clock alone
 	@! grep -nE 'time\.(Now|Since|Until|Sleep|After|AfterFunc|NewTimer|NewTicker|Tick)\(' \
 		$$(find replock internal/refresh internal/original -name '*.go' ! -name '*_test.go') || \
 		{ echo "read the clock that was injected"; exit 1; }
+
+.PHONY: legal
+legal: notices ## NOTICES has the licenses of all that is linked, and of nothing else
+	@git diff --exit-code -- NOTICES || { echo "commit what has changed"; exit 1; }
+
+.PHONY: notices
+notices: ## write NOTICES anew
+	$(GO) run ./internal/notices >NOTICES.new && mv NOTICES.new NOTICES

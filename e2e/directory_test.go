@@ -46,7 +46,7 @@ func (d directory) left() []string {
 	if !d.s.exists("repo/index") {
 		return nil
 	}
-	out, _ := exec.Command("find", d.s.path("repo/index")).Output()
+	out, _ := exec.Command("find", d.s.path("repo/index"), "!", "-type", "d").Output()
 	return strings.Fields(string(out))
 }
 

@@ -87,6 +87,10 @@ func neutral() struct{} {
 		}
 	}
 	os.Setenv("REPOLOCK_CONFIG", "") // no file
+	if cache, err := os.UserCacheDir(); err == nil && os.Getenv("GOCACHE") == "" {
+		os.Setenv("GOCACHE", filepath.Join(cache, "go-build")) // for the builds
+	}
+	os.Setenv("XDG_CACHE_HOME", os.DevNull) // nothing is remembered there, or said once
 	syscall.Umask(0o022)
 	return struct{}{}
 }

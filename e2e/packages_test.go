@@ -127,7 +127,7 @@ func TestPackagesDocument(t *testing.T) {
 		if got := in(t, dir, "stat -c '%a %U %G' /usr/bin/repolock /etc/repolock"); got != "755 root root\n700 root root\n" {
 			t.Error(got)
 		}
-		in(t, dir, "diff -r docs /usr/share/doc/repolock/docs; diff LICENSE /usr/share/doc/repolock/copyright; diff README.md /usr/share/doc/repolock/README.md")
+		in(t, dir, "diff -r docs /usr/share/doc/repolock/docs; diff LICENSE /usr/share/doc/repolock/copyright; diff NOTICES /usr/share/doc/repolock/NOTICES; diff README.md /usr/share/doc/repolock/README.md")
 	})
 	t.Run("rpm", func(t *testing.T) {
 		root := t.TempDir()
@@ -135,7 +135,7 @@ func TestPackagesDocument(t *testing.T) {
 		in(t, dir, strings.Replace(commands[rpm], "rpm -i ", "rpm -i --nodeps --noscripts --root "+root+" ", 1))
 		isVersion(t, in(t, root, "usr/bin/repolock version"))
 		listing := in(t, dir, "rpm -qpl dist/*.rpm")
-		for _, file := range []string{"/usr/lib/systemd/system/repolock-prune@.timer", "/usr/share/doc/repolock/docs/kubernetes.md", "/usr/share/doc/repolock/example.env",
+		for _, file := range []string{"/usr/lib/systemd/system/repolock-prune@.timer", "/usr/share/doc/repolock/docs/kubernetes.md", "/usr/share/doc/repolock/example.env", "/usr/share/doc/repolock/NOTICES",
 			"/usr/share/man/man1/repolock.1", "/usr/share/bash-completion/completions/repolock", "/usr/share/zsh/site-functions/_repolock", "/usr/share/fish/vendor_completions.d/repolock.fish"} {
 			if !strings.Contains(listing, file+"\n") {
 				t.Errorf("no %s in\n%s", file, listing)
@@ -149,9 +149,9 @@ func TestPackagesDocument(t *testing.T) {
 		at := t.TempDir()
 		in(t, dir, strings.Replace(commands[tar], "/usr/local/bin", at, 1))
 		isVersion(t, in(t, at, "./repolock version"))
-		in(t, dir, "tar -xzf dist/*.tar.gz -C "+at+"; diff -r docs "+at+"/repolock_*/docs")
+		in(t, dir, "tar -xzf dist/*.tar.gz -C "+at+"; diff -r docs "+at+"/repolock_*/docs; diff NOTICES "+at+"/repolock_*/NOTICES")
 		listing := in(t, dir, "tar -tzf dist/*.tar.gz")
-		for _, file := range []string{"LICENSE", "README.md", "CHANGELOG.md", "systemd/repolock-backup@.service", "kubernetes/cronjob.yaml"} {
+		for _, file := range []string{"LICENSE", "NOTICES", "README.md", "CHANGELOG.md", "systemd/repolock-backup@.service", "kubernetes/cronjob.yaml"} {
 			if !strings.Contains(listing, "_linux_amd64/"+file+"\n") {
 				t.Errorf("no %s in\n%s", file, listing)
 			}
@@ -170,6 +170,7 @@ func TestPackagesDocument(t *testing.T) {
 		if user := in(t, dir, "docker inspect -f '{{.Config.User}}' "+c.image+" "+c.both); user != "65532:65532\n65532:65532\n" {
 			t.Errorf("it runs as %s", user)
 		}
+		in(t, dir, "box=$(docker create "+c.image+"); trap 'docker rm $box >/dev/null' EXIT; for f in LICENSE NOTICES; do docker cp $box:/usr/share/doc/repolock/$f - | tar -xO | diff $f -; done")
 		pem := in(t, dir, "box=$(docker create "+c.image+"); trap 'docker rm $box >/dev/null' EXIT; docker cp $box:/etc/ssl/certs/ca-certificates.crt - | tar -xO")
 		if pool := x509.NewCertPool(); !pool.AppendCertsFromPEM([]byte(pem)) || strings.Count(pem, "BEGIN CERTIFICATE") < 100 {
 			t.Errorf("no certificates: %.100s", pem)

@@ -46,19 +46,6 @@ func newPage(t *testing.T, name string) *page {
 	return p
 }
 
-// run runs all blocks in one shell, and then what is for cron; it returns what they said.
-func (p *page) run(script string) string {
-	p.t.Helper()
-	if len(script) == 0 || len(p.Crontab()) == 0 {
-		p.t.Fatal("the page has nothing to run")
-	}
-	out := p.sh(script)
-	for _, command := range p.Crontab() {
-		out += p.sh(command)
-	}
-	return out
-}
-
 // sh runs a script as cron would, with next to nothing in its environment.
 func (p *page) sh(script string) string {
 	p.t.Helper()

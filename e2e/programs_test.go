@@ -96,3 +96,16 @@ func TestKopia(t *testing.T) {
 }
 
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
+
+// run runs all blocks in one shell, and then what is for cron; it returns what they said.
+func (p *page) run(script string) string {
+	p.t.Helper()
+	if len(script) == 0 || len(p.Crontab()) == 0 {
+		p.t.Fatal("the page has nothing to run")
+	}
+	out := p.sh(script)
+	for _, command := range p.Crontab() {
+		out += p.sh(command)
+	}
+	return out
+}

@@ -358,5 +358,5 @@ func (b *box) ended(unit, result, status string) {
 // unlocked: no lock is left.
 func (b *box) unlocked() {
 	b.t.Helper()
-	b.is("find /srv/repository/index -path '*lock*'", "")
+	b.is("find /srv/repository/index -path '*lock*' -type f", "")
 }

@@ -306,7 +306,12 @@ func TestOpaqueETag(t *testing.T) {
 
 func opaqueETag(t *testing.T, p place, mode replock.Mode, opaque bool) {
 	through := proxied(t, p, proxy.Behaviour{})
-	live(t, newLasting(t, p.through(through)), mode, func(renewed int) {
+	// No look of the holder comes in between.
+	l, err := replock.New(openStore(t, p.through(through)), replock.Options{Name: "opaque", TTL: lasting, Look: lasting})
+	if err != nil {
+		t.Fatal(err)
+	}
+	live(t, l, mode, func(renewed int) {
 		log := through.Take()
 		if renewed < 2 { // the first proves it
 			return

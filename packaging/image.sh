@@ -22,10 +22,12 @@ context=$(mktemp -d)
 trap 'rm -rf "$context"' EXIT
 trap 'exit 1' INT TERM HUP
 root=$context/rootfs
-mkdir -p "$root/usr/local/bin" "$root/etc/ssl/certs"
+mkdir -p "$root/usr/local/bin" "$root/etc/ssl/certs" "$root/usr/share/doc/repolock"
 mkdir -m 1777 "$root/tmp" # repolock torture writes there, and your commands may
-tar -xzOf "dist/repolock_${version}_linux_$arch.tar.gz" "repolock_${version}_linux_$arch/repolock" >"$root/usr/local/bin/repolock"
+unpack() { tar -xzOf "dist/repolock_${version}_linux_$arch.tar.gz" "repolock_${version}_linux_$arch/$1"; }
+unpack repolock >"$root/usr/local/bin/repolock"
 chmod 755 "$root/usr/local/bin/repolock"
+for file in LICENSE NOTICES; do unpack "$file" >"$root/usr/share/doc/repolock/$file"; done
 cp dist-extra/ca-certificates.crt "$root/etc/ssl/certs/"
 echo "repolock:x:65532:65532:repolock:/tmp:/" >"$root/etc/passwd" # or a lock's holder has no name
 

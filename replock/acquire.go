@@ -22,6 +22,8 @@ type object struct {
 	put bool
 	// maybe: a put of it wasn't answered, and may have been or still be applied.
 	maybe bool
+	// twice: a put of it was sent again, so that the first may be applied when the second is gone.
+	twice bool
 	// listed: the last look saw it.
 	listed bool
 	// renewed: the refresh that is being tried has replaced it already.
@@ -47,13 +49,17 @@ type try struct {
 	sent     time.Duration
 	deadline time.Duration
 	st       storeTime
-	looked   bool          // at least once
-	seen     clock.Reading // when the last look was sent
-	passed   *entry        // the stale lock.exclusive that is left in its place
-	first    told          // by its first page
-	page     told          // by its last page
-	trips    *trips        // of the acquire that it belongs to
-	underway underway      // puts
+	dated    storeTime       // by the flag's mod time, from when that was seen first
+	looked   bool            // at least once
+	seen     clock.Reading   // when the last look was sent
+	passed   *entry          // the stale lock.exclusive that is left in its place
+	first    told            // by its first page
+	page     told            // by its last page
+	trips    *trips          // of the acquire that it belongs to
+	parent   context.Context // of the lock's context
+	underway underway        // puts
+	// refusals is how often lock.exclusive was refused for being there, since a look showed it.
+	refusals int
 
 	mine
 }
@@ -93,6 +99,7 @@ func (l *Locker) newTry(mode Mode, operation string, m mine) (*try, error) {
 // lock.exclusive, which others write too, by the ETag of what we put.
 func (t *try) owns(o store.Object) bool {
 	if o.Key == t.exclusive.key {
+		t.refusals = 0
 		t.exclusive.listed = t.exclusive.put && o.ETag != "" && o.ETag == t.exclusive.etag
 		return t.exclusive.listed
 	}
@@ -108,19 +115,27 @@ func (t *try) adopt(e *entry) {
 
 // claimed notes that lock.exclusive has this try's body.
 func (t *try) claimed(etag string) {
-	t.exclusive.put, t.exclusive.etag, t.exclusive.sent = true, etag, t.sent
+	t.exclusive.put, t.exclusive.maybe, t.exclusive.etag, t.exclusive.sent = true, true, etag, t.sent
 }
 
 // date begins the lease: the first put of the flag is about to be sent.
 func (l *Locker) date(t *try) {
 	t.sent = l.opts.Clock.Elapsed()
 	t.deadline = t.sent + l.schedule.Deadline
-	t.body.stamp(l.opts.Clock.Now(), t.sent, l.opts.TTL)
+	l.stamp(&t.body, t.st, t.sent)
 }
 
 // errLate: the answer that would have given us the lock came after the deadline
 // of the lease.
 var errLate error = unsure{errors.New("the store is too slow: taking the lock took longer than its lease")}
+
+// late is errLate, and says if something else than slowness was the reason.
+func (t *try) late() error {
+	if t.refusals == 0 {
+		return errLate
+	}
+	return fmt.Errorf("%w, in which it refused %d times to write %q with If-None-Match (412), and listed no such object", errLate, t.refusals, t.exclusive.key)
+}
 
 // maxTries is how often an acquire that came too late starts again, and maxSlow
 // one that found the store too slow.
@@ -135,7 +150,9 @@ func (l *Locker) acquire(ctx context.Context, mode Mode, operation string, opts 
 	if err := CheckOperation(operation); err != nil {
 		return nil, err
 	}
-	q := l.newQueue(mode, operation, opts)
+	q := l.newQueue(ctx, mode, operation, opts)
+	ctx, free := q.bound(ctx)
+	defer free()
 	defer q.leave(ctx)
 	for late := 0; ; {
 		t, err := q.newTry()
@@ -150,7 +167,7 @@ func (l *Locker) acquire(ctx context.Context, mode Mode, operation string, opts 
 			l.tell(e)
 			return lock, nil
 		case ctx.Err() != nil:
-			return nil, fmt.Errorf("acquiring the %s lock: %w", mode, context.Cause(ctx))
+			return nil, q.ended(ctx, t, f)
 		case errors.Is(err, ErrHeld), errors.Is(err, errDoubt):
 			late, q.failing = 0, 0
 			if err := q.wait(ctx, t, f); err != nil {
@@ -198,9 +215,10 @@ func (l *Locker) attempt(ctx context.Context, t *try, s sight) (*Lock, found, er
 // after that, and sees ours.
 func (l *Locker) enter(ctx context.Context, t *try, s sight) (found, error) {
 	if err := l.raise(ctx, t); err != nil {
-		return found{}, err
+		return l.barred(ctx, t, s, err)
 	}
-	var yielding, vanished, claims int // how often we looked again because of that
+	var vanished, claims int // how often we looked again because of that
+	var y yielding
 	var swept bool
 	for {
 		f, err := l.look(ctx, t, s)
@@ -209,15 +227,12 @@ func (l *Locker) enter(ctx context.Context, t *try, s sight) (found, error) {
 		case err != nil:
 			return f, fmt.Errorf("looking for other locks: %w", err)
 		case l.opts.Clock.Elapsed() >= t.deadline:
-			return f, errLate
+			return f, t.late()
 		case len(f.live) > 0:
-			if yielding == maxAgain || !l.worthAnother(t, f) {
+			again := false
+			if pause, again = l.again(ctx, t, f, &y); !again {
 				return f, ErrHeld
 			}
-			// They look, and take down what they have put: a pause of a round trip
-			// before each of our looks leaves them six.
-			pause = firstAgain<<yielding + t.trips.slowest()
-			yielding++
 		case len(f.vanished) > 0:
 			if vanished == maxAgain {
 				f.live = f.vanished // a listing outweighs a read
@@ -241,6 +256,9 @@ func (l *Locker) enter(ctx context.Context, t *try, s sight) (found, error) {
 			}
 			// lock.exclusive must be in place before the last look, because it
 			// is all that other clients of the wire format look at.
+			if t.refusals >= maxRefused {
+				l.conditions.absent.refute()
+			}
 			proof := l.proveAbsent(ctx, t)
 			err := l.claim(ctx, t, f.exclusive)
 			<-proof
@@ -260,6 +278,18 @@ func (l *Locker) enter(ctx context.Context, t *try, s sight) (found, error) {
 	}
 }
 
+// barred says why our flag can't be put: what is in the place of its folder, or of
+// lock.exclusive, and is neither, is an unreadable lock, and a look names it.
+func (l *Locker) barred(ctx context.Context, t *try, s sight, err error) (found, error) {
+	if !errors.Is(err, store.ErrIrregular) {
+		return found{}, err
+	}
+	if f, lerr := l.look(ctx, t, s); lerr == nil && len(f.live) > 0 {
+		return f, ErrHeld
+	}
+	return found{}, err
+}
+
 // settle turns a try that found nothing in its way into a held lock.
 func (l *Locker) settle(ctx context.Context, t *try) (*Lock, error) {
 	var fence uint64
@@ -275,7 +305,7 @@ func (l *Locker) settle(ctx context.Context, t *try) (*Lock, error) {
 	if err := l.holdable(t); err != nil {
 		return nil, err
 	}
-	return l.hold(ctx, t, fence), nil
+	return l.hold(t, fence), nil
 }
 
 // raise puts our flag, and lock.exclusive beside it if that can be done without
@@ -295,7 +325,7 @@ func (l *Locker) putFlag(ctx context.Context, t *try) error {
 	t.flag.maybe = true
 	o, err := repeat(ctx, l, "put "+t.flag.key, l.send(t, t.flag.key, store.PutOptions{}))
 	if err != nil {
-		if errors.Is(err, store.ErrPermission) || errors.Is(err, store.ErrNotFound) {
+		if errors.Is(err, store.ErrPermission) || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrIrregular) {
 			t.flag.maybe = false
 		}
 		return fmt.Errorf("writing the lock: %w", err)
@@ -303,10 +333,17 @@ func (l *Locker) putFlag(ctx context.Context, t *try) error {
 	answered := l.opts.Clock.Elapsed()
 	t.flag.put, t.flag.etag, t.flag.sent = true, o.ETag, t.sent
 	if !o.ModTime.IsZero() {
-		t.st = storeTime{o.ModTime, answered}
+		t.dated = storeTime{o.ModTime, answered}
+		t.st = t.dated
 	}
 	return nil
 }
+
+// maxRefused is how often a store may refuse to write a lock.exclusive that no look lists.
+// Then it takes something else for one (versitygw a delete marker), and from there on this
+// process writes without a condition, as on a store that has none (decision 0004). What that
+// may overwrite is of an acquirer who comes after our last look, and sees our flag.
+const maxRefused = 3
 
 // claim puts lock.exclusive where there is none, or in place of what a look saw
 // there: stale, or empty. That somebody else was faster is no error: the next
@@ -333,12 +370,7 @@ func (l *Locker) claim(ctx context.Context, t *try, seen *entry) error {
 	}
 	before := t.exclusive.maybe
 	t.exclusive.maybe = true
-	var sends atomic.Int32
-	send := l.send(t, t.exclusive.key, opts)
-	o, err := repeat(ctx, l, "put "+t.exclusive.key, func(ctx context.Context) (store.Object, error) {
-		sends.Add(1)
-		return send(ctx)
-	})
+	o, again, err := l.putExclusive(ctx, t, opts)
 	switch {
 	case err == nil:
 		t.claimed(o.ETag)
@@ -352,7 +384,10 @@ func (l *Locker) claim(ctx context.Context, t *try, seen *entry) error {
 	case errors.Is(err, store.ErrPrecondition):
 		// After a send that got no answer it may be our own put that is in the
 		// way: the next look tells it by the id.
-		t.exclusive.maybe = before || sends.Load() > 1
+		t.exclusive.maybe = before || again
+		if opts.IfAbsent {
+			t.refusals++
+		}
 		return nil
 	default:
 		return fmt.Errorf("writing the lock: %w", err)
@@ -379,11 +414,25 @@ func (l *Locker) proveAbsent(ctx context.Context, t *try) <-chan struct{} {
 	return done
 }
 
+// putExclusive puts lock.exclusive, and reports whether that was sent again: then an earlier
+// one may be applied at any time.
+func (l *Locker) putExclusive(ctx context.Context, t *try, opts store.PutOptions) (o store.Object, again bool, err error) {
+	var sends atomic.Int32
+	send := l.send(t, t.exclusive.key, opts)
+	o, err = repeat(ctx, l, "put "+t.exclusive.key, func(ctx context.Context) (store.Object, error) {
+		sends.Add(1)
+		return send(ctx)
+	})
+	again = sends.Load() > 1
+	t.exclusive.twice = t.exclusive.twice || again
+	return o, again, err
+}
+
 // overwrite puts lock.exclusive without a condition, after a look that found
 // nothing live there.
 func (l *Locker) overwrite(ctx context.Context, t *try) error {
 	t.exclusive.maybe = true
-	o, err := repeat(ctx, l, "put "+t.exclusive.key, l.send(t, t.exclusive.key, store.PutOptions{}))
+	o, _, err := l.putExclusive(ctx, t, store.PutOptions{})
 	if err != nil {
 		return fmt.Errorf("writing the lock: %w", err)
 	}
@@ -391,123 +440,10 @@ func (l *Locker) overwrite(ctx context.Context, t *try) error {
 	return nil
 }
 
-// Between contenders, the one that may win looks again a few times, while the
-// others withdraw.
-const (
-	maxAgain   = 3
-	firstAgain = 100 * time.Millisecond
-	// transient is the age up to which a flag may be that of an acquirer that is
-	// about to withdraw it; on a slow store, withdrawing round trips more.
-	transient   = 3 * time.Second
-	withdrawing = 6
-)
-
-// worthAnother reports whether those in our way may be about to withdraw, and
-// it isn't for us to yield: a shared acquirer yields at once, an exclusive one
-// to whoever has lock.exclusive, and where nobody has it, to the one that came
-// first. It decides who waits, never who enters.
-func (l *Locker) worthAnother(t *try, f found) bool {
-	if t.mode == Shared || f.more > 0 {
-		return false
-	}
-	for _, e := range f.live {
-		if e.verdict == Unreadable || e.kind == kindExclusive {
-			return false
-		}
-		if e.kind == kindIntent && !t.exclusive.listed && e.Key < t.place {
-			return false
-		}
-		if !l.mayWithdraw(t, f, e) {
-			return false
-		}
-	}
-	return true
-}
-
-// mayWithdraw reports whether an entry may be of an acquirer who hasn't looked yet.
-func (l *Locker) mayWithdraw(t *try, f found, e *entry) bool {
-	if e.err == nil && e.lease.State == stateHeld {
-		return false
-	}
-	age, ok := e.age(f.st, f.now)
-	return !ok || age <= transient+withdrawing*t.trips.slowest()
-}
-
 func (l *Locker) heldError(t *try, f found) *HeldError {
-	return &HeldError{Mode: t.mode, Holders: merge(l.infos(f.live, f.st, f.now)), More: f.more}
-}
-
-// withdraw removes what a try has put, for the reason that ended it, and also
-// after its context has ended. What can't be removed expires with the ttl.
-func (l *Locker) withdraw(ctx context.Context, t *try, reason error) {
-	t.underway.close(l.opts.Clock, haste)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	if !errors.Is(reason, ErrHeld) && !errors.Is(reason, errDoubt) && !errors.Is(reason, errLate) {
-		ctx, cancel = context.WithTimeout(ctx, haste)
-		defer cancel()
+	in := f.live
+	if len(in) == 0 {
+		in = f.doubtful
 	}
-	left := t.flag.put || t.exclusive.put // otherwise nothing of ours is known to be stored
-	t.flag.put = false
-	if err := l.takeDown(ctx, t); err != nil && left {
-		l.tell(Event{Kind: EventReleaseFailed, Mode: t.mode, Operation: t.operation, ID: t.id, Key: t.flag.key, Err: err})
-	}
-}
-
-// takeDown deletes lock.exclusive if it is ours, and only while our lease lasts,
-// and then our flag, which nobody else ever writes.
-func (l *Locker) takeDown(ctx context.Context, t *try) error {
-	return join(l.takeDownExclusive(ctx, t), l.takeDownFlag(ctx, t))
-}
-
-func (l *Locker) takeDownFlag(ctx context.Context, t *try) error {
-	if !t.flag.maybe {
-		return nil
-	}
-	return l.remove(ctx, t.flag.key)
-}
-
-func (l *Locker) takeDownExclusive(ctx context.Context, t *try) error {
-	if !t.exclusive.maybe {
-		return nil
-	}
-	left := t.deadline - l.opts.Clock.Elapsed()
-	if left <= 0 {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, left)
-	defer cancel()
-	// A put that was refused or not answered, and each request to remove it that may have
-	// been applied: after one of them it may be another's by now. (A request that was given
-	// up may still be answered, in the midst of a later one.)
-	var doubts atomic.Int32
-	if !t.exclusive.put {
-		doubts.Add(1)
-	}
-	return l.removeBy(ctx, t.exclusive.key, func(ctx context.Context, send func(context.Context) error) error {
-		if doubts.Add(1) > 1 {
-			ours, err := l.isOurs(ctx, t)
-			if err != nil || !ours {
-				return err
-			}
-		}
-		err := send(ctx)
-		if errors.Is(err, store.ErrPermission) {
-			doubts.Add(-1)
-		}
-		return err
-	})
-}
-
-// isOurs reports whether lock.exclusive carries an id of ours.
-func (l *Locker) isOurs(ctx context.Context, t *try) (bool, error) {
-	raw, _, err := l.store.Get(ctx, t.exclusive.key, maxBody)
-	if errors.Is(err, store.ErrNotFound) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	lease, err := decode(raw)
-	return err == nil && t.ids[lease.ID], nil
+	return &HeldError{Mode: t.mode, Holders: merge(l.infos(in, f.st, f.now)), More: f.more}
 }

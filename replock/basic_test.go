@@ -60,12 +60,12 @@ func TestReleaseTwiceAndAfterContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{})
 		ctx, cancel := context.WithCancel(t.Context())
-		k, err := w.machine().Exclusive(ctx, "prune")
+		k, err := w.machine().Exclusive(ctx, "prune", Parent(ctx))
 		mustLock(t, k, err)
 		cancel()
 		synctest.Wait()
 		if alive(k) {
-			t.Error("the lock's context isn't derived from the caller's")
+			t.Error("the lock's context isn't derived from its parent")
 		}
 		time.Sleep(5 * time.Minute)
 		if k.Lost() != nil {

@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/repolock/repolock/internal/identity"
+	"github.com/repolock/repolock/internal/refresh"
 )
 
 // maxBody is how much of a body is read, before and after decompression.
@@ -71,8 +73,32 @@ func (b body) encode() []byte {
 // stamp dates the body: it is about to be sent, and good for ttl.
 func (b *body) stamp(now time.Time, sinceBoot, ttl time.Duration) {
 	b.RefreshedAt = now.UTC().Format(wireTime)
-	b.ExpiresAt = now.Add(ttl).UTC().Format(wireTime)
 	b.RefreshedBoot = int64(sinceBoot)
+	b.expire(now, ttl)
+}
+
+// expire says until when the body is good for clients of the original protocol, which judge by
+// expires_at and their own clocks: at the deadline of the lease it is still a foreignTTL ahead.
+func (b *body) expire(now time.Time, ttl time.Duration) {
+	b.ExpiresAt = now.Add(max(ttl, refresh.ForTTL(ttl).Deadline+foreignTTL)).UTC().Format(wireTime)
+}
+
+// stamp dates a body. Its expires_at is by the later one of this machine's wall clock and the
+// store's.
+func (l *Locker) stamp(b *body, st storeTime, sent time.Duration) {
+	now := l.opts.Clock.Now()
+	b.stamp(now, sent, l.opts.TTL)
+	if behind := l.behind(st); behind > 0 {
+		b.expire(now.Add(behind), l.opts.TTL)
+	}
+}
+
+// behind is by how much, at least, the wall clock is behind the store's, or 0.
+func (l *Locker) behind(st storeTime) time.Duration {
+	if !st.known() || !l.store.Properties().StoreClock {
+		return 0
+	}
+	return max(st.when(l.opts.Clock.Elapsed()).Sub(l.opts.Clock.Now()), 0)
 }
 
 // wireTime is RFC 3339 with nanoseconds, all nine digits written.
@@ -82,6 +108,7 @@ const wireTime = "2006-01-02T15:04:05.000000000Z07:00"
 var (
 	errReleased  = errors.New("empty body: the lock was released")
 	errEncrypted = errors.New("body is encrypted")
+	errOdd       = errors.New("lock.exclusive must be a file, and lock.intent and lock.shared folders; here it is otherwise")
 )
 
 // lease is a body with its times understood.
@@ -102,8 +129,9 @@ func decode(raw []byte) (lease, error) {
 	}
 	var l lease
 	if err := json.Unmarshal(plain, &l.body); err != nil {
-		return lease{}, fmt.Errorf("body is not a lock's JSON: %w", err)
+		return lease{}, fmt.Errorf("body is not a lock's JSON: %s", cut(err.Error()))
 	}
+	l.bound()
 	if l.expires, err = time.Parse(time.RFC3339Nano, l.ExpiresAt); err != nil {
 		return lease{}, errors.New("body has no valid expires_at")
 	}
@@ -123,6 +151,34 @@ func decode(raw []byte) (lease, error) {
 		}
 	}
 	return l, nil
+}
+
+// maxText is where a text is cut that another client has written, in bytes. None of ours is as long.
+const maxText = 1 << 10
+
+// bound cuts what others wrote: there may be many locks, and each is kept.
+func (b *body) bound() {
+	for _, s := range []*string{
+		&b.Operation, &b.Holder, &b.AcquiredAt, &b.ExpiresAt, &b.ID, &b.AcquiredID, &b.RefreshedAt, &b.State,
+		&b.HostID, &b.BootID, &b.PIDNamespace, &b.TimeNamespace, &b.User, &b.Version,
+	} {
+		*s = cut(*s)
+	}
+	size := 0
+	for k, v := range b.Metadata {
+		size += len(k) + len(v)
+	}
+	if size > maxMetadata {
+		b.Metadata = nil
+	}
+}
+
+// cut shortens a text to maxText and an ellipsis, and leaves characters whole.
+func cut(s string) string {
+	if len(s) <= maxText {
+		return s
+	}
+	return strings.Clone(strings.ToValidUTF8(s[:maxText], "")) + "…"
 }
 
 // process is who wrote the body.

@@ -69,6 +69,9 @@ func (p *proof) learn(ok bool) {
 	p.state.CompareAndSwap(unproven, state)
 }
 
+// refute has a condition no longer relied on, nor sent.
+func (p *proof) refute() { p.state.Store(refuted) }
+
 // judge learns from the answer to a put whose condition wasn't met. Any other
 // failure says nothing.
 func (p *proof) judge(err error) {

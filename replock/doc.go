@@ -3,9 +3,11 @@
 // that package store describes.
 //
 //	locker, err := replock.New(st, replock.Options{})
-//	lock, err := locker.Exclusive(ctx, "prune")
-//	defer lock.Release(ctx)
-//	err = prune(lock.Context())
+//	err = locker.Do(ctx, replock.Exclusive, "prune", func(ctx context.Context) error {
+//		return prune(ctx) // ctx ends if the lock is lost
+//	})
+//
+// Shared and Exclusive return the lock itself, for what is no function.
 //
 // # Guarantees
 //

@@ -38,6 +38,8 @@ type HeldError struct {
 	More int
 	// Waited is how long the acquirer did.
 	Waited time.Duration
+	// Err is why it stopped waiting early: its context ended. It is nil otherwise.
+	Err error
 }
 
 func (e *HeldError) Error() string {
@@ -51,6 +53,9 @@ func (e *HeldError) Error() string {
 	if e.More > 0 {
 		fmt.Fprintf(&b, "; and at least %d more", e.More)
 	}
+	if e.Err != nil {
+		fmt.Fprintf(&b, "; stopped waiting: %v", e.Err)
+	}
 	if e.Waited > 0 {
 		return fmt.Sprintf("repository is still locked after %v: %s", e.Waited.Round(time.Second), b.String())
 	}
@@ -59,6 +64,9 @@ func (e *HeldError) Error() string {
 
 // Is makes errors.Is(err, ErrHeld) true.
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
+
+// Unwrap returns Err.
+func (e *HeldError) Unwrap() error { return e.Err }
 
 // LostError says why a lock is no longer held. It is the cause of the end of
 // Lock.Context, and returned by Check and Resume.

@@ -13,7 +13,8 @@ type EventKind string
 const (
 	// EventAcquired: the lock is held.
 	EventAcquired EventKind = "acquired"
-	// EventBlocked: it isn't, because of Holders.
+	// EventBlocked: it isn't, because of Holders. Err says why the wait for them ended
+	// early, if it did.
 	EventBlocked EventKind = "blocked"
 	// EventWaiting: it isn't yet, because of Holders. It is told when they change,
 	// or refresh their locks.
@@ -45,6 +46,7 @@ const (
 type Event struct {
 	Kind      EventKind
 	Time      time.Time // wall clock
+	Name      string    // of the lock: Options.Name
 	Mode      Mode
 	Operation string
 	ID        string
@@ -53,6 +55,9 @@ type Event struct {
 	Failures  int
 	// Waited since the lock was asked for: told of waiting, and when it is acquired.
 	Waited time.Duration
+	// Held is how long the lock has been held, since it was acquired or resumed, on a clock
+	// that counts suspend: up to its loss, if it was lost.
+	Held time.Duration
 	// Left until the lock is lost without another refresh.
 	Left time.Duration
 	Err  error
@@ -74,7 +79,7 @@ var levels = map[EventKind]slog.Level{
 // blocks must not keep a lock from being refreshed, or from being given up in
 // time.
 func (l *Locker) tell(e Event) {
-	e.Time = l.opts.Clock.Now()
+	e.Time, e.Name = l.opts.Clock.Now(), l.opts.Name
 	l.Later(func() { l.pass(e) })
 }
 
@@ -124,6 +129,9 @@ func (l *Locker) pass(e Event) {
 		level = slog.LevelDebug
 	}
 	attrs := []any{"mode", e.Mode, "operation", Printable(e.Operation), "id", e.ID, "key", e.Key}
+	if e.Name != "" {
+		attrs = append(attrs, "name", e.Name)
+	}
 	for _, h := range e.Holders {
 		attrs = append(attrs, "holder", h.String())
 	}
@@ -132,6 +140,9 @@ func (l *Locker) pass(e Event) {
 	}
 	if e.Waited > 0 {
 		attrs = append(attrs, "waited", e.Waited)
+	}
+	if e.Held > 0 {
+		attrs = append(attrs, "held", e.Held)
 	}
 	if e.Left > 0 {
 		attrs = append(attrs, "left", e.Left)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store/mem"
@@ -18,32 +19,54 @@ func Example() {
 		return
 	}
 
-	lock, err := locker.Exclusive(ctx, "prune")
+	// The work stops when its context ends: with ctx, and in time if the lock is lost.
+	prune := func(ctx context.Context) error {
+		fmt.Println("pruning")
+		// Another process, meanwhile.
+		_, err := locker.Shared(ctx, "backup")
+		fmt.Println("a backup is refused:", errors.Is(err, replock.ErrHeld))
+		return ctx.Err()
+	}
+	switch err := locker.Do(ctx, replock.Exclusive, "prune", prune, replock.Wait(time.Minute)); {
+	case errors.Is(err, replock.ErrHeld):
+		fmt.Println("not pruned:", err) // it says who holds the lock
+	case errors.Is(err, replock.ErrLost):
+		fmt.Println("to be checked:", err) // perhaps it was only begun
+	case err != nil:
+		fmt.Println(err)
+	}
+	// Output:
+	// pruning
+	// a backup is refused: true
+}
+
+// Exclusive and Shared return the lock, for what is begun in one place and ended in another.
+func ExampleLocker_Exclusive() {
+	locker, err := replock.New(mem.New(mem.Options{}), replock.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	running := context.Background() // ends when the program is to end
+
+	// This bounds the acquire alone.
+	ctx, cancel := context.WithTimeout(running, time.Minute)
+	lock, err := locker.Exclusive(ctx, "prune", replock.Parent(running), replock.Wait(replock.Forever))
+	cancel()
 	if err != nil {
 		fmt.Println(err) // a *replock.HeldError, or the store's
 		return
 	}
-	defer lock.Release(ctx)
+	defer lock.Release(running)
 
-	// Somebody else, meanwhile.
-	_, err = locker.Shared(ctx, "backup")
-	fmt.Println("backup is refused:", errors.Is(err, replock.ErrHeld))
-
-	// The work stops when its context ends: if the lock is lost, in time.
-	prune := func(ctx context.Context) error {
-		// Before a batch that must not be done without the lock:
-		if err := lock.Check(ctx); err != nil {
-			return err
-		}
-		fmt.Println("pruning under an", lock.Mode(), "lock")
-		return ctx.Err()
+	// What the lock protects stops when lock.Context() ends. Before a batch that must not
+	// be done without the lock:
+	if err := lock.Check(lock.Context()); err != nil {
+		fmt.Println(err)
+		return
 	}
-	if err := prune(lock.Context()); err != nil {
-		fmt.Println(err, context.Cause(lock.Context()))
-	}
-	// Output:
-	// backup is refused: true
-	// pruning under an exclusive lock
+	fmt.Println("pruning under an", lock.Mode(), "lock:", lock.Left() > 0)
+	// Output: pruning under an exclusive lock: true
 }
 
 func ExampleHeldError() {

@@ -25,6 +25,7 @@ func (l *Locker) nextFence(ctx context.Context, id string) (uint64, error) {
 		return 0, fmt.Errorf("%w: store %s has no conditional put that can be relied on", ErrFence, p.Name)
 	}
 	key := l.keys.fence()
+	var refused error
 	for range maxTries {
 		opts := store.PutOptions{IfAbsent: true, Durable: true}
 		var last fenceBody
@@ -56,6 +57,7 @@ func (l *Locker) nextFence(ctx context.Context, id string) (uint64, error) {
 		if !errors.Is(err, store.ErrPrecondition) {
 			return 0, fmt.Errorf("%w: %w", ErrFence, err)
 		}
+		refused = err
 	}
-	return 0, fmt.Errorf("%w: %s changes all the time", ErrFence, key)
+	return 0, fmt.Errorf("%w: %s changes all the time, or was deleted, and the store refuses to write it again: %w", ErrFence, key, refused)
 }

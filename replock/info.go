@@ -60,11 +60,11 @@ type Info struct {
 	// which was resumed since; else it is empty.
 	ID, AcquiredID string
 	// Operation and Holder, State, User, Version and Metadata as the body has
-	// them.
+	// them, texts cut at 1 KiB, and without Metadata of more than 4 KiB.
 	Operation, Holder, State, User, Version string
 	Metadata                                map[string]string
 	// Body is the whole of it, as it is stored: nil if it wasn't read, or has changed
-	// since. It must not be changed.
+	// since, or if those of the locks before it have 4 MiB. It must not be changed.
 	Body []byte
 	// Acquired and Expires are the holder's wall clock's.
 	Acquired, Expires time.Time
@@ -106,6 +106,10 @@ func (i Info) Key() string { return i.Keys[0] }
 // String is the lock in one line, for errors: who holds it, what they do, since
 // when, and until when if they don't refresh it.
 func (i Info) String() string {
+	if i.Verdict == Unreadable && store.CheckKey(i.Key()) != nil {
+		return fmt.Sprintf("%s lock %s can't be read (%s); if no operation is running, break-lock says how to delete it",
+			i.Mode, Printable(i.Key()), Printable(i.Why))
+	}
 	if i.Verdict == Unreadable {
 		return fmt.Sprintf("%s lock %s can't be read (%s); if no operation is running, break-lock removes it",
 			i.Mode, Printable(i.Key()), Printable(i.Why))

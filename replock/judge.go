@@ -43,6 +43,7 @@ type entry struct {
 	// seen it otherwise before.
 	since   time.Duration
 	changed bool
+	shown   time.Duration // for a survey: when the request was sent that showed it
 
 	verdict Verdict
 	why     string
@@ -70,6 +71,8 @@ func (s sight) see(o store.Object, k kind, answered time.Duration) *entry {
 		switch {
 		case o.Size == 0: // which tells it without the body being read
 			e.read, e.err = true, errReleased
+		case k == kindOdd:
+			e.read, e.err = true, errOdd
 		case ok:
 			e.carry(was)
 		}
@@ -133,6 +136,9 @@ func (l *Locker) verdict(e *entry, st storeTime, now time.Duration) (Verdict, st
 		return Live, ""
 	}
 	expired, clock := l.expired(e, ttl, now)
+	if known && e.err != nil {
+		expired = l.longDead(e, st, now)
+	}
 	switch {
 	case known && expired:
 		return Stale, ""
@@ -162,6 +168,18 @@ func (l *Locker) expired(e *entry, ttl, now time.Duration) (expired bool, clock 
 	return wall.After(e.lease.refreshed.Add(ttl)), fmt.Sprintf("this machine's clock (%s)", wall.UTC().Format(time.RFC3339))
 }
 
+// longDead is an age that no clock shows by mistake for another time zone's: those are up to
+// 14 h apart.
+const longDead = 15 * time.Hour
+
+// longDead reports whether the store's clock and this machine's both say that an encrypted
+// body is as old as that. Its second witness isn't independent of the first, because its only
+// date is the store's; so it counts only for an age that a wrong clock doesn't explain.
+func (l *Locker) longDead(e *entry, st storeTime, now time.Duration) bool {
+	dead := e.ModTime.Add(longDead)
+	return st.when(now).After(dead) && l.opts.Clock.Now().After(dead)
+}
+
 // age of an entry by the store's clock; false if that isn't known.
 func (e *entry) age(st storeTime, now time.Duration) (time.Duration, bool) {
 	if !st.known() || e.ModTime.IsZero() {
@@ -176,7 +194,7 @@ func (l *Locker) info(e *entry, st storeTime, now time.Duration) Info {
 	i := Info{
 		Mode: e.mode(), Keys: []string{e.Key}, ID: b.ID, Operation: b.Operation, Holder: b.Holder, State: b.State,
 		User: b.User, Version: b.Version, Metadata: b.Metadata, AcquiredID: b.AcquiredID,
-		Acquired: e.lease.acquired, Expires: e.lease.expires, TTL: e.lease.ttl,
+		Acquired: e.lease.acquired, Expires: e.lease.refreshed.Add(e.lease.ttl), TTL: e.lease.ttl,
 		ModTime: e.ModTime, Verdict: e.verdict, Why: e.why, Body: e.raw,
 		ProcessGone: l.self.Gone(b.process()),
 		object:      e.Object,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -23,7 +24,9 @@ type Locker struct {
 	schedule   refresh.Schedule
 	self       identity.Process
 	conditions conditions
+	skews      skews
 	randMu     sync.Mutex
+	earlier    func(most time.Duration) time.Duration
 
 	tellMu  sync.Mutex
 	telling bool // of what is untold
@@ -32,11 +35,14 @@ type Locker struct {
 
 // New returns a Locker for the repository on a store. It makes no request.
 func New(s store.Store, opts Options) (*Locker, error) {
+	if s == nil {
+		return nil, errors.New("no store: open one first")
+	}
 	if err := opts.fill(); err != nil {
 		return nil, err
 	}
 	l := &Locker{
-		store:    s,
+		store:    store.Finite(s),
 		opts:     opts,
 		keys:     keys{opts.Prefix},
 		schedule: refresh.ForTTL(opts.TTL),
@@ -45,6 +51,7 @@ func New(s store.Store, opts Options) (*Locker, error) {
 	if err := store.CheckKey(l.keys.exclusive()); err != nil {
 		return nil, fmt.Errorf("prefix %q: %w", opts.Prefix, err)
 	}
+	l.earlier = l.early
 	l.conditions.init(s.Properties())
 	return l, nil
 }
@@ -57,13 +64,15 @@ func (l *Locker) Shared(ctx context.Context, operation string, opts ...AcquireOp
 // Exclusive takes the exclusive lock for an operation such as a prune. Either
 // the lock or the error is nil.
 //
-// If somebody else holds a conflicting lock the error is a *HeldError. If it
+// If another holder has a conflicting lock the error is a *HeldError. If it
 // can't be known whether somebody does, it is the store's error. It doesn't wait
 // for a lock that is held, unless Wait is among the options; but a lock that one
-// clock calls stale and another doesn't is watched for as long as that lock lives.
+// clock calls stale and another doesn't is watched for as long as that lock lives, if
+// that is at most two minutes. One that lives longer counts as held, with the verdict Doubtful.
 //
-// The lock's context is derived from ctx. The lock itself is held, and
-// refreshed, until Release, even if ctx ends.
+// ctx bounds the acquire, and may be cancelled after it: the lock is held, and refreshed,
+// until Release. The lock's context has the values of ctx; see Parent for one that ends
+// with another.
 func (l *Locker) Exclusive(ctx context.Context, operation string, opts ...AcquireOption) (*Lock, error) {
 	return l.acquire(ctx, Exclusive, operation, opts...)
 }
@@ -88,6 +97,9 @@ func (l *Locker) jitter(d time.Duration) time.Duration {
 	}
 	return d/2 + time.Duration(binary.LittleEndian.Uint64(b[:])%uint64(d+1))
 }
+
+// early returns a time from 0 to most, so that holders come apart.
+func (l *Locker) early(most time.Duration) time.Duration { return l.jitter(most) - most/2 }
 
 func (l *Locker) random(b []byte) error {
 	l.randMu.Lock()

@@ -18,6 +18,7 @@ type found struct {
 	vanished []*entry // listed, and then not there to be read
 	released []*entry // flags that are empty, and that nobody waits for
 	more     int      // likely conflicts that weren't looked at
+	bodies   int      // how many bytes of them were read
 	// exclusive is lock.exclusive as it stands, if it isn't ours: stale or
 	// released where there is no conflict.
 	exclusive *entry
@@ -49,7 +50,7 @@ func (l *Locker) look(ctx context.Context, t *try, s sight) (found, error) {
 			return f, err
 		}
 		t.page = told{page.Now, sent, t.sent, len(page.Objects)}
-		t.learn(page, answered)
+		t.learn(page, cursor != "", answered)
 		others, told := l.others(t, s, page)
 		if len(others) > 0 && !t.st.known() {
 			if err := l.learnApart(ctx, t); err != nil {
@@ -90,46 +91,27 @@ func (t *try) listedAsPromised(page store.Page) error {
 	return fmt.Errorf("%w: %q", errUnlisted, t.flag.key)
 }
 
-// errStoodStill is errLate by the store's clock alone.
-var errStoodStill error = stoodStill{unsure{errors.New("this machine stood still while it took the lock, or the store's clock went ahead")}}
-
-type stoodStill struct{ unsure }
-
-func (e stoodStill) Is(target error) bool { return target == errLate || e.unsure.Is(target) }
-
-// slept returns errStoodStill if the store's clock has gone further between two looks of an attempt
-// than ours can have: this machine stood still, and its own clocks didn't count it. A lock
-// isn't granted then, since its flag may be stale by now for others. Two readings of one
-// clock are compared, not one with a mod time: a server's Date may be that of a proxy.
-func (l *Locker) slept(t *try, page store.Page, sent, answered time.Duration) error {
-	if t.polls || page.Now.IsZero() || !l.store.Properties().StoreClock {
-		return nil
-	}
-	if t.first.now.IsZero() {
-		t.first = told{now: page.Now, asked: sent}
-	}
-	if page.Now.Sub(t.first.now) > answered-t.first.asked+margin {
-		return errStoodStill
-	}
-	return nil
-}
-
 // learn takes the store's clock from a page: from the mod time of our own flag,
 // which the store stamped before it answered our put; or else from the page.
-func (t *try) learn(page store.Page, answered time.Duration) {
+//
+// A poll's flag, which is a ticket, may be old, and on a later page may be seen for the first
+// time long after it was put. What the pages say is nearer, and enough: a poll decides nothing.
+func (t *try) learn(page store.Page, later bool, answered time.Duration) {
 	for _, o := range page.Objects {
 		if o.Key != t.flag.key {
 			continue
 		}
 		t.flag.listed = o.Size > 0
-		if !o.ModTime.IsZero() {
-			if !o.ModTime.Equal(t.st.at) {
-				// Not the put that was answered, perhaps, but an earlier one that
-				// was applied late: all that is known is that it was before now.
-				t.st = storeTime{o.ModTime, answered}
-			}
-			return
+		if o.ModTime.IsZero() || t.polls && later && t.st.known() {
+			break
 		}
+		if !o.ModTime.Equal(t.dated.at) {
+			// Not the put that was answered, perhaps, but an earlier one that
+			// was applied late: all that is known is that it was before now.
+			t.dated = storeTime{o.ModTime, answered}
+		}
+		t.st = t.dated
+		return
 	}
 	if !page.Now.IsZero() {
 		t.st = storeTime{page.Now, answered}
@@ -218,7 +200,8 @@ func (l *Locker) sort(t *try, f *found, e *entry) error {
 	var failed readError
 	if errors.As(e.err, &failed) {
 		e.read, e.carried = false, false // the next look tries again
-		if age, ok := e.age(f.st, f.now); ok && age >= young {
+		// A store that is unfit, or set up wrongly, would be "held" for ever.
+		if age, ok := e.age(f.st, f.now); ok && age >= young || errors.Is(failed.err, store.ErrConfig) {
 			return unsure{fmt.Errorf("reading the lock %q: %w", e.Key, failed.err)}
 		}
 		// Too young to be stale, unless its ttl is shorter than the default.
@@ -235,6 +218,9 @@ func (l *Locker) sort(t *try, f *found, e *entry) error {
 		return nil
 	}
 	l.judge(e, f.st, f.now)
+	if f.bodies += len(e.raw); f.bodies > maxBodies {
+		e.raw = nil
+	}
 	if e.kind == kindExclusive {
 		t.exclusive.put = false // undone by somebody
 		f.exclusive = e
@@ -250,7 +236,7 @@ func (l *Locker) sort(t *try, f *found, e *entry) error {
 	case Stale:
 		f.stale = append(f.stale, e)
 	case Released:
-		if e.kind != kindExclusive {
+		if e.kind != kindExclusive && !e.unfinished(f.st, f.now) {
 			f.released = append(f.released, e)
 		}
 	}
@@ -286,8 +272,8 @@ func (l *Locker) read(ctx context.Context, e *entry) {
 		e.lease, e.err = decode(c.raw)
 	case errors.Is(err, store.ErrTooLarge):
 		e.err = fmt.Errorf("body is larger than %d bytes", maxBody)
-	case errors.Is(err, store.ErrInvalidKey):
-		e.err = errors.New("its name is no valid key, so that only the store's own tools can remove it")
+	case errors.Is(err, store.ErrInvalidKey), errors.Is(err, store.ErrIrregular):
+		e.err = err
 	default:
 		e.err = readError{err}
 	}

@@ -45,6 +45,7 @@ const (
 	kindExclusive             // lock.exclusive
 	kindIntent                // lock.intent/…
 	kindShared                // lock.shared/…
+	kindOdd                   // what is in the place of one of them, or of their folders
 )
 
 // all is the prefix of all flags. In byte order the exclusive lock comes first,
@@ -68,15 +69,21 @@ func (k keys) flag(m Mode, at time.Time, id string) string {
 }
 
 // kind tells what a listed key stands for. The names that other clients give
-// their shared flags are never parsed.
+// their shared flags are never parsed. An intent's has no further slash: what has one
+// was put there by somebody whose policy is for shared locks, under a key that it takes
+// for one (locks/NAME/lock.intent/lock.shared/x matches locks/*/lock.shared/*).
 func (k keys) kind(key string) kind {
 	switch {
 	case key == k.exclusive():
 		return kindExclusive
-	case strings.HasPrefix(key, k.intents()):
+	case strings.HasPrefix(key, k.intents()) && !strings.Contains(key[len(k.intents()):], "/"):
 		return kindIntent
 	case strings.HasPrefix(key, k.shared()):
 		return kindShared
+	case strings.HasPrefix(key, k.exclusive()+"/lock.shared/"):
+		return kindUnknown // a policy for shared locks, index/locks/*/lock.shared/*, allows it
+	case key+"/" == k.intents(), key+"/" == k.shared(), strings.HasPrefix(key, k.exclusive()+"/"):
+		return kindOdd
 	default:
 		return kindUnknown
 	}

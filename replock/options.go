@@ -33,7 +33,7 @@ type Clock = clock.Clock
 type Options struct {
 	// TTL is how long the lock outlives a holder that can't refresh it any
 	// more, from MinTTL to MaxTTL; 0 is DefaultTTL. It is refreshed at half of
-	// it, and must be given up at 55/60 of it.
+	// it or up to a tenth of that earlier, and must be given up at 55/60 of it.
 	TTL time.Duration
 	// Look is how often a holder looks at its own objects, from MinLook to the
 	// ttl; 0 is DefaultLook. It bounds how long a lock that was broken, or that

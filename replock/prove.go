@@ -47,7 +47,7 @@ func (k *Lock) refuses(ctx context.Context, flag *object) bool {
 
 // putMissing puts an empty flag, which says "released", under a key that isn't
 // there, with an If-Match that it can't meet, and removes what a server has made
-// of it.
+// of it: now, or if the time for the proof is over, when the lock is released.
 func (k *Lock) putMissing(ctx context.Context) error {
 	id, err := k.l.newID()
 	if err != nil {
@@ -55,11 +55,21 @@ func (k *Lock) putMissing(ctx context.Context) error {
 	}
 	key := k.l.keys.flag(Shared, k.l.opts.Clock.Now(), id)
 	_, err = k.write(ctx, key, nil, store.PutOptions{IfMatch: wrongETag})
-	if !errors.Is(err, store.ErrPrecondition) && !errors.Is(err, store.ErrConditionUnsupported) {
-		// An exclusive acquirer sweeps what can't be removed now.
-		_, _ = ask(ctx, k, "delete "+key, func(ctx context.Context) (nothing, error) {
-			return nothing{}, k.l.store.Delete(ctx, key)
-		})
+	if errors.Is(err, store.ErrPrecondition) || errors.Is(err, store.ErrConditionUnsupported) || errors.Is(err, ErrReleased) {
+		return err
+	}
+	if _, derr := ask(ctx, k, "delete "+key, func(ctx context.Context) (nothing, error) {
+		return nothing{}, k.l.store.Delete(ctx, key)
+	}); derr != nil {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.probe = append(k.probe, &entry{Object: store.Object{Key: key}})
 	}
 	return err
+}
+
+func (k *Lock) probes() []*entry {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.probe
 }

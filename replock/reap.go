@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
+	"time"
 )
 
 // reap deletes the stale locks that stood in our way, and waits for the
@@ -40,6 +42,19 @@ func (l *Locker) reap(ctx context.Context, t *try, f found) error {
 		Holders: merge(l.infos(passed, f.st, f.now)),
 	})
 	return nil
+}
+
+// An empty file that another program is about to write and to rename is no lock that was
+// released: it has this suffix, and stays until it is so old that no clock's error matters.
+const (
+	temporary = ".tmp"
+	abandoned = 24 * time.Hour
+)
+
+// unfinished reports whether an entry may be such a file.
+func (e *entry) unfinished(st storeTime, now time.Duration) bool {
+	age, ok := e.age(st, now)
+	return strings.HasSuffix(e.Key, temporary) && (!ok || age <= abandoned)
 }
 
 // maxSwept bounds what an acquire does about what others have left.

@@ -156,7 +156,7 @@ func (k *Lock) put(ctx context.Context, o *object, opts store.PutOptions) error 
 	b := k.t.body
 	b.Seq, b.State = k.seq.Add(1), stateHeld
 	sent := k.l.opts.Clock.Elapsed()
-	b.stamp(k.l.opts.Clock.Now(), sent, k.l.opts.TTL)
+	k.l.stamp(&b, *k.now.Load(), sent)
 	put, err := k.write(ctx, o.key, b.encode(), opts)
 	if err == nil {
 		o.etag, o.sent = put.ETag, sent

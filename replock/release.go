@@ -8,7 +8,9 @@ import (
 // Release ends the lock: its context ends, and its objects are deleted, the
 // caller's context being over or not. A second call waits for the first and
 // returns the same. An error means that an object is left, which expires with
-// the ttl; of a lock that was lost, only its flag is deleted.
+// the ttl; of a lock that was lost, only its flag is deleted. Release deletes no
+// lock.exclusive that it sees to be another client's: it looks first, and deletes with a
+// condition where the store has one.
 func (k *Lock) Release(ctx context.Context) error {
 	if !k.releasing.CompareAndSwap(false, true) {
 		<-k.released
@@ -33,11 +35,12 @@ func (k *Lock) Release(ctx context.Context) error {
 	return nil
 }
 
-// release deletes our objects: PROTOCOL.md, Release. Of a lost lock only the
-// flag, which is nobody else's; lock.exclusive may be.
+// release deletes our objects: docs/protocol.md, Release. Of a lost lock it deletes only
+// the flag.
 func (k *Lock) release(ctx context.Context) error {
+	defer func() { k.l.sweep(ctx, k.probes()) }()
 	if k.lost.Load() != nil {
 		return k.l.takeDownFlag(ctx, k.t)
 	}
-	return k.l.takeDown(ctx, k.t)
+	return k.l.takeDown(ctx, k.t, false)
 }

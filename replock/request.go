@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,9 +35,14 @@ const firstPause = 200 * time.Millisecond
 // repeat sends a request until it is answered, or refused for good, or the
 // budget is used up. The request must be one that may be applied twice.
 func repeat[T any](ctx context.Context, l *Locker, what string, send func(context.Context) (T, error)) (T, error) {
-	end := l.opts.Clock.Elapsed() + l.budget()
+	return repeatEach(ctx, l, l.timeout(), what, send)
+}
+
+// repeatEach is repeat where each try has so much time, and all of them as much more.
+func repeatEach[T any](ctx context.Context, l *Locker, each time.Duration, what string, send func(context.Context) (T, error)) (T, error) {
+	end := l.opts.Clock.Elapsed() + l.budget() + each - l.timeout()
 	for pause := firstPause; ; pause *= 2 {
-		timeout := min(l.timeout(), end-l.opts.Clock.Elapsed())
+		timeout := min(each, end-l.opts.Clock.Elapsed())
 		v, err := once(ctx, max(timeout, time.Second), what, send) // after a suspend nothing is left
 		if err == nil || store.Permanent(err) || ctx.Err() != nil {
 			return v, err
@@ -110,9 +116,16 @@ func once[T any](ctx context.Context, timeout time.Duration, what string, send f
 // nothing is the value of requests that have none.
 type nothing = struct{}
 
-// list is one page of a listing.
+// list is one page of a listing. An empty folder in the place of lock.exclusive, in which
+// no key shows it, is the first of its objects.
 func (l *Locker) list(ctx context.Context, prefix, cursor string) (store.Page, error) {
-	return repeat(ctx, l, "list "+prefix, func(ctx context.Context) (store.Page, error) { return l.store.List(ctx, prefix, cursor) })
+	page, err := repeat(ctx, l, "list "+prefix, func(ctx context.Context) (store.Page, error) { return l.store.List(ctx, prefix, cursor) })
+	for _, folder := range page.Folders {
+		if l.keys.kind(folder) == kindOdd {
+			page.Objects = slices.Insert(page.Objects, 0, store.Object{Key: folder, Size: -1})
+		}
+	}
+	return page, err
 }
 
 // find is the listing of one key: its object, or none.
@@ -157,21 +170,22 @@ func (l *Locker) put(ctx context.Context, key string, body []byte, opts store.Pu
 // remove deletes a key, or, if that isn't allowed, puts an empty body in its
 // place, which says "released". If neither is allowed the error names both.
 func (l *Locker) remove(ctx context.Context, key string) error {
-	return l.removeBy(ctx, key, func(ctx context.Context, send func(context.Context) error) error { return send(ctx) })
+	return l.removeBy(ctx, key, l.timeout(),
+		func(ctx context.Context) error { return l.store.Delete(ctx, key) },
+		func(ctx context.Context) error {
+			_, err := l.store.Put(ctx, key, nil, store.PutOptions{})
+			return err
+		})
 }
 
-// removeBy is remove where each request is sent by by, which may decide not to.
-func (l *Locker) removeBy(ctx context.Context, key string, by func(ctx context.Context, send func(context.Context) error) error) error {
+// removeBy is remove by these requests, each of which has so much time.
+func (l *Locker) removeBy(ctx context.Context, key string, each time.Duration, remove, empty func(context.Context) error) error {
 	request := func(what string, send func(context.Context) error) error {
-		_, err := repeat(ctx, l, what+" "+key, func(ctx context.Context) (nothing, error) { return nothing{}, by(ctx, send) })
+		_, err := repeatEach(ctx, l, each, what+" "+key, func(ctx context.Context) (nothing, error) { return nothing{}, send(ctx) })
 		return err
 	}
-	err := request("delete", func(ctx context.Context) error { return l.store.Delete(ctx, key) })
+	err := request("delete", remove)
 	if !errors.Is(err, store.ErrPermission) {
-		return err
-	}
-	empty := func(ctx context.Context) error {
-		_, err := l.store.Put(ctx, key, nil, store.PutOptions{})
 		return err
 	}
 	if perr := request("put", empty); perr != nil {

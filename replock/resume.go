@@ -21,7 +21,7 @@ const (
 // passed since, as a new Lock: after an outage of the store, or a suspend of the
 // machine. It tries until the lock is held again, or the loss is definite (a
 // *LostError with Definite set), or ctx ends. The context of the new lock is
-// derived from the one that the lost lock was acquired with, not from ctx.
+// derived from what the lost lock's was (see Parent), not from ctx.
 //
 // Other clients of the wire format don't remove an expired lock that they pass.
 // Where such clients run too, a lock must not be resumed.
@@ -77,7 +77,7 @@ func (k *Lock) resume(ctx context.Context, all *mine) (*Lock, error) {
 	}
 	*all = t.mine
 	t.body.AcquiredAt, t.body.AcquiredID = k.t.body.AcquiredAt, cmp.Or(k.t.body.AcquiredID, k.t.id)
-	t.exclusive.etag = k.t.exclusive.etag
+	t.exclusive.etag, t.parent = k.t.exclusive.etag, k.t.parent
 	t.place = "" // before all who wait: they wait for us
 	giveUp := func(err error) (*Lock, error) {
 		// Unless all is over, lock.exclusive stays: the next try needs it.
@@ -115,7 +115,7 @@ func (k *Lock) resume(ctx context.Context, all *mine) (*Lock, error) {
 	if k.releasing.Load() {
 		return giveUp(ErrReleased)
 	}
-	return l.hold(k.parent, t, k.fence), nil
+	return l.hold(t, k.fence), nil
 }
 
 // unpassed returns nil if the old flag is still there, and was written so early
@@ -164,6 +164,7 @@ func (k *Lock) reclaim(ctx context.Context, t *try) error {
 	o := &object{key: t.exclusive.key, etag: t.exclusive.etag}
 	probe := &Lock{l: k.l, t: t}
 	probe.deadline.Store(int64(t.deadline))
+	probe.now.Store(&t.st)
 	t.exclusive.maybe = true
 	if err := probe.renew(ctx, o, false); err != nil {
 		return err

@@ -570,6 +570,7 @@ func TestRefusedCosts(t *testing.T) {
 		do(t, func(t *testing.T, w *world) {
 			other, err := w.machine().Exclusive(t.Context(), "prune")
 			mustLock(t, other, err)
+			time.Sleep(10 * time.Second) // older than an acquirer that is about to withdraw
 			a := w.machine()
 			a.tap.Count()
 			k, err := a.acquire(t.Context(), mode, "x")

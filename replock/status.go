@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/repolock/repolock/store"
 )
@@ -14,16 +13,16 @@ import (
 // ones left out. It never writes, and so knows the store's clock only where
 // listings tell it; see Info.StoreClock.
 func (l *Locker) Status(ctx context.Context) ([]Info, error) {
-	entries, st, now, err := l.survey(ctx)
+	entries, st, err := l.survey(ctx)
 	if err != nil {
 		return nil, err
 	}
-	infos := l.judged(entries, st, now)
+	infos := l.judged(entries, st)
 	return slices.DeleteFunc(infos, func(i Info) bool { return i.Verdict == Released }), nil
 }
 
-// judged is what Status and Break say of what a survey found.
-func (l *Locker) judged(entries []*entry, st storeTime, now time.Duration) []Info {
+// judged is what Status and Break say of what a survey found, each as of when it was listed.
+func (l *Locker) judged(entries []*entry, st storeTime) []Info {
 	var infos []Info
 	for _, e := range entries {
 		if errors.Is(e.err, errVanished) {
@@ -33,9 +32,9 @@ func (l *Locker) judged(entries []*entry, st storeTime, now time.Duration) []Inf
 		if errors.As(e.err, &failed) {
 			e.verdict, e.why = Unreadable, failed.err.Error()
 		} else {
-			l.judge(e, st, now)
+			l.judge(e, st, e.shown)
 		}
-		i := l.info(e, st, now)
+		i := l.info(e, st, e.shown)
 		if !i.StoreClock && i.Verdict == Live && i.Left < -margin {
 			i.Verdict, i.Why = Doubtful, "this machine's clock says that it has expired, and the store doesn't tell its time"
 		}
@@ -44,42 +43,59 @@ func (l *Locker) judged(entries []*entry, st storeTime, now time.Duration) []Inf
 	return merge(infos)
 }
 
-// survey lists and reads every lock object.
-func (l *Locker) survey(ctx context.Context) ([]*entry, storeTime, time.Duration, error) {
+// maxBodies is how much is kept of the bodies that a survey or a look reads, in bytes: what they
+// say is kept of all.
+const maxBodies = 4 << 20
+
+// survey lists and reads every lock object, page by page.
+func (l *Locker) survey(ctx context.Context) ([]*entry, storeTime, error) {
 	var (
 		st      storeTime
-		now     time.Duration
 		entries []*entry
+		bodies  int
 		s       = sight{}
 	)
 	for cursor := ""; ; {
 		sent := l.opts.Clock.Elapsed()
 		page, err := l.list(ctx, l.keys.all(), cursor)
 		if err != nil {
-			return nil, st, now, fmt.Errorf("listing the locks: %w", err)
+			return nil, st, fmt.Errorf("listing the locks: %w", err)
 		}
-		now = sent
 		answered := l.opts.Clock.Elapsed()
 		if !page.Now.IsZero() {
 			st = storeTime{page.Now, answered}
 		}
+		before := len(entries)
 		for _, o := range page.Objects {
 			if k := l.keys.kind(o.Key); k != kindUnknown {
-				entries = append(entries, s.see(o, k, answered))
+				e := s.see(o, k, answered)
+				e.shown = sent
+				entries = append(entries, e)
+			}
+		}
+		for rest := entries[before:]; len(rest) > 0; {
+			batch := rest[:min(4*parallel, len(rest))]
+			rest = rest[len(batch):]
+			l.readAll(ctx, batch, false)
+			for _, e := range batch {
+				if bodies += len(e.raw); bodies > maxBodies {
+					e.raw = nil
+				}
 			}
 		}
 		if cursor = page.Next; cursor == "" {
-			break
+			return entries, st, ctx.Err()
 		}
 	}
-	l.readAll(ctx, entries, false)
-	return entries, st, now, ctx.Err()
 }
 
 // BreakOptions say which locks Break removes: all of them, if none is set.
 type BreakOptions struct {
 	// Stale restricts it to those that are certainly stale.
 	Stale bool
+	// Doubtful has Stale not leave out those that are Doubtful and have expired by one clock:
+	// for a person to judge. Only watching them for their whole ttl would tell.
+	Doubtful bool
 	// Dead restricts it to those whose holder was a process of this very machine and
 	// boot that is certainly gone: see Info.ProcessGone. What it ran may live on, if
 	// it was no repolock that ran it, whose guard sees to that.
@@ -94,6 +110,11 @@ type BreakOptions struct {
 	DryRun bool
 }
 
+// mayBeStale reports whether a lock in doubt is to be broken.
+func (o BreakOptions) mayBeStale(i Info) bool {
+	return o.Doubtful && i.Verdict == Doubtful && i.Left < 0
+}
+
 // Broken is an object that Break removed, or failed to remove.
 type Broken struct {
 	Info
@@ -105,7 +126,7 @@ type Broken struct {
 // know. It returns every lock that it removed or tried to. The error joins the
 // failures; each names its key. Nothing to break is no error.
 func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error) {
-	entries, st, now, err := l.survey(ctx)
+	entries, st, err := l.survey(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -121,10 +142,13 @@ func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error)
 			shown[name{key, b.identity()}] = true
 		}
 	}
+	if opts.Stale {
+		entries = slices.DeleteFunc(entries, func(e *entry) bool { return errors.Is(e.err, errReleased) && e.unfinished(st, e.shown) })
+	}
 	var broken []Broken
-	for _, i := range l.judged(entries, st, now) {
+	for _, i := range l.judged(entries, st) {
 		switch {
-		case opts.Stale && i.Verdict != Stale && i.Verdict != Released, opts.Dead && !i.ProcessGone, opts.ID != "" && i.ID != opts.ID:
+		case opts.Stale && i.Verdict != Stale && i.Verdict != Released && !opts.mayBeStale(i), opts.Dead && !i.ProcessGone, opts.ID != "" && i.ID != opts.ID:
 			continue
 		}
 		if len(shown) > 0 {
@@ -146,6 +170,9 @@ func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error)
 			}
 			if err == nil && !again {
 				err = l.remove(ctx, key)
+			}
+			if errors.Is(err, store.ErrInvalidKey) {
+				err = fmt.Errorf("only the store's own tools can remove it (aws s3 rm, mc rm, b2 rm): %w", err)
 			}
 			if err != nil {
 				b.Err = join(b.Err, fmt.Errorf("%s is still there: %w", Printable(key), err))

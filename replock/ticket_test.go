@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
 
@@ -96,4 +97,40 @@ func TestStaleTicketBehindIsReaped(t *testing.T) {
 		lock.Release(t.Context())
 		w.empty()
 	})
+}
+
+// TestTicketOnALaterPage: who waits knows what time it is on the store although its ticket is
+// old, and its polls see it for the first time when all before it is out of the way.
+func TestTicketOnALaterPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{PageSize: 2})
+		a, b := w.machine(), w.machine(func(o *Options) { o.TTL = 10 * time.Minute })
+		dead, err := a.Exclusive(t.Context(), "dead")
+		mustLock(t, dead, err)
+		body, _, err := w.mem.Get(t.Context(), dead.Key(), maxBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.put(dead.Key()+"a", body) // on the ticket's page
+		a.tap.Before(outage)
+		b.tap.Store = untimed{w.mem}
+		began := time.Now()
+		time.Sleep(time.Second) // the ticket is behind both
+		prune := b.wants(t, Exclusive, 9*time.Minute)
+		lock := prune.got(t)
+		if took := time.Since(began); took > DefaultTTL+margin+lastPoll*3/2+time.Second {
+			t.Errorf("it passed the dead lock after %v", took)
+		}
+		lock.Release(t.Context())
+		dead.Release(t.Context())
+	})
+}
+
+// untimed is a store whose puts don't tell when they were applied, as S3's don't.
+type untimed struct{ store.Store }
+
+func (u untimed) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
+	o, err := u.Store.Put(ctx, key, body, opts)
+	o.ModTime = time.Time{}
+	return o, err
 }

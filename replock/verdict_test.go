@@ -82,7 +82,7 @@ func TestWholeTTLSinceBoot(t *testing.T) {
 			begin(func(t *testing.T, a, b *machine, k *Lock) {
 				sent := k.sent()
 				time.Sleep(ttl/2 + time.Second)
-				other, err := b.Exclusive(t.Context(), "prune")
+				other, err := b.Exclusive(t.Context(), "prune", Wait(ttl))
 				if err != nil || alive(k) || a.clock.Elapsed()-sent <= ttl {
 					t.Errorf("ttl %v, %v: passed %v after it was refreshed, alive %v, %v", ttl, mode, a.clock.Elapsed()-sent, alive(k), err)
 				} else {

@@ -19,7 +19,8 @@ type AcquireOption func(*queue)
 // Wait has Shared or Exclusive wait for as long for the holders of conflicting locks to
 // release them. Who waits for the exclusive lock gets it before all who come later,
 // whichever lock they want. When the time is over the error is a *HeldError. A
-// store that fails is waited for, too, for up to the ttl.
+// store that fails is waited for, too, for up to the ttl. If the acquire's context ends
+// first, the error is both: a *HeldError, and context.Canceled or DeadlineExceeded.
 func Wait(d time.Duration) AcquireOption { return func(q *queue) { q.patience = max(d, 0) } }
 
 // Forever is a time to Wait without an end.
@@ -31,6 +32,10 @@ const (
 	firstPoll = time.Second
 	lastPoll  = 5 * time.Second // to 10 s
 )
+
+// maxWatch is for how long a lock that is perhaps stale is watched by an acquirer who doesn't
+// want to wait, or not for as long: enough for one of the default ttl.
+const maxWatch = 2 * time.Minute
 
 // queue is where an acquirer waits for those in its way: PROTOCOL.md, Wait.
 //
@@ -45,6 +50,7 @@ type queue struct {
 	l         *Locker
 	mode      Mode
 	operation string
+	parent    context.Context // of the lock's context
 	sight     sight
 	mine      mine
 	patience  time.Duration
@@ -55,8 +61,8 @@ type queue struct {
 	trips     trips
 }
 
-func (l *Locker) newQueue(mode Mode, operation string, opts []AcquireOption) *queue {
-	q := &queue{l: l, mode: mode, operation: operation, sight: sight{}, mine: nothingYet(), began: l.opts.Clock.Elapsed()}
+func (l *Locker) newQueue(ctx context.Context, mode Mode, operation string, opts []AcquireOption) *queue {
+	q := &queue{l: l, mode: mode, operation: operation, parent: context.WithoutCancel(ctx), sight: sight{}, mine: nothingYet(), began: l.opts.Clock.Elapsed()}
 	for _, o := range opts {
 		o(q)
 	}
@@ -73,7 +79,7 @@ func (q *queue) newTry() (*try, error) {
 	if err != nil {
 		return nil, err
 	}
-	q.mine, t.trips = t.mine, &q.trips
+	q.mine, t.trips, t.parent = t.mine, &q.trips, q.parent
 	if q.ticket != nil {
 		t.place, q.ticket.mine = q.ticket.place, t.mine
 	}
@@ -86,12 +92,13 @@ func (q *queue) newTry() (*try, error) {
 // Locks that are only perhaps stale are watched, also by who doesn't want to wait,
 // until they aren't in doubt any more: they change, and are live, or they are deleted,
 // or they stay as they are for their whole ttl, and are stale whatever any clock says.
+// If that would take longer than the acquirer waits, and than maxWatch, they count as held.
 func (q *queue) wait(ctx context.Context, t *try, f found) error {
 	var was found
 	var before map[string]*entry
 	pause := firstPoll
 	for {
-		if len(f.live) > 0 && q.left() <= 0 {
+		if q.refused(f) && q.left() <= 0 {
 			return q.held(t, f)
 		}
 		now := f.inTheWay()
@@ -110,7 +117,7 @@ func (q *queue) wait(ctx context.Context, t *try, f found) error {
 		}
 		switch {
 		case ctx.Err() != nil:
-			return fmt.Errorf("waiting for the %s lock: %w", q.mode, context.Cause(ctx))
+			return q.ended(ctx, t, was)
 		case errors.Is(err, errUnlisted):
 			at.flag.put = false // somebody has broken it: it is put again if need be
 			return nil
@@ -160,13 +167,20 @@ func (q *queue) until(pause time.Duration, f found) time.Duration {
 	if q.ticket != nil {
 		d = min(d, q.due()-now)
 	}
-	if len(f.live) > 0 {
+	if q.refused(f) {
 		d = min(d, q.left())
 	}
 	for _, e := range f.doubtful {
 		d = min(d, e.since+e.ttl()-now)
 	}
 	return max(d, 10*time.Millisecond)
+}
+
+// refused reports whether waiting must be what clears the way: watching doesn't in time.
+func (q *queue) refused(f found) bool {
+	return len(f.live) > 0 || slices.ContainsFunc(f.doubtful, func(e *entry) bool {
+		return e.since+e.ttl()-q.began > max(q.patience, maxWatch)
+	})
 }
 
 // endures reports whether one who waits goes on after the store has failed: until it has
@@ -200,12 +214,18 @@ func (q *queue) tell(t *try, f found) {
 
 // held tells of those in our way, and is the error that says who they are.
 func (q *queue) held(t *try, f found) error {
+	return q.heldUntil(t, f, nil)
+}
+
+// heldUntil is held with why the wait ended early, if it did.
+func (q *queue) heldUntil(t *try, f found, why error) error {
 	err := q.l.heldError(t, f)
+	err.Err = why
 	if q.patience > 0 {
 		err.Waited = q.waitedFor()
 	}
 	q.l.tell(Event{
-		Kind: EventBlocked, Mode: q.mode, Operation: q.operation, ID: t.id, Key: t.flag.key, Holders: err.Holders, Waited: err.Waited,
+		Kind: EventBlocked, Mode: q.mode, Operation: q.operation, ID: t.id, Key: t.flag.key, Holders: err.Holders, Waited: err.Waited, Err: why,
 	})
 	return err
 }

@@ -228,6 +228,7 @@ func TestWaitCosts(t *testing.T) {
 				mustLock(t, k, err)
 				defer k.Release(t.Context())
 			}
+			time.Sleep(DefaultTTL) // who has just come might still withdraw
 			wait := a.wants(t, mode, Forever)
 			time.Sleep(10 * time.Second)
 			if _, by := a.tap.Count(); by["list"] < 4 || by["list"] > 11 {

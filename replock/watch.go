@@ -18,8 +18,14 @@ import (
 // A look that fails changes nothing: the lease lasts until its deadline.
 func (k *Lock) watch(ctx context.Context) {
 	c := k.l.opts.Clock
-	next := k.nextLook(k.Seen().Elapsed)
+	// That the wall clock is behind wasn't known when the lock was dated.
+	misdated, again := k.l.behind(*k.now.Load()) > margin, c.Elapsed()
+	next := k.firstLook(k.Seen().Elapsed)
 	for pause := firstPoll; ; {
+		if misdated && c.Elapsed() >= again {
+			misdated = k.refresher.Now(ctx, k.done) != nil // a loss ends it
+			again = c.Elapsed() + firstPoll
+		}
 		if clock.Sleep(ctx, c, min(max(next-c.Elapsed(), 0), clock.Tick)) != nil {
 			return
 		}
@@ -51,6 +57,17 @@ func (k *Lock) watch(ctx context.Context) {
 			pause = min(2*pause, k.l.opts.Look)
 		}
 	}
+}
+
+// firstLook is when the first look is due after the one that the lock was acquired with: one
+// to two seconds later where there can be clients of the original protocol. One of them can
+// have looked before ours put its flag, and written after ours had looked.
+func (k *Lock) firstLook(sent time.Duration) time.Duration {
+	next := k.nextLook(sent)
+	if k.l.opts.Name == "" {
+		next = min(next, sent+time.Second+k.l.jitter(time.Second/2))
+	}
+	return next
 }
 
 // nextLook is when the next look is due after one that was sent at the given time: a
@@ -136,6 +153,9 @@ func (k *Lock) look(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	k.others.learn(page, answered)
+	if st := k.others.st; st.known() {
+		k.now.Store(&st) // a refresh may come of it
+	}
 	if err := k.stoodStill(ctx, page, began, answered, written); err != nil {
 		return err // and the next look finds it out again
 	}

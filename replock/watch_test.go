@@ -205,19 +205,27 @@ func TestPausedBetweenLookAndPut(t *testing.T) {
 	}
 }
 
-// TestStoodStillWhileAcquiring: an acquirer whose machine is paused between two of its looks
-// isn't granted the lock by its flag, which is old for others, but by another.
+// TestStoodStillWhileAcquiring: an acquirer whose machine is paused between its put and its
+// first look, or between two looks, isn't granted the lock by its flag, which is old for
+// others, but by another.
 func TestStoodStillWhileAcquiring(t *testing.T) {
+	for _, first := range []int{1, 2} {
+		stoodStillAt(t, first)
+	}
+}
+
+func stoodStillAt(t *testing.T, first int) {
 	const pause = 50 * time.Second
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, lacking)
 		a := w.machine()
-		lists, each := 0, false
+		var lists atomic.Int64
+		var each atomic.Bool
 		a.tap.Before(func(_ context.Context, r tap.Request) error {
 			if r.Op != "list" {
 				return nil
 			}
-			if lists++; lists == 2 || each && lists%2 == 0 {
+			if n := int(lists.Add(1)); n == first || each.Load() && n%2 == first%2 {
 				a.clock.pause(pause)
 				time.Sleep(pause)
 			}
@@ -231,11 +239,40 @@ func TestStoodStillWhileAcquiring(t *testing.T) {
 		}
 		k.Release(t.Context())
 
-		lists, each = 0, true
+		lists.Store(0)
+		each.Store(true)
 		if _, err := a.Exclusive(t.Context(), "x"); !errors.Is(err, ErrUnsure) || !strings.Contains(err.Error(), "this machine stood still") {
 			t.Errorf("paused again and again: %v", err)
 		}
 	})
+}
+
+// TestClocksApart: where a listing's time is another clock's than the mod times', a lock is
+// acquired with a second attempt, and the next one without.
+func TestClocksApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{})
+		a := w.machine()
+		a.Locker.store = ahead{a.Locker.store}
+		for _, want := range []int{2, 1} {
+			a.tap.Count()
+			k, err := a.Shared(t.Context(), "x")
+			mustLock(t, k, err)
+			if _, by := a.tap.Count(); by["list"] != want {
+				t.Errorf("requests %v, want %d times list", by, want)
+			}
+			mustRelease(t, k)
+		}
+	})
+}
+
+// ahead is a store behind a proxy whose clock is a minute ahead.
+type ahead struct{ store.Store }
+
+func (s ahead) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
+	page, err := s.Store.List(ctx, prefix, cursor)
+	page.Now = page.Now.Add(time.Minute)
+	return page, err
 }
 
 // TestCheckNeedsTheWholeRefresh: one that couldn't look at lock.exclusive, which was broken,
@@ -307,7 +344,7 @@ func TestPausedMachineLooksForOthers(t *testing.T) {
 			a, b := w.machine(), w.machine()
 			k, err := a.Shared(t.Context(), "x")
 			mustLock(t, k, err)
-			time.Sleep(12 * time.Second)
+			time.Sleep(14 * time.Second) // so that the look after the pause comes before the delete is given up
 			const pause = 70 * time.Second
 			a.clock.pause(pause)
 			time.Sleep(pause)
@@ -573,6 +610,30 @@ func TestProofThatFailsCostsNoRefresh(t *testing.T) {
 			k.Release(t.Context())
 		})
 	}
+}
+
+// TestProofLeavesNothing: what a server makes of a proof is removed, if need be when the lock
+// is released.
+func TestProofLeavesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed, IfMatchCreates: true})
+		a := w.machine()
+		k, err := a.Shared(t.Context(), "x")
+		mustLock(t, k, err)
+		a.tap.After(func(ctx context.Context, r tap.Request, err error) error {
+			if r.Op == "put" && r.Key != k.Key() { // the proof's, applied, and answered late
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return err
+		})
+		time.Sleep(31 * time.Second)
+		if n := len(w.keys()); n != 2 {
+			t.Errorf("stored: %v", w.keys())
+		}
+		k.Release(t.Context())
+		w.empty()
+	})
 }
 
 // TestProofOnAMissingKeyIsNeeded: a server that refuses a wrong ETag and takes the right one,

@@ -59,6 +59,7 @@ func (w *world) machine(change ...func(*Options)) *machine {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	l.earlier = func(time.Duration) time.Duration { return 0 }
 	m.Locker = l
 	return m
 }

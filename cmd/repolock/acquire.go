@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -164,6 +165,9 @@ func (c acquireCmd) run(r *reporter, g global) (int, error) {
 		}
 		defer log.Close()
 	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	around := lookAround(ctx, r, g)
 	k, err := keeper.Start([]string{"keeper"}, o, log)
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", errKeeperFailed, err)
@@ -173,6 +177,7 @@ func (c acquireCmd) run(r *reporter, g global) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	defer around.tell()()
 	if err = c.print(r, g, *held); err == nil {
 		if err = k.Accept(); err != nil {
 			err = fmt.Errorf("%w: %w", errKeeperFailed, err)

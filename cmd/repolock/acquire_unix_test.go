@@ -179,6 +179,27 @@ func TestAcquireEndsWithScript(t *testing.T) {
 	}
 }
 
+// TestKeeperLeavesAnothersPointer: when a script ends without release, its keeper deletes
+// lock.exclusive only if the body there is its own.
+func TestKeeperLeavesAnothersPointer(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	now := time.Now()
+	another := fmt.Sprintf(`{"operation":"prune","holder":"laptop (pid 1)","acquired_at":%q,"expires_at":%q}`,
+		now.Format(time.RFC3339Nano), now.Add(time.Hour).Format(time.RFC3339Nano))
+	script := d.command("sh", "-c", `repolock acquire --exclusive >"$XDG_RUNTIME_DIR/t" && printf %s "$1" >index/lock.exclusive`, "sh", another)
+	if out, err := script.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	until(t, "the keeper's own flag is gone", func() bool {
+		flags, err := filepath.Glob(filepath.Join(d.repo, "index/lock.intent/*"))
+		return err == nil && len(flags) == 0
+	})
+	if raw, err := os.ReadFile(filepath.Join(d.repo, "index/lock.exclusive")); err != nil || string(raw) != another {
+		t.Errorf("another client's lock.exclusive has %q, %v", raw, err)
+	}
+}
+
 // TestAcquireForNobody: is held until it is released.
 func TestAcquireForNobody(t *testing.T) {
 	d := newDesk(t)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/mattn/go-isatty"
@@ -13,12 +14,15 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
+// noLockError: the lock to be broken isn't there.
+type noLockError struct{ error }
+
 type breakCmd struct {
 	Yes   bool   `short:"y" help:"Don't ask."`
-	Stale bool   `help:"Only locks that are certainly stale."`
+	Stale bool   `help:"Only locks that are certainly stale; if it asks, those too of which only one clock says so."`
 	Dead  bool   `help:"Only locks whose holder was a process of this machine that is gone."`
 	Audit string `predictor:"file" config:"" placeholder:"FILE" env:"REPOLOCK_AUDIT" help:"Append what is deleted to this file, in JSON, one event a line."`
-	ID    string `name:"id" help:"Only the lock with this id."`
+	ID    string `name:"id" help:"Only the lock with this id. One that isn't there is an error."`
 }
 
 func (c breakCmd) Help() string {
@@ -40,10 +44,16 @@ func (c breakCmd) run(r *reporter, g global) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	opts := replock.BreakOptions{Stale: c.Stale, Dead: c.Dead, ID: c.ID, DryRun: true}
+	opts := replock.BreakOptions{Stale: c.Stale, Doubtful: true, Dead: c.Dead, ID: c.ID, DryRun: true}
 	found, err := l.Break(ctx, opts)
 	if err != nil {
 		return 0, err
+	}
+	if len(found) == 0 && c.ID != "" {
+		return 0, noLockError{fmt.Errorf("there is no %slock with the id %.80q: nothing was deleted; %s", c.which(), c.ID, g.looked())}
+	}
+	if c.Stale && c.Yes && c.ID == "" {
+		found = c.leave(r, found)
 	}
 	if len(found) == 0 {
 		return 0, c.report(r, nil)
@@ -64,6 +74,17 @@ func (c breakCmd) run(r *reporter, g global) (int, error) {
 	return 0, err
 }
 
+// leave drops the locks that only a person can judge, and tells of them.
+func (breakCmd) leave(r *reporter, found []replock.Broken) []replock.Broken {
+	return slices.DeleteFunc(found, func(b replock.Broken) bool {
+		doubtful := b.Verdict == replock.Doubtful
+		if doubtful {
+			r.say("left alone: %s; without --yes, or with --id, break-lock --stale deletes it", b.Info)
+		}
+		return doubtful
+	})
+}
+
 // why is how the locks were chosen.
 func (c breakCmd) why() string {
 	switch {
@@ -74,6 +95,18 @@ func (c breakCmd) why() string {
 	default:
 		return "break_lock"
 	}
+}
+
+// which restricts the locks, in words.
+func (c breakCmd) which() string {
+	words := ""
+	if c.Stale {
+		words = "stale "
+	}
+	if c.Dead {
+		words += "dead "
+	}
+	return words
 }
 
 // ask lists what will be deleted.
@@ -108,7 +141,7 @@ func (c breakCmd) report(r *reporter, broken []replock.Broken) error {
 		return r.result(out)
 	}
 	if len(broken) == 0 {
-		_, err := fmt.Fprintln(r.stdout, "nothing to break")
+		_, err := fmt.Fprintf(r.stdout, "nothing to break\n%s\n", escape(r.looked()))
 		return err
 	}
 	for _, b := range broken {

@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
-	kongcompletion "github.com/jotaen/kong-completion"
-	"github.com/posener/complete"
+
+	"github.com/repolock/repolock/internal/complete"
 )
 
 // completionCmd prints what a shell has to read. It asks completeCmd then, with each TAB:
@@ -70,27 +70,16 @@ func joined(words []string) (out []string) {
 
 // completions are how the last word may go on; of --flag=value, what follows the =.
 func completions(words []string) []string {
-	last := len(words) - 1
-	if flag, value, ok := strings.Cut(words[last], "="); ok && strings.HasPrefix(flag, "--") {
-		words = append(slices.Clone(words[:last]), flag, value)
-		last++
-	}
-	command, err := kongcompletion.Command(newParser(&cli{}), kongcompletion.WithPredictors(map[string]complete.Predictor{
-		"file":       complete.PredictSet(":file"),
-		"repository": complete.PredictFunc(func(complete.Args) []string { return append(knownNames(words), ":directory") }),
-	}))
-	if err != nil {
-		panic(err) // the tags are wrong
-	}
-	args := complete.Args{All: words, Completed: words[:last], Last: words[last]}
-	if last > 0 {
-		args.LastCompleted = words[last-1]
-	}
-	found := slices.DeleteFunc(command.Predict(args), func(word string) bool {
-		return word == "" || word[0] != ':' && !strings.HasPrefix(word, words[last])
+	return complete.Words(newParser(&cli{}).Model, words, func(kind string) []string {
+		switch kind {
+		case "file":
+			return []string{":file"}
+		case "repository":
+			return append(knownNames(words), ":directory")
+		default:
+			panic("no predictor " + kind) // the tags are wrong
+		}
 	})
-	slices.Sort(found)
-	return slices.Compact(found)
 }
 
 // knownNames are those of the repositories in the configuration file that would be read.

@@ -23,6 +23,8 @@ var typed = []struct{ line, want, never string }{
 	{"repolock backup --if-held=s", "--if-held=skip", ""},
 	{"repolock -r p", "repolock -r prod ", ""},
 	{"repolock --repo=h", "repolock --repo=home ", ""},
+	{"repolock --name backup stat", "repolock --name backup status ", ""},
+	{"repolock -qr p", "repolock -qr prod ", ""},
 	{"repolock backup --audit some", "--audit somefile ", ""},
 	{"repolock backup --metrics-file=some", "--metrics-file=somefile ", ""},
 	{"repolock history some", "history somefile ", ""},

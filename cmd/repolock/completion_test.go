@@ -34,6 +34,14 @@ func TestCompletions(t *testing.T) {
 		{"--config=" + path + " -r p", ":directory prod"},
 		{"completion ", "bash fish zsh"},
 		{"backup ", ""},
+		{"--name backup st", "status"}, // a value is no command
+		{"--operation status --config ", ":file"},
+		{"-qr h", ":directory home"},
+		{"-qrx st", "status"},
+		{"backup restic --if", ""}, // the rest is restic's
+		{"backup -- --if", ""},
+		{"doctor x ", ""},
+		{"--none=", ""},
 	} {
 		words := strings.Split(c.line, " ")
 		var out, stderr bytes.Buffer

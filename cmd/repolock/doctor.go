@@ -16,6 +16,7 @@ import (
 
 type doctorCmd struct {
 	URL    string `predictor:"repository" arg:"" optional:"" name:"url" help:"Repository, if not that of --repo."`
+	Also   string `predictor:"repository" placeholder:"URL" help:"Another way to the same repository, as through a second gateway: what is written through either must be listed through the other at once."`
 	Prefix string `placeholder:"KEY" help:"Write the scratch objects below this, which must not be where locks are."`
 }
 
@@ -24,7 +25,7 @@ func (doctorCmd) Help() string {
 and whether it is fit. Nobody's lock is touched: it writes below index/locks/doctor-TIME-ID/, where a lock of that name
 would be, or with --name below index/locks/NAME/doctor-TIME-ID/, and deletes what it wrote. It may run at any time.
 
-Exit codes: 0 the store is fit; 69 it can't be reached; 77 permissions are lacking; 78 it is unfit.`
+Exit codes: 0 the store is fit; 69 it can't be reached; 74 what was written is left there; 77 permissions are lacking; 78 it is unfit.`
 }
 
 func (c doctorCmd) run(r *reporter, g global) (int, error) {
@@ -47,15 +48,49 @@ func (c doctorCmd) run(r *reporter, g global) (int, error) {
 	opts := doctor.Options{
 		Prefix: base, Locks: lockPrefix(g.Name) + "lock.", Others: []store.Store{other}, Progress: func(what string) { r.live("doctor: " + what + "…") },
 	}
-	report, err := doctor.Run(ctx, s, opts)
+	report, err := c.examine(ctx, g, s, opts)
 	r.live("")
 	if err != nil && !worthPrinting(report, err) {
 		return 0, err
 	}
-	if perr := printReport(r, report, g.Repo); perr != nil {
+	if perr := c.print(r, g, report); perr != nil {
 		return 0, perr
 	}
 	return exitCode(report), err
+}
+
+// examine tries the store out, by both ways to it if there are two.
+func (c doctorCmd) examine(ctx context.Context, g global, s store.Store, opts doctor.Options) (doctor.Report, error) {
+	if c.Also == "" {
+		return doctor.Run(ctx, s, opts)
+	}
+	g.Repo = c.Also
+	also, err := g.store(ctx)
+	if err != nil {
+		return doctor.Report{}, fmt.Errorf("--also: %w", err)
+	}
+	return doctor.Both(ctx, s, also, opts)
+}
+
+// print says of two reports which is which.
+func (c doctorCmd) print(r *reporter, g global, report doctor.Report) error {
+	if report.Also == nil || r.JSON {
+		return printReport(r, report, g.Repo)
+	}
+	other := g
+	other.Repo = c.Also
+	for _, way := range []struct {
+		report   doctor.Report
+		from, to global
+	}{{report, g, other}, {*report.Also, other, g}} {
+		if _, err := fmt.Fprintf(r.stdout, "written through %s, listed through %s too\n", escape(way.from.where()), escape(way.to.where())); err != nil {
+			return err
+		}
+		if err := printReport(r, way.report, way.from.Repo); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // lockPrefix is where the lock of a name has its objects; "" is the default one.
@@ -116,7 +151,7 @@ func worthPrinting(report doctor.Report, err error) bool {
 }
 
 func exitCode(report doctor.Report) int {
-	switch report.Verdict.Fitness {
+	switch report.Fitness() {
 	case doctor.Fit:
 		return 0
 	case doctor.LacksPermission:

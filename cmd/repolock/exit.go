@@ -2,8 +2,10 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/repolock/repolock/internal/child"
 	"github.com/repolock/repolock/internal/keeper"
@@ -15,7 +17,7 @@ import (
 // Exit codes: those of sysexits(3) where there is a fitting one. A wrapped
 // command's own code is passed on.
 const (
-	exitAborted     = 1   // the question was answered with no
+	exitAborted     = 1   // the question was answered with no, or the lock to be broken isn't there
 	exitUsage       = 64  // EX_USAGE
 	exitUnavailable = 69  // EX_UNAVAILABLE
 	exitUnjudged    = 70  // EX_SOFTWARE: torture can't tell
@@ -56,7 +58,10 @@ type heldError struct {
 	*replock.HeldError
 	code   int
 	nested bool // see global.ownOuter
+	looked string
 }
+
+func (e heldError) Error() string { return e.HeldError.Error() + "; " + e.looked }
 
 func (e heldError) Unwrap() error { return e.HeldError }
 
@@ -69,6 +74,7 @@ func describe(err error) (name string, code int, hint string) {
 		nobody *torture.NobodyError
 		file   fileError
 		told   keeperError
+		noLock noLockError
 	)
 	switch {
 	case errors.As(err, &told):
@@ -79,6 +85,8 @@ func describe(err error) (name string, code int, hint string) {
 		return "wrong_configuration", exitUnfit, ""
 	case errors.As(err, &usage):
 		return "usage", exitUsage, "see repolock --help"
+	case errors.As(err, &noLock):
+		return "no_such_lock", exitAborted, "repolock status lists the ids"
 	case errors.As(err, &held):
 		return "lock_blocked", held.code, heldHint(held)
 	case errors.As(err, &nobody):
@@ -104,12 +112,18 @@ func describe(err error) (name string, code int, hint string) {
 		return "usage", exitUsage, "see repolock --help"
 	case errors.Is(err, replock.ErrSlow):
 		return "store_unfit", exitUnfit, "--ttl sets the ttl; repolock doctor measures the store"
+	case errors.Is(err, store.ErrCredentials):
+		return "permission_denied", exitPermission, "are these the credentials of this server, all of them, and still valid?"
 	case errors.Is(err, store.ErrPermission):
 		return "permission_denied", exitPermission, "locking needs to list, read, write and delete below " + replock.DefaultPrefix + " in the repository"
 	case errors.Is(err, store.ErrConfig), errors.Is(err, keeper.ErrDir):
 		return "wrong_configuration", exitUnfit, ""
 	case errors.Is(err, replock.ErrFence), errors.Is(err, store.ErrConditionUnsupported):
 		return "store_unfit", exitUnfit, ""
+	case errors.Is(err, store.ErrListing):
+		return "store_unfit", exitUnfit, "whether anybody holds a lock can't be known there; repolock doctor lists again, and a cache or gateway in between may be to blame"
+	case errors.Is(err, store.ErrIrregular):
+		return "store_unfit", exitUnfit, "nothing was locked: what is in the place of a folder of locks isn't one; if no operation is running, remove it"
 	case errors.Is(err, store.ErrNotFound):
 		return "store_unavailable", exitUnavailable, "the repository must exist (a bucket, or a directory whose disk is mounted); repolock doesn't create it"
 	case errors.Is(err, store.ErrNoHost):
@@ -117,7 +131,7 @@ func describe(err error) (name string, code int, hint string) {
 	case errors.Is(err, store.ErrUnreachable):
 		return "store_unavailable", exitUnavailable, ""
 	case errors.Is(err, store.ErrFull):
-		return "store_full", exitFailed, "a lock is an object of some 700 bytes: free that much, or raise the quota"
+		return "store_full", exitFailed, "a lock is an object of some 700 bytes: free that much outside of the repository, or raise the quota; a prune can't free it before it has its lock"
 	default:
 		// What nobody thought of isn't "unreachable": a command may be run without its
 		// lock for that.
@@ -131,8 +145,12 @@ func heldHint(e heldError) string {
 	}
 	gone := 0
 	for _, h := range e.Holders {
-		if h.Verdict == replock.Unreadable {
+		switch h.Verdict {
+		case replock.Unreadable:
 			return "if no operation is running, run repolock break-lock"
+		case replock.Doubtful:
+			return fmt.Sprintf("one clock says that it has expired: if its holder no longer runs, repolock break-lock --stale deletes it; --wait %s watches it for its whole ttl, and then passes it",
+				plainly(h.TTL+time.Minute))
 		}
 		if h.ProcessGone {
 			gone++
@@ -142,6 +160,15 @@ func heldHint(e heldError) string {
 		return "repolock break-lock --dead removes the locks of processes that are gone; otherwise they expire by themselves"
 	}
 	return "wait until they are done, as with --wait; a crashed holder's lock expires by itself"
+}
+
+// plainly is a duration as it is given to a flag: 24h1m.
+func plainly(d time.Duration) string {
+	s := strings.TrimSuffix(d.Truncate(time.Second).String(), "m0s")
+	if s != d.Truncate(time.Second).String() {
+		s += "m"
+	}
+	return s
 }
 
 // maxMessage is where an error is cut: it may quote what was given to us.

@@ -28,15 +28,15 @@ func TestOnlySilentFileSystemIsUnreachable(t *testing.T) {
 			{unix.EROFS, exitPermission, false}, {unix.EACCES, exitPermission, false}, {unix.EPERM, exitPermission, false},
 			{unix.ENFILE, exitFailed, false}, {unix.ENOMEM, exitFailed, false}, {unix.ENAMETOOLONG, exitFailed, false},
 			{unix.EREMOTEIO, exitFailed, false},
-			{unix.ESTALE, exitUnavailable, false}, // what it may have written could be removed
+			{unix.ESTALE, exitFailed, false}, {unix.ETIMEDOUT, exitUnavailable, false}, // what it may have written could be removed
 		},
 		"list": {
 			{unix.EIO, exitFailed, false}, {unix.EACCES, exitPermission, false}, {unix.ENOMEM, exitFailed, false},
-			{unix.ESTALE, exitUnavailable, false}, // it has taken the flag
+			{unix.ESTALE, exitFailed, false}, {unix.ETIMEDOUT, exitUnavailable, false}, // it has taken the flag
 		},
 		"look": {
 			{unix.EIO, exitFailed, false}, {unix.EACCES, exitPermission, false},
-			{unix.ESTALE, exitUnavailable, true}, {unix.ENOTCONN, exitUnavailable, true}, {unix.ETIMEDOUT, exitUnavailable, true},
+			{unix.ESTALE, exitFailed, false}, {unix.ENOTCONN, exitUnavailable, true}, {unix.ETIMEDOUT, exitUnavailable, true},
 			{unix.EHOSTDOWN, exitUnavailable, true}, {unix.ENETUNREACH, exitUnavailable, true},
 		},
 	} {

@@ -33,7 +33,7 @@ func (keeperCmd) run(*reporter, global) (int, error) {
 	o := k.order
 	k.taking = taking{
 		flags: o.Flags, global: o.Global, mode: o.Mode, operation: o.Operation, show: k.told,
-		report: &reporter{global: global{Name: o.Global.Name, Verb: o.Global.Verb}, stdout: io.Discard, stderr: stamped{os.Stderr}, terminal: func() bool { return false }},
+		report: &reporter{global: global{Repo: o.Global.Repo, Name: o.Global.Name, Verb: o.Global.Verb}, stdout: io.Discard, stderr: stamped{os.Stderr}, terminal: func() bool { return false }},
 	}
 	if err := k.run(); err != nil {
 		out := newJSONError(k.report, err)

@@ -14,6 +14,7 @@ type lockFlags struct {
 	takeFlags
 	cronFlags
 	OnLost    string        `config:"" enum:"pause,term,kill,warn" default:"pause" help:"What becomes of the command when its lock is lost: pause stops it, and continues it if the lock can be resumed; term sends TERM in time, and kills it at the deadline; kill kills it; warn lets it run on."`
+	DryRun    bool          `help:"Don't run the command, and take no lock: say what would be run and whether the lock is to be had, with the exit code of a refusal if it isn't. If the command has a dry run of its own, run that with run --no-lock."`
 	ResumeFor time.Duration `config:"" default:"10m" help:"How long to try to resume a lost lock before the command is killed."`
 
 	Command []string `arg:"" passthrough:"" name:"command" help:"The command and its arguments, after --."`
@@ -56,6 +57,9 @@ func (f lockFlags) do(r *reporter, g global, mode replock.Mode, operation string
 	if err != nil {
 		return 0, err
 	}
+	if f.DryRun {
+		return f.rehearse(r, g, mode, operation, args)
+	}
 	if mode == 0 || f.Hint == "node-local" {
 		return bare(args)
 	}
@@ -76,24 +80,15 @@ func (f lockFlags) do(r *reporter, g global, mode replock.Mode, operation string
 	return code, nil
 }
 
-type backupCmd struct {
-	DryRun bool `help:"Take no lock: nothing is written."`
-	lockFlags
-}
+type backupCmd struct{ lockFlags }
 
 func (c backupCmd) Help() string { return lockHelp }
 
 func (c backupCmd) run(r *reporter, g global) (int, error) {
-	if c.DryRun {
-		return c.do(r, g, 0, "")
-	}
 	return c.do(r, g, replock.Shared, "backup")
 }
 
-type restoreCmd struct {
-	DryRun bool `help:"Is accepted, and takes the lock all the same: what is read must not be pruned meanwhile."`
-	lockFlags
-}
+type restoreCmd struct{ lockFlags }
 
 func (c restoreCmd) Help() string { return lockHelp }
 
@@ -101,24 +96,18 @@ func (c restoreCmd) run(r *reporter, g global) (int, error) {
 	return c.do(r, g, replock.Shared, "restore")
 }
 
-type pruneCmd struct {
-	DryRun bool `help:"Take no lock: nothing is deleted."`
-	lockFlags
-}
+type pruneCmd struct{ lockFlags }
 
 func (c pruneCmd) Help() string { return lockHelp }
 
 func (c pruneCmd) run(r *reporter, g global) (int, error) {
-	if c.DryRun {
-		return c.do(r, g, 0, "")
-	}
 	return c.do(r, g, replock.Exclusive, "prune")
 }
 
 type runCmd struct {
 	Shared    bool   `xor:"mode" help:"Hold a shared lock."`
 	Exclusive bool   `xor:"mode" help:"Hold the exclusive lock."`
-	NoLock    bool   `xor:"mode" help:"Hold none: for operations that need none, such as forget and check."`
+	NoLock    bool   `xor:"mode" help:"Hold none: for operations that need none, such as a list or the command's own dry run."`
 	Operation string `default:"run" help:"What others are shown as the operation."`
 	lockFlags
 }

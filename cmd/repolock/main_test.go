@@ -60,7 +60,8 @@ func (n neutral) Run() int {
 			os.Unsetenv(name)
 		}
 	}
-	os.Setenv("REPOLOCK_CONFIG", "") // no file
+	os.Setenv("REPOLOCK_CONFIG", "")        // no file
+	os.Setenv("XDG_CACHE_HOME", os.DevNull) // nothing is remembered there, or said once
 	openUmask()
 	return n.M.Run()
 }
@@ -75,6 +76,7 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("REPOLOCK_CONFIG", "")
+			e.Setenv("XDG_CACHE_HOME", os.DevNull)
 			e.Setenv("REPOLOCK_REPO", filepath.Join(e.WorkDir, "repo"))
 			if runtime.GOOS != "windows" {
 				short, err := os.MkdirTemp("/tmp", "runtime") // the script's own directory can be too long for sockets
@@ -86,6 +88,6 @@ func TestScripts(t *testing.T) {
 			}
 			return os.Mkdir(filepath.Join(e.WorkDir, "repo"), 0o700)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"code": code, "await": await},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"code": code, "await": await, "empty": empty},
 	})
 }

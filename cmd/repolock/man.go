@@ -1,15 +1,14 @@
 package main
 
 import (
-	"fmt"
+	"io"
 	"regexp"
 	"strings"
 	"time"
 
-	mangokong "github.com/alecthomas/mango-kong"
-	"github.com/muesli/roff"
-
+	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/config"
+	"github.com/repolock/repolock/internal/man"
 )
 
 // manCmd prints the manual page: the commands and flags as --help has them, and what
@@ -19,55 +18,40 @@ type manCmd struct{}
 func (manCmd) Help() string { return "To read it: repolock man | man -l -" }
 
 func (manCmd) run(r *reporter, _ global) (int, error) {
-	_, err := fmt.Fprintln(r.stdout, manual())
+	_, err := io.WriteString(r.stdout, manual())
 	return 0, err
 }
 
 func manual() string {
-	model := newParser(&cli{}).Model
-	model.Detail = manDescription
-	page := mangokong.NewManPage(1, model)
-	for _, c := range page.Root.Commands {
-		c.Short, c.Usage = strings.TrimSpace(c.Short+" "+c.Usage), "" // the library has the other first
-	}
 	intro, codes, _ := strings.Cut(exitCodes, "\n")
-	page.WithSection("Exit status", bullets(intro, strings.Split(columns.ReplaceAllString(codes, "$1: "), "\n")...)).
-		WithSection("Environment", bullets(manEnvironment[0], manEnvironment[1:]...)).
-		WithSection("Files", bullets("The first of these that is there is read:", append([]string{"the one that --config or REPOLOCK_CONFIG names"}, manPlaces...)...)).
-		WithSection("Examples", bullets(manExamples[0], manExamples[1:]...)).
-		WithSection("See also", "restic(1), borg(1), flock(1)")
-	return page.Build(&manPage{roff.NewDocument()})
+	return man.Page{
+		App:         newParser(&cli{}).Model,
+		Date:        manDate(),
+		Description: manDescription,
+		Sections: []man.Section{
+			{Title: "Exit status", Text: intro, Items: strings.Split(columns.ReplaceAllString(codes, "$1: "), "\n")},
+			{Title: "Environment", Text: manEnvironment[0], Items: manEnvironment[1:]},
+			{Title: "Files", Text: "The first of these that is there is read:", Items: append([]string{"the one that --config or REPOLOCK_CONFIG names"}, manPlaces...)},
+			{Title: "Examples", Text: manExamples[0], Items: manExamples[1:]},
+			{Title: "See also", Text: "restic(1), borg(1), flock(1)"},
+		},
+	}.String()
 }
 
 var columns = regexp.MustCompile(`(?m)^ +([0-9]+) +`)
 
-// bullets are a text and a list, as the library wants it.
-func bullets(intro string, items ...string) string {
-	return intro + "\n*" + strings.Join(items, "\n*")
-}
-
-// manPage mends what the library writes.
-type manPage struct{ *roff.Document }
-
-// Heading has the day of the source, if that is known: the same source has the same page.
-func (p *manPage) Heading(section uint, title, _ string, now time.Time) {
+// manDate is the day of the source, if that is known: the same source has the same page.
+func manDate() time.Time {
 	if day, err := time.Parse(time.RFC3339, newBuild().Time); err == nil {
-		now = day
+		return day
 	}
-	p.Document.Heading(section, title, "User Commands", now)
-}
-
-var text = regexp.MustCompile(`(?m)^[^.\n].*`)
-
-// String has the first of a command's flags begin like the others, and minus signs in
-// place of hyphens, which can't be pasted into a command line.
-func (p *manPage) String() string {
-	page := strings.ReplaceAll(p.Document.String(), "\\fBOPTIONS\\fP\n.RS 4\n", "\\fBOPTIONS\\fP\n.RS 4\n.TP\n")
-	return text.ReplaceAllStringFunc(page, func(line string) string { return strings.ReplaceAll(line, "-", `\-`) })
+	return clock.System{}.Now()
 }
 
 const manDescription = `repolock wraps any backup, restore or prune, in whatever program you use. Backups and restores may run side by side; a prune runs alone. The lock is kept in the backup repository itself, so that it works across machines, and with no lock server.
+
 A crashed holder frees the repository by itself, and a command never runs while its lock isn't held. Whoever finds the lock held by somebody else is told by whom, and exits at once, or waits for it (--wait).
+
 The repository is a directory, on S3 and what speaks its protocol, on MinIO, or on Backblaze B2. Credentials are taken from where the programs of those have them, and are never part of its URL.`
 
 var manEnvironment = []string{

@@ -16,7 +16,7 @@ func TestManual(t *testing.T) {
 	if found := regexp.MustCompile(`(?m)^[^.\n][^\n]*[^\\]-.*`).FindString(manual()); found != "" {
 		t.Errorf("a hyphen where a minus sign belongs: %s", found)
 	}
-	page := strings.NewReplacer(`\-`, "-", `\&`, "").Replace(manual())
+	page := strings.NewReplacer(`\-`, "-", `\&`, "", `\(ti`, "~", `\(ga`, "`").Replace(manual())
 	has := func(text string) {
 		t.Helper()
 		if !strings.Contains(page, text) {
@@ -36,13 +36,14 @@ func TestManual(t *testing.T) {
 	flags(model.Flags)
 	for _, c := range model.Children {
 		if c.Hidden {
-			if strings.Contains(page, "\\fB"+c.Name+" ") {
+			if strings.Contains(page, "\n.SS "+c.Name+" ") {
 				t.Errorf("%s is hidden", c.Name)
 			}
 			continue
 		}
-		has("\n\\fB" + c.Name)
+		has("\n.SS " + c.Name)
 		has(c.Help)
+		has(strings.ReplaceAll(c.Detail, "\n\n", "\n")[:min(len(c.Detail), 60)])
 		flags(c.Flags)
 	}
 	for line := range strings.Lines(exitCodes) {

@@ -50,3 +50,9 @@ func (l *listener) Delete(ctx context.Context, key string) error {
 	l.note(err)
 	return err
 }
+
+func (l *listener) DeleteIfMatch(ctx context.Context, key, etag string) error {
+	err := store.DeleteIfMatch(ctx, l.Store, key, etag)
+	l.note(err)
+	return err
+}

@@ -72,6 +72,7 @@ func newJSONError(r *reporter, err error) jsonError {
 		}
 		out.HeldBy = &out.Holders[0]
 		out.More, out.Waited = held.More, held.Waited.Seconds()
+		out.Repository = r.where()
 	}
 	return out
 }
@@ -110,6 +111,7 @@ type jsonError struct {
 	More       int        `json:"more,omitempty"`
 	Waited     float64    `json:"waited_seconds,omitempty"`
 	Suggestion string     `json:"suggestion,omitempty"`
+	Repository string     `json:"repository,omitempty"` // where it looked, of one who found the lock held
 }
 
 // jsonLock is a lock in JSON. Fields are only ever added.

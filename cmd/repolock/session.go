@@ -30,6 +30,7 @@ type session struct {
 	allowed child.Allowance // what the group was told last
 	inner   bool            // another's lock
 	denied  atomic.Bool     // the shell continued us, and the lock was gone
+	around  *around         // nil: nothing to say
 	lost    error           // the loss that there is no coming back from
 	killed  bool            // by us, for that loss
 	passed  os.Signal       // the last that the command got from us
@@ -69,6 +70,7 @@ func (s *session) run() (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	s.around = lookAround(ctx, s.report, s.global)
 	lock, err := s.acquire(ctx)
 	if err != nil {
 		prepared.Close()
@@ -79,8 +81,9 @@ func (s *session) run() (int, error) {
 			}
 		default:
 		}
-		return 0, notAcquired{err, s.store != nil && s.store.heard()}
+		return 0, notAcquired{err, s.store != nil && s.store.heard() || s.around.reached()}
 	}
+	defer s.around.tell()()
 	defer s.release()
 	group, err := prepared.Start(s.environ(lock), s.allowance(lock, breath))
 	if err != nil {

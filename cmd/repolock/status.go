@@ -30,13 +30,17 @@ func (c statusCmd) run(r *reporter, g global) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return 0, showStatus(r, r.stdout, infos)
+	if err := showStatus(r, r.stdout, infos); err != nil || r.JSON {
+		return 0, err
+	}
+	_, err = fmt.Fprintln(r.stdout, escape(g.looked()))
+	return 0, err
 }
 
 // showStatus prints locks as a table, or as JSON.
 func showStatus(r *reporter, w io.Writer, infos []replock.Info) error {
 	if r.JSON {
-		return printJSON(w, newJSONStatus(infos))
+		return printJSON(w, newJSONStatus(r.global, infos))
 	}
 	if len(infos) == 0 {
 		_, err := fmt.Fprintln(w, "no locks")
@@ -46,11 +50,14 @@ func showStatus(r *reporter, w io.Writer, infos []replock.Info) error {
 }
 
 type jsonStatus struct {
-	Locks []jsonLock `json:"locks"`
+	Locks      []jsonLock `json:"locks"`
+	Repository string     `json:"repository"`
+	LockName   string     `json:"lock_name"`
+	Prefix     string     `json:"prefix"` // of the lock's keys
 }
 
-func newJSONStatus(infos []replock.Info) jsonStatus {
-	out := jsonStatus{[]jsonLock{}}
+func newJSONStatus(g global, infos []replock.Info) jsonStatus {
+	out := jsonStatus{Locks: []jsonLock{}, Repository: g.where(), LockName: lockName(g.Name), Prefix: lockPrefix(g.Name)}
 	for _, i := range infos {
 		out.Locks = append(out.Locks, newJSONLock(i))
 	}

@@ -91,7 +91,7 @@ func (t *taking) take(ctx context.Context) (*replock.Lock, error) {
 
 func (t *taking) held(err *replock.HeldError) error {
 	_, nested := t.ownOuter(err.Holders)
-	return heldError{err, t.flags.HeldCode, nested}
+	return heldError{err, t.flags.HeldCode, nested, t.looked()}
 }
 
 // flush has all events told, unless nobody reads what is printed.

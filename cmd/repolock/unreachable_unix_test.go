@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -57,7 +58,7 @@ func TestOnlySilenceIsUnreachable(t *testing.T) {
 		{"429", []string{b2}, answers(statusB2(429, "too_many_requests")), exitFailed, false},
 		{"400", s3s, answers(status(400, "InvalidRequest")), exitFailed, false},
 		{"400 without a word", s3s, answers(status(400, "")), exitUnfit, false},
-		{"400, as to a v4 key", []string{b2}, answers(statusB2(400, "bad_request")), exitUnfit, false},
+		{"400, as to an unknown kind of key", []string{b2}, answers(statusB2(400, "bad_request")), exitUnfit, false},
 		{"401", s3s, answers(status(401, "Unauthorized")), exitPermission, false},
 		{"401", []string{b2}, answers(statusB2(401, "unauthorized")), exitPermission, false},
 		{"403", s3s, answers(status(403, "AccessDenied")), exitPermission, false},
@@ -77,9 +78,12 @@ func TestOnlySilenceIsUnreachable(t *testing.T) {
 		// One answer is enough.
 		{"takes the flag, and then is silent", s3s, answers(then(put, silent)), exitUnavailable, false},
 		{"takes the flag, and then is down", s3s, answers(then(put, status(503, "SlowDown"))), exitUnavailable, false},
-		{"authorizes, and then is silent", []string{b2}, authorizes(silent), exitUnavailable, false},
-		{"authorizes, and then is down", []string{b2}, authorizes(statusB2(503, "service_unavailable")), exitUnavailable, false},
+		{"authorizes, and then is silent", []string{b2}, authorizes(onlyBucket, silent), exitUnavailable, false},
+		{"authorizes, and then is down", []string{b2}, authorizes(onlyBucket, statusB2(503, "service_unavailable")), exitUnavailable, false},
+		{"authorizes for all buckets, and then is down", []string{b2}, authorizes("null", statusB2(503, "service_unavailable")), exitUnavailable, false},
+		{"refuses, and then is down", s3s, answers(inTurn(status(403, "AccessDenied"), status(503, "SlowDown"))), exitUnavailable, false},
 		{"takes the flag, and lists another prefix", s3s, answers(then(put, otherPrefix)), exitFailed, false},
+		{"takes the flag, and lists without an end", s3s, answers(then(put, unending)), exitUnfit, false},
 		{"takes the flag, and refuses the listing", s3s, answers(then(put, status(400, "InvalidArgument"))), exitFailed, false},
 	} {
 		for _, repo := range c.repos {
@@ -229,8 +233,23 @@ func statusB2(code int, said string) http.HandlerFunc {
 	}
 }
 
-// authorizes takes every application key, for the bucket, and answers all else with other.
-func authorizes(other http.HandlerFunc) func(*testing.T) (scheme, host string) {
+// inTurn answers each second request with another.
+func inTurn(one, other http.HandlerFunc) http.HandlerFunc {
+	var n atomic.Int32
+	return func(w http.ResponseWriter, r *http.Request) {
+		if n.Add(1)%2 == 1 {
+			one(w, r)
+			return
+		}
+		other(w, r)
+	}
+}
+
+// onlyBucket are the buckets of a restricted key.
+const onlyBucket = `[{"id":"b","name":"bucket"}]`
+
+// authorizes takes every application key, for the buckets, and answers all else with other.
+func authorizes(buckets string, other http.HandlerFunc) func(*testing.T) (scheme, host string) {
 	return answers(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasSuffix(r.URL.Path, "/b2_authorize_account") {
 			other(w, r)
@@ -238,7 +257,7 @@ func authorizes(other http.HandlerFunc) func(*testing.T) (scheme, host string) {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"accountId":"a","authorizationToken":"t","apiInfo":{"storageApi":{"apiUrl":"http://%[1]s","downloadUrl":"http://%[1]s",`+
-			`"bucketId":"b","bucketName":"bucket","capabilities":["listBuckets","listFiles","readFiles","writeFiles","deleteFiles"]}}}`, r.Host)
+			`"allowed":{"buckets":`+buckets+`,"capabilities":["listBuckets","listFiles","readFiles","writeFiles","deleteFiles"]}}}}`, r.Host)
 	})
 }
 
@@ -256,6 +275,13 @@ func otherPrefix(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/xml")
 	fmt.Fprint(w, `<ListBucketResult><Name>bucket</Name><Prefix>another/</Prefix><MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated>`+
 		`<Contents><Key>another/x</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>"x"</ETag><Size>1</Size></Contents></ListBucketResult>`)
+}
+
+// unending is an empty page of a listing that goes on where it was.
+func unending(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/xml")
+	fmt.Fprint(w, `<ListBucketResult><Name>bucket</Name><MaxKeys>1000</MaxKeys><IsTruncated>true</IsTruncated>`+
+		`<NextContinuationToken>token</NextContinuationToken></ListBucketResult>`)
 }
 
 // then answers requests that write with one, and others with another.

@@ -111,12 +111,12 @@ func (w *watching) print(infos []replock.Info, failed error) error {
 	}
 	w.last = names
 	if w.r.JSON { // one a line
-		text, err := plain.Marshal(newJSONStatus(infos))
+		text, err := plain.Marshal(newJSONStatus(w.r.global, infos))
 		if err == nil {
 			_, err = fmt.Fprintf(w.r.stdout, "%s\n", text)
 		}
 		return err
 	}
-	fmt.Fprintf(w.r.stdout, "%s\n", stamp(clock.System{}.Now()))
+	fmt.Fprintf(w.r.stdout, "%s  %s\n", stamp(clock.System{}.Now()), replock.Printable(redact(w.r.Repo)))
 	return showStatus(w.r, w.r.stdout, infos)
 }

@@ -12,7 +12,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -38,13 +37,7 @@ type Observer struct {
 	resumed   metric.Int64Counter
 
 	mu    sync.Mutex
-	locks map[string]stay // those that are held, by their ids
-}
-
-// stay is a lock's time from when it was acquired, or resumed.
-type stay struct {
-	since time.Time
-	span  trace.Span
+	locks map[string]trace.Span // of those that are held, by their ids
 }
 
 // New makes an Observer. Its spans are roots: an event knows of no context.
@@ -74,7 +67,7 @@ func New(meters metric.MeterProvider, tracers trace.TracerProvider) (*Observer, 
 		blocked:   counter("repolock.blocked", "Locks that were refused because somebody else held them."),
 		lost:      counter("repolock.lost", "Locks that were lost."),
 		resumed:   counter("repolock.resumed", "Lost locks that were resumed."),
-		locks:     map[string]stay{},
+		locks:     map[string]trace.Span{},
 	}
 	return o, errors.Join(errs...)
 }
@@ -120,7 +113,7 @@ func (o *Observer) begin(ctx context.Context, e replock.Event, attrs []attribute
 	defer o.mu.Unlock()
 	_, span := o.tracer.Start(ctx, "lock "+string(e.Kind), trace.WithTimestamp(e.Time), trace.WithNewRoot(),
 		trace.WithAttributes(append(attrs, attribute.String("repolock.id", e.ID), attribute.String("repolock.key", e.Key))...))
-	o.locks[e.ID] = stay{e.Time, span}
+	o.locks[e.ID] = span
 	o.holding.Add(ctx, 1, labels)
 }
 
@@ -128,8 +121,8 @@ func (o *Observer) begin(ctx context.Context, e replock.Event, attrs []attribute
 func (o *Observer) note(e replock.Event) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if s, ok := o.locks[e.ID]; ok {
-		s.span.AddEvent(string(e.Kind), trace.WithTimestamp(e.Time), trace.WithAttributes(
+	if span, ok := o.locks[e.ID]; ok {
+		span.AddEvent(string(e.Kind), trace.WithTimestamp(e.Time), trace.WithAttributes(
 			attribute.Int("repolock.failures", e.Failures), attribute.String("repolock.error", text(e.Err))))
 	}
 }
@@ -138,17 +131,17 @@ func (o *Observer) note(e replock.Event) {
 func (o *Observer) end(ctx context.Context, e replock.Event, labels metric.MeasurementOption) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	s, ok := o.locks[e.ID]
+	span, ok := o.locks[e.ID]
 	if !ok {
 		return false
 	}
 	delete(o.locks, e.ID)
-	o.held.Record(ctx, e.Time.Sub(s.since).Seconds(), labels)
+	o.held.Record(ctx, e.Held.Seconds(), labels)
 	o.holding.Add(ctx, -1, labels)
 	if e.Err != nil {
-		s.span.SetStatus(codes.Error, text(e.Err))
+		span.SetStatus(codes.Error, text(e.Err))
 	}
-	s.span.End(trace.WithTimestamp(e.Time))
+	span.End(trace.WithTimestamp(e.Time))
 	return true
 }
 

@@ -42,9 +42,9 @@ func TestHeld(t *testing.T) {
 		got.sum(t, "repolock.blocked", "shared", "backup", 1)
 		got.sum(t, "repolock.holding", "exclusive", "prune", 0)
 		got.sum(t, "repolock.holding", "shared", "backup", 1)
-		got.histogram(t, "repolock.held", "exclusive", "prune", 1, 100, 101)
+		got.histogram(t, "repolock.held", "exclusive", "prune", 1, 100, 103) // the first backup looks again for 2 s
 		got.histogram(t, "repolock.wait", "exclusive", "prune", 1, 0, 1)
-		got.histogram(t, "repolock.wait", "shared", "backup", 2, 100, 115) // at once, and after a poll
+		got.histogram(t, "repolock.wait", "shared", "backup", 2, 100, 118) // soon, and after a poll
 		got.none(t, "repolock.lost", "repolock.refresh_failures", "repolock.resumed")
 
 		spans := w.spans.Ended()

@@ -4,10 +4,7 @@ package child
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"syscall"
 	"time"
 
@@ -94,22 +91,6 @@ func (g *Group) ends(ctx context.Context, a Allowance) <-chan error {
 		}
 	}()
 	return end
-}
-
-// LookPath finds the program of a command. It fails with ErrNotFound or
-// ErrNotExecutable.
-func LookPath(args []string) (string, error) {
-	if len(args) == 0 || args[0] == "" {
-		return "", fmt.Errorf("%q: %w", "", ErrNotFound)
-	}
-	path, err := exec.LookPath(args[0])
-	switch {
-	case err == nil, errors.Is(err, exec.ErrDot): // whose PATH has "." means it
-		return path, nil
-	case errors.Is(err, exec.ErrNotFound), errors.Is(err, os.ErrNotExist):
-		return "", fmt.Errorf("%s: %w", args[0], ErrNotFound)
-	}
-	return "", fmt.Errorf("%s: %w: %w", args[0], ErrNotExecutable, errors.Unwrap(err))
 }
 
 // execError tells a program that can't be executed from a system that can't fork.

@@ -64,15 +64,15 @@ func (f Flags) Each(do func(name string, value any)) {
 // maxSize is far more than a file needs.
 const maxSize = 1 << 20
 
-// Load reads a regular file. Nobody but its owner, who is root or us, may be able to change it:
-// it says which lock is taken. Errors show no value of it, which may be a secret.
+// Load reads a regular file. Nobody but its owner, who is root or us, may be able to change it,
+// or a folder or a link on the way to it: it says which lock is taken. Errors show no value of it, which may be a secret.
 func Load(path string) (*File, error) {
 	f, err := regular.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	if err := trusted(f); err != nil {
+	if err := trusted(f, path); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxSize+1))

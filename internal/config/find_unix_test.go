@@ -89,3 +89,77 @@ func TestTrusted(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestWayTrusted: a file isn't read that others can put another one in the place of, by a
+// folder above it, or by one above a link that leads to it.
+func TestWayTrusted(t *testing.T) {
+	top := t.TempDir()
+	make := func(path string, mode os.FileMode) string {
+		t.Helper()
+		dir := filepath.Join(top, path)
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "config.toml"), []byte("repo = '/x'"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(dir, mode); err != nil {
+			t.Fatal(err)
+		}
+		return filepath.Join(dir, "config.toml")
+	}
+	link := func(target, path string) string {
+		t.Helper()
+		if err := os.Symlink(target, filepath.Join(top, path)); err != nil {
+			t.Fatal(err)
+		}
+		return filepath.Join(top, path)
+	}
+	good := make("good", 0o755)
+	open := make("open", 0o777)
+	below := make("open/below", 0o755)
+	team := make("team", 0o775)
+	tmp := make("tmp", 0o777|os.ModeSticky)
+	if err := os.Mkdir(filepath.Join(top, "links"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ name, path, says string }{
+		{"nobody else", good, ""},
+		{"sticky, as /tmp", tmp, ""},
+		{"others'", open, "others may write to the folder " + filepath.Dir(open) + " on the way to it (mode 0777)"},
+		{"above", below, "the folder " + filepath.Dir(open) + " "},
+		{"a group's", team, "mode 0775"},
+		{"a link", link(good, "links/1"), ""},
+		{"a relative one", link("../good/config.toml", "links/2"), ""},
+		{"into an open folder", link(open, "links/3"), "the folder " + filepath.Dir(open) + " "},
+		{"from an open folder", link("../good/config.toml", "open/link"), "the folder " + filepath.Dir(open) + " "},
+		{"a folder that is a link", link(filepath.Dir(open), "links/4") + "/config.toml", "the folder " + filepath.Dir(open) + " "},
+		{"through an open folder and back", link("../open/below/../../good/config.toml", "links/5"), "the folder " + filepath.Dir(open) + " "},
+		{"a link to a link", link("1", "links/6"), ""},
+	} {
+		_, err := Load(c.path)
+		if (err == nil) != (c.says == "") || err != nil && (!strings.Contains(err.Error(), c.says) || !strings.HasPrefix(err.Error(), c.path+": ")) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	t.Chdir(filepath.Dir(open))
+	if _, err := Load("config.toml"); err == nil || !strings.Contains(err.Error(), filepath.Dir(open)) {
+		t.Errorf("relative: %v", err)
+	}
+	if os.Geteuid() != 0 {
+		return // none but root can give files away
+	}
+	theirs := link(good, "links/7")
+	if err := os.Lchown(theirs, 4711, -1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(theirs); err == nil || !strings.Contains(err.Error(), "the link "+theirs+" on the way to it belongs to user 4711") {
+		t.Errorf("their link: %v", err)
+	}
+	if err := os.Chown(filepath.Dir(good), 4711, -1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(good); err == nil || !strings.Contains(err.Error(), "the folder "+filepath.Dir(good)+" on the way to it belongs to user 4711") {
+		t.Errorf("their folder: %v", err)
+	}
+}

@@ -3,23 +3,39 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // system is the file for everybody.
 var system = []string{"/etc/repolock/config.toml"}
 
-// trusted refuses a file that others can change, as ssh does.
-func trusted(f *os.File) error {
+// trusted refuses a file that others can change, as ssh does, or put another one in the place
+// of: by a folder on the way to it, or by a link.
+func trusted(f *os.File, path string) error {
 	info, err := f.Stat()
 	if err != nil {
 		return err
 	}
-	owner := info.Sys().(*syscall.Stat_t).Uid
-	return judge(info.Mode().Perm(), owner, uint32(os.Geteuid()))
+	if err := judge(info.Mode().Perm(), owner(info), self()); err != nil {
+		return err
+	}
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return err
+	}
+	return follow(absolute)
 }
+
+func owner(info os.FileInfo) uint32 { return info.Sys().(*syscall.Stat_t).Uid }
+
+func self() uint32 { return uint32(os.Geteuid()) }
 
 func judge(mode os.FileMode, owner, self uint32) error {
 	switch {
@@ -29,4 +45,78 @@ func judge(mode os.FileMode, owner, self uint32) error {
 		return fmt.Errorf("others may write to it (mode %04o), and it says which lock is taken: chmod go-w", mode)
 	}
 	return nil
+}
+
+// maxLinks is as many links as the system itself follows.
+const maxLinks = 40
+
+// follow walks to a file as the system does, name by name, and judges each folder that a name
+// is looked up in, and each link.
+func follow(path string) error {
+	at, names, links := "/", split(path), 0
+	for len(names) > 0 {
+		name := names[0]
+		names = names[1:]
+		if name == ".." { // in a link; of a folder that was judged on the way down
+			at = filepath.Dir(at)
+			continue
+		}
+		if err := judgeFolder(at); err != nil {
+			return err
+		}
+		next := filepath.Join(at, name)
+		info, err := os.Lstat(next)
+		if err != nil {
+			return err
+		}
+		if info.Mode()&os.ModeSymlink == 0 {
+			at = next
+			continue
+		}
+		if who := owner(info); who != 0 && who != self() {
+			return fmt.Errorf("the link %s on the way to it belongs to user %d, who could have it lead elsewhere", next, who)
+		}
+		if links++; links > maxLinks {
+			return errors.New("too many links lead to it")
+		}
+		target, err := os.Readlink(next)
+		if err != nil {
+			return err
+		}
+		if filepath.IsAbs(target) {
+			at = "/"
+		}
+		names = append(split(target), names...)
+	}
+	return nil
+}
+
+// split gives a path's names. It keeps "..": behind a link that isn't the name before it.
+func split(path string) []string {
+	var names []string
+	for name := range strings.SplitSeq(path, "/") {
+		if name != "" && name != "." {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func judgeFolder(path string) error {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	mode, who := info.Mode(), owner(info)
+	switch {
+	case who != 0 && who != self():
+		return fmt.Errorf("the folder %s on the way to it belongs to user %d, who could put another file there", path, who)
+	case mode.Perm()&0o022 == 0:
+		return nil
+	case mode&os.ModeSticky != 0:
+		return nil // where nobody can rename or delete what isn't theirs, as in /tmp
+	case errors.Is(unix.Access(path, unix.W_OK), unix.EROFS):
+		return nil // as Kubernetes mounts a ConfigMap
+	}
+	return fmt.Errorf("others may write to the folder %s on the way to it (mode %04o), and could put another file there: chmod go-w %s", path, mode.Perm(), path)
 }

@@ -6,4 +6,4 @@ import "os"
 var system []string
 
 // trusted: who may change a file is for the directory of the user to say.
-func trusted(*os.File) error { return nil }
+func trusted(*os.File, string) error { return nil }

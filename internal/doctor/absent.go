@@ -38,7 +38,46 @@ func (x *exam) ifNoneMatch(ctx context.Context) error {
 	if o == lacking || o == forbidden {
 		return nil // the race stays untried
 	}
-	return x.ifNoneMatchRace(ctx, declared)
+	if err := x.ifNoneMatchRace(ctx, declared); err != nil {
+		return err
+	}
+	if o != kept || len(x.lacking([]string{Delete})) > 0 {
+		return nil
+	}
+	return x.ifNoneMatchDeleted(ctx, declared)
+}
+
+// ifNoneMatchDeleted tries out a put that must not overwrite where something was deleted, as
+// lock.exclusive is by each release. Another handle deletes it, because one that keeps
+// versions removes the delete marker of its own.
+func (x *exam) ifNoneMatchDeleted(ctx context.Context, declared store.Condition) error {
+	o, detail, err := x.afresh(ctx, "if-none-match-deleted", func(key string) []step {
+		return []step{
+			{"a plain put", done, func() error { _, err := x.put(ctx, key, "1"); return err }},
+			{"a deletion", done, func() error { return x.removeBy(ctx, x.reader(1), key) }},
+			{"a put where something was deleted", done, func() error { _, err := x.putOnce(ctx, key, "2", ifAbsent); return err }},
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if o == kept {
+		detail = "a put with If-None-Match on a key that was deleted was taken"
+	}
+	c := conditional(IfNoneMatchGone, o, declared, detail, nil)
+	if o == ignored {
+		c.Detail = "the server refuses If-None-Match on a key that was deleted (412), as if a delete marker were an object (versitygw)"
+		if declared == store.Kept {
+			c.Detail += ": leave conditions=kept out of the URL"
+		} else {
+			c.Detail += ": a process's first exclusive lock takes up to 10 round trips, and then repolock puts without the condition"
+		}
+	}
+	if o != kept && x.ifNoneMatchIs == kept {
+		x.ifNoneMatchIs = o
+	}
+	x.add(c)
+	return nil
 }
 
 // ifNoneMatchRace has several put what may be there once.

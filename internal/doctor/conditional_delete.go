@@ -7,11 +7,11 @@ import (
 )
 
 // conditionalDelete tries out a deletion of what was seen and nothing else. The
-// lock has no use for it.
+// lock doesn't need it.
 func (x *exam) conditionalDelete(ctx context.Context) error {
 	d, ok := x.writer().(store.ConditionalDeleter)
 	if !ok {
-		x.add(Check{Name: ConditionalDelete, Result: Unknown, Detail: "this backend doesn't offer it; repolock has no use for it"})
+		x.add(Check{Name: ConditionalDelete, Result: Unknown, Detail: "this backend doesn't offer it; repolock doesn't need it"})
 		return nil
 	}
 	remove := func(key, etag string) error {
@@ -31,10 +31,10 @@ func (x *exam) conditionalDelete(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c := Check{Name: ConditionalDelete, Result: o.verdict(store.Claimed), Detail: detail + "; repolock has no use for it"}
+	c := Check{Name: ConditionalDelete, Result: o.verdict(store.Claimed), Detail: detail + "; repolock doesn't need it"}
 	switch {
 	case o == kept:
-		c.Detail = "a wrong ETag was refused, and the right one taken; repolock has no use for it"
+		c.Detail = "a wrong ETag was refused, and the right one taken; repolock doesn't need it"
 	case o == forbidden:
 		c.Result = Warn
 	}

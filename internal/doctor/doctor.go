@@ -44,7 +44,7 @@ type Options struct {
 
 // Run tries out a store. The error says why it had to break off: the store
 // can't be reached, or the context has ended; the report then has what was found
-// until that. That a store isn't fit is no error.
+// until that, or that objects are left which may be deleted. That a store isn't fit is no error.
 func Run(ctx context.Context, s store.Store, opts Options) (Report, error) {
 	x, err := newExam(s, opts)
 	if err != nil {
@@ -54,6 +54,9 @@ func Run(ctx context.Context, s store.Store, opts Options) (Report, error) {
 	x.progress("cleaning up")
 	x.cleanUp(ctx)
 	x.conclude(err)
+	if err == nil {
+		err = x.leftOver()
+	}
 	return x.report, err
 }
 
@@ -69,7 +72,7 @@ var trials = []trial{
 	{"whether it can be reached", []string{Reachable}, nil, (*exam).reach},
 	{"permissions", []string{List, Write, Read, Overwrite, Delete}, nil, (*exam).permissions},
 	{"list after write", []string{ListAfterWrite}, []string{List, Write}, (*exam).listAfterWrite},
-	{"if-none-match", []string{IfNoneMatch, IfNoneMatchRace}, []string{Write, Read}, (*exam).ifNoneMatch},
+	{"if-none-match", []string{IfNoneMatch, IfNoneMatchRace, IfNoneMatchGone}, []string{Write, Read}, (*exam).ifNoneMatch},
 	{"if-match", []string{IfMatch, IfMatchRace, IfMatchAbsent}, []string{Write, Read, Overwrite}, (*exam).ifMatch},
 	{"conditional delete", []string{ConditionalDelete}, []string{Write, Read, Delete}, (*exam).conditionalDelete},
 	{"versions", []string{Versioning, ObjectLock}, nil, (*exam).describe},
@@ -89,6 +92,7 @@ type exam struct {
 	readings  readings // of the clock that listings tell
 	stamps    readings // of the clock that stamps objects
 	written   ledger
+	goesOn    func() // of cleaning up
 
 	ifNoneMatchIs, ifMatchIs outcome
 }

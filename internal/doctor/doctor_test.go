@@ -31,10 +31,12 @@ func TestStores(t *testing.T) {
 		"claimed": {mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed, Precision: time.Second}, results{},
 			doctor.Plan{Shared: 2, Exclusive: 4, Renewal: "look_and_put", Release: "delete", Conditions: doctor.Proven}},
 		"ignored": {mem.Options{IfAbsent: mem.Ignored, IfMatch: mem.Ignored},
-			results{doctor.IfNoneMatch: warn, doctor.IfNoneMatchRace: warn, doctor.IfMatch: warn, doctor.IfMatchRace: unknown},
+			results{doctor.IfNoneMatch: warn, doctor.IfNoneMatchRace: warn, doctor.IfMatch: warn, doctor.IfMatchRace: unknown, doctor.ConditionalDelete: warn},
 			doctor.Plan{Shared: 2, Exclusive: 4, Renewal: "look_and_put", Release: "delete", Conditions: doctor.Unreliable}},
 		"lacked": {mem.Options{IfAbsent: mem.Lacked, IfMatch: mem.Lacked},
-			results{doctor.IfNoneMatch: warn, doctor.IfNoneMatchRace: unknown, doctor.IfMatch: warn, doctor.IfMatchRace: unknown},
+			results{doctor.IfNoneMatch: warn, doctor.IfNoneMatchRace: unknown, doctor.IfMatch: warn, doctor.IfMatchRace: unknown, doctor.ConditionalDelete: warn},
+			doctor.Plan{Shared: 2, Exclusive: 4, Renewal: "look_and_put", Release: "delete", Conditions: doctor.Unreliable}},
+		"markers": {mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed, Markers: true}, results{doctor.IfNoneMatchGone: warn},
 			doctor.Plan{Shared: 2, Exclusive: 4, Renewal: "look_and_put", Release: "delete", Conditions: doctor.Unreliable}},
 		"no time": {mem.Options{NoTime: true, Precision: time.Second}, results{doctor.OneClock: unknown, doctor.ClockOffset: doctor.OK},
 			doctor.Plan{Shared: 2, Exclusive: 2, Renewal: "if_match", Release: "delete", Fence: true, Conditions: doctor.Relied}},
@@ -126,7 +128,7 @@ func TestReport(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	}
-	want := "reachable list write read overwrite delete list_after_write if_none_match if_none_match_race if_match if_match_race if_match_absent " +
+	want := "reachable list write read overwrite delete list_after_write if_none_match if_none_match_race if_none_match_deleted if_match if_match_race if_match_absent " +
 		"conditional_delete versioning object_lock one_clock clock_offset"
 	if s := strings.Join(names, " "); s != want {
 		t.Errorf("checks: %s", s)
@@ -137,7 +139,7 @@ func TestReport(t *testing.T) {
 			t.Errorf("%+v", l)
 		}
 	}
-	if s := strings.Join(requests, ", "); s != "list, get, put, put if-none-match, put if-match, delete" {
+	if s := strings.Join(requests, ", "); s != "list, get, put, put if-none-match, put if-match, delete, delete if-match" {
 		t.Errorf("latencies of %s", s)
 	}
 	for _, key := range []string{"shared_round_trips", "exclusive_round_trips", "renewal", "release", "fence", "conditions", "says"} {

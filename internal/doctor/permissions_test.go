@@ -115,7 +115,7 @@ func TestConditionForbidden(t *testing.T) {
 			return nil
 		})
 		r := run(t, s, doctor.Options{})
-		expect(t, r, map[string]doctor.Result{doctor.IfMatch: doctor.Fail})
+		expect(t, r, map[string]doctor.Result{doctor.IfMatch: doctor.Fail, doctor.ConditionalDelete: doctor.Warn})
 		fitness(t, r, doctor.LacksPermission)
 		empty(t, m)
 	}

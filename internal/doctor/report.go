@@ -11,6 +11,7 @@ const (
 	ListAfterWrite    = "list_after_write"
 	IfNoneMatch       = "if_none_match"
 	IfNoneMatchRace   = "if_none_match_race"
+	IfNoneMatchGone   = "if_none_match_deleted"
 	IfMatch           = "if_match"
 	IfMatchRace       = "if_match_race"
 	IfMatchAbsent     = "if_match_absent"
@@ -37,6 +38,8 @@ type Report struct {
 	// Plan is what repolock does on this store, if it is fit.
 	Plan    *Plan   `json:"plan,omitempty"`
 	Verdict Verdict `json:"verdict"`
+	// Also is what was found when writing through another way to the repository: see Both.
+	Also *Report `json:"also,omitempty"`
 }
 
 // Check gives the check of that name.

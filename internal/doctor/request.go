@@ -84,7 +84,7 @@ func (x *exam) list(ctx context.Context, n int, prefix, cursor string) (store.Pa
 	return repeat(ctx, x, func(within time.Duration) (store.Page, error) {
 		sent := x.clock.Now()
 		page, err := once(ctx, x, within, "list", prefix, func(ctx context.Context) (store.Page, error) {
-			return x.reader(n).List(ctx, prefix, cursor)
+			return store.Finite(x.reader(n)).List(ctx, prefix, cursor)
 		})
 		if err == nil && !page.Now.IsZero() {
 			x.readings.note(reading{sent, x.clock.Now(), page.Now})
@@ -108,9 +108,13 @@ func (x *exam) listAll(ctx context.Context, n int, prefix string) (objects []sto
 }
 
 func (x *exam) remove(ctx context.Context, key string) error {
+	return x.removeBy(ctx, x.writer(), key)
+}
+
+func (x *exam) removeBy(ctx context.Context, s store.Store, key string) error {
 	_, err := repeat(ctx, x, func(within time.Duration) (struct{}, error) {
 		return once(ctx, x, within, "delete", key, func(ctx context.Context) (struct{}, error) {
-			return struct{}{}, x.writer().Delete(ctx, key)
+			return struct{}{}, s.Delete(ctx, key)
 		})
 	})
 	return err

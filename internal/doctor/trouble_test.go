@@ -36,7 +36,7 @@ func TestCancelled(t *testing.T) {
 		if !errors.Is(err, errStop) {
 			t.Errorf("at request %d: %v", at, err)
 		}
-		if len(r.Checks) != 17 || len(r.Left) > 0 {
+		if len(r.Checks) != 18 || len(r.Left) > 0 {
 			t.Errorf("at request %d: %+v", at, r)
 		}
 		fitness(t, r, doctor.NotKnown)
@@ -117,6 +117,56 @@ func TestOutage(t *testing.T) {
 		fitness(t, r, doctor.NotKnown)
 		if _, found := r.Check(doctor.ClockOffset); !found {
 			t.Error("checks are missing")
+		}
+	})
+}
+
+// TestSlowCleanup: a store that takes its time for each deletion is cleaned up to the end, and
+// the person who waits is told so.
+func TestSlowCleanup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, m := tapped()
+		var said []string
+		cleaning := false
+		s.Before(func(_ context.Context, r tap.Request) error {
+			if r.Op == "delete" {
+				time.Sleep(3 * time.Second)
+			}
+			return nil
+		})
+		start := time.Now()
+		r := run(t, s, doctor.Options{Clock: bubble{start: start}, Progress: func(what string) {
+			if cleaning = cleaning || what == "cleaning up"; cleaning {
+				said = append(said, what)
+			}
+		}})
+		if len(r.Left) > 0 || len(said) < 3 || !strings.HasPrefix(said[len(said)-1], "cleaning up: ") {
+			t.Errorf("%d objects are left; said %q", len(r.Left), said)
+		}
+		empty(t, m)
+	})
+}
+
+// TestStuckCleanup: cleaning up that no longer gets on ends, and that objects are left though
+// they may be deleted is an error.
+func TestStuckCleanup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, m := tapped()
+		var deletions atomic.Int64
+		s.Before(func(ctx context.Context, r tap.Request) error {
+			if r.Op == "delete" && deletions.Add(1) > 50 {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return nil
+		})
+		start := time.Now()
+		r, err := doctor.Run(t.Context(), s, doctor.Options{Prefix: prefix, Locks: locks, Clock: bubble{start: start}})
+		if left := all(t, m); err == nil || len(left) == 0 || len(r.Left) < len(left) || !strings.Contains(err.Error(), r.Prefix) {
+			t.Errorf("%d are left, %d are named: %v", len(left), len(r.Left), err)
+		}
+		if took := time.Since(start); took > time.Minute {
+			t.Errorf("took %v", took)
 		}
 	})
 }

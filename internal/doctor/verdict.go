@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -32,6 +33,8 @@ func (x *exam) verdict(failure error) Verdict {
 	switch {
 	case len(broken) > 0:
 		return Verdict{Unfit, "this store is not fit to hold locks: " + strings.Join(broken, ", ") + " failed"}
+	case errors.Is(failure, store.ErrListing):
+		return Verdict{Unfit, "this store is not fit to hold locks: " + failure.Error()}
 	case failure != nil:
 		return Verdict{NotKnown, "whether this store is fit isn't known: it could not be tried out to the end"}
 	case len(forbidden) > 0:

@@ -21,6 +21,8 @@ type Behaviour struct {
 	// Sign, if set, replaces the signature of an S3 request, so that one that was
 	// changed, or signed by a clock that is wrong, is taken.
 	Sign *Credentials
+	// Quirks are those of some server.
+	Quirks Quirks
 }
 
 // Credentials sign requests to an S3 server.

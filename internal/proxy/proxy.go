@@ -35,6 +35,8 @@ type Proxy struct {
 	mu      sync.Mutex
 	server  *http.Server // nil while it is stopped
 	counts  map[string]int
+	markers map[string]bool // keys whose last change was a deletion
+	puts    atomic.Int64    // that were taken
 	log     Log
 	pending int // requests that are under way or put off
 	settled sync.Cond
@@ -57,7 +59,7 @@ func Listen(address, target string) (*Proxy, error) {
 		return nil, fmt.Errorf("target %q isn't a URL with a host", target)
 	}
 	p := &Proxy{
-		target: u, address: address, counts: map[string]int{},
+		target: u, address: address, counts: map[string]int{}, markers: map[string]bool{},
 		// A server may close a connection that it has left idle, and MinIO closes one
 		// after a refusal: that would be a fault that nobody has asked for.
 		transport: &http.Transport{DisableCompression: true, DisableKeepAlives: true},

@@ -43,6 +43,10 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 		cut()
 	}
 
+	if status = p.refused(q, b.Quirks); status != 0 {
+		refuse(w, r, Fault{Status: status, Code: "PreconditionFailed"})
+		return
+	}
 	res, err := p.forward(r, q, b)
 	if f.Again > 0 {
 		p.later(f.Again, r, q, b)
@@ -55,6 +59,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	if err != nil || f.LoseAnswer {
 		cut()
 	}
+	p.bend(res, q, b.Quirks)
 	status = res.status
 	res.shift(q, b.Shift)
 	res.answer(w, r, f.Truncate)

@@ -73,6 +73,9 @@ type Refresher struct {
 	Failed func(n int, gaveUp bool, err error)
 	// Extended, if set, is called with each new deadline, on the clock's Elapsed.
 	Extended func(deadline time.Duration)
+	// Early, if set, returns how much before the end of the Interval the next renewal is to
+	// be sent, from 0 to most, so that many holders don't renew at once.
+	Early func(most time.Duration) time.Duration
 	// Drain is how long Run waits for an attempt that is under way when its
 	// context ends: as long as one request lasts.
 	Drain time.Duration
@@ -111,7 +114,17 @@ type progress struct {
 
 // renewed begins the wait for the next renewal.
 func (r *Refresher) renewed(sent time.Duration) progress {
-	return progress{last: sent, next: sent + r.Interval}
+	return progress{last: sent, next: sent + r.Interval - r.early()}
+}
+
+// early is at most a tenth of the interval, and never negative: a renewal that came later
+// would leave less time for the attempts before the deadline.
+func (r *Refresher) early() time.Duration {
+	if r.Early == nil {
+		return 0
+	}
+	most := r.Interval / 10
+	return min(max(r.Early(most), 0), most)
 }
 
 // Run renews until ctx ends, an attempt says Stop, or the deadline passes. It

@@ -92,6 +92,39 @@ func TestThreeFailuresEndAtTheDeadline(t *testing.T) {
 	}
 }
 
+// TestEarlyRefreshesComeApart: a renewal comes as much earlier as Early says, at most a
+// tenth of the interval, and never later; and all else is as if the interval were shorter.
+func TestEarlyRefreshesComeApart(t *testing.T) {
+	for _, c := range []struct{ early, want time.Duration }{
+		{0, 30 * time.Second}, {time.Second, 29 * time.Second}, {3 * time.Second, 27 * time.Second},
+		{time.Hour, 27 * time.Second}, {-time.Hour, 30 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHarness(func(h *harness, _ context.Context) error {
+				if len(h.sent()) < 3 {
+					return nil
+				}
+				return errDown
+			})
+			h.Early = func(most time.Duration) time.Duration {
+				if most != 3*time.Second {
+					t.Errorf("asked for %v at most", most)
+				}
+				return c.early
+			}
+			if err := h.Run(t.Context()); !errors.Is(err, ErrDeadline) {
+				t.Errorf("Run: %v", err)
+			}
+			if got, want := h.sent()[:3], []time.Duration{c.want, 2 * c.want, 3 * c.want}; !slices.Equal(got, want) {
+				t.Errorf("early by %v: attempts at %v, want %v", c.early, got, want)
+			}
+			if deadline := 2*c.want + 55*time.Second; h.gaveUp != deadline || len(h.failures) != 3 || h.failures[2] != deadline {
+				t.Errorf("early by %v: gave up at %v, failures at %v, and the deadline is %v", c.early, h.gaveUp, h.failures, deadline)
+			}
+		})
+	}
+}
+
 // TestPause: 10 s at most between two tries, and at most a fifth of the time that is
 // left, so that the store is tried again and again until the deadline.
 func TestPause(t *testing.T) {

@@ -5,7 +5,7 @@ import "time"
 // Schedule says when a lease is renewed. Interval and Deadline count from the
 // moment at which the last renewal was sent that was answered in time.
 type Schedule struct {
-	// Interval until the next renewal.
+	// Interval until the next renewal, which may come a tenth earlier (Refresher.Early).
 	Interval time.Duration
 	// Deadline from which on the lease must not be relied on. It is before the
 	// lease's end by a guard time, in which the holder comes to a stop.

@@ -166,13 +166,41 @@ func (w *world) shown(g *holding, before time.Time) bool {
 	return g.began.Before(before) && p.client == g.p.client && !p.since.After(g.began)
 }
 
-// trespass looks whether somebody removes a live lock.exclusive of another kind of
-// client for a shared lock, which has nothing to do with that key.
+// trespass looks whether a client removes another client's lock.exclusive: a live one of
+// another kind of client, for a shared lock, which has nothing to do with that key; or any,
+// where what it sent to this key before didn't show it a body of its own. (One that comes between the look
+// and the delete may be hit where the store has no conditions.)
 func (w *world) trespass(p *process, r request) {
-	if r.op != "delete" && (r.op != "put" || len(r.body) > 0) || r.key != exclusiveKey || r.step == nil || r.step.mode != replock.Shared {
+	if r.step == nil || p.client.plan.foreign || !isExclusive(r.key) {
 		return
 	}
-	if o, ok := w.present[r.key]; ok && o.client != nil && o.client.plan.foreign && !p.client.plan.foreign && time.Since(o.written) < foreignTTL-time.Second {
-		w.violate("trespass", fmt.Sprintf("%s deletes the live lock.exclusive of %s for a shared lock", p.client.name, o.client.name))
+	if r.op == "get" {
+		*r.shows = w.present[r.key].client
 	}
+	if r.op != "delete" && (r.op != "put" || len(r.body) > 0) {
+		return
+	}
+	o, ok := w.present[r.key]
+	switch {
+	case !ok || o.client == nil || o.client == p.client:
+	case r.step.mode == replock.Shared && o.client.plan.foreign && time.Since(o.written) < foreignTTL-time.Second:
+		w.violate("trespass", fmt.Sprintf("%s deletes the live lock.exclusive of %s for a shared lock", p.client.name, o.client.name))
+	case r.step.mode == replock.Exclusive && r.saw != p.client && o.since.Before(r.handed):
+		w.violate("trespass", fmt.Sprintf("%s deletes the lock.exclusive of %s, and hasn't seen its own there", p.client.name, o.client.name))
+	}
+}
+
+// turn names whom a request to lock.exclusive is sent for: what one shows, the next relies on.
+func (r request) turn(p *process) string {
+	return fmt.Sprintf("%s %s %s", p.client.name, r.step.name, r.key)
+}
+
+// answered is told of each request whose answer its sender has.
+func (w *world) answered(p *process, r request) {
+	if r.step == nil || r.op != "get" || !isExclusive(r.key) {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.turns[r.turn(p)] = *r.shows
 }

@@ -24,6 +24,8 @@ type request struct {
 	wall            time.Time // what the sender's wall clock said then
 	step            *step     // what it is sent for
 	staleOnly       bool      // by a break-lock that may remove only what is stale
+	saw             *client   // whose lock.exclusive the answer before it showed, to the same step
+	shows           **client  // whose this one finds there
 }
 
 func (r request) conditional() bool { return r.opts.IfAbsent || r.opts.IfMatch != "" }
@@ -52,7 +54,8 @@ func send[T any](ctx context.Context, l *link, r request, apply func() (T, error
 	c := l.p.client
 	r.handed, r.wall = time.Now(), c.machine.wall()
 	r.step, _ = ctx.Value(forStep{}).(*step)
-	r.staleOnly = l.w.handed(l.p, r)
+	r.shows = new(*client)
+	r.staleOnly, r.saw = l.w.handed(l.p, r)
 	l.w.flying.Add(1)
 	defer l.w.flying.Add(-1)
 	n := c.nth(r)
@@ -94,6 +97,7 @@ func send[T any](ctx context.Context, l *link, r request, apply func() (T, error
 		if l.p.gone() {
 			return zero, errGone
 		}
+		l.w.answered(l.p, r)
 		l.w.trace(c, "%v: %v", asked{r}, got{a.v, a.err})
 		return a.v, a.err
 	case <-late:
@@ -105,6 +109,7 @@ func send[T any](ctx context.Context, l *link, r request, apply func() (T, error
 	select {
 	case a := <-answered:
 		if !l.p.gone() {
+			l.w.answered(l.p, r)
 			l.w.trace(c, "%v: %v, late", asked{r}, got{a.v, a.err})
 			return a.v, a.err
 		}
@@ -245,11 +250,25 @@ func (l *link) List(ctx context.Context, prefix, cursor string) (store.Page, err
 
 // Delete sends.
 func (l *link) Delete(ctx context.Context, key string) error {
-	_, err := send(ctx, l, request{op: "delete", key: key}, func() (struct{}, error) {
+	return l.delete(ctx, key, store.PutOptions{}, func() error { return l.w.mem.Delete(context.Background(), key) })
+}
+
+// DeleteIfMatch sends.
+func (l *link) DeleteIfMatch(ctx context.Context, key, etag string) error {
+	return l.delete(ctx, key, store.PutOptions{IfMatch: etag}, func() error {
+		if l.w.plan.refuses {
+			return &store.Error{Op: "delete", Key: key, Err: store.ErrPrecondition}
+		}
+		return l.w.mem.DeleteIfMatch(context.Background(), key, etag)
+	})
+}
+
+func (l *link) delete(ctx context.Context, key string, opts store.PutOptions, apply func() error) error {
+	_, err := send(ctx, l, request{op: "delete", key: key, opts: opts}, func() (struct{}, error) {
 		if l.p.client.plan.noDelete {
 			return struct{}{}, &store.Error{Op: "delete", Key: key, Err: store.ErrPermission}
 		}
-		return struct{}{}, l.w.mem.Delete(context.Background(), key)
+		return struct{}{}, apply()
 	})
 	return err
 }

@@ -34,7 +34,8 @@ import (
 //   - undead: a lock that is released while it is being resumed isn't resumed;
 //   - belated: who hasn't been stopped sends no refresh after the deadline;
 //   - unqueued: who waits puts a ticket again that somebody has deleted;
-//   - trespass: nobody deletes another client's live lock.exclusive for a shared lock;
+//   - trespass: nobody deletes another client's live lock.exclusive for a shared lock, nor
+//     any without having looked whose it is;
 //   - progress: of two who come at once, and of whom one could have the lock, one has it;
 //   - stuck, leftover: at the end, when all others are gone, somebody alone gets
 //     in as soon as the last lock has expired, and leaves nothing.
@@ -49,6 +50,7 @@ type monitor struct {
 	queue     map[string]ticket // by its key
 	seen      map[string]sighting
 	present   map[string]presence
+	turns     map[string]*client   // whose lock.exclusive the last answer about it has shown to a step
 	looks     map[string]time.Time // when the last look of a step began
 	ghosts    []ghost
 	staleOnly bool // the break-lock that is under way
@@ -466,6 +468,9 @@ func (w *world) check() {
 				if g.began.Before(h.began) {
 					first, second = g, h
 				}
+				if w.stood(first) && !w.stood(second) && w.adrift(second, first) { // it was let in by a flag that was stale
+					first, second = second, first
+				}
 				if w.adrift(first, second) {
 					if first.passers == nil {
 						first.passers = map[*holding]bool{}
@@ -477,6 +482,12 @@ func (w *world) check() {
 			}
 		}
 	}
+}
+
+// stood reports whether a lock's flag is there. Who passes one deletes it.
+func (w *world) stood(h *holding) bool {
+	_, ok := w.present[h.lock.Key()]
+	return ok
 }
 
 // checkSeen looks at what other clients of the wire format see of an exclusive lock.
@@ -545,17 +556,22 @@ func (w *world) tidied(c *client) {
 // and some attempts may be under way before it.
 const unqueued = 40 * time.Second
 
-// handed is told of each request when it is handed to the link, and says whether a
-// break-lock is under way then that may remove only what is stale.
-func (w *world) handed(p *process, r request) (staleOnly bool) {
+// handed is told of each request when it is handed to the link. It says whether a
+// break-lock is under way then that may remove only what is stale, and whose
+// lock.exclusive its sender has seen there, with no other request to it since.
+func (w *world) handed(p *process, r request) (staleOnly bool, saw *client) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if r.op == "list" && r.step != nil && r.key == prefix(r.step.lock)+"lock." && r.cursor == "" {
 		w.looks[r.step.name] = r.handed
 	}
+	if r.step != nil && isExclusive(r.key) {
+		saw = w.turns[r.turn(p)]
+		delete(w.turns, r.turn(p))
+	}
 	c := p.client
 	if r.op != "put" || len(r.body) == 0 || c.plan.foreign || !c.clock.Woke(tick+grace) {
-		return w.staleOnly
+		return w.staleOnly, saw
 	}
 	name := objectName(r.key, r.body)
 	for _, h := range w.all {
@@ -566,7 +582,7 @@ func (w *world) handed(p *process, r request) (staleOnly bool) {
 			w.violate("belated", fmt.Sprintf("%v is refreshed %v after its deadline", h, over.Round(time.Millisecond)))
 		}
 	}
-	return w.staleOnly
+	return w.staleOnly, saw
 }
 
 // undead is told of a lock that was resumed although it was released meanwhile.

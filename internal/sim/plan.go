@@ -173,6 +173,7 @@ func (p *plan) drawStore(config *Config, d dice) {
 		p.store.IfAbsent = pick(d.of(2), mem.Kept, mem.Claimed, mem.Ignored, mem.Lacked)
 		p.store.IfMatch = pick(d.of(3), mem.Kept, mem.Claimed, mem.Ignored, mem.Lacked)
 		p.store.Versions = p.store.IfAbsent == mem.Lacked && p.store.IfMatch == mem.Lacked && d.of(4).chance(.5)
+		p.store.Markers = d.of(15).chance(.15)
 	}
 	if config.has(Poor) {
 		p.store.Precision = pick(d.of(5), 0, time.Second)

@@ -65,7 +65,7 @@ func (l locker) Lock(ctx context.Context, mode replock.Mode, operation string, w
 	if mode == replock.Exclusive {
 		take = l.Exclusive
 	}
-	k, err := take(ctx, operation, replock.Wait(wait))
+	k, err := take(ctx, operation, replock.Wait(wait), replock.Parent(ctx))
 	if err != nil {
 		return nil, err
 	}

@@ -174,6 +174,7 @@ func (p *plan) crawl(config *Config, ttl time.Duration, d dice) {
 		p.store.IfAbsent = pick(d.of(2), mem.Kept, mem.Claimed, mem.Ignored, mem.Lacked)
 		p.store.IfMatch = pick(d.of(3), mem.Kept, mem.Claimed, mem.Ignored, mem.Lacked)
 		p.store.Versions = p.store.IfAbsent == mem.Lacked && p.store.IfMatch == mem.Lacked && d.of(4).chance(.5)
+		p.store.Markers = d.of(5).chance(.15)
 	}
 }
 

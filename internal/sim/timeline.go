@@ -180,7 +180,7 @@ func (w *world) describe() {
 	s := w.plan.store
 	conditions := []string{"kept", "claimed and kept", "claimed and ignored", "refused"}
 	w.say(nil, "store: if-none-match %s, if-match %s, pages of %d, mod times to %v%s", conditions[s.IfAbsent], conditions[s.IfMatch], s.PageSize,
-		max(s.Precision, 1), flags("keeps versions", s.Versions, "tells no time", s.NoTime, "has no clock", s.NoStoreClock,
+		max(s.Precision, 1), flags("keeps versions", s.Versions, "takes a delete marker for an object", s.Markers, "tells no time", s.NoTime, "has no clock", s.NoStoreClock,
 			fmt.Sprintf("clock jumps by %v at %v", w.plan.storeJump, w.plan.storeJumpAt), w.plan.storeJump != 0))
 	for n, c := range w.plan.clients {
 		if len(c.steps) > 0 {

@@ -82,7 +82,7 @@ func newWorld(config Config, r *Result) *world {
 		start: time.Now(), changed: time.Now(),
 		monitor: monitor{
 			broken: map[string]time.Time{}, undone: map[string]bool{}, owner: map[string]*client{}, queue: map[string]ticket{},
-			seen: map[string]sighting{}, present: map[string]presence{}, looks: map[string]time.Time{},
+			seen: map[string]sighting{}, present: map[string]presence{}, turns: map[string]*client{}, looks: map[string]time.Time{},
 		},
 		machines: map[int]*machine{},
 	}
@@ -300,14 +300,17 @@ func (w *world) enterAlone(name string) {
 	if p.store.NoStoreClock || p.local { // whose mod times are what some client's clock said
 		limit = limit.Add(p.spread + time.Duration(w.result.Faults[Jump])*time.Hour + 4*time.Minute)
 	}
-	// An attempt of those that come too early takes some round trips for each page.
-	limit = limit.Add(max(p.storeJump, -p.storeJump) + 10*time.Second + 60*p.latency)
+	if p.store.NoTime { // a ticket's mod time is all that tells it, and is as old as the last poll
+		limit = limit.Add(10 * time.Second)
+	}
+	// It polls, and an attempt of those that come too early takes some round trips for each page.
+	limit = limit.Add(max(p.storeJump, -p.storeJump) + 20*time.Second + 60*p.latency)
 
 	proc := last.living()
 	var k Held
 	for {
 		var err error
-		k, err = proc.locker(0, name).Lock(context.Background(), replock.Exclusive, "last", 0)
+		k, err = proc.locker(0, name).Lock(context.Background(), replock.Exclusive, "last", max(time.Until(limit), 0))
 		if err == nil {
 			break
 		}

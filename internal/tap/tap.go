@@ -109,3 +109,10 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (p store.Page, 
 func (s *Store) Delete(ctx context.Context, key string) error {
 	return s.do(ctx, Request{Op: "delete", Key: key}, func() error { return s.Store.Delete(ctx, key) })
 }
+
+// DeleteIfMatch passes on, as a "delete" whose Opts have the condition.
+func (s *Store) DeleteIfMatch(ctx context.Context, key, etag string) error {
+	return s.do(ctx, Request{Op: "delete", Key: key, Opts: store.PutOptions{IfMatch: etag}}, func() error {
+		return store.DeleteIfMatch(ctx, s.Store, key, etag)
+	})
+}

@@ -182,6 +182,7 @@ func (c *child) list(ctx context.Context, prefix string) (keys []string, err err
 
 // list gives all keys with a prefix.
 func list(ctx context.Context, s store.Store, prefix string) (keys []string, err error) {
+	s = store.Finite(s)
 	for cursor := ""; ; {
 		page, err := s.List(ctx, prefix, cursor)
 		if err != nil {

@@ -2,6 +2,8 @@ package main
 
 const (
 	acquire  = "replock/acquire.go"
+	take     = "replock/takedown.go"
+	yield    = "replock/yield.go"
 	wait     = "replock/wait.go"
 	judge    = "replock/judge.go"
 	look     = "replock/look.go"
@@ -15,6 +17,10 @@ const (
 	proofs   = "replock/conditions.go"
 	looks    = "replock/watch.go"
 	trip     = "replock/trips.go"
+	names    = "replock/mode.go"
+	finite   = "store/finite.go"
+	cron     = "cmd/repolock/cron.go"
+	exit     = "cmd/repolock/exit.go"
 	runs     = "internal/refresh/refresh.go"
 	schedule = "internal/refresh/schedule.go"
 )
@@ -34,8 +40,8 @@ var mutants = []mutant{
 		"e.err = readError{err}", "e.err = errReleased"},
 	{"the lease is dated from when the lock was granted", hold,
 		"Start: t.sent,", "Start: l.opts.Clock.Elapsed(),"},
-	{"who was refused leaves their flag", acquire,
-		"return join(l.takeDownExclusive(ctx, t), l.takeDownFlag(ctx, t))", "return l.takeDownExclusive(ctx, t)"},
+	{"who was refused leaves their flag", take,
+		"return join(err, l.takeDownFlag(step, t))", "return err"},
 
 	// Wait.
 	{"who has waited leaves their ticket", wait,
@@ -74,7 +80,7 @@ var mutants = []mutant{
 
 	// Hold.
 	{"Confirm looks at nothing", hold,
-		"err := k.look(ctx)\n\tif errors.Is(err, ErrLost) {", "err := error(nil)\n\tif errors.Is(err, ErrLost) {"},
+		"err := k.look(ctx)\n\tif errors.Is(err, errAgain)", "err := error(nil)\n\tif errors.Is(err, errAgain)"},
 	{"the deadline is after the lease's end", schedule,
 		"Deadline: ttl * 55 / 60,", "Deadline: ttl * 70 / 60,"},
 	{"refreshed as late as the lease ends", schedule,
@@ -118,12 +124,16 @@ var mutants = []mutant{
 	{"a shared one deletes lock.exclusive", reap,
 		"if e.kind != kindExclusive || t.mode == Exclusive {",
 		"if true {\n\t\t\tif e.kind == kindExclusive && t.mode == Shared {\n\t\t\t\tdead = append(dead, e)\n\t\t\t}"},
-	{"of two on a slow store the first doesn't wait for the second to go", acquire,
-		"age <= transient+withdrawing*t.trips.slowest()", "age <= transient"},
+	{"of two on a slow store the first doesn't wait for the second to go", yield,
+		"return !ok || age <= l.transience(t)", "return !ok || age <= transient"},
+	{"a shared one gives up before the exclusive one in its way does", yield,
+		"waited >= patience+outlasting*t.trips.slowest()", "waited >= 0"},
+	{"a release doesn't look whose lock.exclusive it deletes", take,
+		"if err != nil || !ours {\n\t\treturn err\n\t}\n\tif etag", "if false {\n\t\treturn err\n\t}\n\tif etag"},
 	{"a request that fails isn't repeated", request,
 		"if err == nil || store.Permanent(err) || ctx.Err() != nil {", "if true {"},
 	{"to other clients the lock has expired", body,
-		"b.ExpiresAt = now.Add(ttl)", "b.ExpiresAt = now.Add(-ttl)"},
+		"b.ExpiresAt = now.Add(max(", "b.ExpiresAt = now.Add(-max("},
 
 	// Pass and resume.
 	{"who passes a stale lock doesn't delete it", reap,
@@ -153,6 +163,24 @@ var mutants = []mutant{
 	{"a ticket that is gone isn't noticed behind a live lock", look,
 		"t.polls && t.listedAsPromised(page) != nil", "false"},
 
+	// What isn't simulated.
+	{"a command runs without its lock whatever has failed", cron,
+		"!not.reached && errors.Is(err, store.ErrUnreachable)", "err != store.ErrUnreachable"},
+	{"what nobody thought of is an unreachable store", exit,
+		`return "failed", exitFailed, ""`, `return "store_unavailable", exitUnavailable, ""`},
+	{"what is in the place of lock.exclusive and no file is no lock", names,
+		"return kindOdd", "return kindUnknown"},
+	{"a holder doesn't look soon after it was let in", looks,
+		"next = min(next, sent+time.Second", "_ = min(next, sent+time.Second"},
+	{"to other clients a lock lasts no longer than its ttl", body,
+		"refresh.ForTTL(ttl).Deadline+foreignTTL", "refresh.ForTTL(ttl).Deadline"},
+	{"to other clients a lock lasts as its holder's clock has it", body,
+		"if behind := l.behind(st); behind > 0 {", "if behind := l.behind(st); false {"},
+	{"a listing may begin again", finite,
+		"case o.Key <= next.last:", "case false:"},
+	{"a ticket's age is its mod time's, whenever that is seen", look,
+		"t.polls && later && t.st.known()", "false"},
+
 	// Bugs that the simulator has found in the engine.
 	{"found: the store's time isn't looked for on a later page", look,
 		"if len(others) > 0 && !t.st.known() {", "if false {"},
@@ -168,4 +196,17 @@ var about = map[string]string{
 	"a shared one deletes lock.exclusive":                             "foreign",
 	"a ticket that is gone isn't noticed behind a live lock":          "evict",
 	"resumed on a store without a clock whatever version the flag is": "unclock",
+}
+
+// tested are the bugs that a test of their own finds.
+var tested = map[string]struct{ pkg, run string }{
+	"a command runs without its lock whatever has failed":            {"./cmd/repolock", "^TestOnlySilenceIsUnreachable$/^400"},
+	"what nobody thought of is an unreachable store":                 {"./cmd/repolock", "^TestOnlySilenceIsUnreachable$/^(429|520)"},
+	"what is in the place of lock.exclusive and no file is no lock":  {"./replock", "^TestOddObjects$"},
+	"a holder doesn't look soon after it was let in":                 {"./replock", "^TestLooksSoonAfterAcquiring$"},
+	"to other clients a lock lasts no longer than its ttl":           {"./replock", "^TestExpiresAMinuteAhead$"},
+	"to other clients a lock lasts as its holder's clock has it":     {"./replock", "^TestExpiresByTheStoresClock$"},
+	"a listing may begin again":                                      {"./replock", "^TestListingsEnd$"},
+	"a shared one gives up before the exclusive one in its way does": {"./replock", "^TestRefusedExclusiveHindersNoShared$"},
+	"a ticket's age is its mod time's, whenever that is seen":        {"./replock", "^TestTicketOnALaterPage$"},
 }

@@ -1,0 +1,19 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/repolock/repolock/store"
+)
+
+// TestWrongCredentials: no permission helps those whose credentials aren't taken.
+func TestWrongCredentials(t *testing.T) {
+	for err, says := range map[error]string{store.ErrCredentials: "credentials", store.ErrPermission: "locking needs to list"} {
+		_, code, hint := describe(fmt.Errorf("listing the locks: %w", err))
+		if code != exitPermission || !strings.Contains(hint, says) || err == store.ErrCredentials && strings.Contains(hint, "locking needs") {
+			t.Errorf("%v: exit code %d, hint %q", err, code, hint)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package complete
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+)
+
+// TestWords: commands, flags and values as kong would parse them, whatever the order.
+func TestWords(t *testing.T) {
+	var cli struct {
+		File   string `short:"f" predictor:"file"`
+		Plain  string `short:"p"`
+		Yes    bool   `short:"y"`
+		Secret string `hidden:""`
+		Do     struct {
+			Level string `enum:",high,low" default:""`
+			First string `arg:"" enum:"one,other"`
+			Then  string `arg:"" predictor:"file"`
+		} `cmd:""`
+		Exec struct {
+			Command []string `arg:"" passthrough:""`
+		} `cmd:""`
+		Hide struct{} `cmd:"" hidden:""`
+	}
+	app, err := kong.New(&cli)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := func(kind string) []string { return []string{":" + kind, "known"} }
+	for line, want := range map[string]string{
+		"":                     "do exec",
+		"e":                    "exec",
+		"hi":                   "",
+		"-":                    "--file --help --plain --yes -f -h -p -y",
+		"--p":                  "--plain",
+		"do --":                "--file --help --level --plain --yes",
+		"do --level ":          "high low",
+		"do --level=l":         "low",
+		"do --level=":          "high low",
+		"--level=":             "", // not here
+		"do ":                  "one other",
+		"do one ":              ":file known",
+		"do one x ":            "",
+		"do do ":               ":file known", // the second is an argument
+		"do -y --plain x one ": ":file known",
+		"do --level low ot":    "other",
+		"-f ":                  ":file known",
+		"-f x":                 ":file",
+		"-yf k":                ":file known",
+		"-fx d":                "do",
+		"-p do e":              "exec",
+		"--plain=do e":         "exec",
+		"--plain do e":         "exec",
+		"--unknown e":          "exec",
+		"--yes d":              "do",
+		"--yes=":               "",
+		"exec -":               "--file --help --plain --yes -f -h -p -y",
+		"exec -y x -":          "",
+		"exec -- -":            "",
+		"exec -- -f ":          "",
+		"exec -- --file=":      "",
+		"hide ":                "do exec",
+	} {
+		if got := Words(app.Model, strings.Split(line, " "), values); !slices.Equal(got, strings.Fields(want)) {
+			t.Errorf("%q: %q, want %q", line, got, want)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+// Package man writes the manual page of a program that kong parses.
+package man
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+// Page is a manual page, of section 1. Commands and flags are those of the program, in its
+// order, without the hidden ones.
+type Page struct {
+	App         *kong.Application
+	Date        time.Time // only the day is written
+	Description string    // paragraphs, with an empty line between them
+	Sections    []Section // after the commands
+}
+
+// Section is a text, and a list with a bullet before each item.
+type Section struct {
+	Title string
+	Text  string
+	Items []string
+}
+
+// String returns the page in the man macros of roff.
+func (p Page) String() string {
+	var w writer
+	w.request("TH", fmt.Sprintf(`%s 1 "%s" "%s" "User Commands"`, strings.ToUpper(p.App.Name), p.Date.Format(time.DateOnly), p.App.Name))
+	w.section("Name")
+	w.text(p.App.Name + " - " + strings.TrimSuffix(p.App.Help, "."))
+	w.section("Synopsis")
+	w.line(bold(p.App.Name) + ` \fIcommand\fP [\fIflags\fP] [\fIargument\fP ...]`)
+	w.section("Description")
+	w.text(p.Description)
+	w.section("Options")
+	w.flags(p.App.Flags)
+	w.section("Commands")
+	for _, command := range p.App.Children {
+		if !command.Hidden {
+			w.command(command)
+		}
+	}
+	for _, s := range p.Sections {
+		w.section(s.Title)
+		w.text(s.Text)
+		for _, item := range s.Items {
+			w.request("IP", `\(bu 3`)
+			w.text(item)
+		}
+	}
+	return w.String()
+}
+
+// writer writes lines of roff. Its zero value is ready.
+type writer struct{ strings.Builder }
+
+// request writes a macro and its arguments, which must be escaped.
+func (w *writer) request(macro, args string) { w.line(strings.TrimSpace("." + macro + " " + args)) }
+
+func (w *writer) line(roff string) { w.WriteString(roff + "\n") }
+
+func (w *writer) section(title string) { w.request("SH", escape(strings.ToUpper(title))) }
+
+func (w *writer) command(command *kong.Node) {
+	w.request("SS", escape(command.Summary()))
+	w.text(command.Help)
+	if command.Detail != "" {
+		w.request("PP", "")
+		w.text(command.Detail)
+	}
+	w.flags(command.Flags)
+}
+
+func (w *writer) flags(flags []*kong.Flag) {
+	for _, f := range flags {
+		if f.Hidden {
+			continue
+		}
+		names := f.Summary()
+		if f.Short != 0 {
+			names = "-" + string(f.Short) + ", " + names
+		}
+		w.request("TP", "")
+		w.line(bold(names))
+		w.text(f.Help)
+	}
+}
+
+// text writes paragraphs, with an empty line between them. The lines of a paragraph that
+// begins with a space are written as they are.
+func (w *writer) text(text string) {
+	for i, paragraph := range strings.Split(text, "\n\n") {
+		lines := strings.Split(strings.Trim(paragraph, "\n"), "\n")
+		if i > 0 {
+			w.request("PP", "")
+		}
+		verbatim := strings.HasPrefix(lines[0], " ")
+		if verbatim {
+			w.request("nf", "")
+		}
+		for _, line := range lines {
+			w.line(escape(line))
+		}
+		if verbatim {
+			w.request("fi", "")
+		}
+	}
+}
+
+func bold(text string) string { return `\fB` + escape(text) + `\fP` }
+
+// special are the characters that roff reads, or prints as others: a hyphen as one that
+// can't be pasted into a command line.
+var special = strings.NewReplacer(`\`, `\e`, `-`, `\-`, `~`, `\(ti`, `^`, `\(ha`, "`", `\(ga`)
+
+// escape makes roff print a line as it is.
+func escape(line string) string {
+	line = special.Replace(line)
+	if strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'") {
+		return `\&` + line
+	}
+	return line
+}

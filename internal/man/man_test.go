@@ -1,0 +1,64 @@
+package man
+
+import (
+	"testing"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+// TestPage: the whole of a page. What roff would read as its own is printed as it is.
+func TestPage(t *testing.T) {
+	var cli struct {
+		Flag   string `short:"f" help:".TH isn't a request here, nor is \\fB a font, and ~ is no accent."`
+		Secret string `hidden:""`
+		Do     struct {
+			What []string `arg:""`
+		} `cmd:"" help:"'do' something.\n\n  not  \\joined\n  -with this"`
+		Hide struct{} `cmd:"" hidden:""`
+	}
+	app, err := kong.New(&cli, kong.Name("prog"), kong.Description("A program."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := Page{
+		App:         app.Model,
+		Date:        time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		Description: "One.\n\nTwo.",
+		Sections:    []Section{{"See also", "These:", []string{"other(1)", ".profile"}}},
+	}.String()
+	const want = `.TH PROG 1 "2026-01-02" "prog" "User Commands"
+.SH NAME
+prog \- A program
+.SH SYNOPSIS
+\fBprog\fP \fIcommand\fP [\fIflags\fP] [\fIargument\fP ...]
+.SH DESCRIPTION
+One.
+.PP
+Two.
+.SH OPTIONS
+.TP
+\fB\-h, \-\-help\fP
+Show context\-sensitive help.
+.TP
+\fB\-f, \-\-flag=STRING\fP
+\&.TH isn't a request here, nor is \efB a font, and \(ti is no accent.
+.SH COMMANDS
+.SS do <what> ... [flags]
+\&'do' something.
+.PP
+.nf
+  not  \ejoined
+  \-with this
+.fi
+.SH SEE ALSO
+These:
+.IP \(bu 3
+other(1)
+.IP \(bu 3
+\&.profile
+`
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}

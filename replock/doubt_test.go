@@ -1,0 +1,79 @@
+package replock
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/repolock/repolock/store/mem"
+)
+
+// crashed leaves the lock of a holder that has crashed, long after its ttl.
+func (w *world) crashed(t *testing.T, mode Mode, ttl time.Duration) {
+	t.Helper()
+	m := w.machine(func(o *Options) { o.TTL = ttl })
+	k, err := m.acquire(t.Context(), mode, "crashed")
+	mustLock(t, k, err)
+	m.lose(t, k)
+	time.Sleep(2 * ttl)
+}
+
+// TestWatchingIsBounded: a lock that is perhaps stale is watched for as long as the acquirer
+// waits, or for two minutes. If its ttl is longer than that it counts as held, at once.
+func TestWatchingIsBounded(t *testing.T) {
+	for _, c := range []struct {
+		ttl, wait, most time.Duration
+		held            bool
+	}{
+		{MaxTTL, 0, 2 * time.Minute, true},
+		{MaxTTL, 15 * time.Minute, 15*time.Minute + 10*time.Second, true},
+		{20 * time.Minute, Forever, 20*time.Minute + 10*time.Second, false},
+		{3 * time.Minute, 0, 2 * time.Minute, true},
+		{3 * time.Minute, time.Minute, 2 * time.Minute, true},
+		{3 * time.Minute, 4 * time.Minute, 3*time.Minute + 10*time.Second, false},
+		{110 * time.Second, 0, 2 * time.Minute, false},
+		{DefaultTTL, 0, DefaultTTL + 10*time.Second, false},
+	} {
+		for _, mode := range []Mode{Shared, Exclusive} {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, mem.Options{NoStoreClock: true})
+				w.crashed(t, Exclusive, c.ttl)
+				m, start := w.machine(), time.Now()
+				k, err := m.acquire(t.Context(), mode, "x", Wait(c.wait))
+				took := time.Since(start)
+				if k != nil {
+					k.Release(t.Context())
+				}
+				if errors.Is(err, ErrHeld) != c.held || (err == nil) == c.held || took > c.most || took < c.wait && c.held {
+					t.Errorf("%s, ttl %v, wait %v: after %v: %v", mode, c.ttl, c.wait, took, err)
+				}
+				var held *HeldError
+				if errors.As(err, &held) && (held.Holders[0].Verdict != Doubtful || !strings.Contains(err.Error(), "crashed, since 2000-01-01")) {
+					t.Errorf("%v", err)
+				}
+			})
+		}
+	}
+}
+
+// TestBreakDoubtful: what only one clock calls stale is left by break-lock --stale, unless a
+// person was asked; and what no clock does, always.
+func TestBreakDoubtful(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{NoStoreClock: true, NoTime: true})
+		w.crashed(t, Exclusive, MaxTTL)
+		w.put("index/lock.shared/encrypted", []byte{1, 2, 3})
+		live := w.machine()
+		w.put("index/lock.shared/live", foreign(time.Now(), true))
+		for _, c := range []struct {
+			opts BreakOptions
+			left int
+		}{{BreakOptions{Stale: true}, 4}, {BreakOptions{Stale: true, Doubtful: true}, 2}} {
+			if _, err := live.Break(t.Context(), c.opts); err != nil || len(w.keys()) != c.left {
+				t.Errorf("%+v: left %v, %v", c.opts, w.keys(), err)
+			}
+		}
+	})
+}

@@ -1,0 +1,47 @@
+package replock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/mem"
+)
+
+// TestListingsEnd: whatever a store says of a listing, all that reads one ends, with an error that
+// says so, and never with an answer that only a whole listing can give.
+func TestListingsEnd(t *testing.T) {
+	for _, how := range tap.Ways {
+		for name, do := range map[string]func(context.Context, *Locker) error{
+			"exclusive": func(ctx context.Context, l *Locker) error { _, err := l.Exclusive(ctx, "x"); return err },
+			"waiting": func(ctx context.Context, l *Locker) error {
+				_, err := l.Exclusive(ctx, "x", Wait(time.Minute))
+				return err
+			},
+			"status": func(ctx context.Context, l *Locker) error { _, err := l.Status(ctx); return err },
+			"break":  func(ctx context.Context, l *Locker) error { _, err := l.Break(ctx, BreakOptions{}); return err },
+		} {
+			t.Run(how+"/"+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t, mem.Options{})
+					for i := range 4 { // empty flags, in nobody's way
+						w.put(fmt.Sprint("index/lock.shared/", i), nil)
+					}
+					s := &tap.Unending{Store: w.mem, How: how, Most: 5000}
+					l, err := New(s, Options{})
+					if err != nil {
+						t.Fatal(err)
+					}
+					if err := do(t.Context(), l); !errors.Is(err, store.ErrListing) {
+						t.Errorf("after %d pages: %v", s.Pages(), err)
+					}
+				})
+			})
+		}
+	}
+}

@@ -1,0 +1,30 @@
+package replock
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/repolock/repolock/store/mem"
+)
+
+// TestNoIntentBelowAnother: a key that the policy for shared locks lets its owner write is a shared
+// lock or nothing, never an intent, which would keep backups out, too.
+func TestNoIntentBelowAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{})
+		for _, key := range []string{"lock.intent/lock.shared/x", "lock.intent/a/lock.shared/x"} {
+			w.put("index/"+key, foreign(time.Now(), false))
+		}
+		m := w.machine()
+		for _, mode := range []Mode{Shared, Exclusive} {
+			k, err := m.acquire(t.Context(), mode, "x")
+			mustLock(t, k, err).Release(t.Context())
+		}
+		w.put("index/lock.shared/a/b", foreign(time.Now(), true)) // another client's name, perhaps
+		if k, err := m.Exclusive(t.Context(), "x"); err == nil {
+			t.Error("a shared lock whose name has a slash isn't seen")
+			k.Release(t.Context())
+		}
+	})
+}
