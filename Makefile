@@ -80,7 +80,7 @@ demo: ## two real backups and a real prune on a local directory
 spec: ## have Spin look at every state of the protocol's model
 	sh spec/run.sh
 
-SEEDS = cd internal/sim && $(GO) test -count=1 -run='^TestSeeds$$' -timeout=0
+SEEDS = cd internal/test/sim && $(GO) test -count=1 -run='^TestSeeds$$' -timeout=0
 
 .PHONY: sim
 sim: ## run simulated histories for 30 s
@@ -96,7 +96,7 @@ soak: ## run simulated histories that nobody has run before, until stopped
 
 .PHONY: mutants
 mutants: ## put bugs into the engine, and have the simulator find them
-	@$(GO) run ./internal/sim/mutants
+	@$(GO) run ./internal/test/sim/mutants
 
 .PHONY: fuzz
 fuzz: ## fuzz what is parsed, 20 s each
@@ -143,7 +143,7 @@ imports: ## packages point one way: .depguard.yml
 .PHONY: clock
 clock: ## time is read through the injected clock alone
 	@! grep -nE 'time\.(Now|Since|Until|Sleep|After|AfterFunc|NewTimer|NewTicker|Tick)\(' \
-		$$(find replock internal/refresh internal/original -name '*.go' ! -name '*_test.go') || \
+		$$(find replock internal/refresh internal/test/cloudsticlock -name '*.go' ! -name '*_test.go') || \
 		{ echo "read the clock that was injected"; exit 1; }
 
 .PHONY: legal
@@ -152,4 +152,4 @@ legal: notices ## NOTICES has the licenses of all that is linked, and of nothing
 
 .PHONY: notices
 notices: ## write NOTICES anew
-	$(GO) run ./internal/notices >NOTICES.new && mv NOTICES.new NOTICES
+	$(GO) run ./internal/tool/notices >NOTICES.new && mv NOTICES.new NOTICES

@@ -21,7 +21,7 @@ import (
 	keys "github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/minio/minio-go/v7/pkg/signer"
 
-	"github.com/repolock/repolock/internal/miniotest"
+	"github.com/repolock/repolock/internal/test/miniotest"
 )
 
 // account may do on a MinIO server what its policy says, and nothing else.

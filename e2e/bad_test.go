@@ -15,9 +15,9 @@ import (
 	"github.com/minio/minio-go/v7"
 	keys "github.com/minio/minio-go/v7/pkg/credentials"
 
-	"github.com/repolock/repolock/internal/miniotest"
-	"github.com/repolock/repolock/internal/port"
-	"github.com/repolock/repolock/internal/proxy"
+	"github.com/repolock/repolock/internal/test/freeport"
+	"github.com/repolock/repolock/internal/test/miniotest"
+	"github.com/repolock/repolock/internal/test/proxy"
 )
 
 // TestBadInput: whatever is wrong is said in one line, with the right exit code,
@@ -179,7 +179,7 @@ func webSite(status int) where {
 }
 
 func closedPort(t *testing.T, _ place) (string, []string) {
-	n, err := port.Free()
+	n, err := freeport.Free()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	judge "github.com/repolock/repolock/internal/history"
-	"github.com/repolock/repolock/internal/proxy"
+	"github.com/repolock/repolock/internal/judge"
+	"github.com/repolock/repolock/internal/test/proxy"
 	"github.com/repolock/repolock/internal/torture"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/repolock/repolock/internal/proxy"
+	"github.com/repolock/repolock/internal/test/proxy"
 )
 
 // TestClocks: an answer's times, an hour off in either direction or in both at

@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	"github.com/repolock/repolock/internal/clock"
-	"github.com/repolock/repolock/internal/original"
+	"github.com/repolock/repolock/internal/test/cloudsticlock"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/open"
 )
@@ -125,9 +125,9 @@ func cloudstic(args []string) error {
 		return err
 	}
 	r := packed{ctx, st}
-	l := &original.Locker{Store: st, Clock: clock.System{}, Holder: fmt.Sprintf("here (pid %d)", os.Getpid())}
+	l := &cloudsticlock.Locker{Store: st, Clock: clock.System{}, Holder: fmt.Sprintf("here (pid %d)", os.Getpid())}
 	line := strings.Join(args, " ")
-	take := func(context.Context, string) (*original.Lock, error) { return nil, nil }
+	take := func(context.Context, string) (*cloudsticlock.Lock, error) { return nil, nil }
 	do := func() error { return nil }
 	switch {
 	case args[0] == "init":

@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/repolock/repolock/internal/miniotest"
-	"github.com/repolock/repolock/internal/proxy"
+	"github.com/repolock/repolock/internal/test/miniotest"
+	"github.com/repolock/repolock/internal/test/proxy"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
 )

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/repolock/repolock/internal/proxy"
+	"github.com/repolock/repolock/internal/test/proxy"
 	"github.com/repolock/repolock/replock"
 )
 

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/repolock/repolock/internal/pages"
+	"github.com/repolock/repolock/internal/test/docblocks"
 )
 
 // claimed are the pages whose blocks, sh and crontab, a test of their own runs, from the
@@ -68,7 +68,7 @@ func TestDocs(t *testing.T) {
 	}
 	ci, done := newCI(t), map[string]bool{}
 	for name, test := range claimed {
-		page, err := pages.Read("../" + name)
+		page, err := docblocks.Read("../" + name)
 		if err != nil {
 			t.Errorf("%s claims it: %v", test, err)
 		}
@@ -81,7 +81,7 @@ func TestDocs(t *testing.T) {
 	}
 	used := map[string]bool{}
 	for _, name := range names {
-		page, err := pages.Read("../" + name)
+		page, err := docblocks.Read("../" + name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +102,7 @@ type docs struct {
 	*site
 	ci   *ci
 	done map[string]bool // what tests that claim pages run
-	page pages.Page
+	page docblocks.Page
 	name string
 }
 

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/repolock/repolock/internal/proxy"
+	"github.com/repolock/repolock/internal/test/proxy"
 )
 
 // diagnosis is what of doctor's JSON these tests look at.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/repolock/repolock/internal/proxy"
+	"github.com/repolock/repolock/internal/test/proxy"
 )
 
 // TestPartition: the holder is cut off while somebody else isn't and gets in. The

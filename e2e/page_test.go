@@ -12,19 +12,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/repolock/repolock/internal/pages"
+	"github.com/repolock/repolock/internal/test/docblocks"
 )
 
 // page is a page's script, and the home that it is run in.
 type page struct {
 	*site
-	pages.Page
+	docblocks.Page
 }
 
 // newPage is one of docs/, and a home with something to back up.
 func newPage(t *testing.T, name string) *page {
 	t.Helper()
-	text, err := pages.Read("../docs/" + name)
+	text, err := docblocks.Read("../docs/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}

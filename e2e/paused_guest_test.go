@@ -10,7 +10,7 @@ import (
 
 	"github.com/minio/minio-go/v7"
 
-	"github.com/repolock/repolock/internal/miniotest"
+	"github.com/repolock/repolock/internal/test/miniotest"
 )
 
 const (

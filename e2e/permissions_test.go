@@ -15,7 +15,7 @@ import (
 
 	"github.com/minio/minio-go/v7"
 
-	"github.com/repolock/repolock/internal/miniotest"
+	"github.com/repolock/repolock/internal/test/miniotest"
 )
 
 // policy is one of the README's, for a place.

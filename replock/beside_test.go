@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store/mem"
 )
 
@@ -197,8 +197,11 @@ func (w *world) race(t *testing.T, trip time.Duration, round int, clients [2]cli
 	var locks [2]held
 	var wg sync.WaitGroup
 	for n, c := range clients {
-		c.tap.Before(func(context.Context, tap.Request) error { time.Sleep(c.jitter(trip) / 2); return nil })
-		c.tap.After(func(_ context.Context, _ tap.Request, err error) error { time.Sleep(c.jitter(trip) / 2); return err })
+		c.tap.Before(func(context.Context, hookstore.Request) error { time.Sleep(c.jitter(trip) / 2); return nil })
+		c.tap.After(func(_ context.Context, _ hookstore.Request, err error) error {
+			time.Sleep(c.jitter(trip) / 2)
+			return err
+		})
 		wg.Go(func() {
 			time.Sleep(time.Duration((round*(2*n-1)+1000)%7) * trip / 3)
 			if k, err := c.lock(t.Context(), modes[n]); err == nil {

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
@@ -61,7 +61,7 @@ func TestProveAbsentHarmless(t *testing.T) {
 				for range 3 {
 					m := w.machine()
 					var puts int
-					m.tap.Before(func(_ context.Context, r tap.Request) error {
+					m.tap.Before(func(_ context.Context, r hookstore.Request) error {
 						if r.Op == "put" && r.Key == k.l.keys.exclusive() {
 							puts++
 						}
@@ -88,7 +88,7 @@ func TestProveAbsentUnanswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{IfAbsent: mem.Claimed})
 		m := w.machine()
-		m.tap.Before(func(_ context.Context, r tap.Request) error {
+		m.tap.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "put" && r.Opts.IfAbsent && r.Key != m.keys.exclusive() {
 				return errors.New("reset")
 			}
@@ -121,7 +121,7 @@ func TestBreakBetweenLookAndPut(t *testing.T) {
 					if what == "exclusive" {
 						key = m.keys.exclusive()
 					}
-					m.tap.Before(func(ctx context.Context, r tap.Request) error {
+					m.tap.Before(func(ctx context.Context, r hookstore.Request) error {
 						if r.Op == "put" && r.Key == key && r.Opts.Replaces != "" {
 							return w.mem.Delete(ctx, key)
 						}

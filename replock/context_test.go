@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store/mem"
 )
 
@@ -148,7 +148,7 @@ func TestWaitEndedByItsContext(t *testing.T) {
 		time.AfterFunc(time.Minute, func() { cancel(errQuit) })
 		return ctx, func() { cancel(nil) }
 	}
-	hangs := func(ctx context.Context, r tap.Request) error {
+	hangs := func(ctx context.Context, r hookstore.Request) error {
 		if r.Op != "list" {
 			return nil
 		}
@@ -159,7 +159,7 @@ func TestWaitEndedByItsContext(t *testing.T) {
 		name   string
 		mode   Mode
 		end    func(*testing.T) (context.Context, context.CancelFunc)
-		before tap.Before // of a request shortly before
+		before hookstore.Before // of a request shortly before
 		errs   []error
 	}{
 		{"deadline, exclusive", Exclusive, deadline, nil, []error{context.DeadlineExceeded}},

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
@@ -55,7 +55,7 @@ func TestMisdatedIsRefreshedSoon(t *testing.T) {
 		a := w.machine()
 		a.clock.setSkew(-time.Hour)
 		puts := 0
-		a.tap.Before(func(_ context.Context, r tap.Request) error {
+		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "put" {
 				if puts++; puts == 2 || puts == 3 {
 					return errOutage
@@ -84,7 +84,7 @@ func TestLatePointerIsTakenDown(t *testing.T) {
 			mustLock(t, s, err)
 			puts := 0
 			var late []byte
-			a.tap.Before(func(_ context.Context, r tap.Request) error {
+			a.tap.Before(func(_ context.Context, r hookstore.Request) error {
 				if r.Op == "put" && r.Key == pointer {
 					if puts++; puts == 1 {
 						late = r.Body
@@ -93,7 +93,7 @@ func TestLatePointerIsTakenDown(t *testing.T) {
 				}
 				return nil
 			})
-			a.tap.After(func(ctx context.Context, r tap.Request, err error) error {
+			a.tap.After(func(ctx context.Context, r hookstore.Request, err error) error {
 				if r.Op == "delete" && r.Key == pointer && late != nil {
 					if _, err := w.mem.Put(ctx, r.Key, late, store.PutOptions{IfAbsent: true}); err != nil {
 						t.Error(err)
@@ -130,7 +130,7 @@ func TestStallIsNoSkew(t *testing.T) {
 		a := w.machine()
 		const pause = 70 * time.Second
 		armed := false
-		a.tap.Before(func(_ context.Context, r tap.Request) error {
+		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "list" && armed {
 				armed = false
 				a.clock.pause(pause)

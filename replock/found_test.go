@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
@@ -29,7 +29,7 @@ func TestFoundResumePassedMeanwhile(t *testing.T) {
 		// b has looked, and is about to delete the stale flag.
 		came, gate := make(chan struct{}), make(chan struct{})
 		var first atomic.Bool
-		b.tap.Before(func(_ context.Context, r tap.Request) error {
+		b.tap.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "delete" && r.Key == k.Key() && first.CompareAndSwap(false, true) {
 				close(came)
 				<-gate
@@ -51,7 +51,7 @@ func TestFoundResumePassedMeanwhile(t *testing.T) {
 		}()
 		<-came
 		var looks atomic.Int64
-		a.tap.Before(func(_ context.Context, r tap.Request) error {
+		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "list" && r.Key == "index/lock." && looks.Add(1) == 1 {
 				close(gate)
 				time.Sleep(10 * time.Millisecond)
@@ -147,7 +147,7 @@ func TestFoundRefusedDeletesForeignExclusive(t *testing.T) {
 		<-came // it has looked
 		looked := make(chan struct{})
 		var first atomic.Bool
-		a.tap.Before(func(_ context.Context, r tap.Request) error {
+		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "list" && first.CompareAndSwap(false, true) {
 				close(gate) // it writes, and verifies
 				<-cdone
@@ -180,7 +180,7 @@ func TestFoundProveRevives(t *testing.T) {
 		k, err := a.Shared(t.Context(), "backup")
 		mustLock(t, k, err)
 		var other *Lock
-		a.tap.Before(func(ctx context.Context, r tap.Request) error {
+		a.tap.Before(func(ctx context.Context, r hookstore.Request) error {
 			if r.Op == "put" && r.Opts.IfMatch != "" && r.Opts.IfMatch != wrongETag && other == nil {
 				w.mem.Delete(ctx, k.Key()) // break-lock
 				other, err = b.Exclusive(context.Background(), "prune")
@@ -302,7 +302,7 @@ func TestFoundLateOwnPut(t *testing.T) {
 		b.clock.setSkew(20 * time.Second)
 		// b's first put of its intent gets no answer, and is applied late.
 		var n, lists atomic.Int64
-		b.tap.Before(func(ctx context.Context, r tap.Request) error {
+		b.tap.Before(func(ctx context.Context, r hookstore.Request) error {
 			switch {
 			case r.Op == "put" && strings.Contains(r.Key, "intent") && n.Add(1) == 1:
 				go func() {
@@ -338,7 +338,7 @@ func TestFoundResumeCancelled(t *testing.T) {
 		a.lose(t, k)
 		time.Sleep(20 * time.Second)
 		ctx, cancel := context.WithCancel(t.Context())
-		a.tap.Before(func(_ context.Context, r tap.Request) error {
+		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "list" && r.Key == "index/lock." {
 				cancel()
 			}
@@ -375,7 +375,7 @@ func TestFoundGet404(t *testing.T) {
 					k, err := a.acquire(t.Context(), first, "x")
 					mustLock(t, k, err)
 					time.Sleep(time.Second)
-					b.tap.After(func(_ context.Context, r tap.Request, err error) error {
+					b.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
 						if r.Op == "get" {
 							return store.ErrNotFound
 						}
@@ -401,7 +401,7 @@ func TestFoundOwnFlagGone(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, mem.Options{})
 			a := w.machine()
-			a.tap.After(func(ctx context.Context, r tap.Request, err error) error {
+			a.tap.After(func(ctx context.Context, r hookstore.Request, err error) error {
 				if r.Op == "put" && !strings.Contains(r.Key, "lock.exclusive") {
 					w.mem.Delete(ctx, r.Key)
 				}
@@ -449,7 +449,7 @@ func TestFoundStoppedReaper(t *testing.T) {
 					var first atomic.Bool
 					var other *Lock
 					var err error
-					a.tap.After(func(_ context.Context, r tap.Request, rerr error) error {
+					a.tap.After(func(_ context.Context, r hookstore.Request, rerr error) error {
 						// Stopped after the body was read, for two minutes; another comes in.
 						if r.Op == "get" && first.CompareAndSwap(false, true) {
 							a.clock.jump(2 * time.Minute)
@@ -484,7 +484,7 @@ func TestFoundClaimSpins(t *testing.T) {
 		w := newWorld(t, mem.Options{})
 		a := w.machine()
 		var n int
-		a.tap.Before(func(_ context.Context, r tap.Request) error {
+		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
 			time.Sleep(5 * time.Millisecond)
 			if r.Op == "put" && r.Opts.IfAbsent {
 				n++
@@ -564,7 +564,7 @@ func TestFoundReleaseWhileBroken(t *testing.T) {
 		b.Break(t.Context(), BreakOptions{})
 		other, err := b.Exclusive(t.Context(), "prune")
 		mustLock(t, other, err)
-		a.tap.Before(func(context.Context, tap.Request) error { time.Sleep(time.Second); return nil })
+		a.tap.Before(func(context.Context, hookstore.Request) error { time.Sleep(time.Second); return nil })
 		time.Sleep(2 * time.Second)
 		k.Release(t.Context())
 		if len(w.keys()) != 2 {
@@ -677,7 +677,7 @@ func TestFoundProbeIsLeft(t *testing.T) {
 		a, b, c := w.machine(), w.machine(), w.machine()
 		k, err := a.Shared(t.Context(), "backup")
 		mustLock(t, k, err)
-		b.tap.Before(func(_ context.Context, r tap.Request) error {
+		b.tap.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "delete" {
 				return errOutage
 			}
@@ -712,7 +712,7 @@ func TestFoundSweepIsBounded(t *testing.T) {
 		}
 		k.Release(t.Context())
 
-		b.tap.Before(func(ctx context.Context, r tap.Request) error {
+		b.tap.Before(func(ctx context.Context, r hookstore.Request) error {
 			if r.Op == "delete" {
 				<-ctx.Done()
 				return ctx.Err()
@@ -741,7 +741,7 @@ func TestFoundBreakStaleTakesItsTime(t *testing.T) {
 		mustLock(t, k, err)
 		time.Sleep(time.Second)
 		var deletes atomic.Int32
-		b.tap.Before(func(ctx context.Context, r tap.Request) error {
+		b.tap.Before(func(ctx context.Context, r hookstore.Request) error {
 			if r.Op == "delete" && deletes.Add(1) == 1 {
 				<-ctx.Done()
 				return ctx.Err()
@@ -771,7 +771,7 @@ func TestFoundProbeAppliedLate(t *testing.T) {
 		a.tap.Before(outage)
 		time.Sleep(46500 * time.Millisecond)
 		var puts, lists atomic.Int32
-		b.tap.Before(func(_ context.Context, r tap.Request) error {
+		b.tap.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "put" && puts.Add(1) == 1 {
 				time.AfterFunc(7900*time.Millisecond, func() { w.put(r.Key, r.Body) })
 				return errOutage
@@ -802,7 +802,7 @@ func TestFoundResumeFlagAppliedLate(t *testing.T) {
 		k, err := a.Shared(t.Context(), "backup")
 		mustLock(t, k, err)
 		late := make(chan struct{})
-		a.tap.Before(func(_ context.Context, r tap.Request) error {
+		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "put" { // the refresh that is sent at 30 s is applied at 66 s
 				a.tap.Before(outage)
 				time.AfterFunc(36*time.Second, func() { w.put(r.Key, r.Body); close(late) })
@@ -816,7 +816,7 @@ func TestFoundResumeFlagAppliedLate(t *testing.T) {
 		mustLock(t, other, err).Release(t.Context())
 		<-late
 		var puts, lists atomic.Int32
-		a.tap.Before(func(_ context.Context, r tap.Request) error {
+		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "put" && r.Key != k.Key() && puts.Add(1) == 1 {
 				time.AfterFunc(7500*time.Millisecond, func() { w.put(r.Key, r.Body) })
 				return errOutage
@@ -844,13 +844,13 @@ func TestFoundStoppedAfterTheLook(t *testing.T) {
 			k, err := a.acquire(t.Context(), mode, "x")
 			mustLock(t, k, err)
 			var broken atomic.Bool
-			a.tap.Before(func(_ context.Context, r tap.Request) error {
+			a.tap.Before(func(_ context.Context, r hookstore.Request) error {
 				if r.Op == "list" && r.Key == "index/lock.exclusive" {
 					time.Sleep(time.Millisecond) // looked at after the flag, not at the same time
 				}
 				return nil
 			})
-			a.tap.After(func(_ context.Context, r tap.Request, err error) error {
+			a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
 				if r.Op == "list" && r.Key == k.Key() && broken.CompareAndSwap(false, true) {
 					a.clock.jump(15 * time.Second)
 					if _, err := b.Break(t.Context(), BreakOptions{}); err != nil {
@@ -906,7 +906,7 @@ func TestFoundReleaseIsRepeated(t *testing.T) {
 				}
 				var other *Lock
 				var failed atomic.Bool
-				a.tap.After(func(ctx context.Context, r tap.Request, err error) error {
+				a.tap.After(func(ctx context.Context, r hookstore.Request, err error) error {
 					if r.Op == op && r.Key == "index/lock.exclusive" && failed.CompareAndSwap(false, true) {
 						other = w.replaces(ctx, k, b)
 						return errOutage
@@ -934,14 +934,14 @@ func TestFoundReleaseIsRefusedLate(t *testing.T) {
 		mustLock(t, k, err)
 		late := make(chan struct{})
 		var deletes, puts atomic.Int32
-		a.tap.Before(func(ctx context.Context, r tap.Request) error {
+		a.tap.Before(func(ctx context.Context, r hookstore.Request) error {
 			if r.Op == "delete" && r.Key == "index/lock.exclusive" && deletes.Add(1) == 1 {
 				<-late // as a system call on a network file system: it heeds no context
 			}
 			return mayNotDelete(ctx, r)
 		})
 		var other *Lock
-		a.tap.After(func(ctx context.Context, r tap.Request, err error) error {
+		a.tap.After(func(ctx context.Context, r hookstore.Request, err error) error {
 			if r.Op == "put" && r.Key == "index/lock.exclusive" && puts.Add(1) == 1 {
 				other = w.replaces(ctx, k, b)
 				close(late)

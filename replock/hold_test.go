@@ -9,21 +9,21 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
 
 var errOutage = errors.New("503 service unavailable")
 
-func takesASecond(context.Context, tap.Request) error {
+func takesASecond(context.Context, hookstore.Request) error {
 	time.Sleep(time.Second)
 	return nil
 }
 
-func outage(context.Context, tap.Request) error { return errOutage }
+func outage(context.Context, hookstore.Request) error { return errOutage }
 
-func mayNotDelete(_ context.Context, r tap.Request) error {
+func mayNotDelete(_ context.Context, r hookstore.Request) error {
 	if r.Op == "delete" {
 		return &store.Error{Op: "delete", Key: r.Key, Err: store.ErrPermission}
 	}
@@ -149,7 +149,7 @@ func TestHangingRequests(t *testing.T) {
 		start := time.Now()
 		k, err := a.acquire(t.Context(), mode, "x")
 		mustLock(t, k, err)
-		a.tap.Before(func(context.Context, tap.Request) error {
+		a.tap.Before(func(context.Context, hookstore.Request) error {
 			time.Sleep(time.Hour)
 			return errOutage
 		})
@@ -172,7 +172,7 @@ func TestAnswerAfterDeadline(t *testing.T) {
 		start := time.Now()
 		k, err := a.Exclusive(t.Context(), "x")
 		mustLock(t, k, err)
-		a.tap.After(func(context.Context, tap.Request, error) error {
+		a.tap.After(func(context.Context, hookstore.Request, error) error {
 			time.Sleep(26 * time.Second) // from 30 s to 56 s
 			return nil
 		})
@@ -241,7 +241,7 @@ func TestLostAnswers(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a := w.machine()
 		var puts atomic.Int64
-		a.tap.After(func(_ context.Context, r tap.Request, err error) error {
+		a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
 			if r.Op == "put" && puts.Add(1)%2 == 1 && err == nil {
 				return errOutage
 			}

@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/repolock/repolock/internal/original"
-	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/internal/test/cloudsticlock"
+	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
@@ -48,7 +48,7 @@ func (w *world) ours() client {
 
 func (w *world) originals() client {
 	m := w.machine()
-	l := &original.Locker{Store: m.tap, Clock: m.clock, Holder: m.self.Holder()}
+	l := &cloudsticlock.Locker{Store: m.tap, Clock: m.clock, Holder: m.self.Holder()}
 	return client{m, func(ctx context.Context, mode Mode) (held, error) {
 		f := l.Shared
 		if mode == Exclusive {
@@ -95,7 +95,7 @@ func hole(t *testing.T, run func(t *testing.T, w *world, a, b client) (both bool
 func (c client) pause(op, key string) (came, gate chan struct{}) {
 	came, gate = make(chan struct{}), make(chan struct{})
 	var once atomic.Bool
-	c.tap.Before(func(_ context.Context, r tap.Request) error {
+	c.tap.Before(func(_ context.Context, r hookstore.Request) error {
 		if r.Op == op && strings.Contains(r.Key, key) && once.CompareAndSwap(false, true) {
 			close(came)
 			<-gate
@@ -151,14 +151,14 @@ func TestHole2TwoExclusives(t *testing.T) {
 
 // Hole 3: a read that fails counts as "no lock".
 func TestHole3ReadErrors(t *testing.T) {
-	for name, after := range map[string]func(context.Context, tap.Request, error) error{
-		"503": func(_ context.Context, r tap.Request, err error) error {
+	for name, after := range map[string]func(context.Context, hookstore.Request, error) error{
+		"503": func(_ context.Context, r hookstore.Request, err error) error {
 			if r.Op == "list" || r.Op == "get" && !strings.Contains(r.Key, "exclusive") {
 				return errOutage
 			}
 			return err
 		},
-		"no permission": func(_ context.Context, r tap.Request, err error) error {
+		"no permission": func(_ context.Context, r hookstore.Request, err error) error {
 			if r.Op == "list" || r.Op == "get" && !strings.Contains(r.Key, "exclusive") {
 				return store.ErrPermission
 			}

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store/mem"
 )
 
@@ -21,9 +21,9 @@ func do(t *testing.T, f func(t *testing.T, w *world)) {
 }
 
 // first runs f at the first request of a kind.
-func first(op, key string, f func(r tap.Request) error) func(context.Context, tap.Request) error {
+func first(op, key string, f func(r hookstore.Request) error) func(context.Context, hookstore.Request) error {
 	var done atomic.Bool
-	return func(_ context.Context, r tap.Request) error {
+	return func(_ context.Context, r hookstore.Request) error {
 		if r.Op == op && strings.Contains(r.Key, key) && done.CompareAndSwap(false, true) {
 			return f(r)
 		}
@@ -36,7 +36,7 @@ func TestLeaseIsDatedFromTheSend(t *testing.T) {
 	for _, mode := range []Mode{Shared, Exclusive} {
 		do(t, func(t *testing.T, w *world) {
 			a := w.machine()
-			a.tap.After(func(_ context.Context, r tap.Request, err error) error {
+			a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
 				if r.Op == "put" {
 					time.Sleep(7 * time.Second)
 				}
@@ -59,7 +59,7 @@ func TestCancelledInTheLastLook(t *testing.T) {
 		do(t, func(t *testing.T, w *world) {
 			a := w.machine()
 			ctx, cancel := context.WithCancel(t.Context())
-			a.tap.After(func(_ context.Context, r tap.Request, err error) error {
+			a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
 				if r.Op == "list" {
 					cancel()
 				}
@@ -79,7 +79,7 @@ func TestUnansweredPutsAreWithdrawn(t *testing.T) {
 	for _, mode := range []Mode{Shared, Exclusive} {
 		do(t, func(t *testing.T, w *world) {
 			a := w.machine()
-			a.tap.After(func(_ context.Context, r tap.Request, err error) error {
+			a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
 				if r.Op == "put" {
 					return errOutage
 				}
@@ -100,7 +100,7 @@ func TestReleaseOrder(t *testing.T) {
 		k, err := a.Exclusive(t.Context(), "x")
 		mustLock(t, k, err)
 		var deleted []string
-		a.tap.After(func(_ context.Context, r tap.Request, err error) error {
+		a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
 			if r.Op == "delete" {
 				deleted = append(deleted, r.Key)
 			}
@@ -121,7 +121,7 @@ func TestRefusedClaimLeavesOthersAlone(t *testing.T) {
 		a, b := w.machine(), w.machine()
 		other, err := b.Exclusive(t.Context(), "prune")
 		mustLock(t, other, err)
-		a.tap.Before(first("put", "lock.exclusive", func(tap.Request) error { return errOutage }))
+		a.tap.Before(first("put", "lock.exclusive", func(hookstore.Request) error { return errOutage }))
 		k, err := a.Exclusive(t.Context(), "x")
 		mustHeld(t, k, err)
 		if len(w.keys()) != 2 {
@@ -138,7 +138,7 @@ func TestLateWithdrawLeavesOthersAlone(t *testing.T) {
 		var other *Lock
 		var deleted bool
 		var done atomic.Bool
-		a.tap.After(func(_ context.Context, r tap.Request, err error) error {
+		a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
 			if r.Op == "list" && done.CompareAndSwap(false, true) {
 				time.Sleep(7 * time.Second)
 				a.clock.jump(2 * time.Minute) // stopped; b finds what is left expired
@@ -150,7 +150,7 @@ func TestLateWithdrawLeavesOthersAlone(t *testing.T) {
 			}
 			return err
 		})
-		a.tap.Before(func(_ context.Context, r tap.Request) error {
+		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "delete" && strings.HasSuffix(r.Key, "lock.exclusive") {
 				deleted = true
 			}
@@ -174,7 +174,7 @@ func TestReleaseStopsAtTheDeadline(t *testing.T) {
 		a.tap.Before(outage)
 		time.Sleep(54 * time.Second)
 		deadline := time.Now().Add(k.Deadline() - a.clock.Elapsed())
-		a.tap.Before(func(_ context.Context, r tap.Request) error {
+		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "delete" && strings.HasSuffix(r.Key, "lock.exclusive") && time.Now().After(deadline) {
 				t.Errorf("delete of lock.exclusive %v after the deadline", time.Since(deadline))
 			}
@@ -188,7 +188,7 @@ func TestReleaseStopsAtTheDeadline(t *testing.T) {
 func TestExclusiveIsSeenBeforeItIsHeld(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a := w.machine()
-		a.tap.Before(first("list", "", func(tap.Request) error {
+		a.tap.Before(first("list", "", func(hookstore.Request) error {
 			return w.mem.Delete(context.Background(), "index/lock.exclusive")
 		}))
 		k, err := a.Exclusive(t.Context(), "x")
@@ -207,7 +207,7 @@ func TestClaimReplacesWhatItSaw(t *testing.T) {
 		w.put("index/lock.exclusive", foreign(time.Now(), false))
 		time.Sleep(2 * time.Minute)
 		looked := false
-		a.tap.Before(func(_ context.Context, r tap.Request) error {
+		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
 			switch {
 			case r.Op == "list":
 				looked = true
@@ -231,13 +231,13 @@ func TestOwnLeftovers(t *testing.T) {
 		do(t, func(t *testing.T, w *world) {
 			a := w.machine()
 			var done, failed atomic.Bool
-			a.tap.After(func(_ context.Context, r tap.Request, err error) error {
+			a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
 				if r.Op == "list" && done.CompareAndSwap(false, true) {
 					a.clock.jump(2 * time.Minute)
 				}
 				return err
 			})
-			a.tap.Before(func(_ context.Context, r tap.Request) error {
+			a.tap.Before(func(_ context.Context, r hookstore.Request) error {
 				if r.Op == "delete" && !failed.Load() {
 					return errOutage
 				}

@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
@@ -29,9 +29,9 @@ func TestStoreTimeIsALowerBound(t *testing.T) {
 					w := newWorld(t, opts)
 					w.skew.Store(int64(-time.Hour))
 					a := w.machine()
-					a.tap.Before(func(context.Context, tap.Request) error { time.Sleep(3 * time.Second); return nil })
+					a.tap.Before(func(context.Context, hookstore.Request) error { time.Sleep(3 * time.Second); return nil })
 					var listed time.Duration
-					a.tap.After(func(_ context.Context, r tap.Request, err error) error {
+					a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
 						if r.Op == "list" {
 							listed = a.clock.Elapsed()
 						}
@@ -117,7 +117,7 @@ func TestUnreadYoungAndOld(t *testing.T) {
 			w.put("index/lock.shared/x", foreign(time.Now(), true))
 			time.Sleep(age)
 			a := w.machine()
-			a.tap.Before(func(_ context.Context, r tap.Request) error {
+			a.tap.Before(func(_ context.Context, r hookstore.Request) error {
 				if r.Op == "get" {
 					return errOutage
 				}
@@ -175,7 +175,7 @@ func TestOnlyExclusiveAcquirersTouchLockExclusive(t *testing.T) {
 		w.put(key, foreign(time.Now(), false))
 		time.Sleep(2 * time.Minute)
 		a := w.machine()
-		a.tap.Before(func(_ context.Context, r tap.Request) error {
+		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Key == key && r.Op != "get" {
 				t.Errorf("%s of %s", r.Op, r.Key)
 			}
@@ -201,7 +201,7 @@ func TestReapFails(t *testing.T) {
 			w.put(key, foreign(time.Now(), strings.Contains(key, "shared")))
 			time.Sleep(2 * time.Minute)
 			a := w.machine()
-			a.tap.Before(func(_ context.Context, r tap.Request) error {
+			a.tap.Before(func(_ context.Context, r hookstore.Request) error {
 				if r.Key == key && (r.Op == "delete" || r.Op == "put") {
 					return store.ErrPermission
 				}
@@ -231,7 +231,7 @@ func TestGetRefused(t *testing.T) {
 		for _, age := range []time.Duration{0, time.Hour} {
 			time.Sleep(age)
 			a := w.machine()
-			a.tap.Before(func(_ context.Context, r tap.Request) error {
+			a.tap.Before(func(_ context.Context, r hookstore.Request) error {
 				if r.Op == "get" {
 					return store.ErrPermission
 				}
@@ -253,7 +253,7 @@ func TestRefreshIsDatedFromTheSend(t *testing.T) {
 		mustLock(t, k, err)
 		var mu sync.Mutex
 		sent := map[string]time.Duration{} // the last put of each object
-		a.tap.Before(func(_ context.Context, r tap.Request) error {
+		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
 			mu.Lock()
 			defer mu.Unlock()
 			if r.Op == "put" && (r.Key == k.Key() || r.Key == "index/lock.exclusive") {
@@ -261,7 +261,7 @@ func TestRefreshIsDatedFromTheSend(t *testing.T) {
 			}
 			return nil
 		})
-		a.tap.After(func(_ context.Context, r tap.Request, err error) error {
+		a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
 			if r.Op == "put" {
 				time.Sleep(3 * time.Second)
 			}
@@ -290,17 +290,17 @@ func TestHalfARefresh(t *testing.T) {
 				start := time.Now()
 				k, err := a.acquire(t.Context(), mode, "x")
 				mustLock(t, k, err)
-				fail := func(r tap.Request) bool { return r.Op == "put" && strings.Contains(r.Key, key) }
+				fail := func(r hookstore.Request) bool { return r.Op == "put" && strings.Contains(r.Key, key) }
 				if applied {
 					// Answers of the put and of what could tell of it are lost.
-					a.tap.After(func(_ context.Context, r tap.Request, err error) error {
+					a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
 						if strings.Contains(r.Key, key) {
 							return errOutage
 						}
 						return err
 					})
 				} else {
-					a.tap.Before(func(_ context.Context, r tap.Request) error {
+					a.tap.Before(func(_ context.Context, r hookstore.Request) error {
 						if fail(r) {
 							return errOutage
 						}
@@ -325,7 +325,7 @@ func TestBodiesAreUnique(t *testing.T) {
 		a := w.machine()
 		a.clock.setSkew(time.Hour)
 		seen := map[string]bool{}
-		a.tap.Before(func(_ context.Context, r tap.Request) error {
+		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "put" {
 				l, err := decode(r.Body)
 				if err != nil {
@@ -374,7 +374,7 @@ func TestReleaseWaitsForTheRefresh(t *testing.T) {
 		a := w.machine()
 		k, err := a.acquire(t.Context(), mode, "x")
 		mustLock(t, k, err)
-		a.tap.Before(func(_ context.Context, r tap.Request) error {
+		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "put" {
 				time.Sleep(3 * time.Second)
 			}
@@ -395,7 +395,7 @@ func TestReleaseEndsTheContextFirst(t *testing.T) {
 		a := w.machine()
 		k, err := a.Exclusive(t.Context(), "x")
 		mustLock(t, k, err)
-		a.tap.Before(func(_ context.Context, r tap.Request) error {
+		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "delete" && alive(k) {
 				t.Error("others may be in, and the context lives")
 			}
@@ -466,7 +466,7 @@ func TestResumeStoppedMidway(t *testing.T) {
 				a.lose(t, k)
 				a.tap.Before(nil)
 				var done atomic.Bool
-				a.tap.After(func(_ context.Context, r tap.Request, err error) error {
+				a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
 					if r.Op == op && (op == "delete" || r.Key == "index/lock.") && done.CompareAndSwap(false, true) {
 						a.clock.jump(2 * time.Minute)
 					}
@@ -522,7 +522,7 @@ func TestResumeTriesAgain(t *testing.T) {
 		mustLock(t, k, err)
 		a.lose(t, k)
 		until := time.Now().Add(30 * time.Second)
-		a.tap.Before(func(_ context.Context, r tap.Request) error {
+		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "list" && r.Key == "index/lock." && time.Now().Before(until) {
 				return errOutage
 			}
@@ -548,7 +548,7 @@ func TestStaleExclusiveIsOverwritten(t *testing.T) {
 		time.Sleep(3 * time.Minute)
 		a := w.machine()
 		deleted := 0
-		a.tap.Before(func(_ context.Context, r tap.Request) error {
+		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "delete" && strings.HasSuffix(r.Key, "lock.exclusive") {
 				deleted++
 			}
@@ -618,13 +618,13 @@ func TestLostAnswerIsDatedFromItsSend(t *testing.T) {
 		k, err := a.acquire(t.Context(), mode, "x")
 		mustLock(t, k, err)
 		// Only the puts at 30 s are applied, and none is answered.
-		a.tap.Before(func(_ context.Context, r tap.Request) error {
+		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "put" && time.Since(start) > 30*time.Second {
 				return errOutage
 			}
 			return nil
 		})
-		a.tap.After(func(_ context.Context, r tap.Request, err error) error {
+		a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
 			if r.Op == "put" {
 				return errOutage
 			}
@@ -647,7 +647,7 @@ func TestBrokenBetweenTwoPuts(t *testing.T) {
 		k, err := a.Shared(t.Context(), "x")
 		mustLock(t, k, err)
 		var lost, gone atomic.Bool
-		a.tap.After(func(_ context.Context, r tap.Request, err error) error {
+		a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
 			switch {
 			case r.Op == "put" && lost.CompareAndSwap(false, true):
 				return errOutage // applied: the next one finds another ETag
@@ -672,9 +672,9 @@ func TestResumeNeedsLockExclusive(t *testing.T) {
 		k, err := a.Exclusive(t.Context(), "x")
 		mustLock(t, k, err)
 		a.lose(t, k)
-		a.tap.Before(first("list", "index/lock.", func(r tap.Request) error { return nil }))
+		a.tap.Before(first("list", "index/lock.", func(r hookstore.Request) error { return nil }))
 		var done atomic.Bool
-		a.tap.After(func(ctx context.Context, r tap.Request, err error) error {
+		a.tap.After(func(ctx context.Context, r hookstore.Request, err error) error {
 			if r.Op == "put" && strings.HasSuffix(r.Key, "lock.exclusive") && done.CompareAndSwap(false, true) {
 				w.mem.Delete(context.Background(), r.Key)
 			}
@@ -704,13 +704,13 @@ func TestFenceNeedsConditions(t *testing.T) {
 		a := w.machine(fenced)
 		for want := uint64(1); want < 4; want++ {
 			var lost, raced atomic.Bool
-			a.tap.Before(func(_ context.Context, r tap.Request) error {
+			a.tap.Before(func(_ context.Context, r hookstore.Request) error {
 				if r.Op == "put" && strings.HasSuffix(r.Key, "lock-fence") && want == 3 && raced.CompareAndSwap(false, true) {
 					w.put(r.Key, []byte(`{"fence":10,"id":"another"}`)) // a late put of an earlier holder
 				}
 				return nil
 			})
-			a.tap.After(func(_ context.Context, r tap.Request, err error) error {
+			a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
 				if r.Op == "put" && strings.HasSuffix(r.Key, "lock-fence") && lost.CompareAndSwap(false, true) && err == nil {
 					return errOutage
 				}
@@ -752,7 +752,7 @@ func TestStoppedWhileReaping(t *testing.T) {
 		time.Sleep(3 * time.Minute)
 		a := w.machine()
 		var done atomic.Bool
-		a.tap.After(func(_ context.Context, r tap.Request, err error) error {
+		a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
 			if r.Op == "delete" && done.CompareAndSwap(false, true) {
 				a.clock.jump(2 * time.Minute)
 			}

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
@@ -23,7 +23,7 @@ func TestReleaseLeavesAnothersPointer(t *testing.T) {
 		"encrypted":         []byte("\x01 this is ciphertext"),
 		"larger than locks": bytes.Repeat([]byte("x"), maxBody+1),
 	} {
-		for rights, refuse := range map[string]tap.Before{"may delete": nil, "may not delete": mayNotDelete} {
+		for rights, refuse := range map[string]hookstore.Before{"may delete": nil, "may not delete": mayNotDelete} {
 			t.Run(name+", "+rights, func(t *testing.T) {
 				do(t, func(t *testing.T, w *world) {
 					a := w.machine()
@@ -49,7 +49,7 @@ func TestWithdrawLeavesAnothersPointer(t *testing.T) {
 		w.put("index/lock.shared/2026-03-07T09:00:00Z", foreign(time.Now(), true))
 		time.Sleep(10 * time.Second)
 		a := w.machine()
-		a.tap.Before(first("list", "", func(tap.Request) error {
+		a.tap.Before(first("list", "", func(hookstore.Request) error {
 			w.put(pointer, another)
 			return nil
 		}))
@@ -62,7 +62,7 @@ func TestWithdrawLeavesAnothersPointer(t *testing.T) {
 // TestReleaseDeletesWhatItSaw: where the store keeps conditions, a body that comes after
 // the look of a release isn't deleted, nor emptied.
 func TestReleaseDeletesWhatItSaw(t *testing.T) {
-	for rights, refuse := range map[string]tap.Before{"may delete": nil, "may not delete": mayNotDelete} {
+	for rights, refuse := range map[string]hookstore.Before{"may delete": nil, "may not delete": mayNotDelete} {
 		t.Run(rights, func(t *testing.T) {
 			do(t, func(t *testing.T, w *world) {
 				a := w.machine()
@@ -71,7 +71,7 @@ func TestReleaseDeletesWhatItSaw(t *testing.T) {
 				a.tap.Before(refuse)
 				another := foreign(time.Now(), false)
 				var came atomic.Bool
-				a.tap.After(func(_ context.Context, r tap.Request, err error) error {
+				a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
 					if r.Op == "get" && r.Key == pointer && came.CompareAndSwap(false, true) {
 						w.put(pointer, another)
 					}
@@ -125,7 +125,7 @@ func TestReleaseActsOnAFreshLook(t *testing.T) {
 		k, err := a.Exclusive(t.Context(), "prune")
 		mustLock(t, k, err)
 		another := foreign(time.Now(), false)
-		a.tap.After(func(_ context.Context, r tap.Request, err error) error {
+		a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
 			if r.Op == "get" && r.Key == pointer {
 				a.clock.jump(2 * time.Minute)
 				w.put(pointer, another)

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
@@ -81,7 +81,7 @@ func TestStaleTicketBehindIsReaped(t *testing.T) {
 		if tickets := w.tickets(); len(tickets) != 2 {
 			t.Fatalf("tickets: %v", tickets)
 		}
-		c.tap.Before(func(ctx context.Context, _ tap.Request) error { <-ctx.Done(); return ctx.Err() })
+		c.tap.Before(func(ctx context.Context, _ hookstore.Request) error { <-ctx.Done(); return ctx.Err() })
 		behind.cancel(nil)
 		<-behind.done
 		time.Sleep(2 * DefaultTTL)

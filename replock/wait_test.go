@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
@@ -190,7 +190,7 @@ func TestWaitEnds(t *testing.T) {
 					t.Errorf("%v after %v", wait.err, wait.took)
 				}
 			case "refused":
-				b.tap.Before(func(_ context.Context, r tap.Request) error {
+				b.tap.Before(func(_ context.Context, r hookstore.Request) error {
 					if r.Op == "list" {
 						return &store.Error{Op: r.Op, Key: r.Key, Err: store.ErrPermission}
 					}
@@ -257,7 +257,7 @@ func TestWaiterIsGone(t *testing.T) {
 		c := w.machine()
 		k, b, wait := w.queued(t, Forever)
 		time.Sleep(10 * time.Second)
-		b.tap.Before(func(ctx context.Context, _ tap.Request) error { <-ctx.Done(); return ctx.Err() })
+		b.tap.Before(func(ctx context.Context, _ hookstore.Request) error { <-ctx.Done(); return ctx.Err() })
 		wait.cancel(nil)
 		<-wait.done
 		k.Release(t.Context())
@@ -300,8 +300,8 @@ func TestTicketIsNoFlag(t *testing.T) {
 		a, b := w.machine(), w.machine()
 		states := map[string]map[string]bool{}
 		var mu sync.Mutex
-		var late []tap.Request
-		b.tap.Before(func(_ context.Context, r tap.Request) error {
+		var late []hookstore.Request
+		b.tap.Before(func(_ context.Context, r hookstore.Request) error {
 			var said body
 			if r.Op != "put" || json.Unmarshal(r.Body, &said) != nil {
 				return nil
@@ -477,7 +477,7 @@ func TestWaitForWhatFails(t *testing.T) {
 		for name, c := range map[string]struct {
 			opts   mem.Options
 			change func(*Options)
-			fails  tap.Before
+			fails  hookstore.Before
 			most   time.Duration
 		}{
 			"no fence":  {mem.Options{IfAbsent: mem.Claimed}, func(o *Options) { o.Fence = true }, nil, 5 * time.Second},
@@ -501,8 +501,8 @@ func TestWaitForWhatFails(t *testing.T) {
 	})
 }
 
-func failsOn(key string) tap.Before {
-	return func(_ context.Context, r tap.Request) error {
+func failsOn(key string) hookstore.Before {
+	return func(_ context.Context, r hookstore.Request) error {
 		if r.Op == "put" && strings.Contains(r.Key, key) {
 			return errOutage
 		}
@@ -519,7 +519,7 @@ func TestWaitsNotForItself(t *testing.T) {
 		wait.waits(t)
 		k.Release(t.Context())
 		var raised atomic.Bool
-		b.tap.Before(func(_ context.Context, r tap.Request) error {
+		b.tap.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "put" && strings.Contains(r.Key, "lock.exclusive") {
 				raised.Store(true)
 			} else if raised.Load() {

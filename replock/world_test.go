@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/identity"
-	"github.com/repolock/repolock/internal/nap"
-	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/internal/test/hookstore"
+	"github.com/repolock/repolock/internal/test/stoppedclock"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
@@ -39,7 +39,7 @@ func newWorld(t *testing.T, opts mem.Options) *world {
 type machine struct {
 	*Locker
 	clock *machineClock
-	tap   *tap.Store
+	tap   *hookstore.Store
 	mu    sync.Mutex
 	seen  []Event
 }
@@ -47,7 +47,7 @@ type machine struct {
 func (w *world) machine(change ...func(*Options)) *machine {
 	w.count++
 	m := &machine{clock: &machineClock{start: time.Now().Add(-time.Duration(w.count) * time.Hour)}}
-	m.tap = &tap.Store{Store: w.mem}
+	m.tap = &hookstore.Store{Store: w.mem}
 	opts := Options{Clock: m.clock, Rand: rand.Reader, Observe: m.observe, Self: &identity.Process{
 		Hostname: fmt.Sprintf("m%d", w.count), HostID: fmt.Sprint("host", w.count), BootID: fmt.Sprint("boot", w.count),
 		PID: 100 + w.count, PIDNamespace: "pid:[1]", TimeNamespace: "time:[1]", PIDStart: 1, User: "u",
@@ -97,8 +97,8 @@ type machineClock struct {
 	mu    sync.Mutex
 	start time.Time
 	skew  time.Duration
-	nap.Naps
-	paused nap.Naps
+	stoppedclock.Naps
+	paused stoppedclock.Naps
 }
 
 func (c *machineClock) Now() time.Time {

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/repolock/repolock/internal/child"
+	"github.com/repolock/repolock/internal/daemon"
 	"github.com/repolock/repolock/internal/identity"
-	"github.com/repolock/repolock/internal/keeper"
+	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/regular"
 	"github.com/repolock/repolock/replock"
 )
@@ -114,7 +114,7 @@ func (c acquireCmd) order(g global) (order, error) {
 	if g.unknown != nil { // which gob would leave behind
 		return order{}, g.unknown
 	}
-	o := order{Flags: c.takeFlags, Global: g, Operation: c.Operation, Token: keeper.NewToken(), OnLost: c.OnLost}
+	o := order{Flags: c.takeFlags, Global: g, Operation: c.Operation, Token: daemon.NewToken(), OnLost: c.OnLost}
 	switch {
 	case c.Shared:
 		o.Mode = replock.Shared
@@ -151,7 +151,7 @@ func (c acquireCmd) order(g global) (order, error) {
 }
 
 func (c acquireCmd) run(r *reporter, g global) (int, error) {
-	if err := keeper.Supported(); err != nil {
+	if err := daemon.Supported(); err != nil {
 		return 0, usageError{fmt.Errorf("acquire: %w: have repolock run the command", err)}
 	}
 	o, err := c.order(g)
@@ -168,7 +168,7 @@ func (c acquireCmd) run(r *reporter, g global) (int, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	around := lookAround(ctx, r, g)
-	k, err := keeper.Start([]string{"keeper"}, o, log)
+	k, err := daemon.Start([]string{"keeper"}, o, log)
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", errKeeperFailed, err)
 	}
@@ -192,7 +192,7 @@ func (c acquireCmd) run(r *reporter, g global) (int, error) {
 }
 
 // listen delivers what the keeper tells, until it ends.
-func listen(k *keeper.Starter) <-chan news {
+func listen(k *daemon.Starter) <-chan news {
 	heard := make(chan news)
 	go func() {
 		defer close(heard)
@@ -208,8 +208,8 @@ func listen(k *keeper.Starter) <-chan news {
 }
 
 // await shows what the keeper tells until it holds the lock. A signal ends that.
-func (c acquireCmd) await(r *reporter, k *keeper.Starter, heard <-chan news) (*holding, error) {
-	signals, stop := child.Signals()
+func (c acquireCmd) await(r *reporter, k *daemon.Starter, heard <-chan news) (*holding, error) {
+	signals, stop := procgroup.Signals()
 	defer stop()
 	w := waiting{r: r}
 	defer w.end()

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"syscall"
 
-	"github.com/repolock/repolock/internal/child"
+	"github.com/repolock/repolock/internal/procgroup"
 )
 
 // sigcont continues a command that the terminal stopped.
@@ -14,10 +14,10 @@ const sigcont = syscall.SIGCONT
 
 // bare becomes the command: there is no lock to be held around it.
 func bare(args []string) (int, error) {
-	path, err := child.LookPath(args)
+	path, err := procgroup.LookPath(args)
 	if err != nil {
 		return 0, err
 	}
 	err = syscall.Exec(path, args, bareEnviron())
-	return 0, fmt.Errorf("%s: %w: %w", args[0], child.ErrNotExecutable, err)
+	return 0, fmt.Errorf("%s: %w: %w", args[0], procgroup.ErrNotExecutable, err)
 }

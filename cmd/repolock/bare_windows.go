@@ -6,7 +6,7 @@ import (
 	"os/exec"
 	"syscall"
 
-	"github.com/repolock/repolock/internal/child"
+	"github.com/repolock/repolock/internal/procgroup"
 )
 
 // sigcont is nothing that there is on Windows, where nothing is ever stopped.
@@ -25,6 +25,6 @@ func bare(args []string) (int, error) {
 	case errors.As(err, &exit):
 		return exit.ExitCode(), nil
 	default:
-		return 0, child.CommandError(args[0], err)
+		return 0, procgroup.CommandError(args[0], err)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/repolock/repolock/internal/child"
 	"github.com/repolock/repolock/internal/doctor"
+	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
 )
@@ -130,7 +130,7 @@ func (c doctorCmd) base(name string) (string, error) {
 // onSignal ends the context at the first signal, so that what was written is
 // deleted; a second one ends the process.
 func onSignal(cancel context.CancelCauseFunc) (stop func()) {
-	signals, stop := child.Signals()
+	signals, stop := procgroup.Signals()
 	go func() {
 		for sig := range signals {
 			if ends(sig) {

@@ -7,8 +7,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/repolock/repolock/internal/child"
-	"github.com/repolock/repolock/internal/keeper"
+	"github.com/repolock/repolock/internal/daemon"
+	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/torture"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
@@ -96,17 +96,17 @@ func describe(err error) (name string, code int, hint string) {
 		return "torture_failed", nobody.Code, ""
 	case errors.Is(err, torture.ErrUnjudged):
 		return "torture_unjudged", exitUnjudged, ""
-	case errors.Is(err, replock.ErrLost), errors.Is(err, child.ErrExpired), errors.Is(err, child.ErrParted):
+	case errors.Is(err, replock.ErrLost), errors.Is(err, procgroup.ErrExpired), errors.Is(err, procgroup.ErrParted):
 		return "lock_lost", exitLost, "whether the operation was completed is for you to check"
-	case errors.Is(err, keeper.ErrGone), errors.Is(err, replock.ErrReleased):
+	case errors.Is(err, daemon.ErrGone), errors.Is(err, replock.ErrReleased):
 		return "keeper_gone", exitLost, "if the script still runs, call acquire with --for-pid $$; whether the operation was completed is for you to check"
-	case errors.Is(err, keeper.ErrSilent):
+	case errors.Is(err, daemon.ErrSilent):
 		return "keeper_silent", exitUnavailable, "whether the lock is held isn't known: count it as lost"
 	case errors.Is(err, errKeeperFailed), errors.Is(err, errOwnerEnded):
 		return "keeper_failed", exitUnavailable, ""
-	case errors.Is(err, child.ErrNotFound):
+	case errors.Is(err, procgroup.ErrNotFound):
 		return "command_not_found", exitNotFound, ""
-	case errors.Is(err, child.ErrNotExecutable):
+	case errors.Is(err, procgroup.ErrNotExecutable):
 		return "command_not_executable", exitNotExec, ""
 	case errors.Is(err, store.ErrURL):
 		return "usage", exitUsage, "see repolock --help"
@@ -116,7 +116,7 @@ func describe(err error) (name string, code int, hint string) {
 		return "permission_denied", exitPermission, "are these the credentials of this server, all of them, and still valid?"
 	case errors.Is(err, store.ErrPermission):
 		return "permission_denied", exitPermission, "locking needs to list, read, write and delete below " + replock.DefaultPrefix + " in the repository"
-	case errors.Is(err, store.ErrConfig), errors.Is(err, keeper.ErrDir):
+	case errors.Is(err, store.ErrConfig), errors.Is(err, daemon.ErrDir):
 		return "wrong_configuration", exitUnfit, ""
 	case errors.Is(err, replock.ErrFence), errors.Is(err, store.ErrConditionUnsupported):
 		return "store_unfit", exitUnfit, ""

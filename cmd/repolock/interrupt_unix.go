@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/repolock/repolock/internal/child"
+	"github.com/repolock/repolock/internal/procgroup"
 )
 
 // interrupt does to our job what Ctrl-C or Ctrl-\ does to one without repolock: a script
@@ -15,7 +15,7 @@ import (
 // whether its command died of SIGINT. The others of the job are told too if the terminal
 // told the command alone. It returns if there is no job at a terminal.
 func interrupt(sig syscall.Signal, others bool) {
-	if sig != syscall.SIGINT && sig != syscall.SIGQUIT || signal.Ignored(sig) || !child.Foreground() {
+	if sig != syscall.SIGINT && sig != syscall.SIGQUIT || signal.Ignored(sig) || !procgroup.Foreground() {
 		return
 	}
 	pid := syscall.Getpid()

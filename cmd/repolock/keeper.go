@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/daemon"
 	"github.com/repolock/repolock/internal/identity"
-	"github.com/repolock/repolock/internal/keeper"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -27,7 +27,7 @@ func (keeperCmd) run(*reporter, global) (int, error) {
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGPIPE)
 	k := &keeping{over: make(chan struct{})}
 	var err error
-	if k.line, err = keeper.Attach(&k.order); err != nil {
+	if k.line, err = daemon.Attach(&k.order); err != nil {
 		return 0, usageError{fmt.Errorf("this is for acquire to call: %w", err)}
 	}
 	o := k.order
@@ -46,8 +46,8 @@ func (keeperCmd) run(*reporter, global) (int, error) {
 type keeping struct {
 	order
 	taking
-	line  *keeper.Line
-	owner *keeper.Owner // nil: nobody
+	line  *daemon.Line
+	owner *daemon.Owner // nil: nobody
 	lock  *replock.Lock
 	heard atomic.Bool // acquire was told what came of it: the rest is for the log
 	over  chan struct{}
@@ -60,10 +60,10 @@ func (k *keeping) run() error {
 	defer cancel(nil)
 	k.cancel = cancel
 	if k.Owner != nil {
-		k.owner = keeper.Watch(*k.Owner)
+		k.owner = daemon.Watch(*k.Owner)
 	}
 	go k.watch(cancel)
-	listener, err := keeper.Listen(k.Token)
+	listener, err := daemon.Listen(k.Token)
 	if err != nil {
 		return err
 	}

@@ -8,12 +8,12 @@ import (
 	"github.com/mattn/go-isatty"
 	"golang.org/x/term"
 
-	"github.com/repolock/repolock/internal/child"
+	"github.com/repolock/repolock/internal/procgroup"
 )
 
 // onTerminal reports whether stderr is a terminal that can erase a line, and that isn't
 // somebody else's at the moment: a shell's, whose background job we are.
-func onTerminal() bool { return erasable(os.Stderr) && child.Foreground() }
+func onTerminal() bool { return erasable(os.Stderr) && procgroup.Foreground() }
 
 // erasable reports whether a file is a terminal on which what was written can be erased.
 func erasable(f *os.File) bool {

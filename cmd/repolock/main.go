@@ -11,14 +11,14 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/repolock/repolock/internal/child"
 	"github.com/repolock/repolock/internal/config"
+	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
 )
 
 func main() {
-	child.GuardMain()
+	procgroup.GuardMain()
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/repolock/repolock/internal/keeper"
+	"github.com/repolock/repolock/internal/daemon"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store/open"
 )
@@ -28,7 +28,7 @@ const nameVariable = "REPOLOCK_NAME"
 func outer() []string {
 	return slices.DeleteFunc(strings.Fields(os.Getenv(outerVariable)), func(o string) bool {
 		parts := strings.SplitN(o, ":", 3)
-		return len(parts) == 3 && keeper.Over(parts[2])
+		return len(parts) == 3 && daemon.Over(parts[2])
 	})
 }
 

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/repolock/repolock/internal/child"
+	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -25,7 +25,7 @@ type rehearsal struct {
 // command itself knows how to run and change nothing. A lock that isn't to be had is the error
 // that the command would get.
 func (f lockFlags) rehearse(r *reporter, g global, mode replock.Mode, operation string, args []string) (int, error) {
-	if _, err := child.LookPath(args); err != nil {
+	if _, err := procgroup.LookPath(args); err != nil {
 		return 0, err
 	}
 	out := rehearsal{WouldRun: args, Available: true, Suggestion: "for a command with a dry run of its own: repolock run --no-lock -- COMMAND"}

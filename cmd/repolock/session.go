@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/repolock/repolock/internal/child"
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -26,14 +26,14 @@ type session struct {
 	pending []os.Signal // that came before there was a command to get them
 	lock    atomic.Pointer[replock.Lock]
 	waiting waiting
-	group   *child.Group
-	allowed child.Allowance // what the group was told last
-	inner   bool            // another's lock
-	denied  atomic.Bool     // the shell continued us, and the lock was gone
-	around  *around         // nil: nothing to say
-	lost    error           // the loss that there is no coming back from
-	killed  bool            // by us, for that loss
-	passed  os.Signal       // the last that the command got from us
+	group   *procgroup.Group
+	allowed procgroup.Allowance // what the group was told last
+	inner   bool                // another's lock
+	denied  atomic.Bool         // the shell continued us, and the lock was gone
+	around  *around             // nil: nothing to say
+	lost    error               // the loss that there is no coming back from
+	killed  bool                // by us, for that loss
+	passed  os.Signal           // the last that the command got from us
 }
 
 // release releases the lock. What is left if that fails expires; the event tells
@@ -55,14 +55,14 @@ type answer struct {
 func (s *session) run() (int, error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	signals, stop := child.Signals()
+	signals, stop := procgroup.Signals()
 	defer stop()
 	s.signals, s.cancel = signals, cancel
 	s.inner = len(outer()) > 0
 	// That nobody reads what we say is nothing to die of with the lock held.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
-	child.ReserveThreads()
+	procgroup.ReserveThreads()
 	if err := s.open(); err != nil {
 		return 0, err
 	}
@@ -145,8 +145,8 @@ func ends(sig os.Signal) bool {
 
 // prepare gets the command ready. Its guard stops or kills it at the lock's deadline
 // even if this process is stopped.
-func (s *session) prepare() (*child.Prepared, error) {
-	return child.Prepare(child.Command{
+func (s *session) prepare() (*procgroup.Prepared, error) {
+	return procgroup.Prepare(procgroup.Command{
 		Args: s.args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Expiry:         s.expiry(),
 		BeforeContinue: s.mayContinue,
@@ -195,15 +195,15 @@ func (s *session) until(lock *replock.Lock, moment time.Duration) time.Duration 
 }
 
 // expiry is what the guard does when that is over.
-func (s *session) expiry() child.Expiry {
+func (s *session) expiry() procgroup.Expiry {
 	if s.inner {
-		return child.Stop
+		return procgroup.Stop
 	}
-	return map[string]child.Expiry{"pause": child.Stop, "term": child.Kill, "kill": child.Kill, "warn": child.Nothing}[s.OnLost]
+	return map[string]procgroup.Expiry{"pause": procgroup.Stop, "term": procgroup.Kill, "kill": procgroup.Kill, "warn": procgroup.Nothing}[s.OnLost]
 }
 
 // mayContinue is asked when the shell continues us (fg, bg).
-func (s *session) mayContinue(g *child.Group) bool {
+func (s *session) mayContinue(g *procgroup.Group) bool {
 	lock := s.lock.Load()
 	s.denied.Store(!held(lock) && s.OnLost != "warn")
 	if s.denied.Load() {
@@ -313,12 +313,12 @@ func (s *session) resume() error {
 			return err
 		}
 		s.lock.Store(lock)
-		for err = s.proceed(lock); errors.Is(err, child.ErrExpired) && held(lock); err = s.proceed(lock) {
+		for err = s.proceed(lock); errors.Is(err, procgroup.ErrExpired) && held(lock); err = s.proceed(lock) {
 			if ctx.Err() != nil {
 				return err
 			}
 		}
-		if !errors.Is(err, child.ErrExpired) {
+		if !errors.Is(err, procgroup.ErrExpired) {
 			return err
 		}
 		_ = s.pause()
@@ -380,7 +380,7 @@ func (s *session) proceed(lock *replock.Lock) error {
 	s.allowed = s.allowance(lock, 5*breath) // to unpause may take a while
 	group.Allow(s.allowed)
 	err := group.Unpause()
-	if stillStopped := errors.Is(err, child.ErrUnguarded) || errors.Is(err, child.ErrParted); err != nil && !stillStopped {
+	if stillStopped := errors.Is(err, procgroup.ErrUnguarded) || errors.Is(err, procgroup.ErrParted); err != nil && !stillStopped {
 		return err
 	}
 	if s.denied.Swap(false) {
@@ -403,7 +403,7 @@ func (s *session) abandon(a answer) {
 
 // result is the exit code of the command; a lost lock outranks its 0, and the
 // death that the loss brought it.
-func (s *session) result(status child.Status) (int, error) {
+func (s *session) result(status procgroup.Status) (int, error) {
 	if s.lost == nil {
 		s.lost = s.brokenUnseen()
 	}

@@ -3,14 +3,14 @@ package main
 import (
 	"time"
 
-	"github.com/repolock/repolock/internal/child"
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/replock"
 )
 
 // allowance is what the guard goes by; see until.
-func (s *session) allowance(lock *replock.Lock, moment time.Duration) child.Allowance {
-	a := child.Allow(s.until(lock, moment))
+func (s *session) allowance(lock *replock.Lock, moment time.Duration) procgroup.Allowance {
+	a := procgroup.Allow(s.until(lock, moment))
 	if s.inner && s.OnLost == "warn" {
 		return a // which is over soon, and with which the clocks never part
 	}

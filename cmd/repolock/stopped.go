@@ -6,14 +6,14 @@ import (
 	"strconv"
 
 	"github.com/repolock/repolock/internal/audit"
-	"github.com/repolock/repolock/internal/child"
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/procgroup"
 )
 
 // stopped is told when the command is stopped although its lock is held, and when it
 // goes on.
 func (s *session) stopped(why error, over bool) {
-	if errors.Is(why, child.ErrUnguarded) {
+	if errors.Is(why, procgroup.ErrUnguarded) {
 		s.unguarded(why, over)
 	} else {
 		s.parted(why, over)
@@ -23,7 +23,7 @@ func (s *session) stopped(why error, over bool) {
 // unguarded is told when the guard is gone and can't be replaced, and when it is.
 func (s *session) unguarded(why error, over bool) {
 	var record audit.Record
-	runsOn := s.expiry() == child.Nothing
+	runsOn := s.expiry() == procgroup.Nothing
 	switch {
 	case over && runsOn:
 		record.Event = audit.GuardReplaced

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/identity"
-	"github.com/repolock/repolock/internal/timens"
+	"github.com/repolock/repolock/internal/test/timens"
 )
 
 // TestLateAnswer: an answer that was read after the lease was over doesn't count, also if

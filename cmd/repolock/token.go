@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/daemon"
 	"github.com/repolock/repolock/internal/identity"
-	"github.com/repolock/repolock/internal/keeper"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -18,18 +18,18 @@ type tokenArg struct {
 
 // ask has its keeper do something, and returns what it holds.
 func (t tokenArg) ask(do string) (holding, error) {
-	if err := keeper.Supported(); err != nil {
+	if err := daemon.Supported(); err != nil {
 		return holding{}, usageError{err}
 	}
 	if t.Token == "" {
 		return holding{}, usageError{errors.New("no token: give the one that acquire printed, or set REPOLOCK_TOKEN")}
 	}
-	if err := keeper.CheckToken(t.Token); err != nil {
+	if err := daemon.CheckToken(t.Token); err != nil {
 		return holding{}, usageError{err}
 	}
 	var a keeperAnswer
 	asked := clock.System{}.Elapsed()
-	if err := keeper.Ask(t.Token, do, &a, do == "release"); err != nil {
+	if err := daemon.Ask(t.Token, do, &a, do == "release"); err != nil {
 		return holding{}, err
 	}
 	if a.Failure != nil {

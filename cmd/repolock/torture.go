@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
-	"github.com/repolock/repolock/internal/history"
+	"github.com/repolock/repolock/internal/judge"
 	"github.com/repolock/repolock/internal/regular"
 	"github.com/repolock/repolock/internal/torture"
 	"github.com/repolock/repolock/replock"
@@ -133,7 +133,7 @@ func removeDirectory(repo, prefix string) {
 // tortureChildCmd is what torture has run under the locks.
 type tortureChildCmd struct {
 	ID   string        `required:""`
-	Mode history.Mode  `required:"" enum:"shared,exclusive"`
+	Mode judge.Mode    `required:"" enum:"shared,exclusive"`
 	Data string        `required:""`
 	Hold time.Duration `required:""`
 }

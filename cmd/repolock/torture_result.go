@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
-	"github.com/repolock/repolock/internal/history"
+	"github.com/repolock/repolock/internal/judge"
 	"github.com/repolock/repolock/internal/regular"
 	"github.com/repolock/repolock/internal/torture"
 )
@@ -48,19 +48,19 @@ func (l *tortureLine) step(c torture.Counts) {
 
 // tortureResult is the outcome of torture, in JSON. Fields are only ever added.
 type tortureResult struct {
-	Verdict      history.Result      `json:"verdict"`
-	Why          string              `json:"why,omitempty"`
-	Acquisitions int                 `json:"acquisitions"`
-	Counts       torture.Counts      `json:"counts"`
-	Late         int                 `json:"late"`
-	Violations   []history.Violation `json:"violations"`
-	Seconds      float64             `json:"seconds"`
-	Seed         uint64              `json:"seed"`
-	Prefix       string              `json:"prefix"`
-	HTML         string              `json:"html,omitempty"`
-	Log          string              `json:"log,omitempty"`
-	Left         []string            `json:"left,omitempty"`
-	LeftBecause  string              `json:"left_because,omitempty"`
+	Verdict      judge.Result      `json:"verdict"`
+	Why          string            `json:"why,omitempty"`
+	Acquisitions int               `json:"acquisitions"`
+	Counts       torture.Counts    `json:"counts"`
+	Late         int               `json:"late"`
+	Violations   []judge.Violation `json:"violations"`
+	Seconds      float64           `json:"seconds"`
+	Seed         uint64            `json:"seed"`
+	Prefix       string            `json:"prefix"`
+	HTML         string            `json:"html,omitempty"`
+	Log          string            `json:"log,omitempty"`
+	Left         []string          `json:"left,omitempty"`
+	LeftBecause  string            `json:"left_because,omitempty"`
 }
 
 func newTortureResult(r torture.Report) *tortureResult {
@@ -69,7 +69,7 @@ func newTortureResult(r torture.Report) *tortureResult {
 		Late: r.Verdict.Late, Violations: r.Verdict.Violations, Left: r.Left,
 	}
 	if t.Violations == nil {
-		t.Violations = []history.Violation{}
+		t.Violations = []judge.Violation{}
 	}
 	if r.LeftBecause != nil {
 		t.LeftBecause = oneLine(r.LeftBecause)
@@ -105,8 +105,8 @@ func (e evidence) close(needed bool) (name string, err error) {
 
 // keep keeps the log, and draws the picture, if somebody has asked for it or unless
 // all is well.
-func (t *tortureResult) keep(html string, log evidence, verdict history.Verdict) error {
-	needed := t.Verdict != history.NotFound && t.Acquisitions > 0
+func (t *tortureResult) keep(html string, log evidence, verdict judge.Verdict) error {
+	needed := t.Verdict != judge.NotFound && t.Acquisitions > 0
 	var err error
 	if t.Log, err = log.close(needed); err != nil {
 		return fmt.Errorf("the log can't be kept: %w", err)
@@ -179,9 +179,9 @@ func (t *tortureResult) printViolations(b *strings.Builder) {
 // says is the verdict in words.
 func (t *tortureResult) says() string {
 	switch t.Verdict {
-	case history.NotFound:
+	case judge.NotFound:
 		return fmt.Sprintf("no violation found in %d acquisitions", t.Acquisitions)
-	case history.Violated:
+	case judge.Violated:
 		return fmt.Sprintf("VIOLATION: locks don't hold here; %d violations in %d acquisitions", len(t.Violations), t.Acquisitions)
 	default:
 		return "whether there was a violation isn't known: " + escape(t.Why)
@@ -192,13 +192,13 @@ func (t *tortureResult) says() string {
 func (t *tortureResult) exit(ctx context.Context, failed error) (int, error) {
 	var interrupted signalled
 	switch {
-	case t.Verdict == history.Violated:
+	case t.Verdict == judge.Violated:
 		return exitUnfit, nil
 	case errors.As(context.Cause(ctx), &interrupted):
 		return 0, interrupted
 	case failed != nil:
 		return 0, failed
-	case t.Verdict != history.NotFound:
+	case t.Verdict != judge.NotFound:
 		return 0, fmt.Errorf("%w: %s", torture.ErrUnjudged, t.Why)
 	default:
 		return 0, nil

@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/repolock/repolock/internal/child"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/plain"
+	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -52,7 +52,7 @@ func (w *watching) run(interval time.Duration) error {
 // redraw shows the locks in place of what was shown before. It doesn't in the background,
 // where the terminal is the shell's.
 func (w *watching) redraw(infos []replock.Info, failed error) error {
-	if !child.Foreground() {
+	if !procgroup.Foreground() {
 		w.lines = 0
 		return nil
 	}

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/repolock/repolock/internal/proxy"
+	"github.com/repolock/repolock/internal/test/proxy"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
 )

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
-	"github.com/repolock/repolock/internal/original"
-	"github.com/repolock/repolock/internal/proxy"
+	"github.com/repolock/repolock/internal/test/cloudsticlock"
+	"github.com/repolock/repolock/internal/test/proxy"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
 )
@@ -43,7 +43,7 @@ func ours(s store.Store, mode replock.Mode) take {
 // theirs is the original protocol.
 func theirs(s store.Store, mode replock.Mode) take {
 	return func(ctx context.Context) (func(context.Context) error, error) {
-		l := &original.Locker{Store: s, Clock: clock.System{}, Holder: "bench (pid 1)"}
+		l := &cloudsticlock.Locker{Store: s, Clock: clock.System{}, Holder: "bench (pid 1)"}
 		lock := l.Shared
 		if mode == replock.Exclusive {
 			lock = l.Exclusive

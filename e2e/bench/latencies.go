@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/repolock/repolock/internal/proxy"
+	"github.com/repolock/repolock/internal/test/proxy"
 	"github.com/repolock/repolock/replock"
 )
 

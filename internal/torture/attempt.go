@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
-	"github.com/repolock/repolock/internal/history"
+	"github.com/repolock/repolock/internal/judge"
 )
 
 // attempt is one process that takes the lock, with its child.
@@ -25,7 +25,7 @@ type attempt struct {
 	cmd  *exec.Cmd
 
 	mu     sync.Mutex
-	events []history.Event
+	events []judge.Event
 }
 
 // slack is how much longer than its hold a process may take before it counts as one
@@ -37,7 +37,7 @@ const grace = 10 * time.Second
 
 // attempt starts the process, follows it to its end, and gives its stay. The error is
 // one after which nothing can be said of the run.
-func (r *run) attempt(ctx context.Context, n int, c Client, p plan) (history.Stay, error) {
+func (r *run) attempt(ctx context.Context, n int, c Client, p plan) (judge.Stay, error) {
 	args := c.Command(p.Work)
 	a := &attempt{run: r, plan: p, cmd: exec.Command(args[0], args[1:]...)}
 	var stderr tail
@@ -48,16 +48,16 @@ func (r *run) attempt(ctx context.Context, n int, c Client, p plan) (history.Sta
 
 	log, theirs, err := os.Pipe()
 	if err != nil {
-		return history.Stay{}, err
+		return judge.Stay{}, err
 	}
 	defer log.Close()
 	a.cmd.Stdout = theirs
-	start := history.Event{Kind: history.Start, Client: n, Mode: p.Mode}
+	start := judge.Event{Kind: judge.Start, Client: n, Mode: p.Mode}
 	a.note(start)
 	err = a.cmd.Start()
 	theirs.Close()
 	if err != nil {
-		return history.Stay{}, fmt.Errorf("%s can't be started: %w", args[0], err)
+		return judge.Stay{}, fmt.Errorf("%s can't be started: %w", args[0], err)
 	}
 	_ = log.SetReadDeadline(time.Now().Add(p.Hold + p.stopFor + slack))
 
@@ -74,19 +74,19 @@ func (r *run) attempt(ctx context.Context, n int, c Client, p plan) (history.Sta
 	_ = a.cmd.Wait() // its error is the state
 	close(over)
 	inflicting.Wait()
-	a.note(history.Event{Kind: history.End, Text: strings.TrimSpace(a.cmd.ProcessState.String() + "\n" + stderr.String())})
+	a.note(judge.Event{Kind: judge.End, Text: strings.TrimSpace(a.cmd.ProcessState.String() + "\n" + stderr.String())})
 	if err != nil {
-		return history.Stay{}, err
+		return judge.Stay{}, err
 	}
-	stay, err := history.Read(a.events)
+	stay, err := judge.Read(a.events)
 	if err != nil {
-		return history.Stay{}, fmt.Errorf("%w: %w", ErrUnjudged, err)
+		return judge.Stay{}, fmt.Errorf("%w: %w", ErrUnjudged, err)
 	}
 	return stay, r.account(stay, a.cmd.ProcessState.ExitCode(), &stderr)
 }
 
 // note adds an event of ours, or of the child if it has a time.
-func (a *attempt) note(e history.Event) {
+func (a *attempt) note(e judge.Event) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	e.ID = a.plan.ID
@@ -121,7 +121,7 @@ func (a *attempt) follow(log io.Reader) error {
 }
 
 // parse reads a line of a child.
-func parse(line []byte) (e history.Event, err error) {
+func parse(line []byte) (e judge.Event, err error) {
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&e); err != nil {
@@ -131,7 +131,7 @@ func parse(line []byte) (e history.Event, err error) {
 		return e, errors.New("there is more on it")
 	}
 	switch e.Kind {
-	case history.Start, history.End, history.Fault:
+	case judge.Start, judge.End, judge.Fault:
 		return e, fmt.Errorf("a child doesn't say %q", e.Kind)
 	}
 	if e.At <= 0 {
@@ -188,7 +188,7 @@ func (a *attempt) signal(f fault) bool {
 	return true
 }
 
-func (a *attempt) noteFault(text string) { a.note(history.Event{Kind: history.Fault, Text: text}) }
+func (a *attempt) noteFault(text string) { a.note(judge.Event{Kind: judge.Fault, Text: text}) }
 
 // tail is the beginning of what a process says, which is short.
 type tail struct {

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/repolock/repolock/internal/history"
+	"github.com/repolock/repolock/internal/judge"
 )
 
 // Repolock says how repolock is called, to take a lock and to do the work under it.
@@ -41,7 +41,7 @@ func (r Repolock) Command(w Work) []string {
 		return append([]string{r.Program, "run", "--no-lock", "--"}, work...)
 	}
 	operation := "backup"
-	if w.Mode == history.Exclusive {
+	if w.Mode == judge.Exclusive {
 		operation = "prune"
 	}
 	lock := []string{

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/repolock/repolock/internal/history"
+	"github.com/repolock/repolock/internal/judge"
 	"github.com/repolock/repolock/internal/refresh"
 )
 
@@ -78,7 +78,7 @@ const eager = 0.6
 // exclusive.
 func newPlan(r *rand.Rand, id, data string, ttl time.Duration, c Chances, behind bool) plan {
 	p := plan{
-		Work:    Work{ID: id, Mode: history.Shared, Data: data, Hold: upTo(r, shortHold)},
+		Work:    Work{ID: id, Mode: judge.Shared, Data: data, Hold: upTo(r, shortHold)},
 		stopFor: ttl + ttl/8 + upTo(r, ttl/2), // another is let in a little after the ttl
 		pause:   upTo(r, longestGap),
 	}
@@ -87,7 +87,7 @@ func newPlan(r *rand.Rand, id, data string, ttl time.Duration, c Chances, behind
 		exclusive = max(exclusive, eager)
 	}
 	if r.Float64() < exclusive {
-		p.Mode = history.Exclusive
+		p.Mode = judge.Exclusive
 	}
 	switch x := r.Float64(); {
 	case x < c.Kill:

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
-	"github.com/repolock/repolock/internal/history"
+	"github.com/repolock/repolock/internal/judge"
 	"github.com/repolock/repolock/store"
 )
 
@@ -50,7 +50,7 @@ type Client struct {
 
 // Report is what came of a run.
 type Report struct {
-	Verdict history.Verdict
+	Verdict judge.Verdict
 	Counts  Counts
 	// Left are the keys that could not be deleted, and LeftBecause says why.
 	Left        []string
@@ -76,9 +76,9 @@ func Run(ctx context.Context, s store.Store, opts Options) (Report, error) {
 	if err == nil && r.counts.Acquisitions() == 0 {
 		err = &NobodyError{r.lastCode, r.lastSays}
 	}
-	report := Report{Verdict: history.Judge(r.stays, opts.JudgeFor)}
-	if err != nil && report.Verdict.Result == history.NotFound {
-		report.Verdict.Result, report.Verdict.Why = history.Unknown, err.Error()
+	report := Report{Verdict: judge.Judge(r.stays, opts.JudgeFor)}
+	if err != nil && report.Verdict.Result == judge.NotFound {
+		report.Verdict.Result, report.Verdict.Why = judge.Unknown, err.Error()
 	}
 	report.Counts = r.counts
 	report.Counts.Violations = len(report.Verdict.Violations)
@@ -96,7 +96,7 @@ type run struct {
 
 	mu       sync.Mutex
 	counts   Counts
-	stays    []history.Stay
+	stays    []judge.Stay
 	lastCode int // of the last one that failed to get the lock
 	lastSays string
 }
@@ -149,7 +149,7 @@ func (r *run) watch(ctx context.Context) {
 func (r *run) counted() Counts {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.counts.Violations = len(history.Seen(r.stays))
+	r.counts.Violations = len(judge.Seen(r.stays))
 	return r.counts
 }
 
@@ -189,12 +189,12 @@ func (r *run) mixture() (c Chances, behind bool) {
 }
 
 // saw counts what a child has written down.
-func (r *run) saw(mode history.Mode, e history.Event) {
-	if e.Kind != history.In {
+func (r *run) saw(mode judge.Mode, e judge.Event) {
+	if e.Kind != judge.In {
 		return
 	}
 	r.count(func(c *Counts) {
-		if mode == history.Exclusive {
+		if mode == judge.Exclusive {
 			c.Exclusive++
 		} else {
 			c.Shared++
@@ -207,7 +207,7 @@ const hopeless = 3
 
 // account counts how a turn ended. The error is one after which nothing can be said
 // of the run.
-func (r *run) account(s history.Stay, code int, stderr *tail) error {
+func (r *run) account(s judge.Stay, code int, stderr *tail) error {
 	if code == CodeUnjudged || code == panicked {
 		return fmt.Errorf("%w: %s broke down: %s", ErrUnjudged, s.ID, stderr.last())
 	}
@@ -243,7 +243,7 @@ func (r *run) account(s history.Stay, code int, stderr *tail) error {
 const panicked = 2
 
 // log writes an event down.
-func (r *run) log(e history.Event) {
+func (r *run) log(e judge.Event) {
 	if r.opts.Log == nil {
 		return
 	}

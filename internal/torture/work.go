@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
-	"github.com/repolock/repolock/internal/history"
+	"github.com/repolock/repolock/internal/judge"
 	"github.com/repolock/repolock/store"
 )
 
@@ -21,7 +21,7 @@ type Work struct {
 	// ID is no other's of the run.
 	ID string
 	// Mode of the lock that it runs under.
-	Mode history.Mode
+	Mode judge.Mode
 	// Data is the prefix of all that is put, and ends in a slash.
 	Data string
 	// Hold is how long it takes, if requests take no time.
@@ -48,7 +48,7 @@ const (
 // line is a history.Event. It ends at the first request that fails, with its error.
 func (w Work) Do(ctx context.Context, open func(context.Context) (store.Store, error), log io.Writer) error {
 	c := child{Work: w, log: json.NewEncoder(log), mine: w.Data + w.ID + "/", there: map[string]bool{}}
-	err := c.note(history.Event{Kind: history.In})
+	err := c.note(judge.Event{Kind: judge.In})
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (w Work) Do(ctx context.Context, open func(context.Context) (store.Store, e
 		return err
 	}
 	end := clock.System{}.Elapsed() + w.Hold
-	if w.Mode == history.Exclusive {
+	if w.Mode == judge.Exclusive {
 		if err := c.prune(ctx); err != nil {
 			return err
 		}
@@ -67,7 +67,7 @@ func (w Work) Do(ctx context.Context, open func(context.Context) (store.Store, e
 	if err := c.compare(ctx); err != nil {
 		return err
 	}
-	return c.note(history.Event{Kind: history.Out})
+	return c.note(judge.Event{Kind: judge.Out})
 }
 
 // child is one that does its work.
@@ -80,7 +80,7 @@ type child struct {
 	there map[string]bool
 }
 
-func (c *child) note(e history.Event) error {
+func (c *child) note(e judge.Event) error {
 	e.At, e.ID = clock.System{}.Elapsed(), c.ID
 	if err := c.log.Encode(e); err != nil {
 		return fmt.Errorf("%w: the log can't be written: %w", ErrUnjudged, err)
@@ -90,13 +90,13 @@ func (c *child) note(e history.Event) error {
 
 // do notes a request before it is sent, and what became of it.
 func (c *child) do(ctx context.Context, op, key string, request func(context.Context) error) error {
-	if err := c.note(history.Event{Kind: history.Call, Op: op, Key: key}); err != nil {
+	if err := c.note(judge.Event{Kind: judge.Call, Op: op, Key: key}); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	err := request(ctx)
-	returned := history.Event{Kind: history.Return}
+	returned := judge.Event{Kind: judge.Return}
 	if err != nil {
 		returned.Error = fmt.Sprintf("%.*s", maxError, err.Error())
 	}
@@ -147,7 +147,7 @@ func (c *child) put(ctx context.Context, end time.Duration) error {
 // which others write, at its own.
 func (c *child) compare(ctx context.Context) error {
 	prefix := c.mine
-	if c.Mode == history.Exclusive {
+	if c.Mode == judge.Exclusive {
 		prefix = c.Data
 	}
 	keys, err := c.list(ctx, prefix)
@@ -156,7 +156,7 @@ func (c *child) compare(ctx context.Context) error {
 	}
 	for _, key := range keys {
 		if !c.there[key] {
-			if err := c.note(history.Event{Kind: history.Appeared, Key: key}); err != nil {
+			if err := c.note(judge.Event{Kind: judge.Appeared, Key: key}); err != nil {
 				return err
 			}
 		}
@@ -164,7 +164,7 @@ func (c *child) compare(ctx context.Context) error {
 	}
 	for key, must := range c.there {
 		if must && strings.HasPrefix(key, prefix) {
-			if err := c.note(history.Event{Kind: history.Vanished, Key: key}); err != nil {
+			if err := c.note(judge.Event{Kind: judge.Vanished, Key: key}); err != nil {
 				return err
 			}
 		}

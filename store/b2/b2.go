@@ -11,7 +11,7 @@ import (
 	"unicode"
 
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/internal/web"
+	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
 // Store is a store in a bucket of Backblaze B2.
@@ -55,7 +55,7 @@ func Open(ctx context.Context, u *url.URL) (*Store, error) {
 		location:  where,
 		keyID:     keyID,
 		key:       key,
-		transport: &transport{web.Transport()},
+		transport: &transport{httptransport.Transport()},
 		sessions:  newSessions(),
 		wrote:     map[string]version{},
 		owed:      map[string]claim{},

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/repolock/repolock/internal/test/fakeb2"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/b2"
-	"github.com/repolock/repolock/store/b2/internal/fakeb2"
 )
 
 func TestURLs(t *testing.T) {

@@ -82,6 +82,6 @@
 // b2_copy_file, and leaves Object Lock out of b2_list_buckets: those two are this
 // package's own.
 //
-// The tests run on a fake of the native API, internal/fakeb2, since there is no
+// The tests run on a fake of the native API, internal/test/fakeb2, since there is no
 // server of it to run.
 package b2

@@ -14,7 +14,7 @@ import (
 	"github.com/Backblaze/blazer/base"
 
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/internal/web"
+	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
 // refusal is an error that the server has answered with.
@@ -28,7 +28,7 @@ type refusal struct {
 func (e *refusal) Is(target error) bool {
 	switch target {
 	case store.ErrUnreachable:
-		return web.Down(e.status)
+		return httptransport.Down(e.status)
 	case store.ErrFull:
 		return e.status == http.StatusInsufficientStorage || e.code == "storage_cap_exceeded"
 	}
@@ -89,7 +89,7 @@ func (n *note) network(err error) error {
 	switch {
 	case errors.As(err, &dns) && dns.IsNotFound:
 		return fmt.Errorf("%s: %w", dns.Name, store.ErrNoHost)
-	case !n.answered.Load() && web.NoAnswer(err):
+	case !n.answered.Load() && httptransport.NoAnswer(err):
 		return store.Unreachable(err)
 	}
 	return err

@@ -15,7 +15,7 @@ import (
 	"github.com/Backblaze/blazer/base"
 
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/internal/web"
+	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
 // Get downloads an object.
@@ -38,7 +38,7 @@ func (s *Store) get(ctx context.Context, key string, limit int64) (download, err
 		return download{}, err
 	}
 	a, err := call(ctx, s, name, "readFiles", func(ctx context.Context, in *session) (answer, error) {
-		ctx, told := web.Watch(ctx)
+		ctx, told := httptransport.Watch(ctx)
 		// No range is asked for: B2 answers one of an empty file with an error.
 		r, err := in.bucket.DownloadFileByName(ctx, name, 0, 0, false)
 		return answer{r, told}, err
@@ -58,7 +58,7 @@ func (s *Store) get(ctx context.Context, key string, limit int64) (download, err
 // answer is one to a download, with its headers, of which blazer passes on some.
 type answer struct {
 	r    *base.FileReader
-	told *web.Answer
+	told *httptransport.Answer
 }
 
 func (a answer) read(limit int64) (download, error) {

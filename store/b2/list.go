@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/internal/web"
+	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
 // List's cursor is the key that the next page begins with.
@@ -26,7 +26,7 @@ func (s *Store) list(ctx context.Context, prefix, cursor string) (store.Page, er
 		cursor = s.prefix + cursor
 	}
 	return call(ctx, s, prefix, "listFiles", func(ctx context.Context, in *session) (store.Page, error) {
-		ctx, answer := web.Watch(ctx)
+		ctx, answer := httptransport.Watch(ctx)
 		files, next, err := in.bucket.ListFileNames(ctx, pageSize, cursor, prefix, "")
 		if err != nil {
 			return store.Page{}, err

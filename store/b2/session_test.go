@@ -14,9 +14,9 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/repolock/repolock/internal/test/fakeb2"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/b2"
-	"github.com/repolock/repolock/store/b2/internal/fakeb2"
 )
 
 // method is one with how many requests it makes where all is set up.

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/internal/web"
+	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
 // note is what blazer doesn't tell of an exchange. It is in the context of each.
@@ -90,7 +90,7 @@ func (t *transport) roundTrip(r *http.Request, n *note) (*http.Response, error) 
 		r = r.Clone(r.Context())
 		r.URL.Path = pathAuthorize
 	}
-	res, err := t.next.RoundTrip(web.Begun(r, func() { n.answered.Store(true) }))
+	res, err := t.next.RoundTrip(httptransport.Begun(r, func() { n.answered.Store(true) }))
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/Backblaze/blazer/base"
 
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/internal/web"
+	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
 // location is what a URL says.
@@ -39,7 +39,7 @@ func parse(u *url.URL) (location, error) {
 			return l, invalid("no file's name can begin with %q", prefix)
 		}
 	}
-	query, err := web.Query(u, "endpoint")
+	query, err := httptransport.Query(u, "endpoint")
 	if err != nil {
 		return l, err
 	}

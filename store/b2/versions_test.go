@@ -8,8 +8,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/repolock/repolock/internal/test/fakeb2"
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/b2/internal/fakeb2"
 )
 
 // uncovered finds out whether a reader was ever shown an older version after a

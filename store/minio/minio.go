@@ -10,8 +10,8 @@ import (
 	"github.com/minio/minio-go/v7/pkg/s3utils"
 
 	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/internal/httptransport"
 	"github.com/repolock/repolock/store/internal/s3api"
-	"github.com/repolock/repolock/store/internal/web"
 )
 
 // Store is a repository in a bucket.
@@ -32,7 +32,7 @@ func Open(_ context.Context, u *url.URL) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	bare := web.Bare()
+	bare := httptransport.Bare()
 	if bare.TLSClientConfig, err = trusting(); err != nil {
 		return nil, &store.Error{Op: "open", Key: t.bucket, Err: err}
 	}
@@ -79,7 +79,7 @@ func parse(u *url.URL) (t target, err error) {
 	if t.prefix, err = s3api.Prefix(path); err != nil {
 		return t, err
 	}
-	q, err := web.Query(u, "tls", "region", "alias", "conditions")
+	q, err := httptransport.Query(u, "tls", "region", "alias", "conditions")
 	if err != nil {
 		return t, err
 	}

@@ -5,7 +5,7 @@ package s3_test
 import (
 	"testing"
 
-	"github.com/repolock/repolock/internal/miniotest"
+	"github.com/repolock/repolock/internal/test/miniotest"
 )
 
 func TestContract(t *testing.T) {

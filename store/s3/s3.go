@@ -15,8 +15,8 @@ import (
 	"github.com/aws/smithy-go/logging"
 
 	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/internal/httptransport"
 	"github.com/repolock/repolock/store/internal/s3api"
-	"github.com/repolock/repolock/store/internal/web"
 )
 
 // Store is a repository in a bucket.
@@ -40,7 +40,7 @@ func Open(ctx context.Context, u *url.URL) (*Store, error) {
 		return nil, err
 	}
 	options := []func(*config.LoadOptions) error{
-		config.WithHTTPClient(awshttp.NewBuildableClient().WithTransportOptions(web.Configure)),
+		config.WithHTTPClient(awshttp.NewBuildableClient().WithTransportOptions(httptransport.Configure)),
 		config.WithLogger(logging.Nop{}),
 		config.WithRetryer(func() aws.Retryer { return aws.NopRetryer{} }),
 		// A checksum is sent with each put, as a header of its own. What the SDK
@@ -117,7 +117,7 @@ func parse(u *url.URL) (t target, err error) {
 	if t.prefix, err = s3api.Prefix(u.Path); err != nil {
 		return t, err
 	}
-	q, err := web.Query(u, "region", "endpoint", "profile", "path-style", "conditions", "if-match")
+	q, err := httptransport.Query(u, "region", "endpoint", "profile", "path-style", "conditions", "if-match")
 	if err != nil {
 		return t, err
 	}

@@ -16,7 +16,7 @@ import (
 	"unicode"
 
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/internal/web"
+	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
 // request is one request to the server, for judging what became of it.
@@ -25,7 +25,7 @@ type request struct {
 	permission  string // that it needs
 	conditional bool
 	ifMatch     bool
-	answer      *web.Answer
+	answer      *httptransport.Answer
 }
 
 // failed gives an error of a client library the meaning that package store has
@@ -69,7 +69,7 @@ type refusal struct {
 	Region  string `xml:"Region"`
 }
 
-func refused(a *web.Answer) refusal {
+func refused(a *httptransport.Answer) refusal {
 	if a.Status() < 300 {
 		return refusal{}
 	}
@@ -112,7 +112,7 @@ func (s *Store) refused(r request, status int, refusal refusal) error {
 		said += " " + refusal.Code
 	}
 	switch {
-	case web.Down(status):
+	case httptransport.Down(status):
 		return store.Unreachable(errors.New(said + explained(refusal)))
 	case status == http.StatusInsufficientStorage, full(refusal.Code):
 		return fmt.Errorf("%w: %s", store.ErrFull, said+explained(refusal))
@@ -190,7 +190,7 @@ func (s *Store) wrongRegion(r request, refusal refusal, said string) error {
 }
 
 // offset says how far this machine's clock is from the server's.
-func (s *Store) offset(a *web.Answer) string {
+func (s *Store) offset(a *httptransport.Answer) string {
 	date := a.Date()
 	if date.IsZero() {
 		return "far from the server's"

@@ -12,7 +12,7 @@ import (
 
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/internal/web"
+	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
 // Place is where a repository is.
@@ -111,7 +111,7 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (store.Page, er
 	if store.CheckKey(prefix+"x") != nil {
 		return store.Page{}, ctx.Err()
 	}
-	ctx, answer := web.Watch(ctx)
+	ctx, answer := httptransport.Watch(ctx)
 	r := request{op: "list", key: prefix, permission: "s3:ListBucket", answer: answer}
 	var page store.Page
 	err := s.once(ctx, r, func() (err error) {
@@ -204,7 +204,7 @@ func (s *Store) begin(ctx context.Context, op, key, permission string) (context.
 		}
 		return ctx, request{}, &store.Error{Op: op, Key: key, Err: err}
 	}
-	ctx, answer := web.Watch(ctx)
+	ctx, answer := httptransport.Watch(ctx)
 	return ctx, request{op: op, key: key, permission: permission, answer: answer}, nil
 }
 

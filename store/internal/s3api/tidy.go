@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/internal/web"
+	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
 // tidy removes what this store has written from a versioned bucket, which would
@@ -74,7 +74,7 @@ func (t *tidy) deleted(ctx context.Context, s *Store, key, marker string, covere
 			return
 		}
 	}
-	listing, _ := web.Watch(ctx)
+	listing, _ := httptransport.Watch(ctx)
 	versions, err := s.client.Versions(listing, s.place.Prefix+key)
 	if err != nil {
 		return // not allowed, perhaps: the marker stays
@@ -107,7 +107,7 @@ func briefly(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // remove deletes a version for good.
 func (t *tidy) remove(ctx context.Context, s *Store, key, version string) bool {
-	ctx, answer := web.Watch(ctx)
+	ctx, answer := httptransport.Watch(ctx)
 	err := s.client.Delete(ctx, s.place.Prefix+key, version)
 	if err != nil {
 		t.judge(s.failed(ctx, request{op: "delete", key: key, permission: "s3:DeleteObjectVersion", answer: answer}, err), answer)
@@ -117,7 +117,7 @@ func (t *tidy) remove(ctx context.Context, s *Store, key, version string) bool {
 
 // judge notes that the permission is lacking, or that Object Lock keeps the version
 // from being deleted, for which MinIO's word is InvalidRequest.
-func (t *tidy) judge(err error, answer *web.Answer) {
+func (t *tidy) judge(err error, answer *httptransport.Answer) {
 	if errors.Is(err, store.ErrPermission) || refused(answer).Code == "InvalidRequest" {
 		t.mu.Lock()
 		defer t.mu.Unlock()

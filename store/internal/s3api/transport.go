@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/repolock/repolock/store/internal/web"
+	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
 // unfit is why what answers can't be an object store, or not one that serves.
@@ -39,7 +39,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 
 // Transport has a transport note its answers for [Store], and refuse successes
 // that aren't S3's.
-func Transport(next http.RoundTripper) http.RoundTripper { return strict{web.Watched(next)} }
+func Transport(next http.RoundTripper) http.RoundTripper { return strict{httptransport.Watched(next)} }
 
 type strict struct{ next http.RoundTripper }
 
