@@ -101,7 +101,7 @@ func liveOnce(t *testing.T, p *proxy.Proxy, l *replock.Locker, mode replock.Mode
 		case "acquire":
 			k, err = take(t.Context(), l, mode)
 		case "renew":
-			err = k.Check(t.Context())
+			err = k.Renew(t.Context())
 		case "release":
 			err = k.Release(t.Context())
 		}

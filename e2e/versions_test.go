@@ -87,7 +87,7 @@ func live(t *testing.T, l *replock.Locker, mode replock.Mode, held func(renewed 
 	}
 	held(0)
 	for i := range renewals {
-		if err := k.Check(t.Context()); err != nil {
+		if err := k.Renew(t.Context()); err != nil {
 			t.Error(err)
 		}
 		held(i + 1)

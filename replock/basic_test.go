@@ -77,7 +77,7 @@ func TestReleaseTwiceAndAfterContext(t *testing.T) {
 			}
 		}
 		w.empty()
-		if err := k.Check(t.Context()); !errors.Is(err, ErrReleased) {
+		if err := k.Renew(t.Context()); !errors.Is(err, ErrReleased) {
 			t.Errorf("check after release: %v", err)
 		}
 	})

@@ -49,14 +49,14 @@ func TestLooksSoonAfterAcquiring(t *testing.T) {
 	})
 }
 
-// TestConfirmWaitsForYoungConflicts: Confirm doesn't call a lock held while another client's,
+// TestCheckWaitsForYoungConflicts: Check doesn't call a lock held while another client's,
 // which is too young to be judged, stands beside it.
-func TestConfirmWaitsForYoungConflicts(t *testing.T) {
+func TestCheckWaitsForYoungConflicts(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		k, err := w.machine().acquire(t.Context(), mode, "x")
 		mustLock(t, k, err)
 		w.comesBeside(mode)
-		if err := k.Confirm(t.Context()); !errors.Is(err, ErrLost) {
+		if err := k.Check(t.Context()); !errors.Is(err, ErrLost) {
 			t.Errorf("confirmed: %v", err)
 		}
 		k.Release(t.Context())

@@ -29,7 +29,7 @@ func TestAcquireContextIsNotTheLocks(t *testing.T) {
 				if !alive(k) {
 					t.Errorf("the lock's context ended with the acquire's: %v", context.Cause(k.Context()))
 				}
-				if err := k.Check(t.Context()); err != nil {
+				if err := k.Renew(t.Context()); err != nil {
 					t.Errorf("check: %v", err)
 				}
 				if got := k.Context().Value(valueKey{}); got != "value" {
@@ -46,7 +46,7 @@ func TestAcquireContextIsNotTheLocks(t *testing.T) {
 var errQuit = errors.New("the program quits")
 
 // TestParentEndsTheLocksContext, and not the lock, which is held until it is released.
-// Neither Check nor Confirm says that all is well: the work must stop.
+// Neither Renew nor Check says that all is well: the work must stop.
 func TestParentEndsTheLocksContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{})
@@ -61,7 +61,7 @@ func TestParentEndsTheLocksContext(t *testing.T) {
 		if alive(k) || context.Cause(k.Context()) != errQuit {
 			t.Errorf("the lock's context: %v", context.Cause(k.Context()))
 		}
-		for name, look := range map[string]func(context.Context) error{"check": k.Check, "confirm": k.Confirm} {
+		for name, look := range map[string]func(context.Context) error{"check": k.Renew, "confirm": k.Check} {
 			if err := look(t.Context()); !errors.Is(err, errQuit) || errors.Is(err, ErrLost) {
 				t.Errorf("%s: %v", name, err)
 			}

@@ -77,13 +77,13 @@ func TestRequestCounts(t *testing.T) {
 					})
 					time.Sleep(4 * time.Second) // the first look is over
 					check("renew", c.renew, func() {
-						if err := k.Check(t.Context()); err != nil {
+						if err := k.Renew(t.Context()); err != nil {
 							t.Error(err)
 						}
 					})
 					pages := min(1+n/1000, 2) // our own flag is beyond the first
 					check("confirm", cost{pages, pages}, func() {
-						if err := k.Confirm(t.Context()); err != nil {
+						if err := k.Check(t.Context()); err != nil {
 							t.Error(err)
 						}
 					})

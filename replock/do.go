@@ -15,7 +15,7 @@ import (
 // Shared. Otherwise the error is the one of work, joined with a *LostError if the lock was
 // lost before work returned (whether work is complete is for the caller to find out),
 // and with the one of Release, after which an object is left to expire. Do doesn't
-// resume a lost lock. It confirms the lock when work has returned ([Lock.Confirm]).
+// resume a lost lock. It confirms the lock when work has returned ([Lock.Check]).
 func (l *Locker) Do(ctx context.Context, mode Mode, operation string, work func(context.Context) error, opts ...AcquireOption) (err error) {
 	if mode != Shared && mode != Exclusive {
 		return fmt.Errorf("%v: must be Shared or Exclusive", mode)
@@ -35,7 +35,7 @@ func (l *Locker) Do(ctx context.Context, mode Mode, operation string, work func(
 // lostBy returns the loss of the lock if it was lost by now, noticed or not. If the store
 // can't be reached, no other holder was let in: the lease lasts.
 func (k *Lock) lostBy(ctx context.Context) error {
-	_ = k.Confirm(context.WithoutCancel(ctx))
+	_ = k.Check(context.WithoutCancel(ctx))
 	for k.lost.Load() == nil && k.Left() <= 0 {
 		select {
 		case <-k.done:

@@ -69,7 +69,7 @@ func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 func (e *HeldError) Unwrap() error { return e.Err }
 
 // LostError says why a lock is no longer held. It is the cause of the end of
-// Lock.Context, and returned by Check and Resume.
+// Lock.Context, and returned by Renew and Resume.
 type LostError struct {
 	Mode Mode
 	// Key that told it.

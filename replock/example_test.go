@@ -61,7 +61,7 @@ func ExampleLocker_Exclusive() {
 
 	// What the lock protects stops when lock.Context() ends. Before a batch that must not
 	// be done without the lock:
-	if err := lock.Check(lock.Context()); err != nil {
+	if err := lock.Renew(lock.Context()); err != nil {
 		fmt.Println(err)
 		return
 	}

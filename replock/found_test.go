@@ -752,7 +752,7 @@ func TestFoundBreakStaleTakesItsTime(t *testing.T) {
 		if len(broken) > 0 || err != nil {
 			t.Errorf("broken: %v, %v", broken, err)
 		}
-		if err := k.Confirm(t.Context()); err != nil {
+		if err := k.Check(t.Context()); err != nil {
 			t.Error(err)
 		}
 		k.Release(t.Context())

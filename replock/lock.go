@@ -156,11 +156,11 @@ func (k *Lock) Deadline() time.Duration { return time.Duration(k.deadline.Load()
 // Lost returns why the lock was lost, or nil.
 func (k *Lock) Lost() *LostError { return k.lost.Load() }
 
-// Check refreshes the lock at once and returns nil if it is held and its context hasn't
+// Renew refreshes the lock at once and returns nil if it is held and its context hasn't
 // ended: use it before a batch that must not be done without. After a *LostError the lock
 // is lost; after another error it may be held, and that couldn't be confirmed. It costs
 // as much as a refresh. ctx bounds it.
-func (k *Lock) Check(ctx context.Context) error {
+func (k *Lock) Renew(ctx context.Context) error {
 	err := k.refresher.Now(ctx, k.done)
 	if errors.Is(err, ErrLost) {
 		<-k.done // and the lock's context has ended
@@ -168,12 +168,12 @@ func (k *Lock) Check(ctx context.Context) error {
 	return k.state(err)
 }
 
-// Confirm looks whether the lock is still there, and returns nil if it is: use it
+// Check looks whether the lock is still there, and returns nil if it is: use it
 // after what the lock protected, to know that it wasn't broken meanwhile. It
 // writes nothing, doesn't extend the lease, and is one round trip, or two if there
 // are many locks. If another client's lock that conflicts has just come, it looks
-// again 3 s later. Its errors are Check's.
-func (k *Lock) Confirm(ctx context.Context) error {
+// again 3 s later. Its errors are those of Renew.
+func (k *Lock) Check(ctx context.Context) error {
 	err := k.look(ctx)
 	if errors.Is(err, errAgain) && clock.Sleep(ctx, k.l.opts.Clock, transient) == nil {
 		err = k.look(ctx)

@@ -275,9 +275,9 @@ func (s ahead) List(ctx context.Context, prefix, cursor string) (store.Page, err
 	return page, err
 }
 
-// TestCheckNeedsTheWholeRefresh: one that couldn't look at lock.exclusive, which was broken,
+// TestRenewNeedsTheWholeRefresh: one that couldn't look at lock.exclusive, which was broken,
 // confirms nothing, although the flag was renewed.
-func TestCheckNeedsTheWholeRefresh(t *testing.T) {
+func TestRenewNeedsTheWholeRefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, lacking)
 		a := w.machine()
@@ -299,7 +299,7 @@ func TestCheckNeedsTheWholeRefresh(t *testing.T) {
 			}
 			return nil
 		})
-		if err := k.Check(t.Context()); err == nil {
+		if err := k.Renew(t.Context()); err == nil {
 			t.Error("a lock was confirmed whose lock.exclusive is gone")
 		}
 		a.tap.Before(nil)
@@ -548,7 +548,7 @@ func TestIfMatchIsProvenOnAMissingKeyToo(t *testing.T) {
 				t.Errorf("stored: %v", keys)
 			}
 			a.tap.Count()
-			if err := k.Check(t.Context()); err != nil {
+			if err := k.Renew(t.Context()); err != nil {
 				t.Error(err)
 			}
 			if _, by := a.tap.Count(); by["put"] != 1 || by["list"] != 1 {

@@ -193,13 +193,13 @@ func (k *keeping) handle(ctx context.Context, do string) (any, func()) {
 // confirm returns nil if the lock is held. If the store can't be reached now, nobody can
 // have got in: the lease still lasts.
 func (k *keeping) confirm(ctx context.Context) error {
-	_ = k.lock.Confirm(ctx)
+	_ = k.lock.Check(ctx)
 	return k.leased()
 }
 
 // renew refreshes the lock now.
 func (k *keeping) renew(ctx context.Context) error {
-	failed := k.lock.Check(ctx)
+	failed := k.lock.Renew(ctx)
 	if err := k.leased(); err != nil || failed == nil {
 		return err
 	}

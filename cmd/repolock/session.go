@@ -428,7 +428,7 @@ func (s *session) interrupted() {
 // the store can't be reached now, nobody can have got in: the lease still lasts.
 func (s *session) brokenUnseen() error {
 	lock := s.lock.Load()
-	_ = lock.Confirm(context.Background())
+	_ = lock.Check(context.Background())
 	if lost := lock.Lost(); lost != nil && (lost.Definite || s.OnLost == "warn") {
 		return lost
 	}

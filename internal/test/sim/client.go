@@ -224,7 +224,7 @@ func (c *client) take(p *process, s step) {
 		due  bool
 		look func(context.Context) error
 		text string
-	}{{s.check, k.Check, "checks"}, {s.confirm, k.Confirm, "confirms"}} {
+	}{{s.check, k.Renew, "checks"}, {s.confirm, k.Check, "confirms"}} {
 		time.Sleep(nanoseconds(w.plan.dice.named(s.name).named(look.text)) / 10) // and not when anything else is sent
 		if look.due && k.Context().Err() == nil {
 			asked := time.Now()
@@ -296,9 +296,9 @@ func (c *client) meddle(ctx context.Context, h *holding) {
 			if !c.w.holds(h) {
 				return
 			}
-			ask, text := h.lock.Check, "checks"
+			ask, text := h.lock.Renew, "checks"
 			if d.of(5).chance(.5) {
-				ask, text = h.lock.Confirm, "confirms"
+				ask, text = h.lock.Check, "confirms"
 			}
 			asked := time.Now()
 			err := ask(ctx)

@@ -53,8 +53,8 @@ func (originalLock) ID() string                           { return "" } // its b
 func (originalLock) Context() context.Context             { return context.Background() }
 func (originalLock) Deadline() time.Duration              { return never }
 func (originalLock) Seen() clock.Reading                  { return clock.Reading{} }
-func (originalLock) Check(context.Context) error          { return nil }
-func (originalLock) Confirm(context.Context) error        { return nil }
+func (originalLock) Renew(context.Context) error          { return nil }
+func (originalLock) Check(context.Context) error        { return nil }
 func (originalLock) Resume(context.Context) (Held, error) { return nil, errNoResume }
 
 // asForeign is a live client of the original protocol beside ours. Its requests are

@@ -26,7 +26,7 @@ import (
 //     but for being held;
 //   - unseen: nor has lock.exclusive, which is all that other clients look at, expired
 //     by its holder's clock while the holder's lock is live;
-//   - checked: neither Check nor Confirm confirms a lock that isn't live, or was
+//   - checked: neither Renew nor Check confirms a lock that isn't live, or was
 //     broken before;
 //   - litter: where nothing goes wrong, who was refused or has released leaves
 //     nothing;
@@ -426,7 +426,7 @@ func (w *world) lost(h *holding) {
 	}
 }
 
-// checked is told of what Check or Confirm returned, which was asked then.
+// checked is told of what Renew or Check returned, which was asked then.
 func (w *world) checked(h *holding, asked time.Time, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -41,8 +41,8 @@ type Held interface {
 	Context() context.Context
 	Deadline() time.Duration
 	Seen() clock.Reading
+	Renew(context.Context) error
 	Check(context.Context) error
-	Confirm(context.Context) error
 	Resume(context.Context) (Held, error)
 	Release(context.Context) error
 }

@@ -79,7 +79,7 @@ var mutants = []mutant{
 		"case opts.Stale && i.Verdict", "case false && i.Verdict"},
 
 	// Hold.
-	{"Confirm looks at nothing", hold,
+	{"Check looks at nothing", hold,
 		"err := k.look(ctx)\n\tif errors.Is(err, errAgain)", "err := error(nil)\n\tif errors.Is(err, errAgain)"},
 	{"the deadline is after the lease's end", schedule,
 		"Deadline: ttl * 55 / 60,", "Deadline: ttl * 70 / 60,"},
