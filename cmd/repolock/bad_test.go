@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -166,10 +167,19 @@ func tree(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
 	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // removed meanwhile
+			return nil
+		case err != nil || d.IsDir():
 			return err
+		case !d.Type().IsRegular(): // a keeper's socket
+			files[strings.TrimPrefix(name, dir)] = d.Type().String()
+			return nil
 		}
 		content, err := os.ReadFile(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
 		files[strings.TrimPrefix(name, dir)] = fmt.Sprintf("%d %.100q", len(content), content)
 		return err
 	})
