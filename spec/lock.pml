@@ -1,7 +1,7 @@
 /*
  * The protocol of docs/protocol.md: flag and look. Safety is two assertions: nobody
  * is live beside a live exclusive, and nobody resumes a lock that a conflicting one
- * has passed. docs/testing.md maps each step to the function that does it.
+ * has passed. docs/testing.md maps each step to it.
  *
  * Time is what it allows: a flag may expire whenever its owner isn't live on it,
  * and an owner may lose its lock at any time, since only the order of the two is
