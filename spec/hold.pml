@@ -78,7 +78,7 @@ bit looking;
 #define leaseAge (sent[FLAG] > sent[POINTER] -> sent[FLAG] : sent[POINTER])
 #endif
 
-/* Another client may delete the flag now. */
+/* Another client can delete the flag now. */
 #ifdef DIVIDED
 #define whole 1
 #else
