@@ -12,7 +12,7 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// cost is what PROTOCOL.md's table counts: the requests of each round trip. Those of one
+// cost is what docs/protocol.md's table counts: the requests of each round trip. Those of one
 // round trip are sent side by side.
 type cost []int
 
@@ -26,7 +26,7 @@ func (c cost) requests() (n int) {
 // course is the cost of a lock's life.
 type course struct{ acquire, renew, release cost }
 
-// TestRequestCounts asserts PROTOCOL.md's table, "What it costs", on what passes
+// TestRequestCounts asserts docs/protocol.md's table, "What it costs", on what passes
 // the proxy.
 //
 // Where it isn't known yet whether the server heeds conditions, the first lock of a

@@ -34,7 +34,7 @@ func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 // DefaultPrefix is where the wire format keeps its locks.
 const DefaultPrefix = "index/"
 
-// keys are the names of a lock's objects: PROTOCOL.md, Objects.
+// keys are the names of a lock's objects: docs/protocol.md, What is stored.
 type keys struct{ prefix string }
 
 // kind is what a key under a lock's prefix stands for.

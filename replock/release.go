@@ -35,7 +35,7 @@ func (k *Lock) Release(ctx context.Context) error {
 	return nil
 }
 
-// release deletes our objects: docs/protocol.md, Release. Of a lost lock it deletes only
+// release deletes our objects: docs/protocol.md, release. Of a lost lock it deletes only
 // the flag.
 func (k *Lock) release(ctx context.Context) error {
 	defer func() { k.l.sweep(ctx, k.probes()) }()

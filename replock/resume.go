@@ -65,7 +65,7 @@ func (k *Lock) Resume(ctx context.Context) (*Lock, error) {
 	}
 }
 
-// resume is one try: PROTOCOL.md, Hold. A flag is put under a new key, because a
+// resume is one try: docs/protocol.md, resume. A flag is put under a new key, because a
 // late delete of the old one may still be on its way. The lock is resumed only
 // if the old flag is still there, which proves that nobody has passed, since
 // whoever passes deletes it first; and if nothing conflicts with the new one.

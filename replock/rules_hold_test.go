@@ -131,7 +131,7 @@ func TestUnreadYoungAndOld(t *testing.T) {
 	}
 }
 
-// TestWaiting: the queue of PROTOCOL.md, Wait.
+// TestWaiting: the queue of docs/protocol.md, wait.
 func TestWaiting(t *testing.T) {
 	for _, c := range []struct {
 		state  string
@@ -487,7 +487,7 @@ func TestResumeStoppedMidway(t *testing.T) {
 	}
 }
 
-// TestResumeWaitsForDoubt: what may be stale is not passed by a resume either.
+// TestResumeAndDoubt: what may be stale is not passed by a resume either.
 func TestResumeAndDoubt(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a := w.machine()

@@ -37,7 +37,7 @@ const (
 // want to wait, or not for as long: enough for one of the default ttl.
 const maxWatch = 2 * time.Minute
 
-// queue is where an acquirer waits for those in its way: PROTOCOL.md, Wait.
+// queue is where an acquirer waits for those in its way: docs/protocol.md, wait.
 //
 // An exclusive acquirer leaves a ticket there, an intent in the state "waiting". Shared
 // acquirers yield to it, so that it gets its turn; exclusive ones do if it is before

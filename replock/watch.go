@@ -11,7 +11,7 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// watch looks at a held lock each Options.Look, until ctx ends: PROTOCOL.md, Look.
+// watch looks at a held lock each Options.Look, until ctx ends: docs/protocol.md, watch.
 // So a break is noticed soon, whatever the ttl, and so is a machine that its
 // hypervisor has paused, whose clocks all believe that the lease still lasts.
 //
