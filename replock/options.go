@@ -119,3 +119,12 @@ const (
 	maxMetadata  = 4 << 10
 	maxOperation = 256
 )
+
+// CheckOperation returns an error unless operation can name what a lock is for: 1
+// to 256 bytes.
+func CheckOperation(operation string) error {
+	if operation == "" || len(operation) > maxOperation {
+		return fmt.Errorf("operation %q: must have 1 to %d bytes", Printable(operation), maxOperation)
+	}
+	return nil
+}

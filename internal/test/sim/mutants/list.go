@@ -1,8 +1,8 @@
 package main
 
 const (
-	acquire  = "replock/acquire.go"
-	take     = "replock/takedown.go"
+	entering = "replock/enter.go"
+	take     = "replock/withdraw.go"
 	yield    = "replock/yield.go"
 	wait     = "replock/wait.go"
 	judge    = "replock/judge.go"
@@ -12,12 +12,13 @@ const (
 	renew    = "replock/refresh.go"
 	hold     = "replock/lock.go"
 	body     = "replock/body.go"
-	request  = "replock/request.go"
+	repeats  = "replock/retry.go"
 	status   = "replock/status.go"
 	proofs   = "replock/conditions.go"
 	looks    = "replock/watch.go"
+	stood    = "replock/stoodstill.go"
 	trip     = "replock/trips.go"
-	names    = "replock/mode.go"
+	names    = "replock/keys.go"
 	finite   = "store/finite.go"
 	cron     = "cmd/repolock/cron.go"
 	exit     = "cmd/repolock/exit.go"
@@ -115,9 +116,9 @@ var mutants = []mutant{
 		"go k.watch(watching)", "_ = watching"},
 	{"a holder looks at its lock each ten minutes", looks,
 		"return sent + k.l.opts.Look -", "return sent + 10*time.Minute -"},
-	{"a machine that stood still only looks whether its lock is there", looks,
+	{"a machine that stood still only looks whether its lock is there", stood,
 		"still <= margin ||", "still > 0 || still <= 0 ||"},
-	{"a machine that stood still doesn't look for others", looks,
+	{"a machine that stood still doesn't look for others", stood,
 		"if err := k.lookAgain(ctx, t); err != nil {", "if err := k.lookAgain(ctx, t); false {"},
 
 	// Others' lock.exclusive, and two at once.
@@ -130,7 +131,7 @@ var mutants = []mutant{
 		"waited >= patience+outlasting*t.trips.slowest()", "waited >= 0"},
 	{"a release doesn't look whose lock.exclusive it deletes", take,
 		"if err != nil || !ours {\n\t\treturn err\n\t}\n\tif etag", "if false {\n\t\treturn err\n\t}\n\tif etag"},
-	{"a request that fails isn't repeated", request,
+	{"a request that fails isn't repeated", repeats,
 		"if err == nil || store.Permanent(err) || ctx.Err() != nil {", "if true {"},
 	{"to other clients the lock has expired", body,
 		"b.ExpiresAt = now.Add(max(", "b.ExpiresAt = now.Add(-max("},
@@ -184,7 +185,7 @@ var mutants = []mutant{
 	// Bugs that the simulator has found in the engine.
 	{"found: the store's time isn't looked for on a later page", look,
 		"if len(others) > 0 && !t.st.known() {", "if false {"},
-	{"found: flags that were emptied are never removed", acquire,
+	{"found: flags that were emptied are never removed", entering,
 		"l.sweep(ctx, f.released)", "_ = f.released"},
 }
 

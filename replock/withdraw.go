@@ -3,9 +3,14 @@ package replock
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/repolock/repolock/store"
 )
+
+// haste is how long a withdrawal may take if the store has just failed, or the
+// caller wants to go: what is left then expires.
+const haste = 3 * time.Second
 
 // withdraw removes what a try has put, for the reason that ended it, and also
 // after its context has ended. What can't be removed expires with the ttl.

@@ -1,0 +1,111 @@
+package replock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/repolock/repolock/store"
+)
+
+// maxRefused is how often a store may refuse to write a lock.exclusive that no look lists.
+// Then it takes something else for one (versitygw a delete marker), and from there on this
+// process writes without a condition, as on a store that has none (decision 0004). What that
+// may overwrite is of an acquirer who comes after our last look, and sees our flag.
+const maxRefused = 3
+
+// claim puts lock.exclusive where there is none, or in place of what a look saw
+// there: stale, or empty. That somebody else was faster is no error: the next
+// look tells who.
+func (l *Locker) claim(ctx context.Context, t *try, seen *entry) error {
+	var opts store.PutOptions
+	if seen != nil && !l.conditions.match.holds() {
+		// What was seen to be stale was read and reaped for some time: is it still there?
+		now, err := l.find(ctx, t.exclusive.key)
+		switch {
+		case err != nil:
+			return fmt.Errorf("looking at the lock: %w", err)
+		case now == nil:
+			seen = nil
+		case now.ETag != seen.ETag || now.Size != seen.Size:
+			return nil // the next look judges it
+		}
+	}
+	switch {
+	case seen == nil:
+		opts.IfAbsent = !l.conditions.absent.fails()
+	case l.conditions.match.holds():
+		opts.IfMatch = seen.ETag
+	}
+	before := t.exclusive.maybe
+	t.exclusive.maybe = true
+	o, again, err := l.putExclusive(ctx, t, opts)
+	switch {
+	case err == nil:
+		t.claimed(o.ETag)
+		return nil
+	case errors.Is(err, store.ErrConditionUnsupported):
+		t.exclusive.maybe = before
+		if !t.looked {
+			return nil
+		}
+		return l.overwrite(ctx, t)
+	case errors.Is(err, store.ErrPrecondition):
+		// After a send that got no answer it may be our own put that is in the
+		// way: the next look tells it by the id.
+		t.exclusive.maybe = before || again
+		if opts.IfAbsent {
+			t.refusals++
+		}
+		return nil
+	default:
+		return fmt.Errorf("writing the lock: %w", err)
+	}
+}
+
+// proveAbsent finds out, beside the put of lock.exclusive, whether the store heeds
+// If-None-Match: it must refuse to write our flag, which is there. If it writes
+// it, no harm is done: nobody else writes that key, and we don't hold it yet.
+func (l *Locker) proveAbsent(ctx context.Context, t *try) <-chan struct{} {
+	done := make(chan struct{})
+	if !l.conditions.absent.open() {
+		close(done)
+		return done
+	}
+	go func() {
+		defer close(done)
+		o, err := once(ctx, l.timeout(), "put "+t.flag.key, l.send(t, t.flag.key, store.PutOptions{IfAbsent: true}))
+		if err == nil {
+			t.flag.etag = o.ETag
+		}
+		l.conditions.absent.judge(err)
+	}()
+	return done
+}
+
+// putExclusive puts lock.exclusive, and reports whether that was sent again: then an earlier
+// one may be applied at any time.
+func (l *Locker) putExclusive(ctx context.Context, t *try, opts store.PutOptions) (o store.Object, again bool, err error) {
+	var sends atomic.Int32
+	send := l.send(t, t.exclusive.key, opts)
+	o, err = repeat(ctx, l, "put "+t.exclusive.key, func(ctx context.Context) (store.Object, error) {
+		sends.Add(1)
+		return send(ctx)
+	})
+	again = sends.Load() > 1
+	t.exclusive.twice = t.exclusive.twice || again
+	return o, again, err
+}
+
+// overwrite puts lock.exclusive without a condition, after a look that found
+// nothing live there.
+func (l *Locker) overwrite(ctx context.Context, t *try) error {
+	t.exclusive.maybe = true
+	o, _, err := l.putExclusive(ctx, t, store.PutOptions{})
+	if err != nil {
+		return fmt.Errorf("writing the lock: %w", err)
+	}
+	t.claimed(o.ETag)
+	return nil
+}

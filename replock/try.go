@@ -1,0 +1,137 @@
+package replock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/store"
+)
+
+// object is a lock object of our own, as we know it to be stored.
+type object struct {
+	key  string
+	etag string
+	// sent is when the put was sent that gave it its present body.
+	sent time.Duration
+	// put: a put of it was answered, and nobody was seen to have undone it.
+	put bool
+	// maybe: a put of it wasn't answered, and may have been or still be applied.
+	maybe bool
+	// twice: a put of it was sent again, so that the first may be applied when the second is gone.
+	twice bool
+	// listed: the last look saw it.
+	listed bool
+	// renewed: the refresh that is being tried has replaced it already.
+	renewed bool
+}
+
+// try is one run of the protocol with one flag, from raising it until the lock
+// is held or the flag withdrawn.
+type try struct {
+	mode      Mode
+	operation string
+	id        string
+	body      body
+	flag      object // the ground truth: a key that only we ever write
+	exclusive object // lock.exclusive
+	// place is ours in the queue: whoever waits under a later key is behind us.
+	place string
+	// polls: its looks only tell whether an attempt is worth it.
+	polls bool
+
+	// sent is when the first put of the flag was sent: the lease is dated from
+	// it.
+	sent     time.Duration
+	deadline time.Duration
+	st       storeTime
+	dated    storeTime       // by the flag's mod time, from when that was seen first
+	looked   bool            // at least once
+	seen     clock.Reading   // when the last look was sent
+	passed   *entry          // the stale lock.exclusive that is left in its place
+	first    told            // by its first page
+	page     told            // by its last page
+	trips    *trips          // of the acquire that it belongs to
+	parent   context.Context // of the lock's context
+	underway underway        // puts
+	// refusals is how often lock.exclusive was refused for being there, since a look showed it.
+	refusals int
+
+	mine
+}
+
+// mine are the ids and the flags' keys of all tries for one lock, whatever is
+// left of them in the store.
+type mine struct{ ids, keys map[string]bool }
+
+func nothingYet() mine { return mine{map[string]bool{}, map[string]bool{}} }
+
+func (l *Locker) newTry(mode Mode, operation string, m mine) (*try, error) {
+	id, err := l.newID()
+	if err != nil {
+		return nil, err
+	}
+	now := l.opts.Clock.Now()
+	key := l.keys.flag(mode, now, id)
+	m = mine{maps.Clone(m.ids), maps.Clone(m.keys)} // others may be reading them
+	m.ids[id], m.keys[key] = true, true
+	return &try{
+		mode: mode, operation: operation, id: id,
+		flag:      object{key: key},
+		exclusive: object{key: l.keys.exclusive()},
+		place:     key,
+		mine:      m,
+		trips:     new(trips),
+		body: body{
+			Operation: operation, Holder: l.self.Holder(), AcquiredAt: now.UTC().Format(wireTime), IsShared: mode == Shared,
+			ID: id, TTLSeconds: l.opts.TTL.Seconds(), State: stateAcquiring,
+			HostID: l.self.HostID, BootID: l.self.BootID, PID: l.self.PID, PIDNamespace: l.self.PIDNamespace,
+			TimeNamespace: l.self.TimeNamespace, PIDStart: l.self.PIDStart, User: l.self.User, Version: l.opts.Version, Metadata: l.opts.Metadata,
+		},
+	}, nil
+}
+
+// owns reports whether a listed object is ours by its key, or in the case of
+// lock.exclusive, which others write too, by the ETag of what we put.
+func (t *try) owns(o store.Object) bool {
+	if o.Key == t.exclusive.key {
+		t.refusals = 0
+		t.exclusive.listed = t.exclusive.put && o.ETag != "" && o.ETag == t.exclusive.etag
+		return t.exclusive.listed
+	}
+	return t.keys[o.Key]
+}
+
+// adopt takes a lock.exclusive for ours that carries our id: a put of ours that
+// got no answer was applied.
+func (t *try) adopt(e *entry) {
+	t.claimed(e.ETag)
+	t.exclusive.listed = true
+}
+
+// claimed notes that lock.exclusive has this try's body.
+func (t *try) claimed(etag string) {
+	t.exclusive.put, t.exclusive.maybe, t.exclusive.etag, t.exclusive.sent = true, true, etag, t.sent
+}
+
+// date begins the lease: the first put of the flag is about to be sent.
+func (l *Locker) date(t *try) {
+	t.sent = l.opts.Clock.Elapsed()
+	t.deadline = t.sent + l.schedule.Deadline
+	l.stamp(&t.body, t.st, t.sent)
+}
+
+// errLate: the answer that would have given us the lock came after the deadline
+// of the lease.
+var errLate error = unsure{errors.New("the store is too slow: taking the lock took longer than its lease")}
+
+// late is errLate, and says if something else than slowness was the reason.
+func (t *try) late() error {
+	if t.refusals == 0 {
+		return errLate
+	}
+	return fmt.Errorf("%w, in which it refused %d times to write %q with If-None-Match (412), and listed no such object", errLate, t.refusals, t.exclusive.key)
+}
