@@ -3,14 +3,6 @@ package replock
 import (
 	"context"
 	"errors"
-	"fmt"
-)
-
-// maxTries is how often an acquire that came too late starts again, and maxSlow
-// one that found the store too slow.
-const (
-	maxTries = 3
-	maxSlow  = 2
 )
 
 // acquire takes a lock: PROTOCOL.md, Acquire. It tries until it has the lock,
@@ -23,12 +15,12 @@ func (l *Locker) acquire(ctx context.Context, mode Mode, operation string, opts 
 	ctx, free := q.bound(ctx)
 	defer free()
 	defer q.leave(ctx)
-	for late := 0; ; {
+	for {
 		t, err := q.newTry()
 		if err != nil {
 			return nil, err
 		}
-		lock, f, err := l.attempt(ctx, t, q.sight)
+		lock, f, err := l.attempt(ctx, t, q)
 		switch {
 		case err == nil:
 			e := lock.event(EventAcquired, nil)
@@ -37,22 +29,14 @@ func (l *Locker) acquire(ctx context.Context, mode Mode, operation string, opts 
 			return lock, nil
 		case ctx.Err() != nil:
 			return nil, q.ended(ctx, t, f)
-		case errors.Is(err, ErrHeld), errors.Is(err, errDoubt):
-			late, q.failing = 0, 0
+		}
+		switch next := q.again.afterTry(t, err, q.waits()); next.step {
+		case queueUp:
 			if err := q.wait(ctx, t, f); err != nil {
 				return nil, err
 			}
-		case errors.Is(err, errLate), errors.Is(err, ErrSlow), errors.Is(err, errUnlisted), l.opts.Clock.Elapsed() >= t.deadline:
-			late++
-			if late == maxTries || late == maxSlow && errors.Is(err, ErrSlow) {
-				return nil, fmt.Errorf("acquiring the %s lock: %w", mode, err)
-			}
-		case q.endures(err):
-			if err := q.wait(ctx, t, f); err != nil {
-				return nil, err
-			}
-		default:
-			return nil, err
+		case giveUp:
+			return nil, next.err
 		}
 	}
 }
@@ -62,8 +46,8 @@ var errDoubt = errors.New("perhaps stale")
 
 // attempt runs the protocol once, and leaves nothing behind unless it returns a
 // lock. It says what it found in its way.
-func (l *Locker) attempt(ctx context.Context, t *try, s sight) (*Lock, found, error) {
-	f, err := l.enter(ctx, t, s)
+func (l *Locker) attempt(ctx context.Context, t *try, q *queue) (*Lock, found, error) {
+	f, err := l.enter(ctx, t, q)
 	if err != nil {
 		l.withdraw(ctx, t, err)
 		return nil, f, err

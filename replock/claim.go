@@ -15,6 +15,18 @@ import (
 // may overwrite is of an acquirer who comes after our last look, and sees our flag.
 const maxRefused = 3
 
+// claimAndProve claims lock.exclusive and, if that is still open, finds out beside it whether
+// the store keeps If-None-Match.
+func (l *Locker) claimAndProve(ctx context.Context, t *try, seen *entry) error {
+	if t.refusals >= maxRefused {
+		l.conditions.absent.refute()
+	}
+	proof := l.proveAbsent(ctx, t)
+	err := l.claim(ctx, t, seen)
+	<-proof
+	return err
+}
+
 // claim puts lock.exclusive where there is none, or in place of what a look saw
 // there: stale, or empty. That somebody else was faster is no error: the next
 // look tells who.

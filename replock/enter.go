@@ -3,8 +3,6 @@ package replock
 import (
 	"context"
 	"errors"
-	"fmt"
-	"time"
 
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/store"
@@ -17,36 +15,25 @@ import (
 // over before the deadline of the flag, so that the flag stood, live, throughout.
 // Whoever conflicts and wasn't seen puts their flag after our look began, looks
 // after that, and sees ours.
-func (l *Locker) enter(ctx context.Context, t *try, s sight) (found, error) {
+func (l *Locker) enter(ctx context.Context, t *try, q *queue) (found, error) {
 	if err := l.raise(ctx, t); err != nil {
-		return l.barred(ctx, t, s, err)
+		return l.barred(ctx, t, q.sight, err)
 	}
-	var vanished, claims int // how often we looked again because of that
-	var y yielding
-	var swept bool
-	for {
-		f, err := l.look(ctx, t, s)
-		var pause time.Duration
-		switch {
-		case err != nil:
-			return f, fmt.Errorf("looking for other locks: %w", err)
-		case l.opts.Clock.Elapsed() >= t.deadline:
-			return f, t.late()
-		case len(f.live) > 0:
-			again := false
-			if pause, again = l.again(ctx, t, f, &y); !again {
-				return f, ErrHeld
-			}
-		case len(f.vanished) > 0:
-			if vanished == maxAgain {
+	q.again.begin()
+	for swept := false; ; {
+		f, err := l.look(ctx, t, q.sight)
+		next := q.again.afterLook(t, f, err)
+		switch next.step {
+		case giveUp:
+			if errors.Is(next.err, ErrHeld) && len(f.live) == 0 {
 				f.live = f.vanished // a listing outweighs a read
+			}
+			return f, next.err
+		case stepBack:
+			if !l.stepBack(ctx, t) {
 				return f, ErrHeld
 			}
-			pause = firstAgain
-			vanished++
-		case len(f.doubtful) > 0:
-			return f, errDoubt
-		default:
+		case goOn:
 			if err := l.reap(ctx, t, f); err != nil {
 				return f, err
 			}
@@ -60,22 +47,13 @@ func (l *Locker) enter(ctx context.Context, t *try, s sight) (found, error) {
 			}
 			// lock.exclusive must be in place before the last look, because it
 			// is all that other clients of the wire format look at.
-			if t.refusals >= maxRefused {
-				l.conditions.absent.refute()
-			}
-			proof := l.proveAbsent(ctx, t)
-			err := l.claim(ctx, t, f.exclusive)
-			<-proof
-			if err != nil {
+			if err := l.claimAndProve(ctx, t, f.exclusive); err != nil {
 				return f, err
 			}
-			if claims > 0 { // somebody else was faster, or undid it
-				pause = firstAgain << min(claims-1, 6)
-			}
-			claims++
+			next = q.again.afterClaim()
 		}
-		if pause > 0 {
-			if err := clock.Sleep(ctx, l.opts.Clock, l.jitter(pause)); err != nil {
+		if next.pause > 0 {
+			if err := clock.Sleep(ctx, l.opts.Clock, l.jitter(next.pause)); err != nil {
 				return f, err
 			}
 		}

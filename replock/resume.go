@@ -178,7 +178,7 @@ func (k *Lock) reclaim(ctx context.Context, t *try) error {
 func (k *Lock) lookAgain(ctx context.Context, t *try) error {
 	l := k.l
 	s := sight{}
-	for again := 0; ; again++ {
+	for n := 1; ; n++ {
 		f, err := l.look(ctx, t, s)
 		if err != nil {
 			return err
@@ -197,12 +197,13 @@ func (k *Lock) lookAgain(ctx context.Context, t *try) error {
 			return nil
 		}
 		f.live = slices.Concat(f.live, f.doubtful, f.vanished)
-		if again == 2*maxAgain || slices.ContainsFunc(f.live, func(e *entry) bool { return !l.mayWithdraw(t, f, e) }) {
+		next := l.afterReturn(t, f, n)
+		if next.step == giveUp {
 			lost := k.broken(k.t.flag.key, "it expired, and another is in its place")
 			lost.Err = l.heldError(t, f)
 			return lost
 		}
-		if err := clock.Sleep(ctx, l.opts.Clock, l.jitter(firstAgain<<again)); err != nil {
+		if err := clock.Sleep(ctx, l.opts.Clock, l.jitter(next.pause)); err != nil {
 			return err
 		}
 	}

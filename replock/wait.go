@@ -2,15 +2,12 @@ package replock
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
-	"github.com/repolock/repolock/store"
 )
 
 // AcquireOption changes how a lock is taken.
@@ -57,12 +54,12 @@ type queue struct {
 	began     time.Duration
 	ticket    *try // nil before it waits, and if it is for a shared lock
 	waited    bool
-	failing   time.Duration // since when the store has failed, or 0
+	again     again
 	trips     trips
 }
 
 func (l *Locker) newQueue(ctx context.Context, mode Mode, operation string, opts []AcquireOption) *queue {
-	q := &queue{l: l, mode: mode, operation: operation, parent: context.WithoutCancel(ctx), sight: sight{}, mine: nothingYet(), began: l.opts.Clock.Elapsed()}
+	q := &queue{l: l, mode: mode, operation: operation, parent: context.WithoutCancel(ctx), sight: sight{}, mine: nothingYet(), began: l.opts.Clock.Elapsed(), again: again{l: l}}
 	for _, o := range opts {
 		o(q)
 	}
@@ -115,20 +112,20 @@ func (q *queue) wait(ctx context.Context, t *try, f found) error {
 		if clock.Sleep(ctx, q.l.opts.Clock, q.until(pause, f)) == nil && err == nil {
 			f, err = q.l.look(ctx, at, q.sight)
 		}
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return q.ended(ctx, t, was)
-		case errors.Is(err, errUnlisted):
-			at.flag.put = false // somebody has broken it: it is put again if need be
+		}
+		switch next := q.again.afterPoll(t, f, err, q.waits()); next.step {
+		case startAgain:
+			if err != nil {
+				at.flag.put = false // somebody has broken it: it is put again if need be
+			}
 			return nil
-		case err == nil && len(f.live)+len(f.doubtful) == 0:
-			return nil
-		case err == nil:
-			q.failing = 0
-		case q.endures(err):
+		case giveUp:
+			return next.err
+		}
+		if err != nil {
 			f = was
-		default:
-			return fmt.Errorf("waiting for the %s lock: %w", q.mode, err)
 		}
 	}
 }
@@ -183,18 +180,8 @@ func (q *queue) refused(f found) bool {
 	})
 }
 
-// endures reports whether one who waits goes on after the store has failed: until it has
-// done so for a ttl, in which nobody was seen in the way, or has refused something.
-func (q *queue) endures(err error) bool {
-	now := q.l.opts.Clock.Elapsed()
-	if !q.waited || store.Permanent(err) || errors.Is(err, ErrFence) || q.left() <= 0 {
-		return false
-	}
-	if q.failing == 0 {
-		q.failing = now
-	}
-	return now-q.failing < q.l.opts.TTL
-}
+// waits reports whether the acquirer has waited, and goes on.
+func (q *queue) waits() bool { return q.waited && q.left() > 0 }
 
 // tell tells what is in the way.
 func (q *queue) tell(t *try, f found) {

@@ -9,8 +9,6 @@ import (
 // Of an exclusive acquirer and others that come at the same time, the one that can win
 // looks again a few times, while the others withdraw.
 const (
-	maxAgain   = 3
-	firstAgain = 100 * time.Millisecond
 	// transient is the age up to which a flag can be that of an acquirer that is
 	// about to withdraw it; on a slow store, withdrawing round trips more.
 	transient   = 3 * time.Second
@@ -22,36 +20,9 @@ const (
 	outlasting = 20
 )
 
-// yielding is how often, and since when, an attempt has looked again for those in its way.
-type yielding struct {
-	looks int
-	since time.Duration
-}
-
-// again returns for how long to pause before the next look, or false if this acquirer
-// must yield. It decides who waits, never who enters.
-func (l *Locker) again(ctx context.Context, t *try, f found, y *yielding) (pause time.Duration, ok bool) {
-	if y.looks == 0 {
-		y.since = f.now
-	}
-	y.looks++
-	if t.mode == Shared {
-		return firstAgain << min(y.looks-1, 2), l.mayOutlast(t, f, y)
-	}
-	if y.looks > maxAgain || !l.worthAnother(t, f) {
-		return 0, false
-	}
-	// Those in the way look, and take down what they have put: a pause of a round trip
-	// before each of our looks leaves them six.
-	pause = firstAgain<<(y.looks-1) + t.trips.slowest()
-	shared := slices.ContainsFunc(f.live, func(e *entry) bool { return e.kind == kindShared })
-	return pause, !shared || l.stepBack(ctx, t)
-}
-
 // mayOutlast reports whether those in a shared acquirer's way are exclusive acquirers that
-// have just come: a live shared lock makes them withdraw soon.
-func (l *Locker) mayOutlast(t *try, f found, y *yielding) bool {
-	waited := f.now - y.since
+// have just come: a live shared lock makes them withdraw soon. It has waited for them so long.
+func (l *Locker) mayOutlast(t *try, f found, waited time.Duration) bool {
 	if f.more > 0 || waited >= patience+outlasting*t.trips.slowest() {
 		return false
 	}
