@@ -102,7 +102,7 @@ func (k *Lock) glance(ctx context.Context) (store.Page, error) {
 	if err != nil || page.Next != "" {
 		return page, err
 	}
-	flag, err := ask(ctx, k, "get "+k.t.flag.key, func(ctx context.Context) (store.Object, error) {
+	flag, err := ask(ctx, &k.renewer, "get "+k.t.flag.key, func(ctx context.Context) (store.Object, error) {
 		_, o, err := k.l.store.Get(ctx, k.t.flag.key, maxBody)
 		return o, err
 	})
@@ -118,7 +118,7 @@ func (k *Lock) glance(ctx context.Context) (store.Page, error) {
 }
 
 func (k *Lock) firstPage(ctx context.Context, prefix string) (store.Page, error) {
-	return ask(ctx, k, "list "+prefix, func(ctx context.Context) (store.Page, error) { return k.l.store.List(ctx, prefix, "") })
+	return ask(ctx, &k.renewer, "list "+prefix, func(ctx context.Context) (store.Page, error) { return k.l.store.List(ctx, prefix, "") })
 }
 
 // inPage returns what the first page of a listing shows of a key: nothing if there is

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,12 +14,9 @@ import (
 // Lock is a lock that was acquired. It is refreshed until it is released or
 // lost. It may be used concurrently.
 type Lock struct {
-	l     *Locker
-	t     *try       // its objects change with each refresh:
-	mu    sync.Mutex // guards them until done is closed, and:
-	probe []*entry   // what proofs may have left
-	fence uint64
-	since time.Duration // when it was acquired, or resumed, on the clock's Elapsed
+	renewer // of its objects, which change with each refresh
+	fence   uint64
+	since   time.Duration // when it was acquired, or resumed, on the clock's Elapsed
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -28,15 +24,11 @@ type Lock struct {
 	refresher *refresh.Refresher
 	stop      context.CancelCauseFunc
 	done      chan struct{} // closed when the refresher has ended
-	deadline  atomic.Int64  // on the clock's Elapsed
-	seq       atomic.Uint64
 	seen      atomic.Pointer[clock.Reading]
-	now       atomic.Pointer[storeTime] // as others has it
 	others    sightings
 	lost      atomic.Pointer[LostError]
 	ended     atomic.Int64 // when it was lost, on the clock's Elapsed
 
-	releasing  atomic.Bool
 	released   chan struct{} // closed when Release is over
 	releaseErr error         // its result, valid once released is closed
 	resumed    atomic.Bool
@@ -45,12 +37,11 @@ type Lock struct {
 
 // hold starts refreshing a lock that was just acquired.
 func (l *Locker) hold(t *try, fence uint64) *Lock {
-	lock := &Lock{l: l, since: l.opts.Clock.Elapsed(), t: t, fence: fence, done: make(chan struct{}), released: make(chan struct{})}
+	lock := &Lock{since: l.opts.Clock.Elapsed(), fence: fence, done: make(chan struct{}), released: make(chan struct{})}
 	lock.ctx, lock.cancel = context.WithCancelCause(t.parent)
-	lock.deadline.Store(int64(t.deadline))
+	lock.begin(l, t)
 	lock.seen.Store(&t.seen)
 	lock.others = newSightings(t)
-	lock.now.Store(&t.st)
 	lock.refresher = refresh.New(refresh.Refresher{
 		Schedule: l.schedule, Clock: l.opts.Clock, Start: t.sent, Drain: lock.timeout(),
 		Attempt: lock.refresh, Failed: lock.failed, Extended: lock.extended, Early: l.earlier,
@@ -151,7 +142,7 @@ func (k *Lock) Left() time.Duration {
 // Deadline is for the guard of the repolock command, which reads the same clock: when the
 // lock is lost unless it is refreshed before, as a reading of the clock's Elapsed, on Linux
 // CLOCK_BOOTTIME. Others want Left.
-func (k *Lock) Deadline() time.Duration { return time.Duration(k.deadline.Load()) }
+func (k *Lock) Deadline() time.Duration { return k.end() }
 
 // Lost returns why the lock was lost, or nil.
 func (k *Lock) Lost() *LostError { return k.lost.Load() }

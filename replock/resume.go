@@ -162,11 +162,10 @@ func (k *Lock) sent() time.Duration { return k.Deadline() - k.l.schedule.Deadlin
 // client's break-lock deletes nothing else.
 func (k *Lock) reclaim(ctx context.Context, t *try) error {
 	o := &object{key: t.exclusive.key, etag: t.exclusive.etag}
-	probe := &Lock{l: k.l, t: t}
-	probe.deadline.Store(int64(t.deadline))
-	probe.now.Store(&t.st)
+	var r renewer
+	r.begin(k.l, t)
 	t.exclusive.maybe = true
-	if err := probe.renew(ctx, o, false); err != nil {
+	if err := r.renew(ctx, o, false); err != nil {
 		return err
 	}
 	t.claimed(o.etag)

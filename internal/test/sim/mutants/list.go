@@ -9,7 +9,8 @@ const (
 	look     = "replock/look.go"
 	reap     = "replock/reap.go"
 	resume   = "replock/resume.go"
-	renew    = "replock/refresh.go"
+	renew    = "replock/renew.go"
+	findOurs = "replock/ours.go"
 	hold     = "replock/lock.go"
 	body     = "replock/body.go"
 	repeats  = "replock/retry.go"
@@ -88,10 +89,10 @@ var mutants = []mutant{
 		"Interval: ttl / 2,", "Interval: ttl,"},
 	{"a passed deadline is noticed ten seconds later", runs,
 		"deadline := p.last + r.Deadline\n", "deadline := p.last + r.Deadline + 10*time.Second\n"},
-	{"a refresh puts back a flag that was deleted", renew,
-		"case seen == nil:\n\t\treturn k.broken(o.key, \"it was deleted, by break-lock or by hand\")", "case seen == nil:\n\t\treturn nil"},
-	{"a refresh doesn't look whose flag it is", renew,
-		"case !k.t.ids[l.ID]:", "case false:"},
+	{"a refresh puts back a flag that was deleted", findOurs,
+		"case seen == nil:\n\t\treturn r.broken(o.key, \"it was deleted, by break-lock or by hand\")", "case seen == nil:\n\t\treturn nil"},
+	{"a refresh doesn't look whose flag it is", findOurs,
+		"case !r.t.ids[l.ID]:", "case false:"},
 	{"a condition is relied on because the store claims it", proofs,
 		"p.state.Store(unproven)", "p.state.Store(proven)"},
 
