@@ -91,7 +91,7 @@ func (l *Locker) proveAbsent(ctx context.Context, t *try) <-chan struct{} {
 		if err == nil {
 			t.flag.etag = o.ETag
 		}
-		l.conditions.absent.judge(err)
+		l.conditions.absent.learnRefused(err)
 	}()
 	return done
 }

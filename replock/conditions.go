@@ -72,9 +72,9 @@ func (p *proof) learn(ok bool) {
 // refute has a condition no longer relied on, nor sent.
 func (p *proof) refute() { p.state.Store(refuted) }
 
-// judge learns from the answer to a put whose condition wasn't met. Any other
+// learnRefused learns from the answer to a put whose condition wasn't met. Any other
 // failure says nothing.
-func (p *proof) judge(err error) {
+func (p *proof) learnRefused(err error) {
 	switch {
 	case err == nil, errors.Is(err, store.ErrConditionUnsupported):
 		p.learn(false)

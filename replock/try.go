@@ -94,19 +94,30 @@ func (l *Locker) newTry(mode Mode, operation string, m mine) (*try, error) {
 	}, nil
 }
 
-// owns reports whether a listed object is ours by its key, or in the case of
-// lock.exclusive, which others write too, by the ETag of what we put.
+// owns reports whether a listed object is ours: by its key, or, if it is lock.exclusive, which
+// other clients write too, by the ETag of our put.
 func (t *try) owns(o store.Object) bool {
 	if o.Key == t.exclusive.key {
-		t.refusals = 0
-		t.exclusive.listed = t.exclusive.put && o.ETag != "" && o.ETag == t.exclusive.etag
-		return t.exclusive.listed
+		return t.exclusive.put && o.ETag != "" && o.ETag == t.exclusive.etag
 	}
 	return t.keys[o.Key]
 }
 
-// adopt takes a lock.exclusive for ours that carries our id: a put of ours that
-// got no answer was applied.
+// wrote reports whether an entry carries the id of one of our tries.
+func (t *try) wrote(e *entry) bool { return e.err == nil && t.ids[e.lease.ID] }
+
+// noteExclusive notes what a page shows of lock.exclusive.
+func (t *try) noteExclusive(page store.Page) {
+	for _, o := range page.Objects {
+		if o.Key == t.exclusive.key {
+			t.refusals = 0
+			t.exclusive.listed = t.owns(o)
+		}
+	}
+}
+
+// adopt notes that lock.exclusive carries this try's id, so that a put of ours that got no
+// answer was applied.
 func (t *try) adopt(e *entry) {
 	t.claimed(e.ETag)
 	t.exclusive.listed = true

@@ -226,12 +226,3 @@ func (q *queue) leave(ctx context.Context) {
 
 // unchanged: it wasn't even refreshed.
 func unchanged(e, before *entry) bool { return e.ETag == before.ETag && e.verdict == before.verdict }
-
-// inTheWay are those in the way, by their keys.
-func (f found) inTheWay() map[string]*entry {
-	m := map[string]*entry{}
-	for _, e := range slices.Concat(f.live, f.doubtful) {
-		m[e.Key] = e
-	}
-	return m
-}

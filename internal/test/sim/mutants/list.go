@@ -7,6 +7,7 @@ const (
 	wait     = "replock/wait.go"
 	judge    = "replock/judge.go"
 	look     = "replock/look.go"
+	sorts    = "replock/sort.go"
 	reap     = "replock/reap.go"
 	resume   = "replock/resume.go"
 	renew    = "replock/renew.go"
@@ -30,7 +31,7 @@ const (
 // mutants are bugs that somebody could have written.
 var mutants = []mutant{
 	// Acquire.
-	{"an exclusive passes intents that come after its own", look,
+	{"an exclusive passes intents that come after its own", sorts,
 		"e.lease.State == stateWaiting && e.Key > t.place", "e.Key > t.place"},
 	{"a shared one looks at lock.exclusive alone", look,
 		"t.mode == Shared && k == kindShared", "t.mode == Shared && k != kindExclusive"},
@@ -38,7 +39,7 @@ var mutants = []mutant{
 		"t.mode == Shared && k == kindShared", "k == kindShared"},
 	{"only the first page of a listing is read", look,
 		"cursor = page.Next\n\t}\n}\n\n// errUnlisted", "return f, nil\n\t}\n}\n\n// errUnlisted"},
-	{"what can't be read is free", look,
+	{"what can't be read is free", sorts,
 		"e.err = readError{err}", "e.err = errReleased"},
 	{"the lease is dated from when the lock was granted", hold,
 		"Start: t.sent,", "Start: l.opts.Clock.Elapsed(),"},
@@ -50,9 +51,9 @@ var mutants = []mutant{
 		"q.l.withdraw(ctx, q.ticket, nil)", "_ = ctx"},
 	{"a ticket isn't refreshed", wait,
 		"return q.ticket.sent + q.l.schedule.Interval", "return q.ticket.sent + 24*time.Hour"},
-	{"shared ones don't queue behind one who waits", look,
+	{"shared ones don't queue behind one who waits", sorts,
 		"e.lease.State == stateWaiting && e.Key > t.place", "e.lease.State == stateWaiting && (t.mode == Shared || e.Key > t.place)"},
-	{"the last come is the first served", look,
+	{"the last come is the first served", sorts,
 		"e.lease.State == stateWaiting && e.Key > t.place", "e.lease.State == stateWaiting && e.Key < t.place"},
 
 	// Live or stale.
