@@ -52,7 +52,7 @@ func (l *Locker) attempt(ctx context.Context, t *try, q *queue) (*Lock, found, e
 		l.withdraw(ctx, t, err)
 		return nil, f, err
 	}
-	lock, err := l.settle(ctx, t)
+	lock, err := l.settle(ctx, t, q.fence)
 	if err != nil {
 		l.withdraw(ctx, t, err)
 	}
@@ -60,9 +60,9 @@ func (l *Locker) attempt(ctx context.Context, t *try, q *queue) (*Lock, found, e
 }
 
 // settle turns a try that found nothing in its way into a held lock.
-func (l *Locker) settle(ctx context.Context, t *try) (*Lock, error) {
+func (l *Locker) settle(ctx context.Context, t *try, fenced bool) (*Lock, error) {
 	var fence uint64
-	if t.mode == Exclusive && l.opts.Fence {
+	if t.mode == Exclusive && fenced {
 		var err error
 		if fence, err = l.nextFence(ctx, t.id); err != nil {
 			return nil, err

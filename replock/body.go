@@ -42,7 +42,7 @@ type body struct {
 	// settable by nobody.
 	RefreshedBoot int64             `json:"refreshed_boot_ns,omitempty"`
 	Seq           uint64            `json:"seq,omitempty"`
-	State         string            `json:"state,omitempty"`
+	State         State             `json:"state,omitempty"`
 	HostID        string            `json:"host_id,omitempty"`
 	BootID        string            `json:"boot_id,omitempty"`
 	PID           int               `json:"pid,omitempty"`
@@ -54,11 +54,18 @@ type body struct {
 	Metadata      map[string]string `json:"metadata,omitempty"`
 }
 
-// States of a flag.
+// State is how far the holder of a lock has come, as its body says. It is empty in the locks
+// of other clients.
+type State string
+
+// The states that this package writes.
 const (
-	stateAcquiring = "acquiring" // written, and not yet looked
-	stateWaiting   = "waiting"   // an exclusive acquirer in the queue
-	stateHeld      = "held"      // refreshed at least once by a holder
+	// StateAcquiring: the flag was written, and its acquirer hasn't looked for others yet.
+	StateAcquiring State = "acquiring"
+	// StateWaiting: the ticket of an exclusive acquirer in the queue. It holds nothing.
+	StateWaiting State = "waiting"
+	// StateHeld: a holder has refreshed the lock at least once.
+	StateHeld State = "held"
 )
 
 // encode writes plain JSON, as the wire format wants it.
@@ -159,11 +166,12 @@ const maxText = 1 << 10
 // bound cuts what others wrote: there may be many locks, and each is kept.
 func (b *body) bound() {
 	for _, s := range []*string{
-		&b.Operation, &b.Holder, &b.AcquiredAt, &b.ExpiresAt, &b.ID, &b.AcquiredID, &b.RefreshedAt, &b.State,
+		&b.Operation, &b.Holder, &b.AcquiredAt, &b.ExpiresAt, &b.ID, &b.AcquiredID, &b.RefreshedAt,
 		&b.HostID, &b.BootID, &b.PIDNamespace, &b.TimeNamespace, &b.User, &b.Version,
 	} {
 		*s = cut(*s)
 	}
+	b.State = State(cut(string(b.State)))
 	size := 0
 	for k, v := range b.Metadata {
 		size += len(k) + len(v)

@@ -9,6 +9,11 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
+// Fence makes Exclusive take a fencing number with the lock: see Lock.Fence. It costs two more
+// requests, a get and a put. The acquire fails with ErrFence on a store that doesn't itself
+// keep If-Match and If-None-Match. Shared ignores it.
+func Fence() AcquireOption { return func(q *queue) { q.fence = true } }
+
 // fenceBody is the content of the fence object.
 type fenceBody struct {
 	Fence uint64 `json:"fence"`

@@ -61,8 +61,9 @@ type Info struct {
 	ID, AcquiredID string
 	// Operation and Holder, State, User, Version and Metadata as the body has
 	// them, texts cut at 1 KiB, and without Metadata of more than 4 KiB.
-	Operation, Holder, State, User, Version string
-	Metadata                                map[string]string
+	Operation, Holder, User, Version string
+	State                            State
+	Metadata                         map[string]string
 	// Body is the whole of it, as it is stored: nil if it wasn't read, or has changed
 	// since, or if those of the locks before it have 4 MiB. It must not be changed.
 	Body []byte
@@ -118,7 +119,7 @@ func (i Info) String() string {
 		return fmt.Sprintf("%s lock %s, which can't be read just now (%s)", i.Mode, Printable(i.Key()), Printable(i.Why))
 	}
 	s := fmt.Sprintf("%s lock of %s", i.Mode, orUnknown(i.Holder))
-	if i.State == stateWaiting {
+	if i.State == StateWaiting {
 		s += ", who waits for it"
 	}
 	s += fmt.Sprintf(", operation %s", orUnknown(i.Operation))

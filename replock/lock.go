@@ -127,7 +127,7 @@ func (k *Lock) Key() string { return k.t.flag.key }
 
 // Fence is a number that is larger for each later holder of the exclusive lock,
 // so that whatever is written to can refuse writes of an earlier one. It is
-// false unless Options.Fence was set and the lock is exclusive.
+// false unless the lock is exclusive and was acquired with Fence.
 func (k *Lock) Fence() (uint64, bool) { return k.fence, k.fence != 0 }
 
 // Left is how long the lock is held without another refresh: 0 if it is lost or released.

@@ -46,7 +46,7 @@ func New(s store.Store, opts Options) (*Locker, error) {
 		opts:     opts,
 		keys:     keys{opts.Prefix},
 		schedule: refresh.ForTTL(opts.TTL),
-		self:     *opts.Self,
+		self:     identity.Process(*opts.Self),
 	}
 	if err := store.CheckKey(l.keys.exclusive()); err != nil {
 		return nil, fmt.Errorf("prefix %q: %w", opts.Prefix, err)
@@ -76,9 +76,6 @@ func (l *Locker) Shared(ctx context.Context, operation string, opts ...AcquireOp
 func (l *Locker) Exclusive(ctx context.Context, operation string, opts ...AcquireOption) (*Lock, error) {
 	return l.acquire(ctx, Exclusive, operation, opts...)
 }
-
-// TTL is how long a lock outlives a holder that can't refresh it.
-func (l *Locker) TTL() time.Duration { return l.opts.TTL }
 
 // newID returns 128 random bits.
 func (l *Locker) newID() (string, error) {

@@ -25,10 +25,6 @@ const (
 	DefaultLook = 10 * time.Second
 )
 
-// Clock tells the time. It must advance together with the runtime's timers, as
-// the system's own does, and as time in a testing/synctest bubble does.
-type Clock = clock.Clock
-
 // Options of a Locker. The zero value is the wire format's own lock.
 type Options struct {
 	// TTL is how long the lock outlives a holder that can't refresh it any
@@ -50,8 +46,6 @@ type Options struct {
 	Metadata map[string]string
 	// Version of the program, for others to read.
 	Version string
-	// Fence asks for a fencing number with each exclusive lock; see Lock.Fence.
-	Fence bool
 	// Logger gets what is worth knowing; nil is silence.
 	Logger *slog.Logger
 	// Observe, if set, is told of each event, one after another, a moment after
@@ -61,7 +55,7 @@ type Options struct {
 	// and this process.
 	Clock Clock
 	Rand  io.Reader
-	Self  *identity.Process
+	Self  *Process
 }
 
 func (o *Options) fill() error {
@@ -107,7 +101,7 @@ func (o *Options) fill() error {
 		o.Rand = rand.Reader
 	}
 	if o.Self == nil {
-		self := identity.Self()
+		self := Process(identity.Self())
 		o.Self = &self
 	}
 	return nil

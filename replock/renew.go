@@ -103,7 +103,7 @@ func (r *renewer) lookAndPut(ctx context.Context, o *object, unique bool) error 
 // put sends the next version of an object.
 func (r *renewer) put(ctx context.Context, o *object, opts store.PutOptions) error {
 	b := r.t.body
-	b.Seq, b.State = r.seq.Add(1), stateHeld
+	b.Seq, b.State = r.seq.Add(1), StateHeld
 	sent := r.l.opts.Clock.Elapsed()
 	r.l.stamp(&b, *r.now.Load(), sent)
 	put, err := r.write(ctx, o.key, b.encode(), opts)

@@ -134,15 +134,15 @@ func TestUnreadYoungAndOld(t *testing.T) {
 // TestWaiting: the queue of PROTOCOL.md, Wait.
 func TestWaiting(t *testing.T) {
 	for _, c := range []struct {
-		state  string
+		state  State
 		before bool
 		mode   Mode
 		held   bool
 	}{
-		{stateWaiting, true, Exclusive, true}, {stateWaiting, false, Exclusive, false},
-		{stateAcquiring, true, Exclusive, true}, {stateAcquiring, false, Exclusive, true},
-		{stateHeld, false, Exclusive, true},
-		{stateWaiting, true, Shared, true}, {stateWaiting, false, Shared, true},
+		{StateWaiting, true, Exclusive, true}, {StateWaiting, false, Exclusive, false},
+		{StateAcquiring, true, Exclusive, true}, {StateAcquiring, false, Exclusive, true},
+		{StateHeld, false, Exclusive, true},
+		{StateWaiting, true, Shared, true}, {StateWaiting, false, Shared, true},
 	} {
 		do(t, func(t *testing.T, w *world) {
 			o, m := w.machine(), w.machine()
@@ -355,7 +355,7 @@ func TestStates(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		k, err := w.machine().Exclusive(t.Context(), "x")
 		mustLock(t, k, err)
-		for _, want := range []string{stateAcquiring, stateHeld} {
+		for _, want := range []State{StateAcquiring, StateHeld} {
 			for _, key := range w.keys() {
 				raw, _, _ := w.mem.Get(t.Context(), key, maxBody)
 				if l, err := decode(raw); err != nil || l.State != want {
@@ -689,10 +689,9 @@ func TestResumeNeedsLockExclusive(t *testing.T) {
 
 // TestFenceNeedsConditions, and survives a lost answer and a contender.
 func TestFenceNeedsConditions(t *testing.T) {
-	fenced := func(o *Options) { o.Fence = true }
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		p := w.mem.Properties()
-		k, err := w.machine(fenced).Exclusive(t.Context(), "x")
+		k, err := w.machine().Exclusive(t.Context(), "x", Fence())
 		if kept := p.IfAbsent == store.Kept && p.IfMatch == store.Kept; (k != nil) != kept || kept == errors.Is(err, ErrFence) {
 			t.Errorf("%+v: %v", p, err)
 		}
@@ -701,7 +700,7 @@ func TestFenceNeedsConditions(t *testing.T) {
 		}
 	})
 	do(t, func(t *testing.T, w *world) {
-		a := w.machine(fenced)
+		a := w.machine()
 		for want := uint64(1); want < 4; want++ {
 			var lost, raced atomic.Bool
 			a.tap.Before(func(_ context.Context, r hookstore.Request) error {
@@ -716,7 +715,7 @@ func TestFenceNeedsConditions(t *testing.T) {
 				}
 				return err
 			})
-			k, err := a.Exclusive(t.Context(), "x")
+			k, err := a.Exclusive(t.Context(), "x", Fence())
 			mustLock(t, k, err)
 			expect := want
 			if want == 3 {

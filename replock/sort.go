@@ -93,7 +93,7 @@ func (l *Locker) sort(t *try, f *found, e *entry) error {
 // isBefore reports whether an entry is behind this try in the queue. It holds nothing, and
 // looks again before it does.
 func (t *try) isBefore(e *entry) bool {
-	return e.kind == kindIntent && e.lease.State == stateWaiting && e.Key > t.place && e.verdict != Stale
+	return e.kind == kindIntent && e.lease.State == StateWaiting && e.Key > t.place && e.verdict != Stale
 }
 
 // forget makes the next look read the entry again.

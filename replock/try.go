@@ -87,7 +87,7 @@ func (l *Locker) newTry(mode Mode, operation string, m mine) (*try, error) {
 		trips:     new(trips),
 		body: body{
 			Operation: operation, Holder: l.self.Holder(), AcquiredAt: now.UTC().Format(wireTime), IsShared: mode == Shared,
-			ID: id, TTLSeconds: l.opts.TTL.Seconds(), State: stateAcquiring,
+			ID: id, TTLSeconds: l.opts.TTL.Seconds(), State: StateAcquiring,
 			HostID: l.self.HostID, BootID: l.self.BootID, PID: l.self.PID, PIDNamespace: l.self.PIDNamespace,
 			TimeNamespace: l.self.TimeNamespace, PIDStart: l.self.PIDStart, User: l.self.User, Version: l.opts.Version, Metadata: l.opts.Metadata,
 		},

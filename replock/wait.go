@@ -51,6 +51,7 @@ type queue struct {
 	sight     sight
 	mine      mine
 	patience  time.Duration
+	fence     bool // wanted with an exclusive lock
 	began     time.Duration
 	ticket    *try // nil before it waits, and if it is for a shared lock
 	waited    bool
@@ -142,7 +143,7 @@ func (q *queue) stand(ctx context.Context, t *try) (*try, error) {
 		if err != nil {
 			return nil, err
 		}
-		ticket.body.State, ticket.polls, ticket.st = stateWaiting, true, t.st
+		ticket.body.State, ticket.polls, ticket.st = StateWaiting, true, t.st
 		ticket.body.AcquiredAt = t.body.AcquiredAt
 		q.ticket = ticket
 	}

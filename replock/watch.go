@@ -17,7 +17,7 @@ func (k *Lock) watch(ctx context.Context) {
 	c := k.l.opts.Clock
 	// That the wall clock is behind wasn't known when the lock was dated.
 	misdated, again := k.l.behind(*k.now.Load()) > margin, c.Elapsed()
-	next := k.firstLook(k.Seen().Elapsed)
+	next := k.firstLook(k.lastSeen().Elapsed)
 	for pause := firstPoll; ; {
 		if misdated && c.Elapsed() >= again {
 			misdated = k.refresher.Now(ctx, k.done) != nil // a loss ends it
@@ -30,7 +30,7 @@ func (k *Lock) watch(ctx context.Context) {
 		if now.Elapsed >= k.Deadline() {
 			return // it is lost: there is nothing to look at
 		}
-		parted := now.Parted(k.Seen())
+		parted := now.Parted(k.lastSeen())
 		if now.Elapsed < next && !parted {
 			continue
 		}
@@ -77,14 +77,17 @@ func (k *Lock) nextLook(sent time.Duration) time.Duration {
 var errAgain = errors.New("looking again")
 
 // Seen is when the last look at the lock, or refresh, was sent that was answered,
-// with what the clocks of this machine said. If they have moved apart since (see
-// clock.Reading), what the lock protects must stop until they are seen again.
-func (k *Lock) Seen() clock.Reading { return *k.seen.Load() }
+// with what the clocks of this machine said. If they have moved apart by more than 2 s and a
+// thousandth of the time since, the machine may have stood still: what the lock protects must
+// stop until Seen is later.
+func (k *Lock) Seen() Reading { return Reading(k.lastSeen()) }
+
+func (k *Lock) lastSeen() clock.Reading { return *k.seen.Load() }
 
 // saw notes when the lock was seen, unless the clocks have parted since it was last:
 // then only reassure may.
 func (k *Lock) saw(r clock.Reading) {
-	if !r.Parted(k.Seen()) {
+	if !r.Parted(k.lastSeen()) {
 		k.seen.Store(&r)
 	}
 }

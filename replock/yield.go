@@ -28,7 +28,7 @@ func (l *Locker) mayOutlast(t *try, f found, waited time.Duration) bool {
 	}
 	return !slices.ContainsFunc(f.live, func(e *entry) bool {
 		age, ok := e.age(f.st, f.now)
-		return e.err != nil || e.verdict != Live || e.lease.State != stateAcquiring || ok && age-waited > l.transience(t)
+		return e.err != nil || e.verdict != Live || e.lease.State != StateAcquiring || ok && age-waited > l.transience(t)
 	})
 }
 
@@ -73,7 +73,7 @@ func (l *Locker) worthAnother(t *try, f found) bool {
 
 // mayWithdraw reports whether an entry can be of an acquirer that hasn't looked yet.
 func (l *Locker) mayWithdraw(t *try, f found, e *entry) bool {
-	if e.err == nil && e.lease.State == stateHeld {
+	if e.err == nil && e.lease.State == StateHeld {
 		return false
 	}
 	age, ok := e.age(f.st, f.now)

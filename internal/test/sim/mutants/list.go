@@ -32,7 +32,7 @@ const (
 var mutants = []mutant{
 	// Acquire.
 	{"an exclusive passes intents that come after its own", sorts,
-		"e.lease.State == stateWaiting && e.Key > t.place", "e.Key > t.place"},
+		"e.lease.State == StateWaiting && e.Key > t.place", "e.Key > t.place"},
 	{"a shared one looks at lock.exclusive alone", look,
 		"t.mode == Shared && k == kindShared", "t.mode == Shared && k != kindExclusive"},
 	{"an exclusive doesn't look at shared flags", look,
@@ -52,9 +52,9 @@ var mutants = []mutant{
 	{"a ticket isn't refreshed", wait,
 		"return q.ticket.sent + q.l.schedule.Interval", "return q.ticket.sent + 24*time.Hour"},
 	{"shared ones don't queue behind one who waits", sorts,
-		"e.lease.State == stateWaiting && e.Key > t.place", "e.lease.State == stateWaiting && (t.mode == Shared || e.Key > t.place)"},
+		"e.lease.State == StateWaiting && e.Key > t.place", "e.lease.State == StateWaiting && (t.mode == Shared || e.Key > t.place)"},
 	{"the last come is the first served", sorts,
-		"e.lease.State == stateWaiting && e.Key > t.place", "e.lease.State == stateWaiting && e.Key < t.place"},
+		"e.lease.State == StateWaiting && e.Key > t.place", "e.lease.State == StateWaiting && e.Key < t.place"},
 
 	// Live or stale.
 	{"stale after half a ttl", judge,
