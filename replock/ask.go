@@ -17,7 +17,7 @@ const maxAsk = 30 * time.Second
 // lock was acquired is cut off.
 func (r *renewer) timeout() time.Duration {
 	left := r.end() - r.l.opts.Clock.Elapsed()
-	return max(min(left/3, r.l.schedule.Failure, maxAsk), 2*r.t.trips.slowest(), time.Second)
+	return max(min(left/3, r.l.times.Failure, maxAsk), 2*r.t.trips.slowest(), time.Second)
 }
 
 // ask sends one request of a held lock, once.

@@ -87,7 +87,7 @@ func (l *Locker) proveAbsent(ctx context.Context, t *try) <-chan struct{} {
 	}
 	go func() {
 		defer close(done)
-		o, err := once(ctx, l.timeout(), "put "+t.flag.key, l.send(t, t.flag.key, store.PutOptions{IfAbsent: true}))
+		o, err := once(ctx, l.times.Timeout, "put "+t.flag.key, l.send(t, t.flag.key, store.PutOptions{IfAbsent: true}))
 		if err == nil {
 			t.flag.etag = o.ETag
 		}

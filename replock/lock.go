@@ -43,7 +43,7 @@ func (l *Locker) hold(t *try, fence uint64) *Lock {
 	lock.seen.Store(&t.seen)
 	lock.others = newSightings(t)
 	lock.refresher = refresh.New(refresh.Refresher{
-		Schedule: l.schedule, Clock: l.opts.Clock, Start: t.sent, Drain: lock.timeout(),
+		Schedule: l.times, Clock: l.opts.Clock, Start: t.sent, Drain: lock.timeout(),
 		Attempt: lock.refresh, Failed: lock.failed, Extended: lock.extended, Early: l.earlier,
 	})
 	running, stop := context.WithCancelCause(context.WithoutCancel(t.parent))

@@ -21,7 +21,7 @@ type Locker struct {
 	store      store.Store
 	opts       Options
 	keys       keys
-	schedule   refresh.Schedule
+	times      refresh.Schedule
 	self       identity.Process
 	conditions conditions
 	skews      skews
@@ -42,11 +42,11 @@ func New(s store.Store, opts Options) (*Locker, error) {
 		return nil, err
 	}
 	l := &Locker{
-		store:    store.Finite(s),
-		opts:     opts,
-		keys:     keys{opts.Prefix},
-		schedule: refresh.ForTTL(opts.TTL),
-		self:     identity.Process(*opts.Self),
+		store: store.Finite(s),
+		opts:  opts,
+		keys:  keys{opts.Prefix},
+		times: refresh.ForTTL(opts.TTL),
+		self:  identity.Process(*opts.Self),
 	}
 	if err := store.CheckKey(l.keys.exclusive()); err != nil {
 		return nil, fmt.Errorf("prefix %q: %w", opts.Prefix, err)

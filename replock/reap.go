@@ -58,7 +58,7 @@ func (e *entry) unfinished(st storeTime, now time.Duration) bool {
 }
 
 // maxSwept bounds what an acquire does about what others have left.
-const maxSwept = 16 * parallel
+const maxSwept = 16 * atOnce
 
 // sweep deletes flags that were emptied by who may not delete: one is left by each
 // backup of such a client, and if nobody removed them each listing would take

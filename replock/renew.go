@@ -79,7 +79,7 @@ func (r *renewer) lookAndPut(ctx context.Context, o *object, unique bool) error 
 	proves := unique && match.open() && o.etag != "" && r.refuses(ctx, o)
 	// A process that was stopped since it looked would put back what was broken
 	// meanwhile.
-	if took := r.l.opts.Clock.Elapsed() - began; took > max(r.l.schedule.Failure, 3*r.t.trips.slowest()+time.Second) {
+	if took := r.l.opts.Clock.Elapsed() - began; took > max(r.l.times.Failure, 3*r.t.trips.slowest()+time.Second) {
 		return fmt.Errorf("%s: looking at it took %v", o.key, took.Round(time.Second))
 	}
 	opts := store.PutOptions{Replaces: o.etag}

@@ -67,7 +67,7 @@ func (l *Locker) put(ctx context.Context, key string, body []byte, opts store.Pu
 // remove deletes a key, or, if that isn't allowed, puts an empty body in its
 // place, which says "released". If neither is allowed the error names both.
 func (l *Locker) remove(ctx context.Context, key string) error {
-	return l.removeBy(ctx, key, l.timeout(),
+	return l.removeBy(ctx, key, l.times.Timeout,
 		func(ctx context.Context) error { return l.store.Delete(ctx, key) },
 		func(ctx context.Context) error {
 			_, err := l.store.Put(ctx, key, nil, store.PutOptions{})

@@ -156,7 +156,7 @@ func (k *Lock) unpassed(ctx context.Context, t *try) error {
 }
 
 // sent is when the last refresh was sent that was answered in time.
-func (k *Lock) sent() time.Duration { return k.Deadline() - k.l.schedule.Deadline }
+func (k *Lock) sent() time.Duration { return k.Deadline() - k.l.times.Deadline }
 
 // reclaim puts our new id into lock.exclusive, which must still be ours: another
 // client's break-lock deletes nothing else.

@@ -27,7 +27,7 @@ func (l *Locker) judgeAll(ctx context.Context, t *try, f *found, others []*entry
 	for len(likely) > 0 || len(rest) > 0 {
 		batch := likely
 		if likely = nil; len(batch) == 0 {
-			n := min(4*parallel, len(rest))
+			n := min(4*atOnce, len(rest))
 			batch, rest = rest[:n], rest[n:]
 		}
 		l.readAll(ctx, batch, t.polls)

@@ -74,7 +74,7 @@ func (l *Locker) survey(ctx context.Context) ([]*entry, storeTime, error) {
 			}
 		}
 		for rest := entries[before:]; len(rest) > 0; {
-			batch := rest[:min(4*parallel, len(rest))]
+			batch := rest[:min(4*atOnce, len(rest))]
 			rest = rest[len(batch):]
 			l.readAll(ctx, batch, false)
 			for _, e := range batch {

@@ -38,7 +38,7 @@ func (l *Locker) holdable(t *try) error {
 	if !l.conditions.matchKept {
 		refresh += t.trips.list.get() // the look before the put
 	}
-	window := l.schedule.Deadline - l.schedule.Interval
+	window := l.times.Deadline - l.times.Interval
 	if attempts*refresh <= window {
 		if l.opts.Clock.Elapsed()+attempts*refresh >= t.deadline {
 			return errLate

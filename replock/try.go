@@ -131,7 +131,7 @@ func (t *try) claimed(etag string) {
 // date begins the lease: the first put of the flag is about to be sent.
 func (l *Locker) date(t *try) {
 	t.sent = l.opts.Clock.Elapsed()
-	t.deadline = t.sent + l.schedule.Deadline
+	t.deadline = t.sent + l.times.Deadline
 	l.stamp(&t.body, t.st, t.sent)
 }
 

@@ -155,7 +155,7 @@ func (q *queue) stand(ctx context.Context, t *try) (*try, error) {
 }
 
 // due is when the ticket is to be refreshed.
-func (q *queue) due() time.Duration { return q.ticket.sent + q.l.schedule.Interval }
+func (q *queue) due() time.Duration { return q.ticket.sent + q.l.times.Interval }
 
 // until is how long to sleep before the next poll: no longer than anything lasts that
 // ends in between.

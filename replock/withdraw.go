@@ -65,7 +65,7 @@ func (l *Locker) takeDownExclusive(ctx context.Context, t *try) error {
 	ctx, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
 	key := t.exclusive.key
-	return l.removeBy(ctx, key, l.timeout()+2*t.trips.slowest(), // a look and a request
+	return l.removeBy(ctx, key, l.times.Timeout+2*t.trips.slowest(), // a look and a request
 		func(ctx context.Context) error {
 			return l.ifOurs(ctx, t, func(etag string) error { return l.deleteSeen(ctx, key, etag) })
 		},

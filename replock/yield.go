@@ -40,7 +40,7 @@ func (l *Locker) stepBack(ctx context.Context, t *try) bool {
 		return true
 	}
 	key := t.exclusive.key
-	_, err := once(ctx, l.timeout()+2*t.trips.slowest(), "delete "+key, func(ctx context.Context) (nothing, error) {
+	_, err := once(ctx, l.times.Timeout+2*t.trips.slowest(), "delete "+key, func(ctx context.Context) (nothing, error) {
 		return nothing{}, l.ifOurs(ctx, t, func(etag string) error { return l.deleteSeen(ctx, key, etag) })
 	})
 	if err != nil || !t.exclusive.put {

@@ -14,7 +14,7 @@ const (
 	findOurs = "replock/ours.go"
 	hold     = "replock/lock.go"
 	body     = "replock/body.go"
-	repeats  = "replock/retry.go"
+	repeats  = "internal/retry/retry.go"
 	status   = "replock/status.go"
 	proofs   = "replock/conditions.go"
 	looks    = "replock/watch.go"
@@ -50,7 +50,7 @@ var mutants = []mutant{
 	{"who has waited leaves their ticket", wait,
 		"q.l.withdraw(ctx, q.ticket, nil)", "_ = ctx"},
 	{"a ticket isn't refreshed", wait,
-		"return q.ticket.sent + q.l.schedule.Interval", "return q.ticket.sent + 24*time.Hour"},
+		"return q.ticket.sent + q.l.times.Interval", "return q.ticket.sent + 24*time.Hour"},
 	{"shared ones don't queue behind one who waits", sorts,
 		"e.lease.State == StateWaiting && e.Key > t.place", "e.lease.State == StateWaiting && (t.mode == Shared || e.Key > t.place)"},
 	{"the last come is the first served", sorts,
@@ -107,7 +107,7 @@ var mutants = []mutant{
 	{"an attempt is given up after a while, whatever it waits for", runs,
 		"r.start(ctx, deadline-now,", "r.start(ctx, min(deadline-now, r.Deadline/20),"},
 	{"acquired however slow the store is", trip,
-		"window := l.schedule", "refresh = 0\n\twindow := l.schedule"},
+		"window := l.times", "refresh = 0\n\twindow := l.times"},
 	{"acquired although nothing is left of the lease", trip,
 		"l.opts.Clock.Elapsed()+attempts*refresh >= t.deadline", "l.opts.Clock.Elapsed() >= t.deadline"},
 	{"If-Match is relied on although the server only claims it", proofs,
@@ -134,7 +134,7 @@ var mutants = []mutant{
 	{"a release doesn't look whose lock.exclusive it deletes", take,
 		"if err != nil || !ours {\n\t\treturn err\n\t}\n\tif etag", "if false {\n\t\treturn err\n\t}\n\tif etag"},
 	{"a request that fails isn't repeated", repeats,
-		"if err == nil || store.Permanent(err) || ctx.Err() != nil {", "if true {"},
+		"if err == nil || p.Permanent(err) || ctx.Err() != nil {", "if true {"},
 	{"to other clients the lock has expired", body,
 		"b.ExpiresAt = now.Add(max(", "b.ExpiresAt = now.Add(-max("},
 
