@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// acquire takes a lock: PROTOCOL.md, Acquire. It tries until it has the lock,
+// acquire takes a lock: docs/protocol.md, Acquire. It tries until it has the lock,
 // or somebody else certainly has it, or the store can't tell.
 func (l *Locker) acquire(ctx context.Context, mode Mode, operation string, opts ...AcquireOption) (*Lock, error) {
 	if err := CheckOperation(operation); err != nil {

@@ -37,7 +37,7 @@ func (m *machine) trips(f func()) (trips time.Duration, requests int, by map[str
 	return trips, requests, by
 }
 
-// TestRequestCounts asserts PROTOCOL.md's table, "What it costs". (The table
+// TestRequestCounts asserts docs/protocol.md's table, "What it costs". (The table
 // gives 1/1 for the renewal of a shared lock. Without If-Match that has to be
 // 2/2, as it gives for an exclusive one: there must be a look before the put.)
 func TestRequestCounts(t *testing.T) {

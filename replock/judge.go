@@ -102,7 +102,7 @@ func (e *entry) ttl() time.Duration {
 	return e.lease.ttl
 }
 
-// judge decides what an entry is whose body was read: PROTOCOL.md, "Live, stale,
+// judge decides what an entry is whose body was read: docs/protocol.md, "Live, stale,
 // unreadable". now is when the request was sent that last showed it unchanged.
 // In doubt it is held.
 func (l *Locker) judge(e *entry, st storeTime, now time.Duration) {

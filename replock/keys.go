@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// DefaultPrefix is where the wire format keeps its locks.
+// DefaultPrefix is the prefix of the wire format's own lock.
 const DefaultPrefix = "index/"
 
-// keys are the names of a lock's objects: PROTOCOL.md, Objects.
+// keys builds and recognizes the keys of a lock's objects: docs/protocol.md, Objects.
 type keys struct{ prefix string }
 
 // kind is what a key under a lock's prefix stands for.
@@ -23,18 +23,18 @@ const (
 	kindOdd                   // what is in the place of one of them, or of their folders
 )
 
-// all is the prefix of all flags. In byte order the exclusive lock comes first,
-// then the intents, then the shared flags, so that the first page of a listing
-// tells a shared acquirer everything, however many shared flags there are.
+// all is the prefix of all flags. In byte order the exclusive lock comes first, then the
+// intents, then the shared flags. So the first page of a listing shows a shared acquirer all
+// that it needs, however many shared flags there are.
 func (k keys) all() string       { return k.prefix + "lock." }
 func (k keys) exclusive() string { return k.prefix + "lock.exclusive" }
 func (k keys) intents() string   { return k.prefix + "lock.intent/" }
 func (k keys) shared() string    { return k.prefix + "lock.shared/" }
 
-// fence is outside of all(): it survives the locks.
+// fence is outside of all(): the fence object survives the locks.
 func (k keys) fence() string { return k.prefix + "lock-fence" }
 
-// flag is the key of an acquirer's own flag.
+// flag returns the key of an acquirer's own flag.
 func (k keys) flag(m Mode, at time.Time, id string) string {
 	dir := k.shared()
 	if m == Exclusive {
@@ -43,10 +43,10 @@ func (k keys) flag(m Mode, at time.Time, id string) string {
 	return dir + timestamp(at) + "-" + id
 }
 
-// kind tells what a listed key stands for. The names that other clients give
-// their shared flags are never parsed. An intent's has no further slash: what has one
-// was put there by somebody whose policy is for shared locks, under a key that it takes
-// for one (locks/NAME/lock.intent/lock.shared/x matches locks/*/lock.shared/*).
+// kind returns what a listed key stands for. It never parses the names that other clients give
+// their shared flags. The name of an intent has no further slash: a key with one comes from a
+// client whose policy allows shared locks only, and matches it by chance
+// (locks/NAME/lock.intent/lock.shared/x matches locks/*/lock.shared/*).
 func (k keys) kind(key string) kind {
 	switch {
 	case key == k.exclusive():
@@ -64,8 +64,8 @@ func (k keys) kind(key string) kind {
 	}
 }
 
-// timestamp is of fixed width, sorts in time's order, and is a safe file name
-// on every system (no colon). Years that four digits can't say are clamped.
+// timestamp returns a time as text of fixed width that sorts in time's order and is a safe file
+// name on every system (no colon). It clamps years that do not have four digits.
 func timestamp(t time.Time) string {
 	t = t.UTC()
 	switch y := t.Year(); {
@@ -77,8 +77,8 @@ func timestamp(t time.Time) string {
 	return t.Format("20060102T150405.000000000Z")
 }
 
-// CheckName returns an error unless name can name a lock: 1 to 128 of a-z, 0-9,
-// "-" and "_", the first and last of them a letter or digit.
+// CheckName returns an error unless name can name a lock: 1 to 128 of a-z, 0-9, "-" and "_", the
+// first and last of them a letter or digit.
 func CheckName(name string) error {
 	if len(name) < 1 || len(name) > 128 {
 		return fmt.Errorf("lock name %.80q: must have 1 to 128 characters", name)

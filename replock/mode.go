@@ -6,13 +6,13 @@ import "fmt"
 type Mode int
 
 const (
-	// Shared locks exist side by side: backup, restore.
+	// Shared locks can be held side by side: backup, restore.
 	Shared Mode = iota + 1
-	// Exclusive locks exist alone: prune.
+	// An Exclusive lock is held alone: prune.
 	Exclusive
 )
 
-// String is "shared" or "exclusive".
+// String returns "shared" or "exclusive".
 func (m Mode) String() string {
 	switch m {
 	case Shared:
@@ -24,5 +24,5 @@ func (m Mode) String() string {
 	}
 }
 
-// MarshalText is String.
+// MarshalText returns String.
 func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }

@@ -9,7 +9,7 @@ import (
 	"github.com/repolock/repolock/internal/refresh"
 )
 
-// refresh is one attempt to renew the lease of a held lock: PROTOCOL.md, Hold.
+// refresh is one attempt to renew the lease of a held lock: docs/protocol.md, Hold.
 // It proves that each of our objects was still there until it was replaced by
 // its next version; if one wasn't, the lock was broken, and is lost for good.
 // Unless it begins anew, an object that was renewed by an attempt which failed on

@@ -17,14 +17,17 @@ const (
 	lastResumePause  = 5 * time.Second
 )
 
-// Resume takes a lock that was lost for want of a refresh, and that nobody has
-// passed since, as a new Lock: after an outage of the store, or a suspend of the
-// machine. It tries until the lock is held again, or the loss is definite (a
-// *LostError with Definite set), or ctx ends. The context of the new lock is
-// derived from what the lost lock's was (see Parent), not from ctx.
+// Resume takes a lock that was lost for want of a refresh, and that no other client has passed
+// since, as a new Lock: after an outage of the store, or a suspend of the machine. It tries
+// until the lock is held again, the loss is definite, or ctx ends. The context of the new lock
+// is derived from the parent of the lost lock's context (see Parent), not from ctx. A try costs
+// what an acquire costs, and three more requests.
 //
-// Other clients of the wire format don't remove an expired lock that they pass.
-// Where such clients run too, a lock must not be resumed.
+// A *LostError with Definite set means that the lock cannot be resumed. ErrReleased means that
+// it was released. After any other error, Resume can be called again.
+//
+// Other clients of the wire format do not remove an expired lock that they pass. A lock that
+// such clients use too must not be resumed.
 func (k *Lock) Resume(ctx context.Context) (*Lock, error) {
 	if !k.resuming.CompareAndSwap(false, true) {
 		return nil, errors.New("resuming a lock that is being resumed")
@@ -65,10 +68,10 @@ func (k *Lock) Resume(ctx context.Context) (*Lock, error) {
 	}
 }
 
-// resume is one try: PROTOCOL.md, Hold. A flag is put under a new key, because a
-// late delete of the old one may still be on its way. The lock is resumed only
-// if the old flag is still there, which proves that nobody has passed, since
-// whoever passes deletes it first; and if nothing conflicts with the new one.
+// resume is one try: docs/protocol.md, Resume. It puts a flag under a new key, because a late
+// delete of the old one can still be on its way. The lock is resumed only if the old flag is
+// still stored, since every client that passes a flag deletes it first; and only if nothing
+// conflicts with the new one.
 func (k *Lock) resume(ctx context.Context, all *mine) (*Lock, error) {
 	l := k.l
 	t, err := l.newTry(k.t.mode, k.t.operation, *all)
@@ -118,9 +121,8 @@ func (k *Lock) resume(ctx context.Context, all *mine) (*Lock, error) {
 	return l.hold(t, k.fence), nil
 }
 
-// unpassed returns nil if the old flag is still there, and was written so early
-// that nobody can have removed it before: a refresh that was applied late, after
-// somebody had passed, would put it back.
+// unpassed returns nil if the old flag is still stored, and was written so early that it was not
+// reaped before: a refresh that is applied late, after another client has passed, puts it back.
 func (k *Lock) unpassed(ctx context.Context, t *try) error {
 	old, err := k.l.find(ctx, k.t.flag.key)
 	if err != nil {
@@ -158,8 +160,8 @@ func (k *Lock) unpassed(ctx context.Context, t *try) error {
 // sent is when the last refresh was sent that was answered in time.
 func (k *Lock) sent() time.Duration { return k.Deadline() - k.l.times.Deadline }
 
-// reclaim puts our new id into lock.exclusive, which must still be ours: another
-// client's break-lock deletes nothing else.
+// reclaim puts our new id into lock.exclusive, which must still be ours: the break-lock of
+// another client deletes nothing else.
 func (k *Lock) reclaim(ctx context.Context, t *try) error {
 	o := &object{key: t.exclusive.key, etag: t.exclusive.etag}
 	var r renewer
@@ -172,8 +174,7 @@ func (k *Lock) reclaim(ctx context.Context, t *try) error {
 	return nil
 }
 
-// lookAgain is acquire's look, repeated to give a contender that is about to withdraw more
-// time for it than it takes. One that holds its lock won't, and has passed.
+// lookAgain is the look of an acquire, repeated as afterReturn decides.
 func (k *Lock) lookAgain(ctx context.Context, t *try) error {
 	l := k.l
 	s := sight{}

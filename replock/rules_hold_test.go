@@ -131,7 +131,7 @@ func TestUnreadYoungAndOld(t *testing.T) {
 	}
 }
 
-// TestWaiting: the queue of PROTOCOL.md, Wait.
+// TestWaiting: the queue of docs/protocol.md, Wait.
 func TestWaiting(t *testing.T) {
 	for _, c := range []struct {
 		state  State

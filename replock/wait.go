@@ -10,17 +10,19 @@ import (
 	"github.com/repolock/repolock/internal/clock"
 )
 
-// AcquireOption changes how a lock is taken.
+// AcquireOption changes how one lock is acquired.
 type AcquireOption func(*queue)
 
-// Wait has Shared or Exclusive wait for as long for the holders of conflicting locks to
-// release them. Who waits for the exclusive lock gets it before all who come later,
-// whichever lock they want. When the time is over the error is a *HeldError. A
-// store that fails is waited for, too, for up to the ttl. If the acquire's context ends
-// first, the error is both: a *HeldError, and context.Canceled or DeadlineExceeded.
+// Wait makes Shared or Exclusive wait up to d for conflicting locks to be released. A waiting
+// exclusive acquirer gets the lock before all later acquirers, shared ones included. It polls
+// each 1 to 10 s, with one list request.
+//
+// When d is over a *HeldError is returned. A store that fails meanwhile is polled on, for up to
+// the ttl. If the acquire's context ends first while locks are in the way, the error is both a
+// *HeldError and the context's error.
 func Wait(d time.Duration) AcquireOption { return func(q *queue) { q.patience = max(d, 0) } }
 
-// Forever is a time to Wait without an end.
+// Forever makes Wait wait without an end.
 const Forever time.Duration = math.MaxInt64
 
 // A poll comes 1 to 2 s after the one before, and less often, up to each 10 s, the
@@ -30,18 +32,17 @@ const (
 	lastPoll  = 5 * time.Second // to 10 s
 )
 
-// maxWatch is for how long a lock that is perhaps stale is watched by an acquirer who doesn't
-// want to wait, or not for as long: enough for one of the default ttl.
+// maxWatch is how long an acquirer watches a lock in doubt if it does not wait, or not for as
+// long: enough for a lock of the default ttl.
 const maxWatch = 2 * time.Minute
 
-// queue is where an acquirer waits for those in its way: PROTOCOL.md, Wait.
+// queue is where an acquirer waits for the locks in its way: docs/protocol.md, Wait.
 //
 // An exclusive acquirer leaves a ticket there, an intent in the state "waiting". Shared
-// acquirers yield to it, so that it gets its turn; exclusive ones do if it is before
-// their own. A ticket is good for nothing else. When its turn seems to have come,
-// the acquirer makes an attempt as if it had just arrived, under another key: on a
-// ticket's own key the lock can't be held, because a put of the ticket that was
-// thought lost could be applied at any time, and say of a held lock that it is only
+// acquirers yield to it, so that it gets its turn; exclusive ones yield if it is before their
+// own. A ticket does nothing else. When its turn seems to have come, the acquirer starts a try
+// under another key, as if it had just arrived. On the ticket's own key the lock cannot be held:
+// a put of the ticket that seemed lost can be applied at any time, and would mark a held lock as
 // waiting. A shared acquirer leaves nothing.
 type queue struct {
 	l         *Locker
@@ -67,11 +68,11 @@ func (l *Locker) newQueue(ctx context.Context, mode Mode, operation string, opts
 	return q
 }
 
-// waitedFor is how long it has been waiting, and left for how long it goes on.
+// waitedFor returns how long this acquirer has waited, left how long it goes on.
 func (q *queue) waitedFor() time.Duration { return q.l.opts.Clock.Elapsed() - q.began }
 func (q *queue) left() time.Duration      { return q.patience - q.waitedFor() }
 
-// newTry is one that the ticket is for.
+// newTry starts a try that takes the ticket's place in the queue.
 func (q *queue) newTry() (*try, error) {
 	t, err := q.l.newTry(q.mode, q.operation, q.mine)
 	if err != nil {
@@ -84,13 +85,13 @@ func (q *queue) newTry() (*try, error) {
 	return t, nil
 }
 
-// wait returns nil when what an attempt found in its way seems to be gone. Its last
-// look is no acquire's: the next attempt finds out.
+// wait returns nil when the locks that a try found in its way seem to be gone. Its last look
+// decides nothing: the next try does.
 //
-// Locks that are only perhaps stale are watched, also by who doesn't want to wait,
-// until they aren't in doubt any more: they change, and are live, or they are deleted,
-// or they stay as they are for their whole ttl, and are stale whatever any clock says.
-// If that would take longer than the acquirer waits, and than maxWatch, they count as held.
+// It also watches locks in doubt, even for an acquirer that does not wait. They change, and are
+// live; or they are deleted; or they stay unchanged for their whole ttl, and are stale whatever
+// any clock shows. They count as held if that would take longer than the acquirer waits, and
+// than maxWatch.
 func (q *queue) wait(ctx context.Context, t *try, f found) error {
 	var was found
 	var before map[string]*entry
@@ -131,8 +132,8 @@ func (q *queue) wait(ctx context.Context, t *try, f found) error {
 	}
 }
 
-// stand keeps the ticket live, and gives the try that its polls look for: of the
-// attempt before if there is no ticket.
+// stand keeps the ticket live, and returns the try that the polls look for: the ticket, or the
+// last try if there is none.
 func (q *queue) stand(ctx context.Context, t *try) (*try, error) {
 	if q.patience == 0 || q.mode == Shared {
 		t.polls = true
@@ -154,11 +155,11 @@ func (q *queue) stand(ctx context.Context, t *try) (*try, error) {
 	return q.ticket, q.l.putFlag(ctx, q.ticket)
 }
 
-// due is when the ticket is to be refreshed.
+// due returns when the ticket must be refreshed.
 func (q *queue) due() time.Duration { return q.ticket.sent + q.l.times.Interval }
 
-// until is how long to sleep before the next poll: no longer than anything lasts that
-// ends in between.
+// until returns the time to the next poll, capped by the ticket's refresh, the end of the wait
+// and the end of each doubtful lock's ttl.
 func (q *queue) until(pause time.Duration, f found) time.Duration {
 	now := q.l.opts.Clock.Elapsed()
 	d := pause/2 + q.l.jitter(pause)
@@ -174,7 +175,7 @@ func (q *queue) until(pause time.Duration, f found) time.Duration {
 	return max(d, 10*time.Millisecond)
 }
 
-// refused reports whether waiting must be what clears the way: watching doesn't in time.
+// refused reports whether watching alone cannot clear the way in time.
 func (q *queue) refused(f found) bool {
 	return len(f.live) > 0 || slices.ContainsFunc(f.doubtful, func(e *entry) bool {
 		return e.since+e.ttl()-q.began > max(q.patience, maxWatch)
@@ -184,7 +185,7 @@ func (q *queue) refused(f found) bool {
 // waits reports whether the acquirer has waited, and goes on.
 func (q *queue) waits() bool { return q.waited && q.left() > 0 }
 
-// tell tells what is in the way.
+// tell reports the locks in the way as an event.
 func (q *queue) tell(t *try, f found) {
 	e := Event{
 		Kind: EventWaiting, Mode: q.mode, Operation: q.operation, ID: t.id, Key: t.flag.key,
@@ -200,12 +201,12 @@ func (q *queue) tell(t *try, f found) {
 	q.l.tell(e)
 }
 
-// held tells of those in our way, and is the error that says who they are.
+// held reports the locks in the way as an event, and returns them as an error.
 func (q *queue) held(t *try, f found) error {
 	return q.heldUntil(t, f, nil)
 }
 
-// heldUntil is held with why the wait ended early, if it did.
+// heldUntil is held with the reason for which the wait ended early, if it did.
 func (q *queue) heldUntil(t *try, f found, why error) error {
 	err := q.l.heldError(t, f)
 	err.Err = why
@@ -225,5 +226,5 @@ func (q *queue) leave(ctx context.Context) {
 	}
 }
 
-// unchanged: it wasn't even refreshed.
+// unchanged reports whether an entry was not even refreshed since.
 func unchanged(e, before *entry) bool { return e.ETag == before.ETag && e.verdict == before.verdict }

@@ -8,7 +8,7 @@ import (
 	"github.com/repolock/repolock/internal/clock"
 )
 
-// watch looks at a held lock each Options.Look, until ctx ends: PROTOCOL.md, Look.
+// watch looks at a held lock each Options.Look, until ctx ends: docs/protocol.md, Look.
 // So a break is noticed soon, whatever the ttl, and so is a machine that its
 // hypervisor has paused, whose clocks all believe that the lease still lasts.
 //
