@@ -5,8 +5,9 @@ import (
 	"errors"
 )
 
-// acquire takes a lock: docs/protocol.md, Acquire. It tries until it has the lock,
-// or somebody else certainly has it, or the store can't tell.
+// acquire takes a lock: docs/protocol.md, Acquire. It tries until it has the lock, or another
+// holder certainly has it, or the store cannot tell. again decides after each try what comes
+// next.
 func (l *Locker) acquire(ctx context.Context, mode Mode, operation string, opts ...AcquireOption) (*Lock, error) {
 	if err := CheckOperation(operation); err != nil {
 		return nil, err
@@ -41,11 +42,11 @@ func (l *Locker) acquire(ctx context.Context, mode Mode, operation string, opts 
 	}
 }
 
-// errDoubt: only locks that may be stale are in the way.
+// errDoubt: only locks that can be stale are in the way.
 var errDoubt = errors.New("perhaps stale")
 
-// attempt runs the protocol once, and leaves nothing behind unless it returns a
-// lock. It says what it found in its way.
+// attempt runs the protocol once. Unless it returns a lock, it withdraws all that it has put. It
+// also returns what it found in its way.
 func (l *Locker) attempt(ctx context.Context, t *try, q *queue) (*Lock, found, error) {
 	f, err := l.enter(ctx, t, q)
 	if err != nil {
@@ -77,6 +78,7 @@ func (l *Locker) settle(ctx context.Context, t *try, fenced bool) (*Lock, error)
 	return l.hold(t, fence), nil
 }
 
+// heldError returns the error that names the locks in the way.
 func (l *Locker) heldError(t *try, f found) *HeldError {
 	in := f.live
 	if len(in) == 0 {

@@ -9,10 +9,10 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// maxRefused is how often a store may refuse to write a lock.exclusive that no look lists.
-// Then it takes something else for one (versitygw a delete marker), and from there on this
-// process writes without a condition, as on a store that has none (decision 0004). What that
-// may overwrite is of an acquirer who comes after our last look, and sees our flag.
+// maxRefused is how often a store can refuse to write a lock.exclusive that no look lists. Then
+// it takes something else for one (versitygw: a delete marker). From there on this process
+// writes without a condition, as on a store that has none (decision 0004). The put can overwrite
+// only the lock.exclusive of an acquirer that comes after our last look, and that sees our flag.
 const maxRefused = 3
 
 // claimAndProve claims lock.exclusive and, if that is still open, finds out beside it whether
@@ -27,9 +27,8 @@ func (l *Locker) claimAndProve(ctx context.Context, t *try, seen *entry) error {
 	return err
 }
 
-// claim puts lock.exclusive where there is none, or in place of what a look saw
-// there: stale, or empty. That somebody else was faster is no error: the next
-// look tells who.
+// claim puts lock.exclusive if there is none, or in place of the stale or empty one that a look
+// saw. It is no error if another acquirer was faster: the next look finds it.
 func (l *Locker) claim(ctx context.Context, t *try, seen *entry) error {
 	var opts store.PutOptions
 	if seen != nil && !l.conditions.match.holds() {
@@ -76,9 +75,9 @@ func (l *Locker) claim(ctx context.Context, t *try, seen *entry) error {
 	}
 }
 
-// proveAbsent finds out, beside the put of lock.exclusive, whether the store heeds
-// If-None-Match: it must refuse to write our flag, which is there. If it writes
-// it, no harm is done: nobody else writes that key, and we don't hold it yet.
+// proveAbsent finds out, beside the put of lock.exclusive, whether the store keeps
+// If-None-Match: it must refuse to write our flag, which is there. A store that writes it does
+// no harm: only we write that key, and we don't hold the lock yet.
 func (l *Locker) proveAbsent(ctx context.Context, t *try) <-chan struct{} {
 	done := make(chan struct{})
 	if !l.conditions.absent.open() {
@@ -96,8 +95,8 @@ func (l *Locker) proveAbsent(ctx context.Context, t *try) <-chan struct{} {
 	return done
 }
 
-// putExclusive puts lock.exclusive, and reports whether that was sent again: then an earlier
-// one may be applied at any time.
+// putExclusive puts lock.exclusive. again reports that it was sent again: then the earlier send
+// can be applied at any time.
 func (l *Locker) putExclusive(ctx context.Context, t *try, opts store.PutOptions) (o store.Object, again bool, err error) {
 	var sends atomic.Int32
 	send := l.send(t, t.exclusive.key, opts)
@@ -110,8 +109,7 @@ func (l *Locker) putExclusive(ctx context.Context, t *try, opts store.PutOptions
 	return o, again, err
 }
 
-// overwrite puts lock.exclusive without a condition, after a look that found
-// nothing live there.
+// overwrite puts lock.exclusive without a condition, after a look that found nothing live there.
 func (l *Locker) overwrite(ctx context.Context, t *try) error {
 	t.exclusive.maybe = true
 	o, _, err := l.putExclusive(ctx, t, store.PutOptions{})

@@ -10,11 +10,10 @@ import (
 
 // enter returns nil when nothing is in our way any more.
 //
-// Why that excludes all others: our flag was put, and the put answered, before
-// the last look began; the look found no live flag that conflicts; and it was
-// over before the deadline of the flag, so that the flag stood, live, throughout.
-// Whoever conflicts and wasn't seen puts their flag after our look began, looks
-// after that, and sees ours.
+// Why that excludes all others: our flag was put, and the put was answered, before the last look
+// began. The look found no live flag that conflicts. It was over before the deadline of our flag,
+// so our flag stood, live, throughout. A conflicting acquirer that the look did not see puts its
+// flag after our look began, looks after that, and sees ours.
 func (l *Locker) enter(ctx context.Context, t *try, q *queue) (found, error) {
 	if err := l.raise(ctx, t); err != nil {
 		return l.barred(ctx, t, q.sight, err)
@@ -60,8 +59,8 @@ func (l *Locker) enter(ctx context.Context, t *try, q *queue) (found, error) {
 	}
 }
 
-// barred says why our flag can't be put: what is in the place of its folder, or of
-// lock.exclusive, and is neither, is an unreadable lock, and a look names it.
+// barred returns the error of a flag that could not be put. An object in the place of the flag's
+// folder, or of lock.exclusive, is an unreadable lock if a look finds it.
 func (l *Locker) barred(ctx context.Context, t *try, s sight, err error) (found, error) {
 	if !errors.Is(err, store.ErrIrregular) {
 		return found{}, err

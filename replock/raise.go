@@ -8,8 +8,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// raise puts our flag, and lock.exclusive beside it if that can be done without
-// overwriting another's.
+// raise puts our flag and, beside it, lock.exclusive, if the store keeps the condition that it
+// must not overwrite another's.
 func (l *Locker) raise(ctx context.Context, t *try) error {
 	l.date(t)
 	if t.mode == Shared || !l.conditions.absent.holds() {

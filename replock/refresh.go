@@ -9,11 +9,10 @@ import (
 	"github.com/repolock/repolock/internal/refresh"
 )
 
-// refresh is one attempt to renew the lease of a held lock: docs/protocol.md, Hold.
-// It proves that each of our objects was still there until it was replaced by
-// its next version; if one wasn't, the lock was broken, and is lost for good.
-// Unless it begins anew, an object that was renewed by an attempt which failed on
-// the other one isn't renewed again.
+// refresh is one attempt to renew the lease of a held lock: docs/protocol.md, Refresh. It proves
+// that each of our objects was still stored until its next version replaced it. If one was not,
+// the lock was broken, and is lost for good. Unless it begins anew, it does not renew an object
+// again that an attempt renewed which failed on the other one.
 //
 // It changes nothing of the lock by itself: see refresh.Renewal.
 func (k *Lock) refresh(ctx context.Context, anew bool) (refresh.Renewal, error) {
@@ -46,7 +45,7 @@ func (k *Lock) refresh(ctx context.Context, anew bool) (refresh.Renewal, error) 
 	return renewed, err
 }
 
-// renewAll renews those objects that weren't renewed yet.
+// renewAll renews the objects that were not renewed yet.
 func (k *Lock) renewAll(ctx context.Context, all []*object) []error {
 	errs := make([]error, len(all))
 	var wg sync.WaitGroup
@@ -62,14 +61,14 @@ func (k *Lock) renewAll(ctx context.Context, all []*object) []error {
 	return errs
 }
 
-// objects are our objects as we know them.
+// objects returns copies of our objects as we know them.
 func (k *Lock) objects() (flag, exclusive object) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.t.flag, k.t.exclusive
 }
 
-// ofMode are those objects that a lock of this mode has.
+// ofMode returns the objects that a lock of this mode has.
 func (k *Lock) ofMode(flag, exclusive *object) []*object {
 	if k.t.mode == Exclusive {
 		return []*object{flag, exclusive}

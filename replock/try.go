@@ -11,26 +11,27 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// object is a lock object of our own, as we know it to be stored.
+// object is one of our lock objects, as far as we know how it is stored.
 type object struct {
 	key  string
 	etag string
 	// sent is when the put was sent that gave it its present body.
 	sent time.Duration
-	// put: a put of it was answered, and nobody was seen to have undone it.
+	// put: a put of it was answered, and no other client was seen to undo it.
 	put bool
-	// maybe: a put of it wasn't answered, and may have been or still be applied.
+	// maybe: it can be stored, now or later, because a put of it was sent.
 	maybe bool
-	// twice: a put of it was sent again, so that the first may be applied when the second is gone.
+	// twice: a put of it was sent again, so the first can be applied after the second was
+	// deleted.
 	twice bool
 	// listed: the last look saw it.
 	listed bool
-	// renewed: the refresh that is being tried has replaced it already.
+	// renewed: the present refresh has replaced it already.
 	renewed bool
 }
 
-// try is one run of the protocol with one flag, from raising it until the lock
-// is held or the flag withdrawn.
+// try is one run of the protocol with one flag, from the flag's first put until the lock is held
+// or the flag is withdrawn.
 type try struct {
 	mode      Mode
 	operation string
@@ -38,9 +39,9 @@ type try struct {
 	body      body
 	flag      object // the ground truth: a key that only we ever write
 	exclusive object // lock.exclusive
-	// place is ours in the queue: whoever waits under a later key is behind us.
+	// place is our place in the queue. A ticket with a later key is behind us.
 	place string
-	// polls: its looks only tell whether an attempt is worth it.
+	// polls: its looks only find out whether another try is worthwhile.
 	polls bool
 
 	// sent is when the first put of the flag was sent: the lease is dated from
@@ -57,14 +58,14 @@ type try struct {
 	trips    *trips          // of the acquire that it belongs to
 	parent   context.Context // of the lock's context
 	underway underway        // puts
-	// refusals is how often lock.exclusive was refused for being there, since a look showed it.
+	// refusals counts the refusals to write lock.exclusive because it is there, since a look
+	// listed it.
 	refusals int
 
 	mine
 }
 
-// mine are the ids and the flags' keys of all tries for one lock, whatever is
-// left of them in the store.
+// mine holds the ids and the flags' keys of all tries for one lock, stored or not.
 type mine struct{ ids, keys map[string]bool }
 
 func nothingYet() mine { return mine{map[string]bool{}, map[string]bool{}} }
@@ -135,11 +136,10 @@ func (l *Locker) date(t *try) {
 	l.stamp(&t.body, t.st, t.sent)
 }
 
-// errLate: the answer that would have given us the lock came after the deadline
-// of the lease.
+// errLate: the answer that would have given us the lock came after the deadline of the lease.
 var errLate error = unsure{errors.New("the store is too slow: taking the lock took longer than its lease")}
 
-// late is errLate, and says if something else than slowness was the reason.
+// late returns errLate, with the reason if it was not a slow store.
 func (t *try) late() error {
 	if t.refusals == 0 {
 		return errLate

@@ -8,9 +8,9 @@ import (
 	"github.com/repolock/repolock/internal/clock"
 )
 
-// watch looks at a held lock each Options.Look, until ctx ends: docs/protocol.md, Look.
-// So a break is noticed soon, whatever the ttl, and so is a machine that its
-// hypervisor has paused, whose clocks all believe that the lease still lasts.
+// watch looks at a held lock each Options.Look, until ctx ends: docs/protocol.md, Look. So a
+// break is noticed soon, whatever the ttl, and so is a machine that its hypervisor has paused,
+// whose clocks all show that the lease still lasts.
 //
 // A look that fails changes nothing: the lease lasts until its deadline.
 func (k *Lock) watch(ctx context.Context) {
@@ -56,9 +56,9 @@ func (k *Lock) watch(ctx context.Context) {
 	}
 }
 
-// firstLook is when the first look is due after the one that the lock was acquired with: one
-// to two seconds later where there can be clients of the original protocol. One of them can
-// have looked before ours put its flag, and written after ours had looked.
+// firstLook returns when the first look after the acquire is due: after one to two seconds if
+// clients of the original protocol can be there. One of them can have looked before our flag was
+// put, and written after we had looked.
 func (k *Lock) firstLook(sent time.Duration) time.Duration {
 	next := k.nextLook(sent)
 	if k.l.opts.Name == "" {
@@ -67,25 +67,25 @@ func (k *Lock) firstLook(sent time.Duration) time.Duration {
 	return next
 }
 
-// nextLook is when the next look is due after one that was sent at the given time: a
-// little early, each time another, so that many holders don't look at once.
+// nextLook returns when the look after one sent at the given time is due: a little early, each
+// time by a random time, so that many holders do not look at once.
 func (k *Lock) nextLook(sent time.Duration) time.Duration {
 	return sent + k.l.opts.Look - k.l.jitter(k.l.opts.Look/20)
 }
 
-// errAgain: a look saw what may be an acquirer that is about to withdraw.
+// errAgain: a look saw what can be an acquirer that is about to withdraw.
 var errAgain = errors.New("looking again")
 
-// Seen is when the last look at the lock, or refresh, was sent that was answered,
-// with what the clocks of this machine said. If they have moved apart by more than 2 s and a
-// thousandth of the time since, the machine may have stood still: what the lock protects must
-// stop until Seen is later.
+// Seen returns the time on the machine's clocks when the last answered look at the lock, or
+// refresh, was sent. If they have since moved apart by more than 2 s and a thousandth of the
+// elapsed time, the machine might have stood still: then the protected work must stop until Seen
+// is later. It is for a process beside this one, as the guard of the repolock command.
 func (k *Lock) Seen() Reading { return Reading(k.lastSeen()) }
 
 func (k *Lock) lastSeen() clock.Reading { return *k.seen.Load() }
 
-// saw notes when the lock was seen, unless the clocks have parted since it was last:
-// then only reassure may.
+// saw notes when the lock was seen, unless the clocks have moved apart since it was last seen:
+// then only reassure can note it.
 func (k *Lock) saw(r clock.Reading) {
 	if !r.Parted(k.lastSeen()) {
 		k.seen.Store(&r)

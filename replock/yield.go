@@ -20,8 +20,9 @@ const (
 	outlasting = 20
 )
 
-// mayOutlast reports whether those in a shared acquirer's way are exclusive acquirers that
-// have just come: a live shared lock makes them withdraw soon. It has waited for them so long.
+// mayOutlast reports whether only exclusive acquirers that have just come are in a shared
+// acquirer's way: a live shared lock makes them withdraw soon. waited is how long it has looked
+// again.
 func (l *Locker) mayOutlast(t *try, f found, waited time.Duration) bool {
 	if f.more > 0 || waited >= patience+outlasting*t.trips.slowest() {
 		return false
@@ -32,9 +33,9 @@ func (l *Locker) mayOutlast(t *try, f found, waited time.Duration) bool {
 	})
 }
 
-// stepBack takes lock.exclusive down while shared locks are in the way, because it keeps
-// other clients out as long as it stands. It reports whether one request has done that: after
-// another one, which can still arrive, lock.exclusive can't be put again.
+// stepBack takes lock.exclusive down while shared locks are in the way, because it keeps other
+// clients out as long as it stands. It reports whether one request has done that: after a second
+// one, which can still arrive, lock.exclusive cannot be put again.
 func (l *Locker) stepBack(ctx context.Context, t *try) bool {
 	if !t.exclusive.maybe {
 		return true
@@ -50,9 +51,9 @@ func (l *Locker) stepBack(ctx context.Context, t *try) bool {
 	return true
 }
 
-// worthAnother reports whether those in an exclusive acquirer's way can be about to
-// withdraw, and it isn't for us to yield: to the one that has lock.exclusive, and if
-// there is none, to the one that came first.
+// worthAnother reports whether all locks in an exclusive acquirer's way can be about to
+// withdraw, and it is not for us to yield: to the acquirer that has lock.exclusive, or if there
+// is none, to the one that came first.
 func (l *Locker) worthAnother(t *try, f found) bool {
 	if f.more > 0 {
 		return false
@@ -71,7 +72,7 @@ func (l *Locker) worthAnother(t *try, f found) bool {
 	return true
 }
 
-// mayWithdraw reports whether an entry can be of an acquirer that hasn't looked yet.
+// mayWithdraw reports whether an entry can be of an acquirer that has not looked yet.
 func (l *Locker) mayWithdraw(t *try, f found, e *entry) bool {
 	if e.err == nil && e.lease.State == StateHeld {
 		return false
@@ -80,7 +81,7 @@ func (l *Locker) mayWithdraw(t *try, f found, e *entry) bool {
 	return !ok || age <= l.transience(t)
 }
 
-// transience is how old a flag can be that is about to be withdrawn.
+// transience is the greatest age of a flag that is about to be withdrawn.
 func (l *Locker) transience(t *try) time.Duration {
 	return transient + withdrawing*t.trips.slowest()
 }
