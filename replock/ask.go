@@ -7,14 +7,14 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// maxAsk bounds one request of a held lock whose ttl is long: a connection that
-// hangs for this long answers no more.
+// maxAsk bounds one request of a held lock with a long ttl: a connection that hangs for this
+// long answers no more.
 const maxAsk = 30 * time.Second
 
-// timeout of one request: a third of the time before the deadline, and of that in
-// which three failures fit, so that after a connection that hangs there is time
-// for others; but never so short that a store which answers as it did when the
-// lock was acquired is cut off.
+// timeout returns the timeout of one request: a third of the time before the deadline, and of
+// the time in which three failures fit, so that after a connection that hangs there is time for
+// others; but never so short that it cuts off a store which answers as it did during the
+// acquire.
 func (r *renewer) timeout() time.Duration {
 	left := r.end() - r.l.opts.Clock.Elapsed()
 	return max(min(left/3, r.l.times.Failure, maxAsk), 2*r.t.trips.slowest(), time.Second)
@@ -25,8 +25,8 @@ func ask[T any](ctx context.Context, r *renewer, what string, send func(context.
 	return once(ctx, r.timeout(), what, send)
 }
 
-// write puts once. None is sent any more when Release has begun: it must not come
-// after the deletes.
+// write puts once. It sends nothing once Release has begun: a put must not come after the
+// deletes.
 func (r *renewer) write(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
 	if r.releasing.Load() {
 		return store.Object{}, ErrReleased

@@ -38,8 +38,8 @@ type body struct {
 	TTLSeconds  float64 `json:"ttl_seconds,omitempty"`
 	RefreshedAt string  `json:"refreshed_at,omitempty"`
 	// RefreshedBoot is the clock since boot, in nanoseconds, when this body was
-	// written: comparable by all who share the boot id and the time namespace, and
-	// settable by nobody.
+	// written. Processes with the same boot id and time namespace can compare it, and none
+	// can set it.
 	RefreshedBoot int64             `json:"refreshed_boot_ns,omitempty"`
 	Seq           uint64            `json:"seq,omitempty"`
 	State         State             `json:"state,omitempty"`
@@ -163,7 +163,7 @@ func decode(raw []byte) (lease, error) {
 // maxText is where a text is cut that another client has written, in bytes. None of ours is as long.
 const maxText = 1 << 10
 
-// bound cuts what others wrote: there may be many locks, and each is kept.
+// bound cuts the texts of other clients: there can be many locks, and each is kept.
 func (b *body) bound() {
 	for _, s := range []*string{
 		&b.Operation, &b.Holder, &b.AcquiredAt, &b.ExpiresAt, &b.ID, &b.AcquiredID, &b.RefreshedAt,
@@ -189,7 +189,7 @@ func cut(s string) string {
 	return strings.Clone(strings.ToValidUTF8(s[:maxText], "")) + "…"
 }
 
-// process is who wrote the body.
+// process returns the process that wrote the body.
 func (b body) process() identity.Process {
 	return identity.Process{
 		HostID: b.HostID, BootID: b.BootID, PID: b.PID, PIDNamespace: b.PIDNamespace,

@@ -63,7 +63,7 @@ func (l *Locker) claim(ctx context.Context, t *try, seen *entry) error {
 		}
 		return l.overwrite(ctx, t)
 	case errors.Is(err, store.ErrPrecondition):
-		// After a send that got no answer it may be our own put that is in the
+		// After a send that got no answer our own put can be in the
 		// way: the next look tells it by the id.
 		t.exclusive.maybe = before || again
 		if opts.IfAbsent {

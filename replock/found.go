@@ -11,7 +11,7 @@ type found struct {
 	doubtful []*entry // conflicts until they were watched
 	stale    []*entry // to be reaped before one passes
 	vanished []*entry // listed, and then not there to be read
-	released []*entry // flags that are empty, and that nobody waits for
+	released []*entry // empty flags
 	more     int      // likely conflicts that weren't looked at
 	bodies   int      // how many bytes of them were read
 	// exclusive is lock.exclusive as it stands, if it isn't ours: stale or
@@ -45,7 +45,7 @@ func (f *found) boundBodies(e *entry) {
 	}
 }
 
-// inTheWay are those in the way, by their keys.
+// inTheWay returns the locks in the way by their keys.
 func (f found) inTheWay() map[string]*entry {
 	m := map[string]*entry{}
 	for _, e := range slices.Concat(f.live, f.doubtful) {

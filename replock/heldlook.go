@@ -11,8 +11,7 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// sightings are what a holder's looks have seen of others. One look at a time
-// keeps them.
+// sightings is what a holder's looks have seen of others. One look at a time keeps them.
 type sightings struct {
 	turn  chan struct{}
 	sight sight
@@ -22,13 +21,13 @@ type sightings struct {
 	crowded *atomic.Bool
 }
 
-// crowd is from how many lock objects on that a shared holder's look asks for no more than it
+// crowd is the number of lock objects from which on a shared holder's look lists no more than it
 // needs: otherwise what n holders list would grow with the square of n. It is a guess at what
 // costs as much as a second request.
 const crowd = 100
 
 // newSightings begins with what the acquire knows: the store's time, and since when the
-// lock.exclusive that it has passed stands there unchanged.
+// lock.exclusive that it has passed is unchanged.
 func newSightings(t *try) sightings {
 	s := sightings{turn: make(chan struct{}, 1), sight: sight{}, st: t.st, last: t.page, crowded: new(atomic.Bool)}
 	s.crowded.Store(t.page.objects > crowd)
@@ -38,7 +37,7 @@ func newSightings(t *try) sightings {
 	return s
 }
 
-// told is the store's time as a page told it. The zero value is none.
+// told is the store's time in a page. The zero value is none.
 type told struct {
 	now    time.Time
 	asked  time.Duration // when the page was asked for
@@ -47,9 +46,9 @@ type told struct {
 	objects int
 }
 
-// look returns nil if our objects are there and ours, and no client that doesn't keep
-// to this protocol was let in beside us. It is one list request, or two where there are
-// many locks, and for each of our objects one more if the first page ends before it.
+// look returns nil if our objects are stored and ours, and no client that does not keep to this
+// protocol was let in beside us. It is one list request, or two in a crowd, and one more for
+// each of our objects if the first page ends before it.
 func (k *Lock) look(ctx context.Context) error {
 	began := clock.Read(k.l.opts.Clock)
 	page, err := k.glance(ctx)
@@ -89,9 +88,9 @@ func (k *Lock) look(ctx context.Context) error {
 	return k.foreign(ctx, page, began.Elapsed, answered)
 }
 
-// glance is the page that a look judges: the first one of all locks, or, in a crowd, what
-// concerns a shared holder: lock.exclusive, and its flag, by a request that doesn't cost more
-// the more others there are.
+// glance returns the page that a look judges: the first one of all locks. In a crowd a shared
+// holder gets lock.exclusive and its flag, by requests that do not grow with the number of
+// others.
 func (k *Lock) glance(ctx context.Context) (store.Page, error) {
 	if k.t.mode == Exclusive || !k.others.crowded.Load() {
 		page, err := k.firstPage(ctx, k.l.keys.all())
@@ -121,8 +120,8 @@ func (k *Lock) firstPage(ctx context.Context, prefix string) (store.Page, error)
 	return ask(ctx, &k.renewer, "list "+prefix, func(ctx context.Context) (store.Page, error) { return k.l.store.List(ctx, prefix, "") })
 }
 
-// inPage returns what the first page of a listing shows of a key: nothing if there is
-// no such object. It is false if the key belongs on a later page.
+// inPage returns the object that the first page of a listing shows under a key, or nil. It
+// returns false if the key belongs on a later page.
 func inPage(page store.Page, key string) (*store.Object, bool) {
 	for i, o := range page.Objects {
 		if o.Key == key {
@@ -133,7 +132,7 @@ func inPage(page store.Page, key string) (*store.Object, bool) {
 	return nil, page.Next == "" || n > 0 && page.Objects[n-1].Key > key
 }
 
-// learn takes the store's clock from a page.
+// learn takes the store's time from a page.
 func (s *sightings) learn(page store.Page, answered time.Duration) {
 	now := storeTime{page.Now, answered}
 	if now.known() && (!s.st.known() || now.when(answered).After(s.st.when(answered))) {
@@ -141,9 +140,9 @@ func (s *sightings) learn(page store.Page, answered time.Duration) {
 	}
 }
 
-// foreign returns a LostError if a live lock of a client that doesn't keep to this
-// protocol conflicts with ours, and stands there for longer than one that its
-// acquirer is about to withdraw. Those that keep to it are never let in beside us.
+// foreign returns a *LostError if a live lock of a client that does not keep to this protocol
+// conflicts with ours, and stands for longer than one that is about to be withdrawn. Clients
+// that keep to it are never let in beside us.
 func (k *Lock) foreign(ctx context.Context, page store.Page, sent, answered time.Duration) error {
 	conflicts := kindExclusive
 	if k.t.mode == Exclusive {

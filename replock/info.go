@@ -17,7 +17,7 @@ const (
 	// Live: its ttl is not over by the store's clock.
 	Live Verdict = iota + 1
 	// Stale: two clocks agree that its time is over, or it was watched for its
-	// whole time and didn't change. The next who needs it gone removes it.
+	// whole time and didn't change. The next acquirer in whose way it is removes it.
 	Stale
 	// Doubtful: the store's clock says that its time is over, and no second
 	// clock agrees. It counts as held until it was watched for its whole time.

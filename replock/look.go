@@ -10,13 +10,13 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// look is the second half of "flag and look": it lists the flags after our own
-// was put, and says who is in our way. It reads a body only where there is a
-// conflict, and no further than the first page that has a live one.
+// look is the second half of "flag and look": after our own flag was put, it lists the flags and
+// returns those in our way. It reads a body only if there is a conflict, and no further than the
+// first page with a live one.
 //
-// A listing that starts after our flag's put was answered shows every flag whose
-// put was answered before; and whoever puts one later, looks later, and sees
-// ours. So of two that conflict at least one sees the other.
+// A listing that starts after our put was answered shows every flag whose put was answered
+// before. An acquirer that puts its flag later, looks later, and sees ours. So of two that
+// conflict at least one sees the other.
 func (l *Locker) look(ctx context.Context, t *try, s sight) (found, error) {
 	f := found{st: t.st}
 	t.looked, t.flag.listed, t.exclusive.listed = true, false, false
@@ -61,13 +61,13 @@ func (l *Locker) look(ctx context.Context, t *try, s sight) (found, error) {
 	}
 }
 
-// errUnlisted: our own flag is not in a listing that had to show it. Either
-// somebody broke the lock while it was being taken, or the store doesn't keep
-// the one promise that safety rests on.
+// errUnlisted: our own flag is missing in a listing that had to show it. Either the lock was
+// broken while it was being taken, or the store does not keep the one promise that safety rests
+// on.
 var errUnlisted error = unsure{errors.New("the store didn't list a lock that it had just been given")}
 
-// listedAsPromised returns errUnlisted if the last page of a look had to show our
-// flag and didn't. A shared acquirer needn't read as far as that.
+// listedAsPromised returns errUnlisted if the last page of a look had to show our flag and did
+// not. A shared acquirer need not read as far as that.
 func (t *try) listedAsPromised(page store.Page) error {
 	n := len(page.Objects)
 	if !t.flag.put || t.flag.listed || page.Next != "" && t.flag.key > page.Objects[n-1].Key {
@@ -76,11 +76,11 @@ func (t *try) listedAsPromised(page store.Page) error {
 	return fmt.Errorf("%w: %q", errUnlisted, t.flag.key)
 }
 
-// learn takes the store's clock from a page: from the mod time of our own flag,
-// which the store stamped before it answered our put; or else from the page.
+// learn takes the store's time from a page: from the mod time of our own flag, which the store
+// stamped before it answered our put, or else from the page.
 //
-// A poll's flag, which is a ticket, may be old, and on a later page may be seen for the first
-// time long after it was put. What the pages say is nearer, and enough: a poll decides nothing.
+// A ticket can be old, and on a later page can be seen for the first time long after it was put.
+// The time of the page is nearer, and enough for a poll, which decides nothing.
 func (t *try) learn(page store.Page, later bool, answered time.Duration) {
 	for _, o := range page.Objects {
 		if o.Key != t.flag.key {
@@ -103,8 +103,8 @@ func (t *try) learn(page store.Page, later bool, answered time.Duration) {
 	}
 }
 
-// learnApart takes the store's clock from our own flag where it is on a later page
-// than those that are to be judged, and the store tells no time otherwise.
+// learnApart takes the store's time from our own flag if that is on a later page than those that
+// are to be judged, and the store does not tell the time otherwise.
 func (l *Locker) learnApart(ctx context.Context, t *try) error {
 	own, err := l.find(ctx, t.flag.key)
 	if err == nil && own != nil {
@@ -113,8 +113,8 @@ func (l *Locker) learnApart(ctx context.Context, t *try) error {
 	return err
 }
 
-// others picks from a page the objects that may be in our way. told says that
-// later pages can hold no more of them.
+// others picks from a page the objects that can be in our way. told reports that later pages can
+// hold no more of them.
 func (l *Locker) others(t *try, s sight, page store.Page) (others []*entry, told bool) {
 	answered := l.opts.Clock.Elapsed()
 	for _, o := range page.Objects {

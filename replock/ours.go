@@ -9,7 +9,7 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// confirm returns nil if the object is there and ours.
+// confirm returns nil if the object is stored and ours.
 func (r *renewer) confirm(ctx context.Context, o *object) error {
 	seen, err := r.find(ctx, o.key)
 	if err != nil {
@@ -18,12 +18,12 @@ func (r *renewer) confirm(ctx context.Context, o *object) error {
 	return r.confirmSeen(ctx, o, seen)
 }
 
-// find is what a listing shows of one of our objects: nothing if it isn't there.
+// find returns what a listing shows of one of our objects, or nil.
 func (r *renewer) find(ctx context.Context, key string) (*store.Object, error) {
 	return ask(ctx, r, "list "+key, func(ctx context.Context) (*store.Object, error) { return r.l.listed(ctx, key) })
 }
 
-// confirmSeen returns nil if what a listing has shown of an object is ours.
+// confirmSeen returns nil if the object that a listing has shown is ours.
 func (r *renewer) confirmSeen(ctx context.Context, o *object, seen *store.Object) error {
 	switch {
 	case seen == nil:
@@ -35,8 +35,8 @@ func (r *renewer) confirmSeen(ctx context.Context, o *object, seen *store.Object
 	}
 }
 
-// ours reads an object that isn't as we know it. If it carries our id, a put of
-// ours got no answer and was applied; else the lock was broken.
+// ours reads an object that is not as we know it. If it carries our id, a put of ours that got
+// no answer was applied. Otherwise the lock was broken.
 func (r *renewer) ours(ctx context.Context, o *object) error {
 	c, err := ask(ctx, r, "get "+o.key, func(ctx context.Context) (content, error) {
 		raw, object, err := r.l.store.Get(ctx, o.key, maxBody)

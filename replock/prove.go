@@ -8,17 +8,16 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// wrongETag is one that no body of ours has.
+// wrongETag is an ETag that no body of ours has.
 const wrongETag = "00000000000000000000000000000000"
 
-// maxProofs is how often an answer may leave it open whether a condition is kept.
+// maxProofs is how often answers can leave open whether a condition is kept.
 const maxProofs = 3
 
-// refuses reports whether the server was seen to refuse what If-Match must make
-// it refuse: a wrong ETag of our own flag, which no other client writes, and any
-// ETag of a key that isn't there. The look comes before it, so that a server that
-// ignores the condition is not made to put back a flag that was deleted. A proof
-// that fails costs no more than its time: the refresh goes on without it.
+// refuses reports whether the server was seen to refuse what If-Match must make it refuse: a
+// wrong ETag of our own flag, which no other client writes, and any ETag of a missing key. The
+// caller has looked before, so that a server which ignores the condition does not put back a
+// deleted flag. A proof that fails costs only its time: the refresh goes on without it.
 func (r *renewer) refuses(ctx context.Context, flag *object) bool {
 	seen := &r.l.conditions.refusals
 	ctx, cancel := context.WithTimeout(ctx, max(r.timeout()/3, 2*r.t.trips.slowest()))
@@ -45,9 +44,9 @@ func (r *renewer) refuses(ctx context.Context, flag *object) bool {
 	return seen.all()
 }
 
-// putMissing puts an empty flag, which says "released", under a key that isn't
-// there, with an If-Match that it can't meet, and removes what a server has made
-// of it: now, or if the time for the proof is over, when the lock is released.
+// putMissing puts an empty flag, which counts as released, under a missing key with an If-Match
+// that it cannot meet, and removes what a server stored all the same: now, or, if the time for
+// the proof is over, when the lock is released.
 func (r *renewer) putMissing(ctx context.Context) error {
 	id, err := r.l.newID()
 	if err != nil {

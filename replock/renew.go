@@ -37,9 +37,8 @@ func (r *renewer) begin(l *Locker, t *try) {
 // end is the deadline.
 func (r *renewer) end() time.Duration { return time.Duration(r.deadline.Load()) }
 
-// renew replaces one of our objects, and keeps in o what it has learnt of it
-// even if it fails. unique says that the key is written by no other client, so
-// that If-Match may be tried out on it.
+// renew replaces one of our objects, and keeps in o what it has learnt of it even if it fails.
+// unique says that no other client writes the key, so that If-Match can be tried out on it.
 func (r *renewer) renew(ctx context.Context, o *object, unique bool) error {
 	if r.l.conditions.matchKept && o.etag != "" {
 		return r.replace(ctx, o)
@@ -47,8 +46,8 @@ func (r *renewer) renew(ctx context.Context, o *object, unique bool) error {
 	return r.lookAndPut(ctx, o, unique)
 }
 
-// replace renews with If-Match where the backend itself keeps it: that proves
-// that the object was there.
+// replace renews with If-Match on a backend that itself keeps it: that proves that the object
+// was stored.
 func (r *renewer) replace(ctx context.Context, o *object) error {
 	err := r.put(ctx, o, store.PutOptions{IfMatch: o.etag})
 	if errors.Is(err, store.ErrPrecondition) {
@@ -65,11 +64,10 @@ func (r *renewer) replace(ctx context.Context, o *object) error {
 	return err
 }
 
-// lookAndPut renews where the server only claims If-Match, or has none: it looks
-// whether the object is there, and puts. If-Match comes on top where it was
-// proven. It never takes the place of the look: some servers write an object that
-// was deleted, whatever the condition says (minio/minio#21526), and each refresh
-// would put a broken lock back.
+// lookAndPut renews if the server only claims If-Match, or has none: it looks whether the object
+// is stored, and puts. If-Match comes on top once it was proven. It never replaces the look:
+// some servers write an object that was deleted, whatever the condition (minio/minio#21526), and
+// each refresh would put a broken lock back.
 func (r *renewer) lookAndPut(ctx context.Context, o *object, unique bool) error {
 	began := r.l.opts.Clock.Elapsed()
 	if err := r.confirm(ctx, o); err != nil {

@@ -81,7 +81,7 @@ func (k *Lock) resume(ctx context.Context, all *mine) (*Lock, error) {
 	*all = t.mine
 	t.body.AcquiredAt, t.body.AcquiredID = k.t.body.AcquiredAt, cmp.Or(k.t.body.AcquiredID, k.t.id)
 	t.exclusive.etag, t.parent = k.t.exclusive.etag, k.t.parent
-	t.place = "" // before all who wait: they wait for us
+	t.place = "" // before all waiting acquirers: they wait for us
 	giveUp := func(err error) (*Lock, error) {
 		// Unless all is over, lock.exclusive stays: the next try needs it.
 		var lost *LostError
@@ -147,8 +147,8 @@ func (k *Lock) unpassed(ctx context.Context, t *try) error {
 	}
 	// Both mod times are the store's; what is between them is taken off the time
 	// when the new flag was seen, which is not before it was stamped. (When its put
-	// was answered may be: an earlier send of it may have been applied since.) The
-	// store rounds each of them down, so that the difference may be too large by as
+	// was answered can be: an earlier send of it may have been applied since.) The
+	// store rounds each of them down, so that the difference can be too large by as
 	// much as the margin allows for.
 	written := seen - fresh.ModTime.Sub(old.ModTime) + margin
 	if reapable := k.sent() + k.l.opts.TTL; written > reapable {

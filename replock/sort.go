@@ -11,9 +11,8 @@ import (
 // maxReported is how many conflicts are read in order to name their holders.
 const maxReported = 16
 
-// judgeAll reads and judges the entries of one page, and sorts them into f. If
-// one of the young ones is live, which is what they mostly are, the others
-// aren't read.
+// judgeAll reads and judges the entries of one page, and adds them to f. If a young one is live,
+// as most are, it does not read the others.
 func (l *Locker) judgeAll(ctx context.Context, t *try, f *found, others []*entry) error {
 	var likely, rest []*entry
 	for _, e := range others {
@@ -48,8 +47,8 @@ func (l *Locker) judgeAll(ctx context.Context, t *try, f *found, others []*entry
 	return nil
 }
 
-// errVanished: an object was listed, and wasn't there, or was empty, when its body
-// was read. Most likely it was deleted meanwhile; another look tells.
+// errVanished: an object was listed, and was missing or empty when its body was read. Most
+// likely it was deleted meanwhile, which another look shows.
 var errVanished = errors.New("it was listed, and can't be read any more")
 
 // sort judges one entry that was read, and adds it to f.
@@ -105,14 +104,13 @@ func (e *entry) presumeLive(why error) {
 	e.verdict, e.why = Live, why.Error()
 }
 
-// readError is a body that couldn't be fetched, as opposed to one that was and
-// can't be understood.
+// readError is a failure to fetch a body, as opposed to one that cannot be understood.
 type readError struct{ err error }
 
 func (e readError) Error() string { return e.err.Error() }
 
-// readAll reads the bodies of those entries that weren't read before: for a poll,
-// those of which nothing is known.
+// readAll reads the bodies that were not read yet. A poll reads only those of which nothing is
+// known.
 func (l *Locker) readAll(ctx context.Context, entries []*entry, polls bool) {
 	var unread []*entry
 	for _, e := range entries {

@@ -224,7 +224,7 @@ func (l *Locker) probeTime(ctx context.Context) (storeTime, error) {
 			return storeTime{}, fmt.Errorf("learning the store's time: %w", err)
 		case o != nil:
 			return storeTime{o.ModTime, answered}, nil
-		case try == maxTries: // somebody swept it, each time?
+		case try == maxTries: // another client swept it, each time?
 			return storeTime{}, fmt.Errorf("learning the store's time: %w: %q", errUnlisted, key)
 		}
 	}

@@ -19,10 +19,10 @@ type stoodStill struct{ unsure }
 
 func (e stoodStill) Is(target error) bool { return target == errLate || e.unsure.Is(target) }
 
-// slept returns errStoodStill if the store's clock has gone further since our flag was put, or
-// between two looks of an attempt, than ours can have: this machine stood still, and its own
-// clocks didn't count it. A lock isn't granted then, because its flag may be stale by now for
-// others.
+// slept returns errStoodStill if the store's clock has advanced further since our flag was put,
+// or between two looks of a try, than ours can have: this machine stood still, and its own
+// clocks did not count it. Then no lock is granted, because its flag can be stale for others by
+// now.
 func (l *Locker) slept(t *try, page store.Page, sent, answered time.Duration) error {
 	if t.polls || page.Now.IsZero() || !l.store.Properties().StoreClock {
 		return nil
@@ -37,9 +37,9 @@ func (l *Locker) slept(t *try, page store.Page, sent, answered time.Duration) er
 	return nil
 }
 
-// sleptSincePut compares the first page's time with the mod time of our flag. They may be of two
-// clocks, because a server's Date may be that of a proxy: an attempt that finds them apart by
-// as much as one before it goes on.
+// sleptSincePut compares the first page's time with the mod time of our flag. They can come from
+// two clocks, because a server's Date can be that of a proxy: a try that finds them apart by as
+// much as an earlier one goes on.
 func (l *Locker) sleptSincePut(t *try, page store.Page, answered time.Duration) error {
 	i := slices.IndexFunc(page.Objects, func(o store.Object) bool { return o.Key == t.flag.key })
 	if i < 0 || page.Objects[i].ModTime.IsZero() {
@@ -52,17 +52,18 @@ func (l *Locker) sleptSincePut(t *try, page store.Page, answered time.Duration) 
 	return nil
 }
 
-// skews are by how much two clocks of the store were apart, of late.
+// skews are the recent differences between two clocks of the store.
 type skews struct {
 	mu   sync.Mutex
 	last []time.Duration
 }
 
-// maxSkews is for how many servers behind one name their clocks are remembered.
+// maxSkews is for how many servers behind one name the differences are remembered.
 const maxSkews = 8
 
-// known reports whether one was about as large, and remembers this one. Where an attempt finds
-// the clocks together, those before were no skew: the machine had stood still.
+// known reports whether an earlier difference was about as large, and remembers this one. If a
+// try finds the clocks together, the earlier differences were no skew: the machine had stood
+// still.
 func (s *skews) known(apart time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,12 +77,12 @@ func (s *skews) known(apart time.Duration) bool {
 	return known
 }
 
-// stoodStill deals with a machine that didn't run for a time which its own clocks don't
-// count: the store's has gone further between two pages than they can have. Then the lock
-// is refreshed at once, since it may already be stale for others. If its flag was written
-// after the lease had ended on the store's clock, by a refresh that had looked before and
-// put after the pause, then another holder may have come and gone in between: it is lost.
-// Where If-Match can be relied on no refresh does that.
+// stoodStill detects a machine that stood still for a time which its own clocks do not count:
+// the store's clock has advanced further between two pages than they have. Then it refreshes the
+// lock at once, since the lock can already be stale for others. If a refresh that had looked
+// before the pause wrote the flag after the lease had ended on the store's clock, another holder
+// can have come and gone in between: the lock is lost. A refresh with an If-Match that is relied
+// on cannot do that.
 func (k *Lock) stoodStill(ctx context.Context, page store.Page, began clock.Reading, answered time.Duration, written time.Time) error {
 	now, last := told{now: page.Now, asked: began.Elapsed, leased: k.sent()}, k.others.last
 	still := now.now.Sub(last.now) - (answered - last.asked)
@@ -103,11 +104,11 @@ func (k *Lock) stoodStill(ctx context.Context, page store.Page, began clock.Read
 	return err
 }
 
-// reassure returns nil if the lock is held although this machine may have stood still:
-// then it isn't known how much of the lease was left. It renews the lease, since to
-// find the lock in its place isn't enough: another acquirer may pass it the moment
-// after. And it looks for others, as an acquirer does when it has put its flag, since
-// one that has passed may have deleted ours just before the refresh put it back.
+// reassure returns nil if the lock is held although this machine might have stood still, so that
+// it is unknown how much of the lease was left. It renews the lease: finding the lock in its
+// place is not enough, since another acquirer can pass it the moment after. And it looks for
+// others as an acquirer does after its put, since one that has passed might have deleted our
+// flag just before the refresh put it back.
 func (k *Lock) reassure(ctx context.Context) error {
 	began := clock.Read(k.l.opts.Clock)
 	if err := k.refresher.Now(ctx, k.done); err != nil {
@@ -118,8 +119,7 @@ func (k *Lock) reassure(ctx context.Context) error {
 		mode: k.t.mode, operation: k.t.operation, id: k.t.id, mine: k.t.mine,
 		flag: flag, exclusive: exclusive, trips: k.t.trips, deadline: k.Deadline(),
 	}
-	if err := k.lookAgain(ctx, t); err != nil { // our flag is live: who comes now withdraws
-
+	if err := k.lookAgain(ctx, t); err != nil { // our flag is live: a later acquirer withdraws
 		return err
 	}
 	k.seen.Store(&began)

@@ -77,7 +77,7 @@ func (l *Locker) newTry(mode Mode, operation string, m mine) (*try, error) {
 	}
 	now := l.opts.Clock.Now()
 	key := l.keys.flag(mode, now, id)
-	m = mine{maps.Clone(m.ids), maps.Clone(m.keys)} // others may be reading them
+	m = mine{maps.Clone(m.ids), maps.Clone(m.keys)} // other goroutines can be reading them
 	m.ids[id], m.keys[key] = true, true
 	return &try{
 		mode: mode, operation: operation, id: id,

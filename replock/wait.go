@@ -120,7 +120,7 @@ func (q *queue) wait(ctx context.Context, t *try, f found) error {
 		switch next := q.again.afterPoll(t, f, err, q.waits()); next.step {
 		case startAgain:
 			if err != nil {
-				at.flag.put = false // somebody has broken it: it is put again if need be
+				at.flag.put = false // the ticket was broken: it is put again if need be
 			}
 			return nil
 		case giveUp:
