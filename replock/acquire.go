@@ -47,7 +47,7 @@ var errDoubt = errors.New("perhaps stale")
 
 // attempt runs the protocol once. Unless it returns a lock, it withdraws all that it has put. It
 // also returns what it found in its way.
-func (l *Locker) attempt(ctx context.Context, t *try, q *queue) (*Lock, found, error) {
+func (l *Locker) attempt(ctx context.Context, t *try, q *queue) (*Lock, findings, error) {
 	f, err := l.enter(ctx, t, q)
 	if err != nil {
 		l.withdraw(ctx, t, err)
@@ -79,7 +79,7 @@ func (l *Locker) settle(ctx context.Context, t *try, fenced bool) (*Lock, error)
 }
 
 // heldError returns the error that names the locks in the way.
-func (l *Locker) heldError(t *try, f found) *HeldError {
+func (l *Locker) heldError(t *try, f findings) *HeldError {
 	in := f.live
 	if len(in) == 0 {
 		in = f.doubtful

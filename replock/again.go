@@ -73,7 +73,7 @@ func (a *again) begin() { a.try = tryCounts{} }
 
 // afterLook decides on what a look has found. It never lets an acquirer in: goOn means only
 // that nothing it has found is in the way.
-func (a *again) afterLook(t *try, f found, err error) decision {
+func (a *again) afterLook(t *try, f findings, err error) decision {
 	switch {
 	case err != nil:
 		return decision{step: giveUp, err: fmt.Errorf("looking for other locks: %w", err)}
@@ -96,7 +96,7 @@ func (a *again) afterLook(t *try, f found, err error) decision {
 
 // afterConflict decides whether this acquirer yields to the live locks in its way, or can
 // expect that they yield.
-func (a *again) afterConflict(t *try, f found) decision {
+func (a *again) afterConflict(t *try, f findings) decision {
 	n := &a.try
 	if n.conflicts == 0 {
 		n.since = f.now
@@ -152,7 +152,7 @@ func (a *again) afterTry(t *try, err error, waits bool) decision {
 
 // afterPoll decides on a poll of the queue. It is startAgain when the way seems to be free, or
 // when the ticket is gone.
-func (a *again) afterPoll(t *try, f found, err error, waits bool) decision {
+func (a *again) afterPoll(t *try, f findings, err error, waits bool) decision {
 	switch {
 	case errors.Is(err, errUnlisted), err == nil && len(f.live)+len(f.doubtful) == 0:
 		return decision{step: startAgain}
@@ -182,7 +182,7 @@ func (a *again) endures(err error, waits bool) bool {
 // afterReturn decides on a look of a resumed or reassured lock that found others in its way,
 // the n-th in a row. Only acquirers that can be about to withdraw get more time, and twice as
 // much as they need; a holder has passed this lock.
-func (l *Locker) afterReturn(t *try, f found, n int) decision {
+func (l *Locker) afterReturn(t *try, f findings, n int) decision {
 	if n > 2*maxAgain || slices.ContainsFunc(f.live, func(e *entry) bool { return !l.mayWithdraw(t, f, e) }) {
 		return decision{step: giveUp}
 	}

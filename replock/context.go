@@ -30,7 +30,7 @@ func (q *queue) bound(ctx context.Context) (context.Context, func()) {
 
 // ended returns the error of an acquire whose context has ended. It names the locks that were
 // seen in the way.
-func (q *queue) ended(ctx context.Context, t *try, f found) error {
+func (q *queue) ended(ctx context.Context, t *try, f findings) error {
 	why := whyEnded(ctx)
 	if f.live = slices.Concat(f.live, f.doubtful); len(f.live) > 0 {
 		return q.heldUntil(t, f, why)

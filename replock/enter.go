@@ -14,13 +14,13 @@ import (
 // began. The look found no live flag that conflicts. It was over before the deadline of our flag,
 // so our flag stood, live, throughout. A conflicting acquirer that the look did not see puts its
 // flag after our look began, looks after that, and sees ours.
-func (l *Locker) enter(ctx context.Context, t *try, q *queue) (found, error) {
+func (l *Locker) enter(ctx context.Context, t *try, q *queue) (findings, error) {
 	if err := l.raise(ctx, t); err != nil {
-		return l.barred(ctx, t, q.sight, err)
+		return l.barred(ctx, t, q.memory, err)
 	}
 	q.again.begin()
 	for swept := false; ; {
-		f, err := l.look(ctx, t, q.sight)
+		f, err := l.look(ctx, t, q.memory)
 		next := q.again.afterLook(t, f, err)
 		switch next.step {
 		case giveUp:
@@ -61,12 +61,12 @@ func (l *Locker) enter(ctx context.Context, t *try, q *queue) (found, error) {
 
 // barred returns the error of a flag that could not be put. An object in the place of the flag's
 // folder, or of lock.exclusive, is an unreadable lock if a look finds it.
-func (l *Locker) barred(ctx context.Context, t *try, s sight, err error) (found, error) {
+func (l *Locker) barred(ctx context.Context, t *try, s memory, err error) (findings, error) {
 	if !errors.Is(err, store.ErrIrregular) {
-		return found{}, err
+		return findings{}, err
 	}
 	if f, lerr := l.look(ctx, t, s); lerr == nil && len(f.live) > 0 {
 		return f, ErrHeld
 	}
-	return found{}, err
+	return findings{}, err
 }

@@ -84,10 +84,10 @@ func (l *Locker) tell(e Event) {
 // Flush waits until the logger and the observer have received all events so far, or ctx has
 // ended. It makes no request.
 func (l *Locker) Flush(ctx context.Context) {
-	told := make(chan struct{})
-	l.Later(func() { close(told) })
+	passed := make(chan struct{})
+	l.Later(func() { close(passed) })
 	select {
-	case <-told:
+	case <-passed:
 	case <-ctx.Done():
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// found is what a look found of others.
-type found struct {
+// findings is what a look findings of others.
+type findings struct {
 	live     []*entry // conflicts, unreadable ones among them
 	doubtful []*entry // conflicts until they were watched
 	stale    []*entry // to be reaped before one passes
@@ -22,7 +22,7 @@ type found struct {
 }
 
 // add adds an entry that was judged.
-func (f *found) add(e *entry) {
+func (f *findings) add(e *entry) {
 	switch e.verdict {
 	case Live, Unreadable:
 		f.live = append(f.live, e)
@@ -39,14 +39,14 @@ func (f *found) add(e *entry) {
 
 // boundBodies keeps the body of an entry only as long as all of them have no more than
 // maxBodies.
-func (f *found) boundBodies(e *entry) {
+func (f *findings) boundBodies(e *entry) {
 	if f.bodies += len(e.raw); f.bodies > maxBodies {
 		e.raw = nil
 	}
 }
 
 // inTheWay returns the locks in the way by their keys.
-func (f found) inTheWay() map[string]*entry {
+func (f findings) inTheWay() map[string]*entry {
 	m := map[string]*entry{}
 	for _, e := range slices.Concat(f.live, f.doubtful) {
 		m[e.Key] = e

@@ -13,10 +13,10 @@ import (
 
 // sightings is what a holder's looks have seen of others. One look at a time keeps them.
 type sightings struct {
-	turn  chan struct{}
-	sight sight
-	st    storeTime // the best lower bound of the store's clock
-	last  told      // by the last page that told it
+	turn   chan struct{}
+	memory memory
+	st     storeTime // the best lower bound of the store's clock
+	last   pageTime  // by the last page that told it
 	// crowded: there are, or were, so many locks that listing all of them isn't cheap.
 	crowded *atomic.Bool
 }
@@ -29,16 +29,16 @@ const crowd = 100
 // newSightings begins with what the acquire knows: the store's time, and since when the
 // lock.exclusive that it has passed is unchanged.
 func newSightings(t *try) sightings {
-	s := sightings{turn: make(chan struct{}, 1), sight: sight{}, st: t.st, last: t.page, crowded: new(atomic.Bool)}
+	s := sightings{turn: make(chan struct{}, 1), memory: memory{}, st: t.st, last: t.page, crowded: new(atomic.Bool)}
 	s.crowded.Store(t.page.objects > crowd)
 	if t.passed != nil {
-		s.sight[t.passed.Key] = t.passed
+		s.memory[t.passed.Key] = t.passed
 	}
 	return s
 }
 
-// told is the store's time in a page. The zero value is none.
-type told struct {
+// pageTime is the store's time in a page. The zero value is none.
+type pageTime struct {
 	now    time.Time
 	asked  time.Duration // when the page was asked for
 	leased time.Duration // when the last refresh was sent by then
@@ -154,7 +154,7 @@ func (k *Lock) foreign(ctx context.Context, page store.Page, sent, answered time
 		if k.l.keys.kind(o.Key) != conflicts || o.Size == 0 || k.t.keys[o.Key] {
 			continue
 		}
-		e := k.others.sight.see(o, conflicts, answered)
+		e := k.others.memory.see(o, conflicts, answered)
 		age, known := e.age(k.others.st, sent)
 		if e.changed || known && age > transient || answered-e.since >= transient {
 			settled = append(settled, e)

@@ -56,12 +56,12 @@ func (e *entry) mode() Mode {
 	return Exclusive
 }
 
-// sight remembers the entries of one acquire from look to look: their bodies, which need not be
+// memory remembers the entries of one acquire from look to look: their bodies, which need not be
 // read again while the ETag stays, and since when they are unchanged.
-type sight map[string]*entry
+type memory map[string]*entry
 
 // see returns the entry of an object that was listed in a request answered at the given time.
-func (s sight) see(o store.Object, k kind, answered time.Duration) *entry {
+func (s memory) see(o store.Object, k kind, answered time.Duration) *entry {
 	e, ok := s[o.Key]
 	if was := e; !ok || e.ETag != o.ETag || !e.ModTime.Equal(o.ModTime) || e.Size != o.Size {
 		e = &entry{Object: o, kind: k, since: answered, changed: ok}

@@ -17,8 +17,8 @@ import (
 // A listing that starts after our put was answered shows every flag whose put was answered
 // before. An acquirer that puts its flag later, looks later, and sees ours. So of two that
 // conflict at least one sees the other.
-func (l *Locker) look(ctx context.Context, t *try, s sight) (found, error) {
-	f := found{st: t.st}
+func (l *Locker) look(ctx context.Context, t *try, s memory) (findings, error) {
+	f := findings{st: t.st}
 	t.looked, t.flag.listed, t.exclusive.listed = true, false, false
 	t.seen = clock.Read(l.opts.Clock)
 	for cursor := ""; ; {
@@ -33,10 +33,10 @@ func (l *Locker) look(ctx context.Context, t *try, s sight) (found, error) {
 		if err := l.slept(t, page, sent, answered); err != nil {
 			return f, err
 		}
-		t.page = told{page.Now, sent, t.sent, len(page.Objects)}
+		t.page = pageTime{page.Now, sent, t.sent, len(page.Objects)}
 		t.learn(page, cursor != "", answered)
 		t.noteExclusive(page)
-		others, told := l.others(t, s, page)
+		others, complete := l.others(t, s, page)
 		if len(others) > 0 && !t.st.known() {
 			if err := l.learnApart(ctx, t); err != nil {
 				return f, err
@@ -54,7 +54,7 @@ func (l *Locker) look(ctx context.Context, t *try, s sight) (found, error) {
 			}
 			return f, nil
 		}
-		if told || page.Next == "" {
+		if complete || page.Next == "" {
 			return f, t.listedAsPromised(page)
 		}
 		cursor = page.Next
@@ -113,9 +113,9 @@ func (l *Locker) learnApart(ctx context.Context, t *try) error {
 	return err
 }
 
-// others picks from a page the objects that can be in our way. told reports that later pages can
+// others picks from a page the objects that can be in our way. complete reports that later pages can
 // hold no more of them.
-func (l *Locker) others(t *try, s sight, page store.Page) (others []*entry, told bool) {
+func (l *Locker) others(t *try, s memory, page store.Page) (others []*entry, complete bool) {
 	answered := l.opts.Clock.Elapsed()
 	for _, o := range page.Objects {
 		k := l.keys.kind(o.Key)

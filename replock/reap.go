@@ -17,7 +17,7 @@ import (
 // acquirer must not touch it, because a client of the original protocol can have put a live one
 // there since it was read. A holder does not need its removal to know that it was passed: one
 // that keeps to this protocol has an intent, which is reaped, and the others look at nothing.
-func (l *Locker) reap(ctx context.Context, t *try, f found) error {
+func (l *Locker) reap(ctx context.Context, t *try, f findings) error {
 	var passed, dead []*entry
 	for _, e := range f.stale {
 		if e.kind != kindExclusive {

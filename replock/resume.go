@@ -45,7 +45,7 @@ func (k *Lock) Resume(ctx context.Context) (*Lock, error) {
 		return nil, errors.New("resuming a lock that was resumed before")
 	}
 	// All tries of this resume are ours, whatever is left of them.
-	all := k.t.mine
+	all := k.t.ownTries
 	for pause := firstResumePause; ; pause = min(2*pause, lastResumePause) {
 		next, err := k.resume(ctx, &all)
 		if err == nil {
@@ -72,13 +72,13 @@ func (k *Lock) Resume(ctx context.Context) (*Lock, error) {
 // delete of the old one can still be on its way. The lock is resumed only if the old flag is
 // still stored, since every client that passes a flag deletes it first; and only if nothing
 // conflicts with the new one.
-func (k *Lock) resume(ctx context.Context, all *mine) (*Lock, error) {
+func (k *Lock) resume(ctx context.Context, all *ownTries) (*Lock, error) {
 	l := k.l
 	t, err := l.newTry(k.t.mode, k.t.operation, *all)
 	if err != nil {
 		return nil, err
 	}
-	*all = t.mine
+	*all = t.ownTries
 	t.body.AcquiredAt, t.body.AcquiredID = k.t.body.AcquiredAt, cmp.Or(k.t.body.AcquiredID, k.t.id)
 	t.exclusive.etag, t.parent = k.t.exclusive.etag, k.t.parent
 	t.place = "" // before all waiting acquirers: they wait for us
@@ -177,7 +177,7 @@ func (k *Lock) reclaim(ctx context.Context, t *try) error {
 // lookAgain is the look of an acquire, repeated as afterReturn decides.
 func (k *Lock) lookAgain(ctx context.Context, t *try) error {
 	l := k.l
-	s := sight{}
+	s := memory{}
 	for n := 1; ; n++ {
 		f, err := l.look(ctx, t, s)
 		if err != nil {

@@ -57,7 +57,7 @@ func TestStoreTimeIsALowerBound(t *testing.T) {
 						tr.flag.put = false
 					}
 					for range 2 {
-						f, err := a.look(t.Context(), tr, sight{})
+						f, err := a.look(t.Context(), tr, memory{})
 						if err != nil {
 							t.Fatal(err)
 						}
@@ -98,7 +98,7 @@ func TestSightNoticesChanges(t *testing.T) {
 	for _, o := range []store.Object{
 		{Key: "k", ETag: "2", ModTime: now, Size: 1}, {Key: "k", ETag: "1", ModTime: now.Add(1), Size: 1}, {Key: "k", ETag: "1", ModTime: now, Size: 2},
 	} {
-		s := sight{}
+		s := memory{}
 		s.see(store.Object{Key: "k", ETag: "1", ModTime: now, Size: 1}, kindShared, time.Second)
 		if e := s.see(o, kindShared, 2*time.Second); e.since != 2*time.Second {
 			t.Errorf("%+v: seen since %v", o, e.since)

@@ -13,7 +13,7 @@ const maxReported = 16
 
 // judgeAll reads and judges the entries of one page, and adds them to f. If a young one is live,
 // as most are, it does not read the others.
-func (l *Locker) judgeAll(ctx context.Context, t *try, f *found, others []*entry) error {
+func (l *Locker) judgeAll(ctx context.Context, t *try, f *findings, others []*entry) error {
 	var likely, rest []*entry
 	for _, e := range others {
 		age, ok := e.age(f.st, f.now)
@@ -52,7 +52,7 @@ func (l *Locker) judgeAll(ctx context.Context, t *try, f *found, others []*entry
 var errVanished = errors.New("it was listed, and can't be read any more")
 
 // sort judges one entry that was read, and adds it to f.
-func (l *Locker) sort(t *try, f *found, e *entry) error {
+func (l *Locker) sort(t *try, f *findings, e *entry) error {
 	var failed readError
 	switch {
 	case errors.Is(e.err, errVanished):

@@ -53,7 +53,7 @@ func (l *Locker) survey(ctx context.Context) ([]*entry, storeTime, error) {
 		st      storeTime
 		entries []*entry
 		bodies  int
-		s       = sight{}
+		s       = memory{}
 	)
 	for cursor := ""; ; {
 		sent := l.opts.Clock.Elapsed()

@@ -28,7 +28,7 @@ func (l *Locker) slept(t *try, page store.Page, sent, answered time.Duration) er
 		return nil
 	}
 	if t.first.now.IsZero() {
-		t.first = told{now: page.Now, asked: sent}
+		t.first = pageTime{now: page.Now, asked: sent}
 		return l.sleptSincePut(t, page, answered)
 	}
 	if page.Now.Sub(t.first.now) > answered-t.first.asked+margin {
@@ -84,7 +84,7 @@ func (s *skews) known(apart time.Duration) bool {
 // can have come and gone in between: the lock is lost. A refresh with an If-Match that is relied
 // on cannot do that.
 func (k *Lock) stoodStill(ctx context.Context, page store.Page, began clock.Reading, answered time.Duration, written time.Time) error {
-	now, last := told{now: page.Now, asked: began.Elapsed, leased: k.sent()}, k.others.last
+	now, last := pageTime{now: page.Now, asked: began.Elapsed, leased: k.sent()}, k.others.last
 	still := now.now.Sub(last.now) - (answered - last.asked)
 	if now.now.IsZero() || last.now.IsZero() || still <= margin || !k.l.store.Properties().StoreClock {
 		k.saw(began)
@@ -116,7 +116,7 @@ func (k *Lock) reassure(ctx context.Context) error {
 	}
 	flag, exclusive := k.objects()
 	t := &try{
-		mode: k.t.mode, operation: k.t.operation, id: k.t.id, mine: k.t.mine,
+		mode: k.t.mode, operation: k.t.operation, id: k.t.id, ownTries: k.t.ownTries,
 		flag: flag, exclusive: exclusive, trips: k.t.trips, deadline: k.Deadline(),
 	}
 	if err := k.lookAgain(ctx, t); err != nil { // our flag is live: a later acquirer withdraws

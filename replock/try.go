@@ -53,8 +53,8 @@ type try struct {
 	looked   bool            // at least once
 	seen     clock.Reading   // when the last look was sent
 	passed   *entry          // the stale lock.exclusive that is left in its place
-	first    told            // by its first page
-	page     told            // by its last page
+	first    pageTime        // by its first page
+	page     pageTime        // by its last page
 	trips    *trips          // of the acquire that it belongs to
 	parent   context.Context // of the lock's context
 	underway underway        // puts
@@ -62,29 +62,29 @@ type try struct {
 	// listed it.
 	refusals int
 
-	mine
+	ownTries
 }
 
-// mine holds the ids and the flags' keys of all tries for one lock, stored or not.
-type mine struct{ ids, keys map[string]bool }
+// ownTries holds the ids and the flags' keys of all tries for one lock, stored or not.
+type ownTries struct{ ids, keys map[string]bool }
 
-func nothingYet() mine { return mine{map[string]bool{}, map[string]bool{}} }
+func nothingYet() ownTries { return ownTries{map[string]bool{}, map[string]bool{}} }
 
-func (l *Locker) newTry(mode Mode, operation string, m mine) (*try, error) {
+func (l *Locker) newTry(mode Mode, operation string, m ownTries) (*try, error) {
 	id, err := l.newID()
 	if err != nil {
 		return nil, err
 	}
 	now := l.opts.Clock.Now()
 	key := l.keys.flag(mode, now, id)
-	m = mine{maps.Clone(m.ids), maps.Clone(m.keys)} // other goroutines can be reading them
+	m = ownTries{maps.Clone(m.ids), maps.Clone(m.keys)} // other goroutines can be reading them
 	m.ids[id], m.keys[key] = true, true
 	return &try{
 		mode: mode, operation: operation, id: id,
 		flag:      object{key: key},
 		exclusive: object{key: l.keys.exclusive()},
 		place:     key,
-		mine:      m,
+		ownTries:  m,
 		trips:     new(trips),
 		body: body{
 			Operation: operation, Holder: l.self.Holder(), AcquiredAt: now.UTC().Format(wireTime), IsShared: mode == Shared,

@@ -49,8 +49,8 @@ type queue struct {
 	mode      Mode
 	operation string
 	parent    context.Context // of the lock's context
-	sight     sight
-	mine      mine
+	memory    memory
+	own       ownTries
 	patience  time.Duration
 	fence     bool // wanted with an exclusive lock
 	began     time.Duration
@@ -61,7 +61,7 @@ type queue struct {
 }
 
 func (l *Locker) newQueue(ctx context.Context, mode Mode, operation string, opts []AcquireOption) *queue {
-	q := &queue{l: l, mode: mode, operation: operation, parent: context.WithoutCancel(ctx), sight: sight{}, mine: nothingYet(), began: l.opts.Clock.Elapsed(), again: again{l: l}}
+	q := &queue{l: l, mode: mode, operation: operation, parent: context.WithoutCancel(ctx), memory: memory{}, own: nothingYet(), began: l.opts.Clock.Elapsed(), again: again{l: l}}
 	for _, o := range opts {
 		o(q)
 	}
@@ -74,13 +74,13 @@ func (q *queue) left() time.Duration      { return q.patience - q.waitedFor() }
 
 // newTry starts a try that takes the ticket's place in the queue.
 func (q *queue) newTry() (*try, error) {
-	t, err := q.l.newTry(q.mode, q.operation, q.mine)
+	t, err := q.l.newTry(q.mode, q.operation, q.own)
 	if err != nil {
 		return nil, err
 	}
-	q.mine, t.trips, t.parent = t.mine, &q.trips, q.parent
+	q.own, t.trips, t.parent = t.ownTries, &q.trips, q.parent
 	if q.ticket != nil {
-		t.place, q.ticket.mine = q.ticket.place, t.mine
+		t.place, q.ticket.ownTries = q.ticket.place, t.ownTries
 	}
 	return t, nil
 }
@@ -92,8 +92,8 @@ func (q *queue) newTry() (*try, error) {
 // live; or they are deleted; or they stay unchanged for their whole ttl, and are stale whatever
 // any clock shows. They count as held if that would take longer than the acquirer waits, and
 // than maxWatch.
-func (q *queue) wait(ctx context.Context, t *try, f found) error {
-	var was found
+func (q *queue) wait(ctx context.Context, t *try, f findings) error {
+	var was findings
 	var before map[string]*entry
 	pause := firstPoll
 	for {
@@ -111,8 +111,8 @@ func (q *queue) wait(ctx context.Context, t *try, f found) error {
 		}
 		was, before = f, now
 		at, err := q.stand(ctx, t)
-		if clock.Sleep(ctx, q.l.opts.Clock, q.until(pause, f)) == nil && err == nil {
-			f, err = q.l.look(ctx, at, q.sight)
+		if clock.Sleep(ctx, q.l.opts.Clock, q.untilPoll(pause, f)) == nil && err == nil {
+			f, err = q.l.look(ctx, at, q.memory)
 		}
 		if ctx.Err() != nil {
 			return q.ended(ctx, t, was)
@@ -148,23 +148,23 @@ func (q *queue) stand(ctx context.Context, t *try) (*try, error) {
 		ticket.body.AcquiredAt = t.body.AcquiredAt
 		q.ticket = ticket
 	}
-	if q.ticket.flag.put && q.l.opts.Clock.Elapsed() < q.due() {
+	if q.ticket.flag.put && q.l.opts.Clock.Elapsed() < q.refreshAt() {
 		return q.ticket, nil
 	}
 	q.l.date(q.ticket)
 	return q.ticket, q.l.putFlag(ctx, q.ticket)
 }
 
-// due returns when the ticket must be refreshed.
-func (q *queue) due() time.Duration { return q.ticket.sent + q.l.times.Interval }
+// refreshAt returns when the ticket must be refreshed.
+func (q *queue) refreshAt() time.Duration { return q.ticket.sent + q.l.times.Interval }
 
-// until returns the time to the next poll, capped by the ticket's refresh, the end of the wait
+// untilPoll returns the time to the next poll, capped by the ticket's refresh, the end of the wait
 // and the end of each doubtful lock's ttl.
-func (q *queue) until(pause time.Duration, f found) time.Duration {
+func (q *queue) untilPoll(pause time.Duration, f findings) time.Duration {
 	now := q.l.opts.Clock.Elapsed()
 	d := pause/2 + q.l.jitter(pause)
 	if q.ticket != nil {
-		d = min(d, q.due()-now)
+		d = min(d, q.refreshAt()-now)
 	}
 	if q.refused(f) {
 		d = min(d, q.left())
@@ -176,7 +176,7 @@ func (q *queue) until(pause time.Duration, f found) time.Duration {
 }
 
 // refused reports whether watching alone cannot clear the way in time.
-func (q *queue) refused(f found) bool {
+func (q *queue) refused(f findings) bool {
 	return len(f.live) > 0 || slices.ContainsFunc(f.doubtful, func(e *entry) bool {
 		return e.since+e.ttl()-q.began > max(q.patience, maxWatch)
 	})
@@ -186,7 +186,7 @@ func (q *queue) refused(f found) bool {
 func (q *queue) waits() bool { return q.waited && q.left() > 0 }
 
 // tell reports the locks in the way as an event.
-func (q *queue) tell(t *try, f found) {
+func (q *queue) tell(t *try, f findings) {
 	e := Event{
 		Kind: EventWaiting, Mode: q.mode, Operation: q.operation, ID: t.id, Key: t.flag.key,
 		Holders: merge(q.l.infos(slices.Concat(f.live, f.doubtful), f.st, f.now)), Waited: q.waitedFor(),
@@ -202,12 +202,12 @@ func (q *queue) tell(t *try, f found) {
 }
 
 // held reports the locks in the way as an event, and returns them as an error.
-func (q *queue) held(t *try, f found) error {
+func (q *queue) held(t *try, f findings) error {
 	return q.heldUntil(t, f, nil)
 }
 
 // heldUntil is held with the reason for which the wait ended early, if it did.
-func (q *queue) heldUntil(t *try, f found, why error) error {
+func (q *queue) heldUntil(t *try, f findings, why error) error {
 	err := q.l.heldError(t, f)
 	err.Err = why
 	if q.patience > 0 {

@@ -23,7 +23,7 @@ const (
 // mayOutlast reports whether only exclusive acquirers that have just come are in a shared
 // acquirer's way: a live shared lock makes them withdraw soon. waited is how long it has looked
 // again.
-func (l *Locker) mayOutlast(t *try, f found, waited time.Duration) bool {
+func (l *Locker) mayOutlast(t *try, f findings, waited time.Duration) bool {
 	if f.more > 0 || waited >= patience+outlasting*t.trips.slowest() {
 		return false
 	}
@@ -54,7 +54,7 @@ func (l *Locker) stepBack(ctx context.Context, t *try) bool {
 // worthAnother reports whether all locks in an exclusive acquirer's way can be about to
 // withdraw, and it is not for us to yield: to the acquirer that has lock.exclusive, or if there
 // is none, to the one that came first.
-func (l *Locker) worthAnother(t *try, f found) bool {
+func (l *Locker) worthAnother(t *try, f findings) bool {
 	if f.more > 0 {
 		return false
 	}
@@ -73,7 +73,7 @@ func (l *Locker) worthAnother(t *try, f found) bool {
 }
 
 // mayWithdraw reports whether an entry can be of an acquirer that has not looked yet.
-func (l *Locker) mayWithdraw(t *try, f found, e *entry) bool {
+func (l *Locker) mayWithdraw(t *try, f findings, e *entry) bool {
 	if e.err == nil && e.lease.State == StateHeld {
 		return false
 	}
