@@ -99,9 +99,8 @@ func TestNames(t *testing.T) {
 func TestFence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{})
-		fenced := func(o *Options) { o.Fence = true }
 		for want := uint64(1); want <= 3; want++ {
-			k, err := w.machine(fenced).Exclusive(t.Context(), "prune")
+			k, err := w.machine().Exclusive(t.Context(), "prune", Fence())
 			mustLock(t, k, err)
 			if got, ok := k.Fence(); !ok || got != want {
 				t.Errorf("fence %d %v, want %d", got, ok, want)
@@ -110,7 +109,7 @@ func TestFence(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		k, err := w.machine(fenced).Shared(t.Context(), "backup")
+		k, err := w.machine().Shared(t.Context(), "backup", Fence())
 		mustLock(t, k, err)
 		if _, ok := k.Fence(); ok {
 			t.Error("a shared lock has a fence")
@@ -118,7 +117,7 @@ func TestFence(t *testing.T) {
 		k.Release(t.Context())
 
 		w.put("index/lock-fence", []byte("not json"))
-		if k, err = w.machine(fenced).Exclusive(t.Context(), "prune"); !errors.Is(err, ErrFence) || k != nil {
+		if k, err = w.machine().Exclusive(t.Context(), "prune", Fence()); !errors.Is(err, ErrFence) || k != nil {
 			t.Errorf("with an unreadable fence: %v", err)
 		}
 		if keys := w.keys(); len(keys) != 1 {

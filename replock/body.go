@@ -38,11 +38,11 @@ type body struct {
 	TTLSeconds  float64 `json:"ttl_seconds,omitempty"`
 	RefreshedAt string  `json:"refreshed_at,omitempty"`
 	// RefreshedBoot is the clock since boot, in nanoseconds, when this body was
-	// written: comparable by all who share the boot id and the time namespace, and
-	// settable by nobody.
+	// written. Processes with the same boot id and time namespace can compare it, and none
+	// can set it.
 	RefreshedBoot int64             `json:"refreshed_boot_ns,omitempty"`
 	Seq           uint64            `json:"seq,omitempty"`
-	State         string            `json:"state,omitempty"`
+	State         State             `json:"state,omitempty"`
 	HostID        string            `json:"host_id,omitempty"`
 	BootID        string            `json:"boot_id,omitempty"`
 	PID           int               `json:"pid,omitempty"`
@@ -54,11 +54,18 @@ type body struct {
 	Metadata      map[string]string `json:"metadata,omitempty"`
 }
 
-// States of a flag.
+// State is how far the holder of a lock has come, as its body says. It is empty in the locks
+// of other clients.
+type State string
+
+// The states that this package writes.
 const (
-	stateAcquiring = "acquiring" // written, and not yet looked
-	stateWaiting   = "waiting"   // an exclusive acquirer in the queue
-	stateHeld      = "held"      // refreshed at least once by a holder
+	// StateAcquiring: the flag was written, and its acquirer hasn't looked for others yet.
+	StateAcquiring State = "acquiring"
+	// StateWaiting: the ticket of an exclusive acquirer in the queue. It holds nothing.
+	StateWaiting State = "waiting"
+	// StateHeld: a holder has refreshed the lock at least once.
+	StateHeld State = "held"
 )
 
 // encode writes plain JSON, as the wire format wants it.
@@ -156,14 +163,15 @@ func decode(raw []byte) (lease, error) {
 // maxText is where a text is cut that another client has written, in bytes. None of ours is as long.
 const maxText = 1 << 10
 
-// bound cuts what others wrote: there may be many locks, and each is kept.
+// bound cuts the texts of other clients: there can be many locks, and each is kept.
 func (b *body) bound() {
 	for _, s := range []*string{
-		&b.Operation, &b.Holder, &b.AcquiredAt, &b.ExpiresAt, &b.ID, &b.AcquiredID, &b.RefreshedAt, &b.State,
+		&b.Operation, &b.Holder, &b.AcquiredAt, &b.ExpiresAt, &b.ID, &b.AcquiredID, &b.RefreshedAt,
 		&b.HostID, &b.BootID, &b.PIDNamespace, &b.TimeNamespace, &b.User, &b.Version,
 	} {
 		*s = cut(*s)
 	}
+	b.State = State(cut(string(b.State)))
 	size := 0
 	for k, v := range b.Metadata {
 		size += len(k) + len(v)
@@ -181,7 +189,7 @@ func cut(s string) string {
 	return strings.Clone(strings.ToValidUTF8(s[:maxText], "")) + "…"
 }
 
-// process is who wrote the body.
+// process returns the process that wrote the body.
 func (b body) process() identity.Process {
 	return identity.Process{
 		HostID: b.HostID, BootID: b.BootID, PID: b.PID, PIDNamespace: b.PIDNamespace,

@@ -7,22 +7,22 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// conditions are what this process knows of the store's conditional puts. One
-// that the store only claims is relied on once this process has seen it refuse
-// what it must refuse: some accept a condition and ignore it.
+// conditions is what this process knows of the store's conditional puts. It relies on a
+// condition that the store only claims once it has seen the store refuse what it must refuse:
+// some stores accept a condition and ignore it.
 type conditions struct {
 	match  proof // If-Match
 	absent proof // If-None-Match: *
-	// matchKept: the backend itself keeps If-Match, so that a refresh needs no
-	// look before it. What a server was seen to do once is no such promise: one
-	// that refuses a wrong ETag may yet write where there is no object.
+	// matchKept: the backend itself keeps If-Match, so that a refresh needs no look before it.
+	// What a server was seen to do once is no such promise: one that refuses a wrong ETag can
+	// still write where there is no object.
 	matchKept bool
-	// refusals are what was seen of an If-Match that is still to be proven.
+	// refusals is what was seen of an If-Match that is still to be proven.
 	refusals refusals
 }
 
-// refusals are what a store must refuse before its If-Match is relied on: a put
-// with a wrong ETag, and one of a key that isn't there.
+// refusals are what a store must refuse before its If-Match is relied on: a put with a wrong
+// ETag, and a put of a missing key.
 type refusals struct {
 	wrong, missing atomic.Bool
 	tries          atomic.Int32
@@ -69,12 +69,12 @@ func (p *proof) learn(ok bool) {
 	p.state.CompareAndSwap(unproven, state)
 }
 
-// refute has a condition no longer relied on, nor sent.
+// refute ends the reliance on a condition; it is no longer sent.
 func (p *proof) refute() { p.state.Store(refuted) }
 
-// judge learns from the answer to a put whose condition wasn't met. Any other
-// failure says nothing.
-func (p *proof) judge(err error) {
+// learnRefused learns from the answer to a put whose condition was not met. Another failure says
+// nothing.
+func (p *proof) learnRefused(err error) {
 	switch {
 	case err == nil, errors.Is(err, store.ErrConditionUnsupported):
 		p.learn(false)

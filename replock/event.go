@@ -6,43 +6,42 @@ import (
 	"time"
 )
 
-// EventKind says what happened.
+// EventKind is the kind of an event.
 type EventKind string
 
 // The events of a lock's life.
 const (
 	// EventAcquired: the lock is held.
 	EventAcquired EventKind = "acquired"
-	// EventBlocked: it isn't, because of Holders. Err says why the wait for them ended
-	// early, if it did.
+	// EventBlocked: the lock was not acquired because of Holders. Err is the reason for which
+	// the wait ended early, if it did.
 	EventBlocked EventKind = "blocked"
-	// EventWaiting: it isn't yet, because of Holders. It is told when they change,
-	// or refresh their locks.
+	// EventWaiting: the lock is not acquired yet because of Holders. It comes again when they
+	// change or are refreshed.
 	EventWaiting EventKind = "waiting"
-	// EventWatching: Holders may be stale, and are watched.
+	// EventWatching: Holders can be stale, and are watched.
 	EventWatching EventKind = "watching"
 	// EventReaped: the stale locks in Holders were removed.
 	EventReaped EventKind = "reaped"
 	// EventRefreshed: a refresh was answered.
 	EventRefreshed EventKind = "refreshed"
-	// EventRefreshFailed: it was tried for a third of the time between the first
-	// attempt and the deadline and never answered. Err says why, and Failures
-	// how often in a row.
+	// EventRefreshFailed: a refresh was tried, and not answered, for a third of the time between
+	// the first attempt and the deadline. Err is the last failure, and Failures their number in
+	// a row.
 	EventRefreshFailed EventKind = "refresh_failed"
-	// EventGaveUp: that was so for the third time, at the deadline. EventLost
-	// follows.
+	// EventGaveUp: the third such failure, at the deadline. EventLost follows.
 	EventGaveUp EventKind = "gave_up"
 	// EventLost: the lock is no longer held; Err is a *LostError.
 	EventLost EventKind = "lost"
-	// EventResumed: it is held again.
+	// EventResumed: a lost lock is held again.
 	EventResumed EventKind = "resumed"
-	// EventReleased: it was released.
+	// EventReleased: the lock was released.
 	EventReleased EventKind = "released"
-	// EventReleaseFailed: its objects are left to expire; Err says why.
+	// EventReleaseFailed: objects of the lock are left to expire. Err is the reason.
 	EventReleaseFailed EventKind = "release_failed"
 )
 
-// Event is what Options.Observe is told.
+// Event is what Options.Observe receives.
 type Event struct {
 	Kind      EventKind
 	Time      time.Time // wall clock
@@ -53,17 +52,17 @@ type Event struct {
 	Key       string
 	Holders   []Info
 	Failures  int
-	// Waited since the lock was asked for: told of waiting, and when it is acquired.
+	// Waited is the time since the lock was asked for, of events up to EventAcquired.
 	Waited time.Duration
-	// Held is how long the lock has been held, since it was acquired or resumed, on a clock
-	// that counts suspend: up to its loss, if it was lost.
+	// Held is how long the lock has been held, or was until its loss, since it was acquired or
+	// resumed, on a clock that counts suspends.
 	Held time.Duration
-	// Left until the lock is lost without another refresh.
+	// Left is the time until the lock is lost without another refresh.
 	Left time.Duration
 	Err  error
 }
 
-// levels at which events are logged; what isn't here is logged at debug.
+// levels are the levels at which events are logged. All others are logged at debug.
 var levels = map[EventKind]slog.Level{
 	EventBlocked:       slog.LevelInfo,
 	EventWatching:      slog.LevelWarn,
@@ -75,27 +74,25 @@ var levels = map[EventKind]slog.Level{
 	EventReleaseFailed: slog.LevelWarn,
 }
 
-// tell passes an event on, in order, without waiting: a logger or an observer that
-// blocks must not keep a lock from being refreshed, or from being given up in
-// time.
+// tell passes an event on, in order, without waiting. A logger or an observer that blocks must
+// not keep a lock from being refreshed, or from being given up in time.
 func (l *Locker) tell(e Event) {
 	e.Time, e.Name = l.opts.Clock.Now(), l.opts.Name
 	l.Later(func() { l.pass(e) })
 }
 
-// Flush waits until the logger and the observer have been told of all events so
-// far, or ctx has ended.
+// Flush waits until the logger and the observer have received all events so far, or ctx has
+// ended. It makes no request.
 func (l *Locker) Flush(ctx context.Context) {
-	told := make(chan struct{})
-	l.Later(func() { close(told) })
+	passed := make(chan struct{})
+	l.Later(func() { close(passed) })
 	select {
-	case <-told:
+	case <-passed:
 	case <-ctx.Done():
 	}
 }
 
-// Later calls f once the logger and the observer have been told of all events so far, and
-// before they are told of another, without waiting: for what else is to be told in order.
+// Later queues f behind the events so far, and returns at once.
 func (l *Locker) Later(f func()) {
 	l.tellMu.Lock()
 	defer l.tellMu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// The holes of docs/holes.md. Each is an interleaving that is run with the
+// The holes of docs/protocol.md's list. Each is an interleaving that is run with the
 // original protocol, where it must let two in that exclude each other, and with
 // ours, where it must not.
 

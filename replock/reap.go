@@ -9,16 +9,15 @@ import (
 	"time"
 )
 
-// reap deletes the stale locks that stood in our way, and waits for the
-// answers: whoever passes a stale lock deletes it first, so that a holder that
-// comes back and finds its flag knows that nobody has passed.
+// reap deletes the stale locks that stood in our way, and waits for the answers. A client that
+// passes a stale lock deletes it first, so a holder that comes back and finds its flag knows
+// that it was not passed.
 //
-// A stale lock.exclusive stays: an exclusive acquirer's claim overwrites it, and a
-// shared acquirer must not touch it, because a client of the original protocol may
-// have put a live one there since it was read. It isn't needed for a holder to know
-// that it was passed: one that keeps to this protocol has an intent, which is
-// reaped, and the others look at nothing.
-func (l *Locker) reap(ctx context.Context, t *try, f found) error {
+// A stale lock.exclusive stays. The claim of an exclusive acquirer overwrites it. A shared
+// acquirer must not touch it, because a client of the original protocol can have put a live one
+// there since it was read. A holder does not need its removal to know that it was passed: one
+// that keeps to this protocol has an intent, which is reaped, and the others look at nothing.
+func (l *Locker) reap(ctx context.Context, t *try, f findings) error {
 	var passed, dead []*entry
 	for _, e := range f.stale {
 		if e.kind != kindExclusive {
@@ -51,19 +50,18 @@ const (
 	abandoned = 24 * time.Hour
 )
 
-// unfinished reports whether an entry may be such a file.
+// unfinished reports whether an entry can be such a file.
 func (e *entry) unfinished(st storeTime, now time.Duration) bool {
 	age, ok := e.age(st, now)
 	return strings.HasSuffix(e.Key, temporary) && (!ok || age <= abandoned)
 }
 
-// maxSwept bounds what an acquire does about what others have left.
-const maxSwept = 16 * parallel
+// maxSwept bounds how many emptied flags an acquire removes.
+const maxSwept = 16 * atOnce
 
-// sweep deletes flags that were emptied by who may not delete: one is left by each
-// backup of such a client, and if nobody removed them each listing would take
-// longer than the one before. Nobody depends on it, so it ends at the first
-// failure, and soon.
+// sweep deletes flags that were emptied by clients that must not delete. Each backup of such a
+// client leaves one, and each makes the listings longer. No lock depends on it, so it stops at
+// the first failure, and soon.
 func (l *Locker) sweep(ctx context.Context, released []*entry) {
 	ctx, cancel := context.WithTimeout(ctx, haste)
 	defer cancel()

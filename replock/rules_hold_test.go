@@ -57,7 +57,7 @@ func TestStoreTimeIsALowerBound(t *testing.T) {
 						tr.flag.put = false
 					}
 					for range 2 {
-						f, err := a.look(t.Context(), tr, sight{})
+						f, err := a.look(t.Context(), tr, memory{})
 						if err != nil {
 							t.Fatal(err)
 						}
@@ -98,7 +98,7 @@ func TestSightNoticesChanges(t *testing.T) {
 	for _, o := range []store.Object{
 		{Key: "k", ETag: "2", ModTime: now, Size: 1}, {Key: "k", ETag: "1", ModTime: now.Add(1), Size: 1}, {Key: "k", ETag: "1", ModTime: now, Size: 2},
 	} {
-		s := sight{}
+		s := memory{}
 		s.see(store.Object{Key: "k", ETag: "1", ModTime: now, Size: 1}, kindShared, time.Second)
 		if e := s.see(o, kindShared, 2*time.Second); e.since != 2*time.Second {
 			t.Errorf("%+v: seen since %v", o, e.since)
@@ -131,18 +131,18 @@ func TestUnreadYoungAndOld(t *testing.T) {
 	}
 }
 
-// TestWaiting: the queue of docs/protocol.md, wait.
+// TestWaiting: the queue of docs/protocol.md, Wait.
 func TestWaiting(t *testing.T) {
 	for _, c := range []struct {
-		state  string
+		state  State
 		before bool
 		mode   Mode
 		held   bool
 	}{
-		{stateWaiting, true, Exclusive, true}, {stateWaiting, false, Exclusive, false},
-		{stateAcquiring, true, Exclusive, true}, {stateAcquiring, false, Exclusive, true},
-		{stateHeld, false, Exclusive, true},
-		{stateWaiting, true, Shared, true}, {stateWaiting, false, Shared, true},
+		{StateWaiting, true, Exclusive, true}, {StateWaiting, false, Exclusive, false},
+		{StateAcquiring, true, Exclusive, true}, {StateAcquiring, false, Exclusive, true},
+		{StateHeld, false, Exclusive, true},
+		{StateWaiting, true, Shared, true}, {StateWaiting, false, Shared, true},
 	} {
 		do(t, func(t *testing.T, w *world) {
 			o, m := w.machine(), w.machine()
@@ -355,7 +355,7 @@ func TestStates(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		k, err := w.machine().Exclusive(t.Context(), "x")
 		mustLock(t, k, err)
-		for _, want := range []string{stateAcquiring, stateHeld} {
+		for _, want := range []State{StateAcquiring, StateHeld} {
 			for _, key := range w.keys() {
 				raw, _, _ := w.mem.Get(t.Context(), key, maxBody)
 				if l, err := decode(raw); err != nil || l.State != want {
@@ -487,7 +487,7 @@ func TestResumeStoppedMidway(t *testing.T) {
 	}
 }
 
-// TestResumeAndDoubt: what may be stale is not passed by a resume either.
+// TestResumeWaitsForDoubt: what may be stale is not passed by a resume either.
 func TestResumeAndDoubt(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a := w.machine()
@@ -689,10 +689,9 @@ func TestResumeNeedsLockExclusive(t *testing.T) {
 
 // TestFenceNeedsConditions, and survives a lost answer and a contender.
 func TestFenceNeedsConditions(t *testing.T) {
-	fenced := func(o *Options) { o.Fence = true }
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		p := w.mem.Properties()
-		k, err := w.machine(fenced).Exclusive(t.Context(), "x")
+		k, err := w.machine().Exclusive(t.Context(), "x", Fence())
 		if kept := p.IfAbsent == store.Kept && p.IfMatch == store.Kept; (k != nil) != kept || kept == errors.Is(err, ErrFence) {
 			t.Errorf("%+v: %v", p, err)
 		}
@@ -701,7 +700,7 @@ func TestFenceNeedsConditions(t *testing.T) {
 		}
 	})
 	do(t, func(t *testing.T, w *world) {
-		a := w.machine(fenced)
+		a := w.machine()
 		for want := uint64(1); want < 4; want++ {
 			var lost, raced atomic.Bool
 			a.tap.Before(func(_ context.Context, r hookstore.Request) error {
@@ -716,7 +715,7 @@ func TestFenceNeedsConditions(t *testing.T) {
 				}
 				return err
 			})
-			k, err := a.Exclusive(t.Context(), "x")
+			k, err := a.Exclusive(t.Context(), "x", Fence())
 			mustLock(t, k, err)
 			expect := want
 			if want == 3 {

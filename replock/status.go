@@ -9,9 +9,10 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// Status returns all locks in the repository, exclusive ones first, released
-// ones left out. It never writes, and so knows the store's clock only where
-// listings tell it; see Info.StoreClock.
+// Status returns all locks in the repository, exclusive ones first, without released ones. It
+// costs one list per page, and one get per lock. It never writes, so it knows the store's time
+// only if listings have it: see Info.StoreClock. An error means that the locks could not be
+// listed; a lock that cannot be read is an Info with the verdict Unreadable.
 func (l *Locker) Status(ctx context.Context) ([]Info, error) {
 	entries, st, err := l.survey(ctx)
 	if err != nil {
@@ -21,7 +22,7 @@ func (l *Locker) Status(ctx context.Context) ([]Info, error) {
 	return slices.DeleteFunc(infos, func(i Info) bool { return i.Verdict == Released }), nil
 }
 
-// judged is what Status and Break say of what a survey found, each as of when it was listed.
+// judged returns the locks that a survey found, each as of when it was listed.
 func (l *Locker) judged(entries []*entry, st storeTime) []Info {
 	var infos []Info
 	for _, e := range entries {
@@ -43,8 +44,7 @@ func (l *Locker) judged(entries []*entry, st storeTime) []Info {
 	return merge(infos)
 }
 
-// maxBodies is how much is kept of the bodies that a survey or a look reads, in bytes: what they
-// say is kept of all.
+// maxBodies is how many bytes of bodies a survey or a look keeps. What they say is kept of all.
 const maxBodies = 4 << 20
 
 // survey lists and reads every lock object, page by page.
@@ -53,7 +53,7 @@ func (l *Locker) survey(ctx context.Context) ([]*entry, storeTime, error) {
 		st      storeTime
 		entries []*entry
 		bodies  int
-		s       = sight{}
+		s       = memory{}
 	)
 	for cursor := ""; ; {
 		sent := l.opts.Clock.Elapsed()
@@ -74,7 +74,7 @@ func (l *Locker) survey(ctx context.Context) ([]*entry, storeTime, error) {
 			}
 		}
 		for rest := entries[before:]; len(rest) > 0; {
-			batch := rest[:min(4*parallel, len(rest))]
+			batch := rest[:min(4*atOnce, len(rest))]
 			rest = rest[len(batch):]
 			l.readAll(ctx, batch, false)
 			for _, e := range batch {
@@ -89,42 +89,43 @@ func (l *Locker) survey(ctx context.Context) ([]*entry, storeTime, error) {
 	}
 }
 
-// BreakOptions say which locks Break removes: all of them, if none is set.
+// BreakOptions selects the locks that Break removes: all of them, if none is set.
 type BreakOptions struct {
-	// Stale restricts it to those that are certainly stale.
+	// Stale selects those that are certainly stale.
 	Stale bool
-	// Doubtful has Stale not leave out those that are Doubtful and have expired by one clock:
-	// for a person to judge. Only watching them for their whole ttl would tell.
+	// Doubtful makes Stale include Doubtful locks that have expired by one clock. Only watching
+	// them for their whole ttl would settle it, so a person must decide.
 	Doubtful bool
-	// Dead restricts it to those whose holder was a process of this very machine and
-	// boot that is certainly gone: see Info.ProcessGone. What it ran may live on, if
-	// it was no repolock that ran it, whose guard sees to that.
+	// Dead selects those whose holder was a process of this machine and boot that is certainly
+	// gone: see Info.ProcessGone. A command that it ran might live on, unless repolock's guard
+	// ended it.
 	Dead bool
-	// ID restricts it to the lock of this id.
+	// ID selects the lock of this id.
 	ID string
-	// Shown restricts it to these locks, which an earlier Break has returned, so
-	// that nothing is broken that wasn't shown: lock.exclusive may be another
-	// holder's by now.
+	// Shown selects these locks, which an earlier Break has returned, so that only what was
+	// shown is broken: lock.exclusive can be another holder's by now.
 	Shown []Broken
-	// DryRun removes nothing, and returns what would be.
+	// DryRun makes Break remove nothing, and return what it would remove.
 	DryRun bool
 }
 
-// mayBeStale reports whether a lock in doubt is to be broken.
+// mayBeStale reports whether Doubtful selects a lock.
 func (o BreakOptions) mayBeStale(i Info) bool {
 	return o.Doubtful && i.Verdict == Doubtful && i.Left < 0
 }
 
-// Broken is an object that Break removed, or failed to remove.
+// Broken is a lock that Break removed, or failed to remove: then Err is set.
 type Broken struct {
 	Info
 	Err error
 }
 
-// Break removes locks whatever their age and holder, in an emergency: whoever
-// holds one stops at the next look at the latest, and until then doesn't
-// know. It returns every lock that it removed or tried to. The error joins the
-// failures; each names its key. Nothing to break is no error.
+// Break removes locks in an emergency, whatever their age and holder. A holder stops at its next
+// look at the latest, and until then runs on. Break costs a Status and one delete per object,
+// and with Stale one more list per object.
+//
+// It returns every lock that it removed or tried to remove. The error joins the failures, each
+// of which names its key. No lock to break is no error.
 func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error) {
 	entries, st, err := l.survey(ctx)
 	if err != nil {
@@ -188,9 +189,9 @@ func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error)
 	return broken, join(errs...)
 }
 
-// refreshed reports whether an object was written since it was listed, or has been deleted.
-// Break may have been stopped for long since then, or its store slow; and the holder of a
-// lock that is stale may come back, from a pause that its clocks don't count, and go on.
+// refreshed reports whether an object was written or deleted since it was listed. Break might
+// have been stopped since then, or its store slow, and the holder of a stale lock can come back
+// from a pause that its clocks do not count.
 func (l *Locker) refreshed(ctx context.Context, key string, listed []*entry) (bool, error) {
 	now, err := l.find(ctx, key)
 	if err != nil || now == nil {
@@ -201,9 +202,8 @@ func (l *Locker) refreshed(ctx context.Context, key string, listed []*entry) (bo
 	}), nil
 }
 
-// probeTime learns the store's clock from an object that it puts and deletes: an
-// empty flag, which says "released", and which others remove if this process
-// can't any more.
+// probeTime learns the store's time from an object that it puts and deletes: an empty flag,
+// which counts as released, and which others remove if this process cannot.
 func (l *Locker) probeTime(ctx context.Context) (storeTime, error) {
 	for try := 1; ; try++ {
 		id, err := l.newID()
@@ -224,7 +224,7 @@ func (l *Locker) probeTime(ctx context.Context) (storeTime, error) {
 			return storeTime{}, fmt.Errorf("learning the store's time: %w", err)
 		case o != nil:
 			return storeTime{o.ModTime, answered}, nil
-		case try == maxTries: // somebody swept it, each time?
+		case try == maxTries: // another client swept it, each time?
 			return storeTime{}, fmt.Errorf("learning the store's time: %w: %q", errUnlisted, key)
 		}
 	}

@@ -43,7 +43,7 @@ func brokenTicket(t *testing.T, live bool) {
 		t.Fatal(err)
 	}
 	for _, i := range infos {
-		if i.State != stateWaiting {
+		if i.State != StateWaiting {
 			continue
 		}
 		if broken, err := c.Break(t.Context(), BreakOptions{ID: i.ID}); err != nil || len(broken) != 1 {

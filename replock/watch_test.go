@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/repolock/repolock/internal/retry"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
@@ -834,7 +835,7 @@ func TestAcquireThatIsCancelledLeavesNothing(t *testing.T) {
 		for i := range 40 {
 			a := w.machine()
 			a.tap.Before(func(_ context.Context, r hookstore.Request) error {
-				time.Sleep(map[bool]time.Duration{true: 3 * lastWords, false: 20 * time.Millisecond}[r.Op == "put"])
+				time.Sleep(map[bool]time.Duration{true: 3 * retry.LastWords, false: 20 * time.Millisecond}[r.Op == "put"])
 				return nil
 			})
 			ctx, cancel := context.WithCancel(t.Context())

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/repolock/repolock/internal/identity"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/internal/test/stoppedclock"
 	"github.com/repolock/repolock/store"
@@ -48,7 +47,7 @@ func (w *world) machine(change ...func(*Options)) *machine {
 	w.count++
 	m := &machine{clock: &machineClock{start: time.Now().Add(-time.Duration(w.count) * time.Hour)}}
 	m.tap = &hookstore.Store{Store: w.mem}
-	opts := Options{Clock: m.clock, Rand: rand.Reader, Observe: m.observe, Self: &identity.Process{
+	opts := Options{Clock: m.clock, Rand: rand.Reader, Observe: m.observe, Self: &Process{
 		Hostname: fmt.Sprintf("m%d", w.count), HostID: fmt.Sprint("host", w.count), BootID: fmt.Sprint("boot", w.count),
 		PID: 100 + w.count, PIDNamespace: "pid:[1]", TimeNamespace: "time:[1]", PIDStart: 1, User: "u",
 	}}

@@ -219,7 +219,7 @@ func holders(infos []replock.Info) (holders []audit.Holder) {
 	for _, i := range infos {
 		j := newJSONLock(i)
 		holders = append(holders, audit.Holder{
-			RequestID: i.ID, Actor: i.User, Intent: i.Operation, Holder: i.Holder, Mode: j.Mode, State: i.State,
+			RequestID: i.ID, Actor: i.User, Intent: i.Operation, Holder: i.Holder, Mode: j.Mode, State: string(i.State),
 			CreatedAt: j.AcquiredAt, LastHeartbeatAt: j.LastHeartbeatAt,
 		})
 	}

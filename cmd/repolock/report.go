@@ -158,7 +158,7 @@ func newJSONLock(i replock.Info) jsonLock {
 	}
 	return jsonLock{
 		RequestID: i.ID, Actor: i.User, Intent: i.Operation, CreatedAt: when(i.Acquired), LastHeartbeatAt: when(heartbeat),
-		Mode: i.Mode.String(), Operation: i.Operation, Holder: i.Holder, ID: i.ID, State: i.State, User: i.User,
+		Mode: i.Mode.String(), Operation: i.Operation, Holder: i.Holder, ID: i.ID, State: string(i.State), User: i.User,
 		Version: i.Version, Metadata: i.Metadata, Keys: i.Keys, Verdict: i.Verdict.String(), Why: i.Why,
 		AcquiredAt: when(i.Acquired), ExpiresAt: when(i.Expires),
 		TTLSeconds: i.TTL.Seconds(), AgeSeconds: i.Age.Seconds(), LeftSeconds: i.Left.Seconds(),

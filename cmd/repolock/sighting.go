@@ -14,7 +14,7 @@ func (s *session) allowance(lock *replock.Lock, moment time.Duration) procgroup.
 	if s.inner && s.OnLost == "warn" {
 		return a // which is over soon, and with which the clocks never part
 	}
-	a.Seen = lock.Seen()
+	a.Seen = clock.Reading(lock.Seen())
 	return a
 }
 

@@ -68,7 +68,7 @@ func (t *taking) take(ctx context.Context) (*replock.Lock, error) {
 	}
 	t.store = &listener{Store: s}
 	t.locker, err = t.global.lockerOn(t.store, replock.Options{
-		TTL: t.flags.TTL, Look: t.flags.Look, Metadata: t.flags.Metadata, Fence: t.flags.Fence && t.mode == replock.Exclusive, Observe: t.observe,
+		TTL: t.flags.TTL, Look: t.flags.Look, Metadata: t.flags.Metadata, Observe: t.observe,
 	})
 	if err != nil {
 		return nil, err
@@ -77,7 +77,11 @@ func (t *taking) take(ctx context.Context) (*replock.Lock, error) {
 	if t.mode == replock.Exclusive {
 		take = t.locker.Exclusive
 	}
-	lock, err := take(ctx, t.operation, replock.Wait(time.Duration(t.flags.Wait)))
+	opts := []replock.AcquireOption{replock.Wait(time.Duration(t.flags.Wait))}
+	if t.flags.Fence {
+		opts = append(opts, replock.Fence())
+	}
+	lock, err := take(ctx, t.operation, opts...)
 	t.flush()
 	var held *replock.HeldError
 	if e := t.nested.Load(); e != nil && errors.Is(err, errNested) {

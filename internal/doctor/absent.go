@@ -119,7 +119,7 @@ func (x *exam) ifNoneMatchRace(ctx context.Context, declared store.Condition) er
 // round is one race for a key. A put that got no answer may have won.
 func (x *exam) round(ctx context.Context, key string) (won, unanswered int, err error) {
 	var yes, none atomic.Int32
-	err = parallel(ctx, racers, func(ctx context.Context, i int) error {
+	err = inParallel(ctx, racers, func(ctx context.Context, i int) error {
 		_, err := x.putOnce(ctx, key, fmt.Sprint(i), ifAbsent)
 		switch a, failure := sorted(err); {
 		case ctx.Err() != nil:

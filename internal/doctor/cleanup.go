@@ -130,7 +130,7 @@ func (x *exam) erase(ctx context.Context, keys []string) (left []string) {
 	var tried atomic.Int64
 	told := x.clock.Elapsed()
 	var telling sync.Mutex
-	_ = parallel(ctx, len(keys), func(ctx context.Context, i int) error {
+	_ = inParallel(ctx, len(keys), func(ctx context.Context, i int) error {
 		err := x.remove(ctx, keys[i])
 		deleted[i] = err == nil
 		if refused(err) {

@@ -33,7 +33,7 @@ func (x *exam) listAfterWrite(ctx context.Context) error {
 		w.expect(key)
 	}
 	stop := x.overwriting(ctx, w.expected())
-	err := parallel(ctx, puts, func(ctx context.Context, i int) error {
+	err := inParallel(ctx, puts, func(ctx context.Context, i int) error {
 		key := fmt.Sprintf("%snew-%03d", prefix, i)
 		if _, err := x.put(ctx, key, "new"); err != nil {
 			return err

@@ -94,7 +94,7 @@ func (x *exam) ifMatchRace(ctx context.Context, declared store.Condition) error 
 		return err
 	}
 	var counted, unanswered atomic.Int32
-	err := parallel(ctx, racers, func(ctx context.Context, i int) error {
+	err := inParallel(ctx, racers, func(ctx context.Context, i int) error {
 		for range increments {
 			ok, err := x.increment(ctx, i, key, &unanswered)
 			if err != nil {

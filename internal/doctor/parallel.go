@@ -2,36 +2,25 @@ package doctor
 
 import (
 	"context"
-	"sync"
+
+	"github.com/repolock/repolock/internal/parallel"
 )
 
-// workers is how many requests are under way at once.
+// workers is the number of requests that are under way at once.
 const workers = 8
 
-// parallel calls f with 0 to n-1, up to workers at a time, and waits for all. The
-// first error keeps those from being called that weren't yet, ends the context
-// of the others, and is returned.
-func parallel(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
+// inParallel calls f with 0 to n-1, up to workers at a time, and waits for all. The first error
+// ends the context of the others, keeps f from being called again, and is returned.
+func inParallel(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var wg sync.WaitGroup
-	next := make(chan int)
-	for range min(workers, n) {
-		wg.Go(func() {
-			for i := range next {
-				if ctx.Err() != nil {
-					continue
-				}
-				if err := f(ctx, i); err != nil {
-					cancel(err)
-				}
-			}
-		})
-	}
-	for i := range n {
-		next <- i
-	}
-	close(next)
-	wg.Wait()
+	parallel.Each(workers, n, func(i int) {
+		if ctx.Err() != nil {
+			return
+		}
+		if err := f(ctx, i); err != nil {
+			cancel(err)
+		}
+	})
 	return context.Cause(ctx)
 }

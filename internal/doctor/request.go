@@ -7,20 +7,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/retry"
 	"github.com/repolock/repolock/store"
 )
 
-// A request that fails is repeated for as long as budget, and one that isn't
-// answered is given up after timeout: a person is to be told within 15 s that a
-// store can't be reached.
+// budget bounds all sends of a request, timeout one of them: a person must learn within 15 s
+// that a store cannot be reached.
 const (
-	budget     = 11 * time.Second
-	timeout    = 10 * time.Second
-	firstPause = 200 * time.Millisecond
-	// lastWords is how long a store may take, once a request was given up, to say why it
-	// didn't answer.
-	lastWords = 250 * time.Millisecond
+	budget  = 11 * time.Second
+	timeout = 10 * time.Second
 )
 
 // maxBody is more than any body that is written here.
@@ -120,66 +115,38 @@ func (x *exam) removeBy(ctx context.Context, s store.Store, key string) error {
 	return err
 }
 
-// repeat sends a request until it is answered, or refused for good, or the
-// budget is used up. It must be one that may be carried out twice.
+// repeat sends a request until it is answered, or refused for good, or the budget is used up.
+// It must be one that can be carried out twice.
 func repeat[T any](ctx context.Context, x *exam, send func(within time.Duration) (T, error)) (T, error) {
-	end := x.clock.Elapsed() + budget
-	for pause := firstPause; ; pause *= 2 {
-		left := max(end-x.clock.Elapsed(), time.Second) // after a suspend nothing is left
-		v, err := send(min(timeout, left))
-		if err == nil || store.Permanent(err) || ctx.Err() != nil || x.clock.Elapsed()+pause >= end {
-			return v, err
-		}
-		if clock.Sleep(ctx, x.clock, pause) != nil {
-			return v, err
-		}
-	}
+	return retry.Do(ctx, retry.Policy{Clock: x.clock, Budget: budget, Timeout: timeout, Permanent: store.Permanent}, send)
 }
 
 // once sends a request, notes how long its answer took, and gives it up if it
 // isn't answered within a time, even if the store doesn't heed its context.
 func once[T any](ctx context.Context, x *exam, within time.Duration, kind, key string, send func(context.Context) (T, error)) (T, error) {
-	var zero T
-	if ctx.Err() != nil {
-		return zero, context.Cause(ctx)
-	}
-	rctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	type answer struct {
+	type timed struct {
 		v    T
-		err  error
 		took time.Duration
 	}
-	answers := make(chan answer, 1)
-	go func() {
+	a, late, err := retry.Once(ctx, within, func(ctx context.Context) (timed, error) {
 		start := x.clock.Elapsed()
-		v, err := send(rctx)
-		answers <- answer{v, err, x.clock.Elapsed() - start}
-	}()
-	select {
-	case a := <-answers:
-		if ctx.Err() != nil && a.err != nil {
-			return zero, context.Cause(ctx)
-		}
-		if answered(a.err) {
-			x.latencies.note(kind, a.took)
-		}
-		return a.v, a.err
-	case <-rctx.Done():
-		if ctx.Err() != nil {
-			return zero, context.Cause(ctx)
+		v, err := send(ctx)
+		return timed{v, x.clock.Elapsed() - start}, err
+	})
+	switch e := (*store.Error)(nil); {
+	case err != nil && ctx.Err() != nil:
+		return a.v, context.Cause(ctx)
+	case late && err != nil:
+		why := context.DeadlineExceeded
+		if errors.As(err, &e) {
+			why = e.Err // what the store was waiting for
 		}
 		op, _, _ := strings.Cut(kind, " ")
-		why := context.DeadlineExceeded
-		select { // what the store was waiting for, which it alone knows
-		case a := <-answers:
-			if e := (*store.Error)(nil); errors.As(a.err, &e) {
-				why = e.Err
-			}
-		case <-x.clock.After(lastWords):
-		}
-		return zero, &store.Error{Op: op, Key: key, Err: fmt.Errorf("no answer within %v: %w", within, why)}
+		return a.v, &store.Error{Op: op, Key: key, Err: fmt.Errorf("no answer within %v: %w", within, why)}
+	case answered(err):
+		x.latencies.note(kind, a.took)
 	}
+	return a.v, err
 }
 
 // answered reports whether the store has done what it was asked, or said that a

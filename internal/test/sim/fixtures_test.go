@@ -157,9 +157,9 @@ func (k *resticLock) Key() string                          { return *k.key.Load(
 func (k *resticLock) ID() string                           { return "" }
 func (k *resticLock) Context() context.Context             { return context.Background() }
 func (k *resticLock) Deadline() time.Duration              { return never }
-func (k *resticLock) Seen() clock.Reading                  { return clock.Reading{} }
+func (k *resticLock) Seen() replock.Reading                { return replock.Reading{} }
 func (k *resticLock) Renew(context.Context) error          { return nil }
-func (k *resticLock) Check(context.Context) error        { return nil }
+func (k *resticLock) Check(context.Context) error          { return nil }
 func (k *resticLock) Resume(context.Context) (Held, error) { return nil, errNoResume }
 
 func (k *resticLock) Release(ctx context.Context) error {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/test/cloudsticlock"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
@@ -52,9 +51,9 @@ type originalLock struct{ *cloudsticlock.Lock }
 func (originalLock) ID() string                           { return "" } // its bodies have none
 func (originalLock) Context() context.Context             { return context.Background() }
 func (originalLock) Deadline() time.Duration              { return never }
-func (originalLock) Seen() clock.Reading                  { return clock.Reading{} }
+func (originalLock) Seen() replock.Reading                { return replock.Reading{} }
 func (originalLock) Renew(context.Context) error          { return nil }
-func (originalLock) Check(context.Context) error        { return nil }
+func (originalLock) Check(context.Context) error          { return nil }
 func (originalLock) Resume(context.Context) (Held, error) { return nil, errNoResume }
 
 // asForeign is a live client of the original protocol beside ours. Its requests are

@@ -40,7 +40,7 @@ type Held interface {
 	ID() string
 	Context() context.Context
 	Deadline() time.Duration
-	Seen() clock.Reading
+	Seen() replock.Reading
 	Renew(context.Context) error
 	Check(context.Context) error
 	Resume(context.Context) (Held, error)
@@ -51,7 +51,7 @@ type Held interface {
 type engine struct{}
 
 func (engine) Join(s store.Store, m Member) Participant {
-	l, err := replock.New(s, replock.Options{Name: m.Lock, TTL: m.TTL, Clock: m.Clock, Rand: m.Rand, Self: &m.Self})
+	l, err := replock.New(s, replock.Options{Name: m.Lock, TTL: m.TTL, Clock: m.Clock, Rand: m.Rand, Self: (*replock.Process)(&m.Self)})
 	if err != nil {
 		panic(err) // a plan with impossible options
 	}

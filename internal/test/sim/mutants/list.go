@@ -1,23 +1,26 @@
 package main
 
 const (
-	acquire  = "replock/acquire.go"
-	take     = "replock/takedown.go"
+	entering = "replock/enter.go"
+	take     = "replock/withdraw.go"
 	yield    = "replock/yield.go"
 	wait     = "replock/wait.go"
 	judge    = "replock/judge.go"
 	look     = "replock/look.go"
+	sorts    = "replock/sort.go"
 	reap     = "replock/reap.go"
 	resume   = "replock/resume.go"
-	renew    = "replock/refresh.go"
+	renew    = "replock/renew.go"
+	findOurs = "replock/ours.go"
 	hold     = "replock/lock.go"
 	body     = "replock/body.go"
-	request  = "replock/request.go"
+	repeats  = "internal/retry/retry.go"
 	status   = "replock/status.go"
 	proofs   = "replock/conditions.go"
 	looks    = "replock/watch.go"
+	stood    = "replock/stoodstill.go"
 	trip     = "replock/trips.go"
-	names    = "replock/mode.go"
+	names    = "replock/keys.go"
 	finite   = "store/finite.go"
 	cron     = "cmd/repolock/cron.go"
 	exit     = "cmd/repolock/exit.go"
@@ -28,15 +31,15 @@ const (
 // mutants are bugs that somebody could have written.
 var mutants = []mutant{
 	// Acquire.
-	{"an exclusive passes intents that come after its own", look,
-		"e.lease.State == stateWaiting && e.Key > t.place", "e.Key > t.place"},
+	{"an exclusive passes intents that come after its own", sorts,
+		"e.lease.State == StateWaiting && e.Key > t.place", "e.Key > t.place"},
 	{"a shared one looks at lock.exclusive alone", look,
 		"t.mode == Shared && k == kindShared", "t.mode == Shared && k != kindExclusive"},
 	{"an exclusive doesn't look at shared flags", look,
 		"t.mode == Shared && k == kindShared", "k == kindShared"},
 	{"only the first page of a listing is read", look,
 		"cursor = page.Next\n\t}\n}\n\n// errUnlisted", "return f, nil\n\t}\n}\n\n// errUnlisted"},
-	{"what can't be read is free", look,
+	{"what can't be read is free", sorts,
 		"e.err = readError{err}", "e.err = errReleased"},
 	{"the lease is dated from when the lock was granted", hold,
 		"Start: t.sent,", "Start: l.opts.Clock.Elapsed(),"},
@@ -47,11 +50,11 @@ var mutants = []mutant{
 	{"who has waited leaves their ticket", wait,
 		"q.l.withdraw(ctx, q.ticket, nil)", "_ = ctx"},
 	{"a ticket isn't refreshed", wait,
-		"return q.ticket.sent + q.l.schedule.Interval", "return q.ticket.sent + 24*time.Hour"},
-	{"shared ones don't queue behind one who waits", look,
-		"e.lease.State == stateWaiting && e.Key > t.place", "e.lease.State == stateWaiting && (t.mode == Shared || e.Key > t.place)"},
-	{"the last come is the first served", look,
-		"e.lease.State == stateWaiting && e.Key > t.place", "e.lease.State == stateWaiting && e.Key < t.place"},
+		"return q.ticket.sent + q.l.times.Interval", "return q.ticket.sent + 24*time.Hour"},
+	{"shared ones don't queue behind one who waits", sorts,
+		"e.lease.State == StateWaiting && e.Key > t.place", "e.lease.State == StateWaiting && (t.mode == Shared || e.Key > t.place)"},
+	{"the last come is the first served", sorts,
+		"e.lease.State == StateWaiting && e.Key > t.place", "e.lease.State == StateWaiting && e.Key < t.place"},
 
 	// Live or stale.
 	{"stale after half a ttl", judge,
@@ -87,10 +90,10 @@ var mutants = []mutant{
 		"Interval: ttl / 2,", "Interval: ttl,"},
 	{"a passed deadline is noticed ten seconds later", runs,
 		"deadline := p.last + r.Deadline\n", "deadline := p.last + r.Deadline + 10*time.Second\n"},
-	{"a refresh puts back a flag that was deleted", renew,
-		"case seen == nil:\n\t\treturn k.broken(o.key, \"it was deleted, by break-lock or by hand\")", "case seen == nil:\n\t\treturn nil"},
-	{"a refresh doesn't look whose flag it is", renew,
-		"case !k.t.ids[l.ID]:", "case false:"},
+	{"a refresh puts back a flag that was deleted", findOurs,
+		"case seen == nil:\n\t\treturn r.broken(o.key, \"it was deleted, by break-lock or by hand\")", "case seen == nil:\n\t\treturn nil"},
+	{"a refresh doesn't look whose flag it is", findOurs,
+		"case !r.t.ids[l.ID]:", "case false:"},
 	{"a condition is relied on because the store claims it", proofs,
 		"p.state.Store(unproven)", "p.state.Store(proven)"},
 
@@ -104,7 +107,7 @@ var mutants = []mutant{
 	{"an attempt is given up after a while, whatever it waits for", runs,
 		"r.start(ctx, deadline-now,", "r.start(ctx, min(deadline-now, r.Deadline/20),"},
 	{"acquired however slow the store is", trip,
-		"window := l.schedule", "refresh = 0\n\twindow := l.schedule"},
+		"window := l.times", "refresh = 0\n\twindow := l.times"},
 	{"acquired although nothing is left of the lease", trip,
 		"l.opts.Clock.Elapsed()+attempts*refresh >= t.deadline", "l.opts.Clock.Elapsed() >= t.deadline"},
 	{"If-Match is relied on although the server only claims it", proofs,
@@ -115,9 +118,9 @@ var mutants = []mutant{
 		"go k.watch(watching)", "_ = watching"},
 	{"a holder looks at its lock each ten minutes", looks,
 		"return sent + k.l.opts.Look -", "return sent + 10*time.Minute -"},
-	{"a machine that stood still only looks whether its lock is there", looks,
+	{"a machine that stood still only looks whether its lock is there", stood,
 		"still <= margin ||", "still > 0 || still <= 0 ||"},
-	{"a machine that stood still doesn't look for others", looks,
+	{"a machine that stood still doesn't look for others", stood,
 		"if err := k.lookAgain(ctx, t); err != nil {", "if err := k.lookAgain(ctx, t); false {"},
 
 	// Others' lock.exclusive, and two at once.
@@ -130,8 +133,8 @@ var mutants = []mutant{
 		"waited >= patience+outlasting*t.trips.slowest()", "waited >= 0"},
 	{"a release doesn't look whose lock.exclusive it deletes", take,
 		"if err != nil || !ours {\n\t\treturn err\n\t}\n\tif etag", "if false {\n\t\treturn err\n\t}\n\tif etag"},
-	{"a request that fails isn't repeated", request,
-		"if err == nil || store.Permanent(err) || ctx.Err() != nil {", "if true {"},
+	{"a request that fails isn't repeated", repeats,
+		"if err == nil || p.Permanent(err) || ctx.Err() != nil {", "if true {"},
 	{"to other clients the lock has expired", body,
 		"b.ExpiresAt = now.Add(max(", "b.ExpiresAt = now.Add(-max("},
 
@@ -184,7 +187,7 @@ var mutants = []mutant{
 	// Bugs that the simulator has found in the engine.
 	{"found: the store's time isn't looked for on a later page", look,
 		"if len(others) > 0 && !t.st.known() {", "if false {"},
-	{"found: flags that were emptied are never removed", acquire,
+	{"found: flags that were emptied are never removed", entering,
 		"l.sweep(ctx, f.released)", "_ = f.released"},
 }
 

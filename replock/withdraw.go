@@ -3,12 +3,17 @@ package replock
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/repolock/repolock/store"
 )
 
-// withdraw removes what a try has put, for the reason that ended it, and also
-// after its context has ended. What can't be removed expires with the ttl.
+// haste bounds a withdrawal after a failure of the store, or when the caller wants to go. What
+// it leaves expires.
+const haste = 3 * time.Second
+
+// withdraw removes all that a try has put, for the reason that ended it, even if its context has
+// ended. What cannot be removed expires with the ttl.
 func (l *Locker) withdraw(ctx context.Context, t *try, reason error) {
 	t.underway.close(l.opts.Clock, haste)
 	hasty := !errors.Is(reason, ErrHeld) && !errors.Is(reason, errDoubt) && !errors.Is(reason, errLate)
@@ -19,9 +24,9 @@ func (l *Locker) withdraw(ctx context.Context, t *try, reason error) {
 	}
 }
 
-// takeDown deletes lock.exclusive if it is ours, and only while our lease lasts,
-// and then our flag, which no other client ever writes. If it is hasty it spends no
-// more than haste and two round trips on each, and tries the second only if it has had an answer to the first.
+// takeDown deletes lock.exclusive if it is ours, and only while our lease lasts, and then our
+// flag, which no other client writes. A hasty one spends no more than haste and two round trips
+// on each, and tries the second only after an answer to the first.
 func (l *Locker) takeDown(ctx context.Context, t *try, hasty bool) error {
 	limit := func() (context.Context, context.CancelFunc) {
 		if hasty {
@@ -46,9 +51,9 @@ func (l *Locker) takeDownFlag(ctx context.Context, t *try) error {
 	return l.remove(ctx, t.flag.key)
 }
 
-// takeDownExclusive deletes lock.exclusive, or empties it where deleting isn't allowed.
-// A look precedes each request, and a request is sent only if the look shows a body of
-// ours: another client may have written the key at any time, and that body is its lock.
+// takeDownExclusive deletes lock.exclusive, or empties it if deletes are refused. A look
+// precedes each request, and the request is sent only if the look shows a body of ours: another
+// client can have written the key at any time, and that body is its lock.
 func (l *Locker) takeDownExclusive(ctx context.Context, t *try) error {
 	if !t.exclusive.maybe {
 		return nil
@@ -60,7 +65,7 @@ func (l *Locker) takeDownExclusive(ctx context.Context, t *try) error {
 	ctx, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
 	key := t.exclusive.key
-	return l.removeBy(ctx, key, l.timeout()+2*t.trips.slowest(), // a look and a request
+	return l.removeBy(ctx, key, l.times.Timeout+2*t.trips.slowest(), // a look and a request
 		func(ctx context.Context) error {
 			return l.ifOurs(ctx, t, func(etag string) error { return l.deleteSeen(ctx, key, etag) })
 		},
@@ -72,9 +77,9 @@ func (l *Locker) takeDownExclusive(ctx context.Context, t *try) error {
 		})
 }
 
-// ifOurs calls send if lock.exclusive has a body of ours, with its ETag if the store is
-// known to heed that as a condition. If the condition is refused it looks again, and
-// calls send without one: the server may refuse what it claims to understand.
+// ifOurs calls send if lock.exclusive has a body of ours, with its ETag if the store is known to
+// keep that condition. If the condition is refused it looks again and calls send without one:
+// the server might refuse what it claims to understand.
 func (l *Locker) ifOurs(ctx context.Context, t *try, send func(etag string) error) error {
 	etag, ours, err := l.lookOurs(ctx, t)
 	if err != nil || !ours {
@@ -95,8 +100,8 @@ func (l *Locker) ifOurs(ctx context.Context, t *try, send func(etag string) erro
 	return send("")
 }
 
-// lookOurs reports whether lock.exclusive has a body of ours, and its ETag. It fails if
-// the time to act on that is over: another client may be in by then.
+// lookOurs reports whether lock.exclusive has a body of ours, and returns its ETag. It fails if
+// the time to act on that is over: another client can be in by then.
 func (l *Locker) lookOurs(ctx context.Context, t *try) (etag string, ours bool, err error) {
 	raw, o, err := l.store.Get(ctx, t.exclusive.key, maxBody)
 	switch {
@@ -113,7 +118,7 @@ func (l *Locker) lookOurs(ctx context.Context, t *try) (etag string, ours bool, 
 	return o.ETag, err == nil && t.ids[lease.ID], nil
 }
 
-// deleteSeen deletes a key if it has this ETag; "" is any.
+// deleteSeen deletes a key if it has this ETag. An empty one stands for any.
 func (l *Locker) deleteSeen(ctx context.Context, key, etag string) error {
 	if etag != "" {
 		return store.DeleteIfMatch(ctx, l.store, key, etag)

@@ -1,0 +1,55 @@
+package replock
+
+import (
+	"slices"
+	"time"
+)
+
+// findings is what a look findings of others.
+type findings struct {
+	live     []*entry // conflicts, unreadable ones among them
+	doubtful []*entry // conflicts until they were watched
+	stale    []*entry // to be reaped before one passes
+	vanished []*entry // listed, and then not there to be read
+	released []*entry // empty flags
+	more     int      // likely conflicts that weren't looked at
+	bodies   int      // how many bytes of them were read
+	// exclusive is lock.exclusive as it stands, if it isn't ours: stale or
+	// released where there is no conflict.
+	exclusive *entry
+	st        storeTime
+	now       time.Duration
+}
+
+// add adds an entry that was judged.
+func (f *findings) add(e *entry) {
+	switch e.verdict {
+	case Live, Unreadable:
+		f.live = append(f.live, e)
+	case Doubtful:
+		f.doubtful = append(f.doubtful, e)
+	case Stale:
+		f.stale = append(f.stale, e)
+	case Released:
+		if e.kind != kindExclusive && !e.unfinished(f.st, f.now) {
+			f.released = append(f.released, e)
+		}
+	}
+}
+
+// boundBodies keeps the body of an entry only as long as all of them have no more than
+// maxBodies.
+func (f *findings) boundBodies(e *entry) {
+	if f.bodies += len(e.raw); f.bodies > maxBodies {
+		e.raw = nil
+	}
+}
+
+// inTheWay returns the locks in the way by their keys.
+func (f findings) inTheWay() map[string]*entry {
+	m := map[string]*entry{}
+	for _, e := range slices.Concat(f.live, f.doubtful) {
+		m[e.Key] = e
+	}
+	return m
+}
