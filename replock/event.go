@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"github.com/repolock/repolock/internal/text"
 )
 
 // EventKind says what happened.
@@ -128,7 +130,7 @@ func (l *Locker) pass(e Event) {
 	if !ok {
 		level = slog.LevelDebug
 	}
-	attrs := []any{"mode", e.Mode, "operation", Printable(e.Operation), "id", e.ID, "key", e.Key}
+	attrs := []any{"mode", e.Mode, "operation", text.Brief(e.Operation), "id", e.ID, "key", e.Key}
 	if e.Name != "" {
 		attrs = append(attrs, "name", e.Name)
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/repolock/repolock/internal/text"
 )
 
 // Mode is how a lock shares the repository.
@@ -106,7 +108,7 @@ func timestamp(t time.Time) string {
 // to 256 bytes.
 func CheckOperation(operation string) error {
 	if operation == "" || len(operation) > maxOperation {
-		return fmt.Errorf("operation %q: must have 1 to %d bytes", Printable(operation), maxOperation)
+		return fmt.Errorf("operation %q: must have 1 to %d bytes", text.Brief(operation), maxOperation)
 	}
 	return nil
 }

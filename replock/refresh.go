@@ -9,6 +9,7 @@ import (
 
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/refresh"
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/store"
 )
 
@@ -212,7 +213,7 @@ func (k *Lock) ours(ctx context.Context, o *object) error {
 	case err != nil:
 		return k.broken(o.key, "it was replaced by something that is no lock of ours")
 	case !k.t.ids[l.ID]:
-		return k.broken(o.key, fmt.Sprintf("it was replaced by %s, operation %s", orUnknown(l.Holder), orUnknown(l.Operation)))
+		return k.broken(o.key, fmt.Sprintf("it was replaced by %s, operation %s", text.Or(l.Holder, "unknown"), text.Or(l.Operation, "unknown")))
 	}
 	o.etag, o.sent = c.object.ETag, time.Duration(l.RefreshedBoot)
 	return nil

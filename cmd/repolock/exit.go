@@ -9,6 +9,7 @@ import (
 
 	"github.com/repolock/repolock/internal/daemon"
 	"github.com/repolock/repolock/internal/procgroup"
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/internal/torture"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
@@ -176,9 +177,6 @@ const maxMessage = 4096
 
 // oneLine makes one line of an error that joins several.
 func oneLine(err error) string {
-	s := escape(strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; "))
-	if len(s) > maxMessage {
-		s = strings.ToValidUTF8(s[:maxMessage], "") + "…"
-	}
-	return s
+	lines := strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' })
+	return text.Cut(text.Escape(strings.Join(lines, "; ")), maxMessage)
 }
