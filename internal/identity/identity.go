@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/user"
 	"strconv"
+
+	"github.com/repolock/repolock/internal/procstat"
 )
 
 // Process names a process. Fields are empty or zero where the system doesn't
@@ -48,7 +50,7 @@ func Self() Process {
 	p.PIDNamespace = pidNamespace()
 	p.TimeNamespace = timeNamespace()
 	own, _ := readStat(p.PID)
-	p.PIDStart = own.start
+	p.PIDStart = own.Start
 	return p
 }
 
@@ -58,7 +60,7 @@ func Of(pid int) (Process, bool) {
 	p := Self()
 	p.PID, p.PIDStart, p.User = pid, 0, ""
 	if s, ok := readStat(pid); ok {
-		p.PIDStart = s.start
+		p.PIDStart = s.Start
 	}
 	return p, pid > 0 && !p.Ended()
 }
@@ -99,8 +101,10 @@ func (p Process) Ended() bool {
 		return false
 	}
 	sameClock := p.TimeNamespace != "" && p.TimeNamespace == timeNamespace()
-	return now.zombie || sameClock && now.start != p.PIDStart
+	return now.Ended || sameClock && now.Start != p.PIDStart
 }
+
+func readStat(pid int) (procstat.Stat, bool) { return procstat.Read(strconv.Itoa(pid)) }
 
 func userName() string {
 	if u, err := user.Current(); err == nil {

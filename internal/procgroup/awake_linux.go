@@ -3,6 +3,8 @@ package procgroup
 import (
 	"os"
 	"strconv"
+
+	"github.com/repolock/repolock/internal/procstat"
 )
 
 // awake are the processes of a group that run; of a group that was killed, all that there
@@ -14,7 +16,7 @@ func awake(pgid int, killed bool, denied func(pid int) bool) (pids []int) {
 		if err != nil {
 			continue
 		}
-		if s, ok := readStat(e.Name()); ok && s.group == pgid && !s.dead && (killed || runs(pid, s, denied)) {
+		if s, ok := procstat.Read(e.Name()); ok && s.Group == pgid && !s.Ended && (killed || runs(pid, s, denied)) {
 			pids = append(pids, pid)
 		}
 	}
@@ -22,15 +24,15 @@ func awake(pgid int, killed bool, denied func(pid int) bool) (pids []int) {
 }
 
 // runs reports whether a process isn't stopped.
-func runs(pid int, s stat, denied func(pid int) bool) bool {
-	if s.state != "Z" {
-		return active(s.state, pid, denied)
+func runs(pid int, s procstat.Stat, denied func(pid int) bool) bool {
+	if s.State != "Z" {
+		return active(s.State, pid, denied)
 	}
 	// Its first thread has ended, and says nothing of the others.
 	tasks := strconv.Itoa(pid) + "/task/"
 	threads, _ := os.ReadDir("/proc/" + tasks)
 	for _, t := range threads {
-		if s, ok := readStat(tasks + t.Name()); ok && active(s.state, pid, denied) {
+		if s, ok := procstat.Read(tasks + t.Name()); ok && active(s.State, pid, denied) {
 			return true
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/procstat"
 )
 
 func init() {
@@ -210,7 +211,7 @@ func guardPid(g *Group) int {
 func zombies() (n int) {
 	names, _ := os.ReadDir("/proc")
 	for _, name := range names {
-		if s, ok := readStat(name.Name()); ok && s.dead {
+		if s, ok := procstat.Read(name.Name()); ok && s.Ended {
 			n++
 		}
 	}

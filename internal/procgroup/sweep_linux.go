@@ -3,9 +3,10 @@ package procgroup
 import (
 	"os"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/repolock/repolock/internal/procstat"
 )
 
 // sweep reaps the orphans that we have adopted, as every process 1 must, and
@@ -75,7 +76,7 @@ func sweepOnce(pgid int) (members int, ok bool) {
 			}
 		} else if group == pgid {
 			// Somebody else's zombie has only its parent to wait for.
-			if p, ok := readStat(name); ok && !p.dead {
+			if p, ok := procstat.Read(name); ok && !p.Ended {
 				members++
 			}
 		}
@@ -90,31 +91,4 @@ func reapOrphan(pid int) {
 	if !owned.pids[pid] {
 		_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil)
 	}
-}
-
-type stat struct {
-	state         string
-	parent, group int
-	dead          bool
-}
-
-// readStat reads what proc_pid_stat(5) says of a process.
-func readStat(pid string) (s stat, ok bool) {
-	text, err := os.ReadFile("/proc/" + pid + "/stat")
-	if err != nil {
-		return s, false
-	}
-	// The second field is the name in parentheses; it may contain anything.
-	line := string(text)
-	f := strings.Fields(line[strings.LastIndexByte(line, ')')+1:])
-	if len(f) < 18 {
-		return s, false
-	}
-	s.state = f[0]
-	s.parent, _ = strconv.Atoi(f[1])
-	s.group, _ = strconv.Atoi(f[2])
-	// A process whose first thread has ended is shown as a zombie too, but it
-	// has more threads.
-	s.dead = (f[0] == "Z" || f[0] == "X") && (f[17] == "1" || f[17] == "0")
-	return s, true
 }
