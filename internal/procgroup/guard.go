@@ -71,59 +71,78 @@ func watch(orders io.Reader, answers io.Writer, read func() clock.Reading, kill 
 		}
 	}()
 
-	var now order
-	stopped, parted := false, false
+	w := watcher{answers: answers, read: read, kill: kill}
 	wait := time.Duration(0) // until the first order, none
 	for {
 		var timer <-chan time.Time
 		if wait > 0 {
 			timer = time.After(wait)
 		}
-		asked := false
 		select {
 		case next, open := <-inbox:
 			if !open {
 				// The pipe ends only with our process: at a proper end it kills
 				// the guard instead (guard.end).
-				if now.Pgid > 1 {
-					_ = kill(-int(now.Pgid), unix.SIGKILL)
-				}
+				w.signal(unix.SIGKILL)
 				return
 			}
-			now, asked = next, true
+			w.order = next
+			wait = w.enforce(true)
 		case <-timer:
-		}
-
-		t := read()
-		why := now.judge(t)
-		a := answer{Seq: now.Seq}
-		if why == ErrParted {
-			a.Parted = 1
-		}
-		if asked {
-			if why == nil && stopped {
-				a.Stopped, stopped = 1, false
-			}
-			_ = write(answers, a)
-		}
-
-		switch {
-		case why == nil:
-			wait = beat
-		case why == ErrExpired && Expiry(now.Expiry) == Kill:
-			_ = kill(-int(now.Pgid), unix.SIGKILL)
-			wait = again
-		default:
-			_ = kill(-int(now.Pgid), unix.SIGSTOP)
-			stopped = true
-			wait = again
-		}
-		if why == ErrParted && !parted && !asked {
-			_ = write(answers, a)
-		}
-		parted = why == ErrParted
-		if why != ErrExpired && Expiry(now.Expiry) != Nothing {
-			wait = min(wait, now.Until-t.Elapsed)
+			wait = w.enforce(false)
 		}
 	}
+}
+
+// watcher is a guard at work.
+type watcher struct {
+	order           order // the last one
+	stopped, parted bool  // the group, by us, and because of ErrParted
+	answers         io.Writer
+	read            func() clock.Reading
+	kill            func(pid int, sig unix.Signal) error
+}
+
+func (w *watcher) signal(sig unix.Signal) {
+	if w.order.Pgid > 1 {
+		_ = w.kill(-int(w.order.Pgid), sig)
+	}
+}
+
+// enforce lets the group run, or stops or kills it, as the order says, and answers the
+// order if it is new. It returns how long to wait before the next look.
+func (w *watcher) enforce(ordered bool) (wait time.Duration) {
+	now := w.read()
+	why := w.order.judge(now)
+	a := answer{Seq: w.order.Seq}
+	if why == ErrParted {
+		a.Parted = 1
+	}
+	if ordered {
+		if why == nil && w.stopped {
+			a.Stopped, w.stopped = 1, false
+		}
+		_ = write(w.answers, a)
+	}
+
+	expiry := Expiry(w.order.Expiry)
+	switch {
+	case why == nil:
+		wait = beat
+	case why == ErrExpired && expiry == Kill:
+		w.signal(unix.SIGKILL)
+		wait = again
+	default:
+		w.signal(unix.SIGSTOP)
+		w.stopped = true
+		wait = again
+	}
+	if why == ErrParted && !w.parted && !ordered {
+		_ = write(w.answers, a)
+	}
+	w.parted = why == ErrParted
+	if why != ErrExpired && expiry != Nothing {
+		wait = min(wait, w.order.Until-now.Elapsed)
+	}
+	return wait
 }

@@ -114,7 +114,6 @@ func (g *Group) replaceGuard() {
 
 // keepGuard hears the guard's answers and replaces a guard that has died.
 func (g *Group) keepGuard(p *guard) {
-	defer g.work.Done()
 	for v := (vacancy{}); p != nil; p = g.nextGuard(&v) {
 		for {
 			a, err := readAnswer(p.answers)

@@ -34,30 +34,55 @@ func (g *Group) run(path string, begin <-chan beginning, started chan<- error) {
 		g.finish()
 		return
 	}
-	guard, err := startGuard() // while the starter starts
+	guard, unguarded := startGuard() // while the starter starts
 	b, wanted := <-begin
 	if !wanted {
-		gate.close()
-		_ = unix.Kill(pid, unix.SIGKILL)
-		await(pid)
-		if err == nil {
-			guard.end()
-		}
-		leaveOrphans() // who we become may have children of its own
+		discard(pid, gate, guard)
 		return
 	}
 
-	children := notify(unix.SIGCHLD)
-	defer signal.Stop(children)
-	continued := notify(unix.SIGCONT)
-	defer signal.Stop(continued)
-	stop := notifyStop()
-	defer signal.Stop(stop)
+	signals := catchSignals()
+	defer signals.stop()
 	stoppable()
+	unguarded = g.putUnder(guard, unguarded, pid, b.allowance)
+	go func() {
+		err := g.begin(gate, path, b.env, unguarded)
+		if err != nil {
+			_ = g.Kill() // the guard may have stopped it already
+		}
+		started <- err
+	}()
+
+	l := leader{pid: pid}
+	g.supervise(&l, signals)
+	// The leader's zombie keeps the id from being given to another group until
+	// nobody can signal it.
+	g.finish()
+	g.status = l.reap()
+	if g.status.Signal != 0 {
+		g.tty.restore()
+	}
+}
+
+// discard ends a starter that gets no command, and its guard if it has one.
+func discard(pid int, gate gate, guard *guard) {
+	gate.close()
+	_ = unix.Kill(pid, unix.SIGKILL)
+	await(pid)
+	if guard != nil {
+		guard.end()
+	}
+	leaveOrphans() // who we become may have children of its own
+}
+
+// putUnder puts the new group under its guard, err being the reason why there is none, and
+// returns the reason why the group has none in the end.
+func (g *Group) putUnder(guard *guard, err error, pgid int, a Allowance) error {
 	g.mu.Lock()
-	g.pgid, g.allowance = pid, b.allowance
+	defer g.mu.Unlock()
+	g.pgid, g.allowance = pgid, a
 	if !g.pipeline {
-		g.tty.lend(pid)
+		g.tty.lend(pgid)
 	}
 	if err == nil {
 		g.guard = guard
@@ -71,19 +96,13 @@ func (g *Group) run(path string, begin <-chan beginning, started chan<- error) {
 		}
 	}
 	if err == nil {
-		g.work.Add(1)
-		go g.keepGuard(guard)
+		g.work.Go(func() { g.keepGuard(guard) })
 	}
-	g.mu.Unlock()
-	go func() {
-		err := g.begin(gate, path, b.env, err)
-		if err != nil {
-			_ = g.Kill() // the guard may have stopped it already
-		}
-		started <- err
-	}()
+	return err
+}
 
-	l := leader{pid: pid}
+// supervise follows what happens to the group and returns when it is empty.
+func (g *Group) supervise(l *leader, signals jobSignals) {
 	left := leftovers{said: g.cmd.Waiting}
 	for {
 		switch sig := l.poll(); sig {
@@ -91,33 +110,45 @@ func (g *Group) run(path string, begin <-chan beginning, started chan<- error) {
 		case unix.SIGCONT:
 			g.continuedByOthers()
 		default:
-			g.stoppedBy(sig, continued)
+			g.stoppedBy(sig, signals.continued)
 		}
-		n := sweep(&l)
+		n := sweep(l)
 		var timer <-chan time.Time
 		if l.ended {
 			g.leaderEnded()
 			if n == 0 {
-				break
+				return
 			}
 			timer = time.After(left.wait(n))
 		}
 		select {
-		case <-children:
+		case <-signals.children:
 		case <-timer:
-		case <-continued:
+		case <-signals.continued:
 			g.shellContinued()
-		case <-stop:
-			g.shellStops(continued)
+		case <-signals.stopped:
+			g.shellStops(signals.continued)
 		}
 	}
-	// The leader's zombie keeps the id from being given to another group until
-	// nobody can signal it.
-	g.finish()
-	g.status = l.reap()
-	if g.status.Signal != 0 {
-		g.tty.restore()
+}
+
+// jobSignals are the signals to us that are about the group: SIGCHLD, SIGCONT and SIGTSTP.
+type jobSignals struct{ children, continued, stopped chan os.Signal }
+
+func catchSignals() jobSignals {
+	return jobSignals{notify(unix.SIGCHLD), notify(unix.SIGCONT), notifyStop()}
+}
+
+func (s jobSignals) stop() {
+	for _, c := range []chan os.Signal{s.children, s.continued, s.stopped} {
+		signal.Stop(c)
 	}
+}
+
+func notify(sig os.Signal) chan os.Signal {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, sig)
+	return c
 }
 
 // stoppable is for tests, which stop us there: the lock is held, and nobody watches
@@ -220,10 +251,4 @@ func (f *leftovers) wait(n int) time.Duration {
 	}
 	f.pause = min(max(2*f.pause, 10*time.Millisecond), time.Second)
 	return f.pause
-}
-
-func notify(sig os.Signal) chan os.Signal {
-	c := make(chan os.Signal, 1)
-	signal.Notify(c, sig)
-	return c
 }
