@@ -20,9 +20,9 @@ type Allowance struct {
 // Allow is an allowance for a lock that is seen at this moment.
 func Allow(until time.Duration) Allowance { return Allowance{until, ReadClocks()} }
 
-// judge returns nil if the allowance holds, else ErrExpired or ErrParted. Both sides
+// check returns nil if the allowance holds, else ErrExpired or ErrParted. Both sides
 // go by it, so that neither continues what the other stops.
-func (a Allowance) judge(e Expiry, now clock.Reading) error {
+func (a Allowance) check(e Expiry, now clock.Reading) error {
 	switch {
 	case e == Nothing:
 		return nil

@@ -47,11 +47,11 @@ type Group struct {
 	following  bool                    // findRunaways runs
 	over       bool                    // nobody is left, and the group's id may soon be another's
 
-	guard         *guard // nil while there is none
+	guard         *guardClient // nil while there is none
 	unguarded     bool   // for so long that the group is stopped
 	seq, answered uint64 // of orders
 	overdue       *time.Timer
-	news          chan struct{} // closed at each change of answered, unguarded
+	changed          chan struct{} // closed at each change of answered, unguarded
 }
 
 // Allow lets the group run as long as the allowance holds. If the guard had stopped
@@ -61,7 +61,7 @@ func (g *Group) Allow(a Allowance) {
 	defer g.mu.Unlock()
 	g.allowance = a
 	if !g.over {
-		_ = g.tell()
+		_ = g.sendOrder()
 	}
 }
 
@@ -72,7 +72,7 @@ func (g *Group) Pause() error {
 	defer g.mu.Unlock()
 	g.paused = true
 	err := g.signalLocked(unix.SIGSTOP)
-	g.follow()
+	g.seekRunaways()
 	if err == nil {
 		g.tty.takeBack(g.pgid)
 		g.tty.pause()
@@ -87,7 +87,7 @@ func (g *Group) Unpause() error {
 	g.mu.Lock()
 	g.paused, g.due = false, true
 	g.mu.Unlock()
-	if err := g.agree(); err != nil {
+	if err := g.awaitAnswer(); err != nil {
 		return err
 	}
 	g.mu.Lock()
@@ -103,7 +103,7 @@ func (g *Group) continueLocked() error {
 	if g.paused || g.stopped {
 		return nil
 	}
-	if err := g.judge(); err != nil {
+	if err := g.mayRun(); err != nil {
 		g.due = true
 		return err
 	}
@@ -115,7 +115,7 @@ func (g *Group) continueLocked() error {
 		return err
 	}
 	// We could have been stopped for hours between the last look and now.
-	if err := g.judge(); err != nil {
+	if err := g.mayRun(); err != nil {
 		g.due = true
 		_ = g.signalLocked(unix.SIGSTOP)
 		return err
@@ -124,12 +124,12 @@ func (g *Group) continueLocked() error {
 	return nil
 }
 
-// judge returns why the group may not run, or nil.
-func (g *Group) judge() error {
+// mayRun returns why the group may not run, or nil.
+func (g *Group) mayRun() error {
 	if g.unguarded && g.cmd.Expiry != Nothing {
 		return ErrUnguarded
 	}
-	return g.allowance.judge(g.cmd.Expiry, g.clocks())
+	return g.allowance.check(g.cmd.Expiry, g.clocks())
 }
 
 // Kill kills the group. A process that runs as another user may survive: see RunsOn.
@@ -153,7 +153,7 @@ func (g *Group) Signal(sig os.Signal) error {
 	err := g.signalLocked(s)
 	if s == unix.SIGKILL {
 		g.killed = true
-		g.follow()
+		g.seekRunaways()
 	}
 	return err
 }
@@ -201,13 +201,13 @@ func (g *Group) Close() error {
 	return err
 }
 
-func (g *Group) interrupted(why error, over bool) {
+func (g *Group) reportInterrupted(why error, over bool) {
 	if g.cmd.Interrupted != nil {
 		g.cmd.Interrupted(why, over)
 	}
 }
 
-func (g *Group) trouble(err error) {
+func (g *Group) reportTrouble(err error) {
 	if err != nil && !errors.Is(err, os.ErrProcessDone) && g.cmd.Trouble != nil {
 		g.cmd.Trouble(err)
 	}

@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// beat is how often the guard looks at the clocks at least: timers don't
+	// clockInterval is how often the guard looks at the clocks at least: timers don't
 	// count the time that the machine is suspended, and nothing tells of a step.
-	beat = 500 * time.Millisecond
-	// again is how soon the guard stops a group again that has no allowance,
+	clockInterval = 500 * time.Millisecond
+	// stopInterval is how soon the guard stops a group stopInterval that has no allowance,
 	// since anybody may have continued it.
-	again = 200 * time.Millisecond
+	stopInterval = 200 * time.Millisecond
 )
 
 // GuardMain must be the first thing that the main program calls. It returns at
@@ -59,7 +59,7 @@ func CloseInherited() {
 // watch is the guard's life. All its signals come from this one goroutine, so
 // after an answer no stop of before is on its way.
 func watch(orders io.Reader, answers io.Writer, read func() clock.Reading, kill func(pid int, sig unix.Signal) error) {
-	inbox := make(chan order)
+	inbox := make(chan guardOrder)
 	go func() {
 		defer close(inbox)
 		for {
@@ -96,7 +96,7 @@ func watch(orders io.Reader, answers io.Writer, read func() clock.Reading, kill 
 
 // watcher is a guard at work.
 type watcher struct {
-	order           order // the last one
+	order           guardOrder // the last one
 	stopped, parted bool  // the group, by us, and because of ErrParted
 	answers         io.Writer
 	read            func() clock.Reading
@@ -113,8 +113,8 @@ func (w *watcher) signal(sig unix.Signal) {
 // order if it is new. It returns how long to wait before the next look.
 func (w *watcher) enforce(ordered bool) (wait time.Duration) {
 	now := w.read()
-	why := w.order.judge(now)
-	a := answer{Seq: w.order.Seq}
+	why := w.order.check(now)
+	a := guardAnswer{Seq: w.order.Seq}
 	if why == ErrParted {
 		a.Parted = 1
 	}
@@ -128,14 +128,14 @@ func (w *watcher) enforce(ordered bool) (wait time.Duration) {
 	expiry := Expiry(w.order.Expiry)
 	switch {
 	case why == nil:
-		wait = beat
+		wait = clockInterval
 	case why == ErrExpired && expiry == Kill:
 		w.signal(unix.SIGKILL)
-		wait = again
+		wait = stopInterval
 	default:
 		w.signal(unix.SIGSTOP)
 		w.stopped = true
-		wait = again
+		wait = stopInterval
 	}
 	if why == ErrParted && !w.parted && !ordered {
 		_ = write(w.answers, a)

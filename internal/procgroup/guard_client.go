@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience is how long a guard may take to answer; a variable for tests.
-var patience = 3 * time.Second
+// answerTimeout is how long a guard may take to answer; a variable for tests.
+var answerTimeout = 3 * time.Second
 
 const (
-	// grace is how long the group may run on without a guard, while others are started.
-	grace = time.Second
+	// unguardedGrace is how long the group may run on without a guard, while others are started.
+	unguardedGrace = time.Second
 	// firstPause and lastPause are between the starts of two guards of which the first
 	// failed or never answered.
 	firstPause = 50 * time.Millisecond
@@ -27,8 +27,8 @@ const (
 // errSilent is a guard that was started and ended again.
 var errSilent = errors.New("it ends without an answer")
 
-// guard is our side of a guard process.
-type guard struct {
+// guardClient is our side of a guardClient process.
+type guardClient struct {
 	pid     int
 	orders  *os.File
 	answers *os.File
@@ -36,7 +36,7 @@ type guard struct {
 
 // startGuard runs our own program as the guard. When it returns, the new process
 // will read whatever is sent, whatever becomes of us.
-func startGuard() (*guard, error) {
+func startGuard() (*guardClient, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
@@ -65,40 +65,40 @@ func startGuard() (*guard, error) {
 		answers.Close()
 		return nil, &os.PathError{Op: "start the guard", Path: guardProgram(), Err: err}
 	}
-	return &guard{pid, orders, answers}, nil
+	return &guardClient{pid, orders, answers}, nil
 }
 
 // send gives an order. It doesn't wait, except for a guard that hasn't read for
 // ages and whose pipe is full.
-func (p *guard) send(o order) error {
-	_ = p.orders.SetWriteDeadline(time.Now().Add(patience))
+func (p *guardClient) send(o guardOrder) error {
+	_ = p.orders.SetWriteDeadline(time.Now().Add(answerTimeout))
 	return write(p.orders, o)
 }
 
 // end kills the guard and waits until it is gone: from then on it signals
 // nobody. The caller must know that it is still there.
-func (p *guard) end() {
+func (p *guardClient) end() {
 	_ = unix.Kill(p.pid, unix.SIGKILL)
 	await(p.pid)
 	p.orders.Close()
 	p.answers.Close()
 }
 
-// tell gives the guard the current order. After an error another guard is started,
+// sendOrder gives the guard the current order. After an error another guard is started,
 // which will be given it. g.mu is held.
-func (g *Group) tell() error {
+func (g *Group) sendOrder() error {
 	if g.answered == g.seq {
-		g.overdue.Reset(patience)
+		g.overdue.Reset(answerTimeout)
 	}
 	g.seq++
-	return g.repeat()
+	return g.resendOrder()
 }
 
-func (g *Group) repeat() error {
+func (g *Group) resendOrder() error {
 	if g.guard == nil {
 		return ErrUnguarded // keepGuard will
 	}
-	err := g.guard.send(order{orderMagic, uint32(g.cmd.Expiry), int64(g.pgid), g.allowance, g.seq})
+	err := g.guard.send(guardOrder{orderMagic, uint32(g.cmd.Expiry), int64(g.pgid), g.allowance, g.seq})
 	if err != nil {
 		g.replaceGuard()
 	}
@@ -113,7 +113,7 @@ func (g *Group) replaceGuard() {
 }
 
 // keepGuard hears the guard's answers and replaces a guard that has died.
-func (g *Group) keepGuard(p *guard) {
+func (g *Group) keepGuard(p *guardClient) {
 	for v := (vacancy{}); p != nil; p = g.nextGuard(&v) {
 		for {
 			a, err := readAnswer(p.answers)
@@ -121,7 +121,7 @@ func (g *Group) keepGuard(p *guard) {
 				break
 			}
 			v = vacancy{}
-			g.heard(a)
+			g.handleAnswer(a)
 		}
 
 		g.mu.Lock()
@@ -132,7 +132,7 @@ func (g *Group) keepGuard(p *guard) {
 		g.guard = nil
 		p.end()
 		// It may have stopped the group, and the next one doesn't know.
-		g.due = g.due || g.answered < g.seq || g.judge() != nil
+		g.due = g.due || g.answered < g.seq || g.mayRun() != nil
 		g.mu.Unlock()
 	}
 }
@@ -147,20 +147,20 @@ type vacancy struct {
 
 // nextGuard starts another guard, for as long as it takes. It returns nil once the
 // group is over.
-func (g *Group) nextGuard(v *vacancy) *guard {
+func (g *Group) nextGuard(v *vacancy) *guardClient {
 	if v.since.IsZero() {
 		now := time.Now()
 		*v = vacancy{now, now, firstPause, errSilent}
 	}
 	for {
-		now, wait := time.Now(), again
-		if alone := now.Sub(v.since); alone >= grace {
+		now, wait := time.Now(), stopInterval
+		if alone := now.Sub(v.since); alone >= unguardedGrace {
 			g.stopUnguarded(v.why)
 		} else {
-			wait = grace - alone
+			wait = unguardedGrace - alone
 		}
 		if !now.Before(v.next) {
-			p, err := g.start()
+			p, err := g.startNextGuard()
 			if err == nil {
 				v.why = errSilent
 			} else {
@@ -179,8 +179,8 @@ func (g *Group) nextGuard(v *vacancy) *guard {
 	}
 }
 
-// start starts another guard, with the current order.
-func (g *Group) start() (*guard, error) {
+// startNextGuard starts another guard, with the current order.
+func (g *Group) startNextGuard() (*guardClient, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.over {
@@ -191,8 +191,8 @@ func (g *Group) start() (*guard, error) {
 		return nil, err
 	}
 	g.guard = p
-	_ = g.repeat()
-	g.overdue.Reset(patience)
+	_ = g.resendOrder()
+	g.overdue.Reset(answerTimeout)
 	return p, nil
 }
 
@@ -206,16 +206,16 @@ func (g *Group) stopUnguarded(why error) {
 	if g.cmd.Expiry != Nothing {
 		g.due = true
 		_ = g.signalLocked(unix.SIGSTOP)
-		g.follow()
+		g.seekRunaways()
 	}
 	g.wakeLocked()
 	g.mu.Unlock()
 	if began {
-		g.interrupted(fmt.Errorf("%w: %w", ErrUnguarded, why), false)
+		g.reportInterrupted(fmt.Errorf("%w: %w", ErrUnguarded, why), false)
 	}
 }
 
-func (g *Group) heard(a answer) {
+func (g *Group) handleAnswer(a guardAnswer) {
 	g.mu.Lock()
 	g.answered = max(g.answered, a.Seq)
 	if g.answered == g.seq {
@@ -233,34 +233,34 @@ func (g *Group) heard(a answer) {
 	before := g.parted
 	g.parted = a.Parted != 0
 	if g.parted {
-		g.follow()
+		g.seekRunaways()
 	}
-	began, over := !before && g.parted, before && !g.parted && g.judge() == nil
+	began, over := !before && g.parted, before && !g.parted && g.mayRun() == nil
 	g.wakeLocked()
 	g.mu.Unlock()
 	if guarded {
-		g.interrupted(ErrUnguarded, true)
+		g.reportInterrupted(ErrUnguarded, true)
 	}
 	if began || over {
-		g.interrupted(ErrParted, over)
+		g.reportInterrupted(ErrParted, over)
 	}
 }
 
 // wakeLocked wakes everyone in agree.
 func (g *Group) wakeLocked() {
-	close(g.news)
-	g.news = make(chan struct{})
+	close(g.changed)
+	g.changed = make(chan struct{})
 }
 
-// agree returns once the guard goes by the current allowance, so that it doesn't
+// awaitAnswer returns once the guard goes by the current allowance, so that it doesn't
 // stop what is continued next.
-func (g *Group) agree() error {
-	timeout := time.After(patience)
+func (g *Group) awaitAnswer() error {
+	timeout := time.After(answerTimeout)
 	g.mu.Lock()
-	_ = g.tell()
+	_ = g.sendOrder()
 	want := g.seq
 	for {
-		ok, lost, over, news := g.answered >= want, g.unguarded, g.over, g.news
+		ok, lost, over, changed := g.answered >= want, g.unguarded, g.over, g.changed
 		g.mu.Unlock()
 		switch {
 		case over:
@@ -271,7 +271,7 @@ func (g *Group) agree() error {
 			return ErrUnguarded
 		}
 		select {
-		case <-news:
+		case <-changed:
 		case <-timeout:
 			return ErrUnguarded
 		case <-g.done:

@@ -25,7 +25,7 @@ func (g *Group) stoppedBy(sig unix.Signal, continued chan os.Signal) {
 			g.pipeline = false
 			err := g.continueLocked()
 			g.mu.Unlock()
-			g.trouble(err)
+			g.reportTrouble(err)
 			return
 		}
 	case unix.SIGTSTP:
@@ -94,7 +94,7 @@ func (g *Group) shellContinued() {
 		return
 	}
 	g.continuing = true
-	g.work.Go(func() { g.trouble(g.resume()) }) // it may take long
+	g.work.Go(func() { g.reportTrouble(g.resume()) }) // it may take long
 }
 
 // resume asks whether the group may go on, and continues it.
@@ -102,7 +102,7 @@ func (g *Group) resume() error {
 	ok := g.cmd.BeforeContinue == nil || g.cmd.BeforeContinue(g)
 	var err error
 	if ok {
-		err = g.agree()
+		err = g.awaitAnswer()
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -15,12 +15,12 @@ import (
 // and its guard is there.
 type Prepared struct {
 	g       *Group
-	begin   chan beginning
+	begin   chan startRequest
 	started chan error
 }
 
-// beginning is what a command needs to begin.
-type beginning struct {
+// startRequest is what a command needs to begin.
+type startRequest struct {
 	env       []string
 	allowance Allowance
 }
@@ -33,14 +33,14 @@ func Prepare(cmd Command) (*Prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Group{cmd: cmd, clocks: ReadClocks, done: make(chan struct{}), news: make(chan struct{}), sent: map[syscall.Signal]bool{}}
-	g.overdue = time.AfterFunc(patience, func() {
+	g := &Group{cmd: cmd, clocks: ReadClocks, done: make(chan struct{}), changed: make(chan struct{}), sent: map[syscall.Signal]bool{}}
+	g.overdue = time.AfterFunc(answerTimeout, func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.replaceGuard()
 	})
 	g.overdue.Stop()
-	p := &Prepared{g, make(chan beginning), make(chan error, 1)}
+	p := &Prepared{g, make(chan startRequest), make(chan error, 1)}
 	g.work.Go(func() { g.run(path, p.begin, p.started) })
 	return p, nil
 }
@@ -51,11 +51,11 @@ func Prepare(cmd Command) (*Prepared, error) {
 func (p *Prepared) Start(env []string, a Allowance) (*Group, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	p.begin <- beginning{env, a}
+	p.begin <- startRequest{env, a}
 	var err error
 	select {
 	case err = <-p.started:
-	case err = <-p.g.ends(ctx, a): // the guard has stopped it before it was executed
+	case err = <-p.g.allowanceEnd(ctx, a): // the guard has stopped it before it was executed
 	}
 	if err != nil {
 		_ = p.g.Close()
@@ -70,8 +70,8 @@ func (p *Prepared) Close() {
 	p.g.work.Wait()
 }
 
-// ends delivers why the first allowance doesn't hold any more.
-func (g *Group) ends(ctx context.Context, a Allowance) <-chan error {
+// allowanceEnd delivers why the first allowance doesn't hold any more.
+func (g *Group) allowanceEnd(ctx context.Context, a Allowance) <-chan error {
 	end := make(chan error, 1)
 	if g.cmd.Expiry == Nothing {
 		return end
@@ -79,14 +79,14 @@ func (g *Group) ends(ctx context.Context, a Allowance) <-chan error {
 	go func() {
 		for {
 			now := ReadClocks()
-			if err := a.judge(g.cmd.Expiry, now); err != nil {
+			if err := a.check(g.cmd.Expiry, now); err != nil {
 				end <- err
 				return
 			}
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(min(beat, a.Until-now.Elapsed)):
+			case <-time.After(min(clockInterval, a.Until-now.Elapsed)):
 			}
 		}
 	}()

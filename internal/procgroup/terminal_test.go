@@ -384,7 +384,7 @@ func TestContinueIsAllowedAnew(t *testing.T) {
 	time.Sleep(1200 * time.Millisecond)
 	s.run("fg")
 	k.runs()
-	time.Sleep(again + slack)
+	time.Sleep(stopInterval + slack)
 	k.runs()
 }
 

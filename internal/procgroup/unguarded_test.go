@@ -36,7 +36,7 @@ func TestUnguardedIsStopped(t *testing.T) {
 			if err := unix.Kill(-p.pgid, unix.SIGCONT); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(again + 100*time.Millisecond)
+			time.Sleep(stopInterval + 100*time.Millisecond)
 			p.tell("signal 18", ErrUnguarded.Error())
 			p.tell("unpause", ErrUnguarded.Error())
 			p.tell("allow 1m", "<nil>")

@@ -16,7 +16,7 @@ import (
 // run is the group's life: it prepares the command, begins it when it is told to, and
 // follows what happens to it until the group is empty. started is told whether the
 // command runs, or why not.
-func (g *Group) run(path string, begin <-chan beginning, started chan<- error) {
+func (g *Group) run(path string, begin <-chan startRequest, started chan<- error) {
 	// The kernel ties the death signal to the thread that forked, not to the
 	// process: PR_SET_PDEATHSIG(2const). So this thread is ours until the end.
 	runtime.LockOSThread()
@@ -43,7 +43,7 @@ func (g *Group) run(path string, begin <-chan beginning, started chan<- error) {
 
 	signals := catchSignals()
 	defer signals.stop()
-	stoppable()
+	beforeBegin()
 	unguarded = g.putUnder(guard, unguarded, pid, b.allowance)
 	go func() {
 		err := g.begin(gate, path, b.env, unguarded)
@@ -65,7 +65,7 @@ func (g *Group) run(path string, begin <-chan beginning, started chan<- error) {
 }
 
 // discard ends a starter that gets no command, and its guard if it has one.
-func discard(pid int, gate gate, guard *guard) {
+func discard(pid int, gate gate, guard *guardClient) {
 	gate.close()
 	_ = unix.Kill(pid, unix.SIGKILL)
 	await(pid)
@@ -77,7 +77,7 @@ func discard(pid int, gate gate, guard *guard) {
 
 // putUnder puts the new group under its guard, err being the reason why there is none, and
 // returns the reason why the group has none in the end.
-func (g *Group) putUnder(guard *guard, err error, pgid int, a Allowance) error {
+func (g *Group) putUnder(guard *guardClient, err error, pgid int, a Allowance) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.pgid, g.allowance = pgid, a
@@ -86,12 +86,12 @@ func (g *Group) putUnder(guard *guard, err error, pgid int, a Allowance) error {
 	}
 	if err == nil {
 		g.guard = guard
-		if err = g.tell(); err != nil { // it has died since, which may be hours ago
+		if err = g.sendOrder(); err != nil { // it has died since, which may be hours ago
 			g.guard = nil
 			guard.end()
 			if guard, err = startGuard(); err == nil {
 				g.guard = guard
-				err = g.repeat()
+				err = g.resendOrder()
 			}
 		}
 	}
@@ -151,16 +151,16 @@ func notify(sig os.Signal) chan os.Signal {
 	return c
 }
 
-// stoppable is for tests, which stop us there: the lock is held, and nobody watches
+// beforeBegin is for tests, which stop us there: the lock is held, and nobody watches
 // the command yet.
-var stoppable = func() {}
+var beforeBegin = func() {}
 
 // begin lets the command begin once there is a guard and its order on the way to it,
 // err being what came of that: the guard goes by it whatever becomes of us.
 func (g *Group) begin(gate gate, path string, env []string, err error) error {
 	defer gate.close()
 	g.mu.Lock()
-	late := g.judge()
+	late := g.mayRun()
 	g.mu.Unlock()
 	switch {
 	case err != nil:

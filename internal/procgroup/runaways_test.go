@@ -20,7 +20,7 @@ func TestRunsOnIsTold(t *testing.T) {
 	p := start(t, concat(self("parent", "--"), k.args()))
 	k.runs()
 	p.tell("pause", "<nil>")
-	k.quiet(moment + 500*time.Millisecond)
+	k.quiet(stopTime + 500*time.Millisecond)
 	if err := unix.Kill(-p.pgid, unix.SIGCONT); err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/repolock/repolock/internal/clock"
 )
 
-// An order tells the guard everything that it needs to know, every time.
-type order struct {
+// An guardOrder tells the guard everything that it needs to know, every time.
+type guardOrder struct {
 	Magic  uint32
 	Expiry uint32
 	Pgid   int64
@@ -19,15 +19,15 @@ type order struct {
 	Seq uint64
 }
 
-func (o order) judge(now clock.Reading) error { return o.Allowance.judge(Expiry(o.Expiry), now) }
+func (o guardOrder) check(now clock.Reading) error { return o.Allowance.check(Expiry(o.Expiry), now) }
 
 // orderMagic tells an order from something that was typed.
 const orderMagic = 0x72656c6f
 
-// An answer says that the guard goes by the order with this number from now on, whether
+// An guardAnswer says that the guard goes by the order with this number from now on, whether
 // it had stopped the group before and doesn't any more, and whether it stops the group
 // because of ErrParted. Without being asked it answers once more when that begins.
-type answer struct {
+type guardAnswer struct {
 	Seq     uint64
 	Stopped uint64
 	Parted  uint64
@@ -39,7 +39,7 @@ func write(w io.Writer, record any) error {
 	return binary.Write(w, binary.NativeEndian, record)
 }
 
-func readOrder(r io.Reader) (o order, err error) {
+func readOrder(r io.Reader) (o guardOrder, err error) {
 	err = binary.Read(r, binary.NativeEndian, &o)
 	// To kill(2) the "groups" 0 and 1 are our own and every process there is.
 	if err == nil && (o.Magic != orderMagic || o.Pgid <= 1) {
@@ -48,7 +48,7 @@ func readOrder(r io.Reader) (o order, err error) {
 	return o, err
 }
 
-func readAnswer(r io.Reader) (a answer, err error) {
+func readAnswer(r io.Reader) (a guardAnswer, err error) {
 	err = binary.Read(r, binary.NativeEndian, &a)
 	return a, err
 }

@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	// moment is how long a process that we may signal has to stop or to end: it might
+	// stopTime is how long a process that we may signal has to stop or to end: it might
 	// wait for a disk.
-	moment = 2 * time.Second
+	stopTime = 2 * time.Second
 	// The first report of processes that run on is followed by others, after pauses
 	// that double from firstReminder to lastReminder.
 	firstReminder = 10 * time.Second
 	lastReminder  = 10 * time.Minute
 )
 
-// follow begins to look for processes that run on although the group was just stopped or
+// seekRunaways begins to look for processes that run on although the group was just stopped or
 // killed: kill(2) of a group fails only if it reaches no process at all. g.mu is held.
-func (g *Group) follow() {
+func (g *Group) seekRunaways() {
 	if g.cmd.RunsOn == nil || g.following || g.over {
 		return
 	}
@@ -39,7 +39,7 @@ func (g *Group) findRunaways() {
 			return
 		}
 		g.mu.Lock()
-		if g.over || !g.toBeStill() {
+		if g.over || !g.mustBeStill() {
 			g.following = false
 			g.mu.Unlock()
 			return
@@ -55,9 +55,9 @@ func (g *Group) findRunaways() {
 // denied reports whether we may not signal a process.
 func denied(pid int) bool { return unix.Kill(pid, 0) == unix.EPERM }
 
-// toBeStill reports whether no process of the group may run.
-func (g *Group) toBeStill() bool {
-	return g.killed || g.paused || g.cmd.Expiry != Nothing && g.judge() != nil
+// mustBeStill reports whether no process of the group may run.
+func (g *Group) mustBeStill() bool {
+	return g.killed || g.paused || g.cmd.Expiry != Nothing && g.mayRun() != nil
 }
 
 // runaways are the processes that run on.
@@ -82,7 +82,7 @@ func (r *runaways) look(running []int, killed, refused bool, now time.Time) (pid
 		if since[pid] = now; !r.since[pid].IsZero() {
 			since[pid] = r.since[pid]
 		}
-		if now.Sub(since[pid]) >= moment || r.denied(pid) {
+		if now.Sub(since[pid]) >= stopTime || r.denied(pid) {
 			pids = append(pids, pid)
 		}
 	}
