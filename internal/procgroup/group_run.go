@@ -13,12 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// run is the group's life: it prepares the command, begins it when it is told to, and
-// follows what happens to it until the group is empty. started is told whether the
-// command runs, or why not.
+// run prepares the command, starts it on request, and supervises it until the group is
+// empty. It sends to started nil once the command runs, or the reason why it can't.
 func (g *Group) run(path string, begin <-chan startRequest, started chan<- error) {
-	// The kernel ties the death signal to the thread that forked, not to the
-	// process: PR_SET_PDEATHSIG(2const). So this thread is ours until the end.
+	// Keep this thread to the end: the kernel ties the death signal to the thread that
+	// forked, not to the process, PR_SET_PDEATHSIG(2const).
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	defer close(g.done)
@@ -55,8 +54,8 @@ func (g *Group) run(path string, begin <-chan startRequest, started chan<- error
 
 	l := leader{pid: pid}
 	g.supervise(&l, signals)
-	// The leader's zombie keeps the id from being given to another group until
-	// nobody can signal it.
+	// Reap the leader last: its zombie keeps the kernel from giving the id to another
+	// group while we can still signal it.
 	g.finish()
 	g.status = l.reap()
 	if g.status.Signal != 0 {
@@ -64,7 +63,7 @@ func (g *Group) run(path string, begin <-chan startRequest, started chan<- error
 	}
 }
 
-// discard ends a starter that gets no command, and its guard if it has one.
+// discard ends a starter whose command is not started, and the guard if there is one.
 func discard(pid int, gate gate, guard *guardClient) {
 	gate.close()
 	_ = unix.Kill(pid, unix.SIGKILL)
@@ -72,11 +71,12 @@ func discard(pid int, gate gate, guard *guardClient) {
 	if guard != nil {
 		guard.end()
 	}
-	leaveOrphans() // who we become may have children of its own
+	leaveOrphans() // the program that we execute instead may have children of its own
 }
 
-// putUnder puts the new group under its guard, err being the reason why there is none, and
-// returns the reason why the group has none in the end.
+// putUnder sends the guard its first order for the new group, and starts another guard if
+// this one has died. A nil guard comes with its error. An error means that the group has
+// no guard.
 func (g *Group) putUnder(guard *guardClient, err error, pgid int, a Allowance) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -86,7 +86,7 @@ func (g *Group) putUnder(guard *guardClient, err error, pgid int, a Allowance) e
 	}
 	if err == nil {
 		g.guard = guard
-		if err = g.sendOrder(); err != nil { // it has died since, which may be hours ago
+		if err = g.sendOrder(); err != nil { // the guard has died, perhaps hours ago
 			g.guard = nil
 			guard.end()
 			if guard, err = startGuard(); err == nil {
@@ -151,12 +151,12 @@ func notify(sig os.Signal) chan os.Signal {
 	return c
 }
 
-// beforeBegin is for tests, which stop us there: the lock is held, and nobody watches
-// the command yet.
+// beforeBegin is for tests, which stop us here: the lock is held, and no guard watches the
+// command yet.
 var beforeBegin = func() {}
 
-// begin lets the command begin once there is a guard and its order on the way to it,
-// err being what came of that: the guard goes by it whatever becomes of us.
+// begin starts the command, unless err says why there is no guard. The order is on its way
+// to the guard by then, so the guard follows it even if we are killed.
 func (g *Group) begin(gate gate, path string, env []string, err error) error {
 	defer gate.close()
 	g.mu.Lock()
@@ -177,7 +177,7 @@ func (g *Group) begin(gate gate, path string, env []string, err error) error {
 	return nil
 }
 
-// finish ends a group of which nobody is left.
+// finish ends the guard of an empty group.
 func (g *Group) finish() {
 	g.mu.Lock()
 	g.over = true
@@ -201,8 +201,8 @@ func (g *Group) leaderEnded() {
 	}
 }
 
-// fork makes the process that becomes the command. Everything that Go caught is at
-// its default in it and what was ignored stays ignored: execve(2).
+// fork starts the process that becomes the command. In it, signals that Go caught have
+// their default action, and ignored ones stay ignored: execve(2).
 func (g *Group) fork() (int, gate, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -223,9 +223,9 @@ func (g *Group) fork() (int, gate, error) {
 	return spawnStarter(&attr)
 }
 
-// isPipe tells that other commands of the same job may be at the other end. They
-// are in our group, may use the terminal as well (less, fzf), and get Ctrl-C with
-// us; so a command in a pipeline has the terminal only once it asks for it.
+// isPipe reports whether f can connect us to other commands of the same job. They are in
+// our group, might use the terminal as well (less, fzf), and get Ctrl-C with us. So a
+// command in a pipeline gets the terminal only once it asks for it.
 func isPipe(f *os.File) bool {
 	if f == nil {
 		return false
@@ -234,9 +234,9 @@ func isPipe(f *os.File) bool {
 	return err == nil && info.Mode()&os.ModeNamedPipe != 0
 }
 
-// leftovers decides how often to look whether the group is empty after its
-// leader's end: most of its processes are adopted by us and announce their ends,
-// but not those whose parent has left the group and lives on.
+// leftovers decides how often to look whether the group is empty after its leader's end.
+// We adopt most of its processes and get their SIGCHLD, but not of those whose parent has
+// left the group and lives on.
 type leftovers struct {
 	pause time.Duration
 	total time.Duration

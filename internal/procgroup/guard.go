@@ -15,22 +15,22 @@ import (
 )
 
 const (
-	// clockInterval is how often the guard looks at the clocks at least: timers don't
-	// count the time that the machine is suspended, and nothing tells of a step.
+	// clockInterval is the longest time between two looks at the clocks: a timer doesn't
+	// count the time of a suspend, and no event announces a step.
 	clockInterval = 500 * time.Millisecond
-	// stopInterval is how soon the guard stops a group stopInterval that has no allowance,
-	// since anybody may have continued it.
+	// stopInterval is the time after which the guard stops a group again that has no
+	// allowance: another process can have continued it.
 	stopInterval = 200 * time.Millisecond
 )
 
-// GuardMain must be the first thing that the main program calls. It returns at
-// once, unless this process was started as a guard; then it never returns.
+// GuardMain must be the first call in main. It returns at once, unless this process was
+// started as a guard; then it never returns.
 func GuardMain() {
 	if len(os.Args) != 2 || os.Args[1] != guardArg {
 		return
 	}
-	// The guard has a session of its own, so no terminal reaches it; this is for
-	// whoever signals every process of a name. Only our end ends it.
+	// The guard has a session of its own, so no terminal reaches it. Ignore what killall
+	// sends to every process of our name: only our end ends the guard.
 	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGTSTP, unix.SIGTTIN,
 		unix.SIGTTOU, unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2)
 	CloseInherited()
@@ -40,9 +40,9 @@ func GuardMain() {
 	os.Exit(0)
 }
 
-// CloseInherited closes what whoever started us left open for the command, so
-// that nobody waits for the guard to close it. The Go runtime's own files differ:
-// they are close-on-exec.
+// CloseInherited closes the files that our starter left open for the command, so that no
+// reader waits for the guard to close them. The Go runtime's own files are close-on-exec
+// and stay open.
 func CloseInherited() {
 	files, _ := os.ReadDir("/dev/fd")
 	for _, f := range files {
@@ -56,8 +56,8 @@ func CloseInherited() {
 	}
 }
 
-// watch is the guard's life. All its signals come from this one goroutine, so
-// after an answer no stop of before is on its way.
+// watch follows orders until their pipe ends. All signals are sent by this one goroutine,
+// so after an answer no earlier stop is still to come.
 func watch(orders io.Reader, answers io.Writer, read func() clock.Reading, kill func(pid int, sig unix.Signal) error) {
 	inbox := make(chan guardOrder)
 	go func() {
@@ -72,7 +72,7 @@ func watch(orders io.Reader, answers io.Writer, read func() clock.Reading, kill 
 	}()
 
 	w := watcher{answers: answers, read: read, kill: kill}
-	wait := time.Duration(0) // until the first order, none
+	wait := time.Duration(0) // no timer before the first order
 	for {
 		var timer <-chan time.Time
 		if wait > 0 {
@@ -81,8 +81,8 @@ func watch(orders io.Reader, answers io.Writer, read func() clock.Reading, kill 
 		select {
 		case next, open := <-inbox:
 			if !open {
-				// The pipe ends only with our process: at a proper end it kills
-				// the guard instead (guard.end).
+				// The process that gave the orders is dead: at a proper end it kills the
+				// guard instead (guardClient.end).
 				w.signal(unix.SIGKILL)
 				return
 			}
@@ -97,7 +97,7 @@ func watch(orders io.Reader, answers io.Writer, read func() clock.Reading, kill 
 // watcher is a guard at work.
 type watcher struct {
 	order           guardOrder // the last one
-	stopped, parted bool  // the group, by us, and because of ErrParted
+	stopped, parted bool       // the group, by us, and because of ErrParted
 	answers         io.Writer
 	read            func() clock.Reading
 	kill            func(pid int, sig unix.Signal) error
@@ -109,8 +109,8 @@ func (w *watcher) signal(sig unix.Signal) {
 	}
 }
 
-// enforce lets the group run, or stops or kills it, as the order says, and answers the
-// order if it is new. It returns how long to wait before the next look.
+// enforce lets the group run, or stops or kills it, as the order says. It answers a new
+// order. It returns the time until the next look.
 func (w *watcher) enforce(ordered bool) (wait time.Duration) {
 	now := w.read()
 	why := w.order.check(now)

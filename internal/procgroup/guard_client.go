@@ -12,30 +12,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// answerTimeout is how long a guard may take to answer; a variable for tests.
+// answerTimeout is the time in which a guard must answer; a variable for tests.
 var answerTimeout = 3 * time.Second
 
 const (
-	// unguardedGrace is how long the group may run on without a guard, while others are started.
+	// unguardedGrace is how long the group runs on without a guard while we start another.
 	unguardedGrace = time.Second
-	// firstPause and lastPause are between the starts of two guards of which the first
-	// failed or never answered.
+	// The pause before another guard is started doubles from firstPause to lastPause.
 	firstPause = 50 * time.Millisecond
 	lastPause  = 5 * time.Second
 )
 
-// errSilent is a guard that was started and ended again.
+// errSilent is the reason when a guard started and ended again.
 var errSilent = errors.New("it ends without an answer")
 
-// guardClient is our side of a guardClient process.
+// guardClient is our side of a guard process.
 type guardClient struct {
 	pid     int
 	orders  *os.File
 	answers *os.File
 }
 
-// startGuard runs our own program as the guard. When it returns, the new process
-// will read whatever is sent, whatever becomes of us.
+// startGuard runs our own program as the guard. Once it has returned, the guard reads what
+// is sent even if we are killed.
 func startGuard() (*guardClient, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -55,8 +54,8 @@ func startGuard() (*guardClient, error) {
 	defer theirAnswers.Close()
 
 	pid, err := spawn(guardProgram(), []string{os.Args[0], guardArg}, &syscall.ProcAttr{
-		Dir:   "/",        // keep nobody's file system busy
-		Env:   []string{}, // and nobody's secrets
+		Dir:   "/",        // so that no file system stays busy
+		Env:   []string{}, // no secrets
 		Files: []uintptr{theirOrders.Fd(), null.Fd(), null.Fd(), theirAnswers.Fd()},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
@@ -68,15 +67,15 @@ func startGuard() (*guardClient, error) {
 	return &guardClient{pid, orders, answers}, nil
 }
 
-// send gives an order. It doesn't wait, except for a guard that hasn't read for
-// ages and whose pipe is full.
+// send writes an order. It waits only if the pipe is full because the guard has not read
+// for long.
 func (p *guardClient) send(o guardOrder) error {
 	_ = p.orders.SetWriteDeadline(time.Now().Add(answerTimeout))
 	return write(p.orders, o)
 }
 
-// end kills the guard and waits until it is gone: from then on it signals
-// nobody. The caller must know that it is still there.
+// end kills the guard and reaps it, so that it signals no process any more. The caller must
+// know that the guard was not reaped before.
 func (p *guardClient) end() {
 	_ = unix.Kill(p.pid, unix.SIGKILL)
 	await(p.pid)
@@ -84,8 +83,8 @@ func (p *guardClient) end() {
 	p.answers.Close()
 }
 
-// sendOrder gives the guard the current order. After an error another guard is started,
-// which will be given it. g.mu is held.
+// sendOrder sends the guard the current order under a new number. After an error,
+// keepGuard starts another guard, which gets the same order. g.mu is held.
 func (g *Group) sendOrder() error {
 	if g.answered == g.seq {
 		g.overdue.Reset(answerTimeout)
@@ -96,7 +95,7 @@ func (g *Group) sendOrder() error {
 
 func (g *Group) resendOrder() error {
 	if g.guard == nil {
-		return ErrUnguarded // keepGuard will
+		return ErrUnguarded // keepGuard sends it to the next guard
 	}
 	err := g.guard.send(guardOrder{orderMagic, uint32(g.cmd.Expiry), int64(g.pgid), g.allowance, g.seq})
 	if err != nil {
@@ -105,14 +104,15 @@ func (g *Group) resendOrder() error {
 	return err
 }
 
-// replaceGuard kills the guard, so that keepGuard starts another. g.mu is held.
+// replaceGuard kills a guard that owes an answer, so that keepGuard starts another. g.mu
+// is held.
 func (g *Group) replaceGuard() {
 	if g.guard != nil && g.answered < g.seq {
 		_ = unix.Kill(g.guard.pid, unix.SIGKILL)
 	}
 }
 
-// keepGuard hears the guard's answers and replaces a guard that has died.
+// keepGuard reads the guard's answers and replaces a guard that has died.
 func (g *Group) keepGuard(p *guardClient) {
 	for v := (vacancy{}); p != nil; p = g.nextGuard(&v) {
 		for {
@@ -131,7 +131,7 @@ func (g *Group) keepGuard(p *guardClient) {
 		}
 		g.guard = nil
 		p.end()
-		// It may have stopped the group, and the next one doesn't know.
+		// It can have stopped the group, and the next guard doesn't know that.
 		g.due = g.due || g.answered < g.seq || g.mayRun() != nil
 		g.mu.Unlock()
 	}
@@ -142,11 +142,11 @@ type vacancy struct {
 	since time.Time
 	next  time.Time     // when another guard is to be started
 	pause time.Duration // after that
-	why   error         // the last one couldn't be
+	why   error         // the reason why the last one couldn't be
 }
 
-// nextGuard starts another guard, for as long as it takes. It returns nil once the
-// group is over.
+// nextGuard tries to start another guard until it succeeds. It returns nil once the group
+// is over.
 func (g *Group) nextGuard(v *vacancy) *guardClient {
 	if v.since.IsZero() {
 		now := time.Now()
@@ -179,7 +179,7 @@ func (g *Group) nextGuard(v *vacancy) *guardClient {
 	}
 }
 
-// startNextGuard starts another guard, with the current order.
+// startNextGuard starts another guard and sends it the current order.
 func (g *Group) startNextGuard() (*guardClient, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -196,9 +196,9 @@ func (g *Group) startNextGuard() (*guardClient, error) {
 	return p, nil
 }
 
-// stopUnguarded stops the group, which has had no guard for too long: if our process
-// stopped now, the group would run on. It does so again and again, because another
-// process might have continued it.
+// stopUnguarded stops a group that has had no guard for too long: if our process were
+// stopped now, the group would run on. nextGuard calls it repeatedly, because another
+// process can have continued the group.
 func (g *Group) stopUnguarded(why error) {
 	g.mu.Lock()
 	began := !g.unguarded && !g.over
@@ -215,6 +215,8 @@ func (g *Group) stopUnguarded(why error) {
 	}
 }
 
+// handleAnswer continues the group if the guard had stopped it and it may run, and reports
+// when an interruption begins or ends.
 func (g *Group) handleAnswer(a guardAnswer) {
 	g.mu.Lock()
 	g.answered = max(g.answered, a.Seq)
@@ -225,7 +227,7 @@ func (g *Group) handleAnswer(a guardAnswer) {
 	if guarded {
 		g.unguarded = false
 	}
-	// The allowance came late and the guard, or we, had stopped the group meanwhile.
+	// The allowance came late: the guard, or we, stopped the group before.
 	g.due = g.due || a.Stopped != 0
 	if g.due {
 		_ = g.continueLocked()
@@ -246,14 +248,14 @@ func (g *Group) handleAnswer(a guardAnswer) {
 	}
 }
 
-// wakeLocked wakes everyone in agree.
+// wakeLocked wakes all goroutines in awaitAnswer.
 func (g *Group) wakeLocked() {
 	close(g.changed)
 	g.changed = make(chan struct{})
 }
 
-// awaitAnswer returns once the guard goes by the current allowance, so that it doesn't
-// stop what is continued next.
+// awaitAnswer returns once the guard follows the current allowance, so that it doesn't
+// stop the group that we continue next.
 func (g *Group) awaitAnswer() error {
 	timeout := time.After(answerTimeout)
 	g.mu.Lock()

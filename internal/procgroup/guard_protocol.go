@@ -10,7 +10,7 @@ import (
 	"github.com/repolock/repolock/internal/clock"
 )
 
-// An guardOrder tells the guard everything that it needs to know, every time.
+// guardOrder contains all that the guard needs to know.
 type guardOrder struct {
 	Magic  uint32
 	Expiry uint32
@@ -21,27 +21,27 @@ type guardOrder struct {
 
 func (o guardOrder) check(now clock.Reading) error { return o.Allowance.check(Expiry(o.Expiry), now) }
 
-// orderMagic tells an order from something that was typed.
+// orderMagic distinguishes an order from typed text.
 const orderMagic = 0x72656c6f
 
-// An guardAnswer says that the guard goes by the order with this number from now on, whether
-// it had stopped the group before and doesn't any more, and whether it stops the group
-// because of ErrParted. Without being asked it answers once more when that begins.
+// guardAnswer says that the guard follows the order with this number from now on. Stopped is
+// 1 if the guard had stopped the group and no longer does, Parted if it stops the group
+// because of ErrParted. When that begins, the guard answers the last order once more.
 type guardAnswer struct {
 	Seq     uint64
 	Stopped uint64
 	Parted  uint64
 }
 
-// Both sides are the same program, and a record is smaller than PIPE_BUF, so it
-// is never written in part: pipe(7).
+// write needs no byte order, because both sides are the same program. A record is smaller
+// than PIPE_BUF, so it is never written in part: pipe(7).
 func write(w io.Writer, record any) error {
 	return binary.Write(w, binary.NativeEndian, record)
 }
 
 func readOrder(r io.Reader) (o guardOrder, err error) {
 	err = binary.Read(r, binary.NativeEndian, &o)
-	// To kill(2) the "groups" 0 and 1 are our own and every process there is.
+	// kill(2) takes 0 for our own group and 1 for every process.
 	if err == nil && (o.Magic != orderMagic || o.Pgid <= 1) {
 		err = errors.New("not an order")
 	}

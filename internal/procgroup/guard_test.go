@@ -350,7 +350,7 @@ func TestWatchAfterSuspend(t *testing.T) {
 	})
 }
 
-// Numbers that mean everybody, and lines that were typed, hurt nobody.
+// The guard ignores orders for groups 0 and 1 and typed lines.
 func TestWatchRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, o := range []guardOrder{{orderMagic, 0, 1, Allowance{}, 1}, {orderMagic, 0, 0, Allowance{}, 1}, {orderMagic, 0, -5, Allowance{}, 1}, {1, 0, 77, Allowance{}, 1}} {

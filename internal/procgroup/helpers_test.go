@@ -116,7 +116,7 @@ func (p *parent) want(line string) {
 	}
 }
 
-// tell gives a command and waits for its result.
+// tell sends a command and checks its result.
 func (p *parent) tell(command, result string) {
 	p.t.Helper()
 	if _, err := fmt.Fprintln(p.stdin, command); err != nil {

@@ -11,23 +11,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Prepared is a command that can be started at once: its starter waits at the gate,
-// and its guard is there.
+// Prepared is a command that can be started at once: its starter and its guard run.
 type Prepared struct {
 	g       *Group
 	begin   chan startRequest
 	started chan error
 }
 
-// startRequest is what a command needs to begin.
+// startRequest holds the arguments of Start.
 type startRequest struct {
 	env       []string
 	allowance Allowance
 }
 
-// Prepare gets a command ready, which takes some milliseconds that its caller may use.
-// It fails with ErrNotFound or ErrNotExecutable if the command is to blame. Either
-// Start or Close must be called, once.
+// Prepare begins to get a command ready, which takes some milliseconds in the background.
+// It fails with ErrNotFound or ErrNotExecutable if the command is to blame. The caller must
+// call either Start or Close, once.
 func Prepare(cmd Command) (*Prepared, error) {
 	path, err := LookPath(cmd.Args)
 	if err != nil {
@@ -45,9 +44,9 @@ func Prepare(cmd Command) (*Prepared, error) {
 	return p, nil
 }
 
-// Start begins the command, in this environment, with its first allowance: see
-// Group.Allow. It fails as Prepare does, with ErrExpired or ErrParted if the allowance
-// doesn't hold, and with ErrUnguarded if there is no guard; then nothing was begun.
+// Start starts the command, in this environment, with its first allowance: see Group.Allow.
+// It fails as Prepare does, with ErrExpired or ErrParted if the allowance doesn't hold, and
+// with ErrUnguarded if there is no guard. After an error nothing of the command has run.
 func (p *Prepared) Start(env []string, a Allowance) (*Group, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -55,7 +54,7 @@ func (p *Prepared) Start(env []string, a Allowance) (*Group, error) {
 	var err error
 	select {
 	case err = <-p.started:
-	case err = <-p.g.allowanceEnd(ctx, a): // the guard has stopped it before it was executed
+	case err = <-p.g.allowanceEnd(ctx, a): // the guard stopped it before it was executed
 	}
 	if err != nil {
 		_ = p.g.Close()
@@ -64,13 +63,13 @@ func (p *Prepared) Start(env []string, a Allowance) (*Group, error) {
 	return p.g, nil
 }
 
-// Close ends what was prepared and not started.
+// Close ends the starter and the guard of a command that is not to be started.
 func (p *Prepared) Close() {
 	close(p.begin)
 	p.g.work.Wait()
 }
 
-// allowanceEnd delivers why the first allowance doesn't hold any more.
+// allowanceEnd sends ErrExpired or ErrParted once the first allowance doesn't hold any more.
 func (g *Group) allowanceEnd(ctx context.Context, a Allowance) <-chan error {
 	end := make(chan error, 1)
 	if g.cmd.Expiry == Nothing {
@@ -93,7 +92,7 @@ func (g *Group) allowanceEnd(ctx context.Context, a Allowance) <-chan error {
 	return end
 }
 
-// execError tells a program that can't be executed from a system that can't fork.
+// execError is ErrNotExecutable, unless the system was short of processes or memory.
 func execError(name string, err error) error {
 	if err == unix.EAGAIN || err == unix.ENOMEM {
 		return fmt.Errorf("%s: %w", name, err)
