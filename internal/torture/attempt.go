@@ -35,9 +35,9 @@ const slack = 3 * time.Minute
 // grace is how long a process may take to end that was told to.
 const grace = 10 * time.Second
 
-// attempt starts the process, follows it to its end, and gives its stay. The error is
+// attempt starts the process, follows it to its end, and gives its section. The error is
 // one after which nothing can be said of the run.
-func (r *run) attempt(ctx context.Context, n int, c Client, p plan) (judge.Stay, error) {
+func (r *run) attempt(ctx context.Context, n int, c Client, p plan) (judge.Section, error) {
 	args := c.Command(p.Work)
 	a := &attempt{run: r, plan: p, cmd: exec.Command(args[0], args[1:]...)}
 	var stderr tail
@@ -48,7 +48,7 @@ func (r *run) attempt(ctx context.Context, n int, c Client, p plan) (judge.Stay,
 
 	log, theirs, err := os.Pipe()
 	if err != nil {
-		return judge.Stay{}, err
+		return judge.Section{}, err
 	}
 	defer log.Close()
 	a.cmd.Stdout = theirs
@@ -57,7 +57,7 @@ func (r *run) attempt(ctx context.Context, n int, c Client, p plan) (judge.Stay,
 	err = a.cmd.Start()
 	theirs.Close()
 	if err != nil {
-		return judge.Stay{}, fmt.Errorf("%s can't be started: %w", args[0], err)
+		return judge.Section{}, fmt.Errorf("%s can't be started: %w", args[0], err)
 	}
 	_ = log.SetReadDeadline(time.Now().Add(p.Hold + p.stopFor + slack))
 
@@ -76,13 +76,13 @@ func (r *run) attempt(ctx context.Context, n int, c Client, p plan) (judge.Stay,
 	inflicting.Wait()
 	a.note(judge.Event{Kind: judge.End, Text: strings.TrimSpace(a.cmd.ProcessState.String() + "\n" + stderr.String())})
 	if err != nil {
-		return judge.Stay{}, err
+		return judge.Section{}, err
 	}
-	stay, err := judge.Read(a.events)
+	section, err := judge.Read(a.events)
 	if err != nil {
-		return judge.Stay{}, fmt.Errorf("%w: %w", ErrUnjudged, err)
+		return judge.Section{}, fmt.Errorf("%w: %w", ErrUnjudged, err)
 	}
-	return stay, r.account(stay, a.cmd.ProcessState.ExitCode(), &stderr)
+	return section, r.account(section, a.cmd.ProcessState.ExitCode(), &stderr)
 }
 
 // note adds an event of ours, or of the child if it has a time.

@@ -76,7 +76,7 @@ func Run(ctx context.Context, s store.Store, opts Options) (Report, error) {
 	if err == nil && r.counts.Acquisitions() == 0 {
 		err = &NobodyError{r.lastCode, r.lastSays}
 	}
-	report := Report{Verdict: judge.Judge(r.stays, opts.JudgeFor)}
+	report := Report{Verdict: judge.Judge(r.sections, opts.JudgeFor)}
 	if err != nil && report.Verdict.Result == judge.NotFound {
 		report.Verdict.Result, report.Verdict.Why = judge.Unknown, err.Error()
 	}
@@ -96,7 +96,7 @@ type run struct {
 
 	mu       sync.Mutex
 	counts   Counts
-	stays    []judge.Stay
+	sections []judge.Section
 	lastCode int // of the last one that failed to get the lock
 	lastSays string
 }
@@ -149,7 +149,7 @@ func (r *run) watch(ctx context.Context) {
 func (r *run) counted() Counts {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.counts.Violations = len(judge.Seen(r.stays))
+	r.counts.Violations = len(judge.Seen(r.sections))
 	return r.counts
 }
 
@@ -165,15 +165,15 @@ func (r *run) client(ctx context.Context, n int, c Client) {
 	for turn := 1; ctx.Err() == nil; turn++ {
 		chances, behind := r.mixture()
 		p := newPlan(random, turnID(n, turn), r.opts.Prefix+"data/", r.opts.TTL, chances, behind)
-		stay, err := r.attempt(ctx, n, c, p)
+		section, err := r.attempt(ctx, n, c, p)
 		if err != nil {
 			r.fail(err)
 			return
 		}
 		r.mu.Lock()
-		r.stays = append(r.stays, stay)
+		r.sections = append(r.sections, section)
 		r.mu.Unlock()
-		if !stay.Entered {
+		if !section.Entered {
 			p.pause *= 2 // it is in somebody's way
 		}
 		_ = clock.Sleep(ctx, clock.System{}, p.pause)
@@ -207,7 +207,7 @@ const hopeless = 3
 
 // account counts how a turn ended. The error is one after which nothing can be said
 // of the run.
-func (r *run) account(s judge.Stay, code int, stderr *tail) error {
+func (r *run) account(s judge.Section, code int, stderr *tail) error {
 	if code == CodeUnjudged || code == panicked {
 		return fmt.Errorf("%w: %s broke down: %s", ErrUnjudged, s.ID, stderr.last())
 	}
