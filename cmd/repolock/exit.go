@@ -72,7 +72,7 @@ func describe(err error) (name string, code int, hint string) {
 		usage  usageError
 		signal signalled
 		held   heldError
-		nobody *torture.NobodyError
+		missed *torture.NotAcquiredError
 		file   fileError
 		told   keeperError
 		noLock noLockError
@@ -90,11 +90,11 @@ func describe(err error) (name string, code int, hint string) {
 		return "no_such_lock", exitAborted, "repolock status lists the ids"
 	case errors.As(err, &held):
 		return "lock_blocked", held.code, heldHint(held)
-	case errors.As(err, &nobody):
-		if nobody.Code <= 0 || nobody.Code >= exitSignal {
+	case errors.As(err, &missed):
+		if missed.Code <= 0 || missed.Code >= exitSignal {
 			return "torture_failed", exitUnavailable, ""
 		}
-		return "torture_failed", nobody.Code, ""
+		return "torture_failed", missed.Code, ""
 	case errors.Is(err, torture.ErrUnjudged):
 		return "torture_unjudged", exitUnjudged, ""
 	case errors.Is(err, replock.ErrLost), errors.Is(err, procgroup.ErrExpired), errors.Is(err, procgroup.ErrParted):
