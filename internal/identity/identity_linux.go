@@ -35,12 +35,12 @@ func pidNamespace() string {
 	return ns
 }
 
-// timeNamespace is that of this process. The one of its children,
-// time_for_children, is another after unshare(2) alone.
+// timeNamespace returns the time namespace of this process. That of its children,
+// time_for_children, differs only after unshare(2).
 func timeNamespace() string { return timeNamespaceIn("/proc/self/ns") }
 
-// timeNamespaceIn reads a directory of proc_pid_ns(5). If it has namespaces, but none
-// of time, the kernel has none: Linux before 5.6, or built without them.
+// timeNamespaceIn reads a directory of proc_pid_ns(5). If it has namespaces but no time
+// namespace, the kernel has none: Linux before 5.6, or built without them.
 func timeNamespaceIn(dir string) string {
 	ns, err := os.Readlink(filepath.Join(dir, "time"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -54,8 +54,8 @@ func timeNamespaceIn(dir string) string {
 	return ns
 }
 
-// Caller is the process that called this one. Where that is a shell's copy of itself, as
-// in T=$(command || exit), it is the shell: the copy ends with the command.
+// Caller returns the process that called this one. If that is a shell's copy of itself, as in
+// T=$(command || exit), Caller returns the shell, because the copy ends with the command.
 func Caller() int {
 	pid := os.Getppid()
 	for {
@@ -69,14 +69,14 @@ func Caller() int {
 
 var shells = regexp.MustCompile(`^(r?bash|dash|ash|[a-z]*ksh|zsh|yash|posh|hush|sh|busybox|toybox)[-0-9._]*$`)
 
-// isShell: a copy of any other program is a process for its own sake, such as a worker.
+// isShell reports whether a process is a shell. A copy of any other program is a process in
+// its own right, such as a worker.
 func isShell(pid int) bool {
 	exe, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/exe")
 	return err == nil && shells.MatchString(strings.TrimSuffix(filepath.Base(exe), " (deleted)"))
 }
 
-// sameProgram reports whether two processes have been called as the same program with the
-// same arguments.
+// sameProgram reports whether two processes run the same program with the same arguments.
 func sameProgram(a, b int) bool {
 	for _, what := range []func(string) (string, error){
 		func(dir string) (string, error) { return os.Readlink(dir + "/exe") },
