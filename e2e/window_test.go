@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/repolock/repolock/internal/procstat"
 )
 
 // shells are those that have job control; zsh as it is as much like the others as can be.
@@ -163,8 +165,6 @@ func (s *site) pid(name string) (pid int) {
 
 // state tells a process's parent, and whether it is stopped.
 func state(pid int) (parent int, stopped bool) {
-	raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	_, text, _ := strings.Cut(string(raw), ") ")
-	_, _ = fmt.Sscanf(text, "%s %d", new(string), &parent)
-	return parent, strings.HasPrefix(text, "T")
+	s, _ := procstat.Read(strconv.Itoa(pid))
+	return s.Parent, s.State == "T"
 }

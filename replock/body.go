@@ -7,13 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/repolock/repolock/internal/identity"
 	"github.com/repolock/repolock/internal/refresh"
+	"github.com/repolock/repolock/internal/text"
 )
 
 // maxBody is how much of a body is read, before and after decompression.
@@ -136,7 +136,7 @@ func decode(raw []byte) (lease, error) {
 	}
 	var l lease
 	if err := json.Unmarshal(plain, &l.body); err != nil {
-		return lease{}, fmt.Errorf("body is not a lock's JSON: %s", cut(err.Error()))
+		return lease{}, fmt.Errorf("body is not a lock's JSON: %s", text.Cut(err.Error(), maxText))
 	}
 	l.bound()
 	if l.expires, err = time.Parse(time.RFC3339Nano, l.ExpiresAt); err != nil {
@@ -169,9 +169,9 @@ func (b *body) bound() {
 		&b.Operation, &b.Holder, &b.AcquiredAt, &b.ExpiresAt, &b.ID, &b.AcquiredID, &b.RefreshedAt,
 		&b.HostID, &b.BootID, &b.PIDNamespace, &b.TimeNamespace, &b.User, &b.Version,
 	} {
-		*s = cut(*s)
+		*s = text.Cut(*s, maxText)
 	}
-	b.State = State(cut(string(b.State)))
+	b.State = State(text.Cut(string(b.State), maxText))
 	size := 0
 	for k, v := range b.Metadata {
 		size += len(k) + len(v)
@@ -179,14 +179,6 @@ func (b *body) bound() {
 	if size > maxMetadata {
 		b.Metadata = nil
 	}
-}
-
-// cut shortens a text to maxText and an ellipsis, and leaves characters whole.
-func cut(s string) string {
-	if len(s) <= maxText {
-		return s
-	}
-	return strings.Clone(strings.ToValidUTF8(s[:maxText], "")) + "…"
 }
 
 // process returns the process that wrote the body.

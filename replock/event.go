@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"github.com/repolock/repolock/internal/text"
 )
 
 // EventKind is the kind of an event.
@@ -125,7 +127,7 @@ func (l *Locker) pass(e Event) {
 	if !ok {
 		level = slog.LevelDebug
 	}
-	attrs := []any{"mode", e.Mode, "operation", Printable(e.Operation), "id", e.ID, "key", e.Key}
+	attrs := []any{"mode", e.Mode, "operation", text.Brief(e.Operation), "id", e.ID, "key", e.Key}
 	if e.Name != "" {
 		attrs = append(attrs, "name", e.Name)
 	}

@@ -87,8 +87,8 @@ func ExampleHeldError() {
 	var held *replock.HeldError
 	if errors.As(err, &held) {
 		for _, h := range held.Holders {
-			fmt.Println(h.Mode, replock.Printable(h.Operation), h.Metadata["job"])
+			fmt.Printf("%s %q %q\n", h.Mode, h.Operation, h.Metadata["job"])
 		}
 	}
-	// Output: shared backup nightly
+	// Output: shared "backup" "nightly"
 }

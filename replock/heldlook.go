@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/store"
 )
 
@@ -175,7 +176,7 @@ func (k *Lock) foreign(ctx context.Context, page store.Page, sent, answered time
 		}
 		if k.l.judge(e, k.others.st, sent); e.verdict == Live || e.verdict == Unreadable {
 			return k.broken(e.Key, fmt.Sprintf("another client, which doesn't keep to this protocol, was let in beside it: %s, operation %s",
-				orUnknown(e.lease.Holder), orUnknown(e.lease.Operation)))
+				text.Or(e.lease.Holder, "unknown"), text.Or(e.lease.Operation, "unknown")))
 		}
 	}
 	if young {

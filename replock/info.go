@@ -2,11 +2,9 @@ package replock
 
 import (
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
-	"unicode"
 
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/store"
 )
 
@@ -50,8 +48,8 @@ func (v Verdict) String() string {
 // MarshalText is String.
 func (v Verdict) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
 
-// Info describes a lock in the store. Its texts come from the client that wrote the lock: pass
-// them through Printable before showing them.
+// Info describes a lock in the store. Its texts come from the client that wrote the lock: they
+// can contain control characters, so print them with %q.
 type Info struct {
 	Mode Mode
 	// Keys are the keys of the lock's objects; an exclusive lock has two.
@@ -108,60 +106,30 @@ func (i Info) Key() string { return i.Keys[0] }
 func (i Info) String() string {
 	if i.Verdict == Unreadable && store.CheckKey(i.Key()) != nil {
 		return fmt.Sprintf("%s lock %s can't be read (%s); if no operation is running, break-lock says how to delete it",
-			i.Mode, Printable(i.Key()), Printable(i.Why))
+			i.Mode, text.Brief(i.Key()), text.Brief(i.Why))
 	}
 	if i.Verdict == Unreadable {
 		return fmt.Sprintf("%s lock %s can't be read (%s); if no operation is running, break-lock removes it",
-			i.Mode, Printable(i.Key()), Printable(i.Why))
+			i.Mode, text.Brief(i.Key()), text.Brief(i.Why))
 	}
 	if i.Holder == "" && i.Why != "" {
-		return fmt.Sprintf("%s lock %s, which can't be read just now (%s)", i.Mode, Printable(i.Key()), Printable(i.Why))
+		return fmt.Sprintf("%s lock %s, which can't be read just now (%s)", i.Mode, text.Brief(i.Key()), text.Brief(i.Why))
 	}
-	s := fmt.Sprintf("%s lock of %s", i.Mode, orUnknown(i.Holder))
+	s := fmt.Sprintf("%s lock of %s", i.Mode, text.Or(i.Holder, "unknown"))
 	if i.State == StateWaiting {
 		s += ", who waits for it"
 	}
-	s += fmt.Sprintf(", operation %s", orUnknown(i.Operation))
+	s += fmt.Sprintf(", operation %s", text.Or(i.Operation, "unknown"))
 	if !i.Acquired.IsZero() {
 		s += ", since " + i.Acquired.UTC().Format(time.RFC3339)
 	}
 	switch {
 	case i.Verdict == Doubtful:
-		s += ", perhaps stale: " + Printable(i.Why)
+		s += ", perhaps stale: " + text.Brief(i.Why)
 	case i.ProcessGone:
 		s += ", whose process is gone, expires in " + max(i.Left, 0).Round(time.Second).String()
 	default:
 		s += ", expires in " + max(i.Left, 0).Round(time.Second).String() + " unless refreshed"
 	}
-	return s + " (" + Printable(i.Key()) + ")"
-}
-
-func orUnknown(s string) string {
-	if strings.TrimSpace(s) == "" {
-		return "unknown"
-	}
-	return Printable(s)
-}
-
-// maxPrintable is where Printable cuts.
-const maxPrintable = 256
-
-// Printable makes a text from a lock's body safe to show on a terminal: control
-// characters and others that aren't shown are escaped, and it is cut at 256
-// bytes.
-func Printable(s string) string {
-	var b strings.Builder
-	for _, r := range s {
-		if b.Len() > maxPrintable {
-			b.WriteString("…")
-			break
-		}
-		if r == '\\' || !unicode.IsPrint(r) {
-			q := strconv.QuoteRuneToASCII(r)
-			b.WriteString(q[1 : len(q)-1])
-			continue
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
+	return s + " (" + text.Brief(i.Key()) + ")"
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/identity"
+	"github.com/repolock/repolock/internal/text"
 )
 
 // Bounds and default of Options.TTL.
@@ -115,7 +116,7 @@ const (
 // bytes.
 func CheckOperation(operation string) error {
 	if operation == "" || len(operation) > maxOperation {
-		return fmt.Errorf("operation %q: must have 1 to %d bytes", Printable(operation), maxOperation)
+		return fmt.Errorf("operation %q: must have 1 to %d bytes", text.Brief(operation), maxOperation)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/store"
 )
 
@@ -57,7 +58,7 @@ func (r *renewer) ours(ctx context.Context, o *object) error {
 	case err != nil:
 		return r.broken(o.key, "it was replaced by something that is no lock of ours")
 	case !r.t.ids[l.ID]:
-		return r.broken(o.key, fmt.Sprintf("it was replaced by %s, operation %s", orUnknown(l.Holder), orUnknown(l.Operation)))
+		return r.broken(o.key, fmt.Sprintf("it was replaced by %s, operation %s", text.Or(l.Holder, "unknown"), text.Or(l.Operation, "unknown")))
 	}
 	o.etag, o.sent = c.object.ETag, time.Duration(l.RefreshedBoot)
 	return nil

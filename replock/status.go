@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/store"
 )
 
@@ -176,7 +177,7 @@ func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error)
 				err = fmt.Errorf("only the store's own tools can remove it (aws s3 rm, mc rm, b2 rm): %w", err)
 			}
 			if err != nil {
-				b.Err = join(b.Err, fmt.Errorf("%s is still there: %w", Printable(key), err))
+				b.Err = join(b.Err, fmt.Errorf("%s is still there: %w", text.Brief(key), err))
 			}
 			return again
 		})

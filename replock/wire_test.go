@@ -13,6 +13,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/store/mem"
 )
 
@@ -315,7 +316,7 @@ func FuzzDecode(f *testing.F) {
 		if !again.expires.Equal(l.expires) || again.ttl != l.ttl || again.Holder != l.Holder {
 			t.Errorf("%q: %+v became %+v", raw, l, again)
 		}
-		if s := Printable(l.Holder + l.Operation); strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		if s := text.Brief(l.Holder + l.Operation); strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 			t.Errorf("%q is shown with control characters", raw)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mattn/go-isatty"
 
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -141,7 +142,7 @@ func (c breakCmd) report(r *reporter, broken []replock.Broken) error {
 		return r.result(out)
 	}
 	if len(broken) == 0 {
-		_, err := fmt.Fprintf(r.stdout, "nothing to break\n%s\n", escape(r.looked()))
+		_, err := fmt.Fprintf(r.stdout, "nothing to break\n%s\n", text.Escape(r.looked()))
 		return err
 	}
 	for _, b := range broken {
@@ -149,8 +150,8 @@ func (c breakCmd) report(r *reporter, broken []replock.Broken) error {
 			continue // the error tells it
 		}
 		for _, key := range b.Keys {
-			if _, err := fmt.Fprintf(r.stdout, "deleted %s: %s lock of %s, operation %s\n", replock.Printable(key), b.Mode,
-				dash(b.Holder), dash(b.Operation)); err != nil {
+			if _, err := fmt.Fprintf(r.stdout, "deleted %s: %s lock of %s, operation %s\n", text.Brief(key), b.Mode,
+				text.Or(b.Holder, "-"), text.Or(b.Operation, "-")); err != nil {
 				return err
 			}
 		}

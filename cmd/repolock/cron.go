@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
-	"github.com/repolock/repolock/internal/plain"
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
 )
@@ -79,25 +79,25 @@ func (r *reporter) skip(err error) {
 }
 
 // shout says what must be heard even with --quiet.
-func (r *reporter) shout(name, text string) {
+func (r *reporter) shout(name, message string) {
 	if r.JSON {
 		r.object(struct {
 			Warning string    `json:"warning"`
 			Message string    `json:"message"`
 			Time    time.Time `json:"timestamp"`
-		}{name, text, clock.System{}.Now().UTC()})
+		}{name, message, clock.System{}.Now().UTC()})
 		return
 	}
-	r.line("warning: ", text)
+	r.line("warning: ", message)
 }
 
 // object prints JSON on stderr, in one line.
 func (r *reporter) object(v any) {
-	text, err := plain.Marshal(v)
+	raw, err := text.Marshal(v)
 	if err != nil {
 		panic(err) // strings and numbers always encode
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	fmt.Fprintf(r.stderr, "%s\n", text)
+	fmt.Fprintf(r.stderr, "%s\n", raw)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/repolock/repolock/internal/daemon"
 	"github.com/repolock/repolock/internal/procgroup"
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/internal/torture"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
@@ -71,7 +72,7 @@ func describe(err error) (name string, code int, hint string) {
 		usage  usageError
 		signal signalled
 		held   heldError
-		nobody *torture.NobodyError
+		missed *torture.NotAcquiredError
 		file   fileError
 		told   keeperError
 		noLock noLockError
@@ -89,11 +90,11 @@ func describe(err error) (name string, code int, hint string) {
 		return "no_such_lock", exitAborted, "repolock status lists the ids"
 	case errors.As(err, &held):
 		return "lock_blocked", held.code, heldHint(held)
-	case errors.As(err, &nobody):
-		if nobody.Code <= 0 || nobody.Code >= exitSignal {
+	case errors.As(err, &missed):
+		if missed.Code <= 0 || missed.Code >= exitSignal {
 			return "torture_failed", exitUnavailable, ""
 		}
-		return "torture_failed", nobody.Code, ""
+		return "torture_failed", missed.Code, ""
 	case errors.Is(err, torture.ErrUnjudged):
 		return "torture_unjudged", exitUnjudged, ""
 	case errors.Is(err, replock.ErrLost), errors.Is(err, procgroup.ErrExpired), errors.Is(err, procgroup.ErrParted):
@@ -176,9 +177,6 @@ const maxMessage = 4096
 
 // oneLine makes one line of an error that joins several.
 func oneLine(err error) string {
-	s := escape(strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; "))
-	if len(s) > maxMessage {
-		s = strings.ToValidUTF8(s[:maxMessage], "") + "…"
-	}
-	return s
+	lines := strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' })
+	return text.Cut(text.Escape(strings.Join(lines, "; ")), maxMessage)
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/repolock/repolock/internal/audit"
 	"github.com/repolock/repolock/internal/regular"
-	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/internal/text"
 )
 
 type historyCmd struct {
@@ -82,14 +82,14 @@ func printHistory(w io.Writer, h audit.History) error {
 		if d := s.StoppedFor(); d > 0 {
 			outcome += fmt.Sprintf("; stopped for %v", d.Round(time.Millisecond))
 		}
-		fmt.Fprintf(t, "%s\t%v\t%s\t%s\t%s\t%s\t%s\n", since(s.Asked), s.Waited().Round(time.Millisecond), held, dash(s.Mode), dash(s.Operation),
-			dash(s.Who), replock.Printable(outcome))
+		fmt.Fprintf(t, "%s\t%v\t%s\t%s\t%s\t%s\t%s\n", since(s.Asked), s.Waited().Round(time.Millisecond), held, text.Or(s.Mode, "-"), text.Or(s.Operation, "-"),
+			text.Or(s.Who, "-"), text.Brief(outcome))
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
 	for _, m := range h.Removals {
-		if _, err := fmt.Fprintf(w, "%s  %s %s %s\n", since(m.At), dash(m.Who), m.What, dash(m.Of)); err != nil {
+		if _, err := fmt.Fprintf(w, "%s  %s %s %s\n", since(m.At), text.Or(m.Who, "-"), m.What, text.Or(m.Of, "-")); err != nil {
 			return err
 		}
 	}

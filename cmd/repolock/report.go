@@ -4,14 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
-	"unicode"
 
 	"github.com/repolock/repolock/internal/clock"
-	"github.com/repolock/repolock/internal/plain"
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -34,14 +32,14 @@ func (r *reporter) say(format string, args ...any) {
 	}
 }
 
-func (r *reporter) line(kind, text string) {
+func (r *reporter) line(kind, message string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	shown, was := r.shown, r.erased()
 	if was != "" {
 		r.shown = shown
 	}
-	fmt.Fprintf(r.stderr, "%srepolock: %s%s\n%s", was, kind, escape(text), r.shown)
+	fmt.Fprintf(r.stderr, "%srepolock: %s%s\n%s", was, kind, text.Escape(message), r.shown)
 }
 
 // fail prints an error and returns its exit code.
@@ -179,27 +177,9 @@ func shortStamp(t time.Time) string {
 func (r *reporter) result(v any) error { return printJSON(r.stdout, v) }
 
 func printJSON(w io.Writer, v any) error {
-	text, err := plain.MarshalIndent(v, "", "  ")
+	raw, err := text.MarshalIndent(v, "", "  ")
 	if err == nil {
-		_, err = fmt.Fprintf(w, "%s\n", text)
+		_, err = fmt.Fprintf(w, "%s\n", raw)
 	}
 	return err
-}
-
-// escape makes a text safe for a terminal: an error may quote the name of a file
-// or a body.
-func escape(s string) string {
-	if !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range s {
-		if unicode.IsPrint(r) {
-			b.WriteRune(r)
-		} else {
-			q := strconv.QuoteRuneToASCII(r)
-			b.WriteString(q[1 : len(q)-1])
-		}
-	}
-	return b.String()
 }

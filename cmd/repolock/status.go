@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -33,7 +34,7 @@ func (c statusCmd) run(r *reporter, g global) (int, error) {
 	if err := showStatus(r, r.stdout, infos); err != nil || r.JSON {
 		return 0, err
 	}
-	_, err = fmt.Fprintln(r.stdout, escape(g.looked()))
+	_, err = fmt.Fprintln(r.stdout, text.Escape(g.looked()))
 	return 0, err
 }
 
@@ -74,19 +75,19 @@ func table(w io.Writer, infos []replock.Info) error {
 		if i.State == "waiting" && i.Verdict == replock.Live {
 			verdict += ", waiting"
 		}
-		note := func(text string) { notes = append(notes, replock.Printable(i.Key())+": "+text) }
+		note := func(says string) { notes = append(notes, text.Brief(i.Key())+": "+says) }
 		if i.ProcessGone {
 			verdict += ", process gone"
 			note("its holder was a process of this machine, which is gone")
 		}
 		if i.Why != "" {
-			note(replock.Printable(i.Why))
+			note(text.Brief(i.Why))
 		}
 		if !i.StoreClock && i.Verdict != replock.Unreadable {
 			note("the store doesn't tell its time; what is left is by this machine's clock")
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", i.Mode, dash(i.Operation), dash(i.Holder), since(i.Acquired),
-			ago(i), left(i), verdict, dash(i.ID))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", i.Mode, text.Or(i.Operation, "-"), text.Or(i.Holder, "-"), since(i.Acquired),
+			ago(i), left(i), verdict, text.Or(i.ID, "-"))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -97,13 +98,6 @@ func table(w io.Writer, infos []replock.Info) error {
 		}
 	}
 	return nil
-}
-
-func dash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return replock.Printable(s)
 }
 
 func since(t time.Time) string {

@@ -8,6 +8,7 @@ import (
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/daemon"
 	"github.com/repolock/repolock/internal/identity"
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -52,7 +53,7 @@ func (t tokenArg) hold(r *reporter, do string) error {
 	}
 	if !r.Quiet {
 		_, err = fmt.Fprintf(r.stdout, "%s lock %s, operation %s, is held until %s unless refreshed (%v)\n", h.Mode, h.ID,
-			replock.Printable(h.Operation), h.HeldUntil.Format(time.RFC3339), time.Duration(h.LeftSeconds*float64(time.Second)).Round(time.Second))
+			text.Brief(h.Operation), h.HeldUntil.Format(time.RFC3339), time.Duration(h.LeftSeconds*float64(time.Second)).Round(time.Second))
 	}
 	return err
 }

@@ -143,9 +143,9 @@ func TestTortureExit(t *testing.T) {
 		{t.Context(), judge.Unknown, torture.ErrUnjudged, exitUnjudged},
 		{t.Context(), judge.NotFound, failed, exitFailed},
 		{t.Context(), judge.Violated, failed, exitUnfit},
-		{t.Context(), judge.Unknown, &torture.NobodyError{Code: exitPermission}, exitPermission},
-		{t.Context(), judge.Unknown, &torture.NobodyError{Code: 137}, exitUnavailable},
-		{t.Context(), judge.Unknown, &torture.NobodyError{}, exitUnavailable},
+		{t.Context(), judge.Unknown, &torture.NotAcquiredError{Code: exitPermission}, exitPermission},
+		{t.Context(), judge.Unknown, &torture.NotAcquiredError{Code: 137}, exitUnavailable},
+		{t.Context(), judge.Unknown, &torture.NotAcquiredError{}, exitUnavailable},
 		{interrupted, judge.NotFound, nil, exitSignal + int(syscall.SIGTERM)},
 		{interrupted, judge.Violated, nil, exitUnfit},
 	} {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -123,7 +124,7 @@ func inTheWay(holders []replock.Info, since time.Duration, stamp func(time.Time)
 		does = "after"
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s, %s", does, orUnknown(h.Holder), orUnknown(h.Operation))
+	fmt.Fprintf(&b, "%s %s, %s", does, text.Or(h.Holder, "unknown"), text.Or(h.Operation, "unknown"))
 	if !h.Acquired.IsZero() {
 		fmt.Fprintf(&b, ", since %s", stamp(h.Acquired))
 	}
@@ -139,11 +140,4 @@ func inTheWay(holders []replock.Info, since time.Duration, stamp func(time.Time)
 		fmt.Fprintf(&b, "; and %d more", n)
 	}
 	return b.String()
-}
-
-func orUnknown(s string) string {
-	if s == "" {
-		return "unknown"
-	}
-	return replock.Printable(s)
 }

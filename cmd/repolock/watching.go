@@ -12,8 +12,8 @@ import (
 	"golang.org/x/term"
 
 	"github.com/repolock/repolock/internal/clock"
-	"github.com/repolock/repolock/internal/plain"
 	"github.com/repolock/repolock/internal/procgroup"
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -57,26 +57,26 @@ func (w *watching) redraw(infos []replock.Info, failed error) error {
 		return nil
 	}
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s  %s\n", stamp(clock.System{}.Now()), replock.Printable(redact(w.r.Repo)))
+	fmt.Fprintf(&b, "%s  %s\n", stamp(clock.System{}.Now()), text.Brief(redact(w.r.Repo)))
 	if failed != nil {
 		fmt.Fprintf(&b, "the store can't be read: %s\n", oneLine(failed))
 	} else if err := showStatus(w.r, &b, infos); err != nil {
 		return err
 	}
 	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
-	text := ""
+	begin := ""
 	if w.lines > 0 {
-		text = fmt.Sprintf("\x1b[%dA", w.lines) + erase
+		begin = fmt.Sprintf("\x1b[%dA", w.lines) + erase
 	}
 	if width, height, err := term.GetSize(int(os.Stdout.Fd())); err == nil && width > 0 && height > 1 {
 		lines = crop(lines, width, height-1)
 		if width < w.width && w.lines > 0 { // who knows in how many lines what is shown was wrapped
-			text = "\x1b[H\x1b[2J"
+			begin = "\x1b[H\x1b[2J"
 		}
 		w.width = width
 	}
 	w.lines = len(lines)
-	_, err := fmt.Fprint(w.r.stdout, text+strings.Join(lines, "\n")+"\n")
+	_, err := fmt.Fprint(w.r.stdout, begin+strings.Join(lines, "\n")+"\n")
 	return err
 }
 
@@ -111,12 +111,12 @@ func (w *watching) print(infos []replock.Info, failed error) error {
 	}
 	w.last = names
 	if w.r.JSON { // one a line
-		text, err := plain.Marshal(newJSONStatus(w.r.global, infos))
+		raw, err := text.Marshal(newJSONStatus(w.r.global, infos))
 		if err == nil {
-			_, err = fmt.Fprintf(w.r.stdout, "%s\n", text)
+			_, err = fmt.Fprintf(w.r.stdout, "%s\n", raw)
 		}
 		return err
 	}
-	fmt.Fprintf(w.r.stdout, "%s  %s\n", stamp(clock.System{}.Now()), replock.Printable(redact(w.r.Repo)))
+	fmt.Fprintf(w.r.stdout, "%s  %s\n", stamp(clock.System{}.Now()), text.Brief(redact(w.r.Repo)))
 	return showStatus(w.r, w.r.stdout, infos)
 }

@@ -2,7 +2,8 @@ package audit
 
 import (
 	"slices"
-	"strings"
+
+	"github.com/repolock/repolock/internal/text"
 )
 
 // What others wrote is cut in the log: a line must stay one that Read takes.
@@ -19,7 +20,7 @@ const (
 // cut returns a record without what is too long.
 func (r Record) cut() Record {
 	for _, s := range []*string{&r.LockPath, &r.Operation, &r.Actor, &r.Hostname, &r.HostID, &r.RequestID, &r.ResumedFrom, &r.Reason, &r.Error} {
-		*s = cut(*s, maxOwn)
+		*s = text.Cut(*s, maxOwn)
 	}
 	if more := len(r.HeldBy) - maxHolders; more > 0 {
 		r.HeldBy, r.HeldByMore = r.HeldBy[:maxHolders], more
@@ -28,16 +29,8 @@ func (r Record) cut() Record {
 	for i := range r.HeldBy {
 		h := &r.HeldBy[i]
 		for _, s := range []*string{&h.RequestID, &h.Actor, &h.Intent, &h.Holder, &h.Mode, &h.State} {
-			*s = cut(*s, maxText)
+			*s = text.Cut(*s, maxText)
 		}
 	}
 	return r
-}
-
-// cut shortens a text to so many bytes and an ellipsis, and leaves characters whole.
-func cut(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
 }

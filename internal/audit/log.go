@@ -7,8 +7,8 @@ import (
 	"io"
 	"os"
 
-	"github.com/repolock/repolock/internal/plain"
 	"github.com/repolock/repolock/internal/regular"
+	"github.com/repolock/repolock/internal/text"
 )
 
 // Log is a file that records are appended to. It may be used concurrently, by any
@@ -29,7 +29,7 @@ func Open(path string) (*Log, error) {
 // Append appends a record, with texts of a bounded length.
 func (l *Log) Append(r Record) error {
 	r.Timestamp = r.Timestamp.UTC()
-	line, err := plain.Marshal(r.cut())
+	line, err := text.Marshal(r.cut())
 	if err != nil {
 		return err
 	}

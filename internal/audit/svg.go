@@ -187,7 +187,7 @@ func (d *drawing) x(t time.Time) float64 {
 func (d *drawing) print(format string, args ...any) {
 	for i, a := range args {
 		if s, ok := a.(string); ok {
-			args[i] = text(s)
+			args[i] = xmlText(s)
 		}
 	}
 	if d.err == nil {
@@ -197,8 +197,8 @@ func (d *drawing) print(format string, args ...any) {
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
 
-// text is what can stand in an element or an attribute of the drawing. html escapes quotes, too.
-func text(s string) string {
+// xmlText makes s fit for an element or an attribute of the drawing. html escapes quotes too.
+func xmlText(s string) string {
 	return html.EscapeString(strings.Map(func(r rune) rune {
 		if r != '\n' && !unicode.IsPrint(r) { // no character of XML, or one that turns a text around
 			return '\ufffd'

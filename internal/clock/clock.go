@@ -6,23 +6,22 @@ import (
 	"time"
 )
 
-// Clock tells the time in the two ways that a lease needs. It may be used
+// Clock reads the time in the two ways that a lease needs. Its methods can be called
 // concurrently.
 type Clock interface {
-	// Now is the wall clock. It can be wrong and can jump; it is stamped into
-	// bodies and never decides anything alone.
+	// Now returns the wall clock, which can be wrong and can jump. Bodies contain it; it
+	// never decides anything alone.
 	Now() time.Time
-	// Elapsed is a clock that nobody can set, that counts the time that the
-	// machine was suspended, and that all processes of one boot share. Its zero
-	// is arbitrary. Deadlines are read on it.
+	// Elapsed returns a clock that can't be set, that counts the time of a suspend, and
+	// that all processes of one boot share. Its zero is arbitrary. Deadlines are readings
+	// of it.
 	Elapsed() time.Duration
 	// After sends once d has passed, not counting suspends.
 	After(d time.Duration) <-chan time.Time
 }
 
-// Tick is how often a wait looks at Elapsed again: timers don't count the time
-// that a machine is suspended, so this is how soon after waking a passed
-// deadline is noticed.
+// Tick is the interval at which a wait looks at Elapsed. Timers don't count the time of a
+// suspend, so a wait notices a passed deadline within a Tick of waking.
 const Tick = 500 * time.Millisecond
 
 // SleepUntil returns nil once the clock's Elapsed has reached at, within half a
@@ -54,12 +53,11 @@ type System struct{}
 // a program that they run.
 var Wall = time.Now
 
-// Now is the machine's wall clock.
+// Now returns the machine's wall clock.
 func (System) Now() time.Time { return Wall() }
 
 // After is the runtime's timer.
 func (System) After(d time.Duration) <-chan time.Time { return time.After(d) }
 
-// Elapsed is the machine's clock that nobody can set; see the system's own file
-// for which one it is.
+// Elapsed returns the machine's clock that can't be set; each system's file names it.
 func (System) Elapsed() time.Duration { return elapsed() }

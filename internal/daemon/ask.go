@@ -14,24 +14,25 @@ import (
 	"time"
 )
 
-// How long a keeper may take; variables for tests. One that runs says hello at once.
+// Limits for a keeper's hello and its answer; variables for tests. A running keeper sends
+// its hello at once.
 var (
 	helloTime  = 10 * time.Second
 	answerTime = 2 * time.Minute
 )
 
-// hello is what a keeper says first. Fields are only ever added.
+// hello is the first message of a keeper. Fields are only ever added.
 type hello struct {
 	PID int `json:"pid"`
 }
 
-// request is what it is asked. Fields are only ever added.
+// request is a client's message. Fields are only ever added.
 type request struct {
 	Do string `json:"do"`
 }
 
-// Ask asks the keeper with a token, and decodes its JSON answer. If that is its last one,
-// Ask returns when it has ended.
+// Ask sends a request to the keeper with a token, and decodes its JSON answer. With last set
+// it then waits until the keeper has ended.
 func Ask(token, do string, answer any, last bool) error {
 	path, err := socket(token, false)
 	if err != nil {
@@ -63,7 +64,8 @@ func Ask(token, do string, answer any, last bool) error {
 	return nil
 }
 
-// unheard is why nobody could be asked. The socket of a keeper that was killed is removed.
+// unheard is the reason why the keeper could not be asked. It removes the socket of a keeper
+// that was killed.
 func unheard(token, path string, err error) error {
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
@@ -72,12 +74,12 @@ func unheard(token, path string, err error) error {
 		fallthrough
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w (none in %s)", ErrGone, filepath.Dir(path))
-	default: // many wait already, or it isn't ours to ask
+	default: // its queue is full, or it is another user's
 		return fmt.Errorf("%w: %w", ErrSilent, err)
 	}
 }
 
-// unanswered is why there is no answer: it didn't come in time, or the keeper has ended.
+// unanswered is the reason why there is no answer: it is late, or the keeper has ended.
 func unanswered(perhaps string, err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return fmt.Errorf("%w (%s)", ErrSilent, perhaps)
@@ -85,13 +87,13 @@ func unanswered(perhaps string, err error) error {
 	return ErrGone
 }
 
-// Listener is where a keeper is asked.
+// Listener accepts the requests to a keeper.
 type Listener struct {
 	l           net.Listener
 	token, path string
 }
 
-// Listen begins to listen for those who know the token.
+// Listen begins to listen for clients that know the token.
 func Listen(token string) (*Listener, error) {
 	path, err := socket(token, true)
 	if err != nil {
@@ -105,15 +107,15 @@ func Listen(token string) (*Listener, error) {
 	return &Listener{l, token, path}, nil
 }
 
-// Close ends it, and removes the socket.
+// Close stops listening and removes the socket.
 func (l *Listener) Close() error {
 	defer forget(l.token, l.path)
 	return l.l.Close()
 }
 
-// Serve answers what is asked, each in its own goroutine, until the listener is closed. If
-// handle returns a function, that is called after the answer was given, and must end the
-// process: the connection is closed by that alone, so that who asked sees it.
+// Serve answers requests, each in its own goroutine, until the listener is closed. If handle
+// returns a function, Serve calls it after the answer, and it must end the process. Only
+// that end closes the connection, so that the client notices it.
 func (l *Listener) Serve(handle func(ctx context.Context, do string) (answer any, then func())) {
 	for {
 		conn, err := l.l.Accept()
@@ -121,7 +123,7 @@ func (l *Listener) Serve(handle func(ctx context.Context, do string) (answer any
 			return
 		}
 		if err != nil {
-			time.Sleep(100 * time.Millisecond) // there are too many open files
+			time.Sleep(100 * time.Millisecond) // too many files are open
 			continue
 		}
 		go serve(conn, handle)
@@ -136,7 +138,7 @@ func serve(conn net.Conn, handle func(context.Context, string) (any, func())) {
 	if out.Encode(hello{os.Getpid()}) != nil || json.NewDecoder(conn).Decode(&r) != nil {
 		return
 	}
-	// Who asks is gone after answerTime, and what they asked for is no use any more.
+	// The client gives up after answerTime, so a later result is of no use.
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime/2)
 	defer cancel()
 	answer, then := handle(ctx, r.Do)
@@ -148,7 +150,7 @@ func serve(conn net.Conn, handle func(context.Context, string) (any, func())) {
 	}
 }
 
-// Over reports whether the keeper with a token has certainly ended, and wasn't killed.
+// Over reports whether the keeper with a token has certainly ended, and was not killed.
 func Over(token string) bool {
 	path, err := socket(token, false)
 	if err != nil {

@@ -13,21 +13,21 @@ import (
 	"syscall"
 )
 
-// Dir is where keepers listen, a directory of this user alone. It is the first of these
-// in which a socket's path isn't too long: $XDG_RUNTIME_DIR/repolock, if that directory is
-// the user's; repolock-UID in the directory for temporary files; and repolock-UID in /tmp.
-// It is made if need be.
+// Dir returns the directory in which keepers listen, and makes it if need be. It belongs to
+// this user alone. It is the first of these in which a socket's path is short enough:
+// $XDG_RUNTIME_DIR/repolock, if $XDG_RUNTIME_DIR is the user's; repolock-UID in the
+// directory for temporary files; repolock-UID in /tmp.
 func Dir() (string, error) {
 	dir, _ := directory("")
 	return dir, made(dir)
 }
 
-// directory returns the path of Dir, and whether it is among the temporary files, where
-// another user can take the name. With a suffix it returns that of a token with one.
+// directory returns the path of Dir, or of the directory of a token's suffix, and whether it
+// is among the temporary files, where another user can take the name.
 func directory(suffix string) (dir string, temporary bool) {
 	uid := os.Geteuid()
 	ours := "repolock-" + strconv.Itoa(uid) + suffix
-	// After su or sudo the variable may still name another user's.
+	// After su or sudo the variable can still name another user's directory.
 	if runtime := os.Getenv("XDG_RUNTIME_DIR"); suffix == "" && filepath.IsAbs(runtime) {
 		if info, err := os.Stat(runtime); err == nil && info.IsDir() && owner(info) == uid {
 			if in := filepath.Join(runtime, "repolock"); fits(in) {
@@ -41,7 +41,7 @@ func directory(suffix string) (dir string, temporary bool) {
 	return filepath.Join(lastResort, ours), true
 }
 
-// made makes a directory if need be, and returns an error unless it is private.
+// made makes a directory if need be. It returns an error unless the directory is private.
 func made(dir string) error {
 	err := os.Mkdir(dir, 0o700)
 	if err != nil && !errors.Is(err, fs.ErrExist) {
@@ -54,7 +54,7 @@ func made(dir string) error {
 	return unfit
 }
 
-// newSuffix returns one for a token if another user has taken the name of Dir, and else "".
+// newSuffix returns a token's suffix if another user has taken the name of Dir, else "".
 func newSuffix() string {
 	if dir, temporary := directory(""); !temporary || made(dir) == nil {
 		return ""
@@ -62,7 +62,7 @@ func newSuffix() string {
 	return "." + rand.Text()[:suffixLength]
 }
 
-// suffixed returns the directory of a token with a suffix, which only its keeper makes.
+// suffixed returns the directory of a token's suffix. Only the keeper makes it.
 func suffixed(suffix string, keeper bool) (string, error) {
 	dir, _ := directory(suffix)
 	if keeper {
@@ -75,17 +75,16 @@ func suffixed(suffix string, keeper bool) (string, error) {
 	return dir, err
 }
 
-// lastResort has a path that is short on every system; a variable for tests.
+// lastResort has a short path on every system; a variable for tests.
 var lastResort = "/tmp"
 
-// maxPath is how long a socket's path can be on every system: unix(7), unix(4).
+// maxPath is the length of a socket's path that every system allows: unix(7), unix(4).
 const maxPath = 103
 
-// fits reports whether the path of a socket in a directory isn't too long.
+// fits reports whether the path of a socket in a directory is short enough.
 func fits(dir string) bool { return len(dir)+len("/")+tokenLength <= maxPath }
 
-// private returns an error if others than the user can have anything in a directory, or
-// put another one in its place.
+// private returns an error if other users can use a directory or replace it.
 func private(dir string, uid int) error {
 	info, err := os.Lstat(dir)
 	if err != nil {

@@ -14,11 +14,11 @@ type Owner struct {
 	ended   chan struct{}
 }
 
-// Watch watches a process, which may have ended already. It is told from a later one with
-// the same pid on Linux alone.
+// Watch watches a process, which can have ended already. Only on Linux does it distinguish
+// the process from a later one with the same pid.
 func Watch(p identity.Process) *Owner {
 	o := &Owner{process: p, ended: make(chan struct{})}
-	// What the handle stands for is p if p hasn't ended after that.
+	// The handle is that of p if p has not ended by the time we have it.
 	handle, err := os.FindProcess(p.PID)
 	if err == nil && !p.Ended() {
 		o.handle = handle
@@ -38,7 +38,7 @@ func (o *Owner) Signal(sig os.Signal) error {
 	return o.handle.Signal(sig)
 }
 
-// interval is how often a system is asked that doesn't tell by itself.
+// interval is the time between two looks on systems that announce no end.
 const interval = time.Second
 
 func (o *Owner) watch() {
@@ -47,7 +47,7 @@ func (o *Owner) watch() {
 		return
 	}
 	ended := false
-	_ = o.handle.WithHandle(func(handle uintptr) { ended = wait(handle) }) // or there is none
+	_ = o.handle.WithHandle(func(handle uintptr) { ended = wait(handle) }) // an error means no handle
 	for !ended && !o.process.Ended() {
 		time.Sleep(interval)
 	}

@@ -8,10 +8,10 @@ import (
 	"sync"
 )
 
-// Start runs our own program with these arguments as a keeper: in a session of its own,
-// where no terminal reaches it, in our environment and directory, with what it writes to
-// stdout and stderr in log, or nowhere. The order is what it is to keep, and encoded with
-// gob.
+// Start runs our own program with these arguments as a keeper, in our environment and
+// directory. It has a session of its own, where no terminal reaches it, and writes stdout
+// and stderr to log, or nowhere if log is nil. The order says what to keep; Start encodes it
+// with gob.
 func Start(args []string, order any, log *os.File) (*Starter, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -47,7 +47,7 @@ func Start(args []string, order any, log *os.File) (*Starter, error) {
 	return s, nil
 }
 
-// Starter is the starter's side of a keeper that it has started.
+// Starter is the starter's side of the pipes to a keeper.
 type Starter struct {
 	cmd          *exec.Cmd
 	orders, news *os.File
@@ -55,17 +55,17 @@ type Starter struct {
 	in           *gob.Decoder
 }
 
-// PID is the keeper's.
+// PID returns the keeper's process id.
 func (s *Starter) PID() int { return s.cmd.Process.Pid }
 
-// Next waits for what the keeper tells next, which is to be decoded into news. It is an
-// error if it has ended.
+// Next waits for the keeper's next message and decodes it into news. An error is returned
+// when the keeper has ended.
 func (s *Starter) Next(news any) error { return s.in.Decode(news) }
 
-// Accept has the keeper stay when we end.
+// Accept makes the keeper stay when we end.
 func (s *Starter) Accept() error { return s.out.Encode(accepted{true}) }
 
-// GiveUp has the keeper end, unless it was accepted: Next tells when it has.
+// GiveUp makes a keeper end that was not accepted. Next then returns an error once it has.
 func (s *Starter) GiveUp() { s.orders.Close() }
 
 func (s *Starter) close() {
@@ -73,7 +73,7 @@ func (s *Starter) close() {
 	s.news.Close()
 }
 
-// accepted is what a starter says last.
+// accepted is the last message of a starter.
 type accepted struct{ Yes bool }
 
 // Line is the keeper's side of the pipes to its starter.
@@ -85,7 +85,7 @@ type Line struct {
 	abandoned chan struct{}
 }
 
-// Attach is what a keeper must begin with. It decodes the order.
+// Attach connects a keeper to its starter and decodes the order. A keeper must call it first.
 func Attach(order any) (*Line, error) {
 	news, err := inherited()
 	if err != nil {
@@ -110,12 +110,12 @@ func (l *Line) listen() {
 	l.news.Close()
 }
 
-// Tell tells the starter something. It waits for one that is stopped.
+// Tell sends a message to the starter. It waits if the starter is stopped.
 func (l *Line) Tell(news any) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.out.Encode(news)
 }
 
-// Abandoned is closed when the starter ended without having said that it is content.
+// Abandoned is closed when the starter ended or gave up without accepting the keeper.
 func (l *Line) Abandoned() <-chan struct{} { return l.abandoned }

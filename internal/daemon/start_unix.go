@@ -10,13 +10,13 @@ import (
 	"github.com/repolock/repolock/internal/procgroup"
 )
 
-// Supported is an error where there are no keepers.
+// Supported returns an error on systems without keepers.
 func Supported() error { return nil }
 
 func detach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
 
-// inherited is the pipe to the starter. What else the starter was left is closed: who
-// waits for the end of a pipe, such as a shell in $(…), must not wait for a keeper.
+// inherited returns the pipe to the starter. It closes all other inherited files: a reader
+// of a pipe, such as a shell in $(…), must not wait for a keeper.
 func inherited() (*os.File, error) {
 	procgroup.CloseInherited()
 	syscall.CloseOnExec(3)

@@ -8,10 +8,10 @@ import (
 
 var errUnsupported = errors.New("there are no keepers on this system")
 
-// Supported is an error where there are no keepers.
+// Supported returns an error on systems without keepers.
 func Supported() error { return errUnsupported }
 
-// Dir is where keepers listen, and nowhere.
+// Dir fails.
 func Dir() (string, error) { return "", errUnsupported }
 
 func newSuffix() string { return "" }

@@ -14,15 +14,15 @@ const (
 	suffixLength = 10
 )
 
-// NewToken returns a token that nobody can guess: 128 random bits. It has a suffix if
-// another user has taken the directory that its socket would be in: the suffix names one
-// that nobody can have taken.
+// NewToken returns a token of 128 random bits. If another user has taken the directory for
+// its socket, the token has a suffix: it names a directory that no other user can have
+// taken.
 func NewToken() string { return rand.Text() + newSuffix() }
 
 var tokens = regexp.MustCompile(fmt.Sprintf(`^[A-Z2-7]{%d}(\.[A-Z2-7]{%d})?$`, tokenLength, suffixLength))
 
-// CheckToken returns an error for what NewToken can't have returned, and what may be no
-// file's name. It doesn't repeat a wrong one, which may be anything.
+// CheckToken returns an error if NewToken can't have returned this token, which then must
+// not become a file name. The error doesn't contain the token, which might be a secret.
 func CheckToken(token string) error {
 	if !tokens.MatchString(token) {
 		return fmt.Errorf("this is no token (%d bytes): give what acquire printed, 26 letters and digits, with a suffix after a dot if there is one", len(token))
@@ -30,8 +30,8 @@ func CheckToken(token string) error {
 	return nil
 }
 
-// socket is where the keeper with a token listens. Only for the keeper is the directory of a
-// suffix made.
+// socket returns the path on which the keeper with a token listens. It makes the directory of
+// a suffix only for the keeper itself.
 func socket(token string, keeper bool) (string, error) {
 	if err := CheckToken(token); err != nil {
 		return "", err

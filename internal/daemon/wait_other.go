@@ -2,5 +2,5 @@
 
 package daemon
 
-// wait is for systems that have such handles.
+// wait does nothing on systems without pidfds.
 func wait(uintptr) bool { return false }

@@ -1,5 +1,5 @@
-// Package identity tells which process this is, in terms that a process on
-// another machine, or after a reboot, or in another container can compare.
+// Package identity names a process so that a process on another machine, after a reboot, or
+// in another container can compare it.
 package identity
 
 import (
@@ -9,10 +9,11 @@ import (
 	"os"
 	"os/user"
 	"strconv"
+
+	"github.com/repolock/repolock/internal/procstat"
 )
 
-// Process names a process. Fields are empty or zero where the system doesn't
-// tell them.
+// Process names a process. Fields that the system doesn't provide are empty or zero.
 type Process struct {
 	Hostname string
 	// HostID is a hash of the machine's id, which itself must not be published:
@@ -22,16 +23,16 @@ type Process struct {
 	// containers.
 	BootID string
 	PID    int
-	// PIDNamespace tells containers apart, in which the same pid is another
-	// process: pid_namespaces(7).
+	// PIDNamespace distinguishes containers, in which the same pid is another process:
+	// pid_namespaces(7).
 	PIDNamespace string
 	// TimeNamespace names the clocks that PIDStart and the time since boot were
 	// read on: each time namespace adds an offset of its own to them, also to the
 	// start times that the system shows of processes in another one:
 	// time_namespaces(7). It is "none" on a kernel that has no such thing.
 	TimeNamespace string
-	// PIDStart is when the process started, in the system's own unit: it tells
-	// a process from a later one with the same pid.
+	// PIDStart is the start time of the process, in the system's own unit. It
+	// distinguishes the process from a later one with the same pid.
 	PIDStart uint64
 	User     string
 }
@@ -48,22 +49,22 @@ func Self() Process {
 	p.PIDNamespace = pidNamespace()
 	p.TimeNamespace = timeNamespace()
 	own, _ := readStat(p.PID)
-	p.PIDStart = own.start
+	p.PIDStart = own.Start
 	return p
 }
 
-// Of names another process of this machine, if there is one: a zombie is none. Its user
-// isn't told. Its TimeNamespace is ours, because we read its PIDStart.
+// Of names another process of this machine, without its user. It reports false if the
+// process doesn't exist or is a zombie. TimeNamespace is ours, because we read PIDStart.
 func Of(pid int) (Process, bool) {
 	p := Self()
 	p.PID, p.PIDStart, p.User = pid, 0, ""
 	if s, ok := readStat(pid); ok {
-		p.PIDStart = s.start
+		p.PIDStart = s.Start
 	}
 	return p, pid > 0 && !p.Ended()
 }
 
-// Holder is how the wire format names a process.
+// Holder returns the process as the wire format names it.
 func (p Process) Holder() string { return fmt.Sprintf("%s (pid %d)", p.Hostname, p.PID) }
 
 // SameBoot reports whether both processes run, or ran, in the same boot of the
@@ -75,11 +76,10 @@ func (p Process) SameBoot(q Process) bool {
 	return p.BootID != "" && p.BootID == q.BootID && p.TimeNamespace != "" && p.TimeNamespace == q.TimeNamespace
 }
 
-// Gone reports whether q, seen from p, is certainly no more: a process of this
-// very machine, boot, time namespace and pid namespace that doesn't exist, or is a zombie, or whose
-// pid is another process by now. In any doubt it is not gone. (What can't be told
-// apart are two machines that were restored from one snapshot of a running one: they
-// have the same boot id.)
+// Gone reports whether q, seen from p, has certainly ended: q was a process of this very
+// machine, boot, time namespace and pid namespace, and it doesn't exist, is a zombie, or its
+// pid is another process now. If in doubt, Gone returns false. (It can't distinguish two
+// machines restored from one snapshot of a running machine: their boot ids are the same.)
 func (p Process) Gone(q Process) bool {
 	if !p.SameBoot(q) || p.PIDNamespace == "" || p.PIDNamespace != q.PIDNamespace || q.PID <= 0 {
 		return false
@@ -87,9 +87,9 @@ func (p Process) Gone(q Process) bool {
 	return q.Ended()
 }
 
-// Ended reports whether p, which must be of this machine, boot and pid namespace, is no
-// more: see Gone. A later process with the same pid passes for it elsewhere than on
-// Linux, and where this process isn't in the time namespace that PIDStart was read in.
+// Ended reports whether p, which must be of this machine, boot and pid namespace, has ended:
+// see Gone. It takes a later process with the same pid for p on systems other than Linux, and
+// if this process isn't in the time namespace that PIDStart was read in.
 func (p Process) Ended() bool {
 	if !exists(p.PID) {
 		return true
@@ -99,8 +99,10 @@ func (p Process) Ended() bool {
 		return false
 	}
 	sameClock := p.TimeNamespace != "" && p.TimeNamespace == timeNamespace()
-	return now.zombie || sameClock && now.start != p.PIDStart
+	return now.Ended || sameClock && now.Start != p.PIDStart
 }
+
+func readStat(pid int) (procstat.Stat, bool) { return procstat.Read(strconv.Itoa(pid)) }
 
 func userName() string {
 	if u, err := user.Current(); err == nil {

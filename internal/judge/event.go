@@ -10,7 +10,7 @@ const (
 	Exclusive Mode = "exclusive"
 )
 
-// conflicts tells whether two modes exclude each other.
+// conflicts reports whether two modes exclude each other.
 func (m Mode) conflicts(other Mode) bool { return m == Exclusive || other == Exclusive }
 
 // Kind of an event.
@@ -19,32 +19,31 @@ type Kind string
 const (
 	// Start: the process that takes the lock is about to be started.
 	Start Kind = "start"
-	// In: its child runs, and has done nothing yet.
+	// In: its child runs and has done nothing yet.
 	In Kind = "in"
-	// Call: the child is about to do something in the repository, and Return: it
-	// was answered; with an Error it may be done, or be done later, or never.
+	// Call: the child is about to send a request to the repository. Return: the request
+	// was answered; after an Error it can have been done, or be done later, or never.
 	Call   Kind = "call"
 	Return Kind = "return"
-	// Appeared and Vanished: the child found that somebody else has written, or
-	// deleted, the object with the Key.
+	// Appeared and Vanished: the child found that another process wrote or deleted the
+	// object with the Key.
 	Appeared Kind = "appeared"
 	Vanished Kind = "vanished"
-	// Out: the child has done all that it had to do.
+	// Out: the child has done all its work.
 	Out Kind = "out"
-	// End: nothing of the child can run any more.
+	// End: no process of the child can run any more.
 	End Kind = "end"
-	// Fault: something was done to the process that takes the lock.
+	// Fault: the process that takes the lock was killed, stopped or terminated.
 	Fault Kind = "fault"
 )
 
 // Event is one line of a log.
 type Event struct {
-	// At is a reading of the clock that all processes share, in nanoseconds. It is
-	// read before what a Call or an End of a critical section announces is done, and
-	// after what In and Return announce.
+	// At is a reading of the clock that all processes share, in nanoseconds. A process
+	// reads it before the act of a Call or an End, and after that of an In or a Return.
 	At   time.Duration `json:"at"`
 	Kind Kind          `json:"kind"`
-	// ID names the stay in the critical section, from Start to End.
+	// ID names the critical section, from Start to End.
 	ID string `json:"id"`
 	// Client and Mode are those of a Start.
 	Client int  `json:"client,omitempty"`

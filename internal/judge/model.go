@@ -9,8 +9,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// step is an operation on the lock: a stay takes it, acts under it, or gives it
-// back.
+// step is an operation on the lock: a section takes it, acts under it, or releases it.
 type step struct {
 	op   string // opAcquire, opRelease, or that of an act
 	id   string
@@ -34,13 +33,13 @@ func (s step) String() string {
 	}
 }
 
-// holders is the state of the lock: who is in. It is comparable.
+// holders is the state of the lock: the sections that hold it. It is comparable.
 type holders struct {
 	mode Mode
 	ids  string // in order, each followed by a space
 }
 
-// with gives the state after a step, or false if the lock doesn't allow it.
+// with returns the state after a step, or false if the lock doesn't allow it.
 func (h holders) with(s step) (holders, bool) {
 	ids := strings.Fields(h.ids)
 	at, found := slices.BinarySearch(ids, s.id)
@@ -85,15 +84,14 @@ var model = porcupine.Model{
 	Partition:         apart,
 }
 
-// leeway is how long a wait may be.
+// leeway bounds how long taking or releasing the lock can have taken.
 const leeway = 200 * time.Millisecond
 
-// operations of the stays that got in. A stay was let in between its start and its
-// first sign of life, and has left between its last sign of life and its end. An
-// act that wasn't answered is the last sign of life: that it was begun while the lock
-// was held is all that can be asked of it.
-func operations(stays []Stay) (ops []porcupine.Operation) {
-	for _, s := range stays {
+// operations returns the operations of the sections that got in. A section takes the lock
+// between its start and its first log entry, and releases it between its last log entry and
+// its end. An unanswered act is the last entry: it must only begin while the lock is held.
+func operations(sections []Section) (ops []porcupine.Operation) {
+	for _, s := range sections {
 		if !s.Entered {
 			continue
 		}
@@ -112,8 +110,8 @@ func operations(stays []Stay) (ops []porcupine.Operation) {
 	return ops
 }
 
-// apart cuts a history where nothing is under way and nobody is in: what comes
-// later begins with a free lock, as what came before.
+// apart splits a history at each time when no section is in and no operation is under way:
+// each part begins with a free lock.
 func apart(ops []porcupine.Operation) (parts [][]porcupine.Operation) {
 	ops = slices.Clone(ops)
 	slices.SortStableFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })

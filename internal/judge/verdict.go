@@ -8,60 +8,59 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// Result is what a history says of the lock.
+// Result is the outcome of a judgement.
 type Result string
 
 const (
-	// NotFound: no violation was. It proves nothing of what wasn't tried.
+	// NotFound: no violation was found. That proves nothing about cases not tried.
 	NotFound Result = "no_violation_found"
-	// Violated: the lock didn't hold, or the store showed what no lock withstands.
+	// Violated: the lock failed, or the store did something that no lock withstands.
 	Violated Result = "violation"
-	// Unknown: it could not be found out.
+	// Unknown: there is no verdict.
 	Unknown Result = "unknown"
 )
 
 // Names of violations.
 const (
-	TwoIn         = "overlap"        // two who exclude each other were in together
+	TwoIn         = "overlap"        // two sections that exclude each other were in together
 	ForeignWrite  = "foreign_write"  // an exclusive holder saw an object appear
 	ForeignDelete = "foreign_delete" // a holder saw an object vanish
 	StaleListing  = "stale_listing"  // a listing missed what was written before it began
 	LostObject    = "lost_object"    // the store lost one
 )
 
-// Violation is one of them, with the stays that it is about.
+// Violation is one violation, with the IDs of its sections.
 type Violation struct {
-	Name  string   `json:"name"`
-	Stays []string `json:"stays"`
-	Text  string   `json:"text"`
+	Name     string   `json:"name"`
+	Sections []string `json:"stays"`
+	Text     string   `json:"text"`
 }
 
-// Verdict is the judgement on a history.
+// Verdict is the judgement of a history.
 type Verdict struct {
 	Result Result
-	// Why a result is unknown.
+	// Why is the reason of an unknown result.
 	Why        string
 	Violations []Violation
-	// Late is how many changes beside an exclusive holder are those of requests that
-	// were never answered.
+	// Late counts the changes by requests that were never answered.
 	Late int
 
 	info   porcupine.LinearizationInfo
 	faults []porcupine.Annotation
 }
 
-// Judge says whether the stays can have happened under a lock. The search for an
-// order is given up after the timeout.
-func Judge(stays []Stay, timeout time.Duration) Verdict {
+// Judge decides whether the sections can have happened under a lock. It gives up the search
+// for an order after the timeout.
+func Judge(sections []Section, timeout time.Duration) Verdict {
 	var v Verdict
-	v.Violations = Seen(stays)
-	_, v.Late = changes(stays)
-	v.faults = annotate(stays)
+	v.Violations = Seen(sections)
+	_, v.Late = changes(sections)
+	v.faults = annotate(sections)
 	var order porcupine.CheckResult
-	order, v.info = porcupine.CheckOperationsVerbose(model, operations(stays), timeout)
+	order, v.info = porcupine.CheckOperationsVerbose(model, operations(sections), timeout)
 	switch {
 	case order == porcupine.Illegal && len(v.Violations) == 0:
-		// Then Overlaps is wrong, which is no reason to believe it.
+		// Overlaps is wrong then: believe porcupine.
 		v.Violations = []Violation{{Name: TwoIn, Text: "porcupine finds no order in which this can have happened under a lock"}}
 		fallthrough
 	case len(v.Violations) > 0:
@@ -74,18 +73,18 @@ func Judge(stays []Stay, timeout time.Duration) Verdict {
 	return v
 }
 
-// Seen is all violations that need no search, for who wants to know at once. It
-// may be asked for the stays that are over while others go on.
-func Seen(stays []Stay) []Violation {
+// Seen returns all violations that need no search. It can be called with the sections that
+// have ended while others go on.
+func Seen(sections []Section) []Violation {
 	var found []Violation
-	for _, o := range Overlaps(stays) {
+	for _, o := range Overlaps(sections) {
 		found = append(found, Violation{TwoIn, []string{o.A.ID, o.B.ID}, o.String()})
 	}
-	changed, _ := changes(stays)
+	changed, _ := changes(sections)
 	return append(found, changed...)
 }
 
-// Picture writes the history as porcupine draws it, with the faults, as HTML.
+// Picture writes porcupine's drawing of the history, with the faults, as HTML.
 func (v Verdict) Picture(w io.Writer) error {
 	info := v.info
 	info.AddAnnotations(v.faults)
@@ -93,8 +92,8 @@ func (v Verdict) Picture(w io.Writer) error {
 }
 
 // annotate draws the faults below the clients.
-func annotate(stays []Stay) (notes []porcupine.Annotation) {
-	for _, s := range stays {
+func annotate(sections []Section) (notes []porcupine.Annotation) {
+	for _, s := range sections {
 		for _, f := range s.Faults {
 			notes = append(notes, porcupine.Annotation{
 				Tag: "faults", Start: int64(f.At), Description: f.Text + " " + s.ID,

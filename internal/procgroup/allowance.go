@@ -6,23 +6,23 @@ import (
 	"github.com/repolock/repolock/internal/clock"
 )
 
-// Allowance is until when a group may run, and what the clocks showed when the lock
-// was last seen. A machine that its hypervisor pauses loses that time on both clocks,
-// and a later step of the wall clock is the first that it notices: from then on Until
-// means nothing, until the lock was looked at again.
+// Allowance is the time until which a group may run, and a reading of the clocks from
+// when the lock was last seen. A machine that its hypervisor pauses loses that time on
+// both clocks, and notices only a later step of the wall clock. After such a step Until
+// means nothing until the lock is looked at again.
 type Allowance struct {
 	// Until is an absolute reading of clock.System{}.Elapsed.
 	Until time.Duration
-	// Seen is when the last look at the lock was sent that was answered.
+	// Seen is the time at which the last answered look at the lock was sent.
 	Seen clock.Reading
 }
 
-// Allow is an allowance for a lock that is seen at this moment.
+// Allow returns an allowance for a lock that is seen now.
 func Allow(until time.Duration) Allowance { return Allowance{until, ReadClocks()} }
 
-// judge returns nil if the allowance holds, else ErrExpired or ErrParted. Both sides
-// go by it, so that neither continues what the other stops.
-func (a Allowance) judge(e Expiry, now clock.Reading) error {
+// check returns nil if the allowance holds, else ErrExpired or ErrParted. We and the guard
+// both use it, so that neither continues what the other stops.
+func (a Allowance) check(e Expiry, now clock.Reading) error {
 	switch {
 	case e == Nothing:
 		return nil

@@ -3,10 +3,12 @@ package procgroup
 import (
 	"os"
 	"strconv"
+
+	"github.com/repolock/repolock/internal/procstat"
 )
 
-// awake are the processes of a group that run; of a group that was killed, all that there
-// are. denied reports whether we may not signal a process.
+// awake returns the processes of a group that run; of a killed group, every process that
+// exists. denied reports whether we may not signal a process.
 func awake(pgid int, killed bool, denied func(pid int) bool) (pids []int) {
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
@@ -14,23 +16,23 @@ func awake(pgid int, killed bool, denied func(pid int) bool) (pids []int) {
 		if err != nil {
 			continue
 		}
-		if s, ok := readStat(e.Name()); ok && s.group == pgid && !s.dead && (killed || runs(pid, s, denied)) {
+		if s, ok := procstat.Read(e.Name()); ok && s.Group == pgid && !s.Ended && (killed || runs(pid, s, denied)) {
 			pids = append(pids, pid)
 		}
 	}
 	return pids
 }
 
-// runs reports whether a process isn't stopped.
-func runs(pid int, s stat, denied func(pid int) bool) bool {
-	if s.state != "Z" {
-		return active(s.state, pid, denied)
+// runs reports whether a process is not stopped.
+func runs(pid int, s procstat.Stat, denied func(pid int) bool) bool {
+	if s.State != "Z" {
+		return active(s.State, pid, denied)
 	}
-	// Its first thread has ended, and says nothing of the others.
+	// The state is that of the first thread, which has ended; look at the others.
 	tasks := strconv.Itoa(pid) + "/task/"
 	threads, _ := os.ReadDir("/proc/" + tasks)
 	for _, t := range threads {
-		if s, ok := readStat(tasks + t.Name()); ok && active(s.state, pid, denied) {
+		if s, ok := procstat.Read(tasks + t.Name()); ok && active(s.State, pid, denied) {
 			return true
 		}
 	}
@@ -43,8 +45,8 @@ func active(state string, pid int, denied func(pid int) bool) bool {
 	case "T", "t", "Z", "X":
 		return false
 	case "D":
-		// It waits for a disk, or in vfork(2) for a child that is stopped, and stops
-		// before it does anything else, if it got the signal.
+		// It waits for a disk, or in vfork(2) for a stopped child. If it got the signal,
+		// it stops before it does anything else.
 		return denied(pid)
 	}
 	return true

@@ -18,13 +18,13 @@ import (
 // Group is a running command with all processes of its group. Its methods may be
 // used concurrently.
 //
-// The group runs while all of this holds: its allowance does, a guard watches it, it isn't
-// paused, and the terminal hasn't stopped it.
+// The group runs while its allowance holds, a guard watches it, it isn't paused, and the
+// terminal has not stopped it.
 type Group struct {
 	cmd  Command
 	pgid int // the leader's process id as well
 	tty  terminal
-	// pipeline: the command gets the terminal only when it asks for it
+	// pipeline: the command gets the terminal only when it asks for it.
 	pipeline bool
 	clocks   func() clock.Reading // ReadClocks
 	done     chan struct{}
@@ -36,7 +36,7 @@ type Group struct {
 	allowance  Allowance
 	paused     bool                    // by Pause
 	stopped    bool                    // by the terminal
-	continuing bool                    // BeforeContinue is being asked
+	continuing bool                    // a call of BeforeContinue is under way
 	ended      bool                    // the leader has ended
 	atTerminal bool                    // and had the terminal then
 	sent       map[syscall.Signal]bool // by us
@@ -45,34 +45,34 @@ type Group struct {
 	killed     bool                    // by us
 	refused    bool                    // we may signal no process of it
 	following  bool                    // findRunaways runs
-	over       bool                    // nobody is left, and the group's id may soon be another's
+	over       bool                    // the group is empty, and its id may soon be another group's
 
-	guard         *guard // nil while there is none
-	unguarded     bool   // for so long that the group is stopped
-	seq, answered uint64 // of orders
+	guard         *guardClient // nil while there is none
+	unguarded     bool         // for longer than unguardedGrace
+	seq, answered uint64       // of orders
 	overdue       *time.Timer
-	news          chan struct{} // closed at each change of answered, unguarded
+	changed       chan struct{} // closed at each change of answered, unguarded
 }
 
-// Allow lets the group run as long as the allowance holds. If the guard had stopped
-// the group because the allowance before didn't, it runs again.
+// Allow lets the group run as long as the allowance holds. The group runs again if the
+// guard had stopped it because the previous allowance ended.
 func (g *Group) Allow(a Allowance) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.allowance = a
 	if !g.over {
-		_ = g.tell()
+		_ = g.sendOrder()
 	}
 }
 
-// Pause stops the group until Unpause. The terminal is ours meanwhile, so that
-// Ctrl-C reaches us.
+// Pause stops the group until Unpause. Meanwhile the terminal is ours, so that Ctrl-C
+// reaches us.
 func (g *Group) Pause() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.paused = true
 	err := g.signalLocked(unix.SIGSTOP)
-	g.follow()
+	g.seekRunaways()
 	if err == nil {
 		g.tty.takeBack(g.pgid)
 		g.tty.pause()
@@ -80,14 +80,14 @@ func (g *Group) Pause() error {
 	return err
 }
 
-// Unpause ends a pause; without one it does no harm. It fails with ErrExpired or
-// ErrParted if the allowance doesn't hold, and with ErrUnguarded if no guard knows of
-// it. The group then goes on when that is over.
+// Unpause ends a pause, if there is one. ErrExpired or ErrParted is returned when the
+// allowance doesn't hold, and ErrUnguarded when no guard knows of it. The group then
+// continues once it may run.
 func (g *Group) Unpause() error {
 	g.mu.Lock()
 	g.paused, g.due = false, true
 	g.mu.Unlock()
-	if err := g.agree(); err != nil {
+	if err := g.awaitAnswer(); err != nil {
 		return err
 	}
 	g.mu.Lock()
@@ -95,7 +95,7 @@ func (g *Group) Unpause() error {
 	return g.continueLocked()
 }
 
-// continueLocked continues the group unless there is a reason why not.
+// continueLocked continues the group if it may run.
 func (g *Group) continueLocked() error {
 	if g.over {
 		return os.ErrProcessDone
@@ -103,7 +103,7 @@ func (g *Group) continueLocked() error {
 	if g.paused || g.stopped {
 		return nil
 	}
-	if err := g.judge(); err != nil {
+	if err := g.mayRun(); err != nil {
 		g.due = true
 		return err
 	}
@@ -111,11 +111,11 @@ func (g *Group) continueLocked() error {
 		g.tty.lend(g.pgid)
 	}
 	err := g.signalLocked(unix.SIGCONT)
-	if err != nil && err != unix.EPERM { // what can't be signalled wasn't stopped
+	if err != nil && err != unix.EPERM { // a process that can't be signalled was never stopped
 		return err
 	}
-	// We could have been stopped for hours between the last look and now.
-	if err := g.judge(); err != nil {
+	// We could have been stopped for hours since the last check.
+	if err := g.mayRun(); err != nil {
 		g.due = true
 		_ = g.signalLocked(unix.SIGSTOP)
 		return err
@@ -124,20 +124,20 @@ func (g *Group) continueLocked() error {
 	return nil
 }
 
-// judge returns why the group may not run, or nil.
-func (g *Group) judge() error {
+// mayRun returns nil, or the reason why the group may not run.
+func (g *Group) mayRun() error {
 	if g.unguarded && g.cmd.Expiry != Nothing {
 		return ErrUnguarded
 	}
-	return g.allowance.judge(g.cmd.Expiry, g.clocks())
+	return g.allowance.check(g.cmd.Expiry, g.clocks())
 }
 
-// Kill kills the group. A process that runs as another user may survive: see RunsOn.
+// Kill kills the group. A process of another user can survive: see Command.RunsOn.
 func (g *Group) Kill() error { return g.Signal(unix.SIGKILL) }
 
-// Signal sends a signal to the whole group, or returns os.ErrProcessDone. A
-// stopped group gets it when it is continued, except for SIGKILL. SIGCONT ends a
-// stop by the terminal, but no pause.
+// Signal sends a signal to the whole group. os.ErrProcessDone is returned when the group
+// is empty. A stopped group gets any signal but SIGKILL when it is continued. SIGCONT
+// ends a stop by the terminal, but no pause.
 func (g *Group) Signal(sig os.Signal) error {
 	s, ok := sig.(syscall.Signal)
 	if !ok {
@@ -153,13 +153,13 @@ func (g *Group) Signal(sig os.Signal) error {
 	err := g.signalLocked(s)
 	if s == unix.SIGKILL {
 		g.killed = true
-		g.follow()
+		g.seekRunaways()
 	}
 	return err
 }
 
 func (g *Group) signalLocked(sig syscall.Signal) error {
-	if g.over || g.pgid <= 1 { // to kill(2) the "groups" 0 and 1 are others than one would think
+	if g.over || g.pgid <= 1 { // kill(2) takes 0 for our own group and 1 for every process
 		return os.ErrProcessDone
 	}
 	err := unix.Kill(-g.pgid, sig)
@@ -173,12 +173,11 @@ func (g *Group) signalLocked(sig syscall.Signal) error {
 // Done is closed when the command has ended and its group is empty.
 func (g *Group) Done() <-chan struct{} { return g.done }
 
-// Status is how the command itself ended. It is valid once Done is closed.
+// Status returns how the command itself ended. It is valid once Done is closed.
 func (g *Group) Status() Status { return g.status }
 
-// Typed is the signal that has ended the command if the terminal has sent it (Ctrl-C,
-// Ctrl-\), which it does to the command's group alone; else 0. It is valid once Done is
-// closed.
+// Typed returns the signal that ended the command if a person typed it (Ctrl-C, Ctrl-\),
+// else 0. The terminal sends it only to the command's group. It is valid once Done is closed.
 func (g *Group) Typed() syscall.Signal {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -189,8 +188,8 @@ func (g *Group) Typed() syscall.Signal {
 	return s
 }
 
-// Close kills what is left of the group and waits for the end of everything that
-// belongs to it.
+// Close kills the remaining processes of the group, and returns when all that belongs to
+// the group has ended.
 func (g *Group) Close() error {
 	err := g.Kill()
 	if errors.Is(err, os.ErrProcessDone) {
@@ -201,13 +200,13 @@ func (g *Group) Close() error {
 	return err
 }
 
-func (g *Group) interrupted(why error, over bool) {
+func (g *Group) reportInterrupted(why error, over bool) {
 	if g.cmd.Interrupted != nil {
 		g.cmd.Interrupted(why, over)
 	}
 }
 
-func (g *Group) trouble(err error) {
+func (g *Group) reportTrouble(err error) {
 	if err != nil && !errors.Is(err, os.ErrProcessDone) && g.cmd.Trouble != nil {
 		g.cmd.Trouble(err)
 	}

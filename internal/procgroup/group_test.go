@@ -16,6 +16,8 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/repolock/repolock/internal/procstat"
 )
 
 func TestStatus(t *testing.T) {
@@ -195,10 +197,8 @@ func TestUnpauseTooLate(t *testing.T) {
 }
 
 func stateOf(pid int) string {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	_, rest, _ := strings.Cut(string(text), ") ")
-	state, _, _ := strings.Cut(rest, " ")
-	return state
+	s, _ := procstat.Read(strconv.Itoa(pid))
+	return s.State
 }
 
 // The kernel's death signal comes with the end of the thread that forked.
@@ -279,8 +279,8 @@ func TestReapsOrphansWhileRunning(t *testing.T) {
 	}
 	for _, pid := range pids {
 		eventually(t, "adopted", func() bool {
-			s, _ := readStat(strconv.Itoa(pid))
-			return s.parent == p.cmd.Process.Pid
+			s, _ := procstat.Read(strconv.Itoa(pid))
+			return s.Parent == p.cmd.Process.Pid
 		})
 	}
 	for _, pid := range pids {

@@ -15,22 +15,22 @@ import (
 )
 
 const (
-	// beat is how often the guard looks at the clocks at least: timers don't
-	// count the time that the machine is suspended, and nothing tells of a step.
-	beat = 500 * time.Millisecond
-	// again is how soon the guard stops a group again that has no allowance,
-	// since anybody may have continued it.
-	again = 200 * time.Millisecond
+	// clockInterval is the longest time between two looks at the clocks: a timer doesn't
+	// count the time of a suspend, and no event announces a step.
+	clockInterval = 500 * time.Millisecond
+	// stopInterval is the time after which the guard stops a group again that has no
+	// allowance: another process can have continued it.
+	stopInterval = 200 * time.Millisecond
 )
 
-// GuardMain must be the first thing that the main program calls. It returns at
-// once, unless this process was started as a guard; then it never returns.
+// GuardMain must be the first call in main. It returns at once, unless this process was
+// started as a guard; then it never returns.
 func GuardMain() {
 	if len(os.Args) != 2 || os.Args[1] != guardArg {
 		return
 	}
-	// The guard has a session of its own, so no terminal reaches it; this is for
-	// whoever signals every process of a name. Only our end ends it.
+	// The guard has a session of its own, so no terminal reaches it. Ignore what killall
+	// sends to every process of our name: only our end ends the guard.
 	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGTSTP, unix.SIGTTIN,
 		unix.SIGTTOU, unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2)
 	CloseInherited()
@@ -40,9 +40,9 @@ func GuardMain() {
 	os.Exit(0)
 }
 
-// CloseInherited closes what whoever started us left open for the command, so
-// that nobody waits for the guard to close it. The Go runtime's own files differ:
-// they are close-on-exec.
+// CloseInherited closes the files that our starter left open for the command, so that no
+// reader waits for the guard to close them. The Go runtime's own files are close-on-exec
+// and stay open.
 func CloseInherited() {
 	files, _ := os.ReadDir("/dev/fd")
 	for _, f := range files {
@@ -56,10 +56,10 @@ func CloseInherited() {
 	}
 }
 
-// watch is the guard's life. All its signals come from this one goroutine, so
-// after an answer no stop of before is on its way.
+// watch follows orders until their pipe ends. All signals are sent by this one goroutine,
+// so after an answer no earlier stop is still to come.
 func watch(orders io.Reader, answers io.Writer, read func() clock.Reading, kill func(pid int, sig unix.Signal) error) {
-	inbox := make(chan order)
+	inbox := make(chan guardOrder)
 	go func() {
 		defer close(inbox)
 		for {
@@ -71,59 +71,78 @@ func watch(orders io.Reader, answers io.Writer, read func() clock.Reading, kill 
 		}
 	}()
 
-	var now order
-	stopped, parted := false, false
-	wait := time.Duration(0) // until the first order, none
+	w := watcher{answers: answers, read: read, kill: kill}
+	wait := time.Duration(0) // no timer before the first order
 	for {
 		var timer <-chan time.Time
 		if wait > 0 {
 			timer = time.After(wait)
 		}
-		asked := false
 		select {
 		case next, open := <-inbox:
 			if !open {
-				// The pipe ends only with our process: at a proper end it kills
-				// the guard instead (guard.end).
-				if now.Pgid > 1 {
-					_ = kill(-int(now.Pgid), unix.SIGKILL)
-				}
+				// The process that gave the orders is dead: at a proper end it kills the
+				// guard instead (guardClient.end).
+				w.signal(unix.SIGKILL)
 				return
 			}
-			now, asked = next, true
+			w.order = next
+			wait = w.enforce(true)
 		case <-timer:
-		}
-
-		t := read()
-		why := now.judge(t)
-		a := answer{Seq: now.Seq}
-		if why == ErrParted {
-			a.Parted = 1
-		}
-		if asked {
-			if why == nil && stopped {
-				a.Stopped, stopped = 1, false
-			}
-			_ = write(answers, a)
-		}
-
-		switch {
-		case why == nil:
-			wait = beat
-		case why == ErrExpired && Expiry(now.Expiry) == Kill:
-			_ = kill(-int(now.Pgid), unix.SIGKILL)
-			wait = again
-		default:
-			_ = kill(-int(now.Pgid), unix.SIGSTOP)
-			stopped = true
-			wait = again
-		}
-		if why == ErrParted && !parted && !asked {
-			_ = write(answers, a)
-		}
-		parted = why == ErrParted
-		if why != ErrExpired && Expiry(now.Expiry) != Nothing {
-			wait = min(wait, now.Until-t.Elapsed)
+			wait = w.enforce(false)
 		}
 	}
+}
+
+// watcher is a guard at work.
+type watcher struct {
+	order           guardOrder // the last one
+	stopped, parted bool       // the group, by us, and because of ErrParted
+	answers         io.Writer
+	read            func() clock.Reading
+	kill            func(pid int, sig unix.Signal) error
+}
+
+func (w *watcher) signal(sig unix.Signal) {
+	if w.order.Pgid > 1 {
+		_ = w.kill(-int(w.order.Pgid), sig)
+	}
+}
+
+// enforce lets the group run, or stops or kills it, as the order says. It answers a new
+// order. It returns the time until the next look.
+func (w *watcher) enforce(ordered bool) (wait time.Duration) {
+	now := w.read()
+	why := w.order.check(now)
+	a := guardAnswer{Seq: w.order.Seq}
+	if why == ErrParted {
+		a.Parted = 1
+	}
+	if ordered {
+		if why == nil && w.stopped {
+			a.Stopped, w.stopped = 1, false
+		}
+		_ = write(w.answers, a)
+	}
+
+	expiry := Expiry(w.order.Expiry)
+	switch {
+	case why == nil:
+		wait = clockInterval
+	case why == ErrExpired && expiry == Kill:
+		w.signal(unix.SIGKILL)
+		wait = stopInterval
+	default:
+		w.signal(unix.SIGSTOP)
+		w.stopped = true
+		wait = stopInterval
+	}
+	if why == ErrParted && !w.parted && !ordered {
+		_ = write(w.answers, a)
+	}
+	w.parted = why == ErrParted
+	if why != ErrExpired && expiry != Nothing {
+		wait = min(wait, w.order.Until-now.Elapsed)
+	}
+	return wait
 }

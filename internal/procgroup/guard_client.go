@@ -12,31 +12,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience is how long a guard may take to answer; a variable for tests.
-var patience = 3 * time.Second
+// answerTimeout is the time in which a guard must answer; a variable for tests.
+var answerTimeout = 3 * time.Second
 
 const (
-	// grace is how long the group may run on without a guard, while others are started.
-	grace = time.Second
-	// firstPause and lastPause are between the starts of two guards of which the first
-	// failed or never answered.
+	// unguardedGrace is how long the group runs on without a guard while we start another.
+	unguardedGrace = time.Second
+	// The pause before another guard is started doubles from firstPause to lastPause.
 	firstPause = 50 * time.Millisecond
 	lastPause  = 5 * time.Second
 )
 
-// errSilent is a guard that was started and ended again.
+// errSilent is the reason when a guard started and ended again.
 var errSilent = errors.New("it ends without an answer")
 
-// guard is our side of a guard process.
-type guard struct {
+// guardClient is our side of a guard process.
+type guardClient struct {
 	pid     int
 	orders  *os.File
 	answers *os.File
 }
 
-// startGuard runs our own program as the guard. When it returns, the new process
-// will read whatever is sent, whatever becomes of us.
-func startGuard() (*guard, error) {
+// startGuard runs our own program as the guard. Once it has returned, the guard reads what
+// is sent even if we are killed.
+func startGuard() (*guardClient, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
@@ -55,8 +54,8 @@ func startGuard() (*guard, error) {
 	defer theirAnswers.Close()
 
 	pid, err := spawn(guardProgram(), []string{os.Args[0], guardArg}, &syscall.ProcAttr{
-		Dir:   "/",        // keep nobody's file system busy
-		Env:   []string{}, // and nobody's secrets
+		Dir:   "/",        // so that no file system stays busy
+		Env:   []string{}, // no secrets
 		Files: []uintptr{theirOrders.Fd(), null.Fd(), null.Fd(), theirAnswers.Fd()},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
@@ -65,56 +64,56 @@ func startGuard() (*guard, error) {
 		answers.Close()
 		return nil, &os.PathError{Op: "start the guard", Path: guardProgram(), Err: err}
 	}
-	return &guard{pid, orders, answers}, nil
+	return &guardClient{pid, orders, answers}, nil
 }
 
-// send gives an order. It doesn't wait, except for a guard that hasn't read for
-// ages and whose pipe is full.
-func (p *guard) send(o order) error {
-	_ = p.orders.SetWriteDeadline(time.Now().Add(patience))
+// send writes an order. It waits only if the pipe is full because the guard has not read
+// for long.
+func (p *guardClient) send(o guardOrder) error {
+	_ = p.orders.SetWriteDeadline(time.Now().Add(answerTimeout))
 	return write(p.orders, o)
 }
 
-// end kills the guard and waits until it is gone: from then on it signals
-// nobody. The caller must know that it is still there.
-func (p *guard) end() {
+// end kills the guard and reaps it, so that it signals no process any more. The caller must
+// know that the guard was not reaped before.
+func (p *guardClient) end() {
 	_ = unix.Kill(p.pid, unix.SIGKILL)
 	await(p.pid)
 	p.orders.Close()
 	p.answers.Close()
 }
 
-// tell gives the guard the current order. After an error another guard is started,
-// which will be given it. g.mu is held.
-func (g *Group) tell() error {
+// sendOrder sends the guard the current order under a new number. After an error,
+// keepGuard starts another guard, which gets the same order. g.mu is held.
+func (g *Group) sendOrder() error {
 	if g.answered == g.seq {
-		g.overdue.Reset(patience)
+		g.overdue.Reset(answerTimeout)
 	}
 	g.seq++
-	return g.repeat()
+	return g.resendOrder()
 }
 
-func (g *Group) repeat() error {
+func (g *Group) resendOrder() error {
 	if g.guard == nil {
-		return ErrUnguarded // keepGuard will
+		return ErrUnguarded // keepGuard sends it to the next guard
 	}
-	err := g.guard.send(order{orderMagic, uint32(g.cmd.Expiry), int64(g.pgid), g.allowance, g.seq})
+	err := g.guard.send(guardOrder{orderMagic, uint32(g.cmd.Expiry), int64(g.pgid), g.allowance, g.seq})
 	if err != nil {
 		g.replaceGuard()
 	}
 	return err
 }
 
-// replaceGuard kills the guard, so that keepGuard starts another. g.mu is held.
+// replaceGuard kills a guard that owes an answer, so that keepGuard starts another. g.mu
+// is held.
 func (g *Group) replaceGuard() {
 	if g.guard != nil && g.answered < g.seq {
 		_ = unix.Kill(g.guard.pid, unix.SIGKILL)
 	}
 }
 
-// keepGuard hears the guard's answers and replaces a guard that has died.
-func (g *Group) keepGuard(p *guard) {
-	defer g.work.Done()
+// keepGuard reads the guard's answers and replaces a guard that has died.
+func (g *Group) keepGuard(p *guardClient) {
 	for v := (vacancy{}); p != nil; p = g.nextGuard(&v) {
 		for {
 			a, err := readAnswer(p.answers)
@@ -122,7 +121,7 @@ func (g *Group) keepGuard(p *guard) {
 				break
 			}
 			v = vacancy{}
-			g.heard(a)
+			g.handleAnswer(a)
 		}
 
 		g.mu.Lock()
@@ -132,8 +131,8 @@ func (g *Group) keepGuard(p *guard) {
 		}
 		g.guard = nil
 		p.end()
-		// It may have stopped the group, and the next one doesn't know.
-		g.due = g.due || g.answered < g.seq || g.judge() != nil
+		// It can have stopped the group, and the next guard doesn't know that.
+		g.due = g.due || g.answered < g.seq || g.mayRun() != nil
 		g.mu.Unlock()
 	}
 }
@@ -143,25 +142,25 @@ type vacancy struct {
 	since time.Time
 	next  time.Time     // when another guard is to be started
 	pause time.Duration // after that
-	why   error         // the last one couldn't be
+	why   error         // the reason why the last one couldn't be
 }
 
-// nextGuard starts another guard, for as long as it takes. It returns nil once the
-// group is over.
-func (g *Group) nextGuard(v *vacancy) *guard {
+// nextGuard tries to start another guard until it succeeds. It returns nil once the group
+// is over.
+func (g *Group) nextGuard(v *vacancy) *guardClient {
 	if v.since.IsZero() {
 		now := time.Now()
 		*v = vacancy{now, now, firstPause, errSilent}
 	}
 	for {
-		now, wait := time.Now(), again
-		if alone := now.Sub(v.since); alone >= grace {
+		now, wait := time.Now(), stopInterval
+		if alone := now.Sub(v.since); alone >= unguardedGrace {
 			g.stopUnguarded(v.why)
 		} else {
-			wait = grace - alone
+			wait = unguardedGrace - alone
 		}
 		if !now.Before(v.next) {
-			p, err := g.start()
+			p, err := g.startNextGuard()
 			if err == nil {
 				v.why = errSilent
 			} else {
@@ -180,8 +179,8 @@ func (g *Group) nextGuard(v *vacancy) *guard {
 	}
 }
 
-// start starts another guard, with the current order.
-func (g *Group) start() (*guard, error) {
+// startNextGuard starts another guard and sends it the current order.
+func (g *Group) startNextGuard() (*guardClient, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.over {
@@ -192,14 +191,14 @@ func (g *Group) start() (*guard, error) {
 		return nil, err
 	}
 	g.guard = p
-	_ = g.repeat()
-	g.overdue.Reset(patience)
+	_ = g.resendOrder()
+	g.overdue.Reset(answerTimeout)
 	return p, nil
 }
 
-// stopUnguarded stops the group, which has had no guard for too long: if our process
-// stopped now, the group would run on. It does so again and again, because another
-// process might have continued it.
+// stopUnguarded stops a group that has had no guard for too long: if our process were
+// stopped now, the group would run on. nextGuard calls it repeatedly, because another
+// process can have continued the group.
 func (g *Group) stopUnguarded(why error) {
 	g.mu.Lock()
 	began := !g.unguarded && !g.over
@@ -207,16 +206,18 @@ func (g *Group) stopUnguarded(why error) {
 	if g.cmd.Expiry != Nothing {
 		g.due = true
 		_ = g.signalLocked(unix.SIGSTOP)
-		g.follow()
+		g.seekRunaways()
 	}
 	g.wakeLocked()
 	g.mu.Unlock()
 	if began {
-		g.interrupted(fmt.Errorf("%w: %w", ErrUnguarded, why), false)
+		g.reportInterrupted(fmt.Errorf("%w: %w", ErrUnguarded, why), false)
 	}
 }
 
-func (g *Group) heard(a answer) {
+// handleAnswer continues the group if the guard had stopped it and it may run, and reports
+// when an interruption begins or ends.
+func (g *Group) handleAnswer(a guardAnswer) {
 	g.mu.Lock()
 	g.answered = max(g.answered, a.Seq)
 	if g.answered == g.seq {
@@ -226,7 +227,7 @@ func (g *Group) heard(a answer) {
 	if guarded {
 		g.unguarded = false
 	}
-	// The allowance came late and the guard, or we, had stopped the group meanwhile.
+	// The allowance came late: the guard, or we, stopped the group before.
 	g.due = g.due || a.Stopped != 0
 	if g.due {
 		_ = g.continueLocked()
@@ -234,34 +235,34 @@ func (g *Group) heard(a answer) {
 	before := g.parted
 	g.parted = a.Parted != 0
 	if g.parted {
-		g.follow()
+		g.seekRunaways()
 	}
-	began, over := !before && g.parted, before && !g.parted && g.judge() == nil
+	began, over := !before && g.parted, before && !g.parted && g.mayRun() == nil
 	g.wakeLocked()
 	g.mu.Unlock()
 	if guarded {
-		g.interrupted(ErrUnguarded, true)
+		g.reportInterrupted(ErrUnguarded, true)
 	}
 	if began || over {
-		g.interrupted(ErrParted, over)
+		g.reportInterrupted(ErrParted, over)
 	}
 }
 
-// wakeLocked wakes everyone in agree.
+// wakeLocked wakes all goroutines in awaitAnswer.
 func (g *Group) wakeLocked() {
-	close(g.news)
-	g.news = make(chan struct{})
+	close(g.changed)
+	g.changed = make(chan struct{})
 }
 
-// agree returns once the guard goes by the current allowance, so that it doesn't
-// stop what is continued next.
-func (g *Group) agree() error {
-	timeout := time.After(patience)
+// awaitAnswer returns once the guard follows the current allowance, so that it doesn't
+// stop the group that we continue next.
+func (g *Group) awaitAnswer() error {
+	timeout := time.After(answerTimeout)
 	g.mu.Lock()
-	_ = g.tell()
+	_ = g.sendOrder()
 	want := g.seq
 	for {
-		ok, lost, over, news := g.answered >= want, g.unguarded, g.over, g.news
+		ok, lost, over, changed := g.answered >= want, g.unguarded, g.over, g.changed
 		g.mu.Unlock()
 		switch {
 		case over:
@@ -272,7 +273,7 @@ func (g *Group) agree() error {
 			return ErrUnguarded
 		}
 		select {
-		case <-news:
+		case <-changed:
 		case <-timeout:
 			return ErrUnguarded
 		case <-g.done:

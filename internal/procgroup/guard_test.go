@@ -37,7 +37,7 @@ func TestStopsAtExpiry(t *testing.T) {
 		if err := unix.Kill(-p.pgid, unix.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(again + 100*time.Millisecond)
+		time.Sleep(stopInterval + 100*time.Millisecond)
 		k.quiet(100 * time.Millisecond)
 	}
 
@@ -234,7 +234,7 @@ type fakeGuard struct {
 }
 
 // heard are answers, which a guard doesn't wait to be read.
-type heard chan answer
+type heard chan guardAnswer
 
 func (h heard) Write(record []byte) (int, error) {
 	a, err := readAnswer(bytes.NewReader(record))
@@ -270,26 +270,26 @@ func (f *fakeGuard) read() clock.Reading {
 }
 
 // allow gives an order for a lock that was seen just now.
-func (f *fakeGuard) allow(t *testing.T, e Expiry, until time.Duration) answer {
+func (f *fakeGuard) allow(t *testing.T, e Expiry, until time.Duration) guardAnswer {
 	t.Helper()
 	return f.order(t, e, Allowance{until, f.read()})
 }
 
-func (f *fakeGuard) answer(t *testing.T) answer {
+func (f *fakeGuard) answer(t *testing.T) guardAnswer {
 	t.Helper()
 	select {
 	case a := <-f.answers:
 		return a
 	case <-time.After(10 * time.Second):
 		t.Fatal("no answer")
-		return answer{}
+		return guardAnswer{}
 	}
 }
 
-func (f *fakeGuard) order(t *testing.T, e Expiry, allowance Allowance) answer {
+func (f *fakeGuard) order(t *testing.T, e Expiry, allowance Allowance) guardAnswer {
 	t.Helper()
 	f.seq++
-	if err := write(f.orders, order{orderMagic, uint32(e), 77, allowance, f.seq}); err != nil {
+	if err := write(f.orders, guardOrder{orderMagic, uint32(e), 77, allowance, f.seq}); err != nil {
 		t.Fatal(err)
 	}
 	a := f.answer(t)
@@ -350,10 +350,10 @@ func TestWatchAfterSuspend(t *testing.T) {
 	})
 }
 
-// Numbers that mean everybody, and lines that were typed, hurt nobody.
+// The guard ignores orders for groups 0 and 1 and typed lines.
 func TestWatchRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, o := range []order{{orderMagic, 0, 1, Allowance{}, 1}, {orderMagic, 0, 0, Allowance{}, 1}, {orderMagic, 0, -5, Allowance{}, 1}, {1, 0, 77, Allowance{}, 1}} {
+		for _, o := range []guardOrder{{orderMagic, 0, 1, Allowance{}, 1}, {orderMagic, 0, 0, Allowance{}, 1}, {orderMagic, 0, -5, Allowance{}, 1}, {1, 0, 77, Allowance{}, 1}} {
 			f := newFakeGuard()
 			if err := write(f.orders, o); err != nil {
 				t.Fatal(err)

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/procstat"
 )
 
 const (
@@ -115,7 +116,7 @@ func (p *parent) want(line string) {
 	}
 }
 
-// tell gives a command and waits for its result.
+// tell sends a command and checks its result.
 func (p *parent) tell(command, result string) {
 	p.t.Helper()
 	if _, err := fmt.Fprintln(p.stdin, command); err != nil {
@@ -224,7 +225,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 func running(pgid int) (n int) {
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
-		if s, ok := readStat(e.Name()); ok && !s.dead && s.group == pgid {
+		if s, ok := procstat.Read(e.Name()); ok && !s.Ended && s.Group == pgid {
 			n++
 		}
 	}
@@ -234,8 +235,8 @@ func running(pgid int) (n int) {
 // exists says whether a process runs. Our own process can be the one that has to
 // reap it, since Prepare makes it adopt orphans.
 func exists(pid int) bool {
-	s, ok := readStat(strconv.Itoa(pid))
-	return ok && !s.dead
+	s, ok := procstat.Read(strconv.Itoa(pid))
+	return ok && !s.Ended
 }
 
 // inSession are the processes of a session that run.

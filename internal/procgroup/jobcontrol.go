@@ -10,27 +10,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This is what a job's processes and the shell would do among themselves if the
-// command were in our group: it stops, so do we, and the shell gets its prompt;
-// the shell continues us, so we continue it.
+// These functions make the command behave as if it were in our group: if it stops, so do
+// we, and the shell shows its prompt; if the shell continues us, we continue it.
 
 // stoppedBy handles a stop of the leader.
 func (g *Group) stoppedBy(sig unix.Signal, continued chan os.Signal) {
 	switch sig {
 	case unix.SIGTTIN, unix.SIGTTOU:
-		// A shell's fg doesn't signal a job that runs in the background already:
-		// then we have the terminal without knowing, and the command wants it.
+		// A shell's fg sends no signal to a job that runs in the background already. So we
+		// can have the terminal without knowing, when the command asks for it.
 		if g.tty.ours() {
 			g.mu.Lock()
 			g.pipeline = false
 			err := g.continueLocked()
 			g.mu.Unlock()
-			g.trouble(err)
+			g.reportTrouble(err)
 			return
 		}
 	case unix.SIGTSTP:
 	default:
-		return // SIGSTOP: by the guard, by Pause, or by somebody who means only it
+		return // SIGSTOP: by the guard, by Pause, or by a process that means only the leader
 	}
 	g.suspend(continued)
 }
@@ -42,8 +41,8 @@ func (g *Group) continuedByOthers() {
 	g.stopped = false
 }
 
-// shellStops handles a stop signal to us instead of the command, which is sent
-// by Ctrl-Z while the terminal is ours, and by kill(1).
+// shellStops handles a stop signal to us instead of the command. Ctrl-Z sends it while the
+// terminal is ours, and so does kill(1).
 func (g *Group) shellStops(continued chan os.Signal) {
 	g.mu.Lock()
 	still := g.paused || g.stopped || g.ended // the leader has no stop to report
@@ -54,9 +53,9 @@ func (g *Group) shellStops(continued chan os.Signal) {
 	}
 }
 
-// suspend stops ourselves with our whole group, which is the shell's job. If
-// nobody would continue it (process 1, an orphaned group) the kernel does
-// nothing, and we go on with a stopped command until somebody sends SIGCONT.
+// suspend stops our whole group, which is the shell's job. The kernel does nothing if no
+// shell could continue it (process 1, an orphaned group). Then we go on, and the command
+// stays stopped until another process sends SIGCONT.
 func (g *Group) suspend(continued chan os.Signal) {
 	g.mu.Lock()
 	g.stopped = true
@@ -68,8 +67,8 @@ func (g *Group) suspend(continued chan os.Signal) {
 	owned.Lock() // a new guard is in our group until it has a session of its own
 	_ = unix.Kill(0, unix.SIGTSTP)
 	owned.Unlock()
-	// Another thread may be the one to take the signal, a moment later. If it is
-	// taken after this, it comes back to shellStops.
+	// Another thread can take the signal a moment later. If it does so after this, the
+	// signal comes back to shellStops.
 	select {
 	case sig := <-continued:
 		select {
@@ -94,15 +93,15 @@ func (g *Group) shellContinued() {
 		return
 	}
 	g.continuing = true
-	g.work.Go(func() { g.trouble(g.resume()) }) // it may take long
+	g.work.Go(func() { g.reportTrouble(g.resume()) }) // it may take long
 }
 
-// resume asks whether the group may go on, and continues it.
+// resume continues the group if BeforeContinue and the guard agree.
 func (g *Group) resume() error {
 	ok := g.cmd.BeforeContinue == nil || g.cmd.BeforeContinue(g)
 	var err error
 	if ok {
-		err = g.agree()
+		err = g.awaitAnswer()
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()

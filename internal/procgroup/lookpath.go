@@ -7,7 +7,7 @@ import (
 	"os/exec"
 )
 
-// LookPath finds the program of a command. It fails with ErrNotFound or
+// LookPath returns the path of a command's program. It fails with ErrNotFound or
 // ErrNotExecutable.
 func LookPath(args []string) (string, error) {
 	if len(args) == 0 || args[0] == "" {
@@ -15,7 +15,7 @@ func LookPath(args []string) (string, error) {
 	}
 	path, err := exec.LookPath(args[0])
 	switch {
-	case err == nil, errors.Is(err, exec.ErrDot): // whose PATH has "." means it
+	case err == nil, errors.Is(err, exec.ErrDot): // a user with "." in PATH means it
 		return path, nil
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, os.ErrNotExist):
 		return "", fmt.Errorf("%s: %w", args[0], ErrNotFound)

@@ -17,7 +17,7 @@ import (
 // parted is the unasked answer of a guard that stops the group for its clocks.
 func (f *fakeGuard) parted(t *testing.T) {
 	t.Helper()
-	if a := f.answer(t); a != (answer{f.seq, 0, 1}) {
+	if a := f.answer(t); a != (guardAnswer{f.seq, 0, 1}) {
 		t.Errorf("it says %+v", a)
 	}
 }
@@ -161,7 +161,7 @@ func TestClocksPart(t *testing.T) {
 		if err := unix.Kill(-p.pgid, unix.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(again + 100*time.Millisecond)
+		time.Sleep(stopInterval + 100*time.Millisecond)
 		p.tell("signal 18", ErrParted.Error())
 		p.tell("unpause", ErrParted.Error())
 		k.quiet(300 * time.Millisecond)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/repolock/repolock/internal/procstat"
 )
 
 // What is prepared doesn't run, and begins in the environment that it is started in.
@@ -65,7 +67,7 @@ func TestGuardDiesBeforeTheStart(t *testing.T) {
 		entries, _ := os.ReadDir("/proc")
 		for _, e := range entries {
 			name, _ := os.ReadFile("/proc/" + e.Name() + "/comm")
-			if s, ok := readStat(e.Name()); ok && s.parent == os.Getpid() && string(name) == "repolock-guard\n" {
+			if s, ok := procstat.Read(e.Name()); ok && s.Parent == os.Getpid() && string(name) == "repolock-guard\n" {
 				guard, _ = strconv.Atoi(e.Name())
 			}
 		}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/procstat"
 )
 
 func init() {
@@ -63,17 +64,17 @@ func parentMain(args []string) {
 	}
 	say := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
 	if *quick > 0 {
-		patience = *quick
+		answerTimeout = *quick
 	}
 	if *halt {
-		stoppable = func() {
+		beforeBegin = func() {
 			say("forked")
 			_ = unix.Kill(unix.Getpid(), unix.SIGSTOP)
 			time.Sleep(100 * time.Millisecond) // it may be taken a moment later
 		}
 	}
 	if *inherit {
-		stoppable = func() { say("prepared, foreground: %t", openTerminal().ours()) }
+		beforeBegin = func() { say("prepared, foreground: %t", openTerminal().ours()) }
 	}
 	if exe := os.Args[0]; *late == "copy" { // there is no /proc
 		guardProgram = func() string { return exe }
@@ -210,7 +211,7 @@ func guardPid(g *Group) int {
 func zombies() (n int) {
 	names, _ := os.ReadDir("/proc")
 	for _, name := range names {
-		if s, ok := readStat(name.Name()); ok && s.dead {
+		if s, ok := procstat.Read(name.Name()); ok && s.Ended {
 			n++
 		}
 	}

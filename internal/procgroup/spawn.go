@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// owned are the processes that somebody in this package waits for. A sweep for
-// orphans takes the lock, so it never sees one that isn't registered yet.
+// owned are the processes that this package reaps one by one. A sweep for orphans takes the
+// lock, so it never sees a process that isn't registered yet.
 var owned = struct {
 	sync.Mutex
 	pids map[int]bool
 }{pids: map[int]bool{}}
 
-// spawn forks a process, which inherits those of our files, too, that are given.
+// spawn starts a process that also inherits the given file descriptors.
 func spawn(path string, args []string, attr *syscall.ProcAttr, inherited ...uintptr) (int, error) {
 	owned.Lock()
 	defer owned.Unlock()

@@ -13,11 +13,11 @@ import (
 
 // gate is our side of a starter.
 type gate struct {
-	opens  *os.File // written to by us: execute, in this environment
-	result *os.File // read by us: why it couldn't, or an end
+	opens  *os.File // we write: execute this command
+	result *os.File // we read: the error number, or end of file if it was executed
 }
 
-// close lets a starter end whose gate wasn't opened.
+// close ends a starter whose gate was not opened.
 func (g gate) close() {
 	g.opens.Close()
 	g.result.Close()
@@ -30,8 +30,8 @@ func (g gate) open(path string, args, env []string) error {
 	return err
 }
 
-// executed waits until the command runs, and returns why if it can't. A starter
-// that was killed counts as a command that was.
+// executed returns nil once the command runs, or the reason why it can't. It treats a
+// starter that was killed as a command that was killed.
 func (g gate) executed() error {
 	result, _ := io.ReadAll(g.result)
 	if len(result) == 0 {
@@ -55,8 +55,8 @@ func spawnStarter(attr *syscall.ProcAttr) (int, gate, error) {
 	defer theirResult.Close()
 	g := gate{opens, result}
 
-	// They keep their numbers in the starter, so that no file that we inherited for
-	// the command gives way to them.
+	// Keep their numbers in the starter, so that they replace no file that we inherited
+	// for the command.
 	theirs := []uintptr{theirGate.Fd(), theirResult.Fd()}
 	attr.Env = append(attr.Env, fmt.Sprintf("%s=%d %d", starter.Variable, theirs[0], theirs[1]))
 	pid, err := spawn(guardProgram(), []string{os.Args[0], "(starting)"}, attr, theirs...)

@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// guardProgram is the file that we run from, even if it was replaced or deleted:
-// proc_pid_exe(5). A variable for tests.
+// guardProgram is our own executable, even if its file was replaced or deleted:
+// proc_pid_exe(5). It is a variable for tests.
 var guardProgram = func() string { return "/proc/self/exe" }
 
-// nameProcess names the first thread, which shows as the process: proc_pid_comm(5). We
-// may be on another one.
+// nameProcess names the first thread, whose name shows as the process's:
+// proc_pid_comm(5). We can be on another thread.
 func nameProcess(name string) {
 	if os.WriteFile("/proc/self/comm", []byte(name), 0) == nil {
 		return
@@ -26,8 +26,8 @@ func nameProcess(name string) {
 	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&b[0])), 0, 0, 0)
 }
 
-// adoptOrphans makes us the parent of the command's orphans, so that we hear of
-// their ends: PR_SET_CHILD_SUBREAPER(2const).
+// adoptOrphans makes us the parent of the command's orphans, so that we notice their ends:
+// PR_SET_CHILD_SUBREAPER(2const).
 func adoptOrphans() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
 func leaveOrphans() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }
@@ -66,8 +66,8 @@ func notifyStop() chan os.Signal {
 	return notify(unix.SIGTSTP)
 }
 
-// ignored is asked before the first Notify: os/signal doesn't know which signals
-// were ignored from the start, except for SIGHUP and SIGINT.
+// ignored must be called before the first Notify: os/signal knows only of SIGHUP and
+// SIGINT whether they were ignored from the start.
 func ignored(sig unix.Signal) bool {
 	if signal.Ignored(sig) {
 		return true
@@ -79,11 +79,10 @@ func ignored(sig unix.Signal) bool {
 	return set>>(sig-1)&1 != 0
 }
 
-// defaultStop lets SIGTSTP stop us. signal.Reset doesn't: for the signals that
-// the runtime doesn't handle by itself it leaves its handler in place
-// (runtime.sigdisable). All zero means SIG_DFL, no flags and an empty mask on
-// every architecture, and what is read is written back as it is; the runtime
-// doesn't notice.
+// defaultStop lets SIGTSTP stop us. signal.Reset does not: for signals that the runtime
+// doesn't handle by itself, it leaves its handler in place (runtime.sigdisable). All zero
+// means SIG_DFL, no flags and an empty mask on every architecture. restore writes the old
+// value back unchanged, and the runtime doesn't notice.
 func defaultStop() (restore func()) {
 	if ignored(unix.SIGTSTP) {
 		return func() {}

@@ -19,26 +19,26 @@ var guardProgram = func() string {
 
 func nameProcess(string) {}
 
-// awake can't tell the processes of a group.
+// awake returns nil: these systems don't list the processes of a group.
 func awake(int, bool, func(int) bool) []int { return nil }
 
-// adoptOrphans: orphans go to process 1, and we ask the group itself whether it
-// is empty.
+// adoptOrphans does nothing: process 1 adopts orphans, and kill(2) reports whether the
+// group is empty.
 func adoptOrphans() {}
 func leaveOrphans() {}
 
 func emptySignalMask() (restore func()) { return func() {} }
 
-// withoutTTOU lasts: Go has no way back to the default. The command is forked
-// before the first time.
+// withoutTTOU has no undo: Go has no way back to the default. The command is forked before
+// the first call.
 func withoutTTOU() (restore func()) {
 	signal.Ignore(unix.SIGTTOU)
 	return func() {}
 }
 
-// notifyStop doesn't catch SIGTSTP, since Go has no way back to the default
-// which we need to stop ourselves. So a SIGTSTP that is meant for us alone stops
-// us alone, and then the guard the command.
+// notifyStop doesn't catch SIGTSTP, because Go has no way back to the default, which we
+// need to stop ourselves. So a SIGTSTP to us alone stops only us, and later the guard stops
+// the command.
 func notifyStop() chan os.Signal { return make(chan os.Signal) }
 
 func defaultStop() (restore func()) { return func() {} }

@@ -10,11 +10,11 @@ import (
 // terminal is our controlling terminal; fd is -1 if there is none.
 type terminal struct {
 	fd     int
-	modes  *term.State // before the group had it: echo, line by line, …
+	modes  *term.State // from before the group had it: echo, line by line, …
 	paused *term.State // the group's own, while it is paused
 }
 
-// openTerminal opens /dev/tty, since the standard streams may be redirected.
+// openTerminal opens /dev/tty, because the standard streams can be redirected.
 func openTerminal() terminal {
 	fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -29,7 +29,7 @@ func (t terminal) close() {
 	}
 }
 
-// foreground is the group that has the terminal, or 0.
+// foreground returns the group that has the terminal, or 0.
 func (t terminal) foreground() int {
 	if t.fd < 0 {
 		return 0
@@ -50,7 +50,7 @@ func Foreground() bool {
 
 func (t terminal) ours() bool { return t.foreground() == unix.Getpgrp() }
 
-// lend gives the terminal to the group if it is ours to give.
+// lend gives the terminal to the group if it is ours.
 func (t *terminal) lend(pgid int) {
 	if !t.ours() {
 		return
@@ -63,7 +63,7 @@ func (t *terminal) lend(pgid int) {
 	t.set(pgid)
 }
 
-// pause has the terminal as it was before, so that Ctrl-C works, until it is lent again.
+// pause restores the terminal's modes until lend, so that Ctrl-C works.
 func (t *terminal) pause() {
 	if t.ours() {
 		t.paused, _ = term.GetState(t.fd)
@@ -71,7 +71,7 @@ func (t *terminal) pause() {
 	}
 }
 
-// restore puts the modes back that a command which was killed can't, as a shell does.
+// restore puts the terminal's modes back, as a shell does after a command was killed.
 func (t *terminal) restore() {
 	if t.ours() {
 		t.setModes(t.modes)
@@ -85,8 +85,8 @@ func (t terminal) setModes(modes *term.State) {
 	}
 }
 
-// takeBack gives the terminal to us, if the group has it or a group that is no
-// more; a shell that has taken it keeps it.
+// takeBack takes the terminal from the group, or from a group that no longer exists. A
+// shell that has taken it keeps it.
 func (t terminal) takeBack(pgid int) {
 	now := t.foreground()
 	if now == pgid || now > 1 && unix.Kill(-now, 0) == unix.ESRCH {
@@ -95,8 +95,7 @@ func (t terminal) takeBack(pgid int) {
 }
 
 func (t terminal) set(pgid int) {
-	// From the background this is allowed only to a thread that blocks or a
-	// process that ignores SIGTTOU: tcsetpgrp(3).
+	// From the background this needs SIGTTOU blocked or ignored: tcsetpgrp(3).
 	defer withoutTTOU()()
 	_ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, pgid)
 }

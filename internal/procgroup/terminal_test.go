@@ -15,6 +15,8 @@ import (
 
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
+
+	"github.com/repolock/repolock/internal/procstat"
 )
 
 // screen is a terminal with a process on it that is the leader of its session.
@@ -194,14 +196,14 @@ func TestModes(t *testing.T) {
 	}
 	s.run(r.parent("-usr", "sh", "-c", "stty raw -echo; exec sleep 1000"))
 	eventually(t, "raw modes", raw)
-	ours, ok := readStat(fmt.Sprint(r.pgid()))
+	ours, ok := procstat.Read(fmt.Sprint(r.pgid()))
 	if !ok {
 		t.Fatal("it is gone")
 	}
 	for range 2 {
-		_ = unix.Kill(ours.parent, unix.SIGUSR1)
+		_ = unix.Kill(ours.Parent, unix.SIGUSR1)
 		eventually(t, "modes in which Ctrl-C works", func() bool { return !raw() })
-		_ = unix.Kill(ours.parent, unix.SIGUSR2)
+		_ = unix.Kill(ours.Parent, unix.SIGUSR2)
 		eventually(t, "the command's modes", raw)
 	}
 	_ = unix.Kill(r.pgid(), unix.SIGKILL)
@@ -382,7 +384,7 @@ func TestContinueIsAllowedAnew(t *testing.T) {
 	time.Sleep(1200 * time.Millisecond)
 	s.run("fg")
 	k.runs()
-	time.Sleep(again + slack)
+	time.Sleep(stopInterval + slack)
 	k.runs()
 }
 

@@ -6,16 +6,16 @@ import (
 )
 
 const (
-	// threads is how many threads we and the guard have from the start.
+	// threads is the number of threads that we and the guard start with.
 	threads = 16
-	// processors is how many of them run Go code at once, on however large a machine:
-	// each collection of garbage wakes as many threads.
+	// processors bounds how many of them run Go code at once, on a machine of any size:
+	// each garbage collection wakes as many threads.
 	processors = 4
 )
 
-// ReserveThreads has Go's runtime start the threads that it might need. It ends the
-// process if it needs another and can't start it, and where no process can be forked no
-// thread can be started either. What it has it keeps.
+// ReserveThreads makes Go's runtime start the threads that it might need, which it keeps.
+// The runtime ends the process if it can't start a thread, and a system that can't fork a
+// process can't start a thread either.
 func ReserveThreads() {
 	runtime.GOMAXPROCS(min(runtime.GOMAXPROCS(0), processors))
 	var there, gone sync.WaitGroup

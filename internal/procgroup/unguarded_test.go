@@ -22,7 +22,7 @@ func unguarded(t *testing.T, k ticker, expiry string) *parent {
 	return p
 }
 
-// Without a guard the group is stopped, for as long as there is none, also if another
+// A group without a guard is stopped until there is one, also if another
 // process continues it.
 func TestUnguardedIsStopped(t *testing.T) {
 	for _, expiry := range []string{"stop", "kill"} {
@@ -36,7 +36,7 @@ func TestUnguardedIsStopped(t *testing.T) {
 			if err := unix.Kill(-p.pgid, unix.SIGCONT); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(again + 100*time.Millisecond)
+			time.Sleep(stopInterval + 100*time.Millisecond)
 			p.tell("signal 18", ErrUnguarded.Error())
 			p.tell("unpause", ErrUnguarded.Error())
 			p.tell("allow 1m", "<nil>")
@@ -57,7 +57,7 @@ func TestUnguardedIsStopped(t *testing.T) {
 	}
 }
 
-// Guards that can be started and die at once are none.
+// Guards that start and die at once do not count.
 func TestUnguardedByGuardsThatDie(t *testing.T) {
 	k := newTicker(t)
 	p := start(t, concat(self("parent", "-badguard", "dies", "--"), k.args()))
@@ -71,7 +71,7 @@ func TestUnguardedByGuardsThatDie(t *testing.T) {
 	k.runs()
 }
 
-// With the Expiry Nothing it runs on, and that is told.
+// With the Expiry Nothing the group runs on, and Interrupted is called.
 func TestUnguardedRunsOn(t *testing.T) {
 	k := newTicker(t)
 	p := unguarded(t, k, "nothing")
@@ -87,7 +87,7 @@ func TestUnguardedRunsOn(t *testing.T) {
 	}
 }
 
-// What is paused stays so when a guard is there again; and goes on with the pause's end.
+// A paused group stays paused when there is a guard again, and continues with Unpause.
 func TestUnguardedWhilePaused(t *testing.T) {
 	k := newTicker(t)
 	p := unguarded(t, k, "stop")

@@ -28,19 +28,18 @@ type attempt struct {
 	events []judge.Event
 }
 
-// slack is how much longer than its hold a process may take before it counts as one
-// that hangs.
+// slack is the time beyond its hold after which a process counts as hanging.
 const slack = 3 * time.Minute
 
-// grace is how long a process may take to end that was told to.
+// grace is the time between SIGTERM and SIGKILL.
 const grace = 10 * time.Second
 
-// attempt starts the process, follows it to its end, and gives its stay. The error is
-// one after which nothing can be said of the run.
-func (r *run) attempt(ctx context.Context, n int, c Client, p plan) (judge.Stay, error) {
+// attempt starts the process, follows it to its end, and returns its section. After an error
+// there is no verdict.
+func (r *run) attempt(ctx context.Context, n int, c Client, p plan) (judge.Section, error) {
 	args := c.Command(p.Work)
 	a := &attempt{run: r, plan: p, cmd: exec.Command(args[0], args[1:]...)}
-	var stderr tail
+	var stderr output
 	a.cmd.Env = append(os.Environ(), c.Env...)
 	a.cmd.Stderr = &stderr
 	a.cmd.WaitDelay = grace // for a process that has left its group, and has stderr
@@ -48,7 +47,7 @@ func (r *run) attempt(ctx context.Context, n int, c Client, p plan) (judge.Stay,
 
 	log, theirs, err := os.Pipe()
 	if err != nil {
-		return judge.Stay{}, err
+		return judge.Section{}, err
 	}
 	defer log.Close()
 	a.cmd.Stdout = theirs
@@ -57,7 +56,7 @@ func (r *run) attempt(ctx context.Context, n int, c Client, p plan) (judge.Stay,
 	err = a.cmd.Start()
 	theirs.Close()
 	if err != nil {
-		return judge.Stay{}, fmt.Errorf("%s can't be started: %w", args[0], err)
+		return judge.Section{}, fmt.Errorf("%s can't be started: %w", args[0], err)
 	}
 	_ = log.SetReadDeadline(time.Now().Add(p.Hold + p.stopFor + slack))
 
@@ -76,16 +75,16 @@ func (r *run) attempt(ctx context.Context, n int, c Client, p plan) (judge.Stay,
 	inflicting.Wait()
 	a.note(judge.Event{Kind: judge.End, Text: strings.TrimSpace(a.cmd.ProcessState.String() + "\n" + stderr.String())})
 	if err != nil {
-		return judge.Stay{}, err
+		return judge.Section{}, err
 	}
-	stay, err := judge.Read(a.events)
+	section, err := judge.Read(a.events)
 	if err != nil {
-		return judge.Stay{}, fmt.Errorf("%w: %w", ErrUnjudged, err)
+		return judge.Section{}, fmt.Errorf("%w: %w", ErrUnjudged, err)
 	}
-	return stay, r.account(stay, a.cmd.ProcessState.ExitCode(), &stderr)
+	return section, r.account(section, a.cmd.ProcessState.ExitCode(), &stderr)
 }
 
-// note adds an event of ours, or of the child if it has a time.
+// note adds an event: ours, or one of the child, which has a time.
 func (a *attempt) note(e judge.Event) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -97,14 +96,14 @@ func (a *attempt) note(e judge.Event) {
 	a.run.log(e)
 }
 
-// follow reads the child's log until nobody is left who could write it: repolock, the
-// child and what it may have started.
+// follow reads the child's log until every possible writer has ended: repolock, the child,
+// and the processes that it started.
 func (a *attempt) follow(log io.Reader) error {
 	var bad error
 	lines := bufio.NewScanner(log)
 	for lines.Scan() {
 		if bad != nil {
-			continue // so that the writer isn't held up
+			continue // read on, so that the writer doesn't block
 		}
 		e, err := parse(lines.Bytes())
 		if err == nil && e.ID != a.plan.ID {
@@ -132,7 +131,7 @@ func parse(line []byte) (e judge.Event, err error) {
 	}
 	switch e.Kind {
 	case judge.Start, judge.End, judge.Fault:
-		return e, fmt.Errorf("a child doesn't say %q", e.Kind)
+		return e, fmt.Errorf("a child doesn't log %q", e.Kind)
 	}
 	if e.At <= 0 {
 		return e, errors.New("it has no time")
@@ -140,7 +139,7 @@ func parse(line []byte) (e judge.Event, err error) {
 	return e, nil
 }
 
-// inflict does what is planned, and ends the process when the run ends.
+// inflict inflicts the planned fault, and ends the process when the run ends.
 func (a *attempt) inflict(ctx context.Context, over <-chan struct{}) {
 	wait := func(d time.Duration) (in bool) {
 		select {
@@ -173,8 +172,8 @@ func (a *attempt) inflict(ctx context.Context, over <-chan struct{}) {
 	_ = a.cmd.Process.Kill()
 }
 
-// signal inflicts a fault, if there is such a one here and the process is still
-// there.
+// signal inflicts a fault. It reports false if this system has no such signal or the
+// process has ended.
 func (a *attempt) signal(f fault) bool {
 	sig, ok := signals[f]
 	if !ok {
@@ -190,29 +189,29 @@ func (a *attempt) signal(f fault) bool {
 
 func (a *attempt) noteFault(text string) { a.note(judge.Event{Kind: judge.Fault, Text: text}) }
 
-// tail is the beginning of what a process says, which is short.
-type tail struct {
+// output keeps the first 16 KiB of a process's stderr.
+type output struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
-const maxTail = 16 << 10
+const maxOutput = 16 << 10
 
-func (t *tail) Write(p []byte) (int, error) {
+func (t *output) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.b.Write(p[:min(len(p), maxTail-t.b.Len())])
+	t.b.Write(p[:min(len(p), maxOutput-t.b.Len())])
 	return len(p), nil
 }
 
-func (t *tail) String() string {
+func (t *output) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.b.String()
 }
 
-// last is the last line.
-func (t *tail) last() string {
+// last returns the last line.
+func (t *output) last() string {
 	lines := strings.Split(strings.TrimSpace(t.String()), "\n")
 	return lines[len(lines)-1]
 }

@@ -9,19 +9,19 @@ import (
 )
 
 const (
-	// haste is how long cleaning up may take.
-	haste = time.Minute
-	// rounds is how often what is listed is deleted: a request of a process that was
-	// killed may arrive in between.
+	// cleanUpTimeout bounds cleaning up.
+	cleanUpTimeout = time.Minute
+	// rounds bounds how often cleanUp lists and deletes: a request of a killed process can
+	// arrive in between.
 	rounds = 3
-	// workers is how many requests are under way at once.
+	// workers bounds the concurrent requests.
 	workers = 8
 )
 
-// cleanUp deletes all that has the prefix, the context being over or not, and gives
-// what is left of it.
+// cleanUp deletes all objects with the prefix, even after the context has ended, and returns
+// the keys that remain.
 func cleanUp(ctx context.Context, s store.Store, prefix string) (left []string, err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), haste)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTimeout)
 	defer cancel()
 	var failed error
 	for n := 0; ; n++ {
@@ -32,11 +32,11 @@ func cleanUp(ctx context.Context, s store.Store, prefix string) (left []string, 
 		if n == rounds {
 			return left, failed
 		}
-		failed = erase(ctx, s, left)
+		failed = deleteAll(ctx, s, left)
 	}
 }
 
-func erase(ctx context.Context, s store.Store, keys []string) error {
+func deleteAll(ctx context.Context, s store.Store, keys []string) error {
 	var (
 		wg    sync.WaitGroup
 		mu    sync.Mutex

@@ -7,19 +7,19 @@ import (
 	"github.com/repolock/repolock/internal/judge"
 )
 
-// Repolock says how repolock is called, to take a lock and to do the work under it.
+// Repolock makes command lines of repolock that take a lock and do work under it.
 type Repolock struct {
 	// Program is repolock's path.
 	Program string
-	// Locks is the repository that the lock is taken in, and Data the one that the
-	// work is done in: the same, but perhaps by another way.
+	// Locks is the repository URL for the lock, and Data the one for the work: the same
+	// repository, perhaps through another address.
 	Locks, Data string
-	// Name of the lock.
+	// Name is the lock's name.
 	Name string
 	TTL  time.Duration
-	// Flags of "repolock run" besides.
+	// Flags are further flags of "repolock run".
 	Flags []string
-	// NoLock takes none, to see that this is found out.
+	// NoLock makes commands without a lock, to test that the judge finds it.
 	NoLock bool
 }
 
@@ -27,11 +27,10 @@ type Repolock struct {
 // --data and --hold.
 const Subcommand = "torture-child"
 
-// resumeFor is how long a lost lock may keep a client busy: there is more to be seen
-// in what others do meanwhile.
+// resumeFor bounds the time for which a client tries to resume a lost lock.
 const resumeFor = 15 * time.Second
 
-// Command is the command line that does some work under a lock.
+// Command returns the command line that does some work under a lock.
 func (r Repolock) Command(w Work) []string {
 	work := []string{
 		r.Program, "--repo", r.Data, Subcommand,
@@ -51,11 +50,11 @@ func (r Repolock) Command(w Work) []string {
 	return slices.Concat(lock, r.Flags, []string{"--"}, work)
 }
 
-// What repolock says of itself: exit codes, and a line on stderr.
+// Exit codes of repolock, and a line on its stderr.
 const (
 	codeHeld = 75
 	codeLost = 79
-	// CodeUnjudged is what a child exits with that can't write its log.
+	// CodeUnjudged is the exit code of a child that can't write its log.
 	CodeUnjudged = 70
 	saysResumed  = "the lock was resumed"
 )

@@ -165,11 +165,11 @@ func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
 func TestNobody(t *testing.T) {
 	a := newArena(t)
 	r, err := Run(t.Context(), a.store, a.options("refused"))
-	var nobody *NobodyError
+	var nobody *NotAcquiredError
 	if !errors.As(err, &nobody) || nobody.Code != 77 || !strings.Contains(err.Error(), "you may not") {
 		t.Errorf("%v", err)
 	}
-	if r.Verdict.Result != judge.Unknown || r.Counts.Failed < hopeless {
+	if r.Verdict.Result != judge.Unknown || r.Counts.Failed < maxFailures {
 		t.Errorf("%s %+v", r.Verdict.Result, r.Counts)
 	}
 }

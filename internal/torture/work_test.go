@@ -25,8 +25,8 @@ func (m meddled) Put(ctx context.Context, key string, body []byte, opts store.Pu
 	return o, errors.Join(err, m.meddle(m.Store, key))
 }
 
-// doWork gives the stay of a child, and the error that it ended with.
-func doWork(t *testing.T, mode judge.Mode, s store.Store) (judge.Stay, error) {
+// doWork gives the section of a child, and the error that it ended with.
+func doWork(t *testing.T, mode judge.Mode, s store.Store) (judge.Section, error) {
 	t.Helper()
 	var log bytes.Buffer
 	failed := Work{ID: "me", Mode: mode, Data: "data/"}.Do(t.Context(), func(context.Context) (store.Store, error) { return s, nil }, &log)
@@ -38,11 +38,11 @@ func doWork(t *testing.T, mode judge.Mode, s store.Store) (judge.Stay, error) {
 		}
 		events = append(events, e)
 	}
-	stay, err := judge.Read(append(events, judge.Event{At: events[len(events)-1].At, Kind: judge.End, ID: "me"}))
+	section, err := judge.Read(append(events, judge.Event{At: events[len(events)-1].At, Kind: judge.End, ID: "me"}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return stay, failed
+	return section, failed
 }
 
 // TestWork: a child takes what it has done itself for its own, and sees what others

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
 // Delete removes all versions of an object, or hides it where the application key
@@ -25,7 +25,7 @@ const maxRounds = 3
 func (s *Store) delete(ctx context.Context, key string) error {
 	name, err := s.name(ctx, key)
 	if errors.Is(err, store.ErrInvalidKey) {
-		return fmt.Errorf("%w: only Backblaze's own tools can delete it, as: b2 rm --versions %s", err, httptransport.Quote("b2://"+s.bucket+"/"+s.prefix+key))
+		return fmt.Errorf("%w: only Backblaze's own tools can delete it, as: b2 rm --versions %s", err, text.ShellWord("b2://"+s.bucket+"/"+s.prefix+key))
 	}
 	if err != nil {
 		return err

@@ -9,10 +9,10 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"unicode"
 
 	"github.com/Backblaze/blazer/base"
 
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/internal/httptransport"
 )
@@ -69,9 +69,9 @@ func (n *note) reason(ctx context.Context, err error) error {
 		return err
 	}
 	if status, code, message := base.MsgCode(err); status != 0 {
-		return &refusal{status, plain(code, n.token), plain(message, n.token)}
+		return &refusal{status, spoken(code, n.token), spoken(message, n.token)}
 	}
-	return fmt.Errorf("the answer can't be understood: %s", plain(err.Error(), n.token))
+	return fmt.Errorf("the answer can't be understood: %s", spoken(err.Error(), n.token))
 }
 
 // network says which failures of the network are the configuration's.
@@ -95,25 +95,13 @@ func (n *note) network(err error) error {
 	return err
 }
 
-// maxSaid is how much of what a server says is passed on.
-const maxSaid = 200
-
-// plain is what a server said in one line, and without the token, which some of
-// its messages quote.
-func plain(said, token string) string {
+// spoken is one line of a server's message, without the token, which some messages
+// quote.
+func spoken(s, token string) string {
 	if token != "" {
-		said = strings.ReplaceAll(said, token, "…")
+		s = strings.ReplaceAll(s, token, "…")
 	}
-	said = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, said)
-	if len(said) > maxSaid {
-		said = strings.ToValidUTF8(said[:maxSaid], "") + "…"
-	}
-	return said
+	return text.Line(s)
 }
 
 // noSession is why a session couldn't begin. No refusal in it is of the request that

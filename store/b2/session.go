@@ -132,7 +132,7 @@ func (a *authorization) allowed(bucket string) (*bucketInfo, error) {
 			return &bucketInfo{b.ID, b.Name}, nil
 		}
 		if b.Name != "" {
-			names = append(names, plain(b.Name, a.Token))
+			names = append(names, spoken(b.Name, a.Token))
 		}
 	}
 	switch {

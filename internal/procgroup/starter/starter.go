@@ -2,20 +2,19 @@
 
 // Package starter is the process that becomes a command once its gate is opened.
 //
-// fork(2) and execve(2) can't be told apart in Go, and whoever is stopped between them,
-// or right after, has a command that runs and that no guard has heard of. So what is
-// forked first is our own program as the starter, and the gate is opened when the guard
-// knows its group.
+// Go can't do anything between fork(2) and execve(2). If we were stopped right after them,
+// a command would run that no guard knows of. So we fork our own program as the starter
+// first, and open the gate when the guard knows its group.
 //
-// It does its work in init, and imports nothing but syscall, because packages are
-// initialised as soon as what they import is, in the order of their paths: it is gone
-// before those of the object stores are, which take longer than all else that it does.
+// The starter works in init, and imports only syscall. Go initialises a package as soon as
+// its imports are, in the order of the paths. So the starter is done before the packages of
+// the object stores are initialised, which takes longer than all else that it does.
 package starter
 
 import "syscall"
 
-// Variable tells our own program that it is the starter: "GATE RESULT", the numbers of
-// two files. It isn't passed on to the command.
+// Variable is the environment variable that makes our own program the starter: "GATE
+// RESULT", two file descriptors. The command doesn't inherit it.
 const Variable = "__REPOLOCK_STARTER"
 
 func init() {
@@ -24,7 +23,7 @@ func init() {
 	}
 }
 
-// run is the starter's life. If nobody opens the gate any more it just ends.
+// run executes the command once the gate is opened, and exits if the gate is closed.
 func run(files string) {
 	gate, files := number(files)
 	result, _ := number(files)
@@ -39,7 +38,7 @@ func run(files string) {
 	syscall.Exit(126)
 }
 
-// number takes one off the beginning of a text.
+// number parses the number at the beginning of a text.
 func number(s string) (n int, rest string) {
 	for i := range len(s) {
 		if s[i] < '0' || s[i] > '9' {
@@ -64,7 +63,7 @@ func readAll(file int) (all []byte) {
 	}
 }
 
-// Encode is what opens the gate: the program, its arguments and its environment.
+// Encode returns the message that opens the gate: program, arguments and environment.
 func Encode(path string, args, env []string) (message []byte) {
 	for _, list := range [][]string{{path}, args, env} {
 		message = number32(message, uint32(len(list)))
@@ -76,7 +75,7 @@ func Encode(path string, args, env []string) (message []byte) {
 	return message
 }
 
-// Decode understands it, if it is whole.
+// Decode parses a message of Encode. ok is false if it is incomplete.
 func Decode(message []byte) (path string, args, env []string, ok bool) {
 	var lists [3][]string
 	for i := range lists {
@@ -100,7 +99,7 @@ func Decode(message []byte) (path string, args, env []string, ok bool) {
 	return lists[0][0], lists[1], lists[2], true
 }
 
-// Errno is the error number that the starter told as its result.
+// Errno parses the error number in the starter's result.
 func Errno(result []byte) syscall.Errno {
 	n, _, _ := take32(result)
 	return syscall.Errno(n)

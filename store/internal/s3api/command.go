@@ -1,12 +1,12 @@
 package s3api
 
-import "github.com/repolock/repolock/store/internal/httptransport"
+import "github.com/repolock/repolock/internal/text"
 
 // deletion is the command with which a person deletes what has a key that we take for none.
 func (p Place) deletion(key string) string {
 	command := "aws s3api delete-object"
 	if p.Endpoint != "" {
-		command += " --endpoint-url " + httptransport.Quote(p.Endpoint)
+		command += " --endpoint-url " + text.ShellWord(p.Endpoint)
 	}
-	return command + " --bucket " + httptransport.Quote(p.Bucket) + " --key " + httptransport.Quote(p.Prefix+key)
+	return command + " --bucket " + text.ShellWord(p.Bucket) + " --key " + text.ShellWord(p.Prefix+key)
 }

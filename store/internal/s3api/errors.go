@@ -13,8 +13,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
-	"unicode"
 
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/internal/httptransport"
 )
@@ -85,25 +85,8 @@ func inWords(raw []byte) refusal {
 	if xml.Unmarshal(raw, &body) != nil {
 		return refusal{}
 	}
-	return refusal{tame(body.Code), tame(body.Message), tame(body.Region)}
+	return refusal{text.Line(body.Code), text.Line(body.Message), text.Line(body.Region)}
 }
-
-// tame is what a server says, fit for one line of a terminal.
-func tame(s string) string {
-	line := strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, s)
-	if line = strings.Join(strings.Fields(line), " "); len(line) > maxSaid {
-		line = strings.ToValidUTF8(line[:maxSaid], "")
-	}
-	return line
-}
-
-// maxSaid is as much of a server's own words as is told.
-const maxSaid = 200
 
 // refused: the server answered, and didn't do it.
 func (s *Store) refused(r request, status int, refusal refusal) error {
@@ -183,7 +166,7 @@ func explained(r refusal) string {
 }
 
 func (s *Store) wrongRegion(r request, refusal refusal, said string) error {
-	if region := cmp.Or(tame(r.answer.Header("X-Amz-Bucket-Region")), refusal.Region); region != "" {
+	if region := cmp.Or(text.Line(r.answer.Header("X-Amz-Bucket-Region")), refusal.Region); region != "" {
 		return fmt.Errorf("%w: bucket %q is in region %s: put region=%s into the URL (%s)", store.ErrConfig, s.place.Bucket, region, region, said)
 	}
 	return fmt.Errorf("%w: bucket %q is in another region, or at another endpoint (%s)", store.ErrConfig, s.place.Bucket, said)

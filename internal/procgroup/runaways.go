@@ -10,18 +10,19 @@ import (
 )
 
 const (
-	// moment is how long a process that we may signal has to stop or to end: it might
-	// wait for a disk.
-	moment = 2 * time.Second
-	// The first report of processes that run on is followed by others, after pauses
-	// that double from firstReminder to lastReminder.
+	// stopTime is the time that a process which we may signal gets to stop or to end: it
+	// can be waiting for a disk.
+	stopTime = 2 * time.Second
+	// The pause before the next report of processes that run on doubles from firstReminder
+	// to lastReminder.
 	firstReminder = 10 * time.Second
 	lastReminder  = 10 * time.Minute
 )
 
-// follow begins to look for processes that run on although the group was just stopped or
-// killed: kill(2) of a group fails only if it reaches no process at all. g.mu is held.
-func (g *Group) follow() {
+// seekRunaways starts the search for processes that run on although we just stopped or
+// killed the group: kill(2) of a group fails only if it reaches no process at all. g.mu is
+// held.
+func (g *Group) seekRunaways() {
 	if g.cmd.RunsOn == nil || g.following || g.over {
 		return
 	}
@@ -29,7 +30,7 @@ func (g *Group) follow() {
 	g.work.Go(g.findRunaways)
 }
 
-// findRunaways tells which processes run on, for as long as the group is to be stopped.
+// findRunaways reports the processes that run on, for as long as the group must be still.
 func (g *Group) findRunaways() {
 	r := runaways{denied: denied}
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
@@ -39,7 +40,7 @@ func (g *Group) findRunaways() {
 			return
 		}
 		g.mu.Lock()
-		if g.over || !g.toBeStill() {
+		if g.over || !g.mustBeStill() {
 			g.following = false
 			g.mu.Unlock()
 			return
@@ -55,24 +56,24 @@ func (g *Group) findRunaways() {
 // denied reports whether we may not signal a process.
 func denied(pid int) bool { return unix.Kill(pid, 0) == unix.EPERM }
 
-// toBeStill reports whether no process of the group may run.
-func (g *Group) toBeStill() bool {
-	return g.killed || g.paused || g.cmd.Expiry != Nothing && g.judge() != nil
+// mustBeStill reports whether no process of the group may run.
+func (g *Group) mustBeStill() bool {
+	return g.killed || g.paused || g.cmd.Expiry != Nothing && g.mayRun() != nil
 }
 
 // runaways are the processes that run on.
 type runaways struct {
-	denied func(pid int) bool // we may not signal that process
+	denied func(pid int) bool // reports whether we may not signal a process
 
-	since  map[int]time.Time // they were first seen
-	killed bool              // the group was, when they were last looked for
-	next   time.Time         // when they are to be told again
-	pause  time.Duration     // and after that
+	since  map[int]time.Time // the time at which each was first seen
+	killed bool              // whether the group was, at the last look
+	next   time.Time         // the time of the next report
+	pause  time.Duration     // between reports
 }
 
-// look takes the processes of the group that run, and returns those that are to be told
-// of, if they are to be told now. If the system refused the signal and shows us no process
-// of the group, there are some all the same.
+// look takes the running processes of the group and returns those to report, if a report is
+// due. refused means that the system refused the signal: then there are such processes even
+// if the system shows us none.
 func (r *runaways) look(running []int, killed, refused bool, now time.Time) (pids []int, due bool) {
 	if r.killed != killed {
 		*r = runaways{denied: r.denied, killed: killed}
@@ -82,7 +83,7 @@ func (r *runaways) look(running []int, killed, refused bool, now time.Time) (pid
 		if since[pid] = now; !r.since[pid].IsZero() {
 			since[pid] = r.since[pid]
 		}
-		if now.Sub(since[pid]) >= moment || r.denied(pid) {
+		if now.Sub(since[pid]) >= stopTime || r.denied(pid) {
 			pids = append(pids, pid)
 		}
 	}

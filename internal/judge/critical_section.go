@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// Stay is one process with its child: from its start until nothing of it is left.
-type Stay struct {
+// Section is a critical section: one process with its child, from the start until both ended.
+type Section struct {
 	ID     string
 	Client int
 	Mode   Mode
 
 	Started time.Duration
-	// Entered: the child ran. From In to Last, the first and the last that it wrote
-	// down, it certainly was in its critical section.
+	// Entered: the child ran. It certainly was in its critical section from In to Last,
+	// its first and last log entries.
 	Entered  bool
 	In, Last time.Duration
 	Ended    time.Duration
@@ -25,45 +25,44 @@ type Stay struct {
 	Faults  []Event
 }
 
-// Act is what a child did in the repository.
+// Act is a request of a child to the repository.
 type Act struct {
 	Op, Key string
 	Call    time.Duration
-	// Answered is false if nobody knows whether it was done, or will be.
+	// Answered is false if it isn't known whether it was done, or will be.
 	Answered bool
 	Return   time.Duration
 }
 
 const opList = "list"
 
-// Change is what a child saw of others: an object of whoever appeared or vanished
-// between two of its listings.
+// Change is an object that another process put or deleted between two listings of a child.
 type Change struct {
 	Key      string
 	Appeared bool
 	At       time.Duration
 }
 
-// Read makes a stay of its events, in their order. It fails unless they are whole
-// and make sense: what isn't understood must not pass for harmless.
-func Read(events []Event) (Stay, error) {
+// Read makes a section of its events, which must be in order. It returns an error unless
+// they are complete and consistent: a log that isn't understood must not count as harmless.
+func Read(events []Event) (Section, error) {
 	var r reader
 	for i, e := range events {
 		if err := r.read(e); err != nil {
-			return Stay{}, fmt.Errorf("event %d of stay %q, %s: %w", i+1, e.ID, e.Kind, err)
+			return Section{}, fmt.Errorf("event %d of section %q, %s: %w", i+1, e.ID, e.Kind, err)
 		}
 	}
 	if r.state != ended {
-		return Stay{}, fmt.Errorf("the log of stay %q has no end", r.stay.ID)
+		return Section{}, fmt.Errorf("the log of section %q has no end", r.section.ID)
 	}
-	return r.stay, nil
+	return r.section, nil
 }
 
-// reader is a stay of which a part was read.
+// reader is a section that is being read.
 type reader struct {
-	stay  Stay
-	state state
-	last  time.Duration
+	section Section
+	state   state
+	last    time.Duration
 }
 
 type state int
@@ -77,21 +76,21 @@ const (
 	ended
 )
 
-// after says in which states an event may come. A child can be killed anywhere.
+// after lists the states in which an event can come. A child can be killed in any of them.
 var after = map[Kind][]state{
 	Start: {unborn}, In: {started}, Call: {inside}, Return: {acting}, Appeared: {inside}, Vanished: {inside}, Out: {inside},
 	End: {started, inside, acting, out}, Fault: {started, inside, acting, out},
 }
 
 func (r *reader) read(e Event) error {
-	s := &r.stay
+	s := &r.section
 	if !slices.Contains(after[e.Kind], r.state) {
 		return errors.New("it can't come here")
 	}
 	if e.Kind != Start && e.ID != s.ID {
-		return fmt.Errorf("it is not of stay %q", s.ID)
+		return fmt.Errorf("it is not of section %q", s.ID)
 	}
-	if e.Kind == Fault { // which is noted by another process
+	if e.Kind == Fault { // another process logs it
 		s.Faults = append(s.Faults, e)
 		return nil
 	}

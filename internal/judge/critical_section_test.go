@@ -26,7 +26,7 @@ func whole() []Event {
 
 func TestRead(t *testing.T) {
 	got, err := Read(whole())
-	want := Stay{
+	want := Section{
 		ID: "a", Client: 3, Mode: Exclusive, Started: 1, Entered: true, In: 2, Last: 8, Ended: 9,
 		Acts: []Act{
 			{Op: "list", Key: "d/", Call: 3, Return: 4, Answered: true},

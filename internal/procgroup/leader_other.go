@@ -4,16 +4,15 @@ package procgroup
 
 import "golang.org/x/sys/unix"
 
-// leader follows the first process of a group. Its zombie is reaped at once;
-// these systems give no new process the number of a group that has members.
+// leader follows the first process of a group and reaps it at once: these systems give no
+// new process the number of a group that has members.
 type leader struct {
 	pid    int
 	ended  bool
 	status Status
 }
 
-// poll returns the signal that has stopped or continued the leader, if one has
-// since the last poll.
+// poll returns the signal that stopped or continued the leader since the last poll, or 0.
 func (l *leader) poll() (change unix.Signal) {
 	for !l.ended {
 		var ws unix.WaitStatus

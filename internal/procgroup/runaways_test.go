@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A process that runs on although the group was paused is told. Here others continue it.
+// RunsOn reports a process that runs on in a paused group. Here other processes continue it.
 func TestRunsOnIsTold(t *testing.T) {
 	k := newTicker(t)
 	p := start(t, concat(self("parent", "--"), k.args()))
 	k.runs()
 	p.tell("pause", "<nil>")
-	k.quiet(moment + 500*time.Millisecond)
+	k.quiet(stopTime + 500*time.Millisecond)
 	if err := unix.Kill(-p.pgid, unix.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func TestAwake(t *testing.T) {
 	if err := stopped.Signal(unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	if err := dead.Kill(); err != nil { // nobody waits for it yet
+	if err := dead.Kill(); err != nil { // it is not reaped yet
 		t.Fatal(err)
 	}
 	want(false, pgid)

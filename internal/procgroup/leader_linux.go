@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// leader follows the first process of a group. Its end is only looked at, not
-// waited for, until reap: as long as its zombie is there the kernel gives its
-// number neither to another process nor to another group.
+// leader follows the first process of a group. It notices the end, but leaves the zombie
+// until reap: while the zombie exists, the kernel gives its number neither to another
+// process nor to another group.
 type leader struct {
 	pid    int
 	ended  bool
@@ -16,8 +16,7 @@ type leader struct {
 	status Status
 }
 
-// poll returns the signal that has stopped or continued the leader, if one has
-// since the last poll.
+// poll returns the signal that stopped or continued the leader since the last poll, or 0.
 func (l *leader) poll() (change unix.Signal) {
 	if l.ended {
 		return 0
@@ -37,8 +36,8 @@ func (l *leader) reap() Status {
 	return l.status
 }
 
-// childInfo is siginfo_t as waitid(2) fills it in. The kernel's union begins at
-// a multiple of a pointer's size.
+// childInfo is siginfo_t as waitid(2) fills it in. The kernel's union begins at a multiple
+// of the pointer size.
 type childInfo struct {
 	_      [3]int32
 	_      [unsafe.Sizeof(uintptr(0))/4 - 1]int32
@@ -48,7 +47,7 @@ type childInfo struct {
 	_      [128]byte
 }
 
-// look asks about children without waiting.
+// look is waitid(2) without waiting.
 func look(kind, id, options int) (info childInfo, ok bool) {
 	for {
 		err := unix.Waitid(kind, id, (*unix.Siginfo)(unsafe.Pointer(&info)), options|unix.WNOHANG, nil)

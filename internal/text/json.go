@@ -1,5 +1,4 @@
-// Package plain encodes JSON that can be shown on a terminal, whoever wrote the texts in it.
-package plain
+package text
 
 import (
 	"bytes"
@@ -10,30 +9,29 @@ import (
 	"unicode/utf8"
 )
 
-// Marshal is json.Marshal with every character that isn't printable as \uXXXX: a control
-// sequence can rewrite a screen, and a mark of direction turns a text around. The value is
-// the same after decoding.
+// Marshal is json.Marshal with every character that isn't printable as \uXXXX. The value
+// is the same after decoding.
 func Marshal(v any) ([]byte, error) {
 	text, err := json.Marshal(v)
-	return escape(text), err
+	return escapeJSON(text), err
 }
 
 // MarshalIndent is Marshal in the form of json.MarshalIndent.
 func MarshalIndent(v any, prefix, indent string) ([]byte, error) {
 	text, err := json.MarshalIndent(v, prefix, indent)
-	return escape(text), err
+	return escapeJSON(text), err
 }
 
-// escape changes strings alone: all else of JSON is ASCII. Below DEL, encoding/json has
-// escaped what isn't printable.
-func escape(text []byte) []byte {
+// escapeJSON changes only strings, because the rest of JSON is ASCII. encoding/json has
+// escaped the control characters below DEL already.
+func escapeJSON(text []byte) []byte {
 	if !bytes.ContainsFunc(text, hidden) {
 		return text
 	}
 	out := make([]byte, 0, len(text)+len(text)/8)
 	for len(text) > 0 {
 		r, n := utf8.DecodeRune(text)
-		switch { // a byte that is no character decodes as U+FFFD, as json does it
+		switch { // an invalid byte becomes U+FFFD, as in encoding/json
 		case r == utf8.RuneError && n == 1:
 			out = utf8.AppendRune(out, r)
 		case !hidden(r):

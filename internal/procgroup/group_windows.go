@@ -51,8 +51,7 @@ func Prepare(cmd Command) (*Prepared, error) {
 // Close does nothing.
 func (p *Prepared) Close() {}
 
-// CommandError says of a program that can't be started whether that is ErrNotFound or
-// ErrNotExecutable.
+// CommandError wraps ErrNotFound or ErrNotExecutable around the error of starting a program.
 func CommandError(name string, err error) error {
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("%s: %w", name, ErrNotFound)
@@ -88,7 +87,8 @@ func (g *Group) Unpause() error { return fmt.Errorf("unpause the command: %w", e
 // Kill kills the command's own process.
 func (g *Group) Kill() error { return g.cmd.Process.Kill() }
 
-// Signal kills for os.Kill; an interrupt reaches everyone on the console anyway.
+// Signal kills for os.Kill. It ignores os.Interrupt, because the console sends Ctrl-C to
+// every process.
 func (g *Group) Signal(sig os.Signal) error {
 	if sig == os.Interrupt {
 		return nil
@@ -99,10 +99,10 @@ func (g *Group) Signal(sig os.Signal) error {
 // Done is closed when the command has ended.
 func (g *Group) Done() <-chan struct{} { return g.done }
 
-// Status is how the command ended. It is valid once Done is closed.
+// Status returns how the command ended. It is valid once Done is closed.
 func (g *Group) Status() Status { return g.status }
 
-// Typed is 0: who is on the console gets Ctrl-C as the command does.
+// Typed returns 0: the console sends Ctrl-C to us as well as to the command.
 func (g *Group) Typed() syscall.Signal { return 0 }
 
 // Close kills the command and waits for its end.
@@ -115,7 +115,7 @@ func (g *Group) Close() error {
 	return err
 }
 
-// Signals delivers the signals that a caller passes on, until stop is called.
+// Signals delivers the signals for a caller to pass on, until stop is called.
 func Signals() (signals <-chan os.Signal, stop func()) {
 	c := make(chan os.Signal, 16)
 	signal.Notify(c, os.Interrupt, syscall.SIGTERM)

@@ -1,4 +1,4 @@
-package plain
+package text
 
 import (
 	"encoding/json"
