@@ -11,6 +11,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/internal/httptransport"
 	"github.com/repolock/repolock/store/internal/s3api"
 )
 
@@ -50,12 +51,11 @@ const pageSize = 1000
 // cursor is the last key.
 func (c *client) List(ctx context.Context, prefix, cursor string) ([]store.Object, string, error) {
 	var objects []store.Object
-	ctx = onePage(ctx)
 	no := false
 	for o := range c.api.ListObjectsIter(ctx, c.bucket, minio.ListObjectsOptions{
 		Prefix: prefix, Recursive: true, MaxKeys: pageSize, StartAfter: cursor, FetchOwner: &no,
 	}) {
-		if errors.Is(o.Err, errPageEnd) {
+		if errors.Is(o.Err, httptransport.ErrPageEnd) {
 			if len(objects) == 0 {
 				return nil, "", fmt.Errorf("%w: a page is empty, and says that the listing goes on", store.ErrListing)
 			}
@@ -78,11 +78,10 @@ func (c *client) Delete(ctx context.Context, key, version string) error {
 
 func (c *client) Versions(ctx context.Context, key string) ([]s3api.Version, error) {
 	var versions []s3api.Version
-	ctx = onePage(ctx)
 	for o := range c.api.ListObjectsIter(ctx, c.bucket, minio.ListObjectsOptions{
 		Prefix: key, Recursive: true, MaxKeys: pageSize, WithVersions: true,
 	}) {
-		if errors.Is(o.Err, errPageEnd) {
+		if errors.Is(o.Err, httptransport.ErrPageEnd) {
 			break
 		}
 		if o.Err != nil {

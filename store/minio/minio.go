@@ -36,13 +36,12 @@ func Open(_ context.Context, u *url.URL) (*Store, error) {
 	if bare.TLSClientConfig, err = trusting(); err != nil {
 		return nil, &store.Error{Op: "open", Key: t.bucket, Err: err}
 	}
-	transport := pages{s3api.Transport(bare)}
 	keys := credentialsOf(t.alias)
 	api, err := minio.New(u.Host, &minio.Options{
 		Creds:        keys,
 		Secure:       t.tls,
 		Region:       t.region,
-		Transport:    transport,
+		Transport:    s3api.Transport(bare),
 		BucketLookup: minio.BucketLookupPath,
 		MaxRetries:   1,
 	})

@@ -52,6 +52,7 @@ func (s strict) RoundTrip(r *http.Request) (*http.Response, error) {
 		res.Body = &bounded{res.Body, maxAnswer}
 	}
 	if err := check(r, res); err != nil {
+		httptransport.AnswerOf(r.Context()).Fail(err)
 		res.Body.Close()
 		return nil, err
 	}
