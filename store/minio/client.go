@@ -8,7 +8,6 @@ import (
 	"io"
 
 	"github.com/minio/minio-go/v7"
-	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/internal/httptransport"
@@ -19,7 +18,6 @@ import (
 type client struct {
 	api    *minio.Client
 	bucket string
-	keys   *credentials.Credentials
 }
 
 var _ s3api.Client = (*client)(nil)

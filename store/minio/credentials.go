@@ -42,7 +42,7 @@ func (c *client) Signable(ctx context.Context) error {
 	}
 	got := make(chan found, 1)
 	go func() {
-		v, err := c.keys.GetWithContext(c.api.CredContext())
+		v, err := c.api.GetCreds()
 		got <- found{v, err}
 	}()
 	select {

@@ -41,6 +41,12 @@ func (b *bounded) Read(p []byte) (int, error) {
 // that aren't S3's.
 func Transport(next http.RoundTripper) http.RoundTripper { return strict{httptransport.Watched(next)} }
 
+// Transports reports whether a transport is one that Transport returned.
+func Transports(t http.RoundTripper) bool {
+	_, ok := t.(strict)
+	return ok
+}
+
 type strict struct{ next http.RoundTripper }
 
 func (s strict) RoundTrip(r *http.Request) (*http.Response, error) {
