@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
-	"os"
 	"sync"
 	"sync/atomic"
 	"unicode"
@@ -14,7 +12,7 @@ import (
 	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
-// Store is a store in a bucket of Backblaze B2.
+// Store is a store in a bucket of Backblaze B2. Its methods can be called concurrently.
 type Store struct {
 	location
 	keyID, key string
@@ -34,32 +32,38 @@ var (
 	_ store.Describer = (*Store)(nil)
 )
 
-// The environment variables that the application key is in.
-const (
-	envKeyID = "B2_APPLICATION_KEY_ID"
-	envKey   = "B2_APPLICATION_KEY"
-)
+// Options of a store. KeyID and Key are required.
+type Options struct {
+	// KeyID and Key are the application key, which is in B2_APPLICATION_KEY_ID and
+	// B2_APPLICATION_KEY for Open.
+	KeyID, Key string
+	// Prefix of all names, with or without slashes around it.
+	Prefix string
+	// Endpoint is the https:// URL of the server that authorizes, Backblaze's if "". It
+	// can be http:// on this machine.
+	Endpoint string
+}
 
-// Open gives the store at a URL, b2://bucket/prefix?endpoint=URL, with the
-// application key of the environment. It makes no request.
-func Open(ctx context.Context, u *url.URL) (*Store, error) {
-	where, err := parse(u)
+// New returns the store in a bucket. It makes no request. The error is [store.ErrURL]
+// for a bucket, a prefix or an endpoint that can't be used, and [store.ErrConfig] if the
+// application key is missing.
+func New(bucket string, opts Options) (*Store, error) {
+	where, err := locate(bucket, opts.Prefix, opts.Endpoint)
 	if err != nil {
 		return nil, err
 	}
-	keyID, key := os.Getenv(envKeyID), os.Getenv(envKey)
-	if keyID == "" || key == "" {
+	if opts.KeyID == "" || opts.Key == "" {
 		return nil, fmt.Errorf("%w: the application key is missing: set %s and %s", store.ErrConfig, envKeyID, envKey)
 	}
 	return &Store{
 		location:  where,
-		keyID:     keyID,
-		key:       key,
+		keyID:     opts.KeyID,
+		key:       opts.Key,
 		transport: &transport{httptransport.Transport()},
 		sessions:  newSessions(),
 		wrote:     map[string]version{},
 		owed:      map[string]claim{},
-	}, ctx.Err()
+	}, nil
 }
 
 // String is the repository's URL, and keeps the application key out of what
