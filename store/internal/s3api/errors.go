@@ -3,14 +3,10 @@ package s3api
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/xml"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 	"unicode"
@@ -105,7 +101,8 @@ func tame(s string) string {
 // maxSaid is as much of a server's own words as is told.
 const maxSaid = 200
 
-// refused: the server answered, and didn't do it.
+// refused returns the meaning of an answer that is no success. A server that fails says
+// nothing of the request, whatever code it has.
 func (s *Store) refused(r request, status int, refusal refusal) error {
 	said := fmt.Sprintf("%s answers %d", s.place.Host, status)
 	if refusal.Code != "" {
@@ -117,9 +114,19 @@ func (s *Store) refused(r request, status int, refusal refusal) error {
 	case status == http.StatusInsufficientStorage, full(refusal.Code):
 		return fmt.Errorf("%w: %s", store.ErrFull, said+explained(refusal))
 	case status >= 500 && status != http.StatusNotImplemented:
-		// A server that fails says nothing of us, whatever code it gives.
 		return errors.New(said + explained(refusal))
 	}
+	if err := s.byCode(r, refusal, said); err != nil {
+		return err
+	}
+	if err := s.byStatus(r, status, refusal, said); err != nil {
+		return err
+	}
+	return errors.New(said + explained(refusal)) // 409, 429 and all others: it might pass
+}
+
+// byCode returns the meaning of a refusal's code, or nil if its status decides.
+func (s *Store) byCode(r request, refusal refusal, said string) error {
 	switch refusal.Code {
 	case "NoSuchBucket":
 		return fmt.Errorf("bucket %q: %w", s.place.Bucket, store.ErrNotFound)
@@ -135,10 +142,10 @@ func (s *Store) refused(r request, status int, refusal refusal) error {
 	case "InvalidBucketName":
 		return fmt.Errorf("%w: %q can't be a bucket's name (%s)", store.ErrConfig, s.place.Bucket, said)
 	case "NotImplemented":
-		if r.conditional {
-			return fmt.Errorf("%w: %s", store.ErrConditionUnsupported, said)
+		if !r.conditional {
+			return fmt.Errorf("%w: %s", store.ErrConfig, said)
 		}
-		return fmt.Errorf("%w: %s", store.ErrConfig, said)
+		return fmt.Errorf("%w: %s", store.ErrConditionUnsupported, said)
 	case "InvalidRequest", "InvalidArgument":
 		if r.conditional {
 			return fmt.Errorf("%w: %s", store.ErrConditionUnsupported, said)
@@ -149,6 +156,11 @@ func (s *Store) refused(r request, status int, refusal refusal) error {
 		}
 		return store.ErrNotFound
 	}
+	return nil
+}
+
+// byStatus returns the meaning of a refusal's status, or nil if it has none of its own.
+func (s *Store) byStatus(r request, status int, refusal refusal, said string) error {
 	switch {
 	case status == 412 && r.conditional:
 		return fmt.Errorf("%w: %s", store.ErrPrecondition, said)
@@ -161,8 +173,7 @@ func (s *Store) refused(r request, status int, refusal refusal) error {
 	case status == 400 && refusal.Code == "":
 		return fmt.Errorf("%w: %s, and not as an object store does: is it the endpoint, and does it want TLS?", store.ErrConfig, said)
 	}
-	// 409, 429 and whatever else: it may be otherwise the next time.
-	return errors.New(said + explained(refusal))
+	return nil
 }
 
 // full reports whether a refusal's code is one for want of space: MinIO's, Ceph's, and
@@ -200,58 +211,5 @@ func (s *Store) offset(a *httptransport.Answer) string {
 		return d.String() + " ahead of the server's"
 	default:
 		return (-d).String() + " behind the server's"
-	}
-}
-
-// unanswered: no answer came, and the request may have been carried out.
-func (s *Store) unanswered(r request, err error) error {
-	var (
-		record     tls.RecordHeaderError
-		authority  x509.UnknownAuthorityError
-		hostname   x509.HostnameError
-		invalid    x509.CertificateInvalidError
-		dns        *net.DNSError
-		transport  *url.Error
-		connection *net.OpError
-	)
-	switch {
-	case errors.As(err, &record), strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
-		return fmt.Errorf("%w: %s speaks no TLS: %s", store.ErrConfig, s.place.Host, s.place.PlainHint)
-	case strings.Contains(err.Error(), tlsAlert):
-		return fmt.Errorf("%w: %s wants TLS: write https:// in endpoint=, or leave out tls=false", store.ErrConfig, s.place.Host)
-	case errors.As(err, &authority):
-		return fmt.Errorf("%w: the certificate of %s isn't to be trusted: %s: have its authority trusted by this machine, or named by AWS_CA_BUNDLE",
-			store.ErrConfig, s.place.Host, Innermost(err))
-	case errors.As(err, &hostname), errors.As(err, &invalid):
-		return fmt.Errorf("%w: the certificate of %s isn't to be trusted: %s", store.ErrConfig, s.place.Host, Innermost(err))
-	case errors.As(err, &connection) && connection.Op == "remote error", strings.HasPrefix(Innermost(err).Error(), "tls: "):
-		return fmt.Errorf("%w: no TLS with %s: %s", store.ErrConfig, s.place.Host, Innermost(err))
-	case errors.As(err, &dns) && dns.IsNotFound:
-		return fmt.Errorf("%s: %w", s.place.Host, store.ErrNoHost)
-	case errors.As(err, &connection):
-		err = fmt.Errorf("%s: %w", s.place.Host, connection)
-	case errors.As(err, &transport):
-		err = fmt.Errorf("%s: %w", s.place.Host, transport.Err)
-	default:
-		err = fmt.Errorf("%s: %w", s.place.Host, Innermost(err))
-	}
-	if r.answer.Silence() {
-		return store.Unreachable(err)
-	}
-	return err
-}
-
-// tlsAlert is how package net/http words what most servers that want TLS answer to
-// one who speaks without: an alert, which is type 21 of version 3.
-const tlsAlert = `malformed HTTP response "\x15\x03`
-
-// Innermost is the last of a chain of errors, where the libraries' are long.
-func Innermost(err error) error {
-	for {
-		next := errors.Unwrap(err)
-		if next == nil {
-			return err
-		}
-		err = next
 	}
 }
