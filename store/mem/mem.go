@@ -79,11 +79,11 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.Put
 	return info, nil
 }
 
-// allowed judges the conditions of a Put against what is stored now.
+// allowed returns the error of a Put on the stored object, if there is one.
 func (s *Store) allowed(key string, old object, found bool, opts store.PutOptions) error {
 	if opts.IfAbsent {
 		marked := s.opts.Markers && s.deleted[key]
-		if err := s.opts.IfAbsent.judge(!found && !marked); err != nil {
+		if err := s.opts.IfAbsent.outcome(!found && !marked); err != nil {
 			return err
 		}
 	}
@@ -92,7 +92,7 @@ func (s *Store) allowed(key string, old object, found bool, opts store.PutOption
 	}
 	if opts.IfMatch != "" {
 		met := found && old.info.ETag == opts.IfMatch || !found && s.opts.IfMatchCreates
-		return s.opts.IfMatch.judge(met)
+		return s.opts.IfMatch.outcome(met)
 	}
 	return nil
 }
@@ -159,7 +159,7 @@ func (s *Store) delete(ctx context.Context, key, ifMatch string) error {
 	defer s.mu.Unlock()
 	old, found := s.objects[key]
 	if ifMatch != "" {
-		if err := s.opts.IfMatch.judge(found && old.info.ETag == ifMatch); err != nil {
+		if err := s.opts.IfMatch.outcome(found && old.info.ETag == ifMatch); err != nil {
 			return failed("delete", key, err)
 		}
 	}

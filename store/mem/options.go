@@ -80,8 +80,8 @@ func (c Condition) declared() store.Condition {
 	}
 }
 
-// judge says what a Put is answered whose condition is met, or isn't.
-func (c Condition) judge(met bool) error {
+// outcome returns the error of a Put whose condition is met or not.
+func (c Condition) outcome(met bool) error {
 	switch {
 	case c == Lacked:
 		return store.ErrConditionUnsupported

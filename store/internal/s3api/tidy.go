@@ -110,14 +110,14 @@ func (t *tidy) remove(ctx context.Context, s *Store, key, version string) bool {
 	ctx, answer := httptransport.Watch(ctx)
 	err := s.client.Delete(ctx, s.place.Prefix+key, version)
 	if err != nil {
-		t.judge(s.failed(ctx, request{op: "delete", key: key, permission: "s3:DeleteObjectVersion", answer: answer}, err), answer)
+		t.refuse(s.failed(ctx, request{op: "delete", key: key, permission: "s3:DeleteObjectVersion", answer: answer}, err), answer)
 	}
 	return err == nil
 }
 
-// judge notes that the permission is lacking, or that Object Lock keeps the version
+// refuse notes that the permission is lacking, or that Object Lock keeps the version
 // from being deleted, for which MinIO's word is InvalidRequest.
-func (t *tidy) judge(err error, answer *httptransport.Answer) {
+func (t *tidy) refuse(err error, answer *httptransport.Answer) {
 	if errors.Is(err, store.ErrPermission) || refused(answer).Code == "InvalidRequest" {
 		t.mu.Lock()
 		defer t.mu.Unlock()
