@@ -8,7 +8,6 @@
 //
 // Each line of the contract is a subtest, and none is skipped: if a backend declares that it
 // lacks a condition, the subtest checks that it refuses the condition as the contract says.
-// The whole takes some 20,000 requests; see Config.Light.
 package storetest
 
 import (
