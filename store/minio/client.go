@@ -35,18 +35,17 @@ func (c *client) Put(ctx context.Context, key string, body []byte, ifAbsent bool
 	return err
 }
 
-// Get uses the library's core, whose objects are fetched when they are asked for,
-// and once.
+// Get uses the library's core, which sends one request at once.
 func (c *client) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	body, _, _, err := minio.Core{Client: c.api}.GetObject(ctx, c.bucket, key, minio.GetObjectOptions{})
 	return body, err
 }
 
-// pageSize is the most that a server gives.
+// pageSize is the largest page of a server.
 const pageSize = 1000
 
-// List takes no more from the library's iterator than one request gives. The
-// cursor is the last key.
+// List reads the objects of one request from the library's iterator. The cursor is the last
+// key.
 func (c *client) List(ctx context.Context, prefix, cursor string) ([]store.Object, string, error) {
 	var objects []store.Object
 	no := false

@@ -59,8 +59,8 @@ func (c *client) Put(ctx context.Context, key string, body []byte, ifAbsent bool
 	return err
 }
 
-// tag is an ETag as If-Match is to have it: in quotes (RFC 9110, section 8.8.3), but for Ceph's
-// gateway, which compares the header with its own text without them, and refuses all others.
+// tag returns an ETag for If-Match: in quotes (RFC 9110, section 8.8.3), except for Ceph's
+// gateway, which compares the header with an ETag without quotes.
 func (c *client) tag(etag string) *string {
 	if c.unquoted {
 		return &etag
@@ -123,8 +123,8 @@ func (c *client) Versions(ctx context.Context, key string) ([]s3api.Version, err
 	return merge(out.Versions, out.DeleteMarkers), nil
 }
 
-// merge puts versions and markers, which the SDK gives apart, into one order. Of
-// those of one age the marker counts as the newer one, which leaves it in place.
+// merge sorts versions and markers, which the SDK returns apart, into one list. Of two with
+// the same age the marker counts as the newer one, so that it stays.
 func merge(versions []types.ObjectVersion, markers []types.DeleteMarkerEntry) []s3api.Version {
 	var all []s3api.Version
 	for len(versions) > 0 || len(markers) > 0 {
@@ -165,12 +165,12 @@ func (c *client) ObjectLock(ctx context.Context) (bool, error) {
 	return out.ObjectLockConfiguration != nil && out.ObjectLockConfiguration.ObjectLockEnabled == types.ObjectLockEnabledEnabled, nil
 }
 
-// roleTimeout is how long may be looked for credentials: most machines have nobody
-// on their network to ask for a role.
+// roleTimeout bounds the search for credentials: most machines have no service on their
+// network that knows a role.
 const roleTimeout = 5 * time.Second
 
-// Signable says in our words that there is nothing to sign with: the SDK's are
-// long. Credentials that were found are kept until they expire.
+// Signable replaces the SDK's error, which is long. The SDK caches credentials until they
+// expire.
 func (c *client) Signable(ctx context.Context) error {
 	if c.credentials == nil {
 		return nil

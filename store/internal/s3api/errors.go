@@ -15,7 +15,7 @@ import (
 	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
-// request is one request to the server, for judging what became of it.
+// request is one request to the server, for the meaning of its error.
 type request struct {
 	op, key     string
 	permission  string // that it needs
@@ -24,8 +24,7 @@ type request struct {
 	answer      *httptransport.Answer
 }
 
-// failed gives an error of a client library the meaning that package store has
-// for it, in one line.
+// failed returns an error of a client library as one of package store, in one line.
 func (s *Store) failed(ctx context.Context, r request, err error) error {
 	return &store.Error{Op: r.op, Key: r.key, Err: s.meaning(ctx, r, err)}
 }
@@ -57,8 +56,8 @@ func (s *Store) meaning(ctx context.Context, r request, err error) error {
 	return s.refused(r, status, said)
 }
 
-// refusal is an error answer in S3's words. The client libraries put words of
-// their own where the server has none.
+// refusal is the body of an error answer. The client libraries' errors have texts of their
+// own if the server has none.
 type refusal struct {
 	Code    string `xml:"Code"`
 	Message string `xml:"Message"`
@@ -72,7 +71,7 @@ func refused(a *httptransport.Answer) refusal {
 	return inWords(a.Refusal())
 }
 
-// inWords reads the body of a refusal; one that isn't S3's says nothing.
+// inWords parses the body of a refusal. One that isn't S3's is the zero refusal.
 func inWords(raw []byte) refusal {
 	var body struct {
 		XMLName xml.Name `xml:"Error"`
@@ -84,7 +83,7 @@ func inWords(raw []byte) refusal {
 	return refusal{tame(body.Code), tame(body.Message), tame(body.Region)}
 }
 
-// tame is what a server says, fit for one line of a terminal.
+// tame returns a text of the server, fit for one line of a terminal.
 func tame(s string) string {
 	line := strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -98,7 +97,7 @@ func tame(s string) string {
 	return line
 }
 
-// maxSaid is as much of a server's own words as is told.
+// maxSaid is the length at which a server's text is cut off.
 const maxSaid = 200
 
 // refused returns the meaning of an answer that is no success. A server that fails says
@@ -176,8 +175,8 @@ func (s *Store) byStatus(r request, status int, refusal refusal, said string) er
 	return nil
 }
 
-// full reports whether a refusal's code is one for want of space: MinIO's, Ceph's, and
-// those of servers that have quotas.
+// full reports whether a refusal's code means that there is no space left, or a quota is used
+// up.
 func full(code string) bool {
 	switch code {
 	case "XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "XMinioBucketQuotaExceeded", "QuotaExceeded", "QuotaExceededException", "InsufficientStorage":
@@ -200,7 +199,7 @@ func (s *Store) wrongRegion(r request, refusal refusal, said string) error {
 	return fmt.Errorf("%w: bucket %q is in another region, or at another endpoint (%s)", store.ErrConfig, s.place.Bucket, said)
 }
 
-// offset says how far this machine's clock is from the server's.
+// offset returns how far this machine's clock is from the server's.
 func (s *Store) offset(a *httptransport.Answer) string {
 	date := a.Date()
 	if date.IsZero() {
