@@ -21,9 +21,9 @@ type Store struct {
 	authorized atomic.Bool // once at least
 
 	mu sync.Mutex
-	// wrote has the last version that this Store put under a key, by name.
+	// wrote has the last version that this Store put, by name.
 	wrote map[string]version
-	// owed are replacements of which it isn't known yet whether they were in time.
+	// owed are replacements that haven't been checked yet; see settle.
 	owed map[string]claim
 }
 
@@ -66,20 +66,19 @@ func New(bucket string, opts Options) (*Store, error) {
 	}, nil
 }
 
-// String is the repository's URL, and keeps the application key out of what
-// formats a Store.
+// String returns the repository's URL, so that formatting a Store doesn't show its key.
 func (s *Store) String() string { return "b2://" + s.bucket + "/" + s.prefix }
 
-// Properties are B2's: its native API has no conditional upload, and it stamps
-// files itself.
+// Properties returns those of B2: its native API has no conditional upload, and the server
+// stamps files.
 func (s *Store) Properties() store.Properties {
 	return store.Properties{Name: "b2", IfAbsent: store.Unsupported, IfMatch: store.Unsupported, StoreClock: true}
 }
 
-// maxSegment is how long an element of a name may be.
+// maxSegment is the length of the longest element of a name.
 const maxSegment = 250
 
-// name is the name that a key has in the bucket.
+// name returns a key's name in the bucket.
 func (s *Store) name(ctx context.Context, key string) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
@@ -91,7 +90,7 @@ func (s *Store) name(ctx context.Context, key string) (string, error) {
 	return name, checkName(name)
 }
 
-// checkName keeps those of Backblaze's rules of names that CheckKey doesn't.
+// checkName checks those of Backblaze's rules for names that CheckKey doesn't.
 func checkName(name string) error {
 	if len(name) > 1024 {
 		return fmt.Errorf("%w: longer than 1024 bytes with the repository's prefix", store.ErrInvalidKey)

@@ -92,7 +92,7 @@ func endpoint(raw string) (string, error) {
 	return u.Scheme + "://" + u.Host, nil
 }
 
-// secure says whether secrets may be sent there: with TLS, or to this machine.
+// secure reports whether secrets can be sent to a URL: with TLS, or to this machine.
 func secure(u *url.URL) bool {
 	ip := net.ParseIP(u.Hostname())
 	return u.Scheme == "https" || u.Scheme == "http" && (u.Hostname() == "localhost" || ip != nil && ip.IsLoopback())
