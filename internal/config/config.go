@@ -1,5 +1,5 @@
-// Package config reads the file that names repositories and has defaults for flags. What
-// the repositories and the flags are is for others to know.
+// Package config reads the file that names repositories and has defaults for flags. It knows
+// neither repositories nor flags.
 package config
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/repolock/repolock/internal/regular"
 )
 
-// File is what a configuration file says.
+// File is the content of a configuration file.
 type File struct {
 	Path         string                `toml:"-"`
 	Repo         string                `toml:"repo"`
@@ -61,11 +61,12 @@ func (f Flags) Each(do func(name string, value any)) {
 	}
 }
 
-// maxSize is far more than a file needs.
+// maxSize is far larger than a useful file.
 const maxSize = 1 << 20
 
-// Load reads a regular file. Nobody but its owner, who is root or us, may be able to change it,
-// or a folder or a link on the way to it: it says which lock is taken. Errors show no value of it, which may be a secret.
+// Load reads a regular file. Only root and this user can own it and have the right to change
+// it, and each folder and link on the path to it, because it determines which lock is taken.
+// Errors show no value of the file, which might be a secret.
 func Load(path string) (*File, error) {
 	f, err := regular.Open(path)
 	if err != nil {
@@ -90,7 +91,7 @@ func Load(path string) (*File, error) {
 }
 
 // spelled refuses keys in other letters than the documentation's, for which the library
-// doesn't care: who has url and URL would get one of them.
+// doesn't care: of url and URL it would take either.
 func spelled(path string, text []byte) error {
 	var all struct {
 		Defaults     map[string]any            `toml:"defaults"`

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// Places are where a file is looked for, the first first: below $XDG_CONFIG_HOME, or what
-// the system has in its place, and where the system has one for everybody, there.
+// Places returns the paths at which a file is looked for, in order: below $XDG_CONFIG_HOME,
+// or the system's equivalent, and then System.
 func Places() []string {
 	var places []string
 	if dir, err := os.UserConfigDir(); err == nil {
@@ -19,7 +19,7 @@ func Places() []string {
 	return append(places, system...)
 }
 
-// System is the file for everybody, if the system has one.
+// System returns the path of the file for all users, if the system has one.
 func System() []string { return system }
 
 // Find is the first file that is there, or "". A link that leads nowhere is there, and so

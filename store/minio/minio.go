@@ -51,7 +51,9 @@ func Configure(o *minio.Options) {
 	if o.Transport == nil {
 		o.Transport = httptransport.Bare()
 	}
-	o.Transport = s3api.Transport(o.Transport)
+	if !s3api.Transports(o.Transport) {
+		o.Transport = s3api.Transport(o.Transport)
+	}
 	o.MaxRetries = 1
 	o.Region = cmp.Or(o.Region, defaultRegion)
 }

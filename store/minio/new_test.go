@@ -46,6 +46,7 @@ var options = map[string]func(*api.Options){
 	"Configure": minio.Configure,
 	"its own":   func(o *api.Options) { o.Transport = &http.Transport{}; minio.Configure(o) },
 	"decorated": func(o *api.Options) { o.Transport = decorated{&http.Transport{}}; minio.Configure(o) },
+	"twice":     func(o *api.Options) { minio.Configure(o); minio.Configure(o) },
 	"retries": func(o *api.Options) {
 		minio.Configure(o)
 		o.MaxRetries = 3

@@ -42,7 +42,7 @@ func TestListedWhole(t *testing.T) {
 }
 
 // TestListedTwice: a server that lists a key twice while it is overwritten shows it in its
-// newest form, and is no reason to lock anybody out.
+// newest form, and doesn't fail.
 func TestListedTwice(t *testing.T) {
 	entry := func(key, second, etag string, size int) string {
 		return fmt.Sprintf("<Contents><Key>a/prefix/index/%s</Key><LastModified>2026-01-01T00:00:0%s.000Z</LastModified><ETag>&quot;%s&quot;</ETag><Size>%d</Size></Contents>", key, second, etag, size)

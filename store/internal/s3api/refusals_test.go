@@ -62,7 +62,7 @@ func TestAlert(t *testing.T) {
 	})
 }
 
-// TestHostileWords: what a server says is one line, and moves nobody's cursor.
+// TestHostileWords: a server's text becomes one printable line.
 func TestHostileWords(t *testing.T) {
 	const words = "a&#10;b&#x9b;31m&#13;c"
 	for _, code := range []string{"OperationAborted", words, "AccessDenied" + words, strings.Repeat("x", 10000)} {

@@ -96,7 +96,7 @@ func TestOddSuccesses(t *testing.T) {
 	}
 }
 
-// TestSwallowed: an empty success of somebody in between deletes nothing.
+// TestSwallowed: an empty success of a proxy is no deletion.
 func TestSwallowed(t *testing.T) {
 	both(t, text(200, ""), "", func(t *testing.T, s store.Store) {
 		if err := requests["delete"](t.Context(), s); err == nil {

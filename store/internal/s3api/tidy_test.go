@@ -84,8 +84,8 @@ func TestVersionsUnlisted(t *testing.T) {
 	})
 }
 
-// TestPutsAtOnce: of two puts under way at once nobody knows which is the newer, so
-// neither removes the other's version, which may be what everybody sees.
+// TestPutsAtOnce: the order of two puts at once isn't known, so neither removes the other's
+// version, which might be the visible one.
 func TestPutsAtOnce(t *testing.T) {
 	h, removals := versioned(say(204, ""), say(403, "AccessDenied"))
 	var puts atomic.Int32
