@@ -54,7 +54,8 @@ quirks: ## torture for 60 s on each kind of server that isn't quite S3
 
 .PHONY: examples
 examples: ## check and test the examples that are modules of their own
-	cd examples/otel && $(GO) mod tidy -diff && $(GO) vet ./... && $(GO) test -count=1 ./...
+	@for d in examples/*/; do echo "$$d"; \
+		(cd "$$d" && $(GO) mod tidy -diff && $(GO) vet ./... && $(GO) test -count=1 ./...) || exit 1; done
 
 .PHONY: race
 race: ## run the tests that need nothing but Go under the race detector

@@ -50,7 +50,7 @@ type cli struct {
 }
 
 type global struct {
-	Repo   string `predictor:"repository" short:"r" placeholder:"REPOSITORY" env:"REPOLOCK_REPO" help:"Repository: a directory, an s3:, minio:, b2: or file: URL, or a name from the configuration file."`
+	Repo   string `predictor:"repository" short:"r" placeholder:"REPOSITORY" env:"REPOLOCK_REPO" help:"Repository: a directory, an ${schemes} URL, or a name from the configuration file."`
 	Name   string `config:"" help:"Use the lock of this name, for a repository that has several."`
 	Config string `predictor:"file" placeholder:"FILE" env:"REPOLOCK_CONFIG" help:"Configuration file, in place of the user's or the system's; an empty name is none."`
 	JSON   bool   `name:"json" help:"Print JSON: results on stdout, an error on stderr."`
@@ -102,7 +102,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 }
 
 func newParser(c *cli, options ...kong.Option) *kong.Kong {
-	parser, err := kong.New(c, append(options, kong.Name("repolock"),
+	parser, err := kong.New(c, append(options, kong.Name("repolock"), kong.Vars{"schemes": schemes()},
 		kong.Description("Run a backup, restore or prune while holding a lock that is kept in the backup repository itself."))...)
 	if err != nil {
 		panic(err) // the tags above are wrong

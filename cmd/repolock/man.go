@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,18 +55,16 @@ A crashed holder frees the repository by itself, and a command never runs while 
 
 The repository is a directory, on S3 and what speaks its protocol, on MinIO, or on Backblaze B2. Credentials are taken from where the programs of those have them, and are never part of its URL.`
 
-var manEnvironment = []string{
+var manEnvironment = slices.Concat([]string{
 	"A flag comes before a variable, and that before the configuration file. These are read:",
 	"REPOLOCK_REPO: the repository, as --repo",
 	"REPOLOCK_CONFIG: the configuration file, as --config",
 	"REPOLOCK_AUDIT: the audit log, as --audit",
 	"REPOLOCK_TOKEN: the token for check, renew and release",
 	"XDG_RUNTIME_DIR: the keepers of acquire listen in repolock/ there; else in TMPDIR; in /tmp if the paths of both are too long",
-	"AWS_PROFILE, AWS_ACCESS_KEY_ID and what else the AWS command line reads, for s3: and minio: repositories",
-	"MINIO_ROOT_USER, MINIO_ROOT_PASSWORD, for minio: repositories",
-	"B2_APPLICATION_KEY_ID, B2_APPLICATION_KEY, for b2: repositories",
+}, schemeVariables(), []string{
 	"The command finds REPOLOCK_HELD=1, REPOLOCK_REPO (without credentials), REPOLOCK_MODE (shared or exclusive), REPOLOCK_ID, REPOLOCK_FENCE with --fence, and REPOLOCK_OUTER and REPOLOCK_NAME, which are for a repolock that it runs",
-}
+})
 
 var manPlaces = append([]string{"$XDG_CONFIG_HOME/repolock/config.toml, or ~/.config/repolock/config.toml"}, config.System()...)
 

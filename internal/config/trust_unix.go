@@ -23,7 +23,7 @@ func trusted(f *os.File, path string) error {
 	if err != nil {
 		return err
 	}
-	if err := judge(info.Mode().Perm(), owner(info), self()); err != nil {
+	if err := checkFile(info.Mode().Perm(), owner(info), self()); err != nil {
 		return err
 	}
 	absolute, err := filepath.Abs(path)
@@ -37,7 +37,8 @@ func owner(info os.FileInfo) uint32 { return info.Sys().(*syscall.Stat_t).Uid }
 
 func self() uint32 { return uint32(os.Geteuid()) }
 
-func judge(mode os.FileMode, owner, self uint32) error {
+// checkFile returns an error if others than root and self can change a file.
+func checkFile(mode os.FileMode, owner, self uint32) error {
 	switch {
 	case owner != 0 && owner != self:
 		return fmt.Errorf("belongs to user %d, who is neither root nor user %d, who runs this: it says which lock is taken", owner, self)
@@ -102,6 +103,7 @@ func split(path string) []string {
 	return names
 }
 
+// checkFolder returns an error if others can replace what is in a folder.
 func checkFolder(path string) error {
 	info, err := os.Lstat(path)
 	if err != nil {

@@ -17,14 +17,14 @@ import (
 	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
-// refusal is an error that the server has answered with.
+// refusal is an error answer of the server.
 type refusal struct {
 	status  int
 	code    string
 	message string
 }
 
-// Is tells by what the server says whether it could do anything at all.
+// Is reports whether the server is down, or full.
 func (e *refusal) Is(target error) bool {
 	switch target {
 	case store.ErrUnreachable:
@@ -43,7 +43,7 @@ func (e *refusal) Error() string {
 	return fmt.Sprintf("the server answers %d %s", e.status, strings.TrimSuffix(said, ":"))
 }
 
-// exchange sends a request of blazer's, and says why it failed.
+// exchange sends a request of blazer's, and returns the reason of a failure.
 func exchange[T any](ctx context.Context, n *note, send func(context.Context) (T, error)) (T, error) {
 	v, err := send(withNote(ctx, n))
 	if err == nil {
@@ -53,7 +53,7 @@ func exchange[T any](ctx context.Context, n *note, send func(context.Context) (T
 	return zero, n.reason(ctx, err)
 }
 
-// reason is why a request failed: the context, the network, or the server.
+// reason returns why a request failed: the context, the network, or the server.
 func (n *note) reason(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		if n.answered.Load() {
@@ -74,7 +74,7 @@ func (n *note) reason(ctx context.Context, err error) error {
 	return fmt.Errorf("the answer can't be understood: %s", spoken(err.Error(), n.token))
 }
 
-// network says which failures of the network are the configuration's.
+// network returns a failure of the network as one of package store.
 func (n *note) network(err error) error {
 	var noTLS tls.RecordHeaderError
 	var badCertificate *tls.CertificateVerificationError
@@ -104,8 +104,8 @@ func spoken(s, token string) string {
 	return text.Line(s)
 }
 
-// noSession is why a session couldn't begin. No refusal in it is of the request that
-// needed the session.
+// noSession is the reason that a session couldn't begin. A refusal in it isn't one of the
+// request that needed the session.
 type noSession struct{ error }
 
 func (e noSession) Unwrap() error { return e.error }
@@ -125,12 +125,12 @@ func asRefusal(err error, status int, codes ...string) bool {
 	return len(codes) == 0 && e.code != ""
 }
 
-// expired: the server takes the token no longer.
+// expired reports whether the server no longer accepts the token.
 func expired(err error) bool {
 	return asRefusal(err, http.StatusUnauthorized, "expired_auth_token", "bad_auth_token")
 }
 
-// refusedKey says that an authorization was refused for the key.
+// refusedKey returns the meaning of a refused authorization.
 func refusedKey(err error) error {
 	var e *refusal
 	switch {
@@ -146,8 +146,7 @@ func refusedKey(err error) error {
 	return err
 }
 
-// explain says what an answer means to who asked for something that takes a
-// capability.
+// explain returns the meaning of a refusal of a request that needs a capability.
 func (s *session) explain(capability string, err error) error {
 	var e *refusal
 	if !errors.As(err, &e) {
@@ -170,7 +169,7 @@ func lacks(capability string) error {
 	return fmt.Errorf("%w: the application key lacks the capability %s", store.ErrPermission, capability)
 }
 
-// failed says which operation failed, and on what.
+// failed returns an error with the operation and its key.
 func failed(op, key string, err error) error {
 	return &store.Error{Op: op, Key: key, Err: err}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
-// Get downloads an object.
+// Get downloads an object of at most limit bytes, in one request.
 func (s *Store) Get(ctx context.Context, key string, limit int64) ([]byte, store.Object, error) {
 	d, err := s.get(ctx, key, limit)
 	if err != nil {
@@ -55,7 +55,7 @@ func (s *Store) get(ctx context.Context, key string, limit int64) (download, err
 	return d, err
 }
 
-// answer is one to a download, with its headers, of which blazer passes on some.
+// answer is the answer to a download. blazer returns only some of its headers.
 type answer struct {
 	r    *base.FileReader
 	told *httptransport.Answer
@@ -79,7 +79,7 @@ func (a answer) read(limit int64) (download, error) {
 	return download{body, v.object("")}, nil
 }
 
-// verify compares a body with its checksum, if the server tells one.
+// verify compares a body with its checksum, if the server has sent one.
 func verify(body []byte, want string) error {
 	want = strings.TrimPrefix(want, "unverified:")
 	expected, err := hex.DecodeString(want)

@@ -8,7 +8,8 @@ import (
 	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
-// List's cursor is the key that the next page begins with.
+// List returns a page of up to 1000 objects, in one request. The cursor is the key that the
+// next page begins with.
 func (s *Store) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
 	page, err := s.list(ctx, prefix, cursor)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"net/http"
 )
 
-// post makes a call that blazer has no function for.
+// post makes a call for which blazer has no function.
 func (s *Store) post(ctx context.Context, in *session, name string, params, result any) error {
 	body, err := json.Marshal(params)
 	if err != nil {

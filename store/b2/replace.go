@@ -58,10 +58,9 @@ func (s *Store) owe(name string, c claim) {
 // it replaces, and removes what it covers. Else it takes it back, and returns
 // ErrPrecondition.
 //
-// A deletion may be under way that listed the versions before ours was there. It
-// deletes the replaced version too, and only one of the two is told that it did:
-// if that isn't us, the object was deleted before it was replaced, and if it is,
-// the other one deletes ours as well.
+// A deletion under way might have listed the versions before ours existed. It deletes the
+// replaced version too, and B2 reports to only one of the two that it did. If it isn't us,
+// the object was deleted before it was replaced. If it is, the other deletes ours as well.
 func (s *Store) settle(ctx context.Context, name string, c claim) error {
 	versions, err := s.versions(ctx, name)
 	if err != nil {

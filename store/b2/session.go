@@ -13,20 +13,20 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// session is an authorization with the bucket and the upload URLs that were got
-// under it. All but the pool never changes.
+// session is an authorization, with the bucket and the upload URLs that belong to it. Only
+// the pool changes.
 type session struct {
 	authorization
 	bucket  *base.Bucket
 	uploads pool
 }
 
-// may says whether the key has a capability.
+// may reports whether the key has a capability.
 func (s *session) may(capability string) bool {
 	return slices.Contains(s.APIInfo.Storage.Allowed.Capabilities, capability)
 }
 
-// covers says whether the key may be used for names that begin so.
+// covers returns an error unless the key is good for names that begin with name.
 func (s *session) covers(name string) error {
 	if prefix := s.APIInfo.Storage.Allowed.Prefix; !strings.HasPrefix(name, prefix) {
 		return fmt.Errorf("%w: the application key is restricted to names that begin with %q", store.ErrPermission, prefix)
@@ -34,10 +34,10 @@ func (s *session) covers(name string) error {
 	return nil
 }
 
-// sessions has the session that is in use.
+// sessions holds the session in use.
 type sessions struct {
-	// turn is held by who authorizes. It is a channel, since whoever waits for
-	// it has a context that may end.
+	// turn is a mutex for authorizing. It is a channel, because a waiter's context can
+	// end.
 	turn    chan struct{}
 	mu      sync.Mutex
 	current *session
@@ -45,8 +45,8 @@ type sessions struct {
 
 func newSessions() sessions { return sessions{turn: make(chan struct{}, 1)} }
 
-// session gives the session in use, or a new one if there is none or if it is
-// the one that the server no longer takes.
+// session returns the session in use. It begins a new one if there is none, or if the
+// server has refused this one.
 func (s *Store) session(ctx context.Context, refused *session) (*session, error) {
 	if in := s.sessions.get(); in != nil && in != refused {
 		return in, nil
@@ -58,7 +58,7 @@ func (s *Store) session(ctx context.Context, refused *session) (*session, error)
 	}
 	defer func() { <-s.sessions.turn }()
 	if in := s.sessions.get(); in != nil && in != refused {
-		return in, nil // somebody else was faster
+		return in, nil // another goroutine was faster
 	}
 	in, err := s.authorize(ctx)
 	if err != nil {
@@ -76,11 +76,11 @@ func (s *sessions) get() *session {
 	return s.current
 }
 
-// Answered reports whether there was an authorization: then the server was reached, whatever
-// became of the other requests.
+// Answered reports whether there was an authorization: then the server was reached, even if
+// it answered no other request.
 func (s *Store) Answered() bool { return s.authorized.Load() }
 
-// end has the next request begin a session.
+// end makes the next request begin a session.
 func (s *sessions) end(in *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,7 +146,7 @@ func (a *authorization) allowed(bucket string) (*bucketInfo, error) {
 	return nil, fmt.Errorf("%w: the application key is restricted to the bucket %s, and this is %s", store.ErrConfig, strings.Join(names, ", "), bucket)
 }
 
-// maxNamed is how many buckets a message names.
+// maxNamed is the number of buckets that a message names.
 const maxNamed = 5
 
 // call makes one request for a name, or for names that begin so, and makes it

@@ -74,7 +74,7 @@ func (f *fake) has(t *testing.T, want ...string) {
 	}
 }
 
-// TestDeleteLeavesNothing, whoever wrote the versions, and however many.
+// TestDeleteLeavesNothing: Delete removes all versions, however many, of all writers.
 func TestDeleteLeavesNothing(t *testing.T) {
 	for _, n := range []int{1, 2, 6, 7, 8, 30} {
 		var u uncovered

@@ -11,7 +11,7 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// check is what every method that has a key does first.
+// check checks the context and the key of a method.
 func check(ctx context.Context, key string) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -19,7 +19,7 @@ func check(ctx context.Context, key string) error {
 	return checkKey(key)
 }
 
-// failed makes the errors of the system those of a store.
+// failed returns an error of the system as one of package store.
 func failed(op, key string, err error) error {
 	is := func(target error) bool { return errors.Is(err, target) }
 	switch {

@@ -9,9 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// flockHolder says who holds the flock of a directory, as far as the system tells. In
-// proc_locks(5) there are only the locks of our pid namespace, and on some file systems
-// (btrfs) they have another device number than stat(2) has.
+// flockHolder names the holder of a directory's flock. proc_locks(5) has only the locks of
+// our pid namespace, and on some file systems (btrfs) another device number than stat(2).
 func flockHolder(self *os.File) string {
 	var st unix.Stat_t
 	if err := control(self, func(fd int) error { return unix.Fstat(fd, &st) }); err != nil {
@@ -35,7 +34,7 @@ func flockHolder(self *os.File) string {
 	return fmt.Sprintf("is held by process %d (%s)", pid, strings.TrimSpace(string(name)))
 }
 
-// flockPID finds the holder in what proc_locks(5) says, as in
+// flockPID finds the holder in a text of proc_locks(5), such as
 //
 //	3: FLOCK  ADVISORY  WRITE 1397 fe:00:762101 0 EOF
 //

@@ -4,5 +4,5 @@ package dir
 
 import "os"
 
-// flockHolder says who holds the flock of a directory, which only Linux tells.
+// flockHolder names the holder of a directory's flock, which only Linux shows.
 func flockHolder(*os.File) string { return heldByAnother }

@@ -13,8 +13,8 @@ import (
 
 const pageSize = 1000
 
-// tick is more than the kernel's clock for file times lags behind the one that
-// programs read: it moves with the timer interrupt, every 10 ms at most.
+// tick is longer than the lag of the kernel's clock for file times behind the clock that
+// programs read: the former moves with the timer interrupt, at least every 10 ms.
 const tick = 20 * time.Millisecond
 
 // List reads the directories that the prefix can be in, and the files of the
@@ -79,14 +79,14 @@ func (l *listing) read(root *os.Root) error {
 	return err
 }
 
-// empty notes that there was nothing in a directory, other than the repository's own.
+// empty notes an empty directory, other than the repository's own.
 func (l *listing) empty(names []string, at string) {
 	if len(names) == 0 && at != "" && strings.HasPrefix(at, l.prefix) {
 		l.page.Folders = append(l.page.Folders, at)
 	}
 }
 
-// walk adds what is in a directory, whose keys begin with at, until the page is
+// walk adds the entries of a directory, whose keys begin with at, until the page is
 // full. The names of directories end with a slash, so that their order is that
 // of the keys in them: "a-b" < "a/b" < "a0".
 func (l *listing) walk(d *os.Root, at string) (full bool, err error) {
@@ -119,13 +119,13 @@ func (l *listing) walk(d *os.Root, at string) (full bool, err error) {
 	return false, nil
 }
 
-// wants says whether the key belongs in this listing, or any key below it if it ends
-// with a slash.
+// wants reports whether a key belongs in this listing, and of a directory, which ends with a
+// slash, whether a key below it can.
 func (l *listing) wants(key string) bool {
 	return strings.HasPrefix(key, l.prefix) || strings.HasSuffix(key, "/") && strings.HasPrefix(l.prefix, key)
 }
 
-// ahead says whether it belongs on this page or a later one.
+// ahead reports whether the key belongs on this page or a later one.
 func (l *listing) ahead(key string) bool {
 	return key > l.cursor || strings.HasSuffix(key, "/") && strings.HasPrefix(l.cursor, key)
 }

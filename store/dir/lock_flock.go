@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tryLock takes the flock if nobody has it.
+// tryLock takes the flock if it is free.
 func tryLock(f *os.File) (bool, error) {
 	err := control(f, func(fd int) error {
 		for {

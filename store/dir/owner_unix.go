@@ -8,10 +8,10 @@ import (
 	"syscall"
 )
 
-// own gives what was just made the owner and the group of the folder that it is in, and a
-// mode, whatever the umask: a lock that the owner of the repository or its group can't read
-// is none to some programs. What the system refuses stays as it was made: only root may give
-// files away, and some file systems have neither owners nor modes.
+// own sets the owner and the group of a new file to those of its folder, and sets its mode,
+// whatever the umask: some programs ignore a lock that they can't read. If the system refuses
+// a change, the file stays as it is: only root may give files away, and some file systems
+// have neither owners nor modes.
 func own(f *os.File, folder fs.FileInfo, mode fs.FileMode) {
 	info, err := f.Stat()
 	if err != nil {

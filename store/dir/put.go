@@ -11,13 +11,12 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// maxTries is how often a Put makes its directory again that another process
-// has just removed, being empty.
+// maxTries is the number of times that a Put makes its directory again after another process
+// has removed it because it was empty.
 const maxTries = 100
 
-// Put writes the body to a temporary file beside its place, and then moves it
-// there in one step. On a file system that isn't known to be local it is
-// always durable.
+// Put writes the body to a temporary file beside its place, and then moves it there in one
+// step. Unless the file system is known to be local, it is always durable.
 func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
 	obj, err := s.put(ctx, key, body, opts)
 	if err != nil {
@@ -102,8 +101,8 @@ func (w *write) try(ctx context.Context) (obj store.Object, err error) {
 	return store.Object{ETag: etag(w.body, info), Size: info.Size(), ModTime: info.ModTime()}, nil
 }
 
-// fill writes the body to a new file. What the file is then, rename and link
-// leave as it is, so this is also what a List will find.
+// fill writes the body to a new file, and returns its attributes. Rename and link don't
+// change them, so that List will show the same.
 func (w *write) fill(d *os.Root, temp string) (fs.FileInfo, error) {
 	folder, err := d.Stat(".")
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rmdir removes an empty directory. os.Root.Remove wouldn't do: it would remove
-// an object that another process has meanwhile put in the directory's place.
+// rmdir removes an empty directory. os.Root.Remove would also remove an object that another
+// process has put in the directory's place.
 func rmdir(d *os.Root, name string) error {
 	err := withFd(d, func(fd int) error { return unix.Unlinkat(fd, name, unix.AT_REMOVEDIR) })
 	if err != nil {
@@ -19,8 +19,7 @@ func rmdir(d *os.Root, name string) error {
 	return nil
 }
 
-// withFd gives the descriptor of a directory to a system call that os.Root
-// doesn't have.
+// withFd calls a system call that os.Root doesn't have on the descriptor of a directory.
 func withFd(d *os.Root, call func(fd int) error) error {
 	self, err := d.Open(".")
 	if err != nil {

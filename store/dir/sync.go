@@ -3,7 +3,7 @@ package dir
 import "os"
 
 // syncUp makes a directory's entries durable, and its own entry in the one
-// above, up to the root: whoever made those directories need not have.
+// above, up to the root: the process that made those directories might not have synced them.
 func syncUp(root *os.Root, dir string) error {
 	for {
 		at := dir

@@ -10,12 +10,12 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
-// roleTimeout is how long a machine may take to say which role it has: it is
-// asked on its own network, and most have nobody there to answer.
+// roleTimeout bounds the request for the machine's role: most networks have no service that
+// answers it.
 const roleTimeout = 2 * time.Second
 
-// credentialsOf looks where MinIO's own programs do: in the environment, in mc's
-// and Amazon's files, and for the role of the machine.
+// credentialsOf returns the credentials that MinIO's own programs find: those of the
+// environment, of mc's and Amazon's files, and of the machine's role.
 func credentialsOf(alias string) *credentials.Credentials {
 	if alias != "" {
 		return credentials.New(&mcAlias{name: alias})
@@ -33,8 +33,8 @@ func credentialsOf(alias string) *credentials.Credentials {
 	})
 }
 
-// Signable says that there is nothing to sign with: the library would then ask
-// as nobody. Credentials that were found are kept until they expire.
+// Signable returns an error if there is nothing to sign with: the library would then send
+// anonymous requests. It caches credentials until they expire.
 func (c *client) Signable(ctx context.Context) error {
 	type found struct {
 		value credentials.Value
@@ -42,7 +42,7 @@ func (c *client) Signable(ctx context.Context) error {
 	}
 	got := make(chan found, 1)
 	go func() {
-		v, err := c.keys.GetWithContext(c.api.CredContext())
+		v, err := c.api.GetCreds()
 		got <- found{v, err}
 	}()
 	select {

@@ -40,9 +40,9 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// TestRenew: whatever would be refused is, without a directory or a bucket being there,
-// and no secret is shown.
-func TestRenew(t *testing.T) {
+// TestCheck: Check refuses what Store refuses, without a directory or a bucket, and shows
+// no secret.
+func TestCheck(t *testing.T) {
 	for _, raw := range []string{
 		"/srv/repo", "file:///srv/repo", "s3://bucket/prefix?region=eu-central-1&profile=backup", "minio://host:9000/bucket/prefix?tls=false",
 		"b2://bucket/prefix",

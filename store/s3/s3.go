@@ -4,153 +4,126 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
-	"os"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
-	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/aws/smithy-go/logging"
 
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/internal/httptransport"
 	"github.com/repolock/repolock/store/internal/s3api"
 )
 
-// Store is a repository in a bucket.
-type Store struct{ *s3api.Store }
+// Store is a repository in a bucket. Its methods can be called concurrently.
+//
+// Each method sends one request; the package comment names the exceptions, which are a
+// second attempt after a refusal and the removal of old versions. The errors are those
+// of [store.Store].
+type Store struct{ api *s3api.Store }
 
 var (
 	_ store.Store              = (*Store)(nil)
 	_ store.Describer          = (*Store)(nil)
+	_ store.Answerer           = (*Store)(nil)
 	_ store.ConditionalDeleter = (*Store)(nil)
 )
 
-// defaultRegion is where requests to other people's servers are signed for, most
-// of which don't care.
-const defaultRegion = "us-east-1"
+// Options of a repository. The zero value is a repository at the root of its bucket.
+type Options struct {
+	// Prefix of all keys. Slashes around it are ignored.
+	Prefix string
+	// Conditions is how far conditional puts can be relied on: "auto", "kept" or "none",
+	// as in a URL. "" is "kept" on Amazon's own endpoint, and "auto" on any other.
+	Conditions string
+	// UnquotedIfMatch sends ETags in If-Match without quotes, as Ceph's gateway needs
+	// them.
+	UnquotedIfMatch bool
+}
 
-// Open gives the repository that a URL names: see the package comment. It reads
-// the configuration of the AWS command line, and makes no request.
-func Open(ctx context.Context, u *url.URL) (*Store, error) {
-	t, err := parse(u)
+// New returns the repository in a bucket. It makes no request.
+//
+// The client provides endpoint, region, credentials and middleware. New doesn't change
+// the client, but its own requests are sent once, without the client's retries, timeouts
+// and redirects, and with no checksums but Content-MD5. [HTTPClient] returns the HTTP
+// client that Open uses. New can look behind an [*awshttp.BuildableClient] and an
+// [*http.Client] with an [*http.Transport]. Behind any other, it never returns
+// [store.ErrUnreachable] because of an answer that is missing: what can't be shown to be
+// silence is no silence.
+//
+// The error is [store.ErrConfig] for a client without a region, or with an endpoint that
+// is no URL, and [store.ErrURL] for a bucket or options that can't be used.
+func New(c *s3.Client, bucket string, opts Options) (*Store, error) {
+	switch {
+	case bucket == "":
+		return nil, fmt.Errorf("%w: s3: no bucket is named", store.ErrURL)
+	case strings.HasSuffix(bucket, directoryBucket):
+		return nil, fmt.Errorf("%w: s3: a directory bucket lists in no order, and can't be used", store.ErrURL)
+	}
+	prefix, err := s3api.Prefix(opts.Prefix)
 	if err != nil {
 		return nil, err
 	}
-	options := []func(*config.LoadOptions) error{
-		config.WithHTTPClient(awshttp.NewBuildableClient().WithTransportOptions(httptransport.Configure)),
-		config.WithLogger(logging.Nop{}),
-		config.WithRetryer(func() aws.Retryer { return aws.NopRetryer{} }),
-		// A checksum is sent with each put, as a header of its own. What the SDK
-		// adds by itself is a trailer, which not every server understands.
-		config.WithRequestChecksumCalculation(aws.RequestChecksumCalculationWhenRequired),
-		config.WithResponseChecksumValidation(aws.ResponseChecksumValidationWhenRequired),
+	o := c.Options()
+	if o.Region == "" {
+		return nil, fmt.Errorf("%w: s3: the client has no region", store.ErrConfig)
 	}
-	if t.profile != "" {
-		options = append(options, config.WithSharedConfigProfile(t.profile))
-	}
-	if t.region != "" {
-		options = append(options, config.WithRegion(t.region))
-	}
-	cfg, err := config.LoadDefaultConfig(ctx, options...)
-	if err != nil {
-		return nil, &store.Error{Op: "open", Key: t.bucket, Err: fmt.Errorf("%w: of the AWS SDK: %s", store.ErrConfig, oneLine(err))}
-	}
-	if cfg.Region == "" {
-		cfg.Region = defaultRegion
-	}
-	api := s3.NewFromConfig(cfg, func(o *s3.Options) {
-		if t.endpoint != "" {
-			o.BaseEndpoint = aws.String(t.endpoint)
-		}
-		o.HTTPClient = httpClient(cfg.HTTPClient)
-		o.UsePathStyle = o.BaseEndpoint != nil
-		if t.pathStyle != nil {
-			o.UsePathStyle = *t.pathStyle
-		}
-	})
-	place := s3api.Place{Bucket: t.bucket, Prefix: t.prefix, Host: "S3 in " + cfg.Region}
+	place := s3api.Place{Bucket: bucket, Prefix: prefix, Host: "S3 in " + o.Region}
 	conditions := store.Kept // Amazon's own, where they are documented
-	if endpoint := api.Options().BaseEndpoint; endpoint != nil {
+	if o.BaseEndpoint != nil {
 		conditions = store.Claimed
-		if place.Host, err = host(*endpoint); err != nil {
-			return nil, &store.Error{Op: "open", Key: t.bucket, Err: fmt.Errorf("%w: %s: %w", store.ErrConfig, endpointSource(), err)}
+		if place.Host, err = host(*o.BaseEndpoint); err != nil {
+			return nil, fmt.Errorf("%w: s3: %w", store.ErrConfig, err)
 		}
-		scheme, _, _ := strings.Cut(*endpoint, "://")
+		scheme, _, _ := strings.Cut(*o.BaseEndpoint, "://")
 		place.Endpoint = scheme + "://" + place.Host
 		place.PlainHint = "write endpoint=http://" + place.Host + " if that is wanted"
 	}
-	if conditions, err = s3api.Conditions(t.conditions, conditions); err != nil {
+	if conditions, err = s3api.Conditions(opts.Conditions, conditions); err != nil {
 		return nil, err
 	}
-	return &Store{s3api.New(&client{api, t.bucket, cfg.Credentials, t.bare}, place, "s3", conditions)}, nil
+	api := &client{api: c, bucket: bucket, credentials: o.Credentials, unquoted: opts.UnquotedIfMatch, http: httpClient(o.HTTPClient)}
+	return &Store{s3api.New(api, place, "s3", conditions)}, nil
 }
 
-// httpClient is the one that the configuration was given, which by then knows of
-// AWS_CA_BUNDLE, with what it is answered looked at.
+// HTTPClient returns the HTTP client that suits a lock's requests: HTTP/1.1, so that one
+// connection that hangs holds up one request, short timeouts for connecting, and idle
+// connections that are closed after 10 s.
+func HTTPClient() *awshttp.BuildableClient {
+	return awshttp.NewBuildableClient().WithTransportOptions(httptransport.Configure)
+}
+
+// httpClient returns an HTTP client that sends each request once, follows no redirects, and
+// notes the answers.
 func httpClient(c aws.HTTPClient) aws.HTTPClient {
-	return &notRedirected{s3api.Transport(c.(*awshttp.BuildableClient).GetTransport())}
-}
-
-// Check finds what is wrong with a URL before anything is opened.
-func Check(u *url.URL) error {
-	_, err := parse(u)
-	return err
-}
-
-// target is what a URL says.
-type target struct {
-	bucket, prefix, region, endpoint, profile, conditions string
-	pathStyle                                             *bool
-	bare                                                  bool // If-Match without quotes
-}
-
-func parse(u *url.URL) (t target, err error) {
-	if t.bucket = u.Host; u.Port() != "" || strings.Contains(t.bucket, ":") {
-		return t, fmt.Errorf("%w: s3: it is s3://BUCKET/PREFIX; a server's address goes into endpoint=", store.ErrURL)
-	}
-	if strings.HasSuffix(t.bucket, "--x-s3") {
-		return t, fmt.Errorf("%w: s3: a directory bucket lists in no order, and can't be used", store.ErrURL)
-	}
-	if t.prefix, err = s3api.Prefix(u.Path); err != nil {
-		return t, err
-	}
-	q, err := httptransport.Query(u, "region", "endpoint", "profile", "path-style", "conditions", "if-match")
-	if err != nil {
-		return t, err
-	}
-	t.region, t.profile, t.conditions = q["region"], q["profile"], q["conditions"]
-	if q["path-style"] != "" {
-		style, err := s3api.Bool("path-style", q["path-style"], false)
-		if err != nil {
-			return t, err
-		}
-		t.pathStyle = &style
-	}
-	switch q["if-match"] {
-	case "", "quoted":
-	case "unquoted":
-		t.bare = true
-	default:
-		return t, fmt.Errorf("%w: if-match= is quoted or unquoted", store.ErrURL)
-	}
-	if t.endpoint = q["endpoint"]; t.endpoint != "" {
-		if !strings.Contains(t.endpoint, "://") {
-			t.endpoint = "https://" + t.endpoint
-		}
-		if _, err := host(t.endpoint); err != nil {
-			return t, fmt.Errorf("%w: s3: %w", store.ErrURL, err)
+	var transport http.RoundTripper = roundTrips(c.Do)
+	switch c := c.(type) {
+	case *awshttp.BuildableClient:
+		transport = c.GetTransport()
+	case *http.Client:
+		if transport = c.Transport; transport == nil {
+			transport = http.DefaultTransport
 		}
 	}
-	if _, err := s3api.Conditions(t.conditions, store.Claimed); err != nil {
-		return t, err
-	}
-	return t, nil
+	return do(s3api.Transport(transport).RoundTrip)
 }
 
-// host is an endpoint's, for messages.
+// do is an aws.HTTPClient, and roundTrips an http.RoundTripper, of one function.
+type (
+	do         func(*http.Request) (*http.Response, error)
+	roundTrips func(*http.Request) (*http.Response, error)
+)
+
+func (f do) Do(r *http.Request) (*http.Response, error) { return f(r) }
+
+func (f roundTrips) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// directoryBucket is how the name of a directory bucket ends.
+const directoryBucket = "--x-s3"
+
+// host returns an endpoint's host, for messages.
 func host(endpoint string) (string, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
@@ -162,16 +135,39 @@ func host(endpoint string) (string, error) {
 	return u.Host, nil
 }
 
-// endpointSource is where the SDK has an endpoint from that isn't in the URL.
-func endpointSource() string {
-	for _, name := range []string{"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"} {
-		if os.Getenv(name) != "" {
-			return name
-		}
-	}
-	return "endpoint_url in the AWS configuration file"
+// Properties returns "s3" and what Options.Conditions says of the bucket. The store's
+// clock is the server's.
+func (s *Store) Properties() store.Properties { return s.api.Properties() }
+
+// Put stores body under key, and then removes the version that this Store put there
+// before, in a bucket that keeps versions.
+func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
+	return s.api.Put(ctx, key, body, opts)
 }
 
-func oneLine(err error) string {
-	return strings.Join(strings.Fields(err.Error()), " ")
+// Get reads an object of at most limit bytes.
+func (s *Store) Get(ctx context.Context, key string, limit int64) ([]byte, store.Object, error) {
+	return s.api.Get(ctx, key, limit)
 }
+
+// List returns a page of up to 1000 objects.
+func (s *Store) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
+	return s.api.List(ctx, prefix, cursor)
+}
+
+// Delete removes an object. In a bucket that keeps versions it then removes those that
+// this Store put, and the delete marker if that hides nothing else.
+func (s *Store) Delete(ctx context.Context, key string) error { return s.api.Delete(ctx, key) }
+
+// DeleteIfMatch is Delete with If-Match, which Amazon heeds, and other servers ignore or
+// refuse.
+func (s *Store) DeleteIfMatch(ctx context.Context, key, etag string) error {
+	return s.api.DeleteIfMatch(ctx, key, etag)
+}
+
+// Describe asks in two requests whether the bucket keeps versions and has Object Lock.
+func (s *Store) Describe(ctx context.Context) (store.Description, error) { return s.api.Describe(ctx) }
+
+// Answered reports whether the server refused a request of this Store that was then sent
+// again.
+func (s *Store) Answered() bool { return s.api.Answered() }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/internal/counter"
 )
 
 // refused checks the answer to a Put whose condition isn't met, against what
@@ -206,7 +207,7 @@ func ifMatchIncrements(t *testing.T, f *fixture) {
 			s = f.other
 		}
 		for range each {
-			ok, err := Increment(t.Context(), s, "counter")
+			ok, err := counter.Increment(t.Context(), s, "counter")
 			if err != nil && (declared != store.Unsupported || !errors.Is(err, store.ErrConditionUnsupported)) {
 				t.Errorf("%s, and answered with %v", declared, err)
 				return

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Control serves, beside the API, what tests do to a server in another process,
-// under /fake/. It is for anybody who reaches it.
+// Control serves the API, and under /fake/ the controls that tests use on a server in another
+// process, without authorization.
 //
 //	POST /fake/bucket?name=NAME      makes a bucket
 //	GET  /fake/versions?bucket=NAME  all versions, as JSON

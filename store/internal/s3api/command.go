@@ -2,7 +2,7 @@ package s3api
 
 import "github.com/repolock/repolock/internal/text"
 
-// deletion is the command with which a person deletes what has a key that we take for none.
+// deletion returns the command with which a person deletes an object whose key is invalid.
 func (p Place) deletion(key string) string {
 	command := "aws s3api delete-object"
 	if p.Endpoint != "" {

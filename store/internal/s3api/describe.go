@@ -6,7 +6,7 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// Describe asks what the bucket is set to.
+// Describe asks for the bucket's settings.
 func (s *Store) Describe(ctx context.Context) (store.Description, error) {
 	var d store.Description
 	for _, ask := range []struct {

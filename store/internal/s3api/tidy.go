@@ -11,19 +11,18 @@ import (
 	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
-// tidy removes what this store has written from a versioned bucket, which would
-// else keep every renewal of a lock. Only versions that this store wrote go, each
-// by its id, so nothing of anybody else's is ever removed, and nothing that was
-// deleted is uncovered. It is done for tidiness: what fails stays, as a version
-// that nobody sees, and what isn't allowed isn't tried again.
+// tidy removes the versions that this store has written to a versioned bucket, which
+// would otherwise keep every renewal of a lock. It removes each by its id, so that it
+// touches no version of another writer and uncovers nothing that was deleted. A version
+// whose removal fails stays, invisible; a removal that isn't permitted isn't tried again.
 type tidy struct {
 	mu      sync.Mutex
 	own     map[string][]string // versions by key, the newest last
 	refused bool
 }
 
-// covered are the versions of a key that were put, and answered, by now. What is
-// put after this covers them; of two puts at once nobody knows which is the newer.
+// covered returns the versions of a key whose puts have been answered by now. A later put
+// covers them. The order of two puts at the same time isn't known.
 func (t *tidy) covered(key string) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -95,8 +94,7 @@ func (t *tidy) deleted(ctx context.Context, s *Store, key, marker string, covere
 	}
 }
 
-// briefly bounds what is done for tidiness alone: what it follows was done, and must
-// not be given up because of it.
+// briefly bounds the removals, which must not make a failure of the request before them.
 func briefly(ctx context.Context) (context.Context, context.CancelFunc) {
 	timeout := tidyTimeout
 	if end, ok := ctx.Deadline(); ok {
@@ -110,14 +108,14 @@ func (t *tidy) remove(ctx context.Context, s *Store, key, version string) bool {
 	ctx, answer := httptransport.Watch(ctx)
 	err := s.client.Delete(ctx, s.place.Prefix+key, version)
 	if err != nil {
-		t.judge(s.failed(ctx, request{op: "delete", key: key, permission: "s3:DeleteObjectVersion", answer: answer}, err), answer)
+		t.refuse(s.failed(ctx, request{op: "delete", key: key, permission: "s3:DeleteObjectVersion", answer: answer}, err), answer)
 	}
 	return err == nil
 }
 
-// judge notes that the permission is lacking, or that Object Lock keeps the version
-// from being deleted, for which MinIO's word is InvalidRequest.
-func (t *tidy) judge(err error, answer *httptransport.Answer) {
+// refuse notes that the permission is missing, or that Object Lock keeps the version, for
+// which MinIO's code is InvalidRequest.
+func (t *tidy) refuse(err error, answer *httptransport.Answer) {
 	if errors.Is(err, store.ErrPermission) || refused(answer).Code == "InvalidRequest" {
 		t.mu.Lock()
 		defer t.mu.Unlock()

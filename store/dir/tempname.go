@@ -10,7 +10,7 @@ const (
 	tempSuffix = ".tmp"
 )
 
-// newTemp is a name that no other process and no object has.
+// newTemp returns a name that no other process and no object has.
 func newTemp() string { return tempPrefix + rand.Text() + tempSuffix }
 
 func isTemp(name string) bool {

@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
-	"sync"
 	"time"
 )
 
@@ -46,22 +45,26 @@ func Bare() *http.Transport {
 // Transport is Bare, Watched.
 func Transport() http.RoundTripper { return Watched(Bare()) }
 
-// Watched has a transport note what it is answered in the Answer of the
-// request's context, and drop its idle connections after a failure, which may
-// be as dead.
+// Watched returns a transport that notes each response in the Answer of the
+// request's context, and sends one request for each Answer. After a failure it drops
+// its idle connections, which might be dead too.
 func Watched(next http.RoundTripper) http.RoundTripper { return &watched{next} }
 
 type watched struct{ next http.RoundTripper }
 
 func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
+	a := AnswerOf(r.Context())
+	_, traced := w.next.(*http.Transport)
+	if err := a.claim(r, traced); err != nil {
+		return nil, err
+	}
 	r, err := whole(r)
 	if err != nil {
 		return nil, err
 	}
-	a, _ := r.Context().Value(answerKey{}).(*Answer)
 	res, err := w.next.RoundTrip(Begun(r, a.begin))
 	if err != nil {
-		a.fail(err)
+		a.Fail(err)
 		if !errors.Is(err, context.Canceled) {
 			w.CloseIdleConnections()
 		}
@@ -70,6 +73,7 @@ func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
 	var refusal []byte
 	if res.StatusCode >= 300 {
 		if refusal, err = read(res); err != nil {
+			a.Fail(err)
 			return nil, err
 		}
 	}
@@ -124,103 +128,4 @@ func (w *watched) CloseIdleConnections() {
 	if c, ok := w.next.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
 	}
-}
-
-type answerKey struct{}
-
-// Answer is what the last response to a request under a context said.
-type Answer struct {
-	mu      sync.Mutex
-	begun   bool
-	err     error
-	status  int
-	header  http.Header
-	refusal []byte
-}
-
-// Watch returns a context whose requests note their answers in the Answer.
-func Watch(ctx context.Context) (context.Context, *Answer) {
-	a := new(Answer)
-	return context.WithValue(ctx, answerKey{}, a), a
-}
-
-// begin notes that an answer begins, which may yet break off.
-func (a *Answer) begin() {
-	if a == nil {
-		return
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.begun = true
-}
-
-// fail notes why there is none: the libraries have words of their own for it.
-func (a *Answer) fail(err error) {
-	if a == nil {
-		return
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.err = err
-}
-
-func (a *Answer) note(res *http.Response, refusal []byte) {
-	if a == nil {
-		return
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.status, a.header, a.refusal = res.StatusCode, res.Header.Clone(), refusal
-}
-
-// Reset forgets an answer: another request is about to be sent, and may get none.
-func (a *Answer) Reset() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.begun, a.err, a.status, a.header, a.refusal = false, nil, 0, nil, nil
-}
-
-// Begun reports whether there was an answer, even if it broke off.
-func (a *Answer) Begun() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.begun
-}
-
-// Silence reports whether a request was sent, or was to be, and nothing came back.
-func (a *Answer) Silence() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return !a.begun && a.err != nil && NoAnswer(a.err)
-}
-
-// Refusal is the body of an answer that is no success.
-func (a *Answer) Refusal() []byte {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.refusal
-}
-
-// Status is the HTTP status, 0 if there was no answer.
-func (a *Answer) Status() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.status
-}
-
-// Header is a field of the response, "" if it has none.
-func (a *Answer) Header(name string) string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.header.Get(name)
-}
-
-// Date is the server's clock, in whole seconds, when it answered: a lower bound
-// of what it shows now. Zero if it didn't say.
-func (a *Answer) Date() time.Time {
-	date, err := http.ParseTime(a.Header("Date"))
-	if err != nil {
-		return time.Time{}
-	}
-	return date
 }

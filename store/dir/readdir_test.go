@@ -19,7 +19,7 @@ func TestSettled(t *testing.T) {
 		{"ab b a b b", "ab"},     // what any scan shows counts
 		{"aba ab", "ab"},         // a name that moves is seen twice
 		{"- - a", ""},            // and two that agree are enough
-		{"abc ab ab abc", "abc"}, // one that was deleted is left to whoever opens it
+		{"abc ab ab abc", "abc"}, // opening a deleted one fails
 	} {
 		left := strings.Fields(test.scans)
 		got, err := settled(func() ([]string, error) {

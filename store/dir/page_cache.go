@@ -5,26 +5,26 @@ import (
 	"sync"
 )
 
-// scans are the names that a listing has found in directories, from its first page on: the
-// later pages needn't scan them again. A file that was put since needn't be shown by them,
-// and what they show of each file is as it is then.
+// scans has the names that a listing has found in directories, so that its later pages
+// needn't scan them again. Those needn't show a file that was put since, and read each file
+// that they show.
 type scans struct {
 	listing int // a number that grows
 	prefix  string
 	names   map[string][]string // by what the keys in the directory begin with
-	cursors map[string]bool     // that pages of it gave
+	cursors map[string]bool     // of its pages
 }
 
-// lastScans are those of the listing that was begun last, if it has more pages. Those of
-// an older one would lack what was put before a younger one began, and both may give the
-// same cursor.
+// lastScans has the scans of the listing that began last, if it has more pages. Those of an
+// older one would lack files that were put before the younger one began, and both can have
+// the same cursor.
 type lastScans struct {
 	mu    sync.Mutex
 	begun int
 	last  *scans
 }
 
-// of returns the scans of the listing that gave the cursor, or of a younger one; or none.
+// of returns the scans of the listing that the cursor belongs to, or empty ones.
 func (l *lastScans) of(prefix, cursor string) *scans {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -36,7 +36,7 @@ func (l *lastScans) of(prefix, cursor string) *scans {
 	return &scans{l.begun, prefix, map[string][]string{}, map[string]bool{}}
 }
 
-// keep keeps the scans for the page from next on, unless another listing has begun meanwhile.
+// keep keeps the scans for the page from next on, unless another listing has begun since.
 func (l *lastScans) keep(s *scans, next string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

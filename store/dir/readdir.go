@@ -9,20 +9,19 @@ import (
 	"slices"
 )
 
-// maxScans bounds the scans of a directory that never comes to rest.
+// maxScans bounds the scans of a directory that changes all the time.
 const maxScans = 16
 
-// settled gives the names in a directory, sorted, those of directories with
-// a slash at the end.
+// settled returns the sorted names in a directory, those of directories with a slash at
+// the end.
 //
-// A single scan isn't enough: where a file is renamed over another, some file
-// systems (btrfs, tmpfs) move the name within the directory, to where a scan
-// under way has been already or won't come any more, and it shows neither the
-// old file nor the new one. POSIX allows that. A lock that is being refreshed
-// must not be overlooked, so the directory is scanned until two scans in a row
-// find the same, and a name counts that any of them found. One that was there
-// all along is missed only if it was replaced during each of them, and the
-// refreshes of a lock are seconds apart.
+// A single scan isn't enough. When a file is renamed over another, some file systems
+// (btrfs, tmpfs) move the name within the directory, to a place that a scan under way has
+// passed already, and the scan shows neither the old file nor the new one. POSIX allows
+// that. A lock that is being refreshed must not be missed, so settled scans until two scans
+// in a row find the same names, and returns all names of all scans. A name that was there
+// all the time is missed only if it was replaced during each scan, and the refreshes of a
+// lock are seconds apart.
 func settled(scan func() ([]string, error)) ([]string, error) {
 	var all, last []string
 	for n := range maxScans {
@@ -30,7 +29,7 @@ func settled(scan func() ([]string, error)) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		next = set(next) // a name that moves may also be seen twice
+		next = set(next) // a name that moves can also be seen twice
 		if n > 0 && slices.Equal(last, next) {
 			break
 		}
@@ -39,14 +38,14 @@ func settled(scan func() ([]string, error)) ([]string, error) {
 	return all, nil
 }
 
-// set sorts names and leaves out those that are there already.
+// set sorts names and removes duplicates.
 func set(names []string) []string {
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
-// scan gives the names as they come. It opens the directory anew, as one that
-// is rewound may stop where it ended when it was opened.
+// scan returns the names in the directory's order. It opens the directory anew, because a
+// rewound one can stop where it ended when it was opened.
 func scan(ctx context.Context, d *os.Root, wanted func(name string) bool) ([]string, error) {
 	f, err := d.Open(".")
 	if errors.Is(err, fs.ErrNotExist) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"unicode"
 
@@ -63,7 +62,7 @@ func TestAlert(t *testing.T) {
 	})
 }
 
-// TestHostileWords: what a server says is one line, and moves nobody's cursor.
+// TestHostileWords: a server's text becomes one printable line.
 func TestHostileWords(t *testing.T) {
 	const words = "a&#10;b&#x9b;31m&#13;c"
 	for _, code := range []string{"OperationAborted", words, "AccessDenied" + words, strings.Repeat("x", 10000)} {
@@ -82,37 +81,16 @@ func TestHostileWords(t *testing.T) {
 	}
 }
 
-// TestSwallowed: an empty success of somebody in between deletes nothing.
-func TestSwallowed(t *testing.T) {
-	both(t, text(200, ""), "", func(t *testing.T, s store.Store) {
-		if err := requests["delete"](t.Context(), s); err == nil {
-			t.Error("no error")
-		}
-	})
-}
-
-// TestShortPage: a page that isn't full is one request too.
-func TestShortPage(t *testing.T) {
-	first := strings.Replace(listing, "<IsTruncated>false</IsTruncated>", "<IsTruncated>true</IsTruncated><NextContinuationToken>token</NextContinuationToken>", 1)
-	second := strings.ReplaceAll(listing, "index/k<", "index/l<")
-	var n atomic.Int32
-	both(t, func(w http.ResponseWriter, r *http.Request) {
-		n.Add(1)
-		q := r.URL.Query()
-		if q.Get("continuation-token") == "" && q.Get("start-after") == "" {
-			fmt.Fprint(w, first)
-		} else {
-			fmt.Fprint(w, second)
-		}
-	}, "", func(t *testing.T, s store.Store) {
-		n.Store(0)
-		cursor := ""
-		for i, want := range []string{"index/k", "index/l"} {
-			p, err := s.List(t.Context(), "index/", cursor)
-			if err != nil || len(p.Objects) != 1 || p.Objects[0].Key != want || (p.Next == "") != (i == 1) || n.Load() != int32(i+1) {
-				t.Fatalf("page %d: %+v, %v after %d requests", i, p, err, n.Load())
+// TestThrottledByAPage: a proxy that wants less words it in HTML, and is to be asked
+// again.
+func TestThrottledByAPage(t *testing.T) {
+	for _, status := range []int{408, 429} {
+		both(t, page(status), "", func(t *testing.T, s store.Store) {
+			for of, send := range requests {
+				if err := send(t.Context(), s); err == nil || store.Permanent(err) {
+					t.Errorf("%d: %s: %v", status, of, err)
+				}
 			}
-			cursor = p.Next
-		}
-	})
+		})
+	}
 }

@@ -1,4 +1,5 @@
-package storetest
+// Package counter counts in an object by conditional puts, for tests of several processes.
+package counter
 
 import (
 	"context"
@@ -9,17 +10,20 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// patience is how often in a row the ETag that an object has may be refused: some servers
-// do that while another put is under way.
-const patience = 1000
+// maxRefusals is how often in a row a store can refuse the ETag that an object has. Some
+// servers do that while another put is under way.
+const maxRefusals = 1000
 
-// Increment adds one to the number in an object, by conditional puts, until one
-// is taken. It reports whether one was, and gives up with an error on a store that refuses
-// the right ETag again and again. It is exported for tests of several processes.
+// maxBody is the limit of a number's body.
+const maxBody = 1 << 10
+
+// Increment adds one to the number in an object, by conditional puts, until the store
+// takes one. It reports whether it did, and returns an error for a store that refuses the
+// right ETag again and again.
 func Increment(ctx context.Context, s store.Store, key string) (bool, error) {
 	last, refused := "", 0
 	for {
-		body, obj, err := s.Get(ctx, key, limit)
+		body, obj, err := s.Get(ctx, key, maxBody)
 		if err != nil {
 			return false, err
 		}
@@ -34,7 +38,7 @@ func Increment(ctx context.Context, s store.Store, key string) (bool, error) {
 		if obj.ETag != last {
 			last, refused = obj.ETag, 0
 		}
-		if refused++; refused == patience {
+		if refused++; refused == maxRefusals {
 			return false, fmt.Errorf("If-Match with the ETag %s that the object has was refused %d times: %w", last, refused, err)
 		}
 	}

@@ -10,12 +10,12 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// commit moves a temporary file to its place, if the condition is met: the one
-// atomic step of a Put.
+// commit moves a temporary file to its place if the condition is met. It is the one atomic
+// step of a Put.
 func (w *write) commit(ctx context.Context, d *os.Root, temp string) error {
 	switch {
 	case w.opts.IfAbsent && w.opts.IfMatch != "":
-		return store.ErrPrecondition // nothing is both absent and there
+		return store.ErrPrecondition // no object meets both
 	case w.opts.IfAbsent:
 		return link(d, temp, w.name)
 	}
@@ -49,8 +49,8 @@ func matches(d *os.Root, name, etag string) error {
 	return nil
 }
 
-// link gives the temporary file its name, if there is no such name yet. It
-// replaces nothing, so it needs no lock: link(2) itself is the test.
+// link links the temporary file to its name if that doesn't exist. It replaces nothing, and
+// so needs no flock: link(2) itself is the test.
 func link(d *os.Root, temp, name string) error {
 	err := d.Link(temp, name)
 	if noLinks(err) {
@@ -64,15 +64,15 @@ func link(d *os.Root, temp, name string) error {
 	return nil
 }
 
-// linked finds out that the link was made though it was answered with an
-// error: an NFS client repeats a request whose answer was lost.
+// linked reports whether the link was made although the call failed: an NFS client repeats
+// a request whose answer was lost.
 func linked(d *os.Root, temp, name string) bool {
 	a, err1 := d.Lstat(temp)
 	b, err2 := d.Lstat(name)
 	return err1 == nil && err2 == nil && os.SameFile(a, b)
 }
 
-// taken says what it means that the name was there already.
+// taken returns the error of a link whose name might exist already.
 func taken(d *os.Root, name string, err error) error {
 	if !errors.Is(err, fs.ErrExist) {
 		return err
@@ -80,7 +80,8 @@ func taken(d *os.Root, name string, err error) error {
 	return replaced(d, name, store.ErrPrecondition)
 }
 
-// replaced is the error of what couldn't take a name: a directory is in its place, or err.
+// replaced returns the error of a rename or link: ErrIrregular if a directory has the name,
+// or err.
 func replaced(d *os.Root, name string, err error) error {
 	if info, lerr := d.Lstat(name); lerr == nil && info.IsDir() {
 		return fmt.Errorf("%w: %q is a directory", store.ErrIrregular, name)

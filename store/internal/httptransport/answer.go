@@ -1,0 +1,148 @@
+package httptransport
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+)
+
+type answerKey struct{}
+
+// Answer is the response to the one request that is sent under a context.
+type Answer struct {
+	mu      sync.Mutex
+	sent    bool
+	opaque  bool // the transport might hide that a response began
+	begun   bool
+	err     error
+	status  int
+	header  http.Header
+	refusal []byte
+}
+
+// ErrPageEnd is returned for a second request after a success: the client asks by itself
+// for the next page of a listing.
+var ErrPageEnd = errors.New("the page is at its end")
+
+// errRepeated is returned for a second request after a failure: the client repeats it.
+var errRepeated = errors.New("the client's own retries are refused")
+
+// Watch returns a context under which one request is sent, whose response the Answer notes.
+func Watch(ctx context.Context) (context.Context, *Answer) {
+	a := new(Answer)
+	return context.WithValue(ctx, answerKey{}, a), a
+}
+
+// AnswerOf returns the Answer that Watch has put into a context, or nil.
+func AnswerOf(ctx context.Context) *Answer {
+	a, _ := ctx.Value(answerKey{}).(*Answer)
+	return a
+}
+
+// claim admits one request. A write that a client repeats by itself could be applied after
+// a later one. The request with which minio-go asks for a bucket's region doesn't count.
+func (a *Answer) claim(r *http.Request, traced bool) error {
+	if a == nil || r.Method == http.MethodGet && r.URL.Query().Has("location") {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case !a.sent:
+		a.sent, a.opaque = true, !traced
+		return nil
+	case a.err != nil:
+		return a.err
+	case a.status == 0 || a.status >= 300:
+		return errRepeated
+	default:
+		return ErrPageEnd
+	}
+}
+
+// begin notes that an answer begins, which may yet break off.
+func (a *Answer) begin() {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.begun = true
+}
+
+// Fail notes why there is no answer, or none that can be used: the client libraries
+// replace the error by one of their own.
+func (a *Answer) Fail(err error) {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.err = err
+}
+
+func (a *Answer) note(res *http.Response, refusal []byte) {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.status, a.header, a.refusal = res.StatusCode, res.Header.Clone(), refusal
+}
+
+// Reset forgets an answer: another request is about to be sent, and may get none.
+func (a *Answer) Reset() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.sent, a.opaque, a.begun, a.err, a.status, a.header, a.refusal = false, false, false, nil, 0, nil, nil
+}
+
+// Begun reports whether there was an answer, even if it broke off, or might have been.
+// Only an *http.Transport is known to report an answer's first byte: a decorator might
+// repeat a request, or hide what it was answered.
+func (a *Answer) Begun() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.begun || a.opaque
+}
+
+// Silence reports whether a request was sent, or was to be, and nothing came back. In
+// doubt something did.
+func (a *Answer) Silence() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return !a.begun && !a.opaque && a.err != nil && NoAnswer(a.err)
+}
+
+// Refusal is the body of an answer that is no success.
+func (a *Answer) Refusal() []byte {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.refusal
+}
+
+// Status is the HTTP status, 0 if there was no answer.
+func (a *Answer) Status() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.status
+}
+
+// Header is a field of the response, "" if it has none.
+func (a *Answer) Header(name string) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.header.Get(name)
+}
+
+// Date is the server's clock, in whole seconds, when it answered: a lower bound
+// of what it shows now. Zero if it didn't say.
+func (a *Answer) Date() time.Time {
+	date, err := http.ParseTime(a.Header("Date"))
+	if err != nil {
+		return time.Time{}
+	}
+	return date
+}
