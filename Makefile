@@ -18,6 +18,9 @@ test: unit e2e ## run all tests
 # the machine is.
 TEST = GO="$(GO)" sh e2e/test.sh
 
+# Build tags name what tests need: minio a real MinIO, programs what .ci/run installs.
+# In e2e/ the tests that need neither, or one of the two, are built without the others.
+
 .PHONY: unit
 unit: ## run the tests that need nothing but Go
 	$(TEST) -timeout 2h ./...
@@ -25,28 +28,26 @@ unit: ## run the tests that need nothing but Go
 # REPOLOCK_E2E_DOCKER=no runs MinIO as a process where there is Docker, too.
 .PHONY: e2e
 e2e: ## run the tests on a real MinIO, which is built, started and taken down
-	GO="$(GO)" sh e2e/minio.sh with sh e2e/test.sh -count=1 -p 1 -tags e2e -timeout 4h ./e2e/... ./store/s3 ./store/minio
+	GO="$(GO)" sh e2e/minio.sh with sh e2e/test.sh -count=1 -p 1 -tags minio -timeout 4h -skip '^TestChaos' ./e2e/... ./store/s3 ./store/minio
 
 .PHONY: chaos
 chaos: ## kill, stop and cut off real processes that contend for a lock
-	GO="$(GO)" sh e2e/minio.sh with sh e2e/test.sh -count=1 -tags 'e2e chaos' -timeout 4h -run '^TestChaos' ./e2e
+	GO="$(GO)" sh e2e/minio.sh with sh e2e/test.sh -count=1 -tags minio -timeout 4h -run '^TestChaos' ./e2e
 
 # What depends on MinIO's age: the older one costs another build.
 .PHONY: old-minio
 old-minio: ## run those tests that depend on MinIO's age on one of April 2025, which is built
-	REPOLOCK_E2E_RELEASE=2025-04 sh e2e/minio.sh with $(GO) test -count=1 -p 1 -tags e2e -timeout 30m \
+	REPOLOCK_E2E_RELEASE=2025-04 sh e2e/minio.sh with $(GO) test -count=1 -p 1 -tags minio -timeout 30m \
 		-run '^(TestIfMatchOnAbsentKey|TestDoctor|TestBrokenLockStaysBroken|TestContract)$$' ./e2e ./store/s3 ./store/minio
 
-# Those tests alone: the others of these packages are unit's.
 .PHONY: system
 system: ## run the tests that need programs which .ci/run installs
-	@tests=$$(sed -n 's/^func \(Test[^(]*\)(.*/\1/p' $$(grep -l '^//go:build .*\bsystem\b' cmd/repolock/*_test.go e2e/*_test.go) | paste -s -d '|' -); \
-		$(TEST) -count=1 -tags system -timeout 2h -run "^($$tests)$$" ./cmd/repolock ./e2e
+	$(TEST) -count=1 -tags programs -timeout 2h ./e2e
 
 # REPOLOCK_GUEST_TTL is the ttl of the guest's lock, 60s if unset.
 .PHONY: paused-guest
 paused-guest: ## pause a virtual machine that holds a lock, and count its writes after the loss
-	sh e2e/minio.sh with $(GO) test -count=1 -tags 'e2e system' -timeout 40m -v -run '^TestPausedGuest$$' ./e2e
+	sh e2e/minio.sh with $(GO) test -count=1 -tags 'minio programs' -timeout 40m -v -run '^TestPausedGuest$$' ./e2e
 
 .PHONY: quirks
 quirks: ## torture for 60 s on each kind of server that isn't quite S3
@@ -123,9 +124,9 @@ fmt: ## gofmt changes nothing
 .PHONY: vet
 vet: ## go vet, for this system and the others
 	$(GO) vet ./...
-	$(GO) vet -tags 'e2e chaos' ./...
-	$(GO) vet -tags system ./...
-	$(GO) vet -tags 'e2e system' ./...
+	$(GO) vet -tags minio ./...
+	$(GO) vet -tags programs ./...
+	$(GO) vet -tags 'minio programs' ./...
 	@for s in $(SYSTEMS); do echo "vet and build for $$s"; \
 		GOOS=$${s%/*} GOARCH=$${s#*/} CGO_ENABLED=0 $(GO) vet ./... && \
 		GOOS=$${s%/*} GOARCH=$${s#*/} CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/repolock || exit 1; done
@@ -133,8 +134,8 @@ vet: ## go vet, for this system and the others
 .PHONY: static
 static: ## staticcheck
 	$(TOOL) staticcheck ./...
-	$(TOOL) staticcheck -tags 'e2e chaos' ./...
-	$(TOOL) staticcheck -tags system ./...
+	$(TOOL) staticcheck -tags minio ./...
+	$(TOOL) staticcheck -tags programs ./...
 
 .PHONY: imports
 imports: ## packages point one way: .depguard.yml

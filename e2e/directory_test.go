@@ -1,4 +1,4 @@
-//go:build unix && !e2e
+//go:build unix && !minio
 
 package e2e
 
@@ -8,13 +8,6 @@ import (
 	"strings"
 	"testing"
 )
-
-// TestOnDirectory runs the scenarios on a local directory.
-func TestOnDirectory(t *testing.T) {
-	for _, c := range scenarios {
-		t.Run(c.name, func(t *testing.T) { c.run(newSite(t)) })
-	}
-}
 
 // newSite is one with a repository in a directory.
 func newSite(t *testing.T) *site {

@@ -1,4 +1,4 @@
-//go:build unix && !e2e
+//go:build unix && !minio && !programs
 
 package e2e
 
@@ -318,7 +318,7 @@ func (c *ci) lacks(t *testing.T, name, page string) string {
 	text, ok := c.tests[name]
 	tags, _, _ := strings.Cut(text, "\n")
 	run := "make test"
-	if strings.Contains(tags, "system") {
+	if strings.Contains(tags, "&& programs") {
 		run = "make system"
 	}
 	switch {

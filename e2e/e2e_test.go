@@ -138,11 +138,18 @@ type process struct {
 
 func (s *site) start(args ...string) *process {
 	s.t.Helper()
-	p := &process{Cmd: exec.Command(filepath.Join(bin, "repolock"), args...), s: s, done: make(chan struct{})}
+	cmd := exec.Command(filepath.Join(bin, "repolock"), args...)
+	// If the group of these tests is orphaned, the kernel continues all that are
+	// stopped in it, and a test might have stopped them on purpose: setpgid(2).
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return s.run(cmd)
+}
+
+// run starts a repolock. It ends with the test.
+func (s *site) run(cmd *exec.Cmd) *process {
+	s.t.Helper()
+	p := &process{Cmd: cmd, s: s, done: make(chan struct{})}
 	p.Dir = s.dir
-	// If the group of these tests is orphaned, the kernel continues whoever is
-	// stopped in it, which a test may have done on purpose: setpgid(2).
-	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.Env = s.environ()
 	p.Stdout = &p.stderr
 	p.Stderr = &p.stderr
@@ -155,7 +162,7 @@ func (s *site) start(args ...string) *process {
 		_ = p.Process.Kill()
 		<-p.done
 		if s.t.Failed() {
-			s.t.Logf("%v:\n%s", args, p.stderr.String())
+			s.t.Logf("%v:\n%s", cmd.Args[1:], p.stderr.String())
 		}
 	})
 	return p

@@ -1,4 +1,4 @@
-//go:build unix && system
+//go:build unix && programs
 
 package e2e
 

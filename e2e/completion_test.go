@@ -1,6 +1,6 @@
-//go:build system
+//go:build unix && programs && !minio
 
-package main
+package e2e
 
 import (
 	"fmt"
@@ -16,8 +16,8 @@ import (
 	"github.com/creack/pty"
 )
 
-// typed are lines, what TAB makes of them or lists, and what it must not.
-var typed = []struct{ line, want, never string }{
+// completions are lines, what TAB makes of them or lists, and what it must not.
+var completions = []struct{ line, want, never string }{
 	{"repolock st", "repolock status ", "torture-child"},
 	{"repolock backup --if-held ", "fail skip wait", ""},
 	{"repolock backup --if-held=s", "--if-held=skip", ""},
@@ -33,17 +33,19 @@ var typed = []struct{ line, want, never string }{
 	{"repolock backup -- cat --if-he", "-- cat --if-he", "--if-held"},
 }
 
-// place is a directory with a file, and a configuration.
-func place(t *testing.T) (dir string, env []string) {
+// completing returns a directory with a file in it, and an environment with a configuration.
+func completing(t *testing.T) (dir string, env []string) {
 	t.Helper()
-	dir = t.TempDir()
-	write(t, filepath.Join(dir, "somefile"), "")
-	bin, err := exec.LookPath("repolock")
-	if err != nil {
-		t.Fatal(err)
+	dir, path := t.TempDir(), filepath.Join(t.TempDir(), "config.toml")
+	for name, text := range map[string]string{
+		filepath.Join(dir, "somefile"): "",
+		path:                           "[repositories.prod]\nurl = '/x'\n[repositories.home]\nurl = '/y'\n",
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	path := configured(t, "[repositories.prod]\nurl = '/x'\n[repositories.home]\nurl = '/y'\n")
-	return dir, []string{"PATH=" + filepath.Dir(bin) + ":/usr/bin:/bin", "HOME=" + dir, "TERM=xterm", "LC_ALL=C.UTF-8", "PS1=" + prompt + " ", "REPOLOCK_CONFIG=" + path}
+	return dir, []string{"PATH=" + bin + ":/usr/bin:/bin", "HOME=" + dir, "TERM=xterm", "LC_ALL=C.UTF-8", "PS1=" + ready + " ", "REPOLOCK_CONFIG=" + path}
 }
 
 // TestShells: bash and zsh, each on a terminal, are typed lines and a TAB.
@@ -59,7 +61,7 @@ func TestShells(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir, env := place(t)
+			dir, env := completing(t)
 			cmd := exec.Command(shell.args[0], shell.args[1:]...)
 			cmd.Dir, cmd.Env = dir, env
 			terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 50, Cols: 200})
@@ -73,11 +75,11 @@ func TestShells(t *testing.T) {
 			}()
 			defer time.AfterFunc(2*time.Minute, func() { _ = cmd.Process.Kill() }).Stop()
 			screen := &screen{t: t, terminal: terminal}
-			screen.until(prompt)
+			screen.until(ready)
 			for _, line := range shell.setup {
 				screen.obeys(line)
 			}
-			for _, c := range typed {
+			for _, c := range completions {
 				screen.types(c.line + "\t")
 				screen.until(c.want)
 				screen.types("\x15")
@@ -88,8 +90,6 @@ func TestShells(t *testing.T) {
 		})
 	}
 }
-
-const prompt = "ready>"
 
 // screen is a terminal that a shell runs on. Nothing is typed that isn't waited for: on
 // its way it would be the system's to edit, and not the shell's.
@@ -131,7 +131,7 @@ func (s *screen) obeys(line string) string {
 	s.t.Helper()
 	s.asked++
 	s.types(fmt.Sprintf("%s\recho d''one-%d\r", line, s.asked))
-	s.until(fmt.Sprintf(" done-%d %s", s.asked, prompt)) // which isn't as it was typed
+	s.until(fmt.Sprintf(" done-%d %s", s.asked, ready)) // which isn't as it was typed
 	shown := s.shown
 	s.shown = ""
 	return shown
@@ -139,8 +139,8 @@ func (s *screen) obeys(line string) string {
 
 // TestFish asks fish itself.
 func TestFish(t *testing.T) {
-	dir, env := place(t)
-	for _, c := range typed {
+	dir, env := completing(t)
+	for _, c := range completions {
 		cmd := exec.Command("fish", "-N", "-c", `repolock completion fish | source; complete -C $argv[1]`, c.line)
 		cmd.Dir, cmd.Env = dir, env
 		out, err := cmd.CombinedOutput()
