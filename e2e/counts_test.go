@@ -26,8 +26,7 @@ func (c cost) requests() (n int) {
 // course is the cost of a lock's life.
 type course struct{ acquire, renew, release cost }
 
-// TestRequestCounts asserts PROTOCOL.md's table, "What it costs", on what passes
-// the proxy.
+// TestRequestCounts: each step of a lock's life sends these requests, as the proxy counts them.
 //
 // Where it isn't known yet whether the server heeds conditions, the first lock of a
 // process takes the way without them, and finds it out on the way: one request of

@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/repolock/repolock/internal/identity"
@@ -212,3 +214,20 @@ func mustHeld(t *testing.T, k *Lock, err error) *HeldError {
 }
 
 func alive(k *Lock) bool { return k.Context().Err() == nil }
+
+// do runs f in a bubble with a good store.
+func do(t *testing.T, f func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, newWorld(t, mem.Options{})) })
+}
+
+// first runs f at the first request of a kind.
+func first(op, key string, f func(r hookstore.Request) error) func(context.Context, hookstore.Request) error {
+	var done atomic.Bool
+	return func(_ context.Context, r hookstore.Request) error {
+		if r.Op == op && strings.Contains(r.Key, key) && done.CompareAndSwap(false, true) {
+			return f(r)
+		}
+		return nil
+	}
+}

@@ -15,9 +15,9 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// The holes of PROTOCOL.md's list. Each is an interleaving that is run with the
-// original protocol, where it must let two in that exclude each other, and with
-// ours, where it must not.
+// Each test runs an interleaving with the original protocol, which must let two holders in
+// that exclude each other, and with ours, which must not. docs/protocol.md lists the holes
+// of the original protocol by their numbers.
 
 // client is a machine that speaks one of the two protocols.
 type client struct {
@@ -116,8 +116,10 @@ func end(hs ...held) {
 
 func both(a, b held) bool { return a != nil && b != nil && a.Held() && b.Held() }
 
-// Hole 1: exclusive never looks at the shared locks again after its own write.
-func TestHole1SharedBetweenLookAndWrite(t *testing.T) {
+// TestExclusiveLooksAgainAfterItsPut: an exclusive acquirer looks at the shared locks again after
+// its own put.
+// Hole 1 of the original protocol: docs/protocol.md.
+func TestExclusiveLooksAgainAfterItsPut(t *testing.T) {
 	hole(t, func(t *testing.T, w *world, a, b client) bool {
 		came, gate := a.pause("put", "lock.exclusive")
 		var x held
@@ -132,9 +134,10 @@ func TestHole1SharedBetweenLookAndWrite(t *testing.T) {
 	})
 }
 
-// Hole 2: two exclusives, the second of which looked before the first wrote, and
-// wrote after the first verified.
-func TestHole2TwoExclusives(t *testing.T) {
+// TestOneOfTwoExclusivesIsIn: of two exclusive acquirers one is in, though the second looked before the
+// first wrote, and wrote after the first verified.
+// Hole 2 of the original protocol: docs/protocol.md.
+func TestOneOfTwoExclusivesIsIn(t *testing.T) {
 	hole(t, func(t *testing.T, w *world, a, b client) bool {
 		came, gate := a.pause("put", "lock.exclusive")
 		var x held
@@ -149,8 +152,9 @@ func TestHole2TwoExclusives(t *testing.T) {
 	})
 }
 
-// Hole 3: a read that fails counts as "no lock".
-func TestHole3ReadErrors(t *testing.T) {
+// TestReadErrorIsNoFreeLock: a read that fails doesn't count as "no lock".
+// Hole 3 of the original protocol: docs/protocol.md.
+func TestReadErrorIsNoFreeLock(t *testing.T) {
 	for name, after := range map[string]func(context.Context, hookstore.Request, error) error{
 		"503": func(_ context.Context, r hookstore.Request, err error) error {
 			if r.Op == "list" || r.Op == "get" && !strings.Contains(r.Key, "exclusive") {
@@ -197,8 +201,9 @@ func TestHole3ReadErrors(t *testing.T) {
 	})
 }
 
-// Hole 4: 30 s of skew hide a live lock.
-func TestHole4Clocks(t *testing.T) {
+// TestSkewHidesNoLiveLock: a reader's wrong clock hides no live lock.
+// Hole 4 of the original protocol: docs/protocol.md.
+func TestSkewHidesNoLiveLock(t *testing.T) {
 	hole(t, func(t *testing.T, w *world, a, b client) bool {
 		b.clock.setSkew(35 * time.Second)
 		s, err := a.lock(t.Context(), Shared)
@@ -212,9 +217,9 @@ func TestHole4Clocks(t *testing.T) {
 	})
 }
 
-// Hole 5: three failures 30 s apart take 90 s, the lease is 60 s, and nothing
-// stops the operation.
-func TestHole5RunsOnAfterExpiry(t *testing.T) {
+// TestHolderEndsWithItsLease: a holder that can't refresh ends before its lease does.
+// Hole 5 of the original protocol: docs/protocol.md.
+func TestHolderEndsWithItsLease(t *testing.T) {
 	hole(t, func(t *testing.T, w *world, a, b client) bool {
 		s, err := a.lock(t.Context(), Shared)
 		if err != nil {
@@ -233,9 +238,9 @@ func TestHole5RunsOnAfterExpiry(t *testing.T) {
 	})
 }
 
-// Hole 5, second half: a refresh in flight brings back a lock that was broken,
-// and so its holder never learns of it.
-func TestHole5RefreshRevives(t *testing.T) {
+// TestRefreshRevivesNoBrokenLock: a refresh in flight doesn't bring back a lock that was broken.
+// Hole 5 of the original protocol: docs/protocol.md.
+func TestRefreshRevivesNoBrokenLock(t *testing.T) {
 	hole(t, func(t *testing.T, w *world, a, b client) bool {
 		s, err := a.lock(t.Context(), Shared)
 		if err != nil {
@@ -257,8 +262,9 @@ func TestHole5RefreshRevives(t *testing.T) {
 	})
 }
 
-// Hole 6: a paused process carries on after somebody else took over.
-func TestHole6Paused(t *testing.T) {
+// TestPausedHolderEndsWhenItWakes: a paused process doesn't carry on after another holder has come in.
+// Hole 6 of the original protocol: docs/protocol.md.
+func TestPausedHolderEndsWhenItWakes(t *testing.T) {
 	hole(t, func(t *testing.T, w *world, a, b client) bool {
 		s, err := a.lock(t.Context(), Shared)
 		if err != nil {
@@ -315,13 +321,14 @@ type naive struct{ *versioned }
 
 func (n naive) Delete(ctx context.Context, key string) error { return n.deleteNewest(ctx, key) }
 
-// Hole 7: on a store that keeps versions a released lock is uncovered again. It
-// is the driver that must know: ours is required to delete the whole key.
-func TestHole7Versions(t *testing.T) {
+// TestDeleteUncoversNoOldVersion: a released lock isn't uncovered again on a store that keeps
+// versions: the driver deletes the whole key.
+// Hole 7 of the original protocol: docs/protocol.md.
+func TestDeleteUncoversNoOldVersion(t *testing.T) {
 	hole(t, func(t *testing.T, w *world, a, b client) bool {
 		v := &versioned{Store: w.mem, old: map[string][][]byte{}}
 		for _, c := range []client{a, b} {
-			if c.tap.Store = v; t.Name() == "TestHole7Versions/original" {
+			if c.tap.Store = v; t.Name() == "TestDeleteUncoversNoOldVersion/original" {
 				c.tap.Store = naive{v}
 			}
 		}
