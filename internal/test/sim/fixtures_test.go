@@ -159,7 +159,7 @@ func (k *resticLock) Context() context.Context             { return context.Back
 func (k *resticLock) Deadline() time.Duration              { return never }
 func (k *resticLock) Seen() clock.Reading                  { return clock.Reading{} }
 func (k *resticLock) Renew(context.Context) error          { return nil }
-func (k *resticLock) Check(context.Context) error        { return nil }
+func (k *resticLock) Check(context.Context) error          { return nil }
 func (k *resticLock) Resume(context.Context) (Held, error) { return nil, errNoResume }
 
 func (k *resticLock) Release(ctx context.Context) error {

@@ -54,7 +54,7 @@ func (originalLock) Context() context.Context             { return context.Backg
 func (originalLock) Deadline() time.Duration              { return never }
 func (originalLock) Seen() clock.Reading                  { return clock.Reading{} }
 func (originalLock) Renew(context.Context) error          { return nil }
-func (originalLock) Check(context.Context) error        { return nil }
+func (originalLock) Check(context.Context) error          { return nil }
 func (originalLock) Resume(context.Context) (Held, error) { return nil, errNoResume }
 
 // asForeign is a live client of the original protocol beside ours. Its requests are

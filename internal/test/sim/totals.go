@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// Total of many histories.
-type Total struct {
+// Totals are the sums over many histories.
+type Totals struct {
 	Histories int
 	Result
 }
 
-func (t *Total) add(r Result) {
+func (t *Totals) add(r Result) {
 	t.Histories++
 	t.Virtual += r.Virtual
 	t.Requests += r.Requests
@@ -27,8 +27,8 @@ func (t *Total) add(r Result) {
 	}
 }
 
-// String says it in two lines.
-func (t *Total) String() string {
+// String returns two lines.
+func (t *Totals) String() string {
 	var faults []string
 	for _, k := range Kinds() {
 		faults = append(faults, fmt.Sprintf("%v %d", k, t.Faults[k]))

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestKnownHoles has the simulator find what is known to be wrong with other
-// protocols, each hole for itself: with nothing going wrong but what opens it.
-func TestKnownHoles(t *testing.T) {
+// TestHolesOfOtherProtocolsAreFound: the simulator finds each known hole of other protocols
+// by itself, with nothing going wrong but what opens it.
+func TestHolesOfOtherProtocolsAreFound(t *testing.T) {
 	const within = 1000
 	for _, hole := range []struct {
 		name     string

@@ -83,7 +83,13 @@ func send[T any](ctx context.Context, l *link, r request, apply func() (T, error
 		defer l.w.flying.Add(-1)
 		travel(l, r, f, answered, apply)
 	}()
+	return await(ctx, l, r, f, answered)
+}
 
+// await waits for the answer to a request, until its context ends.
+func await[T any](ctx context.Context, l *link, r request, f fault, answered <-chan answer[T]) (T, error) {
+	var zero T
+	c := l.p.client
 	var late <-chan time.Time
 	if deadline, ok := ctx.Deadline(); ok {
 		// A moment before the context ends: who else waits for it mustn't be woken
@@ -105,7 +111,7 @@ func send[T any](ctx context.Context, l *link, r request, apply func() (T, error
 	}
 	// Who was stopped meanwhile finds both when they go on: that they have waited
 	// for too long, and perhaps the answer.
-	c.clock.awake(d.of(25))
+	c.clock.awake(f.dice.of(25))
 	select {
 	case a := <-answered:
 		if !l.p.gone() {
