@@ -99,15 +99,15 @@ type machineClock struct {
 	mu    sync.Mutex
 	start time.Time
 	skew  time.Duration
-	stoppedclock.Naps
-	paused stoppedclock.Naps
+	stoppedclock.Stops
+	paused stoppedclock.Stops
 }
 
 func (c *machineClock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	slept, _ := c.paused.Slept(c.start)
-	return time.Now().Add(c.skew - slept)
+	stopped, _ := c.paused.Stopped(c.start)
+	return time.Now().Add(c.skew - stopped)
 }
 
 // pause is a hypervisor's: nothing runs, and no clock of the machine counts it.
@@ -125,8 +125,8 @@ func (c *machineClock) setSkew(d time.Duration) {
 func (c *machineClock) Elapsed() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	slept, _ := c.paused.Slept(c.start)
-	return time.Since(c.start) - slept
+	stopped, _ := c.paused.Stopped(c.start)
+	return time.Since(c.start) - stopped
 }
 
 // jump lets time pass for this machine alone.
@@ -138,7 +138,7 @@ func (c *machineClock) jump(d time.Duration) {
 
 // After fires once d has passed that the machine was awake.
 func (c *machineClock) After(d time.Duration) <-chan time.Time {
-	return c.Naps.After(d, func(time.Duration) time.Duration { return 0 })
+	return c.Stops.After(d, func(time.Duration) time.Duration { return 0 })
 }
 
 // empty fails if anything is left.

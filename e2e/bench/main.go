@@ -21,7 +21,7 @@ func main() {
 	quick := flag.Bool("quick", false, "repeat little, to see that it works")
 	flag.Parse()
 	if flag.Arg(0) == holdArg {
-		exit(holdMain(flag.Args()[1:]))
+		exit(holderMain(flag.Args()[1:]))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -87,7 +87,7 @@ func run(ctx context.Context, quick bool) error {
 	if err != nil {
 		return err
 	}
-	for _, section := range []func(context.Context) error{b.build, b.processes, b.held, b.latencies, b.crowds} {
+	for _, section := range []func(context.Context) error{b.build, b.processes, b.heldLocks, b.latencies, b.amongOthers} {
 		if err := section(ctx); err != nil {
 			return err
 		}

@@ -38,7 +38,7 @@ func (w *world) freeze(m *machine, d, set time.Duration) {
 func (m *machine) setRight() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	missed, left := m.frozen.Slept(m.booted)
+	missed, left := m.frozen.Stopped(m.booted)
 	if left > 0 {
 		return false
 	}

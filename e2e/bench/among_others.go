@@ -14,9 +14,9 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// crowds measures acquires among the shared locks of others, live ones and what
+// amongOthers measures acquires among the shared locks of others, live ones and what
 // crashed holders have left.
-func (b *bench) crowds(ctx context.Context) error {
+func (b *bench) amongOthers(ctx context.Context) error {
 	at, err := newBucket(ctx)
 	if err != nil {
 		return err
@@ -86,10 +86,10 @@ func (c *crowd) live(ctx context.Context, n int) (shared, exclusive row, err err
 	}
 	shared, exclusive = row{name: fmt.Sprintf("%d live", c.n)}, row{name: fmt.Sprintf("%d live%s", c.n, outcome)}
 	for range n {
-		if err := shared.lap(ctx, c.proxy, ours(c.store, replock.Shared), nil); err != nil {
+		if err := shared.measure(ctx, c.proxy, ours(c.store, replock.Shared), nil); err != nil {
 			return shared, exclusive, err
 		}
-		if err := exclusive.lap(ctx, c.proxy, ours(c.store, replock.Exclusive), refused); err != nil {
+		if err := exclusive.measure(ctx, c.proxy, ours(c.store, replock.Exclusive), refused); err != nil {
 			return shared, exclusive, err
 		}
 	}
@@ -107,11 +107,11 @@ func (c *crowd) stale(ctx context.Context, n int) (shared, exclusive row, err er
 	}
 	shared, exclusive = row{name: fmt.Sprintf("%d stale", c.n)}, row{name: fmt.Sprintf("%d stale, removed", c.n)}
 	for range n {
-		if err := shared.lap(ctx, c.proxy, ours(c.store, replock.Shared), nil); err != nil {
+		if err := shared.measure(ctx, c.proxy, ours(c.store, replock.Shared), nil); err != nil {
 			return shared, exclusive, err
 		}
 	}
-	if err := exclusive.lap(ctx, c.proxy, ours(c.store, replock.Exclusive), nil); err != nil {
+	if err := exclusive.measure(ctx, c.proxy, ours(c.store, replock.Exclusive), nil); err != nil {
 		return shared, exclusive, err
 	}
 	left, err := c.store.List(ctx, replock.DefaultPrefix, "")

@@ -16,7 +16,7 @@ type Request struct {
 	Key  string // or prefix
 	Body []byte
 	Opts store.PutOptions
-	// N counts the requests of the tap from 1.
+	// N counts the requests from 1.
 	N int64
 }
 
@@ -40,10 +40,10 @@ type Before func(ctx context.Context, r Request) error
 // error in place of nil is a lost answer.
 type After func(ctx context.Context, r Request, err error) error
 
-// Before sets the hook; nil removes it. It may be called at any time.
+// Before sets the hook; nil removes it. It can be called at any time.
 func (s *Store) Before(f Before) { s.before.Store(&f) }
 
-// After sets the hook; nil removes it. It may be called at any time.
+// After sets the hook; nil removes it. It can be called at any time.
 func (s *Store) After(f After) { s.after.Store(&f) }
 
 // Count returns how many requests were sent, in all and by operation, and

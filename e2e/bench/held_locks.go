@@ -20,8 +20,8 @@ const (
 	heldTTL   = 20 * time.Second
 )
 
-// held measures many locks that one process holds.
-func (b *bench) held(ctx context.Context) error {
+// heldLocks measures many locks that one process holds.
+func (b *bench) heldLocks(ctx context.Context) error {
 	name := fmt.Sprintf("%d locks held in one process, ttl %.0f s", heldLocks, heldTTL.Seconds())
 	resident, heap := group{name: name + ": CPU in each second, resident memory"}, group{name: name + ": heap"}
 	for _, c := range []struct {
@@ -34,7 +34,7 @@ func (b *bench) held(ctx context.Context) error {
 		{"none", "mem", "shared", 0},
 	} {
 		b.say("%d locks held: %s", c.locks, c.name)
-		h, err := b.hold(ctx, c.on, c.mode, c.locks)
+		h, err := b.runHolder(ctx, c.on, c.mode, c.locks)
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
@@ -46,8 +46,8 @@ func (b *bench) held(ctx context.Context) error {
 	return nil
 }
 
-// hold starts the process that holds them.
-func (b *bench) hold(ctx context.Context, on, mode string, locks int) (h hold, err error) {
+// runHolder starts the process that holds them.
+func (b *bench) runHolder(ctx context.Context, on, mode string, locks int) (h usage, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return h, err

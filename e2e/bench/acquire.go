@@ -56,9 +56,9 @@ func theirs(s store.Store, mode replock.Mode) take {
 	}
 }
 
-// lap adds one acquire and release to a row. The release is left out where the
+// measure adds one acquire and release to a row. The release is left out where the
 // acquire has to fail with an error that refused accepts.
-func (r *row) lap(ctx context.Context, p *proxy.Proxy, t take, refused func(error) bool) error {
+func (r *row) measure(ctx context.Context, p *proxy.Proxy, t take, refused func(error) bool) error {
 	passed(p)
 	start := time.Now()
 	release, err := t(ctx)

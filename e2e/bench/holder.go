@@ -24,8 +24,8 @@ import (
 // own so that nothing else is in what is measured of it.
 const holdArg = "hold"
 
-// hold is what is measured in that process.
-type hold struct {
+// usage is what is measured in that process.
+type usage struct {
 	Took       time.Duration // while the locks were held, and nothing else done
 	CPU        time.Duration // of that time
 	Renewals   int64
@@ -34,8 +34,8 @@ type hold struct {
 	Resident   int64
 }
 
-// holdMain is that process: STORE MODE LOCKS TIME DIR.
-func holdMain(args []string) error {
+// holderMain is that process: STORE MODE LOCKS TIME DIR.
+func holderMain(args []string) error {
 	if len(args) != 5 {
 		return fmt.Errorf("%s is for the bench's own use", holdArg)
 	}
@@ -53,15 +53,15 @@ func holdMain(args []string) error {
 			return err
 		}
 	}
-	h, err := measureHold(s, args[1] == "exclusive", locks, window)
+	h, err := measureHolder(s, args[1] == "exclusive", locks, window)
 	if err != nil {
 		return err
 	}
 	return json.NewEncoder(os.Stdout).Encode(h)
 }
 
-// measureHold takes the locks, and watches them being held.
-func measureHold(s store.Store, exclusive bool, n int, window time.Duration) (h hold, err error) {
+// measureHolder takes the locks, and watches them being held.
+func measureHolder(s store.Store, exclusive bool, n int, window time.Duration) (h usage, err error) {
 	var renewals atomic.Int64
 	locks, err := takeMany(s, exclusive, n, func(e replock.Event) {
 		if e.Kind == replock.EventRefreshed {
@@ -73,7 +73,7 @@ func measureHold(s store.Store, exclusive bool, n int, window time.Duration) (h 
 	}
 	begin, before, renewed := time.Now(), cpu(), renewals.Load()
 	time.Sleep(window)
-	h = hold{Took: time.Since(begin), CPU: cpu() - before, Renewals: renewals.Load() - renewed, Goroutines: runtime.NumGoroutine()}
+	h = usage{Took: time.Since(begin), CPU: cpu() - before, Renewals: renewals.Load() - renewed, Goroutines: runtime.NumGoroutine()}
 
 	if h.Resident, err = resident(); err != nil {
 		return h, err
