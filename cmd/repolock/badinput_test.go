@@ -2,10 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,9 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestBadInput: whatever is wrong is said in one line, with the right exit code,
-// and nothing is lost, deleted, left behind or run.
-func TestBadInput(t *testing.T) {
+// TestBadInputIsOneErrorAndChangesNothing: each wrong input is one error with the right exit
+// code. Nothing is lost, deleted, left behind or run.
+func TestBadInputIsOneErrorAndChangesNothing(t *testing.T) {
 	long := strings.Repeat("x", 5000)
 	body := func(fields string) string {
 		return `{"operation":"backup","holder":"h (pid 1)","acquired_at":"2026-03-07T09:00:00Z",` + fields + `}`
@@ -150,41 +146,4 @@ func checkError(t *testing.T, json bool, stderr, says string) {
 	if strings.ContainsFunc(strings.ReplaceAll(stderr, "\n", ""), func(r rune) bool { return r < ' ' }) {
 		t.Errorf("control characters: %q", stderr)
 	}
-}
-
-func write(t *testing.T, name, content string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// tree is all files below a directory, with their sizes and beginnings.
-func tree(t *testing.T, dir string) map[string]string {
-	t.Helper()
-	files := map[string]string{}
-	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
-		switch {
-		case errors.Is(err, fs.ErrNotExist): // removed meanwhile
-			return nil
-		case err != nil || d.IsDir():
-			return err
-		case !d.Type().IsRegular(): // a keeper's socket
-			files[strings.TrimPrefix(name, dir)] = d.Type().String()
-			return nil
-		}
-		content, err := os.ReadFile(name)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		files[strings.TrimPrefix(name, dir)] = fmt.Sprintf("%d %.100q", len(content), content)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return files
 }

@@ -20,9 +20,9 @@ import (
 	"github.com/repolock/repolock/internal/test/proxy"
 )
 
-// TestBadInput: whatever is wrong is said in one line, with the right exit code,
-// soon, and the command isn't run.
-func TestBadInput(t *testing.T) {
+// TestUnusableStoreIsNamed: a store that cannot be used is reported in one line, soon, with the
+// right exit code, and the command is not run.
+func TestUnusableStoreIsNamed(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name  string
