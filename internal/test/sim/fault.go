@@ -96,7 +96,7 @@ type fault struct {
 	hang bool
 }
 
-// decide says what becomes of a request.
+// decide draws the fault that befalls a request, if one does.
 func (w *world) decide(c *client, r request, d dice) fault {
 	f := fault{dice: d}
 	f.there = w.plan.latency + d.of(1).within(w.plan.latency) + nanoseconds(d.of(2))
@@ -145,7 +145,14 @@ func (w *world) decide(c *client, r request, d dice) fault {
 	if slices.Contains(w.config.Without, f.id) {
 		return fault{dice: d, there: f.there, back: f.back}
 	}
-	ttl := c.plan.ttl
+	w.extend(&f, c, kept)
+	return f
+}
+
+// extend draws how long a fault lasts, and when it strikes. What is kept on the way arrives
+// after that time.
+func (w *world) extend(f *fault, c *client, kept time.Duration) {
+	d, ttl := f.dice, c.plan.ttl
 	f.after, f.hang = d.of(6).chance(.5), d.of(7).chance(.5) && slices.Contains(unheard, f.kind)
 	if c.plan.brink.to > 0 {
 		f.hang = d.of(7).chance(c.plan.brink.hang)
@@ -175,7 +182,6 @@ func (w *world) decide(c *client, r request, d dice) fault {
 			f.there += slow
 		}
 	}
-	return f
 }
 
 // nanoseconds keep two things from happening at the same time.
