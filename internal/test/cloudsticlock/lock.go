@@ -136,7 +136,7 @@ func (l *Locker) hold(key string, p payload) *Lock {
 }
 
 // refresh rewrites the lock every 30 s, whatever is stored there by then, and
-// gives up after three failures. It tells nobody.
+// gives up after three failures, without a word to its holder.
 func (k *Lock) refresh(ctx context.Context) {
 	defer close(k.done)
 	for failures := 0; failures < maxFailures; {

@@ -45,7 +45,7 @@ func Read(name string) (Page, error) {
 			prose = append(prose, line)
 		}
 	}
-	// What is between backquotes may go on in the next line.
+	// What is between backquotes can go on in the next line.
 	for _, m := range inline.FindAllStringSubmatch(strings.Join(prose, "\n"), -1) {
 		p.Inline = append(p.Inline, strings.Join(strings.Fields(m[1]), " "))
 	}

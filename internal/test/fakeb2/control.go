@@ -8,7 +8,7 @@ import (
 )
 
 // Control serves, beside the API, what tests do to a server in another process,
-// under /fake/. It is for anybody who reaches it.
+// under /fake/. It asks for no key.
 //
 //	POST /fake/bucket?name=NAME      makes a bucket
 //	GET  /fake/versions?bucket=NAME  all versions, as JSON

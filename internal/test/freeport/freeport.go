@@ -8,12 +8,12 @@ import (
 	"sync"
 )
 
-// given are the ports that this process was given, which may listen on them later.
+// given are the ports that this process was given, and might listen on later.
 var given sync.Map
 
-// Free is a port of the loopback interface that nobody listens on. It is none of
+// Free returns a port of the loopback interface without a listener. It is none of
 // those that the system gives to connections, which might take it while the server
-// is stopped: a client that dials it may even be connected with itself.
+// is stopped: a client that dials it could even be connected with itself.
 func Free() (int, error) {
 	for range 1000 {
 		port := 20000 + rand.IntN(10000)

@@ -9,7 +9,7 @@ type brink struct {
 	hang float64       // how likely a request gets no answer, as opposed to a refusal
 }
 
-// stageBrink: the one who holds the lock is cut off until shortly before its deadline.
+// stageBrink: the holder is cut off until shortly before its deadline.
 func (p *plan) stageBrink(config *Config, d dice) {
 	p.quiet()
 	p.latency = min(p.latency, 80*time.Millisecond)

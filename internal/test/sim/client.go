@@ -41,8 +41,8 @@ func (c *client) nth(r request) int {
 	return c.count[id]
 }
 
-// spared reports whether nothing has befallen the client for so long that something
-// may, where little does.
+// spared reports whether nothing has befallen the client for half a ttl, in a history in
+// which little does.
 func (c *client) spared() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

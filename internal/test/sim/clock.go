@@ -56,8 +56,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// awake returns once the client runs: for everybody who waits at a time of their
-// own, which the dice give.
+// awake returns once the client runs. Each caller goes on at a time of its own, which the
+// dice give.
 func (c *clientClock) awake(d dice) {
 	for {
 		_, left := c.Stopped(time.Now())
@@ -76,8 +76,8 @@ func (c *clientClock) After(d time.Duration) <-chan time.Time {
 	return c.Stops.After(d, func(left time.Duration) time.Duration { return nanoseconds(dice.of(uint64(left))) })
 }
 
-// waiter is who waits: two parts of the engine may begin to wait at one time, and for as
-// long, and must not go on at one time.
+// waiter is a hash of the functions that wait. Two parts of the engine can begin to wait at
+// one time, and for as long, and must not go on at one time.
 func waiter() uint64 {
 	var callers [6]uintptr
 	n := runtime.Callers(3, callers[:])

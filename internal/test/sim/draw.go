@@ -37,7 +37,7 @@ func (p *plan) drawStore(config *Config, d dice) {
 	}
 }
 
-// deceptive reports whether the store's clock may be ahead. Two witnesses say when a lock is
+// deceptive reports whether the store's clock can be ahead. Two witnesses show when a lock is
 // stale, and what isn't survived is that both are wrong. The second is the body, and a put
 // that comes late, or again, makes it older than it is: so there are none of them. (A
 // directory writes nothing once the request's time is over.)
@@ -68,7 +68,7 @@ func (p *plan) drawClients(config *Config, d dice) {
 	if !all.walls {
 		p.rates[Jump] = 0
 	}
-	if all.comeback && config.has(Slow) { // who passes and who comes back must meet in the middle of it
+	if all.comeback && config.has(Slow) { // the client that passes must meet the one that comes back
 		p.rates[Slow] = .1
 	}
 	machines := 0
@@ -162,13 +162,13 @@ func (s *step) apart(client, nth uint64) {
 	}
 }
 
-// comeback has the first client come back from an outage just when the others may
-// pass its lock, for which they wait.
+// comeback ends the first client's outage just when the others, which wait for its lock, can
+// pass it.
 func (c *clientPlan) comeback(client uint64, s *step, latency time.Duration, d dice) {
 	if client == 0 {
 		// Before the first refresh, or amid it: what it has to say arrives late, then.
 		c.outage.from = pick(d.of(1), d.of(5).between(c.ttl/20, c.ttl*2/5), c.ttl/2+d.of(5).between(latency, 4*latency))
-		// When others may just pass, 2 s after the ttl; or when they have.
+		// When others can just pass, 2 s after the ttl; or when they have.
 		c.outage.to = c.ttl + pick(d.of(2), d.of(6).between(1900*time.Millisecond, 3200*time.Millisecond), d.of(6).between(1900*time.Millisecond, 3200*time.Millisecond),
 			d.of(6).between(4*time.Second, 7*time.Second))
 		s.wait, s.hold, s.resume = 0, 4*c.ttl, true

@@ -40,7 +40,7 @@ func (w *world) tidy() {
 	}
 }
 
-// tickets are the keys of all who wait.
+// tickets are the keys of all waiters.
 func (w *world) tickets() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -60,7 +60,7 @@ func (w *world) locks() []string {
 	return names
 }
 
-// progress looks whether of two who came at once one has got the lock.
+// progress checks that of two acquirers that came at once one has got the lock.
 func (w *world) progress() {
 	if w.plan.scene != Duel || len(w.plan.clients[0].steps)+len(w.plan.clients[1].steps) < 2 {
 		return
@@ -72,14 +72,14 @@ func (w *world) progress() {
 	}
 }
 
-// only notes what the next break-lock may remove.
+// only notes whether the next break-lock must remove stale locks alone.
 func (w *world) only(stale bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.staleOnly = stale
 }
 
-// enterAlone has somebody come in when all others are gone.
+// enterAlone takes a lock when all other clients are gone.
 func (w *world) enterAlone(name string) {
 	p := w.plan
 	last := w.newClient(len(p.clients)+1, "last", &clientPlan{ttl: p.ttl()}, w.another("last"))
@@ -114,7 +114,7 @@ func (w *world) enterAlone(name string) {
 			w.mu.Unlock()
 			return
 		}
-		// Who tries each second would try for long if it is an hour.
+		// A try each second would take many tries in an hour.
 		time.Sleep(max(time.Second, (time.Until(limit)-5*time.Second)/20))
 	}
 	w.trace(last, "=== HOLDS the exclusive lock, alone")
@@ -133,7 +133,7 @@ func (w *world) enterAlone(name string) {
 	}
 	for _, o := range page.Objects {
 		if _, behind := w.queue[o.Key]; behind && o.Key > k.Key() {
-			continue // who died waiting behind it, by their clock, was in nobody's way
+			continue // the ticket is behind it, by its client's clock, and in no one's way
 		}
 		w.violate("leftover", fmt.Sprintf("%s is left", w.name(o.Key)))
 	}

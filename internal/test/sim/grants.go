@@ -8,7 +8,7 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// ghost is the holder of a lock that was left behind, who may be there until it
+// ghost is the holder of a lock that was left behind. It is taken for live until the lock
 // expires.
 type ghost struct {
 	mode replock.Mode
@@ -32,8 +32,8 @@ func (w *world) begin(p *process, s step, k Held, from *holding, asked time.Time
 	h := &holding{p: p, step: s, lock: k, first: from, asked: asked, began: time.Now()}
 	h.paused = p.client.machine.lags().over.After(asked)
 	for _, o := range h.objects() {
-		// Whoever was broken while they took it, and put it back before they
-		// looked, isn't broken.
+		// A lock that was broken while it was taken, and was put back before the
+		// look, isn't broken.
 		if raw, _, err := w.mem.Get(context.Background(), keyOf(o), 1<<20); err == nil && objectName(keyOf(o), raw) == o {
 			delete(w.broken, o)
 		}
@@ -60,7 +60,7 @@ func (w *world) begin(p *process, s step, k Held, from *holding, asked time.Time
 	return h
 }
 
-// passed looks whether somebody was let in between a lock and its resumption.
+// passed checks that no conflicting lock was granted between a lock and its resumption.
 func (w *world) passed(h *holding) {
 	origin := h.origin()
 	for _, g := range w.all {
@@ -84,7 +84,7 @@ func (w *world) end(h *holding) {
 	h.ended = true
 }
 
-// lost is told of a lock whose context ended without its being released.
+// lost follows a lock whose context ended without its being released.
 func (w *world) lost(h *holding) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -95,7 +95,7 @@ func (w *world) lost(h *holding) {
 	}
 }
 
-// checked is told of what Renew or Check returned, which was asked then.
+// checked follows what a Renew or Check returned that was called then.
 func (w *world) checked(h *holding, asked time.Time, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -110,7 +110,7 @@ func (w *world) checked(h *holding, asked time.Time, err error) {
 	}
 }
 
-// undead is told of a lock that was resumed although it was released meanwhile.
+// undead follows a lock that was resumed although it was released meanwhile.
 func (w *world) undead(h *holding, next Held) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// holding is a lock that was granted to somebody.
+// holding is a lock that was granted.
 type holding struct {
 	p     *process
 	step  step
@@ -20,12 +20,12 @@ type holding struct {
 	ended bool // was released
 	// stopped: what it protects is, by the guard.
 	stopped bool
-	// paused: the hypervisor paused its machine while it was taken, so that its flag may
-	// have been passed by then.
+	// paused: the hypervisor paused its machine while it was taken, so that another
+	// client can have passed its flag by then.
 	paused bool
 	// passers were let in while its machine was paused by the hypervisor.
 	passers map[*holding]bool
-	// straddled: a put of it may have put back what its passers have deleted.
+	// straddled: a put of it can have put back what its passers have deleted.
 	straddled bool
 	// expired is set once its deadline was seen to have passed.
 	expired bool
@@ -35,12 +35,12 @@ func (h *holding) String() string {
 	return fmt.Sprintf("%s's %v lock [%s]", h.p.client.name, h.step.mode, h.step.name)
 }
 
-// held reports whether its holder takes it for held, unless they look at the clock.
+// held reports whether its holder, without a look at the clock, takes it for held.
 func (h *holding) held() bool {
 	return !h.ended && !h.p.gone() && h.lock.Context().Err() == nil
 }
 
-// live reports whether who holds it may go on with what it protects.
+// live reports whether its holder can go on with what it protects.
 func (h *holding) live() bool {
 	return h.held() && !h.stopped && h.p.client.clock.Elapsed() < h.lock.Deadline()
 }

@@ -10,38 +10,38 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// monitor knows who holds what, and looks at every request whether that may be:
+// monitor knows which client holds which lock, and checks at every request:
 //
-//   - exclusion: nobody's lock is live while another's exclusive one is, unless
-//     one of them was broken by break-lock;
+//   - exclusion: no lock is live while another client's exclusive lock is, unless a
+//     break-lock has broken one of them;
 //   - overdue: a lock's context ends at its deadline, or half a second after its
 //     process woke;
 //   - revived: a lock whose deadline has passed isn't live again;
-//   - passed: a lock that is resumed was not passed by a conflicting one;
+//   - passed: no conflicting lock has passed a lock that is resumed;
 //   - unbroken: a lock that was broken ends within a ttl, and isn't resumed;
-//   - overbroken: break-lock --stale removes no lock that is live;
-//   - lost, failed: where next to nothing goes wrong no lock is lost, and none refused
-//     but for being held;
-//   - unseen: nor has lock.exclusive, which is all that other clients look at, expired
-//     by its holder's clock while the holder's lock is live;
-//   - checked: neither Renew nor Check confirms a lock that isn't live, or was
-//     broken before;
-//   - litter: where nothing goes wrong, who was refused or has released leaves
+//   - overbroken: break-lock --stale removes no live lock;
+//   - lost, failed: if next to nothing goes wrong no lock is lost, and none is refused
+//     unless it is held;
+//   - unseen: then the lock.exclusive of a live lock, which is all that other clients look
+//     at, hasn't expired by its holder's clock either;
+//   - checked: neither Renew nor Check confirms a lock that isn't live, or that had been
+//     broken before the call;
+//   - litter: if nothing goes wrong, a client that was refused, or has released, leaves
 //     nothing;
 //   - hang: every call returns;
 //   - undead: a lock that is released while it is being resumed isn't resumed;
-//   - belated: who hasn't been stopped sends no refresh after the deadline;
-//   - unqueued: who waits puts a ticket again that somebody has deleted;
-//   - trespass: nobody deletes another client's live lock.exclusive for a shared lock, nor
-//     any without having looked whose it is;
-//   - progress: of two who come at once, and of whom one could have the lock, one has it;
-//   - stuck, leftover: at the end, when all others are gone, somebody alone gets
-//     in as soon as the last lock has expired, and leaves nothing.
+//   - belated: a client that hasn't been stopped sends no refresh after the deadline;
+//   - unqueued: a waiter puts its ticket again after a client has deleted it;
+//   - trespass: no client deletes another client's live lock.exclusive for a shared lock,
+//     nor any lock.exclusive that it hasn't read;
+//   - progress: of two acquirers that come at once, one gets in if one can;
+//   - stuck, leftover: at the end, when all others are gone, one more acquirer gets in as
+//     soon as the last lock has expired, and leaves nothing.
 type monitor struct {
 	all    []*holding
-	active []*holding           // whose contexts may be live
+	active []*holding           // whose contexts might be live
 	broken map[string]time.Time // when a break-lock removed an object
-	owner  map[string]*client   // who wrote an object
+	owner  map[string]*client   // the client that wrote an object
 	// undone are objects that a put has brought back which was under way when a
 	// break-lock removed them.
 	undone    map[string]bool
@@ -57,7 +57,7 @@ type monitor struct {
 // sighting is when a client's request was sent which saw an object last.
 type sighting struct{ handed time.Time }
 
-// applied is told of each request that was applied.
+// applied follows each request that was applied.
 func (w *world) applied(p *process, r request, v any, err error) {
 	if w.timeline.on {
 		w.say(nil, "         | %s's %v is applied: %v", p.client.name, asked{r}, got{v, err})
@@ -134,7 +134,7 @@ func (w *world) check() {
 	}
 }
 
-// stood reports whether a lock's flag is there. Who passes one deletes it.
+// stood reports whether a lock's flag is there. A client that passes a lock deletes its flag.
 func (w *world) stood(h *holding) bool {
 	_, ok := w.present[h.lock.Key()]
 	return ok
@@ -145,7 +145,7 @@ func (w *world) checkSeen(h *holding) {
 	key := prefix(h.step.lock) + exclusive
 	raw, _, err := w.mem.Get(context.Background(), key, 1<<20)
 	if err != nil || objectName(key, raw) != h.objects()[1] {
-		return // somebody's late delete or put
+		return // a late delete or put of another client
 	}
 	var b struct {
 		Expires time.Time `json:"expires_at"`
@@ -186,9 +186,9 @@ func (w *world) checkOne(h *holding) {
 	}
 }
 
-// handed is told of each request when it is handed to the link. It says whether a
-// break-lock is under way then that may remove only what is stale, and whose
-// lock.exclusive its sender has seen there, with no other request to it since.
+// handed follows each request that is handed to the link. It reports whether a break-lock is
+// under way that must remove stale locks alone, and whose lock.exclusive the sender has seen,
+// with no other request to it since.
 func (w *world) handed(p *process, r request) (staleOnly bool, saw *client) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// link is one process's way to the store: what goes wrong goes wrong here.
+// link is one process's faulty network to the store.
 type link struct {
 	w *world
 	p *process
@@ -20,10 +20,10 @@ type request struct {
 	op, key, cursor string
 	body            []byte
 	opts            store.PutOptions
-	handed          time.Time // to the link, by a client who may be stopped before it is sent
+	handed          time.Time // to the link, by a client that can be stopped before it is sent
 	wall            time.Time // what the sender's wall clock said then
 	step            *step     // what it is sent for
-	staleOnly       bool      // by a break-lock that may remove only what is stale
+	staleOnly       bool      // by a break-lock that must remove stale locks alone
 	saw             *client   // whose lock.exclusive the answer before it showed, to the same step
 	shows           **client  // whose this one finds there
 }
@@ -92,7 +92,7 @@ func await[T any](ctx context.Context, l *link, r request, f fault, answered <-c
 	c := l.p.client
 	var late <-chan time.Time
 	if deadline, ok := ctx.Deadline(); ok {
-		// A moment before the context ends: who else waits for it mustn't be woken
+		// A moment before the context ends: another waiter for it mustn't be woken
 		// at the same time.
 		timer := time.NewTimer(time.Until(deadline) - nanoseconds(f.dice.of(10)) - 1)
 		defer timer.Stop()
@@ -109,7 +109,7 @@ func await[T any](ctx context.Context, l *link, r request, f fault, answered <-c
 	case <-late:
 	case <-ctx.Done():
 	}
-	// Who was stopped meanwhile finds both when they go on: that they have waited
+	// A client that was stopped meanwhile finds both when it goes on: that it has waited
 	// for too long, and perhaps the answer.
 	c.clock.awake(f.dice.of(25))
 	select {

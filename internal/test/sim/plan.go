@@ -80,7 +80,7 @@ type step struct {
 	hold time.Duration
 	// resume, if it is lost; check or confirm, before it is released.
 	resume, check, confirm bool
-	// patience is for how long to try again while somebody else holds it, every now
+	// patience is for how long to try again while another client holds it, every now
 	// and then.
 	patience, pause time.Duration
 	// queues: the engine waits, in place of the client.
@@ -95,7 +95,7 @@ type step struct {
 	quits   bool
 }
 
-// leftover is a lock of somebody who is no more.
+// leftover is a lock of a client that is gone.
 type leftover struct {
 	mode    replock.Mode
 	flag    bool // as opposed to lock.exclusive
@@ -103,11 +103,11 @@ type leftover struct {
 	ttl     time.Duration
 	skew    time.Duration // of its holder's wall clock
 	foreign bool          // written by another client of the wire format
-	empty   bool          // released by somebody who may not delete
+	empty   bool          // released by a client without the right to delete
 }
 
-// breaking is a break-lock: of everything, of what is stale, of the tickets of those who
-// wait, or that of another client of the wire format, which deletes lock.exclusive alone.
+// breaking is a break-lock: of everything, of what is stale, of the tickets of the
+// waiters, or that of another client of the wire format, which deletes lock.exclusive alone.
 type breaking struct {
 	at                      time.Duration
 	stale, foreign, tickets bool
@@ -167,7 +167,7 @@ func newPlan(config *Config) *plan {
 	return p
 }
 
-// ttl is the longest that a lock may have.
+// ttl is the longest ttl of a lock.
 func (p *plan) ttl() (ttl time.Duration) {
 	for _, c := range p.clients {
 		ttl = max(ttl, c.ttl)
@@ -181,8 +181,8 @@ func (p *plan) ttl() (ttl time.Duration) {
 	return ttl
 }
 
-// survivable reports whether so little goes wrong that nobody may lose a lock, or be
-// refused one that is free.
+// survivable reports whether so little goes wrong that no client can lose a lock, or be
+// refused a free one.
 func (p *plan) survivable() bool {
 	return (p.mild || p.undisturbed()) && !p.has(func(c *clientPlan) bool { return c.foreign })
 }

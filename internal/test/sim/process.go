@@ -79,8 +79,7 @@ func (p *process) join(id which) Participant {
 	})
 }
 
-// random gives the same to all who read at the same time, so that it doesn't
-// matter who comes first.
+// random gives the same to all readers at one time, so that their order doesn't matter.
 type random struct{ dice dice }
 
 func (r *random) Read(b []byte) (int, error) {

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// ticket is what somebody has left who waits for the exclusive lock.
+// ticket is a waiter's place in the queue for the exclusive lock.
 type ticket struct {
 	client *client
 	since  time.Time
 	put    time.Time // the last time
-	gone   time.Time // when somebody has deleted it
+	gone   time.Time // when a client has deleted it
 }
 
-// queued follows who waits for the exclusive lock, by their tickets.
+// queued follows the waiters for the exclusive lock, by their tickets.
 func (w *world) queued(c *client, r request, err error) {
 	switch {
 	case err != nil || !r.writes():
@@ -40,7 +40,7 @@ func (w *world) queued(c *client, r request, err error) {
 	}
 }
 
-// checkQueue looks whether everybody's ticket is good who waits.
+// checkQueue checks the ticket of every waiter.
 func (w *world) checkQueue() {
 	for key, t := range w.queue {
 		if ago := time.Since(t.gone); !t.gone.IsZero() {
@@ -59,8 +59,8 @@ func (w *world) checkQueue() {
 	}
 }
 
-// overtaken looks whether a lock was granted before another that was waited for
-// already when it was asked for.
+// overtaken checks that no lock was granted before another one for which a client was
+// already waiting.
 func (w *world) overtaken(h *holding, asked time.Time) {
 	for key, t := range w.queue {
 		if t.client != h.p.client && t.gone.IsZero() && strings.HasPrefix(key, prefix(h.step.lock)+"lock.") && t.since.Before(asked) && w.plan.undisturbed() {
@@ -69,6 +69,6 @@ func (w *world) overtaken(h *holding, asked time.Time) {
 	}
 }
 
-// unqueued is how soon who waits puts their ticket again: each poll sees whether it is there,
-// and some attempts may be under way before it.
+// unqueued is how soon a waiter puts its ticket again: each poll sees whether it is there,
+// and some attempts can be under way before it.
 const unqueued = 40 * time.Second

@@ -91,7 +91,7 @@ func (p *plan) stageFrozen(config *Config, d dice) {
 	if d.of(1).chance(.5) {
 		p.quiet()
 	}
-	p.storeJump = 0 // else both witnesses are wrong of whoever's wall clock is behind
+	p.storeJump = 0 // else both witnesses are wrong for a client with a wall clock that is behind
 	ttl := p.clients[0].ttl
 	s := make([]step, 2+d.of(2).below(2))
 	f := planned{at: d.of(3).between(0, ttl), long: d.of(4).between(ttl*4/5, ttl*5/2)}
@@ -117,7 +117,7 @@ func (p *plan) stageFrozen(config *Config, d dice) {
 }
 
 // stageCreates: a store that makes an object where If-Match finds none, as MinIO did until
-// September 2025, and somebody who breaks locks.
+// September 2025, and a client that breaks locks.
 func (p *plan) stageCreates(config *Config, d dice) {
 	if d.of(1).chance(.5) {
 		p.quiet()
@@ -149,7 +149,7 @@ func (p *plan) stageRefuses(_ *Config, d dice) {
 	p.clients[0].hold(d.of(2))
 }
 
-// stageDuel: two who come at almost one time, at any distance, and don't wait.
+// stageDuel: two clients come at almost one time, and don't wait.
 func (p *plan) stageDuel(config *Config, d dice) {
 	p.quiet()
 	ttl := pick(d.of(1), 30*time.Second, time.Minute, time.Minute, 3*time.Minute)
@@ -240,7 +240,7 @@ func (p *plan) stageLocal(config *Config, d dice) {
 	}
 }
 
-// stageEvict: one holds the lock, others wait for it, and somebody deletes their tickets.
+// stageEvict: one holds the lock, others wait for it, and a client deletes their tickets.
 func (p *plan) stageEvict(config *Config, d dice) {
 	p.quiet()
 	ttl := pick(d.of(1), time.Minute, 3*time.Minute)
@@ -263,7 +263,7 @@ func (p *plan) stageEvict(config *Config, d dice) {
 	slices.SortFunc(p.breaks, func(a, b breaking) int { return int(a.at - b.at) })
 }
 
-// stageUnclock: the one who holds the lock comes back from an outage when others may just
+// stageUnclock: the holder comes back from an outage when others can just
 // have passed it, on a store without a clock of its own, where they watch it before; and
 // what was sent meanwhile arrives late, with the mod time of when it was sent.
 func (p *plan) stageUnclock(config *Config, d dice) {

@@ -20,7 +20,7 @@ func (s slowness) at(t time.Duration) time.Duration {
 	return s.rtt
 }
 
-// near reports whether round trips are so long that a lock may be refused for it.
+// near reports whether round trips are so long that a lock can be refused for it.
 func (s slowness) near(ttl time.Duration) bool { return max(s.rtt, s.then) > ttl/60 }
 
 // crawl draws round trips from a tenth of a second to what a lease can't stand, and what

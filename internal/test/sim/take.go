@@ -75,7 +75,7 @@ func (c *client) take(p *process, s step) {
 		if look.due && h.lock.Context().Err() == nil {
 			asked := time.Now()
 			err := look.look(ctx)
-			w.trace(c, "=== %s its lock: %t", look.text, err == nil) // of two reasons either may be given
+			w.trace(c, "=== %s its lock: %t", look.text, err == nil) // of two reasons either can be given
 			w.checked(h, asked, err)
 		}
 	}
@@ -119,7 +119,7 @@ func upTo(wait time.Duration) string {
 	return fmt.Sprintf(", and waits up to %v for it", wait)
 }
 
-// refused is told of a lock that wasn't granted.
+// refused follows a lock that wasn't granted.
 func (w *world) refused(c *client, s step, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

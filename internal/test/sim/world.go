@@ -23,7 +23,7 @@ type world struct {
 	plan     *plan
 	protocol Protocol
 	start    time.Time
-	ctx      context.Context // ends when everybody is to come to an end
+	ctx      context.Context // ends all clients
 	mem      *mem.Store
 	machines map[int]*machine
 	janitor  *client
@@ -69,7 +69,7 @@ func Run(t *testing.T, config Config) Result {
 		r.Virtual = time.Since(w.start)
 		r.Timeline = w.timeline.String()
 		w.bury()
-		time.Sleep(time.Hour) // until those have come to an end who were stopped
+		time.Sleep(time.Hour) // until the stopped clients have ended
 	})
 	return r
 }
@@ -150,7 +150,7 @@ func (w *world) run() {
 		end()
 		select {
 		case <-done:
-		case <-time.After(30 * ttl): // whoever is stopped for long has gone on by then
+		case <-time.After(30 * ttl): // a client that is stopped for long has gone on by then
 			w.mu.Lock()
 			w.violate("hang", "a call doesn't return")
 			w.mu.Unlock()
@@ -184,7 +184,7 @@ func (w *world) land() {
 	}
 }
 
-// play has everybody play their part.
+// play runs all clients.
 func (w *world) play() {
 	var parts []func()
 	for n := range w.plan.clients {
@@ -208,7 +208,7 @@ func (w *world) play() {
 	wg.Wait()
 }
 
-// another is a machine of somebody who is no client.
+// another is a machine that is no client.
 func (w *world) another(boot string) *machine {
 	if w.plan.local {
 		return w.machines[0]
@@ -254,7 +254,7 @@ func (w *world) leave() {
 		}
 		w.past = 0
 		w.ghosts = slices.DeleteFunc(w.ghosts, func(g ghost) bool { return g.key == key })    // overwritten
-		if !l.empty && w.plan.storeJump == 0 && !w.plan.local && !w.plan.store.NoStoreClock { // else both witnesses may be wrong of it
+		if !l.empty && w.plan.storeJump == 0 && !w.plan.local && !w.plan.store.NoStoreClock { // else both witnesses can be wrong about it
 			w.ghosts = append(w.ghosts, ghost{l.mode, key, w.start.Add(l.ttl - l.age - l.ttl/12)})
 		}
 		w.say(nil, "left behind %v ago: %s", l.age.Round(time.Millisecond), strings.TrimPrefix(key, replock.DefaultPrefix))
