@@ -142,7 +142,7 @@ func cloudstic(args []string) error {
 	case args[0] == "check":
 		do = r.check
 	case args[0] == "forget":
-		if err := r.put("index/snapshots", "forgotten\n"); err != nil { // whoever holds a lock
+		if err := r.put("index/snapshots", "forgotten\n"); err != nil { // whatever lock is held
 			return err
 		}
 		if strings.HasSuffix(line, " -prune") {

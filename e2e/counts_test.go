@@ -12,8 +12,8 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// cost is what PROTOCOL.md's table counts: the requests of each round trip. Those of one
-// round trip are sent side by side.
+// cost is the number of requests in each round trip. Those of one round trip are sent side
+// by side.
 type cost []int
 
 func (c cost) requests() (n int) {

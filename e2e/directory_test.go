@@ -22,7 +22,7 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// directory is a repository on a local disk, which may be unmounted.
+// directory is a repository on a local disk, which can be unmounted.
 type directory struct{ s *site }
 
 func (d directory) away() { d.rename("repo", "unmounted") }

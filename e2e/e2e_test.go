@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	unignore()
-	// These tests wait more than they work: they may do so side by side.
+	// These tests wait more than they work: they run side by side.
 	flag.Parse()
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
@@ -67,7 +67,7 @@ func unignore() {
 	}
 }
 
-// This comes before each init, which may add to the environment.
+// This comes before each init, which can add to the environment.
 var _ = neutral()
 
 // neutral removes the variables that would make these tests depend on the user and the

@@ -14,8 +14,8 @@ import (
 // codeLines are lines of acquire's help, which stay lines.
 const codeLines = "$(repolock acquire --shared --for-pid $$) || exit\n         export REPOLOCK_TOKEN=$TOKEN\n"
 
-// TestManualRenders: who prints manual pages has nothing to say against it, and shows a
-// flag as it is typed.
+// TestManualRenders: the readers of manual pages have no complaint, and show a flag as it is
+// typed.
 func TestManualRenders(t *testing.T) {
 	manual, err := exec.Command(filepath.Join(bin, "repolock"), "man").Output()
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 	"github.com/repolock/repolock/internal/test/miniotest"
 )
 
-// account may do on a MinIO server what its policy says, and nothing else.
+// account is a service account of a MinIO server, with its policy's rights alone.
 type account struct {
 	place
 	key, secret string

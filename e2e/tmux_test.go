@@ -161,7 +161,7 @@ func (s *site) pid(name string) (pid int) {
 	return pid
 }
 
-// state tells a process's parent, and whether it is stopped.
+// state returns a process's parent, and whether it is stopped.
 func state(pid int) (parent int, stopped bool) {
 	raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, text, _ := strings.Cut(string(raw), ") ")

@@ -21,7 +21,7 @@ import (
 func init() { standIns["as-root"] = asRoot }
 
 // asRoot is a setuid program that becomes root altogether, as sudo does, so that no other
-// user may signal it. It writes its pid, and ticks until there is a file "end".
+// user can signal it. It writes its pid, and ticks until there is a file "end".
 func asRoot([]string) error {
 	if err := syscall.Setreuid(0, 0); err != nil {
 		return err
@@ -141,8 +141,9 @@ func (o *rootsProcess) rootTicks() (pid int, runs bool) {
 	return pid, true
 }
 
-// A process of the command can't be signalled, and the others can: it is told that it
-// runs on, again and again, when the others are stopped and when they are killed.
+// TestCannotBeSignalled: one process of the command can't be signalled, and the others can.
+// repolock warns again and again that the process runs on, when it stops the others and when
+// it kills them.
 func TestCannotBeSignalled(t *testing.T) {
 	o := newRootsProcess(t)
 	o.start("prune", "--ttl", "10s", "--resume-for", "25s", "--audit", o.path("log"), "--",
@@ -179,7 +180,7 @@ func TestCannotBeSignalled(t *testing.T) {
 	}
 }
 
-// No process of the command can be signalled.
+// TestNoneCanBeSignalled: repolock warns if it can signal no process of the command.
 func TestNoneCanBeSignalled(t *testing.T) {
 	for onLost, what := range map[string]string{"kill": "killed", "term": "killed", "pause": "stopped"} {
 		t.Run(onLost, func(t *testing.T) {

@@ -82,7 +82,7 @@ func (s *site) isTold(code int, says string, args ...string) {
 	}
 	lines := strings.Split(strings.TrimSuffix(stderr, "\n"), "\n")
 	if code == 69 && strings.Contains(lines[0], "warning: a lock is left to expire") {
-		lines = lines[1:] // who gets no answer can't know whether it is there
+		lines = lines[1:] // without an answer repolock can't know whether it is there
 	}
 	hinted := len(lines) == 2 && strings.HasPrefix(lines[1], "repolock: hint: ")
 	if !strings.HasPrefix(lines[0], "repolock: error: ") || len(lines) > 1 && !hinted || len(lines[0]) > 600 {
@@ -153,7 +153,7 @@ func tlsServer(t *testing.T, _ place) (string, []string) {
 	return strings.TrimPrefix(s.URL, "https://"), nil
 }
 
-// plainToTLS is a port that wants TLS, and says so to whoever speaks without. (Go's
+// plainToTLS is a port that wants TLS, and says so to a client that speaks without. (Go's
 // own servers say it, too, and then often reset the connection before it arrives.)
 func plainToTLS(t *testing.T, _ place) (string, []string) {
 	return webSite(http.StatusBadRequest)(t, place{})

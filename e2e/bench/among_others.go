@@ -55,8 +55,8 @@ type crowd struct {
 	store store.Store // through the proxy
 }
 
-// settling is the age from which on a flag isn't taken for that of somebody who
-// may be about to withdraw.
+// settling is the age from which a flag isn't taken for that of an acquirer about to
+// withdraw.
 const settling = 4 * time.Second
 
 func (b *bench) newCrowd(ctx context.Context, at *bucket, n int) (*crowd, error) {
@@ -78,7 +78,7 @@ func (b *bench) newCrowd(ctx context.Context, at *bucket, n int) (*crowd, error)
 }
 
 // live measures a shared acquire, which gets in, and an exclusive one, which
-// doesn't if there is anybody.
+// doesn't if there are others.
 func (c *crowd) live(ctx context.Context, n int) (shared, exclusive row, err error) {
 	refused, outcome := isHeld, ", refused"
 	if c.n == 0 {
@@ -98,7 +98,7 @@ func (c *crowd) live(ctx context.Context, n int) (shared, exclusive row, err err
 
 func isHeld(err error) bool { return errors.Is(err, replock.ErrHeld) }
 
-// stale waits until nobody is live any more, and measures a shared acquire, which
+// stale waits until no lock is live any more, and measures a shared acquire, which
 // isn't concerned, and an exclusive one, which removes them: there is only one.
 func (c *crowd) stale(ctx context.Context, n int) (shared, exclusive row, err error) {
 	const margin = 4 * time.Second // that the engine adds for the store's clock, and as much again

@@ -65,7 +65,7 @@ func (b *bench) runHolder(ctx context.Context, on, mode string, locks int) (h us
 	if err := json.Unmarshal(out, &h); err != nil {
 		return h, err
 	}
-	// Each at half of its ttl; the window may begin or end between two.
+	// Each at half of its ttl; the window can begin or end between two.
 	if least := int64(locks) * int64(b.holding) / int64(heldTTL); h.Renewals < least {
 		return h, fmt.Errorf("%d renewals in %v, and not %d or more", h.Renewals, h.Took, least)
 	}

@@ -112,7 +112,7 @@ func (b *bench) build(ctx context.Context) error {
 	return nil
 }
 
-// say tells on the terminal that it goes on.
+// say prints progress on the terminal.
 func (b *bench) say(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "bench: %3.0f s: %s\n", time.Since(b.start).Seconds(), fmt.Sprintf(format, args...))
 }
