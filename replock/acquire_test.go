@@ -84,7 +84,8 @@ func TestStaleLockIsPassedOnlyOnceDeleted(t *testing.T) {
 	}
 }
 
-// TestNoLockWithoutRandomness is an error, not a lock with a guessable name.
+// TestNoLockWithoutRandomness: a failing source of randomness is an error, not a lock with a
+// guessable name.
 func TestNoLockWithoutRandomness(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a := w.machine(func(o *Options) { o.Rand = io.LimitReader(nil, 0) })
@@ -94,8 +95,8 @@ func TestNoLockWithoutRandomness(t *testing.T) {
 	})
 }
 
-// TestLeaseOutlastsTheReaping: who was stopped between the look and the hold for
-// longer than the lease doesn't hold.
+// TestLeaseOutlastsTheReaping: an acquirer that was stopped for longer than the lease, between
+// the look and the hold, doesn't hold with that lease.
 func TestLeaseOutlastsTheReaping(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		w.put("index/lock.shared/x", foreign(time.Now(), true))
@@ -139,7 +140,8 @@ func TestLeaseIsDatedFromTheSend(t *testing.T) {
 	}
 }
 
-// TestCancelledAcquireLeavesNothing: a caller who gives up in the last moment gets no lock, and nothing is left.
+// TestCancelledAcquireLeavesNothing: a caller that gives up in the last moment gets no lock, and
+// nothing is left.
 func TestCancelledAcquireLeavesNothing(t *testing.T) {
 	for _, mode := range []Mode{Shared, Exclusive} {
 		do(t, func(t *testing.T, w *world) {
@@ -179,7 +181,8 @@ func TestUnansweredPutsAreWithdrawn(t *testing.T) {
 	}
 }
 
-// TestOwnLeftoversDoNotConflict: what is left of an earlier try of the same acquire doesn't lock it out.
+// TestOwnLeftoversDoNotConflict: the objects of an earlier try don't lock a later try of the same
+// acquire out.
 func TestOwnLeftoversDoNotConflict(t *testing.T) {
 	for _, mode := range []Mode{Shared, Exclusive} {
 		do(t, func(t *testing.T, w *world) {

@@ -8,7 +8,7 @@ import (
 	"github.com/repolock/repolock/internal/test/hookstore"
 )
 
-// TestBodiesAreUnique: an ETag may be a function of the body.
+// TestBodiesAreUnique: no two bodies are the same, because an ETag can be a function of the body.
 func TestBodiesAreUnique(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a := w.machine()
@@ -39,7 +39,8 @@ func TestBodiesAreUnique(t *testing.T) {
 	})
 }
 
-// TestStateIsAcquiringThenHeld: acquiring, then held.
+// TestStateIsAcquiringThenHeld: the body says acquiring at first, and held from the first refresh
+// on.
 func TestStateIsAcquiringThenHeld(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		k, err := w.machine().Exclusive(t.Context(), "x")

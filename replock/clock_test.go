@@ -182,8 +182,8 @@ func TestOtherTTLs(t *testing.T) {
 	}
 }
 
-// TestStallIsNotTakenForSkew: that a machine stood still once while it took a lock doesn't hide that it
-// does so again.
+// TestStallIsNotTakenForSkew: a machine that stood still once while it took a lock is still
+// noticed when it does so again.
 func TestStallIsNotTakenForSkew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{})

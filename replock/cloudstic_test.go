@@ -91,7 +91,7 @@ func hole(t *testing.T, run func(t *testing.T, w *world, a, b client) (both bool
 }
 
 // pause holds back a client's first request of a kind until the gate opens, and
-// tells when it has come.
+// says when it has come.
 func (c client) pause(op, key string) (came, gate chan struct{}) {
 	came, gate = make(chan struct{}), make(chan struct{})
 	var once atomic.Bool

@@ -146,7 +146,7 @@ func TestRequestCountsStale(t *testing.T) {
 	})
 }
 
-// TestRefusedAcquirerYieldsAtOnce: who can't win yields at once.
+// TestRefusedAcquirerYieldsAtOnce: an acquirer that can't win yields at once, after few requests.
 func TestRefusedAcquirerYieldsAtOnce(t *testing.T) {
 	for _, mode := range []Mode{Shared, Exclusive} {
 		do(t, func(t *testing.T, w *world) {

@@ -24,8 +24,8 @@ func (w *world) expiresIn(key string) time.Duration {
 	return time.Until(l.expires)
 }
 
-// TestExpiresAheadAfterAPause: the clocks of a machine that its hypervisor has paused are behind,
-// and its locks don't look expired for that.
+// TestExpiresAheadAfterAPause: the locks of a machine with clocks that are behind, after a
+// hypervisor's pause, don't look expired.
 func TestExpiresAheadAfterAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{})

@@ -13,7 +13,8 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// TestFenceNeedsConditions, and survives a lost answer and a contender.
+// TestFenceNeedsConditions: a fence needs conditions that the store keeps, and survives a lost
+// answer and a contender.
 func TestFenceNeedsConditions(t *testing.T) {
 	fenced := func(o *Options) { o.Fence = true }
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {

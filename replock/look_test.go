@@ -71,7 +71,7 @@ func (s emptyGets) Get(ctx context.Context, key string, n int64) ([]byte, store.
 	return nil, o, err
 }
 
-// TestSightNoticesChanges, of the ETag and of the mod time.
+// TestSightNoticesChanges: a change of the ETag, the mod time or the size is noticed.
 func TestSightNoticesChanges(t *testing.T) {
 	now := time.Now()
 	for _, o := range []store.Object{
@@ -88,8 +88,8 @@ func TestSightNoticesChanges(t *testing.T) {
 	}
 }
 
-// TestUnreadLockIsNeverPassed: a lock whose body can't be fetched is a lock while it is
-// too young to be stale, and then the store's failure; it is never passed.
+// TestUnreadLockIsNeverPassed: a lock with a body that can't be fetched is a lock while it is too
+// young to be stale, and then the store's failure. It is never passed.
 func TestUnreadLockIsNeverPassed(t *testing.T) {
 	for age, held := range map[time.Duration]bool{50 * time.Second: true, 61 * time.Second: false, time.Hour: false} {
 		do(t, func(t *testing.T, w *world) {
@@ -110,7 +110,7 @@ func TestUnreadLockIsNeverPassed(t *testing.T) {
 	}
 }
 
-// TestUnreadableConflictIsNotPassed: a conflict whose body may not be read is not passed.
+// TestUnreadableConflictIsNotPassed: a conflict with a body that must not be read is not passed.
 func TestUnreadableConflictIsNotPassed(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		w.put("index/lock.shared/x", foreign(time.Now(), true))

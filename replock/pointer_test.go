@@ -122,7 +122,7 @@ func TestRefusedClaimPausesBetweenPuts(t *testing.T) {
 }
 
 // TestOnlyExclusiveAcquirersTouchLockExclusive: a shared acquirer passes a stale one and
-// leaves it as it is. A client of the original protocol may have put a live one there since
+// leaves it as it is. A client of the original protocol can have put a live one there since
 // it was read.
 func TestOnlyExclusiveAcquirersTouchLockExclusive(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
@@ -149,8 +149,8 @@ func TestOnlyExclusiveAcquirersTouchLockExclusive(t *testing.T) {
 	})
 }
 
-// TestStaleExclusiveIsOverwritten by an exclusive acquirer, never deleted: a late
-// delete would hit its own, or a successor's.
+// TestStaleExclusiveIsOverwritten: an exclusive acquirer overwrites a stale lock.exclusive, and
+// never deletes it: a late delete would hit its own, or a successor's.
 func TestStaleExclusiveIsOverwritten(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		w.put("index/lock.exclusive", foreign(time.Now(), false))
@@ -173,8 +173,8 @@ func TestStaleExclusiveIsOverwritten(t *testing.T) {
 	})
 }
 
-// TestRefusedClaimLeavesOthersAlone: a claim of which one send got no answer, and that was refused then, withdraws
-// nothing of whoever was faster.
+// TestRefusedClaimLeavesOthersAlone: a claim that was sent twice, without an answer and then
+// refused, withdraws nothing of a faster acquirer.
 func TestRefusedClaimLeavesOthersAlone(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a, b := w.machine(), w.machine()
@@ -190,7 +190,8 @@ func TestRefusedClaimLeavesOthersAlone(t *testing.T) {
 	})
 }
 
-// TestLateWithdrawLeavesOthersAlone: whose lease is over deletes no lock.exclusive: it may be a successor's.
+// TestLateWithdrawLeavesOthersAlone: an acquirer deletes no lock.exclusive after its lease: it
+// can be a successor's.
 func TestLateWithdrawLeavesOthersAlone(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a, b := w.machine(), w.machine()
@@ -224,7 +225,8 @@ func TestLateWithdrawLeavesOthersAlone(t *testing.T) {
 	})
 }
 
-// TestExclusiveIsSeenBeforeItIsHeld: lock.exclusive was seen by the last look.
+// TestExclusiveIsSeenBeforeItIsHeld: the last look has seen lock.exclusive before the lock is
+// held.
 func TestExclusiveIsSeenBeforeItIsHeld(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a := w.machine()
@@ -240,7 +242,8 @@ func TestExclusiveIsSeenBeforeItIsHeld(t *testing.T) {
 	})
 }
 
-// TestClaimReplacesWhatItSaw: a stale lock.exclusive is replaced only as it was seen.
+// TestClaimReplacesWhatItSaw: a stale lock.exclusive is replaced only in the version that was
+// seen.
 func TestClaimReplacesWhatItSaw(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a := w.machine()

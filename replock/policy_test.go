@@ -29,8 +29,8 @@ func TestNoIntentBelowAnother(t *testing.T) {
 	})
 }
 
-// TestKeysOfSharedLocksAreNoOtherLocks: what a policy for shared locks alone allows to put under
-// a name's other keys is no lock.
+// TestKeysOfSharedLocksAreNoOtherLocks: an object under a name's other keys that a policy for
+// shared locks alone allows is no lock.
 func TestKeysOfSharedLocksAreNoOtherLocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{})

@@ -49,7 +49,8 @@ func TestRefreshStoppedAfterItsLookPutsNothingBack(t *testing.T) {
 	}
 }
 
-// TestRefreshIsDatedFromTheSend, and an exclusive one from the earlier of both.
+// TestRefreshIsDatedFromTheSend: a refresh renews the lease from its send, an exclusive one from
+// the earlier of both sends.
 func TestRefreshIsDatedFromTheSend(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a := w.machine()
@@ -83,7 +84,7 @@ func TestRefreshIsDatedFromTheSend(t *testing.T) {
 	})
 }
 
-// TestExclusiveIsRenewedWhole: an exclusive lock of which one object can't be renewed isn't.
+// TestExclusiveIsRenewedWhole: an exclusive lock isn't renewed if one of its objects isn't.
 func TestExclusiveIsRenewedWhole(t *testing.T) {
 	for _, key := range []string{"lock.intent", "lock.exclusive"} {
 		for _, applied := range []bool{false, true} {
@@ -124,8 +125,8 @@ func TestExclusiveIsRenewedWhole(t *testing.T) {
 	}
 }
 
-// TestLostAnswerIsDatedFromItsSend: a refresh that was applied, and of which only
-// the next attempt learns, renewed the lease from its own send on.
+// TestLostAnswerIsDatedFromItsSend: a refresh that was applied without an answer, as the next
+// attempt finds out, renews the lease from its own send.
 func TestLostAnswerIsDatedFromItsSend(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a := w.machine()
@@ -155,7 +156,8 @@ func TestLostAnswerIsDatedFromItsSend(t *testing.T) {
 	})
 }
 
-// TestRefreshPutsNoBrokenLockBack of one refresh: it isn't put back.
+// TestRefreshPutsNoBrokenLockBack: a lock that is broken between two puts of one refresh isn't
+// put back.
 func TestRefreshPutsNoBrokenLockBack(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a := w.machine()

@@ -120,7 +120,8 @@ func TestReleaseRefusedLateLeavesTheNextHolder(t *testing.T) {
 	})
 }
 
-// TestReleaseWaitsForTheRefresh that is under way: it would put the flag back.
+// TestReleaseWaitsForTheRefresh: Release waits for a refresh under way, which would put the flag
+// back.
 func TestReleaseWaitsForTheRefresh(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a := w.machine()
@@ -141,7 +142,7 @@ func TestReleaseWaitsForTheRefresh(t *testing.T) {
 	})
 }
 
-// TestReleaseEndsTheContextFirst.
+// TestReleaseEndsTheContextFirst: Release ends the lock's context before it deletes anything.
 func TestReleaseEndsTheContextFirst(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a := w.machine()
@@ -157,8 +158,7 @@ func TestReleaseEndsTheContextFirst(t *testing.T) {
 	})
 }
 
-// TestReleaseAfterAnHour deletes lock.exclusive: the lease is that of the last
-// refresh.
+// TestReleaseAfterAnHour: Release deletes lock.exclusive by the lease of the last refresh.
 func TestReleaseAfterAnHour(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		k, err := w.machine().Exclusive(t.Context(), "x")
@@ -169,7 +169,8 @@ func TestReleaseAfterAnHour(t *testing.T) {
 	})
 }
 
-// TestReleaseOfALostLockLeavesTheNextHolder leaves lock.exclusive alone, which may be another's.
+// TestReleaseOfALostLockLeavesTheNextHolder: the release of a lost lock leaves lock.exclusive
+// alone, which can be another holder's.
 func TestReleaseOfALostLockLeavesTheNextHolder(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a, b := w.machine(), w.machine()
@@ -189,7 +190,7 @@ func TestReleaseOfALostLockLeavesTheNextHolder(t *testing.T) {
 	})
 }
 
-// TestReleaseOrder: lock.exclusive goes first: the flag is the ground truth.
+// TestReleaseOrder: Release deletes lock.exclusive before the flag, which is the ground truth.
 func TestReleaseOrder(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a := w.machine()
@@ -210,7 +211,8 @@ func TestReleaseOrder(t *testing.T) {
 	})
 }
 
-// TestReleaseStopsAtTheDeadline: a delete of lock.exclusive isn't waited for, nor repeated, beyond the lease.
+// TestReleaseStopsAtTheDeadline: Release neither waits for nor repeats a delete of lock.exclusive
+// beyond the lease.
 func TestReleaseStopsAtTheDeadline(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a := w.machine()

@@ -152,7 +152,8 @@ func TestResumeDatesItsFlagFromWhenItIsSeen(t *testing.T) {
 	})
 }
 
-// TestNoResumeOfAnEmptiedFlag: who may not delete empties what he passes.
+// TestNoResumeOfAnEmptiedFlag: a lock with an emptied flag was passed by a client without the
+// right to delete, and is not resumed.
 func TestNoResumeOfAnEmptiedFlag(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a, b := w.machine(), w.machine()
@@ -169,8 +170,8 @@ func TestNoResumeOfAnEmptiedFlag(t *testing.T) {
 	})
 }
 
-// TestResumeStoppedMidway: a resume that was stopped for longer than a lease has
-// not resumed with the flag that it put before.
+// TestResumeStoppedMidway: a resume that was stopped for longer than a lease has not resumed with
+// the flag that it put before.
 func TestResumeStoppedMidway(t *testing.T) {
 	for _, op := range []string{"list", "delete"} {
 		for _, mode := range []Mode{Shared, Exclusive} {
@@ -202,7 +203,7 @@ func TestResumeStoppedMidway(t *testing.T) {
 	}
 }
 
-// TestNoResumeBesideADoubtfulLock: testResumeWaitsForDoubt: what may be stale is not passed by a resume either.
+// TestNoResumeBesideADoubtfulLock: a resume does not pass a lock that is only perhaps stale.
 func TestNoResumeBesideADoubtfulLock(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a := w.machine()
@@ -219,7 +220,7 @@ func TestNoResumeBesideADoubtfulLock(t *testing.T) {
 	})
 }
 
-// TestResumeTriesAgain after a try that got as far as its look.
+// TestResumeTriesAgain: a resume tries again after a try that got as far as its look.
 func TestResumeTriesAgain(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a := w.machine()
@@ -245,7 +246,8 @@ func TestResumeTriesAgain(t *testing.T) {
 	})
 }
 
-// TestResumeNeedsLockExclusive, which other clients' break-lock deletes.
+// TestResumeNeedsLockExclusive: a lock isn't resumed without its lock.exclusive, which another
+// client's break-lock deletes.
 func TestResumeNeedsLockExclusive(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a := w.machine()

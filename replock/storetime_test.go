@@ -146,8 +146,8 @@ func TestStoreTimeIsALowerBound(t *testing.T) {
 	}
 }
 
-// TestNoModTimeIsNoWitness: a store that tells no mod times has no first witness, and a
-// lock can't be shown to be stale by it.
+// TestNoModTimeIsNoWitness: a store without mod times has no first witness, and no lock is stale
+// by the other one alone.
 func TestNoModTimeIsNoWitness(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a := w.machine()
