@@ -26,6 +26,7 @@ func newSite(t *testing.T) *site {
 type directory struct{ s *site }
 
 func (d directory) away() { d.rename("repo", "unmounted") }
+
 func (d directory) back() { d.rename("unmounted", "repo") }
 
 func (d directory) rename(from, to string) {
@@ -42,5 +43,3 @@ func (d directory) left() []string {
 	out, _ := exec.Command("find", d.s.path("repo/index"), "!", "-type", "d").Output()
 	return strings.Fields(string(out))
 }
-
-func (s *site) remove(name string) { _ = os.Remove(s.path(name)) }

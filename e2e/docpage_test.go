@@ -79,18 +79,3 @@ func (p *page) unlocked() {
 	p.t.Helper()
 	p.contains(p.sh(`. "$HOME/backup.env"; repolock status`), "no locks")
 }
-
-// standIn puts a program of that name into the page's PATH, which is this one.
-func (p *page) standIn(name string) {
-	p.t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	if err := os.MkdirAll(p.path("bin"), 0o700); err != nil {
-		p.t.Fatal(err)
-	}
-	if err := os.Symlink(self, p.path("bin/"+name)); err != nil {
-		p.t.Fatal(err)
-	}
-}

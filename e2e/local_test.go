@@ -131,3 +131,5 @@ func TestSignalWhileAcquiring(t *testing.T) {
 		})
 	}
 }
+
+func (s *site) remove(name string) { _ = os.Remove(s.path(name)) }
