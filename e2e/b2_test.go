@@ -1,4 +1,4 @@
-//go:build unix
+//go:build unix && (minio || !programs)
 
 package e2e
 
@@ -240,8 +240,7 @@ func TestB2Excludes(t *testing.T) {
 	s.has("lost", 0)
 }
 
-// TestB2Contenders: of those who want it at once one is in at a time, and they
-// leave nothing.
+// TestB2Contenders: of several contenders one is in at a time, and they leave nothing.
 func TestB2Contenders(t *testing.T) {
 	t.Parallel()
 	s := serveB2(t)
@@ -300,7 +299,7 @@ func TestB2Failures(t *testing.T) {
 	s.has("renewed with new tokens", 2)
 	for _, call := range []string{"b2_upload_file", "b2_list_file_versions", "b2_delete_file_version", "b2_list_file_names"} {
 		s.ask(http.MethodPost, "fail?times=1&status=503&code=service_unavailable&call="+call, nil)
-		_ = k.Renew(t.Context()) // which may fail this once
+		_ = k.Renew(t.Context()) // which can fail this once
 		if err := k.Renew(t.Context()); err != nil {
 			t.Errorf("after a failure of %s: %v", call, err)
 		}

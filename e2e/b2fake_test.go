@@ -1,4 +1,4 @@
-//go:build unix && e2e
+//go:build unix && minio
 
 package e2e
 

@@ -1,4 +1,4 @@
-//go:build unix && !e2e
+//go:build unix && !minio && !programs
 
 package e2e
 
@@ -142,7 +142,7 @@ func cloudstic(args []string) error {
 	case args[0] == "check":
 		do = r.check
 	case args[0] == "forget":
-		if err := r.put("index/snapshots", "forgotten\n"); err != nil { // whoever holds a lock
+		if err := r.put("index/snapshots", "forgotten\n"); err != nil { // whatever lock is held
 			return err
 		}
 		if strings.HasSuffix(line, " -prune") {
@@ -230,4 +230,19 @@ func (r packed) check() error {
 		}
 	}
 	return err
+}
+
+// standIn puts a program of that name into the page's PATH, which is this one.
+func (p *page) standIn(name string) {
+	p.t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if err := os.MkdirAll(p.path("bin"), 0o700); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := os.Symlink(self, p.path("bin/"+name)); err != nil {
+		p.t.Fatal(err)
+	}
 }

@@ -1,4 +1,4 @@
-//go:build unix && e2e
+//go:build unix && minio
 
 package e2e
 
@@ -68,8 +68,8 @@ func contend(t *testing.T, k kind, exclusive float64) {
 	}
 }
 
-// round has all clients try at once, and whoever gets in stay until all have
-// tried. It returns how many got in.
+// round runs a try of all clients at once; those that get in stay until all have tried. It
+// returns how many got in.
 func round(t *testing.T, clients []*replock.Locker, exclusive float64) int {
 	r := newReferee(t)
 	var tried, done sync.WaitGroup

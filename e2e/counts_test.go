@@ -1,4 +1,4 @@
-//go:build unix && e2e
+//go:build unix && minio
 
 package e2e
 
@@ -12,8 +12,8 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// cost is what docs/protocol.md's table counts: the requests of each round trip. Those of one
-// round trip are sent side by side.
+// cost is the number of requests in each round trip. Those of one round trip are sent side
+// by side.
 type cost []int
 
 func (c cost) requests() (n int) {
@@ -26,8 +26,7 @@ func (c cost) requests() (n int) {
 // course is the cost of a lock's life.
 type course struct{ acquire, renew, release cost }
 
-// TestRequestCounts asserts docs/protocol.md's table, "What it costs", on what passes
-// the proxy.
+// TestRequestCounts: each step of a lock's life sends these requests, as the proxy counts them.
 //
 // Where it isn't known yet whether the server heeds conditions, the first lock of a
 // process takes the way without them, and finds it out on the way: one request of

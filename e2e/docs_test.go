@@ -1,4 +1,4 @@
-//go:build unix && !e2e
+//go:build unix && !minio && !programs
 
 package e2e
 
@@ -47,8 +47,7 @@ var elsewhere = map[string]string{
 	"kubectl create job --from=cronjob/repolock-backup try":             noCluster,
 }
 
-// noCluster: nobody runs it, since there is no cluster, and no registry, that a test could
-// have.
+// noCluster: no test can run it, because it needs a cluster or a registry.
 const noCluster = "no cluster"
 
 // TestDocs: each command of the README, of docs/ and of examples/ is run: here, or by a test that claims
@@ -107,7 +106,7 @@ type docs struct {
 }
 
 func (d docs) run() {
-	// Who types a command looks for it in a block that says what it is.
+	// A reader looks for commands in blocks that say what they are.
 	for _, line := range append(d.page.Indented, strings.Split(strings.Join(d.page.Fenced[""], ""), "\n")...) {
 		if program.MatchString(line) {
 			d.t.Errorf("%q is a command: put it into a block of ```sh", line)
@@ -318,7 +317,7 @@ func (c *ci) lacks(t *testing.T, name, page string) string {
 	text, ok := c.tests[name]
 	tags, _, _ := strings.Cut(text, "\n")
 	run := "make test"
-	if strings.Contains(tags, "system") {
+	if strings.Contains(tags, "&& programs") {
 		run = "make system"
 	}
 	switch {

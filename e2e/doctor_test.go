@@ -1,4 +1,4 @@
-//go:build unix && e2e
+//go:build unix && minio
 
 package e2e
 
@@ -128,7 +128,7 @@ func TestDoctorOfDeafServer(t *testing.T) {
 	}
 }
 
-// TestDoctorOfWrongClock tells by how much.
+// TestDoctorOfWrongClock: doctor says by how much a clock is wrong.
 func TestDoctorOfWrongClock(t *testing.T) {
 	t.Parallel()
 	p := onMinIO.on(sharedMinIO(t))

@@ -1,4 +1,4 @@
-//go:build unix && e2e
+//go:build unix && minio
 
 package e2e
 
@@ -228,7 +228,7 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// rights tries out what an account may do with a key, "" being all of a bucket.
+// rights tries out the rights of an account to a key, "" being all of a bucket.
 func (a account) rights(t *testing.T, key string) (rights string) {
 	t.Helper()
 	c := a.client(t)

@@ -141,3 +141,33 @@ func TestBreakBetweenLookAndPut(t *testing.T) {
 		}
 	}
 }
+
+// TestProofRevivesNoBrokenLock: the proof that the store heeds If-Match doesn't put a broken lock back
+// after the right ETag was refused.
+func TestProofRevivesNoBrokenLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed})
+		a, b := w.machine(), w.machine()
+		k, err := a.Shared(t.Context(), "backup")
+		mustLock(t, k, err)
+		var other *Lock
+		a.tap.Before(func(ctx context.Context, r hookstore.Request) error {
+			if r.Op == "put" && r.Opts.IfMatch != "" && r.Opts.IfMatch != wrongETag && other == nil {
+				w.mem.Delete(ctx, k.Key()) // break-lock
+				other, err = b.Exclusive(context.Background(), "prune")
+				if err != nil {
+					t.Error(err)
+				}
+			}
+			return nil
+		})
+		time.Sleep(100 * time.Second)
+		if other != nil && alive(other) && alive(k) {
+			t.Error("both in: the proof of If-Match put back a broken flag")
+		}
+		if other != nil {
+			other.Release(t.Context())
+		}
+		k.Release(t.Context())
+	})
+}

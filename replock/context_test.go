@@ -219,3 +219,54 @@ func TestEndedWithNobodyInTheWay(t *testing.T) {
 		}
 	})
 }
+
+// TestContextEndsThoughTheObserverBlocks: the lock's context ends at its deadline even if the observer or
+// the logger blocks.
+func TestContextEndsThoughTheObserverBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{})
+		stuck := make(chan struct{})
+		a := w.machine(func(o *Options) {
+			o.Observe = func(e Event) {
+				if e.Kind == EventRefreshFailed {
+					<-stuck
+				}
+			}
+		})
+		b := w.machine()
+		k, err := a.Shared(t.Context(), "backup")
+		mustLock(t, k, err)
+		a.tap.Before(outage)
+		time.Sleep(65 * time.Second)
+		other, err := b.Exclusive(t.Context(), "prune")
+		mustLock(t, other, err)
+		if alive(k) {
+			t.Error("both in: the context outlives its deadline while the logger blocks")
+		}
+		close(stuck)
+		other.Release(t.Context())
+		a.tap.Before(nil)
+		k.Release(t.Context())
+	})
+}
+
+// TestResumeContextIsNotTheLocks: the resumed lock outlives the limit of Resume's context.
+func TestResumeContextIsNotTheLocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{})
+		a := w.machine()
+		k, err := a.Shared(t.Context(), "x")
+		mustLock(t, k, err)
+		a.lose(t, k)
+		a.tap.Before(nil)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		r, err := k.Resume(ctx)
+		mustLock(t, r, err)
+		time.Sleep(11 * time.Minute)
+		if !alive(r) {
+			t.Errorf("ended by the limit of the resume: %v; lost: %v", context.Cause(r.Context()), r.Lost())
+		}
+		r.Release(t.Context())
+	})
+}

@@ -242,3 +242,17 @@ func TestStaleIsLookedAtAgain(t *testing.T) {
 		})
 	}
 }
+
+// TestStatusReadsAllPages.
+func TestStatusReadsAllPages(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		w.flags(2500)
+		if infos, err := w.machine().Status(t.Context()); err != nil || len(infos) != 2500 {
+			t.Errorf("%d of 2500: %v", len(infos), err)
+		}
+		if broken, err := w.machine().Break(t.Context(), BreakOptions{}); err != nil || len(broken) != 2500 || len(w.keys()) > 0 {
+			t.Errorf("broke %d, left %d: %v", len(broken), len(w.keys()), err)
+		}
+	})
+	_ = mem.Options{}
+}

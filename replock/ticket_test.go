@@ -134,3 +134,39 @@ func (u untimed) Put(ctx context.Context, key string, body []byte, opts store.Pu
 	o.ModTime = time.Time{}
 	return o, err
 }
+
+// TestWaitersPassInTheirOrder: a ticket is in the way of later exclusive acquirers alone, and
+// of every shared one.
+func TestWaitersPassInTheirOrder(t *testing.T) {
+	for _, c := range []struct {
+		state  State
+		before bool
+		mode   Mode
+		held   bool
+	}{
+		{StateWaiting, true, Exclusive, true}, {StateWaiting, false, Exclusive, false},
+		{StateAcquiring, true, Exclusive, true}, {StateAcquiring, false, Exclusive, true},
+		{StateHeld, false, Exclusive, true},
+		{StateWaiting, true, Shared, true}, {StateWaiting, false, Shared, true},
+	} {
+		do(t, func(t *testing.T, w *world) {
+			o, m := w.machine(), w.machine()
+			tr, _ := o.newTry(Exclusive, "prune", nothingYet())
+			tr.body.State = c.state
+			tr.body.stamp(time.Now(), o.clock.Elapsed(), DefaultTTL)
+			at := time.Now().Add(time.Hour)
+			if c.before {
+				at = time.Now().Add(-time.Hour)
+			}
+			w.put(o.keys.flag(Exclusive, at, tr.id), tr.body.encode())
+			time.Sleep(5 * time.Second)
+			k, err := m.acquire(t.Context(), c.mode, "x")
+			if c.held {
+				mustHeld(t, k, err)
+			} else {
+				mustLock(t, k, err)
+				k.Release(t.Context())
+			}
+		})
+	}
+}

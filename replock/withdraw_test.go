@@ -3,6 +3,7 @@ package replock
 import (
 	"bytes"
 	"context"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -142,5 +143,54 @@ func (w *world) has(key string, body []byte) {
 	w.t.Helper()
 	if raw, _, err := w.mem.Get(context.Background(), key, 1<<20); err != nil || !bytes.Equal(raw, body) {
 		w.t.Errorf("%s has %.80q, %v", key, raw, err)
+	}
+}
+
+// TestLatePointerIsTakenDown: a put of lock.exclusive that is applied when another one of it was
+// answered, and deleted, leaves nothing behind, whether the lock is granted or refused.
+func TestLatePointerIsTakenDown(t *testing.T) {
+	for _, granted := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, mem.Options{})
+			a, b := w.machine(), w.machine()
+			s, err := b.Shared(t.Context(), "backup")
+			mustLock(t, s, err)
+			puts := 0
+			var late []byte
+			a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+				if r.Op == "put" && r.Key == pointer {
+					if puts++; puts == 1 {
+						late = r.Body
+						return errOutage
+					}
+				}
+				return nil
+			})
+			a.tap.After(func(ctx context.Context, r hookstore.Request, err error) error {
+				if r.Op == "delete" && r.Key == pointer && late != nil {
+					if _, err := w.mem.Put(ctx, r.Key, late, store.PutOptions{IfAbsent: true}); err != nil {
+						t.Error(err)
+					}
+					late = nil
+					if granted {
+						s.Release(ctx)
+					}
+				}
+				return err
+			})
+			k, err := a.Exclusive(t.Context(), "prune")
+			if granted {
+				mustLock(t, k, err).Release(t.Context())
+			} else {
+				mustHeld(t, k, err)
+			}
+			for _, key := range w.keys() {
+				if !strings.Contains(key, "/lock.shared/") {
+					t.Errorf("granted %t: left: %s", granted, key)
+				}
+			}
+			s.Release(t.Context())
+			w.empty()
+		})
 	}
 }

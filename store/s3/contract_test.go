@@ -1,4 +1,4 @@
-//go:build e2e
+//go:build minio
 
 package s3_test
 

@@ -102,7 +102,7 @@ func (s *Server) bucket(k Key, id, name string) (*bucket, error) {
 	return b, nil
 }
 
-// changed tells the observer what has become of a name.
+// changed calls the observer with the state of a name.
 func (s *Server) changed(call string, b *bucket, name string) {
 	if s.opts.Changed != nil {
 		s.opts.Changed(Change{call, b.Name, name, b.versions[name]})

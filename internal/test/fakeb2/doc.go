@@ -9,7 +9,7 @@
 //     apiInfo.storageApi with the key's capabilities, its buckets and its name prefix;
 //     v3 answers 400 bad_request for a multi-bucket key; tokens last 24 hours.
 //   - b2_list_buckets, b2_create_bucket, b2_delete_bucket: a key that is restricted
-//     to a bucket has to name it; fileLockConfiguration is told to keys with
+//     to a bucket has to name it; fileLockConfiguration is shown to keys with
 //     readBucketRetentions.
 //   - b2_get_upload_url, b2_upload_file, "Upload Files with the Native API": a URL
 //     goes with its token and takes one upload at a time (400 auth_token_limit);
@@ -25,7 +25,7 @@
 //   - "File Names" and "Native API String Encoding": which names there are, and how
 //     they are written in URLs and headers.
 //   - "Native API Error Handling", "Application Key Capabilities": the JSON of an
-//     error; 401 unauthorized for what a key may not do, 401 bad_auth_token and
+//     error; 401 unauthorized for what a key has no right to, 401 bad_auth_token and
 //     expired_auth_token for a token that is none or no longer one.
 //
 // A request that was answered is seen by all that come after it. No two versions

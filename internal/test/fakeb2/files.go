@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// file is a version as the API tells of it.
+// file is a version as the API shows it.
 func file(v Version) map[string]any {
 	f := map[string]any{
 		"accountId": account, "action": v.Action, "bucketId": v.Bucket, "contentLength": len(v.Body),

@@ -235,7 +235,7 @@ func TestVersions(t *testing.T) {
 	c.call(404, "not_found", "v5/b2_list_file_names", `{"bucketId":%q}`, bucket)
 }
 
-// TestRestrictedRefusals: what a key may not do.
+// TestRestrictedRefusals: a restricted key is refused what it has no right to.
 func TestRestrictedRefusals(t *testing.T) {
 	s, all, bucket := withBucket(t, fakeb2.Options{})
 	other := all.call(200, "", "b2_create_bucket", `{"bucketName":"b-bucket"}`)["bucketId"]

@@ -23,7 +23,7 @@ type Options struct {
 	TokenUses int
 	// Offset is by how much the server's clock is wrong.
 	Offset time.Duration
-	// Changed is told whenever the versions of a name have changed, before any
+	// Changed is called whenever the versions of a name have changed, before any
 	// other request can see that. It must not call the server.
 	Changed func(Change)
 }

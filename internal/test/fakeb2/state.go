@@ -13,7 +13,7 @@ import (
 type Bucket struct {
 	ID   string // given by the server
 	Name string
-	// FileLock: the bucket may keep versions from being deleted, and does so
+	// FileLock: the bucket can keep versions from being deleted, and does so
 	// for the time of Retain.
 	FileLock bool
 	Retain   time.Duration
@@ -162,7 +162,7 @@ func (b *bucket) add(v Version) {
 		at, _ := slices.BinarySearch(b.names, v.Name)
 		b.names = slices.Insert(b.names, at, v.Name)
 	}
-	// A new slice, since observers may keep the old one.
+	// A new slice, since observers can keep the old one.
 	b.versions[v.Name] = append([]Version{v}, b.versions[v.Name]...)
 }
 

@@ -18,7 +18,7 @@ type Server struct {
 	t       testing.TB
 	address string
 
-	// shared is one that other tests use, too. Another one may be stopped and
+	// shared is one that other tests use, too. Another one can be stopped and
 	// killed, and has what follows.
 	shared  bool
 	dir     string
@@ -79,7 +79,7 @@ func (s *Server) Start() {
 	}
 }
 
-// hang is how long a server may take to be ready. Only a hang reaches it, however busy the
+// hang is how long a server can take to be ready. Only a hang reaches it, however busy the
 // machine is.
 const hang = 10 * time.Minute
 

@@ -5,14 +5,14 @@ import "time"
 // Behaviour is what a proxy does to all that passes. The zero value passes it on
 // as it is.
 type Behaviour struct {
-	// Decide, if set, gives each request its fault. It may be called by many
+	// Decide, if set, gives each request its fault. It can be called by many
 	// requests at once.
 	Decide func(Request) Fault
 	// Latency is added each way.
 	Latency time.Duration
 	// Blackhole accepts connections and requests, forwards and answers nothing.
 	Blackhole bool
-	// Shift is added to the store's clock, wherever an answer tells it: the fields
+	// Shift is added to the store's clock, wherever an answer has it: the fields
 	// Date and Last-Modified, and the times in a listing.
 	Shift time.Duration
 	// StripConditions removes If-Match and If-None-Match from what is forwarded,

@@ -65,7 +65,7 @@ func setBody(r *http.Request, body []byte) {
 	}
 }
 
-// later forwards a request whose answer nobody will get.
+// later forwards a request, and drops its answer.
 func (p *Proxy) later(after time.Duration, r *http.Request, q Request, b *Behaviour) {
 	r = r.Clone(context.WithoutCancel(r.Context()))
 	end := p.begin()

@@ -43,7 +43,7 @@ type Proxy struct {
 }
 
 // New starts a proxy in front of the server with the URL target, on a port that is
-// free. Until it is told otherwise it passes on what comes.
+// free. By default it passes on every request.
 func New(target string) (*Proxy, error) {
 	n, err := freeport.Free()
 	if err != nil {
@@ -60,8 +60,8 @@ func Listen(address, target string) (*Proxy, error) {
 	}
 	p := &Proxy{
 		target: u, address: address, counts: map[string]int{}, markers: map[string]bool{},
-		// A server may close a connection that it has left idle, and MinIO closes one
-		// after a refusal: that would be a fault that nobody has asked for.
+		// A server can close a connection that it has left idle, and MinIO closes one
+		// after a refusal: that would be a fault that no test has asked for.
 		transport: &http.Transport{DisableCompression: true, DisableKeepAlives: true},
 	}
 	p.settled.L = &p.mu
@@ -96,7 +96,7 @@ func (p *Proxy) Start() error {
 }
 
 // Stop refuses connections, and cuts those that there are, until Start. What was
-// forwarded may still be applied.
+// forwarded can still be applied.
 func (p *Proxy) Stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -28,7 +28,7 @@ type Quirks struct {
 	Accepted bool
 	// Unquoted takes If-Match only without quotes, as Ceph's gateway does.
 	Unquoted bool
-	// NoETags tells no ETag of what is read or listed.
+	// NoETags leaves the ETag out of what is read or listed.
 	NoETags bool
 }
 

@@ -13,8 +13,8 @@ var (
 	inJSON = regexp.MustCompile(`"uploadTimestamp":\s*\d+`)
 )
 
-// shift adds to the store's clock wherever the answer tells it. Bodies of objects
-// are left alone: what is in them was told by whoever wrote them.
+// shift adds to the store's clock wherever the answer has it. Bodies of objects
+// are left alone: their writer wrote the times in them.
 func (s *response) shift(q Request, by time.Duration) {
 	if by == 0 {
 		return

@@ -15,7 +15,7 @@ type machine struct {
 	booted  time.Time
 	skew    time.Duration // of the wall clock
 	clients []*client
-	frozen  stoppedclock.Naps // in which none of its clocks ran: see freeze
+	frozen  stoppedclock.Stops // in which none of its clocks ran: see freeze
 	lag     freezing
 }
 
@@ -28,7 +28,7 @@ func (m *machine) jump(d time.Duration) {
 func (m *machine) wall() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	missed, _ := m.frozen.Slept(m.booted)
+	missed, _ := m.frozen.Stopped(m.booted)
 	return time.Now().Add(m.skew - missed + m.lag.stepped)
 }
 
@@ -36,7 +36,7 @@ func (m *machine) wall() time.Time {
 // of a process don't; its Elapsed does.
 type clientClock struct {
 	*machine
-	stoppedclock.Naps
+	stoppedclock.Stops
 	dice dice
 }
 
@@ -45,7 +45,7 @@ func (c *clientClock) Now() time.Time { return c.wall() }
 
 // Elapsed is the time since the machine was booted.
 func (c *clientClock) Elapsed() time.Duration {
-	missed, _ := c.frozen.Slept(c.booted)
+	missed, _ := c.frozen.Stopped(c.booted)
 	return time.Since(c.booted) - missed
 }
 
@@ -56,11 +56,11 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// awake returns once the client runs: for everybody who waits at a time of their
-// own, which the dice give.
+// awake returns once the client runs. Each caller goes on at a time of its own, which the
+// dice give.
 func (c *clientClock) awake(d dice) {
 	for {
-		_, left := c.Slept(time.Now())
+		_, left := c.Stopped(time.Now())
 		if left == 0 {
 			return
 		}
@@ -73,11 +73,11 @@ func (c *clientClock) awake(d dice) {
 func (c *clientClock) After(d time.Duration) <-chan time.Time {
 	dice := c.dice.of(uint64(time.Now().UnixNano()), waiter(), uint64(d))
 	d += nanoseconds(dice) / 1000
-	return c.Naps.After(d, func(left time.Duration) time.Duration { return nanoseconds(dice.of(uint64(left))) })
+	return c.Stops.After(d, func(left time.Duration) time.Duration { return nanoseconds(dice.of(uint64(left))) })
 }
 
-// waiter is who waits: two parts of the engine may begin to wait at one time, and for as
-// long, and must not go on at one time.
+// waiter is a hash of the functions that wait. Two parts of the engine can begin to wait at
+// one time, and for as long, and must not go on at one time.
 func waiter() uint64 {
 	var callers [6]uintptr
 	n := runtime.Callers(3, callers[:])

@@ -4,11 +4,11 @@
 // die at the worst moment. One seed decides a whole history, and the same seed
 // gives the same one again.
 //
-// It runs in a testing/synctest bubble, whose time passes only when everybody
-// waits. The bubble doesn't order what happens at the same time; so nothing does:
+// It runs in a testing/synctest bubble, whose time passes only when all
+// goroutines wait. The bubble doesn't order what happens at the same time; so nothing does:
 // each request's delays come from a hash of the seed and of what is requested, and
-// are different from those of any other down to the nanosecond. Whatever a
-// goroutine draws is a function of who draws and when, not of who came first.
+// are different from those of any other down to the nanosecond. What a
+// goroutine draws depends on what it draws for and when, not on which came first.
 //
 // What is asserted, at every request: see monitor. What a history is made of:
 // see plan. The engine isn't told that it is simulated: it has a store, a clock

@@ -20,7 +20,7 @@ const (
 	Broken          // is answered 500, and applied all the same
 	Conflict        // is a conditional put, and answered 409
 	Slow            // takes its time
-	Outage          // falls into a time in which its sender reaches nobody
+	Outage          // falls into a time in which its sender is cut off
 	Pause           // its sender is stopped, and goes on later
 	Suspend         // its sender's whole machine is
 	Crash           // its sender dies
@@ -31,11 +31,11 @@ const (
 	StoreJump  // the store's clock jumps
 	Gateways   // the store's clocks disagree a little
 	Conditions // conditional puts are ignored, refused, or not to be relied on
-	NoDelete   // a client may not delete
+	NoDelete   // a client has no right to delete
 	Pages      // a page of a listing has few objects, and others write between two pages
 	Leftovers  // others have left locks behind
-	Break      // somebody runs break-lock
-	Poor       // the store tells no time, or rounds it, or has no clock of its own
+	Break      // a break-lock runs
+	Poor       // the store has no time, or rounds it, or has no clock of its own
 
 	Freeze // as None to Jump: the hypervisor pauses its sender's machine
 
@@ -44,13 +44,13 @@ const (
 	Creates // If-Match makes an object where there is none; and a lock is broken
 	Refuses // If-Match is refused, whatever the ETag
 	Crawl   // round trips of seconds
-	Duel    // two who come at almost one time
+	Duel    // two clients that come at almost one time
 	Foreign // live clients of the original protocol
 	Several // locks of one process
 	Brink   // outages that end shortly before the deadline
 	Local   // one machine's wall clock stamps what the store keeps
-	Evict   // somebody deletes the tickets of those who wait
-	Unclock // no clock of the store tells whether a lock was passed
+	Evict   // a client deletes the tickets of the waiters
+	Unclock // no clock of the store shows whether a lock was passed
 	kinds
 )
 
@@ -78,7 +78,7 @@ var ofRequests = []Kind{Lost, Unanswered, Late, Twice, Busy, Broken, Conflict, S
 // it may be told that much, or left waiting.
 var unheard = []Kind{Lost, Outage, Late, Unanswered}
 
-// fault is what becomes of one request. The zero value is an undisturbed one.
+// fault is what goes wrong with one request. The zero value is an undisturbed request.
 type fault struct {
 	kind Kind
 	id   string // for Config.Without
@@ -96,7 +96,7 @@ type fault struct {
 	hang bool
 }
 
-// decide says what becomes of a request.
+// decide draws the fault that befalls a request, if one does.
 func (w *world) decide(c *client, r request, d dice) fault {
 	f := fault{dice: d}
 	f.there = w.plan.latency + d.of(1).within(w.plan.latency) + nanoseconds(d.of(2))
@@ -145,7 +145,14 @@ func (w *world) decide(c *client, r request, d dice) fault {
 	if slices.Contains(w.config.Without, f.id) {
 		return fault{dice: d, there: f.there, back: f.back}
 	}
-	ttl := c.plan.ttl
+	w.extend(&f, c, kept)
+	return f
+}
+
+// extend draws how long a fault lasts, and when it strikes. What is kept on the way arrives
+// after that time.
+func (w *world) extend(f *fault, c *client, kept time.Duration) {
+	d, ttl := f.dice, c.plan.ttl
 	f.after, f.hang = d.of(6).chance(.5), d.of(7).chance(.5) && slices.Contains(unheard, f.kind)
 	if c.plan.brink.to > 0 {
 		f.hang = d.of(7).chance(c.plan.brink.hang)
@@ -175,7 +182,6 @@ func (w *world) decide(c *client, r request, d dice) fault {
 			f.there += slow
 		}
 	}
-	return f
 }
 
 // nanoseconds keep two things from happening at the same time.

@@ -109,7 +109,7 @@ type presence struct {
 // appears follows which objects are there.
 func (w *world) appears(c *client, r request) {
 	now := time.Now()
-	if c.plan.foreign { // who may overwrite what was left behind, and remove it
+	if c.plan.foreign { // it overwrites and removes what was left behind
 		w.ghosts = slices.DeleteFunc(w.ghosts, func(g ghost) bool { return g.key == r.key })
 	}
 	switch {
@@ -194,7 +194,7 @@ func (r request) turn(p *process) string {
 	return fmt.Sprintf("%s %s %s", p.client.name, r.step.name, r.key)
 }
 
-// answered is told of each request whose answer its sender has.
+// answered follows each request whose answer its sender has.
 func (w *world) answered(p *process, r request) {
 	if r.step == nil || r.op != "get" || !isExclusive(r.key) {
 		return

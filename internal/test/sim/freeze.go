@@ -38,7 +38,7 @@ func (w *world) freeze(m *machine, d, set time.Duration) {
 func (m *machine) setRight() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	missed, left := m.frozen.Slept(m.booted)
+	missed, left := m.frozen.Stopped(m.booted)
 	if left > 0 {
 		return false
 	}
@@ -74,7 +74,7 @@ const lookInterval = replock.DefaultLook
 // next beat that the two clocks have parted.
 const beat = 500 * time.Millisecond
 
-// adrift reports whether a lock may be live beside another one because its machine was
+// adrift reports whether a lock can be live beside another one because its machine was
 // paused by the hypervisor: until the machine goes on, and then until the next look is
 // answered or the guard has noticed. That look finds the lock as it was, and the other
 // holder is let in after it, where the store doesn't report its time, or where the other
@@ -92,7 +92,7 @@ func (w *world) adrift(h, other *holding) bool {
 	case now.Before(lag.over), h.straddled:
 		return true
 	case w.plan.timeless() && w.plan.store.IfMatch != mem.Kept:
-		return true // a refresh that was under way has put the lock back, and nothing tells
+		return true // a refresh that was under way has put the lock back, and nothing shows it
 	case w.plan.timeless(), w.plan.rates != [kinds]float64{}:
 		from = later(from, other.began)
 		return now.Sub(from) <= window || !c.clock.Woke(window) // its process was stopped, too

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -81,7 +80,7 @@ type step struct {
 	hold time.Duration
 	// resume, if it is lost; check or confirm, before it is released.
 	resume, check, confirm bool
-	// patience is for how long to try again while somebody else holds it, every now
+	// patience is for how long to try again while another client holds it, every now
 	// and then.
 	patience, pause time.Duration
 	// queues: the engine waits, in place of the client.
@@ -96,7 +95,7 @@ type step struct {
 	quits   bool
 }
 
-// leftover is a lock of somebody who is no more.
+// leftover is a lock of a client that is gone.
 type leftover struct {
 	mode    replock.Mode
 	flag    bool // as opposed to lock.exclusive
@@ -104,11 +103,11 @@ type leftover struct {
 	ttl     time.Duration
 	skew    time.Duration // of its holder's wall clock
 	foreign bool          // written by another client of the wire format
-	empty   bool          // released by somebody who may not delete
+	empty   bool          // released by a client without the right to delete
 }
 
-// breaking is a break-lock: of everything, of what is stale, of the tickets of those who
-// wait, or that of another client of the wire format, which deletes lock.exclusive alone.
+// breaking is a break-lock: of everything, of what is stale, of the tickets of the
+// waiters, or that of another client of the wire format, which deletes lock.exclusive alone.
 type breaking struct {
 	at                      time.Duration
 	stale, foreign, tickets bool
@@ -168,170 +167,7 @@ func newPlan(config *Config) *plan {
 	return p
 }
 
-func (p *plan) drawStore(config *Config, d dice) {
-	if config.has(Conditions) && d.of(1).chance(.6) {
-		p.store.IfAbsent = pick(d.of(2), mem.Kept, mem.Claimed, mem.Ignored, mem.Lacked)
-		p.store.IfMatch = pick(d.of(3), mem.Kept, mem.Claimed, mem.Ignored, mem.Lacked)
-		p.store.Versions = p.store.IfAbsent == mem.Lacked && p.store.IfMatch == mem.Lacked && d.of(4).chance(.5)
-		p.store.Markers = d.of(15).chance(.15)
-	}
-	if config.has(Poor) {
-		p.store.Precision = pick(d.of(5), 0, time.Second)
-		p.store.NoTime = d.of(6).chance(.3)
-		p.store.NoStoreClock = d.of(7).chance(.1)
-		p.stale = p.store.NoStoreClock && d.of(14).chance(.5)
-	}
-	if config.has(Pages) && d.of(8).chance(.4) {
-		p.store.PageSize = 1 + d.of(9).below(3)
-	}
-	if config.has(Gateways) && d.of(10).chance(.3) {
-		p.gateways = 400 * time.Millisecond
-	}
-	if config.has(StoreJump) && d.of(11).chance(.1) && !p.store.NoStoreClock && !p.mild {
-		p.storeJump = pick(d.of(12), time.Hour, -time.Hour, time.Minute, -time.Minute)
-		p.storeJumpAt = d.of(13).between(0, 3*time.Minute)
-		if p.deceptive() {
-			p.rates[Late], p.rates[Twice] = 0, 0
-		}
-	}
-}
-
-// deceptive reports whether the store's clock may be ahead. Two witnesses say when a lock is
-// stale, and what isn't survived is that both are wrong. The second is the body, and a put
-// that comes late, or again, makes it older than it is: so there are none of them. (A
-// directory writes nothing once the request's time is over.)
-func (p *plan) deceptive() bool { return p.storeJump > 0 || p.local }
-
-func (p *plan) drawClients(config *Config, d dice) {
-	ttl := pick(d.of(1), 10*time.Second, 10*time.Second, 30*time.Second, time.Minute)
-	mixed := d.of(2).chance(.15)
-	if ttl < time.Minute || mixed {
-		p.latency = min(p.latency, 80*time.Millisecond)
-	}
-	// For the same reason wall clocks are wrong where the store's isn't.
-	walls := config.has(Skew) && d.of(3).chance(.3) && p.storeJump == 0 && !p.mild
-	if !walls {
-		p.rates[Jump] = 0
-	}
-	comeback := !p.mild && config.has(Outage) && !config.Apart && d.of(6).chance(.4)
-	if comeback && config.has(Slow) { // who passes and who comes back must meet in the middle of it
-		p.rates[Slow] = .1
-	}
-	queues := config.Protocol == nil && d.of(8).chance(.3)
-	machines := 0
-	for n := range uint64(2 + d.of(4).below(4)) {
-		d := d.of(5, n)
-		c := clientPlan{machine: machines, ttl: ttl, noDelete: config.has(NoDelete) && d.of(1).chance(.07) && !p.mild}
-		if mixed {
-			c.ttl = pick(d.of(2), 10*time.Second, 30*time.Second, time.Minute, 3*time.Minute)
-		}
-		if machines > 0 && d.of(3).chance(.2) {
-			c.machine-- // the machine before
-		} else {
-			machines++
-		}
-		if walls {
-			c.skew = pick(d.of(4), 0, time.Hour, -time.Hour, 2*time.Minute, -2*time.Minute)
-		}
-		if config.has(Outage) && d.of(5).chance(.2) && !p.mild {
-			c.outage.from = d.of(6).between(0, 3*ttl)
-			c.outage.to = c.outage.from + d.of(7).between(0, 3*ttl)
-		}
-		for s := range uint64(1 + d.of(8).below(3)) {
-			name := fmt.Sprintf("c%d.%d", n+1, s+1)
-			drawn := drawStep(name, c.ttl, d.of(9, s))
-			if comeback && s == 0 {
-				c.comeback(n, &drawn, p.latency, d.of(10))
-			}
-			drawn.queues = queues && !(comeback && s == 0) && drawn.patience > 0 && d.of(11, s).chance(.7)
-			if c.noDelete && !drawn.queues {
-				drawn.patience = 0 // each try leaves an empty flag
-			}
-			if config.Apart {
-				drawn.apart(n, s)
-			}
-			if !slices.Contains(config.Without, name) {
-				c.steps = append(c.steps, drawn)
-			}
-		}
-		if slices.Contains(config.Without, fmt.Sprintf("c%d", n+1)) {
-			c.steps = nil
-		}
-		p.clients = append(p.clients, c)
-	}
-	low, high := time.Duration(0), time.Duration(0)
-	for n, c := range p.clients {
-		if n > 0 && c.machine == p.clients[n-1].machine {
-			p.clients[n].skew = p.clients[n-1].skew
-		}
-		low, high = min(low, c.skew), max(high, c.skew)
-	}
-	p.spread = high - low
-}
-
-func drawStep(name string, ttl time.Duration, d dice) step {
-	return step{
-		name: name,
-		wait: pick(d.of(1), d.of(2).within(time.Second), d.of(2).within(time.Second), d.of(2).between(0, ttl), d.of(2).between(0, 2*ttl)),
-		mode: pick(d.of(3), replock.Shared, replock.Exclusive),
-		hold: pick(d.of(4), 0, d.of(5).within(time.Second), d.of(5).between(0, ttl), d.of(5).between(0, 4*ttl)),
-
-		resume: d.of(6).chance(.7),
-		check:  d.of(7).chance(.2), confirm: d.of(10).chance(.2),
-		quits: d.of(11).chance(.1),
-
-		patience: pick(d.of(8), 0, ttl, 2*ttl),
-		pause:    d.of(9).between(ttl/20, ttl/4),
-	}
-}
-
-// apart has the first client hold its lock from the beginning, and the others try
-// a while later.
-func (s *step) apart(client, nth uint64) {
-	switch {
-	case client == 0 && nth == 0:
-		s.wait, s.hold = 0, 10*time.Minute
-	case client > 0:
-		s.wait = 20*time.Second + time.Duration(client)*30*time.Second + s.wait%(10*time.Second)
-		s.mode = replock.Exclusive
-	}
-}
-
-// comeback has the first client come back from an outage just when the others may
-// pass its lock, for which they wait.
-func (c *clientPlan) comeback(client uint64, s *step, latency time.Duration, d dice) {
-	if client == 0 {
-		// Before the first refresh, or amid it: what it has to say arrives late, then.
-		c.outage.from = pick(d.of(1), d.of(5).between(c.ttl/20, c.ttl*2/5), c.ttl/2+d.of(5).between(latency, 4*latency))
-		// When others may just pass, 2 s after the ttl; or when they have.
-		c.outage.to = c.ttl + pick(d.of(2), d.of(6).between(1900*time.Millisecond, 3200*time.Millisecond), d.of(6).between(1900*time.Millisecond, 3200*time.Millisecond),
-			d.of(6).between(4*time.Second, 7*time.Second))
-		s.wait, s.hold, s.resume = 0, 4*c.ttl, true
-		return
-	}
-	s.wait, s.patience = d.of(1).between(c.ttl, c.ttl+3*time.Second), 5*time.Second
-	s.pause = d.of(2).between(50*time.Millisecond, 500*time.Millisecond)
-	s.hold = d.of(3).within(time.Second)
-}
-
-func drawLeftover(config *Config, d dice) leftover {
-	l := leftover{
-		mode: pick(d.of(1), replock.Shared, replock.Exclusive),
-		flag: d.of(2).chance(.7),
-		ttl:  pick(d.of(3), 10*time.Second, time.Minute),
-	}
-	l.age = d.of(4).between(0, 2*l.ttl)
-	l.foreign, l.empty = d.of(5).chance(.3), d.of(6).chance(.2)
-	if l.foreign {
-		l.ttl = time.Minute
-	}
-	if config.has(Skew) && d.of(7).chance(.2) {
-		l.skew = pick(d.of(8), 2*time.Minute, -2*time.Minute)
-	}
-	return l
-}
-
-// ttl is the longest that a lock may have.
+// ttl is the longest ttl of a lock.
 func (p *plan) ttl() (ttl time.Duration) {
 	for _, c := range p.clients {
 		ttl = max(ttl, c.ttl)
@@ -345,8 +181,8 @@ func (p *plan) ttl() (ttl time.Duration) {
 	return ttl
 }
 
-// survivable reports whether so little goes wrong that nobody may lose a lock, or be
-// refused one that is free.
+// survivable reports whether so little goes wrong that no client can lose a lock, or be
+// refused a free one.
 func (p *plan) survivable() bool {
 	return (p.mild || p.undisturbed()) && !p.has(func(c *clientPlan) bool { return c.foreign })
 }

@@ -16,7 +16,7 @@ type Protocol interface {
 	Join(store.Store, Member) Participant
 }
 
-// Member is who takes part.
+// Member is one participant.
 type Member struct {
 	Name  string
 	Lock  string // the name of the lock, for a repository that has several
@@ -28,9 +28,9 @@ type Member struct {
 
 // Participant is a process that can take locks.
 type Participant interface {
-	// Lock takes a lock, and waits for as long while somebody else holds it.
+	// Lock takes a lock, and waits up to that long while another client holds it.
 	Lock(ctx context.Context, mode replock.Mode, operation string, wait time.Duration) (Held, error)
-	// Break deletes everybody's locks, or only those that it takes for stale.
+	// Break deletes all locks, or only those that it takes for stale.
 	Break(ctx context.Context, stale bool) error
 }
 

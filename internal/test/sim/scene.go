@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -92,7 +91,7 @@ func (p *plan) stageFrozen(config *Config, d dice) {
 	if d.of(1).chance(.5) {
 		p.quiet()
 	}
-	p.storeJump = 0 // else both witnesses are wrong of whoever's wall clock is behind
+	p.storeJump = 0 // else both witnesses are wrong for a client with a wall clock that is behind
 	ttl := p.clients[0].ttl
 	s := make([]step, 2+d.of(2).below(2))
 	f := planned{at: d.of(3).between(0, ttl), long: d.of(4).between(ttl*4/5, ttl*5/2)}
@@ -118,7 +117,7 @@ func (p *plan) stageFrozen(config *Config, d dice) {
 }
 
 // stageCreates: a store that makes an object where If-Match finds none, as MinIO did until
-// September 2025, and somebody who breaks locks.
+// September 2025, and a client that breaks locks.
 func (p *plan) stageCreates(config *Config, d dice) {
 	if d.of(1).chance(.5) {
 		p.quiet()
@@ -150,57 +149,7 @@ func (p *plan) stageRefuses(_ *Config, d dice) {
 	p.clients[0].hold(d.of(2))
 }
 
-// slowness is how long a round trip takes, and from some time on another one; or 0.
-type slowness struct {
-	rtt, then time.Duration
-	change    time.Duration
-}
-
-func (s slowness) at(t time.Duration) time.Duration {
-	if s.then > 0 && t >= s.change {
-		return s.then
-	}
-	return s.rtt
-}
-
-// crawl draws round trips from a tenth of a second to what a lease can't stand, and what
-// else makes their number.
-func (p *plan) crawl(config *Config, ttl time.Duration, d dice) {
-	const least = 100 * time.Millisecond
-	p.latency = 10 * time.Millisecond // of the rest
-	p.slow.rtt = time.Duration(float64(least) * math.Pow(float64(ttl/6)/float64(least), d.of(1).unit()))
-	p.store.PageSize = 1000
-	if config.has(Conditions) {
-		p.store.IfAbsent = pick(d.of(2), mem.Kept, mem.Claimed, mem.Ignored, mem.Lacked)
-		p.store.IfMatch = pick(d.of(3), mem.Kept, mem.Claimed, mem.Ignored, mem.Lacked)
-		p.store.Versions = p.store.IfAbsent == mem.Lacked && p.store.IfMatch == mem.Lacked && d.of(4).chance(.5)
-		p.store.Markers = d.of(5).chance(.15)
-	}
-}
-
-// stageCrawl: a store that is slow, and otherwise well, mostly.
-func (p *plan) stageCrawl(config *Config, d dice) {
-	ttl := pick(d.of(1), 10*time.Second, 30*time.Second, time.Minute, time.Minute, 3*time.Minute)
-	p.crawl(config, ttl, d.of(2))
-	switch {
-	case d.of(3).chance(.6):
-		p.quiet()
-		s := make([]step, 1+d.of(4).below(2))
-		for n := range s {
-			s[n] = drawStep("", ttl, d.of(5, uint64(n)))
-			s[n].hold = d.of(6, uint64(n)).between(ttl, 4*ttl)
-			s[n].queues = d.of(7, uint64(n)).chance(.5) && s[n].patience > 0
-		}
-		p.cast(config, ttl, s...)
-	case d.of(8).chance(.5):
-		p.slow.then, p.slow.change = d.of(9).between(10*time.Millisecond, ttl/4), d.of(10).between(0, 3*ttl)
-		fallthrough
-	default:
-		p.clients[0].hold(d.of(11))
-	}
-}
-
-// stageDuel: two who come at almost one time, at any distance, and don't wait.
+// stageDuel: two clients come at almost one time, and don't wait.
 func (p *plan) stageDuel(config *Config, d dice) {
 	p.quiet()
 	ttl := pick(d.of(1), 30*time.Second, time.Minute, time.Minute, 3*time.Minute)
@@ -269,31 +218,6 @@ func (p *plan) stageSeveral(config *Config, d dice) {
 	}
 }
 
-// brink is an outage that ends shortly before the deadline of the lock that is held.
-type brink struct {
-	from time.Duration // after the lock was granted
-	to   time.Duration // before the deadline
-	hang float64       // how likely a request gets no answer, as opposed to a refusal
-}
-
-// stageBrink: the one who holds the lock is cut off until shortly before its deadline.
-func (p *plan) stageBrink(config *Config, d dice) {
-	p.quiet()
-	p.latency = min(p.latency, 80*time.Millisecond)
-	ttl := pick(d.of(1), time.Minute, time.Minute, time.Minute, 3*time.Minute)
-	switch at := d.of(2).unit(); {
-	case at < .05:
-		ttl = time.Hour
-	case at < .055:
-		ttl = 24 * time.Hour
-	}
-	holder := drawStep("", ttl, d.of(3))
-	holder.wait, holder.hold, holder.queues = 0, ttl+ttl/2, false
-	p.cast(config, ttl, holder)
-	c := &p.clients[0]
-	c.brink = brink{from: d.of(4).between(0, ttl*4/5), to: d.of(5).between(5*time.Second, 6*time.Second), hang: pick(d.of(6), 0, .5, 1)}
-}
-
 // stageLocal: the store is a directory of the one machine that all clients run on. Its
 // wall clock is the store's, and steps.
 func (p *plan) stageLocal(config *Config, d dice) {
@@ -316,7 +240,7 @@ func (p *plan) stageLocal(config *Config, d dice) {
 	}
 }
 
-// stageEvict: one holds the lock, others wait for it, and somebody deletes their tickets.
+// stageEvict: one holds the lock, others wait for it, and a client deletes their tickets.
 func (p *plan) stageEvict(config *Config, d dice) {
 	p.quiet()
 	ttl := pick(d.of(1), time.Minute, 3*time.Minute)
@@ -339,10 +263,7 @@ func (p *plan) stageEvict(config *Config, d dice) {
 	slices.SortFunc(p.breaks, func(a, b breaking) int { return int(a.at - b.at) })
 }
 
-// near reports whether round trips are so long that a lock may be refused for it.
-func (s slowness) near(ttl time.Duration) bool { return max(s.rtt, s.then) > ttl/60 }
-
-// stageUnclock: the one who holds the lock comes back from an outage when others may just
+// stageUnclock: the holder comes back from an outage when others can just
 // have passed it, on a store without a clock of its own, where they watch it before; and
 // what was sent meanwhile arrives late, with the mod time of when it was sent.
 func (p *plan) stageUnclock(config *Config, d dice) {

@@ -40,7 +40,7 @@ func Shrink(t *testing.T, config Config) (Config, Result) {
 				again = true
 			}
 		}
-		// Single faults: by halves first, since there may be many.
+		// Single faults: by halves first, since there can be many.
 		for n := len(result.Fired); n > 0; n /= 2 {
 			for from := 0; from < len(result.Fired); {
 				some := result.Fired[from:min(from+n, len(result.Fired))]

@@ -44,7 +44,7 @@ func TestSeeds(t *testing.T) {
 		began   = time.Now()
 		next    atomic.Uint64
 		mu      sync.Mutex
-		total   Total
+		total   Totals
 		failed  []Config
 		found   = map[uint64]*Violation{}
 		said    = began

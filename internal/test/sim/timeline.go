@@ -90,7 +90,7 @@ func (w *world) said(c *client, s said) string {
 	return text
 }
 
-// baptize gives a flag a name by who raised it.
+// baptize names a flag after the client that raised it.
 func (w *world) baptize(c *client, key string) {
 	if w.names == nil {
 		w.names, w.count = map[string]string{}, map[string]int{}

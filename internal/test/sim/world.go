@@ -3,9 +3,7 @@ package sim
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -25,7 +23,7 @@ type world struct {
 	plan     *plan
 	protocol Protocol
 	start    time.Time
-	ctx      context.Context // ends when everybody is to come to an end
+	ctx      context.Context // ends all clients
 	mem      *mem.Store
 	machines map[int]*machine
 	janitor  *client
@@ -71,7 +69,7 @@ func Run(t *testing.T, config Config) Result {
 		r.Virtual = time.Since(w.start)
 		r.Timeline = w.timeline.String()
 		w.bury()
-		time.Sleep(time.Hour) // until those have come to an end who were stopped
+		time.Sleep(time.Hour) // until the stopped clients have ended
 	})
 	return r
 }
@@ -152,7 +150,7 @@ func (w *world) run() {
 		end()
 		select {
 		case <-done:
-		case <-time.After(30 * ttl): // whoever is stopped for long has gone on by then
+		case <-time.After(30 * ttl): // a client that is stopped for long has gone on by then
 			w.mu.Lock()
 			w.violate("hang", "a call doesn't return")
 			w.mu.Unlock()
@@ -186,7 +184,7 @@ func (w *world) land() {
 	}
 }
 
-// play has everybody play their part.
+// play runs all clients.
 func (w *world) play() {
 	var parts []func()
 	for n := range w.plan.clients {
@@ -210,149 +208,12 @@ func (w *world) play() {
 	wg.Wait()
 }
 
-// another is a machine of somebody who is no client.
+// another is a machine that is no client.
 func (w *world) another(boot string) *machine {
 	if w.plan.local {
 		return w.machines[0]
 	}
 	return &machine{boot: boot, booted: w.start.Add(-time.Minute)}
-}
-
-// tidy is what the janitor does.
-func (w *world) tidy() {
-	p := w.janitor.living()
-	for _, b := range w.plan.breaks {
-		time.Sleep(time.Until(w.start.Add(b.at)))
-		if w.ctx.Err() != nil || p.gone() {
-			return
-		}
-		w.fired(Break)
-		w.trace(w.janitor, "=== break-lock%s", flags("only what is stale", b.stale, "as another client does", b.foreign, "the tickets", b.tickets))
-		var err error
-		w.only(b.stale && !b.foreign && !b.tickets)
-		switch {
-		case b.tickets:
-			for _, key := range w.tickets() {
-				err = errors.Join(err, p.link.Delete(p.ctx, key))
-			}
-		case b.foreign:
-			err = p.link.Delete(p.ctx, exclusiveKey)
-		default:
-			err = p.locker(0, "").Break(p.ctx, b.stale)
-		}
-		if p.gone() {
-			return
-		}
-		w.trace(w.janitor, "=== break-lock: %v", err)
-	}
-}
-
-// tickets are the keys of all who wait.
-func (w *world) tickets() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Sorted(maps.Keys(w.queue))
-}
-
-// locks are the names of all locks.
-func (w *world) locks() []string {
-	names := []string{""}
-	for _, c := range w.plan.clients {
-		for _, s := range c.steps {
-			if !slices.Contains(names, s.lock) {
-				names = append(names, s.lock)
-			}
-		}
-	}
-	return names
-}
-
-// progress looks whether of two who came at once one has got the lock.
-func (w *world) progress() {
-	if w.plan.scene != Duel || len(w.plan.clients[0].steps)+len(w.plan.clients[1].steps) < 2 {
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.result.Acquired == 0 && w.result.Failed == 0 {
-		w.violate("progress", fmt.Sprintf("two came at once, and neither has got the lock; a round trip takes %v", w.plan.slow.rtt))
-	}
-}
-
-// only notes what the next break-lock may remove.
-func (w *world) only(stale bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.staleOnly = stale
-}
-
-// enterAlone has somebody come in when all others are gone.
-func (w *world) enterAlone(name string) {
-	p := w.plan
-	last := w.newClient(len(p.clients)+1, "last", &clientPlan{ttl: p.ttl()}, w.another("last"))
-	// A lock is stale when its ttl is over on the store's clock, and 2 s later at
-	// most on account of its rounding; or if the clocks don't agree, when it was
-	// watched for a ttl.
-	limit := later(w.changed.Add(p.ttl()+3*time.Second), time.Now())
-	if p.spread != 0 || p.rates[Jump] > 0 || p.storeJump != 0 || p.store.NoStoreClock || w.skewedLeftovers() || p.freezing() {
-		limit = limit.Add(p.ttl() + 5*time.Second)
-	}
-	if p.store.NoStoreClock || p.local { // whose mod times are what some client's clock said
-		limit = limit.Add(p.spread + time.Duration(w.result.Faults[Jump])*time.Hour + 4*time.Minute)
-	}
-	if p.store.NoTime { // a ticket's mod time is all that tells it, and is as old as the last poll
-		limit = limit.Add(10 * time.Second)
-	}
-	// It polls, and an attempt of those that come too early takes some round trips for each page.
-	limit = limit.Add(max(p.storeJump, -p.storeJump) + 20*time.Second + 60*p.latency)
-
-	proc := last.living()
-	var k Held
-	for {
-		var err error
-		k, err = proc.locker(0, name).Lock(context.Background(), replock.Exclusive, "last", max(time.Until(limit), 0))
-		if err == nil {
-			break
-		}
-		var held *replock.HeldError
-		if !errors.As(err, &held) || time.Now().After(limit) {
-			w.mu.Lock()
-			w.violate("stuck", fmt.Sprintf("nobody is left, and the last one doesn't get in %v after the last write: %v", time.Since(w.changed), err))
-			w.mu.Unlock()
-			return
-		}
-		// Who tries each second would try for long if it is an hour.
-		time.Sleep(max(time.Second, (time.Until(limit)-5*time.Second)/20))
-	}
-	w.trace(last, "=== HOLDS the exclusive lock, alone")
-	late := time.Now().After(limit)
-	if err := k.Release(context.Background()); err != nil {
-		w.trace(last, "=== release: %v", err)
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if late {
-		w.violate("stuck", fmt.Sprintf("the last one got in only %v after its time", time.Since(limit)))
-	}
-	page, err := w.mem.List(context.Background(), prefix(name)+"lock.", "")
-	if err != nil {
-		w.violate("leftover", err.Error())
-	}
-	for _, o := range page.Objects {
-		if _, behind := w.queue[o.Key]; behind && o.Key > k.Key() {
-			continue // who died waiting behind it, by their clock, was in nobody's way
-		}
-		w.violate("leftover", fmt.Sprintf("%s is left", w.name(o.Key)))
-	}
-}
-
-func (w *world) skewedLeftovers() bool {
-	for _, l := range w.plan.leftovers {
-		if l.skew != 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // leave puts the locks that others have left behind.
@@ -393,7 +254,7 @@ func (w *world) leave() {
 		}
 		w.past = 0
 		w.ghosts = slices.DeleteFunc(w.ghosts, func(g ghost) bool { return g.key == key })    // overwritten
-		if !l.empty && w.plan.storeJump == 0 && !w.plan.local && !w.plan.store.NoStoreClock { // else both witnesses may be wrong of it
+		if !l.empty && w.plan.storeJump == 0 && !w.plan.local && !w.plan.store.NoStoreClock { // else both witnesses can be wrong about it
 			w.ghosts = append(w.ghosts, ghost{l.mode, key, w.start.Add(l.ttl - l.age - l.ttl/12)})
 		}
 		w.say(nil, "left behind %v ago: %s", l.age.Round(time.Millisecond), strings.TrimPrefix(key, replock.DefaultPrefix))

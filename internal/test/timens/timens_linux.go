@@ -27,8 +27,8 @@ func Command(t *testing.T, ahead time.Duration) []string {
 	return command
 }
 
-// privileged reports whether this process may have a time namespace and set its clocks,
-// as root may unless it is in a container.
+// privileged reports whether this process can have a time namespace and set its clocks,
+// as root can unless it is in a container.
 func privileged() bool {
 	status, _ := os.ReadFile("/proc/self/status")
 	_, rest, _ := strings.Cut(string(status), "CapEff:")

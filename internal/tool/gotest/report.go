@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// silence is how long nothing may be printed.
+// silence is the longest time without output.
 const silence = 8 * time.Second
 
 // report turns the events of go test into what is printed.

@@ -28,7 +28,7 @@ const (
 	schedule = "internal/refresh/schedule.go"
 )
 
-// mutants are bugs that somebody could have written.
+// mutants are bugs that a change could bring.
 var mutants = []mutant{
 	// Acquire.
 	{"an exclusive passes intents that come after its own", sorts,
