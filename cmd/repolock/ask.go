@@ -56,36 +56,3 @@ func (t tokenArg) hold(r *reporter, do string) error {
 	}
 	return err
 }
-
-type checkCmd struct{ tokenArg }
-
-func (checkCmd) Help() string {
-	return `Looks into the repository, so that a lock that somebody broke isn't taken for held. If the repository can't be reached the
-lock is held for as long as its lease lasts. Exits with 79 if the lock was lost, and why, or if nobody holds it any more.`
-}
-
-func (c checkCmd) run(r *reporter, _ global) (int, error) { return 0, c.hold(r, "check") }
-
-type renewCmd struct{ tokenArg }
-
-func (renewCmd) Help() string {
-	return `Locks are refreshed by themselves; this is for before what takes nearly as long as a lock lives and can't be interrupted.
-Exits with 79 as check does, and with 69 if the lock is held and couldn't be refreshed.`
-}
-
-func (c renewCmd) run(r *reporter, _ global) (int, error) { return 0, c.hold(r, "renew") }
-
-type releaseCmd struct{ tokenArg }
-
-func (releaseCmd) Help() string {
-	return `Exits with 79 if the lock had been lost before, or there is none any more, since it was released already or its keeper was
-killed: what was done under it may not have been protected. With 69 the lock couldn't be deleted and is left to expire.`
-}
-
-func (c releaseCmd) run(r *reporter, _ global) (int, error) {
-	h, err := c.ask("release")
-	if err == nil && r.JSON {
-		err = r.result(h)
-	}
-	return 0, err
-}

@@ -11,26 +11,6 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// patience is what --wait says.
-type patience time.Duration
-
-// UnmarshalText understands a duration, and "forever".
-func (p *patience) UnmarshalText(text []byte) error {
-	if string(text) == "forever" {
-		*p = patience(replock.Forever)
-		return nil
-	}
-	d, err := time.ParseDuration(string(text))
-	switch {
-	case err != nil:
-		return fmt.Errorf("%.80q: must be a time such as 90s, 15m or 2h, or forever", text)
-	case d < 0:
-		return fmt.Errorf("%v: must not be negative", d)
-	}
-	*p = patience(d)
-	return nil
-}
-
 // waiting tells of those whom we wait for: on a terminal in a live line, elsewhere in a
 // line when they change.
 type waiting struct {

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/repolock/repolock/replock"
+)
+
+// takeFlags are the flags of all commands that take a lock.
+type takeFlags struct {
+	TTL      time.Duration     `config:"" default:"60s" help:"How long the lock outlives a crash: ${default} unless said otherwise, 10s to 24h."`
+	Look     time.Duration     `config:"" default:"10s" help:"How often to look whether the lock is still there: ${default} unless said otherwise, 1s to the ttl. Bounds how long a command runs on after its lock was broken, or while another holds it because this machine was paused by its hypervisor. A look is one list request."`
+	Wait     patience          `config:"" default:"0s" placeholder:"DURATION|forever" help:"How long to wait while somebody else holds the lock. Whoever waits for the exclusive lock comes before all who come later."`
+	HeldCode int               `config:"" name:"held-exit-code" short:"E" default:"75" placeholder:"N" help:"Exit code when somebody else holds the lock."`
+	Metadata map[string]string `config:"" placeholder:"KEY=VALUE" help:"Put this into the lock for others to read. No secrets."`
+	Audit    string            `predictor:"file" config:"" placeholder:"FILE" env:"REPOLOCK_AUDIT" help:"Append what happens to the lock to this file, in JSON, one event a line."`
+	Metrics  string            `predictor:"file" config:"" name:"metrics-file" placeholder:"FILE" help:"Write what became of the lock to this file, for Prometheus (the textfile collector of node_exporter)."`
+	Fence    bool              `help:"Take a fencing number with an exclusive lock (REPOLOCK_FENCE)."`
+}
+
+func (f takeFlags) check() error {
+	switch {
+	case f.TTL < replock.MinTTL || f.TTL > replock.MaxTTL:
+		return usageError{fmt.Errorf("--ttl %v: must be from %v to %v", f.TTL, replock.MinTTL, replock.MaxTTL)}
+	case f.Look < replock.MinLook || f.Look > f.TTL:
+		return usageError{fmt.Errorf("--look %v: must be from %v to the ttl, %v", f.Look, replock.MinLook, f.TTL)}
+	case f.HeldCode < 0 || f.HeldCode > 255:
+		return usageError{fmt.Errorf("--held-exit-code %d: must be from 0 to 255", f.HeldCode)}
+	}
+	return nil
+}
+
+// patience is what --wait says.
+type patience time.Duration
+
+// UnmarshalText understands a duration, and "forever".
+func (p *patience) UnmarshalText(text []byte) error {
+	if string(text) == "forever" {
+		*p = patience(replock.Forever)
+		return nil
+	}
+	d, err := time.ParseDuration(string(text))
+	switch {
+	case err != nil:
+		return fmt.Errorf("%.80q: must be a time such as 90s, 15m or 2h, or forever", text)
+	case d < 0:
+		return fmt.Errorf("%v: must not be negative", d)
+	}
+	*p = patience(d)
+	return nil
+}
