@@ -13,6 +13,7 @@ import (
 	"github.com/repolock/repolock/internal/audit"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/identity"
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -91,7 +92,7 @@ func (a *auditor) records(e replock.Event, ttl time.Duration) (records []audit.R
 	record := a.record(e)
 	record.TTLSeconds = ttl.Seconds()
 	if e.Err != nil {
-		record.Error = oneLine(e.Err)
+		record.Error = text.Error(e.Err)
 	}
 	switch e.Kind {
 	case replock.EventAcquired:
@@ -159,7 +160,7 @@ func (a *auditor) broken(b replock.Broken, why string) {
 	record := stolen(a.record(replock.Event{Time: clock.System{}.Now()}), b.Info)
 	record.Event, record.Reason = audit.Broken, why
 	if b.Err != nil {
-		record.Error, record.Action = oneLine(b.Err), audit.ManualCleanup
+		record.Error, record.Action = text.Error(b.Err), audit.ManualCleanup
 	}
 	record.LockPath = a.path(b.Key())
 	a.write(record)
@@ -188,7 +189,7 @@ func (a *auditor) path(key string) string {
 
 func (a *auditor) write(record audit.Record) {
 	if err := a.log.Append(record); err != nil {
-		a.r.say("warning: the audit log can't be written: %s", oneLine(err))
+		a.r.say("warning: the audit log can't be written: %s", text.Error(err))
 	}
 }
 

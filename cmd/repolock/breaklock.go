@@ -11,6 +11,7 @@ import (
 
 	"github.com/mattn/go-isatty"
 
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -134,14 +135,14 @@ func (c breakCmd) report(r *reporter, broken []replock.Broken) error {
 		for _, b := range broken {
 			j := newJSONLock(b.Info)
 			if b.Err != nil {
-				j.BreakFailure = oneLine(b.Err)
+				j.BreakFailure = text.Error(b.Err)
 			}
 			out.Broken = append(out.Broken, j)
 		}
 		return r.result(out)
 	}
 	if len(broken) == 0 {
-		_, err := fmt.Fprintf(r.stdout, "nothing to break\n%s\n", escape(r.looked()))
+		_, err := fmt.Fprintf(r.stdout, "nothing to break\n%s\n", text.Escape(r.looked()))
 		return err
 	}
 	for _, b := range broken {

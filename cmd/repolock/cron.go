@@ -7,6 +7,7 @@ import (
 
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/plain"
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
 )
@@ -60,7 +61,7 @@ func (f cronFlags) without(r *reporter, args []string, err error) (int, error) {
 		r.skip(err)
 		return 0, nil
 	case f.IfUnreachable == "run" && !not.reached && errors.Is(err, store.ErrUnreachable):
-		r.shout("unlocked", "RUNNING WITHOUT A LOCK: "+oneLine(err))
+		r.shout("unlocked", "RUNNING WITHOUT A LOCK: "+text.Error(err))
 		return bare(args)
 	default:
 		return 0, err
@@ -75,7 +76,7 @@ func (r *reporter) skip(err error) {
 		r.object(out)
 		return
 	}
-	r.say("skipped: %s", oneLine(err))
+	r.say("skipped: %s", text.Error(err))
 }
 
 // shout says what must be heard even with --quiet.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/repolock/repolock/internal/doctor"
 	"github.com/repolock/repolock/internal/procgroup"
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
 )
@@ -83,7 +84,7 @@ func (c doctorCmd) print(r *reporter, g global, report doctor.Report) error {
 		report   doctor.Report
 		from, to global
 	}{{report, g, other}, {*report.Also, other, g}} {
-		if _, err := fmt.Fprintf(r.stdout, "written through %s, listed through %s too\n", escape(way.from.where()), escape(way.to.where())); err != nil {
+		if _, err := fmt.Fprintf(r.stdout, "written through %s, listed through %s too\n", text.Escape(way.from.where()), text.Escape(way.to.where())); err != nil {
 			return err
 		}
 		if err := printReport(r, way.report, way.from.Repo); err != nil {

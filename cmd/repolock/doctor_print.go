@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/repolock/repolock/internal/doctor"
+	"github.com/repolock/repolock/internal/text"
 )
 
 // jsonReport is the report of doctor in JSON. Fields are only ever added.
@@ -28,17 +29,17 @@ func printReport(r *reporter, report doctor.Report, repo string) error {
 	printLatency(&b, report.Latency)
 	if report.Plan != nil {
 		for _, line := range report.Plan.Says {
-			fmt.Fprintln(&b, "-", escape(line))
+			fmt.Fprintln(&b, "-", text.Escape(line))
 		}
 	}
 	if says != "" {
-		fmt.Fprintln(&b, "-", escape(says))
+		fmt.Fprintln(&b, "-", text.Escape(says))
 	}
 	printLeft(&b, report)
 	if report.Verdict.Fitness == doctor.LacksPermission {
-		fmt.Fprintf(&b, "tried below %s, which rights below index/lock* are good for, and those below index/lock.* not\n", escape(report.Prefix))
+		fmt.Fprintf(&b, "tried below %s, which rights below index/lock* are good for, and those below index/lock.* not\n", text.Escape(report.Prefix))
 	}
-	fmt.Fprintln(&b, escape(report.Verdict.Summary))
+	fmt.Fprintln(&b, text.Escape(report.Verdict.Summary))
 	_, err := io.WriteString(r.stdout, b.String())
 	return err
 }
@@ -48,11 +49,11 @@ func printChecks(b *strings.Builder, report doctor.Report) {
 	if report.Server != "" {
 		name += ", " + report.Server
 	}
-	fmt.Fprintf(b, "store: %s\n\n", escape(name))
+	fmt.Fprintf(b, "store: %s\n\n", text.Escape(name))
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "CHECK\tRESULT\tDETAIL")
 	for _, c := range report.Checks {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", strings.ReplaceAll(c.Name, "_", " "), c.Result, escape(c.Detail))
+		fmt.Fprintf(t, "%s\t%s\t%s\n", strings.ReplaceAll(c.Name, "_", " "), c.Result, text.Escape(c.Detail))
 	}
 	t.Flush()
 	fmt.Fprintln(b)
@@ -78,13 +79,13 @@ func printLeft(b *strings.Builder, report doctor.Report) {
 	if len(report.Left) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "%d objects below %s could not be deleted; remove them by hand:\n", len(report.Left), escape(report.Prefix))
+	fmt.Fprintf(b, "%d objects below %s could not be deleted; remove them by hand:\n", len(report.Left), text.Escape(report.Prefix))
 	for i, key := range report.Left {
 		if i == maxLeft {
 			fmt.Fprintf(b, "  and %d more\n", len(report.Left)-i)
 			break
 		}
-		fmt.Fprintf(b, "  %s\n", escape(key))
+		fmt.Fprintf(b, "  %s\n", text.Escape(key))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/repolock/repolock/internal/procgroup"
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -90,7 +91,7 @@ func (o rehearsal) print(r *reporter) error {
 	if o.Mode != "" && o.Available {
 		found = "the lock is to be had now\n"
 	}
-	_, err := fmt.Fprintf(r.stdout, "would run, %s: %s\n%snothing was run, and no lock was taken; %s\n", lock, escape(spell(o.WouldRun)), found, o.Suggestion)
+	_, err := fmt.Fprintf(r.stdout, "would run, %s: %s\n%snothing was run, and no lock was taken; %s\n", lock, text.Escape(spell(o.WouldRun)), found, o.Suggestion)
 	return err
 }
 

@@ -170,15 +170,3 @@ func plainly(d time.Duration) string {
 	}
 	return s
 }
-
-// maxMessage is where an error is cut: it may quote what was given to us.
-const maxMessage = 4096
-
-// oneLine makes one line of an error that joins several.
-func oneLine(err error) string {
-	s := escape(strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; "))
-	if len(s) > maxMessage {
-		s = strings.ToValidUTF8(s[:maxMessage], "") + "…"
-	}
-	return s
-}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -58,7 +59,7 @@ func newJSONError(r *reporter, err error) jsonError {
 		return told.jsonError
 	}
 	name, code, hint := describe(err)
-	out := jsonError{Error: name, Message: oneLine(err), ExitCode: code, LockName: lockName(r.Name), Suggestion: hint}
+	out := jsonError{Error: name, Message: text.Error(err), ExitCode: code, LockName: lockName(r.Name), Suggestion: hint}
 	var held *replock.HeldError
 	if errors.As(err, &held) {
 		for _, h := range held.Holders {

@@ -15,6 +15,7 @@ import (
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/daemon"
 	"github.com/repolock/repolock/internal/identity"
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -133,7 +134,7 @@ func (k *keeping) told(e replock.Event) {
 	}
 	n := news{Event: &e}
 	if e.Err != nil {
-		n.EventErr, e.Err = oneLine(e.Err), nil
+		n.EventErr, e.Err = text.Error(e.Err), nil
 	}
 	_ = k.line.Tell(n)
 }
@@ -153,7 +154,7 @@ func (k *keeping) say(format string, args ...any) {
 
 // onLost does what --on-lost says. The lock isn't resumed: the script ran on.
 func (k *keeping) onLost(loss error) {
-	defer func() { k.say("%s", oneLine(loss)) }() // after the signal: the log may hang
+	defer func() { k.say("%s", text.Error(loss)) }() // after the signal: the log may hang
 	sig, ok := map[string]syscall.Signal{"term": syscall.SIGTERM, "kill": syscall.SIGKILL}[k.OnLost]
 	if !ok || k.owner == nil {
 		return

@@ -12,6 +12,7 @@ import (
 
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/regular"
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -71,10 +72,10 @@ func (m *metrics) event(e replock.Event) {
 		return
 	}
 	m.mu.Lock()
-	text := m.render()
+	content := m.render()
 	m.mu.Unlock()
-	if err := m.write(text); err != nil { // which may take long: nobody waits for it
-		m.r.say("warning: the metrics can't be written: %s", oneLine(err))
+	if err := m.write(content); err != nil { // which may take long: nobody waits for it
+		m.r.say("warning: the metrics can't be written: %s", text.Error(err))
 	}
 }
 

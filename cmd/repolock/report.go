@@ -3,14 +3,13 @@ package main
 import (
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
-	"unicode"
 
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/plain"
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -33,14 +32,14 @@ func (r *reporter) say(format string, args ...any) {
 	}
 }
 
-func (r *reporter) line(kind, text string) {
+func (r *reporter) line(kind, message string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	shown, was := r.shown, r.erased()
 	if was != "" {
 		r.shown = shown
 	}
-	fmt.Fprintf(r.stderr, "%srepolock: %s%s\n%s", was, kind, escape(text), r.shown)
+	fmt.Fprintf(r.stderr, "%srepolock: %s%s\n%s", was, kind, text.Escape(message), r.shown)
 }
 
 // fail prints an error and returns its exit code.
@@ -69,9 +68,9 @@ func (r *reporter) event(e replock.Event) {
 			r.say("removed a stale lock: %s", h)
 		}
 	case replock.EventRefreshFailed:
-		r.say("refreshing the lock failed (%d of 3; it is lost in %v): %s", e.Failures, e.Left.Round(time.Second), oneLine(e.Err))
+		r.say("refreshing the lock failed (%d of 3; it is lost in %v): %s", e.Failures, e.Left.Round(time.Second), text.Error(e.Err))
 	case replock.EventReleaseFailed:
-		r.say("warning: a lock is left to expire: %s", oneLine(e.Err))
+		r.say("warning: a lock is left to expire: %s", text.Error(e.Err))
 	default:
 		if r.Verb {
 			r.say("%s: %s lock %s, key %s", e.Kind, e.Mode, e.ID, e.Key)
@@ -97,22 +96,4 @@ func printJSON(w io.Writer, v any) error {
 		_, err = fmt.Fprintf(w, "%s\n", text)
 	}
 	return err
-}
-
-// escape makes a text safe for a terminal: an error may quote the name of a file
-// or a body.
-func escape(s string) string {
-	if !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range s {
-		if unicode.IsPrint(r) {
-			b.WriteRune(r)
-		} else {
-			q := strconv.QuoteRuneToASCII(r)
-			b.WriteString(q[1 : len(q)-1])
-		}
-	}
-	return b.String()
 }

@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/repolock/repolock/internal/config"
+	"github.com/repolock/repolock/internal/text"
 )
 
 type reposCmd struct{}
@@ -56,11 +57,11 @@ func (o jsonRepos) print(r *reporter) error {
 	t := tabwriter.NewWriter(r.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "NAME\tREPOSITORY\tLOCK")
 	for _, repo := range o.Repositories {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", repo.Name, escape(repo.URL), repo.LockName)
+		fmt.Fprintf(t, "%s\t%s\t%s\n", repo.Name, text.Escape(repo.URL), repo.LockName)
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(r.stdout, "default: %s\nread from %s\n", escape(dash(o.Default)), escape(o.File))
+	_, err := fmt.Fprintf(r.stdout, "default: %s\nread from %s\n", text.Escape(dash(o.Default)), text.Escape(o.File))
 	return err
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/procgroup"
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -273,16 +274,16 @@ func (s *session) onLost() <-chan struct{} {
 	switch {
 	case s.OnLost == "warn":
 		s.lost = loss
-		s.report.say("%s; the command runs on without it (--on-lost warn)", oneLine(loss))
+		s.report.say("%s; the command runs on without it (--on-lost warn)", text.Error(loss))
 		return nil
 	case s.OnLost == "pause" && !loss.Definite && s.pause():
 		s.stoppedFor(s.lock.Load())
-		s.report.say("%s; the command is stopped; trying for %v to resume the lock", oneLine(loss), s.ResumeFor)
+		s.report.say("%s; the command is stopped; trying for %v to resume the lock", text.Error(loss), s.ResumeFor)
 		err := s.resume()
 		if err == nil {
 			return s.lock.Load().Context().Done()
 		}
-		s.report.say("the lock could not be resumed: %s", oneLine(err))
+		s.report.say("the lock could not be resumed: %s", text.Error(err))
 	}
 	s.lost, s.killed = loss, true
 	_ = group.Kill()
@@ -331,7 +332,7 @@ func (s *session) resume() error {
 			return loss
 		}
 		s.stoppedFor(lock)
-		s.report.say("the lock was resumed, and lost before the command could go on: %s; trying again", oneLine(loss))
+		s.report.say("the lock was resumed, and lost before the command could go on: %s; trying again", text.Error(loss))
 	}
 }
 
@@ -387,7 +388,7 @@ func (s *session) proceed(lock *replock.Lock) error {
 		_ = group.Signal(sigcont)
 	}
 	if err != nil { // the group is told to go on when that is over
-		s.report.say("the lock was resumed; the command is still stopped: %s", oneLine(err))
+		s.report.say("the lock was resumed; the command is still stopped: %s", text.Error(err))
 		return nil
 	}
 	s.report.say("the lock was resumed, and the command continued")

@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -33,7 +34,7 @@ func (c statusCmd) run(r *reporter, g global) (int, error) {
 	if err := showStatus(r, r.stdout, infos); err != nil || r.JSON {
 		return 0, err
 	}
-	_, err = fmt.Fprintln(r.stdout, escape(g.looked()))
+	_, err = fmt.Fprintln(r.stdout, text.Escape(g.looked()))
 	return 0, err
 }
 

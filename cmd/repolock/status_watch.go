@@ -14,6 +14,7 @@ import (
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/plain"
 	"github.com/repolock/repolock/internal/procgroup"
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -59,7 +60,7 @@ func (w *watching) redraw(infos []replock.Info, failed error) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s  %s\n", stamp(clock.System{}.Now()), replock.Printable(redact(w.r.Repo)))
 	if failed != nil {
-		fmt.Fprintf(&b, "the store can't be read: %s\n", oneLine(failed))
+		fmt.Fprintf(&b, "the store can't be read: %s\n", text.Error(failed))
 	} else if err := showStatus(w.r, &b, infos); err != nil {
 		return err
 	}
@@ -96,7 +97,7 @@ func crop(lines []string, width, height int) []string {
 // print shows the locks if others hold them now than before.
 func (w *watching) print(infos []replock.Info, failed error) error {
 	if failed != nil {
-		w.r.say("warning: the store can't be read: %s", oneLine(failed))
+		w.r.say("warning: the store can't be read: %s", text.Error(failed))
 		return nil
 	}
 	names := ""

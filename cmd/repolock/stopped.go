@@ -8,6 +8,7 @@ import (
 	"github.com/repolock/repolock/internal/audit"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/procgroup"
+	"github.com/repolock/repolock/internal/text"
 )
 
 // stopped is told when the command is stopped although its lock is held, and when it
@@ -32,11 +33,11 @@ func (s *session) unguarded(why error, over bool) {
 		record.Event = audit.GuardReplaced
 		s.report.say("a guard watches the command again, which goes on")
 	case runsOn:
-		record.Event, record.Error = audit.GuardLost, oneLine(why)
-		s.report.say("warning: %s; the command runs on (--on-lost warn)", oneLine(why))
+		record.Event, record.Error = audit.GuardLost, text.Error(why)
+		s.report.say("warning: %s; the command runs on (--on-lost warn)", text.Error(why))
 	default:
-		record.Event, record.Error, record.Action = audit.GuardLost, oneLine(why), audit.CommandStopped
-		s.report.say("warning: %s; the command is stopped until one does", oneLine(why))
+		record.Event, record.Error, record.Action = audit.GuardLost, text.Error(why), audit.CommandStopped
+		s.report.say("warning: %s; the command is stopped until one does", text.Error(why))
 	}
 	lock, now := s.lock.Load(), clock.System{}.Now()
 	s.locker.Later(func() { s.audit.command(lock, now, record) })

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/repolock/repolock/internal/procgroup"
+	"github.com/repolock/repolock/internal/text"
 )
 
 // onTerminal reports whether stderr is a terminal that can erase a line, and that isn't
@@ -26,15 +27,15 @@ func (r *reporter) animated() bool { return !r.Quiet && !r.JSON && r.terminal() 
 
 // live shows a line in place of the live line before, below all other lines, and reports
 // whether it could. An empty one ends that.
-func (r *reporter) live(text string) bool {
-	if text != "" && !r.animated() {
+func (r *reporter) live(line string) bool {
+	if line != "" && !r.animated() {
 		return false
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	was := r.erased()
-	if text != "" {
-		r.shown = fit(escape(text)) + "\r"
+	if line != "" {
+		r.shown = fit(text.Escape(line)) + "\r"
 	}
 	if was != "" || r.shown != "" {
 		fmt.Fprint(r.stderr, was+r.shown)

@@ -14,6 +14,7 @@ import (
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/judge"
 	"github.com/repolock/repolock/internal/regular"
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/internal/torture"
 )
 
@@ -72,7 +73,7 @@ func newTortureResult(r torture.Report) *tortureResult {
 		t.Violations = []judge.Violation{}
 	}
 	if r.LeftBecause != nil {
-		t.LeftBecause = oneLine(r.LeftBecause)
+		t.LeftBecause = text.Error(r.LeftBecause)
 	}
 	return t
 }
@@ -152,7 +153,7 @@ func (t *tortureResult) print(r *reporter) error {
 	t.printViolations(&b)
 	for _, kept := range []struct{ what, name string }{{"picture", t.HTML}, {"log", t.Log}} {
 		if kept.name != "" {
-			fmt.Fprintf(&b, "%s: %s\n", kept.what, escape(kept.name))
+			fmt.Fprintf(&b, "%s: %s\n", kept.what, text.Escape(kept.name))
 		}
 	}
 	if t.LeftBecause != "" || len(t.Left) > 0 {
@@ -172,7 +173,7 @@ func (t *tortureResult) printViolations(b *strings.Builder) {
 			fmt.Fprintf(b, "and %d more\n", len(t.Violations)-i)
 			break
 		}
-		fmt.Fprintf(b, "%s: %s\n", strings.ReplaceAll(v.Name, "_", " "), escape(v.Text))
+		fmt.Fprintf(b, "%s: %s\n", strings.ReplaceAll(v.Name, "_", " "), text.Escape(v.Text))
 	}
 }
 
@@ -184,7 +185,7 @@ func (t *tortureResult) says() string {
 	case judge.Violated:
 		return fmt.Sprintf("VIOLATION: locks don't hold here; %d violations in %d acquisitions", len(t.Violations), t.Acquisitions)
 	default:
-		return "whether there was a violation isn't known: " + escape(t.Why)
+		return "whether there was a violation isn't known: " + text.Escape(t.Why)
 	}
 }
 
