@@ -80,47 +80,15 @@ var levels = map[EventKind]slog.Level{
 // time.
 func (l *Locker) tell(e Event) {
 	e.Time, e.Name = l.opts.Clock.Now(), l.opts.Name
-	l.Later(func() { l.pass(e) })
+	l.events.Add(func() { l.pass(e) })
 }
 
-// Flush waits until the logger and the observer have been told of all events so
-// far, or ctx has ended.
-func (l *Locker) Flush(ctx context.Context) {
-	told := make(chan struct{})
-	l.Later(func() { close(told) })
-	select {
-	case <-told:
-	case <-ctx.Done():
-	}
-}
+// Flush waits until the logger and the observer have got all events so far, or ctx has
+// ended.
+func (l *Locker) Flush(ctx context.Context) { l.events.Flush(ctx) }
 
-// Later calls f once the logger and the observer have been told of all events so far, and
-// before they are told of another, without waiting: for what else is to be told in order.
-func (l *Locker) Later(f func()) {
-	l.tellMu.Lock()
-	defer l.tellMu.Unlock()
-	l.untold = append(l.untold, f)
-	if !l.telling {
-		l.telling = true
-		go l.tellAll()
-	}
-}
-
-func (l *Locker) tellAll() {
-	for {
-		l.tellMu.Lock()
-		untold := l.untold
-		l.untold = nil
-		l.telling = len(untold) > 0
-		l.tellMu.Unlock()
-		if len(untold) == 0 {
-			return
-		}
-		for _, f := range untold {
-			f()
-		}
-	}
-}
+// Later calls f behind the events so far.
+func (l *Locker) Later(f func()) { l.events.Add(f) }
 
 // pass logs an event and passes it to the observer.
 func (l *Locker) pass(e Event) {

@@ -82,7 +82,7 @@ func (k *Lock) run(ctx context.Context) {
 	}
 	k.ended.Store(int64(min(k.l.opts.Clock.Elapsed(), k.Deadline())))
 	k.lost.Store(lost)
-	k.tell(EventLost, lost) // who sees the context end, and calls Later, comes after it
+	k.tell(EventLost, lost) // before cancel: a Flush after the context has ended waits for it
 	k.cancel(lost)
 }
 
