@@ -87,9 +87,6 @@ func (l *Locker) tell(e Event) {
 // ended.
 func (l *Locker) Flush(ctx context.Context) { l.events.Flush(ctx) }
 
-// Later calls f behind the events so far.
-func (l *Locker) Later(f func()) { l.events.Add(f) }
-
 // pass logs an event and passes it to the observer.
 func (l *Locker) pass(e Event) {
 	level, ok := levels[e.Kind]

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -16,6 +15,7 @@ import (
 	"github.com/repolock/repolock/internal/identity"
 	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/regular"
+	"github.com/repolock/repolock/internal/session"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -78,70 +78,42 @@ func (f forPID) process() (*identity.Process, error) {
 	return &p, nil
 }
 
-// order is what a keeper is to hold.
-type order struct {
-	Flags     takeFlags
-	Global    global
-	Mode      replock.Mode
-	Operation string
-	Token     string
-	Owner     *identity.Process // nil: nobody
-	OnLost    string
-}
-
-// news is what a keeper tells until it has its lock: what happens, and at last what it
-// holds, or why it doesn't.
-type news struct {
-	Event    *replock.Event
-	EventErr string // its Err
-	Held     *holding
-	Failure  *jsonError
-}
-
-// errKeeperFailed: it ended without a word.
-var errKeeperFailed = errors.New("the keeper of the lock ended unexpectedly; what it may have left in the repository expires")
-
-// keeperError is an error that a keeper has described.
-type keeperError struct{ jsonError }
-
-func (e keeperError) Error() string { return e.Message }
-
-// order checks what was asked for.
-func (c acquireCmd) order(g global) (order, error) {
+// order checks the flags.
+func (c acquireCmd) order(g global) (keeperOrder, error) {
 	if err := c.check(); err != nil {
-		return order{}, err
+		return keeperOrder{}, err
 	}
-	if g.unknown != nil { // which gob would leave behind
-		return order{}, g.unknown
+	if g.unknown != nil { // gob would leave it behind
+		return keeperOrder{}, g.unknown
 	}
-	o := order{Flags: c.takeFlags, Global: g, Operation: c.Operation, Token: daemon.NewToken(), OnLost: c.OnLost}
+	o := keeperOrder{Flags: c.takeFlags, Global: g, Operation: c.Operation, Token: daemon.NewToken(), OnLost: c.OnLost}
 	switch {
 	case c.Shared:
 		o.Mode = replock.Shared
 	case c.Exclusive:
 		o.Mode = replock.Exclusive
 	default:
-		return order{}, usageError{errors.New("say which lock: --shared or --exclusive")}
+		return keeperOrder{}, usageError{errors.New("say which lock: --shared or --exclusive")}
 	}
 	if c.HeldCode == 0 {
-		return order{}, usageError{errors.New("--held-exit-code 0: would say that the lock is held")}
+		return keeperOrder{}, usageError{errors.New("--held-exit-code 0: would say that the lock is held")}
 	}
 	if c.Export && g.JSON {
-		return order{}, usageError{errors.New("--export and --json can't be used together")}
+		return keeperOrder{}, usageError{errors.New("--export and --json can't be used together")}
 	}
 	if err := replock.CheckOperation(c.Operation); err != nil {
-		return order{}, usageError{err}
+		return keeperOrder{}, usageError{err}
 	}
 	if c.OnLost != "warn" && c.ForPID.none {
-		return order{}, usageError{fmt.Errorf("--on-lost %s: there is no process to be signalled, with --for-pid none", c.OnLost)}
+		return keeperOrder{}, usageError{fmt.Errorf("--on-lost %s: there is no process to be signalled, with --for-pid none", c.OnLost)}
 	}
 	if c.OnLost != "warn" && runtime.GOOS != "linux" {
-		return order{}, usageError{fmt.Errorf("--on-lost %s: on Linux alone a process can be told from a later one with the same number", c.OnLost)}
+		return keeperOrder{}, usageError{fmt.Errorf("--on-lost %s: on Linux alone a process can be told from a later one with the same number", c.OnLost)}
 	}
-	if c.Metrics != "" { // which is written again and again
+	if c.Metrics != "" { // the keeper writes it in another directory
 		path, err := filepath.Abs(c.Metrics)
 		if err != nil {
-			return order{}, usageError{fmt.Errorf("--metrics-file: %w", err)}
+			return keeperOrder{}, usageError{fmt.Errorf("--metrics-file: %w", err)}
 		}
 		o.Flags.Metrics = path
 	}
@@ -167,7 +139,8 @@ func (c acquireCmd) run(r *reporter, g global) (int, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	around := lookAround(ctx, r, g)
+	survey := newSurvey(r, g)
+	survey.Start(ctx)
 	k, err := daemon.Start([]string{"keeper"}, o, log)
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", errKeeperFailed, err)
@@ -177,7 +150,7 @@ func (c acquireCmd) run(r *reporter, g global) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer around.tell()()
+	defer survey.Report()()
 	if err = c.print(r, g, *held); err == nil {
 		if err = k.Accept(); err != nil {
 			err = fmt.Errorf("%w: %w", errKeeperFailed, err)
@@ -192,12 +165,12 @@ func (c acquireCmd) run(r *reporter, g global) (int, error) {
 }
 
 // listen delivers what the keeper tells, until it ends.
-func listen(k *daemon.Starter) <-chan news {
-	heard := make(chan news)
+func listen(k *daemon.Starter) <-chan session.News {
+	heard := make(chan session.News)
 	go func() {
 		defer close(heard)
 		for {
-			var n news
+			var n session.News
 			if k.Next(&n) != nil {
 				return
 			}
@@ -208,21 +181,21 @@ func listen(k *daemon.Starter) <-chan news {
 }
 
 // await shows what the keeper tells until it holds the lock. A signal ends that.
-func (c acquireCmd) await(r *reporter, k *daemon.Starter, heard <-chan news) (*holding, error) {
+func (c acquireCmd) await(r *reporter, k *daemon.Starter, heard <-chan session.News) (*session.Holding, error) {
 	signals, stop := procgroup.Signals()
 	defer stop()
-	w := waiting{r: r}
-	defer w.end()
+	w := console{reporter: r}
+	defer w.EndWait()
 	for interrupted := error(nil); ; {
 		select {
 		case sig := <-signals:
-			if !ends(sig) {
+			if !session.Ends(sig) {
 				continue
 			}
 			if interrupted != nil { // it doesn't end: it may be stopped
 				return nil, interrupted
 			}
-			interrupted = signalled{sig.(syscall.Signal)}
+			interrupted = session.SignalError{Signal: sig.(syscall.Signal)}
 			k.GiveUp()
 		case n, open := <-heard:
 			switch {
@@ -232,35 +205,33 @@ func (c acquireCmd) await(r *reporter, k *daemon.Starter, heard <-chan news) (*h
 				return nil, errKeeperFailed
 			case interrupted != nil:
 			case n.Failure != nil:
-				return nil, keeperError{*n.Failure}
+				return nil, newKeeperError(n.Failure)
 			case n.Held != nil:
 				return n.Held, nil
 			default:
 				if n.EventErr != "" {
 					n.Event.Err = errors.New(n.EventErr)
 				}
-				w.event(*n.Event)
+				w.Event(*n.Event)
 			}
 		}
 	}
 }
 
 // print tells the caller what is held.
-func (c acquireCmd) print(r *reporter, g global, held holding) error {
+func (c acquireCmd) print(r *reporter, g global, held session.Holding) error {
 	switch {
 	case r.JSON:
 		return r.result(held)
 	case c.Export:
 		text := "export REPOLOCK_TOKEN=" + held.Token
-		env := g.under(held.ID, held.Mode, held.Fence, held.Token)
+		env := g.place().Environ(held.ID, held.Mode, held.Fence, held.Token)
 		for _, v := range env {
 			name, value, _ := strings.Cut(v, "=")
 			text += " " + name + "=" + quote(value)
 		}
-		for _, name := range []string{"REPOLOCK_FENCE", nameVariable} { // of a lock around this one
-			if !slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, name+"=") }) {
-				text += "; unset " + name
-			}
+		for _, name := range session.Unset(env) {
+			text += "; unset " + name
 		}
 		_, err := fmt.Fprintln(r.stdout, text)
 		return err

@@ -8,6 +8,7 @@ import (
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/daemon"
 	"github.com/repolock/repolock/internal/identity"
+	"github.com/repolock/repolock/internal/session"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -17,28 +18,28 @@ type tokenArg struct {
 }
 
 // ask has its keeper do something, and returns what it holds.
-func (t tokenArg) ask(do string) (holding, error) {
+func (t tokenArg) ask(do string) (session.Holding, error) {
 	if err := daemon.Supported(); err != nil {
-		return holding{}, usageError{err}
+		return session.Holding{}, usageError{err}
 	}
 	if t.Token == "" {
-		return holding{}, usageError{errors.New("no token: give the one that acquire printed, or set REPOLOCK_TOKEN")}
+		return session.Holding{}, usageError{errors.New("no token: give the one that acquire printed, or set REPOLOCK_TOKEN")}
 	}
 	if err := daemon.CheckToken(t.Token); err != nil {
-		return holding{}, usageError{err}
+		return session.Holding{}, usageError{err}
 	}
-	var a keeperAnswer
+	var a session.Answer
 	asked := clock.System{}.Elapsed()
 	if err := daemon.Ask(t.Token, do, &a, do == "release"); err != nil {
-		return holding{}, err
+		return session.Holding{}, err
 	}
 	if a.Failure != nil {
-		return holding{}, keeperError{*a.Failure}
+		return session.Holding{}, newKeeperError(a.Failure)
 	}
-	if do != "release" && a.over(asked, clock.System{}.Elapsed(), identity.Self().TimeNamespace) {
-		return holding{}, fmt.Errorf("%w: its lease was over when the keeper's answer was read", replock.ErrLost)
+	if do != "release" && a.Over(asked, clock.System{}.Elapsed(), identity.Self().TimeNamespace) {
+		return session.Holding{}, fmt.Errorf("%w: its lease was over when the keeper's answer was read", replock.ErrLost)
 	}
-	return a.holding, nil
+	return a.Holding, nil
 }
 
 // hold asks for something after which the lock is held, and shows until when.
@@ -52,7 +53,7 @@ func (t tokenArg) hold(r *reporter, do string) error {
 	}
 	if !r.Quiet {
 		_, err = fmt.Fprintf(r.stdout, "%s lock %s, operation %s, is held until %s unless refreshed (%v)\n", h.Mode, h.ID,
-			replock.Printable(h.Operation), h.HeldUntil.Format(time.RFC3339), time.Duration(h.LeftSeconds*float64(time.Second)).Round(time.Second))
+			replock.Printable(h.Operation), h.HeldUntil.Format(time.RFC3339), h.Left().Round(time.Second))
 	}
 	return err
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/mattn/go-isatty"
 
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/events"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )
@@ -36,7 +38,7 @@ func (c breakCmd) run(r *reporter, g global) (int, error) {
 	if !c.Yes && !isatty.IsTerminal(os.Stdin.Fd()) {
 		return 0, usageError{errors.New("there is no terminal to ask on: give --yes to break locks")}
 	}
-	log, err := newAuditor(r, g, c.Audit)
+	sinks, err := takeFlags{Audit: c.Audit}.sinks(r, g, 0, "")
 	if err != nil {
 		return 0, err
 	}
@@ -51,7 +53,7 @@ func (c breakCmd) run(r *reporter, g global) (int, error) {
 		return 0, err
 	}
 	if len(found) == 0 && c.ID != "" {
-		return 0, noLockError{fmt.Errorf("there is no %slock with the id %.80q: nothing was deleted; %s", c.which(), c.ID, g.looked())}
+		return 0, noLockError{fmt.Errorf("there is no %slock with the id %.80q: nothing was deleted; %s", c.which(), c.ID, g.place().Looked())}
 	}
 	if c.Stale && c.Yes && c.ID == "" {
 		found = c.leave(r, found)
@@ -61,13 +63,15 @@ func (c breakCmd) run(r *reporter, g global) (int, error) {
 	}
 	opts.Shown = found
 	if !c.Yes && !c.ask(r, found) {
-		r.say("nothing was deleted")
+		r.Say("nothing was deleted")
 		return exitAborted, nil
 	}
 	opts.DryRun = false
 	broken, err := l.Break(ctx, opts)
 	for _, b := range broken {
-		log.broken(b, c.why())
+		for _, sink := range sinks {
+			sink.Handle(c.event(b))
+		}
 	}
 	if rerr := c.report(r, broken); err == nil {
 		err = rerr
@@ -80,10 +84,17 @@ func (breakCmd) leave(r *reporter, found []replock.Broken) []replock.Broken {
 	return slices.DeleteFunc(found, func(b replock.Broken) bool {
 		doubtful := b.Verdict == replock.Doubtful
 		if doubtful {
-			r.say("left alone: %s; without --yes, or with --id, break-lock --stale deletes it", b.Info)
+			r.Say("left alone: %s; without --yes, or with --id, break-lock --stale deletes it", b.Info)
 		}
 		return doubtful
 	})
+}
+
+// event is what the audit log has of a lock.
+func (c breakCmd) event(b replock.Broken) events.Event {
+	return events.Event{Reason: c.why(), Event: replock.Event{
+		Kind: events.LockBroken, Time: clock.System{}.Now(), Key: b.Key(), Holders: []replock.Info{b.Info}, Err: b.Err,
+	}}
 }
 
 // why is how the locks were chosen.
@@ -142,7 +153,7 @@ func (c breakCmd) report(r *reporter, broken []replock.Broken) error {
 		return r.result(out)
 	}
 	if len(broken) == 0 {
-		_, err := fmt.Fprintf(r.stdout, "nothing to break\n%s\n", text.Escape(r.looked()))
+		_, err := fmt.Fprintf(r.stdout, "nothing to break\n%s\n", text.Escape(r.place().Looked()))
 		return err
 	}
 	for _, b := range broken {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/repolock/repolock/internal/doctor"
 	"github.com/repolock/repolock/internal/procgroup"
+	"github.com/repolock/repolock/internal/session"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
@@ -47,7 +48,7 @@ func (c doctorCmd) run(r *reporter, g global) (int, error) {
 		return 0, err
 	}
 	opts := doctor.Options{
-		Prefix: base, Locks: lockPrefix(g.Name) + "lock.", Others: []store.Store{other}, Progress: func(what string) { r.live("doctor: " + what + "…") },
+		Prefix: base, Locks: g.place().Prefix() + "lock.", Others: []store.Store{other}, Progress: func(what string) { r.live("doctor: " + what + "…") },
 	}
 	report, err := c.examine(ctx, g, s, opts)
 	r.live("")
@@ -84,7 +85,7 @@ func (c doctorCmd) print(r *reporter, g global, report doctor.Report) error {
 		report   doctor.Report
 		from, to global
 	}{{report, g, other}, {*report.Also, other, g}} {
-		if _, err := fmt.Fprintf(r.stdout, "written through %s, listed through %s too\n", text.Escape(way.from.where()), text.Escape(way.to.where())); err != nil {
+		if _, err := fmt.Fprintf(r.stdout, "written through %s, listed through %s too\n", text.Escape(way.from.place().Where()), text.Escape(way.to.place().Where())); err != nil {
 			return err
 		}
 		if err := printReport(r, way.report, way.from.Repo); err != nil {
@@ -92,14 +93,6 @@ func (c doctorCmd) print(r *reporter, g global, report doctor.Report) error {
 		}
 	}
 	return nil
-}
-
-// lockPrefix is where the lock of a name has its objects; "" is the default one.
-func lockPrefix(name string) string {
-	if name == "" {
-		return replock.DefaultPrefix
-	}
-	return replock.DefaultPrefix + "locks/" + name + "/"
 }
 
 // base is what the scratch prefix is put below. An element "lock.shared" or the
@@ -114,7 +107,7 @@ func (c doctorCmd) base(name string) (string, error) {
 		if name == "" {
 			return replock.DefaultPrefix + "locks/", nil
 		}
-		return lockPrefix(name), nil
+		return session.Place{Name: name}.Prefix(), nil
 	}
 	base := strings.TrimSuffix(c.Prefix, "/")
 	if err := store.CheckKey(base); err != nil || path.Clean(base) != base {
@@ -134,9 +127,9 @@ func onSignal(cancel context.CancelCauseFunc) (stop func()) {
 	signals, stop := procgroup.Signals()
 	go func() {
 		for sig := range signals {
-			if ends(sig) {
+			if session.Ends(sig) {
 				stop()
-				cancel(signalled{sig.(syscall.Signal)})
+				cancel(session.SignalError{Signal: sig.(syscall.Signal)})
 				return
 			}
 		}
@@ -147,7 +140,7 @@ func onSignal(cancel context.CancelCauseFunc) (stop func()) {
 // worthPrinting tells whether what was found before an error is of use.
 func worthPrinting(report doctor.Report, err error) bool {
 	reached, _ := report.Check(doctor.Reachable)
-	interrupted := errors.As(err, new(signalled))
+	interrupted := errors.As(err, new(session.SignalError))
 	return len(report.Left) > 0 || reached.Result == doctor.OK && !interrupted
 }
 

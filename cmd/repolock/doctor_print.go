@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/repolock/repolock/internal/doctor"
+	"github.com/repolock/repolock/internal/session"
 	"github.com/repolock/repolock/internal/text"
 )
 
@@ -104,7 +105,7 @@ func advice(report doctor.Report, repo string) (better, says string) {
 	switch {
 	case report.Plan != nil && report.Plan.Conditions == doctor.Proven:
 		u.RawQuery = strings.TrimPrefix(without(u.RawQuery, conditionsParameter)+"&"+conditionsParameter+"=kept", "&")
-		better = redact(u.String())
+		better = session.Redact(u.String())
 		return better, "conditional puts passed every test: with conditions=kept in the URL an exclusive lock is taken in 2 round trips, a lock is renewed in 1, and --fence can be had: " + better
 	case report.Plan != nil && report.Plan.Conditions == doctor.Unreliable && asked != "none":
 		return "", "conditional puts can't be relied on here, and repolock doesn't: conditions=kept must not be put into the URL"

@@ -7,7 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/repolock/repolock/internal/events"
 	"github.com/repolock/repolock/internal/procgroup"
+	"github.com/repolock/repolock/internal/session"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )
@@ -33,13 +35,13 @@ func (f lockFlags) rehearse(r *reporter, g global, mode replock.Mode, operation 
 	if operation == "restore" { // what is read must not be pruned meanwhile
 		out.Suggestion = "for a command with a dry run of its own: repolock restore -- COMMAND"
 	}
-	if mode == 0 || f.Hint == "node-local" || g.Repo == "" && f.Hint == "prefer-global" {
+	if none, _ := session.Policy(f.cronFlags).NeedsNone(g.Repo); none || mode == 0 {
 		return 0, out.print(r)
 	}
 	if err := replock.CheckOperation(operation); err != nil {
 		return 0, usageError{err}
 	}
-	out.Mode, out.Operation, out.LockName = mode.String(), operation, lockName(g.Name)
+	out.Mode, out.Operation, out.LockName = mode.String(), operation, events.LockName(g.Name)
 	held, err := g.inTheWay(mode)
 	if err != nil {
 		return 0, err
@@ -48,8 +50,7 @@ func (f lockFlags) rehearse(r *reporter, g global, mode replock.Mode, operation 
 	if err := out.print(r); err != nil || held == nil {
 		return 0, err
 	}
-	_, nested := g.ownOuter(held.Holders)
-	return f.without(r, args, notAcquired{error: heldError{held, f.HeldCode, nested, g.looked()}, reached: true})
+	return f.without(r, args, session.NotAcquiredError{Err: session.NewHeldError(held, g.place(), f.HeldCode), Answered: true})
 }
 
 // maxNamed is how many holders an error names.

@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/repolock/repolock/internal/daemon"
 	"github.com/repolock/repolock/internal/procgroup"
+	"github.com/repolock/repolock/internal/session"
 	"github.com/repolock/repolock/internal/torture"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
@@ -48,47 +48,30 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// signalled is what ended repolock before its command was started.
-type signalled struct{ signal syscall.Signal }
-
-func (e signalled) Error() string { return e.signal.String() }
-
-// heldError is a lock that is held, with the exit code that was asked for.
-type heldError struct {
-	*replock.HeldError
-	code   int
-	nested bool // see global.ownOuter
-	looked string
-}
-
-func (e heldError) Error() string { return e.HeldError.Error() + "; " + e.looked }
-
-func (e heldError) Unwrap() error { return e.HeldError }
-
 // describe gives an error its name in JSON, its exit code, and what to do next.
 func describe(err error) (name string, code int, hint string) {
 	var (
-		usage  usageError
-		signal signalled
-		held   heldError
-		nobody *torture.NobodyError
-		file   fileError
-		told   keeperError
-		noLock noLockError
+		usage     usageError
+		signalled session.SignalError
+		held      session.HeldError
+		nobody    *torture.NobodyError
+		file      fileError
+		told      keeperError
+		noLock    noLockError
 	)
 	switch {
 	case errors.As(err, &told):
 		return told.jsonError.Error, told.ExitCode, told.Suggestion
-	case errors.As(err, &signal):
-		return "interrupted", exitSignal + int(signal.signal), ""
+	case errors.As(err, &signalled):
+		return "interrupted", exitSignal + int(signalled.Signal), ""
 	case errors.As(err, &file):
 		return "wrong_configuration", exitUnfit, ""
-	case errors.As(err, &usage):
+	case errors.As(err, &usage), errors.Is(err, session.ErrUnknownRequest):
 		return "usage", exitUsage, "see repolock --help"
 	case errors.As(err, &noLock):
 		return "no_such_lock", exitAborted, "repolock status lists the ids"
 	case errors.As(err, &held):
-		return "lock_blocked", held.code, heldHint(held)
+		return "lock_blocked", held.ExitCode, heldHint(held)
 	case errors.As(err, &nobody):
 		if nobody.Code <= 0 || nobody.Code >= exitSignal {
 			return "torture_failed", exitUnavailable, ""
@@ -102,7 +85,7 @@ func describe(err error) (name string, code int, hint string) {
 		return "keeper_gone", exitLost, "if the script still runs, call acquire with --for-pid $$; whether the operation was completed is for you to check"
 	case errors.Is(err, daemon.ErrSilent):
 		return "keeper_silent", exitUnavailable, "whether the lock is held isn't known: count it as lost"
-	case errors.Is(err, errKeeperFailed), errors.Is(err, errOwnerEnded):
+	case errors.Is(err, errKeeperFailed), errors.Is(err, session.ErrOwnerEnded):
 		return "keeper_failed", exitUnavailable, ""
 	case errors.Is(err, procgroup.ErrNotFound):
 		return "command_not_found", exitNotFound, ""
@@ -139,8 +122,8 @@ func describe(err error) (name string, code int, hint string) {
 	}
 }
 
-func heldHint(e heldError) string {
-	if e.nested {
+func heldHint(e session.HeldError) string {
+	if e.Own {
 		return "it is the lock that this very command runs under, or waits for that: it can't be had before the command ends; use another one (--name), or none"
 	}
 	gone := 0

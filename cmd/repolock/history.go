@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/audit"
+	"github.com/repolock/repolock/internal/events"
 	"github.com/repolock/repolock/internal/regular"
 	"github.com/repolock/repolock/replock"
 )
@@ -35,7 +36,7 @@ func (c historyCmd) run(r *reporter, _ global) (int, error) {
 		return 0, usageError{fmt.Errorf("%s: %w", c.File, err)}
 	}
 	if skipped > 0 {
-		r.say("warning: %d lines of %s were skipped: they are too long, or not understood", skipped, c.File)
+		r.Say("warning: %d lines of %s were skipped: they are too long, or not understood", skipped, c.File)
 	}
 	h := audit.NewHistory(records)
 	if c.SVG != "" {
@@ -127,7 +128,7 @@ type jsonHistory struct {
 func newJSONHistory(h audit.History) jsonHistory {
 	out := jsonHistory{[]jsonSpan{}, []jsonRemoval{}}
 	for _, s := range h.Spans {
-		j := jsonSpan{LockName: s.LockName, Mode: s.Mode, Operation: s.Operation, Who: s.Who, AskedAt: s.Asked, WaitedSeconds: seconds(s.Waited()), Outcome: s.Outcome, Lost: s.Lost, StoppedFor: seconds(s.StoppedFor())}
+		j := jsonSpan{LockName: s.LockName, Mode: s.Mode, Operation: s.Operation, Who: s.Who, AskedAt: s.Asked, WaitedSeconds: events.Seconds(s.Waited()), Outcome: s.Outcome, Lost: s.Lost, StoppedFor: events.Seconds(s.StoppedFor())}
 		if !s.Held.IsZero() {
 			j.AcquiredAt = &s.Held
 		}
@@ -135,7 +136,7 @@ func newJSONHistory(h audit.History) jsonHistory {
 			j.EndedAt = &s.End
 		}
 		if d, ok := s.HeldFor(); ok {
-			held := seconds(d)
+			held := events.Seconds(d)
 			j.HeldSeconds = &held
 		}
 		out.Locks = append(out.Locks, j)

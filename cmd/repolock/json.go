@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/repolock/repolock/internal/events"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )
@@ -59,7 +60,7 @@ func newJSONError(r *reporter, err error) jsonError {
 		return told.jsonError
 	}
 	name, code, hint := describe(err)
-	out := jsonError{Error: name, Message: text.Error(err), ExitCode: code, LockName: lockName(r.Name), Suggestion: hint}
+	out := jsonError{Error: name, Message: text.Error(err), ExitCode: code, LockName: events.LockName(r.Name), Suggestion: hint}
 	var held *replock.HeldError
 	if errors.As(err, &held) {
 		for _, h := range held.Holders {
@@ -67,28 +68,17 @@ func newJSONError(r *reporter, err error) jsonError {
 		}
 		out.HeldBy = &out.Holders[0]
 		out.More, out.Waited = held.More, held.Waited.Seconds()
-		out.Repository = r.where()
+		out.Repository = r.place().Where()
 	}
 	return out
 }
 
 func newJSONLock(i replock.Info) jsonLock {
-	when := func(t time.Time) *time.Time {
-		if y := t.Year(); t.IsZero() || y < 0 || y > 9999 {
-			return nil
-		}
-		t = t.UTC()
-		return &t
-	}
-	heartbeat := i.ModTime
-	if heartbeat.IsZero() && !i.Expires.IsZero() {
-		heartbeat = i.Expires.Add(-i.TTL)
-	}
 	return jsonLock{
-		RequestID: i.ID, Actor: i.User, Intent: i.Operation, CreatedAt: when(i.Acquired), LastHeartbeatAt: when(heartbeat),
+		RequestID: i.ID, Actor: i.User, Intent: i.Operation, CreatedAt: events.Instant(i.Acquired), LastHeartbeatAt: events.Instant(events.Heartbeat(i)),
 		Mode: i.Mode.String(), Operation: i.Operation, Holder: i.Holder, ID: i.ID, State: i.State, User: i.User,
 		Version: i.Version, Metadata: i.Metadata, Keys: i.Keys, Verdict: i.Verdict.String(), Why: i.Why,
-		AcquiredAt: when(i.Acquired), ExpiresAt: when(i.Expires),
+		AcquiredAt: events.Instant(i.Acquired), ExpiresAt: events.Instant(i.Expires),
 		TTLSeconds: i.TTL.Seconds(), AgeSeconds: i.Age.Seconds(), LeftSeconds: i.Left.Seconds(),
 		StoreClock: i.StoreClock, ProcessGone: i.ProcessGone,
 	}

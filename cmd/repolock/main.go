@@ -13,6 +13,7 @@ import (
 
 	"github.com/repolock/repolock/internal/config"
 	"github.com/repolock/repolock/internal/procgroup"
+	"github.com/repolock/repolock/internal/session"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
 )
@@ -94,8 +95,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	code, err := k.Selected().Target.Addr().Interface().(command).run(r, c.global)
 	if err != nil {
 		code = r.fail(err)
-		if s, ok := errors.AsType[signalled](err); ok {
-			interrupt(s.signal, false)
+		if s, ok := errors.AsType[session.SignalError](err); ok {
+			session.Interrupt(s.Signal, false)
 		}
 	}
 	return code
@@ -124,6 +125,11 @@ func asksForJSON(args []string) bool {
 // or an error that tells it.
 type command interface {
 	run(*reporter, global) (int, error)
+}
+
+// place is where the lock is.
+func (g global) place() session.Place {
+	return session.Place{Repo: g.Repo, Name: g.Name, Listed: g.listed}
 }
 
 // locker opens the repository.

@@ -13,20 +13,19 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// reporter is how repolock speaks: results to stdout, all else to stderr, so
-// that it doesn't get into the output of the command. It may be used
-// concurrently.
+// reporter prints results on stdout, and all else on stderr, apart from the output of the
+// command. It can be used concurrently.
 type reporter struct {
 	global
 	mu             sync.Mutex
 	stdout, stderr io.Writer
-	terminal       func() bool // stderr is one, and ours
+	terminal       func() bool // reports whether stderr is one, and ours
 	shown          string      // the live line
 }
 
-// say prints a line on stderr, unless --quiet, or --json, which keeps stderr for
-// one object.
-func (r *reporter) say(format string, args ...any) {
+// Say prints a line on stderr, unless --quiet, or --json, which keeps stderr for one
+// object.
+func (r *reporter) Say(format string, args ...any) {
 	if !r.Quiet && !r.JSON {
 		r.line("", fmt.Sprintf(format, args...))
 	}
@@ -56,32 +55,56 @@ func (r *reporter) fail(err error) int {
 	return out.ExitCode
 }
 
-// event tells what happens to the lock.
-func (r *reporter) event(e replock.Event) {
+// Alert prints a line on stderr even with --quiet.
+func (r *reporter) Alert(name, text string) {
+	if r.JSON {
+		r.object(struct {
+			Warning string    `json:"warning"`
+			Message string    `json:"message"`
+			Time    time.Time `json:"timestamp"`
+		}{name, text, clock.System{}.Now().UTC()})
+		return
+	}
+	r.line("warning: ", text)
+}
+
+// object prints JSON on stderr, in one line.
+func (r *reporter) object(v any) {
+	line, err := plain.Marshal(v)
+	if err != nil {
+		panic(err) // strings and numbers always encode
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	fmt.Fprintf(r.stderr, "%s\n", line)
+}
+
+// Event prints an event of the lock.
+func (r *reporter) Event(e replock.Event) {
 	switch e.Kind {
 	case replock.EventWatching:
 		for _, h := range e.Holders {
-			r.say("waiting up to %v: %s", h.TTL, h)
+			r.Say("waiting up to %v: %s", h.TTL, h)
 		}
 	case replock.EventReaped:
 		for _, h := range e.Holders {
-			r.say("removed a stale lock: %s", h)
+			r.Say("removed a stale lock: %s", h)
 		}
 	case replock.EventRefreshFailed:
-		r.say("refreshing the lock failed (%d of 3; it is lost in %v): %s", e.Failures, e.Left.Round(time.Second), text.Error(e.Err))
+		r.Say("refreshing the lock failed (%d of 3; it is lost in %v): %s", e.Failures, e.Left.Round(time.Second), text.Error(e.Err))
 	case replock.EventReleaseFailed:
-		r.say("warning: a lock is left to expire: %s", text.Error(e.Err))
+		r.Say("warning: a lock is left to expire: %s", text.Error(e.Err))
 	default:
 		if r.Verb {
-			r.say("%s: %s lock %s, key %s", e.Kind, e.Mode, e.ID, e.Key)
+			r.Say("%s: %s lock %s, key %s", e.Kind, e.Mode, e.ID, e.Key)
 		}
 	}
 }
 
-// stamp is a time for people.
+// stamp formats a time for people.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
 
-// shortStamp is one without its day, if that is today.
+// shortStamp is stamp without the day, if that is today.
 func shortStamp(t time.Time) string {
 	today, _, _ := strings.Cut(stamp(clock.System{}.Now()), " ")
 	return strings.TrimPrefix(stamp(t), today+" ")

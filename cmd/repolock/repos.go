@@ -8,6 +8,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/repolock/repolock/internal/config"
+	"github.com/repolock/repolock/internal/events"
+	"github.com/repolock/repolock/internal/session"
 	"github.com/repolock/repolock/internal/text"
 )
 
@@ -37,10 +39,10 @@ func (reposCmd) run(r *reporter, g global) (int, error) {
 	if g.file == nil {
 		out.LookedFor = config.Places()
 	} else {
-		out.File, out.Default = g.file.Path, redact(g.file.Repo)
+		out.File, out.Default = g.file.Path, session.Redact(g.file.Repo)
 		for _, name := range slices.Sorted(maps.Keys(g.file.Repositories)) {
 			listed := g.file.Repositories[name]
-			out.Repositories = append(out.Repositories, jsonRepo{name, redact(listed.URL), lockName(listed.Name)})
+			out.Repositories = append(out.Repositories, jsonRepo{name, session.Redact(listed.URL), events.LockName(listed.Name)})
 		}
 	}
 	if r.JSON {

@@ -12,6 +12,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/repolock/repolock/internal/config"
+	"github.com/repolock/repolock/internal/session"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store/open"
 )
@@ -95,7 +96,7 @@ func (s *settings) load(ctx *kong.Context) error {
 	word, given := wanted(ctx)
 	s.repo = s.find(word, given)
 	if !onCommandLine(ctx, "repo") && s.repo.err == nil && s.repo.name == "" && word == os.Getenv("REPOLOCK_REPO") {
-		if name := namedOuter(word); name != "" { // of the lock that we run under
+		if name := session.NameOfOuter(word); name != "" { // of the lock that we run under
 			s.repo.name, s.values["name"] = name, name
 		}
 	}

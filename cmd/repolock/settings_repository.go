@@ -14,6 +14,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/repolock/repolock/internal/config"
+	"github.com/repolock/repolock/internal/session"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/open"
 )
@@ -64,7 +65,7 @@ func (s *settings) find(word string, given bool) *repository {
 		info, err := os.Stat(word)
 		switch isDir := err == nil && info.IsDir(); {
 		case ok && isDir:
-			return &repository{url: word, err: usageError{fmt.Errorf("%q is a repository in %s (%s), and a directory here: write ./%s for the directory, or give the other's URL", word, file.Path, redact(entry.URL), word)}}
+			return &repository{url: word, err: usageError{fmt.Errorf("%q is a repository in %s (%s), and a directory here: write ./%s for the directory, or give the other's URL", word, file.Path, session.Redact(entry.URL), word)}}
 		case !ok && errors.Is(err, fs.ErrNotExist):
 			return &repository{url: word, err: missingError{fmt.Errorf("%q: there is no such directory here, and %s", word, s.unlisted())}}
 		case isDir:

@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/repolock/repolock/internal/events"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )
@@ -34,7 +35,7 @@ func (c statusCmd) run(r *reporter, g global) (int, error) {
 	if err := showStatus(r, r.stdout, infos); err != nil || r.JSON {
 		return 0, err
 	}
-	_, err = fmt.Fprintln(r.stdout, text.Escape(g.looked()))
+	_, err = fmt.Fprintln(r.stdout, text.Escape(g.place().Looked()))
 	return 0, err
 }
 
@@ -58,7 +59,7 @@ type jsonStatus struct {
 }
 
 func newJSONStatus(g global, infos []replock.Info) jsonStatus {
-	out := jsonStatus{Locks: []jsonLock{}, Repository: g.where(), LockName: lockName(g.Name), Prefix: lockPrefix(g.Name)}
+	out := jsonStatus{Locks: []jsonLock{}, Repository: g.place().Where(), LockName: events.LockName(g.Name), Prefix: g.place().Prefix()}
 	for _, i := range infos {
 		out.Locks = append(out.Locks, newJSONLock(i))
 	}

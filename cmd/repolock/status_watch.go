@@ -14,6 +14,7 @@ import (
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/plain"
 	"github.com/repolock/repolock/internal/procgroup"
+	"github.com/repolock/repolock/internal/session"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )
@@ -32,7 +33,7 @@ func (w *watching) run(interval time.Duration) error {
 	continued := make(chan os.Signal, 1)
 	if erasable(os.Stdout) && !w.r.JSON {
 		show = w.redraw
-		signal.Notify(continued, sigcont)
+		signal.Notify(continued, session.Continue)
 	}
 	for first := true; ; first = false {
 		infos, err := w.l.Status(context.Background())
@@ -58,7 +59,7 @@ func (w *watching) redraw(infos []replock.Info, failed error) error {
 		return nil
 	}
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s  %s\n", stamp(clock.System{}.Now()), replock.Printable(redact(w.r.Repo)))
+	fmt.Fprintf(&b, "%s  %s\n", stamp(clock.System{}.Now()), replock.Printable(session.Redact(w.r.Repo)))
 	if failed != nil {
 		fmt.Fprintf(&b, "the store can't be read: %s\n", text.Error(failed))
 	} else if err := showStatus(w.r, &b, infos); err != nil {
@@ -97,7 +98,7 @@ func crop(lines []string, width, height int) []string {
 // print shows the locks if others hold them now than before.
 func (w *watching) print(infos []replock.Info, failed error) error {
 	if failed != nil {
-		w.r.say("warning: the store can't be read: %s", text.Error(failed))
+		w.r.Say("warning: the store can't be read: %s", text.Error(failed))
 		return nil
 	}
 	names := ""
@@ -118,6 +119,6 @@ func (w *watching) print(infos []replock.Info, failed error) error {
 		}
 		return err
 	}
-	fmt.Fprintf(w.r.stdout, "%s  %s\n", stamp(clock.System{}.Now()), replock.Printable(redact(w.r.Repo)))
+	fmt.Fprintf(w.r.stdout, "%s  %s\n", stamp(clock.System{}.Now()), replock.Printable(session.Redact(w.r.Repo)))
 	return showStatus(w.r, w.r.stdout, infos)
 }

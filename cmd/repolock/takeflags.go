@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/repolock/repolock/internal/events"
+	"github.com/repolock/repolock/internal/session"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -29,6 +31,38 @@ func (f takeFlags) check() error {
 		return usageError{fmt.Errorf("--held-exit-code %d: must be from 0 to 255", f.HeldCode)}
 	}
 	return nil
+}
+
+// request asks for a lock with these flags.
+func (f takeFlags) request(r *reporter, g global, mode replock.Mode, operation string) session.Request {
+	return session.Request{
+		Place: g.place(),
+		Locker: &session.Repository{
+			Open: g.store, New: g.lockerOn, Mode: mode, Operation: operation, Wait: time.Duration(f.Wait),
+			Options: replock.Options{TTL: f.TTL, Look: f.Look, Metadata: f.Metadata, Fence: f.Fence && mode == replock.Exclusive},
+		},
+		TTL: f.TTL, HeldCode: f.HeldCode, Console: &console{reporter: r},
+		Sinks: func() ([]events.Sink, error) { return f.sinks(r, g, mode, operation) },
+	}
+}
+
+// sinks opens the audit log and the file of metrics.
+func (f takeFlags) sinks(r *reporter, g global, mode replock.Mode, operation string) (sinks []events.Sink, _ error) {
+	if f.Audit != "" {
+		log, err := events.NewAuditor(f.Audit, session.Redact(g.Repo), g.Name, r.Say)
+		if err != nil {
+			return nil, usageError{fmt.Errorf("--audit: %w", err)}
+		}
+		sinks = append(sinks, log)
+	}
+	if f.Metrics != "" {
+		metrics, err := events.NewMetrics(f.Metrics, events.LockName(g.Name), mode, operation, r.Say)
+		if err != nil {
+			return nil, usageError{fmt.Errorf("--metrics-file: %w", err)}
+		}
+		sinks = append(sinks, metrics)
+	}
+	return sinks, nil
 }
 
 // patience is what --wait says.

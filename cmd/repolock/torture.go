@@ -13,6 +13,7 @@ import (
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/judge"
 	"github.com/repolock/repolock/internal/regular"
+	"github.com/repolock/repolock/internal/session"
 	"github.com/repolock/repolock/internal/torture"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store/open"
@@ -68,7 +69,7 @@ func (c tortureCmd) run(r *reporter, g global) (int, error) {
 	}
 	name := scratchName()
 	opts := torture.Options{
-		Prefix: lockPrefix(name), Keep: c.Keep, TTL: c.TTL, Duration: c.Duration, Seed: c.Seed, Log: log, JudgeFor: judgeFor,
+		Prefix: session.Place{Name: name}.Prefix(), Keep: c.Keep, TTL: c.TTL, Duration: c.Duration, Seed: c.Seed, Log: log, JudgeFor: judgeFor,
 	}
 	command := torture.Repolock{Program: program, Locks: g.Repo, Data: g.Repo, Name: name, TTL: c.TTL, NoLock: c.NoLock}.Command
 	for range c.Clients {

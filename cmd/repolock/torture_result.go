@@ -14,6 +14,7 @@ import (
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/judge"
 	"github.com/repolock/repolock/internal/regular"
+	"github.com/repolock/repolock/internal/session"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/internal/torture"
 )
@@ -43,7 +44,7 @@ func (l *tortureLine) step(c torture.Counts) {
 		return
 	}
 	if l.steps++; l.steps%sparse == 0 {
-		l.say("%s", text)
+		l.Say("%s", text)
 	}
 }
 
@@ -191,7 +192,7 @@ func (t *tortureResult) says() string {
 
 // exit gives the exit code: a violation outranks what else went wrong.
 func (t *tortureResult) exit(ctx context.Context, failed error) (int, error) {
-	var interrupted signalled
+	var interrupted session.SignalError
 	switch {
 	case t.Verdict == judge.Violated:
 		return exitUnfit, nil

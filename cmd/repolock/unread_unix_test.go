@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/repolock/repolock/internal/session"
 )
 
 // TestAcquireUnknown: what backup refuses, acquire does, too: a name that is also a
@@ -128,7 +130,7 @@ func TestWorkerEnds(t *testing.T) {
 	for lines := bufio.NewScanner(out); lines.Scan() && lines.Text() != "."; {
 		text += lines.Text()
 	}
-	var h holding
+	var h session.Holding
 	if err := json.Unmarshal([]byte(text), &h); err != nil || h.ForPID == cmd.Process.Pid {
 		t.Fatalf("%v, for %d, and the program is %d", err, h.ForPID, cmd.Process.Pid)
 	}

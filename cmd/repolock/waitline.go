@@ -11,43 +11,38 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// waiting tells of those whom we wait for: on a terminal in a live line, elsewhere in a
-// line when they change.
-type waiting struct {
-	r    *reporter
-	mu   sync.Mutex
-	last replock.Event
-	at   time.Duration // when it was told
-	stop chan struct{} // ends the live line; nil while there is none
+// console is a reporter that shows a wait for the lock: on a terminal in a live line,
+// elsewhere in a line when the holders change.
+type console struct {
+	*reporter
+	mu     sync.Mutex
+	last   replock.Event
+	lastAt time.Duration // when it came
+	stop   chan struct{} // ends the live line; nil while there is none
 }
 
-// event tells what happens to the lock until it is held, and then.
-func (w *waiting) event(e replock.Event) {
-	if e.Kind == replock.EventWaiting {
-		w.told(e)
+// Event shows an event of the lock. It can block, on a terminal that was stopped.
+func (w *console) Event(e replock.Event) {
+	if e.Kind != replock.EventWaiting {
+		w.reporter.Event(e)
 		return
 	}
-	w.r.event(e) // may block, on a terminal that was stopped
-}
-
-// told is what the lock's events tell.
-func (w *waiting) told(e replock.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	before := names(w.last.Holders)
-	w.last, w.at = e, clock.System{}.Elapsed()
+	w.last, w.lastAt = e, clock.System{}.Elapsed()
 	switch {
 	case w.stop != nil:
-	case w.r.animated():
+	case w.animated():
 		w.stop = make(chan struct{})
 		go w.run(w.stop)
 	case !slices.Equal(names(e.Holders), before):
-		w.r.say("waiting for the %s lock: %s", e.Mode, inTheWay(e.Holders, 0, stamp))
+		w.Say("waiting for the %s lock: %s", e.Mode, inTheWay(e.Holders, 0, stamp))
 	}
 }
 
 // run redraws the live line each second.
-func (w *waiting) run(stop <-chan struct{}) {
+func (w *console) run(stop <-chan struct{}) {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	for {
@@ -60,26 +55,26 @@ func (w *waiting) run(stop <-chan struct{}) {
 	}
 }
 
-func (w *waiting) draw() {
+func (w *console) draw() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.stop == nil {
 		return
 	}
-	since := clock.System{}.Elapsed() - w.at
-	// As short as can be: most of it is to be seen on a terminal of 80 columns.
-	w.r.live(fmt.Sprintf("waiting %v: %s", (w.last.Waited + since).Round(time.Second), inTheWay(w.last.Holders, since, shortStamp)))
+	since := clock.System{}.Elapsed() - w.lastAt
+	// Keep it short: most of it must be seen on a terminal of 80 columns.
+	w.live(fmt.Sprintf("waiting %v: %s", (w.last.Waited + since).Round(time.Second), inTheWay(w.last.Holders, since, shortStamp)))
 }
 
-// end erases the live line.
-func (w *waiting) end() {
+// EndWait erases the live line.
+func (w *console) EndWait() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.stop != nil {
 		close(w.stop)
 		w.stop = nil
 	}
-	w.r.live("")
+	w.live("")
 }
 
 // names tell holders apart.
@@ -91,8 +86,8 @@ func names(holders []replock.Info) (names []string) {
 	return names
 }
 
-// inTheWay says who is in the way, as it is so long after it was found: the first of
-// them in full.
+// inTheWay describes the holders as they are now, since after they were found: the first
+// of them in full.
 func inTheWay(holders []replock.Info, since time.Duration, stamp func(time.Time) string) string {
 	if len(holders) == 0 {
 		return "nobody"

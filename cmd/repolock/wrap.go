@@ -1,6 +1,9 @@
 package main
 
-import "github.com/repolock/repolock/replock"
+import (
+	"github.com/repolock/repolock/internal/session"
+	"github.com/repolock/repolock/replock"
+)
 
 // do runs the command under a lock, or bare if there is to be none.
 func (f lockFlags) do(r *reporter, g global, mode replock.Mode, operation string) (int, error) {
@@ -17,24 +20,31 @@ func (f lockFlags) do(r *reporter, g global, mode replock.Mode, operation string
 	if f.DryRun {
 		return f.rehearse(r, g, mode, operation, args)
 	}
-	if mode == 0 || f.Hint == "node-local" {
-		return bare(args)
+	if mode == 0 {
+		return session.RunBare(args)
 	}
-	if g.Repo == "" && f.Hint == "prefer-global" {
-		r.shout("unlocked", "RUNNING WITHOUT A LOCK: no repository is given")
-		return bare(args)
+	if none, why := session.Policy(f.cronFlags).NeedsNone(g.Repo); why != "" {
+		return runBare(r, args, why)
+	} else if none {
+		return session.RunBare(args)
 	}
 	if err := replock.CheckOperation(operation); err != nil {
 		return 0, usageError{err}
 	}
-	t := taking{flags: f.takeFlags, global: g, report: r, mode: mode, operation: operation}
-	s := &session{lockFlags: f, taking: &t, args: args}
-	code, err := s.run()
+	c := session.Command{Request: f.request(r, g, mode, operation), Args: args, OnLost: f.OnLost, ResumeFor: f.ResumeFor, Survey: newSurvey(r, g)}
+	code, err := c.Run()
 	if err != nil {
 		return f.without(r, args, err)
 	}
-	s.interrupted()
 	return code, nil
+}
+
+// newSurvey returns nil if a survey has nothing to print, or nowhere to look.
+func newSurvey(r *reporter, g global) *session.Survey {
+	if r.Quiet || r.JSON || g.Repo == "" || g.unknown != nil {
+		return nil
+	}
+	return session.NewSurvey(g.place(), g.store, r.Say)
 }
 
 const lockHelp = `The command's environment says REPOLOCK_HELD=1, REPOLOCK_REPO, REPOLOCK_MODE, REPOLOCK_ID, and REPOLOCK_FENCE where there is one.`

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package session
 
 import (
 	"fmt"
@@ -9,11 +9,11 @@ import (
 	"github.com/repolock/repolock/internal/procgroup"
 )
 
-// sigcont continues a command that the terminal stopped.
-const sigcont = syscall.SIGCONT
+// Continue is the signal that continues a process that the terminal stopped.
+const Continue = syscall.SIGCONT
 
-// bare becomes the command: there is no lock to be held around it.
-func bare(args []string) (int, error) {
+// RunBare becomes the command, which needs no lock around it.
+func RunBare(args []string) (int, error) {
 	path, err := procgroup.LookPath(args)
 	if err != nil {
 		return 0, err

@@ -1,4 +1,4 @@
-package main
+package session
 
 import (
 	"errors"
@@ -9,11 +9,11 @@ import (
 	"github.com/repolock/repolock/internal/procgroup"
 )
 
-// sigcont is nothing that there is on Windows, where nothing is ever stopped.
-const sigcont = syscall.Signal(0)
+// Continue is no signal on Windows, where no process is ever stopped.
+const Continue = syscall.Signal(0)
 
-// bare runs the command: there is no lock to be held around it.
-func bare(args []string) (int, error) {
+// RunBare runs the command without a lock.
+func RunBare(args []string) (int, error) {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = bareEnviron()
