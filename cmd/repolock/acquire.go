@@ -23,7 +23,7 @@ type acquireCmd struct {
 	Shared    bool   `xor:"mode" help:"Hold a shared lock."`
 	Exclusive bool   `xor:"mode" help:"Hold the exclusive lock."`
 	Operation string `default:"script" help:"What others are shown as the operation."`
-	takeFlags
+	lockFlags
 	ForPID forPID `name:"for-pid" placeholder:"PID|none" help:"Release the lock when this process has ended: who calls, unless said otherwise; $$$$ in a shell is the surest. With none it is held until it is released or the machine ends."`
 	OnLost string `enum:"warn,term,kill" default:"warn" help:"What becomes of that process when the lock is lost: warn is for --log and for check to tell; term and kill signal it, and it alone."`
 	Log    string `placeholder:"FILE" help:"Append what there is to say of the lock to this file, once it is held."`
@@ -86,7 +86,7 @@ func (c acquireCmd) order(g global) (keeperOrder, error) {
 	if g.unknown != nil { // gob would leave it behind
 		return keeperOrder{}, g.unknown
 	}
-	o := keeperOrder{Flags: c.takeFlags, Global: g, Operation: c.Operation, Token: daemon.NewToken(), OnLost: c.OnLost}
+	o := keeperOrder{Flags: c.lockFlags, Global: g, Operation: c.Operation, Token: daemon.NewToken(), OnLost: c.OnLost}
 	switch {
 	case c.Shared:
 		o.Mode = replock.Shared

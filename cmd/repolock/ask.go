@@ -43,7 +43,7 @@ func (t tokenArg) ask(do string) (session.Holding, error) {
 }
 
 // hold asks for something after which the lock is held, and shows until when.
-func (t tokenArg) hold(r *reporter, do string) error {
+func (t tokenArg) askAndShow(r *reporter, do string) error {
 	h, err := t.ask(do)
 	if err != nil {
 		return err

@@ -2,10 +2,10 @@ package main
 
 import "github.com/repolock/repolock/replock"
 
-type backupCmd struct{ lockFlags }
+type backupCmd struct{ commandFlags }
 
 func (c backupCmd) Help() string { return lockHelp }
 
 func (c backupCmd) run(r *reporter, g global) (int, error) {
-	return c.do(r, g, replock.Shared, "backup")
+	return c.wrap(r, g, replock.Shared, "backup")
 }

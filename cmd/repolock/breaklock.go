@@ -38,7 +38,7 @@ func (c breakCmd) run(r *reporter, g global) (int, error) {
 	if !c.Yes && !isatty.IsTerminal(os.Stdin.Fd()) {
 		return 0, usageError{errors.New("there is no terminal to ask on: give --yes to break locks")}
 	}
-	sinks, err := takeFlags{Audit: c.Audit}.sinks(r, g, 0, "")
+	sinks, err := lockFlags{Audit: c.Audit}.sinks(r, g, 0, "")
 	if err != nil {
 		return 0, err
 	}

@@ -7,4 +7,4 @@ func (checkCmd) Help() string {
 lock is held for as long as its lease lasts. Exits with 79 if the lock was lost, and why, or if nobody holds it any more.`
 }
 
-func (c checkCmd) run(r *reporter, _ global) (int, error) { return 0, c.hold(r, "check") }
+func (c checkCmd) run(r *reporter, _ global) (int, error) { return 0, c.askAndShow(r, "check") }

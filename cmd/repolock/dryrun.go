@@ -14,8 +14,8 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// rehearsal is what --dry-run prints, in JSON. Fields are only ever added.
-type rehearsal struct {
+// dryRun is what --dry-run prints, in JSON. Fields are only ever added.
+type dryRun struct {
 	WouldRun   []string `json:"would_run"`
 	Mode       string   `json:"mode,omitempty"` // none: without a lock
 	Operation  string   `json:"operation,omitempty"`
@@ -27,15 +27,15 @@ type rehearsal struct {
 // rehearse does what --dry-run asks for: it runs nothing and writes nothing, because only the
 // command itself knows how to run and change nothing. A lock that isn't to be had is the error
 // that the command would get.
-func (f lockFlags) rehearse(r *reporter, g global, mode replock.Mode, operation string, args []string) (int, error) {
+func (f commandFlags) dryRun(r *reporter, g global, mode replock.Mode, operation string, args []string) (int, error) {
 	if _, err := procgroup.LookPath(args); err != nil {
 		return 0, err
 	}
-	out := rehearsal{WouldRun: args, Available: true, Suggestion: "for a command with a dry run of its own: repolock run --no-lock -- COMMAND"}
+	out := dryRun{WouldRun: args, Available: true, Suggestion: "for a command with a dry run of its own: repolock run --no-lock -- COMMAND"}
 	if operation == "restore" { // what is read must not be pruned meanwhile
 		out.Suggestion = "for a command with a dry run of its own: repolock restore -- COMMAND"
 	}
-	if none, _ := session.Policy(f.cronFlags).NeedsNone(g.Repo); none || mode == 0 {
+	if none, _ := session.Policy(f.policyFlags).NeedsNone(g.Repo); none || mode == 0 {
 		return 0, out.print(r)
 	}
 	if err := replock.CheckOperation(operation); err != nil {
@@ -76,7 +76,7 @@ func (g global) inTheWay(mode replock.Mode) (*replock.HeldError, error) {
 	return &replock.HeldError{Mode: mode, Holders: holders[:n], More: len(holders) - n}, nil
 }
 
-func (o rehearsal) print(r *reporter) error {
+func (o dryRun) print(r *reporter) error {
 	if r.JSON {
 		return r.result(o)
 	}

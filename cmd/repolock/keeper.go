@@ -22,7 +22,7 @@ type keeperCmd struct{}
 
 // keeperOrder is what a keeper holds.
 type keeperOrder struct {
-	Flags     takeFlags
+	Flags     lockFlags
 	Global    global
 	Mode      replock.Mode
 	Operation string

@@ -1,44 +1,86 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"strings"
 	"time"
+
+	"github.com/repolock/repolock/internal/events"
+	"github.com/repolock/repolock/internal/session"
+	"github.com/repolock/repolock/replock"
 )
 
-// lockFlags are the flags of the commands that hold a lock around another one.
+// lockFlags are the flags of all commands that take a lock.
 type lockFlags struct {
-	takeFlags
-	cronFlags
-	OnLost    string        `config:"" enum:"pause,term,kill,warn" default:"pause" help:"What becomes of the command when its lock is lost: pause stops it, and continues it if the lock can be resumed; term sends TERM in time, and kills it at the deadline; kill kills it; warn lets it run on."`
-	DryRun    bool          `help:"Don't run the command, and take no lock: say what would be run and whether the lock is to be had, with the exit code of a refusal if it isn't. If the command has a dry run of its own, run that with run --no-lock."`
-	ResumeFor time.Duration `config:"" default:"10m" help:"How long to try to resume a lost lock before the command is killed."`
-
-	Command []string `arg:"" passthrough:"" name:"command" help:"The command and its arguments, after --."`
-}
-
-// command is what is to be run. Kong leaves the -- in it.
-func (f lockFlags) command() ([]string, error) {
-	args := f.Command
-	switch {
-	case len(args) > 0 && args[0] == "--":
-		args = args[1:]
-	case len(args) > 0 && strings.HasPrefix(args[0], "-"):
-		return nil, usageError{fmt.Errorf("unknown flag %.80s", args[0])} // and no command's name
-	}
-	if len(args) == 0 || args[0] == "" {
-		return nil, usageError{errors.New("no command: give it after --")}
-	}
-	return args, nil
+	TTL      time.Duration     `config:"" default:"60s" help:"How long the lock outlives a crash: ${default} unless said otherwise, 10s to 24h."`
+	Look     time.Duration     `config:"" default:"10s" help:"How often to look whether the lock is still there: ${default} unless said otherwise, 1s to the ttl. Bounds how long a command runs on after its lock was broken, or while another holds it because this machine was paused by its hypervisor. A look is one list request."`
+	Wait     waitTime          `config:"" default:"0s" placeholder:"DURATION|forever" help:"How long to wait while somebody else holds the lock. Whoever waits for the exclusive lock comes before all who come later."`
+	HeldCode int               `config:"" name:"held-exit-code" short:"E" default:"75" placeholder:"N" help:"Exit code when somebody else holds the lock."`
+	Metadata map[string]string `config:"" placeholder:"KEY=VALUE" help:"Put this into the lock for others to read. No secrets."`
+	Audit    string            `predictor:"file" config:"" placeholder:"FILE" env:"REPOLOCK_AUDIT" help:"Append what happens to the lock to this file, in JSON, one event a line."`
+	Metrics  string            `predictor:"file" config:"" name:"metrics-file" placeholder:"FILE" help:"Write what became of the lock to this file, for Prometheus (the textfile collector of node_exporter)."`
+	Fence    bool              `help:"Take a fencing number with an exclusive lock (REPOLOCK_FENCE)."`
 }
 
 func (f lockFlags) check() error {
-	if err := f.takeFlags.check(); err != nil {
-		return err
+	switch {
+	case f.TTL < replock.MinTTL || f.TTL > replock.MaxTTL:
+		return usageError{fmt.Errorf("--ttl %v: must be from %v to %v", f.TTL, replock.MinTTL, replock.MaxTTL)}
+	case f.Look < replock.MinLook || f.Look > f.TTL:
+		return usageError{fmt.Errorf("--look %v: must be from %v to the ttl, %v", f.Look, replock.MinLook, f.TTL)}
+	case f.HeldCode < 0 || f.HeldCode > 255:
+		return usageError{fmt.Errorf("--held-exit-code %d: must be from 0 to 255", f.HeldCode)}
 	}
-	if f.ResumeFor < 0 {
-		return usageError{fmt.Errorf("--resume-for %v: must not be negative", f.ResumeFor)}
+	return nil
+}
+
+// request asks for a lock with these flags.
+func (f lockFlags) request(r *reporter, g global, mode replock.Mode, operation string) session.Request {
+	return session.Request{
+		Place: g.place(),
+		Locker: &session.Repository{
+			Open: g.store, New: g.lockerOn, Mode: mode, Operation: operation, Wait: time.Duration(f.Wait),
+			Options: replock.Options{TTL: f.TTL, Look: f.Look, Metadata: f.Metadata, Fence: f.Fence && mode == replock.Exclusive},
+		},
+		TTL: f.TTL, HeldCode: f.HeldCode, Console: &console{reporter: r},
+		Sinks: func() ([]events.Sink, error) { return f.sinks(r, g, mode, operation) },
 	}
+}
+
+// sinks opens the audit log and the file of metrics.
+func (f lockFlags) sinks(r *reporter, g global, mode replock.Mode, operation string) (sinks []events.Sink, _ error) {
+	if f.Audit != "" {
+		log, err := events.NewAuditor(f.Audit, session.Redact(g.Repo), g.Name, r.Say)
+		if err != nil {
+			return nil, usageError{fmt.Errorf("--audit: %w", err)}
+		}
+		sinks = append(sinks, log)
+	}
+	if f.Metrics != "" {
+		metrics, err := events.NewMetrics(f.Metrics, events.LockName(g.Name), mode, operation, r.Say)
+		if err != nil {
+			return nil, usageError{fmt.Errorf("--metrics-file: %w", err)}
+		}
+		sinks = append(sinks, metrics)
+	}
+	return sinks, nil
+}
+
+// waitTime is what --wait says.
+type waitTime time.Duration
+
+// UnmarshalText understands a duration, and "forever".
+func (p *waitTime) UnmarshalText(text []byte) error {
+	if string(text) == "forever" {
+		*p = waitTime(replock.Forever)
+		return nil
+	}
+	d, err := time.ParseDuration(string(text))
+	switch {
+	case err != nil:
+		return fmt.Errorf("%.80q: must be a time such as 90s, 15m or 2h, or forever", text)
+	case d < 0:
+		return fmt.Errorf("%v: must not be negative", d)
+	}
+	*p = waitTime(d)
 	return nil
 }

@@ -32,22 +32,22 @@ type cli struct {
 	Prune      pruneCmd      `cmd:"" help:"Run a prune under the exclusive lock."`
 	Run        runCmd        `cmd:"" help:"Run any other command under a lock, or bare."`
 	Acquire    acquireCmd    `cmd:"" help:"Take a lock for a script, which is held in the background."`
-	Check      checkCmd      `cmd:"" bare:"" help:"Exit with 0 if such a lock is held now."`
-	Renew      renewCmd      `cmd:"" bare:"" help:"Refresh such a lock now."`
-	Release    releaseCmd    `cmd:"" bare:"" help:"Release such a lock."`
+	Check      checkCmd      `cmd:"" noconfig:"" help:"Exit with 0 if such a lock is held now."`
+	Renew      renewCmd      `cmd:"" noconfig:"" help:"Refresh such a lock now."`
+	Release    releaseCmd    `cmd:"" noconfig:"" help:"Release such a lock."`
 	Status     statusCmd     `cmd:"" help:"Show every lock in the repository. Never writes."`
-	History    historyCmd    `cmd:"" bare:"" help:"Show what an audit log tells: who held what, and when."`
+	History    historyCmd    `cmd:"" noconfig:"" help:"Show what an audit log tells: who held what, and when."`
 	BreakLock  breakCmd      `cmd:"" help:"Delete locks, whoever holds them. For emergencies."`
 	Doctor     doctorCmd     `cmd:"" help:"Try out what a store does, and whether it is fit."`
 	Torture    tortureCmd    `cmd:"" help:"Have processes contend for a lock, and look whether it holds."`
 	Repos      reposCmd      `cmd:"" help:"Show the repositories that the configuration file names."`
-	Completion completionCmd `cmd:"" bare:"" help:"Print what a shell has to read so that it completes repolock's command line."`
-	Man        manCmd        `cmd:"" bare:"" help:"Print the manual page, repolock(1)."`
-	Version    versionCmd    `cmd:"" bare:"" help:"Show the version."`
+	Completion completionCmd `cmd:"" noconfig:"" help:"Print what a shell has to read so that it completes repolock's command line."`
+	Man        manCmd        `cmd:"" noconfig:"" help:"Print the manual page, repolock(1)."`
+	Version    versionCmd    `cmd:"" noconfig:"" help:"Show the version."`
 
-	Complete     completeCmd     `cmd:"" hidden:"" bare:""`
-	Keeper       keeperCmd       `cmd:"" hidden:"" bare:""`
-	TortureChild tortureChildCmd `cmd:"" hidden:"" bare:""`
+	Complete     completeCmd     `cmd:"" hidden:"" noconfig:""`
+	Keeper       keeperCmd       `cmd:"" hidden:"" noconfig:""`
+	TortureChild tortureChildCmd `cmd:"" hidden:"" noconfig:""`
 }
 
 type global struct {

@@ -2,10 +2,10 @@ package main
 
 import "github.com/repolock/repolock/replock"
 
-type pruneCmd struct{ lockFlags }
+type pruneCmd struct{ commandFlags }
 
 func (c pruneCmd) Help() string { return lockHelp }
 
 func (c pruneCmd) run(r *reporter, g global) (int, error) {
-	return c.do(r, g, replock.Exclusive, "prune")
+	return c.wrap(r, g, replock.Exclusive, "prune")
 }

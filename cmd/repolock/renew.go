@@ -7,4 +7,4 @@ func (renewCmd) Help() string {
 Exits with 79 as check does, and with 69 if the lock is held and couldn't be refreshed.`
 }
 
-func (c renewCmd) run(r *reporter, _ global) (int, error) { return 0, c.hold(r, "renew") }
+func (c renewCmd) run(r *reporter, _ global) (int, error) { return 0, c.askAndShow(r, "renew") }

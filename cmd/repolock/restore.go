@@ -2,10 +2,10 @@ package main
 
 import "github.com/repolock/repolock/replock"
 
-type restoreCmd struct{ lockFlags }
+type restoreCmd struct{ commandFlags }
 
 func (c restoreCmd) Help() string { return lockHelp }
 
 func (c restoreCmd) run(r *reporter, g global) (int, error) {
-	return c.do(r, g, replock.Shared, "restore")
+	return c.wrap(r, g, replock.Shared, "restore")
 }

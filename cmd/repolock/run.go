@@ -11,7 +11,7 @@ type runCmd struct {
 	Exclusive bool   `xor:"mode" help:"Hold the exclusive lock."`
 	NoLock    bool   `xor:"mode" help:"Hold none: for operations that need none, such as a list or the command's own dry run."`
 	Operation string `default:"run" help:"What others are shown as the operation."`
-	lockFlags
+	commandFlags
 }
 
 func (c runCmd) Help() string { return lockHelp }
@@ -19,11 +19,11 @@ func (c runCmd) Help() string { return lockHelp }
 func (c runCmd) run(r *reporter, g global) (int, error) {
 	switch {
 	case c.NoLock:
-		return c.do(r, g, 0, "")
+		return c.wrap(r, g, 0, "")
 	case c.Shared:
-		return c.do(r, g, replock.Shared, c.Operation)
+		return c.wrap(r, g, replock.Shared, c.Operation)
 	case c.Exclusive:
-		return c.do(r, g, replock.Exclusive, c.Operation)
+		return c.wrap(r, g, replock.Exclusive, c.Operation)
 	default:
 		return 0, usageError{errors.New("say which lock: --shared, --exclusive or --no-lock")}
 	}

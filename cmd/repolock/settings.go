@@ -80,7 +80,7 @@ func onCommandLine(ctx *kong.Context, name string) bool {
 // load reads the file, if the command is one that wants it, and finds the repository.
 func (s *settings) load(ctx *kong.Context) error {
 	node := ctx.Selected()
-	if node == nil || node.Tag.Has("bare") {
+	if node == nil || node.Tag.Has("noconfig") {
 		return nil
 	}
 	path, explicit := ctx.FlagValue(flagOf(ctx.Model.Node, "config")).(string), true
@@ -171,7 +171,7 @@ func checkURL(key, raw string) error {
 
 // flagCheck tries out values on a command line of their own.
 type flagCheck struct {
-	flags  lockFlags
+	flags  commandFlags
 	parser *kong.Kong
 	values map[string]any
 }

@@ -26,7 +26,7 @@ func (c statusCmd) run(r *reporter, g global) (int, error) {
 		return 0, err
 	}
 	if c.Watch {
-		return 0, (&watching{r: r, l: l}).run(c.Interval)
+		return 0, (&statusWatch{r: r, l: l}).run(c.Interval)
 	}
 	infos, err := l.Status(context.Background())
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 )
 
 // watching is status --watch, which a signal ends.
-type watching struct {
+type statusWatch struct {
 	r     *reporter
 	l     *replock.Locker
 	lines int    // that are on the terminal
@@ -28,7 +28,7 @@ type watching struct {
 	last  string // what was shown last, where there is none
 }
 
-func (w *watching) run(interval time.Duration) error {
+func (w *statusWatch) run(interval time.Duration) error {
 	show := w.print
 	continued := make(chan os.Signal, 1)
 	if erasable(os.Stdout) && !w.r.JSON {
@@ -53,7 +53,7 @@ func (w *watching) run(interval time.Duration) error {
 
 // redraw shows the locks in place of what was shown before. It doesn't in the background,
 // where the terminal is the shell's.
-func (w *watching) redraw(infos []replock.Info, failed error) error {
+func (w *statusWatch) redraw(infos []replock.Info, failed error) error {
 	if !procgroup.Foreground() {
 		w.lines = 0
 		return nil
@@ -96,7 +96,7 @@ func crop(lines []string, width, height int) []string {
 }
 
 // print shows the locks if others hold them now than before.
-func (w *watching) print(infos []replock.Info, failed error) error {
+func (w *statusWatch) print(infos []replock.Info, failed error) error {
 	if failed != nil {
 		w.r.Say("warning: the store can't be read: %s", text.Error(failed))
 		return nil

@@ -6,7 +6,7 @@ import (
 )
 
 // do runs the command under a lock, or bare if there is to be none.
-func (f lockFlags) do(r *reporter, g global, mode replock.Mode, operation string) (int, error) {
+func (f commandFlags) wrap(r *reporter, g global, mode replock.Mode, operation string) (int, error) {
 	if err := f.check(); err != nil {
 		return 0, err
 	}
@@ -18,15 +18,15 @@ func (f lockFlags) do(r *reporter, g global, mode replock.Mode, operation string
 		return 0, err
 	}
 	if f.DryRun {
-		return f.rehearse(r, g, mode, operation, args)
+		return f.dryRun(r, g, mode, operation, args)
 	}
 	if mode == 0 {
-		return session.RunBare(args)
+		return session.RunUnlocked(args)
 	}
-	if none, why := session.Policy(f.cronFlags).NeedsNone(g.Repo); why != "" {
-		return runBare(r, args, why)
+	if none, why := session.Policy(f.policyFlags).NeedsNone(g.Repo); why != "" {
+		return runUnlocked(r, args, why)
 	} else if none {
-		return session.RunBare(args)
+		return session.RunUnlocked(args)
 	}
 	if err := replock.CheckOperation(operation); err != nil {
 		return 0, usageError{err}

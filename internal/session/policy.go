@@ -48,7 +48,7 @@ type Decision int
 const (
 	Fail Decision = iota
 	Skip
-	Bare
+	Unlocked
 )
 
 // Decide decides for a NotAcquiredError. Any other error fails.
@@ -60,7 +60,7 @@ func (p Policy) Decide(err error) Decision {
 	case errors.Is(err, replock.ErrHeld) && p.IfHeld == "skip":
 		return Skip
 	case p.IfUnreachable == "run" && !not.Answered && errors.Is(err, store.ErrUnreachable):
-		return Bare
+		return Unlocked
 	default:
 		return Fail
 	}

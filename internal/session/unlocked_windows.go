@@ -12,8 +12,8 @@ import (
 // Continue is no signal on Windows, where no process is ever stopped.
 const Continue = syscall.Signal(0)
 
-// RunBare runs the command without a lock.
-func RunBare(args []string) (int, error) {
+// RunUnlocked runs the command without a lock.
+func RunUnlocked(args []string) (int, error) {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = bareEnviron()

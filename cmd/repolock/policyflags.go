@@ -6,43 +6,43 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// cronFlags are the flags of session.Policy.
-type cronFlags struct {
+// policyFlags are the flags of session.Policy.
+type policyFlags struct {
 	IfHeld        string `config:"" enum:",fail,skip,wait" default:"" placeholder:"fail|skip|wait" help:"When somebody else holds the lock, after --wait if that is given: fail, as unless said otherwise, exits with 75; skip says so and exits with 0; wait is --wait forever, unless --wait says otherwise."`
 	IfUnreachable string `config:"" enum:",fail,run" default:"" placeholder:"fail|run" help:"When the store can't be reached: fail, as unless said otherwise, exits with 69; run runs the command WITHOUT A LOCK, for a backup that is wanted at any price. Not with the exclusive lock."`
 	Hint          string `enum:",require-global,prefer-global,node-local" default:"" placeholder:"HINT" help:"The same in the words of schedulers: require-global is --if-held skip; prefer-global is that and --if-unreachable run, also where no repository is given; node-local takes no lock."`
 }
 
 // settle checks the flags, and replaces the hint by what it means.
-func (f *lockFlags) settle(mode replock.Mode) error {
-	policy := session.Policy(f.cronFlags)
+func (f *commandFlags) settle(mode replock.Mode) error {
+	policy := session.Policy(f.policyFlags)
 	if err := policy.Settle(mode); err != nil {
 		return usageError{err}
 	}
-	f.cronFlags = cronFlags(policy)
+	f.policyFlags = policyFlags(policy)
 	if f.IfHeld == "wait" && f.Wait == 0 {
-		f.Wait = patience(replock.Forever)
+		f.Wait = waitTime(replock.Forever)
 	}
 	return nil
 }
 
 // without skips a command whose lock was not acquired, or runs it bare, or returns err.
-func (f cronFlags) without(r *reporter, args []string, err error) (int, error) {
+func (f policyFlags) without(r *reporter, args []string, err error) (int, error) {
 	switch session.Policy(f).Decide(err) {
 	case session.Skip:
 		r.skipped(err)
 		return 0, nil
-	case session.Bare:
-		return runBare(r, args, text.Error(err))
+	case session.Unlocked:
+		return runUnlocked(r, args, text.Error(err))
 	default:
 		return 0, err
 	}
 }
 
-// runBare runs a command without a lock, and says why.
-func runBare(r *reporter, args []string, why string) (int, error) {
+// runUnlocked runs a command without a lock, and says why.
+func runUnlocked(r *reporter, args []string, why string) (int, error) {
 	r.Alert("unlocked", "RUNNING WITHOUT A LOCK: "+why)
-	return session.RunBare(args)
+	return session.RunUnlocked(args)
 }
 
 // skipped says that the command was not run.

@@ -12,8 +12,8 @@ import (
 // Continue is the signal that continues a process that the terminal stopped.
 const Continue = syscall.SIGCONT
 
-// RunBare becomes the command, which needs no lock around it.
-func RunBare(args []string) (int, error) {
+// RunUnlocked becomes the command, which needs no lock around it.
+func RunUnlocked(args []string) (int, error) {
 	path, err := procgroup.LookPath(args)
 	if err != nil {
 		return 0, err
