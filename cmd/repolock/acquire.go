@@ -40,13 +40,13 @@ until it is told to release it, or the process that called has ended. A script b
 and asks repolock check before what must not be done without the lock. docs/scripts.md has the whole of it.`
 }
 
-// forPID is the process that a lock is for.
+// forPID is --for-pid: the process whose end releases the lock.
 type forPID struct {
-	pid  int // 0: who calls
+	pid  int // 0: the caller
 	none bool
 }
 
-// UnmarshalText understands a pid, and "none".
+// UnmarshalText parses a pid or "none".
 func (f *forPID) UnmarshalText(text []byte) error {
 	if string(text) == "none" {
 		*f = forPID{none: true}
@@ -60,7 +60,7 @@ func (f *forPID) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// process is the one that is meant, nil for none. It must exist.
+// process returns the process, which must exist, or nil for none.
 func (f forPID) process() (*identity.Process, error) {
 	if f.none {
 		return nil, nil
@@ -158,13 +158,13 @@ func (c acquireCmd) run(r *reporter, g global) (int, error) {
 	}
 	if err != nil {
 		k.GiveUp()
-		for range heard { // until it has released what it holds
+		for range heard { // until it has released its lock
 		}
 	}
 	return 0, err
 }
 
-// listen delivers what the keeper tells, until it ends.
+// listen delivers the keeper's news until it ends.
 func listen(k *daemon.Starter) <-chan session.News {
 	heard := make(chan session.News)
 	go func() {
@@ -180,7 +180,7 @@ func listen(k *daemon.Starter) <-chan session.News {
 	return heard
 }
 
-// await shows what the keeper tells until it holds the lock. A signal ends that.
+// await shows the keeper's news until it holds the lock, or a signal comes.
 func (c acquireCmd) await(r *reporter, k *daemon.Starter, heard <-chan session.News) (*session.Holding, error) {
 	signals, stop := procgroup.Signals()
 	defer stop()
@@ -192,7 +192,7 @@ func (c acquireCmd) await(r *reporter, k *daemon.Starter, heard <-chan session.N
 			if !session.Ends(sig) {
 				continue
 			}
-			if interrupted != nil { // it doesn't end: it may be stopped
+			if interrupted != nil { // the keeper doesn't end: it might be stopped
 				return nil, interrupted
 			}
 			interrupted = session.SignalError{Signal: sig.(syscall.Signal)}
@@ -218,7 +218,7 @@ func (c acquireCmd) await(r *reporter, k *daemon.Starter, heard <-chan session.N
 	}
 }
 
-// print tells the caller what is held.
+// print prints the lock for the caller.
 func (c acquireCmd) print(r *reporter, g global, held session.Holding) error {
 	switch {
 	case r.JSON:
@@ -241,5 +241,5 @@ func (c acquireCmd) print(r *reporter, g global, held session.Holding) error {
 	}
 }
 
-// quote makes one word of a text, for a shell.
+// quote quotes s as one word for a shell.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

@@ -12,12 +12,12 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// tokenArg is the lock that is meant.
+// tokenArg names a lock that acquire has acquired.
 type tokenArg struct {
 	Token string `arg:"" optional:"" env:"REPOLOCK_TOKEN" help:"What acquire printed; or REPOLOCK_TOKEN."`
 }
 
-// ask has its keeper do something, and returns what it holds.
+// ask sends the keeper a request, and returns the lock that it holds.
 func (t tokenArg) ask(do string) (session.Holding, error) {
 	if err := daemon.Supported(); err != nil {
 		return session.Holding{}, usageError{err}
@@ -42,7 +42,7 @@ func (t tokenArg) ask(do string) (session.Holding, error) {
 	return a.Holding, nil
 }
 
-// hold asks for something after which the lock is held, and shows until when.
+// askAndShow sends a request that leaves the lock held, and prints until when it is.
 func (t tokenArg) askAndShow(r *reporter, do string) error {
 	h, err := t.ask(do)
 	if err != nil {

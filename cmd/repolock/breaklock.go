@@ -17,7 +17,7 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// noLockError: the lock to be broken isn't there.
+// noLockError is returned when there is no lock with the given id.
 type noLockError struct{ error }
 
 type breakCmd struct {
@@ -79,7 +79,7 @@ func (c breakCmd) run(r *reporter, g global) (int, error) {
 	return 0, err
 }
 
-// leave drops the locks that only a person can judge, and tells of them.
+// leave drops and prints the locks that only a person can judge.
 func (breakCmd) leave(r *reporter, found []replock.Broken) []replock.Broken {
 	return slices.DeleteFunc(found, func(b replock.Broken) bool {
 		doubtful := b.Verdict == replock.Doubtful
@@ -90,14 +90,14 @@ func (breakCmd) leave(r *reporter, found []replock.Broken) []replock.Broken {
 	})
 }
 
-// event is what the audit log has of a lock.
+// event returns the event of a broken lock for the audit log.
 func (c breakCmd) event(b replock.Broken) events.Event {
 	return events.Event{Reason: c.why(), Event: replock.Event{
 		Kind: events.LockBroken, Time: clock.System{}.Now(), Key: b.Key(), Holders: []replock.Info{b.Info}, Err: b.Err,
 	}}
 }
 
-// why is how the locks were chosen.
+// why returns the choice of locks for the audit log.
 func (c breakCmd) why() string {
 	switch {
 	case c.Dead:
@@ -109,7 +109,7 @@ func (c breakCmd) why() string {
 	}
 }
 
-// which restricts the locks, in words.
+// which returns the choice of locks in words.
 func (c breakCmd) which() string {
 	words := ""
 	if c.Stale {
@@ -121,7 +121,7 @@ func (c breakCmd) which() string {
 	return words
 }
 
-// ask lists what will be deleted.
+// ask lists the locks, and asks whether to delete them.
 func (c breakCmd) ask(r *reporter, found []replock.Broken) bool {
 	var infos []replock.Info
 	for _, f := range found {
@@ -158,7 +158,7 @@ func (c breakCmd) report(r *reporter, broken []replock.Broken) error {
 	}
 	for _, b := range broken {
 		if b.Err != nil {
-			continue // the error tells it
+			continue // the error has it
 		}
 		for _, key := range b.Keys {
 			if _, err := fmt.Fprintf(r.stdout, "deleted %s: %s lock of %s, operation %s\n", replock.Printable(key), b.Mode,

@@ -18,14 +18,14 @@ type commandFlags struct {
 	Command []string `arg:"" passthrough:"" name:"command" help:"The command and its arguments, after --."`
 }
 
-// command is what is to be run. Kong leaves the -- in it.
+// command returns the command and its arguments. Kong leaves the -- in them.
 func (f commandFlags) command() ([]string, error) {
 	args := f.Command
 	switch {
 	case len(args) > 0 && args[0] == "--":
 		args = args[1:]
 	case len(args) > 0 && strings.HasPrefix(args[0], "-"):
-		return nil, usageError{fmt.Errorf("unknown flag %.80s", args[0])} // and no command's name
+		return nil, usageError{fmt.Errorf("unknown flag %.80s", args[0])} // not the name of a command
 	}
 	if len(args) == 0 || args[0] == "" {
 		return nil, usageError{errors.New("no command: give it after --")}

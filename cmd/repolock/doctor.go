@@ -61,7 +61,7 @@ func (c doctorCmd) run(r *reporter, g global) (int, error) {
 	return exitCode(report), err
 }
 
-// examine tries the store out, by both ways to it if there are two.
+// examine tries out the store, through both URLs if there are two.
 func (c doctorCmd) examine(ctx context.Context, g global, s store.Store, opts doctor.Options) (doctor.Report, error) {
 	if c.Also == "" {
 		return doctor.Run(ctx, s, opts)
@@ -74,7 +74,7 @@ func (c doctorCmd) examine(ctx context.Context, g global, s store.Store, opts do
 	return doctor.Both(ctx, s, also, opts)
 }
 
-// print says of two reports which is which.
+// print prints the report, or both reports with their URLs.
 func (c doctorCmd) print(r *reporter, g global, report doctor.Report) error {
 	if report.Also == nil || r.JSON {
 		return printReport(r, report, g.Repo)
@@ -95,8 +95,8 @@ func (c doctorCmd) print(r *reporter, g global, report doctor.Report) error {
 	return nil
 }
 
-// base is what the scratch prefix is put below. An element "lock.shared" or the
-// like would make locks of what is written there.
+// base returns the prefix of the scratch prefix. It must not have an element such as
+// "lock.shared": objects below that would be taken for locks.
 func (c doctorCmd) base(name string) (string, error) {
 	if name != "" {
 		if err := replock.CheckName(name); err != nil {
@@ -121,8 +121,8 @@ func (c doctorCmd) base(name string) (string, error) {
 	return base + "/", nil
 }
 
-// onSignal ends the context at the first signal, so that what was written is
-// deleted; a second one ends the process.
+// onSignal cancels a context at the first signal, so that scratch objects are deleted. A
+// second signal ends the process.
 func onSignal(cancel context.CancelCauseFunc) (stop func()) {
 	signals, stop := procgroup.Signals()
 	go func() {
@@ -137,7 +137,7 @@ func onSignal(cancel context.CancelCauseFunc) (stop func()) {
 	return stop
 }
 
-// worthPrinting tells whether what was found before an error is of use.
+// worthPrinting reports whether a report is useful although an error ended it.
 func worthPrinting(report doctor.Report, err error) bool {
 	reached, _ := report.Check(doctor.Reachable)
 	interrupted := errors.As(err, new(session.SignalError))

@@ -16,7 +16,7 @@ import (
 // jsonReport is the report of doctor in JSON. Fields are only ever added.
 type jsonReport struct {
 	doctor.Report
-	// SuggestedURL is what to give instead, if something is to be gained by it.
+	// SuggestedURL is a better URL of the repository, if there is one.
 	SuggestedURL string `json:"suggested_url,omitempty"`
 }
 
@@ -73,7 +73,7 @@ func printLatency(b *strings.Builder, latency []doctor.Latency) {
 	fmt.Fprintln(b)
 }
 
-// maxLeft is how many keys are named.
+// maxLeft is the number of keys that are printed.
 const maxLeft = 10
 
 func printLeft(b *strings.Builder, report doctor.Report) {
@@ -90,12 +90,11 @@ func printLeft(b *strings.Builder, report doctor.Report) {
 	}
 }
 
-// conditionsParameter of a URL says, if it is "kept", that the store keeps what
-// conditional puts promise.
+// conditionsParameter of a URL is "kept" if conditional puts of the store can be relied on.
 const conditionsParameter = "conditions"
 
-// advice says whether conditions=kept belongs into the URL, and gives the URL if
-// it does and isn't there.
+// advice says whether conditions=kept belongs into the URL, and returns the URL with it if
+// it is missing.
 func advice(report doctor.Report, repo string) (better, says string) {
 	u, err := url.Parse(repo)
 	if err != nil || u.Scheme != "s3" && u.Scheme != "minio" {
@@ -116,7 +115,7 @@ func advice(report doctor.Report, repo string) (better, says string) {
 	}
 }
 
-// without leaves a parameter out of a query, and the others as they are written.
+// without removes a parameter from a query. It leaves the others as they are written.
 func without(query, name string) string {
 	return strings.Join(slices.DeleteFunc(strings.Split(query, "&"), func(pair string) bool {
 		return strings.HasPrefix(pair, name+"=")

@@ -17,22 +17,22 @@ import (
 // dryRun is what --dry-run prints, in JSON. Fields are only ever added.
 type dryRun struct {
 	WouldRun   []string `json:"would_run"`
-	Mode       string   `json:"mode,omitempty"` // none: without a lock
+	Mode       string   `json:"mode,omitempty"` // empty: without a lock
 	Operation  string   `json:"operation,omitempty"`
 	LockName   string   `json:"lock_name,omitempty"`
-	Available  bool     `json:"available"` // the lock is to be had now, or none is needed
+	Available  bool     `json:"available"` // the lock is free now, or none is needed
 	Suggestion string   `json:"suggestion"`
 }
 
-// rehearse does what --dry-run asks for: it runs nothing and writes nothing, because only the
-// command itself knows how to run and change nothing. A lock that isn't to be had is the error
-// that the command would get.
+// dryRun does what --dry-run says: it runs nothing and writes nothing, because only the
+// command itself knows how to run and change nothing. It returns the error that the command
+// would get if another holder has the lock.
 func (f commandFlags) dryRun(r *reporter, g global, mode replock.Mode, operation string, args []string) (int, error) {
 	if _, err := procgroup.LookPath(args); err != nil {
 		return 0, err
 	}
 	out := dryRun{WouldRun: args, Available: true, Suggestion: "for a command with a dry run of its own: repolock run --no-lock -- COMMAND"}
-	if operation == "restore" { // what is read must not be pruned meanwhile
+	if operation == "restore" { // a prune must not delete what a restore reads
 		out.Suggestion = "for a command with a dry run of its own: repolock restore -- COMMAND"
 	}
 	if none, _ := session.Policy(f.policyFlags).NeedsNone(g.Repo); none || mode == 0 {
@@ -53,10 +53,10 @@ func (f commandFlags) dryRun(r *reporter, g global, mode replock.Mode, operation
 	return f.without(r, args, session.NotAcquiredError{Err: session.NewHeldError(held, g.place(), f.HeldCode), Answered: true})
 }
 
-// maxNamed is how many holders an error names.
+// maxNamed is the number of holders that an error names.
 const maxNamed = 16
 
-// inTheWay returns the locks that a lock of this mode isn't to be had beside, or nil.
+// inTheWay returns the locks that conflict with a lock of this mode, or nil.
 func (g global) inTheWay(mode replock.Mode) (*replock.HeldError, error) {
 	l, err := g.locker(context.Background(), replock.Options{})
 	if err != nil {
@@ -98,7 +98,7 @@ func (o dryRun) print(r *reporter) error {
 
 var bareWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
 
-// spell writes a command as a shell reads it.
+// spell quotes a command for a shell.
 func spell(args []string) string {
 	var words []string
 	for _, a := range args {

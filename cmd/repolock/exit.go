@@ -14,10 +14,9 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// Exit codes: those of sysexits(3) where there is a fitting one. A wrapped
-// command's own code is passed on.
+// Exit codes: those of sysexits(3) if one fits. A wrapped command's own code is passed on.
 const (
-	exitAborted     = 1   // the question was answered with no, or the lock to be broken isn't there
+	exitAborted     = 1   // the user answered no, or the lock to break doesn't exist
 	exitUsage       = 64  // EX_USAGE
 	exitUnavailable = 69  // EX_UNAVAILABLE
 	exitUnjudged    = 70  // EX_SOFTWARE: torture can't tell
@@ -43,12 +42,12 @@ const exitCodes = `Exit codes: the command's own; 128+n if signal n ended it;
   126  the command can't be executed
   127  the command wasn't found`
 
-// usageError is a wrong command line.
+// usageError is returned for a wrong command line.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// describe gives an error its name in JSON, its exit code, and what to do next.
+// describe returns the name of an error in JSON, its exit code, and what to do next.
 func describe(err error) (name string, code int, hint string) {
 	var (
 		usage     usageError
@@ -116,8 +115,8 @@ func describe(err error) (name string, code int, hint string) {
 	case errors.Is(err, store.ErrFull):
 		return "store_full", exitFailed, "a lock is an object of some 700 bytes: free that much outside of the repository, or raise the quota; a prune can't free it before it has its lock"
 	default:
-		// What nobody thought of isn't "unreachable": a command may be run without its
-		// lock for that.
+		// An unknown error must not be "unreachable": a command can run without its lock
+		// for that.
 		return "failed", exitFailed, ""
 	}
 }
@@ -145,7 +144,7 @@ func heldHint(e session.HeldError) string {
 	return "wait until they are done, as with --wait; a crashed holder's lock expires by itself"
 }
 
-// plainly is a duration as it is given to a flag: 24h1m.
+// plainly formats a duration for a flag: 24h1m.
 func plainly(d time.Duration) string {
 	s := strings.TrimSuffix(d.Truncate(time.Second).String(), "m0s")
 	if s != d.Truncate(time.Second).String() {

@@ -24,7 +24,7 @@ func (historyCmd) Help() string {
 
 func (c historyCmd) run(r *reporter, _ global) (int, error) {
 	in := os.Stdin
-	if c.File != "-" { // which may be a pipe, as in history <(zcat log.gz): a signal ends the wait for it
+	if c.File != "-" { // it can be a pipe, as in history <(zcat log.gz): a signal ends the wait for it
 		var err error
 		if in, err = os.Open(c.File); err != nil {
 			return 0, usageError{err}
@@ -50,7 +50,7 @@ func (c historyCmd) run(r *reporter, _ global) (int, error) {
 	return 0, printHistory(r.stdout, h)
 }
 
-// writeFile writes a file whole, or says why not.
+// writeFile writes a whole file.
 func writeFile(name string, write func(io.Writer) error) error {
 	f, err := regular.Create(name)
 	if err != nil {

@@ -16,12 +16,12 @@ type jsonError struct {
 	Message    string     `json:"message"`
 	ExitCode   int        `json:"exit_code"`
 	LockName   string     `json:"lock_name"`
-	HeldBy     *jsonLock  `json:"held_by,omitempty"` // the first of them
+	HeldBy     *jsonLock  `json:"held_by,omitempty"` // the first of Holders
 	Holders    []jsonLock `json:"holders,omitempty"`
 	More       int        `json:"more,omitempty"`
 	Waited     float64    `json:"waited_seconds,omitempty"`
 	Suggestion string     `json:"suggestion,omitempty"`
-	Repository string     `json:"repository,omitempty"` // where it looked, of one who found the lock held
+	Repository string     `json:"repository,omitempty"` // where the lock is, if it is held
 }
 
 // jsonLock is a lock in JSON. Fields are only ever added.
@@ -46,7 +46,7 @@ type jsonLock struct {
 	ProcessGone  bool              `json:"process_gone"`
 	BreakFailure string            `json:"error,omitempty"`
 
-	// The same in the words of the specification.
+	// The same under the names of the specification.
 	RequestID       string     `json:"request_id,omitempty"`
 	Actor           string     `json:"actor,omitempty"`
 	Intent          string     `json:"intent,omitempty"`

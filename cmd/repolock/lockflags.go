@@ -9,7 +9,7 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// lockFlags are the flags of all commands that take a lock.
+// lockFlags are the flags of all commands that acquire a lock.
 type lockFlags struct {
 	TTL      time.Duration     `config:"" default:"60s" help:"How long the lock outlives a crash: ${default} unless said otherwise, 10s to 24h."`
 	Look     time.Duration     `config:"" default:"10s" help:"How often to look whether the lock is still there: ${default} unless said otherwise, 1s to the ttl. Bounds how long a command runs on after its lock was broken, or while another holds it because this machine was paused by its hypervisor. A look is one list request."`
@@ -65,10 +65,10 @@ func (f lockFlags) sinks(r *reporter, g global, mode replock.Mode, operation str
 	return sinks, nil
 }
 
-// waitTime is what --wait says.
+// waitTime is --wait.
 type waitTime time.Duration
 
-// UnmarshalText understands a duration, and "forever".
+// UnmarshalText parses a duration or "forever".
 func (p *waitTime) UnmarshalText(text []byte) error {
 	if string(text) == "forever" {
 		*p = waitTime(replock.Forever)

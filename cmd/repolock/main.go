@@ -1,5 +1,5 @@
-// Repolock runs a backup, restore or prune while it holds a lock that is kept
-// in the backup repository itself.
+// Repolock runs a backup, restore or prune while it holds a lock in the backup repository
+// itself.
 package main
 
 import (
@@ -23,7 +23,8 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// cli is the command line. Flags that all commands have are in global.
+// cli is the command line. The flags of all commands are in global. A command with noconfig
+// doesn't read the configuration file.
 type cli struct {
 	global
 
@@ -58,9 +59,9 @@ type global struct {
 	Quiet  bool   `short:"q" help:"Say nothing but errors."`
 	Verb   bool   `short:"v" name:"verbose" help:"Say every event of the lock."`
 
-	file    *config.File // that was read, if any
-	unknown error        // why it isn't known which repository is meant
-	listed  string       // the lock's name that the file has for the repository
+	file    *config.File // nil: none was read
+	unknown error        // why the repository is unknown
+	listed  string       // the lock's name in the file
 }
 
 // run is main without the process: it parses, runs and returns the exit code.
@@ -82,7 +83,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	r.global = c.global
 	if err != nil {
-		r.JSON = asksForJSON(args) // parsing ended before it was set
+		r.JSON = asksForJSON(args) // parsing ended before the flag was set
 		if file.err != nil {
 			return r.fail(file.err)
 		}
@@ -113,7 +114,7 @@ func newParser(c *cli, options ...kong.Option) *kong.Kong {
 	return parser
 }
 
-// asksForJSON looks for --json before the command that is to be run.
+// asksForJSON looks for --json before the wrapped command.
 func asksForJSON(args []string) bool {
 	if end := slices.Index(args, "--"); end >= 0 {
 		args = args[:end]
@@ -121,13 +122,13 @@ func asksForJSON(args []string) bool {
 	return slices.Contains(args, "--json")
 }
 
-// command is what can be selected on the command line. It returns the exit code,
-// or an error that tells it.
+// command is a command of the command line. run returns the exit code, or an error that
+// describe has an exit code for.
 type command interface {
 	run(*reporter, global) (int, error)
 }
 
-// place is where the lock is.
+// place returns the place of the lock.
 func (g global) place() session.Place {
 	return session.Place{Repo: g.Repo, Name: g.Name, Listed: g.listed}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/repolock/repolock/internal/man"
 )
 
-// manCmd prints the manual page: the commands and flags as --help has them, and what
-// isn't of one of them.
+// manCmd prints the manual page: the commands and flags as in --help, and what they have in
+// common.
 type manCmd struct{}
 
 func (manCmd) Help() string { return "To read it: repolock man | man -l -" }
@@ -40,7 +40,7 @@ func manual() string {
 
 var columns = regexp.MustCompile(`(?m)^ +([0-9]+) +`)
 
-// manDate is the day of the source, if that is known: the same source has the same page.
+// manDate returns the day of the source if it is known: the same source has the same page.
 func manDate() time.Time {
 	if day, err := time.Parse(time.RFC3339, newBuild().Time); err == nil {
 		return day

@@ -26,7 +26,7 @@ func (f *commandFlags) settle(mode replock.Mode) error {
 	return nil
 }
 
-// without skips a command whose lock was not acquired, or runs it bare, or returns err.
+// without skips a command whose lock was not acquired, or runs it unlocked, or returns err.
 func (f policyFlags) without(r *reporter, args []string, err error) (int, error) {
 	switch session.Policy(f).Decide(err) {
 	case session.Skip:

@@ -17,25 +17,25 @@ import (
 	"github.com/repolock/repolock/store/open"
 )
 
-// settings are what a configuration file says to a command line. Kong asks them for each
-// flag that the command line doesn't have.
+// settings are the values that a configuration file has for a command line. Kong asks them
+// for each flag that the command line doesn't have.
 type settings struct {
 	read   bool
-	file   *config.File // nil: there is none, or none that is wanted
+	file   *config.File // nil: there is none, or the command reads none
 	err    error
 	repo   *repository    // nil: none was looked for
 	values map[string]any // of flags
 }
 
-// fileError is what is wrong with the configuration file.
+// fileError is returned for a wrong configuration file.
 type fileError struct{ error }
 
 func (e fileError) Unwrap() error { return e.error }
 
 func (s *settings) Validate(*kong.Application) error { return nil }
 
-// Resolve gives the file's value of a flag that is tagged with config, unless it was given
-// by the environment: Kong would let the file have its way over that.
+// Resolve returns the file's value of a flag that is tagged with config, unless the
+// environment has one: Kong would prefer the file's.
 func (s *settings) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	if !s.read {
 		s.read = true
@@ -54,8 +54,8 @@ func inEnvironment(flag *kong.Flag) bool {
 	})
 }
 
-// applies reports whether a default makes sense beside what was given: --hint says it all,
-// --if-held wait says for how long, nothing that deletes is run without a lock, and torture
+// applies reports whether a default makes sense beside the command line: --hint replaces
+// others, --if-held wait implies --wait, a command that deletes needs its lock, and torture
 // has locks of its own.
 func applies(ctx *kong.Context, flag *kong.Flag) bool {
 	command := ctx.Selected().Name
@@ -77,7 +77,7 @@ func onCommandLine(ctx *kong.Context, name string) bool {
 	return slices.ContainsFunc(ctx.Path, func(p *kong.Path) bool { return p.Flag != nil && p.Flag.Name == name && !p.Resolved })
 }
 
-// load reads the file, if the command is one that wants it, and finds the repository.
+// load reads the file, if the command reads it, and finds the repository.
 func (s *settings) load(ctx *kong.Context) error {
 	node := ctx.Selected()
 	if node == nil || node.Tag.Has("noconfig") {
@@ -119,7 +119,7 @@ func flagOf(node *kong.Node, name string) *kong.Flag {
 	return node.Flags[i]
 }
 
-// check finds what is wrong with a file, though it be in a part that isn't used now.
+// check checks the whole file, also the parts that this command doesn't use.
 func check(f *config.File) error {
 	flags, err := newFlagCheck()
 	if err != nil {
@@ -155,7 +155,7 @@ func check(f *config.File) error {
 	return nil
 }
 
-// checkURL refuses what would be another place from another directory, and credentials.
+// checkURL refuses a place that depends on the directory, and credentials.
 func checkURL(key, raw string) error {
 	if raw == "" {
 		return fmt.Errorf("%s: is missing", key)
@@ -184,7 +184,7 @@ func newFlagCheck() (*flagCheck, error) {
 	return c, err
 }
 
-// check finds what the command line would find, and what makes sense there alone.
+// check refuses values that the command line refuses, or that make sense there alone.
 func (c *flagCheck) check(f config.Flags) error {
 	c.values = values(f)
 	_, err := c.parser.Parse([]string{"--", "command"})
@@ -210,7 +210,7 @@ func (c *flagCheck) check(f config.Flags) error {
 	return nil
 }
 
-// values are flags as Kong takes them.
+// values returns flags in the types that Kong accepts.
 func values(f config.Flags) map[string]any {
 	values := map[string]any{}
 	f.Each(func(name string, value any) {

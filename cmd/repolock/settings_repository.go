@@ -19,21 +19,21 @@ import (
 	"github.com/repolock/repolock/store/open"
 )
 
-// repository is the one that a command is about.
+// repository is the repository of a command.
 type repository struct {
 	url  string // or a path
-	err  error  // it isn't known which; said when it is opened
-	name string // of the lock, as the file has it
+	err  error  // why it is unknown; returned when it is opened
+	name string // of the lock, in the file
 }
 
 var nameSyntax = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
-// isName reports whether a word may be a repository's name in the configuration file. It
-// may be a directory's, too.
+// isName reports whether a word can be a repository's name in the configuration file. It
+// can be a directory's, too.
 func isName(word string) bool { return nameSyntax.MatchString(word) }
 
-// wanted is the repository as the command line or the environment has it, and whether
-// they do: an empty one isn't for the file to fill.
+// wanted returns the repository of the command line or the environment, and whether there
+// is one: the file doesn't replace an empty one.
 func wanted(ctx *kong.Context) (word string, given bool) {
 	for _, p := range ctx.Path {
 		if p.Positional != nil && p.Positional.Name == "url" {
@@ -44,13 +44,13 @@ func wanted(ctx *kong.Context) (word string, given bool) {
 	return ctx.FlagValue(flag).(string), onCommandLine(ctx, "repo") || inEnvironment(flag)
 }
 
-// missingError is a word that means nothing: a directory that isn't there, for all we know.
+// missingError: the --repo value is neither a configured name nor an existing directory.
 type missingError struct{ error }
 
 func (e missingError) Unwrap() []error { return []error{e.error, store.ErrNotFound} }
 
-// find finds the repository that a word means, and its values of flags. A name that is
-// also a directory's is refused: two who mean one repository must not lock two.
+// find finds the repository that a word means, and its values of flags. It refuses a name
+// that is also a directory's: two users who mean one repository must not lock two.
 func (s *settings) find(word string, given bool) *repository {
 	file := s.file
 	if file == nil {
@@ -61,7 +61,7 @@ func (s *settings) find(word string, given bool) *repository {
 		word = file.Repo
 	}
 	entry, ok := file.Repositories[word]
-	if given && isName(word) { // in the file, it can't mean a directory
+	if given && isName(word) { // unlike a name in the file, it can mean a directory
 		info, err := os.Stat(word)
 		switch isDir := err == nil && info.IsDir(); {
 		case ok && isDir:
@@ -69,7 +69,7 @@ func (s *settings) find(word string, given bool) *repository {
 		case !ok && errors.Is(err, fs.ErrNotExist):
 			return &repository{url: word, err: missingError{fmt.Errorf("%q: there is no such directory here, and %s", word, s.unlisted())}}
 		case isDir:
-			word = "./" + word // a name it can't be again, in the command's environment
+			word = "./" + word // in the command's environment it must not be a name again
 		}
 	}
 	if !ok {
@@ -82,7 +82,7 @@ func (s *settings) find(word string, given bool) *repository {
 	return &repository{url: entry.URL, name: entry.Name}
 }
 
-// unlisted says where a name isn't.
+// unlisted says where a name was looked for.
 func (s *settings) unlisted() string {
 	if s.file == nil {
 		return "no configuration file that could name a repository so (it would be " + strings.Join(config.Places(), ", or ") + ")"
@@ -90,7 +90,7 @@ func (s *settings) unlisted() string {
 	return fmt.Sprintf("no repository of that name in %s, which has: %s", s.file.Path, listed(s.file))
 }
 
-// listed are the names of a file's repositories.
+// listed returns the names of a file's repositories.
 func listed(f *config.File) string {
 	if len(f.Repositories) == 0 {
 		return "none"

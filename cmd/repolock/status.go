@@ -66,7 +66,7 @@ func newJSONStatus(g global, infos []replock.Info) jsonStatus {
 	return out
 }
 
-// table prints locks, one a line, and below what there is to say of some.
+// table prints locks, one a line, and notes about some of them below.
 func table(w io.Writer, infos []replock.Info) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "MODE\tOPERATION\tHOLDER\tSINCE\tREFRESHED\tEXPIRES\tVERDICT\tID")

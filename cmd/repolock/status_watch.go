@@ -19,13 +19,13 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// watching is status --watch, which a signal ends.
+// statusWatch is status --watch. A signal ends it.
 type statusWatch struct {
 	r     *reporter
 	l     *replock.Locker
-	lines int    // that are on the terminal
-	width int    // of the terminal then
-	last  string // what was shown last, where there is none
+	lines int    // on the terminal now
+	width int    // of the terminal when they were written
+	last  string // what print showed last
 }
 
 func (w *statusWatch) run(interval time.Duration) error {
@@ -45,14 +45,14 @@ func (w *statusWatch) run(interval time.Duration) error {
 		}
 		select {
 		case <-time.After(interval):
-		case <-continued: // and the shell has written below
+		case <-continued: // the shell has written below
 			w.lines = 0
 		}
 	}
 }
 
-// redraw shows the locks in place of what was shown before. It doesn't in the background,
-// where the terminal is the shell's.
+// redraw shows the locks in place of those that it showed before. In the background it
+// shows nothing: there the terminal is the shell's.
 func (w *statusWatch) redraw(infos []replock.Info, failed error) error {
 	if !procgroup.Foreground() {
 		w.lines = 0
@@ -72,7 +72,7 @@ func (w *statusWatch) redraw(infos []replock.Info, failed error) error {
 	}
 	if width, height, err := term.GetSize(int(os.Stdout.Fd())); err == nil && width > 0 && height > 1 {
 		lines = crop(lines, width, height-1)
-		if width < w.width && w.lines > 0 { // who knows in how many lines what is shown was wrapped
+		if width < w.width && w.lines > 0 { // the terminal has wrapped the old lines
 			text = "\x1b[H\x1b[2J"
 		}
 		w.width = width
@@ -82,8 +82,8 @@ func (w *statusWatch) redraw(infos []replock.Info, failed error) error {
 	return err
 }
 
-// crop cuts what doesn't fit on a terminal: what is wrapped, or has scrolled away, can't
-// be written over.
+// crop cuts lines that don't fit on a terminal: a line that is wrapped, or has scrolled
+// away, can't be overwritten.
 func crop(lines []string, width, height int) []string {
 	if len(lines) > height {
 		more := len(lines) - height + 1
@@ -95,7 +95,7 @@ func crop(lines []string, width, height int) []string {
 	return lines
 }
 
-// print shows the locks if others hold them now than before.
+// print shows the locks if they have changed.
 func (w *statusWatch) print(infos []replock.Info, failed error) error {
 	if failed != nil {
 		w.r.Say("warning: the store can't be read: %s", text.Error(failed))
@@ -112,7 +112,7 @@ func (w *statusWatch) print(infos []replock.Info, failed error) error {
 		return nil
 	}
 	w.last = names
-	if w.r.JSON { // one a line
+	if w.r.JSON { // one object a line
 		text, err := plain.Marshal(newJSONStatus(w.r.global, infos))
 		if err == nil {
 			_, err = fmt.Fprintf(w.r.stdout, "%s\n", text)

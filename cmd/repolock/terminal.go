@@ -12,11 +12,11 @@ import (
 	"github.com/repolock/repolock/internal/text"
 )
 
-// onTerminal reports whether stderr is a terminal that can erase a line, and that isn't
-// somebody else's at the moment: a shell's, whose background job we are.
+// onTerminal reports whether stderr is a terminal that can erase a line, and we are in its
+// foreground.
 func onTerminal() bool { return erasable(os.Stderr) && procgroup.Foreground() }
 
-// erasable reports whether a file is a terminal on which what was written can be erased.
+// erasable reports whether a file is a terminal that can erase a line.
 func erasable(f *os.File) bool {
 	name := os.Getenv("TERM")
 	return isatty.IsTerminal(f.Fd()) && name != "dumb" && (name != "" || runtime.GOOS == "windows")
@@ -25,8 +25,8 @@ func erasable(f *os.File) bool {
 // animated reports whether a live line is shown.
 func (r *reporter) animated() bool { return !r.Quiet && !r.JSON && r.terminal() }
 
-// live shows a line in place of the live line before, below all other lines, and reports
-// whether it could. An empty one ends that.
+// live shows a line in place of the last live line, below all other lines, and reports
+// whether it could. An empty line ends that.
 func (r *reporter) live(line string) bool {
 	if line != "" && !r.animated() {
 		return false
@@ -43,8 +43,8 @@ func (r *reporter) live(line string) bool {
 	return true
 }
 
-// erased is what erases the live line, which is forgotten. If we are in the background by
-// now, nothing does: what is written last is the shell's.
+// erased forgets the live line and returns the escape sequence that clears it, or "" in the
+// background, where the last line belongs to the shell.
 func (r *reporter) erased() string {
 	was := r.shown
 	r.shown = ""
@@ -54,13 +54,13 @@ func (r *reporter) erased() string {
 	return erase
 }
 
-// erase erases the line, and all below. Not from the very corner of a screen: there tmux
-// takes it for a clear, and keeps what was erased.
+// erase erases the line, and all below. It begins one column to the right: in the corner of
+// the screen tmux takes it for a clear, and keeps the erased text.
 const erase = "\r \x1b[J\r"
 
-// fit cuts a text to the terminal's width: what is wrapped isn't erased. If the terminal
-// is made narrower, it wraps it all the same; so the cursor is left where it begins, and
-// all below is erased.
+// fit cuts a text to the terminal's width, because a wrapped line isn't erased. A terminal
+// that becomes narrower wraps it all the same. So the cursor stays at its beginning, and
+// erase erases all below.
 func fit(text string) string {
 	if width, _, err := term.GetSize(int(os.Stderr.Fd())); err == nil && width > 1 {
 		return cut(text, width-1)
@@ -68,7 +68,7 @@ func fit(text string) string {
 	return text
 }
 
-// cut shortens a text to so many characters.
+// cut shortens a text to width characters.
 func cut(text string, width int) string {
 	if runes := []rune(text); len(runes) > width {
 		return string(runes[:width-1]) + "…"

@@ -39,7 +39,7 @@ wrote. Some 30 requests are made for each lock that is taken. docs/torture.md ha
 Exit codes: 0 no violation was found; 70 it isn't known; 78 a violation was found; 69, 77 nobody got the lock.`
 }
 
-// judgeFor is how long the search for an order may take.
+// judgeFor bounds the search for an order.
 const judgeFor = 2 * time.Minute
 
 func (c tortureCmd) run(r *reporter, g global) (int, error) {
@@ -95,7 +95,7 @@ func (c tortureCmd) run(r *reporter, g global) (int, error) {
 	return result.exit(ctx, failed)
 }
 
-// check finds what is wrong with a command line.
+// check checks the flags.
 func (c tortureCmd) check(g global) error {
 	switch {
 	case g.Name != "":
@@ -110,14 +110,13 @@ func (c tortureCmd) check(g global) error {
 	return nil
 }
 
-// scratchName is a lock's name that nobody else has.
+// scratchName returns a lock's name that no other lock has.
 func scratchName() string {
 	return fmt.Sprintf("torture-%s-%016x", clock.System{}.Now().UTC().Format("20060102t150405z"), rand.Uint64())
 }
 
-// removeDirectory removes what listings don't show of a repository in a directory:
-// temporary files of processes that were killed, and the directories that they are
-// in.
+// removeDirectory removes what listings of a directory don't show: temporary files of
+// killed processes, and the directories that contain them.
 func removeDirectory(repo, prefix string) {
 	location, err := open.Parse(repo)
 	if err != nil || location.Scheme != "file" {
@@ -127,11 +126,11 @@ func removeDirectory(repo, prefix string) {
 	_ = os.RemoveAll(dir)
 	for range strings.Count(prefix, "/") - 1 {
 		dir = filepath.Dir(dir)
-		_ = os.Remove(dir) // unless there is something in it
+		_ = os.Remove(dir) // unless it contains something
 	}
 }
 
-// tortureChildCmd is what torture has run under the locks.
+// tortureChildCmd is the command that torture runs under the locks.
 type tortureChildCmd struct {
 	ID   string        `required:""`
 	Mode judge.Mode    `required:"" enum:"shared,exclusive"`

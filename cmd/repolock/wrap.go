@@ -5,7 +5,7 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// do runs the command under a lock, or bare if there is to be none.
+// wrap runs the command under a lock, or unlocked if it needs none.
 func (f commandFlags) wrap(r *reporter, g global, mode replock.Mode, operation string) (int, error) {
 	if err := f.check(); err != nil {
 		return 0, err
