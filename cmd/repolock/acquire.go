@@ -22,22 +22,22 @@ import (
 type acquireCmd struct {
 	Shared    bool   `xor:"mode" help:"Hold a shared lock."`
 	Exclusive bool   `xor:"mode" help:"Hold the exclusive lock."`
-	Operation string `default:"script" help:"What others are shown as the operation."`
+	Operation string `default:"script" help:"The operation that others see."`
 	lockFlags
-	ForPID forPID `name:"for-pid" placeholder:"PID|none" help:"Release the lock when this process has ended: who calls, unless said otherwise; $$$$ in a shell is the surest. With none it is held until it is released or the machine ends."`
-	OnLost string `enum:"warn,term,kill" default:"warn" help:"What becomes of that process when the lock is lost: warn is for --log and for check to tell; term and kill signal it, and it alone."`
-	Log    string `placeholder:"FILE" help:"Append what there is to say of the lock to this file, once it is held."`
-	Export bool   `help:"Print what a shell is to evaluate, so that a repolock which the script calls knows that it runs under the lock."`
+	ForPID forPID `name:"for-pid" placeholder:"PID|none" help:"Release the lock when this process ends. The default is the caller; in a shell, $$$$ is the surest. With none, the lock is held until it is released or the machine stops."`
+	OnLost string `enum:"warn,term,kill" default:"warn" help:"What to do to that process when the lock is lost: warn (default) does nothing, and --log and check report the loss; term and kill signal that process alone."`
+	Log    string `placeholder:"FILE" help:"Append messages about the lock to this file, once it is held."`
+	Export bool   `help:"Print variables for a shell to evaluate, so that a repolock in the script knows that it runs under the lock."`
 }
 
 func (acquireCmd) Help() string {
-	return `Prints a token, for check, renew and release. The lock is held and refreshed by a process in the background, the keeper,
-until it is told to release it, or the process that called has ended. A script begins with
+	return `Prints a token, for check, renew and release. A process in the background, the keeper, holds and refreshes the lock
+until release, or until the process that called has ended. A script begins with
 
   TOKEN=$(repolock acquire --shared --for-pid $$) || exit
   export REPOLOCK_TOKEN=$TOKEN
 
-and asks repolock check before what must not be done without the lock. docs/scripts.md has the whole of it.`
+and runs repolock check before each step that needs the lock. docs/scripts.md describes it in full.`
 }
 
 // forPID is --for-pid: the process whose end releases the lock.

@@ -14,7 +14,7 @@ import (
 
 // tokenArg names a lock that acquire has acquired.
 type tokenArg struct {
-	Token string `arg:"" optional:"" env:"REPOLOCK_TOKEN" help:"What acquire printed; or REPOLOCK_TOKEN."`
+	Token string `arg:"" optional:"" env:"REPOLOCK_TOKEN" help:"The token that acquire printed. The default is REPOLOCK_TOKEN."`
 }
 
 // ask sends the keeper a request, and returns the lock that it holds.

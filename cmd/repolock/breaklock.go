@@ -22,16 +22,16 @@ type noLockError struct{ error }
 
 type breakCmd struct {
 	Yes   bool   `short:"y" help:"Don't ask."`
-	Stale bool   `help:"Only locks that are certainly stale; if it asks, those too of which only one clock says so."`
-	Dead  bool   `help:"Only locks whose holder was a process of this machine that is gone."`
-	Audit string `predictor:"file" config:"" placeholder:"FILE" env:"REPOLOCK_AUDIT" help:"Append what is deleted to this file, in JSON, one event a line."`
-	ID    string `name:"id" help:"Only the lock with this id. One that isn't there is an error."`
+	Stale bool   `help:"Only locks that are certainly stale. If it asks, also locks that only one clock calls stale."`
+	Dead  bool   `help:"Only locks of processes of this machine that are gone."`
+	Audit string `predictor:"file" config:"" placeholder:"FILE" env:"REPOLOCK_AUDIT" help:"Append each deletion to this file, in JSON, one event a line."`
+	ID    string `name:"id" help:"Only the lock with this id. It is an error if there is none."`
 }
 
 func (c breakCmd) Help() string {
-	return `Deletes the exclusive lock, every shared lock and every intent, whatever their age and holder. A holder that still
-runs finds out at its next look at the latest, each 10s by default, and stops; until then it doesn't know. Only do it when you are certain
-that no operation is running.`
+	return `Deletes the exclusive lock, every shared lock and every intent, of any age and holder. A holder that still
+runs sees that at its next look, every 10s by default, and stops; until then it goes on. Break locks only when you are
+certain that no operation is running.`
 }
 
 func (c breakCmd) run(r *reporter, g global) (int, error) {

@@ -11,8 +11,8 @@ import (
 type commandFlags struct {
 	lockFlags
 	policyFlags
-	OnLost    string        `config:"" enum:"pause,term,kill,warn" default:"pause" help:"What becomes of the command when its lock is lost: pause stops it, and continues it if the lock can be resumed; term sends TERM in time, and kills it at the deadline; kill kills it; warn lets it run on."`
-	DryRun    bool          `help:"Don't run the command, and take no lock: say what would be run and whether the lock is to be had, with the exit code of a refusal if it isn't. If the command has a dry run of its own, run that with run --no-lock."`
+	OnLost    string        `config:"" enum:"pause,term,kill,warn" default:"pause" help:"What to do to the command when its lock is lost: pause (default) stops it, and continues it if the lock can be resumed; term sends TERM in time, and kills it at the deadline; kill kills it; warn lets it run on."`
+	DryRun    bool          `help:"Don't run the command, and take no lock: print the command and whether the lock is free, and exit as without --dry-run if it is held. If the command has a dry run of its own, run that with run --no-lock."`
 	ResumeFor time.Duration `config:"" default:"10m" help:"How long to try to resume a lost lock before the command is killed."`
 
 	Command []string `arg:"" passthrough:"" name:"command" help:"The command and its arguments, after --."`

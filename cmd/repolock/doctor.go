@@ -17,17 +17,17 @@ import (
 )
 
 type doctorCmd struct {
-	URL    string `predictor:"repository" arg:"" optional:"" name:"url" help:"Repository, if not that of --repo."`
-	Also   string `predictor:"repository" placeholder:"URL" help:"Another way to the same repository, as through a second gateway: what is written through either must be listed through the other at once."`
-	Prefix string `placeholder:"KEY" help:"Write the scratch objects below this, which must not be where locks are."`
+	URL    string `predictor:"repository" arg:"" optional:"" name:"url" help:"Repository, in place of --repo."`
+	Also   string `predictor:"repository" placeholder:"URL" help:"Another URL of the same repository, as of a second gateway: an object that is written through one must be listed through the other at once."`
+	Prefix string `placeholder:"KEY" help:"Write the scratch objects below this prefix, where no locks are."`
 }
 
 func (doctorCmd) Help() string {
-	return `Tries out, with some 1,000 requests, what the store does and what is allowed in it, and says what repolock will do there
-and whether it is fit. Nobody's lock is touched: it writes below index/locks/doctor-TIME-ID/, where a lock of that name
-would be, or with --name below index/locks/NAME/doctor-TIME-ID/, and deletes what it wrote. It may run at any time.
+	return `Tries out, with some 1,000 requests, what the store does and allows. Prints what repolock will do there and whether the
+store is fit. Touches no lock: it writes below index/locks/doctor-TIME-ID/, the place of a lock of that name,
+or with --name below index/locks/NAME/doctor-TIME-ID/, and deletes what it wrote. It can run at any time.
 
-Exit codes: 0 the store is fit; 69 it can't be reached; 74 what was written is left there; 77 permissions are lacking; 78 it is unfit.`
+Exit codes: 0 the store is fit; 69 it can't be reached; 74 scratch objects are left there; 77 permissions are lacking; 78 it is unfit.`
 }
 
 func (c doctorCmd) run(r *reporter, g global) (int, error) {

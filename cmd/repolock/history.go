@@ -14,12 +14,12 @@ import (
 )
 
 type historyCmd struct {
-	File string `arg:"" predictor:"file" help:"The file that --audit has written; - is the standard input."`
-	SVG  string `predictor:"file" name:"svg" placeholder:"FILE" help:"Draw it as a timeline, too."`
+	File string `arg:"" predictor:"file" help:"The file of --audit; - is the standard input."`
+	SVG  string `predictor:"file" name:"svg" placeholder:"FILE" help:"Draw a timeline into this file, too."`
 }
 
 func (historyCmd) Help() string {
-	return `Who held what and when, who waited and who was refused, and what was removed, as an audit log tells it.`
+	return `Prints the locks of an audit log: who held or waited for each and when, which were refused, and which were removed.`
 }
 
 func (c historyCmd) run(r *reporter, _ global) (int, error) {

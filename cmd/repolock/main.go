@@ -31,18 +31,18 @@ type cli struct {
 	Backup     backupCmd     `cmd:"" help:"Run a backup under a shared lock."`
 	Restore    restoreCmd    `cmd:"" help:"Run a restore under a shared lock."`
 	Prune      pruneCmd      `cmd:"" help:"Run a prune under the exclusive lock."`
-	Run        runCmd        `cmd:"" help:"Run any other command under a lock, or bare."`
-	Acquire    acquireCmd    `cmd:"" help:"Take a lock for a script, which is held in the background."`
-	Check      checkCmd      `cmd:"" noconfig:"" help:"Exit with 0 if such a lock is held now."`
-	Renew      renewCmd      `cmd:"" noconfig:"" help:"Refresh such a lock now."`
-	Release    releaseCmd    `cmd:"" noconfig:"" help:"Release such a lock."`
+	Run        runCmd        `cmd:"" help:"Run any other command under a lock, or without one."`
+	Acquire    acquireCmd    `cmd:"" help:"Acquire a lock for a script, and hold it in the background."`
+	Check      checkCmd      `cmd:"" noconfig:"" help:"Exit with 0 if the lock of acquire is held now."`
+	Renew      renewCmd      `cmd:"" noconfig:"" help:"Refresh the lock of acquire now."`
+	Release    releaseCmd    `cmd:"" noconfig:"" help:"Release the lock of acquire."`
 	Status     statusCmd     `cmd:"" help:"Show every lock in the repository. Never writes."`
-	History    historyCmd    `cmd:"" noconfig:"" help:"Show what an audit log tells: who held what, and when."`
-	BreakLock  breakCmd      `cmd:"" help:"Delete locks, whoever holds them. For emergencies."`
-	Doctor     doctorCmd     `cmd:"" help:"Try out what a store does, and whether it is fit."`
-	Torture    tortureCmd    `cmd:"" help:"Have processes contend for a lock, and look whether it holds."`
-	Repos      reposCmd      `cmd:"" help:"Show the repositories that the configuration file names."`
-	Completion completionCmd `cmd:"" noconfig:"" help:"Print what a shell has to read so that it completes repolock's command line."`
+	History    historyCmd    `cmd:"" noconfig:"" help:"Show from an audit log who held which lock, and when."`
+	BreakLock  breakCmd      `cmd:"" help:"Delete locks of any holder. For emergencies."`
+	Doctor     doctorCmd     `cmd:"" help:"Try out whether a store is fit for locks."`
+	Torture    tortureCmd    `cmd:"" help:"Let processes contend for a lock, and see whether it holds."`
+	Repos      reposCmd      `cmd:"" help:"Show the repositories of the configuration file."`
+	Completion completionCmd `cmd:"" noconfig:"" help:"Print a script with which a shell completes repolock's command line."`
 	Man        manCmd        `cmd:"" noconfig:"" help:"Print the manual page, repolock(1)."`
 	Version    versionCmd    `cmd:"" noconfig:"" help:"Show the version."`
 
@@ -56,8 +56,8 @@ type global struct {
 	Name   string `config:"" help:"Use the lock of this name, for a repository that has several."`
 	Config string `predictor:"file" placeholder:"FILE" env:"REPOLOCK_CONFIG" help:"Configuration file, in place of the user's or the system's; an empty name is none."`
 	JSON   bool   `name:"json" help:"Print JSON: results on stdout, an error on stderr."`
-	Quiet  bool   `short:"q" help:"Say nothing but errors."`
-	Verb   bool   `short:"v" name:"verbose" help:"Say every event of the lock."`
+	Quiet  bool   `short:"q" help:"Print only errors."`
+	Verb   bool   `short:"v" name:"verbose" help:"Print every event of the lock."`
 
 	file    *config.File // nil: none was read
 	unknown error        // why the repository is unknown

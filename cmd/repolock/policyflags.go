@@ -8,9 +8,9 @@ import (
 
 // policyFlags are the flags of session.Policy.
 type policyFlags struct {
-	IfHeld        string `config:"" enum:",fail,skip,wait" default:"" placeholder:"fail|skip|wait" help:"When somebody else holds the lock, after --wait if that is given: fail, as unless said otherwise, exits with 75; skip says so and exits with 0; wait is --wait forever, unless --wait says otherwise."`
-	IfUnreachable string `config:"" enum:",fail,run" default:"" placeholder:"fail|run" help:"When the store can't be reached: fail, as unless said otherwise, exits with 69; run runs the command WITHOUT A LOCK, for a backup that is wanted at any price. Not with the exclusive lock."`
-	Hint          string `enum:",require-global,prefer-global,node-local" default:"" placeholder:"HINT" help:"The same in the words of schedulers: require-global is --if-held skip; prefer-global is that and --if-unreachable run, also where no repository is given; node-local takes no lock."`
+	IfHeld        string `config:"" enum:",fail,skip,wait" default:"" placeholder:"fail|skip|wait" help:"When the lock is held, after any --wait: fail (default) exits with 75; skip prints a line and exits with 0; wait waits as --wait forever, or as --wait says."`
+	IfUnreachable string `config:"" enum:",fail,run" default:"" placeholder:"fail|run" help:"When the store can't be reached: fail (default) exits with 69; run runs the command WITHOUT A LOCK, for a backup that you want at any price. Not with the exclusive lock."`
+	Hint          string `enum:",require-global,prefer-global,node-local" default:"" placeholder:"HINT" help:"The same in the words of schedulers: require-global is --if-held skip; prefer-global is that and --if-unreachable run, also if no repository is given; node-local takes no lock."`
 }
 
 // settle checks the flags, and replaces the hint by what it means.

@@ -3,8 +3,8 @@ package main
 type releaseCmd struct{ tokenArg }
 
 func (releaseCmd) Help() string {
-	return `Exits with 79 if the lock had been lost before, or there is none any more, since it was released already or its keeper was
-killed: what was done under it may not have been protected. With 69 the lock couldn't be deleted and is left to expire.`
+	return `Exits with 79 if the lock was lost before, or if it is gone because it was released already or its keeper was killed: the
+work under it might not have been protected. Exits with 69 if the lock couldn't be deleted and is left to expire.`
 }
 
 func (c releaseCmd) run(r *reporter, _ global) (int, error) {

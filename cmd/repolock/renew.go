@@ -3,7 +3,7 @@ package main
 type renewCmd struct{ tokenArg }
 
 func (renewCmd) Help() string {
-	return `Locks are refreshed by themselves; this is for before what takes nearly as long as a lock lives and can't be interrupted.
+	return `The keeper refreshes its lock by itself. Renew before a step that takes nearly as long as the ttl and can't be interrupted.
 Exits with 79 as check does, and with 69 if the lock is held and couldn't be refreshed.`
 }
 

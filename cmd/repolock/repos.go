@@ -16,8 +16,8 @@ import (
 type reposCmd struct{}
 
 func (reposCmd) Help() string {
-	return `They are in a configuration file, the first of which is read that is there: the one that --config or REPOLOCK_CONFIG
-names, repolock/config.toml among the user's settings, /etc/repolock/config.toml. docs/configuration.md has the whole of it.`
+	return `repolock reads the first configuration file that exists: that of --config or REPOLOCK_CONFIG,
+repolock/config.toml in the user's settings, /etc/repolock/config.toml. docs/configuration.md describes it in full.`
 }
 
 // jsonRepos is what the configuration file lists, in JSON. Fields are only ever added.

@@ -13,7 +13,7 @@ import (
 )
 
 type statusCmd struct {
-	Watch    bool          `short:"w" help:"Show it again and again: in place on a terminal, elsewhere when it changes."`
+	Watch    bool          `short:"w" help:"Keep showing the locks: in place on a terminal, elsewhere when they change."`
 	Interval time.Duration `default:"2s" help:"How often to look, with --watch."`
 }
 

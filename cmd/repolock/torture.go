@@ -20,23 +20,23 @@ import (
 )
 
 type tortureCmd struct {
-	URL      string        `predictor:"repository" arg:"" optional:"" name:"url" help:"Repository, if not that of --repo."`
-	Duration time.Duration `default:"2m" help:"How long: ${default} unless said otherwise."`
-	Clients  int           `default:"6" help:"How many processes contend at a time: ${default} unless said otherwise."`
-	TTL      time.Duration `default:"10s" help:"Of the locks: ${default}, the shortest there is, unless said otherwise."`
+	URL      string        `predictor:"repository" arg:"" optional:"" name:"url" help:"Repository, in place of --repo."`
+	Duration time.Duration `default:"2m" help:"How long it runs: ${default} by default."`
+	Clients  int           `default:"6" help:"How many processes contend at a time: ${default} by default."`
+	TTL      time.Duration `default:"10s" help:"The ttl of the locks: ${default} by default, which is the shortest."`
 	Seed     uint64        `help:"Plan the same as the run that printed it."`
-	HTML     string        `predictor:"file" name:"html" placeholder:"FILE" help:"Draw what happened; of a violation it is done anyway."`
+	HTML     string        `predictor:"file" name:"html" placeholder:"FILE" help:"Draw what happened. A violation is always drawn."`
 	Log      string        `predictor:"file" placeholder:"FILE" help:"Keep every event, a line of JSON each."`
 	Keep     bool          `help:"Leave what was written in the repository."`
-	NoLock   bool          `help:"Take no lock, to see that this is found out."`
+	NoLock   bool          `help:"Take no lock, to see that torture detects that."`
 }
 
 func (tortureCmd) Help() string {
-	return `Has processes contend for a lock of its own, kills and stops them, and looks whether any of them ever wrote beside an
-exclusive one. Nobody's lock and no backup is touched: it writes below index/locks/torture-TIME-ID/ and deletes what it
-wrote. Some 30 requests are made for each lock that is taken. docs/torture.md has the whole of it.
+	return `Lets processes contend for a lock of its own, kills and stops them, and checks that none of them ever wrote beside an
+exclusive holder. Touches no other lock and no backup: it writes below index/locks/torture-TIME-ID/ and deletes what it
+wrote. Each lock costs some 30 requests. docs/torture.md describes it in full.
 
-Exit codes: 0 no violation was found; 70 it isn't known; 78 a violation was found; 69, 77 nobody got the lock.`
+Exit codes: 0 no violation was found; 70 it isn't known; 78 a violation was found; 69, 77 no process got the lock.`
 }
 
 // judgeFor bounds the search for an order.

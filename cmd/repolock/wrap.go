@@ -47,4 +47,4 @@ func newSurvey(r *reporter, g global) *session.Survey {
 	return session.NewSurvey(g.place(), g.store, r.Say)
 }
 
-const lockHelp = `The command's environment says REPOLOCK_HELD=1, REPOLOCK_REPO, REPOLOCK_MODE, REPOLOCK_ID, and REPOLOCK_FENCE where there is one.`
+const lockHelp = `The command's environment has REPOLOCK_HELD=1, REPOLOCK_REPO, REPOLOCK_MODE, REPOLOCK_ID, and REPOLOCK_FENCE if there is one.`
