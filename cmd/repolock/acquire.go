@@ -68,7 +68,7 @@ func (f forPID) process() (*identity.Process, error) {
 	pid := f.pid
 	if pid == 0 {
 		if pid = identity.Caller(); pid <= 1 {
-			return nil, usageError{fmt.Errorf("called by process %d, which may never end: say which process the lock is for, with --for-pid PID, or that it is for none, with --for-pid none", pid)}
+			return nil, usageError{fmt.Errorf("called by process %d, which might never end: say which process the lock is for, with --for-pid PID, or that it is for none, with --for-pid none", pid)}
 		}
 	}
 	p, ok := identity.Of(pid)
@@ -108,7 +108,7 @@ func (c acquireCmd) order(g global) (keeperOrder, error) {
 		return keeperOrder{}, usageError{fmt.Errorf("--on-lost %s: there is no process to be signalled, with --for-pid none", c.OnLost)}
 	}
 	if c.OnLost != "warn" && runtime.GOOS != "linux" {
-		return keeperOrder{}, usageError{fmt.Errorf("--on-lost %s: on Linux alone a process can be told from a later one with the same number", c.OnLost)}
+		return keeperOrder{}, usageError{fmt.Errorf("--on-lost %s: only Linux tells a process from a later one with the same pid", c.OnLost)}
 	}
 	if c.Metrics != "" { // the keeper writes it in another directory
 		path, err := filepath.Abs(c.Metrics)
@@ -124,7 +124,7 @@ func (c acquireCmd) order(g global) (keeperOrder, error) {
 
 func (c acquireCmd) run(r *reporter, g global) (int, error) {
 	if err := daemon.Supported(); err != nil {
-		return 0, usageError{fmt.Errorf("acquire: %w: have repolock run the command", err)}
+		return 0, usageError{fmt.Errorf("acquire: %w: let repolock run the command", err)}
 	}
 	o, err := c.order(g)
 	if err != nil {

@@ -54,7 +54,7 @@ func (keeperCmd) run(*reporter, global) (int, error) {
 }
 
 // errKeeperFailed is returned when a keeper ends without a failure of its own.
-var errKeeperFailed = errors.New("the keeper of the lock ended unexpectedly; what it may have left in the repository expires")
+var errKeeperFailed = errors.New("the keeper of the lock ended unexpectedly; its objects in the repository expire")
 
 // keeperError is an error that a keeper has described.
 type keeperError struct{ jsonError }

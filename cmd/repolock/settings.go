@@ -133,7 +133,7 @@ func check(f *config.File) error {
 		err := flags.check(r.Flags)
 		switch {
 		case !isName(name):
-			err = errors.New("a repository's name has letters, digits, dots, hyphens and underscores, and begins with one of the first two")
+			err = errors.New("a repository's name has letters, digits, dots, hyphens and underscores, and begins with a letter or a digit")
 		case err == nil && r.Name != "":
 			err = replock.CheckName(r.Name)
 		}

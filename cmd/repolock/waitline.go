@@ -90,7 +90,7 @@ func names(holders []replock.Info) (names []string) {
 // of them in full.
 func inTheWay(holders []replock.Info, since time.Duration, stamp func(time.Time) string) string {
 	if len(holders) == 0 {
-		return "nobody"
+		return "no holder was seen"
 	}
 	h := holders[0]
 	does := "held by"

@@ -15,31 +15,6 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// audited has the names that events have in the audit log. The log leaves out those whose
-// name is empty.
-var audited = map[replock.EventKind]string{
-	replock.EventAcquired:      audit.Acquired,
-	replock.EventBlocked:       audit.Blocked,
-	replock.EventWaiting:       "",
-	replock.EventWatching:      "",
-	replock.EventReaped:        audit.Stolen,
-	replock.EventRefreshed:     "",
-	replock.EventRefreshFailed: "",
-	replock.EventGaveUp:        audit.HeartbeatFailed,
-	replock.EventLost:          audit.Lost,
-	replock.EventResumed:       audit.Resumed,
-	replock.EventReleased:      audit.Released,
-	replock.EventReleaseFailed: audit.ReleaseFailed,
-	WorkEnded:                  "", // EventReleased has it
-	CommandPaused:              audit.Paused,
-	ClocksParted:               audit.ClocksParted,
-	ClocksSettled:              audit.ClocksSettled,
-	GuardLost:                  audit.GuardLost,
-	GuardReplaced:              audit.GuardReplaced,
-	CommandRunsOn:              audit.RunsOn,
-	LockBroken:                 audit.Broken,
-}
-
 // Auditor appends events to the audit log.
 type Auditor struct {
 	log    *audit.Log
@@ -125,7 +100,7 @@ func (a *Auditor) records(e Event) (records []audit.Record) {
 // record returns what the log has of each event.
 func (a *Auditor) record(e Event) audit.Record {
 	record := a.common
-	record.Event, record.Timestamp, record.RequestID, record.Operation = audited[e.Kind], e.Time, e.ID, e.Operation
+	record.Event, record.Timestamp, record.RequestID, record.Operation = kinds[e.Kind].audit, e.Time, e.ID, e.Operation
 	record.TTLSeconds, record.Reason = e.TTL.Seconds(), e.Reason
 	if e.Mode != 0 {
 		record.Mode = e.Mode.String()

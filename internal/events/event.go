@@ -5,6 +5,7 @@ package events
 import (
 	"time"
 
+	"github.com/repolock/repolock/internal/audit"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -29,6 +30,37 @@ const (
 	// LockBroken: break-lock has deleted the lock in Holders for Reason, or failed with Err.
 	LockBroken replock.EventKind = "lock_broken"
 )
+
+// kind says which records have events of a kind.
+type kind struct {
+	audit   string // name in the audit log, which leaves out events without one
+	counter string // of the metrics
+	gauges  bool   // the event changes only gauges of the metrics
+}
+
+// kinds has all kinds of events, also those that no record has.
+var kinds = map[replock.EventKind]kind{
+	replock.EventAcquired:      {audit: audit.Acquired, gauges: true},
+	replock.EventBlocked:       {audit: audit.Blocked, counter: "repolock_blocked_total"},
+	replock.EventWaiting:       {},
+	replock.EventWatching:      {},
+	replock.EventReaped:        {audit: audit.Stolen, counter: "repolock_reaped_total"},
+	replock.EventRefreshed:     {counter: "repolock_refreshes_total"},
+	replock.EventRefreshFailed: {counter: "repolock_refresh_failures_total"},
+	replock.EventGaveUp:        {audit: audit.HeartbeatFailed},
+	replock.EventLost:          {audit: audit.Lost, counter: "repolock_lost_total"},
+	replock.EventResumed:       {audit: audit.Resumed, counter: "repolock_resumed_total"},
+	replock.EventReleased:      {audit: audit.Released, gauges: true},
+	replock.EventReleaseFailed: {audit: audit.ReleaseFailed, counter: "repolock_release_failures_total"},
+	WorkEnded:                  {}, // EventReleased has it
+	CommandPaused:              {audit: audit.Paused},
+	ClocksParted:               {audit: audit.ClocksParted},
+	ClocksSettled:              {audit: audit.ClocksSettled},
+	GuardLost:                  {audit: audit.GuardLost},
+	GuardReplaced:              {audit: audit.GuardReplaced},
+	CommandRunsOn:              {audit: audit.RunsOn},
+	LockBroken:                 {audit: audit.Broken},
+}
 
 // Event is an event of a lock, or of the work that the lock protects.
 type Event struct {

@@ -12,24 +12,35 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// Each kind of event is either in a record or left out of it by name: a new kind can't be
-// forgotten.
+// Each declared kind of event is in the table of kinds: a new one can't be left out of the
+// records by an oversight.
 func TestKinds(t *testing.T) {
-	kinds := append(declared(t, "event.go"), declared(t, filepath.Join("..", "..", "replock", "event.go"))...)
-	if !slices.Contains(kinds, replock.EventAcquired) || !slices.Contains(kinds, LockBroken) {
-		t.Fatalf("the declared kinds are %q", kinds)
+	all := append(declared(t, "event.go"), declared(t, filepath.Join("..", "..", "replock", "event.go"))...)
+	if !slices.Contains(all, replock.EventAcquired) || !slices.Contains(all, LockBroken) {
+		t.Fatalf("the declared kinds are %q", all)
 	}
-	for _, kind := range kinds {
-		if _, ok := audited[kind]; !ok {
-			t.Errorf("%s isn't among the events of the audit log", kind)
-		}
-		if _, ok := measured[kind]; !ok {
-			t.Errorf("%s isn't among the events of the metrics", kind)
+	for _, k := range all {
+		if _, ok := kinds[k]; !ok {
+			t.Errorf("%s isn't in the table", k)
 		}
 	}
-	for name, n := range map[string]int{"audited": len(audited), "measured": len(measured)} {
-		if n != len(kinds) {
-			t.Errorf("%s has %d kinds, and %d are declared", name, n, len(kinds))
+	if len(kinds) != len(all) {
+		t.Errorf("the table has %d kinds, and %d are declared", len(kinds), len(all))
+	}
+}
+
+// Each kind has the records that the table says: the audit log gets a line with its name,
+// and the metrics count it.
+func TestRecords(t *testing.T) {
+	for name, k := range kinds {
+		a, m := &Auditor{}, &Metrics{values: map[string]float64{}}
+		e := Event{Event: replock.Event{Kind: name, Holders: make([]replock.Info, 1)}}
+		records := a.records(e)
+		if (k.audit != "") != (len(records) == 1 && records[0].Event == k.audit) {
+			t.Errorf("%s is recorded as %+v", name, records)
+		}
+		if changed := m.count(e); changed != (k.counter != "" || k.gauges) || k.counter != "" && m.values[k.counter] != 1 {
+			t.Errorf("%s changes the metrics: %t, %v", name, changed, m.values)
 		}
 	}
 }
@@ -60,12 +71,12 @@ func declared(t *testing.T, file string) (kinds []replock.EventKind) {
 	return kinds
 }
 
-// Each counter of an event is among the families.
+// Each counter of the table is in the file.
 func TestCounters(t *testing.T) {
-	for kind, counter := range measured {
-		known := slices.ContainsFunc(families, func(f family) bool { return f.name == counter && f.kind == "counter" })
-		if !known && counter != "" && counter != unchanged {
-			t.Errorf("%s counts as %q, which the file doesn't have", kind, counter)
+	for name, k := range kinds {
+		known := slices.ContainsFunc(families, func(f family) bool { return f.name == k.counter && f.kind == "counter" })
+		if !known && k.counter != "" {
+			t.Errorf("%s counts as %q, which the file doesn't have", name, k.counter)
 		}
 	}
 }

@@ -36,43 +36,16 @@ var families = []family{
 	{"repolock_held", "gauge", "1 while the lock is held."},
 	{"repolock_held_seconds", "gauge", "How long the lock has been held, until now or until it was released or lost."},
 	{"repolock_wait_seconds", "gauge", "How long it took until the lock was held or refused."},
-	{"repolock_blocked_total", "counter", "How often the lock was refused because somebody else held it."},
+	{"repolock_blocked_total", "counter", "How often the lock was refused because it was held."},
 	{"repolock_refreshes_total", "counter", "How often the lock was refreshed."},
-	{"repolock_refresh_failures_total", "counter", "How often it could not be."},
+	{"repolock_refresh_failures_total", "counter", "How often a refresh failed."},
 	{"repolock_lost_total", "counter", "How often the lock was lost."},
 	{"repolock_resumed_total", "counter", "How often a lost lock was resumed."},
 	{"repolock_reaped_total", "counter", "How many stale locks were removed."},
 	{"repolock_release_failures_total", "counter", "How often an object of the lock was left to expire."},
-	{"repolock_exit_code", "gauge", "What the command exited with."},
-	{"repolock_last_change_timestamp_seconds", "gauge", "When the above was so."},
+	{"repolock_exit_code", "gauge", "The exit code of the command."},
+	{"repolock_last_change_timestamp_seconds", "gauge", "When this file was written."},
 }
-
-// measured has the counters of events. An event whose counter is unchanged doesn't change
-// the file; one whose counter is empty changes gauges alone.
-var measured = map[replock.EventKind]string{
-	replock.EventAcquired:      "",
-	replock.EventBlocked:       "repolock_blocked_total",
-	replock.EventWaiting:       unchanged,
-	replock.EventWatching:      unchanged,
-	replock.EventReaped:        "repolock_reaped_total",
-	replock.EventRefreshed:     "repolock_refreshes_total",
-	replock.EventRefreshFailed: "repolock_refresh_failures_total",
-	replock.EventGaveUp:        unchanged,
-	replock.EventLost:          "repolock_lost_total",
-	replock.EventResumed:       "repolock_resumed_total",
-	replock.EventReleased:      "",
-	replock.EventReleaseFailed: "repolock_release_failures_total",
-	WorkEnded:                  unchanged, // until EventReleased
-	CommandPaused:              unchanged,
-	ClocksParted:               unchanged,
-	ClocksSettled:              unchanged,
-	GuardLost:                  unchanged,
-	GuardReplaced:              unchanged,
-	CommandRunsOn:              unchanged,
-	LockBroken:                 unchanged,
-}
-
-const unchanged = "-"
 
 // NewMetrics begins the file for a lock, named as LockName has it. A file that can't be
 // written later is reported to say.
@@ -124,12 +97,11 @@ func (m *Metrics) count(e Event) bool {
 			m.values["repolock_exit_code"] = float64(*e.ExitCode)
 		}
 	}
-	counter, ok := measured[e.Kind]
-	if !ok || counter == unchanged {
+	k := kinds[e.Kind]
+	if k.counter != "" {
+		m.values[k.counter] += float64(n)
+	} else if !k.gauges {
 		return false
-	}
-	if counter != "" {
-		m.values[counter] += float64(n)
 	}
 	if m.acquired > 0 {
 		until := now

@@ -47,7 +47,7 @@ var (
 	ErrUnknownRequest = errors.New("this version of repolock doesn't do that")
 
 	// errAbandoned ends a keeper that acquire hasn't accepted.
-	errAbandoned = errors.New("acquire ended before it had told of the lock")
+	errAbandoned = errors.New("acquire ended before it printed the lock")
 	// errOwn ends a wait that would never end.
 	errOwn = errors.New("the lock that this command runs under is in the way")
 )
