@@ -27,7 +27,7 @@ func (p *Policy) Settle(mode replock.Mode) error {
 		p.IfHeld, p.IfUnreachable = "skip", "run"
 	}
 	if mode == replock.Exclusive && (p.IfUnreachable == "run" || p.Hint == "node-local") {
-		return errors.New("a command that deletes needs the exclusive lock: it can't run without (--if-unreachable run, --hint prefer-global, --hint node-local)")
+		return errors.New("a command that deletes needs the exclusive lock: it can't be done without (--if-unreachable run, --hint prefer-global, --hint node-local)")
 	}
 	return nil
 }
