@@ -80,46 +80,12 @@ var levels = map[EventKind]slog.Level{
 // not keep a lock from being refreshed, or from being given up in time.
 func (l *Locker) tell(e Event) {
 	e.Time, e.Name = l.opts.Clock.Now(), l.opts.Name
-	l.Later(func() { l.pass(e) })
+	l.events.Add(func() { l.pass(e) })
 }
 
-// Flush waits until the logger and the observer have received all events so far, or ctx has
-// ended. It makes no request.
-func (l *Locker) Flush(ctx context.Context) {
-	passed := make(chan struct{})
-	l.Later(func() { close(passed) })
-	select {
-	case <-passed:
-	case <-ctx.Done():
-	}
-}
-
-// Later queues f behind the events so far, and returns at once.
-func (l *Locker) Later(f func()) {
-	l.tellMu.Lock()
-	defer l.tellMu.Unlock()
-	l.untold = append(l.untold, f)
-	if !l.telling {
-		l.telling = true
-		go l.tellAll()
-	}
-}
-
-func (l *Locker) tellAll() {
-	for {
-		l.tellMu.Lock()
-		untold := l.untold
-		l.untold = nil
-		l.telling = len(untold) > 0
-		l.tellMu.Unlock()
-		if len(untold) == 0 {
-			return
-		}
-		for _, f := range untold {
-			f()
-		}
-	}
-}
+// Flush waits until the logger and the observer have got all events so far, or ctx has
+// ended.
+func (l *Locker) Flush(ctx context.Context) { l.events.Flush(ctx) }
 
 // pass logs an event and passes it to the observer.
 func (l *Locker) pass(e Event) {

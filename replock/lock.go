@@ -76,7 +76,7 @@ func (k *Lock) run(ctx context.Context) {
 	}
 	k.ended.Store(int64(min(k.l.opts.Clock.Elapsed(), k.Deadline())))
 	k.lost.Store(lost)
-	k.tell(EventLost, lost) // before cancel: a Later called on the end of the context comes after it
+	k.tell(EventLost, lost) // before cancel: a Flush after the context has ended waits for it
 	k.cancel(lost)
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/repolock/repolock/internal/identity"
 	"github.com/repolock/repolock/internal/refresh"
+	"github.com/repolock/repolock/internal/serial"
 	"github.com/repolock/repolock/store"
 )
 
@@ -27,10 +28,7 @@ type Locker struct {
 	skews      skews
 	randMu     sync.Mutex
 	earlier    func(most time.Duration) time.Duration
-
-	tellMu  sync.Mutex
-	telling bool // of what is untold
-	untold  []func()
+	events     serial.Queue // those that the logger and the observer haven't got
 }
 
 // New returns a Locker for the repository in a store. It makes no request.

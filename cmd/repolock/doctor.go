@@ -10,23 +10,24 @@ import (
 
 	"github.com/repolock/repolock/internal/doctor"
 	"github.com/repolock/repolock/internal/procgroup"
+	"github.com/repolock/repolock/internal/session"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
 )
 
 type doctorCmd struct {
-	URL    string `predictor:"repository" arg:"" optional:"" name:"url" help:"Repository, if not that of --repo."`
-	Also   string `predictor:"repository" placeholder:"URL" help:"Another way to the same repository, as through a second gateway: what is written through either must be listed through the other at once."`
-	Prefix string `placeholder:"KEY" help:"Write the scratch objects below this, which must not be where locks are."`
+	URL    string `predictor:"repository" arg:"" optional:"" name:"url" help:"Repository, in place of --repo."`
+	Also   string `predictor:"repository" placeholder:"URL" help:"Another URL of the same repository, as of a second gateway: an object that is written through one must be listed through the other at once."`
+	Prefix string `placeholder:"KEY" help:"Write the scratch objects below this prefix, where no locks are."`
 }
 
 func (doctorCmd) Help() string {
-	return `Tries out, with some 1,000 requests, what the store does and what is allowed in it, and says what repolock will do there
-and whether it is fit. Nobody's lock is touched: it writes below index/locks/doctor-TIME-ID/, where a lock of that name
-would be, or with --name below index/locks/NAME/doctor-TIME-ID/, and deletes what it wrote. It may run at any time.
+	return `Tries out, with some 1,000 requests, what the store does and allows. Prints what repolock will do there and whether the
+store is fit. Touches no lock: it writes below index/locks/doctor-TIME-ID/, the place of a lock of that name,
+or with --name below index/locks/NAME/doctor-TIME-ID/, and deletes what it wrote. It can run at any time.
 
-Exit codes: 0 the store is fit; 69 it can't be reached; 74 what was written is left there; 77 permissions are lacking; 78 it is unfit.`
+Exit codes: 0 the store is fit; 69 it can't be reached; 74 scratch objects are left there; 77 permissions are lacking; 78 it is unfit.`
 }
 
 func (c doctorCmd) run(r *reporter, g global) (int, error) {
@@ -47,7 +48,7 @@ func (c doctorCmd) run(r *reporter, g global) (int, error) {
 		return 0, err
 	}
 	opts := doctor.Options{
-		Prefix: base, Locks: lockPrefix(g.Name) + "lock.", Others: []store.Store{other}, Progress: func(what string) { r.live("doctor: " + what + "…") },
+		Prefix: base, Locks: g.place().Prefix() + "lock.", Others: []store.Store{other}, Progress: func(what string) { r.live("doctor: " + what + "…") },
 	}
 	report, err := c.examine(ctx, g, s, opts)
 	r.live("")
@@ -60,7 +61,7 @@ func (c doctorCmd) run(r *reporter, g global) (int, error) {
 	return exitCode(report), err
 }
 
-// examine tries the store out, by both ways to it if there are two.
+// examine tries out the store, through both URLs if there are two.
 func (c doctorCmd) examine(ctx context.Context, g global, s store.Store, opts doctor.Options) (doctor.Report, error) {
 	if c.Also == "" {
 		return doctor.Run(ctx, s, opts)
@@ -73,7 +74,7 @@ func (c doctorCmd) examine(ctx context.Context, g global, s store.Store, opts do
 	return doctor.Both(ctx, s, also, opts)
 }
 
-// print says of two reports which is which.
+// print prints the report, or both reports with their URLs.
 func (c doctorCmd) print(r *reporter, g global, report doctor.Report) error {
 	if report.Also == nil || r.JSON {
 		return printReport(r, report, g.Repo)
@@ -84,7 +85,7 @@ func (c doctorCmd) print(r *reporter, g global, report doctor.Report) error {
 		report   doctor.Report
 		from, to global
 	}{{report, g, other}, {*report.Also, other, g}} {
-		if _, err := fmt.Fprintf(r.stdout, "written through %s, listed through %s too\n", text.Escape(way.from.where()), text.Escape(way.to.where())); err != nil {
+		if _, err := fmt.Fprintf(r.stdout, "written through %s, listed through %s too\n", text.Escape(way.from.place().Where()), text.Escape(way.to.place().Where())); err != nil {
 			return err
 		}
 		if err := printReport(r, way.report, way.from.Repo); err != nil {
@@ -94,16 +95,8 @@ func (c doctorCmd) print(r *reporter, g global, report doctor.Report) error {
 	return nil
 }
 
-// lockPrefix is where the lock of a name has its objects; "" is the default one.
-func lockPrefix(name string) string {
-	if name == "" {
-		return replock.DefaultPrefix
-	}
-	return replock.DefaultPrefix + "locks/" + name + "/"
-}
-
-// base is what the scratch prefix is put below. An element "lock.shared" or the
-// like would make locks of what is written there.
+// base returns the prefix of the scratch prefix. It must not have an element such as
+// "lock.shared": objects below that would be taken for locks.
 func (c doctorCmd) base(name string) (string, error) {
 	if name != "" {
 		if err := replock.CheckName(name); err != nil {
@@ -114,7 +107,7 @@ func (c doctorCmd) base(name string) (string, error) {
 		if name == "" {
 			return replock.DefaultPrefix + "locks/", nil
 		}
-		return lockPrefix(name), nil
+		return session.Place{Name: name}.Prefix(), nil
 	}
 	base := strings.TrimSuffix(c.Prefix, "/")
 	if err := store.CheckKey(base); err != nil || path.Clean(base) != base {
@@ -128,15 +121,15 @@ func (c doctorCmd) base(name string) (string, error) {
 	return base + "/", nil
 }
 
-// onSignal ends the context at the first signal, so that what was written is
-// deleted; a second one ends the process.
+// onSignal cancels a context at the first signal, so that scratch objects are deleted. A
+// second signal ends the process.
 func onSignal(cancel context.CancelCauseFunc) (stop func()) {
 	signals, stop := procgroup.Signals()
 	go func() {
 		for sig := range signals {
-			if ends(sig) {
+			if session.Ends(sig) {
 				stop()
-				cancel(signalled{sig.(syscall.Signal)})
+				cancel(session.SignalError{Signal: sig.(syscall.Signal)})
 				return
 			}
 		}
@@ -144,10 +137,10 @@ func onSignal(cancel context.CancelCauseFunc) (stop func()) {
 	return stop
 }
 
-// worthPrinting tells whether what was found before an error is of use.
+// worthPrinting reports whether a report is useful although an error ended it.
 func worthPrinting(report doctor.Report, err error) bool {
 	reached, _ := report.Check(doctor.Reachable)
-	interrupted := errors.As(err, new(signalled))
+	interrupted := errors.As(err, new(session.SignalError))
 	return len(report.Left) > 0 || reached.Result == doctor.OK && !interrupted
 }
 

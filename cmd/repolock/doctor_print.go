@@ -9,13 +9,14 @@ import (
 	"text/tabwriter"
 
 	"github.com/repolock/repolock/internal/doctor"
+	"github.com/repolock/repolock/internal/session"
 	"github.com/repolock/repolock/internal/text"
 )
 
 // jsonReport is the report of doctor in JSON. Fields are only ever added.
 type jsonReport struct {
 	doctor.Report
-	// SuggestedURL is what to give instead, if something is to be gained by it.
+	// SuggestedURL is a better URL of the repository, if there is one.
 	SuggestedURL string `json:"suggested_url,omitempty"`
 }
 
@@ -72,7 +73,7 @@ func printLatency(b *strings.Builder, latency []doctor.Latency) {
 	fmt.Fprintln(b)
 }
 
-// maxLeft is how many keys are named.
+// maxLeft is the number of keys that are printed.
 const maxLeft = 10
 
 func printLeft(b *strings.Builder, report doctor.Report) {
@@ -89,12 +90,11 @@ func printLeft(b *strings.Builder, report doctor.Report) {
 	}
 }
 
-// conditionsParameter of a URL says, if it is "kept", that the store keeps what
-// conditional puts promise.
+// conditionsParameter of a URL is "kept" if conditional puts of the store can be relied on.
 const conditionsParameter = "conditions"
 
-// advice says whether conditions=kept belongs into the URL, and gives the URL if
-// it does and isn't there.
+// advice says whether conditions=kept belongs into the URL, and returns the URL with it if
+// it is missing.
 func advice(report doctor.Report, repo string) (better, says string) {
 	u, err := url.Parse(repo)
 	if err != nil || u.Scheme != "s3" && u.Scheme != "minio" {
@@ -104,7 +104,7 @@ func advice(report doctor.Report, repo string) (better, says string) {
 	switch {
 	case report.Plan != nil && report.Plan.Conditions == doctor.Proven:
 		u.RawQuery = strings.TrimPrefix(without(u.RawQuery, conditionsParameter)+"&"+conditionsParameter+"=kept", "&")
-		better = redact(u.String())
+		better = session.Redact(u.String())
 		return better, "conditional puts passed every test: with conditions=kept in the URL an exclusive lock is taken in 2 round trips, a lock is renewed in 1, and --fence can be had: " + better
 	case report.Plan != nil && report.Plan.Conditions == doctor.Unreliable && asked != "none":
 		return "", "conditional puts can't be relied on here, and repolock doesn't: conditions=kept must not be put into the URL"
@@ -115,7 +115,7 @@ func advice(report doctor.Report, repo string) (better, says string) {
 	}
 }
 
-// without leaves a parameter out of a query, and the others as they are written.
+// without removes a parameter from a query. It leaves the others as they are written.
 func without(query, name string) string {
 	return strings.Join(slices.DeleteFunc(strings.Split(query, "&"), func(pair string) bool {
 		return strings.HasPrefix(pair, name+"=")

@@ -8,22 +8,23 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/audit"
+	"github.com/repolock/repolock/internal/events"
 	"github.com/repolock/repolock/internal/regular"
 	"github.com/repolock/repolock/internal/text"
 )
 
 type historyCmd struct {
-	File string `arg:"" predictor:"file" help:"The file that --audit has written; - is the standard input."`
-	SVG  string `predictor:"file" name:"svg" placeholder:"FILE" help:"Draw it as a timeline, too."`
+	File string `arg:"" predictor:"file" help:"The file of --audit; - is the standard input."`
+	SVG  string `predictor:"file" name:"svg" placeholder:"FILE" help:"Draw a timeline into this file, too."`
 }
 
 func (historyCmd) Help() string {
-	return `Who held what and when, who waited and who was refused, and what was removed, as an audit log tells it.`
+	return `Prints the locks of an audit log: who held or waited for each and when, which were refused, and which were removed.`
 }
 
 func (c historyCmd) run(r *reporter, _ global) (int, error) {
 	in := os.Stdin
-	if c.File != "-" { // which may be a pipe, as in history <(zcat log.gz): a signal ends the wait for it
+	if c.File != "-" { // it can be a pipe, as in history <(zcat log.gz): a signal ends the wait for it
 		var err error
 		if in, err = os.Open(c.File); err != nil {
 			return 0, usageError{err}
@@ -35,7 +36,7 @@ func (c historyCmd) run(r *reporter, _ global) (int, error) {
 		return 0, usageError{fmt.Errorf("%s: %w", c.File, err)}
 	}
 	if skipped > 0 {
-		r.say("warning: %d lines of %s were skipped: they are too long, or not understood", skipped, c.File)
+		r.Say("warning: %d lines of %s were skipped: they are too long, or not understood", skipped, c.File)
 	}
 	h := audit.NewHistory(records)
 	if c.SVG != "" {
@@ -49,7 +50,7 @@ func (c historyCmd) run(r *reporter, _ global) (int, error) {
 	return 0, printHistory(r.stdout, h)
 }
 
-// writeFile writes a file whole, or says why not.
+// writeFile writes a whole file.
 func writeFile(name string, write func(io.Writer) error) error {
 	f, err := regular.Create(name)
 	if err != nil {
@@ -127,7 +128,7 @@ type jsonHistory struct {
 func newJSONHistory(h audit.History) jsonHistory {
 	out := jsonHistory{[]jsonSpan{}, []jsonRemoval{}}
 	for _, s := range h.Spans {
-		j := jsonSpan{LockName: s.LockName, Mode: s.Mode, Operation: s.Operation, Who: s.Who, AskedAt: s.Asked, WaitedSeconds: seconds(s.Waited()), Outcome: s.Outcome, Lost: s.Lost, StoppedFor: seconds(s.StoppedFor())}
+		j := jsonSpan{LockName: s.LockName, Mode: s.Mode, Operation: s.Operation, Who: s.Who, AskedAt: s.Asked, WaitedSeconds: events.Seconds(s.Waited()), Outcome: s.Outcome, Lost: s.Lost, StoppedFor: events.Seconds(s.StoppedFor())}
 		if !s.Held.IsZero() {
 			j.AcquiredAt = &s.Held
 		}
@@ -135,7 +136,7 @@ func newJSONHistory(h audit.History) jsonHistory {
 			j.EndedAt = &s.End
 		}
 		if d, ok := s.HeldFor(); ok {
-			held := seconds(d)
+			held := events.Seconds(d)
 			j.HeldSeconds = &held
 		}
 		out.Locks = append(out.Locks, j)

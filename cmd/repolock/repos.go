@@ -8,14 +8,16 @@ import (
 	"text/tabwriter"
 
 	"github.com/repolock/repolock/internal/config"
+	"github.com/repolock/repolock/internal/events"
+	"github.com/repolock/repolock/internal/session"
 	"github.com/repolock/repolock/internal/text"
 )
 
 type reposCmd struct{}
 
 func (reposCmd) Help() string {
-	return `They are in a configuration file, the first of which is read that is there: the one that --config or REPOLOCK_CONFIG
-names, repolock/config.toml among the user's settings, /etc/repolock/config.toml. docs/configuration.md has the whole of it.`
+	return `repolock reads the first configuration file that exists: that of --config or REPOLOCK_CONFIG,
+repolock/config.toml in the user's settings, /etc/repolock/config.toml. docs/configuration.md describes it in full.`
 }
 
 // jsonRepos is what the configuration file lists, in JSON. Fields are only ever added.
@@ -37,10 +39,10 @@ func (reposCmd) run(r *reporter, g global) (int, error) {
 	if g.file == nil {
 		out.LookedFor = config.Places()
 	} else {
-		out.File, out.Default = g.file.Path, redact(g.file.Repo)
+		out.File, out.Default = g.file.Path, session.Redact(g.file.Repo)
 		for _, name := range slices.Sorted(maps.Keys(g.file.Repositories)) {
 			listed := g.file.Repositories[name]
-			out.Repositories = append(out.Repositories, jsonRepo{name, redact(listed.URL), lockName(listed.Name)})
+			out.Repositories = append(out.Repositories, jsonRepo{name, session.Redact(listed.URL), events.LockName(listed.Name)})
 		}
 	}
 	if r.JSON {

@@ -7,12 +7,13 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/repolock/repolock/internal/events"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )
 
 type statusCmd struct {
-	Watch    bool          `short:"w" help:"Show it again and again: in place on a terminal, elsewhere when it changes."`
+	Watch    bool          `short:"w" help:"Keep showing the locks: in place on a terminal, elsewhere when they change."`
 	Interval time.Duration `default:"2s" help:"How often to look, with --watch."`
 }
 
@@ -25,7 +26,7 @@ func (c statusCmd) run(r *reporter, g global) (int, error) {
 		return 0, err
 	}
 	if c.Watch {
-		return 0, (&watching{r: r, l: l}).run(c.Interval)
+		return 0, (&statusWatch{r: r, l: l}).run(c.Interval)
 	}
 	infos, err := l.Status(context.Background())
 	if err != nil {
@@ -34,7 +35,7 @@ func (c statusCmd) run(r *reporter, g global) (int, error) {
 	if err := showStatus(r, r.stdout, infos); err != nil || r.JSON {
 		return 0, err
 	}
-	_, err = fmt.Fprintln(r.stdout, text.Escape(g.looked()))
+	_, err = fmt.Fprintln(r.stdout, text.Escape(g.place().Looked()))
 	return 0, err
 }
 
@@ -58,14 +59,14 @@ type jsonStatus struct {
 }
 
 func newJSONStatus(g global, infos []replock.Info) jsonStatus {
-	out := jsonStatus{Locks: []jsonLock{}, Repository: g.where(), LockName: lockName(g.Name), Prefix: lockPrefix(g.Name)}
+	out := jsonStatus{Locks: []jsonLock{}, Repository: g.place().Where(), LockName: events.LockName(g.Name), Prefix: g.place().Prefix()}
 	for _, i := range infos {
 		out.Locks = append(out.Locks, newJSONLock(i))
 	}
 	return out
 }
 
-// table prints locks, one a line, and below what there is to say of some.
+// table prints locks, one a line, and notes about some of them below.
 func table(w io.Writer, infos []replock.Info) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "MODE\tOPERATION\tHOLDER\tSINCE\tREFRESHED\tEXPIRES\tVERDICT\tID")

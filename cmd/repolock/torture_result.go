@@ -14,12 +14,13 @@ import (
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/judge"
 	"github.com/repolock/repolock/internal/regular"
+	"github.com/repolock/repolock/internal/session"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/internal/torture"
 )
 
-// tortureLine says how torture goes on: in one line that is written over on a
-// terminal, and else in a line every now and then.
+// tortureLine shows the progress of torture: in a live line on a terminal, elsewhere in a
+// line now and then.
 type tortureLine struct {
 	*reporter
 	start time.Duration
@@ -30,7 +31,7 @@ func newTortureLine(r *reporter) *tortureLine {
 	return &tortureLine{reporter: r, start: clock.System{}.Elapsed()}
 }
 
-// sparse is how many seconds there are between two lines that stay.
+// sparse is the number of seconds between progress lines when stderr is no terminal.
 const sparse = 15
 
 func (l *tortureLine) elapsed() time.Duration { return clock.System{}.Elapsed() - l.start }
@@ -43,7 +44,7 @@ func (l *tortureLine) step(c torture.Counts) {
 		return
 	}
 	if l.steps++; l.steps%sparse == 0 {
-		l.say("%s", text)
+		l.Say("%s", text)
 	}
 }
 
@@ -73,19 +74,18 @@ func newTortureResult(r torture.Report) *tortureResult {
 		t.Violations = []judge.Violation{}
 	}
 	if r.LeftBecause != nil {
-		t.LeftBecause = oneLine(r.LeftBecause)
+		t.LeftBecause = text.Error(r.LeftBecause)
 	}
 	return t
 }
 
-// evidence is a file that is kept if somebody asked for it, or if it is needed.
+// evidence is a file that is kept if the user wants it, or if it is needed.
 type evidence struct {
 	*os.File
 	asked bool
 }
 
-// newEvidence makes the file that was asked for, or one of that kind in the temporary
-// directory.
+// newEvidence creates the file that the user wants, or one in the temporary directory.
 func newEvidence(name, kind string) (evidence, error) {
 	if name != "" {
 		f, err := regular.Create(name)
@@ -95,7 +95,7 @@ func newEvidence(name, kind string) (evidence, error) {
 	return evidence{f, false}, err
 }
 
-// close gives the file's name if it is kept, or needed.
+// close closes the file, and returns its name unless it has deleted the file.
 func (e evidence) close(needed bool) (name string, err error) {
 	err = e.Close()
 	if !e.asked && !needed {
@@ -104,8 +104,7 @@ func (e evidence) close(needed bool) (name string, err error) {
 	return e.Name(), err
 }
 
-// keep keeps the log, and draws the picture, if somebody has asked for it or unless
-// all is well.
+// keep keeps the log and draws the picture if the user wants them, or if all isn't well.
 func (t *tortureResult) keep(html string, log evidence, verdict judge.Verdict) error {
 	needed := t.Verdict != judge.NotFound && t.Acquisitions > 0
 	var err error
@@ -126,7 +125,8 @@ func (t *tortureResult) keep(html string, log evidence, verdict judge.Verdict) e
 	return nil
 }
 
-// worthPrinting: where nobody got the lock there is only an error to be told.
+// worthPrinting reports whether there is more to print than an error: a lock was acquired, or
+// objects are left.
 func (t *tortureResult) worthPrinting() bool {
 	return t.Acquisitions > 0 || len(t.Left) > 0 || t.LeftBecause != ""
 }
@@ -164,7 +164,7 @@ func (t *tortureResult) print(r *reporter) error {
 	return err
 }
 
-// maxViolations is how many are told; one would do.
+// maxViolations is the number of violations that are printed. One would be enough.
 const maxViolations = 10
 
 func (t *tortureResult) printViolations(b *strings.Builder) {
@@ -177,7 +177,7 @@ func (t *tortureResult) printViolations(b *strings.Builder) {
 	}
 }
 
-// says is the verdict in words.
+// says returns the verdict in words.
 func (t *tortureResult) says() string {
 	switch t.Verdict {
 	case judge.NotFound:
@@ -189,9 +189,9 @@ func (t *tortureResult) says() string {
 	}
 }
 
-// exit gives the exit code: a violation outranks what else went wrong.
+// exit returns the exit code: a violation outranks all errors.
 func (t *tortureResult) exit(ctx context.Context, failed error) (int, error) {
-	var interrupted signalled
+	var interrupted session.SignalError
 	switch {
 	case t.Verdict == judge.Violated:
 		return exitUnfit, nil

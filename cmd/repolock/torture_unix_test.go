@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/judge"
+	"github.com/repolock/repolock/internal/session"
 	"github.com/repolock/repolock/internal/test/docblocks"
 	"github.com/repolock/repolock/internal/torture"
 )
@@ -128,7 +129,7 @@ func TestTortureDoc(t *testing.T) {
 // TestTortureExit: only what was judged, and found without a violation, is 0.
 func TestTortureExit(t *testing.T) {
 	interrupted, cancel := context.WithCancelCause(t.Context())
-	cancel(signalled{syscall.SIGTERM})
+	cancel(session.SignalError{Signal: syscall.SIGTERM})
 	failed := errors.New("a disk is full")
 	for _, test := range []struct {
 		ctx    context.Context

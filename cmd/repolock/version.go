@@ -8,7 +8,7 @@ import (
 
 type versionCmd struct{}
 
-// build is what the build recorded, in JSON. Fields are only ever added.
+// build is the build information in JSON. Fields are only ever added.
 type build struct {
 	Version  string `json:"version"`
 	Go       string `json:"go"`
@@ -53,7 +53,7 @@ func newBuild() build {
 	return b
 }
 
-// version is the module's, as the build recorded it.
+// version returns the module's version in the build information.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return info.Main.Version

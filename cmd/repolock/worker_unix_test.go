@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/repolock/repolock/internal/session"
 )
 
 // TestLockEndsWithTheWorker: a lock that a forked worker acquires ends with the worker, not
@@ -33,7 +35,7 @@ func TestLockEndsWithTheWorker(t *testing.T) {
 	for lines := bufio.NewScanner(out); lines.Scan() && lines.Text() != "."; {
 		text += lines.Text()
 	}
-	var h holding
+	var h session.Holding
 	if err := json.Unmarshal([]byte(text), &h); err != nil || h.ForPID == cmd.Process.Pid {
 		t.Fatalf("%v, for %d, and the program is %d", err, h.ForPID, cmd.Process.Pid)
 	}

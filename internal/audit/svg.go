@@ -13,16 +13,16 @@ import (
 
 // The drawing's measures, in pixels.
 const (
-	left   = 110 // of the lanes, for their names
+	left   = 110 // of the lanes: room for their names
 	width  = 1000
 	lane   = 22
 	bar    = 16
 	top    = 34
 	axis   = 28
-	narrow = 2.0 // the least that is drawn of a time
+	narrow = 2.0 // the least width of a time
 )
 
-// drawing is a timeline under way.
+// drawing is a timeline that is being drawn.
 type drawing struct {
 	w         io.Writer
 	from, to  time.Time
@@ -31,8 +31,8 @@ type drawing struct {
 	err       error
 }
 
-// WriteSVG draws a history: a lane of exclusive locks, lanes of shared ones below, before
-// each lock the time that it was waited for, and crosses where one was refused.
+// WriteSVG draws a history: lanes of exclusive locks, and lanes of shared locks below. The
+// wait for a lock is drawn before it, and a refused lock is a cross.
 func (h History) WriteSVG(w io.Writer) error {
 	d := &drawing{w: w}
 	for _, s := range h.Spans {
@@ -87,7 +87,7 @@ func (d *drawing) include(t time.Time) {
 	}
 }
 
-// rows gives each lock the first lane of its mode in which there is room.
+// rows assigns each lock to the first lane of its mode that has room.
 func (h History) rows(d *drawing) map[*Span]int {
 	rows := map[*Span]int{}
 	ends := map[string][]time.Time{}
@@ -100,7 +100,7 @@ func (h History) rows(d *drawing) map[*Span]int {
 			row = len(ends[mode])
 			ends[mode] = append(ends[mode], time.Time{})
 		}
-		// What is drawn wider than it is needs its room, too.
+		// A time can be drawn wider than it is.
 		ends[mode][row] = s.Until().Add(time.Duration(2 * narrow / width * float64(d.to.Sub(d.from))))
 		rows[s] = row
 	}
@@ -183,7 +183,7 @@ func (d *drawing) x(t time.Time) float64 {
 	return left + width*float64(t.Sub(d.from))/float64(d.to.Sub(d.from))
 }
 
-// print escapes every text: a log's come from whoever wrote a lock or the log.
+// print escapes every text: other programs write locks and logs.
 func (d *drawing) print(format string, args ...any) {
 	for i, a := range args {
 		if s, ok := a.(string); ok {
@@ -197,10 +197,10 @@ func (d *drawing) print(format string, args ...any) {
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
 
-// xmlText makes s fit for an element or an attribute of the drawing. html escapes quotes too.
+// xmlText escapes a text for an element or an attribute of the drawing.
 func xmlText(s string) string {
 	return html.EscapeString(strings.Map(func(r rune) rune {
-		if r != '\n' && !unicode.IsPrint(r) { // no character of XML, or one that turns a text around
+		if r != '\n' && !unicode.IsPrint(r) { // XML has no such character, or it turns a text around
 			return '\ufffd'
 		}
 		return r

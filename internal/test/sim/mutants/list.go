@@ -22,7 +22,7 @@ const (
 	trip     = "replock/trips.go"
 	names    = "replock/keys.go"
 	finite   = "store/finite.go"
-	cron     = "cmd/repolock/cron.go"
+	policy   = "internal/session/policy.go"
 	exit     = "cmd/repolock/exit.go"
 	runs     = "internal/refresh/refresh.go"
 	schedule = "internal/refresh/schedule.go"
@@ -167,8 +167,8 @@ var mutants = []mutant{
 		"t.polls && t.listedAsPromised(page) != nil", "false"},
 
 	// What isn't simulated.
-	{"a command runs without its lock whatever has failed", cron,
-		"!not.reached && errors.Is(err, store.ErrUnreachable)", "err != store.ErrUnreachable"},
+	{"a command runs without its lock whatever has failed", policy,
+		"!not.Answered && errors.Is(err, store.ErrUnreachable)", "err != store.ErrUnreachable"},
 	{"what nobody thought of is an unreachable store", exit,
 		`return "failed", exitFailed, ""`, `return "store_unavailable", exitUnavailable, ""`},
 	{"what is in the place of lock.exclusive and no file is no lock", names,

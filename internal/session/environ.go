@@ -1,0 +1,74 @@
+package session
+
+import (
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/repolock/repolock/store/open"
+)
+
+// claims are the variables that say which lock a command has.
+var claims = []string{"REPOLOCK_HELD", "REPOLOCK_MODE", "REPOLOCK_ID", "REPOLOCK_FENCE"}
+
+// Environ returns the variables for work under a lock at this place. They contain no
+// credentials. The token is the keeper's, or "".
+func (p Place) Environ(id, mode string, fence uint64, token string) []string {
+	var outer []string
+	for _, o := range append(heldOuterLocks(), outerLock{id, p.ID(), token}) {
+		outer = append(outer, o.String())
+	}
+	env := []string{
+		"REPOLOCK_HELD=1", "REPOLOCK_REPO=" + p.Where(), "REPOLOCK_MODE=" + mode, "REPOLOCK_ID=" + id,
+		outerVariable + "=" + strings.Join(outer, " "),
+	}
+	if fence != 0 {
+		env = append(env, "REPOLOCK_FENCE="+strconv.FormatUint(fence, 10))
+	}
+	if p.Listed != "" && p.Listed == p.Name {
+		env = append(env, nameVariable+"="+p.Name)
+	}
+	return env
+}
+
+// Unset returns the variables of a lock around this process that Environ doesn't replace.
+func Unset(env []string) (names []string) {
+	for _, name := range []string{"REPOLOCK_FENCE", nameVariable} {
+		if !slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, name+"=") }) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// environ is the environment of a command under a lock. A repolock around this one has set
+// the same variables.
+func (p Place) environ(lock Lock) []string {
+	env := withoutVariables(os.Environ(), append(slices.Clone(claims), "REPOLOCK_REPO", outerVariable, nameVariable))
+	fence, _ := lock.Fence()
+	return append(env, p.Environ(lock.ID(), lock.Mode().String(), fence, "")...)
+}
+
+// withoutVariables returns an environment without these variables.
+func withoutVariables(env, names []string) []string {
+	return slices.DeleteFunc(env, func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return slices.Contains(names, name)
+	})
+}
+
+// bareEnviron is the environment of a command without a lock. The command can't check or
+// release a lock around us, so no variable claims that lock. outerVariable and
+// nameVariable stay: a repolock that the command runs must not wait for a lock around it.
+func bareEnviron() []string {
+	env := withoutVariables(os.Environ(), append(slices.Clone(claims), "REPOLOCK_TOKEN"))
+	for i, v := range env {
+		// A value that is no repository might be a URL with credentials. Don't remove the
+		// variable: without it the configuration file's repository is meant.
+		if repo, ok := strings.CutPrefix(v, "REPOLOCK_REPO="); ok && open.Check(repo) != nil {
+			env[i] = "REPOLOCK_REPO="
+		}
+	}
+	return env
+}
