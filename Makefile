@@ -116,7 +116,7 @@ bench-disk: ## measure what a put and a listing cost on this disk
 	$(GO) test -run='^$$' -bench=. ./store/dir
 
 .PHONY: lint
-lint: fmt vet static imports clock legal ## run all checks of the text
+lint: fmt vet static dead imports clock legal api ## run all checks of the text
 
 .PHONY: fmt
 fmt: ## check that gofmt changes nothing
@@ -138,6 +138,14 @@ static: ## run staticcheck
 	$(TOOL) staticcheck -tags minio ./...
 	$(TOOL) staticcheck -tags programs ./...
 
+.PHONY: dead
+dead: ## check that each function is used, if only by a test
+	@dead=$$($(TOOL) deadcode -test -tags 'minio programs' ./...); test -z "$$dead" || { echo "$$dead"; exit 1; }
+
+.PHONY: api
+api: ## check that the exported API is compatible with the last release's
+	@GO="$(GO)" sh tools/api.sh
+
 .PHONY: imports
 imports: ## check that packages point one way: .depguard.yml
 	$(TOOL) depguard ./...
@@ -145,7 +153,7 @@ imports: ## check that packages point one way: .depguard.yml
 .PHONY: clock
 clock: ## check that time is read through the injected clock alone
 	@! grep -nE 'time\.(Now|Since|Until|Sleep|After|AfterFunc|NewTimer|NewTicker|Tick)\(' \
-		$$(find replock internal/refresh internal/test/cloudsticlock -name '*.go' ! -name '*_test.go') || \
+		$$(find replock internal/refresh internal/retry internal/test/cloudsticlock -name '*.go' ! -name '*_test.go') || \
 		{ echo "read the clock that was injected"; exit 1; }
 
 .PHONY: legal
