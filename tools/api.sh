@@ -12,8 +12,9 @@ dir=$(mktemp -d)
 trap 'git worktree remove --force "$dir/src" 2>/dev/null; rm -rf "$dir"' EXIT
 "${GO:-go}" build -modfile=tools/go.mod -o "$dir/apidiff" golang.org/x/exp/cmd/apidiff
 git worktree add --quiet --detach "$dir/src" "$last"
-(cd "$dir/src" && "$dir/apidiff" -m -w "$dir/api" $module)
-changes=$("$dir/apidiff" -m -incompatible "$dir/api" $module)
+apidiff() { "$dir/apidiff" -m "$@" 2>"$dir/log" || { cat "$dir/log" >&2; exit 1; }; }
+(cd "$dir/src" && apidiff -w "$dir/api" $module)
+changes=$(apidiff -incompatible "$dir/api" $module)
 [ -n "$changes" ] || exit 0
 echo "incompatible with $last:"
 echo "$changes"
