@@ -220,11 +220,9 @@ func (c acquireCmd) await(r *reporter, k *daemon.Starter, heard <-chan session.N
 
 // print prints the lock for the caller.
 func (c acquireCmd) print(r *reporter, g global, held session.Holding) error {
-	switch {
-	case r.JSON:
-		return r.result(held)
-	case c.Export:
-		text := "export REPOLOCK_TOKEN=" + held.Token
+	text := held.Token
+	if c.Export {
+		text = "export REPOLOCK_TOKEN=" + held.Token
 		env := g.place().Environ(held.ID, held.Mode, held.Fence, held.Token)
 		for _, v := range env {
 			name, value, _ := strings.Cut(v, "=")
@@ -233,12 +231,8 @@ func (c acquireCmd) print(r *reporter, g global, held session.Holding) error {
 		for _, name := range session.Unset(env) {
 			text += "; unset " + name
 		}
-		_, err := fmt.Fprintln(r.stdout, text)
-		return err
-	default:
-		_, err := fmt.Fprintln(r.stdout, held.Token)
-		return err
 	}
+	return r.result(held, text+"\n")
 }
 
 // quote quotes s as one word for a shell.

@@ -127,8 +127,7 @@ func (c breakCmd) ask(r *reporter, found []replock.Broken) bool {
 	for _, f := range found {
 		infos = append(infos, f.Info)
 	}
-	_ = table(r.stderr, infos)
-	fmt.Fprint(r.stderr, "Delete these locks? Only if you are certain that no operation is running. [y/N] ")
+	fmt.Fprint(r.stderr, table(infos)+"Delete these locks? Only if you are certain that no operation is running. [y/N] ")
 	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n')
 	switch strings.ToLower(strings.TrimSpace(answer)) {
 	case "y", "yes":
@@ -139,33 +138,23 @@ func (c breakCmd) ask(r *reporter, found []replock.Broken) bool {
 }
 
 func (c breakCmd) report(r *reporter, broken []replock.Broken) error {
-	if r.JSON {
-		out := struct {
-			Broken []jsonLock `json:"broken"`
-		}{Broken: []jsonLock{}}
-		for _, b := range broken {
-			j := newJSONLock(b.Info)
-			if b.Err != nil {
-				j.BreakFailure = text.Error(b.Err)
-			}
-			out.Broken = append(out.Broken, j)
-		}
-		return r.result(out)
-	}
+	out := struct {
+		Broken []jsonLock `json:"broken"`
+	}{Broken: []jsonLock{}}
+	words := ""
 	if len(broken) == 0 {
-		_, err := fmt.Fprintf(r.stdout, "nothing to break\n%s\n", text.Escape(r.place().Looked()))
-		return err
+		words = fmt.Sprintf("nothing to break\n%s\n", text.Escape(r.place().Looked()))
 	}
 	for _, b := range broken {
+		j := newJSONLock(b.Info)
 		if b.Err != nil {
-			continue // the error has it
-		}
-		for _, key := range b.Keys {
-			if _, err := fmt.Fprintf(r.stdout, "deleted %s: %s lock of %s, operation %s\n", text.Brief(key), b.Mode,
-				text.Or(b.Holder, "-"), text.Or(b.Operation, "-")); err != nil {
-				return err
+			j.BreakFailure = text.Error(b.Err)
+		} else {
+			for _, key := range b.Keys {
+				words += fmt.Sprintf("deleted %s: %s lock of %s, operation %s\n", text.Brief(key), b.Mode, text.Or(b.Holder, "-"), text.Or(b.Operation, "-"))
 			}
 		}
+		out.Broken = append(out.Broken, j)
 	}
-	return nil
+	return r.result(out, words)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"net/url"
 	"slices"
 	"strings"
@@ -22,9 +21,6 @@ type jsonReport struct {
 
 func printReport(r *reporter, report doctor.Report, repo string) error {
 	better, says := advice(report, repo)
-	if r.JSON {
-		return r.result(jsonReport{report, better})
-	}
 	var b strings.Builder
 	printChecks(&b, report)
 	printLatency(&b, report.Latency)
@@ -41,8 +37,7 @@ func printReport(r *reporter, report doctor.Report, repo string) error {
 		fmt.Fprintf(&b, "tried below %s, which rights below index/lock* are good for, and those below index/lock.* not\n", text.Escape(report.Prefix))
 	}
 	fmt.Fprintln(&b, text.Escape(report.Verdict.Summary))
-	_, err := io.WriteString(r.stdout, b.String())
-	return err
+	return r.result(jsonReport{report, better}, b.String())
 }
 
 func printChecks(b *strings.Builder, report doctor.Report) {
@@ -51,13 +46,11 @@ func printChecks(b *strings.Builder, report doctor.Report) {
 		name += ", " + report.Server
 	}
 	fmt.Fprintf(b, "store: %s\n\n", text.Escape(name))
-	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "CHECK\tRESULT\tDETAIL")
+	rows := []string{"CHECK\tRESULT\tDETAIL"}
 	for _, c := range report.Checks {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", strings.ReplaceAll(c.Name, "_", " "), c.Result, text.Escape(c.Detail))
+		rows = append(rows, fmt.Sprintf("%s\t%s\t%s", strings.ReplaceAll(c.Name, "_", " "), c.Result, text.Escape(c.Detail)))
 	}
-	t.Flush()
-	fmt.Fprintln(b)
+	fmt.Fprintln(b, aligned(rows...))
 }
 
 func printLatency(b *strings.Builder, latency []doctor.Latency) {

@@ -77,9 +77,6 @@ func (g global) inTheWay(mode replock.Mode) (*replock.HeldError, error) {
 }
 
 func (o dryRun) print(r *reporter) error {
-	if r.JSON {
-		return r.result(o)
-	}
 	var lock, found string
 	switch o.Mode {
 	case "":
@@ -92,8 +89,7 @@ func (o dryRun) print(r *reporter) error {
 	if o.Mode != "" && o.Available {
 		found = "the lock is to be had now\n"
 	}
-	_, err := fmt.Fprintf(r.stdout, "would run, %s: %s\n%snothing was run, and no lock was taken; %s\n", lock, text.Escape(spell(o.WouldRun)), found, o.Suggestion)
-	return err
+	return r.result(o, fmt.Sprintf("would run, %s: %s\n%snothing was run, and no lock was taken; %s\n", lock, text.Escape(spell(o.WouldRun)), found, o.Suggestion))
 }
 
 var bareWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)

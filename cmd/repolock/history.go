@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"text/tabwriter"
+	"strings"
 	"time"
 
 	"github.com/repolock/repolock/internal/audit"
@@ -44,10 +44,7 @@ func (c historyCmd) run(r *reporter, _ global) (int, error) {
 			return 0, usageError{err}
 		}
 	}
-	if r.JSON {
-		return 0, r.result(newJSONHistory(h))
-	}
-	return 0, printHistory(r.stdout, h)
+	return 0, r.result(newJSONHistory(h), historyTable(h))
 }
 
 // writeFile writes a whole file.
@@ -63,13 +60,11 @@ func writeFile(name string, write func(io.Writer) error) error {
 	return f.Close()
 }
 
-func printHistory(w io.Writer, h audit.History) error {
+func historyTable(h audit.History) string {
 	if len(h.Spans)+len(h.Removals) == 0 {
-		_, err := fmt.Fprintln(w, "no locks")
-		return err
+		return "no locks\n"
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "ASKED\tWAITED\tHELD\tMODE\tOPERATION\tWHO\tOUTCOME")
+	rows := []string{"ASKED\tWAITED\tHELD\tMODE\tOPERATION\tWHO\tOUTCOME"}
 	for _, s := range h.Spans {
 		held, outcome := "-", s.Outcome
 		if d, ok := s.HeldFor(); ok {
@@ -83,18 +78,15 @@ func printHistory(w io.Writer, h audit.History) error {
 		if d := s.StoppedFor(); d > 0 {
 			outcome += fmt.Sprintf("; stopped for %v", d.Round(time.Millisecond))
 		}
-		fmt.Fprintf(t, "%s\t%v\t%s\t%s\t%s\t%s\t%s\n", since(s.Asked), s.Waited().Round(time.Millisecond), held, text.Or(s.Mode, "-"), text.Or(s.Operation, "-"),
-			text.Or(s.Who, "-"), text.Brief(outcome))
+		rows = append(rows, fmt.Sprintf("%s\t%v\t%s\t%s\t%s\t%s\t%s", since(s.Asked), s.Waited().Round(time.Millisecond), held, text.Or(s.Mode, "-"), text.Or(s.Operation, "-"),
+			text.Or(s.Who, "-"), text.Brief(outcome)))
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
+	var b strings.Builder
+	b.WriteString(aligned(rows...))
 	for _, m := range h.Removals {
-		if _, err := fmt.Fprintf(w, "%s  %s %s %s\n", since(m.At), text.Or(m.Who, "-"), m.What, text.Or(m.Of, "-")); err != nil {
-			return err
-		}
+		fmt.Fprintf(&b, "%s  %s %s %s\n", since(m.At), text.Or(m.Who, "-"), m.What, text.Or(m.Of, "-"))
 	}
-	return nil
+	return b.String()
 }
 
 // jsonSpan is a line of history in JSON. Fields are only ever added.

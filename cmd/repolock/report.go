@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"text/tabwriter"
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
@@ -109,13 +110,27 @@ func shortStamp(t time.Time) string {
 	return strings.TrimPrefix(stamp(t), today+" ")
 }
 
-// result prints a result as JSON on stdout.
-func (r *reporter) result(v any) error { return printJSON(r.stdout, v) }
-
-func printJSON(w io.Writer, v any) error {
-	raw, err := text.MarshalIndent(v, "", "  ")
-	if err == nil {
-		_, err = fmt.Fprintf(w, "%s\n", raw)
+// result prints a result on stdout: as JSON, or as a text for people.
+func (r *reporter) result(v any, words string) error {
+	if r.JSON {
+		raw, err := text.MarshalIndent(v, "", "  ")
+		if err != nil {
+			return err
+		}
+		words = string(raw) + "\n"
 	}
+	if words == "" {
+		return nil
+	}
+	_, err := io.WriteString(r.stdout, words)
 	return err
+}
+
+// aligned aligns the cells of rows, which have tabs between them.
+func aligned(rows ...string) string {
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, strings.Join(rows, "\n"))
+	t.Flush()
+	return b.String()
 }

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/repolock/repolock/internal/events"
@@ -32,23 +30,7 @@ func (c statusCmd) run(r *reporter, g global) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := showStatus(r, r.stdout, infos); err != nil || r.JSON {
-		return 0, err
-	}
-	_, err = fmt.Fprintln(r.stdout, text.Escape(g.place().Looked()))
-	return 0, err
-}
-
-// showStatus prints locks as a table, or as JSON.
-func showStatus(r *reporter, w io.Writer, infos []replock.Info) error {
-	if r.JSON {
-		return printJSON(w, newJSONStatus(r.global, infos))
-	}
-	if len(infos) == 0 {
-		_, err := fmt.Fprintln(w, "no locks")
-		return err
-	}
-	return table(w, infos)
+	return 0, r.result(newJSONStatus(g, infos), table(infos)+text.Escape(g.place().Looked())+"\n")
 }
 
 type jsonStatus struct {
@@ -66,17 +48,19 @@ func newJSONStatus(g global, infos []replock.Info) jsonStatus {
 	return out
 }
 
-// table prints locks, one a line, and notes about some of them below.
-func table(w io.Writer, infos []replock.Info) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "MODE\tOPERATION\tHOLDER\tSINCE\tREFRESHED\tEXPIRES\tVERDICT\tID")
-	var notes []string
+// table lists locks, one a line, and notes about some of them below.
+func table(infos []replock.Info) string {
+	if len(infos) == 0 {
+		return "no locks\n"
+	}
+	rows := []string{"MODE\tOPERATION\tHOLDER\tSINCE\tREFRESHED\tEXPIRES\tVERDICT\tID"}
+	notes := ""
 	for _, i := range infos {
 		verdict := i.Verdict.String()
 		if i.State == "waiting" && i.Verdict == replock.Live {
 			verdict += ", waiting"
 		}
-		note := func(says string) { notes = append(notes, text.Brief(i.Key())+": "+says) }
+		note := func(says string) { notes += text.Brief(i.Key()) + ": " + says + "\n" }
 		if i.ProcessGone {
 			verdict += ", process gone"
 			note("its holder was a process of this machine, which is gone")
@@ -87,18 +71,10 @@ func table(w io.Writer, infos []replock.Info) error {
 		if !i.StoreClock && i.Verdict != replock.Unreadable {
 			note("the store doesn't tell its time; what is left is by this machine's clock")
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", i.Mode, text.Or(i.Operation, "-"), text.Or(i.Holder, "-"), since(i.Acquired),
-			ago(i), left(i), verdict, text.Or(i.ID, "-"))
+		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", i.Mode, text.Or(i.Operation, "-"), text.Or(i.Holder, "-"), since(i.Acquired),
+			ago(i), left(i), verdict, text.Or(i.ID, "-")))
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	for _, n := range notes {
-		if _, err := fmt.Fprintln(w, n); err != nil {
-			return err
-		}
-	}
-	return nil
+	return aligned(rows...) + notes
 }
 
 func since(t time.Time) string {

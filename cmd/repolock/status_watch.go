@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -57,14 +56,13 @@ func (w *statusWatch) redraw(infos []replock.Info, failed error) error {
 		w.lines = 0
 		return nil
 	}
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s  %s\n", stamp(clock.System{}.Now()), text.Brief(session.Redact(w.r.Repo)))
+	shown := w.heading()
 	if failed != nil {
-		fmt.Fprintf(&b, "the store can't be read: %s\n", text.Error(failed))
-	} else if err := showStatus(w.r, &b, infos); err != nil {
-		return err
+		shown += fmt.Sprintf("the store can't be read: %s\n", text.Error(failed))
+	} else {
+		shown += table(infos)
 	}
-	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+	lines := strings.Split(strings.TrimSuffix(shown, "\n"), "\n")
 	begin := ""
 	if w.lines > 0 {
 		begin = fmt.Sprintf("\x1b[%dA", w.lines) + erase
@@ -118,6 +116,10 @@ func (w *statusWatch) print(infos []replock.Info, failed error) error {
 		}
 		return err
 	}
-	fmt.Fprintf(w.r.stdout, "%s  %s\n", stamp(clock.System{}.Now()), text.Brief(session.Redact(w.r.Repo)))
-	return showStatus(w.r, w.r.stdout, infos)
+	_, err := fmt.Fprint(w.r.stdout, w.heading()+table(infos))
+	return err
+}
+
+func (w *statusWatch) heading() string {
+	return fmt.Sprintf("%s  %s\n", stamp(clock.System{}.Now()), text.Brief(session.Redact(w.r.Repo)))
 }

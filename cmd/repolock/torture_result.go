@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
@@ -132,11 +130,7 @@ func (t *tortureResult) worthPrinting() bool {
 }
 
 func (t *tortureResult) print(r *reporter) error {
-	if r.JSON {
-		return r.result(t)
-	}
-	var b strings.Builder
-	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	var rows []string
 	c := t.Counts
 	for _, row := range []struct {
 		what string
@@ -146,10 +140,10 @@ func (t *tortureResult) print(r *reporter) error {
 		{"lost", c.Lost}, {"resumed", c.Resumed}, {"processes killed", c.Killed}, {"stopped and continued", c.Stopped}, {"terminated", c.Terminated},
 		{"writes", c.Writes}, {"requests without an answer", c.Unanswered}, {"changes that arrived late", t.Late},
 	} {
-		fmt.Fprintf(table, "%s\t%d\n", row.what, row.n)
+		rows = append(rows, fmt.Sprintf("%s\t%d", row.what, row.n))
 	}
-	table.Flush()
-	fmt.Fprintln(&b)
+	var b strings.Builder
+	fmt.Fprintln(&b, aligned(rows...))
 	t.printViolations(&b)
 	for _, kept := range []struct{ what, name string }{{"picture", t.HTML}, {"log", t.Log}} {
 		if kept.name != "" {
@@ -160,8 +154,7 @@ func (t *tortureResult) print(r *reporter) error {
 		fmt.Fprintf(&b, "%d objects are left below %s, or more; remove them by hand: %s\n", len(t.Left), t.Prefix, cmp.Or(t.LeftBecause, "they came back"))
 	}
 	fmt.Fprintln(&b, t.says())
-	_, err := io.WriteString(r.stdout, b.String())
-	return err
+	return r.result(t, b.String())
 }
 
 // maxViolations is the number of violations that are printed. One would be enough.

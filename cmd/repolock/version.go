@@ -20,9 +20,6 @@ type build struct {
 
 func (versionCmd) run(r *reporter, _ global) (int, error) {
 	b := newBuild()
-	if r.JSON {
-		return 0, r.result(b)
-	}
 	text := fmt.Sprintf("repolock %s (%s, %s", b.Version, b.Go, b.System)
 	if b.Commit != "" {
 		text += ", commit " + b.Commit[:min(len(b.Commit), 12)] + " of " + b.Time
@@ -30,8 +27,7 @@ func (versionCmd) run(r *reporter, _ global) (int, error) {
 	if b.Modified {
 		text += ", modified"
 	}
-	_, err := fmt.Fprintln(r.stdout, text+")")
-	return 0, err
+	return 0, r.result(b, text+")\n")
 }
 
 func newBuild() build {
