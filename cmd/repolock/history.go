@@ -91,50 +91,28 @@ func historyTable(h audit.History) string {
 
 // jsonSpan is a line of history in JSON. Fields are only ever added.
 type jsonSpan struct {
-	LockName      string     `json:"lock_name"`
-	Mode          string     `json:"mode"`
-	Operation     string     `json:"operation"`
-	Who           string     `json:"who"`
-	AskedAt       time.Time  `json:"asked_at"`
-	AcquiredAt    *time.Time `json:"acquired_at,omitempty"`
-	EndedAt       *time.Time `json:"ended_at,omitempty"`
-	WaitedSeconds float64    `json:"waited_seconds"`
-	HeldSeconds   *float64   `json:"held_seconds,omitempty"`
-	StoppedFor    float64    `json:"stopped_seconds,omitempty"`
-	Outcome       string     `json:"outcome,omitempty"`
-	Lost          bool       `json:"lost"`
-}
-
-type jsonRemoval struct {
-	At   time.Time `json:"at"`
-	Who  string    `json:"who"`
-	What string    `json:"what"`
-	Of   string    `json:"of"`
+	*audit.Span
+	WaitedSeconds float64  `json:"waited_seconds"`
+	HeldSeconds   *float64 `json:"held_seconds,omitempty"`
+	StoppedFor    float64  `json:"stopped_seconds,omitempty"`
+	Outcome       string   `json:"outcome,omitempty"`
+	Lost          bool     `json:"lost"`
 }
 
 type jsonHistory struct {
-	Locks    []jsonSpan    `json:"locks"`
-	Removals []jsonRemoval `json:"removals"`
+	Locks    []jsonSpan      `json:"locks"`
+	Removals []audit.Removal `json:"removals"`
 }
 
 func newJSONHistory(h audit.History) jsonHistory {
-	out := jsonHistory{[]jsonSpan{}, []jsonRemoval{}}
+	out := jsonHistory{[]jsonSpan{}, append([]audit.Removal{}, h.Removals...)}
 	for _, s := range h.Spans {
-		j := jsonSpan{LockName: s.LockName, Mode: s.Mode, Operation: s.Operation, Who: s.Who, AskedAt: s.Asked, WaitedSeconds: events.Seconds(s.Waited()), Outcome: s.Outcome, Lost: s.Lost, StoppedFor: events.Seconds(s.StoppedFor())}
-		if !s.Held.IsZero() {
-			j.AcquiredAt = &s.Held
-		}
-		if !s.End.IsZero() {
-			j.EndedAt = &s.End
-		}
+		j := jsonSpan{Span: s, WaitedSeconds: events.Seconds(s.Waited()), StoppedFor: events.Seconds(s.StoppedFor()), Outcome: s.Outcome, Lost: s.Lost}
 		if d, ok := s.HeldFor(); ok {
 			held := events.Seconds(d)
 			j.HeldSeconds = &held
 		}
 		out.Locks = append(out.Locks, j)
-	}
-	for _, m := range h.Removals {
-		out.Removals = append(out.Removals, jsonRemoval{m.At, m.Who, m.What, m.Of})
 	}
 	return out
 }

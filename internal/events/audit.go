@@ -149,10 +149,19 @@ func removed(record audit.Record, h replock.Info) audit.Record {
 
 func holders(infos []replock.Info) (holders []audit.Holder) {
 	for _, i := range infos {
-		holders = append(holders, audit.Holder{
-			RequestID: i.ID, Actor: i.User, Intent: i.Operation, Holder: i.Holder, Mode: i.Mode.String(), State: string(i.State),
-			CreatedAt: Instant(i.Acquired), LastHeartbeatAt: Instant(Heartbeat(i)),
-		})
+		holders = append(holders, Holder(i))
 	}
 	return holders
+}
+
+// Holder returns a lock as records have it.
+func Holder(i replock.Info) audit.Holder {
+	refreshed := i.ModTime
+	if refreshed.IsZero() && !i.Expires.IsZero() {
+		refreshed = i.Expires.Add(-i.TTL)
+	}
+	return audit.Holder{
+		RequestID: i.ID, Actor: i.User, Intent: i.Operation, Holder: i.Holder, Mode: i.Mode.String(), State: string(i.State),
+		CreatedAt: Instant(i.Acquired), LastHeartbeatAt: Instant(refreshed),
+	}
 }
