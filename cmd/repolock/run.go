@@ -14,8 +14,6 @@ type runCmd struct {
 	commandFlags
 }
 
-func (c runCmd) Help() string { return lockHelp }
-
 func (c runCmd) run(r *reporter, g global) (int, error) {
 	switch {
 	case c.NoLock:
