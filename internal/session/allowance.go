@@ -11,27 +11,20 @@ import (
 // stopped us. It is shorter than the time until another holder can get that lock.
 const breath = time.Second
 
-// until returns when the command must stop unless it is allowed to go on. An outer
+// allowance says until when the command can run unless it is allowed to go on. An outer
 // repolock that loses its lock stops only this process, not our command's group. So under
 // an outer lock we extend the command's allowance one moment at a time: the guard stops
 // the command soon after we are stopped, whatever --on-lost says about our own lock.
-func (s *session) until(lock Lock, moment time.Duration) time.Duration {
-	switch end := (clock.System{}).Elapsed() + moment; {
-	case !s.inner:
-		return lock.Deadline()
-	case s.OnLost == "warn":
-		return end
-	default:
-		return min(lock.Deadline(), end)
-	}
-}
-
-// allowance is what the guard goes by.
 func (s *session) allowance(lock Lock, moment time.Duration) procgroup.Allowance {
-	a := procgroup.Allow(s.until(lock, moment))
-	if s.inner && s.OnLost == "warn" {
-		return a // it ends soon, and the lock's last look doesn't matter
+	end := lock.Deadline()
+	if s.inner {
+		soon := clock.System{}.Elapsed() + moment
+		if s.OnLost == "warn" {
+			return procgroup.Allow(soon) // the lock's last look doesn't matter
+		}
+		end = min(end, soon)
 	}
+	a := procgroup.Allow(end)
 	a.Seen = lock.Seen()
 	return a
 }

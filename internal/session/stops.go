@@ -12,43 +12,27 @@ import (
 )
 
 // interruptedGroup is called when the command is stopped although its lock is held, and
-// when that is over.
+// when that is over: no guard watches it, or the lock has to be looked at.
 func (s *session) interruptedGroup(why error, over bool) {
-	if errors.Is(why, procgroup.ErrUnguarded) {
-		s.unguarded(why, over)
-	} else {
-		s.parted(why, over)
-	}
-}
-
-// parted is called when the guard has stopped the command until the lock has been looked
-// at, and when the command goes on. The lock looks by itself as soon as the clocks part.
-func (s *session) parted(why error, over bool) {
-	if over {
+	stopped := s.expiry() != procgroup.Nothing
+	switch unguarded := errors.Is(why, procgroup.ErrUnguarded); {
+	case unguarded && over:
+		s.note(s.current(), events.GuardReplaced, events.Event{})
+		s.Console.Say("a guard watches the command again%s", map[bool]string{true: ", which goes on"}[stopped])
+	case unguarded: // the guard is gone, and can't be replaced
+		s.note(s.current(), events.GuardLost, events.Event{Event: replock.Event{Err: why}, Stopped: stopped})
+		state := "the command runs on (--on-lost warn)"
+		if stopped {
+			state = "the command is stopped until one does"
+		}
+		s.Console.Say("warning: %s; %s", text.Error(why), state)
+	case over:
 		s.note(s.current(), events.ClocksSettled, events.Event{})
 		s.Console.Say("the lock was looked at, and the command goes on")
-		return
+	default: // the lock looks by itself as soon as the clocks part
+		s.note(s.current(), events.ClocksParted, events.Event{})
+		s.Console.Say("%v: the command is stopped until the lock was looked at", why)
 	}
-	s.note(s.current(), events.ClocksParted, events.Event{})
-	s.Console.Say("%v: the command is stopped until the lock was looked at", why)
-}
-
-// unguarded is called when the guard is gone and can't be replaced, and when it is
-// replaced.
-func (s *session) unguarded(why error, over bool) {
-	stopped := s.expiry() != procgroup.Nothing
-	if over {
-		s.note(s.current(), events.GuardReplaced, events.Event{})
-		goesOn := map[bool]string{true: ", which goes on"}[stopped]
-		s.Console.Say("a guard watches the command again%s", goesOn)
-		return
-	}
-	s.note(s.current(), events.GuardLost, events.Event{Event: replock.Event{Err: why}, Stopped: stopped})
-	state := "the command runs on (--on-lost warn)"
-	if stopped {
-		state = "the command is stopped until one does"
-	}
-	s.Console.Say("warning: %s; %s", text.Error(why), state)
 }
 
 // maxPIDs is how many processes a warning names.
