@@ -98,12 +98,9 @@ func (w *statusWatch) print(infos []replock.Info, failed error) error {
 		w.r.Say("warning: the store can't be read: %s", text.Error(failed))
 		return nil
 	}
-	names := ""
+	names := "locks\n" // unlike last before the first time
 	for _, i := range infos {
 		names += fmt.Sprintf("%s %s %s %s\n", i.ID, i.Keys, i.State, i.Verdict)
-	}
-	if names == "" {
-		names = "none"
 	}
 	if names == w.last {
 		return nil
