@@ -129,12 +129,8 @@ func (c breakCmd) ask(r *reporter, found []replock.Broken) bool {
 	}
 	fmt.Fprint(r.stderr, table(infos)+"Delete these locks? Only if you are certain that no operation is running. [y/N] ")
 	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n')
-	switch strings.ToLower(strings.TrimSpace(answer)) {
-	case "y", "yes":
-		return true
-	default:
-		return false
-	}
+	answer = strings.ToLower(strings.TrimSpace(answer))
+	return answer == "y" || answer == "yes"
 }
 
 func (c breakCmd) report(r *reporter, broken []replock.Broken) error {

@@ -77,15 +77,8 @@ func (g global) inTheWay(mode replock.Mode) (*replock.HeldError, error) {
 }
 
 func (o dryRun) print(r *reporter) error {
-	var lock, found string
-	switch o.Mode {
-	case "":
-		lock = "WITHOUT A LOCK"
-	case replock.Shared.String():
-		lock = "under a shared lock"
-	default:
-		lock = "under the exclusive lock"
-	}
+	lock := map[string]string{"": "WITHOUT A LOCK", "shared": "under a shared lock", "exclusive": "under the exclusive lock"}[o.Mode]
+	found := ""
 	if o.Mode != "" && o.Available {
 		found = "the lock is to be had now\n"
 	}

@@ -34,14 +34,13 @@ func isName(word string) bool { return nameSyntax.MatchString(word) }
 
 // wanted returns the repository of the command line or the environment, and whether there
 // is one: the file doesn't replace an empty one.
-func wanted(ctx *kong.Context) (word string, given bool) {
+func wanted(ctx *kong.Context) (word string, ok bool) {
 	for _, p := range ctx.Path {
 		if p.Positional != nil && p.Positional.Name == "url" {
 			return ctx.Value(p).String(), true
 		}
 	}
-	flag := flagOf(ctx.Model.Node, "repo")
-	return ctx.FlagValue(flag).(string), onCommandLine(ctx, "repo") || inEnvironment(flag)
+	return given(ctx, "repo")
 }
 
 // missingError: the --repo value is neither a configured name nor an existing directory.
@@ -90,7 +89,6 @@ func (s *settings) unlisted() string {
 	return fmt.Sprintf("no repository of that name in %s, which has: %s", s.file.Path, listed(s.file))
 }
 
-// listed returns the names of a file's repositories.
 func listed(f *config.File) string {
 	if len(f.Repositories) == 0 {
 		return "none"
@@ -98,7 +96,6 @@ func listed(f *config.File) string {
 	return strings.Join(slices.Sorted(maps.Keys(f.Repositories)), ", ")
 }
 
-// store opens the repository.
 func (g global) store(ctx context.Context) (store.Store, error) {
 	switch {
 	case g.unknown != nil:

@@ -39,9 +39,6 @@ wrote. Each lock costs some 30 requests. docs/torture.md describes it in full.
 Exit codes: 0 no violation was found; 70 it isn't known; 78 a violation was found; 69, 77 no process got the lock.`
 }
 
-// judgeFor bounds the search for an order.
-const judgeFor = 2 * time.Minute
-
 func (c tortureCmd) run(r *reporter, g global) (int, error) {
 	if err := c.check(g); err != nil {
 		return 0, usageError{err}
@@ -69,13 +66,14 @@ func (c tortureCmd) run(r *reporter, g global) (int, error) {
 	}
 	name := scratchName()
 	opts := torture.Options{
-		Prefix: session.Place{Name: name}.Prefix(), Keep: c.Keep, TTL: c.TTL, Duration: c.Duration, Seed: c.Seed, Log: log, JudgeFor: judgeFor,
+		Prefix: session.Place{Name: name}.Prefix(), Keep: c.Keep, TTL: c.TTL, Duration: c.Duration, Seed: c.Seed, Log: log,
+		JudgeFor: 2 * time.Minute,
 	}
 	command := torture.Repolock{Program: program, Locks: g.Repo, Data: g.Repo, Name: name, TTL: c.TTL, NoLock: c.NoLock}.Command
 	for range c.Clients {
 		opts.Clients = append(opts.Clients, torture.Client{Command: command, Env: []string{"REPOLOCK_CONFIG="}})
 	}
-	show := newTortureLine(r)
+	show := &tortureLine{reporter: r, start: clock.System{}.Elapsed()}
 	opts.Progress = show.step
 	report, failed := torture.Run(ctx, s, opts)
 	r.live("")
@@ -95,7 +93,6 @@ func (c tortureCmd) run(r *reporter, g global) (int, error) {
 	return result.exit(ctx, failed)
 }
 
-// check checks the flags.
 func (c tortureCmd) check(g global) error {
 	switch {
 	case g.Name != "":

@@ -25,10 +25,6 @@ type tortureLine struct {
 	steps int
 }
 
-func newTortureLine(r *reporter) *tortureLine {
-	return &tortureLine{reporter: r, start: clock.System{}.Elapsed()}
-}
-
 // sparse is the number of seconds between progress lines when stderr is no terminal.
 const sparse = 15
 

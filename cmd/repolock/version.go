@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -31,11 +32,12 @@ func (versionCmd) run(r *reporter, _ global) (int, error) {
 }
 
 func newBuild() build {
-	b := build{Version: version(), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}
+	b := build{Version: "(devel)", Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return b
 	}
+	b.Version = cmp.Or(info.Main.Version, b.Version)
 	for _, s := range info.Settings {
 		switch s.Key {
 		case "vcs.revision":
@@ -47,12 +49,4 @@ func newBuild() build {
 		}
 	}
 	return b
-}
-
-// version returns the module's version in the build information.
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "(devel)"
 }
