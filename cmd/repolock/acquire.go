@@ -78,7 +78,6 @@ func (f forPID) process() (*identity.Process, error) {
 	return &p, nil
 }
 
-// order checks the flags.
 func (c acquireCmd) order(g global) (o keeperOrder, err error) {
 	if err := c.check(); err != nil {
 		return o, err
@@ -212,7 +211,6 @@ func (c acquireCmd) await(r *reporter, k *daemon.Starter, heard <-chan session.N
 	}
 }
 
-// print prints the lock for the caller.
 func (c acquireCmd) print(r *reporter, g global, held session.Holding) error {
 	text := held.Token
 	if c.Export {
@@ -229,5 +227,4 @@ func (c acquireCmd) print(r *reporter, g global, held session.Holding) error {
 	return r.result(held, text+"\n")
 }
 
-// quote quotes s as one word for a shell.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

@@ -121,7 +121,6 @@ func (c breakCmd) which() string {
 	return words
 }
 
-// ask lists the locks, and asks whether to delete them.
 func (c breakCmd) ask(r *reporter, found []replock.Broken) bool {
 	var infos []replock.Info
 	for _, f := range found {

@@ -66,21 +66,12 @@ func printLatency(b *strings.Builder, latency []doctor.Latency) {
 	fmt.Fprintln(b)
 }
 
-// maxLeft is the number of keys that are printed.
-const maxLeft = 10
-
 func printLeft(b *strings.Builder, report doctor.Report) {
 	if len(report.Left) == 0 {
 		return
 	}
 	fmt.Fprintf(b, "%d objects below %s could not be deleted; remove them by hand:\n", len(report.Left), text.Escape(report.Prefix))
-	for i, key := range report.Left {
-		if i == maxLeft {
-			fmt.Fprintf(b, "  and %d more\n", len(report.Left)-i)
-			break
-		}
-		fmt.Fprintf(b, "  %s\n", text.Escape(key))
-	}
+	list(b, "  ", report.Left)
 }
 
 // conditionsParameter of a URL is "kept" if conditional puts of the store can be relied on.

@@ -87,7 +87,6 @@ func (o dryRun) print(r *reporter) error {
 
 var bareWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
 
-// spell quotes a command for a shell.
 func spell(args []string) string {
 	var words []string
 	for _, a := range args {

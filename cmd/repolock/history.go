@@ -47,7 +47,6 @@ func (c historyCmd) run(r *reporter, _ global) (int, error) {
 	return 0, r.result(newJSONHistory(h), historyTable(h))
 }
 
-// writeFile writes a whole file.
 func writeFile(name string, write func(io.Writer) error) error {
 	f, err := regular.Create(name)
 	if err != nil {

@@ -79,7 +79,6 @@ func (r *reporter) object(v any) {
 	fmt.Fprintf(r.stderr, "%s\n", line)
 }
 
-// Event prints an event of the lock.
 func (r *reporter) Event(e replock.Event) {
 	switch e.Kind {
 	case replock.EventWatching:
@@ -124,6 +123,20 @@ func (r *reporter) result(v any, words string) error {
 	}
 	_, err := io.WriteString(r.stdout, words)
 	return err
+}
+
+// maxListed is the number of lines that list prints.
+const maxListed = 10
+
+// list prints the first of some lines, and how many others there are.
+func list(b *strings.Builder, indent string, lines []string) {
+	for i, line := range lines {
+		if i == maxListed {
+			fmt.Fprintf(b, "%sand %d more\n", indent, len(lines)-i)
+			break
+		}
+		fmt.Fprintf(b, "%s%s\n", indent, text.Escape(line))
+	}
 }
 
 // aligned aligns the cells of rows, which have tabs between them.

@@ -19,7 +19,6 @@ import (
 	"github.com/repolock/repolock/store/open"
 )
 
-// repository is the repository of a command.
 type repository struct {
 	url  string // or a path
 	err  error  // why it is unknown; returned when it is opened
@@ -81,7 +80,6 @@ func (s *settings) find(word string, given bool) *repository {
 	return &repository{url: entry.URL, name: entry.Name}
 }
 
-// unlisted says where a name was looked for.
 func (s *settings) unlisted() string {
 	if s.file == nil {
 		return "no configuration file that could name a repository so (it would be " + strings.Join(config.Places(), ", or ") + ")"

@@ -92,7 +92,6 @@ func crop(lines []string, width, height int) []string {
 	return lines
 }
 
-// print shows the locks if they have changed.
 func (w *statusWatch) print(infos []replock.Info, failed error) error {
 	if failed != nil {
 		w.r.Say("warning: the store can't be read: %s", text.Error(failed))

@@ -68,7 +68,6 @@ func fit(text string) string {
 	return text
 }
 
-// cut shortens a text to width characters.
 func cut(text string, width int) string {
 	if runes := []rune(text); len(runes) > width {
 		return string(runes[:width-1]) + "…"

@@ -64,7 +64,7 @@ func (c tortureCmd) run(r *reporter, g global) (int, error) {
 	if c.Seed == 0 {
 		c.Seed = uint64(rand.Uint32())
 	}
-	name := scratchName()
+	name := fmt.Sprintf("torture-%s-%016x", clock.System{}.Now().UTC().Format("20060102t150405z"), rand.Uint64())
 	opts := torture.Options{
 		Prefix: session.Place{Name: name}.Prefix(), Keep: c.Keep, TTL: c.TTL, Duration: c.Duration, Seed: c.Seed, Log: log,
 		JudgeFor: 2 * time.Minute,
@@ -85,7 +85,7 @@ func (c tortureCmd) run(r *reporter, g global) (int, error) {
 	if err := result.keep(c.HTML, log, report.Verdict); err != nil {
 		failed = errors.Join(err, failed)
 	}
-	if result.worthPrinting() {
+	if result.Acquisitions > 0 || len(result.Left) > 0 || result.LeftBecause != "" { // more than an error
 		if err := result.print(r); err != nil {
 			return 0, err
 		}
@@ -105,11 +105,6 @@ func (c tortureCmd) check(g global) error {
 		return fmt.Errorf("--ttl %v: must be from %v to %v", c.TTL, replock.MinTTL, replock.MaxTTL)
 	}
 	return nil
-}
-
-// scratchName returns a lock's name that no other lock has.
-func scratchName() string {
-	return fmt.Sprintf("torture-%s-%016x", clock.System{}.Now().UTC().Format("20060102t150405z"), rand.Uint64())
 }
 
 // removeDirectory removes what listings of a directory don't show: temporary files of

@@ -119,12 +119,6 @@ func (t *tortureResult) keep(html string, log evidence, verdict judge.Verdict) e
 	return nil
 }
 
-// worthPrinting reports whether there is more to print than an error: a lock was acquired, or
-// objects are left.
-func (t *tortureResult) worthPrinting() bool {
-	return t.Acquisitions > 0 || len(t.Left) > 0 || t.LeftBecause != ""
-}
-
 func (t *tortureResult) print(r *reporter) error {
 	var rows []string
 	c := t.Counts
@@ -140,7 +134,11 @@ func (t *tortureResult) print(r *reporter) error {
 	}
 	var b strings.Builder
 	fmt.Fprintln(&b, aligned(rows...))
-	t.printViolations(&b)
+	var violations []string
+	for _, v := range t.Violations {
+		violations = append(violations, strings.ReplaceAll(v.Name, "_", " ")+": "+v.Text)
+	}
+	list(&b, "", violations)
 	for _, kept := range []struct{ what, name string }{{"picture", t.HTML}, {"log", t.Log}} {
 		if kept.name != "" {
 			fmt.Fprintf(&b, "%s: %s\n", kept.what, text.Escape(kept.name))
@@ -151,19 +149,6 @@ func (t *tortureResult) print(r *reporter) error {
 	}
 	fmt.Fprintln(&b, t.says())
 	return r.result(t, b.String())
-}
-
-// maxViolations is the number of violations that are printed. One would be enough.
-const maxViolations = 10
-
-func (t *tortureResult) printViolations(b *strings.Builder) {
-	for i, v := range t.Violations {
-		if i == maxViolations {
-			fmt.Fprintf(b, "and %d more\n", len(t.Violations)-i)
-			break
-		}
-		fmt.Fprintf(b, "%s: %s\n", strings.ReplaceAll(v.Name, "_", " "), text.Escape(v.Text))
-	}
 }
 
 // says returns the verdict in words.

@@ -145,13 +145,11 @@ func (f policyFlags) without(r *reporter, args []string, err error) (int, error)
 	}
 }
 
-// runUnlocked runs a command without a lock, and says why.
 func runUnlocked(r *reporter, args []string, why string) (int, error) {
 	r.Alert("unlocked", "RUNNING WITHOUT A LOCK: "+why)
 	return session.RunUnlocked(args)
 }
 
-// skipped says that the command was not run.
 func (r *reporter) skipped(err error) {
 	if r.JSON {
 		out := newJSONError(r, err)

@@ -42,7 +42,6 @@ func NewAuditor(path, repo, name string, say func(format string, args ...any)) (
 	}, nil
 }
 
-// Handle writes an event into the log.
 func (a *Auditor) Handle(e Event) {
 	for _, record := range a.records(e) {
 		if err := a.log.Append(record); err != nil {
@@ -51,7 +50,6 @@ func (a *Auditor) Handle(e Event) {
 	}
 }
 
-// records returns the lines of an event in the log.
 func (a *Auditor) records(e Event) (records []audit.Record) {
 	now := clock.System{}.Elapsed()
 	record := a.record(e)

@@ -120,7 +120,6 @@ func (m *Metrics) end(now time.Duration) {
 	}
 }
 
-// render returns the text of the file.
 func (m *Metrics) render() []byte {
 	m.values["repolock_last_change_timestamp_seconds"] = float64(clock.System{}.Now().UnixMilli()) / 1000
 	var b bytes.Buffer

@@ -52,7 +52,6 @@ func (p Place) environ(lock Lock) []string {
 	return append(env, p.Environ(lock.ID(), lock.Mode().String(), fence, "")...)
 }
 
-// withoutVariables returns an environment without these variables.
 func withoutVariables(env, names []string) []string {
 	return slices.DeleteFunc(env, func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
@@ -83,14 +82,10 @@ const outerVariable = "REPOLOCK_OUTER"
 // configuration file has one for it: the URL doesn't contain it.
 const nameVariable = "REPOLOCK_NAME"
 
-// outerLock is a lock that this process runs under.
 type outerLock struct{ id, place, token string }
 
 func (o outerLock) String() string {
-	if o.token == "" {
-		return o.id + ":" + o.place
-	}
-	return o.id + ":" + o.place + ":" + o.token
+	return strings.TrimSuffix(o.id+":"+o.place+":"+o.token, ":")
 }
 
 // outerLocks returns the locks that outerVariable names. A keeper can have released some.

@@ -30,7 +30,6 @@ type Keeper struct {
 	Describe func(error) json.RawMessage
 }
 
-// keeper is a Keeper that runs.
 type keeper struct {
 	Keeper
 	holder
@@ -183,7 +182,6 @@ func (k *keeper) check(ctx context.Context) error {
 	return k.leased()
 }
 
-// renew refreshes the lock now.
 func (k *keeper) renew(ctx context.Context) error {
 	failed := k.lock.Renew(ctx)
 	if err := k.leased(); err != nil || failed == nil {

@@ -106,7 +106,6 @@ func (s *session) run() (int, error) {
 // current returns the lock, which is another one after a resume.
 func (s *session) current() Lock { return *s.lock.Load() }
 
-// result is a lock, or why there is none.
 type result struct {
 	lock Lock
 	err  error
