@@ -134,11 +134,11 @@ func (f *commandFlags) settle(mode replock.Mode) error {
 
 // without skips a command whose lock was not acquired, or runs it unlocked, or returns err.
 func (f policyFlags) without(r *reporter, args []string, err error) (int, error) {
-	switch session.Policy(f).Decide(err) {
-	case session.Skip:
+	switch policy := session.Policy(f); {
+	case policy.Skips(err):
 		r.skipped(err)
 		return 0, nil
-	case session.Unlocked:
+	case policy.RunsUnlocked(err):
 		return runUnlocked(r, args, text.Error(err))
 	default:
 		return 0, err

@@ -112,16 +112,13 @@ func (d *drawing) span(s *Span, y float64) {
 	}
 	title += "\n" + cmp.Or(s.Outcome, "no end in the log")
 	d.print(`<g><title>%s</title>`, title)
+	if s.Waited() > 0 {
+		d.rect("wait", s.Asked, s.Asked.Add(s.Waited()), y)
+	}
 	if s.Held.IsZero() {
-		if s.End.Sub(s.Asked) > 0 {
-			d.rect("wait", s.Asked, s.End, y)
-		}
 		x, m := d.x(s.End), y+bar/2
 		d.print(`<path class="refused" d="M%.1f %.1fl8 8m0 -8l-8 8"/>`, x-4, m-4)
 	} else {
-		if s.Held.Sub(s.Asked) > 0 {
-			d.rect("wait", s.Asked, s.Held, y)
-		}
 		class := s.Mode
 		if s.End.IsZero() {
 			class += " unknown"
