@@ -42,13 +42,12 @@ func (c breakCmd) run(r *reporter, g global) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	ctx := context.Background()
-	l, err := g.locker(ctx, replock.Options{})
+	l, err := g.locker()
 	if err != nil {
 		return 0, err
 	}
 	opts := replock.BreakOptions{Stale: c.Stale, Doubtful: true, Dead: c.Dead, ID: c.ID, DryRun: true}
-	found, err := l.Break(ctx, opts)
+	found, err := l.Break(context.Background(), opts)
 	if err != nil {
 		return 0, err
 	}
@@ -67,7 +66,7 @@ func (c breakCmd) run(r *reporter, g global) (int, error) {
 		return exitAborted, nil
 	}
 	opts.DryRun = false
-	broken, err := l.Break(ctx, opts)
+	broken, err := l.Break(context.Background(), opts)
 	for _, b := range broken {
 		for _, sink := range sinks {
 			sink.Handle(c.event(b))

@@ -58,7 +58,7 @@ const maxNamed = 16
 
 // inTheWay returns the locks that conflict with a lock of this mode, or nil.
 func (g global) inTheWay(mode replock.Mode) (*replock.HeldError, error) {
-	l, err := g.locker(context.Background(), replock.Options{})
+	l, err := g.locker()
 	if err != nil {
 		return nil, err
 	}

@@ -140,12 +140,12 @@ func (g global) place() session.Place {
 	return session.Place{Repo: g.Repo, Name: g.Name, Listed: g.listed}
 }
 
-func (g global) locker(ctx context.Context, opts replock.Options) (*replock.Locker, error) {
-	s, err := g.store(ctx)
+func (g global) locker() (*replock.Locker, error) {
+	s, err := g.store(context.Background())
 	if err != nil {
 		return nil, err
 	}
-	return g.lockerOn(s, opts)
+	return g.lockerOn(s, replock.Options{})
 }
 
 func (g global) lockerOn(s store.Store, opts replock.Options) (*replock.Locker, error) {

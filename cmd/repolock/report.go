@@ -51,7 +51,7 @@ func (r *reporter) line(kind, message string) {
 func (r *reporter) fail(err error) int {
 	out := newJSONError(r, err)
 	if r.JSON {
-		r.object(out)
+		_ = r.object(r.stderr, out)
 		return out.ExitCode
 	}
 	r.line("error: ", out.Message)
@@ -64,7 +64,7 @@ func (r *reporter) fail(err error) int {
 // Alert prints a line on stderr even with --quiet.
 func (r *reporter) Alert(name, text string) {
 	if r.JSON {
-		r.object(struct {
+		_ = r.object(r.stderr, struct {
 			Warning string    `json:"warning"`
 			Message string    `json:"message"`
 			Time    time.Time `json:"timestamp"`
@@ -74,15 +74,16 @@ func (r *reporter) Alert(name, text string) {
 	r.line("warning: ", text)
 }
 
-// object prints JSON on stderr, in one line.
-func (r *reporter) object(v any) {
+// object prints JSON in one line.
+func (r *reporter) object(w io.Writer, v any) error {
 	line, err := text.Marshal(v)
 	if err != nil {
 		panic(err) // strings and numbers always encode
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	fmt.Fprintf(r.stderr, "%s\n", line)
+	_, err = fmt.Fprintf(w, "%s\n", line)
+	return err
 }
 
 func (r *reporter) Event(e replock.Event) {

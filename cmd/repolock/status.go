@@ -27,7 +27,7 @@ func (c statusCmd) run(r *reporter, g global) (int, error) {
 	if c.Watch && c.Interval < 100*time.Millisecond {
 		return 0, usageError{fmt.Errorf("--interval %v: must be at least 100ms", c.Interval)}
 	}
-	l, err := g.locker(context.Background(), replock.Options{})
+	l, err := g.locker()
 	if err != nil {
 		return 0, err
 	}
@@ -199,11 +199,7 @@ func (w *statusWatch) print(infos []replock.Info, failed error) error {
 	}
 	w.last = names
 	if w.r.JSON { // one object a line
-		raw, err := text.Marshal(newJSONStatus(w.r.global, infos))
-		if err == nil {
-			_, err = fmt.Fprintf(w.r.stdout, "%s\n", raw)
-		}
-		return err
+		return w.r.object(w.r.stdout, newJSONStatus(w.r.global, infos))
 	}
 	_, err := fmt.Fprint(w.r.stdout, w.heading()+table(infos))
 	return err

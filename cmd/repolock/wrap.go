@@ -58,6 +58,27 @@ func (f commandFlags) check() error {
 	return nil
 }
 
+type runCmd struct {
+	Shared    bool   `xor:"mode" help:"Hold a shared lock."`
+	Exclusive bool   `xor:"mode" help:"Hold the exclusive lock."`
+	NoLock    bool   `xor:"mode" help:"Hold no lock: for operations that need none, such as a list or the command's own dry run."`
+	Operation string `default:"run" help:"The operation that others see."`
+	commandFlags
+}
+
+func (c runCmd) run(r *reporter, g global) (int, error) {
+	switch {
+	case c.NoLock:
+		return c.wrap(r, g, 0, "")
+	case c.Shared:
+		return c.wrap(r, g, replock.Shared, c.Operation)
+	case c.Exclusive:
+		return c.wrap(r, g, replock.Exclusive, c.Operation)
+	default:
+		return 0, usageError{errors.New("say which lock: --shared, --exclusive or --no-lock")}
+	}
+}
+
 // The commands whose lock is always of one mode.
 type (
 	backupCmd  struct{ commandFlags }
@@ -154,7 +175,7 @@ func (r *reporter) skipped(err error) {
 	if r.JSON {
 		out := newJSONError(r, err)
 		out.ExitCode = 0
-		r.object(out)
+		_ = r.object(r.stderr, out)
 		return
 	}
 	r.Say("skipped: %s", text.Error(err))
