@@ -78,46 +78,39 @@ func (f forPID) process() (*identity.Process, error) {
 	return &p, nil
 }
 
-// order checks the flags.
-func (c acquireCmd) order(g global) (keeperOrder, error) {
+func (c acquireCmd) order(g global) (o keeperOrder, err error) {
 	if err := c.check(); err != nil {
-		return keeperOrder{}, err
+		return o, err
 	}
 	if g.unknown != nil { // gob would leave it behind
-		return keeperOrder{}, g.unknown
+		return o, g.unknown
 	}
-	o := keeperOrder{Flags: c.lockFlags, Global: g, Operation: c.Operation, Token: daemon.NewToken(), OnLost: c.OnLost}
+	badOperation := replock.CheckOperation(c.Operation)
 	switch {
-	case c.Shared:
-		o.Mode = replock.Shared
-	case c.Exclusive:
-		o.Mode = replock.Exclusive
-	default:
-		return keeperOrder{}, usageError{errors.New("say which lock: --shared or --exclusive")}
-	}
-	if c.HeldCode == 0 {
-		return keeperOrder{}, usageError{errors.New("--held-exit-code 0: would say that the lock is held")}
-	}
-	if c.Export && g.JSON {
-		return keeperOrder{}, usageError{errors.New("--export and --json can't be used together")}
-	}
-	if err := replock.CheckOperation(c.Operation); err != nil {
-		return keeperOrder{}, usageError{err}
-	}
-	if c.OnLost != "warn" && c.ForPID.none {
-		return keeperOrder{}, usageError{fmt.Errorf("--on-lost %s: there is no process to be signalled, with --for-pid none", c.OnLost)}
-	}
-	if c.OnLost != "warn" && runtime.GOOS != "linux" {
-		return keeperOrder{}, usageError{fmt.Errorf("--on-lost %s: only Linux tells a process from a later one with the same pid", c.OnLost)}
-	}
-	if c.Metrics != "" { // the keeper writes it in another directory
-		path, err := filepath.Abs(c.Metrics)
-		if err != nil {
-			return keeperOrder{}, usageError{fmt.Errorf("--metrics-file: %w", err)}
+	case !c.Shared && !c.Exclusive:
+		err = errors.New("say which lock: --shared or --exclusive")
+	case c.HeldCode == 0:
+		err = errors.New("--held-exit-code 0: would say that the lock is held")
+	case c.Export && g.JSON:
+		err = errors.New("--export and --json can't be used together")
+	case badOperation != nil:
+		err = badOperation
+	case c.OnLost != "warn" && c.ForPID.none:
+		err = fmt.Errorf("--on-lost %s: there is no process to be signalled, with --for-pid none", c.OnLost)
+	case c.OnLost != "warn" && runtime.GOOS != "linux":
+		err = fmt.Errorf("--on-lost %s: only Linux tells a process from a later one with the same pid", c.OnLost)
+	case c.Metrics != "": // the keeper writes it in another directory
+		if c.Metrics, err = filepath.Abs(c.Metrics); err != nil {
+			err = fmt.Errorf("--metrics-file: %w", err)
 		}
-		o.Flags.Metrics = path
 	}
-	var err error
+	if err != nil {
+		return o, usageError{err}
+	}
+	o = keeperOrder{Flags: c.lockFlags, Global: g, Mode: replock.Exclusive, Operation: c.Operation, Token: daemon.NewToken(), OnLost: c.OnLost}
+	if c.Shared {
+		o.Mode = replock.Shared
+	}
 	o.Owner, err = c.ForPID.process()
 	return o, err
 }
@@ -218,13 +211,10 @@ func (c acquireCmd) await(r *reporter, k *daemon.Starter, heard <-chan session.N
 	}
 }
 
-// print prints the lock for the caller.
 func (c acquireCmd) print(r *reporter, g global, held session.Holding) error {
-	switch {
-	case r.JSON:
-		return r.result(held)
-	case c.Export:
-		text := "export REPOLOCK_TOKEN=" + held.Token
+	text := held.Token
+	if c.Export {
+		text = "export REPOLOCK_TOKEN=" + held.Token
 		env := g.place().Environ(held.ID, held.Mode, held.Fence, held.Token)
 		for _, v := range env {
 			name, value, _ := strings.Cut(v, "=")
@@ -233,13 +223,8 @@ func (c acquireCmd) print(r *reporter, g global, held session.Holding) error {
 		for _, name := range session.Unset(env) {
 			text += "; unset " + name
 		}
-		_, err := fmt.Fprintln(r.stdout, text)
-		return err
-	default:
-		_, err := fmt.Fprintln(r.stdout, held.Token)
-		return err
 	}
+	return r.result(held, text+"\n")
 }
 
-// quote quotes s as one word for a shell.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

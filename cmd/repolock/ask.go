@@ -49,12 +49,10 @@ func (t tokenArg) askAndShow(r *reporter, do string) error {
 	if err != nil {
 		return err
 	}
-	if r.JSON {
-		return r.result(h)
-	}
+	words := ""
 	if !r.Quiet {
-		_, err = fmt.Fprintf(r.stdout, "%s lock %s, operation %s, is held until %s unless refreshed (%v)\n", h.Mode, h.ID,
+		words = fmt.Sprintf("%s lock %s, operation %s, is held until %s unless refreshed (%v)\n", h.Mode, h.ID,
 			text.Brief(h.Operation), h.HeldUntil.Format(time.RFC3339), h.Left().Round(time.Second))
 	}
-	return err
+	return r.result(h, words)
 }

@@ -42,13 +42,12 @@ func (c breakCmd) run(r *reporter, g global) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	ctx := context.Background()
-	l, err := g.locker(ctx, replock.Options{})
+	l, err := g.locker()
 	if err != nil {
 		return 0, err
 	}
 	opts := replock.BreakOptions{Stale: c.Stale, Doubtful: true, Dead: c.Dead, ID: c.ID, DryRun: true}
-	found, err := l.Break(ctx, opts)
+	found, err := l.Break(context.Background(), opts)
 	if err != nil {
 		return 0, err
 	}
@@ -67,7 +66,7 @@ func (c breakCmd) run(r *reporter, g global) (int, error) {
 		return exitAborted, nil
 	}
 	opts.DryRun = false
-	broken, err := l.Break(ctx, opts)
+	broken, err := l.Break(context.Background(), opts)
 	for _, b := range broken {
 		for _, sink := range sinks {
 			sink.Handle(c.event(b))
@@ -121,51 +120,35 @@ func (c breakCmd) which() string {
 	return words
 }
 
-// ask lists the locks, and asks whether to delete them.
 func (c breakCmd) ask(r *reporter, found []replock.Broken) bool {
 	var infos []replock.Info
 	for _, f := range found {
 		infos = append(infos, f.Info)
 	}
-	_ = table(r.stderr, infos)
-	fmt.Fprint(r.stderr, "Delete these locks? Only if you are certain that no operation is running. [y/N] ")
+	fmt.Fprint(r.stderr, table(infos)+"Delete these locks? Only if you are certain that no operation is running. [y/N] ")
 	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n')
-	switch strings.ToLower(strings.TrimSpace(answer)) {
-	case "y", "yes":
-		return true
-	default:
-		return false
-	}
+	answer = strings.ToLower(strings.TrimSpace(answer))
+	return answer == "y" || answer == "yes"
 }
 
 func (c breakCmd) report(r *reporter, broken []replock.Broken) error {
-	if r.JSON {
-		out := struct {
-			Broken []jsonLock `json:"broken"`
-		}{Broken: []jsonLock{}}
-		for _, b := range broken {
-			j := newJSONLock(b.Info)
-			if b.Err != nil {
-				j.BreakFailure = text.Error(b.Err)
-			}
-			out.Broken = append(out.Broken, j)
-		}
-		return r.result(out)
-	}
+	out := struct {
+		Broken []jsonLock `json:"broken"`
+	}{Broken: []jsonLock{}}
+	words := ""
 	if len(broken) == 0 {
-		_, err := fmt.Fprintf(r.stdout, "nothing to break\n%s\n", text.Escape(r.place().Looked()))
-		return err
+		words = fmt.Sprintf("nothing to break\n%s\n", text.Escape(r.place().Looked()))
 	}
 	for _, b := range broken {
+		j := newJSONLock(b.Info)
 		if b.Err != nil {
-			continue // the error has it
-		}
-		for _, key := range b.Keys {
-			if _, err := fmt.Fprintf(r.stdout, "deleted %s: %s lock of %s, operation %s\n", text.Brief(key), b.Mode,
-				text.Or(b.Holder, "-"), text.Or(b.Operation, "-")); err != nil {
-				return err
+			j.BreakFailure = text.Error(b.Err)
+		} else {
+			for _, key := range b.Keys {
+				words += fmt.Sprintf("deleted %s: %s lock of %s, operation %s\n", text.Brief(key), b.Mode, text.Or(b.Holder, "-"), text.Or(b.Operation, "-"))
 			}
 		}
+		out.Broken = append(out.Broken, j)
 	}
-	return nil
+	return r.result(out, words)
 }

@@ -58,7 +58,7 @@ const maxNamed = 16
 
 // inTheWay returns the locks that conflict with a lock of this mode, or nil.
 func (g global) inTheWay(mode replock.Mode) (*replock.HeldError, error) {
-	l, err := g.locker(context.Background(), replock.Options{})
+	l, err := g.locker()
 	if err != nil {
 		return nil, err
 	}
@@ -77,28 +77,16 @@ func (g global) inTheWay(mode replock.Mode) (*replock.HeldError, error) {
 }
 
 func (o dryRun) print(r *reporter) error {
-	if r.JSON {
-		return r.result(o)
-	}
-	var lock, found string
-	switch o.Mode {
-	case "":
-		lock = "WITHOUT A LOCK"
-	case replock.Shared.String():
-		lock = "under a shared lock"
-	default:
-		lock = "under the exclusive lock"
-	}
+	lock := map[string]string{"": "WITHOUT A LOCK", "shared": "under a shared lock", "exclusive": "under the exclusive lock"}[o.Mode]
+	found := ""
 	if o.Mode != "" && o.Available {
 		found = "the lock is to be had now\n"
 	}
-	_, err := fmt.Fprintf(r.stdout, "would run, %s: %s\n%snothing was run, and no lock was taken; %s\n", lock, text.Escape(spell(o.WouldRun)), found, o.Suggestion)
-	return err
+	return r.result(o, fmt.Sprintf("would run, %s: %s\n%snothing was run, and no lock was taken; %s\n", lock, text.Escape(spell(o.WouldRun)), found, o.Suggestion))
 }
 
 var bareWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
 
-// spell quotes a command for a shell.
 func spell(args []string) string {
 	var words []string
 	for _, a := range args {

@@ -56,12 +56,9 @@ func describe(err error) (name string, code int, hint string) {
 		held      session.HeldError
 		noLock    *torture.NotAcquiredError
 		file      fileError
-		keeper    keeperError
 		noSuch    noLockError
 	)
 	switch {
-	case errors.As(err, &keeper):
-		return keeper.jsonError.Error, keeper.ExitCode, keeper.Suggestion
 	case errors.As(err, &signalled):
 		return "interrupted", exitSignal + int(signalled.Signal), ""
 	case errors.As(err, &file):
@@ -144,9 +141,5 @@ func heldHint(e session.HeldError) string {
 
 // plainly formats a duration for a flag: 24h1m.
 func plainly(d time.Duration) string {
-	s := strings.TrimSuffix(d.Truncate(time.Second).String(), "m0s")
-	if s != d.Truncate(time.Second).String() {
-		s += "m"
-	}
-	return s
+	return strings.Replace(d.Truncate(time.Second).String(), "m0s", "m", 1)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/repolock/repolock/internal/audit"
 	"github.com/repolock/repolock/internal/events"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
@@ -46,13 +47,10 @@ type jsonLock struct {
 	ProcessGone  bool              `json:"process_gone"`
 	BreakFailure string            `json:"error,omitempty"`
 
-	// The same under the names of the specification.
-	RequestID       string     `json:"request_id,omitempty"`
-	Actor           string     `json:"actor,omitempty"`
-	Intent          string     `json:"intent,omitempty"`
-	CreatedAt       *time.Time `json:"created_at,omitempty"`
-	LastHeartbeatAt *time.Time `json:"last_heartbeat_at,omitempty"`
+	specified // the same under the names of the specification
 }
+
+type specified = audit.Holder
 
 func newJSONError(r *reporter, err error) jsonError {
 	var told keeperError
@@ -75,8 +73,8 @@ func newJSONError(r *reporter, err error) jsonError {
 
 func newJSONLock(i replock.Info) jsonLock {
 	return jsonLock{
-		RequestID: i.ID, Actor: i.User, Intent: i.Operation, CreatedAt: events.Instant(i.Acquired), LastHeartbeatAt: events.Instant(events.Heartbeat(i)),
-		Mode: i.Mode.String(), Operation: i.Operation, Holder: i.Holder, ID: i.ID, State: string(i.State), User: i.User,
+		specified: events.Holder(i),
+		Mode:      i.Mode.String(), Operation: i.Operation, Holder: i.Holder, ID: i.ID, State: string(i.State), User: i.User,
 		Version: i.Version, Metadata: i.Metadata, Keys: i.Keys, Verdict: i.Verdict.String(), Why: i.Why,
 		AcquiredAt: events.Instant(i.Acquired), ExpiresAt: events.Instant(i.Expires),
 		TTLSeconds: i.TTL.Seconds(), AgeSeconds: i.Age.Seconds(), LeftSeconds: i.Left.Seconds(),

@@ -43,7 +43,13 @@ func (keeperCmd) run(*reporter, global) (int, error) {
 		global: global{Repo: o.Global.Repo, Name: o.Global.Name, Verb: o.Global.Verb}, stdout: io.Discard, stderr: stamped{os.Stderr},
 		terminal: func() bool { return false },
 	}
-	describe := func(err error) json.RawMessage { return encodeError(newJSONError(log, err)) }
+	describe := func(err error) json.RawMessage {
+		described, err := json.Marshal(newJSONError(log, err))
+		if err != nil {
+			panic(err) // strings and numbers always encode
+		}
+		return described
+	}
 	k := session.Keeper{
 		Request: o.Flags.request(log, o.Global, o.Mode, o.Operation), Line: line, Token: o.Token, Owner: o.Owner, OnLost: o.OnLost, Describe: describe,
 	}
@@ -56,20 +62,11 @@ func (keeperCmd) run(*reporter, global) (int, error) {
 // errKeeperFailed is returned when a keeper ends without a failure of its own.
 var errKeeperFailed = errors.New("the keeper of the lock ended unexpectedly; its objects in the repository expire")
 
-// keeperError is an error that a keeper has described.
 type keeperError struct{ jsonError }
 
 func (e keeperError) Error() string { return e.Message }
 
-func encodeError(e jsonError) json.RawMessage {
-	b, err := json.Marshal(e)
-	if err != nil {
-		panic(err) // strings and numbers always encode
-	}
-	return b
-}
-
-// newKeeperError decodes an error of encodeError.
+// newKeeperError decodes an error that a keeper has described.
 func newKeeperError(failure json.RawMessage) error {
 	var e keeperError
 	if err := json.Unmarshal(failure, &e.jsonError); err != nil {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/alecthomas/kong"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/repolock/repolock/internal/session"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/open"
 )
 
 func main() {
@@ -104,14 +106,20 @@ func run(args []string, stdout, stderr io.Writer) int {
 }
 
 func newParser(c *cli, options ...kong.Option) *kong.Kong {
-	parser, err := kong.New(c, append(options, kong.Name("repolock"), kong.Vars{"schemes": schemes()},
+	parser := kong.Must(c, append(options, kong.Name("repolock"), kong.Vars{"schemes": schemes()},
 		kong.Description("Run a backup, restore or prune while holding a lock that is kept in the backup repository itself."))...)
-	if err != nil {
-		panic(err) // the tags above are wrong
-	}
 	parser.Model.HelpFlag.Help = "Show this, or the help of a command, and exit."
 	parser.Model.Detail = exitCodes
 	return parser
+}
+
+// schemes names the repository URLs for --help: "s3:, minio:, b2: or file:".
+func schemes() string {
+	var buckets []string
+	for _, s := range open.Schemes[1:] {
+		buckets = append(buckets, s.Name+":")
+	}
+	return strings.Join(buckets, ", ") + " or " + open.Schemes[0].Name + ":"
 }
 
 // asksForJSON looks for --json before the wrapped command.
@@ -128,22 +136,20 @@ type command interface {
 	run(*reporter, global) (int, error)
 }
 
-// place returns the place of the lock.
 func (g global) place() session.Place {
 	return session.Place{Repo: g.Repo, Name: g.Name, Listed: g.listed}
 }
 
-// locker opens the repository.
-func (g global) locker(ctx context.Context, opts replock.Options) (*replock.Locker, error) {
-	s, err := g.store(ctx)
+func (g global) locker() (*replock.Locker, error) {
+	s, err := g.store(context.Background())
 	if err != nil {
 		return nil, err
 	}
-	return g.lockerOn(s, opts)
+	return g.lockerOn(s, replock.Options{})
 }
 
 func (g global) lockerOn(s store.Store, opts replock.Options) (*replock.Locker, error) {
-	opts.Name, opts.Version = g.Name, version()
+	opts.Name, opts.Version = g.Name, newBuild().Version
 	l, err := replock.New(s, opts)
 	if err != nil {
 		return nil, usageError{err}

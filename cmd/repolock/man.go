@@ -10,6 +10,7 @@ import (
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/config"
 	"github.com/repolock/repolock/internal/man"
+	"github.com/repolock/repolock/store/open"
 )
 
 // manCmd prints the manual page: the commands and flags as in --help, and what they have in
@@ -65,6 +66,18 @@ var manEnvironment = slices.Concat([]string{
 }, schemeVariables(), []string{
 	"The command finds REPOLOCK_HELD=1, REPOLOCK_REPO (without credentials), REPOLOCK_MODE (shared or exclusive), REPOLOCK_ID, REPOLOCK_FENCE with --fence, and REPOLOCK_OUTER and REPOLOCK_NAME, for a repolock that it runs",
 })
+
+// schemeVariables has an item of the manual page for each scheme that reads credentials from
+// the environment.
+func schemeVariables() []string {
+	var items []string
+	for _, s := range open.Schemes {
+		if s.Environment != "" {
+			items = append(items, s.Environment+", for "+s.Name+": repositories")
+		}
+	}
+	return items
+}
 
 var manPlaces = append([]string{"$XDG_CONFIG_HOME/repolock/config.toml, or ~/.config/repolock/config.toml"}, config.System()...)
 

@@ -9,8 +9,8 @@ work under it might not have been protected. Exits with 69 if the lock couldn't 
 
 func (c releaseCmd) run(r *reporter, _ global) (int, error) {
 	h, err := c.ask("release")
-	if err == nil && r.JSON {
-		err = r.result(h)
+	if err != nil {
+		return 0, err
 	}
-	return 0, err
+	return 0, r.result(h, "")
 }

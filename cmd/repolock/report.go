@@ -3,11 +3,18 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
+	"runtime"
 	"strings"
 	"sync"
+	"text/tabwriter"
 	"time"
 
+	"github.com/mattn/go-isatty"
+	"golang.org/x/term"
+
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )
@@ -44,7 +51,7 @@ func (r *reporter) line(kind, message string) {
 func (r *reporter) fail(err error) int {
 	out := newJSONError(r, err)
 	if r.JSON {
-		r.object(out)
+		_ = r.object(r.stderr, out)
 		return out.ExitCode
 	}
 	r.line("error: ", out.Message)
@@ -57,7 +64,7 @@ func (r *reporter) fail(err error) int {
 // Alert prints a line on stderr even with --quiet.
 func (r *reporter) Alert(name, text string) {
 	if r.JSON {
-		r.object(struct {
+		_ = r.object(r.stderr, struct {
 			Warning string    `json:"warning"`
 			Message string    `json:"message"`
 			Time    time.Time `json:"timestamp"`
@@ -67,18 +74,18 @@ func (r *reporter) Alert(name, text string) {
 	r.line("warning: ", text)
 }
 
-// object prints JSON on stderr, in one line.
-func (r *reporter) object(v any) {
+// object prints JSON in one line.
+func (r *reporter) object(w io.Writer, v any) error {
 	line, err := text.Marshal(v)
 	if err != nil {
 		panic(err) // strings and numbers always encode
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	fmt.Fprintf(r.stderr, "%s\n", line)
+	_, err = fmt.Fprintf(w, "%s\n", line)
+	return err
 }
 
-// Event prints an event of the lock.
 func (r *reporter) Event(e replock.Event) {
 	switch e.Kind {
 	case replock.EventWatching:
@@ -109,13 +116,104 @@ func shortStamp(t time.Time) string {
 	return strings.TrimPrefix(stamp(t), today+" ")
 }
 
-// result prints a result as JSON on stdout.
-func (r *reporter) result(v any) error { return printJSON(r.stdout, v) }
-
-func printJSON(w io.Writer, v any) error {
-	raw, err := text.MarshalIndent(v, "", "  ")
-	if err == nil {
-		_, err = fmt.Fprintf(w, "%s\n", raw)
+// result prints a result on stdout: as JSON, or as a text for people.
+func (r *reporter) result(v any, words string) error {
+	if r.JSON {
+		raw, err := text.MarshalIndent(v, "", "  ")
+		if err != nil {
+			return err
+		}
+		words = string(raw) + "\n"
 	}
+	if words == "" {
+		return nil
+	}
+	_, err := io.WriteString(r.stdout, words)
 	return err
+}
+
+// maxListed is the number of lines that list prints.
+const maxListed = 10
+
+// list prints the first of some lines, and how many others there are.
+func list(b *strings.Builder, indent string, lines []string) {
+	for i, line := range lines {
+		if i == maxListed {
+			fmt.Fprintf(b, "%sand %d more\n", indent, len(lines)-i)
+			break
+		}
+		fmt.Fprintf(b, "%s%s\n", indent, text.Escape(line))
+	}
+}
+
+// aligned aligns the cells of rows, which have tabs between them.
+func aligned(rows ...string) string {
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, strings.Join(rows, "\n"))
+	t.Flush()
+	return b.String()
+}
+
+// onTerminal reports whether stderr is a terminal that can erase a line, and we are in its
+// foreground.
+func onTerminal() bool { return erasable(os.Stderr) && procgroup.Foreground() }
+
+// erasable reports whether a file is a terminal that can erase a line.
+func erasable(f *os.File) bool {
+	name := os.Getenv("TERM")
+	return isatty.IsTerminal(f.Fd()) && name != "dumb" && (name != "" || runtime.GOOS == "windows")
+}
+
+// animated reports whether a live line is shown.
+func (r *reporter) animated() bool { return !r.Quiet && !r.JSON && r.terminal() }
+
+// live shows a line in place of the last live line, below all other lines, and reports
+// whether it could. An empty line ends that.
+func (r *reporter) live(line string) bool {
+	if line != "" && !r.animated() {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	was := r.erased()
+	if line != "" {
+		r.shown = fit(text.Escape(line)) + "\r"
+	}
+	if was != "" || r.shown != "" {
+		fmt.Fprint(r.stderr, was+r.shown)
+	}
+	return true
+}
+
+// erased forgets the live line and returns the escape sequence that clears it, or "" in the
+// background, where the last line belongs to the shell.
+func (r *reporter) erased() string {
+	was := r.shown
+	r.shown = ""
+	if was == "" || !r.terminal() {
+		return ""
+	}
+	return erase
+}
+
+// erase erases the line, and all below. It begins one column to the right: in the corner of
+// the screen tmux takes it for a clear, and keeps the erased text.
+const erase = "\r \x1b[J\r"
+
+// fit cuts a text to the terminal's width, because a wrapped line isn't erased. A terminal
+// that becomes narrower wraps it all the same. So the cursor stays at its beginning, and
+// erase erases all below.
+func fit(text string) string {
+	if width, _, err := term.GetSize(int(os.Stderr.Fd())); err == nil && width > 1 {
+		return cut(text, width-1)
+	}
+	return text
+}
+
+func cut(text string, width int) string {
+	if runes := []rune(text); len(runes) > width {
+		return string(runes[:width-1]) + "…"
+	}
+	return text
 }

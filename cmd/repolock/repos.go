@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/repolock/repolock/internal/config"
 	"github.com/repolock/repolock/internal/events"
@@ -45,25 +44,16 @@ func (reposCmd) run(r *reporter, g global) (int, error) {
 			out.Repositories = append(out.Repositories, jsonRepo{name, session.Redact(listed.URL), events.LockName(listed.Name)})
 		}
 	}
-	if r.JSON {
-		return 0, r.result(out)
-	}
-	return 0, out.print(r)
+	return 0, r.result(out, out.words())
 }
 
-func (o jsonRepos) print(r *reporter) error {
+func (o jsonRepos) words() string {
 	if o.File == "" {
-		_, err := fmt.Fprintf(r.stdout, "no configuration file; it would be %s\n", strings.Join(o.LookedFor, ", or "))
-		return err
+		return fmt.Sprintf("no configuration file; it would be %s\n", strings.Join(o.LookedFor, ", or "))
 	}
-	t := tabwriter.NewWriter(r.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NAME\tREPOSITORY\tLOCK")
+	rows := []string{"NAME\tREPOSITORY\tLOCK"}
 	for _, repo := range o.Repositories {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", repo.Name, text.Escape(repo.URL), repo.LockName)
+		rows = append(rows, fmt.Sprintf("%s\t%s\t%s", repo.Name, text.Escape(repo.URL), repo.LockName))
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(r.stdout, "default: %s\nread from %s\n", text.Escape(text.Or(o.Default, "-")), text.Escape(o.File))
-	return err
+	return aligned(rows...) + fmt.Sprintf("default: %s\nread from %s\n", text.Escape(text.Or(o.Default, "-")), text.Escape(o.File))
 }

@@ -83,9 +83,9 @@ func (s *settings) load(ctx *kong.Context) error {
 	if node == nil || node.Tag.Has("noconfig") {
 		return nil
 	}
-	path, explicit := ctx.FlagValue(flagOf(ctx.Model.Node, "config")).(string), true
-	if flag := flagOf(ctx.Model.Node, "config"); !onCommandLine(ctx, "config") && !inEnvironment(flag) {
-		path, explicit = config.Find(), false
+	path, explicit := given(ctx, "config")
+	if !explicit {
+		path = config.Find()
 	}
 	if err := s.readFile(path); err != nil {
 		if explicit && errors.Is(err, os.ErrNotExist) {
@@ -114,6 +114,12 @@ func (s *settings) readFile(path string) (err error) {
 	return check(s.file)
 }
 
+// given returns the value of a flag, and whether the command line or the environment has it.
+func given(ctx *kong.Context, name string) (value string, ok bool) {
+	flag := flagOf(ctx.Model.Node, name)
+	return ctx.FlagValue(flag).(string), onCommandLine(ctx, name) || inEnvironment(flag)
+}
+
 func flagOf(node *kong.Node, name string) *kong.Flag {
 	i := slices.IndexFunc(node.Flags, func(f *kong.Flag) bool { return f.Name == name })
 	return node.Flags[i]
@@ -121,10 +127,7 @@ func flagOf(node *kong.Node, name string) *kong.Flag {
 
 // check checks the whole file, also the parts that this command doesn't use.
 func check(f *config.File) error {
-	flags, err := newFlagCheck()
-	if err != nil {
-		return err
-	}
+	flags := newFlagCheck()
 	if err := flags.check(f.Defaults); err != nil {
 		return fmt.Errorf("%s: [defaults] %w", f.Path, err)
 	}
@@ -176,12 +179,11 @@ type flagCheck struct {
 	values map[string]any
 }
 
-func newFlagCheck() (*flagCheck, error) {
+func newFlagCheck() *flagCheck {
 	c := &flagCheck{}
-	var err error
-	c.parser, err = kong.New(&c.flags, kong.NoDefaultHelp(), kong.Resolvers(kong.ResolverFunc(
+	c.parser = kong.Must(&c.flags, kong.NoDefaultHelp(), kong.Resolvers(kong.ResolverFunc(
 		func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) { return c.values[flag.Name], nil })))
-	return c, err
+	return c
 }
 
 // check refuses values that the command line refuses, or that make sense there alone.

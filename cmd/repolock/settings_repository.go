@@ -19,7 +19,6 @@ import (
 	"github.com/repolock/repolock/store/open"
 )
 
-// repository is the repository of a command.
 type repository struct {
 	url  string // or a path
 	err  error  // why it is unknown; returned when it is opened
@@ -34,14 +33,13 @@ func isName(word string) bool { return nameSyntax.MatchString(word) }
 
 // wanted returns the repository of the command line or the environment, and whether there
 // is one: the file doesn't replace an empty one.
-func wanted(ctx *kong.Context) (word string, given bool) {
+func wanted(ctx *kong.Context) (word string, ok bool) {
 	for _, p := range ctx.Path {
 		if p.Positional != nil && p.Positional.Name == "url" {
 			return ctx.Value(p).String(), true
 		}
 	}
-	flag := flagOf(ctx.Model.Node, "repo")
-	return ctx.FlagValue(flag).(string), onCommandLine(ctx, "repo") || inEnvironment(flag)
+	return given(ctx, "repo")
 }
 
 // missingError: the --repo value is neither a configured name nor an existing directory.
@@ -82,7 +80,6 @@ func (s *settings) find(word string, given bool) *repository {
 	return &repository{url: entry.URL, name: entry.Name}
 }
 
-// unlisted says where a name was looked for.
 func (s *settings) unlisted() string {
 	if s.file == nil {
 		return "no configuration file that could name a repository so (it would be " + strings.Join(config.Places(), ", or ") + ")"
@@ -90,7 +87,6 @@ func (s *settings) unlisted() string {
 	return fmt.Sprintf("no repository of that name in %s, which has: %s", s.file.Path, listed(s.file))
 }
 
-// listed returns the names of a file's repositories.
 func listed(f *config.File) string {
 	if len(f.Repositories) == 0 {
 		return "none"
@@ -98,7 +94,6 @@ func listed(f *config.File) string {
 	return strings.Join(slices.Sorted(maps.Keys(f.Repositories)), ", ")
 }
 
-// store opens the repository.
 func (g global) store(ctx context.Context) (store.Store, error) {
 	switch {
 	case g.unknown != nil:

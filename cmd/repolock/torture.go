@@ -39,9 +39,6 @@ wrote. Each lock costs some 30 requests. docs/torture.md describes it in full.
 Exit codes: 0 no violation was found; 70 it isn't known; 78 a violation was found; 69, 77 no process got the lock.`
 }
 
-// judgeFor bounds the search for an order.
-const judgeFor = 2 * time.Minute
-
 func (c tortureCmd) run(r *reporter, g global) (int, error) {
 	if err := c.check(g); err != nil {
 		return 0, usageError{err}
@@ -67,15 +64,16 @@ func (c tortureCmd) run(r *reporter, g global) (int, error) {
 	if c.Seed == 0 {
 		c.Seed = uint64(rand.Uint32())
 	}
-	name := scratchName()
+	name := fmt.Sprintf("torture-%s-%016x", clock.System{}.Now().UTC().Format("20060102t150405z"), rand.Uint64())
 	opts := torture.Options{
-		Prefix: session.Place{Name: name}.Prefix(), Keep: c.Keep, TTL: c.TTL, Duration: c.Duration, Seed: c.Seed, Log: log, JudgeFor: judgeFor,
+		Prefix: session.Place{Name: name}.Prefix(), Keep: c.Keep, TTL: c.TTL, Duration: c.Duration, Seed: c.Seed, Log: log,
+		JudgeFor: 2 * time.Minute,
 	}
 	command := torture.Repolock{Program: program, Locks: g.Repo, Data: g.Repo, Name: name, TTL: c.TTL, NoLock: c.NoLock}.Command
 	for range c.Clients {
 		opts.Clients = append(opts.Clients, torture.Client{Command: command, Env: []string{"REPOLOCK_CONFIG="}})
 	}
-	show := newTortureLine(r)
+	show := &tortureLine{reporter: r, start: clock.System{}.Elapsed()}
 	opts.Progress = show.step
 	report, failed := torture.Run(ctx, s, opts)
 	r.live("")
@@ -87,7 +85,7 @@ func (c tortureCmd) run(r *reporter, g global) (int, error) {
 	if err := result.keep(c.HTML, log, report.Verdict); err != nil {
 		failed = errors.Join(err, failed)
 	}
-	if result.worthPrinting() {
+	if result.Acquisitions > 0 || len(result.Left) > 0 || result.LeftBecause != "" { // more than an error
 		if err := result.print(r); err != nil {
 			return 0, err
 		}
@@ -95,7 +93,6 @@ func (c tortureCmd) run(r *reporter, g global) (int, error) {
 	return result.exit(ctx, failed)
 }
 
-// check checks the flags.
 func (c tortureCmd) check(g global) error {
 	switch {
 	case g.Name != "":
@@ -108,11 +105,6 @@ func (c tortureCmd) check(g global) error {
 		return fmt.Errorf("--ttl %v: must be from %v to %v", c.TTL, replock.MinTTL, replock.MaxTTL)
 	}
 	return nil
-}
-
-// scratchName returns a lock's name that no other lock has.
-func scratchName() string {
-	return fmt.Sprintf("torture-%s-%016x", clock.System{}.Now().UTC().Format("20060102t150405z"), rand.Uint64())
 }
 
 // removeDirectory removes what listings of a directory don't show: temporary files of

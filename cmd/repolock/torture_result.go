@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
@@ -25,10 +23,6 @@ type tortureLine struct {
 	*reporter
 	start time.Duration
 	steps int
-}
-
-func newTortureLine(r *reporter) *tortureLine {
-	return &tortureLine{reporter: r, start: clock.System{}.Elapsed()}
 }
 
 // sparse is the number of seconds between progress lines when stderr is no terminal.
@@ -125,18 +119,8 @@ func (t *tortureResult) keep(html string, log evidence, verdict judge.Verdict) e
 	return nil
 }
 
-// worthPrinting reports whether there is more to print than an error: a lock was acquired, or
-// objects are left.
-func (t *tortureResult) worthPrinting() bool {
-	return t.Acquisitions > 0 || len(t.Left) > 0 || t.LeftBecause != ""
-}
-
 func (t *tortureResult) print(r *reporter) error {
-	if r.JSON {
-		return r.result(t)
-	}
-	var b strings.Builder
-	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	var rows []string
 	c := t.Counts
 	for _, row := range []struct {
 		what string
@@ -146,11 +130,15 @@ func (t *tortureResult) print(r *reporter) error {
 		{"lost", c.Lost}, {"resumed", c.Resumed}, {"processes killed", c.Killed}, {"stopped and continued", c.Stopped}, {"terminated", c.Terminated},
 		{"writes", c.Writes}, {"requests without an answer", c.Unanswered}, {"changes that arrived late", t.Late},
 	} {
-		fmt.Fprintf(table, "%s\t%d\n", row.what, row.n)
+		rows = append(rows, fmt.Sprintf("%s\t%d", row.what, row.n))
 	}
-	table.Flush()
-	fmt.Fprintln(&b)
-	t.printViolations(&b)
+	var b strings.Builder
+	fmt.Fprintln(&b, aligned(rows...))
+	var violations []string
+	for _, v := range t.Violations {
+		violations = append(violations, strings.ReplaceAll(v.Name, "_", " ")+": "+v.Text)
+	}
+	list(&b, "", violations)
 	for _, kept := range []struct{ what, name string }{{"picture", t.HTML}, {"log", t.Log}} {
 		if kept.name != "" {
 			fmt.Fprintf(&b, "%s: %s\n", kept.what, text.Escape(kept.name))
@@ -160,21 +148,7 @@ func (t *tortureResult) print(r *reporter) error {
 		fmt.Fprintf(&b, "%d objects are left below %s, or more; remove them by hand: %s\n", len(t.Left), t.Prefix, cmp.Or(t.LeftBecause, "they came back"))
 	}
 	fmt.Fprintln(&b, t.says())
-	_, err := io.WriteString(r.stdout, b.String())
-	return err
-}
-
-// maxViolations is the number of violations that are printed. One would be enough.
-const maxViolations = 10
-
-func (t *tortureResult) printViolations(b *strings.Builder) {
-	for i, v := range t.Violations {
-		if i == maxViolations {
-			fmt.Fprintf(b, "and %d more\n", len(t.Violations)-i)
-			break
-		}
-		fmt.Fprintf(b, "%s: %s\n", strings.ReplaceAll(v.Name, "_", " "), text.Escape(v.Text))
-	}
+	return r.result(t, b.String())
 }
 
 // says returns the verdict in words.

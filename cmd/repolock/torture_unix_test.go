@@ -70,7 +70,7 @@ func TestTortureProgress(t *testing.T) {
 		{true, global{Quiet: true}, 0, 0}, {false, global{Quiet: true}, 0, 0}, {true, global{JSON: true}, 0, 0}, {false, global{JSON: true}, 0, 0},
 	} {
 		var out bytes.Buffer
-		l := newTortureLine(&reporter{stderr: &out, global: test.global, terminal: func() bool { return test.terminal }})
+		l := tortureLine{reporter: &reporter{stderr: &out, global: test.global, terminal: func() bool { return test.terminal }}}
 		for range sparse {
 			l.step(counts)
 		}

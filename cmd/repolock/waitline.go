@@ -42,7 +42,6 @@ func (w *console) Event(e replock.Event) {
 	}
 }
 
-// run redraws the live line each second.
 func (w *console) run(stop <-chan struct{}) {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()

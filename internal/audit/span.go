@@ -9,17 +9,22 @@ import (
 
 // Span is a lock that was held or refused, in a log.
 type Span struct {
-	Mode, Operation, Who, LockName string
-	// Asked is when the lock was asked for, Held when it was acquired, and End when it was
-	// released, lost or refused. Held is zero if the lock was refused. End is zero if the log
-	// doesn't have it: the lock is held still, or its holder was killed.
-	Asked, Held, End time.Time
-	TTL              time.Duration
+	LockName  string    `json:"lock_name"`
+	Mode      string    `json:"mode"`
+	Operation string    `json:"operation"`
+	Who       string    `json:"who"`
+	Asked     time.Time `json:"asked_at"`             // for the lock
+	Held      time.Time `json:"acquired_at,omitzero"` // zero: it was refused
+	// End is when the lock was released, lost or refused. It is zero if the log doesn't have
+	// it: the lock is held still, or its holder was killed.
+	End time.Time `json:"ended_at,omitzero"`
+
+	TTL time.Duration `json:"-"`
 	// Outcome is how it ended, in a few words.
-	Outcome string
-	Lost    bool
+	Outcome string `json:"-"`
+	Lost    bool   `json:"-"`
 	// Stops are the times in which the command was stopped. The last can have no end.
-	Stops []Stop
+	Stops []Stop `json:"-"`
 }
 
 // Stop is a time in which a command was stopped, for its lost lock or for a look at it.
@@ -66,8 +71,10 @@ func (s *Span) StoppedFor() (d time.Duration) {
 
 // Removal is the removal of a lock that was stale, or that was broken.
 type Removal struct {
-	At            time.Time
-	Who, Of, What string
+	At   time.Time `json:"at"`
+	Who  string    `json:"who"`
+	What string    `json:"what"`
+	Of   string    `json:"of"`
 }
 
 // History is the content of a log, in order.

@@ -42,7 +42,6 @@ func NewAuditor(path, repo, name string, say func(format string, args ...any)) (
 	}, nil
 }
 
-// Handle writes an event into the log.
 func (a *Auditor) Handle(e Event) {
 	for _, record := range a.records(e) {
 		if err := a.log.Append(record); err != nil {
@@ -51,7 +50,6 @@ func (a *Auditor) Handle(e Event) {
 	}
 }
 
-// records returns the lines of an event in the log.
 func (a *Auditor) records(e Event) (records []audit.Record) {
 	now := clock.System{}.Elapsed()
 	record := a.record(e)
@@ -149,10 +147,19 @@ func removed(record audit.Record, h replock.Info) audit.Record {
 
 func holders(infos []replock.Info) (holders []audit.Holder) {
 	for _, i := range infos {
-		holders = append(holders, audit.Holder{
-			RequestID: i.ID, Actor: i.User, Intent: i.Operation, Holder: i.Holder, Mode: i.Mode.String(), State: string(i.State),
-			CreatedAt: Instant(i.Acquired), LastHeartbeatAt: Instant(Heartbeat(i)),
-		})
+		holders = append(holders, Holder(i))
 	}
 	return holders
+}
+
+// Holder returns a lock as records have it.
+func Holder(i replock.Info) audit.Holder {
+	refreshed := i.ModTime
+	if refreshed.IsZero() && !i.Expires.IsZero() {
+		refreshed = i.Expires.Add(-i.TTL)
+	}
+	return audit.Holder{
+		RequestID: i.ID, Actor: i.User, Intent: i.Operation, Holder: i.Holder, Mode: i.Mode.String(), State: string(i.State),
+		CreatedAt: Instant(i.Acquired), LastHeartbeatAt: Instant(refreshed),
+	}
 }

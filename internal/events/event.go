@@ -3,6 +3,7 @@
 package events
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/repolock/repolock/internal/audit"
@@ -78,12 +79,7 @@ type Event struct {
 type Sink interface{ Handle(Event) }
 
 // LockName returns what a lock's name is in records and in JSON.
-func LockName(name string) string {
-	if name == "" {
-		return "repository"
-	}
-	return name
-}
+func LockName(name string) string { return cmp.Or(name, "repository") }
 
 // Seconds returns d in seconds, rounded to a millisecond.
 func Seconds(d time.Duration) float64 { return d.Round(time.Millisecond).Seconds() }
@@ -95,12 +91,4 @@ func Instant(t time.Time) *time.Time {
 	}
 	t = t.UTC()
 	return &t
-}
-
-// Heartbeat returns when a lock was last refreshed, or the zero time.
-func Heartbeat(i replock.Info) time.Time {
-	if i.ModTime.IsZero() && !i.Expires.IsZero() {
-		return i.Expires.Add(-i.TTL)
-	}
-	return i.ModTime
 }

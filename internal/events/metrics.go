@@ -2,6 +2,7 @@ package events
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -120,7 +121,6 @@ func (m *Metrics) end(now time.Duration) {
 	}
 }
 
-// render returns the text of the file.
 func (m *Metrics) render() []byte {
 	m.values["repolock_last_change_timestamp_seconds"] = float64(clock.System{}.Now().UnixMilli()) / 1000
 	var b bytes.Buffer
@@ -145,13 +145,8 @@ func (m *Metrics) write() error {
 	}
 	defer os.Remove(tmp.Name()) // unless it was renamed
 	_, err = tmp.Write(m.render())
-	if err == nil {
-		err = tmp.Chmod(0o644) // the collector is another user
-	}
-	if cerr := tmp.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
+	// The collector is another user.
+	if err := errors.Join(err, tmp.Chmod(0o644), tmp.Close()); err != nil {
 		return err
 	}
 	return os.Rename(tmp.Name(), file)

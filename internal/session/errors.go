@@ -25,7 +25,6 @@ type HeldError struct {
 
 func (e HeldError) Error() string { return e.HeldError.Error() + "; " + e.Place.Looked() }
 
-// Unwrap returns the replock.HeldError.
 func (e HeldError) Unwrap() error { return e.HeldError }
 
 // NotAcquiredError is the reason a lock was not acquired. The command was not started.
@@ -37,7 +36,6 @@ type NotAcquiredError struct {
 
 func (e NotAcquiredError) Error() string { return e.Err.Error() }
 
-// Unwrap returns the reason.
 func (e NotAcquiredError) Unwrap() error { return e.Err }
 
 var (

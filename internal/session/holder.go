@@ -46,7 +46,6 @@ type holder struct {
 	own    atomic.Pointer[replock.Event] // the EventWaiting that names a lock we run under
 }
 
-// open opens the sinks.
 func (h *holder) open() (err error) {
 	h.sinks, err = h.Sinks()
 	return err
@@ -79,7 +78,6 @@ func (h *holder) release(lock Lock) {
 // maxFlush bounds the wait for sinks, and for a terminal that shows nothing.
 const maxFlush = time.Second
 
-// flush passes all events on.
 func (h *holder) flush() {
 	ctx, cancel := context.WithTimeout(context.Background(), maxFlush)
 	defer cancel()

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"sync"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -30,20 +30,17 @@ type Keeper struct {
 	Describe func(error) json.RawMessage
 }
 
-// keeper is a Keeper that runs.
 type keeper struct {
 	Keeper
 	holder
 	owner    *daemon.Owner // nil: none
 	lock     Lock
 	reported atomic.Bool // acquire has the lock; the log gets later events
-	over     chan struct{}
-	once     sync.Once // closes over
 }
 
 // Run holds the lock until it is to be released. It returns why the lock was not acquired.
 func (c Keeper) Run() error {
-	k := &keeper{Keeper: c, holder: holder{Request: c.Request}, over: make(chan struct{})}
+	k := &keeper{Keeper: c, holder: holder{Request: c.Request}}
 	k.show = k.report
 	return k.run()
 }
@@ -86,10 +83,10 @@ func (k *keeper) run() error {
 func (k *keeper) hold(ctx context.Context) {
 	for lost := k.lock.Context().Done(); ; {
 		select {
-		case <-k.over:
-			return
 		case <-ctx.Done():
-			k.say("the lock is released: %v", context.Cause(ctx))
+			if why := context.Cause(ctx); why != replock.ErrReleased {
+				k.say("the lock is released: %v", why)
+			}
 			return
 		case <-lost:
 			lost = nil
@@ -156,7 +153,7 @@ func (k *keeper) onLost(loss error) {
 		k.say("process %d can't be signalled: %v", k.Owner.PID, err)
 		return
 	}
-	k.say("process %d was sent %s", k.Owner.PID, map[string]string{"term": "TERM", "kill": "KILL"}[k.OnLost])
+	k.say("process %d was sent %s", k.Owner.PID, strings.ToUpper(k.OnLost))
 }
 
 // serve answers a request of the script. then ends the keeper, after the answer.
@@ -172,7 +169,7 @@ func (k *keeper) serve(ctx context.Context, do string) (answer any, then func())
 		if failed := k.lock.Release(ctx); err == nil {
 			err = failed
 		}
-		return k.answer(err), func() { k.once.Do(func() { close(k.over) }) }
+		return k.answer(err), func() { k.cancel(replock.ErrReleased) }
 	default:
 		return k.answer(fmt.Errorf("%.80q: %w", do, ErrUnknownRequest)), nil
 	}
@@ -185,7 +182,6 @@ func (k *keeper) check(ctx context.Context) error {
 	return k.leased()
 }
 
-// renew refreshes the lock now.
 func (k *keeper) renew(ctx context.Context) error {
 	failed := k.lock.Renew(ctx)
 	if err := k.leased(); err != nil || failed == nil {

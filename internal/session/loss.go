@@ -14,12 +14,9 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// maxNotice bounds how long before the loss of its lock the command is sent TERM.
-const maxNotice = 30 * time.Second
-
 // notice is how long before the loss of its lock the command is sent TERM: late, because
 // the lock is refreshed until its deadline, and early enough to clean up.
-func (s *session) notice() time.Duration { return min(s.TTL/12, maxNotice) }
+func (s *session) notice() time.Duration { return min(s.TTL/12, 30*time.Second) }
 
 // terminate sends TERM ahead of a possible loss of the lock.
 func (s *session) terminate() {
@@ -93,7 +90,6 @@ func (s *session) resume() error {
 	}
 }
 
-// regain gets the lock back.
 func (s *session) regain(ctx context.Context, cancel func()) (Lock, error) {
 	results := make(chan result, 1)
 	go func() {

@@ -41,27 +41,13 @@ func (p Policy) NeedsNone(repo string) (none bool, why string) {
 	return p.Hint == "node-local", ""
 }
 
-// Decision is what happens to a command without its lock.
-type Decision int
+// Skips reports whether a command is not run, because another holder has its lock.
+func (p Policy) Skips(err error) bool {
+	return p.IfHeld == "skip" && errors.As(err, new(NotAcquiredError)) && errors.Is(err, replock.ErrHeld)
+}
 
-// The decisions.
-const (
-	Fail Decision = iota
-	Skip
-	Unlocked
-)
-
-// Decide decides for a NotAcquiredError. Any other error fails.
-func (p Policy) Decide(err error) Decision {
+// RunsUnlocked reports whether a command runs although its lock was not acquired.
+func (p Policy) RunsUnlocked(err error) bool {
 	var not NotAcquiredError
-	switch {
-	case !errors.As(err, &not):
-		return Fail
-	case errors.Is(err, replock.ErrHeld) && p.IfHeld == "skip":
-		return Skip
-	case p.IfUnreachable == "run" && !not.Answered && errors.Is(err, store.ErrUnreachable):
-		return Unlocked
-	default:
-		return Fail
-	}
+	return p.IfUnreachable == "run" && errors.As(err, &not) && !not.Answered && errors.Is(err, store.ErrUnreachable)
 }

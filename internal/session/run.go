@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -105,7 +106,6 @@ func (s *session) run() (int, error) {
 // current returns the lock, which is another one after a resume.
 func (s *session) current() Lock { return *s.lock.Load() }
 
-// result is a lock, or why there is none.
 type result struct {
 	lock Lock
 	err  error
@@ -142,12 +142,7 @@ func (s *session) acquireOrSignal(ctx context.Context) (Lock, error) {
 
 // Ends reports whether a signal means that a command should end.
 func Ends(sig os.Signal) bool {
-	switch sig {
-	case os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
-		return true
-	default:
-		return false
-	}
+	return slices.Contains([]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}, sig)
 }
 
 // prepare prepares the command. Its guard stops or kills it at the lock's deadline even if

@@ -21,18 +21,10 @@ type Survey struct {
 	open  func(context.Context) (store.Store, error)
 	say   func(format string, args ...any)
 
-	done     chan struct{}
-	contents contents
-	store    atomic.Pointer[answerStore]
+	done         chan struct{}
+	alone, known bool // whether the repository contains only locks
+	store        atomic.Pointer[answerStore]
 }
-
-type contents int
-
-const (
-	unknown contents = iota
-	otherObjects
-	onlyLocks
-)
 
 // NewSurvey returns nil if this user has surveyed the repository of a place before, or if
 // the survey can't be remembered.
@@ -56,7 +48,7 @@ func (s *Survey) Start(ctx context.Context) {
 	}
 	go func() {
 		defer close(s.done)
-		s.contents = s.look(ctx)
+		s.alone, s.known = s.look(ctx)
 	}()
 }
 
@@ -68,31 +60,28 @@ const (
 	maxReport = 5 * time.Second
 )
 
-func (s *Survey) look(ctx context.Context) contents {
+func (s *Survey) look(ctx context.Context) (alone, known bool) {
 	ctx, cancel := context.WithTimeout(ctx, maxSurvey)
 	defer cancel()
 	opened, err := s.open(ctx)
 	if err != nil {
-		return unknown
+		return false, false
 	}
 	listing := &answerStore{Store: opened}
 	s.store.Store(listing)
 	page, err := listing.List(ctx, "", "")
 	switch {
 	case errors.Is(err, store.ErrPermission):
-		return otherObjects // we can't see them, and won't the next time
+		return false, true // we can't see other objects, and won't the next time
 	case err != nil:
-		return unknown
+		return false, false
 	}
 	for _, o := range page.Objects {
 		if !strings.HasPrefix(o.Key, replock.DefaultPrefix+"lock") {
-			return otherObjects
+			return false, true
 		}
 	}
-	if page.Next != "" {
-		return unknown
-	}
-	return onlyLocks
+	return true, page.Next == ""
 }
 
 // answered reports whether the store has answered the survey.
@@ -114,7 +103,7 @@ func (s *Survey) Report() (wait func()) {
 	go func() {
 		defer close(reported)
 		<-s.done
-		if s.contents != unknown && s.remember() == nil && s.contents == onlyLocks {
+		if s.known && s.remember() == nil && s.alone {
 			s.say("nothing but locks is in %s (this is said once): if that isn't the repository, correct --repo, because locks in two places exclude nothing", s.where)
 		}
 	}()

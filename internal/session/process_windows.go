@@ -28,3 +28,6 @@ func RunUnlocked(args []string) (int, error) {
 		return 0, procgroup.CommandError(args[0], err)
 	}
 }
+
+// Interrupt does nothing: each process on the console gets Ctrl-C.
+func Interrupt(syscall.Signal, bool) {}
