@@ -17,7 +17,7 @@ import (
 // Open returns the repository that a URL names: see the package comment. It reads the
 // environment and the files of mc and the AWS command line, and makes no request. Its
 // errors are [store.ErrURL] and [store.ErrConfig].
-func Open(_ context.Context, u *url.URL) (*Store, error) {
+func Open(_ context.Context, u *url.URL) (store.Store, error) {
 	t, err := parse(u)
 	if err != nil {
 		return nil, err

@@ -24,7 +24,7 @@ const defaultRegion = "us-east-1"
 // Open returns the repository that a URL names: see the package comment. It reads the
 // configuration of the AWS command line, and makes no request. Its errors are
 // [store.ErrURL] and [store.ErrConfig].
-func Open(ctx context.Context, u *url.URL) (*Store, error) {
+func Open(ctx context.Context, u *url.URL) (store.Store, error) {
 	t, err := parse(u)
 	if err != nil {
 		return nil, err

@@ -37,6 +37,13 @@ type Store struct {
 	heard  atomic.Bool // a request was answered, and sent again
 }
 
+var (
+	_ store.Store              = (*Store)(nil)
+	_ store.Describer          = (*Store)(nil)
+	_ store.Answerer           = (*Store)(nil)
+	_ store.ConditionalDeleter = (*Store)(nil)
+)
+
 // New returns a store. It makes no request.
 func New(c Client, p Place, name string, conditions store.Condition) *Store {
 	return &Store{
