@@ -13,7 +13,7 @@ import (
 // our pid namespace, and on some file systems (btrfs) another device number than stat(2).
 func flockHolder(self *os.File) string {
 	var st unix.Stat_t
-	if err := control(self, func(fd int) error { return unix.Fstat(fd, &st) }); err != nil {
+	if unix.Fstat(int(self.Fd()), &st) != nil {
 		return heldByAnother
 	}
 	locks, err := os.ReadFile("/proc/locks")

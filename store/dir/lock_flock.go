@@ -10,19 +10,15 @@ import (
 
 // tryLock takes the flock if it is free.
 func tryLock(f *os.File) (bool, error) {
-	err := control(f, func(fd int) error {
-		for {
-			if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != unix.EINTR {
-				return err
-			}
+	for {
+		switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err {
+		case unix.EINTR:
+		case unix.EWOULDBLOCK:
+			return false, nil
+		default:
+			return err == nil, err
 		}
-	})
-	if err == unix.EWOULDBLOCK {
-		return false, nil
 	}
-	return err == nil, err
 }
 
-func unlock(f *os.File) {
-	_ = control(f, func(fd int) error { return unix.Flock(fd, unix.LOCK_UN) })
-}
+func unlock(f *os.File) { _ = unix.Flock(int(f.Fd()), unix.LOCK_UN) }

@@ -120,3 +120,14 @@ func (w *write) fill(d *os.Root, temp string) (fs.FileInfo, error) {
 	info, err1 := f.Stat()
 	return info, cmp.Or(err, err1, f.Close())
 }
+
+// syncUp makes a directory's entries durable, and its own entry in the one
+// above, up to the root: the process that made those directories might not have synced them.
+func syncUp(root *os.Root, dir string) error {
+	for {
+		if err := syncDir(root, cmp.Or(dir, ".")); err != nil || dir == "" {
+			return err
+		}
+		dir, _ = split(dir)
+	}
+}
