@@ -22,6 +22,8 @@ func check(ctx context.Context, key string) error {
 // failed returns an error of the system as one of package store.
 func failed(op, key string, err error) error {
 	switch {
+	case err == nil:
+		return nil
 	case isOneOf(err, noSpace):
 		err = fmt.Errorf("%w in the repository: %w", store.ErrFull, err)
 	case isOneOf(err, unreachable):
