@@ -63,7 +63,7 @@ func New(bucket string, opts Options) (*Store, error) {
 		location:  where,
 		keyID:     opts.KeyID,
 		key:       opts.Key,
-		transport: &transport{httptransport.Transport()},
+		transport: &transport{httptransport.Watched(httptransport.Bare())},
 		turn:      make(chan struct{}, 1),
 		wrote:     map[string]version{},
 		owed:      map[string]claim{},
