@@ -103,22 +103,19 @@ func briefly(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, timeout)
 }
 
-// remove deletes a version for good.
+// remove deletes a version for good. It notes if the permission is missing, or if Object
+// Lock keeps the version, for which MinIO's code is InvalidRequest.
 func (t *tidy) remove(ctx context.Context, s *Store, key, version string) bool {
 	ctx, answer := httptransport.Watch(ctx)
 	err := s.client.Delete(ctx, s.place.Prefix+key, version)
-	if err != nil {
-		t.refuse(s.failed(ctx, request{op: "delete", key: key, permission: "s3:DeleteObjectVersion", answer: answer}, err), answer)
+	if err == nil {
+		return true
 	}
-	return err == nil
-}
-
-// refuse notes that the permission is missing, or that Object Lock keeps the version, for
-// which MinIO's code is InvalidRequest.
-func (t *tidy) refuse(err error, answer *httptransport.Answer) {
+	err = s.failed(ctx, request{op: "delete", key: key, permission: "s3:DeleteObjectVersion", answer: answer}, err)
 	if errors.Is(err, store.ErrPermission) || refused(answer).Code == "InvalidRequest" {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		t.refused = true
 	}
+	return false
 }
