@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/repolock/repolock/store"
 )
 
 // nonblock keeps the opening of a pipe from waiting for the other end.
@@ -31,7 +33,7 @@ var (
 	}
 	// noLinks are the errors of a file system without hard links. EPERM can also be a lack
 	// of permission; then the rename that replaces the link fails with it too.
-	noLinks = []error{syscall.EPERM, syscall.ENOTSUP, syscall.EOPNOTSUPP, syscall.ENOSYS}
+	noLinks = []error{syscall.EPERM, errors.ErrUnsupported}
 )
 
 // own sets the owner and the group of a new file to those of its folder, and sets its mode,
@@ -79,6 +81,15 @@ func rmdir(d *os.Root, name string) error {
 		return &fs.PathError{Op: "rmdir", Path: name, Err: err}
 	}
 	return nil
+}
+
+// renameNoReplace is for file systems without hard links (FAT, exFAT).
+func renameNoReplace(d *os.Root, from, to string) error {
+	err := withFd(d, func(fd int) error { return renameExclusive(fd, from, to) })
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
+		return store.ErrConditionUnsupported
+	}
+	return taken(d, to, err)
 }
 
 // withFd calls a system call that os.Root doesn't have on the descriptor of a directory.

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/windows"
+
+	"github.com/repolock/repolock/store"
 )
 
 // nonblock is 0: there are no pipes in directories of Windows.
@@ -58,6 +60,9 @@ func sameFileSystem(a, b fs.FileInfo) bool { return os.SameFile(a, b) }
 func rmdir(*os.Root, string) error {
 	return fmt.Errorf("%w: remove this directory by hand", errors.ErrUnsupported)
 }
+
+// There is no such rename here.
+func renameNoReplace(*os.Root, string, string) error { return store.ErrConditionUnsupported }
 
 // syncDir does nothing: Windows can't flush a directory.
 func syncDir(*os.Root, string) error { return nil }
