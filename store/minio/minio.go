@@ -61,11 +61,8 @@ func New(c *minio.Client, bucket string, opts Options) (store.Store, error) {
 		return nil, fmt.Errorf("%w: minio: %q can't be a bucket's name", store.ErrURL, bucket)
 	}
 	prefix, err := s3api.Prefix(opts.Prefix)
-	if err != nil {
-		return nil, err
-	}
-	conditions, err := s3api.Conditions(opts.Conditions, store.Claimed)
-	if err != nil {
+	conditions, err1 := s3api.Conditions(opts.Conditions, store.Claimed)
+	if err := cmp.Or(err, err1); err != nil {
 		return nil, err
 	}
 	endpoint := c.EndpointURL()
