@@ -73,13 +73,6 @@ func (l *listing) read(root *os.Root) error {
 	return err
 }
 
-// empty notes an empty directory, other than the repository's own.
-func (l *listing) empty(names []string, at string) {
-	if len(names) == 0 && at != "" && strings.HasPrefix(at, l.prefix) {
-		l.page.Folders = append(l.page.Folders, at)
-	}
-}
-
 // walk adds the entries of a directory, whose keys begin with at, until the page is
 // full. The names of directories end with a slash, so that their order is that
 // of the keys in them: "a-b" < "a/b" < "a0".
@@ -93,7 +86,9 @@ func (l *listing) walk(d *os.Root, at string) (full bool, err error) {
 		}
 		l.scans.names[at] = names
 	}
-	l.empty(names, at)
+	if len(names) == 0 && at != "" && strings.HasPrefix(at, l.prefix) {
+		l.page.Folders = append(l.page.Folders, at)
+	}
 	for _, name := range names {
 		if !l.ahead(at + name) {
 			continue

@@ -3,10 +3,12 @@ package dir
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 
 	"github.com/repolock/repolock/store"
 )
@@ -122,4 +124,16 @@ func syncUp(root *os.Root, dir string) error {
 		}
 		dir, _ = split(dir)
 	}
+}
+
+const (
+	tempPrefix = ".repolock-"
+	tempSuffix = ".tmp"
+)
+
+// newTemp returns a name that no other process and no object has.
+func newTemp() string { return tempPrefix + rand.Text() + tempSuffix }
+
+func isTemp(name string) bool {
+	return strings.HasPrefix(name, tempPrefix) && strings.HasSuffix(name, tempSuffix)
 }
