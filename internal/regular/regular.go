@@ -27,10 +27,11 @@ func Create(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return f, err
+	info, err := f.Stat()
+	if err == nil && info.Mode().IsRegular() {
+		err = f.Truncate(0)
 	}
-	if err := f.Truncate(0); err != nil {
+	if err != nil {
 		f.Close()
 		return nil, err
 	}

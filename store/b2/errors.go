@@ -46,7 +46,7 @@ func (e *refusal) Error() string {
 
 // exchange sends a request of blazer's, and returns the reason of a failure.
 func exchange[T any](ctx context.Context, n *note, send func(context.Context) (T, error)) (T, error) {
-	v, err := send(withNote(ctx, n))
+	v, err := send(context.WithValue(ctx, noteKey{}, n))
 	if err == nil {
 		return v, nil
 	}

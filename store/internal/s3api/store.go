@@ -140,7 +140,7 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (store.Page, er
 		o.Key, o.ETag = key, ETag(o.ETag)
 	}
 	page.Objects = merged(page.Objects)
-	if !ordered(page.Objects) {
+	if !slices.IsSortedFunc(page.Objects, func(a, b store.Object) int { return strings.Compare(a.Key, b.Key) }) {
 		return store.Page{}, s.failed(ctx, r, fmt.Errorf("%w: it is in no order", store.ErrListing))
 	}
 	page.Now = answer.Date()
@@ -162,10 +162,6 @@ func merged(objects []store.Object) []store.Object {
 		}
 	}
 	return out
-}
-
-func ordered(objects []store.Object) bool {
-	return slices.IsSortedFunc(objects, func(a, b store.Object) int { return strings.Compare(a.Key, b.Key) })
 }
 
 // Delete removes an object. On a versioned bucket it also removes the versions that this

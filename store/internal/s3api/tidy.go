@@ -74,22 +74,14 @@ func (t *tidy) deleted(ctx context.Context, s *Store, key, marker string, covere
 		}
 	}
 	listing, _ := httptransport.Watch(ctx)
-	versions, err := s.client.Versions(listing, s.place.Prefix+key)
+	name := s.place.Prefix + key
+	versions, err := s.client.Versions(listing, name)
 	if err != nil {
 		return // not allowed, perhaps: the marker stays
 	}
-	below := versions[:0]
-	seen := false
-	for _, v := range versions {
-		switch {
-		case v.Key != s.place.Prefix+key:
-		case v.ID == marker:
-			seen = true
-		case seen:
-			below = append(below, v)
-		}
-	}
-	if seen && (len(below) == 0 || below[0].Marker) {
+	versions = slices.DeleteFunc(versions, func(v Version) bool { return v.Key != name })
+	at := slices.IndexFunc(versions, func(v Version) bool { return v.ID == marker })
+	if at >= 0 && (at == len(versions)-1 || versions[at+1].Marker) {
 		t.remove(ctx, s, key, marker)
 	}
 }
