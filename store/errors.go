@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Errors that errors.Is finds in the errors of every backend. Each method of [Store]
@@ -80,12 +81,7 @@ func (e unreachable) Unwrap() error      { return e.error }
 // Permanent reports whether the same request would fail again for the same reason, so
 // that repeating it is useless.
 func Permanent(err error) bool {
-	for _, target := range []error{
+	return slices.ContainsFunc([]error{
 		ErrNotFound, ErrPrecondition, ErrConditionUnsupported, ErrPermission, ErrTooLarge, ErrInvalidKey, ErrIrregular, ErrConfig, ErrURL,
-	} {
-		if errors.Is(err, target) {
-			return true
-		}
-	}
-	return false
+	}, func(target error) bool { return errors.Is(err, target) })
 }

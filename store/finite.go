@@ -64,21 +64,18 @@ type place struct {
 	empty  int    // pages in a row, up to this one
 }
 
-func (p place) String() string {
-	return fmt.Sprintf("%d %d %s%s", p.empty, len(p.last), p.last, p.cursor)
-}
+// placeFormat quotes the strings, because a key or a cursor can have any bytes.
+const placeFormat = "%d %q %q"
+
+func (p place) String() string { return fmt.Sprintf(placeFormat, p.empty, p.last, p.cursor) }
 
 func readPlace(s string) (p place, err error) {
 	if s == "" {
 		return p, nil
 	}
-	var n int
-	head, rest, _ := strings.Cut(s, " ")
-	size, rest, ok := strings.Cut(rest, " ")
-	if _, err := fmt.Sscanf(head+" "+size, "%d %d", &p.empty, &n); err != nil || !ok || n < 0 || n > len(rest) {
+	if _, err := fmt.Sscanf(s, placeFormat, &p.empty, &p.last, &p.cursor); err != nil {
 		return p, fmt.Errorf("%.80q is no cursor of it", s)
 	}
-	p.last, p.cursor = rest[:n], rest[n:]
 	return p, nil
 }
 

@@ -93,20 +93,18 @@ func Load(path string) (*File, error) {
 // spelled refuses keys whose case differs from the documentation's. The library ignores case:
 // of url and URL in one file it would use either.
 func spelled(path string, text []byte) error {
-	var all struct {
-		Defaults     map[string]any            `toml:"defaults"`
-		Repositories map[string]map[string]any `toml:"repositories"`
-	}
-	var top map[string]any
-	if err := errors.Join(toml.Unmarshal(text, &top), toml.Unmarshal(text, &all)); err != nil {
+	var all map[string]any
+	if err := toml.Unmarshal(text, &all); err != nil {
 		return fmt.Errorf("%s: can't be read twice", path)
 	}
-	tables := map[string]map[string]any{"": top, "defaults.": all.Defaults}
-	for name, table := range all.Repositories {
+	tables := map[string]any{"": all, "defaults.": all["defaults"]}
+	repositories, _ := all["repositories"].(map[string]any)
+	for name, table := range repositories {
 		tables["repositories."+name+"."] = table
 	}
 	for prefix, table := range tables {
-		for key := range table {
+		keys, _ := table.(map[string]any)
+		for key := range keys {
 			if strings.ToLower(key) != key {
 				return fmt.Errorf("%s: unknown key %.80q: keys are in lower case", path, prefix+key)
 			}

@@ -18,25 +18,20 @@ func Open(path string) (*os.File, error) {
 // alone. It also accepts a device such as a terminal, and anything that this process has
 // open, such as its stderr: neither makes Append wait.
 func Append(path string) (*os.File, error) {
-	if f := own(path); f != nil {
-		return f, nil
-	}
 	return open(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600, true)
 }
 
 // Create creates or empties a file to write to it. It accepts what Append accepts.
 func Create(path string) (*os.File, error) {
-	if f := own(path); f != nil {
-		return f, nil
-	}
 	f, err := open(path, os.O_WRONLY|os.O_CREATE, 0o666, true)
 	if err != nil {
 		return nil, err
 	}
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return f, err
+	info, err := f.Stat()
+	if err == nil && info.Mode().IsRegular() {
+		err = f.Truncate(0)
 	}
-	if err := f.Truncate(0); err != nil {
+	if err != nil {
 		f.Close()
 		return nil, err
 	}
@@ -52,6 +47,11 @@ func Writable(path string) error {
 }
 
 func open(path string, flag int, mode fs.FileMode, device bool) (*os.File, error) {
+	if device {
+		if f := own(path); f != nil {
+			return f, nil
+		}
+	}
 	if err := present(path, device); err != nil { // look first: opening a FIFO disturbs its other end
 		return nil, err
 	}

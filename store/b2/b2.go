@@ -17,7 +17,11 @@ type Store struct {
 	location
 	keyID, key string
 	transport  http.RoundTripper
-	sessions   sessions
+
+	// turn is a mutex for authorizing. It is a channel, because a waiter's context can
+	// end.
+	turn       chan struct{}
+	current    atomic.Pointer[session]
 	authorized atomic.Bool // once at least
 
 	mu sync.Mutex
@@ -59,8 +63,8 @@ func New(bucket string, opts Options) (*Store, error) {
 		location:  where,
 		keyID:     opts.KeyID,
 		key:       opts.Key,
-		transport: &transport{httptransport.Transport()},
-		sessions:  newSessions(),
+		transport: &transport{httptransport.Watched(httptransport.Bare())},
+		turn:      make(chan struct{}, 1),
 		wrote:     map[string]version{},
 		owed:      map[string]claim{},
 	}, nil

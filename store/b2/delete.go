@@ -12,10 +12,7 @@ import (
 // Delete removes all versions of an object, or hides it if the application key doesn't
 // permit to delete. It is one request to list the versions, and one for each of them.
 func (s *Store) Delete(ctx context.Context, key string) error {
-	if err := s.delete(ctx, key); err != nil {
-		return failed("delete", key, err)
-	}
-	return nil
+	return failed("delete", key, s.delete(ctx, key))
 }
 
 // maxRounds is the number of times that a deletion follows a replacement of its object.

@@ -71,16 +71,14 @@
 //
 // # How blazer is used
 //
-// Its package base makes one request for each call. The transport provides what base
-// doesn't return: the key's capabilities, the headers of an answer, and the reason that
-// there was none. Package base speaks the third
-// version of the API. That version doesn't authorize keys that were made by the fourth
-// for certain buckets (multi-bucket application keys, which the b2 command makes even for
-// one), and so the transport sends that one request to the fourth. A bucket that the key is
-// restricted to is known from the authorization, so that the request with which
-// blazer would ask for it is answered without being sent. It has no function for
-// b2_copy_file, and leaves Object Lock out of b2_list_buckets: those two are this
-// package's own.
+// Its package base makes one request for each call, in the third version of the API. The
+// transport notes what base doesn't return: the key's capabilities, headers, and the reason
+// that there was no answer. The third version doesn't authorize keys that were made by the
+// fourth for certain buckets (multi-bucket application keys, which the b2 command makes even
+// for one), and so the transport sends that one request to the fourth. If the key is
+// restricted to the bucket, the transport answers blazer's request for the bucket's ID.
+// This package sends b2_copy_file itself, which base lacks, and b2_list_buckets for Object
+// Lock, which base leaves out.
 //
 // The tests run on a fake of the native API, internal/test/fakeb2, since there is no
 // server of it to run.

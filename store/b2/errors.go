@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/Backblaze/blazer/base"
@@ -45,7 +46,7 @@ func (e *refusal) Error() string {
 
 // exchange sends a request of blazer's, and returns the reason of a failure.
 func exchange[T any](ctx context.Context, n *note, send func(context.Context) (T, error)) (T, error) {
-	v, err := send(withNote(ctx, n))
+	v, err := send(context.WithValue(ctx, noteKey{}, n))
 	if err == nil {
 		return v, nil
 	}
@@ -117,12 +118,7 @@ func asRefusal(err error, status int, codes ...string) bool {
 	if !errors.As(err, &e) || e.status != status || errors.As(err, new(noSession)) {
 		return false
 	}
-	for _, code := range codes {
-		if e.code == code {
-			return true
-		}
-	}
-	return len(codes) == 0 && e.code != ""
+	return slices.Contains(codes, e.code) || len(codes) == 0 && e.code != ""
 }
 
 // expired reports whether the server no longer accepts the token.
@@ -169,7 +165,10 @@ func lacks(capability string) error {
 	return fmt.Errorf("%w: the application key lacks the capability %s", store.ErrPermission, capability)
 }
 
-// failed returns an error with the operation and its key.
+// failed returns an error with the operation and its key, or nil.
 func failed(op, key string, err error) error {
+	if err == nil {
+		return nil
+	}
 	return &store.Error{Op: op, Key: key, Err: err}
 }

@@ -10,25 +10,18 @@ import (
 
 // List returns a page of up to 1000 objects, in one request. The cursor is the key that the
 // next page begins with.
-func (s *Store) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
-	page, err := s.list(ctx, prefix, cursor)
-	if err != nil {
-		return store.Page{}, failed("list", prefix, err)
-	}
-	return page, nil
-}
-
-func (s *Store) list(ctx context.Context, prefix, cursor string) (store.Page, error) {
+func (s *Store) List(ctx context.Context, prefix, cursor string) (_ store.Page, err error) {
+	defer func() { err = failed("list", prefix, err) }()
 	if err := ctx.Err(); err != nil {
 		return store.Page{}, err
 	}
-	prefix = s.prefix + prefix
+	namePrefix := s.prefix + prefix
 	if cursor != "" {
 		cursor = s.prefix + cursor
 	}
-	return call(ctx, s, prefix, "listFiles", func(ctx context.Context, in *session) (store.Page, error) {
+	return call(ctx, s, namePrefix, "listFiles", func(ctx context.Context, in *session) (store.Page, error) {
 		ctx, answer := httptransport.Watch(ctx)
-		files, next, err := in.bucket.ListFileNames(ctx, pageSize, cursor, prefix, "")
+		files, next, err := in.bucket.ListFileNames(ctx, pageSize, cursor, namePrefix, "")
 		if err != nil {
 			return store.Page{}, err
 		}
@@ -36,7 +29,7 @@ func (s *Store) list(ctx context.Context, prefix, cursor string) (store.Page, er
 		for _, f := range files {
 			page.Objects = append(page.Objects, versionOf(f).object(strings.TrimPrefix(f.Name, s.prefix)))
 		}
-		if strings.HasPrefix(next, prefix) {
+		if strings.HasPrefix(next, namePrefix) {
 			page.Next = strings.TrimPrefix(next, s.prefix)
 		}
 		return page, nil

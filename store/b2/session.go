@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/Backblaze/blazer/base"
 
@@ -34,60 +33,32 @@ func (s *session) covers(name string) error {
 	return nil
 }
 
-// sessions holds the session in use.
-type sessions struct {
-	// turn is a mutex for authorizing. It is a channel, because a waiter's context can
-	// end.
-	turn    chan struct{}
-	mu      sync.Mutex
-	current *session
-}
-
-func newSessions() sessions { return sessions{turn: make(chan struct{}, 1)} }
-
 // session returns the session in use. It begins a new one if there is none, or if the
 // server has refused this one.
 func (s *Store) session(ctx context.Context, refused *session) (*session, error) {
-	if in := s.sessions.get(); in != nil && in != refused {
+	if in := s.current.Load(); in != nil && in != refused {
 		return in, nil
 	}
 	select {
-	case s.sessions.turn <- struct{}{}:
+	case s.turn <- struct{}{}:
 	case <-ctx.Done():
 		return nil, store.Unreachable(ctx.Err())
 	}
-	defer func() { <-s.sessions.turn }()
-	if in := s.sessions.get(); in != nil && in != refused {
+	defer func() { <-s.turn }()
+	if in := s.current.Load(); in != nil && in != refused {
 		return in, nil // another goroutine was faster
 	}
 	in, err := s.authorize(ctx)
 	if err != nil {
 		return nil, noSession{err}
 	}
-	s.sessions.mu.Lock()
-	defer s.sessions.mu.Unlock()
-	s.sessions.current = in
+	s.current.Store(in)
 	return in, nil
-}
-
-func (s *sessions) get() *session {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.current
 }
 
 // Answered reports whether there was an authorization: then the server was reached, even if
 // it answered no other request.
 func (s *Store) Answered() bool { return s.authorized.Load() }
-
-// end makes the next request begin a session.
-func (s *sessions) end(in *session) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.current == in {
-		s.current = nil
-	}
-}
 
 // authorize begins a session: one request, and one more for the bucket's ID
 // unless the key is restricted to it.
@@ -169,7 +140,7 @@ func call[T any](ctx context.Context, s *Store, name, capability string, send fu
 		}
 		if !expired(err) || refused != nil {
 			if asRefusal(err, http.StatusBadRequest, "bad_bucket_id") {
-				s.sessions.end(in) // another one of its name may be made
+				s.current.CompareAndSwap(in, nil) // another one of its name may be made
 			}
 			return zero, in.explain(capability, err)
 		}

@@ -2,7 +2,6 @@ package b2
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -56,10 +55,6 @@ type bucketInfo struct {
 }
 
 type noteKey struct{}
-
-func withNote(ctx context.Context, n *note) context.Context {
-	return context.WithValue(ctx, noteKey{}, n)
-}
 
 // transport keeps notes of what goes through it.
 type transport struct{ next http.RoundTripper }

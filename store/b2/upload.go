@@ -21,15 +21,12 @@ type pool struct {
 // maxIdle is the number of URLs that are kept.
 const maxIdle = 32
 
-func (p *pool) take() *base.URL {
+func (p *pool) take() (u *base.URL) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.idle) == 0 {
-		return nil
+	if last := len(p.idle) - 1; last >= 0 {
+		u, p.idle = p.idle[last], p.idle[:last]
 	}
-	last := len(p.idle) - 1
-	u := p.idle[last]
-	p.idle = p.idle[:last]
 	return u
 }
 

@@ -1,6 +1,7 @@
 package b2
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -52,15 +53,9 @@ func Check(u *url.URL) error {
 }
 
 func parse(u *url.URL) (Options, error) {
-	if _, err := locate(u.Host, u.Path, ""); err != nil {
-		return Options{}, err
-	}
 	query, err := httptransport.Query(u, "endpoint")
-	if err != nil {
-		return Options{}, err
-	}
-	_, err = locate(u.Host, u.Path, query["endpoint"])
-	return Options{Prefix: u.Path, Endpoint: query["endpoint"]}, err
+	_, err1 := locate(u.Host, u.Path, query["endpoint"])
+	return Options{Prefix: u.Path, Endpoint: query["endpoint"]}, cmp.Or(err1, err)
 }
 
 // locate returns the place of a store. An empty address is Backblaze's.

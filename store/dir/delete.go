@@ -15,23 +15,16 @@ import (
 // It refuses a key that isn't valid, unless List shows it: then Delete removes it too, and
 // also a folder that is still empty.
 func (s *Store) Delete(ctx context.Context, key string) error {
-	if err := s.delete(ctx, key, ""); err != nil {
-		return failed("delete", key, err)
-	}
-	return nil
+	return failed("delete", key, s.delete(ctx, key, ""))
 }
 
 // DeleteIfMatch is Delete if the file has this ETag. The condition binds the programs that
 // take the directory's flock, as PutOptions.IfMatch does.
 func (s *Store) DeleteIfMatch(ctx context.Context, key, etag string) error {
-	err := store.ErrConditionUnsupported
-	if s.flock {
-		err = s.delete(ctx, key, etag)
+	if !s.flock {
+		return failed("delete", key, store.ErrConditionUnsupported)
 	}
-	if err != nil {
-		return failed("delete", key, err)
-	}
-	return nil
+	return failed("delete", key, s.delete(ctx, key, etag))
 }
 
 func (s *Store) delete(ctx context.Context, key, ifMatch string) error {

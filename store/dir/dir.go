@@ -43,10 +43,7 @@ var _ store.Store = (*Store)(nil)
 // store.ErrNotFound if there is no directory at path.
 func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 	s, err := open(ctx, path, opts)
-	if err != nil {
-		return nil, failed("open", path, err)
-	}
-	return s, nil
+	return s, failed("open", path, err)
 }
 
 func open(ctx context.Context, path string, opts Options) (*Store, error) {

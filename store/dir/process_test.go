@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/repolock/repolock/internal/test/counter"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/dir"
-	"github.com/repolock/repolock/store/internal/counter"
 )
 
 // roleEnv makes this test binary another process of a test.

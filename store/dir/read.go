@@ -22,37 +22,34 @@ const maxHashed = 64 << 10
 var errIrregular = fmt.Errorf("%w: not a regular file", store.ErrIrregular)
 
 // Get reads the file, of at most limit bytes.
-func (s *Store) Get(ctx context.Context, key string, limit int64) ([]byte, store.Object, error) {
-	body, obj, err := s.get(ctx, key, limit)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotDir) {
-		err = store.ErrNotFound
-	}
-	if err != nil {
-		return nil, store.Object{}, failed("get", key, err)
-	}
-	obj.Key = key
-	return body, obj, nil
-}
-
-func (s *Store) get(ctx context.Context, key string, limit int64) ([]byte, store.Object, error) {
+func (s *Store) Get(ctx context.Context, key string, limit int64) (body []byte, obj store.Object, err error) {
+	defer func() {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotDir) {
+			err = store.ErrNotFound
+		}
+		if err = failed("get", key, err); err != nil {
+			body, obj = nil, store.Object{}
+		}
+	}()
 	if err := check(ctx, key); err != nil {
-		return nil, store.Object{}, err
+		return nil, obj, err
 	}
 	root, err := s.open()
 	if err != nil {
-		return nil, store.Object{}, err
+		return nil, obj, err
 	}
 	defer root.Close()
 	dir, name := split(key)
 	d, err := openDir(root, dir)
 	if err != nil {
-		return nil, store.Object{}, err
+		return nil, obj, err
 	}
 	defer d.Close()
-	body, obj, err := inspect(d, name, limit)
+	body, obj, err = inspect(d, name, limit)
 	if err == nil && obj.Size > limit {
 		err = store.ErrTooLarge
 	}
+	obj.Key = key
 	return body, obj, cmp.Or(err, ctx.Err())
 }
 

@@ -53,7 +53,7 @@ func matches(d *os.Root, name, etag string) error {
 // so needs no flock: link(2) itself is the test.
 func link(d *os.Root, temp, name string) error {
 	err := d.Link(temp, name)
-	if noLinks(err) {
+	if isOneOf(err, noLinks) {
 		return renameNoReplace(d, temp, name)
 	}
 	if err != nil && !linked(d, temp, name) {

@@ -36,7 +36,13 @@ var _ store.Store = (*Store)(nil)
 
 // New returns an empty store.
 func New(opts Options) *Store {
-	return &Store{opts: opts.withDefaults(), objects: make(map[string]object), deleted: make(map[string]bool)}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	if opts.PageSize <= 0 {
+		opts.PageSize = 1000
+	}
+	return &Store{opts: opts, objects: make(map[string]object), deleted: make(map[string]bool)}
 }
 
 // Properties returns what the options make of the store.

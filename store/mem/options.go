@@ -34,16 +34,6 @@ type Options struct {
 	NoStoreClock bool
 }
 
-func (o Options) withDefaults() Options {
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	if o.PageSize <= 0 {
-		o.PageSize = 1000
-	}
-	return o
-}
-
 // Condition is how the store treats a kind of conditional Put.
 type Condition int
 

@@ -36,25 +36,23 @@ func credentialsOf(alias string) *credentials.Credentials {
 // Signable returns an error if there is nothing to sign with: the library would then send
 // anonymous requests. It caches credentials until they expire.
 func (c *client) Signable(ctx context.Context) error {
-	type found struct {
-		value credentials.Value
-		err   error
-	}
-	got := make(chan found, 1)
-	go func() {
-		v, err := c.api.GetCreds()
-		got <- found{v, err}
-	}()
+	got := make(chan error, 1)
+	go func() { got <- c.signable() }()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case f := <-got:
-		if missing := (aliasError{}); errors.As(f.err, &missing) {
-			return missing
-		}
-		if f.err != nil || f.value.AccessKeyID == "" || f.value.SecretAccessKey == "" {
-			return errors.New("no credentials are found: set MINIO_ROOT_USER and MINIO_ROOT_PASSWORD, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or an alias of mc")
-		}
-		return nil
+	case err := <-got:
+		return err
 	}
+}
+
+func (c *client) signable() error {
+	v, err := c.api.GetCreds()
+	if missing := (aliasError{}); errors.As(err, &missing) {
+		return missing
+	}
+	if err != nil || v.AccessKeyID == "" || v.SecretAccessKey == "" {
+		return errors.New("no credentials are found: set MINIO_ROOT_USER and MINIO_ROOT_PASSWORD, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or an alias of mc")
+	}
+	return nil
 }

@@ -30,7 +30,7 @@ func client(t *testing.T, host string, set func(*api.Options)) *api.Client {
 	return c
 }
 
-func open(t *testing.T, host string, set func(*api.Options)) *minio.Store {
+func open(t *testing.T, host string, set func(*api.Options)) store.Store {
 	t.Helper()
 	s, err := minio.New(client(t, host, set), "bucket", minio.Options{Prefix: "a"})
 	if err != nil {

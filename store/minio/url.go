@@ -1,6 +1,7 @@
 package minio
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -17,7 +18,7 @@ import (
 // Open returns the repository that a URL names: see the package comment. It reads the
 // environment and the files of mc and the AWS command line, and makes no request. Its
 // errors are [store.ErrURL] and [store.ErrConfig].
-func Open(_ context.Context, u *url.URL) (*Store, error) {
+func Open(_ context.Context, u *url.URL) (store.Store, error) {
 	t, err := parse(u)
 	if err != nil {
 		return nil, err
@@ -62,18 +63,10 @@ func parse(u *url.URL) (t target, err error) {
 	if err := s3utils.CheckValidBucketName(bucket); err != nil {
 		return t, fmt.Errorf("%w: minio: %q can't be a bucket's name", store.ErrURL, bucket)
 	}
-	t.bucket = bucket
-	if t.Prefix, err = s3api.Prefix(path); err != nil {
-		return t, err
-	}
-	q, err := httptransport.Query(u, "tls", "region", "alias", "conditions")
-	if err != nil {
-		return t, err
-	}
-	if t.tls, err = s3api.Bool("tls", q["tls"], true); err != nil {
-		return t, err
-	}
-	t.region, t.alias, t.Conditions = q["region"], q["alias"], q["conditions"]
-	_, err = s3api.Conditions(t.Conditions, store.Claimed)
-	return t, err
+	prefix, err := s3api.Prefix(path)
+	q, err1 := httptransport.Query(u, "tls", "region", "alias", "conditions")
+	tls, err2 := s3api.Bool("tls", q["tls"], true)
+	_, err3 := s3api.Conditions(q["conditions"], store.Claimed)
+	options := Options{Prefix: prefix, Conditions: q["conditions"]}
+	return target{bucket, q["region"], q["alias"], tls, options}, cmp.Or(err, err1, err2, err3)
 }

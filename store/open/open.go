@@ -31,7 +31,11 @@ func Store(ctx context.Context, rawURL string) (store.Store, error) {
 		return nil, err
 	}
 	scheme, _ := lookup(location.Scheme)
-	return scheme.open(ctx, location)
+	s, err := scheme.open(ctx, location)
+	if err != nil {
+		return nil, err // without s, which can be a nil pointer
+	}
+	return s, nil
 }
 
 // Check returns what is wrong with a URL or a path, without opening it. Its errors are

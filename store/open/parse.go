@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 
@@ -54,17 +55,14 @@ func parse(raw string, windows bool) (Location, error) {
 	}
 }
 
+var schemeName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)
+
 // cutScheme cuts off the scheme of a URL, by RFC 3986: a letter, then letters,
 // digits, "+", "-" and ".", then a colon.
 func cutScheme(raw string) (scheme, rest string, ok bool) {
 	scheme, rest, ok = strings.Cut(raw, ":")
-	if !ok || scheme == "" || !isLetter(scheme[0]) {
+	if !ok || !schemeName.MatchString(scheme) {
 		return "", "", false
-	}
-	for _, c := range []byte(scheme) {
-		if !isLetter(c) && (c < '0' || c > '9') && !strings.ContainsRune("+-.", rune(c)) {
-			return "", "", false
-		}
 	}
 	return strings.ToLower(scheme), rest, true
 }

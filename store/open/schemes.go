@@ -59,18 +59,10 @@ func lookup(name string) (Scheme, bool) {
 }
 
 func openDir(ctx context.Context, l Location) (store.Store, error) {
-	return opened(dir.Open(ctx, l.Path, dir.Options{}))
+	return dir.Open(ctx, l.Path, dir.Options{})
 }
 
 // bucket returns the open function of a scheme for a backend's Open.
 func bucket[S store.Store](open func(context.Context, *url.URL) (S, error)) func(context.Context, Location) (store.Store, error) {
-	return func(ctx context.Context, l Location) (store.Store, error) { return opened(open(ctx, l.URL)) }
-}
-
-// opened keeps a nil pointer from becoming a store.
-func opened[S store.Store](s S, err error) (store.Store, error) {
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
+	return func(ctx context.Context, l Location) (store.Store, error) { return open(ctx, l.URL) }
 }

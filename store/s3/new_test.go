@@ -40,7 +40,7 @@ var httpClients = map[string]func() aws.HTTPClient{
 	"decorated":     func() aws.HTTPClient { return decorated{&http.Client{}} },
 }
 
-func open(t *testing.T, endpoint string, client aws.HTTPClient) *s3.Store {
+func open(t *testing.T, endpoint string, client aws.HTTPClient) store.Store {
 	t.Helper()
 	s, err := s3.New(provider(endpoint, client), "bucket", s3.Options{Prefix: "/a/"})
 	if err != nil {

@@ -1,7 +1,6 @@
 package s3
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -17,20 +16,6 @@ import (
 	"github.com/repolock/repolock/store/internal/s3api"
 )
 
-// Store is a repository in a bucket. Its methods can be called concurrently.
-//
-// Each method sends one request; the package comment names the exceptions, which are a
-// second attempt after a refusal and the removal of old versions. The errors are those
-// of [store.Store].
-type Store struct{ api *s3api.Store }
-
-var (
-	_ store.Store              = (*Store)(nil)
-	_ store.Describer          = (*Store)(nil)
-	_ store.Answerer           = (*Store)(nil)
-	_ store.ConditionalDeleter = (*Store)(nil)
-)
-
 // Options of a repository. The zero value is a repository at the root of its bucket.
 type Options struct {
 	// Prefix of all keys. Slashes around it are ignored.
@@ -43,7 +28,9 @@ type Options struct {
 	UnquotedIfMatch bool
 }
 
-// New returns the repository in a bucket. It makes no request.
+// New returns the repository in a bucket. It makes no request. The repository is also a
+// [store.Describer], in two requests, a [store.Answerer], and a [store.ConditionalDeleter]:
+// Amazon heeds the condition, and other servers ignore or refuse it.
 //
 // The client provides endpoint, region, credentials and middleware. New doesn't change
 // the client, but its own requests are sent once, without the client's retries, timeouts
@@ -55,7 +42,7 @@ type Options struct {
 //
 // The error is [store.ErrConfig] for a client without a region, or with an endpoint that
 // is no URL, and [store.ErrURL] for a bucket or options that can't be used.
-func New(c *s3.Client, bucket string, opts Options) (*Store, error) {
+func New(c *s3.Client, bucket string, opts Options) (store.Store, error) {
 	switch {
 	case bucket == "":
 		return nil, fmt.Errorf("%w: s3: no bucket is named", store.ErrURL)
@@ -85,7 +72,7 @@ func New(c *s3.Client, bucket string, opts Options) (*Store, error) {
 		return nil, err
 	}
 	api := &client{api: c, bucket: bucket, credentials: o.Credentials, unquoted: opts.UnquotedIfMatch, http: httpClient(o.HTTPClient)}
-	return &Store{s3api.New(api, place, "s3", conditions)}, nil
+	return s3api.New(api, place, "s3", conditions), nil
 }
 
 // HTTPClient returns the HTTP client that suits a lock's requests: HTTP/1.1, so that one
@@ -134,40 +121,3 @@ func host(endpoint string) (string, error) {
 	}
 	return u.Host, nil
 }
-
-// Properties returns "s3" and what Options.Conditions says of the bucket. The store's
-// clock is the server's.
-func (s *Store) Properties() store.Properties { return s.api.Properties() }
-
-// Put stores body under key, and then removes the version that this Store put there
-// before, in a bucket that keeps versions.
-func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
-	return s.api.Put(ctx, key, body, opts)
-}
-
-// Get reads an object of at most limit bytes.
-func (s *Store) Get(ctx context.Context, key string, limit int64) ([]byte, store.Object, error) {
-	return s.api.Get(ctx, key, limit)
-}
-
-// List returns a page of up to 1000 objects.
-func (s *Store) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
-	return s.api.List(ctx, prefix, cursor)
-}
-
-// Delete removes an object. In a bucket that keeps versions it then removes those that
-// this Store put, and the delete marker if that hides nothing else.
-func (s *Store) Delete(ctx context.Context, key string) error { return s.api.Delete(ctx, key) }
-
-// DeleteIfMatch is Delete with If-Match, which Amazon heeds, and other servers ignore or
-// refuse.
-func (s *Store) DeleteIfMatch(ctx context.Context, key, etag string) error {
-	return s.api.DeleteIfMatch(ctx, key, etag)
-}
-
-// Describe asks in two requests whether the bucket keeps versions and has Object Lock.
-func (s *Store) Describe(ctx context.Context) (store.Description, error) { return s.api.Describe(ctx) }
-
-// Answered reports whether the server refused a request of this Store that was then sent
-// again.
-func (s *Store) Answered() bool { return s.api.Answered() }

@@ -24,7 +24,7 @@ const defaultRegion = "us-east-1"
 // Open returns the repository that a URL names: see the package comment. It reads the
 // configuration of the AWS command line, and makes no request. Its errors are
 // [store.ErrURL] and [store.ErrConfig].
-func Open(ctx context.Context, u *url.URL) (*Store, error) {
+func Open(ctx context.Context, u *url.URL) (store.Store, error) {
 	t, err := parse(u)
 	if err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func Open(ctx context.Context, u *url.URL) (*Store, error) {
 	}
 	cfg, err := config.LoadDefaultConfig(ctx, options...)
 	if err != nil {
-		return nil, &store.Error{Op: "open", Key: t.bucket, Err: fmt.Errorf("%w: of the AWS SDK: %s", store.ErrConfig, oneLine(err))}
+		return nil, &store.Error{Op: "open", Key: t.bucket, Err: fmt.Errorf("%w: of the AWS SDK: %s", store.ErrConfig, strings.Join(strings.Fields(err.Error()), " "))}
 	}
 	if cfg.Region == "" {
 		cfg.Region = defaultRegion
@@ -50,10 +50,7 @@ func Open(ctx context.Context, u *url.URL) (*Store, error) {
 		if t.endpoint != "" {
 			o.BaseEndpoint = aws.String(t.endpoint)
 		}
-		o.UsePathStyle = o.BaseEndpoint != nil
-		if t.pathStyle != nil {
-			o.UsePathStyle = *t.pathStyle
-		}
+		o.UsePathStyle, _ = s3api.Bool("path-style", t.pathStyle, o.BaseEndpoint != nil) // parse has checked it
 	})
 	if endpoint := client.Options().BaseEndpoint; endpoint != nil {
 		if _, err := host(*endpoint); err != nil {
@@ -71,8 +68,7 @@ func Check(u *url.URL) error {
 
 // target is what a URL says.
 type target struct {
-	bucket, region, endpoint, profile string
-	pathStyle                         *bool
+	bucket, region, endpoint, profile, pathStyle string
 	Options
 }
 
@@ -90,13 +86,9 @@ func parse(u *url.URL) (t target, err error) {
 	if err != nil {
 		return t, err
 	}
-	t.region, t.profile, t.Conditions = q["region"], q["profile"], q["conditions"]
-	if q["path-style"] != "" {
-		style, err := s3api.Bool("path-style", q["path-style"], false)
-		if err != nil {
-			return t, err
-		}
-		t.pathStyle = &style
+	t.region, t.profile, t.pathStyle, t.Conditions = q["region"], q["profile"], q["path-style"], q["conditions"]
+	if _, err := s3api.Bool("path-style", t.pathStyle, false); err != nil {
+		return t, err
 	}
 	switch q["if-match"] {
 	case "", "quoted":
@@ -126,8 +118,4 @@ func endpointSource() string {
 		}
 	}
 	return "endpoint_url in the AWS configuration file"
-}
-
-func oneLine(err error) string {
-	return strings.Join(strings.Fields(err.Error()), " ")
 }

@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/repolock/repolock/internal/test/counter"
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/internal/counter"
 )
 
 // refused checks the answer to a Put whose condition isn't met, against what

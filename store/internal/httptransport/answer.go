@@ -12,7 +12,11 @@ type answerKey struct{}
 
 // Answer is the response to the one request that is sent under a context.
 type Answer struct {
-	mu      sync.Mutex
+	mu    sync.Mutex
+	facts facts
+}
+
+type facts struct {
 	sent    bool
 	opaque  bool // the transport might hide that a response began
 	begun   bool
@@ -35,27 +39,29 @@ func Watch(ctx context.Context) (context.Context, *Answer) {
 	return context.WithValue(ctx, answerKey{}, a), a
 }
 
-// AnswerOf returns the Answer that Watch has put into a context, or nil.
+// AnswerOf returns the Answer that Watch has put into a context, or one that nothing reads.
 func AnswerOf(ctx context.Context) *Answer {
-	a, _ := ctx.Value(answerKey{}).(*Answer)
-	return a
+	if a, ok := ctx.Value(answerKey{}).(*Answer); ok {
+		return a
+	}
+	return new(Answer)
 }
 
 // claim admits one request. A write that a client repeats by itself could be applied after
 // a later one. The request with which minio-go asks for a bucket's region doesn't count.
 func (a *Answer) claim(r *http.Request, traced bool) error {
-	if a == nil || r.Method == http.MethodGet && r.URL.Query().Has("location") {
+	if r.Method == http.MethodGet && r.URL.Query().Has("location") {
 		return nil
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	switch {
-	case !a.sent:
-		a.sent, a.opaque = true, !traced
+	switch f := &a.facts; {
+	case !f.sent:
+		f.sent, f.opaque = true, !traced
 		return nil
-	case a.err != nil:
-		return a.err
-	case a.status == 0 || a.status >= 300:
+	case f.err != nil:
+		return f.err
+	case f.status == 0 || f.status >= 300:
 		return errRepeated
 	default:
 		return ErrPageEnd
@@ -64,78 +70,61 @@ func (a *Answer) claim(r *http.Request, traced bool) error {
 
 // begin notes that an answer begins, which may yet break off.
 func (a *Answer) begin() {
-	if a == nil {
-		return
-	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.begun = true
+	a.facts.begun = true
 }
 
 // Fail notes why there is no answer, or none that can be used: the client libraries
 // replace the error by one of their own.
 func (a *Answer) Fail(err error) {
-	if a == nil {
-		return
-	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.err = err
+	a.facts.err = err
 }
 
 func (a *Answer) note(res *http.Response, refusal []byte) {
-	if a == nil {
-		return
-	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.status, a.header, a.refusal = res.StatusCode, res.Header.Clone(), refusal
+	a.facts.status, a.facts.header, a.facts.refusal = res.StatusCode, res.Header.Clone(), refusal
 }
 
 // Reset forgets an answer: another request is about to be sent, and may get none.
 func (a *Answer) Reset() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.sent, a.opaque, a.begun, a.err, a.status, a.header, a.refusal = false, false, false, nil, 0, nil, nil
+	a.facts = facts{}
+}
+
+func (a *Answer) read() facts {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.facts
 }
 
 // Begun reports whether there was an answer, even if it broke off, or might have been.
 // Only an *http.Transport is known to report an answer's first byte: a decorator might
 // repeat a request, or hide what it was answered.
 func (a *Answer) Begun() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.begun || a.opaque
+	f := a.read()
+	return f.begun || f.opaque
 }
 
 // Silence reports whether a request was sent, or was to be, and nothing came back. In
 // doubt something did.
 func (a *Answer) Silence() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return !a.begun && !a.opaque && a.err != nil && NoAnswer(a.err)
+	f := a.read()
+	return !f.begun && !f.opaque && f.err != nil && NoAnswer(f.err)
 }
 
 // Refusal is the body of an answer that is no success.
-func (a *Answer) Refusal() []byte {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.refusal
-}
+func (a *Answer) Refusal() []byte { return a.read().refusal }
 
 // Status is the HTTP status, 0 if there was no answer.
-func (a *Answer) Status() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.status
-}
+func (a *Answer) Status() int { return a.read().status }
 
 // Header is a field of the response, "" if it has none.
-func (a *Answer) Header(name string) string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.header.Get(name)
-}
+func (a *Answer) Header(name string) string { return a.read().header.Get(name) }
 
 // Date is the server's clock, in whole seconds, when it answered: a lower bound
 // of what it shows now. Zero if it didn't say.

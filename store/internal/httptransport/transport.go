@@ -42,9 +42,6 @@ func Bare() *http.Transport {
 	return t
 }
 
-// Transport is Bare, Watched.
-func Transport() http.RoundTripper { return Watched(Bare()) }
-
 // Watched returns a transport that notes each response in the Answer of the
 // request's context, and sends one request for each Answer. After a failure it drops
 // its idle connections, which might be dead too.

@@ -7,17 +7,14 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"syscall"
 )
 
-// Down reports whether a status says that the server is down or overloaded, or that who
-// stands before it can't reach it.
+// Down reports whether a status says that the server is down or overloaded, or that a
+// gateway can't reach it.
 func Down(status int) bool {
-	switch status {
-	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return true
-	}
-	return false
+	return slices.Contains([]int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}, status)
 }
 
 // NoAnswer reports whether an error of a request that has no answer is one of the way to
@@ -37,13 +34,8 @@ func NoAnswer(err error) bool {
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return true
 	}
-	for _, broken := range []error{
+	return slices.ContainsFunc([]error{
 		io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, os.ErrDeadlineExceeded, context.DeadlineExceeded,
 		syscall.ECONNRESET, syscall.ECONNREFUSED, syscall.ECONNABORTED, syscall.EPIPE, syscall.ETIMEDOUT, syscall.EHOSTUNREACH, syscall.ENETUNREACH,
-	} {
-		if errors.Is(err, broken) {
-			return true
-		}
-	}
-	return false
+	}, func(broken error) bool { return errors.Is(err, broken) })
 }

@@ -25,13 +25,9 @@ func (s *Store) Describe(ctx context.Context) (store.Description, error) {
 		switch {
 		case ctx.Err() != nil:
 			return d, s.failed(ctx, r, err)
-		case err != nil && refused(r.answer).Code == "ObjectLockConfigurationNotFoundError":
-			*ask.answer = store.No
-		case err != nil:
-			*ask.answer = store.Unknown
-		case yes:
+		case err == nil && yes:
 			*ask.answer = store.Yes
-		default:
+		case err == nil, refused(r.answer).Code == "ObjectLockConfigurationNotFoundError":
 			*ask.answer = store.No
 		}
 	}

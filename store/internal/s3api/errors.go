@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/repolock/repolock/internal/text"
@@ -63,12 +64,7 @@ type refusal struct {
 	Region  string `xml:"Region"`
 }
 
-func refused(a *httptransport.Answer) refusal {
-	if a.Status() < 300 {
-		return refusal{}
-	}
-	return inWords(a.Refusal())
-}
+func refused(a *httptransport.Answer) refusal { return inWords(a.Refusal()) }
 
 // inWords parses the body of a refusal. One that isn't S3's is the zero refusal.
 func inWords(raw []byte) refusal {
@@ -89,21 +85,20 @@ func (s *Store) refused(r request, status int, refusal refusal) error {
 	if refusal.Code != "" {
 		said += " " + refusal.Code
 	}
+	explained := said
+	if refusal.Message != "" {
+		explained += ": " + refusal.Message
+	}
+	mightPass := errors.New(explained) // 409, 429 and all others
 	switch {
 	case httptransport.Down(status):
-		return store.Unreachable(errors.New(said + explained(refusal)))
-	case status == http.StatusInsufficientStorage, full(refusal.Code):
-		return fmt.Errorf("%w: %s", store.ErrFull, said+explained(refusal))
+		return store.Unreachable(mightPass)
+	case status == http.StatusInsufficientStorage, slices.Contains(full, refusal.Code):
+		return fmt.Errorf("%w: %w", store.ErrFull, mightPass)
 	case status >= 500 && status != http.StatusNotImplemented:
-		return errors.New(said + explained(refusal))
+		return mightPass
 	}
-	if err := s.byCode(r, refusal, said); err != nil {
-		return err
-	}
-	if err := s.byStatus(r, status, refusal, said); err != nil {
-		return err
-	}
-	return errors.New(said + explained(refusal)) // 409, 429 and all others: it might pass
+	return cmp.Or(s.byCode(r, refusal, said), s.byStatus(r, status, refusal, said), mightPass)
 }
 
 // byCode returns the meaning of a refusal's code, or nil if its status decides.
@@ -157,21 +152,10 @@ func (s *Store) byStatus(r request, status int, refusal refusal, said string) er
 	return nil
 }
 
-// full reports whether a refusal's code means that there is no space left, or a quota is used
-// up.
-func full(code string) bool {
-	switch code {
-	case "XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "XMinioBucketQuotaExceeded", "QuotaExceeded", "QuotaExceededException", "InsufficientStorage":
-		return true
-	}
-	return false
-}
-
-func explained(r refusal) string {
-	if r.Message == "" {
-		return ""
-	}
-	return ": " + r.Message
+// full are the codes that mean that there is no space left, or a quota is used up.
+var full = []string{
+	"XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "XMinioBucketQuotaExceeded",
+	"QuotaExceeded", "QuotaExceededException", "InsufficientStorage",
 }
 
 func (s *Store) wrongRegion(r request, refusal refusal, said string) error {
@@ -187,10 +171,18 @@ func (s *Store) offset(a *httptransport.Answer) string {
 	if date.IsZero() {
 		return "far from the server's"
 	}
-	switch d := s.now().Sub(date).Round(time.Second); {
-	case d > 0:
+	d := s.now().Sub(date).Round(time.Second)
+	if d > 0 {
 		return d.String() + " ahead of the server's"
-	default:
-		return (-d).String() + " behind the server's"
 	}
+	return (-d).String() + " behind the server's"
+}
+
+// deletion returns the command with which a person deletes an object whose key is invalid.
+func (p Place) deletion(key string) string {
+	command := "aws s3api delete-object"
+	if p.Endpoint != "" {
+		command += " --endpoint-url " + text.ShellWord(p.Endpoint)
+	}
+	return command + " --bucket " + text.ShellWord(p.Bucket) + " --key " + text.ShellWord(p.Prefix+key)
 }

@@ -37,6 +37,13 @@ type Store struct {
 	heard  atomic.Bool // a request was answered, and sent again
 }
 
+var (
+	_ store.Store              = (*Store)(nil)
+	_ store.Describer          = (*Store)(nil)
+	_ store.Answerer           = (*Store)(nil)
+	_ store.ConditionalDeleter = (*Store)(nil)
+)
+
 // New returns a store. It makes no request.
 func New(c Client, p Place, name string, conditions store.Condition) *Store {
 	return &Store{
@@ -133,7 +140,7 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (store.Page, er
 		o.Key, o.ETag = key, ETag(o.ETag)
 	}
 	page.Objects = merged(page.Objects)
-	if !ordered(page.Objects) {
+	if !slices.IsSortedFunc(page.Objects, func(a, b store.Object) int { return strings.Compare(a.Key, b.Key) }) {
 		return store.Page{}, s.failed(ctx, r, fmt.Errorf("%w: it is in no order", store.ErrListing))
 	}
 	page.Now = answer.Date()
@@ -155,10 +162,6 @@ func merged(objects []store.Object) []store.Object {
 		}
 	}
 	return out
-}
-
-func ordered(objects []store.Object) bool {
-	return slices.IsSortedFunc(objects, func(a, b store.Object) int { return strings.Compare(a.Key, b.Key) })
 }
 
 // Delete removes an object. On a versioned bucket it also removes the versions that this

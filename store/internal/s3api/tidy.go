@@ -74,22 +74,14 @@ func (t *tidy) deleted(ctx context.Context, s *Store, key, marker string, covere
 		}
 	}
 	listing, _ := httptransport.Watch(ctx)
-	versions, err := s.client.Versions(listing, s.place.Prefix+key)
+	name := s.place.Prefix + key
+	versions, err := s.client.Versions(listing, name)
 	if err != nil {
 		return // not allowed, perhaps: the marker stays
 	}
-	below := versions[:0]
-	seen := false
-	for _, v := range versions {
-		switch {
-		case v.Key != s.place.Prefix+key:
-		case v.ID == marker:
-			seen = true
-		case seen:
-			below = append(below, v)
-		}
-	}
-	if seen && (len(below) == 0 || below[0].Marker) {
+	versions = slices.DeleteFunc(versions, func(v Version) bool { return v.Key != name })
+	at := slices.IndexFunc(versions, func(v Version) bool { return v.ID == marker })
+	if at >= 0 && (at == len(versions)-1 || versions[at+1].Marker) {
 		t.remove(ctx, s, key, marker)
 	}
 }
@@ -103,22 +95,19 @@ func briefly(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, timeout)
 }
 
-// remove deletes a version for good.
+// remove deletes a version for good. It notes if the permission is missing, or if Object
+// Lock keeps the version, for which MinIO's code is InvalidRequest.
 func (t *tidy) remove(ctx context.Context, s *Store, key, version string) bool {
 	ctx, answer := httptransport.Watch(ctx)
 	err := s.client.Delete(ctx, s.place.Prefix+key, version)
-	if err != nil {
-		t.refuse(s.failed(ctx, request{op: "delete", key: key, permission: "s3:DeleteObjectVersion", answer: answer}, err), answer)
+	if err == nil {
+		return true
 	}
-	return err == nil
-}
-
-// refuse notes that the permission is missing, or that Object Lock keeps the version, for
-// which MinIO's code is InvalidRequest.
-func (t *tidy) refuse(err error, answer *httptransport.Answer) {
+	err = s.failed(ctx, request{op: "delete", key: key, permission: "s3:DeleteObjectVersion", answer: answer}, err)
 	if errors.Is(err, store.ErrPermission) || refused(answer).Code == "InvalidRequest" {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		t.refused = true
 	}
+	return false
 }
