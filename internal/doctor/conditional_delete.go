@@ -6,8 +6,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// conditionalDelete tries out a deletion of what was seen and nothing else. The
-// lock doesn't need it.
+// conditionalDelete tries out a deletion of only the object that was seen. The lock doesn't
+// need it.
 func (x *exam) conditionalDelete(ctx context.Context) error {
 	d, ok := x.writer().(store.ConditionalDeleter)
 	if !ok {
@@ -20,24 +20,20 @@ func (x *exam) conditionalDelete(ctx context.Context) error {
 		})
 		return err
 	}
-	o, detail, err := x.afresh(ctx, "delete-if-match", func(key string) []step {
+	o, detail, err := x.afresh(ctx, "delete-if-match", matched, func(key string) []step {
 		var etag string
 		return []step{
-			{"a plain put", done, func() (err error) { etag, err = x.putTagged(ctx, key, "1"); return err }},
+			{"a plain put", nil, func() (err error) { etag, err = x.putTagged(ctx, key, "1"); return err }},
 			{"a deletion with a wrong ETag", unmet, func() error { return remove(key, wrongETag) }},
-			{"a deletion with the right ETag", done, func() error { return remove(key, etag) }},
+			{"a deletion with the right ETag", nil, func() error { return remove(key, etag) }},
 		}
 	})
 	if err != nil {
 		return err
 	}
-	c := Check{Name: ConditionalDelete, Result: o.verdict(store.Claimed), Detail: detail + "; repolock doesn't need it"}
-	switch {
-	case o == kept:
-		c.Detail = "a wrong ETag was refused, and the right one taken; repolock doesn't need it"
-	case o == forbidden:
+	c := x.add(Check{Name: ConditionalDelete, Result: o.verdict(store.Claimed), Detail: detail + "; repolock doesn't need it"})
+	if o == forbidden {
 		c.Result = Warn
 	}
-	x.add(c)
 	return nil
 }

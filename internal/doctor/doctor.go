@@ -174,7 +174,11 @@ func (x *exam) reported(name string) bool {
 	return found
 }
 
-func (x *exam) add(c Check) { x.report.Checks = append(x.report.Checks, c) }
+// add adds a check to the report and returns it.
+func (x *exam) add(c Check) *Check {
+	x.report.Checks = append(x.report.Checks, c)
+	return &x.report.Checks[len(x.report.Checks)-1]
+}
 
 func (x *exam) progress(what string) {
 	if x.opts.Progress != nil {
