@@ -9,33 +9,26 @@ import (
 	"time"
 )
 
-// haste is how long cleaning up may go on without an object being deleted, and retell how
-// often it says how many are left.
 const (
-	haste  = 15 * time.Second
+	// haste bounds the time in which cleaning up deletes nothing.
+	haste = 15 * time.Second
+	// retell is the time between two reports of its progress.
 	retell = 5 * time.Second
 )
 
-// ledger is every key that may have been written.
+// ledger counts, by key, the puts that can have been applied.
 type ledger struct {
 	mu   sync.Mutex
-	puts map[string]int // that weren't refused
+	puts map[string]int
 }
-
-// sending notes a put before it is sent; refused says that it wrote nothing.
-func (l *ledger) sending(key string) { l.count(key, 1) }
-func (l *ledger) refused(key string) { l.count(key, -1) }
 
 func (l *ledger) count(key string, n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.puts == nil {
-		l.puts = make(map[string]int)
-	}
 	l.puts[key] += n
 }
 
-// keys are in order.
+// keys returns all keys that can have been written, in order.
 func (l *ledger) keys() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -49,56 +42,27 @@ func (l *ledger) keys() []string {
 	return keys
 }
 
-// cleanUp deletes all that was written, the context being over or not, and looks
-// whether a put that got no answer has left something after all. What may not be
-// deleted is emptied, and reported. It goes on for as long as it gets on.
+// cleanUp deletes all that was written, even after the context has ended, and looks once for
+// a put that was applied after its answer was given up. It empties and reports objects that
+// it is not allowed to delete. It goes on for as long as it makes progress.
 func (x *exam) cleanUp(ctx context.Context) {
-	ctx, over := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer over(nil)
-	x.goesOn = x.untilStuck(ctx, over)
-	left := x.erase(ctx, x.written.keys())
-	for again := true; ; again = false {
-		late := x.stillThere(ctx, left)
-		if len(late) == 0 {
-			break
-		}
-		if !again {
-			left = append(left, late...)
-			break
-		}
-		left = append(left, x.erase(ctx, late)...)
+	ctx, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer end(nil)
+	stuck := time.AfterFunc(haste, func() { end(errStuck) })
+	defer stuck.Stop()
+	left := x.erase(ctx, x.written.keys(), stuck)
+	if late := x.stillThere(ctx, left); len(late) > 0 {
+		left = append(left, x.erase(ctx, late, stuck)...)
+		left = append(left, x.stillThere(ctx, left)...)
 	}
 	slices.Sort(left)
 	x.report.Left = left
 }
 
-// untilStuck ends a context when what it returns isn't called for so long.
-func (x *exam) untilStuck(ctx context.Context, end context.CancelCauseFunc) (goesOn func()) {
-	moves := make(chan struct{})
-	go func() {
-		for {
-			select {
-			case <-moves:
-			case <-x.clock.After(haste):
-				end(errStuck)
-				return
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return func() {
-		select {
-		case moves <- struct{}{}:
-		case <-ctx.Done():
-		}
-	}
-}
-
-// errStuck: the store deletes nothing any more.
+// errStuck ends cleaning up when the store deletes nothing any more.
 var errStuck = fmt.Errorf("the store has deleted nothing for %v", haste)
 
-// leftOver is an error if objects are left that may be deleted.
+// leftOver returns an error if objects are left although deleting is allowed.
 func (x *exam) leftOver() error {
 	if n := len(x.report.Left); n > 0 && len(x.lacking([]string{Delete})) == 0 {
 		return fmt.Errorf("%d objects below %q are left, because the store didn't delete them in time", n, x.scratch)
@@ -106,14 +70,14 @@ func (x *exam) leftOver() error {
 	return nil
 }
 
-// stillThere lists the scratch objects that aren't known to be left.
+// stillThere lists the scratch objects, without those known to be left.
 func (x *exam) stillThere(ctx context.Context, left []string) (keys []string) {
 	if c, _ := x.report.Check(List); c.Result != OK {
 		return nil
 	}
 	objects, err := x.listAll(ctx, 0, x.scratch)
 	if err != nil {
-		return nil // what was deleted was answered
+		return nil // each deletion was answered
 	}
 	for _, o := range objects {
 		if !slices.Contains(left, o.Key) {
@@ -123,9 +87,9 @@ func (x *exam) stillThere(ctx context.Context, left []string) (keys []string) {
 	return keys
 }
 
-// erase deletes keys, or empties those that may not be deleted, and gives those
-// that may be left.
-func (x *exam) erase(ctx context.Context, keys []string) (left []string) {
+// erase deletes objects, or empties those that it is not allowed to delete, and returns the
+// keys of all that it has not deleted. It resets the timer with each success.
+func (x *exam) erase(ctx context.Context, keys []string, stuck *time.Timer) (left []string) {
 	deleted := make([]bool, len(keys))
 	var tried atomic.Int64
 	told := x.clock.Elapsed()
@@ -137,7 +101,7 @@ func (x *exam) erase(ctx context.Context, keys []string) (left []string) {
 			_, err = x.put(ctx, keys[i], "")
 		}
 		if err == nil {
-			x.goesOn()
+			stuck.Reset(haste)
 		}
 		n := tried.Add(1)
 		telling.Lock()

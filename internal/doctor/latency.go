@@ -15,9 +15,6 @@ type latencies struct {
 func (l *latencies) note(kind string, took time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.took == nil {
-		l.took = make(map[string][]time.Duration)
-	}
 	l.took[kind] = append(l.took[kind], took)
 }
 

@@ -49,12 +49,12 @@ func (x *exam) send(ctx context.Context, within time.Duration, key, body string,
 	case opts.IfMatch != "":
 		kind = "put if-match"
 	}
-	x.written.sending(key)
+	x.written.count(key, 1)
 	o, err := once(ctx, x, within, kind, key, func(ctx context.Context) (store.Object, error) {
 		return x.writer().Put(ctx, key, []byte(body), opts)
 	})
 	if err != nil && store.Permanent(err) {
-		x.written.refused(key)
+		x.written.count(key, -1) // it wrote nothing
 	}
 	return o, err
 }
