@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -11,16 +12,17 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// puts is how many objects are written, each followed by a listing; steady is how
-// many are there from the beginning and are overwritten all the while.
 const (
-	puts   = 200
+	// puts is the number of objects that are written, each followed by a listing.
+	puts = 200
+	// steady is the number of objects that are there from the beginning, and are overwritten
+	// all the while.
 	steady = 4
 )
 
-// listAfterWrite tries out the guarantee that safety rests on: a listing that
-// starts after a put was answered shows what was put, whoever put it. What is
-// overwritten meanwhile must be shown too.
+// listAfterWrite tries out the guarantee that safety rests on: a listing that starts after a
+// put was answered shows the object, whichever client put it. It must show an object that is
+// overwritten meanwhile, too.
 func (x *exam) listAfterWrite(ctx context.Context) error {
 	prefix := x.scratch + "list/"
 	w := &witness{old: make(map[string]bool)}
@@ -32,7 +34,7 @@ func (x *exam) listAfterWrite(ctx context.Context) error {
 		w.old[key] = true
 		w.expect(key)
 	}
-	stop := x.overwriting(ctx, w.expected())
+	stop := x.overwrite(ctx, w.expected())
 	err := inParallel(ctx, puts, func(ctx context.Context, i int) error {
 		key := fmt.Sprintf("%snew-%03d", prefix, i)
 		if _, err := x.put(ctx, key, "new"); err != nil {
@@ -55,10 +57,9 @@ func (x *exam) listAfterWrite(ctx context.Context) error {
 	return nil
 }
 
-// overwriting overwrites objects until it is told to stop, and then says how
-// often it did. It isn't interrupted, so that no put is under way any more when
-// all is deleted.
-func (x *exam) overwriting(ctx context.Context, keys []string) (stop func() int) {
+// overwriting overwrites objects until stop is called, which returns how often it did. stop
+// waits for the last put, so that no put is under way when all is deleted.
+func (x *exam) overwrite(ctx context.Context, keys []string) (stop func() int) {
 	if c, _ := x.report.Check(Overwrite); c.Result != OK {
 		return func() int { return 0 }
 	}
@@ -79,7 +80,7 @@ func (x *exam) overwriting(ctx context.Context, keys []string) (stop func() int)
 	return func() int { stopped.Store(true); return <-done }
 }
 
-// witness knows what listings must show, and counts what they don't.
+// witness knows the keys that listings must show, and counts those that they don't.
 type witness struct {
 	old map[string]bool // there from the beginning
 
@@ -97,7 +98,7 @@ func (w *witness) expect(key string) {
 	w.keys = append(w.keys, key)
 }
 
-// expected is what a listing that starts now must show.
+// expected returns the keys that a listing which starts now must show.
 func (w *witness) expected() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -113,16 +114,14 @@ func (w *witness) judge(want []string, objects []store.Object) {
 	defer w.mu.Unlock()
 	w.listings++
 	for _, key := range want {
-		switch {
-		case shown[key]:
+		if shown[key] {
 			continue
-		case w.old[key]:
-			w.gaps++
-		default:
-			w.missed++
 		}
-		if w.first == "" {
-			w.first = key
+		w.first = cmp.Or(w.first, key)
+		if w.old[key] {
+			w.gaps++
+		} else {
+			w.missed++
 		}
 	}
 }
@@ -131,14 +130,12 @@ func (w *witness) check(overwrites int) Check {
 	c := Check{Name: ListAfterWrite, Result: OK, Counts: map[string]int{
 		"puts": len(w.keys), "listings": w.listings, "overwrites": overwrites, "missed": w.missed, "missed_while_overwritten": w.gaps,
 	}}
-	switch {
-	case w.missed+w.gaps > 0:
+	c.Detail = fmt.Sprintf("%d listings showed all that had been written before they began, and what was overwritten %d times meanwhile",
+		w.listings, overwrites)
+	if w.missed+w.gaps > 0 {
 		c.Result = Fail
 		c.Detail = fmt.Sprintf("%d listings missed %d times what had been written before they began, and %d times what was overwritten meanwhile; the first was %q",
 			w.listings, w.missed, w.gaps, w.first)
-	default:
-		c.Detail = fmt.Sprintf("%d listings showed all that had been written before they began, and what was overwritten %d times meanwhile",
-			w.listings, overwrites)
 	}
 	return c
 }
