@@ -36,7 +36,7 @@ func (x *exam) ifNoneMatch(ctx context.Context) error {
 	if err := x.ifNoneMatchRace(ctx); err != nil {
 		return err
 	}
-	if o != kept || len(x.lacking([]string{Delete})) > 0 {
+	if o != kept || len(x.lacking(Delete)) > 0 {
 		return nil
 	}
 	return x.ifNoneMatchDeleted(ctx)

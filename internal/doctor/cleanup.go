@@ -64,7 +64,7 @@ var errStuck = fmt.Errorf("the store has deleted nothing for %v", haste)
 
 // leftOver returns an error if objects are left although deleting is allowed.
 func (x *exam) leftOver() error {
-	if n := len(x.report.Left); n > 0 && len(x.lacking([]string{Delete})) == 0 {
+	if n := len(x.report.Left); n > 0 && len(x.lacking(Delete)) == 0 {
 		return fmt.Errorf("%d objects below %q are left, because the store didn't delete them in time", n, x.scratch)
 	}
 	return nil
@@ -72,7 +72,7 @@ func (x *exam) leftOver() error {
 
 // stillThere lists the scratch objects, without those known to be left.
 func (x *exam) stillThere(ctx context.Context, left []string) (keys []string) {
-	if c, _ := x.report.Check(List); c.Result != OK {
+	if len(x.lacking(List)) > 0 {
 		return nil
 	}
 	objects, err := x.listAll(ctx, 0, x.scratch)

@@ -125,7 +125,7 @@ func (x *exam) run(ctx context.Context) error {
 	var err error
 	for _, t := range trials {
 		why := "not tried"
-		if lacking := x.lacking(t.needs); len(lacking) > 0 {
+		if lacking := x.lacking(t.needs...); len(lacking) > 0 {
 			why = "not tried: it needs to " + strings.Join(lacking, " and ")
 		} else if err == nil {
 			x.progress(t.what)
@@ -154,7 +154,7 @@ func (x *exam) settle(t trial, err error) error {
 }
 
 // lacking returns the permissions that weren't found to be granted.
-func (x *exam) lacking(needs []string) []string {
+func (x *exam) lacking(needs ...string) []string {
 	return slices.DeleteFunc(slices.Clone(needs), func(name string) bool {
 		c, found := x.report.Check(name)
 		return found && c.Result == OK

@@ -38,7 +38,7 @@ func (x *exam) absentSteps(ctx context.Context, key string) []step {
 		return err
 	}
 	steps := []step{{"a put where nothing ever was", unmet, func() error { return put(key+"-never", wrongETag) }}}
-	if len(x.lacking([]string{Delete})) > 0 {
+	if len(x.lacking(Delete)) > 0 {
 		return steps
 	}
 	deleted, etag := key+"-deleted", ""

@@ -53,7 +53,7 @@ func (x *exam) permissionsUnwritten(ctx context.Context, key string) error {
 	if errors.Is(err, store.ErrNotFound) {
 		err = nil
 	}
-	if refused(err) && len(x.lacking([]string{List})) > 0 {
+	if refused(err) && len(x.lacking(List)) > 0 {
 		// Some stores hide whether there is an object from a client that may not list.
 		x.add(Check{Name: Read, Result: Unknown, Detail: err.Error() + "; perhaps only because there is nothing to be read"})
 	} else if err := x.permission(Read, "objects may be read", err); err != nil {

@@ -18,14 +18,14 @@ const (
 	timeout = 10 * time.Second
 )
 
-// maxBody is more than any body that is written here.
+// maxBody exceeds each body that is written here.
 const maxBody = 1 << 10
 
-// writer is the handle that everything is written and deleted through: one that
-// keeps versions may know only its own, and only those can it remove.
+// writer returns the handle for all writes and deletions: one that keeps versions can know
+// only its own, and only those can it remove.
 func (x *exam) writer() store.Store { return x.stores[0] }
 
-// reader is one of the handles.
+// reader returns one of the handles.
 func (x *exam) reader(n int) store.Store { return x.stores[n%len(x.stores)] }
 
 // put stores without a condition.
@@ -35,8 +35,8 @@ func (x *exam) put(ctx context.Context, key, body string) (store.Object, error) 
 	})
 }
 
-// putOnce is exactly one request: repeating one that was carried out and not
-// answered would be refused for its own condition.
+// putOnce sends exactly one request: if it was applied without an answer, its own condition
+// would refuse another.
 func (x *exam) putOnce(ctx context.Context, key, body string, opts store.PutOptions) (store.Object, error) {
 	return x.send(ctx, timeout, key, body, opts)
 }
@@ -74,7 +74,7 @@ func (x *exam) get(ctx context.Context, n int, key string) (content, error) {
 	})
 }
 
-// list is one page.
+// list returns one page.
 func (x *exam) list(ctx context.Context, n int, prefix, cursor string) (store.Page, error) {
 	return repeat(ctx, x, func(within time.Duration) (store.Page, error) {
 		sent := x.clock.Now()
@@ -88,7 +88,7 @@ func (x *exam) list(ctx context.Context, n int, prefix, cursor string) (store.Pa
 	})
 }
 
-// listAll is all pages.
+// listAll returns the objects of all pages.
 func (x *exam) listAll(ctx context.Context, n int, prefix string) (objects []store.Object, err error) {
 	for cursor := ""; ; {
 		page, err := x.list(ctx, n, prefix, cursor)
@@ -116,13 +116,13 @@ func (x *exam) removeBy(ctx context.Context, s store.Store, key string) error {
 }
 
 // repeat sends a request until it is answered, or refused for good, or the budget is used up.
-// It must be one that can be carried out twice.
+// The request must be one that can be applied twice.
 func repeat[T any](ctx context.Context, x *exam, send func(within time.Duration) (T, error)) (T, error) {
 	return retry.Do(ctx, retry.Policy{Clock: x.clock, Budget: budget, Timeout: timeout, Permanent: store.Permanent}, send)
 }
 
-// once sends a request, notes how long its answer took, and gives it up if it
-// isn't answered within a time, even if the store doesn't heed its context.
+// once sends a request, notes how long its answer took, and gives the request up if it isn't
+// answered in time, even if the store ignores its context.
 func once[T any](ctx context.Context, x *exam, within time.Duration, kind, key string, send func(context.Context) (T, error)) (T, error) {
 	type timed struct {
 		v    T
@@ -149,8 +149,7 @@ func once[T any](ctx context.Context, x *exam, within time.Duration, kind, key s
 	return a.v, err
 }
 
-// answered reports whether the store has done what it was asked, or said that a
-// condition wasn't met.
+// answered reports whether the store has applied a request, or a condition wasn't met.
 func answered(err error) bool {
 	return err == nil || errors.Is(err, store.ErrPrecondition) || errors.Is(err, store.ErrNotFound)
 }
