@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -16,32 +17,6 @@ const (
 	retell = 5 * time.Second
 )
 
-// ledger counts, by key, the puts that can have been applied.
-type ledger struct {
-	mu   sync.Mutex
-	puts map[string]int
-}
-
-func (l *ledger) count(key string, n int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.puts[key] += n
-}
-
-// keys returns all keys that can have been written, in order.
-func (l *ledger) keys() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var keys []string
-	for key, n := range l.puts {
-		if n > 0 {
-			keys = append(keys, key)
-		}
-	}
-	slices.Sort(keys)
-	return keys
-}
-
 // cleanUp deletes all that was written, even after the context has ended, and looks once for
 // a put that was applied after its answer was given up. It empties and reports objects that
 // it is not allowed to delete. It goes on for as long as it makes progress.
@@ -50,7 +25,8 @@ func (x *exam) cleanUp(ctx context.Context) {
 	defer end(nil)
 	stuck := time.AfterFunc(haste, func() { end(errStuck) })
 	defer stuck.Stop()
-	left := x.erase(ctx, x.written.keys(), stuck)
+	maps.DeleteFunc(x.puts, func(_ string, n int) bool { return n == 0 })
+	left := x.erase(ctx, slices.Sorted(maps.Keys(x.puts)), stuck)
 	if late := x.stillThere(ctx, left); len(late) > 0 {
 		left = append(left, x.erase(ctx, late, stuck)...)
 		left = append(left, x.stillThere(ctx, left)...)

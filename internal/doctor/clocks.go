@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"sync"
 	"time"
 )
 
@@ -16,32 +15,18 @@ const slack = 50 * time.Millisecond
 // answer.
 type reading struct{ before, after, store time.Time }
 
-// readings narrow down the difference of two clocks: it lies within the bounds of each.
-type readings struct {
-	mu  sync.Mutex
-	all []reading
-}
-
-func (r *readings) note(one reading) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.all = append(r.all, one)
-}
-
-// bounds returns the least and the greatest difference that all readings allow. low is
-// greater than high if the readings exclude each other.
-func (r *readings) bounds() (low, high time.Duration, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// bounds returns the least and the greatest difference of two clocks that all readings allow.
+// low is greater than high if the readings exclude each other.
+func bounds(all []reading) (low, high time.Duration) {
 	low, high = math.MinInt64, math.MaxInt64
-	step := resolution(r.all)
-	for _, one := range r.all {
+	step := resolution(all)
+	for _, one := range all {
 		// At some moment between before and after, the store's clock showed this time, or up
 		// to a step and the slack more.
 		low = max(low, one.before.Sub(one.store)-step-slack)
 		high = min(high, one.after.Sub(one.store))
 	}
-	return low, high, len(r.all) > 0
+	return low, high
 }
 
 // resolution returns a second if all times are whole seconds, as in HTTP's Date.
@@ -60,16 +45,15 @@ const far = 2 * time.Second
 // clockOffset reports how far this machine's clock is ahead of the store's, from all listings,
 // or else from mod times. A wrong clock is no failure: it lets no client in.
 func (x *exam) clockOffset(context.Context) error {
-	low, high, ok := x.readings.bounds()
-	source := "listing"
-	if !ok {
-		source = "mod_time"
-		low, high, ok = x.stamps.bounds()
+	source, readings := "listing", x.readings
+	if len(readings) == 0 {
+		source, readings = "mod_time", x.stamps
 	}
-	if !ok {
+	if len(readings) == 0 {
 		x.add(Check{Name: ClockOffset, Result: Unknown, Detail: "the store tells no time"})
 		return nil
 	}
+	low, high := bounds(readings)
 	if low-high > far {
 		x.add(Check{Name: ClockOffset, Result: Warn, Detail: fmt.Sprintf(
 			"the times that the store tells differ by %v among themselves, or this machine's clock was set meanwhile", (low - high).Round(time.Millisecond))})
@@ -118,7 +102,7 @@ func (x *exam) oneClock(ctx context.Context) error {
 	}
 	worst := time.Duration(0)
 	for _, p := range pairs {
-		if d := p.apart(resolution(x.stamps.all), resolution(x.readings.all)); d.Abs() > worst.Abs() {
+		if d := p.apart(resolution(x.stamps), resolution(x.readings)); d.Abs() > worst.Abs() {
 			worst = d
 		}
 	}
@@ -167,7 +151,7 @@ func (x *exam) compare(ctx context.Context, key string) (pair, error) {
 	}
 	stamped := page.Objects[0].ModTime
 	if !stamped.IsZero() {
-		x.stamps.note(reading{before, after, stamped})
+		x.stamps = append(x.stamps, reading{before, after, stamped})
 	}
 	return pair{stamped, page.Now, x.clock.Elapsed() - start}, nil
 }

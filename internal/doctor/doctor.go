@@ -14,10 +14,11 @@ package doctor
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
@@ -86,10 +87,11 @@ type exam struct {
 	scratch string
 	report  Report
 
-	latencies latencies
-	readings  readings // of the clock that listings tell
-	stamps    readings // of the clock that stamps objects
-	written   ledger
+	mu       sync.Mutex                 // guards the rest while requests run in parallel
+	took     map[string][]time.Duration // answers, by kind of request
+	puts     map[string]int             // that can have been applied, by key
+	readings []reading                  // of the clock that listings tell
+	stamps   []reading                  // of the clock that stamps objects
 
 	ifNoneMatchIs, ifMatchIs outcome
 }
@@ -101,16 +103,14 @@ func newExam(s store.Store, opts Options) (*exam, error) {
 	if opts.Prefix != "" && !strings.HasSuffix(opts.Prefix, "/") {
 		return nil, fmt.Errorf("%w: the scratch prefix %q doesn't end in a slash", store.ErrInvalidKey, opts.Prefix)
 	}
-	id := make([]byte, 8)
-	_, _ = rand.Read(id) // it never fails
 	x := &exam{
 		stores: append([]store.Store{s}, opts.Others...),
 		opts:   opts,
 		clock:  opts.Clock,
 		// In small letters: it has the form of a lock's name.
-		scratch:   fmt.Sprintf("%sdoctor-%s-%x/", opts.Prefix, opts.Clock.Now().UTC().Format("20060102t150405z"), id),
-		latencies: latencies{took: map[string][]time.Duration{}},
-		written:   ledger{puts: map[string]int{}},
+		scratch: fmt.Sprintf("%sdoctor-%s-%016x/", opts.Prefix, opts.Clock.Now().UTC().Format("20060102t150405z"), rand.Uint64()),
+		took:    map[string][]time.Duration{},
+		puts:    map[string]int{},
 	}
 	if err := store.CheckKey(x.scratch + "x"); err != nil {
 		return nil, fmt.Errorf("the scratch prefix %q: %w", opts.Prefix, err)

@@ -2,31 +2,16 @@ package doctor
 
 import (
 	"slices"
-	"sync"
 	"time"
 )
-
-// latencies are the times that the answers to each kind of request took.
-type latencies struct {
-	mu   sync.Mutex
-	took map[string][]time.Duration
-}
-
-func (l *latencies) note(kind string, took time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.took[kind] = append(l.took[kind], took)
-}
 
 // requests are the kinds of requests, in the order of a report.
 var requests = []string{"list", "get", "put", "put if-none-match", "put if-match", "delete", "delete if-match"}
 
-func (l *latencies) summary() []Latency {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (x *exam) latency() []Latency {
 	summary := []Latency{}
 	for _, kind := range requests {
-		took := l.took[kind]
+		took := x.took[kind]
 		if len(took) == 0 {
 			continue
 		}

@@ -49,14 +49,20 @@ func (x *exam) send(ctx context.Context, within time.Duration, key, body string,
 	case opts.IfMatch != "":
 		kind = "put if-match"
 	}
-	x.written.count(key, 1)
+	x.countPut(key, 1)
 	o, err := once(ctx, x, within, kind, key, func(ctx context.Context) (store.Object, error) {
 		return x.writer().Put(ctx, key, []byte(body), opts)
 	})
 	if err != nil && store.Permanent(err) {
-		x.written.count(key, -1) // it wrote nothing
+		x.countPut(key, -1) // it wrote nothing
 	}
 	return o, err
+}
+
+func (x *exam) countPut(key string, n int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.puts[key] += n
 }
 
 // content is an object with its body.
@@ -82,7 +88,10 @@ func (x *exam) list(ctx context.Context, n int, prefix, cursor string) (store.Pa
 			return store.Finite(x.reader(n)).List(ctx, prefix, cursor)
 		})
 		if err == nil && !page.Now.IsZero() {
-			x.readings.note(reading{sent, x.clock.Now(), page.Now})
+			r := reading{sent, x.clock.Now(), page.Now}
+			x.mu.Lock()
+			defer x.mu.Unlock()
+			x.readings = append(x.readings, r)
 		}
 		return page, err
 	})
@@ -144,7 +153,9 @@ func once[T any](ctx context.Context, x *exam, within time.Duration, kind, key s
 		op, _, _ := strings.Cut(kind, " ")
 		return a.v, &store.Error{Op: op, Key: key, Err: fmt.Errorf("no answer within %v: %w", within, why)}
 	case answered(err):
-		x.latencies.note(kind, a.took)
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.took[kind] = append(x.took[kind], a.took)
 	}
 	return a.v, err
 }

@@ -10,7 +10,7 @@ import (
 
 // conclude ends a report. failure is the error that ended the examination.
 func (x *exam) conclude(failure error) {
-	x.report.Latency = x.latencies.summary()
+	x.report.Latency = x.latency()
 	x.report.Verdict = x.verdict(failure)
 	if x.report.Verdict.Fitness == Fit {
 		x.report.Plan = x.plan()
