@@ -5,77 +5,71 @@ import (
 	"time"
 )
 
-// written is every put, or every delete, of a log, by key.
-type written map[string][]writer
-
+// writer is an act that wrote or deleted an object.
 type writer struct {
 	Act
 	section string
 }
 
-func writes(sections []Section, op string) written {
-	w := written{}
+// first returns the first act of a kind on each key.
+func first(sections []Section, op string) map[string]writer {
+	by := map[string]writer{}
 	for _, s := range sections {
 		for _, a := range s.Acts {
-			if a.Op == op {
-				w[a.Key] = append(w[a.Key], writer{a, s.ID})
+			if by[a.Key].section == "" && a.Op == op {
+				by[a.Key] = writer{a, s.ID}
 			}
 		}
 	}
-	return w
+	return by
 }
 
 // changes returns the violations among the changes that children saw in the store. late
 // counts the changes that no lock can prevent: an unanswered request of a process that was
 // killed or cut off can arrive at any later time.
 func changes(sections []Section) (found []Violation, late int) {
-	puts, deletes := writes(sections, "put"), writes(sections, "delete")
+	puts, deletes := first(sections, "put"), first(sections, "delete")
 	for _, s := range sections {
 		for _, c := range s.Changes {
-			by := deletes[c.Key]
+			w := deletes[c.Key]
 			if c.Appeared {
-				by = puts[c.Key]
+				w = puts[c.Key]
 			}
-			v, innocent := change(s, c, by)
-			if innocent {
+			if v, ok := change(s, c, w); ok {
+				found = append(found, v)
+			} else {
 				late++
-				continue
 			}
-			found = append(found, v)
 		}
 	}
 	return found, late
 }
 
-// change returns the violation of one change, or reports that it is late, given the acts
-// that can have made it.
-func change(s Section, c Change, by []writer) (v Violation, late bool) {
+// change returns the violation of one change, given the act that made it, if there is one. It
+// returns false if no lock can prevent it.
+func change(s Section, c Change, w writer) (v Violation, ok bool) {
 	since := known(s, c.Key)
-	for _, w := range by {
-		before := w.Answered && w.Return < since
-		switch {
-		case !w.Answered:
-			return Violation{}, true
-		case before && !c.Appeared:
-			return Violation{}, true // a listing can still have a deleted object
-		case before:
-			return Violation{StaleListing, []string{s.ID, w.section}, fmt.Sprintf(
-				"%s, %s, listed %q late: it was not in a listing that began %v after %s's put of it was answered",
-				s.ID, s.Mode, c.Key, since-w.Return, w.section)}, false
-		case c.Appeared:
-			return Violation{ForeignWrite, []string{s.ID, w.section}, fmt.Sprintf(
-				"%q was written by %s while %s was in, %s", c.Key, w.section, s.ID, s.Mode)}, false
-		default:
-			return Violation{ForeignDelete, []string{s.ID, w.section}, fmt.Sprintf(
-				"%q was deleted by %s while %s was in, %s", c.Key, w.section, s.ID, s.Mode)}, false
-		}
-	}
-	if c.Appeared {
+	before := w.Answered && w.Return < since
+	v.Sections = []string{s.ID, w.section}
+	switch {
+	case w.section == "" && c.Appeared:
 		return Violation{ForeignWrite, []string{s.ID}, fmt.Sprintf(
-			"%q was written by no known process while %s was in, %s", c.Key, s.ID, s.Mode)}, false
+			"%q was written by no known process while %s was in, %s", c.Key, s.ID, s.Mode)}, true
+	case w.section == "":
+		return Violation{LostObject, []string{s.ID}, fmt.Sprintf(
+			"%q was in the store and isn't listed any more, and no process deleted it; %s, %s, has seen it", c.Key, s.ID, s.Mode)}, true
+	case !w.Answered, before && !c.Appeared: // a listing can still have a deleted object
+		return v, false
+	case before:
+		v.Name, v.Text = StaleListing, fmt.Sprintf(
+			"%s, %s, listed %q late: it was not in a listing that began %v after %s's put of it was answered",
+			s.ID, s.Mode, c.Key, since-w.Return, w.section)
+	case c.Appeared:
+		v.Name, v.Text = ForeignWrite, fmt.Sprintf("%q was written by %s while %s was in, %s", c.Key, w.section, s.ID, s.Mode)
+	default:
+		v.Name, v.Text = ForeignDelete, fmt.Sprintf("%q was deleted by %s while %s was in, %s", c.Key, w.section, s.ID, s.Mode)
 	}
-	return Violation{LostObject, []string{s.ID}, fmt.Sprintf(
-		"%q was in the store and isn't listed any more, and no process deleted it; %s, %s, has seen it", c.Key, s.ID, s.Mode)}, false
+	return v, true
 }
 
 // known returns the time from which a section must see the state of a key: when it put the

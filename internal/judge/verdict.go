@@ -60,7 +60,7 @@ func Judge(sections []Section, timeout time.Duration) Verdict {
 	order, v.info = porcupine.CheckOperationsVerbose(model, operations(sections), timeout)
 	switch {
 	case order == porcupine.Illegal && len(v.Violations) == 0:
-		// Overlaps is wrong then: believe porcupine.
+		// overlaps is wrong then: believe porcupine.
 		v.Violations = []Violation{{Name: TwoIn, Text: "porcupine finds no order in which this can have happened under a lock"}}
 		fallthrough
 	case len(v.Violations) > 0:
@@ -76,12 +76,8 @@ func Judge(sections []Section, timeout time.Duration) Verdict {
 // Seen returns all violations that need no search. It can be called with the sections that
 // have ended while others go on.
 func Seen(sections []Section) []Violation {
-	var found []Violation
-	for _, o := range Overlaps(sections) {
-		found = append(found, Violation{TwoIn, []string{o.A.ID, o.B.ID}, o.String()})
-	}
 	changed, _ := changes(sections)
-	return append(found, changed...)
+	return append(overlaps(sections), changed...)
 }
 
 // Picture writes porcupine's drawing of the history, with the faults, as HTML.
