@@ -45,8 +45,7 @@ type Verdict struct {
 	// Late counts the changes by requests that were never answered.
 	Late int
 
-	info   porcupine.LinearizationInfo
-	faults []porcupine.Annotation
+	info porcupine.LinearizationInfo
 }
 
 // Judge decides whether the sections can have happened under a lock. It gives up the search
@@ -55,9 +54,9 @@ func Judge(sections []Section, timeout time.Duration) Verdict {
 	var v Verdict
 	v.Violations = Seen(sections)
 	_, v.Late = changes(sections)
-	v.faults = annotate(sections)
 	var order porcupine.CheckResult
 	order, v.info = porcupine.CheckOperationsVerbose(model, operations(sections), timeout)
+	v.info.AddAnnotations(annotate(sections))
 	switch {
 	case order == porcupine.Illegal && len(v.Violations) == 0:
 		// overlaps is wrong then: believe porcupine.
@@ -82,18 +81,14 @@ func Seen(sections []Section) []Violation {
 
 // Picture writes porcupine's drawing of the history, with the faults, as HTML.
 func (v Verdict) Picture(w io.Writer) error {
-	info := v.info
-	info.AddAnnotations(v.faults)
-	return porcupine.Visualize(model, info, w)
+	return porcupine.Visualize(model, v.info, w)
 }
 
 // annotate draws the faults below the clients.
 func annotate(sections []Section) (notes []porcupine.Annotation) {
 	for _, s := range sections {
 		for _, f := range s.Faults {
-			notes = append(notes, porcupine.Annotation{
-				Tag: "faults", Start: int64(f.At), Description: f.Text + " " + s.ID,
-			})
+			notes = append(notes, porcupine.Annotation{Tag: "faults", Start: int64(f.At), Description: f.Text + " " + s.ID})
 		}
 	}
 	return notes

@@ -34,9 +34,9 @@ const slack = 3 * time.Minute
 // grace is the time between SIGTERM and SIGKILL.
 const grace = 10 * time.Second
 
-// attempt starts the process, follows it to its end, and returns its section. After an error
-// there is no verdict.
-func (r *run) attempt(ctx context.Context, n int, c Client, p plan) (judge.Section, error) {
+// attempt starts the process, follows it to its end, and reports whether its child ran. After
+// an error there is no verdict.
+func (r *run) attempt(ctx context.Context, n int, c Client, p plan) (entered bool, err error) {
 	args := c.Command(p.Work)
 	a := &attempt{run: r, plan: p, cmd: exec.Command(args[0], args[1:]...)}
 	var stderr output
@@ -47,16 +47,15 @@ func (r *run) attempt(ctx context.Context, n int, c Client, p plan) (judge.Secti
 
 	log, theirs, err := os.Pipe()
 	if err != nil {
-		return judge.Section{}, err
+		return false, err
 	}
 	defer log.Close()
 	a.cmd.Stdout = theirs
-	start := judge.Event{Kind: judge.Start, Client: n, Mode: p.Mode}
-	a.note(start)
+	a.note(judge.Event{Kind: judge.Start, Client: n, Mode: p.Mode})
 	err = a.cmd.Start()
 	theirs.Close()
 	if err != nil {
-		return judge.Section{}, fmt.Errorf("%s can't be started: %w", args[0], err)
+		return false, fmt.Errorf("%s can't be started: %w", args[0], err)
 	}
 	_ = log.SetReadDeadline(time.Now().Add(p.Hold + p.stopFor + slack))
 
@@ -75,13 +74,13 @@ func (r *run) attempt(ctx context.Context, n int, c Client, p plan) (judge.Secti
 	inflicting.Wait()
 	a.note(judge.Event{Kind: judge.End, Text: strings.TrimSpace(a.cmd.ProcessState.String() + "\n" + stderr.String())})
 	if err != nil {
-		return judge.Section{}, err
+		return false, err
 	}
 	section, err := judge.Read(a.events)
 	if err != nil {
-		return judge.Section{}, fmt.Errorf("%w: %w", ErrUnjudged, err)
+		return false, fmt.Errorf("%w: %w", ErrUnjudged, err)
 	}
-	return section, r.account(section, a.cmd.ProcessState.ExitCode(), &stderr)
+	return section.Entered, r.account(section, a.cmd.ProcessState.ExitCode(), &stderr)
 }
 
 // note adds an event: ours, or one of the child, which has a time.
@@ -114,7 +113,9 @@ func (a *attempt) follow(log io.Reader) error {
 			continue
 		}
 		a.note(e)
-		a.run.saw(a.plan.Mode, e)
+		if e.Kind == judge.In {
+			a.run.count(string(a.plan.Mode))
+		}
 	}
 	return errors.Join(bad, lines.Err())
 }
@@ -183,7 +184,7 @@ func (a *attempt) signal(f fault) bool {
 	if a.cmd.Process.Signal(sig) != nil {
 		return false
 	}
-	a.run.count(func(c *Counts) { c.fault(f) })
+	a.run.count(string(f))
 	return true
 }
 

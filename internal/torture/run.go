@@ -152,10 +152,15 @@ func (r *run) counted() Counts {
 	return r.counts
 }
 
-func (r *run) count(f func(*Counts)) {
+// count counts a lock, by its mode, or an inflicted fault.
+func (r *run) count(what string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	f(&r.counts)
+	c := &r.counts
+	*map[string]*int{
+		string(judge.Shared): &c.Shared, string(judge.Exclusive): &c.Exclusive,
+		string(kill): &c.Killed, string(stop): &c.Stopped, string(term): &c.Terminated,
+	}[what]++
 }
 
 // client makes one attempt after the other.
@@ -163,16 +168,13 @@ func (r *run) client(ctx context.Context, n int, c Client) {
 	random := rand.New(rand.NewPCG(r.opts.Seed, uint64(n)))
 	for turn := 1; ctx.Err() == nil; turn++ {
 		chances, behind := r.chancesNow()
-		p := newPlan(random, turnID(n, turn), r.opts.Prefix+"data/", r.opts.TTL, chances, behind)
-		section, err := r.attempt(ctx, n, c, p)
+		p := newPlan(random, fmt.Sprintf("c%d-%d", n, turn), r.opts.Prefix+"data/", r.opts.TTL, chances, behind)
+		entered, err := r.attempt(ctx, n, c, p)
 		if err != nil {
 			r.fail(err)
 			return
 		}
-		r.mu.Lock()
-		r.sections = append(r.sections, section)
-		r.mu.Unlock()
-		if !section.Entered {
+		if !entered {
 			p.pause *= 2 // it is in another's way
 		}
 		_ = clock.Sleep(ctx, clock.System{}, p.pause)
@@ -187,53 +189,39 @@ func (r *run) chancesNow() (c Chances, behind bool) {
 	return r.chances.left(r.counts), float64(r.counts.Exclusive) < r.chances.Exclusive*float64(r.counts.Acquisitions())
 }
 
-// saw counts a child that got in.
-func (r *run) saw(mode judge.Mode, e judge.Event) {
-	if e.Kind != judge.In {
-		return
-	}
-	r.count(func(c *Counts) {
-		if mode == judge.Exclusive {
-			c.Exclusive++
-		} else {
-			c.Shared++
-		}
-	})
-}
-
 // maxFailures is how many turns of each client can fail while none has got the lock.
 const maxFailures = 3
 
-// account counts how a turn ended. After an error there is no verdict.
+// account adds a section that has ended, and counts how. After an error there is no verdict.
 func (r *run) account(s judge.Section, code int, stderr *output) error {
 	if code == CodeUnjudged || code == panicked {
 		return fmt.Errorf("%w: %s broke down: %s", ErrUnjudged, s.ID, stderr.last())
 	}
-	r.count(func(c *Counts) {
-		for _, a := range s.Acts {
-			switch {
-			case !a.Answered:
-				c.Unanswered++
-			case a.Op != "list":
-				c.Writes++
-			}
-		}
-		switch {
-		case code == codeLost:
-			c.Lost++
-		case !s.Entered && code == codeHeld:
-			c.Held++
-		case !s.Entered && len(s.Faults) == 0:
-			c.Failed++
-			r.lastCode, r.lastSays = code, stderr.last()
-		}
-		c.Resumed += strings.Count(stderr.String(), saysResumed)
-	})
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c := r.counts; c.Acquisitions()+c.Held == 0 && c.Failed >= maxFailures*len(r.opts.Clients) {
+	c := &r.counts
+	for _, a := range s.Acts {
+		switch {
+		case !a.Answered:
+			c.Unanswered++
+		case a.Op != "list":
+			c.Writes++
+		}
+	}
+	switch {
+	case code == codeLost:
+		c.Lost++
+	case !s.Entered && code == codeHeld:
+		c.Held++
+	case !s.Entered && len(s.Faults) == 0:
+		c.Failed++
+		r.lastCode, r.lastSays = code, stderr.last()
+	}
+	c.Resumed += strings.Count(stderr.String(), saysResumed)
+	if c.Acquisitions()+c.Held == 0 && c.Failed >= maxFailures*len(r.opts.Clients) {
 		return &NotAcquiredError{r.lastCode, r.lastSays}
 	}
+	r.sections = append(r.sections, s)
 	return nil
 }
 
