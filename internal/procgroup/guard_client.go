@@ -97,7 +97,7 @@ func (g *Group) resendOrder() error {
 	if g.guard == nil {
 		return ErrUnguarded // keepGuard sends it to the next guard
 	}
-	err := g.guard.send(guardOrder{orderMagic, uint32(g.cmd.Expiry), int64(g.pgid), g.allowance, g.seq})
+	err := g.guard.send(guardOrder{orderMagic, g.cmd.Expiry, int64(g.pgid), g.allowance, g.seq})
 	if err != nil {
 		g.replaceGuard()
 	}
@@ -228,12 +228,12 @@ func (g *Group) handleAnswer(a guardAnswer) {
 		g.unguarded = false
 	}
 	// The allowance came late: the guard, or we, stopped the group before.
-	g.due = g.due || a.Stopped != 0
+	g.due = g.due || a.Stopped
 	if g.due {
 		_ = g.continueLocked()
 	}
 	before := g.parted
-	g.parted = a.Parted != 0
+	g.parted = a.Parted
 	if g.parted {
 		g.seekRunaways()
 	}
