@@ -3,9 +3,11 @@
 package procgroup
 
 import (
+	"encoding/binary"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"syscall"
 
 	"github.com/repolock/repolock/internal/procgroup/starter"
@@ -25,19 +27,29 @@ func (g gate) close() {
 
 // open lets the starter execute the command.
 func (g gate) open(path string, args, env []string) error {
-	_, err := g.opens.Write(starter.Encode(path, args, env))
+	_, err := g.opens.Write(message(path, args, env))
 	g.opens.Close()
 	return err
+}
+
+// message is what starter.Decode parses.
+func message(path string, args, env []string) []byte {
+	all := slices.Concat([]string{path}, args, env)
+	text := fmt.Appendf(nil, "%d %d ", len(all), len(args))
+	for _, s := range all {
+		text = fmt.Appendf(text, "%d %s", len(s), s)
+	}
+	return text
 }
 
 // executed returns nil once the command runs, or the reason why it can't. It treats a
 // starter that was killed as a command that was killed.
 func (g gate) executed() error {
 	result, _ := io.ReadAll(g.result)
-	if len(result) == 0 {
+	if len(result) < 2 {
 		return nil
 	}
-	return starter.Errno(result)
+	return syscall.Errno(binary.LittleEndian.Uint16(result))
 }
 
 // spawnStarter forks the starter, whose files and group are those of attr.
