@@ -3,6 +3,7 @@
 package procgroup
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -161,11 +162,7 @@ func (g *Group) nextGuard(v *vacancy) *guardClient {
 		}
 		if !now.Before(v.next) {
 			p, err := g.startNextGuard()
-			if err == nil {
-				v.why = errSilent
-			} else {
-				v.why = err
-			}
+			v.why = cmp.Or(err, errSilent)
 			v.next, v.pause = now.Add(v.pause), min(2*v.pause, lastPause)
 			if p != nil || err == os.ErrProcessDone {
 				return p
