@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -155,4 +156,46 @@ func (x *exam) increment(ctx context.Context, i int, key string, unanswered *ato
 		}
 	}
 	return false, nil
+}
+
+// ifMatchAbsent tries out a put with If-Match on a key without an object. On a server that
+// carries it out, a refresh could put a broken lock back.
+func (x *exam) ifMatchAbsent(ctx context.Context) error {
+	const good = "a put with If-Match on a key that isn't there was refused"
+	o, detail, err := x.afresh(ctx, "if-match-absent", good, func(key string) []step { return x.absentSteps(ctx, key) })
+	if err != nil {
+		return err
+	}
+	c := x.conditional(IfMatchAbsent, o, detail, nil)
+	if o == ignored {
+		c.Detail = "the server takes If-Match on a key that isn't there (MinIO before September 2025)"
+		if c.Result == Fail {
+			c.Detail += ", so that a refresh would put a broken lock back: leave conditions=kept out of the URL"
+		} else {
+			c.Detail += ": repolock looks before each put instead"
+		}
+	}
+	return nil
+}
+
+// absentSteps try a key that was never there, and one that was deleted, as that of a broken
+// lock.
+func (x *exam) absentSteps(ctx context.Context, key string) []step {
+	put := func(key, etag string) error {
+		_, err := x.putOnce(ctx, key, "revived", store.PutOptions{IfMatch: etag})
+		if errors.Is(err, store.ErrNotFound) {
+			return unmet // as good an answer
+		}
+		return err
+	}
+	steps := []step{{"a put where nothing ever was", unmet, func() error { return put(key+"-never", wrongETag) }}}
+	if len(x.lacking(Delete)) > 0 {
+		return steps
+	}
+	deleted, etag := key+"-deleted", ""
+	return append(steps,
+		step{"a plain put", nil, func() (err error) { etag, err = x.putTagged(ctx, deleted, "1"); return err }},
+		step{"a deletion", nil, func() error { return x.remove(ctx, deleted) }},
+		step{"a put with the ETag of what was deleted", unmet, func() error { return put(deleted, etag) }},
+	)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/repolock/repolock/internal/parallel"
 	"github.com/repolock/repolock/internal/retry"
 	"github.com/repolock/repolock/store"
 )
@@ -163,4 +164,23 @@ func once[T any](ctx context.Context, x *exam, within time.Duration, kind, key s
 // answered reports whether the store has applied a request, or a condition wasn't met.
 func answered(err error) bool {
 	return err == nil || errors.Is(err, store.ErrPrecondition) || errors.Is(err, store.ErrNotFound)
+}
+
+// workers is the number of requests that are under way at once.
+const workers = 8
+
+// inParallel calls f with 0 to n-1, up to workers at a time, and waits for all. The first error
+// ends the context of the others, keeps f from being called again, and is returned.
+func inParallel(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	parallel.Each(workers, n, func(i int) {
+		if ctx.Err() != nil {
+			return
+		}
+		if err := f(ctx, i); err != nil {
+			cancel(err)
+		}
+	})
+	return context.Cause(ctx)
 }
