@@ -25,13 +25,12 @@ const (
 // overwritten meanwhile, too.
 func (x *exam) listAfterWrite(ctx context.Context) error {
 	prefix := x.scratch + "list/"
-	w := &witness{old: make(map[string]bool)}
+	w := &witness{}
 	for i := range steady {
 		key := fmt.Sprintf("%ssteady-%d", prefix, i)
 		if _, err := x.put(ctx, key, "0"); err != nil {
 			return err
 		}
-		w.old[key] = true
 		w.expect(key)
 	}
 	stop := x.overwrite(ctx, w.expected())
@@ -82,13 +81,11 @@ func (x *exam) overwrite(ctx context.Context, keys []string) (stop func() int) {
 
 // witness knows the keys that listings must show, and counts those that they don't.
 type witness struct {
-	old map[string]bool // there from the beginning
-
 	mu       sync.Mutex
-	keys     []string // answered; only ever appended to
+	keys     []string // answered; only ever appended to, first the steady ones
 	listings int
 	missed   int // new objects
-	gaps     int // old objects
+	gaps     int // steady ones
 	first    string
 }
 
@@ -113,12 +110,12 @@ func (w *witness) judge(want []string, objects []store.Object) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.listings++
-	for _, key := range want {
+	for i, key := range want {
 		if shown[key] {
 			continue
 		}
 		w.first = cmp.Or(w.first, key)
-		if w.old[key] {
+		if i < steady {
 			w.gaps++
 		} else {
 			w.missed++

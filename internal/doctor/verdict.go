@@ -54,6 +54,7 @@ func label(name string) string {
 func (x *exam) plan() *Plan {
 	p := x.writer().Properties()
 	absent, match := x.ifNoneMatchIs == kept, x.ifMatchIs == kept
+
 	plan := &Plan{Shared: 2, Exclusive: 4, Renewal: "look_and_put", Release: "delete", Conditions: Unreliable}
 	switch {
 	case p.IfAbsent == store.Kept && absent:
@@ -61,42 +62,29 @@ func (x *exam) plan() *Plan {
 	case p.IfAbsent == store.Claimed && x.ifNoneMatchIs == lacking:
 		plan.Exclusive = 5 // one is spent on learning it
 	}
-	if p.IfMatch == store.Kept && match {
-		plan.Renewal = "if_match"
-	}
-	if len(x.lacking(Delete)) > 0 {
-		plan.Release = "empty_put"
-	}
-	if absent && match {
-		plan.Conditions = Proven
-		if p.IfAbsent == store.Kept && p.IfMatch == store.Kept {
-			plan.Conditions = Relied
-		}
-	}
-	plan.Fence = plan.Conditions == Relied
-	plan.Says = x.says(plan, p)
-	return plan
-}
-
-// says returns a plan in words.
-func (x *exam) says(plan *Plan, p store.Properties) []string {
-	acquire := fmt.Sprintf("a shared lock is taken in %d round trips, an exclusive one in %d", plan.Shared, plan.Exclusive)
 	renewal := "a lock is renewed by a look and a put, in 2 round trips"
-	if plan.Renewal == "if_match" {
-		renewal = "a lock is renewed by a put with If-Match, in 1 round trip"
-	}
-	if p.IfMatch == store.Claimed && x.ifMatchIs == kept {
+	switch {
+	case p.IfMatch == store.Kept && match:
+		plan.Renewal, renewal = "if_match", "a lock is renewed by a put with If-Match, in 1 round trip"
+	case p.IfMatch == store.Claimed && match:
 		renewal += "; the put has If-Match, once the store has proven to the process that it heeds it"
 	}
 	release := "a lock is released by deleting it"
-	if plan.Release == "empty_put" {
+	if len(x.lacking(Delete)) > 0 {
+		plan.Release = "empty_put"
 		release = "a lock is released by emptying it, because deleting isn't allowed: empty objects stay, and can be removed by whoever may"
 	}
-	fence := "fencing numbers (--fence) can be had"
-	if !plan.Fence {
-		fence = "fencing numbers (--fence) can't be had: they need conditional puts that the store is known to keep"
+	fence := "fencing numbers (--fence) can't be had: they need conditional puts that the store is known to keep"
+	switch {
+	case absent && match && p.IfAbsent == store.Kept && p.IfMatch == store.Kept:
+		plan.Conditions, plan.Fence = Relied, true
+		fence = "fencing numbers (--fence) can be had"
+	case absent && match:
+		plan.Conditions = Proven
 	}
-	return []string{acquire, renewal, release, fence, x.staleness(p)}
+	acquire := fmt.Sprintf("a shared lock is taken in %d round trips, an exclusive one in %d", plan.Shared, plan.Exclusive)
+	plan.Says = []string{acquire, renewal, release, fence, x.staleness(p)}
+	return plan
 }
 
 // staleness says when another client passes a crashed holder's lock.
