@@ -132,6 +132,9 @@ func (g *Group) supervise(l *leader, signals jobSignals) {
 	}
 }
 
+// passedOn are the signals of Signals. The group itself handles SIGTSTP and SIGCONT.
+var passedOn = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH}
+
 // jobSignals are the signals to us that are about the group: SIGCHLD, SIGCONT and SIGTSTP.
 type jobSignals struct{ children, continued, stopped chan os.Signal }
 

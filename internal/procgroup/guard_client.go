@@ -116,11 +116,7 @@ func (g *Group) replaceGuard() {
 // keepGuard reads the guard's answers and replaces a guard that has died.
 func (g *Group) keepGuard(p *guardClient) {
 	for v := (vacancy{}); p != nil; p = g.nextGuard(&v) {
-		for {
-			a, err := readAnswer(p.answers)
-			if err != nil {
-				break
-			}
+		for a := (guardAnswer{}); receive(p.answers, &a) == nil; {
 			v = vacancy{}
 			g.handleAnswer(a)
 		}

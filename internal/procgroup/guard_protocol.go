@@ -34,16 +34,15 @@ func write(w io.Writer, record any) error {
 	return binary.Write(w, binary.NativeEndian, record)
 }
 
+func receive(r io.Reader, record any) error {
+	return binary.Read(r, binary.NativeEndian, record)
+}
+
 func readOrder(r io.Reader) (o guardOrder, err error) {
-	err = binary.Read(r, binary.NativeEndian, &o)
+	err = receive(r, &o)
 	// kill(2) takes 0 for our own group and 1 for every process.
 	if err == nil && (o.Magic != orderMagic || o.Pgid <= 1) {
 		err = errors.New("not an order")
 	}
 	return o, err
-}
-
-func readAnswer(r io.Reader) (a guardAnswer, err error) {
-	err = binary.Read(r, binary.NativeEndian, &a)
-	return a, err
 }

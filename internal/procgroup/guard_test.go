@@ -237,7 +237,8 @@ type fakeGuard struct {
 type heard chan guardAnswer
 
 func (h heard) Write(record []byte) (int, error) {
-	a, err := readAnswer(bytes.NewReader(record))
+	var a guardAnswer
+	err := receive(bytes.NewReader(record), &a)
 	h <- a
 	return len(record), err
 }
