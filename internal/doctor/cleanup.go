@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -66,32 +65,26 @@ func (x *exam) stillThere(ctx context.Context, left []string) (keys []string) {
 // erase deletes objects, or empties those that it is not allowed to delete, and returns the
 // keys of all that it has not deleted. It resets the timer with each success.
 func (x *exam) erase(ctx context.Context, keys []string, stuck *time.Timer) (left []string) {
-	deleted := make([]bool, len(keys))
-	var tried atomic.Int64
-	told := x.clock.Elapsed()
-	var telling sync.Mutex
+	var mu sync.Mutex
+	tried, told := 0, x.clock.Elapsed()
 	_ = inParallel(ctx, len(keys), func(ctx context.Context, i int) error {
 		err := x.remove(ctx, keys[i])
-		deleted[i] = err == nil
-		if refused(err) {
+		if err == nil {
+			keys[i] = "" // which is no key
+		} else if refused(err) {
 			_, err = x.put(ctx, keys[i], "")
 		}
 		if err == nil {
 			stuck.Reset(haste)
 		}
-		n := tried.Add(1)
-		telling.Lock()
-		defer telling.Unlock()
+		mu.Lock()
+		defer mu.Unlock()
+		tried++
 		if now := x.clock.Elapsed(); now-told >= retell {
 			told = now
-			x.progress(fmt.Sprintf("cleaning up: %d of %d objects are left", int64(len(keys))-n, len(keys)))
+			x.progress(fmt.Sprintf("cleaning up: %d of %d objects are left", len(keys)-tried, len(keys)))
 		}
 		return nil
 	})
-	for i, key := range keys {
-		if !deleted[i] {
-			left = append(left, key)
-		}
-	}
-	return left
+	return slices.DeleteFunc(keys, func(key string) bool { return key == "" })
 }

@@ -230,10 +230,7 @@ func (g *Group) fork() (int, gate, error) {
 // our group, might use the terminal as well (less, fzf), and get Ctrl-C with us. So a
 // command in a pipeline gets the terminal only once it asks for it.
 func isPipe(f *os.File) bool {
-	if f == nil {
-		return false
-	}
-	info, err := f.Stat()
+	info, err := f.Stat() // of nil: an error
 	return err == nil && info.Mode()&os.ModeNamedPipe != 0
 }
 

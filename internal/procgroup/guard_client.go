@@ -217,9 +217,7 @@ func (g *Group) handleAnswer(a guardAnswer) {
 		g.overdue.Stop()
 	}
 	guarded := g.unguarded && a.Seq == g.seq
-	if guarded {
-		g.unguarded = false
-	}
+	g.unguarded = g.unguarded && !guarded
 	// The allowance came late: the guard, or we, stopped the group before.
 	g.due = g.due || a.Stopped
 	if g.due {

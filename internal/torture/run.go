@@ -115,11 +115,8 @@ func (r *run) contend(ctx context.Context) error {
 	clients.Wait()
 	r.cancel(errOver)
 	others.Wait()
-	var failed failure
-	if errors.As(context.Cause(ctx), &failed) {
-		return failed.error
-	}
-	return nil
+	failed, _ := context.Cause(ctx).(failure)
+	return failed.error
 }
 
 // failure is the cause that ends a run without a result.
