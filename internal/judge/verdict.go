@@ -38,12 +38,10 @@ type Violation struct {
 
 // Verdict is the judgement of a history.
 type Verdict struct {
-	Result Result
-	// Why is the reason of an unknown result.
-	Why        string
+	Result     Result
+	Why        string // reason of an unknown result
 	Violations []Violation
-	// Late counts the changes by requests that were never answered.
-	Late int
+	Late       int // number of changes by requests that were never answered
 
 	info porcupine.LinearizationInfo
 }

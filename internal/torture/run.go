@@ -18,25 +18,19 @@ import (
 
 // Options are the options of a run.
 type Options struct {
-	// Clients take the lock over and over.
-	Clients []Client
+	Clients []Client // they take the lock over and over
 	// Prefix is the prefix of all keys, of locks and data; it ends in a slash. The data is
 	// below its "data/". Run deletes the prefix at the end unless Keep is set.
 	Prefix string
 	Keep   bool
-	// TTL is the ttl of the locks.
-	TTL time.Duration
-	// Duration is how long the clients contend.
-	Duration time.Duration
+	TTL    time.Duration // of the locks
+	// Duration is how long the clients contend, and JudgeFor bounds the time of the verdict.
+	Duration, JudgeFor time.Duration
 	// Seed of the plan. The outcome of a plan is not the same each time.
-	Seed    uint64
-	Chances Chances
-	// Log receives each event as a line of JSON, if it isn't nil.
-	Log io.Writer
-	// Progress is called with the counts each second, if it isn't nil.
-	Progress func(Counts)
-	// JudgeFor bounds the time of the verdict.
-	JudgeFor time.Duration
+	Seed     uint64
+	Chances  Chances
+	Log      io.Writer    // receives each event as a line of JSON, if it isn't nil
+	Progress func(Counts) // is called each second, if it isn't nil
 }
 
 // Client is one contender.
@@ -44,8 +38,7 @@ type Client struct {
 	// Command returns the command line that does some work under the lock. Its stdout must
 	// be the log of Work.Do and nothing else.
 	Command func(Work) []string
-	// Env is added to the environment.
-	Env []string
+	Env     []string // in addition to ours
 }
 
 // Report is the outcome of a run.
