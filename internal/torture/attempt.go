@@ -151,19 +151,20 @@ func (a *attempt) inflict(ctx context.Context, over <-chan struct{}) {
 		}
 		return false
 	}
-	if a.plan.fault != none && wait(a.plan.faultAt) && a.signal(a.plan.fault) && a.plan.fault == stop {
-		wait(a.plan.stopFor)
-		a.noteFault("continue")
-		_ = a.cmd.Process.Signal(sigcont)
+	if f := a.plan.fault; f != none && wait(a.plan.faultAt) && a.signal(string(f), signals[f]) {
+		a.run.count(string(f))
+		if f == stop {
+			wait(a.plan.stopFor)
+			a.signal("continue", sigcont)
+		}
 	}
 	select {
 	case <-over:
 		return
 	case <-ctx.Done():
 	}
-	if sig, ok := signals[term]; ok {
-		a.noteFault("end of the run")
-		_ = a.cmd.Process.Signal(sig)
+	if sig := signals[term]; sig != nil {
+		a.signal("end of the run", sig)
 		select {
 		case <-over:
 			return
@@ -173,22 +174,15 @@ func (a *attempt) inflict(ctx context.Context, over <-chan struct{}) {
 	_ = a.cmd.Process.Kill()
 }
 
-// signal inflicts a fault. It reports false if this system has no such signal or the
-// process has ended.
-func (a *attempt) signal(f fault) bool {
-	sig, ok := signals[f]
-	if !ok {
+// signal logs a fault and sends its signal. It reports false if this system has no such signal
+// or the process has ended.
+func (a *attempt) signal(fault string, sig os.Signal) bool {
+	if sig == nil {
 		return false
 	}
-	a.noteFault(string(f))
-	if a.cmd.Process.Signal(sig) != nil {
-		return false
-	}
-	a.run.count(string(f))
-	return true
+	a.note(judge.Event{Kind: judge.Fault, Text: fault})
+	return a.cmd.Process.Signal(sig) == nil
 }
-
-func (a *attempt) noteFault(text string) { a.note(judge.Event{Kind: judge.Fault, Text: text}) }
 
 // output keeps the first 16 KiB of a process's stderr.
 type output struct {
