@@ -60,11 +60,8 @@ func (x *exam) permissionsUnwritten(ctx context.Context, key string) error {
 		return err
 	}
 	x.add(Check{Name: Overwrite, Result: Unknown, Detail: "there is nothing to be overwritten"})
-	switch err := x.remove(ctx, key); {
-	case refused(err):
+	if err := x.remove(ctx, key); err != nil {
 		return x.permission(Delete, "", err)
-	case err != nil:
-		return err
 	}
 	x.add(Check{Name: Delete, Result: Unknown, Detail: "there is nothing to be deleted"})
 	return nil
