@@ -199,3 +199,35 @@ func (x *exam) absentSteps(ctx context.Context, key string) []step {
 		step{"a put with the ETag of what was deleted", unmet, func() error { return put(deleted, etag) }},
 	)
 }
+
+// conditionalDelete tries out a deletion of only the object that was seen. The lock doesn't
+// need it.
+func (x *exam) conditionalDelete(ctx context.Context) error {
+	d, ok := x.writer().(store.ConditionalDeleter)
+	if !ok {
+		x.add(Check{Name: ConditionalDelete, Result: Unknown, Detail: "this backend doesn't offer it; repolock doesn't need it"})
+		return nil
+	}
+	remove := func(key, etag string) error {
+		_, err := once(ctx, x, timeout, "delete if-match", key, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, d.DeleteIfMatch(ctx, key, etag)
+		})
+		return err
+	}
+	o, detail, err := x.afresh(ctx, "delete-if-match", matched, func(key string) []step {
+		var etag string
+		return []step{
+			{"a plain put", nil, func() (err error) { etag, err = x.putTagged(ctx, key, "1"); return err }},
+			{"a deletion with a wrong ETag", unmet, func() error { return remove(key, wrongETag) }},
+			{"a deletion with the right ETag", nil, func() error { return remove(key, etag) }},
+		}
+	})
+	if err != nil {
+		return err
+	}
+	c := x.add(Check{Name: ConditionalDelete, Result: o.verdict(store.Claimed), Detail: detail + "; repolock doesn't need it"})
+	if o == forbidden {
+		c.Result = Warn
+	}
+	return nil
+}

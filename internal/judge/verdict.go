@@ -54,7 +54,11 @@ func Judge(sections []Section, timeout time.Duration) Verdict {
 	_, v.Late = changes(sections)
 	var order porcupine.CheckResult
 	order, v.info = porcupine.CheckOperationsVerbose(model, operations(sections), timeout)
-	v.info.AddAnnotations(annotate(sections))
+	for _, s := range sections {
+		for _, f := range s.Faults { // drawn below the clients
+			v.info.AddAnnotations([]porcupine.Annotation{{Tag: "faults", Start: int64(f.At), Description: f.Text + " " + s.ID}})
+		}
+	}
 	switch {
 	case order == porcupine.Illegal && len(v.Violations) == 0:
 		// overlaps is wrong then: believe porcupine.
@@ -70,24 +74,7 @@ func Judge(sections []Section, timeout time.Duration) Verdict {
 	return v
 }
 
-// Seen returns all violations that need no search. It can be called with the sections that
-// have ended while others go on.
-func Seen(sections []Section) []Violation {
-	changed, _ := changes(sections)
-	return append(overlaps(sections), changed...)
-}
-
 // Picture writes porcupine's drawing of the history, with the faults, as HTML.
 func (v Verdict) Picture(w io.Writer) error {
 	return porcupine.Visualize(model, v.info, w)
-}
-
-// annotate draws the faults below the clients.
-func annotate(sections []Section) (notes []porcupine.Annotation) {
-	for _, s := range sections {
-		for _, f := range s.Faults {
-			notes = append(notes, porcupine.Annotation{Tag: "faults", Start: int64(f.At), Description: f.Text + " " + s.ID})
-		}
-	}
-	return notes
 }
