@@ -66,7 +66,7 @@ func (x *exam) stillThere(ctx context.Context, left []string) (keys []string) {
 // keys of all that it has not deleted. It resets the timer with each success.
 func (x *exam) erase(ctx context.Context, keys []string, stuck *time.Timer) (left []string) {
 	var mu sync.Mutex
-	tried, told := 0, x.clock.Elapsed()
+	tried, told := 0, x.opts.Clock.Elapsed()
 	_ = inParallel(ctx, len(keys), func(ctx context.Context, i int) error {
 		err := x.remove(ctx, keys[i])
 		if err == nil {
@@ -80,7 +80,7 @@ func (x *exam) erase(ctx context.Context, keys []string, stuck *time.Timer) (lef
 		mu.Lock()
 		defer mu.Unlock()
 		tried++
-		if now := x.clock.Elapsed(); now-told >= retell {
+		if now := x.opts.Clock.Elapsed(); now-told >= retell {
 			told = now
 			x.progress(fmt.Sprintf("cleaning up: %d of %d objects are left", len(keys)-tried, len(keys)))
 		}

@@ -140,11 +140,11 @@ func (p pair) apart(stampStep, nowStep time.Duration) time.Duration {
 
 // compare puts an object and lists it.
 func (x *exam) compare(ctx context.Context, key string) (pair, error) {
-	start, before := x.clock.Elapsed(), x.clock.Now()
+	start, before := x.opts.Clock.Elapsed(), x.opts.Clock.Now()
 	if _, err := x.put(ctx, key, "now"); err != nil {
 		return pair{}, err
 	}
-	after := x.clock.Now()
+	after := x.opts.Clock.Now()
 	page, err := x.list(ctx, 0, key, "")
 	if err != nil || len(page.Objects) == 0 {
 		return pair{}, err
@@ -153,5 +153,5 @@ func (x *exam) compare(ctx context.Context, key string) (pair, error) {
 	if !stamped.IsZero() {
 		x.stamps = append(x.stamps, reading{before, after, stamped})
 	}
-	return pair{stamped, page.Now, x.clock.Elapsed() - start}, nil
+	return pair{stamped, page.Now, x.opts.Clock.Elapsed() - start}, nil
 }

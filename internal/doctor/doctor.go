@@ -83,7 +83,6 @@ var trials = []trial{
 type exam struct {
 	stores  []store.Store // handles on the repository
 	opts    Options
-	clock   clock.Clock
 	scratch string
 	report  Report
 
@@ -106,7 +105,6 @@ func newExam(s store.Store, opts Options) (*exam, error) {
 	x := &exam{
 		stores: append([]store.Store{s}, opts.Others...),
 		opts:   opts,
-		clock:  opts.Clock,
 		// In small letters: it has the form of a lock's name.
 		scratch: fmt.Sprintf("%sdoctor-%s-%016x/", opts.Prefix, opts.Clock.Now().UTC().Format("20060102t150405z"), rand.Uint64()),
 		took:    map[string][]time.Duration{},

@@ -71,7 +71,7 @@ func (x *exam) overwrite(ctx context.Context, keys []string) (stop func() int) {
 				n++
 			} else {
 				// Some stores take only so many writes a second of one key.
-				_ = clock.Sleep(ctx, x.clock, 500*time.Millisecond)
+				_ = clock.Sleep(ctx, x.opts.Clock, 500*time.Millisecond)
 			}
 		}
 		done <- n

@@ -84,12 +84,12 @@ func (x *exam) get(ctx context.Context, n int, key string) (content, error) {
 // list returns one page.
 func (x *exam) list(ctx context.Context, n int, prefix, cursor string) (store.Page, error) {
 	return repeat(ctx, x, func(within time.Duration) (store.Page, error) {
-		sent := x.clock.Now()
+		sent := x.opts.Clock.Now()
 		page, err := once(ctx, x, within, "list", prefix, func(ctx context.Context) (store.Page, error) {
 			return store.Finite(x.reader(n)).List(ctx, prefix, cursor)
 		})
 		if err == nil && !page.Now.IsZero() {
-			r := reading{sent, x.clock.Now(), page.Now}
+			r := reading{sent, x.opts.Clock.Now(), page.Now}
 			x.mu.Lock()
 			defer x.mu.Unlock()
 			x.readings = append(x.readings, r)
@@ -128,7 +128,7 @@ func (x *exam) removeBy(ctx context.Context, s store.Store, key string) error {
 // repeat sends a request until it is answered, or refused for good, or the budget is used up.
 // The request must be one that can be applied twice.
 func repeat[T any](ctx context.Context, x *exam, send func(within time.Duration) (T, error)) (T, error) {
-	return retry.Do(ctx, retry.Policy{Clock: x.clock, Budget: budget, Timeout: timeout, Permanent: store.Permanent}, send)
+	return retry.Do(ctx, retry.Policy{Clock: x.opts.Clock, Budget: budget, Timeout: timeout, Permanent: store.Permanent}, send)
 }
 
 // once sends a request, notes how long its answer took, and gives the request up if it isn't
@@ -139,9 +139,9 @@ func once[T any](ctx context.Context, x *exam, within time.Duration, kind, key s
 		took time.Duration
 	}
 	a, late, err := retry.Once(ctx, within, func(ctx context.Context) (timed, error) {
-		start := x.clock.Elapsed()
+		start := x.opts.Clock.Elapsed()
 		v, err := send(ctx)
-		return timed{v, x.clock.Elapsed() - start}, err
+		return timed{v, x.opts.Clock.Elapsed() - start}, err
 	})
 	switch e := (*store.Error)(nil); {
 	case err != nil && ctx.Err() != nil:

@@ -48,6 +48,7 @@ func (r Repolock) Command(w Work) []string {
 
 // Exit codes of repolock, and a line on its stderr.
 const (
+	panicked = 2 // of any Go program
 	codeHeld = 75
 	codeLost = 79
 	// CodeUnjudged is the exit code of a child that can't write its log.

@@ -215,9 +215,6 @@ func (r *run) account(s judge.Section, code int, stderr *output) error {
 	return nil
 }
 
-// panicked is the exit code of a Go program that panicked.
-const panicked = 2
-
 // log writes an event to the log.
 func (r *run) log(e judge.Event) {
 	if r.opts.Log == nil {
