@@ -46,10 +46,10 @@ func Ask(token, do string, answer any, last bool) error {
 	in := json.NewDecoder(conn)
 	_ = conn.SetDeadline(time.Now().Add(helloTime))
 	var h hello
-	if err := in.Decode(&h); err != nil {
-		return unanswered("it may be stopped", err)
+	if err = in.Decode(&h); err == nil {
+		err = json.NewEncoder(conn).Encode(request{do})
 	}
-	if err := json.NewEncoder(conn).Encode(request{do}); err != nil {
+	if err != nil {
 		return unanswered("it may be stopped", err)
 	}
 	_ = conn.SetDeadline(time.Now().Add(answerTime))

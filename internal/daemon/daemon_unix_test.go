@@ -66,7 +66,7 @@ func TestDir(t *testing.T) {
 			runtime, _ := place(t)
 			dir := filepath.Join(runtime, "repolock")
 			must(t, test.prepare(runtime, dir))
-			got, err := Dir()
+			got, err := socketDir("", true)
 			if test.says == "" {
 				if info, serr := os.Lstat(dir); err != nil || got != dir || serr != nil || info.Mode() != os.ModeDir|0o700 {
 					t.Errorf("%s %v %v", got, err, serr)
@@ -83,12 +83,12 @@ func TestDirElsewhere(t *testing.T) {
 	_, tmp := place(t)
 	for _, runtime := range []string{"", "relative", "/no/such/directory"} {
 		t.Setenv("XDG_RUNTIME_DIR", runtime)
-		if dir, err := Dir(); err != nil || filepath.Dir(dir) != tmp {
+		if dir, err := socketDir("", true); err != nil || filepath.Dir(dir) != tmp {
 			t.Errorf("%q: %s %v", runtime, dir, err)
 		}
 	}
 	t.Setenv("TMPDIR", tmp+"/none")
-	if _, err := Dir(); !errors.Is(err, ErrDir) {
+	if _, err := socketDir("", true); !errors.Is(err, ErrDir) {
 		t.Error(err)
 	}
 }
@@ -96,7 +96,7 @@ func TestDirElsewhere(t *testing.T) {
 // TestForeign: what belongs to somebody else isn't used.
 func TestForeign(t *testing.T) {
 	runtime, tmp := place(t)
-	dir, err := Dir()
+	dir, err := socketDir("", true)
 	must(t, err)
 	if err := private(dir, os.Geteuid()+1); err == nil || !strings.Contains(err.Error(), "belongs to uid") {
 		t.Error(err)
@@ -105,15 +105,15 @@ func TestForeign(t *testing.T) {
 		return // who isn't root can't make more of it
 	}
 	must(t, os.Chown(dir, 12345, -1))
-	if _, err := Dir(); err == nil || !strings.Contains(err.Error(), "belongs to uid 12345") {
+	if _, err := socketDir("", true); err == nil || !strings.Contains(err.Error(), "belongs to uid 12345") {
 		t.Error(err)
 	}
 	must(t, os.Chown(runtime, 12345, -1))
-	if dir, err := Dir(); err != nil || filepath.Dir(dir) != tmp {
+	if dir, err := socketDir("", true); err != nil || filepath.Dir(dir) != tmp {
 		t.Errorf("%s %v", dir, err)
 	}
 	must(t, os.Chown(tmp, 12345, -1))
-	if _, err := Dir(); err == nil || !strings.Contains(err.Error(), "may be replaced by others") {
+	if _, err := socketDir("", true); err == nil || !strings.Contains(err.Error(), "may be replaced by others") {
 		t.Error(err)
 	}
 }
@@ -159,7 +159,7 @@ func TestTooLong(t *testing.T) {
 	} {
 		t.Setenv("XDG_RUNTIME_DIR", test.runtime)
 		t.Setenv("TMPDIR", test.tmp)
-		if dir, err := Dir(); err != nil || dir != test.want {
+		if dir, err := socketDir("", true); err != nil || dir != test.want {
 			t.Errorf("%s %v, want %s", dir, err, test.want)
 		}
 		l, err := Listen(NewToken())

@@ -13,17 +13,24 @@ import (
 	"syscall"
 )
 
-// Dir returns the directory in which keepers listen, and makes it if need be. It belongs to
-// this user alone. It is the first of these in which a socket's path is short enough:
-// $XDG_RUNTIME_DIR/repolock, if $XDG_RUNTIME_DIR is the user's; repolock-UID in the
-// directory for temporary files; repolock-UID in /tmp.
-func Dir() (string, error) {
-	dir, _ := directory("")
-	return dir, made(dir)
+// socketDir returns the directory in which keepers listen, and makes it if need be. It belongs
+// to this user alone. Only the keeper itself makes the directory of a token's suffix.
+func socketDir(suffix string, keeper bool) (string, error) {
+	dir, _ := directory(suffix)
+	if keeper || suffix == "" {
+		return dir, made(dir)
+	}
+	err := private(dir, os.Geteuid())
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w (there is no %s)", ErrGone, dir)
+	}
+	return dir, err
 }
 
-// directory returns the path of Dir, or of the directory of a token's suffix, and whether it
-// is among the temporary files, where another user can take the name.
+// directory returns the path of socketDir, and whether it is among the temporary files, where
+// another user can take the name. It is the first of these in which a socket's path is short
+// enough: $XDG_RUNTIME_DIR/repolock, if $XDG_RUNTIME_DIR is the user's and there is no suffix;
+// repolock-UID in the directory for temporary files; repolock-UID in /tmp.
 func directory(suffix string) (dir string, temporary bool) {
 	uid := os.Geteuid()
 	ours := "repolock-" + strconv.Itoa(uid) + suffix
@@ -54,25 +61,12 @@ func made(dir string) error {
 	return unfit
 }
 
-// newSuffix returns a token's suffix if another user has taken the name of Dir, else "".
+// newSuffix returns a token's suffix if another user has taken the name without one, else "".
 func newSuffix() string {
 	if dir, temporary := directory(""); !temporary || made(dir) == nil {
 		return ""
 	}
 	return "." + rand.Text()[:suffixLength]
-}
-
-// suffixed returns the directory of a token's suffix. Only the keeper makes it.
-func suffixed(suffix string, keeper bool) (string, error) {
-	dir, _ := directory(suffix)
-	if keeper {
-		return dir, made(dir)
-	}
-	err := private(dir, os.Geteuid())
-	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("%w (there is no %s)", ErrGone, dir)
-	}
-	return dir, err
 }
 
 // lastResort has a short path on every system; a variable for tests.

@@ -9,7 +9,7 @@ package daemon
 
 import "errors"
 
-// Errors of Ask, the last also of Listen and Dir.
+// Errors of Ask, the last also of Listen.
 var (
 	// ErrGone is returned when no keeper listens, or the keeper ended before it answered.
 	ErrGone = errors.New("the lock has no keeper any more: it was released, or the process that it was for has ended, or its keeper was killed")

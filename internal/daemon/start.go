@@ -3,6 +3,7 @@ package daemon
 import (
 	"encoding/gob"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"sync"
@@ -17,31 +18,31 @@ func Start(args []string, order any, log *os.File) (*Starter, error) {
 	if err != nil {
 		return nil, err
 	}
-	theirOrders, orders, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	defer theirOrders.Close()
 	news, theirNews, err := os.Pipe()
 	if err != nil {
-		orders.Close()
 		return nil, err
 	}
 	defer theirNews.Close()
 	cmd := exec.Command(program, args...)
 	cmd.Args[0] = os.Args[0]
-	cmd.Stdin, cmd.ExtraFiles = theirOrders, []*os.File{theirNews}
+	cmd.ExtraFiles = []*os.File{theirNews}
+	orders, err := cmd.StdinPipe()
+	if err != nil {
+		news.Close()
+		return nil, err
+	}
 	if log != nil {
 		cmd.Stdout, cmd.Stderr = log, log
 	}
 	detach(cmd)
-	s := &Starter{cmd: cmd, orders: orders, news: news, out: gob.NewEncoder(orders), in: gob.NewDecoder(news)}
+	s := &Starter{cmd, orders, gob.NewEncoder(orders), gob.NewDecoder(news)}
 	if err := cmd.Start(); err != nil {
-		s.close()
+		news.Close()
 		return nil, err
 	}
 	if err := s.out.Encode(order); err != nil {
-		s.close()
+		s.GiveUp()
+		news.Close()
 		return nil, errors.Join(err, cmd.Wait())
 	}
 	return s, nil
@@ -49,10 +50,10 @@ func Start(args []string, order any, log *os.File) (*Starter, error) {
 
 // Starter is the starter's side of the pipes to a keeper.
 type Starter struct {
-	cmd          *exec.Cmd
-	orders, news *os.File
-	out          *gob.Encoder
-	in           *gob.Decoder
+	cmd    *exec.Cmd
+	orders io.Closer
+	out    *gob.Encoder // orders
+	in     *gob.Decoder // news
 }
 
 // PID returns the keeper's process id.
@@ -67,11 +68,6 @@ func (s *Starter) Accept() error { return s.out.Encode(accepted{true}) }
 
 // GiveUp makes a keeper end that was not accepted. Next then returns an error once it has.
 func (s *Starter) GiveUp() { s.orders.Close() }
-
-func (s *Starter) close() {
-	s.orders.Close()
-	s.news.Close()
-}
 
 // accepted is the last message of a starter.
 type accepted struct{ Yes bool }

@@ -11,12 +11,9 @@ var errUnsupported = errors.New("there are no keepers on this system")
 // Supported returns an error on systems without keepers.
 func Supported() error { return errUnsupported }
 
-// Dir fails.
-func Dir() (string, error) { return "", errUnsupported }
-
 func newSuffix() string { return "" }
 
-func suffixed(string, bool) (string, error) { return "", errUnsupported }
+func socketDir(string, bool) (string, error) { return "", errUnsupported }
 
 func detach(*exec.Cmd) {}
 

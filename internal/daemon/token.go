@@ -30,22 +30,13 @@ func CheckToken(token string) error {
 	return nil
 }
 
-// socket returns the path on which the keeper with a token listens. It makes the directory of
-// a suffix only for the keeper itself.
+// socket returns the path on which the keeper with a token listens.
 func socket(token string, keeper bool) (string, error) {
 	if err := CheckToken(token); err != nil {
 		return "", err
 	}
-	name, suffix := token[:tokenLength], token[tokenLength:]
-	if suffix != "" {
-		dir, err := suffixed(suffix, keeper)
-		return filepath.Join(dir, name), err
-	}
-	dir, err := Dir()
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(dir, name), nil
+	dir, err := socketDir(token[tokenLength:], keeper)
+	return filepath.Join(dir, token[:tokenLength]), err
 }
 
 // forget removes the directory of a token's suffix, which is empty without its socket.

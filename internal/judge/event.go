@@ -49,10 +49,8 @@ type Event struct {
 	Client int  `json:"client,omitempty"`
 	Mode   Mode `json:"mode,omitempty"`
 	// Op of a Call is "put", "delete" or "list", and Key the object, or the prefix.
-	Op  string `json:"op,omitempty"`
-	Key string `json:"key,omitempty"`
-	// Error of a Return.
-	Error string `json:"error,omitempty"`
-	// Text of a Fault or an End, for people.
-	Text string `json:"text,omitempty"`
+	Op    string `json:"op,omitempty"`
+	Key   string `json:"key,omitempty"`
+	Error string `json:"error,omitempty"` // of a Return
+	Text  string `json:"text,omitempty"`  // of a Fault or an End, for people
 }

@@ -84,8 +84,8 @@ func TestTwoJudges(t *testing.T) {
 			s.Acts[0].Return = max(s.Acts[0].Return, s.Last-shift)
 		}
 		ok := porcupine.CheckOperations(model, operations(sections))
-		if overlaps := Overlaps(sections); ok != (len(overlaps) == 0) {
-			t.Fatalf("porcupine: %v, overlaps: %v", ok, overlaps)
+		if found := overlaps(sections); ok != (len(found) == 0) {
+			t.Fatalf("porcupine: %v, overlaps: %v", ok, found)
 		}
 		verdicts[ok]++
 	}

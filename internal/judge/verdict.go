@@ -38,15 +38,12 @@ type Violation struct {
 
 // Verdict is the judgement of a history.
 type Verdict struct {
-	Result Result
-	// Why is the reason of an unknown result.
-	Why        string
+	Result     Result
+	Why        string // reason of an unknown result
 	Violations []Violation
-	// Late counts the changes by requests that were never answered.
-	Late int
+	Late       int // number of changes by requests that were never answered
 
-	info   porcupine.LinearizationInfo
-	faults []porcupine.Annotation
+	info porcupine.LinearizationInfo
 }
 
 // Judge decides whether the sections can have happened under a lock. It gives up the search
@@ -55,12 +52,16 @@ func Judge(sections []Section, timeout time.Duration) Verdict {
 	var v Verdict
 	v.Violations = Seen(sections)
 	_, v.Late = changes(sections)
-	v.faults = annotate(sections)
 	var order porcupine.CheckResult
 	order, v.info = porcupine.CheckOperationsVerbose(model, operations(sections), timeout)
+	for _, s := range sections {
+		for _, f := range s.Faults { // drawn below the clients
+			v.info.AddAnnotations([]porcupine.Annotation{{Tag: "faults", Start: int64(f.At), Description: f.Text + " " + s.ID}})
+		}
+	}
 	switch {
 	case order == porcupine.Illegal && len(v.Violations) == 0:
-		// Overlaps is wrong then: believe porcupine.
+		// overlaps is wrong then: believe porcupine.
 		v.Violations = []Violation{{Name: TwoIn, Text: "porcupine finds no order in which this can have happened under a lock"}}
 		fallthrough
 	case len(v.Violations) > 0:
@@ -73,32 +74,7 @@ func Judge(sections []Section, timeout time.Duration) Verdict {
 	return v
 }
 
-// Seen returns all violations that need no search. It can be called with the sections that
-// have ended while others go on.
-func Seen(sections []Section) []Violation {
-	var found []Violation
-	for _, o := range Overlaps(sections) {
-		found = append(found, Violation{TwoIn, []string{o.A.ID, o.B.ID}, o.String()})
-	}
-	changed, _ := changes(sections)
-	return append(found, changed...)
-}
-
 // Picture writes porcupine's drawing of the history, with the faults, as HTML.
 func (v Verdict) Picture(w io.Writer) error {
-	info := v.info
-	info.AddAnnotations(v.faults)
-	return porcupine.Visualize(model, info, w)
-}
-
-// annotate draws the faults below the clients.
-func annotate(sections []Section) (notes []porcupine.Annotation) {
-	for _, s := range sections {
-		for _, f := range s.Faults {
-			notes = append(notes, porcupine.Annotation{
-				Tag: "faults", Start: int64(f.At), Description: f.Text + " " + s.ID,
-			})
-		}
-	}
-	return notes
+	return porcupine.Visualize(model, v.info, w)
 }

@@ -132,6 +132,9 @@ func (g *Group) supervise(l *leader, signals jobSignals) {
 	}
 }
 
+// passedOn are the signals of Signals. The group itself handles SIGTSTP and SIGCONT.
+var passedOn = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH}
+
 // jobSignals are the signals to us that are about the group: SIGCHLD, SIGCONT and SIGTSTP.
 type jobSignals struct{ children, continued, stopped chan os.Signal }
 
@@ -227,10 +230,7 @@ func (g *Group) fork() (int, gate, error) {
 // our group, might use the terminal as well (less, fzf), and get Ctrl-C with us. So a
 // command in a pipeline gets the terminal only once it asks for it.
 func isPipe(f *os.File) bool {
-	if f == nil {
-		return false
-	}
-	info, err := f.Stat()
+	info, err := f.Stat() // of nil: an error
 	return err == nil && info.Mode()&os.ModeNamedPipe != 0
 }
 

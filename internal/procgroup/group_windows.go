@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"syscall"
 )
 
@@ -115,9 +114,4 @@ func (g *Group) Close() error {
 	return err
 }
 
-// Signals delivers the signals for a caller to pass on, until stop is called.
-func Signals() (signals <-chan os.Signal, stop func()) {
-	c := make(chan os.Signal, 16)
-	signal.Notify(c, os.Interrupt, syscall.SIGTERM)
-	return c, func() { signal.Stop(c) }
-}
+var passedOn = []os.Signal{os.Interrupt, syscall.SIGTERM}

@@ -113,34 +113,27 @@ func (w *watcher) signal(sig unix.Signal) {
 // order. It returns the time until the next look.
 func (w *watcher) enforce(ordered bool) (wait time.Duration) {
 	now := w.read()
-	why := w.order.check(now)
-	a := guardAnswer{Seq: w.order.Seq}
-	if why == ErrParted {
-		a.Parted = 1
-	}
+	expiry := w.order.Expiry
+	why := w.order.check(expiry, now)
+	a := guardAnswer{Seq: w.order.Seq, Stopped: ordered && w.stopped && why == nil, Parted: why == ErrParted}
 	if ordered {
-		if why == nil && w.stopped {
-			a.Stopped, w.stopped = 1, false
-		}
 		_ = write(w.answers, a)
 	}
-
-	expiry := Expiry(w.order.Expiry)
+	wait = stopInterval
 	switch {
 	case why == nil:
 		wait = clockInterval
+		w.stopped = w.stopped && !ordered
 	case why == ErrExpired && expiry == Kill:
 		w.signal(unix.SIGKILL)
-		wait = stopInterval
 	default:
 		w.signal(unix.SIGSTOP)
 		w.stopped = true
-		wait = stopInterval
 	}
-	if why == ErrParted && !w.parted && !ordered {
+	if a.Parted && !w.parted && !ordered {
 		_ = write(w.answers, a)
 	}
-	w.parted = why == ErrParted
+	w.parted = a.Parted
 	if why != ErrExpired && expiry != Nothing {
 		wait = min(wait, w.order.Until-now.Elapsed)
 	}

@@ -3,6 +3,7 @@
 package procgroup
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -26,11 +27,10 @@ const (
 // errSilent is the reason when a guard started and ended again.
 var errSilent = errors.New("it ends without an answer")
 
-// guardClient is our side of a guard process.
+// guardClient is our side of a guard process: orders go out, and answers come in.
 type guardClient struct {
-	pid     int
-	orders  *os.File
-	answers *os.File
+	pid int
+	pipes
 }
 
 // startGuard runs our own program as the guard. Once it has returned, the guard reads what
@@ -41,37 +41,23 @@ func startGuard() (*guardClient, error) {
 		return nil, err
 	}
 	defer null.Close()
-	theirOrders, orders, err := os.Pipe()
+	ours, theirs, err := openPipes()
 	if err != nil {
 		return nil, err
 	}
-	defer theirOrders.Close()
-	answers, theirAnswers, err := os.Pipe()
-	if err != nil {
-		orders.Close()
-		return nil, err
-	}
-	defer theirAnswers.Close()
+	defer theirs.close()
 
 	pid, err := spawn(guardProgram(), []string{os.Args[0], guardArg}, &syscall.ProcAttr{
 		Dir:   "/",        // so that no file system stays busy
 		Env:   []string{}, // no secrets
-		Files: []uintptr{theirOrders.Fd(), null.Fd(), null.Fd(), theirAnswers.Fd()},
+		Files: []uintptr{theirs.in.Fd(), null.Fd(), null.Fd(), theirs.out.Fd()},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
-		orders.Close()
-		answers.Close()
+		ours.close()
 		return nil, &os.PathError{Op: "start the guard", Path: guardProgram(), Err: err}
 	}
-	return &guardClient{pid, orders, answers}, nil
-}
-
-// send writes an order. It waits only if the pipe is full because the guard has not read
-// for long.
-func (p *guardClient) send(o guardOrder) error {
-	_ = p.orders.SetWriteDeadline(time.Now().Add(answerTimeout))
-	return write(p.orders, o)
+	return &guardClient{pid, ours}, nil
 }
 
 // end kills the guard and reaps it, so that it signals no process any more. The caller must
@@ -79,8 +65,7 @@ func (p *guardClient) send(o guardOrder) error {
 func (p *guardClient) end() {
 	_ = unix.Kill(p.pid, unix.SIGKILL)
 	await(p.pid)
-	p.orders.Close()
-	p.answers.Close()
+	p.close()
 }
 
 // sendOrder sends the guard the current order under a new number. After an error,
@@ -97,7 +82,9 @@ func (g *Group) resendOrder() error {
 	if g.guard == nil {
 		return ErrUnguarded // keepGuard sends it to the next guard
 	}
-	err := g.guard.send(guardOrder{orderMagic, uint32(g.cmd.Expiry), int64(g.pgid), g.allowance, g.seq})
+	// This waits only if the pipe is full because the guard has not read for long.
+	_ = g.guard.out.SetWriteDeadline(time.Now().Add(answerTimeout))
+	err := write(g.guard.out, guardOrder{orderMagic, g.cmd.Expiry, int64(g.pgid), g.allowance, g.seq})
 	if err != nil {
 		g.replaceGuard()
 	}
@@ -115,11 +102,7 @@ func (g *Group) replaceGuard() {
 // keepGuard reads the guard's answers and replaces a guard that has died.
 func (g *Group) keepGuard(p *guardClient) {
 	for v := (vacancy{}); p != nil; p = g.nextGuard(&v) {
-		for {
-			a, err := readAnswer(p.answers)
-			if err != nil {
-				break
-			}
+		for a := (guardAnswer{}); receive(p.in, &a) == nil; {
 			v = vacancy{}
 			g.handleAnswer(a)
 		}
@@ -161,11 +144,7 @@ func (g *Group) nextGuard(v *vacancy) *guardClient {
 		}
 		if !now.Before(v.next) {
 			p, err := g.startNextGuard()
-			if err == nil {
-				v.why = errSilent
-			} else {
-				v.why = err
-			}
+			v.why = cmp.Or(err, errSilent)
 			v.next, v.pause = now.Add(v.pause), min(2*v.pause, lastPause)
 			if p != nil || err == os.ErrProcessDone {
 				return p
@@ -224,16 +203,14 @@ func (g *Group) handleAnswer(a guardAnswer) {
 		g.overdue.Stop()
 	}
 	guarded := g.unguarded && a.Seq == g.seq
-	if guarded {
-		g.unguarded = false
-	}
+	g.unguarded = g.unguarded && !guarded
 	// The allowance came late: the guard, or we, stopped the group before.
-	g.due = g.due || a.Stopped != 0
+	g.due = g.due || a.Stopped
 	if g.due {
 		_ = g.continueLocked()
 	}
 	before := g.parted
-	g.parted = a.Parted != 0
+	g.parted = a.Parted
 	if g.parted {
 		g.seekRunaways()
 	}

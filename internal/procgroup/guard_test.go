@@ -237,7 +237,8 @@ type fakeGuard struct {
 type heard chan guardAnswer
 
 func (h heard) Write(record []byte) (int, error) {
-	a, err := readAnswer(bytes.NewReader(record))
+	var a guardAnswer
+	err := receive(bytes.NewReader(record), &a)
 	h <- a
 	return len(record), err
 }
@@ -289,7 +290,7 @@ func (f *fakeGuard) answer(t *testing.T) guardAnswer {
 func (f *fakeGuard) order(t *testing.T, e Expiry, allowance Allowance) guardAnswer {
 	t.Helper()
 	f.seq++
-	if err := write(f.orders, guardOrder{orderMagic, uint32(e), 77, allowance, f.seq}); err != nil {
+	if err := write(f.orders, guardOrder{orderMagic, e, 77, allowance, f.seq}); err != nil {
 		t.Fatal(err)
 	}
 	a := f.answer(t)
@@ -319,14 +320,14 @@ func TestWatchStops(t *testing.T) {
 		f.want(t)
 		time.Sleep(400 * time.Millisecond)
 		f.want(t, "3.2s -77 stopped (signal)", "3.4s -77 stopped (signal)")
-		if a := f.allow(t, Stop, time.Second); a.Stopped != 0 {
+		if a := f.allow(t, Stop, time.Second); a.Stopped {
 			t.Error("this allowance is over: it is still stopped")
 		}
 		f.want(t, "3.5s -77 stopped (signal)")
-		if a := f.allow(t, Stop, 5*time.Second); a.Stopped != 1 {
+		if a := f.allow(t, Stop, 5*time.Second); !a.Stopped {
 			t.Error("it must say that it had stopped the group")
 		}
-		if a := f.allow(t, Stop, 5*time.Second); a.Stopped != 0 {
+		if a := f.allow(t, Stop, 5*time.Second); a.Stopped {
 			t.Error("but only once")
 		}
 		time.Sleep(1400 * time.Millisecond)

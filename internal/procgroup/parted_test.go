@@ -17,7 +17,7 @@ import (
 // parted is the unasked answer of a guard that stops the group for its clocks.
 func (f *fakeGuard) parted(t *testing.T) {
 	t.Helper()
-	if a := f.answer(t); a != (guardAnswer{f.seq, 0, 1}) {
+	if a := f.answer(t); a != (guardAnswer{f.seq, false, true}) {
 		t.Errorf("it says %+v", a)
 	}
 }
@@ -38,11 +38,11 @@ func TestWatchStopsWhenClocksPart(t *testing.T) {
 			f.want(t, "1s -77 stopped (signal)")
 			time.Sleep(200 * time.Millisecond)
 			f.want(t, "1.2s -77 stopped (signal)") // another process might have continued it
-			if a := f.order(t, Stop, before); a.Stopped != 0 || a.Parted != 1 {
+			if a := f.order(t, Stop, before); a.Stopped || !a.Parted {
 				t.Errorf("%v: to an order of before it says %+v", step, a)
 			}
 			f.want(t, "1.3s -77 stopped (signal)")
-			if a := f.allow(t, Stop, time.Hour); a.Stopped != 1 || a.Parted != 0 {
+			if a := f.allow(t, Stop, time.Hour); !a.Stopped || a.Parted {
 				t.Errorf("%v: to an order of now it says %+v", step, a)
 			}
 			time.Sleep(time.Minute)
@@ -60,7 +60,7 @@ func TestWatchLooksAtClocksWithEachOrder(t *testing.T) {
 		f.order(t, Stop, Allowance{time.Hour, clock.Reading{Wall: epoch}})
 		time.Sleep(100 * time.Millisecond)
 		f.step.Store(int64(3 * time.Second))
-		if a := f.order(t, Stop, Allowance{time.Hour, clock.Reading{Wall: epoch}}); a.Parted != 1 {
+		if a := f.order(t, Stop, Allowance{time.Hour, clock.Reading{Wall: epoch}}); !a.Parted {
 			t.Errorf("it says %+v", a)
 		}
 		f.want(t, "100ms -77 stopped (signal)")

@@ -6,4 +6,4 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func dieWithThread(attr *syscall.SysProcAttr) { attr.Pdeathsig = unix.SIGKILL }
+func init() { dieWithThread = func(attr *syscall.SysProcAttr) { attr.Pdeathsig = unix.SIGKILL } }

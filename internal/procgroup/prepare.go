@@ -3,7 +3,6 @@
 package procgroup
 
 import (
-	"context"
 	"fmt"
 	"syscall"
 	"time"
@@ -48,48 +47,37 @@ func Prepare(cmd Command) (*Prepared, error) {
 // It fails as Prepare does, with ErrExpired or ErrParted if the allowance doesn't hold, and
 // with ErrUnguarded if there is no guard. After an error nothing of the command has run.
 func (p *Prepared) Start(env []string, a Allowance) (*Group, error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
 	p.begin <- startRequest{env, a}
-	var err error
-	select {
-	case err = <-p.started:
-	case err = <-p.g.allowanceEnd(ctx, a): // the guard stopped it before it was executed
-	}
-	if err != nil {
+	if err := p.await(a); err != nil {
 		_ = p.g.Close()
 		return nil, err
 	}
 	return p.g, nil
 }
 
+// await waits until the command runs or can't, or the allowance doesn't hold any more: the
+// guard can stop the starter before it executes the command.
+func (p *Prepared) await(a Allowance) error {
+	for wait := time.Duration(0); ; {
+		select {
+		case err := <-p.started:
+			return err
+		case <-time.After(wait):
+		}
+		now := ReadClocks()
+		if err := a.check(p.g.cmd.Expiry, now); err != nil {
+			return err
+		}
+		if wait = clockInterval; p.g.cmd.Expiry != Nothing {
+			wait = min(wait, a.Until-now.Elapsed)
+		}
+	}
+}
+
 // Close ends the starter and the guard of a command that is not to be started.
 func (p *Prepared) Close() {
 	close(p.begin)
 	p.g.work.Wait()
-}
-
-// allowanceEnd sends ErrExpired or ErrParted once the first allowance doesn't hold any more.
-func (g *Group) allowanceEnd(ctx context.Context, a Allowance) <-chan error {
-	end := make(chan error, 1)
-	if g.cmd.Expiry == Nothing {
-		return end
-	}
-	go func() {
-		for {
-			now := ReadClocks()
-			if err := a.check(g.cmd.Expiry, now); err != nil {
-				end <- err
-				return
-			}
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(min(clockInterval, a.Until-now.Elapsed)):
-			}
-		}
-	}()
-	return end
 }
 
 // execError is ErrNotExecutable, unless the system was short of processes or memory.

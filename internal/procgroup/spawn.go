@@ -3,6 +3,7 @@
 package procgroup
 
 import (
+	"os"
 	"sync"
 	"syscall"
 
@@ -15,6 +16,25 @@ var owned = struct {
 	sync.Mutex
 	pids map[int]bool
 }{pids: map[int]bool{}}
+
+// pipes are our ends of two pipes to a child, or the child's.
+type pipes struct{ in, out *os.File }
+
+func (p pipes) close() {
+	p.in.Close()
+	p.out.Close()
+}
+
+func openPipes() (ours, theirs pipes, err error) {
+	if theirs.in, ours.out, err = os.Pipe(); err != nil {
+		return ours, theirs, err
+	}
+	if ours.in, theirs.out, err = os.Pipe(); err != nil {
+		theirs.in.Close()
+		ours.out.Close()
+	}
+	return ours, theirs, err
+}
 
 // spawn starts a process that also inherits the given file descriptors.
 func spawn(path string, args []string, attr *syscall.ProcAttr, inherited ...uintptr) (int, error) {

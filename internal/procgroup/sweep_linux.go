@@ -30,11 +30,8 @@ func sweep(l *leader) int {
 
 	// Without /proc we must reap the leader first: its zombie looks like a member.
 	l.reap()
-	for {
-		pid, err := unix.Wait4(-l.pid, nil, unix.WNOHANG, nil)
-		if err != unix.EINTR && pid <= 0 {
-			break
-		}
+	for pid, err := 1, error(nil); pid > 0 || err == unix.EINTR; {
+		pid, err = unix.Wait4(-l.pid, nil, unix.WNOHANG, nil)
 	}
 	if unix.Kill(-l.pid, 0) == unix.ESRCH {
 		return 0
@@ -51,18 +48,13 @@ func sweepOnce(pgid int) (members int, ok bool) {
 	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(us) {
 		return 0, false
 	}
-	proc, err := os.Open("/proc")
-	if err != nil {
-		return 0, false
-	}
-	defer proc.Close()
-	names, err := proc.Readdirnames(-1)
+	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return 0, false
 	}
 	listed()
-	for _, name := range names {
-		pid, err := strconv.Atoi(name)
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
 		if err != nil || pid == us {
 			continue
 		}
@@ -76,7 +68,7 @@ func sweepOnce(pgid int) (members int, ok bool) {
 			}
 		} else if group == pgid {
 			// Don't count another parent's zombie: only that parent can reap it.
-			if p, ok := procstat.Read(name); ok && !p.Ended {
+			if p, ok := procstat.Read(e.Name()); ok && !p.Ended {
 				members++
 			}
 		}

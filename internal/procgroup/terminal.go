@@ -23,17 +23,10 @@ func openTerminal() terminal {
 	return terminal{fd: fd}
 }
 
-func (t terminal) close() {
-	if t.fd >= 0 {
-		_ = unix.Close(t.fd)
-	}
-}
+func (t terminal) close() { _ = unix.Close(t.fd) }
 
 // foreground returns the group that has the terminal, or 0.
 func (t terminal) foreground() int {
-	if t.fd < 0 {
-		return 0
-	}
 	pgid, err := unix.IoctlGetInt(t.fd, unix.TIOCGPGRP)
 	if err != nil {
 		return 0

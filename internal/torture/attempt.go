@@ -34,9 +34,9 @@ const slack = 3 * time.Minute
 // grace is the time between SIGTERM and SIGKILL.
 const grace = 10 * time.Second
 
-// attempt starts the process, follows it to its end, and returns its section. After an error
-// there is no verdict.
-func (r *run) attempt(ctx context.Context, n int, c Client, p plan) (judge.Section, error) {
+// attempt starts the process, follows it to its end, and reports whether its child ran. After
+// an error there is no verdict.
+func (r *run) attempt(ctx context.Context, n int, c Client, p plan) (entered bool, err error) {
 	args := c.Command(p.Work)
 	a := &attempt{run: r, plan: p, cmd: exec.Command(args[0], args[1:]...)}
 	var stderr output
@@ -47,16 +47,15 @@ func (r *run) attempt(ctx context.Context, n int, c Client, p plan) (judge.Secti
 
 	log, theirs, err := os.Pipe()
 	if err != nil {
-		return judge.Section{}, err
+		return false, err
 	}
 	defer log.Close()
 	a.cmd.Stdout = theirs
-	start := judge.Event{Kind: judge.Start, Client: n, Mode: p.Mode}
-	a.note(start)
+	a.note(judge.Event{Kind: judge.Start, Client: n, Mode: p.Mode})
 	err = a.cmd.Start()
 	theirs.Close()
 	if err != nil {
-		return judge.Section{}, fmt.Errorf("%s can't be started: %w", args[0], err)
+		return false, fmt.Errorf("%s can't be started: %w", args[0], err)
 	}
 	_ = log.SetReadDeadline(time.Now().Add(p.Hold + p.stopFor + slack))
 
@@ -75,13 +74,13 @@ func (r *run) attempt(ctx context.Context, n int, c Client, p plan) (judge.Secti
 	inflicting.Wait()
 	a.note(judge.Event{Kind: judge.End, Text: strings.TrimSpace(a.cmd.ProcessState.String() + "\n" + stderr.String())})
 	if err != nil {
-		return judge.Section{}, err
+		return false, err
 	}
 	section, err := judge.Read(a.events)
 	if err != nil {
-		return judge.Section{}, fmt.Errorf("%w: %w", ErrUnjudged, err)
+		return false, fmt.Errorf("%w: %w", ErrUnjudged, err)
 	}
-	return section, r.account(section, a.cmd.ProcessState.ExitCode(), &stderr)
+	return section.Entered, r.account(section, a.cmd.ProcessState.ExitCode(), &stderr)
 }
 
 // note adds an event: ours, or one of the child, which has a time.
@@ -114,7 +113,9 @@ func (a *attempt) follow(log io.Reader) error {
 			continue
 		}
 		a.note(e)
-		a.run.saw(a.plan.Mode, e)
+		if e.Kind == judge.In {
+			a.run.count(string(a.plan.Mode))
+		}
 	}
 	return errors.Join(bad, lines.Err())
 }
@@ -150,19 +151,20 @@ func (a *attempt) inflict(ctx context.Context, over <-chan struct{}) {
 		}
 		return false
 	}
-	if a.plan.fault != none && wait(a.plan.faultAt) && a.signal(a.plan.fault) && a.plan.fault == stop {
-		wait(a.plan.stopFor)
-		a.noteFault("continue")
-		_ = a.cmd.Process.Signal(sigcont)
+	if f := a.plan.fault; f != none && wait(a.plan.faultAt) && a.signal(string(f), signals[f]) {
+		a.run.count(string(f))
+		if f == stop {
+			wait(a.plan.stopFor)
+			a.signal("continue", sigcont)
+		}
 	}
 	select {
 	case <-over:
 		return
 	case <-ctx.Done():
 	}
-	if sig, ok := signals[term]; ok {
-		a.noteFault("end of the run")
-		_ = a.cmd.Process.Signal(sig)
+	if sig := signals[term]; sig != nil {
+		a.signal("end of the run", sig)
 		select {
 		case <-over:
 			return
@@ -172,22 +174,15 @@ func (a *attempt) inflict(ctx context.Context, over <-chan struct{}) {
 	_ = a.cmd.Process.Kill()
 }
 
-// signal inflicts a fault. It reports false if this system has no such signal or the
-// process has ended.
-func (a *attempt) signal(f fault) bool {
-	sig, ok := signals[f]
-	if !ok {
+// signal logs a fault and sends its signal. It reports false if this system has no such signal
+// or the process has ended.
+func (a *attempt) signal(fault string, sig os.Signal) bool {
+	if sig == nil {
 		return false
 	}
-	a.noteFault(string(f))
-	if a.cmd.Process.Signal(sig) != nil {
-		return false
-	}
-	a.run.count(func(c *Counts) { c.fault(f) })
-	return true
+	a.note(judge.Event{Kind: judge.Fault, Text: fault})
+	return a.cmd.Process.Signal(sig) == nil
 }
-
-func (a *attempt) noteFault(text string) { a.note(judge.Event{Kind: judge.Fault, Text: text}) }
 
 // output keeps the first 16 KiB of a process's stderr.
 type output struct {

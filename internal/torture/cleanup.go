@@ -1,10 +1,11 @@
 package torture
 
 import (
+	"cmp"
 	"context"
-	"sync"
 	"time"
 
+	"github.com/repolock/repolock/internal/parallel"
 	"github.com/repolock/repolock/store"
 )
 
@@ -23,43 +24,16 @@ const (
 func cleanUp(ctx context.Context, s store.Store, prefix string) (left []string, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTimeout)
 	defer cancel()
-	var failed error
 	for n := 0; ; n++ {
-		left, err := list(ctx, s, prefix)
-		if err != nil || len(left) == 0 {
-			return nil, err
+		keys, failed := list(ctx, s, prefix)
+		if failed != nil || len(keys) == 0 {
+			return nil, failed
 		}
 		if n == rounds {
-			return left, failed
+			return keys, err
 		}
-		failed = deleteAll(ctx, s, left)
+		errs := make([]error, len(keys))
+		parallel.Each(workers, len(keys), func(i int) { errs[i] = s.Delete(ctx, keys[i]) })
+		err = cmp.Or(errs...)
 	}
-}
-
-func deleteAll(ctx context.Context, s store.Store, keys []string) error {
-	var (
-		wg    sync.WaitGroup
-		mu    sync.Mutex
-		first error
-		next  = make(chan string)
-	)
-	for range workers {
-		wg.Go(func() {
-			for key := range next {
-				if err := s.Delete(ctx, key); err != nil {
-					mu.Lock()
-					if first == nil {
-						first = err
-					}
-					mu.Unlock()
-				}
-			}
-		})
-	}
-	for _, key := range keys {
-		next <- key
-	}
-	close(next)
-	wg.Wait()
-	return first
 }

@@ -9,18 +9,14 @@ import (
 
 // Repolock makes command lines of repolock that take a lock and do work under it.
 type Repolock struct {
-	// Program is repolock's path.
-	Program string
+	Program string // repolock's path
 	// Locks is the repository URL for the lock, and Data the one for the work: the same
 	// repository, perhaps through another address.
 	Locks, Data string
-	// Name is the lock's name.
-	Name string
-	TTL  time.Duration
-	// Flags are further flags of "repolock run".
-	Flags []string
-	// NoLock makes commands without a lock, to test that the judge finds it.
-	NoLock bool
+	Name        string // of the lock
+	TTL         time.Duration
+	Flags       []string // more flags of "repolock run"
+	NoLock      bool     // take no lock, to test that the judge finds it
 }
 
 // Subcommand is the command of repolock that does the work. It takes --id, --mode,
@@ -52,6 +48,7 @@ func (r Repolock) Command(w Work) []string {
 
 // Exit codes of repolock, and a line on its stderr.
 const (
+	panicked = 2 // of any Go program
 	codeHeld = 75
 	codeLost = 79
 	// CodeUnjudged is the exit code of a child that can't write its log.

@@ -24,15 +24,3 @@ type Counts struct {
 
 // Acquisitions returns the number of locks taken.
 func (c Counts) Acquisitions() int { return c.Shared + c.Exclusive }
-
-// fault counts an inflicted fault.
-func (c *Counts) fault(f fault) {
-	switch f {
-	case kill:
-		c.Killed++
-	case stop:
-		c.Stopped++
-	case term:
-		c.Terminated++
-	}
-}

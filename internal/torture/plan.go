@@ -1,7 +1,6 @@
 package torture
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -112,6 +111,3 @@ func newPlan(r *rand.Rand, id, data string, ttl time.Duration, c Chances, behind
 }
 
 func upTo(r *rand.Rand, d time.Duration) time.Duration { return time.Duration(r.Int64N(int64(d))) }
-
-// turnID names a turn.
-func turnID(client, turn int) string { return fmt.Sprintf("c%d-%d", client, turn) }

@@ -18,25 +18,19 @@ import (
 
 // Options are the options of a run.
 type Options struct {
-	// Clients take the lock over and over.
-	Clients []Client
+	Clients []Client // they take the lock over and over
 	// Prefix is the prefix of all keys, of locks and data; it ends in a slash. The data is
 	// below its "data/". Run deletes the prefix at the end unless Keep is set.
 	Prefix string
 	Keep   bool
-	// TTL is the ttl of the locks.
-	TTL time.Duration
-	// Duration is how long the clients contend.
-	Duration time.Duration
+	TTL    time.Duration // of the locks
+	// Duration is how long the clients contend, and JudgeFor bounds the time of the verdict.
+	Duration, JudgeFor time.Duration
 	// Seed of the plan. The outcome of a plan is not the same each time.
-	Seed    uint64
-	Chances Chances
-	// Log receives each event as a line of JSON, if it isn't nil.
-	Log io.Writer
-	// Progress is called with the counts each second, if it isn't nil.
-	Progress func(Counts)
-	// JudgeFor bounds the time of the verdict.
-	JudgeFor time.Duration
+	Seed     uint64
+	Chances  Chances
+	Log      io.Writer    // receives each event as a line of JSON, if it isn't nil
+	Progress func(Counts) // is called each second, if it isn't nil
 }
 
 // Client is one contender.
@@ -44,8 +38,7 @@ type Client struct {
 	// Command returns the command line that does some work under the lock. Its stdout must
 	// be the log of Work.Do and nothing else.
 	Command func(Work) []string
-	// Env is added to the environment.
-	Env []string
+	Env     []string // in addition to ours
 }
 
 // Report is the outcome of a run.
@@ -115,11 +108,8 @@ func (r *run) contend(ctx context.Context) error {
 	clients.Wait()
 	r.cancel(errOver)
 	others.Wait()
-	var failed failure
-	if errors.As(context.Cause(ctx), &failed) {
-		return failed.error
-	}
-	return nil
+	failed, _ := context.Cause(ctx).(failure)
+	return failed.error
 }
 
 // failure is the cause that ends a run without a result.
@@ -152,10 +142,15 @@ func (r *run) counted() Counts {
 	return r.counts
 }
 
-func (r *run) count(f func(*Counts)) {
+// count counts a lock, by its mode, or an inflicted fault.
+func (r *run) count(what string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	f(&r.counts)
+	c := &r.counts
+	*map[string]*int{
+		string(judge.Shared): &c.Shared, string(judge.Exclusive): &c.Exclusive,
+		string(kill): &c.Killed, string(stop): &c.Stopped, string(term): &c.Terminated,
+	}[what]++
 }
 
 // client makes one attempt after the other.
@@ -163,16 +158,13 @@ func (r *run) client(ctx context.Context, n int, c Client) {
 	random := rand.New(rand.NewPCG(r.opts.Seed, uint64(n)))
 	for turn := 1; ctx.Err() == nil; turn++ {
 		chances, behind := r.chancesNow()
-		p := newPlan(random, turnID(n, turn), r.opts.Prefix+"data/", r.opts.TTL, chances, behind)
-		section, err := r.attempt(ctx, n, c, p)
+		p := newPlan(random, fmt.Sprintf("c%d-%d", n, turn), r.opts.Prefix+"data/", r.opts.TTL, chances, behind)
+		entered, err := r.attempt(ctx, n, c, p)
 		if err != nil {
 			r.fail(err)
 			return
 		}
-		r.mu.Lock()
-		r.sections = append(r.sections, section)
-		r.mu.Unlock()
-		if !section.Entered {
+		if !entered {
 			p.pause *= 2 // it is in another's way
 		}
 		_ = clock.Sleep(ctx, clock.System{}, p.pause)
@@ -187,58 +179,41 @@ func (r *run) chancesNow() (c Chances, behind bool) {
 	return r.chances.left(r.counts), float64(r.counts.Exclusive) < r.chances.Exclusive*float64(r.counts.Acquisitions())
 }
 
-// saw counts a child that got in.
-func (r *run) saw(mode judge.Mode, e judge.Event) {
-	if e.Kind != judge.In {
-		return
-	}
-	r.count(func(c *Counts) {
-		if mode == judge.Exclusive {
-			c.Exclusive++
-		} else {
-			c.Shared++
-		}
-	})
-}
-
 // maxFailures is how many turns of each client can fail while none has got the lock.
 const maxFailures = 3
 
-// account counts how a turn ended. After an error there is no verdict.
+// account adds a section that has ended, and counts how. After an error there is no verdict.
 func (r *run) account(s judge.Section, code int, stderr *output) error {
 	if code == CodeUnjudged || code == panicked {
 		return fmt.Errorf("%w: %s broke down: %s", ErrUnjudged, s.ID, stderr.last())
 	}
-	r.count(func(c *Counts) {
-		for _, a := range s.Acts {
-			switch {
-			case !a.Answered:
-				c.Unanswered++
-			case a.Op != "list":
-				c.Writes++
-			}
-		}
-		switch {
-		case code == codeLost:
-			c.Lost++
-		case !s.Entered && code == codeHeld:
-			c.Held++
-		case !s.Entered && len(s.Faults) == 0:
-			c.Failed++
-			r.lastCode, r.lastSays = code, stderr.last()
-		}
-		c.Resumed += strings.Count(stderr.String(), saysResumed)
-	})
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c := r.counts; c.Acquisitions()+c.Held == 0 && c.Failed >= maxFailures*len(r.opts.Clients) {
+	c := &r.counts
+	for _, a := range s.Acts {
+		switch {
+		case !a.Answered:
+			c.Unanswered++
+		case a.Op != "list":
+			c.Writes++
+		}
+	}
+	switch {
+	case code == codeLost:
+		c.Lost++
+	case !s.Entered && code == codeHeld:
+		c.Held++
+	case !s.Entered && len(s.Faults) == 0:
+		c.Failed++
+		r.lastCode, r.lastSays = code, stderr.last()
+	}
+	c.Resumed += strings.Count(stderr.String(), saysResumed)
+	if c.Acquisitions()+c.Held == 0 && c.Failed >= maxFailures*len(r.opts.Clients) {
 		return &NotAcquiredError{r.lastCode, r.lastSays}
 	}
+	r.sections = append(r.sections, s)
 	return nil
 }
-
-// panicked is the exit code of a Go program that panicked.
-const panicked = 2
 
 // log writes an event to the log.
 func (r *run) log(e judge.Event) {

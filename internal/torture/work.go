@@ -17,14 +17,10 @@ import (
 // Work is the work of a child under its lock: a backup puts objects, and a prune deletes
 // existing ones as well. The child logs each request, and what it sees of others.
 type Work struct {
-	// ID is unique in the run.
-	ID string
-	// Mode is the mode of its lock.
-	Mode judge.Mode
-	// Data is the prefix of all objects; it ends in a slash.
-	Data string
-	// Hold is how long it takes if requests take no time.
-	Hold time.Duration
+	ID   string        // unique in the run
+	Mode judge.Mode    // of its lock
+	Data string        // prefix of all objects; it ends in a slash
+	Hold time.Duration // how long it takes if requests take no time
 }
 
 // ErrUnjudged is returned when there is no verdict: a log can't be written or understood, or

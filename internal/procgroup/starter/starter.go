@@ -29,12 +29,12 @@ func run(files string) {
 	result, _ := number(files)
 	syscall.CloseOnExec(gate)
 	syscall.CloseOnExec(result)
-	path, args, env, ok := Decode(readAll(gate))
+	path, args, env, ok := Decode(string(readAll(gate)))
 	if !ok {
 		syscall.Exit(1)
 	}
 	err, _ := syscall.Exec(path, args, env).(syscall.Errno)
-	_, _ = syscall.Write(result, number32(nil, uint32(err)))
+	_, _ = syscall.Write(result, []byte{byte(err), byte(err >> 8)})
 	syscall.Exit(126)
 }
 
@@ -63,55 +63,22 @@ func readAll(file int) (all []byte) {
 	}
 }
 
-// Encode returns the message that opens the gate: program, arguments and environment.
-func Encode(path string, args, env []string) (message []byte) {
-	for _, list := range [][]string{{path}, args, env} {
-		message = number32(message, uint32(len(list)))
-		for _, s := range list {
-			message = number32(message, uint32(len(s)))
-			message = append(message, s...)
-		}
-	}
-	return message
-}
-
-// Decode parses a message of Encode. ok is false if it is incomplete.
-func Decode(message []byte) (path string, args, env []string, ok bool) {
-	var lists [3][]string
-	for i := range lists {
-		var count uint32
-		if count, message, ok = take32(message); !ok {
+// Decode parses the message that opens the gate: the number of strings and how many of them
+// are arguments, then program, arguments and environment, each with its length before it. ok
+// is false if the message is incomplete.
+func Decode(message string) (path string, args, env []string, ok bool) {
+	total, message := number(message)
+	nargs, message := number(message)
+	var all []string
+	for message != "" {
+		n, rest := number(message)
+		if n > len(rest) {
 			return "", nil, nil, false
 		}
-		for range count {
-			var n uint32
-			if n, message, ok = take32(message); !ok || uint32(len(message)) < n {
-				return "", nil, nil, false
-			}
-			lists[i] = append(lists[i], string(message[:n]))
-			message = message[n:]
-		}
+		all, message = append(all, rest[:n]), rest[n:]
 	}
-	ok = len(lists[0]) == 1 && len(message) == 0
-	if !ok {
+	if len(all) != total || nargs >= total {
 		return "", nil, nil, false
 	}
-	return lists[0][0], lists[1], lists[2], true
-}
-
-// Errno parses the error number in the starter's result.
-func Errno(result []byte) syscall.Errno {
-	n, _, _ := take32(result)
-	return syscall.Errno(n)
-}
-
-func number32(b []byte, n uint32) []byte {
-	return append(b, byte(n), byte(n>>8), byte(n>>16), byte(n>>24))
-}
-
-func take32(b []byte) (n uint32, rest []byte, ok bool) {
-	if len(b) < 4 {
-		return 0, b, false
-	}
-	return uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24, b[4:], true
+	return all[0], all[1 : 1+nargs], all[1+nargs:], true
 }

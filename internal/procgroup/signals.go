@@ -1,21 +1,16 @@
-//go:build unix
-
 package procgroup
 
 import (
 	"os"
 	"os/signal"
-
-	"golang.org/x/sys/unix"
 )
 
 // Signals delivers the signals for a caller to pass on to the group, until stop is called.
 // Signals that were ignored when we were started (nohup) are left alone, so that they stay
-// ignored in the command; Go reports only SIGHUP and SIGINT. The group itself handles
-// SIGTSTP and SIGCONT.
+// ignored in the command; Go reports only SIGHUP and SIGINT.
 func Signals() (signals <-chan os.Signal, stop func()) {
 	c := make(chan os.Signal, 16)
-	for _, sig := range []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH} {
+	for _, sig := range passedOn {
 		if !signal.Ignored(sig) {
 			signal.Notify(c, sig)
 		}
