@@ -90,7 +90,7 @@ func (l *Locker) proveAbsent(ctx context.Context, t *try) <-chan struct{} {
 		if err == nil {
 			t.flag.etag = o.ETag
 		}
-		l.conditions.absent.learnRefused(err)
+		l.conditions.absent.learnFrom(err, false)
 	}()
 	return done
 }

@@ -19,7 +19,7 @@ const maxProofs = 3
 // caller has looked before, so that a server which ignores the condition does not put back a
 // deleted flag. A proof that fails costs only its time: the refresh goes on without it.
 func (r *renewer) refuses(ctx context.Context, flag *object) bool {
-	seen := &r.l.conditions.refusals
+	seen := &r.l.conditions.refused
 	ctx, cancel := context.WithTimeout(ctx, max(r.timeout()/3, 2*r.t.trips.slowest()))
 	defer cancel()
 	var wrong, missing error
@@ -38,10 +38,11 @@ func (r *renewer) refuses(ctx context.Context, flag *object) bool {
 		seen.missing.Store(true)
 	}
 	taken := wrong == nil && !seen.wrong.Load() || missing == nil && !seen.missing.Load()
-	if taken || !seen.all() && seen.tries.Add(1) >= maxProofs {
+	all := seen.wrong.Load() && seen.missing.Load()
+	if taken || !all && r.l.conditions.proofs.Add(1) >= maxProofs {
 		r.l.conditions.match.learn(false)
 	}
-	return seen.all()
+	return all
 }
 
 // putMissing puts an empty flag, which counts as released, under a missing key with an If-Match

@@ -86,7 +86,7 @@ func (r *renewer) lookAndPut(ctx context.Context, o *object, unique bool) error 
 	}
 	err := r.put(ctx, o, opts)
 	if proves {
-		match.learnTaken(err)
+		match.learnFrom(err, true)
 	}
 	if errors.Is(err, store.ErrPrecondition) {
 		// It was deleted in between, or a put of ours that got no answer came late.

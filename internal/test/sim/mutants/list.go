@@ -95,7 +95,8 @@ var mutants = []mutant{
 	{"a refresh doesn't look whose flag it is", findOurs,
 		"case !r.t.ids[l.ID]:", "case false:"},
 	{"a condition is relied on because the store claims it", proofs,
-		"p.state.Store(unproven)", "p.state.Store(proven)"},
+		"c.match.state.Store(int32(p.IfMatch))\n\tc.absent.state.Store(int32(p.IfAbsent))",
+		"c.match.state.Store(int32(2 * min(p.IfMatch, store.Claimed)))\n\tc.absent.state.Store(int32(2 * min(p.IfAbsent, store.Claimed)))"},
 
 	{"gives up after the first refresh that fails", runs,
 		"answered+pause(p.tries, deadline-answered)", "deadline"},
@@ -158,7 +159,7 @@ var mutants = []mutant{
 	{"an attempt may end after the deadline", runs,
 		"context.WithTimeout(context.WithoutCancel(ctx), left)", "context.WithoutCancel(ctx), func() { _ = left }"},
 	{"If-Match is proven although the right ETag is refused", renew,
-		"match.learnTaken(err)", "match.learn(true)"},
+		"match.learnFrom(err, true)", "match.learn(true)"},
 	{"resumed although it was released meanwhile", resume,
 		"if k.releasing.Load() {\n\t\treturn giveUp(ErrReleased)", "if false {\n\t\treturn giveUp(ErrReleased)"},
 	{"who asks for a refresh is told of half of one that it went well", runs,
