@@ -44,11 +44,5 @@ func whyEnded(ctx context.Context) error {
 	if errors.Is(cause, err) {
 		return cause
 	}
-	return endedError{cause, err}
+	return alsoError{cause, err}
 }
-
-// endedError has the text of the cause.
-type endedError struct{ cause, err error }
-
-func (e endedError) Error() string   { return e.cause.Error() }
-func (e endedError) Unwrap() []error { return []error{e.cause, e.err} }

@@ -97,8 +97,12 @@ func (e *LostError) Is(target error) bool { return target == ErrLost }
 // Unwrap returns the store's last error.
 func (e *LostError) Unwrap() error { return e.Err }
 
-// unsure is an error that errors.Is takes for ErrUnsure.
-type unsure struct{ error }
+// alsoError is an error that is also another one, which its text does not mention.
+type alsoError struct {
+	error
+	also error
+}
 
-func (unsure) Is(target error) bool { return target == ErrUnsure }
-func (e unsure) Unwrap() error      { return e.error }
+func (e alsoError) Unwrap() []error { return []error{e.error, e.also} }
+
+func unsure(err error) error { return alsoError{err, ErrUnsure} }

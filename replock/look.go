@@ -64,7 +64,7 @@ func (l *Locker) look(ctx context.Context, t *try, s memory) (findings, error) {
 // errUnlisted: our own flag is missing in a listing that had to show it. Either the lock was
 // broken while it was being taken, or the store does not keep the one promise that safety rests
 // on.
-var errUnlisted error = unsure{errors.New("the store didn't list a lock that it had just been given")}
+var errUnlisted = unsure(errors.New("the store didn't list a lock that it had just been given"))
 
 // listedAsPromised returns errUnlisted if the last page of a look had to show our flag and did
 // not. A shared acquirer need not read as far as that.

@@ -34,7 +34,7 @@ func (l *Locker) reap(ctx context.Context, t *try, f findings) error {
 	each(dead, func(i int, e *entry) { failed[i] = l.remove(ctx, e.Key) })
 	failed = slices.DeleteFunc(failed, func(err error) bool { return err == nil })
 	if len(failed) > 0 {
-		return unsure{fmt.Errorf("removing stale locks: %w", join(failed[:min(len(failed), 3)]...))}
+		return unsure(fmt.Errorf("removing stale locks: %w", join(failed[:min(len(failed), 3)]...)))
 	}
 	l.tell(Event{
 		Kind: EventReaped, Mode: t.mode, Operation: t.operation, ID: t.id, Key: t.flag.key,

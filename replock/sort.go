@@ -63,7 +63,7 @@ func (l *Locker) sort(t *try, f *findings, e *entry) error {
 		// A store that is unfit, or set up wrongly, would be "held" for ever.
 		if age, ok := e.age(f.st, f.now); ok && age >= young || errors.Is(failed.err, store.ErrConfig) {
 			e.forget()
-			return unsure{fmt.Errorf("reading the lock %q: %w", e.Key, failed.err)}
+			return unsure(fmt.Errorf("reading the lock %q: %w", e.Key, failed.err))
 		}
 		// Too young to be stale, unless its ttl is shorter than the default.
 		e.presumeLive(failed.err)

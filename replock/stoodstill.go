@@ -13,11 +13,7 @@ import (
 )
 
 // errStoodStill is errLate by the store's clock alone.
-var errStoodStill error = stoodStill{unsure{errors.New("this machine stood still while it took the lock, or the store's clock went ahead")}}
-
-type stoodStill struct{ unsure }
-
-func (e stoodStill) Is(target error) bool { return target == errLate || e.unsure.Is(target) }
+var errStoodStill error = alsoError{errors.New("this machine stood still while it took the lock, or the store's clock went ahead"), errLate}
 
 // slept returns errStoodStill if the store's clock has advanced further since our flag was put,
 // or between two looks of a try, than ours can have: this machine stood still, and its own

@@ -137,7 +137,7 @@ func (l *Locker) date(t *try) {
 }
 
 // errLate: the answer that would have given us the lock came after the deadline of the lease.
-var errLate error = unsure{errors.New("the store is too slow: taking the lock took longer than its lease")}
+var errLate = unsure(errors.New("the store is too slow: taking the lock took longer than its lease"))
 
 // late returns errLate, with the reason if it was not a slow store.
 func (t *try) late() error {
