@@ -154,7 +154,7 @@ func (l *Locker) expired(e *entry, ttl, now time.Duration) (expired bool, clock 
 	if e.err != nil {
 		return false, "its body, which is encrypted,"
 	}
-	if sinceBoot := time.Duration(e.lease.RefreshedBoot); sinceBoot > 0 && l.self.SameBoot(e.lease.process()) {
+	if sinceBoot := time.Duration(e.lease.RefreshedBoot); sinceBoot > 0 && l.self.SameBoot(e.lease.Process) {
 		// A holder on this very machine and in our time namespace: the clock since
 		// boot, which both share and neither can set, in place of the wall clock. On a local directory
 		// that stamps the mod times as well, and would be both witnesses.
@@ -192,7 +192,7 @@ func (l *Locker) info(e *entry, st storeTime, now time.Duration) Info {
 		User: b.User, Version: b.Version, Metadata: b.Metadata, AcquiredID: b.AcquiredID,
 		Acquired: e.lease.acquired, Expires: e.lease.refreshed.Add(e.lease.ttl), TTL: e.lease.ttl,
 		ModTime: e.ModTime, Verdict: e.verdict, Why: e.why, Body: e.raw,
-		ProcessGone: l.self.Gone(b.process()),
+		ProcessGone: l.self.Gone(b.Process),
 		object:      e.Object,
 	}
 	if i.TTL == 0 {

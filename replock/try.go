@@ -89,8 +89,7 @@ func (l *Locker) newTry(mode Mode, operation string, m ownTries) (*try, error) {
 		body: body{
 			Operation: operation, Holder: l.self.Holder(), AcquiredAt: now.UTC().Format(wireTime), IsShared: mode == Shared,
 			ID: id, TTLSeconds: l.opts.TTL.Seconds(), State: StateAcquiring,
-			HostID: l.self.HostID, BootID: l.self.BootID, PID: l.self.PID, PIDNamespace: l.self.PIDNamespace,
-			TimeNamespace: l.self.TimeNamespace, PIDStart: l.self.PIDStart, User: l.self.User, Version: l.opts.Version, Metadata: l.opts.Metadata,
+			Process: l.self, Version: l.opts.Version, Metadata: l.opts.Metadata,
 		},
 	}, nil
 }

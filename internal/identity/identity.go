@@ -13,28 +13,19 @@ import (
 	"github.com/repolock/repolock/internal/procstat"
 )
 
-// Process names a process. Fields that the system doesn't provide are empty or zero.
+// Process is replock.Process, which has the same fields. Its JSON is part of a lock's body.
+// PIDNamespace: pid_namespaces(7). TimeNamespace: each time namespace adds an offset of its own
+// to the clocks, also to the start times that the system shows of processes in another one:
+// time_namespaces(7).
 type Process struct {
-	Hostname string
-	// HostID is a hash of the machine's id, which itself must not be published:
-	// machine-id(5).
-	HostID string
-	// BootID is new with each boot of the machine, and the same in all its
-	// containers.
-	BootID string
-	PID    int
-	// PIDNamespace distinguishes containers, in which the same pid is another process:
-	// pid_namespaces(7).
-	PIDNamespace string
-	// TimeNamespace names the clocks that PIDStart and the time since boot were
-	// read on: each time namespace adds an offset of its own to them, also to the
-	// start times that the system shows of processes in another one:
-	// time_namespaces(7). It is "none" on a kernel that has no such thing.
-	TimeNamespace string
-	// PIDStart is the start time of the process, in the system's own unit. It
-	// distinguishes the process from a later one with the same pid.
-	PIDStart uint64
-	User     string
+	Hostname      string `json:"-"`
+	HostID        string `json:"host_id,omitempty"`
+	BootID        string `json:"boot_id,omitempty"`
+	PID           int    `json:"pid,omitempty"`
+	PIDNamespace  string `json:"pid_namespace,omitempty"`
+	TimeNamespace string `json:"time_namespace,omitempty"`
+	PIDStart      uint64 `json:"pid_start,omitempty"`
+	User          string `json:"user,omitempty"`
 }
 
 // Self names this process.
@@ -43,24 +34,19 @@ func Self() Process {
 	if err != nil || host == "" {
 		host = "localhost"
 	}
-	p := Process{Hostname: host, PID: os.Getpid(), User: userName()}
-	p.HostID = hash(machineID())
-	p.BootID = bootID()
-	p.PIDNamespace = pidNamespace()
-	p.TimeNamespace = timeNamespace()
-	own, _ := readStat(p.PID)
-	p.PIDStart = own.Start
-	return p
+	own, _ := readStat(os.Getpid())
+	return Process{
+		Hostname: host, HostID: hash(machineID()), BootID: bootID(), PID: os.Getpid(),
+		PIDNamespace: pidNamespace(), TimeNamespace: timeNamespace(), PIDStart: own.Start, User: userName(),
+	}
 }
 
 // Of names another process of this machine, without its user. It reports false if the
 // process doesn't exist or is a zombie. TimeNamespace is ours, because we read PIDStart.
 func Of(pid int) (Process, bool) {
 	p := Self()
-	p.PID, p.PIDStart, p.User = pid, 0, ""
-	if s, ok := readStat(pid); ok {
-		p.PIDStart = s.Start
-	}
+	of, _ := readStat(pid)
+	p.PID, p.PIDStart, p.User = pid, of.Start, ""
 	return p, pid > 0 && !p.Ended()
 }
 
@@ -111,6 +97,7 @@ func userName() string {
 	return "uid " + strconv.Itoa(os.Getuid())
 }
 
+// hash returns a hash of the machine's id, which itself must not be published: machine-id(5).
 func hash(machineID string) string {
 	if machineID == "" {
 		return ""

@@ -137,7 +137,7 @@ var mutants = []mutant{
 	{"a request that fails isn't repeated", repeats,
 		"if err == nil || p.Permanent(err) || ctx.Err() != nil {", "if true {"},
 	{"to other clients the lock has expired", body,
-		"b.ExpiresAt = now.Add(max(", "b.ExpiresAt = now.Add(-max("},
+		"lasts := max(", "lasts := -max("},
 
 	// Pass and resume.
 	{"who passes a stale lock doesn't delete it", reap,
@@ -177,9 +177,9 @@ var mutants = []mutant{
 	{"a holder doesn't look soon after it was let in", looks,
 		"next = min(next, sent+time.Second", "_ = min(next, sent+time.Second"},
 	{"to other clients a lock lasts no longer than its ttl", body,
-		"refresh.ForTTL(ttl).Deadline+foreignTTL", "refresh.ForTTL(ttl).Deadline"},
+		"l.times.Deadline+foreignTTL", "l.times.Deadline"},
 	{"to other clients a lock lasts as its holder's clock has it", body,
-		"if behind := l.behind(st); behind > 0 {", "if behind := l.behind(st); false {"},
+		"now.Add(l.behind(st) + lasts)", "now.Add(lasts)"},
 	{"a listing may begin again", finite,
 		"case o.Key <= next.last:", "case false:"},
 	{"a ticket's age is its mod time's, whenever that is seen", look,
