@@ -2,13 +2,8 @@ package clock
 
 import "time"
 
-// Reading is a reading of both clocks of a machine at one moment.
-type Reading struct {
-	// Wall is the wall clock, counted from the Unix epoch.
-	Wall time.Duration
-	// Elapsed is Clock.Elapsed.
-	Elapsed time.Duration
-}
+// Reading is replock.Reading: both clocks of a machine at one moment.
+type Reading struct{ Wall, Elapsed time.Duration }
 
 // apartBy is the difference between the two clocks above which Parted reports true: more
 // than a leap second, and than it takes to read them.
