@@ -59,9 +59,6 @@ const (
 // pause is the time between a try that failed, the n-th in a row, and the next
 // one, left before the deadline.
 func pause(n int, left time.Duration) time.Duration {
-	doubled := longestPause
-	if n < 7 {
-		doubled = min(firstPause<<(n-1), longestPause)
-	}
+	doubled := min(firstPause<<min(n-1, 6), longestPause)
 	return max(min(doubled, left/5), shortestPause)
 }
