@@ -84,5 +84,5 @@ func (l *Locker) heldError(t *try, f findings) *HeldError {
 	if len(in) == 0 {
 		in = f.doubtful
 	}
-	return &HeldError{Mode: t.mode, Holders: merge(l.infos(in, f.st, f.now)), More: f.more}
+	return &HeldError{Mode: t.mode, Holders: l.infos(in, f), More: f.more}
 }

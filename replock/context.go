@@ -33,7 +33,7 @@ func (q *queue) bound(ctx context.Context) (context.Context, func()) {
 func (q *queue) ended(ctx context.Context, t *try, f findings) error {
 	why := whyEnded(ctx)
 	if f.live = slices.Concat(f.live, f.doubtful); len(f.live) > 0 {
-		return q.heldUntil(t, f, why)
+		return q.held(t, f, why)
 	}
 	return fmt.Errorf("acquiring the %s lock: %w", q.mode, why)
 }

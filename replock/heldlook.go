@@ -102,18 +102,15 @@ func (k *Lock) glance(ctx context.Context) (store.Page, error) {
 	if err != nil || page.Next != "" {
 		return page, err
 	}
-	flag, err := ask(ctx, &k.renewer, "get "+k.t.flag.key, func(ctx context.Context) (store.Object, error) {
-		_, o, err := k.l.store.Get(ctx, k.t.flag.key, maxBody)
-		return o, err
-	})
+	flag, err := ask(ctx, &k.renewer, "get "+k.t.flag.key, k.l.fetch(k.t.flag.key))
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return page, nil
 	case errors.Is(err, store.ErrTooLarge):
-		flag, err = store.Object{}, nil // not as we know it: look will see what it is
+		flag, err = content{}, nil // not as we know it: look will see what it is
 	}
-	flag.Key = k.t.flag.key
-	page.Objects = append(page.Objects, flag)
+	flag.object.Key = k.t.flag.key
+	page.Objects = append(page.Objects, flag.object)
 	return page, err
 }
 
@@ -166,8 +163,7 @@ func (k *Lock) foreign(ctx context.Context, page store.Page, sent, answered time
 	settled = settled[:min(len(settled), maxReported)]
 	k.l.readAll(ctx, settled, false)
 	for _, e := range settled {
-		var failed readError
-		if errors.Is(e.err, errVanished) || errors.As(e.err, &failed) {
+		if _, failed := errors.AsType[readError](e.err); failed || errors.Is(e.err, errVanished) {
 			e.read = false // the next look tries again
 			continue
 		}

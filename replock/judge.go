@@ -207,12 +207,13 @@ func (l *Locker) info(e *entry, st storeTime, now time.Duration) Info {
 	return i
 }
 
-func (l *Locker) infos(entries []*entry, st storeTime, now time.Duration) []Info {
-	infos := make([]Info, 0, len(entries))
+// infos describes the locks of entries that a look has found.
+func (l *Locker) infos(entries []*entry, f findings) []Info {
+	var infos []Info
 	for _, e := range entries {
-		infos = append(infos, l.info(e, st, now))
+		infos = append(infos, l.info(e, f.st, f.now))
 	}
-	return infos
+	return merge(infos)
 }
 
 // certainty orders verdicts. An exclusive lock takes the less certain one of its two objects.

@@ -58,9 +58,7 @@ func (r *renewer) putMissing(ctx context.Context) error {
 	if errors.Is(err, store.ErrPrecondition) || errors.Is(err, store.ErrConditionUnsupported) || errors.Is(err, ErrReleased) {
 		return err
 	}
-	if _, derr := ask(ctx, r, "delete "+key, func(ctx context.Context) (nothing, error) {
-		return nothing{}, r.l.store.Delete(ctx, key)
-	}); derr != nil {
+	if _, derr := ask(ctx, r, "delete "+key, r.l.delete(key)); derr != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.probe = append(r.probe, &entry{Object: store.Object{Key: key}})

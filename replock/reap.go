@@ -36,10 +36,9 @@ func (l *Locker) reap(ctx context.Context, t *try, f findings) error {
 	if len(failed) > 0 {
 		return unsure(fmt.Errorf("removing stale locks: %w", join(failed[:min(len(failed), 3)]...)))
 	}
-	l.tell(Event{
-		Kind: EventReaped, Mode: t.mode, Operation: t.operation, ID: t.id, Key: t.flag.key,
-		Holders: merge(l.infos(passed, f.st, f.now)),
-	})
+	e := t.event(EventReaped)
+	e.Holders = l.infos(passed, f)
+	l.tell(e)
 	return nil
 }
 
@@ -66,9 +65,7 @@ func (l *Locker) sweep(ctx context.Context, released []*entry) {
 	ctx, cancel := context.WithTimeout(ctx, haste)
 	defer cancel()
 	remove := func(e *entry) error {
-		_, err := once(ctx, haste, "delete "+e.Key, func(ctx context.Context) (nothing, error) {
-			return nothing{}, l.store.Delete(ctx, e.Key)
-		})
+		_, err := once(ctx, haste, "delete "+e.Key, l.delete(e.Key))
 		return err
 	}
 	if len(released) == 0 || remove(released[0]) != nil {

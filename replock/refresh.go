@@ -26,8 +26,7 @@ func (k *Lock) refresh(ctx context.Context, anew bool) (refresh.Renewal, error) 
 	}
 	errs := k.renewAll(ctx, all)
 	for _, err := range errs {
-		var lost *LostError
-		if errors.As(err, &lost) {
+		if lost, ok := errors.AsType[*LostError](err); ok {
 			return refresh.Renewal{}, refresh.Stop(lost)
 		}
 	}

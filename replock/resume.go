@@ -53,8 +53,7 @@ func (k *Lock) Resume(ctx context.Context) (*Lock, error) {
 			next.tell(EventResumed, nil)
 			return next, nil
 		}
-		var lost *LostError
-		if errors.As(err, &lost) && lost.Definite {
+		if lost, ok := errors.AsType[*LostError](err); ok && lost.Definite {
 			k.lost.Store(lost)
 			k.tell(EventLost, lost)
 			return nil, lost
@@ -84,8 +83,7 @@ func (k *Lock) resume(ctx context.Context, all *ownTries) (*Lock, error) {
 	t.place = "" // before all waiting acquirers: they wait for us
 	giveUp := func(err error) (*Lock, error) {
 		// Unless all is over, lock.exclusive stays: the next try needs it.
-		var lost *LostError
-		if !errors.As(err, &lost) && ctx.Err() == nil && !k.releasing.Load() {
+		if !errors.Is(err, ErrLost) && ctx.Err() == nil && !k.releasing.Load() {
 			t.exclusive.maybe = false
 		}
 		l.withdraw(ctx, t, err)

@@ -53,13 +53,13 @@ var errVanished = errors.New("it was listed, and can't be read any more")
 
 // sort judges one entry that was read, and adds it to f.
 func (l *Locker) sort(t *try, f *findings, e *entry) error {
-	var failed readError
+	failed, unread := errors.AsType[readError](e.err)
 	switch {
 	case errors.Is(e.err, errVanished):
 		e.presumeLive(e.err)
 		f.vanished = append(f.vanished, e)
 		return nil
-	case errors.As(e.err, &failed):
+	case unread:
 		// A store that is unfit, or set up wrongly, would be "held" for ever.
 		if age, ok := e.age(f.st, f.now); ok && age >= young || errors.Is(failed.err, store.ErrConfig) {
 			e.forget()

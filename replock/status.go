@@ -30,8 +30,7 @@ func (l *Locker) judged(entries []*entry, st storeTime) []Info {
 		if errors.Is(e.err, errVanished) {
 			continue
 		}
-		var failed readError
-		if errors.As(e.err, &failed) {
+		if failed, ok := errors.AsType[readError](e.err); ok {
 			e.verdict, e.why = Unreadable, failed.err.Error()
 		} else {
 			l.judge(e, st, e.shown)

@@ -98,7 +98,7 @@ func (q *queue) wait(ctx context.Context, t *try, f findings) error {
 	pause := firstPoll
 	for {
 		if q.refused(f) && q.left() <= 0 {
-			return q.held(t, f)
+			return q.held(t, f, nil)
 		}
 		now := f.inTheWay()
 		if !maps.EqualFunc(now, before, unchanged) {
@@ -187,10 +187,8 @@ func (q *queue) waits() bool { return q.waited && q.left() > 0 }
 
 // tell reports the locks in the way as an event.
 func (q *queue) tell(t *try, f findings) {
-	e := Event{
-		Kind: EventWaiting, Mode: q.mode, Operation: q.operation, ID: t.id, Key: t.flag.key,
-		Holders: merge(q.l.infos(slices.Concat(f.live, f.doubtful), f.st, f.now)), Waited: q.waitedFor(),
-	}
+	e := t.event(EventWaiting)
+	e.Holders, e.Waited = q.l.infos(slices.Concat(f.live, f.doubtful), f), q.waitedFor()
 	switch {
 	case len(e.Holders) == 0:
 		return
@@ -201,21 +199,17 @@ func (q *queue) tell(t *try, f findings) {
 	q.l.tell(e)
 }
 
-// held reports the locks in the way as an event, and returns them as an error.
-func (q *queue) held(t *try, f findings) error {
-	return q.heldUntil(t, f, nil)
-}
-
-// heldUntil is held with the reason for which the wait ended early, if it did.
-func (q *queue) heldUntil(t *try, f findings, why error) error {
+// held reports the locks in the way as an event, and returns them as an error. why is the
+// reason for which the wait ended early, or nil.
+func (q *queue) held(t *try, f findings, why error) error {
 	err := q.l.heldError(t, f)
 	err.Err = why
 	if q.patience > 0 {
 		err.Waited = q.waitedFor()
 	}
-	q.l.tell(Event{
-		Kind: EventBlocked, Mode: q.mode, Operation: q.operation, ID: t.id, Key: t.flag.key, Holders: err.Holders, Waited: err.Waited, Err: why,
-	})
+	e := t.event(EventBlocked)
+	e.Holders, e.Waited, e.Err = err.Holders, err.Waited, why
+	q.l.tell(e)
 	return err
 }
 

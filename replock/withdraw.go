@@ -20,7 +20,9 @@ func (l *Locker) withdraw(ctx context.Context, t *try, reason error) {
 	left := t.flag.put || t.exclusive.put // otherwise nothing of ours is known to be stored
 	t.flag.put = false
 	if err := l.takeDown(context.WithoutCancel(ctx), t, hasty); err != nil && left {
-		l.tell(Event{Kind: EventReleaseFailed, Mode: t.mode, Operation: t.operation, ID: t.id, Key: t.flag.key, Err: err})
+		e := t.event(EventReleaseFailed)
+		e.Err = err
+		l.tell(e)
 	}
 }
 
@@ -64,17 +66,10 @@ func (l *Locker) takeDownExclusive(ctx context.Context, t *try) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
-	key := t.exclusive.key
-	return l.removeBy(ctx, key, l.times.Timeout+2*t.trips.slowest(), // a look and a request
-		func(ctx context.Context) error {
-			return l.ifOurs(ctx, t, func(etag string) error { return l.deleteSeen(ctx, key, etag) })
-		},
-		func(ctx context.Context) error {
-			return l.ifOurs(ctx, t, func(etag string) error {
-				_, err := l.store.Put(ctx, key, nil, store.PutOptions{IfMatch: etag})
-				return err
-			})
-		})
+	each := l.times.Timeout + 2*t.trips.slowest() // a look and a request
+	return l.removeIf(ctx, t.exclusive.key, each, func(ctx context.Context, send func(etag string) error) error {
+		return l.ifOurs(ctx, t, send)
+	})
 }
 
 // ifOurs calls send if lock.exclusive has a body of ours, with its ETag if the store is known to
@@ -116,12 +111,4 @@ func (l *Locker) lookOurs(ctx context.Context, t *try) (etag string, ours bool, 
 	}
 	lease, err := decode(raw)
 	return o.ETag, err == nil && t.ids[lease.ID], nil
-}
-
-// deleteSeen deletes a key if it has this ETag. An empty one stands for any.
-func (l *Locker) deleteSeen(ctx context.Context, key, etag string) error {
-	if etag != "" {
-		return store.DeleteIfMatch(ctx, l.store, key, etag)
-	}
-	return l.store.Delete(ctx, key)
 }
