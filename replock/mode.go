@@ -14,14 +14,11 @@ const (
 
 // String returns "shared" or "exclusive".
 func (m Mode) String() string {
-	switch m {
-	case Shared:
-		return "shared"
-	case Exclusive:
-		return "exclusive"
-	default:
+	words := [...]string{Shared: "shared", Exclusive: "exclusive"}
+	if m < Shared || m > Exclusive {
 		return fmt.Sprintf("Mode(%d)", int(m))
 	}
+	return words[m]
 }
 
 // MarshalText returns String.
