@@ -52,16 +52,17 @@ func (l *Locker) claim(ctx context.Context, t *try, seen *entry) error {
 	before := t.exclusive.maybe
 	t.exclusive.maybe = true
 	o, again, err := l.putExclusive(ctx, t, opts)
+	if errors.Is(err, store.ErrConditionUnsupported) && t.looked { // and nothing live was there
+		opts = store.PutOptions{}
+		o, again, err = l.putExclusive(ctx, t, opts)
+	}
 	switch {
 	case err == nil:
 		t.claimed(o.ETag)
 		return nil
 	case errors.Is(err, store.ErrConditionUnsupported):
 		t.exclusive.maybe = before
-		if !t.looked {
-			return nil
-		}
-		return l.overwrite(ctx, t)
+		return nil
 	case errors.Is(err, store.ErrPrecondition):
 		// After a send that got no answer our own put can be in the
 		// way: the next look tells it by the id.
@@ -107,15 +108,4 @@ func (l *Locker) putExclusive(ctx context.Context, t *try, opts store.PutOptions
 	again = sends.Load() > 1
 	t.exclusive.twice = t.exclusive.twice || again
 	return o, again, err
-}
-
-// overwrite puts lock.exclusive without a condition, after a look that found nothing live there.
-func (l *Locker) overwrite(ctx context.Context, t *try) error {
-	t.exclusive.maybe = true
-	o, _, err := l.putExclusive(ctx, t, store.PutOptions{})
-	if err != nil {
-		return fmt.Errorf("writing the lock: %w", err)
-	}
-	t.claimed(o.ETag)
-	return nil
 }

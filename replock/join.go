@@ -1,17 +1,33 @@
 package replock
 
-import "fmt"
+import (
+	"slices"
+	"strings"
+)
 
-// join returns the errors that aren't nil as one, in one line, or nil.
+// joined is errors.Join in one line.
+type joined []error
+
+// join returns the errors that aren't nil as one, or nil.
 func join(errs ...error) error {
-	var all error
-	for _, err := range errs {
-		switch {
-		case all == nil:
-			all = err
-		case err != nil:
-			all = fmt.Errorf("%w; %w", all, err)
-		}
+	errs = slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil })
+	switch len(errs) {
+	case 0:
+		return nil
+	case 1:
+		return errs[0]
+	default:
+		return joined(errs)
 	}
-	return all
 }
+
+func (j joined) Error() string {
+	texts := make([]string, len(j))
+	for i, err := range j {
+		texts[i] = err.Error()
+	}
+	return strings.Join(texts, "; ")
+}
+
+// Unwrap is for errors.Is and errors.As.
+func (j joined) Unwrap() []error { return j }

@@ -7,8 +7,17 @@ import (
 	"slices"
 	"time"
 
+	"github.com/repolock/repolock/internal/parallel"
 	"github.com/repolock/repolock/store"
 )
+
+// atOnce is the number of requests that are under way at once.
+const atOnce = 16
+
+// each calls f for every item and its index, up to atOnce at a time, and waits for all.
+func each[T any](items []T, f func(int, T)) {
+	parallel.Each(atOnce, len(items), func(i int) { f(i, items[i]) })
+}
 
 // nothing is the value of requests that have none.
 type nothing = struct{}

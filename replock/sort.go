@@ -8,8 +8,12 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// maxReported is how many conflicts are read in order to name their holders.
-const maxReported = 16
+const (
+	// maxReported is how many conflicts are read in order to name their holders.
+	maxReported = 16
+	// readBatch is how many of the other bodies are read before they are judged.
+	readBatch = 4 * atOnce
+)
 
 // judgeAll reads and judges the entries of one page, and adds them to f. If a young one is live,
 // as most are, it does not read the others.
@@ -26,7 +30,7 @@ func (l *Locker) judgeAll(ctx context.Context, t *try, f *findings, others []*en
 	for len(likely) > 0 || len(rest) > 0 {
 		batch := likely
 		if likely = nil; len(batch) == 0 {
-			n := min(4*atOnce, len(rest))
+			n := min(readBatch, len(rest))
 			batch, rest = rest[:n], rest[n:]
 		}
 		l.readAll(ctx, batch, t.polls)
@@ -78,7 +82,7 @@ func (l *Locker) sort(t *try, f *findings, e *entry) error {
 		return nil
 	}
 	l.judge(e, f.st, f.now)
-	f.boundBodies(e)
+	f.bodies.add(e)
 	if e.kind == kindExclusive {
 		t.exclusive.put = false // another client has replaced it
 		f.exclusive = e
