@@ -2,6 +2,7 @@ package replock
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -77,17 +78,16 @@ func timestamp(t time.Time) string {
 	return t.Format("20060102T150405.000000000Z")
 }
 
+var nameSyntax = regexp.MustCompile(`^[a-z0-9]([a-z0-9_-]*[a-z0-9])?$`)
+
 // CheckName returns an error unless name can name a lock: 1 to 128 of a-z, 0-9, "-" and "_", the
 // first and last of them a letter or digit.
 func CheckName(name string) error {
 	if len(name) < 1 || len(name) > 128 {
 		return fmt.Errorf("lock name %.80q: must have 1 to 128 characters", name)
 	}
-	for i, r := range name {
-		alnum := r >= 'a' && r <= 'z' || r >= '0' && r <= '9'
-		if !alnum && (r != '-' && r != '_' || i == 0 || i == len(name)-1) {
-			return fmt.Errorf("lock name %q: only a-z, 0-9, - and _, and neither of the last two at an end", name)
-		}
+	if !nameSyntax.MatchString(name) {
+		return fmt.Errorf("lock name %q: only a-z, 0-9, - and _, and neither of the last two at an end", name)
 	}
 	return nil
 }

@@ -62,10 +62,10 @@ const maxSwept = 16 * atOnce
 // client leaves one, and each makes the listings longer. No lock depends on it, so it stops at
 // the first failure, and soon.
 func (l *Locker) sweep(ctx context.Context, released []*entry) {
-	ctx, cancel := context.WithTimeout(ctx, haste)
+	ctx, cancel := context.WithTimeout(ctx, hastyTime)
 	defer cancel()
 	remove := func(e *entry) error {
-		_, err := once(ctx, haste, "delete "+e.Key, l.delete(e.Key))
+		_, err := once(ctx, hastyTime, "delete "+e.Key, l.delete(e.Key))
 		return err
 	}
 	if len(released) == 0 || remove(released[0]) != nil {

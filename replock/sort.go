@@ -75,7 +75,8 @@ func (l *Locker) sort(t *try, f *findings, e *entry) error {
 		return nil
 	case t.wrote(e):
 		if e.kind == kindExclusive && e.lease.ID == t.id {
-			t.adopt(e)
+			t.claimed(e.ETag) // a put of ours that got no answer was applied
+			t.exclusive.listed = true
 		} else if e.kind == kindExclusive {
 			f.exclusive = e // of an earlier try: to be claimed again
 		}

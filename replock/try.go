@@ -116,13 +116,6 @@ func (t *try) noteExclusive(page store.Page) {
 	}
 }
 
-// adopt notes that lock.exclusive carries this try's id, so that a put of ours that got no
-// answer was applied.
-func (t *try) adopt(e *entry) {
-	t.claimed(e.ETag)
-	t.exclusive.listed = true
-}
-
 // claimed notes that lock.exclusive has this try's body.
 func (t *try) claimed(etag string) {
 	t.exclusive.put, t.exclusive.maybe, t.exclusive.etag, t.exclusive.sent = true, true, etag, t.sent

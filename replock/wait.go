@@ -20,7 +20,7 @@ type AcquireOption func(*queue)
 // When d is over a *HeldError is returned. A store that fails meanwhile is polled on, for up to
 // the ttl. If the acquire's context ends first while locks are in the way, the error is both a
 // *HeldError and the context's error.
-func Wait(d time.Duration) AcquireOption { return func(q *queue) { q.patience = max(d, 0) } }
+func Wait(d time.Duration) AcquireOption { return func(q *queue) { q.maxWait = max(d, 0) } }
 
 // Forever makes Wait wait without an end.
 const Forever time.Duration = math.MaxInt64
@@ -51,7 +51,7 @@ type queue struct {
 	parent    context.Context // of the lock's context
 	memory    memory
 	own       ownTries
-	patience  time.Duration
+	maxWait   time.Duration
 	fence     bool // wanted with an exclusive lock
 	began     time.Duration
 	ticket    *try // nil before it waits, and if it is for a shared lock
@@ -70,7 +70,7 @@ func (l *Locker) newQueue(ctx context.Context, mode Mode, operation string, opts
 
 // waitedFor returns how long this acquirer has waited, left how long it goes on.
 func (q *queue) waitedFor() time.Duration { return q.l.opts.Clock.Elapsed() - q.began }
-func (q *queue) left() time.Duration      { return q.patience - q.waitedFor() }
+func (q *queue) left() time.Duration      { return q.maxWait - q.waitedFor() }
 
 // newTry starts a try that takes the ticket's place in the queue.
 func (q *queue) newTry() (*try, error) {
@@ -110,7 +110,7 @@ func (q *queue) wait(ctx context.Context, t *try, f findings) error {
 			pause = firstPoll
 		}
 		was, before = f, now
-		at, err := q.stand(ctx, t)
+		at, err := q.ticketTry(ctx, t)
 		if clock.Sleep(ctx, q.l.opts.Clock, q.untilPoll(pause, f)) == nil && err == nil {
 			f, err = q.l.look(ctx, at, q.memory)
 		}
@@ -132,10 +132,10 @@ func (q *queue) wait(ctx context.Context, t *try, f findings) error {
 	}
 }
 
-// stand keeps the ticket live, and returns the try that the polls look for: the ticket, or the
+// ticketTry keeps the ticket live, and returns the try that the polls look for: the ticket, or the
 // last try if there is none.
-func (q *queue) stand(ctx context.Context, t *try) (*try, error) {
-	if q.patience == 0 || q.mode == Shared {
+func (q *queue) ticketTry(ctx context.Context, t *try) (*try, error) {
+	if q.maxWait == 0 || q.mode == Shared {
 		t.polls = true
 		return t, nil
 	}
@@ -178,7 +178,7 @@ func (q *queue) untilPoll(pause time.Duration, f findings) time.Duration {
 // refused reports whether watching alone cannot clear the way in time.
 func (q *queue) refused(f findings) bool {
 	return len(f.live) > 0 || slices.ContainsFunc(f.doubtful, func(e *entry) bool {
-		return e.since+e.ttl()-q.began > max(q.patience, maxWatch)
+		return e.since+e.ttl()-q.began > max(q.maxWait, maxWatch)
 	})
 }
 
@@ -204,7 +204,7 @@ func (q *queue) tell(t *try, f findings) {
 func (q *queue) held(t *try, f findings, why error) error {
 	err := q.l.heldError(t, f)
 	err.Err = why
-	if q.patience > 0 {
+	if q.maxWait > 0 {
 		err.Waited = q.waitedFor()
 	}
 	e := t.event(EventBlocked)

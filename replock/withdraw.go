@@ -8,14 +8,14 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// haste bounds a withdrawal after a failure of the store, or when the caller wants to go. What
+// hastyTime bounds a withdrawal after a failure of the store, or when the caller wants to go. What
 // it leaves expires.
-const haste = 3 * time.Second
+const hastyTime = 3 * time.Second
 
 // withdraw removes all that a try has put, for the reason that ended it, even if its context has
 // ended. What cannot be removed expires with the ttl.
 func (l *Locker) withdraw(ctx context.Context, t *try, reason error) {
-	t.underway.close(l.opts.Clock, haste)
+	t.underway.close(l.opts.Clock, hastyTime)
 	hasty := !errors.Is(reason, ErrHeld) && !errors.Is(reason, errDoubt) && !errors.Is(reason, errLate)
 	left := t.flag.put || t.exclusive.put // otherwise nothing of ours is known to be stored
 	t.flag.put = false
@@ -27,12 +27,12 @@ func (l *Locker) withdraw(ctx context.Context, t *try, reason error) {
 }
 
 // takeDown deletes lock.exclusive if it is ours, and only while our lease lasts, and then our
-// flag, which no other client writes. A hasty one spends no more than haste and two round trips
+// flag, which no other client writes. A hasty one spends no more than hastyTime and two round trips
 // on each, and tries the second only after an answer to the first.
 func (l *Locker) takeDown(ctx context.Context, t *try, hasty bool) error {
 	limit := func() (context.Context, context.CancelFunc) {
 		if hasty {
-			return context.WithTimeout(ctx, haste+2*t.trips.slowest())
+			return context.WithTimeout(ctx, hastyTime+2*t.trips.slowest())
 		}
 		return context.WithCancel(ctx)
 	}

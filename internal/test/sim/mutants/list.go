@@ -131,7 +131,7 @@ var mutants = []mutant{
 	{"of two on a slow store the first doesn't wait for the second to go", yield,
 		"return !ok || age <= l.transience(t)", "return !ok || age <= transient"},
 	{"a shared one gives up before the exclusive one in its way does", yield,
-		"waited >= patience+outlasting*t.trips.slowest()", "waited >= 0"},
+		"waited >= outlastTime+outlastTrips*t.trips.slowest()", "waited >= 0"},
 	{"a release doesn't look whose lock.exclusive it deletes", take,
 		"if err != nil || !ours {\n\t\treturn err\n\t}\n\tif etag", "if false {\n\t\treturn err\n\t}\n\tif etag"},
 	{"a request that fails isn't repeated", repeats,
