@@ -152,11 +152,7 @@ func (b *body) bound() {
 		*s = text.Cut(*s, maxText)
 	}
 	b.State = State(text.Cut(string(b.State), maxText))
-	size := 0
-	for k, v := range b.Metadata {
-		size += len(k) + len(v)
-	}
-	if size > maxMetadata {
+	if bytesIn(b.Metadata) > maxMetadata {
 		b.Metadata = nil
 	}
 }

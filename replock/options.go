@@ -82,11 +82,7 @@ func (o *Options) fill() error {
 	case o.Prefix[len(o.Prefix)-1] != '/':
 		return fmt.Errorf("prefix %q: must end in a slash", o.Prefix)
 	}
-	size := 0
-	for k, v := range o.Metadata {
-		size += len(k) + len(v)
-	}
-	if size > maxMetadata {
+	if size := bytesIn(o.Metadata); size > maxMetadata {
 		return fmt.Errorf("metadata has %d bytes: must have at most %d", size, maxMetadata)
 	}
 	if o.Logger == nil {
@@ -111,6 +107,13 @@ const (
 	maxMetadata  = 4 << 10
 	maxOperation = 256
 )
+
+func bytesIn(metadata map[string]string) (n int) {
+	for k, v := range metadata {
+		n += len(k) + len(v)
+	}
+	return n
+}
 
 // CheckOperation returns an error unless operation can be the operation of a lock: 1 to 256
 // bytes.
