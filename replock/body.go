@@ -36,9 +36,8 @@ type body struct {
 	AcquiredID  string  `json:"acquired_id,omitempty"`
 	TTLSeconds  float64 `json:"ttl_seconds,omitempty"`
 	RefreshedAt string  `json:"refreshed_at,omitempty"`
-	// RefreshedBoot is the clock since boot, in nanoseconds, when this body was
-	// written. Processes with the same boot id and time namespace can compare it, and none
-	// can set it.
+	// RefreshedBoot is the clock since boot, in nanoseconds, when this body was written. None
+	// can set it, and processes with the same boot id and time namespace can compare it.
 	RefreshedBoot    int64             `json:"refreshed_boot_ns,omitempty"`
 	Seq              uint64            `json:"seq,omitempty"`
 	State            State             `json:"state,omitempty"`
@@ -105,10 +104,9 @@ type lease struct {
 	ttl                          time.Duration
 }
 
-// decode understands a lock body as any client of the wire format writes it:
-// JSON, plain or zstd or gzip. It returns errReleased for an empty body,
-// errEncrypted for an encrypted one, and for any other that it can't understand
-// an error that says why. It reads no more than maxBody bytes, decompressed.
+// decode understands a lock body as any client of the wire format writes it: JSON, plain or zstd
+// or gzip. It returns errReleased for an empty body, and errEncrypted for an encrypted one. It
+// reads no more than maxBody bytes, decompressed.
 func decode(raw []byte) (lease, error) {
 	plain, err := decompress(raw)
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// maxRefused is how often a store can refuse to write a lock.exclusive that no look lists. Then
-// it takes something else for one (versitygw: a delete marker). From there on this process
-// writes without a condition, as on a store that has none (decision 0004). The put can overwrite
-// only the lock.exclusive of an acquirer that comes after our last look, and that sees our flag.
+// maxRefused is how often a store can refuse to write a lock.exclusive that no look lists: it
+// takes something else for one (versitygw: a delete marker). From then on this process writes
+// without a condition (decision 0004). That can overwrite only the lock.exclusive of an acquirer
+// that comes after our last look, and that sees our flag.
 const maxRefused = 3
 
 // claimAndProve claims lock.exclusive and, if that is still open, finds out beside it whether
@@ -64,8 +64,7 @@ func (l *Locker) claim(ctx context.Context, t *try, seen *entry) error {
 		t.exclusive.maybe = before
 		return nil
 	case errors.Is(err, store.ErrPrecondition):
-		// After a send that got no answer our own put can be in the
-		// way: the next look tells it by the id.
+		// If it was sent again, our own put can be in the way: the next look shows it.
 		t.exclusive.maybe = before || again
 		if opts.IfAbsent {
 			t.refusals++

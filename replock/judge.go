@@ -114,18 +114,15 @@ func (l *Locker) verdict(e *entry, st storeTime, now time.Duration) (Verdict, st
 		return Unreadable, e.err.Error()
 	}
 
-	// Watched for a whole ttl of this process's own time, whatever any clock
-	// says: the holder's last refresh was sent before we first saw it, so its
-	// deadline is over, and no later one was answered.
+	// Watched for a whole ttl of our own time: the holder's last refresh was sent before we
+	// first saw it, so its deadline is over, and no later one was answered.
 	if now-e.since >= ttl {
 		return Stale, ""
 	}
 
-	// Somebody refreshed it under our eyes.
-	if e.changed {
+	if e.changed { // it was refreshed while we watched
 		return Live, ""
 	}
-
 	// Two witnesses: the store's clock, and one of this machine.
 	known := l.store.Properties().StoreClock && st.known() && !e.ModTime.IsZero()
 	if known && !st.when(now).After(e.ModTime.Add(ttl+margin)) {
@@ -155,9 +152,8 @@ func (l *Locker) expired(e *entry, ttl, now time.Duration) (expired bool, clock 
 		return false, "its body, which is encrypted,"
 	}
 	if sinceBoot := time.Duration(e.lease.RefreshedBoot); sinceBoot > 0 && l.self.SameBoot(e.lease.Process) {
-		// A holder on this very machine and in our time namespace: the clock since
-		// boot, which both share and neither can set, in place of the wall clock. On a local directory
-		// that stamps the mod times as well, and would be both witnesses.
+		// The clock since boot, which both share and neither can set. On a local directory the
+		// wall clock stamps the mod times as well, and would be both witnesses.
 		return now-sinceBoot > ttl, "the time since boot"
 	}
 	wall := l.opts.Clock.Now()

@@ -68,9 +68,8 @@ func (k *Lock) Resume(ctx context.Context) (*Lock, error) {
 }
 
 // resume is one try: docs/protocol.md, Resume. It puts a flag under a new key, because a late
-// delete of the old one can still be on its way. The lock is resumed only if the old flag is
-// still stored, since every client that passes a flag deletes it first; and only if nothing
-// conflicts with the new one.
+// delete of the old one can still be on its way. The old flag must still be stored, since every
+// client that passes a flag deletes it first, and nothing must conflict with the new one.
 func (k *Lock) resume(ctx context.Context, all *ownTries) (*Lock, error) {
 	l := k.l
 	t, err := l.newTry(k.t.mode, k.t.operation, *all)
@@ -143,11 +142,9 @@ func (k *Lock) unpassed(ctx context.Context, t *try) error {
 	if !k.l.store.Properties().StoreClock && old.ETag != k.t.flag.etag {
 		return k.broken(k.t.flag.key, "it expired, and the store has no clock of its own to tell when it was refreshed")
 	}
-	// Both mod times are the store's; what is between them is taken off the time
-	// when the new flag was seen, which is not before it was stamped. (When its put
-	// was answered can be: an earlier send of it may have been applied since.) The
-	// store rounds each of them down, so that the difference can be too large by as
-	// much as the margin allows for.
+	// The new flag was stamped before it was seen. (Its put can have been answered before: an
+	// earlier send of it can have been applied since.) The store rounds both mod times down:
+	// the margin allows for that.
 	written := seen - fresh.ModTime.Sub(old.ModTime) + margin
 	if reapable := k.sent() + k.l.opts.TTL; written > reapable {
 		return k.broken(k.t.flag.key, "it expired, and a late refresh put it back")

@@ -16,9 +16,8 @@ import (
 var errStoodStill error = alsoError{errors.New("this machine stood still while it took the lock, or the store's clock went ahead"), errLate}
 
 // slept returns errStoodStill if the store's clock has advanced further since our flag was put,
-// or between two looks of a try, than ours can have: this machine stood still, and its own
-// clocks did not count it. Then no lock is granted, because its flag can be stale for others by
-// now.
+// or between two looks of a try, than ours can have: this machine stood still, its own clocks
+// did not count it, and its flag can be stale for others by now.
 func (l *Locker) slept(t *try, page store.Page, sent, answered time.Duration) error {
 	if t.polls || page.Now.IsZero() || !l.store.Properties().StoreClock {
 		return nil
@@ -73,12 +72,11 @@ func (s *skews) known(apart time.Duration) bool {
 	return known
 }
 
-// stoodStill detects a machine that stood still for a time which its own clocks do not count:
-// the store's clock has advanced further between two pages than they have. Then it refreshes the
-// lock at once, since the lock can already be stale for others. If a refresh that had looked
-// before the pause wrote the flag after the lease had ended on the store's clock, another holder
-// can have come and gone in between: the lock is lost. A refresh with an If-Match that is relied
-// on cannot do that.
+// stoodStill refreshes the lock at once if the store's clock has advanced further between two
+// pages than our clocks have: this machine stood still, and the lock can be stale for others. If
+// a refresh that had looked before the pause wrote the flag after the lease had ended on the
+// store's clock, another holder can have come and gone in between: the lock is lost. A refresh
+// with an If-Match that is relied on cannot do that.
 func (k *Lock) stoodStill(ctx context.Context, page store.Page, began clock.Reading, answered time.Duration, written time.Time) error {
 	now, last := pageTime{now: page.Now, asked: began.Elapsed, leased: k.sent()}, k.others.last
 	still := now.now.Sub(last.now) - (answered - last.asked)
@@ -100,11 +98,10 @@ func (k *Lock) stoodStill(ctx context.Context, page store.Page, began clock.Read
 	return err
 }
 
-// reassure returns nil if the lock is held although this machine might have stood still, so that
-// it is unknown how much of the lease was left. It renews the lease: finding the lock in its
-// place is not enough, since another acquirer can pass it the moment after. And it looks for
-// others as an acquirer does after its put, since one that has passed might have deleted our
-// flag just before the refresh put it back.
+// reassure returns nil if the lock is held although this machine might have stood still. It
+// renews the lease, since another acquirer can pass a lock that is only looked at the moment
+// after. And it looks for others as an acquirer does, since one that has passed might have
+// deleted our flag just before the refresh put it back.
 func (k *Lock) reassure(ctx context.Context) error {
 	began := clock.Read(k.l.opts.Clock)
 	if err := k.refresher.Now(ctx, k.done); err != nil {

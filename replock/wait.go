@@ -39,11 +39,10 @@ const maxWatch = 2 * time.Minute
 // queue is where an acquirer waits for the locks in its way: docs/protocol.md, Wait.
 //
 // An exclusive acquirer leaves a ticket there, an intent in the state "waiting". Shared
-// acquirers yield to it, so that it gets its turn; exclusive ones yield if it is before their
-// own. A ticket does nothing else. When its turn seems to have come, the acquirer starts a try
-// under another key, as if it had just arrived. On the ticket's own key the lock cannot be held:
-// a put of the ticket that seemed lost can be applied at any time, and would mark a held lock as
-// waiting. A shared acquirer leaves nothing.
+// acquirers yield to it; exclusive ones yield if it is before their own. When its turn seems to
+// have come, the acquirer starts a try under another key. On the ticket's own key the lock cannot
+// be held: a put of the ticket that seemed lost can be applied at any time, and would mark a held
+// lock as waiting.
 type queue struct {
 	l         *Locker
 	mode      Mode
@@ -88,10 +87,9 @@ func (q *queue) newTry() (*try, error) {
 // wait returns nil when the locks that a try found in its way seem to be gone. Its last look
 // decides nothing: the next try does.
 //
-// It also watches locks in doubt, even for an acquirer that does not wait. They change, and are
-// live; or they are deleted; or they stay unchanged for their whole ttl, and are stale whatever
-// any clock shows. They count as held if that would take longer than the acquirer waits, and
-// than maxWatch.
+// It also watches locks in doubt, even for an acquirer that does not wait, until they change and
+// are live, are deleted, or stay unchanged for their whole ttl and are stale. They count as held
+// if that would take longer than the acquirer waits, and than maxWatch.
 func (q *queue) wait(ctx context.Context, t *try, f findings) error {
 	var was findings
 	var before map[string]*entry
