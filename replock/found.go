@@ -50,6 +50,13 @@ func (b *bodies) add(e *entry) {
 	}
 }
 
+// young reports whether an entry can be so young that it is a conflict whatever its body says:
+// only a ttl shorter than the default one could make it stale.
+func (f *findings) young(e *entry) bool {
+	age, known := e.age(f.st, f.now)
+	return !known || age < DefaultTTL
+}
+
 // inTheWay returns the locks in the way by their keys.
 func (f findings) inTheWay() map[string]*entry {
 	m := map[string]*entry{}

@@ -12,10 +12,6 @@ import (
 // and the clocks of a store's gateways differ a little.
 const margin = 2 * time.Second
 
-// young is the age below which a flag is a conflict without its body being read: only a ttl
-// shorter than the default one could make it stale.
-const young = DefaultTTL
-
 // storeTime is a lower bound of the store's clock. The zero value is unknown.
 type storeTime struct {
 	at      time.Time     // a reading of the store's clock,

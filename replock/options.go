@@ -1,6 +1,7 @@
 package replock
 
 import (
+	"cmp"
 	"crypto/rand"
 	"fmt"
 	"io"
@@ -57,14 +58,9 @@ type Options struct {
 }
 
 func (o *Options) fill() error {
-	if o.TTL == 0 {
-		o.TTL = DefaultTTL
-	}
+	o.TTL, o.Look = cmp.Or(o.TTL, DefaultTTL), cmp.Or(o.Look, DefaultLook)
 	if o.TTL < MinTTL || o.TTL > MaxTTL {
 		return fmt.Errorf("ttl %v: must be from %v to %v", o.TTL, MinTTL, MaxTTL)
-	}
-	if o.Look == 0 {
-		o.Look = DefaultLook
 	}
 	if o.Look < MinLook || o.Look > o.TTL {
 		return fmt.Errorf("look %v: must be from %v to the ttl, %v", o.Look, MinLook, o.TTL)

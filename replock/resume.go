@@ -90,22 +90,12 @@ func (k *Lock) resume(ctx context.Context, all *ownTries) (*Lock, error) {
 	}
 
 	l.date(t)
-	if err := l.putFlag(ctx, t); err != nil {
-		return giveUp(err)
-	}
-	if t.mode == Exclusive {
-		if err := k.reclaim(ctx, t); err != nil {
+	for _, step := range []func(context.Context, *try) error{l.putFlag, k.reclaim, k.lookAgain, k.unpassed} {
+		if err := step(ctx, t); err != nil {
 			return giveUp(err)
 		}
 	}
-	if err := k.lookAgain(ctx, t); err != nil {
-		return giveUp(err)
-	}
-	if err := k.unpassed(ctx, t); err != nil {
-		return giveUp(err)
-	}
-	// The new flag stands; the old one has done its service. If it can't be
-	// deleted it is stale, and others may remove it.
+	// If the old flag can't be deleted it is stale, and others may remove it.
 	if err := l.takeDownFlag(ctx, k.t); err != nil {
 		l.opts.Logger.Warn("the flag of a resumed lock is left to expire", "key", k.t.flag.key, "err", err)
 	}
@@ -155,9 +145,12 @@ func (k *Lock) unpassed(ctx context.Context, t *try) error {
 // sent is when the last refresh was sent that was answered in time.
 func (k *Lock) sent() time.Duration { return k.Deadline() - k.l.times.Deadline }
 
-// reclaim puts our new id into lock.exclusive, which must still be ours: the break-lock of
-// another client deletes nothing else.
+// reclaim puts the new id of an exclusive lock into lock.exclusive, which must still be ours: the
+// break-lock of another client deletes nothing else.
 func (k *Lock) reclaim(ctx context.Context, t *try) error {
+	if t.mode == Shared {
+		return nil
+	}
 	o := &object{key: t.exclusive.key, etag: t.exclusive.etag}
 	var r renewer
 	r.begin(k.l, t)

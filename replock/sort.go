@@ -20,8 +20,7 @@ const (
 func (l *Locker) judgeAll(ctx context.Context, t *try, f *findings, others []*entry) error {
 	var likely, rest []*entry
 	for _, e := range others {
-		age, ok := e.age(f.st, f.now)
-		if len(likely) < maxReported && (!ok || age < young) {
+		if len(likely) < maxReported && f.young(e) {
 			likely = append(likely, e)
 		} else {
 			rest = append(rest, e)
@@ -41,7 +40,7 @@ func (l *Locker) judgeAll(ctx context.Context, t *try, f *findings, others []*en
 		}
 		if len(f.live) > 0 {
 			for _, e := range rest {
-				if age, ok := e.age(f.st, f.now); !ok || age < young {
+				if f.young(e) {
 					f.more++
 				}
 			}
@@ -65,7 +64,7 @@ func (l *Locker) sort(t *try, f *findings, e *entry) error {
 		return nil
 	case unread:
 		// A store that is unfit, or set up wrongly, would be "held" for ever.
-		if age, ok := e.age(f.st, f.now); ok && age >= young || errors.Is(failed.err, store.ErrConfig) {
+		if !f.young(e) || errors.Is(failed.err, store.ErrConfig) {
 			e.forget()
 			return unsure(fmt.Errorf("reading the lock %q: %w", e.Key, failed.err))
 		}

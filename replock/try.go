@@ -39,14 +39,10 @@ type try struct {
 	body      body
 	flag      object // the ground truth: a key that only we ever write
 	exclusive object // lock.exclusive
-	// place is our place in the queue. A ticket with a later key is behind us.
-	place string
-	// polls: its looks only find out whether another try is worthwhile.
-	polls bool
+	place     string // in the queue: a ticket with a later key is behind us
+	polls     bool   // its looks only find out whether another try is worthwhile
 
-	// sent is when the first put of the flag was sent: the lease is dated from
-	// it.
-	sent     time.Duration
+	sent     time.Duration // of the flag's first put, from which the lease is dated
 	deadline time.Duration
 	st       storeTime
 	dated    storeTime       // by the flag's mod time, from when that was seen first
@@ -58,10 +54,7 @@ type try struct {
 	trips    *trips          // of the acquire that it belongs to
 	parent   context.Context // of the lock's context
 	underway underway        // puts
-	// refusals counts the refusals to write lock.exclusive because it is there, since a look
-	// listed it.
-	refusals int
-
+	refusals int             // to write lock.exclusive because it is there, since a look listed it
 	ownTries
 }
 

@@ -26,9 +26,9 @@ func (l *Locker) withdraw(ctx context.Context, t *try, reason error) {
 	}
 }
 
-// takeDown deletes lock.exclusive if it is ours, and only while our lease lasts, and then our
-// flag, which no other client writes. A hasty one spends no more than hastyTime and two round trips
-// on each, and tries the second only after an answer to the first.
+// takeDown deletes lock.exclusive if it is ours and our lease lasts, and then our flag. A hasty
+// one spends no more than hastyTime and two round trips on each, and tries the second only after
+// an answer to the first.
 func (l *Locker) takeDown(ctx context.Context, t *try, hasty bool) error {
 	limit := func() (context.Context, context.CancelFunc) {
 		if hasty {
@@ -53,9 +53,8 @@ func (l *Locker) takeDownFlag(ctx context.Context, t *try) error {
 	return l.remove(ctx, t.flag.key)
 }
 
-// takeDownExclusive deletes lock.exclusive, or empties it if deletes are refused. A look
-// precedes each request, and the request is sent only if the look shows a body of ours: another
-// client can have written the key at any time, and that body is its lock.
+// takeDownExclusive deletes lock.exclusive, or empties it if deletes are refused. Each request
+// is sent only after a look that shows a body of ours: any other is another client's lock.
 func (l *Locker) takeDownExclusive(ctx context.Context, t *try) error {
 	if !t.exclusive.maybe {
 		return nil

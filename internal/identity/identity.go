@@ -53,18 +53,15 @@ func Of(pid int) (Process, bool) {
 // Holder returns the process as the wire format names it.
 func (p Process) Holder() string { return fmt.Sprintf("%s (pid %d)", p.Hostname, p.PID) }
 
-// SameBoot reports whether both processes run, or ran, in the same boot of the
-// same machine and in the same time namespace, so that they share the clock that
-// counts since boot. If one of them doesn't name its time namespace they don't.
-// (The kernel uses the number of a namespace again only after the last process in
-// it has ended, so that a holder in an earlier one has ended as well.)
+// SameBoot reports whether both processes run, or ran, in the same boot of the same machine and
+// in the same time namespace, so that they share the clock that counts since boot. (The kernel
+// uses the number of a namespace again only after the last process in it has ended.)
 func (p Process) SameBoot(q Process) bool {
 	return p.BootID != "" && p.BootID == q.BootID && p.TimeNamespace != "" && p.TimeNamespace == q.TimeNamespace
 }
 
 // Gone reports whether q, seen from p, has certainly ended: q was a process of this very
-// machine, boot, time namespace and pid namespace, and it doesn't exist, is a zombie, or its
-// pid is another process now. If in doubt, Gone returns false. (It can't distinguish two
+// machine, boot, time namespace and pid namespace, and has Ended. (It can't distinguish two
 // machines restored from one snapshot of a running machine: their boot ids are the same.)
 func (p Process) Gone(q Process) bool {
 	if !p.SameBoot(q) || p.PIDNamespace == "" || p.PIDNamespace != q.PIDNamespace || q.PID <= 0 {
@@ -73,9 +70,9 @@ func (p Process) Gone(q Process) bool {
 	return q.Ended()
 }
 
-// Ended reports whether p, which must be of this machine, boot and pid namespace, has ended:
-// see Gone. It takes a later process with the same pid for p on systems other than Linux, and
-// if this process isn't in the time namespace that PIDStart was read in.
+// Ended reports whether p, which must be of this machine, boot and pid namespace, doesn't exist,
+// is a zombie, or its pid is another process now. On systems other than Linux, and in another
+// time namespace than that of PIDStart, it takes another process with its pid for p.
 func (p Process) Ended() bool {
 	if !exists(p.PID) {
 		return true
