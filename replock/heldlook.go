@@ -17,14 +17,13 @@ type sightings struct {
 	turn   chan struct{}
 	memory memory
 	st     storeTime // the best lower bound of the store's clock
-	last   pageTime  // by the last page that told it
+	last   pageTime  // by the last page that had it
 	// crowded: there are, or were, so many locks that listing all of them isn't cheap.
 	crowded *atomic.Bool
 }
 
-// crowd is the number of lock objects from which on a shared holder's look lists no more than it
-// needs: otherwise what n holders list would grow with the square of n. It is a guess at what
-// costs as much as a second request.
+// crowd is the number of lock objects above which a shared holder's look lists no more than it
+// needs, or what n holders list would grow with n². It is a guess at the cost of a second request.
 const crowd = 100
 
 // newSightings begins with what the acquire knows: the store's time, and since when the
@@ -40,16 +39,15 @@ func newSightings(t *try) sightings {
 
 // pageTime is the store's time in a page. The zero value is none.
 type pageTime struct {
-	now    time.Time
-	asked  time.Duration // when the page was asked for
-	leased time.Duration // when the last refresh was sent by then
-	// objects is how many it had.
-	objects int
+	now     time.Time
+	asked   time.Duration // when the page was asked for
+	leased  time.Duration // when the last refresh was sent by then
+	objects int           // how many it had
 }
 
-// look returns nil if our objects are stored and ours, and no client that does not keep to this
-// protocol was let in beside us. It is one list request, or two in a crowd, and one more for
-// each of our objects if the first page ends before it.
+// look returns nil if our objects are stored and ours, and no client of another protocol was let
+// in beside us. It is one list request, or two in a crowd, and one more for each of our objects
+// that is not on the first page.
 func (k *Lock) look(ctx context.Context) error {
 	began := clock.Read(k.l.opts.Clock)
 	page, err := k.glance(ctx)
@@ -138,9 +136,8 @@ func (s *sightings) learn(page store.Page, answered time.Duration) {
 	}
 }
 
-// foreign returns a *LostError if a live lock of a client that does not keep to this protocol
-// conflicts with ours, and stands for longer than one that is about to be withdrawn. Clients
-// that keep to it are never let in beside us.
+// foreign returns a *LostError if a live lock of a client of another protocol conflicts with ours,
+// and stands for longer than one that is about to be withdrawn.
 func (k *Lock) foreign(ctx context.Context, page store.Page, sent, answered time.Duration) error {
 	conflicts := kindExclusive
 	if k.t.mode == Exclusive {

@@ -26,18 +26,14 @@ func (s storeTime) known() bool { return !s.at.IsZero() }
 // entry is a lock object of another client.
 type entry struct {
 	store.Object
-	kind kind
-	// What the body says, once it was read.
-	read  bool
-	raw   []byte
-	lease lease
-	err   error
-	// carried: it wasn't read, and lease is what an earlier version said.
-	carried bool
-	// When this process first saw the object as it is now, and whether it had
-	// seen it otherwise before.
-	since   time.Duration
-	changed bool
+	kind    kind
+	read    bool // then the body says the following:
+	raw     []byte
+	lease   lease
+	err     error
+	carried bool          // it wasn't read, and lease is what an earlier version said
+	since   time.Duration // when it was first seen as it is now
+	changed bool          // it was seen otherwise before
 	shown   time.Duration // for a survey: when the request was sent that showed it
 
 	verdict Verdict
@@ -52,8 +48,8 @@ func (e *entry) mode() Mode {
 	return Exclusive
 }
 
-// memory remembers the entries of one acquire from look to look: their bodies, which need not be
-// read again while the ETag stays, and since when they are unchanged.
+// memory has the entries of one acquire from look to look: their bodies while the ETag stays, and
+// since when they are unchanged.
 type memory map[string]*entry
 
 // see returns the entry of an object that was listed in a request answered at the given time.
@@ -74,8 +70,7 @@ func (s memory) see(o store.Object, k kind, answered time.Duration) *entry {
 	return e
 }
 
-// carry takes over what the version before said: a refresh changes only the times of a flag,
-// which only its holder writes.
+// carry takes over what the version before said: a refresh changes only the times of a flag.
 func (e *entry) carry(was *entry) {
 	if e.kind == kindExclusive || was.err != nil || !was.read && !was.carried {
 		return
@@ -161,8 +156,8 @@ func (l *Locker) expired(e *entry, ttl, now time.Duration) (expired bool, clock 
 const longDead = 15 * time.Hour
 
 // longDead reports whether the store's clock and this machine's both show that an encrypted body
-// is as old as that. The second witness is not independent, because its only date is the
-// store's. So it counts only for an age that no wrong clock explains.
+// is as old as that. Its only date is the store's, so the second witness is not independent, and
+// counts only for an age that no wrong clock explains.
 func (l *Locker) longDead(e *entry, st storeTime, now time.Duration) bool {
 	dead := e.ModTime.Add(longDead)
 	return st.when(now).After(dead) && l.opts.Clock.Now().After(dead)

@@ -25,8 +25,7 @@ const (
 )
 
 // all is the prefix of all flags. In byte order the exclusive lock comes first, then the
-// intents, then the shared flags. So the first page of a listing shows a shared acquirer all
-// that it needs, however many shared flags there are.
+// intents, then the shared flags, of which a shared acquirer needs to list none.
 func (k keys) all() string       { return k.prefix + "lock." }
 func (k keys) exclusive() string { return k.prefix + "lock.exclusive" }
 func (k keys) intents() string   { return k.prefix + "lock.intent/" }
@@ -45,9 +44,8 @@ func (k keys) flag(m Mode, at time.Time, id string) string {
 }
 
 // kind returns what a listed key stands for. It never parses the names that other clients give
-// their shared flags. The name of an intent has no further slash: a key with one comes from a
-// client whose policy allows shared locks only, and matches it by chance
-// (locks/NAME/lock.intent/lock.shared/x matches locks/*/lock.shared/*).
+// their shared flags. The name of an intent has no further slash: a client whose policy allows
+// shared locks only, locks/*/lock.shared/*, can write locks/NAME/lock.intent/lock.shared/x.
 func (k keys) kind(key string) kind {
 	switch {
 	case key == k.exclusive():

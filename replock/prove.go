@@ -15,9 +15,9 @@ const wrongETag = "00000000000000000000000000000000"
 const maxProofs = 3
 
 // refuses reports whether the server was seen to refuse what If-Match must make it refuse: a
-// wrong ETag of our own flag, which no other client writes, and any ETag of a missing key. The
-// caller has looked before, so that a server which ignores the condition does not put back a
-// deleted flag. A proof that fails costs only its time: the refresh goes on without it.
+// wrong ETag of our own flag, and any ETag of a missing key. The caller has looked before, so that
+// a server which ignores the condition does not put back a deleted flag. A proof that fails costs
+// only its time.
 func (r *renewer) refuses(ctx context.Context, flag *object) bool {
 	seen := &r.l.conditions.refused
 	ctx, cancel := context.WithTimeout(ctx, max(r.timeout()/3, 2*r.t.trips.slowest()))

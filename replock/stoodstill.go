@@ -32,9 +32,8 @@ func (l *Locker) slept(t *try, page store.Page, sent, answered time.Duration) er
 	return nil
 }
 
-// sleptSincePut compares the first page's time with the mod time of our flag. They can come from
-// two clocks, because a server's Date can be that of a proxy: a try that finds them apart by as
-// much as an earlier one goes on.
+// sleptSincePut compares the first page's time with the mod time of our flag. A server's Date can
+// be that of a proxy: a try that finds them apart by as much as an earlier one goes on.
 func (l *Locker) sleptSincePut(t *try, page store.Page, answered time.Duration) error {
 	i := slices.IndexFunc(page.Objects, func(o store.Object) bool { return o.Key == t.flag.key })
 	if i < 0 || page.Objects[i].ModTime.IsZero() {
@@ -56,9 +55,8 @@ type skews struct {
 // maxSkews is for how many servers behind one name the differences are remembered.
 const maxSkews = 8
 
-// known reports whether an earlier difference was about as large, and remembers this one. If a
-// try finds the clocks together, the earlier differences were no skew: the machine had stood
-// still.
+// known reports whether an earlier difference was about as large, and remembers this one. After a
+// try that finds the clocks together, earlier differences count as pauses of the machine.
 func (s *skews) known(apart time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

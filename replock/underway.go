@@ -53,9 +53,8 @@ func (u *underway) close(c clock.Clock, most time.Duration) {
 	}
 }
 
-// send returns a function that sends one put of the try, for repeat and once. The put goes on
-// when ctx ends, until its timeout: a request that is dropped can be applied all the same, at an
-// unknown time.
+// send returns one put of the try, for repeat and once. The put goes on when ctx ends, until its
+// timeout: a request that is dropped can be applied all the same, at an unknown time.
 func (l *Locker) send(t *try, key string, opts store.PutOptions) func(context.Context) (store.Object, error) {
 	return func(ctx context.Context) (store.Object, error) {
 		if !t.underway.begin() {

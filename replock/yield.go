@@ -14,15 +14,13 @@ const (
 	transient     = 3 * time.Second
 	withdrawTrips = 6
 	// outlastTime is for how long a shared acquirer looks again; on a slow store, outlastTrips
-	// round trips more. It is longer than an exclusive acquirer takes to give up: a
-	// second, and some fourteen round trips.
+	// round trips more. An exclusive one gives up in a second and some fourteen round trips.
 	outlastTime  = 2 * time.Second
 	outlastTrips = 20
 )
 
-// mayOutlast reports whether only exclusive acquirers that have just come are in a shared
-// acquirer's way: a live shared lock makes them withdraw soon. waited is how long it has looked
-// again.
+// mayOutlast reports whether only exclusive acquirers that have just come, and will withdraw
+// soon, are in a shared acquirer's way. waited is how long it has looked again.
 func (l *Locker) mayOutlast(t *try, f findings, waited time.Duration) bool {
 	if f.more > 0 || waited >= outlastTime+outlastTrips*t.trips.slowest() {
 		return false

@@ -25,10 +25,9 @@ func Read(c Clock) Reading {
 	}
 }
 
-// Parted reports whether the wall clock and Elapsed have moved apart since an
-// earlier reading. Then the wall clock was set, perhaps because the machine did not run for a
-// time that Elapsed doesn't count, as when a hypervisor pauses it. A lease can't be trusted
-// until it is looked at again.
+// Parted reports whether the wall clock and Elapsed have moved apart since an earlier reading.
+// Then the wall clock was set, perhaps after a hypervisor's pause, which Elapsed doesn't count. A
+// lease can't be trusted until it is looked at again.
 func (r Reading) Parted(earlier Reading) bool {
 	apart := (r.Wall - r.Elapsed) - (earlier.Wall - earlier.Elapsed)
 	limit := apartBy + max(r.Elapsed-earlier.Elapsed, 0)/maxSlew

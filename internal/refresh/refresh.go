@@ -13,8 +13,7 @@ import (
 // ErrDeadline is returned by Run when the deadline passed without a renewal.
 var ErrDeadline = errors.New("no renewal was answered before the deadline")
 
-// ExpiredError is ErrDeadline with the last failure, which is nil if there was
-// none: then this process didn't run.
+// ExpiredError is ErrDeadline with the last failure, or nil if this process didn't run.
 type ExpiredError struct{ Last error }
 
 func (e *ExpiredError) Error() string {
@@ -42,10 +41,9 @@ type Renewal struct {
 	// attempt that failed can have found out that an earlier one, which got no answer, was
 	// applied: then it extends the lease, and has still failed for the caller of Now.
 	Sent time.Duration
-	// Commit, if set, keeps what the attempt has achieved, also of one that
-	// failed half-way. Run's goroutine calls it if the answer came before the
-	// deadline. An attempt must change nothing by itself, because Run doesn't
-	// wait for one beyond the deadline.
+	// Commit, if set, keeps what the attempt has achieved, even if it failed half-way. Run
+	// calls it if the answer came before the deadline. An attempt must change nothing by
+	// itself, because Run doesn't wait for one beyond the deadline.
 	Commit func()
 }
 
@@ -56,10 +54,9 @@ type Refresher struct {
 	Clock clock.Clock
 	// Start is when the request that began the lease was sent.
 	Start time.Duration
-	// Attempt sends one renewal. Its context ends at the deadline; the attempt
-	// bounds its requests itself, so that a slow store is no failure. Unless it
-	// begins anew, it needn't repeat what the attempts before it, which failed
-	// half-way, have renewed.
+	// Attempt sends one renewal. Its context ends at the deadline; the attempt bounds its
+	// requests itself, so that a slow store is no failure. Unless it begins anew, it needn't
+	// repeat what attempts that failed half-way have renewed.
 	Attempt func(ctx context.Context, anew bool) (Renewal, error)
 	// Failed is called for each failure: how many in a row, and whether the refresher gives up.
 	Failed func(n int, gaveUp bool, err error)
@@ -132,14 +129,11 @@ type answer struct {
 	err     error
 }
 
-// Run renews until ctx ends, an attempt says Stop, or the deadline passes. It
-// never returns later than the deadline, even if an attempt hangs, or, if the
-// machine was suspended, than half a second after it woke. When ctx ends it
-// waits for the attempt that is under way, for no longer than Drain, so that no
-// request of ours is left to undo what the caller does next.
-//
-// An attempt that fails is repeated, with pauses of at most 10 s, until the
-// deadline. The deadline's error is an *ExpiredError.
+// Run renews until ctx ends, an attempt says Stop, or the deadline passes: then it returns an
+// *ExpiredError. Until then it repeats an attempt that fails, with pauses of at most 10 s. It never
+// returns later than the deadline, even if an attempt hangs, or, if the machine was suspended,
+// than half a second after it woke. When ctx ends it waits for the attempt that is under way, for
+// no longer than Drain, so that no request of ours is left to undo what the caller does next.
 func (r *Refresher) Run(ctx context.Context) error {
 	s := &run{Refresher: r}
 	s.renewed(r.Start)
@@ -190,7 +184,7 @@ func (s *run) renewed(sent time.Duration) {
 	s.progress = progress{last: sent, next: sent + s.Interval - min(max(s.Early(most), 0), most)}
 }
 
-// start sends an attempt. It doesn't end with ctx: see Run.
+// start sends an attempt, which doesn't end with ctx: see Run.
 func (s *run) start(ctx context.Context, now, deadline time.Duration, due bool) {
 	if s.tries == 0 {
 		s.began = now
