@@ -19,7 +19,7 @@ const maxRefused = 3
 // the store keeps If-None-Match.
 func (l *Locker) claimAndProve(ctx context.Context, t *try, seen *entry) error {
 	if t.refusals >= maxRefused {
-		l.conditions.absent.refute()
+		l.conditions.absent.state.Store(refuted)
 	}
 	proof := l.proveAbsent(ctx, t)
 	err := l.claim(ctx, t, seen)

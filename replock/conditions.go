@@ -52,9 +52,6 @@ func (p *proof) learn(ok bool) {
 	p.state.CompareAndSwap(unproven, state)
 }
 
-// refute ends the reliance on a condition; it is no longer sent.
-func (p *proof) refute() { p.state.Store(refuted) }
-
 // learnFrom learns from the answer to a put whose condition was met, or was not. Another failure
 // says nothing.
 func (p *proof) learnFrom(err error, met bool) {

@@ -77,9 +77,10 @@ func (k *Lock) look(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	k.others.learn(page, answered)
-	if st := k.others.st; st.known() {
-		k.now.Store(&st) // a refresh may come of it
+	now, st := storeTime{page.Now, answered}, k.others.st
+	if now.known() && (!st.known() || now.when(answered).After(st.when(answered))) {
+		k.others.st = now
+		k.now.Store(&now) // for the bodies of refreshes
 	}
 	if err := k.stoodStill(ctx, page, began, answered, written); err != nil {
 		return err // and the next look finds it out again
@@ -126,14 +127,6 @@ func inPage(page store.Page, key string) (*store.Object, bool) {
 	}
 	n := len(page.Objects)
 	return nil, page.Next == "" || n > 0 && page.Objects[n-1].Key > key
-}
-
-// learn takes the store's time from a page.
-func (s *sightings) learn(page store.Page, answered time.Duration) {
-	now := storeTime{page.Now, answered}
-	if now.known() && (!s.st.known() || now.when(answered).After(s.st.when(answered))) {
-		s.st = now
-	}
 }
 
 // foreign returns a *LostError if a live lock of a client of another protocol conflicts with ours,

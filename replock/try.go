@@ -15,19 +15,14 @@ import (
 type object struct {
 	key  string
 	etag string
-	// sent is when the put was sent that gave it its present body.
-	sent time.Duration
-	// put: a put of it was answered, and no other client was seen to undo it.
-	put bool
-	// maybe: it can be stored, now or later, because a put of it was sent.
-	maybe bool
+	sent time.Duration // when the put was sent that gave it its present body
 	// twice: a put of it was sent again, so the first can be applied after the second was
 	// deleted.
-	twice bool
-	// listed: the last look saw it.
-	listed bool
-	// renewed: the present refresh has replaced it already.
-	renewed bool
+	twice   bool
+	put     bool // a put of it was answered, and no other client was seen to undo it
+	maybe   bool // it can be stored, now or later, because a put of it was sent
+	listed  bool // the last look saw it
+	renewed bool // the present refresh has replaced it already
 }
 
 // try is one run of the protocol with one flag, from the flag's first put until the lock is held

@@ -99,8 +99,8 @@ func (q *queue) wait(ctx context.Context, t *try, f findings) error {
 			return q.held(t, f, nil)
 		}
 		now := f.inTheWay()
-		if !maps.EqualFunc(now, before, unchanged) {
-			q.tell(t, f)
+		if !maps.EqualFunc(now, before, func(e, was *entry) bool { return e.ETag == was.ETag && e.verdict == was.verdict }) {
+			q.tell(t, f) // at least one was refreshed
 		}
 		if maps.EqualFunc(now, before, func(*entry, *entry) bool { return true }) { // the same keys
 			pause = min(pause*5/4, lastPoll)
@@ -217,6 +217,3 @@ func (q *queue) leave(ctx context.Context) {
 		q.l.withdraw(ctx, q.ticket, nil)
 	}
 }
-
-// unchanged reports whether an entry was not even refreshed since.
-func unchanged(e, before *entry) bool { return e.ETag == before.ETag && e.verdict == before.verdict }

@@ -3,6 +3,7 @@
 package identity
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -30,13 +31,10 @@ type Process struct {
 
 // Self names this process.
 func Self() Process {
-	host, err := os.Hostname()
-	if err != nil || host == "" {
-		host = "localhost"
-	}
+	host, _ := os.Hostname()
 	own, _ := readStat(os.Getpid())
 	return Process{
-		Hostname: host, HostID: hash(machineID()), BootID: bootID(), PID: os.Getpid(),
+		Hostname: cmp.Or(host, "localhost"), HostID: hash(machineID()), BootID: bootID(), PID: os.Getpid(),
 		PIDNamespace: pidNamespace(), TimeNamespace: timeNamespace(), PIDStart: own.Start, User: userName(),
 	}
 }
