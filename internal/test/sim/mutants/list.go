@@ -79,7 +79,7 @@ var mutants = []mutant{
 	{"a shared one doesn't look at lock.exclusive", look,
 		"if k == kindUnknown || t.owns(o) {", "if k == kindUnknown || t.owns(o) || t.mode == Shared && k == kindExclusive {"},
 	{"break-lock --stale breaks every lock", status,
-		"(!o.Stale || stale)", "true"},
+		"(!o.Stale || stale)", "(!stale || stale)"},
 
 	// Hold.
 	{"Check looks at nothing", hold,
