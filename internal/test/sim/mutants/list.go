@@ -198,6 +198,7 @@ var about = map[string]string{
 	"a machine that stood still doesn't look for others":              "frozen",
 	"a machine that stood still only looks whether its lock is there": "frozen",
 	"a shared one deletes lock.exclusive":                             "foreign",
+	"resumed although others may hold":                                "frozen",
 	"a ticket that is gone isn't noticed behind a live lock":          "evict",
 	"resumed on a store without a clock whatever version the flag is": "unclock",
 }
