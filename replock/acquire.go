@@ -47,13 +47,10 @@ var errDoubt = errors.New("perhaps stale")
 
 // attempt runs the protocol once. Unless it returns a lock, it withdraws all that it has put. It
 // also returns what it found in its way.
-func (l *Locker) attempt(ctx context.Context, t *try, q *queue) (*Lock, findings, error) {
-	f, err := l.enter(ctx, t, q)
-	if err != nil {
-		l.withdraw(ctx, t, err)
-		return nil, f, err
+func (l *Locker) attempt(ctx context.Context, t *try, q *queue) (lock *Lock, f findings, err error) {
+	if f, err = l.enter(ctx, t, q); err == nil {
+		lock, err = l.settle(ctx, t, q.fence)
 	}
-	lock, err := l.settle(ctx, t, q.fence)
 	if err != nil {
 		l.withdraw(ctx, t, err)
 	}
@@ -84,5 +81,5 @@ func (l *Locker) heldError(t *try, f findings) *HeldError {
 	if len(in) == 0 {
 		in = f.doubtful
 	}
-	return &HeldError{Mode: t.mode, Holders: merge(l.infos(in, f.st, f.now)), More: f.more}
+	return &HeldError{Mode: t.mode, Holders: l.infos(in, f), More: f.more}
 }

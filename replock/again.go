@@ -68,9 +68,6 @@ type tryCounts struct {
 	since     time.Duration // when the first of these was sent
 }
 
-// begin starts the counts of another try.
-func (a *again) begin() { a.try = tryCounts{} }
-
 // afterLook decides on what a look has found. It never lets an acquirer in: goOn means only
 // that nothing it has found is in the way.
 func (a *again) afterLook(t *try, f findings, err error) decision {

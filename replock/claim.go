@@ -9,17 +9,17 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// maxRefused is how often a store can refuse to write a lock.exclusive that no look lists. Then
-// it takes something else for one (versitygw: a delete marker). From there on this process
-// writes without a condition, as on a store that has none (decision 0004). The put can overwrite
-// only the lock.exclusive of an acquirer that comes after our last look, and that sees our flag.
+// maxRefused is how often a store can refuse to write a lock.exclusive that no look lists: it
+// takes something else for one (versitygw: a delete marker). From then on this process writes
+// without a condition (decision 0004). That can overwrite only the lock.exclusive of an acquirer
+// that comes after our last look, and that sees our flag.
 const maxRefused = 3
 
 // claimAndProve claims lock.exclusive and, if that is still open, finds out beside it whether
 // the store keeps If-None-Match.
 func (l *Locker) claimAndProve(ctx context.Context, t *try, seen *entry) error {
 	if t.refusals >= maxRefused {
-		l.conditions.absent.refute()
+		l.conditions.absent.state.Store(refuted)
 	}
 	proof := l.proveAbsent(ctx, t)
 	err := l.claim(ctx, t, seen)
@@ -52,19 +52,19 @@ func (l *Locker) claim(ctx context.Context, t *try, seen *entry) error {
 	before := t.exclusive.maybe
 	t.exclusive.maybe = true
 	o, again, err := l.putExclusive(ctx, t, opts)
+	if errors.Is(err, store.ErrConditionUnsupported) && t.looked { // and nothing live was there
+		opts = store.PutOptions{}
+		o, again, err = l.putExclusive(ctx, t, opts)
+	}
 	switch {
 	case err == nil:
 		t.claimed(o.ETag)
 		return nil
 	case errors.Is(err, store.ErrConditionUnsupported):
 		t.exclusive.maybe = before
-		if !t.looked {
-			return nil
-		}
-		return l.overwrite(ctx, t)
+		return nil
 	case errors.Is(err, store.ErrPrecondition):
-		// After a send that got no answer our own put can be in the
-		// way: the next look tells it by the id.
+		// If it was sent again, our own put can be in the way: the next look shows it.
 		t.exclusive.maybe = before || again
 		if opts.IfAbsent {
 			t.refusals++
@@ -90,7 +90,7 @@ func (l *Locker) proveAbsent(ctx context.Context, t *try) <-chan struct{} {
 		if err == nil {
 			t.flag.etag = o.ETag
 		}
-		l.conditions.absent.learnRefused(err)
+		l.conditions.absent.learnFrom(err, false)
 	}()
 	return done
 }
@@ -107,15 +107,4 @@ func (l *Locker) putExclusive(ctx context.Context, t *try, opts store.PutOptions
 	again = sends.Load() > 1
 	t.exclusive.twice = t.exclusive.twice || again
 	return o, again, err
-}
-
-// overwrite puts lock.exclusive without a condition, after a look that found nothing live there.
-func (l *Locker) overwrite(ctx context.Context, t *try) error {
-	t.exclusive.maybe = true
-	o, _, err := l.putExclusive(ctx, t, store.PutOptions{})
-	if err != nil {
-		return fmt.Errorf("writing the lock: %w", err)
-	}
-	t.claimed(o.ETag)
-	return nil
 }

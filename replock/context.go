@@ -33,7 +33,7 @@ func (q *queue) bound(ctx context.Context) (context.Context, func()) {
 func (q *queue) ended(ctx context.Context, t *try, f findings) error {
 	why := whyEnded(ctx)
 	if f.live = slices.Concat(f.live, f.doubtful); len(f.live) > 0 {
-		return q.heldUntil(t, f, why)
+		return q.held(t, f, why)
 	}
 	return fmt.Errorf("acquiring the %s lock: %w", q.mode, why)
 }
@@ -44,11 +44,5 @@ func whyEnded(ctx context.Context) error {
 	if errors.Is(cause, err) {
 		return cause
 	}
-	return endedError{cause, err}
+	return alsoError{cause, err}
 }
-
-// endedError has the text of the cause.
-type endedError struct{ cause, err error }
-
-func (e endedError) Error() string   { return e.cause.Error() }
-func (e endedError) Unwrap() []error { return []error{e.cause, e.err} }

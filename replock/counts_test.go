@@ -19,7 +19,7 @@ func (w *world) flags(n int) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		t.body.stamp(time.Now(), m.clock.Elapsed(), DefaultTTL)
+		m.date(t)
 		w.put(fmt.Sprintf("index/lock.shared/19990101T000000.%09dZ-%s", i, t.id), t.body.encode())
 	}
 }

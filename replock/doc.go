@@ -38,9 +38,7 @@
 //
 // An acquirer puts a flag, an object under a key that no other client ever writes,
 // and then lists the flags of all others. Of two acquirers that conflict, at least
-// one puts its flag before the other looks, and is seen. The functions are named
-// after the steps: enter, raise, look, judge, reap, claim, withdraw, wait, refresh,
-// watch, resume, release.
+// one puts its flag before the other looks, and is seen.
 //
 // Acquiring a shared lock takes two round trips and two requests, an exclusive
 // one two and three; on a store without conditional puts, four and four. A

@@ -76,6 +76,11 @@ var levels = map[EventKind]slog.Level{
 	EventReleaseFailed: slog.LevelWarn,
 }
 
+// event returns an event of a try.
+func (t *try) event(kind EventKind) Event {
+	return Event{Kind: kind, Mode: t.mode, Operation: t.operation, ID: t.id, Key: t.flag.key}
+}
+
 // tell passes an event on, in order, without waiting. A logger or an observer that blocks must
 // not keep a lock from being refreshed, or from being given up in time.
 func (l *Locker) tell(e Event) {
@@ -94,27 +99,20 @@ func (l *Locker) pass(e Event) {
 		level = slog.LevelDebug
 	}
 	attrs := []any{"mode", e.Mode, "operation", text.Brief(e.Operation), "id", e.ID, "key", e.Key}
-	if e.Name != "" {
-		attrs = append(attrs, "name", e.Name)
+	add := func(key string, known bool, value any) {
+		if known {
+			attrs = append(attrs, key, value)
+		}
 	}
+	add("name", e.Name != "", e.Name)
 	for _, h := range e.Holders {
-		attrs = append(attrs, "holder", h.String())
+		add("holder", true, h.String())
 	}
-	if e.Failures > 0 {
-		attrs = append(attrs, "failures", e.Failures)
-	}
-	if e.Waited > 0 {
-		attrs = append(attrs, "waited", e.Waited)
-	}
-	if e.Held > 0 {
-		attrs = append(attrs, "held", e.Held)
-	}
-	if e.Left > 0 {
-		attrs = append(attrs, "left", e.Left)
-	}
-	if e.Err != nil {
-		attrs = append(attrs, "err", e.Err)
-	}
+	add("failures", e.Failures > 0, e.Failures)
+	add("waited", e.Waited > 0, e.Waited)
+	add("held", e.Held > 0, e.Held)
+	add("left", e.Left > 0, e.Left)
+	add("err", e.Err != nil, e.Err)
 	l.opts.Logger.Log(context.Background(), level, "lock "+string(e.Kind), attrs...)
 	if l.opts.Observe != nil {
 		l.opts.Observe(e)

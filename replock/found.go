@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// findings is what a look findings of others.
+// findings is what a look has found of others.
 type findings struct {
 	live     []*entry // conflicts, unreadable ones among them
 	doubtful []*entry // conflicts until they were watched
@@ -13,7 +13,7 @@ type findings struct {
 	vanished []*entry // listed, and then not there to be read
 	released []*entry // empty flags
 	more     int      // likely conflicts that weren't looked at
-	bodies   int      // how many bytes of them were read
+	bodies   bodies   // of those that were judged
 	// exclusive is lock.exclusive as it stands, if it isn't ours: stale or
 	// released where there is no conflict.
 	exclusive *entry
@@ -37,12 +37,24 @@ func (f *findings) add(e *entry) {
 	}
 }
 
-// boundBodies keeps the body of an entry only as long as all of them have no more than
-// maxBodies.
-func (f *findings) boundBodies(e *entry) {
-	if f.bodies += len(e.raw); f.bodies > maxBodies {
+// maxBodies is how many bytes of bodies a survey or a look keeps. What they say is kept of all.
+const maxBodies = 4 << 20
+
+// bodies counts the bytes of the bodies that are kept.
+type bodies int
+
+// add keeps the body of an entry only if all of them have no more than maxBodies.
+func (b *bodies) add(e *entry) {
+	if *b += bodies(len(e.raw)); *b > maxBodies {
 		e.raw = nil
 	}
+}
+
+// young reports whether an entry can be so young that it is a conflict whatever its body says:
+// only a ttl shorter than the default one could make it stale.
+func (f *findings) young(e *entry) bool {
+	age, known := e.age(f.st, f.now)
+	return !known || age < DefaultTTL
 }
 
 // inTheWay returns the locks in the way by their keys.

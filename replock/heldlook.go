@@ -17,14 +17,13 @@ type sightings struct {
 	turn   chan struct{}
 	memory memory
 	st     storeTime // the best lower bound of the store's clock
-	last   pageTime  // by the last page that told it
+	last   pageTime  // by the last page that had it
 	// crowded: there are, or were, so many locks that listing all of them isn't cheap.
 	crowded *atomic.Bool
 }
 
-// crowd is the number of lock objects from which on a shared holder's look lists no more than it
-// needs: otherwise what n holders list would grow with the square of n. It is a guess at what
-// costs as much as a second request.
+// crowd is the number of lock objects above which a shared holder's look lists no more than it
+// needs, or what n holders list would grow with n². It is a guess at the cost of a second request.
 const crowd = 100
 
 // newSightings begins with what the acquire knows: the store's time, and since when the
@@ -40,16 +39,15 @@ func newSightings(t *try) sightings {
 
 // pageTime is the store's time in a page. The zero value is none.
 type pageTime struct {
-	now    time.Time
-	asked  time.Duration // when the page was asked for
-	leased time.Duration // when the last refresh was sent by then
-	// objects is how many it had.
-	objects int
+	now     time.Time
+	asked   time.Duration // when the page was asked for
+	leased  time.Duration // when the last refresh was sent by then
+	objects int           // how many it had
 }
 
-// look returns nil if our objects are stored and ours, and no client that does not keep to this
-// protocol was let in beside us. It is one list request, or two in a crowd, and one more for
-// each of our objects if the first page ends before it.
+// look returns nil if our objects are stored and ours, and no client of another protocol was let
+// in beside us. It is one list request, or two in a crowd, and one more for each of our objects
+// that is not on the first page.
 func (k *Lock) look(ctx context.Context) error {
 	began := clock.Read(k.l.opts.Clock)
 	page, err := k.glance(ctx)
@@ -79,9 +77,10 @@ func (k *Lock) look(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	k.others.learn(page, answered)
-	if st := k.others.st; st.known() {
-		k.now.Store(&st) // a refresh may come of it
+	now, st := storeTime{page.Now, answered}, k.others.st
+	if now.known() && (!st.known() || now.when(answered).After(st.when(answered))) {
+		k.others.st = now
+		k.now.Store(&now) // for the bodies of refreshes
 	}
 	if err := k.stoodStill(ctx, page, began, answered, written); err != nil {
 		return err // and the next look finds it out again
@@ -102,18 +101,15 @@ func (k *Lock) glance(ctx context.Context) (store.Page, error) {
 	if err != nil || page.Next != "" {
 		return page, err
 	}
-	flag, err := ask(ctx, &k.renewer, "get "+k.t.flag.key, func(ctx context.Context) (store.Object, error) {
-		_, o, err := k.l.store.Get(ctx, k.t.flag.key, maxBody)
-		return o, err
-	})
+	flag, err := ask(ctx, &k.renewer, "get "+k.t.flag.key, k.l.fetch(k.t.flag.key))
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return page, nil
 	case errors.Is(err, store.ErrTooLarge):
-		flag, err = store.Object{}, nil // not as we know it: look will see what it is
+		flag, err = content{}, nil // not as we know it: look will see what it is
 	}
-	flag.Key = k.t.flag.key
-	page.Objects = append(page.Objects, flag)
+	flag.object.Key = k.t.flag.key
+	page.Objects = append(page.Objects, flag.object)
 	return page, err
 }
 
@@ -133,17 +129,8 @@ func inPage(page store.Page, key string) (*store.Object, bool) {
 	return nil, page.Next == "" || n > 0 && page.Objects[n-1].Key > key
 }
 
-// learn takes the store's time from a page.
-func (s *sightings) learn(page store.Page, answered time.Duration) {
-	now := storeTime{page.Now, answered}
-	if now.known() && (!s.st.known() || now.when(answered).After(s.st.when(answered))) {
-		s.st = now
-	}
-}
-
-// foreign returns a *LostError if a live lock of a client that does not keep to this protocol
-// conflicts with ours, and stands for longer than one that is about to be withdrawn. Clients
-// that keep to it are never let in beside us.
+// foreign returns a *LostError if a live lock of a client of another protocol conflicts with ours,
+// and stands for longer than one that is about to be withdrawn.
 func (k *Lock) foreign(ctx context.Context, page store.Page, sent, answered time.Duration) error {
 	conflicts := kindExclusive
 	if k.t.mode == Exclusive {
@@ -166,8 +153,7 @@ func (k *Lock) foreign(ctx context.Context, page store.Page, sent, answered time
 	settled = settled[:min(len(settled), maxReported)]
 	k.l.readAll(ctx, settled, false)
 	for _, e := range settled {
-		var failed readError
-		if errors.Is(e.err, errVanished) || errors.As(e.err, &failed) {
+		if _, failed := errors.AsType[readError](e.err); failed || errors.Is(e.err, errVanished) {
 			e.read = false // the next look tries again
 			continue
 		}

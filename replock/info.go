@@ -8,6 +8,28 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
+// Mode is how a lock shares the repository.
+type Mode int
+
+const (
+	// Shared locks can be held side by side: backup, restore.
+	Shared Mode = iota + 1
+	// An Exclusive lock is held alone: prune.
+	Exclusive
+)
+
+// String returns "shared" or "exclusive".
+func (m Mode) String() string {
+	words := [...]string{Shared: "shared", Exclusive: "exclusive"}
+	if m < Shared || m > Exclusive {
+		return fmt.Sprintf("Mode(%d)", int(m))
+	}
+	return words[m]
+}
+
+// MarshalText returns String.
+func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
 // Verdict is the state of a lock in the store, as far as another process can know it.
 type Verdict int
 
@@ -29,20 +51,11 @@ const (
 
 // String is the verdict in lower case.
 func (v Verdict) String() string {
-	switch v {
-	case Live:
-		return "live"
-	case Stale:
-		return "stale"
-	case Doubtful:
-		return "doubtful"
-	case Unreadable:
-		return "unreadable"
-	case Released:
-		return "released"
-	default:
+	words := [...]string{Live: "live", Stale: "stale", Doubtful: "doubtful", Unreadable: "unreadable", Released: "released"}
+	if v < Live || v > Released {
 		return fmt.Sprintf("Verdict(%d)", int(v))
 	}
+	return words[v]
 }
 
 // MarshalText is String.
@@ -104,13 +117,13 @@ func (i Info) Key() string { return i.Keys[0] }
 
 // String returns the lock in one line, for errors: its holder, operation, start and end.
 func (i Info) String() string {
-	if i.Verdict == Unreadable && store.CheckKey(i.Key()) != nil {
-		return fmt.Sprintf("%s lock %s can't be read (%s); if no operation is running, break-lock says how to delete it",
-			i.Mode, text.Brief(i.Key()), text.Brief(i.Why))
-	}
 	if i.Verdict == Unreadable {
-		return fmt.Sprintf("%s lock %s can't be read (%s); if no operation is running, break-lock removes it",
-			i.Mode, text.Brief(i.Key()), text.Brief(i.Why))
+		does := "removes it"
+		if store.CheckKey(i.Key()) != nil {
+			does = "says how to delete it"
+		}
+		return fmt.Sprintf("%s lock %s can't be read (%s); if no operation is running, break-lock %s",
+			i.Mode, text.Brief(i.Key()), text.Brief(i.Why), does)
 	}
 	if i.Holder == "" && i.Why != "" {
 		return fmt.Sprintf("%s lock %s, which can't be read just now (%s)", i.Mode, text.Brief(i.Key()), text.Brief(i.Why))
@@ -123,13 +136,14 @@ func (i Info) String() string {
 	if !i.Acquired.IsZero() {
 		s += ", since " + i.Acquired.UTC().Format(time.RFC3339)
 	}
+	left := max(i.Left, 0).Round(time.Second).String()
 	switch {
 	case i.Verdict == Doubtful:
 		s += ", perhaps stale: " + text.Brief(i.Why)
 	case i.ProcessGone:
-		s += ", whose process is gone, expires in " + max(i.Left, 0).Round(time.Second).String()
+		s += ", whose process is gone, expires in " + left
 	default:
-		s += ", expires in " + max(i.Left, 0).Round(time.Second).String() + " unless refreshed"
+		s += ", expires in " + left + " unless refreshed"
 	}
 	return s + " (" + text.Brief(i.Key()) + ")"
 }

@@ -12,10 +12,6 @@ import (
 // and the clocks of a store's gateways differ a little.
 const margin = 2 * time.Second
 
-// young is the age below which a flag is a conflict without its body being read: only a ttl
-// shorter than the default one could make it stale.
-const young = DefaultTTL
-
 // storeTime is a lower bound of the store's clock. The zero value is unknown.
 type storeTime struct {
 	at      time.Time     // a reading of the store's clock,
@@ -30,18 +26,14 @@ func (s storeTime) known() bool { return !s.at.IsZero() }
 // entry is a lock object of another client.
 type entry struct {
 	store.Object
-	kind kind
-	// What the body says, once it was read.
-	read  bool
-	raw   []byte
-	lease lease
-	err   error
-	// carried: it wasn't read, and lease is what an earlier version said.
-	carried bool
-	// When this process first saw the object as it is now, and whether it had
-	// seen it otherwise before.
-	since   time.Duration
-	changed bool
+	kind    kind
+	read    bool // then the body says the following:
+	raw     []byte
+	lease   lease
+	err     error
+	carried bool          // it wasn't read, and lease is what an earlier version said
+	since   time.Duration // when it was first seen as it is now
+	changed bool          // it was seen otherwise before
 	shown   time.Duration // for a survey: when the request was sent that showed it
 
 	verdict Verdict
@@ -56,8 +48,8 @@ func (e *entry) mode() Mode {
 	return Exclusive
 }
 
-// memory remembers the entries of one acquire from look to look: their bodies, which need not be
-// read again while the ETag stays, and since when they are unchanged.
+// memory has the entries of one acquire from look to look: their bodies while the ETag stays, and
+// since when they are unchanged.
 type memory map[string]*entry
 
 // see returns the entry of an object that was listed in a request answered at the given time.
@@ -78,8 +70,7 @@ func (s memory) see(o store.Object, k kind, answered time.Duration) *entry {
 	return e
 }
 
-// carry takes over what the version before said: a refresh changes only the times of a flag,
-// which only its holder writes.
+// carry takes over what the version before said: a refresh changes only the times of a flag.
 func (e *entry) carry(was *entry) {
 	if e.kind == kindExclusive || was.err != nil || !was.read && !was.carried {
 		return
@@ -114,18 +105,15 @@ func (l *Locker) verdict(e *entry, st storeTime, now time.Duration) (Verdict, st
 		return Unreadable, e.err.Error()
 	}
 
-	// Watched for a whole ttl of this process's own time, whatever any clock
-	// says: the holder's last refresh was sent before we first saw it, so its
-	// deadline is over, and no later one was answered.
+	// Watched for a whole ttl of our own time: the holder's last refresh was sent before we
+	// first saw it, so its deadline is over, and no later one was answered.
 	if now-e.since >= ttl {
 		return Stale, ""
 	}
 
-	// Somebody refreshed it under our eyes.
-	if e.changed {
+	if e.changed { // it was refreshed while we watched
 		return Live, ""
 	}
-
 	// Two witnesses: the store's clock, and one of this machine.
 	known := l.store.Properties().StoreClock && st.known() && !e.ModTime.IsZero()
 	if known && !st.when(now).After(e.ModTime.Add(ttl+margin)) {
@@ -154,10 +142,9 @@ func (l *Locker) expired(e *entry, ttl, now time.Duration) (expired bool, clock 
 	if e.err != nil {
 		return false, "its body, which is encrypted,"
 	}
-	if sinceBoot := time.Duration(e.lease.RefreshedBoot); sinceBoot > 0 && l.self.SameBoot(e.lease.process()) {
-		// A holder on this very machine and in our time namespace: the clock since
-		// boot, which both share and neither can set, in place of the wall clock. On a local directory
-		// that stamps the mod times as well, and would be both witnesses.
+	if sinceBoot := time.Duration(e.lease.RefreshedBoot); sinceBoot > 0 && l.self.SameBoot(e.lease.Process) {
+		// The clock since boot, which both share and neither can set. On a local directory the
+		// wall clock stamps the mod times as well, and would be both witnesses.
 		return now-sinceBoot > ttl, "the time since boot"
 	}
 	wall := l.opts.Clock.Now()
@@ -169,8 +156,8 @@ func (l *Locker) expired(e *entry, ttl, now time.Duration) (expired bool, clock 
 const longDead = 15 * time.Hour
 
 // longDead reports whether the store's clock and this machine's both show that an encrypted body
-// is as old as that. The second witness is not independent, because its only date is the
-// store's. So it counts only for an age that no wrong clock explains.
+// is as old as that. Its only date is the store's, so the second witness is not independent, and
+// counts only for an age that no wrong clock explains.
 func (l *Locker) longDead(e *entry, st storeTime, now time.Duration) bool {
 	dead := e.ModTime.Add(longDead)
 	return st.when(now).After(dead) && l.opts.Clock.Now().After(dead)
@@ -192,7 +179,7 @@ func (l *Locker) info(e *entry, st storeTime, now time.Duration) Info {
 		User: b.User, Version: b.Version, Metadata: b.Metadata, AcquiredID: b.AcquiredID,
 		Acquired: e.lease.acquired, Expires: e.lease.refreshed.Add(e.lease.ttl), TTL: e.lease.ttl,
 		ModTime: e.ModTime, Verdict: e.verdict, Why: e.why, Body: e.raw,
-		ProcessGone: l.self.Gone(b.process()),
+		ProcessGone: l.self.Gone(b.Process),
 		object:      e.Object,
 	}
 	if i.TTL == 0 {
@@ -207,12 +194,13 @@ func (l *Locker) info(e *entry, st storeTime, now time.Duration) Info {
 	return i
 }
 
-func (l *Locker) infos(entries []*entry, st storeTime, now time.Duration) []Info {
-	infos := make([]Info, 0, len(entries))
+// infos describes the locks of entries that a look has found.
+func (l *Locker) infos(entries []*entry, f findings) []Info {
+	var infos []Info
 	for _, e := range entries {
-		infos = append(infos, l.info(e, st, now))
+		infos = append(infos, l.info(e, f.st, f.now))
 	}
-	return infos
+	return merge(infos)
 }
 
 // certainty orders verdicts. An exclusive lock takes the less certain one of its two objects.

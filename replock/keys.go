@@ -2,6 +2,7 @@ package replock
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -24,8 +25,7 @@ const (
 )
 
 // all is the prefix of all flags. In byte order the exclusive lock comes first, then the
-// intents, then the shared flags. So the first page of a listing shows a shared acquirer all
-// that it needs, however many shared flags there are.
+// intents, then the shared flags, of which a shared acquirer needs to list none.
 func (k keys) all() string       { return k.prefix + "lock." }
 func (k keys) exclusive() string { return k.prefix + "lock.exclusive" }
 func (k keys) intents() string   { return k.prefix + "lock.intent/" }
@@ -44,9 +44,8 @@ func (k keys) flag(m Mode, at time.Time, id string) string {
 }
 
 // kind returns what a listed key stands for. It never parses the names that other clients give
-// their shared flags. The name of an intent has no further slash: a key with one comes from a
-// client whose policy allows shared locks only, and matches it by chance
-// (locks/NAME/lock.intent/lock.shared/x matches locks/*/lock.shared/*).
+// their shared flags. The name of an intent has no further slash: a client whose policy allows
+// shared locks only, locks/*/lock.shared/*, can write locks/NAME/lock.intent/lock.shared/x.
 func (k keys) kind(key string) kind {
 	switch {
 	case key == k.exclusive():
@@ -77,17 +76,16 @@ func timestamp(t time.Time) string {
 	return t.Format("20060102T150405.000000000Z")
 }
 
+var nameSyntax = regexp.MustCompile(`^[a-z0-9]([a-z0-9_-]*[a-z0-9])?$`)
+
 // CheckName returns an error unless name can name a lock: 1 to 128 of a-z, 0-9, "-" and "_", the
 // first and last of them a letter or digit.
 func CheckName(name string) error {
 	if len(name) < 1 || len(name) > 128 {
 		return fmt.Errorf("lock name %.80q: must have 1 to 128 characters", name)
 	}
-	for i, r := range name {
-		alnum := r >= 'a' && r <= 'z' || r >= '0' && r <= '9'
-		if !alnum && (r != '-' && r != '_' || i == 0 || i == len(name)-1) {
-			return fmt.Errorf("lock name %q: only a-z, 0-9, - and _, and neither of the last two at an end", name)
-		}
+	if !nameSyntax.MatchString(name) {
+		return fmt.Errorf("lock name %q: only a-z, 0-9, - and _, and neither of the last two at an end", name)
 	}
 	return nil
 }

@@ -66,11 +66,10 @@ func (k *Lock) run(ctx context.Context) {
 	if errors.Is(err, ErrReleased) {
 		return
 	}
-	var lost *LostError
-	if !errors.As(err, &lost) {
+	lost, ok := errors.AsType[*LostError](err)
+	if !ok {
 		lost = &LostError{Mode: k.t.mode, Key: k.t.flag.key, Reason: "it could not be refreshed in time"}
-		var expired *refresh.ExpiredError
-		if errors.As(err, &expired) {
+		if expired, ok := errors.AsType[*refresh.ExpiredError](err); ok {
 			lost.Err = expired.Last
 		}
 	}
@@ -103,10 +102,9 @@ func (k *Lock) event(kind EventKind, err error) Event {
 	if k.lost.Load() != nil {
 		until = time.Duration(k.ended.Load())
 	}
-	return Event{
-		Kind: kind, Mode: k.t.mode, Operation: k.t.operation, ID: k.t.id, Key: k.t.flag.key, Err: err,
-		Left: deadline - now, Held: until - k.since,
-	}
+	e := k.t.event(kind)
+	e.Err, e.Left, e.Held = err, deadline-now, until-k.since
+	return e
 }
 
 func (k *Lock) tell(kind EventKind, err error) { k.l.tell(k.event(kind, err)) }

@@ -11,12 +11,8 @@ import (
 )
 
 // look is the second half of "flag and look": after our own flag was put, it lists the flags and
-// returns those in our way. It reads a body only if there is a conflict, and no further than the
-// first page with a live one.
-//
-// A listing that starts after our put was answered shows every flag whose put was answered
-// before. An acquirer that puts its flag later, looks later, and sees ours. So of two that
-// conflict at least one sees the other.
+// returns those in our way: see enter. It reads a body only if there is a conflict, and no
+// further than the first page with a live one.
 func (l *Locker) look(ctx context.Context, t *try, s memory) (findings, error) {
 	f := findings{st: t.st}
 	t.looked, t.flag.listed, t.exclusive.listed = true, false, false
@@ -47,8 +43,7 @@ func (l *Locker) look(ctx context.Context, t *try, s memory) (findings, error) {
 			return f, err
 		}
 		if len(f.live) > 0 {
-			// They are in the way, with or without a ticket; if that is gone it is to be put
-			// again before they are.
+			// A ticket that is gone must be put again before they are.
 			if t.polls && t.listedAsPromised(page) != nil {
 				t.flag.put = false
 			}
@@ -64,7 +59,7 @@ func (l *Locker) look(ctx context.Context, t *try, s memory) (findings, error) {
 // errUnlisted: our own flag is missing in a listing that had to show it. Either the lock was
 // broken while it was being taken, or the store does not keep the one promise that safety rests
 // on.
-var errUnlisted error = unsure{errors.New("the store didn't list a lock that it had just been given")}
+var errUnlisted = unsure(errors.New("the store didn't list a lock that it had just been given"))
 
 // listedAsPromised returns errUnlisted if the last page of a look had to show our flag and did
 // not. A shared acquirer need not read as far as that.
@@ -77,10 +72,9 @@ func (t *try) listedAsPromised(page store.Page) error {
 }
 
 // learn takes the store's time from a page: from the mod time of our own flag, which the store
-// stamped before it answered our put, or else from the page.
-//
-// A ticket can be old, and on a later page can be seen for the first time long after it was put.
-// The time of the page is nearer, and enough for a poll, which decides nothing.
+// stamped before it answered our put, or else from the page. A ticket on a later page can be seen
+// for the first time long after it was put. Then the time of the page is nearer, and enough for
+// a poll, which decides nothing.
 func (t *try) learn(page store.Page, later bool, answered time.Duration) {
 	for _, o := range page.Objects {
 		if o.Key != t.flag.key {
@@ -91,8 +85,7 @@ func (t *try) learn(page store.Page, later bool, answered time.Duration) {
 			break
 		}
 		if !o.ModTime.Equal(t.dated.at) {
-			// Not the put that was answered, perhaps, but an earlier one that
-			// was applied late: all that is known is that it was before now.
+			// It can be an earlier put, applied late: it was before now, no more is known.
 			t.dated = storeTime{o.ModTime, answered}
 		}
 		t.st = t.dated

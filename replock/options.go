@@ -1,6 +1,7 @@
 package replock
 
 import (
+	"cmp"
 	"crypto/rand"
 	"fmt"
 	"io"
@@ -57,14 +58,9 @@ type Options struct {
 }
 
 func (o *Options) fill() error {
-	if o.TTL == 0 {
-		o.TTL = DefaultTTL
-	}
+	o.TTL, o.Look = cmp.Or(o.TTL, DefaultTTL), cmp.Or(o.Look, DefaultLook)
 	if o.TTL < MinTTL || o.TTL > MaxTTL {
 		return fmt.Errorf("ttl %v: must be from %v to %v", o.TTL, MinTTL, MaxTTL)
-	}
-	if o.Look == 0 {
-		o.Look = DefaultLook
 	}
 	if o.Look < MinLook || o.Look > o.TTL {
 		return fmt.Errorf("look %v: must be from %v to the ttl, %v", o.Look, MinLook, o.TTL)
@@ -82,11 +78,7 @@ func (o *Options) fill() error {
 	case o.Prefix[len(o.Prefix)-1] != '/':
 		return fmt.Errorf("prefix %q: must end in a slash", o.Prefix)
 	}
-	size := 0
-	for k, v := range o.Metadata {
-		size += len(k) + len(v)
-	}
-	if size > maxMetadata {
+	if size := bytesIn(o.Metadata); size > maxMetadata {
 		return fmt.Errorf("metadata has %d bytes: must have at most %d", size, maxMetadata)
 	}
 	if o.Logger == nil {
@@ -111,6 +103,13 @@ const (
 	maxMetadata  = 4 << 10
 	maxOperation = 256
 )
+
+func bytesIn(metadata map[string]string) (n int) {
+	for k, v := range metadata {
+		n += len(k) + len(v)
+	}
+	return n
+}
 
 // CheckOperation returns an error unless operation can be the operation of a lock: 1 to 256
 // bytes.

@@ -39,10 +39,7 @@ func (r *renewer) confirmSeen(ctx context.Context, o *object, seen *store.Object
 // ours reads an object that is not as we know it. If it carries our id, a put of ours that got
 // no answer was applied. Otherwise the lock was broken.
 func (r *renewer) ours(ctx context.Context, o *object) error {
-	c, err := ask(ctx, r, "get "+o.key, func(ctx context.Context) (content, error) {
-		raw, object, err := r.l.store.Get(ctx, o.key, maxBody)
-		return content{raw, object}, err
-	})
+	c, err := ask(ctx, r, "get "+o.key, r.l.fetch(o.key))
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return r.broken(o.key, "it was deleted, by break-lock or by hand")

@@ -15,11 +15,11 @@ const wrongETag = "00000000000000000000000000000000"
 const maxProofs = 3
 
 // refuses reports whether the server was seen to refuse what If-Match must make it refuse: a
-// wrong ETag of our own flag, which no other client writes, and any ETag of a missing key. The
-// caller has looked before, so that a server which ignores the condition does not put back a
-// deleted flag. A proof that fails costs only its time: the refresh goes on without it.
+// wrong ETag of our own flag, and any ETag of a missing key. The caller has looked before, so that
+// a server which ignores the condition does not put back a deleted flag. A proof that fails costs
+// only its time.
 func (r *renewer) refuses(ctx context.Context, flag *object) bool {
-	seen := &r.l.conditions.refusals
+	seen := &r.l.conditions.refused
 	ctx, cancel := context.WithTimeout(ctx, max(r.timeout()/3, 2*r.t.trips.slowest()))
 	defer cancel()
 	var wrong, missing error
@@ -38,10 +38,11 @@ func (r *renewer) refuses(ctx context.Context, flag *object) bool {
 		seen.missing.Store(true)
 	}
 	taken := wrong == nil && !seen.wrong.Load() || missing == nil && !seen.missing.Load()
-	if taken || !seen.all() && seen.tries.Add(1) >= maxProofs {
+	all := seen.wrong.Load() && seen.missing.Load()
+	if taken || !all && r.l.conditions.proofs.Add(1) >= maxProofs {
 		r.l.conditions.match.learn(false)
 	}
-	return seen.all()
+	return all
 }
 
 // putMissing puts an empty flag, which counts as released, under a missing key with an If-Match
@@ -57,9 +58,7 @@ func (r *renewer) putMissing(ctx context.Context) error {
 	if errors.Is(err, store.ErrPrecondition) || errors.Is(err, store.ErrConditionUnsupported) || errors.Is(err, ErrReleased) {
 		return err
 	}
-	if _, derr := ask(ctx, r, "delete "+key, func(ctx context.Context) (nothing, error) {
-		return nothing{}, r.l.store.Delete(ctx, key)
-	}); derr != nil {
+	if _, derr := ask(ctx, r, "delete "+key, r.l.delete(key)); derr != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.probe = append(r.probe, &entry{Object: store.Object{Key: key}})

@@ -9,12 +9,10 @@ import (
 	"github.com/repolock/repolock/internal/refresh"
 )
 
-// refresh is one attempt to renew the lease of a held lock: docs/protocol.md, Refresh. It proves
-// that each of our objects was still stored until its next version replaced it. If one was not,
-// the lock was broken, and is lost for good. Unless it begins anew, it does not renew an object
-// again that an attempt renewed which failed on the other one.
-//
-// It changes nothing of the lock by itself: see refresh.Renewal.
+// refresh is one attempt to renew the lease of a held lock: docs/protocol.md, Refresh. If one of
+// our objects was not stored until its next version replaced it, the lock was broken, and is lost
+// for good. Unless it begins anew, it does not renew an object again that an attempt renewed which
+// failed on the other one. It changes nothing of the lock by itself: see refresh.Renewal.
 func (k *Lock) refresh(ctx context.Context, anew bool) (refresh.Renewal, error) {
 	began := clock.Read(k.l.opts.Clock)
 	flag, exclusive := k.objects()
@@ -26,8 +24,7 @@ func (k *Lock) refresh(ctx context.Context, anew bool) (refresh.Renewal, error) 
 	}
 	errs := k.renewAll(ctx, all)
 	for _, err := range errs {
-		var lost *LostError
-		if errors.As(err, &lost) {
+		if lost, ok := errors.AsType[*LostError](err); ok {
 			return refresh.Renewal{}, refresh.Stop(lost)
 		}
 	}

@@ -51,8 +51,8 @@ func (r *renewer) renew(ctx context.Context, o *object, unique bool) error {
 func (r *renewer) replace(ctx context.Context, o *object) error {
 	err := r.put(ctx, o, store.PutOptions{IfMatch: o.etag})
 	if errors.Is(err, store.ErrPrecondition) {
-		// It isn't as we know it. An earlier refresh of ours that got no answer
-		// may have been applied: then it carries our id, and we go on from it.
+		// An earlier refresh of ours that got no answer can have been applied: then the
+		// object carries our id, and we go on from it.
 		if err := r.ours(ctx, o); err != nil {
 			return err
 		}
@@ -65,9 +65,9 @@ func (r *renewer) replace(ctx context.Context, o *object) error {
 }
 
 // lookAndPut renews if the server only claims If-Match, or has none: it looks whether the object
-// is stored, and puts. If-Match comes on top once it was proven. It never replaces the look:
-// some servers write an object that was deleted, whatever the condition (minio/minio#21526), and
-// each refresh would put a broken lock back.
+// is stored, and puts. A proven If-Match comes on top and never replaces the look: some servers
+// write an object that was deleted, whatever the condition (minio/minio#21526), and would put a
+// broken lock back.
 func (r *renewer) lookAndPut(ctx context.Context, o *object, unique bool) error {
 	began := r.l.opts.Clock.Elapsed()
 	if err := r.confirm(ctx, o); err != nil {
@@ -86,7 +86,7 @@ func (r *renewer) lookAndPut(ctx context.Context, o *object, unique bool) error 
 	}
 	err := r.put(ctx, o, opts)
 	if proves {
-		match.learnTaken(err)
+		match.learnFrom(err, true)
 	}
 	if errors.Is(err, store.ErrPrecondition) {
 		// It was deleted in between, or a put of ours that got no answer came late.
@@ -109,4 +109,32 @@ func (r *renewer) put(ctx context.Context, o *object, opts store.PutOptions) err
 		o.etag, o.sent = put.ETag, sent
 	}
 	return err
+}
+
+// maxAsk bounds one request of a held lock with a long ttl: a connection that hangs for this
+// long answers no more.
+const maxAsk = 30 * time.Second
+
+// timeout returns the timeout of one request: a third of the time before the deadline, so that
+// after a connection that hangs there is time for others, but never so short that it cuts off a
+// store which answers as it did during the acquire.
+func (r *renewer) timeout() time.Duration {
+	left := r.end() - r.l.opts.Clock.Elapsed()
+	return max(min(left/3, r.l.times.Failure, maxAsk), 2*r.t.trips.slowest(), time.Second)
+}
+
+// ask sends one request of a held lock, once.
+func ask[T any](ctx context.Context, r *renewer, what string, send func(context.Context) (T, error)) (T, error) {
+	return once(ctx, r.timeout(), what, send)
+}
+
+// write puts once. It sends nothing once Release has begun: a put must not come after the
+// deletes.
+func (r *renewer) write(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
+	if r.releasing.Load() {
+		return store.Object{}, ErrReleased
+	}
+	return ask(ctx, r, "put "+key, func(ctx context.Context) (store.Object, error) {
+		return r.l.store.Put(ctx, key, body, opts)
+	})
 }

@@ -7,8 +7,17 @@ import (
 	"slices"
 	"time"
 
+	"github.com/repolock/repolock/internal/parallel"
 	"github.com/repolock/repolock/store"
 )
+
+// atOnce is the number of requests that are under way at once.
+const atOnce = 16
+
+// each calls f for every item and its index, up to atOnce at a time, and waits for all.
+func each[T any](items []T, f func(int, T)) {
+	parallel.Each(atOnce, len(items), func(i int) { f(i, items[i]) })
+}
 
 // nothing is the value of requests that have none.
 type nothing = struct{}
@@ -54,39 +63,61 @@ type content struct {
 }
 
 func (l *Locker) get(ctx context.Context, key string) (content, error) {
-	return repeat(ctx, l, "get "+key, func(ctx context.Context) (content, error) {
+	return repeat(ctx, l, "get "+key, l.fetch(key))
+}
+
+// fetch is get in one try.
+func (l *Locker) fetch(key string) func(context.Context) (content, error) {
+	return func(ctx context.Context) (content, error) {
 		raw, object, err := l.store.Get(ctx, key, maxBody)
 		return content{raw, object}, err
-	})
+	}
 }
 
 func (l *Locker) put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
 	return repeat(ctx, l, "put "+key, func(ctx context.Context) (store.Object, error) { return l.store.Put(ctx, key, body, opts) })
 }
 
+// delete is one try to delete a key.
+func (l *Locker) delete(key string) func(context.Context) (nothing, error) {
+	return func(ctx context.Context) (nothing, error) { return nothing{}, l.store.Delete(ctx, key) }
+}
+
 // remove deletes a key, or, if that isn't allowed, puts an empty body in its
 // place, which says "released". If neither is allowed the error names both.
 func (l *Locker) remove(ctx context.Context, key string) error {
-	return l.removeBy(ctx, key, l.times.Timeout,
-		func(ctx context.Context) error { return l.store.Delete(ctx, key) },
-		func(ctx context.Context) error {
-			_, err := l.store.Put(ctx, key, nil, store.PutOptions{})
-			return err
-		})
+	return l.removeIf(ctx, key, l.times.Timeout, func(_ context.Context, send func(etag string) error) error { return send("") })
 }
 
-// removeBy is remove by these requests, each of which has so much time.
-func (l *Locker) removeBy(ctx context.Context, key string, each time.Duration, remove, empty func(context.Context) error) error {
-	request := func(what string, send func(context.Context) error) error {
-		_, err := repeatEach(ctx, l, each, what+" "+key, func(ctx context.Context) (nothing, error) { return nothing{}, send(ctx) })
+// removeIf is remove by requests, each of which has so much time and is sent by condition, if at
+// all, with this If-Match.
+func (l *Locker) removeIf(ctx context.Context, key string, each time.Duration, condition func(context.Context, func(etag string) error) error) error {
+	request := func(what string, send func(ctx context.Context, key, etag string) error) error {
+		_, err := repeatEach(ctx, l, each, what+" "+key, func(ctx context.Context) (nothing, error) {
+			return nothing{}, condition(ctx, func(etag string) error { return send(ctx, key, etag) })
+		})
 		return err
 	}
-	err := request("delete", remove)
+	err := request("delete", l.deleteSeen)
 	if !errors.Is(err, store.ErrPermission) {
 		return err
 	}
-	if perr := request("put", empty); perr != nil {
+	if perr := request("put", l.emptySeen); perr != nil {
 		return fmt.Errorf("no permission to delete %q, nor to overwrite it: %w", key, join(err, perr))
 	}
 	return nil
+}
+
+// deleteSeen deletes a key if it has this ETag, and emptySeen empties it. An empty ETag stands for
+// any.
+func (l *Locker) deleteSeen(ctx context.Context, key, etag string) error {
+	if etag != "" {
+		return store.DeleteIfMatch(ctx, l.store, key, etag)
+	}
+	return l.store.Delete(ctx, key)
+}
+
+func (l *Locker) emptySeen(ctx context.Context, key, etag string) error {
+	_, err := l.store.Put(ctx, key, nil, store.PutOptions{IfMatch: etag})
+	return err
 }

@@ -53,8 +53,7 @@ func (k *Lock) Resume(ctx context.Context) (*Lock, error) {
 			next.tell(EventResumed, nil)
 			return next, nil
 		}
-		var lost *LostError
-		if errors.As(err, &lost) && lost.Definite {
+		if lost, ok := errors.AsType[*LostError](err); ok && lost.Definite {
 			k.lost.Store(lost)
 			k.tell(EventLost, lost)
 			return nil, lost
@@ -69,9 +68,8 @@ func (k *Lock) Resume(ctx context.Context) (*Lock, error) {
 }
 
 // resume is one try: docs/protocol.md, Resume. It puts a flag under a new key, because a late
-// delete of the old one can still be on its way. The lock is resumed only if the old flag is
-// still stored, since every client that passes a flag deletes it first; and only if nothing
-// conflicts with the new one.
+// delete of the old one can still be on its way. The old flag must still be stored, since every
+// client that passes a flag deletes it first, and nothing must conflict with the new one.
 func (k *Lock) resume(ctx context.Context, all *ownTries) (*Lock, error) {
 	l := k.l
 	t, err := l.newTry(k.t.mode, k.t.operation, *all)
@@ -84,8 +82,7 @@ func (k *Lock) resume(ctx context.Context, all *ownTries) (*Lock, error) {
 	t.place = "" // before all waiting acquirers: they wait for us
 	giveUp := func(err error) (*Lock, error) {
 		// Unless all is over, lock.exclusive stays: the next try needs it.
-		var lost *LostError
-		if !errors.As(err, &lost) && ctx.Err() == nil && !k.releasing.Load() {
+		if !errors.Is(err, ErrLost) && ctx.Err() == nil && !k.releasing.Load() {
 			t.exclusive.maybe = false
 		}
 		l.withdraw(ctx, t, err)
@@ -93,22 +90,12 @@ func (k *Lock) resume(ctx context.Context, all *ownTries) (*Lock, error) {
 	}
 
 	l.date(t)
-	if err := l.putFlag(ctx, t); err != nil {
-		return giveUp(err)
-	}
-	if t.mode == Exclusive {
-		if err := k.reclaim(ctx, t); err != nil {
+	for _, step := range []func(context.Context, *try) error{l.putFlag, k.reclaim, k.lookAgain, k.unpassed} {
+		if err := step(ctx, t); err != nil {
 			return giveUp(err)
 		}
 	}
-	if err := k.lookAgain(ctx, t); err != nil {
-		return giveUp(err)
-	}
-	if err := k.unpassed(ctx, t); err != nil {
-		return giveUp(err)
-	}
-	// The new flag stands; the old one has done its service. If it can't be
-	// deleted it is stale, and others may remove it.
+	// If the old flag can't be deleted it is stale, and others may remove it.
 	if err := l.takeDownFlag(ctx, k.t); err != nil {
 		l.opts.Logger.Warn("the flag of a resumed lock is left to expire", "key", k.t.flag.key, "err", err)
 	}
@@ -145,11 +132,9 @@ func (k *Lock) unpassed(ctx context.Context, t *try) error {
 	if !k.l.store.Properties().StoreClock && old.ETag != k.t.flag.etag {
 		return k.broken(k.t.flag.key, "it expired, and the store has no clock of its own to tell when it was refreshed")
 	}
-	// Both mod times are the store's; what is between them is taken off the time
-	// when the new flag was seen, which is not before it was stamped. (When its put
-	// was answered can be: an earlier send of it may have been applied since.) The
-	// store rounds each of them down, so that the difference can be too large by as
-	// much as the margin allows for.
+	// The new flag was stamped before it was seen. (Its put can have been answered before: an
+	// earlier send of it can have been applied since.) The store rounds both mod times down:
+	// the margin allows for that.
 	written := seen - fresh.ModTime.Sub(old.ModTime) + margin
 	if reapable := k.sent() + k.l.opts.TTL; written > reapable {
 		return k.broken(k.t.flag.key, "it expired, and a late refresh put it back")
@@ -160,9 +145,12 @@ func (k *Lock) unpassed(ctx context.Context, t *try) error {
 // sent is when the last refresh was sent that was answered in time.
 func (k *Lock) sent() time.Duration { return k.Deadline() - k.l.times.Deadline }
 
-// reclaim puts our new id into lock.exclusive, which must still be ours: the break-lock of
-// another client deletes nothing else.
+// reclaim puts the new id of an exclusive lock into lock.exclusive, which must still be ours: the
+// break-lock of another client deletes nothing else.
 func (k *Lock) reclaim(ctx context.Context, t *try) error {
+	if t.mode == Shared {
+		return nil
+	}
 	o := &object{key: t.exclusive.key, etag: t.exclusive.etag}
 	var r renewer
 	r.begin(k.l, t)

@@ -30,7 +30,7 @@ func repeatEach[T any](ctx context.Context, l *Locker, timeout time.Duration, wh
 func once[T any](ctx context.Context, timeout time.Duration, what string, send func(context.Context) (T, error)) (T, error) {
 	v, _, err := retry.Once(ctx, timeout, send)
 	unanswered := func(why error) error {
-		if e := (*store.Error)(nil); !errors.As(why, &e) { // which names the request
+		if _, named := errors.AsType[*store.Error](why); !named {
 			why = fmt.Errorf("%s: %w", what, why)
 		}
 		return fmt.Errorf("no answer within %v: %w", timeout.Round(time.Millisecond), why)

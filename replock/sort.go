@@ -8,16 +8,19 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// maxReported is how many conflicts are read in order to name their holders.
-const maxReported = 16
+const (
+	// maxReported is how many conflicts are read in order to name their holders.
+	maxReported = 16
+	// readBatch is how many of the other bodies are read before they are judged.
+	readBatch = 4 * atOnce
+)
 
 // judgeAll reads and judges the entries of one page, and adds them to f. If a young one is live,
 // as most are, it does not read the others.
 func (l *Locker) judgeAll(ctx context.Context, t *try, f *findings, others []*entry) error {
 	var likely, rest []*entry
 	for _, e := range others {
-		age, ok := e.age(f.st, f.now)
-		if len(likely) < maxReported && (!ok || age < young) {
+		if len(likely) < maxReported && f.young(e) {
 			likely = append(likely, e)
 		} else {
 			rest = append(rest, e)
@@ -26,7 +29,7 @@ func (l *Locker) judgeAll(ctx context.Context, t *try, f *findings, others []*en
 	for len(likely) > 0 || len(rest) > 0 {
 		batch := likely
 		if likely = nil; len(batch) == 0 {
-			n := min(4*atOnce, len(rest))
+			n := min(readBatch, len(rest))
 			batch, rest = rest[:n], rest[n:]
 		}
 		l.readAll(ctx, batch, t.polls)
@@ -37,7 +40,7 @@ func (l *Locker) judgeAll(ctx context.Context, t *try, f *findings, others []*en
 		}
 		if len(f.live) > 0 {
 			for _, e := range rest {
-				if age, ok := e.age(f.st, f.now); !ok || age < young {
+				if f.young(e) {
 					f.more++
 				}
 			}
@@ -53,17 +56,17 @@ var errVanished = errors.New("it was listed, and can't be read any more")
 
 // sort judges one entry that was read, and adds it to f.
 func (l *Locker) sort(t *try, f *findings, e *entry) error {
-	var failed readError
+	failed, unread := errors.AsType[readError](e.err)
 	switch {
 	case errors.Is(e.err, errVanished):
 		e.presumeLive(e.err)
 		f.vanished = append(f.vanished, e)
 		return nil
-	case errors.As(e.err, &failed):
+	case unread:
 		// A store that is unfit, or set up wrongly, would be "held" for ever.
-		if age, ok := e.age(f.st, f.now); ok && age >= young || errors.Is(failed.err, store.ErrConfig) {
+		if !f.young(e) || errors.Is(failed.err, store.ErrConfig) {
 			e.forget()
-			return unsure{fmt.Errorf("reading the lock %q: %w", e.Key, failed.err)}
+			return unsure(fmt.Errorf("reading the lock %q: %w", e.Key, failed.err))
 		}
 		// Too young to be stale, unless its ttl is shorter than the default.
 		e.presumeLive(failed.err)
@@ -71,14 +74,15 @@ func (l *Locker) sort(t *try, f *findings, e *entry) error {
 		return nil
 	case t.wrote(e):
 		if e.kind == kindExclusive && e.lease.ID == t.id {
-			t.adopt(e)
+			t.claimed(e.ETag) // a put of ours that got no answer was applied
+			t.exclusive.listed = true
 		} else if e.kind == kindExclusive {
 			f.exclusive = e // of an earlier try: to be claimed again
 		}
 		return nil
 	}
 	l.judge(e, f.st, f.now)
-	f.boundBodies(e)
+	f.bodies.add(e)
 	if e.kind == kindExclusive {
 		t.exclusive.put = false // another client has replaced it
 		f.exclusive = e

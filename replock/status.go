@@ -19,19 +19,18 @@ func (l *Locker) Status(ctx context.Context) ([]Info, error) {
 	if err != nil {
 		return nil, err
 	}
-	infos := l.judged(entries, st)
+	infos := l.surveyed(entries, st)
 	return slices.DeleteFunc(infos, func(i Info) bool { return i.Verdict == Released }), nil
 }
 
-// judged returns the locks that a survey found, each as of when it was listed.
-func (l *Locker) judged(entries []*entry, st storeTime) []Info {
+// surveyed returns the locks that a survey found, each as of when it was listed.
+func (l *Locker) surveyed(entries []*entry, st storeTime) []Info {
 	var infos []Info
 	for _, e := range entries {
 		if errors.Is(e.err, errVanished) {
 			continue
 		}
-		var failed readError
-		if errors.As(e.err, &failed) {
+		if failed, ok := errors.AsType[readError](e.err); ok {
 			e.verdict, e.why = Unreadable, failed.err.Error()
 		} else {
 			l.judge(e, st, e.shown)
@@ -45,17 +44,12 @@ func (l *Locker) judged(entries []*entry, st storeTime) []Info {
 	return merge(infos)
 }
 
-// maxBodies is how many bytes of bodies a survey or a look keeps. What they say is kept of all.
-const maxBodies = 4 << 20
-
 // survey lists and reads every lock object, page by page.
 func (l *Locker) survey(ctx context.Context) ([]*entry, storeTime, error) {
-	var (
-		st      storeTime
-		entries []*entry
-		bodies  int
-		s       = memory{}
-	)
+	var st storeTime
+	var entries []*entry
+	var kept bodies
+	s := memory{}
 	for cursor := ""; ; {
 		sent := l.opts.Clock.Elapsed()
 		page, err := l.list(ctx, l.keys.all(), cursor)
@@ -74,14 +68,10 @@ func (l *Locker) survey(ctx context.Context) ([]*entry, storeTime, error) {
 				entries = append(entries, e)
 			}
 		}
-		for rest := entries[before:]; len(rest) > 0; {
-			batch := rest[:min(4*atOnce, len(rest))]
-			rest = rest[len(batch):]
+		for batch := range slices.Chunk(entries[before:], readBatch) {
 			l.readAll(ctx, batch, false)
 			for _, e := range batch {
-				if bodies += len(e.raw); bodies > maxBodies {
-					e.raw = nil
-				}
+				kept.add(e)
 			}
 		}
 		if cursor = page.Next; cursor == "" {
@@ -110,9 +100,10 @@ type BreakOptions struct {
 	DryRun bool
 }
 
-// mayBeStale reports whether Doubtful selects a lock.
-func (o BreakOptions) mayBeStale(i Info) bool {
-	return o.Doubtful && i.Verdict == Doubtful && i.Left < 0
+// selects reports whether a lock is one of those.
+func (o BreakOptions) selects(i Info) bool {
+	stale := i.Verdict == Stale || i.Verdict == Released || o.Doubtful && i.Verdict == Doubtful && i.Left < 0
+	return (!o.Stale || stale) && (!o.Dead || i.ProcessGone) && (o.ID == "" || i.ID == o.ID)
 }
 
 // Broken is a lock that Break removed, or failed to remove: then Err is set.
@@ -148,9 +139,8 @@ func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error)
 		entries = slices.DeleteFunc(entries, func(e *entry) bool { return errors.Is(e.err, errReleased) && e.unfinished(st, e.shown) })
 	}
 	var broken []Broken
-	for _, i := range l.judged(entries, st) {
-		switch {
-		case opts.Stale && i.Verdict != Stale && i.Verdict != Released && !opts.mayBeStale(i), opts.Dead && !i.ProcessGone, opts.ID != "" && i.ID != opts.ID:
+	for _, i := range l.surveyed(entries, st) {
+		if !opts.selects(i) {
 			continue
 		}
 		if len(shown) > 0 {
@@ -163,31 +153,34 @@ func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error)
 	if opts.DryRun {
 		return broken, nil
 	}
-	each(broken, func(i int, _ Broken) {
-		b := &broken[i]
-		b.Keys = slices.DeleteFunc(b.Keys, func(key string) bool {
-			again, err := false, error(nil)
-			if opts.Stale {
-				again, err = l.refreshed(ctx, key, entries)
-			}
-			if err == nil && !again {
-				err = l.remove(ctx, key)
-			}
-			if errors.Is(err, store.ErrInvalidKey) {
-				err = fmt.Errorf("only the store's own tools can remove it (aws s3 rm, mc rm, b2 rm): %w", err)
-			}
-			if err != nil {
-				b.Err = join(b.Err, fmt.Errorf("%s is still there: %w", text.Brief(key), err))
-			}
-			return again
-		})
-	})
+	each(broken, func(i int, _ Broken) { l.breakLock(ctx, &broken[i], opts.Stale, entries) })
 	broken = slices.DeleteFunc(broken, func(b Broken) bool { return len(b.Keys) == 0 })
 	var errs []error
 	for _, b := range broken {
 		errs = append(errs, b.Err)
 	}
 	return broken, join(errs...)
+}
+
+// breakLock removes the objects of a lock. If it must be stale, an object that was written or
+// deleted since it was listed is not broken.
+func (l *Locker) breakLock(ctx context.Context, b *Broken, stale bool, listed []*entry) {
+	b.Keys = slices.DeleteFunc(b.Keys, func(key string) bool {
+		again, err := false, error(nil)
+		if stale {
+			again, err = l.refreshed(ctx, key, listed)
+		}
+		if err == nil && !again {
+			err = l.remove(ctx, key)
+		}
+		if errors.Is(err, store.ErrInvalidKey) {
+			err = fmt.Errorf("only the store's own tools can remove it (aws s3 rm, mc rm, b2 rm): %w", err)
+		}
+		if err != nil {
+			b.Err = join(b.Err, fmt.Errorf("%s is still there: %w", text.Brief(key), err))
+		}
+		return again
+	})
 }
 
 // refreshed reports whether an object was written or deleted since it was listed. Break might

@@ -13,16 +13,11 @@ import (
 )
 
 // errStoodStill is errLate by the store's clock alone.
-var errStoodStill error = stoodStill{unsure{errors.New("this machine stood still while it took the lock, or the store's clock went ahead")}}
-
-type stoodStill struct{ unsure }
-
-func (e stoodStill) Is(target error) bool { return target == errLate || e.unsure.Is(target) }
+var errStoodStill error = alsoError{errors.New("this machine stood still while it took the lock, or the store's clock went ahead"), errLate}
 
 // slept returns errStoodStill if the store's clock has advanced further since our flag was put,
-// or between two looks of a try, than ours can have: this machine stood still, and its own
-// clocks did not count it. Then no lock is granted, because its flag can be stale for others by
-// now.
+// or between two looks of a try, than ours can have: this machine stood still, its own clocks
+// did not count it, and its flag can be stale for others by now.
 func (l *Locker) slept(t *try, page store.Page, sent, answered time.Duration) error {
 	if t.polls || page.Now.IsZero() || !l.store.Properties().StoreClock {
 		return nil
@@ -37,9 +32,8 @@ func (l *Locker) slept(t *try, page store.Page, sent, answered time.Duration) er
 	return nil
 }
 
-// sleptSincePut compares the first page's time with the mod time of our flag. They can come from
-// two clocks, because a server's Date can be that of a proxy: a try that finds them apart by as
-// much as an earlier one goes on.
+// sleptSincePut compares the first page's time with the mod time of our flag. A server's Date can
+// be that of a proxy: a try that finds them apart by as much as an earlier one goes on.
 func (l *Locker) sleptSincePut(t *try, page store.Page, answered time.Duration) error {
 	i := slices.IndexFunc(page.Objects, func(o store.Object) bool { return o.Key == t.flag.key })
 	if i < 0 || page.Objects[i].ModTime.IsZero() {
@@ -61,9 +55,8 @@ type skews struct {
 // maxSkews is for how many servers behind one name the differences are remembered.
 const maxSkews = 8
 
-// known reports whether an earlier difference was about as large, and remembers this one. If a
-// try finds the clocks together, the earlier differences were no skew: the machine had stood
-// still.
+// known reports whether an earlier difference was about as large, and remembers this one. After a
+// try that finds the clocks together, earlier differences count as pauses of the machine.
 func (s *skews) known(apart time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,12 +70,11 @@ func (s *skews) known(apart time.Duration) bool {
 	return known
 }
 
-// stoodStill detects a machine that stood still for a time which its own clocks do not count:
-// the store's clock has advanced further between two pages than they have. Then it refreshes the
-// lock at once, since the lock can already be stale for others. If a refresh that had looked
-// before the pause wrote the flag after the lease had ended on the store's clock, another holder
-// can have come and gone in between: the lock is lost. A refresh with an If-Match that is relied
-// on cannot do that.
+// stoodStill refreshes the lock at once if the store's clock has advanced further between two
+// pages than our clocks have: this machine stood still, and the lock can be stale for others. If
+// a refresh that had looked before the pause wrote the flag after the lease had ended on the
+// store's clock, another holder can have come and gone in between: the lock is lost. A refresh
+// with an If-Match that is relied on cannot do that.
 func (k *Lock) stoodStill(ctx context.Context, page store.Page, began clock.Reading, answered time.Duration, written time.Time) error {
 	now, last := pageTime{now: page.Now, asked: began.Elapsed, leased: k.sent()}, k.others.last
 	still := now.now.Sub(last.now) - (answered - last.asked)
@@ -104,11 +96,10 @@ func (k *Lock) stoodStill(ctx context.Context, page store.Page, began clock.Read
 	return err
 }
 
-// reassure returns nil if the lock is held although this machine might have stood still, so that
-// it is unknown how much of the lease was left. It renews the lease: finding the lock in its
-// place is not enough, since another acquirer can pass it the moment after. And it looks for
-// others as an acquirer does after its put, since one that has passed might have deleted our
-// flag just before the refresh put it back.
+// reassure returns nil if the lock is held although this machine might have stood still. It
+// renews the lease, since another acquirer can pass a lock that is only looked at the moment
+// after. And it looks for others as an acquirer does, since one that has passed might have
+// deleted our flag just before the refresh put it back.
 func (k *Lock) reassure(ctx context.Context) error {
 	began := clock.Read(k.l.opts.Clock)
 	if err := k.refresher.Now(ctx, k.done); err != nil {

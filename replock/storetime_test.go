@@ -59,7 +59,7 @@ func TestStaleIntentIsPassedInACrowd(t *testing.T) {
 		w.flags(1500)
 		x := w.machine()
 		tr, _ := x.newTry(Exclusive, "prune", nothingYet())
-		tr.body.stamp(time.Now(), x.clock.Elapsed(), DefaultTTL)
+		x.date(tr)
 		w.put(tr.flag.key, tr.body.encode())
 		time.Sleep(time.Hour)
 		k, err := w.machine().Shared(t.Context(), "backup")

@@ -153,7 +153,7 @@ func TestWaitersPassInTheirOrder(t *testing.T) {
 			o, m := w.machine(), w.machine()
 			tr, _ := o.newTry(Exclusive, "prune", nothingYet())
 			tr.body.State = c.state
-			tr.body.stamp(time.Now(), o.clock.Elapsed(), DefaultTTL)
+			o.date(tr)
 			at := time.Now().Add(time.Hour)
 			if c.before {
 				at = time.Now().Add(-time.Hour)

@@ -15,19 +15,14 @@ import (
 type object struct {
 	key  string
 	etag string
-	// sent is when the put was sent that gave it its present body.
-	sent time.Duration
-	// put: a put of it was answered, and no other client was seen to undo it.
-	put bool
-	// maybe: it can be stored, now or later, because a put of it was sent.
-	maybe bool
+	sent time.Duration // when the put was sent that gave it its present body
 	// twice: a put of it was sent again, so the first can be applied after the second was
 	// deleted.
-	twice bool
-	// listed: the last look saw it.
-	listed bool
-	// renewed: the present refresh has replaced it already.
-	renewed bool
+	twice   bool
+	put     bool // a put of it was answered, and no other client was seen to undo it
+	maybe   bool // it can be stored, now or later, because a put of it was sent
+	listed  bool // the last look saw it
+	renewed bool // the present refresh has replaced it already
 }
 
 // try is one run of the protocol with one flag, from the flag's first put until the lock is held
@@ -39,14 +34,10 @@ type try struct {
 	body      body
 	flag      object // the ground truth: a key that only we ever write
 	exclusive object // lock.exclusive
-	// place is our place in the queue. A ticket with a later key is behind us.
-	place string
-	// polls: its looks only find out whether another try is worthwhile.
-	polls bool
+	place     string // in the queue: a ticket with a later key is behind us
+	polls     bool   // its looks only find out whether another try is worthwhile
 
-	// sent is when the first put of the flag was sent: the lease is dated from
-	// it.
-	sent     time.Duration
+	sent     time.Duration // of the flag's first put, from which the lease is dated
 	deadline time.Duration
 	st       storeTime
 	dated    storeTime       // by the flag's mod time, from when that was seen first
@@ -58,10 +49,7 @@ type try struct {
 	trips    *trips          // of the acquire that it belongs to
 	parent   context.Context // of the lock's context
 	underway underway        // puts
-	// refusals counts the refusals to write lock.exclusive because it is there, since a look
-	// listed it.
-	refusals int
-
+	refusals int             // to write lock.exclusive because it is there, since a look listed it
 	ownTries
 }
 
@@ -89,8 +77,7 @@ func (l *Locker) newTry(mode Mode, operation string, m ownTries) (*try, error) {
 		body: body{
 			Operation: operation, Holder: l.self.Holder(), AcquiredAt: now.UTC().Format(wireTime), IsShared: mode == Shared,
 			ID: id, TTLSeconds: l.opts.TTL.Seconds(), State: StateAcquiring,
-			HostID: l.self.HostID, BootID: l.self.BootID, PID: l.self.PID, PIDNamespace: l.self.PIDNamespace,
-			TimeNamespace: l.self.TimeNamespace, PIDStart: l.self.PIDStart, User: l.self.User, Version: l.opts.Version, Metadata: l.opts.Metadata,
+			Process: l.self, Version: l.opts.Version, Metadata: l.opts.Metadata,
 		},
 	}, nil
 }
@@ -117,13 +104,6 @@ func (t *try) noteExclusive(page store.Page) {
 	}
 }
 
-// adopt notes that lock.exclusive carries this try's id, so that a put of ours that got no
-// answer was applied.
-func (t *try) adopt(e *entry) {
-	t.claimed(e.ETag)
-	t.exclusive.listed = true
-}
-
 // claimed notes that lock.exclusive has this try's body.
 func (t *try) claimed(etag string) {
 	t.exclusive.put, t.exclusive.maybe, t.exclusive.etag, t.exclusive.sent = true, true, etag, t.sent
@@ -137,7 +117,7 @@ func (l *Locker) date(t *try) {
 }
 
 // errLate: the answer that would have given us the lock came after the deadline of the lease.
-var errLate error = unsure{errors.New("the store is too slow: taking the lock took longer than its lease")}
+var errLate = unsure(errors.New("the store is too slow: taking the lock took longer than its lease"))
 
 // late returns errLate, with the reason if it was not a slow store.
 func (t *try) late() error {

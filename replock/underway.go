@@ -36,9 +36,9 @@ func (u *underway) end() {
 	}
 }
 
-// close stops further puts from being sent, and waits until those that were sent have ended, but
-// no longer than patience.
-func (u *underway) close(c clock.Clock, patience time.Duration) {
+// close stops further puts from being sent, and waits until those that were sent have ended, for
+// most at most.
+func (u *underway) close(c clock.Clock, most time.Duration) {
 	u.mu.Lock()
 	if !u.closed {
 		u.closed, u.idle = true, make(chan struct{})
@@ -46,22 +46,15 @@ func (u *underway) close(c clock.Clock, patience time.Duration) {
 			close(u.idle)
 		}
 	}
-	idle := u.idle
 	u.mu.Unlock()
 	select {
-	case <-idle:
-		return
-	default:
-	}
-	select {
-	case <-idle:
-	case <-c.After(patience):
+	case <-u.idle:
+	case <-c.After(most):
 	}
 }
 
-// send returns a function that sends one put of the try, for repeat and once. The put goes on
-// when ctx ends, until its timeout: a request that is dropped can be applied all the same, at an
-// unknown time.
+// send returns one put of the try, for repeat and once. The put goes on when ctx ends, until its
+// timeout: a request that is dropped can be applied all the same, at an unknown time.
 func (l *Locker) send(t *try, key string, opts store.PutOptions) func(context.Context) (store.Object, error) {
 	return func(ctx context.Context) (store.Object, error) {
 		if !t.underway.begin() {

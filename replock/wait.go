@@ -20,7 +20,7 @@ type AcquireOption func(*queue)
 // When d is over a *HeldError is returned. A store that fails meanwhile is polled on, for up to
 // the ttl. If the acquire's context ends first while locks are in the way, the error is both a
 // *HeldError and the context's error.
-func Wait(d time.Duration) AcquireOption { return func(q *queue) { q.patience = max(d, 0) } }
+func Wait(d time.Duration) AcquireOption { return func(q *queue) { q.maxWait = max(d, 0) } }
 
 // Forever makes Wait wait without an end.
 const Forever time.Duration = math.MaxInt64
@@ -39,11 +39,10 @@ const maxWatch = 2 * time.Minute
 // queue is where an acquirer waits for the locks in its way: docs/protocol.md, Wait.
 //
 // An exclusive acquirer leaves a ticket there, an intent in the state "waiting". Shared
-// acquirers yield to it, so that it gets its turn; exclusive ones yield if it is before their
-// own. A ticket does nothing else. When its turn seems to have come, the acquirer starts a try
-// under another key, as if it had just arrived. On the ticket's own key the lock cannot be held:
-// a put of the ticket that seemed lost can be applied at any time, and would mark a held lock as
-// waiting. A shared acquirer leaves nothing.
+// acquirers yield to it; exclusive ones yield if it is before their own. When its turn seems to
+// have come, the acquirer starts a try under another key. On the ticket's own key the lock cannot
+// be held: a put of the ticket that seemed lost can be applied at any time, and would mark a held
+// lock as waiting.
 type queue struct {
 	l         *Locker
 	mode      Mode
@@ -51,7 +50,7 @@ type queue struct {
 	parent    context.Context // of the lock's context
 	memory    memory
 	own       ownTries
-	patience  time.Duration
+	maxWait   time.Duration
 	fence     bool // wanted with an exclusive lock
 	began     time.Duration
 	ticket    *try // nil before it waits, and if it is for a shared lock
@@ -70,7 +69,7 @@ func (l *Locker) newQueue(ctx context.Context, mode Mode, operation string, opts
 
 // waitedFor returns how long this acquirer has waited, left how long it goes on.
 func (q *queue) waitedFor() time.Duration { return q.l.opts.Clock.Elapsed() - q.began }
-func (q *queue) left() time.Duration      { return q.patience - q.waitedFor() }
+func (q *queue) left() time.Duration      { return q.maxWait - q.waitedFor() }
 
 // newTry starts a try that takes the ticket's place in the queue.
 func (q *queue) newTry() (*try, error) {
@@ -88,21 +87,20 @@ func (q *queue) newTry() (*try, error) {
 // wait returns nil when the locks that a try found in its way seem to be gone. Its last look
 // decides nothing: the next try does.
 //
-// It also watches locks in doubt, even for an acquirer that does not wait. They change, and are
-// live; or they are deleted; or they stay unchanged for their whole ttl, and are stale whatever
-// any clock shows. They count as held if that would take longer than the acquirer waits, and
-// than maxWatch.
+// It also watches locks in doubt, even for an acquirer that does not wait, until they change and
+// are live, are deleted, or stay unchanged for their whole ttl and are stale. They count as held
+// if that would take longer than the acquirer waits, and than maxWatch.
 func (q *queue) wait(ctx context.Context, t *try, f findings) error {
 	var was findings
 	var before map[string]*entry
 	pause := firstPoll
 	for {
 		if q.refused(f) && q.left() <= 0 {
-			return q.held(t, f)
+			return q.held(t, f, nil)
 		}
 		now := f.inTheWay()
-		if !maps.EqualFunc(now, before, unchanged) {
-			q.tell(t, f)
+		if !maps.EqualFunc(now, before, func(e, was *entry) bool { return e.ETag == was.ETag && e.verdict == was.verdict }) {
+			q.tell(t, f) // at least one was refreshed
 		}
 		if maps.EqualFunc(now, before, func(*entry, *entry) bool { return true }) { // the same keys
 			pause = min(pause*5/4, lastPoll)
@@ -110,7 +108,7 @@ func (q *queue) wait(ctx context.Context, t *try, f findings) error {
 			pause = firstPoll
 		}
 		was, before = f, now
-		at, err := q.stand(ctx, t)
+		at, err := q.ticketTry(ctx, t)
 		if clock.Sleep(ctx, q.l.opts.Clock, q.untilPoll(pause, f)) == nil && err == nil {
 			f, err = q.l.look(ctx, at, q.memory)
 		}
@@ -132,10 +130,10 @@ func (q *queue) wait(ctx context.Context, t *try, f findings) error {
 	}
 }
 
-// stand keeps the ticket live, and returns the try that the polls look for: the ticket, or the
+// ticketTry keeps the ticket live, and returns the try that the polls look for: the ticket, or the
 // last try if there is none.
-func (q *queue) stand(ctx context.Context, t *try) (*try, error) {
-	if q.patience == 0 || q.mode == Shared {
+func (q *queue) ticketTry(ctx context.Context, t *try) (*try, error) {
+	if q.maxWait == 0 || q.mode == Shared {
 		t.polls = true
 		return t, nil
 	}
@@ -178,7 +176,7 @@ func (q *queue) untilPoll(pause time.Duration, f findings) time.Duration {
 // refused reports whether watching alone cannot clear the way in time.
 func (q *queue) refused(f findings) bool {
 	return len(f.live) > 0 || slices.ContainsFunc(f.doubtful, func(e *entry) bool {
-		return e.since+e.ttl()-q.began > max(q.patience, maxWatch)
+		return e.since+e.ttl()-q.began > max(q.maxWait, maxWatch)
 	})
 }
 
@@ -187,10 +185,8 @@ func (q *queue) waits() bool { return q.waited && q.left() > 0 }
 
 // tell reports the locks in the way as an event.
 func (q *queue) tell(t *try, f findings) {
-	e := Event{
-		Kind: EventWaiting, Mode: q.mode, Operation: q.operation, ID: t.id, Key: t.flag.key,
-		Holders: merge(q.l.infos(slices.Concat(f.live, f.doubtful), f.st, f.now)), Waited: q.waitedFor(),
-	}
+	e := t.event(EventWaiting)
+	e.Holders, e.Waited = q.l.infos(slices.Concat(f.live, f.doubtful), f), q.waitedFor()
 	switch {
 	case len(e.Holders) == 0:
 		return
@@ -201,21 +197,17 @@ func (q *queue) tell(t *try, f findings) {
 	q.l.tell(e)
 }
 
-// held reports the locks in the way as an event, and returns them as an error.
-func (q *queue) held(t *try, f findings) error {
-	return q.heldUntil(t, f, nil)
-}
-
-// heldUntil is held with the reason for which the wait ended early, if it did.
-func (q *queue) heldUntil(t *try, f findings, why error) error {
+// held reports the locks in the way as an event, and returns them as an error. why is the
+// reason for which the wait ended early, or nil.
+func (q *queue) held(t *try, f findings, why error) error {
 	err := q.l.heldError(t, f)
 	err.Err = why
-	if q.patience > 0 {
+	if q.maxWait > 0 {
 		err.Waited = q.waitedFor()
 	}
-	q.l.tell(Event{
-		Kind: EventBlocked, Mode: q.mode, Operation: q.operation, ID: t.id, Key: t.flag.key, Holders: err.Holders, Waited: err.Waited, Err: why,
-	})
+	e := t.event(EventBlocked)
+	e.Holders, e.Waited, e.Err = err.Holders, err.Waited, why
+	q.l.tell(e)
 	return err
 }
 
@@ -225,6 +217,3 @@ func (q *queue) leave(ctx context.Context) {
 		q.l.withdraw(ctx, q.ticket, nil)
 	}
 }
-
-// unchanged reports whether an entry was not even refreshed since.
-func unchanged(e, before *entry) bool { return e.ETag == before.ETag && e.verdict == before.verdict }

@@ -15,7 +15,7 @@ import (
 // A look that fails changes nothing: the lease lasts until its deadline.
 func (k *Lock) watch(ctx context.Context) {
 	c := k.l.opts.Clock
-	// That the wall clock is behind wasn't known when the lock was dated.
+	// The lock was dated before we knew that the wall clock is behind.
 	misdated, again := k.l.behind(*k.now.Load()) > margin, c.Elapsed()
 	next := k.firstLook(k.lastSeen().Elapsed)
 	for pause := firstPoll; ; {
@@ -56,9 +56,8 @@ func (k *Lock) watch(ctx context.Context) {
 	}
 }
 
-// firstLook returns when the first look after the acquire is due: after one to two seconds if
-// clients of the original protocol can be there. One of them can have looked before our flag was
-// put, and written after we had looked.
+// firstLook returns when the first look after the acquire is due: after one to two seconds if a
+// client of the original protocol can have looked before our put and written after our look.
 func (k *Lock) firstLook(sent time.Duration) time.Duration {
 	next := k.nextLook(sent)
 	if k.l.opts.Name == "" {
@@ -67,8 +66,8 @@ func (k *Lock) firstLook(sent time.Duration) time.Duration {
 	return next
 }
 
-// nextLook returns when the look after one sent at the given time is due: a little early, each
-// time by a random time, so that many holders do not look at once.
+// nextLook returns when the look after one sent at the given time is due: early by a random
+// time, so that many holders do not look at once.
 func (k *Lock) nextLook(sent time.Duration) time.Duration {
 	return sent + k.l.opts.Look - k.l.jitter(k.l.opts.Look/20)
 }

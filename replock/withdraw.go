@@ -8,29 +8,31 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// haste bounds a withdrawal after a failure of the store, or when the caller wants to go. What
+// hastyTime bounds a withdrawal after a failure of the store, or when the caller wants to go. What
 // it leaves expires.
-const haste = 3 * time.Second
+const hastyTime = 3 * time.Second
 
 // withdraw removes all that a try has put, for the reason that ended it, even if its context has
 // ended. What cannot be removed expires with the ttl.
 func (l *Locker) withdraw(ctx context.Context, t *try, reason error) {
-	t.underway.close(l.opts.Clock, haste)
+	t.underway.close(l.opts.Clock, hastyTime)
 	hasty := !errors.Is(reason, ErrHeld) && !errors.Is(reason, errDoubt) && !errors.Is(reason, errLate)
 	left := t.flag.put || t.exclusive.put // otherwise nothing of ours is known to be stored
 	t.flag.put = false
 	if err := l.takeDown(context.WithoutCancel(ctx), t, hasty); err != nil && left {
-		l.tell(Event{Kind: EventReleaseFailed, Mode: t.mode, Operation: t.operation, ID: t.id, Key: t.flag.key, Err: err})
+		e := t.event(EventReleaseFailed)
+		e.Err = err
+		l.tell(e)
 	}
 }
 
-// takeDown deletes lock.exclusive if it is ours, and only while our lease lasts, and then our
-// flag, which no other client writes. A hasty one spends no more than haste and two round trips
-// on each, and tries the second only after an answer to the first.
+// takeDown deletes lock.exclusive if it is ours and our lease lasts, and then our flag. A hasty
+// one spends no more than hastyTime and two round trips on each, and tries the second only after
+// an answer to the first.
 func (l *Locker) takeDown(ctx context.Context, t *try, hasty bool) error {
 	limit := func() (context.Context, context.CancelFunc) {
 		if hasty {
-			return context.WithTimeout(ctx, haste+2*t.trips.slowest())
+			return context.WithTimeout(ctx, hastyTime+2*t.trips.slowest())
 		}
 		return context.WithCancel(ctx)
 	}
@@ -51,9 +53,8 @@ func (l *Locker) takeDownFlag(ctx context.Context, t *try) error {
 	return l.remove(ctx, t.flag.key)
 }
 
-// takeDownExclusive deletes lock.exclusive, or empties it if deletes are refused. A look
-// precedes each request, and the request is sent only if the look shows a body of ours: another
-// client can have written the key at any time, and that body is its lock.
+// takeDownExclusive deletes lock.exclusive, or empties it if deletes are refused. Each request
+// is sent only after a look that shows a body of ours: any other is another client's lock.
 func (l *Locker) takeDownExclusive(ctx context.Context, t *try) error {
 	if !t.exclusive.maybe {
 		return nil
@@ -64,17 +65,10 @@ func (l *Locker) takeDownExclusive(ctx context.Context, t *try) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
-	key := t.exclusive.key
-	return l.removeBy(ctx, key, l.times.Timeout+2*t.trips.slowest(), // a look and a request
-		func(ctx context.Context) error {
-			return l.ifOurs(ctx, t, func(etag string) error { return l.deleteSeen(ctx, key, etag) })
-		},
-		func(ctx context.Context) error {
-			return l.ifOurs(ctx, t, func(etag string) error {
-				_, err := l.store.Put(ctx, key, nil, store.PutOptions{IfMatch: etag})
-				return err
-			})
-		})
+	each := l.times.Timeout + 2*t.trips.slowest() // a look and a request
+	return l.removeIf(ctx, t.exclusive.key, each, func(ctx context.Context, send func(etag string) error) error {
+		return l.ifOurs(ctx, t, send)
+	})
 }
 
 // ifOurs calls send if lock.exclusive has a body of ours, with its ETag if the store is known to
@@ -116,12 +110,4 @@ func (l *Locker) lookOurs(ctx context.Context, t *try) (etag string, ours bool, 
 	}
 	lease, err := decode(raw)
 	return o.ETag, err == nil && t.ids[lease.ID], nil
-}
-
-// deleteSeen deletes a key if it has this ETag. An empty one stands for any.
-func (l *Locker) deleteSeen(ctx context.Context, key, etag string) error {
-	if etag != "" {
-		return store.DeleteIfMatch(ctx, l.store, key, etag)
-	}
-	return l.store.Delete(ctx, key)
 }

@@ -10,21 +10,19 @@ import (
 // looks again a few times, while the others withdraw.
 const (
 	// transient is the age up to which a flag can be that of an acquirer that is
-	// about to withdraw it; on a slow store, withdrawing round trips more.
-	transient   = 3 * time.Second
-	withdrawing = 6
-	// patience is for how long a shared acquirer looks again; on a slow store, outlasting
-	// round trips more. It is longer than an exclusive acquirer takes to give up: a
-	// second, and some fourteen round trips.
-	patience   = 2 * time.Second
-	outlasting = 20
+	// about to withdraw it; on a slow store, withdrawTrips round trips more.
+	transient     = 3 * time.Second
+	withdrawTrips = 6
+	// outlastTime is for how long a shared acquirer looks again; on a slow store, outlastTrips
+	// round trips more. An exclusive one gives up in a second and some fourteen round trips.
+	outlastTime  = 2 * time.Second
+	outlastTrips = 20
 )
 
-// mayOutlast reports whether only exclusive acquirers that have just come are in a shared
-// acquirer's way: a live shared lock makes them withdraw soon. waited is how long it has looked
-// again.
+// mayOutlast reports whether only exclusive acquirers that have just come, and will withdraw
+// soon, are in a shared acquirer's way. waited is how long it has looked again.
 func (l *Locker) mayOutlast(t *try, f findings, waited time.Duration) bool {
-	if f.more > 0 || waited >= patience+outlasting*t.trips.slowest() {
+	if f.more > 0 || waited >= outlastTime+outlastTrips*t.trips.slowest() {
 		return false
 	}
 	return !slices.ContainsFunc(f.live, func(e *entry) bool {
@@ -83,5 +81,5 @@ func (l *Locker) mayWithdraw(t *try, f findings, e *entry) bool {
 
 // transience is the greatest age of a flag that is about to be withdrawn.
 func (l *Locker) transience(t *try) time.Duration {
-	return transient + withdrawing*t.trips.slowest()
+	return transient + withdrawTrips*t.trips.slowest()
 }

@@ -6,17 +6,10 @@ import (
 	"time"
 )
 
-// Clock reads the time in the two ways that a lease needs. Its methods can be called
-// concurrently.
+// Clock is replock.Clock, which documents the methods.
 type Clock interface {
-	// Now returns the wall clock, which can be wrong and can jump. Bodies contain it; it
-	// never decides anything alone.
 	Now() time.Time
-	// Elapsed returns a clock that can't be set, that counts the time of a suspend, and
-	// that all processes of one boot share. Its zero is arbitrary. Deadlines are readings
-	// of it.
 	Elapsed() time.Duration
-	// After sends once d has passed, not counting suspends.
 	After(d time.Duration) <-chan time.Time
 }
 
@@ -24,11 +17,10 @@ type Clock interface {
 // suspend, so a wait notices a passed deadline within a Tick of waking.
 const Tick = 500 * time.Millisecond
 
-// SleepUntil returns nil once the clock's Elapsed has reached at, within half a
-// second of waking if the machine was suspended meanwhile, or the context's
-// error if that ended first.
-func SleepUntil(ctx context.Context, c Clock, at time.Duration) error {
-	for {
+// Sleep returns nil once d has passed on the clock's Elapsed, within a Tick of waking if the
+// machine was suspended meanwhile. It returns the context's error if that ended first.
+func Sleep(ctx context.Context, c Clock, d time.Duration) error {
+	for at := c.Elapsed() + d; ; {
 		left := at - c.Elapsed()
 		if left <= 0 {
 			return ctx.Err()
@@ -41,11 +33,6 @@ func SleepUntil(ctx context.Context, c Clock, at time.Duration) error {
 	}
 }
 
-// Sleep is SleepUntil for a duration from now.
-func Sleep(ctx context.Context, c Clock, d time.Duration) error {
-	return SleepUntil(ctx, c, c.Elapsed()+d)
-}
-
 // System is the machine's own clock.
 type System struct{}
 
@@ -53,11 +40,6 @@ type System struct{}
 // a program that they run.
 var Wall = time.Now
 
-// Now returns the machine's wall clock.
 func (System) Now() time.Time { return Wall() }
 
-// After is the runtime's timer.
 func (System) After(d time.Duration) <-chan time.Time { return time.After(d) }
-
-// Elapsed returns the machine's clock that can't be set; each system's file names it.
-func (System) Elapsed() time.Duration { return elapsed() }

@@ -2,13 +2,8 @@ package clock
 
 import "time"
 
-// Reading is a reading of both clocks of a machine at one moment.
-type Reading struct {
-	// Wall is the wall clock, counted from the Unix epoch.
-	Wall time.Duration
-	// Elapsed is Clock.Elapsed.
-	Elapsed time.Duration
-}
+// Reading is replock.Reading: both clocks of a machine at one moment.
+type Reading struct{ Wall, Elapsed time.Duration }
 
 // apartBy is the difference between the two clocks above which Parted reports true: more
 // than a leap second, and than it takes to read them.
@@ -30,10 +25,9 @@ func Read(c Clock) Reading {
 	}
 }
 
-// Parted reports whether the wall clock and Elapsed have moved apart since an
-// earlier reading. Then the wall clock was set, perhaps because the machine did not run for a
-// time that Elapsed doesn't count, as when a hypervisor pauses it. A lease can't be trusted
-// until it is looked at again.
+// Parted reports whether the wall clock and Elapsed have moved apart since an earlier reading.
+// Then the wall clock was set, perhaps after a hypervisor's pause, which Elapsed doesn't count. A
+// lease can't be trusted until it is looked at again.
 func (r Reading) Parted(earlier Reading) bool {
 	apart := (r.Wall - r.Elapsed) - (earlier.Wall - earlier.Elapsed)
 	limit := apartBy + max(r.Elapsed-earlier.Elapsed, 0)/maxSlew

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
@@ -19,19 +20,13 @@ func readLine(name string) string {
 }
 
 func machineID() string {
-	if id := readLine("/etc/machine-id"); id != "" {
-		return id
-	}
-	return readLine("/var/lib/dbus/machine-id")
+	return cmp.Or(readLine("/etc/machine-id"), readLine("/var/lib/dbus/machine-id"))
 }
 
 func bootID() string { return readLine("/proc/sys/kernel/random/boot_id") }
 
 func pidNamespace() string {
-	ns, err := os.Readlink("/proc/self/ns/pid")
-	if err != nil {
-		return ""
-	}
+	ns, _ := os.Readlink("/proc/self/ns/pid")
 	return ns
 }
 
@@ -47,9 +42,6 @@ func timeNamespaceIn(dir string) string {
 		if _, err := os.Readlink(filepath.Join(dir, "pid")); err == nil {
 			return "none"
 		}
-	}
-	if err != nil {
-		return ""
 	}
 	return ns
 }

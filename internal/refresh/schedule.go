@@ -35,9 +35,8 @@ func ForTTL(ttl time.Duration) Schedule {
 		Interval: ttl / 2,
 		// The twelfth that is left is for the holder to stop: 5 s of 60.
 		Deadline: ttl * 55 / 60,
-		// The failures share the time in between: of 60 s, each lasts 8.3 s. (Three
-		// failures 30 s apart, as in the original, take 90 s: the holder would run on
-		// for half a minute after the end of the lease.)
+		// The failures share the time in between: of 60 s, each lasts 8.3 s. (The original's
+		// are 30 s apart: its holder runs on for half a minute after the end of the lease.)
 		Failures: failures,
 		// An acquire has to be over well before the lease that it begins.
 		Budget:  min(maxBudget, ttl/4),
@@ -47,21 +46,16 @@ func ForTTL(ttl time.Duration) Schedule {
 	return s
 }
 
-// Pauses between two tries of a renewal. They double from the first to the
-// longest, and shorten again towards the deadline, so that a store which comes
-// back a few seconds before the deadline still gets a try.
+// Pauses between two tries of a renewal. They double, and shorten again towards the deadline, so
+// that a store which comes back a few seconds before it still gets a try.
 const (
 	firstPause    = 250 * time.Millisecond
 	shortestPause = 200 * time.Millisecond
 	longestPause  = 10 * time.Second
 )
 
-// pause is the time between a try that failed, the n-th in a row, and the next
-// one, left before the deadline.
+// pause is the time after the n-th try in a row that failed, left before the deadline.
 func pause(n int, left time.Duration) time.Duration {
-	doubled := longestPause
-	if n < 7 {
-		doubled = min(firstPause<<(n-1), longestPause)
-	}
+	doubled := min(firstPause<<min(n-1, 6), longestPause)
 	return max(min(doubled, left/5), shortestPause)
 }

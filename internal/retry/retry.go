@@ -76,12 +76,10 @@ func Once[T any](ctx context.Context, timeout time.Duration, send func(context.C
 		return a.v, false, a.err
 	case <-rctx.Done():
 	}
-	moment, cancel := context.WithTimeout(context.WithoutCancel(ctx), LastWords)
-	defer cancel()
 	select {
 	case a := <-answered:
 		return a.v, true, a.err
-	case <-moment.Done():
+	case <-time.After(LastWords):
 	}
 	if ctx.Err() != nil {
 		return v, true, context.Cause(ctx)

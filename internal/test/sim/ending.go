@@ -101,8 +101,10 @@ func (w *world) enterAlone(name string) {
 
 	proc := last.living()
 	var k Held
+	var place string // the least key that its flags can have
 	for {
 		var err error
+		place = prefix(name) + "lock.intent/" + last.clock.wall().UTC().Format("20060102T150405.000000000Z")
 		k, err = proc.locker(0, name).Lock(context.Background(), replock.Exclusive, "last", max(time.Until(limit), 0))
 		if err == nil {
 			break
@@ -132,8 +134,8 @@ func (w *world) enterAlone(name string) {
 		w.violate("leftover", err.Error())
 	}
 	for _, o := range page.Objects {
-		if _, behind := w.queue[o.Key]; behind && o.Key > k.Key() {
-			continue // the ticket is behind it, by its client's clock, and in no one's way
+		if _, waits := w.queue[o.Key]; waits && o.Key > place {
+			continue // the ticket is behind its own, by its client's clock, and in no one's way
 		}
 		w.violate("leftover", fmt.Sprintf("%s is left", w.name(o.Key)))
 	}
