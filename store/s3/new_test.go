@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
+	smithyendpoints "github.com/aws/smithy-go/endpoints"
 
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/s3"
@@ -139,6 +140,34 @@ func TestConditionsByDefault(t *testing.T) {
 		s, err := s3.New(client, "bucket", s3.Options{})
 		if err != nil || s.Properties().IfMatch != want {
 			t.Errorf("%v, %v", s, err)
+		}
+	}
+}
+
+type resolver struct{}
+
+func (resolver) ResolveEndpoint(context.Context, awss3.EndpointParameters) (smithyendpoints.Endpoint, error) {
+	return smithyendpoints.Endpoint{}, errors.New("no endpoint")
+}
+
+// TestResolversServerIsNotAmazons: a program's own resolver can return any server, so that its
+// conditions are claims, and messages don't name Amazon.
+func TestResolversServerIsNotAmazons(t *testing.T) {
+	for name, o := range map[string]awss3.Options{
+		"version 2": {EndpointResolverV2: resolver{}},
+		"version 1": {EndpointResolver: awss3.EndpointResolverFromURL("http://127.0.0.1:1")},
+		"both":      {EndpointResolver: awss3.EndpointResolverFromURL("http://127.0.0.1:1"), BaseEndpoint: aws.String("http://h")},
+	} {
+		o.Region, o.Credentials = "r", aws.AnonymousCredentials{}
+		s, err := s3.New(awss3.New(o), "bucket", s3.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p := s.Properties(); p.IfMatch != store.Claimed || p.IfAbsent != store.Claimed {
+			t.Errorf("%s: %+v", name, p)
+		}
+		if _, err := s.List(t.Context(), "", ""); err == nil || strings.Contains(err.Error(), "S3 in r") {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
