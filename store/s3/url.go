@@ -32,6 +32,8 @@ func Open(ctx context.Context, u *url.URL) (store.Store, error) {
 	options := []func(*config.LoadOptions) error{
 		config.WithHTTPClient(HTTPClient()),
 		config.WithLogger(logging.Nop{}),
+		// For the requests for credentials.
+		config.WithRetryer(func() aws.Retryer { return aws.NopRetryer{} }),
 	}
 	if t.profile != "" {
 		options = append(options, config.WithSharedConfigProfile(t.profile))
