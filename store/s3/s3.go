@@ -97,10 +97,19 @@ func server(o s3.Options) (s3api.Place, store.Condition, error) {
 
 // HTTPClient returns the HTTP client that suits a lock's requests: HTTP/1.1, so that one
 // connection that hangs holds up one request, short timeouts for connecting, and idle
-// connections that are closed after 10 s.
-func HTTPClient() *awshttp.BuildableClient {
+// connections that are closed after 10 s. The SDK's defaults mode doesn't change it. Set it
+// in the client's [s3.Options]: config.LoadDefaultConfig takes it only if AWS_CA_BUNDLE
+// isn't set.
+func HTTPClient() *http.Client { return frozen(buildable()) }
+
+// buildable returns an HTTP client to which the SDK can add the authorities of AWS_CA_BUNDLE.
+func buildable() *awshttp.BuildableClient {
 	return awshttp.NewBuildableClient().WithTransportOptions(httptransport.Configure)
 }
+
+// frozen returns an HTTP client that the SDK doesn't rebuild with the timeouts of its defaults
+// mode, and that New can look behind.
+func frozen(c *awshttp.BuildableClient) *http.Client { return &http.Client{Transport: c.GetTransport()} }
 
 // httpClient returns an HTTP client that sends each request once, follows no redirects, and
 // notes the answers.
