@@ -109,7 +109,9 @@ func buildable() *awshttp.BuildableClient {
 
 // frozen returns an HTTP client that the SDK doesn't rebuild with the timeouts of its defaults
 // mode, and that New can look behind.
-func frozen(c *awshttp.BuildableClient) *http.Client { return &http.Client{Transport: c.GetTransport()} }
+func frozen(c *awshttp.BuildableClient) *http.Client {
+	return &http.Client{Transport: c.GetTransport()}
+}
 
 // httpClient returns an HTTP client that sends each request once, follows no redirects, and
 // notes the answers.
