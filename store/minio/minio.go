@@ -72,5 +72,6 @@ func New(c *minio.Client, bucket string, opts Options) (store.Store, error) {
 		Host:      endpoint.Host,
 		Endpoint:  endpoint.Scheme + "://" + endpoint.Host,
 		PlainHint: "put tls=false into the URL if that is wanted",
+		Own:       own(endpoint),
 	}, "minio", conditions), nil
 }

@@ -12,6 +12,7 @@ type answerKey struct{}
 
 // Answer is the response to the one request that is sent under a context.
 type Answer struct {
+	own   func(*http.Request) bool
 	mu    sync.Mutex
 	facts facts
 }
@@ -34,10 +35,19 @@ var ErrPageEnd = errors.New("the page is at its end")
 var errRepeated = errors.New("the client's own retries are refused")
 
 // Watch returns a context under which one request is sent, whose response the Answer notes.
-func Watch(ctx context.Context) (context.Context, *Answer) {
-	a := new(Answer)
+// Requests that aren't the store's own, if own isn't nil, pass beside it.
+func Watch(ctx context.Context, own func(*http.Request) bool) (context.Context, *Answer) {
+	a := &Answer{own: own}
 	return context.WithValue(ctx, answerKey{}, a), a
 }
+
+// Watches reports whether there is an Answer for a request.
+func Watches(r *http.Request) bool {
+	a, ok := r.Context().Value(answerKey{}).(*Answer)
+	return ok && a.owns(r)
+}
+
+func (a *Answer) owns(r *http.Request) bool { return a.own == nil || a.own(r) }
 
 // AnswerOf returns the Answer that Watch has put into a context, or one that nothing reads.
 func AnswerOf(ctx context.Context) *Answer {

@@ -51,6 +51,9 @@ type watched struct{ next http.RoundTripper }
 
 func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
 	a := AnswerOf(r.Context())
+	if !a.owns(r) {
+		return w.next.RoundTrip(r)
+	}
 	_, traced := w.next.(*http.Transport)
 	if err := a.claim(r, traced); err != nil {
 		return nil, err
