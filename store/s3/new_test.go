@@ -1,8 +1,10 @@
 package s3_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -141,6 +143,50 @@ func TestConditionsByDefault(t *testing.T) {
 		if err != nil || s.Properties().IfMatch != want {
 			t.Errorf("%v, %v", s, err)
 		}
+	}
+}
+
+// repeating is a transport that sends each request twice, and returns the second answer.
+type repeating struct{ http.RoundTripper }
+
+func (t repeating) RoundTrip(r *http.Request) (*http.Response, error) {
+	var body []byte
+	if r.Body != nil {
+		body, _ = io.ReadAll(r.Body)
+	}
+	for n := 0; ; n++ {
+		again := r.Clone(r.Context())
+		again.Body = io.NopCloser(bytes.NewReader(body))
+		res, err := t.RoundTripper.RoundTrip(again)
+		if n == 1 || err != nil {
+			return res, err
+		}
+		res.Body.Close()
+	}
+}
+
+// TestRepeatedWritesAreAmbiguous: the answer to a write that the HTTP client has repeated is
+// neither a success nor a refusal, since it is that of the last attempt alone.
+func TestRepeatedWritesAreAmbiguous(t *testing.T) {
+	var status atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Etag", `"e"`)
+		w.WriteHeader(int(status.Load()))
+	}))
+	t.Cleanup(server.Close)
+	s := open(t, server.URL, &http.Client{Transport: repeating{&http.Transport{}}})
+	for _, code := range []int32{200, 204, 412} {
+		status.Store(code)
+		_, put := s.Put(t.Context(), "k", []byte("x"), store.PutOptions{IfAbsent: true})
+		for op, err := range map[string]error{"put": put, "delete": s.Delete(t.Context(), "k")} {
+			if err == nil || store.Permanent(err) || errors.Is(err, store.ErrPrecondition) || errors.Is(err, store.ErrUnreachable) {
+				t.Errorf("%s, %d: %v", op, code, err)
+			}
+		}
+	}
+	status.Store(200)
+	if _, _, err := s.Get(t.Context(), "k", 100); err != nil {
+		t.Errorf("get: %v", err)
 	}
 }
 

@@ -41,7 +41,10 @@ type Options struct {
 // client that Open uses. New can look behind an [*awshttp.BuildableClient] and an
 // [*http.Client] with an [*http.Transport]. Behind any other, it never returns
 // [store.ErrUnreachable] because of an answer that is missing: what can't be shown to be
-// silence is no silence.
+// silence is no silence. Such a client must not repeat a request by itself, nor may middleware:
+// a write that was applied twice, or late, can take a lock away from its holder. New's store
+// notices a repetition that keeps the request's context, and returns an error whatever the
+// answer.
 //
 // The error is [store.ErrConfig] for a client without a region, or with an endpoint that
 // is no URL, and [store.ErrURL] for a bucket or options that can't be used.
