@@ -36,9 +36,13 @@ func Configure(t *http.Transport) {
 	t.DisableCompression = true
 }
 
-// Bare is a new transport, for one store.
+// Bare returns a new transport, for one store. It has the settings of http.DefaultTransport,
+// or Go's own if the program has replaced that by another kind of transport.
 func Bare() *http.Transport {
-	t := http.DefaultTransport.(*http.Transport).Clone()
+	t := &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConns: 100}
+	if set, ok := http.DefaultTransport.(*http.Transport); ok {
+		t = set.Clone()
+	}
 	Configure(t)
 	return t
 }
