@@ -60,14 +60,15 @@ func AnswerOf(ctx context.Context) *Answer {
 // claim admits one request. A write that a client repeats by itself could be applied after
 // a later one. The request with which minio-go asks for a bucket's region doesn't count.
 func (a *Answer) claim(r *http.Request, traced bool) error {
-	if r.Method == http.MethodGet && r.URL.Query().Has("location") {
-		return nil
-	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	switch f := &a.facts; {
+	f := &a.facts
+	f.opaque = !traced
+	switch {
+	case r.Method == http.MethodGet && r.URL.Query().Has("location"):
+		return nil
 	case !f.sent:
-		f.sent, f.opaque = true, !traced
+		f.sent = true
 		return nil
 	case f.err != nil:
 		return f.err
