@@ -9,17 +9,17 @@ import (
 // schemes names the repository URLs for --help: "s3:, minio:, b2: or file:".
 func schemes() string {
 	var buckets []string
-	for _, s := range open.Schemes[1:] {
+	for _, s := range open.Schemes()[1:] {
 		buckets = append(buckets, s.Name+":")
 	}
-	return strings.Join(buckets, ", ") + " or " + open.Schemes[0].Name + ":"
+	return strings.Join(buckets, ", ") + " or " + open.Schemes()[0].Name + ":"
 }
 
 // schemeVariables has an item of the manual page for each scheme that reads credentials from
 // the environment.
 func schemeVariables() []string {
 	var items []string
-	for _, s := range open.Schemes {
+	for _, s := range open.Schemes() {
 		if s.Environment != "" {
 			items = append(items, s.Environment+", for "+s.Name+": repositories")
 		}
