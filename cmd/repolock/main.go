@@ -115,11 +115,12 @@ func newParser(c *cli, options ...kong.Option) *kong.Kong {
 
 // schemes names the repository URLs for --help: "s3:, minio:, b2: or file:".
 func schemes() string {
+	all := open.Schemes()
 	var buckets []string
-	for _, s := range open.Schemes[1:] {
+	for _, s := range all[1:] {
 		buckets = append(buckets, s.Name+":")
 	}
-	return strings.Join(buckets, ", ") + " or " + open.Schemes[0].Name + ":"
+	return strings.Join(buckets, ", ") + " or " + all[0].Name + ":"
 }
 
 // asksForJSON looks for --json before the wrapped command.

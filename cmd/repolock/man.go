@@ -71,7 +71,7 @@ var manEnvironment = slices.Concat([]string{
 // the environment.
 func schemeVariables() []string {
 	var items []string
-	for _, s := range open.Schemes {
+	for _, s := range open.Schemes() {
 		if s.Environment != "" {
 			items = append(items, s.Environment+", for "+s.Name+": repositories")
 		}

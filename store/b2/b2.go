@@ -57,7 +57,7 @@ func New(bucket string, opts Options) (*Store, error) {
 		return nil, err
 	}
 	if opts.KeyID == "" || opts.Key == "" {
-		return nil, fmt.Errorf("%w: the application key is missing: set %s and %s", store.ErrConfig, envKeyID, envKey)
+		return nil, fmt.Errorf("%w: the application key is missing: set KeyID and Key", store.ErrConfig)
 	}
 	return &Store{
 		location:  where,

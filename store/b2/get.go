@@ -30,7 +30,7 @@ func (s *Store) Get(ctx context.Context, key string, limit int64) (_ []byte, o s
 		answer *httptransport.Answer // with the headers that blazer doesn't return
 	}
 	d, err := call(ctx, s, name, "readFiles", func(ctx context.Context, in *session) (download, error) {
-		ctx, answer := httptransport.Watch(ctx)
+		ctx, answer := httptransport.Watch(ctx, nil)
 		// No range is asked for: B2 answers one of an empty file with an error.
 		r, err := in.bucket.DownloadFileByName(ctx, name, 0, 0, false)
 		return download{r, answer}, err

@@ -20,7 +20,7 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (_ store.Page, 
 		cursor = s.prefix + cursor
 	}
 	return call(ctx, s, namePrefix, "listFiles", func(ctx context.Context, in *session) (store.Page, error) {
-		ctx, answer := httptransport.Watch(ctx)
+		ctx, answer := httptransport.Watch(ctx, nil)
 		files, next, err := in.bucket.ListFileNames(ctx, pageSize, cursor, namePrefix, "")
 		if err != nil {
 			return store.Page{}, err

@@ -39,6 +39,9 @@ func Open(ctx context.Context, u *url.URL) (*Store, error) {
 		return nil, err
 	}
 	opts.KeyID, opts.Key = os.Getenv(envKeyID), os.Getenv(envKey)
+	if opts.KeyID == "" || opts.Key == "" {
+		return nil, fmt.Errorf("%w: the application key is missing: set %s and %s", store.ErrConfig, envKeyID, envKey)
+	}
 	s, err := New(u.Host, opts)
 	if err != nil {
 		return nil, err

@@ -31,7 +31,9 @@ const defaultRegion = "us-east-1"
 //
 // Behind a Transport that is no [*http.Transport], [New]'s store never returns
 // [store.ErrUnreachable] because of an answer that is missing: what can't be shown to be
-// silence is no silence.
+// silence is no silence. Such a Transport must not repeat a request by itself: a write that was
+// applied twice, or late, can take a lock away from its holder. New's store notices a repetition
+// that keeps the request's context, and returns an error whatever the answer.
 func Configure(o *minio.Options) {
 	if o.Transport == nil {
 		o.Transport = httptransport.Bare()
@@ -72,5 +74,6 @@ func New(c *minio.Client, bucket string, opts Options) (store.Store, error) {
 		Host:      endpoint.Host,
 		Endpoint:  endpoint.Scheme + "://" + endpoint.Host,
 		PlainHint: "put tls=false into the URL if that is wanted",
+		Own:       own(endpoint),
 	}, "minio", conditions), nil
 }

@@ -46,7 +46,12 @@ var options = map[string]func(*api.Options){
 	"Configure": minio.Configure,
 	"its own":   func(o *api.Options) { o.Transport = &http.Transport{}; minio.Configure(o) },
 	"decorated": func(o *api.Options) { o.Transport = decorated{&http.Transport{}}; minio.Configure(o) },
-	"twice":     func(o *api.Options) { minio.Configure(o); minio.Configure(o) },
+	"decorated, no region": func(o *api.Options) {
+		o.Transport = decorated{&http.Transport{}}
+		minio.Configure(o)
+		o.Region = ""
+	},
+	"twice": func(o *api.Options) { minio.Configure(o); minio.Configure(o) },
 	"retries": func(o *api.Options) {
 		minio.Configure(o)
 		o.MaxRetries = 3
@@ -105,7 +110,7 @@ func TestNewTakesSilenceForSilence(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second/4)
 		_, err := s.List(ctx, "", "")
 		cancel()
-		if err == nil || errors.Is(err, store.ErrUnreachable) != (name != "decorated") {
+		if err == nil || errors.Is(err, store.ErrUnreachable) != !strings.HasPrefix(name, "decorated") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -128,6 +133,66 @@ func TestNewRefuses(t *testing.T) {
 	} {
 		if _, err := minio.New(client(t, "host:9000", c.set), c.bucket, c.opts); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// uncached is a provider that asks under the context of each operation, and fails if the
+// answer isn't passed on.
+type uncached struct {
+	credentials.Static
+	url string
+}
+
+func (p *uncached) IsExpired() bool { return true }
+
+func (p *uncached) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
+	ctx := cc.Context
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url, nil)
+	if err != nil {
+		return credentials.Value{}, err
+	}
+	res, err := cc.Client.Do(r)
+	if err != nil {
+		return credentials.Value{}, err
+	}
+	return credentials.Value{AccessKeyID: "key", SecretAccessKey: "secret", SignerType: credentials.SignatureV4}, res.Body.Close()
+}
+
+// TestProvidersUseTheTransport: a provider of credentials can use the client's transport. Its
+// requests don't count as the operation's, and its answers needn't be S3's.
+func TestProvidersUseTheTransport(t *testing.T) {
+	imds := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/latest/meta-data/iam/security-credentials/":
+			w.Write([]byte("role"))
+		default:
+			w.Write([]byte(`{"Code":"Success","AccessKeyId":"key","SecretAccessKey":"secret","Expiration":"2999-01-01T00:00:00Z"}`))
+		}
+	}))
+	t.Cleanup(imds.Close)
+	var puts atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if puts.Add(1); !strings.Contains(r.Header.Get("Authorization"), "Credential=key/") {
+			t.Error(r.Header)
+		}
+		w.Header().Set("Etag", `"e"`)
+	}))
+	t.Cleanup(server.Close)
+	for _, name := range []string{"AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"} {
+		t.Setenv(name, "")
+	}
+	for name, creds := range map[string]*credentials.Credentials{
+		"the machine's role": credentials.NewIAM(imds.URL),
+		"uncached":           credentials.New(&uncached{url: imds.URL}),
+	} {
+		puts.Store(0)
+		s := open(t, strings.TrimPrefix(server.URL, "http://"), func(o *api.Options) { o.Creds = creds; minio.Configure(o) })
+		if _, err := s.Put(t.Context(), "k", []byte("x"), store.PutOptions{}); err != nil || puts.Load() != 1 {
+			t.Errorf("%s: %v after %d requests", name, err, puts.Load())
 		}
 	}
 }

@@ -11,7 +11,7 @@
 // names a directory of this machine, and is percent-decoded. It has no query and no
 // fragment: write "?" and "#" in a name as %3F and %23.
 //
-// [Schemes] has the other URLs. A program that has a client of its own calls New of the
+// [Schemes] returns the other URLs. A program that has a client of its own calls New of the
 // backend's package instead.
 package open
 

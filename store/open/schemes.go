@@ -29,9 +29,11 @@ type Scheme struct {
 	open  func(context.Context, Location) (store.Store, error)
 }
 
-// Schemes has all kinds of repository URLs. A new backend is a package with a test of
-// storetest, and an entry here.
-var Schemes = []Scheme{
+// Schemes returns all kinds of repository URLs, file first.
+func Schemes() []Scheme { return slices.Clone(schemes) }
+
+// schemes has an entry for each backend, which is a package with a test of storetest.
+var schemes = []Scheme{
 	{"file", "a directory", "file:///PATH", "", nil, openDir},
 	{"s3", "Amazon S3, or what speaks S3", "s3://BUCKET/PREFIX",
 		"AWS_PROFILE, AWS_ACCESS_KEY_ID and all others of the AWS command line", s3.Check, bucket(s3.Open)},
@@ -44,18 +46,18 @@ var Schemes = []Scheme{
 // names returns the schemes' names for a message: "file, s3, minio, b2".
 func names() string {
 	var names []string
-	for _, s := range Schemes {
+	for _, s := range schemes {
 		names = append(names, s.Name)
 	}
 	return strings.Join(names, ", ")
 }
 
 func lookup(name string) (Scheme, bool) {
-	i := slices.IndexFunc(Schemes, func(s Scheme) bool { return s.Name == name })
+	i := slices.IndexFunc(schemes, func(s Scheme) bool { return s.Name == name })
 	if i < 0 {
 		return Scheme{}, false
 	}
-	return Schemes[i], true
+	return schemes[i], true
 }
 
 func openDir(ctx context.Context, l Location) (store.Store, error) {

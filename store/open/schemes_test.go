@@ -14,7 +14,7 @@ import (
 // TestSchemes: each example can be parsed and passes Check, and each backend has a contract
 // test.
 func TestSchemes(t *testing.T) {
-	for _, s := range open.Schemes {
+	for _, s := range open.Schemes() {
 		example := strings.ReplaceAll(strings.ToLower(s.Example), ":port", ":9000")
 		if l, err := open.Parse(example); err != nil || l.Scheme != s.Name {
 			t.Errorf("%s: %+v, %v", s.Example, l, err)
@@ -32,6 +32,15 @@ func TestSchemes(t *testing.T) {
 	}
 }
 
+// TestSchemesIsACopy: a program that changes what Schemes returns changes no scheme.
+func TestSchemesIsACopy(t *testing.T) {
+	name := open.Schemes()[0].Name
+	open.Schemes()[0] = open.Scheme{}
+	if open.Schemes()[0].Name != name {
+		t.Error("it is changed")
+	}
+}
+
 // TestREADMEHasTheSchemes: the table of repositories in README.md has each scheme's example
 // and variables, and no other scheme.
 func TestREADMEHasTheSchemes(t *testing.T) {
@@ -45,7 +54,7 @@ func TestREADMEHasTheSchemes(t *testing.T) {
 		t.Fatal("there is no table of repositories")
 	}
 	var want []string
-	for _, s := range open.Schemes {
+	for _, s := range open.Schemes() {
 		want = append(want, s.Name)
 		if !strings.Contains(table, "`"+s.Example+"`") {
 			t.Errorf("%s isn't there", s.Example)

@@ -20,7 +20,7 @@
 // # Cost and guarantees
 //
 // Each method is one request, and the SDK repeats none. A request is sent a second time
-// only after a refusal: if the server refused the time in its signature and the SDK has
+// only after a refusal (a program's own HTTP client must not repeat any, see [New]): if the server refused the time in its signature and the SDK has
 // since learnt the server's, or if the server refused a put as not permitted, which MinIO
 // does when another object is deleted at that moment. A success must have the form of
 // S3's: a web page, an empty body or a cut listing is an error.

@@ -1,8 +1,10 @@
 package s3_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
+	smithyendpoints "github.com/aws/smithy-go/endpoints"
 
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/s3"
@@ -139,6 +142,78 @@ func TestConditionsByDefault(t *testing.T) {
 		s, err := s3.New(client, "bucket", s3.Options{})
 		if err != nil || s.Properties().IfMatch != want {
 			t.Errorf("%v, %v", s, err)
+		}
+	}
+}
+
+// repeating is a transport that sends each request twice, and returns the second answer.
+type repeating struct{ http.RoundTripper }
+
+func (t repeating) RoundTrip(r *http.Request) (*http.Response, error) {
+	var body []byte
+	if r.Body != nil {
+		body, _ = io.ReadAll(r.Body)
+	}
+	for n := 0; ; n++ {
+		again := r.Clone(r.Context())
+		again.Body = io.NopCloser(bytes.NewReader(body))
+		res, err := t.RoundTripper.RoundTrip(again)
+		if n == 1 || err != nil {
+			return res, err
+		}
+		res.Body.Close()
+	}
+}
+
+// TestRepeatedWritesAreAmbiguous: the answer to a write that the HTTP client has repeated is
+// neither a success nor a refusal, since it is that of the last attempt alone.
+func TestRepeatedWritesAreAmbiguous(t *testing.T) {
+	var status atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Etag", `"e"`)
+		w.WriteHeader(int(status.Load()))
+	}))
+	t.Cleanup(server.Close)
+	s := open(t, server.URL, &http.Client{Transport: repeating{&http.Transport{}}})
+	for _, code := range []int32{200, 204, 412} {
+		status.Store(code)
+		_, put := s.Put(t.Context(), "k", []byte("x"), store.PutOptions{IfAbsent: true})
+		for op, err := range map[string]error{"put": put, "delete": s.Delete(t.Context(), "k")} {
+			if err == nil || store.Permanent(err) || errors.Is(err, store.ErrPrecondition) || errors.Is(err, store.ErrUnreachable) {
+				t.Errorf("%s, %d: %v", op, code, err)
+			}
+		}
+	}
+	status.Store(200)
+	if _, _, err := s.Get(t.Context(), "k", 100); err != nil {
+		t.Errorf("get: %v", err)
+	}
+}
+
+type resolver struct{}
+
+func (resolver) ResolveEndpoint(context.Context, awss3.EndpointParameters) (smithyendpoints.Endpoint, error) {
+	return smithyendpoints.Endpoint{}, errors.New("no endpoint")
+}
+
+// TestResolversServerIsNotAmazons: a program's own resolver can return any server, so that its
+// conditions are claims, and messages don't name Amazon.
+func TestResolversServerIsNotAmazons(t *testing.T) {
+	for name, o := range map[string]awss3.Options{
+		"version 2": {EndpointResolverV2: resolver{}},
+		"version 1": {EndpointResolver: awss3.EndpointResolverFromURL("http://127.0.0.1:1")},
+		"both":      {EndpointResolver: awss3.EndpointResolverFromURL("http://127.0.0.1:1"), BaseEndpoint: aws.String("http://h")},
+	} {
+		o.Region, o.Credentials = "r", aws.AnonymousCredentials{}
+		s, err := s3.New(awss3.New(o), "bucket", s3.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p := s.Properties(); p.IfMatch != store.Claimed || p.IfAbsent != store.Claimed {
+			t.Errorf("%s: %+v", name, p)
+		}
+		if _, err := s.List(t.Context(), "", ""); err == nil || strings.Contains(err.Error(), "S3 in r") {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"reflect"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -21,7 +22,9 @@ type Options struct {
 	// Prefix of all keys. Slashes around it are ignored.
 	Prefix string
 	// Conditions is how far conditional puts can be relied on: "auto", "kept" or "none",
-	// as in a URL. "" is "kept" on Amazon's own endpoint, and "auto" on any other.
+	// as in a URL. "" is "kept" on Amazon's own endpoint, and "auto" on any other, which
+	// includes all that a program's own endpoint resolver returns. Write "auto" if
+	// middleware or the HTTP client sends the requests to another server than Amazon's.
 	Conditions string
 	// UnquotedIfMatch sends ETags in If-Match without quotes, as Ceph's gateway needs
 	// them.
@@ -38,7 +41,10 @@ type Options struct {
 // client that Open uses. New can look behind an [*awshttp.BuildableClient] and an
 // [*http.Client] with an [*http.Transport]. Behind any other, it never returns
 // [store.ErrUnreachable] because of an answer that is missing: what can't be shown to be
-// silence is no silence.
+// silence is no silence. Such a client must not repeat a request by itself, nor may middleware:
+// a write that was applied twice, or late, can take a lock away from its holder. New's store
+// notices a repetition that keeps the request's context, and returns an error whatever the
+// answer.
 //
 // The error is [store.ErrConfig] for a client without a region, or with an endpoint that
 // is no URL, and [store.ErrURL] for a bucket or options that can't be used.
@@ -57,17 +63,11 @@ func New(c *s3.Client, bucket string, opts Options) (store.Store, error) {
 	if o.Region == "" {
 		return nil, fmt.Errorf("%w: s3: the client has no region", store.ErrConfig)
 	}
-	place := s3api.Place{Bucket: bucket, Prefix: prefix, Host: "S3 in " + o.Region}
-	conditions := store.Kept // Amazon's own, where they are documented
-	if o.BaseEndpoint != nil {
-		conditions = store.Claimed
-		if place.Host, err = host(*o.BaseEndpoint); err != nil {
-			return nil, fmt.Errorf("%w: s3: %w", store.ErrConfig, err)
-		}
-		scheme, _, _ := strings.Cut(*o.BaseEndpoint, "://")
-		place.Endpoint = scheme + "://" + place.Host
-		place.PlainHint = "write endpoint=http://" + place.Host + " if that is wanted"
+	place, conditions, err := server(o)
+	if err != nil {
+		return nil, err
 	}
+	place.Bucket, place.Prefix = bucket, prefix
 	if conditions, err = s3api.Conditions(opts.Conditions, conditions); err != nil {
 		return nil, err
 	}
@@ -75,11 +75,45 @@ func New(c *s3.Client, bucket string, opts Options) (store.Store, error) {
 	return s3api.New(api, place, "s3", conditions), nil
 }
 
+// server returns the server of a client, and its conditions by default. Only Amazon documents
+// that they are kept. The server of a program's own resolver can be any.
+func server(o s3.Options) (s3api.Place, store.Condition, error) {
+	if o.EndpointResolver != nil || reflect.TypeOf(o.EndpointResolverV2) != reflect.TypeOf(s3.NewDefaultEndpointResolverV2()) {
+		return s3api.Place{
+			Host: "the server of the client's endpoint resolver", Endpoint: "ENDPOINT",
+			PlainHint: "have the resolver return an http:// URL if that is wanted",
+		}, store.Claimed, nil
+	}
+	if o.BaseEndpoint == nil {
+		return s3api.Place{Host: "S3 in " + o.Region}, store.Kept, nil
+	}
+	name, err := host(*o.BaseEndpoint)
+	if err != nil {
+		return s3api.Place{}, store.Claimed, fmt.Errorf("%w: s3: %w", store.ErrConfig, err)
+	}
+	scheme, _, _ := strings.Cut(*o.BaseEndpoint, "://")
+	return s3api.Place{
+		Host: name, Endpoint: scheme + "://" + name,
+		PlainHint: "write endpoint=http://" + name + " if that is wanted",
+	}, store.Claimed, nil
+}
+
 // HTTPClient returns the HTTP client that suits a lock's requests: HTTP/1.1, so that one
 // connection that hangs holds up one request, short timeouts for connecting, and idle
-// connections that are closed after 10 s.
-func HTTPClient() *awshttp.BuildableClient {
+// connections that are closed after 10 s. The SDK's defaults mode doesn't change it. Set it
+// in the client's [s3.Options]: config.LoadDefaultConfig takes it only if AWS_CA_BUNDLE
+// isn't set.
+func HTTPClient() *http.Client { return frozen(buildable()) }
+
+// buildable returns an HTTP client to which the SDK can add the authorities of AWS_CA_BUNDLE.
+func buildable() *awshttp.BuildableClient {
 	return awshttp.NewBuildableClient().WithTransportOptions(httptransport.Configure)
+}
+
+// frozen returns an HTTP client that the SDK doesn't rebuild with the timeouts of its defaults
+// mode, and that New can look behind.
+func frozen(c *awshttp.BuildableClient) *http.Client {
+	return &http.Client{Transport: c.GetTransport()}
 }
 
 // httpClient returns an HTTP client that sends each request once, follows no redirects, and

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go/logging"
@@ -30,8 +31,10 @@ func Open(ctx context.Context, u *url.URL) (store.Store, error) {
 		return nil, err
 	}
 	options := []func(*config.LoadOptions) error{
-		config.WithHTTPClient(HTTPClient()),
+		config.WithHTTPClient(buildable()),
 		config.WithLogger(logging.Nop{}),
+		// For the requests for credentials.
+		config.WithRetryer(func() aws.Retryer { return aws.NopRetryer{} }),
 	}
 	if t.profile != "" {
 		options = append(options, config.WithSharedConfigProfile(t.profile))
@@ -47,6 +50,7 @@ func Open(ctx context.Context, u *url.URL) (store.Store, error) {
 		cfg.Region = defaultRegion
 	}
 	client := s3.NewFromConfig(cfg, func(o *s3.Options) {
+		o.HTTPClient = frozen(cfg.HTTPClient.(*awshttp.BuildableClient)) // which AWS_CA_BUNDLE needs
 		if t.endpoint != "" {
 			o.BaseEndpoint = aws.String(t.endpoint)
 		}

@@ -12,6 +12,7 @@ type answerKey struct{}
 
 // Answer is the response to the one request that is sent under a context.
 type Answer struct {
+	own   func(*http.Request) bool
 	mu    sync.Mutex
 	facts facts
 }
@@ -34,10 +35,19 @@ var ErrPageEnd = errors.New("the page is at its end")
 var errRepeated = errors.New("the client's own retries are refused")
 
 // Watch returns a context under which one request is sent, whose response the Answer notes.
-func Watch(ctx context.Context) (context.Context, *Answer) {
-	a := new(Answer)
+// Requests that aren't the store's own, if own isn't nil, pass beside it.
+func Watch(ctx context.Context, own func(*http.Request) bool) (context.Context, *Answer) {
+	a := &Answer{own: own}
 	return context.WithValue(ctx, answerKey{}, a), a
 }
+
+// Watches reports whether there is an Answer for a request.
+func Watches(r *http.Request) bool {
+	a, ok := r.Context().Value(answerKey{}).(*Answer)
+	return ok && a.owns(r)
+}
+
+func (a *Answer) owns(r *http.Request) bool { return a.own == nil || a.own(r) }
 
 // AnswerOf returns the Answer that Watch has put into a context, or one that nothing reads.
 func AnswerOf(ctx context.Context) *Answer {
@@ -50,14 +60,15 @@ func AnswerOf(ctx context.Context) *Answer {
 // claim admits one request. A write that a client repeats by itself could be applied after
 // a later one. The request with which minio-go asks for a bucket's region doesn't count.
 func (a *Answer) claim(r *http.Request, traced bool) error {
-	if r.Method == http.MethodGet && r.URL.Query().Has("location") {
-		return nil
-	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	switch f := &a.facts; {
+	f := &a.facts
+	f.opaque = !traced
+	switch {
+	case r.Method == http.MethodGet && r.URL.Query().Has("location"):
+		return nil
 	case !f.sent:
-		f.sent, f.opaque = true, !traced
+		f.sent = true
 		return nil
 	case f.err != nil:
 		return f.err

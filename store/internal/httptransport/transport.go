@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"sync/atomic"
 	"time"
 )
 
@@ -35,9 +36,13 @@ func Configure(t *http.Transport) {
 	t.DisableCompression = true
 }
 
-// Bare is a new transport, for one store.
+// Bare returns a new transport, for one store. It has the settings of http.DefaultTransport,
+// or Go's own if the program has replaced that by another kind of transport.
 func Bare() *http.Transport {
-	t := http.DefaultTransport.(*http.Transport).Clone()
+	t := &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConns: 100}
+	if set, ok := http.DefaultTransport.(*http.Transport); ok {
+		t = set.Clone()
+	}
 	Configure(t)
 	return t
 }
@@ -51,6 +56,9 @@ type watched struct{ next http.RoundTripper }
 
 func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
 	a := AnswerOf(r.Context())
+	if !a.owns(r) {
+		return w.next.RoundTrip(r)
+	}
 	_, traced := w.next.(*http.Transport)
 	if err := a.claim(r, traced); err != nil {
 		return nil, err
@@ -59,7 +67,12 @@ func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	res, err := w.next.RoundTrip(Begun(r, a.begin))
+	r, sent := counted(Begun(r, a.begin))
+	res, err := w.next.RoundTrip(r)
+	if err == nil && !traced && r.Method != http.MethodGet && sent.Load() > 1 {
+		err = errSentTwice
+		_ = res.Body.Close()
+	}
 	if err != nil {
 		a.Fail(err)
 		if !errors.Is(err, context.Canceled) {
@@ -81,6 +94,18 @@ func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
 // Begun has f called when the first byte of the answer to a request comes.
 func Begun(r *http.Request, f func()) *http.Request {
 	return r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{GotFirstResponseByte: f}))
+}
+
+// errSentTwice is returned for the answer to a write that a decorator of the transport has
+// repeated. It is only that of the last attempt: another one might have been applied, or
+// might yet be. An *http.Transport repeats a write only if the server can't have seen it.
+var errSentTwice = errors.New("the HTTP client has repeated the request by itself, and must not")
+
+// counted returns a request and the number of times that it is sent.
+func counted(r *http.Request) (*http.Request, *atomic.Int32) {
+	n := new(atomic.Int32)
+	trace := &httptrace.ClientTrace{WroteHeaders: func() { n.Add(1) }}
+	return r.WithContext(httptrace.WithClientTrace(r.Context(), trace)), n
 }
 
 // maxWhole is more than any body of a lock has.

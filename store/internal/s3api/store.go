@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -24,6 +25,9 @@ type Place struct {
 	Endpoint string
 	// PlainHint says how to speak to a server without TLS.
 	PlainHint string
+	// Own reports whether a request on the transport is the client's own: a provider of
+	// credentials can use the transport too, under the same context. If it is nil, all are.
+	Own func(*http.Request) bool
 }
 
 // Store is the contract of store.Store on a client.
@@ -118,7 +122,7 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (store.Page, er
 	if store.CheckKey(prefix+"x") != nil {
 		return store.Page{}, ctx.Err()
 	}
-	ctx, answer := httptransport.Watch(ctx)
+	ctx, answer := httptransport.Watch(ctx, s.place.Own)
 	r := request{op: "list", key: prefix, permission: "s3:ListBucket", answer: answer}
 	var page store.Page
 	err := s.once(ctx, r, func() (err error) {
@@ -127,9 +131,6 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (store.Page, er
 	})
 	if err != nil {
 		return store.Page{}, s.failed(ctx, r, err)
-	}
-	if answer.Status() == 0 {
-		return store.Page{}, s.failed(ctx, r, errors.New("the client made no request"))
 	}
 	for i := range page.Objects {
 		o := &page.Objects[i]
@@ -207,7 +208,7 @@ func (s *Store) begin(ctx context.Context, op, key, permission string) (context.
 		}
 		return ctx, request{}, &store.Error{Op: op, Key: key, Err: err}
 	}
-	ctx, answer := httptransport.Watch(ctx)
+	ctx, answer := httptransport.Watch(ctx, s.place.Own)
 	return ctx, request{op: op, key: key, permission: permission, answer: answer}, nil
 }
 
@@ -244,6 +245,9 @@ func (s *Store) once(ctx context.Context, r request, send func() error) error {
 		s.heard.Store(true)
 		r.answer.Reset()
 		err = send()
+	}
+	if err == nil && r.answer.Status() == 0 {
+		return errors.New("the client made no request")
 	}
 	return err
 }

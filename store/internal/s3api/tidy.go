@@ -73,7 +73,7 @@ func (t *tidy) deleted(ctx context.Context, s *Store, key, marker string, covere
 			return
 		}
 	}
-	listing, _ := httptransport.Watch(ctx)
+	listing, _ := httptransport.Watch(ctx, s.place.Own)
 	name := s.place.Prefix + key
 	versions, err := s.client.Versions(listing, name)
 	if err != nil {
@@ -98,7 +98,7 @@ func briefly(ctx context.Context) (context.Context, context.CancelFunc) {
 // remove deletes a version for good. It notes if the permission is missing, or if Object
 // Lock keeps the version, for which MinIO's code is InvalidRequest.
 func (t *tidy) remove(ctx context.Context, s *Store, key, version string) bool {
-	ctx, answer := httptransport.Watch(ctx)
+	ctx, answer := httptransport.Watch(ctx, s.place.Own)
 	err := s.client.Delete(ctx, s.place.Prefix+key, version)
 	if err == nil {
 		return true

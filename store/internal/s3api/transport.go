@@ -38,7 +38,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 }
 
 // Transport returns a transport that notes its answers for [Store], and refuses successes
-// that aren't S3's.
+// that aren't S3's. Requests of others than Store pass.
 func Transport(next http.RoundTripper) http.RoundTripper { return strict{httptransport.Watched(next)} }
 
 // Transports reports whether a transport is one that Transport returned.
@@ -51,8 +51,8 @@ type strict struct{ next http.RoundTripper }
 
 func (s strict) RoundTrip(r *http.Request) (*http.Response, error) {
 	res, err := s.next.RoundTrip(r)
-	if err != nil {
-		return nil, err
+	if err != nil || !httptransport.Watches(r) {
+		return res, err
 	}
 	if !isObject(r) {
 		res.Body = &bounded{res.Body, maxAnswer}
