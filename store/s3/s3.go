@@ -79,6 +79,7 @@ func New(c *s3.Client, bucket string, opts Options) (store.Store, error) {
 // server returns the server of a client, and its conditions by default. Only Amazon documents
 // that they are kept. The server of a program's own resolver can be any.
 func server(o s3.Options) (s3api.Place, store.Condition, error) {
+	//lint:ignore SA1019 programs can still set the deprecated resolver
 	if o.EndpointResolver != nil || reflect.TypeOf(o.EndpointResolverV2) != reflect.TypeOf(s3.NewDefaultEndpointResolverV2()) {
 		return s3api.Place{
 			Host: "the server of the client's endpoint resolver", Endpoint: "ENDPOINT",
