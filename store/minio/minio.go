@@ -25,9 +25,10 @@ type Options struct {
 const defaultRegion = "us-east-1"
 
 // Configure sets up a client's options for [New]: requests that are sent once, and a
-// transport that notes the answers. It replaces Transport by one that is built on it,
-// or by one with short timeouts if there is none, and sets MaxRetries, and Region if
-// there is none.
+// transport that notes the answers. It replaces Transport by one that is built on it, or by
+// one with short timeouts if there is none, and sets MaxRetries, and Region if there is none.
+// Of an [*http.Transport] it takes a copy, with connections of its own, and without protocols
+// of RegisterProtocol: what a protocol's transport hides or repeats couldn't be seen.
 //
 // Behind a Transport that is no [*http.Transport], [New]'s store never returns
 // [store.ErrUnreachable] because of an answer that is missing: what can't be shown to be

@@ -39,7 +39,8 @@ type Options struct {
 // the client, but its own requests are sent once, without the client's retries, timeouts
 // and redirects, and with no checksums but Content-MD5. [HTTPClient] returns the HTTP
 // client that Open uses. New can look behind an [*awshttp.BuildableClient] and an
-// [*http.Client] with an [*http.Transport]. Behind any other, it never returns
+// [*http.Client] with an [*http.Transport]: it takes a copy of the transport, with connections
+// of its own, and without protocols of RegisterProtocol. Behind any other, it never returns
 // [store.ErrUnreachable] because of an answer that is missing: what can't be shown to be
 // silence is no silence. Such a client must not repeat a request by itself, nor may middleware:
 // a write that was applied twice, or late, can take a lock away from its holder. New's store
@@ -78,6 +79,7 @@ func New(c *s3.Client, bucket string, opts Options) (store.Store, error) {
 // server returns the server of a client, and its conditions by default. Only Amazon documents
 // that they are kept. The server of a program's own resolver can be any.
 func server(o s3.Options) (s3api.Place, store.Condition, error) {
+	//lint:ignore SA1019 programs can still set the deprecated resolver
 	if o.EndpointResolver != nil || reflect.TypeOf(o.EndpointResolverV2) != reflect.TypeOf(s3.NewDefaultEndpointResolverV2()) {
 		return s3api.Place{
 			Host: "the server of the client's endpoint resolver", Endpoint: "ENDPOINT",

@@ -48,9 +48,15 @@ func Bare() *http.Transport {
 }
 
 // Watched returns a transport that notes each response in the Answer of the
-// request's context, and sends one request for each Answer. After a failure it drops
-// its idle connections, which might be dead too.
-func Watched(next http.RoundTripper) http.RoundTripper { return &watched{next} }
+// request's context, and sends one request for each Answer. It has the settings of an
+// *http.Transport, and connections of its own. After a failure it drops the idle ones, which
+// might be dead too.
+func Watched(next http.RoundTripper) http.RoundTripper {
+	if t, ok := next.(*http.Transport); ok {
+		return &watched{t.Clone()}
+	}
+	return &watched{next}
+}
 
 type watched struct{ next http.RoundTripper }
 
@@ -59,7 +65,7 @@ func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !a.owns(r) {
 		return w.next.RoundTrip(r)
 	}
-	_, traced := w.next.(*http.Transport)
+	own, traced := w.next.(*http.Transport)
 	if err := a.claim(r, traced); err != nil {
 		return nil, err
 	}
@@ -75,8 +81,8 @@ func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	if err != nil {
 		a.Fail(err)
-		if !errors.Is(err, context.Canceled) {
-			w.CloseIdleConnections()
+		if traced && !errors.Is(err, context.Canceled) {
+			own.CloseIdleConnections()
 		}
 		return nil, err
 	}
