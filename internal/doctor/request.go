@@ -144,7 +144,7 @@ func once[T any](ctx context.Context, x *exam, within time.Duration, kind, key s
 		return timed{v, x.opts.Clock.Elapsed() - start}, err
 	})
 	switch e := (*store.Error)(nil); {
-	case err != nil && ctx.Err() != nil:
+	case ctx.Err() != nil: // also if it was answered: the examination was interrupted
 		return a.v, context.Cause(ctx)
 	case late && err != nil:
 		why := context.DeadlineExceeded
