@@ -1,4 +1,4 @@
-//go:build unix && minio
+//go:build unix && e2e
 
 package e2e
 
@@ -13,7 +13,7 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// referee checks that no holder is in together with an exclusive one.
+// referee sees to it that nobody is in together with an exclusive.
 type referee struct {
 	t      *testing.T
 	mu     sync.Mutex

@@ -1,4 +1,4 @@
-//go:build unix && !minio && !programs
+//go:build unix && !e2e
 
 package e2e
 
@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/repolock/repolock/internal/test/docblocks"
+	"github.com/repolock/repolock/internal/pages"
 )
 
 // claimed are the pages whose blocks, sh and crontab, a test of their own runs, from the
@@ -47,7 +47,8 @@ var elsewhere = map[string]string{
 	"kubectl create job --from=cronjob/repolock-backup try":             noCluster,
 }
 
-// noCluster: no test can run it, because it needs a cluster or a registry.
+// noCluster: nobody runs it, since there is no cluster, and no registry, that a test could
+// have.
 const noCluster = "no cluster"
 
 // TestDocs: each command of the README, of docs/ and of examples/ is run: here, or by a test that claims
@@ -67,7 +68,7 @@ func TestDocs(t *testing.T) {
 	}
 	ci, done := newCI(t), map[string]bool{}
 	for name, test := range claimed {
-		page, err := docblocks.Read("../" + name)
+		page, err := pages.Read("../" + name)
 		if err != nil {
 			t.Errorf("%s claims it: %v", test, err)
 		}
@@ -80,7 +81,7 @@ func TestDocs(t *testing.T) {
 	}
 	used := map[string]bool{}
 	for _, name := range names {
-		page, err := docblocks.Read("../" + name)
+		page, err := pages.Read("../" + name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,12 +102,12 @@ type docs struct {
 	*site
 	ci   *ci
 	done map[string]bool // what tests that claim pages run
-	page docblocks.Page
+	page pages.Page
 	name string
 }
 
 func (d docs) run() {
-	// A reader looks for commands in blocks that say what they are.
+	// Who types a command looks for it in a block that says what it is.
 	for _, line := range append(d.page.Indented, strings.Split(strings.Join(d.page.Fenced[""], ""), "\n")...) {
 		if program.MatchString(line) {
 			d.t.Errorf("%q is a command: put it into a block of ```sh", line)
@@ -317,7 +318,7 @@ func (c *ci) lacks(t *testing.T, name, page string) string {
 	text, ok := c.tests[name]
 	tags, _, _ := strings.Cut(text, "\n")
 	run := "make test"
-	if strings.Contains(tags, "&& programs") {
+	if strings.Contains(tags, "system") {
 		run = "make system"
 	}
 	switch {

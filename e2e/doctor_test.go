@@ -1,4 +1,4 @@
-//go:build unix && minio
+//go:build unix && e2e
 
 package e2e
 
@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/repolock/repolock/internal/test/proxy"
+	"github.com/repolock/repolock/internal/proxy"
 )
 
 // diagnosis is what of doctor's JSON these tests look at.
@@ -128,7 +128,7 @@ func TestDoctorOfDeafServer(t *testing.T) {
 	}
 }
 
-// TestDoctorOfWrongClock: doctor says by how much a clock is wrong.
+// TestDoctorOfWrongClock tells by how much.
 func TestDoctorOfWrongClock(t *testing.T) {
 	t.Parallel()
 	p := onMinIO.on(sharedMinIO(t))

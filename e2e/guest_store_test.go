@@ -1,4 +1,4 @@
-//go:build linux && programs && minio
+//go:build linux && system && e2e
 
 package e2e
 

@@ -1,4 +1,4 @@
-//go:build linux && programs && !minio
+//go:build linux && system && !e2e
 
 package e2e
 
@@ -15,7 +15,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/repolock/repolock/internal/test/docblocks"
+	"github.com/repolock/repolock/internal/pages"
 )
 
 // packages builds what make packages does for one system, twice, once, of the last
@@ -72,7 +72,7 @@ func in(t *testing.T, dir, command string, env ...string) string {
 // blocks are the commands of a document: what stands in its sh blocks.
 func blocks(t *testing.T, file string) (all []string) {
 	t.Helper()
-	page, err := docblocks.Read(file)
+	page, err := pages.Read(file)
 	if err != nil {
 		t.Fatal(err)
 	}

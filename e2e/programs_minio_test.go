@@ -1,4 +1,4 @@
-//go:build unix && programs && minio
+//go:build unix && system && e2e
 
 package e2e
 

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/audit"
-	"github.com/repolock/repolock/internal/session"
 )
 
 // haltVariable names a file that repolock creates when it has resumed its lock, and then
@@ -22,7 +21,7 @@ func init() {
 	repolock := programs["repolock"]
 	programs["repolock"] = func() {
 		if file := os.Getenv(haltVariable); file != "" {
-			session.Resumed = haltOnce(file)
+			resumed = haltOnce(file)
 		}
 		repolock()
 	}

@@ -7,12 +7,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/repolock/repolock/internal/test/docblocks"
+	"github.com/repolock/repolock/internal/pages"
 )
 
 // TestScriptsDoc: each script of docs/scripts.md is run as it stands there.
 func TestScriptsDoc(t *testing.T) {
-	page, err := docblocks.Read("../../docs/scripts.md")
+	page, err := pages.Read("../../docs/scripts.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,8 +19,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/repolock/repolock/internal/test/freeport"
 )
 
 // TestOnlySilenceIsUnreachable: a command is run without its lock, where that is asked for, if
@@ -137,13 +135,13 @@ func onlySilenceRunsBare(t *testing.T, repo string, env []string, want int, bare
 	return said
 }
 
-// refused is a port that stays without a listener: no other test's server can take it.
 func refused(t *testing.T) (scheme, host string) {
-	port, err := freeport.Free()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return "http", fmt.Sprintf("127.0.0.1:%d", port)
+	defer l.Close()
+	return "http", l.Addr().String()
 }
 
 // closedHandshake is a port behind which nobody is: it takes connections, and closes them.

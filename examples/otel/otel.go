@@ -11,7 +11,6 @@ package otel
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -79,7 +78,7 @@ func (o *Observer) Event(e replock.Event) {
 	// An id is in the spans alone: there would be a time series for each lock.
 	attrs := []attribute.KeyValue{
 		attribute.String("repolock.mode", e.Mode.String()),
-		attribute.String("repolock.operation", valid(e.Operation)),
+		attribute.String("repolock.operation", replock.Printable(e.Operation)),
 	}
 	labels := metric.WithAttributes(attrs...)
 	switch e.Kind {
@@ -152,8 +151,5 @@ func text(err error) string {
 	if err == nil {
 		return ""
 	}
-	return valid(err.Error())
+	return replock.Printable(err.Error())
 }
-
-// valid makes a text fit for OTLP, which carries only UTF-8.
-func valid(s string) string { return strings.ToValidUTF8(s, "\ufffd") }

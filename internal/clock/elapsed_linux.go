@@ -6,11 +6,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Elapsed reads CLOCK_BOOTTIME, which counts suspend; Go's monotonic clock (CLOCK_MONOTONIC) does
+// CLOCK_BOOTTIME counts suspend; Go's monotonic clock (CLOCK_MONOTONIC) does
 // not: clock_gettime(2).
-func (System) Elapsed() time.Duration {
+const elapsedClock = unix.CLOCK_BOOTTIME
+
+func elapsed() time.Duration {
 	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+	if err := unix.ClockGettime(elapsedClock, &ts); err != nil {
 		panic("clock_gettime(CLOCK_BOOTTIME): " + err.Error()) // Linux 2.6.39 has it
 	}
 	return time.Duration(ts.Nano())

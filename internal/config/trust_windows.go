@@ -2,8 +2,8 @@ package config
 
 import "os"
 
-// system is empty: every user can make directories in %ProgramData%.
+// system: anybody may make directories in %ProgramData%, so there is none.
 var system []string
 
-// trusted accepts every file: the rights of the user's directory protect it.
+// trusted: who may change a file is for the directory of the user to say.
 func trusted(*os.File, string) error { return nil }

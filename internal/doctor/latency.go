@@ -2,16 +2,34 @@ package doctor
 
 import (
 	"slices"
+	"sync"
 	"time"
 )
 
-// requests are the kinds of requests, in the order of a report.
+// latencies are how long the answers to each kind of request took.
+type latencies struct {
+	mu   sync.Mutex
+	took map[string][]time.Duration
+}
+
+func (l *latencies) note(kind string, took time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.took == nil {
+		l.took = make(map[string][]time.Duration)
+	}
+	l.took[kind] = append(l.took[kind], took)
+}
+
+// requests is the order of a report.
 var requests = []string{"list", "get", "put", "put if-none-match", "put if-match", "delete", "delete if-match"}
 
-func (x *exam) latency() []Latency {
+func (l *latencies) summary() []Latency {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	summary := []Latency{}
 	for _, kind := range requests {
-		took := x.took[kind]
+		took := l.took[kind]
 		if len(took) == 0 {
 			continue
 		}
@@ -21,7 +39,7 @@ func (x *exam) latency() []Latency {
 	return summary
 }
 
-// rank returns the smallest of the sorted values that percent of them don't exceed.
+// rank is the smallest of the sorted values that percent of them don't exceed.
 func rank(sorted []time.Duration, percent int) time.Duration {
 	return sorted[(len(sorted)*percent+99)/100-1]
 }

@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/repolock/repolock/store"
 )
 
-// outcome is the result of trying a kind of conditional request.
+// outcome is what was found of a kind of conditional request.
 type outcome int
 
 const (
@@ -21,8 +20,8 @@ const (
 	forbidden // it isn't allowed
 )
 
-// verdict returns the result of a check. Only a store that is declared to keep a condition
-// must keep it. A refusal is in the way of every lock.
+// verdict is the result of a check, by what the backend declares. Only who says
+// that a condition is kept has to keep it; a refusal is in the way of every lock.
 func (o outcome) verdict(declared store.Condition) Result {
 	switch {
 	case o == kept:
@@ -36,17 +35,9 @@ func (o outcome) verdict(declared store.Condition) Result {
 	}
 }
 
-// conditional reports the check of a conditional put, and returns it. The worst outcome of
-// the checks of a condition counts.
-func (x *exam) conditional(name string, o outcome, detail string, counts map[string]int) *Check {
-	declared, is := x.writer().Properties().IfMatch, &x.ifMatchIs
-	if strings.HasPrefix(name, IfNoneMatch) {
-		declared, is = x.writer().Properties().IfAbsent, &x.ifNoneMatchIs
-	}
-	if *is == untried || *is == kept {
-		*is = o
-	}
-	c := x.add(Check{Name: name, Result: o.verdict(declared), Detail: detail, Refused: o == forbidden, Counts: counts})
+// conditional makes the check of a conditional put.
+func conditional(name string, o outcome, declared store.Condition, detail string, counts map[string]int) Check {
+	c := Check{Name: name, Result: o.verdict(declared), Detail: detail, Refused: o == forbidden, Counts: counts}
 	switch {
 	case c.Result == Warn:
 		c.Detail += "; repolock doesn't rely on it"
@@ -56,55 +47,74 @@ func (x *exam) conditional(name string, o outcome, detail string, counts map[str
 	return c
 }
 
-// step is one conditional request, and its answer if the condition is kept: nil or unmet.
+// answer sorts what a conditional request was answered. Any error that it
+// returns says nothing of the condition.
+type answer int
+
+const (
+	done answer = iota
+	unmet
+	unsupported
+	denied
+)
+
+func sorted(err error) (answer, error) {
+	switch {
+	case err == nil:
+		return done, nil
+	case errors.Is(err, store.ErrPrecondition):
+		return unmet, nil
+	case errors.Is(err, store.ErrConditionUnsupported):
+		return unsupported, nil
+	case refused(err):
+		return denied, nil
+	default:
+		return 0, err
+	}
+}
+
+// step is one conditional request, and what it is answered if the condition is
+// kept.
 type step struct {
 	what string
-	want error
+	want answer
 	send func() error
 }
 
-var unmet = store.ErrPrecondition
-
-// walk takes the steps one after another, until an answer isn't as it should be. It returns
-// an error that says nothing of the condition.
+// walk takes the steps one after another, until an answer isn't as it should be.
 func walk(steps []step) (outcome, string, error) {
 	for _, s := range steps {
-		switch err := s.send(); {
-		case err == nil && s.want == nil, errors.Is(err, unmet) && s.want == unmet:
-		case err == nil:
-			return ignored, fmt.Sprintf("ignored: %s was carried out", s.what), nil
-		case errors.Is(err, unmet):
-			return ignored, fmt.Sprintf("of no use: %s was refused", s.what), nil
-		case errors.Is(err, store.ErrConditionUnsupported):
+		err := s.send()
+		a, failure := sorted(err)
+		switch {
+		case failure != nil:
+			return untried, "", failure
+		case a == s.want:
+			continue
+		case a == unsupported:
 			return lacking, "the store has no such condition", nil
-		case refused(err):
+		case a == denied:
 			return forbidden, err.Error(), nil
+		case a == done:
+			return ignored, fmt.Sprintf("ignored: %s was carried out", s.what), nil
 		default:
-			return untried, "", err
+			return ignored, fmt.Sprintf("of no use: %s was refused", s.what), nil
 		}
 	}
 	return kept, "", nil
 }
 
-// maxAfresh bounds how often a walk begins anew after a request without an answer: the store
-// can have applied it or not, so the next answer would say nothing.
+// maxAfresh is how often a walk is begun anew after a request that got no answer:
+// whether it was carried out isn't known, so that the next answer would say
+// nothing.
 const maxAfresh = 4
 
-// afresh walks, each time with a key that was never used. good is the detail if the condition
-// is kept.
-func (x *exam) afresh(ctx context.Context, name, good string, steps func(key string) []step) (outcome, string, error) {
+// afresh walks, each time with a key that was never used.
+func (x *exam) afresh(ctx context.Context, name string, steps func(key string) []step) (outcome, string, error) {
 	for n := 1; ; n++ {
 		o, detail, err := walk(steps(fmt.Sprintf("%s%s-%d", x.scratch, name, n)))
-		if o == kept {
-			detail = good
-		}
 		if err == nil || n == maxAfresh || ctx.Err() != nil || store.Permanent(err) {
 			return o, detail, err
 		}
 	}
-}
-
-// unapplied reports whether a conditional request was answered, and not carried out.
-func unapplied(err error) bool {
-	return errors.Is(err, unmet) || errors.Is(err, store.ErrConditionUnsupported) || refused(err)
 }

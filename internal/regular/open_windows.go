@@ -2,7 +2,7 @@ package regular
 
 import "os"
 
-// nonblock is 0: a FIFO is no file here.
+// nonblock is nothing: there is no FIFO among files.
 const nonblock = 0
 
 func block(*os.File) error { return nil }

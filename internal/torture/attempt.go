@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
-	"github.com/repolock/repolock/internal/judge"
+	"github.com/repolock/repolock/internal/history"
 )
 
 // attempt is one process that takes the lock, with its child.
@@ -25,21 +25,22 @@ type attempt struct {
 	cmd  *exec.Cmd
 
 	mu     sync.Mutex
-	events []judge.Event
+	events []history.Event
 }
 
-// slack is the time beyond its hold after which a process counts as hanging.
+// slack is how much longer than its hold a process may take before it counts as one
+// that hangs.
 const slack = 3 * time.Minute
 
-// grace is the time between SIGTERM and SIGKILL.
+// grace is how long a process may take to end that was told to.
 const grace = 10 * time.Second
 
-// attempt starts the process, follows it to its end, and reports whether its child ran. After
-// an error there is no verdict.
-func (r *run) attempt(ctx context.Context, n int, c Client, p plan) (entered bool, err error) {
+// attempt starts the process, follows it to its end, and gives its stay. The error is
+// one after which nothing can be said of the run.
+func (r *run) attempt(ctx context.Context, n int, c Client, p plan) (history.Stay, error) {
 	args := c.Command(p.Work)
 	a := &attempt{run: r, plan: p, cmd: exec.Command(args[0], args[1:]...)}
-	var stderr output
+	var stderr tail
 	a.cmd.Env = append(os.Environ(), c.Env...)
 	a.cmd.Stderr = &stderr
 	a.cmd.WaitDelay = grace // for a process that has left its group, and has stderr
@@ -47,15 +48,16 @@ func (r *run) attempt(ctx context.Context, n int, c Client, p plan) (entered boo
 
 	log, theirs, err := os.Pipe()
 	if err != nil {
-		return false, err
+		return history.Stay{}, err
 	}
 	defer log.Close()
 	a.cmd.Stdout = theirs
-	a.note(judge.Event{Kind: judge.Start, Client: n, Mode: p.Mode})
+	start := history.Event{Kind: history.Start, Client: n, Mode: p.Mode}
+	a.note(start)
 	err = a.cmd.Start()
 	theirs.Close()
 	if err != nil {
-		return false, fmt.Errorf("%s can't be started: %w", args[0], err)
+		return history.Stay{}, fmt.Errorf("%s can't be started: %w", args[0], err)
 	}
 	_ = log.SetReadDeadline(time.Now().Add(p.Hold + p.stopFor + slack))
 
@@ -72,19 +74,19 @@ func (r *run) attempt(ctx context.Context, n int, c Client, p plan) (entered boo
 	_ = a.cmd.Wait() // its error is the state
 	close(over)
 	inflicting.Wait()
-	a.note(judge.Event{Kind: judge.End, Text: strings.TrimSpace(a.cmd.ProcessState.String() + "\n" + stderr.String())})
+	a.note(history.Event{Kind: history.End, Text: strings.TrimSpace(a.cmd.ProcessState.String() + "\n" + stderr.String())})
 	if err != nil {
-		return false, err
+		return history.Stay{}, err
 	}
-	section, err := judge.Read(a.events)
+	stay, err := history.Read(a.events)
 	if err != nil {
-		return false, fmt.Errorf("%w: %w", ErrUnjudged, err)
+		return history.Stay{}, fmt.Errorf("%w: %w", ErrUnjudged, err)
 	}
-	return section.Entered, r.account(section, a.cmd.ProcessState.ExitCode(), &stderr)
+	return stay, r.account(stay, a.cmd.ProcessState.ExitCode(), &stderr)
 }
 
-// note adds an event: ours, or one of the child, which has a time.
-func (a *attempt) note(e judge.Event) {
+// note adds an event of ours, or of the child if it has a time.
+func (a *attempt) note(e history.Event) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	e.ID = a.plan.ID
@@ -95,14 +97,14 @@ func (a *attempt) note(e judge.Event) {
 	a.run.log(e)
 }
 
-// follow reads the child's log until every possible writer has ended: repolock, the child,
-// and the processes that it started.
+// follow reads the child's log until nobody is left who could write it: repolock, the
+// child and what it may have started.
 func (a *attempt) follow(log io.Reader) error {
 	var bad error
 	lines := bufio.NewScanner(log)
 	for lines.Scan() {
 		if bad != nil {
-			continue // read on, so that the writer doesn't block
+			continue // so that the writer isn't held up
 		}
 		e, err := parse(lines.Bytes())
 		if err == nil && e.ID != a.plan.ID {
@@ -113,15 +115,13 @@ func (a *attempt) follow(log io.Reader) error {
 			continue
 		}
 		a.note(e)
-		if e.Kind == judge.In {
-			a.run.count(string(a.plan.Mode))
-		}
+		a.run.saw(a.plan.Mode, e)
 	}
 	return errors.Join(bad, lines.Err())
 }
 
 // parse reads a line of a child.
-func parse(line []byte) (e judge.Event, err error) {
+func parse(line []byte) (e history.Event, err error) {
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&e); err != nil {
@@ -131,8 +131,8 @@ func parse(line []byte) (e judge.Event, err error) {
 		return e, errors.New("there is more on it")
 	}
 	switch e.Kind {
-	case judge.Start, judge.End, judge.Fault:
-		return e, fmt.Errorf("a child doesn't log %q", e.Kind)
+	case history.Start, history.End, history.Fault:
+		return e, fmt.Errorf("a child doesn't say %q", e.Kind)
 	}
 	if e.At <= 0 {
 		return e, errors.New("it has no time")
@@ -140,7 +140,7 @@ func parse(line []byte) (e judge.Event, err error) {
 	return e, nil
 }
 
-// inflict inflicts the planned fault, and ends the process when the run ends.
+// inflict does what is planned, and ends the process when the run ends.
 func (a *attempt) inflict(ctx context.Context, over <-chan struct{}) {
 	wait := func(d time.Duration) (in bool) {
 		select {
@@ -151,20 +151,19 @@ func (a *attempt) inflict(ctx context.Context, over <-chan struct{}) {
 		}
 		return false
 	}
-	if f := a.plan.fault; f != none && wait(a.plan.faultAt) && a.signal(string(f), signals[f]) {
-		a.run.count(string(f))
-		if f == stop {
-			wait(a.plan.stopFor)
-			a.signal("continue", sigcont)
-		}
+	if a.plan.fault != none && wait(a.plan.faultAt) && a.signal(a.plan.fault) && a.plan.fault == stop {
+		wait(a.plan.stopFor)
+		a.noteFault("continue")
+		_ = a.cmd.Process.Signal(sigcont)
 	}
 	select {
 	case <-over:
 		return
 	case <-ctx.Done():
 	}
-	if sig := signals[term]; sig != nil {
-		a.signal("end of the run", sig)
+	if sig, ok := signals[term]; ok {
+		a.noteFault("end of the run")
+		_ = a.cmd.Process.Signal(sig)
 		select {
 		case <-over:
 			return
@@ -174,39 +173,46 @@ func (a *attempt) inflict(ctx context.Context, over <-chan struct{}) {
 	_ = a.cmd.Process.Kill()
 }
 
-// signal logs a fault and sends its signal. It reports false if this system has no such signal
-// or the process has ended.
-func (a *attempt) signal(fault string, sig os.Signal) bool {
-	if sig == nil {
+// signal inflicts a fault, if there is such a one here and the process is still
+// there.
+func (a *attempt) signal(f fault) bool {
+	sig, ok := signals[f]
+	if !ok {
 		return false
 	}
-	a.note(judge.Event{Kind: judge.Fault, Text: fault})
-	return a.cmd.Process.Signal(sig) == nil
+	a.noteFault(string(f))
+	if a.cmd.Process.Signal(sig) != nil {
+		return false
+	}
+	a.run.count(func(c *Counts) { c.fault(f) })
+	return true
 }
 
-// output keeps the first 16 KiB of a process's stderr.
-type output struct {
+func (a *attempt) noteFault(text string) { a.note(history.Event{Kind: history.Fault, Text: text}) }
+
+// tail is the beginning of what a process says, which is short.
+type tail struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
-const maxOutput = 16 << 10
+const maxTail = 16 << 10
 
-func (t *output) Write(p []byte) (int, error) {
+func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.b.Write(p[:min(len(p), maxOutput-t.b.Len())])
+	t.b.Write(p[:min(len(p), maxTail-t.b.Len())])
 	return len(p), nil
 }
 
-func (t *output) String() string {
+func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.b.String()
 }
 
-// last returns the last line.
-func (t *output) last() string {
+// last is the last line.
+func (t *tail) last() string {
 	lines := strings.Split(strings.TrimSpace(t.String()), "\n")
 	return lines[len(lines)-1]
 }

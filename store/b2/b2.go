@@ -4,30 +4,28 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
+	"os"
 	"sync"
 	"sync/atomic"
 	"unicode"
 
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/internal/httptransport"
+	"github.com/repolock/repolock/store/internal/web"
 )
 
-// Store is a store in a bucket of Backblaze B2. Its methods can be called concurrently.
+// Store is a store in a bucket of Backblaze B2.
 type Store struct {
 	location
 	keyID, key string
 	transport  http.RoundTripper
-
-	// turn is a mutex for authorizing. It is a channel, because a waiter's context can
-	// end.
-	turn       chan struct{}
-	current    atomic.Pointer[session]
+	sessions   sessions
 	authorized atomic.Bool // once at least
 
 	mu sync.Mutex
-	// wrote has the last version that this Store put, by name.
+	// wrote has the last version that this Store put under a key, by name.
 	wrote map[string]version
-	// owed are replacements that haven't been checked yet; see settle.
+	// owed are replacements of which it isn't known yet whether they were in time.
 	owed map[string]claim
 }
 
@@ -36,53 +34,48 @@ var (
 	_ store.Describer = (*Store)(nil)
 )
 
-// Options of a store. KeyID and Key are required.
-type Options struct {
-	// KeyID and Key are the application key, which is in B2_APPLICATION_KEY_ID and
-	// B2_APPLICATION_KEY for Open.
-	KeyID, Key string
-	// Prefix of all names, with or without slashes around it.
-	Prefix string
-	// Endpoint is the https:// URL of the server that authorizes, Backblaze's if "". It
-	// can be http:// on this machine.
-	Endpoint string
-}
+// The environment variables that the application key is in.
+const (
+	envKeyID = "B2_APPLICATION_KEY_ID"
+	envKey   = "B2_APPLICATION_KEY"
+)
 
-// New returns the store in a bucket. It makes no request. The error is [store.ErrURL]
-// for a bucket, a prefix or an endpoint that can't be used, and [store.ErrConfig] if the
-// application key is missing.
-func New(bucket string, opts Options) (*Store, error) {
-	where, err := locate(bucket, opts.Prefix, opts.Endpoint)
+// Open gives the store at a URL, b2://bucket/prefix?endpoint=URL, with the
+// application key of the environment. It makes no request.
+func Open(ctx context.Context, u *url.URL) (*Store, error) {
+	where, err := parse(u)
 	if err != nil {
 		return nil, err
 	}
-	if opts.KeyID == "" || opts.Key == "" {
-		return nil, fmt.Errorf("%w: the application key is missing: set KeyID and Key", store.ErrConfig)
+	keyID, key := os.Getenv(envKeyID), os.Getenv(envKey)
+	if keyID == "" || key == "" {
+		return nil, fmt.Errorf("%w: the application key is missing: set %s and %s", store.ErrConfig, envKeyID, envKey)
 	}
 	return &Store{
 		location:  where,
-		keyID:     opts.KeyID,
-		key:       opts.Key,
-		transport: &transport{httptransport.Watched(httptransport.Bare())},
-		turn:      make(chan struct{}, 1),
+		keyID:     keyID,
+		key:       key,
+		transport: &transport{web.Transport()},
+		sessions:  newSessions(),
 		wrote:     map[string]version{},
 		owed:      map[string]claim{},
-	}, nil
+	}, ctx.Err()
 }
 
-// String returns the repository's URL, so that formatting a Store doesn't show its key.
+// String is the repository's URL, and keeps the application key out of what
+// formats a Store.
 func (s *Store) String() string { return "b2://" + s.bucket + "/" + s.prefix }
 
-// Properties returns those of B2: its native API has no conditional upload, and the server
-// stamps files.
+// Properties are B2's: its native API has no conditional upload, and it stamps
+// files itself.
 func (s *Store) Properties() store.Properties {
 	return store.Properties{Name: "b2", IfAbsent: store.Unsupported, IfMatch: store.Unsupported, StoreClock: true}
 }
 
-// maxSegment is the length of the longest element of a name.
+// maxSegment is how long an element of a name may be.
 const maxSegment = 250
 
-// name returns a key's name in the bucket.
+// name is the name that a key has in the bucket.
 func (s *Store) name(ctx context.Context, key string) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
@@ -94,7 +87,7 @@ func (s *Store) name(ctx context.Context, key string) (string, error) {
 	return name, checkName(name)
 }
 
-// checkName checks those of Backblaze's rules for names that CheckKey doesn't.
+// checkName keeps those of Backblaze's rules of names that CheckKey doesn't.
 func checkName(name string) error {
 	if len(name) > 1024 {
 		return fmt.Errorf("%w: longer than 1024 bytes with the repository's prefix", store.ErrInvalidKey)

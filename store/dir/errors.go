@@ -11,7 +11,7 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// check checks the context and the key of a method.
+// check is what every method that has a key does first.
 func check(ctx context.Context, key string) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -19,23 +19,18 @@ func check(ctx context.Context, key string) error {
 	return checkKey(key)
 }
 
-// failed returns an error of the system as one of package store.
+// failed makes the errors of the system those of a store.
 func failed(op, key string, err error) error {
+	is := func(target error) bool { return errors.Is(err, target) }
 	switch {
-	case err == nil:
-		return nil
-	case isOneOf(err, noSpace):
+	case slices.ContainsFunc(noSpace, is):
 		err = fmt.Errorf("%w in the repository: %w", store.ErrFull, err)
-	case isOneOf(err, unreachable):
+	case slices.ContainsFunc(unreachable, is):
 		err = store.Unreachable(fmt.Errorf("the server of this file system can't be reached: %w", err))
-	case errors.Is(err, fs.ErrPermission), isOneOf(err, readOnly):
+	case is(fs.ErrPermission) || slices.ContainsFunc(readOnly, is):
 		err = fmt.Errorf("%w: %w", store.ErrPermission, err)
-	case errors.Is(err, syscall.ENAMETOOLONG):
+	case is(syscall.ENAMETOOLONG):
 		err = fmt.Errorf("%w: too long for this file system: %w", store.ErrInvalidKey, err)
 	}
 	return &store.Error{Op: op, Key: key, Err: err}
-}
-
-func isOneOf(err error, targets []error) bool {
-	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 }

@@ -1,11 +1,11 @@
-//go:build minio
+//go:build e2e
 
 package minio_test
 
 import (
 	"testing"
 
-	"github.com/repolock/repolock/internal/test/miniotest"
+	"github.com/repolock/repolock/internal/miniotest"
 )
 
 func TestContract(t *testing.T) {

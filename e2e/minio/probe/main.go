@@ -2,7 +2,7 @@
 // that has no other program.
 //
 //	probe ready ADDRESS   a MinIO server there is ready for requests
-//	probe free ADDRESS    there is no listener
+//	probe free ADDRESS    nobody listens there
 package main
 
 import (

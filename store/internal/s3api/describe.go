@@ -6,7 +6,7 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// Describe asks for the bucket's settings.
+// Describe asks what the bucket is set to.
 func (s *Store) Describe(ctx context.Context) (store.Description, error) {
 	var d store.Description
 	for _, ask := range []struct {
@@ -25,9 +25,13 @@ func (s *Store) Describe(ctx context.Context) (store.Description, error) {
 		switch {
 		case ctx.Err() != nil:
 			return d, s.failed(ctx, r, err)
-		case err == nil && yes:
+		case err != nil && refused(r.answer).Code == "ObjectLockConfigurationNotFoundError":
+			*ask.answer = store.No
+		case err != nil:
+			*ask.answer = store.Unknown
+		case yes:
 			*ask.answer = store.Yes
-		case err == nil, refused(r.answer).Code == "ObjectLockConfigurationNotFoundError":
+		default:
 			*ask.answer = store.No
 		}
 	}

@@ -1,0 +1,24 @@
+package child
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+)
+
+// LookPath finds the program of a command. It fails with ErrNotFound or
+// ErrNotExecutable.
+func LookPath(args []string) (string, error) {
+	if len(args) == 0 || args[0] == "" {
+		return "", fmt.Errorf("%q: %w", "", ErrNotFound)
+	}
+	path, err := exec.LookPath(args[0])
+	switch {
+	case err == nil, errors.Is(err, exec.ErrDot): // whose PATH has "." means it
+		return path, nil
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, os.ErrNotExist):
+		return "", fmt.Errorf("%s: %w", args[0], ErrNotFound)
+	}
+	return "", fmt.Errorf("%s: %w: %w", args[0], ErrNotExecutable, errors.Unwrap(err))
+}

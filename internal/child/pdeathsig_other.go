@@ -1,0 +1,7 @@
+//go:build unix && !linux && !freebsd
+
+package child
+
+import "syscall"
+
+func dieWithThread(*syscall.SysProcAttr) {} // the guard kills the command

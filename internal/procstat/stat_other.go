@@ -1,6 +1,0 @@
-//go:build !linux
-
-package procstat
-
-// Read knows no process.
-func Read(string) (Stat, bool) { return Stat{}, false }

@@ -1,0 +1,424 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/mem"
+)
+
+// world is a history that is under way.
+type world struct {
+	config   Config
+	plan     *plan
+	protocol Protocol
+	start    time.Time
+	ctx      context.Context // ends when everybody is to come to an end
+	mem      *mem.Store
+	machines map[int]*machine
+	janitor  *client
+	calm     atomic.Bool  // nothing goes wrong any more
+	flying   atomic.Int64 // requests under way
+
+	mu      sync.Mutex
+	sender  *client // of the request that is being applied
+	sent    dice
+	stamp   time.Time     // its wall clock when it was sent
+	past    time.Duration // of what is written, before now
+	changed time.Time     // when something was written
+	result  *Result
+	monitor
+	timeline
+}
+
+// Result of a history.
+type Result struct {
+	Violation *Violation
+	Timeline  string // if Config.Trace is set
+	Fired     []string
+	Virtual   time.Duration
+	Requests  int
+	Faults    [kinds]int
+
+	Acquired, Held, Failed, Lost, Resumed, Queued int
+}
+
+// Violation of what must never be.
+type Violation struct {
+	Kind string
+	At   time.Duration
+	Text string
+}
+
+// Run runs one history.
+func Run(t *testing.T, config Config) Result {
+	var r Result
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(config, &r)
+		w.run()
+		r.Virtual = time.Since(w.start)
+		r.Timeline = w.timeline.String()
+		w.bury()
+		time.Sleep(time.Hour) // until those have come to an end who were stopped
+	})
+	return r
+}
+
+func newWorld(config Config, r *Result) *world {
+	w := &world{
+		config: config, plan: newPlan(&config), protocol: config.Protocol, result: r,
+		start: time.Now(), changed: time.Now(),
+		monitor: monitor{
+			broken: map[string]time.Time{}, undone: map[string]bool{}, owner: map[string]*client{}, queue: map[string]ticket{},
+			seen: map[string]sighting{}, present: map[string]presence{}, turns: map[string]*client{}, looks: map[string]time.Time{},
+		},
+		machines: map[int]*machine{},
+	}
+	if w.protocol == nil {
+		w.protocol = engine{}
+	}
+	w.timeline.on = config.Trace
+	w.plan.store.Now = w.storeTime
+	for k, is := range map[Kind]bool{
+		StoreJump: w.plan.storeJump != 0, Gateways: w.plan.gateways != 0,
+		Poor: w.plan.store.Precision > 0 || w.plan.store.NoTime || w.plan.store.NoStoreClock,
+	} {
+		if is {
+			r.Faults[k]++
+		}
+	}
+	if w.plan.scene != None {
+		r.Faults[w.plan.scene]++
+	}
+	w.mem = mem.New(w.plan.store)
+	for n := range w.plan.clients {
+		p := &w.plan.clients[n]
+		if w.machines[p.machine] == nil {
+			d := w.plan.dice.named("boot").of(uint64(p.machine))
+			w.machines[p.machine] = &machine{boot: fmt.Sprint("boot", p.machine), skew: p.skew, booted: w.start.Add(-d.between(time.Minute, time.Hour))}
+		}
+	}
+	return w
+}
+
+// storeTime is what the store stamps, while mu is held.
+func (w *world) storeTime() time.Time {
+	now := time.Now()
+	switch {
+	case w.plan.local:
+		return w.machines[0].wall()
+	case w.plan.stale && w.sender != nil:
+		return w.stamp
+	case w.plan.store.NoStoreClock && w.sender != nil:
+		return w.sender.machine.wall()
+	}
+	if w.plan.storeJump != 0 && time.Since(w.start) >= w.plan.storeJumpAt {
+		now = now.Add(w.plan.storeJump)
+	}
+	if w.plan.gateways > 0 {
+		now = now.Add(w.sent.of(12).between(-w.plan.gateways, w.plan.gateways) / 2)
+	}
+	return now.Add(-w.past)
+}
+
+// run has the clients do what is planned, and then looks what is left.
+func (w *world) run() {
+	var end context.CancelFunc
+	w.ctx, end = context.WithCancel(context.Background())
+	defer end()
+	ttl := w.plan.ttl()
+	w.describe()
+	w.leave()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.play()
+	}()
+	select {
+	case <-done:
+	case <-time.After(30*ttl + time.Minute):
+		end()
+		select {
+		case <-done:
+		case <-time.After(30 * ttl): // whoever is stopped for long has gone on by then
+			w.mu.Lock()
+			w.violate("hang", "a call doesn't return")
+			w.mu.Unlock()
+		}
+	}
+	end()
+	w.land()
+	w.calm.Store(true)
+	w.progress()
+	for _, lock := range w.locks() {
+		if w.config.Protocol == nil && !w.violated() {
+			w.enterAlone(lock)
+		}
+	}
+	w.land()
+}
+
+// bury ends what goes on in processes that were killed.
+func (w *world) bury() {
+	for _, h := range w.all {
+		if h.p.gone() {
+			_ = h.lock.Release(context.Background())
+		}
+	}
+}
+
+// land waits until no request is under way.
+func (w *world) land() {
+	for synctest.Wait(); w.flying.Load() > 0; synctest.Wait() {
+		time.Sleep(time.Second)
+	}
+}
+
+// play has everybody play their part.
+func (w *world) play() {
+	var parts []func()
+	for n := range w.plan.clients {
+		p := &w.plan.clients[n]
+		if p.skew != 0 {
+			w.fired(Skew)
+		}
+		parts = append(parts, w.newClient(n, fmt.Sprintf("c%d", n+1), p, w.machines[p.machine]).run)
+	}
+	if len(w.plan.freezes) > 0 {
+		parts = append(parts, w.hypervisor)
+	}
+	if len(w.plan.breaks) > 0 {
+		w.janitor = w.newClient(len(w.plan.clients), "janitor", &clientPlan{ttl: w.plan.ttl()}, w.another("janitor's"))
+		parts = append(parts, w.tidy)
+	}
+	var wg sync.WaitGroup
+	for _, part := range parts {
+		wg.Go(part)
+	}
+	wg.Wait()
+}
+
+// another is a machine of somebody who is no client.
+func (w *world) another(boot string) *machine {
+	if w.plan.local {
+		return w.machines[0]
+	}
+	return &machine{boot: boot, booted: w.start.Add(-time.Minute)}
+}
+
+// tidy is what the janitor does.
+func (w *world) tidy() {
+	p := w.janitor.living()
+	for _, b := range w.plan.breaks {
+		time.Sleep(time.Until(w.start.Add(b.at)))
+		if w.ctx.Err() != nil || p.gone() {
+			return
+		}
+		w.fired(Break)
+		w.trace(w.janitor, "=== break-lock%s", flags("only what is stale", b.stale, "as another client does", b.foreign, "the tickets", b.tickets))
+		var err error
+		w.only(b.stale && !b.foreign && !b.tickets)
+		switch {
+		case b.tickets:
+			for _, key := range w.tickets() {
+				err = errors.Join(err, p.link.Delete(p.ctx, key))
+			}
+		case b.foreign:
+			err = p.link.Delete(p.ctx, exclusiveKey)
+		default:
+			err = p.locker(0, "").Break(p.ctx, b.stale)
+		}
+		if p.gone() {
+			return
+		}
+		w.trace(w.janitor, "=== break-lock: %v", err)
+	}
+}
+
+// tickets are the keys of all who wait.
+func (w *world) tickets() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Sorted(maps.Keys(w.queue))
+}
+
+// locks are the names of all locks.
+func (w *world) locks() []string {
+	names := []string{""}
+	for _, c := range w.plan.clients {
+		for _, s := range c.steps {
+			if !slices.Contains(names, s.lock) {
+				names = append(names, s.lock)
+			}
+		}
+	}
+	return names
+}
+
+// progress looks whether of two who came at once one has got the lock.
+func (w *world) progress() {
+	if w.plan.scene != Duel || len(w.plan.clients[0].steps)+len(w.plan.clients[1].steps) < 2 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.result.Acquired == 0 && w.result.Failed == 0 {
+		w.violate("progress", fmt.Sprintf("two came at once, and neither has got the lock; a round trip takes %v", w.plan.slow.rtt))
+	}
+}
+
+// only notes what the next break-lock may remove.
+func (w *world) only(stale bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.staleOnly = stale
+}
+
+// enterAlone has somebody come in when all others are gone.
+func (w *world) enterAlone(name string) {
+	p := w.plan
+	last := w.newClient(len(p.clients)+1, "last", &clientPlan{ttl: p.ttl()}, w.another("last"))
+	// A lock is stale when its ttl is over on the store's clock, and 2 s later at
+	// most on account of its rounding; or if the clocks don't agree, when it was
+	// watched for a ttl.
+	limit := later(w.changed.Add(p.ttl()+3*time.Second), time.Now())
+	if p.spread != 0 || p.rates[Jump] > 0 || p.storeJump != 0 || p.store.NoStoreClock || w.skewedLeftovers() || p.freezing() {
+		limit = limit.Add(p.ttl() + 5*time.Second)
+	}
+	if p.store.NoStoreClock || p.local { // whose mod times are what some client's clock said
+		limit = limit.Add(p.spread + time.Duration(w.result.Faults[Jump])*time.Hour + 4*time.Minute)
+	}
+	if p.store.NoTime { // a ticket's mod time is all that tells it, and is as old as the last poll
+		limit = limit.Add(10 * time.Second)
+	}
+	// It polls, and an attempt of those that come too early takes some round trips for each page.
+	limit = limit.Add(max(p.storeJump, -p.storeJump) + 20*time.Second + 60*p.latency)
+
+	proc := last.living()
+	var k Held
+	for {
+		var err error
+		k, err = proc.locker(0, name).Lock(context.Background(), replock.Exclusive, "last", max(time.Until(limit), 0))
+		if err == nil {
+			break
+		}
+		var held *replock.HeldError
+		if !errors.As(err, &held) || time.Now().After(limit) {
+			w.mu.Lock()
+			w.violate("stuck", fmt.Sprintf("nobody is left, and the last one doesn't get in %v after the last write: %v", time.Since(w.changed), err))
+			w.mu.Unlock()
+			return
+		}
+		// Who tries each second would try for long if it is an hour.
+		time.Sleep(max(time.Second, (time.Until(limit)-5*time.Second)/20))
+	}
+	w.trace(last, "=== HOLDS the exclusive lock, alone")
+	late := time.Now().After(limit)
+	if err := k.Release(context.Background()); err != nil {
+		w.trace(last, "=== release: %v", err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if late {
+		w.violate("stuck", fmt.Sprintf("the last one got in only %v after its time", time.Since(limit)))
+	}
+	page, err := w.mem.List(context.Background(), prefix(name)+"lock.", "")
+	if err != nil {
+		w.violate("leftover", err.Error())
+	}
+	for _, o := range page.Objects {
+		if _, behind := w.queue[o.Key]; behind && o.Key > k.Key() {
+			continue // who died waiting behind it, by their clock, was in nobody's way
+		}
+		w.violate("leftover", fmt.Sprintf("%s is left", w.name(o.Key)))
+	}
+}
+
+func (w *world) skewedLeftovers() bool {
+	for _, l := range w.plan.leftovers {
+		if l.skew != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// leave puts the locks that others have left behind.
+func (w *world) leave() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for n, l := range w.plan.leftovers {
+		w.result.Faults[Leftovers]++
+		at := w.start.Add(l.skew - l.age)
+		id := fmt.Sprintf("%032x", n+1)
+		body := map[string]any{
+			"operation": "leftover", "holder": "gone (pid 1)", "is_shared": l.mode == replock.Shared,
+			"acquired_at": at.UTC().Format(time.RFC3339Nano), "expires_at": at.Add(l.ttl).UTC().Format(time.RFC3339Nano),
+		}
+		key, name := exclusiveKey, at.UTC().Format("20060102T150405.000000000Z")+"-"+id
+		switch {
+		case l.mode == replock.Shared && l.foreign:
+			key = replock.DefaultPrefix + "lock.shared/" + at.UTC().Format(time.RFC3339Nano)
+		case l.mode == replock.Shared:
+			key = replock.DefaultPrefix + "lock.shared/" + name
+		case l.flag && !l.foreign:
+			key = replock.DefaultPrefix + "lock.intent/" + name
+		}
+		if !l.foreign {
+			body["id"], body["ttl_seconds"], body["state"] = id, l.ttl.Seconds(), "held"
+			body["refreshed_at"] = at.UTC().Format(time.RFC3339Nano)
+		}
+		raw, err := json.Marshal(body)
+		if err != nil {
+			panic(err)
+		}
+		if l.empty {
+			raw = nil
+		}
+		w.past = l.age
+		if _, err := w.mem.Put(context.Background(), key, raw, store.PutOptions{}); err != nil {
+			panic(err)
+		}
+		w.past = 0
+		w.ghosts = slices.DeleteFunc(w.ghosts, func(g ghost) bool { return g.key == key })    // overwritten
+		if !l.empty && w.plan.storeJump == 0 && !w.plan.local && !w.plan.store.NoStoreClock { // else both witnesses may be wrong of it
+			w.ghosts = append(w.ghosts, ghost{l.mode, key, w.start.Add(l.ttl - l.age - l.ttl/12)})
+		}
+		w.say(nil, "left behind %v ago: %s", l.age.Round(time.Millisecond), strings.TrimPrefix(key, replock.DefaultPrefix))
+	}
+}
+
+func (w *world) violated() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.result.Violation != nil
+}
+
+// violate notes a violation, while mu is held. The first one counts.
+func (w *world) violate(kind, text string) {
+	if w.result.Violation != nil {
+		return
+	}
+	w.result.Violation = &Violation{kind, time.Since(w.start), text}
+	w.say(nil, "!!! %s: %s", kind, text)
+	w.timeline.on = false
+}
+
+// fired counts what went wrong.
+func (w *world) fired(k Kind) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.result.Faults[k]++
+}

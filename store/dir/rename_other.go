@@ -1,7 +1,0 @@
-//go:build unix && !linux && !darwin
-
-package dir
-
-import "errors"
-
-func renameExclusive(int, string, string) error { return errors.ErrUnsupported }
