@@ -1,4 +1,4 @@
-# What one can do here: make help.
+# make help lists the targets.
 GO ?= go
 TOOL = $(GO) tool -modfile=tools/go.mod
 SYSTEMS = darwin/arm64 windows/amd64 freebsd/amd64
@@ -18,6 +18,9 @@ test: unit e2e ## run all tests
 # the machine is.
 TEST = GO="$(GO)" sh e2e/test.sh
 
+# Build tags name what tests need: minio a real MinIO, programs what .ci/run installs.
+# In e2e/ the tests that need neither, or one of the two, are built without the others.
+
 .PHONY: unit
 unit: ## run the tests that need nothing but Go
 	$(TEST) -timeout 2h ./...
@@ -25,28 +28,26 @@ unit: ## run the tests that need nothing but Go
 # REPOLOCK_E2E_DOCKER=no runs MinIO as a process where there is Docker, too.
 .PHONY: e2e
 e2e: ## run the tests on a real MinIO, which is built, started and taken down
-	GO="$(GO)" sh e2e/minio.sh with sh e2e/test.sh -count=1 -p 1 -tags e2e -timeout 4h ./e2e/... ./store/s3 ./store/minio
+	GO="$(GO)" sh e2e/minio.sh with sh e2e/test.sh -count=1 -p 1 -tags minio -timeout 4h -skip '^TestChaos' ./e2e/... ./store/s3 ./store/minio
 
 .PHONY: chaos
 chaos: ## kill, stop and cut off real processes that contend for a lock
-	GO="$(GO)" sh e2e/minio.sh with sh e2e/test.sh -count=1 -tags 'e2e chaos' -timeout 4h -run '^TestChaos' ./e2e
+	GO="$(GO)" sh e2e/minio.sh with sh e2e/test.sh -count=1 -tags minio -timeout 4h -run '^TestChaos' ./e2e
 
-# What depends on MinIO's age: the older one costs another build.
+# Some tests depend on MinIO's age: the older MinIO costs another build.
 .PHONY: old-minio
-old-minio: ## run those tests that depend on MinIO's age on one of April 2025, which is built
-	REPOLOCK_E2E_RELEASE=2025-04 sh e2e/minio.sh with $(GO) test -count=1 -p 1 -tags e2e -timeout 30m \
+old-minio: ## build a MinIO of April 2025, and run the tests that depend on its age
+	REPOLOCK_E2E_RELEASE=2025-04 sh e2e/minio.sh with $(GO) test -count=1 -p 1 -tags minio -timeout 30m \
 		-run '^(TestIfMatchOnAbsentKey|TestDoctor|TestBrokenLockStaysBroken|TestContract)$$' ./e2e ./store/s3 ./store/minio
 
-# Those tests alone: the others of these packages are unit's.
 .PHONY: system
 system: ## run the tests that need programs which .ci/run installs
-	@tests=$$(sed -n 's/^func \(Test[^(]*\)(.*/\1/p' $$(grep -l '^//go:build .*\bsystem\b' cmd/repolock/*_test.go e2e/*_test.go) | paste -s -d '|' -); \
-		$(TEST) -count=1 -tags system -timeout 2h -run "^($$tests)$$" ./cmd/repolock ./e2e
+	$(TEST) -count=1 -tags programs -timeout 2h ./e2e
 
 # REPOLOCK_GUEST_TTL is the ttl of the guest's lock, 60s if unset.
 .PHONY: paused-guest
 paused-guest: ## pause a virtual machine that holds a lock, and count its writes after the loss
-	sh e2e/minio.sh with $(GO) test -count=1 -tags 'e2e system' -timeout 40m -v -run '^TestPausedGuest$$' ./e2e
+	sh e2e/minio.sh with $(GO) test -count=1 -tags 'minio programs' -timeout 40m -v -run '^TestPausedGuest$$' ./e2e
 
 .PHONY: quirks
 quirks: ## torture for 60 s on each kind of server that isn't quite S3
@@ -54,7 +55,8 @@ quirks: ## torture for 60 s on each kind of server that isn't quite S3
 
 .PHONY: examples
 examples: ## check and test the examples that are modules of their own
-	cd examples/otel && $(GO) mod tidy -diff && $(GO) vet ./... && $(GO) test -count=1 ./...
+	@for d in examples/*/; do echo "$$d"; \
+		(cd "$$d" && $(GO) mod tidy -diff && $(GO) vet ./... && $(GO) test -count=1 ./...) || exit 1; done
 
 .PHONY: race
 race: ## run the tests that need nothing but Go under the race detector
@@ -69,7 +71,7 @@ packages-twice: ## build them twice, in two places, and compare
 	sh packaging/twice.sh
 
 .PHONY: kubernetes
-kubernetes: ## look at the Kubernetes manifests with Kubernetes' own types
+kubernetes: ## check the Kubernetes manifests with Kubernetes' own types
 	cd packaging/kubernetes/check && $(GO) vet ./... && $(GO) test -count=1 ./...
 
 .PHONY: demo
@@ -77,10 +79,10 @@ demo: ## two real backups and a real prune on a local directory
 	sh e2e/local.sh
 
 .PHONY: spec
-spec: ## have Spin look at every state of the protocol's model
+spec: ## check every state of the protocol's model with Spin
 	sh spec/run.sh
 
-SEEDS = cd internal/sim && $(GO) test -count=1 -run='^TestSeeds$$' -timeout=0
+SEEDS = cd internal/test/sim && $(GO) test -count=1 -run='^TestSeeds$$' -timeout=0
 
 .PHONY: sim
 sim: ## run simulated histories for 30 s
@@ -91,15 +93,15 @@ sim-20000: ## run the 20,000 histories that must pass before a change lands
 	@$(SEEDS) -seeds=20000
 
 .PHONY: soak
-soak: ## run simulated histories that nobody has run before, until stopped
+soak: ## run new simulated histories until stopped
 	@$(SEEDS) -seeds=0 -from=$$(date +%s)000 -every=10s
 
 .PHONY: mutants
-mutants: ## put bugs into the engine, and have the simulator find them
-	@$(GO) run ./internal/sim/mutants
+mutants: ## put bugs into the engine, and check that the simulator finds them
+	@$(GO) run ./internal/test/sim/mutants
 
 .PHONY: fuzz
-fuzz: ## fuzz what is parsed, 20 s each
+fuzz: ## fuzz the parsers, 20 s each
 	$(GO) test -run='^$$' -fuzz=FuzzDecode -fuzztime=20s ./replock
 	$(GO) test -run='^$$' -fuzz=FuzzKeys -fuzztime=20s ./replock
 	$(GO) test -run='^$$' -fuzz=FuzzParse -fuzztime=20s ./store/open
@@ -110,46 +112,54 @@ bench: ## measure what a lock costs, beside the original protocol, restic and fl
 	@sh e2e/minio.sh with $(GO) run ./e2e/bench $(BENCH)
 
 .PHONY: bench-disk
-bench-disk: ## what a put and a listing cost on this disk
+bench-disk: ## measure what a put and a listing cost on this disk
 	$(GO) test -run='^$$' -bench=. ./store/dir
 
 .PHONY: lint
-lint: fmt vet static imports clock legal ## all checks of the text
+lint: fmt vet static dead imports clock legal api ## run all checks of the text
 
 .PHONY: fmt
-fmt: ## gofmt changes nothing
+fmt: ## check that gofmt changes nothing
 	@files=$$(gofmt -l .); test -z "$$files" || { echo "gofmt -w $$files"; exit 1; }
 
 .PHONY: vet
-vet: ## go vet, for this system and the others
+vet: ## run go vet, for this system and the others
 	$(GO) vet ./...
-	$(GO) vet -tags 'e2e chaos' ./...
-	$(GO) vet -tags system ./...
-	$(GO) vet -tags 'e2e system' ./...
+	$(GO) vet -tags minio ./...
+	$(GO) vet -tags programs ./...
+	$(GO) vet -tags 'minio programs' ./...
 	@for s in $(SYSTEMS); do echo "vet and build for $$s"; \
 		GOOS=$${s%/*} GOARCH=$${s#*/} CGO_ENABLED=0 $(GO) vet ./... && \
 		GOOS=$${s%/*} GOARCH=$${s#*/} CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/repolock || exit 1; done
 
 .PHONY: static
-static: ## staticcheck
+static: ## run staticcheck
 	$(TOOL) staticcheck ./...
-	$(TOOL) staticcheck -tags 'e2e chaos' ./...
-	$(TOOL) staticcheck -tags system ./...
+	$(TOOL) staticcheck -tags minio ./...
+	$(TOOL) staticcheck -tags programs ./...
+
+.PHONY: dead
+dead: ## check that each function is used, if only by a test
+	@dead=$$($(TOOL) deadcode -test -tags 'minio programs' ./...); test -z "$$dead" || { echo "$$dead"; exit 1; }
+
+.PHONY: api
+api: ## check that the exported API is compatible with the last release's
+	@GO="$(GO)" sh tools/api.sh
 
 .PHONY: imports
-imports: ## packages point one way: .depguard.yml
+imports: ## check that packages point one way: .depguard.yml
 	$(TOOL) depguard ./...
 
 .PHONY: clock
-clock: ## time is read through the injected clock alone
+clock: ## check that time is read through the injected clock alone
 	@! grep -nE 'time\.(Now|Since|Until|Sleep|After|AfterFunc|NewTimer|NewTicker|Tick)\(' \
-		$$(find replock internal/refresh internal/original -name '*.go' ! -name '*_test.go') || \
+		$$(find replock internal/refresh internal/retry internal/test/cloudsticlock -name '*.go' ! -name '*_test.go') || \
 		{ echo "read the clock that was injected"; exit 1; }
 
 .PHONY: legal
-legal: notices ## NOTICES has the licenses of all that is linked, and of nothing else
+legal: notices ## check that NOTICES has the licenses of all that is linked, and no others
 	@git diff --exit-code -- NOTICES || { echo "commit what has changed"; exit 1; }
 
 .PHONY: notices
 notices: ## write NOTICES anew
-	$(GO) run ./internal/notices >NOTICES.new && mv NOTICES.new NOTICES
+	$(GO) run ./internal/tool/notices >NOTICES.new && mv NOTICES.new NOTICES

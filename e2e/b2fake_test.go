@@ -1,4 +1,4 @@
-//go:build unix && e2e
+//go:build unix && minio
 
 package e2e
 
@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/repolock/repolock/internal/port"
+	"github.com/repolock/repolock/internal/test/freeport"
 )
 
 // The application key that the fake of Backblaze's API knows.
@@ -38,7 +38,7 @@ type fakeB2 struct {
 // buildB2 builds it, once.
 var buildB2 = sync.OnceValues(func() (program string, err error) {
 	program = filepath.Join(bin, "fakeb2")
-	out, err := exec.Command("go", "build", "-o", program, "../store/b2/internal/fakeb2/serve").CombinedOutput()
+	out, err := exec.Command("go", "build", "-o", program, "../internal/test/fakeb2/serve").CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("%w: %s", err, out)
 	}
@@ -51,7 +51,7 @@ func startB2(t testing.TB) server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := port.Free()
+	n, err := freeport.Free()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-//go:build unix && e2e
+//go:build unix && minio
 
 package e2e
 
@@ -31,7 +31,7 @@ func TestBrokenLockStaysBroken(t *testing.T) {
 }
 
 // staysBroken breaks a lock that is held, and has a prune take it. It reports whether the
-// break came between two refreshes: one that is under way may put the lock back where
+// break came between two refreshes: one that is under way can put the lock back if
 // If-Match can't be relied on, so that a machine that was too slow shows nothing.
 func staysBroken(s *site, operation string) (told bool) {
 	holder := s.hold(operation, "a", brief...)

@@ -1,4 +1,4 @@
-//go:build unix && e2e && chaos
+//go:build unix && minio
 
 package e2e
 
@@ -15,15 +15,15 @@ import (
 	"testing"
 	"time"
 
-	judge "github.com/repolock/repolock/internal/history"
-	"github.com/repolock/repolock/internal/proxy"
+	"github.com/repolock/repolock/internal/judge"
+	"github.com/repolock/repolock/internal/test/proxy"
 	"github.com/repolock/repolock/internal/torture"
 )
 
 // acquisitions is how many locks a run of TestChaos takes at least.
 const acquisitions = 500
 
-// noEnd is how long a phase may take for what must happen in it. Only a hang reaches it.
+// noEnd is how long a phase can take. Only a hang reaches it.
 const noEnd = time.Hour
 
 // TestChaos: real processes contend for a lock and are killed, stopped past the deadline,
@@ -255,13 +255,12 @@ type weather struct {
 	next  time.Time
 }
 
-// spell is how long nothing happens after something did: a put that is applied late
-// or again keeps others out for a ttl, and if there were one all the time, nobody would
-// ever get in.
+// spell is the quiet time after each fault: a put that is applied late, or again, keeps
+// others out for a ttl, and with one all the time no client would ever get in.
 const spell = 2 * time.Second
 
 // kindsOfWeather: delays are longer than a request is waited for, so that it is
-// applied after it was given up, or was applied and nobody knows.
+// applied after it was given up, or was applied without an answer.
 var kindsOfWeather = map[string]func() proxy.Fault{
 	"lost answer":    func() proxy.Fault { return proxy.Fault{LoseAnswer: true} },
 	"reset":          func() proxy.Fault { return proxy.Fault{Reset: true} },

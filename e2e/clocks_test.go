@@ -1,4 +1,4 @@
-//go:build unix && e2e
+//go:build unix && minio
 
 package e2e
 
@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/repolock/repolock/internal/proxy"
+	"github.com/repolock/repolock/internal/test/proxy"
 )
 
 // TestClocks: an answer's times, an hour off in either direction or in both at
-// once, change nothing in who gets in and when. The store's clock is only ever
+// once, change nothing in which client gets in and when. The store's clock is only ever
 // compared with itself, and agrees with the other witness; were the wall clocks of
 // two machines to disagree, a stale lock would be watched for one ttl more.
 func TestClocks(t *testing.T) {
@@ -23,7 +23,7 @@ func TestClocks(t *testing.T) {
 			t.Run(fmt.Sprintf("%+v and %+v", c.holder, c.other), func(t *testing.T) {
 				t.Parallel()
 				at := k.on(k.shared(t))
-				// The clients may sign with the clock that they are told.
+				// The clients may sign with the clock that they see.
 				a := proxied(t, at, proxy.Behaviour{Shift: c.holder, Sign: root})
 				b := proxied(t, at, proxy.Behaviour{Shift: c.other, Sign: root})
 				clocks(at.site(t), at.through(a), at.through(b))

@@ -1,4 +1,4 @@
-//go:build unix && !e2e
+//go:build unix && !minio && !programs
 
 package e2e
 
@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	"github.com/repolock/repolock/internal/clock"
-	"github.com/repolock/repolock/internal/original"
+	"github.com/repolock/repolock/internal/test/cloudsticlock"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/open"
 )
@@ -125,9 +125,9 @@ func cloudstic(args []string) error {
 		return err
 	}
 	r := packed{ctx, st}
-	l := &original.Locker{Store: st, Clock: clock.System{}, Holder: fmt.Sprintf("here (pid %d)", os.Getpid())}
+	l := &cloudsticlock.Locker{Store: st, Clock: clock.System{}, Holder: fmt.Sprintf("here (pid %d)", os.Getpid())}
 	line := strings.Join(args, " ")
-	take := func(context.Context, string) (*original.Lock, error) { return nil, nil }
+	take := func(context.Context, string) (*cloudsticlock.Lock, error) { return nil, nil }
 	do := func() error { return nil }
 	switch {
 	case args[0] == "init":
@@ -142,7 +142,7 @@ func cloudstic(args []string) error {
 	case args[0] == "check":
 		do = r.check
 	case args[0] == "forget":
-		if err := r.put("index/snapshots", "forgotten\n"); err != nil { // whoever holds a lock
+		if err := r.put("index/snapshots", "forgotten\n"); err != nil { // whatever lock is held
 			return err
 		}
 		if strings.HasSuffix(line, " -prune") {
@@ -230,4 +230,19 @@ func (r packed) check() error {
 		}
 	}
 	return err
+}
+
+// standIn puts a program of that name into the page's PATH, which is this one.
+func (p *page) standIn(name string) {
+	p.t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if err := os.MkdirAll(p.path("bin"), 0o700); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := os.Symlink(self, p.path("bin/"+name)); err != nil {
+		p.t.Fatal(err)
+	}
 }

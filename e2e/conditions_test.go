@@ -1,4 +1,4 @@
-//go:build unix && e2e
+//go:build unix && minio
 
 package e2e
 
@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/repolock/repolock/internal/miniotest"
-	"github.com/repolock/repolock/internal/proxy"
+	"github.com/repolock/repolock/internal/test/miniotest"
+	"github.com/repolock/repolock/internal/test/proxy"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
 )
@@ -68,8 +68,8 @@ func contend(t *testing.T, k kind, exclusive float64) {
 	}
 }
 
-// round has all clients try at once, and whoever gets in stay until all have
-// tried. It returns how many got in.
+// round runs a try of all clients at once; those that get in stay until all have tried. It
+// returns how many got in.
 func round(t *testing.T, clients []*replock.Locker, exclusive float64) int {
 	r := newReferee(t)
 	var tried, done sync.WaitGroup

@@ -1,4 +1,4 @@
-//go:build linux && system && !e2e
+//go:build linux && programs && !minio
 
 package e2e
 

@@ -1,4 +1,4 @@
-//go:build unix && e2e
+//go:build unix && minio
 
 package e2e
 
@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/repolock/repolock/internal/proxy"
+	"github.com/repolock/repolock/internal/test/proxy"
 	"github.com/repolock/repolock/replock"
 )
 
-// cost is what PROTOCOL.md's table counts: the requests of each round trip. Those of one
-// round trip are sent side by side.
+// cost is the number of requests in each round trip. Those of one round trip are sent side
+// by side.
 type cost []int
 
 func (c cost) requests() (n int) {
@@ -26,8 +26,7 @@ func (c cost) requests() (n int) {
 // course is the cost of a lock's life.
 type course struct{ acquire, renew, release cost }
 
-// TestRequestCounts asserts PROTOCOL.md's table, "What it costs", on what passes
-// the proxy.
+// TestRequestCounts: each step of a lock's life sends these requests, as the proxy counts them.
 //
 // Where it isn't known yet whether the server heeds conditions, the first lock of a
 // process takes the way without them, and finds it out on the way: one request of
@@ -101,7 +100,7 @@ func liveOnce(t *testing.T, p *proxy.Proxy, l *replock.Locker, mode replock.Mode
 		case "acquire":
 			k, err = take(t.Context(), l, mode)
 		case "renew":
-			err = k.Check(t.Context())
+			err = k.Renew(t.Context())
 		case "release":
 			err = k.Release(t.Context())
 		}

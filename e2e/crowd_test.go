@@ -1,4 +1,4 @@
-//go:build unix && e2e
+//go:build unix && minio
 
 package e2e
 
@@ -13,7 +13,7 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// referee sees to it that nobody is in together with an exclusive.
+// referee checks that no holder is in together with an exclusive one.
 type referee struct {
 	t      *testing.T
 	mu     sync.Mutex

@@ -1,4 +1,4 @@
-//go:build unix && !e2e
+//go:build unix && !minio
 
 package e2e
 
@@ -8,13 +8,6 @@ import (
 	"strings"
 	"testing"
 )
-
-// TestOnDirectory runs the scenarios on a local directory.
-func TestOnDirectory(t *testing.T) {
-	for _, c := range scenarios {
-		t.Run(c.name, func(t *testing.T) { c.run(newSite(t)) })
-	}
-}
 
 // newSite is one with a repository in a directory.
 func newSite(t *testing.T) *site {
@@ -29,10 +22,11 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// directory is a repository on a local disk, which may be unmounted.
+// directory is a repository on a local disk, which can be unmounted.
 type directory struct{ s *site }
 
 func (d directory) away() { d.rename("repo", "unmounted") }
+
 func (d directory) back() { d.rename("unmounted", "repo") }
 
 func (d directory) rename(from, to string) {
@@ -49,5 +43,3 @@ func (d directory) left() []string {
 	out, _ := exec.Command("find", d.s.path("repo/index"), "!", "-type", "d").Output()
 	return strings.Fields(string(out))
 }
-
-func (s *site) remove(name string) { _ = os.Remove(s.path(name)) }

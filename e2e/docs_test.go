@@ -1,4 +1,4 @@
-//go:build unix && !e2e
+//go:build unix && !minio && !programs
 
 package e2e
 
@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/repolock/repolock/internal/pages"
+	"github.com/repolock/repolock/internal/test/docblocks"
 )
 
 // claimed are the pages whose blocks, sh and crontab, a test of their own runs, from the
@@ -47,8 +47,7 @@ var elsewhere = map[string]string{
 	"kubectl create job --from=cronjob/repolock-backup try":             noCluster,
 }
 
-// noCluster: nobody runs it, since there is no cluster, and no registry, that a test could
-// have.
+// noCluster: no test can run it, because it needs a cluster or a registry.
 const noCluster = "no cluster"
 
 // TestDocs: each command of the README, of docs/ and of examples/ is run: here, or by a test that claims
@@ -68,7 +67,7 @@ func TestDocs(t *testing.T) {
 	}
 	ci, done := newCI(t), map[string]bool{}
 	for name, test := range claimed {
-		page, err := pages.Read("../" + name)
+		page, err := docblocks.Read("../" + name)
 		if err != nil {
 			t.Errorf("%s claims it: %v", test, err)
 		}
@@ -81,7 +80,7 @@ func TestDocs(t *testing.T) {
 	}
 	used := map[string]bool{}
 	for _, name := range names {
-		page, err := pages.Read("../" + name)
+		page, err := docblocks.Read("../" + name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,12 +101,12 @@ type docs struct {
 	*site
 	ci   *ci
 	done map[string]bool // what tests that claim pages run
-	page pages.Page
+	page docblocks.Page
 	name string
 }
 
 func (d docs) run() {
-	// Who types a command looks for it in a block that says what it is.
+	// A reader looks for commands in blocks that say what they are.
 	for _, line := range append(d.page.Indented, strings.Split(strings.Join(d.page.Fenced[""], ""), "\n")...) {
 		if program.MatchString(line) {
 			d.t.Errorf("%q is a command: put it into a block of ```sh", line)
@@ -318,7 +317,7 @@ func (c *ci) lacks(t *testing.T, name, page string) string {
 	text, ok := c.tests[name]
 	tags, _, _ := strings.Cut(text, "\n")
 	run := "make test"
-	if strings.Contains(tags, "system") {
+	if strings.Contains(tags, "&& programs") {
 		run = "make system"
 	}
 	switch {

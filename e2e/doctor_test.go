@@ -1,4 +1,4 @@
-//go:build unix && e2e
+//go:build unix && minio
 
 package e2e
 
@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/repolock/repolock/internal/proxy"
+	"github.com/repolock/repolock/internal/test/proxy"
 )
 
 // diagnosis is what of doctor's JSON these tests look at.
@@ -128,7 +128,7 @@ func TestDoctorOfDeafServer(t *testing.T) {
 	}
 }
 
-// TestDoctorOfWrongClock tells by how much.
+// TestDoctorOfWrongClock: doctor says by how much a clock is wrong.
 func TestDoctorOfWrongClock(t *testing.T) {
 	t.Parallel()
 	p := onMinIO.on(sharedMinIO(t))

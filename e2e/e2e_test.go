@@ -5,7 +5,6 @@ package e2e
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -47,7 +46,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	unignore()
-	// These tests wait more than they work: they may do so side by side.
+	// These tests wait more than they work: they run side by side.
 	flag.Parse()
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
@@ -67,7 +66,7 @@ func unignore() {
 	}
 }
 
-// This comes before each init, which may add to the environment.
+// This comes before each init, which can add to the environment.
 var _ = neutral()
 
 // neutral removes the variables that would make these tests depend on the user and the
@@ -138,11 +137,18 @@ type process struct {
 
 func (s *site) start(args ...string) *process {
 	s.t.Helper()
-	p := &process{Cmd: exec.Command(filepath.Join(bin, "repolock"), args...), s: s, done: make(chan struct{})}
+	cmd := exec.Command(filepath.Join(bin, "repolock"), args...)
+	// If the group of these tests is orphaned, the kernel continues all that are
+	// stopped in it, and a test might have stopped them on purpose: setpgid(2).
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return s.run(cmd)
+}
+
+// run starts a repolock. It ends with the test.
+func (s *site) run(cmd *exec.Cmd) *process {
+	s.t.Helper()
+	p := &process{Cmd: cmd, s: s, done: make(chan struct{})}
 	p.Dir = s.dir
-	// If the group of these tests is orphaned, the kernel continues whoever is
-	// stopped in it, which a test may have done on purpose: setpgid(2).
-	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.Env = s.environ()
 	p.Stdout = &p.stderr
 	p.Stderr = &p.stderr
@@ -155,7 +161,7 @@ func (s *site) start(args ...string) *process {
 		_ = p.Process.Kill()
 		<-p.done
 		if s.t.Failed() {
-			s.t.Logf("%v:\n%s", args, p.stderr.String())
+			s.t.Logf("%v:\n%s", cmd.Args[1:], p.stderr.String())
 		}
 	})
 	return p
@@ -203,19 +209,6 @@ func (p *process) code() int {
 	return ws.ExitStatus()
 }
 
-func (p *process) signal(sig syscall.Signal) {
-	p.s.t.Helper()
-	if err := p.Process.Signal(sig); err != nil {
-		p.s.t.Fatal(err)
-	}
-}
-
-// says waits until a process has said something.
-func (p *process) says(what string) {
-	p.s.t.Helper()
-	p.s.until(fmt.Sprintf("%q to be said", what), hang, func() bool { return strings.Contains(p.stderr.String(), what) })
-}
-
 // until waits for a condition.
 func (s *site) until(what string, most time.Duration, cond func() bool) {
 	s.t.Helper()
@@ -245,26 +238,6 @@ func (s *site) freed(due time.Time) (in time.Time) {
 		return false
 	})
 	return in
-}
-
-// leased returns when the lease of the one holder ends, as the store has it.
-func (s *site) leased() time.Time {
-	s.t.Helper()
-	p := s.start("--json", "status")
-	var status struct {
-		Locks []struct {
-			Heartbeat time.Time `json:"last_heartbeat_at"`
-			TTL       float64   `json:"ttl_seconds"`
-		}
-	}
-	if code := p.code(); code != 0 {
-		s.t.Fatalf("status: exit code %d: %s", code, p.stderr.String())
-	}
-	if err := json.Unmarshal([]byte(p.stderr.String()), &status); err != nil || len(status.Locks) != 1 {
-		s.t.Fatalf("status: %v: %s", err, p.stderr.String())
-	}
-	l := status.Locks[0]
-	return l.Heartbeat.Add(time.Duration(l.TTL * float64(time.Second)))
 }
 
 func (s *site) exists(name string) bool {
@@ -317,70 +290,6 @@ func (s *site) ticksOn(name string) {
 	s.t.Helper()
 	now := time.Now()
 	s.until(name+" to tick", hang, func() bool { return s.last(name).After(now) })
-}
-
-// stops waits until a ticking command is stopped, and then doesn't tick.
-func (s *site) stops(name string) {
-	s.t.Helper()
-	s.until(name+" to be stopped", hang, func() bool {
-		time.Sleep(200 * time.Millisecond)
-		return stopped(s.pidOf(name))
-	})
-	last := s.last(name)
-	time.Sleep(time.Second)
-	if again := s.last(name); !again.Equal(last) {
-		s.t.Errorf("%s is stopped, and ticks", name)
-	}
-}
-
-// pidOf is the process of a ticking command.
-func (s *site) pidOf(name string) int {
-	s.t.Helper()
-	raw, err := os.ReadFile(s.path("pid-" + name))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return pid
-}
-
-// stopped reports whether a process group was stopped by a signal. One of its processes
-// shows it: a shell that is stopped while it starts another program waits for that one.
-func stopped(group int) bool {
-	out, err := exec.Command("ps", "-A", "-o", "pgid=", "-o", "stat=").Output()
-	if err != nil {
-		panic(err)
-	}
-	for line := range strings.Lines(string(out)) {
-		if f := strings.Fields(line); len(f) == 2 && f[0] == strconv.Itoa(group) && strings.HasPrefix(f[1], "T") {
-			return true
-		}
-	}
-	return false
-}
-
-// gone reports whether the process in a pid file is no more.
-func (s *site) gone(pidfile string) bool {
-	raw, err := os.ReadFile(s.path(pidfile))
-	if err != nil {
-		return false
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
-	if err != nil {
-		return false
-	}
-	return syscall.Kill(pid, 0) == syscall.ESRCH
-}
-
-// nothingLeft: no lock is in the repository.
-func (s *site) nothingLeft() {
-	s.t.Helper()
-	if left := s.left(); len(left) > 0 {
-		s.t.Errorf("left over: %q", left)
-	}
 }
 
 // lockedBuffer can be read while it is written.

@@ -1,4 +1,4 @@
-//go:build unix && e2e
+//go:build unix && minio
 
 package e2e
 
@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/repolock/repolock/internal/proxy"
+	"github.com/repolock/repolock/internal/test/proxy"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -23,7 +23,7 @@ var faults = map[string]func(proxy.Request) proxy.Fault{
 	"conflicts":    onPuts(chance(0.4, func() proxy.Fault { return proxy.Fault{Status: 409, Code: "ConditionalRequestConflict"} })),
 	"too many":     chance(0.2, func() proxy.Fault { return proxy.Fault{Status: 429, Code: "TooManyRequests"} }),
 	// Longer than a request is waited for, so that it is applied after it was
-	// given up, or was applied and nobody knows.
+	// given up, or was applied without an answer.
 	"delays": chance(0.1, func() proxy.Fault {
 		if rand.IntN(2) == 0 {
 			return proxy.Fault{Before: 5 * time.Second}
@@ -70,8 +70,8 @@ func anyOf(r proxy.Request) proxy.Fault {
 	return decide[rand.IntN(len(decide))](r)
 }
 
-// TestFaults: whatever becomes of requests, nobody is in together with an
-// exclusive, the lock is still to be had, and what is left of it expires.
+// TestFaults: whatever goes wrong with requests, no holder is in together with an exclusive
+// one, the lock can still be acquired, and its remaining objects expire.
 func TestFaults(t *testing.T) {
 	// Beside nothing else: other tests are about time, and these keep the machine
 	// busy.
@@ -99,7 +99,7 @@ func badDay(t *testing.T, k kind, decide func(proxy.Request) proxy.Fault) {
 	freesItself(t, at)
 }
 
-// freesItself: nobody holds the lock any more, and nothing is applied any more.
+// freesItself: the lock is free once its holders are gone and no request is under way.
 // Its remaining objects are out of the way within a ttl: a later acquirer isn't refused.
 func freesItself(t *testing.T, at place) {
 	t.Helper()

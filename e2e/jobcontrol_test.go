@@ -1,4 +1,4 @@
-//go:build unix && system && !e2e
+//go:build unix && programs && !minio
 
 package e2e
 
@@ -171,7 +171,7 @@ var (
 	deaths  = regexp.MustCompile(`(zsh: )?([Qq]uit)( \(core dumped\))?( .*)?\n`)
 )
 
-// same is a screen without what may differ.
+// same is a screen without the parts that can differ.
 func same(screen string) string {
 	screen = numbers.ReplaceAllString(screen, "$1 PID")
 	screen = reasons.ReplaceAllString(screen, "$1 ")

@@ -1,4 +1,4 @@
-//go:build unix && !e2e
+//go:build unix && !minio && !programs
 
 package e2e
 
@@ -11,6 +11,13 @@ import (
 	"testing"
 	"time"
 )
+
+// TestOnDirectory runs the scenarios on a local directory.
+func TestOnDirectory(t *testing.T) {
+	for _, c := range scenarios {
+		t.Run(c.name, func(t *testing.T) { c.run(newSite(t)) })
+	}
+}
 
 // TestLocalScript runs the script of the README.
 func TestLocalScript(t *testing.T) {
@@ -124,3 +131,5 @@ func TestSignalWhileAcquiring(t *testing.T) {
 		})
 	}
 }
+
+func (s *site) remove(name string) { _ = os.Remove(s.path(name)) }

@@ -1,4 +1,4 @@
-//go:build unix && e2e
+//go:build unix && minio
 
 package e2e
 
@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/repolock/repolock/internal/proxy"
+	"github.com/repolock/repolock/internal/test/proxy"
 )
 
-// TestPartition: the holder is cut off while somebody else isn't and gets in. The
-// first never runs at the same time, and never again.
+// TestPartition: the holder is cut off while another client isn't, and gets in. The first
+// command never runs at the same time, and never again.
 func TestPartition(t *testing.T) {
 	onEach(t, func(t *testing.T, k kind) {
 		for name, how := range map[string]struct{ cut, join func(*proxy.Proxy) error }{

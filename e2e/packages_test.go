@@ -1,4 +1,4 @@
-//go:build linux && system && !e2e
+//go:build linux && programs && !minio
 
 package e2e
 
@@ -15,7 +15,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/repolock/repolock/internal/pages"
+	"github.com/repolock/repolock/internal/test/docblocks"
 )
 
 // packages builds what make packages does for one system, twice, once, of the last
@@ -72,7 +72,7 @@ func in(t *testing.T, dir, command string, env ...string) string {
 // blocks are the commands of a document: what stands in its sh blocks.
 func blocks(t *testing.T, file string) (all []string) {
 	t.Helper()
-	page, err := pages.Read(file)
+	page, err := docblocks.Read(file)
 	if err != nil {
 		t.Fatal(err)
 	}

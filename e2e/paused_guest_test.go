@@ -1,4 +1,4 @@
-//go:build linux && system && e2e
+//go:build linux && programs && minio
 
 package e2e
 
@@ -10,7 +10,7 @@ import (
 
 	"github.com/minio/minio-go/v7"
 
-	"github.com/repolock/repolock/internal/miniotest"
+	"github.com/repolock/repolock/internal/test/miniotest"
 )
 
 const (

@@ -1,4 +1,4 @@
-//go:build unix && e2e
+//go:build unix && minio
 
 package e2e
 
@@ -15,7 +15,7 @@ import (
 
 	"github.com/minio/minio-go/v7"
 
-	"github.com/repolock/repolock/internal/miniotest"
+	"github.com/repolock/repolock/internal/test/miniotest"
 )
 
 // policy is one of the README's, for a place.
@@ -228,7 +228,7 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// rights tries out what an account may do with a key, "" being all of a bucket.
+// rights tries out the rights of an account to a key, "" being all of a bucket.
 func (a account) rights(t *testing.T, key string) (rights string) {
 	t.Helper()
 	c := a.client(t)

@@ -1,4 +1,4 @@
-//go:build unix && system && e2e
+//go:build unix && programs && minio
 
 package e2e
 

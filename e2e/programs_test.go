@@ -1,4 +1,4 @@
-//go:build unix && system
+//go:build unix && programs
 
 package e2e
 
@@ -38,7 +38,7 @@ func TestRclone(t *testing.T) {
 // rclone runs docs/rclone.md, with its script.
 func (p *page) rclone(script string) {
 	p.t.Helper()
-	// A restore may run beside what is under a shared lock: it must change no file.
+	// A restore can run beside commands under a shared lock: it must change no file.
 	for _, command := range append(p.Lines(), p.Crontab()...) {
 		if strings.Contains(command, " backup ") && strings.Contains(command, "rclone copy") && !strings.Contains(command, "--immutable") {
 			p.t.Errorf("%s may change files beside a restore", command)

@@ -1,4 +1,4 @@
-//go:build unix
+//go:build unix && (minio || !programs)
 
 package e2e
 
@@ -52,7 +52,7 @@ func shared(s *site) {
 	s.nothingLeft()
 }
 
-// refused: an operation is told who holds the lock, and its command isn't run.
+// refused: an operation is refused with the names of the holders, and its command isn't run.
 func refused(s *site, operation string, holders ...*process) {
 	s.t.Helper()
 	p := s.start(operation, "--", "touch", "refused-ran")

@@ -1,4 +1,4 @@
-//go:build unix && !e2e
+//go:build unix && !minio && !programs
 
 package e2e
 
@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// TestSoak: make soak goes on until it is interrupted, and tells what it ran.
+// TestSoak: make soak goes on until it is interrupted, and says what it ran.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("nice", "make", "-C", "..", "soak")

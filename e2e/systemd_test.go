@@ -1,4 +1,4 @@
-//go:build linux && system && !e2e
+//go:build linux && programs && !minio
 
 package e2e
 
@@ -144,7 +144,7 @@ chmod 755 /usr/local/bin/slow`)
 
 		b.is("ls /srv/repository/index/lock.shared | wc -l", "2")
 		b.sh("repolock prune -r /srv/repository --wait 1m -- true") // their locks expire
-		b.ended(backup, "signal", "9")                              // still: nobody has started it again
+		b.ended(backup, "signal", "9")                              // still: it was not started again
 		b.unlocked()
 	})
 	t.Run("missed", func(t *testing.T) {
@@ -213,7 +213,7 @@ type box struct {
 }
 
 // newBox has the Debian of this machine, from where this machine has its own, and the
-// package. The container may mount, for itself, and see nothing of this machine, which a
+// package. The container can mount, for itself, and see nothing of this machine, which a
 // systemd would tidy up.
 func newBox(t *testing.T) *box {
 	t.Helper()
@@ -257,7 +257,7 @@ func (b *box) of(t *testing.T) *box {
 	return of
 }
 
-// try runs a script in the box, at a terminal, as who reads the page does.
+// try runs a script in the box, at a terminal, as a reader of the page does.
 func (b *box) try(script string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()

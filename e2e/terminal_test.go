@@ -1,4 +1,4 @@
-//go:build unix && system && !e2e
+//go:build unix && programs && !minio
 
 package e2e
 
@@ -16,7 +16,7 @@ const waits = "repolock run --exclusive --ttl 10s --wait forever -- echo done"
 // span is a time span, rounded to a second.
 const span = `(?:\d+h)?(?:\d+m)?\d+s`
 
-// TestWaitingOnAScreen tells in one line whom we wait for, until the lock is free.
+// TestWaitingOnAScreen: one line shows the holders, until the lock is free.
 func TestWaitingOnAScreen(t *testing.T) {
 	s := newSite(t)
 	holder := s.hold("backup", "a")
@@ -118,7 +118,7 @@ func TestCtrlCWhileWaiting(t *testing.T) {
 
 // suspend runs a command whose ticks show when it runs, and types Ctrl-Z. (It isn't run by
 // dash, which starts programs by vfork: if Ctrl-Z stops one before it is executed, dash
-// doesn't stop, whoever waits for that.)
+// doesn't stop.)
 func (s *site) suspend(w *window, flags string) (pid int) {
 	s.t.Helper()
 	w.run("repolock run --exclusive --ttl 10s " + flags + " -- bash -c 'echo $$ >pid; while :; do date +%s%N >>ticks; sleep 0.1; done'")
@@ -142,7 +142,7 @@ func gap(times []time.Time) (d time.Duration) {
 }
 
 // TestSuspended: after Ctrl-Z the lock is held and refreshed if fg comes in time; if fg
-// comes too late, it is resumed; if somebody else has had it, the command never runs
+// comes too late, it is resumed; if another holder has had it, the command never runs
 // again.
 func TestSuspended(t *testing.T) {
 	t.Run("in time", func(t *testing.T) {

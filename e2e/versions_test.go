@@ -1,4 +1,4 @@
-//go:build unix && e2e
+//go:build unix && minio
 
 package e2e
 
@@ -15,12 +15,12 @@ import (
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/sse"
 
-	"github.com/repolock/repolock/internal/miniotest"
-	"github.com/repolock/repolock/internal/proxy"
+	"github.com/repolock/repolock/internal/test/miniotest"
+	"github.com/repolock/repolock/internal/test/proxy"
 	"github.com/repolock/repolock/replock"
 )
 
-// Buckets that keep versions, buckets that may not lose any for a time, and
+// Buckets that keep versions, buckets that must not lose any for a time, and
 // buckets that the server encrypts.
 
 // history is what a bucket has, of each key the newest first.
@@ -87,7 +87,7 @@ func live(t *testing.T, l *replock.Locker, mode replock.Mode, held func(renewed 
 	}
 	held(0)
 	for i := range renewals {
-		if err := k.Check(t.Context()); err != nil {
+		if err := k.Renew(t.Context()); err != nil {
 			t.Error(err)
 		}
 		held(i + 1)
@@ -98,7 +98,7 @@ func live(t *testing.T, l *replock.Locker, mode replock.Mode, held func(renewed 
 }
 
 // TestVersions: of a lock nothing visible is left, and nothing at all where
-// versions may be removed.
+// versions can be removed.
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	for _, k := range []kind{onS3, onMinIO} {
@@ -171,7 +171,7 @@ func oldVersions(t *testing.T, p place) {
 			}
 		}
 	}
-	// Deleted by somebody who knows nothing of versions.
+	// Deleted by a client that knows nothing of versions.
 	putAsRoot(t, p.bucket, key, crashed)
 	if err := rootOf(t).RemoveObject(t.Context(), p.bucket, key, minio.RemoveObjectOptions{}); err != nil {
 		t.Fatal(err)
@@ -195,7 +195,7 @@ func oldVersions(t *testing.T, p place) {
 	check(old)
 }
 
-// neverShows reads a key over and over, until it is told to stop.
+// neverShows reads a key over and over, until it must stop.
 func neverShows(t *testing.T, p place, key, body string) (stop func()) {
 	root := minio.Core{Client: rootOf(t)}
 	end, ended := make(chan struct{}), make(chan struct{})
@@ -278,7 +278,7 @@ func TestVersionPermissions(t *testing.T) {
 	}
 }
 
-// TestOpaqueETag: on an encrypted bucket an ETag may be no checksum, and renewals go
+// TestOpaqueETag: on an encrypted bucket an ETag can be no checksum, and renewals go
 // by it all the same.
 func TestOpaqueETag(t *testing.T) {
 	t.Parallel()

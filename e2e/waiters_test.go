@@ -1,4 +1,4 @@
-//go:build unix && e2e
+//go:build unix && minio
 
 package e2e
 
@@ -12,8 +12,8 @@ import (
 )
 
 // TestFiftyWaiters wait behind a backup, 20 of them for the exclusive lock, and all get
-// in: the exclusive ones first, since who wants a shared lock yields to who waits for an
-// exclusive one, and each alone; and nothing is left.
+// in: the exclusive ones first, since shared acquirers yield to waiters for an exclusive
+// lock, and each alone; and nothing is left.
 func TestFiftyWaiters(t *testing.T) {
 	const exclusive, shared = 20, 30
 	s := onMinIO.on(onMinIO.shared(t)).site(t)

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store/mem"
 )
 
@@ -49,14 +49,14 @@ func TestLooksSoonAfterAcquiring(t *testing.T) {
 	})
 }
 
-// TestConfirmWaitsForYoungConflicts: Confirm doesn't call a lock held while another client's,
+// TestCheckWaitsForYoungConflicts: Check doesn't call a lock held while another client's,
 // which is too young to be judged, stands beside it.
-func TestConfirmWaitsForYoungConflicts(t *testing.T) {
+func TestCheckWaitsForYoungConflicts(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		k, err := w.machine().acquire(t.Context(), mode, "x")
 		mustLock(t, k, err)
 		w.comesBeside(mode)
-		if err := k.Confirm(t.Context()); !errors.Is(err, ErrLost) {
+		if err := k.Check(t.Context()); !errors.Is(err, ErrLost) {
 			t.Errorf("confirmed: %v", err)
 		}
 		k.Release(t.Context())
@@ -197,8 +197,11 @@ func (w *world) race(t *testing.T, trip time.Duration, round int, clients [2]cli
 	var locks [2]held
 	var wg sync.WaitGroup
 	for n, c := range clients {
-		c.tap.Before(func(context.Context, tap.Request) error { time.Sleep(c.jitter(trip) / 2); return nil })
-		c.tap.After(func(_ context.Context, _ tap.Request, err error) error { time.Sleep(c.jitter(trip) / 2); return err })
+		c.tap.Before(func(context.Context, hookstore.Request) error { time.Sleep(c.jitter(trip) / 2); return nil })
+		c.tap.After(func(_ context.Context, _ hookstore.Request, err error) error {
+			time.Sleep(c.jitter(trip) / 2)
+			return err
+		})
 		wg.Go(func() {
 			time.Sleep(time.Duration((round*(2*n-1)+1000)%7) * trip / 3)
 			if k, err := c.lock(t.Context(), modes[n]); err == nil {

@@ -7,13 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/repolock/repolock/internal/identity"
-	"github.com/repolock/repolock/internal/refresh"
+	"github.com/repolock/repolock/internal/text"
 )
 
 // maxBody is how much of a body is read, before and after decompression.
@@ -37,28 +36,28 @@ type body struct {
 	AcquiredID  string  `json:"acquired_id,omitempty"`
 	TTLSeconds  float64 `json:"ttl_seconds,omitempty"`
 	RefreshedAt string  `json:"refreshed_at,omitempty"`
-	// RefreshedBoot is the clock since boot, in nanoseconds, when this body was
-	// written: comparable by all who share the boot id and the time namespace, and
-	// settable by nobody.
-	RefreshedBoot int64             `json:"refreshed_boot_ns,omitempty"`
-	Seq           uint64            `json:"seq,omitempty"`
-	State         string            `json:"state,omitempty"`
-	HostID        string            `json:"host_id,omitempty"`
-	BootID        string            `json:"boot_id,omitempty"`
-	PID           int               `json:"pid,omitempty"`
-	PIDNamespace  string            `json:"pid_namespace,omitempty"`
-	TimeNamespace string            `json:"time_namespace,omitempty"` // of RefreshedBoot and PIDStart
-	PIDStart      uint64            `json:"pid_start,omitempty"`
-	User          string            `json:"user,omitempty"`
-	Version       string            `json:"version,omitempty"`
-	Metadata      map[string]string `json:"metadata,omitempty"`
+	// RefreshedBoot is the clock since boot, in nanoseconds, when this body was written. None
+	// can set it, and processes with the same boot id and time namespace can compare it.
+	RefreshedBoot    int64             `json:"refreshed_boot_ns,omitempty"`
+	Seq              uint64            `json:"seq,omitempty"`
+	State            State             `json:"state,omitempty"`
+	identity.Process                   // whose TimeNamespace is also that of RefreshedBoot
+	Version          string            `json:"version,omitempty"`
+	Metadata         map[string]string `json:"metadata,omitempty"`
 }
 
-// States of a flag.
+// State is how far the holder of a lock has come, as its body says. It is empty in the locks
+// of other clients.
+type State string
+
+// The states that this package writes.
 const (
-	stateAcquiring = "acquiring" // written, and not yet looked
-	stateWaiting   = "waiting"   // an exclusive acquirer in the queue
-	stateHeld      = "held"      // refreshed at least once by a holder
+	// StateAcquiring: the flag was written, and its acquirer hasn't looked for others yet.
+	StateAcquiring State = "acquiring"
+	// StateWaiting: the ticket of an exclusive acquirer in the queue. It holds nothing.
+	StateWaiting State = "waiting"
+	// StateHeld: a holder has refreshed the lock at least once.
+	StateHeld State = "held"
 )
 
 // encode writes plain JSON, as the wire format wants it.
@@ -70,30 +69,17 @@ func (b body) encode() []byte {
 	return out
 }
 
-// stamp dates the body: it is about to be sent, and good for ttl.
-func (b *body) stamp(now time.Time, sinceBoot, ttl time.Duration) {
-	b.RefreshedAt = now.UTC().Format(wireTime)
-	b.RefreshedBoot = int64(sinceBoot)
-	b.expire(now, ttl)
-}
-
-// expire says until when the body is good for clients of the original protocol, which judge by
-// expires_at and their own clocks: at the deadline of the lease it is still a foreignTTL ahead.
-func (b *body) expire(now time.Time, ttl time.Duration) {
-	b.ExpiresAt = now.Add(max(ttl, refresh.ForTTL(ttl).Deadline+foreignTTL)).UTC().Format(wireTime)
-}
-
-// stamp dates a body. Its expires_at is by the later one of this machine's wall clock and the
-// store's.
+// stamp dates a body that is about to be sent. Clients of the original protocol judge by
+// expires_at and their own clocks. So it is by the later one of this machine's wall clock and
+// the store's, and at the deadline of the lease still a foreignTTL ahead.
 func (l *Locker) stamp(b *body, st storeTime, sent time.Duration) {
-	now := l.opts.Clock.Now()
-	b.stamp(now, sent, l.opts.TTL)
-	if behind := l.behind(st); behind > 0 {
-		b.expire(now.Add(behind), l.opts.TTL)
-	}
+	now := l.opts.Clock.Now().UTC()
+	lasts := max(l.opts.TTL, l.times.Deadline+foreignTTL)
+	b.RefreshedAt, b.RefreshedBoot = now.Format(wireTime), int64(sent)
+	b.ExpiresAt = now.Add(l.behind(st) + lasts).Format(wireTime)
 }
 
-// behind is by how much, at least, the wall clock is behind the store's, or 0.
+// behind returns by how much, at least, the wall clock is behind the store's, or 0.
 func (l *Locker) behind(st storeTime) time.Duration {
 	if !st.known() || !l.store.Properties().StoreClock {
 		return 0
@@ -118,10 +104,9 @@ type lease struct {
 	ttl                          time.Duration
 }
 
-// decode understands a lock body as any client of the wire format writes it:
-// JSON, plain or zstd or gzip. It returns errReleased for an empty body,
-// errEncrypted for an encrypted one, and for any other that it can't understand
-// an error that says why. It reads no more than maxBody bytes, decompressed.
+// decode understands a lock body as any client of the wire format writes it: JSON, plain or zstd
+// or gzip. It returns errReleased for an empty body, and errEncrypted for an encrypted one. It
+// reads no more than maxBody bytes, decompressed.
 func decode(raw []byte) (lease, error) {
 	plain, err := decompress(raw)
 	if err != nil {
@@ -129,7 +114,7 @@ func decode(raw []byte) (lease, error) {
 	}
 	var l lease
 	if err := json.Unmarshal(plain, &l.body); err != nil {
-		return lease{}, fmt.Errorf("body is not a lock's JSON: %s", cut(err.Error()))
+		return lease{}, fmt.Errorf("body is not a lock's JSON: %s", text.Cut(err.Error(), maxText))
 	}
 	l.bound()
 	if l.expires, err = time.Parse(time.RFC3339Nano, l.ExpiresAt); err != nil {
@@ -156,36 +141,17 @@ func decode(raw []byte) (lease, error) {
 // maxText is where a text is cut that another client has written, in bytes. None of ours is as long.
 const maxText = 1 << 10
 
-// bound cuts what others wrote: there may be many locks, and each is kept.
+// bound cuts the texts of other clients: there can be many locks, and each is kept.
 func (b *body) bound() {
 	for _, s := range []*string{
-		&b.Operation, &b.Holder, &b.AcquiredAt, &b.ExpiresAt, &b.ID, &b.AcquiredID, &b.RefreshedAt, &b.State,
+		&b.Operation, &b.Holder, &b.AcquiredAt, &b.ExpiresAt, &b.ID, &b.AcquiredID, &b.RefreshedAt,
 		&b.HostID, &b.BootID, &b.PIDNamespace, &b.TimeNamespace, &b.User, &b.Version,
 	} {
-		*s = cut(*s)
+		*s = text.Cut(*s, maxText)
 	}
-	size := 0
-	for k, v := range b.Metadata {
-		size += len(k) + len(v)
-	}
-	if size > maxMetadata {
+	b.State = State(text.Cut(string(b.State), maxText))
+	if bytesIn(b.Metadata) > maxMetadata {
 		b.Metadata = nil
-	}
-}
-
-// cut shortens a text to maxText and an ellipsis, and leaves characters whole.
-func cut(s string) string {
-	if len(s) <= maxText {
-		return s
-	}
-	return strings.Clone(strings.ToValidUTF8(s[:maxText], "")) + "…"
-}
-
-// process is who wrote the body.
-func (b body) process() identity.Process {
-	return identity.Process{
-		HostID: b.HostID, BootID: b.BootID, PID: b.PID, PIDNamespace: b.PIDNamespace,
-		TimeNamespace: b.TimeNamespace, PIDStart: b.PIDStart, User: b.User,
 	}
 }
 

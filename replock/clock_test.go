@@ -1,11 +1,13 @@
 package replock
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store/mem"
 )
 
@@ -178,4 +180,34 @@ func TestOtherTTLs(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestStallIsNotTakenForSkew: a machine that stood still once while it took a lock is still
+// noticed when it does so again.
+func TestStallIsNotTakenForSkew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{})
+		a := w.machine()
+		const pause = 70 * time.Second
+		armed := false
+		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+			if r.Op == "list" && armed {
+				armed = false
+				a.clock.pause(pause)
+				time.Sleep(pause)
+			}
+			return nil
+		})
+		for range 3 {
+			armed = true
+			k, err := a.Shared(t.Context(), "x")
+			mustLock(t, k, err)
+			l, err := a.Status(t.Context())
+			if err != nil || len(l) != 1 || l[0].Age > pause/2 {
+				t.Errorf("granted by a flag of %v: %v", l, err)
+			}
+			k.Release(t.Context())
+			a.clock.setSkew(0)
+		}
+	})
 }

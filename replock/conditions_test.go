@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
@@ -61,7 +61,7 @@ func TestProveAbsentHarmless(t *testing.T) {
 				for range 3 {
 					m := w.machine()
 					var puts int
-					m.tap.Before(func(_ context.Context, r tap.Request) error {
+					m.tap.Before(func(_ context.Context, r hookstore.Request) error {
 						if r.Op == "put" && r.Key == k.l.keys.exclusive() {
 							puts++
 						}
@@ -88,7 +88,7 @@ func TestProveAbsentUnanswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{IfAbsent: mem.Claimed})
 		m := w.machine()
-		m.tap.Before(func(_ context.Context, r tap.Request) error {
+		m.tap.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "put" && r.Opts.IfAbsent && r.Key != m.keys.exclusive() {
 				return errors.New("reset")
 			}
@@ -121,7 +121,7 @@ func TestBreakBetweenLookAndPut(t *testing.T) {
 					if what == "exclusive" {
 						key = m.keys.exclusive()
 					}
-					m.tap.Before(func(ctx context.Context, r tap.Request) error {
+					m.tap.Before(func(ctx context.Context, r hookstore.Request) error {
 						if r.Op == "put" && r.Key == key && r.Opts.Replaces != "" {
 							return w.mem.Delete(ctx, key)
 						}
@@ -140,4 +140,34 @@ func TestBreakBetweenLookAndPut(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestProofRevivesNoBrokenLock: the proof that the store heeds If-Match doesn't put a broken lock back
+// after the right ETag was refused.
+func TestProofRevivesNoBrokenLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed})
+		a, b := w.machine(), w.machine()
+		k, err := a.Shared(t.Context(), "backup")
+		mustLock(t, k, err)
+		var other *Lock
+		a.tap.Before(func(ctx context.Context, r hookstore.Request) error {
+			if r.Op == "put" && r.Opts.IfMatch != "" && r.Opts.IfMatch != wrongETag && other == nil {
+				w.mem.Delete(ctx, k.Key()) // break-lock
+				other, err = b.Exclusive(context.Background(), "prune")
+				if err != nil {
+					t.Error(err)
+				}
+			}
+			return nil
+		})
+		time.Sleep(100 * time.Second)
+		if other != nil && alive(other) && alive(k) {
+			t.Error("both in: the proof of If-Match put back a broken flag")
+		}
+		if other != nil {
+			other.Release(t.Context())
+		}
+		k.Release(t.Context())
+	})
 }

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store/mem"
 )
 
@@ -29,7 +29,7 @@ func TestAcquireContextIsNotTheLocks(t *testing.T) {
 				if !alive(k) {
 					t.Errorf("the lock's context ended with the acquire's: %v", context.Cause(k.Context()))
 				}
-				if err := k.Check(t.Context()); err != nil {
+				if err := k.Renew(t.Context()); err != nil {
 					t.Errorf("check: %v", err)
 				}
 				if got := k.Context().Value(valueKey{}); got != "value" {
@@ -46,7 +46,7 @@ func TestAcquireContextIsNotTheLocks(t *testing.T) {
 var errQuit = errors.New("the program quits")
 
 // TestParentEndsTheLocksContext, and not the lock, which is held until it is released.
-// Neither Check nor Confirm says that all is well: the work must stop.
+// Neither Renew nor Check says that all is well: the work must stop.
 func TestParentEndsTheLocksContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{})
@@ -61,7 +61,7 @@ func TestParentEndsTheLocksContext(t *testing.T) {
 		if alive(k) || context.Cause(k.Context()) != errQuit {
 			t.Errorf("the lock's context: %v", context.Cause(k.Context()))
 		}
-		for name, look := range map[string]func(context.Context) error{"check": k.Check, "confirm": k.Confirm} {
+		for name, look := range map[string]func(context.Context) error{"check": k.Renew, "confirm": k.Check} {
 			if err := look(t.Context()); !errors.Is(err, errQuit) || errors.Is(err, ErrLost) {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -148,7 +148,7 @@ func TestWaitEndedByItsContext(t *testing.T) {
 		time.AfterFunc(time.Minute, func() { cancel(errQuit) })
 		return ctx, func() { cancel(nil) }
 	}
-	hangs := func(ctx context.Context, r tap.Request) error {
+	hangs := func(ctx context.Context, r hookstore.Request) error {
 		if r.Op != "list" {
 			return nil
 		}
@@ -159,7 +159,7 @@ func TestWaitEndedByItsContext(t *testing.T) {
 		name   string
 		mode   Mode
 		end    func(*testing.T) (context.Context, context.CancelFunc)
-		before tap.Before // of a request shortly before
+		before hookstore.Before // of a request shortly before
 		errs   []error
 	}{
 		{"deadline, exclusive", Exclusive, deadline, nil, []error{context.DeadlineExceeded}},
@@ -217,5 +217,56 @@ func TestEndedWithNobodyInTheWay(t *testing.T) {
 		if k != nil || errors.Is(err, ErrHeld) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
+	})
+}
+
+// TestContextEndsThoughTheObserverBlocks: the lock's context ends at its deadline even if the observer or
+// the logger blocks.
+func TestContextEndsThoughTheObserverBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{})
+		stuck := make(chan struct{})
+		a := w.machine(func(o *Options) {
+			o.Observe = func(e Event) {
+				if e.Kind == EventRefreshFailed {
+					<-stuck
+				}
+			}
+		})
+		b := w.machine()
+		k, err := a.Shared(t.Context(), "backup")
+		mustLock(t, k, err)
+		a.tap.Before(outage)
+		time.Sleep(65 * time.Second)
+		other, err := b.Exclusive(t.Context(), "prune")
+		mustLock(t, other, err)
+		if alive(k) {
+			t.Error("both in: the context outlives its deadline while the logger blocks")
+		}
+		close(stuck)
+		other.Release(t.Context())
+		a.tap.Before(nil)
+		k.Release(t.Context())
+	})
+}
+
+// TestResumeContextIsNotTheLocks: the resumed lock outlives the limit of Resume's context.
+func TestResumeContextIsNotTheLocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{})
+		a := w.machine()
+		k, err := a.Shared(t.Context(), "x")
+		mustLock(t, k, err)
+		a.lose(t, k)
+		a.tap.Before(nil)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		r, err := k.Resume(ctx)
+		mustLock(t, r, err)
+		time.Sleep(11 * time.Minute)
+		if !alive(r) {
+			t.Errorf("ended by the limit of the resume: %v; lost: %v", context.Cause(r.Context()), r.Lost())
+		}
+		r.Release(t.Context())
 	})
 }

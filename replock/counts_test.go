@@ -19,7 +19,7 @@ func (w *world) flags(n int) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		t.body.stamp(time.Now(), m.clock.Elapsed(), DefaultTTL)
+		m.date(t)
 		w.put(fmt.Sprintf("index/lock.shared/19990101T000000.%09dZ-%s", i, t.id), t.body.encode())
 	}
 }
@@ -37,9 +37,8 @@ func (m *machine) trips(f func()) (trips time.Duration, requests int, by map[str
 	return trips, requests, by
 }
 
-// TestRequestCounts asserts PROTOCOL.md's table, "What it costs". (The table
-// gives 1/1 for the renewal of a shared lock. Without If-Match that has to be
-// 2/2, as it gives for an exclusive one: there must be a look before the put.)
+// TestRequestCounts: each step of a lock's life takes these round trips and requests. Without
+// If-Match a renewal takes a look before its puts.
 func TestRequestCounts(t *testing.T) {
 	type cost struct{ trips, requests int }
 	for _, c := range []struct {
@@ -77,13 +76,13 @@ func TestRequestCounts(t *testing.T) {
 					})
 					time.Sleep(4 * time.Second) // the first look is over
 					check("renew", c.renew, func() {
-						if err := k.Check(t.Context()); err != nil {
+						if err := k.Renew(t.Context()); err != nil {
 							t.Error(err)
 						}
 					})
 					pages := min(1+n/1000, 2) // our own flag is beyond the first
 					check("confirm", cost{pages, pages}, func() {
-						if err := k.Confirm(t.Context()); err != nil {
+						if err := k.Check(t.Context()); err != nil {
 							t.Error(err)
 						}
 					})
@@ -144,5 +143,35 @@ func TestRequestCountsStale(t *testing.T) {
 			t.Errorf("requests %v, want %v", by, want)
 		}
 		k.Release(context.Background())
+	})
+}
+
+// TestRefusedAcquirerYieldsAtOnce: an acquirer that can't win yields at once, after few requests.
+func TestRefusedAcquirerYieldsAtOnce(t *testing.T) {
+	for _, mode := range []Mode{Shared, Exclusive} {
+		do(t, func(t *testing.T, w *world) {
+			other, err := w.machine().Exclusive(t.Context(), "prune")
+			mustLock(t, other, err)
+			time.Sleep(10 * time.Second) // older than an acquirer that is about to withdraw
+			a := w.machine()
+			a.tap.Count()
+			k, err := a.acquire(t.Context(), mode, "x")
+			mustHeld(t, k, err)
+			_, by := a.tap.Count()
+			want := map[string]int{"put": int(mode), "list": 1, "get": 2, "delete": 1}
+			if !maps.Equal(by, want) {
+				t.Errorf("%s: %v, want %v", mode, by, want)
+			}
+			other.Release(t.Context())
+		})
+	}
+	do(t, func(t *testing.T, w *world) { // another client has no intent
+		w.put("index/lock.exclusive", foreign(time.Now(), false))
+		a := w.machine()
+		k, err := a.Exclusive(t.Context(), "x")
+		mustHeld(t, k, err)
+		if _, by := a.tap.Count(); by["list"] != 1 {
+			t.Errorf("%v", by)
+		}
 	})
 }

@@ -7,15 +7,14 @@ import (
 	"time"
 )
 
-// Do runs work under a lock: it acquires the lock, runs work once, and releases the lock,
-// even if work panics. The context that work gets ends when the lock is lost, and when ctx
-// ends. Then work must stop.
+// Do runs work under a lock: it acquires the lock, calls work once, checks the lock
+// (Lock.Check), and releases it, even if work panics. The context that work receives ends when
+// the lock is lost and when ctx ends. Then work must return.
 //
-// If the lock isn't acquired, work isn't run, and the error is that of Exclusive or
-// Shared. Otherwise the error is the one of work, joined with a *LostError if the lock was
-// lost before work returned (whether work is complete is for the caller to find out),
-// and with the one of Release, after which an object is left to expire. Do doesn't
-// resume a lost lock. It confirms the lock when work has returned ([Lock.Confirm]).
+// If the lock is not acquired, work is not called, and the error is that of Exclusive or Shared.
+// Otherwise Do returns the error of work, joined with a *LostError if the lock was lost before
+// work returned, and with the error of Release. After a *LostError the caller must find out
+// whether the work is complete. Do does not resume a lost lock.
 func (l *Locker) Do(ctx context.Context, mode Mode, operation string, work func(context.Context) error, opts ...AcquireOption) (err error) {
 	if mode != Shared && mode != Exclusive {
 		return fmt.Errorf("%v: must be Shared or Exclusive", mode)
@@ -32,10 +31,10 @@ func (l *Locker) Do(ctx context.Context, mode Mode, operation string, work func(
 	return err
 }
 
-// lostBy returns the loss of the lock if it was lost by now, noticed or not. If the store
-// can't be reached, no other holder was let in: the lease lasts.
+// lostBy returns the loss of the lock if it was lost by now, noticed or not. If the store cannot
+// be reached, no other holder was let in: the lease lasts.
 func (k *Lock) lostBy(ctx context.Context) error {
-	_ = k.Confirm(context.WithoutCancel(ctx))
+	_ = k.Check(context.WithoutCancel(ctx))
 	for k.lost.Load() == nil && k.Left() <= 0 {
 		select {
 		case <-k.done:

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store/mem"
 )
 
@@ -135,7 +135,7 @@ func TestDoTellsOfWhatIsLeft(t *testing.T) {
 		w := newWorld(t, mem.Options{})
 		m := w.machine()
 		err := m.Do(t.Context(), Shared, "backup", func(context.Context) error {
-			m.tap.Before(func(_ context.Context, r tap.Request) error {
+			m.tap.Before(func(_ context.Context, r hookstore.Request) error {
 				if r.Op == "delete" {
 					return errOutage
 				}

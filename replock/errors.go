@@ -3,40 +3,41 @@ package replock
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
 
 // Errors that errors.Is finds.
 var (
-	// ErrHeld: somebody else holds a conflicting lock. It is no failure of the
-	// store. See HeldError.
+	// ErrHeld: another holder has a conflicting lock. It is no failure of the store. Errors of
+	// this kind are a *HeldError.
 	ErrHeld = errors.New("held by somebody else")
-	// ErrLost: the lock is no longer held. See LostError.
+	// ErrLost: the lock is no longer held. Errors of this kind are a *LostError.
 	ErrLost = errors.New("lock lost")
-	// ErrReleased is why a lock's context ended, if it was released.
+	// ErrReleased is the cause of the end of a released lock's context.
 	ErrReleased = errors.New("lock released")
-	// ErrUnsure: the store was reached, and it couldn't be found out whether somebody
-	// holds the lock, or it was too slow. The error says what went wrong.
+	// ErrUnsure: the store was reached, but it could not be found out whether another holder has
+	// the lock, or the store was too slow. The error says what went wrong.
 	ErrUnsure = errors.New("not sure whether the lock is held")
-	// ErrSlow: the store is too slow for the ttl: a refresh could not be tried
-	// three times before the deadline. A longer ttl helps; the error says which.
+	// ErrSlow: the store is too slow for the ttl. A refresh could not be tried three times
+	// before the deadline. The error names a ttl that would do.
 	ErrSlow = errors.New("store too slow for the ttl")
-	// ErrFence: a fencing number was asked for and can't be had.
+	// ErrFence: the option Fence was given, and the store cannot count fencing numbers.
 	ErrFence = errors.New("no fencing number")
 )
 
-// HeldError is returned when a lock isn't acquired because of others. Nothing
-// of the acquirer is left in the store, or if that couldn't be reached, not for
-// longer than its ttl.
+// HeldError is returned when a lock is not acquired because of other locks. Nothing of this
+// acquire is left in the store, or, if the store could not be reached, only until the ttl is
+// over.
 type HeldError struct {
 	// Mode that was asked for.
 	Mode Mode
-	// Holders that stand in its way: those that were looked at, at least one.
+	// Holders are the conflicting locks that were read, at least one.
 	Holders []Info
-	// More is how many others there are at least.
+	// More is a lower bound of the number of further ones.
 	More int
-	// Waited is how long the acquirer did.
+	// Waited is how long the acquirer has waited.
 	Waited time.Duration
 	// Err is why it stopped waiting early: its context ended. It is nil otherwise.
 	Err error
@@ -68,16 +69,16 @@ func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 // Unwrap returns Err.
 func (e *HeldError) Unwrap() error { return e.Err }
 
-// LostError says why a lock is no longer held. It is the cause of the end of
-// Lock.Context, and returned by Check and Resume.
+// LostError is the reason for which a lock is no longer held. It is the cause of the end of
+// Lock.Context, and is returned by Renew, Check, Resume and Do.
 type LostError struct {
 	Mode Mode
-	// Key that told it.
+	// Key is the key of the object that showed the loss.
 	Key string
-	// Reason in words.
+	// Reason is the reason in words.
 	Reason string
-	// Definite says that somebody else has been let in, or may have been: the
-	// lock can't be resumed.
+	// Definite means that another holder was let in, or might have been: the lock cannot be
+	// resumed.
 	Definite bool
 	// Err is the store's last error, if there was one.
 	Err error
@@ -94,11 +95,42 @@ func (e *LostError) Error() string {
 // Is makes errors.Is(err, ErrLost) true.
 func (e *LostError) Is(target error) bool { return target == ErrLost }
 
-// Unwrap gives the store's last error.
+// Unwrap returns the store's last error.
 func (e *LostError) Unwrap() error { return e.Err }
 
-// unsure is an error that errors.Is takes for ErrUnsure.
-type unsure struct{ error }
+// alsoError is an error that is also another one, which its text does not mention.
+type alsoError struct {
+	error
+	also error
+}
 
-func (unsure) Is(target error) bool { return target == ErrUnsure }
-func (e unsure) Unwrap() error      { return e.error }
+func (e alsoError) Unwrap() []error { return []error{e.error, e.also} }
+
+func unsure(err error) error { return alsoError{err, ErrUnsure} }
+
+// joined is errors.Join in one line.
+type joined []error
+
+// join returns the errors that aren't nil as one, or nil.
+func join(errs ...error) error {
+	errs = slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil })
+	switch len(errs) {
+	case 0:
+		return nil
+	case 1:
+		return errs[0]
+	default:
+		return joined(errs)
+	}
+}
+
+func (j joined) Error() string {
+	texts := make([]string, len(j))
+	for i, err := range j {
+		texts[i] = err.Error()
+	}
+	return strings.Join(texts, "; ")
+}
+
+// Unwrap is for errors.Is and errors.As.
+func (j joined) Unwrap() []error { return j }

@@ -61,7 +61,7 @@ func ExampleLocker_Exclusive() {
 
 	// What the lock protects stops when lock.Context() ends. Before a batch that must not
 	// be done without the lock:
-	if err := lock.Check(lock.Context()); err != nil {
+	if err := lock.Renew(lock.Context()); err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -87,8 +87,8 @@ func ExampleHeldError() {
 	var held *replock.HeldError
 	if errors.As(err, &held) {
 		for _, h := range held.Holders {
-			fmt.Println(h.Mode, replock.Printable(h.Operation), h.Metadata["job"])
+			fmt.Printf("%s %q %q\n", h.Mode, h.Operation, h.Metadata["job"])
 		}
 	}
-	// Output: shared backup nightly
+	// Output: shared "backup" "nightly"
 }

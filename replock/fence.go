@@ -9,16 +9,20 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// fenceBody is the content of the fence object.
+// Fence makes Exclusive take a fencing number with the lock: see Lock.Fence. It costs two more
+// requests, a get and a put. The acquire fails with ErrFence on a store that doesn't itself
+// keep If-Match and If-None-Match. Shared ignores it.
+func Fence() AcquireOption { return func(q *queue) { q.fence = true } }
+
+// fenceBody is the body of the fence object.
 type fenceBody struct {
 	Fence uint64 `json:"fence"`
 	ID    string `json:"id"` // of the lock that took the number
 }
 
-// nextFence counts the fence object up and returns the new number. It is called
-// by whoever is alone in the repository, and yet relies on conditional puts:
-// only they keep the late put of an earlier holder from counting back. So it
-// fails on a store that hasn't proven them.
+// nextFence counts the fence object up and returns the new number. Only the holder of the
+// exclusive lock calls it. It still needs conditional puts: only they keep the late put of an
+// earlier holder from counting back. It fails on a store that does not keep them.
 func (l *Locker) nextFence(ctx context.Context, id string) (uint64, error) {
 	p := l.store.Properties()
 	if p.IfAbsent != store.Kept || !l.conditions.match.holds() {

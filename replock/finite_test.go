@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
@@ -16,7 +16,7 @@ import (
 // TestListingsEnd: whatever a store says of a listing, all that reads one ends, with an error that
 // says so, and never with an answer that only a whole listing can give.
 func TestListingsEnd(t *testing.T) {
-	for _, how := range tap.Ways {
+	for _, how := range hookstore.Ways {
 		for name, do := range map[string]func(context.Context, *Locker) error{
 			"exclusive": func(ctx context.Context, l *Locker) error { _, err := l.Exclusive(ctx, "x"); return err },
 			"waiting": func(ctx context.Context, l *Locker) error {
@@ -32,7 +32,7 @@ func TestListingsEnd(t *testing.T) {
 					for i := range 4 { // empty flags, in nobody's way
 						w.put(fmt.Sprint("index/lock.shared/", i), nil)
 					}
-					s := &tap.Unending{Store: w.mem, How: how, Most: 5000}
+					s := &hookstore.Unending{Store: w.mem, How: how, Most: 5000}
 					l, err := New(s, Options{})
 					if err != nil {
 						t.Fatal(err)

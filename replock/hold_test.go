@@ -9,21 +9,21 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
 
 var errOutage = errors.New("503 service unavailable")
 
-func takesASecond(context.Context, tap.Request) error {
+func takesASecond(context.Context, hookstore.Request) error {
 	time.Sleep(time.Second)
 	return nil
 }
 
-func outage(context.Context, tap.Request) error { return errOutage }
+func outage(context.Context, hookstore.Request) error { return errOutage }
 
-func mayNotDelete(_ context.Context, r tap.Request) error {
+func mayNotDelete(_ context.Context, r hookstore.Request) error {
 	if r.Op == "delete" {
 		return &store.Error{Op: "delete", Key: r.Key, Err: store.ErrPermission}
 	}
@@ -111,7 +111,7 @@ func TestLostAtDeadline(t *testing.T) {
 		if !errors.As(context.Cause(k.Context()), &lost) || lost.Definite || !errors.Is(lost, errOutage) {
 			t.Errorf("cause: %v", context.Cause(k.Context()))
 		}
-		if err := k.Check(t.Context()); !errors.Is(err, ErrLost) {
+		if err := k.Renew(t.Context()); !errors.Is(err, ErrLost) {
 			t.Errorf("check: %v", err)
 		}
 	})
@@ -149,7 +149,7 @@ func TestHangingRequests(t *testing.T) {
 		start := time.Now()
 		k, err := a.acquire(t.Context(), mode, "x")
 		mustLock(t, k, err)
-		a.tap.Before(func(context.Context, tap.Request) error {
+		a.tap.Before(func(context.Context, hookstore.Request) error {
 			time.Sleep(time.Hour)
 			return errOutage
 		})
@@ -172,7 +172,7 @@ func TestAnswerAfterDeadline(t *testing.T) {
 		start := time.Now()
 		k, err := a.Exclusive(t.Context(), "x")
 		mustLock(t, k, err)
-		a.tap.After(func(context.Context, tap.Request, error) error {
+		a.tap.After(func(context.Context, hookstore.Request, error) error {
 			time.Sleep(26 * time.Second) // from 30 s to 56 s
 			return nil
 		})
@@ -241,7 +241,7 @@ func TestLostAnswers(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a := w.machine()
 		var puts atomic.Int64
-		a.tap.After(func(_ context.Context, r tap.Request, err error) error {
+		a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
 			if r.Op == "put" && puts.Add(1)%2 == 1 && err == nil {
 				return errOutage
 			}
@@ -258,7 +258,7 @@ func TestLostAnswers(t *testing.T) {
 	})
 }
 
-func TestCheck(t *testing.T) {
+func TestRenew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{})
 		a := w.machine()
@@ -266,12 +266,12 @@ func TestCheck(t *testing.T) {
 		mustLock(t, k, err)
 		time.Sleep(20 * time.Second)
 		before := k.Deadline()
-		if err := k.Check(t.Context()); err != nil || k.Deadline() != before+20*time.Second {
+		if err := k.Renew(t.Context()); err != nil || k.Deadline() != before+20*time.Second {
 			t.Errorf("check: %v, deadline %v later", err, k.Deadline()-before)
 		}
 		a.tap.Before(outage)
 		for range 10 {
-			if err := k.Check(t.Context()); !errors.Is(err, errOutage) {
+			if err := k.Renew(t.Context()); !errors.Is(err, errOutage) {
 				t.Errorf("check in an outage: %v", err)
 			}
 		}
@@ -280,16 +280,16 @@ func TestCheck(t *testing.T) {
 			t.Error("failed checks count as failed refreshes")
 		}
 		w.mem.Delete(t.Context(), k.Key())
-		if err := k.Check(t.Context()); !errors.Is(err, ErrLost) || alive(k) {
+		if err := k.Renew(t.Context()); !errors.Is(err, ErrLost) || alive(k) {
 			t.Errorf("check of a broken lock: %v", err)
 		}
 		k.Release(t.Context())
 	})
 }
 
-// TestConfirm: it sees what was broken in any of a lock's objects, writes nothing,
+// TestCheck: it sees what was broken in any of a lock's objects, writes nothing,
 // and takes a listing that fails for no answer.
-func TestConfirm(t *testing.T) {
+func TestCheck(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		for i := range 2 {
 			a := w.machine()
@@ -298,19 +298,19 @@ func TestConfirm(t *testing.T) {
 			time.Sleep(20 * time.Second)
 			before := k.Deadline()
 			a.tap.Count()
-			if err := k.Confirm(t.Context()); err != nil || k.Deadline() != before {
+			if err := k.Check(t.Context()); err != nil || k.Deadline() != before {
 				t.Errorf("confirm: %v, deadline %v later", err, k.Deadline()-before)
 			}
 			if total, by := a.tap.Count(); total != 1 || by["list"] != 1 {
 				t.Errorf("confirm sent %v", by)
 			}
 			a.tap.Before(outage)
-			if err := k.Confirm(t.Context()); !errors.Is(err, errOutage) || !alive(k) {
+			if err := k.Check(t.Context()); !errors.Is(err, errOutage) || !alive(k) {
 				t.Errorf("confirm in an outage: %v", err)
 			}
 			a.tap.Before(nil)
 			time.Sleep(15 * time.Second) // and a refresh
-			if err := k.Confirm(t.Context()); err != nil {
+			if err := k.Check(t.Context()); err != nil {
 				t.Errorf("confirm after a refresh: %v", err)
 			}
 			key := k.Key()
@@ -321,10 +321,10 @@ func TestConfirm(t *testing.T) {
 				t.Fatal(err)
 			}
 			var lost *LostError
-			if err := k.Confirm(t.Context()); !errors.As(err, &lost) || !lost.Definite || lost.Key != key || alive(k) {
+			if err := k.Check(t.Context()); !errors.As(err, &lost) || !lost.Definite || lost.Key != key || alive(k) {
 				t.Errorf("confirm of a broken lock: %v", err)
 			}
-			if err := k.Confirm(t.Context()); !errors.Is(err, ErrLost) {
+			if err := k.Check(t.Context()); !errors.Is(err, ErrLost) {
 				t.Errorf("confirm again: %v", err)
 			}
 			k.Release(t.Context())
@@ -333,7 +333,7 @@ func TestConfirm(t *testing.T) {
 		k, err := w.machine().acquire(t.Context(), mode, "x")
 		mustLock(t, k, err)
 		k.Release(t.Context())
-		if err := k.Confirm(t.Context()); !errors.Is(err, ErrReleased) {
+		if err := k.Check(t.Context()); !errors.Is(err, ErrReleased) {
 			t.Errorf("confirm of a released lock: %v", err)
 		}
 	})
@@ -359,7 +359,7 @@ func TestEmptyFirstPage(t *testing.T) {
 		k, err := a.acquire(t.Context(), mode, "x")
 		mustLock(t, k, err)
 		time.Sleep(5 * time.Minute)
-		if err := k.Confirm(t.Context()); err != nil || !alive(k) {
+		if err := k.Check(t.Context()); err != nil || !alive(k) {
 			t.Errorf("after five minutes: %v", err)
 		}
 		if _, err := b.Exclusive(t.Context(), "y"); !errors.Is(err, ErrHeld) {

@@ -8,48 +8,39 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// margin is added to a lease's end on the store's clock: mod times are rounded
-// down to a second by S3, and the clocks of a store's gateways differ a little.
+// margin is added to a lease's end on the store's clock: S3 rounds mod times down to a second,
+// and the clocks of a store's gateways differ a little.
 const margin = 2 * time.Second
 
-// young is the age below which a flag is a conflict without its body being
-// read: only a ttl shorter than the default one could make it stale.
-const young = DefaultTTL
-
-// storeTime is a lower bound of the store's own clock. The zero value is
-// unknown.
+// storeTime is a lower bound of the store's clock. The zero value is unknown.
 type storeTime struct {
 	at      time.Time     // a reading of the store's clock,
 	elapsed time.Duration // and of ours, not earlier
 }
 
-// when is a lower bound of the store's clock at a reading of ours.
+// when returns a lower bound of the store's clock at a reading of ours.
 func (s storeTime) when(elapsed time.Duration) time.Time { return s.at.Add(elapsed - s.elapsed) }
 
 func (s storeTime) known() bool { return !s.at.IsZero() }
 
-// entry is a lock object of somebody else.
+// entry is a lock object of another client.
 type entry struct {
 	store.Object
-	kind kind
-	// What the body says, once it was read.
-	read  bool
-	raw   []byte
-	lease lease
-	err   error
-	// carried: it wasn't read, and lease is what an earlier version said.
-	carried bool
-	// When this process first saw the object as it is now, and whether it had
-	// seen it otherwise before.
-	since   time.Duration
-	changed bool
+	kind    kind
+	read    bool // then the body says the following:
+	raw     []byte
+	lease   lease
+	err     error
+	carried bool          // it wasn't read, and lease is what an earlier version said
+	since   time.Duration // when it was first seen as it is now
+	changed bool          // it was seen otherwise before
 	shown   time.Duration // for a survey: when the request was sent that showed it
 
 	verdict Verdict
 	why     string
 }
 
-// mode of the lock that the entry is of.
+// mode returns the mode of the entry's lock.
 func (e *entry) mode() Mode {
 	if e.kind == kindShared {
 		return Shared
@@ -57,14 +48,12 @@ func (e *entry) mode() Mode {
 	return Exclusive
 }
 
-// sight remembers the entries of one acquire from look to look: their bodies,
-// which needn't be read again as long as the ETag stays, and since when they
-// didn't change.
-type sight map[string]*entry
+// memory has the entries of one acquire from look to look: their bodies while the ETag stays, and
+// since when they are unchanged.
+type memory map[string]*entry
 
-// see returns what is known of an object that was listed in a request that was
-// answered at the given time.
-func (s sight) see(o store.Object, k kind, answered time.Duration) *entry {
+// see returns the entry of an object that was listed in a request answered at the given time.
+func (s memory) see(o store.Object, k kind, answered time.Duration) *entry {
 	e, ok := s[o.Key]
 	if was := e; !ok || e.ETag != o.ETag || !e.ModTime.Equal(o.ModTime) || e.Size != o.Size {
 		e = &entry{Object: o, kind: k, since: answered, changed: ok}
@@ -81,8 +70,7 @@ func (s sight) see(o store.Object, k kind, answered time.Duration) *entry {
 	return e
 }
 
-// carry takes over what the version before said: a refresh changes nothing of a flag,
-// which only one ever writes, but its times.
+// carry takes over what the version before said: a refresh changes only the times of a flag.
 func (e *entry) carry(was *entry) {
 	if e.kind == kindExclusive || was.err != nil || !was.read && !was.carried {
 		return
@@ -94,7 +82,7 @@ func (e *entry) carry(was *entry) {
 	}
 }
 
-// ttl is how long it lasts after its last change.
+// ttl returns how long the lock lasts after its last change.
 func (e *entry) ttl() time.Duration {
 	if e.err != nil {
 		return foreignTTL
@@ -102,9 +90,8 @@ func (e *entry) ttl() time.Duration {
 	return e.lease.ttl
 }
 
-// judge decides what an entry is whose body was read: PROTOCOL.md, "Live, stale,
-// unreadable". now is when the request was sent that last showed it unchanged.
-// In doubt it is held.
+// judge sets the verdict of an entry whose body was read: docs/protocol.md, Stale. now is when
+// the request was sent that last showed it unchanged. In doubt a lock is held.
 func (l *Locker) judge(e *entry, st storeTime, now time.Duration) {
 	e.verdict, e.why = l.verdict(e, st, now)
 }
@@ -118,18 +105,15 @@ func (l *Locker) verdict(e *entry, st storeTime, now time.Duration) (Verdict, st
 		return Unreadable, e.err.Error()
 	}
 
-	// Watched for a whole ttl of this process's own time, whatever any clock
-	// says: the holder's last refresh was sent before we first saw it, so its
-	// deadline is over, and no later one was answered.
+	// Watched for a whole ttl of our own time: the holder's last refresh was sent before we
+	// first saw it, so its deadline is over, and no later one was answered.
 	if now-e.since >= ttl {
 		return Stale, ""
 	}
 
-	// Somebody refreshed it under our eyes.
-	if e.changed {
+	if e.changed { // it was refreshed while we watched
 		return Live, ""
 	}
-
 	// Two witnesses: the store's clock, and one of this machine.
 	known := l.store.Properties().StoreClock && st.known() && !e.ModTime.IsZero()
 	if known && !st.when(now).After(e.ModTime.Add(ttl+margin)) {
@@ -158,29 +142,28 @@ func (l *Locker) expired(e *entry, ttl, now time.Duration) (expired bool, clock 
 	if e.err != nil {
 		return false, "its body, which is encrypted,"
 	}
-	if sinceBoot := time.Duration(e.lease.RefreshedBoot); sinceBoot > 0 && l.self.SameBoot(e.lease.process()) {
-		// A holder on this very machine and in our time namespace: the clock since
-		// boot, which both share and nobody can set, in place of the wall clock. On a local directory
-		// that stamps the mod times as well, and would be both witnesses.
+	if sinceBoot := time.Duration(e.lease.RefreshedBoot); sinceBoot > 0 && l.self.SameBoot(e.lease.Process) {
+		// The clock since boot, which both share and neither can set. On a local directory the
+		// wall clock stamps the mod times as well, and would be both witnesses.
 		return now-sinceBoot > ttl, "the time since boot"
 	}
 	wall := l.opts.Clock.Now()
 	return wall.After(e.lease.refreshed.Add(ttl)), fmt.Sprintf("this machine's clock (%s)", wall.UTC().Format(time.RFC3339))
 }
 
-// longDead is an age that no clock shows by mistake for another time zone's: those are up to
-// 14 h apart.
+// longDead is an age that cannot be the difference between two time zones, which are up to 14 h
+// apart.
 const longDead = 15 * time.Hour
 
-// longDead reports whether the store's clock and this machine's both say that an encrypted
-// body is as old as that. Its second witness isn't independent of the first, because its only
-// date is the store's; so it counts only for an age that a wrong clock doesn't explain.
+// longDead reports whether the store's clock and this machine's both show that an encrypted body
+// is as old as that. Its only date is the store's, so the second witness is not independent, and
+// counts only for an age that no wrong clock explains.
 func (l *Locker) longDead(e *entry, st storeTime, now time.Duration) bool {
 	dead := e.ModTime.Add(longDead)
 	return st.when(now).After(dead) && l.opts.Clock.Now().After(dead)
 }
 
-// age of an entry by the store's clock; false if that isn't known.
+// age returns the age of an entry by the store's clock, and false if it is unknown.
 func (e *entry) age(st storeTime, now time.Duration) (time.Duration, bool) {
 	if !st.known() || e.ModTime.IsZero() {
 		return 0, false
@@ -188,7 +171,7 @@ func (e *entry) age(st storeTime, now time.Duration) (time.Duration, bool) {
 	return st.when(now).Sub(e.ModTime), true
 }
 
-// info is the entry for others to see.
+// info describes the entry for callers.
 func (l *Locker) info(e *entry, st storeTime, now time.Duration) Info {
 	b := e.lease.body
 	i := Info{
@@ -196,7 +179,7 @@ func (l *Locker) info(e *entry, st storeTime, now time.Duration) Info {
 		User: b.User, Version: b.Version, Metadata: b.Metadata, AcquiredID: b.AcquiredID,
 		Acquired: e.lease.acquired, Expires: e.lease.refreshed.Add(e.lease.ttl), TTL: e.lease.ttl,
 		ModTime: e.ModTime, Verdict: e.verdict, Why: e.why, Body: e.raw,
-		ProcessGone: l.self.Gone(b.process()),
+		ProcessGone: l.self.Gone(b.Process),
 		object:      e.Object,
 	}
 	if i.TTL == 0 {
@@ -211,15 +194,16 @@ func (l *Locker) info(e *entry, st storeTime, now time.Duration) Info {
 	return i
 }
 
-func (l *Locker) infos(entries []*entry, st storeTime, now time.Duration) []Info {
-	infos := make([]Info, 0, len(entries))
+// infos describes the locks of entries that a look has found.
+func (l *Locker) infos(entries []*entry, f findings) []Info {
+	var infos []Info
 	for _, e := range entries {
-		infos = append(infos, l.info(e, st, now))
+		infos = append(infos, l.info(e, f.st, f.now))
 	}
-	return infos
+	return merge(infos)
 }
 
-// certainty that a lock is over: of two objects of a lock, the lesser counts.
+// certainty orders verdicts. An exclusive lock takes the less certain one of its two objects.
 var certainty = map[Verdict]int{Live: 0, Unreadable: 1, Doubtful: 2, Stale: 3, Released: 4}
 
 // merge makes one Info of the objects of one lock: an exclusive one has two.

@@ -12,28 +12,26 @@ import (
 
 	"github.com/repolock/repolock/internal/identity"
 	"github.com/repolock/repolock/internal/refresh"
+	"github.com/repolock/repolock/internal/serial"
 	"github.com/repolock/repolock/store"
 )
 
-// Locker takes locks in one repository. It may be used concurrently, and holds
-// nothing open: it needs no closing.
+// Locker takes locks in one repository. Its methods can be called concurrently. It holds nothing
+// open, and need not be closed.
 type Locker struct {
 	store      store.Store
 	opts       Options
 	keys       keys
-	schedule   refresh.Schedule
+	times      refresh.Schedule
 	self       identity.Process
 	conditions conditions
 	skews      skews
 	randMu     sync.Mutex
 	earlier    func(most time.Duration) time.Duration
-
-	tellMu  sync.Mutex
-	telling bool // of what is untold
-	untold  []func()
+	events     serial.Queue // those that the logger and the observer haven't got
 }
 
-// New returns a Locker for the repository on a store. It makes no request.
+// New returns a Locker for the repository in a store. It makes no request.
 func New(s store.Store, opts Options) (*Locker, error) {
 	if s == nil {
 		return nil, errors.New("no store: open one first")
@@ -42,11 +40,11 @@ func New(s store.Store, opts Options) (*Locker, error) {
 		return nil, err
 	}
 	l := &Locker{
-		store:    store.Finite(s),
-		opts:     opts,
-		keys:     keys{opts.Prefix},
-		schedule: refresh.ForTTL(opts.TTL),
-		self:     *opts.Self,
+		store: store.Finite(s),
+		opts:  opts,
+		keys:  keys{opts.Prefix},
+		times: refresh.ForTTL(opts.TTL),
+		self:  identity.Process(*opts.Self),
 	}
 	if err := store.CheckKey(l.keys.exclusive()); err != nil {
 		return nil, fmt.Errorf("prefix %q: %w", opts.Prefix, err)
@@ -56,31 +54,34 @@ func New(s store.Store, opts Options) (*Locker, error) {
 	return l, nil
 }
 
-// Shared takes a shared lock for an operation such as a backup. See Exclusive.
+// Shared acquires a shared lock for an operation such as a backup. It costs one put and one
+// list. For all else see Exclusive.
 func (l *Locker) Shared(ctx context.Context, operation string, opts ...AcquireOption) (*Lock, error) {
 	return l.acquire(ctx, Shared, operation, opts...)
 }
 
-// Exclusive takes the exclusive lock for an operation such as a prune. Either
-// the lock or the error is nil.
+// Exclusive acquires the exclusive lock for an operation such as a prune. It returns either a
+// lock or an error. It costs two puts and one list if the store has If-None-Match, else two puts
+// and two lists, and more requests only if other locks are stored.
 //
-// If another holder has a conflicting lock the error is a *HeldError. If it
-// can't be known whether somebody does, it is the store's error. It doesn't wait
-// for a lock that is held, unless Wait is among the options; but a lock that one
-// clock calls stale and another doesn't is watched for as long as that lock lives, if
-// that is at most two minutes. One that lives longer counts as held, with the verdict Doubtful.
+// A *HeldError is returned when another holder has a conflicting lock. ErrUnsure and ErrSlow are
+// returned when the store could be reached, and could not be trusted to tell. Any other error is
+// the store's. After an error nothing of this acquire is left in the store, or, if the store
+// could not be reached, only until the ttl is over.
 //
-// ctx bounds the acquire, and may be cancelled after it: the lock is held, and refreshed,
-// until Release. The lock's context has the values of ctx; see Parent for one that ends
-// with another.
+// Exclusive does not wait for a lock that is held, unless Wait is among the options. But it
+// watches a lock that is stale by one clock and not by another, for up to two minutes, until
+// that lock changes or has stayed unchanged for its whole ttl. A lock with a longer ttl counts
+// as held, with the verdict Doubtful.
+//
+// ctx bounds the acquire, and can be cancelled after it: the lock is held, and refreshed, until
+// Release. The lock's context has the values of ctx. See Parent for one that ends with another
+// context.
 func (l *Locker) Exclusive(ctx context.Context, operation string, opts ...AcquireOption) (*Lock, error) {
 	return l.acquire(ctx, Exclusive, operation, opts...)
 }
 
-// TTL is how long a lock outlives a holder that can't refresh it.
-func (l *Locker) TTL() time.Duration { return l.opts.TTL }
-
-// newID returns 128 random bits.
+// newID returns 128 random bits in hex.
 func (l *Locker) newID() (string, error) {
 	var b [16]byte
 	if err := l.random(b[:]); err != nil {

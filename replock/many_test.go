@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
@@ -76,7 +76,7 @@ func TestStatusAsOfEachPage(t *testing.T) {
 			w.put(fmt.Sprint("index/lock.shared/z", i), foreign(time.Now(), true))
 		}
 		m := w.machine()
-		m.tap.Before(func(context.Context, tap.Request) error { time.Sleep(7 * time.Second); return nil })
+		m.tap.Before(func(context.Context, hookstore.Request) error { time.Sleep(7 * time.Second); return nil })
 		infos, err := m.Status(t.Context())
 		if err != nil || len(infos) != 5 || infos[0].ID != k.ID() || infos[0].Verdict != Live {
 			t.Errorf("%v %v", infos, err)

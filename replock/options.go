@@ -1,6 +1,7 @@
 package replock
 
 import (
+	"cmp"
 	"crypto/rand"
 	"fmt"
 	"io"
@@ -9,70 +10,57 @@ import (
 
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/identity"
+	"github.com/repolock/repolock/internal/text"
 )
 
-// Limits of a lock's time to live, and what it is unless said otherwise.
+// Bounds and default of Options.TTL.
 const (
 	MinTTL     = 10 * time.Second
 	DefaultTTL = 60 * time.Second
 	MaxTTL     = 24 * time.Hour
 )
 
-// Limits of the time between two looks at a held lock, and what it is unless
-// said otherwise.
+// Lower bound and default of Options.Look.
 const (
 	MinLook     = time.Second
 	DefaultLook = 10 * time.Second
 )
 
-// Clock tells the time. It must advance together with the runtime's timers, as
-// the system's own does, and as time in a testing/synctest bubble does.
-type Clock = clock.Clock
-
-// Options of a Locker. The zero value is the wire format's own lock.
+// Options configures a Locker. The zero value is for the wire format's own lock.
 type Options struct {
-	// TTL is how long the lock outlives a holder that can't refresh it any
-	// more, from MinTTL to MaxTTL; 0 is DefaultTTL. It is refreshed at half of
-	// it or up to a tenth of that earlier, and must be given up at 55/60 of it.
+	// TTL is how long the lock outlives a holder that can no longer refresh it, from MinTTL to
+	// MaxTTL; 0 is DefaultTTL. The lock is refreshed after 45 to 50 % of it, and given up after
+	// 55/60 of it.
 	TTL time.Duration
-	// Look is how often a holder looks at its own objects, from MinLook to the
-	// ttl; 0 is DefaultLook. It bounds how long a lock that was broken, or that
-	// others passed while the machine stood still, is taken for held. A look is
-	// one list request.
+	// Look is the time between two looks of a holder at its lock, from MinLook to the ttl; 0 is
+	// DefaultLook. It bounds how long a lock is taken for held that was broken, or that another
+	// client passed while the machine stood still. A look is one list request.
 	Look time.Duration
-	// Name of the lock, for a repository that has several (see CheckName). Empty
-	// is the repository's own lock, which other clients of the wire format see.
+	// Name is the name of the lock, for a repository that has several (see CheckName). Empty is
+	// the repository's own lock, which other clients of the wire format see.
 	Name string
-	// Prefix of the lock's keys, ending in a slash, in place of DefaultPrefix
-	// and of Name.
+	// Prefix replaces DefaultPrefix, and excludes Name. It ends in a slash.
 	Prefix string
-	// Metadata goes into the lock's body for others to read: no secrets.
+	// Metadata is stored in the lock's body for others to read. It must hold no secrets.
 	Metadata map[string]string
-	// Version of the program, for others to read.
+	// Version is the version of the program, for others to read.
 	Version string
-	// Fence asks for a fencing number with each exclusive lock; see Lock.Fence.
-	Fence bool
-	// Logger gets what is worth knowing; nil is silence.
+	// Logger receives the events. Nil discards them.
 	Logger *slog.Logger
-	// Observe, if set, is told of each event, one after another, a moment after
-	// it has happened.
+	// Observe, if set, is called with each event: in order, one at a time, shortly after the
+	// event. A call that blocks delays later events and Flush, never a refresh.
 	Observe func(Event)
-	// Clock, Rand and Self are for tests. Nil is the system's clock, crypto/rand
-	// and this process.
+	// Clock, Rand and Self are for tests. Nil is the system's clock, crypto/rand and this
+	// process.
 	Clock Clock
 	Rand  io.Reader
-	Self  *identity.Process
+	Self  *Process
 }
 
 func (o *Options) fill() error {
-	if o.TTL == 0 {
-		o.TTL = DefaultTTL
-	}
+	o.TTL, o.Look = cmp.Or(o.TTL, DefaultTTL), cmp.Or(o.Look, DefaultLook)
 	if o.TTL < MinTTL || o.TTL > MaxTTL {
 		return fmt.Errorf("ttl %v: must be from %v to %v", o.TTL, MinTTL, MaxTTL)
-	}
-	if o.Look == 0 {
-		o.Look = DefaultLook
 	}
 	if o.Look < MinLook || o.Look > o.TTL {
 		return fmt.Errorf("look %v: must be from %v to the ttl, %v", o.Look, MinLook, o.TTL)
@@ -90,11 +78,7 @@ func (o *Options) fill() error {
 	case o.Prefix[len(o.Prefix)-1] != '/':
 		return fmt.Errorf("prefix %q: must end in a slash", o.Prefix)
 	}
-	size := 0
-	for k, v := range o.Metadata {
-		size += len(k) + len(v)
-	}
-	if size > maxMetadata {
+	if size := bytesIn(o.Metadata); size > maxMetadata {
 		return fmt.Errorf("metadata has %d bytes: must have at most %d", size, maxMetadata)
 	}
 	if o.Logger == nil {
@@ -107,7 +91,7 @@ func (o *Options) fill() error {
 		o.Rand = rand.Reader
 	}
 	if o.Self == nil {
-		self := identity.Self()
+		self := Process(identity.Self())
 		o.Self = &self
 	}
 	return nil
@@ -119,3 +103,19 @@ const (
 	maxMetadata  = 4 << 10
 	maxOperation = 256
 )
+
+func bytesIn(metadata map[string]string) (n int) {
+	for k, v := range metadata {
+		n += len(k) + len(v)
+	}
+	return n
+}
+
+// CheckOperation returns an error unless operation can be the operation of a lock: 1 to 256
+// bytes.
+func CheckOperation(operation string) error {
+	if operation == "" || len(operation) > maxOperation {
+		return fmt.Errorf("operation %q: must have 1 to %d bytes", text.Brief(operation), maxOperation)
+	}
+	return nil
+}

@@ -28,3 +28,17 @@ func TestNoIntentBelowAnother(t *testing.T) {
 		}
 	})
 }
+
+// TestKeysOfSharedLocksAreNoOtherLocks: an object under a name's other keys that a policy for
+// shared locks alone allows is no lock.
+func TestKeysOfSharedLocksAreNoOtherLocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{})
+		w.put("index/locks/n/lock.exclusive/lock.shared/x", []byte("x"))
+		w.put("index/locks/n/lock.intent/lock.shared/x", []byte("x"))
+		for _, mode := range []Mode{Shared, Exclusive} {
+			k, err := w.machine(func(o *Options) { o.Name = "n" }).acquire(t.Context(), mode, "x")
+			mustLock(t, k, err).Release(t.Context())
+		}
+	})
+}

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store/mem"
 )
 
@@ -56,14 +56,14 @@ func contend(t *testing.T, seed uint64, opts mem.Options, n int, share, fail flo
 			defer mu.Unlock()
 			return time.Duration(rng.Int64N(int64(most)))
 		}
-		m.tap.Before(func(context.Context, tap.Request) error {
+		m.tap.Before(func(context.Context, hookstore.Request) error {
 			time.Sleep(delay(200 * time.Millisecond))
 			if chance(fail / 2) {
 				return errOutage
 			}
 			return nil
 		})
-		m.tap.After(func(_ context.Context, _ tap.Request, err error) error {
+		m.tap.After(func(_ context.Context, _ hookstore.Request, err error) error {
 			time.Sleep(delay(200 * time.Millisecond))
 			if chance(fail / 2) {
 				return errOutage
@@ -136,7 +136,7 @@ func TestOneOfManyWins(t *testing.T) {
 						m := w.machine()
 						rng := rand.New(rand.NewPCG(seed, uint64(i)))
 						var mu sync.Mutex
-						m.tap.Before(func(context.Context, tap.Request) error {
+						m.tap.Before(func(context.Context, hookstore.Request) error {
 							mu.Lock()
 							d := time.Duration(rng.Int64N(int64(20 * time.Millisecond)))
 							mu.Unlock()
@@ -198,7 +198,7 @@ func TestAcquireAfterItsDeadline(t *testing.T) {
 			w := newWorld(t, mem.Options{})
 			a := w.machine()
 			var once atomic.Bool
-			a.tap.After(func(_ context.Context, r tap.Request, err error) error {
+			a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
 				if r.Op == "list" && once.CompareAndSwap(false, true) {
 					a.clock.jump(2 * time.Minute) // the process was stopped meanwhile
 				}

@@ -9,16 +9,13 @@ import (
 	"time"
 )
 
-// reap deletes the stale locks that stood in our way, and waits for the
-// answers: whoever passes a stale lock deletes it first, so that a holder that
-// comes back and finds its flag knows that nobody has passed.
+// reap deletes the stale locks that stood in our way, and waits for the answers: a holder that
+// comes back and finds its flag knows that no client has passed it.
 //
-// A stale lock.exclusive stays: an exclusive acquirer's claim overwrites it, and a
-// shared acquirer must not touch it, because a client of the original protocol may
-// have put a live one there since it was read. It isn't needed for a holder to know
-// that it was passed: one that keeps to this protocol has an intent, which is
-// reaped, and the others look at nothing.
-func (l *Locker) reap(ctx context.Context, t *try, f found) error {
+// A stale lock.exclusive stays; an exclusive acquirer's claim overwrites it. A shared acquirer
+// must not touch it, because a client of the original protocol can have put a live one there
+// since it was read. Its holder has an intent, which is reaped, or looks at nothing.
+func (l *Locker) reap(ctx context.Context, t *try, f findings) error {
 	var passed, dead []*entry
 	for _, e := range f.stale {
 		if e.kind != kindExclusive {
@@ -35,42 +32,37 @@ func (l *Locker) reap(ctx context.Context, t *try, f found) error {
 	each(dead, func(i int, e *entry) { failed[i] = l.remove(ctx, e.Key) })
 	failed = slices.DeleteFunc(failed, func(err error) bool { return err == nil })
 	if len(failed) > 0 {
-		return unsure{fmt.Errorf("removing stale locks: %w", join(failed[:min(len(failed), 3)]...))}
+		return unsure(fmt.Errorf("removing stale locks: %w", join(failed[:min(len(failed), 3)]...)))
 	}
-	l.tell(Event{
-		Kind: EventReaped, Mode: t.mode, Operation: t.operation, ID: t.id, Key: t.flag.key,
-		Holders: merge(l.infos(passed, f.st, f.now)),
-	})
+	e := t.event(EventReaped)
+	e.Holders = l.infos(passed, f)
+	l.tell(e)
 	return nil
 }
 
-// An empty file that another program is about to write and to rename is no lock that was
-// released: it has this suffix, and stays until it is so old that no clock's error matters.
+// An empty file with this suffix is one that another program is about to write and to rename. It
+// stays until it is so old that no clock's error matters.
 const (
 	temporary = ".tmp"
 	abandoned = 24 * time.Hour
 )
 
-// unfinished reports whether an entry may be such a file.
+// unfinished reports whether an entry can be such a file.
 func (e *entry) unfinished(st storeTime, now time.Duration) bool {
 	age, ok := e.age(st, now)
 	return strings.HasSuffix(e.Key, temporary) && (!ok || age <= abandoned)
 }
 
-// maxSwept bounds what an acquire does about what others have left.
-const maxSwept = 16 * parallel
+// maxSwept bounds how many emptied flags an acquire removes.
+const maxSwept = 16 * atOnce
 
-// sweep deletes flags that were emptied by who may not delete: one is left by each
-// backup of such a client, and if nobody removed them each listing would take
-// longer than the one before. Nobody depends on it, so it ends at the first
-// failure, and soon.
+// sweep deletes flags that were emptied by clients that must not delete: they make the listings
+// longer. No lock depends on it, so it stops at the first failure, and soon.
 func (l *Locker) sweep(ctx context.Context, released []*entry) {
-	ctx, cancel := context.WithTimeout(ctx, haste)
+	ctx, cancel := context.WithTimeout(ctx, hastyTime)
 	defer cancel()
 	remove := func(e *entry) error {
-		_, err := once(ctx, haste, "delete "+e.Key, func(ctx context.Context) (nothing, error) {
-			return nothing{}, l.store.Delete(ctx, e.Key)
-		})
+		_, err := once(ctx, hastyTime, "delete "+e.Key, l.delete(e.Key))
 		return err
 	}
 	if len(released) == 0 || remove(released[0]) != nil {

@@ -5,12 +5,14 @@ import (
 	"fmt"
 )
 
-// Release ends the lock: its context ends, and its objects are deleted, the
-// caller's context being over or not. A second call waits for the first and
-// returns the same. An error means that an object is left, which expires with
-// the ttl; of a lock that was lost, only its flag is deleted. Release deletes no
-// lock.exclusive that it sees to be another client's: it looks first, and deletes with a
-// condition where the store has one.
+// Release ends the lock: its context ends, and its objects are deleted, even if ctx has ended. A
+// shared lock costs one delete, an exclusive one a get and two deletes, and a store that does
+// not allow deletes a put in place of each. A second call waits for the first, and returns the
+// same.
+//
+// An error means that an object might be left, which expires with the ttl. Of a lock that was
+// lost, only the flag is deleted. Release does not delete a lock.exclusive that another client
+// has written: it looks first, and makes the delete conditional if the store can.
 func (k *Lock) Release(ctx context.Context) error {
 	if !k.releasing.CompareAndSwap(false, true) {
 		<-k.released
@@ -35,8 +37,8 @@ func (k *Lock) Release(ctx context.Context) error {
 	return nil
 }
 
-// release deletes our objects: docs/protocol.md, Release. Of a lost lock it deletes only
-// the flag.
+// release deletes our objects: docs/protocol.md, Release. Of a lost lock it deletes only the
+// flag.
 func (k *Lock) release(ctx context.Context) error {
 	defer func() { k.l.sweep(ctx, k.probes()) }()
 	if k.lost.Load() != nil {

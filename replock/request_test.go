@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/repolock/repolock/internal/retry"
 )
 
 // TestLastWords: what a store says when a request's context ends is what the caller is
@@ -23,14 +25,14 @@ func TestLastWords(t *testing.T) {
 		want     []error
 		took     time.Duration
 	}{
-		"it says why":                 {lastWords / 2, says, false, []error{words, context.DeadlineExceeded}, timeout + lastWords/2},
-		"it did it after all":         {lastWords / 2, func(context.Context) error { return nil }, false, nil, timeout + lastWords/2},
-		"it says nothing":             {time.Hour, says, false, []error{context.DeadlineExceeded}, timeout + lastWords},
-		"canceled, and it says why":   {lastWords / 2, says, true, []error{words, why}, timeout/2 + lastWords/2},
-		"canceled, and says no more":  {lastWords / 2, context.Context.Err, true, []error{why}, timeout/2 + lastWords/2},
-		"canceled, and done":          {lastWords / 2, func(context.Context) error { return nil }, true, nil, timeout/2 + lastWords/2},
-		"canceled, it says nothing":   {time.Hour, says, true, []error{why}, timeout/2 + lastWords},
-		"canceled, refused meanwhile": {lastWords / 2, func(context.Context) error { return words }, true, []error{words}, timeout/2 + lastWords/2},
+		"it says why":                 {retry.LastWords / 2, says, false, []error{words, context.DeadlineExceeded}, timeout + retry.LastWords/2},
+		"it did it after all":         {retry.LastWords / 2, func(context.Context) error { return nil }, false, nil, timeout + retry.LastWords/2},
+		"it says nothing":             {time.Hour, says, false, []error{context.DeadlineExceeded}, timeout + retry.LastWords},
+		"canceled, and it says why":   {retry.LastWords / 2, says, true, []error{words, why}, timeout/2 + retry.LastWords/2},
+		"canceled, and says no more":  {retry.LastWords / 2, context.Context.Err, true, []error{why}, timeout/2 + retry.LastWords/2},
+		"canceled, and done":          {retry.LastWords / 2, func(context.Context) error { return nil }, true, nil, timeout/2 + retry.LastWords/2},
+		"canceled, it says nothing":   {time.Hour, says, true, []error{why}, timeout/2 + retry.LastWords},
+		"canceled, refused meanwhile": {retry.LastWords / 2, func(context.Context) error { return words }, true, []error{words}, timeout/2 + retry.LastWords/2},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())

@@ -17,14 +17,17 @@ const (
 	lastResumePause  = 5 * time.Second
 )
 
-// Resume takes a lock that was lost for want of a refresh, and that nobody has
-// passed since, as a new Lock: after an outage of the store, or a suspend of the
-// machine. It tries until the lock is held again, or the loss is definite (a
-// *LostError with Definite set), or ctx ends. The context of the new lock is
-// derived from what the lost lock's was (see Parent), not from ctx.
+// Resume takes a lock that was lost for want of a refresh, and that no other client has passed
+// since, as a new Lock: after an outage of the store, or a suspend of the machine. It tries
+// until the lock is held again, the loss is definite, or ctx ends. The context of the new lock
+// is derived from the parent of the lost lock's context (see Parent), not from ctx. A try costs
+// what an acquire costs, and three more requests.
 //
-// Other clients of the wire format don't remove an expired lock that they pass.
-// Where such clients run too, a lock must not be resumed.
+// A *LostError with Definite set means that the lock cannot be resumed. ErrReleased means that
+// it was released. After any other error, Resume can be called again.
+//
+// Other clients of the wire format do not remove an expired lock that they pass. A lock that
+// such clients use too must not be resumed.
 func (k *Lock) Resume(ctx context.Context) (*Lock, error) {
 	if !k.resuming.CompareAndSwap(false, true) {
 		return nil, errors.New("resuming a lock that is being resumed")
@@ -42,7 +45,7 @@ func (k *Lock) Resume(ctx context.Context) (*Lock, error) {
 		return nil, errors.New("resuming a lock that was resumed before")
 	}
 	// All tries of this resume are ours, whatever is left of them.
-	all := k.t.mine
+	all := k.t.ownTries
 	for pause := firstResumePause; ; pause = min(2*pause, lastResumePause) {
 		next, err := k.resume(ctx, &all)
 		if err == nil {
@@ -50,8 +53,7 @@ func (k *Lock) Resume(ctx context.Context) (*Lock, error) {
 			next.tell(EventResumed, nil)
 			return next, nil
 		}
-		var lost *LostError
-		if errors.As(err, &lost) && lost.Definite {
+		if lost, ok := errors.AsType[*LostError](err); ok && lost.Definite {
 			k.lost.Store(lost)
 			k.tell(EventLost, lost)
 			return nil, lost
@@ -65,24 +67,22 @@ func (k *Lock) Resume(ctx context.Context) (*Lock, error) {
 	}
 }
 
-// resume is one try: PROTOCOL.md, Hold. A flag is put under a new key, because a
-// late delete of the old one may still be on its way. The lock is resumed only
-// if the old flag is still there, which proves that nobody has passed, since
-// whoever passes deletes it first; and if nothing conflicts with the new one.
-func (k *Lock) resume(ctx context.Context, all *mine) (*Lock, error) {
+// resume is one try: docs/protocol.md, Resume. It puts a flag under a new key, because a late
+// delete of the old one can still be on its way. The old flag must still be stored, since every
+// client that passes a flag deletes it first, and nothing must conflict with the new one.
+func (k *Lock) resume(ctx context.Context, all *ownTries) (*Lock, error) {
 	l := k.l
 	t, err := l.newTry(k.t.mode, k.t.operation, *all)
 	if err != nil {
 		return nil, err
 	}
-	*all = t.mine
+	*all = t.ownTries
 	t.body.AcquiredAt, t.body.AcquiredID = k.t.body.AcquiredAt, cmp.Or(k.t.body.AcquiredID, k.t.id)
 	t.exclusive.etag, t.parent = k.t.exclusive.etag, k.t.parent
-	t.place = "" // before all who wait: they wait for us
+	t.place = "" // before all waiting acquirers: they wait for us
 	giveUp := func(err error) (*Lock, error) {
 		// Unless all is over, lock.exclusive stays: the next try needs it.
-		var lost *LostError
-		if !errors.As(err, &lost) && ctx.Err() == nil && !k.releasing.Load() {
+		if !errors.Is(err, ErrLost) && ctx.Err() == nil && !k.releasing.Load() {
 			t.exclusive.maybe = false
 		}
 		l.withdraw(ctx, t, err)
@@ -90,22 +90,12 @@ func (k *Lock) resume(ctx context.Context, all *mine) (*Lock, error) {
 	}
 
 	l.date(t)
-	if err := l.putFlag(ctx, t); err != nil {
-		return giveUp(err)
-	}
-	if t.mode == Exclusive {
-		if err := k.reclaim(ctx, t); err != nil {
+	for _, step := range []func(context.Context, *try) error{l.putFlag, k.reclaim, k.lookAgain, k.unpassed} {
+		if err := step(ctx, t); err != nil {
 			return giveUp(err)
 		}
 	}
-	if err := k.lookAgain(ctx, t); err != nil {
-		return giveUp(err)
-	}
-	if err := k.unpassed(ctx, t); err != nil {
-		return giveUp(err)
-	}
-	// The new flag stands; the old one has done its service. If it can't be
-	// deleted it is stale, and others may remove it.
+	// If the old flag can't be deleted it is stale, and others may remove it.
 	if err := l.takeDownFlag(ctx, k.t); err != nil {
 		l.opts.Logger.Warn("the flag of a resumed lock is left to expire", "key", k.t.flag.key, "err", err)
 	}
@@ -118,9 +108,8 @@ func (k *Lock) resume(ctx context.Context, all *mine) (*Lock, error) {
 	return l.hold(t, k.fence), nil
 }
 
-// unpassed returns nil if the old flag is still there, and was written so early
-// that nobody can have removed it before: a refresh that was applied late, after
-// somebody had passed, would put it back.
+// unpassed returns nil if the old flag is still stored, and was written so early that it was not
+// reaped before: a refresh that is applied late, after another client has passed, puts it back.
 func (k *Lock) unpassed(ctx context.Context, t *try) error {
 	old, err := k.l.find(ctx, k.t.flag.key)
 	if err != nil {
@@ -143,11 +132,9 @@ func (k *Lock) unpassed(ctx context.Context, t *try) error {
 	if !k.l.store.Properties().StoreClock && old.ETag != k.t.flag.etag {
 		return k.broken(k.t.flag.key, "it expired, and the store has no clock of its own to tell when it was refreshed")
 	}
-	// Both mod times are the store's; what is between them is taken off the time
-	// when the new flag was seen, which is not before it was stamped. (When its put
-	// was answered may be: an earlier send of it may have been applied since.) The
-	// store rounds each of them down, so that the difference may be too large by as
-	// much as the margin allows for.
+	// The new flag was stamped before it was seen. (Its put can have been answered before: an
+	// earlier send of it can have been applied since.) The store rounds both mod times down:
+	// the margin allows for that.
 	written := seen - fresh.ModTime.Sub(old.ModTime) + margin
 	if reapable := k.sent() + k.l.opts.TTL; written > reapable {
 		return k.broken(k.t.flag.key, "it expired, and a late refresh put it back")
@@ -156,29 +143,30 @@ func (k *Lock) unpassed(ctx context.Context, t *try) error {
 }
 
 // sent is when the last refresh was sent that was answered in time.
-func (k *Lock) sent() time.Duration { return k.Deadline() - k.l.schedule.Deadline }
+func (k *Lock) sent() time.Duration { return k.Deadline() - k.l.times.Deadline }
 
-// reclaim puts our new id into lock.exclusive, which must still be ours: another
-// client's break-lock deletes nothing else.
+// reclaim puts the new id of an exclusive lock into lock.exclusive, which must still be ours: the
+// break-lock of another client deletes nothing else.
 func (k *Lock) reclaim(ctx context.Context, t *try) error {
+	if t.mode == Shared {
+		return nil
+	}
 	o := &object{key: t.exclusive.key, etag: t.exclusive.etag}
-	probe := &Lock{l: k.l, t: t}
-	probe.deadline.Store(int64(t.deadline))
-	probe.now.Store(&t.st)
+	var r renewer
+	r.begin(k.l, t)
 	t.exclusive.maybe = true
-	if err := probe.renew(ctx, o, false); err != nil {
+	if err := r.renew(ctx, o, false); err != nil {
 		return err
 	}
 	t.claimed(o.etag)
 	return nil
 }
 
-// lookAgain is acquire's look, repeated to give a contender that is about to withdraw more
-// time for it than it takes. One that holds its lock won't, and has passed.
+// lookAgain is the look of an acquire, repeated as afterReturn decides.
 func (k *Lock) lookAgain(ctx context.Context, t *try) error {
 	l := k.l
-	s := sight{}
-	for again := 0; ; again++ {
+	s := memory{}
+	for n := 1; ; n++ {
 		f, err := l.look(ctx, t, s)
 		if err != nil {
 			return err
@@ -197,12 +185,13 @@ func (k *Lock) lookAgain(ctx context.Context, t *try) error {
 			return nil
 		}
 		f.live = slices.Concat(f.live, f.doubtful, f.vanished)
-		if again == 2*maxAgain || slices.ContainsFunc(f.live, func(e *entry) bool { return !l.mayWithdraw(t, f, e) }) {
+		next := l.afterReturn(t, f, n)
+		if next.step == giveUp {
 			lost := k.broken(k.t.flag.key, "it expired, and another is in its place")
 			lost.Err = l.heldError(t, f)
 			return lost
 		}
-		if err := clock.Sleep(ctx, l.opts.Clock, l.jitter(firstAgain<<again)); err != nil {
+		if err := clock.Sleep(ctx, l.opts.Clock, l.jitter(next.pause)); err != nil {
 			return err
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store/mem"
 )
 
@@ -101,7 +101,7 @@ func TestNoResumeAfterLateRefresh(t *testing.T) {
 				mustLock(t, k, err)
 				// The put of the refresh at 30 s is applied at 80 s.
 				late := make(chan struct{})
-				a.tap.Before(func(_ context.Context, r tap.Request) error {
+				a.tap.Before(func(_ context.Context, r hookstore.Request) error {
 					if r.Op == "put" {
 						a.tap.Before(outage)
 						go func() {
@@ -213,8 +213,8 @@ func TestSuspendAlone(t *testing.T) {
 // resumeAgainst has a resume its lock while b takes the exclusive one, b's begin
 // being head after a's, on a store that takes its time.
 func resumeAgainst(t *testing.T, a *machine, k *Lock, b *machine, head time.Duration) (resumed, other *Lock) {
-	slow := func(d time.Duration) func(context.Context, tap.Request) error {
-		return func(context.Context, tap.Request) error { time.Sleep(d); return nil }
+	slow := func(d time.Duration) func(context.Context, hookstore.Request) error {
+		return func(context.Context, hookstore.Request) error { time.Sleep(d); return nil }
 	}
 	a.tap.Before(slow(130 * time.Millisecond))
 	b.tap.Before(slow(170 * time.Millisecond))
@@ -242,7 +242,7 @@ func TestNoResumeOfAnotherVersionWithoutAClock(t *testing.T) {
 				k, err := a.acquire(t.Context(), mode, "x")
 				mustLock(t, k, err)
 				var refreshed atomic.Value
-				a.tap.Before(func(_ context.Context, r tap.Request) error {
+				a.tap.Before(func(_ context.Context, r hookstore.Request) error {
 					if r.Op == "put" && r.Key == k.Key() {
 						refreshed.Store(r.Body)
 					}
@@ -278,7 +278,7 @@ func TestReleasedWhileItIsResumed(t *testing.T) {
 			k, err := a.acquire(t.Context(), mode, "x")
 			mustLock(t, k, err)
 			a.lose(t, k)
-			a.tap.Before(func(context.Context, tap.Request) error { time.Sleep(100 * time.Millisecond); return nil })
+			a.tap.Before(func(context.Context, hookstore.Request) error { time.Sleep(100 * time.Millisecond); return nil })
 			resumed := make(chan error, 1)
 			var released atomic.Bool
 			go func() {
@@ -321,7 +321,7 @@ func TestResumeAllowsForRoundedTimes(t *testing.T) {
 				mustLock(t, k, err)
 				reapable := time.Now().Add(DefaultTTL)
 				var refreshed atomic.Value
-				a.tap.Before(func(_ context.Context, r tap.Request) error {
+				a.tap.Before(func(_ context.Context, r hookstore.Request) error {
 					if r.Op == "put" && r.Key == k.Key() {
 						refreshed.Store(r.Body)
 					}

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
@@ -75,7 +75,7 @@ func TestRefusalsAreNamed(t *testing.T) {
 		w := newWorld(t, mem.Options{})
 		m := w.machine()
 		var sends sync.Map // of each request two, of which the first fails: more than 9 s
-		m.tap.Before(func(_ context.Context, r tap.Request) error {
+		m.tap.Before(func(_ context.Context, r hookstore.Request) error {
 			time.Sleep(3 * time.Second)
 			n, _ := sends.LoadOrStore(r.Op+r.Key, new(atomic.Int32))
 			if n.(*atomic.Int32).Add(1)%2 == 1 {
@@ -108,7 +108,7 @@ func TestUnfitIsNotHeld(t *testing.T) {
 				k, err := w.machine().Exclusive(t.Context(), "prune")
 				mustLock(t, k, err)
 				m := w.machine()
-				m.tap.Before(func(_ context.Context, r tap.Request) error {
+				m.tap.Before(func(_ context.Context, r hookstore.Request) error {
 					if r.Op == "get" {
 						return &store.Error{Op: "get", Key: r.Key, Err: fmt.Errorf("%w: an object without an ETag", store.ErrConfig)}
 					}

@@ -6,30 +6,31 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/store"
 )
 
-// Status returns all locks in the repository, exclusive ones first, released
-// ones left out. It never writes, and so knows the store's clock only where
-// listings tell it; see Info.StoreClock.
+// Status returns all locks in the repository, exclusive ones first, without released ones. It
+// costs one list per page, and one get per lock. It never writes, so it knows the store's time
+// only if listings have it: see Info.StoreClock. An error means that the locks could not be
+// listed; a lock that cannot be read is an Info with the verdict Unreadable.
 func (l *Locker) Status(ctx context.Context) ([]Info, error) {
 	entries, st, err := l.survey(ctx)
 	if err != nil {
 		return nil, err
 	}
-	infos := l.judged(entries, st)
+	infos := l.surveyed(entries, st)
 	return slices.DeleteFunc(infos, func(i Info) bool { return i.Verdict == Released }), nil
 }
 
-// judged is what Status and Break say of what a survey found, each as of when it was listed.
-func (l *Locker) judged(entries []*entry, st storeTime) []Info {
+// surveyed returns the locks that a survey found, each as of when it was listed.
+func (l *Locker) surveyed(entries []*entry, st storeTime) []Info {
 	var infos []Info
 	for _, e := range entries {
 		if errors.Is(e.err, errVanished) {
 			continue
 		}
-		var failed readError
-		if errors.As(e.err, &failed) {
+		if failed, ok := errors.AsType[readError](e.err); ok {
 			e.verdict, e.why = Unreadable, failed.err.Error()
 		} else {
 			l.judge(e, st, e.shown)
@@ -43,18 +44,12 @@ func (l *Locker) judged(entries []*entry, st storeTime) []Info {
 	return merge(infos)
 }
 
-// maxBodies is how much is kept of the bodies that a survey or a look reads, in bytes: what they
-// say is kept of all.
-const maxBodies = 4 << 20
-
 // survey lists and reads every lock object, page by page.
 func (l *Locker) survey(ctx context.Context) ([]*entry, storeTime, error) {
-	var (
-		st      storeTime
-		entries []*entry
-		bodies  int
-		s       = sight{}
-	)
+	var st storeTime
+	var entries []*entry
+	var kept bodies
+	s := memory{}
 	for cursor := ""; ; {
 		sent := l.opts.Clock.Elapsed()
 		page, err := l.list(ctx, l.keys.all(), cursor)
@@ -73,14 +68,10 @@ func (l *Locker) survey(ctx context.Context) ([]*entry, storeTime, error) {
 				entries = append(entries, e)
 			}
 		}
-		for rest := entries[before:]; len(rest) > 0; {
-			batch := rest[:min(4*parallel, len(rest))]
-			rest = rest[len(batch):]
+		for batch := range slices.Chunk(entries[before:], readBatch) {
 			l.readAll(ctx, batch, false)
 			for _, e := range batch {
-				if bodies += len(e.raw); bodies > maxBodies {
-					e.raw = nil
-				}
+				kept.add(e)
 			}
 		}
 		if cursor = page.Next; cursor == "" {
@@ -89,42 +80,44 @@ func (l *Locker) survey(ctx context.Context) ([]*entry, storeTime, error) {
 	}
 }
 
-// BreakOptions say which locks Break removes: all of them, if none is set.
+// BreakOptions selects the locks that Break removes: all of them, if none is set.
 type BreakOptions struct {
-	// Stale restricts it to those that are certainly stale.
+	// Stale selects those that are certainly stale.
 	Stale bool
-	// Doubtful has Stale not leave out those that are Doubtful and have expired by one clock:
-	// for a person to judge. Only watching them for their whole ttl would tell.
+	// Doubtful makes Stale include Doubtful locks that have expired by one clock. Only watching
+	// them for their whole ttl would settle it, so a person must decide.
 	Doubtful bool
-	// Dead restricts it to those whose holder was a process of this very machine and
-	// boot that is certainly gone: see Info.ProcessGone. What it ran may live on, if
-	// it was no repolock that ran it, whose guard sees to that.
+	// Dead selects those whose holder was a process of this machine and boot that is certainly
+	// gone: see Info.ProcessGone. A command that it ran might live on, unless repolock's guard
+	// ended it.
 	Dead bool
-	// ID restricts it to the lock of this id.
+	// ID selects the lock of this id.
 	ID string
-	// Shown restricts it to these locks, which an earlier Break has returned, so
-	// that nothing is broken that wasn't shown: lock.exclusive may be another
-	// holder's by now.
+	// Shown selects these locks, which an earlier Break has returned, so that only what was
+	// shown is broken: lock.exclusive can be another holder's by now.
 	Shown []Broken
-	// DryRun removes nothing, and returns what would be.
+	// DryRun makes Break remove nothing, and return what it would remove.
 	DryRun bool
 }
 
-// mayBeStale reports whether a lock in doubt is to be broken.
-func (o BreakOptions) mayBeStale(i Info) bool {
-	return o.Doubtful && i.Verdict == Doubtful && i.Left < 0
+// selects reports whether a lock is one of those.
+func (o BreakOptions) selects(i Info) bool {
+	stale := i.Verdict == Stale || i.Verdict == Released || o.Doubtful && i.Verdict == Doubtful && i.Left < 0
+	return (!o.Stale || stale) && (!o.Dead || i.ProcessGone) && (o.ID == "" || i.ID == o.ID)
 }
 
-// Broken is an object that Break removed, or failed to remove.
+// Broken is a lock that Break removed, or failed to remove: then Err is set.
 type Broken struct {
 	Info
 	Err error
 }
 
-// Break removes locks whatever their age and holder, in an emergency: whoever
-// holds one stops at the next look at the latest, and until then doesn't
-// know. It returns every lock that it removed or tried to. The error joins the
-// failures; each names its key. Nothing to break is no error.
+// Break removes locks in an emergency, whatever their age and holder. A holder stops at its next
+// look at the latest, and until then runs on. Break costs a Status and one delete per object,
+// and with Stale one more list per object.
+//
+// It returns every lock that it removed or tried to remove. The error joins the failures, each
+// of which names its key. No lock to break is no error.
 func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error) {
 	entries, st, err := l.survey(ctx)
 	if err != nil {
@@ -146,9 +139,8 @@ func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error)
 		entries = slices.DeleteFunc(entries, func(e *entry) bool { return errors.Is(e.err, errReleased) && e.unfinished(st, e.shown) })
 	}
 	var broken []Broken
-	for _, i := range l.judged(entries, st) {
-		switch {
-		case opts.Stale && i.Verdict != Stale && i.Verdict != Released && !opts.mayBeStale(i), opts.Dead && !i.ProcessGone, opts.ID != "" && i.ID != opts.ID:
+	for _, i := range l.surveyed(entries, st) {
+		if !opts.selects(i) {
 			continue
 		}
 		if len(shown) > 0 {
@@ -161,25 +153,7 @@ func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error)
 	if opts.DryRun {
 		return broken, nil
 	}
-	each(broken, func(i int, _ Broken) {
-		b := &broken[i]
-		b.Keys = slices.DeleteFunc(b.Keys, func(key string) bool {
-			again, err := false, error(nil)
-			if opts.Stale {
-				again, err = l.refreshed(ctx, key, entries)
-			}
-			if err == nil && !again {
-				err = l.remove(ctx, key)
-			}
-			if errors.Is(err, store.ErrInvalidKey) {
-				err = fmt.Errorf("only the store's own tools can remove it (aws s3 rm, mc rm, b2 rm): %w", err)
-			}
-			if err != nil {
-				b.Err = join(b.Err, fmt.Errorf("%s is still there: %w", Printable(key), err))
-			}
-			return again
-		})
-	})
+	each(broken, func(i int, _ Broken) { l.breakLock(ctx, &broken[i], opts.Stale, entries) })
 	broken = slices.DeleteFunc(broken, func(b Broken) bool { return len(b.Keys) == 0 })
 	var errs []error
 	for _, b := range broken {
@@ -188,9 +162,30 @@ func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error)
 	return broken, join(errs...)
 }
 
-// refreshed reports whether an object was written since it was listed, or has been deleted.
-// Break may have been stopped for long since then, or its store slow; and the holder of a
-// lock that is stale may come back, from a pause that its clocks don't count, and go on.
+// breakLock removes the objects of a lock. If it must be stale, an object that was written or
+// deleted since it was listed is not broken.
+func (l *Locker) breakLock(ctx context.Context, b *Broken, stale bool, listed []*entry) {
+	b.Keys = slices.DeleteFunc(b.Keys, func(key string) bool {
+		again, err := false, error(nil)
+		if stale {
+			again, err = l.refreshed(ctx, key, listed)
+		}
+		if err == nil && !again {
+			err = l.remove(ctx, key)
+		}
+		if errors.Is(err, store.ErrInvalidKey) {
+			err = fmt.Errorf("only the store's own tools can remove it (aws s3 rm, mc rm, b2 rm): %w", err)
+		}
+		if err != nil {
+			b.Err = join(b.Err, fmt.Errorf("%s is still there: %w", text.Brief(key), err))
+		}
+		return again
+	})
+}
+
+// refreshed reports whether an object was written or deleted since it was listed. Break might
+// have been stopped since then, or its store slow, and the holder of a stale lock can come back
+// from a pause that its clocks do not count.
 func (l *Locker) refreshed(ctx context.Context, key string, listed []*entry) (bool, error) {
 	now, err := l.find(ctx, key)
 	if err != nil || now == nil {
@@ -201,9 +196,8 @@ func (l *Locker) refreshed(ctx context.Context, key string, listed []*entry) (bo
 	}), nil
 }
 
-// probeTime learns the store's clock from an object that it puts and deletes: an
-// empty flag, which says "released", and which others remove if this process
-// can't any more.
+// probeTime learns the store's time from an object that it puts and deletes: an empty flag,
+// which counts as released, and which others remove if this process cannot.
 func (l *Locker) probeTime(ctx context.Context) (storeTime, error) {
 	for try := 1; ; try++ {
 		id, err := l.newID()
@@ -224,7 +218,7 @@ func (l *Locker) probeTime(ctx context.Context) (storeTime, error) {
 			return storeTime{}, fmt.Errorf("learning the store's time: %w", err)
 		case o != nil:
 			return storeTime{o.ModTime, answered}, nil
-		case try == maxTries: // somebody swept it, each time?
+		case try == maxTries: // another client swept it, each time?
 			return storeTime{}, fmt.Errorf("learning the store's time: %w: %q", errUnlisted, key)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
@@ -27,7 +27,7 @@ func TestStatus(t *testing.T) {
 		time.Sleep(2 * time.Second)
 
 		m := w.machine()
-		m.tap.Before(func(_ context.Context, r tap.Request) error {
+		m.tap.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "put" || r.Op == "delete" {
 				t.Errorf("status writes: %s %s", r.Op, r.Key)
 			}
@@ -127,7 +127,7 @@ func TestBreakFails(t *testing.T) {
 		w.put("index/lock.shared/a", []byte("?"))
 		w.put("index/lock.shared/b", []byte("?"))
 		m := w.machine()
-		m.tap.Before(func(_ context.Context, r tap.Request) error {
+		m.tap.Before(func(_ context.Context, r hookstore.Request) error {
 			if (r.Op == "delete" || r.Op == "put") && r.Key == "index/lock.shared/a" {
 				return store.ErrPermission
 			}
@@ -187,13 +187,13 @@ func TestStaleAsOfTheListing(t *testing.T) {
 		a, b := w.machine(func(o *Options) { o.TTL = MinTTL }), w.machine()
 		k, err := a.Shared(t.Context(), "x")
 		mustLock(t, k, err)
-		b.tap.Before(func(_ context.Context, r tap.Request) error {
+		b.tap.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "put" {
 				time.Sleep(7 * time.Second)
 			}
 			return nil
 		})
-		b.tap.After(func(_ context.Context, r tap.Request, err error) error {
+		b.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
 			if r.Op == "list" && r.Key != "index/lock." {
 				time.Sleep(7 * time.Second)
 			}
@@ -224,7 +224,7 @@ func TestStaleIsLookedAtAgain(t *testing.T) {
 			const pause = 2 * DefaultTTL
 			a.clock.pause(pause)
 			time.Sleep(pause - time.Second)
-			b.tap.Before(func(_ context.Context, r tap.Request) error {
+			b.tap.Before(func(_ context.Context, r hookstore.Request) error {
 				if r.Op == "put" || r.Op == "delete" { // of what tells the store's time
 					time.Sleep(7 * time.Second)
 				}
@@ -241,4 +241,18 @@ func TestStaleIsLookedAtAgain(t *testing.T) {
 			k.Release(t.Context())
 		})
 	}
+}
+
+// TestStatusReadsAllPages.
+func TestStatusReadsAllPages(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		w.flags(2500)
+		if infos, err := w.machine().Status(t.Context()); err != nil || len(infos) != 2500 {
+			t.Errorf("%d of 2500: %v", len(infos), err)
+		}
+		if broken, err := w.machine().Break(t.Context(), BreakOptions{}); err != nil || len(broken) != 2500 || len(w.keys()) > 0 {
+			t.Errorf("broke %d, left %d: %v", len(broken), len(w.keys()), err)
+		}
+	})
+	_ = mem.Options{}
 }

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
@@ -43,7 +43,7 @@ func brokenTicket(t *testing.T, live bool) {
 		t.Fatal(err)
 	}
 	for _, i := range infos {
-		if i.State != stateWaiting {
+		if i.State != StateWaiting {
 			continue
 		}
 		if broken, err := c.Break(t.Context(), BreakOptions{ID: i.ID}); err != nil || len(broken) != 1 {
@@ -81,7 +81,7 @@ func TestStaleTicketBehindIsReaped(t *testing.T) {
 		if tickets := w.tickets(); len(tickets) != 2 {
 			t.Fatalf("tickets: %v", tickets)
 		}
-		c.tap.Before(func(ctx context.Context, _ tap.Request) error { <-ctx.Done(); return ctx.Err() })
+		c.tap.Before(func(ctx context.Context, _ hookstore.Request) error { <-ctx.Done(); return ctx.Err() })
 		behind.cancel(nil)
 		<-behind.done
 		time.Sleep(2 * DefaultTTL)
@@ -133,4 +133,40 @@ func (u untimed) Put(ctx context.Context, key string, body []byte, opts store.Pu
 	o, err := u.Store.Put(ctx, key, body, opts)
 	o.ModTime = time.Time{}
 	return o, err
+}
+
+// TestWaitersPassInTheirOrder: a ticket is in the way of later exclusive acquirers alone, and
+// of every shared one.
+func TestWaitersPassInTheirOrder(t *testing.T) {
+	for _, c := range []struct {
+		state  State
+		before bool
+		mode   Mode
+		held   bool
+	}{
+		{StateWaiting, true, Exclusive, true}, {StateWaiting, false, Exclusive, false},
+		{StateAcquiring, true, Exclusive, true}, {StateAcquiring, false, Exclusive, true},
+		{StateHeld, false, Exclusive, true},
+		{StateWaiting, true, Shared, true}, {StateWaiting, false, Shared, true},
+	} {
+		do(t, func(t *testing.T, w *world) {
+			o, m := w.machine(), w.machine()
+			tr, _ := o.newTry(Exclusive, "prune", nothingYet())
+			tr.body.State = c.state
+			o.date(tr)
+			at := time.Now().Add(time.Hour)
+			if c.before {
+				at = time.Now().Add(-time.Hour)
+			}
+			w.put(o.keys.flag(Exclusive, at, tr.id), tr.body.encode())
+			time.Sleep(5 * time.Second)
+			k, err := m.acquire(t.Context(), c.mode, "x")
+			if c.held {
+				mustHeld(t, k, err)
+			} else {
+				mustLock(t, k, err)
+				k.Release(t.Context())
+			}
+		})
+	}
 }

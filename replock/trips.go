@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// trips are the quickest answers of the store to the requests of an acquire. A
-// single slow one says nothing, so the quickest counts.
+// trips are the quickest answers of the store to the requests of an acquire. A single slow one
+// says nothing.
 type trips struct{ put, list trip }
 
-// trip is a duration, 0 as long as nothing is known.
+// trip is a duration, or 0 if none is known.
 type trip struct{ quickest atomic.Int64 }
 
 func (t *trip) note(d time.Duration) {
@@ -24,21 +24,21 @@ func (t *trip) note(d time.Duration) {
 
 func (t *trip) get() time.Duration { return time.Duration(t.quickest.Load()) }
 
-// slowest is the longer of both.
+// slowest returns the longer of both.
 func (t *trips) slowest() time.Duration { return max(t.put.get(), t.list.get()) }
 
 // attempts is how many refreshes must fit between the first one and the deadline.
 const attempts = 3
 
-// holdable returns ErrSlow if the store answers so slowly that a refresh can't be
-// tried three times before the deadline, and errLate if it only can't before the
-// deadline of this attempt, which took too long: what is acquired must be holdable.
+// holdable returns ErrSlow if the store is so slow that a refresh cannot be tried three times
+// before the deadline, and errLate if only this try took too long for that: a lock must be
+// holdable when it is acquired.
 func (l *Locker) holdable(t *try) error {
 	refresh := t.trips.put.get()
 	if !l.conditions.matchKept {
 		refresh += t.trips.list.get() // the look before the put
 	}
-	window := l.schedule.Deadline - l.schedule.Interval
+	window := l.times.Deadline - l.times.Interval
 	if attempts*refresh <= window {
 		if l.opts.Clock.Elapsed()+attempts*refresh >= t.deadline {
 			return errLate

@@ -9,8 +9,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// underway are the puts of a try that the store hasn't answered. What they write
-// must not come after the deletes of the withdrawal, so that waits for them.
+// underway counts the puts of a try that the store has not answered. A put must not come after
+// the deletes of the withdrawal, so the withdrawal waits for them.
 type underway struct {
 	mu     sync.Mutex
 	n      int
@@ -18,7 +18,7 @@ type underway struct {
 	idle   chan struct{} // closed when the last put has ended; nil before close
 }
 
-// begin reports whether a put may be sent: not after close.
+// begin reports whether a put can be sent: not after close.
 func (u *underway) begin() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -36,9 +36,9 @@ func (u *underway) end() {
 	}
 }
 
-// close keeps further puts from being sent, and waits until those that were sent
-// have ended, for no longer than the patience.
-func (u *underway) close(c clock.Clock, patience time.Duration) {
+// close stops further puts from being sent, and waits until those that were sent have ended, for
+// most at most.
+func (u *underway) close(c clock.Clock, most time.Duration) {
 	u.mu.Lock()
 	if !u.closed {
 		u.closed, u.idle = true, make(chan struct{})
@@ -46,22 +46,15 @@ func (u *underway) close(c clock.Clock, patience time.Duration) {
 			close(u.idle)
 		}
 	}
-	idle := u.idle
 	u.mu.Unlock()
 	select {
-	case <-idle:
-		return
-	default:
-	}
-	select {
-	case <-idle:
-	case <-c.After(patience):
+	case <-u.idle:
+	case <-c.After(most):
 	}
 }
 
-// send returns one put of the try, as repeat and once want it. It goes on when
-// ctx ends, until its time is over: a request that is dropped may be applied all
-// the same, and nobody would know when.
+// send returns one put of the try, for repeat and once. The put goes on when ctx ends, until its
+// timeout: a request that is dropped can be applied all the same, at an unknown time.
 func (l *Locker) send(t *try, key string, opts store.PutOptions) func(context.Context) (store.Object, error) {
 	return func(ctx context.Context) (store.Object, error) {
 		if !t.underway.begin() {

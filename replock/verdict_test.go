@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
 
@@ -91,4 +92,36 @@ func TestWholeTTLSinceBoot(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestMergedVerdictIsTheLessCertain: an exclusive lock has the less certain verdict of its two
+// objects.
+func TestMergedVerdictIsTheLessCertain(t *testing.T) {
+	out := merge([]Info{
+		{Mode: Exclusive, ID: "x", Keys: []string{"index/lock.exclusive"}, Verdict: Stale},
+		{Mode: Exclusive, ID: "x", Keys: []string{"index/lock.intent/x"}, Verdict: Doubtful, Why: "?"},
+	})
+	if out[0].Verdict == Stale {
+		t.Errorf("stale and doubtful merged to %v: break --stale deletes %v", out[0].Verdict, out[0].Keys)
+	}
+}
+
+// TestVerdictMargin: the store's clock has to be 2 s past the lease's end.
+func TestVerdictMargin(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		a := w.machine()
+		wrote := time.Now()
+		e := &entry{Object: store.Object{Key: "index/lock.shared/x", ModTime: wrote}, kind: kindShared, since: a.clock.Elapsed(), read: true}
+		e.lease, e.err = decode(foreign(wrote, true))
+		a.clock.setSkew(time.Hour)
+		for age, want := range map[time.Duration]Verdict{
+			60 * time.Second: Live, 62 * time.Second: Live, 62*time.Second + 1: Stale,
+		} {
+			now := a.clock.Elapsed()
+			a.judge(e, storeTime{wrote.Add(age), now}, now)
+			if e.verdict != want {
+				t.Errorf("%v old: %v, want %v", age, e.verdict, want)
+			}
+		}
+	})
 }

@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
@@ -27,13 +27,13 @@ type waiting struct {
 }
 
 // wants has a machine acquire a lock, and returns once it waits or is done.
-func (m *machine) wants(t *testing.T, mode Mode, wait time.Duration) *waiting {
+func (m *machine) wants(t *testing.T, mode Mode, wait time.Duration, opts ...AcquireOption) *waiting {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	w := &waiting{cancel: cancel, done: make(chan struct{})}
 	start := time.Now()
 	go func() {
 		defer close(w.done)
-		w.lock, w.err = m.acquire(ctx, mode, "waits", Wait(wait))
+		w.lock, w.err = m.acquire(ctx, mode, "waits", append(opts, Wait(wait))...)
 		w.took = time.Since(start)
 	}()
 	synctest.Wait()
@@ -41,11 +41,11 @@ func (m *machine) wants(t *testing.T, mode Mode, wait time.Duration) *waiting {
 }
 
 // queued has one machine wait for the exclusive lock behind a backup of another.
-func (w *world) queued(t *testing.T, wait time.Duration, change ...func(*Options)) (backup *Lock, waiter *machine, prune *waiting) {
+func (w *world) queued(t *testing.T, wait time.Duration) (backup *Lock, waiter *machine, prune *waiting) {
 	t.Helper()
 	backup, err := w.machine().Shared(t.Context(), "backup")
 	mustLock(t, backup, err)
-	waiter = w.machine(change...)
+	waiter = w.machine()
 	return backup, waiter, waiter.wants(t, Exclusive, wait)
 }
 
@@ -68,7 +68,7 @@ func (w *waiting) waits(t *testing.T) {
 func (w *world) tickets() (keys []string) {
 	for _, key := range w.keys() {
 		if raw, _, err := w.mem.Get(context.Background(), key, maxBody); err == nil {
-			if l, err := decode(raw); err == nil && l.State == stateWaiting {
+			if l, err := decode(raw); err == nil && l.State == StateWaiting {
 				keys = append(keys, key)
 			}
 		}
@@ -117,7 +117,7 @@ func TestWaitingExclusiveComesNext(t *testing.T) {
 			time.Sleep(11 * time.Second)
 			other, err := c.Shared(t.Context(), "backup")
 			held := mustHeld(t, other, err)
-			if held.Holders[0].State != stateWaiting {
+			if held.Holders[0].State != StateWaiting {
 				t.Errorf("held by %v", held)
 			}
 			other, err = c.Exclusive(t.Context(), "prune")
@@ -190,7 +190,7 @@ func TestWaitEnds(t *testing.T) {
 					t.Errorf("%v after %v", wait.err, wait.took)
 				}
 			case "refused":
-				b.tap.Before(func(_ context.Context, r tap.Request) error {
+				b.tap.Before(func(_ context.Context, r hookstore.Request) error {
 					if r.Op == "list" {
 						return &store.Error{Op: r.Op, Key: r.Key, Err: store.ErrPermission}
 					}
@@ -257,7 +257,7 @@ func TestWaiterIsGone(t *testing.T) {
 		c := w.machine()
 		k, b, wait := w.queued(t, Forever)
 		time.Sleep(10 * time.Second)
-		b.tap.Before(func(ctx context.Context, _ tap.Request) error { <-ctx.Done(); return ctx.Err() })
+		b.tap.Before(func(ctx context.Context, _ hookstore.Request) error { <-ctx.Done(); return ctx.Err() })
 		wait.cancel(nil)
 		<-wait.done
 		k.Release(t.Context())
@@ -298,10 +298,10 @@ func TestWaitOutage(t *testing.T) {
 func TestTicketIsNoFlag(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a, b := w.machine(), w.machine()
-		states := map[string]map[string]bool{}
+		states := map[string]map[State]bool{}
 		var mu sync.Mutex
-		var late []tap.Request
-		b.tap.Before(func(_ context.Context, r tap.Request) error {
+		var late []hookstore.Request
+		b.tap.Before(func(_ context.Context, r hookstore.Request) error {
 			var said body
 			if r.Op != "put" || json.Unmarshal(r.Body, &said) != nil {
 				return nil
@@ -309,10 +309,10 @@ func TestTicketIsNoFlag(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if states[r.Key] == nil {
-				states[r.Key] = map[string]bool{}
+				states[r.Key] = map[State]bool{}
 			}
 			states[r.Key][said.State] = true
-			if said.State == stateWaiting {
+			if said.State == StateWaiting {
 				late = append(late, r)
 			}
 			return nil
@@ -339,7 +339,7 @@ func TestTicketIsNoFlag(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		for key, said := range states {
-			if said[stateWaiting] && len(said) > 1 {
+			if said[StateWaiting] && len(said) > 1 {
 				t.Errorf("%s said %v", key, said)
 			}
 		}
@@ -475,16 +475,19 @@ func TestWaitInDoubt(t *testing.T) {
 func TestWaitForWhatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, c := range map[string]struct {
-			opts   mem.Options
-			change func(*Options)
-			fails  tap.Before
-			most   time.Duration
+			opts  mem.Options
+			also  []AcquireOption
+			fails hookstore.Before
+			most  time.Duration
 		}{
-			"no fence":  {mem.Options{IfAbsent: mem.Claimed}, func(o *Options) { o.Fence = true }, nil, 5 * time.Second},
-			"exclusive": {mem.Options{}, func(*Options) {}, failsOn("lock.exclusive"), 3 * DefaultTTL},
+			"no fence":  {mem.Options{IfAbsent: mem.Claimed}, []AcquireOption{Fence()}, nil, 5 * time.Second},
+			"exclusive": {mem.Options{}, nil, failsOn("lock.exclusive"), 3 * DefaultTTL},
 		} {
 			w := newWorld(t, c.opts)
-			k, b, wait := w.queued(t, Forever, c.change)
+			k, err := w.machine().Shared(t.Context(), "backup")
+			mustLock(t, k, err)
+			b := w.machine()
+			wait := b.wants(t, Exclusive, Forever, c.also...)
 			time.Sleep(time.Minute)
 			wait.waits(t)
 			if c.fails != nil {
@@ -501,8 +504,8 @@ func TestWaitForWhatFails(t *testing.T) {
 	})
 }
 
-func failsOn(key string) tap.Before {
-	return func(_ context.Context, r tap.Request) error {
+func failsOn(key string) hookstore.Before {
+	return func(_ context.Context, r hookstore.Request) error {
 		if r.Op == "put" && strings.Contains(r.Key, key) {
 			return errOutage
 		}
@@ -519,7 +522,7 @@ func TestWaitsNotForItself(t *testing.T) {
 		wait.waits(t)
 		k.Release(t.Context())
 		var raised atomic.Bool
-		b.tap.Before(func(_ context.Context, r tap.Request) error {
+		b.tap.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "put" && strings.Contains(r.Key, "lock.exclusive") {
 				raised.Store(true)
 			} else if raised.Load() {

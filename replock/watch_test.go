@@ -13,7 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/internal/retry"
+	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
@@ -128,7 +129,7 @@ func TestPausedMachineRefreshesAtOnce(t *testing.T) {
 				}
 				before := a.saw(EventRefreshed)
 				var failed atomic.Bool
-				a.tap.Before(func(_ context.Context, r tap.Request) error {
+				a.tap.Before(func(_ context.Context, r hookstore.Request) error {
 					if r.Op != "put" || failed.Swap(true) {
 						return nil
 					}
@@ -151,7 +152,7 @@ func TestPausedMachineRefreshesAtOnce(t *testing.T) {
 func (m *machine) pausedInRefresh(w *world, k *Lock, pause time.Duration) (went time.Time) {
 	var once sync.Once
 	paused := make(chan time.Time)
-	m.tap.Before(func(_ context.Context, r tap.Request) error {
+	m.tap.Before(func(_ context.Context, r hookstore.Request) error {
 		if r.Op == "put" && r.Key == k.Key() {
 			once.Do(func() {
 				m.clock.pause(pause)
@@ -221,7 +222,7 @@ func stoodStillAt(t *testing.T, first int) {
 		a := w.machine()
 		var lists atomic.Int64
 		var each atomic.Bool
-		a.tap.Before(func(_ context.Context, r tap.Request) error {
+		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op != "list" {
 				return nil
 			}
@@ -275,13 +276,13 @@ func (s ahead) List(ctx context.Context, prefix, cursor string) (store.Page, err
 	return page, err
 }
 
-// TestCheckNeedsTheWholeRefresh: one that couldn't look at lock.exclusive, which was broken,
+// TestRenewNeedsTheWholeRefresh: one that couldn't look at lock.exclusive, which was broken,
 // confirms nothing, although the flag was renewed.
-func TestCheckNeedsTheWholeRefresh(t *testing.T) {
+func TestRenewNeedsTheWholeRefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, lacking)
 		a := w.machine()
-		a.tap.Before(func(_ context.Context, r tap.Request) error {
+		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Key == "index/lock.exclusive" {
 				time.Sleep(5 * time.Millisecond) // so that its puts are sent a little later
 			}
@@ -293,13 +294,13 @@ func TestCheckNeedsTheWholeRefresh(t *testing.T) {
 		if err := w.mem.Delete(t.Context(), "index/lock.exclusive"); err != nil {
 			t.Fatal(err)
 		}
-		a.tap.Before(func(_ context.Context, r tap.Request) error {
+		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Key == "index/lock.exclusive" {
 				return errors.New("connection reset by peer")
 			}
 			return nil
 		})
-		if err := k.Check(t.Context()); err == nil {
+		if err := k.Renew(t.Context()); err == nil {
 			t.Error("a lock was confirmed whose lock.exclusive is gone")
 		}
 		a.tap.Before(nil)
@@ -353,20 +354,20 @@ func TestPausedMachineLooksForOthers(t *testing.T) {
 			}
 			looked, deleted := make(chan struct{}), make(chan struct{})
 			once := sync.OnceFunc(func() { close(looked) })
-			a.tap.Before(func(_ context.Context, r tap.Request) error {
+			a.tap.Before(func(_ context.Context, r hookstore.Request) error {
 				if r.Op == "put" && r.Key == k.Key() {
 					once()
 					<-deleted
 				}
 				return nil
 			})
-			b.tap.Before(func(_ context.Context, r tap.Request) error {
+			b.tap.Before(func(_ context.Context, r hookstore.Request) error {
 				if r.Op == "delete" && r.Key == k.Key() {
 					<-looked
 				}
 				return nil
 			})
-			b.tap.After(func(_ context.Context, r tap.Request, err error) error {
+			b.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
 				if r.Op == "delete" && r.Key == k.Key() {
 					close(deleted)
 				}
@@ -467,7 +468,7 @@ func TestLookInACrowd(t *testing.T) {
 				k, err := a.Shared(t.Context(), "x")
 				mustLock(t, k, err)
 				var all, looks atomic.Int32
-				a.tap.Before(func(_ context.Context, r tap.Request) error {
+				a.tap.Before(func(_ context.Context, r hookstore.Request) error {
 					if r.Op == "list" && r.Key == "index/lock." {
 						all.Add(1)
 					} else if r.Op == "list" {
@@ -548,7 +549,7 @@ func TestIfMatchIsProvenOnAMissingKeyToo(t *testing.T) {
 				t.Errorf("stored: %v", keys)
 			}
 			a.tap.Count()
-			if err := k.Check(t.Context()); err != nil {
+			if err := k.Renew(t.Context()); err != nil {
 				t.Error(err)
 			}
 			if _, by := a.tap.Count(); by["put"] != 1 || by["list"] != 1 {
@@ -566,7 +567,7 @@ func TestRefusedRightETagProvesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed})
 		a := w.machine()
-		a.tap.Before(func(_ context.Context, r tap.Request) error {
+		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "put" && r.Opts.IfMatch != "" {
 				return store.ErrPrecondition
 			}
@@ -590,7 +591,7 @@ func TestProofThatFailsCostsNoRefresh(t *testing.T) {
 			w := newWorld(t, mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed})
 			a := w.machine()
 			var tried atomic.Int32
-			a.tap.Before(func(ctx context.Context, r tap.Request) error {
+			a.tap.Before(func(ctx context.Context, r hookstore.Request) error {
 				if r.Op != "put" || r.Opts.IfMatch == "" {
 					return nil
 				}
@@ -620,7 +621,7 @@ func TestProofLeavesNothing(t *testing.T) {
 		a := w.machine()
 		k, err := a.Shared(t.Context(), "x")
 		mustLock(t, k, err)
-		a.tap.After(func(ctx context.Context, r tap.Request, err error) error {
+		a.tap.After(func(ctx context.Context, r hookstore.Request, err error) error {
 			if r.Op == "put" && r.Key != k.Key() { // the proof's, applied, and answered late
 				<-ctx.Done()
 				return ctx.Err()
@@ -644,7 +645,7 @@ func TestProofOnAMissingKeyIsNeeded(t *testing.T) {
 		a := w.machine()
 		k, err := a.Shared(t.Context(), "x")
 		mustLock(t, k, err)
-		a.tap.Before(func(_ context.Context, r tap.Request) error {
+		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "put" && r.Opts.IfMatch != "" && r.Key != k.Key() {
 				return errOutage
 			}
@@ -689,7 +690,7 @@ func TestClaimLooksTwice(t *testing.T) {
 			time.Sleep(3 * time.Minute)
 			a := w.machine()
 			var once sync.Once
-			a.tap.After(func(_ context.Context, r tap.Request, err error) error {
+			a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
 				if r.Op == "get" && r.Key == key {
 					once.Do(func() { w.put(key, foreign(time.Now(), false)) })
 				}
@@ -718,7 +719,7 @@ func TestHalfARefreshIsKept(t *testing.T) {
 		time.Sleep(29 * time.Second)
 		start := a.clock.Elapsed()
 		var flags atomic.Int32
-		a.tap.Before(func(_ context.Context, r tap.Request) error {
+		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
 			switch {
 			case r.Op == "put" && r.Key == k.Key() && r.Opts.IfMatch != wrongETag:
 				flags.Add(1)
@@ -751,8 +752,8 @@ func TestWhatIsAcquiredIsHeld(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						w := newWorld(t, opts)
 						a := w.machine(func(o *Options) { o.TTL, o.Look = ttl, min(DefaultLook, ttl) })
-						a.tap.Before(func(context.Context, tap.Request) error { time.Sleep(trip / 2); return nil })
-						a.tap.After(func(_ context.Context, _ tap.Request, err error) error { time.Sleep(trip / 2); return err })
+						a.tap.Before(func(context.Context, hookstore.Request) error { time.Sleep(trip / 2); return nil })
+						a.tap.After(func(_ context.Context, _ hookstore.Request, err error) error { time.Sleep(trip / 2); return err })
 						k, err := a.acquire(t.Context(), mode, "x")
 						defer time.Sleep(time.Minute) // for requests that were given up
 						if err != nil {
@@ -794,8 +795,8 @@ func TestOneOfTwoContendersWins(t *testing.T) {
 					won := make(chan *Lock, 2)
 					for n := range 2 {
 						a, trip := w.machine(), cmp.Or(trips[n], trips[0])
-						a.tap.Before(func(context.Context, tap.Request) error { time.Sleep(trip/4 + a.jitter(trip/4)); return nil })
-						a.tap.After(func(_ context.Context, _ tap.Request, err error) error {
+						a.tap.Before(func(context.Context, hookstore.Request) error { time.Sleep(trip/4 + a.jitter(trip/4)); return nil })
+						a.tap.After(func(_ context.Context, _ hookstore.Request, err error) error {
 							time.Sleep(trip/4 + a.jitter(trip/4))
 							return err
 						})
@@ -833,8 +834,8 @@ func TestAcquireThatIsCancelledLeavesNothing(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		for i := range 40 {
 			a := w.machine()
-			a.tap.Before(func(_ context.Context, r tap.Request) error {
-				time.Sleep(map[bool]time.Duration{true: 3 * lastWords, false: 20 * time.Millisecond}[r.Op == "put"])
+			a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+				time.Sleep(map[bool]time.Duration{true: 3 * retry.LastWords, false: 20 * time.Millisecond}[r.Op == "put"])
 				return nil
 			})
 			ctx, cancel := context.WithCancel(t.Context())

@@ -13,6 +13,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/store/mem"
 )
 
@@ -271,14 +272,14 @@ func TestOurBodiesAreTheWireFormat(t *testing.T) {
 // only after it.
 func TestMetadataFits(t *testing.T) {
 	b := body{Operation: strings.Repeat("\x00", maxOperation), Metadata: map[string]string{"k": strings.Repeat("\x00", maxMetadata-1)}}
-	b.stamp(time.Now(), 0, DefaultTTL)
+	w := &world{t: t}
+	w.mem = mem.New(mem.Options{})
+	w.machine().stamp(&b, storeTime{}, 0)
 	if raw := b.encode(); len(raw) > maxBody {
 		t.Errorf("a body of %d bytes can be written, and only %d are read", len(raw), maxBody)
 	} else if _, err := decode(raw); err != nil {
 		t.Error(err)
 	}
-	w := &world{t: t}
-	w.mem = mem.New(mem.Options{})
 	if _, err := w.machine().Shared(t.Context(), strings.Repeat("x", maxOperation+1)); err == nil {
 		t.Error("an operation's name that is too long is taken")
 	}
@@ -315,7 +316,7 @@ func FuzzDecode(f *testing.F) {
 		if !again.expires.Equal(l.expires) || again.ttl != l.ttl || again.Holder != l.Holder {
 			t.Errorf("%q: %+v became %+v", raw, l, again)
 		}
-		if s := Printable(l.Holder + l.Operation); strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		if s := text.Brief(l.Holder + l.Operation); strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 			t.Errorf("%q is shown with control characters", raw)
 		}
 	})

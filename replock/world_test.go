@@ -4,14 +4,15 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/repolock/repolock/internal/identity"
-	"github.com/repolock/repolock/internal/nap"
-	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/internal/test/hookstore"
+	"github.com/repolock/repolock/internal/test/stoppedclock"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
@@ -39,7 +40,7 @@ func newWorld(t *testing.T, opts mem.Options) *world {
 type machine struct {
 	*Locker
 	clock *machineClock
-	tap   *tap.Store
+	tap   *hookstore.Store
 	mu    sync.Mutex
 	seen  []Event
 }
@@ -47,8 +48,8 @@ type machine struct {
 func (w *world) machine(change ...func(*Options)) *machine {
 	w.count++
 	m := &machine{clock: &machineClock{start: time.Now().Add(-time.Duration(w.count) * time.Hour)}}
-	m.tap = &tap.Store{Store: w.mem}
-	opts := Options{Clock: m.clock, Rand: rand.Reader, Observe: m.observe, Self: &identity.Process{
+	m.tap = &hookstore.Store{Store: w.mem}
+	opts := Options{Clock: m.clock, Rand: rand.Reader, Observe: m.observe, Self: &Process{
 		Hostname: fmt.Sprintf("m%d", w.count), HostID: fmt.Sprint("host", w.count), BootID: fmt.Sprint("boot", w.count),
 		PID: 100 + w.count, PIDNamespace: "pid:[1]", TimeNamespace: "time:[1]", PIDStart: 1, User: "u",
 	}}
@@ -97,15 +98,15 @@ type machineClock struct {
 	mu    sync.Mutex
 	start time.Time
 	skew  time.Duration
-	nap.Naps
-	paused nap.Naps
+	stoppedclock.Stops
+	paused stoppedclock.Stops
 }
 
 func (c *machineClock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	slept, _ := c.paused.Slept(c.start)
-	return time.Now().Add(c.skew - slept)
+	stopped, _ := c.paused.Stopped(c.start)
+	return time.Now().Add(c.skew - stopped)
 }
 
 // pause is a hypervisor's: nothing runs, and no clock of the machine counts it.
@@ -123,8 +124,8 @@ func (c *machineClock) setSkew(d time.Duration) {
 func (c *machineClock) Elapsed() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	slept, _ := c.paused.Slept(c.start)
-	return time.Since(c.start) - slept
+	stopped, _ := c.paused.Stopped(c.start)
+	return time.Since(c.start) - stopped
 }
 
 // jump lets time pass for this machine alone.
@@ -136,7 +137,7 @@ func (c *machineClock) jump(d time.Duration) {
 
 // After fires once d has passed that the machine was awake.
 func (c *machineClock) After(d time.Duration) <-chan time.Time {
-	return c.Naps.After(d, func(time.Duration) time.Duration { return 0 })
+	return c.Stops.After(d, func(time.Duration) time.Duration { return 0 })
 }
 
 // empty fails if anything is left.
@@ -212,3 +213,20 @@ func mustHeld(t *testing.T, k *Lock, err error) *HeldError {
 }
 
 func alive(k *Lock) bool { return k.Context().Err() == nil }
+
+// do runs f in a bubble with a good store.
+func do(t *testing.T, f func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, newWorld(t, mem.Options{})) })
+}
+
+// first runs f at the first request of a kind.
+func first(op, key string, f func(r hookstore.Request) error) func(context.Context, hookstore.Request) error {
+	var done atomic.Bool
+	return func(_ context.Context, r hookstore.Request) error {
+		if r.Op == op && strings.Contains(r.Key, key) && done.CompareAndSwap(false, true) {
+			return f(r)
+		}
+		return nil
+	}
+}

@@ -8,14 +8,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store/mem"
 )
 
 // delayed has each request take so long, half of it before it is applied.
 func (m *machine) delayed(trip time.Duration) {
-	m.tap.Before(func(context.Context, tap.Request) error { time.Sleep(trip / 2); return nil })
-	m.tap.After(func(_ context.Context, _ tap.Request, err error) error { time.Sleep(trip / 2); return err })
+	m.tap.Before(func(context.Context, hookstore.Request) error { time.Sleep(trip / 2); return nil })
+	m.tap.After(func(_ context.Context, _ hookstore.Request, err error) error { time.Sleep(trip / 2); return err })
 }
 
 // TestRefusedExclusiveHindersNoShared: shared acquirers that come while an exclusive one is
@@ -74,7 +74,7 @@ func TestPointerIsTakenDownAtOnce(t *testing.T) {
 		a.delayed(10 * time.Millisecond)
 		var mu sync.Mutex
 		var requests []string
-		a.tap.After(func(_ context.Context, r tap.Request, err error) error {
+		a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
 			time.Sleep(5 * time.Millisecond)
 			mu.Lock()
 			defer mu.Unlock()

@@ -1,6 +1,6 @@
 /*
  * How a lock is held: refresh, look and deadline. lock.pml models how it is acquired
- * and resumed. docs/testing.md maps each step to the function that does it.
+ * and resumed. docs/testing.md maps each step to docs/protocol.md.
  *
  * A holder holds with two objects: its flag, and lock.exclusive, which this model calls
  * the pointer. It renews each apart, and a failure of one keeps the progress of the
@@ -78,7 +78,7 @@ bit looking;
 #define leaseAge (sent[FLAG] > sent[POINTER] -> sent[FLAG] : sent[POINTER])
 #endif
 
-/* Another client may delete the flag now. */
+/* Another client can delete the flag now. */
 #ifdef DIVIDED
 #define whole 1
 #else

@@ -1,13 +1,13 @@
 /*
- * The protocol of docs/protocol.md: flag and look. Safety is two assertions: nobody
- * is live beside a live exclusive, and nobody resumes a lock that a conflicting one
- * has passed. docs/testing.md maps each step to the function that does it.
+ * The protocol of docs/protocol.md: flag and look. Safety is two assertions: no client
+ * is live beside a live exclusive one, and none resumes a lock that a conflicting one
+ * has passed. docs/testing.md maps each step to it.
  *
- * Time is what it allows: a flag may expire whenever its owner isn't live on it,
- * and an owner may lose its lock at any time, since only the order of the two is
+ * Time is what it allows: a flag can expire whenever its owner isn't live on it,
+ * and an owner can lose its lock at any time, because only the order of the two is
  * promised (a holder's deadline comes before its flag's expiry). A client that stops
  * for good at any step is one that the scheduler doesn't choose any more: what a
- * crash adds is that its context is over, which Time may say at any time.
+ * crash adds is that its context is over, which Time can do at any time.
  *
  * A request has three outcomes: answered; not answered, and applied later; not
  * answered, and never applied. "Later" has no limit.
@@ -52,12 +52,12 @@ bit there[SLOTS];             /* the flag is stored */
 bit waiting[SLOTS];           /* and says that its owner waits */
 bit lateTicket[SLOTS];        /* a put that says so is under way */
 bit expired[SLOTS];           /* its mod time is more than ttl + margin ago */
-bit reapable[SLOTS];          /* it has been expired once: somebody may have passed */
+bit reapable[SLOTS];          /* it has been expired once: another client can have passed */
 bit revived[SLOTS];           /* it was written after that */
-bit latePut[SLOTS];           /* a put is under way, and nobody waits for its answer */
+bit latePut[SLOTS];           /* a put is under way, and no client waits for its answer */
 bit lateDelete[SLOTS];
 bit over[SLOTS];              /* the deadline of the lease is past */
-bit live[N];                  /* the lock's context is live: the command may run */
+bit live[N];                  /* the lock's context is live: the command runs */
 byte on[N];                   /* the slot of it */
 bit calm;                     /* nothing fails any more, and LONE alone goes on */
 bit passed[N];                /* a conflicting lock was held since this one was */
@@ -79,8 +79,8 @@ inline applyDelete(s) { there[s] = 0; expired[s] = 0; waiting[s] = 0 }
 	   :: !calm -> goto lost \
 	fi
 
-/* unpassed goes on if a lost lock's flag is there, and was written before anybody
- * could have passed it: whoever passes deletes it first. */
+/* unpassed goes on if a lost lock's flag is there, and was written before another
+ * client could have passed it: a client that passes deletes it first. */
 #ifdef NO_REVIVED
 #define early(s) 1
 #else
@@ -158,7 +158,7 @@ look:
 	:: else -> break
 	od;
 	j = 0;
-	do    /* whoever passes deletes first, and waits for the answer */
+	do    /* a client that passes deletes first, and waits for the answer */
 #ifndef NO_REAP
 	:: j < SLOTS && ((stale >> j) & 1) -> delete(j, reaped, withdraw);
 reaped:		j++
@@ -259,7 +259,7 @@ init {
 
 #ifdef LONE
 /* From any state: all others stop for good, what they have sent arrives or doesn't,
- * and what is left of them expires. Then one who comes gets in at the first try. */
+ * and what is left of them expires. Then a newcomer gets in at its first try. */
 active proctype Calm() {
 	byte k = 0;
 	atomic {

@@ -1,5 +1,5 @@
 /*
- * The protocol as it was first published (internal/original), on a store that never
+ * The protocol as it was first published (internal/test/cloudsticlock), on a store that never
  * fails, with clocks that agree, and leases that never end. It lets two in; a checker
  * that doesn't find that is of no use.
  *

@@ -3,61 +3,62 @@ package store
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
-// Errors that errors.Is finds through every backend. Each method of [Store]
-// says what they mean for what was stored.
+// Errors that errors.Is finds in the errors of every backend. Each method of [Store]
+// documents what they mean for what was stored.
 var (
-	// ErrNotFound is returned by Get for an object that isn't there, and by any
-	// method for a repository (a bucket, a directory) that isn't there.
+	// ErrNotFound is returned by Get for an object that doesn't exist, and by any method
+	// for a bucket or a directory that doesn't exist.
 	ErrNotFound = errors.New("not found")
-	// ErrPrecondition is returned by a conditional Put whose condition wasn't
-	// met.
+	// ErrPrecondition is returned by a conditional Put whose condition wasn't met.
+	// Nothing was written.
 	ErrPrecondition = errors.New("precondition failed")
-	// ErrConditionUnsupported is returned by a conditional Put to a store that
-	// has no such condition.
+	// ErrConditionUnsupported is returned by a conditional Put to a store that has no
+	// such condition. Nothing was written.
 	ErrConditionUnsupported = errors.New("conditional put not supported")
-	// ErrConditionUnsent is an ErrConditionUnsupported of a backend that has no such request:
-	// nothing was sent.
+	// ErrConditionUnsent is an ErrConditionUnsupported of a backend that has no such
+	// request: nothing was sent.
 	ErrConditionUnsent = fmt.Errorf("%w", ErrConditionUnsupported)
-	// ErrPermission is returned when the store refused the request for who sent
-	// it.
+	// ErrPermission is returned if the store refuses the sender of a request. Nothing
+	// was written or deleted.
 	ErrPermission = errors.New("permission denied")
-	// ErrCredentials is an ErrPermission of a store that doesn't know the credentials, or no
-	// longer takes them: other permissions wouldn't help.
+	// ErrCredentials is an ErrPermission of a store that doesn't know the credentials,
+	// or no longer takes them: other permissions wouldn't help.
 	ErrCredentials = fmt.Errorf("%w", ErrPermission)
 	// ErrTooLarge is returned by Get for an object larger than its limit.
 	ErrTooLarge = errors.New("object too large")
 	// ErrInvalidKey is returned for a key that no backend takes; see CheckKey.
 	ErrInvalidKey = errors.New("invalid key")
-	// ErrIrregular is returned when what is in the place of an object, or of a directory
-	// that it must be in, is neither: a link, a pipe. Nothing was written.
+	// ErrIrregular is returned if a link, a pipe or the like is in the place of an object,
+	// or of a directory above it. Nothing was written.
 	ErrIrregular = errors.New("something else is in the place of an object")
-	// ErrConfig is returned where nothing but a change of what the user has set
-	// helps: no credentials are found, the bucket is in another region, the
-	// endpoint speaks no TLS, or isn't an object store at all, a clock is so
-	// wrong that the server refuses what it signs.
+	// ErrConfig is returned if the user must change a setting: no credentials are found,
+	// the bucket is in another region, the endpoint has no TLS or isn't an object store,
+	// or the clock is so wrong that the server refuses the signature.
 	ErrConfig = errors.New("wrong configuration")
-	// ErrUnreachable is returned where the store has said nothing: no connection is to be
-	// had, or it broke before an answer came, or none came in time; and where who answers
-	// says that the store is down or overloaded (502, 503, 504). Whatever else a store answers
-	// isn't that, whether it can be understood or not: it was reached.
+	// ErrUnreachable is returned if the store said nothing: there is no connection, or it
+	// broke before an answer began, or no answer began in time. It is also returned if an
+	// answer says that the store is down or overloaded (502, 503, 504). Any other answer
+	// shows that the store was reached, even one that can't be understood. A backend MUST
+	// NOT return it in doubt: a program can be set to run without a lock because of it.
+	// A Put might have been carried out, or might be later.
 	ErrUnreachable = errors.New("store can't be reached")
-	// ErrNoHost is returned where the endpoint's name isn't known to the name service: it is
-	// wrong, or known only on a network that this machine isn't on.
+	// ErrNoHost is returned if the name service doesn't know the endpoint's name: it is
+	// wrong, or belongs to a network that this machine isn't on.
 	ErrNoHost = errors.New("no such host")
-	// ErrFull is returned where nothing can be written for want of space, or because a
-	// quota is used up.
+	// ErrFull is returned if there is no space left, or a quota is used up.
 	ErrFull = errors.New("no space left")
-	// ErrListing is returned where a listing can't be relied on: its pages are in no order, or it
-	// has no end. It might be whole the next time.
+	// ErrListing is returned if a listing can't be relied on: it has no order, or no end.
+	// The next one might be good.
 	ErrListing = errors.New("a listing can't be relied on")
 	// ErrURL is returned for a repository URL that can't be understood.
 	ErrURL = errors.New("invalid repository URL")
 )
 
-// Error is what backends return: the request that failed, the key or prefix
-// that it was for, and why.
+// Error is the error of every method of a backend: the request that failed, its key or
+// prefix, and the reason. It is one line, without credentials.
 type Error struct {
 	Op  string // "put", "get", "list", "delete", "open"
 	Key string
@@ -66,10 +67,10 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("%s %q: %v", e.Op, e.Key, e.Err) }
 
-// Unwrap gives the reason, for errors.Is and errors.As.
+// Unwrap returns the reason, for errors.Is and errors.As.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Unreachable marks an error as [ErrUnreachable]. Its text stays.
+// Unreachable returns an error with the text of err that is an [ErrUnreachable].
 func Unreachable(err error) error { return unreachable{err} }
 
 type unreachable struct{ error }
@@ -77,15 +78,10 @@ type unreachable struct{ error }
 func (unreachable) Is(target error) bool { return target == ErrUnreachable }
 func (e unreachable) Unwrap() error      { return e.error }
 
-// Permanent reports whether the same request would fail again for the same
-// reason, so that repeating it is of no use.
+// Permanent reports whether the same request would fail again for the same reason, so
+// that repeating it is useless.
 func Permanent(err error) bool {
-	for _, target := range []error{
+	return slices.ContainsFunc([]error{
 		ErrNotFound, ErrPrecondition, ErrConditionUnsupported, ErrPermission, ErrTooLarge, ErrInvalidKey, ErrIrregular, ErrConfig, ErrURL,
-	} {
-		if errors.Is(err, target) {
-			return true
-		}
-	}
-	return false
+	}, func(target error) bool { return errors.Is(err, target) })
 }

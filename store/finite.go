@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// Finite returns the store with listings that end, whatever the server says: each key of a
-// listing comes after the one before, on its page and on the pages before; a page has another
-// cursor than the one that it was asked for with; and few pages in a row are empty. So a listing
-// has no more pages than a small multiple of its objects. One that has is [ErrListing].
+// Finite returns a store whose listings end, whatever the server says. It checks that each
+// key comes after the one before, also across pages, that each page has a new cursor, and
+// that no more than 100 pages in a row are empty. Otherwise List returns [ErrListing].
 //
-// What a listing has shown so far is in its cursors, so that nothing is kept between two pages.
-// Whoever reads more than one page of a store that they were given reads them through this.
+// The cursors carry the last key, so that Finite keeps nothing between two pages. A loop over
+// the pages of a store of unknown origin must read them through Finite.
 func Finite(s Store) Store { return finite{s} }
 
 type finite struct{ Store }
 
-// maxEmpty is how many pages in a row may be empty. Some stores give such where much was deleted.
+// maxEmpty is the number of pages in a row that can be empty. Some stores have such pages
+// after many deletions.
 const maxEmpty = 100
 
 func (f finite) List(ctx context.Context, prefix, cursor string) (Page, error) {
@@ -57,32 +57,29 @@ func (f finite) List(ctx context.Context, prefix, cursor string) (Page, error) {
 	return page, nil
 }
 
-// place is one in a listing.
+// place is the place in a listing after one of its pages.
 type place struct {
 	cursor string // the store's own
 	last   string // the last key so far
-	empty  int    // how many of the pages before it, in a row
+	empty  int    // pages in a row, up to this one
 }
 
-func (p place) String() string {
-	return fmt.Sprintf("%d %d %s%s", p.empty, len(p.last), p.last, p.cursor)
-}
+// placeFormat quotes the strings, because a key or a cursor can have any bytes.
+const placeFormat = "%d %q %q"
+
+func (p place) String() string { return fmt.Sprintf(placeFormat, p.empty, p.last, p.cursor) }
 
 func readPlace(s string) (p place, err error) {
 	if s == "" {
 		return p, nil
 	}
-	var n int
-	head, rest, _ := strings.Cut(s, " ")
-	size, rest, ok := strings.Cut(rest, " ")
-	if _, err := fmt.Sscanf(head+" "+size, "%d %d", &p.empty, &n); err != nil || !ok || n < 0 || n > len(rest) {
+	if _, err := fmt.Sscanf(s, placeFormat, &p.empty, &p.last, &p.cursor); err != nil {
 		return p, fmt.Errorf("%.80q is no cursor of it", s)
 	}
-	p.last, p.cursor = rest[:n], rest[n:]
 	return p, nil
 }
 
-// DeleteIfMatch passes on.
+// DeleteIfMatch is that of the store, or ErrConditionUnsent.
 func (f finite) DeleteIfMatch(ctx context.Context, key, etag string) error {
 	return DeleteIfMatch(ctx, f.Store, key, etag)
 }

@@ -10,8 +10,9 @@ import (
 // and B2: 1024).
 const maxKey = 1024
 
-// CheckKey returns ErrInvalidKey, with the reason, for a key that could leave
-// the repository or that some store can't keep.
+// CheckKey returns ErrInvalidKey, with the reason, for a key that could lead out of the
+// repository or that some store can't keep. A key has 1 to 1024 bytes of UTF-8 without NUL
+// and backslash; its elements, between slashes, aren't empty, "." or "..".
 func CheckKey(key string) error {
 	bad := func(why string) error { return fmt.Errorf("%w: %s", ErrInvalidKey, why) }
 	switch {

@@ -2,21 +2,20 @@ package store
 
 import "context"
 
-// What follows are abilities that not every backend has. The lock needs none of
-// them.
+// The interfaces below are optional. The lock needs none of them.
 
 // ConditionalDeleter is implemented by backends that can send a condition with a
-// deletion. Whether the server heeds it isn't known: some accept and ignore it.
+// deletion. Some servers accept the condition and ignore it.
 type ConditionalDeleter interface {
-	// DeleteIfMatch removes the object if it has this ETag. If it has another
-	// the answer is ErrPrecondition; if there is none, nil or ErrPrecondition;
-	// if the server has no such condition, ErrConditionUnsupported, and nothing
-	// was removed.
+	// DeleteIfMatch removes the object if it has this ETag. It returns ErrPrecondition
+	// if the object has another, nil or ErrPrecondition if there is no object, and
+	// ErrConditionUnsupported if the server has no such condition. After both errors
+	// nothing was removed. It is one request.
 	DeleteIfMatch(ctx context.Context, key, etag string) error
 }
 
-// DeleteIfMatch is s.DeleteIfMatch, or ErrConditionUnsent if s is no
-// [ConditionalDeleter]: for decorators.
+// DeleteIfMatch calls s.DeleteIfMatch, and returns ErrConditionUnsent if s is no
+// [ConditionalDeleter]. It is for decorators.
 func DeleteIfMatch(ctx context.Context, s Store, key, etag string) error {
 	if d, ok := s.(ConditionalDeleter); ok {
 		return d.DeleteIfMatch(ctx, key, etag)
@@ -24,32 +23,32 @@ func DeleteIfMatch(ctx context.Context, s Store, key, etag string) error {
 	return &Error{Op: "delete", Key: key, Err: ErrConditionUnsent}
 }
 
-// Answerer is implemented by backends whose operations take several requests, one of which may
-// be answered and the next not.
+// Answerer is implemented by backends whose methods can send several requests, of which one
+// can be answered and the next not.
 type Answerer interface {
-	// Answered reports whether any request so far was, other than that the store is down.
+	// Answered reports whether any request so far was answered, other than by a server
+	// that is down. A store that has answered isn't [ErrUnreachable].
 	Answered() bool
 }
 
-// Describer is implemented by backends whose repositories differ in what the
-// server was told to do with them.
+// Describer is implemented by backends that can read a repository's settings.
 type Describer interface {
-	// Describe asks the server. A single thing that it refuses to tell is
-	// Unknown and no error.
+	// Describe asks the server, in a few requests. A setting that the server refuses
+	// to show is Unknown, which is no error.
 	Describe(ctx context.Context) (Description, error)
 }
 
-// Description is what the server tells of a repository.
+// Description has the settings of a repository.
 type Description struct {
-	// Server is what it calls itself, "" if it doesn't say.
+	// Server is the server's name for itself, "" if it has none.
 	Server string
-	// Versioning: what is overwritten or deleted is kept as a version.
+	// Versioning is Yes if overwritten and deleted objects are kept as versions.
 	Versioning Answer
-	// ObjectLock: versions may be kept from being deleted.
+	// ObjectLock is Yes if versions can be protected from deletion.
 	ObjectLock Answer
 }
 
-// Answer is one to a question that the server may refuse.
+// Answer is the answer to a question that the server can refuse.
 type Answer int
 
 const (
@@ -58,7 +57,7 @@ const (
 	Yes
 )
 
-// String is the answer in a word.
+// String returns "yes", "no" or "unknown".
 func (a Answer) String() string {
 	switch a {
 	case No:

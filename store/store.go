@@ -1,10 +1,15 @@
-// Package store is the object store that a repository lives on, reduced to the
-// four requests that a lock needs. It knows nothing of locks.
+// Package store is the interface of the object store that a repository is on, reduced to
+// the four requests that a lock needs. It knows nothing of locks.
 //
-// A backend is a package of its own (store/dir, store/mem) and does as little
-// as it can: retries, counting and faults are decorators around the interface,
-// and the rules below are checked for every backend by one suite,
-// store/storetest.
+// Each backend is a package of its own: store/dir, store/s3, store/minio, store/b2 and
+// store/mem. Package store/open opens the one that a URL names. The suite store/storetest
+// checks the rules below for every backend, those of other modules included; see
+// examples/backend. Retries, counting and faults are decorators around the interface.
+//
+// # Cost
+//
+// Put, Get, List and Delete are one request each, unless a backend's package comment says
+// otherwise. Properties is none.
 package store
 
 import (
@@ -12,8 +17,8 @@ import (
 	"time"
 )
 
-// Store is an object store. All methods may be called concurrently, by any
-// number of goroutines and by any number of processes on the same repository.
+// Store is an object store. All methods can be called concurrently, by any number of
+// goroutines, and by any number of processes on the same repository.
 //
 // Keys are UTF-8, separated by slashes, without a leading slash, and without
 // empty, "." or ".." elements; see [CheckKey].
@@ -26,92 +31,92 @@ import (
 // The backend checks keys: each method but List MUST return [ErrInvalidKey] for a key that
 // CheckKey refuses, and send nothing. A prefix is no key: List takes any.
 //
-// Every method MUST return soon after its context has ended. What an error
-// means for what is stored is said at each method. An error that a method returns is an
-// [*Error] in one line, without credentials; errors.Is finds the errors of this package in
-// it. An error that isn't [Permanent] is one after which the lock sends the request again.
+// Every method MUST return soon after its context has ended. Each method documents what an
+// error means for what is stored. Errors are [*Error], in one line, without credentials;
+// errors.Is finds the errors of this package in them. After an error that isn't [Permanent]
+// the lock sends the request again.
 //
-// A backend doesn't repeat a request, and the retries of the client that it is built
-// on MUST be off: the lock repeats requests itself, within the time that it has left. A
-// Put that a client sends again may be applied after a later Put of the same key.
+// A backend doesn't repeat a request, and the retries of its client MUST be off: the lock
+// repeats requests itself, within the time that it has left. A Put that a client sends again
+// could be applied after a later Put of the same key.
 type Store interface {
 	// Put stores body under key, whole or not at all: no reader ever sees a
 	// part of it.
 	//
 	// With a condition (see [PutOptions]) the check and the write MUST be one
-	// atomic step if the backend declares the condition as [Kept]. A condition
-	// that isn't met gives [ErrPrecondition]; one that the backend can't carry
-	// gives [ErrConditionUnsupported], and never an unconditional write.
+	// atomic step if the backend declares the condition as [Kept]. Put returns
+	// [ErrPrecondition] for a condition that isn't met, and
+	// [ErrConditionUnsupported] for one that the backend can't send. It MUST NOT
+	// write without the condition then.
 	//
 	// After ErrPrecondition, ErrConditionUnsupported, ErrPermission or
-	// ErrNotFound nothing was written by this request, as far as the store
-	// says. After any other error, a context's end included, the body may have
-	// been written, may be written later, or never.
+	// ErrNotFound this request has written nothing, if the store's answer is right.
+	// After any other error, a context's end included, the body might be written
+	// already, or later, or never.
 	Put(ctx context.Context, key string, body []byte, opts PutOptions) (Object, error)
 
-	// Get reads an object of at most limit bytes. A larger one gives
-	// [ErrTooLarge], and no more than about limit bytes are read of it; one
-	// that isn't there gives [ErrNotFound].
+	// Get reads an object of at most limit bytes. It returns [ErrTooLarge] for a
+	// larger one, of which it reads no more than about limit bytes, and
+	// [ErrNotFound] if there is none.
 	Get(ctx context.Context, key string, limit int64) ([]byte, Object, error)
 
-	// List returns one page of the objects whose key begins with prefix, in
-	// byte order of the keys. It is exactly one request. The first page has the
-	// cursor ""; the next one the cursor that the last page gave, and needn't show an object
-	// that was first put after the first page was asked for. A page that isn't the
-	// last may have fewer objects than the store could list, or none; but each page begins
-	// after the last key of those before, and its cursor is a new one. A prefix
-	// under which there is nothing gives an empty page and no error.
+	// List returns one page of the objects whose key begins with prefix, in byte
+	// order of the keys. It is exactly one request. The cursor is "" for the first
+	// page, and Page.Next of the page before for any other. A later page needn't show
+	// an object that was first put after the first page was requested. A page that
+	// isn't the last can have few objects, or none; but each page begins after the
+	// last key of those before, and has a new cursor. If no key has the prefix, the
+	// page is empty, and there is no error.
 	//
-	// The more objects a page has, the fewer requests a lock takes. See [Finite].
+	// The larger the pages, the fewer requests a lock needs. See [Finite].
 	List(ctx context.Context, prefix, cursor string) (Page, error)
 
-	// Delete removes an object. One that isn't there is no error. After
-	// ErrPermission nothing was removed; after any other error it may have
-	// been, or be later. A key that List shows and that isn't valid is removed,
-	// or gives ErrInvalidKey; so is a folder (see [Page]), if it is still empty.
+	// Delete removes an object. It is no error if there is none. After
+	// ErrPermission nothing was removed; after any other error the object might be
+	// removed already, or later, or never. If List shows a key that isn't valid,
+	// Delete removes it or returns ErrInvalidKey. The same goes for a folder (see
+	// [Page]) that is still empty.
 	Delete(ctx context.Context, key string) error
 
-	// Properties says what the backend can do. It makes no request and always
-	// gives the same answer.
+	// Properties returns what the backend declares of itself. It makes no request
+	// and always returns the same.
 	Properties() Properties
 }
 
-// PutOptions says under which condition a body is stored. The zero value is an
-// unconditional Put. A caller MUST NOT set both IfAbsent and IfMatch: no object meets both.
+// PutOptions are the conditions of a Put. The zero value is an unconditional Put. A caller
+// MUST NOT set both IfAbsent and IfMatch: no object meets both.
 type PutOptions struct {
 	// IfAbsent stores only if there is no object under the key.
 	IfAbsent bool
-	// IfMatch stores only if the object under the key has this ETag. If there
-	// is no object the answer is ErrPrecondition, and nothing is written: else
-	// the Put would bring back what another process has deleted. Some servers
-	// that claim the condition create the object then (minio/minio#21526).
+	// IfMatch stores only if the object under the key has this ETag. If there is
+	// no object, Put returns ErrPrecondition and writes nothing: otherwise it would
+	// bring back what another process has deleted. Some servers that claim the
+	// condition create the object then (minio/minio#21526).
 	IfMatch string
-	// Replaces, in a Put without a condition, is the ETag of the object that
-	// the caller has just seen under the key. It asks for no condition, but a
-	// backend that has none and keeps versions MUST look after writing whether
-	// that version was the newest one until then. If it was, the version is removed; if it
-	// wasn't, what was written is removed and the answer is ErrPrecondition.
-	// So a deletion between the look and the Put isn't undone. Other backends
-	// ignore it.
+	// Replaces, in a Put without a condition, is the ETag of the object that the
+	// caller has just seen under the key. A backend that has no conditions and keeps
+	// versions MUST look after writing whether that version was the newest one until
+	// then. If it was, the backend removes it; if it wasn't, the backend removes what
+	// it wrote and returns ErrPrecondition. So a Put doesn't undo a deletion that
+	// came between the look and the Put. Other backends ignore Replaces.
 	Replaces string
-	// Durable asks that the body survive a crash of the machine that the store
-	// runs on before Put is answered. Stores that always do that ignore it.
+	// Durable makes Put return only once the body would survive a crash of the
+	// store's machine. Stores that always do so ignore it.
 	Durable bool
 }
 
 // Object describes a stored object.
 type Object struct {
 	Key string
-	// ETag is opaque, and changes whenever the body changes. It may be a
-	// function of the body alone, so that writing a body again gives the ETag
-	// that it had. It is "" where a response doesn't tell it.
+	// ETag is opaque, and changes whenever the body changes. It can be a function of
+	// the body alone, so that the same body has the same ETag again. It is "" if the
+	// response doesn't have it.
 	ETag string
-	// Size of the body in bytes, -1 if there is something under the key that
-	// has no size, and that Get will fail for.
+	// Size of the body in bytes, or -1 for an entry without a size, which Get
+	// refuses.
 	Size int64
-	// ModTime is when the object was written, on the store's own clock, rounded
-	// down to whatever the store keeps. It is zero where a response doesn't
-	// tell it.
+	// ModTime is when the object was written, on the store's clock, rounded down to
+	// the store's precision. It is zero if the response doesn't have it.
 	ModTime time.Time
 }
 
@@ -120,13 +125,12 @@ type Page struct {
 	Objects []Object
 	// Next is the cursor of the next page, "" if this one is the last.
 	Next string
-	// Folders are directories under the prefix that were found empty, where the store
-	// has such a thing, each with a slash at its end. A Put that is under way may have
-	// just made one.
+	// Folders are the empty directories under the prefix, each with a slash at its
+	// end, if the store has directories. A Put under way might have just made one.
 	Folders []string
-	// Now is the store's own clock when it answered, zero if the response
-	// doesn't tell it. It MUST be a reading of the clock that stamps ModTime,
-	// and never later than that clock at the time that List returns.
+	// Now is the store's clock when it answered, or zero if the response doesn't have
+	// it. It MUST be a reading of the clock that stamps ModTime, and MUST NOT be later
+	// than that clock when List returns.
 	Now time.Time
 }
 
@@ -134,28 +138,27 @@ type Page struct {
 type Properties struct {
 	// Name of the backend for messages: "dir", "mem".
 	Name string
-	// IfAbsent and IfMatch say how far a conditional Put can be relied on.
+	// IfAbsent and IfMatch are how far a conditional Put can be relied on.
 	IfAbsent, IfMatch Condition
-	// StoreClock says that one clock, which no client sets, stamps ModTime and
-	// Page.Now. Without it they are what some client's clock said, which goes
-	// for many network file systems.
+	// StoreClock is set if one clock, which no client sets, stamps ModTime and
+	// Page.Now. On many network file systems each client's own clock does.
 	StoreClock bool
 }
 
-// Condition says how far a kind of conditional Put can be relied on.
+// Condition is how far a kind of conditional Put can be relied on.
 type Condition int
 
 const (
-	// Unsupported conditions are answered with ErrConditionUnsupported.
+	// Unsupported: Put returns ErrConditionUnsupported.
 	Unsupported Condition = iota
-	// Claimed conditions are sent with the request, but whether the server
-	// heeds them isn't known: some accept and ignore them.
+	// Claimed: the backend sends the condition, but the server might accept and
+	// ignore it.
 	Claimed
-	// Kept conditions are kept by the backend itself.
+	// Kept: check and write are one atomic step.
 	Kept
 )
 
-// String names the condition for messages.
+// String returns "claimed", "kept" or "unsupported".
 func (c Condition) String() string {
 	switch c {
 	case Claimed:

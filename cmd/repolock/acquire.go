@@ -7,46 +7,46 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 
-	"github.com/repolock/repolock/internal/child"
+	"github.com/repolock/repolock/internal/daemon"
 	"github.com/repolock/repolock/internal/identity"
-	"github.com/repolock/repolock/internal/keeper"
+	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/regular"
+	"github.com/repolock/repolock/internal/session"
 	"github.com/repolock/repolock/replock"
 )
 
 type acquireCmd struct {
 	Shared    bool   `xor:"mode" help:"Hold a shared lock."`
 	Exclusive bool   `xor:"mode" help:"Hold the exclusive lock."`
-	Operation string `default:"script" help:"What others are shown as the operation."`
-	takeFlags
-	ForPID forPID `name:"for-pid" placeholder:"PID|none" help:"Release the lock when this process has ended: who calls, unless said otherwise; $$$$ in a shell is the surest. With none it is held until it is released or the machine ends."`
-	OnLost string `enum:"warn,term,kill" default:"warn" help:"What becomes of that process when the lock is lost: warn is for --log and for check to tell; term and kill signal it, and it alone."`
-	Log    string `placeholder:"FILE" help:"Append what there is to say of the lock to this file, once it is held."`
-	Export bool   `help:"Print what a shell is to evaluate, so that a repolock which the script calls knows that it runs under the lock."`
+	Operation string `default:"script" help:"The operation that others see."`
+	lockFlags
+	ForPID forPID `name:"for-pid" placeholder:"PID|none" help:"Release the lock when this process ends. The default is the caller; in a shell, $$$$ is the surest. With none, the lock is held until it is released or the machine stops."`
+	OnLost string `enum:"warn,term,kill" default:"warn" help:"What to do to that process when the lock is lost: warn (default) does nothing, and --log and check report the loss; term and kill signal that process alone."`
+	Log    string `placeholder:"FILE" help:"Append messages about the lock to this file, once it is held."`
+	Export bool   `help:"Print variables for a shell to evaluate, so that a repolock in the script knows that it runs under the lock."`
 }
 
 func (acquireCmd) Help() string {
-	return `Prints a token, for check, renew and release. The lock is held and refreshed by a process in the background, the keeper,
-until it is told to release it, or the process that called has ended. A script begins with
+	return `Prints a token, for check, renew and release. A process in the background, the keeper, holds and refreshes the lock
+until release, or until the process that called has ended. A script begins with
 
   TOKEN=$(repolock acquire --shared --for-pid $$) || exit
   export REPOLOCK_TOKEN=$TOKEN
 
-and asks repolock check before what must not be done without the lock. docs/scripts.md has the whole of it.`
+and runs repolock check before each step that needs the lock. docs/scripts.md describes it in full.`
 }
 
-// forPID is the process that a lock is for.
+// forPID is --for-pid: the process whose end releases the lock.
 type forPID struct {
-	pid  int // 0: who calls
+	pid  int // 0: the caller
 	none bool
 }
 
-// UnmarshalText understands a pid, and "none".
+// UnmarshalText parses a pid or "none".
 func (f *forPID) UnmarshalText(text []byte) error {
 	if string(text) == "none" {
 		*f = forPID{none: true}
@@ -60,7 +60,7 @@ func (f *forPID) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// process is the one that is meant, nil for none. It must exist.
+// process returns the process, which must exist, or nil for none.
 func (f forPID) process() (*identity.Process, error) {
 	if f.none {
 		return nil, nil
@@ -68,7 +68,7 @@ func (f forPID) process() (*identity.Process, error) {
 	pid := f.pid
 	if pid == 0 {
 		if pid = identity.Caller(); pid <= 1 {
-			return nil, usageError{fmt.Errorf("called by process %d, which may never end: say which process the lock is for, with --for-pid PID, or that it is for none, with --for-pid none", pid)}
+			return nil, usageError{fmt.Errorf("called by process %d, which might never end: say which process the lock is for, with --for-pid PID, or that it is for none, with --for-pid none", pid)}
 		}
 	}
 	p, ok := identity.Of(pid)
@@ -78,81 +78,46 @@ func (f forPID) process() (*identity.Process, error) {
 	return &p, nil
 }
 
-// order is what a keeper is to hold.
-type order struct {
-	Flags     takeFlags
-	Global    global
-	Mode      replock.Mode
-	Operation string
-	Token     string
-	Owner     *identity.Process // nil: nobody
-	OnLost    string
-}
-
-// news is what a keeper tells until it has its lock: what happens, and at last what it
-// holds, or why it doesn't.
-type news struct {
-	Event    *replock.Event
-	EventErr string // its Err
-	Held     *holding
-	Failure  *jsonError
-}
-
-// errKeeperFailed: it ended without a word.
-var errKeeperFailed = errors.New("the keeper of the lock ended unexpectedly; what it may have left in the repository expires")
-
-// keeperError is an error that a keeper has described.
-type keeperError struct{ jsonError }
-
-func (e keeperError) Error() string { return e.Message }
-
-// order checks what was asked for.
-func (c acquireCmd) order(g global) (order, error) {
+func (c acquireCmd) order(g global) (o keeperOrder, err error) {
 	if err := c.check(); err != nil {
-		return order{}, err
+		return o, err
 	}
-	if g.unknown != nil { // which gob would leave behind
-		return order{}, g.unknown
+	if g.unknown != nil { // gob would leave it behind
+		return o, g.unknown
 	}
-	o := order{Flags: c.takeFlags, Global: g, Operation: c.Operation, Token: keeper.NewToken(), OnLost: c.OnLost}
+	badOperation := replock.CheckOperation(c.Operation)
 	switch {
-	case c.Shared:
-		o.Mode = replock.Shared
-	case c.Exclusive:
-		o.Mode = replock.Exclusive
-	default:
-		return order{}, usageError{errors.New("say which lock: --shared or --exclusive")}
-	}
-	if c.HeldCode == 0 {
-		return order{}, usageError{errors.New("--held-exit-code 0: would say that the lock is held")}
-	}
-	if c.Export && g.JSON {
-		return order{}, usageError{errors.New("--export and --json can't be used together")}
-	}
-	if err := replock.CheckOperation(c.Operation); err != nil {
-		return order{}, usageError{err}
-	}
-	if c.OnLost != "warn" && c.ForPID.none {
-		return order{}, usageError{fmt.Errorf("--on-lost %s: there is no process to be signalled, with --for-pid none", c.OnLost)}
-	}
-	if c.OnLost != "warn" && runtime.GOOS != "linux" {
-		return order{}, usageError{fmt.Errorf("--on-lost %s: on Linux alone a process can be told from a later one with the same number", c.OnLost)}
-	}
-	if c.Metrics != "" { // which is written again and again
-		path, err := filepath.Abs(c.Metrics)
-		if err != nil {
-			return order{}, usageError{fmt.Errorf("--metrics-file: %w", err)}
+	case !c.Shared && !c.Exclusive:
+		err = errors.New("say which lock: --shared or --exclusive")
+	case c.HeldCode == 0:
+		err = errors.New("--held-exit-code 0: would say that the lock is held")
+	case c.Export && g.JSON:
+		err = errors.New("--export and --json can't be used together")
+	case badOperation != nil:
+		err = badOperation
+	case c.OnLost != "warn" && c.ForPID.none:
+		err = fmt.Errorf("--on-lost %s: there is no process to be signalled, with --for-pid none", c.OnLost)
+	case c.OnLost != "warn" && runtime.GOOS != "linux":
+		err = fmt.Errorf("--on-lost %s: only Linux tells a process from a later one with the same pid", c.OnLost)
+	case c.Metrics != "": // the keeper writes it in another directory
+		if c.Metrics, err = filepath.Abs(c.Metrics); err != nil {
+			err = fmt.Errorf("--metrics-file: %w", err)
 		}
-		o.Flags.Metrics = path
 	}
-	var err error
+	if err != nil {
+		return o, usageError{err}
+	}
+	o = keeperOrder{Flags: c.lockFlags, Global: g, Mode: replock.Exclusive, Operation: c.Operation, Token: daemon.NewToken(), OnLost: c.OnLost}
+	if c.Shared {
+		o.Mode = replock.Shared
+	}
 	o.Owner, err = c.ForPID.process()
 	return o, err
 }
 
 func (c acquireCmd) run(r *reporter, g global) (int, error) {
-	if err := keeper.Supported(); err != nil {
-		return 0, usageError{fmt.Errorf("acquire: %w: have repolock run the command", err)}
+	if err := daemon.Supported(); err != nil {
+		return 0, usageError{fmt.Errorf("acquire: %w: let repolock run the command", err)}
 	}
 	o, err := c.order(g)
 	if err != nil {
@@ -167,8 +132,9 @@ func (c acquireCmd) run(r *reporter, g global) (int, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	around := lookAround(ctx, r, g)
-	k, err := keeper.Start([]string{"keeper"}, o, log)
+	survey := newSurvey(r, g)
+	survey.Start(ctx)
+	k, err := daemon.Start([]string{"keeper"}, o, log)
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", errKeeperFailed, err)
 	}
@@ -177,7 +143,7 @@ func (c acquireCmd) run(r *reporter, g global) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer around.tell()()
+	defer survey.Report()()
 	if err = c.print(r, g, *held); err == nil {
 		if err = k.Accept(); err != nil {
 			err = fmt.Errorf("%w: %w", errKeeperFailed, err)
@@ -185,19 +151,19 @@ func (c acquireCmd) run(r *reporter, g global) (int, error) {
 	}
 	if err != nil {
 		k.GiveUp()
-		for range heard { // until it has released what it holds
+		for range heard { // until it has released its lock
 		}
 	}
 	return 0, err
 }
 
-// listen delivers what the keeper tells, until it ends.
-func listen(k *keeper.Starter) <-chan news {
-	heard := make(chan news)
+// listen delivers the keeper's news until it ends.
+func listen(k *daemon.Starter) <-chan session.News {
+	heard := make(chan session.News)
 	go func() {
 		defer close(heard)
 		for {
-			var n news
+			var n session.News
 			if k.Next(&n) != nil {
 				return
 			}
@@ -207,22 +173,22 @@ func listen(k *keeper.Starter) <-chan news {
 	return heard
 }
 
-// await shows what the keeper tells until it holds the lock. A signal ends that.
-func (c acquireCmd) await(r *reporter, k *keeper.Starter, heard <-chan news) (*holding, error) {
-	signals, stop := child.Signals()
+// await shows the keeper's news until it holds the lock, or a signal comes.
+func (c acquireCmd) await(r *reporter, k *daemon.Starter, heard <-chan session.News) (*session.Holding, error) {
+	signals, stop := procgroup.Signals()
 	defer stop()
-	w := waiting{r: r}
-	defer w.end()
+	w := console{reporter: r}
+	defer w.EndWait()
 	for interrupted := error(nil); ; {
 		select {
 		case sig := <-signals:
-			if !ends(sig) {
+			if !session.Ends(sig) {
 				continue
 			}
-			if interrupted != nil { // it doesn't end: it may be stopped
+			if interrupted != nil { // the keeper doesn't end: it might be stopped
 				return nil, interrupted
 			}
-			interrupted = signalled{sig.(syscall.Signal)}
+			interrupted = session.SignalError{Signal: sig.(syscall.Signal)}
 			k.GiveUp()
 		case n, open := <-heard:
 			switch {
@@ -232,43 +198,33 @@ func (c acquireCmd) await(r *reporter, k *keeper.Starter, heard <-chan news) (*h
 				return nil, errKeeperFailed
 			case interrupted != nil:
 			case n.Failure != nil:
-				return nil, keeperError{*n.Failure}
+				return nil, newKeeperError(n.Failure)
 			case n.Held != nil:
 				return n.Held, nil
 			default:
 				if n.EventErr != "" {
 					n.Event.Err = errors.New(n.EventErr)
 				}
-				w.event(*n.Event)
+				w.Event(*n.Event)
 			}
 		}
 	}
 }
 
-// print tells the caller what is held.
-func (c acquireCmd) print(r *reporter, g global, held holding) error {
-	switch {
-	case r.JSON:
-		return r.result(held)
-	case c.Export:
-		text := "export REPOLOCK_TOKEN=" + held.Token
-		env := g.under(held.ID, held.Mode, held.Fence, held.Token)
+func (c acquireCmd) print(r *reporter, g global, held session.Holding) error {
+	text := held.Token
+	if c.Export {
+		text = "export REPOLOCK_TOKEN=" + held.Token
+		env := g.place().Environ(held.ID, held.Mode, held.Fence, held.Token)
 		for _, v := range env {
 			name, value, _ := strings.Cut(v, "=")
 			text += " " + name + "=" + quote(value)
 		}
-		for _, name := range []string{"REPOLOCK_FENCE", nameVariable} { // of a lock around this one
-			if !slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, name+"=") }) {
-				text += "; unset " + name
-			}
+		for _, name := range session.Unset(env) {
+			text += "; unset " + name
 		}
-		_, err := fmt.Fprintln(r.stdout, text)
-		return err
-	default:
-		_, err := fmt.Fprintln(r.stdout, held.Token)
-		return err
 	}
+	return r.result(held, text+"\n")
 }
 
-// quote makes one word of a text, for a shell.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

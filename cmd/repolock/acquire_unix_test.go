@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/repolock/repolock/internal/session"
 )
 
 // desk is a repository, and a directory for the sockets of the keepers of a test.
@@ -64,10 +66,10 @@ func (d *desk) repolock(args ...string) (code int, stdout, stderr string) {
 }
 
 // acquire acquires a lock for this process, or as the flags say.
-func (d *desk) acquire(flags ...string) holding {
+func (d *desk) acquire(flags ...string) session.Holding {
 	d.t.Helper()
 	code, stdout, stderr := d.repolock(append([]string{"--json", "acquire", "--for-pid", fmt.Sprint(os.Getpid())}, flags...)...)
-	var h holding
+	var h session.Holding
 	if err := json.Unmarshal([]byte(stdout), &h); code != 0 || err != nil {
 		d.t.Fatalf("acquire: %d %v\n%s", code, err, stderr)
 	}
@@ -499,7 +501,7 @@ func TestRenew(t *testing.T) {
 	time.Sleep(1100 * time.Millisecond)
 	for _, do := range []string{"check", "renew"} {
 		code, stdout, stderr := d.repolock("--json", do, h.Token)
-		var now holding
+		var now session.Holding
 		if err := json.Unmarshal([]byte(stdout), &now); code != 0 || err != nil {
 			t.Fatalf("%d %v %s", code, err, stderr)
 		}

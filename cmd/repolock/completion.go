@@ -12,8 +12,7 @@ import (
 	"github.com/repolock/repolock/internal/complete"
 )
 
-// completionCmd prints what a shell has to read. It asks completeCmd then, with each TAB:
-// nothing else looks at whether it is run for a completion.
+// completionCmd prints a script for a shell. With each TAB the script runs completeCmd.
 type completionCmd struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
 }
@@ -35,8 +34,8 @@ func (c completionCmd) run(r *reporter, _ global) (int, error) {
 	return 0, err
 }
 
-// completeCmd tells the scripts how the last of some words may go on, a line each. The
-// shell itself is to complete what :file and :directory stand for.
+// completeCmd prints the completions of the last word, one a line. The shell itself
+// completes :file and :directory.
 type completeCmd struct {
 	Words []string `arg:"" optional:"" passthrough:""`
 }
@@ -53,7 +52,7 @@ func (c completeCmd) run(r *reporter, _ global) (int, error) {
 	return 0, nil
 }
 
-// joined undoes what bash does to --flag=value: three words of it.
+// joined joins --flag=value, of which bash makes three words.
 func joined(words []string) (out []string) {
 	for i := 0; i < len(words); i++ {
 		if words[i] == "=" && len(out) > 0 && strings.HasPrefix(out[len(out)-1], "--") {
@@ -68,7 +67,7 @@ func joined(words []string) (out []string) {
 	return out
 }
 
-// completions are how the last word may go on; of --flag=value, what follows the =.
+// completions returns the completions of the last word; of --flag=value, of the value.
 func completions(words []string) []string {
 	return complete.Words(newParser(&cli{}).Model, words, func(kind string) []string {
 		switch kind {
@@ -82,7 +81,7 @@ func completions(words []string) []string {
 	})
 }
 
-// knownNames are those of the repositories in the configuration file that would be read.
+// knownNames returns the names of the repositories in the configuration file.
 func knownNames(words []string) []string {
 	file := &settings{}
 	args := []string{"repos"}

@@ -133,12 +133,12 @@ metadata = {"a;b" = "c=d"}
 	if _, err := newParser(&c, kong.Resolvers(&settings{})).Parse([]string{"-r", "a", "backup", "--", "x"}); err != nil {
 		t.Fatal(err)
 	}
-	want := lockFlags{
+	want := commandFlags{
 		OnLost: "term", ResumeFor: 7 * 60e9, Command: []string{"--", "x"},
-		takeFlags: takeFlags{TTL: 3 * 60e9, Look: 5e9, HeldCode: 3, Metadata: map[string]string{"a;b": "c=d"}, Audit: "/a", Metrics: "/m"},
+		lockFlags: lockFlags{TTL: 3 * 60e9, Look: 5e9, HeldCode: 3, Metadata: map[string]string{"a;b": "c=d"}, Audit: "/a", Metrics: "/m"},
 	}
 	want.Wait, want.IfHeld, want.IfUnreachable = 1<<63-1, "skip", "run"
-	if diff := cmp.Diff(want, c.Backup.lockFlags, cmp.AllowUnexported(lockFlags{})); diff != "" || c.Name != "n" {
+	if diff := cmp.Diff(want, c.Backup.commandFlags, cmp.AllowUnexported(commandFlags{})); diff != "" || c.Name != "n" {
 		t.Errorf("%s name %q", diff, c.Name)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/repolock/repolock/internal/pages"
+	"github.com/repolock/repolock/internal/test/docblocks"
 )
 
 // TestConfigurationPage: the example on the page is a file that is read, has every key that
@@ -20,7 +20,7 @@ func TestConfigurationPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := pages.Read("../../docs/configuration.md")
+	page, err := docblocks.Read("../../docs/configuration.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,28 +4,33 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"path"
+	"slices"
 	"strings"
 	"syscall"
+	"text/tabwriter"
 
-	"github.com/repolock/repolock/internal/child"
 	"github.com/repolock/repolock/internal/doctor"
+	"github.com/repolock/repolock/internal/procgroup"
+	"github.com/repolock/repolock/internal/session"
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
 )
 
 type doctorCmd struct {
-	URL    string `predictor:"repository" arg:"" optional:"" name:"url" help:"Repository, if not that of --repo."`
-	Also   string `predictor:"repository" placeholder:"URL" help:"Another way to the same repository, as through a second gateway: what is written through either must be listed through the other at once."`
-	Prefix string `placeholder:"KEY" help:"Write the scratch objects below this, which must not be where locks are."`
+	URL    string `predictor:"repository" arg:"" optional:"" name:"url" help:"Repository, in place of --repo."`
+	Also   string `predictor:"repository" placeholder:"URL" help:"Another URL of the same repository, as of a second gateway: an object that is written through one must be listed through the other at once."`
+	Prefix string `placeholder:"KEY" help:"Write the scratch objects below this prefix, where no locks are."`
 }
 
 func (doctorCmd) Help() string {
-	return `Tries out, with some 1,000 requests, what the store does and what is allowed in it, and says what repolock will do there
-and whether it is fit. Nobody's lock is touched: it writes below index/locks/doctor-TIME-ID/, where a lock of that name
-would be, or with --name below index/locks/NAME/doctor-TIME-ID/, and deletes what it wrote. It may run at any time.
+	return `Tries out, with some 1,000 requests, what the store does and allows. Prints what repolock will do there and whether the
+store is fit. Touches no lock: it writes below index/locks/doctor-TIME-ID/, the place of a lock of that name,
+or with --name below index/locks/NAME/doctor-TIME-ID/, and deletes what it wrote. It can run at any time.
 
-Exit codes: 0 the store is fit; 69 it can't be reached; 74 what was written is left there; 77 permissions are lacking; 78 it is unfit.`
+Exit codes: 0 the store is fit; 69 it can't be reached; 74 scratch objects are left there; 77 permissions are lacking; 78 it is unfit.`
 }
 
 func (c doctorCmd) run(r *reporter, g global) (int, error) {
@@ -46,7 +51,7 @@ func (c doctorCmd) run(r *reporter, g global) (int, error) {
 		return 0, err
 	}
 	opts := doctor.Options{
-		Prefix: base, Locks: lockPrefix(g.Name) + "lock.", Others: []store.Store{other}, Progress: func(what string) { r.live("doctor: " + what + "…") },
+		Prefix: base, Locks: g.place().Prefix() + "lock.", Others: []store.Store{other}, Progress: func(what string) { r.live("doctor: " + what + "…") },
 	}
 	report, err := c.examine(ctx, g, s, opts)
 	r.live("")
@@ -59,7 +64,7 @@ func (c doctorCmd) run(r *reporter, g global) (int, error) {
 	return exitCode(report), err
 }
 
-// examine tries the store out, by both ways to it if there are two.
+// examine tries out the store, through both URLs if there are two.
 func (c doctorCmd) examine(ctx context.Context, g global, s store.Store, opts doctor.Options) (doctor.Report, error) {
 	if c.Also == "" {
 		return doctor.Run(ctx, s, opts)
@@ -72,7 +77,7 @@ func (c doctorCmd) examine(ctx context.Context, g global, s store.Store, opts do
 	return doctor.Both(ctx, s, also, opts)
 }
 
-// print says of two reports which is which.
+// print prints the report, or both reports with their URLs.
 func (c doctorCmd) print(r *reporter, g global, report doctor.Report) error {
 	if report.Also == nil || r.JSON {
 		return printReport(r, report, g.Repo)
@@ -83,7 +88,7 @@ func (c doctorCmd) print(r *reporter, g global, report doctor.Report) error {
 		report   doctor.Report
 		from, to global
 	}{{report, g, other}, {*report.Also, other, g}} {
-		if _, err := fmt.Fprintf(r.stdout, "written through %s, listed through %s too\n", escape(way.from.where()), escape(way.to.where())); err != nil {
+		if _, err := fmt.Fprintf(r.stdout, "written through %s, listed through %s too\n", text.Escape(way.from.place().Where()), text.Escape(way.to.place().Where())); err != nil {
 			return err
 		}
 		if err := printReport(r, way.report, way.from.Repo); err != nil {
@@ -93,16 +98,8 @@ func (c doctorCmd) print(r *reporter, g global, report doctor.Report) error {
 	return nil
 }
 
-// lockPrefix is where the lock of a name has its objects; "" is the default one.
-func lockPrefix(name string) string {
-	if name == "" {
-		return replock.DefaultPrefix
-	}
-	return replock.DefaultPrefix + "locks/" + name + "/"
-}
-
-// base is what the scratch prefix is put below. An element "lock.shared" or the
-// like would make locks of what is written there.
+// base returns the prefix of the scratch prefix. It must not have an element such as
+// "lock.shared": objects below that would be taken for locks.
 func (c doctorCmd) base(name string) (string, error) {
 	if name != "" {
 		if err := replock.CheckName(name); err != nil {
@@ -113,7 +110,7 @@ func (c doctorCmd) base(name string) (string, error) {
 		if name == "" {
 			return replock.DefaultPrefix + "locks/", nil
 		}
-		return lockPrefix(name), nil
+		return session.Place{Name: name}.Prefix(), nil
 	}
 	base := strings.TrimSuffix(c.Prefix, "/")
 	if err := store.CheckKey(base); err != nil || path.Clean(base) != base {
@@ -127,15 +124,15 @@ func (c doctorCmd) base(name string) (string, error) {
 	return base + "/", nil
 }
 
-// onSignal ends the context at the first signal, so that what was written is
-// deleted; a second one ends the process.
+// onSignal cancels a context at the first signal, so that scratch objects are deleted. A
+// second signal ends the process.
 func onSignal(cancel context.CancelCauseFunc) (stop func()) {
-	signals, stop := child.Signals()
+	signals, stop := procgroup.Signals()
 	go func() {
 		for sig := range signals {
-			if ends(sig) {
+			if session.Ends(sig) {
 				stop()
-				cancel(signalled{sig.(syscall.Signal)})
+				cancel(session.SignalError{Signal: sig.(syscall.Signal)})
 				return
 			}
 		}
@@ -143,10 +140,10 @@ func onSignal(cancel context.CancelCauseFunc) (stop func()) {
 	return stop
 }
 
-// worthPrinting tells whether what was found before an error is of use.
+// worthPrinting reports whether a report is useful although an error ended it.
 func worthPrinting(report doctor.Report, err error) bool {
 	reached, _ := report.Check(doctor.Reachable)
-	interrupted := errors.As(err, new(signalled))
+	interrupted := errors.As(err, new(session.SignalError))
 	return len(report.Left) > 0 || reached.Result == doctor.OK && !interrupted
 }
 
@@ -159,4 +156,98 @@ func exitCode(report doctor.Report) int {
 	default:
 		return exitUnfit
 	}
+}
+
+// jsonReport is the report of doctor in JSON. Fields are only ever added.
+type jsonReport struct {
+	doctor.Report
+	// SuggestedURL is a better URL of the repository, if there is one.
+	SuggestedURL string `json:"suggested_url,omitempty"`
+}
+
+func printReport(r *reporter, report doctor.Report, repo string) error {
+	better, says := advice(report, repo)
+	var b strings.Builder
+	printChecks(&b, report)
+	printLatency(&b, report.Latency)
+	if report.Plan != nil {
+		for _, line := range report.Plan.Says {
+			fmt.Fprintln(&b, "-", text.Escape(line))
+		}
+	}
+	if says != "" {
+		fmt.Fprintln(&b, "-", text.Escape(says))
+	}
+	printLeft(&b, report)
+	if report.Verdict.Fitness == doctor.LacksPermission {
+		fmt.Fprintf(&b, "tried below %s, which rights below index/lock* are good for, and those below index/lock.* not\n", text.Escape(report.Prefix))
+	}
+	fmt.Fprintln(&b, text.Escape(report.Verdict.Summary))
+	return r.result(jsonReport{report, better}, b.String())
+}
+
+func printChecks(b *strings.Builder, report doctor.Report) {
+	name := report.Store
+	if report.Server != "" {
+		name += ", " + report.Server
+	}
+	fmt.Fprintf(b, "store: %s\n\n", text.Escape(name))
+	rows := []string{"CHECK\tRESULT\tDETAIL"}
+	for _, c := range report.Checks {
+		rows = append(rows, fmt.Sprintf("%s\t%s\t%s", strings.ReplaceAll(c.Name, "_", " "), c.Result, text.Escape(c.Detail)))
+	}
+	fmt.Fprintln(b, aligned(rows...))
+}
+
+func printLatency(b *strings.Builder, latency []doctor.Latency) {
+	if len(latency) == 0 {
+		return
+	}
+	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "REQUEST\tN\tMEDIAN\tP99\t")
+	for _, l := range latency {
+		fmt.Fprintf(t, "%s\t%d\t%.1f ms\t%.1f ms\t\n", l.Request, l.N, l.MedianMS, l.P99MS)
+	}
+	t.Flush()
+	fmt.Fprintln(b)
+}
+
+func printLeft(b *strings.Builder, report doctor.Report) {
+	if len(report.Left) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "%d objects below %s could not be deleted; remove them by hand:\n", len(report.Left), text.Escape(report.Prefix))
+	list(b, "  ", report.Left)
+}
+
+// conditionsParameter of a URL is "kept" if conditional puts of the store can be relied on.
+const conditionsParameter = "conditions"
+
+// advice says whether conditions=kept belongs into the URL, and returns the URL with it if
+// it is missing.
+func advice(report doctor.Report, repo string) (better, says string) {
+	u, err := url.Parse(repo)
+	if err != nil || u.Scheme != "s3" && u.Scheme != "minio" {
+		return "", ""
+	}
+	asked := u.Query().Get(conditionsParameter)
+	switch {
+	case report.Plan != nil && report.Plan.Conditions == doctor.Proven:
+		u.RawQuery = strings.TrimPrefix(without(u.RawQuery, conditionsParameter)+"&"+conditionsParameter+"=kept", "&")
+		better = session.Redact(u.String())
+		return better, "conditional puts passed every test: with conditions=kept in the URL an exclusive lock is taken in 2 round trips, a lock is renewed in 1, and --fence can be had: " + better
+	case report.Plan != nil && report.Plan.Conditions == doctor.Unreliable && asked != "none":
+		return "", "conditional puts can't be relied on here, and repolock doesn't: conditions=kept must not be put into the URL"
+	case asked == "kept" && report.Verdict.Fitness == doctor.Unfit:
+		return "", "take conditions=kept out of the URL if a conditional put failed, and try again"
+	default:
+		return "", ""
+	}
+}
+
+// without removes a parameter from a query. It leaves the others as they are written.
+func without(query, name string) string {
+	return strings.Join(slices.DeleteFunc(strings.Split(query, "&"), func(pair string) bool {
+		return strings.HasPrefix(pair, name+"=")
+	}), "&")
 }

@@ -1,5 +1,5 @@
-// Repolock runs a backup, restore or prune while it holds a lock that is kept
-// in the backup repository itself.
+// Repolock runs a backup, restore or prune while it holds a lock in the backup repository
+// itself.
 package main
 
 import (
@@ -8,58 +8,62 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/alecthomas/kong"
 
-	"github.com/repolock/repolock/internal/child"
 	"github.com/repolock/repolock/internal/config"
+	"github.com/repolock/repolock/internal/procgroup"
+	"github.com/repolock/repolock/internal/session"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/open"
 )
 
 func main() {
-	child.GuardMain()
+	procgroup.GuardMain()
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// cli is the command line. Flags that all commands have are in global.
+// cli is the command line. The flags of all commands are in global. A command with noconfig
+// doesn't read the configuration file.
 type cli struct {
 	global
 
 	Backup     backupCmd     `cmd:"" help:"Run a backup under a shared lock."`
 	Restore    restoreCmd    `cmd:"" help:"Run a restore under a shared lock."`
 	Prune      pruneCmd      `cmd:"" help:"Run a prune under the exclusive lock."`
-	Run        runCmd        `cmd:"" help:"Run any other command under a lock, or bare."`
-	Acquire    acquireCmd    `cmd:"" help:"Take a lock for a script, which is held in the background."`
-	Check      checkCmd      `cmd:"" bare:"" help:"Exit with 0 if such a lock is held now."`
-	Renew      renewCmd      `cmd:"" bare:"" help:"Refresh such a lock now."`
-	Release    releaseCmd    `cmd:"" bare:"" help:"Release such a lock."`
+	Run        runCmd        `cmd:"" help:"Run any other command under a lock, or without one."`
+	Acquire    acquireCmd    `cmd:"" help:"Acquire a lock for a script, and hold it in the background."`
+	Check      checkCmd      `cmd:"" noconfig:"" help:"Exit with 0 if the lock of acquire is held now."`
+	Renew      renewCmd      `cmd:"" noconfig:"" help:"Refresh the lock of acquire now."`
+	Release    releaseCmd    `cmd:"" noconfig:"" help:"Release the lock of acquire."`
 	Status     statusCmd     `cmd:"" help:"Show every lock in the repository. Never writes."`
-	History    historyCmd    `cmd:"" bare:"" help:"Show what an audit log tells: who held what, and when."`
-	BreakLock  breakCmd      `cmd:"" help:"Delete locks, whoever holds them. For emergencies."`
-	Doctor     doctorCmd     `cmd:"" help:"Try out what a store does, and whether it is fit."`
-	Torture    tortureCmd    `cmd:"" help:"Have processes contend for a lock, and look whether it holds."`
-	Repos      reposCmd      `cmd:"" help:"Show the repositories that the configuration file names."`
-	Completion completionCmd `cmd:"" bare:"" help:"Print what a shell has to read so that it completes repolock's command line."`
-	Man        manCmd        `cmd:"" bare:"" help:"Print the manual page, repolock(1)."`
-	Version    versionCmd    `cmd:"" bare:"" help:"Show the version."`
+	History    historyCmd    `cmd:"" noconfig:"" help:"Show from an audit log who held which lock, and when."`
+	BreakLock  breakCmd      `cmd:"" help:"Delete locks of any holder. For emergencies."`
+	Doctor     doctorCmd     `cmd:"" help:"Try out whether a store is fit for locks."`
+	Torture    tortureCmd    `cmd:"" help:"Let processes contend for a lock, and see whether it holds."`
+	Repos      reposCmd      `cmd:"" help:"Show the repositories of the configuration file."`
+	Completion completionCmd `cmd:"" noconfig:"" help:"Print a script with which a shell completes repolock's command line."`
+	Man        manCmd        `cmd:"" noconfig:"" help:"Print the manual page, repolock(1)."`
+	Version    versionCmd    `cmd:"" noconfig:"" help:"Show the version."`
 
-	Complete     completeCmd     `cmd:"" hidden:"" bare:""`
-	Keeper       keeperCmd       `cmd:"" hidden:"" bare:""`
-	TortureChild tortureChildCmd `cmd:"" hidden:"" bare:""`
+	Complete     completeCmd     `cmd:"" hidden:"" noconfig:""`
+	Keeper       keeperCmd       `cmd:"" hidden:"" noconfig:""`
+	TortureChild tortureChildCmd `cmd:"" hidden:"" noconfig:""`
 }
 
 type global struct {
-	Repo   string `predictor:"repository" short:"r" placeholder:"REPOSITORY" env:"REPOLOCK_REPO" help:"Repository: a directory, an s3:, minio:, b2: or file: URL, or a name from the configuration file."`
+	Repo   string `predictor:"repository" short:"r" placeholder:"REPOSITORY" env:"REPOLOCK_REPO" help:"Repository: a directory, an ${schemes} URL, or a name from the configuration file."`
 	Name   string `config:"" help:"Use the lock of this name, for a repository that has several."`
 	Config string `predictor:"file" placeholder:"FILE" env:"REPOLOCK_CONFIG" help:"Configuration file, in place of the user's or the system's; an empty name is none."`
 	JSON   bool   `name:"json" help:"Print JSON: results on stdout, an error on stderr."`
-	Quiet  bool   `short:"q" help:"Say nothing but errors."`
-	Verb   bool   `short:"v" name:"verbose" help:"Say every event of the lock."`
+	Quiet  bool   `short:"q" help:"Print only errors."`
+	Verb   bool   `short:"v" name:"verbose" help:"Print every event of the lock."`
 
-	file    *config.File // that was read, if any
-	unknown error        // why it isn't known which repository is meant
-	listed  string       // the lock's name that the file has for the repository
+	file    *config.File // nil: none was read
+	unknown error        // why the repository is unknown
+	listed  string       // the lock's name in the file
 }
 
 // run is main without the process: it parses, runs and returns the exit code.
@@ -81,7 +85,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	r.global = c.global
 	if err != nil {
-		r.JSON = asksForJSON(args) // parsing ended before it was set
+		r.JSON = asksForJSON(args) // parsing ended before the flag was set
 		if file.err != nil {
 			return r.fail(file.err)
 		}
@@ -94,25 +98,32 @@ func run(args []string, stdout, stderr io.Writer) int {
 	code, err := k.Selected().Target.Addr().Interface().(command).run(r, c.global)
 	if err != nil {
 		code = r.fail(err)
-		if s, ok := errors.AsType[signalled](err); ok {
-			interrupt(s.signal, false)
+		if s, ok := errors.AsType[session.SignalError](err); ok {
+			session.Interrupt(s.Signal, false)
 		}
 	}
 	return code
 }
 
 func newParser(c *cli, options ...kong.Option) *kong.Kong {
-	parser, err := kong.New(c, append(options, kong.Name("repolock"),
+	parser := kong.Must(c, append(options, kong.Name("repolock"), kong.Vars{"schemes": schemes()},
 		kong.Description("Run a backup, restore or prune while holding a lock that is kept in the backup repository itself."))...)
-	if err != nil {
-		panic(err) // the tags above are wrong
-	}
 	parser.Model.HelpFlag.Help = "Show this, or the help of a command, and exit."
 	parser.Model.Detail = exitCodes
 	return parser
 }
 
-// asksForJSON looks for --json before the command that is to be run.
+// schemes names the repository URLs for --help: "s3:, minio:, b2: or file:".
+func schemes() string {
+	all := open.Schemes()
+	var buckets []string
+	for _, s := range all[1:] {
+		buckets = append(buckets, s.Name+":")
+	}
+	return strings.Join(buckets, ", ") + " or " + all[0].Name + ":"
+}
+
+// asksForJSON looks for --json before the wrapped command.
 func asksForJSON(args []string) bool {
 	if end := slices.Index(args, "--"); end >= 0 {
 		args = args[:end]
@@ -120,23 +131,26 @@ func asksForJSON(args []string) bool {
 	return slices.Contains(args, "--json")
 }
 
-// command is what can be selected on the command line. It returns the exit code,
-// or an error that tells it.
+// command is a command of the command line. run returns the exit code, or an error that
+// describe has an exit code for.
 type command interface {
 	run(*reporter, global) (int, error)
 }
 
-// locker opens the repository.
-func (g global) locker(ctx context.Context, opts replock.Options) (*replock.Locker, error) {
-	s, err := g.store(ctx)
+func (g global) place() session.Place {
+	return session.Place{Repo: g.Repo, Name: g.Name, Listed: g.listed}
+}
+
+func (g global) locker() (*replock.Locker, error) {
+	s, err := g.store(context.Background())
 	if err != nil {
 		return nil, err
 	}
-	return g.lockerOn(s, opts)
+	return g.lockerOn(s, replock.Options{})
 }
 
 func (g global) lockerOn(s store.Store, opts replock.Options) (*replock.Locker, error) {
-	opts.Name, opts.Version = g.Name, version()
+	opts.Name, opts.Version = g.Name, newBuild().Version
 	l, err := replock.New(s, opts)
 	if err != nil {
 		return nil, usageError{err}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/repolock/repolock/internal/child"
+	"github.com/repolock/repolock/internal/procgroup"
 
 	"github.com/repolock/repolock/internal/clock"
 )
@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	if file, ok := strings.CutPrefix(os.Args[0], steppedBy); ok {
 		stepClock(file)
 	}
-	child.GuardMain()
+	procgroup.GuardMain()
 	testscript.Main(neutral{m}, programs)
 }
 

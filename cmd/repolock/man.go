@@ -3,16 +3,18 @@ package main
 import (
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/config"
 	"github.com/repolock/repolock/internal/man"
+	"github.com/repolock/repolock/store/open"
 )
 
-// manCmd prints the manual page: the commands and flags as --help has them, and what
-// isn't of one of them.
+// manCmd prints the manual page: the commands and flags as in --help, and what they have in
+// common.
 type manCmd struct{}
 
 func (manCmd) Help() string { return "To read it: repolock man | man -l -" }
@@ -31,7 +33,7 @@ func manual() string {
 		Sections: []man.Section{
 			{Title: "Exit status", Text: intro, Items: strings.Split(columns.ReplaceAllString(codes, "$1: "), "\n")},
 			{Title: "Environment", Text: manEnvironment[0], Items: manEnvironment[1:]},
-			{Title: "Files", Text: "The first of these that is there is read:", Items: append([]string{"the one that --config or REPOLOCK_CONFIG names"}, manPlaces...)},
+			{Title: "Files", Text: "repolock reads the first of these that exists:", Items: append([]string{"the one that --config or REPOLOCK_CONFIG names"}, manPlaces...)},
 			{Title: "Examples", Text: manExamples[0], Items: manExamples[1:]},
 			{Title: "See also", Text: "restic(1), borg(1), flock(1)"},
 		},
@@ -40,7 +42,7 @@ func manual() string {
 
 var columns = regexp.MustCompile(`(?m)^ +([0-9]+) +`)
 
-// manDate is the day of the source, if that is known: the same source has the same page.
+// manDate returns the day of the source if it is known: the same source has the same page.
 func manDate() time.Time {
 	if day, err := time.Parse(time.RFC3339, newBuild().Time); err == nil {
 		return day
@@ -50,29 +52,39 @@ func manDate() time.Time {
 
 const manDescription = `repolock wraps any backup, restore or prune, in whatever program you use. Backups and restores may run side by side; a prune runs alone. The lock is kept in the backup repository itself, so that it works across machines, and with no lock server.
 
-A crashed holder frees the repository by itself, and a command never runs while its lock isn't held. Whoever finds the lock held by somebody else is told by whom, and exits at once, or waits for it (--wait).
+The lock of a crashed holder expires by itself, and a command never runs while its lock isn't held. If another holder has the lock, repolock names it and exits at once, or waits for it (--wait).
 
-The repository is a directory, on S3 and what speaks its protocol, on MinIO, or on Backblaze B2. Credentials are taken from where the programs of those have them, and are never part of its URL.`
+The repository is a directory, on S3 and what speaks its protocol, on MinIO, or on Backblaze B2. Credentials are read from where the programs of those stores keep them, and are never part of the URL.`
 
-var manEnvironment = []string{
-	"A flag comes before a variable, and that before the configuration file. These are read:",
+var manEnvironment = slices.Concat([]string{
+	"A flag comes before a variable, and a variable before the configuration file. repolock reads these:",
 	"REPOLOCK_REPO: the repository, as --repo",
 	"REPOLOCK_CONFIG: the configuration file, as --config",
 	"REPOLOCK_AUDIT: the audit log, as --audit",
 	"REPOLOCK_TOKEN: the token for check, renew and release",
 	"XDG_RUNTIME_DIR: the keepers of acquire listen in repolock/ there; else in TMPDIR; in /tmp if the paths of both are too long",
-	"AWS_PROFILE, AWS_ACCESS_KEY_ID and what else the AWS command line reads, for s3: and minio: repositories",
-	"MINIO_ROOT_USER, MINIO_ROOT_PASSWORD, for minio: repositories",
-	"B2_APPLICATION_KEY_ID, B2_APPLICATION_KEY, for b2: repositories",
-	"The command finds REPOLOCK_HELD=1, REPOLOCK_REPO (without credentials), REPOLOCK_MODE (shared or exclusive), REPOLOCK_ID, REPOLOCK_FENCE with --fence, and REPOLOCK_OUTER and REPOLOCK_NAME, which are for a repolock that it runs",
+}, schemeVariables(), []string{
+	"The command finds REPOLOCK_HELD=1, REPOLOCK_REPO (without credentials), REPOLOCK_MODE (shared or exclusive), REPOLOCK_ID, REPOLOCK_FENCE with --fence, and REPOLOCK_OUTER and REPOLOCK_NAME, for a repolock that it runs",
+})
+
+// schemeVariables has an item of the manual page for each scheme that reads credentials from
+// the environment.
+func schemeVariables() []string {
+	var items []string
+	for _, s := range open.Schemes() {
+		if s.Environment != "" {
+			items = append(items, s.Environment+", for "+s.Name+": repositories")
+		}
+	}
+	return items
 }
 
 var manPlaces = append([]string{"$XDG_CONFIG_HOME/repolock/config.toml, or ~/.config/repolock/config.toml"}, config.System()...)
 
 var manExamples = []string{
-	"Two that keep out of each other's way, whatever machines they run on:",
+	"Two commands that exclude each other, on any machines:",
 	"repolock -r s3://bucket/prefix backup -- restic backup /home",
 	"repolock -r s3://bucket/prefix prune --wait 1h -- restic prune",
-	"In cron, where it is no failure that somebody else is at it: repolock -r prod backup --if-held skip -- restic backup /home",
-	"Who holds what: repolock -r prod status --watch",
+	"In cron, where a held lock is no failure: repolock -r prod backup --if-held skip -- restic backup /home",
+	"The locks and their holders: repolock -r prod status --watch",
 }

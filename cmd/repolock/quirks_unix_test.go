@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/repolock/repolock/internal/fakes3"
-	"github.com/repolock/repolock/internal/proxy"
+	"github.com/repolock/repolock/internal/test/fakes3"
+	"github.com/repolock/repolock/internal/test/proxy"
 )
 
 // quirky is a server with some quirks, and what it has of a bucket.

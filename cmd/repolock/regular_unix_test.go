@@ -61,23 +61,3 @@ func TestRegularFilesOnly(t *testing.T) {
 		})
 	}
 }
-
-// TestMetricsThroughLink: the file that a link leads to is written, and the link stays.
-func TestMetricsThroughLink(t *testing.T) {
-	dir := t.TempDir()
-	write(t, filepath.Join(dir, "collected", "repolock.prom"), "old")
-	link := filepath.Join(dir, "link.prom")
-	if err := os.Symlink("collected/repolock.prom", link); err != nil {
-		t.Fatal(err)
-	}
-	m, err := newMetrics(nil, global{}, 0, "backup", link)
-	if err != nil || m == nil {
-		t.Fatal(err)
-	}
-	if to, err := os.Readlink(link); err != nil {
-		t.Errorf("the link was replaced: %q %v", to, err)
-	}
-	if text, err := os.ReadFile(link); err != nil || !bytes.Contains(text, []byte("repolock_held")) {
-		t.Errorf("%q %v", text, err)
-	}
-}

@@ -1,54 +1,57 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"strconv"
+	"os"
+	"runtime"
 	"strings"
 	"sync"
+	"text/tabwriter"
 	"time"
-	"unicode"
+
+	"github.com/mattn/go-isatty"
+	"golang.org/x/term"
 
 	"github.com/repolock/repolock/internal/clock"
-	"github.com/repolock/repolock/internal/plain"
+	"github.com/repolock/repolock/internal/procgroup"
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )
 
-// reporter is how repolock speaks: results to stdout, all else to stderr, so
-// that it doesn't get into the output of the command. It may be used
-// concurrently.
+// reporter prints results on stdout, and all else on stderr, apart from the output of the
+// command. It can be used concurrently.
 type reporter struct {
 	global
 	mu             sync.Mutex
 	stdout, stderr io.Writer
-	terminal       func() bool // stderr is one, and ours
+	terminal       func() bool // reports whether stderr is one, and ours
 	shown          string      // the live line
 }
 
-// say prints a line on stderr, unless --quiet, or --json, which keeps stderr for
-// one object.
-func (r *reporter) say(format string, args ...any) {
+// Say prints a line on stderr, unless --quiet, or --json, which keeps stderr for one
+// object.
+func (r *reporter) Say(format string, args ...any) {
 	if !r.Quiet && !r.JSON {
 		r.line("", fmt.Sprintf(format, args...))
 	}
 }
 
-func (r *reporter) line(kind, text string) {
+func (r *reporter) line(kind, message string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	shown, was := r.shown, r.erased()
 	if was != "" {
 		r.shown = shown
 	}
-	fmt.Fprintf(r.stderr, "%srepolock: %s%s\n%s", was, kind, escape(text), r.shown)
+	fmt.Fprintf(r.stderr, "%srepolock: %s%s\n%s", was, kind, text.Escape(message), r.shown)
 }
 
 // fail prints an error and returns its exit code.
 func (r *reporter) fail(err error) int {
 	out := newJSONError(r, err)
 	if r.JSON {
-		r.object(out)
+		_ = r.object(r.stderr, out)
 		return out.ExitCode
 	}
 	r.line("error: ", out.Message)
@@ -58,148 +61,159 @@ func (r *reporter) fail(err error) int {
 	return out.ExitCode
 }
 
-func newJSONError(r *reporter, err error) jsonError {
-	var told keeperError
-	if errors.As(err, &told) {
-		return told.jsonError
+// Alert prints a line on stderr even with --quiet.
+func (r *reporter) Alert(name, text string) {
+	if r.JSON {
+		_ = r.object(r.stderr, struct {
+			Warning string    `json:"warning"`
+			Message string    `json:"message"`
+			Time    time.Time `json:"timestamp"`
+		}{name, text, clock.System{}.Now().UTC()})
+		return
 	}
-	name, code, hint := describe(err)
-	out := jsonError{Error: name, Message: oneLine(err), ExitCode: code, LockName: lockName(r.Name), Suggestion: hint}
-	var held *replock.HeldError
-	if errors.As(err, &held) {
-		for _, h := range held.Holders {
-			out.Holders = append(out.Holders, newJSONLock(h))
-		}
-		out.HeldBy = &out.Holders[0]
-		out.More, out.Waited = held.More, held.Waited.Seconds()
-		out.Repository = r.where()
-	}
-	return out
+	r.line("warning: ", text)
 }
 
-// event tells what happens to the lock.
-func (r *reporter) event(e replock.Event) {
+// object prints JSON in one line.
+func (r *reporter) object(w io.Writer, v any) error {
+	line, err := text.Marshal(v)
+	if err != nil {
+		panic(err) // strings and numbers always encode
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, err = fmt.Fprintf(w, "%s\n", line)
+	return err
+}
+
+func (r *reporter) Event(e replock.Event) {
 	switch e.Kind {
 	case replock.EventWatching:
 		for _, h := range e.Holders {
-			r.say("waiting up to %v: %s", h.TTL, h)
+			r.Say("waiting up to %v: %s", h.TTL, h)
 		}
 	case replock.EventReaped:
 		for _, h := range e.Holders {
-			r.say("removed a stale lock: %s", h)
+			r.Say("removed a stale lock: %s", h)
 		}
 	case replock.EventRefreshFailed:
-		r.say("refreshing the lock failed (%d of 3; it is lost in %v): %s", e.Failures, e.Left.Round(time.Second), oneLine(e.Err))
+		r.Say("refreshing the lock failed (%d of 3; it is lost in %v): %s", e.Failures, e.Left.Round(time.Second), text.Error(e.Err))
 	case replock.EventReleaseFailed:
-		r.say("warning: a lock is left to expire: %s", oneLine(e.Err))
+		r.Say("warning: a lock is left to expire: %s", text.Error(e.Err))
 	default:
 		if r.Verb {
-			r.say("%s: %s lock %s, key %s", e.Kind, e.Mode, e.ID, e.Key)
+			r.Say("%s: %s lock %s, key %s", e.Kind, e.Mode, e.ID, e.Key)
 		}
 	}
 }
 
-// jsonError is an error with --json, in the shape of the locking specification of
-// tower-fleet (lock/v1, section 4.4). Fields are only ever added.
-type jsonError struct {
-	Error      string     `json:"error"`
-	Message    string     `json:"message"`
-	ExitCode   int        `json:"exit_code"`
-	LockName   string     `json:"lock_name"`
-	HeldBy     *jsonLock  `json:"held_by,omitempty"` // the first of them
-	Holders    []jsonLock `json:"holders,omitempty"`
-	More       int        `json:"more,omitempty"`
-	Waited     float64    `json:"waited_seconds,omitempty"`
-	Suggestion string     `json:"suggestion,omitempty"`
-	Repository string     `json:"repository,omitempty"` // where it looked, of one who found the lock held
-}
-
-// jsonLock is a lock in JSON. Fields are only ever added.
-type jsonLock struct {
-	Mode         string            `json:"mode"`
-	Operation    string            `json:"operation"`
-	Holder       string            `json:"holder"`
-	ID           string            `json:"id,omitempty"`
-	State        string            `json:"state,omitempty"`
-	User         string            `json:"user,omitempty"`
-	Version      string            `json:"version,omitempty"`
-	Metadata     map[string]string `json:"metadata,omitempty"`
-	Keys         []string          `json:"keys"`
-	Verdict      string            `json:"verdict"`
-	Why          string            `json:"why,omitempty"`
-	AcquiredAt   *time.Time        `json:"acquired_at,omitempty"`
-	ExpiresAt    *time.Time        `json:"expires_at,omitempty"`
-	TTLSeconds   float64           `json:"ttl_seconds"`
-	AgeSeconds   float64           `json:"age_seconds"`
-	LeftSeconds  float64           `json:"left_seconds"`
-	StoreClock   bool              `json:"store_clock"`
-	ProcessGone  bool              `json:"process_gone"`
-	BreakFailure string            `json:"error,omitempty"`
-
-	// The same in the words of the specification.
-	RequestID       string     `json:"request_id,omitempty"`
-	Actor           string     `json:"actor,omitempty"`
-	Intent          string     `json:"intent,omitempty"`
-	CreatedAt       *time.Time `json:"created_at,omitempty"`
-	LastHeartbeatAt *time.Time `json:"last_heartbeat_at,omitempty"`
-}
-
-func newJSONLock(i replock.Info) jsonLock {
-	when := func(t time.Time) *time.Time {
-		if y := t.Year(); t.IsZero() || y < 0 || y > 9999 {
-			return nil
-		}
-		t = t.UTC()
-		return &t
-	}
-	heartbeat := i.ModTime
-	if heartbeat.IsZero() && !i.Expires.IsZero() {
-		heartbeat = i.Expires.Add(-i.TTL)
-	}
-	return jsonLock{
-		RequestID: i.ID, Actor: i.User, Intent: i.Operation, CreatedAt: when(i.Acquired), LastHeartbeatAt: when(heartbeat),
-		Mode: i.Mode.String(), Operation: i.Operation, Holder: i.Holder, ID: i.ID, State: i.State, User: i.User,
-		Version: i.Version, Metadata: i.Metadata, Keys: i.Keys, Verdict: i.Verdict.String(), Why: i.Why,
-		AcquiredAt: when(i.Acquired), ExpiresAt: when(i.Expires),
-		TTLSeconds: i.TTL.Seconds(), AgeSeconds: i.Age.Seconds(), LeftSeconds: i.Left.Seconds(),
-		StoreClock: i.StoreClock, ProcessGone: i.ProcessGone,
-	}
-}
-
-// stamp is a time for people.
+// stamp formats a time for people.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
 
-// shortStamp is one without its day, if that is today.
+// shortStamp is stamp without the day, if that is today.
 func shortStamp(t time.Time) string {
 	today, _, _ := strings.Cut(stamp(clock.System{}.Now()), " ")
 	return strings.TrimPrefix(stamp(t), today+" ")
 }
 
-// result prints a result as JSON on stdout.
-func (r *reporter) result(v any) error { return printJSON(r.stdout, v) }
-
-func printJSON(w io.Writer, v any) error {
-	text, err := plain.MarshalIndent(v, "", "  ")
-	if err == nil {
-		_, err = fmt.Fprintf(w, "%s\n", text)
+// result prints a result on stdout: as JSON, or as a text for people.
+func (r *reporter) result(v any, words string) error {
+	if r.JSON {
+		raw, err := text.MarshalIndent(v, "", "  ")
+		if err != nil {
+			return err
+		}
+		words = string(raw) + "\n"
 	}
+	if words == "" {
+		return nil
+	}
+	_, err := io.WriteString(r.stdout, words)
 	return err
 }
 
-// escape makes a text safe for a terminal: an error may quote the name of a file
-// or a body.
-func escape(s string) string {
-	if !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range s {
-		if unicode.IsPrint(r) {
-			b.WriteRune(r)
-		} else {
-			q := strconv.QuoteRuneToASCII(r)
-			b.WriteString(q[1 : len(q)-1])
+// maxListed is the number of lines that list prints.
+const maxListed = 10
+
+// list prints the first of some lines, and how many others there are.
+func list(b *strings.Builder, indent string, lines []string) {
+	for i, line := range lines {
+		if i == maxListed {
+			fmt.Fprintf(b, "%sand %d more\n", indent, len(lines)-i)
+			break
 		}
+		fmt.Fprintf(b, "%s%s\n", indent, text.Escape(line))
 	}
+}
+
+// aligned aligns the cells of rows, which have tabs between them.
+func aligned(rows ...string) string {
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, strings.Join(rows, "\n"))
+	t.Flush()
 	return b.String()
+}
+
+// onTerminal reports whether stderr is a terminal that can erase a line, and we are in its
+// foreground.
+func onTerminal() bool { return erasable(os.Stderr) && procgroup.Foreground() }
+
+// erasable reports whether a file is a terminal that can erase a line.
+func erasable(f *os.File) bool {
+	name := os.Getenv("TERM")
+	return isatty.IsTerminal(f.Fd()) && name != "dumb" && (name != "" || runtime.GOOS == "windows")
+}
+
+// animated reports whether a live line is shown.
+func (r *reporter) animated() bool { return !r.Quiet && !r.JSON && r.terminal() }
+
+// live shows a line in place of the last live line, below all other lines, and reports
+// whether it could. An empty line ends that.
+func (r *reporter) live(line string) bool {
+	if line != "" && !r.animated() {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	was := r.erased()
+	if line != "" {
+		r.shown = fit(text.Escape(line)) + "\r"
+	}
+	if was != "" || r.shown != "" {
+		fmt.Fprint(r.stderr, was+r.shown)
+	}
+	return true
+}
+
+// erased forgets the live line and returns the escape sequence that clears it, or "" in the
+// background, where the last line belongs to the shell.
+func (r *reporter) erased() string {
+	was := r.shown
+	r.shown = ""
+	if was == "" || !r.terminal() {
+		return ""
+	}
+	return erase
+}
+
+// erase erases the line, and all below. It begins one column to the right: in the corner of
+// the screen tmux takes it for a clear, and keeps the erased text.
+const erase = "\r \x1b[J\r"
+
+// fit cuts a text to the terminal's width, because a wrapped line isn't erased. A terminal
+// that becomes narrower wraps it all the same. So the cursor stays at its beginning, and
+// erase erases all below.
+func fit(text string) string {
+	if width, _, err := term.GetSize(int(os.Stderr.Fd())); err == nil && width > 1 {
+		return cut(text, width-1)
+	}
+	return text
+}
+
+func cut(text string, width int) string {
+	if runes := []rune(text); len(runes) > width {
+		return string(runes[:width-1]) + "…"
+	}
+	return text
 }

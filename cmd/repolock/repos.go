@@ -5,16 +5,18 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/repolock/repolock/internal/config"
+	"github.com/repolock/repolock/internal/events"
+	"github.com/repolock/repolock/internal/session"
+	"github.com/repolock/repolock/internal/text"
 )
 
 type reposCmd struct{}
 
 func (reposCmd) Help() string {
-	return `They are in a configuration file, the first of which is read that is there: the one that --config or REPOLOCK_CONFIG
-names, repolock/config.toml among the user's settings, /etc/repolock/config.toml. docs/configuration.md has the whole of it.`
+	return `repolock reads the first configuration file that exists: that of --config or REPOLOCK_CONFIG,
+repolock/config.toml in the user's settings, /etc/repolock/config.toml. docs/configuration.md describes it in full.`
 }
 
 // jsonRepos is what the configuration file lists, in JSON. Fields are only ever added.
@@ -36,31 +38,22 @@ func (reposCmd) run(r *reporter, g global) (int, error) {
 	if g.file == nil {
 		out.LookedFor = config.Places()
 	} else {
-		out.File, out.Default = g.file.Path, redact(g.file.Repo)
+		out.File, out.Default = g.file.Path, session.Redact(g.file.Repo)
 		for _, name := range slices.Sorted(maps.Keys(g.file.Repositories)) {
 			listed := g.file.Repositories[name]
-			out.Repositories = append(out.Repositories, jsonRepo{name, redact(listed.URL), lockName(listed.Name)})
+			out.Repositories = append(out.Repositories, jsonRepo{name, session.Redact(listed.URL), events.LockName(listed.Name)})
 		}
 	}
-	if r.JSON {
-		return 0, r.result(out)
-	}
-	return 0, out.print(r)
+	return 0, r.result(out, out.words())
 }
 
-func (o jsonRepos) print(r *reporter) error {
+func (o jsonRepos) words() string {
 	if o.File == "" {
-		_, err := fmt.Fprintf(r.stdout, "no configuration file; it would be %s\n", strings.Join(o.LookedFor, ", or "))
-		return err
+		return fmt.Sprintf("no configuration file; it would be %s\n", strings.Join(o.LookedFor, ", or "))
 	}
-	t := tabwriter.NewWriter(r.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NAME\tREPOSITORY\tLOCK")
+	rows := []string{"NAME\tREPOSITORY\tLOCK"}
 	for _, repo := range o.Repositories {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", repo.Name, escape(repo.URL), repo.LockName)
+		rows = append(rows, fmt.Sprintf("%s\t%s\t%s", repo.Name, text.Escape(repo.URL), repo.LockName))
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(r.stdout, "default: %s\nread from %s\n", escape(dash(o.Default)), escape(o.File))
-	return err
+	return aligned(rows...) + fmt.Sprintf("default: %s\nread from %s\n", text.Escape(text.Or(o.Default, "-")), text.Escape(o.File))
 }

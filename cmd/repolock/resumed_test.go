@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/audit"
+	"github.com/repolock/repolock/internal/session"
 )
 
 // haltVariable names a file that repolock creates when it has resumed its lock, and then
@@ -21,7 +22,7 @@ func init() {
 	repolock := programs["repolock"]
 	programs["repolock"] = func() {
 		if file := os.Getenv(haltVariable); file != "" {
-			resumed = haltOnce(file)
+			session.Resumed = haltOnce(file)
 		}
 		repolock()
 	}

@@ -7,12 +7,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/repolock/repolock/internal/pages"
+	"github.com/repolock/repolock/internal/test/docblocks"
 )
 
 // TestScriptsDoc: each script of docs/scripts.md is run as it stands there.
 func TestScriptsDoc(t *testing.T) {
-	page, err := pages.Read("../../docs/scripts.md")
+	page, err := docblocks.Read("../../docs/scripts.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/repolock/repolock/internal/child/starter"
+	"github.com/repolock/repolock/internal/procgroup/starter"
 )
 
 // TestStarterIsEarly: it is gone before package os is initialised, and what needs that,

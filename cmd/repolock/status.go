@@ -3,15 +3,23 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"text/tabwriter"
+	"os"
+	"os/signal"
+	"strings"
 	"time"
 
+	"golang.org/x/term"
+
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/events"
+	"github.com/repolock/repolock/internal/procgroup"
+	"github.com/repolock/repolock/internal/session"
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )
 
 type statusCmd struct {
-	Watch    bool          `short:"w" help:"Show it again and again: in place on a terminal, elsewhere when it changes."`
+	Watch    bool          `short:"w" help:"Keep showing the locks: in place on a terminal, elsewhere when they change."`
 	Interval time.Duration `default:"2s" help:"How often to look, with --watch."`
 }
 
@@ -19,34 +27,18 @@ func (c statusCmd) run(r *reporter, g global) (int, error) {
 	if c.Watch && c.Interval < 100*time.Millisecond {
 		return 0, usageError{fmt.Errorf("--interval %v: must be at least 100ms", c.Interval)}
 	}
-	l, err := g.locker(context.Background(), replock.Options{})
+	l, err := g.locker()
 	if err != nil {
 		return 0, err
 	}
 	if c.Watch {
-		return 0, (&watching{r: r, l: l}).run(c.Interval)
+		return 0, (&statusWatch{r: r, l: l}).run(c.Interval)
 	}
 	infos, err := l.Status(context.Background())
 	if err != nil {
 		return 0, err
 	}
-	if err := showStatus(r, r.stdout, infos); err != nil || r.JSON {
-		return 0, err
-	}
-	_, err = fmt.Fprintln(r.stdout, escape(g.looked()))
-	return 0, err
-}
-
-// showStatus prints locks as a table, or as JSON.
-func showStatus(r *reporter, w io.Writer, infos []replock.Info) error {
-	if r.JSON {
-		return printJSON(w, newJSONStatus(r.global, infos))
-	}
-	if len(infos) == 0 {
-		_, err := fmt.Fprintln(w, "no locks")
-		return err
-	}
-	return table(w, infos)
+	return 0, r.result(newJSONStatus(g, infos), table(infos)+text.Escape(g.place().Looked())+"\n")
 }
 
 type jsonStatus struct {
@@ -57,53 +49,40 @@ type jsonStatus struct {
 }
 
 func newJSONStatus(g global, infos []replock.Info) jsonStatus {
-	out := jsonStatus{Locks: []jsonLock{}, Repository: g.where(), LockName: lockName(g.Name), Prefix: lockPrefix(g.Name)}
+	out := jsonStatus{Locks: []jsonLock{}, Repository: g.place().Where(), LockName: events.LockName(g.Name), Prefix: g.place().Prefix()}
 	for _, i := range infos {
 		out.Locks = append(out.Locks, newJSONLock(i))
 	}
 	return out
 }
 
-// table prints locks, one a line, and below what there is to say of some.
-func table(w io.Writer, infos []replock.Info) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "MODE\tOPERATION\tHOLDER\tSINCE\tREFRESHED\tEXPIRES\tVERDICT\tID")
-	var notes []string
+// table lists locks, one a line, and notes about some of them below.
+func table(infos []replock.Info) string {
+	if len(infos) == 0 {
+		return "no locks\n"
+	}
+	rows := []string{"MODE\tOPERATION\tHOLDER\tSINCE\tREFRESHED\tEXPIRES\tVERDICT\tID"}
+	notes := ""
 	for _, i := range infos {
 		verdict := i.Verdict.String()
 		if i.State == "waiting" && i.Verdict == replock.Live {
 			verdict += ", waiting"
 		}
-		note := func(text string) { notes = append(notes, replock.Printable(i.Key())+": "+text) }
+		note := func(says string) { notes += text.Brief(i.Key()) + ": " + says + "\n" }
 		if i.ProcessGone {
 			verdict += ", process gone"
 			note("its holder was a process of this machine, which is gone")
 		}
 		if i.Why != "" {
-			note(replock.Printable(i.Why))
+			note(text.Brief(i.Why))
 		}
 		if !i.StoreClock && i.Verdict != replock.Unreadable {
 			note("the store doesn't tell its time; what is left is by this machine's clock")
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", i.Mode, dash(i.Operation), dash(i.Holder), since(i.Acquired),
-			ago(i), left(i), verdict, dash(i.ID))
+		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", i.Mode, text.Or(i.Operation, "-"), text.Or(i.Holder, "-"), since(i.Acquired),
+			ago(i), left(i), verdict, text.Or(i.ID, "-")))
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	for _, n := range notes {
-		if _, err := fmt.Fprintln(w, n); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func dash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return replock.Printable(s)
+	return aligned(rows...) + notes
 }
 
 func since(t time.Time) string {
@@ -129,4 +108,103 @@ func left(i replock.Info) string {
 	default:
 		return "in " + i.Left.Round(time.Second).String()
 	}
+}
+
+// statusWatch is status --watch. A signal ends it.
+type statusWatch struct {
+	r     *reporter
+	l     *replock.Locker
+	lines int    // on the terminal now
+	width int    // of the terminal when they were written
+	last  string // what print showed last
+}
+
+func (w *statusWatch) run(interval time.Duration) error {
+	show := w.print
+	continued := make(chan os.Signal, 1)
+	if erasable(os.Stdout) && !w.r.JSON {
+		show = w.redraw
+		signal.Notify(continued, session.Continue)
+	}
+	for first := true; ; first = false {
+		infos, err := w.l.Status(context.Background())
+		if err != nil && first {
+			return err
+		}
+		if err := show(infos, err); err != nil {
+			return err
+		}
+		select {
+		case <-time.After(interval):
+		case <-continued: // the shell has written below
+			w.lines = 0
+		}
+	}
+}
+
+// redraw shows the locks in place of those that it showed before. In the background it
+// shows nothing: there the terminal is the shell's.
+func (w *statusWatch) redraw(infos []replock.Info, failed error) error {
+	if !procgroup.Foreground() {
+		w.lines = 0
+		return nil
+	}
+	shown := w.heading()
+	if failed != nil {
+		shown += fmt.Sprintf("the store can't be read: %s\n", text.Error(failed))
+	} else {
+		shown += table(infos)
+	}
+	lines := strings.Split(strings.TrimSuffix(shown, "\n"), "\n")
+	begin := ""
+	if w.lines > 0 {
+		begin = fmt.Sprintf("\x1b[%dA", w.lines) + erase
+	}
+	if width, height, err := term.GetSize(int(os.Stdout.Fd())); err == nil && width > 0 && height > 1 {
+		lines = crop(lines, width, height-1)
+		if width < w.width && w.lines > 0 { // the terminal has wrapped the old lines
+			begin = "\x1b[H\x1b[2J"
+		}
+		w.width = width
+	}
+	w.lines = len(lines)
+	_, err := fmt.Fprint(w.r.stdout, begin+strings.Join(lines, "\n")+"\n")
+	return err
+}
+
+// crop cuts lines that don't fit on a terminal: a line that is wrapped, or has scrolled
+// away, can't be overwritten.
+func crop(lines []string, width, height int) []string {
+	if len(lines) > height {
+		more := len(lines) - height + 1
+		lines = append(lines[:height-1:height-1], fmt.Sprintf("… and %d lines more", more))
+	}
+	for i, line := range lines {
+		lines[i] = cut(line, width)
+	}
+	return lines
+}
+
+func (w *statusWatch) print(infos []replock.Info, failed error) error {
+	if failed != nil {
+		w.r.Say("warning: the store can't be read: %s", text.Error(failed))
+		return nil
+	}
+	names := "locks\n" // unlike last before the first time
+	for _, i := range infos {
+		names += fmt.Sprintf("%s %s %s %s\n", i.ID, i.Keys, i.State, i.Verdict)
+	}
+	if names == w.last {
+		return nil
+	}
+	w.last = names
+	if w.r.JSON { // one object a line
+		return w.r.object(w.r.stdout, newJSONStatus(w.r.global, infos))
+	}
+	_, err := fmt.Fprint(w.r.stdout, w.heading()+table(infos))
+	return err
+}
+
+func (w *statusWatch) heading() string {
+	return fmt.Sprintf("%s  %s\n", stamp(clock.System{}.Now()), text.Brief(session.Redact(w.r.Repo)))
 }

@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/identity"
-	"github.com/repolock/repolock/internal/timens"
+	"github.com/repolock/repolock/internal/session"
+	"github.com/repolock/repolock/internal/test/timens"
 )
 
 // TestLateAnswer: an answer that was read after the lease was over doesn't count, also if
@@ -26,12 +27,12 @@ func TestLateAnswer(t *testing.T) {
 		{"", 9000 * time.Second, 140 * time.Second, true},
 		{"", 50 * time.Second, 139 * time.Second, false},
 	} {
-		a := keeperAnswer{holding: holding{Deadline: c.deadline, LeftSeconds: 40}, TimeNamespace: c.namespace}
-		if got := a.over(100*time.Second, c.read, "time:[1]"); got != c.over {
+		a := session.Answer{Holding: session.Holding{Deadline: c.deadline, LeftSeconds: 40}, TimeNamespace: c.namespace}
+		if got := a.Over(100*time.Second, c.read, "time:[1]"); got != c.over {
 			t.Errorf("%+v: over %v", c, got)
 		}
 	}
-	if a := (keeperAnswer{holding: holding{Deadline: 9000 * time.Second, LeftSeconds: 40}}); !a.over(100*time.Second, 140*time.Second, "") {
+	if a := (session.Answer{Holding: session.Holding{Deadline: 9000 * time.Second, LeftSeconds: 40}}); !a.Over(100*time.Second, 140*time.Second, "") {
 		t.Error("two unknown namespaces are taken for the same")
 	}
 }

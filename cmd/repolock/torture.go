@@ -11,35 +11,33 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
-	"github.com/repolock/repolock/internal/history"
+	"github.com/repolock/repolock/internal/judge"
 	"github.com/repolock/repolock/internal/regular"
+	"github.com/repolock/repolock/internal/session"
 	"github.com/repolock/repolock/internal/torture"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store/open"
 )
 
 type tortureCmd struct {
-	URL      string        `predictor:"repository" arg:"" optional:"" name:"url" help:"Repository, if not that of --repo."`
-	Duration time.Duration `default:"2m" help:"How long: ${default} unless said otherwise."`
-	Clients  int           `default:"6" help:"How many processes contend at a time: ${default} unless said otherwise."`
-	TTL      time.Duration `default:"10s" help:"Of the locks: ${default}, the shortest there is, unless said otherwise."`
+	URL      string        `predictor:"repository" arg:"" optional:"" name:"url" help:"Repository, in place of --repo."`
+	Duration time.Duration `default:"2m" help:"How long it runs: ${default} by default."`
+	Clients  int           `default:"6" help:"How many processes contend at a time: ${default} by default."`
+	TTL      time.Duration `default:"10s" help:"The ttl of the locks: ${default} by default, which is the shortest."`
 	Seed     uint64        `help:"Plan the same as the run that printed it."`
-	HTML     string        `predictor:"file" name:"html" placeholder:"FILE" help:"Draw what happened; of a violation it is done anyway."`
+	HTML     string        `predictor:"file" name:"html" placeholder:"FILE" help:"Draw what happened. A violation is always drawn."`
 	Log      string        `predictor:"file" placeholder:"FILE" help:"Keep every event, a line of JSON each."`
 	Keep     bool          `help:"Leave what was written in the repository."`
-	NoLock   bool          `help:"Take no lock, to see that this is found out."`
+	NoLock   bool          `help:"Take no lock, to see that torture detects that."`
 }
 
 func (tortureCmd) Help() string {
-	return `Has processes contend for a lock of its own, kills and stops them, and looks whether any of them ever wrote beside an
-exclusive one. Nobody's lock and no backup is touched: it writes below index/locks/torture-TIME-ID/ and deletes what it
-wrote. Some 30 requests are made for each lock that is taken. docs/torture.md has the whole of it.
+	return `Lets processes contend for a lock of its own, kills and stops them, and checks that none of them ever wrote beside an
+exclusive holder. Touches no other lock and no backup: it writes below index/locks/torture-TIME-ID/ and deletes what it
+wrote. Each lock costs some 30 requests. docs/torture.md describes it in full.
 
-Exit codes: 0 no violation was found; 70 it isn't known; 78 a violation was found; 69, 77 nobody got the lock.`
+Exit codes: 0 no violation was found; 70 it isn't known; 78 a violation was found; 69, 77 no process got the lock.`
 }
-
-// judgeFor is how long the search for an order may take.
-const judgeFor = 2 * time.Minute
 
 func (c tortureCmd) run(r *reporter, g global) (int, error) {
 	if err := c.check(g); err != nil {
@@ -66,15 +64,16 @@ func (c tortureCmd) run(r *reporter, g global) (int, error) {
 	if c.Seed == 0 {
 		c.Seed = uint64(rand.Uint32())
 	}
-	name := scratchName()
+	name := fmt.Sprintf("torture-%s-%016x", clock.System{}.Now().UTC().Format("20060102t150405z"), rand.Uint64())
 	opts := torture.Options{
-		Prefix: lockPrefix(name), Keep: c.Keep, TTL: c.TTL, Duration: c.Duration, Seed: c.Seed, Log: log, JudgeFor: judgeFor,
+		Prefix: session.Place{Name: name}.Prefix(), Keep: c.Keep, TTL: c.TTL, Duration: c.Duration, Seed: c.Seed, Log: log,
+		JudgeFor: 2 * time.Minute,
 	}
 	command := torture.Repolock{Program: program, Locks: g.Repo, Data: g.Repo, Name: name, TTL: c.TTL, NoLock: c.NoLock}.Command
 	for range c.Clients {
 		opts.Clients = append(opts.Clients, torture.Client{Command: command, Env: []string{"REPOLOCK_CONFIG="}})
 	}
-	show := newTortureLine(r)
+	show := &tortureLine{reporter: r, start: clock.System{}.Elapsed()}
 	opts.Progress = show.step
 	report, failed := torture.Run(ctx, s, opts)
 	r.live("")
@@ -86,7 +85,7 @@ func (c tortureCmd) run(r *reporter, g global) (int, error) {
 	if err := result.keep(c.HTML, log, report.Verdict); err != nil {
 		failed = errors.Join(err, failed)
 	}
-	if result.worthPrinting() {
+	if result.Acquisitions > 0 || len(result.Left) > 0 || result.LeftBecause != "" { // more than an error
 		if err := result.print(r); err != nil {
 			return 0, err
 		}
@@ -94,7 +93,6 @@ func (c tortureCmd) run(r *reporter, g global) (int, error) {
 	return result.exit(ctx, failed)
 }
 
-// check finds what is wrong with a command line.
 func (c tortureCmd) check(g global) error {
 	switch {
 	case g.Name != "":
@@ -109,14 +107,8 @@ func (c tortureCmd) check(g global) error {
 	return nil
 }
 
-// scratchName is a lock's name that nobody else has.
-func scratchName() string {
-	return fmt.Sprintf("torture-%s-%016x", clock.System{}.Now().UTC().Format("20060102t150405z"), rand.Uint64())
-}
-
-// removeDirectory removes what listings don't show of a repository in a directory:
-// temporary files of processes that were killed, and the directories that they are
-// in.
+// removeDirectory removes what listings of a directory don't show: temporary files of
+// killed processes, and the directories that contain them.
 func removeDirectory(repo, prefix string) {
 	location, err := open.Parse(repo)
 	if err != nil || location.Scheme != "file" {
@@ -126,14 +118,14 @@ func removeDirectory(repo, prefix string) {
 	_ = os.RemoveAll(dir)
 	for range strings.Count(prefix, "/") - 1 {
 		dir = filepath.Dir(dir)
-		_ = os.Remove(dir) // unless there is something in it
+		_ = os.Remove(dir) // unless it contains something
 	}
 }
 
-// tortureChildCmd is what torture has run under the locks.
+// tortureChildCmd is the command that torture runs under the locks.
 type tortureChildCmd struct {
 	ID   string        `required:""`
-	Mode history.Mode  `required:"" enum:"shared,exclusive"`
+	Mode judge.Mode    `required:"" enum:"shared,exclusive"`
 	Data string        `required:""`
 	Hold time.Duration `required:""`
 }

@@ -14,8 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/repolock/repolock/internal/history"
-	"github.com/repolock/repolock/internal/pages"
+	"github.com/repolock/repolock/internal/judge"
+	"github.com/repolock/repolock/internal/session"
+	"github.com/repolock/repolock/internal/test/docblocks"
 	"github.com/repolock/repolock/internal/torture"
 )
 
@@ -69,7 +70,7 @@ func TestTortureProgress(t *testing.T) {
 		{true, global{Quiet: true}, 0, 0}, {false, global{Quiet: true}, 0, 0}, {true, global{JSON: true}, 0, 0}, {false, global{JSON: true}, 0, 0},
 	} {
 		var out bytes.Buffer
-		l := newTortureLine(&reporter{stderr: &out, global: test.global, terminal: func() bool { return test.terminal }})
+		l := tortureLine{reporter: &reporter{stderr: &out, global: test.global, terminal: func() bool { return test.terminal }}}
 		for range sparse {
 			l.step(counts)
 		}
@@ -84,7 +85,7 @@ func TestTortureProgress(t *testing.T) {
 // TestTortureDoc: each command of docs/torture.md is run as it stands there, if not
 // for as long.
 func TestTortureDoc(t *testing.T) {
-	page, err := pages.Read("../../docs/torture.md")
+	page, err := docblocks.Read("../../docs/torture.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,26 +129,26 @@ func TestTortureDoc(t *testing.T) {
 // TestTortureExit: only what was judged, and found without a violation, is 0.
 func TestTortureExit(t *testing.T) {
 	interrupted, cancel := context.WithCancelCause(t.Context())
-	cancel(signalled{syscall.SIGTERM})
+	cancel(session.SignalError{Signal: syscall.SIGTERM})
 	failed := errors.New("a disk is full")
 	for _, test := range []struct {
 		ctx    context.Context
-		result history.Result
+		result judge.Result
 		failed error
 		code   int
 	}{
-		{t.Context(), history.NotFound, nil, 0},
-		{t.Context(), history.Violated, nil, exitUnfit},
-		{t.Context(), history.Unknown, nil, exitUnjudged},
+		{t.Context(), judge.NotFound, nil, 0},
+		{t.Context(), judge.Violated, nil, exitUnfit},
+		{t.Context(), judge.Unknown, nil, exitUnjudged},
 		{t.Context(), "", nil, exitUnjudged},
-		{t.Context(), history.Unknown, torture.ErrUnjudged, exitUnjudged},
-		{t.Context(), history.NotFound, failed, exitFailed},
-		{t.Context(), history.Violated, failed, exitUnfit},
-		{t.Context(), history.Unknown, &torture.NobodyError{Code: exitPermission}, exitPermission},
-		{t.Context(), history.Unknown, &torture.NobodyError{Code: 137}, exitUnavailable},
-		{t.Context(), history.Unknown, &torture.NobodyError{}, exitUnavailable},
-		{interrupted, history.NotFound, nil, exitSignal + int(syscall.SIGTERM)},
-		{interrupted, history.Violated, nil, exitUnfit},
+		{t.Context(), judge.Unknown, torture.ErrUnjudged, exitUnjudged},
+		{t.Context(), judge.NotFound, failed, exitFailed},
+		{t.Context(), judge.Violated, failed, exitUnfit},
+		{t.Context(), judge.Unknown, &torture.NotAcquiredError{Code: exitPermission}, exitPermission},
+		{t.Context(), judge.Unknown, &torture.NotAcquiredError{Code: 137}, exitUnavailable},
+		{t.Context(), judge.Unknown, &torture.NotAcquiredError{}, exitUnavailable},
+		{interrupted, judge.NotFound, nil, exitSignal + int(syscall.SIGTERM)},
+		{interrupted, judge.Violated, nil, exitUnfit},
 	} {
 		code, err := (&tortureResult{Verdict: test.result}).exit(test.ctx, test.failed)
 		if err != nil {

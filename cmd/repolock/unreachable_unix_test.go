@@ -19,6 +19,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/repolock/repolock/internal/test/freeport"
 )
 
 // TestOnlySilenceIsUnreachable: a command is run without its lock, where that is asked for, if
@@ -135,13 +137,13 @@ func onlySilenceRunsBare(t *testing.T, repo string, env []string, want int, bare
 	return said
 }
 
+// refused is a port that stays without a listener: no other test's server can take it.
 func refused(t *testing.T) (scheme, host string) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := freeport.Free()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return "http", l.Addr().String()
+	return "http", fmt.Sprintf("127.0.0.1:%d", port)
 }
 
 // closedHandshake is a port behind which nobody is: it takes connections, and closes them.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -8,7 +9,7 @@ import (
 
 type versionCmd struct{}
 
-// build is what the build recorded, in JSON. Fields are only ever added.
+// build is the build information in JSON. Fields are only ever added.
 type build struct {
 	Version  string `json:"version"`
 	Go       string `json:"go"`
@@ -20,9 +21,6 @@ type build struct {
 
 func (versionCmd) run(r *reporter, _ global) (int, error) {
 	b := newBuild()
-	if r.JSON {
-		return 0, r.result(b)
-	}
 	text := fmt.Sprintf("repolock %s (%s, %s", b.Version, b.Go, b.System)
 	if b.Commit != "" {
 		text += ", commit " + b.Commit[:min(len(b.Commit), 12)] + " of " + b.Time
@@ -30,16 +28,16 @@ func (versionCmd) run(r *reporter, _ global) (int, error) {
 	if b.Modified {
 		text += ", modified"
 	}
-	_, err := fmt.Fprintln(r.stdout, text+")")
-	return 0, err
+	return 0, r.result(b, text+")\n")
 }
 
 func newBuild() build {
-	b := build{Version: version(), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}
+	b := build{Version: "(devel)", Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return b
 	}
+	b.Version = cmp.Or(info.Main.Version, b.Version)
 	for _, s := range info.Settings {
 		switch s.Key {
 		case "vcs.revision":
@@ -51,12 +49,4 @@ func newBuild() build {
 		}
 	}
 	return b
-}
-
-// version is the module's, as the build recorded it.
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "(devel)"
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/repolock/repolock/internal/proxy"
+	"github.com/repolock/repolock/internal/test/proxy"
 )
 
 // What is restic's lock ends with its first deletion, and what isn't on locks/ is

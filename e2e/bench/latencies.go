@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/repolock/repolock/internal/proxy"
+	"github.com/repolock/repolock/internal/test/proxy"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -63,7 +63,7 @@ func (b *bench) libraries(ctx context.Context, at *bucket, mode replock.Mode, ad
 	}
 	for range b.trips(added) {
 		for _, c := range all {
-			if err := c.lap(ctx, at.proxy, c.take, nil); err != nil {
+			if err := c.measure(ctx, at.proxy, c.take, nil); err != nil {
 				return err
 			}
 		}

@@ -21,7 +21,7 @@ func main() {
 	quick := flag.Bool("quick", false, "repeat little, to see that it works")
 	flag.Parse()
 	if flag.Arg(0) == holdArg {
-		exit(holdMain(flag.Args()[1:]))
+		exit(holderMain(flag.Args()[1:]))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -87,7 +87,7 @@ func run(ctx context.Context, quick bool) error {
 	if err != nil {
 		return err
 	}
-	for _, section := range []func(context.Context) error{b.build, b.processes, b.held, b.latencies, b.crowds} {
+	for _, section := range []func(context.Context) error{b.build, b.processes, b.heldLocks, b.latencies, b.amongOthers} {
 		if err := section(ctx); err != nil {
 			return err
 		}
@@ -112,7 +112,7 @@ func (b *bench) build(ctx context.Context) error {
 	return nil
 }
 
-// say tells on the terminal that it goes on.
+// say prints progress on the terminal.
 func (b *bench) say(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "bench: %3.0f s: %s\n", time.Since(b.start).Seconds(), fmt.Sprintf(format, args...))
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
-	"github.com/repolock/repolock/internal/miniotest"
-	"github.com/repolock/repolock/internal/proxy"
+	"github.com/repolock/repolock/internal/test/miniotest"
+	"github.com/repolock/repolock/internal/test/proxy"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/open"
 )

@@ -43,7 +43,7 @@ func (b *bench) versions(ctx context.Context) (string, error) {
 	return strings.Join(parts, "; ") + ".", nil
 }
 
-// lacks tells whether a program isn't installed.
+// lacks reports whether a program isn't installed.
 func (b *bench) lacks(program string) bool { return slices.Contains(b.missing, program) }
 
 // lacking is a row that can't be measured.

@@ -11,6 +11,7 @@ package otel
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -78,7 +79,7 @@ func (o *Observer) Event(e replock.Event) {
 	// An id is in the spans alone: there would be a time series for each lock.
 	attrs := []attribute.KeyValue{
 		attribute.String("repolock.mode", e.Mode.String()),
-		attribute.String("repolock.operation", replock.Printable(e.Operation)),
+		attribute.String("repolock.operation", valid(e.Operation)),
 	}
 	labels := metric.WithAttributes(attrs...)
 	switch e.Kind {
@@ -151,5 +152,8 @@ func text(err error) string {
 	if err == nil {
 		return ""
 	}
-	return replock.Printable(err.Error())
+	return valid(err.Error())
 }
+
+// valid makes a text fit for OTLP, which carries only UTF-8.
+func valid(s string) string { return strings.ToValidUTF8(s, "\ufffd") }

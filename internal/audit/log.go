@@ -6,18 +6,19 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 
-	"github.com/repolock/repolock/internal/plain"
 	"github.com/repolock/repolock/internal/regular"
+	"github.com/repolock/repolock/internal/text"
 )
 
-// Log is a file that records are appended to. It may be used concurrently, by any
-// number of processes: each record is one write to the end of the file, which the
-// system does as a whole (O_APPEND: open(2); not on NFS).
+// Log is a file that records are appended to. Any number of processes can use it
+// concurrently: each record is one write to the end of the file, which is atomic (O_APPEND:
+// open(2); not on NFS).
 type Log struct{ file *os.File }
 
-// Open opens the file, and creates it, for its owner alone, if there is none. It refuses a
-// FIFO, which could make it wait.
+// Open opens the file, or creates it for its owner alone. It refuses a FIFO, which could
+// make it wait.
 func Open(path string) (*Log, error) {
 	file, err := regular.Append(path)
 	if err != nil {
@@ -26,16 +27,16 @@ func Open(path string) (*Log, error) {
 	return &Log{file}, nil
 }
 
-// Append appends a record, with texts of a bounded length.
+// Append appends a record, and cuts its texts.
 func (l *Log) Append(r Record) error {
 	r.Timestamp = r.Timestamp.UTC()
-	line, err := plain.Marshal(r.cut())
+	line, err := text.Marshal(r.cut())
 	if err != nil {
 		return err
 	}
 	n, err := l.file.Write(append(line, '\n'))
 	if err != nil && n > 0 {
-		_, _ = l.file.Write([]byte{'\n'}) // the disk is full, and what comes next is to be a line of its own
+		_, _ = l.file.Write([]byte{'\n'}) // the disk is full: the next record must begin a line
 	}
 	return err
 }
@@ -43,8 +44,8 @@ func (l *Log) Append(r Record) error {
 // maxLine is more than any record needs: a lock's body has at most 64 KiB, and the rest is cut.
 const maxLine = 1 << 20
 
-// Read returns the records of a log, and how many lines it skipped because they are too
-// long or no records: of a log that was written to a full disk, one may be cut off.
+// Read returns the records of a log, and the number of lines that it skipped because they
+// are too long or no records: a full disk can have cut a line off.
 func Read(r io.Reader) (records []Record, skipped int, err error) {
 	lines := bufio.NewReaderSize(r, maxLine)
 	for {
@@ -68,4 +69,33 @@ func Read(r io.Reader) (records []Record, skipped int, err error) {
 			return records, skipped, nil
 		}
 	}
+}
+
+// Limits of texts in the log: Read must accept each line.
+const (
+	// maxText bounds a text of a holder, in bytes. Other clients' bodies have up to 64 KiB;
+	// repolock's own texts are shorter than this.
+	maxText = 1 << 10
+	// maxOwn bounds the other texts of a record. An error can quote a holder's.
+	maxOwn = 5 << 10
+	// maxHolders is the number of holders that a record names.
+	maxHolders = 16
+)
+
+// cut returns the record within these limits.
+func (r Record) cut() Record {
+	for _, s := range []*string{&r.LockPath, &r.Operation, &r.Actor, &r.Hostname, &r.HostID, &r.RequestID, &r.ResumedFrom, &r.Reason, &r.Error} {
+		*s = text.Cut(*s, maxOwn)
+	}
+	if more := len(r.HeldBy) - maxHolders; more > 0 {
+		r.HeldBy, r.HeldByMore = r.HeldBy[:maxHolders], more
+	}
+	r.HeldBy = slices.Clone(r.HeldBy) // don't change the caller's
+	for i := range r.HeldBy {
+		h := &r.HeldBy[i]
+		for _, s := range []*string{&h.RequestID, &h.Actor, &h.Intent, &h.Holder, &h.Mode, &h.State} {
+			*s = text.Cut(*s, maxText)
+		}
+	}
+	return r
 }

@@ -1,5 +1,5 @@
-// Package audit is the log of what happened to locks: JSON lines, one event each, which
-// any number of processes append to.
+// Package audit reads and writes the audit log: JSON lines, one event of a lock each. Any
+// number of processes can append to it.
 //
 // The names of events and fields are those of the locking specification of tower-fleet
 // (lock/v1, sections 4 to 8), of which request_id is the lock's id. Fields are only
@@ -16,36 +16,36 @@ const (
 	Acquired        = "lock_acquired"
 	Blocked         = "lock_blocked"
 	Released        = "lock_released"
-	Stolen          = "lock_stolen" // a stale one was removed
+	Stolen          = "lock_stolen" // a stale lock was removed
 	Lost            = "lock_lost"
-	Paused          = "lock_paused"  // the command was stopped, since the lock is lost
+	Paused          = "lock_paused"  // the command was stopped because the lock is lost
 	Resumed         = "lock_resumed" // the lock is held again
 	HeartbeatFailed = "heartbeat_failed"
 	ReleaseFailed   = "lock_release_failed"
 	Broken          = "lock_broken"
 
-	// The command is stopped until its lock was looked at, since the wall clock was stepped
-	// or the machine was paused; and it goes on.
+	// The command is stopped until its lock has been looked at, because the wall clock was
+	// stepped or the machine was paused; and it goes on.
 	ClocksParted  = "clocks_parted"
 	ClocksSettled = "clocks_settled"
 
-	// No guard watches the command, which Action says was stopped; and one does.
+	// No guard watches the command, which is stopped if Action says so; and a guard does
+	// again.
 	GuardLost     = "guard_lost"
 	GuardReplaced = "guard_replaced"
 
-	// RunsOn is a command of which the processes PIDs run on although they were stopped or
-	// killed, as Reason says.
+	// RunsOn: the processes PIDs of the command run on although they were stopped or killed;
+	// Reason says which.
 	RunsOn = "command_runs_on"
 )
 
 // Values of Result, Reason and Action.
 const (
-	Success       = "success"
-	Failure       = "failure"
-	ManualCleanup = "manual_cleanup_required"
-	NotStopped    = "not_stopped"
-	NotKilled     = "not_killed"
-	// CommandStopped is what was done.
+	Success        = "success"
+	Failure        = "failure"
+	ManualCleanup  = "manual_cleanup_required"
+	NotStopped     = "not_stopped"
+	NotKilled      = "not_killed"
 	CommandStopped = "command_stopped"
 )
 
@@ -53,7 +53,7 @@ const (
 type Record struct {
 	Event     string `json:"event"`
 	RequestID string `json:"request_id,omitempty"`
-	// ResumedFrom is the id that a lock had which was lost and is held again.
+	// ResumedFrom is the id of the lost lock that was resumed.
 	ResumedFrom string    `json:"resumed_from,omitempty"`
 	Timestamp   time.Time `json:"timestamp"`
 	// LockName is "repository" unless the lock has a name.
@@ -62,7 +62,7 @@ type Record struct {
 	LockPath  string `json:"lock_path,omitempty"`
 	Mode      string `json:"mode,omitempty"`
 	Operation string `json:"operation,omitempty"`
-	// Actor is the user; with HostID, Hostname and PID it says whose event it is.
+	// Actor is the user of the process of HostID, Hostname and PID that wrote the record.
 	Actor    string `json:"actor,omitempty"`
 	HostID   string `json:"host_id,omitempty"`
 	Hostname string `json:"hostname,omitempty"`
@@ -77,11 +77,11 @@ type Record struct {
 
 	PIDs []int `json:"pids,omitempty"`
 
-	// HeldBy names up to maxHolders, and HeldByMore is how many more there are.
+	// HeldBy has up to maxHolders holders, and HeldByMore is the number of others.
 	HeldBy     []Holder `json:"held_by,omitempty"`
 	HeldByMore int      `json:"held_by_more,omitempty"`
-	// PreviousLock is the whole body of a lock that was removed, and PreviousLockHash
-	// that of what was stored, as sha256:HEX.
+	// PreviousLock is the whole body of a lock that was removed, and PreviousLockHash is its
+	// hash, as sha256:HEX.
 	PreviousLock     json.RawMessage `json:"previous_lock,omitempty"`
 	PreviousLockHash string          `json:"previous_lock_hash,omitempty"`
 
@@ -90,7 +90,7 @@ type Record struct {
 	Action string `json:"action,omitempty"`
 }
 
-// Holder is who holds a lock.
+// Holder is a holder of a lock.
 type Holder struct {
 	RequestID       string     `json:"request_id,omitempty"`
 	Actor           string     `json:"actor,omitempty"`

@@ -7,27 +7,31 @@ import (
 	"time"
 )
 
-// Span is a lock that was held or asked for, as a log tells it.
+// Span is a lock that was held or refused, in a log.
 type Span struct {
-	Mode, Operation, Who, LockName string
-	// Asked is when the lock was asked for, Held when it was granted, and End when it
-	// was released or lost, or when it was refused. Held is zero if it never was, and
-	// End if the log doesn't tell it: then it is held still, or its holder was killed.
-	Asked, Held, End time.Time
-	TTL              time.Duration
-	// Outcome in a few words.
-	Outcome string
-	Lost    bool
-	// Stops are the times in which the command was stopped, the last perhaps without
-	// an end.
-	Stops []Stop
+	LockName  string    `json:"lock_name"`
+	Mode      string    `json:"mode"`
+	Operation string    `json:"operation"`
+	Who       string    `json:"who"`
+	Asked     time.Time `json:"asked_at"`             // for the lock
+	Held      time.Time `json:"acquired_at,omitzero"` // zero: it was refused
+	// End is when the lock was released, lost or refused. It is zero if the log doesn't have
+	// it: the lock is held still, or its holder was killed.
+	End time.Time `json:"ended_at,omitzero"`
+
+	TTL time.Duration `json:"-"`
+	// Outcome is how it ended, in a few words.
+	Outcome string `json:"-"`
+	Lost    bool   `json:"-"`
+	// Stops are the times in which the command was stopped. The last can have no end.
+	Stops []Stop `json:"-"`
 }
 
-// Stop is a time in which a command was stopped: its lock was lost, or had to be looked at.
+// Stop is a time in which a command was stopped, for its lost lock or for a look at it.
 type Stop struct{ From, To time.Time }
 
-// Until is the end of a span, or if that isn't known, when the lock would have expired
-// unless it was refreshed.
+// Until returns the end of a span, or if that is unknown, when the lock would have expired
+// without a refresh.
 func (s *Span) Until() time.Time {
 	switch {
 	case !s.End.IsZero():
@@ -39,7 +43,7 @@ func (s *Span) Until() time.Time {
 	}
 }
 
-// Waited is until the lock was granted, or refused.
+// Waited returns the time until the lock was acquired or refused.
 func (s *Span) Waited() time.Duration {
 	if s.Held.IsZero() {
 		return s.End.Sub(s.Asked)
@@ -47,7 +51,7 @@ func (s *Span) Waited() time.Duration {
 	return s.Held.Sub(s.Asked)
 }
 
-// HeldFor is how long it was held, if it was, and the log tells.
+// HeldFor returns how long the lock was held, if it was and the log has the end.
 func (s *Span) HeldFor() (time.Duration, bool) {
 	if s.Held.IsZero() || s.End.IsZero() {
 		return 0, false
@@ -55,7 +59,7 @@ func (s *Span) HeldFor() (time.Duration, bool) {
 	return s.End.Sub(s.Held), true
 }
 
-// StoppedFor is for how long the command was stopped, as far as the log tells.
+// StoppedFor returns how long the command was stopped, as far as the log has it.
 func (s *Span) StoppedFor() (d time.Duration) {
 	for _, stop := range s.Stops {
 		if !stop.To.IsZero() {
@@ -65,13 +69,15 @@ func (s *Span) StoppedFor() (d time.Duration) {
 	return d
 }
 
-// Removal is a lock that somebody removed: a stale one, or one that they broke.
+// Removal is the removal of a lock that was stale, or that was broken.
 type Removal struct {
-	At            time.Time
-	Who, Of, What string
+	At   time.Time `json:"at"`
+	Who  string    `json:"who"`
+	What string    `json:"what"`
+	Of   string    `json:"of"`
 }
 
-// History is what a log tells, in order.
+// History is the content of a log, in order.
 type History struct {
 	Spans    []*Span
 	Removals []Removal
@@ -119,7 +125,7 @@ func newSpan(r Record) *Span {
 	}
 }
 
-// follow takes what happened to a lock after it was granted.
+// follow adds an event of a lock that was acquired.
 func (s *Span) follow(r Record) {
 	resumed := func() {
 		if n := len(s.Stops); n > 0 && s.Stops[n-1].To.IsZero() {
@@ -142,7 +148,7 @@ func (s *Span) follow(r Record) {
 			s.Outcome = "failure"
 		}
 	case Lost:
-		if !s.Lost { // or it is told once more that it can't be resumed
+		if !s.Lost { // a resume that fails reports the loss again
 			s.End = r.Timestamp
 		}
 		s.Lost, s.Outcome = true, "lost: "+r.Error

@@ -13,26 +13,24 @@ import (
 
 // The drawing's measures, in pixels.
 const (
-	left   = 110 // of the lanes, for their names
+	left   = 110 // of the lanes: room for their names
 	width  = 1000
 	lane   = 22
 	bar    = 16
 	top    = 34
 	axis   = 28
-	narrow = 2.0 // the least that is drawn of a time
+	narrow = 2.0 // the least width of a time
 )
 
-// drawing is a timeline under way.
+// drawing is a timeline that is being drawn.
 type drawing struct {
-	w         io.Writer
-	from, to  time.Time
-	exclusive int // lanes
-	shared    int
-	err       error
+	w        io.Writer
+	from, to time.Time
+	err      error
 }
 
-// WriteSVG draws a history: a lane of exclusive locks, lanes of shared ones below, before
-// each lock the time that it was waited for, and crosses where one was refused.
+// WriteSVG draws a history: lanes of exclusive locks, and lanes of shared locks below. The
+// wait for a lock is drawn before it, and a refused lock is a cross.
 func (h History) WriteSVG(w io.Writer) error {
 	d := &drawing{w: w}
 	for _, s := range h.Spans {
@@ -45,10 +43,8 @@ func (h History) WriteSVG(w io.Writer) error {
 	if !d.to.After(d.from) {
 		d.to = d.from.Add(time.Second)
 	}
-	rows := h.rows(d)
-	d.exclusive = max(d.exclusive, 1)
-	d.shared = max(d.shared, 1)
-	height := top + (d.exclusive+d.shared)*lane + lane + axis
+	rows, exclusive, shared := d.rows(h.Spans)
+	height := top + (exclusive+shared)*lane + lane + axis
 	d.print(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="sans-serif" font-size="12">`,
 		left+width+20, height, left+width+20, height)
 	d.print(`<style>
@@ -58,15 +54,15 @@ func (h History) WriteSVG(w io.Writer) error {
 	d.print(`<text x="%d" y="18">%s to %s; grey: waited; yellow: stopped; pale: no end in the log; red line: lost; red cross: refused</text>`, left, stamp(d.from), stamp(d.to))
 	d.axis(height)
 	d.print(`<text x="4" y="%d">exclusive</text>`, top+bar-3)
-	d.print(`<text x="4" y="%d">shared</text>`, top+d.exclusive*lane+bar-3)
+	d.print(`<text x="4" y="%d">shared</text>`, top+exclusive*lane+bar-3)
 	for _, s := range h.Spans {
 		row := rows[s]
 		if s.Mode != "exclusive" {
-			row += d.exclusive
+			row += exclusive
 		}
 		d.span(s, float64(top+row*lane))
 	}
-	y := float64(top + (d.exclusive+d.shared)*lane)
+	y := float64(top + (exclusive+shared)*lane)
 	if len(h.Removals) > 0 {
 		d.print(`<text x="4" y="%.0f">removed</text>`, y+bar-3)
 	}
@@ -87,31 +83,23 @@ func (d *drawing) include(t time.Time) {
 	}
 }
 
-// rows gives each lock the first lane of its mode in which there is room.
-func (h History) rows(d *drawing) map[*Span]int {
-	rows := map[*Span]int{}
-	ends := map[string][]time.Time{}
-	spans := slices.Clone(h.Spans)
-	slices.SortStableFunc(spans, func(a, b *Span) int { return a.Asked.Compare(b.Asked) })
+// rows assigns each lock to the first lane of its mode that has room, and returns how many
+// lanes the modes have.
+func (d *drawing) rows(spans []*Span) (rows map[*Span]int, exclusive, shared int) {
+	rows = map[*Span]int{}
+	ends := map[bool][]time.Time{} // of the lanes; true: of exclusive locks
 	for _, s := range spans {
-		mode := s.Mode
+		mode := s.Mode == "exclusive"
 		row := slices.IndexFunc(ends[mode], func(end time.Time) bool { return !s.Asked.Before(end) })
 		if row < 0 {
 			row = len(ends[mode])
 			ends[mode] = append(ends[mode], time.Time{})
 		}
-		// What is drawn wider than it is needs its room, too.
+		// A time can be drawn wider than it is.
 		ends[mode][row] = s.Until().Add(time.Duration(2 * narrow / width * float64(d.to.Sub(d.from))))
 		rows[s] = row
 	}
-	for mode, lanes := range ends {
-		if mode == "exclusive" {
-			d.exclusive = len(lanes)
-		} else {
-			d.shared = max(d.shared, len(lanes))
-		}
-	}
-	return rows
+	return rows, max(len(ends[true]), 1), max(len(ends[false]), 1)
 }
 
 func (d *drawing) span(s *Span, y float64) {
@@ -124,16 +112,13 @@ func (d *drawing) span(s *Span, y float64) {
 	}
 	title += "\n" + cmp.Or(s.Outcome, "no end in the log")
 	d.print(`<g><title>%s</title>`, title)
+	if s.Waited() > 0 {
+		d.rect("wait", s.Asked, s.Asked.Add(s.Waited()), y)
+	}
 	if s.Held.IsZero() {
-		if s.End.Sub(s.Asked) > 0 {
-			d.rect("wait", s.Asked, s.End, y)
-		}
 		x, m := d.x(s.End), y+bar/2
 		d.print(`<path class="refused" d="M%.1f %.1fl8 8m0 -8l-8 8"/>`, x-4, m-4)
 	} else {
-		if s.Held.Sub(s.Asked) > 0 {
-			d.rect("wait", s.Asked, s.Held, y)
-		}
 		class := s.Mode
 		if s.End.IsZero() {
 			class += " unknown"
@@ -183,11 +168,11 @@ func (d *drawing) x(t time.Time) float64 {
 	return left + width*float64(t.Sub(d.from))/float64(d.to.Sub(d.from))
 }
 
-// print escapes every text: a log's come from whoever wrote a lock or the log.
+// print escapes every text: other programs write locks and logs.
 func (d *drawing) print(format string, args ...any) {
 	for i, a := range args {
 		if s, ok := a.(string); ok {
-			args[i] = text(s)
+			args[i] = xmlText(s)
 		}
 	}
 	if d.err == nil {
@@ -197,10 +182,10 @@ func (d *drawing) print(format string, args ...any) {
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
 
-// text is what can stand in an element or an attribute of the drawing. html escapes quotes, too.
-func text(s string) string {
+// xmlText escapes a text for an element or an attribute of the drawing.
+func xmlText(s string) string {
 	return html.EscapeString(strings.Map(func(r rune) rune {
-		if r != '\n' && !unicode.IsPrint(r) { // no character of XML, or one that turns a text around
+		if r != '\n' && !unicode.IsPrint(r) { // XML has no such character, or it turns a text around
 			return '\ufffd'
 		}
 		return r

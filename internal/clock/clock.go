@@ -6,30 +6,21 @@ import (
 	"time"
 )
 
-// Clock tells the time in the two ways that a lease needs. It may be used
-// concurrently.
+// Clock is replock.Clock, which documents the methods.
 type Clock interface {
-	// Now is the wall clock. It can be wrong and can jump; it is stamped into
-	// bodies and never decides anything alone.
 	Now() time.Time
-	// Elapsed is a clock that nobody can set, that counts the time that the
-	// machine was suspended, and that all processes of one boot share. Its zero
-	// is arbitrary. Deadlines are read on it.
 	Elapsed() time.Duration
-	// After sends once d has passed, not counting suspends.
 	After(d time.Duration) <-chan time.Time
 }
 
-// Tick is how often a wait looks at Elapsed again: timers don't count the time
-// that a machine is suspended, so this is how soon after waking a passed
-// deadline is noticed.
+// Tick is the interval at which a wait looks at Elapsed. Timers don't count the time of a
+// suspend, so a wait notices a passed deadline within a Tick of waking.
 const Tick = 500 * time.Millisecond
 
-// SleepUntil returns nil once the clock's Elapsed has reached at, within half a
-// second of waking if the machine was suspended meanwhile, or the context's
-// error if that ended first.
-func SleepUntil(ctx context.Context, c Clock, at time.Duration) error {
-	for {
+// Sleep returns nil once d has passed on the clock's Elapsed, within a Tick of waking if the
+// machine was suspended meanwhile. It returns the context's error if that ended first.
+func Sleep(ctx context.Context, c Clock, d time.Duration) error {
+	for at := c.Elapsed() + d; ; {
 		left := at - c.Elapsed()
 		if left <= 0 {
 			return ctx.Err()
@@ -42,11 +33,6 @@ func SleepUntil(ctx context.Context, c Clock, at time.Duration) error {
 	}
 }
 
-// Sleep is SleepUntil for a duration from now.
-func Sleep(ctx context.Context, c Clock, d time.Duration) error {
-	return SleepUntil(ctx, c, c.Elapsed()+d)
-}
-
 // System is the machine's own clock.
 type System struct{}
 
@@ -54,12 +40,6 @@ type System struct{}
 // a program that they run.
 var Wall = time.Now
 
-// Now is the machine's wall clock.
 func (System) Now() time.Time { return Wall() }
 
-// After is the runtime's timer.
 func (System) After(d time.Duration) <-chan time.Time { return time.After(d) }
-
-// Elapsed is the machine's clock that nobody can set; see the system's own file
-// for which one it is.
-func (System) Elapsed() time.Duration { return elapsed() }

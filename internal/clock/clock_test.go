@@ -32,9 +32,9 @@ type leaping struct {
 
 func (l leaping) Elapsed() time.Duration { return time.Since(l.start) + time.Duration(l.leap.Load()) }
 
-// TestSleepUntil ends when its time has come, be it by a suspend that no timer
+// TestSleep ends when its time has come, be it by a suspend that no timer
 // counted, or when its context ends.
-func TestSleepUntil(t *testing.T) {
+func TestSleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := leaping{start: time.Now(), leap: new(atomic.Int64)}
 		if err := Sleep(t.Context(), c, time.Hour); err != nil || c.Elapsed() != time.Hour {

@@ -6,13 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CLOCK_BOOTTIME counts suspend; Go's monotonic clock (CLOCK_MONOTONIC) does
+// Elapsed reads CLOCK_BOOTTIME, which counts suspend; Go's monotonic clock (CLOCK_MONOTONIC) does
 // not: clock_gettime(2).
-const elapsedClock = unix.CLOCK_BOOTTIME
-
-func elapsed() time.Duration {
+func (System) Elapsed() time.Duration {
 	var ts unix.Timespec
-	if err := unix.ClockGettime(elapsedClock, &ts); err != nil {
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
 		panic("clock_gettime(CLOCK_BOOTTIME): " + err.Error()) // Linux 2.6.39 has it
 	}
 	return time.Duration(ts.Nano())

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CLOCK_MONOTONIC counts the time asleep on macOS. On FreeBSD it doesn't: there
-// a suspended machine must not hold a lock, which the README says.
-func elapsed() time.Duration {
+// Elapsed reads CLOCK_MONOTONIC, which counts the time asleep on macOS. On FreeBSD it doesn't:
+// there a suspended machine must not hold a lock, which the README says.
+func (System) Elapsed() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
 		panic("clock_gettime(CLOCK_MONOTONIC): " + err.Error())

@@ -6,5 +6,5 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// GetTickCount64 counts sleep and hibernation.
-func elapsed() time.Duration { return windows.DurationSinceBoot() }
+// Elapsed reads GetTickCount64, which counts sleep and hibernation.
+func (System) Elapsed() time.Duration { return windows.DurationSinceBoot() }

@@ -2,20 +2,15 @@ package clock
 
 import "time"
 
-// Reading is what both clocks of a machine show at one moment.
-type Reading struct {
-	// Wall is the wall clock, counted from the Unix epoch.
-	Wall time.Duration
-	// Elapsed as Clock.Elapsed has it.
-	Elapsed time.Duration
-}
+// Reading is replock.Reading: both clocks of a machine at one moment.
+type Reading struct{ Wall, Elapsed time.Duration }
 
-// apartBy is how far the two clocks may move apart before Parted reports it: more
+// apartBy is the difference between the two clocks above which Parted reports true: more
 // than a leap second, and than it takes to read them.
 const apartBy = 2 * time.Second
 
-// maxSlew is how fast the kernel may slew the wall clock without a step, one in so
-// many: 500 ppm by adjtimex(2), and as much again for what is off by itself.
+// maxSlew bounds the slewing of the wall clock without a step, one in maxSlew: 500 ppm by
+// adjtimex(2), and as much again for the clock's own error.
 const maxSlew = 1000
 
 // Read reads both clocks.
@@ -30,10 +25,9 @@ func Read(c Clock) Reading {
 	}
 }
 
-// Parted reports whether the wall clock and Elapsed have moved apart since an
-// earlier reading. Then the wall clock was set: perhaps because the machine didn't
-// run for a time that Elapsed doesn't count, as when a hypervisor has paused it. A
-// lease can't be trusted until it was looked at again.
+// Parted reports whether the wall clock and Elapsed have moved apart since an earlier reading.
+// Then the wall clock was set, perhaps after a hypervisor's pause, which Elapsed doesn't count. A
+// lease can't be trusted until it is looked at again.
 func (r Reading) Parted(earlier Reading) bool {
 	apart := (r.Wall - r.Elapsed) - (earlier.Wall - earlier.Elapsed)
 	limit := apartBy + max(r.Elapsed-earlier.Elapsed, 0)/maxSlew

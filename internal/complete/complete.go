@@ -37,14 +37,12 @@ func Words(app *kong.Application, words []string, values Values) []string {
 // of returns the candidates for a value. A nil flag is one that doesn't exist.
 func (v Values) of(value *kong.Value) []string {
 	switch {
-	case value == nil:
+	case value == nil || value.Enum == "" && !value.Tag.Has("predictor"):
 		return nil
 	case value.Tag.Has("predictor"):
 		return v(value.Tag.Get("predictor"))
-	case value.Enum != "":
-		return value.EnumSlice()
 	default:
-		return nil
+		return value.EnumSlice()
 	}
 }
 
@@ -65,8 +63,8 @@ func (l *line) take(word string) {
 	case word == "--":
 		l.ended = true
 	case l.wantsFlag(word):
-		if !strings.Contains(word, "=") {
-			l.pending = valued(l.flag(word))
+		if flag := l.flag(word); flag != nil && !flag.IsBool() && !strings.Contains(word, "=") {
+			l.pending = flag
 		}
 	case len(word) > 1 && word[0] == '-':
 		l.pending = l.short(word[1:])
@@ -129,20 +127,7 @@ func (l *line) flag(word string) *kong.Value {
 }
 
 // flags returns the flags that are known here, without the hidden ones.
-func (l *line) flags() (flags []*kong.Flag) {
-	for _, group := range l.node.AllFlags(true) {
-		flags = append(flags, group...)
-	}
-	return flags
-}
-
-// valued returns a flag that takes a value, and nil for any other.
-func valued(flag *kong.Value) *kong.Value {
-	if flag == nil || flag.IsBool() {
-		return nil
-	}
-	return flag
-}
+func (l *line) flags() []*kong.Flag { return slices.Concat(l.node.AllFlags(true)...) }
 
 func (l *line) candidates(typed string, values Values) (found []string) {
 	switch {

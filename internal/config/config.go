@@ -1,5 +1,5 @@
-// Package config reads the file that names repositories and has defaults for flags. What
-// the repositories and the flags are is for others to know.
+// Package config reads the file that names repositories and has defaults for flags. It knows
+// neither stores nor flags.
 package config
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/repolock/repolock/internal/regular"
 )
 
-// File is what a configuration file says.
+// File is the content of a configuration file.
 type File struct {
 	Path         string                `toml:"-"`
 	Repo         string                `toml:"repo"`
@@ -24,14 +24,14 @@ type File struct {
 	Repositories map[string]Repository `toml:"repositories"`
 }
 
-// Repository has a name, that it is listed under.
+// Repository is a repository with the name under which it is listed.
 type Repository struct {
 	URL  string `toml:"url"`
 	Name string `toml:"name"` // of the lock
 	Flags
 }
 
-// Flags are those that have a default in the file, by their names.
+// Flags are the defaults of flags, by name.
 type Flags struct {
 	TTL           *string           `toml:"ttl"`
 	Look          *string           `toml:"look"`
@@ -46,7 +46,7 @@ type Flags struct {
 	Metadata      map[string]string `toml:"metadata"`
 }
 
-// Each calls f with the name and the value of each flag that is there.
+// Each calls f with the name and the value of each flag in the file.
 func (f Flags) Each(do func(name string, value any)) {
 	v := reflect.ValueOf(f)
 	for i := range v.NumField() {
@@ -61,11 +61,12 @@ func (f Flags) Each(do func(name string, value any)) {
 	}
 }
 
-// maxSize is far more than a file needs.
+// maxSize is far more than a configuration needs.
 const maxSize = 1 << 20
 
-// Load reads a regular file. Nobody but its owner, who is root or us, may be able to change it,
-// or a folder or a link on the way to it: it says which lock is taken. Errors show no value of it, which may be a secret.
+// Load reads a regular file. Only its owner, root or this user, may be able to change it or a
+// folder or a link on the way to it, because it says which lock is taken. Errors contain no
+// value of it, which might be a secret.
 func Load(path string) (*File, error) {
 	f, err := regular.Open(path)
 	if err != nil {
@@ -89,23 +90,21 @@ func Load(path string) (*File, error) {
 	return file, spelled(path, text)
 }
 
-// spelled refuses keys in other letters than the documentation's, for which the library
-// doesn't care: who has url and URL would get one of them.
+// spelled refuses keys whose case differs from the documentation's. The library ignores case:
+// of url and URL in one file it would use either.
 func spelled(path string, text []byte) error {
-	var all struct {
-		Defaults     map[string]any            `toml:"defaults"`
-		Repositories map[string]map[string]any `toml:"repositories"`
-	}
-	var top map[string]any
-	if err := errors.Join(toml.Unmarshal(text, &top), toml.Unmarshal(text, &all)); err != nil {
+	var all map[string]any
+	if err := toml.Unmarshal(text, &all); err != nil {
 		return fmt.Errorf("%s: can't be read twice", path)
 	}
-	tables := map[string]map[string]any{"": top, "defaults.": all.Defaults}
-	for name, table := range all.Repositories {
+	tables := map[string]any{"": all, "defaults.": all["defaults"]}
+	repositories, _ := all["repositories"].(map[string]any)
+	for name, table := range repositories {
 		tables["repositories."+name+"."] = table
 	}
 	for prefix, table := range tables {
-		for key := range table {
+		keys, _ := table.(map[string]any)
+		for key := range keys {
 			if strings.ToLower(key) != key {
 				return fmt.Errorf("%s: unknown key %.80q: keys are in lower case", path, prefix+key)
 			}
@@ -114,7 +113,7 @@ func spelled(path string, text []byte) error {
 	return nil
 }
 
-// explain says where in the file an error is.
+// explain adds the place in the file to an error.
 func explain(path string, err error) error {
 	var strict *toml.StrictMissingError
 	if errors.As(err, &strict) {
@@ -150,5 +149,5 @@ func explain(path string, err error) error {
 
 var secret = regexp.MustCompile(`(?i)passw|secret|credential|token|private|(api|access|application)[-_.]?key`)
 
-// Secret reports whether a name smells of credentials.
+// Secret reports whether a name can be that of a credential.
 func Secret(name string) bool { return secret.MatchString(name) }

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// Places are where a file is looked for, the first first: below $XDG_CONFIG_HOME, or what
-// the system has in its place, and where the system has one for everybody, there.
+// Places returns the paths at which Find looks, in order: below $XDG_CONFIG_HOME or the
+// system's equivalent, then the file for all users if the system has one.
 func Places() []string {
 	var places []string
 	if dir, err := os.UserConfigDir(); err == nil {
@@ -19,11 +19,11 @@ func Places() []string {
 	return append(places, system...)
 }
 
-// System is the file for everybody, if the system has one.
+// System returns the path of the file for all users, if the system has one.
 func System() []string { return system }
 
-// Find is the first file that is there, or "". A link that leads nowhere is there, and so
-// is a file that may not be read: the next one would be another.
+// Find returns the first existing file, or "". A broken link counts as existing, and so does
+// an unreadable file: the next file could name another lock.
 func Find() string {
 	for _, path := range Places() {
 		if _, err := os.Lstat(path); !missing(path, err) {
@@ -33,14 +33,14 @@ func Find() string {
 	return ""
 }
 
-// missing: a home that isn't a directory, or isn't ours, as after a change of the user
-// that leaves HOME as it was, has none; nor has a system whose settings are closed to us.
+// missing reports whether an error means that there is no file. A home that isn't a directory
+// or isn't ours (su keeps HOME) has none; nor has a system whose settings we can't read.
 func missing(path string, err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, fs.ErrPermission) && !forUs(path)
 }
 
-// forUs reports whether a place that we may not look into is below a home that we may: then
-// it is for us, and no other file can stand for it.
+// forUs reports whether an unreadable place is below a readable home: then it is ours, and no
+// other file can replace it.
 func forUs(path string) bool {
 	if slices.Contains(system, path) {
 		return false

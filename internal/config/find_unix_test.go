@@ -73,7 +73,7 @@ func TestTrusted(t *testing.T) {
 		{0o664, 7, 7, "mode 0664"}, {0o646, 0, 7, "mode 0646"}, {0o622, 0, 0, "mode 0622"},
 		{0o644, 8, 7, "user 8"}, {0o600, 8, 0, "user 8"},
 	} {
-		err := judge(c.mode, c.owner, c.self)
+		err := checkFile(c.mode, c.owner, c.self)
 		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%+v: %v", c, err)
 		}

@@ -13,17 +13,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// system is the file for everybody.
+// system is the file for all users.
 var system = []string{"/etc/repolock/config.toml"}
 
-// trusted refuses a file that others can change, as ssh does, or put another one in the place
-// of: by a folder on the way to it, or by a link.
+// trusted refuses a file that other users can change, as ssh does, or replace through a
+// folder or a link on the way to it.
 func trusted(f *os.File, path string) error {
 	info, err := f.Stat()
 	if err != nil {
 		return err
 	}
-	if err := judge(info.Mode().Perm(), owner(info), self()); err != nil {
+	if err := checkFile(info.Mode().Perm(), owner(info), self()); err != nil {
 		return err
 	}
 	absolute, err := filepath.Abs(path)
@@ -37,7 +37,8 @@ func owner(info os.FileInfo) uint32 { return info.Sys().(*syscall.Stat_t).Uid }
 
 func self() uint32 { return uint32(os.Geteuid()) }
 
-func judge(mode os.FileMode, owner, self uint32) error {
+// checkFile returns an error if others than root and self can change a file.
+func checkFile(mode os.FileMode, owner, self uint32) error {
 	switch {
 	case owner != 0 && owner != self:
 		return fmt.Errorf("belongs to user %d, who is neither root nor user %d, who runs this: it says which lock is taken", owner, self)
@@ -47,21 +48,21 @@ func judge(mode os.FileMode, owner, self uint32) error {
 	return nil
 }
 
-// maxLinks is as many links as the system itself follows.
+// maxLinks is the number of links that the system itself follows.
 const maxLinks = 40
 
-// follow walks to a file as the system does, name by name, and judges each folder that a name
-// is looked up in, and each link.
+// follow walks to a file as the system does, name by name, and checks each folder and each
+// link on the way.
 func follow(path string) error {
 	at, names, links := "/", split(path), 0
 	for len(names) > 0 {
 		name := names[0]
 		names = names[1:]
-		if name == ".." { // in a link; of a folder that was judged on the way down
+		if name == ".." { // in a link; this folder was checked on the way down
 			at = filepath.Dir(at)
 			continue
 		}
-		if err := judgeFolder(at); err != nil {
+		if err := checkFolder(at); err != nil {
 			return err
 		}
 		next := filepath.Join(at, name)
@@ -91,7 +92,7 @@ func follow(path string) error {
 	return nil
 }
 
-// split gives a path's names. It keeps "..": behind a link that isn't the name before it.
+// split returns a path's names. It keeps "..", which after a link is not the name before it.
 func split(path string) []string {
 	var names []string
 	for name := range strings.SplitSeq(path, "/") {
@@ -102,7 +103,8 @@ func split(path string) []string {
 	return names
 }
 
-func judgeFolder(path string) error {
+// checkFolder returns an error if others can replace what is in a folder.
+func checkFolder(path string) error {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return err
@@ -114,7 +116,7 @@ func judgeFolder(path string) error {
 	case mode.Perm()&0o022 == 0:
 		return nil
 	case mode&os.ModeSticky != 0:
-		return nil // where nobody can rename or delete what isn't theirs, as in /tmp
+		return nil // users can't rename or delete others' files here, as in /tmp
 	case errors.Is(unix.Access(path, unix.W_OK), unix.EROFS):
 		return nil // as Kubernetes mounts a ConfigMap
 	}

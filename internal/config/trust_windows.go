@@ -2,8 +2,8 @@ package config
 
 import "os"
 
-// system: anybody may make directories in %ProgramData%, so there is none.
+// system is empty: every user can make directories in %ProgramData%.
 var system []string
 
-// trusted: who may change a file is for the directory of the user to say.
+// trusted accepts every file: the rights of the user's directory protect it.
 func trusted(*os.File, string) error { return nil }

@@ -8,10 +8,10 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// Both tries out two ways to one repository, as through two gateways: what is written through
-// either must be in the listings through the other. The report is of what was written through
-// the first, its Also of what was written through the second. opts.Others are more handles of
-// the first way.
+// Both tries out two ways to one repository, as through two gateways: an object written
+// through either must be in the listings through the other. The report is about writes through
+// the first way, its Also about writes through the second. opts.Others are more handles of the
+// first way.
 func Both(ctx context.Context, s, also store.Store, opts Options) (Report, error) {
 	there, back := opts, opts
 	there.Others = append(slices.Clone(opts.Others), also)
@@ -28,14 +28,14 @@ func Both(ctx context.Context, s, also store.Store, opts Options) (Report, error
 	return report, err
 }
 
-// apart reports whether an examination broke off because the ways lead to two places, which
-// its report says already.
+// apart reports whether an examination ended because the ways lead to two places, which its
+// report already says.
 func apart(r Report, err error) bool {
 	c, _ := r.Check(ListAfterWrite)
 	return c.Result == Fail && errors.Is(err, store.ErrNotFound)
 }
 
-// Fitness is that of the store, or of the other way to it, if that is worse.
+// Fitness returns that of the store, or of the other way to it if that is worse.
 func (r *Report) Fitness() Fitness {
 	if r.Also == nil || r.Verdict.Fitness == Unfit || r.Also.Verdict.Fitness == Fit {
 		return r.Verdict.Fitness

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/doctor"
-	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
@@ -308,7 +308,7 @@ func TestCreates(t *testing.T) {
 // shows it.
 func TestCreatesWithoutDelete(t *testing.T) {
 	m := mem.New(mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed})
-	s := &tap.Store{Store: &creates{m}}
+	s := &hookstore.Store{Store: &creates{m}}
 	refuse(s, "delete")
 	c := check(t, run(t, s, doctor.Options{}), doctor.IfMatchAbsent)
 	if c.Result != doctor.Warn || !strings.Contains(c.Detail, "MinIO before September 2025") {

@@ -4,49 +4,32 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"sync"
 	"time"
 )
 
-// slack is how much a store's time may lag behind its clock: a file system's
-// times move with the kernel's timer.
+// slack is how much a store's time can lag behind its clock: a file system's times move with
+// the kernel's timer.
 const slack = 50 * time.Millisecond
 
-// reading is a time that the store told, and this machine's clock when it was
-// asked and when it answered.
+// reading is a time from the store, and this machine's clock before the request and after the
+// answer.
 type reading struct{ before, after, store time.Time }
 
-// readings narrow down how far two clocks are apart: the difference lies within
-// the bounds of each of them.
-type readings struct {
-	mu  sync.Mutex
-	all []reading
-}
-
-func (r *readings) note(one reading) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.all = append(r.all, one)
-}
-
-// bounds are the least and the greatest difference that all readings allow. If
-// they exclude each other, low is greater than high.
-func (r *readings) bounds() (low, high time.Duration, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// bounds returns the least and the greatest difference of two clocks that all readings allow.
+// low is greater than high if the readings exclude each other.
+func bounds(all []reading) (low, high time.Duration) {
 	low, high = math.MinInt64, math.MaxInt64
-	step := resolution(r.all)
-	for _, one := range r.all {
-		// The store's clock showed what it told, or up to a step and the slack
-		// more, at some moment between before and after.
+	step := resolution(all)
+	for _, one := range all {
+		// At some moment between before and after, the store's clock showed this time, or up
+		// to a step and the slack more.
 		low = max(low, one.before.Sub(one.store)-step-slack)
 		high = min(high, one.after.Sub(one.store))
 	}
-	return low, high, len(r.all) > 0
+	return low, high
 }
 
-// resolution is a second if there is nothing but whole seconds, as in HTTP's
-// Date.
+// resolution returns a second if all times are whole seconds, as in HTTP's Date.
 func resolution(all []reading) time.Duration {
 	for _, one := range all {
 		if one.store.Nanosecond() != 0 {
@@ -56,23 +39,21 @@ func resolution(all []reading) time.Duration {
 	return time.Second
 }
 
-// far is how far apart clocks may be without anybody noticing.
+// far is the difference of two clocks up to which there is no warning.
 const far = 2 * time.Second
 
-// clockOffset reports how far this machine's clock is ahead of the store's, from
-// all listings that there were, or else from mod times. Nobody is let in by a
-// wrong clock.
+// clockOffset reports how far this machine's clock is ahead of the store's, from all listings,
+// or else from mod times. A wrong clock is no failure: it lets no client in.
 func (x *exam) clockOffset(context.Context) error {
-	low, high, ok := x.readings.bounds()
-	source := "listing"
-	if !ok {
-		source = "mod_time"
-		low, high, ok = x.stamps.bounds()
+	source, readings := "listing", x.readings
+	if len(readings) == 0 {
+		source, readings = "mod_time", x.stamps
 	}
-	if !ok {
+	if len(readings) == 0 {
 		x.add(Check{Name: ClockOffset, Result: Unknown, Detail: "the store tells no time"})
 		return nil
 	}
+	low, high := bounds(readings)
 	if low-high > far {
 		x.add(Check{Name: ClockOffset, Result: Warn, Detail: fmt.Sprintf(
 			"the times that the store tells differ by %v among themselves, or this machine's clock was set meanwhile", (low - high).Round(time.Millisecond))})
@@ -81,7 +62,7 @@ func (x *exam) clockOffset(context.Context) error {
 	low, high = min(low, high), max(low, high)
 	offset, uncertainty := (low+high)/2, (high-low)/2
 	x.report.Clock = &Offset{offset.Seconds(), uncertainty.Seconds(), source}
-	c := Check{Name: ClockOffset, Result: OK, Detail: offsetInWords(offset, uncertainty)}
+	c := Check{Name: ClockOffset, Result: OK, Detail: fmt.Sprintf("this machine is %s the store, give or take %v", ahead(offset), uncertainty.Round(time.Millisecond))}
 	if offset.Abs() > uncertainty+far {
 		c.Result = Warn
 		c.Detail += "; it lets nobody in, but a crashed holder's lock may be watched for its ttl before it is passed"
@@ -90,19 +71,19 @@ func (x *exam) clockOffset(context.Context) error {
 	return nil
 }
 
-func offsetInWords(offset, uncertainty time.Duration) string {
-	word := "ahead of"
-	if offset < 0 {
-		word = "behind"
+// ahead returns "5s ahead of", or "5s behind" for a negative difference.
+func ahead(d time.Duration) string {
+	if d < 0 {
+		return fmt.Sprintf("%v behind", d.Abs().Round(time.Millisecond))
 	}
-	return fmt.Sprintf("this machine is %v %s the store, give or take %v", offset.Abs().Round(time.Millisecond), word, uncertainty.Round(time.Millisecond))
+	return fmt.Sprintf("%v ahead of", d.Round(time.Millisecond))
 }
 
-// samples is how often the two times of a store are compared.
+// samples is the number of comparisons of a store's two times.
 const samples = 5
 
-// oneClock finds out whether one clock stamps objects and dates listings: an
-// object that was put just now must not be older or younger than that.
+// oneClock finds out whether one clock stamps objects and dates listings: an object that was
+// put just now must not be older or younger than that.
 func (x *exam) oneClock(ctx context.Context) error {
 	var pairs []pair
 	for i := range samples {
@@ -121,7 +102,7 @@ func (x *exam) oneClock(ctx context.Context) error {
 	}
 	worst := time.Duration(0)
 	for _, p := range pairs {
-		if d := p.apart(resolution(x.stamps.all), resolution(x.readings.all)); d.Abs() > worst.Abs() {
+		if d := p.apart(resolution(x.stamps), resolution(x.readings)); d.Abs() > worst.Abs() {
 			worst = d
 		}
 	}
@@ -129,8 +110,7 @@ func (x *exam) oneClock(ctx context.Context) error {
 	switch {
 	case worst != 0:
 		c.Result = Warn
-		c.Detail = fmt.Sprintf("listings tell a time that is %v %s the one that objects are stamped with", worst.Abs().Round(time.Millisecond),
-			map[bool]string{true: "ahead of", false: "behind"}[worst > 0])
+		c.Detail = fmt.Sprintf("listings tell a time that is %s the one that objects are stamped with", ahead(worst))
 	case !x.writer().Properties().StoreClock:
 		c.Result = Warn
 		c.Detail = "it can't be told whose clock stamps objects: perhaps that of the machine that writes"
@@ -139,14 +119,13 @@ func (x *exam) oneClock(ctx context.Context) error {
 	return nil
 }
 
-// pair is what a store told of its time by a mod time, and, elapsed after that put
-// was sent at most, by a listing.
+// pair is two times of a store: a mod time, and that of a listing at most elapsed later.
 type pair struct {
 	stamped, now time.Time
 	elapsed      time.Duration
 }
 
-// apart is how far the two are apart at least, 0 if they may be of one clock.
+// apart returns the least difference of the two clocks, 0 if it can be one clock.
 func (p pair) apart(stampStep, nowStep time.Duration) time.Duration {
 	d := p.now.Sub(p.stamped)
 	switch least, most := -nowStep-slack, p.elapsed+stampStep+slack; {
@@ -161,18 +140,18 @@ func (p pair) apart(stampStep, nowStep time.Duration) time.Duration {
 
 // compare puts an object and lists it.
 func (x *exam) compare(ctx context.Context, key string) (pair, error) {
-	start, before := x.clock.Elapsed(), x.clock.Now()
+	start, before := x.opts.Clock.Elapsed(), x.opts.Clock.Now()
 	if _, err := x.put(ctx, key, "now"); err != nil {
 		return pair{}, err
 	}
-	after := x.clock.Now()
+	after := x.opts.Clock.Now()
 	page, err := x.list(ctx, 0, key, "")
 	if err != nil || len(page.Objects) == 0 {
 		return pair{}, err
 	}
 	stamped := page.Objects[0].ModTime
 	if !stamped.IsZero() {
-		x.stamps.note(reading{before, after, stamped})
+		x.stamps = append(x.stamps, reading{before, after, stamped})
 	}
-	return pair{stamped, page.Now, x.clock.Elapsed() - start}, nil
+	return pair{stamped, page.Now, x.opts.Clock.Elapsed() - start}, nil
 }

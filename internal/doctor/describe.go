@@ -9,8 +9,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// describe asks the server what it was told to do with what is overwritten or
-// deleted. Not every one says it.
+// describe asks the server whether it keeps what is overwritten or deleted. Not every server
+// answers.
 func (x *exam) describe(ctx context.Context) error {
 	var is store.Description
 	if d, ok := x.writer().(store.Describer); ok {

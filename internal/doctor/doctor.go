@@ -1,50 +1,49 @@
-// Package doctor tries out what a store does: what the lock's safety rests on,
-// what makes the lock faster, and what it leaves behind. It believes nothing
-// that the store declares of itself.
+// Package doctor tries out what a store does: what the lock's safety rests on, what makes
+// the lock faster, and what the store leaves behind. It believes no declaration.
 //
-// It writes under a prefix of its own, which is no lock's, and deletes what it
-// wrote: when it is done, when it fails, and when its context ends.
+// It writes under a prefix of its own, which is no lock's, and deletes all that it wrote,
+// also when it fails and when its context ends.
 //
 // # Caveats
 //
-// One miss shows that a store isn't fit; no number of hits proves that it is.
-// All requests come from one machine, so that a cache that only other machines
-// are given, or a condition that is kept between the programs of one machine
-// only, isn't noticed. A write that was under way when the context ended may be
-// applied after all was deleted.
+// One miss shows that a store isn't fit; no number of hits proves that it is. All requests
+// come from one machine. So it doesn't notice a cache in front of other machines only, or a
+// condition that is kept only between the programs of one machine. The store can apply a
+// write that was under way when the context ended after all was deleted.
 package doctor
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/store"
 )
 
-// Options say where and with what. Prefix has to be set.
+// Options are the options of Run.
 type Options struct {
-	// Prefix is where the scratch objects go, in a directory of their own: it
-	// ends in a slash, or is empty.
+	// Prefix is the prefix of the directory with the scratch objects: it ends in a slash, or
+	// is empty.
 	Prefix string
-	// Locks is the prefix that the locks have. It is listed, as everyone does
-	// who takes a lock, and nothing is written there.
+	// Locks is the prefix of the locks. Run lists it, and writes nothing there.
 	Locks string
-	// Others are more handles on the same repository. What is written through the
+	// Others are more handles on the same repository. An object that is written through the
 	// store must be there through each of them.
 	Others []store.Store
 	// Clock is the machine's; clock.System if nil.
 	Clock clock.Clock
-	// Progress is told what is being tried out, if it isn't nil.
+	// Progress is called with what is tried out next, if it isn't nil.
 	Progress func(what string)
 }
 
-// Run tries out a store. The error says why it had to break off: the store
-// can't be reached, or the context has ended; the report then has what was found
-// until that, or that objects are left which may be deleted. That a store isn't fit is no error.
+// Run tries out a store. An error is returned when the store can't be reached or the context
+// has ended, with a report of what was found until then, and when objects are left that can
+// be deleted. A store that isn't fit is no error.
 func Run(ctx context.Context, s store.Store, opts Options) (Report, error) {
 	x, err := newExam(s, opts)
 	if err != nil {
@@ -60,7 +59,7 @@ func Run(ctx context.Context, s store.Store, opts Options) (Report, error) {
 	return x.report, err
 }
 
-// trial is one kind of check. It reports under its names, in their order.
+// trial is one kind of check, with the names of its checks in order.
 type trial struct {
 	what  string
 	names []string
@@ -80,19 +79,18 @@ var trials = []trial{
 	{"clocks", []string{ClockOffset}, []string{List}, (*exam).clockOffset},
 }
 
-// exam is one run.
+// exam is the state of Run.
 type exam struct {
 	stores  []store.Store // handles on the repository
 	opts    Options
-	clock   clock.Clock
 	scratch string
 	report  Report
 
-	latencies latencies
-	readings  readings // of the clock that listings tell
-	stamps    readings // of the clock that stamps objects
-	written   ledger
-	goesOn    func() // of cleaning up
+	mu       sync.Mutex                 // guards the rest while requests run in parallel
+	took     map[string][]time.Duration // answers, by kind of request
+	puts     map[string]int             // that can have been applied, by key
+	readings []reading                  // of the clock that listings tell
+	stamps   []reading                  // of the clock that stamps objects
 
 	ifNoneMatchIs, ifMatchIs outcome
 }
@@ -104,16 +102,13 @@ func newExam(s store.Store, opts Options) (*exam, error) {
 	if opts.Prefix != "" && !strings.HasSuffix(opts.Prefix, "/") {
 		return nil, fmt.Errorf("%w: the scratch prefix %q doesn't end in a slash", store.ErrInvalidKey, opts.Prefix)
 	}
-	id := make([]byte, 8)
-	if _, err := rand.Read(id); err != nil {
-		return nil, err
-	}
 	x := &exam{
 		stores: append([]store.Store{s}, opts.Others...),
 		opts:   opts,
-		clock:  opts.Clock,
 		// In small letters: it has the form of a lock's name.
-		scratch: fmt.Sprintf("%sdoctor-%s-%x/", opts.Prefix, opts.Clock.Now().UTC().Format("20060102t150405z"), id),
+		scratch: fmt.Sprintf("%sdoctor-%s-%016x/", opts.Prefix, opts.Clock.Now().UTC().Format("20060102t150405z"), rand.Uint64()),
+		took:    map[string][]time.Duration{},
+		puts:    map[string]int{},
 	}
 	if err := store.CheckKey(x.scratch + "x"); err != nil {
 		return nil, fmt.Errorf("the scratch prefix %q: %w", opts.Prefix, err)
@@ -122,13 +117,13 @@ func newExam(s store.Store, opts Options) (*exam, error) {
 	return x, nil
 }
 
-// run goes through the trials until one can't be finished. Every check is
-// reported, if only as unknown.
+// run goes through the trials until one can't be finished. It reports each check, if only as
+// unknown.
 func (x *exam) run(ctx context.Context) error {
 	var err error
 	for _, t := range trials {
 		why := "not tried"
-		if lacking := x.lacking(t.needs); len(lacking) > 0 {
+		if lacking := x.lacking(t.needs...); len(lacking) > 0 {
 			why = "not tried: it needs to " + strings.Join(lacking, " and ")
 		} else if err == nil {
 			x.progress(t.what)
@@ -146,23 +141,18 @@ func (x *exam) run(ctx context.Context) error {
 	return err
 }
 
-// settle makes a failed check of an error that says what the store does. Any other
-// means that nothing more can be found out.
+// settle makes a failed check of an error that says what the store does. Another error ends
+// the examination.
 func (x *exam) settle(t trial, err error) error {
-	if err == nil || !settled(err) {
+	i := slices.IndexFunc(t.names, func(name string) bool { return !x.reported(name) })
+	if err == nil || i < 0 {
 		return err
 	}
-	for _, name := range t.names {
-		if !x.reported(name) {
-			x.add(Check{Name: name, Result: Fail, Refused: refused(err), Detail: err.Error()})
-			return nil
-		}
-	}
-	return err
+	return x.permission(t.names[i], "", err)
 }
 
-// lacking gives those permissions that weren't found to be granted.
-func (x *exam) lacking(needs []string) []string {
+// lacking returns the permissions that weren't found to be granted.
+func (x *exam) lacking(needs ...string) []string {
 	return slices.DeleteFunc(slices.Clone(needs), func(name string) bool {
 		c, found := x.report.Check(name)
 		return found && c.Result == OK
@@ -174,7 +164,11 @@ func (x *exam) reported(name string) bool {
 	return found
 }
 
-func (x *exam) add(c Check) { x.report.Checks = append(x.report.Checks, c) }
+// add adds a check to the report and returns it.
+func (x *exam) add(c Check) *Check {
+	x.report.Checks = append(x.report.Checks, c)
+	return &x.report.Checks[len(x.report.Checks)-1]
+}
 
 func (x *exam) progress(what string) {
 	if x.opts.Progress != nil {
@@ -182,7 +176,7 @@ func (x *exam) progress(what string) {
 	}
 }
 
-// reach lists the locks, as everyone does who takes one.
+// reach lists the locks, as each acquirer does.
 func (x *exam) reach(ctx context.Context) error {
 	objects, err := x.listAll(ctx, 0, x.opts.Locks)
 	if err != nil {

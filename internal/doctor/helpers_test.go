@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/doctor"
-	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
@@ -92,14 +92,14 @@ func all(t *testing.T, s *mem.Store) map[string]int64 {
 }
 
 // tapped is a good store with a tap.
-func tapped() (*tap.Store, *mem.Store) {
+func tapped() (*hookstore.Store, *mem.Store) {
 	m := mem.New(mem.Options{})
-	return &tap.Store{Store: m}, m
+	return &hookstore.Store{Store: m}, m
 }
 
 // refuse has requests of some kinds refused, below the scratch prefix.
-func refuse(s *tap.Store, ops ...string) {
-	s.Before(func(_ context.Context, r tap.Request) error {
+func refuse(s *hookstore.Store, ops ...string) {
+	s.Before(func(_ context.Context, r hookstore.Request) error {
 		for _, op := range ops {
 			if r.Op == op && strings.HasPrefix(r.Key, prefix) {
 				return &store.Error{Op: r.Op, Key: r.Key, Err: store.ErrPermission}
@@ -125,7 +125,7 @@ type keys struct {
 	all []string
 }
 
-func (k *keys) note(_ context.Context, r tap.Request) error {
+func (k *keys) note(_ context.Context, r hookstore.Request) error {
 	if r.Op == "put" {
 		k.mu.Lock()
 		defer k.mu.Unlock()

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -11,29 +12,29 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// puts is how many objects are written, each followed by a listing; steady is how
-// many are there from the beginning and are overwritten all the while.
 const (
-	puts   = 200
+	// puts is the number of objects that are written, each followed by a listing.
+	puts = 200
+	// steady is the number of objects that are there from the beginning, and are overwritten
+	// all the while.
 	steady = 4
 )
 
-// listAfterWrite tries out the guarantee that safety rests on: a listing that
-// starts after a put was answered shows what was put, whoever put it. What is
-// overwritten meanwhile must be shown too.
+// listAfterWrite tries out the guarantee that safety rests on: a listing that starts after a
+// put was answered shows the object, whichever client put it. It must show an object that is
+// overwritten meanwhile, too.
 func (x *exam) listAfterWrite(ctx context.Context) error {
 	prefix := x.scratch + "list/"
-	w := &witness{old: make(map[string]bool)}
+	w := &witness{}
 	for i := range steady {
 		key := fmt.Sprintf("%ssteady-%d", prefix, i)
 		if _, err := x.put(ctx, key, "0"); err != nil {
 			return err
 		}
-		w.old[key] = true
 		w.expect(key)
 	}
-	stop := x.overwriting(ctx, w.expected())
-	err := parallel(ctx, puts, func(ctx context.Context, i int) error {
+	stop := x.overwrite(ctx, w.expected())
+	err := inParallel(ctx, puts, func(ctx context.Context, i int) error {
 		key := fmt.Sprintf("%snew-%03d", prefix, i)
 		if _, err := x.put(ctx, key, "new"); err != nil {
 			return err
@@ -55,11 +56,10 @@ func (x *exam) listAfterWrite(ctx context.Context) error {
 	return nil
 }
 
-// overwriting overwrites objects until it is told to stop, and then says how
-// often it did. It isn't interrupted, so that no put is under way any more when
-// all is deleted.
-func (x *exam) overwriting(ctx context.Context, keys []string) (stop func() int) {
-	if c, _ := x.report.Check(Overwrite); c.Result != OK {
+// overwriting overwrites objects until stop is called, which returns how often it did. stop
+// waits for the last put, so that no put is under way when all is deleted.
+func (x *exam) overwrite(ctx context.Context, keys []string) (stop func() int) {
+	if len(x.lacking(Overwrite)) > 0 {
 		return func() int { return 0 }
 	}
 	var stopped atomic.Bool
@@ -71,7 +71,7 @@ func (x *exam) overwriting(ctx context.Context, keys []string) (stop func() int)
 				n++
 			} else {
 				// Some stores take only so many writes a second of one key.
-				_ = clock.Sleep(ctx, x.clock, 500*time.Millisecond)
+				_ = clock.Sleep(ctx, x.opts.Clock, 500*time.Millisecond)
 			}
 		}
 		done <- n
@@ -79,15 +79,13 @@ func (x *exam) overwriting(ctx context.Context, keys []string) (stop func() int)
 	return func() int { stopped.Store(true); return <-done }
 }
 
-// witness knows what listings must show, and counts what they don't.
+// witness knows the keys that listings must show, and counts those that they don't.
 type witness struct {
-	old map[string]bool // there from the beginning
-
 	mu       sync.Mutex
-	keys     []string // answered; only ever appended to
+	keys     []string // answered; only ever appended to, first the steady ones
 	listings int
 	missed   int // new objects
-	gaps     int // old objects
+	gaps     int // steady ones
 	first    string
 }
 
@@ -97,7 +95,7 @@ func (w *witness) expect(key string) {
 	w.keys = append(w.keys, key)
 }
 
-// expected is what a listing that starts now must show.
+// expected returns the keys that a listing which starts now must show.
 func (w *witness) expected() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -112,17 +110,15 @@ func (w *witness) judge(want []string, objects []store.Object) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.listings++
-	for _, key := range want {
-		switch {
-		case shown[key]:
+	for i, key := range want {
+		if shown[key] {
 			continue
-		case w.old[key]:
-			w.gaps++
-		default:
-			w.missed++
 		}
-		if w.first == "" {
-			w.first = key
+		w.first = cmp.Or(w.first, key)
+		if i < steady {
+			w.gaps++
+		} else {
+			w.missed++
 		}
 	}
 }
@@ -131,14 +127,12 @@ func (w *witness) check(overwrites int) Check {
 	c := Check{Name: ListAfterWrite, Result: OK, Counts: map[string]int{
 		"puts": len(w.keys), "listings": w.listings, "overwrites": overwrites, "missed": w.missed, "missed_while_overwritten": w.gaps,
 	}}
-	switch {
-	case w.missed+w.gaps > 0:
+	c.Detail = fmt.Sprintf("%d listings showed all that had been written before they began, and what was overwritten %d times meanwhile",
+		w.listings, overwrites)
+	if w.missed+w.gaps > 0 {
 		c.Result = Fail
 		c.Detail = fmt.Sprintf("%d listings missed %d times what had been written before they began, and %d times what was overwritten meanwhile; the first was %q",
 			w.listings, w.missed, w.gaps, w.first)
-	default:
-		c.Detail = fmt.Sprintf("%d listings showed all that had been written before they began, and what was overwritten %d times meanwhile",
-			w.listings, overwrites)
 	}
 	return c
 }

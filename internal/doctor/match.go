@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -10,35 +11,32 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// wrongETag is one that no body has.
+// wrongETag is the ETag of no body.
 const wrongETag = "00000000000000000000000000000000"
 
-// rightETag is the step that a server refuses which compares ETags in another form.
+// rightETag is the step that a server refuses if it compares ETags in another form.
 const rightETag = "a put with the right ETag"
 
-// ifMatch tries out a put that must only replace what was seen: one caller at a
+const matched = "a wrong ETag was refused, and the right one taken"
+
+// ifMatch tries out a put that must only replace the object that was seen: one caller at a
 // time, and several at once.
 func (x *exam) ifMatch(ctx context.Context) error {
-	declared := x.writer().Properties().IfMatch
-	o, detail, err := x.afresh(ctx, "if-match", func(key string) []step { return x.matchSteps(ctx, key) })
+	o, detail, err := x.afresh(ctx, "if-match", matched, func(key string) []step { return x.matchSteps(ctx, key) })
 	if err != nil {
 		return err
 	}
-	switch {
-	case o == kept:
-		detail = "a wrong ETag was refused, and the right one taken"
-	case o == ignored && strings.Contains(detail, rightETag):
+	if o == ignored && strings.Contains(detail, rightETag) {
 		detail += "; Ceph's gateway takes it without quotes: an s3: URL says so by if-match=unquoted"
 	}
-	x.ifMatchIs = o
-	x.add(conditional(IfMatch, o, declared, detail, nil))
+	x.conditional(IfMatch, o, detail, nil)
 	if o != kept {
 		return nil // an increment would prove nothing more
 	}
-	if err := x.ifMatchRace(ctx, declared); err != nil {
+	if err := x.ifMatchRace(ctx); err != nil {
 		return err
 	}
-	return x.ifMatchAbsent(ctx, declared)
+	return x.ifMatchAbsent(ctx)
 }
 
 func (x *exam) matchSteps(ctx context.Context, key string) []step {
@@ -57,15 +55,15 @@ func (x *exam) matchSteps(ctx context.Context, key string) []step {
 	}
 	wrong := wrongETag
 	return []step{
-		{"a plain put", done, func() (err error) { first, err = x.putTagged(ctx, key, "1"); return err }},
+		{"a plain put", nil, func() (err error) { first, err = x.putTagged(ctx, key, "1"); return err }},
 		{"a put with a wrong ETag", unmet, swap(&wrong, key, "2", nil)},
-		{rightETag, done, swap(&first, key, "3", &second)},
+		{rightETag, nil, swap(&first, key, "3", &second)},
 		{"a put with the ETag before", unmet, swap(&first, key, "4", nil)},
-		{"a put with the next ETag", done, swap(&second, key, "5", nil)},
+		{"a put with the next ETag", nil, swap(&second, key, "5", nil)},
 	}
 }
 
-// putTagged puts an object and gives its ETag.
+// putTagged puts an object and returns its ETag.
 func (x *exam) putTagged(ctx context.Context, key, body string) (string, error) {
 	o, err := x.put(ctx, key, body)
 	if err != nil {
@@ -74,7 +72,7 @@ func (x *exam) putTagged(ctx context.Context, key, body string) (string, error) 
 	return x.etagOf(ctx, key, o)
 }
 
-// etagOf is the ETag of what was put, which some answers to a put leave out.
+// etagOf returns the ETag of an object that was put. Some answers to a put leave it out.
 func (x *exam) etagOf(ctx context.Context, key string, o store.Object) (string, error) {
 	if o.ETag != "" {
 		return o.ETag, nil
@@ -86,15 +84,15 @@ func (x *exam) etagOf(ctx context.Context, key string, o store.Object) (string, 
 // increments is how often each of the racers counts up.
 const increments = 3
 
-// ifMatchRace has several count up one number, each of which reads it and puts
-// the next if it is still as it was.
-func (x *exam) ifMatchRace(ctx context.Context, declared store.Condition) error {
+// ifMatchRace lets several racers count up one number: each reads it, and puts the next if it
+// hasn't changed.
+func (x *exam) ifMatchRace(ctx context.Context) error {
 	key := x.scratch + "if-match/count"
 	if _, err := x.put(ctx, key, "0"); err != nil {
 		return err
 	}
 	var counted, unanswered atomic.Int32
-	err := parallel(ctx, racers, func(ctx context.Context, i int) error {
+	err := inParallel(ctx, racers, func(ctx context.Context, i int) error {
 		for range increments {
 			ok, err := x.increment(ctx, i, key, &unanswered)
 			if err != nil {
@@ -109,13 +107,9 @@ func (x *exam) ifMatchRace(ctx context.Context, declared store.Condition) error 
 	if err != nil {
 		return err
 	}
-	c, err := x.get(ctx, 0, key)
+	total, _, err := x.number(ctx, 0, key)
 	if err != nil {
 		return err
-	}
-	total, err := strconv.Atoi(c.body)
-	if err != nil {
-		return fmt.Errorf("%w: %q isn't a number", errWrong, key)
 	}
 	n := int(counted.Load())
 	lost := max(n-total, 0)
@@ -123,40 +117,117 @@ func (x *exam) ifMatchRace(ctx context.Context, declared store.Condition) error 
 	if lost > 0 {
 		o, detail = racy, fmt.Sprintf("racy: %d of %d concurrent increments were lost", lost, n)
 	}
-	x.ifMatchIs = o
-	x.add(conditional(IfMatchRace, o, declared, detail, map[string]int{
-		"increments": n, "lost": lost, "unanswered": int(unanswered.Load()),
-	}))
+	x.conditional(IfMatchRace, o, detail, map[string]int{"increments": n, "lost": lost, "unanswered": int(unanswered.Load())})
 	return nil
 }
 
-// maxRefusals is more than what all others together can bring about.
+// number reads a number, and returns the ETag of its object as well.
+func (x *exam) number(ctx context.Context, reader int, key string) (n int, etag string, err error) {
+	c, err := x.get(ctx, reader, key)
+	if err != nil {
+		return 0, "", err
+	}
+	if n, err = strconv.Atoi(c.body); err != nil {
+		return 0, "", fmt.Errorf("%w: %q isn't a number", errWrong, key)
+	}
+	return n, c.object.ETag, nil
+}
+
+// maxRefusals is more than all other racers together can cause.
 const maxRefusals = 4 * racers * increments
 
-// increment counts up once. After a put that got no answer it gives up: whether
-// it counted isn't known.
+// increment counts up once. After a put that got no answer it gives up: it isn't known
+// whether it counted.
 func (x *exam) increment(ctx context.Context, i int, key string, unanswered *atomic.Int32) (bool, error) {
 	for range maxRefusals {
-		c, err := x.get(ctx, i, key)
+		n, etag, err := x.number(ctx, i, key)
 		if err != nil {
 			return false, err
 		}
-		n, err := strconv.Atoi(c.body)
-		if err != nil {
-			return false, fmt.Errorf("%w: %q isn't a number", errWrong, key)
-		}
-		_, err = x.putOnce(ctx, key, strconv.Itoa(n+1), store.PutOptions{IfMatch: c.object.ETag})
-		switch a, failure := sorted(err); {
-		case ctx.Err() != nil:
-			return false, context.Cause(ctx)
-		case failure != nil && store.Permanent(failure):
-			return false, failure
-		case failure != nil:
+		switch _, err = x.putOnce(ctx, key, strconv.Itoa(n+1), store.PutOptions{IfMatch: etag}); {
+		case err == nil:
+			return true, nil
+		case unapplied(err):
+		case store.Permanent(err):
+			return false, err
+		default:
 			unanswered.Add(1)
 			return false, nil
-		case a == done:
-			return true, nil
 		}
 	}
 	return false, nil
+}
+
+// ifMatchAbsent tries out a put with If-Match on a key without an object. On a server that
+// carries it out, a refresh could put a broken lock back.
+func (x *exam) ifMatchAbsent(ctx context.Context) error {
+	const good = "a put with If-Match on a key that isn't there was refused"
+	o, detail, err := x.afresh(ctx, "if-match-absent", good, func(key string) []step { return x.absentSteps(ctx, key) })
+	if err != nil {
+		return err
+	}
+	c := x.conditional(IfMatchAbsent, o, detail, nil)
+	if o == ignored {
+		c.Detail = "the server takes If-Match on a key that isn't there (MinIO before September 2025)"
+		if c.Result == Fail {
+			c.Detail += ", so that a refresh would put a broken lock back: leave conditions=kept out of the URL"
+		} else {
+			c.Detail += ": repolock looks before each put instead"
+		}
+	}
+	return nil
+}
+
+// absentSteps try a key that was never there, and one that was deleted, as that of a broken
+// lock.
+func (x *exam) absentSteps(ctx context.Context, key string) []step {
+	put := func(key, etag string) error {
+		_, err := x.putOnce(ctx, key, "revived", store.PutOptions{IfMatch: etag})
+		if errors.Is(err, store.ErrNotFound) {
+			return unmet // as good an answer
+		}
+		return err
+	}
+	steps := []step{{"a put where nothing ever was", unmet, func() error { return put(key+"-never", wrongETag) }}}
+	if len(x.lacking(Delete)) > 0 {
+		return steps
+	}
+	deleted, etag := key+"-deleted", ""
+	return append(steps,
+		step{"a plain put", nil, func() (err error) { etag, err = x.putTagged(ctx, deleted, "1"); return err }},
+		step{"a deletion", nil, func() error { return x.remove(ctx, deleted) }},
+		step{"a put with the ETag of what was deleted", unmet, func() error { return put(deleted, etag) }},
+	)
+}
+
+// conditionalDelete tries out a deletion of only the object that was seen. The lock doesn't
+// need it.
+func (x *exam) conditionalDelete(ctx context.Context) error {
+	d, ok := x.writer().(store.ConditionalDeleter)
+	if !ok {
+		x.add(Check{Name: ConditionalDelete, Result: Unknown, Detail: "this backend doesn't offer it; repolock doesn't need it"})
+		return nil
+	}
+	remove := func(key, etag string) error {
+		_, err := once(ctx, x, timeout, "delete if-match", key, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, d.DeleteIfMatch(ctx, key, etag)
+		})
+		return err
+	}
+	o, detail, err := x.afresh(ctx, "delete-if-match", matched, func(key string) []step {
+		var etag string
+		return []step{
+			{"a plain put", nil, func() (err error) { etag, err = x.putTagged(ctx, key, "1"); return err }},
+			{"a deletion with a wrong ETag", unmet, func() error { return remove(key, wrongETag) }},
+			{"a deletion with the right ETag", nil, func() error { return remove(key, etag) }},
+		}
+	})
+	if err != nil {
+		return err
+	}
+	c := x.add(Check{Name: ConditionalDelete, Result: o.verdict(store.Claimed), Detail: detail + "; repolock doesn't need it"})
+	if o == forbidden {
+		c.Result = Warn
+	}
+	return nil
 }

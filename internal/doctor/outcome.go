@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/repolock/repolock/store"
 )
 
-// outcome is what was found of a kind of conditional request.
+// outcome is the result of trying a kind of conditional request.
 type outcome int
 
 const (
@@ -20,8 +21,8 @@ const (
 	forbidden // it isn't allowed
 )
 
-// verdict is the result of a check, by what the backend declares. Only who says
-// that a condition is kept has to keep it; a refusal is in the way of every lock.
+// verdict returns the result of a check. Only a store that is declared to keep a condition
+// must keep it. A refusal is in the way of every lock.
 func (o outcome) verdict(declared store.Condition) Result {
 	switch {
 	case o == kept:
@@ -35,9 +36,17 @@ func (o outcome) verdict(declared store.Condition) Result {
 	}
 }
 
-// conditional makes the check of a conditional put.
-func conditional(name string, o outcome, declared store.Condition, detail string, counts map[string]int) Check {
-	c := Check{Name: name, Result: o.verdict(declared), Detail: detail, Refused: o == forbidden, Counts: counts}
+// conditional reports the check of a conditional put, and returns it. The worst outcome of
+// the checks of a condition counts.
+func (x *exam) conditional(name string, o outcome, detail string, counts map[string]int) *Check {
+	declared, is := x.writer().Properties().IfMatch, &x.ifMatchIs
+	if strings.HasPrefix(name, IfNoneMatch) {
+		declared, is = x.writer().Properties().IfAbsent, &x.ifNoneMatchIs
+	}
+	if *is == untried || *is == kept {
+		*is = o
+	}
+	c := x.add(Check{Name: name, Result: o.verdict(declared), Detail: detail, Refused: o == forbidden, Counts: counts})
 	switch {
 	case c.Result == Warn:
 		c.Detail += "; repolock doesn't rely on it"
@@ -47,74 +56,55 @@ func conditional(name string, o outcome, declared store.Condition, detail string
 	return c
 }
 
-// answer sorts what a conditional request was answered. Any error that it
-// returns says nothing of the condition.
-type answer int
-
-const (
-	done answer = iota
-	unmet
-	unsupported
-	denied
-)
-
-func sorted(err error) (answer, error) {
-	switch {
-	case err == nil:
-		return done, nil
-	case errors.Is(err, store.ErrPrecondition):
-		return unmet, nil
-	case errors.Is(err, store.ErrConditionUnsupported):
-		return unsupported, nil
-	case refused(err):
-		return denied, nil
-	default:
-		return 0, err
-	}
-}
-
-// step is one conditional request, and what it is answered if the condition is
-// kept.
+// step is one conditional request, and its answer if the condition is kept: nil or unmet.
 type step struct {
 	what string
-	want answer
+	want error
 	send func() error
 }
 
-// walk takes the steps one after another, until an answer isn't as it should be.
+var unmet = store.ErrPrecondition
+
+// walk takes the steps one after another, until an answer isn't as it should be. It returns
+// an error that says nothing of the condition.
 func walk(steps []step) (outcome, string, error) {
 	for _, s := range steps {
-		err := s.send()
-		a, failure := sorted(err)
-		switch {
-		case failure != nil:
-			return untried, "", failure
-		case a == s.want:
-			continue
-		case a == unsupported:
-			return lacking, "the store has no such condition", nil
-		case a == denied:
-			return forbidden, err.Error(), nil
-		case a == done:
+		switch err := s.send(); {
+		case err == nil && s.want == nil, errors.Is(err, unmet) && s.want == unmet:
+		case err == nil:
 			return ignored, fmt.Sprintf("ignored: %s was carried out", s.what), nil
-		default:
+		case errors.Is(err, unmet):
 			return ignored, fmt.Sprintf("of no use: %s was refused", s.what), nil
+		case errors.Is(err, store.ErrConditionUnsupported):
+			return lacking, "the store has no such condition", nil
+		case refused(err):
+			return forbidden, err.Error(), nil
+		default:
+			return untried, "", err
 		}
 	}
 	return kept, "", nil
 }
 
-// maxAfresh is how often a walk is begun anew after a request that got no answer:
-// whether it was carried out isn't known, so that the next answer would say
-// nothing.
+// maxAfresh bounds how often a walk begins anew after a request without an answer: the store
+// can have applied it or not, so the next answer would say nothing.
 const maxAfresh = 4
 
-// afresh walks, each time with a key that was never used.
-func (x *exam) afresh(ctx context.Context, name string, steps func(key string) []step) (outcome, string, error) {
+// afresh walks, each time with a key that was never used. good is the detail if the condition
+// is kept.
+func (x *exam) afresh(ctx context.Context, name, good string, steps func(key string) []step) (outcome, string, error) {
 	for n := 1; ; n++ {
 		o, detail, err := walk(steps(fmt.Sprintf("%s%s-%d", x.scratch, name, n)))
+		if o == kept {
+			detail = good
+		}
 		if err == nil || n == maxAfresh || ctx.Err() != nil || store.Permanent(err) {
 			return o, detail, err
 		}
 	}
+}
+
+// unapplied reports whether a conditional request was answered, and not carried out.
+func unapplied(err error) bool {
+	return errors.Is(err, unmet) || errors.Is(err, store.ErrConditionUnsupported) || refused(err)
 }

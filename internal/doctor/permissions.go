@@ -8,9 +8,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// permissions does once what a lock does, and says what was refused. Where writing
-// isn't allowed there is nothing to be read, overwritten or deleted, but a
-// refusal shows all the same.
+// permissions does once what a lock does, and reports each refusal. Without leave to write
+// there is nothing to read, overwrite or delete, but a refusal shows all the same.
 func (x *exam) permissions(ctx context.Context) error {
 	_, err := x.listAll(ctx, 0, x.scratch)
 	if err := x.permission(List, "objects may be listed", err); err != nil {
@@ -48,34 +47,27 @@ func (x *exam) permissions(ctx context.Context) error {
 	return x.permission(Delete, "objects may be deleted", err)
 }
 
-// permissionsUnwritten is for where there is no object.
+// permissionsUnwritten tries the rest without an object.
 func (x *exam) permissionsUnwritten(ctx context.Context, key string) error {
 	_, err := x.get(ctx, 0, key)
-	switch list, _ := x.report.Check(List); {
-	case errors.Is(err, store.ErrNotFound):
-		err = nil
-	case refused(err) && list.Result != OK:
-		// Some stores hide from who may not list whether there is anything.
-		x.add(Check{Name: Read, Result: Unknown, Detail: err.Error() + "; perhaps only because there is nothing to be read"})
+	if errors.Is(err, store.ErrNotFound) {
 		err = nil
 	}
-	if !x.reported(Read) {
-		if err := x.permission(Read, "objects may be read", err); err != nil {
-			return err
-		}
+	if refused(err) && len(x.lacking(List)) > 0 {
+		// Some stores hide whether there is an object from a client that may not list.
+		x.add(Check{Name: Read, Result: Unknown, Detail: err.Error() + "; perhaps only because there is nothing to be read"})
+	} else if err := x.permission(Read, "objects may be read", err); err != nil {
+		return err
 	}
 	x.add(Check{Name: Overwrite, Result: Unknown, Detail: "there is nothing to be overwritten"})
-	switch err := x.remove(ctx, key); {
-	case refused(err):
+	if err := x.remove(ctx, key); err != nil {
 		return x.permission(Delete, "", err)
-	case err != nil:
-		return err
 	}
 	x.add(Check{Name: Delete, Result: Unknown, Detail: "there is nothing to be deleted"})
 	return nil
 }
 
-// errWrong: the request was carried out, and not as it should have been.
+// errWrong is returned when the store carried a request out wrongly.
 var errWrong = errors.New("the store doesn't do what it says")
 
 // reads reads a body back.
@@ -91,7 +83,7 @@ func (x *exam) reads(ctx context.Context, key, want string) error {
 	return nil
 }
 
-// gone checks that what was deleted is.
+// gone checks that an object was deleted.
 func (x *exam) gone(ctx context.Context, key string) error {
 	switch _, err := x.get(ctx, 1, key); {
 	case err == nil:
@@ -103,8 +95,8 @@ func (x *exam) gone(ctx context.Context, key string) error {
 	}
 }
 
-// permission reports what was tried. It returns an error that says nothing of a
-// permission.
+// permission reports a permission that was tried. It returns an error that says nothing about
+// the permission.
 func (x *exam) permission(name, granted string, err error) error {
 	switch {
 	case err == nil:
@@ -119,8 +111,7 @@ func (x *exam) permission(name, granted string, err error) error {
 
 func refused(err error) bool { return errors.Is(err, store.ErrPermission) }
 
-// settled reports whether an error says what the store does or doesn't do, and
-// not that it can't be reached.
+// settled reports whether an error says what the store does, and not that it can't be reached.
 func settled(err error) bool {
 	return refused(err) || errors.Is(err, errWrong) || errors.Is(err, store.ErrInvalidKey) || errors.Is(err, store.ErrTooLarge)
 }

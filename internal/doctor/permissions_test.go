@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/repolock/repolock/internal/doctor"
-	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
@@ -81,7 +81,7 @@ func TestUndeletable(t *testing.T) {
 func TestOverwriteRefused(t *testing.T) {
 	for _, alsoDelete := range []bool{false, true} {
 		s, m := tapped()
-		s.Before(func(ctx context.Context, r tap.Request) error {
+		s.Before(func(ctx context.Context, r hookstore.Request) error {
 			_, _, err := m.Get(ctx, r.Key, 1<<20)
 			if r.Op == "put" && err == nil && r.Opts == (store.PutOptions{}) || r.Op == "delete" && alsoDelete {
 				return &store.Error{Op: r.Op, Key: r.Key, Err: store.ErrPermission}
@@ -107,8 +107,8 @@ func TestOverwriteRefused(t *testing.T) {
 func TestConditionForbidden(t *testing.T) {
 	for _, c := range []mem.Condition{mem.Kept, mem.Claimed} {
 		m := mem.New(mem.Options{IfMatch: c})
-		s := &tap.Store{Store: m}
-		s.Before(func(_ context.Context, r tap.Request) error {
+		s := &hookstore.Store{Store: m}
+		s.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Opts.IfMatch != "" {
 				return &store.Error{Op: r.Op, Key: r.Key, Err: store.ErrPermission}
 			}
@@ -124,7 +124,7 @@ func TestConditionForbidden(t *testing.T) {
 // TestLocksNotListed: what everyone lists who takes a lock.
 func TestLocksNotListed(t *testing.T) {
 	s, m := tapped()
-	s.Before(func(_ context.Context, r tap.Request) error {
+	s.Before(func(_ context.Context, r hookstore.Request) error {
 		if r.Key == locks {
 			return &store.Error{Op: r.Op, Key: r.Key, Err: store.ErrPermission}
 		}

@@ -1,6 +1,6 @@
 package doctor
 
-// Names of the checks, in the order of a report.
+// Names of the checks, in order.
 const (
 	Reachable         = "reachable"
 	List              = "list"
@@ -22,27 +22,24 @@ const (
 	ClockOffset       = "clock_offset"
 )
 
-// Report is what was found. Its JSON only grows.
+// Report is the result of an examination. Fields of its JSON are only ever added.
 type Report struct {
-	// Store is the backend's name, Server what the server calls itself.
-	Store  string `json:"store"`
-	Server string `json:"server,omitempty"`
-	// Prefix of all that was written.
+	Store   string    `json:"store"`            // the backend's name
+	Server  string    `json:"server,omitempty"` // the server's own name
 	Prefix  string    `json:"prefix"`
 	Checks  []Check   `json:"checks"`
 	Clock   *Offset   `json:"clock,omitempty"`
 	Latency []Latency `json:"latency"`
-	// Left are the keys that could not be deleted, or may be there: empty
-	// objects, where they may be overwritten.
-	Left []string `json:"left,omitempty"`
-	// Plan is what repolock does on this store, if it is fit.
-	Plan    *Plan   `json:"plan,omitempty"`
-	Verdict Verdict `json:"verdict"`
-	// Also is what was found when writing through another way to the repository: see Both.
+	// Left are the keys of objects that were not deleted, and can be there. They are empty if
+	// overwriting is allowed.
+	Left    []string `json:"left,omitempty"`
+	Plan    *Plan    `json:"plan,omitempty"` // if the store is fit
+	Verdict Verdict  `json:"verdict"`
+	// Also is the report about writes through another way to the repository: see Both.
 	Also *Report `json:"also,omitempty"`
 }
 
-// Check gives the check of that name.
+// Check returns the check with a name.
 func (r *Report) Check(name string) (Check, bool) {
 	for _, c := range r.Checks {
 		if c.Name == name {
@@ -52,40 +49,36 @@ func (r *Report) Check(name string) (Check, bool) {
 	return Check{}, false
 }
 
-// Check is one thing that was tried out.
+// Check is one property of the store that was tried out.
 type Check struct {
-	Name   string `json:"name"`
-	Result Result `json:"result"`
-	Detail string `json:"detail"`
-	// Refused: it failed for who asked, and not for what the store is.
-	Refused bool `json:"refused,omitempty"`
-	// Counts are what the detail is about, by name.
-	Counts map[string]int `json:"counts,omitempty"`
+	Name    string         `json:"name"`
+	Result  Result         `json:"result"`
+	Detail  string         `json:"detail"`
+	Refused bool           `json:"refused,omitempty"` // for lack of a permission
+	Counts  map[string]int `json:"counts,omitempty"`  // by name, those of the detail
 }
 
 // Result of a check.
 type Result string
 
 const (
-	OK Result = "ok"
-	// Warn: repolock works without it.
-	Warn Result = "warn"
-	// Fail: repolock doesn't work like that.
-	Fail    Result = "fail"
+	OK      Result = "ok"
+	Warn    Result = "warn" // repolock works without it
+	Fail    Result = "fail" // repolock doesn't work like that
 	Unknown Result = "unknown"
 )
 
 // Offset is how far this machine's clock is ahead of the store's.
 type Offset struct {
 	Seconds float64 `json:"offset_seconds"`
-	// Uncertainty is how far it may be off, either way: an answer takes time, and
-	// a store may tell its own in whole seconds.
+	// Uncertainty bounds the error, either way: an answer takes time, and a store's time can
+	// be in whole seconds.
 	Uncertainty float64 `json:"uncertainty_seconds"`
-	// Source is "listing", or "mod_time" where a listing doesn't tell the time.
+	// Source is "listing", or "mod_time" if listings have no time.
 	Source string `json:"source"`
 }
 
-// Latency of one kind of request, up to eight of which were under way at once.
+// Latency is that of one kind of request, up to eight of which were under way at once.
 type Latency struct {
 	Request  string  `json:"request"`
 	N        int     `json:"n"`
@@ -96,33 +89,25 @@ type Latency struct {
 // Plan is what repolock will do.
 type Plan struct {
 	// Round trips, one after another, to take a lock.
-	Shared    int `json:"shared_round_trips"`
-	Exclusive int `json:"exclusive_round_trips"`
-	// Renewal is "if_match" or "look_and_put".
-	Renewal string `json:"renewal"`
-	// Release is "delete" or "empty_put".
-	Release string `json:"release"`
-	// Fence: --fence can be had.
-	Fence bool `json:"fence"`
-	// Conditions says how far conditional puts are relied on.
+	Shared     int        `json:"shared_round_trips"`
+	Exclusive  int        `json:"exclusive_round_trips"`
+	Renewal    string     `json:"renewal"` // "if_match" or "look_and_put"
+	Release    string     `json:"release"` // "delete" or "empty_put"
+	Fence      bool       `json:"fence"`   // --fence can be had
 	Conditions Conditions `json:"conditions"`
-	// Says is the same in words.
-	Says []string `json:"says"`
+	Says       []string   `json:"says"` // the same in words
 }
 
-// Conditions says how far a store's conditional puts are relied on.
+// Conditions says how far repolock relies on a store's conditional puts.
 type Conditions string
 
 const (
-	// Relied: the backend declares them as kept, and they were.
-	Relied Conditions = "relied_on"
-	// Proven: the backend doesn't know, and they passed all that was tried.
-	Proven Conditions = "proven"
-	// Unreliable: they are ignored, or lacking, or not known to be kept.
-	Unreliable Conditions = "unreliable"
+	Relied     Conditions = "relied_on"  // the backend declares them as kept, and they were
+	Proven     Conditions = "proven"     // the backend doesn't know, and they passed all tests
+	Unreliable Conditions = "unreliable" // they are ignored, or lacking, or not known to be kept
 )
 
-// Verdict is the last word.
+// Verdict is the judgement of a store.
 type Verdict struct {
 	Fitness Fitness `json:"fitness"`
 	Summary string  `json:"summary"`
@@ -132,10 +117,8 @@ type Verdict struct {
 type Fitness string
 
 const (
-	Fit Fitness = "fit"
-	// LacksPermission: what is wrong is only what isn't allowed.
-	LacksPermission Fitness = "lacks_permission"
+	Fit             Fitness = "fit"
+	LacksPermission Fitness = "lacks_permission" // only that is wrong
 	Unfit           Fitness = "unfit"
-	// NotKnown: it could not be tried out to the end.
-	NotKnown Fitness = "unknown"
+	NotKnown        Fitness = "unknown" // it could not be tried out to the end
 )

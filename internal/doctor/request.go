@@ -7,30 +7,26 @@ import (
 	"strings"
 	"time"
 
-	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/parallel"
+	"github.com/repolock/repolock/internal/retry"
 	"github.com/repolock/repolock/store"
 )
 
-// A request that fails is repeated for as long as budget, and one that isn't
-// answered is given up after timeout: a person is to be told within 15 s that a
-// store can't be reached.
+// budget bounds all sends of a request, timeout one of them: a person must learn within 15 s
+// that a store cannot be reached.
 const (
-	budget     = 11 * time.Second
-	timeout    = 10 * time.Second
-	firstPause = 200 * time.Millisecond
-	// lastWords is how long a store may take, once a request was given up, to say why it
-	// didn't answer.
-	lastWords = 250 * time.Millisecond
+	budget  = 11 * time.Second
+	timeout = 10 * time.Second
 )
 
-// maxBody is more than any body that is written here.
+// maxBody exceeds each body that is written here.
 const maxBody = 1 << 10
 
-// writer is the handle that everything is written and deleted through: one that
-// keeps versions may know only its own, and only those can it remove.
+// writer returns the handle for all writes and deletions: one that keeps versions can know
+// only its own, and only those can it remove.
 func (x *exam) writer() store.Store { return x.stores[0] }
 
-// reader is one of the handles.
+// reader returns one of the handles.
 func (x *exam) reader(n int) store.Store { return x.stores[n%len(x.stores)] }
 
 // put stores without a condition.
@@ -40,8 +36,8 @@ func (x *exam) put(ctx context.Context, key, body string) (store.Object, error) 
 	})
 }
 
-// putOnce is exactly one request: repeating one that was carried out and not
-// answered would be refused for its own condition.
+// putOnce sends exactly one request: if it was applied without an answer, its own condition
+// would refuse another.
 func (x *exam) putOnce(ctx context.Context, key, body string, opts store.PutOptions) (store.Object, error) {
 	return x.send(ctx, timeout, key, body, opts)
 }
@@ -54,14 +50,20 @@ func (x *exam) send(ctx context.Context, within time.Duration, key, body string,
 	case opts.IfMatch != "":
 		kind = "put if-match"
 	}
-	x.written.sending(key)
+	x.countPut(key, 1)
 	o, err := once(ctx, x, within, kind, key, func(ctx context.Context) (store.Object, error) {
 		return x.writer().Put(ctx, key, []byte(body), opts)
 	})
 	if err != nil && store.Permanent(err) {
-		x.written.refused(key)
+		x.countPut(key, -1) // it wrote nothing
 	}
 	return o, err
+}
+
+func (x *exam) countPut(key string, n int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.puts[key] += n
 }
 
 // content is an object with its body.
@@ -79,21 +81,24 @@ func (x *exam) get(ctx context.Context, n int, key string) (content, error) {
 	})
 }
 
-// list is one page.
+// list returns one page.
 func (x *exam) list(ctx context.Context, n int, prefix, cursor string) (store.Page, error) {
 	return repeat(ctx, x, func(within time.Duration) (store.Page, error) {
-		sent := x.clock.Now()
+		sent := x.opts.Clock.Now()
 		page, err := once(ctx, x, within, "list", prefix, func(ctx context.Context) (store.Page, error) {
 			return store.Finite(x.reader(n)).List(ctx, prefix, cursor)
 		})
 		if err == nil && !page.Now.IsZero() {
-			x.readings.note(reading{sent, x.clock.Now(), page.Now})
+			r := reading{sent, x.opts.Clock.Now(), page.Now}
+			x.mu.Lock()
+			defer x.mu.Unlock()
+			x.readings = append(x.readings, r)
 		}
 		return page, err
 	})
 }
 
-// listAll is all pages.
+// listAll returns the objects of all pages.
 func (x *exam) listAll(ctx context.Context, n int, prefix string) (objects []store.Object, err error) {
 	for cursor := ""; ; {
 		page, err := x.list(ctx, n, prefix, cursor)
@@ -120,70 +125,62 @@ func (x *exam) removeBy(ctx context.Context, s store.Store, key string) error {
 	return err
 }
 
-// repeat sends a request until it is answered, or refused for good, or the
-// budget is used up. It must be one that may be carried out twice.
+// repeat sends a request until it is answered, or refused for good, or the budget is used up.
+// The request must be one that can be applied twice.
 func repeat[T any](ctx context.Context, x *exam, send func(within time.Duration) (T, error)) (T, error) {
-	end := x.clock.Elapsed() + budget
-	for pause := firstPause; ; pause *= 2 {
-		left := max(end-x.clock.Elapsed(), time.Second) // after a suspend nothing is left
-		v, err := send(min(timeout, left))
-		if err == nil || store.Permanent(err) || ctx.Err() != nil || x.clock.Elapsed()+pause >= end {
-			return v, err
-		}
-		if clock.Sleep(ctx, x.clock, pause) != nil {
-			return v, err
-		}
-	}
+	return retry.Do(ctx, retry.Policy{Clock: x.opts.Clock, Budget: budget, Timeout: timeout, Permanent: store.Permanent}, send)
 }
 
-// once sends a request, notes how long its answer took, and gives it up if it
-// isn't answered within a time, even if the store doesn't heed its context.
+// once sends a request, notes how long its answer took, and gives the request up if it isn't
+// answered in time, even if the store ignores its context.
 func once[T any](ctx context.Context, x *exam, within time.Duration, kind, key string, send func(context.Context) (T, error)) (T, error) {
-	var zero T
-	if ctx.Err() != nil {
-		return zero, context.Cause(ctx)
-	}
-	rctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	type answer struct {
+	type timed struct {
 		v    T
-		err  error
 		took time.Duration
 	}
-	answers := make(chan answer, 1)
-	go func() {
-		start := x.clock.Elapsed()
-		v, err := send(rctx)
-		answers <- answer{v, err, x.clock.Elapsed() - start}
-	}()
-	select {
-	case a := <-answers:
-		if ctx.Err() != nil && a.err != nil {
-			return zero, context.Cause(ctx)
-		}
-		if answered(a.err) {
-			x.latencies.note(kind, a.took)
-		}
-		return a.v, a.err
-	case <-rctx.Done():
-		if ctx.Err() != nil {
-			return zero, context.Cause(ctx)
+	a, late, err := retry.Once(ctx, within, func(ctx context.Context) (timed, error) {
+		start := x.opts.Clock.Elapsed()
+		v, err := send(ctx)
+		return timed{v, x.opts.Clock.Elapsed() - start}, err
+	})
+	switch e := (*store.Error)(nil); {
+	case ctx.Err() != nil: // also if it was answered: the examination was interrupted
+		return a.v, context.Cause(ctx)
+	case late && err != nil:
+		why := context.DeadlineExceeded
+		if errors.As(err, &e) {
+			why = e.Err // what the store was waiting for
 		}
 		op, _, _ := strings.Cut(kind, " ")
-		why := context.DeadlineExceeded
-		select { // what the store was waiting for, which it alone knows
-		case a := <-answers:
-			if e := (*store.Error)(nil); errors.As(a.err, &e) {
-				why = e.Err
-			}
-		case <-x.clock.After(lastWords):
-		}
-		return zero, &store.Error{Op: op, Key: key, Err: fmt.Errorf("no answer within %v: %w", within, why)}
+		return a.v, &store.Error{Op: op, Key: key, Err: fmt.Errorf("no answer within %v: %w", within, why)}
+	case answered(err):
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.took[kind] = append(x.took[kind], a.took)
 	}
+	return a.v, err
 }
 
-// answered reports whether the store has done what it was asked, or said that a
-// condition wasn't met.
+// answered reports whether the store has applied a request, or a condition wasn't met.
 func answered(err error) bool {
 	return err == nil || errors.Is(err, store.ErrPrecondition) || errors.Is(err, store.ErrNotFound)
+}
+
+// workers is the number of requests that are under way at once.
+const workers = 8
+
+// inParallel calls f with 0 to n-1, up to workers at a time, and waits for all. The first error
+// ends the context of the others, keeps f from being called again, and is returned.
+func inParallel(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	parallel.Each(workers, n, func(i int) {
+		if ctx.Err() != nil {
+			return
+		}
+		if err := f(ctx, i); err != nil {
+			cancel(err)
+		}
+	})
+	return context.Cause(ctx)
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/doctor"
-	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
@@ -26,7 +26,7 @@ func TestCancelled(t *testing.T) {
 	for _, at := range []int64{1, 2, 4, 7, 20, 100, 300, 600, 660, 700} {
 		s, m := tapped()
 		ctx, cancel := context.WithCancelCause(t.Context())
-		s.Before(func(_ context.Context, r tap.Request) error {
+		s.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.N == at {
 				cancel(errStop)
 			}
@@ -49,7 +49,7 @@ func TestCancelled(t *testing.T) {
 func TestCancelledWhileItFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := tapped()
-		s.Before(func(context.Context, tap.Request) error { return errReset })
+		s.Before(func(context.Context, hookstore.Request) error { return errReset })
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(50*time.Millisecond, func() { cancel(errStop) })
 		_, err := doctor.Run(ctx, s, doctor.Options{Prefix: prefix, Locks: locks, Clock: bubble{start: time.Now()}})
@@ -69,7 +69,7 @@ func TestUnreachable(t *testing.T) {
 				s, _ := tapped()
 				end := make(chan struct{})
 				defer close(end)
-				s.Before(func(context.Context, tap.Request) error {
+				s.Before(func(context.Context, hookstore.Request) error {
 					if err == nil {
 						<-end // a system call that can't be interrupted
 					}
@@ -96,7 +96,7 @@ func TestUnreachable(t *testing.T) {
 func TestOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, m := tapped()
-		s.Before(func(_ context.Context, r tap.Request) error {
+		s.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.N > 100 {
 				return errReset
 			}
@@ -128,7 +128,7 @@ func TestSlowCleanup(t *testing.T) {
 		s, m := tapped()
 		var said []string
 		cleaning := false
-		s.Before(func(_ context.Context, r tap.Request) error {
+		s.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "delete" {
 				time.Sleep(3 * time.Second)
 			}
@@ -153,7 +153,7 @@ func TestStuckCleanup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, m := tapped()
 		var deletions atomic.Int64
-		s.Before(func(ctx context.Context, r tap.Request) error {
+		s.Before(func(ctx context.Context, r hookstore.Request) error {
 			if r.Op == "delete" && deletions.Add(1) > 50 {
 				<-ctx.Done()
 				return ctx.Err()
@@ -177,13 +177,13 @@ func TestFaults(t *testing.T) {
 	for _, every := range []int64{7, 13, 50} {
 		synctest.Test(t, func(t *testing.T) {
 			s, m := tapped()
-			s.Before(func(_ context.Context, r tap.Request) error {
+			s.Before(func(_ context.Context, r hookstore.Request) error {
 				if r.N%every == 0 && r.N/every%2 == 0 {
 					return errReset
 				}
 				return nil
 			})
-			s.After(func(_ context.Context, r tap.Request, err error) error {
+			s.After(func(_ context.Context, r hookstore.Request, err error) error {
 				if r.N%every == 0 && r.N/every%2 == 1 {
 					return errReset
 				}
@@ -202,17 +202,17 @@ func TestFaults(t *testing.T) {
 func TestLatePut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mem.New(mem.Options{})
-		s := &tap.Store{Store: m}
+		s := &hookstore.Store{Store: m}
 		var held atomic.Bool
-		var late atomic.Pointer[tap.Request]
-		s.Before(func(_ context.Context, r tap.Request) error {
+		var late atomic.Pointer[hookstore.Request]
+		s.Before(func(_ context.Context, r hookstore.Request) error {
 			if strings.Contains(r.Key, "if-none-match/") && held.CompareAndSwap(false, true) {
 				late.Store(&r)
 				return errReset
 			}
 			return nil
 		})
-		s.After(func(ctx context.Context, r tap.Request, err error) error {
+		s.After(func(ctx context.Context, r hookstore.Request, err error) error {
 			// Once all keys that are known were deleted.
 			if l := late.Load(); l != nil && r.Op == "delete" && r.Key == l.Key && late.CompareAndSwap(l, nil) {
 				_, perr := m.Put(ctx, l.Key, l.Body, store.PutOptions{})
@@ -255,9 +255,9 @@ func TestClockOffset(t *testing.T) {
 		for _, skew := range []time.Duration{0, time.Hour, -time.Hour, 3 * time.Second, -90 * 24 * time.Hour} {
 			synctest.Test(t, func(t *testing.T) {
 				time.Sleep(900 * time.Millisecond) // the clocks aren't at a full second
-				s := &tap.Store{Store: test.make()}
-				s.Before(func(context.Context, tap.Request) error { time.Sleep(away); return nil })
-				s.After(func(_ context.Context, _ tap.Request, err error) error { time.Sleep(away); return err })
+				s := &hookstore.Store{Store: test.make()}
+				s.Before(func(context.Context, hookstore.Request) error { time.Sleep(away); return nil })
+				s.After(func(_ context.Context, _ hookstore.Request, err error) error { time.Sleep(away); return err })
 				r := run(t, s, doctor.Options{Clock: bubble{time.Now(), skew}})
 				if r.Clock == nil {
 					t.Fatal("no offset")
@@ -297,7 +297,7 @@ func TestTakesSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := tapped()
 		var under, most atomic.Int64
-		s.Before(func(context.Context, tap.Request) error {
+		s.Before(func(context.Context, hookstore.Request) error {
 			n := under.Add(1)
 			for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
 			}

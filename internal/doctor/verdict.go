@@ -8,17 +8,16 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// conclude ends a report. failure is what broke the exam off.
+// conclude ends a report. failure is the error that ended the examination.
 func (x *exam) conclude(failure error) {
-	x.report.Latency = x.latencies.summary()
+	x.report.Latency = x.latency()
 	x.report.Verdict = x.verdict(failure)
 	if x.report.Verdict.Fitness == Fit {
-		p := x.plan()
-		x.report.Plan = &p
+		x.report.Plan = x.plan()
 	}
 }
 
-// verdict: what is broken outranks what isn't allowed.
+// verdict judges the checks: a failure outranks a lacking permission.
 func (x *exam) verdict(failure error) Verdict {
 	var broken, forbidden []string
 	for _, c := range x.report.Checks {
@@ -51,58 +50,44 @@ func label(name string) string {
 	return strings.ReplaceAll(name, "_", " ")
 }
 
-// plan is what repolock does on a store that is fit.
-func (x *exam) plan() Plan {
+// plan returns what repolock does on a store that is fit.
+func (x *exam) plan() *Plan {
 	p := x.writer().Properties()
 	absent, match := x.ifNoneMatchIs == kept, x.ifMatchIs == kept
-	del, _ := x.report.Check(Delete)
 
-	plan := Plan{Shared: 2, Exclusive: 4, Renewal: "look_and_put", Release: "delete", Conditions: Unreliable}
+	plan := &Plan{Shared: 2, Exclusive: 4, Renewal: "look_and_put", Release: "delete", Conditions: Unreliable}
 	switch {
 	case p.IfAbsent == store.Kept && absent:
 		plan.Exclusive = 2
 	case p.IfAbsent == store.Claimed && x.ifNoneMatchIs == lacking:
 		plan.Exclusive = 5 // one is spent on learning it
 	}
-	if p.IfMatch == store.Kept && match {
-		plan.Renewal = "if_match"
+	renewal := "a lock is renewed by a look and a put, in 2 round trips"
+	switch {
+	case p.IfMatch == store.Kept && match:
+		plan.Renewal, renewal = "if_match", "a lock is renewed by a put with If-Match, in 1 round trip"
+	case p.IfMatch == store.Claimed && match:
+		renewal += "; the put has If-Match, once the store has proven to the process that it heeds it"
 	}
-	if del.Result != OK {
+	release := "a lock is released by deleting it"
+	if len(x.lacking(Delete)) > 0 {
 		plan.Release = "empty_put"
+		release = "a lock is released by emptying it, because deleting isn't allowed: empty objects stay, and can be removed by whoever may"
 	}
-	if absent && match {
+	fence := "fencing numbers (--fence) can't be had: they need conditional puts that the store is known to keep"
+	switch {
+	case absent && match && p.IfAbsent == store.Kept && p.IfMatch == store.Kept:
+		plan.Conditions, plan.Fence = Relied, true
+		fence = "fencing numbers (--fence) can be had"
+	case absent && match:
 		plan.Conditions = Proven
-		if p.IfAbsent == store.Kept && p.IfMatch == store.Kept {
-			plan.Conditions = Relied
-		}
 	}
-	plan.Fence = plan.Conditions == Relied
-	plan.Says = x.says(plan, p)
+	acquire := fmt.Sprintf("a shared lock is taken in %d round trips, an exclusive one in %d", plan.Shared, plan.Exclusive)
+	plan.Says = []string{acquire, renewal, release, fence, x.staleness(p)}
 	return plan
 }
 
-// says puts a plan into words.
-func (x *exam) says(plan Plan, p store.Properties) []string {
-	acquire := fmt.Sprintf("a shared lock is taken in %d round trips, an exclusive one in %d", plan.Shared, plan.Exclusive)
-	renewal := map[string]string{
-		"if_match":     "a lock is renewed by a put with If-Match, in 1 round trip",
-		"look_and_put": "a lock is renewed by a look and a put, in 2 round trips",
-	}[plan.Renewal]
-	if p.IfMatch == store.Claimed && x.ifMatchIs == kept {
-		renewal += "; the put has If-Match, once the store has proven to the process that it heeds it"
-	}
-	release := map[string]string{
-		"delete":    "a lock is released by deleting it",
-		"empty_put": "a lock is released by emptying it, because deleting isn't allowed: empty objects stay, and can be removed by whoever may",
-	}[plan.Release]
-	fence := "fencing numbers (--fence) can be had"
-	if !plan.Fence {
-		fence = "fencing numbers (--fence) can't be had: they need conditional puts that the store is known to keep"
-	}
-	return []string{acquire, renewal, release, fence, x.staleness(p)}
-}
-
-// staleness says what clocks are for.
+// staleness says when another client passes a crashed holder's lock.
 func (x *exam) staleness(p store.Properties) string {
 	const never = ", and no wrong clock lets anybody in"
 	switch one, _ := x.report.Check(OneClock); {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/doctor"
-	"github.com/repolock/repolock/internal/tap"
+	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
 )
 
@@ -20,7 +20,7 @@ func TestLastWords(t *testing.T) {
 	for late, says := range map[time.Duration]bool{100 * time.Millisecond: true, time.Hour: false} {
 		synctest.Test(t, func(t *testing.T) {
 			s, _ := tapped()
-			s.Before(func(ctx context.Context, r tap.Request) error {
+			s.Before(func(ctx context.Context, r hookstore.Request) error {
 				<-ctx.Done()
 				time.Sleep(late)
 				return &store.Error{Op: r.Op, Key: r.Key, Err: errors.Join(words, ctx.Err())}

@@ -1,85 +1,66 @@
-// Package identity tells which process this is, in terms that a process on
-// another machine, or after a reboot, or in another container can compare.
+// Package identity names a process so that a process on another machine, after a reboot, or
+// in another container can compare it.
 package identity
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"os"
 	"os/user"
 	"strconv"
+
+	"github.com/repolock/repolock/internal/procstat"
 )
 
-// Process names a process. Fields are empty or zero where the system doesn't
-// tell them.
+// Process is replock.Process, which has the same fields. Its JSON is part of a lock's body.
+// PIDNamespace: pid_namespaces(7). TimeNamespace: each time namespace adds an offset of its own
+// to the clocks, also to the start times that the system shows of processes in another one:
+// time_namespaces(7).
 type Process struct {
-	Hostname string
-	// HostID is a hash of the machine's id, which itself must not be published:
-	// machine-id(5).
-	HostID string
-	// BootID is new with each boot of the machine, and the same in all its
-	// containers.
-	BootID string
-	PID    int
-	// PIDNamespace tells containers apart, in which the same pid is another
-	// process: pid_namespaces(7).
-	PIDNamespace string
-	// TimeNamespace names the clocks that PIDStart and the time since boot were
-	// read on: each time namespace adds an offset of its own to them, also to the
-	// start times that the system shows of processes in another one:
-	// time_namespaces(7). It is "none" on a kernel that has no such thing.
-	TimeNamespace string
-	// PIDStart is when the process started, in the system's own unit: it tells
-	// a process from a later one with the same pid.
-	PIDStart uint64
-	User     string
+	Hostname      string `json:"-"`
+	HostID        string `json:"host_id,omitempty"`
+	BootID        string `json:"boot_id,omitempty"`
+	PID           int    `json:"pid,omitempty"`
+	PIDNamespace  string `json:"pid_namespace,omitempty"`
+	TimeNamespace string `json:"time_namespace,omitempty"`
+	PIDStart      uint64 `json:"pid_start,omitempty"`
+	User          string `json:"user,omitempty"`
 }
 
 // Self names this process.
 func Self() Process {
-	host, err := os.Hostname()
-	if err != nil || host == "" {
-		host = "localhost"
+	host, _ := os.Hostname()
+	own, _ := readStat(os.Getpid())
+	return Process{
+		Hostname: cmp.Or(host, "localhost"), HostID: hash(machineID()), BootID: bootID(), PID: os.Getpid(),
+		PIDNamespace: pidNamespace(), TimeNamespace: timeNamespace(), PIDStart: own.Start, User: userName(),
 	}
-	p := Process{Hostname: host, PID: os.Getpid(), User: userName()}
-	p.HostID = hash(machineID())
-	p.BootID = bootID()
-	p.PIDNamespace = pidNamespace()
-	p.TimeNamespace = timeNamespace()
-	own, _ := readStat(p.PID)
-	p.PIDStart = own.start
-	return p
 }
 
-// Of names another process of this machine, if there is one: a zombie is none. Its user
-// isn't told. Its TimeNamespace is ours, because we read its PIDStart.
+// Of names another process of this machine, without its user. It reports false if the
+// process doesn't exist or is a zombie. TimeNamespace is ours, because we read PIDStart.
 func Of(pid int) (Process, bool) {
 	p := Self()
-	p.PID, p.PIDStart, p.User = pid, 0, ""
-	if s, ok := readStat(pid); ok {
-		p.PIDStart = s.start
-	}
+	of, _ := readStat(pid)
+	p.PID, p.PIDStart, p.User = pid, of.Start, ""
 	return p, pid > 0 && !p.Ended()
 }
 
-// Holder is how the wire format names a process.
+// Holder returns the process as the wire format names it.
 func (p Process) Holder() string { return fmt.Sprintf("%s (pid %d)", p.Hostname, p.PID) }
 
-// SameBoot reports whether both processes run, or ran, in the same boot of the
-// same machine and in the same time namespace, so that they share the clock that
-// counts since boot. If one of them doesn't name its time namespace they don't.
-// (The kernel uses the number of a namespace again only after the last process in
-// it has ended, so that a holder in an earlier one has ended as well.)
+// SameBoot reports whether both processes run, or ran, in the same boot of the same machine and
+// in the same time namespace, so that they share the clock that counts since boot. (The kernel
+// uses the number of a namespace again only after the last process in it has ended.)
 func (p Process) SameBoot(q Process) bool {
 	return p.BootID != "" && p.BootID == q.BootID && p.TimeNamespace != "" && p.TimeNamespace == q.TimeNamespace
 }
 
-// Gone reports whether q, seen from p, is certainly no more: a process of this
-// very machine, boot, time namespace and pid namespace that doesn't exist, or is a zombie, or whose
-// pid is another process by now. In any doubt it is not gone. (What can't be told
-// apart are two machines that were restored from one snapshot of a running one: they
-// have the same boot id.)
+// Gone reports whether q, seen from p, has certainly ended: q was a process of this very
+// machine, boot, time namespace and pid namespace, and has Ended. (It can't distinguish two
+// machines restored from one snapshot of a running machine: their boot ids are the same.)
 func (p Process) Gone(q Process) bool {
 	if !p.SameBoot(q) || p.PIDNamespace == "" || p.PIDNamespace != q.PIDNamespace || q.PID <= 0 {
 		return false
@@ -87,9 +68,9 @@ func (p Process) Gone(q Process) bool {
 	return q.Ended()
 }
 
-// Ended reports whether p, which must be of this machine, boot and pid namespace, is no
-// more: see Gone. A later process with the same pid passes for it elsewhere than on
-// Linux, and where this process isn't in the time namespace that PIDStart was read in.
+// Ended reports whether p, which must be of this machine, boot and pid namespace, doesn't exist,
+// is a zombie, or its pid is another process now. On systems other than Linux, and in another
+// time namespace than that of PIDStart, it takes another process with its pid for p.
 func (p Process) Ended() bool {
 	if !exists(p.PID) {
 		return true
@@ -99,8 +80,10 @@ func (p Process) Ended() bool {
 		return false
 	}
 	sameClock := p.TimeNamespace != "" && p.TimeNamespace == timeNamespace()
-	return now.zombie || sameClock && now.start != p.PIDStart
+	return now.Ended || sameClock && now.Start != p.PIDStart
 }
+
+func readStat(pid int) (procstat.Stat, bool) { return procstat.Read(strconv.Itoa(pid)) }
 
 func userName() string {
 	if u, err := user.Current(); err == nil {
@@ -109,6 +92,7 @@ func userName() string {
 	return "uid " + strconv.Itoa(os.Getuid())
 }
 
+// hash returns a hash of the machine's id, which itself must not be published: machine-id(5).
 func hash(machineID string) string {
 	if machineID == "" {
 		return ""

@@ -31,10 +31,10 @@ func TestGone(t *testing.T) {
 	other := self
 	other.PID = sleeper.Process.Pid
 	running, ok := readStat(other.PID)
-	if !ok || running.zombie {
+	if !ok || running.Ended {
 		t.Fatalf("of a process that runs: %+v, %v", running, ok)
 	}
-	other.PIDStart = running.start
+	other.PIDStart = running.Start
 	change := func(f func(*Process)) Process { p := other; f(&p); return p }
 	for name, c := range map[string]struct {
 		p    Process

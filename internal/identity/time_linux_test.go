@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
-	"github.com/repolock/repolock/internal/timens"
+	"github.com/repolock/repolock/internal/test/timens"
 )
 
 // TestSameBoot: the clock since boot is shared by those who say so, and by no others.

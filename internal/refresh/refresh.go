@@ -13,8 +13,7 @@ import (
 // ErrDeadline is returned by Run when the deadline passed without a renewal.
 var ErrDeadline = errors.New("no renewal was answered before the deadline")
 
-// ExpiredError is ErrDeadline with the last failure, which is nil if there was
-// none: then this process didn't run.
+// ExpiredError is ErrDeadline with the last failure, or nil if this process didn't run.
 type ExpiredError struct{ Last error }
 
 func (e *ExpiredError) Error() string {
@@ -24,20 +23,13 @@ func (e *ExpiredError) Error() string {
 	return ErrDeadline.Error() + ": " + e.Last.Error()
 }
 
-// Is makes errors.Is(err, ErrDeadline) true.
-func (e *ExpiredError) Is(target error) bool { return target == ErrDeadline }
-
-// Unwrap gives the last failure.
-func (e *ExpiredError) Unwrap() error { return e.Last }
+// Unwrap returns both.
+func (e *ExpiredError) Unwrap() []error { return []error{ErrDeadline, e.Last} }
 
 // errTimeout is the failure of an attempt that had no answer yet.
 var errTimeout = errors.New("no answer in time")
 
-// stopError marks a failure after which there is nothing left to renew.
-type stopError struct{ err error }
-
-func (e stopError) Error() string { return e.err.Error() }
-func (e stopError) Unwrap() error { return e.err }
+type stopError struct{ error }
 
 // Stop wraps the error of an attempt that found that there is nothing left to
 // renew: Run ends at once and returns err.
@@ -45,14 +37,13 @@ func Stop(err error) error { return stopError{err} }
 
 // Renewal is the outcome of an attempt.
 type Renewal struct {
-	// Sent is when the request that renewed the lease was sent, on the clock's
-	// Elapsed. An attempt that failed may have found out that an earlier one, which got no
-	// answer, was applied: then it extends the lease, and has failed for who has asked for it.
+	// Sent is when the request that renewed the lease was sent, on the clock's Elapsed. An
+	// attempt that failed can have found out that an earlier one, which got no answer, was
+	// applied: then it extends the lease, and has still failed for the caller of Now.
 	Sent time.Duration
-	// Commit, if set, keeps what the attempt has achieved, also of one that
-	// failed half-way. Run's goroutine calls it if the answer came before the
-	// deadline. An attempt must change nothing by itself, because Run doesn't
-	// wait for one beyond the deadline.
+	// Commit, if set, keeps what the attempt has achieved, even if it failed half-way. Run
+	// calls it if the answer came before the deadline. An attempt must change nothing by
+	// itself, because Run doesn't wait for one beyond the deadline.
 	Commit func()
 }
 
@@ -63,18 +54,16 @@ type Refresher struct {
 	Clock clock.Clock
 	// Start is when the request that began the lease was sent.
 	Start time.Duration
-	// Attempt sends one renewal. Its context ends at the deadline; the attempt
-	// bounds its requests itself, so that a slow store is no failure. Unless it
-	// begins anew, it needn't repeat what the attempts before it, which failed
-	// half-way, have renewed.
+	// Attempt sends one renewal. Its context ends at the deadline; the attempt bounds its
+	// requests itself, so that a slow store is no failure. Unless it begins anew, it needn't
+	// repeat what attempts that failed half-way have renewed.
 	Attempt func(ctx context.Context, anew bool) (Renewal, error)
-	// Failed, if set, is called for each failure: how many in a row, and whether
-	// the refresher gives up.
+	// Failed is called for each failure: how many in a row, and whether the refresher gives up.
 	Failed func(n int, gaveUp bool, err error)
-	// Extended, if set, is called with each new deadline, on the clock's Elapsed.
+	// Extended is called with each new deadline, on the clock's Elapsed.
 	Extended func(deadline time.Duration)
-	// Early, if set, returns how much before the end of the Interval the next renewal is to
-	// be sent, from 0 to most, so that many holders don't renew at once.
+	// Early returns how much before the end of the Interval the next renewal is to be sent,
+	// from 0 to most, so that many holders don't renew at once.
 	Early func(most time.Duration) time.Duration
 	// Drain is how long Run waits for an attempt that is under way when its
 	// context ends: as long as one request lasts.
@@ -89,168 +78,7 @@ func New(r Refresher) *Refresher {
 	return &r
 }
 
-// attempt is a renewal that is under way.
-type attempt struct {
-	due     bool // not only because somebody asked: it counts if it fails
-	cancel  context.CancelFunc
-	answer  chan answer
-	waiters []chan error
-}
-
-type answer struct {
-	renewal Renewal
-	err     error
-}
-
-// progress is how far Run has come with the next renewal.
-type progress struct {
-	last     time.Duration // when the last renewal was sent
-	next     time.Duration // when the next attempt is due
-	began    time.Duration // when the first attempt that was due was sent
-	tries    int           // attempts that were due and failed
-	failures int           // of which Failed was told
-	err      error         // of the last attempt that failed
-}
-
-// renewed begins the wait for the next renewal.
-func (r *Refresher) renewed(sent time.Duration) progress {
-	return progress{last: sent, next: sent + r.Interval - r.early()}
-}
-
-// early is at most a tenth of the interval, and never negative: a renewal that came later
-// would leave less time for the attempts before the deadline.
-func (r *Refresher) early() time.Duration {
-	if r.Early == nil {
-		return 0
-	}
-	most := r.Interval / 10
-	return min(max(r.Early(most), 0), most)
-}
-
-// Run renews until ctx ends, an attempt says Stop, or the deadline passes. It
-// never returns later than the deadline, even if an attempt hangs, or, if the
-// machine was suspended, than half a second after it woke. When ctx ends it
-// waits for the attempt that is under way, for no longer than Drain, so that no
-// request of ours is left to undo what the caller does next.
-//
-// An attempt that fails is repeated, with pauses of at most 10 s, until the
-// deadline. The deadline's error is an *ExpiredError.
-func (r *Refresher) Run(ctx context.Context) error {
-	var (
-		p       = r.renewed(r.Start)
-		running *attempt
-		waiting []chan error // for the next attempt
-	)
-	defer func() {
-		if running != nil {
-			running.end(ErrDeadline)
-		}
-		tell(waiting, ErrDeadline)
-	}()
-	for {
-		now := r.Clock.Elapsed()
-		deadline := p.last + r.Deadline
-		r.countFailures(&p, now, running)
-		if now >= deadline {
-			return &ExpiredError{p.err}
-		}
-		if due := now >= p.next; running == nil && (due || len(waiting) > 0) {
-			if p.tries == 0 {
-				p.began = now
-			}
-			running = r.start(ctx, deadline-now, p.tries == 0 || len(waiting) > 0)
-			running.due = due
-			running.waiters, waiting = waiting, nil
-		}
-
-		wake, answers := deadline, chan answer(nil)
-		if running != nil {
-			answers = running.answer
-		} else {
-			wake = min(p.next, deadline)
-		}
-		if next := r.nextFailure(p, running); next > now {
-			wake = min(wake, next)
-		}
-		select {
-		case <-ctx.Done():
-			var stop stopError
-			if errors.As(r.drain(running), &stop) {
-				return stop.err
-			}
-			return context.Cause(ctx)
-		case <-r.Clock.After(min(wake-now, clock.Tick)):
-		case demand := <-r.demands:
-			waiting = append(waiting, demand)
-		case a := <-answers:
-			done := running
-			running = nil
-			var stop stopError
-			if errors.As(a.err, &stop) {
-				done.end(stop.err)
-				tell(waiting, stop.err)
-				waiting = nil
-				return stop.err
-			}
-			answered := r.Clock.Elapsed()
-			if answered >= deadline {
-				done.end(ErrDeadline)
-				continue
-			}
-			if a.renewal.Commit != nil {
-				a.renewal.Commit()
-			}
-			if a.err == nil || a.renewal.Sent > p.last {
-				p = r.renewed(max(p.last, a.renewal.Sent))
-				if r.Extended != nil {
-					r.Extended(p.last + r.Deadline)
-				}
-			} else if done.due {
-				p.tries++
-				p.err, p.next = a.err, answered+pause(p.tries, deadline-answered)
-			}
-			done.end(a.err)
-		}
-	}
-}
-
-// tried reports whether the renewal is due and an attempt at it was made: a
-// process that was stopped has not failed.
-func (p progress) tried(running *attempt) bool {
-	return p.tries > 0 || running != nil && running.due
-}
-
-// nextFailure is when the next failure is complete unless an answer comes
-// before, or 0. The last one is complete at the deadline.
-func (r *Refresher) nextFailure(p progress, running *attempt) time.Duration {
-	if !p.tried(running) || p.failures >= r.Failures-1 {
-		return 0
-	}
-	return p.began + time.Duration(p.failures+1)*r.Failure
-}
-
-// countFailures calls Failed for each failure that is complete.
-func (r *Refresher) countFailures(p *progress, now time.Duration, running *attempt) {
-	n := p.failures
-	for next := r.nextFailure(*p, running); next != 0 && now >= next; next = r.nextFailure(*p, running) {
-		p.failures++
-	}
-	gaveUp := p.tried(running) && now >= p.last+r.Deadline
-	if gaveUp {
-		p.failures = r.Failures
-	}
-	if p.failures == n {
-		return
-	}
-	if p.err == nil {
-		p.err = errTimeout
-	}
-	if r.Failed != nil {
-		r.Failed(p.failures, gaveUp, p.err)
-	}
-}
-
-// Now renews at once, or when the attempt that is under way is over, which may have
+// Now renews at once, or when the attempt that is under way is over, which can have
 // looked before Now was called, and returns that attempt's error. A failure that only
 // Now asked for doesn't count. ended is closed when Run has returned.
 func (r *Refresher) Now(ctx context.Context, ended <-chan struct{}) error {
@@ -270,44 +98,193 @@ func (r *Refresher) Now(ctx context.Context, ended <-chan struct{}) error {
 	}
 }
 
-// start sends an attempt. It doesn't end with ctx: see Run.
-func (r *Refresher) start(ctx context.Context, left time.Duration, anew bool) *attempt {
-	actx, cancel := context.WithTimeout(context.WithoutCancel(ctx), left)
-	a := &attempt{cancel: cancel, answer: make(chan answer, 1)}
-	go func() {
-		renewal, err := r.Attempt(actx, anew)
-		a.answer <- answer{renewal, err}
-	}()
-	return a
+// run is the state of a Run.
+type run struct {
+	*Refresher
+	progress
+	running *attempt     // under way, or nil
+	waiting []chan error // for the next attempt
 }
 
-// drain waits for the attempt that is under way, for no longer than Drain.
-func (r *Refresher) drain(a *attempt) error {
-	if a == nil {
-		return nil
-	}
-	for end := r.Clock.Elapsed() + r.Drain; ; {
-		left := end - r.Clock.Elapsed()
-		if left <= 0 {
-			return nil
+// progress is how far a Run has come with the next renewal.
+type progress struct {
+	last     time.Duration // when the last renewal was sent
+	next     time.Duration // when the next attempt is due
+	began    time.Duration // when the first attempt that was due was sent
+	tries    int           // attempts that were due and failed
+	failures int           // of which Failed was told
+	err      error         // of the last attempt that failed
+}
+
+// attempt is a renewal that is under way.
+type attempt struct {
+	due     bool // not only because Now asked: it counts if it fails
+	cancel  context.CancelFunc
+	answer  chan answer
+	waiters []chan error
+}
+
+type answer struct {
+	renewal Renewal
+	err     error
+}
+
+// Run renews until ctx ends, an attempt says Stop, or the deadline passes: then it returns an
+// *ExpiredError. Until then it repeats an attempt that fails, with pauses of at most 10 s. It never
+// returns later than the deadline, even if an attempt hangs, or, if the machine was suspended,
+// than half a second after it woke. When ctx ends it waits for the attempt that is under way, for
+// no longer than Drain, so that no request of ours is left to undo what the caller does next.
+func (r *Refresher) Run(ctx context.Context) error {
+	s := &run{Refresher: r}
+	s.renewed(r.Start)
+	stopped := ErrDeadline // for those that wait for an answer
+	defer func() {
+		s.running.end(stopped)
+		tell(s.waiting, stopped)
+	}()
+	for {
+		now := r.Clock.Elapsed()
+		deadline := s.last + r.Deadline
+		s.countFailures(now)
+		if now >= deadline {
+			return &ExpiredError{s.err}
+		}
+		if due := now >= s.next; s.running == nil && (due || len(s.waiting) > 0) {
+			s.start(ctx, now, deadline, due)
+		}
+		wake, answers := s.next, chan answer(nil)
+		if s.running != nil {
+			wake, answers = deadline, s.running.answer
+		}
+		if next := s.nextFailure(); next > now {
+			wake = min(wake, next)
 		}
 		select {
-		case got := <-a.answer:
-			return got.err
-		case <-r.Clock.After(min(left, clock.Tick)):
+		case <-ctx.Done():
+			if stop, ok := errors.AsType[stopError](s.drain()); ok {
+				return stop.error
+			}
+			return context.Cause(ctx)
+		case <-r.Clock.After(min(wake-now, deadline-now, clock.Tick)):
+		case demand := <-r.demands:
+			s.waiting = append(s.waiting, demand)
+		case a := <-answers:
+			if err := s.take(a, deadline); err != nil {
+				stopped = err
+				return err
+			}
 		}
 	}
 }
 
-// end cancels what is left of an attempt and tells those who wait for it.
+// renewed begins the wait for the next renewal. It never comes late: then less time would be
+// left for the attempts before the deadline.
+func (s *run) renewed(sent time.Duration) {
+	most := s.Interval / 10
+	s.progress = progress{last: sent, next: sent + s.Interval - min(max(s.Early(most), 0), most)}
+}
+
+// start sends an attempt, which doesn't end with ctx: see Run.
+func (s *run) start(ctx context.Context, now, deadline time.Duration, due bool) {
+	if s.tries == 0 {
+		s.began = now
+	}
+	anew := s.tries == 0 || len(s.waiting) > 0
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deadline-now)
+	a := &attempt{due: due, cancel: cancel, answer: make(chan answer, 1), waiters: s.waiting}
+	s.running, s.waiting = a, nil
+	go func() {
+		renewal, err := s.Attempt(ctx, anew)
+		a.answer <- answer{renewal, err}
+	}()
+}
+
+// take takes the answer of the attempt that was under way. Its error is that of Run.
+func (s *run) take(a answer, deadline time.Duration) error {
+	if stop, ok := errors.AsType[stopError](a.err); ok {
+		return stop.error
+	}
+	done := s.running
+	s.running = nil
+	answered := s.Clock.Elapsed()
+	if answered >= deadline {
+		done.end(ErrDeadline)
+		return nil
+	}
+	if a.renewal.Commit != nil {
+		a.renewal.Commit()
+	}
+	if a.err == nil || a.renewal.Sent > s.last {
+		s.renewed(max(s.last, a.renewal.Sent))
+		s.Extended(s.last + s.Deadline)
+	} else if done.due {
+		s.tries++
+		s.err, s.next = a.err, answered+pause(s.tries, deadline-answered)
+	}
+	done.end(a.err)
+	return nil
+}
+
+// end cancels an attempt, if there is one, and answers those that wait for it.
 func (a *attempt) end(err error) {
-	a.cancel()
-	tell(a.waiters, err)
-	a.waiters = nil
+	if a != nil {
+		a.cancel()
+		tell(a.waiters, err)
+	}
 }
 
 func tell(waiters []chan error, err error) {
 	for _, w := range waiters {
 		w <- err
 	}
+}
+
+// drain waits for the attempt that is under way, for no longer than Drain.
+func (s *run) drain() error {
+	if s.running == nil {
+		return nil
+	}
+	for end := s.Clock.Elapsed() + s.Drain; ; {
+		left := end - s.Clock.Elapsed()
+		if left <= 0 {
+			return nil
+		}
+		select {
+		case got := <-s.running.answer:
+			return got.err
+		case <-s.Clock.After(min(left, clock.Tick)):
+		}
+	}
+}
+
+// tried reports whether the renewal is due and an attempt at it was made: a
+// process that was stopped has not failed.
+func (s *run) tried() bool { return s.tries > 0 || s.running != nil && s.running.due }
+
+// nextFailure is when the next failure is complete unless an answer comes
+// before, or 0. The last one is complete at the deadline.
+func (s *run) nextFailure() time.Duration {
+	if !s.tried() || s.failures >= s.Failures-1 {
+		return 0
+	}
+	return s.began + time.Duration(s.failures+1)*s.Failure
+}
+
+// countFailures calls Failed if failures are complete.
+func (s *run) countFailures(now time.Duration) {
+	n := s.failures
+	for next := s.nextFailure(); next != 0 && now >= next; next = s.nextFailure() {
+		s.failures++
+	}
+	gaveUp := s.tried() && now >= s.last+s.Deadline
+	if gaveUp {
+		s.failures = s.Failures
+	}
+	if s.failures == n {
+		return
+	}
+	if s.err == nil {
+		s.err = errTimeout
+	}
+	s.Failed(s.failures, gaveUp, s.err)
 }

@@ -42,7 +42,8 @@ func newHarness(attempt func(h *harness, ctx context.Context) error) *harness {
 	h := &harness{clock: newBubble()}
 	h.Refresher = New(Refresher{
 		Schedule: ForTTL(time.Minute), Clock: h.clock,
-		Drain: 8 * time.Second,
+		Drain:    8 * time.Second,
+		Extended: func(time.Duration) {}, Early: func(time.Duration) time.Duration { return 0 },
 		Attempt: func(ctx context.Context, _ bool) (Renewal, error) {
 			sent := h.clock.Elapsed()
 			h.mu.Lock()

@@ -9,10 +9,10 @@ import (
 	"syscall"
 )
 
-// nonblock has an open return at once if a FIFO has taken a file's place.
+// nonblock makes an open return at once if a FIFO has replaced the file.
 const nonblock = syscall.O_NONBLOCK | syscall.O_NOCTTY
 
-// block has writes wait as usual.
+// block makes writes wait as usual.
 func block(f *os.File) error { return syscall.SetNonblock(int(f.Fd()), false) }
 
 var descriptor = regexp.MustCompile(`^/(?:dev|proc/self)/fd/([0-9]+)$`)

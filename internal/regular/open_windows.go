@@ -2,7 +2,7 @@ package regular
 
 import "os"
 
-// nonblock is nothing: there is no FIFO among files.
+// nonblock is 0: a FIFO is no file here.
 const nonblock = 0
 
 func block(*os.File) error { return nil }

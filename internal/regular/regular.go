@@ -1,5 +1,5 @@
-// Package regular opens files that a user names, and refuses what isn't a regular file: a
-// rename replaces a device, and opening a FIFO or reading from it can take for ever.
+// Package regular opens files that a user names, and refuses any but regular files: a rename
+// replaces a device, and opening or reading a FIFO can block for ever.
 package regular
 
 import (
@@ -15,35 +15,30 @@ func Open(path string) (*os.File, error) {
 }
 
 // Append opens a file to append to it. If there is none, Append creates it for its owner
-// alone. A device such as a terminal is accepted, and so is what this process has open, such
-// as its stderr, whatever it is: neither makes Append wait.
+// alone. It also accepts a device such as a terminal, and anything that this process has
+// open, such as its stderr: neither makes Append wait.
 func Append(path string) (*os.File, error) {
-	if f := own(path); f != nil {
-		return f, nil
-	}
 	return open(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600, true)
 }
 
 // Create creates or empties a file to write to it. It accepts what Append accepts.
 func Create(path string) (*os.File, error) {
-	if f := own(path); f != nil {
-		return f, nil
-	}
 	f, err := open(path, os.O_WRONLY|os.O_CREATE, 0o666, true)
 	if err != nil {
 		return nil, err
 	}
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return f, err
+	info, err := f.Stat()
+	if err == nil && info.Mode().IsRegular() {
+		err = f.Truncate(0)
 	}
-	if err := f.Truncate(0); err != nil {
+	if err != nil {
 		f.Close()
 		return nil, err
 	}
 	return f, nil
 }
 
-// Writable returns the error that Create returns because of what is at a path.
+// Writable returns an error if Create would refuse the kind of file at a path.
 func Writable(path string) error {
 	if f := own(path); f != nil {
 		return f.Close()
@@ -52,7 +47,12 @@ func Writable(path string) error {
 }
 
 func open(path string, flag int, mode fs.FileMode, device bool) (*os.File, error) {
-	if err := present(path, device); err != nil { // a look first: opening a FIFO disturbs its other end
+	if device {
+		if f := own(path); f != nil {
+			return f, nil
+		}
+	}
+	if err := present(path, device); err != nil { // look first: opening a FIFO disturbs its other end
 		return nil, err
 	}
 	f, err := os.OpenFile(path, flag|nonblock, mode)
@@ -73,7 +73,7 @@ func open(path string, flag int, mode fs.FileMode, device bool) (*os.File, error
 	return f, nil
 }
 
-// present checks what is at a path, if anything is.
+// present checks the kind of an existing file.
 func present(path string, device bool) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -85,7 +85,7 @@ func present(path string, device bool) error {
 	return check(path, info.Mode(), device)
 }
 
-// Error is what isn't a regular file.
+// Error is returned when a path leads to no regular file.
 type Error struct{ Path, Kind string }
 
 func (e *Error) Error() string { return fmt.Sprintf("%s is %s: name a regular file", e.Path, e.Kind) }

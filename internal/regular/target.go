@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 )
 
-// maxLinks is how many links Target follows.
+// maxLinks bounds the links that Target follows.
 const maxLinks = 40
 
-// Target returns the path of the regular file that a path leads to through links, or would
-// lead to if the file was there. A rename to it replaces neither a link nor a device.
+// Target returns the path of the regular file to which a path leads through links; the file
+// can be missing. A rename to it replaces neither a link nor a device.
 func Target(path string) (string, error) {
 	if err := present(path, false); err != nil { // which follows links that aren't texts, too: /proc/self/fd
 		return "", err

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
-	"github.com/repolock/repolock/internal/history"
+	"github.com/repolock/repolock/internal/judge"
 )
 
 // attempt is one process that takes the lock, with its child.
@@ -25,22 +25,21 @@ type attempt struct {
 	cmd  *exec.Cmd
 
 	mu     sync.Mutex
-	events []history.Event
+	events []judge.Event
 }
 
-// slack is how much longer than its hold a process may take before it counts as one
-// that hangs.
+// slack is the time beyond its hold after which a process counts as hanging.
 const slack = 3 * time.Minute
 
-// grace is how long a process may take to end that was told to.
+// grace is the time between SIGTERM and SIGKILL.
 const grace = 10 * time.Second
 
-// attempt starts the process, follows it to its end, and gives its stay. The error is
-// one after which nothing can be said of the run.
-func (r *run) attempt(ctx context.Context, n int, c Client, p plan) (history.Stay, error) {
+// attempt starts the process, follows it to its end, and reports whether its child ran. After
+// an error there is no verdict.
+func (r *run) attempt(ctx context.Context, n int, c Client, p plan) (entered bool, err error) {
 	args := c.Command(p.Work)
 	a := &attempt{run: r, plan: p, cmd: exec.Command(args[0], args[1:]...)}
-	var stderr tail
+	var stderr output
 	a.cmd.Env = append(os.Environ(), c.Env...)
 	a.cmd.Stderr = &stderr
 	a.cmd.WaitDelay = grace // for a process that has left its group, and has stderr
@@ -48,16 +47,15 @@ func (r *run) attempt(ctx context.Context, n int, c Client, p plan) (history.Sta
 
 	log, theirs, err := os.Pipe()
 	if err != nil {
-		return history.Stay{}, err
+		return false, err
 	}
 	defer log.Close()
 	a.cmd.Stdout = theirs
-	start := history.Event{Kind: history.Start, Client: n, Mode: p.Mode}
-	a.note(start)
+	a.note(judge.Event{Kind: judge.Start, Client: n, Mode: p.Mode})
 	err = a.cmd.Start()
 	theirs.Close()
 	if err != nil {
-		return history.Stay{}, fmt.Errorf("%s can't be started: %w", args[0], err)
+		return false, fmt.Errorf("%s can't be started: %w", args[0], err)
 	}
 	_ = log.SetReadDeadline(time.Now().Add(p.Hold + p.stopFor + slack))
 
@@ -74,19 +72,19 @@ func (r *run) attempt(ctx context.Context, n int, c Client, p plan) (history.Sta
 	_ = a.cmd.Wait() // its error is the state
 	close(over)
 	inflicting.Wait()
-	a.note(history.Event{Kind: history.End, Text: strings.TrimSpace(a.cmd.ProcessState.String() + "\n" + stderr.String())})
+	a.note(judge.Event{Kind: judge.End, Text: strings.TrimSpace(a.cmd.ProcessState.String() + "\n" + stderr.String())})
 	if err != nil {
-		return history.Stay{}, err
+		return false, err
 	}
-	stay, err := history.Read(a.events)
+	section, err := judge.Read(a.events)
 	if err != nil {
-		return history.Stay{}, fmt.Errorf("%w: %w", ErrUnjudged, err)
+		return false, fmt.Errorf("%w: %w", ErrUnjudged, err)
 	}
-	return stay, r.account(stay, a.cmd.ProcessState.ExitCode(), &stderr)
+	return section.Entered, r.account(section, a.cmd.ProcessState.ExitCode(), &stderr)
 }
 
-// note adds an event of ours, or of the child if it has a time.
-func (a *attempt) note(e history.Event) {
+// note adds an event: ours, or one of the child, which has a time.
+func (a *attempt) note(e judge.Event) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	e.ID = a.plan.ID
@@ -97,14 +95,14 @@ func (a *attempt) note(e history.Event) {
 	a.run.log(e)
 }
 
-// follow reads the child's log until nobody is left who could write it: repolock, the
-// child and what it may have started.
+// follow reads the child's log until every possible writer has ended: repolock, the child,
+// and the processes that it started.
 func (a *attempt) follow(log io.Reader) error {
 	var bad error
 	lines := bufio.NewScanner(log)
 	for lines.Scan() {
 		if bad != nil {
-			continue // so that the writer isn't held up
+			continue // read on, so that the writer doesn't block
 		}
 		e, err := parse(lines.Bytes())
 		if err == nil && e.ID != a.plan.ID {
@@ -115,13 +113,15 @@ func (a *attempt) follow(log io.Reader) error {
 			continue
 		}
 		a.note(e)
-		a.run.saw(a.plan.Mode, e)
+		if e.Kind == judge.In {
+			a.run.count(string(a.plan.Mode))
+		}
 	}
 	return errors.Join(bad, lines.Err())
 }
 
 // parse reads a line of a child.
-func parse(line []byte) (e history.Event, err error) {
+func parse(line []byte) (e judge.Event, err error) {
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&e); err != nil {
@@ -131,8 +131,8 @@ func parse(line []byte) (e history.Event, err error) {
 		return e, errors.New("there is more on it")
 	}
 	switch e.Kind {
-	case history.Start, history.End, history.Fault:
-		return e, fmt.Errorf("a child doesn't say %q", e.Kind)
+	case judge.Start, judge.End, judge.Fault:
+		return e, fmt.Errorf("a child doesn't log %q", e.Kind)
 	}
 	if e.At <= 0 {
 		return e, errors.New("it has no time")
@@ -140,7 +140,7 @@ func parse(line []byte) (e history.Event, err error) {
 	return e, nil
 }
 
-// inflict does what is planned, and ends the process when the run ends.
+// inflict inflicts the planned fault, and ends the process when the run ends.
 func (a *attempt) inflict(ctx context.Context, over <-chan struct{}) {
 	wait := func(d time.Duration) (in bool) {
 		select {
@@ -151,19 +151,20 @@ func (a *attempt) inflict(ctx context.Context, over <-chan struct{}) {
 		}
 		return false
 	}
-	if a.plan.fault != none && wait(a.plan.faultAt) && a.signal(a.plan.fault) && a.plan.fault == stop {
-		wait(a.plan.stopFor)
-		a.noteFault("continue")
-		_ = a.cmd.Process.Signal(sigcont)
+	if f := a.plan.fault; f != none && wait(a.plan.faultAt) && a.signal(string(f), signals[f]) {
+		a.run.count(string(f))
+		if f == stop {
+			wait(a.plan.stopFor)
+			a.signal("continue", sigcont)
+		}
 	}
 	select {
 	case <-over:
 		return
 	case <-ctx.Done():
 	}
-	if sig, ok := signals[term]; ok {
-		a.noteFault("end of the run")
-		_ = a.cmd.Process.Signal(sig)
+	if sig := signals[term]; sig != nil {
+		a.signal("end of the run", sig)
 		select {
 		case <-over:
 			return
@@ -173,46 +174,39 @@ func (a *attempt) inflict(ctx context.Context, over <-chan struct{}) {
 	_ = a.cmd.Process.Kill()
 }
 
-// signal inflicts a fault, if there is such a one here and the process is still
-// there.
-func (a *attempt) signal(f fault) bool {
-	sig, ok := signals[f]
-	if !ok {
+// signal logs a fault and sends its signal. It reports false if this system has no such signal
+// or the process has ended.
+func (a *attempt) signal(fault string, sig os.Signal) bool {
+	if sig == nil {
 		return false
 	}
-	a.noteFault(string(f))
-	if a.cmd.Process.Signal(sig) != nil {
-		return false
-	}
-	a.run.count(func(c *Counts) { c.fault(f) })
-	return true
+	a.note(judge.Event{Kind: judge.Fault, Text: fault})
+	return a.cmd.Process.Signal(sig) == nil
 }
 
-func (a *attempt) noteFault(text string) { a.note(history.Event{Kind: history.Fault, Text: text}) }
-
-// tail is the beginning of what a process says, which is short.
-type tail struct {
+// output keeps the first 16 KiB of a process's stderr.
+type output struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
-const maxTail = 16 << 10
+const maxOutput = 16 << 10
 
-func (t *tail) Write(p []byte) (int, error) {
+func (t *output) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.b.Write(p[:min(len(p), maxTail-t.b.Len())])
+	t.b.Write(p[:min(len(p), maxOutput-t.b.Len())])
 	return len(p), nil
 }
 
-func (t *tail) String() string {
+func (t *output) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.b.String()
 }
 
-// last is the last line.
-func (t *tail) last() string {
+// last returns the last line.
+func (t *output) last() string {
 	lines := strings.Split(strings.TrimSpace(t.String()), "\n")
 	return lines[len(lines)-1]
 }

@@ -1,65 +1,39 @@
 package torture
 
 import (
+	"cmp"
 	"context"
-	"sync"
 	"time"
 
+	"github.com/repolock/repolock/internal/parallel"
 	"github.com/repolock/repolock/store"
 )
 
 const (
-	// haste is how long cleaning up may take.
-	haste = time.Minute
-	// rounds is how often what is listed is deleted: a request of a process that was
-	// killed may arrive in between.
+	// cleanUpTimeout bounds cleaning up.
+	cleanUpTimeout = time.Minute
+	// rounds bounds how often cleanUp lists and deletes: a request of a killed process can
+	// arrive in between.
 	rounds = 3
-	// workers is how many requests are under way at once.
+	// workers bounds the concurrent requests.
 	workers = 8
 )
 
-// cleanUp deletes all that has the prefix, the context being over or not, and gives
-// what is left of it.
+// cleanUp deletes all objects with the prefix, even after the context has ended, and returns
+// the keys that remain.
 func cleanUp(ctx context.Context, s store.Store, prefix string) (left []string, err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), haste)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTimeout)
 	defer cancel()
-	var failed error
 	for n := 0; ; n++ {
-		left, err := list(ctx, s, prefix)
-		if err != nil || len(left) == 0 {
-			return nil, err
+		keys, failed := list(ctx, s, prefix)
+		if failed != nil || len(keys) == 0 {
+			return nil, failed
 		}
 		if n == rounds {
-			return left, failed
+			return keys, err
 		}
-		failed = erase(ctx, s, left)
+		errs := make([]error, len(keys))
+		parallel.Each(workers, len(keys), func(i int) { errs[i] = s.Delete(ctx, keys[i]) })
+		err = cmp.Or(errs...)
 	}
-}
-
-func erase(ctx context.Context, s store.Store, keys []string) error {
-	var (
-		wg    sync.WaitGroup
-		mu    sync.Mutex
-		first error
-		next  = make(chan string)
-	)
-	for range workers {
-		wg.Go(func() {
-			for key := range next {
-				if err := s.Delete(ctx, key); err != nil {
-					mu.Lock()
-					if first == nil {
-						first = err
-					}
-					mu.Unlock()
-				}
-			}
-		})
-	}
-	for _, key := range keys {
-		next <- key
-	}
-	close(next)
-	wg.Wait()
-	return first
 }

@@ -4,34 +4,29 @@ import (
 	"slices"
 	"time"
 
-	"github.com/repolock/repolock/internal/history"
+	"github.com/repolock/repolock/internal/judge"
 )
 
-// Repolock says how repolock is called, to take a lock and to do the work under it.
+// Repolock makes command lines of repolock that take a lock and do work under it.
 type Repolock struct {
-	// Program is repolock's path.
-	Program string
-	// Locks is the repository that the lock is taken in, and Data the one that the
-	// work is done in: the same, but perhaps by another way.
+	Program string // repolock's path
+	// Locks is the repository URL for the lock, and Data the one for the work: the same
+	// repository, perhaps through another address.
 	Locks, Data string
-	// Name of the lock.
-	Name string
-	TTL  time.Duration
-	// Flags of "repolock run" besides.
-	Flags []string
-	// NoLock takes none, to see that this is found out.
-	NoLock bool
+	Name        string // of the lock
+	TTL         time.Duration
+	Flags       []string // more flags of "repolock run"
+	NoLock      bool     // take no lock, to test that the judge finds it
 }
 
 // Subcommand is the command of repolock that does the work. It takes --id, --mode,
 // --data and --hold.
 const Subcommand = "torture-child"
 
-// resumeFor is how long a lost lock may keep a client busy: there is more to be seen
-// in what others do meanwhile.
+// resumeFor bounds the time for which a client tries to resume a lost lock.
 const resumeFor = 15 * time.Second
 
-// Command is the command line that does some work under a lock.
+// Command returns the command line that does some work under a lock.
 func (r Repolock) Command(w Work) []string {
 	work := []string{
 		r.Program, "--repo", r.Data, Subcommand,
@@ -41,7 +36,7 @@ func (r Repolock) Command(w Work) []string {
 		return append([]string{r.Program, "run", "--no-lock", "--"}, work...)
 	}
 	operation := "backup"
-	if w.Mode == history.Exclusive {
+	if w.Mode == judge.Exclusive {
 		operation = "prune"
 	}
 	lock := []string{
@@ -51,11 +46,12 @@ func (r Repolock) Command(w Work) []string {
 	return slices.Concat(lock, r.Flags, []string{"--"}, work)
 }
 
-// What repolock says of itself: exit codes, and a line on stderr.
+// Exit codes of repolock, and a line on its stderr.
 const (
+	panicked = 2 // of any Go program
 	codeHeld = 75
 	codeLost = 79
-	// CodeUnjudged is what a child exits with that can't write its log.
+	// CodeUnjudged is the exit code of a child that can't write its log.
 	CodeUnjudged = 70
 	saysResumed  = "the lock was resumed"
 )

@@ -1,38 +1,26 @@
 package torture
 
-// Counts are what has happened so far. In JSON they only grow.
+// Counts counts what has happened so far. Fields of the JSON are only ever added.
 type Counts struct {
-	// Shared and Exclusive locks whose child ran.
+	// Shared and Exclusive count the locks whose child ran.
 	Shared    int `json:"shared"`
 	Exclusive int `json:"exclusive"`
-	// Held: the lock was refused, because somebody else had it. Failed: it could
-	// not be taken, for any other reason.
+	// Held counts attempts refused because of another holder, and Failed those that failed
+	// for another reason.
 	Held   int `json:"held"`
 	Failed int `json:"failed"`
-	// Lost locks, and those that were resumed after their command was stopped.
+	// Lost counts lost locks, and Resumed those resumed after their command was stopped.
 	Lost    int `json:"lost"`
 	Resumed int `json:"resumed"`
-	// Faults that were inflicted.
+	// Faults inflicted.
 	Killed     int `json:"killed"`
 	Stopped    int `json:"stopped"`
 	Terminated int `json:"terminated"`
-	// Writes that were answered, and requests of children that weren't.
+	// Writes counts answered writes, and Unanswered requests without an answer.
 	Writes     int `json:"writes"`
 	Unanswered int `json:"unanswered"`
 	Violations int `json:"violations"`
 }
 
-// Acquisitions is how many locks were taken.
+// Acquisitions returns the number of locks taken.
 func (c Counts) Acquisitions() int { return c.Shared + c.Exclusive }
-
-// fault counts one that was inflicted.
-func (c *Counts) fault(f fault) {
-	switch f {
-	case kill:
-		c.Killed++
-	case stop:
-		c.Stopped++
-	case term:
-		c.Terminated++
-	}
-}

@@ -1,6 +1,6 @@
-// Package torture has real processes contend for one lock for a while, kills and
-// stops them, and has package history judge what their children did. What a lock is,
-// and how one is taken, it doesn't know: it is given the commands.
+// Package torture makes real processes contend for one lock for a while, kills and stops
+// them, and lets package judge decide whether the lock held. It knows nothing of locks: its
+// caller gives it the commands that take one.
 //
-// All that it writes into the store is below one prefix, and is deleted at the end.
+// It writes into the store only below one prefix, which it deletes at the end.
 package torture

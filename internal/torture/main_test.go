@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
-	"github.com/repolock/repolock/internal/history"
-	"github.com/repolock/repolock/internal/original"
+	"github.com/repolock/repolock/internal/judge"
+	"github.com/repolock/repolock/internal/test/cloudsticlock"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/dir"
 )
@@ -76,7 +76,7 @@ func withFlock(repo string, w Work) int {
 		panic(err)
 	}
 	how := syscall.LOCK_SH
-	if w.Mode == history.Exclusive {
+	if w.Mode == judge.Exclusive {
 		how = syscall.LOCK_EX
 	}
 	if syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB) != nil {
@@ -93,9 +93,9 @@ func withOriginal(repo string, w Work) int {
 	if err != nil {
 		panic(err)
 	}
-	l := original.Locker{Store: slow{s}, Clock: clock.System{}, Holder: w.ID}
+	l := cloudsticlock.Locker{Store: slow{s}, Clock: clock.System{}, Holder: w.ID}
 	take := l.Shared
-	if w.Mode == history.Exclusive {
+	if w.Mode == judge.Exclusive {
 		take = l.Exclusive
 	}
 	k, err := take(ctx, "torture")

@@ -1,25 +1,23 @@
 package torture
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"time"
 
-	"github.com/repolock/repolock/internal/history"
+	"github.com/repolock/repolock/internal/judge"
 	"github.com/repolock/repolock/internal/refresh"
 )
 
-// Chances are how likely each is of a turn. The zero value is a good mixture; what
-// is negative never happens.
+// Chances are the probabilities of a turn. Zero is a good default; a negative one means
+// never.
 type Chances struct {
-	// Exclusive is how many of the locks that are taken shall be. It is tried more
-	// often: whoever has a shared one keeps it out.
+	// Exclusive is the share of exclusive locks among those taken. Clients try one more
+	// often, because shared locks keep it out.
 	Exclusive float64 // 0.15
-	Long      float64 // 0.015: it holds on past one refresh to four
-	// Faults, of which one turn has at most one, and which there are so many of for
-	// each lock that is taken: who is refused is often killed, too, and leaves what
-	// keeps others out for a ttl. Where there are no such signals nothing is stopped or
-	// terminated.
+	Long      float64 // 0.015: it holds the lock for one to four refreshes
+	// Faults for each lock that is taken; a turn has at most one. A refused client can be
+	// killed too, and leaves objects that keep others out for a ttl. Systems without such
+	// signals neither stop nor terminate.
 	Kill float64 // 0.02
 	Stop float64 // 0.02: past the deadline, and continued
 	Term float64 // 0.03
@@ -35,7 +33,7 @@ func (c Chances) filled() Chances {
 	return c
 }
 
-// left gives the chances without those faults of which there were enough.
+// left returns the chances without the faults that happened often enough.
 func (c Chances) left(n Counts) Chances {
 	for chance, inflicted := range map[*float64]int{&c.Kill: n.Killed, &c.Stop: n.Stopped, &c.Term: n.Terminated} {
 		if float64(inflicted) > *chance*float64(n.Acquisitions()) {
@@ -45,7 +43,7 @@ func (c Chances) left(n Counts) Chances {
 	return c
 }
 
-// fault is what is done to a process that holds a lock, or is about to take it.
+// fault is inflicted on a process that holds a lock or is about to take it.
 type fault string
 
 const (
@@ -59,7 +57,7 @@ const (
 type plan struct {
 	Work
 	fault   fault
-	faultAt time.Duration // after its start, and perhaps before it is in
+	faultAt time.Duration // after its start, perhaps before it is in
 	stopFor time.Duration
 	pause   time.Duration // after it
 }
@@ -67,18 +65,17 @@ type plan struct {
 const (
 	shortHold  = 300 * time.Millisecond
 	longestGap = 600 * time.Millisecond
-	// entry is about how long it takes to get in.
+	// entry is about the time that it takes to get in.
 	entry = 100 * time.Millisecond
 )
 
-// eager is how likely the exclusive lock is tried while too few have been taken.
+// eager is the probability of an exclusive lock while too few have been taken.
 const eager = 0.6
 
-// newPlan plans a turn. behind says that too few of the locks that were taken are
-// exclusive.
+// newPlan plans a turn. behind: too few of the locks that were taken are exclusive.
 func newPlan(r *rand.Rand, id, data string, ttl time.Duration, c Chances, behind bool) plan {
 	p := plan{
-		Work:    Work{ID: id, Mode: history.Shared, Data: data, Hold: upTo(r, shortHold)},
+		Work:    Work{ID: id, Mode: judge.Shared, Data: data, Hold: upTo(r, shortHold)},
 		stopFor: ttl + ttl/8 + upTo(r, ttl/2), // another is let in a little after the ttl
 		pause:   upTo(r, longestGap),
 	}
@@ -87,7 +84,7 @@ func newPlan(r *rand.Rand, id, data string, ttl time.Duration, c Chances, behind
 		exclusive = max(exclusive, eager)
 	}
 	if r.Float64() < exclusive {
-		p.Mode = history.Exclusive
+		p.Mode = judge.Exclusive
 	}
 	switch x := r.Float64(); {
 	case x < c.Kill:
@@ -103,17 +100,14 @@ func newPlan(r *rand.Rand, id, data string, ttl time.Duration, c Chances, behind
 	p.faultAt = upTo(r, min(p.Hold, ttl)+entry)
 	if x := r.IntN(3); p.fault == stop && x > 0 {
 		if x > 1 {
-			// Nobody can be let in yet: the lock was lost, and may be resumed.
+			// No other client gets in yet: the lock is lost, and can be resumed.
 			deadline := refresh.ForTTL(ttl).Deadline
 			p.stopFor = deadline + upTo(r, ttl-deadline)
 		}
-		// The child isn't done when the process is continued.
+		// The child must not be done before the process is continued.
 		p.Hold = p.faultAt + p.stopFor + upTo(r, ttl/2)
 	}
 	return p
 }
 
 func upTo(r *rand.Rand, d time.Duration) time.Duration { return time.Duration(r.Int64N(int64(d))) }
-
-// turnID names a turn.
-func turnID(client, turn int) string { return fmt.Sprintf("c%d-%d", client, turn) }

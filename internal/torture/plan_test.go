@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/repolock/repolock/internal/history"
+	"github.com/repolock/repolock/internal/judge"
 )
 
 // TestPlan: all that may happen does, about as often as it shall, and what shall not
@@ -38,7 +38,7 @@ func TestPlan(t *testing.T) {
 				got["brief"]++
 			}
 		}
-		for what, least := range map[any]int{history.Exclusive: test.exclusive, kill: test.kill, stop: test.stop, term: test.term, "long": test.long, "brief": test.brief} {
+		for what, least := range map[any]int{judge.Exclusive: test.exclusive, kill: test.kill, stop: test.stop, term: test.term, "long": test.long, "brief": test.brief} {
 			if got[what] < least || least == 0 && got[what] > 0 || least > 0 && least < n && got[what] > 2*least {
 				t.Errorf("%s: %v %d times of %d, want %d", name, what, got[what], n, least)
 			}

@@ -12,73 +12,65 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
-	"github.com/repolock/repolock/internal/history"
+	"github.com/repolock/repolock/internal/judge"
 	"github.com/repolock/repolock/store"
 )
 
-// Options say who contends, for how long, and what is done to them.
+// Options are the options of a run.
 type Options struct {
-	// Clients, each of which takes the lock over and over.
-	Clients []Client
-	// Prefix of all that is written, locks and data. It ends in a slash, and goes at
-	// the end unless Keep is set. The data goes below its "data/".
+	Clients []Client // they take the lock over and over
+	// Prefix is the prefix of all keys, of locks and data; it ends in a slash. The data is
+	// below its "data/". Run deletes the prefix at the end unless Keep is set.
 	Prefix string
 	Keep   bool
-	// TTL of the locks.
-	TTL time.Duration
-	// Duration is how long they contend.
-	Duration time.Duration
-	// Seed of all that is random: what is planned, but not what comes of it.
-	Seed    uint64
-	Chances Chances
-	// Log gets each event as a line of JSON, if it isn't nil.
-	Log io.Writer
-	// Progress is told the counts each second, if it isn't nil.
-	Progress func(Counts)
-	// JudgeFor is how long the verdict may take.
-	JudgeFor time.Duration
+	TTL    time.Duration // of the locks
+	// Duration is how long the clients contend, and JudgeFor bounds the time of the verdict.
+	Duration, JudgeFor time.Duration
+	// Seed of the plan. The outcome of a plan is not the same each time.
+	Seed     uint64
+	Chances  Chances
+	Log      io.Writer    // receives each event as a line of JSON, if it isn't nil
+	Progress func(Counts) // is called each second, if it isn't nil
 }
 
-// Client is one that contends.
+// Client is one contender.
 type Client struct {
-	// Command is the command line that does some work under the lock: on its stdout
-	// there is the log of Work.Do and nothing else.
+	// Command returns the command line that does some work under the lock. Its stdout must
+	// be the log of Work.Do and nothing else.
 	Command func(Work) []string
-	// Env is added to the environment.
-	Env []string
+	Env     []string // in addition to ours
 }
 
-// Report is what came of a run.
+// Report is the outcome of a run.
 type Report struct {
-	Verdict history.Verdict
+	Verdict judge.Verdict
 	Counts  Counts
-	// Left are the keys that could not be deleted, and LeftBecause says why.
+	// Left are the keys that could not be deleted, and LeftBecause is the reason.
 	Left        []string
 	LeftBecause error
 }
 
-// NobodyError is a run in which nobody got the lock.
-type NobodyError struct {
-	// Code that the last one exited with, and what it said.
+// NotAcquiredError is returned when no client got the lock.
+type NotAcquiredError struct {
+	// Code is the exit code of the last client, and Says the last line of its stderr.
 	Code int
 	Says string
 }
 
-func (e *NobodyError) Error() string { return "nobody got the lock in the first place: " + e.Says }
+func (e *NotAcquiredError) Error() string { return "nobody got the lock in the first place: " + e.Says }
 
-// Run has the clients contend until the time is over or the context ends, and judges
-// what has happened. The store is the one that they
-// work in: it is only cleaned up. An error says why the run came to nothing; there is a
-// verdict all the same, of which a violation stands.
+// Run lets the clients contend until the time is over or the context ends, and judges the
+// history. It only cleans up the store, which is the one that they work in. After an error
+// the report still has a verdict, in which a violation counts.
 func Run(ctx context.Context, s store.Store, opts Options) (Report, error) {
 	r := &run{opts: opts, chances: opts.Chances.filled()}
 	err := r.contend(ctx)
 	if err == nil && r.counts.Acquisitions() == 0 {
-		err = &NobodyError{r.lastCode, r.lastSays}
+		err = &NotAcquiredError{r.lastCode, r.lastSays}
 	}
-	report := Report{Verdict: history.Judge(r.stays, opts.JudgeFor)}
-	if err != nil && report.Verdict.Result == history.NotFound {
-		report.Verdict.Result, report.Verdict.Why = history.Unknown, err.Error()
+	report := Report{Verdict: judge.Judge(r.sections, opts.JudgeFor)}
+	if err != nil && report.Verdict.Result == judge.NotFound {
+		report.Verdict.Result, report.Verdict.Why = judge.Unknown, err.Error()
 	}
 	report.Counts = r.counts
 	report.Counts.Violations = len(report.Verdict.Violations)
@@ -88,7 +80,7 @@ func Run(ctx context.Context, s store.Store, opts Options) (Report, error) {
 	return report, err
 }
 
-// run is one run.
+// run is the state of Run.
 type run struct {
 	opts    Options
 	chances Chances
@@ -96,15 +88,15 @@ type run struct {
 
 	mu       sync.Mutex
 	counts   Counts
-	stays    []history.Stay
-	lastCode int // of the last one that failed to get the lock
+	sections []judge.Section
+	lastCode int // of the last client that failed to get the lock
 	lastSays string
 }
 
-// errOver ends a run that went well.
+// errOver is the cause that ends a successful run.
 var errOver = errors.New("the run is over")
 
-// contend lets the clients run. The caller's context ends them, and is no error.
+// contend runs the clients. The end of the caller's context ends them and is no error.
 func (r *run) contend(ctx context.Context) error {
 	ctx, r.cancel = context.WithCancelCause(ctx)
 	defer r.cancel(nil)
@@ -116,19 +108,16 @@ func (r *run) contend(ctx context.Context) error {
 	clients.Wait()
 	r.cancel(errOver)
 	others.Wait()
-	var failed failure
-	if errors.As(context.Cause(ctx), &failed) {
-		return failed.error
-	}
-	return nil
+	failed, _ := context.Cause(ctx).(failure)
+	return failed.error
 }
 
-// failure is what makes a run worthless.
+// failure is the cause that ends a run without a result.
 type failure struct{ error }
 
 func (r *run) fail(err error) { r.cancel(failure{err}) }
 
-// watch ends the run in time, and tells how it goes on.
+// watch ends the run in time, and calls Progress.
 func (r *run) watch(ctx context.Context) {
 	c := clock.System{}
 	end := c.Elapsed() + r.opts.Duration
@@ -145,105 +134,89 @@ func (r *run) watch(ctx context.Context) {
 	}
 }
 
-// counted gives the counts, with the violations that are known.
+// counted returns the counts, with the violations known so far.
 func (r *run) counted() Counts {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.counts.Violations = len(history.Seen(r.stays))
+	r.counts.Violations = len(judge.Seen(r.sections))
 	return r.counts
 }
 
-func (r *run) count(f func(*Counts)) {
+// count counts a lock, by its mode, or an inflicted fault.
+func (r *run) count(what string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	f(&r.counts)
+	c := &r.counts
+	*map[string]*int{
+		string(judge.Shared): &c.Shared, string(judge.Exclusive): &c.Exclusive,
+		string(kill): &c.Killed, string(stop): &c.Stopped, string(term): &c.Terminated,
+	}[what]++
 }
 
-// client takes its turns.
+// client makes one attempt after the other.
 func (r *run) client(ctx context.Context, n int, c Client) {
 	random := rand.New(rand.NewPCG(r.opts.Seed, uint64(n)))
 	for turn := 1; ctx.Err() == nil; turn++ {
-		chances, behind := r.mixture()
-		p := newPlan(random, turnID(n, turn), r.opts.Prefix+"data/", r.opts.TTL, chances, behind)
-		stay, err := r.attempt(ctx, n, c, p)
+		chances, behind := r.chancesNow()
+		p := newPlan(random, fmt.Sprintf("c%d-%d", n, turn), r.opts.Prefix+"data/", r.opts.TTL, chances, behind)
+		entered, err := r.attempt(ctx, n, c, p)
 		if err != nil {
 			r.fail(err)
 			return
 		}
-		r.mu.Lock()
-		r.stays = append(r.stays, stay)
-		r.mu.Unlock()
-		if !stay.Entered {
-			p.pause *= 2 // it is in somebody's way
+		if !entered {
+			p.pause *= 2 // it is in another's way
 		}
 		_ = clock.Sleep(ctx, clock.System{}, p.pause)
 	}
 }
 
-// mixture says what may happen in the next turn, so that what has happened comes to be
-// as likely as it shall. behind: too few of the locks that were taken are exclusive.
-func (r *run) mixture() (c Chances, behind bool) {
+// chancesNow returns the chances of the next turn, which make up for what happened too often
+// so far. behind: too few of the locks that were taken are exclusive.
+func (r *run) chancesNow() (c Chances, behind bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.chances.left(r.counts), float64(r.counts.Exclusive) < r.chances.Exclusive*float64(r.counts.Acquisitions())
 }
 
-// saw counts what a child has written down.
-func (r *run) saw(mode history.Mode, e history.Event) {
-	if e.Kind != history.In {
-		return
-	}
-	r.count(func(c *Counts) {
-		if mode == history.Exclusive {
-			c.Exclusive++
-		} else {
-			c.Shared++
-		}
-	})
-}
+// maxFailures is how many turns of each client can fail while none has got the lock.
+const maxFailures = 3
 
-// hopeless is how many turns a client may fail before anybody has got the lock.
-const hopeless = 3
-
-// account counts how a turn ended. The error is one after which nothing can be said
-// of the run.
-func (r *run) account(s history.Stay, code int, stderr *tail) error {
+// account adds a section that has ended, and counts how. After an error there is no verdict.
+func (r *run) account(s judge.Section, code int, stderr *output) error {
 	if code == CodeUnjudged || code == panicked {
 		return fmt.Errorf("%w: %s broke down: %s", ErrUnjudged, s.ID, stderr.last())
 	}
-	r.count(func(c *Counts) {
-		for _, a := range s.Acts {
-			switch {
-			case !a.Answered:
-				c.Unanswered++
-			case a.Op != "list":
-				c.Writes++
-			}
-		}
-		switch {
-		case code == codeLost:
-			c.Lost++
-		case !s.Entered && code == codeHeld:
-			c.Held++
-		case !s.Entered && len(s.Faults) == 0:
-			c.Failed++
-			r.lastCode, r.lastSays = code, stderr.last()
-		}
-		c.Resumed += strings.Count(stderr.String(), saysResumed)
-	})
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c := r.counts; c.Acquisitions()+c.Held == 0 && c.Failed >= hopeless*len(r.opts.Clients) {
-		return &NobodyError{r.lastCode, r.lastSays}
+	c := &r.counts
+	for _, a := range s.Acts {
+		switch {
+		case !a.Answered:
+			c.Unanswered++
+		case a.Op != "list":
+			c.Writes++
+		}
 	}
+	switch {
+	case code == codeLost:
+		c.Lost++
+	case !s.Entered && code == codeHeld:
+		c.Held++
+	case !s.Entered && len(s.Faults) == 0:
+		c.Failed++
+		r.lastCode, r.lastSays = code, stderr.last()
+	}
+	c.Resumed += strings.Count(stderr.String(), saysResumed)
+	if c.Acquisitions()+c.Held == 0 && c.Failed >= maxFailures*len(r.opts.Clients) {
+		return &NotAcquiredError{r.lastCode, r.lastSays}
+	}
+	r.sections = append(r.sections, s)
 	return nil
 }
 
-// panicked is what a Go program exits with that has panicked.
-const panicked = 2
-
-// log writes an event down.
-func (r *run) log(e history.Event) {
+// log writes an event to the log.
+func (r *run) log(e judge.Event) {
 	if r.opts.Log == nil {
 		return
 	}

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/repolock/repolock/internal/history"
+	"github.com/repolock/repolock/internal/judge"
 	"github.com/repolock/repolock/store"
 )
 
@@ -50,10 +50,10 @@ func (a *arena) options(lock string) Options {
 }
 
 // events are those of the log.
-func (a *arena) events() (events []history.Event) {
+func (a *arena) events() (events []judge.Event) {
 	a.t.Helper()
 	for d := json.NewDecoder(&a.log); d.More(); {
-		var e history.Event
+		var e judge.Event
 		if err := d.Decode(&e); err != nil {
 			a.t.Fatal(err)
 		}
@@ -89,7 +89,7 @@ func TestHolds(t *testing.T) {
 		}
 	}
 	r, err := Run(ctx, a.store, o)
-	if err != nil || r.Verdict.Result != history.NotFound || len(r.Verdict.Violations) > 0 {
+	if err != nil || r.Verdict.Result != judge.NotFound || len(r.Verdict.Violations) > 0 {
 		t.Errorf("%v: %s %s %v", err, r.Verdict.Result, r.Verdict.Why, r.Verdict.Violations)
 	}
 	c := r.Counts
@@ -99,7 +99,7 @@ func TestHolds(t *testing.T) {
 	a.nothingLeft(r)
 	in := 0
 	for _, e := range a.events() {
-		if e.Kind == history.In {
+		if e.Kind == judge.In {
 			in++
 		}
 	}
@@ -125,7 +125,7 @@ func TestFinds(t *testing.T) {
 				}
 			}
 			r, err := Run(ctx, a.store, o)
-			if err != nil || r.Verdict.Result != history.Violated || r.Counts.Violations == 0 {
+			if err != nil || r.Verdict.Result != judge.Violated || r.Counts.Violations == 0 {
 				t.Errorf("%v: %s %s %+v", err, r.Verdict.Result, r.Verdict.Why, r.Counts)
 			}
 			var picture bytes.Buffer
@@ -141,7 +141,7 @@ func TestUnjudged(t *testing.T) {
 	for _, lock := range []string{"garbage", "panics"} {
 		a := newArena(t)
 		r, err := Run(t.Context(), a.store, a.options(lock))
-		if !errors.Is(err, ErrUnjudged) || r.Verdict.Result == history.NotFound {
+		if !errors.Is(err, ErrUnjudged) || r.Verdict.Result == judge.NotFound {
 			t.Errorf("%s: %v, %s", lock, err, r.Verdict.Result)
 		}
 	}
@@ -149,7 +149,7 @@ func TestUnjudged(t *testing.T) {
 	o := a.options("flock")
 	o.Log = full{}
 	r, err := Run(t.Context(), a.store, o)
-	if !errors.Is(err, ErrUnjudged) || r.Verdict.Result != history.Unknown {
+	if !errors.Is(err, ErrUnjudged) || r.Verdict.Result != judge.Unknown {
 		t.Errorf("full disk: %v, %s", err, r.Verdict.Result)
 	}
 	a.nothingLeft(r)
@@ -165,11 +165,11 @@ func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
 func TestNobody(t *testing.T) {
 	a := newArena(t)
 	r, err := Run(t.Context(), a.store, a.options("refused"))
-	var nobody *NobodyError
+	var nobody *NotAcquiredError
 	if !errors.As(err, &nobody) || nobody.Code != 77 || !strings.Contains(err.Error(), "you may not") {
 		t.Errorf("%v", err)
 	}
-	if r.Verdict.Result != history.Unknown || r.Counts.Failed < hopeless {
+	if r.Verdict.Result != judge.Unknown || r.Counts.Failed < maxFailures {
 		t.Errorf("%s %+v", r.Verdict.Result, r.Counts)
 	}
 }
@@ -188,7 +188,7 @@ func TestInterrupted(t *testing.T) {
 		}
 	}
 	r, err := Run(ctx, a.store, o)
-	if err != nil || r.Verdict.Result != history.NotFound || r.Counts.Shared != 3 {
+	if err != nil || r.Verdict.Result != judge.NotFound || r.Counts.Shared != 3 {
 		t.Errorf("%v: %s %s %+v", err, r.Verdict.Result, r.Verdict.Why, r.Counts)
 	}
 	a.nothingLeft(r)

@@ -8,11 +8,11 @@ import (
 	"syscall"
 )
 
-// apart puts a process into a group of its own: the terminal's Ctrl-C is for us
-// alone, and if we are killed, the kernel continues whom we have stopped.
+// apart puts a process into a group of its own: the terminal's Ctrl-C reaches only us, and if
+// we are killed, the kernel continues the processes that we have stopped.
 func apart(c *exec.Cmd) { c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
-// signals of the faults; a process that was stopped is continued by sigcont.
+// signals are the signals of the faults; sigcont continues a stopped process.
 var (
 	signals           = map[fault]os.Signal{kill: os.Kill, stop: syscall.SIGSTOP, term: syscall.SIGTERM}
 	sigcont os.Signal = syscall.SIGCONT

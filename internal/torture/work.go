@@ -10,45 +10,40 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
-	"github.com/repolock/repolock/internal/history"
+	"github.com/repolock/repolock/internal/judge"
 	"github.com/repolock/repolock/store"
 )
 
-// Work is what a child does under its lock: as a backup it puts objects, as a prune
-// it deletes what is there as well. All of it, and what it sees others do, goes into
-// its log.
+// Work is the work of a child under its lock: a backup puts objects, and a prune deletes
+// existing ones as well. The child logs each request, and what it sees of others.
 type Work struct {
-	// ID is no other's of the run.
-	ID string
-	// Mode of the lock that it runs under.
-	Mode history.Mode
-	// Data is the prefix of all that is put, and ends in a slash.
-	Data string
-	// Hold is how long it takes, if requests take no time.
-	Hold time.Duration
+	ID   string        // unique in the run
+	Mode judge.Mode    // of its lock
+	Data string        // prefix of all objects; it ends in a slash
+	Hold time.Duration // how long it takes if requests take no time
 }
 
-// ErrUnjudged is a run of which nothing can be said: its log can't be written, or
-// can't be understood, or a process hangs or broke down.
+// ErrUnjudged is returned when there is no verdict: a log can't be written or understood, or
+// a process hangs or crashed.
 var ErrUnjudged = errors.New("whether there was a violation isn't known")
 
 const (
-	// beat is how often a child writes.
-	beat = 500 * time.Millisecond
-	// patience is how long a request of a child may take.
-	patience = 20 * time.Second
-	// maxDeletes is how many objects one prune deletes.
+	// putInterval is how often a child writes.
+	putInterval = 500 * time.Millisecond
+	// requestTimeout bounds a request of a child.
+	requestTimeout = 20 * time.Second
+	// maxDeletes is the number of objects that one prune deletes.
 	maxDeletes = 20
-	// maxError is where an error is cut: a line of less than 4 KiB goes into a pipe
-	// whole, or, if its writer is killed, not at all.
+	// maxError is the length at which an error is cut: a line of less than 4 KiB is written
+	// to a pipe whole, or not at all if the writer is killed.
 	maxError = 300
 )
 
-// Do does the work in the store that open gives, and writes its log, of which each
-// line is a history.Event. It ends at the first request that fails, with its error.
+// Do does the work in the store that open returns, and logs a judge.Event a line. It returns
+// the error of the first request that fails.
 func (w Work) Do(ctx context.Context, open func(context.Context) (store.Store, error), log io.Writer) error {
-	c := child{Work: w, log: json.NewEncoder(log), mine: w.Data + w.ID + "/", there: map[string]bool{}}
-	err := c.note(history.Event{Kind: history.In})
+	c := child{Work: w, log: json.NewEncoder(log), own: w.Data + w.ID + "/", there: map[string]bool{}}
+	err := c.note(judge.Event{Kind: judge.In})
 	if err != nil {
 		return err
 	}
@@ -56,7 +51,7 @@ func (w Work) Do(ctx context.Context, open func(context.Context) (store.Store, e
 		return err
 	}
 	end := clock.System{}.Elapsed() + w.Hold
-	if w.Mode == history.Exclusive {
+	if w.Mode == judge.Exclusive {
 		if err := c.prune(ctx); err != nil {
 			return err
 		}
@@ -67,20 +62,20 @@ func (w Work) Do(ctx context.Context, open func(context.Context) (store.Store, e
 	if err := c.compare(ctx); err != nil {
 		return err
 	}
-	return c.note(history.Event{Kind: history.Out})
+	return c.note(judge.Event{Kind: judge.Out})
 }
 
-// child is one that does its work.
+// child is a child at work.
 type child struct {
 	Work
 	store store.Store
 	log   *json.Encoder
-	mine  string // prefix of its own objects
-	// there is what must be there, if nobody else writes.
+	own   string // prefix of its own objects
+	// there: the keys that must be there, unless another process deletes them.
 	there map[string]bool
 }
 
-func (c *child) note(e history.Event) error {
+func (c *child) note(e judge.Event) error {
 	e.At, e.ID = clock.System{}.Elapsed(), c.ID
 	if err := c.log.Encode(e); err != nil {
 		return fmt.Errorf("%w: the log can't be written: %w", ErrUnjudged, err)
@@ -88,22 +83,22 @@ func (c *child) note(e history.Event) error {
 	return nil
 }
 
-// do notes a request before it is sent, and what became of it.
+// do sends a request, and logs it before and after.
 func (c *child) do(ctx context.Context, op, key string, request func(context.Context) error) error {
-	if err := c.note(history.Event{Kind: history.Call, Op: op, Key: key}); err != nil {
+	if err := c.note(judge.Event{Kind: judge.Call, Op: op, Key: key}); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	err := request(ctx)
-	returned := history.Event{Kind: history.Return}
+	returned := judge.Event{Kind: judge.Return}
 	if err != nil {
 		returned.Error = fmt.Sprintf("%.*s", maxError, err.Error())
 	}
 	return errors.Join(c.note(returned), err)
 }
 
-// prune deletes what is there.
+// prune deletes existing objects.
 func (c *child) prune(ctx context.Context) error {
 	keys, err := c.list(ctx, c.Data)
 	if err != nil {
@@ -121,10 +116,10 @@ func (c *child) prune(ctx context.Context) error {
 	return nil
 }
 
-// put puts an object now and then until the end, at least one.
+// put puts an object every putInterval until the end, at least one.
 func (c *child) put(ctx context.Context, end time.Duration) error {
 	for n := 1; ; n++ {
-		key := fmt.Sprint(c.mine, n)
+		key := fmt.Sprint(c.own, n)
 		err := c.do(ctx, "put", key, func(ctx context.Context) error {
 			_, err := c.store.Put(ctx, key, []byte(c.ID), store.PutOptions{})
 			return err
@@ -137,17 +132,17 @@ func (c *child) put(ctx context.Context, end time.Duration) error {
 		if left <= 0 {
 			return nil
 		}
-		if err := clock.Sleep(ctx, clock.System{}, min(left, beat)); err != nil {
+		if err := clock.Sleep(ctx, clock.System{}, min(left, putInterval)); err != nil {
 			return err
 		}
 	}
 }
 
-// compare looks for what isn't its own doing: a prune at all objects, a backup, beside
-// which others write, at its own.
+// compare logs changes that the child didn't make: a prune looks at all objects, and a
+// backup, beside which others write, at its own.
 func (c *child) compare(ctx context.Context) error {
-	prefix := c.mine
-	if c.Mode == history.Exclusive {
+	prefix := c.own
+	if c.Mode == judge.Exclusive {
 		prefix = c.Data
 	}
 	keys, err := c.list(ctx, prefix)
@@ -156,7 +151,7 @@ func (c *child) compare(ctx context.Context) error {
 	}
 	for _, key := range keys {
 		if !c.there[key] {
-			if err := c.note(history.Event{Kind: history.Appeared, Key: key}); err != nil {
+			if err := c.note(judge.Event{Kind: judge.Appeared, Key: key}); err != nil {
 				return err
 			}
 		}
@@ -164,7 +159,7 @@ func (c *child) compare(ctx context.Context) error {
 	}
 	for key, must := range c.there {
 		if must && strings.HasPrefix(key, prefix) {
-			if err := c.note(history.Event{Kind: history.Vanished, Key: key}); err != nil {
+			if err := c.note(judge.Event{Kind: judge.Vanished, Key: key}); err != nil {
 				return err
 			}
 		}
@@ -180,7 +175,7 @@ func (c *child) list(ctx context.Context, prefix string) (keys []string, err err
 	return keys, err
 }
 
-// list gives all keys with a prefix.
+// list returns all keys with a prefix.
 func list(ctx context.Context, s store.Store, prefix string) (keys []string, err error) {
 	s = store.Finite(s)
 	for cursor := ""; ; {

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/repolock/repolock/internal/history"
+	"github.com/repolock/repolock/internal/judge"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
@@ -25,12 +25,12 @@ func (m meddled) Put(ctx context.Context, key string, body []byte, opts store.Pu
 	return o, errors.Join(err, m.meddle(m.Store, key))
 }
 
-// doWork gives the stay of a child, and the error that it ended with.
-func doWork(t *testing.T, mode history.Mode, s store.Store) (history.Stay, error) {
+// doWork gives the section of a child, and the error that it ended with.
+func doWork(t *testing.T, mode judge.Mode, s store.Store) (judge.Section, error) {
 	t.Helper()
 	var log bytes.Buffer
 	failed := Work{ID: "me", Mode: mode, Data: "data/"}.Do(t.Context(), func(context.Context) (store.Store, error) { return s, nil }, &log)
-	events := []history.Event{{Kind: history.Start, ID: "me", Mode: mode}}
+	events := []judge.Event{{Kind: judge.Start, ID: "me", Mode: mode}}
 	for line := range bytes.Lines(log.Bytes()) {
 		e, err := parse(line)
 		if err != nil {
@@ -38,11 +38,11 @@ func doWork(t *testing.T, mode history.Mode, s store.Store) (history.Stay, error
 		}
 		events = append(events, e)
 	}
-	stay, err := history.Read(append(events, history.Event{At: events[len(events)-1].At, Kind: history.End, ID: "me"}))
+	section, err := judge.Read(append(events, judge.Event{At: events[len(events)-1].At, Kind: judge.End, ID: "me"}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return stay, failed
+	return section, failed
 }
 
 // TestWork: a child takes what it has done itself for its own, and sees what others
@@ -53,17 +53,17 @@ func TestWork(t *testing.T) {
 		return err
 	}
 	for name, test := range map[string]struct {
-		mode   history.Mode
+		mode   judge.Mode
 		meddle func(s store.Store, key string) error
-		want   []history.Change
+		want   []judge.Change
 	}{
-		"a prune alone":         {history.Exclusive, func(store.Store, string) error { return nil }, nil},
-		"beside a backup":       {history.Exclusive, func(s store.Store, _ string) error { return write(s, "data/b/1") }, []history.Change{{Key: "data/b/1", Appeared: true}}},
-		"beside a prune":        {history.Exclusive, func(s store.Store, _ string) error { return s.Delete(t.Context(), "data/old/20") }, []history.Change{{Key: "data/old/20"}}},
-		"a backup alone":        {history.Shared, func(store.Store, string) error { return nil }, nil},
-		"a backup and another":  {history.Shared, func(s store.Store, _ string) error { return write(s, "data/b/1") }, nil},
-		"a backup and a prune":  {history.Shared, func(s store.Store, key string) error { return s.Delete(t.Context(), key) }, []history.Change{{Key: "data/me/1"}}},
-		"a prune pruned itself": {history.Exclusive, func(s store.Store, key string) error { return s.Delete(t.Context(), key) }, []history.Change{{Key: "data/me/1"}}},
+		"a prune alone":         {judge.Exclusive, func(store.Store, string) error { return nil }, nil},
+		"beside a backup":       {judge.Exclusive, func(s store.Store, _ string) error { return write(s, "data/b/1") }, []judge.Change{{Key: "data/b/1", Appeared: true}}},
+		"beside a prune":        {judge.Exclusive, func(s store.Store, _ string) error { return s.Delete(t.Context(), "data/old/20") }, []judge.Change{{Key: "data/old/20"}}},
+		"a backup alone":        {judge.Shared, func(store.Store, string) error { return nil }, nil},
+		"a backup and another":  {judge.Shared, func(s store.Store, _ string) error { return write(s, "data/b/1") }, nil},
+		"a backup and a prune":  {judge.Shared, func(s store.Store, key string) error { return s.Delete(t.Context(), key) }, []judge.Change{{Key: "data/me/1"}}},
+		"a prune pruned itself": {judge.Exclusive, func(s store.Store, key string) error { return s.Delete(t.Context(), key) }, []judge.Change{{Key: "data/me/1"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := mem.New(mem.Options{})
@@ -85,7 +85,7 @@ func TestWork(t *testing.T) {
 					deletes++
 				}
 			}
-			if want := map[history.Mode]int{history.Shared: 0, history.Exclusive: maxDeletes}[test.mode]; deletes != want {
+			if want := map[judge.Mode]int{judge.Shared: 0, judge.Exclusive: maxDeletes}[test.mode]; deletes != want {
 				t.Errorf("%d deletes, want %d", deletes, want)
 			}
 		})
@@ -97,7 +97,7 @@ func TestWork(t *testing.T) {
 func TestWorkUnanswered(t *testing.T) {
 	m := mem.New(mem.Options{})
 	broken := errors.New("connection reset")
-	s, err := doWork(t, history.Shared, meddled{m, func(store.Store, string) error { return broken }})
+	s, err := doWork(t, judge.Shared, meddled{m, func(store.Store, string) error { return broken }})
 	if !errors.Is(err, broken) || len(s.Acts) != 1 || s.Acts[0].Answered || s.Acts[0].Key != "data/me/1" {
 		t.Errorf("%v: %+v", err, s.Acts)
 	}
@@ -107,7 +107,7 @@ func TestWorkUnanswered(t *testing.T) {
 func TestWorkUnlogged(t *testing.T) {
 	for n := range 5 {
 		m := mem.New(mem.Options{})
-		w := Work{ID: "me", Mode: history.Exclusive, Data: "data/"}
+		w := Work{ID: "me", Mode: judge.Exclusive, Data: "data/"}
 		log := &lines{left: n}
 		err := w.Do(t.Context(), func(context.Context) (store.Store, error) { return m, nil }, log)
 		if !errors.Is(err, ErrUnjudged) {
@@ -135,11 +135,11 @@ func (l *lines) Write(p []byte) (int, error) {
 
 // TestParse: a child's line is understood as a whole, or not at all.
 func TestParse(t *testing.T) {
-	good, err := json.Marshal(history.Event{At: 1, Kind: history.In, ID: "a"})
+	good, err := json.Marshal(judge.Event{At: 1, Kind: judge.In, ID: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e, err := parse(good); err != nil || e.Kind != history.In {
+	if e, err := parse(good); err != nil || e.Kind != judge.In {
 		t.Errorf("%s: %+v, %v", good, e, err)
 	}
 	for _, line := range []string{

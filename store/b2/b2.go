@@ -4,28 +4,30 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
-	"os"
 	"sync"
 	"sync/atomic"
 	"unicode"
 
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/internal/web"
+	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
-// Store is a store in a bucket of Backblaze B2.
+// Store is a store in a bucket of Backblaze B2. Its methods can be called concurrently.
 type Store struct {
 	location
 	keyID, key string
 	transport  http.RoundTripper
-	sessions   sessions
+
+	// turn is a mutex for authorizing. It is a channel, because a waiter's context can
+	// end.
+	turn       chan struct{}
+	current    atomic.Pointer[session]
 	authorized atomic.Bool // once at least
 
 	mu sync.Mutex
-	// wrote has the last version that this Store put under a key, by name.
+	// wrote has the last version that this Store put, by name.
 	wrote map[string]version
-	// owed are replacements of which it isn't known yet whether they were in time.
+	// owed are replacements that haven't been checked yet; see settle.
 	owed map[string]claim
 }
 
@@ -34,48 +36,53 @@ var (
 	_ store.Describer = (*Store)(nil)
 )
 
-// The environment variables that the application key is in.
-const (
-	envKeyID = "B2_APPLICATION_KEY_ID"
-	envKey   = "B2_APPLICATION_KEY"
-)
+// Options of a store. KeyID and Key are required.
+type Options struct {
+	// KeyID and Key are the application key, which is in B2_APPLICATION_KEY_ID and
+	// B2_APPLICATION_KEY for Open.
+	KeyID, Key string
+	// Prefix of all names, with or without slashes around it.
+	Prefix string
+	// Endpoint is the https:// URL of the server that authorizes, Backblaze's if "". It
+	// can be http:// on this machine.
+	Endpoint string
+}
 
-// Open gives the store at a URL, b2://bucket/prefix?endpoint=URL, with the
-// application key of the environment. It makes no request.
-func Open(ctx context.Context, u *url.URL) (*Store, error) {
-	where, err := parse(u)
+// New returns the store in a bucket. It makes no request. The error is [store.ErrURL]
+// for a bucket, a prefix or an endpoint that can't be used, and [store.ErrConfig] if the
+// application key is missing.
+func New(bucket string, opts Options) (*Store, error) {
+	where, err := locate(bucket, opts.Prefix, opts.Endpoint)
 	if err != nil {
 		return nil, err
 	}
-	keyID, key := os.Getenv(envKeyID), os.Getenv(envKey)
-	if keyID == "" || key == "" {
-		return nil, fmt.Errorf("%w: the application key is missing: set %s and %s", store.ErrConfig, envKeyID, envKey)
+	if opts.KeyID == "" || opts.Key == "" {
+		return nil, fmt.Errorf("%w: the application key is missing: set KeyID and Key", store.ErrConfig)
 	}
 	return &Store{
 		location:  where,
-		keyID:     keyID,
-		key:       key,
-		transport: &transport{web.Transport()},
-		sessions:  newSessions(),
+		keyID:     opts.KeyID,
+		key:       opts.Key,
+		transport: &transport{httptransport.Watched(httptransport.Bare())},
+		turn:      make(chan struct{}, 1),
 		wrote:     map[string]version{},
 		owed:      map[string]claim{},
-	}, ctx.Err()
+	}, nil
 }
 
-// String is the repository's URL, and keeps the application key out of what
-// formats a Store.
+// String returns the repository's URL, so that formatting a Store doesn't show its key.
 func (s *Store) String() string { return "b2://" + s.bucket + "/" + s.prefix }
 
-// Properties are B2's: its native API has no conditional upload, and it stamps
-// files itself.
+// Properties returns those of B2: its native API has no conditional upload, and the server
+// stamps files.
 func (s *Store) Properties() store.Properties {
 	return store.Properties{Name: "b2", IfAbsent: store.Unsupported, IfMatch: store.Unsupported, StoreClock: true}
 }
 
-// maxSegment is how long an element of a name may be.
+// maxSegment is the length of the longest element of a name.
 const maxSegment = 250
 
-// name is the name that a key has in the bucket.
+// name returns a key's name in the bucket.
 func (s *Store) name(ctx context.Context, key string) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
@@ -87,7 +94,7 @@ func (s *Store) name(ctx context.Context, key string) (string, error) {
 	return name, checkName(name)
 }
 
-// checkName keeps those of Backblaze's rules of names that CheckKey doesn't.
+// checkName checks those of Backblaze's rules for names that CheckKey doesn't.
 func checkName(name string) error {
 	if len(name) > 1024 {
 		return fmt.Errorf("%w: longer than 1024 bytes with the repository's prefix", store.ErrInvalidKey)

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/repolock/repolock/internal/test/fakeb2"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/b2"
-	"github.com/repolock/repolock/store/b2/internal/fakeb2"
 )
 
 func TestURLs(t *testing.T) {
@@ -65,6 +65,34 @@ func TestNoKey(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestNew: a store takes its application key from its options, whatever the environment has.
+func TestNew(t *testing.T) {
+	f := serve(t, fakeb2.Options{})
+	for _, name := range []string{"B2_APPLICATION_KEY_ID", "B2_APPLICATION_KEY"} {
+		t.Setenv(name, "another")
+	}
+	s, err := b2.New(bucket, b2.Options{KeyID: keyID, Key: key, Prefix: prefix, Endpoint: f.url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, s, "k", "body")
+	f.has(t, "body")
+	for name, c := range map[string]struct {
+		bucket string
+		opts   b2.Options
+		want   error
+	}{
+		"no bucket":   {"", b2.Options{KeyID: keyID, Key: key}, store.ErrURL},
+		"no prefix":   {bucket, b2.Options{KeyID: keyID, Key: key, Prefix: "a//b"}, store.ErrURL},
+		"no endpoint": {bucket, b2.Options{KeyID: keyID, Key: key, Endpoint: "http://host"}, store.ErrURL},
+		"no key":      {bucket, b2.Options{KeyID: keyID}, store.ErrConfig},
+	} {
+		if s, err := b2.New(c.bucket, c.opts); !errors.Is(err, c.want) || s != nil || strings.Contains(err.Error(), key) || strings.Contains(err.Error(), "B2_") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

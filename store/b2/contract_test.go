@@ -3,7 +3,7 @@ package b2_test
 import (
 	"testing"
 
-	"github.com/repolock/repolock/store/b2/internal/fakeb2"
+	"github.com/repolock/repolock/internal/test/fakeb2"
 	"github.com/repolock/repolock/store/storetest"
 )
 

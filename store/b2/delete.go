@@ -5,27 +5,24 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/internal/web"
 )
 
-// Delete removes all versions of an object, or hides it where the application key
-// may not delete.
+// Delete removes all versions of an object, or hides it if the application key doesn't
+// permit to delete. It is one request to list the versions, and one for each of them.
 func (s *Store) Delete(ctx context.Context, key string) error {
-	if err := s.delete(ctx, key); err != nil {
-		return failed("delete", key, err)
-	}
-	return nil
+	return failed("delete", key, s.delete(ctx, key))
 }
 
-// maxRounds is how often a deletion goes after what has replaced an object while
-// it ran. After that the object was deleted as often by others.
+// maxRounds is the number of times that a deletion follows a replacement of its object.
+// After as many, others have deleted the object as often.
 const maxRounds = 3
 
 func (s *Store) delete(ctx context.Context, key string) error {
 	name, err := s.name(ctx, key)
 	if errors.Is(err, store.ErrInvalidKey) {
-		return fmt.Errorf("%w: only Backblaze's own tools can delete it, as: b2 rm --versions %s", err, web.Quote("b2://"+s.bucket+"/"+s.prefix+key))
+		return fmt.Errorf("%w: only Backblaze's own tools can delete it, as: b2 rm --versions %s", err, text.ShellWord("b2://"+s.bucket+"/"+s.prefix+key))
 	}
 	if err != nil {
 		return err
@@ -50,10 +47,10 @@ func (s *Store) delete(ctx context.Context, key string) error {
 	return nil
 }
 
-// removeAll deletes all versions that are listed, the newest last: it covers the
-// others until they are gone. What is put while it runs isn't its business,
-// unless it has replaced what was to be deleted: whoever did that has deleted the
-// newest version before us, as another deletion would have.
+// removeAll deletes all versions that are listed, the newest last, because it covers the
+// others until they are gone. A version that is put meanwhile stays, unless it replaces the
+// newest one of the list: then another client has deleted that one before us, and done is
+// false.
 func (s *Store) removeAll(ctx context.Context, name string) (done bool, err error) {
 	versions, err := s.versions(ctx, name)
 	if err != nil {
@@ -68,7 +65,7 @@ func (s *Store) removeAll(ctx context.Context, name string) (done bool, err erro
 	return done, nil
 }
 
-// hideInstead hides an object whose versions can't be removed for a reason.
+// hideInstead hides an object whose versions can't be removed, for this reason.
 func (s *Store) hideInstead(ctx context.Context, name string, reason error) error {
 	err := s.hide(ctx, name)
 	if errors.Is(err, store.ErrPermission) {

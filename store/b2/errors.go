@@ -8,27 +8,28 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/Backblaze/blazer/base"
 
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/internal/web"
+	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
-// refusal is an error that the server has answered with.
+// refusal is an error answer of the server.
 type refusal struct {
 	status  int
 	code    string
 	message string
 }
 
-// Is tells by what the server says whether it could do anything at all.
+// Is reports whether the server is down, or full.
 func (e *refusal) Is(target error) bool {
 	switch target {
 	case store.ErrUnreachable:
-		return web.Down(e.status)
+		return httptransport.Down(e.status)
 	case store.ErrFull:
 		return e.status == http.StatusInsufficientStorage || e.code == "storage_cap_exceeded"
 	}
@@ -43,9 +44,9 @@ func (e *refusal) Error() string {
 	return fmt.Sprintf("the server answers %d %s", e.status, strings.TrimSuffix(said, ":"))
 }
 
-// exchange sends a request of blazer's, and says why it failed.
+// exchange sends a request of blazer's, and returns the reason of a failure.
 func exchange[T any](ctx context.Context, n *note, send func(context.Context) (T, error)) (T, error) {
-	v, err := send(withNote(ctx, n))
+	v, err := send(context.WithValue(ctx, noteKey{}, n))
 	if err == nil {
 		return v, nil
 	}
@@ -53,7 +54,7 @@ func exchange[T any](ctx context.Context, n *note, send func(context.Context) (T
 	return zero, n.reason(ctx, err)
 }
 
-// reason is why a request failed: the context, the network, or the server.
+// reason returns why a request failed: the context, the network, or the server.
 func (n *note) reason(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		if n.answered.Load() {
@@ -69,12 +70,12 @@ func (n *note) reason(ctx context.Context, err error) error {
 		return err
 	}
 	if status, code, message := base.MsgCode(err); status != 0 {
-		return &refusal{status, plain(code, n.token), plain(message, n.token)}
+		return &refusal{status, spoken(code, n.token), spoken(message, n.token)}
 	}
-	return fmt.Errorf("the answer can't be understood: %s", plain(err.Error(), n.token))
+	return fmt.Errorf("the answer can't be understood: %s", spoken(err.Error(), n.token))
 }
 
-// network says which failures of the network are the configuration's.
+// network returns a failure of the network as one of package store.
 func (n *note) network(err error) error {
 	var noTLS tls.RecordHeaderError
 	var badCertificate *tls.CertificateVerificationError
@@ -89,35 +90,23 @@ func (n *note) network(err error) error {
 	switch {
 	case errors.As(err, &dns) && dns.IsNotFound:
 		return fmt.Errorf("%s: %w", dns.Name, store.ErrNoHost)
-	case !n.answered.Load() && web.NoAnswer(err):
+	case !n.answered.Load() && httptransport.NoAnswer(err):
 		return store.Unreachable(err)
 	}
 	return err
 }
 
-// maxSaid is how much of what a server says is passed on.
-const maxSaid = 200
-
-// plain is what a server said in one line, and without the token, which some of
-// its messages quote.
-func plain(said, token string) string {
+// spoken is one line of a server's message, without the token, which some messages
+// quote.
+func spoken(s, token string) string {
 	if token != "" {
-		said = strings.ReplaceAll(said, token, "…")
+		s = strings.ReplaceAll(s, token, "…")
 	}
-	said = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, said)
-	if len(said) > maxSaid {
-		said = strings.ToValidUTF8(said[:maxSaid], "") + "…"
-	}
-	return said
+	return text.Line(s)
 }
 
-// noSession is why a session couldn't begin. No refusal in it is of the request that
-// needed the session.
+// noSession is the reason that a session couldn't begin. A refusal in it isn't one of the
+// request that needed the session.
 type noSession struct{ error }
 
 func (e noSession) Unwrap() error { return e.error }
@@ -129,20 +118,15 @@ func asRefusal(err error, status int, codes ...string) bool {
 	if !errors.As(err, &e) || e.status != status || errors.As(err, new(noSession)) {
 		return false
 	}
-	for _, code := range codes {
-		if e.code == code {
-			return true
-		}
-	}
-	return len(codes) == 0 && e.code != ""
+	return slices.Contains(codes, e.code) || len(codes) == 0 && e.code != ""
 }
 
-// expired: the server takes the token no longer.
+// expired reports whether the server no longer accepts the token.
 func expired(err error) bool {
 	return asRefusal(err, http.StatusUnauthorized, "expired_auth_token", "bad_auth_token")
 }
 
-// refusedKey says that an authorization was refused for the key.
+// refusedKey returns the meaning of a refused authorization.
 func refusedKey(err error) error {
 	var e *refusal
 	switch {
@@ -158,8 +142,7 @@ func refusedKey(err error) error {
 	return err
 }
 
-// explain says what an answer means to who asked for something that takes a
-// capability.
+// explain returns the meaning of a refusal of a request that needs a capability.
 func (s *session) explain(capability string, err error) error {
 	var e *refusal
 	if !errors.As(err, &e) {
@@ -182,7 +165,10 @@ func lacks(capability string) error {
 	return fmt.Errorf("%w: the application key lacks the capability %s", store.ErrPermission, capability)
 }
 
-// failed says which operation failed, and on what.
+// failed returns an error with the operation and its key, or nil.
 func failed(op, key string, err error) error {
+	if err == nil {
+		return nil
+	}
 	return &store.Error{Op: op, Key: key, Err: err}
 }

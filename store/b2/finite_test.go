@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/repolock/repolock/internal/test/fakeb2"
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/b2/internal/fakeb2"
 )
 
 // TestListingsEnd: a server whose listings have no end isn't asked for ever.

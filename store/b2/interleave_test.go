@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/repolock/repolock/internal/test/fakeb2"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/b2"
-	"github.com/repolock/repolock/store/b2/internal/fakeb2"
 )
 
 // stage has its actors send one request at a time, in an order that the test says.

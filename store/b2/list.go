@@ -5,29 +5,23 @@ import (
 	"strings"
 
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/internal/web"
+	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
-// List's cursor is the key that the next page begins with.
-func (s *Store) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
-	page, err := s.list(ctx, prefix, cursor)
-	if err != nil {
-		return store.Page{}, failed("list", prefix, err)
-	}
-	return page, nil
-}
-
-func (s *Store) list(ctx context.Context, prefix, cursor string) (store.Page, error) {
+// List returns a page of up to 1000 objects, in one request. The cursor is the key that the
+// next page begins with.
+func (s *Store) List(ctx context.Context, prefix, cursor string) (_ store.Page, err error) {
+	defer func() { err = failed("list", prefix, err) }()
 	if err := ctx.Err(); err != nil {
 		return store.Page{}, err
 	}
-	prefix = s.prefix + prefix
+	namePrefix := s.prefix + prefix
 	if cursor != "" {
 		cursor = s.prefix + cursor
 	}
-	return call(ctx, s, prefix, "listFiles", func(ctx context.Context, in *session) (store.Page, error) {
-		ctx, answer := web.Watch(ctx)
-		files, next, err := in.bucket.ListFileNames(ctx, pageSize, cursor, prefix, "")
+	return call(ctx, s, namePrefix, "listFiles", func(ctx context.Context, in *session) (store.Page, error) {
+		ctx, answer := httptransport.Watch(ctx, nil)
+		files, next, err := in.bucket.ListFileNames(ctx, pageSize, cursor, namePrefix, "")
 		if err != nil {
 			return store.Page{}, err
 		}
@@ -35,7 +29,7 @@ func (s *Store) list(ctx context.Context, prefix, cursor string) (store.Page, er
 		for _, f := range files {
 			page.Objects = append(page.Objects, versionOf(f).object(strings.TrimPrefix(f.Name, s.prefix)))
 		}
-		if strings.HasPrefix(next, prefix) {
+		if strings.HasPrefix(next, namePrefix) {
 			page.Next = strings.TrimPrefix(next, s.prefix)
 		}
 		return page, nil

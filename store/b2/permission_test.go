@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/fakeb2"
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/b2/internal/fakeb2"
 )
 
 func methods(t *testing.T, s store.Store, key string) map[string]error {

@@ -7,7 +7,7 @@ import (
 	"net/http"
 )
 
-// post makes a call that blazer has no function for.
+// post makes a call for which blazer has no function.
 func (s *Store) post(ctx context.Context, in *session, name string, params, result any) error {
 	body, err := json.Marshal(params)
 	if err != nil {
@@ -32,5 +32,5 @@ func (s *Store) post(ctx context.Context, in *session, name string, params, resu
 	}
 	var said struct{ Code, Message string }
 	_ = json.NewDecoder(res.Body).Decode(&said)
-	return &refusal{res.StatusCode, plain(said.Code, in.Token), plain(said.Message, in.Token)}
+	return &refusal{res.StatusCode, spoken(said.Code, in.Token), spoken(said.Message, in.Token)}
 }

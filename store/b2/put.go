@@ -6,8 +6,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// Put uploads a version. What this Store had put under the key before is removed,
-// unless it may not delete.
+// Put uploads a version, and removes the one that this Store put under the key before, if
+// the application key permits it. It returns store.ErrConditionUnsupported for a condition.
 func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
 	v, err := s.put(ctx, key, body, opts)
 	if err != nil {
@@ -32,7 +32,7 @@ func (s *Store) put(ctx context.Context, key string, body []byte, opts store.Put
 		return version{}, err
 	}
 	if old, ok := s.remember(name, v); ok {
-		// It is covered by a newer one, so nobody misses it if it stays.
+		// A newer one covers it, so that it does no harm if it stays.
 		if may, _ := s.mayRemove(ctx); may {
 			_, _ = s.removeVersion(ctx, name, old)
 		}
@@ -40,9 +40,8 @@ func (s *Store) put(ctx context.Context, key string, body []byte, opts store.Put
 	return v, nil
 }
 
-// remember notes that a version was put, and gives the one that it has covered
-// of those that this Store has put. Two that are put at once may be stored in
-// either order.
+// remember notes that a version was put, and returns the version of this Store that it
+// covers. B2 can store two puts at the same time in either order.
 func (s *Store) remember(name string, v version) (covered version, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,7 +54,7 @@ func (s *Store) remember(name string, v version) (covered version, ok bool) {
 	return v, old.time.After(v.time)
 }
 
-// forget drops what is known of a name that was deleted.
+// forget drops the notes of a name that was deleted.
 func (s *Store) forget(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,46 +22,32 @@ type claim struct {
 // The look may fail where the upload didn't. Then the claim is owed, and settled
 // before the version is itself replaced.
 func (s *Store) replace(ctx context.Context, name string, body []byte, etag string) (version, error) {
-	if owed, ok := s.owes(name); ok && owed.put.id == etag {
+	s.mu.Lock()
+	owed, ok := s.owed[name]
+	s.mu.Unlock()
+	if ok && owed.put.id == etag {
 		if err := s.settle(ctx, name, owed); err != nil {
 			return version{}, err
 		}
-		s.remember(name, owed.put)
 	}
 	v, err := s.upload(ctx, name, body)
 	if err != nil {
 		return version{}, err
 	}
 	c := claim{v, etag}
-	s.owe(name, c)
-	if err := s.settle(ctx, name, c); err != nil {
-		return version{}, err
-	}
-	s.remember(name, v)
-	return v, nil
-}
-
-func (s *Store) owes(name string) (claim, bool) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	c, ok := s.owed[name]
-	return c, ok
-}
-
-func (s *Store) owe(name string, c claim) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.owed[name] = c
+	s.mu.Unlock()
+	return v, s.settle(ctx, name, c)
 }
 
 // settle returns nil if the version that was put is directly above the one that
-// it replaces, and removes what it covers. Else it takes it back, and returns
-// ErrPrecondition.
+// it replaces; then it removes what it covers, and remembers it. Else it takes it back, and
+// returns ErrPrecondition.
 //
-// A deletion may be under way that listed the versions before ours was there. It
-// deletes the replaced version too, and only one of the two is told that it did:
-// if that isn't us, the object was deleted before it was replaced, and if it is,
-// the other one deletes ours as well.
+// A deletion under way might have listed the versions before ours existed. It deletes the
+// replaced version too, and B2 reports to only one of the two that it did. If it isn't us,
+// the object was deleted before it was replaced. If it is, the other deletes ours as well.
 func (s *Store) settle(ctx context.Context, name string, c claim) error {
 	versions, err := s.versions(ctx, name)
 	if err != nil {
@@ -87,6 +73,7 @@ func (s *Store) settle(ctx context.Context, name string, c claim) error {
 			return s.takeBack(ctx, name, versions[:at+1], at, may)
 		}
 	}
+	s.remember(name, c.put)
 	return nil
 }
 

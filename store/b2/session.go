@@ -6,27 +6,26 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/Backblaze/blazer/base"
 
 	"github.com/repolock/repolock/store"
 )
 
-// session is an authorization with the bucket and the upload URLs that were got
-// under it. All but the pool never changes.
+// session is an authorization, with the bucket and the upload URLs that belong to it. Only
+// the pool changes.
 type session struct {
 	authorization
 	bucket  *base.Bucket
 	uploads pool
 }
 
-// may says whether the key has a capability.
+// may reports whether the key has a capability.
 func (s *session) may(capability string) bool {
 	return slices.Contains(s.APIInfo.Storage.Allowed.Capabilities, capability)
 }
 
-// covers says whether the key may be used for names that begin so.
+// covers returns an error unless the key is good for names that begin with name.
 func (s *session) covers(name string) error {
 	if prefix := s.APIInfo.Storage.Allowed.Prefix; !strings.HasPrefix(name, prefix) {
 		return fmt.Errorf("%w: the application key is restricted to names that begin with %q", store.ErrPermission, prefix)
@@ -34,60 +33,32 @@ func (s *session) covers(name string) error {
 	return nil
 }
 
-// sessions has the session that is in use.
-type sessions struct {
-	// turn is held by who authorizes. It is a channel, since whoever waits for
-	// it has a context that may end.
-	turn    chan struct{}
-	mu      sync.Mutex
-	current *session
-}
-
-func newSessions() sessions { return sessions{turn: make(chan struct{}, 1)} }
-
-// session gives the session in use, or a new one if there is none or if it is
-// the one that the server no longer takes.
+// session returns the session in use. It begins a new one if there is none, or if the
+// server has refused this one.
 func (s *Store) session(ctx context.Context, refused *session) (*session, error) {
-	if in := s.sessions.get(); in != nil && in != refused {
+	if in := s.current.Load(); in != nil && in != refused {
 		return in, nil
 	}
 	select {
-	case s.sessions.turn <- struct{}{}:
+	case s.turn <- struct{}{}:
 	case <-ctx.Done():
 		return nil, store.Unreachable(ctx.Err())
 	}
-	defer func() { <-s.sessions.turn }()
-	if in := s.sessions.get(); in != nil && in != refused {
-		return in, nil // somebody else was faster
+	defer func() { <-s.turn }()
+	if in := s.current.Load(); in != nil && in != refused {
+		return in, nil // another goroutine was faster
 	}
 	in, err := s.authorize(ctx)
 	if err != nil {
 		return nil, noSession{err}
 	}
-	s.sessions.mu.Lock()
-	defer s.sessions.mu.Unlock()
-	s.sessions.current = in
+	s.current.Store(in)
 	return in, nil
 }
 
-func (s *sessions) get() *session {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.current
-}
-
-// Answered reports whether there was an authorization: then the server was reached, whatever
-// became of the other requests.
+// Answered reports whether there was an authorization: then the server was reached, even if
+// it answered no other request.
 func (s *Store) Answered() bool { return s.authorized.Load() }
-
-// end has the next request begin a session.
-func (s *sessions) end(in *session) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.current == in {
-		s.current = nil
-	}
-}
 
 // authorize begins a session: one request, and one more for the bucket's ID
 // unless the key is restricted to it.
@@ -132,7 +103,7 @@ func (a *authorization) allowed(bucket string) (*bucketInfo, error) {
 			return &bucketInfo{b.ID, b.Name}, nil
 		}
 		if b.Name != "" {
-			names = append(names, plain(b.Name, a.Token))
+			names = append(names, spoken(b.Name, a.Token))
 		}
 	}
 	switch {
@@ -146,7 +117,7 @@ func (a *authorization) allowed(bucket string) (*bucketInfo, error) {
 	return nil, fmt.Errorf("%w: the application key is restricted to the bucket %s, and this is %s", store.ErrConfig, strings.Join(names, ", "), bucket)
 }
 
-// maxNamed is how many buckets a message names.
+// maxNamed is the number of buckets that a message names.
 const maxNamed = 5
 
 // call makes one request for a name, or for names that begin so, and makes it
@@ -169,7 +140,7 @@ func call[T any](ctx context.Context, s *Store, name, capability string, send fu
 		}
 		if !expired(err) || refused != nil {
 			if asRefusal(err, http.StatusBadRequest, "bad_bucket_id") {
-				s.sessions.end(in) // another one of its name may be made
+				s.current.CompareAndSwap(in, nil) // another one of its name may be made
 			}
 			return zero, in.explain(capability, err)
 		}

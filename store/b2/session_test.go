@@ -14,9 +14,9 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/repolock/repolock/internal/test/fakeb2"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/b2"
-	"github.com/repolock/repolock/store/b2/internal/fakeb2"
 )
 
 // method is one with how many requests it makes where all is set up.
@@ -219,7 +219,7 @@ func TestHanging(t *testing.T) {
 	}
 }
 
-// TestWaitingForASession: who waits for another's authorization heeds its own
+// TestWaitingForASession: a request that waits for another's authorization heeds its own
 // context.
 func TestWaitingForASession(t *testing.T) {
 	f := serve(t, fakeb2.Options{})
@@ -255,7 +255,7 @@ func TestWaitingForASession(t *testing.T) {
 	}
 }
 
-// waited is a context that tells when somebody waits for its end.
+// waited is a context that signals when a goroutine waits for its end.
 type waited struct {
 	context.Context
 	once sync.Once

@@ -2,7 +2,6 @@ package b2
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,18 +10,18 @@ import (
 	"sync/atomic"
 
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/internal/web"
+	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
-// note is what blazer doesn't tell of an exchange. It is in the context of each.
+// note has the facts of an exchange that blazer doesn't return. It is in the context of each.
 type note struct {
-	// err is why there was no answer. blazer keeps no more than its text.
+	// err is the reason that there was no answer. blazer keeps only its text.
 	err error
 	// answered: there was one, even if it broke off.
 	answered atomic.Bool
-	// token was sent, and may be quoted in the answer.
+	// token was sent. The answer might quote it.
 	token string
-	// auth is what an authorization says of the key. blazer keeps it to itself.
+	// auth is the answer to an authorization, which blazer doesn't return.
 	auth authorization
 	// bucket, if it is set, answers b2_list_buckets without asking the server:
 	// blazer has no other way to make a bucket, and a key that is restricted to
@@ -57,14 +56,10 @@ type bucketInfo struct {
 
 type noteKey struct{}
 
-func withNote(ctx context.Context, n *note) context.Context {
-	return context.WithValue(ctx, noteKey{}, n)
-}
-
 // transport keeps notes of what goes through it.
 type transport struct{ next http.RoundTripper }
 
-// maxAnswer is more than a page of the longest names.
+// maxAnswer is larger than a page of the longest names.
 const maxAnswer = 32 << 20
 
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -90,7 +85,7 @@ func (t *transport) roundTrip(r *http.Request, n *note) (*http.Response, error) 
 		r = r.Clone(r.Context())
 		r.URL.Path = pathAuthorize
 	}
-	res, err := t.next.RoundTrip(web.Begun(r, func() { n.answered.Store(true) }))
+	res, err := t.next.RoundTrip(httptransport.Begun(r, func() { n.answered.Store(true) }))
 	if err != nil {
 		return nil, err
 	}
@@ -124,8 +119,8 @@ func known(r *http.Request, b *bucketInfo) (*http.Response, error) {
 	}, nil
 }
 
-// authorized reads an authorization. It is the first answer of a server, so it
-// tells whether the server is B2 at all, which blazer takes for granted.
+// authorized parses the answer to an authorization. It is the first answer of a server, and
+// so shows whether the server is B2 at all, which blazer doesn't check.
 func (n *note) authorized(res *http.Response) (*http.Response, error) {
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)

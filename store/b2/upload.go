@@ -12,24 +12,21 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// pool has upload URLs that are in no use: each is good for one upload at a time.
+// pool has the idle upload URLs: each is good for one upload at a time.
 type pool struct {
 	mu   sync.Mutex
 	idle []*base.URL
 }
 
-// maxIdle is as many as anybody keeps busy.
+// maxIdle is the number of URLs that are kept.
 const maxIdle = 32
 
-func (p *pool) take() *base.URL {
+func (p *pool) take() (u *base.URL) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.idle) == 0 {
-		return nil
+	if last := len(p.idle) - 1; last >= 0 {
+		u, p.idle = p.idle[last], p.idle[:last]
 	}
-	last := len(p.idle) - 1
-	u := p.idle[last]
-	p.idle = p.idle[:last]
 	return u
 }
 
@@ -48,9 +45,8 @@ func (p *pool) empty() {
 	p.idle = nil
 }
 
-// upload makes a new version. A URL that anything went wrong with isn't used
-// again: Backblaze asks for that after an error of its own, and an upload that
-// nobody waits for any more may still be under way there.
+// upload makes a new version. It drops a URL after any error: Backblaze requires that after
+// an error of its own, and an upload whose context has ended might still be under way.
 func (s *Store) upload(ctx context.Context, name string, body []byte) (version, error) {
 	for again := false; ; again = true {
 		in, u, err := s.uploadURL(ctx, name)
@@ -72,7 +68,7 @@ func (s *Store) upload(ctx context.Context, name string, body []byte) (version, 
 	}
 }
 
-// upload URLs come with the session that they were got under.
+// uploadURL returns an upload URL and the session that it belongs to.
 func (s *Store) uploadURL(ctx context.Context, name string) (*session, *base.URL, error) {
 	in, err := s.session(ctx, nil)
 	if err != nil {
@@ -91,7 +87,7 @@ func (s *Store) uploadURL(ctx context.Context, name string) (*session, *base.URL
 	return in, u, err
 }
 
-// object is a version as a store tells of it.
+// object returns a version as an object.
 func (v version) object(key string) store.Object {
 	return store.Object{Key: key, ETag: v.id, Size: v.size, ModTime: v.time}
 }

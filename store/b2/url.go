@@ -1,19 +1,22 @@
 package b2
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"net"
 	"net/url"
+	"os"
 	"regexp"
 	"strings"
 
 	"github.com/Backblaze/blazer/base"
 
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/internal/web"
+	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
-// location is what a URL says.
+// location is the place of a store.
 type location struct {
 	endpoint string // the server that authorizes
 	bucket   string
@@ -22,29 +25,56 @@ type location struct {
 
 var bucketName = regexp.MustCompile(`^[A-Za-z0-9-]+$`)
 
-// Check finds what is wrong with a URL before anything is opened.
+// The environment variables that the application key is in.
+const (
+	envKeyID = "B2_APPLICATION_KEY_ID"
+	envKey   = "B2_APPLICATION_KEY"
+)
+
+// Open returns the store at a URL, b2://bucket/prefix?endpoint=URL, with the application
+// key of the environment. It makes no request. Its errors are those of New.
+func Open(ctx context.Context, u *url.URL) (*Store, error) {
+	opts, err := parse(u)
+	if err != nil {
+		return nil, err
+	}
+	opts.KeyID, opts.Key = os.Getenv(envKeyID), os.Getenv(envKey)
+	if opts.KeyID == "" || opts.Key == "" {
+		return nil, fmt.Errorf("%w: the application key is missing: set %s and %s", store.ErrConfig, envKeyID, envKey)
+	}
+	s, err := New(u.Host, opts)
+	if err != nil {
+		return nil, err
+	}
+	return s, ctx.Err()
+}
+
+// Check returns what is wrong with a URL, without opening it.
 func Check(u *url.URL) error {
 	_, err := parse(u)
 	return err
 }
 
-func parse(u *url.URL) (location, error) {
-	l := location{endpoint: base.APIBase, bucket: u.Host}
+func parse(u *url.URL) (Options, error) {
+	query, err := httptransport.Query(u, "endpoint")
+	_, err1 := locate(u.Host, u.Path, query["endpoint"])
+	return Options{Prefix: u.Path, Endpoint: query["endpoint"]}, cmp.Or(err1, err)
+}
+
+// locate returns the place of a store. An empty address is Backblaze's.
+func locate(bucket, path, address string) (l location, err error) {
+	l = location{endpoint: base.APIBase, bucket: bucket}
 	if !bucketName.MatchString(l.bucket) {
 		return l, invalid("%q is not a bucket's name: letters, digits and hyphens", l.bucket)
 	}
-	if prefix := strings.TrimSuffix(strings.TrimPrefix(u.Path, "/"), "/"); prefix != "" {
+	if prefix := strings.TrimSuffix(strings.TrimPrefix(path, "/"), "/"); prefix != "" {
 		l.prefix = prefix + "/"
 		if store.CheckKey(prefix) != nil || checkName(prefix) != nil {
 			return l, invalid("no file's name can begin with %q", prefix)
 		}
 	}
-	query, err := web.Query(u, "endpoint")
-	if err != nil {
-		return l, err
-	}
-	if query["endpoint"] != "" {
-		l.endpoint, err = endpoint(query["endpoint"])
+	if address != "" {
+		l.endpoint, err = endpoint(address)
 	}
 	return l, err
 }
@@ -60,7 +90,7 @@ func endpoint(raw string) (string, error) {
 	return u.Scheme + "://" + u.Host, nil
 }
 
-// secure says whether secrets may be sent there: with TLS, or to this machine.
+// secure reports whether secrets can be sent to a URL: with TLS, or to this machine.
 func secure(u *url.URL) bool {
 	ip := net.ParseIP(u.Hostname())
 	return u.Scheme == "https" || u.Scheme == "http" && (u.Hostname() == "localhost" || ip != nil && ip.IsLoopback())

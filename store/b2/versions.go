@@ -16,7 +16,7 @@ type version struct {
 	id   string
 	time time.Time
 	size int64
-	// hides: it is a hide marker, or something else that readers don't see.
+	// hides is set for a hide marker, and others that readers don't see.
 	hides bool
 }
 
@@ -24,7 +24,7 @@ func versionOf(f *base.File) version {
 	return version{id: f.ID, time: f.Timestamp, size: f.Size, hides: f.Status != "upload"}
 }
 
-// pageSize is what is billed as one transaction.
+// pageSize is the largest page that is billed as one transaction.
 const pageSize = 1000
 
 // versions lists all versions of a name, newest first.
@@ -61,8 +61,8 @@ func (s *Store) versions(ctx context.Context, name string) ([]version, error) {
 	return all, nil
 }
 
-// removeVersion deletes a version, and says whether it was this that did it:
-// of all who delete one, one is told so.
+// removeVersion deletes a version, and reports whether this request did it. B2 reports so to
+// one of all requests that delete a version.
 func (s *Store) removeVersion(ctx context.Context, name string, v version) (removed bool, err error) {
 	_, err = call(ctx, s, name, "deleteFiles", func(ctx context.Context, in *session) (struct{}, error) {
 		return struct{}{}, in.bucket.File(v.id, name).DeleteFileVersion(ctx)
@@ -73,7 +73,7 @@ func (s *Store) removeVersion(ctx context.Context, name string, v version) (remo
 	return err == nil, err
 }
 
-// hide makes a name invisible, whatever versions it has.
+// hide makes a name invisible, and keeps its versions.
 func (s *Store) hide(ctx context.Context, name string) error {
 	_, err := call(ctx, s, name, "writeFiles", func(ctx context.Context, in *session) (*base.File, error) {
 		return in.bucket.HideFile(ctx, name)
@@ -84,7 +84,7 @@ func (s *Store) hide(ctx context.Context, name string) error {
 	return err
 }
 
-// mayRemove says whether the key may delete versions.
+// mayRemove reports whether the key can delete versions.
 func (s *Store) mayRemove(ctx context.Context) (bool, error) {
 	in, err := s.session(ctx, nil)
 	return err == nil && in.may("deleteFiles"), err

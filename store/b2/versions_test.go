@@ -8,8 +8,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/repolock/repolock/internal/test/fakeb2"
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/b2/internal/fakeb2"
 )
 
 // uncovered finds out whether a reader was ever shown an older version after a
@@ -74,7 +74,7 @@ func (f *fake) has(t *testing.T, want ...string) {
 	}
 }
 
-// TestDeleteLeavesNothing, whoever wrote the versions, and however many.
+// TestDeleteLeavesNothing: Delete removes all versions, however many, of all writers.
 func TestDeleteLeavesNothing(t *testing.T) {
 	for _, n := range []int{1, 2, 6, 7, 8, 30} {
 		var u uncovered

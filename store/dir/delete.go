@@ -12,26 +12,19 @@ import (
 )
 
 // Delete removes the file, link or pipe, and then the directories above it that are empty.
-// A key that isn't valid is refused, unless List shows it: it is removed then, and so is a
-// folder that is still empty.
+// It refuses a key that isn't valid, unless List shows it: then Delete removes it too, and
+// also a folder that is still empty.
 func (s *Store) Delete(ctx context.Context, key string) error {
-	if err := s.delete(ctx, key, ""); err != nil {
-		return failed("delete", key, err)
-	}
-	return nil
+	return failed("delete", key, s.delete(ctx, key, ""))
 }
 
-// DeleteIfMatch is Delete if the file has this ETag. The condition binds those who take
-// the directory's lock, as PutOptions.IfMatch does.
+// DeleteIfMatch is Delete if the file has this ETag. The condition binds the programs that
+// take the directory's flock, as PutOptions.IfMatch does.
 func (s *Store) DeleteIfMatch(ctx context.Context, key, etag string) error {
-	err := store.ErrConditionUnsupported
-	if s.flock {
-		err = s.delete(ctx, key, etag)
+	if !s.flock {
+		return failed("delete", key, store.ErrConditionUnsupported)
 	}
-	if err != nil {
-		return failed("delete", key, err)
-	}
-	return nil
+	return failed("delete", key, s.delete(ctx, key, etag))
 }
 
 func (s *Store) delete(ctx context.Context, key, ifMatch string) error {
@@ -73,7 +66,7 @@ func removeFolder(root *os.Root, dir, name string) error {
 	return rmdir(d, name)
 }
 
-// remove removes what isn't a directory.
+// remove removes a file, a link or a pipe.
 func (s *Store) remove(ctx context.Context, root *os.Root, dir, name, ifMatch string) error {
 	d, err := openDir(root, dir)
 	if err != nil {

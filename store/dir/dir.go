@@ -14,15 +14,15 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// Options of a store. The zero value is a good one.
+// Options of a store. The zero value suits every program.
 type Options struct {
 	// Now is the clock of this machine's kernel, which stamps the files of a
 	// local file system; time.Now if nil.
 	Now func() time.Time
 }
 
-// Store is a store in a directory. It keeps no file open, so it needs no
-// closing, and a disk can be unmounted while it is idle.
+// Store is a store in a directory. Its methods can be called concurrently. It keeps no file
+// open, so that it needs no closing, and a disk can be unmounted while it is idle.
 type Store struct {
 	path   string // absolute, so that a change of the working directory changes nothing
 	now    func() time.Time
@@ -39,14 +39,11 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// Open gives the store in an existing directory. It writes nothing; a path at
-// which there is no directory gives store.ErrNotFound.
+// Open returns the store in an existing directory, without writing to it. The error is
+// store.ErrNotFound if there is no directory at path.
 func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 	s, err := open(ctx, path, opts)
-	if err != nil {
-		return nil, failed("open", path, err)
-	}
-	return s, nil
+	return s, failed("open", path, err)
 }
 
 func open(ctx context.Context, path string, opts Options) (*Store, error) {
@@ -92,7 +89,7 @@ func open(ctx context.Context, path string, opts Options) (*Store, error) {
 	return s, nil
 }
 
-// Properties says what was found out when the store was opened.
+// Properties returns what Open has found out of the file system.
 func (s *Store) Properties() store.Properties {
 	// On a network file system mtime may be what the writing machine's clock
 	// said: Ceph, Lustre and NFS delegations leave it to the client, and some
@@ -138,7 +135,7 @@ func (s *Store) open() (*os.Root, error) {
 	return root, nil
 }
 
-// gone tells that the root that a request works in is no longer the
+// gone returns an error if the root that a request works in is no longer the
 // repository's.
 func (s *Store) gone(root *os.Root) error {
 	again, err := s.open()
@@ -157,8 +154,8 @@ func (s *Store) gone(root *os.Root) error {
 	return nil
 }
 
-// modes are the repository's own: what its owner, its group and others may do with it they
-// may do with what is in it.
+// modes returns the modes of files and directories: the permissions of the repository's
+// directory for its owner, its group and others.
 func modes(repository fs.FileMode) (file, dir fs.FileMode) {
 	shared := repository.Perm() & 0o077
 	return 0o600 | shared&0o066, 0o700 | shared | repository&fs.ModeSetgid

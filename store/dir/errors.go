@@ -11,7 +11,7 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// check is what every method that has a key does first.
+// check checks the context and the key of a method.
 func check(ctx context.Context, key string) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -19,18 +19,23 @@ func check(ctx context.Context, key string) error {
 	return checkKey(key)
 }
 
-// failed makes the errors of the system those of a store.
+// failed returns an error of the system as one of package store.
 func failed(op, key string, err error) error {
-	is := func(target error) bool { return errors.Is(err, target) }
 	switch {
-	case slices.ContainsFunc(noSpace, is):
+	case err == nil:
+		return nil
+	case isOneOf(err, noSpace):
 		err = fmt.Errorf("%w in the repository: %w", store.ErrFull, err)
-	case slices.ContainsFunc(unreachable, is):
+	case isOneOf(err, unreachable):
 		err = store.Unreachable(fmt.Errorf("the server of this file system can't be reached: %w", err))
-	case is(fs.ErrPermission) || slices.ContainsFunc(readOnly, is):
+	case errors.Is(err, fs.ErrPermission), isOneOf(err, readOnly):
 		err = fmt.Errorf("%w: %w", store.ErrPermission, err)
-	case is(syscall.ENAMETOOLONG):
+	case errors.Is(err, syscall.ENAMETOOLONG):
 		err = fmt.Errorf("%w: too long for this file system: %w", store.ErrInvalidKey, err)
 	}
 	return &store.Error{Op: op, Key: key, Err: err}
+}
+
+func isOneOf(err error, targets []error) bool {
+	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 }

@@ -13,7 +13,7 @@ import (
 // clock stamps the files, and that it has hard links and flock.
 func isLocal(f *os.File) bool {
 	var st unix.Statfs_t
-	if err := control(f, func(fd int) error { return unix.Fstatfs(fd, &st) }); err != nil {
+	if unix.Fstatfs(int(f.Fd()), &st) != nil {
 		return false
 	}
 	name := unix.ByteSliceToString(st.Fstypename[:])

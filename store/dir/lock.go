@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// lock takes the flock of the repository's directory. It is opened anew, since
-// a flock belongs to what was opened: goroutines exclude each other too.
+// lock takes the flock of the repository's directory. It opens the directory anew, because a
+// flock belongs to an open file: so goroutines exclude each other too.
 //
-// It is tried for and slept for, as a process that waits in flock(2) can't heed
-// its context. Whoever has it holds it for tens of microseconds.
+// It polls, because a process that waits in flock(2) can't heed its context. A holder has the
+// flock for tens of microseconds.
 func (s *Store) lock(ctx context.Context, root *os.Root) (unlock func(), err error) {
 	if !s.flock {
 		return func() {}, nil
@@ -41,10 +41,10 @@ func (s *Store) lock(ctx context.Context, root *os.Root) (unlock func(), err err
 	}
 }
 
-// heldByAnother is all that can be said of most holders.
+// heldByAnother is the name of a holder of whom nothing is known.
 const heldByAnother = "is held by another process"
 
-// canLock finds out whether directories of this file system can be locked.
+// canLock reports whether directories of this file system can be locked.
 func canLock(self *os.File) bool {
 	ok, err := tryLock(self)
 	if ok {

@@ -11,9 +11,8 @@ import (
 
 const nobody = 65534
 
-// asNobody runs a test's part without the privileges of root, for whom file
-// modes forbid nothing: it lays down those of this thread. Whoever isn't root
-// has none to lay down.
+// asNobody runs a part of a test without the privileges of root, which file modes don't
+// bind: it drops those of this thread. Another user has none to drop.
 func asNobody(t *testing.T, path string, do func()) {
 	t.Helper()
 	if os.Geteuid() != 0 {

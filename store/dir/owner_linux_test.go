@@ -74,8 +74,8 @@ func repository(t *testing.T, uid, gid int, mode fs.FileMode) string {
 	return path
 }
 
-// TestRootLeavesItToTheOwner: what root puts into somebody's repository belongs to them, so
-// that they can read, replace and delete it.
+// TestRootLeavesItToTheOwner: an object that root puts into another user's repository belongs
+// to that user, who can read, replace and delete it.
 func TestRootLeavesItToTheOwner(t *testing.T) {
 	for _, mode := range []fs.FileMode{0o700, 0o750, 0o755} {
 		path := repository(t, alice, crew, mode)
@@ -117,7 +117,7 @@ func TestGroupShares(t *testing.T) {
 	}
 }
 
-// takesOver reads, replaces and deletes the locks of somebody else.
+// takesOver reads, replaces and deletes the locks of another user.
 func takesOver(t *testing.T, path, who string) {
 	s, err := dir.Open(t.Context(), path, dir.Options{})
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/repolock/repolock/internal/test/counter"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/dir"
-	"github.com/repolock/repolock/store/storetest"
 )
 
 // roleEnv makes this test binary another process of a test.
@@ -135,7 +135,7 @@ func create(s store.Store) error {
 
 func increment(s store.Store) error {
 	for range rounds {
-		if _, err := storetest.Increment(background, s, "counter"); err != nil {
+		if _, err := counter.Increment(background, s, "counter"); err != nil {
 			return err
 		}
 	}

@@ -60,24 +60,17 @@ func sweep(root *os.Root, dir string, now time.Time) {
 		return
 	}
 	defer self.Close()
-	for {
-		entries, err := self.ReadDir(1024)
-		for _, entry := range entries {
-			if !isTemp(entry.Name()) {
-				continue
-			}
-			info, err := d.Lstat(entry.Name())
-			if err != nil || now.Sub(info.ModTime()) <= abandoned {
-				continue
-			}
-			if info.Mode().IsRegular() {
-				_ = d.Remove(entry.Name())
-			} else if info.IsDir() {
-				_ = rmdir(d, entry.Name()) // one that was to get its mode
-			}
+	names, _ := self.Readdirnames(-1)
+	for _, name := range names {
+		if !isTemp(name) {
+			continue
 		}
-		if err != nil {
-			return
+		switch info, err := d.Lstat(name); {
+		case err != nil || now.Sub(info.ModTime()) <= abandoned:
+		case info.Mode().IsRegular():
+			_ = d.Remove(name)
+		case info.IsDir():
+			_ = rmdir(d, name) // one that was to get its mode
 		}
 	}
 }

@@ -3,46 +3,38 @@ package dir
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 
 	"github.com/repolock/repolock/store"
 )
 
-// maxTries is how often a Put makes its directory again that another process
-// has just removed, being empty.
+// maxTries is the number of times that a Put makes its directory again after another process
+// has removed it because it was empty.
 const maxTries = 100
 
-// Put writes the body to a temporary file beside its place, and then moves it
-// there in one step. On a file system that isn't known to be local it is
-// always durable.
-func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
-	obj, err := s.put(ctx, key, body, opts)
-	if err != nil {
-		return store.Object{}, failed("put", key, err)
-	}
-	obj.Key = key
-	return obj, nil
-}
-
-func (s *Store) put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
+// Put writes the body to a temporary file beside its place, and then moves it there in one
+// step. Unless the file system is known to be local, it is always durable.
+func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (obj store.Object, err error) {
+	defer func() { err = failed("put", key, err) }()
 	if err := check(ctx, key); err != nil {
-		return store.Object{}, err
+		return obj, err
 	}
 	if opts.IfMatch != "" && !s.flock {
-		return store.Object{}, store.ErrConditionUnsupported
+		return obj, store.ErrConditionUnsupported
 	}
 	root, err := s.open()
 	if err != nil {
-		return store.Object{}, err
+		return obj, err
 	}
 	defer root.Close()
-	w := write{Store: s, root: root, body: body, opts: opts, durable: opts.Durable || !s.local}
+	w := write{Store: s, root: root, key: key, body: body, opts: opts, durable: opts.Durable || !s.local}
 	w.dir, w.name = split(key)
 	for range maxTries {
-		var obj store.Object
 		obj, err = w.try(ctx)
 		if errors.Is(err, errNotDir) {
 			err = fmt.Errorf("%w: %w", store.ErrIrregular, err)
@@ -53,16 +45,17 @@ func (s *Store) put(ctx context.Context, key string, body []byte, opts store.Put
 		// A directory was removed before there was anything in it: make it
 		// again, but never the root.
 		if err := cmp.Or(ctx.Err(), s.gone(root)); err != nil {
-			return store.Object{}, err
+			return obj, err
 		}
 	}
-	return store.Object{}, err
+	return obj, err
 }
 
 // write is one Put under way.
 type write struct {
 	*Store
 	root      *os.Root
+	key       string
 	dir, name string
 	body      []byte
 	opts      store.PutOptions
@@ -99,11 +92,11 @@ func (w *write) try(ctx context.Context) (obj store.Object, err error) {
 			return obj, err
 		}
 	}
-	return store.Object{ETag: etag(w.body, info), Size: info.Size(), ModTime: info.ModTime()}, nil
+	return store.Object{Key: w.key, ETag: etag(w.body, info), Size: info.Size(), ModTime: info.ModTime()}, nil
 }
 
-// fill writes the body to a new file. What the file is then, rename and link
-// leave as it is, so this is also what a List will find.
+// fill writes the body to a new file, and returns its attributes. Rename and link don't
+// change them, so that List will show the same.
 func (w *write) fill(d *os.Root, temp string) (fs.FileInfo, error) {
 	folder, err := d.Stat(".")
 	if err != nil {
@@ -120,4 +113,27 @@ func (w *write) fill(d *os.Root, temp string) (fs.FileInfo, error) {
 	}
 	info, err1 := f.Stat()
 	return info, cmp.Or(err, err1, f.Close())
+}
+
+// syncUp makes a directory's entries durable, and its own entry in the one
+// above, up to the root: the process that made those directories might not have synced them.
+func syncUp(root *os.Root, dir string) error {
+	for {
+		if err := syncDir(root, cmp.Or(dir, ".")); err != nil || dir == "" {
+			return err
+		}
+		dir, _ = split(dir)
+	}
+}
+
+const (
+	tempPrefix = ".repolock-"
+	tempSuffix = ".tmp"
+)
+
+// newTemp returns a name that no other process and no object has.
+func newTemp() string { return tempPrefix + rand.Text() + tempSuffix }
+
+func isTemp(name string) bool {
+	return strings.HasPrefix(name, tempPrefix) && strings.HasSuffix(name, tempSuffix)
 }

@@ -14,55 +14,51 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// maxHashed is up to which size a body is read for its ETag. A lock's is a
+// maxHashed is the size of the largest body that is read for its ETag. A lock's is a
 // hundredth of it.
 const maxHashed = 64 << 10
 
-// errIrregular is what a link, a pipe or a device in place of a file gives.
+// errIrregular is the error for a link, a pipe or a device in the place of a file.
 var errIrregular = fmt.Errorf("%w: not a regular file", store.ErrIrregular)
 
-// Get reads the file.
-func (s *Store) Get(ctx context.Context, key string, limit int64) ([]byte, store.Object, error) {
-	body, obj, err := s.get(ctx, key, limit)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotDir) {
-		err = store.ErrNotFound
-	}
-	if err != nil {
-		return nil, store.Object{}, failed("get", key, err)
-	}
-	obj.Key = key
-	return body, obj, nil
-}
-
-func (s *Store) get(ctx context.Context, key string, limit int64) ([]byte, store.Object, error) {
+// Get reads the file, of at most limit bytes.
+func (s *Store) Get(ctx context.Context, key string, limit int64) (body []byte, obj store.Object, err error) {
+	defer func() {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotDir) {
+			err = store.ErrNotFound
+		}
+		if err = failed("get", key, err); err != nil {
+			body, obj = nil, store.Object{}
+		}
+	}()
 	if err := check(ctx, key); err != nil {
-		return nil, store.Object{}, err
+		return nil, obj, err
 	}
 	root, err := s.open()
 	if err != nil {
-		return nil, store.Object{}, err
+		return nil, obj, err
 	}
 	defer root.Close()
 	dir, name := split(key)
 	d, err := openDir(root, dir)
 	if err != nil {
-		return nil, store.Object{}, err
+		return nil, obj, err
 	}
 	defer d.Close()
-	body, obj, err := inspect(d, name, limit)
+	body, obj, err = inspect(d, name, limit)
 	if err == nil && obj.Size > limit {
 		err = store.ErrTooLarge
 	}
+	obj.Key = key
 	return body, obj, cmp.Or(err, ctx.Err())
 }
 
-// inspect describes a file, and reads its body unless it is larger than limit.
-// Everything that it tells is of one version: a file that was opened stays what
-// it is when another takes its name.
+// inspect returns a file's object, and its body unless it is larger than limit. Both are of
+// one version: an open file stays the same if another takes its name.
 //
-// What can't be opened is described nevertheless, with the error. A directory
-// is no object: it gives fs.ErrNotExist. What can't even be described has no
-// ETag.
+// For a file that can't be opened, inspect returns the object with the error. For a
+// directory, which is no object, it returns fs.ErrNotExist. An object without an ETag means
+// that nothing is known of the file.
 func inspect(d *os.Root, name string, limit int64) ([]byte, store.Object, error) {
 	info, err := d.Lstat(name)
 	if err != nil {
@@ -76,8 +72,7 @@ func inspect(d *os.Root, name string, limit int64) ([]byte, store.Object, error)
 		described.Size = -1
 		return nil, described, fmt.Errorf("%w but a %s", errIrregular, kind(info.Mode()))
 	}
-	// Should a pipe have taken its place by now, opening it doesn't wait for a
-	// writer.
+	// If a pipe has taken its place by now, opening it must not wait for a writer.
 	f, err := d.OpenFile(name, os.O_RDONLY|nonblock, 0)
 	if err != nil {
 		return nil, described, err
@@ -103,9 +98,9 @@ func inspect(d *os.Root, name string, limit int64) ([]byte, store.Object, error)
 	return body, obj, nil
 }
 
-// etag is a function of the body. It is not made of the file's inode and times:
-// an inode's number is used again at once, and mtime moves in ticks of up to
-// 10 ms, so that two versions within a tick could have the same.
+// etag returns a function of the body. The file's inode and times wouldn't do: an inode's
+// number is used again at once, and mtime moves in ticks of up to 10 ms, so that two versions
+// within a tick could have the same ETag.
 func etag(body []byte, info fs.FileInfo) string {
 	if len(body) > maxHashed {
 		return statTag(info)
@@ -114,8 +109,8 @@ func etag(body []byte, info fs.FileInfo) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// statTag stands in for the ETag of what is too large to be read for a listing,
-// or can't be. It is as good as mtime and inode are, and marked with "s-".
+// statTag replaces the ETag of a file that can't be read for a listing, or is too large. It
+// is as good as mtime and inode are, and marked with "s-".
 func statTag(info fs.FileInfo) string {
 	return fmt.Sprintf("s-%x-%x-%x", info.Size(), info.ModTime().UnixNano(), inode(info))
 }

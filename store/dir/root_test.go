@@ -40,8 +40,7 @@ func each(t *testing.T, s store.Store, key string) map[string]error {
 	}
 }
 
-// TestRootGone has the repository disappear under an open store: nobody makes
-// it again.
+// TestRootGone: a store doesn't make its repository again after it has disappeared.
 func TestRootGone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "repo")
 	if err := os.Mkdir(path, 0o700); err != nil {

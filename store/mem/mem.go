@@ -1,7 +1,7 @@
-// Package mem is a store in memory, for tests: it keeps the whole contract of
-// [store.Store], and can be told to be as poor a store as some that exist.
+// Package mem is a store in memory, for tests. It keeps the whole contract of
+// [store.Store]; its options make it as poor a store as some real ones are.
 //
-// It blocks on nothing but a sync.Mutex, so it works inside testing/synctest.
+// It blocks on a sync.Mutex alone, and so works inside testing/synctest.
 package mem
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// Store is a store in memory. Handles on the same objects are copies of the
-// pointer.
+// Store is a store in memory. Its methods can be called concurrently. A second handle on
+// the same objects is a copy of the pointer.
 type Store struct {
 	opts Options
 
@@ -36,10 +36,16 @@ var _ store.Store = (*Store)(nil)
 
 // New returns an empty store.
 func New(opts Options) *Store {
-	return &Store{opts: opts.withDefaults(), objects: make(map[string]object), deleted: make(map[string]bool)}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	if opts.PageSize <= 0 {
+		opts.PageSize = 1000
+	}
+	return &Store{opts: opts, objects: make(map[string]object), deleted: make(map[string]bool)}
 }
 
-// Properties says what the options made of the store.
+// Properties returns what the options make of the store.
 func (s *Store) Properties() store.Properties {
 	return store.Properties{
 		Name:       "mem",
@@ -49,8 +55,7 @@ func (s *Store) Properties() store.Properties {
 	}
 }
 
-// Put stores a copy of body. Everything in memory is as durable as it gets, so
-// PutOptions.Durable changes nothing.
+// Put stores a copy of body. It ignores PutOptions.Durable.
 func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
 	if err := check(ctx, key); err != nil {
 		return store.Object{}, failed("put", key, err)
@@ -79,11 +84,11 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.Put
 	return info, nil
 }
 
-// allowed judges the conditions of a Put against what is stored now.
+// allowed returns the error of a Put on the stored object, if there is one.
 func (s *Store) allowed(key string, old object, found bool, opts store.PutOptions) error {
 	if opts.IfAbsent {
 		marked := s.opts.Markers && s.deleted[key]
-		if err := s.opts.IfAbsent.judge(!found && !marked); err != nil {
+		if err := s.opts.IfAbsent.outcome(!found && !marked); err != nil {
 			return err
 		}
 	}
@@ -92,7 +97,7 @@ func (s *Store) allowed(key string, old object, found bool, opts store.PutOption
 	}
 	if opts.IfMatch != "" {
 		met := found && old.info.ETag == opts.IfMatch || !found && s.opts.IfMatchCreates
-		return s.opts.IfMatch.judge(met)
+		return s.opts.IfMatch.outcome(met)
 	}
 	return nil
 }
@@ -114,7 +119,7 @@ func (s *Store) Get(ctx context.Context, key string, limit int64) ([]byte, store
 	return append([]byte{}, o.body...), o.info, nil
 }
 
-// List's cursor is the last key of the page before.
+// List returns a page. The cursor is the last key of the page before.
 func (s *Store) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
 	if err := ctx.Err(); err != nil {
 		return store.Page{}, failed("list", prefix, err)
@@ -143,10 +148,10 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (store.Page, er
 	return page, nil
 }
 
-// Delete removes the object, if there is one.
+// Delete removes the object if there is one.
 func (s *Store) Delete(ctx context.Context, key string) error { return s.delete(ctx, key, "") }
 
-// DeleteIfMatch heeds its condition as Put does Options.IfMatch.
+// DeleteIfMatch removes the object as Options.IfMatch says of a Put.
 func (s *Store) DeleteIfMatch(ctx context.Context, key, etag string) error {
 	return s.delete(ctx, key, etag)
 }
@@ -159,7 +164,7 @@ func (s *Store) delete(ctx context.Context, key, ifMatch string) error {
 	defer s.mu.Unlock()
 	old, found := s.objects[key]
 	if ifMatch != "" {
-		if err := s.opts.IfMatch.judge(found && old.info.ETag == ifMatch); err != nil {
+		if err := s.opts.IfMatch.outcome(found && old.info.ETag == ifMatch); err != nil {
 			return failed("delete", key, err)
 		}
 	}
@@ -174,12 +179,11 @@ func (s *Store) delete(ctx context.Context, key, ifMatch string) error {
 	return nil
 }
 
-// now reads the store's clock, without the monotonic reading that no object
-// store sends along.
+// now reads the store's clock, without a monotonic reading, which no object store sends.
 func (s *Store) now() time.Time { return s.opts.Now().Round(0) }
 
-// etag is a function of the body alone, as S3's MD5 is: the same body has the
-// same ETag, whatever was under the key in between.
+// etag returns a function of the body alone, as S3's MD5 is: the same body has the same
+// ETag, whatever was under the key in between.
 func etag(body []byte) string {
 	sum := sha256.Sum256(body)
 	return hex.EncodeToString(sum[:16])

@@ -6,62 +6,50 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// Options say what kind of store it is. The zero value is a good one.
+// Options are the abilities of a store. The zero value has all of them.
 type Options struct {
-	// Now is the store's own clock; time.Now if nil.
+	// Now is the store's clock; time.Now if nil.
 	Now func() time.Time
-	// Precision is what mod times are rounded down to (S3: a second); exact if
-	// zero. Page.Now isn't rounded.
+	// Precision is the unit to which mod times are rounded down (S3: a second). Zero
+	// keeps them exact. Page.Now isn't rounded.
 	Precision time.Duration
-	// PageSize is how many objects a List gives at most; 1000 if zero.
+	// PageSize is the number of objects in a full page; 1000 if zero.
 	PageSize int
-	// IfAbsent and IfMatch say what becomes of a conditional Put.
+	// IfAbsent and IfMatch are how the store treats a conditional Put.
 	IfAbsent, IfMatch Condition
-	// IfMatchCreates has a Put with PutOptions.IfMatch write where there is no
-	// object, whatever the ETag, as MinIO does before September 2025
-	// (minio/minio#21526). Such a store doesn't keep IfMatch: Kept is declared
-	// as store.Claimed.
+	// IfMatchCreates makes a Put with PutOptions.IfMatch write if there is no object,
+	// whatever the ETag, as MinIO does before September 2025 (minio/minio#21526). Such
+	// a store doesn't keep IfMatch, and declares Kept as store.Claimed.
 	IfMatchCreates bool
-	// Markers has a Put with PutOptions.IfAbsent refused for a key whose object was
-	// deleted, as a server does that takes a delete marker for an object (versitygw).
+	// Markers makes a Put with PutOptions.IfAbsent fail for a key whose object was
+	// deleted, as on a server that takes a delete marker for an object (versitygw).
 	Markers bool
-	// Versions has a Put heed PutOptions.Replaces, as a backend that keeps
-	// versions must.
+	// Versions makes a Put heed PutOptions.Replaces, as a backend with versions must.
 	Versions bool
-	// NoTime leaves out the time of every answer: Page.Now, and the ModTime
-	// that a Put returns. List and Get still tell ModTime.
+	// NoTime leaves out Page.Now, and the ModTime that Put returns. List and Get still
+	// return ModTime.
 	NoTime bool
-	// NoStoreClock leaves it open whose clock stamps ModTime, as on a network
-	// file system.
+	// NoStoreClock declares that clients' clocks stamp ModTime, as on a network file
+	// system.
 	NoStoreClock bool
 }
 
-func (o Options) withDefaults() Options {
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	if o.PageSize <= 0 {
-		o.PageSize = 1000
-	}
-	return o
-}
-
-// Condition is what the store does with a kind of conditional Put.
+// Condition is how the store treats a kind of conditional Put.
 type Condition int
 
 const (
-	// Kept is declared as store.Kept, and kept.
+	// Kept: the store declares store.Kept, and keeps the condition.
 	Kept Condition = iota
-	// Claimed is declared as store.Claimed, and kept.
+	// Claimed: the store declares store.Claimed, and keeps the condition.
 	Claimed
-	// Ignored is declared as store.Claimed, and the body is written whatever
-	// the condition says, as some S3 endpoints do.
+	// Ignored: the store declares store.Claimed, and writes whether the condition is
+	// met or not, as some S3 endpoints do.
 	Ignored
-	// Lacked is declared as store.Unsupported, and refused.
+	// Lacked: the store declares store.Unsupported, and refuses the Put.
 	Lacked
 )
 
-// ifMatch is what the store declares of PutOptions.IfMatch.
+// ifMatch returns what the store declares of PutOptions.IfMatch.
 func (o Options) ifMatch() store.Condition {
 	if o.IfMatchCreates {
 		return min(o.IfMatch.declared(), store.Claimed)
@@ -80,8 +68,8 @@ func (c Condition) declared() store.Condition {
 	}
 }
 
-// judge says what a Put is answered whose condition is met, or isn't.
-func (c Condition) judge(met bool) error {
+// outcome returns the error of a Put whose condition is met or not.
+func (c Condition) outcome(met bool) error {
 	switch {
 	case c == Lacked:
 		return store.ErrConditionUnsupported

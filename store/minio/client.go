@@ -8,9 +8,9 @@ import (
 	"io"
 
 	"github.com/minio/minio-go/v7"
-	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/internal/httptransport"
 	"github.com/repolock/repolock/store/internal/s3api"
 )
 
@@ -18,7 +18,6 @@ import (
 type client struct {
 	api    *minio.Client
 	bucket string
-	keys   *credentials.Credentials
 }
 
 var _ s3api.Client = (*client)(nil)
@@ -36,26 +35,24 @@ func (c *client) Put(ctx context.Context, key string, body []byte, ifAbsent bool
 	return err
 }
 
-// Get uses the library's core, whose objects are fetched when they are asked for,
-// and once.
+// Get uses the library's core, which sends one request at once.
 func (c *client) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	body, _, _, err := minio.Core{Client: c.api}.GetObject(ctx, c.bucket, key, minio.GetObjectOptions{})
 	return body, err
 }
 
-// pageSize is the most that a server gives.
+// pageSize is the largest page of a server.
 const pageSize = 1000
 
-// List takes no more from the library's iterator than one request gives. The
-// cursor is the last key.
+// List reads the objects of one request from the library's iterator. The cursor is the last
+// key.
 func (c *client) List(ctx context.Context, prefix, cursor string) ([]store.Object, string, error) {
 	var objects []store.Object
-	ctx = onePage(ctx)
 	no := false
 	for o := range c.api.ListObjectsIter(ctx, c.bucket, minio.ListObjectsOptions{
 		Prefix: prefix, Recursive: true, MaxKeys: pageSize, StartAfter: cursor, FetchOwner: &no,
 	}) {
-		if errors.Is(o.Err, errPageEnd) {
+		if errors.Is(o.Err, httptransport.ErrPageEnd) {
 			if len(objects) == 0 {
 				return nil, "", fmt.Errorf("%w: a page is empty, and says that the listing goes on", store.ErrListing)
 			}
@@ -78,11 +75,10 @@ func (c *client) Delete(ctx context.Context, key, version string) error {
 
 func (c *client) Versions(ctx context.Context, key string) ([]s3api.Version, error) {
 	var versions []s3api.Version
-	ctx = onePage(ctx)
 	for o := range c.api.ListObjectsIter(ctx, c.bucket, minio.ListObjectsOptions{
 		Prefix: key, Recursive: true, MaxKeys: pageSize, WithVersions: true,
 	}) {
-		if errors.Is(o.Err, errPageEnd) {
+		if errors.Is(o.Err, httptransport.ErrPageEnd) {
 			break
 		}
 		if o.Err != nil {

@@ -10,12 +10,12 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
-// roleTimeout is how long a machine may take to say which role it has: it is
-// asked on its own network, and most have nobody there to answer.
+// roleTimeout bounds the request for the machine's role: most networks have no service that
+// answers it.
 const roleTimeout = 2 * time.Second
 
-// credentialsOf looks where MinIO's own programs do: in the environment, in mc's
-// and Amazon's files, and for the role of the machine.
+// credentialsOf returns the credentials that MinIO's own programs find: those of the
+// environment, of mc's and Amazon's files, and of the machine's role.
 func credentialsOf(alias string) *credentials.Credentials {
 	if alias != "" {
 		return credentials.New(&mcAlias{name: alias})
@@ -33,28 +33,26 @@ func credentialsOf(alias string) *credentials.Credentials {
 	})
 }
 
-// Signable says that there is nothing to sign with: the library would then ask
-// as nobody. Credentials that were found are kept until they expire.
+// Signable returns an error if there is nothing to sign with: the library would then send
+// anonymous requests. It caches credentials until they expire.
 func (c *client) Signable(ctx context.Context) error {
-	type found struct {
-		value credentials.Value
-		err   error
-	}
-	got := make(chan found, 1)
-	go func() {
-		v, err := c.keys.GetWithContext(c.api.CredContext())
-		got <- found{v, err}
-	}()
+	got := make(chan error, 1)
+	go func() { got <- c.signable() }()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case f := <-got:
-		if missing := (aliasError{}); errors.As(f.err, &missing) {
-			return missing
-		}
-		if f.err != nil || f.value.AccessKeyID == "" || f.value.SecretAccessKey == "" {
-			return errors.New("no credentials are found: set MINIO_ROOT_USER and MINIO_ROOT_PASSWORD, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or an alias of mc")
-		}
-		return nil
+	case err := <-got:
+		return err
 	}
+}
+
+func (c *client) signable() error {
+	v, err := c.api.GetCreds()
+	if missing := (aliasError{}); errors.As(err, &missing) {
+		return missing
+	}
+	if err != nil || v.AccessKeyID == "" || v.SecretAccessKey == "" {
+		return errors.New("no credentials are found: set MINIO_ROOT_USER and MINIO_ROOT_PASSWORD, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or an alias of mc")
+	}
+	return nil
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// mcDir is where mc has its settings, "" if there is no such place.
+// mcDir returns the directory of mc's settings, "" if there is none.
 func mcDir() string {
 	if dir := os.Getenv("MC_CONFIG_DIR"); dir != "" {
 		return dir
@@ -35,7 +35,7 @@ func mcDir() string {
 	}
 }
 
-// mcFile is the file with mc's aliases, "" if there is no place for one.
+// mcFile returns the file of mc's aliases, "" if there is no directory for it.
 func mcFile() string {
 	if file := os.Getenv("MINIO_SHARED_CREDENTIALS_FILE"); file != "" {
 		return file
@@ -46,10 +46,10 @@ func mcFile() string {
 	return filepath.Join(mcDir(), "config.json")
 }
 
-// maxFile is more than any file of aliases or certificates has.
+// maxFile is larger than any file of aliases or certificates.
 const maxFile = 16 << 20
 
-// read reads a regular file: a pipe might never end.
+// read returns the content of a regular file: a pipe might never end.
 func read(path string) ([]byte, error) {
 	f, err := regular.Open(path)
 	if err != nil {
@@ -63,7 +63,7 @@ func read(path string) ([]byte, error) {
 	return text, err
 }
 
-// mcAlias has the credentials of an alias of mc, as mc itself finds them.
+// mcAlias provides the credentials of an alias of mc.
 type mcAlias struct {
 	name  string
 	found bool
@@ -71,7 +71,7 @@ type mcAlias struct {
 
 var _ credentials.Provider = (*mcAlias)(nil)
 
-// aliasError says why an alias has no credentials. It shows none.
+// aliasError is the reason that an alias has no credentials. It shows no secrets.
 type aliasError struct{ error }
 
 // mcHost is MC_HOST_ALIAS, as mc reads it: nothing in it is percent-encoded.
@@ -122,9 +122,9 @@ func (a *mcAlias) read() (credentials.Value, error) {
 	return credentials.Value{AccessKeyID: h.AccessKey, SecretAccessKey: h.SecretKey, SignerType: credentials.SignatureV4}, nil
 }
 
-// trusting is whom a server's certificate may be signed by: those whom this machine trusts, or
-// whom AWS_CA_BUNDLE names in their place, and mc's. It is nil if there are no others than this
-// machine's.
+// trusting returns the authorities that can sign a server's certificate: those that this
+// machine trusts, or that AWS_CA_BUNDLE names instead, and mc's. It returns nil if they are
+// this machine's alone.
 func trusting() (*tls.Config, error) {
 	var own [][]byte
 	var entries []os.DirEntry

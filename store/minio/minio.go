@@ -1,95 +1,80 @@
 package minio
 
 import (
-	"context"
+	"cmp"
 	"fmt"
-	"net/url"
-	"strings"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/s3utils"
 
 	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/internal/httptransport"
 	"github.com/repolock/repolock/store/internal/s3api"
-	"github.com/repolock/repolock/store/internal/web"
 )
 
-// Store is a repository in a bucket.
-type Store struct{ *s3api.Store }
+// Options of a repository. The zero value is a repository at the root of its bucket.
+type Options struct {
+	// Prefix of all keys. Slashes around it are ignored.
+	Prefix string
+	// Conditions is how far conditional puts can be relied on: "auto", "kept" or "none",
+	// as in a URL. "" is "auto".
+	Conditions string
+}
 
-var (
-	_ store.Store     = (*Store)(nil)
-	_ store.Describer = (*Store)(nil)
-)
-
-// defaultRegion is MinIO's own. Without one the library asks for it first.
+// defaultRegion is MinIO's own. Without a region the library asks for it first.
 const defaultRegion = "us-east-1"
 
-// Open gives the repository that a URL names: see the package comment. It makes
-// no request.
-func Open(_ context.Context, u *url.URL) (*Store, error) {
-	t, err := parse(u)
-	if err != nil {
-		return nil, err
+// Configure sets up a client's options for [New]: requests that are sent once, and a
+// transport that notes the answers. It replaces Transport by one that is built on it, or by
+// one with short timeouts if there is none, and sets MaxRetries, and Region if there is none.
+// Of an [*http.Transport] it takes a copy, with connections of its own, and without protocols
+// of RegisterProtocol: what a protocol's transport hides or repeats couldn't be seen.
+//
+// Behind a Transport that is no [*http.Transport], [New]'s store never returns
+// [store.ErrUnreachable] because of an answer that is missing: what can't be shown to be
+// silence is no silence. Such a Transport must not repeat a request by itself: a write that was
+// applied twice, or late, can take a lock away from its holder. New's store notices a repetition
+// that keeps the request's context, and returns an error whatever the answer.
+func Configure(o *minio.Options) {
+	if o.Transport == nil {
+		o.Transport = httptransport.Bare()
 	}
-	bare := web.Bare()
-	if bare.TLSClientConfig, err = trusting(); err != nil {
-		return nil, &store.Error{Op: "open", Key: t.bucket, Err: err}
+	if !s3api.Transports(o.Transport) {
+		o.Transport = s3api.Transport(o.Transport)
 	}
-	transport := pages{s3api.Transport(bare)}
-	keys := credentialsOf(t.alias)
-	api, err := minio.New(u.Host, &minio.Options{
-		Creds:        keys,
-		Secure:       t.tls,
-		Region:       t.region,
-		Transport:    transport,
-		BucketLookup: minio.BucketLookupPath,
-		MaxRetries:   1,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("%w: minio: %s can't be a server's address", store.ErrURL, u.Host)
-	}
-	place := s3api.Place{Bucket: t.bucket, Prefix: t.prefix, Host: u.Host, PlainHint: "put tls=false into the URL if that is wanted"}
-	place.Endpoint = map[bool]string{true: "https://", false: "http://"}[t.tls] + u.Host
-	return &Store{s3api.New(&client{api: api, bucket: t.bucket, keys: keys}, place, "minio", t.conditions)}, nil
+	o.MaxRetries = 1
+	o.Region = cmp.Or(o.Region, defaultRegion)
 }
 
-// Check finds what is wrong with a URL before anything is opened.
-func Check(u *url.URL) error {
-	_, err := parse(u)
-	return err
-}
-
-// target is what a URL says.
-type target struct {
-	bucket, prefix, region, alias string
-	tls                           bool
-	conditions                    store.Condition
-}
-
-func parse(u *url.URL) (t target, err error) {
-	bucket, path, _ := strings.Cut(strings.TrimPrefix(u.Path, "/"), "/")
-	if bucket == "" {
-		return t, fmt.Errorf("%w: minio: it is minio://HOST:PORT/BUCKET/PREFIX", store.ErrURL)
+// New returns the repository in a bucket. It makes no request. The repository is also a
+// [store.Describer], in two requests, a [store.Answerer], and a [store.ConditionalDeleter]
+// that returns [store.ErrConditionUnsent].
+//
+//	opts := &minio.Options{Creds: credentials, Secure: true}
+//	repolockminio.Configure(opts)
+//	client, err := minio.New("host:9000", opts)
+//
+// The error is [store.ErrConfig] for a client whose options [Configure] hasn't set up, and
+// [store.ErrURL] for a bucket or options that can't be used.
+func New(c *minio.Client, bucket string, opts Options) (store.Store, error) {
+	if !s3api.Transports(c.CredContext().Client.Transport) {
+		return nil, fmt.Errorf("%w: minio: the client's options weren't set up by Configure", store.ErrConfig)
 	}
 	if err := s3utils.CheckValidBucketName(bucket); err != nil {
-		return t, fmt.Errorf("%w: minio: %q can't be a bucket's name", store.ErrURL, bucket)
+		return nil, fmt.Errorf("%w: minio: %q can't be a bucket's name", store.ErrURL, bucket)
 	}
-	t.bucket = bucket
-	if t.prefix, err = s3api.Prefix(path); err != nil {
-		return t, err
+	prefix, err := s3api.Prefix(opts.Prefix)
+	conditions, err1 := s3api.Conditions(opts.Conditions, store.Claimed)
+	if err := cmp.Or(err, err1); err != nil {
+		return nil, err
 	}
-	q, err := web.Query(u, "tls", "region", "alias", "conditions")
-	if err != nil {
-		return t, err
-	}
-	if t.tls, err = s3api.Bool("tls", q["tls"], true); err != nil {
-		return t, err
-	}
-	if t.region = q["region"]; t.region == "" {
-		t.region = defaultRegion
-	}
-	t.alias = q["alias"]
-	t.conditions, err = s3api.Conditions(q["conditions"], store.Claimed)
-	return t, err
+	endpoint := c.EndpointURL()
+	return s3api.New(&client{api: c, bucket: bucket}, s3api.Place{
+		Bucket:    bucket,
+		Prefix:    prefix,
+		Host:      endpoint.Host,
+		Endpoint:  endpoint.Scheme + "://" + endpoint.Host,
+		PlainHint: "put tls=false into the URL if that is wanted",
+		Own:       own(endpoint),
+	}, "minio", conditions), nil
 }

@@ -40,8 +40,8 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// TestCheck: whatever would be refused is, without a directory or a bucket being there,
-// and no secret is shown.
+// TestCheck: Check refuses what Store refuses, without a directory or a bucket, and shows
+// no secret.
 func TestCheck(t *testing.T) {
 	for _, raw := range []string{
 		"/srv/repo", "file:///srv/repo", "s3://bucket/prefix?region=eu-central-1&profile=backup", "minio://host:9000/bucket/prefix?tls=false",

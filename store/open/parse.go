@@ -4,29 +4,27 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 
 	"github.com/repolock/repolock/store"
 )
 
-// known are the schemes that there is a backend for, as messages name them.
-const known = "file, s3, minio, b2"
-
-// Location is what a URL or a path says.
+// Location is a parsed URL or path.
 type Location struct {
 	// Scheme of the URL in lower case; "file" for a path.
 	Scheme string
-	// Path of the directory, as the system takes it, if the scheme is "file".
+	// Path of the directory, in the system's form, if the scheme is "file".
 	Path string
-	// URL, for the other schemes. It has a host and no user, and its scheme is
-	// in lower case. What else it may have is for the backend to say.
+	// URL, for the other schemes. It has a host and no user, and its scheme is in lower
+	// case. The backend checks the rest.
 	URL *url.URL
 }
 
-// Parse reads a URL or a path. It looks at nothing else, so whether there is
-// anything isn't known afterwards. Its errors are store.ErrURL, and show no
-// part of the URL that could be a secret.
+// Parse parses a URL or a path. It doesn't check whether the repository exists, nor the
+// parts of a URL that only the backend knows: see [Check]. Its errors are store.ErrURL,
+// and show no part of the URL that could be a secret.
 func Parse(rawURL string) (Location, error) {
 	return parse(rawURL, runtime.GOOS == "windows")
 }
@@ -39,41 +37,39 @@ func parse(raw string, windows bool) (Location, error) {
 		return Location{}, invalid("it has a NUL byte")
 	}
 	scheme, rest, ok := cutScheme(raw)
+	_, known := lookup(scheme)
 	switch {
 	case !ok, windows && len(scheme) == 1: // a drive
 		return Location{Scheme: "file", Path: raw}, nil
 	case scheme == "file":
 		path, err := filePath(rest, windows)
 		return Location{Scheme: "file", Path: path}, err
-	case scheme == "s3", scheme == "minio", scheme == "b2":
+	case known:
 		u, err := bucketURL(scheme, rest)
 		return Location{Scheme: scheme, URL: u}, err
 	case strings.Contains(rest, "@") && !strings.HasPrefix(rest, "//"):
 		// It may be user:password@host, whose scheme would be the user.
-		return Location{}, invalid("unknown scheme (known: %s, or a path)", known)
+		return Location{}, invalid("unknown scheme (known: %s, or a path)", names())
 	default:
-		return Location{}, invalid("unknown scheme %q (known: %s, or a path; one with a colon is written ./a:b)", scheme, known)
+		return Location{}, invalid("unknown scheme %q (known: %s, or a path; one with a colon is written ./a:b)", scheme, names())
 	}
 }
+
+var schemeName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)
 
 // cutScheme cuts off the scheme of a URL, by RFC 3986: a letter, then letters,
 // digits, "+", "-" and ".", then a colon.
 func cutScheme(raw string) (scheme, rest string, ok bool) {
 	scheme, rest, ok = strings.Cut(raw, ":")
-	if !ok || scheme == "" || !isLetter(scheme[0]) {
+	if !ok || !schemeName.MatchString(scheme) {
 		return "", "", false
-	}
-	for _, c := range []byte(scheme) {
-		if !isLetter(c) && (c < '0' || c > '9') && !strings.ContainsRune("+-.", rune(c)) {
-			return "", "", false
-		}
 	}
 	return strings.ToLower(scheme), rest, true
 }
 
 func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
-// filePath gives the path of a file URL, by RFC 8089.
+// filePath returns the path of a file URL, by RFC 8089.
 func filePath(rest string, windows bool) (string, error) {
 	if after, ok := strings.CutPrefix(rest, "//"); ok {
 		host, _, _ := strings.Cut(after, "/")
@@ -101,7 +97,7 @@ func filePath(rest string, windows bool) (string, error) {
 	return filepath.FromSlash(path), nil
 }
 
-// bucketURL reads the URL of an object store.
+// bucketURL parses the URL of an object store.
 func bucketURL(scheme, rest string) (*url.URL, error) {
 	if !strings.HasPrefix(rest, "//") {
 		return nil, invalid("it begins with %s://", scheme)

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -24,13 +23,24 @@ type client struct {
 	api         *s3.Client
 	bucket      string
 	credentials aws.CredentialsProvider
-	bare        bool // If-Match is sent without quotes
+	unquoted    bool // ETags in If-Match
+	http        aws.HTTPClient
 }
 
 var (
 	_ s3api.Client             = (*client)(nil)
 	_ s3api.ConditionalDeleter = (*client)(nil)
 )
+
+// once sets up a request that is sent once.
+func (c *client) once(o *s3.Options) {
+	o.HTTPClient = c.http
+	o.Retryer = aws.NopRetryer{}
+	// Put sends a checksum as a header of its own. The SDK would add a trailer, which
+	// not every server understands.
+	o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
+	o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
+}
 
 func (c *client) Put(ctx context.Context, key string, body []byte, ifAbsent bool, ifMatch string) error {
 	// Buckets with Object Lock want a checksum, and every server knows this one.
@@ -45,21 +55,21 @@ func (c *client) Put(ctx context.Context, key string, body []byte, ifAbsent bool
 	if ifMatch != "" {
 		in.IfMatch = c.tag(ifMatch)
 	}
-	_, err := c.api.PutObject(ctx, in)
+	_, err := c.api.PutObject(ctx, in, c.once)
 	return err
 }
 
-// tag is an ETag as If-Match is to have it: in quotes (RFC 9110, section 8.8.3), but for Ceph's
-// gateway, which compares the header with its own text without them, and refuses all others.
+// tag returns an ETag for If-Match: in quotes (RFC 9110, section 8.8.3), except for Ceph's
+// gateway, which compares the header with an ETag without quotes.
 func (c *client) tag(etag string) *string {
-	if c.bare {
+	if c.unquoted {
 		return &etag
 	}
 	return aws.String(`"` + etag + `"`)
 }
 
 func (c *client) Get(ctx context.Context, key string) (io.ReadCloser, error) {
-	out, err := c.api.GetObject(ctx, &s3.GetObjectInput{Bucket: &c.bucket, Key: &key})
+	out, err := c.api.GetObject(ctx, &s3.GetObjectInput{Bucket: &c.bucket, Key: &key}, c.once)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +81,7 @@ func (c *client) List(ctx context.Context, prefix, cursor string) ([]store.Objec
 	if cursor != "" {
 		in.ContinuationToken = &cursor
 	}
-	out, err := c.api.ListObjectsV2(ctx, in)
+	out, err := c.api.ListObjectsV2(ctx, in, c.once)
 	if err != nil {
 		return nil, "", err
 	}
@@ -96,25 +106,25 @@ func (c *client) Delete(ctx context.Context, key, version string) error {
 	if version != "" {
 		in.VersionId = &version
 	}
-	_, err := c.api.DeleteObject(ctx, in)
+	_, err := c.api.DeleteObject(ctx, in, c.once)
 	return err
 }
 
 func (c *client) DeleteIfMatch(ctx context.Context, key, ifMatch string) error {
-	_, err := c.api.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &c.bucket, Key: &key, IfMatch: c.tag(ifMatch)})
+	_, err := c.api.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &c.bucket, Key: &key, IfMatch: c.tag(ifMatch)}, c.once)
 	return err
 }
 
 func (c *client) Versions(ctx context.Context, key string) ([]s3api.Version, error) {
-	out, err := c.api.ListObjectVersions(ctx, &s3.ListObjectVersionsInput{Bucket: &c.bucket, Prefix: &key})
+	out, err := c.api.ListObjectVersions(ctx, &s3.ListObjectVersionsInput{Bucket: &c.bucket, Prefix: &key}, c.once)
 	if err != nil {
 		return nil, err
 	}
 	return merge(out.Versions, out.DeleteMarkers), nil
 }
 
-// merge puts versions and markers, which the SDK gives apart, into one order. Of
-// those of one age the marker counts as the newer one, which leaves it in place.
+// merge sorts versions and markers, which the SDK returns apart, into one list. Of two with
+// the same age the marker counts as the newer one, so that it stays.
 func merge(versions []types.ObjectVersion, markers []types.DeleteMarkerEntry) []s3api.Version {
 	var all []s3api.Version
 	for len(versions) > 0 || len(markers) > 0 {
@@ -140,7 +150,7 @@ func before(v types.ObjectVersion, m types.DeleteMarkerEntry) bool {
 }
 
 func (c *client) Versioning(ctx context.Context) (bool, error) {
-	out, err := c.api.GetBucketVersioning(ctx, &s3.GetBucketVersioningInput{Bucket: &c.bucket})
+	out, err := c.api.GetBucketVersioning(ctx, &s3.GetBucketVersioningInput{Bucket: &c.bucket}, c.once)
 	if err != nil {
 		return false, err
 	}
@@ -148,19 +158,19 @@ func (c *client) Versioning(ctx context.Context) (bool, error) {
 }
 
 func (c *client) ObjectLock(ctx context.Context) (bool, error) {
-	out, err := c.api.GetObjectLockConfiguration(ctx, &s3.GetObjectLockConfigurationInput{Bucket: &c.bucket})
+	out, err := c.api.GetObjectLockConfiguration(ctx, &s3.GetObjectLockConfigurationInput{Bucket: &c.bucket}, c.once)
 	if err != nil {
 		return false, err
 	}
 	return out.ObjectLockConfiguration != nil && out.ObjectLockConfiguration.ObjectLockEnabled == types.ObjectLockEnabledEnabled, nil
 }
 
-// roleTimeout is how long may be looked for credentials: most machines have nobody
-// on their network to ask for a role.
+// roleTimeout bounds the search for credentials: most machines have no service on their
+// network that knows a role.
 const roleTimeout = 5 * time.Second
 
-// Signable says in our words that there is nothing to sign with: the SDK's are
-// long. Credentials that were found are kept until they expire.
+// Signable replaces the SDK's error, which is long. The SDK caches credentials until they
+// expire.
 func (c *client) Signable(ctx context.Context) error {
 	if c.credentials == nil {
 		return nil
@@ -172,8 +182,3 @@ func (c *client) Signable(ctx context.Context) error {
 	}
 	return nil
 }
-
-// notRedirected is an HTTP client that follows no redirects.
-type notRedirected struct{ transport http.RoundTripper }
-
-func (n *notRedirected) Do(r *http.Request) (*http.Response, error) { return n.transport.RoundTrip(r) }

@@ -1,11 +1,11 @@
-//go:build e2e
+//go:build minio
 
 package s3_test
 
 import (
 	"testing"
 
-	"github.com/repolock/repolock/internal/miniotest"
+	"github.com/repolock/repolock/internal/test/miniotest"
 )
 
 func TestContract(t *testing.T) {

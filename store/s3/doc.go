@@ -5,41 +5,41 @@
 //
 //	s3://BUCKET/PREFIX?region=&endpoint=&profile=&path-style=&conditions=&if-match=
 //
-// The prefix may be missing. endpoint is the https:// or http:// address of another
-// server than Amazon's; requests to it name the bucket in the path, unless
-// path-style=false (path_style is the same). conditions says how far conditional puts may be relied on:
-// auto (the default elsewhere than at Amazon: a condition is sent, and relied on
-// once a process has seen it kept), kept, or none (it isn't sent). if-match=unquoted sends
-// ETags in If-Match without quotes, as Ceph's gateway wants them.
+// [Open] takes such a URL, and [New] a client of the program's own. The prefix can be
+// missing. endpoint is the https:// or http:// address of a server other than Amazon's;
+// requests to it name the bucket in the path, unless path-style=false (path_style is the
+// same). conditions is how far conditional puts can be relied on: kept, none (they aren't
+// sent), or auto (they are sent, and relied on once a process has seen them kept), which is
+// the default for servers other than Amazon's. if-match=unquoted sends ETags in If-Match
+// without quotes, as Ceph's gateway needs them.
 //
-// Credentials, region, endpoint and certificates are otherwise found where the AWS
-// command line finds them: in the environment, in its configuration and
-// credentials files, by SSO, or by the role of the machine. Where no region is set
-// it is us-east-1.
+// Credentials, region, endpoint and certificates are otherwise those of the AWS command
+// line: from the environment, its configuration and credentials files, SSO, or the role of
+// the machine. If no region is set it is us-east-1.
 //
-// # Guarantees
+// # Cost and guarantees
 //
-// Each method is one request, and writes are sent once: the SDK repeats nothing. One is
-// sent a second time only if the server refused the time in its signature, after
-// the SDK has learnt the server's. What answers must answer as S3 does: a web page,
-// an empty body or a cut listing is an error.
+// Each method is one request, and the SDK repeats none. A request is sent a second time
+// only after a refusal (a program's own HTTP client must not repeat any, see [New]): if the server refused the time in its signature and the SDK has
+// since learnt the server's, or if the server refused a put as not permitted, which MinIO
+// does when another object is deleted at that moment. A success must have the form of
+// S3's: a web page, an empty body or a cut listing is an error.
 //
 // # Versions
 //
-// In a bucket that keeps versions, those that this store wrote are removed: by a
-// Put the one before, by a Delete the last one, and the delete marker too if
-// nothing is hidden by it. That takes s3:DeleteObjectVersion and, for the marker,
-// s3:ListBucketVersions; where they are lacking, or Object Lock keeps the versions,
-// they stay, as what nobody sees. Nor are those removed of a process that crashed,
-// or of a put that got no answer. A lifecycle rule for noncurrent versions and
-// expired markers under the prefix does that.
+// In a bucket that keeps versions, a Put removes the version that the same Store put
+// before, and a Delete removes the last one, and the delete marker too if that hides
+// nothing. Each version is one more request, and the marker two. They need
+// s3:DeleteObjectVersion and, for the marker, s3:ListBucketVersions. Without these, or if
+// Object Lock keeps the versions, they stay, and readers don't see them. The same goes for
+// the versions of a process that crashed, and of a put that got no answer. A lifecycle
+// rule for noncurrent versions and expired markers under the prefix removes them.
 //
 // # Caveats
 //
-// Amazon documents that listings show what was written before, and that
-// conditional puts are kept. Other servers differ: some ignore the conditions, some
-// refuse them. Neither harms the lock. repolock doctor tries a server out.
+// Amazon documents that listings show earlier writes, and that conditional puts are kept.
+// Some other servers ignore the conditions, and some refuse them. Neither harms the lock;
+// the command repolock doctor tests a server.
 //
-// An ETag is taken for an opaque word. Directory buckets (S3 Express) list in no
-// order, and are not supported.
+// ETags are opaque. Directory buckets (S3 Express) list in no order, and are refused.
 package s3

@@ -1,156 +1,152 @@
 package s3
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
-	"os"
+	"reflect"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
-	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/aws/smithy-go/logging"
 
 	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/internal/httptransport"
 	"github.com/repolock/repolock/store/internal/s3api"
-	"github.com/repolock/repolock/store/internal/web"
 )
 
-// Store is a repository in a bucket.
-type Store struct{ *s3api.Store }
-
-var (
-	_ store.Store              = (*Store)(nil)
-	_ store.Describer          = (*Store)(nil)
-	_ store.ConditionalDeleter = (*Store)(nil)
-)
-
-// defaultRegion is where requests to other people's servers are signed for, most
-// of which don't care.
-const defaultRegion = "us-east-1"
-
-// Open gives the repository that a URL names: see the package comment. It reads
-// the configuration of the AWS command line, and makes no request.
-func Open(ctx context.Context, u *url.URL) (*Store, error) {
-	t, err := parse(u)
-	if err != nil {
-		return nil, err
-	}
-	options := []func(*config.LoadOptions) error{
-		config.WithHTTPClient(awshttp.NewBuildableClient().WithTransportOptions(web.Configure)),
-		config.WithLogger(logging.Nop{}),
-		config.WithRetryer(func() aws.Retryer { return aws.NopRetryer{} }),
-		// A checksum is sent with each put, as a header of its own. What the SDK
-		// adds by itself is a trailer, which not every server understands.
-		config.WithRequestChecksumCalculation(aws.RequestChecksumCalculationWhenRequired),
-		config.WithResponseChecksumValidation(aws.ResponseChecksumValidationWhenRequired),
-	}
-	if t.profile != "" {
-		options = append(options, config.WithSharedConfigProfile(t.profile))
-	}
-	if t.region != "" {
-		options = append(options, config.WithRegion(t.region))
-	}
-	cfg, err := config.LoadDefaultConfig(ctx, options...)
-	if err != nil {
-		return nil, &store.Error{Op: "open", Key: t.bucket, Err: fmt.Errorf("%w: of the AWS SDK: %s", store.ErrConfig, oneLine(err))}
-	}
-	if cfg.Region == "" {
-		cfg.Region = defaultRegion
-	}
-	api := s3.NewFromConfig(cfg, func(o *s3.Options) {
-		if t.endpoint != "" {
-			o.BaseEndpoint = aws.String(t.endpoint)
-		}
-		o.HTTPClient = httpClient(cfg.HTTPClient)
-		o.UsePathStyle = o.BaseEndpoint != nil
-		if t.pathStyle != nil {
-			o.UsePathStyle = *t.pathStyle
-		}
-	})
-	place := s3api.Place{Bucket: t.bucket, Prefix: t.prefix, Host: "S3 in " + cfg.Region}
-	conditions := store.Kept // Amazon's own, where they are documented
-	if endpoint := api.Options().BaseEndpoint; endpoint != nil {
-		conditions = store.Claimed
-		if place.Host, err = host(*endpoint); err != nil {
-			return nil, &store.Error{Op: "open", Key: t.bucket, Err: fmt.Errorf("%w: %s: %w", store.ErrConfig, endpointSource(), err)}
-		}
-		scheme, _, _ := strings.Cut(*endpoint, "://")
-		place.Endpoint = scheme + "://" + place.Host
-		place.PlainHint = "write endpoint=http://" + place.Host + " if that is wanted"
-	}
-	if conditions, err = s3api.Conditions(t.conditions, conditions); err != nil {
-		return nil, err
-	}
-	return &Store{s3api.New(&client{api, t.bucket, cfg.Credentials, t.bare}, place, "s3", conditions)}, nil
+// Options of a repository. The zero value is a repository at the root of its bucket.
+type Options struct {
+	// Prefix of all keys. Slashes around it are ignored.
+	Prefix string
+	// Conditions is how far conditional puts can be relied on: "auto", "kept" or "none",
+	// as in a URL. "" is "kept" on Amazon's own endpoint, and "auto" on any other, which
+	// includes all that a program's own endpoint resolver returns. Write "auto" if
+	// middleware or the HTTP client sends the requests to another server than Amazon's.
+	Conditions string
+	// UnquotedIfMatch sends ETags in If-Match without quotes, as Ceph's gateway needs
+	// them.
+	UnquotedIfMatch bool
 }
 
-// httpClient is the one that the configuration was given, which by then knows of
-// AWS_CA_BUNDLE, with what it is answered looked at.
+// New returns the repository in a bucket. It makes no request. The repository is also a
+// [store.Describer], in two requests, a [store.Answerer], and a [store.ConditionalDeleter]:
+// Amazon heeds the condition, and other servers ignore or refuse it.
+//
+// The client provides endpoint, region, credentials and middleware. New doesn't change
+// the client, but its own requests are sent once, without the client's retries, timeouts
+// and redirects, and with no checksums but Content-MD5. [HTTPClient] returns the HTTP
+// client that Open uses. New can look behind an [*awshttp.BuildableClient] and an
+// [*http.Client] with an [*http.Transport]: it takes a copy of the transport, with connections
+// of its own, and without protocols of RegisterProtocol. Behind any other, it never returns
+// [store.ErrUnreachable] because of an answer that is missing: what can't be shown to be
+// silence is no silence. Such a client must not repeat a request by itself, nor may middleware:
+// a write that was applied twice, or late, can take a lock away from its holder. New's store
+// notices a repetition that keeps the request's context, and returns an error whatever the
+// answer.
+//
+// The error is [store.ErrConfig] for a client without a region, or with an endpoint that
+// is no URL, and [store.ErrURL] for a bucket or options that can't be used.
+func New(c *s3.Client, bucket string, opts Options) (store.Store, error) {
+	switch {
+	case bucket == "":
+		return nil, fmt.Errorf("%w: s3: no bucket is named", store.ErrURL)
+	case strings.HasSuffix(bucket, directoryBucket):
+		return nil, fmt.Errorf("%w: s3: a directory bucket lists in no order, and can't be used", store.ErrURL)
+	}
+	prefix, err := s3api.Prefix(opts.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	o := c.Options()
+	if o.Region == "" {
+		return nil, fmt.Errorf("%w: s3: the client has no region", store.ErrConfig)
+	}
+	place, conditions, err := server(o)
+	if err != nil {
+		return nil, err
+	}
+	place.Bucket, place.Prefix = bucket, prefix
+	if conditions, err = s3api.Conditions(opts.Conditions, conditions); err != nil {
+		return nil, err
+	}
+	api := &client{api: c, bucket: bucket, credentials: o.Credentials, unquoted: opts.UnquotedIfMatch, http: httpClient(o.HTTPClient)}
+	return s3api.New(api, place, "s3", conditions), nil
+}
+
+// server returns the server of a client, and its conditions by default. Only Amazon documents
+// that they are kept. The server of a program's own resolver can be any.
+func server(o s3.Options) (s3api.Place, store.Condition, error) {
+	//lint:ignore SA1019 programs can still set the deprecated resolver
+	if o.EndpointResolver != nil || reflect.TypeOf(o.EndpointResolverV2) != reflect.TypeOf(s3.NewDefaultEndpointResolverV2()) {
+		return s3api.Place{
+			Host: "the server of the client's endpoint resolver", Endpoint: "ENDPOINT",
+			PlainHint: "have the resolver return an http:// URL if that is wanted",
+		}, store.Claimed, nil
+	}
+	if o.BaseEndpoint == nil {
+		return s3api.Place{Host: "S3 in " + o.Region}, store.Kept, nil
+	}
+	name, err := host(*o.BaseEndpoint)
+	if err != nil {
+		return s3api.Place{}, store.Claimed, fmt.Errorf("%w: s3: %w", store.ErrConfig, err)
+	}
+	scheme, _, _ := strings.Cut(*o.BaseEndpoint, "://")
+	return s3api.Place{
+		Host: name, Endpoint: scheme + "://" + name,
+		PlainHint: "write endpoint=http://" + name + " if that is wanted",
+	}, store.Claimed, nil
+}
+
+// HTTPClient returns the HTTP client that suits a lock's requests: HTTP/1.1, so that one
+// connection that hangs holds up one request, short timeouts for connecting, and idle
+// connections that are closed after 10 s. The SDK's defaults mode doesn't change it. Set it
+// in the client's [s3.Options]: config.LoadDefaultConfig takes it only if AWS_CA_BUNDLE
+// isn't set.
+func HTTPClient() *http.Client { return frozen(buildable()) }
+
+// buildable returns an HTTP client to which the SDK can add the authorities of AWS_CA_BUNDLE.
+func buildable() *awshttp.BuildableClient {
+	return awshttp.NewBuildableClient().WithTransportOptions(httptransport.Configure)
+}
+
+// frozen returns an HTTP client that the SDK doesn't rebuild with the timeouts of its defaults
+// mode, and that New can look behind.
+func frozen(c *awshttp.BuildableClient) *http.Client {
+	return &http.Client{Transport: c.GetTransport()}
+}
+
+// httpClient returns an HTTP client that sends each request once, follows no redirects, and
+// notes the answers.
 func httpClient(c aws.HTTPClient) aws.HTTPClient {
-	return &notRedirected{s3api.Transport(c.(*awshttp.BuildableClient).GetTransport())}
-}
-
-// Check finds what is wrong with a URL before anything is opened.
-func Check(u *url.URL) error {
-	_, err := parse(u)
-	return err
-}
-
-// target is what a URL says.
-type target struct {
-	bucket, prefix, region, endpoint, profile, conditions string
-	pathStyle                                             *bool
-	bare                                                  bool // If-Match without quotes
-}
-
-func parse(u *url.URL) (t target, err error) {
-	if t.bucket = u.Host; u.Port() != "" || strings.Contains(t.bucket, ":") {
-		return t, fmt.Errorf("%w: s3: it is s3://BUCKET/PREFIX; a server's address goes into endpoint=", store.ErrURL)
-	}
-	if strings.HasSuffix(t.bucket, "--x-s3") {
-		return t, fmt.Errorf("%w: s3: a directory bucket lists in no order, and can't be used", store.ErrURL)
-	}
-	if t.prefix, err = s3api.Prefix(u.Path); err != nil {
-		return t, err
-	}
-	q, err := web.Query(u, "region", "endpoint", "profile", "path-style", "conditions", "if-match")
-	if err != nil {
-		return t, err
-	}
-	t.region, t.profile, t.conditions = q["region"], q["profile"], q["conditions"]
-	if q["path-style"] != "" {
-		style, err := s3api.Bool("path-style", q["path-style"], false)
-		if err != nil {
-			return t, err
-		}
-		t.pathStyle = &style
-	}
-	switch q["if-match"] {
-	case "", "quoted":
-	case "unquoted":
-		t.bare = true
-	default:
-		return t, fmt.Errorf("%w: if-match= is quoted or unquoted", store.ErrURL)
-	}
-	if t.endpoint = q["endpoint"]; t.endpoint != "" {
-		if !strings.Contains(t.endpoint, "://") {
-			t.endpoint = "https://" + t.endpoint
-		}
-		if _, err := host(t.endpoint); err != nil {
-			return t, fmt.Errorf("%w: s3: %w", store.ErrURL, err)
+	var transport http.RoundTripper = roundTrips(c.Do)
+	switch c := c.(type) {
+	case *awshttp.BuildableClient:
+		transport = c.GetTransport()
+	case *http.Client:
+		if transport = c.Transport; transport == nil {
+			transport = http.DefaultTransport
 		}
 	}
-	if _, err := s3api.Conditions(t.conditions, store.Claimed); err != nil {
-		return t, err
-	}
-	return t, nil
+	return do(s3api.Transport(transport).RoundTrip)
 }
 
-// host is an endpoint's, for messages.
+// do is an aws.HTTPClient, and roundTrips an http.RoundTripper, of one function.
+type (
+	do         func(*http.Request) (*http.Response, error)
+	roundTrips func(*http.Request) (*http.Response, error)
+)
+
+func (f do) Do(r *http.Request) (*http.Response, error) { return f(r) }
+
+func (f roundTrips) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// directoryBucket is how the name of a directory bucket ends.
+const directoryBucket = "--x-s3"
+
+// host returns an endpoint's host, for messages.
 func host(endpoint string) (string, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
@@ -160,18 +156,4 @@ func host(endpoint string) (string, error) {
 		return "", errors.New("credentials don't belong in an endpoint")
 	}
 	return u.Host, nil
-}
-
-// endpointSource is where the SDK has an endpoint from that isn't in the URL.
-func endpointSource() string {
-	for _, name := range []string{"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"} {
-		if os.Getenv(name) != "" {
-			return name
-		}
-	}
-	return "endpoint_url in the AWS configuration file"
-}
-
-func oneLine(err error) string {
-	return strings.Join(strings.Fields(err.Error()), " ")
 }

@@ -173,7 +173,7 @@ func (s *noLimit) Get(ctx context.Context, key string, _ int64) ([]byte, store.O
 	return s.Store.Get(ctx, key, 1<<20)
 }
 
-// Put is carried out though nobody waits for it.
+// Put is carried out although its context has ended.
 func (s *noContext) Put(_ context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
 	return s.Store.Put(context.Background(), key, body, opts)
 }

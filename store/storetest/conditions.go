@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/repolock/repolock/internal/test/counter"
 	"github.com/repolock/repolock/store"
 )
 
@@ -206,7 +207,7 @@ func ifMatchIncrements(t *testing.T, f *fixture) {
 			s = f.other
 		}
 		for range each {
-			ok, err := Increment(t.Context(), s, "counter")
+			ok, err := counter.Increment(t.Context(), s, "counter")
 			if err != nil && (declared != store.Unsupported || !errors.Is(err, store.ErrConditionUnsupported)) {
 				t.Errorf("%s, and answered with %v", declared, err)
 				return

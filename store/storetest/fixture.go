@@ -8,7 +8,7 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// limit is more than any body of these tests.
+// limit is larger than any body of these tests.
 const limit = 1 << 20
 
 // fixture is a fresh store and a second handle on it.
@@ -42,7 +42,7 @@ func (f *fixture) delete(t *testing.T, key string) {
 	}
 }
 
-// rounds is how often a race is run.
+// rounds returns the number of rounds of a race.
 func (f *fixture) rounds(n int) int {
 	if f.Light {
 		return max(n/10, 1)
@@ -50,17 +50,17 @@ func (f *fixture) rounds(n int) int {
 	return n
 }
 
-// maxEmpty is how many pages in a row may be empty.
+// maxEmpty is the number of pages in a row that can be empty.
 const maxEmpty = 10_000
 
-// list is a whole listing.
+// list returns a whole listing.
 func list(t *testing.T, s store.Store, prefix string) []store.Object {
 	t.Helper()
 	return listFrom(t, s, prefix, "")
 }
 
-// listFrom is what is left of a listing after the page that gave the cursor. It comes to an
-// end on any store: each page begins after the one before.
+// listFrom returns the rest of a listing, from a cursor on. It ends on any store: each page
+// must begin after the one before.
 func listFrom(t *testing.T, s store.Store, prefix, cursor string) []store.Object {
 	t.Helper()
 	var objects []store.Object

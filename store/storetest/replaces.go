@@ -7,9 +7,9 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// replaces: a Put that says what it means to replace is taken if that is there.
-// If it isn't, the backend either ignores the hint and has written, or says
-// ErrPrecondition and leaves what others made of the object.
+// replaces: a Put with Replaces succeeds if the object has that ETag. Otherwise the backend
+// either ignores Replaces and writes, or returns ErrPrecondition and leaves the object as
+// others have left it.
 func replaces(t *testing.T, f *fixture) {
 	put := func(body, etag string) bool {
 		t.Helper()

@@ -15,8 +15,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// sealed makes a body of about size bytes that tells if a part of it is another
-// body's.
+// sealed returns a body of about size bytes with a checksum, which shows whether a part
+// of it is another body's.
 func sealed(seed, size int) string {
 	body := strings.Repeat(fmt.Sprintf("%08d", seed), size/8)
 	return fmt.Sprintf("%08x%s", crc32.ChecksumIEEE([]byte(body)), body)
@@ -87,7 +87,7 @@ func badKeys(t *testing.T, f *fixture) {
 	}
 }
 
-// goodKeys has keys of the lock, and some that look as if they weren't.
+// goodKeys puts, lists and deletes keys of the lock, and others that look invalid.
 func goodKeys(t *testing.T, f *fixture) {
 	for _, key := range []string{
 		"index/lock.exclusive",
@@ -128,7 +128,7 @@ func endedContext(t *testing.T, f *fixture) {
 	f.holds(t, "k", "body")
 }
 
-// requests are one of each, with their errors.
+// requests sends one request of each kind and returns the errors.
 func (f *fixture) requests(ctx context.Context, key string) map[string]error {
 	_, put := f.store.Put(ctx, key, []byte("new"), store.PutOptions{})
 	_, _, get := f.store.Get(ctx, key, limit)
@@ -163,8 +163,8 @@ func propertiesStay(t *testing.T, f *fixture) {
 	}
 }
 
-// everythingAtOnce is for the race detector. Each goroutine has a key of its
-// own beside a shared one, and knows what its own has to be.
+// everythingAtOnce is for the race detector. Each goroutine has a key of its own, whose
+// body it knows, and all have a shared one.
 func everythingAtOnce(t *testing.T, f *fixture) {
 	n, rounds := 64, f.rounds(8)
 	together(n, func(i int) {

@@ -1,8 +1,13 @@
 // Package storetest checks that a backend keeps the contract of store.Store.
 //
-// Every line of the contract is a subtest. What a backend declares itself to
-// lack is checked to be lacking in the way that the contract says; nothing is
-// skipped.
+//	func TestContract(t *testing.T) {
+//		storetest.Run(t, storetest.Config{
+//			New: func(t *testing.T) store.Store { return newEmptyStore(t) },
+//		})
+//	}
+//
+// Each line of the contract is a subtest, and none is skipped: if a backend declares that it
+// lacks a condition, the subtest checks that it refuses the condition as the contract says.
 package storetest
 
 import (
@@ -12,17 +17,18 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// Config says how to get the backend that is tested.
+// Config has the backend under test.
 type Config struct {
-	// New gives a store that is empty and used by nothing else.
+	// New returns an empty store that nothing else uses. It is called once for each
+	// subtest.
 	New func(t *testing.T) store.Store
-	// Again gives another handle on the same objects, as another process has
-	// one. If it is nil, the handle that New gave is used twice.
+	// Again returns another handle on the same objects, as another process would have
+	// it. If it is nil, the tests use the handle of New twice.
 	Again func(t *testing.T, s store.Store) store.Store
-	// Light has fewer rounds of what races, for another configuration of a
-	// backend that is also checked in full.
+	// Light runs a tenth of the rounds of each race, for a further configuration of a
+	// backend that another test checks in full.
 	Light bool
-	// Precision is what the backend rounds mod times down to.
+	// Precision is the unit to which the backend rounds mod times down.
 	Precision time.Duration
 }
 
@@ -59,7 +65,7 @@ var suite = []struct {
 	{"if match loses no increment", ifMatchIncrements},
 	{"if match never revives what was deleted", ifMatchAgainstDelete},
 
-	{"replaces is no condition that is met by halves", replaces},
+	{"replaces is either ignored or heeded", replaces},
 
 	{"reads are never torn", noTornReads},
 	{"bad keys are refused", badKeys},
@@ -70,7 +76,7 @@ var suite = []struct {
 	{"everything at once", everythingAtOnce},
 }
 
-// Run checks the whole contract. Each subtest has a store of its own.
+// Run runs all subtests, each on a store of its own.
 func Run(t *testing.T, c Config) {
 	t.Helper()
 	for _, line := range suite {

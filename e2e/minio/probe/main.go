@@ -2,7 +2,7 @@
 // that has no other program.
 //
 //	probe ready ADDRESS   a MinIO server there is ready for requests
-//	probe free ADDRESS    nobody listens there
+//	probe free ADDRESS    there is no listener
 package main
 
 import (

@@ -185,8 +185,8 @@ func redirect(w http.ResponseWriter, r *http.Request) {
 const listing = `<?xml version="1.0" encoding="UTF-8"?>
 <ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Name>bucket</Name><Prefix>a/prefix/index/</Prefix><KeyCount>1</KeyCount><MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated><Contents><Key>a/prefix/index/k</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>&quot;e&quot;</ETag><Size>2</Size><StorageClass>STANDARD</StorageClass></Contents></ListBucketResult>`
 
-// TestListings: a listing that isn't whole, or not the one that was asked for, is
-// an error. As an empty one it would say that nobody holds a lock.
+// TestListings: a listing that isn't whole, or not the one that was requested, is an error.
+// As an empty one it would mean that the lock is free.
 func TestListings(t *testing.T) {
 	list := func(body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {

@@ -6,7 +6,7 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// Describe asks what the bucket is set to.
+// Describe asks for the bucket's settings.
 func (s *Store) Describe(ctx context.Context) (store.Description, error) {
 	var d store.Description
 	for _, ask := range []struct {
@@ -25,13 +25,9 @@ func (s *Store) Describe(ctx context.Context) (store.Description, error) {
 		switch {
 		case ctx.Err() != nil:
 			return d, s.failed(ctx, r, err)
-		case err != nil && refused(r.answer).Code == "ObjectLockConfigurationNotFoundError":
-			*ask.answer = store.No
-		case err != nil:
-			*ask.answer = store.Unknown
-		case yes:
+		case err == nil && yes:
 			*ask.answer = store.Yes
-		default:
+		case err == nil, refused(r.answer).Code == "ObjectLockConfigurationNotFoundError":
 			*ask.answer = store.No
 		}
 	}

@@ -3,33 +3,28 @@ package s3api
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/xml"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"net/url"
-	"strings"
+	"slices"
 	"time"
-	"unicode"
 
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/internal/web"
+	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
-// request is one request to the server, for judging what became of it.
+// request is one request to the server, for the meaning of its error.
 type request struct {
 	op, key     string
 	permission  string // that it needs
 	conditional bool
 	ifMatch     bool
-	answer      *web.Answer
+	answer      *httptransport.Answer
 }
 
-// failed gives an error of a client library the meaning that package store has
-// for it, in one line.
+// failed returns an error of a client library as one of package store, in one line.
 func (s *Store) failed(ctx context.Context, r request, err error) error {
 	return &store.Error{Op: r.op, Key: r.key, Err: s.meaning(ctx, r, err)}
 }
@@ -61,22 +56,17 @@ func (s *Store) meaning(ctx context.Context, r request, err error) error {
 	return s.refused(r, status, said)
 }
 
-// refusal is an error answer in S3's words. The client libraries put words of
-// their own where the server has none.
+// refusal is the body of an error answer. The client libraries' errors have texts of their
+// own if the server has none.
 type refusal struct {
 	Code    string `xml:"Code"`
 	Message string `xml:"Message"`
 	Region  string `xml:"Region"`
 }
 
-func refused(a *web.Answer) refusal {
-	if a.Status() < 300 {
-		return refusal{}
-	}
-	return inWords(a.Refusal())
-}
+func refused(a *httptransport.Answer) refusal { return inWords(a.Refusal()) }
 
-// inWords reads the body of a refusal; one that isn't S3's says nothing.
+// inWords parses the body of a refusal. One that isn't S3's is the zero refusal.
 func inWords(raw []byte) refusal {
 	var body struct {
 		XMLName xml.Name `xml:"Error"`
@@ -85,41 +75,34 @@ func inWords(raw []byte) refusal {
 	if xml.Unmarshal(raw, &body) != nil {
 		return refusal{}
 	}
-	return refusal{tame(body.Code), tame(body.Message), tame(body.Region)}
+	return refusal{text.Line(body.Code), text.Line(body.Message), text.Line(body.Region)}
 }
 
-// tame is what a server says, fit for one line of a terminal.
-func tame(s string) string {
-	line := strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, s)
-	if line = strings.Join(strings.Fields(line), " "); len(line) > maxSaid {
-		line = strings.ToValidUTF8(line[:maxSaid], "")
-	}
-	return line
-}
-
-// maxSaid is as much of a server's own words as is told.
-const maxSaid = 200
-
-// refused: the server answered, and didn't do it.
+// refused returns the meaning of an answer that is no success. A server that fails says
+// nothing of the request, whatever code it has.
 func (s *Store) refused(r request, status int, refusal refusal) error {
 	said := fmt.Sprintf("%s answers %d", s.place.Host, status)
 	if refusal.Code != "" {
 		said += " " + refusal.Code
 	}
-	switch {
-	case web.Down(status):
-		return store.Unreachable(errors.New(said + explained(refusal)))
-	case status == http.StatusInsufficientStorage, full(refusal.Code):
-		return fmt.Errorf("%w: %s", store.ErrFull, said+explained(refusal))
-	case status >= 500 && status != http.StatusNotImplemented:
-		// A server that fails says nothing of us, whatever code it gives.
-		return errors.New(said + explained(refusal))
+	explained := said
+	if refusal.Message != "" {
+		explained += ": " + refusal.Message
 	}
+	mightPass := errors.New(explained) // 409, 429 and all others
+	switch {
+	case httptransport.Down(status):
+		return store.Unreachable(mightPass)
+	case status == http.StatusInsufficientStorage, slices.Contains(full, refusal.Code):
+		return fmt.Errorf("%w: %w", store.ErrFull, mightPass)
+	case status >= 500 && status != http.StatusNotImplemented:
+		return mightPass
+	}
+	return cmp.Or(s.byCode(r, refusal, said), s.byStatus(r, status, refusal, said), mightPass)
+}
+
+// byCode returns the meaning of a refusal's code, or nil if its status decides.
+func (s *Store) byCode(r request, refusal refusal, said string) error {
 	switch refusal.Code {
 	case "NoSuchBucket":
 		return fmt.Errorf("bucket %q: %w", s.place.Bucket, store.ErrNotFound)
@@ -135,10 +118,10 @@ func (s *Store) refused(r request, status int, refusal refusal) error {
 	case "InvalidBucketName":
 		return fmt.Errorf("%w: %q can't be a bucket's name (%s)", store.ErrConfig, s.place.Bucket, said)
 	case "NotImplemented":
-		if r.conditional {
-			return fmt.Errorf("%w: %s", store.ErrConditionUnsupported, said)
+		if !r.conditional {
+			return fmt.Errorf("%w: %s", store.ErrConfig, said)
 		}
-		return fmt.Errorf("%w: %s", store.ErrConfig, said)
+		return fmt.Errorf("%w: %s", store.ErrConditionUnsupported, said)
 	case "InvalidRequest", "InvalidArgument":
 		if r.conditional {
 			return fmt.Errorf("%w: %s", store.ErrConditionUnsupported, said)
@@ -149,6 +132,11 @@ func (s *Store) refused(r request, status int, refusal refusal) error {
 		}
 		return store.ErrNotFound
 	}
+	return nil
+}
+
+// byStatus returns the meaning of a refusal's status, or nil if it has none of its own.
+func (s *Store) byStatus(r request, status int, refusal refusal, said string) error {
 	switch {
 	case status == 412 && r.conditional:
 		return fmt.Errorf("%w: %s", store.ErrPrecondition, said)
@@ -161,97 +149,40 @@ func (s *Store) refused(r request, status int, refusal refusal) error {
 	case status == 400 && refusal.Code == "":
 		return fmt.Errorf("%w: %s, and not as an object store does: is it the endpoint, and does it want TLS?", store.ErrConfig, said)
 	}
-	// 409, 429 and whatever else: it may be otherwise the next time.
-	return errors.New(said + explained(refusal))
+	return nil
 }
 
-// full reports whether a refusal's code is one for want of space: MinIO's, Ceph's, and
-// those of servers that have quotas.
-func full(code string) bool {
-	switch code {
-	case "XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "XMinioBucketQuotaExceeded", "QuotaExceeded", "QuotaExceededException", "InsufficientStorage":
-		return true
-	}
-	return false
-}
-
-func explained(r refusal) string {
-	if r.Message == "" {
-		return ""
-	}
-	return ": " + r.Message
+// full are the codes that mean that there is no space left, or a quota is used up.
+var full = []string{
+	"XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "XMinioBucketQuotaExceeded",
+	"QuotaExceeded", "QuotaExceededException", "InsufficientStorage",
 }
 
 func (s *Store) wrongRegion(r request, refusal refusal, said string) error {
-	if region := cmp.Or(tame(r.answer.Header("X-Amz-Bucket-Region")), refusal.Region); region != "" {
+	if region := cmp.Or(text.Line(r.answer.Header("X-Amz-Bucket-Region")), refusal.Region); region != "" {
 		return fmt.Errorf("%w: bucket %q is in region %s: put region=%s into the URL (%s)", store.ErrConfig, s.place.Bucket, region, region, said)
 	}
 	return fmt.Errorf("%w: bucket %q is in another region, or at another endpoint (%s)", store.ErrConfig, s.place.Bucket, said)
 }
 
-// offset says how far this machine's clock is from the server's.
-func (s *Store) offset(a *web.Answer) string {
+// offset returns how far this machine's clock is from the server's.
+func (s *Store) offset(a *httptransport.Answer) string {
 	date := a.Date()
 	if date.IsZero() {
 		return "far from the server's"
 	}
-	switch d := s.now().Sub(date).Round(time.Second); {
-	case d > 0:
+	d := s.now().Sub(date).Round(time.Second)
+	if d > 0 {
 		return d.String() + " ahead of the server's"
-	default:
-		return (-d).String() + " behind the server's"
 	}
+	return (-d).String() + " behind the server's"
 }
 
-// unanswered: no answer came, and the request may have been carried out.
-func (s *Store) unanswered(r request, err error) error {
-	var (
-		record     tls.RecordHeaderError
-		authority  x509.UnknownAuthorityError
-		hostname   x509.HostnameError
-		invalid    x509.CertificateInvalidError
-		dns        *net.DNSError
-		transport  *url.Error
-		connection *net.OpError
-	)
-	switch {
-	case errors.As(err, &record), strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
-		return fmt.Errorf("%w: %s speaks no TLS: %s", store.ErrConfig, s.place.Host, s.place.PlainHint)
-	case strings.Contains(err.Error(), tlsAlert):
-		return fmt.Errorf("%w: %s wants TLS: write https:// in endpoint=, or leave out tls=false", store.ErrConfig, s.place.Host)
-	case errors.As(err, &authority):
-		return fmt.Errorf("%w: the certificate of %s isn't to be trusted: %s: have its authority trusted by this machine, or named by AWS_CA_BUNDLE",
-			store.ErrConfig, s.place.Host, Innermost(err))
-	case errors.As(err, &hostname), errors.As(err, &invalid):
-		return fmt.Errorf("%w: the certificate of %s isn't to be trusted: %s", store.ErrConfig, s.place.Host, Innermost(err))
-	case errors.As(err, &connection) && connection.Op == "remote error", strings.HasPrefix(Innermost(err).Error(), "tls: "):
-		return fmt.Errorf("%w: no TLS with %s: %s", store.ErrConfig, s.place.Host, Innermost(err))
-	case errors.As(err, &dns) && dns.IsNotFound:
-		return fmt.Errorf("%s: %w", s.place.Host, store.ErrNoHost)
-	case errors.As(err, &connection):
-		err = fmt.Errorf("%s: %w", s.place.Host, connection)
-	case errors.As(err, &transport):
-		err = fmt.Errorf("%s: %w", s.place.Host, transport.Err)
-	default:
-		err = fmt.Errorf("%s: %w", s.place.Host, Innermost(err))
+// deletion returns the command with which a person deletes an object whose key is invalid.
+func (p Place) deletion(key string) string {
+	command := "aws s3api delete-object"
+	if p.Endpoint != "" {
+		command += " --endpoint-url " + text.ShellWord(p.Endpoint)
 	}
-	if r.answer.Silence() {
-		return store.Unreachable(err)
-	}
-	return err
-}
-
-// tlsAlert is how package net/http words what most servers that want TLS answer to
-// one who speaks without: an alert, which is type 21 of version 3.
-const tlsAlert = `malformed HTTP response "\x15\x03`
-
-// Innermost is the last of a chain of errors, where the libraries' are long.
-func Innermost(err error) error {
-	for {
-		next := errors.Unwrap(err)
-		if next == nil {
-			return err
-		}
-		err = next
-	}
+	return command + " --bucket " + text.ShellWord(p.Bucket) + " --key " + text.ShellWord(p.Prefix+key)
 }

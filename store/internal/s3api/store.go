@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -12,7 +13,7 @@ import (
 
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/internal/web"
+	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
 // Place is where a repository is.
@@ -24,6 +25,9 @@ type Place struct {
 	Endpoint string
 	// PlainHint says how to speak to a server without TLS.
 	PlainHint string
+	// Own reports whether a request on the transport is the client's own: a provider of
+	// credentials can use the transport too, under the same context. If it is nil, all are.
+	Own func(*http.Request) bool
 }
 
 // Store is the contract of store.Store on a client.
@@ -37,6 +41,13 @@ type Store struct {
 	heard  atomic.Bool // a request was answered, and sent again
 }
 
+var (
+	_ store.Store              = (*Store)(nil)
+	_ store.Describer          = (*Store)(nil)
+	_ store.Answerer           = (*Store)(nil)
+	_ store.ConditionalDeleter = (*Store)(nil)
+)
+
 // New returns a store. It makes no request.
 func New(c Client, p Place, name string, conditions store.Condition) *Store {
 	return &Store{
@@ -48,7 +59,7 @@ func New(c Client, p Place, name string, conditions store.Condition) *Store {
 	}
 }
 
-// Properties says what is known of the server.
+// Properties returns what is known of the server.
 func (s *Store) Properties() store.Properties { return s.props }
 
 // Put stores a body, and afterwards removes the version of it that this store
@@ -72,7 +83,7 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.Put
 		return store.Object{}, &store.Error{Op: r.op, Key: key, Err: fmt.Errorf("%s answers a put with %d and no ETag", s.place.Host, r.answer.Status())}
 	}
 	s.tidy.wrote(ctx, s, key, r.answer.Header("X-Amz-Version-Id"), covered)
-	// When it was written the answer doesn't tell: its Date is when it was sent.
+	// The answer has no time of the write: its Date is when it was sent.
 	return store.Object{Key: key, ETag: etag, Size: int64(len(body))}, nil
 }
 
@@ -105,13 +116,13 @@ func (s *Store) Get(ctx context.Context, key string, limit int64) ([]byte, store
 	return body, o, nil
 }
 
-// List is one request, or none for a prefix that no key has: some servers refuse
-// such a one.
+// List sends one request, or none for a prefix that no key can have: some servers refuse
+// those.
 func (s *Store) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
 	if store.CheckKey(prefix+"x") != nil {
 		return store.Page{}, ctx.Err()
 	}
-	ctx, answer := web.Watch(ctx)
+	ctx, answer := httptransport.Watch(ctx, s.place.Own)
 	r := request{op: "list", key: prefix, permission: "s3:ListBucket", answer: answer}
 	var page store.Page
 	err := s.once(ctx, r, func() (err error) {
@@ -120,9 +131,6 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (store.Page, er
 	})
 	if err != nil {
 		return store.Page{}, s.failed(ctx, r, err)
-	}
-	if answer.Status() == 0 {
-		return store.Page{}, s.failed(ctx, r, errors.New("the client made no request"))
 	}
 	for i := range page.Objects {
 		o := &page.Objects[i]
@@ -133,16 +141,16 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (store.Page, er
 		o.Key, o.ETag = key, ETag(o.ETag)
 	}
 	page.Objects = merged(page.Objects)
-	if !ordered(page.Objects) {
+	if !slices.IsSortedFunc(page.Objects, func(a, b store.Object) int { return strings.Compare(a.Key, b.Key) }) {
 		return store.Page{}, s.failed(ctx, r, fmt.Errorf("%w: it is in no order", store.ErrListing))
 	}
 	page.Now = answer.Date()
 	return page, nil
 }
 
-// merged makes one of the objects of one key: some servers list it twice while it is
-// overwritten. The newer form counts, and one with a body before an empty one, which would
-// say that a lock was released.
+// merged joins objects with the same key: some servers list a key twice while it is
+// overwritten. The newer one counts. In doubt it is the one with a body, because an empty
+// one means that a lock was released.
 func merged(objects []store.Object) []store.Object {
 	out := objects[:0]
 	for _, o := range objects {
@@ -157,12 +165,8 @@ func merged(objects []store.Object) []store.Object {
 	return out
 }
 
-func ordered(objects []store.Object) bool {
-	return slices.IsSortedFunc(objects, func(a, b store.Object) int { return strings.Compare(a.Key, b.Key) })
-}
-
-// Delete removes an object. On a versioned bucket it removes what this store has
-// written of it for good, where that is allowed.
+// Delete removes an object. On a versioned bucket it also removes the versions that this
+// store has written, if that is permitted.
 func (s *Store) Delete(ctx context.Context, key string) error {
 	return s.remove(ctx, key, false, func(ctx context.Context) error { return s.client.Delete(ctx, s.place.Prefix+key, "") })
 }
@@ -204,12 +208,12 @@ func (s *Store) begin(ctx context.Context, op, key, permission string) (context.
 		}
 		return ctx, request{}, &store.Error{Op: op, Key: key, Err: err}
 	}
-	ctx, answer := web.Watch(ctx)
+	ctx, answer := httptransport.Watch(ctx, s.place.Own)
 	return ctx, request{op: op, key: key, permission: permission, answer: answer}, nil
 }
 
-// signable is that nobody has configured credentials, or, once a request was
-// signed, that they can't be had just now, which may pass.
+// signable returns an error if there are no credentials: ErrConfig if there never were, and
+// one that might pass if a request was signed before.
 func (s *Store) signable(ctx context.Context) error {
 	err := s.client.Signable(ctx)
 	switch {
@@ -225,13 +229,13 @@ func (s *Store) signable(ctx context.Context) error {
 	}
 }
 
-// credentialsError is why a request wasn't sent.
+// credentialsError is the reason that a request wasn't sent.
 type credentialsError struct{ error }
 
 func (e credentialsError) Unwrap() error { return e.error }
 
-// once sends a request, and once more if it was refused for what may not be so the
-// second time. A refused request did nothing.
+// once sends a request, and once more if the refusal might not be repeated. A refused
+// request did nothing.
 func (s *Store) once(ctx context.Context, r request, send func() error) error {
 	if err := s.signable(ctx); err != nil {
 		return err
@@ -242,16 +246,19 @@ func (s *Store) once(ctx context.Context, r request, send func() error) error {
 		r.answer.Reset()
 		err = send()
 	}
+	if err == nil && r.answer.Status() == 0 {
+		return errors.New("the client made no request")
+	}
 	return err
 }
 
-// Answered reports whether a refusal was passed over by sending the request again.
+// Answered reports whether a request was sent again after a refusal.
 func (s *Store) Answered() bool { return s.heard.Load() }
 
-// passing refusals are that of the time in the signature, as the library may have
-// learnt the server's from it; and MinIO's of a put at the moment in which another
-// object, the last one below the same prefix, is deleted: it words that as if it
-// weren't permitted (github.com/minio/minio/issues/12914).
+// passing reports whether a refusal might not be repeated. One is that of the time in the
+// signature: the library has learnt the server's from it. The other is MinIO's of a put at
+// the moment in which another object, the last one below the same prefix, is deleted: its
+// code is AccessDenied (github.com/minio/minio/issues/12914).
 func passing(r request) bool {
 	switch refused(r.answer).Code {
 	case "RequestTimeTooSkewed":
@@ -263,48 +270,6 @@ func passing(r request) bool {
 	}
 }
 
-// ETag takes the quotes off an ETag, which some servers send in one answer and
-// not in another.
+// ETag returns an ETag without its quotes, which some servers send in one answer and not in
+// another.
 func ETag(s string) string { return strings.Trim(strings.TrimPrefix(s, "W/"), `"`) }
-
-// Prefix is the prefix that a URL's path means.
-func Prefix(path string) (string, error) {
-	prefix := strings.Trim(path, "/")
-	if prefix == "" {
-		return "", nil
-	}
-	if err := store.CheckKey(prefix); err != nil {
-		return "", fmt.Errorf("%w: the prefix in it is no key: %w", store.ErrURL, err)
-	}
-	return prefix + "/", nil
-}
-
-// Conditions reads the parameter conditions=.
-func Conditions(value string, byDefault store.Condition) (store.Condition, error) {
-	switch value {
-	case "":
-		return byDefault, nil
-	case "auto":
-		return store.Claimed, nil
-	case "kept":
-		return store.Kept, nil
-	case "none":
-		return store.Unsupported, nil
-	default:
-		return 0, fmt.Errorf("%w: conditions= is auto, kept or none", store.ErrURL)
-	}
-}
-
-// Bool reads a parameter that is true or false.
-func Bool(name, value string, byDefault bool) (bool, error) {
-	switch value {
-	case "":
-		return byDefault, nil
-	case "true":
-		return true, nil
-	case "false":
-		return false, nil
-	default:
-		return false, fmt.Errorf("%w: %s= is true or false", store.ErrURL, name)
-	}
-}

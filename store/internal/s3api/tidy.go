@@ -8,22 +8,21 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/internal/web"
+	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
-// tidy removes what this store has written from a versioned bucket, which would
-// else keep every renewal of a lock. Only versions that this store wrote go, each
-// by its id, so nothing of anybody else's is ever removed, and nothing that was
-// deleted is uncovered. It is done for tidiness: what fails stays, as a version
-// that nobody sees, and what isn't allowed isn't tried again.
+// tidy removes the versions that this store has written to a versioned bucket, which
+// would otherwise keep every renewal of a lock. It removes each by its id, so that it
+// touches no version of another writer and uncovers nothing that was deleted. A version
+// whose removal fails stays, invisible; a removal that isn't permitted isn't tried again.
 type tidy struct {
 	mu      sync.Mutex
 	own     map[string][]string // versions by key, the newest last
 	refused bool
 }
 
-// covered are the versions of a key that were put, and answered, by now. What is
-// put after this covers them; of two puts at once nobody knows which is the newer.
+// covered returns the versions of a key whose puts have been answered by now. A later put
+// covers them. The order of two puts at the same time isn't known.
 func (t *tidy) covered(key string) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -74,29 +73,20 @@ func (t *tidy) deleted(ctx context.Context, s *Store, key, marker string, covere
 			return
 		}
 	}
-	listing, _ := web.Watch(ctx)
-	versions, err := s.client.Versions(listing, s.place.Prefix+key)
+	listing, _ := httptransport.Watch(ctx, s.place.Own)
+	name := s.place.Prefix + key
+	versions, err := s.client.Versions(listing, name)
 	if err != nil {
 		return // not allowed, perhaps: the marker stays
 	}
-	below := versions[:0]
-	seen := false
-	for _, v := range versions {
-		switch {
-		case v.Key != s.place.Prefix+key:
-		case v.ID == marker:
-			seen = true
-		case seen:
-			below = append(below, v)
-		}
-	}
-	if seen && (len(below) == 0 || below[0].Marker) {
+	versions = slices.DeleteFunc(versions, func(v Version) bool { return v.Key != name })
+	at := slices.IndexFunc(versions, func(v Version) bool { return v.ID == marker })
+	if at >= 0 && (at == len(versions)-1 || versions[at+1].Marker) {
 		t.remove(ctx, s, key, marker)
 	}
 }
 
-// briefly bounds what is done for tidiness alone: what it follows was done, and must
-// not be given up because of it.
+// briefly bounds the removals, which must not make a failure of the request before them.
 func briefly(ctx context.Context) (context.Context, context.CancelFunc) {
 	timeout := tidyTimeout
 	if end, ok := ctx.Deadline(); ok {
@@ -105,22 +95,19 @@ func briefly(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, timeout)
 }
 
-// remove deletes a version for good.
+// remove deletes a version for good. It notes if the permission is missing, or if Object
+// Lock keeps the version, for which MinIO's code is InvalidRequest.
 func (t *tidy) remove(ctx context.Context, s *Store, key, version string) bool {
-	ctx, answer := web.Watch(ctx)
+	ctx, answer := httptransport.Watch(ctx, s.place.Own)
 	err := s.client.Delete(ctx, s.place.Prefix+key, version)
-	if err != nil {
-		t.judge(s.failed(ctx, request{op: "delete", key: key, permission: "s3:DeleteObjectVersion", answer: answer}, err), answer)
+	if err == nil {
+		return true
 	}
-	return err == nil
-}
-
-// judge notes that the permission is lacking, or that Object Lock keeps the version
-// from being deleted, for which MinIO's word is InvalidRequest.
-func (t *tidy) judge(err error, answer *web.Answer) {
+	err = s.failed(ctx, request{op: "delete", key: key, permission: "s3:DeleteObjectVersion", answer: answer}, err)
 	if errors.Is(err, store.ErrPermission) || refused(answer).Code == "InvalidRequest" {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		t.refused = true
 	}
+	return false
 }

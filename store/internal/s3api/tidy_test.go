@@ -1,12 +1,14 @@
 package s3api_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/repolock/repolock/store"
 )
@@ -82,8 +84,8 @@ func TestVersionsUnlisted(t *testing.T) {
 	})
 }
 
-// TestPutsAtOnce: of two puts under way at once nobody knows which is the newer, so
-// neither removes the other's version, which may be what everybody sees.
+// TestPutsAtOnce: the order of two puts at once isn't known, so neither removes the other's
+// version, which might be the visible one.
 func TestPutsAtOnce(t *testing.T) {
 	h, removals := versioned(say(204, ""), say(403, "AccessDenied"))
 	var puts atomic.Int32
@@ -116,4 +118,54 @@ func TestPutsAtOnce(t *testing.T) {
 	if n := removals.Load(); n != 2 {
 		t.Errorf("%d versions were removed by a put that came after both", n)
 	}
+}
+
+// TestDeleteAndPutAtOnce: a deletion removes no version that may be newer than it.
+func TestDeleteAndPutAtOnce(t *testing.T) {
+	deletion, put := make(chan struct{}), make(chan struct{})
+	h, _ := versioned(func(w http.ResponseWriter, r *http.Request) {
+		if v := r.URL.Query().Get("versionId"); v != "v1" {
+			t.Errorf("%s is removed, which was written after the deletion", v)
+		}
+		w.WriteHeader(204)
+	}, say(403, "AccessDenied"))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h(w, r)
+		if r.Method == http.MethodDelete && !r.URL.Query().Has("versionId") {
+			close(deletion)
+			<-put
+		}
+	}))
+	t.Cleanup(server.Close)
+	s := openStore(t, "s3://bucket/a?endpoint="+url.QueryEscape(server.URL))
+	write := requests["put"]
+	if err := write(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- requests["delete"](t.Context(), s) }()
+	<-deletion
+	if err := write(t.Context(), s); err != nil {
+		t.Error(err)
+	}
+	close(put)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTidyingTakesNothingAway: that old versions can't be removed in time makes no
+// failure of a put that was done.
+func TestTidyingTakesNothingAway(t *testing.T) {
+	h, _ := versioned(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, say(403, "AccessDenied"))
+	both(t, h, "", func(t *testing.T, s store.Store) {
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			_, err := s.Put(ctx, "index/k", []byte("{}"), store.PutOptions{})
+			if err != nil || ctx.Err() != nil {
+				t.Errorf("%v; the context: %v", err, ctx.Err())
+			}
+			cancel()
+		}
+	})
 }

@@ -11,10 +11,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/repolock/repolock/store/internal/web"
+	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
-// unfit is why what answers can't be an object store, or not one that serves.
+// unfit is the reason that a server can't be an object store.
 type unfit string
 
 func (why unfit) Error() string { return "what answers there isn't an object store: " + string(why) }
@@ -22,8 +22,8 @@ func (why unfit) Error() string { return "what answers there isn't an object sto
 // maxAnswer is more than a list of 1000 objects can have.
 const maxAnswer = 16 << 20
 
-// bounded is the body of an answer that isn't an object's: the client libraries read it into
-// memory, to its end.
+// bounded is the body of an answer without an object: the client libraries read all of it
+// into memory.
 type bounded struct {
 	io.ReadCloser
 	left int
@@ -37,29 +37,36 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Transport has a transport note its answers for [Store], and refuse successes
-// that aren't S3's.
-func Transport(next http.RoundTripper) http.RoundTripper { return strict{web.Watched(next)} }
+// Transport returns a transport that notes its answers for [Store], and refuses successes
+// that aren't S3's. Requests of others than Store pass.
+func Transport(next http.RoundTripper) http.RoundTripper { return strict{httptransport.Watched(next)} }
+
+// Transports reports whether a transport is one that Transport returned.
+func Transports(t http.RoundTripper) bool {
+	_, ok := t.(strict)
+	return ok
+}
 
 type strict struct{ next http.RoundTripper }
 
 func (s strict) RoundTrip(r *http.Request) (*http.Response, error) {
 	res, err := s.next.RoundTrip(r)
-	if err != nil {
-		return nil, err
+	if err != nil || !httptransport.Watches(r) {
+		return res, err
 	}
 	if !isObject(r) {
 		res.Body = &bounded{res.Body, maxAnswer}
 	}
 	if err := check(r, res); err != nil {
+		httptransport.AnswerOf(r.Context()).Fail(err)
 		res.Body.Close()
 		return nil, err
 	}
 	return res, nil
 }
 
-// check looks at an answer. A failure of the server's is never one of S3's
-// configuration, whoever words it: load balancers do.
+// check returns an error for an answer that isn't S3's. A failure of the server is none,
+// whatever its form: load balancers send pages.
 func check(r *http.Request, res *http.Response) error {
 	switch {
 	case res.StatusCode >= 500, res.StatusCode == http.StatusRequestTimeout, res.StatusCode == http.StatusTooManyRequests:
@@ -71,8 +78,8 @@ func check(r *http.Request, res *http.Response) error {
 	case res.StatusCode != http.StatusOK && (r.Method != http.MethodDelete || res.StatusCode != http.StatusNoContent):
 		return fmt.Errorf("it answers %d, which isn't a success of S3's", res.StatusCode)
 	case r.Method == http.MethodDelete:
-		// S3's answer is 204. Somebody in between who swallows a deletion answers
-		// 200: a lock that counts as deleted would still be there.
+		// S3's answer is 204. A proxy that drops a deletion answers 200: the lock
+		// would still exist.
 		if res.StatusCode != http.StatusNoContent {
 			return unfit("it answers a deletion with 200")
 		}
@@ -84,8 +91,8 @@ func check(r *http.Request, res *http.Response) error {
 	return nil
 }
 
-// isPage reports whether an answer is a web page. What is empty, or a refusal in S3's words,
-// is none, whatever it is called: Swift and moto call all that they answer so.
+// isPage reports whether an answer is a web page. An empty body or a refusal of S3's isn't,
+// whatever its content type: Swift and moto send text/html with every answer.
 func isPage(res *http.Response) bool {
 	if !strings.HasPrefix(res.Header.Get("Content-Type"), "text/html") || res.ContentLength == 0 {
 		return false
@@ -99,14 +106,14 @@ func isPage(res *http.Response) bool {
 	return err != nil || inWords(body).Code == ""
 }
 
-// isObject reports whether the answer is an object's own body. The SDK names the
-// operation in the query.
+// isObject reports whether the answer is an object's body. The SDK puts the operation into
+// the query.
 func isObject(r *http.Request) bool {
 	return r.Method == http.MethodGet && (r.URL.RawQuery == "" || r.URL.RawQuery == "x-id=GetObject")
 }
 
-// checkObject looks whether an object is one, and will be seen to be cut off: an
-// empty body means that the lock was released.
+// checkObject returns an error unless an answer is an object with a known end: an empty body
+// means that the lock was released.
 func checkObject(res *http.Response) error {
 	switch {
 	case res.Header.Get("Etag") == "":
@@ -117,9 +124,8 @@ func checkObject(res *http.Response) error {
 	return nil
 }
 
-// checkList reads a listing to its end, and looks whether it is one, whole, and
-// the one that was asked for. The client libraries take an empty body or any
-// other XML for an empty listing.
+// checkList returns an error unless an answer is a whole listing, and the one that was
+// requested. The client libraries take an empty body or any other XML for an empty listing.
 func checkList(query url.Values, res *http.Response) error {
 	body, err := io.ReadAll(res.Body)
 	res.Body.Close()

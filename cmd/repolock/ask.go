@@ -1,0 +1,58 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/daemon"
+	"github.com/repolock/repolock/internal/identity"
+	"github.com/repolock/repolock/internal/session"
+	"github.com/repolock/repolock/internal/text"
+	"github.com/repolock/repolock/replock"
+)
+
+// tokenArg names a lock that acquire has acquired.
+type tokenArg struct {
+	Token string `arg:"" optional:"" env:"REPOLOCK_TOKEN" help:"The token that acquire printed. The default is REPOLOCK_TOKEN."`
+}
+
+// ask sends the keeper a request, and returns the lock that it holds.
+func (t tokenArg) ask(do string) (session.Holding, error) {
+	if err := daemon.Supported(); err != nil {
+		return session.Holding{}, usageError{err}
+	}
+	if t.Token == "" {
+		return session.Holding{}, usageError{errors.New("no token: give the one that acquire printed, or set REPOLOCK_TOKEN")}
+	}
+	if err := daemon.CheckToken(t.Token); err != nil {
+		return session.Holding{}, usageError{err}
+	}
+	var a session.Answer
+	asked := clock.System{}.Elapsed()
+	if err := daemon.Ask(t.Token, do, &a, do == "release"); err != nil {
+		return session.Holding{}, err
+	}
+	if a.Failure != nil {
+		return session.Holding{}, newKeeperError(a.Failure)
+	}
+	if do != "release" && a.Over(asked, clock.System{}.Elapsed(), identity.Self().TimeNamespace) {
+		return session.Holding{}, fmt.Errorf("%w: its lease was over when the keeper's answer was read", replock.ErrLost)
+	}
+	return a.Holding, nil
+}
+
+// askAndShow sends a request that leaves the lock held, and prints until when it is.
+func (t tokenArg) askAndShow(r *reporter, do string) error {
+	h, err := t.ask(do)
+	if err != nil {
+		return err
+	}
+	words := ""
+	if !r.Quiet {
+		words = fmt.Sprintf("%s lock %s, operation %s, is held until %s unless refreshed (%v)\n", h.Mode, h.ID,
+			text.Brief(h.Operation), h.HeldUntil.Format(time.RFC3339), h.Left().Round(time.Second))
+	}
+	return r.result(h, words)
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/repolock/repolock/internal/events"
+	"github.com/repolock/repolock/internal/procgroup"
+	"github.com/repolock/repolock/internal/session"
+	"github.com/repolock/repolock/internal/text"
+	"github.com/repolock/repolock/replock"
+)
+
+// dryRun is what --dry-run prints, in JSON. Fields are only ever added.
+type dryRun struct {
+	WouldRun   []string `json:"would_run"`
+	Mode       string   `json:"mode,omitempty"` // empty: without a lock
+	Operation  string   `json:"operation,omitempty"`
+	LockName   string   `json:"lock_name,omitempty"`
+	Available  bool     `json:"available"` // the lock is free now, or none is needed
+	Suggestion string   `json:"suggestion"`
+}
+
+// dryRun does what --dry-run says: it runs nothing and writes nothing, because only the
+// command itself knows how to run and change nothing. It returns the error that the command
+// would get if another holder has the lock.
+func (f commandFlags) dryRun(r *reporter, g global, mode replock.Mode, operation string, args []string) (int, error) {
+	if _, err := procgroup.LookPath(args); err != nil {
+		return 0, err
+	}
+	out := dryRun{WouldRun: args, Available: true, Suggestion: "for a command with a dry run of its own: repolock run --no-lock -- COMMAND"}
+	if operation == "restore" { // a prune must not delete what a restore reads
+		out.Suggestion = "for a command with a dry run of its own: repolock restore -- COMMAND"
+	}
+	if none, _ := session.Policy(f.policyFlags).NeedsNone(g.Repo); none || mode == 0 {
+		return 0, out.print(r)
+	}
+	if err := replock.CheckOperation(operation); err != nil {
+		return 0, usageError{err}
+	}
+	out.Mode, out.Operation, out.LockName = mode.String(), operation, events.LockName(g.Name)
+	held, err := g.inTheWay(mode)
+	if err != nil {
+		return 0, err
+	}
+	out.Available = held == nil
+	if err := out.print(r); err != nil || held == nil {
+		return 0, err
+	}
+	return f.without(r, args, session.NotAcquiredError{Err: session.NewHeldError(held, g.place(), f.HeldCode), Answered: true})
+}
+
+// maxNamed is the number of holders that an error names.
+const maxNamed = 16
+
+// inTheWay returns the locks that conflict with a lock of this mode, or nil.
+func (g global) inTheWay(mode replock.Mode) (*replock.HeldError, error) {
+	l, err := g.locker()
+	if err != nil {
+		return nil, err
+	}
+	holders, err := l.Status(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	holders = slices.DeleteFunc(holders, func(i replock.Info) bool {
+		return i.Verdict == replock.Stale || mode == replock.Shared && i.Mode == replock.Shared
+	})
+	if len(holders) == 0 {
+		return nil, nil
+	}
+	n := min(len(holders), maxNamed)
+	return &replock.HeldError{Mode: mode, Holders: holders[:n], More: len(holders) - n}, nil
+}
+
+func (o dryRun) print(r *reporter) error {
+	lock := map[string]string{"": "WITHOUT A LOCK", "shared": "under a shared lock", "exclusive": "under the exclusive lock"}[o.Mode]
+	found := ""
+	if o.Mode != "" && o.Available {
+		found = "the lock is to be had now\n"
+	}
+	return r.result(o, fmt.Sprintf("would run, %s: %s\n%snothing was run, and no lock was taken; %s\n", lock, text.Escape(spell(o.WouldRun)), found, o.Suggestion))
+}
+
+var bareWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
+
+func spell(args []string) string {
+	var words []string
+	for _, a := range args {
+		if !bareWord.MatchString(a) {
+			a = quote(a)
+		}
+		words = append(words, a)
+	}
+	return strings.Join(words, " ")
+}

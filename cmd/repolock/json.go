@@ -1,0 +1,83 @@
+package main
+
+import (
+	"errors"
+	"time"
+
+	"github.com/repolock/repolock/internal/audit"
+	"github.com/repolock/repolock/internal/events"
+	"github.com/repolock/repolock/internal/text"
+	"github.com/repolock/repolock/replock"
+)
+
+// jsonError is an error with --json, in the shape of the locking specification of
+// tower-fleet (lock/v1, section 4.4). Fields are only ever added.
+type jsonError struct {
+	Error      string     `json:"error"`
+	Message    string     `json:"message"`
+	ExitCode   int        `json:"exit_code"`
+	LockName   string     `json:"lock_name"`
+	HeldBy     *jsonLock  `json:"held_by,omitempty"` // the first of Holders
+	Holders    []jsonLock `json:"holders,omitempty"`
+	More       int        `json:"more,omitempty"`
+	Waited     float64    `json:"waited_seconds,omitempty"`
+	Suggestion string     `json:"suggestion,omitempty"`
+	Repository string     `json:"repository,omitempty"` // where the lock is, if it is held
+}
+
+// jsonLock is a lock in JSON. Fields are only ever added.
+type jsonLock struct {
+	Mode         string            `json:"mode"`
+	Operation    string            `json:"operation"`
+	Holder       string            `json:"holder"`
+	ID           string            `json:"id,omitempty"`
+	State        string            `json:"state,omitempty"`
+	User         string            `json:"user,omitempty"`
+	Version      string            `json:"version,omitempty"`
+	Metadata     map[string]string `json:"metadata,omitempty"`
+	Keys         []string          `json:"keys"`
+	Verdict      string            `json:"verdict"`
+	Why          string            `json:"why,omitempty"`
+	AcquiredAt   *time.Time        `json:"acquired_at,omitempty"`
+	ExpiresAt    *time.Time        `json:"expires_at,omitempty"`
+	TTLSeconds   float64           `json:"ttl_seconds"`
+	AgeSeconds   float64           `json:"age_seconds"`
+	LeftSeconds  float64           `json:"left_seconds"`
+	StoreClock   bool              `json:"store_clock"`
+	ProcessGone  bool              `json:"process_gone"`
+	BreakFailure string            `json:"error,omitempty"`
+
+	specified // the same under the names of the specification
+}
+
+type specified = audit.Holder
+
+func newJSONError(r *reporter, err error) jsonError {
+	var told keeperError
+	if errors.As(err, &told) {
+		return told.jsonError
+	}
+	name, code, hint := describe(err)
+	out := jsonError{Error: name, Message: text.Error(err), ExitCode: code, LockName: events.LockName(r.Name), Suggestion: hint}
+	var held *replock.HeldError
+	if errors.As(err, &held) {
+		for _, h := range held.Holders {
+			out.Holders = append(out.Holders, newJSONLock(h))
+		}
+		out.HeldBy = &out.Holders[0]
+		out.More, out.Waited = held.More, held.Waited.Seconds()
+		out.Repository = r.place().Where()
+	}
+	return out
+}
+
+func newJSONLock(i replock.Info) jsonLock {
+	return jsonLock{
+		specified: events.Holder(i),
+		Mode:      i.Mode.String(), Operation: i.Operation, Holder: i.Holder, ID: i.ID, State: string(i.State), User: i.User,
+		Version: i.Version, Metadata: i.Metadata, Keys: i.Keys, Verdict: i.Verdict.String(), Why: i.Why,
+		AcquiredAt: events.Instant(i.Acquired), ExpiresAt: events.Instant(i.Expires),
+		TTLSeconds: i.TTL.Seconds(), AgeSeconds: i.Age.Seconds(), LeftSeconds: i.Left.Seconds(),
+		StoreClock: i.StoreClock, ProcessGone: i.ProcessGone,
+	}
+}

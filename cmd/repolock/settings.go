@@ -1,0 +1,229 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/repolock/repolock/internal/config"
+	"github.com/repolock/repolock/internal/session"
+	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/store/open"
+)
+
+// settings are the values that a configuration file has for a command line. Kong asks them
+// for each flag that the command line doesn't have.
+type settings struct {
+	read   bool
+	file   *config.File // nil: there is none, or the command reads none
+	err    error
+	repo   *repository    // nil: none was looked for
+	values map[string]any // of flags
+}
+
+// fileError is returned for a wrong configuration file.
+type fileError struct{ error }
+
+func (e fileError) Unwrap() error { return e.error }
+
+func (s *settings) Validate(*kong.Application) error { return nil }
+
+// Resolve returns the file's value of a flag that is tagged with config, unless the
+// environment has one: Kong would prefer the file's.
+func (s *settings) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+	if !s.read {
+		s.read = true
+		s.err = s.load(ctx)
+	}
+	if s.err != nil || s.repo == nil || !flag.Tag.Has("config") || inEnvironment(flag) || !applies(ctx, flag) {
+		return nil, s.err
+	}
+	return s.values[flag.Name], nil
+}
+
+func inEnvironment(flag *kong.Flag) bool {
+	return slices.ContainsFunc(flag.Envs, func(name string) bool {
+		_, ok := os.LookupEnv(name)
+		return ok
+	})
+}
+
+// applies reports whether a default makes sense beside the command line: --hint replaces
+// others, --if-held wait implies --wait, a command that deletes needs its lock, and torture
+// has locks of its own.
+func applies(ctx *kong.Context, flag *kong.Flag) bool {
+	command := ctx.Selected().Name
+	switch flag.Name {
+	case "if-held":
+		return !onCommandLine(ctx, "hint")
+	case "if-unreachable":
+		return !onCommandLine(ctx, "hint") && (command == "backup" || command == "restore" || onCommandLine(ctx, "shared"))
+	case "wait":
+		return !onCommandLine(ctx, "if-held") || ctx.FlagValue(flagOf(ctx.Selected(), "if-held")) != "wait"
+	case "name":
+		return command != "torture"
+	default:
+		return true
+	}
+}
+
+func onCommandLine(ctx *kong.Context, name string) bool {
+	return slices.ContainsFunc(ctx.Path, func(p *kong.Path) bool { return p.Flag != nil && p.Flag.Name == name && !p.Resolved })
+}
+
+// load reads the file, if the command reads it, and finds the repository.
+func (s *settings) load(ctx *kong.Context) error {
+	node := ctx.Selected()
+	if node == nil || node.Tag.Has("noconfig") {
+		return nil
+	}
+	path, explicit := given(ctx, "config")
+	if !explicit {
+		path = config.Find()
+	}
+	if err := s.readFile(path); err != nil {
+		if explicit && errors.Is(err, os.ErrNotExist) {
+			err = fmt.Errorf("%w: it was named by --config or REPOLOCK_CONFIG", err)
+		}
+		return fileError{fmt.Errorf("configuration: %w", err)}
+	}
+	word, given := wanted(ctx)
+	s.repo = s.find(word, given)
+	if !onCommandLine(ctx, "repo") && s.repo.err == nil && s.repo.name == "" && word == os.Getenv("REPOLOCK_REPO") {
+		if name := session.NameOfOuter(word); name != "" { // of the lock that we run under
+			s.repo.name, s.values["name"] = name, name
+		}
+	}
+	return nil
+}
+
+// readFile reads and checks a file. "" is none.
+func (s *settings) readFile(path string) (err error) {
+	if path == "" {
+		return nil
+	}
+	if s.file, err = config.Load(path); err != nil {
+		return err
+	}
+	return check(s.file)
+}
+
+// given returns the value of a flag, and whether the command line or the environment has it.
+func given(ctx *kong.Context, name string) (value string, ok bool) {
+	flag := flagOf(ctx.Model.Node, name)
+	return ctx.FlagValue(flag).(string), onCommandLine(ctx, name) || inEnvironment(flag)
+}
+
+func flagOf(node *kong.Node, name string) *kong.Flag {
+	i := slices.IndexFunc(node.Flags, func(f *kong.Flag) bool { return f.Name == name })
+	return node.Flags[i]
+}
+
+// check checks the whole file, also the parts that this command doesn't use.
+func check(f *config.File) error {
+	flags := newFlagCheck()
+	if err := flags.check(f.Defaults); err != nil {
+		return fmt.Errorf("%s: [defaults] %w", f.Path, err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.Repositories)) {
+		r := f.Repositories[name]
+		err := flags.check(r.Flags)
+		switch {
+		case !isName(name):
+			err = errors.New("a repository's name has letters, digits, dots, hyphens and underscores, and begins with a letter or a digit")
+		case err == nil && r.Name != "":
+			err = replock.CheckName(r.Name)
+		}
+		if err == nil {
+			err = checkURL("url", r.URL)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: [repositories.%.80q] %w", f.Path, name, err)
+		}
+	}
+	if _, ok := f.Repositories[f.Repo]; f.Repo != "" && !ok {
+		if isName(f.Repo) {
+			return fmt.Errorf("%s: repo %q: no repository of that name is in the file, which has: %s", f.Path, f.Repo, listed(f))
+		}
+		if err := checkURL("repo", f.Repo); err != nil {
+			return fmt.Errorf("%s: %w", f.Path, err)
+		}
+	}
+	return nil
+}
+
+// checkURL refuses a place that depends on the directory, and credentials.
+func checkURL(key, raw string) error {
+	if raw == "" {
+		return fmt.Errorf("%s: is missing", key)
+	}
+	if err := open.Check(raw); err != nil {
+		return fmt.Errorf("%s: %w", key, err)
+	}
+	if l, _ := open.Parse(raw); l.Scheme == "file" && !filepath.IsAbs(l.Path) {
+		return fmt.Errorf("%s: must be a URL or an absolute path", key)
+	}
+	return nil
+}
+
+// flagCheck tries out values on a command line of their own.
+type flagCheck struct {
+	flags  commandFlags
+	parser *kong.Kong
+	values map[string]any
+}
+
+func newFlagCheck() *flagCheck {
+	c := &flagCheck{}
+	c.parser = kong.Must(&c.flags, kong.NoDefaultHelp(), kong.Resolvers(kong.ResolverFunc(
+		func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) { return c.values[flag.Name], nil })))
+	return c
+}
+
+// check refuses values that the command line refuses, or that make sense there alone.
+func (c *flagCheck) check(f config.Flags) error {
+	c.values = values(f)
+	_, err := c.parser.Parse([]string{"--", "command"})
+	if err == nil {
+		err = c.flags.check()
+	}
+	if err != nil {
+		return errors.New(strings.TrimPrefix(err.Error(), "--"))
+	}
+	if c.flags.IfHeld == "wait" {
+		return errors.New(`if-held: must be fail or skip; waiting is wait = "forever"`)
+	}
+	for name, path := range map[string]*string{"audit": f.Audit, "metrics-file": f.MetricsFile} {
+		if path != nil && *path != "" && !filepath.IsAbs(*path) {
+			return fmt.Errorf("%s %q: must be an absolute path", name, *path)
+		}
+	}
+	for key := range f.Metadata {
+		if config.Secret(key) {
+			return fmt.Errorf("metadata %.80q: everybody can read it, so that credentials don't belong there", key)
+		}
+	}
+	return nil
+}
+
+// values returns flags in the types that Kong accepts.
+func values(f config.Flags) map[string]any {
+	values := map[string]any{}
+	f.Each(func(name string, value any) {
+		if m, ok := value.(map[string]string); ok {
+			all := map[string]any{}
+			for k, v := range m {
+				all[k] = v
+			}
+			value = all
+		}
+		values[name] = value
+	})
+	return values
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/repolock/repolock/internal/session"
+	"github.com/repolock/repolock/internal/text"
+	"github.com/repolock/repolock/replock"
+)
+
+// commandFlags are the flags of the commands that hold a lock around another one.
+type commandFlags struct {
+	lockFlags
+	policyFlags
+	OnLost    string        `config:"" enum:"pause,term,kill,warn" default:"pause" help:"What to do to the command when its lock is lost: pause (default) stops it, and continues it if the lock can be resumed; term sends TERM in time, and kills it at the deadline; kill kills it; warn lets it run on."`
+	DryRun    bool          `help:"Don't run the command, and take no lock: print the command and whether the lock is free, and exit as without --dry-run if it is held. If the command has a dry run of its own, run that with run --no-lock."`
+	ResumeFor time.Duration `config:"" default:"10m" help:"How long to try to resume a lost lock before the command is killed."`
+
+	Command []string `arg:"" passthrough:"" name:"command" help:"The command and its arguments, after --."`
+}
+
+// policyFlags are the flags of session.Policy.
+type policyFlags struct {
+	IfHeld        string `config:"" enum:",fail,skip,wait" default:"" placeholder:"fail|skip|wait" help:"When the lock is held, after any --wait: fail (default) exits with 75; skip prints a line and exits with 0; wait waits as --wait forever, or as --wait says."`
+	IfUnreachable string `config:"" enum:",fail,run" default:"" placeholder:"fail|run" help:"When the store can't be reached: fail (default) exits with 69; run runs the command WITHOUT A LOCK, for a backup that you want at any price. Not with the exclusive lock."`
+	Hint          string `enum:",require-global,prefer-global,node-local" default:"" placeholder:"HINT" help:"The same in the words of schedulers: require-global is --if-held skip; prefer-global is that and --if-unreachable run, also if no repository is given; node-local takes no lock."`
+}
+
+func (commandFlags) Help() string {
+	return `The command's environment has REPOLOCK_HELD=1, REPOLOCK_REPO, REPOLOCK_MODE, REPOLOCK_ID, and REPOLOCK_FENCE if there is one.`
+}
+
+// command returns the command and its arguments. Kong leaves the -- in them.
+func (f commandFlags) command() ([]string, error) {
+	args := f.Command
+	switch {
+	case len(args) > 0 && args[0] == "--":
+		args = args[1:]
+	case len(args) > 0 && strings.HasPrefix(args[0], "-"):
+		return nil, usageError{fmt.Errorf("unknown flag %.80s", args[0])} // not the name of a command
+	}
+	if len(args) == 0 || args[0] == "" {
+		return nil, usageError{errors.New("no command: give it after --")}
+	}
+	return args, nil
+}
+
+func (f commandFlags) check() error {
+	if err := f.lockFlags.check(); err != nil {
+		return err
+	}
+	if f.ResumeFor < 0 {
+		return usageError{fmt.Errorf("--resume-for %v: must not be negative", f.ResumeFor)}
+	}
+	return nil
+}
+
+type runCmd struct {
+	Shared    bool   `xor:"mode" help:"Hold a shared lock."`
+	Exclusive bool   `xor:"mode" help:"Hold the exclusive lock."`
+	NoLock    bool   `xor:"mode" help:"Hold no lock: for operations that need none, such as a list or the command's own dry run."`
+	Operation string `default:"run" help:"The operation that others see."`
+	commandFlags
+}
+
+func (c runCmd) run(r *reporter, g global) (int, error) {
+	switch {
+	case c.NoLock:
+		return c.wrap(r, g, 0, "")
+	case c.Shared:
+		return c.wrap(r, g, replock.Shared, c.Operation)
+	case c.Exclusive:
+		return c.wrap(r, g, replock.Exclusive, c.Operation)
+	default:
+		return 0, usageError{errors.New("say which lock: --shared, --exclusive or --no-lock")}
+	}
+}
+
+// The commands whose lock is always of one mode.
+type (
+	backupCmd  struct{ commandFlags }
+	restoreCmd struct{ commandFlags }
+	pruneCmd   struct{ commandFlags }
+)
+
+func (c backupCmd) run(r *reporter, g global) (int, error) {
+	return c.wrap(r, g, replock.Shared, "backup")
+}
+
+func (c restoreCmd) run(r *reporter, g global) (int, error) {
+	return c.wrap(r, g, replock.Shared, "restore")
+}
+
+func (c pruneCmd) run(r *reporter, g global) (int, error) {
+	return c.wrap(r, g, replock.Exclusive, "prune")
+}
+
+// wrap runs the command under a lock, or unlocked if it needs none.
+func (f commandFlags) wrap(r *reporter, g global, mode replock.Mode, operation string) (int, error) {
+	if err := f.check(); err != nil {
+		return 0, err
+	}
+	if err := f.settle(mode); err != nil {
+		return 0, err
+	}
+	args, err := f.command()
+	if err != nil {
+		return 0, err
+	}
+	if f.DryRun {
+		return f.dryRun(r, g, mode, operation, args)
+	}
+	if mode == 0 {
+		return session.RunUnlocked(args)
+	}
+	if none, why := session.Policy(f.policyFlags).NeedsNone(g.Repo); why != "" {
+		return runUnlocked(r, args, why)
+	} else if none {
+		return session.RunUnlocked(args)
+	}
+	if err := replock.CheckOperation(operation); err != nil {
+		return 0, usageError{err}
+	}
+	c := session.Command{Request: f.request(r, g, mode, operation), Args: args, OnLost: f.OnLost, ResumeFor: f.ResumeFor, Survey: newSurvey(r, g)}
+	code, err := c.Run()
+	if err != nil {
+		return f.without(r, args, err)
+	}
+	return code, nil
+}
+
+// newSurvey returns nil if a survey has nothing to print, or nowhere to look.
+func newSurvey(r *reporter, g global) *session.Survey {
+	if r.Quiet || r.JSON || g.Repo == "" || g.unknown != nil {
+		return nil
+	}
+	return session.NewSurvey(g.place(), g.store, r.Say)
+}
+
+// settle checks the flags, and replaces the hint by what it means.
+func (f *commandFlags) settle(mode replock.Mode) error {
+	policy := session.Policy(f.policyFlags)
+	if err := policy.Settle(mode); err != nil {
+		return usageError{err}
+	}
+	f.policyFlags = policyFlags(policy)
+	if f.IfHeld == "wait" && f.Wait == 0 {
+		f.Wait = waitTime(replock.Forever)
+	}
+	return nil
+}
+
+// without skips a command whose lock was not acquired, or runs it unlocked, or returns err.
+func (f policyFlags) without(r *reporter, args []string, err error) (int, error) {
+	switch policy := session.Policy(f); {
+	case policy.Skips(err):
+		r.skipped(err)
+		return 0, nil
+	case policy.RunsUnlocked(err):
+		return runUnlocked(r, args, text.Error(err))
+	default:
+		return 0, err
+	}
+}
+
+func runUnlocked(r *reporter, args []string, why string) (int, error) {
+	r.Alert("unlocked", "RUNNING WITHOUT A LOCK: "+why)
+	return session.RunUnlocked(args)
+}
+
+func (r *reporter) skipped(err error) {
+	if r.JSON {
+		out := newJSONError(r, err)
+		out.ExitCode = 0
+		_ = r.object(r.stderr, out)
+		return
+	}
+	r.Say("skipped: %s", text.Error(err))
+}

@@ -1,0 +1,167 @@
+//go:build unix && programs && !minio
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+)
+
+// completions are lines, what TAB makes of them or lists, and what it must not.
+var completions = []struct{ line, want, never string }{
+	{"repolock st", "repolock status ", "torture-child"},
+	{"repolock backup --if-held ", "fail skip wait", ""},
+	{"repolock backup --if-held=s", "--if-held=skip", ""},
+	{"repolock -r p", "repolock -r prod ", ""},
+	{"repolock --repo=h", "repolock --repo=home ", ""},
+	{"repolock --name backup stat", "repolock --name backup status ", ""},
+	{"repolock -qr p", "repolock -qr prod ", ""},
+	{"repolock backup --audit some", "--audit somefile ", ""},
+	{"repolock backup --metrics-file=some", "--metrics-file=somefile ", ""},
+	{"repolock history some", "history somefile ", ""},
+	{"repolock backup -- repol", "-- repolock ", ""},
+	{"repolock backup --ttl=2m -- cat some", "-- cat somefile ", ""},
+	{"repolock backup -- cat --if-he", "-- cat --if-he", "--if-held"},
+}
+
+// completing returns a directory with a file in it, and an environment with a configuration.
+func completing(t *testing.T) (dir string, env []string) {
+	t.Helper()
+	dir, path := t.TempDir(), filepath.Join(t.TempDir(), "config.toml")
+	for name, text := range map[string]string{
+		filepath.Join(dir, "somefile"): "",
+		path:                           "[repositories.prod]\nurl = '/x'\n[repositories.home]\nurl = '/y'\n",
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir, []string{"PATH=" + bin + ":/usr/bin:/bin", "HOME=" + dir, "TERM=xterm", "LC_ALL=C.UTF-8", "PS1=" + ready + " ", "REPOLOCK_CONFIG=" + path}
+}
+
+// TestShells: bash and zsh, each on a terminal, are typed lines and a TAB.
+func TestShells(t *testing.T) {
+	for name, shell := range map[string]struct{ args, setup []string }{
+		"bash": {[]string{"bash", "--norc", "--noprofile", "-i"}, []string{
+			"bind 'set show-all-if-ambiguous on'", "bind 'set enable-bracketed-paste off'", "bind 'set bell-style none'",
+			"source <(repolock completion bash)",
+		}},
+		"zsh": {[]string{"zsh", "-f", "-i"}, []string{
+			"unsetopt prompt_sp zle_bracketed_paste beep; zle_bracketed_paste=(); bindkey -e; autoload -Uz compinit && compinit -u -D",
+			"source <(repolock completion zsh)",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, env := completing(t)
+			cmd := exec.Command(shell.args[0], shell.args[1:]...)
+			cmd.Dir, cmd.Env = dir, env
+			terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 50, Cols: 200})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				_ = cmd.Process.Kill()
+				_ = cmd.Wait()
+				terminal.Close()
+			}()
+			defer time.AfterFunc(2*time.Minute, func() { _ = cmd.Process.Kill() }).Stop()
+			screen := &screen{t: t, terminal: terminal}
+			screen.until(ready)
+			for _, line := range shell.setup {
+				screen.obeys(line)
+			}
+			for _, c := range completions {
+				screen.types(c.line + "\t")
+				screen.until(c.want)
+				screen.types("\x15")
+				if shown := screen.obeys(""); c.never != "" && strings.Contains(shown, c.never) {
+					t.Errorf("%q: %q", c.line, shown)
+				}
+			}
+		})
+	}
+}
+
+// screen is a terminal that a shell runs on. Nothing is typed that isn't waited for: on
+// its way it would be the system's to edit, and not the shell's.
+type screen struct {
+	t        *testing.T
+	terminal *os.File
+	shown    string
+	asked    int
+}
+
+var (
+	escapes = regexp.MustCompile("\x1b(\\[[0-9;?]*[a-zA-Z]|[=>])")
+	spaces  = regexp.MustCompile(`\s+`)
+)
+
+func (s *screen) types(text string) {
+	s.t.Helper()
+	if _, err := s.terminal.WriteString(text); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// until reads until a text is shown. White space is like any other.
+func (s *screen) until(text string) {
+	s.t.Helper()
+	buf := make([]byte, 4096)
+	for !strings.Contains(spaces.ReplaceAllString(escapes.ReplaceAllString(s.shown, ""), " "), text) {
+		n, err := s.terminal.Read(buf)
+		if err != nil {
+			s.t.Fatalf("no %q: %v: %q", text, err, s.shown)
+		}
+		s.shown += string(buf[:n])
+	}
+}
+
+// obeys has the shell do something, waits until it has, and gives what was shown before
+// and meanwhile.
+func (s *screen) obeys(line string) string {
+	s.t.Helper()
+	s.asked++
+	s.types(fmt.Sprintf("%s\recho d''one-%d\r", line, s.asked))
+	s.until(fmt.Sprintf(" done-%d %s", s.asked, ready)) // which isn't as it was typed
+	shown := s.shown
+	s.shown = ""
+	return shown
+}
+
+// TestFish asks fish itself.
+func TestFish(t *testing.T) {
+	dir, env := completing(t)
+	for _, c := range completions {
+		cmd := exec.Command("fish", "-N", "-c", `repolock completion fish | source; complete -C $argv[1]`, c.line)
+		cmd.Dir, cmd.Env = dir, env
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		var words []string
+		for line := range strings.Lines(string(out)) {
+			word, _, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+			words = append(words, word)
+		}
+		// What isn't on the line already of what is wanted.
+		want := strings.Fields(c.want)
+		if c.line[len(c.line)-1] != ' ' {
+			want = want[len(want)-1:]
+		}
+		if c.never != "" && strings.HasPrefix(c.never, "--") {
+			want = nil
+		}
+		if !slices.Equal(words, want) {
+			t.Errorf("%q: %q, want %q", c.line, words, want)
+		}
+	}
+}

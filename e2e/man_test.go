@@ -1,0 +1,43 @@
+//go:build unix && programs && !minio
+
+package e2e
+
+import (
+	"bytes"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// codeLines are lines of acquire's help, which stay lines.
+const codeLines = "$(repolock acquire --shared --for-pid $$) || exit\n         export REPOLOCK_TOKEN=$TOKEN\n"
+
+// TestManualRenders: the readers of manual pages have no complaint, and show a flag as it is
+// typed.
+func TestManualRenders(t *testing.T) {
+	manual, err := exec.Command(filepath.Join(bin, "repolock"), "man").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line, shows := range map[string]string{
+		"mandoc -Tlint -Wwarning":     "",
+		"groff -man -ww -Tutf8 -z":    "",
+		"mandoc -Tascii":              "--if-unreachable=fail|run",
+		"groff -man -Tutf8 -P-c -ww":  "--if-unreachable=fail|run",
+		"mandoc -Tascii -Owidth=100":  codeLines,
+		"groff -man -Tascii -P-c -ww": codeLines,
+	} {
+		args := strings.Fields(line)
+		cmd := exec.Command(args[0], args[1:]...)
+		cmd.Stdin = bytes.NewReader(manual)
+		out, err := cmd.CombinedOutput()
+		if err != nil || shows == "" && len(out) > 0 || !strings.Contains(overstrike.ReplaceAllString(string(out), ""), shows) {
+			t.Errorf("%s: %v: %.300s", line, err, out)
+		}
+	}
+}
+
+// overstrike is how bold is printed.
+var overstrike = regexp.MustCompile(".\b")

@@ -1,0 +1,111 @@
+//go:build unix && (minio || !programs)
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func (p *process) signal(sig syscall.Signal) {
+	p.s.t.Helper()
+	if err := p.Process.Signal(sig); err != nil {
+		p.s.t.Fatal(err)
+	}
+}
+
+// says waits until a process has said something.
+func (p *process) says(what string) {
+	p.s.t.Helper()
+	p.s.until(fmt.Sprintf("%q to be said", what), hang, func() bool { return strings.Contains(p.stderr.String(), what) })
+}
+
+// leased returns when the lease of the one holder ends, as the store has it.
+func (s *site) leased() time.Time {
+	s.t.Helper()
+	p := s.start("--json", "status")
+	var status struct {
+		Locks []struct {
+			Heartbeat time.Time `json:"last_heartbeat_at"`
+			TTL       float64   `json:"ttl_seconds"`
+		}
+	}
+	if code := p.code(); code != 0 {
+		s.t.Fatalf("status: exit code %d: %s", code, p.stderr.String())
+	}
+	if err := json.Unmarshal([]byte(p.stderr.String()), &status); err != nil || len(status.Locks) != 1 {
+		s.t.Fatalf("status: %v: %s", err, p.stderr.String())
+	}
+	l := status.Locks[0]
+	return l.Heartbeat.Add(time.Duration(l.TTL * float64(time.Second)))
+}
+
+// stops waits until a ticking command is stopped, and then doesn't tick.
+func (s *site) stops(name string) {
+	s.t.Helper()
+	s.until(name+" to be stopped", hang, func() bool {
+		time.Sleep(200 * time.Millisecond)
+		return stopped(s.pidOf(name))
+	})
+	last := s.last(name)
+	time.Sleep(time.Second)
+	if again := s.last(name); !again.Equal(last) {
+		s.t.Errorf("%s is stopped, and ticks", name)
+	}
+}
+
+// pidOf is the process of a ticking command.
+func (s *site) pidOf(name string) int {
+	s.t.Helper()
+	raw, err := os.ReadFile(s.path("pid-" + name))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return pid
+}
+
+// stopped reports whether a process group was stopped by a signal. One of its processes
+// shows it: a shell that is stopped while it starts another program waits for that one.
+func stopped(group int) bool {
+	out, err := exec.Command("ps", "-A", "-o", "pgid=", "-o", "stat=").Output()
+	if err != nil {
+		panic(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		if f := strings.Fields(line); len(f) == 2 && f[0] == strconv.Itoa(group) && strings.HasPrefix(f[1], "T") {
+			return true
+		}
+	}
+	return false
+}
+
+// gone reports whether the process in a pid file is no more.
+func (s *site) gone(pidfile string) bool {
+	raw, err := os.ReadFile(s.path(pidfile))
+	if err != nil {
+		return false
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
+	if err != nil {
+		return false
+	}
+	return syscall.Kill(pid, 0) == syscall.ESRCH
+}
+
+// nothingLeft: no lock is in the repository.
+func (s *site) nothingLeft() {
+	s.t.Helper()
+	if left := s.left(); len(left) > 0 {
+		s.t.Errorf("left over: %q", left)
+	}
+}

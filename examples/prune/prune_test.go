@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/open"
+)
+
+// repository is a directory with packs 0 to n-1, of which the snapshot needs pack 0.
+func repository(t *testing.T, n int) (string, store.Store) {
+	t.Helper()
+	dir := t.TempDir()
+	st, err := open.Store(t.Context(), dir)
+	must(t, err)
+	for i := range n {
+		_, err := st.Put(t.Context(), fmt.Sprintf("packs/%04d", i), nil, store.PutOptions{})
+		must(t, err)
+	}
+	_, err = st.Put(t.Context(), "snapshots/1", []byte("0000\n"), store.PutOptions{})
+	must(t, err)
+	return dir, st
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// packs returns how many packs there are.
+func packs(t *testing.T, dir string) int {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(dir, "packs"))
+	must(t, err)
+	return len(entries)
+}
+
+func locker(t *testing.T, st store.Store) *replock.Locker {
+	t.Helper()
+	l, err := replock.New(st, replock.Options{})
+	must(t, err)
+	return l
+}
+
+// hooked is a store that calls a function before each deletion of a pack.
+type hooked struct {
+	store.Store
+	before func(ctx context.Context, n int)
+
+	mu sync.Mutex
+	n  int
+}
+
+func (h *hooked) Delete(ctx context.Context, key string) error {
+	if strings.HasPrefix(key, "packs/") {
+		h.mu.Lock()
+		h.n++
+		n := h.n
+		h.mu.Unlock()
+		h.before(ctx, n)
+	}
+	return h.Store.Delete(ctx, key)
+}
+
+// TestPrune: the tool deletes what no snapshot names, and leaves no lock.
+func TestPrune(t *testing.T) {
+	dir, st := repository(t, 10)
+	var out bytes.Buffer
+	must(t, run(t.Context(), []string{dir}, &out))
+	if n := packs(t, dir); n != 1 || !strings.Contains(out.String(), "9 packs deleted") {
+		t.Errorf("%d packs are left: %s", n, &out)
+	}
+	if held, err := locker(t, st).Status(t.Context()); err != nil || len(held) > 0 {
+		t.Errorf("%v, %v", held, err)
+	}
+}
+
+// TestWait: a prune shows the backup that it waits for, and runs once that is done. Without
+// -wait it is refused, and deletes nothing.
+func TestWait(t *testing.T) {
+	dir, st := repository(t, 10)
+	backup, err := locker(t, st).Shared(t.Context(), "backup of home")
+	must(t, err)
+	if err := run(t.Context(), []string{dir}, &bytes.Buffer{}); !errors.Is(err, replock.ErrHeld) || packs(t, dir) != 10 {
+		t.Fatalf("%v; %d packs are left", err, packs(t, dir))
+	}
+	var out bytes.Buffer
+	done := make(chan error, 1)
+	go func() { done <- run(t.Context(), []string{"-wait", "1m", dir}, &out) }()
+	time.Sleep(2 * time.Second)
+	if n := packs(t, dir); n != 10 {
+		t.Errorf("%d packs are left beside a backup", n)
+	}
+	must(t, backup.Release(t.Context()))
+	must(t, <-done)
+	if n := packs(t, dir); n != 1 || !strings.Contains(out.String(), "waiting for") || !strings.Contains(out.String(), "backup of home") {
+		t.Errorf("%d packs are left: %s", n, &out)
+	}
+}
+
+// TestBrokenBetweenBatches: a prune whose lock was broken doesn't begin another batch.
+func TestBrokenBetweenBatches(t *testing.T) {
+	dir, st := repository(t, 100)
+	h := &hooked{Store: st, before: func(_ context.Context, n int) {
+		if n == 10 {
+			breakAll(t, st)
+		}
+	}}
+	deleted, err := pruner{progress: &bytes.Buffer{}, batch: 10}.prune(t.Context(), h)
+	if !errors.Is(err, replock.ErrLost) || deleted != 10 || packs(t, dir) != 90 {
+		t.Errorf("%d are deleted, %d are left: %v", deleted, packs(t, dir), err)
+	}
+}
+
+// TestBrokenWithinABatch: a request that is under way when the lock's loss is seen ends with
+// the lock's context.
+func TestBrokenWithinABatch(t *testing.T) {
+	dir, st := repository(t, 100)
+	h := &hooked{Store: st, before: func(ctx context.Context, n int) {
+		if n == 5 {
+			breakAll(t, st)
+			<-ctx.Done() // a slow request
+		}
+	}}
+	p := pruner{progress: &bytes.Buffer{}, batch: 100, opts: replock.Options{Look: replock.MinLook}}
+	deleted, err := p.prune(t.Context(), h)
+	if lost := (*replock.LostError)(nil); !errors.As(err, &lost) || deleted != 4 || packs(t, dir) != 96 {
+		t.Errorf("%d are deleted, %d are left: %v", deleted, packs(t, dir), err)
+	}
+}
+
+// TestInterrupted: a prune that is interrupted stops, and releases its lock.
+func TestInterrupted(t *testing.T) {
+	dir, st := repository(t, 100)
+	ctx, cancel := context.WithCancel(t.Context())
+	h := &hooked{Store: st, before: func(_ context.Context, n int) {
+		if n == 5 {
+			cancel()
+		}
+	}}
+	_, err := pruner{progress: &bytes.Buffer{}, batch: 100}.prune(ctx, h)
+	if !errors.Is(err, context.Canceled) || errors.Is(err, replock.ErrLost) || packs(t, dir) < 95 {
+		t.Errorf("%d are left: %v", packs(t, dir), err)
+	}
+	if held, err := locker(t, st).Status(t.Context()); err != nil || len(held) > 0 {
+		t.Errorf("%v, %v", held, err)
+	}
+}
+
+func breakAll(t *testing.T, st store.Store) {
+	if _, err := locker(t, st).Break(context.Background(), replock.BreakOptions{}); err != nil {
+		t.Error(err)
+	}
+}

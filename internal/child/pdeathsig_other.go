@@ -1,7 +1,0 @@
-//go:build unix && !linux && !freebsd
-
-package child
-
-import "syscall"
-
-func dieWithThread(*syscall.SysProcAttr) {} // the guard kills the command

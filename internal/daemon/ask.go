@@ -1,0 +1,161 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// Limits for a keeper's hello and its answer; variables for tests. A running keeper sends
+// its hello at once.
+var (
+	helloTime  = 10 * time.Second
+	answerTime = 2 * time.Minute
+)
+
+// hello is the first message of a keeper. Fields are only ever added.
+type hello struct {
+	PID int `json:"pid"`
+}
+
+// request is a client's message. Fields are only ever added.
+type request struct {
+	Do string `json:"do"`
+}
+
+// Ask sends a request to the keeper with a token, and decodes its JSON answer. With last set
+// it then waits until the keeper has ended.
+func Ask(token, do string, answer any, last bool) error {
+	path, err := socket(token, false)
+	if err != nil {
+		return err
+	}
+	conn, err := net.DialTimeout("unix", path, helloTime)
+	if err != nil {
+		return unheard(token, path, err)
+	}
+	defer conn.Close()
+	in := json.NewDecoder(conn)
+	_ = conn.SetDeadline(time.Now().Add(helloTime))
+	var h hello
+	if err = in.Decode(&h); err == nil {
+		err = json.NewEncoder(conn).Encode(request{do})
+	}
+	if err != nil {
+		return unanswered("it may be stopped", err)
+	}
+	_ = conn.SetDeadline(time.Now().Add(answerTime))
+	if err := in.Decode(answer); err != nil {
+		return unanswered(fmt.Sprintf("process %d may be stopped, or waits for the store", h.PID), err)
+	}
+	if last {
+		if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+			return unanswered(fmt.Sprintf("process %d doesn't end", h.PID), err)
+		}
+	}
+	return nil
+}
+
+// unheard is the reason why the keeper could not be asked. It removes the socket of a keeper
+// that was killed.
+func unheard(token, path string, err error) error {
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		_ = os.Remove(path)
+		forget(token, path)
+		fallthrough
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w (none in %s)", ErrGone, filepath.Dir(path))
+	default: // its queue is full, or it is another user's
+		return fmt.Errorf("%w: %w", ErrSilent, err)
+	}
+}
+
+// unanswered is the reason why there is no answer: it is late, or the keeper has ended.
+func unanswered(perhaps string, err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Errorf("%w (%s)", ErrSilent, perhaps)
+	}
+	return ErrGone
+}
+
+// Listener accepts the requests to a keeper.
+type Listener struct {
+	l           net.Listener
+	token, path string
+}
+
+// Listen begins to listen for clients that know the token.
+func Listen(token string) (*Listener, error) {
+	path, err := socket(token, true)
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		forget(token, path)
+		return nil, err
+	}
+	return &Listener{l, token, path}, nil
+}
+
+// Close stops listening and removes the socket.
+func (l *Listener) Close() error {
+	defer forget(l.token, l.path)
+	return l.l.Close()
+}
+
+// Serve answers requests, each in its own goroutine, until the listener is closed. If handle
+// returns a function, Serve calls it after the answer, and it must end the process. Only
+// that end closes the connection, so that the client notices it.
+func (l *Listener) Serve(handle func(ctx context.Context, do string) (answer any, then func())) {
+	for {
+		conn, err := l.l.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			time.Sleep(100 * time.Millisecond) // too many files are open
+			continue
+		}
+		go serve(conn, handle)
+	}
+}
+
+func serve(conn net.Conn, handle func(context.Context, string) (any, func())) {
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(helloTime))
+	out := json.NewEncoder(conn)
+	var r request
+	if out.Encode(hello{os.Getpid()}) != nil || json.NewDecoder(conn).Decode(&r) != nil {
+		return
+	}
+	// The client gives up after answerTime, so a later result is of no use.
+	ctx, cancel := context.WithTimeout(context.Background(), answerTime/2)
+	defer cancel()
+	answer, then := handle(ctx, r.Do)
+	_ = conn.SetDeadline(time.Now().Add(helloTime))
+	_ = out.Encode(answer)
+	if then != nil {
+		then()
+		select {}
+	}
+}
+
+// Over reports whether the keeper with a token has certainly ended, and was not killed.
+func Over(token string) bool {
+	path, err := socket(token, false)
+	if err != nil {
+		return errors.Is(err, ErrGone)
+	}
+	_, err = os.Lstat(path)
+	return errors.Is(err, fs.ErrNotExist)
+}

@@ -1,0 +1,359 @@
+//go:build unix
+
+package daemon
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/repolock/repolock/internal/identity"
+)
+
+// place sets the directories that sockets may be in.
+func place(t *testing.T) (runtime, tmp string) {
+	t.Helper()
+	base, err := os.MkdirTemp("/tmp", "k") // TMPDIR, and so t.TempDir's, can be too long for sockets
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(base) })
+	runtime, tmp = filepath.Join(base, "run"), filepath.Join(base, "tmp")
+	for _, dir := range []string{runtime, tmp} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("XDG_RUNTIME_DIR", runtime)
+	t.Setenv("TMPDIR", tmp)
+	return runtime, tmp
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDir: one that others could use, or put another in the place of, is none.
+func TestDir(t *testing.T) {
+	for name, test := range map[string]struct {
+		prepare func(runtime, dir string) error
+		says    string // "": it is fit
+	}{
+		"none yet":        {func(_, _ string) error { return nil }, ""},
+		"there already":   {func(_, dir string) error { return os.Mkdir(dir, 0o700) }, ""},
+		"others may look": {func(_, dir string) error { return errors.Join(os.Mkdir(dir, 0), os.Chmod(dir, 0o711)) }, "may be used by others"},
+		"a symlink": {func(runtime, dir string) error {
+			return errors.Join(os.Mkdir(runtime+"/x", 0o700), os.Symlink("x", dir))
+		}, "is no directory"},
+		"a file":            {func(_, dir string) error { return os.WriteFile(dir, nil, 0o700) }, "is no directory"},
+		"others' parent":    {func(runtime, _ string) error { return os.Chmod(runtime, 0o777) }, "may be replaced by others"},
+		"others' but /tmp":  {func(runtime, _ string) error { return os.Chmod(runtime, 0o777|os.ModeSticky) }, ""},
+		"can't be made":     {func(runtime, _ string) error { return os.Symlink("none/none", runtime+"/repolock") }, "is no directory"},
+		"no such directory": {func(runtime, _ string) error { return os.Setenv("TMPDIR", runtime+"/none") }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runtime, _ := place(t)
+			dir := filepath.Join(runtime, "repolock")
+			must(t, test.prepare(runtime, dir))
+			got, err := socketDir("", true)
+			if test.says == "" {
+				if info, serr := os.Lstat(dir); err != nil || got != dir || serr != nil || info.Mode() != os.ModeDir|0o700 {
+					t.Errorf("%s %v %v", got, err, serr)
+				}
+			} else if !errors.Is(err, ErrDir) || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("%v, want %s", err, test.says)
+			}
+		})
+	}
+}
+
+// TestDirElsewhere: without a runtime directory of our own it is among the temporary files.
+func TestDirElsewhere(t *testing.T) {
+	_, tmp := place(t)
+	for _, runtime := range []string{"", "relative", "/no/such/directory"} {
+		t.Setenv("XDG_RUNTIME_DIR", runtime)
+		if dir, err := socketDir("", true); err != nil || filepath.Dir(dir) != tmp {
+			t.Errorf("%q: %s %v", runtime, dir, err)
+		}
+	}
+	t.Setenv("TMPDIR", tmp+"/none")
+	if _, err := socketDir("", true); !errors.Is(err, ErrDir) {
+		t.Error(err)
+	}
+}
+
+// TestForeign: what belongs to somebody else isn't used.
+func TestForeign(t *testing.T) {
+	runtime, tmp := place(t)
+	dir, err := socketDir("", true)
+	must(t, err)
+	if err := private(dir, os.Geteuid()+1); err == nil || !strings.Contains(err.Error(), "belongs to uid") {
+		t.Error(err)
+	}
+	if os.Geteuid() != 0 {
+		return // who isn't root can't make more of it
+	}
+	must(t, os.Chown(dir, 12345, -1))
+	if _, err := socketDir("", true); err == nil || !strings.Contains(err.Error(), "belongs to uid 12345") {
+		t.Error(err)
+	}
+	must(t, os.Chown(runtime, 12345, -1))
+	if dir, err := socketDir("", true); err != nil || filepath.Dir(dir) != tmp {
+		t.Errorf("%s %v", dir, err)
+	}
+	must(t, os.Chown(tmp, 12345, -1))
+	if _, err := socketDir("", true); err == nil || !strings.Contains(err.Error(), "may be replaced by others") {
+		t.Error(err)
+	}
+}
+
+func TestToken(t *testing.T) {
+	a, b := NewToken(), NewToken()
+	if a == b || CheckToken(a) != nil {
+		t.Errorf("%s %s %v", a, b, CheckToken(a))
+	}
+	for _, bad := range []string{"", ".", "..", a + "/", "/" + a[1:], a[1:], a + "A", strings.ToLower(a), a[:25] + "\n", a + "\n", a + ".", a + "." + a[:9], a + "." + a[:11], a + "./" + a[:9], a + "/" + a[:10], "../" + a[3:], a[:25] + "\x00"} {
+		if err := CheckToken(bad); err == nil || len(bad) > 2 && strings.Contains(err.Error(), bad) {
+			t.Errorf("%q: %v", bad, err)
+		}
+		if _, err := Listen(bad); err == nil {
+			t.Errorf("%q: listens", bad)
+		}
+		if err := Ask(bad, "check", new(string), false); err == nil {
+			t.Errorf("%q: is asked", bad)
+		}
+	}
+}
+
+// TestTooLong: a directory in which no socket can be, since its path is too long, is passed
+// over for the next one.
+func TestTooLong(t *testing.T) {
+	defer func(dir string) { lastResort = dir }(lastResort)
+	runtime, tmp := place(t)
+	lastResort = filepath.Dir(runtime)
+	long := func(dir, in string, more int) string {
+		dir = filepath.Join(dir, strings.Repeat("x", maxPath-len(dir)-len("//")-len(in)-len("/")-len(NewToken())+more))
+		must(t, os.Mkdir(dir, 0o700))
+		return dir
+	}
+	ours := "repolock-" + strconv.Itoa(os.Geteuid())
+	fitting, tooLong := long(runtime, "repolock", 0), long(runtime, "repolock", 1)
+	fittingTmp, tooLongTmp := long(tmp, ours, 0), long(tmp, ours, 1)
+	for _, test := range []struct{ runtime, tmp, want string }{
+		{fitting, tmp, filepath.Join(fitting, "repolock")},
+		{tooLong, tmp, filepath.Join(tmp, ours)},
+		{tooLong, fittingTmp, filepath.Join(fittingTmp, ours)},
+		{tooLong, tooLongTmp, filepath.Join(lastResort, ours)},
+		{"", tooLongTmp, filepath.Join(lastResort, ours)},
+	} {
+		t.Setenv("XDG_RUNTIME_DIR", test.runtime)
+		t.Setenv("TMPDIR", test.tmp)
+		if dir, err := socketDir("", true); err != nil || dir != test.want {
+			t.Errorf("%s %v, want %s", dir, err, test.want)
+		}
+		l, err := Listen(NewToken())
+		must(t, err)
+		must(t, l.Close())
+	}
+}
+
+// TestAsk: an answer is the one to what was asked, and the socket is gone with its
+// listener.
+func TestAsk(t *testing.T) {
+	place(t)
+	token := NewToken()
+	l, err := Listen(token)
+	must(t, err)
+	over := make(chan struct{})
+	go func() {
+		l.Serve(func(_ context.Context, do string) (any, func()) { return "did " + do, nil })
+		close(over)
+	}()
+	for _, do := range []string{"a", "b"} {
+		var answer string
+		if err := Ask(token, do, &answer, false); err != nil || answer != "did "+do {
+			t.Errorf("%q %v", answer, err)
+		}
+	}
+	l.Close()
+	<-over
+	if err := Ask(token, "a", new(string), false); !errors.Is(err, ErrGone) {
+		t.Error(err)
+	}
+}
+
+// TestSilent: who listens and says nothing is no keeper that is gone, and none that
+// answers.
+func TestSilent(t *testing.T) {
+	defer func(h, a time.Duration) { helloTime, answerTime = h, a }(helloTime, answerTime)
+	helloTime, answerTime = 100*time.Millisecond, 200*time.Millisecond
+	for name, says := range map[string]string{"nothing": "", "hello only": `{"pid":1}`, "answers, and stays": `{"pid":1} "yes" `} {
+		t.Run(name, func(t *testing.T) {
+			place(t)
+			token := NewToken()
+			path, err := socket(token, false)
+			must(t, err)
+			l, err := net.Listen("unix", path)
+			must(t, err)
+			defer l.Close()
+			go func() {
+				conn, err := l.Accept()
+				if err == nil {
+					_, _ = conn.Write([]byte(says))
+					time.Sleep(time.Minute)
+					conn.Close()
+				}
+			}()
+			if err := Ask(token, "release", new(string), true); !errors.Is(err, ErrSilent) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestKilled: the socket of one that was killed is removed, and one that ends before it
+// has answered is gone.
+func TestKilled(t *testing.T) {
+	place(t)
+	token := NewToken()
+	path, err := socket(token, false)
+	must(t, err)
+	l, err := net.Listen("unix", path)
+	must(t, err)
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	go func() {
+		conn, err := l.Accept()
+		if err == nil {
+			_, _ = conn.Write([]byte(`{"pid":1}`))
+			conn.Close()
+		}
+	}()
+	if err := Ask(token, "check", new(string), false); !errors.Is(err, ErrGone) {
+		t.Error(err)
+	}
+	l.Close()
+	if _, err := os.Lstat(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := Ask(token, "check", new(string), false); !errors.Is(err, ErrGone) {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(path); !os.IsNotExist(err) {
+		t.Errorf("the socket is left: %v", err)
+	}
+}
+
+func ended(o *Owner, within time.Duration) bool {
+	select {
+	case <-o.Ended():
+		return true
+	case <-time.After(within):
+		return false
+	}
+}
+
+// TestOwner: its end is seen, also as a zombie, and whether it was known before or not.
+func TestOwner(t *testing.T) {
+	sleeper := exec.Command("sleep", "1000")
+	must(t, sleeper.Start())
+	p, ok := identity.Of(sleeper.Process.Pid)
+	if !ok {
+		t.Fatal("there is no such process")
+	}
+	o, poll := Watch(p), &Owner{process: p, handle: &os.Process{Pid: p.PID}, ended: make(chan struct{})}
+	if err := poll.handle.WithHandle(func(uintptr) {}); err == nil {
+		t.Fatal("it has a handle, and is to be polled")
+	}
+	go poll.watch()
+	if ended(o, time.Second) || ended(poll, time.Second) {
+		t.Error("ended, and runs")
+	}
+	must(t, o.Signal(syscall.SIGKILL))
+	if !ended(o, 30*time.Second) || !ended(poll, 30*time.Second) {
+		t.Error("a zombie hasn't ended")
+	}
+	if late := Watch(p); !ended(late, 30*time.Second) {
+		t.Error("the end isn't seen afterwards")
+	}
+	_ = sleeper.Wait()
+	if late := Watch(p); !ended(late, 30*time.Second) || late.Signal(syscall.SIGTERM) == nil || o.Signal(syscall.SIGTERM) == nil {
+		t.Error("the end isn't seen when nothing is left")
+	}
+}
+
+// TestTaken: when another has taken the name of the directory among the temporary files, a
+// keeper listens in a new one of this user, which its token names, and removes it.
+func TestTaken(t *testing.T) {
+	for name, take := range map[string]func(dir string) error{
+		"a file":    func(dir string) error { return os.WriteFile(dir, nil, 0o600) },
+		"a symlink": func(dir string) error { return os.Symlink("/", dir) },
+		"another user's": func(dir string) error {
+			if os.Geteuid() != 0 {
+				return os.Mkdir(dir, 0o755)
+			}
+			return errors.Join(os.Mkdir(dir, 0o700), os.Chown(dir, 12345, -1))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, tmp := place(t)
+			t.Setenv("XDG_RUNTIME_DIR", "")
+			must(t, os.Chmod(tmp, 0o777|os.ModeSticky))
+			must(t, take(filepath.Join(tmp, "repolock-"+strconv.Itoa(os.Geteuid()))))
+			token := NewToken()
+			must(t, CheckToken(token))
+			if again := NewToken(); again[26:] == token[26:] {
+				t.Error("the place can be foreseen")
+			}
+			l, err := Listen(token)
+			must(t, err)
+			go l.Serve(func(context.Context, string) (any, func()) { return "held", nil })
+			var answer string
+			if err := Ask(token, "check", &answer, false); err != nil || answer != "held" || Over(token) {
+				t.Errorf("%q %v", answer, err)
+			}
+			must(t, l.Close())
+			if err := Ask(token, "check", &answer, false); !errors.Is(err, ErrGone) || !Over(token) {
+				t.Error(err)
+			}
+			left, err := os.ReadDir(tmp)
+			must(t, err)
+			if len(left) != 1 {
+				t.Errorf("left: %v", left)
+			}
+			// The name is known by now, and isn't trusted for that.
+			dir := filepath.Join(tmp, "repolock-"+strconv.Itoa(os.Geteuid())+token[26:])
+			must(t, take(dir))
+			if err := Ask(token, "check", &answer, false); !errors.Is(err, ErrDir) || Over(token) {
+				t.Error(err)
+			}
+			if _, err := Listen(token); !errors.Is(err, ErrDir) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestTakenUnsafe: nor is a new directory used where others could replace it.
+func TestTakenUnsafe(t *testing.T) {
+	_, tmp := place(t)
+	t.Setenv("XDG_RUNTIME_DIR", "")
+	must(t, os.WriteFile(filepath.Join(tmp, "repolock-"+strconv.Itoa(os.Geteuid())), nil, 0o600))
+	must(t, os.Chmod(tmp, 0o777))
+	if _, err := Listen(NewToken()); !errors.Is(err, ErrDir) || !strings.Contains(err.Error(), "may be replaced by others") {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(tmp); err != nil || len(left) != 1 {
+		t.Errorf("left: %v %v", left, err)
+	}
+}

@@ -1,0 +1,54 @@
+package daemon
+
+import (
+	"os"
+	"time"
+
+	"github.com/repolock/repolock/internal/identity"
+)
+
+// Owner is the process that a keeper is tied to.
+type Owner struct {
+	process identity.Process
+	handle  *os.Process
+	ended   chan struct{}
+}
+
+// Watch watches a process, which can have ended already. Only on Linux does it distinguish
+// the process from a later one with the same pid.
+func Watch(p identity.Process) *Owner {
+	o := &Owner{process: p, ended: make(chan struct{})}
+	// The handle is that of p if p has not ended by the time we have it.
+	handle, err := os.FindProcess(p.PID)
+	if err == nil && !p.Ended() {
+		o.handle = handle
+	}
+	go o.watch()
+	return o
+}
+
+// Ended is closed when the process has ended.
+func (o *Owner) Ended() <-chan struct{} { return o.ended }
+
+// Signal sends the process a signal, if it hasn't ended.
+func (o *Owner) Signal(sig os.Signal) error {
+	if o.handle == nil || o.process.Ended() {
+		return os.ErrProcessDone
+	}
+	return o.handle.Signal(sig)
+}
+
+// interval is the time between two looks on systems that announce no end.
+const interval = time.Second
+
+func (o *Owner) watch() {
+	defer close(o.ended)
+	if o.handle == nil {
+		return
+	}
+	ended := false
+	_ = o.handle.WithHandle(func(handle uintptr) { ended = wait(handle) }) // an error means no handle
+	for !ended && !o.process.Ended() {
+		time.Sleep(interval)
+	}
+}

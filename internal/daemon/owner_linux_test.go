@@ -1,0 +1,34 @@
+package daemon
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/repolock/repolock/internal/identity"
+)
+
+// TestRecycled: a later process with the same pid is another one, and isn't signalled.
+func TestRecycled(t *testing.T) {
+	sleeper := exec.Command("sleep", "1000")
+	must(t, sleeper.Start())
+	defer func() { _, _ = sleeper.Process.Kill(), sleeper.Wait() }()
+	p, _ := identity.Of(sleeper.Process.Pid)
+	p.PIDStart--
+	o := Watch(p)
+	if !ended(o, 30*time.Second) {
+		t.Error("it is watched")
+	}
+	// Where there are no handles, a pid is all that there is to be signalled.
+	for _, o := range []*Owner{o, {process: p, handle: &os.Process{Pid: p.PID}}} {
+		if o.Signal(syscall.SIGKILL) == nil {
+			t.Error("it is signalled")
+		}
+	}
+	p.PIDStart++
+	if ended(Watch(p), time.Second) {
+		t.Error("it was killed")
+	}
+}

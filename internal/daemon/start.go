@@ -1,0 +1,117 @@
+package daemon
+
+import (
+	"encoding/gob"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+)
+
+// Start runs our own program with these arguments as a keeper, in our environment and
+// directory. It has a session of its own, where no terminal reaches it, and writes stdout
+// and stderr to log, or nowhere if log is nil. The order says what to keep; Start encodes it
+// with gob.
+func Start(args []string, order any, log *os.File) (*Starter, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	news, theirNews, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer theirNews.Close()
+	cmd := exec.Command(program, args...)
+	cmd.Args[0] = os.Args[0]
+	cmd.ExtraFiles = []*os.File{theirNews}
+	orders, err := cmd.StdinPipe()
+	if err != nil {
+		news.Close()
+		return nil, err
+	}
+	if log != nil {
+		cmd.Stdout, cmd.Stderr = log, log
+	}
+	detach(cmd)
+	s := &Starter{cmd, orders, gob.NewEncoder(orders), gob.NewDecoder(news)}
+	if err := cmd.Start(); err != nil {
+		news.Close()
+		return nil, err
+	}
+	if err := s.out.Encode(order); err != nil {
+		s.GiveUp()
+		news.Close()
+		return nil, errors.Join(err, cmd.Wait())
+	}
+	return s, nil
+}
+
+// Starter is the starter's side of the pipes to a keeper.
+type Starter struct {
+	cmd    *exec.Cmd
+	orders io.Closer
+	out    *gob.Encoder // orders
+	in     *gob.Decoder // news
+}
+
+// PID returns the keeper's process id.
+func (s *Starter) PID() int { return s.cmd.Process.Pid }
+
+// Next waits for the keeper's next message and decodes it into news. An error is returned
+// when the keeper has ended.
+func (s *Starter) Next(news any) error { return s.in.Decode(news) }
+
+// Accept makes the keeper stay when we end.
+func (s *Starter) Accept() error { return s.out.Encode(accepted{true}) }
+
+// GiveUp makes a keeper end that was not accepted. Next then returns an error once it has.
+func (s *Starter) GiveUp() { s.orders.Close() }
+
+// accepted is the last message of a starter.
+type accepted struct{ Yes bool }
+
+// Line is the keeper's side of the pipes to its starter.
+type Line struct {
+	in        *gob.Decoder
+	mu        sync.Mutex
+	news      *os.File
+	out       *gob.Encoder
+	abandoned chan struct{}
+}
+
+// Attach connects a keeper to its starter and decodes the order. A keeper must call it first.
+func Attach(order any) (*Line, error) {
+	news, err := inherited()
+	if err != nil {
+		return nil, err
+	}
+	l := &Line{in: gob.NewDecoder(os.Stdin), news: news, out: gob.NewEncoder(news), abandoned: make(chan struct{})}
+	if err := l.in.Decode(order); err != nil {
+		return nil, err
+	}
+	go l.listen()
+	return l, nil
+}
+
+func (l *Line) listen() {
+	var a accepted
+	if l.in.Decode(&a) != nil || !a.Yes {
+		close(l.abandoned)
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.news.Close()
+}
+
+// Tell sends a message to the starter. It waits if the starter is stopped.
+func (l *Line) Tell(news any) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.out.Encode(news)
+}
+
+// Abandoned is closed when the starter ended or gave up without accepting the keeper.
+func (l *Line) Abandoned() <-chan struct{} { return l.abandoned }

@@ -1,0 +1,165 @@
+package events
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/repolock/repolock/internal/audit"
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/identity"
+	"github.com/repolock/repolock/internal/text"
+	"github.com/repolock/repolock/replock"
+)
+
+// Auditor appends events to the audit log.
+type Auditor struct {
+	log    *audit.Log
+	say    func(format string, args ...any)
+	common audit.Record
+	repo   string
+
+	asked    time.Duration // when the lock was asked for, on the clock since boot
+	acquired time.Duration
+	id       string // of the lock
+	work     Event  // WorkEnded
+}
+
+// NewAuditor opens the audit log at path for the lock name of a repository, which is its
+// path or its URL without credentials. An event that can't be written is reported to say.
+func NewAuditor(path, repo, name string, say func(format string, args ...any)) (*Auditor, error) {
+	log, err := audit.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	self := identity.Self()
+	return &Auditor{
+		log: log, say: say, repo: repo, asked: clock.System{}.Elapsed(),
+		common: audit.Record{LockName: LockName(name), Actor: self.User, HostID: self.HostID, Hostname: self.Hostname, PID: self.PID},
+	}, nil
+}
+
+func (a *Auditor) Handle(e Event) {
+	for _, record := range a.records(e) {
+		if err := a.log.Append(record); err != nil {
+			a.say("warning: the audit log can't be written: %s", text.Error(err))
+		}
+	}
+}
+
+func (a *Auditor) records(e Event) (records []audit.Record) {
+	now := clock.System{}.Elapsed()
+	record := a.record(e)
+	switch e.Kind {
+	case replock.EventAcquired:
+		a.acquired, a.id = now, e.ID
+		record.WaitedSeconds = Seconds(now - a.asked)
+	case replock.EventBlocked:
+		record.WaitedSeconds, record.HeldBy = Seconds(e.Waited), holders(e.Holders)
+	case replock.EventReaped, LockBroken:
+		for _, h := range e.Holders {
+			records = append(records, removed(record, h))
+		}
+		return records
+	case replock.EventReleased:
+		record.ExitCode, record.HeldDurationSeconds, record.Result = a.work.ExitCode, a.held(now), audit.Failure
+		if a.work.Success {
+			record.Result = audit.Success
+		}
+	case replock.EventReleaseFailed:
+		record.Action = audit.ManualCleanup
+	case replock.EventLost:
+		record.HeldDurationSeconds = a.held(now)
+	case replock.EventResumed:
+		record.ResumedFrom, a.id = a.id, e.ID
+	case WorkEnded:
+		a.work = e
+	case CommandPaused:
+		record.Reason = "lock_lost"
+	case GuardLost:
+		if e.Stopped {
+			record.Action = audit.CommandStopped
+		}
+	case CommandRunsOn:
+		record.PIDs, record.Reason = e.PIDs, audit.NotStopped
+		if e.Killed {
+			record.Reason = audit.NotKilled
+		}
+	}
+	if record.Event == "" {
+		return nil
+	}
+	return []audit.Record{record}
+}
+
+// record returns what the log has of each event.
+func (a *Auditor) record(e Event) audit.Record {
+	record := a.common
+	record.Event, record.Timestamp, record.RequestID, record.Operation = kinds[e.Kind].audit, e.Time, e.ID, e.Operation
+	record.TTLSeconds, record.Reason = e.TTL.Seconds(), e.Reason
+	if e.Mode != 0 {
+		record.Mode = e.Mode.String()
+	}
+	if e.Key != "" {
+		record.LockPath = a.path(e.Key)
+	}
+	if e.Err != nil {
+		record.Error = text.Error(e.Err)
+	}
+	return record
+}
+
+// path returns the key in the repository, without what a URL has after its path.
+func (a *Auditor) path(key string) string {
+	repo := a.repo
+	if strings.Contains(repo, "://") {
+		repo, _, _ = strings.Cut(repo, "?")
+	}
+	return strings.TrimSuffix(repo, "/") + "/" + key
+}
+
+func (a *Auditor) held(now time.Duration) *float64 {
+	s := Seconds(now - a.acquired)
+	return &s
+}
+
+// removed returns the record of a lock that was deleted, with its whole body.
+func removed(record audit.Record, h replock.Info) audit.Record {
+	record.HeldBy = holders([]replock.Info{h})
+	if record.Event == audit.Stolen {
+		record.Reason = "stale"
+	} else if record.Error != "" {
+		record.Action = audit.ManualCleanup
+	}
+	if h.Body == nil {
+		return record
+	}
+	sum := sha256.Sum256(h.Body)
+	record.PreviousLockHash = "sha256:" + hex.EncodeToString(sum[:])
+	if record.PreviousLock = h.Body; !json.Valid(h.Body) { // compressed, or encrypted, or garbage
+		record.PreviousLock, _ = json.Marshal(base64.StdEncoding.EncodeToString(h.Body))
+	}
+	return record
+}
+
+func holders(infos []replock.Info) (holders []audit.Holder) {
+	for _, i := range infos {
+		holders = append(holders, Holder(i))
+	}
+	return holders
+}
+
+// Holder returns a lock as records have it.
+func Holder(i replock.Info) audit.Holder {
+	refreshed := i.ModTime
+	if refreshed.IsZero() && !i.Expires.IsZero() {
+		refreshed = i.Expires.Add(-i.TTL)
+	}
+	return audit.Holder{
+		RequestID: i.ID, Actor: i.User, Intent: i.Operation, Holder: i.Holder, Mode: i.Mode.String(), State: string(i.State),
+		CreatedAt: Instant(i.Acquired), LastHeartbeatAt: Instant(refreshed),
+	}
+}

@@ -1,0 +1,94 @@
+// Package events is what happens to a lock and to the work that it protects, and the two
+// records of that: the audit log and the file of metrics.
+package events
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/repolock/repolock/internal/audit"
+	"github.com/repolock/repolock/replock"
+)
+
+// Kinds of events beside those of package replock.
+const (
+	// WorkEnded: what the lock protects is over. Success and ExitCode say how it went.
+	WorkEnded replock.EventKind = "work_ended"
+	// CommandPaused: the command was stopped because its lock is lost.
+	CommandPaused replock.EventKind = "command_paused"
+	// ClocksParted: the command is stopped until the lock has been looked at, because the
+	// wall clock was stepped or the machine was paused.
+	ClocksParted replock.EventKind = "clocks_parted"
+	// ClocksSettled: the command goes on after ClocksParted.
+	ClocksSettled replock.EventKind = "clocks_settled"
+	// GuardLost: no guard watches the command. Stopped says whether it is stopped for that.
+	GuardLost replock.EventKind = "guard_lost"
+	// GuardReplaced: a guard watches the command again.
+	GuardReplaced replock.EventKind = "guard_replaced"
+	// CommandRunsOn: the processes PIDs of the command run on although they were stopped,
+	// or Killed.
+	CommandRunsOn replock.EventKind = "command_runs_on"
+	// LockBroken: break-lock has deleted the lock in Holders for Reason, or failed with Err.
+	LockBroken replock.EventKind = "lock_broken"
+)
+
+// kind says which records have events of a kind.
+type kind struct {
+	audit   string // name in the audit log, which leaves out events without one
+	counter string // of the metrics
+	gauges  bool   // the event changes only gauges of the metrics
+}
+
+// kinds has all kinds of events, also those that no record has.
+var kinds = map[replock.EventKind]kind{
+	replock.EventAcquired:      {audit: audit.Acquired, gauges: true},
+	replock.EventBlocked:       {audit: audit.Blocked, counter: "repolock_blocked_total"},
+	replock.EventWaiting:       {},
+	replock.EventWatching:      {},
+	replock.EventReaped:        {audit: audit.Stolen, counter: "repolock_reaped_total"},
+	replock.EventRefreshed:     {counter: "repolock_refreshes_total"},
+	replock.EventRefreshFailed: {counter: "repolock_refresh_failures_total"},
+	replock.EventGaveUp:        {audit: audit.HeartbeatFailed},
+	replock.EventLost:          {audit: audit.Lost, counter: "repolock_lost_total"},
+	replock.EventResumed:       {audit: audit.Resumed, counter: "repolock_resumed_total"},
+	replock.EventReleased:      {audit: audit.Released, gauges: true},
+	replock.EventReleaseFailed: {audit: audit.ReleaseFailed, counter: "repolock_release_failures_total"},
+	WorkEnded:                  {}, // EventReleased has it
+	CommandPaused:              {audit: audit.Paused},
+	ClocksParted:               {audit: audit.ClocksParted},
+	ClocksSettled:              {audit: audit.ClocksSettled},
+	GuardLost:                  {audit: audit.GuardLost},
+	GuardReplaced:              {audit: audit.GuardReplaced},
+	CommandRunsOn:              {audit: audit.RunsOn},
+	LockBroken:                 {audit: audit.Broken},
+}
+
+// Event is an event of a lock, or of the work that the lock protects.
+type Event struct {
+	replock.Event
+	TTL      time.Duration // the lock's, with an event of the lock
+	Success  bool
+	ExitCode *int // nil: the work was no command
+	Stopped  bool
+	PIDs     []int
+	Killed   bool
+	Reason   string
+}
+
+// Sink is a record of events. It gets one event at a time, in order, and can take long.
+type Sink interface{ Handle(Event) }
+
+// LockName returns what a lock's name is in records and in JSON.
+func LockName(name string) string { return cmp.Or(name, "repository") }
+
+// Seconds returns d in seconds, rounded to a millisecond.
+func Seconds(d time.Duration) float64 { return d.Round(time.Millisecond).Seconds() }
+
+// Instant returns t in UTC, or nil if JSON has no form for it.
+func Instant(t time.Time) *time.Time {
+	if y := t.Year(); t.IsZero() || y < 0 || y > 9999 {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}

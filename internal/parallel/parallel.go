@@ -1,0 +1,18 @@
+// Package parallel bounds work that is done at the same time.
+package parallel
+
+import "sync"
+
+// Each calls f with 0 to n-1, up to limit calls at a time, and waits for all of them.
+func Each(limit, n int, f func(i int)) {
+	var wg sync.WaitGroup
+	free := make(chan struct{}, limit)
+	for i := range n {
+		free <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-free }()
+			f(i)
+		})
+	}
+	wg.Wait()
+}

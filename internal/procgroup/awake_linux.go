@@ -1,0 +1,53 @@
+package procgroup
+
+import (
+	"os"
+	"strconv"
+
+	"github.com/repolock/repolock/internal/procstat"
+)
+
+// awake returns the processes of a group that run; of a killed group, every process that
+// exists. denied reports whether we may not signal a process.
+func awake(pgid int, killed bool, denied func(pid int) bool) (pids []int) {
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if s, ok := procstat.Read(e.Name()); ok && s.Group == pgid && !s.Ended && (killed || runs(pid, s, denied)) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// runs reports whether a process is not stopped.
+func runs(pid int, s procstat.Stat, denied func(pid int) bool) bool {
+	if s.State != "Z" {
+		return active(s.State, pid, denied)
+	}
+	// The state is that of the first thread, which has ended; look at the others.
+	tasks := strconv.Itoa(pid) + "/task/"
+	threads, _ := os.ReadDir("/proc/" + tasks)
+	for _, t := range threads {
+		if s, ok := procstat.Read(tasks + t.Name()); ok && active(s.State, pid, denied) {
+			return true
+		}
+	}
+	return false
+}
+
+// active reports whether a thread in this state runs, or will: proc_pid_stat(5).
+func active(state string, pid int, denied func(pid int) bool) bool {
+	switch state {
+	case "T", "t", "Z", "X":
+		return false
+	case "D":
+		// It waits for a disk, or in vfork(2) for a stopped child. If it got the signal,
+		// it stops before it does anything else.
+		return denied(pid)
+	}
+	return true
+}

@@ -1,0 +1,213 @@
+//go:build unix
+
+package procgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/repolock/repolock/internal/clock"
+)
+
+// Group is a running command with all processes of its group. Its methods may be
+// used concurrently.
+//
+// The group runs while its allowance holds, a guard watches it, it isn't paused, and the
+// terminal has not stopped it.
+type Group struct {
+	cmd  Command
+	pgid int // the leader's process id as well
+	tty  terminal
+	// pipeline: the command gets the terminal only when it asks for it.
+	pipeline bool
+	clocks   func() clock.Reading // ReadClocks
+	done     chan struct{}
+	work     sync.WaitGroup
+
+	status Status // once done is closed
+
+	mu         sync.Mutex
+	allowance  Allowance
+	paused     bool                    // by Pause
+	stopped    bool                    // by the terminal
+	continuing bool                    // a call of BeforeContinue is under way
+	ended      bool                    // the leader has ended
+	atTerminal bool                    // and had the terminal then
+	sent       map[syscall.Signal]bool // by us
+	due        bool                    // to be continued as soon as the allowance holds
+	parted     bool                    // the guard stops it because of ErrParted
+	killed     bool                    // by us
+	refused    bool                    // we may signal no process of it
+	following  bool                    // findRunaways runs
+	over       bool                    // the group is empty, and its id may soon be another group's
+
+	guard         *guardClient // nil while there is none
+	unguarded     bool         // for longer than unguardedGrace
+	seq, answered uint64       // of orders
+	overdue       *time.Timer
+	changed       chan struct{} // closed at each change of answered, unguarded
+}
+
+// Allow lets the group run as long as the allowance holds. The group runs again if the
+// guard had stopped it because the previous allowance ended.
+func (g *Group) Allow(a Allowance) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.allowance = a
+	if !g.over {
+		_ = g.sendOrder()
+	}
+}
+
+// Pause stops the group until Unpause. Meanwhile the terminal is ours, so that Ctrl-C
+// reaches us.
+func (g *Group) Pause() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.paused = true
+	err := g.signalLocked(unix.SIGSTOP)
+	g.seekRunaways()
+	if err == nil {
+		g.tty.takeBack(g.pgid)
+		g.tty.pause()
+	}
+	return err
+}
+
+// Unpause ends a pause, if there is one. ErrExpired or ErrParted is returned when the
+// allowance doesn't hold, and ErrUnguarded when no guard knows of it. The group then
+// continues once it may run.
+func (g *Group) Unpause() error {
+	g.mu.Lock()
+	g.paused, g.due = false, true
+	g.mu.Unlock()
+	if err := g.awaitAnswer(); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.continueLocked()
+}
+
+// continueLocked continues the group if it may run.
+func (g *Group) continueLocked() error {
+	if g.over {
+		return os.ErrProcessDone
+	}
+	if g.paused || g.stopped {
+		return nil
+	}
+	if err := g.mayRun(); err != nil {
+		g.due = true
+		return err
+	}
+	if !g.ended && !g.pipeline {
+		g.tty.lend(g.pgid)
+	}
+	err := g.signalLocked(unix.SIGCONT)
+	if err != nil && err != unix.EPERM { // a process that can't be signalled was never stopped
+		return err
+	}
+	// We could have been stopped for hours since the last check.
+	if err := g.mayRun(); err != nil {
+		g.due = true
+		_ = g.signalLocked(unix.SIGSTOP)
+		return err
+	}
+	g.due = false
+	return nil
+}
+
+// mayRun returns nil, or the reason why the group may not run.
+func (g *Group) mayRun() error {
+	if g.unguarded && g.cmd.Expiry != Nothing {
+		return ErrUnguarded
+	}
+	return g.allowance.check(g.cmd.Expiry, g.clocks())
+}
+
+// Kill kills the group. A process of another user can survive: see Command.RunsOn.
+func (g *Group) Kill() error { return g.Signal(unix.SIGKILL) }
+
+// Signal sends a signal to the whole group. os.ErrProcessDone is returned when the group
+// is empty. A stopped group gets any signal but SIGKILL when it is continued. SIGCONT
+// ends a stop by the terminal, but no pause.
+func (g *Group) Signal(sig os.Signal) error {
+	s, ok := sig.(syscall.Signal)
+	if !ok {
+		return fmt.Errorf("signal %v: %w", sig, errors.ErrUnsupported)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if s == unix.SIGCONT {
+		g.stopped = false
+		return g.continueLocked()
+	}
+	g.sent[s] = true
+	err := g.signalLocked(s)
+	if s == unix.SIGKILL {
+		g.killed = true
+		g.seekRunaways()
+	}
+	return err
+}
+
+func (g *Group) signalLocked(sig syscall.Signal) error {
+	if g.over || g.pgid <= 1 { // kill(2) takes 0 for our own group and 1 for every process
+		return os.ErrProcessDone
+	}
+	err := unix.Kill(-g.pgid, sig)
+	g.refused = err == unix.EPERM
+	if err == unix.ESRCH {
+		return os.ErrProcessDone
+	}
+	return err
+}
+
+// Done is closed when the command has ended and its group is empty.
+func (g *Group) Done() <-chan struct{} { return g.done }
+
+// Status returns how the command itself ended. It is valid once Done is closed.
+func (g *Group) Status() Status { return g.status }
+
+// Typed returns the signal that ended the command if a person typed it (Ctrl-C, Ctrl-\),
+// else 0. The terminal sends it only to the command's group. It is valid once Done is closed.
+func (g *Group) Typed() syscall.Signal {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := g.status.Signal
+	if s != unix.SIGINT && s != unix.SIGQUIT || !g.atTerminal || g.sent[s] {
+		return 0
+	}
+	return s
+}
+
+// Close kills the remaining processes of the group, and returns when all that belongs to
+// the group has ended.
+func (g *Group) Close() error {
+	err := g.Kill()
+	if errors.Is(err, os.ErrProcessDone) {
+		err = nil
+	}
+	<-g.done
+	g.work.Wait()
+	return err
+}
+
+func (g *Group) reportInterrupted(why error, over bool) {
+	if g.cmd.Interrupted != nil {
+		g.cmd.Interrupted(why, over)
+	}
+}
+
+func (g *Group) reportTrouble(err error) {
+	if err != nil && !errors.Is(err, os.ErrProcessDone) && g.cmd.Trouble != nil {
+		g.cmd.Trouble(err)
+	}
+}

@@ -1,0 +1,262 @@
+//go:build linux
+
+package procgroup
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/procstat"
+)
+
+const (
+	slack   = time.Second // for a busy machine
+	forever = 10 * time.Minute
+)
+
+// parent is a running parentMain.
+type parent struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	stdin  io.Writer
+	events chan string
+	unread []string
+	pgid   int
+	guard  int
+	until  time.Duration
+}
+
+// launch runs a program, most of all parentMain, without a terminal.
+func launch(t *testing.T, argv []string) *parent {
+	t.Helper()
+	p := &parent{t: t, cmd: exec.Command(argv[0], argv[1:]...), events: make(chan string, 1000)}
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	p.cmd.Stderr = os.Stderr
+	var err error
+	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.cmd.Stdout = w
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	go func() {
+		for s := bufio.NewScanner(r); s.Scan(); {
+			p.events <- s.Text()
+		}
+		close(p.events)
+	}()
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		_ = p.cmd.Wait()
+		r.Close()
+	})
+	return p
+}
+
+func start(t *testing.T, argv []string) *parent {
+	t.Helper()
+	p := launch(t, argv)
+	line := p.expect("started ")
+	if _, err := fmt.Sscanf(line, "started %d %d %d", &p.pgid, &p.guard, &p.until); err != nil {
+		t.Fatal(line, err)
+	}
+	return p
+}
+
+// expect returns the next line that begins with the prefix. The others are kept.
+func (p *parent) expect(prefix string) string {
+	p.t.Helper()
+	for i, line := range p.unread {
+		if strings.HasPrefix(line, prefix) {
+			p.unread = slices.Delete(p.unread, i, i+1)
+			return line
+		}
+	}
+	timeout := time.After(forever)
+	for {
+		select {
+		case line, ok := <-p.events:
+			if !ok {
+				p.t.Fatalf("no %q before the end in %q", prefix, p.unread)
+			}
+			if strings.HasPrefix(line, prefix) {
+				return line
+			}
+			p.unread = append(p.unread, line)
+		case <-timeout:
+			p.t.Fatalf("no %q in %q", prefix, p.unread)
+		}
+	}
+}
+
+func (p *parent) want(line string) {
+	p.t.Helper()
+	word, _, _ := strings.Cut(line, " ")
+	if got := p.expect(word); got != line {
+		p.t.Fatalf("got %q, want %q", got, line)
+	}
+}
+
+// tell sends a command and checks its result.
+func (p *parent) tell(command, result string) {
+	p.t.Helper()
+	if _, err := fmt.Fprintln(p.stdin, command); err != nil {
+		p.t.Fatal(err)
+	}
+	word, _, _ := strings.Cut(command, " ")
+	if got := p.expect(word + ":"); got != word+": "+result {
+		p.t.Fatalf("%s, want %s", got, result)
+	}
+}
+
+// kill kills the group.
+func (p *parent) kill() {
+	p.t.Helper()
+	if _, err := fmt.Fprintln(p.stdin, "kill"); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *parent) ask(question string) int {
+	p.t.Helper()
+	if _, err := fmt.Fprintln(p.stdin, question); err != nil {
+		p.t.Fatal(err)
+	}
+	n, err := strconv.Atoi(strings.TrimPrefix(p.expect(question+" "), question+" "))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return n
+}
+
+func (p *parent) signal(sig syscall.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(sig); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// ticker is the file of a tickMain.
+type ticker struct {
+	t    *testing.T
+	path string
+}
+
+func newTicker(t *testing.T) ticker { return ticker{t, filepath.Join(t.TempDir(), "ticks")} }
+
+func (k ticker) args() []string { return self("tick", k.path) }
+
+func (k ticker) all() (ticks []time.Duration) {
+	text, _ := os.ReadFile(k.path)
+	lines := strings.Split(string(text), "\n")
+	for _, line := range lines[:len(lines)-1] {
+		n, err := strconv.ParseInt(line, 10, 64)
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		ticks = append(ticks, time.Duration(n))
+	}
+	return ticks
+}
+
+// runs waits until the process ticks after this moment.
+func (k ticker) runs() {
+	k.t.Helper()
+	now := elapsed()
+	eventually(k.t, "a tick", func() bool {
+		ticks := k.all()
+		return len(ticks) > 0 && ticks[len(ticks)-1] > now
+	})
+}
+
+// still fails if the process ticked between these moments.
+func (k ticker) still(from, to time.Duration) {
+	k.t.Helper()
+	for _, tick := range k.all() {
+		if tick > from && tick < to {
+			k.t.Fatalf("ran %v into the time when it must not", tick-from)
+		}
+	}
+}
+
+// quiet watches that the process doesn't run for a while. A process of several
+// threads is stopped once the one that takes the signal was scheduled.
+func (k ticker) quiet(d time.Duration) {
+	k.t.Helper()
+	time.Sleep(200 * time.Millisecond)
+	from := elapsed()
+	time.Sleep(d)
+	k.still(from, from+d)
+}
+
+func elapsed() time.Duration { return clock.System{}.Elapsed() }
+
+func sleepUntil(at time.Duration) { time.Sleep(at - elapsed()) }
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(forever); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// running counts the processes of a group that aren't zombies.
+func running(pgid int) (n int) {
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		if s, ok := procstat.Read(e.Name()); ok && !s.Ended && s.Group == pgid {
+			n++
+		}
+	}
+	return n
+}
+
+// exists says whether a process runs. Our own process can be the one that has to
+// reap it, since Prepare makes it adopt orphans.
+func exists(pid int) bool {
+	s, ok := procstat.Read(strconv.Itoa(pid))
+	return ok && !s.Ended
+}
+
+// inSession are the processes of a session that run.
+func inSession(leader int) (pids []int) {
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || !exists(pid) {
+			continue
+		}
+		if session, err := unix.Getsid(pid); err == nil && session == leader {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func concat(parts ...[]string) (all []string) {
+	for _, p := range parts {
+		all = append(all, p...)
+	}
+	return all
+}

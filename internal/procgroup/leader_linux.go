@@ -1,0 +1,58 @@
+package procgroup
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// leader follows the first process of a group. It notices the end, but leaves the zombie
+// until reap: while the zombie exists, the kernel gives its number neither to another
+// process nor to another group.
+type leader struct {
+	pid    int
+	ended  bool
+	reaped bool
+	status Status
+}
+
+// poll returns the signal that stopped or continued the leader since the last poll, or 0.
+func (l *leader) poll() (change unix.Signal) {
+	if l.ended {
+		return 0
+	}
+	if info, ok := look(unix.P_PID, l.pid, unix.WSTOPPED|unix.WCONTINUED); ok {
+		change = unix.Signal(info.status)
+	}
+	_, l.ended = look(unix.P_PID, l.pid, unix.WEXITED|unix.WNOWAIT)
+	return change
+}
+
+func (l *leader) reap() Status {
+	if !l.reaped {
+		l.status = statusOf(await(l.pid))
+		l.reaped = true
+	}
+	return l.status
+}
+
+// childInfo is siginfo_t as waitid(2) fills it in. The kernel's union begins at a multiple
+// of the pointer size.
+type childInfo struct {
+	_      [3]int32
+	_      [unsafe.Sizeof(uintptr(0))/4 - 1]int32
+	pid    int32
+	_      uint32
+	status int32
+	_      [128]byte
+}
+
+// look is waitid(2) without waiting.
+func look(kind, id, options int) (info childInfo, ok bool) {
+	for {
+		err := unix.Waitid(kind, id, (*unix.Siginfo)(unsafe.Pointer(&info)), options|unix.WNOHANG, nil)
+		if err != unix.EINTR {
+			return info, err == nil && info.pid != 0
+		}
+	}
+}

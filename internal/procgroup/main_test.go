@@ -1,0 +1,118 @@
+package procgroup
+
+import (
+	"errors"
+	"os"
+	"os/signal"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/repolock/repolock/internal/clock"
+)
+
+// The test binary is also the guard, the program that runs a group, and what
+// runs in it.
+func TestMain(m *testing.M) {
+	// Guards have no environment, and the name that their parent goes by.
+	if file, ok := strings.CutPrefix(os.Args[0], steppedBy); ok {
+		stepClock(file)
+	}
+	GuardMain()
+	os.Setenv("GORACE", "atexit_sleep_ms=0") // or every program ends a second late
+	if len(os.Args) > 1 {
+		if program := programs[os.Args[1]]; program != nil {
+			program(os.Args[2:])
+			os.Exit(0)
+		}
+	}
+	unignore()
+	os.Exit(m.Run())
+}
+
+// unignore makes the tests' processes start with signals at their defaults, also
+// under nohup or as a shell's background job: what is caught is reset by execve.
+func unignore() {
+	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
+	}
+}
+
+// steppedBy begins the name of a process whose wall clock is ahead by as much as a file
+// says.
+const steppedBy = "stepped by "
+
+func stepClock(file string) {
+	real := ReadClocks
+	ReadClocks = func() clock.Reading {
+		now := real()
+		text, _ := os.ReadFile(file)
+		step, _ := time.ParseDuration(string(text))
+		now.Wall += step
+		return now
+	}
+}
+
+var programs = map[string]func(args []string){
+	"seven": func([]string) { os.Exit(7) },
+	"sleep": func([]string) { time.Sleep(time.Hour) },
+}
+
+// self is the command line for one of the programs.
+func self(program string, args ...string) []string {
+	exe, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	return append([]string{exe, program}, args...)
+}
+
+// begin prepares and starts a command that may run for so long.
+func begin(cmd Command, d time.Duration) (*Group, error) {
+	p, err := Prepare(cmd)
+	if err != nil {
+		return nil, err
+	}
+	return p.Start(os.Environ(), Allow(clock.System{}.Elapsed()+d))
+}
+
+// What every system can do.
+func TestEverywhere(t *testing.T) {
+	begin := func(args []string) (*Group, error) { return begin(Command{Args: args}, time.Minute) }
+	g, err := begin(self("seven"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-g.Done()
+	if s := g.Status(); s.ExitCode() != 7 {
+		t.Errorf("status %v", s)
+	}
+	if err := g.Close(); err != nil {
+		t.Errorf("close after the end: %v", err)
+	}
+
+	if g, err = begin(self("sleep")); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Pause(); runtime.GOOS == "windows" != errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("pause: %v", err)
+	}
+	if err := g.Kill(); err != nil {
+		t.Errorf("kill: %v", err)
+	}
+	<-g.Done()
+	if s := g.Status(); s.ExitCode() == 0 {
+		t.Errorf("killed, but %v", s)
+	}
+	if err := g.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+
+	if _, err := begin([]string{"no-such-command"}); !errors.Is(err, ErrNotFound) {
+		t.Errorf("no such command: %v", err)
+	}
+}

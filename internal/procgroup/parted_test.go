@@ -1,0 +1,207 @@
+//go:build linux
+
+package procgroup
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/repolock/repolock/internal/clock"
+)
+
+// parted is the unasked answer of a guard that stops the group for its clocks.
+func (f *fakeGuard) parted(t *testing.T) {
+	t.Helper()
+	if a := f.answer(t); a != (guardAnswer{f.seq, false, true}) {
+		t.Errorf("it says %+v", a)
+	}
+}
+
+// The wall clock is stepped, in either direction: the group is stopped, until the lock
+// was looked at since.
+func TestWatchStopsWhenClocksPart(t *testing.T) {
+	for _, step := range []time.Duration{2100 * time.Millisecond, -2100 * time.Millisecond, 9 * time.Hour, -9 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFakeGuard()
+			before := Allowance{time.Hour, clock.Reading{Wall: epoch}}
+			f.order(t, Stop, before)
+			time.Sleep(700 * time.Millisecond)
+			f.want(t)
+			f.step.Store(int64(step))
+			time.Sleep(400 * time.Millisecond)
+			f.parted(t)
+			f.want(t, "1s -77 stopped (signal)")
+			time.Sleep(200 * time.Millisecond)
+			f.want(t, "1.2s -77 stopped (signal)") // another process might have continued it
+			if a := f.order(t, Stop, before); a.Stopped || !a.Parted {
+				t.Errorf("%v: to an order of before it says %+v", step, a)
+			}
+			f.want(t, "1.3s -77 stopped (signal)")
+			if a := f.allow(t, Stop, time.Hour); !a.Stopped || a.Parted {
+				t.Errorf("%v: to an order of now it says %+v", step, a)
+			}
+			time.Sleep(time.Minute)
+			f.want(t)
+			f.orders.Close()
+			<-f.done
+		})
+	}
+}
+
+// An order that comes when the clocks have parted finds it out at once.
+func TestWatchLooksAtClocksWithEachOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeGuard()
+		f.order(t, Stop, Allowance{time.Hour, clock.Reading{Wall: epoch}})
+		time.Sleep(100 * time.Millisecond)
+		f.step.Store(int64(3 * time.Second))
+		if a := f.order(t, Stop, Allowance{time.Hour, clock.Reading{Wall: epoch}}); !a.Parted {
+			t.Errorf("it says %+v", a)
+		}
+		f.want(t, "100ms -77 stopped (signal)")
+		f.orders.Close()
+		<-f.done
+	})
+}
+
+// What would be killed at its end is stopped, and killed at its end all the same.
+func TestWatchKillsNothingWhenClocksPart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeGuard()
+		f.allow(t, Kill, 850*time.Millisecond)
+		f.step.Store(int64(-time.Hour))
+		time.Sleep(800 * time.Millisecond)
+		f.parted(t)
+		f.want(t, "500ms -77 stopped (signal)", "700ms -77 stopped (signal)")
+		time.Sleep(100 * time.Millisecond)
+		f.want(t, "850ms -77 killed")
+		f.orders.Close()
+		<-f.done
+	})
+}
+
+func TestWatchDoesNothingWhenClocksPart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeGuard()
+		f.allow(t, Nothing, time.Minute)
+		f.step.Store(int64(time.Hour))
+		time.Sleep(10 * time.Second)
+		f.want(t)
+		f.orders.Close()
+		<-f.done
+	})
+}
+
+// A clock that is slewed isn't stepped: 500 ppm are the most that NTP does.
+func TestWatchForgivesSlew(t *testing.T) {
+	for _, slew := range []time.Duration{500, -500} { // microseconds a second
+		synctest.Test(t, func(t *testing.T) {
+			f := newFakeGuard()
+			f.allow(t, Stop, 24*time.Hour)
+			for range 3 * 3600 {
+				time.Sleep(time.Second)
+				f.step.Add(int64(slew * time.Microsecond))
+			}
+			f.want(t)
+			// A step on top of it isn't overlooked for long.
+			f.allow(t, Stop, 24*time.Hour)
+			time.Sleep(10 * time.Second)
+			f.step.Add(int64(3 * time.Second))
+			time.Sleep(600 * time.Millisecond)
+			f.parted(t)
+			f.mu.Lock()
+			if len(f.signals) == 0 {
+				t.Error("not stopped")
+			}
+			f.mu.Unlock()
+			f.orders.Close()
+			<-f.done
+		})
+	}
+}
+
+// A suspend is counted by both clocks.
+func TestWatchForgivesSuspend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeGuard()
+		f.allow(t, Stop, 24*time.Hour)
+		f.sleep.Store(int64(8 * time.Hour))
+		time.Sleep(time.Minute)
+		f.want(t)
+		f.orders.Close()
+		<-f.done
+	})
+}
+
+// With a real guard and a real command, in which the wall clock alone is the test's.
+func TestClocksPart(t *testing.T) {
+	for _, expiry := range []string{"stop", "kill"} {
+		k := newTicker(t)
+		wall := filepath.Join(t.TempDir(), "wall")
+		step := func(d time.Duration) {
+			if err := os.WriteFile(wall+".new", []byte(d.String()), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Rename(wall+".new", wall); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p := start(t, concat(self("parent", "-stepped", wall, "-expiry", expiry, "--"), k.args()))
+		k.runs()
+		step(71 * time.Second)
+		p.want("interrupted " + ErrParted.Error() + " false")
+		k.quiet(300 * time.Millisecond)
+
+		// No SIGCONT gets round it.
+		if err := unix.Kill(-p.pgid, unix.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(stopInterval + 100*time.Millisecond)
+		p.tell("signal 18", ErrParted.Error())
+		p.tell("unpause", ErrParted.Error())
+		k.quiet(300 * time.Millisecond)
+
+		p.tell("allow 1m", "<nil>")
+		p.want("interrupted " + ErrParted.Error() + " true")
+		k.runs()
+		step(-time.Hour)
+		p.want("interrupted " + ErrParted.Error() + " false")
+		k.quiet(300 * time.Millisecond)
+		p.tell("allow 1m", "<nil>")
+		k.runs()
+		p.kill()
+		p.want("done killed by signal 9 (killed)")
+	}
+}
+
+// Clocks that part while the command starts: it doesn't begin.
+func TestClocksPartBeforeTheStart(t *testing.T) {
+	p, err := Prepare(Command{Args: []string{"true"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := Allow(elapsed() + time.Minute)
+	a.Seen.Wall += 3 * time.Second
+	if _, err := p.Start(os.Environ(), a); err != ErrParted {
+		t.Error(err)
+	}
+}
+
+// We refuse to continue the group in the moment before the guard notices: it goes on
+// all the same when the lock was looked at.
+func TestContinuesWhatItRefused(t *testing.T) {
+	k := newTicker(t)
+	p := start(t, concat(self("parent", "--"), k.args()))
+	k.runs()
+	p.tell("unpause", "<nil>") // no answer is on its way
+	p.tell("pause", "<nil>")
+	p.tell("refused", ErrParted.Error())
+	k.quiet(100 * time.Millisecond)
+	p.tell("allow 1m", "<nil>")
+	k.runs()
+}

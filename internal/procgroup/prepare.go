@@ -1,0 +1,89 @@
+//go:build unix
+
+package procgroup
+
+import (
+	"fmt"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Prepared is a command that can be started at once: its starter and its guard run.
+type Prepared struct {
+	g       *Group
+	begin   chan startRequest
+	started chan error
+}
+
+// startRequest holds the arguments of Start.
+type startRequest struct {
+	env       []string
+	allowance Allowance
+}
+
+// Prepare begins to get a command ready, which takes some milliseconds in the background.
+// It fails with ErrNotFound or ErrNotExecutable if the command is to blame. The caller must
+// call either Start or Close, once.
+func Prepare(cmd Command) (*Prepared, error) {
+	path, err := LookPath(cmd.Args)
+	if err != nil {
+		return nil, err
+	}
+	g := &Group{cmd: cmd, clocks: ReadClocks, done: make(chan struct{}), changed: make(chan struct{}), sent: map[syscall.Signal]bool{}}
+	g.overdue = time.AfterFunc(answerTimeout, func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.replaceGuard()
+	})
+	g.overdue.Stop()
+	p := &Prepared{g, make(chan startRequest), make(chan error, 1)}
+	g.work.Go(func() { g.run(path, p.begin, p.started) })
+	return p, nil
+}
+
+// Start starts the command, in this environment, with its first allowance: see Group.Allow.
+// It fails as Prepare does, with ErrExpired or ErrParted if the allowance doesn't hold, and
+// with ErrUnguarded if there is no guard. After an error nothing of the command has run.
+func (p *Prepared) Start(env []string, a Allowance) (*Group, error) {
+	p.begin <- startRequest{env, a}
+	if err := p.await(a); err != nil {
+		_ = p.g.Close()
+		return nil, err
+	}
+	return p.g, nil
+}
+
+// await waits until the command runs or can't, or the allowance doesn't hold any more: the
+// guard can stop the starter before it executes the command.
+func (p *Prepared) await(a Allowance) error {
+	for wait := time.Duration(0); ; {
+		select {
+		case err := <-p.started:
+			return err
+		case <-time.After(wait):
+		}
+		now := ReadClocks()
+		if err := a.check(p.g.cmd.Expiry, now); err != nil {
+			return err
+		}
+		if wait = clockInterval; p.g.cmd.Expiry != Nothing {
+			wait = min(wait, a.Until-now.Elapsed)
+		}
+	}
+}
+
+// Close ends the starter and the guard of a command that is not to be started.
+func (p *Prepared) Close() {
+	close(p.begin)
+	p.g.work.Wait()
+}
+
+// execError is ErrNotExecutable, unless the system was short of processes or memory.
+func execError(name string, err error) error {
+	if err == unix.EAGAIN || err == unix.ENOMEM {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return fmt.Errorf("%s: %w: %w", name, ErrNotExecutable, err)
+}

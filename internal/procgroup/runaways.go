@@ -1,0 +1,98 @@
+//go:build unix
+
+package procgroup
+
+import (
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// stopTime is the time that a process which we may signal gets to stop or to end: it
+	// can be waiting for a disk.
+	stopTime = 2 * time.Second
+	// The pause before the next report of processes that run on doubles from firstReminder
+	// to lastReminder.
+	firstReminder = 10 * time.Second
+	lastReminder  = 10 * time.Minute
+)
+
+// seekRunaways starts the search for processes that run on although we just stopped or
+// killed the group: kill(2) of a group fails only if it reaches no process at all. g.mu is
+// held.
+func (g *Group) seekRunaways() {
+	if g.cmd.RunsOn == nil || g.following || g.over {
+		return
+	}
+	g.following = true
+	g.work.Go(g.findRunaways)
+}
+
+// findRunaways reports the processes that run on, for as long as the group must be still.
+func (g *Group) findRunaways() {
+	r := runaways{denied: denied}
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
+		select {
+		case <-time.After(pause):
+		case <-g.done:
+			return
+		}
+		g.mu.Lock()
+		if g.over || !g.mustBeStill() {
+			g.following = false
+			g.mu.Unlock()
+			return
+		}
+		killed, refused := g.killed, g.refused && !g.ended
+		g.mu.Unlock()
+		if pids, due := r.look(awake(g.pgid, killed, r.denied), killed, refused, time.Now()); due {
+			g.cmd.RunsOn(pids, killed)
+		}
+	}
+}
+
+// denied reports whether we may not signal a process.
+func denied(pid int) bool { return unix.Kill(pid, 0) == unix.EPERM }
+
+// mustBeStill reports whether no process of the group may run.
+func (g *Group) mustBeStill() bool {
+	return g.killed || g.paused || g.cmd.Expiry != Nothing && g.mayRun() != nil
+}
+
+// runaways are the processes that run on.
+type runaways struct {
+	denied func(pid int) bool // reports whether we may not signal a process
+
+	since  map[int]time.Time // the time at which each was first seen
+	killed bool              // whether the group was, at the last look
+	next   time.Time         // the time of the next report
+	pause  time.Duration     // between reports
+}
+
+// look takes the running processes of the group and returns those to report, if a report is
+// due. refused means that the system refused the signal: then there are such processes even
+// if the system shows us none.
+func (r *runaways) look(running []int, killed, refused bool, now time.Time) (pids []int, due bool) {
+	if r.killed != killed {
+		*r = runaways{denied: r.denied, killed: killed}
+	}
+	since := map[int]time.Time{}
+	for _, pid := range running {
+		if since[pid] = now; !r.since[pid].IsZero() {
+			since[pid] = r.since[pid]
+		}
+		if now.Sub(since[pid]) >= stopTime || r.denied(pid) {
+			pids = append(pids, pid)
+		}
+	}
+	r.since = since
+	if len(pids) == 0 && !(refused && len(running) == 0) || now.Before(r.next) {
+		return nil, false
+	}
+	r.pause = min(max(2*r.pause, firstReminder), lastReminder)
+	r.next = now.Add(r.pause)
+	slices.Sort(pids)
+	return pids, true
+}

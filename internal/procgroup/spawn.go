@@ -1,0 +1,81 @@
+//go:build unix
+
+package procgroup
+
+import (
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// owned are the processes that this package reaps one by one. A sweep for orphans takes the
+// lock, so it never sees a process that isn't registered yet.
+var owned = struct {
+	sync.Mutex
+	pids map[int]bool
+}{pids: map[int]bool{}}
+
+// pipes are our ends of two pipes to a child, or the child's.
+type pipes struct{ in, out *os.File }
+
+func (p pipes) close() {
+	p.in.Close()
+	p.out.Close()
+}
+
+func openPipes() (ours, theirs pipes, err error) {
+	if theirs.in, ours.out, err = os.Pipe(); err != nil {
+		return ours, theirs, err
+	}
+	if ours.in, theirs.out, err = os.Pipe(); err != nil {
+		theirs.in.Close()
+		ours.out.Close()
+	}
+	return ours, theirs, err
+}
+
+// spawn starts a process that also inherits the given file descriptors.
+func spawn(path string, args []string, attr *syscall.ProcAttr, inherited ...uintptr) (int, error) {
+	owned.Lock()
+	defer owned.Unlock()
+	for _, fd := range inherited {
+		if _, err := unix.FcntlInt(fd, unix.F_SETFD, 0); err != nil {
+			return 0, err
+		}
+		defer unix.CloseOnExec(int(fd))
+	}
+	pid, err := syscall.ForkExec(path, args, attr)
+	if err != nil {
+		return 0, err
+	}
+	owned.pids[pid] = true
+	return pid, nil
+}
+
+// await waits for the end of a process and reaps it.
+func await(pid int) (ws unix.WaitStatus) {
+	for {
+		// Without WUNTRACED only an end is reported: wait4(2).
+		_, err := unix.Wait4(pid, &ws, 0, nil)
+		if err != unix.EINTR {
+			break
+		}
+	}
+	disown(pid)
+	return ws
+}
+
+func disown(pid int) {
+	owned.Lock()
+	defer owned.Unlock()
+	delete(owned.pids, pid)
+}
+
+func statusOf(ws unix.WaitStatus) Status {
+	if ws.Signaled() {
+		return Status{Signal: ws.Signal()}
+	}
+	return Status{Code: ws.ExitStatus()}
+}

@@ -1,0 +1,109 @@
+package procgroup
+
+import (
+	"os"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// guardProgram is our own executable, even if its file was replaced or deleted:
+// proc_pid_exe(5). It is a variable for tests.
+var guardProgram = func() string { return "/proc/self/exe" }
+
+// nameProcess names the first thread, whose name shows as the process's:
+// proc_pid_comm(5). We can be on another thread.
+func nameProcess(name string) {
+	if os.WriteFile("/proc/self/comm", []byte(name), 0) == nil {
+		return
+	}
+	b := append([]byte(name), 0)
+	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&b[0])), 0, 0, 0)
+}
+
+// adoptOrphans makes us the parent of the command's orphans, so that we notice their ends:
+// PR_SET_CHILD_SUBREAPER(2const).
+func adoptOrphans() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
+
+func leaveOrphans() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }
+
+func dieWithThread(attr *syscall.SysProcAttr) { attr.Pdeathsig = unix.SIGKILL }
+
+// emptySignalMask empties the mask of this thread, which a forked process
+// inherits, and returns what restores it.
+func emptySignalMask() (restore func()) { return setMask(unix.SIG_SETMASK, unix.Sigset_t{}) }
+
+func withoutTTOU() (restore func()) {
+	runtime.LockOSThread()
+	var set unix.Sigset_t
+	const n, bits = int(unix.SIGTTOU) - 1, int(unsafe.Sizeof(set.Val[0])) * 8
+	set.Val[n/bits] |= 1 << (n % bits)
+	undo := setMask(unix.SIG_BLOCK, set)
+	return func() {
+		undo()
+		runtime.UnlockOSThread()
+	}
+}
+
+func setMask(how int, set unix.Sigset_t) (restore func()) {
+	var old unix.Sigset_t
+	if unix.PthreadSigmask(how, &set, &old) != nil {
+		return func() {}
+	}
+	return func() { _ = unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil) }
+}
+
+// notifyStop delivers SIGTSTP, unless it was ignored when we were started.
+func notifyStop() chan os.Signal {
+	if ignored(unix.SIGTSTP) {
+		return make(chan os.Signal)
+	}
+	return notify(unix.SIGTSTP)
+}
+
+// ignored must be called before the first Notify: os/signal knows only of SIGHUP and
+// SIGINT whether they were ignored from the start.
+func ignored(sig unix.Signal) bool {
+	if signal.Ignored(sig) {
+		return true
+	}
+	text, _ := os.ReadFile("/proc/self/status")
+	_, rest, _ := strings.Cut(string(text), "SigIgn:")
+	hex, _, _ := strings.Cut(rest, "\n")
+	set, _ := strconv.ParseUint(strings.TrimSpace(hex), 16, 64)
+	return set>>(sig-1)&1 != 0
+}
+
+// defaultStop lets SIGTSTP stop us. signal.Reset does not: for signals that the runtime
+// doesn't handle by itself, it leaves its handler in place (runtime.sigdisable). All zero
+// means SIG_DFL, no flags and an empty mask on every architecture. restore writes the old
+// value back unchanged, and the runtime doesn't notice.
+func defaultStop() (restore func()) {
+	if ignored(unix.SIGTSTP) {
+		return func() {}
+	}
+	var zero, old [16]uintptr // at least struct kernel_sigaction
+	set := func(act, old *[16]uintptr) bool {
+		// The last argument is the size of a signal set.
+		_, _, err := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(unix.SIGTSTP),
+			uintptr(unsafe.Pointer(act)), uintptr(unsafe.Pointer(old)), sizeofSet(), 0, 0)
+		return err == 0
+	}
+	if !set(&zero, &old) {
+		return func() {}
+	}
+	return func() { set(&old, nil) }
+}
+
+// sizeofSet is the size of the kernel's sigset_t: 64 signals, 128 on MIPS.
+func sizeofSet() uintptr {
+	if strings.HasPrefix(runtime.GOARCH, "mips") {
+		return 16
+	}
+	return 8
+}

@@ -1,0 +1,91 @@
+//go:build unix && !linux
+
+package procgroup
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+var guardProgram = func() string {
+	path, err := os.Executable()
+	if err != nil {
+		return os.Args[0]
+	}
+	return path
+}
+
+func nameProcess(string) {}
+
+// awake returns nil: these systems don't list the processes of a group.
+func awake(int, bool, func(int) bool) []int { return nil }
+
+// adoptOrphans does nothing: process 1 adopts orphans, and kill(2) reports whether the
+// group is empty.
+func adoptOrphans() {}
+func leaveOrphans() {}
+
+// dieWithThread does nothing where only the guard kills the command; FreeBSD replaces it.
+var dieWithThread = func(*syscall.SysProcAttr) {}
+
+func emptySignalMask() (restore func()) { return func() {} }
+
+// withoutTTOU has no undo: Go has no way back to the default. The command is forked before
+// the first call.
+func withoutTTOU() (restore func()) {
+	signal.Ignore(unix.SIGTTOU)
+	return func() {}
+}
+
+// notifyStop doesn't catch SIGTSTP, because Go has no way back to the default, which we
+// need to stop ourselves. So a SIGTSTP to us alone stops only us, and later the guard stops
+// the command.
+func notifyStop() chan os.Signal { return make(chan os.Signal) }
+
+func defaultStop() (restore func()) { return func() {} }
+
+// leader follows the first process of a group and reaps it at once: these systems give no
+// new process the number of a group that has members.
+type leader struct {
+	pid    int
+	ended  bool
+	status Status
+}
+
+// poll returns the signal that stopped or continued the leader since the last poll, or 0.
+func (l *leader) poll() (change unix.Signal) {
+	for !l.ended {
+		var ws unix.WaitStatus
+		pid, err := unix.Wait4(l.pid, &ws, unix.WNOHANG|unix.WUNTRACED|unix.WCONTINUED, nil)
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			l.ended = true
+		case pid == 0:
+			return change
+		case ws.Stopped():
+			change = ws.StopSignal()
+		case ws.Continued():
+			change = unix.SIGCONT
+		default:
+			l.ended, l.status = true, statusOf(ws)
+		}
+	}
+	return change
+}
+
+func (l *leader) reap() Status {
+	disown(l.pid)
+	return l.status
+}
+
+// sweep returns 0 if the group is empty and -1 if it isn't.
+func sweep(l *leader) int {
+	if l.ended && unix.Kill(-l.pid, 0) == unix.ESRCH {
+		return 0
+	}
+	return -1
+}

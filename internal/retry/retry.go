@@ -1,0 +1,88 @@
+// Package retry sends a request again until it is answered, within a budget.
+package retry
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/repolock/repolock/internal/clock"
+)
+
+// FirstPause is the pause before the second send. The pauses double.
+const FirstPause = 200 * time.Millisecond
+
+// LastWords is how long Once waits for an answer after the context of a request has ended: only
+// the store knows what it was waiting for, and can say so.
+const LastWords = 250 * time.Millisecond
+
+// leastTimeout is the timeout of a send when the budget is used up, as after a suspend.
+const leastTimeout = time.Second
+
+// ErrSilent is returned by Once when send has not returned at all.
+var ErrSilent = errors.New("no answer")
+
+// Policy says how long a request is tried.
+type Policy struct {
+	Clock clock.Clock
+	// Budget bounds all sends and the pauses between them, Timeout one send.
+	Budget, Timeout time.Duration
+	// Permanent reports whether an error is final.
+	Permanent func(error) bool
+	// Jitter changes a pause at random. Nil leaves it.
+	Jitter func(time.Duration) time.Duration
+}
+
+// Do calls send until it succeeds, fails for good, or the budget is used up, and returns its
+// last result. The request must be one that can be applied twice.
+func Do[T any](ctx context.Context, p Policy, send func(timeout time.Duration) (T, error)) (T, error) {
+	end := p.Clock.Elapsed() + p.Budget
+	for pause := FirstPause; ; pause *= 2 {
+		v, err := send(max(min(p.Timeout, end-p.Clock.Elapsed()), leastTimeout))
+		if err == nil || p.Permanent(err) || ctx.Err() != nil {
+			return v, err
+		}
+		wait := pause
+		if p.Jitter != nil {
+			wait = p.Jitter(pause)
+		}
+		if p.Clock.Elapsed()+wait >= end || clock.Sleep(ctx, p.Clock, wait) != nil {
+			return v, err
+		}
+	}
+}
+
+// Once calls send, and gives it up after timeout and LastWords even if send ignores its
+// context: a system call on a network file system cannot be cancelled. If ctx has ended it does
+// not call send, and returns the context's cause. late reports whether the result came after
+// the end of the request's context.
+func Once[T any](ctx context.Context, timeout time.Duration, send func(context.Context) (T, error)) (v T, late bool, err error) {
+	if ctx.Err() != nil {
+		return v, false, context.Cause(ctx)
+	}
+	rctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	type answer struct {
+		v   T
+		err error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		v, err := send(rctx)
+		answered <- answer{v, err}
+	}()
+	select {
+	case a := <-answered:
+		return a.v, false, a.err
+	case <-rctx.Done():
+	}
+	select {
+	case a := <-answered:
+		return a.v, true, a.err
+	case <-time.After(LastWords):
+	}
+	if ctx.Err() != nil {
+		return v, true, context.Cause(ctx)
+	}
+	return v, true, ErrSilent
+}

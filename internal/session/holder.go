@@ -1,0 +1,113 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/events"
+	"github.com/repolock/repolock/internal/serial"
+	"github.com/repolock/repolock/replock"
+)
+
+// Console shows a person what happens.
+type Console interface {
+	// Say shows a line.
+	Say(format string, args ...any)
+	// Alert shows a line even to a person who wants quiet. Programs know it by name.
+	Alert(name, text string)
+	// Event shows an event of the lock.
+	Event(replock.Event)
+	// EndWait ends what Event shows of a wait for the lock.
+	EndWait()
+}
+
+// Request asks for a lock.
+type Request struct {
+	Place
+	Locker   Locker
+	TTL      time.Duration // of the lock
+	HeldCode int           // exit code if another holder has the lock
+	Console  Console
+	// Sinks opens the records of the lock's events.
+	Sinks func() ([]events.Sink, error)
+}
+
+// holder acquires a lock and passes its events on.
+type holder struct {
+	Request
+	show   func(replock.Event)
+	cancel context.CancelCauseFunc // of the acquire
+
+	sinks  []events.Sink
+	passed serial.Queue
+	own    atomic.Pointer[replock.Event] // the EventWaiting that names a lock we run under
+}
+
+func (h *holder) open() (err error) {
+	h.sinks, err = h.Sinks()
+	return err
+}
+
+// acquire acquires the lock. It returns when its events have been passed on.
+func (h *holder) acquire(ctx context.Context) (Lock, error) {
+	lock, err := h.Locker.Acquire(ctx, h.observe)
+	h.flush()
+	var held *replock.HeldError
+	if e := h.own.Load(); e != nil && errors.Is(err, errOwn) {
+		held = &replock.HeldError{Mode: e.Mode, Holders: e.Holders, Waited: e.Waited}
+	} else if !errors.As(err, &held) {
+		return lock, err
+	}
+	return nil, NewHeldError(held, h.Place, h.HeldCode)
+}
+
+// NewHeldError adds to an error where the lock is.
+func NewHeldError(err *replock.HeldError, p Place, exitCode int) HeldError {
+	return HeldError{err, p, p.anyOwn(err.Holders), exitCode}
+}
+
+// release releases the lock. Its remaining objects expire if that fails; an event says so.
+func (h *holder) release(lock Lock) {
+	_ = lock.Release(context.Background())
+	h.flush()
+}
+
+// maxFlush bounds the wait for sinks, and for a terminal that shows nothing.
+const maxFlush = time.Second
+
+func (h *holder) flush() {
+	ctx, cancel := context.WithTimeout(context.Background(), maxFlush)
+	defer cancel()
+	h.Locker.Flush(ctx)
+	h.passed.Flush(ctx)
+}
+
+// observe passes an event of the lock on. It returns at once, so that Locker.Flush does.
+func (h *holder) observe(e replock.Event) {
+	h.passed.Add(func() {
+		h.handle(events.Event{Event: e, TTL: h.TTL})
+		if e.Kind == replock.EventWaiting && h.anyOwn(e.Holders) && h.own.CompareAndSwap(nil, &e) {
+			h.cancel(errOwn)
+		}
+		h.show(e)
+	})
+}
+
+// note records what happened to the work under a lock: behind the events that the lock
+// has had so far, and before its next.
+func (h *holder) note(lock Lock, kind replock.EventKind, e events.Event) {
+	e.Event = replock.Event{Kind: kind, Time: clock.System{}.Now(), Mode: lock.Mode(), Operation: lock.Operation(), ID: lock.ID(), Key: lock.Key(), Err: e.Err}
+	ctx, cancel := context.WithTimeout(context.Background(), maxFlush)
+	defer cancel()
+	h.Locker.Flush(ctx)
+	h.passed.Add(func() { h.handle(e) })
+}
+
+func (h *holder) handle(e events.Event) {
+	for _, s := range h.sinks {
+		s.Handle(e)
+	}
+}

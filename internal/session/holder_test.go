@@ -1,0 +1,139 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/events"
+	"github.com/repolock/repolock/internal/serial"
+	"github.com/repolock/repolock/replock"
+)
+
+// fakeLocker is a Locker of another kind than replock's. Its events come late.
+type fakeLocker struct {
+	queue   serial.Queue
+	observe func(replock.Event)
+	before  func()
+}
+
+func (f *fakeLocker) happen(kind replock.EventKind, holders ...replock.Info) {
+	f.queue.Add(func() {
+		time.Sleep(time.Millisecond)
+		f.observe(replock.Event{Kind: kind, Mode: replock.Exclusive, Holders: holders})
+	})
+}
+
+func (f *fakeLocker) Acquire(ctx context.Context, observe func(replock.Event)) (Lock, error) {
+	f.observe = observe
+	if f.before != nil {
+		f.before()
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}
+	f.happen(replock.EventAcquired)
+	return fakeLock{}, nil
+}
+
+func (f *fakeLocker) Flush(ctx context.Context) { f.queue.Flush(ctx) }
+
+func (f *fakeLocker) Answered() bool { return true }
+
+// fakeLock is a Lock of another kind than replock's.
+type fakeLock struct{}
+
+func (fakeLock) ID() string                           { return "id" }
+func (fakeLock) Key() string                          { return "key" }
+func (fakeLock) Mode() replock.Mode                   { return replock.Exclusive }
+func (fakeLock) Operation() string                    { return "test" }
+func (fakeLock) Fence() (uint64, bool)                { return 0, false }
+func (fakeLock) Context() context.Context             { return context.Background() }
+func (fakeLock) Deadline() time.Duration              { return 0 }
+func (fakeLock) Seen() clock.Reading                  { return clock.Reading{} }
+func (fakeLock) Lost() *replock.LostError             { return nil }
+func (fakeLock) Check(context.Context) error          { return nil }
+func (fakeLock) Renew(context.Context) error          { return nil }
+func (fakeLock) Release(context.Context) error        { return nil }
+func (fakeLock) Resume(context.Context) (Lock, error) { return nil, replock.ErrLost }
+
+// recorder is a Sink that hangs at each event for a while.
+type recorder struct {
+	kinds []replock.EventKind
+	hang  time.Duration
+}
+
+func (r *recorder) Handle(e events.Event) {
+	time.Sleep(r.hang)
+	r.kinds = append(r.kinds, e.Kind)
+}
+
+func newHolder(t *testing.T, l Locker, sink events.Sink) *holder {
+	h := &holder{
+		Request: Request{Locker: l, Sinks: func() ([]events.Sink, error) { return []events.Sink{sink}, nil }},
+		show:    func(replock.Event) {},
+	}
+	if err := h.open(); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// TestNoteOrder: what happens to a command is recorded behind the events that its lock has
+// had before, and ahead of those that come after, though the lock's events arrive late and
+// the record is slow.
+func TestNoteOrder(t *testing.T) {
+	l, r := &fakeLocker{}, &recorder{hang: 2 * time.Millisecond}
+	h := newHolder(t, l, r)
+	lock, err := h.acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []replock.EventKind{replock.EventAcquired}
+	for range 20 {
+		l.happen(replock.EventLost)
+		h.note(lock, events.CommandPaused, events.Event{})
+		l.happen(replock.EventResumed)
+		want = append(want, replock.EventLost, events.CommandPaused, replock.EventResumed)
+	}
+	h.flush()
+	if !slices.Equal(r.kinds, want) {
+		t.Errorf("recorded: %v", r.kinds)
+	}
+}
+
+// TestNoteDoesNotWait: a record that hangs holds the session up neither when something is
+// to be recorded nor, for long, when all is over.
+func TestNoteDoesNotWait(t *testing.T) {
+	l := &fakeLocker{}
+	h := newHolder(t, l, &recorder{hang: time.Hour})
+	lock, _ := h.acquire(t.Context()) // which waits for maxFlush
+	start := time.Now()
+	for range 100 {
+		h.note(lock, events.ClocksParted, events.Event{})
+	}
+	if took := time.Since(start); took > maxFlush {
+		t.Errorf("to note takes %v", took)
+	}
+}
+
+// TestOwnLockInTheWay: a wait for a lock that this process runs under ends.
+func TestOwnLockInTheWay(t *testing.T) {
+	t.Setenv(outerVariable, "aa:place")
+	l := &fakeLocker{}
+	l.before = func() {
+		l.happen(replock.EventWaiting, replock.Info{ID: "bb"})
+		l.happen(replock.EventWaiting, replock.Info{ID: "aa"})
+	}
+	h := newHolder(t, l, &recorder{})
+	h.HeldCode = 3
+	ctx, cancel := context.WithCancelCause(t.Context())
+	h.cancel = cancel
+	_, err := h.acquire(ctx)
+	var held HeldError
+	if !errors.As(err, &held) || !held.Own || held.Holders[0].ID != "aa" || held.ExitCode != 3 || !errors.Is(err, replock.ErrHeld) {
+		t.Errorf("%+v", err)
+	}
+}

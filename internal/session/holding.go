@@ -1,0 +1,81 @@
+package session
+
+import (
+	"encoding/json"
+	"os"
+	"time"
+
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/events"
+	"github.com/repolock/repolock/internal/identity"
+	"github.com/repolock/repolock/replock"
+)
+
+// Holding is a lock that a keeper holds, as a script gets it. Fields are only ever added.
+type Holding struct {
+	Token     string `json:"token"`
+	ID        string `json:"id"`
+	Mode      string `json:"mode"`
+	Operation string `json:"operation"`
+	Key       string `json:"key"`
+	Fence     uint64 `json:"fence,omitempty"`
+	KeeperPID int    `json:"keeper_pid"`
+	ForPID    int    `json:"for_pid,omitempty"`
+	// HeldUntil is when the lock is lost unless it is refreshed before.
+	HeldUntil   time.Time `json:"held_until"`
+	LeftSeconds float64   `json:"left_seconds"`
+	// Deadline is the same on the keeper's clock since boot, which can't be set.
+	Deadline time.Duration `json:"deadline_boot_ns"`
+}
+
+// Left returns how long the lock was held when the keeper answered.
+func (h Holding) Left() time.Duration { return time.Duration(h.LeftSeconds * float64(time.Second)) }
+
+// Answer is the keeper's answer to check, renew and release. Fields are only ever added.
+type Answer struct {
+	Holding
+	// TimeNamespace names the clock since boot that the deadline is on.
+	TimeNamespace string          `json:"time_namespace,omitempty"`
+	Failure       json.RawMessage `json:"failure,omitempty"` // of Keeper.Describe
+}
+
+// Over reports whether the lease was over when the answer was read: this process can have
+// been stopped after the keeper answered. asked and read are on our clock since boot. If
+// the keeper is in another time namespace, or in an unknown one, its deadline is on
+// another clock; then LeftSeconds counts from asked.
+func (a Answer) Over(asked, read time.Duration, namespace string) bool {
+	if a.TimeNamespace == "" || a.TimeNamespace != namespace {
+		return read-asked >= a.Left()
+	}
+	return read >= a.Deadline
+}
+
+// News is what a keeper reports until acquire has accepted its lock: events, and at last
+// the lock or the failure.
+type News struct {
+	Event    *replock.Event
+	EventErr string // Event.Err, which isn't encoded
+	Held     *Holding
+	Failure  json.RawMessage
+}
+
+func (k *keeper) holding() Holding {
+	fence, _ := k.lock.Fence()
+	left := max(k.left(), 0)
+	h := Holding{
+		Token: k.Token, ID: k.lock.ID(), Mode: k.lock.Mode().String(), Operation: k.lock.Operation(), Key: k.lock.Key(), Fence: fence,
+		KeeperPID: os.Getpid(), HeldUntil: clock.System{}.Now().Add(left).UTC(), LeftSeconds: events.Seconds(left), Deadline: k.lock.Deadline(),
+	}
+	if k.Owner != nil {
+		h.ForPID = k.Owner.PID
+	}
+	return h
+}
+
+func (k *keeper) answer(err error) Answer {
+	a := Answer{Holding: k.holding(), TimeNamespace: identity.Self().TimeNamespace}
+	if err != nil {
+		a.Failure = k.Describe(err)
+	}
+	return a
+}

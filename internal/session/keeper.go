@@ -1,0 +1,207 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/daemon"
+	"github.com/repolock/repolock/internal/events"
+	"github.com/repolock/repolock/internal/identity"
+	"github.com/repolock/repolock/internal/text"
+	"github.com/repolock/repolock/replock"
+)
+
+// Keeper is a lock to be held for a script, by a process of its own.
+type Keeper struct {
+	Request Request
+	Line    *daemon.Line
+	Token   string
+	Owner   *identity.Process // nil: none
+	OnLost  string            // warn, or term or kill of the owner
+	// Describe returns an error in JSON, for News and Answer.
+	Describe func(error) json.RawMessage
+}
+
+type keeper struct {
+	Keeper
+	holder
+	owner    *daemon.Owner // nil: none
+	lock     Lock
+	reported atomic.Bool // acquire has the lock; the log gets later events
+}
+
+// Run holds the lock until it is to be released. It returns why the lock was not acquired.
+func (c Keeper) Run() error {
+	k := &keeper{Keeper: c, holder: holder{Request: c.Request}}
+	k.show = k.report
+	return k.run()
+}
+
+func (k *keeper) run() error {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	k.cancel = cancel
+	if k.Owner != nil {
+		k.owner = daemon.Watch(*k.Owner)
+	}
+	go k.watch(cancel)
+	listener, err := daemon.Listen(k.Token)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	if err := k.open(); err != nil {
+		return err
+	}
+	k.lock, err = k.acquire(ctx)
+	if err == nil {
+		defer k.release(k.lock)
+	}
+	if why := context.Cause(ctx); why != nil && (err == nil || why != errOwn) {
+		return why
+	}
+	if err != nil {
+		return err
+	}
+	go listener.Serve(k.serve)
+	k.reported.Store(true)
+	holding := k.holding()
+	go func() { _ = k.Line.Tell(News{Held: &holding}) }() // an acquire that is stopped reads it late
+	k.hold(ctx)
+	return nil
+}
+
+// hold returns when the lock is to be released.
+func (k *keeper) hold(ctx context.Context) {
+	for lost := k.lock.Context().Done(); ; {
+		select {
+		case <-ctx.Done():
+			if why := context.Cause(ctx); why != replock.ErrReleased {
+				k.say("the lock is released: %v", why)
+			}
+			return
+		case <-lost:
+			lost = nil
+			if loss := k.lock.Lost(); loss != nil {
+				k.onLost(loss)
+			}
+		}
+	}
+}
+
+// watch ends the keeper when its owner or an acquire that hasn't accepted it ends, or by a
+// signal.
+func (k *keeper) watch(cancel context.CancelCauseFunc) {
+	var ended <-chan struct{}
+	if k.owner != nil {
+		ended = k.owner.Ended()
+	}
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGQUIT)
+	select {
+	case <-ended:
+		cancel(ErrOwnerEnded)
+	case <-k.Line.Abandoned():
+		cancel(errAbandoned)
+	case sig := <-signals:
+		cancel(SignalError{sig.(syscall.Signal)})
+	}
+}
+
+// report reports an event of the lock to acquire, or shows it in the log.
+func (k *keeper) report(e replock.Event) {
+	if k.reported.Load() {
+		k.Console.Event(e)
+		return
+	}
+	n := News{Event: &e}
+	if e.Err != nil {
+		n.EventErr, e.Err = text.Error(e.Err), nil
+	}
+	_ = k.Line.Tell(n)
+}
+
+// say writes into the log. A log that hangs must not keep the lock held.
+func (k *keeper) say(format string, args ...any) {
+	said := make(chan struct{})
+	go func() {
+		defer close(said)
+		k.Console.Say(format, args...)
+	}()
+	select {
+	case <-said:
+	case <-time.After(time.Second):
+	}
+}
+
+// onLost does what --on-lost says. The lock isn't resumed: the script ran on.
+func (k *keeper) onLost(loss error) {
+	defer func() { k.say("%s", text.Error(loss)) }() // after the signal: the log can hang
+	sig, ok := map[string]syscall.Signal{"term": syscall.SIGTERM, "kill": syscall.SIGKILL}[k.OnLost]
+	if !ok || k.owner == nil {
+		return
+	}
+	if err := k.owner.Signal(sig); err != nil {
+		k.say("process %d can't be signalled: %v", k.Owner.PID, err)
+		return
+	}
+	k.say("process %d was sent %s", k.Owner.PID, strings.ToUpper(k.OnLost))
+}
+
+// serve answers a request of the script. then ends the keeper, after the answer.
+func (k *keeper) serve(ctx context.Context, do string) (answer any, then func()) {
+	switch do {
+	case "check":
+		return k.answer(k.check(ctx)), nil
+	case "renew":
+		return k.answer(k.renew(ctx)), nil
+	case "release":
+		err := k.check(ctx)
+		k.note(k.lock, events.WorkEnded, events.Event{Success: err == nil})
+		if failed := k.lock.Release(ctx); err == nil {
+			err = failed
+		}
+		return k.answer(err), func() { k.cancel(replock.ErrReleased) }
+	default:
+		return k.answer(fmt.Errorf("%.80q: %w", do, ErrUnknownRequest)), nil
+	}
+}
+
+// check returns nil if the lock is held. If the store can't be reached, the lease still
+// lasts, and no other holder can have the lock.
+func (k *keeper) check(ctx context.Context) error {
+	_ = k.lock.Check(ctx)
+	return k.leased()
+}
+
+func (k *keeper) renew(ctx context.Context) error {
+	failed := k.lock.Renew(ctx)
+	if err := k.leased(); err != nil || failed == nil {
+		return err
+	}
+	return fmt.Errorf("the lock is held, and could not be refreshed now; it is lost in %v unless that succeeds: %w", k.left().Round(time.Second), failed)
+}
+
+// leased returns nil as long as the lock's lease lasts.
+func (k *keeper) leased() error {
+	for k.lock.Context().Err() == nil {
+		if k.left() > 0 {
+			return nil
+		}
+		time.Sleep(10 * time.Millisecond) // it is lost in a moment, unless it was refreshed in this one
+	}
+	if lost := k.lock.Lost(); lost != nil {
+		return lost
+	}
+	return replock.ErrReleased
+}
+
+func (k *keeper) left() time.Duration { return k.lock.Deadline() - clock.System{}.Elapsed() }

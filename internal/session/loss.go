@@ -1,0 +1,170 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/repolock/repolock/internal/events"
+	"github.com/repolock/repolock/internal/procgroup"
+	"github.com/repolock/repolock/internal/text"
+	"github.com/repolock/repolock/replock"
+)
+
+// notice is how long before the loss of its lock the command is sent TERM: late, because
+// the lock is refreshed until its deadline, and early enough to clean up.
+func (s *session) notice() time.Duration { return min(s.TTL/12, 30*time.Second) }
+
+// terminate sends TERM ahead of a possible loss of the lock.
+func (s *session) terminate() {
+	lock := s.current()
+	s.lost = &replock.LostError{Mode: lock.Mode(), Key: lock.Key(), Reason: "it could not be refreshed in time"}
+	s.Console.Say("the lock can't be refreshed: the command is sent TERM, and killed when the lock is lost")
+	_ = s.group.Signal(syscall.SIGTERM)
+}
+
+// onLost does what --on-lost says. It returns the channel that closes with the next loss,
+// or nil unless the lock was resumed.
+func (s *session) onLost() <-chan struct{} {
+	lock := s.current()
+	loss := lock.Lost()
+	switch {
+	case s.OnLost == "warn":
+		s.lost = loss
+		s.Console.Say("%s; the command runs on without it (--on-lost warn)", text.Error(loss))
+		return nil
+	case s.OnLost == "pause" && !loss.Definite && s.pause():
+		s.note(lock, events.CommandPaused, events.Event{})
+		s.Console.Say("%s; the command is stopped; trying for %v to resume the lock", text.Error(loss), s.ResumeFor)
+		err := s.resume()
+		if err == nil {
+			return s.current().Context().Done()
+		}
+		s.Console.Say("the lock could not be resumed: %s", text.Error(err))
+	}
+	s.lost, s.killed = loss, true
+	_ = s.group.Kill()
+	return nil
+}
+
+// pause stops the command, as far as possible. Processes that can't be stopped are in
+// runsOn, and need the lock all the more.
+func (s *session) pause() bool {
+	err := s.group.Pause()
+	return err == nil || errors.Is(err, os.ErrPermission)
+}
+
+// resume tries to get the lock back, with the command stopped, and continues the command.
+// It resumes a lock again that is lost before the command goes on, all within ResumeFor.
+func (s *session) resume() error {
+	ctx, cancel := context.WithTimeout(context.Background(), s.ResumeFor)
+	defer cancel()
+	for {
+		lock, err := s.regain(ctx, cancel)
+		if err != nil {
+			return err
+		}
+		s.lock.Store(&lock)
+		for err = s.proceed(lock); errors.Is(err, procgroup.ErrExpired) && leased(lock); err = s.proceed(lock) {
+			if ctx.Err() != nil {
+				return err
+			}
+		}
+		if !errors.Is(err, procgroup.ErrExpired) {
+			return err
+		}
+		_ = s.pause()
+		<-lock.Context().Done() // at once: its deadline is over
+		loss := lock.Lost()
+		if loss == nil {
+			return err
+		}
+		if loss.Definite {
+			return loss
+		}
+		s.note(lock, events.CommandPaused, events.Event{})
+		s.Console.Say("the lock was resumed, and lost before the command could go on: %s; trying again", text.Error(loss))
+	}
+}
+
+func (s *session) regain(ctx context.Context, cancel func()) (Lock, error) {
+	results := make(chan result, 1)
+	go func() {
+		lock, err := s.current().Resume(ctx)
+		results <- result{lock, err}
+	}()
+	// abandon leaves a lock that was resumed after all to be released.
+	abandon := func() {
+		cancel()
+		if r := <-results; r.lock != nil {
+			s.lock.Store(&r.lock)
+		}
+	}
+	for {
+		select {
+		case r := <-results:
+			return r.lock, r.err
+		case sig := <-s.signals:
+			if !Ends(sig) {
+				_ = s.group.Signal(sig)
+				continue
+			}
+			abandon() // the stopped command can't get the signal
+			return nil, SignalError{sig.(syscall.Signal)}
+		case <-s.group.Done():
+			abandon()
+			return nil, errors.New("the command was killed")
+		}
+	}
+}
+
+// Resumed is for tests, which stop this process there: the lock is held, and the command
+// doesn't go on yet.
+var Resumed = func() {}
+
+// proceed continues the command under the lock that was resumed.
+func (s *session) proceed(lock Lock) error {
+	Resumed()
+	s.allowed = s.allowance(lock, 5*breath) // Unpause can take a while
+	s.group.Allow(s.allowed)
+	err := s.group.Unpause()
+	if stillStopped := errors.Is(err, procgroup.ErrUnguarded) || errors.Is(err, procgroup.ErrParted); err != nil && !stillStopped {
+		return err
+	}
+	if s.denied.Swap(false) {
+		_ = s.group.Signal(Continue)
+	}
+	if err != nil { // the group goes on when that is over
+		s.Console.Say("the lock was resumed; the command is still stopped: %s", text.Error(err))
+		return nil
+	}
+	s.Console.Say("the lock was resumed, and the command continued")
+	return nil
+}
+
+// result returns the exit code of the command. A lost lock outranks exit code 0, and the
+// death of the command by that loss.
+func (s *session) result(status procgroup.Status) (int, error) {
+	if s.lost == nil {
+		s.lost = s.lossUnseen()
+	}
+	if s.lost != nil && (s.killed || status.Signal != 0 && s.OnLost == "term" || status.ExitCode() == 0) {
+		return 0, fmt.Errorf("%w (the command: %s)", s.lost, status)
+	}
+	return status.ExitCode(), nil
+}
+
+// lossUnseen returns a loss that has had no effect: the lock was broken after the last
+// look, or lost with --on-lost warn. If the store can't be reached, the lease still lasts,
+// and no other holder can have the lock.
+func (s *session) lossUnseen() error {
+	lock := s.current()
+	_ = lock.Check(context.Background())
+	if lost := lock.Lost(); lost != nil && (lost.Definite || s.OnLost == "warn") {
+		return lost
+	}
+	return nil
+}

@@ -1,0 +1,33 @@
+package session
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"github.com/repolock/repolock/internal/procgroup"
+)
+
+// Continue is no signal on Windows, where no process is ever stopped.
+const Continue = syscall.Signal(0)
+
+// RunUnlocked runs the command without a lock.
+func RunUnlocked(args []string) (int, error) {
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Env = bareEnviron()
+	err := cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return 0, nil
+	case errors.As(err, &exit):
+		return exit.ExitCode(), nil
+	default:
+		return 0, procgroup.CommandError(args[0], err)
+	}
+}
+
+// Interrupt does nothing: each process on the console gets Ctrl-C.
+func Interrupt(syscall.Signal, bool) {}

@@ -1,0 +1,71 @@
+package session
+
+import (
+	"context"
+	"time"
+
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/store"
+)
+
+// Repository is the Locker of a repository.
+type Repository struct {
+	Open      func(context.Context) (store.Store, error)
+	New       func(store.Store, replock.Options) (*replock.Locker, error)
+	Options   replock.Options
+	Mode      replock.Mode
+	Operation string
+	Wait      time.Duration
+	Fence     bool // ask for a fencing number with an exclusive lock
+
+	store  *answerStore // nil until it is open
+	locker *replock.Locker
+}
+
+// Acquire opens the repository and acquires the lock.
+func (r *Repository) Acquire(ctx context.Context, observe func(replock.Event)) (Lock, error) {
+	s, err := r.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.store = &answerStore{Store: s}
+	r.Options.Observe = observe
+	if r.locker, err = r.New(r.store, r.Options); err != nil {
+		return nil, err
+	}
+	acquire := r.locker.Shared
+	if r.Mode == replock.Exclusive {
+		acquire = r.locker.Exclusive
+	}
+	opts := []replock.AcquireOption{replock.Wait(r.Wait)}
+	if r.Fence {
+		opts = append(opts, replock.Fence())
+	}
+	return adapt(acquire(ctx, r.Operation, opts...))
+}
+
+// Flush is Locker.Flush.
+func (r *Repository) Flush(ctx context.Context) {
+	if r.locker != nil {
+		r.locker.Flush(ctx)
+	}
+}
+
+// Answered is Locker.Answered.
+func (r *Repository) Answered() bool { return r.store != nil && r.store.hasAnswered() }
+
+// repositoryLock makes a Lock of replock's.
+type repositoryLock struct{ *replock.Lock }
+
+func (l repositoryLock) Seen() clock.Reading { return clock.Reading(l.Lock.Seen()) }
+
+func (l repositoryLock) Resume(ctx context.Context) (Lock, error) { return adapt(l.Lock.Resume(ctx)) }
+
+// adapt returns a nil interface for a nil lock.
+func adapt(lock *replock.Lock, err error) (Lock, error) {
+	if lock == nil {
+		return nil, err
+	}
+	return repositoryLock{lock}, err
+}

@@ -1,0 +1,129 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/store"
+)
+
+// Survey looks, beside the first acquire of this user in a repository, at what else is
+// there. A repository that contains only locks might be the wrong one.
+type Survey struct {
+	where string
+	mark  string // file that remembers the survey
+	open  func(context.Context) (store.Store, error)
+	say   func(format string, args ...any)
+
+	done         chan struct{}
+	alone, known bool // whether the repository contains only locks
+	store        atomic.Pointer[answerStore]
+}
+
+// NewSurvey returns nil if this user has surveyed the repository of a place before, or if
+// the survey can't be remembered.
+func NewSurvey(p Place, open func(context.Context) (store.Store, error), say func(format string, args ...any)) *Survey {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return nil
+	}
+	p.Name = ""
+	s := &Survey{where: p.Where(), mark: filepath.Join(cache, "repolock", "seen", p.ID()), open: open, say: say, done: make(chan struct{})}
+	if _, err := os.Lstat(s.mark); !errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return s
+}
+
+// Start starts the survey, which ends with ctx. It does nothing for nil.
+func (s *Survey) Start(ctx context.Context) {
+	if s == nil {
+		return
+	}
+	go func() {
+		defer close(s.done)
+		s.alone, s.known = s.look(ctx)
+	}()
+}
+
+const (
+	// maxSurvey bounds a survey.
+	maxSurvey = 10 * time.Second
+	// maxReport bounds the wait for a survey when the work is over. A repository whose
+	// survey takes longer is not surveyed again.
+	maxReport = 5 * time.Second
+)
+
+func (s *Survey) look(ctx context.Context) (alone, known bool) {
+	ctx, cancel := context.WithTimeout(ctx, maxSurvey)
+	defer cancel()
+	opened, err := s.open(ctx)
+	if err != nil {
+		return false, false
+	}
+	listing := &answerStore{Store: opened}
+	s.store.Store(listing)
+	page, err := listing.List(ctx, "", "")
+	switch {
+	case errors.Is(err, store.ErrPermission):
+		return false, true // we can't see other objects, and won't the next time
+	case err != nil:
+		return false, false
+	}
+	for _, o := range page.Objects {
+		if !strings.HasPrefix(o.Key, replock.DefaultPrefix+"lock") {
+			return false, true
+		}
+	}
+	return true, page.Next == ""
+}
+
+// answered reports whether the store has answered the survey.
+func (s *Survey) answered() bool {
+	if s == nil {
+		return false
+	}
+	listing := s.store.Load()
+	return listing != nil && listing.hasAnswered()
+}
+
+// Report shows the result as soon as it is known. Call it when the lock is held. wait
+// returns when the result has been shown, or takes too long.
+func (s *Survey) Report() (wait func()) {
+	if s == nil {
+		return func() {}
+	}
+	reported := make(chan struct{})
+	go func() {
+		defer close(reported)
+		<-s.done
+		if s.known && s.remember() == nil && s.alone {
+			s.say("nothing but locks is in %s (this is said once): if that isn't the repository, correct --repo, because locks in two places exclude nothing", s.where)
+		}
+	}()
+	return func() {
+		select {
+		case <-reported:
+		case <-time.After(maxReport):
+			_ = s.remember()
+		}
+	}
+}
+
+// remember makes the mark. It fails if another process was faster.
+func (s *Survey) remember() error {
+	if err := os.MkdirAll(filepath.Dir(s.mark), 0o700); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(s.mark, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}

@@ -1,0 +1,205 @@
+// Package citations tests that comments and documents cite only what exists: files, sections,
+// tests, mutants, runs of the model, decisions and steps of the protocol.
+package citations
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var (
+	testName = regexp.MustCompile(`\bTest[A-Z]\w*`)
+	decision = regexp.MustCompile(`(?i)\bdecision (\d+)`)
+	document = regexp.MustCompile(`[\w./-]*\b[\w-]+\.md\b`)
+	inTree   = regexp.MustCompile(`(^|[^\w./:@-])((?:\.ci|cmd|docs|e2e|examples|internal|packaging|replock|spec|store|tools)/[\w./-]*\w)`)
+	link     = regexp.MustCompile(`\]\(([^)\s]*)\)`)
+	run      = regexp.MustCompile(`\bspec/run\.sh ([a-z][a-z-]+)`)
+)
+
+// TestCitations: what a comment or a document cites exists.
+func TestCitations(t *testing.T) {
+	tree := readTree(t)
+	for _, f := range tree.files {
+		for _, cited := range f.cited {
+			for _, name := range testName.FindAllString(cited.text, -1) {
+				if !tree.tests[name] {
+					t.Errorf("%s:%d: there is no test %s", f.path, cited.line, name)
+				}
+			}
+			for _, m := range run.FindAllStringSubmatch(cited.text, -1) {
+				if tree.runs[m[1]] == "" {
+					t.Errorf("%s:%d: spec/run.sh has no %s", f.path, cited.line, m[1])
+				}
+			}
+			for _, m := range decision.FindAllStringSubmatch(cited.text, -1) {
+				if found, _ := filepath.Glob(fmt.Sprintf("%s/docs/decisions/%04s-*.md", root, m[1])); len(found) != 1 {
+					t.Errorf("%s:%d: there is no decision %s", f.path, cited.line, m[1])
+				}
+			}
+			for _, name := range paths(cited.text) {
+				if !tree.has(path.Dir(f.path), name) {
+					t.Errorf("%s:%d: there is no %s", f.path, cited.line, name)
+				}
+			}
+		}
+	}
+}
+
+// paths are the files and folders of the tree that a text names.
+func paths(text string) []string {
+	var names []string
+	for _, name := range document.FindAllString(text, -1) {
+		name = strings.TrimPrefix(name, "/usr/share/doc/repolock/") // where packages put it
+		if !strings.Contains(name, "//") {
+			names = append(names, name)
+		}
+	}
+	for _, m := range inTree.FindAllStringSubmatch(text, -1) {
+		if !strings.Contains(m[2]+"/", "/bin/") { // which is built
+			names = append(names, m[2])
+		}
+	}
+	return names
+}
+
+// TestLinks: a link of a document leads to a file of the tree, and to a section that it has.
+func TestLinks(t *testing.T) {
+	tree := readTree(t)
+	for _, f := range tree.files {
+		if path.Ext(f.path) != ".md" {
+			continue
+		}
+		for _, cited := range f.cited {
+			for _, m := range link.FindAllStringSubmatch(cited.text, -1) {
+				if strings.Contains(m[1], "://") || strings.HasPrefix(m[1], "mailto:") {
+					continue
+				}
+				name, anchor, _ := strings.Cut(m[1], "#")
+				to := f.path
+				if name != "" {
+					to = path.Join(path.Dir(f.path), name)
+				}
+				if !tree.exists(to) {
+					t.Errorf("%s:%d: the link to %s leads nowhere", f.path, cited.line, m[1])
+				} else if anchor != "" && !slices.Contains(sections(t, to), anchor) {
+					t.Errorf("%s:%d: %s has no section #%s", f.path, cited.line, to, anchor)
+				}
+			}
+		}
+	}
+}
+
+// TestSteps: a heading of the specification that is the name of a step is that of a function.
+func TestSteps(t *testing.T) {
+	code := ""
+	files, err := filepath.Glob(root + "/replock/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		if !strings.HasSuffix(name, "_test.go") {
+			code += read(t, name)
+		}
+	}
+	steps := regexp.MustCompile("(?m)^##+ `(\\w+)`$").FindAllStringSubmatch(read(t, root+"/docs/protocol.md"), -1)
+	if len(steps) < 10 {
+		t.Errorf("docs/protocol.md has only the steps %q", steps)
+	}
+	for _, m := range steps {
+		if !regexp.MustCompile(`(?m)^func (\([^)]*\) )?` + m[1] + `\(`).MatchString(code) {
+			t.Errorf("replock has no function %s", m[1])
+		}
+	}
+}
+
+// TestRules: the rules of the specification name mutants and runs of the model that exist, and
+// each mutant and each run guards a rule or shows a limit.
+func TestRules(t *testing.T) {
+	tree := readTree(t)
+	spec := read(t, root+"/docs/protocol.md")
+	cited := map[string]bool{}
+	rules := table(spec, "rule", "tests", "mutants", "model runs")
+	for _, row := range rules {
+		for _, name := range strings.Split(row[2], "; ") {
+			if name != "" && !tree.mutants[name] {
+				t.Errorf("there is no mutant %q", name)
+			}
+			cited[name] = true
+		}
+		for _, name := range quoted(row[3]) {
+			if tree.runs[name] == "" {
+				t.Errorf("there is no run %q of the model", name)
+			}
+			cited[name] = true
+		}
+		if testName.FindString(row[1]) == "" {
+			t.Errorf("no test guards the rule %q", row[0])
+		}
+	}
+	if len(rules) < 30 {
+		t.Errorf("only %d rules are found", len(rules))
+	}
+	for name := range tree.mutants {
+		if !cited[name] {
+			t.Errorf("the mutant %q guards no rule of docs/protocol.md", name)
+		}
+	}
+	text := spec + read(t, root+"/docs/holes.md")
+	for name := range tree.runs {
+		if !strings.Contains(text, "`"+name+"`") {
+			t.Errorf("the run %q of the model guards no rule of docs/protocol.md", name)
+		}
+	}
+}
+
+// TestResults: the tables of docs/testing.md have all mutants, and all runs with their verdicts.
+func TestResults(t *testing.T) {
+	tree := readTree(t)
+	text := read(t, root+"/docs/testing.md")
+	rows := map[string]string{}
+	for _, row := range table(text, "variant", "verdict") {
+		for _, name := range quoted(row[0]) {
+			rows[name] = row[1]
+		}
+	}
+	for name, want := range tree.runs {
+		if rows[name] != want {
+			t.Errorf("docs/testing.md says that %s is %q; spec/run.sh, %q", name, rows[name], want)
+		}
+		delete(rows, name)
+	}
+	for name := range rows {
+		t.Errorf("docs/testing.md has a run %s that doesn't exist", name)
+	}
+	hunted := map[string]bool{}
+	for _, column := range []string{"found at seed", "found by"} {
+		for _, row := range table(text, "bug", column) {
+			hunted[row[0]] = true
+		}
+	}
+	for name := range tree.mutants {
+		if !hunted[name] && !strings.HasPrefix(name, "found: ") { // those are in the table of what was found
+			t.Errorf("docs/testing.md lacks the mutant %q", name)
+		}
+	}
+	for name := range hunted {
+		if !tree.mutants[name] {
+			t.Errorf("docs/testing.md has a mutant %q that doesn't exist", name)
+		}
+	}
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	raw, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}

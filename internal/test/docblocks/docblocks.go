@@ -1,0 +1,83 @@
+// Package docblocks finds the commands that the project's pages have, so that tests run
+// them from the text itself.
+package docblocks
+
+import (
+	"os"
+	"regexp"
+	"strings"
+)
+
+// Page is a page in Markdown. What is known of it is in the order of the text.
+type Page struct {
+	// Fenced are the blocks between fences, by what the fence says they are.
+	Fenced map[string][]string
+	// Inline is what stands between backquotes in a line.
+	Inline []string
+	// Indented are the lines of blocks without a fence.
+	Indented []string
+}
+
+var inline = regexp.MustCompile("`([^`]+)`")
+
+// Read reads a page.
+func Read(name string) (Page, error) {
+	raw, err := os.ReadFile(name)
+	if err != nil {
+		return Page{}, err
+	}
+	p := Page{Fenced: map[string][]string{}}
+	var prose, block []string
+	kind, fenced := "", false
+	for _, line := range strings.Split(string(raw), "\n") {
+		is, fence := strings.CutPrefix(strings.TrimLeft(line, " "), "```")
+		switch {
+		case fence && fenced:
+			p.Fenced[kind] = append(p.Fenced[kind], strings.Join(block, "\n")+"\n")
+			fenced, block = false, nil
+		case fence:
+			kind, fenced = strings.TrimSpace(is), true
+		case fenced:
+			block = append(block, line)
+		case strings.HasPrefix(line, "    ") || strings.HasPrefix(line, "\t"):
+			p.Indented = append(p.Indented, strings.TrimSpace(line))
+		default:
+			prose = append(prose, line)
+		}
+	}
+	// What is between backquotes can go on in the next line.
+	for _, m := range inline.FindAllStringSubmatch(strings.Join(prose, "\n"), -1) {
+		p.Inline = append(p.Inline, strings.Join(strings.Fields(m[1]), " "))
+	}
+	return p, nil
+}
+
+// Script is all that the page says is for a shell, as one script.
+func (p Page) Script() string { return strings.Join(p.Fenced["sh"], "") }
+
+// Lines are the script's lines, without comments and empty ones.
+func (p Page) Lines() []string { return lines(p.Script()) }
+
+// Crontab are the commands of the page's crontab entries, as cron gives them to a shell.
+func (p Page) Crontab() []string {
+	var commands []string
+	for _, line := range lines(strings.Join(p.Fenced["crontab"], "")) {
+		if m := entry.FindStringSubmatch(line); m != nil {
+			commands = append(commands, m[1])
+		}
+	}
+	return commands
+}
+
+// entry is a time in five fields, or a word for one, and a command.
+var entry = regexp.MustCompile(`^(?:@\w+|(?:[-0-9*,/]+\s+){5})\s*(.*)$`)
+
+func lines(text string) []string {
+	var ls []string
+	for _, l := range strings.Split(text, "\n") {
+		if l = strings.TrimSpace(l); l != "" && !strings.HasPrefix(l, "#") {
+			ls = append(ls, l)
+		}
+	}
+	return ls
+}

@@ -1,0 +1,35 @@
+package docblocks
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+func TestRead(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "page.md")
+	text := "A page says `make\ntest` and `x`.\n\n```sh\n# why\nmake a\n\nmake `b`\n```\n\n    make c\n\n" +
+		"```crontab\nPATH=/bin\n10 */2 * * 1-5 make d\n@daily make e\n```\n\n```\nmake f\n```\n\n- an item\n\n  ```sh\n  make g\n  ```\n"
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, err := Read(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, is := range []struct {
+		what      string
+		got, want []string
+	}{
+		{"inline", p.Inline, []string{"make test", "x"}},
+		{"lines", p.Lines(), []string{"make a", "make `b`", "make g"}},
+		{"indented", p.Indented, []string{"make c"}},
+		{"crontab", p.Crontab(), []string{"make d", "make e"}},
+		{"without a kind", p.Fenced[""], []string{"make f\n"}},
+	} {
+		if !slices.Equal(is.got, is.want) {
+			t.Errorf("%s: %q, want %q", is.what, is.got, is.want)
+		}
+	}
+}

@@ -1,0 +1,270 @@
+package fakeb2_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/repolock/repolock/internal/test/fakeb2"
+)
+
+// caller sends requests as they are.
+type caller struct {
+	t          *testing.T
+	url, token string
+}
+
+func signIn(t *testing.T, url string, k fakeb2.Key) (c *caller, apiInfo map[string]any) {
+	t.Helper()
+	c = &caller{t: t, url: url}
+	r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/b2api/v3/b2_authorize_account", nil)
+	r.SetBasicAuth(k.ID, k.Secret)
+	answer := c.do(r, 200)
+	c.token, _ = answer["authorizationToken"].(string)
+	apiInfo, _ = answer["apiInfo"].(map[string]any)["storageApi"].(map[string]any)
+	return c, apiInfo
+}
+
+// do sends a request, and wants this status. It gives the answer, if it is JSON.
+func (c *caller) do(r *http.Request, status int) map[string]any {
+	c.t.Helper()
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	raw, err := io.ReadAll(res.Body)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if res.StatusCode != status || res.Header.Get("Date") == "" {
+		c.t.Errorf("%s: %s, want %d: %s", r.URL.Path, res.Status, status, raw)
+	}
+	var answer map[string]any
+	_ = json.Unmarshal(raw, &answer)
+	return answer
+}
+
+// call is one with parameters that are given as JSON.
+func (c *caller) call(status int, code, name, params string, args ...any) map[string]any {
+	c.t.Helper()
+	if !strings.HasPrefix(name, "v") {
+		name = "v3/" + name
+	}
+	r, _ := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.url+"/b2api/"+name, strings.NewReader(fmt.Sprintf(params, args...)))
+	r.Header.Set("Authorization", c.token)
+	return c.code(c.do(r, status), code)
+}
+
+func (c *caller) code(answer map[string]any, want string) map[string]any {
+	c.t.Helper()
+	if got, _ := answer["code"].(string); got != want {
+		c.t.Errorf("code %q, want %q: %v", got, want, answer)
+	}
+	return answer
+}
+
+// upload sends a file to where an upload URL says.
+func (c *caller) upload(status int, code string, to map[string]any, name, sha1 string, body io.Reader) map[string]any {
+	c.t.Helper()
+	r, _ := http.NewRequestWithContext(c.t.Context(), http.MethodPost, to["uploadUrl"].(string), body)
+	r.Header.Set("Authorization", to["authorizationToken"].(string))
+	r.Header.Set("X-Bz-File-Name", name)
+	r.Header.Set("X-Bz-Content-Sha1", sha1)
+	r.Header.Set("Content-Type", "text/plain")
+	return c.code(c.do(r, status), code)
+}
+
+const sha1OfHello = "aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d"
+
+func withBucket(t *testing.T, opts fakeb2.Options) (s *fakeb2.Server, c *caller, bucket string) {
+	t.Helper()
+	s, url := serve(t, opts)
+	c, _ = signIn(t, url, master)
+	made := c.call(200, "", "b2_create_bucket", `{"bucketName":"a-bucket"}`)
+	return s, c, made["bucketId"].(string)
+}
+
+func TestUploadRefusals(t *testing.T) {
+	s, c, bucket := withBucket(t, fakeb2.Options{})
+	to := c.call(200, "", "b2_get_upload_url", `{"bucketId":%q}`, bucket)
+	c.upload(200, "", to, "a%20b+c", sha1OfHello, strings.NewReader("hello"))
+	if v := s.Versions("a-bucket"); len(v) != 1 || v[0].Name != "a b c" || string(v[0].Body) != "hello" {
+		t.Errorf("%+v", v)
+	}
+	c.upload(400, "bad_request", to, "k", sha1OfHello, strings.NewReader("hullo"))
+	c.upload(411, "length_required", to, "k", sha1OfHello, io.MultiReader(strings.NewReader("hello")))
+	for _, name := range []string{"", "/k", "k/", "a//b", "a%5Cb", "a%0Ab", "%7F", "%FF", strings.Repeat("x", 251), strings.Repeat("x/", 512) + "x", "%zz"} {
+		c.upload(400, "bad_request", to, name, sha1OfHello, strings.NewReader("hello"))
+	}
+
+	// The token and the URL go together.
+	other := c.call(200, "", "b2_get_upload_url", `{"bucketId":%q}`, bucket)
+	mixed := map[string]any{"uploadUrl": to["uploadUrl"], "authorizationToken": other["authorizationToken"]}
+	c.upload(401, "bad_auth_token", mixed, "k", sha1OfHello, strings.NewReader("hello"))
+	mixed["authorizationToken"] = c.token
+	c.upload(401, "bad_auth_token", mixed, "k", sha1OfHello, strings.NewReader("hello"))
+
+	// One upload at a time.
+	r, w := io.Pipe()
+	began := make(chan struct{})
+	s.Before(func(string, *http.Request) { close(began) })
+	first := make(chan error)
+	go func() {
+		req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, to["uploadUrl"].(string), r)
+		req.ContentLength = 5
+		req.Header.Set("Authorization", to["authorizationToken"].(string))
+		req.Header.Set("X-Bz-File-Name", "k")
+		req.Header.Set("X-Bz-Content-Sha1", sha1OfHello)
+		req.Header.Set("Content-Type", "text/plain")
+		res, err := http.DefaultClient.Do(req)
+		if err == nil {
+			err = res.Body.Close()
+		}
+		first <- err
+	}()
+	_, _ = io.WriteString(w, "h")
+	<-began
+	s.Before(nil)
+	for !s.Uploading() {
+		runtime.Gosched()
+	}
+	c.upload(400, "auth_token_limit", to, "k", sha1OfHello, strings.NewReader("hello"))
+	c.upload(200, "", other, "k", sha1OfHello, strings.NewReader("hello"))
+	_, _ = io.WriteString(w, "ello")
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+	c.upload(200, "", to, "k", sha1OfHello, strings.NewReader("hello"))
+
+	// After a 503 another one is needed.
+	s.Fail("b2_upload_file", 1, 503, "service_unavailable")
+	for range 2 {
+		c.upload(503, "service_unavailable", to, "k", sha1OfHello, strings.NewReader("hello"))
+	}
+	c.upload(200, "", other, "k", sha1OfHello, strings.NewReader("hello"))
+	s.ExpireTokens()
+	c.upload(401, "expired_auth_token", other, "k", sha1OfHello, strings.NewReader("hello"))
+}
+
+func TestRefusals(t *testing.T) {
+	_, c, bucket := withBucket(t, fakeb2.Options{})
+	c.call(400, "duplicate_bucket_name", "b2_create_bucket", `{"bucketName":"a-bucket"}`)
+	c.call(400, "bad_request", "b2_create_bucket", `{"bucketName":"x"}`)
+	c.call(400, "bad_bucket_id", "b2_get_upload_url", `{"bucketId":"x"}`)
+	c.call(400, "bad_bucket_id", "b2_list_file_names", `{"bucketId":"x"}`)
+	c.call(400, "bad_json", "b2_list_file_names", `{`)
+	c.call(404, "not_found", "b2_no_such_call", `{}`)
+	c.call(400, "bad_request", "b2_list_file_names", `{"bucketId":%q,"maxFileCount":10001}`, bucket)
+	c.call(400, "bad_request", "b2_list_file_versions", `{"bucketId":%q,"startFileId":"x"}`, bucket)
+	c.call(400, "no_such_file", "b2_hide_file", `{"bucketId":%q,"fileName":"k"}`, bucket)
+	c.call(400, "file_not_present", "b2_delete_file_version", `{"fileName":"k","fileId":"x"}`)
+	c.call(404, "not_found", "b2_get_file_info", `{"fileId":"x"}`)
+	c.call(404, "not_found", "b2_copy_file", `{"sourceFileId":"x","fileName":"y"}`)
+
+	to := c.call(200, "", "b2_get_upload_url", `{"bucketId":%q}`, bucket)
+	v := c.upload(200, "", to, "k", sha1OfHello, strings.NewReader("hello"))
+	c.call(200, "", "b2_copy_file", `{"sourceFileId":%q,"fileName":"k2"}`, v["fileId"])
+	c.call(200, "", "b2_hide_file", `{"bucketId":%q,"fileName":"k"}`, bucket)
+	c.call(400, "already_hidden", "b2_hide_file", `{"bucketId":%q,"fileName":"k"}`, bucket)
+	c.call(400, "file_not_present", "b2_delete_file_version", `{"fileName":"other","fileId":%q}`, v["fileId"])
+	c.call(200, "", "b2_delete_file_version", `{"fileName":"k","fileId":%q}`, v["fileId"])
+	c.call(400, "file_not_present", "b2_delete_file_version", `{"fileName":"k","fileId":%q}`, v["fileId"])
+	c.call(400, "cannot_delete_non_empty_bucket", "b2_delete_bucket", `{"bucketId":%q}`, bucket)
+	for _, asked := range []string{"bytes=5-", "bytes=9-10", "x"} {
+		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, c.url+"/file/a-bucket/k2", nil)
+		r.Header.Set("Authorization", c.token)
+		r.Header.Set("Range", asked)
+		c.code(c.do(r, 416), "range_not_satisfiable")
+	}
+	c.token = "4_000a_account_1_1_000000000000000000000000"
+	c.call(401, "bad_auth_token", "b2_list_file_names", `{"bucketId":%q}`, bucket)
+	c.token = ""
+	c.call(401, "bad_auth_token", "b2_list_file_names", `{"bucketId":%q}`, bucket)
+}
+
+// TestVersions: an authorization by each version of the API, which say of a key's
+// restrictions each in its own way; a multi-bucket key has but v4. Its token is good for
+// the calls of both.
+func TestVersions(t *testing.T) {
+	s, all, bucket := withBucket(t, fakeb2.Options{})
+	single := fakeb2.Key{ID: "000b", Secret: "K000other", Bucket: "a-bucket", Prefix: "some/"}
+	several := fakeb2.Key{ID: "000c", Secret: "K000other", Buckets: []string{"gone-bucket", "a-bucket"}}
+	s.AddKey(single)
+	s.AddKey(several)
+	authorize := func(version int, k fakeb2.Key, status int) map[string]any {
+		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("%s/b2api/v%d/b2_authorize_account", all.url, version), nil)
+		r.SetBasicAuth(k.ID, k.Secret)
+		return all.do(r, status)
+	}
+	storage := func(answer map[string]any) map[string]any {
+		return answer["apiInfo"].(map[string]any)["storageApi"].(map[string]any)
+	}
+	for _, k := range []fakeb2.Key{master, single} {
+		three, four := storage(authorize(3, k, 200)), storage(authorize(4, k, 200))
+		allowed := four["allowed"].(map[string]any)
+		if three["allowed"] != nil || four["capabilities"] != nil || four["bucketId"] != nil || fmt.Sprint(three["capabilities"]) != fmt.Sprint(allowed["capabilities"]) || three["namePrefix"] != allowed["namePrefix"] {
+			t.Errorf("v3 %v, v4 %v", three, four)
+		}
+		var want any
+		if k.Bucket != "" {
+			want = []any{map[string]any{"id": three["bucketId"], "name": three["bucketName"]}}
+		}
+		if fmt.Sprint(allowed["buckets"]) != fmt.Sprint(want) {
+			t.Errorf("v4 %v, want %v", allowed["buckets"], want)
+		}
+	}
+	refused := all.code(authorize(3, several, 400), "bad_request")
+	if refused["message"] != "This request is not currently supported on API version number 3" {
+		t.Error(refused)
+	}
+	taken := authorize(4, several, 200)
+	buckets := storage(taken)["allowed"].(map[string]any)["buckets"].([]any)
+	if fmt.Sprint(buckets[0].(map[string]any)["name"]) != "<nil>" || buckets[1].(map[string]any)["id"] != bucket {
+		t.Error(buckets)
+	}
+	c := &caller{t: t, url: all.url, token: taken["authorizationToken"].(string)}
+	c.call(401, "unauthorized", "b2_list_buckets", `{}`)
+	c.call(200, "", "b2_list_buckets", `{"bucketName":"a-bucket"}`)
+	c.call(200, "", "b2_list_file_names", `{"bucketId":%q}`, bucket)
+	c.call(200, "", "v4/b2_list_file_names", `{"bucketId":%q}`, bucket)
+	c.call(404, "not_found", "v5/b2_list_file_names", `{"bucketId":%q}`, bucket)
+}
+
+// TestRestrictedRefusals: a restricted key is refused what it has no right to.
+func TestRestrictedRefusals(t *testing.T) {
+	s, all, bucket := withBucket(t, fakeb2.Options{})
+	other := all.call(200, "", "b2_create_bucket", `{"bucketName":"b-bucket"}`)["bucketId"]
+	k := fakeb2.Key{ID: "000b", Secret: "K000other", Bucket: "a-bucket", Prefix: "some/", Capabilities: []string{"listBuckets", "listFiles", "readFiles", "writeFiles"}}
+	s.AddKey(k)
+	c, told := signIn(t, all.url, k)
+	if told["bucketId"] != bucket || told["bucketName"] != "a-bucket" || told["namePrefix"] != "some/" || len(told["capabilities"].([]any)) != 4 {
+		t.Errorf("told %v", told)
+	}
+	const no = "unauthorized"
+	c.call(200, "", "b2_list_buckets", `{"bucketName":"a-bucket"}`)
+	c.call(200, "", "b2_list_buckets", `{"bucketId":%q}`, bucket)
+	c.call(401, no, "b2_list_buckets", `{}`)
+	c.call(401, no, "b2_list_buckets", `{"bucketName":"b-bucket"}`)
+	c.call(200, "", "b2_list_file_names", `{"bucketId":%q,"prefix":"some/x"}`, bucket)
+	c.call(401, no, "b2_list_file_names", `{"bucketId":%q}`, bucket)
+	c.call(401, no, "b2_list_file_versions", `{"bucketId":%q,"prefix":"some"}`, bucket)
+	c.call(401, no, "b2_list_file_names", `{"bucketId":%q,"prefix":"some/"}`, other)
+	c.call(401, no, "b2_get_upload_url", `{"bucketId":%q}`, other)
+	c.call(401, no, "b2_hide_file", `{"bucketId":%q,"fileName":"k"}`, bucket)
+	c.call(401, no, "b2_delete_file_version", `{"fileName":"some/k","fileId":"x"}`)
+	c.call(401, no, "b2_create_bucket", `{"bucketName":"c-bucket"}`)
+	to := c.call(200, "", "b2_get_upload_url", `{"bucketId":%q}`, bucket)
+	c.upload(401, no, to, "k", sha1OfHello, strings.NewReader("hello"))
+	c.upload(200, "", to, "some/k", sha1OfHello, strings.NewReader("hello"))
+	r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, c.url+"/file/a-bucket/k", nil)
+	r.Header.Set("Authorization", c.token)
+	c.code(c.do(r, 401), no)
+	r, _ = http.NewRequestWithContext(t.Context(), http.MethodGet, c.url+"/b2api/v3/b2_authorize_account", nil)
+	r.SetBasicAuth(k.ID, "wrong")
+	c.code(c.do(r, 401), "bad_auth_token")
+}

@@ -1,0 +1,186 @@
+package fakeb2
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+)
+
+// Bucket is a bucket's settings.
+type Bucket struct {
+	ID   string // given by the server
+	Name string
+	// FileLock: the bucket can keep versions from being deleted, and does so
+	// for the time of Retain.
+	FileLock bool
+	Retain   time.Duration
+}
+
+// Version is one version of a name: an upload or a hide marker.
+type Version struct {
+	ID          string
+	Bucket      string // its ID
+	Name        string
+	Action      string // "upload", "hide"
+	Timestamp   int64  // in ms
+	ContentType string
+	Info        map[string]string
+	Body        []byte
+}
+
+// state is what is stored, and the file that it is kept in.
+type state struct {
+	buckets []*bucket
+	serial  int // of IDs
+	journal *os.File
+}
+
+type bucket struct {
+	Bucket
+	names    []string // in byte order
+	versions map[string][]Version
+}
+
+// entry is a line of the file: one of the four.
+type entry struct {
+	AddBucket     *Bucket  `json:",omitempty"`
+	DeleteBucket  string   `json:",omitempty"`
+	Add           *Version `json:",omitempty"`
+	DeleteVersion *Version `json:",omitempty"`
+}
+
+// load reads the file, which is made if there is none.
+func load(path string) (*state, error) {
+	s := new(state)
+	if path == "" {
+		return s, nil
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	var whole int64 // what was written of a last line before a crash is overwritten
+	for r := bufio.NewReader(f); ; {
+		line, err := r.ReadBytes('\n')
+		if err != nil {
+			break
+		}
+		var e entry
+		if err := json.Unmarshal(line, &e); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		s.apply(e)
+		whole += int64(len(line))
+	}
+	if err := f.Truncate(whole); err != nil {
+		return nil, err
+	}
+	_, err = f.Seek(whole, 0)
+	s.journal = f
+	return s, err
+}
+
+// do keeps a change, and then makes it.
+func (s *state) do(e entry) error {
+	if s.journal != nil {
+		line, err := json.Marshal(e)
+		if err != nil {
+			return err
+		}
+		if _, err := s.journal.Write(append(line, '\n')); err != nil {
+			return err
+		}
+	}
+	s.apply(e)
+	return nil
+}
+
+func (s *state) apply(e entry) {
+	switch {
+	case e.AddBucket != nil:
+		s.serial++
+		s.buckets = append(s.buckets, &bucket{Bucket: *e.AddBucket, versions: map[string][]Version{}})
+	case e.DeleteBucket != "":
+		s.buckets = slices.DeleteFunc(s.buckets, func(b *bucket) bool { return b.ID == e.DeleteBucket })
+	case e.Add != nil:
+		s.serial++
+		s.withID(e.Add.Bucket).add(*e.Add)
+	case e.DeleteVersion != nil:
+		s.withID(e.DeleteVersion.Bucket).remove(*e.DeleteVersion)
+	}
+}
+
+func (s *state) addBucket(b Bucket) error {
+	b.ID = fmt.Sprintf("%024x", s.serial+1)
+	return s.do(entry{AddBucket: &b})
+}
+
+// newVersion stores a version with an ID and a timestamp of its own.
+func (s *state) newVersion(b *bucket, v Version, now time.Time) (Version, error) {
+	v.Bucket, v.Timestamp = b.ID, now.UnixMilli()
+	if below := b.versions[v.Name]; len(below) > 0 {
+		v.Timestamp = max(v.Timestamp, below[0].Timestamp+1)
+	}
+	v.ID = fmt.Sprintf("4_z%s_f%018x_d%s_c000_v0000000_t0000", b.ID, s.serial+1, now.UTC().Format("20060102_m150405"))
+	return v, s.do(entry{Add: &v})
+}
+
+func (s *state) named(name string) *bucket {
+	return s.find(func(b *bucket) bool { return b.Name == name })
+}
+
+func (s *state) withID(id string) *bucket {
+	return s.find(func(b *bucket) bool { return b.ID == id })
+}
+
+func (s *state) find(is func(*bucket) bool) *bucket {
+	if i := slices.IndexFunc(s.buckets, is); i >= 0 {
+		return s.buckets[i]
+	}
+	return nil
+}
+
+// version finds a version by its ID alone.
+func (s *state) version(id string) (*bucket, *Version) {
+	for _, b := range s.buckets {
+		for _, versions := range b.versions {
+			for i := range versions {
+				if versions[i].ID == id {
+					return b, &versions[i]
+				}
+			}
+		}
+	}
+	return nil, nil
+}
+
+func (b *bucket) add(v Version) {
+	if len(b.versions[v.Name]) == 0 {
+		at, _ := slices.BinarySearch(b.names, v.Name)
+		b.names = slices.Insert(b.names, at, v.Name)
+	}
+	// A new slice, since observers can keep the old one.
+	b.versions[v.Name] = append([]Version{v}, b.versions[v.Name]...)
+}
+
+func (b *bucket) remove(v Version) {
+	left := slices.DeleteFunc(slices.Clone(b.versions[v.Name]), func(o Version) bool { return o.ID == v.ID })
+	if len(left) > 0 {
+		b.versions[v.Name] = left
+		return
+	}
+	delete(b.versions, v.Name)
+	at, _ := slices.BinarySearch(b.names, v.Name)
+	b.names = slices.Delete(b.names, at, at+1)
+}
+
+// visible is the version that is downloaded, nil if there is none.
+func (b *bucket) visible(name string) *Version {
+	if v := b.versions[name]; len(v) > 0 && v[0].Action == "upload" {
+		return &v[0]
+	}
+	return nil
+}

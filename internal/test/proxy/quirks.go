@@ -1,0 +1,106 @@
+package proxy
+
+import (
+	"bytes"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Quirks are what S3 servers do that aren't Amazon's, each as it was seen. The zero value has
+// none.
+type Quirks struct {
+	// Markers refuses If-None-Match: * for a key whose newest version is a delete marker, as
+	// versitygw does in a bucket with versions.
+	Markers bool
+	// Twice lists each key twice, first as it was and then as it is, as rclone does while it
+	// is overwritten.
+	Twice bool
+	// Disordered lists a prefix backwards the third time, and each sixteenth from there, as a
+	// gateway might that merges listings.
+	Disordered bool
+	// Web calls empty answers web pages, as Swift and moto do.
+	Web bool
+	// Accepted answers every eleventh put with 202 and no ETag, as Swift does when
+	// another is under way.
+	Accepted bool
+	// Unquoted takes If-Match only without quotes, as Ceph's gateway does.
+	Unquoted bool
+	// NoETags leaves the ETag out of what is read or listed.
+	NoETags bool
+}
+
+// refused answers a request in the server's place, as its quirks have it: 412, or 0.
+func (p *Proxy) refused(q Request, quirks Quirks) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if quirks.Markers && q.Op == "put" && q.Header.Get("If-None-Match") == "*" && p.markers[q.Key] {
+		return http.StatusPreconditionFailed
+	}
+	if tag := q.Header.Get("If-Match"); quirks.Unquoted && tag != "" {
+		if strings.HasPrefix(tag, `"`) {
+			return http.StatusPreconditionFailed
+		}
+		q.Header.Set("If-Match", `"`+tag+`"`)
+	}
+	return 0
+}
+
+// mark follows which keys have a delete marker.
+func (p *Proxy) mark(q Request, status int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case status >= 300:
+	case q.Op == "delete":
+		p.markers[q.Key] = true
+	case q.Op == "put":
+		delete(p.markers, q.Key)
+	}
+}
+
+var (
+	contents  = regexp.MustCompile(`(?s)<Contents>.*?</Contents>`)
+	etagInXML = regexp.MustCompile(`<ETag>.*?</ETag>`)
+)
+
+// bend makes an answer one of a server that has these quirks.
+func (p *Proxy) bend(s *response, q Request, quirks Quirks) {
+	p.mark(q, s.status)
+	if s.status >= 300 {
+		return
+	}
+	if q.Op == "list" {
+		s.bendListing(q, quirks)
+	}
+	if quirks.NoETags && q.Op == "get" {
+		s.header.Del("Etag")
+	}
+	if quirks.Web && (q.Op == "put" || q.Op == "delete") {
+		s.header.Set("Content-Type", "text/html; charset=UTF-8")
+	}
+	if quirks.Accepted && q.Op == "put" && p.puts.Add(1)%11 == 0 {
+		s.status = http.StatusAccepted
+		s.header.Del("Etag")
+	}
+}
+
+func (s *response) bendListing(q Request, quirks Quirks) {
+	if quirks.Twice {
+		s.body = contents.ReplaceAllFunc(s.body, func(entry []byte) []byte {
+			before := etagInXML.ReplaceAll(entry, []byte("<ETag>&#34;00000000000000000000000000000000&#34;</ETag>"))
+			before = inXML.ReplaceAllFunc(before, func(field []byte) []byte { return shiftXML(field, -time.Hour) })
+			return slices.Concat(before, entry)
+		})
+	}
+	if quirks.NoETags {
+		s.body = etagInXML.ReplaceAll(s.body, nil)
+	}
+	if entries := contents.FindAll(s.body, -1); quirks.Disordered && q.N%16 == 3 && len(entries) > 1 {
+		forward := bytes.Join(entries, nil)
+		slices.Reverse(entries)
+		s.body = bytes.Replace(s.body, forward, bytes.Join(entries, nil), 1)
+	}
+}

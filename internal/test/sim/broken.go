@@ -1,0 +1,98 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// brokenKey reports whether a break-lock has removed anything of this key.
+func (w *world) brokenKey(key string) bool {
+	for o := range w.broken {
+		if keyOf(o) == key {
+			return true
+		}
+	}
+	return false
+}
+
+// wasBroken reports whether a break-lock has removed one of a lock's objects. What
+// becomes of the objects of that which it was resumed from doesn't matter any more.
+func (m *monitor) wasBroken(h *holding) bool {
+	for _, o := range h.objects() {
+		if _, ok := m.broken[o]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// stillBroken names an object of a lock that was broken by then, and that no put has
+// brought back.
+func (m *monitor) stillBroken(h *holding, at time.Time) string {
+	for _, o := range h.objects() {
+		if b, ok := m.broken[o]; ok && b.Before(at) && !m.undone[o] {
+			return o
+		}
+	}
+	return ""
+}
+
+// breaking notes what a break-lock is about to remove.
+func (w *world) breaking(p *process, r request) {
+	if p.client != w.janitor || !r.writes() || r.op == "put" && len(r.body) > 0 {
+		return
+	}
+	raw, _, err := w.mem.Get(context.Background(), r.key, 1<<20)
+	if err != nil || len(raw) == 0 { // released before
+		return
+	}
+	o := objectName(r.key, raw)
+	w.broken[o] = time.Now()
+	for _, h := range w.active {
+		if r.staleOnly && h.live() && !w.adrift(h, h) && h.lock.Key() == r.key && !w.overslept(h, r) && (!h.foreign() || w.stands(h.p.client, r.key, time.Now())) {
+			w.violate("overbroken", fmt.Sprintf("break-lock --stale breaks %v, which is live", h))
+		}
+	}
+}
+
+// overslept reports whether the hypervisor has paused a lock's machine so that its flag, which
+// a break-lock is about to remove, may be stale, or was until a moment ago: it was written
+// before the pause was over, or after the break-lock had looked at it for the last time. Or it
+// is the machine of the break-lock that was paused since then, which nothing can tell it.
+func (w *world) overslept(h *holding, r request) bool {
+	lag, written := h.p.client.machine.lags(), w.present[r.key].written
+	look, looked := w.seen[w.janitor.name+" "+r.key]
+	if looked && w.janitor.machine.lags().over.After(look.handed) {
+		return true
+	}
+	return lag.over.After(written) || looked && !lag.over.IsZero() && written.After(look.handed)
+}
+
+// undo notes what a put has brought back that was broken while it was under way: of
+// lock.exclusive also what another lock of the same client has put there, since a
+// client knows all its ids for its own.
+func (w *world) undo(c *client, r request) {
+	w.owner[objectName(r.key, r.body)] = c
+	for o, at := range w.broken {
+		if keyOf(o) == r.key && w.owner[o] == c && w.underWay(c, r, at) {
+			w.undone[o] = true
+		}
+	}
+}
+
+// underWay reports whether a put was, at a time: it had been sent, or the look that it
+// comes after.
+func (w *world) underWay(c *client, r request, at time.Time) bool {
+	if !r.handed.After(at) {
+		return true
+	}
+	if !r.handed.Before(at.Add(c.plan.ttl / 3)) {
+		return false
+	}
+	look := w.seen[c.name+" "+r.key].handed
+	for _, lock := range w.locks() {
+		look = later(look, w.seen[c.name+" "+prefix(lock)+"lock."].handed)
+	}
+	return !look.IsZero() && look.Before(at)
+}

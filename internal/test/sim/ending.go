@@ -1,0 +1,151 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/repolock/repolock/replock"
+)
+
+// tidy is what the janitor does.
+func (w *world) tidy() {
+	p := w.janitor.living()
+	for _, b := range w.plan.breaks {
+		time.Sleep(time.Until(w.start.Add(b.at)))
+		if w.ctx.Err() != nil || p.gone() {
+			return
+		}
+		w.fired(Break)
+		w.trace(w.janitor, "=== break-lock%s", flags("only what is stale", b.stale, "as another client does", b.foreign, "the tickets", b.tickets))
+		var err error
+		w.only(b.stale && !b.foreign && !b.tickets)
+		switch {
+		case b.tickets:
+			for _, key := range w.tickets() {
+				err = errors.Join(err, p.link.Delete(p.ctx, key))
+			}
+		case b.foreign:
+			err = p.link.Delete(p.ctx, exclusiveKey)
+		default:
+			err = p.locker(0, "").Break(p.ctx, b.stale)
+		}
+		if p.gone() {
+			return
+		}
+		w.trace(w.janitor, "=== break-lock: %v", err)
+	}
+}
+
+// tickets are the keys of all waiters.
+func (w *world) tickets() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Sorted(maps.Keys(w.queue))
+}
+
+// locks are the names of all locks.
+func (w *world) locks() []string {
+	names := []string{""}
+	for _, c := range w.plan.clients {
+		for _, s := range c.steps {
+			if !slices.Contains(names, s.lock) {
+				names = append(names, s.lock)
+			}
+		}
+	}
+	return names
+}
+
+// progress checks that of two acquirers that came at once one has got the lock.
+func (w *world) progress() {
+	if w.plan.scene != Duel || len(w.plan.clients[0].steps)+len(w.plan.clients[1].steps) < 2 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.result.Acquired == 0 && w.result.Failed == 0 {
+		w.violate("progress", fmt.Sprintf("two came at once, and neither has got the lock; a round trip takes %v", w.plan.slow.rtt))
+	}
+}
+
+// only notes whether the next break-lock must remove stale locks alone.
+func (w *world) only(stale bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.staleOnly = stale
+}
+
+// enterAlone takes a lock when all other clients are gone.
+func (w *world) enterAlone(name string) {
+	p := w.plan
+	last := w.newClient(len(p.clients)+1, "last", &clientPlan{ttl: p.ttl()}, w.another("last"))
+	// A lock is stale when its ttl is over on the store's clock, and 2 s later at
+	// most on account of its rounding; or if the clocks don't agree, when it was
+	// watched for a ttl.
+	limit := later(w.changed.Add(p.ttl()+3*time.Second), time.Now())
+	if p.spread != 0 || p.rates[Jump] > 0 || p.storeJump != 0 || p.store.NoStoreClock || w.skewedLeftovers() || p.freezing() {
+		limit = limit.Add(p.ttl() + 5*time.Second)
+	}
+	if p.store.NoStoreClock || p.local { // whose mod times are what some client's clock said
+		limit = limit.Add(p.spread + time.Duration(w.result.Faults[Jump])*time.Hour + 4*time.Minute)
+	}
+	if p.store.NoTime { // a ticket's mod time is all that tells it, and is as old as the last poll
+		limit = limit.Add(10 * time.Second)
+	}
+	// It polls, and an attempt of those that come too early takes some round trips for each page.
+	limit = limit.Add(max(p.storeJump, -p.storeJump) + 20*time.Second + 60*p.latency)
+
+	proc := last.living()
+	var k Held
+	var place string // the least key that its flags can have
+	for {
+		var err error
+		place = prefix(name) + "lock.intent/" + last.clock.wall().UTC().Format("20060102T150405.000000000Z")
+		k, err = proc.locker(0, name).Lock(context.Background(), replock.Exclusive, "last", max(time.Until(limit), 0))
+		if err == nil {
+			break
+		}
+		var held *replock.HeldError
+		if !errors.As(err, &held) || time.Now().After(limit) {
+			w.mu.Lock()
+			w.violate("stuck", fmt.Sprintf("nobody is left, and the last one doesn't get in %v after the last write: %v", time.Since(w.changed), err))
+			w.mu.Unlock()
+			return
+		}
+		// A try each second would take many tries in an hour.
+		time.Sleep(max(time.Second, (time.Until(limit)-5*time.Second)/20))
+	}
+	w.trace(last, "=== HOLDS the exclusive lock, alone")
+	late := time.Now().After(limit)
+	if err := k.Release(context.Background()); err != nil {
+		w.trace(last, "=== release: %v", err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if late {
+		w.violate("stuck", fmt.Sprintf("the last one got in only %v after its time", time.Since(limit)))
+	}
+	page, err := w.mem.List(context.Background(), prefix(name)+"lock.", "")
+	if err != nil {
+		w.violate("leftover", err.Error())
+	}
+	for _, o := range page.Objects {
+		if _, waits := w.queue[o.Key]; waits && o.Key > place {
+			continue // the ticket is behind its own, by its client's clock, and in no one's way
+		}
+		w.violate("leftover", fmt.Sprintf("%s is left", w.name(o.Key)))
+	}
+}
+
+func (w *world) skewedLeftovers() bool {
+	for _, l := range w.plan.leftovers {
+		if l.skew != 0 {
+			return true
+		}
+	}
+	return false
+}

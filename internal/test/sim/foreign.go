@@ -1,0 +1,205 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/repolock/repolock/internal/test/cloudsticlock"
+	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/store"
+)
+
+// never is the deadline of a lock that has none.
+const never = time.Duration(math.MaxInt64)
+
+var errNoResume = errors.New("knows no resuming")
+
+// asOriginal is the wire format's own protocol, as it was first published.
+type asOriginal struct{}
+
+func (asOriginal) Join(s store.Store, m Member) Participant {
+	return &originalClient{cloudsticlock.Locker{Store: s, Clock: m.Clock, Holder: m.Name}}
+}
+
+type originalClient struct{ cloudsticlock.Locker }
+
+func (c *originalClient) Lock(ctx context.Context, mode replock.Mode, operation string, _ time.Duration) (Held, error) {
+	take := c.Shared
+	if mode == replock.Exclusive {
+		take = c.Exclusive
+	}
+	k, err := take(ctx, operation)
+	if errors.Is(err, cloudsticlock.ErrHeld) {
+		return nil, replock.ErrHeld
+	}
+	if err != nil {
+		return nil, err
+	}
+	return originalLock{k}, nil
+}
+
+func (c *originalClient) Break(ctx context.Context, _ bool) error {
+	return c.Store.Delete(ctx, exclusiveKey)
+}
+
+type originalLock struct{ *cloudsticlock.Lock }
+
+func (originalLock) ID() string                           { return "" } // its bodies have none
+func (originalLock) Context() context.Context             { return context.Background() }
+func (originalLock) Deadline() time.Duration              { return never }
+func (originalLock) Seen() replock.Reading                { return replock.Reading{} }
+func (originalLock) Renew(context.Context) error          { return nil }
+func (originalLock) Check(context.Context) error          { return nil }
+func (originalLock) Resume(context.Context) (Held, error) { return nil, errNoResume }
+
+// asForeign is a live client of the original protocol beside ours. Its requests are
+// given up after a while, as those of a client for HTTP are.
+type asForeign struct{}
+
+func (asForeign) Join(s store.Store, m Member) Participant {
+	return asOriginal{}.Join(impatient{s}, m)
+}
+
+// foreignTTL is for how long its locks are good.
+const foreignTTL = time.Minute
+
+// impatient gives each request up after a while.
+type impatient struct{ store.Store }
+
+const foreignTimeout = 20 * time.Second
+
+func (s impatient) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
+	ctx, cancel := context.WithTimeout(ctx, foreignTimeout)
+	defer cancel()
+	return s.Store.Put(ctx, key, body, opts)
+}
+
+func (s impatient) Get(ctx context.Context, key string, limit int64) ([]byte, store.Object, error) {
+	ctx, cancel := context.WithTimeout(ctx, foreignTimeout)
+	defer cancel()
+	return s.Store.Get(ctx, key, limit)
+}
+
+func (s impatient) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
+	ctx, cancel := context.WithTimeout(ctx, foreignTimeout)
+	defer cancel()
+	return s.Store.List(ctx, prefix, cursor)
+}
+
+func (s impatient) Delete(ctx context.Context, key string) error {
+	ctx, cancel := context.WithTimeout(ctx, foreignTimeout)
+	defer cancel()
+	return s.Store.Delete(ctx, key)
+}
+
+// presence is an object that is there, without a gap since, as one client's.
+type presence struct {
+	client         *client
+	since, written time.Time
+	before         time.Time // when it was written before that
+	// first is when each of its bodies was: one of a foreign client's that is put again,
+	// late, is that version again for who watches it.
+	first map[string]time.Time
+}
+
+// appears follows which objects are there.
+func (w *world) appears(c *client, r request) {
+	now := time.Now()
+	if c.plan.foreign { // it overwrites and removes what was left behind
+		w.ghosts = slices.DeleteFunc(w.ghosts, func(g ghost) bool { return g.key == r.key })
+	}
+	switch {
+	case r.op == "delete" || len(r.body) == 0:
+		delete(w.present, r.key)
+	case w.present[r.key].client == c:
+		p := w.present[r.key]
+		if _, again := p.first[string(r.body)]; !again || !c.plan.foreign {
+			p.first[string(r.body)] = now
+		}
+		p.before, p.written = p.written, p.first[string(r.body)]
+		w.present[r.key] = p
+	default:
+		w.present[r.key] = presence{client: c, since: now, written: now, first: map[string]time.Time{string(r.body): now}}
+	}
+}
+
+// stands reports whether a foreign lock's object has stood there since before a time,
+// and was live, as it was then, all the time.
+func (w *world) stands(c *client, key string, before time.Time) bool {
+	p := w.present[key]
+	written := p.written
+	if !written.Before(before) {
+		written = p.before
+	}
+	return p.client == c && p.since.Before(before) && time.Since(written) < foreignTTL-time.Second
+}
+
+// beside looks, when a lock is granted, at those of the other kind of client: ours yields
+// to theirs that it could see; and theirs to ours, where nothing goes wrong.
+func (w *world) beside(h *holding) {
+	for _, g := range w.active {
+		if h.foreign() == g.foreign() || h == g || !h.conflicts(g) || !g.held() || w.wasBroken(g) {
+			continue
+		}
+		switch {
+		case g.foreign() && w.stands(g.p.client, g.lock.Key(), w.looks[h.step.name]):
+			w.violate("exclusion", fmt.Sprintf("%v is granted beside %v, of another kind of client, which stood there when it looked", h, g))
+		case h.foreign() && w.plan.undisturbed() && g.live() && w.shown(g, h.asked) && w.plan.store.PageSize >= 1000 && w.plan.slow.rtt == 0:
+			w.violate("exclusion", fmt.Sprintf("%v, of another kind of client, is granted beside %v", h, g))
+		}
+	}
+}
+
+// shown reports whether what other clients look at of a lock has stood there since before a
+// time, and since before it was granted. A third one, whose look was earlier, may have written over it.
+func (w *world) shown(g *holding, before time.Time) bool {
+	key := g.lock.Key()
+	if g.step.mode == replock.Exclusive {
+		key = prefix(g.step.lock) + exclusive
+	}
+	p := w.present[key]
+	return g.began.Before(before) && p.client == g.p.client && !p.since.After(g.began)
+}
+
+// trespass looks whether a client removes another client's lock.exclusive: a live one of
+// another kind of client, for a shared lock, which has nothing to do with that key; or any,
+// where what it sent to this key before didn't show it a body of its own. (One that comes between the look
+// and the delete may be hit where the store has no conditions.)
+func (w *world) trespass(p *process, r request) {
+	if r.step == nil || p.client.plan.foreign || !isExclusive(r.key) {
+		return
+	}
+	if r.op == "get" {
+		*r.shows = w.present[r.key].client
+	}
+	if r.op != "delete" && (r.op != "put" || len(r.body) > 0) {
+		return
+	}
+	o, ok := w.present[r.key]
+	switch {
+	case !ok || o.client == nil || o.client == p.client:
+	case r.step.mode == replock.Shared && o.client.plan.foreign && time.Since(o.written) < foreignTTL-time.Second:
+		w.violate("trespass", fmt.Sprintf("%s deletes the live lock.exclusive of %s for a shared lock", p.client.name, o.client.name))
+	case r.step.mode == replock.Exclusive && r.saw != p.client && o.since.Before(r.handed):
+		w.violate("trespass", fmt.Sprintf("%s deletes the lock.exclusive of %s, and hasn't seen its own there", p.client.name, o.client.name))
+	}
+}
+
+// turn names whom a request to lock.exclusive is sent for: what one shows, the next relies on.
+func (r request) turn(p *process) string {
+	return fmt.Sprintf("%s %s %s", p.client.name, r.step.name, r.key)
+}
+
+// answered follows each request whose answer its sender has.
+func (w *world) answered(p *process, r request) {
+	if r.step == nil || r.op != "get" || !isExclusive(r.key) {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.turns[r.turn(p)] = *r.shows
+}

@@ -1,0 +1,170 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/store/mem"
+)
+
+// freezing is what the pauses of its hypervisor have done to a machine.
+type freezing struct {
+	over    time.Time     // when the machine goes on after the last pause, or went on
+	set     time.Time     // when its wall clock was last set right
+	stepped time.Duration // by how much, in all
+}
+
+// freeze is a hypervisor's pause: nothing on the machine runs, and none of its clocks
+// counts the time. If set isn't 0, the wall clock is set right so long after it.
+func (w *world) freeze(m *machine, d, set time.Duration) {
+	m.mu.Lock()
+	m.frozen.Stop(d)
+	m.lag.over = later(m.lag.over, time.Now().Add(d))
+	m.mu.Unlock()
+	for _, c := range m.clients {
+		c.clock.Stop(d)
+	}
+	if set > 0 {
+		time.AfterFunc(d+set, func() {
+			if m.setRight() {
+				w.trace(m.clients[0], "~~~ its wall clock is set right")
+			}
+		})
+	}
+}
+
+// setRight steps the wall clock, as NTP does, unless the machine is paused again.
+func (m *machine) setRight() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	missed, left := m.frozen.Stopped(m.booted)
+	if left > 0 {
+		return false
+	}
+	m.lag.set, m.lag.stepped = time.Now(), missed
+	return true
+}
+
+func (m *machine) lags() freezing {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.lag
+}
+
+// hypervisor does the pauses that are planned.
+func (w *world) hypervisor() {
+	for _, f := range w.plan.freezes {
+		time.Sleep(time.Until(w.start.Add(f.at)))
+		if w.ctx.Err() != nil {
+			return
+		}
+		m := w.machines[f.machine]
+		w.fired(Freeze)
+		w.trace(m.clients[0], "~~~ its machine is paused by the hypervisor for %v", f.long.Round(time.Millisecond))
+		w.freeze(m, f.long, f.set)
+	}
+}
+
+// lookInterval is how often a holder looks at its own objects.
+const lookInterval = replock.DefaultLook
+
+// A machine that its hypervisor has paused can't know it at once. Its holder looks at its
+// own objects every lookInterval; and if the wall clock is set right, the guard sees at its
+// next beat that the two clocks have parted.
+const beat = 500 * time.Millisecond
+
+// adrift reports whether a lock can be live beside another one because its machine was
+// paused by the hypervisor: until the machine goes on, and then until the next look is
+// answered or the guard has noticed. That look finds the lock as it was, and the other
+// holder is let in after it, where the store doesn't report its time, or where the other
+// one's delete of the lock was decided before and arrives late: then the time counts from
+// when the other was let in.
+func (w *world) adrift(h, other *holding) bool {
+	c := h.p.client
+	lag, now := c.machine.lags(), time.Now()
+	if !lag.over.After(h.asked) { // the zero time, too
+		return false
+	}
+	window := lookInterval + tick + w.plan.roundTrip()
+	from := later(later(lag.over, h.began), c.troubled())
+	switch {
+	case now.Before(lag.over), h.straddled:
+		return true
+	case w.plan.timeless() && w.plan.store.IfMatch != mem.Kept:
+		return true // a refresh that was under way has put the lock back, and nothing shows it
+	case w.plan.timeless(), w.plan.rates != [kinds]float64{}:
+		from = later(from, other.began)
+		return now.Sub(from) <= window || !c.clock.Woke(window) // its process was stopped, too
+	case lag.set.After(h.began) && !lag.set.Before(lag.over):
+		return now.Sub(lag.set) <= beat+tick+grace
+	default:
+		return now.Sub(from) <= window
+	}
+}
+
+// straddle notes a put of a paused machine that puts back what others have deleted when
+// they passed: one that was under way, or, where If-Match isn't kept and the store doesn't
+// say its time, any whose look was before that.
+func (w *world) straddle(p *process, r request) {
+	lag := p.client.machine.lags()
+	if lag.over.IsZero() || !w.plan.timeless() && !r.handed.Before(lag.over) {
+		return
+	}
+	for _, h := range w.active {
+		if h.p == p && (r.key == h.lock.Key() || r.key == keyOf(h.objects()[1])) {
+			h.straddled = true
+		}
+	}
+}
+
+// troubled is until when a request of the client was under way that went wrong.
+func (c *client) troubled() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ailing > 0 {
+		return time.Now()
+	}
+	return c.trouble
+}
+
+// ail notes that a request goes wrong, until the function is called that it returns.
+func (c *client) ail() func() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ailing++
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.ailing--
+		c.trouble = time.Now()
+	}
+}
+
+// guard is the process beside a holder which stops what the lock protects when the
+// clocks part, until the lock has been seen to be there.
+func (w *world) guard(h *holding) {
+	c := h.p.client.clock
+	for {
+		<-c.After(beat)
+		if !w.holds(h) {
+			return
+		}
+		if parted := clock.Read(c).Parted(clock.Reading(h.lock.Seen())); parted != h.stopped {
+			w.stop(h, parted)
+		}
+	}
+}
+
+func (w *world) holds(h *holding) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return h.held()
+}
+
+func (w *world) stop(h *holding, stopped bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h.stopped = stopped
+	w.say(h.p.client, "=== the guard: stopped %t", stopped)
+}

@@ -1,0 +1,216 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/store/mem"
+)
+
+// monitor knows which client holds which lock, and checks at every request:
+//
+//   - exclusion: no lock is live while another client's exclusive lock is, unless a
+//     break-lock has broken one of them;
+//   - overdue: a lock's context ends at its deadline, or half a second after its
+//     process woke;
+//   - revived: a lock whose deadline has passed isn't live again;
+//   - passed: no conflicting lock has passed a lock that is resumed;
+//   - unbroken: a lock that was broken ends within a ttl, and isn't resumed;
+//   - overbroken: break-lock --stale removes no live lock;
+//   - lost, failed: if next to nothing goes wrong no lock is lost, and none is refused
+//     unless it is held;
+//   - unseen: then the lock.exclusive of a live lock, which is all that other clients look
+//     at, hasn't expired by its holder's clock either;
+//   - checked: neither Renew nor Check confirms a lock that isn't live, or that had been
+//     broken before the call;
+//   - litter: if nothing goes wrong, a client that was refused, or has released, leaves
+//     nothing;
+//   - hang: every call returns;
+//   - undead: a lock that is released while it is being resumed isn't resumed;
+//   - belated: a client that hasn't been stopped sends no refresh after the deadline;
+//   - unqueued: a waiter puts its ticket again after a client has deleted it;
+//   - trespass: no client deletes another client's live lock.exclusive for a shared lock,
+//     nor any lock.exclusive that it hasn't read;
+//   - progress: of two acquirers that come at once, one gets in if one can;
+//   - stuck, leftover: at the end, when all others are gone, one more acquirer gets in as
+//     soon as the last lock has expired, and leaves nothing.
+type monitor struct {
+	all    []*holding
+	active []*holding           // whose contexts might be live
+	broken map[string]time.Time // when a break-lock removed an object
+	owner  map[string]*client   // the client that wrote an object
+	// undone are objects that a put has brought back which was under way when a
+	// break-lock removed them.
+	undone    map[string]bool
+	queue     map[string]ticket // by its key
+	seen      map[string]sighting
+	present   map[string]presence
+	turns     map[string]*client   // whose lock.exclusive the last answer about it has shown to a step
+	looks     map[string]time.Time // when the last look of a step began
+	ghosts    []ghost
+	staleOnly bool // the break-lock that is under way
+}
+
+// sighting is when a client's request was sent which saw an object last.
+type sighting struct{ handed time.Time }
+
+// applied follows each request that was applied.
+func (w *world) applied(p *process, r request, v any, err error) {
+	if w.timeline.on {
+		w.say(nil, "         | %s's %v is applied: %v", p.client.name, asked{r}, got{v, err})
+	}
+	w.result.Requests++
+	if p := w.plan.store; r.opts.IfAbsent && p.IfAbsent != mem.Kept || r.opts.IfMatch != "" && p.IfMatch != mem.Kept {
+		w.result.Faults[Conditions]++
+	}
+	if r.cursor != "" {
+		w.result.Faults[Pages]++
+	}
+	if r.op == "delete" && err != nil {
+		w.result.Faults[NoDelete]++
+	}
+	if r.writes() && err == nil {
+		w.changed = time.Now()
+	}
+	switch {
+	case err != nil:
+	case r.op == "list" || r.op == "get":
+		w.seen[p.client.name+" "+r.key] = sighting{r.handed}
+	case r.op == "put":
+		w.undo(p.client, r)
+		w.straddle(p, r)
+		fallthrough
+	case r.op == "delete":
+		w.appears(p.client, r)
+	}
+	w.queued(p.client, r, err)
+	w.checkQueue()
+	w.check()
+}
+
+const (
+	tick  = 500 * time.Millisecond // how soon after it woke a process sees that time has passed
+	grace = 20 * time.Millisecond
+)
+
+// check looks at everything that must be so at any time.
+func (w *world) check() {
+	live := w.active[:0]
+	for _, h := range w.active {
+		if h.held() {
+			live = append(live, h)
+		}
+	}
+	w.active = live
+	for i, h := range live {
+		w.checkOne(h)
+		for _, g := range live[:i] {
+			if !h.conflicts(g) || h.foreign() || g.foreign() || !h.live() || !g.live() {
+				continue
+			}
+			switch {
+			case w.wasBroken(h) || w.wasBroken(g):
+			case w.adrift(h, g) || w.adrift(g, h):
+				first, second := h, g
+				if g.began.Before(h.began) {
+					first, second = g, h
+				}
+				if w.stood(first) && !w.stood(second) && w.adrift(second, first) { // it was let in by a flag that was stale
+					first, second = second, first
+				}
+				if w.adrift(first, second) {
+					if first.passers == nil {
+						first.passers = map[*holding]bool{}
+					}
+					first.passers[second] = true
+				}
+			default:
+				w.violate("exclusion", fmt.Sprintf("%v is live beside %v", h, g))
+			}
+		}
+	}
+}
+
+// stood reports whether a lock's flag is there. A client that passes a lock deletes its flag.
+func (w *world) stood(h *holding) bool {
+	_, ok := w.present[h.lock.Key()]
+	return ok
+}
+
+// checkSeen looks at what other clients of the wire format see of an exclusive lock.
+func (w *world) checkSeen(h *holding) {
+	key := prefix(h.step.lock) + exclusive
+	raw, _, err := w.mem.Get(context.Background(), key, 1<<20)
+	if err != nil || objectName(key, raw) != h.objects()[1] {
+		return // a late delete or put of another client
+	}
+	var b struct {
+		Expires time.Time `json:"expires_at"`
+	}
+	if err := json.Unmarshal(raw, &b); err != nil || !b.Expires.After(h.p.client.machine.wall()) {
+		w.violate("unseen", fmt.Sprintf("%v is live, and its lock.exclusive says that it expired at %v (%v)", h, b.Expires, err))
+	}
+}
+
+func (w *world) checkOne(h *holding) {
+	if h.foreign() {
+		return
+	}
+	if h.step.mode == replock.Exclusive && h.live() && w.plan.survivable() && w.config.Protocol == nil {
+		w.checkSeen(h)
+	}
+	c := h.p.client
+	if h.expired && h.live() {
+		w.violate("revived", fmt.Sprintf("%v is live again after its deadline had passed", h))
+	}
+	for g := range h.passers {
+		if h.live() && !h.straddled && !w.adrift(h, g) && !w.wasBroken(h) && !w.wasBroken(g) {
+			w.violate("passed", fmt.Sprintf("%v goes on although %v was granted while its machine was paused", h, g))
+		}
+	}
+	h.expired = c.clock.Elapsed() >= h.lock.Deadline()
+	if over := c.clock.Elapsed() - h.lock.Deadline(); over > grace && c.clock.Woke(tick+grace) {
+		w.violate("overdue", fmt.Sprintf("%v goes on %v after its deadline", h, over.Round(time.Millisecond)))
+	}
+	for _, o := range h.objects() {
+		at, broken := w.broken[o]
+		if !broken || w.undone[o] || !c.clock.Woke(tick+grace) {
+			continue
+		}
+		if ago := time.Since(later(at, c.machine.lags().over)); ago > c.plan.ttl+tick {
+			w.violate("unbroken", fmt.Sprintf("%v goes on %v after it was broken", h, ago.Round(time.Millisecond)))
+		}
+	}
+}
+
+// handed follows each request that is handed to the link. It reports whether a break-lock is
+// under way that must remove stale locks alone, and whose lock.exclusive the sender has seen,
+// with no other request to it since.
+func (w *world) handed(p *process, r request) (staleOnly bool, saw *client) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if r.op == "list" && r.step != nil && r.key == prefix(r.step.lock)+"lock." && r.cursor == "" {
+		w.looks[r.step.name] = r.handed
+	}
+	if r.step != nil && isExclusive(r.key) {
+		saw = w.turns[r.turn(p)]
+		delete(w.turns, r.turn(p))
+	}
+	c := p.client
+	if r.op != "put" || len(r.body) == 0 || c.plan.foreign || !c.clock.Woke(tick+grace) {
+		return w.staleOnly, saw
+	}
+	name := objectName(r.key, r.body)
+	for _, h := range w.all {
+		if o := h.objects(); h.p != p || name != o[0] && name != o[1] {
+			continue
+		}
+		if over := c.clock.Elapsed() - h.lock.Deadline(); over > grace {
+			w.violate("belated", fmt.Sprintf("%v is refreshed %v after its deadline", h, over.Round(time.Millisecond)))
+		}
+	}
+	return w.staleOnly, saw
+}

@@ -1,0 +1,217 @@
+package main
+
+const (
+	entering = "replock/enter.go"
+	take     = "replock/withdraw.go"
+	yield    = "replock/yield.go"
+	wait     = "replock/wait.go"
+	judge    = "replock/judge.go"
+	look     = "replock/look.go"
+	sorts    = "replock/sort.go"
+	reap     = "replock/reap.go"
+	resume   = "replock/resume.go"
+	renew    = "replock/renew.go"
+	findOurs = "replock/ours.go"
+	hold     = "replock/lock.go"
+	body     = "replock/body.go"
+	repeats  = "internal/retry/retry.go"
+	status   = "replock/status.go"
+	proofs   = "replock/conditions.go"
+	looks    = "replock/watch.go"
+	stood    = "replock/stoodstill.go"
+	trip     = "replock/trips.go"
+	names    = "replock/keys.go"
+	finite   = "store/finite.go"
+	policy   = "internal/session/policy.go"
+	exit     = "cmd/repolock/exit.go"
+	runs     = "internal/refresh/refresh.go"
+	schedule = "internal/refresh/schedule.go"
+)
+
+// mutants are bugs that a change could bring.
+var mutants = []mutant{
+	// Acquire.
+	{"an exclusive passes intents that come after its own", sorts,
+		"e.lease.State == StateWaiting && e.Key > t.place", "e.Key > t.place"},
+	{"a shared one looks at lock.exclusive alone", look,
+		"t.mode == Shared && k == kindShared", "t.mode == Shared && k != kindExclusive"},
+	{"an exclusive doesn't look at shared flags", look,
+		"t.mode == Shared && k == kindShared", "k == kindShared"},
+	{"only the first page of a listing is read", look,
+		"cursor = page.Next\n\t}\n}\n\n// errUnlisted", "return f, nil\n\t}\n}\n\n// errUnlisted"},
+	{"what can't be read is free", sorts,
+		"e.err = readError{err}", "e.err = errReleased"},
+	{"the lease is dated from when the lock was granted", hold,
+		"Start: t.sent,", "Start: l.opts.Clock.Elapsed(),"},
+	{"who was refused leaves their flag", take,
+		"return join(err, l.takeDownFlag(step, t))", "return err"},
+
+	// Wait.
+	{"who has waited leaves their ticket", wait,
+		"q.l.withdraw(ctx, q.ticket, nil)", "_ = ctx"},
+	{"a ticket isn't refreshed", wait,
+		"return q.ticket.sent + q.l.times.Interval", "return q.ticket.sent + 24*time.Hour"},
+	{"shared ones don't queue behind one who waits", sorts,
+		"e.lease.State == StateWaiting && e.Key > t.place", "e.lease.State == StateWaiting && (t.mode == Shared || e.Key > t.place)"},
+	{"the last come is the first served", sorts,
+		"e.lease.State == StateWaiting && e.Key > t.place", "e.lease.State == StateWaiting && e.Key < t.place"},
+
+	// Live or stale.
+	{"stale after half a ttl", judge,
+		"e.ModTime.Add(ttl+margin)", "e.ModTime.Add(ttl/2)"},
+	{"the store's clock alone decides", judge,
+		"case known && expired:", "case known:"},
+	{"this machine's clock alone decides", judge,
+		"if known && !st.when(now).After(e.ModTime.Add(ttl+margin)) {", "if false {"},
+	{"the store's clock is taken to be half a minute ahead", judge,
+		"return s.at.Add(elapsed - s.elapsed)", "return s.at.Add(elapsed - s.elapsed + 30*time.Second)"},
+	{"watched for half a ttl", judge,
+		"now-e.since >= ttl {", "now-e.since >= ttl/2 {"},
+	{"a lock that is refreshed while it is watched counts as unchanged", judge,
+		"!ok || e.ETag != o.ETag || !e.ModTime.Equal(o.ModTime) || e.Size != o.Size {", "!ok {"},
+	{"everybody's ttl is taken for the default one", judge,
+		"ttl := e.ttl()\n", "ttl := DefaultTTL\n"},
+
+	{"a ttl of more than a minute is taken for one", judge,
+		"ttl := e.ttl()\n", "ttl := min(e.ttl(), DefaultTTL)\n"},
+	{"the ttl of other clients is taken for ten seconds", body,
+		"foreignTTL = 60 * time.Second", "foreignTTL = 10 * time.Second"},
+	{"a shared one doesn't look at lock.exclusive", look,
+		"if k == kindUnknown || t.owns(o) {", "if k == kindUnknown || t.owns(o) || t.mode == Shared && k == kindExclusive {"},
+	{"break-lock --stale breaks every lock", status,
+		"(!o.Stale || stale)", "(!stale || stale)"},
+
+	// Hold.
+	{"Check looks at nothing", hold,
+		"err := k.look(ctx)\n\tif errors.Is(err, errAgain)", "err := error(nil)\n\tif errors.Is(err, errAgain)"},
+	{"the deadline is after the lease's end", schedule,
+		"Deadline: ttl * 55 / 60,", "Deadline: ttl * 70 / 60,"},
+	{"refreshed as late as the lease ends", schedule,
+		"Interval: ttl / 2,", "Interval: ttl,"},
+	{"a passed deadline is noticed ten seconds later", runs,
+		"deadline := s.last + r.Deadline\n", "deadline := s.last + r.Deadline + 10*time.Second\n"},
+	{"a refresh puts back a flag that was deleted", findOurs,
+		"case seen == nil:\n\t\treturn r.broken(o.key, \"it was deleted, by break-lock or by hand\")", "case seen == nil:\n\t\treturn nil"},
+	{"a refresh doesn't look whose flag it is", findOurs,
+		"case !r.t.ids[l.ID]:", "case false:"},
+	{"a condition is relied on because the store claims it", proofs,
+		"c.match.state.Store(int32(p.IfMatch))\n\tc.absent.state.Store(int32(p.IfAbsent))",
+		"c.match.state.Store(int32(2 * min(p.IfMatch, store.Claimed)))\n\tc.absent.state.Store(int32(2 * min(p.IfAbsent, store.Claimed)))"},
+
+	{"gives up after the first refresh that fails", runs,
+		"answered+pause(s.tries, deadline-answered)", "deadline"},
+	{"sends nothing after the third refresh that fails", runs,
+		"answered+pause(s.tries, deadline-answered)",
+		"answered+pause(s.tries, deadline-answered)\n\t\tif s.tries >= 3 {\n\t\t\ts.next = deadline\n\t\t}"},
+	{"tries as seldom before the deadline as long before it", schedule,
+		"min(doubled, left/5)", "max(doubled, longestPause)"},
+	{"an attempt is given up after a while, whatever it waits for", runs,
+		"context.WithoutCancel(ctx), deadline-now)", "context.WithoutCancel(ctx), min(deadline-now, s.Deadline/20))"},
+	{"acquired however slow the store is", trip,
+		"window := l.times", "refresh = 0\n\twindow := l.times"},
+	{"acquired although nothing is left of the lease", trip,
+		"l.opts.Clock.Elapsed()+attempts*refresh >= t.deadline", "l.opts.Clock.Elapsed() >= t.deadline"},
+	{"If-Match is relied on although the server only claims it", proofs,
+		"c.matchKept = p.IfMatch == store.Kept", "c.matchKept = p.IfMatch != store.Unsupported"},
+
+	// Look.
+	{"a holder never looks at its lock", hold,
+		"go k.watch(watching)", "_ = watching"},
+	{"a holder looks at its lock each ten minutes", looks,
+		"return sent + k.l.opts.Look -", "return sent + 10*time.Minute -"},
+	{"a machine that stood still only looks whether its lock is there", stood,
+		"still <= margin ||", "still > 0 || still <= 0 ||"},
+	{"a machine that stood still doesn't look for others", stood,
+		"if err := k.lookAgain(ctx, t); err != nil {", "if err := k.lookAgain(ctx, t); false {"},
+
+	// Others' lock.exclusive, and two at once.
+	{"a shared one deletes lock.exclusive", reap,
+		"if e.kind != kindExclusive || t.mode == Exclusive {",
+		"if true {\n\t\t\tif e.kind == kindExclusive && t.mode == Shared {\n\t\t\t\tdead = append(dead, e)\n\t\t\t}"},
+	{"of two on a slow store the first doesn't wait for the second to go", yield,
+		"return !ok || age <= l.transience(t)", "return !ok || age <= transient"},
+	{"a shared one gives up before the exclusive one in its way does", yield,
+		"waited >= outlastTime+outlastTrips*t.trips.slowest()", "waited >= 0"},
+	{"a release doesn't look whose lock.exclusive it deletes", take,
+		"if err != nil || !ours {\n\t\treturn err\n\t}\n\tif etag", "if false {\n\t\treturn err\n\t}\n\tif etag"},
+	{"a request that fails isn't repeated", repeats,
+		"if err == nil || p.Permanent(err) || ctx.Err() != nil {", "if true {"},
+	{"to other clients the lock has expired", body,
+		"lasts := max(", "lasts := -max("},
+
+	// Pass and resume.
+	{"who passes a stale lock doesn't delete it", reap,
+		"failed[i] = l.remove(ctx, e.Key)", "failed[i] = nil"},
+	{"resumed whether the old flag is there or not", resume,
+		"if old == nil || old.Size == 0 {", "if old == nil {\n\t\treturn nil\n\t}\n\tif false {"},
+	{"resumed although a late refresh has put the old flag back", resume,
+		"written > reapable {", "written > reapable && false {"},
+	{"resumed although others may hold", resume,
+		"if len(f.live)+len(f.doubtful)+len(f.vanished) == 0 {", "if len(f.live)+len(f.doubtful)+len(f.vanished) >= 0 {"},
+	{"resumed although it took longer than the lease", resume,
+		"if l.opts.Clock.Elapsed() >= t.deadline {\n\t\treturn giveUp", "if false {\n\t\treturn giveUp"},
+
+	// Bugs that the tests of then didn't find.
+	{"the time since boot is judged at half the ttl", judge,
+		"now-sinceBoot > ttl,", "now-sinceBoot > ttl/2,"},
+	{"resumed on a store without a clock whatever version the flag is", resume,
+		"if !k.l.store.Properties().StoreClock && old.ETag != k.t.flag.etag {", "if false {"},
+	{"an attempt may end after the deadline", runs,
+		"context.WithTimeout(context.WithoutCancel(ctx), deadline-now)", "context.WithoutCancel(ctx), func() {}"},
+	{"If-Match is proven although the right ETag is refused", renew,
+		"match.learnFrom(err, true)", "match.learn(true)"},
+	{"resumed although it was released meanwhile", resume,
+		"if k.releasing.Load() {\n\t\treturn giveUp(ErrReleased)", "if false {\n\t\treturn giveUp(ErrReleased)"},
+	{"who asks for a refresh is told of half of one that it went well", runs,
+		"done.end(a.err)\n", "if a.renewal.Sent >= s.last {\n\t\ta.err = nil\n\t}\n\tdone.end(a.err)\n"},
+	{"a ticket that is gone isn't noticed behind a live lock", look,
+		"t.polls && t.listedAsPromised(page) != nil", "false"},
+
+	// What isn't simulated.
+	{"a command runs without its lock whatever has failed", policy,
+		"!not.Answered && errors.Is(err, store.ErrUnreachable)", "err != store.ErrUnreachable"},
+	{"what nobody thought of is an unreachable store", exit,
+		`return "failed", exitFailed, ""`, `return "store_unavailable", exitUnavailable, ""`},
+	{"what is in the place of lock.exclusive and no file is no lock", names,
+		"return kindOdd", "return kindUnknown"},
+	{"a holder doesn't look soon after it was let in", looks,
+		"next = min(next, sent+time.Second", "_ = min(next, sent+time.Second"},
+	{"to other clients a lock lasts no longer than its ttl", body,
+		"l.times.Deadline+foreignTTL", "l.times.Deadline"},
+	{"to other clients a lock lasts as its holder's clock has it", body,
+		"now.Add(l.behind(st) + lasts)", "now.Add(lasts)"},
+	{"a listing may begin again", finite,
+		"case o.Key <= next.last:", "case false:"},
+	{"a ticket's age is its mod time's, whenever that is seen", look,
+		"t.polls && later && t.st.known()", "false"},
+
+	// Bugs that the simulator has found in the engine.
+	{"found: the store's time isn't looked for on a later page", look,
+		"if len(others) > 0 && !t.st.known() {", "if false {"},
+	{"found: flags that were emptied are never removed", entering,
+		"l.sweep(ctx, f.released)", "_ = f.released"},
+}
+
+// about are the bugs that are looked for in histories of one kind alone, since others
+// seldom bring about what they need.
+var about = map[string]string{
+	"a machine that stood still doesn't look for others":              "frozen",
+	"a machine that stood still only looks whether its lock is there": "frozen",
+	"a shared one deletes lock.exclusive":                             "foreign",
+	"resumed although others may hold":                                "frozen",
+	"a ticket that is gone isn't noticed behind a live lock":          "evict",
+	"resumed on a store without a clock whatever version the flag is": "unclock",
+}
+
+// tested are the bugs that a test of their own finds.
+var tested = map[string]struct{ pkg, run string }{
+	"a command runs without its lock whatever has failed":            {"./cmd/repolock", "^TestOnlySilenceIsUnreachable$/^400"},
+	"what nobody thought of is an unreachable store":                 {"./cmd/repolock", "^TestOnlySilenceIsUnreachable$/^(429|520)"},
+	"what is in the place of lock.exclusive and no file is no lock":  {"./replock", "^TestOddObjects$"},
+	"a holder doesn't look soon after it was let in":                 {"./replock", "^TestLooksSoonAfterAcquiring$"},
+	"to other clients a lock lasts no longer than its ttl":           {"./replock", "^TestExpiresAMinuteAhead$"},
+	"to other clients a lock lasts as its holder's clock has it":     {"./replock", "^TestExpiresByTheStoresClock$"},
+	"a listing may begin again":                                      {"./replock", "^TestListingsEnd$"},
+	"a shared one gives up before the exclusive one in its way does": {"./replock", "^TestRefusedExclusiveHindersNoShared$"},
+	"a ticket's age is its mod time's, whenever that is seen":        {"./replock", "^TestTicketOnALaterPage$"},
+}

@@ -1,0 +1,218 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/store/mem"
+)
+
+// Config says which history to run.
+type Config struct {
+	// Seed decides everything that the other fields leave open.
+	Seed uint64
+	// Protocol that the clients follow; nil is the engine.
+	Protocol Protocol
+	// Without leaves out: a kind by its name, a client ("c2"), what a client does
+	// ("c2.1" is its second lock), a single fault by its id ("late:3fk20ab").
+	Without []string
+	// Only leaves out every kind but these, unless it is nil.
+	Only []Kind
+	// Apart has the first client take its lock well before the others do, and hold
+	// it for long, so that none of them races with another.
+	Apart bool
+	// Scene is what the history is about, in place of what its seed says.
+	Scene Kind
+	// Trace writes the timeline.
+	Trace bool
+}
+
+func (c *Config) has(k Kind) bool {
+	return !slices.Contains(c.Without, k.String()) && (c.Only == nil || slices.Contains(c.Only, k))
+}
+
+// plan is all of a history that doesn't depend on how it goes.
+type plan struct {
+	dice    dice
+	latency time.Duration
+	store   mem.Options
+	// rates of what befalls requests.
+	rates [kinds]float64
+	// mild: no more befalls a client than one request that fails in half a ttl.
+	mild bool
+	// gateways is how far the store's clocks are apart, at most.
+	gateways time.Duration
+	// storeJump is by how much the store's clock jumps, and when.
+	storeJump, storeJumpAt time.Duration
+	clients                []clientPlan
+	leftovers              []leftover
+	breaks                 []breaking
+	// spread is how far the wall clocks are apart, at most.
+	spread time.Duration
+	// scene is what the history is about, and None mostly.
+	scene   Kind
+	freezes []planned
+	slow    slowness
+	refuses bool // the store refuses each If-Match
+	local   bool // the store's clock is the first machine's
+	// stale: a mod time that a client's clock stamps says when the request was sent, as
+	// opposed to when it was applied.
+	stale bool
+}
+
+type clientPlan struct {
+	machine  int
+	ttl      time.Duration
+	skew     time.Duration
+	noDelete bool
+	outage   span
+	brink    brink
+	foreign  bool // follows the original protocol
+	steps    []step
+}
+
+// step is one lock that a client takes.
+type step struct {
+	name string
+	wait time.Duration // before
+	mode replock.Mode
+	hold time.Duration
+	// resume, if it is lost; check or confirm, before it is released.
+	resume, check, confirm bool
+	// patience is for how long to try again while another client holds it, every now
+	// and then.
+	patience, pause time.Duration
+	// queues: the engine waits, in place of the client.
+	queues bool
+	// thread of the process that takes the lock, with which of its Lockers, and the
+	// lock's name.
+	thread, locker int
+	lock           string
+	// meddles is how often others ask for the lock while it is held; quits: it is
+	// released while it is being resumed.
+	meddles int
+	quits   bool
+}
+
+// leftover is a lock of a client that is gone.
+type leftover struct {
+	mode    replock.Mode
+	flag    bool // as opposed to lock.exclusive
+	age     time.Duration
+	ttl     time.Duration
+	skew    time.Duration // of its holder's wall clock
+	foreign bool          // written by another client of the wire format
+	empty   bool          // released by a client without the right to delete
+}
+
+// breaking is a break-lock: of everything, of what is stale, of the tickets of the
+// waiters, or that of another client of the wire format, which deletes lock.exclusive alone.
+type breaking struct {
+	at                      time.Duration
+	stale, foreign, tickets bool
+}
+
+type span struct{ from, to time.Duration }
+
+func (s span) covers(t time.Duration) bool { return s.from <= t && t < s.to }
+
+// newPlan draws a plan, all of it, and then takes away what is left out: so what is
+// left is the same as with nothing left out.
+func newPlan(config *Config) *plan {
+	d := dice(mix(config.Seed)).named("plan")
+	p := &plan{
+		dice:    d,
+		latency: pick(d.of(1), time.Millisecond, 10*time.Millisecond, 80*time.Millisecond, 300*time.Millisecond),
+		store:   mem.Options{PageSize: 1000},
+	}
+	for _, k := range ofRequests {
+		k := uint64(k)
+		if d.of(2, k).chance(.35) {
+			p.rates[k] = pick(d.of(3, k), .005, .02, .06)
+		}
+	}
+	if d.of(4).chance(.1) {
+		p.rates = [kinds]float64{}
+	}
+	p.rates[Crash] /= 3
+	p.rates[Freeze] = 0
+	if d := d.named("freeze"); config.Protocol == nil && d.of(1).chance(.06) {
+		p.rates[Freeze] = pick(d.of(2), .003, .01, .03)
+	}
+	if p.mild = d.of(5).chance(.05); p.mild {
+		p.rates = [kinds]float64{Lost: .1, Unanswered: .1, Busy: .1, Broken: .1}
+	}
+	for _, k := range ofRequests {
+		if !config.has(k) {
+			p.rates[k] = 0
+		}
+	}
+	p.drawStore(config, d.named("store"))
+	p.drawClients(config, d.named("clients"))
+	if d := d.named("leftovers"); config.has(Leftovers) && d.of(1).chance(.25) {
+		for n := range uint64(1 + d.of(2).below(4)) {
+			p.leftovers = append(p.leftovers, drawLeftover(config, d.of(3, n)))
+		}
+	}
+	if d := d.named("break"); config.has(Break) && d.of(1).chance(.2) && !p.mild {
+		for n := range uint64(1 + d.of(2).below(2)) {
+			p.breaks = append(p.breaks, breaking{at: d.of(3, n).between(0, 4*p.ttl()), stale: d.of(4, n).chance(.3), foreign: d.of(5, n).chance(.4)})
+		}
+	}
+	p.stage(config, d.named("scene"))
+	if !config.has(Freeze) || p.storeJump != 0 || p.mild {
+		p.rates[Freeze] = 0
+	}
+	return p
+}
+
+// ttl is the longest ttl of a lock.
+func (p *plan) ttl() (ttl time.Duration) {
+	for _, c := range p.clients {
+		ttl = max(ttl, c.ttl)
+		if c.foreign {
+			ttl = max(ttl, foreignTTL)
+		}
+	}
+	for _, l := range p.leftovers {
+		ttl = max(ttl, l.ttl)
+	}
+	return ttl
+}
+
+// survivable reports whether so little goes wrong that no client can lose a lock, or be
+// refused a free one.
+func (p *plan) survivable() bool {
+	return (p.mild || p.undisturbed()) && !p.has(func(c *clientPlan) bool { return c.foreign })
+}
+
+// has reports whether there is such a client.
+func (p *plan) has(such func(*clientPlan) bool) bool {
+	for n := range p.clients {
+		if such(&p.clients[n]) {
+			return true
+		}
+	}
+	return false
+}
+
+// freezing reports whether a hypervisor pauses machines.
+func (p *plan) freezing() bool { return p.rates[Freeze] > 0 || len(p.freezes) > 0 }
+
+// timeless reports whether the store doesn't say by its own clock what the time is.
+func (p *plan) timeless() bool { return p.store.NoTime || p.store.NoStoreClock }
+
+// roundTrip is how long a request takes at most, where nothing goes wrong, with what lies
+// around it.
+func (p *plan) roundTrip() time.Duration {
+	return max(4*p.latency, 2*p.slow.rtt, 2*p.slow.then) + grace
+}
+
+// undisturbed reports whether nothing at all goes wrong.
+func (p *plan) undisturbed() bool {
+	if p.has(func(c *clientPlan) bool { return c.outage.to > 0 || c.noDelete || c.skew != 0 }) {
+		return false
+	}
+	return p.rates == [kinds]float64{} && len(p.breaks) == 0 && p.storeJump == 0 && len(p.freezes) == 0 && p.slow.then == 0
+}

@@ -1,0 +1,156 @@
+package sim
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+var (
+	seedFlag    = flag.Uint64("seed", 0, "run this history alone, and print it")
+	withoutFlag = flag.String("without", "", "what to leave out of it: see Config.Without")
+	seedsFlag   = flag.Uint64("seeds", 400, "how many histories to run; 0: until stopped, or -for is over")
+	fromFlag    = flag.Uint64("from", 1, "the first one")
+	forFlag     = flag.Duration("for", 0, "for how long to run histories")
+	briefFlag   = flag.Bool("brief", false, "say no more of a violation than its seed and kind")
+	sceneFlag   = flag.String("scene", "", "what each history is about, in place of what its seed says")
+	everyFlag   = flag.Duration("every", 0, "how often to say how far it is")
+)
+
+// TestSeeds runs histories until one of them violates something, which is then
+// shrunk and printed; or the one history of -seed.
+func TestSeeds(t *testing.T) {
+	if *seedFlag != 0 {
+		config := Config{Seed: *seedFlag, Scene: scene(), Trace: true}
+		if *withoutFlag != "" {
+			config.Without = strings.Split(*withoutFlag, ",")
+		}
+		r := Run(t, config)
+		t.Logf("seed %d\n%s", config.Seed, r.Timeline)
+		if r.Violation != nil {
+			t.Error(r.Violation)
+		}
+		return
+	}
+	var (
+		began   = time.Now()
+		next    atomic.Uint64
+		mu      sync.Mutex
+		total   Totals
+		failed  []Config
+		found   = map[uint64]*Violation{}
+		said    = began
+		workers = runtime.GOMAXPROCS(0)
+	)
+	last := uint64(math.MaxUint64)
+	if *seedsFlag > 0 {
+		last = *fromFlag + *seedsFlag - 1
+	}
+	next.Store(*fromFlag)
+	over := func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if now := time.Now(); *everyFlag > 0 && now.Sub(said) >= *everyFlag {
+			said = now
+			fmt.Println(total.String())
+		}
+		return len(failed) > 0 || *forFlag > 0 && time.Since(began) >= *forFlag
+	}
+	t.Run("histories", func(t *testing.T) {
+		for n := range workers {
+			t.Run(fmt.Sprint(n), func(t *testing.T) {
+				t.Parallel()
+				for !over() {
+					config := Config{Seed: next.Add(1) - 1, Scene: scene()}
+					if config.Seed > last {
+						return
+					}
+					r := Run(t, config)
+					mu.Lock()
+					total.add(r)
+					if r.Violation != nil {
+						failed, found[config.Seed] = append(failed, config), r.Violation
+					}
+					mu.Unlock()
+				}
+			})
+		}
+	})
+	slices.SortFunc(failed, func(a, b Config) int { return cmp.Compare(a.Seed, b.Seed) }) // the first is the same each time
+	for _, config := range failed {
+		if *briefFlag {
+			t.Errorf("found: seed %d: %s", config.Seed, found[config.Seed].Kind)
+			continue
+		}
+		seen := *found[config.Seed]
+		config, r := Shrink(t, config)
+		if r.Violation == nil {
+			t.Errorf("seed %d: %v, and not when it was run again", config.Seed, seen)
+		}
+		t.Errorf("seed %d\n%s\n%v\nagain: %s", config.Seed, r.Timeline, r.Violation, again(config))
+	}
+	fmt.Println(total.String())
+}
+
+// again is the command that repeats a history.
+func again(config Config) string {
+	s := fmt.Sprintf("go test ./internal/test/sim -run '^TestSeeds$' -v -seed=%d", config.Seed)
+	if config.Scene != None {
+		s += " -scene=" + config.Scene.String()
+	}
+	if len(config.Without) > 0 {
+		s += " -without=" + strings.Join(config.Without, ",")
+	}
+	return s
+}
+
+// scene is that of -scene.
+func scene() Kind {
+	for k := None; k < kinds; k++ {
+		if k.String() == *sceneFlag {
+			return k
+		}
+	}
+	return None
+}
+
+// TestSame: a seed gives the same history each time, down to the last request.
+func TestSame(t *testing.T) {
+	for seed := uint64(1); seed <= 200; seed++ {
+		same(t, Config{Seed: seed, Trace: true})
+	}
+	for _, s := range scenes {
+		for seed := uint64(1); seed <= 10; seed++ {
+			same(t, Config{Seed: seed, Scene: s.kind, Trace: true})
+		}
+	}
+}
+
+func same(t *testing.T, config Config) {
+	a, b := lines(Run(t, config)), lines(Run(t, config))
+	if slices.Equal(a, b) {
+		return
+	}
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			t.Fatalf("seed %d, scene %v, line %d:\n%s\n%s", config.Seed, config.Scene, i, a[i], b[i])
+		}
+	}
+	t.Fatalf("seed %d, scene %v: %d lines and %d", config.Seed, config.Scene, len(a), len(b))
+}
+
+// lines of a timeline. What one client does at one time, in goroutines of its own,
+// it does in any order: nothing comes of it before another time.
+func lines(r Result) []string {
+	l := strings.Split(r.Timeline, "\n")
+	slices.Sort(l)
+	return l
+}

@@ -1,0 +1,203 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/store"
+)
+
+// timeline is what happened, for people.
+type timeline struct {
+	on    bool
+	text  strings.Builder
+	names map[string]string
+	count map[string]int
+}
+
+func (t *timeline) String() string { return t.text.String() }
+
+// trace notes what a client does.
+func (w *world) trace(c *client, format string, args ...any) {
+	if !w.config.Trace {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.say(c, format, args...)
+}
+
+// say is trace while mu is held.
+func (w *world) say(c *client, format string, args ...any) {
+	if !w.timeline.on {
+		return
+	}
+	name := ""
+	if c != nil {
+		name = c.name
+	}
+	for i, a := range args {
+		switch a := a.(type) {
+		case said:
+			args[i] = w.said(c, a)
+		case asked:
+			args[i] = w.asked(a)
+		case got:
+			args[i] = w.got(a)
+		case error:
+			args[i] = w.rename(a.Error())
+		}
+	}
+	fmt.Fprintf(&w.text, "%14.9f  %-7s  %s\n", time.Since(w.start).Seconds(), name, fmt.Sprintf(format, args...))
+}
+
+// said, asked and got are a request as it is sent, what it was, and its answer.
+type (
+	said struct {
+		r request
+		f fault
+	}
+	asked struct{ r request }
+	got   struct {
+		v   any
+		err error
+	}
+)
+
+func (w *world) said(c *client, s said) string {
+	if s.r.op == "put" && c != nil && !isExclusive(s.r.key) && w.names[s.r.key] == "" {
+		w.baptize(c, s.r.key)
+	}
+	text := w.asked(asked{s.r})
+	switch {
+	case s.r.opts.IfAbsent:
+		text += " if absent"
+	case s.r.opts.IfMatch != "":
+		text += " if it matches"
+	}
+	if s.f.kind != None {
+		w.result.Fired = append(w.result.Fired, s.f.id)
+		text += "   ~~~ " + s.f.kind.String()
+		if s.f.long > 0 && (s.f.kind == Late || s.f.kind == Twice) {
+			text += fmt.Sprintf(" by %v", s.f.long.Round(time.Millisecond))
+		}
+		text += " [" + s.f.id + "]"
+	}
+	return text
+}
+
+// baptize names a flag after the client that raised it.
+func (w *world) baptize(c *client, key string) {
+	if w.names == nil {
+		w.names, w.count = map[string]string{}, map[string]int{}
+	}
+	w.count[c.name]++
+	kind := "object"
+	switch {
+	case strings.Contains(key, "lock.intent/"):
+		kind = "intent"
+	case strings.Contains(key, "lock.shared/"):
+		kind = "shared"
+	}
+	w.names[key] = fmt.Sprintf("%s(%s#%d)", kind, c.name, w.count[c.name])
+}
+
+// name of a key for people.
+func (w *world) name(key string) string {
+	if name := w.names[key]; name != "" {
+		return name
+	}
+	return strings.TrimPrefix(key, replock.DefaultPrefix)
+}
+
+// rename puts names in place of keys.
+func (w *world) rename(text string) string {
+	for key, name := range w.names {
+		text = strings.ReplaceAll(text, key, name)
+	}
+	return text
+}
+
+func (w *world) asked(a asked) string {
+	text := a.r.op + " " + w.name(a.r.key)
+	if a.r.op == "put" && len(a.r.body) == 0 {
+		text += " (empty)"
+	}
+	if a.r.cursor != "" {
+		text += " from " + w.name(a.r.cursor)
+	}
+	return text
+}
+
+func (w *world) got(g got) string {
+	if g.err != nil {
+		var e *store.Error
+		if errors.As(g.err, &e) {
+			return e.Err.Error()
+		}
+		return g.err.Error()
+	}
+	switch v := g.v.(type) {
+	case store.Page:
+		var names []string
+		for _, o := range v.Objects {
+			name := w.name(o.Key)
+			if o.Size == 0 {
+				name += " (empty)"
+			}
+			names = append(names, name)
+		}
+		if v.Next != "" {
+			names = append(names, "…")
+		}
+		return "sees " + orNothing(strings.Join(names, ", "))
+	case content:
+		if len(v.raw) == 0 {
+			return "empty"
+		}
+	}
+	return "ok"
+}
+
+func orNothing(s string) string {
+	if s == "" {
+		return "nothing"
+	}
+	return s
+}
+
+// describe says what is planned.
+func (w *world) describe() {
+	if !w.config.Trace {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.plan.store
+	conditions := []string{"kept", "claimed and kept", "claimed and ignored", "refused"}
+	w.say(nil, "store: if-none-match %s, if-match %s, pages of %d, mod times to %v%s", conditions[s.IfAbsent], conditions[s.IfMatch], s.PageSize,
+		max(s.Precision, 1), flags("keeps versions", s.Versions, "takes a delete marker for an object", s.Markers, "tells no time", s.NoTime, "has no clock", s.NoStoreClock,
+			fmt.Sprintf("clock jumps by %v at %v", w.plan.storeJump, w.plan.storeJumpAt), w.plan.storeJump != 0))
+	for n, c := range w.plan.clients {
+		if len(c.steps) > 0 {
+			w.say(nil, "c%d: ttl %v, on machine %d%s", n+1, c.ttl, c.machine+1, flags(
+				fmt.Sprintf("wall clock off by %v", c.skew), c.skew != 0, "may not delete", c.noDelete,
+				fmt.Sprintf("cut off from %.1f s to %.1f s", c.outage.from.Seconds(), c.outage.to.Seconds()), c.outage.to > 0))
+		}
+	}
+}
+
+// flags are those texts that are followed by true.
+func flags(pairs ...any) string {
+	var b strings.Builder
+	for pair := range slices.Chunk(pairs, 2) {
+		if pair[1].(bool) {
+			b.WriteString(", " + pair[0].(string))
+		}
+	}
+	return b.String()
+}

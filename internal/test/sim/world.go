@@ -1,0 +1,285 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/mem"
+)
+
+// world is a history that is under way.
+type world struct {
+	config   Config
+	plan     *plan
+	protocol Protocol
+	start    time.Time
+	ctx      context.Context // ends all clients
+	mem      *mem.Store
+	machines map[int]*machine
+	janitor  *client
+	calm     atomic.Bool  // nothing goes wrong any more
+	flying   atomic.Int64 // requests under way
+
+	mu      sync.Mutex
+	sender  *client // of the request that is being applied
+	sent    dice
+	stamp   time.Time     // its wall clock when it was sent
+	past    time.Duration // of what is written, before now
+	changed time.Time     // when something was written
+	result  *Result
+	monitor
+	timeline
+}
+
+// Result of a history.
+type Result struct {
+	Violation *Violation
+	Timeline  string // if Config.Trace is set
+	Fired     []string
+	Virtual   time.Duration
+	Requests  int
+	Faults    [kinds]int
+
+	Acquired, Held, Failed, Lost, Resumed, Queued int
+}
+
+// Violation of what must never be.
+type Violation struct {
+	Kind string
+	At   time.Duration
+	Text string
+}
+
+// Run runs one history.
+func Run(t *testing.T, config Config) Result {
+	var r Result
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(config, &r)
+		w.run()
+		r.Virtual = time.Since(w.start)
+		r.Timeline = w.timeline.String()
+		w.bury()
+		time.Sleep(time.Hour) // until the stopped clients have ended
+	})
+	return r
+}
+
+func newWorld(config Config, r *Result) *world {
+	w := &world{
+		config: config, plan: newPlan(&config), protocol: config.Protocol, result: r,
+		start: time.Now(), changed: time.Now(),
+		monitor: monitor{
+			broken: map[string]time.Time{}, undone: map[string]bool{}, owner: map[string]*client{}, queue: map[string]ticket{},
+			seen: map[string]sighting{}, present: map[string]presence{}, turns: map[string]*client{}, looks: map[string]time.Time{},
+		},
+		machines: map[int]*machine{},
+	}
+	if w.protocol == nil {
+		w.protocol = engine{}
+	}
+	w.timeline.on = config.Trace
+	w.plan.store.Now = w.storeTime
+	for k, is := range map[Kind]bool{
+		StoreJump: w.plan.storeJump != 0, Gateways: w.plan.gateways != 0,
+		Poor: w.plan.store.Precision > 0 || w.plan.store.NoTime || w.plan.store.NoStoreClock,
+	} {
+		if is {
+			r.Faults[k]++
+		}
+	}
+	if w.plan.scene != None {
+		r.Faults[w.plan.scene]++
+	}
+	w.mem = mem.New(w.plan.store)
+	for n := range w.plan.clients {
+		p := &w.plan.clients[n]
+		if w.machines[p.machine] == nil {
+			d := w.plan.dice.named("boot").of(uint64(p.machine))
+			w.machines[p.machine] = &machine{boot: fmt.Sprint("boot", p.machine), skew: p.skew, booted: w.start.Add(-d.between(time.Minute, time.Hour))}
+		}
+	}
+	return w
+}
+
+// storeTime is what the store stamps, while mu is held.
+func (w *world) storeTime() time.Time {
+	now := time.Now()
+	switch {
+	case w.plan.local:
+		return w.machines[0].wall()
+	case w.plan.stale && w.sender != nil:
+		return w.stamp
+	case w.plan.store.NoStoreClock && w.sender != nil:
+		return w.sender.machine.wall()
+	}
+	if w.plan.storeJump != 0 && time.Since(w.start) >= w.plan.storeJumpAt {
+		now = now.Add(w.plan.storeJump)
+	}
+	if w.plan.gateways > 0 {
+		now = now.Add(w.sent.of(12).between(-w.plan.gateways, w.plan.gateways) / 2)
+	}
+	return now.Add(-w.past)
+}
+
+// run has the clients do what is planned, and then looks what is left.
+func (w *world) run() {
+	var end context.CancelFunc
+	w.ctx, end = context.WithCancel(context.Background())
+	defer end()
+	ttl := w.plan.ttl()
+	w.describe()
+	w.leave()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.play()
+	}()
+	select {
+	case <-done:
+	case <-time.After(30*ttl + time.Minute):
+		end()
+		select {
+		case <-done:
+		case <-time.After(30 * ttl): // a client that is stopped for long has gone on by then
+			w.mu.Lock()
+			w.violate("hang", "a call doesn't return")
+			w.mu.Unlock()
+		}
+	}
+	end()
+	w.land()
+	w.calm.Store(true)
+	w.progress()
+	for _, lock := range w.locks() {
+		if w.config.Protocol == nil && !w.violated() {
+			w.enterAlone(lock)
+		}
+	}
+	w.land()
+}
+
+// bury ends what goes on in processes that were killed.
+func (w *world) bury() {
+	for _, h := range w.all {
+		if h.p.gone() {
+			_ = h.lock.Release(context.Background())
+		}
+	}
+}
+
+// land waits until no request is under way.
+func (w *world) land() {
+	for synctest.Wait(); w.flying.Load() > 0; synctest.Wait() {
+		time.Sleep(time.Second)
+	}
+}
+
+// play runs all clients.
+func (w *world) play() {
+	var parts []func()
+	for n := range w.plan.clients {
+		p := &w.plan.clients[n]
+		if p.skew != 0 {
+			w.fired(Skew)
+		}
+		parts = append(parts, w.newClient(n, fmt.Sprintf("c%d", n+1), p, w.machines[p.machine]).run)
+	}
+	if len(w.plan.freezes) > 0 {
+		parts = append(parts, w.hypervisor)
+	}
+	if len(w.plan.breaks) > 0 {
+		w.janitor = w.newClient(len(w.plan.clients), "janitor", &clientPlan{ttl: w.plan.ttl()}, w.another("janitor's"))
+		parts = append(parts, w.tidy)
+	}
+	var wg sync.WaitGroup
+	for _, part := range parts {
+		wg.Go(part)
+	}
+	wg.Wait()
+}
+
+// another is a machine that is no client.
+func (w *world) another(boot string) *machine {
+	if w.plan.local {
+		return w.machines[0]
+	}
+	return &machine{boot: boot, booted: w.start.Add(-time.Minute)}
+}
+
+// leave puts the locks that others have left behind.
+func (w *world) leave() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for n, l := range w.plan.leftovers {
+		w.result.Faults[Leftovers]++
+		at := w.start.Add(l.skew - l.age)
+		id := fmt.Sprintf("%032x", n+1)
+		body := map[string]any{
+			"operation": "leftover", "holder": "gone (pid 1)", "is_shared": l.mode == replock.Shared,
+			"acquired_at": at.UTC().Format(time.RFC3339Nano), "expires_at": at.Add(l.ttl).UTC().Format(time.RFC3339Nano),
+		}
+		key, name := exclusiveKey, at.UTC().Format("20060102T150405.000000000Z")+"-"+id
+		switch {
+		case l.mode == replock.Shared && l.foreign:
+			key = replock.DefaultPrefix + "lock.shared/" + at.UTC().Format(time.RFC3339Nano)
+		case l.mode == replock.Shared:
+			key = replock.DefaultPrefix + "lock.shared/" + name
+		case l.flag && !l.foreign:
+			key = replock.DefaultPrefix + "lock.intent/" + name
+		}
+		if !l.foreign {
+			body["id"], body["ttl_seconds"], body["state"] = id, l.ttl.Seconds(), "held"
+			body["refreshed_at"] = at.UTC().Format(time.RFC3339Nano)
+		}
+		raw, err := json.Marshal(body)
+		if err != nil {
+			panic(err)
+		}
+		if l.empty {
+			raw = nil
+		}
+		w.past = l.age
+		if _, err := w.mem.Put(context.Background(), key, raw, store.PutOptions{}); err != nil {
+			panic(err)
+		}
+		w.past = 0
+		w.ghosts = slices.DeleteFunc(w.ghosts, func(g ghost) bool { return g.key == key })    // overwritten
+		if !l.empty && w.plan.storeJump == 0 && !w.plan.local && !w.plan.store.NoStoreClock { // else both witnesses can be wrong about it
+			w.ghosts = append(w.ghosts, ghost{l.mode, key, w.start.Add(l.ttl - l.age - l.ttl/12)})
+		}
+		w.say(nil, "left behind %v ago: %s", l.age.Round(time.Millisecond), strings.TrimPrefix(key, replock.DefaultPrefix))
+	}
+}
+
+func (w *world) violated() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.result.Violation != nil
+}
+
+// violate notes a violation, while mu is held. The first one counts.
+func (w *world) violate(kind, text string) {
+	if w.result.Violation != nil {
+		return
+	}
+	w.result.Violation = &Violation{kind, time.Since(w.start), text}
+	w.say(nil, "!!! %s: %s", kind, text)
+	w.timeline.on = false
+}
+
+// fired counts what went wrong.
+func (w *world) fired(k Kind) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.result.Faults[k]++
+}

@@ -1,0 +1,110 @@
+package replock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/repolock/repolock/store"
+)
+
+// maxRefused is how often a store can refuse to write a lock.exclusive that no look lists: it
+// takes something else for one (versitygw: a delete marker). From then on this process writes
+// without a condition (decision 0004). That can overwrite only the lock.exclusive of an acquirer
+// that comes after our last look, and that sees our flag.
+const maxRefused = 3
+
+// claimAndProve claims lock.exclusive and, if that is still open, finds out beside it whether
+// the store keeps If-None-Match.
+func (l *Locker) claimAndProve(ctx context.Context, t *try, seen *entry) error {
+	if t.refusals >= maxRefused {
+		l.conditions.absent.state.Store(refuted)
+	}
+	proof := l.proveAbsent(ctx, t)
+	err := l.claim(ctx, t, seen)
+	<-proof
+	return err
+}
+
+// claim puts lock.exclusive if there is none, or in place of the stale or empty one that a look
+// saw. It is no error if another acquirer was faster: the next look finds it.
+func (l *Locker) claim(ctx context.Context, t *try, seen *entry) error {
+	var opts store.PutOptions
+	if seen != nil && !l.conditions.match.holds() {
+		// What was seen to be stale was read and reaped for some time: is it still there?
+		now, err := l.find(ctx, t.exclusive.key)
+		switch {
+		case err != nil:
+			return fmt.Errorf("looking at the lock: %w", err)
+		case now == nil:
+			seen = nil
+		case now.ETag != seen.ETag || now.Size != seen.Size:
+			return nil // the next look judges it
+		}
+	}
+	switch {
+	case seen == nil:
+		opts.IfAbsent = !l.conditions.absent.fails()
+	case l.conditions.match.holds():
+		opts.IfMatch = seen.ETag
+	}
+	before := t.exclusive.maybe
+	t.exclusive.maybe = true
+	o, again, err := l.putExclusive(ctx, t, opts)
+	if errors.Is(err, store.ErrConditionUnsupported) && t.looked { // and nothing live was there
+		opts = store.PutOptions{}
+		o, again, err = l.putExclusive(ctx, t, opts)
+	}
+	switch {
+	case err == nil:
+		t.claimed(o.ETag)
+		return nil
+	case errors.Is(err, store.ErrConditionUnsupported):
+		t.exclusive.maybe = before
+		return nil
+	case errors.Is(err, store.ErrPrecondition):
+		// If it was sent again, our own put can be in the way: the next look shows it.
+		t.exclusive.maybe = before || again
+		if opts.IfAbsent {
+			t.refusals++
+		}
+		return nil
+	default:
+		return fmt.Errorf("writing the lock: %w", err)
+	}
+}
+
+// proveAbsent finds out, beside the put of lock.exclusive, whether the store keeps
+// If-None-Match: it must refuse to write our flag, which is there. A store that writes it does
+// no harm: only we write that key, and we don't hold the lock yet.
+func (l *Locker) proveAbsent(ctx context.Context, t *try) <-chan struct{} {
+	done := make(chan struct{})
+	if !l.conditions.absent.open() {
+		close(done)
+		return done
+	}
+	go func() {
+		defer close(done)
+		o, err := once(ctx, l.times.Timeout, "put "+t.flag.key, l.send(t, t.flag.key, store.PutOptions{IfAbsent: true}))
+		if err == nil {
+			t.flag.etag = o.ETag
+		}
+		l.conditions.absent.learnFrom(err, false)
+	}()
+	return done
+}
+
+// putExclusive puts lock.exclusive. again reports that it was sent again: then the earlier send
+// can be applied at any time.
+func (l *Locker) putExclusive(ctx context.Context, t *try, opts store.PutOptions) (o store.Object, again bool, err error) {
+	var sends atomic.Int32
+	send := l.send(t, t.exclusive.key, opts)
+	o, err = repeat(ctx, l, "put "+t.exclusive.key, func(ctx context.Context) (store.Object, error) {
+		sends.Add(1)
+		return send(ctx)
+	})
+	again = sends.Load() > 1
+	t.exclusive.twice = t.exclusive.twice || again
+	return o, again, err
+}

@@ -1,0 +1,88 @@
+package replock
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/repolock/repolock/internal/test/hookstore"
+	"github.com/repolock/repolock/store/mem"
+)
+
+// TestEmptiedFlagsAreRemoved: the next exclusive acquirer removes the flags that a client without the
+// right to delete has emptied.
+func TestEmptiedFlagsAreRemoved(t *testing.T) {
+	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		a, b := w.machine(), w.machine()
+		a.tap.Before(mayNotDelete)
+		for range 3 {
+			k, err := a.acquire(t.Context(), mode, "x")
+			mustLock(t, k, err).Release(t.Context())
+		}
+		k, err := b.Exclusive(t.Context(), "prune")
+		mustLock(t, k, err).Release(t.Context())
+		w.empty()
+	})
+}
+
+// TestLeftProbeIsRemoved: the probe of a break-lock --stale that was killed is an emptied flag, which
+// the next exclusive acquirer removes.
+func TestLeftProbeIsRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{NoTime: true})
+		a, b, c := w.machine(), w.machine(), w.machine()
+		k, err := a.Shared(t.Context(), "backup")
+		mustLock(t, k, err)
+		b.tap.Before(func(_ context.Context, r hookstore.Request) error {
+			if r.Op == "delete" {
+				return errOutage
+			}
+			return nil
+		})
+		if _, err := b.Break(t.Context(), BreakOptions{Stale: true}); err == nil {
+			t.Error("no error")
+		}
+		k.Release(t.Context())
+		other, err := c.Exclusive(t.Context(), "prune")
+		mustLock(t, other, err).Release(t.Context())
+		w.empty()
+	})
+}
+
+// TestSweepIsBounded: deleting emptied flags takes less than the lease, and few requests of a client
+// that must not delete.
+func TestSweepIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{})
+		a, b := w.machine(), w.machine()
+		a.tap.Before(mayNotDelete)
+		for range 300 {
+			k, err := a.Shared(t.Context(), "x")
+			mustLock(t, k, err).Release(t.Context())
+		}
+		a.tap.Count()
+		k, err := a.Exclusive(t.Context(), "prune")
+		mustLock(t, k, err)
+		if n, by := a.tap.Count(); n > 4 {
+			t.Errorf("who may not delete sends %v", by)
+		}
+		k.Release(t.Context())
+
+		b.tap.Before(func(ctx context.Context, r hookstore.Request) error {
+			if r.Op == "delete" {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return nil
+		})
+		start := time.Now()
+		k, err = b.Exclusive(t.Context(), "prune")
+		mustLock(t, k, err)
+		if took := time.Since(start); took > hastyTime {
+			t.Errorf("deletes that hang hold it up for %v", took)
+		}
+		b.tap.Before(nil)
+		k.Release(t.Context())
+	})
+}

@@ -1,0 +1,72 @@
+package replock
+
+import (
+	"context"
+	"errors"
+
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/store"
+)
+
+// enter returns nil when nothing is in our way any more.
+//
+// Why that excludes all others: our flag was put, and the put was answered, before the last look
+// began. The look found no live flag that conflicts. It was over before the deadline of our flag,
+// so our flag stood, live, throughout. A conflicting acquirer that the look did not see puts its
+// flag after our look began, looks after that, and sees ours.
+func (l *Locker) enter(ctx context.Context, t *try, q *queue) (findings, error) {
+	if err := l.raise(ctx, t); err != nil {
+		return l.barred(ctx, t, q.memory, err)
+	}
+	q.again.try = tryCounts{}
+	for swept := false; ; {
+		f, err := l.look(ctx, t, q.memory)
+		next := q.again.afterLook(t, f, err)
+		switch next.step {
+		case giveUp:
+			if errors.Is(next.err, ErrHeld) && len(f.live) == 0 {
+				f.live = f.vanished // a listing outweighs a read
+			}
+			return f, next.err
+		case stepBack:
+			if !l.stepBack(ctx, t) {
+				return f, ErrHeld
+			}
+		case goOn:
+			if err := l.reap(ctx, t, f); err != nil {
+				return f, err
+			}
+			if t.mode == Exclusive && !swept {
+				l.sweep(ctx, f.released)
+				swept = true
+			}
+			if t.mode == Shared || t.exclusive.listed {
+				t.passed = f.exclusive
+				return f, nil
+			}
+			// lock.exclusive must be in place before the last look, because it
+			// is all that other clients of the wire format look at.
+			if err := l.claimAndProve(ctx, t, f.exclusive); err != nil {
+				return f, err
+			}
+			next = q.again.afterClaim()
+		}
+		if next.pause > 0 {
+			if err := clock.Sleep(ctx, l.opts.Clock, l.jitter(next.pause)); err != nil {
+				return f, err
+			}
+		}
+	}
+}
+
+// barred returns the error of a flag that could not be put. An object in the place of the flag's
+// folder, or of lock.exclusive, is an unreadable lock if a look finds it.
+func (l *Locker) barred(ctx context.Context, t *try, s memory, err error) (findings, error) {
+	if !errors.Is(err, store.ErrIrregular) {
+		return findings{}, err
+	}
+	if f, lerr := l.look(ctx, t, s); lerr == nil && len(f.live) > 0 {
+		return f, ErrHeld
+	}
+	return findings{}, err
+}

@@ -1,0 +1,172 @@
+package replock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/text"
+	"github.com/repolock/repolock/store"
+)
+
+// sightings is what a holder's looks have seen of others. One look at a time keeps them.
+type sightings struct {
+	turn   chan struct{}
+	memory memory
+	st     storeTime // the best lower bound of the store's clock
+	last   pageTime  // by the last page that had it
+	// crowded: there are, or were, so many locks that listing all of them isn't cheap.
+	crowded *atomic.Bool
+}
+
+// crowd is the number of lock objects above which a shared holder's look lists no more than it
+// needs, or what n holders list would grow with n². It is a guess at the cost of a second request.
+const crowd = 100
+
+// newSightings begins with what the acquire knows: the store's time, and since when the
+// lock.exclusive that it has passed is unchanged.
+func newSightings(t *try) sightings {
+	s := sightings{turn: make(chan struct{}, 1), memory: memory{}, st: t.st, last: t.page, crowded: new(atomic.Bool)}
+	s.crowded.Store(t.page.objects > crowd)
+	if t.passed != nil {
+		s.memory[t.passed.Key] = t.passed
+	}
+	return s
+}
+
+// pageTime is the store's time in a page. The zero value is none.
+type pageTime struct {
+	now     time.Time
+	asked   time.Duration // when the page was asked for
+	leased  time.Duration // when the last refresh was sent by then
+	objects int           // how many it had
+}
+
+// look returns nil if our objects are stored and ours, and no client of another protocol was let
+// in beside us. It is one list request, or two in a crowd, and one more for each of our objects
+// that is not on the first page.
+func (k *Lock) look(ctx context.Context) error {
+	began := clock.Read(k.l.opts.Clock)
+	page, err := k.glance(ctx)
+	if err != nil {
+		return err
+	}
+	answered := k.l.opts.Clock.Elapsed()
+	flag, exclusive := k.objects()
+	var written time.Time // the flag
+	for _, o := range k.ofMode(&flag, &exclusive) {
+		seen, ok := inPage(page, o.key)
+		if !ok {
+			if seen, err = k.find(ctx, o.key); err != nil {
+				return err
+			}
+		}
+		if err := k.confirmSeen(ctx, o, seen); err != nil {
+			return err
+		}
+		if o == &flag && seen != nil {
+			written = seen.ModTime
+		}
+	}
+	select {
+	case k.others.turn <- struct{}{}:
+		defer func() { <-k.others.turn }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	now, st := storeTime{page.Now, answered}, k.others.st
+	if now.known() && (!st.known() || now.when(answered).After(st.when(answered))) {
+		k.others.st = now
+		k.now.Store(&now) // for the bodies of refreshes
+	}
+	if err := k.stoodStill(ctx, page, began, answered, written); err != nil {
+		return err // and the next look finds it out again
+	}
+	return k.foreign(ctx, page, began.Elapsed, answered)
+}
+
+// glance returns the page that a look judges: the first one of all locks. In a crowd a shared
+// holder gets lock.exclusive and its flag, by requests that do not grow with the number of
+// others.
+func (k *Lock) glance(ctx context.Context) (store.Page, error) {
+	if k.t.mode == Exclusive || !k.others.crowded.Load() {
+		page, err := k.firstPage(ctx, k.l.keys.all())
+		k.others.crowded.Store(len(page.Objects) > crowd)
+		return page, err
+	}
+	page, err := k.firstPage(ctx, k.l.keys.exclusive())
+	if err != nil || page.Next != "" {
+		return page, err
+	}
+	flag, err := ask(ctx, &k.renewer, "get "+k.t.flag.key, k.l.fetch(k.t.flag.key))
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return page, nil
+	case errors.Is(err, store.ErrTooLarge):
+		flag, err = content{}, nil // not as we know it: look will see what it is
+	}
+	flag.object.Key = k.t.flag.key
+	page.Objects = append(page.Objects, flag.object)
+	return page, err
+}
+
+func (k *Lock) firstPage(ctx context.Context, prefix string) (store.Page, error) {
+	return ask(ctx, &k.renewer, "list "+prefix, func(ctx context.Context) (store.Page, error) { return k.l.store.List(ctx, prefix, "") })
+}
+
+// inPage returns the object that the first page of a listing shows under a key, or nil. It
+// returns false if the key belongs on a later page.
+func inPage(page store.Page, key string) (*store.Object, bool) {
+	for i, o := range page.Objects {
+		if o.Key == key {
+			return &page.Objects[i], true
+		}
+	}
+	n := len(page.Objects)
+	return nil, page.Next == "" || n > 0 && page.Objects[n-1].Key > key
+}
+
+// foreign returns a *LostError if a live lock of a client of another protocol conflicts with ours,
+// and stands for longer than one that is about to be withdrawn.
+func (k *Lock) foreign(ctx context.Context, page store.Page, sent, answered time.Duration) error {
+	conflicts := kindExclusive
+	if k.t.mode == Exclusive {
+		conflicts = kindShared
+	}
+	var settled []*entry
+	young := false
+	for _, o := range page.Objects {
+		if k.l.keys.kind(o.Key) != conflicts || o.Size == 0 || k.t.keys[o.Key] {
+			continue
+		}
+		e := k.others.memory.see(o, conflicts, answered)
+		age, known := e.age(k.others.st, sent)
+		if e.changed || known && age > transient || answered-e.since >= transient {
+			settled = append(settled, e)
+		} else {
+			young = true
+		}
+	}
+	settled = settled[:min(len(settled), maxReported)]
+	k.l.readAll(ctx, settled, false)
+	for _, e := range settled {
+		if _, failed := errors.AsType[readError](e.err); failed || errors.Is(e.err, errVanished) {
+			e.read = false // the next look tries again
+			continue
+		}
+		if e.err == nil && e.lease.ID != "" {
+			continue
+		}
+		if k.l.judge(e, k.others.st, sent); e.verdict == Live || e.verdict == Unreadable {
+			return k.broken(e.Key, fmt.Sprintf("another client, which doesn't keep to this protocol, was let in beside it: %s, operation %s",
+				text.Or(e.lease.Holder, "unknown"), text.Or(e.lease.Operation, "unknown")))
+		}
+	}
+	if young {
+		return errAgain
+	}
+	return nil
+}

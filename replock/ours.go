@@ -1,0 +1,66 @@
+package replock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/repolock/repolock/internal/text"
+	"github.com/repolock/repolock/store"
+)
+
+// confirm returns nil if the object is stored and ours.
+func (r *renewer) confirm(ctx context.Context, o *object) error {
+	seen, err := r.find(ctx, o.key)
+	if err != nil {
+		return err
+	}
+	return r.confirmSeen(ctx, o, seen)
+}
+
+// find returns what a listing shows of one of our objects, or nil.
+func (r *renewer) find(ctx context.Context, key string) (*store.Object, error) {
+	return ask(ctx, r, "list "+key, func(ctx context.Context) (*store.Object, error) { return r.l.listed(ctx, key) })
+}
+
+// confirmSeen returns nil if the object that a listing has shown is ours.
+func (r *renewer) confirmSeen(ctx context.Context, o *object, seen *store.Object) error {
+	switch {
+	case seen == nil:
+		return r.broken(o.key, "it was deleted, by break-lock or by hand")
+	case seen.Size == 0 || seen.ETag == "" || seen.ETag != o.etag:
+		return r.ours(ctx, o)
+	default:
+		return nil
+	}
+}
+
+// ours reads an object that is not as we know it. If it carries our id, a put of ours that got
+// no answer was applied. Otherwise the lock was broken.
+func (r *renewer) ours(ctx context.Context, o *object) error {
+	c, err := ask(ctx, r, "get "+o.key, r.l.fetch(o.key))
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return r.broken(o.key, "it was deleted, by break-lock or by hand")
+	case errors.Is(err, store.ErrTooLarge):
+		return r.broken(o.key, "it was replaced by something that is no lock")
+	case err != nil:
+		return err
+	}
+	l, err := decode(c.raw)
+	switch {
+	case errors.Is(err, errReleased):
+		return r.broken(o.key, "it was emptied, by break-lock or by hand")
+	case err != nil:
+		return r.broken(o.key, "it was replaced by something that is no lock of ours")
+	case !r.t.ids[l.ID]:
+		return r.broken(o.key, fmt.Sprintf("it was replaced by %s, operation %s", text.Or(l.Holder, "unknown"), text.Or(l.Operation, "unknown")))
+	}
+	o.etag, o.sent = c.object.ETag, time.Duration(l.RefreshedBoot)
+	return nil
+}
+
+func (r *renewer) broken(key, reason string) *LostError {
+	return &LostError{Mode: r.t.mode, Key: key, Reason: reason, Definite: true}
+}

@@ -1,0 +1,259 @@
+package replock
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/repolock/repolock/internal/test/hookstore"
+	"github.com/repolock/repolock/store/mem"
+)
+
+// TestReleaseDuringARefreshLeavesTheNextHolder: the release of an exclusive lock leaves the next
+// holder alone while a refresh under way finds that the lock was broken.
+func TestReleaseDuringARefreshLeavesTheNextHolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{})
+		a, b := w.machine(), w.machine()
+		k, err := a.Exclusive(t.Context(), "prune")
+		mustLock(t, k, err)
+		time.Sleep(29 * time.Second)
+		b.Break(t.Context(), BreakOptions{})
+		other, err := b.Exclusive(t.Context(), "prune")
+		mustLock(t, other, err)
+		a.tap.Before(func(context.Context, hookstore.Request) error { time.Sleep(time.Second); return nil })
+		time.Sleep(2 * time.Second)
+		k.Release(t.Context())
+		if len(w.keys()) != 2 {
+			t.Errorf("left of the successor's lock: %v (own: %v)", w.keys(), k.Lost())
+		}
+		other.Release(t.Context())
+	})
+}
+
+// replaces has another take the exclusive lock while its holder releases it.
+func (w *world) replaces(ctx context.Context, k *Lock, by *machine) *Lock {
+	_ = w.mem.Delete(ctx, k.Key()) // or it is waited for
+	other, err := by.Exclusive(w.t.Context(), "prune")
+	if err != nil {
+		w.t.Error(err)
+	}
+	return other
+}
+
+// lasts wants the lock of that other to be held on.
+func (w *world) lasts(other *Lock) {
+	w.t.Helper()
+	time.Sleep(DefaultTTL)
+	if other == nil || !alive(other) {
+		w.t.Error("the next one has lost its lock")
+	} else {
+		other.Release(w.t.Context())
+	}
+}
+
+// TestRepeatedReleaseLeavesTheNextHolder: a release whose delete, or emptying put, was applied and
+// answered with a 500 leaves the next holder alone when it is repeated.
+func TestRepeatedReleaseLeavesTheNextHolder(t *testing.T) {
+	for _, op := range []string{"delete", "put"} {
+		t.Run(op, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, mem.Options{})
+				a, b := w.machine(), w.machine()
+				k, err := a.Exclusive(t.Context(), "prune")
+				mustLock(t, k, err)
+				if op == "put" {
+					a.tap.Before(mayNotDelete)
+				}
+				var other *Lock
+				var failed atomic.Bool
+				a.tap.After(func(ctx context.Context, r hookstore.Request, err error) error {
+					if r.Op == op && r.Key == "index/lock.exclusive" && failed.CompareAndSwap(false, true) {
+						other = w.replaces(ctx, k, b)
+						return errOutage
+					}
+					return err
+				})
+				k.Release(t.Context())
+				w.lasts(other)
+				if op == "delete" {
+					w.empty()
+				}
+			})
+		})
+	}
+}
+
+// TestReleaseRefusedLateLeavesTheNextHolder: a release leaves the next holder alone if its delete is
+// refused only after it was given up, and its emptying put was applied and answered with a 500.
+func TestReleaseRefusedLateLeavesTheNextHolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{})
+		a, b := w.machine(), w.machine()
+		k, err := a.Exclusive(t.Context(), "prune")
+		mustLock(t, k, err)
+		late := make(chan struct{})
+		var deletes, puts atomic.Int32
+		a.tap.Before(func(ctx context.Context, r hookstore.Request) error {
+			if r.Op == "delete" && r.Key == "index/lock.exclusive" && deletes.Add(1) == 1 {
+				<-late // as a system call on a network file system: it heeds no context
+			}
+			return mayNotDelete(ctx, r)
+		})
+		var other *Lock
+		a.tap.After(func(ctx context.Context, r hookstore.Request, err error) error {
+			if r.Op == "put" && r.Key == "index/lock.exclusive" && puts.Add(1) == 1 {
+				other = w.replaces(ctx, k, b)
+				close(late)
+				time.Sleep(time.Millisecond)
+				return errOutage
+			}
+			return err
+		})
+		k.Release(t.Context())
+		w.lasts(other)
+	})
+}
+
+// TestReleaseWaitsForTheRefresh: Release waits for a refresh under way, which would put the flag
+// back.
+func TestReleaseWaitsForTheRefresh(t *testing.T) {
+	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		a := w.machine()
+		k, err := a.acquire(t.Context(), mode, "x")
+		mustLock(t, k, err)
+		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+			if r.Op == "put" {
+				time.Sleep(3 * time.Second)
+			}
+			return nil
+		})
+		time.Sleep(31 * time.Second)
+		if err := k.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(10 * time.Second)
+		w.empty()
+	})
+}
+
+// TestReleaseEndsTheContextFirst: Release ends the lock's context before it deletes anything.
+func TestReleaseEndsTheContextFirst(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		a := w.machine()
+		k, err := a.Exclusive(t.Context(), "x")
+		mustLock(t, k, err)
+		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+			if r.Op == "delete" && alive(k) {
+				t.Error("others may be in, and the context lives")
+			}
+			return nil
+		})
+		k.Release(t.Context())
+	})
+}
+
+// TestReleaseAfterAnHour: Release deletes lock.exclusive by the lease of the last refresh.
+func TestReleaseAfterAnHour(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		k, err := w.machine().Exclusive(t.Context(), "x")
+		mustLock(t, k, err)
+		time.Sleep(time.Hour)
+		k.Release(t.Context())
+		w.empty()
+	})
+}
+
+// TestReleaseOfALostLockLeavesTheNextHolder: the release of a lost lock leaves lock.exclusive
+// alone, which can be another holder's.
+func TestReleaseOfALostLockLeavesTheNextHolder(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		a, b := w.machine(), w.machine()
+		k, err := a.Exclusive(t.Context(), "x")
+		mustLock(t, k, err)
+		time.Sleep(29 * time.Second)
+		b.Break(t.Context(), BreakOptions{})
+		other, err := b.Exclusive(t.Context(), "prune")
+		mustLock(t, other, err)
+		<-k.Context().Done()
+		k.Release(t.Context())
+		time.Sleep(time.Minute)
+		if !alive(other) {
+			t.Errorf("the successor was harmed: %v", other.Lost())
+		}
+		other.Release(t.Context())
+	})
+}
+
+// TestReleaseOrder: Release deletes lock.exclusive before the flag, which is the ground truth.
+func TestReleaseOrder(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		a := w.machine()
+		k, err := a.Exclusive(t.Context(), "x")
+		mustLock(t, k, err)
+		var deleted []string
+		a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
+			if r.Op == "delete" {
+				deleted = append(deleted, r.Key)
+			}
+			return err
+		})
+		key := k.Key()
+		k.Release(t.Context())
+		if want := []string{"index/lock.exclusive", key}; !slices.Equal(deleted, want) {
+			t.Errorf("deleted %v, want %v", deleted, want)
+		}
+	})
+}
+
+// TestReleaseStopsAtTheDeadline: Release neither waits for nor repeats a delete of lock.exclusive
+// beyond the lease.
+func TestReleaseStopsAtTheDeadline(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		a := w.machine()
+		k, err := a.Exclusive(t.Context(), "x")
+		mustLock(t, k, err)
+		a.tap.Before(outage)
+		time.Sleep(54 * time.Second)
+		deadline := time.Now().Add(k.Deadline() - a.clock.Elapsed())
+		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+			if r.Op == "delete" && strings.HasSuffix(r.Key, "lock.exclusive") && time.Now().After(deadline) {
+				t.Errorf("delete of lock.exclusive %v after the deadline", time.Since(deadline))
+			}
+			return errOutage
+		})
+		k.Release(t.Context())
+	})
+}
+
+func TestReleaseTwiceAndAfterContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{})
+		ctx, cancel := context.WithCancel(t.Context())
+		k, err := w.machine().Exclusive(ctx, "prune", Parent(ctx))
+		mustLock(t, k, err)
+		cancel()
+		synctest.Wait()
+		if alive(k) {
+			t.Error("the lock's context isn't derived from its parent")
+		}
+		time.Sleep(5 * time.Minute)
+		if k.Lost() != nil {
+			t.Errorf("lost although it is refreshed until release: %v", k.Lost())
+		}
+		for range 2 {
+			if err := k.Release(ctx); err != nil {
+				t.Errorf("release: %v", err)
+			}
+		}
+		w.empty()
+		if err := k.Renew(t.Context()); !errors.Is(err, ErrReleased) {
+			t.Errorf("check after release: %v", err)
+		}
+	})
+}

@@ -1,0 +1,47 @@
+package replock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/repolock/repolock/internal/retry"
+	"github.com/repolock/repolock/store"
+)
+
+// repeat sends a request until it is answered, or refused for good, or the budget is used up.
+// The request must be one that can be applied twice.
+func repeat[T any](ctx context.Context, l *Locker, what string, send func(context.Context) (T, error)) (T, error) {
+	return repeatEach(ctx, l, l.times.Timeout, what, send)
+}
+
+// repeatEach is repeat with a timeout of each send. The budget grows by as much as the timeout.
+func repeatEach[T any](ctx context.Context, l *Locker, timeout time.Duration, what string, send func(context.Context) (T, error)) (T, error) {
+	p := retry.Policy{
+		Clock: l.opts.Clock, Budget: l.times.Budget + timeout - l.times.Timeout, Timeout: timeout,
+		Permanent: store.Permanent, Jitter: l.jitter,
+	}
+	return retry.Do(ctx, p, func(timeout time.Duration) (T, error) { return once(ctx, timeout, what, send) })
+}
+
+// once sends a request, and gives it up after timeout and retry.LastWords. After the end of ctx
+// it sends nothing.
+func once[T any](ctx context.Context, timeout time.Duration, what string, send func(context.Context) (T, error)) (T, error) {
+	v, _, err := retry.Once(ctx, timeout, send)
+	unanswered := func(why error) error {
+		if _, named := errors.AsType[*store.Error](why); !named {
+			why = fmt.Errorf("%s: %w", what, why)
+		}
+		return fmt.Errorf("no answer within %v: %w", timeout.Round(time.Millisecond), why)
+	}
+	switch ended := ctx.Err(); {
+	case errors.Is(err, retry.ErrSilent):
+		err = store.Unreachable(unanswered(context.DeadlineExceeded))
+	case ended == nil && errors.Is(err, context.DeadlineExceeded):
+		err = unanswered(err)
+	case ended != nil && errors.Is(err, ended) && !errors.Is(err, context.Cause(ctx)):
+		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	}
+	return v, err
+}

@@ -1,0 +1,144 @@
+package replock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/repolock/repolock/store"
+)
+
+const (
+	// maxReported is how many conflicts are read in order to name their holders.
+	maxReported = 16
+	// readBatch is how many of the other bodies are read before they are judged.
+	readBatch = 4 * atOnce
+)
+
+// judgeAll reads and judges the entries of one page, and adds them to f. If a young one is live,
+// as most are, it does not read the others.
+func (l *Locker) judgeAll(ctx context.Context, t *try, f *findings, others []*entry) error {
+	var likely, rest []*entry
+	for _, e := range others {
+		if len(likely) < maxReported && f.young(e) {
+			likely = append(likely, e)
+		} else {
+			rest = append(rest, e)
+		}
+	}
+	for len(likely) > 0 || len(rest) > 0 {
+		batch := likely
+		if likely = nil; len(batch) == 0 {
+			n := min(readBatch, len(rest))
+			batch, rest = rest[:n], rest[n:]
+		}
+		l.readAll(ctx, batch, t.polls)
+		for _, e := range batch {
+			if err := l.sort(t, f, e); err != nil {
+				return err
+			}
+		}
+		if len(f.live) > 0 {
+			for _, e := range rest {
+				if f.young(e) {
+					f.more++
+				}
+			}
+			return nil
+		}
+	}
+	return nil
+}
+
+// errVanished: an object was listed, and was missing or empty when its body was read. Most
+// likely it was deleted meanwhile, which another look shows.
+var errVanished = errors.New("it was listed, and can't be read any more")
+
+// sort judges one entry that was read, and adds it to f.
+func (l *Locker) sort(t *try, f *findings, e *entry) error {
+	failed, unread := errors.AsType[readError](e.err)
+	switch {
+	case errors.Is(e.err, errVanished):
+		e.presumeLive(e.err)
+		f.vanished = append(f.vanished, e)
+		return nil
+	case unread:
+		// A store that is unfit, or set up wrongly, would be "held" for ever.
+		if !f.young(e) || errors.Is(failed.err, store.ErrConfig) {
+			e.forget()
+			return unsure(fmt.Errorf("reading the lock %q: %w", e.Key, failed.err))
+		}
+		// Too young to be stale, unless its ttl is shorter than the default.
+		e.presumeLive(failed.err)
+		f.live = append(f.live, e)
+		return nil
+	case t.wrote(e):
+		if e.kind == kindExclusive && e.lease.ID == t.id {
+			t.claimed(e.ETag) // a put of ours that got no answer was applied
+			t.exclusive.listed = true
+		} else if e.kind == kindExclusive {
+			f.exclusive = e // of an earlier try: to be claimed again
+		}
+		return nil
+	}
+	l.judge(e, f.st, f.now)
+	f.bodies.add(e)
+	if e.kind == kindExclusive {
+		t.exclusive.put = false // another client has replaced it
+		f.exclusive = e
+	}
+	if !t.isBefore(e) {
+		f.add(e)
+	}
+	return nil
+}
+
+// isBefore reports whether an entry is behind this try in the queue. It holds nothing, and
+// looks again before it does.
+func (t *try) isBefore(e *entry) bool {
+	return e.kind == kindIntent && e.lease.State == StateWaiting && e.Key > t.place && e.verdict != Stale
+}
+
+// forget makes the next look read the entry again.
+func (e *entry) forget() { e.read, e.carried = false, false }
+
+// presumeLive takes an entry for live whose body could not be read.
+func (e *entry) presumeLive(why error) {
+	e.forget()
+	e.verdict, e.why = Live, why.Error()
+}
+
+// readError is a failure to fetch a body, as opposed to one that cannot be understood.
+type readError struct{ err error }
+
+func (e readError) Error() string { return e.err.Error() }
+
+// readAll reads the bodies that were not read yet. A poll reads only those of which nothing is
+// known.
+func (l *Locker) readAll(ctx context.Context, entries []*entry, polls bool) {
+	var unread []*entry
+	for _, e := range entries {
+		if !e.read && !(polls && e.carried) {
+			unread = append(unread, e)
+		}
+	}
+	each(unread, func(_ int, e *entry) { l.read(ctx, e) })
+}
+
+func (l *Locker) read(ctx context.Context, e *entry) {
+	e.read = true
+	c, err := l.get(ctx, e.Key)
+	switch {
+	case errors.Is(err, store.ErrNotFound), err == nil && len(c.raw) == 0:
+		e.err = errVanished
+	case err == nil:
+		e.raw = c.raw
+		e.lease, e.err = decode(c.raw)
+	case errors.Is(err, store.ErrTooLarge):
+		e.err = fmt.Errorf("body is larger than %d bytes", maxBody)
+	case errors.Is(err, store.ErrInvalidKey), errors.Is(err, store.ErrIrregular):
+		e.err = err
+	default:
+		e.err = readError{err}
+	}
+}

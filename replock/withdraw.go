@@ -1,0 +1,113 @@
+package replock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/repolock/repolock/store"
+)
+
+// hastyTime bounds a withdrawal after a failure of the store, or when the caller wants to go. What
+// it leaves expires.
+const hastyTime = 3 * time.Second
+
+// withdraw removes all that a try has put, for the reason that ended it, even if its context has
+// ended. What cannot be removed expires with the ttl.
+func (l *Locker) withdraw(ctx context.Context, t *try, reason error) {
+	t.underway.close(l.opts.Clock, hastyTime)
+	hasty := !errors.Is(reason, ErrHeld) && !errors.Is(reason, errDoubt) && !errors.Is(reason, errLate)
+	left := t.flag.put || t.exclusive.put // otherwise nothing of ours is known to be stored
+	t.flag.put = false
+	if err := l.takeDown(context.WithoutCancel(ctx), t, hasty); err != nil && left {
+		e := t.event(EventReleaseFailed)
+		e.Err = err
+		l.tell(e)
+	}
+}
+
+// takeDown deletes lock.exclusive if it is ours and our lease lasts, and then our flag. A hasty
+// one spends no more than hastyTime and two round trips on each, and tries the second only after
+// an answer to the first.
+func (l *Locker) takeDown(ctx context.Context, t *try, hasty bool) error {
+	limit := func() (context.Context, context.CancelFunc) {
+		if hasty {
+			return context.WithTimeout(ctx, hastyTime+2*t.trips.slowest())
+		}
+		return context.WithCancel(ctx)
+	}
+	step, cancel := limit()
+	defer cancel()
+	err := l.takeDownExclusive(step, t)
+	if err == nil && t.exclusive.maybe {
+		step, cancel = limit()
+		defer cancel()
+	}
+	return join(err, l.takeDownFlag(step, t))
+}
+
+func (l *Locker) takeDownFlag(ctx context.Context, t *try) error {
+	if !t.flag.maybe {
+		return nil
+	}
+	return l.remove(ctx, t.flag.key)
+}
+
+// takeDownExclusive deletes lock.exclusive, or empties it if deletes are refused. Each request
+// is sent only after a look that shows a body of ours: any other is another client's lock.
+func (l *Locker) takeDownExclusive(ctx context.Context, t *try) error {
+	if !t.exclusive.maybe {
+		return nil
+	}
+	left := t.deadline - l.opts.Clock.Elapsed()
+	if left <= 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, left)
+	defer cancel()
+	each := l.times.Timeout + 2*t.trips.slowest() // a look and a request
+	return l.removeIf(ctx, t.exclusive.key, each, func(ctx context.Context, send func(etag string) error) error {
+		return l.ifOurs(ctx, t, send)
+	})
+}
+
+// ifOurs calls send if lock.exclusive has a body of ours, with its ETag if the store is known to
+// keep that condition. If the condition is refused it looks again and calls send without one:
+// the server might refuse what it claims to understand.
+func (l *Locker) ifOurs(ctx context.Context, t *try, send func(etag string) error) error {
+	etag, ours, err := l.lookOurs(ctx, t)
+	if err != nil || !ours {
+		return err
+	}
+	if etag != "" && l.conditions.match.holds() {
+		err := send(etag)
+		switch {
+		case errors.Is(err, store.ErrConditionUnsent): // what was seen is as new as before
+			return send("")
+		case !errors.Is(err, store.ErrPrecondition) && !errors.Is(err, store.ErrConditionUnsupported):
+			return err
+		}
+		if _, ours, err = l.lookOurs(ctx, t); err != nil || !ours {
+			return err
+		}
+	}
+	return send("")
+}
+
+// lookOurs reports whether lock.exclusive has a body of ours, and returns its ETag. It fails if
+// the time to act on that is over: another client can be in by then.
+func (l *Locker) lookOurs(ctx context.Context, t *try) (etag string, ours bool, err error) {
+	raw, o, err := l.store.Get(ctx, t.exclusive.key, maxBody)
+	switch {
+	case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrTooLarge): // and so not ours
+		return "", false, nil
+	case err != nil:
+		return "", false, err
+	case ctx.Err() != nil:
+		return "", false, context.Cause(ctx)
+	case l.opts.Clock.Elapsed() >= t.deadline:
+		return "", false, context.DeadlineExceeded
+	}
+	lease, err := decode(raw)
+	return o.ETag, err == nil && t.ids[lease.ID], nil
+}

@@ -1,0 +1,196 @@
+package replock
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/repolock/repolock/internal/test/hookstore"
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/mem"
+)
+
+const pointer = "index/lock.exclusive"
+
+// TestReleaseLeavesAnothersPointer: Release deletes lock.exclusive only if the body there
+// is its own, and doesn't empty another's either.
+func TestReleaseLeavesAnothersPointer(t *testing.T) {
+	for name, another := range map[string][]byte{
+		"of another client": foreign(time.Now(), false),
+		"encrypted":         []byte("\x01 this is ciphertext"),
+		"larger than locks": bytes.Repeat([]byte("x"), maxBody+1),
+	} {
+		for rights, refuse := range map[string]hookstore.Before{"may delete": nil, "may not delete": mayNotDelete} {
+			t.Run(name+", "+rights, func(t *testing.T) {
+				do(t, func(t *testing.T, w *world) {
+					a := w.machine()
+					k, err := a.Exclusive(t.Context(), "prune")
+					mustLock(t, k, err)
+					a.tap.Before(refuse)
+					w.put(pointer, another)
+					if err := k.Release(t.Context()); err != nil {
+						t.Error(err)
+					}
+					w.has(pointer, another)
+				})
+			})
+		}
+	}
+}
+
+// TestWithdrawLeavesAnothersPointer: an acquirer that is refused deletes lock.exclusive only
+// if the body there is its own.
+func TestWithdrawLeavesAnothersPointer(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		another := foreign(time.Now(), false)
+		w.put("index/lock.shared/2026-03-07T09:00:00Z", foreign(time.Now(), true))
+		time.Sleep(10 * time.Second)
+		a := w.machine()
+		a.tap.Before(first("list", "", func(hookstore.Request) error {
+			w.put(pointer, another)
+			return nil
+		}))
+		k, err := a.Exclusive(t.Context(), "prune")
+		mustHeld(t, k, err)
+		w.has(pointer, another)
+	})
+}
+
+// TestReleaseDeletesWhatItSaw: where the store keeps conditions, a body that comes after
+// the look of a release isn't deleted, nor emptied.
+func TestReleaseDeletesWhatItSaw(t *testing.T) {
+	for rights, refuse := range map[string]hookstore.Before{"may delete": nil, "may not delete": mayNotDelete} {
+		t.Run(rights, func(t *testing.T) {
+			do(t, func(t *testing.T, w *world) {
+				a := w.machine()
+				k, err := a.Exclusive(t.Context(), "prune")
+				mustLock(t, k, err)
+				a.tap.Before(refuse)
+				another := foreign(time.Now(), false)
+				var came atomic.Bool
+				a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
+					if r.Op == "get" && r.Key == pointer && came.CompareAndSwap(false, true) {
+						w.put(pointer, another)
+					}
+					return err
+				})
+				if err := k.Release(t.Context()); err != nil || !came.Load() {
+					t.Errorf("%v, and looked: %v", err, came.Load())
+				}
+				w.has(pointer, another)
+			})
+		})
+	}
+}
+
+// refusesDeletes claims conditional deletes, and answers each that its condition isn't met.
+type refusesDeletes struct{ store.Store }
+
+func (refusesDeletes) DeleteIfMatch(context.Context, string, string) error {
+	return store.ErrPrecondition
+}
+
+// TestReleaseWithoutConditionalDelete: a store that lacks conditional deletes, or refuses
+// each, is left clean.
+func TestReleaseWithoutConditionalDelete(t *testing.T) {
+	for name, wrap := range map[string]func(store.Store) store.Store{
+		"lacks":   func(s store.Store) store.Store { return struct{ store.Store }{s} },
+		"refuses": func(s store.Store) store.Store { return refusesDeletes{s} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, mem.Options{})
+				a := w.machine()
+				a.tap.Store = wrap(w.mem)
+				k, err := a.Exclusive(t.Context(), "prune")
+				mustLock(t, k, err)
+				if err := k.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+				w.empty()
+			})
+		})
+	}
+}
+
+// TestReleaseActsOnAFreshLook: a holder that was stopped between its look at lock.exclusive
+// and the delete, for longer than its lease, deletes nothing.
+func TestReleaseActsOnAFreshLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, lacking)
+		a := w.machine()
+		k, err := a.Exclusive(t.Context(), "prune")
+		mustLock(t, k, err)
+		another := foreign(time.Now(), false)
+		a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
+			if r.Op == "get" && r.Key == pointer {
+				a.clock.jump(2 * time.Minute)
+				w.put(pointer, another)
+			}
+			return err
+		})
+		k.Release(t.Context())
+		w.has(pointer, another)
+	})
+}
+
+// has fails unless the key has the body.
+func (w *world) has(key string, body []byte) {
+	w.t.Helper()
+	if raw, _, err := w.mem.Get(context.Background(), key, 1<<20); err != nil || !bytes.Equal(raw, body) {
+		w.t.Errorf("%s has %.80q, %v", key, raw, err)
+	}
+}
+
+// TestLatePointerIsTakenDown: a put of lock.exclusive that is applied when another one of it was
+// answered, and deleted, leaves nothing behind, whether the lock is granted or refused.
+func TestLatePointerIsTakenDown(t *testing.T) {
+	for _, granted := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, mem.Options{})
+			a, b := w.machine(), w.machine()
+			s, err := b.Shared(t.Context(), "backup")
+			mustLock(t, s, err)
+			puts := 0
+			var late []byte
+			a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+				if r.Op == "put" && r.Key == pointer {
+					if puts++; puts == 1 {
+						late = r.Body
+						return errOutage
+					}
+				}
+				return nil
+			})
+			a.tap.After(func(ctx context.Context, r hookstore.Request, err error) error {
+				if r.Op == "delete" && r.Key == pointer && late != nil {
+					if _, err := w.mem.Put(ctx, r.Key, late, store.PutOptions{IfAbsent: true}); err != nil {
+						t.Error(err)
+					}
+					late = nil
+					if granted {
+						s.Release(ctx)
+					}
+				}
+				return err
+			})
+			k, err := a.Exclusive(t.Context(), "prune")
+			if granted {
+				mustLock(t, k, err).Release(t.Context())
+			} else {
+				mustHeld(t, k, err)
+			}
+			for _, key := range w.keys() {
+				if !strings.Contains(key, "/lock.shared/") {
+					t.Errorf("granted %t: left: %s", granted, key)
+				}
+			}
+			s.Release(t.Context())
+			w.empty()
+		})
+	}
+}

@@ -1,0 +1,7 @@
+//go:build unix && !linux && !darwin
+
+package dir
+
+import "errors"
+
+func renameExclusive(int, string, string) error { return errors.ErrUnsupported }

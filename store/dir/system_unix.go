@@ -1,0 +1,115 @@
+//go:build unix
+
+package dir
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/repolock/repolock/store"
+)
+
+// nonblock keeps the opening of a pipe from waiting for the other end.
+const nonblock = syscall.O_NONBLOCK
+
+// anyName: a file's name can have every byte but a slash and NUL.
+const anyName = true
+
+// unfit says why a name that is a valid key can't be a file's; here all can.
+func unfit(string) string { return "" }
+
+var (
+	noSpace  = []error{syscall.ENOSPC, syscall.EDQUOT}
+	readOnly = []error{syscall.EROFS}
+	// unreachable is what network file systems say of a server that doesn't answer: NFS
+	// mounted soft, SMB, FUSE whose process is gone. (ESTALE is what one says that does.)
+	unreachable = []error{
+		syscall.ENOTCONN, syscall.ETIMEDOUT, syscall.EHOSTDOWN, syscall.EHOSTUNREACH, syscall.ENETUNREACH,
+		syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED,
+	}
+	// noLinks are the errors of a file system without hard links. EPERM can also be a lack
+	// of permission; then the rename that replaces the link fails with it too.
+	noLinks = []error{syscall.EPERM, errors.ErrUnsupported}
+)
+
+// own sets the owner and the group of a new file to those of its folder, and sets its mode,
+// whatever the umask: some programs ignore a lock that they can't read. If the system refuses
+// a change, the file stays as it is: only root may give files away, and some file systems
+// have neither owners nor modes.
+func own(f *os.File, folder fs.FileInfo, mode fs.FileMode) {
+	info, err := f.Stat()
+	if err != nil {
+		return
+	}
+	is, ok := info.Sys().(*syscall.Stat_t)
+	above, ok1 := folder.Sys().(*syscall.Stat_t)
+	if ok && ok1 && is.Gid != above.Gid {
+		_ = f.Chown(-1, int(above.Gid))
+	}
+	if ok && ok1 && is.Uid == 0 && above.Uid != 0 && os.Geteuid() == 0 {
+		_ = f.Chown(int(above.Uid), -1)
+	}
+	if info.Mode()&(fs.ModePerm|fs.ModeSetgid) != mode {
+		_ = f.Chmod(mode)
+	}
+}
+
+func inode(info fs.FileInfo) uint64 {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return uint64(st.Ino)
+	}
+	return 0
+}
+
+// sameFileSystem doesn't compare the inodes: a repository may be restored, or
+// be replaced by a copy, while a program waits for its lock.
+func sameFileSystem(a, b fs.FileInfo) bool {
+	was, ok1 := a.Sys().(*syscall.Stat_t)
+	is, ok2 := b.Sys().(*syscall.Stat_t)
+	return ok1 && ok2 && was.Dev == is.Dev
+}
+
+// rmdir removes an empty directory. os.Root.Remove would also remove an object that another
+// process has put in the directory's place.
+func rmdir(d *os.Root, name string) error {
+	err := withFd(d, func(fd int) error { return unix.Unlinkat(fd, name, unix.AT_REMOVEDIR) })
+	if err != nil {
+		return &fs.PathError{Op: "rmdir", Path: name, Err: err}
+	}
+	return nil
+}
+
+// renameNoReplace is for file systems without hard links (FAT, exFAT).
+func renameNoReplace(d *os.Root, from, to string) error {
+	err := withFd(d, func(fd int) error { return renameExclusive(fd, from, to) })
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
+		return store.ErrConditionUnsupported
+	}
+	return taken(d, to, err)
+}
+
+// withFd calls a system call that os.Root doesn't have on the descriptor of a directory.
+func withFd(d *os.Root, call func(fd int) error) error {
+	self, err := d.Open(".")
+	if err != nil {
+		return err
+	}
+	defer self.Close()
+	return call(int(self.Fd()))
+}
+
+func syncDir(root *os.Root, dir string) error {
+	f, err := root.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := f.Sync(); !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOTSUP) {
+		return err
+	}
+	return nil // a file system that has no such thing (some FUSE, SMB)
+}

@@ -1,0 +1,43 @@
+package httptransport
+
+import (
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/repolock/repolock/store"
+)
+
+// Query reads a repository URL's parameters, of which only those in known may be there, each
+// once and with a value. path_style is path-style, as rclone and others write it.
+func Query(u *url.URL, known ...string) (map[string]string, error) {
+	values, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return nil, fmt.Errorf("%w: its query can't be read", store.ErrURL)
+	}
+	query := make(map[string]string)
+	for raw, vs := range values {
+		name := strings.ReplaceAll(raw, "_", "-")
+		if !slices.Contains(known, name) {
+			return nil, fmt.Errorf("%w: it has an unknown parameter%s; known: %s", store.ErrURL, shown(raw, vs), strings.Join(known, ", "))
+		}
+		if _, twice := query[name]; twice || len(vs) != 1 || vs[0] == "" {
+			return nil, fmt.Errorf("%w: %s= has one value", store.ErrURL, name)
+		}
+		query[name] = vs[0]
+	}
+	return query, nil
+}
+
+var parameterName = regexp.MustCompile(`^[A-Za-z][A-Za-z_-]{0,31}$`)
+
+// shown is a parameter's name, if it can be one: a text without a value, or with digits,
+// might be a secret.
+func shown(name string, values []string) string {
+	if !parameterName.MatchString(name) || values[0] == "" {
+		return ", maybe a secret"
+	}
+	return fmt.Sprintf(" %q", name)
+}
