@@ -58,46 +58,6 @@ func (f commandFlags) check() error {
 	return nil
 }
 
-type runCmd struct {
-	Shared    bool   `xor:"mode" help:"Hold a shared lock."`
-	Exclusive bool   `xor:"mode" help:"Hold the exclusive lock."`
-	NoLock    bool   `xor:"mode" help:"Hold no lock: for operations that need none, such as a list or the command's own dry run."`
-	Operation string `default:"run" help:"The operation that others see."`
-	commandFlags
-}
-
-func (c runCmd) run(r *reporter, g global) (int, error) {
-	switch {
-	case c.NoLock:
-		return c.wrap(r, g, 0, "")
-	case c.Shared:
-		return c.wrap(r, g, replock.Shared, c.Operation)
-	case c.Exclusive:
-		return c.wrap(r, g, replock.Exclusive, c.Operation)
-	default:
-		return 0, usageError{errors.New("say which lock: --shared, --exclusive or --no-lock")}
-	}
-}
-
-// The commands whose lock is always of one mode.
-type (
-	backupCmd  struct{ commandFlags }
-	restoreCmd struct{ commandFlags }
-	pruneCmd   struct{ commandFlags }
-)
-
-func (c backupCmd) run(r *reporter, g global) (int, error) {
-	return c.wrap(r, g, replock.Shared, "backup")
-}
-
-func (c restoreCmd) run(r *reporter, g global) (int, error) {
-	return c.wrap(r, g, replock.Shared, "restore")
-}
-
-func (c pruneCmd) run(r *reporter, g global) (int, error) {
-	return c.wrap(r, g, replock.Exclusive, "prune")
-}
-
 // wrap runs the command under a lock, or unlocked if it needs none.
 func (f commandFlags) wrap(r *reporter, g global, mode replock.Mode, operation string) (int, error) {
 	if err := f.check(); err != nil {

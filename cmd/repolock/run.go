@@ -1,0 +1,28 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/repolock/repolock/replock"
+)
+
+type runCmd struct {
+	Shared    bool   `xor:"mode" help:"Hold a shared lock."`
+	Exclusive bool   `xor:"mode" help:"Hold the exclusive lock."`
+	NoLock    bool   `xor:"mode" help:"Hold no lock: for operations that need none, such as a list or the command's own dry run."`
+	Operation string `default:"run" help:"The operation that others see."`
+	commandFlags
+}
+
+func (c runCmd) run(r *reporter, g global) (int, error) {
+	switch {
+	case c.NoLock:
+		return c.wrap(r, g, 0, "")
+	case c.Shared:
+		return c.wrap(r, g, replock.Shared, c.Operation)
+	case c.Exclusive:
+		return c.wrap(r, g, replock.Exclusive, c.Operation)
+	default:
+		return 0, usageError{errors.New("say which lock: --shared, --exclusive or --no-lock")}
+	}
+}
