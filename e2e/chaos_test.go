@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/judge"
+	"github.com/repolock/repolock/internal/test/plainstore"
 	"github.com/repolock/repolock/internal/test/proxy"
 	"github.com/repolock/repolock/internal/torture"
 )
@@ -183,7 +184,7 @@ func (c *chaos) run(meanwhile []func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		c.report, c.err = torture.Run(ctx, openStore(c.t, c.data), c.Options)
+		c.report, c.err = torture.Run(ctx, plainstore.Objects{Store: openStore(c.t, c.data)}, c.Options)
 	}()
 	for i, f := range meanwhile {
 		for n := 0; n < (i+1)*acquisitions/(len(meanwhile)+1); {

@@ -11,11 +11,11 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/daemon"
 	"github.com/repolock/repolock/internal/identity"
 	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/regular"
-	"github.com/repolock/repolock/internal/session"
 	"github.com/repolock/repolock/replock"
 )
 

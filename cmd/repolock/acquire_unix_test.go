@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/repolock/repolock/internal/session"
+	"github.com/repolock/repolock/cmd/internal/session"
 )
 
 // desk is a repository, and a directory for the sockets of the keepers of a test.

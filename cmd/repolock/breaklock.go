@@ -11,8 +11,8 @@ import (
 
 	"github.com/mattn/go-isatty"
 
+	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/internal/clock"
-	"github.com/repolock/repolock/internal/events"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )

@@ -11,9 +11,9 @@ import (
 	"syscall"
 	"text/tabwriter"
 
-	"github.com/repolock/repolock/internal/doctor"
+	"github.com/repolock/repolock/cmd/internal/doctor"
+	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/procgroup"
-	"github.com/repolock/repolock/internal/session"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"

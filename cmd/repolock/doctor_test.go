@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/repolock/repolock/internal/doctor"
+	"github.com/repolock/repolock/cmd/internal/doctor"
 )
 
 // TestAdvice: conditions=kept is recommended where every test was passed and

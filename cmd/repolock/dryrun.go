@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/repolock/repolock/internal/events"
+	"github.com/repolock/repolock/cmd/internal/events"
+	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/procgroup"
-	"github.com/repolock/repolock/internal/session"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )

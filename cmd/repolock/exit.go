@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/daemon"
 	"github.com/repolock/repolock/internal/procgroup"
-	"github.com/repolock/repolock/internal/session"
 	"github.com/repolock/repolock/internal/torture"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/internal/audit"
-	"github.com/repolock/repolock/internal/events"
 	"github.com/repolock/repolock/internal/regular"
 	"github.com/repolock/repolock/internal/text"
 )

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/internal/audit"
-	"github.com/repolock/repolock/internal/events"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )

@@ -10,10 +10,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/daemon"
 	"github.com/repolock/repolock/internal/identity"
-	"github.com/repolock/repolock/internal/session"
 	"github.com/repolock/repolock/replock"
 )
 

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/repolock/repolock/internal/events"
-	"github.com/repolock/repolock/internal/session"
+	"github.com/repolock/repolock/cmd/internal/events"
+	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/replock"
 )
 

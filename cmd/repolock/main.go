@@ -12,9 +12,9 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/config"
 	"github.com/repolock/repolock/internal/procgroup"
-	"github.com/repolock/repolock/internal/session"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/open"

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/repolock/repolock/cmd/internal/events"
+	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/config"
-	"github.com/repolock/repolock/internal/events"
-	"github.com/repolock/repolock/internal/session"
 	"github.com/repolock/repolock/internal/text"
 )
 

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/audit"
-	"github.com/repolock/repolock/internal/session"
 )
 
 // haltVariable names a file that repolock creates when it has resumed its lock, and then

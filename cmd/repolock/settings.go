@@ -11,8 +11,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/config"
-	"github.com/repolock/repolock/internal/session"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store/open"
 )

@@ -10,10 +10,10 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/repolock/repolock/cmd/internal/events"
+	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/clock"
-	"github.com/repolock/repolock/internal/events"
 	"github.com/repolock/repolock/internal/procgroup"
-	"github.com/repolock/repolock/internal/session"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/identity"
-	"github.com/repolock/repolock/internal/session"
 	"github.com/repolock/repolock/internal/test/timens"
 )
 

@@ -10,12 +10,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/judge"
 	"github.com/repolock/repolock/internal/regular"
-	"github.com/repolock/repolock/internal/session"
 	"github.com/repolock/repolock/internal/torture"
 	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/open"
 )
 
@@ -75,7 +76,7 @@ func (c tortureCmd) run(r *reporter, g global) (int, error) {
 	}
 	show := &tortureLine{reporter: r, start: clock.System{}.Elapsed()}
 	opts.Progress = show.step
-	report, failed := torture.Run(ctx, s, opts)
+	report, failed := torture.Run(ctx, objects{s}, opts)
 	r.live("")
 	if !c.Keep {
 		removeDirectory(g.Repo, opts.Prefix)
@@ -132,5 +133,21 @@ type tortureChildCmd struct {
 
 func (c tortureChildCmd) run(r *reporter, g global) (int, error) {
 	work := torture.Work{ID: c.ID, Mode: c.Mode, Data: c.Data, Hold: c.Hold}
-	return 0, work.Do(context.Background(), g.store, r.stdout)
+	open := func(ctx context.Context) (torture.Objects, error) {
+		s, err := g.store(ctx)
+		return objects{s}, err
+	}
+	return 0, work.Do(context.Background(), open, r.stdout)
+}
+
+// objects are the objects of a store.
+type objects struct{ store.Store }
+
+func (o objects) Put(ctx context.Context, key string, body []byte) error {
+	_, err := o.Store.Put(ctx, key, body, store.PutOptions{})
+	return err
+}
+
+func (o objects) Keys(ctx context.Context, prefix string) ([]string, error) {
+	return store.Keys(ctx, o.Store, prefix)
 }

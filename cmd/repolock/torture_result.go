@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/judge"
 	"github.com/repolock/repolock/internal/regular"
-	"github.com/repolock/repolock/internal/session"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/internal/torture"
 )

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/judge"
-	"github.com/repolock/repolock/internal/session"
 	"github.com/repolock/repolock/internal/test/docblocks"
 	"github.com/repolock/repolock/internal/torture"
 )

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/repolock/repolock/internal/session"
+	"github.com/repolock/repolock/cmd/internal/session"
 )
 
 // TestLockEndsWithTheWorker: a lock that a forked worker acquires ends with the worker, not

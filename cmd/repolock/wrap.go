@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/repolock/repolock/internal/session"
+	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )

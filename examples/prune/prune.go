@@ -113,7 +113,7 @@ func (p pruner) event(e replock.Event) {
 // unused returns the packs that no snapshot names.
 func unused(ctx context.Context, st store.Store) ([]string, error) {
 	used := map[string]bool{}
-	snapshots, err := keys(ctx, st, "snapshots/")
+	snapshots, err := store.Keys(ctx, st, "snapshots/")
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func unused(ctx context.Context, st store.Store) ([]string, error) {
 			used["packs/"+strings.TrimSpace(line)] = true
 		}
 	}
-	packs, err := keys(ctx, st, "packs/")
+	packs, err := store.Keys(ctx, st, "packs/")
 	if err != nil {
 		return nil, err
 	}
@@ -137,23 +137,6 @@ func unused(ctx context.Context, st store.Store) ([]string, error) {
 		}
 	}
 	return unused, nil
-}
-
-// keys returns all keys with a prefix. Finite makes an error of a listing without an end.
-func keys(ctx context.Context, st store.Store, prefix string) (keys []string, err error) {
-	st = store.Finite(st)
-	for cursor := ""; ; {
-		page, err := st.List(ctx, prefix, cursor)
-		if err != nil {
-			return nil, err
-		}
-		for _, o := range page.Objects {
-			keys = append(keys, o.Key)
-		}
-		if cursor = page.Next; cursor == "" {
-			return keys, nil
-		}
-	}
 }
 
 // remove deletes one batch. Each deletion ends with ctx, which ends when the lock is lost.

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/parallel"
-	"github.com/repolock/repolock/store"
 )
 
 const (
@@ -21,11 +20,11 @@ const (
 
 // cleanUp deletes all objects with the prefix, even after the context has ended, and returns
 // the keys that remain.
-func cleanUp(ctx context.Context, s store.Store, prefix string) (left []string, err error) {
+func cleanUp(ctx context.Context, o Objects, prefix string) (left []string, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTimeout)
 	defer cancel()
 	for n := 0; ; n++ {
-		keys, failed := list(ctx, s, prefix)
+		keys, failed := o.Keys(ctx, prefix)
 		if failed != nil || len(keys) == 0 {
 			return nil, failed
 		}
@@ -33,7 +32,7 @@ func cleanUp(ctx context.Context, s store.Store, prefix string) (left []string, 
 			return keys, err
 		}
 		errs := make([]error, len(keys))
-		parallel.Each(workers, len(keys), func(i int) { errs[i] = s.Delete(ctx, keys[i]) })
+		parallel.Each(workers, len(keys), func(i int) { errs[i] = o.Delete(ctx, keys[i]) })
 		err = cmp.Or(errs...)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/judge"
 	"github.com/repolock/repolock/internal/test/cloudsticlock"
+	"github.com/repolock/repolock/internal/test/plainstore"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/dir"
 )
@@ -57,12 +58,16 @@ func command(t *testing.T, lock, repo string) func(Work) []string {
 	}
 }
 
-func open(repo string) func(context.Context) (store.Store, error) {
-	return func(ctx context.Context) (store.Store, error) { return dir.Open(ctx, repo, dir.Options{}) }
+func open(ctx context.Context, repo string) (store.Store, error) {
+	return dir.Open(ctx, repo, dir.Options{})
 }
 
 func work(repo string, w Work) int {
-	if err := w.Do(context.Background(), open(repo), os.Stdout); err != nil {
+	objects := func(ctx context.Context) (Objects, error) {
+		s, err := open(ctx, repo)
+		return plainstore.Objects{Store: s}, err
+	}
+	if err := w.Do(context.Background(), objects, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -89,7 +94,7 @@ func withFlock(repo string, w Work) int {
 // time.
 func withOriginal(repo string, w Work) int {
 	ctx := context.Background()
-	s, err := open(repo)(ctx)
+	s, err := open(ctx, repo)
 	if err != nil {
 		panic(err)
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/judge"
-	"github.com/repolock/repolock/store"
 )
 
 // Options are the options of a run.
@@ -60,9 +59,9 @@ type NotAcquiredError struct {
 func (e *NotAcquiredError) Error() string { return "nobody got the lock in the first place: " + e.Says }
 
 // Run lets the clients contend until the time is over or the context ends, and judges the
-// history. It only cleans up the store, which is the one that they work in. After an error
-// the report still has a verdict, in which a violation counts.
-func Run(ctx context.Context, s store.Store, opts Options) (Report, error) {
+// history. Of the objects, which are the ones that the clients work on, it only deletes those
+// with the prefix. After an error the report still has a verdict, in which a violation counts.
+func Run(ctx context.Context, o Objects, opts Options) (Report, error) {
 	r := &run{opts: opts, chances: opts.Chances.filled()}
 	err := r.contend(ctx)
 	if err == nil && r.counts.Acquisitions() == 0 {
@@ -75,7 +74,7 @@ func Run(ctx context.Context, s store.Store, opts Options) (Report, error) {
 	report.Counts = r.counts
 	report.Counts.Violations = len(report.Verdict.Violations)
 	if !opts.Keep {
-		report.Left, report.LeftBecause = cleanUp(ctx, s, opts.Prefix)
+		report.Left, report.LeftBecause = cleanUp(ctx, o, opts.Prefix)
 	}
 	return report, err
 }

@@ -15,14 +15,14 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/judge"
-	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/internal/test/plainstore"
 )
 
 // arena is a directory that processes contend in.
 type arena struct {
 	t     *testing.T
 	repo  string
-	store store.Store
+	store plainstore.Objects
 	log   bytes.Buffer
 }
 
@@ -32,11 +32,11 @@ func newArena(t *testing.T) *arena {
 	if err := errors.Join(os.Mkdir(repo, 0o700), os.WriteFile(repo+".lock", nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	s, err := open(repo)(t.Context())
+	s, err := open(t.Context(), repo)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &arena{t: t, repo: repo, store: s}
+	return &arena{t: t, repo: repo, store: plainstore.Objects{Store: s}}
 }
 
 // options for three clients with one of the locks. Without an end of their own they
@@ -65,7 +65,7 @@ func (a *arena) events() (events []judge.Event) {
 // nothingLeft: the prefix is empty.
 func (a *arena) nothingLeft(r Report) {
 	a.t.Helper()
-	keys, err := list(a.t.Context(), a.store, "")
+	keys, err := a.store.Keys(a.t.Context(), "")
 	if err != nil || len(keys) > 0 || len(r.Left) > 0 || r.LeftBecause != nil {
 		a.t.Errorf("left: %v %v %v %v", keys, err, r.Left, r.LeftBecause)
 	}

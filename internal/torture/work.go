@@ -11,7 +11,6 @@ import (
 
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/judge"
-	"github.com/repolock/repolock/store"
 )
 
 // Work is the work of a child under its lock: a backup puts objects, and a prune deletes
@@ -39,15 +38,15 @@ const (
 	maxError = 300
 )
 
-// Do does the work in the store that open returns, and logs a judge.Event a line. It returns
-// the error of the first request that fails.
-func (w Work) Do(ctx context.Context, open func(context.Context) (store.Store, error), log io.Writer) error {
+// Do does the work on the objects that open returns, and logs a judge.Event a line. It
+// returns the error of the first request that fails.
+func (w Work) Do(ctx context.Context, open func(context.Context) (Objects, error), log io.Writer) error {
 	c := child{Work: w, log: json.NewEncoder(log), own: w.Data + w.ID + "/", there: map[string]bool{}}
 	err := c.note(judge.Event{Kind: judge.In})
 	if err != nil {
 		return err
 	}
-	if c.store, err = open(ctx); err != nil {
+	if c.objects, err = open(ctx); err != nil {
 		return err
 	}
 	end := clock.System{}.Elapsed() + w.Hold
@@ -68,9 +67,9 @@ func (w Work) Do(ctx context.Context, open func(context.Context) (store.Store, e
 // child is a child at work.
 type child struct {
 	Work
-	store store.Store
-	log   *json.Encoder
-	own   string // prefix of its own objects
+	objects Objects
+	log     *json.Encoder
+	own     string // prefix of its own objects
 	// there: the keys that must be there, unless another process deletes them.
 	there map[string]bool
 }
@@ -109,7 +108,7 @@ func (c *child) prune(ctx context.Context) error {
 		if c.there[key] {
 			continue
 		}
-		if err := c.do(ctx, "delete", key, func(ctx context.Context) error { return c.store.Delete(ctx, key) }); err != nil {
+		if err := c.do(ctx, "delete", key, func(ctx context.Context) error { return c.objects.Delete(ctx, key) }); err != nil {
 			return err
 		}
 	}
@@ -121,8 +120,7 @@ func (c *child) put(ctx context.Context, end time.Duration) error {
 	for n := 1; ; n++ {
 		key := fmt.Sprint(c.own, n)
 		err := c.do(ctx, "put", key, func(ctx context.Context) error {
-			_, err := c.store.Put(ctx, key, []byte(c.ID), store.PutOptions{})
-			return err
+			return c.objects.Put(ctx, key, []byte(c.ID))
 		})
 		if err != nil {
 			return err
@@ -169,25 +167,8 @@ func (c *child) compare(ctx context.Context) error {
 
 func (c *child) list(ctx context.Context, prefix string) (keys []string, err error) {
 	err = c.do(ctx, "list", prefix, func(ctx context.Context) error {
-		keys, err = list(ctx, c.store, prefix)
+		keys, err = c.objects.Keys(ctx, prefix)
 		return err
 	})
 	return keys, err
-}
-
-// list returns all keys with a prefix.
-func list(ctx context.Context, s store.Store, prefix string) (keys []string, err error) {
-	s = store.Finite(s)
-	for cursor := ""; ; {
-		page, err := s.List(ctx, prefix, cursor)
-		if err != nil {
-			return nil, err
-		}
-		for _, o := range page.Objects {
-			keys = append(keys, o.Key)
-		}
-		if cursor = page.Next; cursor == "" {
-			return keys, nil
-		}
-	}
 }

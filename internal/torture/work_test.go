@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/repolock/repolock/internal/judge"
+	"github.com/repolock/repolock/internal/test/plainstore"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
@@ -29,7 +30,7 @@ func (m meddled) Put(ctx context.Context, key string, body []byte, opts store.Pu
 func doWork(t *testing.T, mode judge.Mode, s store.Store) (judge.Section, error) {
 	t.Helper()
 	var log bytes.Buffer
-	failed := Work{ID: "me", Mode: mode, Data: "data/"}.Do(t.Context(), func(context.Context) (store.Store, error) { return s, nil }, &log)
+	failed := Work{ID: "me", Mode: mode, Data: "data/"}.Do(t.Context(), func(context.Context) (Objects, error) { return plainstore.Objects{Store: s}, nil }, &log)
 	events := []judge.Event{{Kind: judge.Start, ID: "me", Mode: mode}}
 	for line := range bytes.Lines(log.Bytes()) {
 		e, err := parse(line)
@@ -109,11 +110,11 @@ func TestWorkUnlogged(t *testing.T) {
 		m := mem.New(mem.Options{})
 		w := Work{ID: "me", Mode: judge.Exclusive, Data: "data/"}
 		log := &lines{left: n}
-		err := w.Do(t.Context(), func(context.Context) (store.Store, error) { return m, nil }, log)
+		err := w.Do(t.Context(), func(context.Context) (Objects, error) { return plainstore.Objects{Store: m}, nil }, log)
 		if !errors.Is(err, ErrUnjudged) {
 			t.Errorf("after %d lines: %v", n, err)
 		}
-		keys, err := list(t.Context(), m, "")
+		keys, err := store.Keys(t.Context(), m, "")
 		if err != nil || (len(keys) > 0) != bytes.Contains(log.got.Bytes(), []byte(`"op":"put"`)) {
 			t.Errorf("after %d lines: %v, %v", n, keys, err)
 		}

@@ -22,7 +22,7 @@ const (
 	trip     = "replock/trips.go"
 	names    = "replock/keys.go"
 	finite   = "store/finite.go"
-	policy   = "internal/session/policy.go"
+	policy   = "cmd/internal/session/policy.go"
 	exit     = "cmd/repolock/exit.go"
 	runs     = "internal/refresh/refresh.go"
 	schedule = "internal/refresh/schedule.go"

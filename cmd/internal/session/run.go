@@ -9,8 +9,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/internal/clock"
-	"github.com/repolock/repolock/internal/events"
 	"github.com/repolock/repolock/internal/procgroup"
 )
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/repolock/repolock/internal/doctor"
+	"github.com/repolock/repolock/cmd/internal/doctor"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"

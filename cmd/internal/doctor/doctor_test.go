@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/repolock/repolock/internal/doctor"
+	"github.com/repolock/repolock/cmd/internal/doctor"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )

@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/internal/clock"
-	"github.com/repolock/repolock/internal/events"
 	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/repolock/repolock/internal/doctor"
+	"github.com/repolock/repolock/cmd/internal/doctor"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"

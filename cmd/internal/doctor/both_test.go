@@ -5,7 +5,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/repolock/repolock/internal/doctor"
+	"github.com/repolock/repolock/cmd/internal/doctor"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )

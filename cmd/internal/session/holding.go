@@ -5,8 +5,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/internal/clock"
-	"github.com/repolock/repolock/internal/events"
 	"github.com/repolock/repolock/internal/identity"
 	"github.com/repolock/repolock/replock"
 )

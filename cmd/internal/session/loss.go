@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/repolock/repolock/internal/events"
+	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/repolock/repolock/internal/doctor"
+	"github.com/repolock/repolock/cmd/internal/doctor"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"

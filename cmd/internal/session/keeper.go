@@ -11,9 +11,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/daemon"
-	"github.com/repolock/repolock/internal/events"
 	"github.com/repolock/repolock/internal/identity"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
