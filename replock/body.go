@@ -90,7 +90,7 @@ func (l *Locker) behind(st storeTime) time.Duration {
 // wireTime is RFC 3339 with nanoseconds, all nine digits written.
 const wireTime = "2006-01-02T15:04:05.000000000Z07:00"
 
-// Reasons why a body tells nothing.
+// Reasons why a body describes no lock.
 var (
 	errReleased  = errors.New("empty body: the lock was released")
 	errEncrypted = errors.New("body is encrypted")

@@ -12,7 +12,7 @@ import (
 var (
 	// ErrHeld: another holder has a conflicting lock. It is no failure of the store. Errors of
 	// this kind are a *HeldError.
-	ErrHeld = errors.New("held by somebody else")
+	ErrHeld = errors.New("held by another holder")
 	// ErrLost: the lock is no longer held. Errors of this kind are a *LostError.
 	ErrLost = errors.New("lock lost")
 	// ErrReleased is the cause of the end of a released lock's context.

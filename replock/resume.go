@@ -116,7 +116,7 @@ func (k *Lock) unpassed(ctx context.Context, t *try) error {
 		return err
 	}
 	if old == nil || old.Size == 0 {
-		return k.broken(k.t.flag.key, "it expired, and somebody else has been let in or it was broken")
+		return k.broken(k.t.flag.key, "it expired, and another holder was let in or it was broken")
 	}
 	fresh, err := k.l.find(ctx, t.flag.key)
 	if err != nil {

@@ -56,7 +56,7 @@ type NotAcquiredError struct {
 	Says string
 }
 
-func (e *NotAcquiredError) Error() string { return "nobody got the lock in the first place: " + e.Says }
+func (e *NotAcquiredError) Error() string { return "no client got the lock: " + e.Says }
 
 // Run lets the clients contend until the time is over or the context ends, and judges the
 // history. Of the objects, which are the ones that the clients work on, it only deletes those

@@ -50,13 +50,13 @@ func (x *exam) clockOffset(context.Context) error {
 		source, readings = "mod_time", x.stamps
 	}
 	if len(readings) == 0 {
-		x.add(Check{Name: ClockOffset, Result: Unknown, Detail: "the store tells no time"})
+		x.add(Check{Name: ClockOffset, Result: Unknown, Detail: "the store reports no time"})
 		return nil
 	}
 	low, high := bounds(readings)
 	if low-high > far {
 		x.add(Check{Name: ClockOffset, Result: Warn, Detail: fmt.Sprintf(
-			"the times that the store tells differ by %v among themselves, or this machine's clock was set meanwhile", (low - high).Round(time.Millisecond))})
+			"the times that the store reports differ by %v among themselves, or this machine's clock was set meanwhile", (low - high).Round(time.Millisecond))})
 		return nil
 	}
 	low, high = min(low, high), max(low, high)
@@ -65,7 +65,7 @@ func (x *exam) clockOffset(context.Context) error {
 	c := Check{Name: ClockOffset, Result: OK, Detail: fmt.Sprintf("this machine is %s the store, give or take %v", ahead(offset), uncertainty.Round(time.Millisecond))}
 	if offset.Abs() > uncertainty+far {
 		c.Result = Warn
-		c.Detail += "; it lets nobody in, but a crashed holder's lock may be watched for its ttl before it is passed"
+		c.Detail += "; it lets no second holder in, but a crashed holder's lock may be watched for its ttl before it is passed"
 	}
 	x.add(c)
 	return nil

@@ -44,7 +44,7 @@ func (x *exam) matchSteps(ctx context.Context, key string) []step {
 	swap := func(etag *string, key, body string, out *string) func() error {
 		return func() error {
 			if *etag == "" {
-				return fmt.Errorf("%w: the store tells no ETag", store.ErrConditionUnsupported)
+				return fmt.Errorf("%w: the store reports no ETag", store.ErrConditionUnsupported)
 			}
 			o, err := x.putOnce(ctx, key, body, store.PutOptions{IfMatch: *etag})
 			if err == nil && out != nil {

@@ -72,7 +72,7 @@ func (x *exam) plan() *Plan {
 	release := "a lock is released by deleting it"
 	if len(x.lacking(Delete)) > 0 {
 		plan.Release = "empty_put"
-		release = "a lock is released by emptying it, because deleting isn't allowed: empty objects stay, and can be removed by whoever may"
+		release = "a lock is released by emptying it, because deleting isn't allowed: empty objects stay, and a user with permission can remove them"
 	}
 	fence := "fencing numbers (--fence) can't be had: they need conditional puts that the store is known to keep"
 	switch {
@@ -89,7 +89,7 @@ func (x *exam) plan() *Plan {
 
 // staleness says when another client passes a crashed holder's lock.
 func (x *exam) staleness(p store.Properties) string {
-	const never = ", and no wrong clock lets anybody in"
+	const never = ", and no wrong clock lets a second holder in"
 	switch one, _ := x.report.Check(OneClock); {
 	case !p.StoreClock:
 		return "a crashed holder's lock is watched for its ttl before it is passed, because the store has no clock to rely on" + never
