@@ -71,7 +71,7 @@ func (c *clientClock) awake(d dice) {
 }
 
 // After fires once the client has run for so long, and at no time at which another
-// timer of it fires.
+// timer of another package fires: see waiter.
 func (c *clientClock) After(d time.Duration) <-chan time.Time {
 	dice := c.dice.of(uint64(time.Now().UnixNano()), waiter(), uint64(d))
 	d += nanoseconds(dice) / 1000
@@ -79,9 +79,10 @@ func (c *clientClock) After(d time.Duration) <-chan time.Time {
 }
 
 // waiter is a hash of the name of the package that waits. The refresher and the watch of a lock
-// begin to wait at one time, and for as long, and must not go on at one time: nothing but the
-// caller tells them apart, since goroutines come in any order. Functions can be renamed, and
-// moved within their package, without changing a history.
+// begin to wait at one time, and for as long, and must not go on at one time. The order in which
+// they come depends on the scheduler, so only the caller distinguishes them. Its function would
+// do, but then a new name would change all histories. Two waiters of one package can go on at one
+// time: each sends another request next, and send sets these apart.
 func waiter() uint64 {
 	var callers [8]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(3, callers[:])])
