@@ -70,8 +70,8 @@ func (c *clientClock) awake(d dice) {
 	}
 }
 
-// After fires once the client has run for so long, and at no time at which another
-// timer of another package fires: see waiter.
+// After fires once the client has run for so long, and at no time at which a timer of it fires
+// that another package has set.
 func (c *clientClock) After(d time.Duration) <-chan time.Time {
 	dice := c.dice.of(uint64(time.Now().UnixNano()), waiter(), uint64(d))
 	d += nanoseconds(dice) / 1000
