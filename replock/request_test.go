@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/retry"
+	"github.com/repolock/repolock/store/mem"
 )
 
 // TestLastWords: what a store says when a request's context ends is what the caller is
@@ -77,5 +78,35 @@ func TestNothingSentAfterTheEnd(t *testing.T) {
 	})
 	if err != why {
 		t.Errorf("%v, want %v", err, why)
+	}
+}
+
+// TestHangingRequestLeavesTimeForAnother: the budget of a request has time for a second send on a
+// slow store if the first is never answered.
+func TestHangingRequestLeavesTimeForAnother(t *testing.T) {
+	for ttl, slow := range map[time.Duration]time.Duration{
+		MinTTL:         400 * time.Millisecond,
+		DefaultTTL:     2 * time.Second,
+		24 * time.Hour: 2 * time.Second,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			m := newWorld(t, mem.Options{}).machine(func(o *Options) { o.TTL = ttl })
+			sends := 0
+			_, err := repeat(t.Context(), m.Locker, "put k", func(ctx context.Context) (nothing, error) {
+				answered := make(<-chan time.Time)
+				if sends++; sends > 1 {
+					answered = time.After(slow)
+				}
+				select {
+				case <-answered:
+					return nothing{}, nil
+				case <-ctx.Done():
+					return nothing{}, ctx.Err()
+				}
+			})
+			if err != nil {
+				t.Errorf("ttl %v: %v after %d sends", ttl, err, sends)
+			}
+		})
 	}
 }

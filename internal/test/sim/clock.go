@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"path"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -68,29 +70,32 @@ func (c *clientClock) awake(d dice) {
 	}
 }
 
-// After fires once the client has run for so long, and at no time at which another
-// timer of it fires.
+// After fires once the client has run for so long, and at no time at which a timer of it fires
+// that another package has set.
 func (c *clientClock) After(d time.Duration) <-chan time.Time {
 	dice := c.dice.of(uint64(time.Now().UnixNano()), waiter(), uint64(d))
 	d += nanoseconds(dice) / 1000
 	return c.Stops.After(d, func(left time.Duration) time.Duration { return nanoseconds(dice.of(uint64(left))) })
 }
 
-// waiter is a hash of the functions that wait. Two parts of the engine can begin to wait at
-// one time, and for as long, and must not go on at one time.
+// waiter is a hash of the name of the package that waits. The refresher and the watch of a lock
+// begin to wait at one time, and for as long, and must not go on at one time. The order in which
+// they come depends on the scheduler, so only the caller distinguishes them. Its function would
+// do, but then a new name would change all histories. Two waiters of one package can go on at one
+// time: each sends another request next, and send sets these apart.
 func waiter() uint64 {
-	var callers [6]uintptr
-	n := runtime.Callers(3, callers[:])
-	h := dice(0)
-	for _, pc := range callers[:n] {
-		name, ok := functions.Load(pc)
-		if !ok {
-			name = uint64(dice(0).named(runtime.FuncForPC(pc - 1).Name()))
-			functions.Store(pc, name)
+	var callers [8]uintptr
+	frames := runtime.CallersFrames(callers[:runtime.Callers(3, callers[:])])
+	for {
+		frame, more := frames.Next()
+		if pkg := packageOf(frame.Function); pkg != "clock" || !more {
+			return uint64(dice(0).named(pkg))
 		}
-		h = h.of(name.(uint64))
 	}
-	return uint64(h)
 }
 
-var functions sync.Map // hashes of their names, by program counter
+// packageOf returns the last element of the import path of a function's package.
+func packageOf(function string) string {
+	pkg, _, _ := strings.Cut(path.Base(function), ".")
+	return pkg
+}

@@ -9,23 +9,11 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// take takes one lock, holds it, and lets it go. All that can wait is called
-// here: how long a wait lasts depends on the names of the functions on the stack (waiter), so
-// a part of it in a function of its own would make other histories of all seeds.
+// take takes one lock, holds it, and releases it.
 func (c *client) take(p *process, s step) {
-	w, locker := c.w, p.locker(s.locker, s.lock)
+	w := c.w
 	ctx := context.WithValue(p.ctx, forStep{}, &s)
-	began, wait := time.Now(), time.Duration(0)
-	if s.queues {
-		wait, s.patience = s.patience, 0
-	}
-	w.trace(c, "=== wants the %v lock%s [%s]", s.mode, upTo(wait), s.name)
-	k, err := locker.Lock(ctx, s.mode, s.name, wait)
-	for waited := time.Duration(0); errors.Is(err, replock.ErrHeld) && waited < s.patience && p.ctx.Err() == nil; waited += s.pause {
-		<-c.clock.After(s.pause)
-		began = time.Now()
-		k, err = locker.Lock(ctx, s.mode, s.name, 0)
-	}
+	k, began, err := c.ask(ctx, p, &s)
 	if p.gone() {
 		return
 	}
@@ -36,20 +24,57 @@ func (c *client) take(p *process, s step) {
 	h := w.begin(p, s, k, nil, began)
 	c.approach(k)
 	c.attend(ctx, h)
+	if h = c.hold(ctx, h); p.gone() {
+		return
+	}
+	c.lastLooks(ctx, h)
+	if p.gone() {
+		return
+	}
+	w.trace(c, "=== releases")
+	w.end(h)
+	if s.meddles > 0 {
+		go func() {
+			time.Sleep(nanoseconds(w.plan.dice.named(s.name).named("twice")))
+			_ = h.lock.Release(ctx)
+		}()
+	}
+	w.released(c, h.lock.Release(ctx))
+}
+
+// ask asks for a lock, again and again if the step has patience. It returns when it began to ask
+// for the last time.
+func (c *client) ask(ctx context.Context, p *process, s *step) (k Held, began time.Time, err error) {
+	locker := p.locker(s.locker, s.lock)
+	wait := time.Duration(0)
+	if s.queues {
+		wait, s.patience = s.patience, 0
+	}
+	began = time.Now()
+	c.w.trace(c, "=== wants the %v lock%s [%s]", s.mode, upTo(wait), s.name)
+	k, err = locker.Lock(ctx, s.mode, s.name, wait)
+	for waited := time.Duration(0); errors.Is(err, replock.ErrHeld) && waited < s.patience && p.ctx.Err() == nil; waited += s.pause {
+		<-c.clock.After(s.pause)
+		began = time.Now()
+		k, err = locker.Lock(ctx, s.mode, s.name, 0)
+	}
+	return k, began, err
+}
+
+// hold holds a lock, and resumes it when it is lost, if the step does. It returns the last lock.
+func (c *client) hold(ctx context.Context, h *holding) *holding {
+	w, p, s := c.w, h.p, h.step
 	for hold := s.hold; ; hold = min(hold, c.plan.ttl) {
 		select {
 		case <-c.clock.After(hold):
 		case <-h.lock.Context().Done():
 		}
-		if p.gone() {
-			return
-		}
-		if h.lock.Context().Err() == nil || w.ctx.Err() != nil {
-			break
+		if p.gone() || h.lock.Context().Err() == nil || w.ctx.Err() != nil {
+			return h
 		}
 		w.lost(h)
 		if !s.resume {
-			break
+			return h
 		}
 		asked := time.Now()
 		rctx, cancel := context.WithTimeout(ctx, 5*c.plan.ttl)
@@ -57,15 +82,20 @@ func (c *client) take(p *process, s step) {
 		next, err := h.lock.Resume(rctx)
 		cancel()
 		if p.gone() {
-			return
+			return h
 		}
 		if released := <-quit; released || err != nil {
 			c.notResumed(ctx, h, next, released, err)
-			break
+			return h
 		}
 		h = w.begin(p, s, next, h, asked)
 		c.attend(ctx, h)
 	}
+}
+
+// lastLooks looks at a lock before its release, if the step does.
+func (c *client) lastLooks(ctx context.Context, h *holding) {
+	w, s := c.w, h.step
 	for _, look := range []struct {
 		due  bool
 		look func(context.Context) error
@@ -79,18 +109,6 @@ func (c *client) take(p *process, s step) {
 			w.checked(h, asked, err)
 		}
 	}
-	if p.gone() {
-		return
-	}
-	w.trace(c, "=== releases")
-	w.end(h)
-	if s.meddles > 0 {
-		go func() {
-			time.Sleep(nanoseconds(w.plan.dice.named(s.name).named("twice")))
-			_ = h.lock.Release(ctx)
-		}()
-	}
-	w.released(c, h.lock.Release(ctx))
 }
 
 // released follows a lock that was released.
