@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/repolock/repolock/internal/text"
 )
 
 // These tests run what docs/ says of other backup programs, as it stands there, with the
@@ -65,7 +67,7 @@ func TestBorg(t *testing.T) {
 	// Other machines do the same, in the same repository; one of them prunes last.
 	for _, machine := range []string{"one", "two", "three", "one"} {
 		for _, command := range p.Crontab() {
-			p.sh("unshare --uts sh -euc 'hostname " + machine + `; eval "$0"' ` + quote(command))
+			p.sh("unshare --uts sh -euc 'hostname " + machine + `; eval "$0"' ` + text.Quote(command))
 		}
 	}
 	is := p.sh(`. "$HOME/backup.env"; borg list`)
@@ -94,8 +96,6 @@ func TestKopia(t *testing.T) {
 	p.contains(p.sh("kopia snapshot list --all"), "/documents", "/pictures", "/dumps")
 	p.unlocked()
 }
-
-func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
 // run runs all blocks in one shell, and then what is for cron; it returns what they said.
 func (p *page) run(script string) string {

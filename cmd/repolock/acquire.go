@@ -16,6 +16,7 @@ import (
 	"github.com/repolock/repolock/internal/identity"
 	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/regular"
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -212,19 +213,17 @@ func (c acquireCmd) await(r *reporter, k *daemon.Starter, heard <-chan session.N
 }
 
 func (c acquireCmd) print(r *reporter, g global, held session.Holding) error {
-	text := held.Token
+	words := held.Token
 	if c.Export {
-		text = "export REPOLOCK_TOKEN=" + held.Token
+		words = "export REPOLOCK_TOKEN=" + held.Token
 		env := g.place().Environ(held.ID, held.Mode, held.Fence, held.Token)
 		for _, v := range env {
 			name, value, _ := strings.Cut(v, "=")
-			text += " " + name + "=" + quote(value)
+			words += " " + name + "=" + text.Quote(value)
 		}
 		for _, name := range session.Unset(env) {
-			text += "; unset " + name
+			words += "; unset " + name
 		}
 	}
-	return r.result(held, text+"\n")
+	return r.result(held, words+"\n")
 }
-
-func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

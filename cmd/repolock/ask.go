@@ -35,7 +35,7 @@ func (t tokenArg) ask(do string) (session.Holding, error) {
 		return session.Holding{}, err
 	}
 	if a.Failure != nil {
-		return session.Holding{}, newKeeperError(a.Failure)
+		return session.Holding{}, newKeeperError(*a.Failure)
 	}
 	if do != "release" && a.Over(asked, clock.System{}.Elapsed(), identity.Self().TimeNamespace) {
 		return session.Holding{}, fmt.Errorf("%w: its lease was over when the keeper's answer was read", replock.ErrLost)

@@ -91,7 +91,7 @@ func spell(args []string) string {
 	var words []string
 	for _, a := range args {
 		if !bareWord.MatchString(a) {
-			a = quote(a)
+			a = text.Quote(a)
 		}
 		words = append(words, a)
 	}

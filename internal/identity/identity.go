@@ -75,15 +75,16 @@ func (p Process) Ended() bool {
 	if !exists(p.PID) {
 		return true
 	}
-	now, ok := readStat(p.PID)
-	if !ok || p.PIDStart == 0 {
+	now, _ := readStat(p.PID)
+	if now.Start == 0 || p.PIDStart == 0 {
 		return false
 	}
 	sameClock := p.TimeNamespace != "" && p.TimeNamespace == timeNamespace()
 	return now.Ended || sameClock && now.Start != p.PIDStart
 }
 
-func readStat(pid int) (procstat.Stat, bool) { return procstat.Read(strconv.Itoa(pid)) }
+// readStat is a variable for tests.
+var readStat = func(pid int) (procstat.Stat, bool) { return procstat.Read(strconv.Itoa(pid)) }
 
 func userName() string {
 	if u, err := user.Current(); err == nil {

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/repolock/repolock/internal/procstat"
 )
 
 func TestSelf(t *testing.T) {
@@ -79,6 +81,16 @@ func TestGone(t *testing.T) {
 	unknown.BootID = ""
 	if unknown.Gone(change(func(p *Process) { p.BootID = "" })) {
 		t.Error("two unknown boots are taken for the same")
+	}
+}
+
+// TestUnknownStartIsNoEnd: a process whose start the system doesn't show hasn't ended.
+func TestUnknownStartIsNoEnd(t *testing.T) {
+	self, read := Self(), readStat
+	defer func() { readStat = read }()
+	readStat = func(int) (procstat.Stat, bool) { return procstat.Stat{}, true }
+	if self.Ended() {
+		t.Error("it has ended")
 	}
 }
 

@@ -1,29 +1,30 @@
 package procstat
 
 import (
+	"errors"
 	"os"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Read reads a process, given as its pid, or a thread, given as pid/task/tid. It reports
-// false if there is no such process.
+// false only if there is certainly no such process: in doubt, a process counts as alive. A
+// field that it can't read is zero.
 func Read(name string) (Stat, bool) {
 	text, err := os.ReadFile("/proc/" + name + "/stat")
-	if err != nil {
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
 		return Stat{}, false
 	}
-	return parse(string(text))
+	return parse(string(text)), true
 }
 
 // parse counts fields from the last parenthesis: the second field is the command's name in
 // parentheses, which can contain anything.
-func parse(line string) (Stat, bool) {
-	f := strings.Fields(line[strings.LastIndexByte(line, ')')+1:])
+func parse(line string) Stat {
 	const state, parent, group, flags, threads, start = 0, 1, 2, 6, 17, 19 // fields 3, 4, 5, 9, 20 and 22
-	if len(f) <= start {
-		return Stat{}, false
-	}
+	f := append(strings.Fields(line[strings.LastIndexByte(line, ')')+1:]), make([]string, start+1)...)
 	s := Stat{State: f[state]}
 	s.Parent, _ = strconv.Atoi(f[parent])
 	s.Group, _ = strconv.Atoi(f[group])
@@ -32,7 +33,6 @@ func parse(line string) (Stat, bool) {
 	s.Forked = bits == 0 || bits&forkNoExec != 0
 	// A process whose first thread has ended looks like a zombie, but has more threads.
 	s.Ended = (s.State == "Z" || s.State == "X") && (f[threads] == "1" || f[threads] == "0")
-	var err error
-	s.Start, err = strconv.ParseUint(f[start], 10, 64)
-	return s, err == nil
+	s.Start, _ = strconv.ParseUint(f[start], 10, 64)
+	return s
 }

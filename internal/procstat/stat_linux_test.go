@@ -2,6 +2,7 @@ package procstat
 
 import (
 	"os"
+	"path/filepath"
 	"strconv"
 	"testing"
 
@@ -14,18 +15,18 @@ func TestParse(t *testing.T) {
 	for _, c := range []struct {
 		name, line string
 		want       Stat
-		ok         bool
 	}{
-		{"running", "5 (sh) S" + rest, Stat{State: "S", Parent: 1, Group: 7, Forked: true, Start: 99}, true},
-		{"name with a parenthesis", "5 (a) Z 2 (b) S" + rest, Stat{State: "S", Parent: 1, Group: 7, Forked: true, Start: 99}, true},
-		{"executed", "5 (sh) S 1 7 7 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 99 100", Stat{State: "S", Parent: 1, Group: 7, Start: 99}, true},
-		{"zombie", "5 (sh) Z" + rest, Stat{State: "Z", Parent: 1, Group: 7, Forked: true, Start: 99, Ended: true}, true},
-		{"first thread ended", "5 (sh) Z 1 7 7 0 -1 4194368 1 2 3 4 5 6 7 8 20 0 2 0 99 100", Stat{State: "Z", Parent: 1, Group: 7, Forked: true, Start: 99}, true},
-		{"too short", "5 (sh) S 1 7 7 0 -1 4194368 1 2 3 4 5 6 7 8 20 0 1 0", Stat{}, false},
-		{"empty", "", Stat{}, false},
+		{"running", "5 (sh) S" + rest, Stat{State: "S", Parent: 1, Group: 7, Forked: true, Start: 99}},
+		{"name with a parenthesis", "5 (a) Z 2 (b) S" + rest, Stat{State: "S", Parent: 1, Group: 7, Forked: true, Start: 99}},
+		{"executed", "5 (sh) S 1 7 7 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 99 100", Stat{State: "S", Parent: 1, Group: 7, Start: 99}},
+		{"zombie", "5 (sh) Z" + rest, Stat{State: "Z", Parent: 1, Group: 7, Forked: true, Start: 99, Ended: true}},
+		{"first thread ended", "5 (sh) Z 1 7 7 0 -1 4194368 1 2 3 4 5 6 7 8 20 0 2 0 99 100", Stat{State: "Z", Parent: 1, Group: 7, Forked: true, Start: 99}},
+		{"no start", "5 (sh) Z 1 7 7 0 -1 4194368 1 2 3 4 5 6 7 8 20 0 1 0", Stat{State: "Z", Parent: 1, Group: 7, Forked: true, Ended: true}},
+		{"no number of threads", "5 (sh) Z 1 7 7 0 -1 4194368", Stat{State: "Z", Parent: 1, Group: 7, Forked: true}},
+		{"empty", "", Stat{Forked: true}},
 	} {
-		if got, ok := parse(c.line); ok != c.ok || cmp.Diff(c.want, got) != "" {
-			t.Errorf("%s: %t %s", c.name, ok, cmp.Diff(c.want, got))
+		if diff := cmp.Diff(c.want, parse(c.line)); diff != "" {
+			t.Errorf("%s: %s", c.name, diff)
 		}
 	}
 }
@@ -37,5 +38,19 @@ func TestReadSelf(t *testing.T) {
 	}
 	if s, ok := Read("0"); ok {
 		t.Errorf("process 0: %+v", s)
+	}
+}
+
+// TestDoubtIsNoEnd: Read reports false only of a process that certainly doesn't exist.
+func TestDoubtIsNoEnd(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "stat"), 0o700); err != nil { // can't be read as a file
+		t.Fatal(err)
+	}
+	if s, ok := Read(".." + dir); !ok || s.Ended {
+		t.Errorf("unreadable: %t %+v", ok, s)
+	}
+	if s, ok := Read(".." + filepath.Join(dir, "absent")); ok {
+		t.Errorf("absent: %+v", s)
 	}
 }

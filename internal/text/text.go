@@ -63,10 +63,13 @@ func Cut(s string, n int) string {
 	return strings.ToValidUTF8(s[:n], "") + "…"
 }
 
+// Quote quotes s as one word for any shell.
+func Quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
 // ShellWord quotes s as one word for bash, in printable characters.
 func ShellWord(s string) string {
 	if !strings.ContainsFunc(s, func(r rune) bool { return unprintable(r) || r == utf8.RuneError }) {
-		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+		return Quote(s)
 	}
 	var b strings.Builder
 	for i := range len(s) {

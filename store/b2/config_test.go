@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -13,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/repolock/repolock/internal/test/fakeb2"
+	"github.com/repolock/repolock/internal/test/freeport"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/b2"
 )
@@ -146,12 +146,10 @@ func TestNotB2(t *testing.T) {
 	tls.Config.ErrorLog = log.New(io.Discard, "", 0)
 	tls.StartTLS()
 	t.Cleanup(tls.Close)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := freeport.Free()
 	if err != nil {
 		t.Fatal(err)
 	}
-	nobody := "http://" + l.Addr().String()
-	l.Close()
 	page := "<html><body>Hello</body></html>"
 	for name, test := range map[string]struct {
 		endpoint string
@@ -178,7 +176,7 @@ func TestNotB2(t *testing.T) {
 		"key is refused":    {answers(t, 401, `{"status":401,"code":"bad_auth_token","message":"no"}`), store.ErrPermission},
 		"down":              {answers(t, 503, page), nil},
 		"busy":              {answers(t, 429, `{"status":429,"code":"too_many_requests","message":"no"}`), nil},
-		"nobody":            {nobody, nil},
+		"no listener":       {fmt.Sprintf("http://127.0.0.1:%d", port), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, "b2://"+bucket+"?endpoint="+test.endpoint)
@@ -313,10 +311,10 @@ func TestBrokenDownloads(t *testing.T) {
 			body := spoil(w.Header(), rec.Body.Bytes())
 			_, _ = w.Write(body)
 		}))
+		t.Cleanup(h.Close) // no server of a later round gets its port
 		s := open(t, "b2://"+bucket+"/"+prefix+"?endpoint="+h.URL)
 		if body, _, err := s.Get(t.Context(), "k", 100); err == nil || store.Permanent(err) {
 			t.Errorf("%s: %q, %v", name, body, err)
 		}
-		h.Close()
 	}
 }

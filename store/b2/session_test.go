@@ -291,6 +291,7 @@ func TestHangingBody(t *testing.T) {
 			cancel()
 			<-r.Context().Done()
 		}))
+		t.Cleanup(h.Close) // no server of a later round gets its port
 		s := open(t, "b2://"+bucket+"/"+prefix+"?endpoint="+h.URL)
 		put(t, s, "other", "") // sets up the session
 		hang.Store(true)
@@ -298,7 +299,6 @@ func TestHangingBody(t *testing.T) {
 			t.Errorf("%s: %v", m.name, err)
 		}
 		cancel()
-		h.Close()
 	}
 }
 

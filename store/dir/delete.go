@@ -44,12 +44,12 @@ func (s *Store) delete(ctx context.Context, key, ifMatch string) error {
 	} else {
 		err = s.remove(ctx, root, dir, name, ifMatch)
 	}
-	switch absent := errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotDir); {
-	case absent && invalid != nil:
+	switch {
+	case absent(err) && invalid != nil:
 		return invalid
 	case folder && errors.Is(err, fs.ErrExist):
 		return fmt.Errorf("%w: the folder isn't empty", store.ErrInvalidKey)
-	case err != nil && !absent:
+	case err != nil && !absent(err):
 		return err
 	}
 	s.prune(root, dir, s.now())

@@ -59,7 +59,7 @@ func open(ctx context.Context, path string, opts Options) (*Store, error) {
 	}
 	info, err := os.Stat(path)
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errNotDir):
+	case absent(err):
 		return nil, fmt.Errorf("%w: there is no such directory", store.ErrNotFound)
 	case errors.Is(err, syscall.ENAMETOOLONG):
 		return nil, fmt.Errorf("%w: %w", store.ErrConfig, err)
@@ -112,7 +112,7 @@ func (s *Store) Properties() store.Properties {
 // place, and would keep a disk from being unmounted.
 func (s *Store) open() (*os.Root, error) {
 	info, err := os.Stat(s.path) // since os.OpenRoot would wait for ever for a pipe's writer
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotDir) || err == nil && !info.IsDir() {
+	if absent(err) || err == nil && !info.IsDir() {
 		return nil, fmt.Errorf("%w: the repository's directory %s is gone", store.ErrNotFound, s.path)
 	}
 	if err != nil {

@@ -58,7 +58,7 @@ func (l *listing) read(root *os.Root) error {
 		return nil // no key begins like that
 	}
 	d, err := openDir(root, dir)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotDir) {
+	if absent(err) {
 		return nil
 	}
 	if err != nil {
@@ -121,7 +121,7 @@ func (l *listing) ahead(key string) bool {
 
 func (l *listing) enter(parent *os.Root, name, at string) (full bool, err error) {
 	d, err := openDir(parent, name)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotDir) {
+	if absent(err) {
 		return false, nil // removed meanwhile, so it was empty
 	}
 	if err != nil {

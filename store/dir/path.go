@@ -16,6 +16,9 @@ import (
 // errNotDir is what is found where a file is in place of a directory.
 var errNotDir error = syscall.ENOTDIR
 
+// absent reports whether an error says that there is nothing in a place.
+func absent(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotDir) }
+
 // checkKey is store.CheckKey, and what this store keeps for itself.
 func checkKey(key string) error {
 	if err := store.CheckKey(key); err != nil {

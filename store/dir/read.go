@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -24,7 +23,7 @@ var errIrregular = fmt.Errorf("%w: not a regular file", store.ErrIrregular)
 // Get reads the file, of at most limit bytes.
 func (s *Store) Get(ctx context.Context, key string, limit int64) (body []byte, obj store.Object, err error) {
 	defer func() {
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotDir) {
+		if absent(err) {
 			err = store.ErrNotFound
 		}
 		if err = failed("get", key, err); err != nil {

@@ -39,32 +39,38 @@ func (x *exam) ifNoneMatch(ctx context.Context) error {
 	if o != kept || len(x.lacking(Delete)) > 0 {
 		return nil
 	}
-	return x.ifNoneMatchDeleted(ctx)
-}
-
-// ifNoneMatchDeleted tries out a put that must not overwrite on a key that was deleted, as
-// each release deletes lock.exclusive. Another handle deletes the object, because one that
-// keeps versions removes its own delete marker.
-func (x *exam) ifNoneMatchDeleted(ctx context.Context) error {
-	const good = "a put with If-None-Match on a key that was deleted was taken"
-	o, detail, err := x.afresh(ctx, "if-none-match-deleted", good, func(key string) []step {
+	// Another handle deletes, because one that keeps versions removes its own delete marker.
+	return x.onAbsent(ctx, ifNoneMatchDeleted, func(key string) []step {
 		return []step{
 			{"a plain put", nil, func() error { _, err := x.put(ctx, key, "1"); return err }},
 			{"a deletion", nil, func() error { return x.removeBy(ctx, x.reader(1), key) }},
 			{"a put where something was deleted", nil, func() error { _, err := x.putOnce(ctx, key, "2", ifAbsent); return err }},
 		}
 	})
+}
+
+// absentTrial is the trial of a condition on a key without an object: its check, its key, and
+// the details. relied is added to bad for a store that is declared to keep the condition, and
+// instead for any other.
+type absentTrial struct{ check, key, good, bad, relied, instead string }
+
+// ifNoneMatchDeleted is a put that must not overwrite on a key that was deleted, as each
+// release deletes lock.exclusive.
+var ifNoneMatchDeleted = absentTrial{
+	IfNoneMatchGone, "if-none-match-deleted", "a put with If-None-Match on a key that was deleted was taken",
+	"the server refuses If-None-Match on a key that was deleted (412), as if a delete marker were an object (versitygw)",
+	": leave conditions=kept out of the URL",
+	": a process's first exclusive lock takes up to 10 round trips, and then repolock puts without the condition",
+}
+
+func (x *exam) onAbsent(ctx context.Context, t absentTrial, steps func(key string) []step) error {
+	o, detail, err := x.afresh(ctx, t.key, t.good, steps)
 	if err != nil {
 		return err
 	}
-	c := x.conditional(IfNoneMatchGone, o, detail, nil)
+	c := x.conditional(t.check, o, detail, nil)
 	if o == ignored {
-		c.Detail = "the server refuses If-None-Match on a key that was deleted (412), as if a delete marker were an object (versitygw)"
-		if c.Result == Fail {
-			c.Detail += ": leave conditions=kept out of the URL"
-		} else {
-			c.Detail += ": a process's first exclusive lock takes up to 10 round trips, and then repolock puts without the condition"
-		}
+		c.Detail = t.bad + map[bool]string{true: t.relied, false: t.instead}[c.Result == Fail]
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ func (x *exam) ifMatch(ctx context.Context) error {
 	if err := x.ifMatchRace(ctx); err != nil {
 		return err
 	}
-	return x.ifMatchAbsent(ctx)
+	return x.onAbsent(ctx, ifMatchAbsent, func(key string) []step { return x.absentSteps(ctx, key) })
 }
 
 func (x *exam) matchSteps(ctx context.Context, key string) []step {
@@ -158,24 +158,13 @@ func (x *exam) increment(ctx context.Context, i int, key string, unanswered *ato
 	return false, nil
 }
 
-// ifMatchAbsent tries out a put with If-Match on a key without an object. On a server that
-// carries it out, a refresh could put a broken lock back.
-func (x *exam) ifMatchAbsent(ctx context.Context) error {
-	const good = "a put with If-Match on a key that isn't there was refused"
-	o, detail, err := x.afresh(ctx, "if-match-absent", good, func(key string) []step { return x.absentSteps(ctx, key) })
-	if err != nil {
-		return err
-	}
-	c := x.conditional(IfMatchAbsent, o, detail, nil)
-	if o == ignored {
-		c.Detail = "the server takes If-Match on a key that isn't there (MinIO before September 2025)"
-		if c.Result == Fail {
-			c.Detail += ", so that a refresh would put a broken lock back: leave conditions=kept out of the URL"
-		} else {
-			c.Detail += ": repolock looks before each put instead"
-		}
-	}
-	return nil
+// ifMatchAbsent is a put with If-Match on a key without an object. On a server that carries it
+// out, a refresh could put a broken lock back.
+var ifMatchAbsent = absentTrial{
+	IfMatchAbsent, "if-match-absent", "a put with If-Match on a key that isn't there was refused",
+	"the server takes If-Match on a key that isn't there (MinIO before September 2025)",
+	", so that a refresh would put a broken lock back: leave conditions=kept out of the URL",
+	": repolock looks before each put instead",
 }
 
 // absentSteps try a key that was never there, and one that was deleted, as that of a broken

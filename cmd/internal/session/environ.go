@@ -18,9 +18,10 @@ var claims = []string{"REPOLOCK_HELD", "REPOLOCK_MODE", "REPOLOCK_ID", "REPOLOCK
 // credentials. The token is the keeper's, or "".
 func (p Place) Environ(id, mode string, fence uint64, token string) []string {
 	var outer []string
-	for _, o := range append(heldOuterLocks(), outerLock{id, p.ID(), token}) {
-		outer = append(outer, o.String())
+	for _, o := range heldOuterLocks() {
+		outer = append(outer, o.text)
 	}
+	outer = append(outer, strings.TrimSuffix(id+":"+p.ID()+":"+token, ":"))
 	env := []string{
 		"REPOLOCK_HELD=1", "REPOLOCK_REPO=" + p.Where(), "REPOLOCK_MODE=" + mode, "REPOLOCK_ID=" + id,
 		outerVariable + "=" + strings.Join(outer, " "),
@@ -82,17 +83,15 @@ const outerVariable = "REPOLOCK_OUTER"
 // configuration file has one for it: the URL doesn't contain it.
 const nameVariable = "REPOLOCK_NAME"
 
-type outerLock struct{ id, place, token string }
-
-func (o outerLock) String() string {
-	return strings.TrimSuffix(o.id+":"+o.place+":"+o.token, ":")
-}
+// outerLock is an entry of outerVariable. A malformed one is passed on unchanged, and counts
+// as held.
+type outerLock struct{ text, id, place, token string }
 
 // outerLocks returns the locks that outerVariable names. A keeper can have released some.
 func outerLocks() (locks []outerLock) {
 	for o := range strings.FieldsSeq(os.Getenv(outerVariable)) {
 		parts := append(strings.SplitN(o, ":", 3), "", "")
-		locks = append(locks, outerLock{parts[0], parts[1], parts[2]})
+		locks = append(locks, outerLock{o, parts[0], parts[1], parts[2]})
 	}
 	return locks
 }

@@ -96,14 +96,19 @@ func (h *holder) observe(e replock.Event) {
 	})
 }
 
-// note records what happened to the work under a lock: behind the events that the lock
-// has had so far, and before its next.
+// note records what happened to the work under a lock, before the lock's next event. It
+// returns at once: it must delay neither a release nor the exchange with the guard.
 func (h *holder) note(lock Lock, kind replock.EventKind, e events.Event) {
 	e.Event = replock.Event{Kind: kind, Time: clock.System{}.Now(), Mode: lock.Mode(), Operation: lock.Operation(), ID: lock.ID(), Key: lock.Key(), Err: e.Err}
+	h.passed.Add(func() { h.handle(e) })
+}
+
+// notePause records that the command was stopped, after the loss of its lock.
+func (h *holder) notePause(lock Lock) {
 	ctx, cancel := context.WithTimeout(context.Background(), maxFlush)
 	defer cancel()
 	h.Locker.Flush(ctx)
-	h.passed.Add(func() { h.handle(e) })
+	h.note(lock, events.CommandPaused, events.Event{})
 }
 
 func (h *holder) handle(e events.Event) {

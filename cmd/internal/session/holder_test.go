@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/repolock/repolock/cmd/internal/events"
@@ -81,10 +82,9 @@ func newHolder(t *testing.T, l Locker, sink events.Sink) *holder {
 	return h
 }
 
-// TestNoteOrder: what happens to a command is recorded behind the events that its lock has
-// had before, and ahead of those that come after, though the lock's events arrive late and
-// the record is slow.
-func TestNoteOrder(t *testing.T) {
+// TestPauseOrder: a pause is recorded behind the loss of its lock, and ahead of what comes
+// after, though the lock's events arrive late and the record is slow.
+func TestPauseOrder(t *testing.T) {
 	l, r := &fakeLocker{}, &recorder{hang: 2 * time.Millisecond}
 	h := newHolder(t, l, r)
 	lock, err := h.acquire(t.Context())
@@ -94,7 +94,7 @@ func TestNoteOrder(t *testing.T) {
 	want := []replock.EventKind{replock.EventAcquired}
 	for range 20 {
 		l.happen(replock.EventLost)
-		h.note(lock, events.CommandPaused, events.Event{})
+		h.notePause(lock)
 		l.happen(replock.EventResumed)
 		want = append(want, replock.EventLost, events.CommandPaused, replock.EventResumed)
 	}
@@ -104,19 +104,26 @@ func TestNoteOrder(t *testing.T) {
 	}
 }
 
-// TestNoteDoesNotWait: a record that hangs holds the session up neither when something is
-// to be recorded nor, for long, when all is over.
+// TestNoteDoesNotWait: neither a locker nor a record that hangs delays the session when it
+// records something, and what it records comes before the lock's next event.
 func TestNoteDoesNotWait(t *testing.T) {
-	l := &fakeLocker{}
-	h := newHolder(t, l, &recorder{hang: time.Hour})
-	lock, _ := h.acquire(t.Context()) // which waits for maxFlush
-	start := time.Now()
-	for range 100 {
-		h.note(lock, events.ClocksParted, events.Event{})
-	}
-	if took := time.Since(start); took > maxFlush {
-		t.Errorf("to note takes %v", took)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		l, r := &fakeLocker{}, &recorder{hang: time.Hour}
+		h := newHolder(t, l, r)
+		lock, _ := h.acquire(t.Context()) // which waits for maxFlush
+		l.queue.Add(func() { time.Sleep(time.Hour) })
+		start := time.Now()
+		h.note(lock, events.WorkEnded, events.Event{})
+		if took := time.Since(start); took > 0 {
+			t.Errorf("to note takes %v", took)
+		}
+		l.happen(replock.EventReleased)
+		time.Sleep(4 * time.Hour)
+		synctest.Wait()
+		if want := []replock.EventKind{replock.EventAcquired, events.WorkEnded, replock.EventReleased}; !slices.Equal(r.kinds, want) {
+			t.Errorf("recorded: %v", r.kinds)
+		}
+	})
 }
 
 // TestOwnLockInTheWay: a wait for a lock that this process runs under ends.

@@ -35,8 +35,9 @@ func (h Holding) Left() time.Duration { return time.Duration(h.LeftSeconds * flo
 type Answer struct {
 	Holding
 	// TimeNamespace names the clock since boot that the deadline is on.
-	TimeNamespace string          `json:"time_namespace,omitempty"`
-	Failure       json.RawMessage `json:"failure,omitempty"` // of Keeper.Describe
+	TimeNamespace string `json:"time_namespace,omitempty"`
+	// Failure is of Keeper.Describe. It is a pointer so that null is none.
+	Failure *json.RawMessage `json:"failure,omitempty"`
 }
 
 // Over reports whether the lease was over when the answer was read: this process can have
@@ -75,7 +76,8 @@ func (k *keeper) holding() Holding {
 func (k *keeper) answer(err error) Answer {
 	a := Answer{Holding: k.holding(), TimeNamespace: identity.Self().TimeNamespace}
 	if err != nil {
-		a.Failure = k.Describe(err)
+		failure := k.Describe(err)
+		a.Failure = &failure
 	}
 	return a
 }

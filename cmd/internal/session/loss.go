@@ -8,7 +8,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
@@ -37,7 +36,7 @@ func (s *session) onLost() <-chan struct{} {
 		s.Console.Say("%s; the command runs on without it (--on-lost warn)", text.Error(loss))
 		return nil
 	case s.OnLost == "pause" && !loss.Definite && s.pause():
-		s.note(lock, events.CommandPaused, events.Event{})
+		s.notePause(lock)
 		s.Console.Say("%s; the command is stopped; trying for %v to resume the lock", text.Error(loss), s.ResumeFor)
 		err := s.resume()
 		if err == nil {
@@ -85,7 +84,7 @@ func (s *session) resume() error {
 		if loss.Definite {
 			return loss
 		}
-		s.note(lock, events.CommandPaused, events.Event{})
+		s.notePause(lock)
 		s.Console.Say("the lock was resumed, and lost before the command could go on: %s; trying again", text.Error(loss))
 	}
 }
