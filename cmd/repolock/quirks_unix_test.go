@@ -104,13 +104,13 @@ func TestQuirks(t *testing.T) {
 		quirks proxy.Quirks
 		says   string // doctor
 	}{
-		"none":                                {proxy.Quirks{}, "conditional puts passed every test"},
-		"a key is listed twice":               {proxy.Quirks{Twice: true}, "conditional puts passed every test"},
-		"a page in no order now and then":     {proxy.Quirks{Disordered: true}, "conditional puts passed every test"},
-		"an empty answer is called a web page":  {proxy.Quirks{Web: true}, "conditional puts passed every test"},
-		"a put is accepted now and then":      {proxy.Quirks{Web: true, Accepted: true}, "fit"},
-		"a delete marker counts as an object": {proxy.Quirks{Markers: true}, "a delete marker"},
-		"If-Match is taken without quotes":    {proxy.Quirks{Unquoted: true}, "if-match=unquoted"},
+		"none":                                 {proxy.Quirks{}, "conditional puts passed every test"},
+		"a key is listed twice":                {proxy.Quirks{Twice: true}, "conditional puts passed every test"},
+		"a page in no order now and then":      {proxy.Quirks{Disordered: true}, "conditional puts passed every test"},
+		"an empty answer is called a web page": {proxy.Quirks{Web: true}, "conditional puts passed every test"},
+		"a put is accepted now and then":       {proxy.Quirks{Web: true, Accepted: true}, "fit"},
+		"a delete marker counts as an object":  {proxy.Quirks{Markers: true}, "a delete marker"},
+		"If-Match is taken without quotes":     {proxy.Quirks{Unquoted: true}, "if-match=unquoted"},
 	} {
 		for _, backend := range []string{"s3", "minio"} {
 			t.Run(name+"/"+backend, func(t *testing.T) {
