@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// whole is a log with one of each.
+// whole is a log with one entry of each kind.
 func whole() []Event {
 	return []Event{
 		{At: 1, Kind: Start, ID: "a", Client: 3, Mode: Exclusive},
@@ -40,7 +40,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestReadKilled: whoever is killed may have written any beginning of it.
+// TestReadKilled: a killed process can leave any beginning of an entry.
 func TestReadKilled(t *testing.T) {
 	log := whole()
 	for n := 1; n < len(log); n++ {
@@ -57,7 +57,7 @@ func TestReadKilled(t *testing.T) {
 	}
 }
 
-// TestReadNonsense: what isn't understood is an error.
+// TestReadNonsense: a line that can't be parsed is an error.
 func TestReadNonsense(t *testing.T) {
 	for name, spoil := range map[string]func([]Event) []Event{
 		"no id": func(l []Event) []Event {
@@ -78,7 +78,7 @@ func TestReadNonsense(t *testing.T) {
 		"an unasked one":   func(l []Event) []Event { return slices.Delete(l, 2, 3) },
 		"more after out":   func(l []Event) []Event { l[7], l[9] = l[9], l[7]; l[7].At, l[9].At = 7, 8; return l },
 		"more after ended": func(l []Event) []Event { return append(l, Event{At: 9, Kind: Call, ID: "a", Op: "put"}) },
-		"fault of nobody":  func(l []Event) []Event { return l[4:5] },
+		"fault of no section":  func(l []Event) []Event { return l[4:5] },
 	} {
 		if s, err := Read(spoil(whole())); err == nil {
 			t.Errorf("%s: %+v", name, s)
