@@ -42,16 +42,16 @@ func TestJudge(t *testing.T) {
 		"written by another": {[]Section{
 			section("b", Shared, 0, 1, 2, 12).act("put", "x", 3, 9), a.act("list", "d/", 8, 12).saw("x", true, 15),
 		}, []string{ForeignWrite}, 0},
-		"written by no section":  {[]Section{a.act("list", "d/", 11, 12).saw("x", true, 15)}, []string{ForeignWrite}, 0},
-		"written late":       {[]Section{section("k", Shared, 0, 1, 2, 100).unanswered("put", "x", 9), a.act("list", "d/", 11, 12).saw("x", true, 15)}, nil, 1},
-		"listed late":        {[]Section{section("k", Shared, 0, 1, 2, 100).act("put", "x", 4, 5), a.act("list", "d/", 11, 12).saw("x", true, 15)}, []string{StaleListing}, 0},
-		"deleted by another": {[]Section{section("b", Exclusive, 0, 1, 2, 100).act("delete", "x", 3, 9), a.act("list", "d/", 8, 12).saw("x", false, 15)}, []string{ForeignDelete}, 0},
+		"written by no section": {[]Section{a.act("list", "d/", 11, 12).saw("x", true, 15)}, []string{ForeignWrite}, 0},
+		"written late":          {[]Section{section("k", Shared, 0, 1, 2, 100).unanswered("put", "x", 9), a.act("list", "d/", 11, 12).saw("x", true, 15)}, nil, 1},
+		"listed late":           {[]Section{section("k", Shared, 0, 1, 2, 100).act("put", "x", 4, 5), a.act("list", "d/", 11, 12).saw("x", true, 15)}, []string{StaleListing}, 0},
+		"deleted by another":    {[]Section{section("b", Exclusive, 0, 1, 2, 100).act("delete", "x", 3, 9), a.act("list", "d/", 8, 12).saw("x", false, 15)}, []string{ForeignDelete}, 0},
 		"its own deleted by another": {[]Section{
 			section("b", Exclusive, 0, 1, 2, 19).act("delete", "x", 15, 16), section("s", Shared, 0, 10, 11, 30).act("put", "x", 12, 13).act("list", "x", 20, 21).saw("x", false, 22),
 		}, []string{TwoIn, ForeignDelete}, 0},
-		"deleted late":         {[]Section{section("k", Exclusive, 0, 1, 2, 100).unanswered("delete", "x", 9), a.act("list", "d/", 11, 12).saw("x", false, 15)}, nil, 1},
-		"listed once too long": {[]Section{section("b", Exclusive, 0, 1, 2, 100).act("delete", "x", 3, 9), a.act("list", "d/", 11, 12).saw("x", false, 15)}, nil, 1},
-		"deleted by no section":    {[]Section{section("b", Shared, 0, 1, 2, 9).act("put", "x", 3, 4), a.act("list", "d/", 11, 12).saw("x", false, 15)}, []string{LostObject}, 0},
+		"deleted late":          {[]Section{section("k", Exclusive, 0, 1, 2, 100).unanswered("delete", "x", 9), a.act("list", "d/", 11, 12).saw("x", false, 15)}, nil, 1},
+		"listed once too long":  {[]Section{section("b", Exclusive, 0, 1, 2, 100).act("delete", "x", 3, 9), a.act("list", "d/", 11, 12).saw("x", false, 15)}, nil, 1},
+		"deleted by no section": {[]Section{section("b", Shared, 0, 1, 2, 9).act("put", "x", 3, 4), a.act("list", "d/", 11, 12).saw("x", false, 15)}, []string{LostObject}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := Judge(test.sections, patience)
