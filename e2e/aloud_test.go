@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestAloud: a script says what it does, keeps its exit code, and leaves no process,
-// however it ends.
+// TestAloud: the script prints its steps, keeps its exit code, and leaves no process, however
+// it ends.
 func TestAloud(t *testing.T) {
 	for _, c := range []struct {
 		name, script string
@@ -59,7 +59,7 @@ func TestAloud(t *testing.T) {
 				t.Errorf("exit code %d, want %d: %s", code, c.code, out)
 			}
 			if got := out.String(); c.says == "" && strings.Contains(got, "still") || strings.Contains(got, "still first") {
-				t.Errorf("it said %q", got)
+				t.Errorf("it printed %q", got)
 			}
 			for end := time.Now().Add(hang); syscall.Kill(-cmd.Process.Pid, 0) != syscall.ESRCH; time.Sleep(20 * time.Millisecond) {
 				if time.Now().After(end) {

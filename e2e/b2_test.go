@@ -21,7 +21,7 @@ import (
 	"github.com/repolock/repolock/store/open"
 )
 
-// The engine on B2: on the fake of its native API, as a process of its own.
+// These tests run the engine on B2: on the fake of its native API, in a process of its own.
 
 func init() {
 	for name, value := range map[string]string{"B2_APPLICATION_KEY_ID": "000a", "B2_APPLICATION_KEY": "K000-e2e"} {
@@ -39,7 +39,7 @@ type b2Server struct {
 	url string
 }
 
-// serveB2 starts it with these flags. It ends with the test.
+// serveB2 starts the fake with these flags. The fake ends with the test.
 func serveB2(t *testing.T, flags ...string) *b2Server {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "fakeb2")
@@ -104,7 +104,7 @@ func (s *b2Server) ask(method, what string, answer any) {
 	}
 }
 
-// versions are all that the bucket has, with hide markers and what is hidden.
+// versions returns all versions of the bucket, with hide markers and hidden versions.
 func (s *b2Server) versions() (versions []string) {
 	s.t.Helper()
 	var all []struct{ Name, Action string }
@@ -122,7 +122,7 @@ func (s *b2Server) has(what string, n int) {
 	}
 }
 
-// took are the calls since the last time, by name.
+// took returns the calls since the last time, by name.
 func (s *b2Server) took() map[string]int {
 	s.t.Helper()
 	var log []struct{ Call string }
@@ -147,8 +147,8 @@ func acquire(t *testing.T, l *replock.Locker, mode replock.Mode) *replock.Lock {
 	return k
 }
 
-// TestB2 counts what a lock's life takes once a process has signed in, and what
-// versions there are then.
+// TestB2 counts the requests of a lock's life, once a process has signed in, and the versions
+// that exist then.
 func TestB2(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -166,7 +166,7 @@ func TestB2(t *testing.T) {
 			replock.Exclusive, 2,
 			map[string]int{"upload_file": 2, "list_file_names": 2},
 			map[string]int{"list_file_names": 2, "upload_file": 2, "list_file_versions": 2, "delete_file_version": 2},
-			map[string]int{"download_file_by_name": 1, "list_file_versions": 2, "delete_file_version": 2}, // it looks whose lock.exclusive is
+			map[string]int{"download_file_by_name": 1, "list_file_versions": 2, "delete_file_version": 2}, // it looks who holds lock.exclusive
 		},
 	} {
 		t.Run(fmt.Sprint(test.mode), func(t *testing.T) {
@@ -178,7 +178,7 @@ func TestB2(t *testing.T) {
 				counts := func(what string, want map[string]int) {
 					t.Helper()
 					got := s.took()
-					delete(got, "get_upload_url") // each upload beside another has one, once
+					delete(got, "get_upload_url") // each of two parallel uploads has a URL, once
 					// The first round signs in.
 					if round > 0 && !maps.Equal(got, want) {
 						t.Errorf("%s took %v, want %v", what, got, want)
@@ -204,7 +204,8 @@ func TestB2(t *testing.T) {
 	}
 }
 
-// TestB2Excludes: exclusive and shared, and a break that the holder learns of.
+// TestB2Excludes: exclusive and shared locks exclude each other, and a holder finds out that
+// its lock was broken.
 func TestB2Excludes(t *testing.T) {
 	t.Parallel()
 	s := serveB2(t)
@@ -240,7 +241,8 @@ func TestB2Excludes(t *testing.T) {
 	s.has("lost", 0)
 }
 
-// TestB2Contenders: of several contenders one is in at a time, and they leave nothing.
+// TestB2Contenders: of several contenders one holds the lock at a time, and they leave
+// nothing.
 func TestB2Contenders(t *testing.T) {
 	t.Parallel()
 	s := serveB2(t)
@@ -279,14 +281,13 @@ func TestB2Contenders(t *testing.T) {
 		<-done
 	}
 	if entered.Load() == 0 {
-		t.Error("nobody ever got in")
+		t.Error("no client ever got in")
 	}
 	t.Logf("%d of %d got in", entered.Load(), contenders*rounds)
 	s.has("all is over", 0)
 }
 
-// TestB2Failures: expired tokens and errors that want another upload URL don't
-// cost the lock.
+// TestB2Failures: a lock survives expired tokens and errors that need another upload URL.
 func TestB2Failures(t *testing.T) {
 	t.Parallel()
 	s := serveB2(t)
@@ -299,7 +300,7 @@ func TestB2Failures(t *testing.T) {
 	s.has("renewed with new tokens", 2)
 	for _, call := range []string{"b2_upload_file", "b2_list_file_versions", "b2_delete_file_version", "b2_list_file_names"} {
 		s.ask(http.MethodPost, "fail?times=1&status=503&code=service_unavailable&call="+call, nil)
-		_ = k.Renew(t.Context()) // which can fail this once
+		_ = k.Renew(t.Context()) // this call can fail once
 		if err := k.Renew(t.Context()); err != nil {
 			t.Errorf("after a failure of %s: %v", call, err)
 		}

@@ -21,12 +21,12 @@ import (
 // The application key that the fake of Backblaze's API knows.
 const b2KeyID, b2Key = "000000000000000000000000a", "K000-repolock-e2e"
 
-// onB2 has a server of its own for each test, since one is small.
+// onB2 starts a server of its own for each test, since one is small.
 var onB2 = kind{"b2", startB2, startB2, func(host, bucket string) string {
 	return "b2://" + bucket + "/some/prefix?endpoint=http://" + host
 }}
 
-// fakeB2 is the fake as a process. It keeps what is stored in a file.
+// fakeB2 is the fake as a process. It keeps its objects in a file.
 type fakeB2 struct {
 	t       testing.TB
 	program string
@@ -99,7 +99,7 @@ func (f *fakeB2) Bucket() string {
 	return bucket
 }
 
-// Keys lists every version, those that are hidden and that hide others, too.
+// Keys lists every version, hidden versions and hide markers too.
 func (f *fakeB2) Keys(bucket string) (keys []string) {
 	f.t.Helper()
 	var versions []struct{ Name, Action string }

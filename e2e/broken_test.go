@@ -12,8 +12,8 @@ import (
 )
 
 // TestBrokenLockStaysBroken: a holder whose lock was broken stops its command at its next
-// refresh, and doesn't put the lock back, whatever it has found out of the server until
-// then. On MinIO before September 2025 If-Match alone doesn't keep it from that.
+// refresh, and doesn't put the lock back, whatever it has learnt of the server until then. On
+// MinIO before September 2025 If-Match alone doesn't prevent that.
 func TestBrokenLockStaysBroken(t *testing.T) {
 	t.Parallel()
 	for _, k := range []kind{onS3, onMinIO} {
@@ -30,9 +30,9 @@ func TestBrokenLockStaysBroken(t *testing.T) {
 	}
 }
 
-// staysBroken breaks a lock that is held, and has a prune take it. It reports whether the
-// break came between two refreshes: one that is under way can put the lock back if
-// If-Match can't be relied on, so that a machine that was too slow shows nothing.
+// staysBroken breaks a lock that is held, and lets a prune acquire it. It reports whether the
+// break came between two refreshes. A refresh under way can put the lock back if If-Match
+// can't be relied on, so a run on a machine that was too slow shows nothing.
 func staysBroken(s *site, operation string) (told bool) {
 	holder := s.hold(operation, "a", brief...)
 	f := watched{s: s, store: openStore(s.t, s.repo)}
@@ -49,7 +49,7 @@ func staysBroken(s *site, operation string) (told bool) {
 		return false
 	}
 
-	// The prune is in at once. It writes when the holder has had its say.
+	// The prune gets in at once. It writes when the holder has had time to.
 	pruner := s.start(append([]string{"prune", "--ttl", ttl.String(), "--", "sh", "-c",
 		"touch in; while [ ! -e go ]; do sleep 0.1; done; exec \"$@\"", "sh"}, ticks("b")[1:]...)...)
 	s.until("the prune to get in", hang, func() bool { return s.exists("in") })
@@ -62,7 +62,7 @@ func staysBroken(s *site, operation string) (told bool) {
 		time.Since(broken).Round(100*time.Millisecond), holder.ended(), len(f.seen))
 	s.touch("go")
 	s.until("the prune to write", hang, func() bool { return len(s.times("b")) > 10 })
-	s.touch("stop-a") // else it might go on for ever
+	s.touch("stop-a") // otherwise it might run for ever
 	code := holder.code()
 	pruner.end("b")
 
@@ -79,7 +79,7 @@ func staysBroken(s *site, operation string) (told bool) {
 	return true
 }
 
-// ended reports whether the process is no more.
+// ended reports whether the process has ended.
 func (p *process) ended() bool {
 	select {
 	case <-p.done:
@@ -89,7 +89,7 @@ func (p *process) ended() bool {
 	}
 }
 
-// watched is the one object that a holder alone writes, as the store has it.
+// watched is the object that only a holder writes, as the store has it.
 type watched struct {
 	s     *site
 	store store.Store
@@ -97,8 +97,8 @@ type watched struct {
 	seen  []string // its ETags
 }
 
-// look reports whether there is a version of it that it hasn't seen. At first it finds
-// out which it is.
+// look reports whether the object has a version that look hasn't seen. The first look finds
+// out which object it is.
 func (f *watched) look() bool {
 	f.s.t.Helper()
 	page, err := f.store.List(f.s.t.Context(), "index/lock.", "")
@@ -117,8 +117,7 @@ func (f *watched) look() bool {
 	return false
 }
 
-// refreshes waits for so many more refreshes. The last one came after the time that it
-// returns.
+// refreshes waits for n more refreshes, and returns a time before the last one.
 func (f *watched) refreshes(n int) (after time.Time) {
 	f.s.t.Helper()
 	for range n {

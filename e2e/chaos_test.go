@@ -21,17 +21,16 @@ import (
 	"github.com/repolock/repolock/internal/torture"
 )
 
-// acquisitions is how many locks a run of TestChaos takes at least.
+// acquisitions is the least number of locks that a run of TestChaos takes.
 const acquisitions = 500
 
-// noEnd is how long a phase can take. Only a hang reaches it.
+// noEnd is a limit for a phase. Only a hang reaches it.
 const noEnd = time.Hour
 
-// TestChaos: real processes contend for a lock and are killed, stopped past the deadline,
-// and terminated. On MinIO all but the children's own writes goes through proxies that
-// lose, delay and repeat requests and cut answers off; for half of the clients the
-// clock is an hour wrong; the server crashes twice. No child ever writes beside an
-// exclusive one.
+// TestChaos: real processes contend for a lock and are killed, stopped past the deadline, and
+// terminated. On MinIO all requests but the children's own writes pass proxies that lose,
+// delay and repeat requests and cut answers off. Half of the clients see a clock that is an
+// hour wrong. The server crashes twice. No child ever writes beside an exclusive one.
 func TestChaos(t *testing.T) {
 	t.Run("directory", func(t *testing.T) {
 		t.Parallel()
@@ -56,12 +55,12 @@ func TestChaos(t *testing.T) {
 			func() { crash(server, 3*time.Second) },
 			func() { crash(server, ttl+5*time.Second) },
 		})
-		w.tell(t)
+		w.happened(t)
 	})
 }
 
-// phases has clients contend for a lock. Two phases of their own bring about what chance
-// might not: a resumed lock, and a lost one.
+// phases makes clients contend for a lock. Two further phases ensure what chance might not: a
+// resumed lock, and a lost one.
 func phases(t *testing.T, data string, clients []string, meanwhile []func()) {
 	t.Run("contention", func(t *testing.T) {
 		c := newChaos(t, data, "contention", clients...)
@@ -76,7 +75,7 @@ func phases(t *testing.T, data string, clients []string, meanwhile []func()) {
 		c.run(meanwhile)
 		c.holds()
 	})
-	t.Run("alone", func(t *testing.T) { // no other holder can be in while it is stopped
+	t.Run("alone", func(t *testing.T) { // no other holder can get in while it is stopped
 		c := newChaos(t, data, "alone", clients[0])
 		c.Chances = torture.Chances{Long: -1, Stop: 1, Kill: -1, Term: -1}
 		c.missing = func(n torture.Counts) []string { return zero(map[string]int{"resumed": n.Resumed}) }
@@ -92,7 +91,7 @@ func phases(t *testing.T, data string, clients []string, meanwhile []func()) {
 	})
 }
 
-// zero are the names of what hasn't happened yet.
+// zero returns the names of the events that haven't happened yet.
 func zero(counts map[string]int) (names []string) {
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
 		if counts[name] == 0 {
@@ -102,8 +101,8 @@ func zero(counts map[string]int) (names []string) {
 	return names
 }
 
-// TestChaosFinds: the same finds a lock of which it is known that it doesn't hold: with
-// --on-lost warn, what is stopped past its ttl and continued writes on.
+// TestChaosFinds: chaos finds the violations of a lock that doesn't hold: with --on-lost warn,
+// a process that is stopped past its ttl and continued writes on.
 func TestChaosFinds(t *testing.T) {
 	repo := t.TempDir()
 	c := newChaos(t, repo, "warn")
@@ -125,11 +124,11 @@ func TestChaosFinds(t *testing.T) {
 type chaos struct {
 	t *testing.T
 	torture.Options
-	// data is the repository that the children write into, by the straight way.
+	// data is the repository that the children write to, not through a proxy.
 	data  string
 	lock  string // its name
 	flags []string
-	// missing says what hasn't happened yet of what must.
+	// missing returns the required events that haven't happened yet.
 	missing func(torture.Counts) []string
 	dir     string // of the evidence
 	report  torture.Report
@@ -163,7 +162,7 @@ func (c *chaos) contend(locks string) {
 	}})
 }
 
-// run runs until there was enough, with what happens meanwhile spread over it.
+// run runs until all required events have happened. It spreads meanwhile over the run.
 func (c *chaos) run(meanwhile []func()) {
 	c.t.Helper()
 	log := c.file("events.log")
@@ -207,7 +206,7 @@ func (c *chaos) run(meanwhile []func()) {
 	}
 }
 
-// holds: no violation was found, and it can't be for want of trying.
+// holds checks that no violation was found in a run that has had every required event.
 func (c *chaos) holds() {
 	c.t.Helper()
 	if v := c.report.Verdict; v.Result != judge.NotFound {
@@ -241,14 +240,14 @@ func (c *chaos) file(name string) io.WriteCloser {
 	return f
 }
 
-// crash takes a server away for a time.
+// crash stops a server for a time.
 func crash(s server, away time.Duration) {
 	s.Kill()
 	time.Sleep(away)
 	s.Start()
 }
 
-// weather is what a bad network does to some of the requests, and how often it did.
+// weather is the faults of a bad network, which meet some of the requests, and their counts.
 type weather struct {
 	mu    sync.Mutex
 	count map[string]int
@@ -256,12 +255,12 @@ type weather struct {
 	next  time.Time
 }
 
-// spell is the quiet time after each fault: a put that is applied late, or again, keeps
-// others out for a ttl, and with one all the time no client would ever get in.
+// spell is the quiet time after each fault. A put that is applied late, or again, keeps others
+// out for a ttl. Faults without a pause would let no client in.
 const spell = 2 * time.Second
 
-// kindsOfWeather: delays are longer than a request is waited for, so that it is
-// applied after it was given up, or was applied without an answer.
+// kindsOfWeather: delays are longer than a client waits for an answer, so the request is
+// applied after the client gave up, or is applied without an answer.
 var kindsOfWeather = map[string]func() proxy.Fault{
 	"lost answer":    func() proxy.Fault { return proxy.Fault{LoseAnswer: true} },
 	"reset":          func() proxy.Fault { return proxy.Fault{Reset: true} },
@@ -290,8 +289,8 @@ func (w *weather) decide(proxy.Request) proxy.Fault {
 	return kindsOfWeather[name]()
 }
 
-// tell: each kind has happened.
-func (w *weather) tell(t *testing.T) {
+// happened checks that each kind of fault has happened.
+func (w *weather) happened(t *testing.T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for name := range kindsOfWeather {

@@ -11,10 +11,10 @@ import (
 	"github.com/repolock/repolock/internal/test/proxy"
 )
 
-// TestClocks: an answer's times, an hour off in either direction or in both at
-// once, change nothing in which client gets in and when. The store's clock is only ever
-// compared with itself, and agrees with the other witness; were the wall clocks of
-// two machines to disagree, a stale lock would be watched for one ttl more.
+// TestClocks: times in answers that are an hour wrong, in either direction or in both at once,
+// don't change which client gets in and when. The store's clock is only compared with itself,
+// and agrees with the other witness. If the wall clocks of two machines disagreed, a stale
+// lock would be watched for one ttl more.
 func TestClocks(t *testing.T) {
 	onEach(t, func(t *testing.T, k kind) {
 		for _, c := range []struct{ holder, other time.Duration }{
@@ -23,7 +23,7 @@ func TestClocks(t *testing.T) {
 			t.Run(fmt.Sprintf("%+v and %+v", c.holder, c.other), func(t *testing.T) {
 				t.Parallel()
 				at := k.on(k.shared(t))
-				// The clients may sign with the clock that they see.
+				// The proxy lets the clients sign with the clock that they see.
 				a := proxied(t, at, proxy.Behaviour{Shift: c.holder, Sign: root})
 				b := proxied(t, at, proxy.Behaviour{Shift: c.other, Sign: root})
 				clocks(at.site(t), at.through(a), at.through(b))
@@ -32,7 +32,7 @@ func TestClocks(t *testing.T) {
 	})
 }
 
-// clocks: a holder isn't passed while it lives, and is soon after its end. The lease is
+// clocks: a holder isn't passed while it lives, and is passed soon after its end. The lease is
 // long enough to be refreshed on a busy machine.
 func clocks(s *site, holder, through string) {
 	const lease = 30 * time.Second

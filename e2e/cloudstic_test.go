@@ -43,7 +43,7 @@ func TestCloudstic(t *testing.T) {
 	p.unlocked()
 	p.contains(p.sh(`. "$HOME/backup.env"; repolock --name cloudstic status`), "no locks")
 
-	// What changes the repository is alone there, and waits for that.
+	// A command that changes the repository runs alone, and waits until it can.
 	for _, line := range strings.Split(strings.ReplaceAll(p.Script()+strings.Join(p.Crontab(), "\n"), "\\\n", " "), "\n") {
 		if strings.Contains(line, "--name cloudstic") && strings.Contains(line, "-- cloudstic ") && !strings.Contains(line, "-- cloudstic restore") &&
 			(!strings.Contains(line, " run --exclusive ") && !strings.Contains(line, " prune ") || !strings.Contains(line, "--wait ")) {
@@ -73,8 +73,8 @@ export CLOUDSTIC_STORE="local:$HOME/backups" CLOUDSTIC_PASSWORD=x REPOLOCK_REPO=
 END
 `
 
-// TestCloudsticOneAtATime: two backups of Cloudstic's at once lose one of them, under its own
-// lock and under a shared one of ours. One after the other, as the page has it, they don't.
+// TestCloudsticOneAtATime: two parallel backups of Cloudstic lose one of them, under its own
+// lock and under a shared one of ours. The page's way, one after the other, loses none.
 func TestCloudsticOneAtATime(t *testing.T) {
 	const alone = "repolock --name cloudstic run --exclusive --operation backup --wait 15m --"
 	for _, c := range []struct {
@@ -100,7 +100,8 @@ until repolock --name cloudstic status | grep waiting; do sleep 0.1; done`, "wai
 	}
 }
 
-// TestCloudsticForgetsUnlocked: a forget that is refused has forgotten.
+// TestCloudsticForgetsUnlocked: Cloudstic's forget has changed the repository when its lock is
+// refused.
 func TestCloudsticForgetsUnlocked(t *testing.T) {
 	p := newPage(t, "cloudstic.md")
 	p.standIn("cloudstic")
@@ -112,8 +113,8 @@ repolock run --exclusive --operation copy -- sh -c 'cloudstic forget -keep-daily
 
 func init() { standIns["cloudstic"] = cloudstic }
 
-// cloudstic keeps to Cloudstic's lock protocol, and has as much of a repository as shows what
-// the locks are for.
+// cloudstic follows Cloudstic's lock protocol, and has as much of a repository as shows why
+// the locks are needed.
 func cloudstic(args []string) error {
 	ctx := context.Background()
 	dir, local := strings.CutPrefix(os.Getenv("CLOUDSTIC_STORE"), "local:")
@@ -142,7 +143,7 @@ func cloudstic(args []string) error {
 	case args[0] == "check":
 		do = r.check
 	case args[0] == "forget":
-		if err := r.put("index/snapshots", "forgotten\n"); err != nil { // whatever lock is held
+		if err := r.put("index/snapshots", "forgotten\n"); err != nil { // under any lock
 			return err
 		}
 		if strings.HasSuffix(line, " -prune") {
@@ -232,7 +233,7 @@ func (r packed) check() error {
 	return err
 }
 
-// standIn puts a program of that name into the page's PATH, which is this one.
+// standIn puts a program of that name into the page's PATH. The program is this test binary.
 func (p *page) standIn(name string) {
 	p.t.Helper()
 	self, err := os.Executable()

@@ -16,7 +16,8 @@ import (
 	"github.com/creack/pty"
 )
 
-// completions are lines, what TAB makes of them or lists, and what it must not.
+// completions are lines, with the text that TAB must make of them or list, and the text that
+// it must not.
 var completions = []struct{ line, want, never string }{
 	{"repolock st", "repolock status ", "torture-child"},
 	{"repolock backup --if-held ", "fail skip wait", ""},
@@ -48,7 +49,7 @@ func completing(t *testing.T) (dir string, env []string) {
 	return dir, []string{"PATH=" + bin + ":/usr/bin:/bin", "HOME=" + dir, "TERM=xterm", "LC_ALL=C.UTF-8", "PS1=" + ready + " ", "REPOLOCK_CONFIG=" + path}
 }
 
-// TestShells: bash and zsh, each on a terminal, are typed lines and a TAB.
+// TestShells types lines and a TAB to bash and zsh, each on a terminal.
 func TestShells(t *testing.T) {
 	for name, shell := range map[string]struct{ args, setup []string }{
 		"bash": {[]string{"bash", "--norc", "--noprofile", "-i"}, []string{
@@ -91,8 +92,8 @@ func TestShells(t *testing.T) {
 	}
 }
 
-// screen is a terminal that a shell runs on. Nothing is typed that isn't waited for: on
-// its way it would be the system's to edit, and not the shell's.
+// screen is a terminal that a shell runs on. A test types only when the shell is ready:
+// otherwise the system's line editor would get the keys.
 type screen struct {
 	t        *testing.T
 	terminal *os.File
@@ -112,7 +113,7 @@ func (s *screen) types(text string) {
 	}
 }
 
-// until reads until a text is shown. White space is like any other.
+// until reads until a text is shown. Any white space matches any other.
 func (s *screen) until(text string) {
 	s.t.Helper()
 	buf := make([]byte, 4096)
@@ -125,13 +126,13 @@ func (s *screen) until(text string) {
 	}
 }
 
-// obeys has the shell do something, waits until it has, and gives what was shown before
-// and meanwhile.
+// obeys types a command to the shell and waits until it has run. It returns the text from
+// before and meanwhile.
 func (s *screen) obeys(line string) string {
 	s.t.Helper()
 	s.asked++
 	s.types(fmt.Sprintf("%s\recho d''one-%d\r", line, s.asked))
-	s.until(fmt.Sprintf(" done-%d %s", s.asked, ready)) // which isn't as it was typed
+	s.until(fmt.Sprintf(" done-%d %s", s.asked, ready)) // differs from the line as typed
 	shown := s.shown
 	s.shown = ""
 	return shown
@@ -152,7 +153,7 @@ func TestFish(t *testing.T) {
 			word, _, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
 			words = append(words, word)
 		}
-		// What isn't on the line already of what is wanted.
+		// The wanted text without its part that is on the line already.
 		want := strings.Fields(c.want)
 		if c.line[len(c.line)-1] != ' ' {
 			want = want[len(want)-1:]

@@ -17,19 +17,19 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// TestNoConditions: on a server that has never heard of If-Match and
-// If-None-Match, and takes any put, still never two are in.
+// TestNoConditions: on a server that ignores If-Match and If-None-Match and takes any put, two
+// are never in at once.
 func TestNoConditions(t *testing.T) {
 	for _, k := range []kind{onS3, onMinIO} {
 		for name, exclusive := range map[string]float64{"all exclusive": 1, "mixed": 0.2} {
-			// One after the other, and beside nothing else: they keep the machine busy.
+			// One after the other, and beside no other test: they keep the machine busy.
 			t.Run(k.name+", "+name, func(t *testing.T) { contend(t, k, exclusive) })
 		}
 	}
 }
 
 const (
-	lanes        = 10 // repositories in which rounds are run side by side
+	lanes        = 10 // repositories with rounds in parallel
 	roundsOfLane = 10
 	contenderN   = 8
 )
@@ -43,8 +43,8 @@ func contend(t *testing.T, k kind, exclusive float64) {
 				t.Parallel()
 				at := k.on(k.shared(t))
 				p := proxied(t, at, proxy.Behaviour{StripConditions: true, Sign: root})
-				// In half of the lanes the clients stay, with what they have learnt
-				// of the store; in the other half each round has new ones.
+				// In half of the lanes the clients stay, with their knowledge of the store; in
+				// the other half each round has new ones.
 				var clients []*replock.Locker
 				for i := range roundsOfLane {
 					if i == 0 || lane%2 == 0 {
@@ -68,8 +68,8 @@ func contend(t *testing.T, k kind, exclusive float64) {
 	}
 }
 
-// round runs a try of all clients at once; those that get in stay until all have tried. It
-// returns how many got in.
+// round makes all clients try at once. Those that get in stay until all have tried. round
+// returns their number.
 func round(t *testing.T, clients []*replock.Locker, exclusive float64) int {
 	r := newReferee(t)
 	var tried, done sync.WaitGroup
@@ -104,7 +104,7 @@ func round(t *testing.T, clients []*replock.Locker, exclusive float64) int {
 	return r.grants[replock.Shared] + r.grants[replock.Exclusive]
 }
 
-// TestConditionsAreStripped: the server that those contend on does ignore them.
+// TestConditionsAreStripped: the server of TestNoConditions does ignore conditions.
 func TestConditionsAreStripped(t *testing.T) {
 	t.Parallel()
 	for _, k := range []kind{onS3, onMinIO} {
@@ -128,12 +128,11 @@ func TestConditionsAreStripped(t *testing.T) {
 	}
 }
 
-// takesAbsent is what differs between MinIO before September 2025, which e2e/minio.sh
-// starts with this release, and later ones: it takes a put with If-Match on a key that
-// isn't there.
+// takesAbsent is the difference between MinIO before September 2025, which e2e/minio.sh starts
+// with this release, and later ones: the old one takes a put with If-Match on a missing key.
 var takesAbsent = os.Getenv("REPOLOCK_E2E_RELEASE") == "2025-04"
 
-// TestIfMatchOnAbsentKey: the server is of the age that it is said to be.
+// TestIfMatchOnAbsentKey: the server is of the age that the tests assume.
 func TestIfMatchOnAbsentKey(t *testing.T) {
 	t.Parallel()
 	want := store.ErrPrecondition
@@ -152,7 +151,7 @@ func TestIfMatchOnAbsentKey(t *testing.T) {
 			}
 			for _, etag := range []string{o.ETag, "00000000000000000000000000000000"} {
 				if _, err := s.Put(t.Context(), "index/x", []byte("2"), store.PutOptions{IfMatch: etag}); !errors.Is(err, want) {
-					t.Errorf("%s, on what was deleted: %v, want %v", name, err, want)
+					t.Errorf("%s, on a deleted object: %v, want %v", name, err, want)
 				}
 				if err := s.Delete(t.Context(), "index/x"); err != nil {
 					t.Fatal(err)

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// containers are images of the packages, with names of their own, and a repository that
-// is mounted into what runs of them.
+// containers are images of the packages, with names of their own, and a repository that is
+// mounted into their containers.
 type containers struct {
 	image, base, both string
 	repo              string
@@ -27,20 +27,20 @@ func newContainers(t *testing.T, clone string) *containers {
 		in(t, clone, "docker image rm -f $(docker image ls -q "+c.image+") "+c.base+" "+c.both+" >/dev/null 2>&1 || true")
 	})
 	in(t, clone, "sh packaging/image.sh", "IMAGE="+c.image)
-	// It is the image's user who reads and writes there.
+	// The image's user reads and writes there.
 	in(t, c.repo, "chmod 755 . .. && mkdir restic source && echo data >source/file && chown -R 65532 .")
 	return c
 }
 
-// with is a document's command with these images and this repository.
+// with returns a document's command with these images and this repository.
 func (c *containers) with(command string) string {
 	return strings.NewReplacer(" -t repolock-restic ", " -t "+c.both+" --build-arg REPOLOCK="+c.image+" --build-arg RESTIC="+c.base+" ",
 		" repolock ", " "+c.image+" ", "/srv/repository", c.repo).Replace(command)
 }
 
-// restic has a restic in a container back up and prune under repolock, confined as
-// packaging/kubernetes/cronjob.yaml has it. Restic's own image can't be had here: this
-// machine's restic, and what it is linked with, stands in for it.
+// restic runs restic in a container, which backs up and prunes under repolock, confined as in
+// packaging/kubernetes/cronjob.yaml. Restic's own image can't be had here: this machine's
+// restic, with its libraries, stands in for it.
 func (c *containers) restic(t *testing.T, build string) {
 	context := t.TempDir()
 	in(t, context, `mkdir -p usr/bin && cp "$(command -v restic)" usr/bin/
@@ -59,7 +59,7 @@ tar -c . | docker import - `+c.base)
 		t.Error(out)
 	}
 
-	// One that would never end, and is stopped: as process 1, repolock passes that on.
+	// A command without an end, which is stopped: as process 1, repolock passes the signal on.
 	name := c.image + "-stopped"
 	stdin, never, err := os.Pipe()
 	if err != nil {
@@ -89,7 +89,7 @@ tar -c . | docker import - `+c.base)
 	in(t, context, "if "+run("", "prune -E 3 -- restic prune")+"; then exit 1; else test $? = 3; fi")
 	in(t, context, "docker stop -t 60 "+name)
 	_ = cmd.Wait()
-	// Restic's own way to end, or before 0.17 the signal's. Killed, it would be 137.
+	// The exit code is restic's own, or before 0.17 the signal's. If killed, it would be 137.
 	if code := cmd.ProcessState.ExitCode(); code != 130 && code != 143 {
 		t.Errorf("exit code %d: %s", code, said.String())
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// cost is the number of requests in each round trip. Those of one round trip are sent side
-// by side.
+// cost is the number of requests in each round trip. Those of one round trip are sent in
+// parallel.
 type cost []int
 
 func (c cost) requests() (n int) {
@@ -69,7 +69,7 @@ func TestRequestCounts(t *testing.T) {
 			t.Parallel()
 			at := c.on(c.shared(t))
 			p := proxied(t, at, proxy.Behaviour{})
-			// No look of the holder comes in between, however long a step takes.
+			// The holder must not look in between, however long a step takes.
 			l, err := replock.New(openStore(t, at.through(p)+c.params), replock.Options{Name: "counts", TTL: lasting, Look: lasting})
 			if err != nil {
 				t.Fatal(err)
@@ -88,7 +88,7 @@ func TestRequestCounts(t *testing.T) {
 	}
 }
 
-// liveOnce gives the steps of one lock's life, and wants each to cost so much.
+// liveOnce runs the steps of one lock's life, and checks the cost of each.
 func liveOnce(t *testing.T, p *proxy.Proxy, l *replock.Locker, mode replock.Mode) func(step string, want cost) {
 	var k *replock.Lock
 	return func(step string, want cost) {
@@ -116,12 +116,12 @@ func liveOnce(t *testing.T, p *proxy.Proxy, l *replock.Locker, mode replock.Mode
 }
 
 // sluice holds up the requests of each round trip until all of them have come. So requests
-// that are sent side by side overlap however busy the machine is. A request that waits for
-// another's answer comes alone, and is an error.
+// that are sent in parallel overlap however busy the machine is. A request that waits for
+// another's answer comes alone, which is an error.
 type sluice struct {
 	t    *testing.T
 	mu   sync.Mutex
-	left cost          // of the round trips that are to come
+	left cost          // of the coming round trips
 	came int           // of the next one
 	all  chan struct{} // closed when they are all there
 }
@@ -134,13 +134,14 @@ func (s *sluice) decide(r proxy.Request) proxy.Fault {
 	all := s.come()
 	select {
 	case <-all:
-	case <-time.After(time.Minute): // longer than a request is waited for
+	case <-time.After(time.Minute): // longer than a client waits for an answer
 		s.t.Errorf("%v came alone", r)
 	}
 	return proxy.Fault{}
 }
 
-// come counts a request, and returns what is closed when those beside it are there.
+// come counts a request, and returns a channel that is closed when all of its round trip have
+// come.
 func (s *sluice) come() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()

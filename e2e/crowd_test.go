@@ -39,7 +39,7 @@ func (r *referee) enter(k *replock.Lock) {
 	}
 }
 
-// granted reports whether a lock ever was.
+// granted reports whether any lock was granted.
 func (r *referee) granted() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,7 +69,7 @@ func take(ctx context.Context, l *replock.Locker, mode replock.Mode) (*replock.L
 	return l.Exclusive(ctx, "prune")
 }
 
-// crowd has clients take locks at random until a time, and longer if none has got one by
+// crowd makes clients take locks at random until a time, and longer if none has got one by
 // then. They hold a lock mostly for a moment, sometimes past a refresh.
 func crowd(t *testing.T, r *referee, clients []*replock.Locker, until time.Time) {
 	var wg sync.WaitGroup
@@ -104,5 +104,5 @@ func turn(ctx context.Context, r *referee, l *replock.Locker, mode replock.Mode,
 	case <-time.After(hold):
 	}
 	r.leave(k)
-	_ = k.Release(ctx) // what it can't delete expires
+	_ = k.Release(ctx) // an object that it can't delete expires
 }

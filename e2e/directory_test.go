@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// newSite is one with a repository in a directory.
+// newSite returns a site with a repository in a directory.
 func newSite(t *testing.T) *site {
 	t.Helper()
 	t.Parallel()

@@ -21,7 +21,7 @@ type page struct {
 	docblocks.Page
 }
 
-// newPage is one of docs/, and a home with something to back up.
+// newPage returns a page of docs/, and a home with something to back up.
 func newPage(t *testing.T, name string) *page {
 	t.Helper()
 	text, err := docblocks.Read("../docs/" + name)
@@ -46,7 +46,7 @@ func newPage(t *testing.T, name string) *page {
 	return p
 }
 
-// sh runs a script as cron would, with next to nothing in its environment.
+// sh runs a script as cron would, with an almost empty environment.
 func (p *page) sh(script string) string {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), 10*time.Minute)
@@ -56,7 +56,7 @@ func (p *page) sh(script string) string {
 	cmd.Env = append([]string{"HOME=" + p.dir, "PATH=" + p.path("bin") + ":" + bin + ":/usr/local/bin:/usr/bin:/bin", "TMPDIR=" + p.dir, "LC_ALL=C.UTF-8"}, p.env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = 10 * time.Second // for what still has its output open
+	cmd.WaitDelay = 10 * time.Second // for processes that still have its output open
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		p.t.Fatalf("%v\n%s\n%s", err, script, out)
@@ -64,7 +64,7 @@ func (p *page) sh(script string) string {
 	return string(out)
 }
 
-// contains wants all of these in what was said.
+// contains checks that the output has all of these texts.
 func (p *page) contains(out string, wants ...string) {
 	p.t.Helper()
 	for _, want := range wants {
@@ -74,7 +74,7 @@ func (p *page) contains(out string, wants ...string) {
 	}
 }
 
-// unlocked: nothing is left of any lock.
+// unlocked checks that no lock has left anything.
 func (p *page) unlocked() {
 	p.t.Helper()
 	p.contains(p.sh(`. "$HOME/backup.env"; repolock status`), "no locks")

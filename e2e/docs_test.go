@@ -33,13 +33,13 @@ var claimed = map[string]string{
 	"docs/torture.md":       "TestTortureDoc",
 }
 
-// elsewhere are the commands that aren't run as they stand, nor here: each has a test that
-// runs it, or a command of .ci/run that does what it does.
+// elsewhere are the commands that don't run unchanged, nor here. A test, or a command of
+// .ci/run that does the same, runs each of them.
 var elsewhere = map[string]string{
 	"sh e2e/local.sh":     "TestLocalScript",
 	"make soak":           "TestSoak",                              // runs until it is stopped
 	"make bench":          "make bench BENCH=-quick",               // six minutes
-	"sh spec/run.sh NAME": "sh spec/run.sh original-two-exclusive", // NAME is any
+	"sh spec/run.sh NAME": "sh spec/run.sh original-two-exclusive", // NAME stands for any name
 	"docker tag repolock-restic registry.example.org/repolock-restic:1": noCluster,
 	"docker push registry.example.org/repolock-restic:1":                noCluster,
 	"kubectl create secret generic repolock --from-env-file=job.env":    noCluster,
@@ -100,7 +100,7 @@ func TestDocs(t *testing.T) {
 type docs struct {
 	*site
 	ci   *ci
-	done map[string]bool // what tests that claim pages run
+	done map[string]bool // commands that the tests of claimed pages run
 	page docblocks.Page
 	name string
 }
@@ -118,7 +118,7 @@ func (d docs) run() {
 			commands = append(commands, bare(line))
 		}
 		if len(d.page.Crontab()) > 0 {
-			d.t.Error("nobody claims its crontab")
+			d.t.Error("no test claims its crontab")
 		}
 	}
 	for _, text := range d.page.Inline {
@@ -146,26 +146,26 @@ func (d docs) run() {
 		case strings.HasPrefix(command, "go "):
 			d.exec("..", "nice "+command) // other tests are under way
 		default:
-			d.t.Errorf("nobody runs %q: claim the page, or have .ci/run do it", command)
+			d.t.Errorf("no test runs %q: claim the page, or let .ci/run do it", command)
 		}
 	}
 	d.nothingLeft()
 }
 
 var (
-	// ours are commands wherever they stand, program where one is quoted alone.
+	// ours matches our commands wherever they stand, program one that is quoted alone.
 	ours    = regexp.MustCompile(`^(repolock|make|go|sh) [^=]`)
 	program = regexp.MustCompile(`^\s*(\$ )?(repolock|make|go|sh|bash|restic|rclone|borg|kopia|cloudstic|spin|apt-get|docker|kubectl|systemctl|sudo|crontab|git|curl|export) \S`)
 )
 
-// bare is a line without its comment.
+// bare returns a line without its comment.
 func bare(line string) string {
 	line, _, _ = strings.Cut(line, " # ")
 	return strings.Join(strings.Fields(line), " ")
 }
 
-// repolock runs a repolock, with a stand-in for the command that it is to run, and with
-// what the text leaves out.
+// repolock runs a repolock, with a stand-in for its command, and with arguments that the text
+// leaves out.
 func (d docs) repolock(command string) {
 	ran := false
 	has := func(s string) bool { return strings.Contains(command+" ", s) }
@@ -210,7 +210,7 @@ func (d docs) write(name, text string) {
 	}
 }
 
-// exec runs a command, which must go well.
+// exec runs a command, which must succeed.
 func (d docs) exec(dir, command string) string {
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(d.t.Context(), time.Hour)
@@ -228,8 +228,8 @@ func (d docs) exec(dir, command string) string {
 
 var url = regexp.MustCompile(`(?m)^url = .*`)
 
-// config is the page's example of a configuration file, with a directory in place of what
-// isn't there; "" if it has none.
+// config returns the page's example of a configuration file, with a directory in place of a
+// missing one; "" if it has none.
 func (d docs) config() string {
 	example := strings.Join(d.page.Fenced["toml"], "")
 	if example == "" {
@@ -239,10 +239,10 @@ func (d docs) config() string {
 	return d.path("config.toml")
 }
 
-// ci is what .ci/run runs.
+// ci is the commands that .ci/run runs.
 type ci struct {
-	lines []string          // of itself, and of what make does for it
-	tests map[string]string // by their names: the file that has it
+	lines []string          // of .ci/run itself, and of make for it
+	tests map[string]string // the file of each test, by name
 }
 
 func newCI(t *testing.T) *ci {
@@ -277,7 +277,7 @@ func newCI(t *testing.T) *ci {
 	return c
 }
 
-// recipe are the lines that make would execute.
+// recipe returns the lines that make would execute.
 func recipe(t *testing.T, targets string) []string {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", "make --no-print-directory -n "+targets)
@@ -297,7 +297,7 @@ func recipe(t *testing.T, targets string) []string {
 	return lines
 }
 
-// runs reports whether all that a command does is done by .ci/run.
+// runs reports whether .ci/run does all that a command does.
 func (c *ci) runs(t *testing.T, command string) bool {
 	t.Helper()
 	if targets, is := strings.CutPrefix(command, "make "); is {
@@ -311,7 +311,7 @@ func (c *ci) runs(t *testing.T, command string) bool {
 	return slices.Contains(c.lines, command)
 }
 
-// lacks says why .ci/run doesn't run a test that reads a page, if it doesn't.
+// lacks returns the reason why .ci/run doesn't run a test that reads a page, or "".
 func (c *ci) lacks(t *testing.T, name, page string) string {
 	t.Helper()
 	text, ok := c.tests[name]

@@ -15,7 +15,7 @@ import (
 	"github.com/repolock/repolock/internal/test/proxy"
 )
 
-// diagnosis is what of doctor's JSON these tests look at.
+// diagnosis is the part of doctor's JSON that these tests read.
 type diagnosis struct {
 	Checks []struct{ Name, Result, Detail string }
 	Clock  struct {
@@ -31,7 +31,7 @@ type diagnosis struct {
 	SuggestedURL string `json:"suggested_url"`
 }
 
-// diagnose runs repolock doctor, which leaves nothing.
+// diagnose runs repolock doctor, which must leave nothing.
 func diagnose(s *site, code int, fitness string) (d diagnosis) {
 	s.t.Helper()
 	cmd := exec.Command(filepath.Join(bin, "repolock"), "--json", "doctor")
@@ -65,8 +65,8 @@ func (d diagnosis) check(name string) (result, detail string) {
 	return "missing", ""
 }
 
-// TestDoctor finds real servers fit, and says what is to be gained. It runs on MinIO of
-// both ages.
+// TestDoctor: doctor finds real servers fit, and recommends what would help. It runs on MinIO
+// of both ages.
 func TestDoctor(t *testing.T) {
 	onEach(t, func(t *testing.T, k kind) {
 		t.Parallel()
@@ -97,8 +97,8 @@ func TestDoctor(t *testing.T) {
 	})
 }
 
-// doctorOfOldMinIO: one that takes If-Match on a key that isn't there is fit, but not if
-// the user has said that it keeps conditions.
+// doctorOfOldMinIO: a server that takes If-Match on a missing key is fit, unless the user has
+// declared that it keeps conditions.
 func doctorOfOldMinIO(s *site, d diagnosis) {
 	const which = "(MinIO before September 2025)"
 	if d.result("if_match") != "ok" || d.result("if_match_absent") != "warn" || !strings.Contains(d.detail("if_match_absent"), which) ||
@@ -111,8 +111,8 @@ func doctorOfOldMinIO(s *site, d diagnosis) {
 	}
 }
 
-// TestDoctorOfDeafServer: one that ignores conditions is fit, but not one that
-// the user has said keeps them.
+// TestDoctorOfDeafServer: a server that ignores conditions is fit, unless the user has
+// declared that it keeps them.
 func TestDoctorOfDeafServer(t *testing.T) {
 	for _, k := range []kind{onS3, onMinIO} {
 		t.Run(k.name, func(t *testing.T) {

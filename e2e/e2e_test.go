@@ -21,10 +21,10 @@ import (
 	"time"
 )
 
-// bin is the directory of the repolock that is tested.
+// bin is the directory of the repolock under test.
 var bin string
 
-// standIns are programs that this one can be, by the name that it is started by.
+// standIns are programs that this binary can be, by the name that starts it.
 var standIns = map[string]func(args []string) error{}
 
 func TestMain(m *testing.M) {
@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	unignore()
-	// These tests wait more than they work: they run side by side.
+	// These tests mostly wait, so they run in parallel.
 	flag.Parse()
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
@@ -56,8 +56,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// unignore makes the processes start with signals at their defaults, also under
-// nohup: what is caught is reset by execve(2).
+// unignore makes the processes start with default signals, also under nohup: execve(2) resets
+// caught signals.
 func unignore() {
 	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
 		if signal.Ignored(sig) {
@@ -70,7 +70,7 @@ func unignore() {
 var _ = neutral()
 
 // neutral removes the variables that would make these tests depend on the user and the
-// place. A test that needs a terminal sets TERM. A stand-in keeps its environment.
+// machine. A test that needs a terminal sets TERM. A stand-in keeps its environment.
 func neutral() struct{} {
 	if !strings.HasSuffix(os.Args[0], ".test") {
 		return struct{}{}
@@ -89,45 +89,44 @@ func neutral() struct{} {
 	if cache, err := os.UserCacheDir(); err == nil && os.Getenv("GOCACHE") == "" {
 		os.Setenv("GOCACHE", filepath.Join(cache, "go-build")) // for the builds
 	}
-	os.Setenv("XDG_CACHE_HOME", os.DevNull) // nothing is remembered there, or said once
+	os.Setenv("XDG_CACHE_HOME", os.DevNull) // repolock remembers nothing there, and repeats hints that it shows once
 	syscall.Umask(0o022)
 	return struct{}{}
 }
 
-// hang is how long a test waits for an event. Only a hang reaches it, however busy the
-// machine is.
+// hang is the longest wait for an event. Only a hang reaches it, however busy the machine is.
 const hang = 10 * time.Minute
 
-// ttl is the shortest that there is, for tests in which locks expire.
+// ttl is the shortest possible one, for tests in which locks expire.
 const ttl = 10 * time.Second
 
 // lasting is a ttl within which nothing expires and nothing is refreshed, however busy the
 // machine is.
 const lasting = time.Hour
 
-// site is a repository and what its users write beside it.
+// site is a repository and the files that its users write beside it.
 type site struct {
 	t   *testing.T
 	dir string
 	// repo is the repository's URL, or path.
 	repo string
-	// env is what the processes have in their environment besides.
+	// env is added to the environment of the processes.
 	env []string
 	backend
 }
 
-// backend is what a site's repository lives on.
+// backend is the store of a site's repository.
 type backend interface {
 	// away makes the repository unreachable, until back.
 	away()
 	back()
-	// left lists what there is of locks.
+	// left lists the objects of locks.
 	left() []string
 }
 
 func (s *site) path(name string) string { return filepath.Join(s.dir, name) }
 
-// process is a repolock that runs.
+// process is a running repolock.
 type process struct {
 	*exec.Cmd
 	s      *site
@@ -138,13 +137,13 @@ type process struct {
 func (s *site) start(args ...string) *process {
 	s.t.Helper()
 	cmd := exec.Command(filepath.Join(bin, "repolock"), args...)
-	// If the group of these tests is orphaned, the kernel continues all that are
-	// stopped in it, and a test might have stopped them on purpose: setpgid(2).
+	// If the group of these tests is orphaned, the kernel continues all its stopped processes,
+	// and a test might have stopped them on purpose: setpgid(2).
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return s.run(cmd)
 }
 
-// run starts a repolock. It ends with the test.
+// run starts a repolock, which ends with the test.
 func (s *site) run(cmd *exec.Cmd) *process {
 	s.t.Helper()
 	p := &process{Cmd: cmd, s: s, done: make(chan struct{})}
@@ -172,8 +171,8 @@ func (s *site) environ() []string {
 	return append(env, s.env...)
 }
 
-// hold starts a repolock around a ticking command, and waits until it runs. Unless a flag
-// says otherwise its lock outlasts the test.
+// hold starts a repolock around a ticking command, and waits until it runs. Unless a flag sets
+// its ttl, the lock outlasts the test.
 func (s *site) hold(operation, name string, flags ...string) *process {
 	s.t.Helper()
 	args := append([]string{operation, "--ttl", lasting.String()}, flags...)
@@ -185,7 +184,7 @@ func (s *site) hold(operation, name string, flags ...string) *process {
 // brief are the flags of a hold whose lock expires soon.
 var brief = []string{"--ttl", ttl.String()}
 
-// end lets the command that hold started end, and wants it to have gone well.
+// end lets the command that hold started end. It must succeed.
 func (p *process) end(name string) {
 	p.s.t.Helper()
 	p.s.touch("stop-" + name)
@@ -214,13 +213,13 @@ func (s *site) until(what string, most time.Duration, cond func() bool) {
 	s.t.Helper()
 	for end := time.Now().Add(most); !cond(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			s.t.Fatalf("waited %v in vain for: %s", most, what)
+			s.t.Fatalf("waited %v for: %s", most, what)
 		}
 	}
 }
 
-// freed waits until a prune gets in, and returns when it did. One that begins later than
-// due must not be refused. It asks now and then: tests that do nothing but start processes
+// freed waits until a prune gets in, and returns when it did. A prune that begins after due
+// must not be refused. freed asks now and then: tests that do nothing but start processes
 // would hold up all others.
 func (s *site) freed(due time.Time) (in time.Time) {
 	s.t.Helper()
@@ -252,15 +251,15 @@ func (s *site) touch(name string) {
 	}
 }
 
-// ticks is a command that writes the time into a file over and over, until the
-// file stop-NAME exists: what it wrote shows when it ran.
+// ticks is a command that writes the time into a file over and over, until the file stop-NAME
+// exists. The file shows when the command ran.
 func ticks(name string) []string {
 	return []string{"--", "sh", "-c", `
 echo $$ >pid-` + name + `
 while [ ! -e stop-` + name + ` ]; do date +%s%N >>` + name + `; sleep 0.1; done`}
 }
 
-// times are when a ticking command ran.
+// times returns when a ticking command ran.
 func (s *site) times(name string) (times []time.Time) {
 	s.t.Helper()
 	raw, err := os.ReadFile(s.path(name))
@@ -276,7 +275,7 @@ func (s *site) times(name string) (times []time.Time) {
 	return times
 }
 
-// last is when a ticking command ran last; the zero time if it never did.
+// last returns when a ticking command ran last; the zero time if it never did.
 func (s *site) last(name string) time.Time {
 	s.t.Helper()
 	if times := s.times(name); len(times) > 0 {
@@ -285,7 +284,7 @@ func (s *site) last(name string) time.Time {
 	return time.Time{}
 }
 
-// ticksOn waits until a command ticks, later than now.
+// ticksOn waits until a command ticks after this moment.
 func (s *site) ticksOn(name string) {
 	s.t.Helper()
 	now := time.Now()

@@ -14,7 +14,7 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// faults are what the network and a store do to requests on a bad day.
+// faults are those of a bad network and a bad store.
 var faults = map[string]func(proxy.Request) proxy.Fault{
 	"lost answers": chance(0.15, func() proxy.Fault { return proxy.Fault{LoseAnswer: true} }),
 	"resets":       chance(0.2, func() proxy.Fault { return proxy.Fault{Reset: true} }),
@@ -22,8 +22,8 @@ var faults = map[string]func(proxy.Request) proxy.Fault{
 	"errors":       chance(0.2, func() proxy.Fault { return proxy.Fault{Status: 500, Code: "InternalError"} }),
 	"conflicts":    onPuts(chance(0.4, func() proxy.Fault { return proxy.Fault{Status: 409, Code: "ConditionalRequestConflict"} })),
 	"too many":     chance(0.2, func() proxy.Fault { return proxy.Fault{Status: 429, Code: "TooManyRequests"} }),
-	// Longer than a request is waited for, so that it is applied after it was
-	// given up, or was applied without an answer.
+	// Longer than a client waits for an answer, so the request is applied after the client
+	// gave up, or is applied without an answer.
 	"delays": chance(0.1, func() proxy.Fault {
 		if rand.IntN(2) == 0 {
 			return proxy.Fault{Before: 5 * time.Second}
@@ -44,7 +44,7 @@ var faults = map[string]func(proxy.Request) proxy.Fault{
 	},
 }
 
-// chance gives a part of all requests a fault.
+// chance gives a share of all requests a fault.
 func chance(p float64, fault func() proxy.Fault) func(proxy.Request) proxy.Fault {
 	return func(proxy.Request) proxy.Fault {
 		if rand.Float64() < p {
@@ -54,7 +54,7 @@ func chance(p float64, fault func() proxy.Fault) func(proxy.Request) proxy.Fault
 	}
 }
 
-// onPuts has a fault happen to what is put alone.
+// onPuts limits a fault to puts.
 func onPuts(decide func(proxy.Request) proxy.Fault) func(proxy.Request) proxy.Fault {
 	return func(r proxy.Request) proxy.Fault {
 		if r.Op == "put" {
@@ -70,11 +70,10 @@ func anyOf(r proxy.Request) proxy.Fault {
 	return decide[rand.IntN(len(decide))](r)
 }
 
-// TestFaults: whatever goes wrong with requests, no holder is in together with an exclusive
-// one, the lock can still be acquired, and its remaining objects expire.
+// TestFaults: whichever requests fail, no holder is in together with an exclusive one, the
+// lock can still be acquired, and its remaining objects expire.
 func TestFaults(t *testing.T) {
-	// Beside nothing else: other tests are about time, and these keep the machine
-	// busy.
+	// Beside no other test: others depend on time, and these keep the machine busy.
 	for _, k := range kinds {
 		for name, decide := range faults {
 			t.Run(k.name+", "+name, func(t *testing.T) { badDay(t, k, decide) })
@@ -92,15 +91,15 @@ func badDay(t *testing.T, k kind, decide func(proxy.Request) proxy.Fault) {
 	log := p.Take()
 	t.Logf("%v; %d requests", r, len(log))
 	if r.grants[replock.Shared]+r.grants[replock.Exclusive] == 0 {
-		t.Error("nobody ever got in")
+		t.Error("no client ever got in")
 	}
 
 	p.Settle()
 	freesItself(t, at)
 }
 
-// freesItself: the lock is free once its holders are gone and no request is under way.
-// Its remaining objects are out of the way within a ttl: a later acquirer isn't refused.
+// freesItself checks that the lock is free once its holders are gone and no request is under
+// way. Within a ttl its remaining objects no longer make a later acquirer fail.
 func freesItself(t *testing.T, at place) {
 	t.Helper()
 	orphans, start := len(at.left()), time.Now()

@@ -87,7 +87,7 @@ func (l *listener) heard(what string) (of []message) {
 	return of
 }
 
-// end has the guest's command end by itself.
+// end makes the guest's command end by itself.
 func (l *listener) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

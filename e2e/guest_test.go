@@ -39,8 +39,8 @@ const toHost = "10.0.2.2"
 // patience is a limit that only a hang reaches.
 const patience = 15 * time.Minute
 
-// kernelOptions has the kernel read the time from the HPET, without a check of the timer. On a
-// busy machine that check fails, and so does a calibration of the processor's clock. A panic
+// kernelOptions make the kernel read the time from the HPET, without a check of the timer. On
+// a busy machine that check fails, and so does a calibration of the processor's clock. A panic
 // ends qemu.
 const kernelOptions = "no_timer_check clocksource=hpet panic=-1 quiet console=ttyS0"
 
@@ -159,7 +159,7 @@ func (g *guest) read(out io.Reader, wait func() error) {
 	}
 }
 
-// order has qemu execute a command, and waits until it has.
+// order makes qemu execute a command, and waits until it has.
 func (g *guest) order(command string) {
 	g.t.Helper()
 	if _, err := fmt.Fprintf(g.in, `{"execute":%q}`+"\n", command); err != nil {
@@ -177,7 +177,7 @@ func (g *guest) order(command string) {
 	}
 }
 
-// pause has the hypervisor stop the guest, and resume continue it.
+// pause makes the hypervisor stop the guest, and resume makes it continue.
 func (g *guest) pause()  { g.t.Helper(); g.order("stop") }
 func (g *guest) resume() { g.t.Helper(); g.order("cont") }
 
@@ -193,7 +193,7 @@ func (g *guest) until(what string, cond func() bool) {
 		case <-time.After(20 * time.Millisecond):
 		}
 		if time.Now().After(end) {
-			g.t.Fatalf("waited %v in vain for: %s", patience, what)
+			g.t.Fatalf("waited %v for: %s", patience, what)
 		}
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// step is what is done at a terminal: a line for the shell, a line for what runs, or a
-// key, or that what runs is killed, or that it stops by itself; and a pattern of what
-// comes then.
+// step is one action at a terminal, and a pattern of the output that follows. The action is a
+// line for the shell, a line for the running program, a key, or a kill of the program; or the
+// program stops by itself.
 type step struct {
 	run, text, key string
 	kill, stops    bool
@@ -28,7 +28,7 @@ const (
 	suspended = `(?is)(stopped|suspended).*` + ready + "$"
 )
 
-// jobs are what people do with a command at a terminal. $W is repolock, or nothing.
+// jobs are uses of a command at a terminal. $W is repolock, or nothing.
 var jobs = map[string][]step{
 	"Ctrl-C": {
 		{run: "$W " + up, shows: "up$"}, {key: "C-c", shows: prompt}, {run: "echo code $?", shows: "^code 130\n" + ready},
@@ -98,18 +98,18 @@ var jobs = map[string][]step{
 	},
 }
 
-// TestJobControl works as if repolock were not there: after each key the screen is the
-// same, apart from the numbers of processes, from a shell's word on a death by a signal,
-// where it sees an exit code, and from why a job has stopped in the background.
+// TestJobControl: job control works as if repolock were not there. After each key the screen
+// is the same, apart from the numbers of processes, the shell's message for a death by a
+// signal, where it sees an exit code, and the reason why a job has stopped in the background.
 func TestJobControl(t *testing.T) {
 	for name, steps := range jobs {
 		for shell := range shells {
-			if only, _, some := strings.Cut(name, ": "); some && only != shell { // the others leave such modes as they are
+			if only, _, some := strings.Cut(name, ": "); some && only != shell { // the other shells don't restore modes
 				continue
 			}
 			t.Run(shell+" "+name, func(t *testing.T) {
 				s := newSite(t)
-				// It reads once the shell has its prompt, and so is seen to stop after that.
+				// It reads once the shell has its prompt, so the test sees it stop after that.
 				reader := "echo $$ >pid-$WINDOW; until [ -e prompted ]; do sleep 0.1; done; read x; echo got-$x"
 				if err := os.WriteFile(s.path("reader"), []byte(reader), 0o600); err != nil {
 					t.Fatal(err)
@@ -124,7 +124,7 @@ func TestJobControl(t *testing.T) {
 						want, got = same(bare.screen()), same(wrapped.screen())
 						return want == got
 					}
-					if killed = killed || st.kill; killed { // which a shell says on a line of its own
+					if killed = killed || st.kill; killed { // a shell prints this on a line of its own
 						continue
 					}
 					for end := time.Now().Add(30 * time.Second); !equal(); time.Sleep(20 * time.Millisecond) {
@@ -139,7 +139,7 @@ func TestJobControl(t *testing.T) {
 	}
 }
 
-// do does a step, and waits for what comes.
+// do does a step, and waits for its output.
 func (w *window) do(st step) {
 	w.s.t.Helper()
 	switch {
@@ -171,14 +171,14 @@ var (
 	deaths  = regexp.MustCompile(`(zsh: )?([Qq]uit)( \(core dumped\))?( .*)?\n`)
 )
 
-// same is a screen without the parts that can differ.
+// same returns a screen without the parts that can differ.
 func same(screen string) string {
 	screen = numbers.ReplaceAllString(screen, "$1 PID")
 	screen = reasons.ReplaceAllString(screen, "$1 ")
 	return deaths.ReplaceAllString(screen, "")
 }
 
-// locks are the files that there are in the repository.
+// locks returns the files of the repository.
 func (s *site) locks() (files []string) {
 	for _, path := range s.left() {
 		if info, err := os.Stat(path); err == nil && !info.IsDir() && !strings.Contains(path, "/.") {

@@ -29,7 +29,7 @@ func TestLocalScript(t *testing.T) {
 	}
 }
 
-// TestOnLost: the other ways to deal with a loss.
+// TestOnLost: --on-lost term, kill and warn treat a loss as documented.
 func TestOnLost(t *testing.T) {
 	for _, c := range []struct {
 		how, command string
@@ -46,7 +46,8 @@ func TestOnLost(t *testing.T) {
 	} {
 		t.Run(c.how+" "+c.command[:20], func(t *testing.T) {
 			s := newSite(t)
-			// TERM comes this long before the deadline that a busy machine has time to act on it.
+			// TERM comes so long before the deadline that a busy machine has time to act on
+			// it.
 			p := s.start("backup", "--ttl", "60s", "--on-lost", c.how, "--", "sh", "-c", c.command)
 			s.until("the command to run", hang, func() bool { return s.exists("started") })
 			s.away()
@@ -69,7 +70,7 @@ func TestOnLost(t *testing.T) {
 	}
 }
 
-// TestSignals reach the command, and its fate is repolock's.
+// TestSignals: a signal reaches the command, and repolock ends as the command does.
 func TestSignals(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2} {
 		t.Run(sig.String(), func(t *testing.T) {
@@ -97,8 +98,8 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// TestSignalWhileAcquiring: one that ends a command ends the acquire, and
-// nothing is run or left; another one reaches the command once it runs.
+// TestSignalWhileAcquiring: a signal that ends a command ends the acquire, runs nothing and
+// leaves nothing. Any other signal reaches the command once it runs.
 func TestSignalWhileAcquiring(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR1} {
 		t.Run(sig.String(), func(t *testing.T) {

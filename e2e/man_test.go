@@ -14,7 +14,7 @@ import (
 // codeLines are lines of acquire's help, which stay lines.
 const codeLines = "$(repolock acquire --shared --for-pid $$) || exit\n         export REPOLOCK_TOKEN=$TOKEN\n"
 
-// TestManualRenders: the readers of manual pages have no complaint, and show a flag as it is
+// TestManualRenders: the readers of manual pages don't complain, and show a flag as it is
 // typed.
 func TestManualRenders(t *testing.T) {
 	manual, err := exec.Command(filepath.Join(bin, "repolock"), "man").Output()
@@ -39,5 +39,5 @@ func TestManualRenders(t *testing.T) {
 	}
 }
 
-// overstrike is how bold is printed.
+// overstrike matches bold text as it is printed.
 var overstrike = regexp.MustCompile(".\b")

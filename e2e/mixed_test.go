@@ -9,7 +9,7 @@ import (
 	"github.com/repolock/repolock/internal/test/proxy"
 )
 
-// TestPartition: the holder is cut off while another client isn't, and gets in. The first
+// TestPartition: the holder is cut off, and another client, which isn't, gets in. The first
 // command never runs at the same time, and never again.
 func TestPartition(t *testing.T) {
 	onEach(t, func(t *testing.T, k kind) {

@@ -43,7 +43,7 @@ func clone(t *testing.T) string {
 	return dir
 }
 
-// built is what goreleaser says of what it has built.
+// built is goreleaser's list of the files that it has built.
 func built(t *testing.T) (b struct{ Version, Commit string }) {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(clone(t), "dist/metadata.json"))
@@ -56,7 +56,7 @@ func built(t *testing.T) (b struct{ Version, Commit string }) {
 	return b
 }
 
-// in runs a command in a directory, and returns what it prints.
+// in runs a command in a directory, and returns its output.
 func in(t *testing.T, dir, command string, env ...string) string {
 	t.Helper()
 	cmd := exec.Command("sh", "-euc", command)
@@ -69,7 +69,7 @@ func in(t *testing.T, dir, command string, env ...string) string {
 	return string(out)
 }
 
-// blocks are the commands of a document: what stands in its sh blocks.
+// blocks returns the commands in the sh blocks of a document.
 func blocks(t *testing.T, file string) (all []string) {
 	t.Helper()
 	page, err := docblocks.Read(file)
@@ -82,13 +82,13 @@ func blocks(t *testing.T, file string) (all []string) {
 	return all
 }
 
-// isVersion wants what repolock version prints to be the version of the packages.
+// isVersion checks that the output of repolock version has the version of the packages.
 func isVersion(t *testing.T, printed string) {
 	t.Helper()
 	b := built(t)
 	if !strings.Contains(printed, "repolock v"+b.Version+" ") || !strings.Contains(printed, "commit "+b.Commit[:12]+" of 20") ||
 		strings.Contains(printed, "modified") {
-		t.Errorf("built of %s, %s, it says %s", b.Version, b.Commit, printed)
+		t.Errorf("built of %s, %s, it prints %s", b.Version, b.Commit, printed)
 	}
 }
 
@@ -131,7 +131,7 @@ func TestPackagesDocument(t *testing.T) {
 	})
 	t.Run("rpm", func(t *testing.T) {
 		root := t.TempDir()
-		// Debian's rpm knows nothing of what is installed, and that root has no shell.
+		// Debian's rpm doesn't know the installed packages, nor that root has no shell.
 		in(t, dir, strings.Replace(commands[rpm], "rpm -i ", "rpm -i --nodeps --noscripts --root "+root+" ", 1))
 		isVersion(t, in(t, root, "usr/bin/repolock version"))
 		listing := in(t, dir, "rpm -qpl dist/*.rpm")

@@ -149,7 +149,7 @@ func (p *pausedGuest) keep() {
 	key, _, _ := strings.Cut(p.lock(), " ")
 	p.pause()
 	paused := time.Now()
-	time.Sleep(5 * time.Second) // the guest must not mind it
+	time.Sleep(5 * time.Second) // these must not disturb the guest
 	p.resume()
 	p.step <- time.Since(paused)
 	p.until("the step of the guest's wall clock", func() bool { return len(p.heard("stepped")) > 0 })

@@ -18,7 +18,7 @@ import (
 	"github.com/repolock/repolock/internal/test/miniotest"
 )
 
-// policy is one of the README's, for a place.
+// policy is one of the README's policies, for a place.
 func policy(t testing.TB, name string, p place) []byte {
 	t.Helper()
 	readme, err := os.ReadFile("../README.md")
@@ -34,7 +34,7 @@ func policy(t testing.TB, name string, p place) []byte {
 	return nil
 }
 
-// allowed has a driver's repolock work on a place by one of the README's policies.
+// allowed runs a driver's repolock on a place under one of the README's policies.
 func allowed(t *testing.T, k kind, policyName string) (*site, account) {
 	t.Helper()
 	p := k.on(k.shared(t))
@@ -44,8 +44,8 @@ func allowed(t *testing.T, k kind, policyName string) (*site, account) {
 	return s, a
 }
 
-// TestPolicies: what the README's policies are for works, through both drivers,
-// and what they aren't for is refused.
+// TestPolicies: each policy of the README allows the operations that it is for, through both
+// drivers, and no others.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	for _, k := range []kind{onS3, onMinIO} {
@@ -63,8 +63,8 @@ func TestPolicies(t *testing.T) {
 func policyShared(s *site, a account) {
 	staleOfEachKind(s, a)
 	s.passes("backup", 2*ttl)
-	// A stale shared lock isn't in the way of a shared one, and lock.exclusive is for
-	// exclusive acquirers to write over.
+	// A stale shared lock doesn't keep a shared one out, and lock.exclusive is for exclusive
+	// acquirers to overwrite.
 	leftovers := func() bool {
 		left := s.left()
 		return len(left) == 2 && strings.HasSuffix(left[0], "/lock.exclusive") && strings.Contains(left[1], "/lock.shared/")
@@ -74,7 +74,7 @@ func policyShared(s *site, a account) {
 	}
 	s.holdsOn("backup")
 	s.passes("restore", 0, "--name", "nightly")
-	s.isTold(77, "s3:PutObject", "prune", "--", "touch", "ran")
+	s.fails(77, "s3:PutObject", "prune", "--", "touch", "ran")
 	if s.exists("ran") || !leftovers() {
 		s.t.Errorf("a prune was run, or has left something: %q", s.left())
 	}
@@ -112,7 +112,7 @@ func policyNoDelete(s *site, a account) {
 	s.passes("prune", 2*ttl)
 	s.holdsOn("backup")
 	s.holdsOn("prune")
-	// Free for others too, by whatever driver, and with whatever rights.
+	// The lock is free for others too, through either driver, with any rights.
 	other := a.site(s.t)
 	other.passes("backup", 0)
 	other.passes("prune", 0)
@@ -140,7 +140,7 @@ func policyStatus(s *site, a account) {
 	}
 	holder.end("a")
 	for _, operation := range []string{"backup", "prune"} {
-		s.isTold(77, "s3:PutObject", operation, "--", "touch", "ran")
+		s.fails(77, "s3:PutObject", operation, "--", "touch", "ran")
 	}
 	if s.exists("ran") {
 		s.t.Error("the command was run")
@@ -151,7 +151,7 @@ func policyStatus(s *site, a account) {
 	s.nothingLeft()
 }
 
-// staleOfEachKind leaves what crashed holders do.
+// staleOfEachKind leaves the objects that crashed holders leave.
 func staleOfEachKind(s *site, a account) {
 	s.t.Helper()
 	const body = `{"operation":"prune","holder":"h (pid 1)","expires_at":"2020-01-01T00:00:00Z","ttl_seconds":10}`
@@ -160,7 +160,7 @@ func staleOfEachKind(s *site, a account) {
 	}
 }
 
-// passes: an operation gets in, at the latest one that begins after a time.
+// passes checks that an operation gets in, at the latest one that begins after a time.
 func (s *site) passes(operation string, within time.Duration, flags ...string) {
 	s.t.Helper()
 	args := append(append([]string{operation}, flags...), "--", "true")
@@ -180,8 +180,8 @@ func (s *site) passes(operation string, within time.Duration, flags ...string) {
 	}
 }
 
-// holdsOn: an operation holds its lock past its ttl, for three refreshes, and releases it.
-// Nothing goes wrong but what a busy machine has done.
+// holdsOn checks that an operation holds its lock past its ttl, for three refreshes, and
+// releases it. The only failures allowed are those of a busy machine.
 func (s *site) holdsOn(operation string) {
 	s.t.Helper()
 	name := operation + "-on"
@@ -196,10 +196,10 @@ func (s *site) holdsOn(operation string) {
 	}
 }
 
-// expected is what --verbose says of a lock that is held.
+// expected matches a line of --verbose for a held lock.
 var expected = regexp.MustCompile("^repolock: (acquired|refreshed|released): ")
 
-// TestRights: the README's policies give what is listed here, and nothing else: to
+// TestRights: the README's policies grant the rights that are listed here, and no others: to
 // list, read, write and delete.
 func TestRights(t *testing.T) {
 	t.Parallel()
@@ -273,8 +273,7 @@ func (a account) rights(t *testing.T, key string) (rights string) {
 	return rights
 }
 
-// TestLackingPermission: the error names the permission, in one line, and nothing
-// is left.
+// TestLackingPermission: the error names the permission, in one line, and nothing is left.
 func TestLackingPermission(t *testing.T) {
 	t.Parallel()
 	for _, k := range []kind{onS3, onMinIO} {
@@ -290,10 +289,10 @@ func TestLackingPermission(t *testing.T) {
 				s := p.site(t)
 				s.env = newAccount(t, p, most).environ()
 				if lacking == "s3:ListBucket" {
-					s.isTold(77, lacking, "status")
+					s.fails(77, lacking, "status")
 				}
 				for _, operation := range []string{"backup", "prune"} {
-					s.isTold(77, lacking, operation, "--", "touch", "ran")
+					s.fails(77, lacking, operation, "--", "touch", "ran")
 				}
 				if s.exists("ran") {
 					t.Error("the command was run")

@@ -21,7 +21,7 @@ func TestPrograms(t *testing.T) {
 		if !script {
 			t.Fatal("the script doesn't begin with its environment")
 		}
-		// The page's own environment for a bucket, under the name of the other one.
+		// The page's own variable for a bucket has the other bucket's name.
 		in = "cat >\"$HOME/directory.env\"" + strings.Replace(in, "bucket.env", "backup.env", 1)
 		p.rclone(in)
 		if p.exists("remote/data/documents") {

@@ -11,8 +11,8 @@ import (
 	"github.com/repolock/repolock/internal/text"
 )
 
-// These tests run what docs/ says of other backup programs, as it stands there, with the
-// real programs.
+// These tests run the commands of docs/ for other backup programs unchanged, with the real
+// programs.
 
 func TestRestic(t *testing.T) {
 	p := newPage(t, "restic.md")
@@ -43,7 +43,7 @@ func (p *page) rclone(script string) {
 	// A restore can run beside commands under a shared lock: it must change no file.
 	for _, command := range append(p.Lines(), p.Crontab()...) {
 		if strings.Contains(command, " backup ") && strings.Contains(command, "rclone copy") && !strings.Contains(command, "--immutable") {
-			p.t.Errorf("%s may change files beside a restore", command)
+			p.t.Errorf("%s can change files beside a restore", command)
 		}
 	}
 	out := p.run(script)
@@ -56,7 +56,7 @@ func (p *page) rclone(script string) {
 		}
 	}
 	if strings.Contains(is, "draft") {
-		p.t.Errorf("what was deleted is still there:\n%s", is)
+		p.t.Errorf("the deleted files are still there:\n%s", is)
 	}
 	p.unlocked()
 }
@@ -64,7 +64,7 @@ func (p *page) rclone(script string) {
 func TestBorg(t *testing.T) {
 	p := newPage(t, "borg.md")
 	p.contains(p.run(p.Script()), "the restore is refused: 75")
-	// Other machines do the same, in the same repository; one of them prunes last.
+	// Other machines use the same repository; one of them prunes last.
 	for _, machine := range []string{"one", "two", "three", "one"} {
 		for _, command := range p.Crontab() {
 			p.sh("unshare --uts sh -euc 'hostname " + machine + `; eval "$0"' ` + text.Quote(command))
@@ -83,7 +83,7 @@ func TestBorg(t *testing.T) {
 	p.unlocked()
 }
 
-// TestKopia builds it: no package of Debian's has it.
+// TestKopia builds kopia: no package of Debian's has it.
 func TestKopia(t *testing.T) {
 	p := newPage(t, "kopia.md")
 	build := exec.CommandContext(t.Context(), "go", "build", "-C", "kopia", "-o", p.path("bin")+"/", "github.com/kopia/kopia")
@@ -97,7 +97,7 @@ func TestKopia(t *testing.T) {
 	p.unlocked()
 }
 
-// run runs all blocks in one shell, and then what is for cron; it returns what they said.
+// run runs all blocks in one shell, and then the crontab entries; it returns their output.
 func (p *page) run(script string) string {
 	p.t.Helper()
 	if len(script) == 0 || len(p.Crontab()) == 0 {

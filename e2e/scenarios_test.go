@@ -13,7 +13,7 @@ import (
 	"github.com/repolock/repolock/internal/audit"
 )
 
-// scenarios are what goes the same way on every store.
+// scenarios behave the same on every store.
 var scenarios = []struct {
 	name   string
 	outage bool // it takes the store away
@@ -35,7 +35,8 @@ var scenarios = []struct {
 	{"contenders", false, contenders},
 }
 
-// shared: two are in at once, and an exclusive isn't; then the other way round.
+// shared: two shared holders are in at once, and an exclusive one isn't; then the other way
+// round.
 func shared(s *site) {
 	a, b := s.hold("backup", "a"), s.hold("restore", "b")
 	refused(s, "prune", a, b)
@@ -61,7 +62,7 @@ func refused(s *site, operation string, holders ...*process) {
 	}
 	for _, h := range holders {
 		if pid := fmt.Sprintf("(pid %d)", h.Process.Pid); !strings.Contains(p.stderr.String(), pid) {
-			s.t.Errorf("the %s isn't told of %s: %s", operation, pid, p.stderr.String())
+			s.t.Errorf("the %s's output doesn't name %s: %s", operation, pid, p.stderr.String())
 		}
 	}
 	if s.exists("refused-ran") {
@@ -69,8 +70,8 @@ func refused(s *site, operation string, holders ...*process) {
 	}
 }
 
-// killed: the command of a holder that is killed dies with it, and the lock frees
-// itself: not before its lease is over, and soon after.
+// killed: the command of a holder that is killed dies with it. The lock becomes free not
+// before its lease has ended, and soon after.
 func killed(s *site, operation string) {
 	p := s.hold(operation, "a", brief...)
 	p.signal(syscall.SIGKILL)
@@ -85,8 +86,7 @@ func killed(s *site, operation string) {
 	s.nothingLeft()
 }
 
-// broken: break-lock stops the command of a live holder, which sees it when it refreshes
-// its lock.
+// broken: break-lock stops the command of a live holder at its next refresh.
 func broken(s *site, operation string) {
 	p := s.hold(operation, "a", brief...)
 	if code := s.start("break-lock", "--yes").code(); code != 0 {
@@ -101,8 +101,8 @@ func broken(s *site, operation string) {
 	s.nothingLeft()
 }
 
-// longOutage: while the repository can't be reached for longer than the lease, the
-// command is stopped, and afterwards it goes on, since it is alone.
+// longOutage: while the repository is unreachable for longer than the lease, the command is
+// stopped. Afterwards it continues, since no other holder has come.
 func longOutage(s *site, operation string) {
 	p := s.hold(operation, "a", brief...)
 	s.away()
@@ -117,8 +117,8 @@ func longOutage(s *site, operation string) {
 	s.nothingLeft()
 }
 
-// shortOutage isn't noticed by the command. The lease is long enough for a busy machine to
-// start a server in.
+// shortOutage: the command doesn't notice an outage that is shorter than the lease. The lease
+// is long enough for a busy machine to start a server in.
 func shortOutage(s *site, operation string) {
 	p := s.hold(operation, "a", "--ttl", "90s", "--verbose", "--audit", s.path("audit"))
 	s.away()
@@ -136,7 +136,7 @@ func shortOutage(s *site, operation string) {
 	s.nothingLeft()
 }
 
-// killedByOutage: with --on-lost kill the command is dead before another holder can be in.
+// killedByOutage: with --on-lost kill the command is dead before another holder can get in.
 func killedByOutage(s *site) {
 	p := s.hold("backup", "a", append(brief, "--on-lost", "kill")...)
 	s.away()
@@ -168,8 +168,8 @@ func resumeFor(s *site) {
 	s.back()
 }
 
-// overtaken: while repolock itself is stopped past its lease another holder gets in.
-// The command of the first doesn't run at the same time, and never again.
+// overtaken: while repolock itself is stopped past its lease another holder gets in. The
+// command of the first doesn't run at the same time, and never again.
 func overtaken(s *site) {
 	a := s.hold("backup", "a", brief...)
 	a.signal(syscall.SIGSTOP)
@@ -178,7 +178,7 @@ func overtaken(s *site) {
 	s.lostTo(a)
 }
 
-// another waits until another holder has got in, and has left.
+// another waits until another holder has come and gone.
 func (s *site) another() {
 	s.t.Helper()
 	s.until("another to get in", hang, func() bool {
@@ -186,7 +186,8 @@ func (s *site) another() {
 	})
 }
 
-// lostTo: the first holder has lost its lock to that one, and its command hasn't run since.
+// lostTo checks that the first holder has lost its lock to another's, and that its command
+// hasn't run since.
 func (s *site) lostTo(a *process) {
 	s.t.Helper()
 	if code := a.code(); code != 79 {
@@ -201,7 +202,7 @@ func (s *site) lostTo(a *process) {
 	s.nothingLeft()
 }
 
-// stoppedAlone: no other holder was in, so the command goes on.
+// stoppedAlone: no other holder was in, so the command continues.
 func stoppedAlone(s *site) {
 	a := s.hold("prune", "a", brief...)
 	a.signal(syscall.SIGSTOP)
@@ -217,7 +218,7 @@ func stoppedAlone(s *site) {
 	s.nothingLeft()
 }
 
-// contenders: of many processes that prune at once never two are in.
+// contenders: of many processes that prune at once two are never in together.
 func contenders(s *site) {
 	const n, rounds = 6, 8
 	results := make(chan string, n)

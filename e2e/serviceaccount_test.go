@@ -24,13 +24,13 @@ import (
 	"github.com/repolock/repolock/internal/test/miniotest"
 )
 
-// account is a service account of a MinIO server, with its policy's rights alone.
+// account is a service account of a MinIO server, with the rights of its policy only.
 type account struct {
 	place
 	key, secret string
 }
 
-// newAccount makes one, which ends with the test.
+// newAccount makes an account, which ends with the test.
 func newAccount(t testing.TB, p place, policy []byte) account {
 	t.Helper()
 	a := account{p, rand.Text()[:20], rand.Text()}
@@ -51,7 +51,7 @@ func newAccount(t testing.TB, p place, policy []byte) account {
 	return a
 }
 
-// environ has a repolock use the account.
+// environ is the environment of a repolock that uses the account.
 func (a account) environ() []string {
 	return []string{
 		"AWS_ACCESS_KEY_ID=" + a.key, "AWS_SECRET_ACCESS_KEY=" + a.secret,
@@ -71,8 +71,8 @@ func (a account) client(t testing.TB) *minio.Client {
 	return c
 }
 
-// administer sends a request of MinIO's administration, as the root. MinIO's own
-// library for it would bring more dependencies than all of repolock has.
+// administer sends a request of MinIO's administration, as the root. MinIO's own library for
+// it would bring more dependencies than repolock has.
 func administer(s server, method, what string, body []byte) error {
 	r, err := http.NewRequest(method, s.Endpoint()+"/minio/admin/v3/"+what, bytes.NewReader(body))
 	if err != nil {
@@ -92,8 +92,8 @@ func administer(s server, method, what string, body []byte) error {
 	return nil
 }
 
-// sealed encrypts a body for the server's administration, by the root's password:
-// salt, the method's number, nonce, and one fragment that is the last.
+// sealed encrypts a body for the server's administration, by the root's password: salt, the
+// number of the method, nonce, and one fragment, the last.
 func sealed(t testing.TB, body []byte) []byte {
 	t.Helper()
 	salt, nonce := make([]byte, 32), make([]byte, 8)

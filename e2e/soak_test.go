@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// TestSoak: make soak goes on until it is interrupted, and says what it ran.
+// TestSoak: make soak runs until it is interrupted, and prints its totals.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("nice", "make", "-C", "..", "soak")
@@ -31,7 +31,7 @@ func TestSoak(t *testing.T) {
 		case err := <-done:
 			t.Fatalf("it ended: %v\n%s", err, out)
 		case <-within:
-			t.Fatalf("it tells nothing:\n%s", out)
+			t.Fatalf("it printed no totals:\n%s", out)
 		case <-time.After(100 * time.Millisecond):
 		}
 	}

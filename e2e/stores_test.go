@@ -19,19 +19,18 @@ import (
 // kind is a driver on a server.
 type kind struct {
 	name string
-	// shared is the server of all tests, and own one of the test's own.
+	// shared is the server of all tests, and own a server for one test.
 	shared, own func(testing.TB) server
-	// url names a repository in a bucket of the server that is at the host, or of
-	// one behind it.
+	// url names a repository in a bucket of the server at the host, or behind a proxy there.
 	url func(host, bucket string) string
 }
 
-// server is what a bucket lives on.
+// server is the server of a bucket.
 type server interface {
 	Endpoint() string
 	Bucket() string
 	Keys(bucket string) []string
-	// Kill ends a server of the test's own as a crash does, until Start.
+	// Kill ends a test's own server as a crash does, until Start.
 	Kill()
 	Start()
 }
@@ -51,8 +50,8 @@ var (
 	kinds = []kind{onS3, onMinIO, onB2}
 )
 
-// The credentials are in the environment, of the tests and of what they run, and
-// nothing else is that the drivers' chains look for.
+// The credentials are in the environment of the tests and of their processes, and nothing else
+// is that the drivers' chains look for.
 func init() {
 	for name, value := range credentials {
 		if err := os.Setenv(name, value); err != nil {
@@ -96,12 +95,12 @@ func (p place) away()          { p.Kill() }
 func (p place) back()          { p.Start() }
 func (p place) left() []string { return p.Keys(p.bucket) }
 
-// site is one whose repository is there.
+// site returns a site whose repository is there.
 func (p place) site(t *testing.T) *site {
 	return &site{t: t, dir: t.TempDir(), repo: p.repo(), backend: p}
 }
 
-// at is the same site with the repository at another URL.
+// at returns the same site with the repository at another URL.
 func (s *site) at(repo string) *site {
 	other := *s
 	other.repo = repo
@@ -120,10 +119,10 @@ func proxied(t testing.TB, s server, b proxy.Behaviour) *proxy.Proxy {
 	return p
 }
 
-// root signs for the proxy what it has changed.
+// root signs requests that the proxy has changed.
 var root = &proxy.Credentials{User: miniotest.User, Password: miniotest.Password}
 
-// openStore is a client of its own of a repository.
+// openStore opens a store of its own on a repository.
 func openStore(t testing.TB, url string) store.Store {
 	t.Helper()
 	s, err := open.Store(context.Background(), url)
@@ -133,13 +132,13 @@ func openStore(t testing.TB, url string) store.Store {
 	return s
 }
 
-// newLocker is a client of its own with the shortest ttl.
+// newLocker returns a Locker of its own with the shortest ttl.
 func newLocker(t testing.TB, url string) *replock.Locker {
 	t.Helper()
 	return lockerOf(t, url, ttl)
 }
 
-// newLasting is one whose locks need no refresh while a test lasts.
+// newLasting returns a Locker whose locks need no refresh while a test lasts.
 func newLasting(t testing.TB, url string) *replock.Locker {
 	t.Helper()
 	return lockerOf(t, url, lasting)
@@ -162,8 +161,8 @@ func newLockers(t testing.TB, n int, one func(testing.TB, string) *replock.Locke
 	return lockers
 }
 
-// TestOnStores runs the scenarios on every store. What takes its server away has
-// one of its own.
+// TestOnStores runs the scenarios on every store. A scenario that stops its server has one of
+// its own.
 func TestOnStores(t *testing.T) {
 	onEach(t, func(t *testing.T, k kind) {
 		for _, c := range scenarios {

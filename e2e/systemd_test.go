@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestSystemd: the commands of docs/systemd.md do what it says, with the units of the
-// package and a real systemd, in a Debian of its own.
+// TestSystemd: the commands of docs/systemd.md do what the page says, with the units of the
+// package and a real systemd, in a Debian container of its own.
 func TestSystemd(t *testing.T) {
 	commands := blocks(t, "../docs/systemd.md")
 	const install, initialize, try, enable, dropIn = 0, 1, 2, 3, 4
@@ -23,7 +23,7 @@ func TestSystemd(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
 
-	// The page from its beginning. What is to be edited is the repository, a directory.
+	// The page from its beginning. The repository to be edited in is a directory.
 	b.sh(commands[install])
 	b.is(`stat -c '%a %U' /etc/repolock/home.env`, "600 root")
 	b.sh(`cd /etc/repolock
@@ -38,17 +38,17 @@ echo data >/home/file`)
 	b.sh(commands[dropIn])
 	b.says("systemctl show -P TimersCalendar repolock-backup@home.timer", "OnCalendar=*-*-* 02:30:00 ")
 	b.is("systemctl show -P TimersCalendar repolock-backup@home.timer | wc -l", "1")
-	// It exits with 0 for what it ignores, but says it.
+	// It ignores some lines, says so, and exits with 0.
 	b.is("systemd-analyze verify repolock-backup@home.service repolock-prune@home.service repolock-backup@home.timer repolock-prune@home.timer 2>&1", "")
 	b.is("systemctl show -p RestartUSec,StartLimitBurst,StartLimitIntervalUSec,TimeoutStopUSec repolock-backup@home repolock-prune@home | grep . | sort | uniq -c | sed 's/^ *//'",
 		"2 RestartUSec=2min\n2 StartLimitBurst=5\n2 StartLimitIntervalUSec=15min\n2 TimeoutStopUSec=2min")
 	b.sh("systemctl start --wait repolock-prune@home")
 	b.says("journalctl -u repolock-prune@home", "keep 1 snapshots:")
-	b.says("cat /var/log/repolock.jsonl", `"backup"`, `"prune"`) // the options that the example has
+	b.says("cat /var/log/repolock.jsonl", `"backup"`, `"prune"`) // the example's options
 	b.unlocked()
 
-	// A command that says how it is run, and what it is sent. What it leaves in a session of
-	// its own hears nothing of a signal to its process group.
+	// A command that prints how it is run, and the signals that it gets. Its process in a
+	// session of its own gets no signal that is sent to the process group.
 	b.sh(`cat >/usr/local/bin/slow <<'END'
 #!/bin/sh
 trap 'echo TERM >>/srv/said; exit 143' TERM
@@ -72,7 +72,7 @@ chmod 755 /usr/local/bin/slow`)
 		b.ended(prune, "exit-code", "75")
 		b.is("cat /srv/said", "shared")
 
-		// A second start is none, and neither is another version of the package.
+		// A second start does nothing, and neither does another version of the package.
 		pid := b.sh("systemctl show -P MainPID " + backup)
 		b.sh("systemctl start " + backup + "; dpkg -i /root/repolock_*.deb")
 		b.is("systemctl show -P MainPID "+backup, strings.TrimSpace(pid))
@@ -133,7 +133,7 @@ chmod 755 /usr/local/bin/slow`)
 		b.gone()
 		b.is("cat /srv/said", "shared")
 
-		// So is what doesn't end when the unit is stopped.
+		// So is a command that doesn't end when the unit is stopped.
 		const deaf = "repolock-backup@deaf"
 		b.job("deaf", `BACKUP=sh -c "trap : TERM; echo it runs; while :; do sleep 1; done"`, "BACKUP_OPTIONS=--ttl 10s")
 		b.dropIn(deaf+".service", "[Service]", "TimeoutStopSec=1s")
@@ -144,12 +144,12 @@ chmod 755 /usr/local/bin/slow`)
 
 		b.is("ls /srv/repository/index/lock.shared | wc -l", "2")
 		b.sh("repolock prune -r /srv/repository --wait 1m -- true") // their locks expire
-		b.ended(backup, "signal", "9")                              // still: it was not started again
+		b.ended(backup, "signal", "9")                              // still the same value: it was not started again
 		b.unlocked()
 	})
 	t.Run("missed", func(t *testing.T) {
 		b := b.of(t)
-		b.dropIn("repolock-backup@home.timer", "[Timer]", "RandomizedDelaySec=0") // else it is added to the time of the boot
+		b.dropIn("repolock-backup@home.timer", "[Timer]", "RandomizedDelaySec=0") // otherwise systemd adds it to the time of the boot
 		b.sh(`systemctl stop repolock-backup@home.timer
 touch -d '2 days ago' /var/lib/systemd/timers/stamp-repolock-backup@home.timer
 systemctl start repolock-backup@home.timer`)
@@ -206,15 +206,15 @@ systemctl start repolock-backup@home.timer`)
 	})
 }
 
-// box is a Debian in a container, whose first process is systemd.
+// box is a Debian in a container, with systemd as its first process.
 type box struct {
 	t    *testing.T
 	name string
 }
 
-// newBox has the Debian of this machine, from where this machine has its own, and the
-// package. The container can mount, for itself, and see nothing of this machine, which a
-// systemd would tidy up.
+// newBox makes a box with this machine's Debian, from this machine's mirror, and the package.
+// The container can mount for itself, and sees nothing of this machine, which a systemd would
+// tidy up.
 func newBox(t *testing.T) *box {
 	t.Helper()
 	dir := clone(t)
@@ -231,8 +231,8 @@ func newBox(t *testing.T) *box {
 mirror=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' | sed -n "s/ $VERSION_CODENAME main\$//p" | head -n 1)
 debootstrap --foreign --variant=minbase --include=systemd-sysv,dbus,restic "$VERSION_CODENAME" root "$mirror"
 tar -C root -c . | docker import - $name-base`, name)
-	// In the container, and not beside it. It would mount and make devices there, were
-	// that not an lxc.
+	// This runs in the container, not beside it. Outside an lxc it would mount and make
+	// devices there.
 	in(t, dir, `docker run --name $name --network none -e container=lxc $name-base /debootstrap/debootstrap --second-stage
 docker commit $name $name
 docker rm $name
@@ -274,7 +274,7 @@ func (b *box) sh(script string) string {
 	return out
 }
 
-// fails wants a command to fail.
+// fails checks that a command fails.
 func (b *box) fails(command string) {
 	b.t.Helper()
 	if out, err := b.try(command); err == nil {
@@ -282,7 +282,7 @@ func (b *box) fails(command string) {
 	}
 }
 
-// is wants a command to print that, and nothing else.
+// is checks that a command prints exactly this text.
 func (b *box) is(command, want string) {
 	b.t.Helper()
 	if out := strings.TrimSuffix(b.sh(command), "\n"); out != want {
@@ -290,7 +290,7 @@ func (b *box) is(command, want string) {
 	}
 }
 
-// says wants all of these in what a command prints.
+// says checks that a command prints all of these texts.
 func (b *box) says(command string, wants ...string) {
 	b.t.Helper()
 	out := b.sh(command)
@@ -310,13 +310,13 @@ func (b *box) until(what, command string) {
 			return
 		}
 		if time.Now().After(end) {
-			b.t.Fatalf("waited in vain for %s: %v\n%s", what, err, out)
+			b.t.Fatalf("waited too long for %s: %v\n%s", what, err, out)
 		}
 	}
 }
 
-// job makes a job like the page's, but for these lines, of which the last one counts. It
-// returns what adds some.
+// job makes a job like the page's, with these lines changed. The last line counts. It returns
+// a function that adds lines.
 func (b *box) job(name string, lines ...string) func(lines ...string) {
 	b.t.Helper()
 	file := "/etc/repolock/" + name + ".env"
@@ -335,27 +335,27 @@ func (b *box) dropIn(unit string, lines ...string) {
 	b.sh("mkdir -p " + dir + "; cat >" + dir + "/test.conf <<'END'\n" + strings.Join(lines, "\n") + "\nEND\nsystemctl daemon-reload")
 }
 
-// begin starts the job slow, and waits until its command has said its first word.
+// begin starts the job slow, and waits until its command has printed its first line.
 func (b *box) begin(unit, word string) {
 	b.t.Helper()
 	b.sh("rm -f /srv/said; systemctl start " + unit)
 	b.until(unit+" to run", "grep -x "+word+" /srv/said")
 }
 
-// gone: of the job slow no process is left.
+// gone checks that the job slow has left no process.
 func (b *box) gone() {
 	b.t.Helper()
 	b.until("its processes to be gone", "for pid in $(cat /srv/pids); do ! kill -0 $pid || exit 1; done")
 }
 
-// ended wants a service to have failed, in that way, and not to have been tried again.
+// ended checks that a service has failed, in that way, and was not started again.
 func (b *box) ended(unit, result, status string) {
 	b.t.Helper()
 	b.is("systemctl show -p ActiveState,Result,NRestarts,ExecMainStatus "+unit+" | sort",
 		"ActiveState=failed\nExecMainStatus="+status+"\nNRestarts=0\nResult="+result)
 }
 
-// unlocked: no lock is left.
+// unlocked checks that no lock is left.
 func (b *box) unlocked() {
 	b.t.Helper()
 	b.is("find /srv/repository/index -path '*lock*' -type f", "")

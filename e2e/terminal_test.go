@@ -13,7 +13,7 @@ import (
 
 const waits = "repolock run --exclusive --ttl 10s --wait forever -- echo done"
 
-// span is a time span, rounded to a second.
+// span matches a time span, rounded to a second.
 const span = `(?:\d+h)?(?:\d+m)?\d+s`
 
 // TestWaitingOnAScreen: one line shows the holders, until the lock is free.
@@ -21,14 +21,14 @@ func TestWaitingOnAScreen(t *testing.T) {
 	s := newSite(t)
 	holder := s.hold("backup", "a")
 	w := s.window("waits", "bash")
-	w.run("seq 25") // the screen is nearly full: tmux moves lines about when it is empty
+	w.run("seq 25") // the screen is nearly full: tmux moves lines when it is empty
 	w.shows("25\n" + ready + "$")
 	w.run(waits)
 	line := fmt.Sprintf(`^waiting %s: held by \S+ \(pid %d\), backup, since \d\d:\d\d:\d\dZ, (expires in %[1]s|about to expire) unless refreshed$`, span, holder.Process.Pid)
 	w.shows(line)
 	inPlace := func(pattern string) {
 		t.Helper()
-		for range 3 { // seconds later it is another one, and still the only
+		for range 3 { // seconds later the line has changed, and is still the only one
 			now := w.shows(pattern)
 			w.shows("^waiting ")
 			s.until("the line to be drawn again", hang, func() bool { return w.after() != now })
@@ -73,7 +73,8 @@ func TestWaitingOnAScreen(t *testing.T) {
 	}
 }
 
-// TestWaitingInBackground leaves alone what is typed to the shell, also when it ends.
+// TestWaitingInBackground: a wait in the background leaves text alone that the user types to
+// the shell, also when it ends.
 func TestWaitingInBackground(t *testing.T) {
 	s := newSite(t)
 	holder := s.hold("backup", "a")
@@ -90,7 +91,7 @@ func TestWaitingInBackground(t *testing.T) {
 	w.shows(ready + " half a linedone$")
 }
 
-// TestCtrlCWhileWaiting leaves nothing, on the screen or in the repository.
+// TestCtrlCWhileWaiting: Ctrl-C in a wait leaves nothing, on the screen or in the repository.
 func TestCtrlCWhileWaiting(t *testing.T) {
 	for shell := range shells {
 		t.Run(shell, func(t *testing.T) {
@@ -133,7 +134,7 @@ func (s *site) suspend(w *window, flags string) (pid int) {
 	return pid
 }
 
-// gap is the longest time in which a ticking command didn't run.
+// gap returns the longest time in which a ticking command didn't run.
 func gap(times []time.Time) (d time.Duration) {
 	for i := range len(times) - 1 {
 		d = max(d, times[i+1].Sub(times[i]))
@@ -141,8 +142,8 @@ func gap(times []time.Time) (d time.Duration) {
 	return d
 }
 
-// TestSuspended: after Ctrl-Z the lock is held and refreshed if fg comes in time; if fg
-// comes too late, it is resumed; if another holder has had it, the command never runs
+// TestSuspended: after Ctrl-Z the lock is held and refreshed if fg comes in time. If fg comes
+// too late, the lock is resumed, unless another holder has had it: then the command never runs
 // again.
 func TestSuspended(t *testing.T) {
 	t.Run("in time", func(t *testing.T) {
@@ -154,14 +155,14 @@ func TestSuspended(t *testing.T) {
 		w.run("fg")
 		s.ticksOn("ticks")
 		s.until("a refresh", hang, func() bool { return s.refreshed() != before })
-		time.Sleep(12 * time.Second) // longer than it would last without
+		time.Sleep(12 * time.Second) // longer than the lock would last without a refresh
 		if code := s.start("prune", "--", "true").code(); code != 75 {
-			t.Errorf("another is told %d", code)
+			t.Errorf("another exits with %d", code)
 		}
 		w.key("C-c")
 		w.shows(ready + "$")
 	})
-	t.Run("too late, and nobody came", func(t *testing.T) {
+	t.Run("too late, and no other came", func(t *testing.T) {
 		s := newSite(t)
 		w := s.window("shell", "bash")
 		s.suspend(w, "")
@@ -178,7 +179,7 @@ func TestSuspended(t *testing.T) {
 		w.run("echo code $?")
 		w.shows("^code 130\n")
 	})
-	t.Run("too late, and somebody came", func(t *testing.T) {
+	t.Run("too late, and another came", func(t *testing.T) {
 		s := newSite(t)
 		w := s.window("shell", "bash")
 		pid := s.suspend(w, "")
@@ -197,7 +198,7 @@ func TestSuspended(t *testing.T) {
 	})
 }
 
-// refreshed is what the lock's flag says now.
+// refreshed returns the time of the last refresh, from the lock's flag.
 func (s *site) refreshed() string {
 	s.t.Helper()
 	out := s.start("--json", "status")
@@ -205,7 +206,7 @@ func (s *site) refreshed() string {
 	return regexp.MustCompile(`"last_heartbeat_at": ".*"`).FindString(out.stderr.String())
 }
 
-// TestWatchOnAScreen follows a lock that comes and goes, in place.
+// TestWatchOnAScreen: status --watch follows a lock that comes and goes, in place.
 func TestWatchOnAScreen(t *testing.T) {
 	s := newSite(t)
 	w := s.window("watch", "bash")
@@ -242,8 +243,8 @@ func TestWatchOnAScreen(t *testing.T) {
 	w.shows(sane)
 }
 
-// TestNoEscapes: nothing but text where escape sequences aren't understood, or the output
-// is no terminal's; and no colours, which there are none of anyhow.
+// TestNoEscapes: repolock prints only text if the terminal doesn't understand escape
+// sequences, or if the output is no terminal. It never prints colours.
 func TestNoEscapes(t *testing.T) {
 	for _, c := range []struct {
 		name, prefix, suffix string

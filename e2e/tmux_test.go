@@ -14,7 +14,7 @@ import (
 	"github.com/repolock/repolock/internal/procstat"
 )
 
-// shells are those that have job control; zsh as it is as much like the others as can be.
+// shells are those that have job control; zsh with settings that make it most like the others.
 var shells = map[string][]string{
 	"bash": {"bash", "--norc", "--noprofile", "--noediting", "-i"},
 	"dash": {"dash", "-i"},
@@ -71,18 +71,18 @@ func (w *window) tmux(args ...string) string {
 	return string(out)
 }
 
-// screen is what is on it, with lines that were wrapped joined.
+// screen returns the text on the screen, with wrapped lines joined.
 func (w *window) screen() string {
 	out, _ := w.command("capture-pane", "-p", "-J").Output()
 	return trim(string(out))
 }
 
-// rows are its lines as they are, with those that have scrolled away.
+// rows returns the lines of the screen as they are, with those that have scrolled away.
 func (w *window) rows() []string {
 	return strings.Split(trim(w.tmux("capture-pane", "-p", "-S", "-")), "\n")
 }
 
-// trim takes off what can't be seen.
+// trim removes white space that can't be seen.
 func trim(screen string) string {
 	lines := strings.Split(screen, "\n")
 	for i := range lines {
@@ -97,7 +97,7 @@ func (w *window) key(names ...string) {
 	w.tmux(append([]string{"send-keys"}, names...)...)
 }
 
-// text types a line to whatever reads it.
+// text types a line to the program that reads the terminal.
 func (w *window) text(line string) {
 	w.s.t.Helper()
 	w.tmux("send-keys", "-l", line)
@@ -111,8 +111,8 @@ func (w *window) run(line string) {
 	w.text(fmt.Sprintf("%s # %d", line, w.typed))
 }
 
-// after is the screen after the line that was typed last, or all of what a program shows
-// that draws on a screen of its own.
+// after returns the screen after the line that was typed last, or the whole screen of a
+// program that uses the alternate screen.
 func (w *window) after() string {
 	screen := w.screen()
 	_, after, found := strings.Cut(screen+"\n", fmt.Sprintf(" # %d\n", w.typed))
@@ -126,7 +126,7 @@ func (w *window) after() string {
 	}
 }
 
-// shows waits until what comes after the line that was typed last is this.
+// shows waits until after returns this text.
 func (w *window) shows(pattern string) string {
 	w.s.t.Helper()
 	re, shown := regexp.MustCompile(pattern), ""
@@ -152,7 +152,7 @@ func (w *window) record() (bytes func() string) {
 	}
 }
 
-// pid is what a command has written into a file.
+// pid returns the pid that a command has written into a file.
 func (s *site) pid(name string) (pid int) {
 	s.t.Helper()
 	s.until("a pid in "+name, hang, func() bool {

@@ -20,8 +20,8 @@ import (
 
 func init() { standIns["as-root"] = asRoot }
 
-// asRoot is a setuid program that becomes root altogether, as sudo does, so that no other
-// user can signal it. It writes its pid, and ticks until there is a file "end".
+// asRoot is a setuid program that becomes root entirely, as sudo does, so that no other user
+// can signal it. It writes its pid, and ticks until there is a file "end".
 func asRoot([]string) error {
 	if err := syscall.Setreuid(0, 0); err != nil {
 		return err
@@ -40,7 +40,7 @@ func asRoot([]string) error {
 	}
 }
 
-// rootsProcess is a site in which a repolock of an ordinary user runs a process of root's.
+// rootsProcess is a site in which the repolock of an ordinary user runs a process of root.
 type rootsProcess struct {
 	*site
 	*process
@@ -50,7 +50,7 @@ type rootsProcess struct {
 func newRootsProcess(t *testing.T) *rootsProcess {
 	t.Helper()
 	if os.Getuid() != 0 {
-		t.Fatal("this test must be run as root, who can make a setuid program")
+		t.Fatal("this test must be run as root: it makes a setuid program")
 	}
 	s := newSite(t)
 	nobody, err := user.Lookup("nobody")
@@ -59,7 +59,7 @@ func newRootsProcess(t *testing.T) *rootsProcess {
 	}
 	uid, _ := strconv.Atoi(nobody.Uid)
 	gid, _ := strconv.Atoi(nobody.Gid)
-	// Where tests have their files isn't open to others.
+	// Other users can't open the directory of the tests.
 	if s.dir, err = os.MkdirTemp("/tmp", "repolock"); err != nil {
 		t.Fatal(err)
 	}
@@ -103,14 +103,14 @@ func (o *rootsProcess) ticks() bool {
 	return size() > before
 }
 
-// code lets the command end, and gives repolock's exit code.
+// code lets the command end, and returns repolock's exit code.
 func (o *rootsProcess) code() int {
 	o.t.Helper()
 	o.touch("end")
 	return o.process.code()
 }
 
-// records is all that was logged.
+// records returns all records of the log.
 func (o *rootsProcess) records() []audit.Record {
 	o.t.Helper()
 	file, err := os.Open(o.path("log"))
@@ -125,7 +125,7 @@ func (o *rootsProcess) records() []audit.Record {
 	return records
 }
 
-// rootTicks reports whether root's process runs, and which it is.
+// rootTicks reports whether root's process runs, and returns its pid.
 func (o *rootsProcess) rootTicks() (pid int, runs bool) {
 	read := func() (lines []string) {
 		text, _ := os.ReadFile(o.path("root-ticks"))
@@ -157,11 +157,11 @@ func TestCannotBeSignalled(t *testing.T) {
 	o.until("the command to be stopped", hang, func() bool { return !o.ticks() })
 	stopped := fmt.Sprintf("repolock: warning: 1 process of the command can't be stopped: pid %d; it runs on without the lock\n", pid)
 	killed := strings.Replace(stopped, "stopped", "killed", 1)
-	o.until("that to be said", hang, func() bool { return o.says(stopped) })
+	o.until("the warning", hang, func() bool { return o.says(stopped) })
 	if _, runs := o.rootTicks(); !runs {
 		t.Error("root's process was stopped")
 	}
-	o.until("that to be said again", hang, func() bool { return strings.Count(o.stderr.String(), stopped) > 1 })
+	o.until("the warning again", hang, func() bool { return strings.Count(o.stderr.String(), stopped) > 1 })
 	o.until("the rest to be killed", hang, func() bool { return o.says(killed) })
 	if _, runs := o.rootTicks(); !runs {
 		t.Error("root's process was killed")
@@ -191,7 +191,7 @@ func TestNoneCanBeSignalled(t *testing.T) {
 			said := func() bool {
 				return o.says(fmt.Sprintf("1 process of the command can't be %s: pid ", what)) && o.says("; it runs on without the lock")
 			}
-			o.until("that to be said", hang, said)
+			o.until("the warning", hang, said)
 			if _, runs := o.rootTicks(); !runs {
 				t.Error("it was stopped")
 			}

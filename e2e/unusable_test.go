@@ -44,8 +44,8 @@ func TestUnusableStoreIsNamed(t *testing.T) {
 		{"unknown certificate", kinds, unknownCertificate, nil, 78, "certificate"},
 		{"a web site", kinds, webSite(200), nil, 78, "wrong configuration"},
 		{"a web site's 404", kinds, webSite(404), nil, 78, "wrong configuration"},
-		{"nobody listens", kinds, closedPort, nil, 69, "refused"},
-		{"nobody answers", kinds, hangs, nil, 69, "no answer"},
+		{"no listener", kinds, closedPort, nil, 69, "refused"},
+		{"no answer", kinds, hangs, nil, 69, "no answer"},
 		{"no such host", []kind{onS3, onMinIO}, noHost, nil, 69, "no-such-host.invalid"},
 		{"unknown parameter", kinds, unknownParameter, nil, 64, "unknown parameter"},
 	} {
@@ -57,7 +57,7 @@ func TestUnusableStoreIsNamed(t *testing.T) {
 				s := p.site(t).at(strings.NewReplacer(replace...).Replace(p.url(host, p.bucket)))
 				s.env = c.env
 				for _, args := range [][]string{{"status"}, {"backup", "--", "touch", "ran"}, {"prune", "--", "touch", "ran"}} {
-					s.isTold(c.code, c.says, args...)
+					s.fails(c.code, c.says, args...)
 				}
 				if s.exists("ran") {
 					t.Error("the command was run")
@@ -67,11 +67,11 @@ func TestUnusableStoreIsNamed(t *testing.T) {
 	}
 }
 
-// soon is far longer than repolock waits for requests. A busy machine doesn't reach it.
+// soon is far longer than repolock waits for requests. Even a busy machine doesn't reach it.
 const soon = 3 * time.Minute
 
-// isTold: a repolock that can't work says why.
-func (s *site) isTold(code int, says string, args ...string) {
+// fails checks that a repolock fails soon, with this exit code and this message.
+func (s *site) fails(code int, says string, args ...string) {
 	s.t.Helper()
 	start := time.Now()
 	p := s.start(args...)
@@ -92,11 +92,11 @@ func (s *site) isTold(code int, says string, args ...string) {
 		s.t.Errorf("%s: doesn't say %q: %s", args[0], says, stderr)
 	}
 	if strings.Contains(stderr, miniotest.Password) || strings.Contains(stderr, b2Key) || strings.Contains(stderr, wrongValue) {
-		s.t.Errorf("%s: tells a secret: %s", args[0], stderr)
+		s.t.Errorf("%s: a secret in the message: %s", args[0], stderr)
 	}
 }
 
-// where gives a host, and what is replaced in the URL.
+// where returns a host, and replacements in the URL.
 type where = func(t *testing.T, p place) (host string, replace []string)
 
 func asItIs(_ *testing.T, p place) (string, []string) { return p.host(), nil }
@@ -109,7 +109,7 @@ func unknownParameter(_ *testing.T, p place) (string, []string) {
 	return p.host(), []string{"?", "?colour=blue&"}
 }
 
-// wrongRegion is a server that minds the region that requests are signed for.
+// wrongRegion is a server that checks the region of a signature.
 func wrongRegion(t *testing.T, _ place) (string, []string) {
 	s := miniotest.Start(t, "MINIO_SITE_REGION=eu-central-1")
 	// It is ready before it knows its region.
@@ -153,8 +153,8 @@ func tlsServer(t *testing.T, _ place) (string, []string) {
 	return strings.TrimPrefix(s.URL, "https://"), nil
 }
 
-// plainToTLS is a port that wants TLS, and says so to a client that speaks without. (Go's
-// own servers say it, too, and then often reset the connection before it arrives.)
+// plainToTLS is a port that requires TLS, and says so to a client that speaks without. (Go's
+// own servers say it too, and then often reset the connection before the answer arrives.)
 func plainToTLS(t *testing.T, _ place) (string, []string) {
 	return webSite(http.StatusBadRequest)(t, place{})
 }
@@ -165,7 +165,7 @@ func unknownCertificate(t *testing.T, p place) (string, []string) {
 	return host, replace
 }
 
-// webSite is a server that has pages for people.
+// webSite is a server with web pages for people.
 func webSite(status int) where {
 	return func(t *testing.T, _ place) (string, []string) {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -202,7 +202,7 @@ func wrong(names ...string) (env []string) {
 	return env
 }
 
-// none empties the environment of all that is looked at for credentials.
+// none empties every variable in which drivers look for credentials.
 var none = []string{
 	"AWS_ACCESS_KEY_ID=", "AWS_SECRET_ACCESS_KEY=", "MINIO_ACCESS_KEY=", "MINIO_SECRET_KEY=",
 	"B2_APPLICATION_KEY_ID=", "B2_APPLICATION_KEY=", "HOME=/nonexistent",

@@ -20,10 +20,10 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// Buckets that keep versions, buckets that must not lose any for a time, and
+// These tests use buckets that keep versions, buckets that must not lose any for a time, and
 // buckets that the server encrypts.
 
-// history is what a bucket has, of each key the newest first.
+// history is the versions of each key of a bucket, the newest first.
 type history map[string][]minio.ObjectInfo
 
 func (p place) history(t testing.TB) history {
@@ -53,7 +53,7 @@ func (h history) String() string {
 	return b.String()
 }
 
-// visible are the keys that have an object.
+// visible returns the keys that have an object.
 func (h history) visible() (keys []string) {
 	for key, versions := range h {
 		if !versions[0].IsDeleteMarker {
@@ -63,7 +63,7 @@ func (h history) visible() (keys []string) {
 	return keys
 }
 
-// fewest and most are how many versions a key has, markers too.
+// fewest and most return how many versions a key has, markers too.
 func (h history) fewest() int { return slices.Min(h.counts()) }
 func (h history) most() int   { return slices.Max(h.counts()) }
 
@@ -75,7 +75,7 @@ func (h history) counts() []int {
 	return counts
 }
 
-// renewals are more than it takes to prove a condition.
+// renewals is more than the renewals that prove a condition.
 const renewals = 4
 
 // live takes a lock, renews it a few times, and releases it.
@@ -97,8 +97,8 @@ func live(t *testing.T, l *replock.Locker, mode replock.Mode, held func(renewed 
 	}
 }
 
-// TestVersions: of a lock nothing visible is left, and nothing at all where
-// versions can be removed.
+// TestVersions: a lock leaves nothing visible, and nothing at all if its versions can be
+// removed.
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	for _, k := range []kind{onS3, onMinIO} {
@@ -140,8 +140,7 @@ func versions(t *testing.T, p place, mode replock.Mode, stay bool) {
 	}
 }
 
-// TestOldVersions: what others have had under a key is neither uncovered nor
-// removed.
+// TestOldVersions: older versions of other writers are neither uncovered nor removed.
 func TestOldVersions(t *testing.T) {
 	t.Parallel()
 	for _, k := range []kind{onS3, onMinIO} {
@@ -171,7 +170,7 @@ func oldVersions(t *testing.T, p place) {
 			}
 		}
 	}
-	// Deleted by a client that knows nothing of versions.
+	// Deleted by a client that doesn't use versions.
 	putAsRoot(t, p.bucket, key, crashed)
 	if err := rootOf(t).RemoveObject(t.Context(), p.bucket, key, minio.RemoveObjectOptions{}); err != nil {
 		t.Fatal(err)
@@ -182,7 +181,7 @@ func oldVersions(t *testing.T, p place) {
 	stop()
 	check(old)
 
-	// A crashed holder's, which is overwritten.
+	// A crashed holder's lock, which is overwritten.
 	putAsRoot(t, p.bucket, key, crashed)
 	old = p.history(t)[key]
 	time.Sleep(ttl + 4*time.Second)
@@ -195,7 +194,8 @@ func oldVersions(t *testing.T, p place) {
 	check(old)
 }
 
-// neverShows reads a key over and over, until it must stop.
+// neverShows reads a key over and over until it is stopped, and fails the test if it sees this
+// body.
 func neverShows(t *testing.T, p place, key, body string) (stop func()) {
 	root := minio.Core{Client: rootOf(t)}
 	end, ended := make(chan struct{}), make(chan struct{})
@@ -228,9 +228,9 @@ func neverShows(t *testing.T, p place, key, body string) (stop func()) {
 	return func() { close(end); <-ended }
 }
 
-// TestVersionPermissions: with the README's policy for prunes and what it says of
-// versions they are removed, and where that is denied or they are kept they stay,
-// and nothing else is different.
+// TestVersionPermissions: with the README's policy for prunes and its permissions for
+// versions, old versions are removed. If a permission is denied, or the bucket retains
+// versions, they stay, and nothing else differs.
 func TestVersionPermissions(t *testing.T) {
 	t.Parallel()
 	const deny = `{"Version": "2012-10-17", "Statement": [
@@ -278,8 +278,8 @@ func TestVersionPermissions(t *testing.T) {
 	}
 }
 
-// TestOpaqueETag: on an encrypted bucket an ETag can be no checksum, and renewals go
-// by it all the same.
+// TestOpaqueETag: on an encrypted bucket an ETag can be no checksum, and renewals use it all
+// the same.
 func TestOpaqueETag(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -306,7 +306,7 @@ func TestOpaqueETag(t *testing.T) {
 
 func opaqueETag(t *testing.T, p place, mode replock.Mode, opaque bool) {
 	through := proxied(t, p, proxy.Behaviour{})
-	// No look of the holder comes in between.
+	// The holder must not look in between.
 	l, err := replock.New(openStore(t, p.through(through)), replock.Options{Name: "opaque", TTL: lasting, Look: lasting})
 	if err != nil {
 		t.Fatal(err)
@@ -316,7 +316,7 @@ func opaqueETag(t *testing.T, p place, mode replock.Mode, opaque bool) {
 		if renewed < 2 { // the first proves it
 			return
 		}
-		// A look and a put for each object: no body is read, so the ETag is as expected.
+		// A look and a put for each object. No body is read, so the ETag is the expected one.
 		if len(log) != 2*int(mode) {
 			t.Errorf("a renewal takes %d requests:\n%v", len(log), log)
 		}

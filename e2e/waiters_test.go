@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// TestFiftyWaiters wait behind a backup, 20 of them for the exclusive lock, and all get
-// in: the exclusive ones first, since shared acquirers yield to waiters for an exclusive
-// lock, and each alone; and nothing is left.
+// TestFiftyWaiters: fifty waiters behind a backup, 20 of them for the exclusive lock, all get
+// in. The exclusive ones come first, since shared acquirers yield to them, and each is alone.
+// Nothing is left.
 func TestFiftyWaiters(t *testing.T) {
 	const exclusive, shared = 20, 30
 	s := onMinIO.on(onMinIO.shared(t)).site(t)
@@ -39,9 +39,9 @@ func TestFiftyWaiters(t *testing.T) {
 	for range shared {
 		wait("backup", "shared")
 	}
-	time.Sleep(2 * time.Second) // and it stays so
+	time.Sleep(2 * time.Second) // it must stay so
 	if !waiting(exclusive) || s.exists("log") {
-		t.Errorf("somebody is in: %q", s.left())
+		t.Errorf("a holder is in: %q", s.left())
 	}
 	start := time.Now()
 	first.end("first")

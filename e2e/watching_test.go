@@ -20,13 +20,13 @@ func (p *process) signal(sig syscall.Signal) {
 	}
 }
 
-// says waits until a process has said something.
+// says waits until a process has printed a text.
 func (p *process) says(what string) {
 	p.s.t.Helper()
-	p.s.until(fmt.Sprintf("%q to be said", what), hang, func() bool { return strings.Contains(p.stderr.String(), what) })
+	p.s.until(fmt.Sprintf("the output %q", what), hang, func() bool { return strings.Contains(p.stderr.String(), what) })
 }
 
-// leased returns when the lease of the one holder ends, as the store has it.
+// leased returns when the lease of the one holder ends, by its object in the store.
 func (s *site) leased() time.Time {
 	s.t.Helper()
 	p := s.start("--json", "status")
@@ -46,7 +46,7 @@ func (s *site) leased() time.Time {
 	return l.Heartbeat.Add(time.Duration(l.TTL * float64(time.Second)))
 }
 
-// stops waits until a ticking command is stopped, and then doesn't tick.
+// stops waits until a ticking command is stopped, and checks that it doesn't tick any more.
 func (s *site) stops(name string) {
 	s.t.Helper()
 	s.until(name+" to be stopped", hang, func() bool {
@@ -74,8 +74,8 @@ func (s *site) pidOf(name string) int {
 	return pid
 }
 
-// stopped reports whether a process group was stopped by a signal. One of its processes
-// shows it: a shell that is stopped while it starts another program waits for that one.
+// stopped reports whether a signal has stopped a process group. One stopped process is enough:
+// a shell that is stopped while it starts another program waits for that one.
 func stopped(group int) bool {
 	out, err := exec.Command("ps", "-A", "-o", "pgid=", "-o", "stat=").Output()
 	if err != nil {
@@ -89,7 +89,7 @@ func stopped(group int) bool {
 	return false
 }
 
-// gone reports whether the process in a pid file is no more.
+// gone reports whether the process in a pid file has ended.
 func (s *site) gone(pidfile string) bool {
 	raw, err := os.ReadFile(s.path(pidfile))
 	if err != nil {
@@ -102,7 +102,7 @@ func (s *site) gone(pidfile string) bool {
 	return syscall.Kill(pid, 0) == syscall.ESRCH
 }
 
-// nothingLeft: no lock is in the repository.
+// nothingLeft checks that no lock is in the repository.
 func (s *site) nothingLeft() {
 	s.t.Helper()
 	if left := s.left(); len(left) > 0 {

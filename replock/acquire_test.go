@@ -39,7 +39,7 @@ func TestOwnFlagMustBeListed(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, mem.Options{})
 			a := w.machine()
-			a.tap.After(func(ctx context.Context, r hookstore.Request, err error) error {
+			a.hooks.After(func(ctx context.Context, r hookstore.Request, err error) error {
 				if r.Op == "put" && !strings.Contains(r.Key, "lock.exclusive") {
 					w.mem.Delete(ctx, r.Key)
 				}
@@ -61,7 +61,7 @@ func TestStaleLockIsPassedOnlyOnceDeleted(t *testing.T) {
 			w.put(key, foreign(time.Now(), strings.Contains(key, "shared")))
 			time.Sleep(2 * time.Minute)
 			a := w.machine()
-			a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+			a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 				if r.Key == key && (r.Op == "delete" || r.Op == "put") {
 					return store.ErrPermission
 				}
@@ -71,7 +71,7 @@ func TestStaleLockIsPassedOnlyOnceDeleted(t *testing.T) {
 			if k != nil || !errors.Is(err, store.ErrPermission) || !strings.Contains(err.Error(), key) {
 				t.Errorf("%s: passed, or: %v", key, err)
 			}
-			a.tap.Before(nil)
+			a.hooks.Before(nil)
 			k, err = a.acquire(t.Context(), mode, "x")
 			mustLock(t, k, err)
 			for _, left := range w.keys() {
@@ -96,14 +96,14 @@ func TestNoLockWithoutRandomness(t *testing.T) {
 }
 
 // TestLeaseOutlastsTheReaping: an acquirer that was stopped for longer than the lease, between
-// the look and the hold, doesn't hold with that lease.
+// its look and the grant, doesn't hold the lock by that lease.
 func TestLeaseOutlastsTheReaping(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		w.put("index/lock.shared/x", foreign(time.Now(), true))
 		time.Sleep(3 * time.Minute)
 		a := w.machine()
 		var done atomic.Bool
-		a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
+		a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
 			if r.Op == "delete" && done.CompareAndSwap(false, true) {
 				a.clock.jump(2 * time.Minute)
 			}
@@ -123,7 +123,7 @@ func TestLeaseIsDatedFromTheSend(t *testing.T) {
 	for _, mode := range []Mode{Shared, Exclusive} {
 		do(t, func(t *testing.T, w *world) {
 			a := w.machine()
-			a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
+			a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
 				if r.Op == "put" {
 					time.Sleep(7 * time.Second)
 				}
@@ -140,14 +140,14 @@ func TestLeaseIsDatedFromTheSend(t *testing.T) {
 	}
 }
 
-// TestCancelledAcquireLeavesNothing: a caller that gives up in the last moment gets no lock, and
-// nothing is left.
+// TestCancelledAcquireLeavesNothing: a caller that cancels in the last moment gets no lock,
+// and nothing is left.
 func TestCancelledAcquireLeavesNothing(t *testing.T) {
 	for _, mode := range []Mode{Shared, Exclusive} {
 		do(t, func(t *testing.T, w *world) {
 			a := w.machine()
 			ctx, cancel := context.WithCancel(t.Context())
-			a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
+			a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
 				if r.Op == "list" {
 					cancel()
 				}
@@ -162,12 +162,12 @@ func TestCancelledAcquireLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestUnansweredPutsAreWithdrawn: puts that got no answer are withdrawn as well.
+// TestUnansweredPutsAreWithdrawn: an acquirer withdraws puts that got no answer as well.
 func TestUnansweredPutsAreWithdrawn(t *testing.T) {
 	for _, mode := range []Mode{Shared, Exclusive} {
 		do(t, func(t *testing.T, w *world) {
 			a := w.machine()
-			a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
+			a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
 				if r.Op == "put" {
 					return errOutage
 				}
@@ -188,13 +188,13 @@ func TestOwnLeftoversDoNotConflict(t *testing.T) {
 		do(t, func(t *testing.T, w *world) {
 			a := w.machine()
 			var done, failed atomic.Bool
-			a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
+			a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
 				if r.Op == "list" && done.CompareAndSwap(false, true) {
 					a.clock.jump(2 * time.Minute)
 				}
 				return err
 			})
-			a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+			a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 				if r.Op == "delete" && !failed.Load() {
 					return errOutage
 				}

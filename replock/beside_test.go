@@ -40,9 +40,9 @@ func TestLooksSoonAfterAcquiring(t *testing.T) {
 		m := newWorld(t, mem.Options{}).machine(func(o *Options) { o.Name = "mine" })
 		k, err := m.Shared(t.Context(), "x")
 		mustLock(t, k, err)
-		m.tap.Count()
+		m.hooks.Count()
 		time.Sleep(5 * time.Second)
-		if n, by := m.tap.Count(); n > 0 {
+		if n, by := m.hooks.Count(); n > 0 {
 			t.Errorf("a lock with a name costs %v", by)
 		}
 		k.Release(t.Context())
@@ -63,9 +63,9 @@ func TestCheckWaitsForYoungConflicts(t *testing.T) {
 	})
 }
 
-// TestExpiresAMinuteAhead: expires_at, which is all that clients of the original protocol
-// judge by, is a minute ahead at every moment of a held lock, whatever its ttl, even if no
-// refresh is answered any more.
+// TestExpiresAMinuteAhead: clients of the original protocol judge by expires_at only. It is a
+// minute ahead at every moment of a held lock, whatever its ttl, even if no refresh is
+// answered any more.
 func TestExpiresAMinuteAhead(t *testing.T) {
 	for _, ttl := range []time.Duration{MinTTL, DefaultTTL, time.Hour} {
 		for _, mode := range []Mode{Shared, Exclusive} {
@@ -77,7 +77,7 @@ func TestExpiresAMinuteAhead(t *testing.T) {
 					mustLock(t, k, err)
 					for began := time.Now(); alive(k); time.Sleep(ttl / 120) {
 						if time.Since(began) > 2*ttl {
-							a.tap.Before(outage)
+							a.hooks.Before(outage)
 						}
 						for _, key := range w.keys() {
 							raw, _, err := w.mem.Get(t.Context(), key, maxBody)
@@ -90,7 +90,7 @@ func TestExpiresAMinuteAhead(t *testing.T) {
 							}
 						}
 					}
-					a.tap.Before(nil)
+					a.hooks.Before(nil)
 					k.Release(t.Context())
 				})
 			})
@@ -126,8 +126,8 @@ func TestExpiresByTheStoresClock(t *testing.T) {
 	}
 }
 
-// TestLongDeadEncrypted: an encrypted body that has been there for longer than clocks are
-// wrong, by the store's clock and by this machine's, isn't watched.
+// TestLongDeadEncrypted: an encrypted body isn't watched if it is older than any clock error,
+// by the store's clock and by this machine's.
 func TestLongDeadEncrypted(t *testing.T) {
 	for _, c := range []struct {
 		name              string
@@ -161,8 +161,8 @@ func TestLongDeadEncrypted(t *testing.T) {
 	}
 }
 
-// TestBesideTheOriginal: of two that conflict and come at one time, one of ours and one of the
-// original protocol, ours knows within seconds if both were let in. Two of the original
+// TestBesideTheOriginal: if two conflicting clients come at one time, one of ours and one of
+// the original protocol, and both were let in, ours knows within seconds. Two of the original
 // protocol never know.
 func TestBesideTheOriginal(t *testing.T) {
 	const rounds = 1000
@@ -191,14 +191,14 @@ func TestBesideTheOriginal(t *testing.T) {
 	}
 }
 
-// race has two clients take a lock at almost one time, and reports whether both were let in,
+// race makes two clients take a lock at almost one time. It reports whether both were let in,
 // and whether both believe that they hold it 6 s later.
 func (w *world) race(t *testing.T, trip time.Duration, round int, clients [2]client, modes [2]Mode) (was, is bool) {
 	var locks [2]held
 	var wg sync.WaitGroup
 	for n, c := range clients {
-		c.tap.Before(func(context.Context, hookstore.Request) error { time.Sleep(c.jitter(trip) / 2); return nil })
-		c.tap.After(func(_ context.Context, _ hookstore.Request, err error) error {
+		c.hooks.Before(func(context.Context, hookstore.Request) error { time.Sleep(c.jitter(trip) / 2); return nil })
+		c.hooks.After(func(_ context.Context, _ hookstore.Request, err error) error {
 			time.Sleep(c.jitter(trip) / 2)
 			return err
 		})
@@ -215,7 +215,7 @@ func (w *world) race(t *testing.T, trip time.Duration, round int, clients [2]cli
 	is = both(locks[0], locks[1])
 	for n, k := range locks {
 		if k != nil {
-			clients[n].tap.Before(nil)
+			clients[n].hooks.Before(nil)
 			k.Release(context.Background())
 		}
 	}

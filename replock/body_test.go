@@ -14,7 +14,7 @@ func TestBodiesAreUnique(t *testing.T) {
 		a := w.machine()
 		a.clock.setSkew(time.Hour)
 		seen := map[string]bool{}
-		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "put" {
 				l, err := decode(r.Body)
 				if err != nil {

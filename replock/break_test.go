@@ -37,8 +37,8 @@ func TestBreakTouchesOnlyShownLocks(t *testing.T) {
 	})
 }
 
-// TestBreakStaleJudgesAsOfTheListing: break-lock --stale judges a lock as of its listing, not as of
-// when the store's time is known, which can be longer than the ttl later.
+// TestBreakStaleJudgesAsOfTheListing: break-lock --stale judges a lock as of its listing, not
+// as of when the store's time is known: that can be longer than the ttl later.
 func TestBreakStaleJudgesAsOfTheListing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{NoTime: true})
@@ -48,7 +48,7 @@ func TestBreakStaleJudgesAsOfTheListing(t *testing.T) {
 		mustLock(t, k, err)
 		time.Sleep(time.Second)
 		var deletes atomic.Int32
-		b.tap.Before(func(ctx context.Context, r hookstore.Request) error {
+		b.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
 			if r.Op == "delete" && deletes.Add(1) == 1 {
 				<-ctx.Done()
 				return ctx.Err()
@@ -75,10 +75,10 @@ func TestProbeIsDatedFromWhenItIsSeen(t *testing.T) {
 		b.clock.setSkew(time.Hour) // so that one witness is wrong already
 		k, err := a.Shared(t.Context(), "backup")
 		mustLock(t, k, err)
-		a.tap.Before(outage)
+		a.hooks.Before(outage)
 		time.Sleep(46500 * time.Millisecond)
 		var puts, lists atomic.Int32
-		b.tap.Before(func(_ context.Context, r hookstore.Request) error {
+		b.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "put" && puts.Add(1) == 1 {
 				time.AfterFunc(7900*time.Millisecond, func() { w.put(r.Key, r.Body) })
 				return errOutage
@@ -95,7 +95,7 @@ func TestProbeIsDatedFromWhenItIsSeen(t *testing.T) {
 		for _, x := range broken {
 			t.Errorf("%v after %v", x.Verdict, x.Age)
 		}
-		a.tap.Before(nil)
+		a.hooks.Before(nil)
 		k.Release(t.Context())
 	})
 }

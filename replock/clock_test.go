@@ -11,9 +11,9 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// TestWrongClocks: whichever clock is an hour wrong, or jumps by one while the
-// lock is held, a live lock is never passed, and a stale one holds nobody up for
-// longer than its ttl and another one in which it is watched.
+// TestWrongClocks: whichever clock is an hour wrong, or jumps by one while the lock is held, a
+// live lock is never passed. A stale one blocks others for at most its ttl and another one in
+// which it is watched.
 func TestWrongClocks(t *testing.T) {
 	const hour = time.Hour
 	for _, skew := range []struct{ holder, other, store time.Duration }{
@@ -50,7 +50,7 @@ func TestWrongClocks(t *testing.T) {
 							t.Fatalf("%+v %v: lost: %v", skew, jump, k.Lost())
 						}
 
-						a.tap.Before(outage)
+						a.hooks.Before(outage)
 						refreshed := k.sent()
 						for {
 							other, err := b.Exclusive(t.Context(), "prune")
@@ -110,9 +110,9 @@ func TestOneClock(t *testing.T) {
 	}
 }
 
-// TestTimeNamespaces: processes of one boot whose clocks since boot differ, since they are
-// in different time namespaces or don't tell in which, don't compare them. The second
-// witness is the wall clock.
+// TestTimeNamespaces: processes of one boot don't compare their clocks since boot if these
+// differ, because they are in different time namespaces, or if a body doesn't name its time
+// namespace. The second witness is the wall clock.
 func TestTimeNamespaces(t *testing.T) {
 	for _, c := range []struct{ holder, other string }{{"time:[1]", "time:[2]"}, {"", "time:[1]"}, {"time:[1]", ""}, {"", ""}} {
 		for _, ahead := range []time.Duration{2 * time.Hour, -2 * time.Hour} {
@@ -140,9 +140,9 @@ func TestTimeNamespaces(t *testing.T) {
 					other.Release(t.Context())
 				}
 			})
-			// A holder that is no more is passed without being watched.
+			// A dead holder's lock is passed without being watched.
 			inBoth(func(t *testing.T, _ *world, a, b *machine, _ *Lock) {
-				a.tap.Before(outage)
+				a.hooks.Before(outage)
 				time.Sleep(DefaultTTL + 10*time.Second)
 				start := time.Now()
 				other, err := b.Exclusive(t.Context(), "prune")
@@ -156,8 +156,7 @@ func TestTimeNamespaces(t *testing.T) {
 	}
 }
 
-// TestOtherTTLs: a lock is judged by its own ttl, be it shorter or longer than
-// the default one.
+// TestOtherTTLs: a lock is judged by its own ttl, shorter or longer than the default one.
 func TestOtherTTLs(t *testing.T) {
 	for _, ttl := range []time.Duration{MinTTL, 30 * time.Second, 10 * time.Minute, MaxTTL} {
 		for _, mode := range []Mode{Shared, Exclusive} {
@@ -167,7 +166,7 @@ func TestOtherTTLs(t *testing.T) {
 				start := time.Now()
 				k, err := a.acquire(t.Context(), mode, "x")
 				mustLock(t, k, err)
-				a.tap.Before(outage)
+				a.hooks.Before(outage)
 				b.untilFree(t, ttl/100)
 				if alive(k) {
 					t.Errorf("ttl %v: passed while held", ttl)
@@ -175,22 +174,22 @@ func TestOtherTTLs(t *testing.T) {
 				if took := time.Since(start); took < ttl || took > ttl+ttl/50+5*time.Second {
 					t.Errorf("ttl %v: passed after %v", ttl, took)
 				}
-				a.tap.Before(nil)
+				a.hooks.Before(nil)
 				k.Release(t.Context())
 			})
 		}
 	}
 }
 
-// TestStallIsNotTakenForSkew: a machine that stood still once while it took a lock is still
-// noticed when it does so again.
+// TestStallIsNotTakenForSkew: a machine that stood still while it took a lock is noticed when
+// it stands still again.
 func TestStallIsNotTakenForSkew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{})
 		a := w.machine()
 		const pause = 70 * time.Second
 		armed := false
-		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "list" && armed {
 				armed = false
 				a.clock.pause(pause)

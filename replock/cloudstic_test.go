@@ -15,9 +15,9 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// Each test runs an interleaving with the original protocol, which must let two holders in
-// that exclude each other, and with ours, which must not. docs/holes.md lists the holes
-// of the original protocol by their numbers.
+// Each test runs an interleaving with the original protocol, which must let two conflicting
+// holders in, and with ours, which must not. docs/holes.md lists the holes of the original
+// protocol by their numbers.
 
 // client is a machine that speaks one of the two protocols.
 type client struct {
@@ -48,7 +48,7 @@ func (w *world) ours() client {
 
 func (w *world) originals() client {
 	m := w.machine()
-	l := &cloudsticlock.Locker{Store: m.tap, Clock: m.clock, Holder: m.self.Holder()}
+	l := &cloudsticlock.Locker{Store: m.hooks, Clock: m.clock, Holder: m.self.Holder()}
 	return client{m, func(ctx context.Context, mode Mode) (held, error) {
 		f := l.Shared
 		if mode == Exclusive {
@@ -62,8 +62,8 @@ func (w *world) originals() client {
 	}}
 }
 
-// hole runs an interleaving, which returns whether two were in at once, with
-// both protocols.
+// hole runs an interleaving with both protocols. The interleaving returns whether two were in
+// at once.
 func hole(t *testing.T, run func(t *testing.T, w *world, a, b client) (both bool)) {
 	for _, p := range []struct {
 		name    string
@@ -80,22 +80,22 @@ func hole(t *testing.T, run func(t *testing.T, w *world, a, b client) (both bool
 				if both := run(t, w, a, b); both != p.both {
 					t.Errorf("both in at once: %v, want %v", both, p.both)
 				}
-				// Everything comes to its end.
+				// All goroutines end.
 				for _, c := range []client{a, b} {
-					c.tap.Before(nil)
-					c.tap.After(nil)
+					c.hooks.Before(nil)
+					c.hooks.After(nil)
 				}
 			})
 		})
 	}
 }
 
-// pause holds back a client's first request of a kind until the gate opens, and
-// says when it has come.
+// pause holds back a client's first request of a kind until the gate opens, and signals when
+// the request has come.
 func (c client) pause(op, key string) (came, gate chan struct{}) {
 	came, gate = make(chan struct{}), make(chan struct{})
 	var once atomic.Bool
-	c.tap.Before(func(_ context.Context, r hookstore.Request) error {
+	c.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 		if r.Op == op && strings.Contains(r.Key, key) && once.CompareAndSwap(false, true) {
 			close(came)
 			<-gate
@@ -105,7 +105,7 @@ func (c client) pause(op, key string) (came, gate chan struct{}) {
 	return came, gate
 }
 
-// end releases what was granted.
+// end releases the granted locks.
 func end(hs ...held) {
 	for _, h := range hs {
 		if h != nil {
@@ -134,9 +134,9 @@ func TestExclusiveLooksAgainAfterItsPut(t *testing.T) {
 	})
 }
 
-// TestOneOfTwoExclusivesIsIn: of two exclusive acquirers one is in, though the second looked before the
-// first wrote, and wrote after the first verified.
-// Hole 2 of the original protocol: docs/protocol.md.
+// TestOneOfTwoExclusivesIsIn: of two exclusive acquirers one is in, although the second looked
+// before the first wrote, and wrote after the first verified. Hole 2 of the original protocol:
+// docs/protocol.md.
 func TestOneOfTwoExclusivesIsIn(t *testing.T) {
 	hole(t, func(t *testing.T, w *world, a, b client) bool {
 		came, gate := a.pause("put", "lock.exclusive")
@@ -175,7 +175,7 @@ func TestReadErrorIsNoFreeLock(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				b.tap.After(after)
+				b.hooks.After(after)
 				x, err := b.lock(t.Context(), Exclusive)
 				if x == nil && errors.Is(err, ErrHeld) {
 					t.Errorf("a store that fails is reported as a lock: %v", err)
@@ -225,14 +225,14 @@ func TestHolderEndsWithItsLease(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a.tap.Before(outage)
+		a.hooks.Before(outage)
 		time.Sleep(65 * time.Second)
 		x, err := b.lock(t.Context(), Exclusive)
 		if err != nil {
 			t.Fatal(err)
 		}
 		result := both(s, x)
-		a.tap.Before(nil)
+		a.hooks.Before(nil)
 		end(s, x)
 		return result
 	})
@@ -298,7 +298,7 @@ func (v *versioned) Put(ctx context.Context, key string, body []byte, opts store
 	return o, err
 }
 
-// deleteNewest is what a driver does that doesn't know of versions.
+// deleteNewest is the delete of a driver that doesn't use versions.
 func (v *versioned) deleteNewest(ctx context.Context, key string) error {
 	if n := len(v.old[key]); n > 0 {
 		before := v.old[key][n-1]
@@ -309,8 +309,8 @@ func (v *versioned) deleteNewest(ctx context.Context, key string) error {
 	return v.Store.Delete(ctx, key)
 }
 
-// Delete is what the contract of store.Store asks for, and store/storetest
-// checks: nothing of the key is shown afterwards.
+// Delete keeps the contract of store.Store, as store/storetest checks: nothing of the key is
+// shown afterwards.
 func (v *versioned) Delete(ctx context.Context, key string) error {
 	delete(v.old, key)
 	return v.Store.Delete(ctx, key)
@@ -321,15 +321,15 @@ type naive struct{ *versioned }
 
 func (n naive) Delete(ctx context.Context, key string) error { return n.deleteNewest(ctx, key) }
 
-// TestDeleteUncoversNoOldVersion: a released lock isn't uncovered again on a store that keeps
-// versions: the driver deletes the whole key.
-// Hole 7 of the original protocol: docs/protocol.md.
+// TestDeleteUncoversNoOldVersion: on a store that keeps versions a released lock isn't
+// uncovered again, because the driver deletes the whole key. Hole 7 of the original protocol:
+// docs/protocol.md.
 func TestDeleteUncoversNoOldVersion(t *testing.T) {
 	hole(t, func(t *testing.T, w *world, a, b client) bool {
 		v := &versioned{Store: w.mem, old: map[string][][]byte{}}
 		for _, c := range []client{a, b} {
-			if c.tap.Store = v; t.Name() == "TestDeleteUncoversNoOldVersion/original" {
-				c.tap.Store = naive{v}
+			if c.hooks.Store = v; t.Name() == "TestDeleteUncoversNoOldVersion/original" {
+				c.hooks.Store = naive{v}
 			}
 		}
 		s, err := a.lock(t.Context(), Shared)

@@ -12,9 +12,9 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// TestProveAbsent: where If-None-Match is only claimed, the first exclusive
-// acquire of a process looks before it writes lock.exclusive, and finds out at
-// no cost in time whether the next ones need to.
+// TestProveAbsent: if If-None-Match is only claimed, the first exclusive acquire of a process
+// looks before it writes lock.exclusive. It finds out, at no cost in time, whether the next
+// ones need to.
 func TestProveAbsent(t *testing.T) {
 	type cost struct{ trips, requests int }
 	for _, c := range []struct {
@@ -48,8 +48,7 @@ func TestProveAbsent(t *testing.T) {
 	}
 }
 
-// TestProveAbsentHarmless: what a process doesn't know yet, it doesn't try out on
-// another's lock.exclusive.
+// TestProveAbsentHarmless: a process tries out no condition on another's lock.exclusive.
 func TestProveAbsentHarmless(t *testing.T) {
 	for name, opts := range map[string]mem.Options{"claimed": {IfAbsent: mem.Claimed}, "ignored": {IfAbsent: mem.Ignored}} {
 		t.Run(name, func(t *testing.T) {
@@ -61,7 +60,7 @@ func TestProveAbsentHarmless(t *testing.T) {
 				for range 3 {
 					m := w.machine()
 					var puts int
-					m.tap.Before(func(_ context.Context, r hookstore.Request) error {
+					m.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 						if r.Op == "put" && r.Key == k.l.keys.exclusive() {
 							puts++
 						}
@@ -83,12 +82,12 @@ func TestProveAbsentHarmless(t *testing.T) {
 	}
 }
 
-// TestProveAbsentUnanswered: no answer proves nothing, and costs no lock.
+// TestProveAbsentUnanswered: a missing answer proves nothing, and costs no lock.
 func TestProveAbsentUnanswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{IfAbsent: mem.Claimed})
 		m := w.machine()
-		m.tap.Before(func(_ context.Context, r hookstore.Request) error {
+		m.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "put" && r.Opts.IfAbsent && r.Key != m.keys.exclusive() {
 				return errors.New("reset")
 			}
@@ -103,8 +102,8 @@ func TestProveAbsentUnanswered(t *testing.T) {
 	})
 }
 
-// TestBreakBetweenLookAndPut: a lock that is broken between the look and the put
-// of its renewal is lost, where the backend keeps versions, and stays deleted.
+// TestBreakBetweenLookAndPut: if the backend keeps versions, a lock that is broken between the
+// look and the put of its renewal is lost, and stays deleted.
 func TestBreakBetweenLookAndPut(t *testing.T) {
 	for _, mode := range []Mode{Shared, Exclusive} {
 		for _, what := range []string{"flag", "exclusive"} {
@@ -121,14 +120,14 @@ func TestBreakBetweenLookAndPut(t *testing.T) {
 					if what == "exclusive" {
 						key = m.keys.exclusive()
 					}
-					m.tap.Before(func(ctx context.Context, r hookstore.Request) error {
+					m.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
 						if r.Op == "put" && r.Key == key && r.Opts.Replaces != "" {
 							return w.mem.Delete(ctx, key)
 						}
 						return nil
 					})
 					time.Sleep(31 * time.Second)
-					m.tap.Before(nil)
+					m.hooks.Before(nil)
 					if lost := k.Lost(); lost == nil || !lost.Definite || lost.Key != key {
 						t.Errorf("lost: %v", lost)
 					}
@@ -151,7 +150,7 @@ func TestProofRevivesNoBrokenLock(t *testing.T) {
 		k, err := a.Shared(t.Context(), "backup")
 		mustLock(t, k, err)
 		var other *Lock
-		a.tap.Before(func(ctx context.Context, r hookstore.Request) error {
+		a.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
 			if r.Op == "put" && r.Opts.IfMatch != "" && r.Opts.IfMatch != wrongETag && other == nil {
 				w.mem.Delete(ctx, k.Key()) // break-lock
 				other, err = b.Exclusive(context.Background(), "prune")

@@ -14,8 +14,8 @@ import (
 
 type valueKey struct{}
 
-// TestAcquireContextIsNotTheLocks: the context of an acquire bounds the acquire. A lock
-// that was acquired lives on when it ends, and has its values.
+// TestAcquireContextIsNotTheLocks: the context of an acquire bounds the acquire only. The
+// acquired lock outlives it, and has its values.
 func TestAcquireContextIsNotTheLocks(t *testing.T) {
 	for _, mode := range []Mode{Shared, Exclusive} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -42,11 +42,12 @@ func TestAcquireContextIsNotTheLocks(t *testing.T) {
 	}
 }
 
-// errQuit is why a parent ends.
+// errQuit is the cause of a parent's end.
 var errQuit = errors.New("the program quits")
 
-// TestParentEndsTheLocksContext, and not the lock, which is held until it is released.
-// Neither Renew nor Check says that all is well: the work must stop.
+// TestParentEndsTheLocksContext: the parent's end ends the lock's context, and not the lock,
+// which is held until it is released. Renew and Check return errors, because the work must
+// stop.
 func TestParentEndsTheLocksContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{})
@@ -75,8 +76,8 @@ func TestParentEndsTheLocksContext(t *testing.T) {
 	})
 }
 
-// TestParentEndsTheAcquire: what the lock is for can't begin any more, so that nothing is
-// waited for.
+// TestParentEndsTheAcquire: once the parent has ended, an acquire returns at once, since the
+// work can't begin any more.
 func TestParentEndsTheAcquire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{})
@@ -97,7 +98,8 @@ func TestParentEndsTheAcquire(t *testing.T) {
 	})
 }
 
-// TestResumedLockKeepsItsParent: of the context of Resume it has nothing.
+// TestResumedLockKeepsItsParent: a resumed lock takes no values and no end from Resume's
+// context.
 func TestResumedLockKeepsItsParent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{})
@@ -105,9 +107,9 @@ func TestResumedLockKeepsItsParent(t *testing.T) {
 		parent, quit := context.WithCancelCause(t.Context())
 		k, err := m.Shared(t.Context(), "backup", Parent(parent))
 		mustLock(t, k, err)
-		m.tap.Before(outage)
+		m.hooks.Before(outage)
 		<-k.Context().Done()
-		m.tap.Before(nil)
+		m.hooks.Before(nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		k, err = k.Resume(ctx)
 		mustLock(t, k, err)
@@ -132,8 +134,8 @@ func mustRelease(t *testing.T, k *Lock) {
 	}
 }
 
-// TestWaitEndedByItsContext: an acquire that its context ends while others are in its way
-// is refused by them, and by its context. Nothing of it is left.
+// TestWaitEndedByItsContext: if its context ends while others keep it out, an acquire returns
+// an error for both, the holders and the context. Nothing of it is left.
 func TestWaitEndedByItsContext(t *testing.T) {
 	deadline := func(t *testing.T) (context.Context, context.CancelFunc) {
 		return context.WithTimeout(t.Context(), time.Minute)
@@ -178,8 +180,8 @@ func TestWaitEndedByItsContext(t *testing.T) {
 				ctx, cancel := c.end(t)
 				defer cancel()
 				if c.before != nil {
-					time.AfterFunc(40*time.Second, func() { waiter.tap.Before(c.before) })
-					time.AfterFunc(time.Minute, func() { waiter.tap.Before(nil) })
+					time.AfterFunc(40*time.Second, func() { waiter.hooks.Before(c.before) })
+					time.AfterFunc(time.Minute, func() { waiter.hooks.Before(nil) })
 				}
 				k, err := waiter.acquire(ctx, c.mode, "the second", Wait(time.Hour))
 				held := mustHeld(t, k, err)
@@ -196,7 +198,7 @@ func TestWaitEndedByItsContext(t *testing.T) {
 				}
 				waiter.Flush(t.Context())
 				if waiter.saw(EventBlocked) != 1 {
-					t.Errorf("the observer was told %d times", waiter.saw(EventBlocked))
+					t.Errorf("the observer got %d events", waiter.saw(EventBlocked))
 				}
 				mustRelease(t, first)
 				w.empty()
@@ -205,12 +207,13 @@ func TestWaitEndedByItsContext(t *testing.T) {
 	}
 }
 
-// TestEndedWithNobodyInTheWay: then nobody is named.
-func TestEndedWithNobodyInTheWay(t *testing.T) {
+// TestContextEndsWithoutHolders: if no holder keeps it out when its context ends, an acquire
+// names none.
+func TestContextEndsWithoutHolders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{})
 		m := w.machine()
-		m.tap.Before(outage)
+		m.hooks.Before(outage)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		k, err := m.Exclusive(ctx, "prune", Wait(time.Hour))
@@ -220,8 +223,8 @@ func TestEndedWithNobodyInTheWay(t *testing.T) {
 	})
 }
 
-// TestContextEndsThoughTheObserverBlocks: the lock's context ends at its deadline even if the observer or
-// the logger blocks.
+// TestContextEndsThoughTheObserverBlocks: the lock's context ends at its deadline even if the
+// observer or the logger blocks.
 func TestContextEndsThoughTheObserverBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{})
@@ -236,7 +239,7 @@ func TestContextEndsThoughTheObserverBlocks(t *testing.T) {
 		b := w.machine()
 		k, err := a.Shared(t.Context(), "backup")
 		mustLock(t, k, err)
-		a.tap.Before(outage)
+		a.hooks.Before(outage)
 		time.Sleep(65 * time.Second)
 		other, err := b.Exclusive(t.Context(), "prune")
 		mustLock(t, other, err)
@@ -245,7 +248,7 @@ func TestContextEndsThoughTheObserverBlocks(t *testing.T) {
 		}
 		close(stuck)
 		other.Release(t.Context())
-		a.tap.Before(nil)
+		a.hooks.Before(nil)
 		k.Release(t.Context())
 	})
 }
@@ -258,7 +261,7 @@ func TestResumeContextIsNotTheLocks(t *testing.T) {
 		k, err := a.Shared(t.Context(), "x")
 		mustLock(t, k, err)
 		a.lose(t, k)
-		a.tap.Before(nil)
+		a.hooks.Before(nil)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
 		r, err := k.Resume(ctx)

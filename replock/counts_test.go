@@ -11,7 +11,7 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// flags puts n live shared flags of others into the store.
+// flags puts n live shared flags of other holders into the store.
 func (w *world) flags(n int) {
 	m := w.machine()
 	for i := range n {
@@ -24,16 +24,16 @@ func (w *world) flags(n int) {
 	}
 }
 
-// trips counts the round trips in sequence: requests that start while another
-// one is under way are beside it. Each request of the store takes a second.
+// trips counts round trips in sequence: a request that starts while another one is under way
+// is part of its round trip. Each request takes a second.
 func (m *machine) trips(f func()) (trips time.Duration, requests int, by map[string]int) {
-	m.tap.Count()
-	m.tap.Before(takesASecond)
+	m.hooks.Count()
+	m.hooks.Before(takesASecond)
 	start := time.Now()
 	f()
 	trips = time.Since(start)
-	requests, by = m.tap.Count()
-	m.tap.Before(nil)
+	requests, by = m.hooks.Count()
+	m.hooks.Before(nil)
 	return trips, requests, by
 }
 
@@ -80,7 +80,7 @@ func TestRequestCounts(t *testing.T) {
 							t.Error(err)
 						}
 					})
-					pages := min(1+n/1000, 2) // our own flag is beyond the first
+					pages := min(1+n/1000, 2) // our own flag is on the second page
 					check("confirm", cost{pages, pages}, func() {
 						if err := k.Check(t.Context()); err != nil {
 							t.Error(err)
@@ -99,23 +99,23 @@ func TestRequestCounts(t *testing.T) {
 
 var lacking = mem.Options{IfAbsent: mem.Lacked, IfMatch: mem.Lacked}
 
-// TestRequestCountsRefused: what a refused exclusive costs doesn't grow with the
-// number of holders either.
+// TestRequestCountsRefused: the cost of a refused exclusive acquire doesn't grow with the
+// number of holders.
 func TestRequestCountsRefused(t *testing.T) {
 	for _, n := range []int{1, 1000, 10_000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, mem.Options{})
 				w.flags(n)
-				time.Sleep(10 * time.Second) // older than those who are about to withdraw
+				time.Sleep(10 * time.Second) // older than those of acquirers about to withdraw
 				m := w.machine()
-				m.tap.Count()
+				m.hooks.Count()
 				k, err := m.Exclusive(t.Context(), "prune")
 				held := mustHeld(t, k, err)
-				if got := len(held.Holders) + held.More; got != min(n, 998) { // of the page, two are our own
+				if got := len(held.Holders) + held.More; got != min(n, 998) { // of the page's flags two are our own
 					t.Errorf("%d holders are named or counted", got)
 				}
-				_, by := m.tap.Count()
+				_, by := m.hooks.Count()
 				// One GET comes before our lock.exclusive is deleted.
 				want := map[string]int{"put": 2, "list": 1, "get": min(n, maxReported) + 1, "delete": 2}
 				if !maps.Equal(by, want) {
@@ -137,7 +137,7 @@ func TestRequestCountsStale(t *testing.T) {
 		m := w.machine()
 		k, err := m.Exclusive(t.Context(), "prune")
 		mustLock(t, k, err)
-		_, by := m.tap.Count()
+		_, by := m.hooks.Count()
 		want := map[string]int{"put": 2, "list": 3, "get": n, "delete": n}
 		if !maps.Equal(by, want) {
 			t.Errorf("requests %v, want %v", by, want)
@@ -146,7 +146,8 @@ func TestRequestCountsStale(t *testing.T) {
 	})
 }
 
-// TestRefusedAcquirerYieldsAtOnce: an acquirer that can't win yields at once, after few requests.
+// TestRefusedAcquirerYieldsAtOnce: an acquirer that can't get the lock yields at once, after
+// few requests.
 func TestRefusedAcquirerYieldsAtOnce(t *testing.T) {
 	for _, mode := range []Mode{Shared, Exclusive} {
 		do(t, func(t *testing.T, w *world) {
@@ -154,10 +155,10 @@ func TestRefusedAcquirerYieldsAtOnce(t *testing.T) {
 			mustLock(t, other, err)
 			time.Sleep(10 * time.Second) // older than an acquirer that is about to withdraw
 			a := w.machine()
-			a.tap.Count()
+			a.hooks.Count()
 			k, err := a.acquire(t.Context(), mode, "x")
 			mustHeld(t, k, err)
-			_, by := a.tap.Count()
+			_, by := a.hooks.Count()
 			want := map[string]int{"put": int(mode), "list": 1, "get": 2, "delete": 1}
 			if !maps.Equal(by, want) {
 				t.Errorf("%s: %v, want %v", mode, by, want)
@@ -170,7 +171,7 @@ func TestRefusedAcquirerYieldsAtOnce(t *testing.T) {
 		a := w.machine()
 		k, err := a.Exclusive(t.Context(), "x")
 		mustHeld(t, k, err)
-		if _, by := a.tap.Count(); by["list"] != 1 {
+		if _, by := a.hooks.Count(); by["list"] != 1 {
 			t.Errorf("%v", by)
 		}
 	})

@@ -14,7 +14,8 @@ import (
 // If the lock is not acquired, work is not called, and the error is that of Exclusive or Shared.
 // Otherwise Do returns the error of work, joined with a *LostError if the lock was lost before
 // work returned, and with the error of Release. After a *LostError the caller must find out
-// whether the work is complete. Do does not resume a lost lock.
+// whether the work is complete. Do does not resume a lost lock. It costs an acquire, a Check and
+// a Release.
 func (l *Locker) Do(ctx context.Context, mode Mode, operation string, work func(context.Context) error, opts ...AcquireOption) (err error) {
 	if mode != Shared && mode != Exclusive {
 		return fmt.Errorf("%v: must be Shared or Exclusive", mode)

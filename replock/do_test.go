@@ -14,8 +14,7 @@ import (
 
 var errWork = errors.New("the work failed")
 
-// TestDo: the work is done under the lock, which is gone afterwards, and its error is
-// passed on.
+// TestDo: Do runs the work under the lock, releases the lock, and returns the work's error.
 func TestDo(t *testing.T) {
 	for _, want := range []error{nil, errWork} {
 		synctest.Test(t, func(t *testing.T) {
@@ -40,7 +39,7 @@ func TestDo(t *testing.T) {
 	}
 }
 
-// TestDoWithoutTheLock: no work is done without the lock.
+// TestDoWithoutTheLock: Do doesn't run the work without the lock.
 func TestDoWithoutTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{})
@@ -61,7 +60,7 @@ func TestDoWithoutTheLock(t *testing.T) {
 				t.Errorf("mode %d: no error", mode)
 			}
 		}
-		m.tap.Before(outage)
+		m.hooks.Before(outage)
 		if err := m.Do(t.Context(), Shared, "backup", work); !errors.Is(err, errOutage) {
 			t.Errorf("outage: %v", err)
 		}
@@ -70,14 +69,15 @@ func TestDoWithoutTheLock(t *testing.T) {
 	})
 }
 
-// TestDoTellsOfALoss, also where the work saw nothing of it, or failed with its context.
-func TestDoTellsOfALoss(t *testing.T) {
+// TestDoReportsALoss: Do returns an error for a lost lock, even if the work didn't notice, or
+// failed with its context.
+func TestDoReportsALoss(t *testing.T) {
 	breaks := func(w *world, m *machine) {
 		if _, err := w.machine().Break(context.Background(), BreakOptions{}); err != nil {
 			w.t.Fatal(err)
 		}
 	}
-	fails := func(w *world, m *machine) { m.tap.Before(outage) }
+	fails := func(w *world, m *machine) { m.hooks.Before(outage) }
 	for _, c := range []struct {
 		name string
 		lose func(*world, *machine)
@@ -112,13 +112,13 @@ func TestDoTellsOfALoss(t *testing.T) {
 	}
 }
 
-// TestDoOverslept: a loss that nothing has noticed yet, because the machine slept, is one.
+// TestDoOverslept: Do returns an error for a loss that only the end of a suspend shows.
 func TestDoOverslept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{})
 		m := w.machine()
 		err := m.Do(t.Context(), Shared, "backup", func(context.Context) error {
-			m.tap.Before(outage)
+			m.hooks.Before(outage)
 			m.clock.jump(time.Minute)
 			return nil
 		})
@@ -128,14 +128,14 @@ func TestDoOverslept(t *testing.T) {
 	})
 }
 
-// TestDoTellsOfWhatIsLeft: what can't be released expires, and is told beside the work's
-// error.
-func TestDoTellsOfWhatIsLeft(t *testing.T) {
+// TestDoReportsAFailedRelease: if the release fails, Do returns its error beside the work's,
+// and the lock expires.
+func TestDoReportsAFailedRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{})
 		m := w.machine()
 		err := m.Do(t.Context(), Shared, "backup", func(context.Context) error {
-			m.tap.Before(func(_ context.Context, r hookstore.Request) error {
+			m.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 				if r.Op == "delete" {
 					return errOutage
 				}
@@ -149,7 +149,8 @@ func TestDoTellsOfWhatIsLeft(t *testing.T) {
 	})
 }
 
-// TestDoEndsWithItsContext: then the work must stop, and the lock is released.
+// TestDoEndsWithItsContext: when Do's context ends, the work must stop, and the lock is
+// released.
 func TestDoEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{})
@@ -166,7 +167,7 @@ func TestDoEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// TestDoReleasesWhenTheWorkPanics: nobody would, and the lock would be refreshed for ever.
+// TestDoReleasesWhenTheWorkPanics: otherwise the lock would be refreshed for ever.
 func TestDoReleasesWhenTheWorkPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{})
@@ -180,15 +181,15 @@ func TestDoReleasesWhenTheWorkPanics(t *testing.T) {
 	})
 }
 
-// TestNoStore is an error, and no panic at the first lock.
+// TestNoStore: New returns an error for a nil store; the first lock must not panic.
 func TestNoStore(t *testing.T) {
 	if l, err := New(nil, Options{}); err == nil || l != nil {
 		t.Errorf("got %v, %v", l, err)
 	}
 }
 
-// TestLeft is for how long the lock is held without another refresh.
-func TestLeft(t *testing.T) {
+// TestLeftIsTheLease: Left returns for how long the lock is held without another refresh.
+func TestLeftIsTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{})
 		m := w.machine()
@@ -197,7 +198,7 @@ func TestLeft(t *testing.T) {
 		if left := k.Left(); left != 55*time.Second {
 			t.Errorf("%v left after it was acquired", left)
 		}
-		m.tap.Before(outage)
+		m.hooks.Before(outage)
 		time.Sleep(50 * time.Second)
 		if left := k.Left(); left != 5*time.Second {
 			t.Errorf("%v left 5 s before the loss", left)
@@ -213,7 +214,7 @@ func TestLeft(t *testing.T) {
 	})
 }
 
-// TestHeldEndsWithTheLoss: a lock that was broken isn't held any more, whenever it is
+// TestHeldEndsWithTheLoss: Held ends with the loss of a broken lock, whenever the lock is
 // released.
 func TestHeldEndsWithTheLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -236,18 +237,18 @@ func TestHeldEndsWithTheLoss(t *testing.T) {
 	})
 }
 
-// TestEventsTellTheLock: its name, and how long it has been held: until its loss at most,
-// and a resumed one since then.
-func TestEventsTellTheLock(t *testing.T) {
+// TestEventsNameTheLock: an event has the lock's name and its time held. The time ends with
+// the loss, and a resumed lock's begins anew.
+func TestEventsNameTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{})
 		m := w.machine(func(o *Options) { o.Name = "photos" })
 		k, err := m.Shared(t.Context(), "backup")
 		mustLock(t, k, err)
 		time.Sleep(10 * time.Second)
-		m.tap.Before(outage)
+		m.hooks.Before(outage)
 		<-k.Context().Done()
-		m.tap.Before(nil)
+		m.hooks.Before(nil)
 		k, err = k.Resume(t.Context())
 		mustLock(t, k, err)
 		time.Sleep(7 * time.Second)
@@ -264,7 +265,7 @@ func TestEventsTellTheLock(t *testing.T) {
 			delete(held, e.Kind)
 		}
 		if len(held) > 0 {
-			t.Errorf("not told: %v", held)
+			t.Errorf("not in the error: %v", held)
 		}
 	})
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// crashed leaves the lock of a holder that has crashed, long after its ttl.
+// crashed leaves the lock of a crashed holder, long after its ttl.
 func (w *world) crashed(t *testing.T, mode Mode, ttl time.Duration) {
 	t.Helper()
 	m := w.machine(func(o *Options) { o.TTL = ttl })
@@ -20,8 +20,8 @@ func (w *world) crashed(t *testing.T, mode Mode, ttl time.Duration) {
 	time.Sleep(2 * ttl)
 }
 
-// TestWatchingIsBounded: a lock that is perhaps stale is watched for as long as the acquirer
-// waits, or for two minutes. If its ttl is longer than that it counts as held, at once.
+// TestWatchingIsBounded: an acquirer watches a perhaps stale lock for as long as it waits, or
+// for two minutes. A lock with a longer ttl counts as held at once.
 func TestWatchingIsBounded(t *testing.T) {
 	for _, c := range []struct {
 		ttl, wait, most time.Duration
@@ -58,8 +58,8 @@ func TestWatchingIsBounded(t *testing.T) {
 	}
 }
 
-// TestBreakDoubtful: what only one clock calls stale is left by break-lock --stale, unless a
-// person was asked; and what no clock does, always.
+// TestBreakDoubtful: break-lock --stale leaves a lock that only one clock calls stale, unless
+// a person has confirmed it, and always leaves one that no clock calls stale.
 func TestBreakDoubtful(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{NoStoreClock: true, NoTime: true})

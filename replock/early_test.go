@@ -9,8 +9,8 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// TestRefreshesComeApart: locks that were acquired at once aren't refreshed at once, and
-// none is refreshed later than at half of its ttl.
+// TestRefreshesComeApart: locks that were acquired at one time aren't refreshed at one time,
+// and none is refreshed later than at half of its ttl.
 func TestRefreshesComeApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{})

@@ -15,7 +15,7 @@ import (
 func TestEmptiedFlagsAreRemoved(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a, b := w.machine(), w.machine()
-		a.tap.Before(mayNotDelete)
+		a.hooks.Before(mayNotDelete)
 		for range 3 {
 			k, err := a.acquire(t.Context(), mode, "x")
 			mustLock(t, k, err).Release(t.Context())
@@ -34,7 +34,7 @@ func TestLeftProbeIsRemoved(t *testing.T) {
 		a, b, c := w.machine(), w.machine(), w.machine()
 		k, err := a.Shared(t.Context(), "backup")
 		mustLock(t, k, err)
-		b.tap.Before(func(_ context.Context, r hookstore.Request) error {
+		b.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "delete" {
 				return errOutage
 			}
@@ -56,20 +56,20 @@ func TestSweepIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{})
 		a, b := w.machine(), w.machine()
-		a.tap.Before(mayNotDelete)
+		a.hooks.Before(mayNotDelete)
 		for range 300 {
 			k, err := a.Shared(t.Context(), "x")
 			mustLock(t, k, err).Release(t.Context())
 		}
-		a.tap.Count()
+		a.hooks.Count()
 		k, err := a.Exclusive(t.Context(), "prune")
 		mustLock(t, k, err)
-		if n, by := a.tap.Count(); n > 4 {
-			t.Errorf("who may not delete sends %v", by)
+		if n, by := a.hooks.Count(); n > 4 {
+			t.Errorf("a client without the right to delete sends %v", by)
 		}
 		k.Release(t.Context())
 
-		b.tap.Before(func(ctx context.Context, r hookstore.Request) error {
+		b.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
 			if r.Op == "delete" {
 				<-ctx.Done()
 				return ctx.Err()
@@ -82,7 +82,7 @@ func TestSweepIsBounded(t *testing.T) {
 		if took := time.Since(start); took > hastyTime {
 			t.Errorf("deletes that hang hold it up for %v", took)
 		}
-		b.tap.Before(nil)
+		b.hooks.Before(nil)
 		k.Release(t.Context())
 	})
 }

@@ -88,8 +88,8 @@ func (l *Locker) tell(e Event) {
 	l.events.Add(func() { l.pass(e) })
 }
 
-// Flush waits until the logger and the observer have got all events so far, or ctx has
-// ended.
+// Flush waits until the logger and the observer have got all events so far, or ctx has ended.
+// It makes no request.
 func (l *Locker) Flush(ctx context.Context) { l.events.Flush(ctx) }
 
 // pass logs an event and passes it to the observer.

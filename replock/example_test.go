@@ -29,7 +29,7 @@ func Example() {
 	}
 	switch err := locker.Do(ctx, replock.Exclusive, "prune", prune, replock.Wait(time.Minute)); {
 	case errors.Is(err, replock.ErrHeld):
-		fmt.Println("not pruned:", err) // it says who holds the lock
+		fmt.Println("not pruned:", err) // the error names the holder
 	case errors.Is(err, replock.ErrLost):
 		fmt.Println("to be checked:", err) // perhaps it was only begun
 	case err != nil:

@@ -10,7 +10,8 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// expiresIn is what clients of the original protocol make of an object.
+// expiresIn returns the time until an object expires, as clients of the original protocol read
+// it.
 func (w *world) expiresIn(key string) time.Duration {
 	w.t.Helper()
 	raw, _, err := w.mem.Get(context.Background(), key, maxBody)
@@ -53,7 +54,7 @@ func TestMisdatedLockIsRefreshedSoon(t *testing.T) {
 		a := w.machine()
 		a.clock.setSkew(-time.Hour)
 		puts := 0
-		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "put" {
 				if puts++; puts == 2 || puts == 3 {
 					return errOutage

@@ -30,13 +30,13 @@ func TestFenceNeedsConditions(t *testing.T) {
 		a := w.machine()
 		for want := uint64(1); want < 4; want++ {
 			var lost, raced atomic.Bool
-			a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+			a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 				if r.Op == "put" && strings.HasSuffix(r.Key, "lock-fence") && want == 3 && raced.CompareAndSwap(false, true) {
 					w.put(r.Key, []byte(`{"fence":10,"id":"another"}`)) // a late put of an earlier holder
 				}
 				return nil
 			})
-			a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
+			a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
 				if r.Op == "put" && strings.HasSuffix(r.Key, "lock-fence") && lost.CompareAndSwap(false, true) && err == nil {
 					return errOutage
 				}

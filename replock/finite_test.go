@@ -13,8 +13,8 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// TestListingsEnd: whatever a store says of a listing, all that reads one ends, with an error that
-// says so, and never with an answer that only a whole listing can give.
+// TestListingsEnd: for any listing of a store, every reader ends, with an error for a listing
+// without an end. It never returns a result that only a whole listing allows.
 func TestListingsEnd(t *testing.T) {
 	for _, how := range hookstore.Ways {
 		for name, do := range map[string]func(context.Context, *Locker) error{
@@ -29,7 +29,7 @@ func TestListingsEnd(t *testing.T) {
 			t.Run(how+"/"+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					w := newWorld(t, mem.Options{})
-					for i := range 4 { // empty flags, in nobody's way
+					for i := range 4 { // empty flags, which block no acquirer
 						w.put(fmt.Sprint("index/lock.shared/", i), nil)
 					}
 					s := &hookstore.Unending{Store: w.mem, How: how, Most: 5000}

@@ -68,15 +68,15 @@ func TestHeldForAnHour(t *testing.T) {
 	})
 }
 
-// TestLostAtDeadline: without an answer the lock is lost 55 s after its last
-// refresh was sent, after three failures, and nobody gets in before.
+// TestLostAtDeadline: without an answer the lock is lost 55 s after its last refresh was sent,
+// after three failures, and no other holder gets in before.
 func TestLostAtDeadline(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a, b := w.machine(), w.machine()
 		start := time.Now()
 		k, err := a.acquire(t.Context(), mode, "x")
 		mustLock(t, k, err)
-		a.tap.Before(outage)
+		a.hooks.Before(outage)
 		var lostAt time.Duration
 		go func() {
 			<-k.Context().Done()
@@ -117,8 +117,8 @@ func TestLostAtDeadline(t *testing.T) {
 	})
 }
 
-// TestFailuresThenRecovery: one or two failures don't lose it, and are
-// forgotten.
+// TestFailuresThenRecovery: one or two failures don't lose the lock, and the next success
+// resets their count.
 func TestFailuresThenRecovery(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a := w.machine()
@@ -127,9 +127,9 @@ func TestFailuresThenRecovery(t *testing.T) {
 		for range 5 {
 			synctest.Wait()
 			refreshed := a.saw(EventRefreshed)
-			a.tap.Before(outage)
+			a.hooks.Before(outage)
 			time.Sleep(40 * time.Second) // the attempts at 30 s and 38 s
-			a.tap.Before(nil)
+			a.hooks.Before(nil)
 			time.Sleep(8 * time.Second) // the one at 46 s
 			if !alive(k) || a.saw(EventRefreshed) != refreshed+1 {
 				t.Fatalf("lost %v, refreshed %d", k.Lost(), a.saw(EventRefreshed)-refreshed)
@@ -141,15 +141,15 @@ func TestFailuresThenRecovery(t *testing.T) {
 	})
 }
 
-// TestHangingRequests: a store that answers nothing, and doesn't heed contexts,
-// doesn't keep the lock's context alive.
+// TestHangingRequests: the lock's context ends even if the store answers nothing and ignores
+// contexts.
 func TestHangingRequests(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a := w.machine()
 		start := time.Now()
 		k, err := a.acquire(t.Context(), mode, "x")
 		mustLock(t, k, err)
-		a.tap.Before(func(context.Context, hookstore.Request) error {
+		a.hooks.Before(func(context.Context, hookstore.Request) error {
 			time.Sleep(time.Hour)
 			return errOutage
 		})
@@ -157,14 +157,14 @@ func TestHangingRequests(t *testing.T) {
 		if d := time.Since(start); d != 55*time.Second {
 			t.Errorf("lost after %v, want 55s", d)
 		}
-		a.tap.Before(nil)
+		a.hooks.Before(nil)
 		k.Release(t.Context())
 		time.Sleep(2 * time.Hour) // for the hanging ones to end
 	})
 }
 
-// TestAnswerAfterDeadline: a refresh whose answer comes after the deadline has
-// not renewed the lock.
+// TestAnswerAfterDeadline: a refresh whose answer comes after the deadline doesn't renew the
+// lock.
 func TestAnswerAfterDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{})
@@ -172,7 +172,7 @@ func TestAnswerAfterDeadline(t *testing.T) {
 		start := time.Now()
 		k, err := a.Exclusive(t.Context(), "x")
 		mustLock(t, k, err)
-		a.tap.After(func(context.Context, hookstore.Request, error) error {
+		a.hooks.After(func(context.Context, hookstore.Request, error) error {
 			time.Sleep(26 * time.Second) // from 30 s to 56 s
 			return nil
 		})
@@ -180,14 +180,14 @@ func TestAnswerAfterDeadline(t *testing.T) {
 		if d := time.Since(start); d != 55*time.Second {
 			t.Errorf("lost after %v, want 55s", d)
 		}
-		a.tap.After(nil)
+		a.hooks.After(nil)
 		k.Release(t.Context())
 		time.Sleep(time.Minute)
 	})
 }
 
-// TestBroken: whoever's flag is deleted, emptied or replaced is out for good at
-// the next refresh; for an exclusive lock that goes for lock.exclusive as well.
+// TestBroken: a holder whose flag is deleted, emptied or replaced loses its lock for good at
+// the next refresh. For an exclusive lock, so does one whose lock.exclusive is.
 func TestBroken(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		for _, what := range []string{"flag", "exclusive"} {
@@ -235,13 +235,13 @@ func TestBroken(t *testing.T) {
 	})
 }
 
-// TestLostAnswers: refreshes that were applied and whose answers were lost are
-// told from a broken lock by the id.
+// TestLostAnswers: the id in the body shows that a refresh without an answer was applied, and
+// that the lock isn't broken.
 func TestLostAnswers(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a := w.machine()
 		var puts atomic.Int64
-		a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
+		a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
 			if r.Op == "put" && puts.Add(1)%2 == 1 && err == nil {
 				return errOutage
 			}
@@ -269,13 +269,13 @@ func TestRenew(t *testing.T) {
 		if err := k.Renew(t.Context()); err != nil || k.Deadline() != before+20*time.Second {
 			t.Errorf("check: %v, deadline %v later", err, k.Deadline()-before)
 		}
-		a.tap.Before(outage)
+		a.hooks.Before(outage)
 		for range 10 {
 			if err := k.Renew(t.Context()); !errors.Is(err, errOutage) {
 				t.Errorf("check in an outage: %v", err)
 			}
 		}
-		a.tap.Before(nil)
+		a.hooks.Before(nil)
 		if !alive(k) || a.saw(EventGaveUp) > 0 {
 			t.Error("failed checks count as failed refreshes")
 		}
@@ -287,8 +287,8 @@ func TestRenew(t *testing.T) {
 	})
 }
 
-// TestCheck: it sees what was broken in any of a lock's objects, writes nothing,
-// and takes a listing that fails for no answer.
+// TestCheck: Check detects a change of any of a lock's objects, writes nothing, and returns an
+// error if a listing fails.
 func TestCheck(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		for i := range 2 {
@@ -297,18 +297,18 @@ func TestCheck(t *testing.T) {
 			mustLock(t, k, err)
 			time.Sleep(20 * time.Second)
 			before := k.Deadline()
-			a.tap.Count()
+			a.hooks.Count()
 			if err := k.Check(t.Context()); err != nil || k.Deadline() != before {
 				t.Errorf("confirm: %v, deadline %v later", err, k.Deadline()-before)
 			}
-			if total, by := a.tap.Count(); total != 1 || by["list"] != 1 {
+			if total, by := a.hooks.Count(); total != 1 || by["list"] != 1 {
 				t.Errorf("confirm sent %v", by)
 			}
-			a.tap.Before(outage)
+			a.hooks.Before(outage)
 			if err := k.Check(t.Context()); !errors.Is(err, errOutage) || !alive(k) {
 				t.Errorf("confirm in an outage: %v", err)
 			}
-			a.tap.Before(nil)
+			a.hooks.Before(nil)
 			time.Sleep(15 * time.Second) // and a refresh
 			if err := k.Check(t.Context()); err != nil {
 				t.Errorf("confirm after a refresh: %v", err)
@@ -339,8 +339,7 @@ func TestCheck(t *testing.T) {
 	})
 }
 
-// emptyFirst begins each listing with an empty page, as a server may that has to
-// skip much.
+// emptyFirst begins each listing with an empty page, as a server can that has much to skip.
 type emptyFirst struct{ store.Store }
 
 func (s emptyFirst) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
@@ -350,12 +349,11 @@ func (s emptyFirst) List(ctx context.Context, prefix, cursor string) (store.Page
 	return s.Store.List(ctx, prefix, strings.TrimPrefix(cursor, "-"))
 }
 
-// TestEmptyFirstPage: an empty page that isn't the last doesn't say that nothing
-// is there.
+// TestEmptyFirstPage: an empty page that isn't the last one doesn't mean an empty listing.
 func TestEmptyFirstPage(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a, b := w.machine(), w.machine()
-		a.store = emptyFirst{a.tap}
+		a.store = emptyFirst{a.hooks}
 		k, err := a.acquire(t.Context(), mode, "x")
 		mustLock(t, k, err)
 		time.Sleep(5 * time.Minute)
@@ -363,7 +361,7 @@ func TestEmptyFirstPage(t *testing.T) {
 			t.Errorf("after five minutes: %v", err)
 		}
 		if _, err := b.Exclusive(t.Context(), "y"); !errors.Is(err, ErrHeld) {
-			t.Errorf("another is told: %v", err)
+			t.Errorf("another gets: %v", err)
 		}
 		if err := k.Release(t.Context()); err != nil {
 			t.Error(err)
@@ -371,22 +369,22 @@ func TestEmptyFirstPage(t *testing.T) {
 	})
 }
 
-// TestReleaseWithoutDelete: who may not delete puts an empty body, which others
-// take for released, and reap's fallback is the same.
+// TestReleaseWithoutDelete: a holder without the right to delete puts an empty body, which
+// others take for released. An acquirer that passes a stale lock does the same.
 func TestReleaseWithoutDelete(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		for range 3 {
 			a := w.machine()
-			a.tap.Before(mayNotDelete)
+			a.hooks.Before(mayNotDelete)
 			k, err := a.acquire(t.Context(), mode, "x")
 			mustLock(t, k, err)
 			if err := k.Release(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			// A crash, and another without permission who must pass.
+			// A holder crashes, and an acquirer without the permission must pass its lock.
 			k, err = a.acquire(t.Context(), mode, "x")
 			mustLock(t, k, err)
-			a.tap.Before(outage)
+			a.hooks.Before(outage)
 			time.Sleep(2 * time.Minute)
 		}
 		infos, err := w.machine().Status(t.Context())
@@ -396,13 +394,13 @@ func TestReleaseWithoutDelete(t *testing.T) {
 	})
 }
 
-// TestReleaseFails names the key, and keeps to its time.
+// TestReleaseFails: the error names the key, and Release ends in time.
 func TestReleaseFails(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a := w.machine()
 		k, err := a.acquire(t.Context(), mode, "x")
 		mustLock(t, k, err)
-		a.tap.Before(outage)
+		a.hooks.Before(outage)
 		start := time.Now()
 		err = k.Release(t.Context())
 		if !errors.Is(err, errOutage) || time.Since(start) > 30*time.Second {

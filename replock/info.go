@@ -37,19 +37,19 @@ const (
 	// Live: its ttl is not over by the store's clock.
 	Live Verdict = iota + 1
 	// Stale: two clocks agree that its time is over, or it was watched for its
-	// whole time and didn't change. The next acquirer in whose way it is removes it.
+	// whole time and didn't change. The next acquirer that it conflicts with removes it.
 	Stale
 	// Doubtful: the store's clock says that its time is over, and no second
 	// clock agrees. It counts as held until it was watched for its whole time.
 	Doubtful
-	// Unreadable: it can't be known what it says. It counts as held until
+	// Unreadable: its body can't be read or parsed. It counts as held until
 	// break-lock.
 	Unreadable
 	// Released: an empty body, from a holder that wasn't allowed to delete.
 	Released
 )
 
-// String is the verdict in lower case.
+// String returns the verdict in lower case.
 func (v Verdict) String() string {
 	words := [...]string{Live: "live", Stale: "stale", Doubtful: "doubtful", Unreadable: "unreadable", Released: "released"}
 	if v < Live || v > Released {
@@ -58,7 +58,7 @@ func (v Verdict) String() string {
 	return words[v]
 }
 
-// MarshalText is String.
+// MarshalText returns String.
 func (v Verdict) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
 
 // Info describes a lock in the store. Its texts come from the client that wrote the lock: they

@@ -31,7 +31,8 @@ type Locker struct {
 	events     serial.Queue // those that the logger and the observer haven't got
 }
 
-// New returns a Locker for the repository in a store. It makes no request.
+// New returns a Locker for the repository in a store. It makes no request. The error is for a
+// missing store, or for the option that is out of its bounds.
 func New(s store.Store, opts Options) (*Locker, error) {
 	if s == nil {
 		return nil, errors.New("no store: open one first")

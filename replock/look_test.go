@@ -12,7 +12,7 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// TestListingOutweighsA404: a lock that LIST shows is held, though GET says 404.
+// TestListingOutweighsA404: a lock that LIST shows is held, although GET answers 404.
 func TestListingOutweighsA404(t *testing.T) {
 	for _, first := range []Mode{Shared, Exclusive} {
 		for _, second := range []Mode{Shared, Exclusive} {
@@ -26,7 +26,7 @@ func TestListingOutweighsA404(t *testing.T) {
 					k, err := a.acquire(t.Context(), first, "x")
 					mustLock(t, k, err)
 					time.Sleep(time.Second)
-					b.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
+					b.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
 						if r.Op == "get" {
 							return store.ErrNotFound
 						}
@@ -54,7 +54,7 @@ func TestEmptyAnswerIsNoRelease(t *testing.T) {
 		a, b := w.machine(), w.machine()
 		k, err := a.Exclusive(t.Context(), "x")
 		mustLock(t, k, err)
-		b.Locker.store = emptyGets{b.tap}
+		b.Locker.store = emptyGets{b.hooks}
 		other, _ := b.Shared(t.Context(), "y")
 		if other != nil && alive(k) {
 			t.Error("both in: an empty answer counts as a released lock, though LIST gave a size")
@@ -88,15 +88,15 @@ func TestSightNoticesChanges(t *testing.T) {
 	}
 }
 
-// TestUnreadLockIsNeverPassed: a lock with a body that can't be fetched is a lock while it is too
-// young to be stale, and then the store's failure. It is never passed.
+// TestUnreadLockIsNeverPassed: a lock whose body can't be fetched counts as held while it is
+// too young to be stale, and then as a failure of the store. It is never passed.
 func TestUnreadLockIsNeverPassed(t *testing.T) {
 	for age, held := range map[time.Duration]bool{50 * time.Second: true, 61 * time.Second: false, time.Hour: false} {
 		do(t, func(t *testing.T, w *world) {
 			w.put("index/lock.shared/x", foreign(time.Now(), true))
 			time.Sleep(age)
 			a := w.machine()
-			a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+			a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 				if r.Op == "get" {
 					return errOutage
 				}
@@ -110,21 +110,22 @@ func TestUnreadLockIsNeverPassed(t *testing.T) {
 	}
 }
 
-// TestUnreadableConflictIsNotPassed: a conflict with a body that must not be read is not passed.
+// TestUnreadableConflictIsNotPassed: a conflicting lock isn't passed if the client has no
+// right to read its body.
 func TestUnreadableConflictIsNotPassed(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		w.put("index/lock.shared/x", foreign(time.Now(), true))
 		for _, age := range []time.Duration{0, time.Hour} {
 			time.Sleep(age)
 			a := w.machine()
-			a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+			a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 				if r.Op == "get" {
 					return store.ErrPermission
 				}
 				return nil
 			})
 			if k, err := a.Exclusive(t.Context(), "x"); k != nil || err == nil {
-				t.Error("passed what it may not read")
+				t.Error("passed a lock that it has no right to read")
 			}
 		}
 	})

@@ -36,7 +36,8 @@ func (s large) Get(ctx context.Context, key string, limit int64) ([]byte, store.
 	return raw, o, err
 }
 
-// TestManyLargeLocks: what Status and Break keep of a lock is little, whatever its body has.
+// TestManyLargeLocks: Status and Break keep little of a lock in memory, however large its body
+// is.
 func TestManyLargeLocks(t *testing.T) {
 	const n = 600
 	s := large{mem.New(mem.Options{})}
@@ -65,8 +66,8 @@ func TestManyLargeLocks(t *testing.T) {
 	runtime.KeepAlive(broken)
 }
 
-// TestStatusAsOfEachPage: a lock is judged as of when it was listed, however long the pages after
-// it take: nobody has watched it since.
+// TestStatusAsOfEachPage: a lock is judged as of its listing, however long the following pages
+// take, since it isn't watched meanwhile.
 func TestStatusAsOfEachPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{PageSize: 1})
@@ -76,7 +77,7 @@ func TestStatusAsOfEachPage(t *testing.T) {
 			w.put(fmt.Sprint("index/lock.shared/z", i), foreign(time.Now(), true))
 		}
 		m := w.machine()
-		m.tap.Before(func(context.Context, hookstore.Request) error { time.Sleep(7 * time.Second); return nil })
+		m.hooks.Before(func(context.Context, hookstore.Request) error { time.Sleep(7 * time.Second); return nil })
 		infos, err := m.Status(t.Context())
 		if err != nil || len(infos) != 5 || infos[0].ID != k.ID() || infos[0].Verdict != Live {
 			t.Errorf("%v %v", infos, err)

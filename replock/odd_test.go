@@ -8,8 +8,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// TestOddObjects: what stands where a lock or the folder of locks must be, and is neither,
-// is an unreadable lock. It keeps everybody out until break-lock removes it.
+// TestOddObjects: an object in the place of a lock, or of the locks' folder, that is neither,
+// is an unreadable lock. It keeps all acquirers out until break-lock removes it.
 func TestOddObjects(t *testing.T) {
 	for _, key := range []string{
 		"index/lock.shared", "index/lock.intent", "index/lock.exclusive/x", "index/lock.exclusive/x/y",
@@ -25,7 +25,7 @@ func TestOddObjects(t *testing.T) {
 	}
 }
 
-// isOdd checks that one unreadable lock is in the way, and then broken.
+// isOdd checks that one unreadable lock keeps acquirers out, and then breaks it.
 func (w *world) isOdd(t *testing.T, m *machine, mode Mode, key string) {
 	t.Helper()
 	if infos, err := m.Status(t.Context()); err != nil || len(infos) != 1 || infos[0].Verdict != Unreadable || infos[0].Key() != key {
@@ -36,7 +36,7 @@ func (w *world) isOdd(t *testing.T, m *machine, mode Mode, key string) {
 		t.Errorf("%s: held by %+v", key, held.Holders)
 	}
 	if n := m.saw(EventReleaseFailed); n > 0 {
-		t.Errorf("%s: %d objects are said to be left", key, n)
+		t.Errorf("%s: %d objects are reported as left", key, n)
 	}
 	if broken, err := m.Break(t.Context(), BreakOptions{}); err != nil || len(broken) != 1 {
 		t.Errorf("%s: broken: %+v, %v", key, broken, err)
@@ -45,7 +45,7 @@ func (w *world) isOdd(t *testing.T, m *machine, mode Mode, key string) {
 	mustLock(t, k, err).Release(t.Context())
 }
 
-// oddFolders is a store with a folder in which there is nothing, as a directory can have.
+// oddFolders is a store with an empty folder, as a directory can have.
 type oddFolders struct {
 	store.Store
 	folders []string
@@ -67,7 +67,7 @@ func (s *oddFolders) Delete(ctx context.Context, key string) error {
 	return s.Store.Delete(ctx, key)
 }
 
-// Put can put nothing under the name of a folder.
+// Put fails under the name of a folder.
 func (s *oddFolders) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
 	for _, f := range s.folders {
 		if f == key+"/" {
@@ -77,21 +77,21 @@ func (s *oddFolders) Put(ctx context.Context, key string, body []byte, opts stor
 	return s.Store.Put(ctx, key, body, opts)
 }
 
-// TestOddFolders: an empty folder in the place of lock.exclusive is an unreadable lock, too. The
-// folders of the flags may be empty.
+// TestOddFolders: an empty folder in the place of lock.exclusive is an unreadable lock, too.
+// The folders of the flags can be empty.
 func TestOddFolders(t *testing.T) {
 	for _, key := range []string{"index/lock.exclusive/", "index/lock.exclusive/x/"} {
 		eachMode(t, func(t *testing.T, w *world, mode Mode) {
 			m := w.machine()
-			m.tap.Store = &oddFolders{m.tap.Store, []string{"index/lock.bak/", key, "index/lock.intent/", "index/lock.shared/", "index/lock.shared/laptop/"}}
+			m.hooks.Store = &oddFolders{m.hooks.Store, []string{"index/lock.bak/", key, "index/lock.intent/", "index/lock.shared/", "index/lock.shared/laptop/"}}
 			w.isOdd(t, m, mode, key)
 			w.empty()
 		})
 	}
 }
 
-// TestTempsOfOthersStay: a file that another program is about to write and to rename is empty
-// at first. It isn't swept before it is a day old.
+// TestTempsOfOthersStay: another program's file is empty at first, if the program writes it
+// and then renames it. It isn't swept before it is a day old.
 func TestTempsOfOthersStay(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		m := w.machine()

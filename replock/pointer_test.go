@@ -27,7 +27,7 @@ func TestRefusedAcquirerLeavesAnothersPointer(t *testing.T) {
 		<-came // it has looked
 		looked := make(chan struct{})
 		var first atomic.Bool
-		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "list" && first.CompareAndSwap(false, true) {
 				close(gate) // it writes, and verifies
 				<-cdone
@@ -67,8 +67,9 @@ func TestStoppedReaperHarmsNoLaterHolder(t *testing.T) {
 					var first atomic.Bool
 					var other *Lock
 					var err error
-					a.tap.After(func(_ context.Context, r hookstore.Request, rerr error) error {
-						// Stopped after the body was read, for two minutes; another comes in.
+					a.hooks.After(func(_ context.Context, r hookstore.Request, rerr error) error {
+						// Stopped for two minutes after the body was read; another client
+						// comes in.
 						if r.Op == "get" && first.CompareAndSwap(false, true) {
 							a.clock.jump(2 * time.Minute)
 							w.skew.Add(int64(2 * time.Minute))
@@ -103,7 +104,7 @@ func TestRefusedClaimPausesBetweenPuts(t *testing.T) {
 		w := newWorld(t, mem.Options{})
 		a := w.machine()
 		var n int
-		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			time.Sleep(5 * time.Millisecond)
 			if r.Op == "put" && r.Opts.IfAbsent {
 				n++
@@ -116,7 +117,7 @@ func TestRefusedClaimPausesBetweenPuts(t *testing.T) {
 		if n > 100 {
 			t.Errorf("%d puts of lock.exclusive, without a pause", n)
 		}
-		a.tap.Before(nil)
+		a.hooks.Before(nil)
 		mustRelease(t, k)
 	})
 }
@@ -130,7 +131,7 @@ func TestOnlyExclusiveAcquirersTouchLockExclusive(t *testing.T) {
 		w.put(key, foreign(time.Now(), false))
 		time.Sleep(2 * time.Minute)
 		a := w.machine()
-		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Key == key && r.Op != "get" {
 				t.Errorf("%s of %s", r.Op, r.Key)
 			}
@@ -149,15 +150,15 @@ func TestOnlyExclusiveAcquirersTouchLockExclusive(t *testing.T) {
 	})
 }
 
-// TestStaleExclusiveIsOverwritten: an exclusive acquirer overwrites a stale lock.exclusive, and
-// never deletes it: a late delete would hit its own, or a successor's.
+// TestStaleExclusiveIsOverwritten: an exclusive acquirer overwrites a stale lock.exclusive and
+// never deletes it, because a late delete would remove its own, or a successor's.
 func TestStaleExclusiveIsOverwritten(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		w.put("index/lock.exclusive", foreign(time.Now(), false))
 		time.Sleep(3 * time.Minute)
 		a := w.machine()
 		deleted := 0
-		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "delete" && strings.HasSuffix(r.Key, "lock.exclusive") {
 				deleted++
 			}
@@ -168,19 +169,19 @@ func TestStaleExclusiveIsOverwritten(t *testing.T) {
 		if deleted != 0 {
 			t.Errorf("%d deletes of lock.exclusive", deleted)
 		}
-		a.tap.Before(nil)
+		a.hooks.Before(nil)
 		k.Release(t.Context())
 	})
 }
 
 // TestRefusedClaimLeavesOthersAlone: a claim that was sent twice, without an answer and then
-// refused, withdraws nothing of a faster acquirer.
+// refused, withdraws no object of a faster acquirer.
 func TestRefusedClaimLeavesOthersAlone(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a, b := w.machine(), w.machine()
 		other, err := b.Exclusive(t.Context(), "prune")
 		mustLock(t, other, err)
-		a.tap.Before(first("put", "lock.exclusive", func(hookstore.Request) error { return errOutage }))
+		a.hooks.Before(first("put", "lock.exclusive", func(hookstore.Request) error { return errOutage }))
 		k, err := a.Exclusive(t.Context(), "x")
 		mustHeld(t, k, err)
 		if len(w.keys()) != 2 {
@@ -198,10 +199,10 @@ func TestLateWithdrawLeavesOthersAlone(t *testing.T) {
 		var other *Lock
 		var deleted bool
 		var done atomic.Bool
-		a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
+		a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
 			if r.Op == "list" && done.CompareAndSwap(false, true) {
 				time.Sleep(7 * time.Second)
-				a.clock.jump(2 * time.Minute) // stopped; b finds what is left expired
+				a.clock.jump(2 * time.Minute) // stopped; b finds its objects expired
 				w.mem.Delete(context.Background(), "index/lock.exclusive")
 				for _, key := range w.keys() {
 					w.mem.Delete(context.Background(), key)
@@ -210,7 +211,7 @@ func TestLateWithdrawLeavesOthersAlone(t *testing.T) {
 			}
 			return err
 		})
-		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "delete" && strings.HasSuffix(r.Key, "lock.exclusive") {
 				deleted = true
 			}
@@ -230,7 +231,7 @@ func TestLateWithdrawLeavesOthersAlone(t *testing.T) {
 func TestExclusiveIsSeenBeforeItIsHeld(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a := w.machine()
-		a.tap.Before(first("list", "", func(hookstore.Request) error {
+		a.hooks.Before(first("list", "", func(hookstore.Request) error {
 			return w.mem.Delete(context.Background(), "index/lock.exclusive")
 		}))
 		k, err := a.Exclusive(t.Context(), "x")
@@ -250,7 +251,7 @@ func TestClaimReplacesWhatItSaw(t *testing.T) {
 		w.put("index/lock.exclusive", foreign(time.Now(), false))
 		time.Sleep(2 * time.Minute)
 		looked := false
-		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			switch {
 			case r.Op == "list":
 				looked = true

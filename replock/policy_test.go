@@ -8,8 +8,8 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// TestNoIntentBelowAnother: a key that the policy for shared locks lets its owner write is a shared
-// lock or nothing, never an intent, which would keep backups out, too.
+// TestNoIntentBelowAnother: a key that the policy for shared locks lets its owner write is a
+// shared lock or nothing. It is never an intent, which would keep backups out, too.
 func TestNoIntentBelowAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{})

@@ -14,7 +14,7 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// referee sees to it that nobody is in together with an exclusive.
+// referee checks that no holder is in together with an exclusive one.
 type referee struct {
 	t      *testing.T
 	mu     sync.Mutex
@@ -40,8 +40,8 @@ func (r *referee) leave(k *Lock) {
 	delete(r.in, k)
 }
 
-// contend has n clients take locks at random for a while, with requests that
-// take random times and fail, before or after they are applied.
+// contend makes n clients take locks at random for a while, with requests that take random
+// times and fail, before or after they are applied.
 func contend(t *testing.T, seed uint64, opts mem.Options, n int, share, fail float64) *referee {
 	r := &referee{t: t, in: map[*Lock]bool{}, grants: map[Mode]int{}}
 	w := newWorld(t, opts)
@@ -56,14 +56,14 @@ func contend(t *testing.T, seed uint64, opts mem.Options, n int, share, fail flo
 			defer mu.Unlock()
 			return time.Duration(rng.Int64N(int64(most)))
 		}
-		m.tap.Before(func(context.Context, hookstore.Request) error {
+		m.hooks.Before(func(context.Context, hookstore.Request) error {
 			time.Sleep(delay(200 * time.Millisecond))
 			if chance(fail / 2) {
 				return errOutage
 			}
 			return nil
 		})
-		m.tap.After(func(_ context.Context, _ hookstore.Request, err error) error {
+		m.hooks.After(func(_ context.Context, _ hookstore.Request, err error) error {
 			time.Sleep(delay(200 * time.Millisecond))
 			if chance(fail / 2) {
 				return errOutage
@@ -107,7 +107,8 @@ func TestContention(t *testing.T) {
 				grants := map[Mode]int{}
 				for seed := range uint64(5) {
 					synctest.Test(t, func(t *testing.T) {
-						// With more of them shared, nobody who doesn't wait gets the exclusive one for sure.
+						// With more shared ones, no exclusive acquirer that doesn't wait is
+						// sure to get in.
 						r := contend(t, seed, opts, 5, 0.25, fail)
 						grants[Shared] += r.grants[Shared]
 						grants[Exclusive] += r.grants[Exclusive]
@@ -122,7 +123,7 @@ func TestContention(t *testing.T) {
 	}
 }
 
-// TestOneOfManyWins: of exclusives that start at once not all lose for nothing.
+// TestOneOfManyWins: of exclusive acquirers that start at one time, one gets the lock.
 func TestOneOfManyWins(t *testing.T) {
 	for name, opts := range map[string]mem.Options{"kept": {}, "lacked": lacking, "ignored": {IfAbsent: mem.Ignored, IfMatch: mem.Ignored}} {
 		t.Run(name, func(t *testing.T) {
@@ -136,7 +137,7 @@ func TestOneOfManyWins(t *testing.T) {
 						m := w.machine()
 						rng := rand.New(rand.NewPCG(seed, uint64(i)))
 						var mu sync.Mutex
-						m.tap.Before(func(context.Context, hookstore.Request) error {
+						m.hooks.Before(func(context.Context, hookstore.Request) error {
 							mu.Lock()
 							d := time.Duration(rng.Int64N(int64(20 * time.Millisecond)))
 							mu.Unlock()
@@ -169,7 +170,7 @@ func TestOneOfManyWins(t *testing.T) {
 	}
 }
 
-// TestSharedNeverBlockEachOther: shared acquirers at once all get in.
+// TestSharedNeverBlockEachOther: shared acquirers at one time all get in.
 func TestSharedNeverBlockEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{})
@@ -190,15 +191,15 @@ func TestSharedNeverBlockEachOther(t *testing.T) {
 	})
 }
 
-// TestAcquireAfterItsDeadline: an acquire whose look took longer than its lease
-// has not acquired; it leaves nothing, and starts again.
+// TestAcquireAfterItsDeadline: an acquire whose look took longer than its lease fails in that
+// attempt, leaves nothing, and starts again.
 func TestAcquireAfterItsDeadline(t *testing.T) {
 	for _, mode := range []Mode{Shared, Exclusive} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, mem.Options{})
 			a := w.machine()
 			var once atomic.Bool
-			a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
+			a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
 				if r.Op == "list" && once.CompareAndSwap(false, true) {
 					a.clock.jump(2 * time.Minute) // the process was stopped meanwhile
 				}

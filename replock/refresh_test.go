@@ -24,13 +24,13 @@ func TestRefreshStoppedAfterItsLookPutsNothingBack(t *testing.T) {
 			k, err := a.acquire(t.Context(), mode, "x")
 			mustLock(t, k, err)
 			var broken atomic.Bool
-			a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+			a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 				if r.Op == "list" && r.Key == "index/lock.exclusive" {
 					time.Sleep(time.Millisecond) // looked at after the flag, not at the same time
 				}
 				return nil
 			})
-			a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
+			a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
 				if r.Op == "list" && r.Key == k.Key() && broken.CompareAndSwap(false, true) {
 					a.clock.jump(15 * time.Second)
 					if _, err := b.Break(t.Context(), BreakOptions{}); err != nil {
@@ -59,7 +59,7 @@ func TestRefreshIsDatedFromTheSend(t *testing.T) {
 		mustLock(t, k, err)
 		var mu sync.Mutex
 		sent := map[string]time.Duration{} // the last put of each object
-		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			mu.Lock()
 			defer mu.Unlock()
 			if r.Op == "put" && (r.Key == k.Key() || r.Key == "index/lock.exclusive") {
@@ -67,7 +67,7 @@ func TestRefreshIsDatedFromTheSend(t *testing.T) {
 			}
 			return nil
 		})
-		a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
+		a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
 			if r.Op == "put" {
 				time.Sleep(3 * time.Second)
 			}
@@ -98,15 +98,16 @@ func TestExclusiveIsRenewedWhole(t *testing.T) {
 				mustLock(t, k, err)
 				fail := func(r hookstore.Request) bool { return r.Op == "put" && strings.Contains(r.Key, key) }
 				if applied {
-					// Answers of the put and of what could tell of it are lost.
-					a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
+					// The answers of the put, and of requests that could show its result, are
+					// lost.
+					a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
 						if strings.Contains(r.Key, key) {
 							return errOutage
 						}
 						return err
 					})
 				} else {
-					a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+					a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 						if fail(r) {
 							return errOutage
 						}
@@ -117,16 +118,16 @@ func TestExclusiveIsRenewedWhole(t *testing.T) {
 				if d := time.Since(start); d != 55*time.Second {
 					t.Errorf("%s not renewed: lost after %v", key, d)
 				}
-				a.tap.Before(nil)
-				a.tap.After(nil)
+				a.hooks.Before(nil)
+				a.hooks.After(nil)
 				k.Release(t.Context())
 			})
 		}
 	}
 }
 
-// TestLostAnswerIsDatedFromItsSend: a refresh that was applied without an answer, as the next
-// attempt finds out, renews the lease from its own send.
+// TestLostAnswerIsDatedFromItsSend: if the next attempt finds that a refresh without an answer
+// was applied, that refresh renews the lease from its own send.
 func TestLostAnswerIsDatedFromItsSend(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a := w.machine()
@@ -134,13 +135,13 @@ func TestLostAnswerIsDatedFromItsSend(t *testing.T) {
 		k, err := a.acquire(t.Context(), mode, "x")
 		mustLock(t, k, err)
 		// Only the puts at 30 s are applied, and none is answered.
-		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "put" && time.Since(start) > 30*time.Second {
 				return errOutage
 			}
 			return nil
 		})
-		a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
+		a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
 			if r.Op == "put" {
 				return errOutage
 			}
@@ -150,8 +151,8 @@ func TestLostAnswerIsDatedFromItsSend(t *testing.T) {
 		if d := time.Since(start); d != 85*time.Second && d != 55*time.Second {
 			t.Errorf("lost after %v, want 55 s after a send", d)
 		}
-		a.tap.Before(nil)
-		a.tap.After(nil)
+		a.hooks.Before(nil)
+		a.hooks.After(nil)
 		k.Release(t.Context())
 	})
 }
@@ -164,7 +165,7 @@ func TestRefreshPutsNoBrokenLockBack(t *testing.T) {
 		k, err := a.Shared(t.Context(), "x")
 		mustLock(t, k, err)
 		var lost, gone atomic.Bool
-		a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
+		a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
 			switch {
 			case r.Op == "put" && lost.CompareAndSwap(false, true):
 				return errOutage // applied: the next one finds another ETag

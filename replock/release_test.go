@@ -26,7 +26,7 @@ func TestReleaseDuringARefreshLeavesTheNextHolder(t *testing.T) {
 		b.Break(t.Context(), BreakOptions{})
 		other, err := b.Exclusive(t.Context(), "prune")
 		mustLock(t, other, err)
-		a.tap.Before(func(context.Context, hookstore.Request) error { time.Sleep(time.Second); return nil })
+		a.hooks.Before(func(context.Context, hookstore.Request) error { time.Sleep(time.Second); return nil })
 		time.Sleep(2 * time.Second)
 		k.Release(t.Context())
 		if len(w.keys()) != 2 {
@@ -36,9 +36,9 @@ func TestReleaseDuringARefreshLeavesTheNextHolder(t *testing.T) {
 	})
 }
 
-// replaces has another take the exclusive lock while its holder releases it.
+// replaces makes another client take the exclusive lock while its holder releases it.
 func (w *world) replaces(ctx context.Context, k *Lock, by *machine) *Lock {
-	_ = w.mem.Delete(ctx, k.Key()) // or it is waited for
+	_ = w.mem.Delete(ctx, k.Key()) // or the release waits for it
 	other, err := by.Exclusive(w.t.Context(), "prune")
 	if err != nil {
 		w.t.Error(err)
@@ -46,7 +46,7 @@ func (w *world) replaces(ctx context.Context, k *Lock, by *machine) *Lock {
 	return other
 }
 
-// lasts wants the lock of that other to be held on.
+// lasts checks that the other client's lock stays held.
 func (w *world) lasts(other *Lock) {
 	w.t.Helper()
 	time.Sleep(DefaultTTL)
@@ -68,11 +68,11 @@ func TestRepeatedReleaseLeavesTheNextHolder(t *testing.T) {
 				k, err := a.Exclusive(t.Context(), "prune")
 				mustLock(t, k, err)
 				if op == "put" {
-					a.tap.Before(mayNotDelete)
+					a.hooks.Before(mayNotDelete)
 				}
 				var other *Lock
 				var failed atomic.Bool
-				a.tap.After(func(ctx context.Context, r hookstore.Request, err error) error {
+				a.hooks.After(func(ctx context.Context, r hookstore.Request, err error) error {
 					if r.Op == op && r.Key == "index/lock.exclusive" && failed.CompareAndSwap(false, true) {
 						other = w.replaces(ctx, k, b)
 						return errOutage
@@ -99,14 +99,14 @@ func TestReleaseRefusedLateLeavesTheNextHolder(t *testing.T) {
 		mustLock(t, k, err)
 		late := make(chan struct{})
 		var deletes, puts atomic.Int32
-		a.tap.Before(func(ctx context.Context, r hookstore.Request) error {
+		a.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
 			if r.Op == "delete" && r.Key == "index/lock.exclusive" && deletes.Add(1) == 1 {
 				<-late // as a system call on a network file system: it heeds no context
 			}
 			return mayNotDelete(ctx, r)
 		})
 		var other *Lock
-		a.tap.After(func(ctx context.Context, r hookstore.Request, err error) error {
+		a.hooks.After(func(ctx context.Context, r hookstore.Request, err error) error {
 			if r.Op == "put" && r.Key == "index/lock.exclusive" && puts.Add(1) == 1 {
 				other = w.replaces(ctx, k, b)
 				close(late)
@@ -127,7 +127,7 @@ func TestReleaseWaitsForTheRefresh(t *testing.T) {
 		a := w.machine()
 		k, err := a.acquire(t.Context(), mode, "x")
 		mustLock(t, k, err)
-		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "put" {
 				time.Sleep(3 * time.Second)
 			}
@@ -148,9 +148,9 @@ func TestReleaseEndsTheContextFirst(t *testing.T) {
 		a := w.machine()
 		k, err := a.Exclusive(t.Context(), "x")
 		mustLock(t, k, err)
-		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "delete" && alive(k) {
-				t.Error("others may be in, and the context lives")
+				t.Error("others can be in, and the context lives")
 			}
 			return nil
 		})
@@ -197,7 +197,7 @@ func TestReleaseOrder(t *testing.T) {
 		k, err := a.Exclusive(t.Context(), "x")
 		mustLock(t, k, err)
 		var deleted []string
-		a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
+		a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
 			if r.Op == "delete" {
 				deleted = append(deleted, r.Key)
 			}
@@ -218,10 +218,10 @@ func TestReleaseStopsAtTheDeadline(t *testing.T) {
 		a := w.machine()
 		k, err := a.Exclusive(t.Context(), "x")
 		mustLock(t, k, err)
-		a.tap.Before(outage)
+		a.hooks.Before(outage)
 		time.Sleep(54 * time.Second)
 		deadline := time.Now().Add(k.Deadline() - a.clock.Elapsed())
-		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "delete" && strings.HasSuffix(r.Key, "lock.exclusive") && time.Now().After(deadline) {
 				t.Errorf("delete of lock.exclusive %v after the deadline", time.Since(deadline))
 			}

@@ -12,9 +12,9 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// TestLastWords: what a store says when a request's context ends is what the caller is
-// told, if it says so within a moment. One that doesn't heed its context holds the caller
-// up for no longer than that.
+// TestLastWords: if the store says within a moment of a context's end why a request failed,
+// the caller gets that error. A store that ignores the context delays the caller for no longer
+// than that.
 func TestLastWords(t *testing.T) {
 	const timeout = time.Second
 	words, why := errors.New("the disk is asleep"), errors.New("interrupted")
@@ -22,7 +22,7 @@ func TestLastWords(t *testing.T) {
 	for name, c := range map[string]struct {
 		late     time.Duration // after the context's end
 		says     func(context.Context) error
-		canceled bool // by the caller, for a reason
+		canceled bool // by the caller, with a cause
 		want     []error
 		took     time.Duration
 	}{
@@ -61,13 +61,13 @@ func TestLastWords(t *testing.T) {
 			if !c.canceled && err != nil && !strings.HasPrefix(err.Error(), "no answer within 1s: put k: ") {
 				t.Errorf("%s: %q", name, err)
 			}
-			time.Sleep(c.late) // what it says then is heard by none
+			time.Sleep(c.late) // a later message is lost
 		})
 	}
 }
 
-// TestNothingSentAfterTheEnd: a caller that is gone has nothing sent, so that it isn't held
-// up once for each request.
+// TestNothingSentAfterTheEnd: no request is sent for a caller whose context has ended, so that
+// the caller isn't delayed once for each request.
 func TestNothingSentAfterTheEnd(t *testing.T) {
 	why := errors.New("interrupted")
 	ctx, cancel := context.WithCancelCause(t.Context())

@@ -25,7 +25,7 @@ func TestNoResumeWhenPassedMeanwhile(t *testing.T) {
 		// b has looked, and is about to delete the stale flag.
 		came, gate := make(chan struct{}), make(chan struct{})
 		var first atomic.Bool
-		b.tap.Before(func(_ context.Context, r hookstore.Request) error {
+		b.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "delete" && r.Key == k.Key() && first.CompareAndSwap(false, true) {
 				close(came)
 				<-gate
@@ -47,7 +47,7 @@ func TestNoResumeWhenPassedMeanwhile(t *testing.T) {
 		}()
 		<-came
 		var looks atomic.Int64
-		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "list" && r.Key == "index/lock." && looks.Add(1) == 1 {
 				close(gate)
 				time.Sleep(10 * time.Millisecond)
@@ -111,8 +111,8 @@ func TestResumeHarmsNoLaterHolder(t *testing.T) {
 	}
 }
 
-// TestResumeDatesItsFlagFromWhenItIsSeen: a lock isn't resumed after a prune has been in between,
-// though a late refresh has put the old flag back and a late put replaces the new one.
+// TestResumeDatesItsFlagFromWhenItIsSeen: a lock isn't resumed after a prune has come and
+// gone, although a late refresh has put the old flag back and a late put replaces the new one.
 func TestResumeDatesItsFlagFromWhenItIsSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, lacking)
@@ -120,9 +120,9 @@ func TestResumeDatesItsFlagFromWhenItIsSeen(t *testing.T) {
 		k, err := a.Shared(t.Context(), "backup")
 		mustLock(t, k, err)
 		late := make(chan struct{})
-		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "put" { // the refresh that is sent at 30 s is applied at 66 s
-				a.tap.Before(outage)
+				a.hooks.Before(outage)
 				time.AfterFunc(36*time.Second, func() { w.put(r.Key, r.Body); close(late) })
 				return errOutage
 			}
@@ -134,7 +134,7 @@ func TestResumeDatesItsFlagFromWhenItIsSeen(t *testing.T) {
 		mustLock(t, other, err).Release(t.Context())
 		<-late
 		var puts, lists atomic.Int32
-		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "put" && r.Key != k.Key() && puts.Add(1) == 1 {
 				time.AfterFunc(7500*time.Millisecond, func() { w.put(r.Key, r.Body) })
 				return errOutage
@@ -161,7 +161,7 @@ func TestNoResumeOfAnEmptiedFlag(t *testing.T) {
 		mustLock(t, k, err)
 		a.lose(t, k)
 		w.put(k.Key(), nil)
-		a.tap.Before(nil)
+		a.hooks.Before(nil)
 		if r, err := k.Resume(t.Context()); r != nil || !errors.Is(err, ErrLost) {
 			t.Errorf("resumed: %v", err)
 		}
@@ -170,7 +170,7 @@ func TestNoResumeOfAnEmptiedFlag(t *testing.T) {
 	})
 }
 
-// TestResumeStoppedMidway: a resume that was stopped for longer than a lease has not resumed with
+// TestResumeStoppedMidway: a resume that was stopped for longer than a lease hasn't resumed by
 // the flag that it put before.
 func TestResumeStoppedMidway(t *testing.T) {
 	for _, op := range []string{"list", "delete"} {
@@ -180,9 +180,9 @@ func TestResumeStoppedMidway(t *testing.T) {
 				k, err := a.acquire(t.Context(), mode, "x")
 				mustLock(t, k, err)
 				a.lose(t, k)
-				a.tap.Before(nil)
+				a.hooks.Before(nil)
 				var done atomic.Bool
-				a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
+				a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
 					if r.Op == op && (op == "delete" || r.Key == "index/lock.") && done.CompareAndSwap(false, true) {
 						a.clock.jump(2 * time.Minute)
 					}
@@ -212,15 +212,15 @@ func TestNoResumeBesideADoubtfulLock(t *testing.T) {
 		a.lose(t, k)
 		w.put("index/lock.intent/x", []byte("\x01 ciphertext"))
 		time.Sleep(70 * time.Second)
-		a.tap.Before(nil)
+		a.hooks.Before(nil)
 		if r, _ := k.Resume(t.Context()); r != nil {
-			t.Error("resumed beside a lock that may be live")
+			t.Error("resumed beside a lock that might be live")
 		}
 		k.Release(t.Context())
 	})
 }
 
-// TestResumeTriesAgain: a resume tries again after a try that got as far as its look.
+// TestResumeTriesAgain: a resume tries again after an attempt that failed after its look.
 func TestResumeTriesAgain(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a := w.machine()
@@ -228,7 +228,7 @@ func TestResumeTriesAgain(t *testing.T) {
 		mustLock(t, k, err)
 		a.lose(t, k)
 		until := time.Now().Add(30 * time.Second)
-		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "list" && r.Key == "index/lock." && time.Now().Before(until) {
 				return errOutage
 			}
@@ -254,9 +254,9 @@ func TestResumeNeedsLockExclusive(t *testing.T) {
 		k, err := a.Exclusive(t.Context(), "x")
 		mustLock(t, k, err)
 		a.lose(t, k)
-		a.tap.Before(first("list", "index/lock.", func(r hookstore.Request) error { return nil }))
+		a.hooks.Before(first("list", "index/lock.", func(r hookstore.Request) error { return nil }))
 		var done atomic.Bool
-		a.tap.After(func(ctx context.Context, r hookstore.Request, err error) error {
+		a.hooks.After(func(ctx context.Context, r hookstore.Request, err error) error {
 			if r.Op == "put" && strings.HasSuffix(r.Key, "lock.exclusive") && done.CompareAndSwap(false, true) {
 				w.mem.Delete(context.Background(), r.Key)
 			}

@@ -12,14 +12,15 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// TestResumesAtOnceGiveOneLock: of two Resumes of one lost lock at once, at most one gets it.
+// TestResumesAtOnceGiveOneLock: of two concurrent Resumes of one lost lock, at most one
+// succeeds.
 func TestResumesAtOnceGiveOneLock(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a := w.machine()
 		k, err := a.acquire(t.Context(), mode, "x")
 		mustLock(t, k, err)
 		a.lose(t, k)
-		a.tap.Before(takesASecond)
+		a.hooks.Before(takesASecond)
 		var rs [2]*Lock
 		var wg sync.WaitGroup
 		for i := range rs {
@@ -50,7 +51,7 @@ func TestReleaseAfterACancelledResumeLeavesNothing(t *testing.T) {
 		a.lose(t, k)
 		time.Sleep(20 * time.Second)
 		ctx, cancel := context.WithCancel(t.Context())
-		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "list" && r.Key == "index/lock." {
 				cancel()
 			}
@@ -66,7 +67,7 @@ func TestReleaseAfterACancelledResumeLeavesNothing(t *testing.T) {
 		}
 		x, err := b.Exclusive(t.Context(), "prune")
 		if err != nil {
-			t.Errorf("locked out by what a cancelled resume and a release left: %v: %v", w.keys(), err)
+			t.Errorf("locked out by leftovers of a cancelled resume and a release: %v: %v", w.keys(), err)
 		} else {
 			x.Release(t.Context())
 		}
@@ -81,7 +82,7 @@ func TestConcurrentResumesAndReleases(t *testing.T) {
 		k, err := a.Shared(t.Context(), "x")
 		mustLock(t, k, err)
 		a.lose(t, k)
-		a.tap.Before(nil)
+		a.hooks.Before(nil)
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() {
@@ -104,7 +105,7 @@ func TestReleaseDuringResumeLeavesNothing(t *testing.T) {
 			mustLock(t, k, err)
 			a.lose(t, k)
 			time.Sleep(10 * time.Second)
-			a.tap.Before(takesASecond)
+			a.hooks.Before(takesASecond)
 			done := make(chan *Lock)
 			go func() {
 				r, err := k.Resume(context.Background())
@@ -120,7 +121,7 @@ func TestReleaseDuringResumeLeavesNothing(t *testing.T) {
 				}
 				r.Release(context.Background())
 			}
-			a.tap.Before(nil)
+			a.hooks.Before(nil)
 			if x, err := b.Exclusive(t.Context(), "prune"); err != nil {
 				t.Errorf("%v: released (%v), resumed %v, and locked out: %v", d, rerr, r != nil, w.keys())
 				time.Sleep(3 * time.Minute)

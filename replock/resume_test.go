@@ -12,11 +12,10 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// lose has a lock expire in an outage of the machine's way to the store, which
-// goes on.
+// lose makes a lock expire in an outage of the machine's way to the store, which continues.
 func (m *machine) lose(t *testing.T, k *Lock) {
 	t.Helper()
-	m.tap.Before(outage)
+	m.hooks.Before(outage)
 	<-k.Context().Done()
 	if lost := k.Lost(); lost == nil || lost.Definite {
 		t.Fatalf("lost: %v", lost)
@@ -30,7 +29,7 @@ func TestResumeAfterOutage(t *testing.T) {
 			k, err := a.acquire(t.Context(), mode, "x")
 			mustLock(t, k, err)
 			a.lose(t, k)
-			time.AfterFunc(outage, func() { a.tap.Before(nil) })
+			time.AfterFunc(outage, func() { a.hooks.Before(nil) })
 			r, err := k.Resume(t.Context())
 			mustLock(t, r, err)
 			if alive(k) || !alive(r) {
@@ -56,7 +55,7 @@ func TestResumeAfterOutage(t *testing.T) {
 	})
 }
 
-// TestNoResume: once somebody has been in, or is, there is nothing to resume.
+// TestNoResume: once another holder has been in, or is, the lock isn't resumed.
 func TestNoResume(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		for _, still := range []bool{false, true} {
@@ -70,7 +69,7 @@ func TestNoResume(t *testing.T) {
 			if !still {
 				other.Release(t.Context())
 			}
-			a.tap.Before(nil)
+			a.hooks.Before(nil)
 			r, err := k.Resume(t.Context())
 			var lost *LostError
 			if r != nil || !errors.As(err, &lost) || !lost.Definite {
@@ -89,8 +88,8 @@ func TestNoResume(t *testing.T) {
 	})
 }
 
-// TestNoResumeAfterLateRefresh: a refresh that is applied only after somebody
-// else was in, and is gone again, puts the old flag back. It proves nothing.
+// TestNoResumeAfterLateRefresh: a refresh that is applied only after another holder has come
+// and gone puts the old flag back. That flag proves nothing.
 func TestNoResumeAfterLateRefresh(t *testing.T) {
 	for name, opts := range map[string]mem.Options{"lacked": lacking, "ignored": {IfAbsent: mem.Ignored, IfMatch: mem.Ignored}} {
 		t.Run(name, func(t *testing.T) {
@@ -101,9 +100,9 @@ func TestNoResumeAfterLateRefresh(t *testing.T) {
 				mustLock(t, k, err)
 				// The put of the refresh at 30 s is applied at 80 s.
 				late := make(chan struct{})
-				a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+				a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 					if r.Op == "put" {
-						a.tap.Before(outage)
+						a.hooks.Before(outage)
 						go func() {
 							time.Sleep(50 * time.Second)
 							w.put(r.Key, r.Body)
@@ -119,7 +118,7 @@ func TestNoResumeAfterLateRefresh(t *testing.T) {
 				mustLock(t, other, err)
 				other.Release(t.Context())
 				<-late
-				a.tap.Before(nil)
+				a.hooks.Before(nil)
 				if r, err := k.Resume(t.Context()); r != nil {
 					t.Fatal("resumed although a prune has been in between")
 				} else if !errors.Is(err, ErrLost) {
@@ -131,8 +130,8 @@ func TestNoResumeAfterLateRefresh(t *testing.T) {
 	}
 }
 
-// TestResumeAgainstAcquire races a resume with an acquire, each request of both
-// taking a different time: never both.
+// TestResumeAgainstAcquire races a resume with an acquire, each request of both taking a
+// different time. They must never both succeed.
 func TestResumeAgainstAcquire(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		for head := -1500 * time.Millisecond; head <= 1500*time.Millisecond; head += 50 * time.Millisecond {
@@ -189,13 +188,13 @@ func TestSuspend(t *testing.T) {
 			t.Errorf("noticed %v after waking", d-long)
 		}
 		if r, err := k.Resume(t.Context()); r != nil || !errors.Is(err, ErrLost) {
-			t.Fatalf("resumed although somebody was in: %v", err)
+			t.Fatalf("resumed although another holder was in: %v", err)
 		}
 		k.Release(t.Context())
 	})
 }
 
-// TestSuspendAlone: nobody was in, so it is resumed.
+// TestSuspendAlone: if no other holder was in, the lock is resumed.
 func TestSuspendAlone(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a := w.machine()
@@ -210,14 +209,14 @@ func TestSuspendAlone(t *testing.T) {
 	})
 }
 
-// resumeAgainst has a resume its lock while b takes the exclusive one, b's begin
-// being head after a's, on a store that takes its time.
+// resumeAgainst makes a resume its lock while b takes the exclusive one, on a slow store. b
+// begins head after a.
 func resumeAgainst(t *testing.T, a *machine, k *Lock, b *machine, head time.Duration) (resumed, other *Lock) {
 	slow := func(d time.Duration) func(context.Context, hookstore.Request) error {
 		return func(context.Context, hookstore.Request) error { time.Sleep(d); return nil }
 	}
-	a.tap.Before(slow(130 * time.Millisecond))
-	b.tap.Before(slow(170 * time.Millisecond))
+	a.hooks.Before(slow(130 * time.Millisecond))
+	b.hooks.Before(slow(170 * time.Millisecond))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -230,9 +229,9 @@ func resumeAgainst(t *testing.T, a *machine, k *Lock, b *machine, head time.Dura
 	return resumed, other
 }
 
-// TestNoResumeOfAnotherVersionWithoutAClock: where mod times may be a client's, only the
-// version that was answered last is known to have been there before others could pass. A
-// refresh that was applied late isn't.
+// TestNoResumeOfAnotherVersionWithoutAClock: if mod times can be a client's, only the version
+// of the last answer is known to have existed before others could pass. A refresh that was
+// applied late isn't.
 func TestNoResumeOfAnotherVersionWithoutAClock(t *testing.T) {
 	for _, mode := range []Mode{Shared, Exclusive} {
 		for _, late := range []bool{false, true} {
@@ -242,7 +241,7 @@ func TestNoResumeOfAnotherVersionWithoutAClock(t *testing.T) {
 				k, err := a.acquire(t.Context(), mode, "x")
 				mustLock(t, k, err)
 				var refreshed atomic.Value
-				a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+				a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 					if r.Op == "put" && r.Key == k.Key() {
 						refreshed.Store(r.Body)
 					}
@@ -252,7 +251,7 @@ func TestNoResumeOfAnotherVersionWithoutAClock(t *testing.T) {
 				if late {
 					w.put(k.Key(), refreshed.Load().([]byte))
 				}
-				a.tap.Before(nil)
+				a.hooks.Before(nil)
 				r, err := k.Resume(t.Context())
 				var lost *LostError
 				switch {
@@ -270,7 +269,8 @@ func TestNoResumeOfAnotherVersionWithoutAClock(t *testing.T) {
 	}
 }
 
-// TestReleasedWhileItIsResumed, at any moment: no lock comes of it, and nothing is left.
+// TestReleasedWhileItIsResumed: a release at any moment of a resume leaves no lock and no
+// object.
 func TestReleasedWhileItIsResumed(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		for after := range 30 {
@@ -278,7 +278,7 @@ func TestReleasedWhileItIsResumed(t *testing.T) {
 			k, err := a.acquire(t.Context(), mode, "x")
 			mustLock(t, k, err)
 			a.lose(t, k)
-			a.tap.Before(func(context.Context, hookstore.Request) error { time.Sleep(100 * time.Millisecond); return nil })
+			a.hooks.Before(func(context.Context, hookstore.Request) error { time.Sleep(100 * time.Millisecond); return nil })
 			resumed := make(chan error, 1)
 			var released atomic.Bool
 			go func() {
@@ -299,7 +299,7 @@ func TestReleasedWhileItIsResumed(t *testing.T) {
 			if err := <-resumed; err != nil && !errors.Is(err, ErrReleased) && !errors.Is(err, ErrLost) {
 				t.Errorf("released after %d: %v", after, err)
 			}
-			a.tap.Before(nil)
+			a.hooks.Before(nil)
 			time.Sleep(2 * time.Minute)
 			if keys := w.keys(); len(keys) > 0 {
 				t.Fatalf("released after %d: left over: %v", after, keys)
@@ -308,8 +308,8 @@ func TestReleasedWhileItIsResumed(t *testing.T) {
 	})
 }
 
-// TestResumeAllowsForRoundedTimes: a refresh that was applied when the flag could already be
-// reaped forbids to resume, however the store rounds the times that tell of it.
+// TestResumeAllowsForRoundedTimes: if a refresh was applied when the flag could already be
+// reaped, the lock isn't resumed, however the store rounds its times.
 func TestResumeAllowsForRoundedTimes(t *testing.T) {
 	for late := range 10 {
 		for phase := range 10 {
@@ -321,7 +321,7 @@ func TestResumeAllowsForRoundedTimes(t *testing.T) {
 				mustLock(t, k, err)
 				reapable := time.Now().Add(DefaultTTL)
 				var refreshed atomic.Value
-				a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+				a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 					if r.Op == "put" && r.Key == k.Key() {
 						refreshed.Store(r.Body)
 					}
@@ -329,7 +329,7 @@ func TestResumeAllowsForRoundedTimes(t *testing.T) {
 				})
 				time.Sleep(time.Until(reapable) + time.Duration(late)*100*time.Millisecond + time.Millisecond)
 				w.put(k.Key(), refreshed.Load().([]byte))
-				a.tap.Before(nil)
+				a.hooks.Before(nil)
 				time.Sleep(time.Duration(late+phase) * 77 * time.Millisecond)
 				r, err := k.Resume(t.Context())
 				var lost *LostError

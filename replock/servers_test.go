@@ -46,8 +46,8 @@ func TestDeleteMarker(t *testing.T) {
 	}
 }
 
-// TestRefusedThoughListed: a lock.exclusive that a look shows is never overwritten for
-// refusals: they may be true.
+// TestRefusedThoughListed: a lock.exclusive that a look shows is never overwritten because
+// puts are refused: the refusals can be true.
 func TestRefusedThoughListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{Markers: true})
@@ -75,7 +75,7 @@ func TestRefusalsAreNamed(t *testing.T) {
 		w := newWorld(t, mem.Options{})
 		m := w.machine()
 		var sends sync.Map // of each request two, of which the first fails: more than 9 s
-		m.tap.Before(func(_ context.Context, r hookstore.Request) error {
+		m.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			time.Sleep(3 * time.Second)
 			n, _ := sends.LoadOrStore(r.Op+r.Key, new(atomic.Int32))
 			if n.(*atomic.Int32).Add(1)%2 == 1 {
@@ -98,8 +98,8 @@ func TestRefusalsAreNamed(t *testing.T) {
 	})
 }
 
-// TestUnfitIsNotHeld: a store that can't hold locks is no holder: whoever skips what is held
-// would skip it for ever.
+// TestUnfitIsNotHeld: a store that can't hold locks is no HeldError: a caller that skips a
+// held lock would skip for ever.
 func TestUnfitIsNotHeld(t *testing.T) {
 	for _, mode := range []Mode{Shared, Exclusive} {
 		for _, patience := range []time.Duration{0, time.Hour} {
@@ -108,7 +108,7 @@ func TestUnfitIsNotHeld(t *testing.T) {
 				k, err := w.machine().Exclusive(t.Context(), "prune")
 				mustLock(t, k, err)
 				m := w.machine()
-				m.tap.Before(func(_ context.Context, r hookstore.Request) error {
+				m.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 					if r.Op == "get" {
 						return &store.Error{Op: "get", Key: r.Key, Err: fmt.Errorf("%w: an object without an ETag", store.ErrConfig)}
 					}

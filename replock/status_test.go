@@ -27,7 +27,7 @@ func TestStatus(t *testing.T) {
 		time.Sleep(2 * time.Second)
 
 		m := w.machine()
-		m.tap.Before(func(_ context.Context, r hookstore.Request) error {
+		m.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "put" || r.Op == "delete" {
 				t.Errorf("status writes: %s %s", r.Op, r.Key)
 			}
@@ -45,7 +45,7 @@ func TestStatus(t *testing.T) {
 		if x.Age != 47*time.Second || x.Left != 73*time.Second {
 			t.Errorf("age %v, left %v", x.Age, x.Left)
 		}
-		if f := infos[1]; f.Verdict != Live { // its clock says that it has expired, the store's doesn't
+		if f := infos[1]; f.Verdict != Live { // expired by its own clock, not by the store's
 			t.Errorf("foreign: %+v", f)
 		}
 		if u := infos[2]; u.Verdict != Unreadable {
@@ -88,7 +88,7 @@ func TestBreak(t *testing.T) {
 	})
 }
 
-// TestBreakStale takes what is stale beyond doubt and nothing else.
+// TestBreakStale: break-lock --stale removes exactly the locks that are stale beyond doubt.
 func TestBreakStale(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		dead, live := w.machine(), w.machine(func(o *Options) { o.TTL = 10 * time.Minute })
@@ -101,7 +101,7 @@ func TestBreakStale(t *testing.T) {
 		m := w.machine()
 		broken, err := m.Break(t.Context(), BreakOptions{Stale: true})
 		if w.clockless {
-			// Nothing is certain there without watching it.
+			// Without watching, nothing is certain there.
 			if err != nil || len(broken) > 0 {
 				t.Errorf("break --stale: %v %v", broken, err)
 			}
@@ -119,15 +119,14 @@ func TestBreakStale(t *testing.T) {
 	})
 }
 
-// TestBreakFails: a delete that failed is an error that names the key, and the
-// others are done.
+// TestBreakFails: the error of a failed delete names the key, and the others are deleted.
 func TestBreakFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{})
 		w.put("index/lock.shared/a", []byte("?"))
 		w.put("index/lock.shared/b", []byte("?"))
 		m := w.machine()
-		m.tap.Before(func(_ context.Context, r hookstore.Request) error {
+		m.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			if (r.Op == "delete" || r.Op == "put") && r.Key == "index/lock.shared/a" {
 				return store.ErrPermission
 			}
@@ -143,8 +142,8 @@ func TestBreakFails(t *testing.T) {
 	})
 }
 
-// TestProcessGone: a holder of this machine and boot whose process is no more is
-// shown as such; in any doubt it isn't.
+// TestProcessGone: a holder of this machine and boot whose process has ended is shown as such,
+// and in any doubt it isn't.
 func TestProcessGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{})
@@ -159,7 +158,7 @@ func TestProcessGone(t *testing.T) {
 			{"another boot", func() { m.self.PID = 1 << 30; m.self.BootID = "other" }, false},
 			{"another namespace", func() { m.self.PID = 1 << 30; m.self.PIDNamespace = "other" }, false},
 			{"another time namespace", func() { m.self.PID = 1 << 30; m.self.TimeNamespace = "other" }, false},
-			{"time namespace not told", func() { m.self.PID = 1 << 30; m.self.TimeNamespace = "" }, false},
+			{"no time namespace in the body", func() { m.self.PID = 1 << 30; m.self.TimeNamespace = "" }, false},
 		} {
 			m.self = self
 			c.change()
@@ -180,20 +179,20 @@ func TestProcessGone(t *testing.T) {
 }
 
 // TestStaleAsOfTheListing: break-lock --stale judges a lock as of when it was listed, however
-// long it takes to learn the store's time after that. It may have been refreshed since.
+// long it takes to learn the store's time after that. It might have been refreshed since.
 func TestStaleAsOfTheListing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{NoTime: true})
 		a, b := w.machine(func(o *Options) { o.TTL = MinTTL }), w.machine()
 		k, err := a.Shared(t.Context(), "x")
 		mustLock(t, k, err)
-		b.tap.Before(func(_ context.Context, r hookstore.Request) error {
+		b.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "put" {
 				time.Sleep(7 * time.Second)
 			}
 			return nil
 		})
-		b.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
+		b.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
 			if r.Op == "list" && r.Key != "index/lock." {
 				time.Sleep(7 * time.Second)
 			}
@@ -224,8 +223,8 @@ func TestStaleIsLookedAtAgain(t *testing.T) {
 			const pause = 2 * DefaultTTL
 			a.clock.pause(pause)
 			time.Sleep(pause - time.Second)
-			b.tap.Before(func(_ context.Context, r hookstore.Request) error {
-				if r.Op == "put" || r.Op == "delete" { // of what tells the store's time
+			b.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+				if r.Op == "put" || r.Op == "delete" { // of the probe for the store's time
 					time.Sleep(7 * time.Second)
 				}
 				return nil
@@ -243,7 +242,7 @@ func TestStaleIsLookedAtAgain(t *testing.T) {
 	}
 }
 
-// TestStatusReadsAllPages.
+// TestStatusReadsAllPages: Status reads every page of a listing.
 func TestStatusReadsAllPages(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		w.flags(2500)

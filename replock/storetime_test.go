@@ -12,20 +12,20 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// TestUnansweredPutDatesNothing: a put of our own flag that is applied late isn't taken for the time of
-// its send: the store's time stays a lower bound.
+// TestUnansweredPutDatesNothing: a put of our own flag that is applied late doesn't date the
+// store's time by its send: the store's time stays a lower bound.
 func TestUnansweredPutDatesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{NoTime: true, PageSize: 2})
 		a, b := w.machine(), w.machine()
 		k, err := a.Shared(t.Context(), "backup")
 		mustLock(t, k, err)
-		a.tap.Before(outage)
+		a.hooks.Before(outage)
 		time.Sleep(33500 * time.Millisecond)
 		b.clock.setSkew(20 * time.Second)
 		// b's first put of its intent gets no answer, and is applied late.
 		var n, lists atomic.Int64
-		b.tap.Before(func(ctx context.Context, r hookstore.Request) error {
+		b.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
 			switch {
 			case r.Op == "put" && strings.Contains(r.Key, "intent") && n.Add(1) == 1:
 				go func() {
@@ -71,9 +71,9 @@ func TestStaleIntentIsPassedInACrowd(t *testing.T) {
 	})
 }
 
-// TestOwnFlagIsFoundOnALaterPage: on a store that tells the time by mod times alone, an acquirer looks
-// for its own flag on later pages too. Without the store's time it would take a stale lock for
-// live if the holder's clock was ahead.
+// TestOwnFlagIsFoundOnALaterPage: on a store that shows its time by mod times only, an
+// acquirer looks for its own flag on later pages too. Without the store's time it would take a
+// stale lock for live if the holder's clock was ahead.
 func TestOwnFlagIsFoundOnALaterPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{PageSize: 1, NoTime: true})
@@ -87,25 +87,24 @@ func TestOwnFlagIsFoundOnALaterPage(t *testing.T) {
 		if took := time.Since(start); took > 2*DefaultTTL+5*time.Second {
 			t.Errorf("let in only after %v", took)
 		}
-		a.tap.Before(nil)
+		a.hooks.Before(nil)
 		k.Release(t.Context())
 	})
 }
 
-// TestStoreTimeIsALowerBound: what a look takes for the store's time is never
-// ahead of it, and what it takes for the time of the look not after the listing
-// was made, however long requests and answers are under way.
+// TestStoreTimeIsALowerBound: a look's estimate of the store's time is never ahead of it, and
+// its own time is no later than the listing, however long requests and answers take.
 func TestStoreTimeIsALowerBound(t *testing.T) {
-	for name, opts := range map[string]mem.Options{"told": {}, "not told": {NoTime: true}, "second": {Precision: time.Second}} {
+	for name, opts := range map[string]mem.Options{"returned": {}, "not returned": {NoTime: true}, "second": {Precision: time.Second}} {
 		for _, gone := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					w := newWorld(t, opts)
 					w.skew.Store(int64(-time.Hour))
 					a := w.machine()
-					a.tap.Before(func(context.Context, hookstore.Request) error { time.Sleep(3 * time.Second); return nil })
+					a.hooks.Before(func(context.Context, hookstore.Request) error { time.Sleep(3 * time.Second); return nil })
 					var listed time.Duration
-					a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
+					a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
 						if r.Op == "list" {
 							listed = a.clock.Elapsed()
 						}
@@ -146,8 +145,8 @@ func TestStoreTimeIsALowerBound(t *testing.T) {
 	}
 }
 
-// TestNoModTimeIsNoWitness: a store without mod times has no first witness, and no lock is stale
-// by the other one alone.
+// TestNoModTimeIsNoWitness: a store without mod times has no first witness, and no lock is
+// stale by the other one only.
 func TestNoModTimeIsNoWitness(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a := w.machine()

@@ -12,15 +12,15 @@ import (
 )
 
 // TestBrokenTicketIsPutAgain: a waiter whose ticket was broken keeps its turn. It puts the
-// ticket again when a poll that nothing live cuts short doesn't find it, and not as late
-// as its refresh is due.
+// ticket again when a poll whose listing no live lock cuts short lacks it, and doesn't wait
+// for the ticket's refresh.
 func TestBrokenTicketIsPutAgain(t *testing.T) {
 	for _, live := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) { brokenTicket(t, live) })
 	}
 }
 
-// brokenTicket plays it behind a lock that is live, or one that is watched.
+// brokenTicket breaks a ticket behind a lock that is live, or one that is watched.
 func brokenTicket(t *testing.T, live bool) {
 	w := newWorld(t, mem.Options{NoStoreClock: true})
 	a, b, c := w.machine(), w.machine(), w.machine()
@@ -68,8 +68,8 @@ func brokenTicket(t *testing.T, live bool) {
 	w.empty()
 }
 
-// TestStaleTicketBehindIsReaped: a waiter passes the tickets behind its own, and removes
-// those whose waiters are gone: of them nobody else would hear.
+// TestStaleTicketBehindIsReaped: a waiter ignores the tickets behind its own, and removes
+// those of dead waiters, since no other process looks at them.
 func TestStaleTicketBehindIsReaped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{})
@@ -81,7 +81,7 @@ func TestStaleTicketBehindIsReaped(t *testing.T) {
 		if tickets := w.tickets(); len(tickets) != 2 {
 			t.Fatalf("tickets: %v", tickets)
 		}
-		c.tap.Before(func(ctx context.Context, _ hookstore.Request) error { <-ctx.Done(); return ctx.Err() })
+		c.hooks.Before(func(ctx context.Context, _ hookstore.Request) error { <-ctx.Done(); return ctx.Err() })
 		behind.cancel(nil)
 		<-behind.done
 		time.Sleep(2 * DefaultTTL)
@@ -90,7 +90,7 @@ func TestStaleTicketBehindIsReaped(t *testing.T) {
 		}
 		k.Release(t.Context())
 		lock := prune.got(t)
-		synctest.Wait() // b is told of it
+		synctest.Wait() // b sees the release
 		if tickets := w.tickets(); len(tickets) > 0 || b.saw(EventReaped) != 1 {
 			t.Errorf("left: %v, reaped %d", tickets, b.saw(EventReaped))
 		}
@@ -99,8 +99,8 @@ func TestStaleTicketBehindIsReaped(t *testing.T) {
 	})
 }
 
-// TestTicketOnALaterPage: who waits knows what time it is on the store although its ticket is
-// old, and its polls see it for the first time when all before it is out of the way.
+// TestTicketOnALaterPage: a waiter knows the store's time although its ticket is old, and its
+// polls see the ticket for the first time when all locks before it are gone.
 func TestTicketOnALaterPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{PageSize: 2})
@@ -112,8 +112,8 @@ func TestTicketOnALaterPage(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.put(dead.Key()+"a", body) // on the ticket's page
-		a.tap.Before(outage)
-		b.tap.Store = untimed{w.mem}
+		a.hooks.Before(outage)
+		b.hooks.Store = untimed{w.mem}
 		began := time.Now()
 		time.Sleep(time.Second) // the ticket is behind both
 		prune := b.wants(t, Exclusive, 9*time.Minute)
@@ -126,7 +126,7 @@ func TestTicketOnALaterPage(t *testing.T) {
 	})
 }
 
-// untimed is a store whose puts don't tell when they were applied, as S3's don't.
+// untimed is a store whose puts don't return when they were applied, as S3's don't.
 type untimed struct{ store.Store }
 
 func (u untimed) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
@@ -135,8 +135,8 @@ func (u untimed) Put(ctx context.Context, key string, body []byte, opts store.Pu
 	return o, err
 }
 
-// TestWaitersPassInTheirOrder: a ticket is in the way of later exclusive acquirers alone, and
-// of every shared one.
+// TestWaitersPassInTheirOrder: a ticket keeps out later exclusive acquirers, and every shared
+// one.
 func TestWaitersPassInTheirOrder(t *testing.T) {
 	for _, c := range []struct {
 		state  State

@@ -9,7 +9,7 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// only is the one lock that there is, as a machine sees it.
+// only returns the one lock in the store, as a machine sees it.
 func (m *machine) only(t *testing.T) Info {
 	t.Helper()
 	infos, err := m.Status(t.Context())
@@ -19,9 +19,9 @@ func (m *machine) only(t *testing.T) Info {
 	return infos[0]
 }
 
-// TestEncryptedWithoutStoreClock: of an encrypted body nothing is known but when it
-// changes. Where the store has no clock of its own it is watched for a whole ttl, and
-// neither taken for live, as if it were refreshed, nor for stale.
+// TestEncryptedWithoutStoreClock: an encrypted body shows only when it changes. On a store
+// without a clock of its own it is watched for a whole ttl. It is taken neither for live, as
+// if it were refreshed, nor for stale.
 func TestEncryptedWithoutStoreClock(t *testing.T) {
 	for _, key := range []string{"index/lock.exclusive", "index/lock.intent/x", "index/lock.shared/x"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -48,8 +48,8 @@ func TestEncryptedWithoutStoreClock(t *testing.T) {
 	}
 }
 
-// TestWholeTTLSinceBoot: by the time since boot a lock is stale after its whole ttl, and
-// not before. The store's clock has been stepped, and says so at once.
+// TestWholeTTLSinceBoot: by the time since boot a lock is stale after its whole ttl, and not
+// before, although the store's clock, which was stepped, calls it stale at once.
 func TestWholeTTLSinceBoot(t *testing.T) {
 	for _, ttl := range []time.Duration{MinTTL, DefaultTTL, MaxTTL} {
 		for _, mode := range []Mode{Shared, Exclusive} {
@@ -60,11 +60,11 @@ func TestWholeTTLSinceBoot(t *testing.T) {
 					b := w.process(a)
 					k, err := a.acquire(t.Context(), mode, "x")
 					mustLock(t, k, err)
-					a.tap.Before(outage)
+					a.hooks.Before(outage)
 					w.skew.Store(int64(2 * MaxTTL))
 					a.clock.setSkew(2 * MaxTTL) // as on a local directory
 					f(t, a, b, k)
-					a.tap.Before(nil)
+					a.hooks.Before(nil)
 					k.Release(t.Context())
 				})
 			}

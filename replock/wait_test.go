@@ -17,7 +17,7 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// waiting is an acquire that is under way.
+// waiting is a running acquire.
 type waiting struct {
 	lock   *Lock
 	err    error
@@ -26,7 +26,7 @@ type waiting struct {
 	done   chan struct{}
 }
 
-// wants has a machine acquire a lock, and returns once it waits or is done.
+// wants makes a machine acquire a lock, and returns once it waits or is done.
 func (m *machine) wants(t *testing.T, mode Mode, wait time.Duration, opts ...AcquireOption) *waiting {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	w := &waiting{cancel: cancel, done: make(chan struct{})}
@@ -40,7 +40,7 @@ func (m *machine) wants(t *testing.T, mode Mode, wait time.Duration, opts ...Acq
 	return w
 }
 
-// queued has one machine wait for the exclusive lock behind a backup of another.
+// queued makes one machine wait for the exclusive lock behind a backup of another.
 func (w *world) queued(t *testing.T, wait time.Duration) (backup *Lock, waiter *machine, prune *waiting) {
 	t.Helper()
 	backup, err := w.machine().Shared(t.Context(), "backup")
@@ -64,7 +64,7 @@ func (w *waiting) waits(t *testing.T) {
 	}
 }
 
-// tickets are the bodies in the store that say "waiting".
+// tickets returns the bodies in the store with the state "waiting".
 func (w *world) tickets() (keys []string) {
 	for _, key := range w.keys() {
 		if raw, _, err := w.mem.Get(context.Background(), key, maxBody); err == nil {
@@ -76,8 +76,8 @@ func (w *world) tickets() (keys []string) {
 	return keys
 }
 
-// Whoever waits gets in within 2 s of the release, or 10 s if it was long in coming.
-func TestWaits(t *testing.T) {
+// TestReleaseLetsAWaiterIn: a waiter gets in within 2 s of the release, or within 10 s after a long wait.
+func TestReleaseLetsAWaiterIn(t *testing.T) {
 	for _, long := range []time.Duration{5 * time.Second, 3 * time.Hour} {
 		for _, first := range []Mode{Shared, Exclusive} {
 			eachMode(t, func(t *testing.T, w *world, mode Mode) {
@@ -107,7 +107,8 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// An exclusive acquirer that waits is before all who come later: shared ones too.
+// TestWaitingExclusiveComesNext: a waiting exclusive acquirer comes before all later ones,
+// shared ones too.
 func TestWaitingExclusiveComesNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{})
@@ -129,7 +130,7 @@ func TestWaitingExclusiveComesNext(t *testing.T) {
 	})
 }
 
-// First come, first served.
+// TestQueue: first come, first served.
 func TestQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{})
@@ -162,7 +163,7 @@ func TestQueue(t *testing.T) {
 	})
 }
 
-// A wait that is over leaves nothing, however it ends.
+// TestWaitEnds: a wait that has ended leaves nothing, however it ends.
 func TestWaitEnds(t *testing.T) {
 	errStop := errors.New("stop")
 	for _, how := range []string{"timeout", "cancel", "refused"} {
@@ -190,7 +191,7 @@ func TestWaitEnds(t *testing.T) {
 					t.Errorf("%v after %v", wait.err, wait.took)
 				}
 			case "refused":
-				b.tap.Before(func(_ context.Context, r hookstore.Request) error {
+				b.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 					if r.Op == "list" {
 						return &store.Error{Op: r.Op, Key: r.Key, Err: store.ErrPermission}
 					}
@@ -207,8 +208,8 @@ func TestWaitEnds(t *testing.T) {
 	}
 }
 
-// TestWaitCosts: one LIST each 1 to 2 s at first, and then each 5 to 10; the ticket's
-// refreshes, and a look at lock.exclusive where it has changed.
+// TestWaitCosts: a wait costs one LIST each 1 to 2 s at first, and then each 5 to 10 s, the
+// ticket's refreshes, and a look at lock.exclusive if it has changed.
 func TestWaitCosts(t *testing.T) {
 	for _, mode := range []Mode{Shared, Exclusive} {
 		synctest.Test(t, func(t *testing.T) {
@@ -228,16 +229,16 @@ func TestWaitCosts(t *testing.T) {
 				mustLock(t, k, err)
 				defer k.Release(t.Context())
 			}
-			time.Sleep(DefaultTTL) // who has just come might still withdraw
+			time.Sleep(DefaultTTL) // a holder that has just come might still withdraw
 			wait := a.wants(t, mode, Forever)
 			time.Sleep(10 * time.Second)
-			if _, by := a.tap.Count(); by["list"] < 4 || by["list"] > 11 {
+			if _, by := a.hooks.Count(); by["list"] < 4 || by["list"] > 11 {
 				t.Errorf("%v: in the first 10 s: %v", mode, by)
 			}
 			time.Sleep(10 * time.Minute)
-			a.tap.Count()
+			a.hooks.Count()
 			time.Sleep(time.Hour)
-			_, by := a.tap.Count()
+			_, by := a.hooks.Count()
 			if by["list"] < 360 || by["list"] > 720 {
 				t.Errorf("%v: %d LISTs in an hour", mode, by["list"])
 			}
@@ -250,14 +251,14 @@ func TestWaitCosts(t *testing.T) {
 	}
 }
 
-// One that was killed while it waited is in nobody's way for longer than its ttl.
+// TestWaiterIsGone: a waiter that was killed blocks no acquirer for longer than its ttl.
 func TestWaiterIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{})
 		c := w.machine()
 		k, b, wait := w.queued(t, Forever)
 		time.Sleep(10 * time.Second)
-		b.tap.Before(func(ctx context.Context, _ hookstore.Request) error { <-ctx.Done(); return ctx.Err() })
+		b.hooks.Before(func(ctx context.Context, _ hookstore.Request) error { <-ctx.Done(); return ctx.Err() })
 		wait.cancel(nil)
 		<-wait.done
 		k.Release(t.Context())
@@ -270,7 +271,8 @@ func TestWaiterIsGone(t *testing.T) {
 	})
 }
 
-// A store that fails for less than a ttl is waited for, and no longer.
+// TestWaitOutage: a wait outlasts failures of the store for less than a ttl, and no longer
+// ones.
 func TestWaitOutage(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a, b := w.machine(), w.machine()
@@ -278,12 +280,12 @@ func TestWaitOutage(t *testing.T) {
 		mustLock(t, k, err)
 		wait := b.wants(t, mode, Forever)
 		time.Sleep(time.Minute)
-		b.tap.Before(outage)
+		b.hooks.Before(outage)
 		time.Sleep(50 * time.Second)
-		b.tap.Before(nil)
+		b.hooks.Before(nil)
 		time.Sleep(time.Minute)
 		wait.waits(t)
-		b.tap.Before(outage)
+		b.hooks.Before(outage)
 		start := time.Now()
 		<-wait.done
 		if took := time.Since(start); !errors.Is(wait.err, errOutage) || took < DefaultTTL || took > 2*DefaultTTL {
@@ -293,15 +295,15 @@ func TestWaitOutage(t *testing.T) {
 	})
 }
 
-// What says that somebody waits never says that they hold: a put of it that was
-// thought lost may come at any time.
+// TestTicketIsNoFlag: an object that says "waiting" never says "held": an earlier put of it,
+// thought lost, can be applied at any time.
 func TestTicketIsNoFlag(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a, b := w.machine(), w.machine()
 		states := map[string]map[State]bool{}
 		var mu sync.Mutex
 		var late []hookstore.Request
-		b.tap.Before(func(_ context.Context, r hookstore.Request) error {
+		b.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			var said body
 			if r.Op != "put" || json.Unmarshal(r.Body, &said) != nil {
 				return nil
@@ -340,13 +342,14 @@ func TestTicketIsNoFlag(t *testing.T) {
 		defer mu.Unlock()
 		for key, said := range states {
 			if said[StateWaiting] && len(said) > 1 {
-				t.Errorf("%s said %v", key, said)
+				t.Errorf("%s had the states %v", key, said)
 			}
 		}
 	})
 }
 
-// Who lost their lock for a while gets it back although others wait for it.
+// TestResumeBeforeThoseWhoWait: a holder that has lost its lock for a while resumes it
+// although others wait for it.
 func TestResumeBeforeThoseWhoWait(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a, b := w.machine(), w.machine()
@@ -354,9 +357,9 @@ func TestResumeBeforeThoseWhoWait(t *testing.T) {
 		mustLock(t, k, err)
 		time.Sleep(time.Second)
 		wait := b.wants(t, Exclusive, Forever)
-		a.tap.Before(outage)
+		a.hooks.Before(outage)
 		<-k.Context().Done()
-		a.tap.Before(nil)
+		a.hooks.Before(nil)
 		next, err := k.Resume(t.Context())
 		mustLock(t, next, err)
 		wait.waits(t)
@@ -366,7 +369,8 @@ func TestResumeBeforeThoseWhoWait(t *testing.T) {
 	})
 }
 
-// Break removes the ticket of one who waits; they put it again, at the same place.
+// TestTicketIsBroken: Break removes a waiter's ticket. The waiter puts it again, at the same
+// place.
 func TestTicketIsBroken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{})
@@ -386,8 +390,9 @@ func TestTicketIsBroken(t *testing.T) {
 	})
 }
 
-// Of a wait, and of whoever is in the way, an observer is told when it changes.
-func TestWaitIsTold(t *testing.T) {
+// TestWaitEvents: an observer gets an event when the wait, or the holders that it waits for,
+// change.
+func TestWaitEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{})
 		k, b, wait := w.queued(t, 10*time.Minute)
@@ -395,7 +400,7 @@ func TestWaitIsTold(t *testing.T) {
 		wait.waits(t)
 		n := b.saw(EventWaiting)
 		if n < 9 || n > 12 { // each refresh
-			t.Errorf("told %d times", n)
+			t.Errorf("%d events", n)
 		}
 		var last Event
 		for _, e := range b.seen {
@@ -418,8 +423,8 @@ func TestWaitIsTold(t *testing.T) {
 	})
 }
 
-// Who gets in is told how long that took.
-func TestAcquiredIsTold(t *testing.T) {
+// TestAcquiredEventHasTheWait: EventAcquired has the duration of the wait.
+func TestAcquiredEventHasTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{})
 		k, b, wait := w.queued(t, 10*time.Minute)
@@ -428,7 +433,7 @@ func TestAcquiredIsTold(t *testing.T) {
 		lock := wait.got(t)
 		b.Flush(t.Context())
 		if b.saw(EventAcquired) != 1 {
-			t.Error("it isn't told")
+			t.Error("no such event")
 		}
 		for _, e := range b.seen {
 			if e.Kind == EventAcquired && (e.Waited < 3*time.Minute || e.Waited > 3*time.Minute+15*time.Second || e.ID != lock.ID() || e.Left <= 0) {
@@ -439,20 +444,20 @@ func TestAcquiredIsTold(t *testing.T) {
 	})
 }
 
-// Locks that are perhaps stale are watched for as long as they may live, by who
-// waits and by who doesn't.
+// TestWaitInDoubt: acquirers with and without a wait watch a perhaps stale lock for as long as
+// it can live.
 func TestWaitInDoubt(t *testing.T) {
 	for _, wait := range []time.Duration{0, time.Second, Forever} {
 		eachMode(t, func(t *testing.T, w *world, mode Mode) {
 			a, b := w.machine(), w.machine()
-			a.clock.setSkew(time.Hour) // it isn't stale by its holder's clock
+			a.clock.setSkew(time.Hour) // not stale by its holder's clock
 			k, err := a.Exclusive(t.Context(), "prune")
 			mustLock(t, k, err)
 			a.lose(t, k)
 			time.Sleep(DefaultTTL)
 			start := time.Now()
 			other, err := b.acquire(t.Context(), mode, "x", Wait(wait))
-			if w.clockless && wait < DefaultTTL { // no clock says that it is stale
+			if w.clockless && wait < DefaultTTL { // stale by no clock
 				mustHeld(t, other, err)
 				return
 			}
@@ -461,7 +466,7 @@ func TestWaitInDoubt(t *testing.T) {
 				t.Errorf("wait %v: let in after %v", wait, took)
 			}
 			other.Release(t.Context())
-			a.tap.Before(nil)
+			a.hooks.Before(nil)
 			k.Release(t.Context())
 			if left := w.keys(); mode == Exclusive || !slices.Equal(left, []string{"index/lock.exclusive"}) {
 				w.empty() // a shared acquirer passes lock.exclusive and leaves it
@@ -470,9 +475,9 @@ func TestWaitInDoubt(t *testing.T) {
 	}
 }
 
-// What fails again and again once nobody is in the way ends the wait, too: who waits
-// keeps all others out.
-func TestWaitForWhatFails(t *testing.T) {
+// TestRepeatedFailureEndsTheWait: repeated failures end a wait once no holder keeps it out, because a
+// waiter keeps all others out.
+func TestRepeatedFailureEndsTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, c := range map[string]struct {
 			opts  mem.Options
@@ -491,7 +496,7 @@ func TestWaitForWhatFails(t *testing.T) {
 			time.Sleep(time.Minute)
 			wait.waits(t)
 			if c.fails != nil {
-				b.tap.Before(c.fails)
+				b.hooks.Before(c.fails)
 			}
 			k.Release(t.Context())
 			start := time.Now()
@@ -513,8 +518,8 @@ func failsOn(key string) hookstore.Before {
 	}
 }
 
-// Who waits doesn't wait for what an attempt of their own has left.
-func TestWaitsNotForItself(t *testing.T) {
+// TestWaitIgnoresOwnLeftovers: a waiter doesn't wait for objects of its own earlier attempt.
+func TestWaitIgnoresOwnLeftovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{})
 		k, b, wait := w.queued(t, Forever)
@@ -522,7 +527,7 @@ func TestWaitsNotForItself(t *testing.T) {
 		wait.waits(t)
 		k.Release(t.Context())
 		var raised atomic.Bool
-		b.tap.Before(func(_ context.Context, r hookstore.Request) error {
+		b.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "put" && strings.Contains(r.Key, "lock.exclusive") {
 				raised.Store(true)
 			} else if raised.Load() {
@@ -534,7 +539,7 @@ func TestWaitsNotForItself(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		time.Sleep(20 * time.Second)
-		b.tap.Before(nil)
+		b.hooks.Before(nil)
 		start := time.Now()
 		wait.got(t).Release(t.Context())
 		if took := time.Since(start); took > 15*time.Second {

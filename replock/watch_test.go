@@ -19,7 +19,7 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// ended waits until the lock's context has ended, and returns after how long.
+// ended waits until the lock's context has ended, and returns how long that took.
 func ended(t *testing.T, k *Lock, within time.Duration) time.Duration {
 	t.Helper()
 	start := time.Now()
@@ -31,7 +31,8 @@ func ended(t *testing.T, k *Lock, within time.Duration) time.Duration {
 	return time.Since(start)
 }
 
-// TestBreakIsNoticedWithinALook, whatever the ttl.
+// TestBreakIsNoticedWithinALook: a holder notices a break within the interval of its looks,
+// whatever the ttl.
 func TestBreakIsNoticedWithinALook(t *testing.T) {
 	for _, ttl := range []time.Duration{MinTTL, DefaultTTL, MaxTTL} {
 		for _, look := range []time.Duration{0, 3 * time.Second} {
@@ -40,7 +41,7 @@ func TestBreakIsNoticedWithinALook(t *testing.T) {
 					a := w.machine(func(o *Options) { o.TTL, o.Look = ttl, look })
 					k, err := a.acquire(t.Context(), mode, "x")
 					mustLock(t, k, err)
-					time.Sleep(time.Duration(after)*3*time.Second + 700*time.Millisecond) // and in no refresh
+					time.Sleep(time.Duration(after)*3*time.Second + 700*time.Millisecond) // and no refresh is sent
 					if _, err := w.machine().Break(t.Context(), BreakOptions{}); err != nil {
 						t.Error(err)
 					}
@@ -56,16 +57,15 @@ func TestBreakIsNoticedWithinALook(t *testing.T) {
 	}
 }
 
-// TestLookThatFailsChangesNothing: an outage that is shorter than the lease isn't
-// noticed by anybody.
+// TestLookThatFailsChangesNothing: an outage that is shorter than the lease has no effect.
 func TestLookThatFailsChangesNothing(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a := w.machine()
 		k, err := a.acquire(t.Context(), mode, "x")
 		mustLock(t, k, err)
-		a.tap.Before(outage)
+		a.hooks.Before(outage)
 		time.Sleep(50 * time.Second)
-		a.tap.Before(nil)
+		a.hooks.Before(nil)
 		time.Sleep(time.Minute)
 		if !alive(k) {
 			t.Errorf("lost: %v", k.Lost())
@@ -75,9 +75,9 @@ func TestLookThatFailsChangesNothing(t *testing.T) {
 	})
 }
 
-// TestPausedMachine: a machine whose hypervisor has paused it for longer than the ttl,
-// and whose clocks don't know, stops within a look of going on, or at once if somebody
-// sets its wall clock.
+// TestPausedMachine: a hypervisor pauses a machine for longer than the ttl, and the machine's
+// clocks don't count it. The holder stops within a look after the pause, or at once if the
+// wall clock is set.
 func TestPausedMachine(t *testing.T) {
 	const pause = 150 * time.Second
 	for _, stepped := range []bool{false, true} {
@@ -110,9 +110,9 @@ func TestPausedMachine(t *testing.T) {
 	}
 }
 
-// TestPausedMachineRefreshesAtOnce: where nobody has passed yet, somebody may at any
-// moment, so it isn't enough to find the lock in its place. The wall clock that was set,
-// or the store's, tells of the pause, also before the first look at the held lock.
+// TestPausedMachineRefreshesAtOnce: after a pause an acquirer can pass the lock at any moment,
+// so it isn't enough that a look finds the lock. The wall clock, once set, or the store's,
+// shows the pause, also before the first look at the held lock.
 func TestPausedMachineRefreshesAtOnce(t *testing.T) {
 	for _, held := range []time.Duration{5 * time.Second, 12 * time.Second} {
 		for _, stepped := range []bool{false, true} {
@@ -129,11 +129,11 @@ func TestPausedMachineRefreshesAtOnce(t *testing.T) {
 				}
 				before := a.saw(EventRefreshed)
 				var failed atomic.Bool
-				a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+				a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 					if r.Op != "put" || failed.Swap(true) {
 						return nil
 					}
-					return errors.New("no route to host") // it is tried again, whatever the look sees then
+					return errors.New("no route to host") // it is tried again, whatever the look then finds
 				})
 				time.Sleep(DefaultLook + 2*firstPoll)
 				a.Flush(t.Context())
@@ -146,13 +146,13 @@ func TestPausedMachineRefreshesAtOnce(t *testing.T) {
 	}
 }
 
-// pausedInRefresh waits until the flag of a lock is refreshed, and has the machine paused while
-// the put, which comes after a look, is on its way: it is applied when the machine goes on,
-// which pausedInRefresh returns.
+// pausedInRefresh waits for a refresh of a lock's flag, and pauses the machine while the put,
+// which comes after a look, is on its way. The put is applied when the machine goes on.
+// pausedInRefresh returns that time.
 func (m *machine) pausedInRefresh(w *world, k *Lock, pause time.Duration) (went time.Time) {
 	var once sync.Once
 	paused := make(chan time.Time)
-	m.tap.Before(func(_ context.Context, r hookstore.Request) error {
+	m.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 		if r.Op == "put" && r.Key == k.Key() {
 			once.Do(func() {
 				m.clock.pause(pause)
@@ -166,10 +166,10 @@ func (m *machine) pausedInRefresh(w *world, k *Lock, pause time.Duration) (went 
 	return <-paused
 }
 
-// TestPausedBetweenLookAndPut: a machine is paused while the put of a refresh, which had
-// looked before, is on its way. Another holder passes, and is done. Then the put is applied
-// and puts the flag back, and later looks find it in its place. That it was written after the
-// lease had ended tells of it.
+// TestPausedBetweenLookAndPut: a machine is paused while the put of a refresh is on its way,
+// after the look. Another holder comes and goes. Then the put is applied and puts the flag
+// back, and later looks find it in its place. Its time, after the end of the lease, shows what
+// happened.
 func TestPausedBetweenLookAndPut(t *testing.T) {
 	const pause = 150 * time.Second
 	paged := lacking
@@ -207,8 +207,8 @@ func TestPausedBetweenLookAndPut(t *testing.T) {
 }
 
 // TestStoodStillWhileAcquiring: an acquirer whose machine is paused between its put and its
-// first look, or between two looks, isn't granted the lock by its flag, which is old for
-// others, but by another.
+// first look, or between two looks, isn't granted the lock by its old flag, but by another
+// one.
 func TestStoodStillWhileAcquiring(t *testing.T) {
 	for _, first := range []int{1, 2} {
 		stoodStillAt(t, first)
@@ -222,7 +222,7 @@ func stoodStillAt(t *testing.T, first int) {
 		a := w.machine()
 		var lists atomic.Int64
 		var each atomic.Bool
-		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op != "list" {
 				return nil
 			}
@@ -248,18 +248,18 @@ func stoodStillAt(t *testing.T, first int) {
 	})
 }
 
-// TestClocksApart: where a listing's time is another clock's than the mod times', a lock is
-// acquired with a second attempt, and the next one without.
+// TestClocksApart: if a listing's time comes from another clock than the mod times, the first
+// acquire needs a second attempt, and the next one doesn't.
 func TestClocksApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{})
 		a := w.machine()
 		a.Locker.store = ahead{a.Locker.store}
 		for _, want := range []int{2, 1} {
-			a.tap.Count()
+			a.hooks.Count()
 			k, err := a.Shared(t.Context(), "x")
 			mustLock(t, k, err)
-			if _, by := a.tap.Count(); by["list"] != want {
+			if _, by := a.hooks.Count(); by["list"] != want {
 				t.Errorf("requests %v, want %d times list", by, want)
 			}
 			mustRelease(t, k)
@@ -276,13 +276,13 @@ func (s ahead) List(ctx context.Context, prefix, cursor string) (store.Page, err
 	return page, err
 }
 
-// TestRenewNeedsTheWholeRefresh: one that couldn't look at lock.exclusive, which was broken,
-// confirms nothing, although the flag was renewed.
+// TestRenewNeedsTheWholeRefresh: a Renew that couldn't look at lock.exclusive, which was
+// broken, returns an error, although it has renewed the flag.
 func TestRenewNeedsTheWholeRefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, lacking)
 		a := w.machine()
-		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Key == "index/lock.exclusive" {
 				time.Sleep(5 * time.Millisecond) // so that its puts are sent a little later
 			}
@@ -294,7 +294,7 @@ func TestRenewNeedsTheWholeRefresh(t *testing.T) {
 		if err := w.mem.Delete(t.Context(), "index/lock.exclusive"); err != nil {
 			t.Fatal(err)
 		}
-		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Key == "index/lock.exclusive" {
 				return errors.New("connection reset by peer")
 			}
@@ -303,14 +303,14 @@ func TestRenewNeedsTheWholeRefresh(t *testing.T) {
 		if err := k.Renew(t.Context()); err == nil {
 			t.Error("a lock was confirmed whose lock.exclusive is gone")
 		}
-		a.tap.Before(nil)
+		a.hooks.Before(nil)
 		k.Release(t.Context())
 	})
 }
 
-// TestPassedByOneWhoHoldsIsLostAtOnce: of a machine that was paused, whose flag a late put has
-// put back, and that finds another holder. Only one who has just come is given the time to
-// withdraw.
+// TestPassedByOneWhoHoldsIsLostAtOnce: a machine was paused, a late put has put its flag back,
+// and it finds another holder. It loses its lock at once. Only a client that has just come
+// gets the time to withdraw.
 func TestPassedByOneWhoHoldsIsLostAtOnce(t *testing.T) {
 	// Within the other's interval, so that in some cases it has refreshed its lock just now.
 	for pause := 150 * time.Second; pause < 180*time.Second; pause += 2 * time.Second {
@@ -335,9 +335,9 @@ func TestPassedByOneWhoHoldsIsLostAtOnce(t *testing.T) {
 	}
 }
 
-// TestPausedMachineLooksForOthers: an acquirer that is about to pass may delete the
-// lock between the look and the put of the refresh by which the holder comes back, and
-// where If-Match isn't kept, that puts it back. So the holder looks who is there.
+// TestPausedMachineLooksForOthers: an acquirer that is about to pass can delete the lock
+// between the look and the put of the refresh after a pause, and without If-Match that put
+// brings it back. So the holder also looks for other holders.
 func TestPausedMachineLooksForOthers(t *testing.T) {
 	for _, stepped := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -354,20 +354,20 @@ func TestPausedMachineLooksForOthers(t *testing.T) {
 			}
 			looked, deleted := make(chan struct{}), make(chan struct{})
 			once := sync.OnceFunc(func() { close(looked) })
-			a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+			a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 				if r.Op == "put" && r.Key == k.Key() {
 					once()
 					<-deleted
 				}
 				return nil
 			})
-			b.tap.Before(func(_ context.Context, r hookstore.Request) error {
+			b.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 				if r.Op == "delete" && r.Key == k.Key() {
 					<-looked
 				}
 				return nil
 			})
-			b.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
+			b.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
 				if r.Op == "delete" && r.Key == k.Key() {
 					close(deleted)
 				}
@@ -388,30 +388,31 @@ func TestPausedMachineLooksForOthers(t *testing.T) {
 	}
 }
 
-// TestSlewedClockIsNoPause: a clock that the kernel slews runs off by 500 ppm at most.
+// TestSlewedClockIsNoPause: a clock that the kernel slews, by 500 ppm at most, is not taken
+// for a pause.
 func TestSlewedClockIsNoPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{})
 		a := w.machine(func(o *Options) { o.TTL = MaxTTL })
 		k, err := a.Shared(t.Context(), "x")
 		mustLock(t, k, err)
-		a.tap.Before(outage)
+		a.hooks.Before(outage)
 		for i := range 2 * 3600 {
 			time.Sleep(time.Second)
 			a.clock.setSkew(time.Duration(i) * 500 * time.Microsecond)
 		}
-		a.tap.Before(nil)
-		a.tap.Count()
+		a.hooks.Before(nil)
+		a.hooks.Count()
 		time.Sleep(time.Second)
-		if _, by := a.tap.Count(); by["put"] > 0 {
+		if _, by := a.hooks.Count(); by["put"] > 0 {
 			t.Errorf("%v", by)
 		}
 		k.Release(t.Context())
 	})
 }
 
-// TestOtherClientsConflictIsALoss: a live lock of a client of the original protocol that
-// conflicts with ours is seen by the looks, unless it is one that is about to be withdrawn.
+// TestOtherClientsConflictIsALoss: a look detects a live, conflicting lock of a client of the
+// original protocol, unless that client is about to withdraw it.
 func TestOtherClientsConflictIsALoss(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a := w.machine()
@@ -442,15 +443,15 @@ func TestOtherClientsConflictIsALoss(t *testing.T) {
 	})
 }
 
-// crowd leaves so many locks that a look asks for no more than it needs.
+// crowd leaves so many locks that a look must not list them all.
 func (w *world) crowd() {
 	for n := range crowd + 1 {
 		w.put(fmt.Sprintf("index/lock.shared/%d", n), nil) // released
 	}
 }
 
-// TestLookInACrowd: where there are many locks, a shared holder's look lists none but its own,
-// and still notices that it was broken, and those who don't keep to the protocol.
+// TestLookInACrowd: with many locks, a shared holder's look lists only its own, and still
+// notices a break and clients that ignore the protocol.
 func TestLookInACrowd(t *testing.T) {
 	for name, spoil := range map[string]func(*world, *Lock){
 		"deleted":  func(w *world, k *Lock) { w.mem.Delete(context.Background(), k.Key()) },
@@ -468,7 +469,7 @@ func TestLookInACrowd(t *testing.T) {
 				k, err := a.Shared(t.Context(), "x")
 				mustLock(t, k, err)
 				var all, looks atomic.Int32
-				a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+				a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 					if r.Op == "list" && r.Key == "index/lock." {
 						all.Add(1)
 					} else if r.Op == "list" {
@@ -478,9 +479,9 @@ func TestLookInACrowd(t *testing.T) {
 				})
 				if come == "after" {
 					w.crowd()
-					all.Add(-1) // which finds it out
+					all.Add(-1) // this one finds it out
 				}
-				time.Sleep(5*time.Minute + time.Second) // and to no refresh
+				time.Sleep(5*time.Minute + time.Second) // and no refresh
 				if !alive(k) || all.Load() > 0 || looks.Load() < 30 {
 					t.Errorf("%s: lost: %v; all locks were listed %d times, and lock.exclusive %d times", name, k.Lost(), all.Load(), looks.Load())
 				}
@@ -495,8 +496,8 @@ func TestLookInACrowd(t *testing.T) {
 	}
 }
 
-// TestBrokenLockStaysBroken, also on a server that takes If-Match on a key that isn't there:
-// a refresh must not put a flag back that somebody has deleted.
+// TestBrokenLockStaysBroken: a refresh must not put a deleted flag back, also on a server that
+// takes If-Match on a missing key.
 func TestBrokenLockStaysBroken(t *testing.T) {
 	for _, mode := range []Mode{Shared, Exclusive} {
 		for held := range 8 {
@@ -525,8 +526,8 @@ func TestBrokenLockStaysBroken(t *testing.T) {
 	}
 }
 
-// TestIfMatchIsProvenOnAMissingKeyToo: what a server must refuse is tried out once, and
-// nothing is left of it.
+// TestIfMatchIsProvenOnAMissingKeyToo: a put with If-Match on a missing key is tried out once,
+// and leaves nothing.
 func TestIfMatchIsProvenOnAMissingKeyToo(t *testing.T) {
 	for _, c := range []struct {
 		opts  mem.Options
@@ -548,11 +549,11 @@ func TestIfMatchIsProvenOnAMissingKeyToo(t *testing.T) {
 			if keys := w.keys(); len(keys) != 1 || keys[0] != k.Key() {
 				t.Errorf("stored: %v", keys)
 			}
-			a.tap.Count()
+			a.hooks.Count()
 			if err := k.Renew(t.Context()); err != nil {
 				t.Error(err)
 			}
-			if _, by := a.tap.Count(); by["put"] != 1 || by["list"] != 1 {
+			if _, by := a.hooks.Count(); by["put"] != 1 || by["list"] != 1 {
 				t.Errorf("the next refresh sent %v", by)
 			}
 			k.Release(t.Context())
@@ -561,13 +562,13 @@ func TestIfMatchIsProvenOnAMissingKeyToo(t *testing.T) {
 	}
 }
 
-// TestRefusedRightETagProvesNothing: a server that refuses a wrong ETag, and the right one
-// as well, has no If-Match that can be relied on.
+// TestRefusedRightETagProvesNothing: if a server refuses a wrong ETag and the right one as
+// well, its If-Match can't be relied on.
 func TestRefusedRightETagProvesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed})
 		a := w.machine()
-		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "put" && r.Opts.IfMatch != "" {
 				return store.ErrPrecondition
 			}
@@ -583,7 +584,7 @@ func TestRefusedRightETagProvesNothing(t *testing.T) {
 	})
 }
 
-// TestProofThatFailsCostsNoRefresh: a server that chokes on the condition, or hangs, is
+// TestProofThatFailsCostsNoRefresh: if a server fails on the condition, or hangs, the proof is
 // tried three times, and the lock is refreshed without.
 func TestProofThatFailsCostsNoRefresh(t *testing.T) {
 	for _, hangs := range []bool{false, true} {
@@ -591,7 +592,7 @@ func TestProofThatFailsCostsNoRefresh(t *testing.T) {
 			w := newWorld(t, mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed})
 			a := w.machine()
 			var tried atomic.Int32
-			a.tap.Before(func(ctx context.Context, r hookstore.Request) error {
+			a.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
 				if r.Op != "put" || r.Opts.IfMatch == "" {
 					return nil
 				}
@@ -613,15 +614,15 @@ func TestProofThatFailsCostsNoRefresh(t *testing.T) {
 	}
 }
 
-// TestProofLeavesNothing: what a server makes of a proof is removed, if need be when the lock
-// is released.
+// TestProofLeavesNothing: an object that a proof has made is removed, when the lock is
+// released at the latest.
 func TestProofLeavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed, IfMatchCreates: true})
 		a := w.machine()
 		k, err := a.Shared(t.Context(), "x")
 		mustLock(t, k, err)
-		a.tap.After(func(ctx context.Context, r hookstore.Request, err error) error {
+		a.hooks.After(func(ctx context.Context, r hookstore.Request, err error) error {
 			if r.Op == "put" && r.Key != k.Key() { // the proof's, applied, and answered late
 				<-ctx.Done()
 				return ctx.Err()
@@ -637,15 +638,15 @@ func TestProofLeavesNothing(t *testing.T) {
 	})
 }
 
-// TestProofOnAMissingKeyIsNeeded: a server that refuses a wrong ETag and takes the right one,
-// and never says what it does where there is no object, has no If-Match that can be relied on.
+// TestProofOnAMissingKeyIsNeeded: if a server refuses a wrong ETag and takes the right one,
+// but never answers for a missing key, its If-Match can't be relied on.
 func TestProofOnAMissingKeyIsNeeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed})
 		a := w.machine()
 		k, err := a.Shared(t.Context(), "x")
 		mustLock(t, k, err)
-		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "put" && r.Opts.IfMatch != "" && r.Key != k.Key() {
 				return errOutage
 			}
@@ -659,7 +660,7 @@ func TestProofOnAMissingKeyIsNeeded(t *testing.T) {
 	})
 }
 
-// TestLateAcquireStartsAgain: what is left of the lease must do for three refreshes.
+// TestLateAcquireStartsAgain: the rest of the lease must suffice for three refreshes.
 func TestLateAcquireStartsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, lacking)
@@ -679,8 +680,8 @@ func TestLateAcquireStartsAgain(t *testing.T) {
 	})
 }
 
-// TestClaimLooksTwice: where no condition keeps it, a lock.exclusive that was read as stale, and
-// that a client of the original protocol has taken over since, isn't overwritten.
+// TestClaimLooksTwice: without conditions a lock.exclusive that was read as stale isn't
+// overwritten if a client of the original protocol has taken it over since.
 func TestClaimLooksTwice(t *testing.T) {
 	for name, opts := range map[string]mem.Options{"none": lacking, "claimed": {IfAbsent: mem.Claimed, IfMatch: mem.Claimed}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -690,7 +691,7 @@ func TestClaimLooksTwice(t *testing.T) {
 			time.Sleep(3 * time.Minute)
 			a := w.machine()
 			var once sync.Once
-			a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
+			a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
 				if r.Op == "get" && r.Key == key {
 					once.Do(func() { w.put(key, foreign(time.Now(), false)) })
 				}
@@ -706,7 +707,7 @@ func TestClaimLooksTwice(t *testing.T) {
 	}
 }
 
-// TestHalfARefreshIsKept: what was renewed isn't renewed again because the other object
+// TestHalfARefreshIsKept: an object that was renewed isn't renewed again because the other one
 // wasn't.
 func TestHalfARefreshIsKept(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
@@ -719,7 +720,7 @@ func TestHalfARefreshIsKept(t *testing.T) {
 		time.Sleep(29 * time.Second)
 		start := a.clock.Elapsed()
 		var flags atomic.Int32
-		a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			switch {
 			case r.Op == "put" && r.Key == k.Key() && r.Opts.IfMatch != wrongETag:
 				flags.Add(1)
@@ -739,8 +740,8 @@ func TestHalfARefreshIsKept(t *testing.T) {
 	})
 }
 
-// TestWhatIsAcquiredIsHeld: on a store that is slow and well, a lock is either refused, with
-// the numbers, or held.
+// TestWhatIsAcquiredIsHeld: on a store that is slow but works, an acquire is either refused,
+// with the times, or the lock is held.
 func TestWhatIsAcquiredIsHeld(t *testing.T) {
 	for name, opts := range map[string]mem.Options{
 		"kept": {}, "claimed": {IfAbsent: mem.Claimed, IfMatch: mem.Claimed}, "none": lacking,
@@ -752,8 +753,8 @@ func TestWhatIsAcquiredIsHeld(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						w := newWorld(t, opts)
 						a := w.machine(func(o *Options) { o.TTL, o.Look = ttl, min(DefaultLook, ttl) })
-						a.tap.Before(func(context.Context, hookstore.Request) error { time.Sleep(trip / 2); return nil })
-						a.tap.After(func(_ context.Context, _ hookstore.Request, err error) error { time.Sleep(trip / 2); return err })
+						a.hooks.Before(func(context.Context, hookstore.Request) error { time.Sleep(trip / 2); return nil })
+						a.hooks.After(func(_ context.Context, _ hookstore.Request, err error) error { time.Sleep(trip / 2); return err })
 						k, err := a.acquire(t.Context(), mode, "x")
 						defer time.Sleep(time.Minute) // for requests that were given up
 						if err != nil {
@@ -779,7 +780,7 @@ func TestWhatIsAcquiredIsHeld(t *testing.T) {
 	}
 }
 
-// TestOneOfTwoContendersWins at any distance from the store.
+// TestOneOfTwoContendersWins: one of two contenders gets in at any distance from the store.
 func TestOneOfTwoContendersWins(t *testing.T) {
 	for name, opts := range map[string]mem.Options{
 		"kept": {}, "claimed": {IfAbsent: mem.Claimed, IfMatch: mem.Claimed}, "none": lacking,
@@ -795,8 +796,8 @@ func TestOneOfTwoContendersWins(t *testing.T) {
 					won := make(chan *Lock, 2)
 					for n := range 2 {
 						a, trip := w.machine(), cmp.Or(trips[n], trips[0])
-						a.tap.Before(func(context.Context, hookstore.Request) error { time.Sleep(trip/4 + a.jitter(trip/4)); return nil })
-						a.tap.After(func(_ context.Context, _ hookstore.Request, err error) error {
+						a.hooks.Before(func(context.Context, hookstore.Request) error { time.Sleep(trip/4 + a.jitter(trip/4)); return nil })
+						a.hooks.After(func(_ context.Context, _ hookstore.Request, err error) error {
 							time.Sleep(trip/4 + a.jitter(trip/4))
 							return err
 						})
@@ -822,19 +823,19 @@ func TestOneOfTwoContendersWins(t *testing.T) {
 				})
 			}
 			if nobody > 0 {
-				t.Errorf("%s, %v a round trip: nobody won %d of 100 times", name, trips, nobody)
+				t.Errorf("%s, %v a round trip: no client won %d of 100 times", name, trips, nobody)
 			}
 		}
 	}
 }
 
-// TestAcquireThatIsCancelledLeavesNothing, even if the put that is under way doesn't heed it
-// and is applied later.
+// TestAcquireThatIsCancelledLeavesNothing: nothing is left even if a put under way ignores the
+// cancellation and is applied later.
 func TestAcquireThatIsCancelledLeavesNothing(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		for i := range 40 {
 			a := w.machine()
-			a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+			a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 				time.Sleep(map[bool]time.Duration{true: 3 * retry.LastWords, false: 20 * time.Millisecond}[r.Op == "put"])
 				return nil
 			})
@@ -846,7 +847,7 @@ func TestAcquireThatIsCancelledLeavesNothing(t *testing.T) {
 			} else if !errors.Is(err, context.Canceled) {
 				t.Error(err)
 			}
-			a.tap.Before(nil)
+			a.hooks.Before(nil)
 			time.Sleep(5 * time.Second)
 			if keys := w.keys(); len(keys) > 0 {
 				t.Fatalf("cancelled after %v: left over: %v", time.Duration(i)*50*time.Millisecond, keys)
@@ -855,9 +856,9 @@ func TestAcquireThatIsCancelledLeavesNothing(t *testing.T) {
 	})
 }
 
-// TestPassedLockIsNoConflict: the lock.exclusive of a client of the original protocol, which a
-// shared acquirer has watched for its whole time and passed, isn't taken for a live one later,
-// whatever the clocks say.
+// TestPassedLockIsNoConflict: a shared acquirer has watched the lock.exclusive of a client of
+// the original protocol for its whole time and passed it. It is not taken for live later,
+// whatever the clocks show.
 func TestPassedLockIsNoConflict(t *testing.T) {
 	for name, opts := range map[string]mem.Options{"clock": {}, "clockless": {NoStoreClock: true}, "no time": {NoTime: true, Precision: time.Second}} {
 		for _, ahead := range []time.Duration{0, time.Hour, -time.Hour} {
@@ -877,7 +878,7 @@ func TestPassedLockIsNoConflict(t *testing.T) {
 	}
 }
 
-// TestRequestsPerHour of a lock that is held: docs/benchmarks.md has the table.
+// TestRequestsPerHour counts the requests of a held lock: docs/benchmarks.md has the table.
 func TestRequestsPerHour(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -898,9 +899,9 @@ func TestRequestsPerHour(t *testing.T) {
 			a := w.machine(func(o *Options) { o.TTL = c.ttl })
 			k, err := a.acquire(t.Context(), c.mode, "x")
 			mustLock(t, k, err)
-			a.tap.Count()
+			a.hooks.Count()
 			time.Sleep(time.Hour)
-			_, by := a.tap.Count()
+			_, by := a.hooks.Count()
 			near := func(got, want int) bool { return got <= want+want/20 && got >= want-want/20 }
 			if !near(by["put"], c.put) || !near(by["list"], c.list) || by["get"]+by["delete"] > 0 {
 				t.Errorf("%s, %s, ttl %v: %v, want about %d puts and %d lists", c.name, c.mode, c.ttl, by, c.put, c.list)

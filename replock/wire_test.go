@@ -52,8 +52,8 @@ func gzipOf(raw []byte) []byte {
 	return b.Bytes()
 }
 
-// TestForeignLocks: the locks of other clients keep ours out while they live,
-// under whatever key, and not longer.
+// TestForeignLocks: the locks of other clients, under any key, keep ours out while they live,
+// and not longer.
 func TestForeignLocks(t *testing.T) {
 	plain := func(raw []byte) []byte { return raw }
 	encrypted := func([]byte) []byte { return []byte("\x01 this is ciphertext") }
@@ -120,8 +120,8 @@ func TestForeignLocks(t *testing.T) {
 	}
 }
 
-// TestUnreadable: a body that can't be understood is held until break-lock,
-// however old, and nothing of it is deleted before.
+// TestUnreadable: a body that can't be parsed counts as held until break-lock, however old,
+// and no object of it is deleted before.
 func TestUnreadable(t *testing.T) {
 	bad := map[string][]byte{
 		"blank":             []byte(" "),
@@ -186,8 +186,8 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// TestStrangeBodies: what can be understood, if strangely, is judged by the
-// clocks, and heals by itself.
+// TestStrangeBodies: a strange body that can be parsed is judged by the clocks, and expires by
+// itself.
 func TestStrangeBodies(t *testing.T) {
 	for name, raw := range map[string]string{
 		"year 9999":       `{"operation":"b","holder":"h","acquired_at":"9999-12-31T23:59:59Z","expires_at":"9999-12-31T23:59:59Z"}`,
@@ -220,8 +220,7 @@ func TestStrangeBodies(t *testing.T) {
 	}
 }
 
-// TestOurBodiesAreTheWireFormat: what we write is understood by who knows the
-// five fields alone.
+// TestOurBodiesAreTheWireFormat: a client that knows only the five fields can read our bodies.
 func TestOurBodiesAreTheWireFormat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{})
@@ -268,8 +267,8 @@ func TestOurBodiesAreTheWireFormat(t *testing.T) {
 	})
 }
 
-// TestMetadataFits: however large what goes into a body may be, readers stop
-// only after it.
+// TestMetadataFits: a body with the largest metadata and names stays below the limit of
+// readers.
 func TestMetadataFits(t *testing.T) {
 	b := body{Operation: strings.Repeat("\x00", maxOperation), Metadata: map[string]string{"k": strings.Repeat("\x00", maxMetadata-1)}}
 	w := &world{t: t}

@@ -30,7 +30,7 @@ func TestReleaseLeavesAnothersPointer(t *testing.T) {
 					a := w.machine()
 					k, err := a.Exclusive(t.Context(), "prune")
 					mustLock(t, k, err)
-					a.tap.Before(refuse)
+					a.hooks.Before(refuse)
 					w.put(pointer, another)
 					if err := k.Release(t.Context()); err != nil {
 						t.Error(err)
@@ -50,7 +50,7 @@ func TestWithdrawLeavesAnothersPointer(t *testing.T) {
 		w.put("index/lock.shared/2026-03-07T09:00:00Z", foreign(time.Now(), true))
 		time.Sleep(10 * time.Second)
 		a := w.machine()
-		a.tap.Before(first("list", "", func(hookstore.Request) error {
+		a.hooks.Before(first("list", "", func(hookstore.Request) error {
 			w.put(pointer, another)
 			return nil
 		}))
@@ -60,8 +60,8 @@ func TestWithdrawLeavesAnothersPointer(t *testing.T) {
 	})
 }
 
-// TestReleaseDeletesWhatItSaw: where the store keeps conditions, a body that comes after
-// the look of a release isn't deleted, nor emptied.
+// TestReleaseDeletesWhatItSaw: if the store keeps conditions, a release neither deletes nor
+// empties a body that comes after its look.
 func TestReleaseDeletesWhatItSaw(t *testing.T) {
 	for rights, refuse := range map[string]hookstore.Before{"may delete": nil, "may not delete": mayNotDelete} {
 		t.Run(rights, func(t *testing.T) {
@@ -69,10 +69,10 @@ func TestReleaseDeletesWhatItSaw(t *testing.T) {
 				a := w.machine()
 				k, err := a.Exclusive(t.Context(), "prune")
 				mustLock(t, k, err)
-				a.tap.Before(refuse)
+				a.hooks.Before(refuse)
 				another := foreign(time.Now(), false)
 				var came atomic.Bool
-				a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
+				a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
 					if r.Op == "get" && r.Key == pointer && came.CompareAndSwap(false, true) {
 						w.put(pointer, another)
 					}
@@ -87,7 +87,7 @@ func TestReleaseDeletesWhatItSaw(t *testing.T) {
 	}
 }
 
-// refusesDeletes claims conditional deletes, and answers each that its condition isn't met.
+// refusesDeletes claims conditional deletes, and refuses each as unmet.
 type refusesDeletes struct{ store.Store }
 
 func (refusesDeletes) DeleteIfMatch(context.Context, string, string) error {
@@ -105,7 +105,7 @@ func TestReleaseWithoutConditionalDelete(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, mem.Options{})
 				a := w.machine()
-				a.tap.Store = wrap(w.mem)
+				a.hooks.Store = wrap(w.mem)
 				k, err := a.Exclusive(t.Context(), "prune")
 				mustLock(t, k, err)
 				if err := k.Release(t.Context()); err != nil {
@@ -126,7 +126,7 @@ func TestReleaseActsOnAFreshLook(t *testing.T) {
 		k, err := a.Exclusive(t.Context(), "prune")
 		mustLock(t, k, err)
 		another := foreign(time.Now(), false)
-		a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
+		a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
 			if r.Op == "get" && r.Key == pointer {
 				a.clock.jump(2 * time.Minute)
 				w.put(pointer, another)
@@ -146,8 +146,8 @@ func (w *world) has(key string, body []byte) {
 	}
 }
 
-// TestLatePointerIsTakenDown: a put of lock.exclusive that is applied when another one of it was
-// answered, and deleted, leaves nothing behind, whether the lock is granted or refused.
+// TestLatePointerIsTakenDown: a put of lock.exclusive that is applied after another put of it
+// was answered, and deleted, leaves nothing, whether the lock is granted or refused.
 func TestLatePointerIsTakenDown(t *testing.T) {
 	for _, granted := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -157,7 +157,7 @@ func TestLatePointerIsTakenDown(t *testing.T) {
 			mustLock(t, s, err)
 			puts := 0
 			var late []byte
-			a.tap.Before(func(_ context.Context, r hookstore.Request) error {
+			a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 				if r.Op == "put" && r.Key == pointer {
 					if puts++; puts == 1 {
 						late = r.Body
@@ -166,7 +166,7 @@ func TestLatePointerIsTakenDown(t *testing.T) {
 				}
 				return nil
 			})
-			a.tap.After(func(ctx context.Context, r hookstore.Request, err error) error {
+			a.hooks.After(func(ctx context.Context, r hookstore.Request, err error) error {
 				if r.Op == "delete" && r.Key == pointer && late != nil {
 					if _, err := w.mem.Put(ctx, r.Key, late, store.PutOptions{IfAbsent: true}); err != nil {
 						t.Error(err)

@@ -17,9 +17,8 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// world is a store and the machines that share it, in a synctest bubble. The
-// bubble's time is the world's; each machine and the store have clocks of their
-// own that may be wrong.
+// world is a store and the machines that share it, in a synctest bubble. The bubble's time is
+// the true time; each machine and the store have clocks of their own that can be wrong.
 type world struct {
 	t     *testing.T
 	skew  atomic.Int64 // of the store's clock, in nanoseconds
@@ -40,7 +39,7 @@ func newWorld(t *testing.T, opts mem.Options) *world {
 type machine struct {
 	*Locker
 	clock *machineClock
-	tap   *hookstore.Store
+	hooks *hookstore.Store
 	mu    sync.Mutex
 	seen  []Event
 }
@@ -48,7 +47,7 @@ type machine struct {
 func (w *world) machine(change ...func(*Options)) *machine {
 	w.count++
 	m := &machine{clock: &machineClock{start: time.Now().Add(-time.Duration(w.count) * time.Hour)}}
-	m.tap = &hookstore.Store{Store: w.mem}
+	m.hooks = &hookstore.Store{Store: w.mem}
 	opts := Options{Clock: m.clock, Rand: rand.Reader, Observe: m.observe, Self: &Process{
 		Hostname: fmt.Sprintf("m%d", w.count), HostID: fmt.Sprint("host", w.count), BootID: fmt.Sprint("boot", w.count),
 		PID: 100 + w.count, PIDNamespace: "pid:[1]", TimeNamespace: "time:[1]", PIDStart: 1, User: "u",
@@ -56,7 +55,7 @@ func (w *world) machine(change ...func(*Options)) *machine {
 	for _, f := range change {
 		f(&opts)
 	}
-	l, err := New(m.tap, opts)
+	l, err := New(m.hooks, opts)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -92,8 +91,8 @@ func (m *machine) saw(kind EventKind) (n int) {
 	return n
 }
 
-// machineClock runs with the bubble's time, stands still for timers while the
-// machine is suspended, and has a wall clock that can be wrong.
+// machineClock runs with the bubble's time. Its timers stand still while the machine is
+// suspended, and its wall clock can be wrong.
 type machineClock struct {
 	mu    sync.Mutex
 	start time.Time
@@ -109,7 +108,7 @@ func (c *machineClock) Now() time.Time {
 	return time.Now().Add(c.skew - stopped)
 }
 
-// pause is a hypervisor's: nothing runs, and no clock of the machine counts it.
+// pause is a hypervisor's pause: nothing runs, and no clock of the machine counts it.
 func (c *machineClock) pause(d time.Duration) {
 	c.Stop(d)
 	c.paused.Stop(d)
@@ -135,12 +134,12 @@ func (c *machineClock) jump(d time.Duration) {
 	c.start = c.start.Add(-d)
 }
 
-// After fires once d has passed that the machine was awake.
+// After fires once the machine has been awake for d.
 func (c *machineClock) After(d time.Duration) <-chan time.Time {
 	return c.Stops.After(d, func(time.Duration) time.Duration { return 0 })
 }
 
-// empty fails if anything is left.
+// empty fails if the store has any object.
 func (w *world) empty() {
 	w.t.Helper()
 	if keys := w.keys(); len(keys) > 0 {
@@ -172,7 +171,7 @@ func (w *world) put(key string, body []byte) {
 	}
 }
 
-// mustLock and the like fail the test where the error isn't the expected one.
+// mustLock and the like fail the test if the error isn't the expected one.
 func mustLock(t *testing.T, k *Lock, err error) *Lock {
 	t.Helper()
 	if err != nil {
@@ -181,7 +180,7 @@ func mustLock(t *testing.T, k *Lock, err error) *Lock {
 	return k
 }
 
-// untilFree tries again and again until it gets the exclusive lock, and lets it go.
+// untilFree tries again and again until it gets the exclusive lock, and releases it.
 func (m *machine) untilFree(t *testing.T, pause time.Duration) {
 	t.Helper()
 	m.untilFreeFor(t, Exclusive, pause)

@@ -12,14 +12,14 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// delayed has each request take so long, half of it before it is applied.
+// delayed makes each request take so long. The request is applied after half of that.
 func (m *machine) delayed(trip time.Duration) {
-	m.tap.Before(func(context.Context, hookstore.Request) error { time.Sleep(trip / 2); return nil })
-	m.tap.After(func(_ context.Context, _ hookstore.Request, err error) error { time.Sleep(trip / 2); return err })
+	m.hooks.Before(func(context.Context, hookstore.Request) error { time.Sleep(trip / 2); return nil })
+	m.hooks.After(func(_ context.Context, _ hookstore.Request, err error) error { time.Sleep(trip / 2); return err })
 }
 
 // TestRefusedExclusiveHindersNoShared: shared acquirers that come while an exclusive one is
-// being refused all get in, and an exclusive one is refused by a shared holder of any age.
+// being refused all get in, and a shared holder of any age refuses an exclusive acquirer.
 func TestRefusedExclusiveHindersNoShared(t *testing.T) {
 	for _, trip := range []time.Duration{time.Millisecond, 40 * time.Millisecond, 300 * time.Millisecond, time.Second} {
 		for _, age := range []time.Duration{0, 500 * time.Millisecond, 2 * time.Second, 20 * time.Second, 50 * time.Second} {
@@ -63,9 +63,9 @@ func TestRefusedExclusiveHindersNoShared(t *testing.T) {
 	}
 }
 
-// TestPointerIsTakenDownAtOnce: an exclusive acquirer's lock.exclusive, which is all that
-// other clients look at, doesn't outlast the look that shows a live shared lock by more
-// than it takes to delete it, although the acquirer looks again.
+// TestPointerIsTakenDownAtOnce: clients of the original protocol look only at lock.exclusive.
+// So an exclusive acquirer deletes it as soon as a look shows a live shared lock, although the
+// acquirer looks again.
 func TestPointerIsTakenDownAtOnce(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		holder, err := w.machine().Shared(t.Context(), "backup")
@@ -74,7 +74,7 @@ func TestPointerIsTakenDownAtOnce(t *testing.T) {
 		a.delayed(10 * time.Millisecond)
 		var mu sync.Mutex
 		var requests []string
-		a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
+		a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
 			time.Sleep(5 * time.Millisecond)
 			mu.Lock()
 			defer mu.Unlock()
@@ -114,9 +114,9 @@ func TestPointerComesBack(t *testing.T) {
 	})
 }
 
-// TestSharedYieldsInTime: a shared acquirer looks again for an intent that is only acquiring,
-// for a few seconds. It yields at once to a holder that has refreshed its lock, to one that
-// waits, to an old one, and to another client's.
+// TestSharedYieldsInTime: if an intent is only acquiring, a shared acquirer looks again for a
+// few seconds. It yields at once to a holder that has refreshed its lock, to a waiter, to an
+// old intent, and to another client's.
 func TestSharedYieldsInTime(t *testing.T) {
 	yields := func(t *testing.T, w *world, least, most time.Duration) {
 		t.Helper()
@@ -162,7 +162,7 @@ func TestSharedYieldsInTime(t *testing.T) {
 	})
 }
 
-// TestOneOfExclusiveAndSharedWins at any distance from the store.
+// TestOneOfExclusiveAndSharedWins: one of the two gets in at any distance from the store.
 func TestOneOfExclusiveAndSharedWins(t *testing.T) {
 	for name, opts := range map[string]mem.Options{"kept": {}, "none": lacking} {
 		for _, trips := range [][2]time.Duration{
@@ -201,7 +201,7 @@ func TestOneOfExclusiveAndSharedWins(t *testing.T) {
 				})
 			}
 			if nobody > 0 {
-				t.Errorf("%s, %v a round trip: nobody won %d of 60 times", name, trips, nobody)
+				t.Errorf("%s, %v a round trip: no client won %d of 60 times", name, trips, nobody)
 			}
 		}
 	}

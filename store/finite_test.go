@@ -14,7 +14,7 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// TestFinite: a listing that ends is the same one, whatever is in its keys and cursors.
+// TestFinite: a listing that ends is unchanged, whatever its keys and cursors.
 func TestFinite(t *testing.T) {
 	for size := 1; size < 4; size++ {
 		m := mem.New(mem.Options{PageSize: size})
@@ -31,8 +31,8 @@ func TestFinite(t *testing.T) {
 	}
 }
 
-// TestFiniteEnds: whatever a store says, as many pages as it has objects, and a hundred empty ones,
-// are all that are asked for.
+// TestFiniteEnds: on any store, a reader asks for at most as many pages as there are objects,
+// and a hundred empty ones.
 func TestFiniteEnds(t *testing.T) {
 	for _, how := range hookstore.Ways {
 		m := mem.New(mem.Options{})
@@ -53,7 +53,7 @@ func TestFiniteEnds(t *testing.T) {
 	}
 }
 
-// TestFiniteKeepsAbilities: what the store can do, it can do through it.
+// TestFiniteKeepsAbilities: the optional abilities of a store stay available.
 func TestFiniteKeepsAbilities(t *testing.T) {
 	m := mem.New(mem.Options{})
 	o, err := m.Put(t.Context(), "a", []byte("x"), store.PutOptions{})
@@ -68,8 +68,8 @@ func TestFiniteKeepsAbilities(t *testing.T) {
 	}
 }
 
-// TestEveryLoopIsFinite: what reads a listing page by page reads it through store.Finite. The
-// others pass one page on, or, in storetest, look at the pages themselves.
+// TestEveryLoopIsFinite: code that reads a listing page by page reads it through store.Finite.
+// Other code passes one page on, or, in storetest, examines the pages themselves.
 func TestEveryLoopIsFinite(t *testing.T) {
 	one := regexp.MustCompile(`^(cmd/internal/session/answerstore|internal/test/hookstore/.*|internal/test/sim/.*|store/[^/]*|store/(b2|dir|mem|s3|minio|internal)/.*|store/storetest/fixture)\.go$`)
 	next := regexp.MustCompile(`\.List\([^()]*(?:\([^()]*\))?[^()]*, [^")]*\)`)

@@ -21,7 +21,7 @@ import (
 	"github.com/repolock/repolock/cmd/internal/session"
 )
 
-// desk is a repository, and a directory for the sockets of the keepers of a test.
+// desk is a repository and a directory for the sockets of a test's keepers.
 type desk struct {
 	t         *testing.T
 	bin       string
@@ -40,7 +40,7 @@ func newDesk(t *testing.T) *desk {
 	}
 	t.Cleanup(func() { os.RemoveAll(run) })
 	d := &desk{t: t, bin: bin, repo: t.TempDir(), run: run}
-	t.Cleanup(func() { // a test that failed leaves no keeper
+	t.Cleanup(func() { // a test that failed must leave no keeper
 		for _, h := range d.holders() {
 			_ = syscall.Kill(h, syscall.SIGKILL)
 		}
@@ -55,7 +55,7 @@ func (d *desk) command(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// repolock runs it, and returns its exit code and what it said.
+// repolock runs repolock, and returns its exit code and its output.
 func (d *desk) repolock(args ...string) (code int, stdout, stderr string) {
 	d.t.Helper()
 	cmd := d.command(d.bin, args...)
@@ -65,7 +65,7 @@ func (d *desk) repolock(args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-// acquire acquires a lock for this process, or as the flags say.
+// acquire acquires a lock for this process, unless the flags name another one.
 func (d *desk) acquire(flags ...string) session.Holding {
 	d.t.Helper()
 	code, stdout, stderr := d.repolock(append([]string{"--json", "acquire", "--for-pid", fmt.Sprint(os.Getpid())}, flags...)...)
@@ -76,7 +76,7 @@ func (d *desk) acquire(flags ...string) session.Holding {
 	return h
 }
 
-// want runs a command on the token that must exit so, and say this.
+// want runs a command on the token. The command must exit with this code and print this text.
 func (d *desk) want(code int, says, do, token string) {
 	d.t.Helper()
 	got, stdout, stderr := d.repolock(do, token)
@@ -85,7 +85,7 @@ func (d *desk) want(code int, says, do, token string) {
 	}
 }
 
-// holders are the pids of those who have locks, or wait for them.
+// holders returns the pids of the holders and of the waiters.
 func (d *desk) holders() (pids []int) {
 	d.t.Helper()
 	_, stdout, _ := d.repolock("--json", "status")
@@ -100,37 +100,37 @@ func (d *desk) holders() (pids []int) {
 	return pids
 }
 
-// until waits until something is so.
+// until waits until so returns true.
 func until(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	for end := time.Now().Add(hang); !so(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("in vain for %v: %s", hang, what)
+			t.Fatalf("not within %v: %s", hang, what)
 		}
 	}
 }
 
-// left is how many files there are of locks, and of keepers.
+// left returns the number of files that locks and keepers have left.
 func (d *desk) left() (n int) {
 	for _, dir := range []string{d.repo, filepath.Join(d.run, "repolock")} {
 		_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 			if err == nil && !e.IsDir() {
 				n++
 			}
-			return nil // what has just vanished
+			return nil // the file vanished meanwhile
 		})
 	}
 	return n
 }
 
-// free waits until nothing is left.
+// free waits until left returns 0.
 func (d *desk) free() {
 	d.t.Helper()
 	until(d.t, "nothing is left", func() bool { return d.left() == 0 })
 }
 
-// TestAcquireEndsWithScript: however the token is got, the lock is held while the script
-// runs, and then no more, whether it ends or is killed.
+// TestAcquireEndsWithScript: the lock is held while the script runs, however the script got
+// its token, and is released when the script ends or is killed.
 func TestAcquireEndsWithScript(t *testing.T) {
 	for _, shell := range []string{"sh", "bash"} {
 		for name, script := range map[string]string{
@@ -168,7 +168,7 @@ func TestAcquireEndsWithScript(t *testing.T) {
 					}
 				}
 				read("is held until")
-				time.Sleep(2500 * time.Millisecond) // a keeper that is tied to what is gone sees it each second
+				time.Sleep(2500 * time.Millisecond) // a keeper looks each second whether its process still exists
 				fmt.Fprintln(in, "go on")
 				read("\n0\n")
 				if err := cmd.Process.Kill(); err != nil {
@@ -202,8 +202,8 @@ func TestKeeperLeavesAnothersPointer(t *testing.T) {
 	}
 }
 
-// TestAcquireForNobody: is held until it is released.
-func TestAcquireForNobody(t *testing.T) {
+// TestAcquireForNoProcess: with --for-pid none a lock is held until it is released.
+func TestAcquireForNoProcess(t *testing.T) {
 	d := newDesk(t)
 	h := d.acquire("--shared", "--for-pid", "none")
 	if h.ForPID != 0 {
@@ -215,7 +215,8 @@ func TestAcquireForNobody(t *testing.T) {
 	d.free()
 }
 
-// TestKeeperIsApart: from the terminal, and from what its starter was left open.
+// TestKeeperIsApart: a keeper has a session of its own, ignores the terminal's signals, and
+// keeps no file of its starter open.
 func TestKeeperIsApart(t *testing.T) {
 	d := newDesk(t)
 	ours, theirs, err := os.Pipe()
@@ -224,7 +225,7 @@ func TestKeeperIsApart(t *testing.T) {
 	}
 	cmd := d.command(d.bin, "acquire", "--shared", "--for-pid", fmt.Sprint(os.Getpid()))
 	cmd.ExtraFiles = []*os.File{theirs, theirs}
-	token, err := cmd.Output() // returns when nobody has its stdout any more
+	token, err := cmd.Output() // returns once no process has its stdout open
 	theirs.Close()
 	if err != nil {
 		t.Fatal(err)
@@ -250,7 +251,7 @@ func TestKeeperIsApart(t *testing.T) {
 	d.want(exitLost, "no keeper any more", "check", strings.TrimSpace(string(token)))
 }
 
-// TestKeeperKilled: the script is told, and the repository frees itself.
+// TestKeeperKilled: if the keeper is killed, the script's commands fail, and the lock expires.
 func TestKeeperKilled(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -270,14 +271,14 @@ func TestKeeperKilled(t *testing.T) {
 	}
 }
 
-// state is what ps says of a process, in one letter; none if there is no such process.
+// state returns the state of a process as ps shows it, in one letter, or "" if there is none.
 func state(pid int) string {
 	out, _ := exec.Command("ps", "-o", "stat=", "-p", fmt.Sprint(pid)).Output()
 	return strings.TrimSpace(string(out))[:min(1, len(strings.TrimSpace(string(out))))]
 }
 
-// TestBrokenUnderScript: check sees at once that the lock was broken, and release tells
-// that the work wasn't protected.
+// TestBrokenUnderScript: check reports a broken lock at once, and release reports that the
+// work wasn't protected.
 func TestBrokenUnderScript(t *testing.T) {
 	for _, first := range []string{"check", "renew", "release"} {
 		t.Run(first, func(t *testing.T) {
@@ -291,7 +292,7 @@ func TestBrokenUnderScript(t *testing.T) {
 				d.free()
 				return
 			}
-			d.want(exitLost, "exclusive lock lost", "check", h.Token) // and it stays so
+			d.want(exitLost, "exclusive lock lost", "check", h.Token) // it must stay so
 			d.want(exitLost, "exclusive lock lost", "release", h.Token)
 			d.want(exitLost, "no keeper any more", "release", h.Token)
 			log, err := os.ReadFile(filepath.Join(d.repo, "../log"))
@@ -303,7 +304,8 @@ func TestBrokenUnderScript(t *testing.T) {
 	}
 }
 
-// TestOnLost: the process that the lock is for is signalled, and without --on-lost isn't.
+// TestOnLost: with --on-lost term or kill the script's process is signalled; with warn it
+// isn't.
 func TestOnLost(t *testing.T) {
 	for _, test := range []struct {
 		onLost string
@@ -324,7 +326,7 @@ func TestOnLost(t *testing.T) {
 			} else {
 				d.want(exitLost, "lost", "check", h.Token)
 				d.want(exitLost, "lost", "check", h.Token)
-				test.signal = syscall.SIGUSR1 // ours
+				test.signal = syscall.SIGUSR1 // the test's own signal
 				if err := script.Process.Signal(test.signal); err != nil {
 					t.Fatal(err)
 				}
@@ -338,7 +340,7 @@ func TestOnLost(t *testing.T) {
 	}
 }
 
-// TestAcquireInterrupted: who is ended while they wait leaves nothing behind.
+// TestAcquireInterrupted: an acquire that is ended while it waits leaves nothing behind.
 func TestAcquireInterrupted(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGKILL} {
 		t.Run(sig.String(), func(t *testing.T) {
@@ -370,7 +372,7 @@ func TestAcquireInterrupted(t *testing.T) {
 	}
 }
 
-// TestAcquireUnheard: a lock that the caller wasn't told of is released.
+// TestAcquireUnheard: a lock is released if acquire can't print its token.
 func TestAcquireUnheard(t *testing.T) {
 	t.Run("killed", func(t *testing.T) {
 		d := newDesk(t)
@@ -392,7 +394,7 @@ func TestAcquireUnheard(t *testing.T) {
 		until(t, "it is held", func() bool { return len(d.holders()) == 1 })
 		time.Sleep(time.Second)
 		if len(d.holders()) != 1 {
-			t.Error("released while acquire is about to tell")
+			t.Error("released while acquire prints the token")
 		}
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
@@ -419,7 +421,7 @@ func TestAcquireUnheard(t *testing.T) {
 	})
 }
 
-// TestScriptEndsWhileItWaits: there is nobody any more to wait for.
+// TestScriptEndsWhileItWaits: a wait ends when its script has ended.
 func TestScriptEndsWhileItWaits(t *testing.T) {
 	d := newDesk(t)
 	h := d.acquire("--shared")
@@ -443,8 +445,8 @@ func TestScriptEndsWhileItWaits(t *testing.T) {
 	d.free()
 }
 
-// TestKeeperStopped: one that doesn't answer is never taken for one that holds its lock,
-// and what it says when it is continued is that it doesn't.
+// TestKeeperStopped: a keeper that doesn't answer doesn't count as a holder. When it is
+// continued, it answers that the lock is lost.
 func TestKeeperStopped(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -463,7 +465,8 @@ func TestKeeperStopped(t *testing.T) {
 	d.want(exitLost, "shared lock lost", "release", h.Token)
 }
 
-// TestStoreUnreachable: a lock whose lease lasts is held, and what can't be done is said.
+// TestStoreUnreachable: without the store a lock is held until its lease ends, and renew and
+// release report what they couldn't do.
 func TestStoreUnreachable(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -473,7 +476,7 @@ func TestStoreUnreachable(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(away) })
-	d.t.Cleanup(func() { _ = os.Rename(away, d.repo) }) // for those who come after
+	d.t.Cleanup(func() { _ = os.Rename(away, d.repo) }) // for later tests
 	ask := func(do string) (int, string) {
 		cmd := d.command(d.bin, do, h.Token)
 		cmd.Dir = away
@@ -494,7 +497,7 @@ func TestStoreUnreachable(t *testing.T) {
 	}
 }
 
-// TestRenew: refreshes at once.
+// TestRenew: renew refreshes the lock at once.
 func TestRenew(t *testing.T) {
 	d := newDesk(t)
 	h := d.acquire("--shared", "--ttl", "10m")

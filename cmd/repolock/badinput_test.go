@@ -21,7 +21,7 @@ func TestBadInputIsOneErrorAndChangesNothing(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		args []string // REPO and RAN stand for paths
-		file string   // what is at index/lock.shared/x, if anything
+		file string   // the body at index/lock.shared/x, if not empty
 		code int
 		says string
 	}{
@@ -77,7 +77,7 @@ func TestBadInputIsOneErrorAndChangesNothing(t *testing.T) {
 		{"NUL in path", append([]string{"-r", "a\x00b", "backup"}, ran...), "", 64, "URL"},
 		{"status of no such directory", []string{"-r", "REPO/none", "status"}, "", 69, "no such directory"},
 		{"break-lock of no such directory", []string{"-r", "REPO/none", "break-lock", "--yes"}, "", 69, "no such directory"},
-		// Lock bodies, in the way of a prune.
+		// Lock bodies that keep a prune out.
 		{"blank body", append([]string{"-r", "REPO", "prune"}, ran...), " ", 75, "can't be read"},
 		{"10 MiB body", append([]string{"-r", "REPO", "prune"}, ran...), strings.Repeat("x", 10<<20), 75, "larger than"},
 		{"truncated body", append([]string{"-r", "REPO", "prune"}, ran...), `{"operation":"back`, 75, "can't be read"},

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// TestClosedLogKillsNoKeeper: a keeper goes on if its log's pipe has no reader any more.
+// TestClosedLogKillsNoKeeper: a keeper runs on when the pipe of its log has lost its reader.
 func TestClosedLogKillsNoKeeper(t *testing.T) {
 	for _, end := range []string{"ended", "lost"} {
 		t.Run(end, func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestClosedLogKillsNoKeeper(t *testing.T) {
 	}
 }
 
-// TestFullLogDelaysNoRelease: a lock is released though its log's pipe is full.
+// TestFullLogDelaysNoRelease: a lock is released although the pipe of its log is full.
 func TestFullLogDelaysNoRelease(t *testing.T) {
 	d := newDesk(t)
 	script := d.command("sleep", "1000")
@@ -86,8 +86,8 @@ func TestFullLogDelaysNoRelease(t *testing.T) {
 	d.free()
 }
 
-// TestClosedStderrKillsNoSession: a repolock around a command goes on if its stderr has no
-// reader any more.
+// TestClosedStderrKillsNoSession: a repolock around a command runs on when its stderr has lost
+// its reader.
 func TestClosedStderrKillsNoSession(t *testing.T) {
 	d := newDesk(t)
 	ours, theirs, err := os.Pipe()

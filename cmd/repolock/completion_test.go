@@ -11,7 +11,7 @@ func TestCompletions(t *testing.T) {
 	path := configured(t, "[repositories.prod]\nurl = '/x'\n[repositories.home]\nurl = '/y'\n")
 	for _, c := range []struct{ line, want string }{ // words, the last of which is completed
 		{"st", "status"},
-		{"torture", "torture"}, // and not what is hidden
+		{"torture", "torture"}, // hidden commands must be missing
 		{"comple", "completion"},
 		{"-r x st", "status"},
 		{"b", "backup break-lock"},

@@ -15,7 +15,7 @@ import (
 	"github.com/repolock/repolock/internal/config"
 )
 
-// configured writes a configuration file, and has it be the one.
+// configured writes a configuration file, and makes it the one that repolock reads.
 func configured(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config.toml")
@@ -24,8 +24,8 @@ func configured(t *testing.T, text string) string {
 	return path
 }
 
-// TestBadConfiguration: it is refused whatever is used of it, with 78, the file, the key
-// and what is allowed, and no secret.
+// TestBadConfiguration: a bad file is refused with 78, whichever part of it is used. The
+// message has the file, the key and the allowed values, and no secret.
 func TestBadConfiguration(t *testing.T) {
 	dir := t.TempDir()
 	for text, says := range map[string]string{
@@ -65,7 +65,7 @@ func TestBadConfiguration(t *testing.T) {
 			if code := run(args, &out, &stderr); code != exitUnfit || out.Len() > 0 {
 				t.Errorf("%q: exit code %d: %s", text, code, &out)
 			}
-			// That is the message's own word for what isn't shown.
+			// The message itself uses this word for a hidden value.
 			checkError(t, false, strings.NewReplacer("a secret", "", "secret_access_key", "").Replace(stderr.String()), says)
 			if !strings.Contains(stderr.String(), path) {
 				t.Errorf("%q: doesn't name the file: %s", text, &stderr)
@@ -77,7 +77,7 @@ func TestBadConfiguration(t *testing.T) {
 	}
 }
 
-// fileKeys are the flags that may stand in the file.
+// fileKeys are the flags that the file can set.
 func fileKeys() (keys []string) {
 	fields := reflect.TypeFor[config.Flags]()
 	for i := range fields.NumField() {
@@ -86,7 +86,8 @@ func fileKeys() (keys []string) {
 	return keys
 }
 
-// TestConfigTags: what may stand in the file is what is tagged so, all of it, and works.
+// TestConfigTags: the file can set exactly the flags that are tagged for it, and each of them
+// works.
 func TestConfigTags(t *testing.T) {
 	for _, node := range newParser(&cli{}).Model.Children {
 		var tagged []string
@@ -99,7 +100,7 @@ func TestConfigTags(t *testing.T) {
 		switch node.Name {
 		case "backup", "restore", "prune", "run":
 			want = slices.Sorted(slices.Values(fileKeys()))
-		case "acquire": // whose --on-lost has other values
+		case "acquire": // its --on-lost has other values
 			want = []string{"audit", "held-exit-code", "look", "metadata", "metrics-file", "ttl", "wait"}
 		case "break-lock":
 			want = []string{"audit"}
@@ -111,7 +112,7 @@ func TestConfigTags(t *testing.T) {
 	}
 }
 
-// TestConfiguredFlags: each value of the file gets to its flag.
+// TestConfiguredFlags: each value of the file reaches its flag.
 func TestConfiguredFlags(t *testing.T) {
 	configured(t, `
 [repositories.a]

@@ -13,8 +13,8 @@ import (
 	"github.com/repolock/repolock/internal/test/docblocks"
 )
 
-// TestConfigurationPage: the example on the page is a file that is read, has every key that
-// there is, and its commands work.
+// TestConfigurationPage: the example of the page is a valid file with every key, and its
+// commands work.
 func TestConfigurationPage(t *testing.T) {
 	raw, err := os.ReadFile("../../docs/configuration.md")
 	if err != nil {
@@ -53,7 +53,7 @@ func TestConfigurationPage(t *testing.T) {
 		}
 	}
 
-	// With a directory in place of the bucket, and what may be written to.
+	// A directory replaces the bucket and the paths that need privileges.
 	for _, d := range []string{"repo", "bin"} {
 		if err := os.Mkdir(filepath.Join(dir, d), 0o700); err != nil {
 			t.Fatal(err)
@@ -79,7 +79,7 @@ func TestConfigurationPage(t *testing.T) {
 	}
 }
 
-// TestOthersMayWrite: a file that others can change is refused, whoever names it.
+// TestOthersMayWrite: a file that other users can change is refused, however it is named.
 func TestOthersMayWrite(t *testing.T) {
 	dir := t.TempDir()
 	path := configured(t, "[repositories.prod]\nurl = '"+dir+"'\n")

@@ -7,8 +7,8 @@ import (
 	"github.com/repolock/repolock/cmd/internal/doctor"
 )
 
-// TestAdvice: conditions=kept is recommended where every test was passed and
-// nobody has said so, and warned of where one wasn't.
+// TestAdvice: doctor recommends conditions=kept if every test passed and the URL lacks it, and
+// warns of it if a test failed.
 func TestAdvice(t *testing.T) {
 	plan := func(c doctor.Conditions) doctor.Report {
 		return doctor.Report{Plan: &doctor.Plan{Conditions: c}, Verdict: doctor.Verdict{Fitness: doctor.Fit}}

@@ -43,18 +43,18 @@ func exitOf(t *testing.T, err error) int {
 	}
 }
 
-// TestDoctorPermission: what isn't allowed is in the table, and the exit code is
-// 77. For root file modes forbid nothing, so nobody is who asks.
+// TestDoctorPermission: the table shows each lacking permission, and the exit code is 77. File
+// modes forbid root nothing, so the user nobody runs doctor.
 func TestDoctorPermission(t *testing.T) {
 	for _, test := range []struct {
 		mode fs.FileMode
-		says string // on stdout, or if there is no table on stderr
+		says string // on stdout, or on stderr if there is no table
 	}{
 		{0o555, `put "index/locks/doctor-`},
 		{0o333, `opening the repository`},
 		{0, "opening the repository"},
 	} {
-		dir, err := os.MkdirTemp("/tmp", "doctor") // TMPDIR can be in a place that nobody reaches
+		dir, err := os.MkdirTemp("/tmp", "doctor") // the user nobody might not reach TMPDIR
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,7 +80,7 @@ func TestDoctorPermission(t *testing.T) {
 	}
 }
 
-// asNobody has a command run by nobody, who has to be able to reach it.
+// asNobody makes the user nobody run a command. That user must be able to reach it.
 func asNobody(t *testing.T, dir string, cmd *exec.Cmd) *exec.Cmd {
 	t.Helper()
 	const nobody = 65534
@@ -103,7 +103,7 @@ func asNobody(t *testing.T, dir string, cmd *exec.Cmd) *exec.Cmd {
 	return cmd
 }
 
-// TestDoctorInterrupted: it deletes what it wrote.
+// TestDoctorInterrupted: an interrupted doctor deletes its objects.
 func TestDoctorInterrupted(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		repo := t.TempDir()
@@ -125,9 +125,9 @@ func TestDoctorInterrupted(t *testing.T) {
 	}
 }
 
-// heldUp starts a doctor, waits until there are scratch objects of it, and holds up all
-// writing with the lock that a store in a directory writes under. One that has ended before
-// that is started again.
+// heldUp starts a doctor, waits until it has written scratch objects, and then blocks its
+// writes with the lock that store/dir takes for each write. If the doctor has ended before
+// that, heldUp starts another.
 func heldUp(t *testing.T, repo string) (doctor *exec.Cmd, out *bytes.Buffer, unlock func()) {
 	t.Helper()
 	d, err := os.Open(repo)
@@ -159,7 +159,7 @@ func heldUp(t *testing.T, repo string) (doctor *exec.Cmd, out *bytes.Buffer, unl
 	return nil, nil, nil
 }
 
-// TestDoctorProgress is for a terminal, and for who wants it.
+// TestDoctorProgress: doctor shows progress on a terminal, or with --verbose.
 func TestDoctorProgress(t *testing.T) {
 	for _, flag := range []string{"--quiet", "--json", "--verbose"} {
 		doctor := doctorOf(t, t.TempDir(), flag)

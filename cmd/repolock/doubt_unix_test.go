@@ -15,8 +15,9 @@ import (
 	"github.com/creack/pty"
 )
 
-// TestLockInDoubt: a lock that has expired by one clock only, and that lives for longer than
-// somebody without --wait watches it, is refused as held, with what ends it: a person.
+// TestLockInDoubt: a lock counts as held if only one clock says that it has expired, and an
+// acquirer without --wait can't watch it for its whole ttl. The message says that a person can
+// end it.
 func TestLockInDoubt(t *testing.T) {
 	repo := t.TempDir()
 	lock := filepath.Join(repo, "index", "lock.intent", "x")

@@ -8,7 +8,7 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// TestWrongCredentials: no permission helps those whose credentials aren't taken.
+// TestWrongCredentials: if the credentials are wrong, the message recommends no permission.
 func TestWrongCredentials(t *testing.T) {
 	for err, says := range map[error]string{store.ErrCredentials: "credentials", store.ErrPermission: "locking needs to list"} {
 		_, code, hint := describe(fmt.Errorf("listing the locks: %w", err))

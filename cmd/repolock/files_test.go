@@ -20,7 +20,7 @@ func write(t *testing.T, name, content string) {
 	}
 }
 
-// tree is all files below a directory, with their sizes and beginnings.
+// tree returns all files below a directory, with their sizes and beginnings.
 func tree(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}

@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// failVariable says which system call fails in repolock, and with which error: "create 28".
+// failVariable names the system call that fails in repolock, and its error: "create 28".
 const failVariable = "REPOLOCK_TEST_FAIL"
 
 // TestOnlySilentFileSystemIsUnreachable is TestOnlySilenceIsUnreachable in a directory: a
 // command is run bare if the server of its file system doesn't answer, and for no other error.
-// The kernel gives the errors, by a seccomp filter; files that are created exclusively are the
-// repository's alone here.
+// A seccomp filter makes the kernel return the errors. Only the repository's files are created
+// exclusively here.
 func TestOnlySilentFileSystemIsUnreachable(t *testing.T) {
 	type row struct {
 		err  unix.Errno
@@ -28,7 +28,7 @@ func TestOnlySilentFileSystemIsUnreachable(t *testing.T) {
 			{unix.EROFS, exitPermission, false}, {unix.EACCES, exitPermission, false}, {unix.EPERM, exitPermission, false},
 			{unix.ENFILE, exitFailed, false}, {unix.ENOMEM, exitFailed, false}, {unix.ENAMETOOLONG, exitFailed, false},
 			{unix.EREMOTEIO, exitFailed, false},
-			{unix.ESTALE, exitFailed, false}, {unix.ETIMEDOUT, exitUnavailable, false}, // what it may have written could be removed
+			{unix.ESTALE, exitFailed, false}, {unix.ETIMEDOUT, exitUnavailable, false}, // repolock could remove its file, if it had written one
 		},
 		"list": {
 			{unix.EIO, exitFailed, false}, {unix.EACCES, exitPermission, false}, {unix.ENOMEM, exitFailed, false},
@@ -58,7 +58,7 @@ func init() {
 	}
 }
 
-// failCalls has the kernel refuse a system call to this process and those that it starts.
+// failCalls makes the kernel refuse a system call to this process and its children.
 func failCalls(what string) error {
 	var call string
 	var errno uint32

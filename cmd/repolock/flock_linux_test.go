@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-// TestUnderFlock: a repository whose directory another program has locked can't be
-// written to, and the error says which program and what to do.
+// TestUnderFlock: repolock can't write to a repository whose directory another program has
+// locked. The error names the program and says what to do.
 func TestUnderFlock(t *testing.T) {
 	d := newDesk(t)
 	var said string
-	for range 10 { // the store's words may come too late, on a machine that is very busy
+	for range 10 { // on a very busy machine the store's message can come too late
 		cmd := d.command("flock", d.repo, d.bin, "backup", "--ttl", "10s", "--", "echo", "ran")
 		var out bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &out

@@ -20,7 +20,7 @@ func (d *desk) script(config, text string) string {
 	return string(out)
 }
 
-// TestNameIsInherited: who runs under a lock that the file names means that one.
+// TestNameIsInherited: a command that runs under a lock of the file's name means that lock.
 func TestNameIsInherited(t *testing.T) {
 	d := newDesk(t)
 	path := filepath.Join(t.TempDir(), "config.toml")
@@ -46,7 +46,8 @@ func TestNameIsInherited(t *testing.T) {
 	}
 }
 
-// TestDirectoryIsInherited: the repository is the same wherever the command goes.
+// TestDirectoryIsInherited: the repository stays the same in whatever directory the command
+// runs repolock.
 func TestDirectoryIsInherited(t *testing.T) {
 	d := newDesk(t)
 	for name, text := range map[string]string{
@@ -59,8 +60,8 @@ func TestDirectoryIsInherited(t *testing.T) {
 	}
 }
 
-// TestExportClears: what a lock around a script's says of itself isn't said of the
-// script's, nor what a lock says that the script has released.
+// TestExportClears: acquire --export clears the variables of a lock around the script, and
+// those of a lock that the script has released.
 func TestExportClears(t *testing.T) {
 	d := newDesk(t)
 	out := d.script("", `repolock run --exclusive --fence -- sh -c 'mkdir o && LOCK=$(repolock -r o acquire --export --exclusive --for-pid $$) && eval "$LOCK" && echo "fence=$REPOLOCK_FENCE." && repolock release'`)

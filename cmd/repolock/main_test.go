@@ -17,7 +17,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// The guards of the commands below are this binary, with the name that repolock goes by.
+	// The guards of these commands are this binary, under the name that repolock has.
 	if file, ok := strings.CutPrefix(os.Args[0], steppedBy); ok {
 		stepClock(file)
 	}
@@ -34,7 +34,7 @@ var programs = map[string]func(){"repolock": func() {
 }}
 
 const (
-	// stepVariable names a file that says by how much the wall clock is ahead.
+	// stepVariable names a file that says how far the wall clock is ahead.
 	stepVariable = "REPOLOCK_TEST_STEP"
 	steppedBy    = "stepped by "
 )
@@ -48,7 +48,7 @@ func stepClock(file string) {
 }
 
 // neutral removes the variables that would make these tests depend on the user and the
-// place. A test that needs a terminal sets TERM.
+// machine. A test that needs a terminal sets TERM.
 type neutral struct{ *testing.M }
 
 func (n neutral) Run() int {
@@ -61,13 +61,12 @@ func (n neutral) Run() int {
 		}
 	}
 	os.Setenv("REPOLOCK_CONFIG", "")        // no file
-	os.Setenv("XDG_CACHE_HOME", os.DevNull) // nothing is remembered there, or said once
+	os.Setenv("XDG_CACHE_HOME", os.DevNull) // repolock remembers nothing there, and repeats hints that it shows once
 	openUmask()
 	return n.M.Run()
 }
 
-// hang is how long a test waits for an event. Only a hang reaches it, however busy the
-// machine is.
+// hang is the longest wait for an event. Only a hang reaches it, however busy the machine is.
 const hang = 10 * time.Minute
 
 func TestScripts(t *testing.T) {

@@ -10,8 +10,7 @@ import (
 	"github.com/repolock/repolock/internal/config"
 )
 
-// TestManual: every command, flag, variable and exit code is on the page, and nothing that
-// is hidden.
+// TestManual: the page has every command, flag, variable and exit code, and no hidden one.
 func TestManual(t *testing.T) {
 	if found := regexp.MustCompile(`(?m)^[^.\n][^\n]*[^\\]-.*`).FindString(manual()); found != "" {
 		t.Errorf("a hyphen where a minus sign belongs: %s", found)

@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// newOrdinaryOutage is newOutage for a repolock of an ordinary user: limits and
-// permissions mean nothing to root, which then runs it as nobody.
+// newOrdinaryOutage is newOutage for a repolock of an ordinary user. Limits and permissions
+// don't bind root, which runs repolock as the user nobody.
 func newOrdinaryOutage(t *testing.T) *outage {
 	t.Helper()
 	o := newOutage(t)
@@ -30,7 +30,7 @@ func newOrdinaryOutage(t *testing.T) *outage {
 	gid, _ := strconv.Atoi(nobody.Gid)
 	o.as = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 
-	// Where tests have their files isn't open to others.
+	// Other users can't open the directory of the tests.
 	if o.dir, err = os.MkdirTemp("/tmp", "repolock"); err != nil {
 		t.Fatal(err)
 	}
@@ -62,8 +62,8 @@ func copyFile(t *testing.T, from, to string, mode os.FileMode) {
 		t.Fatal(err)
 	}
 	defer in.Close()
-	// A process that is forked while the file is open for writing has it open until it
-	// executes its program, and until then this one can't be executed.
+	// A process that is forked while the file is open for writing keeps it open until it
+	// executes its program. Until then the file can't be executed.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -74,14 +74,14 @@ func copyFile(t *testing.T, from, to string, mode os.FileMode) {
 		err = out.Close()
 	}
 	if err == nil {
-		err = os.Chmod(to, mode) // whatever the umask is
+		err = os.Chmod(to, mode) // with any umask
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-// guard is the process of the guard, or 0.
+// guard returns the pid of the guard, or 0.
 func (o *outage) guard() int {
 	tasks, _ := filepath.Glob("/proc/" + strconv.Itoa(o.cmd.Process.Pid) + "/task/*/children")
 	for _, file := range tasks {

@@ -23,8 +23,8 @@ func part(t *testing.T) *outage {
 	return o
 }
 
-// The clocks part, as they do on a machine that its hypervisor paused: the command is
-// stopped, and goes on once the lock was seen.
+// TestClocksPart: if the clocks part, as on a machine that its hypervisor paused, the command
+// is stopped, and continues once a look has found the lock.
 func TestClocksPart(t *testing.T) {
 	o := part(t)
 	if o.ticks() {
@@ -37,7 +37,7 @@ func TestClocksPart(t *testing.T) {
 	}
 	for _, want := range []string{"the command is stopped until the lock was looked at", "the command goes on"} {
 		if strings.Count(o.output.String(), want) != 1 {
-			t.Errorf("not said once: %s", want)
+			t.Errorf("not exactly one such message: %s", want)
 		}
 	}
 	r := o.log(audit.Acquired, audit.ClocksParted, audit.ClocksSettled, audit.Released)
@@ -49,7 +49,8 @@ func TestClocksPart(t *testing.T) {
 	}
 }
 
-// Meanwhile another holder was let in: the command doesn't go on.
+// TestClocksPartAndLockIsBroken: if another holder was let in meanwhile, the command doesn't
+// continue.
 func TestClocksPartAndLockIsBroken(t *testing.T) {
 	o := part(t)
 	for _, args := range [][]string{{"break-lock", "--yes"}, {"prune", "--", "true"}} {

@@ -20,7 +20,7 @@ import (
 	"github.com/repolock/repolock/internal/audit"
 )
 
-// outage is a repolock whose repository is going to be out of reach.
+// outage is a repolock whose repository becomes unreachable.
 type outage struct {
 	t      *testing.T
 	dir    string
@@ -32,7 +32,7 @@ type outage struct {
 	ended  chan struct{}
 }
 
-// said is what a process says, which may be read while it runs.
+// said is the output of a process. It can be read while the process runs.
 type said struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -50,10 +50,10 @@ func (s *said) String() string {
 	return s.text.String()
 }
 
-// says reports whether it has said so.
+// says reports whether the output contains a text.
 func (o *outage) says(text string) bool { return strings.Contains(o.output.String(), text) }
 
-// newOutage has an empty repository.
+// newOutage returns an outage with an empty repository.
 func newOutage(t *testing.T) *outage {
 	t.Helper()
 	t.Parallel()
@@ -64,8 +64,8 @@ func newOutage(t *testing.T) *outage {
 	return o
 }
 
-// begin starts a repolock around a command that ticks until there is a file "end", and
-// then runs another; and takes the repository away.
+// begin starts a repolock around a command that ticks until there is a file "end", and then
+// runs another. Then begin takes the repository away.
 func (o *outage) begin(last string) {
 	o.t.Helper()
 	o.prune("10s", last)
@@ -81,8 +81,8 @@ func (o *outage) begin(last string) {
 	o.until("the command to be stopped", func() bool { return stopped(pid) })
 }
 
-// stopped reports whether a process group was stopped by a signal. One of its processes
-// shows it: a shell that is stopped while it starts another program waits for that one.
+// stopped reports whether a signal has stopped a process group. One stopped process is enough:
+// a shell that is stopped while it starts another program waits for that one.
 func stopped(group int) bool {
 	out, _ := exec.Command("ps", "-A", "-o", "pgid=", "-o", "stat=").Output()
 	for line := range strings.Lines(string(out)) {
@@ -93,7 +93,7 @@ func stopped(group int) bool {
 	return false
 }
 
-// prune starts a repolock around such a command.
+// prune starts a repolock around the command that begin describes.
 func (o *outage) prune(ttl, last string, flags ...string) {
 	o.t.Helper()
 	o.start(slices.Concat([]string{"prune", "--ttl", ttl, "--audit", o.path("log")}, flags,
@@ -132,7 +132,7 @@ func (o *outage) command(repo string, args ...string) *exec.Cmd {
 	}
 	cmd := exec.Command(bin, append([]string{"-r", o.path(repo)}, args...)...)
 	cmd.Dir, cmd.Env = o.dir, append(os.Environ(), o.env...)
-	// In a group that is orphaned nobody stays stopped: setpgid(2).
+	// The kernel continues the stopped processes of an orphaned group: setpgid(2).
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: o.as}
 	return cmd
 }
@@ -162,12 +162,12 @@ func (o *outage) until(what string, ok func() bool) {
 	o.t.Helper()
 	for end := time.Now().Add(hang); !ok(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
-			o.t.Fatalf("waited in vain for %s", what)
+			o.t.Fatalf("waited too long for %s", what)
 		}
 	}
 }
 
-// code lets the command end, and gives repolock's exit code.
+// code lets the command end, and returns repolock's exit code.
 func (o *outage) code() int {
 	o.t.Helper()
 	write(o.t, o.path("end"), "")
@@ -179,7 +179,7 @@ func (o *outage) code() int {
 	return o.cmd.ProcessState.ExitCode()
 }
 
-// records is all that was logged.
+// records returns all records of the log.
 func (o *outage) records() []audit.Record {
 	o.t.Helper()
 	file, err := os.Open(o.path("log"))
@@ -194,7 +194,8 @@ func (o *outage) records() []audit.Record {
 	return records
 }
 
-// log gives the events that there must be, but for how the outage began.
+// log returns the records of the log without the failed refreshes. The rest must be these
+// events.
 func (o *outage) log(want ...string) []audit.Record {
 	o.t.Helper()
 	records := o.records()
@@ -223,8 +224,8 @@ func (o *outage) history() string {
 	return string(out)
 }
 
-// A lock that was lost in an outage and resumed is logged so; and that the command runs
-// under it is known to a repolock that it runs, though the lock has another id now.
+// TestAuditResumed: the log says that a lock was lost in an outage and resumed. A repolock
+// that the command runs still recognizes the lock, although its id has changed.
 func TestAuditResumed(t *testing.T) {
 	o := newOutage(t)
 	o.begin(`repolock -r repo prune --wait forever -- true; test $? = 75`)
@@ -255,7 +256,7 @@ func TestAuditResumed(t *testing.T) {
 	}
 }
 
-// One that somebody else has had meanwhile is lost for good.
+// TestAuditPassed: a lock that another holder has had meanwhile is lost for good.
 func TestAuditPassed(t *testing.T) {
 	o := newOutage(t)
 	o.begin("touch went-on")
@@ -281,7 +282,7 @@ func TestAuditPassed(t *testing.T) {
 	}
 }
 
-// A log that hangs, as on a disk that does, or a terminal that nobody reads, holds nobody up.
+// TestAuditHangs: a log on a disk that hangs, or on an unread terminal, delays nothing.
 func TestAuditHangs(t *testing.T) {
 	o := newOutage(t)
 	unread, terminal, err := pty.Open()
@@ -314,8 +315,8 @@ func TestAuditHangs(t *testing.T) {
 	}
 }
 
-// A repolock that runs under another's lock is stopped with it, and so is its command,
-// which isn't in the group that is stopped; and goes on with it.
+// TestNestedIsPaused: a repolock under another's lock is stopped with it, and so is its
+// command, although that is in another group than the stopped one. Both continue with it.
 func TestNestedIsPaused(t *testing.T) {
 	for _, onLost := range []string{"pause", "term", "kill", "warn"} {
 		t.Run(onLost, func(t *testing.T) {
@@ -327,7 +328,7 @@ func TestNestedIsPaused(t *testing.T) {
 				"sh", "-c", "while [ ! -e end ]; do echo >>ticks; sleep 0.1; done")
 			o.until("the command to run", o.ticks)
 			o.rename("repo", "away")
-			time.Sleep(11 * time.Second) // others may be let in from now on
+			time.Sleep(11 * time.Second) // from now on others can be let in
 			if o.ticks() {
 				t.Error("it runs on without the outer lock")
 			}

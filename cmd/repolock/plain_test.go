@@ -10,8 +10,8 @@ import (
 	"unicode"
 )
 
-// TestJSONIsPlain: what others wrote into a lock or a log reaches no terminal as it is, and
-// has its value all the same.
+// TestJSONIsPlain: text that others wrote into a lock or a log reaches no terminal unescaped,
+// and keeps its value in JSON.
 func TestJSONIsPlain(t *testing.T) {
 	dir := t.TempDir()
 	const evil = "\u009b2J\u202egnp\x7f"
@@ -40,7 +40,7 @@ func TestJSONIsPlain(t *testing.T) {
 	}
 }
 
-// holds reports whether a text is anywhere in a value.
+// holds reports whether a JSON value contains a text.
 func holds(v any, text string) bool {
 	switch v := v.(type) {
 	case string:

@@ -16,7 +16,7 @@ import (
 	"github.com/repolock/repolock/internal/test/proxy"
 )
 
-// quirky is a server with some quirks, and what it has of a bucket.
+// quirky is a server with some quirks, and a record of its bucket.
 type quirky struct {
 	*proxy.Proxy
 	t       *testing.T
@@ -33,7 +33,7 @@ func newQuirky(t *testing.T, backend, params string, quirks proxy.Quirks) *quirk
 	}
 	t.Cleanup(p.Close)
 	q := &quirky{Proxy: p, t: t, renewed: make(chan struct{}, 1)}
-	// Signed anew, what minio-go sends in signed chunks comes as it is.
+	// A new signature is of the plain body: minio-go sends signed chunks.
 	sign := &proxy.Credentials{User: "x", Password: "secret"}
 	p.Behave(proxy.Behaviour{Quirks: quirks, Sign: sign, Decide: func(r proxy.Request) (none proxy.Fault) {
 		if r.Op == "put" && strings.Contains(r.Key, "/lock.shared/") && r.N >= 3 {
@@ -56,7 +56,7 @@ func (q *quirky) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// run expects an exit code, and returns what was said.
+// run runs repolock, which must exit with this code, and returns its output.
 func (q *quirky) run(want int, args ...string) string {
 	q.t.Helper()
 	out, err := q.command(args...).CombinedOutput()
@@ -66,7 +66,7 @@ func (q *quirky) run(want int, args ...string) string {
 	return string(out)
 }
 
-// backup holds a shared lock until it is told to end.
+// backup holds a shared lock until end is called.
 func (q *quirky) backup() (end func()) {
 	q.t.Helper()
 	cmd := q.command("backup", "--ttl", "10s", "--", "sh", "-c", "echo held; cat")
@@ -97,20 +97,20 @@ func (q *quirky) backup() (end func()) {
 	}
 }
 
-// TestQuirks: on servers that exist, and aren't quite S3, locks are taken, renewed, refused
-// and waited for, nobody gets in beside another, and doctor finds them fit.
+// TestQuirks: on real servers that aren't quite S3, locks are acquired, renewed, refused and
+// waited for, exclusion holds, and doctor finds the servers fit.
 func TestQuirks(t *testing.T) {
 	for name, c := range map[string]struct {
 		quirks proxy.Quirks
 		says   string // doctor
 	}{
-		"none":                                {proxy.Quirks{}, "conditional puts passed every test"},
-		"a key is listed twice":               {proxy.Quirks{Twice: true}, "conditional puts passed every test"},
-		"a page in no order now and then":     {proxy.Quirks{Disordered: true}, "conditional puts passed every test"},
-		"what is empty is called a web page":  {proxy.Quirks{Web: true}, "conditional puts passed every test"},
-		"a put is accepted now and then":      {proxy.Quirks{Web: true, Accepted: true}, "fit"},
-		"a delete marker counts as an object": {proxy.Quirks{Markers: true}, "a delete marker"},
-		"If-Match is taken without quotes":    {proxy.Quirks{Unquoted: true}, "if-match=unquoted"},
+		"none":                                 {proxy.Quirks{}, "conditional puts passed every test"},
+		"a key is listed twice":                {proxy.Quirks{Twice: true}, "conditional puts passed every test"},
+		"a page in no order now and then":      {proxy.Quirks{Disordered: true}, "conditional puts passed every test"},
+		"an empty answer is called a web page": {proxy.Quirks{Web: true}, "conditional puts passed every test"},
+		"a put is accepted now and then":       {proxy.Quirks{Web: true, Accepted: true}, "fit"},
+		"a delete marker counts as an object":  {proxy.Quirks{Markers: true}, "a delete marker"},
+		"If-Match is taken without quotes":     {proxy.Quirks{Unquoted: true}, "if-match=unquoted"},
 	} {
 		for _, backend := range []string{"s3", "minio"} {
 			t.Run(name+"/"+backend, func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestQuirks(t *testing.T) {
 				<-q.renewed
 				end()
 				if code := exitOf(t, waiter.Wait()); code != 0 {
-					t.Errorf("who waited: exit code %d: %s", code, said.String())
+					t.Errorf("the waiter: exit code %d: %s", code, said.String())
 				}
 				if says := q.run(0, "doctor"); !strings.Contains(says, c.says) {
 					t.Errorf("doctor doesn't say %q: %s", c.says, says)
@@ -142,8 +142,8 @@ func TestQuirks(t *testing.T) {
 	}
 }
 
-// TestIfMatchWithoutQuotes: where a URL says that If-Match is wanted so, it is relied on as
-// elsewhere: a lock is renewed by one put, and there are fencing numbers.
+// TestIfMatchWithoutQuotes: if a URL says that If-Match takes no quotes, the condition is
+// relied on as elsewhere: one put renews a lock, and there are fencing numbers.
 func TestIfMatchWithoutQuotes(t *testing.T) {
 	quirks := proxy.Quirks{Unquoted: true}
 	q := newQuirky(t, "s3", "&if-match=unquoted", quirks)
@@ -165,8 +165,8 @@ func TestIfMatchWithoutQuotes(t *testing.T) {
 	}
 }
 
-// TestUnfitServer: a server that can't hold locks is told from one whose lock is held, which
-// a scheduler may skip for ever.
+// TestUnfitServer: the exit code for a server that can't hold locks differs from that for a
+// held lock, because a scheduler can skip a held lock for ever.
 func TestUnfitServer(t *testing.T) {
 	for _, backend := range []string{"s3", "minio"} {
 		t.Run(backend, func(t *testing.T) {

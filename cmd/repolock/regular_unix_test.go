@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-// TestRegularFilesOnly: a FIFO, or a link to one, in place of a file is refused before a lock
-// is taken or a command started, and is still there. (A command that waits for the other end
-// is a test that hangs.)
+// TestRegularFilesOnly: a FIFO in place of a file, or a link to one, is refused before a lock
+// is acquired or a command started, and stays. (If a command waits for the other end, the test
+// hangs.)
 func TestRegularFilesOnly(t *testing.T) {
 	t.Setenv("XDG_RUNTIME_DIR", newDesk(t).run)
 	for _, c := range []struct {

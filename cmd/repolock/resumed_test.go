@@ -14,8 +14,8 @@ import (
 	"github.com/repolock/repolock/internal/audit"
 )
 
-// haltVariable names a file that repolock creates when it has resumed its lock, and then
-// stops itself, once.
+// haltVariable names a file. When repolock has resumed its lock, it creates the file and stops
+// itself, once.
 const haltVariable = "REPOLOCK_TEST_HALT"
 
 func init() {
@@ -34,13 +34,12 @@ func haltOnce(file string) func() {
 			panic(err)
 		}
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-		time.Sleep(100 * time.Millisecond) // it may be taken a moment later
+		time.Sleep(100 * time.Millisecond) // the file can appear a moment later
 	})
 }
 
-// The lease of a resumed lock runs out before the command goes on, since repolock doesn't
-// get to it: that is a loss to resume from like any other, until all of --resume-for is
-// over.
+// TestLostAgainWhenResumed: the lease of a resumed lock runs out before repolock continues the
+// command. Repolock must resume from that loss too, until --resume-for is over.
 func TestLostAgainWhenResumed(t *testing.T) {
 	for name, test := range map[string]struct {
 		resumeFor string

@@ -58,7 +58,7 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 			return
 		}
 		if time.Now().After(end) {
-			ts.Fatalf("waited in vain for %s", args[0])
+			ts.Fatalf("waited too long for %s", args[0])
 		}
 	}
 }

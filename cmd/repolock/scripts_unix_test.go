@@ -10,7 +10,7 @@ import (
 	"github.com/repolock/repolock/internal/test/docblocks"
 )
 
-// TestScriptsDoc: each script of docs/scripts.md is run as it stands there.
+// TestScriptsDoc runs each script of docs/scripts.md unchanged.
 func TestScriptsDoc(t *testing.T) {
 	page, err := docblocks.Read("../../docs/scripts.md")
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/repolock/repolock/internal/procgroup/starter"
 )
 
-// TestStarterIsEarly: it is gone before package os is initialised, and what needs that,
-// nearly everything: it makes it quick.
+// TestStarterIsEarly: a starter ends before package os is initialised, and with it nearly all
+// other packages. That makes it quick.
 func TestStarterIsEarly(t *testing.T) {
 	exe, err := os.Executable()
 	if err != nil {

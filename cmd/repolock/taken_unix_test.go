@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestTakenName: a lock is acquired, checked, renewed and released though another has taken
-// the name of the directory for sockets, and nothing of ours is left there.
+// TestTakenName: a lock is acquired, checked, renewed and released although another user has
+// taken the name of the directory for sockets. Nothing of ours is left there.
 func TestTakenName(t *testing.T) {
 	d := newDesk(t)
 	t.Setenv("TMPDIR", d.run)

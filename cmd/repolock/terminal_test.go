@@ -15,7 +15,8 @@ import (
 	"github.com/creack/pty"
 )
 
-// TestBreakLockAsks on a terminal, having listed what it will delete.
+// TestBreakLockAsks: on a terminal break-lock lists the locks, and asks before it deletes
+// them.
 func TestBreakLockAsks(t *testing.T) {
 	for answer, deleted := range map[string]bool{"y": true, "yes": true, "n": false, "": false, "what": false} {
 		t.Run(answer, func(t *testing.T) {
@@ -61,8 +62,8 @@ func TestBreakLockAsks(t *testing.T) {
 	}
 }
 
-// TestWaitingLine on a terminal is written over, fits the terminal, and is gone when the
-// wait is: Ctrl-C ends it, and takes the place in the queue away.
+// TestWaitingLine: the waiting line is overwritten in place, fits the terminal, and disappears
+// when the wait ends. Ctrl-C ends the wait and removes the ticket.
 func TestWaitingLine(t *testing.T) {
 	bin, err := exec.LookPath("repolock")
 	if err != nil {
@@ -109,7 +110,7 @@ func TestWaitingLine(t *testing.T) {
 	}
 	var exit *exec.ExitError
 	if err := cmd.Wait(); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGINT {
-		t.Errorf("it ended with %v", err) // 130 to a shell, which then ends a script as well
+		t.Errorf("it ended with %v", err) // a shell that gets 130 ends its script as well
 	}
 	lines := strings.Split(shown.String(), erase)
 	if len(lines) < 4 || strings.Contains(strings.Join(lines[:len(lines)-1], ""), "\n") {
@@ -129,7 +130,7 @@ func TestWaitingLine(t *testing.T) {
 	}
 }
 
-// TestWatch draws the locks again in place, and no wider or longer than the terminal is.
+// TestWatch: status --watch redraws the locks in place, no wider or longer than the terminal.
 func TestWatch(t *testing.T) {
 	bin, err := exec.LookPath("repolock")
 	if err != nil {
@@ -163,7 +164,7 @@ func TestWatch(t *testing.T) {
 	shown.Reset()
 	until("\x1b[5A" + erase + "20")
 	for _, line := range strings.Split(shown.String(), "\r\n") {
-		line = line[strings.LastIndex(line, "\r")+1:] // what erases
+		line = line[strings.LastIndex(line, "\r")+1:] // the escape sequences
 		if n := len([]rune(line)); n > 60 {
 			t.Errorf("%d columns: %q", n, line)
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/repolock/repolock/internal/test/timens"
 )
 
-// TestLateAnswer: an answer that was read after the lease was over doesn't count, also if
-// the keeper's clock since boot is another one.
+// TestLateAnswer: an answer that is read after the lease has ended doesn't count, even if the
+// keeper's clock since boot differs from ours.
 func TestLateAnswer(t *testing.T) {
 	for _, c := range []struct {
 		namespace string
@@ -37,11 +37,11 @@ func TestLateAnswer(t *testing.T) {
 	}
 }
 
-// TestTimeNamespaces: in another time namespace than the keeper's, check, renew and
-// release do what they do elsewhere, and break-lock --dead leaves the live lock alone.
+// TestTimeNamespaces: in another time namespace than the keeper's, check, renew and release
+// work as elsewhere, and break-lock --dead leaves the live lock alone.
 func TestTimeNamespaces(t *testing.T) {
 	if identity.Self().TimeNamespace == "none" {
-		return // the kernel has no such thing
+		return // the kernel has no time namespaces
 	}
 	there := timens.Command(t, 100_000*time.Second)
 	d := newDesk(t)

@@ -20,8 +20,8 @@ import (
 	"github.com/repolock/repolock/internal/torture"
 )
 
-// TestTortureInterrupted: it says what was found until then, and deletes what it
-// wrote.
+// TestTortureInterrupted: an interrupted torture prints its result so far, and deletes its
+// objects.
 func TestTortureInterrupted(t *testing.T) {
 	bin, err := exec.LookPath("repolock") // testscript.Main put it there
 	if err != nil {
@@ -57,14 +57,14 @@ func TestTortureInterrupted(t *testing.T) {
 	}
 }
 
-// TestTortureProgress is a line on a terminal, and elsewhere one now and then, for who
-// wants it.
+// TestTortureProgress: progress is one line on a terminal, and elsewhere, with --verbose, a
+// line now and then.
 func TestTortureProgress(t *testing.T) {
 	counts := torture.Counts{Shared: 3, Exclusive: 4, Violations: 5}
 	for _, test := range []struct {
 		terminal    bool
 		global      global
-		line, lines int // beginnings of one that is written over, and whole ones
+		line, lines int // prefixes of an overwritten line, and whole lines
 	}{
 		{true, global{}, sparse, 0}, {false, global{}, 0, 1},
 		{true, global{Quiet: true}, 0, 0}, {false, global{Quiet: true}, 0, 0}, {true, global{JSON: true}, 0, 0}, {false, global{JSON: true}, 0, 0},
@@ -82,8 +82,7 @@ func TestTortureProgress(t *testing.T) {
 	}
 }
 
-// TestTortureDoc: each command of docs/torture.md is run as it stands there, if not
-// for as long.
+// TestTortureDoc runs each command of docs/torture.md unchanged, but for a shorter time.
 func TestTortureDoc(t *testing.T) {
 	page, err := docblocks.Read("../../docs/torture.md")
 	if err != nil {
@@ -98,7 +97,7 @@ func TestTortureDoc(t *testing.T) {
 			t.Parallel()
 			want, kept := 0, 0
 			if strings.Contains(c, "--no-lock") {
-				want, kept = exitUnfit, 2 // and what is found is kept
+				want, kept = exitUnfit, 2 // the evidence is kept
 			}
 			// On a busy machine little happens in a few seconds.
 			for duration := 5 * time.Second; ; duration *= 2 {
@@ -126,7 +125,7 @@ func TestTortureDoc(t *testing.T) {
 	}
 }
 
-// TestTortureExit: only what was judged, and found without a violation, is 0.
+// TestTortureExit: torture exits with 0 only after a verdict without a violation.
 func TestTortureExit(t *testing.T) {
 	interrupted, cancel := context.WithCancelCause(t.Context())
 	cancel(session.SignalError{Signal: syscall.SIGTERM})
@@ -160,7 +159,7 @@ func TestTortureExit(t *testing.T) {
 	}
 }
 
-// TestTortureLeft: what could not be deleted is told.
+// TestTortureLeft: torture reports objects that it couldn't delete.
 func TestTortureLeft(t *testing.T) {
 	r := torture.Report{Left: []string{"index/locks/torture-x/data/a"}, LeftBecause: errors.New("permission denied")}
 	for _, json := range []bool{false, true} {

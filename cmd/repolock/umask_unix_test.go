@@ -4,5 +4,5 @@ package main
 
 import "syscall"
 
-// openUmask lets others read what tests make, as with most people's umask.
+// openUmask lets other users read the tests' files, as most users' umask does.
 func openUmask() { syscall.Umask(0o022) }

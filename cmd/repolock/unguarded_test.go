@@ -15,8 +15,8 @@ import (
 	"github.com/repolock/repolock/internal/audit"
 )
 
-// forks allows repolock to fork, or forbids it: its user has too many processes. What
-// runs already has a limit of its own.
+// forks allows repolock to fork, or forbids it by a limit on its user's processes. Running
+// processes have a limit of their own.
 func (o *outage) forks(allowed bool) {
 	o.t.Helper()
 	limit := "--nproc=1:"
@@ -27,7 +27,7 @@ func (o *outage) forks(allowed bool) {
 		}
 		limit = fmt.Sprintf("--nproc=%d:", int64(own.Cur))
 	}
-	// Its own user may always do that; root may not in every container.
+	// The user itself can always do that; in some containers root can't.
 	cmd := exec.Command("prlimit", "--pid", fmt.Sprint(o.cmd.Process.Pid), limit)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: o.as}
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -35,8 +35,8 @@ func (o *outage) forks(allowed bool) {
 	}
 }
 
-// The guard is killed, and none can be forked for longer than a few tries take. The
-// command is stopped meanwhile, and goes on with the guard that there is at last.
+// TestUnguarded: the guard is killed, and fork fails for longer than a few tries take. The
+// command is stopped meanwhile, and continues when there is a guard again.
 func TestUnguarded(t *testing.T) {
 	for _, onLost := range []string{"pause", "term", "kill", "warn"} {
 		t.Run(onLost, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestUnguarded(t *testing.T) {
 			}
 			want := []string{audit.Acquired, audit.GuardLost, audit.GuardReplaced, audit.Released}
 			if onLost == "warn" {
-				o.until("the loss to be said", func() bool { return o.says("the command runs on (--on-lost warn)") })
+				o.until("the message of the loss", func() bool { return o.says("the command runs on (--on-lost warn)") })
 				if !o.ticks() {
 					t.Error("it was stopped")
 				}
@@ -74,7 +74,7 @@ func TestUnguarded(t *testing.T) {
 			}
 			for _, said := range []string{"no guard watches the command: start the guard /proc/self/exe: resource temporarily unavailable", "a guard watches the command again"} {
 				if n := strings.Count(o.output.String(), said); n != 1 {
-					t.Errorf("said %d times: %s", n, said)
+					t.Errorf("%d such messages: %s", n, said)
 				}
 			}
 			r := o.log(want...)

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestAcquireRefusesUnknownRepository: acquire, like backup, refuses a name that is also a
-// directory's, and a word that is neither.
+// TestAcquireRefusesUnknownRepository: like backup, acquire refuses a name that is also a
+// directory's, and a word that is neither a name nor a directory.
 func TestAcquireRefusesUnknownRepository(t *testing.T) {
 	d := newDesk(t)
 	path := configured(t, "[repositories.prod]\nurl = '/x'")

@@ -23,9 +23,9 @@ import (
 	"github.com/repolock/repolock/internal/test/freeport"
 )
 
-// TestOnlySilenceIsUnreachable: a command is run without its lock, where that is asked for, if
-// the store has said nothing at all, or that it is down, and never if it has answered
-// anything else, to any request.
+// TestOnlySilenceIsUnreachable: with --if-unreachable run a command is run without its lock if
+// the store has answered nothing, or only that it is down. After any other answer, to any
+// request, the command isn't run.
 func TestOnlySilenceIsUnreachable(t *testing.T) {
 	const (
 		s3    = "s3://bucket/p?region=us-east-1&path-style=true&endpoint=SCHEME://HOST"
@@ -99,15 +99,15 @@ func TestOnlySilenceIsUnreachable(t *testing.T) {
 					"AWS_EC2_METADATA_DISABLED=true",
 				}, c.code, c.bare)
 				if strings.Contains(said, "secret") {
-					t.Errorf("a secret is told: %s", said)
+					t.Errorf("a secret is printed: %s", said)
 				}
 			})
 		}
 	}
 }
 
-// onlySilenceRunsBare has a backup run without its lock if the store is unreachable, and looks
-// whether it does so, or which exit code it has instead. It returns what was said.
+// onlySilenceRunsBare runs a backup that should run bare if the store is unreachable. It
+// checks that the backup did, or failed with this exit code, and returns the output.
 func onlySilenceRunsBare(t *testing.T, repo string, env []string, want int, bare bool) (said string) {
 	t.Helper()
 	ran := filepath.Join(t.TempDir(), "ran")
@@ -137,7 +137,7 @@ func onlySilenceRunsBare(t *testing.T, repo string, env []string, want int, bare
 	return said
 }
 
-// refused is a port that stays without a listener: no other test's server can take it.
+// refused returns a port that stays without a listener: no server of another test can take it.
 func refused(t *testing.T) (scheme, host string) {
 	port, err := freeport.Free()
 	if err != nil {
@@ -146,7 +146,7 @@ func refused(t *testing.T) (scheme, host string) {
 	return "http", fmt.Sprintf("127.0.0.1:%d", port)
 }
 
-// closedHandshake is a port behind which nobody is: it takes connections, and closes them.
+// closedHandshake is a port that accepts connections and closes them.
 func closedHandshake(t *testing.T) (scheme, host string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -203,7 +203,7 @@ func silent(_ http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// breaksOff says no more than that.
+// breaksOff begins an answer and breaks it off.
 func breaksOff(said string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -247,10 +247,11 @@ func inTurn(one, other http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// onlyBucket are the buckets of a restricted key.
+// onlyBucket is the list of buckets of a restricted key.
 const onlyBucket = `[{"id":"b","name":"bucket"}]`
 
-// authorizes takes every application key, for the buckets, and answers all else with other.
+// authorizes accepts every application key, for the buckets, and passes all other requests to
+// other.
 func authorizes(buckets string, other http.HandlerFunc) func(*testing.T) (scheme, host string) {
 	return answers(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasSuffix(r.URL.Path, "/b2_authorize_account") {
@@ -279,14 +280,14 @@ func otherPrefix(w http.ResponseWriter, _ *http.Request) {
 		`<Contents><Key>another/x</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>"x"</ETag><Size>1</Size></Contents></ListBucketResult>`)
 }
 
-// unending is an empty page of a listing that goes on where it was.
+// unending is an empty page of a listing whose cursor doesn't advance.
 func unending(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/xml")
 	fmt.Fprint(w, `<ListBucketResult><Name>bucket</Name><MaxKeys>1000</MaxKeys><IsTruncated>true</IsTruncated>`+
 		`<NextContinuationToken>token</NextContinuationToken></ListBucketResult>`)
 }
 
-// then answers requests that write with one, and others with another.
+// then passes writing requests to one handler, and all others to another.
 func then(write, other http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPut || r.Method == http.MethodDelete {

@@ -14,14 +14,14 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// take takes a lock as a program does that has just begun, and returns what
+// take acquires a lock as a program does that has just begun, and returns a function that
 // releases it.
 type take func(context.Context) (release func(context.Context) error, err error)
 
-// lock is a protocol: it gives what takes its locks on a store.
+// lock is a protocol: it returns a take on a store.
 type lock func(store.Store, replock.Mode) take
 
-// ours is the engine, as a process begins: it knows nothing of the store yet.
+// ours is the engine in a new process: it knows nothing of the store yet.
 func ours(s store.Store, mode replock.Mode) take {
 	return func(ctx context.Context) (func(context.Context) error, error) {
 		l, err := replock.New(s, replock.Options{})
@@ -56,8 +56,8 @@ func theirs(s store.Store, mode replock.Mode) take {
 	}
 }
 
-// measure adds one acquire and release to a row. The release is left out where the
-// acquire has to fail with an error that refused accepts.
+// measure adds one acquire and release to a row. If refused isn't nil, the acquire must fail
+// with an error that refused accepts, and there is no release.
 func (r *row) measure(ctx context.Context, p *proxy.Proxy, t take, refused func(error) bool) error {
 	passed(p)
 	start := time.Now()
@@ -89,13 +89,13 @@ func (r *row) lasted(took, released time.Duration) {
 	r.took, r.released, r.both = append(r.took, took), append(r.released, released), append(r.both, took+released)
 }
 
-// count notes what an acquire, 0, or a release, 1, has sent.
+// count notes the requests of an acquire, 0, or a release, 1.
 func (r *row) count(which int, l proxy.Log) {
 	r.trips[which] = append(r.trips[which], l.Trips())
 	r.requests[which] = append(r.requests[which], len(l))
 }
 
-// passed is what has passed the proxy since it was last asked.
+// passed returns the requests that have passed the proxy since the last call.
 func passed(p *proxy.Proxy) proxy.Log {
 	p.Settle()
 	return p.Take()

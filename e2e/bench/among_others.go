@@ -14,7 +14,7 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// amongOthers measures acquires among the shared locks of others, live ones and what
+// amongOthers measures acquires among the shared locks of others: live ones, and those that
 // crashed holders have left.
 func (b *bench) amongOthers(ctx context.Context) error {
 	at, err := newBucket(ctx)
@@ -55,8 +55,7 @@ type crowd struct {
 	store store.Store // through the proxy
 }
 
-// settling is the age from which a flag isn't taken for that of an acquirer about to
-// withdraw.
+// settling is the age from which a flag isn't taken for that of an acquirer about to withdraw.
 const settling = 4 * time.Second
 
 func (b *bench) newCrowd(ctx context.Context, at *bucket, n int) (*crowd, error) {
@@ -77,8 +76,8 @@ func (b *bench) newCrowd(ctx context.Context, at *bucket, n int) (*crowd, error)
 	return c, sleep(ctx, settling)
 }
 
-// live measures a shared acquire, which gets in, and an exclusive one, which
-// doesn't if there are others.
+// live measures a shared acquire, which succeeds, and an exclusive one, which fails if there
+// are others.
 func (c *crowd) live(ctx context.Context, n int) (shared, exclusive row, err error) {
 	refused, outcome := isHeld, ", refused"
 	if c.n == 0 {
@@ -98,8 +97,8 @@ func (c *crowd) live(ctx context.Context, n int) (shared, exclusive row, err err
 
 func isHeld(err error) bool { return errors.Is(err, replock.ErrHeld) }
 
-// stale waits until no lock is live any more, and measures a shared acquire, which
-// isn't concerned, and an exclusive one, which removes them: there is only one.
+// stale waits until no lock is live any more, and measures a shared acquire, which ignores
+// them, and an exclusive one, which removes them, and so runs only once.
 func (c *crowd) stale(ctx context.Context, n int) (shared, exclusive row, err error) {
 	const margin = 4 * time.Second // that the engine adds for the store's clock, and as much again
 	if err := sleep(ctx, time.Until(c.put.Add(replock.DefaultTTL+margin))); err != nil {

@@ -14,14 +14,14 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// command is one that takes a lock around next to nothing, and what was measured
-// of it: how much more it does than the same without its lock.
+// command is a command that takes a lock and does next to nothing, with its measurements: how
+// much more it does than the same without its lock.
 type command struct {
 	more         row
 	locked, bare []string
 	env          []string
-	// locks, if set, is what the keys of its locks begin with: then locksRow is
-	// what the proxy sees of them.
+	// locks, if set, is the prefix of the keys of its locks. Then locksRow has the requests
+	// for them that the proxy has seen.
 	locks    string
 	locksRow row
 }
@@ -29,7 +29,7 @@ type command struct {
 // resticPrefix is restic's repository in the bucket.
 const resticPrefix = "restic"
 
-// commands are restic's and ours for a mode.
+// commands returns restic's commands and ours for a mode.
 func (b *bench) commands(at *bucket, mode replock.Mode) (all []*command) {
 	for _, params := range []string{"&conditions=kept", ""} {
 		run := func(lock string) []string {
@@ -95,7 +95,7 @@ func (c *command) measure(ctx context.Context, p *proxy.Proxy) error {
 	return nil
 }
 
-// timed is how long a command takes.
+// timed returns how long a command takes.
 func timed(ctx context.Context, env, args []string) (time.Duration, error) {
 	c := exec.CommandContext(ctx, args[0], args[1:]...)
 	c.Env = append(os.Environ(), env...)
@@ -107,8 +107,8 @@ func timed(ctx context.Context, env, args []string) (time.Duration, error) {
 	return time.Since(start), nil
 }
 
-// lockPart is what a command sends to its locks until it deletes its own, and
-// from then on.
+// lockPart returns the requests of a command for its locks until it deletes its own, and from
+// then on.
 func lockPart(l proxy.Log, locks string) (acquire, release proxy.Log) {
 	for _, e := range l {
 		switch {
@@ -122,7 +122,7 @@ func lockPart(l proxy.Log, locks string) (acquire, release proxy.Log) {
 	return acquire, release
 }
 
-// span is the time from the first request's beginning to the last one's end.
+// span returns the time from the beginning of the first request to the end of the last one.
 func span(l proxy.Log) time.Duration {
 	first, last := l[0].Start, l[0].End
 	for _, e := range l {

@@ -9,8 +9,8 @@ import (
 	"github.com/repolock/repolock/internal/test/proxy"
 )
 
-// What is restic's lock ends with its first deletion, and what isn't on locks/ is
-// no part of it.
+// TestLockPart: restic's lock ends with the first deletion under locks/, and requests
+// elsewhere are no part of it.
 func TestLockPart(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
 	entry := func(op, key string, start, end int) proxy.Entry {

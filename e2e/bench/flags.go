@@ -17,8 +17,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// flags puts the flags of n shared locks, in an order in which those that a
-// listing gives first are the youngest: their holders would refresh them.
+// flags puts the flags of n shared locks. The first ones of a listing are the youngest, as if
+// their holders refreshed them.
 func flags(ctx context.Context, s store.Store, n int) error {
 	key, body, err := specimen(ctx, s)
 	if err != nil {
@@ -46,8 +46,8 @@ func flags(ctx context.Context, s store.Store, n int) error {
 	return errors.Join(all...)
 }
 
-// specimen is the key of a real lock, and its body, of another id and put now by
-// a machine that isn't this one.
+// specimen returns the key and the body of a lock of another machine. The body is a real
+// lock's, with another id and the present time.
 func specimen(ctx context.Context, s store.Store) (key string, body func(id string) []byte, err error) {
 	l, err := replock.New(s, replock.Options{})
 	if err != nil {
@@ -63,7 +63,7 @@ func specimen(ctx context.Context, s store.Store) (key string, body func(id stri
 	}
 	fields := map[string]any{}
 	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.UseNumber() // some are longer than a float is exact
+	decoder.UseNumber() // a float would round the largest of them
 	if err := decoder.Decode(&fields); err != nil {
 		return "", nil, err
 	}

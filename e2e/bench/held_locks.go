@@ -13,14 +13,13 @@ import (
 	"time"
 )
 
-// So many are held, with a ttl that is short so that each is renewed in the time
-// that is measured.
+// heldTTL is short, so that each lock is renewed while it is measured.
 const (
 	heldLocks = 1000
 	heldTTL   = 20 * time.Second
 )
 
-// heldLocks measures many locks that one process holds.
+// heldLocks measures a process that holds many locks.
 func (b *bench) heldLocks(ctx context.Context) error {
 	name := fmt.Sprintf("%d locks held in one process, ttl %.0f s", heldLocks, heldTTL.Seconds())
 	resident, heap := group{name: name + ": CPU in each second, resident memory"}, group{name: name + ": heap"}
@@ -65,7 +64,7 @@ func (b *bench) runHolder(ctx context.Context, on, mode string, locks int) (h us
 	if err := json.Unmarshal(out, &h); err != nil {
 		return h, err
 	}
-	// Each at half of its ttl; the window can begin or end between two.
+	// Each lock at half of its ttl; the window can begin or end between two.
 	if least := int64(locks) * int64(b.holding) / int64(heldTTL); h.Renewals < least {
 		return h, fmt.Errorf("%d renewals in %v, and not %d or more", h.Renewals, h.Took, least)
 	}

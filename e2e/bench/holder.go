@@ -20,13 +20,13 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// holdArg is the argument of the process that holds locks, which is one of its
-// own so that nothing else is in what is measured of it.
+// holdArg is the argument of the process that holds locks. It is a process of its own so that
+// it does nothing else.
 const holdArg = "hold"
 
-// usage is what is measured in that process.
+// usage is the measurements of that process.
 type usage struct {
-	Took       time.Duration // while the locks were held, and nothing else done
+	Took       time.Duration // while it held the locks, and did nothing else
 	CPU        time.Duration // of that time
 	Renewals   int64
 	Goroutines int
@@ -60,7 +60,7 @@ func holderMain(args []string) error {
 	return json.NewEncoder(os.Stdout).Encode(h)
 }
 
-// measureHolder takes the locks, and watches them being held.
+// measureHolder takes the locks, and measures the process while it holds them.
 func measureHolder(s store.Store, exclusive bool, n int, window time.Duration) (h usage, err error) {
 	var renewals atomic.Int64
 	locks, err := takeMany(s, exclusive, n, func(e replock.Event) {
@@ -93,8 +93,8 @@ func measureHolder(s store.Store, exclusive bool, n int, window time.Duration) (
 	return h, nil
 }
 
-// takeMany takes n locks: shared ones side by side, exclusive ones each of a name
-// of its own.
+// takeMany takes n locks: shared ones in parallel, exclusive ones each under a name of its
+// own.
 func takeMany(s store.Store, exclusive bool, n int, observe func(replock.Event)) (locks []*replock.Lock, err error) {
 	ctx := context.Background()
 	opts := replock.Options{TTL: heldTTL, Observe: observe}
@@ -115,7 +115,7 @@ func takeMany(s store.Store, exclusive bool, n int, observe func(replock.Event))
 	return locks, err
 }
 
-// cpu is what this process has used.
+// cpu returns the time that this process has used.
 func cpu() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -124,7 +124,7 @@ func cpu() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// resident is the memory that this process has resident, in bytes.
+// resident returns the resident memory of this process, in bytes.
 func resident() (int64, error) {
 	raw, err := os.ReadFile("/proc/self/statm")
 	if err != nil {

@@ -11,14 +11,14 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// What the proxy adds each way: nothing, a store in the same country, and one on
-// another continent.
+// The delays that the proxy adds each way: none, as to a store in the same country, and as to
+// one on another continent.
 const (
 	near = 20 * time.Millisecond
 	far  = 80 * time.Millisecond
 )
 
-// contender is one way to lock, and what was measured of it.
+// contender is a way to lock, with its measurements.
 type contender struct {
 	row
 	take take
@@ -54,8 +54,8 @@ func (b *bench) latencies(ctx context.Context) error {
 	return nil
 }
 
-// libraries measures the contenders in turn, so that whatever else goes on meets
-// all of them.
+// libraries measures the contenders in turn, so that other load on the machine meets all of
+// them.
 func (b *bench) libraries(ctx context.Context, at *bucket, mode replock.Mode, added time.Duration, g *group) error {
 	all, err := contenders(ctx, at, mode)
 	if err != nil {
@@ -74,7 +74,7 @@ func (b *bench) libraries(ctx context.Context, at *bucket, mode replock.Mode, ad
 	return nil
 }
 
-// programs measures whole commands, in turn, too.
+// programs measures whole commands, also in turn.
 func (b *bench) programs(ctx context.Context, at *bucket, mode replock.Mode, g *group) error {
 	all := b.commands(at, mode)
 	for range b.command {
@@ -96,7 +96,7 @@ func (b *bench) programs(ctx context.Context, at *bucket, mode replock.Mode, g *
 	return nil
 }
 
-// contenders are those for a mode. Each has a store of its own, and so connections.
+// contenders are those for a mode. Each has a store and connections of its own.
 func contenders(ctx context.Context, at *bucket, mode replock.Mode) (all []*contender, err error) {
 	s3, minio := at.s3(at.proxy.Host(), "locks"), at.minio(at.proxy.Host(), "locks")
 	for _, c := range []struct {

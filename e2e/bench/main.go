@@ -18,7 +18,7 @@ import (
 )
 
 func main() {
-	quick := flag.Bool("quick", false, "repeat little, to see that it works")
+	quick := flag.Bool("quick", false, "repeat little, only to check that the bench works")
 	flag.Parse()
 	if flag.Arg(0) == holdArg {
 		exit(holderMain(flag.Args()[1:]))
@@ -46,7 +46,7 @@ type bench struct {
 	missing  []string // programs that aren't installed
 }
 
-// repeats are how often things are measured.
+// repeats are the numbers of measurements.
 type repeats struct {
 	trips   func(added time.Duration) int // acquire and release
 	command int                           // whole ones that lock
@@ -54,7 +54,7 @@ type repeats struct {
 	process int
 	memory  int
 	holding time.Duration
-	live    []int // flags of others, in ascending order
+	live    []int // numbers of other flags, in ascending order
 }
 
 var (
@@ -68,8 +68,8 @@ var (
 	}
 )
 
-// run measures everything and prints it. Rows whose program isn't installed say so,
-// and are an error; after any other error nothing is printed.
+// run measures everything and prints it. A row whose program isn't installed says so, and is
+// an error. After any other error run prints nothing.
 func run(ctx context.Context, quick bool) error {
 	if _, err := endpoint(); err != nil {
 		return err

@@ -19,7 +19,7 @@ import (
 	"github.com/repolock/repolock/store/open"
 )
 
-// bucket is one on MinIO, and a proxy in front of it.
+// bucket is a bucket on MinIO, and a proxy in front of it.
 type bucket struct {
 	name  string
 	host  string // MinIO's own
@@ -69,7 +69,7 @@ var environment = map[string]string{
 	"MINIO_ACCESS_KEY": miniotest.User, "MINIO_SECRET_KEY": miniotest.Password,
 }
 
-// close removes the bucket with all that is in it.
+// close removes the bucket with all objects.
 func (b *bucket) close() {
 	if b.proxy != nil {
 		b.proxy.Close()
@@ -89,7 +89,7 @@ func (b *bucket) minio(host, prefix string) string {
 	return "minio://" + host + "/" + b.name + "/" + prefix + "?tls=false"
 }
 
-// warm opens a store, and has it sign in and connect.
+// warm opens a store, and makes it sign in and connect.
 func warm(ctx context.Context, url string) (store.Store, error) {
 	s, err := open.Store(ctx, url)
 	if err != nil {

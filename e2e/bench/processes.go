@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// program is a command line whose process is measured.
+// program is a command line, with the measurements of its process.
 type program struct {
 	row
 	args []string
 }
 
-// processes measures what repolock adds to a command that does nothing, on a
-// directory, beside flock.
+// processes measures how much repolock adds to a command that does nothing, on a directory,
+// beside flock.
 func (b *bench) processes(ctx context.Context) error {
 	idle, err := exec.LookPath("true")
 	if err != nil {
@@ -60,8 +60,8 @@ func (b *bench) processes(ctx context.Context) error {
 	return nil
 }
 
-// measurePrograms runs them in turn, so that whatever else goes on meets all of
-// them; and apart from that for their memory, which takes a detour.
+// measurePrograms runs them in turn, so that other load on the machine meets all of them. It
+// measures their memory in runs of its own, because that takes a detour.
 func measurePrograms(ctx context.Context, all []*program, times, memory int) error {
 	for range times {
 		for _, p := range all {
@@ -104,7 +104,7 @@ func (p *program) time(ctx context.Context) error {
 	return nil
 }
 
-// less is by how much each run took longer than the other program's next to it.
+// less returns by how much each run took longer than the other program's next to it.
 func less(r, other row) row {
 	d := row{name: r.name + ", less flock", n: r.n}
 	for i := range r.took {

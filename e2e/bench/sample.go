@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// sample is what was measured again and again.
+// sample is the measurements of one quantity.
 type sample[T cmp.Ordered] []T
 
 type (
@@ -18,8 +18,9 @@ type (
 	counts = sample[int]
 )
 
-// median is the middle one, or of two in the middle the smaller, so that it was
-// measured; p90 is what nine in ten don't exceed. Of nothing they are zero.
+// median returns the middle value, or the smaller of two in the middle, so that it was
+// measured; p90 returns a value that nine in ten don't exceed. An empty sample has zero for
+// both.
 func (s sample[T]) median() T { return s.quantile(50) }
 func (s sample[T]) p90() T    { return s.quantile(90) }
 
@@ -30,7 +31,7 @@ func (s sample[T]) quantile(percent int) (v T) {
 	return slices.Sorted(slices.Values(s))[(len(s)*percent+99)/100-1]
 }
 
-// String is the one value that all have, or their range.
+// String returns the one value that all have, or their range.
 func (s sample[T]) String() string {
 	least, most := slices.Min(s), slices.Max(s)
 	if least == most {

@@ -25,7 +25,7 @@ func TestQuantiles(t *testing.T) {
 	}
 }
 
-// What wasn't measured is a dash, and never a number.
+// TestTable: a missing measurement is a dash, and never a number.
 func TestTable(t *testing.T) {
 	got := table{{"on a disk", []row{
 		{name: "flock", n: 3, took: times{time.Millisecond, 2 * time.Millisecond, 3 * time.Millisecond}, memory: sizes{1 << 20}},

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// table is made of groups. What is a ratio is one to the first row of its group.
+// table is made of groups. A ratio is one to the first row of its group.
 type table []group
 
 type group struct {
@@ -17,11 +17,10 @@ type group struct {
 	rows []row
 }
 
-// row is what was measured of one thing. What wasn't is left zero, and shown as
-// a dash.
+// row is the measurements of one subject. A missing one is zero, and shown as a dash.
 type row struct {
 	name string
-	// n is how often.
+	// n is the number of measurements.
 	n int
 	// took is the time of the acquire or of the whole process, released that of
 	// the release, and both of one and the same lock.
@@ -39,7 +38,7 @@ var header = []string{
 	"", "n", "ms", "p90 ms", "×", "release ms", "both ms", "×", "round trips", "×", "requests", "×", "CPU ms", "×", "MiB", "×", "goroutines",
 }
 
-// cells are what is printed of a row of a group whose first row is base.
+// cells returns the cells of a row of a group whose first row is base.
 func (r row) cells(base row) []string {
 	return []string{
 		r.name, count(r.n),
@@ -126,7 +125,7 @@ func ratio(v, base float64) string {
 	}
 }
 
-// pair is what an acquire costs, and a release: "2 + 1".
+// pair returns the costs of an acquire and of a release: "2 + 1".
 func pair(c [2]counts) string {
 	switch {
 	case len(c[0]) == 0:

@@ -13,7 +13,8 @@ import (
 	"strings"
 )
 
-// versions says in a line what took part, and notes what isn't installed.
+// versions returns a line with the versions of the programs, and notes those that aren't
+// installed.
 func (b *bench) versions(ctx context.Context) (string, error) {
 	parts := []string{fmt.Sprintf("%s/%s, %d CPUs", runtime.GOOS, runtime.GOARCH, runtime.NumCPU()), runtime.Version()}
 	for _, args := range [][]string{
@@ -46,7 +47,7 @@ func (b *bench) versions(ctx context.Context) (string, error) {
 // lacks reports whether a program isn't installed.
 func (b *bench) lacks(program string) bool { return slices.Contains(b.missing, program) }
 
-// lacking is a row that can't be measured.
+// lacking returns the row of a missing program.
 func lacking(name, program string) row {
 	return row{name: fmt.Sprintf("%s: not measured, no %s is installed", name, program)}
 }

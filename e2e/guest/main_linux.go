@@ -40,8 +40,8 @@ func main() {
 	}
 }
 
-// boot does the work of an init system. It returns when its child has ended, which runs
-// the command.
+// boot does the work of an init system. It returns when its child, which runs the command, has
+// ended.
 func boot() error {
 	for _, m := range []struct{ kind, at string }{
 		{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}, {"tmpfs", "/tmp"}, {"tmpfs", "/run"},
@@ -67,8 +67,7 @@ func boot() error {
 	if err := child.Start(); err != nil {
 		return err
 	}
-	// Until an orphan is waited for, it stays in its process group, and repolock waits for
-	// that.
+	// Until an orphan is reaped it stays in its process group, and repolock waits for that.
 	for {
 		pid, err := unix.Wait4(-1, nil, 0, nil)
 		if err != nil && err != unix.EINTR {

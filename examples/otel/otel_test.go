@@ -74,7 +74,7 @@ func TestLost(t *testing.T) {
 		got.histogram(t, "repolock.held", "shared", "backup", 1, 54, 56) // until the deadline
 
 		spans := w.spans.Ended()
-		if len(spans) != 1 || spans[0].Status().Code != codes.Error || len(spans[0].Events()) != 4 { // and that it gave up
+		if len(spans) != 1 || spans[0].Status().Code != codes.Error || len(spans[0].Events()) != 4 { // and an event that it gave up
 			t.Fatalf("spans %v", spans)
 		}
 
@@ -94,7 +94,7 @@ func TestLost(t *testing.T) {
 	})
 }
 
-// TestLostForGood: a lock that was lost ends once, also if it is released afterwards.
+// TestLostForGood: a lost lock ends once, even if it is released afterwards.
 func TestLostForGood(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		lock, err := w.locker(t).Exclusive(t.Context(), "prune")
@@ -110,7 +110,7 @@ func TestLostForGood(t *testing.T) {
 	})
 }
 
-// world is a store, the lockers on it, and what OpenTelemetry was told.
+// world is a store, the lockers on it, and what OpenTelemetry received.
 type world struct {
 	store.Store
 	away    atomic.Bool
@@ -138,7 +138,7 @@ func (w *world) locker(t *testing.T) *replock.Locker {
 	return l
 }
 
-// flush has all told that has happened.
+// flush waits until all events are recorded.
 func (w *world) flush(t *testing.T) {
 	for _, l := range w.lockers {
 		l.Flush(t.Context())

@@ -87,8 +87,8 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// TestWait: a prune shows the backup that it waits for, and runs once that is done. Without
-// -wait it is refused, and deletes nothing.
+// TestWait: a prune shows the backup that it waits for, and runs once the backup has ended.
+// Without -wait it is refused, and deletes nothing.
 func TestWait(t *testing.T) {
 	dir, st := repository(t, 10)
 	backup, err := locker(t, st).Shared(t.Context(), "backup of home")

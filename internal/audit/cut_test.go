@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// TestLinesStayReadable: whatever other clients wrote into their locks, Read takes the line
-// of the log that quotes it.
+// TestLinesStayReadable: Read accepts a line of the log that quotes another client's lock,
+// whatever the lock has in it.
 func TestLinesStayReadable(t *testing.T) {
 	long := strings.Repeat("<é\u009b", 64<<10) // six times as long, escaped
 	holder := Holder{RequestID: long, Actor: long, Intent: long, Holder: long, Mode: long, State: long}
@@ -60,7 +60,7 @@ func TestLinesStayReadable(t *testing.T) {
 	}
 }
 
-// TestReadSkips: a line that is too long or no record is skipped, and those after it are read.
+// TestReadSkips: Read skips a line that is too long or no record, and reads those after it.
 func TestReadSkips(t *testing.T) {
 	good := `{"event":"lock_acquired","timestamp":"2026-03-07T09:00:00Z"}` + "\n"
 	endless := strings.Repeat("x", 3*maxLine)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// of makes a log: each event some seconds after the first.
+// of makes a log, with each event some seconds after the first.
 func of(events ...Record) (records []Record) {
 	for _, r := range events {
 		r.Timestamp = time.Date(2026, 3, 7, 9, 0, r.PID, 0, time.UTC)
@@ -76,8 +76,8 @@ shared asked 32 held 32 until 42: `
 	}
 }
 
-// The drawing is well-formed, shows all, and whose times overlap are in lanes of their
-// own.
+// TestSVG: the drawing is well-formed and complete, and spans that overlap are in different
+// lanes.
 func TestSVG(t *testing.T) {
 	var b strings.Builder
 	if err := NewHistory(log).WriteSVG(&b); err != nil {

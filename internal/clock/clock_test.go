@@ -20,7 +20,7 @@ func TestSystemElapsed(t *testing.T) {
 	const ticks = 20 * time.Millisecond // Windows has one each 16 ms
 	least, most := ended.Sub(began)-ticks, after.Sub(before)+ticks
 	if passed := b - a; passed <= 0 || passed < least || passed > most {
-		t.Errorf("%v to %v passed, and the clock says %v", least, most, passed)
+		t.Errorf("%v to %v passed, and the clock shows %v", least, most, passed)
 	}
 }
 
@@ -32,8 +32,8 @@ type leaping struct {
 
 func (l leaping) Elapsed() time.Duration { return time.Since(l.start) + time.Duration(l.leap.Load()) }
 
-// TestSleep ends when its time has come, be it by a suspend that no timer
-// counted, or when its context ends.
+// TestSleep: Sleep returns when its time has come, even by a suspend that no timer counted, or
+// when its context ends.
 func TestSleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := leaping{start: time.Now(), leap: new(atomic.Int64)}

@@ -8,7 +8,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// TestWords: commands, flags and values as kong would parse them, whatever the order.
+// TestWords: the completion knows commands, flags and values as kong parses them, in any
+// order.
 func TestWords(t *testing.T) {
 	var cli struct {
 		File   string `short:"f" predictor:"file"`

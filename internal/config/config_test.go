@@ -52,7 +52,8 @@ url = "/srv/home"
 	}
 }
 
-// TestLoadErrors: what isn't understood is refused, with its place, and shows no value.
+// TestLoadErrors: Load refuses a line that it doesn't understand. The error has its place, and
+// shows no value.
 func TestLoadErrors(t *testing.T) {
 	for text, says := range map[string]string{
 		"tll = '2m'":                           `config.toml:1: unknown key "tll"`,

@@ -26,7 +26,7 @@ func home(t *testing.T) string {
 	return filepath.Dir(places[0])
 }
 
-// TestFind: the first that is there, even if it can't be read.
+// TestFind: Find returns the first file that exists, even if it can't be read.
 func TestFind(t *testing.T) {
 	dir := home(t)
 	want := func(path string) {
@@ -52,7 +52,7 @@ func TestFind(t *testing.T) {
 	if _, err := Load(Find()); err == nil {
 		t.Error("a link that leads nowhere was read")
 	}
-	// To root nothing is closed.
+	// Root can read any file.
 	if closed := fs.ErrPermission; missing(filepath.Join(dir, "config.toml"), closed) || !missing(system[0], closed) {
 		t.Error("our own settings that are closed to us are there, and the system's aren't")
 	}
@@ -62,7 +62,7 @@ func TestFind(t *testing.T) {
 	want(system[0])
 }
 
-// TestTrusted: a file that others can change isn't read.
+// TestTrusted: a file that other users can change isn't read.
 func TestTrusted(t *testing.T) {
 	for _, c := range []struct {
 		mode        os.FileMode
@@ -90,8 +90,8 @@ func TestTrusted(t *testing.T) {
 	}
 }
 
-// TestWayTrusted: a file isn't read that others can put another one in the place of, by a
-// folder above it, or by one above a link that leads to it.
+// TestWayTrusted: a file isn't read if other users can replace it: by a folder above it, or
+// above a link that leads to it.
 func TestWayTrusted(t *testing.T) {
 	top := t.TempDir()
 	make := func(path string, mode os.FileMode) string {
@@ -124,7 +124,7 @@ func TestWayTrusted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ name, path, says string }{
-		{"nobody else", good, ""},
+		{"no other user", good, ""},
 		{"sticky, as /tmp", tmp, ""},
 		{"others'", open, "others may write to the folder " + filepath.Dir(open) + " on the way to it (mode 0777)"},
 		{"above", below, "the folder " + filepath.Dir(open) + " "},

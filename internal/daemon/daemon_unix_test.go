@@ -18,7 +18,7 @@ import (
 	"github.com/repolock/repolock/internal/identity"
 )
 
-// place sets the directories that sockets may be in.
+// place sets the directories that sockets can be in.
 func place(t *testing.T) (runtime, tmp string) {
 	t.Helper()
 	base, err := os.MkdirTemp("/tmp", "k") // TMPDIR, and so t.TempDir's, can be too long for sockets
@@ -44,7 +44,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// TestDir: one that others could use, or put another in the place of, is none.
+// TestDir: a directory isn't used if other users can use it, or replace it.
 func TestDir(t *testing.T) {
 	for name, test := range map[string]struct {
 		prepare func(runtime, dir string) error
@@ -52,7 +52,7 @@ func TestDir(t *testing.T) {
 	}{
 		"none yet":        {func(_, _ string) error { return nil }, ""},
 		"there already":   {func(_, dir string) error { return os.Mkdir(dir, 0o700) }, ""},
-		"others may look": {func(_, dir string) error { return errors.Join(os.Mkdir(dir, 0), os.Chmod(dir, 0o711)) }, "may be used by others"},
+		"others can look": {func(_, dir string) error { return errors.Join(os.Mkdir(dir, 0), os.Chmod(dir, 0o711)) }, "may be used by others"},
 		"a symlink": {func(runtime, dir string) error {
 			return errors.Join(os.Mkdir(runtime+"/x", 0o700), os.Symlink("x", dir))
 		}, "is no directory"},
@@ -78,7 +78,7 @@ func TestDir(t *testing.T) {
 	}
 }
 
-// TestDirElsewhere: without a runtime directory of our own it is among the temporary files.
+// TestDirElsewhere: without a runtime directory the sockets are among the temporary files.
 func TestDirElsewhere(t *testing.T) {
 	_, tmp := place(t)
 	for _, runtime := range []string{"", "relative", "/no/such/directory"} {
@@ -93,7 +93,7 @@ func TestDirElsewhere(t *testing.T) {
 	}
 }
 
-// TestForeign: what belongs to somebody else isn't used.
+// TestForeign: a directory of another user isn't used.
 func TestForeign(t *testing.T) {
 	runtime, tmp := place(t)
 	dir, err := socketDir("", true)
@@ -102,7 +102,7 @@ func TestForeign(t *testing.T) {
 		t.Error(err)
 	}
 	if os.Geteuid() != 0 {
-		return // who isn't root can't make more of it
+		return // only root can make more of it
 	}
 	must(t, os.Chown(dir, 12345, -1))
 	if _, err := socketDir("", true); err == nil || !strings.Contains(err.Error(), "belongs to uid 12345") {
@@ -136,8 +136,7 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// TestTooLong: a directory in which no socket can be, since its path is too long, is passed
-// over for the next one.
+// TestTooLong: a directory whose path is too long for a socket is skipped.
 func TestTooLong(t *testing.T) {
 	defer func(dir string) { lastResort = dir }(lastResort)
 	runtime, tmp := place(t)
@@ -168,8 +167,7 @@ func TestTooLong(t *testing.T) {
 	}
 }
 
-// TestAsk: an answer is the one to what was asked, and the socket is gone with its
-// listener.
+// TestAsk: the answer is the one to the question, and the socket is removed with its listener.
 func TestAsk(t *testing.T) {
 	place(t)
 	token := NewToken()
@@ -193,8 +191,7 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// TestSilent: who listens and says nothing is no keeper that is gone, and none that
-// answers.
+// TestSilent: a listener that doesn't answer counts neither as gone nor as an answer.
 func TestSilent(t *testing.T) {
 	defer func(h, a time.Duration) { helloTime, answerTime = h, a }(helloTime, answerTime)
 	helloTime, answerTime = 100*time.Millisecond, 200*time.Millisecond
@@ -222,8 +219,8 @@ func TestSilent(t *testing.T) {
 	}
 }
 
-// TestKilled: the socket of one that was killed is removed, and one that ends before it
-// has answered is gone.
+// TestKilled: the socket of a killed keeper is removed, and a keeper that ends before it has
+// answered counts as gone.
 func TestKilled(t *testing.T) {
 	place(t)
 	token := NewToken()
@@ -263,7 +260,8 @@ func ended(o *Owner, within time.Duration) bool {
 	}
 }
 
-// TestOwner: its end is seen, also as a zombie, and whether it was known before or not.
+// TestOwner: the end of an owner is noticed, also as a zombie, and whether it was known before
+// or not.
 func TestOwner(t *testing.T) {
 	sleeper := exec.Command("sleep", "1000")
 	must(t, sleeper.Start())
@@ -331,7 +329,7 @@ func TestTaken(t *testing.T) {
 			if len(left) != 1 {
 				t.Errorf("left: %v", left)
 			}
-			// The name is known by now, and isn't trusted for that.
+			// The name is known now, but knowing it is no reason to trust it.
 			dir := filepath.Join(tmp, "repolock-"+strconv.Itoa(os.Geteuid())+token[26:])
 			must(t, take(dir))
 			if err := Ask(token, "check", &answer, false); !errors.Is(err, ErrDir) || Over(token) {
@@ -344,7 +342,7 @@ func TestTaken(t *testing.T) {
 	}
 }
 
-// TestTakenUnsafe: nor is a new directory used where others could replace it.
+// TestTakenUnsafe: a new directory isn't used either if other users could replace it.
 func TestTakenUnsafe(t *testing.T) {
 	_, tmp := place(t)
 	t.Setenv("XDG_RUNTIME_DIR", "")

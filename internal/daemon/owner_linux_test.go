@@ -10,7 +10,7 @@ import (
 	"github.com/repolock/repolock/internal/identity"
 )
 
-// TestRecycled: a later process with the same pid is another one, and isn't signalled.
+// TestRecycled: a later process with the same pid is another owner, and isn't signalled.
 func TestRecycled(t *testing.T) {
 	sleeper := exec.Command("sleep", "1000")
 	must(t, sleeper.Start())
@@ -21,7 +21,7 @@ func TestRecycled(t *testing.T) {
 	if !ended(o, 30*time.Second) {
 		t.Error("it is watched")
 	}
-	// Where there are no handles, a pid is all that there is to be signalled.
+	// Without pidfds a signal can only go to a pid.
 	for _, o := range []*Owner{o, {process: p, handle: &os.Process{Pid: p.PID}}} {
 		if o.Signal(syscall.SIGKILL) == nil {
 			t.Error("it is signalled")

@@ -23,7 +23,7 @@ func TestSelf(t *testing.T) {
 	}
 }
 
-// TestGone: only what is certainly gone is.
+// TestGone: Gone reports only processes that have certainly ended.
 func TestGone(t *testing.T) {
 	self := Self()
 	sleeper := exec.Command("sleep", "100")
@@ -67,7 +67,7 @@ func TestGone(t *testing.T) {
 	}
 	for end := time.Now().Add(10 * time.Minute); !self.Gone(other); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("a process that was killed, and that nobody has reaped, isn't gone")
+			t.Fatal("a process that was killed and not reaped isn't gone")
 		}
 	}
 	_ = sleeper.Wait()
@@ -94,7 +94,7 @@ func TestUnknownStartIsNoEnd(t *testing.T) {
 	}
 }
 
-// TestOf: names what Gone and Ended can judge.
+// TestOf: Of returns an identity that Gone and Ended can judge.
 func TestOf(t *testing.T) {
 	self := Self()
 	self.User = ""

@@ -15,21 +15,22 @@ import (
 	"github.com/repolock/repolock/internal/test/timens"
 )
 
-// TestSameBoot: the clock since boot is shared by those who say so, and by no others.
+// TestSameBoot: only processes of the same boot that name the same time namespace share a
+// clock since boot.
 func TestSameBoot(t *testing.T) {
 	self := Process{BootID: "b", TimeNamespace: "time:[1]"}
 	for name, c := range map[string]struct {
 		p, q Process
 		same bool
 	}{
-		"same":                     {self, self, true},
-		"a kernel that has none":   {Process{BootID: "b", TimeNamespace: "none"}, Process{BootID: "b", TimeNamespace: "none"}, true},
-		"another boot":             {self, Process{BootID: "c", TimeNamespace: "time:[1]"}, false},
-		"no boot":                  {Process{TimeNamespace: "time:[1]"}, Process{TimeNamespace: "time:[1]"}, false},
-		"another time namespace":   {self, Process{BootID: "b", TimeNamespace: "time:[2]"}, false},
-		"it tells none":            {self, Process{BootID: "b"}, false},
-		"we know none":             {Process{BootID: "b"}, self, false},
-		"neither of them is known": {Process{BootID: "b"}, Process{BootID: "b"}, false},
+		"same":                   {self, self, true},
+		"a kernel that has none": {Process{BootID: "b", TimeNamespace: "none"}, Process{BootID: "b", TimeNamespace: "none"}, true},
+		"another boot":           {self, Process{BootID: "c", TimeNamespace: "time:[1]"}, false},
+		"no boot":                {Process{TimeNamespace: "time:[1]"}, Process{TimeNamespace: "time:[1]"}, false},
+		"another time namespace": {self, Process{BootID: "b", TimeNamespace: "time:[2]"}, false},
+		"the other's unknown":    {self, Process{BootID: "b"}, false},
+		"ours unknown":           {Process{BootID: "b"}, self, false},
+		"both unknown":           {Process{BootID: "b"}, Process{BootID: "b"}, false},
 	} {
 		if got := c.p.SameBoot(c.q); got != c.same {
 			t.Errorf("%s: %v", name, got)
@@ -37,7 +38,7 @@ func TestSameBoot(t *testing.T) {
 	}
 }
 
-// TestTimeNamespaceIn: "none" is for a kernel that surely has none.
+// TestTimeNamespaceIn: "none" is only for a kernel that certainly has no time namespaces.
 func TestTimeNamespaceIn(t *testing.T) {
 	for want, links := range map[string][]string{
 		"time:[7]": {"pid:[1]", "time:[7]", "time_for_children:[8]"},
@@ -55,7 +56,7 @@ func TestTimeNamespaceIn(t *testing.T) {
 			t.Errorf("with %q: %q, want %q", links, got, want)
 		}
 	}
-	dir := t.TempDir() // where it can't be read it isn't "none"
+	dir := t.TempDir() // an unreadable one isn't "none"
 	for name, err := range map[string]error{
 		"pid":  os.Symlink("pid:[1]", filepath.Join(dir, "pid")),
 		"time": os.Mkdir(filepath.Join(dir, "time"), 0o700),
@@ -69,10 +70,10 @@ func TestTimeNamespaceIn(t *testing.T) {
 	}
 }
 
-// elsewhereEnv says that this process is the one in another time namespace.
+// elsewhereEnv marks a process in another time namespace.
 const elsewhereEnv = "REPOLOCK_TEST_ELSEWHERE"
 
-// elsewhere is what a process in another time namespace sees.
+// elsewhere is the view of a process in another time namespace.
 type elsewhere struct {
 	Self      Process
 	Elapsed   time.Duration
@@ -80,18 +81,18 @@ type elsewhere struct {
 	// Of the process that has started it.
 	Parent     Process
 	SameBoot   bool
-	ParentGone bool // if its pid were no process's
+	ParentGone bool // as if its pid were no process's
 }
 
-// TestTimeNamespaces is about real ones: the processes have one boot id and one pid
-// namespace, and none of them takes the other for gone.
+// TestTimeNamespaces uses real ones: the processes have one boot id and one pid namespace, and
+// none of them takes the other for gone.
 func TestTimeNamespaces(t *testing.T) {
 	if text := os.Getenv(elsewhereEnv); text != "" {
 		seeElsewhere(t, text)
 		return
 	}
 	if Self().TimeNamespace == "none" {
-		return // TestTimeNamespaceIn is about such a kernel
+		return // TestTimeNamespaceIn covers such a kernel
 	}
 	const offset = 100_000 * time.Second
 	self := Self()
@@ -107,7 +108,7 @@ func TestTimeNamespaces(t *testing.T) {
 		t.Errorf("its time namespace is %q, which is %q; ours is %q", see.Self.TimeNamespace, see.Namespace, self.TimeNamespace)
 	}
 	if see.Parent.PIDStart == self.PIDStart {
-		t.Errorf("both see the same start, %d: there is nothing to be told apart", self.PIDStart)
+		t.Errorf("both see the same start, %d: the clocks don't differ", self.PIDStart)
 	}
 	if see.SameBoot || see.ParentGone {
 		t.Errorf("it takes us for one of its own clock (%v), for gone (%v)", see.SameBoot, see.ParentGone)
@@ -118,7 +119,7 @@ func TestTimeNamespaces(t *testing.T) {
 	if see.Self.Ended() {
 		t.Error("it has ended, because its start is another as it sees it")
 	}
-	// As we see it, it is told from a later process.
+	// By this process's clock too, it isn't a later process.
 	if p, ok := Of(see.Self.PID); !ok || p.PIDStart == see.Self.PIDStart || p.TimeNamespace != self.TimeNamespace || p.Ended() {
 		t.Errorf("of it: %+v %v", p, ok)
 	} else if p.PIDStart--; !p.Ended() {
@@ -126,7 +127,7 @@ func TestTimeNamespaces(t *testing.T) {
 	}
 }
 
-// seeElsewhere writes what it sees to stdout, and stays until stdin ends.
+// seeElsewhere writes its view to stdout, and stays until stdin ends.
 func seeElsewhere(t *testing.T, text string) {
 	var parent Process
 	if err := json.Unmarshal([]byte(text), &parent); err != nil {
@@ -146,8 +147,8 @@ func seeElsewhere(t *testing.T, text string) {
 	_, _ = bufio.NewReader(os.Stdin).ReadByte()
 }
 
-// inTimeNamespace starts this test in another time namespace, whose clocks are ahead by
-// the offset. It runs until the test ends.
+// inTimeNamespace starts this test in another time namespace, whose clocks are ahead by the
+// offset. The process runs until the test ends.
 func inTimeNamespace(t *testing.T, offset time.Duration, self Process) (see elsewhere) {
 	t.Helper()
 	command := timens.Command(t, offset)

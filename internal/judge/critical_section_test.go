@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// whole is a log with one of each.
+// whole is a log with one entry of each kind.
 func whole() []Event {
 	return []Event{
 		{At: 1, Kind: Start, ID: "a", Client: 3, Mode: Exclusive},
@@ -40,7 +40,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestReadKilled: whoever is killed may have written any beginning of it.
+// TestReadKilled: a killed process can leave any beginning of an entry.
 func TestReadKilled(t *testing.T) {
 	log := whole()
 	for n := 1; n < len(log); n++ {
@@ -57,7 +57,7 @@ func TestReadKilled(t *testing.T) {
 	}
 }
 
-// TestReadNonsense: what isn't understood is an error.
+// TestReadNonsense: a line that can't be parsed is an error.
 func TestReadNonsense(t *testing.T) {
 	for name, spoil := range map[string]func([]Event) []Event{
 		"no id": func(l []Event) []Event {
@@ -66,19 +66,19 @@ func TestReadNonsense(t *testing.T) {
 			}
 			return l
 		},
-		"no mode":          func(l []Event) []Event { l[0].Mode = ""; return l },
-		"unknown kind":     func(l []Event) []Event { l[1].Kind = "inn"; return l },
-		"unknown op":       func(l []Event) []Event { l[2].Op = "get"; return l },
-		"of another":       func(l []Event) []Event { l[6].ID = "b"; return l },
-		"time goes back":   func(l []Event) []Event { l[6].At = 4; return l },
-		"two starts":       func(l []Event) []Event { return slices.Insert(l, 1, l[0]) },
-		"in twice":         func(l []Event) []Event { return slices.Insert(l, 2, l[1]) },
-		"never in":         func(l []Event) []Event { return slices.Delete(l, 1, 2) },
-		"two calls":        func(l []Event) []Event { return slices.Delete(l, 3, 4) },
-		"an unasked one":   func(l []Event) []Event { return slices.Delete(l, 2, 3) },
-		"more after out":   func(l []Event) []Event { l[7], l[9] = l[9], l[7]; l[7].At, l[9].At = 7, 8; return l },
-		"more after ended": func(l []Event) []Event { return append(l, Event{At: 9, Kind: Call, ID: "a", Op: "put"}) },
-		"fault of nobody":  func(l []Event) []Event { return l[4:5] },
+		"no mode":             func(l []Event) []Event { l[0].Mode = ""; return l },
+		"unknown kind":        func(l []Event) []Event { l[1].Kind = "inn"; return l },
+		"unknown op":          func(l []Event) []Event { l[2].Op = "get"; return l },
+		"of another":          func(l []Event) []Event { l[6].ID = "b"; return l },
+		"time goes back":      func(l []Event) []Event { l[6].At = 4; return l },
+		"two starts":          func(l []Event) []Event { return slices.Insert(l, 1, l[0]) },
+		"in twice":            func(l []Event) []Event { return slices.Insert(l, 2, l[1]) },
+		"never in":            func(l []Event) []Event { return slices.Delete(l, 1, 2) },
+		"two calls":           func(l []Event) []Event { return slices.Delete(l, 3, 4) },
+		"an unasked one":      func(l []Event) []Event { return slices.Delete(l, 2, 3) },
+		"more after out":      func(l []Event) []Event { l[7], l[9] = l[9], l[7]; l[7].At, l[9].At = 7, 8; return l },
+		"more after ended":    func(l []Event) []Event { return append(l, Event{At: 9, Kind: Call, ID: "a", Op: "put"}) },
+		"fault of no section": func(l []Event) []Event { return l[4:5] },
 	} {
 		if s, err := Read(spoil(whole())); err == nil {
 			t.Errorf("%s: %+v", name, s)

@@ -6,19 +6,20 @@ import (
 	"time"
 )
 
-// section is one that was started at t[0], was in from t[1] to t[2], and ended at t[3].
+// section is a critical section that was started at t[0], entered at t[1], left at t[2], and
+// ended at t[3].
 func section(id string, mode Mode, t ...time.Duration) Section {
 	return Section{ID: id, Mode: mode, Entered: true, Started: t[0], In: t[1], Last: t[2], Ended: t[3]}
 }
 
-// act is one that was answered.
+// act is an act that was answered.
 func (s Section) act(op, key string, call, ret time.Duration) Section {
 	s.Acts = append(s.Acts, Act{Op: op, Key: key, Call: call, Return: ret, Answered: true})
 	s.Last = max(s.Last, ret)
 	return s
 }
 
-// unanswered is its last act.
+// unanswered is the last act of a section, without an answer.
 func (s Section) unanswered(op, key string, call time.Duration) Section {
 	s.Acts = append(s.Acts, Act{Op: op, Key: key, Call: call})
 	s.Last = max(s.Last, call)
@@ -31,8 +32,8 @@ func (s Section) saw(key string, appeared bool, at time.Duration) Section {
 	return s
 }
 
-// crowd is what clients do under a lock that works: each waits for its turn. Some are
-// held up before they get in, or after they have left, for long.
+// crowd returns the sections of clients under a lock that works: each waits for its turn. Some
+// are delayed for long before they enter, or after they have left.
 func crowd(r *rand.Rand, clients, turns, acts int) (sections []Section) {
 	free := make([]time.Duration, clients) // when a client's last section ended
 	var shared, exclusive time.Duration    // when the last of a kind has left

@@ -10,7 +10,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// patience is more than any of these histories takes.
+// patience is longer than the judgement of any of these histories takes.
 const patience = time.Minute
 
 func TestJudge(t *testing.T) {
@@ -42,16 +42,16 @@ func TestJudge(t *testing.T) {
 		"written by another": {[]Section{
 			section("b", Shared, 0, 1, 2, 12).act("put", "x", 3, 9), a.act("list", "d/", 8, 12).saw("x", true, 15),
 		}, []string{ForeignWrite}, 0},
-		"written by nobody":  {[]Section{a.act("list", "d/", 11, 12).saw("x", true, 15)}, []string{ForeignWrite}, 0},
-		"written late":       {[]Section{section("k", Shared, 0, 1, 2, 100).unanswered("put", "x", 9), a.act("list", "d/", 11, 12).saw("x", true, 15)}, nil, 1},
-		"listed late":        {[]Section{section("k", Shared, 0, 1, 2, 100).act("put", "x", 4, 5), a.act("list", "d/", 11, 12).saw("x", true, 15)}, []string{StaleListing}, 0},
-		"deleted by another": {[]Section{section("b", Exclusive, 0, 1, 2, 100).act("delete", "x", 3, 9), a.act("list", "d/", 8, 12).saw("x", false, 15)}, []string{ForeignDelete}, 0},
+		"written by no section": {[]Section{a.act("list", "d/", 11, 12).saw("x", true, 15)}, []string{ForeignWrite}, 0},
+		"written late":          {[]Section{section("k", Shared, 0, 1, 2, 100).unanswered("put", "x", 9), a.act("list", "d/", 11, 12).saw("x", true, 15)}, nil, 1},
+		"listed late":           {[]Section{section("k", Shared, 0, 1, 2, 100).act("put", "x", 4, 5), a.act("list", "d/", 11, 12).saw("x", true, 15)}, []string{StaleListing}, 0},
+		"deleted by another":    {[]Section{section("b", Exclusive, 0, 1, 2, 100).act("delete", "x", 3, 9), a.act("list", "d/", 8, 12).saw("x", false, 15)}, []string{ForeignDelete}, 0},
 		"its own deleted by another": {[]Section{
 			section("b", Exclusive, 0, 1, 2, 19).act("delete", "x", 15, 16), section("s", Shared, 0, 10, 11, 30).act("put", "x", 12, 13).act("list", "x", 20, 21).saw("x", false, 22),
 		}, []string{TwoIn, ForeignDelete}, 0},
-		"deleted late":         {[]Section{section("k", Exclusive, 0, 1, 2, 100).unanswered("delete", "x", 9), a.act("list", "d/", 11, 12).saw("x", false, 15)}, nil, 1},
-		"listed once too long": {[]Section{section("b", Exclusive, 0, 1, 2, 100).act("delete", "x", 3, 9), a.act("list", "d/", 11, 12).saw("x", false, 15)}, nil, 1},
-		"deleted by nobody":    {[]Section{section("b", Shared, 0, 1, 2, 9).act("put", "x", 3, 4), a.act("list", "d/", 11, 12).saw("x", false, 15)}, []string{LostObject}, 0},
+		"deleted late":          {[]Section{section("k", Exclusive, 0, 1, 2, 100).unanswered("delete", "x", 9), a.act("list", "d/", 11, 12).saw("x", false, 15)}, nil, 1},
+		"listed once too long":  {[]Section{section("b", Exclusive, 0, 1, 2, 100).act("delete", "x", 3, 9), a.act("list", "d/", 11, 12).saw("x", false, 15)}, nil, 1},
+		"deleted by no section": {[]Section{section("b", Shared, 0, 1, 2, 9).act("put", "x", 3, 4), a.act("list", "d/", 11, 12).saw("x", false, 15)}, []string{LostObject}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := Judge(test.sections, patience)
@@ -70,14 +70,14 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestTwoJudges: porcupine and the search for overlaps say the same of whatever may
-// happen, and each finds what was broken.
+// TestTwoJudges: porcupine and the search for overlaps agree on any history, and each finds a
+// broken one.
 func TestTwoJudges(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	verdicts := map[bool]int{}
 	for range 400 {
 		sections := crowd(r, 4, 12, 1)
-		if r.IntN(2) == 0 { // somebody stays too long, or comes too early
+		if r.IntN(2) == 0 { // a section ends too late, or begins too early
 			s := &sections[r.IntN(len(sections))]
 			shift := upTo(r, 60*time.Millisecond)
 			s.Last, s.Ended = s.Last+shift, max(s.Ended, s.Last+shift)
@@ -90,12 +90,11 @@ func TestTwoJudges(t *testing.T) {
 		verdicts[ok]++
 	}
 	if verdicts[true] < 50 || verdicts[false] < 50 {
-		t.Errorf("%d in order and %d not: the test has nothing to tell apart", verdicts[true], verdicts[false])
+		t.Errorf("%d in order and %d not: the test needs both kinds", verdicts[true], verdicts[false])
 	}
 }
 
-// TestLongHistory: what a run of hours writes is judged, drawn, and its one violation
-// found.
+// TestLongHistory: a history of hours is judged, drawn, and its one violation found.
 func TestLongHistory(t *testing.T) {
 	sections := crowd(rand.New(rand.NewPCG(3, 4)), 10, 1500, 4)
 	if v := Judge(sections, patience); v.Result != NotFound {
@@ -119,7 +118,7 @@ func TestLongHistory(t *testing.T) {
 	t.Logf("%d operations, a picture of %d bytes", len(operations(sections)), picture.Len())
 }
 
-// TestUnknown: a search that was given up is no verdict.
+// TestUnknown: a search that was given up has no verdict.
 func TestUnknown(t *testing.T) {
 	v := Judge(crowd(rand.New(rand.NewPCG(3, 4)), 10, 5000, 4), 1)
 	if v.Result != Unknown || v.Why == "" {

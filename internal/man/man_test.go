@@ -7,7 +7,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// TestPage: the whole of a page. What roff would read as its own is printed as it is.
+// TestPage: a whole page is rendered. Text that roff would read as a request is printed
+// unchanged.
 func TestPage(t *testing.T) {
 	var cli struct {
 		Flag   string `short:"f" help:".TH isn't a request here, nor is \\fB a font, and ~ is no accent."`

@@ -201,13 +201,13 @@ func stateOf(pid int) string {
 	return s.State
 }
 
-// The kernel's death signal comes with the end of the thread that forked.
+// The kernel sends the death signal when the thread that forked ends.
 func TestThreadsComeAndGo(t *testing.T) {
 	k := newTicker(t)
 	p := start(t, concat(self("parent", "-churn", "500ms", "--"), k.args()))
 	p.want("churned")
 	k.runs()
-	// That signal is all that ends it while the guard can't.
+	// While the guard is stopped, only that signal ends the command.
 	if err := unix.Kill(p.guard, unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -255,8 +255,8 @@ func unshared(t *testing.T, namespaces ...string) []string {
 }
 
 func TestProcessOne(t *testing.T) {
-	// sh starts orphans in sessions of their own while it lives, and when it has
-	// ended and a background process is left.
+	// sh starts orphans in sessions of their own while it lives, and again when it has ended
+	// and a background process remains.
 	script := `for i in 1 2 3; do (setsid sleep 0.05 &); done
 		(sleep 0.2; for i in 1 2 3; do (setsid sleep 0.05 &); done; sleep 1000) & sleep 0.3`
 	p := start(t, concat(unshared(t, "--mount-proc"), self("parent", "--", "sh", "-c", script)))
@@ -290,7 +290,7 @@ func TestReapsOrphansWhileRunning(t *testing.T) {
 	p.want("done killed by signal 9 (killed)")
 }
 
-// Where /proc isn't ours, processes can't be counted, but the end is noticed.
+// If /proc isn't this pid namespace's, processes can't be counted, but the end is noticed.
 func TestWithoutProc(t *testing.T) {
 	k := newTicker(t)
 	p := launch(t, concat(unshared(t, "--mount"), []string{"sh", "-c", `mount -t tmpfs none /proc && exec "$@"`, "sh"},

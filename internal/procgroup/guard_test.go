@@ -32,7 +32,7 @@ func TestStopsAtExpiry(t *testing.T) {
 	}
 	k.quiet(300 * time.Millisecond)
 
-	// Whoever continues it is overruled.
+	// If another process continues the group, the guard stops it again.
 	for range 3 {
 		if err := unix.Kill(-p.pgid, unix.SIGCONT); err != nil {
 			t.Fatal(err)
@@ -48,8 +48,8 @@ func TestStopsAtExpiry(t *testing.T) {
 	k.runs()
 }
 
-// We are stopped before the guard knows of the command: it must not run until we go
-// on, and never if its time is over then.
+// We are stopped before the guard knows of the command: it must not run until we go on, and
+// never if its time is over by then.
 func TestStoppedWhileStarting(t *testing.T) {
 	for _, expiry := range []string{"stop", "kill", "nothing"} {
 		k := newTicker(t)
@@ -57,7 +57,7 @@ func TestStoppedWhileStarting(t *testing.T) {
 		p.expect("forked")
 		time.Sleep(1500 * time.Millisecond)
 		if ticks := k.all(); len(ticks) > 0 {
-			t.Errorf("expiry %s: it ran %d times before anybody watched it", expiry, len(ticks))
+			t.Errorf("expiry %s: it ran %d times before a guard watched it", expiry, len(ticks))
 		}
 		p.signal(unix.SIGCONT)
 		if expiry == "nothing" {
@@ -150,8 +150,8 @@ func TestGuardIsKilled(t *testing.T) {
 	k.quiet(200 * time.Millisecond)
 }
 
-// Whatever happens to the terminal, to pipes and to process groups, it is not in
-// the way and nothing reaches it.
+// Neither the terminal, nor pipes, nor process groups reach the guard, and it holds none of
+// them up.
 func TestGuardIsAlone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "inherited")
 	p := start(t, concat([]string{"sh", "-c", `exec 9>` + path + `; exec "$@"`, "sh"}, self("parent", "--", "sleep", "1000")))
@@ -193,8 +193,8 @@ func TestGuardDoesNotAnswer(t *testing.T) {
 	if err := unix.Kill(p.guard, unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	// It may still answer one before it has stopped; and orders that come more
-	// often than it is waited for don't save it.
+	// The guard can still answer one order before it has stopped; and frequent orders don't
+	// keep the parent from giving it up.
 	eventually(t, "another guard", func() bool {
 		p.tell("allow 1m", "<nil>")
 		time.Sleep(50 * time.Millisecond)
@@ -233,7 +233,7 @@ type fakeGuard struct {
 	done    chan struct{}
 }
 
-// heard are answers, which a guard doesn't wait to be read.
+// heard are answers. A guard doesn't wait until they are read.
 type heard chan guardAnswer
 
 func (h heard) Write(record []byte) (int, error) {
@@ -270,7 +270,7 @@ func (f *fakeGuard) read() clock.Reading {
 	return clock.Reading{Wall: epoch + e + time.Duration(f.step.Load()), Elapsed: e}
 }
 
-// allow gives an order for a lock that was seen just now.
+// allow sends an order for a lock that was seen just now.
 func (f *fakeGuard) allow(t *testing.T, e Expiry, until time.Duration) guardAnswer {
 	t.Helper()
 	return f.order(t, e, Allowance{until, f.read()})

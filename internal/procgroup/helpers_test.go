@@ -82,7 +82,7 @@ func start(t *testing.T, argv []string) *parent {
 	return p
 }
 
-// expect returns the next line that begins with the prefix. The others are kept.
+// expect returns the next line that begins with the prefix, and keeps the others.
 func (p *parent) expect(prefix string) string {
 	p.t.Helper()
 	for i, line := range p.unread {
@@ -198,8 +198,8 @@ func (k ticker) still(from, to time.Duration) {
 	}
 }
 
-// quiet watches that the process doesn't run for a while. A process of several
-// threads is stopped once the one that takes the signal was scheduled.
+// quiet checks that the process doesn't run for a while. A process of several threads is
+// stopped once the thread that takes the signal was scheduled.
 func (k ticker) quiet(d time.Duration) {
 	k.t.Helper()
 	time.Sleep(200 * time.Millisecond)
@@ -232,8 +232,8 @@ func running(pgid int) (n int) {
 	return n
 }
 
-// exists says whether a process runs. Our own process can be the one that has to
-// reap it, since Prepare makes it adopt orphans.
+// exists reports whether a process runs. Our own process can be the one that has to reap it,
+// since Prepare makes it adopt orphans.
 func exists(pid int) bool {
 	s, ok := procstat.Read(strconv.Itoa(pid))
 	return ok && !s.Ended

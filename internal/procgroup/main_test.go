@@ -16,7 +16,7 @@ import (
 // The test binary is also the guard, the program that runs a group, and what
 // runs in it.
 func TestMain(m *testing.M) {
-	// Guards have no environment, and the name that their parent goes by.
+	// A guard has no environment, and its parent's name.
 	if file, ok := strings.CutPrefix(os.Args[0], steppedBy); ok {
 		stepClock(file)
 	}
@@ -71,7 +71,7 @@ func self(program string, args ...string) []string {
 	return append([]string{exe, program}, args...)
 }
 
-// begin prepares and starts a command that may run for so long.
+// begin prepares and starts a command that can run for so long.
 func begin(cmd Command, d time.Duration) (*Group, error) {
 	p, err := Prepare(cmd)
 	if err != nil {
@@ -80,7 +80,7 @@ func begin(cmd Command, d time.Duration) (*Group, error) {
 	return p.Start(os.Environ(), Allow(clock.System{}.Elapsed()+d))
 }
 
-// What every system can do.
+// These tests run on every system.
 func TestEverywhere(t *testing.T) {
 	begin := func(args []string) (*Group, error) { return begin(Command{Args: args}, time.Minute) }
 	g, err := begin(self("seven"))

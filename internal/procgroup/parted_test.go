@@ -14,16 +14,17 @@ import (
 	"github.com/repolock/repolock/internal/clock"
 )
 
-// parted is the unasked answer of a guard that stops the group for its clocks.
+// parted is the answer that a guard sends unasked when it stops the group because its clocks
+// have parted.
 func (f *fakeGuard) parted(t *testing.T) {
 	t.Helper()
 	if a := f.answer(t); a != (guardAnswer{f.seq, false, true}) {
-		t.Errorf("it says %+v", a)
+		t.Errorf("it answers %+v", a)
 	}
 }
 
-// The wall clock is stepped, in either direction: the group is stopped, until the lock
-// was looked at since.
+// If the wall clock is stepped, in either direction, the group is stopped until a look at the
+// lock since then.
 func TestWatchStopsWhenClocksPart(t *testing.T) {
 	for _, step := range []time.Duration{2100 * time.Millisecond, -2100 * time.Millisecond, 9 * time.Hour, -9 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
@@ -39,11 +40,11 @@ func TestWatchStopsWhenClocksPart(t *testing.T) {
 			time.Sleep(200 * time.Millisecond)
 			f.want(t, "1.2s -77 stopped (signal)") // another process might have continued it
 			if a := f.order(t, Stop, before); a.Stopped || !a.Parted {
-				t.Errorf("%v: to an order of before it says %+v", step, a)
+				t.Errorf("%v: to an earlier order it answers %+v", step, a)
 			}
 			f.want(t, "1.3s -77 stopped (signal)")
 			if a := f.allow(t, Stop, time.Hour); !a.Stopped || a.Parted {
-				t.Errorf("%v: to an order of now it says %+v", step, a)
+				t.Errorf("%v: to a present order it answers %+v", step, a)
 			}
 			time.Sleep(time.Minute)
 			f.want(t)
@@ -53,7 +54,7 @@ func TestWatchStopsWhenClocksPart(t *testing.T) {
 	}
 }
 
-// An order that comes when the clocks have parted finds it out at once.
+// An order that comes after the clocks have parted detects it at once.
 func TestWatchLooksAtClocksWithEachOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeGuard()
@@ -61,7 +62,7 @@ func TestWatchLooksAtClocksWithEachOrder(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		f.step.Store(int64(3 * time.Second))
 		if a := f.order(t, Stop, Allowance{time.Hour, clock.Reading{Wall: epoch}}); !a.Parted {
-			t.Errorf("it says %+v", a)
+			t.Errorf("it answers %+v", a)
 		}
 		f.want(t, "100ms -77 stopped (signal)")
 		f.orders.Close()
@@ -69,7 +70,7 @@ func TestWatchLooksAtClocksWithEachOrder(t *testing.T) {
 	})
 }
 
-// What would be killed at its end is stopped, and killed at its end all the same.
+// A group that would be killed at its end is stopped, and still killed at its end.
 func TestWatchKillsNothingWhenClocksPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeGuard()
@@ -157,7 +158,7 @@ func TestClocksPart(t *testing.T) {
 		p.want("interrupted " + ErrParted.Error() + " false")
 		k.quiet(300 * time.Millisecond)
 
-		// No SIGCONT gets round it.
+		// A SIGCONT doesn't undo that.
 		if err := unix.Kill(-p.pgid, unix.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
@@ -192,8 +193,8 @@ func TestClocksPartBeforeTheStart(t *testing.T) {
 	}
 }
 
-// We refuse to continue the group in the moment before the guard notices: it goes on
-// all the same when the lock was looked at.
+// We refuse to continue the group in the moment before the guard notices. It still goes on
+// after a look at the lock.
 func TestContinuesWhatItRefused(t *testing.T) {
 	k := newTicker(t)
 	p := start(t, concat(self("parent", "--"), k.args()))

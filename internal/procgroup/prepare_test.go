@@ -16,7 +16,7 @@ import (
 	"github.com/repolock/repolock/internal/procstat"
 )
 
-// What is prepared doesn't run, and begins in the environment that it is started in.
+// A prepared command doesn't run, and begins in the environment of its start.
 func TestPrepare(t *testing.T) {
 	k := newTicker(t)
 	out, err := os.Create(filepath.Join(t.TempDir(), "environment"))
@@ -56,7 +56,7 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-// A guard that has died while nothing was started yet is replaced.
+// A guard that has died before anything was started is replaced.
 func TestGuardDiesBeforeTheStart(t *testing.T) {
 	p, err := Prepare(Command{Args: []string{"sleep", "1000"}})
 	if err != nil {

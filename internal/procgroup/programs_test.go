@@ -70,7 +70,7 @@ func parentMain(args []string) {
 		beforeBegin = func() {
 			say("forked")
 			_ = unix.Kill(unix.Getpid(), unix.SIGSTOP)
-			time.Sleep(100 * time.Millisecond) // it may be taken a moment later
+			time.Sleep(100 * time.Millisecond) // the file can appear a moment later
 		}
 	}
 	if *inherit {
@@ -171,7 +171,7 @@ func obey(g *Group, say func(string, ...any), mend func()) {
 			err = g.Unpause()
 		case "mend": // guards can be started again
 			mend()
-		case "refused": // the clocks part for our side alone
+		case "refused": // the clocks part for this process only
 			g.mu.Lock()
 			real := g.allowance
 			g.allowance.Seen.Wall += time.Hour
@@ -179,7 +179,7 @@ func obey(g *Group, say func(string, ...any), mend func()) {
 			err = g.continueLocked()
 			g.allowance = real
 			g.mu.Unlock()
-		case "kill": // we may end before we could tell how it went
+		case "kill": // this process can end before it could report the result
 			if err := g.Kill(); err != nil {
 				say("kill: %v", err)
 			}

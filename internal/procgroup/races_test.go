@@ -14,7 +14,7 @@ import (
 )
 
 // We are stopped after the look at the clock, and continue the group when its time is over:
-// it is stopped again.
+// the guard stops it again.
 func TestLooksAtClockAfterContinuing(t *testing.T) {
 	for name, late := range map[string]struct {
 		step clock.Reading
@@ -46,7 +46,7 @@ func TestLooksAtClockAfterContinuing(t *testing.T) {
 		}
 		err = g.continueLocked()
 		g.clocks = ReadClocks
-		g.paused = true // whatever the guard answers
+		g.paused = true // for any answer of the guard
 		g.mu.Unlock()
 		if err != late.want || looks != 2 {
 			t.Errorf("%s: %v after %d looks", name, err, looks)
@@ -59,7 +59,7 @@ func TestLooksAtClockAfterContinuing(t *testing.T) {
 }
 
 // A process of the group starts another and ends, between the reading of the list of all
-// processes and the look at it: neither is seen in that list, and the group isn't empty.
+// processes and the look at it. That list has neither, and the group isn't empty.
 func TestSweepLooksTwice(t *testing.T) {
 	run := func(pgid int, script string) *exec.Cmd {
 		c := exec.Command("sh", "-c", script)

@@ -70,7 +70,8 @@ func TestAwake(t *testing.T) {
 	want(true, pgid, stopped.Pid)
 }
 
-// What waits for a disk stops as soon as it has waited, unless it never got the signal.
+// A process that waits for a disk stops when its wait ends, unless the signal never reached
+// it.
 func TestActive(t *testing.T) {
 	for _, test := range []struct {
 		state        string
@@ -81,13 +82,13 @@ func TestActive(t *testing.T) {
 	} {
 		denied := func(pid int) bool { return pid == 2 }
 		if ours, others := active(test.state, 1, denied), active(test.state, 2, denied); ours != test.ours || others != test.others {
-			t.Errorf("%s: %t, and %t if it may not be signalled", test.state, ours, others)
+			t.Errorf("%s: %t, and %t if it can't be signalled", test.state, ours, others)
 		}
 	}
 }
 
-// What runs on is told after a moment, then less and less often; and at once that it can't
-// be killed.
+// A process that runs on is reported after a moment, then less and less often. One that can't
+// be killed is reported at once.
 func TestReminders(t *testing.T) {
 	r := runaways{denied: func(pid int) bool { return pid == 77 }}
 	us, begin := []int{unix.Getpid()}, time.Now()
@@ -101,15 +102,15 @@ func TestReminders(t *testing.T) {
 		}
 	}
 	if got, want := strings.Join(told, " "), "2s 12s 32s 1m12s 2m2s 2m12s 2m32s"; got != want {
-		t.Errorf("told at %s, want %s", got, want)
+		t.Errorf("reported at %s, want %s", got, want)
 	}
 	if pids, due := r.look([]int{unix.Getpid(), 77}, false, false, begin.Add(30*time.Minute)); !due || !slices.Equal(pids, []int{77}) {
-		t.Errorf("told of %d, want at once of the one that may not be signalled", pids)
+		t.Errorf("%d reported, want at once the one that can't be signalled", pids)
 	}
 	if _, due := r.look(nil, true, true, begin.Add(time.Hour)); !due {
-		t.Error("not told of processes that aren't shown")
+		t.Error("processes that aren't shown are not reported")
 	}
 	if _, due := r.look(nil, true, false, begin.Add(2*time.Hour)); due {
-		t.Error("told of none")
+		t.Error("none reported")
 	}
 }

@@ -90,7 +90,7 @@ func (s *screen) run(line string) {
 	s.want("# echoed\r\n")
 }
 
-// want waits for a text on the screen after the one that was wanted last.
+// want waits for a text on the screen after the last wanted one.
 func (s *screen) want(text string) {
 	s.t.Helper()
 	eventually(s.t, text, func() bool {
@@ -175,15 +175,15 @@ func TestCtrlC(t *testing.T) {
 	}
 	r.want("typed 2")
 
-	// Who sends a signal to us has sent none to the terminal.
+	// A process that signals us has not signalled the terminal's group.
 	r = s.record()
 	s.run(r.parent("", "sh", "-c", `kill -INT $PPID; exec sleep 1000`))
 	s.want("READY> ")
 	r.want("typed 0")
 }
 
-// A command that is paused or killed can't put the terminal's modes back. (And a shell
-// that sees us exit takes what it finds for what we wanted.)
+// A command that is paused or killed can't restore the terminal's modes. (And a shell that
+// sees us exit keeps the modes that it finds.)
 func TestModes(t *testing.T) {
 	s := shell(t)
 	r := s.record()
@@ -212,7 +212,7 @@ func TestModes(t *testing.T) {
 		t.Error("the shell has raw modes")
 	}
 
-	// What it leaves behind on purpose stays.
+	// A process that the command leaves behind on purpose stays.
 	s.run(s.record().parent("", "stty", "-echoctl"))
 	s.want("READY> ")
 	s.run("stty -a")
@@ -225,7 +225,7 @@ func TestTerminalComesBack(t *testing.T) {
 	script := s.record().parent("", "true") + "; " + strings.Join(self("foreground"), " ")
 	s.run(`sh -c "` + script + `"`)
 	s.want("foreground: true")
-	// Neither may the group of a killed command keep it.
+	// The group of a killed command must not keep it either.
 	script = s.record().parent("", "sh", "-c", "kill -9 0") + "; " + strings.Join(self("foreground"), " ")
 	s.run(`sh -c "` + script + `"`)
 	s.want("foreground: true")
@@ -424,7 +424,7 @@ func TestPipeline(t *testing.T) {
 	s.want("READY> ")
 }
 
-// Nobody would continue us: we aren't stopped, and don't spin.
+// No shell would continue us: we aren't stopped, and don't spin.
 func TestOrphanedGroup(t *testing.T) {
 	r := record{t, filepath.Join(t.TempDir(), "events")}
 	k := newTicker(t)

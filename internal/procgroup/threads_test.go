@@ -13,7 +13,7 @@ import (
 
 func init() { programs["threads"] = threadsMain }
 
-// threadsMain reserves threads, and says how many it has before and while most of them
+// threadsMain reserves threads, and prints how many it has before and while most of them
 // are in use.
 func threadsMain([]string) {
 	count := func() int {
@@ -41,7 +41,7 @@ func threadsMain([]string) {
 	done.Wait()
 }
 
-// Threads that are reserved are enough: no other is started, which could fail.
+// Reserved threads suffice: no other is started, which could fail.
 func TestReserveThreads(t *testing.T) {
 	p := launch(t, self("threads"))
 	var before, later int

@@ -48,7 +48,7 @@ func TestUnguardedIsStopped(t *testing.T) {
 		k.runs()
 		p.tell("unpause", "<nil>")
 
-		// The new guard knows what it has to.
+		// The new guard has all the state that it needs.
 		p.tell("allow 1s", "<nil>")
 		end := elapsed() + time.Second
 		p.signal(unix.SIGSTOP)

@@ -13,8 +13,8 @@ import (
 	"github.com/repolock/repolock/internal/clock"
 )
 
-// bubble is a clock that runs with a synctest bubble's time, and can leap as the
-// time since boot does over a suspend.
+// bubble is a clock that runs with a synctest bubble's time, and can jump as the time since
+// boot does over a suspend.
 type bubble struct {
 	start time.Time
 	leap  *atomic.Int64
@@ -79,7 +79,8 @@ func seconds(s ...float64) (d []time.Duration) {
 
 var ttls = []time.Duration{10 * time.Second, 17 * time.Second, time.Minute, time.Hour, 24 * time.Hour}
 
-// TestThreeFailuresEndAtTheDeadline, for every ttl.
+// TestThreeFailuresEndAtTheDeadline: for every ttl, three failures end the lease at its
+// deadline.
 func TestThreeFailuresEndAtTheDeadline(t *testing.T) {
 	for _, ttl := range ttls {
 		s := ForTTL(ttl)
@@ -126,8 +127,8 @@ func TestEarlyRefreshesComeApart(t *testing.T) {
 	}
 }
 
-// TestPause: 10 s at most between two tries, and at most a fifth of the time that is
-// left, so that the store is tried again and again until the deadline.
+// TestPause: the pause between two tries is at most 10 s, and at most a fifth of the remaining
+// time, so that the store is tried again and again until the deadline.
 func TestPause(t *testing.T) {
 	for n := 1; n < 100; n++ {
 		for left := time.Duration(0); left < time.Hour; left = left*3/2 + time.Second {
@@ -203,9 +204,8 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// TestTriedUntilTheDeadline: a store that comes back 5 s before the deadline, at any
-// moment around that, is not too late, whatever the ttl; and until then it is tried at
-// least each 10 s.
+// TestTriedUntilTheDeadline: for every ttl, a store that comes back about 5 s before the
+// deadline is not too late. Until then it is tried at least each 10 s.
 func TestTriedUntilTheDeadline(t *testing.T) {
 	for _, ttl := range ttls {
 		n := 50
@@ -240,8 +240,8 @@ func TestTriedUntilTheDeadline(t *testing.T) {
 	}
 }
 
-// TestProgressIsKept: what an attempt has achieved that failed half-way is committed, and
-// the next one goes on from there; a renewal that was asked for begins anew.
+// TestProgressIsKept: the progress of an attempt that failed half-way is committed, and the
+// next attempt continues from there. A requested renewal begins anew.
 func TestProgressIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(nil)
@@ -272,8 +272,8 @@ func TestProgressIsKept(t *testing.T) {
 	})
 }
 
-// TestFailedAttemptThatExtends: one that failed may have found that an earlier one was
-// applied. The lease lasts longer then, and who has asked is told of the failure.
+// TestFailedAttemptThatExtends: a failed attempt can find that an earlier one was applied. The
+// lease lasts longer then, and the caller gets the failure.
 func TestFailedAttemptThatExtends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const applied = 20 * time.Second
@@ -286,7 +286,7 @@ func TestFailedAttemptThatExtends(t *testing.T) {
 		go func() { defer close(ended); err = h.Run(t.Context()) }()
 		time.Sleep(25 * time.Second)
 		if err := h.Refresher.Now(t.Context(), ended); err != errDown {
-			t.Errorf("who asked was told: %v", err)
+			t.Errorf("the caller got: %v", err)
 		}
 		<-ended
 		if got, want := h.clock.Elapsed(), applied+h.Deadline; !errors.Is(err, ErrDeadline) || got != want {
@@ -320,7 +320,7 @@ func TestAnswerTooLate(t *testing.T) {
 	})
 }
 
-// TestSuspend is noticed within half a second of waking.
+// TestSuspend: a deadline that passes in a suspend is noticed within half a second of waking.
 func TestSuspend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(func(*harness, context.Context) error { return nil })
@@ -336,9 +336,8 @@ func TestSuspend(t *testing.T) {
 	})
 }
 
-// TestEndWaitsForTheAttempt: when Run has returned no request is under way that
-// could undo what comes next; one that hangs is waited for no longer than its
-// timeout.
+// TestEndWaitsForTheAttempt: when Run has returned, no request is under way that could undo a
+// later one. A request that hangs is waited for no longer than its timeout.
 func TestEndWaitsForTheAttempt(t *testing.T) {
 	for _, takes := range []time.Duration{3 * time.Second, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
@@ -355,8 +354,7 @@ func TestEndWaitsForTheAttempt(t *testing.T) {
 	}
 }
 
-// TestNow renews at once; its failures aren't those that make the refresher give
-// up.
+// TestNow: Now renews at once, and its failures don't count towards giving up.
 func TestNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var fail atomic.Bool
@@ -391,9 +389,9 @@ func TestNow(t *testing.T) {
 	})
 }
 
-// TestNowIsAfterItWasAskedFor: an attempt that is under way may have looked before, and
-// tells nothing of now. Those who ask meanwhile share the next one; if there is none,
-// because the lock is lost, they are told.
+// TestNowIsAfterItWasAskedFor: an attempt under way might have looked before the call, so it
+// doesn't count. Callers share the next attempt. If there is none, because the lock is lost,
+// they get an error.
 func TestNowIsAfterItWasAskedFor(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// TestRefused: what isn't a regular file is refused at once, also through a link, and the
-// error says what it is. (An open that waits is a test that hangs.)
+// TestRefused: a file that isn't regular is refused at once, also through a link, and the
+// error names its kind. (If an open waits, the test hangs.)
 func TestRefused(t *testing.T) {
 	dir, err := os.MkdirTemp("/tmp", "regular") // TMPDIR can be too long for sockets
 	if err != nil {
@@ -80,7 +80,7 @@ func TestOwnDescriptor(t *testing.T) {
 	}
 }
 
-// TestTarget: links are followed to the regular file, also one that isn't there yet.
+// TestTarget: Target follows links to the regular file, even to a missing one.
 func TestTarget(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -109,7 +109,7 @@ func TestTarget(t *testing.T) {
 	}
 }
 
-// TestCreate empties a file, and Append doesn't.
+// TestCreate: Create empties a file, and Append doesn't.
 func TestCreate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	for _, c := range []struct {

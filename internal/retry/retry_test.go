@@ -22,8 +22,8 @@ var (
 	errGone  = errors.New("the caller is gone")
 )
 
-// TestDo sends until a request succeeds, fails for good, or the budget or the context is over,
-// with pauses that double.
+// TestDo: Do sends until a request succeeds, fails for good, or the budget or the context is
+// over, with pauses that double.
 func TestDo(t *testing.T) {
 	for name, c := range map[string]struct {
 		results []error // the last one for all further sends
@@ -75,8 +75,8 @@ func TestDo(t *testing.T) {
 	}
 }
 
-// TestOnce gives a send up after its timeout and its last words, even if it heeds no context,
-// and sends nothing for a caller that is gone.
+// TestOnce: Once gives a send up after its timeout and a moment for its error, even if it
+// ignores contexts. It sends nothing for a caller whose context has ended.
 func TestOnce(t *testing.T) {
 	const timeout = time.Second
 	heeds := func(ctx context.Context) (int, error) { <-ctx.Done(); return 7, ctx.Err() }

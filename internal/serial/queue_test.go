@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Functions run in order, also those that are added by one that runs; Flush waits for
-// those before it alone, and no longer than its context.
+// TestQueue: functions run in order, also those that a running one adds. Flush waits only for
+// those before it, and no longer than its context.
 func TestQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue

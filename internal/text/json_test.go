@@ -7,7 +7,7 @@ import (
 	"unicode"
 )
 
-// TestMarshal: nothing that isn't printable is in the text, and its value stays the same.
+// TestMarshal: the text has only printable characters, and its value stays the same.
 func TestMarshal(t *testing.T) {
 	s := "a\x00\x1b\x7f\u009b2J \u00a0\u202eevil\u2066\u200b\ufeff\U000e0041 é 日 🙂 <&> \\u009b \ufffd"
 	for name, marshal := range map[string]func(any) ([]byte, error){
@@ -22,7 +22,7 @@ func TestMarshal(t *testing.T) {
 			t.Errorf("%s: %q", name, text)
 		}
 		if !strings.Contains(string(text), "é 日 🙂") {
-			t.Errorf("%s: what is printable was escaped: %s", name, text)
+			t.Errorf("%s: a printable character was escaped: %s", name, text)
 		}
 		var got map[string][]string
 		if err := json.Unmarshal(text, &got); err != nil || len(got[s]) != 1 || got[s][0] != s {
@@ -31,7 +31,7 @@ func TestMarshal(t *testing.T) {
 	}
 }
 
-// TestRaw: nor are bytes that are no characters, which a raw message may have.
+// TestRaw: nor does it have bytes that are no characters, as a raw message can.
 func TestRaw(t *testing.T) {
 	text, err := Marshal(json.RawMessage("\"\x9b2J\""))
 	if err != nil || string(text) != "\"\ufffd2J\"" {

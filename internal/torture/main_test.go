@@ -20,8 +20,8 @@ import (
 	"github.com/repolock/repolock/store/dir"
 )
 
-// locks are what the processes of these tests take: this program is its own child.
-// They return the exit code.
+// locks are the locks of these tests' processes: this program is its own child. They return
+// the exit code.
 var locks = map[string]func(repo string, w Work) int{
 	"none":     func(repo string, w Work) int { return work(repo, w) },
 	"flock":    withFlock,
@@ -111,8 +111,7 @@ func withOriginal(repo string, w Work) int {
 	return work(repo, w)
 }
 
-// slow is a store with a network before it, which takes a put now sooner and now
-// later.
+// slow is a store with a network before it, which delays a put more or less.
 type slow struct{ store.Store }
 
 func (s slow) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {

@@ -8,8 +8,7 @@ import (
 	"github.com/repolock/repolock/internal/judge"
 )
 
-// TestPlan: all that may happen does, about as often as it shall, and what shall not
-// never.
+// TestPlan: a plan has every fault that is allowed, about as often as it should, and no other.
 func TestPlan(t *testing.T) {
 	const ttl, n = 10 * time.Second, 10000
 	for name, test := range map[string]struct {
@@ -46,7 +45,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestLeft: of no fault there are many more than there shall be for each lock.
+// TestLeft: a fault that has happened more often than its chance is left out from then on.
 func TestLeft(t *testing.T) {
 	all := Chances{Kill: 0.1, Stop: 0.2, Term: 0.3}
 	if got := all.left(Counts{Shared: 5, Exclusive: 5, Killed: 1, Stopped: 2, Terminated: 3}); got != all {

@@ -18,7 +18,7 @@ import (
 	"github.com/repolock/repolock/internal/test/plainstore"
 )
 
-// arena is a directory that processes contend in.
+// arena is a directory in which processes contend.
 type arena struct {
 	t     *testing.T
 	repo  string
@@ -49,7 +49,7 @@ func (a *arena) options(lock string) Options {
 	}
 }
 
-// events are those of the log.
+// events returns the events of the log.
 func (a *arena) events() (events []judge.Event) {
 	a.t.Helper()
 	for d := json.NewDecoder(&a.log); d.More(); {
@@ -62,7 +62,7 @@ func (a *arena) events() (events []judge.Event) {
 	return events
 }
 
-// nothingLeft: the prefix is empty.
+// nothingLeft checks that the prefix has no object.
 func (a *arena) nothingLeft(r Report) {
 	a.t.Helper()
 	keys, err := a.store.Keys(a.t.Context(), "")
@@ -71,7 +71,7 @@ func (a *arena) nothingLeft(r Report) {
 	}
 }
 
-// TestHolds: a lock that works is found to, with processes killed and stopped.
+// TestHolds: no violation is found of a lock that works, with processes killed and stopped.
 func TestHolds(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
@@ -108,7 +108,7 @@ func TestHolds(t *testing.T) {
 	}
 }
 
-// TestFinds: no lock at all, and one with a hole, are found out.
+// TestFinds: violations are found without any lock, and with one that has a hole.
 func TestFinds(t *testing.T) {
 	for _, lock := range []string{"none", "original"} {
 		t.Run(lock, func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestFinds(t *testing.T) {
 	}
 }
 
-// TestUnjudged: what can't be understood is not "no violation found".
+// TestUnjudged: a log that can't be parsed is not "no violation found".
 func TestUnjudged(t *testing.T) {
 	for _, lock := range []string{"garbage", "panics"} {
 		a := newArena(t)
@@ -155,18 +155,18 @@ func TestUnjudged(t *testing.T) {
 	a.nothingLeft(r)
 }
 
-// full is a disk.
+// full is a full disk.
 type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
 
-// TestNobody: a run in which nobody gets the lock isn't one without violations, and
-// doesn't go on for long.
-func TestNobody(t *testing.T) {
+// TestNotAcquired: a run in which no client gets the lock doesn't count as one without
+// violations, and ends soon.
+func TestNotAcquired(t *testing.T) {
 	a := newArena(t)
 	r, err := Run(t.Context(), a.store, a.options("refused"))
-	var nobody *NotAcquiredError
-	if !errors.As(err, &nobody) || nobody.Code != 77 || !strings.Contains(err.Error(), "you may not") {
+	var refused *NotAcquiredError
+	if !errors.As(err, &refused) || refused.Code != 77 || !strings.Contains(err.Error(), "you may not") {
 		t.Errorf("%v", err)
 	}
 	if r.Verdict.Result != judge.Unknown || r.Counts.Failed < maxFailures {
@@ -174,12 +174,12 @@ func TestNobody(t *testing.T) {
 	}
 }
 
-// TestInterrupted: it ends, gives its verdict, and cleans up.
+// TestInterrupted: an interrupted run ends, gives its verdict, and cleans up.
 func TestInterrupted(t *testing.T) {
 	a := newArena(t)
 	o := a.options("flock")
 	o.Chances = Chances{Exclusive: -1, Long: 1, Kill: -1, Stop: -1, Term: -1}
-	o.TTL = time.Hour // the holds are for longer than the test may take
+	o.TTL = time.Hour // the holds are longer than the test
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	o.Progress = func(c Counts) {

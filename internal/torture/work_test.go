@@ -15,7 +15,7 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// meddled is a store in which somebody else does something before a put is answered.
+// meddled is a store in which another client acts before a put is answered.
 type meddled struct {
 	store.Store
 	meddle func(s store.Store, key string) error
@@ -26,7 +26,7 @@ func (m meddled) Put(ctx context.Context, key string, body []byte, opts store.Pu
 	return o, errors.Join(err, m.meddle(m.Store, key))
 }
 
-// doWork gives the section of a child, and the error that it ended with.
+// doWork returns the section of a child, and its error.
 func doWork(t *testing.T, mode judge.Mode, s store.Store) (judge.Section, error) {
 	t.Helper()
 	var log bytes.Buffer
@@ -46,8 +46,7 @@ func doWork(t *testing.T, mode judge.Mode, s store.Store) (judge.Section, error)
 	return section, failed
 }
 
-// TestWork: a child takes what it has done itself for its own, and sees what others
-// do beside it that they may not.
+// TestWork: a child recognizes its own acts, and detects forbidden acts of others beside it.
 func TestWork(t *testing.T) {
 	write := func(s store.Store, key string) error {
 		_, err := s.Put(t.Context(), key, nil, store.PutOptions{})
@@ -93,8 +92,7 @@ func TestWork(t *testing.T) {
 	}
 }
 
-// TestWorkUnanswered: a request that failed is one of which nobody knows whether it
-// was done, and the last.
+// TestWorkUnanswered: a failed request counts as perhaps done, and is the last one.
 func TestWorkUnanswered(t *testing.T) {
 	m := mem.New(mem.Options{})
 	broken := errors.New("connection reset")
@@ -104,7 +102,7 @@ func TestWorkUnanswered(t *testing.T) {
 	}
 }
 
-// TestWorkUnlogged: nothing is done that can't be written down.
+// TestWorkUnlogged: a child does nothing that it can't log.
 func TestWorkUnlogged(t *testing.T) {
 	for n := range 5 {
 		m := mem.New(mem.Options{})
@@ -121,7 +119,7 @@ func TestWorkUnlogged(t *testing.T) {
 	}
 }
 
-// lines takes so many.
+// lines accepts n lines.
 type lines struct {
 	left int
 	got  bytes.Buffer
@@ -134,7 +132,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.got.Write(p)
 }
 
-// TestParse: a child's line is understood as a whole, or not at all.
+// TestParse: a child's line is parsed as a whole, or not at all.
 func TestParse(t *testing.T) {
 	good, err := json.Marshal(judge.Event{At: 1, Kind: judge.In, ID: "a"})
 	if err != nil {

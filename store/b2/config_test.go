@@ -118,8 +118,8 @@ func TestKeysThatB2Refuses(t *testing.T) {
 	f.has(t)
 }
 
-// TestUndeletable: the error names the command that deletes what has a name that is no key of
-// ours.
+// TestUndeletable: the error for an object whose name is no key of ours has the command that
+// deletes it.
 func TestUndeletable(t *testing.T) {
 	f := serve(t, fakeb2.Options{})
 	s := f.open(t)
@@ -130,7 +130,7 @@ func TestUndeletable(t *testing.T) {
 	}
 }
 
-// answers is a server that answers everything alike.
+// answers is a server that answers every request alike.
 func answers(t *testing.T, status int, body string) string {
 	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)
@@ -140,7 +140,7 @@ func answers(t *testing.T, status int, body string) string {
 	return h.URL
 }
 
-// TestNotB2: endpoints that are something else, or nothing.
+// TestNotB2: an endpoint of another service, or without a listener, is reported as such.
 func TestNotB2(t *testing.T) {
 	tls := httptest.NewUnstartedServer(http.NotFoundHandler())
 	tls.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -153,7 +153,7 @@ func TestNotB2(t *testing.T) {
 	page := "<html><body>Hello</body></html>"
 	for name, test := range map[string]struct {
 		endpoint string
-		err      error // nil if it may be better the next time
+		err      error // nil if it can work the next time
 	}{
 		"a page":            {answers(t, 200, page), store.ErrConfig},
 		"no page":           {answers(t, 404, page), store.ErrConfig},
@@ -193,7 +193,7 @@ func TestNotB2(t *testing.T) {
 	}
 }
 
-// TestRefusedKey: an authorization that is refused says what to do.
+// TestRefusedKey: the error for a refused authorization says what to do.
 func TestRefusedKey(t *testing.T) {
 	for _, test := range []struct {
 		status       int
@@ -217,7 +217,7 @@ func TestRefusedKey(t *testing.T) {
 	}
 }
 
-// TestErrors: what the server says of a bucket or a key.
+// TestErrors: each of the server's errors about a bucket or a key has its meaning.
 func TestErrors(t *testing.T) {
 	f := serve(t, fakeb2.Options{})
 	for name, err := range methods(t, open(t, "b2://other-bucket?endpoint="+f.url), "k") {
@@ -239,7 +239,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestBucketMadeAnew: its ID is another one.
+// TestBucketMadeAnew: a bucket that was deleted and made again has another ID, and the store
+// finds it.
 func TestBucketMadeAnew(t *testing.T) {
 	f := serve(t, fakeb2.Options{})
 	s := f.open(t)
@@ -260,7 +261,7 @@ func TestBucketMadeAnew(t *testing.T) {
 	}
 }
 
-// TestNoSecrets: some messages of the server's quote the token.
+// TestNoSecrets: an error shows no token, although some of the server's messages quote it.
 func TestNoSecrets(t *testing.T) {
 	f := serve(t, fakeb2.Options{})
 	s := f.open(t)
@@ -286,7 +287,7 @@ func TestNoSecrets(t *testing.T) {
 	}
 }
 
-// TestBrokenDownloads: bodies that are cut off, or aren't what was stored.
+// TestBrokenDownloads: a body that is cut off, or isn't the stored one, is an error.
 func TestBrokenDownloads(t *testing.T) {
 	f := serve(t, fakeb2.Options{})
 	put(t, f.open(t), "k", "the body")

@@ -7,7 +7,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// Describe asks for the bucket's settings, which blazer doesn't return.
+// Describe reads the bucket's settings, in one request. ObjectLock is Unknown if the application
+// key can't read it.
 func (s *Store) Describe(ctx context.Context) (store.Description, error) {
 	d := store.Description{Server: "Backblaze B2", Versioning: store.Yes}
 	locks, err := call(ctx, s, s.prefix, "listBuckets", s.objectLock)

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// TestReason: after the end of a context nothing else is the reason, whatever
-// blazer makes of it.
+// TestReason: after a context has ended, its end is the reason, whatever error blazer returns.
 func TestReason(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	n := &note{err: errors.New("operation was canceled")}

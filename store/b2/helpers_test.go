@@ -21,7 +21,7 @@ const (
 	prefix = "some/prefix/"
 )
 
-// least is what a lock needs.
+// least are the capabilities that a lock needs.
 var least = []string{"listFiles", "readFiles", "writeFiles", "deleteFiles"}
 
 func TestMain(m *testing.M) {
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// fake is a server with a bucket, of the test's own.
+// fake is a server with a bucket, for one test.
 type fake struct {
 	*fakeb2.Server
 	url  string
@@ -57,13 +57,13 @@ func serve(t *testing.T, opts fakeb2.Options) *fake {
 	return &fake{Server: s, url: h.URL}
 }
 
-// open gives a store of its own on the server, as another process has one.
+// open returns a store of its own on the server, as another process has one.
 func (f *fake) open(t *testing.T) *b2.Store {
 	t.Helper()
 	return open(t, "b2://"+bucket+"/"+prefix+"?endpoint="+f.url)
 }
 
-// openAs opens it with another application key.
+// openAs is open with another application key.
 func (f *fake) openAs(t *testing.T, k fakeb2.Key) *b2.Store {
 	t.Helper()
 	k.ID, k.Secret = fmt.Sprintf("%04x", f.keys.Add(1)+0x1000), "K000other"

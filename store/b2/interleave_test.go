@@ -14,7 +14,7 @@ import (
 	"github.com/repolock/repolock/store/b2"
 )
 
-// stage has its actors send one request at a time, in an order that the test says.
+// stage makes its actors send one request at a time, in an order that the test chooses.
 type stage struct {
 	*fake
 	actors  []*actor
@@ -22,7 +22,7 @@ type stage struct {
 	off     bool        // requests just pass
 }
 
-// actor is a process that does one thing.
+// actor is a process with one task.
 type actor struct {
 	*b2.Store
 	keyID   string
@@ -38,7 +38,7 @@ func newStage(t *testing.T, opts fakeb2.Options, keys ...fakeb2.Key) *stage {
 		a := &actor{Store: g.openAs(t, k), proceed: make(chan struct{})}
 		a.keyID = fmt.Sprintf("%04x", g.keys.Load()+0x1000)
 		g.actors = append(g.actors, a)
-		// So that no request of what is tested is one that sets up a session.
+		// So no request of the tested part sets up a session.
 		put(t, a, "warm/up", "")
 		if err := a.Delete(t.Context(), "warm/up"); err != nil {
 			t.Fatal(err)
@@ -55,8 +55,8 @@ func newStage(t *testing.T, opts fakeb2.Options, keys ...fakeb2.Key) *stage {
 	return g
 }
 
-// play runs all actors to their end. next says which of those that wait to send
-// a request is the next to do so.
+// play runs all actors to their end. next returns which of the waiting actors sends the next
+// request.
 func (g *stage) play(do []func(*actor) error, next func(waiting int) int) {
 	g.off = false
 	for i, a := range g.actors {
@@ -77,7 +77,8 @@ func (g *stage) play(do []func(*actor) error, next func(waiting int) int) {
 		if busy > 0 || len(waiting) == 0 {
 			continue
 		}
-		// In the order of their keys, so that a choice means the same each time.
+		// The actors are in the order of their keys, so that a choice means the same each
+		// time.
 		slices.SortFunc(waiting, func(a, b *actor) int { return strings.Compare(a.keyID, b.keyID) })
 		i := next(len(waiting))
 		chosen := waiting[i]
@@ -119,7 +120,7 @@ func orders(t *testing.T, run func(next func(waiting int) int)) {
 	}
 }
 
-// deed is what an actor does to an object.
+// deed is the task of an actor with an object.
 type deed func(a *actor, ctx context.Context, o store.Object) error
 
 func remove(a *actor, ctx context.Context, o store.Object) error { return a.Delete(ctx, o.Key) }
@@ -136,8 +137,8 @@ func overwrite(a *actor, ctx context.Context, o store.Object) error {
 	return err
 }
 
-// TestEveryOrder: what processes do to one object at the same time, request by
-// request in every order.
+// TestEveryOrder: processes act on one object at the same time, request by request in every
+// order. Readers never see a wrong version.
 func TestEveryOrder(t *testing.T) {
 	all := fakeb2.Key{}
 	noDelete := fakeb2.Key{Capabilities: []string{"listBuckets", "listFiles", "readFiles", "writeFiles"}}
@@ -145,9 +146,9 @@ func TestEveryOrder(t *testing.T) {
 		name  string
 		keys  []fakeb2.Key
 		deeds []deed
-		// seen is what readers may see in the end, "" for nothing.
+		// seen are the bodies that readers can see in the end, "" for none.
 		seen []string
-		// left is how many versions there may be in the end.
+		// left is the number of versions that can be left in the end.
 		left int
 	}{
 		{"replace, delete", []fakeb2.Key{all, all}, []deed{replaceBy("new"), remove}, []string{""}, 0},

@@ -18,8 +18,8 @@ func methods(t *testing.T, s store.Store, key string) map[string]error {
 	return map[string]error{"put": put, "get": get, "list": list, "delete": s.Delete(t.Context(), key)}
 }
 
-// TestLacking: an application key lacks a capability. What needs it says so, and
-// the rest works.
+// TestLacking: if an application key lacks a capability, the methods that need it return an
+// error with its name, and the others work.
 func TestLacking(t *testing.T) {
 	for lacking, needed := range map[string][]string{
 		"listFiles":   {"list"},
@@ -45,7 +45,8 @@ func TestLacking(t *testing.T) {
 	}
 }
 
-// TestDeleteWithoutPermission hides, or says everything that is lacking.
+// TestDeleteWithoutPermission: Delete hides the object, or returns an error with all lacking
+// capabilities.
 func TestDeleteWithoutPermission(t *testing.T) {
 	f := serve(t, fakeb2.Options{})
 	put(t, f.open(t), "k", "1")
@@ -57,7 +58,7 @@ func TestDeleteWithoutPermission(t *testing.T) {
 	f.has(t, "1")
 
 	s = f.openAs(t, fakeb2.Key{Capabilities: []string{"listBuckets", "listFiles", "readFiles", "writeFiles"}})
-	for range 2 { // the second time there is nothing
+	for range 2 { // the second time there is no object
 		if err := s.Delete(t.Context(), "k"); err != nil {
 			t.Error(err)
 		}
@@ -73,7 +74,7 @@ func TestDeleteWithoutPermission(t *testing.T) {
 	f.has(t, "2", "-", "1")
 }
 
-// TestRetained: Object Lock keeps versions from being deleted, so they are hidden.
+// TestRetained: Delete hides versions that Object Lock retains.
 func TestRetained(t *testing.T) {
 	f := serve(t, fakeb2.Options{})
 	if err := f.AddBucket(fakeb2.Bucket{Name: "locked-bucket", FileLock: true, Retain: time.Hour}); err != nil {
@@ -96,7 +97,7 @@ func TestRetained(t *testing.T) {
 	}
 }
 
-// TestRestricted: a key that is for a bucket and for some names.
+// TestRestricted: a key can be restricted to a bucket and a prefix.
 func TestRestricted(t *testing.T) {
 	for _, test := range []struct {
 		name           string

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestRemember: remember keeps the put that was stored last, in whatever order two puts at
-// once are answered.
+// TestRemember: remember keeps the put that was stored last, in whatever order two concurrent
+// puts are answered.
 func TestRemember(t *testing.T) {
 	at := func(id string, ms int64) version { return version{id: id, time: time.UnixMilli(ms)} }
 	for _, test := range []struct {
@@ -15,7 +15,7 @@ func TestRemember(t *testing.T) {
 	}{
 		{at("a", 1), at("b", 2), "a"},
 		{at("b", 2), at("a", 1), "a"},
-		{at("a", 1), at("b", 1), ""}, // not known
+		{at("a", 1), at("b", 1), ""}, // unknown
 	} {
 		s := &Store{wrote: map[string]version{}, owed: map[string]claim{}}
 		if v, ok := s.remember("k", test.first); ok {

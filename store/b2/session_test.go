@@ -19,7 +19,7 @@ import (
 	"github.com/repolock/repolock/store/b2"
 )
 
-// method is one with how many requests it makes where all is set up.
+// method is a method with the number of its requests once a session is set up.
 type method struct {
 	name     string
 	requests int
@@ -54,8 +54,8 @@ var each = []method{
 	}},
 }
 
-// TestRequests: how many requests a method makes, and that those that set up a
-// session are made once.
+// TestRequests: each method sends this number of requests, and those that set up a session are
+// sent once.
 func TestRequests(t *testing.T) {
 	f := serve(t, fakeb2.Options{})
 	s := f.open(t)
@@ -95,7 +95,7 @@ func calls(log []fakeb2.Request) (calls []string) {
 	return calls
 }
 
-// TestExpiredTokens: all tokens expire before any one of a method's requests.
+// TestExpiredTokens: a method succeeds if all tokens expire before any one of its requests.
 func TestExpiredTokens(t *testing.T) {
 	for _, m := range each {
 		for at := range m.requests {
@@ -123,8 +123,8 @@ func TestExpiredTokens(t *testing.T) {
 	}
 }
 
-// TestNotFound: an object isn't there only if B2 says so of the object itself. Neither a
-// session that can't begin nor an answer that isn't B2's says anything of it.
+// TestNotFound: an object is missing only if B2's answer about the object says so. Neither a
+// session that can't begin nor an answer of another server shows it.
 func TestNotFound(t *testing.T) {
 	for name, answer := range map[string]struct{ call, code string }{
 		"authorization": {"b2_authorize_account", "not_found"},
@@ -181,8 +181,8 @@ func TestUploadURLs(t *testing.T) {
 	}
 }
 
-// TestHanging: a server that never answers any one of a method's requests. The
-// method returns when its context ends, and its connection is closed.
+// TestHanging: if the server never answers one of a method's requests, the method returns when
+// its context ends, and closes its connection.
 func TestHanging(t *testing.T) {
 	for _, m := range append(each[:len(each):len(each)], method{"first request", 1, each[4].do}) {
 		for at := range m.requests {
@@ -207,7 +207,7 @@ func TestHanging(t *testing.T) {
 				})
 				err := m.do(ctx, s, o)
 				<-closed
-				// What was put stays put, though what it covers couldn't be removed.
+				// The put stays applied, although the version below it couldn't be removed.
 				if done := m.requests > 1 && at == m.requests-1 && m.name != "delete"; done && err != nil || !done && !errors.Is(err, context.Canceled) {
 					t.Error(err)
 				}
@@ -267,7 +267,7 @@ func (w *waited) Done() <-chan struct{} {
 	return w.Context.Done()
 }
 
-// TestHangingBody: the answer begins, and never ends.
+// TestHangingBody: a method returns when its context ends, even in the middle of an answer.
 func TestHangingBody(t *testing.T) {
 	f := serve(t, fakeb2.Options{})
 	put(t, f.open(t), "k", "the body")
@@ -302,7 +302,7 @@ func TestHangingBody(t *testing.T) {
 	}
 }
 
-// TestManyExpiredURLs: all upload URLs that are kept are too old.
+// TestManyExpiredURLs: a put succeeds although all kept upload URLs have expired.
 func TestManyExpiredURLs(t *testing.T) {
 	f := serve(t, fakeb2.Options{})
 	s := f.open(t)

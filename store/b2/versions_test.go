@@ -12,8 +12,7 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// uncovered finds out whether a reader was ever shown an older version after a
-// newer one.
+// uncovered checks that a reader never sees an older version after a newer one.
 type uncovered struct {
 	mu     sync.Mutex
 	newest map[string]int64
@@ -58,7 +57,7 @@ func replace(t *testing.T, s store.Store, key, body, etag string) store.Object {
 	return o
 }
 
-// has checks what there is of all versions, newest first: "-" is a hide marker.
+// has checks all versions, newest first: "-" is a hide marker.
 func (f *fake) has(t *testing.T, want ...string) {
 	t.Helper()
 	var got []string
@@ -95,7 +94,7 @@ func TestDeleteLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestDeleteOfWhatIsHidden removes what is under the marker too.
+// TestDeleteOfWhatIsHidden: Delete removes the versions under a hide marker too.
 func TestDeleteOfWhatIsHidden(t *testing.T) {
 	var u uncovered
 	f := serve(t, fakeb2.Options{Changed: u.changed})
@@ -112,7 +111,7 @@ func TestDeleteOfWhatIsHidden(t *testing.T) {
 	u.check(t)
 }
 
-// TestRefreshLeavesOne, also after what others have left.
+// TestRefreshLeavesOne: a refresh leaves one version, whatever versions others have left.
 func TestRefreshLeavesOne(t *testing.T) {
 	var u uncovered
 	f := serve(t, fakeb2.Options{Changed: u.changed})
@@ -129,7 +128,8 @@ func TestRefreshLeavesOne(t *testing.T) {
 	u.check(t)
 }
 
-// TestPutRemovesItsOwn: without Replaces, what this process had put before goes.
+// TestPutRemovesItsOwn: without Replaces, Put removes the version that this process has put
+// before.
 func TestPutRemovesItsOwn(t *testing.T) {
 	var u uncovered
 	f := serve(t, fakeb2.Options{Changed: u.changed})
@@ -143,8 +143,8 @@ func TestPutRemovesItsOwn(t *testing.T) {
 	u.check(t)
 }
 
-// TestReplacesWhatIsGone: what was deleted, hidden or replaced between a look and
-// a put stays so.
+// TestReplacesWhatIsGone: an object that was deleted, hidden or replaced between a look and a
+// put stays so.
 func TestReplacesWhatIsGone(t *testing.T) {
 	for name, test := range map[string]struct {
 		meanwhile func(*testing.T, *fake)
@@ -168,8 +168,8 @@ func TestReplacesWhatIsGone(t *testing.T) {
 	}
 }
 
-// TestReplacesWithoutDelete: a key that can't remove what it put puts what was
-// there before on top of it.
+// TestReplacesWithoutDelete: if a key can't remove its late put, the store puts the earlier
+// version on top of it.
 func TestReplacesWithoutDelete(t *testing.T) {
 	for name, test := range map[string]struct {
 		meanwhile func(*testing.T, *fake)
@@ -195,8 +195,8 @@ func TestReplacesWithoutDelete(t *testing.T) {
 	}
 }
 
-// TestCoveredWithoutDelete: what was put too late, and can't be removed, is
-// covered by another's before that is found out. Then it is left alone.
+// TestCoveredWithoutDelete: a put came too late and can't be removed, and another's put covers
+// it before the store notices. The store leaves both.
 func TestCoveredWithoutDelete(t *testing.T) {
 	f := serve(t, fakeb2.Options{})
 	s, other := f.openAs(t, fakeb2.Key{Capabilities: []string{"listBuckets", "listFiles", "readFiles", "writeFiles"}}), f.open(t)
@@ -214,7 +214,7 @@ func TestCoveredWithoutDelete(t *testing.T) {
 	f.has(t, "another's", "new", "-", "1")
 }
 
-// TestOwedLook: the look after a put fails. Before the next put it is made up for.
+// TestOwedLook: if the look after a put fails, the next put repeats it first.
 func TestOwedLook(t *testing.T) {
 	for _, deleted := range []bool{false, true} {
 		t.Run(fmt.Sprintf("deleted=%v", deleted), func(t *testing.T) {
@@ -248,8 +248,7 @@ func TestOwedLook(t *testing.T) {
 	}
 }
 
-// TestTakingBackFails: the put is known to be too late, but can't be undone at
-// once.
+// TestTakingBackFails: a put that came too late, and whose removal fails, is removed later.
 func TestTakingBackFails(t *testing.T) {
 	f := serve(t, fakeb2.Options{})
 	s := f.open(t)
@@ -276,7 +275,7 @@ func (f *fake) delete(t *testing.T, key string) {
 	}
 }
 
-// hide is what a deletion is without the permission to delete.
+// hide is a deletion without the permission to delete.
 func (f *fake) hide(t *testing.T, key string) {
 	t.Helper()
 	s := f.openAs(t, fakeb2.Key{Capabilities: []string{"listBuckets", "writeFiles"}})

@@ -9,7 +9,7 @@ import (
 
 var sink store.Object
 
-// BenchmarkPut is the table in docs/decisions/0001-fsync.md.
+// BenchmarkPut measures the table in docs/decisions/0001-fsync.md.
 func BenchmarkPut(b *testing.B) {
 	for name, opts := range map[string]store.PutOptions{"plain": {}, "durable": {Durable: true}} {
 		for _, over := range []bool{false, true} {
@@ -33,7 +33,7 @@ func BenchmarkPut(b *testing.B) {
 	}
 }
 
-// BenchmarkList lists what 100 shared holders have.
+// BenchmarkList lists the flags of 100 shared holders.
 func BenchmarkList(b *testing.B) {
 	s, err := Open(b.Context(), b.TempDir(), Options{})
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/repolock/repolock/store/dir"
 )
 
-// TestDeleteIfMatch deletes the version that is named, and no other.
+// TestDeleteIfMatch: DeleteIfMatch deletes the named version, and no other.
 func TestDeleteIfMatch(t *testing.T) {
 	s, err := dir.Open(t.Context(), t.TempDir(), dir.Options{})
 	if err != nil {

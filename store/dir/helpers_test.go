@@ -13,10 +13,10 @@ import (
 	"github.com/repolock/repolock/store/dir"
 )
 
-// background is the context where there is no test's.
+// background is the context outside of a test.
 var background = context.Background()
 
-// fresh is a store in an empty directory.
+// fresh returns a store in an empty directory.
 func fresh(t *testing.T) (store.Store, string) {
 	t.Helper()
 	path := t.TempDir()
@@ -60,7 +60,7 @@ func remove(t *testing.T, s store.Store, key string) {
 	}
 }
 
-// listed gives the keys of the first page.
+// listed returns the keys of the first page.
 func listed(t *testing.T, s store.Store, prefix string) string {
 	t.Helper()
 	page, err := s.List(t.Context(), prefix, "")
@@ -74,7 +74,7 @@ func listed(t *testing.T, s store.Store, prefix string) string {
 	return strings.Join(keys, " ")
 }
 
-// files gives all that is in a directory, "/" after a directory's name.
+// files returns the names in a directory, with "/" after a directory's.
 func files(t *testing.T, path string) string {
 	t.Helper()
 	var names []string
@@ -95,7 +95,7 @@ func files(t *testing.T, path string) string {
 	return strings.Join(names, " ")
 }
 
-// tidy checks that no temporary file was left.
+// tidy checks that no temporary file is left.
 func tidy(t *testing.T, path string) {
 	t.Helper()
 	if got := files(t, path); strings.Contains(got, ".repolock-") {

@@ -14,8 +14,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// TestFlockHolder: a Put or a Delete that can't get the flock of the repository's
-// directory says which directory it is, which process holds it, and what to do.
+// TestFlockHolder: if a Put or a Delete can't get the flock of the repository's directory, the
+// error names the directory and the process that holds it, and says what to do.
 func TestFlockHolder(t *testing.T) {
 	path := t.TempDir()
 	s, err := Open(t.Context(), path, Options{})
@@ -25,7 +25,7 @@ func TestFlockHolder(t *testing.T) {
 	if _, err := s.Put(t.Context(), "k", nil, store.PutOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	// says tries, and gives up after a moment.
+	// says tries a write, gives up after a moment, and checks the error.
 	says := func(name, want string) {
 		t.Helper()
 		for op, request := range map[string]func(context.Context) error{
@@ -43,12 +43,12 @@ func TestFlockHolder(t *testing.T) {
 		}
 	}
 
-	other := exec.Command("flock", path, "sh", "-c", "echo; read x") // which ends with its stdin
+	other := exec.Command("flock", path, "sh", "-c", "echo; read x") // it ends with its stdin
 	stop := start(t, other)
 	says("flock(1)", fmt.Sprintf("is held by process %d (flock)", other.Process.Pid))
 	stop()
 
-	// The process that took it has ended, and another has inherited it.
+	// The process that took it has ended, and another one has inherited it.
 	left := exec.Command("sh", "-c", `exec 9<"$0"; flock 9; { echo; read x; } <&3 & `, path)
 	stdin, in, err := os.Pipe()
 	if err != nil {
@@ -67,7 +67,7 @@ func TestFlockHolder(t *testing.T) {
 	in.Close()
 	_ = left.Wait()
 
-	// As in flock --no-fork.
+	// This is flock --no-fork.
 	self, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +104,7 @@ func start(t *testing.T, cmd *exec.Cmd) (stop func()) {
 	}
 }
 
-// heldBy is the pid that the system tells.
+// heldBy returns the pid from the system.
 func heldBy(t *testing.T, path string) int {
 	t.Helper()
 	var st unix.Stat_t
@@ -122,7 +122,7 @@ func heldBy(t *testing.T, path string) int {
 	return pid
 }
 
-// TestFlockPID reads what the system writes.
+// TestFlockPID: flockPID parses the system's text.
 func TestFlockPID(t *testing.T) {
 	locks := `1: FLOCK  ADVISORY  WRITE 28021 fe:00:77 0 EOF
 1: -> FLOCK  ADVISORY  WRITE 28022 fe:00:77 0 EOF

@@ -13,7 +13,7 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// TestListedIsDeletable: whatever List shows, Delete can remove, and nothing beside it.
+// TestListedIsDeletable: Delete can remove anything that List shows, and nothing beside it.
 func TestListedIsDeletable(t *testing.T) {
 	create := func(path string) error { return os.WriteFile(path, nil, 0o600) }
 	link := func(target string) func(string) error {
@@ -58,8 +58,8 @@ func TestListedIsDeletable(t *testing.T) {
 	}
 }
 
-// TestDeleteStaysInside: a key that List can't show is refused, and a folder with something
-// in it stays.
+// TestDeleteStaysInside: a key that List can't show is refused, and a folder that isn't empty
+// stays.
 func TestDeleteStaysInside(t *testing.T) {
 	s, path := fresh(t)
 	put(t, s, "a/b", "")
@@ -81,7 +81,7 @@ func TestDeleteStaysInside(t *testing.T) {
 	}
 }
 
-// TestFolders: a directory that has nothing in it is shown, if it is under the prefix.
+// TestFolders: List shows an empty directory under the prefix.
 func TestFolders(t *testing.T) {
 	s, path := fresh(t)
 	for _, dir := range []string{"index/lock.exclusive", "index/lock.shared", "index/other/x"} {

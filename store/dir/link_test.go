@@ -22,8 +22,8 @@ func inRoot(t *testing.T) *os.Root {
 	return root
 }
 
-// TestLinkAnsweredTwice has an NFS server's answer lost: the link that the
-// client then asks for again is its own.
+// TestLinkAnsweredTwice: an NFS server's answer is lost, and the link that the client then
+// requests again is its own.
 func TestLinkAnsweredTwice(t *testing.T) {
 	root := inRoot(t)
 	if err := root.Link("temp", "k"); err != nil {
@@ -40,8 +40,7 @@ func TestLinkAnsweredTwice(t *testing.T) {
 	}
 }
 
-// TestRenameNoReplace is for file systems without hard links, of which none can
-// be had for a test.
+// TestRenameNoReplace covers file systems without hard links. A test can't have a real one.
 func TestRenameNoReplace(t *testing.T) {
 	root := inRoot(t)
 	err := renameNoReplace(root, "temp", "k")

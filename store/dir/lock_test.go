@@ -12,9 +12,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// TestStoppedHolder has another process stopped while it has the flock: what
-// replaces or removes waits for it and heeds its context, and what doesn't need
-// the flock goes on.
+// TestStoppedHolder: while a stopped process has the flock, a replacing or removing request
+// waits for it and heeds its context. Requests that don't need the flock continue.
 func TestStoppedHolder(t *testing.T) {
 	s, err := Open(t.Context(), t.TempDir(), Options{})
 	if err != nil {
@@ -66,7 +65,7 @@ func TestStoppedHolder(t *testing.T) {
 	}
 }
 
-// TestGone is what a Put asks before it makes a directory again.
+// TestGone: gone is the check of a Put before it makes a directory again.
 func TestGone(t *testing.T) {
 	path := t.TempDir()
 	s, err := Open(t.Context(), path, Options{})

@@ -12,8 +12,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// TestModes: files and folders have the rights of the repository, and the umask of who puts
-// them takes none away.
+// TestModes: files and folders have the permissions of the repository, whatever the umask of
+// their writer.
 func TestModes(t *testing.T) {
 	for _, test := range []struct{ root, umask, dir, file fs.FileMode }{
 		{0o700, 0, 0o700, 0o600},

@@ -19,9 +19,8 @@ import (
 	"github.com/repolock/repolock/store/dir"
 )
 
-// The tests of this file need a disk of their own. They run in a process that
-// has its own mounts, which root may have, and others in a user namespace where
-// the system allows those.
+// The tests of this file need a disk of their own. They run in a process with its own mounts:
+// root's, or another user's in a user namespace if the system allows those.
 
 func init() {
 	scripts["full"] = full
@@ -66,7 +65,7 @@ func TestDiskFull(t *testing.T)      { inMounts(t, "full") }
 func TestReadOnlyMount(t *testing.T) { inMounts(t, "read-only") }
 func TestUnmounted(t *testing.T)     { inMounts(t, "unmounted") }
 
-// TestFileSizeLimit fails in the middle of a write on every system.
+// TestFileSizeLimit: on every system a file size limit makes a write fail in the middle.
 func TestFileSizeLimit(t *testing.T) { run(t, "file size limit", nil) }
 
 func mount(path string) (store.Store, error) {
@@ -76,7 +75,7 @@ func mount(path string) (store.Store, error) {
 	return dir.Open(background, path, dir.Options{})
 }
 
-// full fills a disk: what was stored stays, and what failed leaves nothing.
+// full fills a disk: stored objects stay, and failed puts leave nothing.
 func full(path string) error {
 	s, err := mount(path)
 	if err != nil {
@@ -95,7 +94,7 @@ func full(path string) error {
 	})
 }
 
-// refuse has every kind of Put fail, and checks what is left then.
+// refuse makes every kind of Put fail, and checks the directory then.
 func refuse(s store.Store, path string, put func(opts store.PutOptions, key string) error) error {
 	_, obj, err := s.Get(background, "index/lock.exclusive", 100)
 	if err != nil {
@@ -154,8 +153,8 @@ func readOnly(path string) error {
 	})
 }
 
-// unmounted takes the disk away from under the store: the mount point that
-// appears is not the repository.
+// unmounted takes the disk away from under the store. The mount point that appears is not the
+// repository.
 func unmounted(path string) error {
 	s, err := mount(path)
 	if err != nil {

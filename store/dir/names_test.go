@@ -14,8 +14,7 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// TestTemporaryNames checks that what a dead process left can't be reached, and
-// isn't shown.
+// TestTemporaryNames: temporary files of a dead process can't be reached, and aren't listed.
 func TestTemporaryNames(t *testing.T) {
 	for _, key := range []string{".repolock-x.tmp", "index/.repolock-x.tmp", ".repolock-x.tmp/k"} {
 		s, path := fresh(t)
@@ -40,8 +39,8 @@ func TestTemporaryNames(t *testing.T) {
 	}
 }
 
-// TestOddNames has files whose names aren't valid keys: they are shown, and
-// nothing else can be done with them.
+// TestOddNames: files whose names aren't valid keys are listed, and nothing else can be done
+// with them.
 func TestOddNames(t *testing.T) {
 	if runtime.GOOS == "darwin" {
 		t.Log("macOS takes no name that isn't UTF-8; the backslash is tested")
@@ -66,8 +65,8 @@ func TestOddNames(t *testing.T) {
 	}
 }
 
-// TestIrregular has other things in place of an object. None of them is
-// followed or waited for, and none passed over.
+// TestIrregular: a file that isn't regular, in place of an object, is neither followed, nor
+// waited for, nor left out.
 func TestIrregular(t *testing.T) {
 	for name, make := range map[string]func(path string) error{
 		"pipe":        func(path string) error { return syscall.Mkfifo(path, 0o600) },
@@ -93,7 +92,7 @@ func TestIrregular(t *testing.T) {
 		if !errors.Is(err, store.ErrPrecondition) {
 			t.Errorf("%s: put if absent: %v", name, err)
 		}
-		// A put replaces it, and not what it leads to.
+		// A put replaces it, and not its target.
 		put(t, s, "index/lock.exclusive", "new")
 		if read(t, s, "index/lock.exclusive") != "new" || read(t, s, "index/target") != "body" {
 			t.Errorf("%s: put went elsewhere", name)
@@ -105,8 +104,8 @@ func TestIrregular(t *testing.T) {
 	}
 }
 
-// TestLinkedDirectory refuses a link in place of a directory, wherever it leads:
-// what is put through it would be listed elsewhere.
+// TestLinkedDirectory: a link in place of a directory is refused, wherever it leads, because
+// an object that is put through it would be listed elsewhere.
 func TestLinkedDirectory(t *testing.T) {
 	outside := t.TempDir()
 	createFile(t, filepath.Join(outside, "lock.exclusive"), "outside")
@@ -133,7 +132,8 @@ func TestLinkedDirectory(t *testing.T) {
 	}
 }
 
-// TestFileInPlaceOfDirectory has what object stores allow and this one can't.
+// TestFileInPlaceOfDirectory: a key below another object's key is an error, although object
+// stores allow it.
 func TestFileInPlaceOfDirectory(t *testing.T) {
 	s, path := fresh(t)
 	put(t, s, "a/b", "")

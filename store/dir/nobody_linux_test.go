@@ -11,15 +11,15 @@ import (
 
 const nobody = 65534
 
-// asNobody runs a part of a test without the privileges of root, which file modes don't
-// bind: it drops those of this thread. Another user has none to drop.
+// asNobody runs a part of a test without the privileges of root, which file modes don't bind:
+// it drops those of this thread. Another user has none to drop.
 func asNobody(t *testing.T, path string, do func()) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		do()
 		return
 	}
-	// What the test has made becomes nobody's, and reachable.
+	// The user nobody gets the test's files, and can reach them.
 	if err := filepath.WalkDir(path, func(name string, _ os.DirEntry, err error) error {
 		if err != nil {
 			return err

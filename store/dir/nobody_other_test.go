@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// asNobody runs a test's part without the privileges of root. Only Linux can
-// lay them down for a thread.
+// asNobody runs a test's part without the privileges of root. Only on Linux can a thread drop
+// them.
 func asNobody(t *testing.T, _ string, do func()) {
 	t.Helper()
 	if os.Geteuid() == 0 {

@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// TestNowIsBehindTheKernelsClock: files are stamped by a clock that moves once in a timer
-// interrupt, as seldom as every 10 ms. At no reading of the finer clock is Page.Now later
-// than that one, or a file that is put after the list would be older than the list.
+// TestNowIsBehindTheKernelsClock: the kernel stamps files with a clock that advances with the
+// timer interrupt, every 10 ms at worst. Page.Now must never be later than that clock,
+// although a finer one is; otherwise a file that is put after the list could be older than the
+// list.
 func TestNowIsBehindTheKernelsClock(t *testing.T) {
 	const interrupt = 10 * time.Millisecond
 	var now time.Time
@@ -15,7 +16,7 @@ func TestNowIsBehindTheKernelsClock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.local = true // wherever the test's directory is
+	s.local = true // in any file system
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for d := time.Duration(0); d < 2*interrupt; d += interrupt / 10 {
 		now = start.Add(d)
@@ -32,8 +33,8 @@ func TestNowIsBehindTheKernelsClock(t *testing.T) {
 	}
 }
 
-// TestNoNowWhereTheClockIsAnothers: elsewhere than on a local file system mod times are
-// another clock's, of which this store knows nothing.
+// TestNoNowWhereTheClockIsAnothers: on a file system that isn't local, mod times come from
+// another clock, which this store can't read.
 func TestNoNowWhereTheClockIsAnothers(t *testing.T) {
 	s, err := Open(t.Context(), t.TempDir(), Options{})
 	if err != nil {

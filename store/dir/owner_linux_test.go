@@ -15,8 +15,8 @@ import (
 	"github.com/repolock/repolock/store/dir"
 )
 
-// user does something with the rights of another user, who is in a group besides his own:
-// in a thread of its own, which ends with it.
+// user runs a function with the rights of another user, who is in one more group: in a thread
+// of its own, which ends with it.
 func user(t *testing.T, id int, group uint32, do func()) {
 	t.Helper()
 	done := make(chan error)
@@ -48,7 +48,7 @@ const (
 	crew  = 5000
 )
 
-// repository is one of a user and a group, which all can reach.
+// repository returns a repository of a user and a group, which all users can reach.
 func repository(t *testing.T, uid, gid int, mode fs.FileMode) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -92,8 +92,8 @@ func TestRootLeavesItToTheOwner(t *testing.T) {
 	}
 }
 
-// TestGroupShares: a repository that its group may write to stays usable by each of the group,
-// whatever the umask of the others, and though one of them left its locks behind.
+// TestGroupShares: each member of a repository's group can use it, whatever the umask of the
+// others, and although one of them left locks behind.
 func TestGroupShares(t *testing.T) {
 	for _, mode := range []fs.FileMode{0o775 | fs.ModeSetgid, 0o770 | fs.ModeSetgid, 0o770} {
 		for _, umask := range []int{0o022, 0o077} {

@@ -11,7 +11,7 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// counted is a store in which each scan of a directory is counted.
+// counted is a store that counts the scans of each directory.
 func counted(t *testing.T, objects int) (s *Store, scans *int) {
 	t.Helper()
 	s, err := Open(t.Context(), t.TempDir(), Options{})
@@ -42,7 +42,7 @@ func create(t *testing.T, s *Store, key string) {
 	}
 }
 
-// keysFrom are those of a listing from a cursor on, and the cursors that it gave.
+// keysFrom returns the keys of a listing from a cursor on, and its cursors.
 func keysFrom(t *testing.T, s *Store, cursor string) (keys, cursors []string) {
 	t.Helper()
 	for {
@@ -60,8 +60,8 @@ func keysFrom(t *testing.T, s *Store, cursor string) (keys, cursors []string) {
 	}
 }
 
-// TestOneScanForAListing: however many pages a listing has, each directory is scanned for
-// the first of them alone.
+// TestOneScanForAListing: however many pages a listing has, each directory is scanned only for
+// the first of them.
 func TestOneScanForAListing(t *testing.T) {
 	s, scans := counted(t, 3*pageSize+1)
 	*scans = 0
@@ -83,8 +83,8 @@ func TestOneScanForAListing(t *testing.T) {
 	}
 }
 
-// TestListingsShowWhatWasPut: a listing that begins after a put shows it, on whatever page and
-// whatever listings began before or begin meanwhile.
+// TestListingsShowWhatWasPut: a listing that begins after a put shows it, on any page and
+// beside any other listings.
 func TestListingsShowWhatWasPut(t *testing.T) {
 	s, _ := counted(t, 2*pageSize)
 	list := func(prefix, cursor string) string {
@@ -108,11 +108,11 @@ func TestListingsShowWhatWasPut(t *testing.T) {
 	shows(first, "index/lock.shared/99991")
 
 	first = list("index/lock.", "")
-	list("index/", "") // another one in between
+	list("index/", "") // another listing in between
 	shows(first, "index/lock.shared/99991")
-	shows("index/lock.shared/00500", "index/lock.shared/99991") // a cursor that it never gave
+	shows("index/lock.shared/00500", "index/lock.shared/99991") // a cursor that it never returned
 
-	// What was deleted since isn't shown, and what was replaced is.
+	// An object that was deleted since isn't listed, and one that was replaced is.
 	first = list("index/lock.", "")
 	if err := s.Delete(t.Context(), "index/lock.shared/01500"); err != nil {
 		t.Fatal(err)

@@ -22,7 +22,7 @@ func chmod(t *testing.T, path string, mode fs.FileMode) {
 	t.Cleanup(func() { _ = os.Chmod(path, 0o700) }) // so that it can be removed
 }
 
-// TestReadOnlyDirectory reads where nothing may be written.
+// TestReadOnlyDirectory: a store reads a directory that it can't write to.
 func TestReadOnlyDirectory(t *testing.T) {
 	s, path := fresh(t)
 	put(t, s, "index/lock.exclusive", "body")
@@ -51,7 +51,7 @@ func TestReadOnlyDirectory(t *testing.T) {
 	}
 }
 
-// TestUnreadableFile is shown all the same: it may be a lock.
+// TestUnreadableFile: an unreadable file is listed all the same, because it might be a lock.
 func TestUnreadableFile(t *testing.T) {
 	s, path := fresh(t)
 	put(t, s, "index/lock.exclusive", "body")
@@ -75,7 +75,8 @@ func TestUnreadableFile(t *testing.T) {
 	})
 }
 
-// TestUnreadableDirectory fails a list: what is in it can't be known.
+// TestUnreadableDirectory: an unreadable directory fails a list, because its content can't be
+// known.
 func TestUnreadableDirectory(t *testing.T) {
 	for _, mode := range []fs.FileMode{0, 0o300, 0o600} { // nothing, not listed, not entered
 		for _, dir := range []string{"", "index", "index/lock.shared"} {

@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// scripts are processes that a system's own tests have: they test by themselves,
-// and end with an error.
+// scripts are processes for the tests of one system. They make their own checks, and end with
+// an error.
 var scripts = map[string]func(path string) error{}
 
 // play waits for a line on stdin, so that all processes start at once.
@@ -94,8 +94,7 @@ func start(t *testing.T, role, path string) *process {
 
 func (p *process) release() { _, _ = p.stdin.Write([]byte("\n")) }
 
-// all starts n processes in a role, lets them go at once, and gives what they
-// printed.
+// all starts n processes in a role, releases them at once, and returns their output.
 func all(t *testing.T, n int, role, path string) string {
 	t.Helper()
 	var running []*process
@@ -119,7 +118,7 @@ func all(t *testing.T, n int, role, path string) string {
 
 const rounds = 50
 
-// create tries to be the first at each key, and prints those where it was.
+// create tries to be the first at each key, and prints the keys at which it was.
 func create(s store.Store) error {
 	for round := range rounds {
 		key := fmt.Sprintf("index/locks/%d/lock.exclusive", round)
@@ -195,8 +194,8 @@ func TestProcessesIncrement(t *testing.T) {
 	tidy(t, path)
 }
 
-// TestKilled kills a process in the middle of its puts: nothing that is listed
-// is half written, and the next process isn't held up by what it left.
+// TestKilled: after a process is killed in the middle of its puts, no listed object is half
+// written, and its leftovers don't delay the next process.
 func TestKilled(t *testing.T) {
 	s, path := fresh(t)
 	for range 20 {

@@ -28,8 +28,7 @@ func TestDeletePrunes(t *testing.T) {
 	}
 }
 
-// TestPruneAgainstPut has puts into a directory that others keep emptying, and
-// so removing.
+// TestPruneAgainstPut: puts succeed in a directory that others keep emptying, and so removing.
 func TestPruneAgainstPut(t *testing.T) {
 	s, path := fresh(t)
 	var all sync.WaitGroup
@@ -57,8 +56,8 @@ func TestPruneAgainstPut(t *testing.T) {
 	}
 }
 
-// TestRefusedPutLeavesNothing checks the directories that were made for it too,
-// but for index, which other programs use.
+// TestRefusedPutLeavesNothing: a refused put also removes the directories that it has made,
+// except index, which other programs use.
 func TestRefusedPutLeavesNothing(t *testing.T) {
 	s, path := fresh(t)
 	_, err := s.Put(t.Context(), "index/locks/a/lock.exclusive", nil, store.PutOptions{IfMatch: "x"})
@@ -79,8 +78,7 @@ func TestRefusedPutLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestSweep checks that temporary files of dead processes go, and those of
-// living ones stay.
+// TestSweep: temporary files of dead processes are removed, and those of living ones stay.
 func TestSweep(t *testing.T) {
 	path := t.TempDir()
 	offset := time.Duration(0)
@@ -110,8 +108,8 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestLinkedLeftover has a process that died after it linked its file, and
-// before it removed the temporary name: the object is whole.
+// TestLinkedLeftover: the object is whole if a process died after it linked its file, and
+// before it removed the temporary name.
 func TestLinkedLeftover(t *testing.T) {
 	s, path := fresh(t)
 	put(t, s, "index/k", "body")

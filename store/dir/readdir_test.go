@@ -10,13 +10,13 @@ import (
 	"testing"
 )
 
-// TestSettled has scans that miss names, one after the other.
+// TestSettled: a scan can miss names. The union of scans that agree has them all.
 func TestSettled(t *testing.T) {
 	for _, test := range []struct{ scans, want string }{
 		{"ab ab", "ab"},
 		{"a ab ab", "ab"},
 		{"b a ab ab", "ab"},      // each was replaced during one scan
-		{"ab b a b b", "ab"},     // what any scan shows counts
+		{"ab b a b b", "ab"},     // a name counts if any scan shows it
 		{"aba ab", "ab"},         // a name that moves is seen twice
 		{"- - a", ""},            // and two that agree are enough
 		{"abc ab ab abc", "abc"}, // opening a deleted one fails
@@ -59,10 +59,9 @@ func TestSettledEnds(t *testing.T) {
 	}
 }
 
-// TestListUnderRenames overwrites objects as fast as it can while they are
-// listed, in directories that take several system calls to read. Where the
-// temporary directory is on ext4, a single scan sees them all; on tmpfs
-// (Linux 6.18) most single scans of 3,000 files miss some.
+// TestListUnderRenames overwrites objects as fast as it can while they are listed, in
+// directories that take several system calls to read. On ext4 a single scan sees them all; on
+// tmpfs (Linux 6.18) most single scans of 3,000 files miss some.
 func TestListUnderRenames(t *testing.T) {
 	places := []string{t.TempDir()}
 	if path, err := os.MkdirTemp("/dev/shm", "repolock-test-"); err == nil {

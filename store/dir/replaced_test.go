@@ -13,8 +13,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// interrupted is a context that has something happen in the middle of a Put: when its
-// temporary file is there.
+// interrupted is a context that calls a function in the middle of a Put, when its temporary
+// file exists.
 type interrupted struct {
 	context.Context
 	dir  string
@@ -30,9 +30,9 @@ func (c *interrupted) Err() error {
 	return c.Context.Err()
 }
 
-// TestReplacedRoot has the repository's directory moved away, and another one put in its
-// place, while a Put is under way that has to make its directory again. It must not be
-// answered as done: what is put into the old one is in no listing of the new one.
+// TestReplacedRoot: the repository's directory is moved away, and another one put in its
+// place, while a Put is under way that has to make its directory again. The Put must not
+// succeed: no listing of the new directory shows an object in the old one.
 func TestReplacedRoot(t *testing.T) {
 	for name, opts := range map[string]store.PutOptions{"put": {}, "if absent": {IfAbsent: true}} {
 		for _, again := range []bool{true, false} {
@@ -46,7 +46,7 @@ func TestReplacedRoot(t *testing.T) {
 				if err == nil && again {
 					err = os.Mkdir(path, 0o700)
 				}
-				// Another process removes the old one's directory, being empty.
+				// Another process removes the old, empty directory.
 				if err := errors.Join(err, os.RemoveAll(filepath.Join(path+".old", "index"))); err != nil {
 					t.Fatal(err)
 				}
@@ -67,7 +67,7 @@ func TestReplacedRoot(t *testing.T) {
 			if got := files(t, path); got != "" {
 				t.Errorf("%s: left in the new one: %s", name, got)
 			}
-			// The next one goes into the repository as it is now.
+			// The next put goes into the present repository.
 			put(t, s, "index/lock.exclusive", "body")
 			if got := files(t, path); got != "index/ index/lock.exclusive" {
 				t.Errorf("%s: the next put has made %q", name, got)

@@ -26,7 +26,7 @@ func TestOpenNeedsDirectory(t *testing.T) {
 	}
 }
 
-// each tries every method, and gives the errors.
+// each calls every method, and returns the errors.
 func each(t *testing.T, s store.Store, key string) map[string]error {
 	t.Helper()
 	_, put := s.Put(t.Context(), key, []byte("new"), store.PutOptions{})

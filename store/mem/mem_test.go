@@ -28,8 +28,8 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// TestIfMatchCreates: such a store writes where there is nothing, and heeds the ETag of
-// what is there. It doesn't declare the condition as kept.
+// TestIfMatchCreates: such a store writes to a missing key, and compares the ETag of an
+// existing one. It doesn't declare the condition as kept.
 func TestIfMatchCreates(t *testing.T) {
 	s := mem.New(mem.Options{IfMatchCreates: true})
 	if got := s.Properties().IfMatch; got != store.Claimed {

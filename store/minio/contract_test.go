@@ -9,5 +9,5 @@ import (
 )
 
 func TestContract(t *testing.T) {
-	miniotest.Contract(t, miniotest.Kind.MinIO, func(_ string) bool { return true }) // in full by store/s3
+	miniotest.Contract(t, miniotest.Kind.MinIO, func(_ string) bool { return true }) // store/s3 runs all rounds
 }

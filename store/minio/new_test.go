@@ -18,7 +18,7 @@ import (
 	"github.com/repolock/repolock/store/minio"
 )
 
-// client is one as a program has it.
+// client is a program's client.
 func client(t *testing.T, host string, set func(*api.Options)) *api.Client {
 	t.Helper()
 	o := &api.Options{Creds: credentials.NewStaticV4("key", "secret", "")}
@@ -39,7 +39,7 @@ func open(t *testing.T, host string, set func(*api.Options)) store.Store {
 	return s
 }
 
-// decorated is a transport that nothing is known of.
+// decorated is a transport that New can't look behind.
 type decorated struct{ http.RoundTripper }
 
 var options = map[string]func(*api.Options){
@@ -62,8 +62,8 @@ var options = map[string]func(*api.Options){
 	},
 }
 
-// TestNewSendsOnce: a client that repeats requests sends each once. It can ask for the
-// bucket's region besides.
+// TestNewSendsOnce: a client that repeats requests sends each request of the store once. It
+// can also request the bucket's region.
 func TestNewSendsOnce(t *testing.T) {
 	for name, set := range options {
 		t.Run(name, func(t *testing.T) {
@@ -97,8 +97,8 @@ func TestNewSendsOnce(t *testing.T) {
 	}
 }
 
-// TestNewTakesSilenceForSilence: a server that says nothing can't be reached, unless the
-// transport might hide what it said.
+// TestNewTakesSilenceForSilence: a server that answers nothing is unreachable, unless the
+// transport might hide its answer.
 func TestNewTakesSilenceForSilence(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -116,7 +116,7 @@ func TestNewTakesSilenceForSilence(t *testing.T) {
 	}
 }
 
-// TestNewRefuses: what can't work is said before a request is sent.
+// TestNewRefuses: New returns an error for options that can't work, before a request is sent.
 func TestNewRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		set    func(*api.Options)
@@ -137,8 +137,8 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// uncached is a provider that asks under the context of each operation, and fails if the
-// answer isn't passed on.
+// uncached is a provider that requests credentials under the context of each operation, and
+// fails if the answer isn't passed on.
 type uncached struct {
 	credentials.Static
 	url string
@@ -163,7 +163,7 @@ func (p *uncached) RetrieveWithCredContext(cc *credentials.CredContext) (credent
 }
 
 // TestProvidersUseTheTransport: a provider of credentials can use the client's transport. Its
-// requests don't count as the operation's, and its answers needn't be S3's.
+// requests don't count as the operation's, and its answers need not be S3's.
 func TestProvidersUseTheTransport(t *testing.T) {
 	imds := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestProvidersRequestsAreNotOwn: the requests of the library's providers of credentials are
-// told from those to the server.
+// TestProvidersRequestsAreNotOwn: requests of the library's providers of credentials are
+// distinguished from those to the server.
 func TestProvidersRequestsAreNotOwn(t *testing.T) {
 	for _, c := range []struct {
 		endpoint, method, url string

@@ -38,8 +38,9 @@ func Store(ctx context.Context, rawURL string) (store.Store, error) {
 	return s, nil
 }
 
-// Check returns what is wrong with a URL or a path, without opening it. Its errors are
-// store.ErrURL, and show no part of the URL that could be a secret.
+// Check returns an error that says what is wrong with a URL or a path, or nil. It opens nothing
+// and makes no request. Its errors are store.ErrURL, and show no part of the URL that could be a
+// secret.
 func Check(rawURL string) error {
 	location, err := Parse(rawURL)
 	if err != nil || location.URL == nil {

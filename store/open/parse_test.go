@@ -169,8 +169,7 @@ func FuzzParse(f *testing.F) {
 		if got.Scheme != "file" || got.Path == "" || strings.ContainsRune(got.Path, 0) {
 			t.Fatalf("%q: %+v", raw, got)
 		}
-		// A path is either meant as it is written or was in a file URL, and is
-		// absolute then.
+		// A path is either unchanged, or was in a file URL and is absolute.
 		if got.Path != raw && (!strings.EqualFold(raw[:5], "file:") || !windows && !strings.HasPrefix(filepath.ToSlash(got.Path), "/")) {
 			t.Fatalf("%q: %+v", raw, got)
 		}

@@ -22,7 +22,7 @@ import (
 	"github.com/repolock/repolock/store/s3"
 )
 
-// provider is a client as a program has one: with retries, and whatever HTTP client.
+// provider is a program's client, with retries and some HTTP client.
 func provider(endpoint string, client aws.HTTPClient) *awss3.Client {
 	return awss3.New(awss3.Options{
 		Region: "us-east-1", BaseEndpoint: &endpoint, UsePathStyle: true, HTTPClient: client,
@@ -52,8 +52,8 @@ func open(t *testing.T, endpoint string, client aws.HTTPClient) store.Store {
 	return s
 }
 
-// TestNewSendsOnce: neither the retries nor the timeouts of a program's client count, and
-// its checksums aren't sent.
+// TestNewSendsOnce: the store ignores the retries and timeouts of a program's client, and
+// doesn't send its checksums.
 func TestNewSendsOnce(t *testing.T) {
 	for name, client := range httpClients {
 		t.Run(name, func(t *testing.T) {
@@ -79,14 +79,14 @@ func TestNewSendsOnce(t *testing.T) {
 	}
 }
 
-// TestNewTakesSilenceForSilence: a server that isn't there can't be reached, unless the
-// HTTP client might hide what it said.
+// TestNewTakesSilenceForSilence: a missing server is unreachable, unless the HTTP client might
+// hide its answer.
 func TestNewTakesSilenceForSilence(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.Close() }) // it accepts, and says nothing
+	t.Cleanup(func() { l.Close() }) // it accepts, and answers nothing
 	for name, client := range httpClients {
 		s := open(t, "http://"+l.Addr().String(), client())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second/4)
@@ -98,8 +98,8 @@ func TestNewTakesSilenceForSilence(t *testing.T) {
 	}
 }
 
-// TestNewTakesNoAnswerForSilence: an HTTP client that was answered, and says that time is up,
-// isn't taken for a server that can't be reached.
+// TestNewTakesNoAnswerForSilence: if an HTTP client got an answer and then returns a timeout,
+// the server doesn't count as unreachable.
 func TestNewTakesNoAnswerForSilence(t *testing.T) {
 	s := open(t, "http://127.0.0.1:1", failing{})
 	if _, err := s.List(t.Context(), "", ""); err == nil || errors.Is(err, store.ErrUnreachable) {
@@ -111,7 +111,7 @@ type failing struct{}
 
 func (failing) Do(*http.Request) (*http.Response, error) { return nil, context.DeadlineExceeded }
 
-// TestNewRefuses: what can't work is said before a request is sent.
+// TestNewRefuses: New returns an error for options that can't work, before a request is sent.
 func TestNewRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		region, endpoint, bucket string
@@ -132,7 +132,8 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// TestConditionsByDefault: Amazon's own conditions are kept, those of others are claims.
+// TestConditionsByDefault: Amazon's conditions are kept by default, and other servers' are
+// claims.
 func TestConditionsByDefault(t *testing.T) {
 	endpoint := "http://h"
 	for want, client := range map[store.Condition]*awss3.Client{
@@ -166,7 +167,7 @@ func (t repeating) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // TestRepeatedWritesAreAmbiguous: the answer to a write that the HTTP client has repeated is
-// neither a success nor a refusal, since it is that of the last attempt alone.
+// that of the last attempt only, so it is neither a success nor a refusal.
 func TestRepeatedWritesAreAmbiguous(t *testing.T) {
 	var status atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -19,7 +19,7 @@ import (
 	"github.com/repolock/repolock/store/s3"
 )
 
-// opened returns the store of a URL, with these credentials, or none.
+// opened returns the store of a URL, with these credentials, or without any.
 func opened(t *testing.T, raw, key string) store.Store {
 	t.Helper()
 	t.Setenv("AWS_PROFILE", "")
@@ -39,8 +39,8 @@ func opened(t *testing.T, raw, key string) store.Store {
 	return s
 }
 
-// TestOpenAsksOnceForCredentials: a service that has none is asked once for each request of
-// the lock, which has to fail in time.
+// TestOpenAsksOnceForCredentials: the service is asked once for each request of the lock. If
+// it has no credentials, the request must fail in time.
 func TestOpenAsksOnceForCredentials(t *testing.T) {
 	var n atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -73,7 +73,7 @@ func TestDefaultsModeKeepsTimeouts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.Close() }) // it accepts, and says nothing
+	t.Cleanup(func() { l.Close() }) // it accepts, and answers nothing
 	t.Setenv("AWS_DEFAULTS_MODE", "in-region")
 	s := opened(t, "s3://bucket?endpoint=https://"+l.Addr().String(), "key")
 	ctx, cancel := context.WithTimeout(t.Context(), 1300*time.Millisecond) // in-region has 1.1 s for TLS

@@ -64,7 +64,8 @@ func Open(ctx context.Context, u *url.URL) (store.Store, error) {
 	return New(client, t.bucket, t.Options)
 }
 
-// Check returns what is wrong with a URL, without opening it.
+// Check returns a store.ErrURL that says what is wrong with a URL, or nil. It opens nothing and
+// makes no request.
 func Check(u *url.URL) error {
 	_, err := parse(u)
 	return err

@@ -21,8 +21,7 @@ import (
 // brokenEnv names the broken store that this process is to test.
 const brokenEnv = "REPOLOCK_TEST_BROKEN"
 
-// broken are stores that break the contract, each in one way, and the line that
-// has to notice.
+// broken are stores that break the contract, each in one way, and the subtest that must fail.
 var broken = map[string]struct {
 	line string
 	make func(*mem.Store) store.Store
@@ -70,7 +69,7 @@ type (
 	failedList struct{ *mem.Store }
 )
 
-// dawdle leaves the others time for what must not happen in between.
+// dawdle gives the others time for a race that must not happen.
 func dawdle() {
 	for range 50 {
 		runtime.Gosched()
@@ -161,7 +160,7 @@ func (s *ignores) Put(ctx context.Context, key string, body []byte, opts store.P
 	return s.Store.Put(ctx, key, body, opts)
 }
 
-// List tells a time that is to come.
+// List returns a time in the future.
 func (s *fastClock) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
 	page, err := s.Store.List(ctx, prefix, cursor)
 	page.Now = page.Now.Add(time.Second)
@@ -173,7 +172,7 @@ func (s *noLimit) Get(ctx context.Context, key string, _ int64) ([]byte, store.O
 	return s.Store.Get(ctx, key, 1<<20)
 }
 
-// Put is carried out although its context has ended.
+// Put is applied although its context has ended.
 func (s *noContext) Put(_ context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
 	return s.Store.Put(context.Background(), key, body, opts)
 }
@@ -224,8 +223,8 @@ func (s *failedList) List(_ context.Context, prefix, _ string) (store.Page, erro
 	return store.Page{}, &store.Error{Op: "list", Key: prefix, Err: store.ErrPermission}
 }
 
-// TestBroken runs the suite on stores that break the contract, each in a
-// process of its own, since the suite is to fail there, neither to hang nor to panic.
+// TestBroken runs the suite on stores that break the contract. Each runs in a process of its
+// own, since the suite must fail there, and must neither hang nor panic.
 func TestBroken(t *testing.T) {
 	if name := os.Getenv(brokenEnv); name != "" {
 		storetest.Run(t, storetest.Config{

@@ -87,8 +87,8 @@ func ifAbsent(t *testing.T, f *fixture) {
 	f.holds(t, "a/k", want)
 }
 
-// ifAbsentRace has N puts of one key at once, through both handles: exactly one
-// wins, and it is that one's body that is stored.
+// ifAbsentRace sends N puts of one key at once, through both handles. Exactly one must
+// succeed, and its body must be stored.
 func ifAbsentRace(t *testing.T, f *fixture) {
 	n, rounds := 16, f.rounds(100)
 	declared := f.store.Properties().IfAbsent
@@ -194,8 +194,8 @@ func ifMatchOfNothing(t *testing.T, f *fixture) {
 	put("a/deleted", last.ETag)
 }
 
-// ifMatchIncrements counts up in one object from many goroutines. Where the
-// condition isn't kept, it checks that none that was refused was written.
+// ifMatchIncrements counts up in one object from many goroutines. If the condition isn't kept,
+// it checks that no refused put was written.
 func ifMatchIncrements(t *testing.T, f *fixture) {
 	const n, each = 8, 12
 	declared := f.store.Properties().IfMatch
@@ -234,8 +234,8 @@ func ifMatchIncrements(t *testing.T, f *fixture) {
 	}
 }
 
-// ifMatchAgainstDelete has a conditional Put and a Delete at once: whichever
-// comes first, nothing is left in the end.
+// ifMatchAgainstDelete sends a conditional Put and a Delete at once: whichever comes first,
+// nothing is left in the end.
 func ifMatchAgainstDelete(t *testing.T, f *fixture) {
 	declared := f.store.Properties().IfMatch
 	revived := 0

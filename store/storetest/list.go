@@ -65,9 +65,8 @@ func listPrefix(t *testing.T, f *fixture) {
 	}
 }
 
-// listPages checks that the pages are what they would be if nothing but their
-// cursors were known: in order, without a gap or an overlap. How many objects a page has is
-// for the store to decide.
+// listPages checks that the pages are those that follow from their cursors only: in order,
+// without a gap or an overlap. How many objects a page has is for the store to decide.
 func listPages(t *testing.T, f *fixture) {
 	n := 2500
 	if f.Light {
@@ -102,7 +101,7 @@ func listPages(t *testing.T, f *fixture) {
 	if diff := cmp.Diff(want[:seen], keys(first.Objects)); diff != "" {
 		t.Error(diff)
 	}
-	// A page continues where the one before ended, though that is gone now.
+	// A page continues after the one before, even if the object of the cursor was deleted.
 	f.delete(t, first.Objects[seen-1].Key)
 	f.put(t, "index/lock.shared/!", "before all of them")
 	if diff := cmp.Diff(want[seen:], keys(listFrom(t, f.other, "index/lock.shared/", first.Next))); diff != "" {
@@ -139,7 +138,7 @@ func listAgrees(t *testing.T, f *fixture) {
 	}
 }
 
-// listAfterPut is the guarantee that the lock's safety rests on.
+// listAfterPut checks the guarantee on which the lock's safety rests.
 func listAfterPut(t *testing.T, f *fixture) {
 	writers, rounds := 8, f.rounds(30)
 	var failed atomic.Bool
@@ -168,7 +167,7 @@ func listAfterPut(t *testing.T, f *fixture) {
 	})
 }
 
-// lists says whether the listing of a prefix shows a key.
+// lists reports whether the listing of a prefix shows a key.
 func lists(ctx context.Context, s store.Store, prefix, key string) (bool, error) {
 	s = store.Finite(s)
 	for cursor := ""; ; {

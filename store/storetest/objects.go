@@ -157,8 +157,8 @@ func etagChanges(t *testing.T, f *fixture) {
 	}
 }
 
-// oneClock checks what staleness is reckoned with: Page.Now is no later than
-// the clock that stamps what is put after that List has returned.
+// oneClock checks the clock by which staleness is computed: Page.Now is no later than the mod
+// time of an object that is put after List has returned.
 func oneClock(t *testing.T, f *fixture) {
 	for range f.rounds(200) {
 		page, err := f.store.List(t.Context(), "", "")

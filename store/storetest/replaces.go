@@ -30,7 +30,7 @@ func replaces(t *testing.T, f *fixture) {
 	}
 	f.holds(t, "a/k", "2")
 
-	// Again and again, as renewals are.
+	// Repeatedly, as renewals do.
 	for range 3 {
 		if !put("3", etag()) {
 			t.Error("refused, with the right etag")

@@ -10,8 +10,8 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// gateway caches listings until something is written through itself, as rclone does for
-// five minutes. Alone it can't be told from the store behind it.
+// gateway caches listings until something is written through it, as rclone does for five
+// minutes. From its own side it looks like the store behind it.
 type gateway struct {
 	store.Store
 	mu    sync.Mutex
@@ -53,7 +53,7 @@ func TestBothApart(t *testing.T) {
 	}
 }
 
-// TestBoth: a gateway that caches is found out from either side, and nothing is left behind.
+// TestBoth: doctor detects a caching gateway from either side, and leaves nothing behind.
 func TestBoth(t *testing.T) {
 	for name, test := range map[string]struct {
 		caches      func(m *mem.Store) (a, b store.Store)

@@ -36,16 +36,16 @@ type (
 		by time.Duration
 	}
 	untagged  struct{ *mem.Store }
-	noSuchKey struct{ *mem.Store } // refuses If-Match on a key that isn't there because it isn't there
-	creates   struct{ *mem.Store } // takes If-Match on a key that isn't there, as MinIO before September 2025 does
-	revives   struct {             // takes If-Match with the ETag of what was deleted
+	noSuchKey struct{ *mem.Store } // refuses If-Match on a missing key because the key is missing
+	creates   struct{ *mem.Store } // takes If-Match on a missing key, as MinIO before September 2025 does
+	revives   struct {             // takes If-Match with the ETag of a deleted object
 		*mem.Store
 		mu   sync.Mutex
 		last map[string]string // ETags
 	}
 )
 
-// dawdle leaves the others time for what must not happen in between.
+// dawdle gives the others time for a race that must not happen.
 func dawdle() {
 	for range 50 {
 		runtime.Gosched()
@@ -144,14 +144,14 @@ func (s *forgets) Put(context.Context, string, []byte, store.PutOptions) (store.
 	return store.Object{ETag: "x"}, nil
 }
 
-// List tells a time that is not the one of the objects.
+// List returns a time that is not the one of the objects.
 func (s *fastClock) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
 	page, err := s.Store.List(ctx, prefix, cursor)
 	page.Now = page.Now.Add(s.by)
 	return page, err
 }
 
-// Put doesn't tell the ETag.
+// Put doesn't return the ETag.
 func (s *untagged) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
 	_, err := s.Store.Put(ctx, key, body, opts)
 	return store.Object{Key: key}, err
@@ -184,7 +184,7 @@ func (s *revives) Put(ctx context.Context, key string, body []byte, opts store.P
 	return o, err
 }
 
-// TestBroken: each is found, and nothing else is said of it.
+// TestBroken: doctor finds each fault, and reports no other.
 func TestBroken(t *testing.T) {
 	type results = map[string]doctor.Result
 	const (
@@ -203,7 +203,7 @@ func TestBroken(t *testing.T) {
 			results{doctor.ListAfterWrite: fail}, doctor.Unfit},
 		"gap": {mem.Options{}, func(m *mem.Store) store.Store { return &gap{m} },
 			results{doctor.ListAfterWrite: fail}, doctor.Unfit},
-		"racy, said to be kept": {mem.Options{}, func(m *mem.Store) store.Store { return &racy{m} },
+		"racy, declared as kept": {mem.Options{}, func(m *mem.Store) store.Store { return &racy{m} },
 			results{doctor.IfNoneMatchRace: fail, doctor.IfMatchRace: fail}, doctor.Unfit},
 		"racy": {claimed, func(m *mem.Store) store.Store { return &racy{m} },
 			results{doctor.IfNoneMatchRace: warn, doctor.IfMatchRace: warn}, doctor.Fit},
@@ -211,7 +211,7 @@ func TestBroken(t *testing.T) {
 			results{doctor.IfNoneMatchRace: warn, doctor.IfMatchRace: doctor.OK}, doctor.Fit},
 		"racy match": {claimed, func(m *mem.Store) store.Store { return &racyMatch{racy{m}} },
 			results{doctor.IfNoneMatchRace: doctor.OK, doctor.IfMatchRace: warn}, doctor.Fit},
-		"deaf, said to be kept": {mem.Options{}, func(m *mem.Store) store.Store { return &deaf{m} },
+		"deaf, declared as kept": {mem.Options{}, func(m *mem.Store) store.Store { return &deaf{m} },
 			results{doctor.IfNoneMatch: fail, doctor.IfNoneMatchRace: fail, doctor.IfMatch: fail, doctor.IfMatchRace: unknown}, doctor.Unfit},
 		"stiff": {claimed, func(m *mem.Store) store.Store { return &stiff{m} },
 			results{doctor.IfNoneMatch: warn, doctor.IfNoneMatchRace: warn, doctor.IfMatch: warn, doctor.IfMatchRace: unknown}, doctor.Fit},
@@ -227,7 +227,7 @@ func TestBroken(t *testing.T) {
 			results{doctor.OneClock: warn, doctor.ClockOffset: warn}, doctor.Fit},
 		"creates": {claimed, func(m *mem.Store) store.Store { return &creates{m} },
 			results{doctor.IfMatch: doctor.OK, doctor.IfMatchRace: doctor.OK, doctor.IfMatchAbsent: warn}, doctor.Fit},
-		"creates, said to be kept": {mem.Options{}, func(m *mem.Store) store.Store { return &creates{m} },
+		"creates, declared as kept": {mem.Options{}, func(m *mem.Store) store.Store { return &creates{m} },
 			results{doctor.IfMatch: doctor.OK, doctor.IfMatchRace: doctor.OK, doctor.IfMatchAbsent: fail}, doctor.Unfit},
 		"revives": {claimed, func(m *mem.Store) store.Store { return &revives{Store: m, last: map[string]string{}} },
 			results{doctor.IfMatchAbsent: warn}, doctor.Fit},
@@ -253,7 +253,7 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// TestHandles: what is written through one must be there through the other.
+// TestHandles: an object that is written through one handle must be there through the other.
 func TestHandles(t *testing.T) {
 	a, b := mem.New(mem.Options{}), mem.New(mem.Options{})
 	r := run(t, a, doctor.Options{Others: []store.Store{b}})
@@ -261,7 +261,7 @@ func TestHandles(t *testing.T) {
 	fitness(t, r, doctor.Unfit)
 }
 
-// lacks claims conditions, and answers that there are none.
+// lacks claims conditions, and answers that it has none.
 type lacks struct{ *mem.Store }
 
 func (s lacks) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
@@ -271,7 +271,7 @@ func (s lacks) Put(ctx context.Context, key string, body []byte, opts store.PutO
 	return s.Store.Put(ctx, key, body, opts)
 }
 
-// TestClaimedAndLacking is found out at every acquire, which costs a round trip.
+// TestClaimedAndLacking: every acquire finds it out, at the cost of a round trip.
 func TestClaimedAndLacking(t *testing.T) {
 	r := run(t, lacks{mem.New(mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed})}, doctor.Options{})
 	expect(t, r, map[string]doctor.Result{doctor.IfNoneMatch: doctor.Warn, doctor.IfMatch: doctor.Warn})
@@ -281,8 +281,8 @@ func TestClaimedAndLacking(t *testing.T) {
 	}
 }
 
-// TestCreates: what is said of a server that takes If-Match on a key that isn't there is
-// true of what repolock does, and what to do about it.
+// TestCreates: doctor's text about a server that takes If-Match on a missing key agrees with
+// repolock's behaviour and with the remedy.
 func TestCreates(t *testing.T) {
 	for _, test := range []struct {
 		opts mem.Options
@@ -304,8 +304,7 @@ func TestCreates(t *testing.T) {
 	}
 }
 
-// TestCreatesWithoutDelete: where deleting isn't allowed a key that was never there
-// shows it.
+// TestCreatesWithoutDelete: without the right to delete, a key that never existed shows it.
 func TestCreatesWithoutDelete(t *testing.T) {
 	m := mem.New(mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed})
 	s := &hookstore.Store{Store: &creates{m}}

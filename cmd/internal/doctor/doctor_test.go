@@ -14,7 +14,7 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// TestStores: what poor stores lack is found, and is in nobody's way.
+// TestStores: doctor reports what a poor store lacks, and repolock works without it.
 func TestStores(t *testing.T) {
 	type results = map[string]doctor.Result
 	const (
@@ -52,7 +52,7 @@ func TestStores(t *testing.T) {
 			fitness(t, r, doctor.Fit)
 			if r.Plan != nil {
 				if len(r.Plan.Says) == 0 {
-					t.Error("says nothing of the plan")
+					t.Error("lacks the plan")
 				}
 				r.Plan.Says = nil
 				if diff := cmp.Diff(test.plan, *r.Plan); diff != "" {
@@ -60,15 +60,15 @@ func TestStores(t *testing.T) {
 				}
 			}
 			if len(r.Left) > 0 {
-				t.Errorf("says that it left %v", r.Left)
+				t.Errorf("reports as left: %v", r.Left)
 			}
 			empty(t, s)
 		})
 	}
 }
 
-// TestIgnoredSaysHowOften, because a server that ignores a condition now and then
-// is what people don't believe.
+// TestIgnoredSaysHowOften: the report has the number of ignored conditions, because users
+// don't believe that a server ignores one now and then.
 func TestIgnoredSaysHowOften(t *testing.T) {
 	r := run(t, mem.New(mem.Options{IfAbsent: mem.Ignored}), doctor.Options{})
 	c := check(t, r, doctor.IfNoneMatchRace)
@@ -77,8 +77,8 @@ func TestIgnoredSaysHowOften(t *testing.T) {
 	}
 }
 
-// TestRenewal: what is said of a refresh is what repolock does. Where a condition is only
-// claimed it looks before the put.
+// TestRenewal: doctor's text about a refresh agrees with repolock's behaviour. If a condition
+// is only claimed, repolock looks before the put.
 func TestRenewal(t *testing.T) {
 	for _, test := range []struct {
 		store store.Store
@@ -157,7 +157,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestNoLock: nothing that is written could be taken for anybody's lock.
+// TestNoLock: none of doctor's objects can be taken for a lock.
 func TestNoLock(t *testing.T) {
 	s, _ := tapped()
 	var put keys
@@ -176,7 +176,7 @@ func TestNoLock(t *testing.T) {
 	}
 }
 
-// TestPrefix that isn't one.
+// TestPrefix: an invalid prefix is refused.
 func TestPrefix(t *testing.T) {
 	for _, p := range []string{"index", "/", "a//", "../"} {
 		s, _ := tapped()
@@ -189,7 +189,7 @@ func TestPrefix(t *testing.T) {
 	}
 }
 
-// TestProgress names what goes on.
+// TestProgress: progress names the running step.
 func TestProgress(t *testing.T) {
 	var steps []string
 	run(t, mem.New(mem.Options{}), doctor.Options{Progress: func(what string) { steps = append(steps, what) }})

@@ -12,7 +12,8 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// TestListingsEnd: a store whose listings have no end is unfit, and isn't asked for ever.
+// TestListingsEnd: a store whose listings have no end is unfit, and doctor doesn't ask it for
+// ever.
 func TestListingsEnd(t *testing.T) {
 	for _, how := range hookstore.Ways {
 		t.Run(how, func(t *testing.T) {

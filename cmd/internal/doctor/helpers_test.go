@@ -18,7 +18,7 @@ const (
 	locks  = "index/lock."
 )
 
-// run examines a store that is to be examined to the end.
+// run examines a store. The examination must complete.
 func run(t *testing.T, s store.Store, opts doctor.Options) doctor.Report {
 	t.Helper()
 	opts.Prefix, opts.Locks = prefix, locks
@@ -29,7 +29,7 @@ func run(t *testing.T, s store.Store, opts doctor.Options) doctor.Report {
 	return report
 }
 
-// check gives a check that must be there.
+// check returns a check of the report, which must be there.
 func check(t *testing.T, r doctor.Report, name string) doctor.Check {
 	t.Helper()
 	c, found := r.Check(name)
@@ -39,7 +39,7 @@ func check(t *testing.T, r doctor.Report, name string) doctor.Check {
 	return c
 }
 
-// expect compares results by name; what isn't named must be ok or unknown.
+// expect compares results by name. Those that it doesn't name must be ok or unknown.
 func expect(t *testing.T, r doctor.Report, want map[string]doctor.Result) {
 	t.Helper()
 	for _, c := range r.Checks {
@@ -65,7 +65,7 @@ func fitness(t *testing.T, r doctor.Report, want doctor.Fitness) {
 	}
 }
 
-// empty checks that nothing is left.
+// empty checks that no object is left.
 func empty(t *testing.T, s *mem.Store) {
 	t.Helper()
 	if got := all(t, s); len(got) > 0 {
@@ -73,7 +73,7 @@ func empty(t *testing.T, s *mem.Store) {
 	}
 }
 
-// all gives every object, by the sizes of the bodies.
+// all returns every object, as the sizes of the bodies.
 func all(t *testing.T, s *mem.Store) map[string]int64 {
 	t.Helper()
 	got := make(map[string]int64)
@@ -91,13 +91,13 @@ func all(t *testing.T, s *mem.Store) map[string]int64 {
 	}
 }
 
-// tapped is a good store with a tap.
+// tapped returns a good store behind hooks, and the store.
 func tapped() (*hookstore.Store, *mem.Store) {
 	m := mem.New(mem.Options{})
 	return &hookstore.Store{Store: m}, m
 }
 
-// refuse has requests of some kinds refused, below the scratch prefix.
+// refuse makes requests of some kinds fail, below the scratch prefix.
 func refuse(s *hookstore.Store, ops ...string) {
 	s.Before(func(_ context.Context, r hookstore.Request) error {
 		for _, op := range ops {
@@ -109,7 +109,7 @@ func refuse(s *hookstore.Store, ops ...string) {
 	})
 }
 
-// bubble is the clock of a synctest bubble, whose wall clock may be wrong.
+// bubble is the clock of a synctest bubble. Its wall clock can be wrong.
 type bubble struct {
 	start time.Time
 	skew  time.Duration
@@ -119,7 +119,7 @@ func (b bubble) Now() time.Time                         { return time.Now().Add(
 func (b bubble) Elapsed() time.Duration                 { return time.Since(b.start) }
 func (b bubble) After(d time.Duration) <-chan time.Time { return time.After(d) }
 
-// keys collects what was put.
+// keys collects the keys of all puts.
 type keys struct {
 	mu  sync.Mutex
 	all []string

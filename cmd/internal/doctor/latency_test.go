@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestRank is the nearest rank.
+// TestRank: rank returns the nearest rank.
 func TestRank(t *testing.T) {
 	var sorted []time.Duration
 	for i := range 200 {

@@ -11,7 +11,7 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// able is a store with the abilities that a backend may have.
+// able is a store with the optional abilities of a backend.
 type able struct {
 	*mem.Store
 	is      store.Description
@@ -38,7 +38,7 @@ func (s *able) DeleteIfMatch(ctx context.Context, key, etag string) error {
 	}
 }
 
-// TestConditionalDelete is reported, and makes no difference.
+// TestConditionalDelete: the report names the ability, and the verdict doesn't depend on it.
 func TestConditionalDelete(t *testing.T) {
 	for deletes, want := range map[string]struct {
 		result doctor.Result
@@ -60,7 +60,8 @@ func TestConditionalDelete(t *testing.T) {
 	}
 }
 
-// TestDescription is reported; a server that doesn't tell is no worse for that.
+// TestDescription: the report has the server's description, and the verdict doesn't depend on
+// it.
 func TestDescription(t *testing.T) {
 	for _, test := range []struct {
 		is         store.Description
@@ -71,7 +72,7 @@ func TestDescription(t *testing.T) {
 	}{
 		{store.Description{Server: "x/1", Versioning: store.Yes, ObjectLock: store.No}, nil, doctor.OK, doctor.OK, "on"},
 		{store.Description{Versioning: store.No}, nil, doctor.OK, doctor.Unknown, "off"},
-		{store.Description{}, &store.Error{Op: "describe", Err: store.ErrPermission}, doctor.Unknown, doctor.Unknown, "doesn't tell"},
+		{store.Description{}, &store.Error{Op: "describe", Err: store.ErrPermission}, doctor.Unknown, doctor.Unknown, "no description"},
 	} {
 		s := &able{Store: mem.New(mem.Options{}), deletes: "keeps", is: test.is, err: test.err}
 		r := run(t, s, doctor.Options{})

@@ -11,8 +11,8 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// TestPermissions: each that is lacking is found by its name, and the request
-// that was refused is told.
+// TestPermissions: doctor finds each lacking permission by its name, and reports the request
+// that was refused.
 func TestPermissions(t *testing.T) {
 	type results = map[string]doctor.Result
 	const (
@@ -51,14 +51,14 @@ func TestPermissions(t *testing.T) {
 			if name != "delete" {
 				empty(t, m)
 				if len(r.Left) > 0 {
-					t.Errorf("says that it left %v", r.Left)
+					t.Errorf("reports as left: %v", r.Left)
 				}
 			}
 		})
 	}
 }
 
-// TestUndeletable objects are emptied, and named.
+// TestUndeletable: objects that can't be deleted are emptied, and named.
 func TestUndeletable(t *testing.T) {
 	s, m := tapped()
 	refuse(s, "delete")
@@ -103,7 +103,8 @@ func TestOverwriteRefused(t *testing.T) {
 	}
 }
 
-// TestConditionForbidden: a lock would be refused the same.
+// TestConditionForbidden: a server that forbids conditional requests would refuse a lock the
+// same way.
 func TestConditionForbidden(t *testing.T) {
 	for _, c := range []mem.Condition{mem.Kept, mem.Claimed} {
 		m := mem.New(mem.Options{IfMatch: c})
@@ -121,7 +122,7 @@ func TestConditionForbidden(t *testing.T) {
 	}
 }
 
-// TestLocksNotListed: what everyone lists who takes a lock.
+// TestLocksNotListed: every acquirer lists the locks, so doctor needs to.
 func TestLocksNotListed(t *testing.T) {
 	s, m := tapped()
 	s.Before(func(_ context.Context, r hookstore.Request) error {

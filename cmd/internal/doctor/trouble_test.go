@@ -47,7 +47,7 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// TestCancelledWhileItFails, between two tries.
+// TestCancelledWhileItFails: an examination can be cancelled between two tries.
 func TestCancelledWhileItFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := tapped()
@@ -61,7 +61,7 @@ func TestCancelledWhileItFails(t *testing.T) {
 	})
 }
 
-// TestUnreachable says so within 15 s, and has written nothing.
+// TestUnreachable: doctor reports an unreachable store within 15 s, and has written nothing.
 func TestUnreachable(t *testing.T) {
 	for name, err := range map[string]error{
 		"reset": errReset, "no bucket": store.ErrNotFound, "configuration": store.ErrConfig, "hangs": nil,
@@ -94,7 +94,8 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TestOutage in the middle: what is left is named, and it doesn't take for ever.
+// TestOutage: after an outage in the middle doctor names the objects that are left, and ends
+// in time.
 func TestOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, m := tapped()
@@ -123,8 +124,8 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// TestSlowCleanup: a store that takes its time for each deletion is cleaned up to the end, and
-// the person who waits is told so.
+// TestSlowCleanup: a store that deletes slowly is cleaned up to the end, and the progress
+// shows it.
 func TestSlowCleanup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, m := tapped()
@@ -143,14 +144,14 @@ func TestSlowCleanup(t *testing.T) {
 			}
 		}})
 		if len(r.Left) > 0 || len(said) < 3 || !strings.HasPrefix(said[len(said)-1], "cleaning up: ") {
-			t.Errorf("%d objects are left; said %q", len(r.Left), said)
+			t.Errorf("%d objects are left; the progress was %q", len(r.Left), said)
 		}
 		empty(t, m)
 	})
 }
 
-// TestStuckCleanup: cleaning up that no longer gets on ends, and that objects are left though
-// they may be deleted is an error.
+// TestStuckCleanup: a cleanup that no longer advances ends. Objects that are left although
+// they could be deleted are an error.
 func TestStuckCleanup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, m := tapped()
@@ -173,8 +174,8 @@ func TestStuckCleanup(t *testing.T) {
 	})
 }
 
-// TestFaults: a store that fails now and then, before or after it has carried out
-// a request, is no worse for that, and nothing is left in it.
+// TestFaults: failures of the store now and then, before or after it has applied a request,
+// don't make it unfit, and no object is left.
 func TestFaults(t *testing.T) {
 	for _, every := range []int64{7, 13, 50} {
 		synctest.Test(t, func(t *testing.T) {
@@ -199,8 +200,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestLatePut: what is carried out only after its answer was given up is deleted
-// too.
+// TestLatePut: an object whose put is applied after doctor gave it up is deleted too.
 func TestLatePut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mem.New(mem.Options{})
@@ -215,7 +215,7 @@ func TestLatePut(t *testing.T) {
 			return nil
 		})
 		s.After(func(ctx context.Context, r hookstore.Request, err error) error {
-			// Once all keys that are known were deleted.
+			// After all known keys were deleted.
 			if l := late.Load(); l != nil && r.Op == "delete" && r.Key == l.Key && late.CompareAndSwap(l, nil) {
 				_, perr := m.Put(ctx, l.Key, l.Body, store.PutOptions{})
 				return perr
@@ -231,7 +231,7 @@ func TestLatePut(t *testing.T) {
 	})
 }
 
-// dated tells its time in whole seconds, as HTTP's Date does.
+// dated returns its time in whole seconds, as HTTP's Date does.
 type dated struct{ *mem.Store }
 
 func (s dated) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
@@ -240,8 +240,8 @@ func (s dated) List(ctx context.Context, prefix, cursor string) (store.Page, err
 	return page, err
 }
 
-// TestClockOffset finds how far this machine's clock is ahead, to within the time
-// of a request, even if the store tells whole seconds.
+// TestClockOffset: doctor measures how far this machine's clock is ahead, to within the time
+// of a request, even if the store's time is in whole seconds.
 func TestClockOffset(t *testing.T) {
 	const away = 100 * time.Millisecond // each way
 	for name, test := range map[string]struct {
@@ -282,7 +282,7 @@ func TestClockOffset(t *testing.T) {
 	}
 }
 
-// TestClocksDisagree: gateways of one store, or this machine's was set.
+// TestClocksDisagree: the gateways of one store disagree, or this machine's clock was set.
 func TestClocksDisagree(t *testing.T) {
 	var n atomic.Int64
 	m := mem.New(mem.Options{Now: func() time.Time { return time.Now().Add(time.Duration(n.Add(1)%2) * time.Minute) }})

@@ -13,8 +13,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// TestLastWords: what a store says of a request that was given up, a moment later, is the
-// reason that is given; one that says nothing isn't waited for.
+// TestLastWords: if a store says, within a moment of a request's end, why it failed, doctor
+// reports that reason. It doesn't wait for a store that says nothing.
 func TestLastWords(t *testing.T) {
 	words := errors.New("the disk is asleep")
 	for late, says := range map[time.Duration]bool{100 * time.Millisecond: true, time.Hour: false} {
@@ -33,7 +33,7 @@ func TestLastWords(t *testing.T) {
 			if took := time.Since(start); took > 30*time.Second {
 				t.Errorf("%v late: took %v", late, took)
 			}
-			time.Sleep(2 * time.Hour) // what it says then is heard by none
+			time.Sleep(2 * time.Hour) // a later message is lost
 		})
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// Each declared kind of event is in the table of kinds: a new one can't be left out of the
-// records by an oversight.
+// TestKinds: each declared kind of event is in the table of kinds, so that the records can't
+// lack a new one.
 func TestKinds(t *testing.T) {
 	all := append(declared(t, "event.go"), declared(t, filepath.Join("..", "..", "..", "replock", "event.go"))...)
 	if !slices.Contains(all, replock.EventAcquired) || !slices.Contains(all, LockBroken) {
@@ -29,8 +29,8 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// Each kind has the records that the table says: the audit log gets a line with its name,
-// and the metrics count it.
+// TestRecords: each kind has the records of the table: the audit log gets a line with its
+// name, and the metrics count it.
 func TestRecords(t *testing.T) {
 	for name, k := range kinds {
 		a, m := &Auditor{}, &Metrics{values: map[string]float64{}}

@@ -22,7 +22,7 @@ var (
 	run      = regexp.MustCompile(`\bspec/run\.sh ([a-z][a-z-]+)`)
 )
 
-// TestCitations: what a comment or a document cites exists.
+// TestCitations: every name that a comment or a document cites exists.
 func TestCitations(t *testing.T) {
 	tree := readTree(t)
 	for _, f := range tree.files {
@@ -55,7 +55,7 @@ func TestCitations(t *testing.T) {
 func paths(text string) []string {
 	var names []string
 	for _, name := range document.FindAllString(text, -1) {
-		name = strings.TrimPrefix(name, "/usr/share/doc/repolock/") // where packages put it
+		name = strings.TrimPrefix(name, "/usr/share/doc/repolock/") // its path in the packages
 		if !strings.Contains(name, "//") {
 			names = append(names, name)
 		}
@@ -184,7 +184,7 @@ func TestResults(t *testing.T) {
 		}
 	}
 	for name := range tree.mutants {
-		if !hunted[name] && !strings.HasPrefix(name, "found: ") { // those are in the table of what was found
+		if !hunted[name] && !strings.HasPrefix(name, "found: ") { // the table of findings has those
 			t.Errorf("docs/testing.md lacks the mutant %q", name)
 		}
 	}

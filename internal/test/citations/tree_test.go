@@ -16,7 +16,7 @@ import (
 // root is the top of the repository.
 const root = "../../.."
 
-// tree is the repository, as far as it is cited and cites.
+// tree is the part of the repository that is cited or cites.
 type tree struct {
 	files   []file
 	tests   map[string]bool
@@ -24,7 +24,7 @@ type tree struct {
 	runs    map[string]string // of the model: safe or unsafe
 }
 
-// file is a text with what of it can cite: of Go its comments, of others every line.
+// file is a text with its parts that can cite: the comments of Go, every line of others.
 type file struct {
 	path  string // from the root
 	cited []line
@@ -35,7 +35,7 @@ type line struct {
 	line int
 }
 
-// texts are the kinds of files that are read, apart from those without an extension.
+// texts are the kinds of files to read, apart from those without an extension.
 var texts = []string{".go", ".md", ".pml", ".sh", ".yml", ".yaml", ".service", ".timer", ".env", ".txtar", ""}
 
 func readTree(t *testing.T) tree {
@@ -116,7 +116,7 @@ func lines(text string, from int) []line {
 }
 
 // has reports whether a text in a folder that names a path can mean a file or folder: one from
-// the root, from the folder or from docs. What follows a package's name after a dot is of the
+// the root, from the folder or from docs. A name after a package's name and a dot is of the
 // package.
 func (r *tree) has(from, name string) bool {
 	names := []string{name, path.Join(from, name), path.Join("docs", name)}
@@ -147,7 +147,7 @@ func sections(t *testing.T, name string) []string {
 	return anchors
 }
 
-// table is those columns of all tables of a document that have them.
+// table returns these columns of all tables of a document that have them.
 func table(text string, columns ...string) [][]string {
 	var rows [][]string
 	var at []int

@@ -135,8 +135,8 @@ func (l *Locker) hold(key string, p payload) *Lock {
 	return k
 }
 
-// refresh rewrites the lock every 30 s, whatever is stored there by then, and
-// gives up after three failures, without a word to its holder.
+// refresh rewrites the lock every 30 s, whatever is stored there by then. After three failures
+// it gives up, and doesn't notify the holder.
 func (k *Lock) refresh(ctx context.Context) {
 	defer close(k.done)
 	for failures := 0; failures < maxFailures; {
@@ -152,11 +152,11 @@ func (k *Lock) refresh(ctx context.Context) {
 	}
 }
 
-// Key is the object that the lock is kept in.
+// Key is the key of the lock's object.
 func (k *Lock) Key() string { return k.key }
 
-// Held reports whether the operation believes that it holds the lock: it is
-// never told otherwise before Release.
+// Held reports whether the operation believes that it holds the lock: nothing tells it
+// otherwise before Release.
 func (k *Lock) Held() bool { return true }
 
 // Release deletes the lock.

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Page is a page in Markdown. What is known of it is in the order of the text.
+// Page is a page in Markdown. Its parts are in the order of the text.
 type Page struct {
-	// Fenced are the blocks between fences, by what the fence says they are.
+	// Fenced are the blocks between fences, by the language after the fence.
 	Fenced map[string][]string
-	// Inline is what stands between backquotes in a line.
+	// Inline are the texts between backquotes in a line.
 	Inline []string
 	// Indented are the lines of blocks without a fence.
 	Indented []string
@@ -45,20 +45,20 @@ func Read(name string) (Page, error) {
 			prose = append(prose, line)
 		}
 	}
-	// What is between backquotes can go on in the next line.
+	// Text between backquotes can continue in the next line.
 	for _, m := range inline.FindAllStringSubmatch(strings.Join(prose, "\n"), -1) {
 		p.Inline = append(p.Inline, strings.Join(strings.Fields(m[1]), " "))
 	}
 	return p, nil
 }
 
-// Script is all that the page says is for a shell, as one script.
+// Script returns all the shell blocks of the page, as one script.
 func (p Page) Script() string { return strings.Join(p.Fenced["sh"], "") }
 
 // Lines are the script's lines, without comments and empty ones.
 func (p Page) Lines() []string { return lines(p.Script()) }
 
-// Crontab are the commands of the page's crontab entries, as cron gives them to a shell.
+// Crontab returns the commands of the page's crontab entries, as cron passes them to a shell.
 func (p Page) Crontab() []string {
 	var commands []string
 	for _, line := range lines(strings.Join(p.Fenced["crontab"], "")) {

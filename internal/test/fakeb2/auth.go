@@ -26,7 +26,7 @@ type Key struct {
 	Buckets []string
 }
 
-// All are the capabilities that the master key has, of those that matter here.
+// All are the capabilities of the master key, of those that matter here.
 var All = []string{
 	"listKeys", "writeKeys", "deleteKeys", "listAllBucketNames", "listBuckets", "readBuckets", "writeBuckets", "deleteBuckets",
 	"readBucketRetentions", "writeBucketRetentions", "listFiles", "readFiles", "shareFiles", "writeFiles", "deleteFiles",
@@ -42,7 +42,7 @@ func (k Key) capabilities() []string {
 
 func (k Key) may(capability string) bool { return slices.Contains(k.capabilities(), capability) }
 
-// buckets are the names of those that it is restricted to; it isn't if there are none.
+// buckets are the names that the key is restricted to. Without any it isn't restricted.
 func (k Key) buckets() []string {
 	if k.Bucket == "" {
 		return k.Buckets
@@ -50,7 +50,7 @@ func (k Key) buckets() []string {
 	return append([]string{k.Bucket}, k.Buckets...)
 }
 
-// inside says whether a key is for this bucket and for names that begin so.
+// inside reports whether a key is for this bucket and for names that begin so.
 func (k Key) inside(b *bucket, name string) bool {
 	only := k.buckets()
 	return (only == nil || b != nil && slices.Contains(only, b.Name)) && strings.HasPrefix(name, k.Prefix)
@@ -96,7 +96,7 @@ func sign(k Key, head string) string {
 	return hex.EncodeToString(mac.Sum(nil))[:24]
 }
 
-// holder is the key that a token for this use was made of.
+// holder returns the key that a token for this use was made of.
 func (s *Server) holder(token, use string) (Key, error) {
 	bad := refusal{http.StatusUnauthorized, "bad_auth_token", "Invalid authorization token"}
 	i := strings.LastIndex(token, "_")
@@ -149,7 +149,7 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// allowed is what the fourth version says of a key.
+// allowed is the description of a key in the fourth version.
 func (s *Server) allowed(k Key) map[string]any {
 	var buckets []any
 	for _, name := range k.buckets() {
@@ -159,7 +159,7 @@ func (s *Server) allowed(k Key) map[string]any {
 	return map[string]any{"buckets": buckets, "capabilities": k.capabilities(), "namePrefix": orNull(k.Prefix)}
 }
 
-// allowedV3 is what the third version says of one.
+// allowedV3 is the description of a key in the third version.
 func (s *Server) allowedV3(k Key) map[string]any {
 	said := map[string]any{
 		"infoType": "storageApi", "capabilities": k.capabilities(), "namePrefix": orNull(k.Prefix),

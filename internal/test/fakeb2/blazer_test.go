@@ -15,8 +15,8 @@ import (
 	"github.com/repolock/repolock/internal/test/fakeb2"
 )
 
-// These tests are of the fake, with Backblaze's own client on top of it: the
-// package that repeats requests, and not the one that store/b2 uses.
+// These tests run Backblaze's own client on the fake: the package that repeats requests, and
+// not the one that store/b2 uses.
 
 var master = fakeb2.Key{ID: "000a", Secret: "K000secret"}
 
@@ -115,13 +115,13 @@ func TestBlazer(t *testing.T) {
 				t.Errorf("%q, %v", part, err)
 			}
 
-			// Versions, hide markers, and what a deletion uncovers.
+			// This test covers versions, hide markers, and deletions that uncover versions.
 			write(t, b, "b", "newer")
 			if err := b.Object("b").Hide(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := read(t.Context(), b, "b"); !b2.IsNotExist(err) {
-				t.Errorf("of what is hidden: %v", err)
+				t.Errorf("of a hidden name: %v", err)
 			}
 			same(t, list(t, b, b2.ListPrefix("b")))
 			same(t, list(t, b, b2.ListPrefix("b"), b2.ListHidden()), "b", "b", "b")
@@ -200,7 +200,7 @@ func TestBlazerRestricted(t *testing.T) {
 	// in TestRefusals.
 }
 
-// TestFile: a server that is started again has what it had.
+// TestFile: a server that is started again still has its objects.
 func TestFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	first, url := serve(t, fakeb2.Options{File: path})

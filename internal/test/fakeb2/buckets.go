@@ -70,7 +70,7 @@ func (s *Server) deleteBucket(_ *http.Request, k Key, p params) (any, error) {
 	return described, s.state.do(entry{DeleteBucket: b.ID})
 }
 
-// uploadURL gives a URL and a token that is good for it alone.
+// uploadURL returns a URL and a token that works only there.
 func (s *Server) uploadURL(r *http.Request, k Key, p params) (any, error) {
 	b, err := s.bucket(k, p.BucketID, k.Prefix)
 	if err != nil {

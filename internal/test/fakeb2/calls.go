@@ -22,8 +22,8 @@ type params struct {
 	Delimiter     string `json:"delimiter"`
 }
 
-// calls are what takes an account's token and answers with JSON, with the
-// capability that it needs. They run under the server's lock.
+// calls are the calls that take an account's token and answer with JSON, with the capability
+// that each needs. They run under the server's lock.
 var calls = map[string]struct {
 	capability string
 	do         func(*Server, *http.Request, Key, params) (any, error)
@@ -89,8 +89,7 @@ func parse(r *http.Request) (p params, err error) {
 	return p, nil
 }
 
-// bucket is the one that a request is about, if the key is for it and for names
-// that begin so.
+// bucket returns the bucket of a request, if the key is for it and for names that begin so.
 func (s *Server) bucket(k Key, id, name string) (*bucket, error) {
 	b := s.state.withID(id)
 	if !k.inside(b, name) {

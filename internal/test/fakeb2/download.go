@@ -61,7 +61,7 @@ func (s *Server) downloadable(r *http.Request) (Version, error) {
 	return *b.visible(name), nil
 }
 
-// span is what a Range asks for of a body of this size.
+// span returns the part of a body of this size that a Range requests.
 func span(asked string, size int) (first, last int, ok bool) {
 	from, to, found := strings.Cut(strings.TrimPrefix(asked, "bytes="), "-")
 	first, err := strconv.Atoi(from)

@@ -54,8 +54,8 @@ func (s *Server) listVersions(_ *http.Request, k Key, p params) (any, error) {
 	return map[string]any{"files": page.files, "nextFileName": nil, "nextFileId": nil}, nil
 }
 
-// after gives the versions from this one on, or if it is gone those that are
-// older. IDs of one name are in the order of their uploads.
+// after returns the versions from this one on, or if it is gone the older ones. IDs of one
+// name are in the order of their uploads.
 func after(versions []Version, id string) []Version {
 	i := slices.IndexFunc(versions, func(v Version) bool { return v.ID <= id })
 	if i < 0 {
@@ -64,7 +64,7 @@ func after(versions []Version, id string) []Version {
 	return versions[i:]
 }
 
-// from gives the names that begin with prefix, from start on.
+// from returns the names that begin with prefix, from start on.
 func (b *bucket) from(start, prefix string) []string {
 	first, _ := slices.BinarySearch(b.names, max(start, prefix))
 	names := b.names[first:]
@@ -95,8 +95,7 @@ func (s *Server) newPage(p params) (*page, error) {
 	return &page{params: p, files: []any{}}, nil
 }
 
-// add adds a version, or the folder that it is in, and says whether there was
-// room for it.
+// add adds a version, or its folder, and reports whether there was room for it.
 func (p *page) add(v Version) bool {
 	folder := ""
 	if p.Delimiter != "" {

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// checkName keeps the rules of "File Names".
+// checkName checks the rules of "File Names".
 func checkName(name string) error {
 	switch {
 	case name == "" || len(name) > 1024 || !utf8.ValidString(name):

@@ -7,7 +7,7 @@ import (
 	"net/http"
 )
 
-// refusal is an error as the API says it.
+// refusal is an error in the API's form.
 type refusal struct {
 	status  int
 	code    string

@@ -29,7 +29,7 @@ func signIn(t *testing.T, url string, k fakeb2.Key) (c *caller, apiInfo map[stri
 	return c, apiInfo
 }
 
-// do sends a request, and wants this status. It gives the answer, if it is JSON.
+// do sends a request, checks the status, and returns the answer, if it is JSON.
 func (c *caller) do(r *http.Request, status int) map[string]any {
 	c.t.Helper()
 	res, err := http.DefaultClient.Do(r)
@@ -68,7 +68,7 @@ func (c *caller) code(answer map[string]any, want string) map[string]any {
 	return answer
 }
 
-// upload sends a file to where an upload URL says.
+// upload sends a file to an upload URL.
 func (c *caller) upload(status int, code string, to map[string]any, name, sha1 string, body io.Reader) map[string]any {
 	c.t.Helper()
 	r, _ := http.NewRequestWithContext(c.t.Context(), http.MethodPost, to["uploadUrl"].(string), body)
@@ -187,9 +187,8 @@ func TestRefusals(t *testing.T) {
 	c.call(401, "bad_auth_token", "b2_list_file_names", `{"bucketId":%q}`, bucket)
 }
 
-// TestVersions: an authorization by each version of the API, which say of a key's
-// restrictions each in its own way; a multi-bucket key has but v4. Its token is good for
-// the calls of both.
+// TestVersions: each version of the API describes a key's restrictions in its own way, and
+// only v4 takes a multi-bucket key. Its token works for the calls of both.
 func TestVersions(t *testing.T) {
 	s, all, bucket := withBucket(t, fakeb2.Options{})
 	single := fakeb2.Key{ID: "000b", Secret: "K000other", Bucket: "a-bucket", Prefix: "some/"}
@@ -235,7 +234,8 @@ func TestVersions(t *testing.T) {
 	c.call(404, "not_found", "v5/b2_list_file_names", `{"bucketId":%q}`, bucket)
 }
 
-// TestRestrictedRefusals: a restricted key is refused what it has no right to.
+// TestRestrictedRefusals: the server refuses a restricted key whatever the key has no right
+// to.
 func TestRestrictedRefusals(t *testing.T) {
 	s, all, bucket := withBucket(t, fakeb2.Options{})
 	other := all.call(200, "", "b2_create_bucket", `{"bucketName":"b-bucket"}`)["bucketId"]
@@ -243,7 +243,7 @@ func TestRestrictedRefusals(t *testing.T) {
 	s.AddKey(k)
 	c, told := signIn(t, all.url, k)
 	if told["bucketId"] != bucket || told["bucketName"] != "a-bucket" || told["namePrefix"] != "some/" || len(told["capabilities"].([]any)) != 4 {
-		t.Errorf("told %v", told)
+		t.Errorf("got %v", told)
 	}
 	const no = "unauthorized"
 	c.call(200, "", "b2_list_buckets", `{"bucketName":"a-bucket"}`)

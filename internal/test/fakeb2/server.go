@@ -13,22 +13,21 @@ import (
 // Options of a server. The zero value is a server without keys and buckets.
 type Options struct {
 	Keys []Key
-	// File keeps what is stored, if it isn't "": a server that is started with
-	// it again goes on where the last one ended, however that did.
+	// File stores the objects, if it isn't "": a server that is started with it again has
+	// those of the last one, however that ended.
 	File string
-	// PageSize is how many entries a page of a listing has at most, if not 0,
-	// whatever was asked for.
+	// PageSize is the most entries of a listing's page, if not 0, whatever was requested.
 	PageSize int
-	// TokenUses is how many requests a token is good for, if not 0.
+	// TokenUses is the number of requests that a token works for, if not 0.
 	TokenUses int
-	// Offset is by how much the server's clock is wrong.
+	// Offset is the error of the server's clock.
 	Offset time.Duration
 	// Changed is called whenever the versions of a name have changed, before any
 	// other request can see that. It must not call the server.
 	Changed func(Change)
 }
 
-// Change is what a request has made of a name.
+// Change is the effect of a request on a name.
 type Change struct {
 	Call   string // "b2_upload_file"
 	Bucket string
@@ -45,8 +44,8 @@ func (c Change) Visible() *Version {
 	return &c.Versions[0]
 }
 
-// Server is the API, the storage and the download server in one. Its URLs are
-// made of the Host of each request, so that a proxy in front of it sees all.
+// Server is the API, the storage and the download server in one. It makes its URLs of the Host
+// of each request, so that a proxy in front of it sees all requests.
 type Server struct {
 	opts Options
 
@@ -64,7 +63,7 @@ type Request struct {
 	Status int
 }
 
-// New starts a server, with what is in its file.
+// New starts a server, with the objects of its file.
 func New(opts Options) (*Server, error) {
 	st, err := load(opts.File)
 	if err != nil {
@@ -90,7 +89,7 @@ func (s *Server) AddBucket(b Bucket) error {
 	return s.state.addBucket(b)
 }
 
-// DeleteBucket removes a bucket with all that is in it.
+// DeleteBucket removes a bucket with all its versions.
 func (s *Server) DeleteBucket(name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,7 +100,7 @@ func (s *Server) DeleteBucket(name string) error {
 	return s.state.do(entry{DeleteBucket: b.ID})
 }
 
-// Versions are all that a bucket has, by name and newest first.
+// Versions returns all versions of a bucket, by name and newest first.
 func (s *Server) Versions(bucket string) []Version {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,21 +115,21 @@ func (s *Server) Versions(bucket string) []Version {
 	return all
 }
 
-// ExpireTokens makes the next use of every token that was given out until now
-// answered with 401 expired_auth_token.
+// ExpireTokens makes the server answer the next use of every token so far with 401
+// expired_auth_token.
 func (s *Server) ExpireTokens() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tokens.expire()
 }
 
-// Fail has the next n requests of a call answered with an error, before anything
-// else is looked at.
+// Fail makes the server answer the next n requests of a call with an error, before it looks at
+// anything else.
 func (s *Server) Fail(call string, n, status int, code string) {
 	s.FailSaying(call, n, status, code, "as the test wants it")
 }
 
-// FailSaying has them answered with this message.
+// FailSaying is Fail with this message.
 func (s *Server) FailSaying(call string, n, status int, code, message string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,22 +142,22 @@ type failure struct {
 	with  refusal
 }
 
-// Before has f called before each request is looked at, without a lock: it may
-// wait, or call the server.
+// Before makes the server call f before it looks at a request, without a lock: f can wait, or
+// call the server.
 func (s *Server) Before(f func(call string, r *http.Request)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.before = f
 }
 
-// Uploading says whether an upload is under way.
+// Uploading reports whether an upload is under way.
 func (s *Server) Uploading() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.tokens.busy) > 0
 }
 
-// TakeLog gives the requests since the last call of it.
+// TakeLog returns the requests since its last call.
 func (s *Server) TakeLog() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,7 +182,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.log = append(s.log, Request{call, status})
 }
 
-// callOf is the name of the call that a path is for, "" if it is for none.
+// callOf returns the call of a path, or "".
 func callOf(path string) string {
 	if strings.HasPrefix(path, "/file/") {
 		return "b2_download_file_by_name"
@@ -194,7 +193,7 @@ func callOf(path string) string {
 	return strings.Split(path, "/")[3]
 }
 
-// versionOf is the version of the API that a path is for, "" if there is none of it.
+// versionOf returns the version of the API of a path, or "".
 func versionOf(path string) string {
 	if m := versioned.FindStringSubmatch(path); m != nil {
 		return m[1]
@@ -224,7 +223,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, call string) int
 	return refuse(w, err)
 }
 
-// failed is the error that a test has asked for.
+// failed returns the error that a test has set.
 func (s *Server) failed(call string, r *http.Request) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -241,7 +240,7 @@ func (s *Server) failed(call string, r *http.Request) error {
 
 func (s *Server) now() time.Time { return time.Now().Add(s.opts.Offset) }
 
-// base is the URL under which a request has reached the server.
+// base returns the URL under which a request has reached the server.
 func base(r *http.Request) string {
 	scheme := "http"
 	if r.TLS != nil {

@@ -31,7 +31,7 @@ type Version struct {
 	Body        []byte
 }
 
-// state is what is stored, and the file that it is kept in.
+// state is the stored versions, and their file.
 type state struct {
 	buckets []*bucket
 	serial  int // of IDs
@@ -62,7 +62,7 @@ func load(path string) (*state, error) {
 	if err != nil {
 		return nil, err
 	}
-	var whole int64 // what was written of a last line before a crash is overwritten
+	var whole int64 // overwrite the rest of a line that a crash has cut off
 	for r := bufio.NewReader(f); ; {
 		line, err := r.ReadBytes('\n')
 		if err != nil {

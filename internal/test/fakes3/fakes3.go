@@ -1,6 +1,6 @@
 // Package fakes3 is an S3 server for tests, as far as the lock's requests go: one bucket,
-// path-style, on top of a store in memory. It looks at no signature. What a particular
-// server does otherwise is a behaviour of internal/test/proxy, which stands before it.
+// path-style, on top of a store in memory. It ignores signatures. Deviations of real servers
+// are behaviours of internal/test/proxy, which stands before it.
 package fakes3
 
 import (
@@ -24,10 +24,10 @@ type Server struct {
 	objects *mem.Store
 }
 
-// New is a server with an empty bucket.
+// New returns a server with an empty bucket.
 func New(bucket string) *Server { return &Server{bucket, mem.New(mem.Options{})} }
 
-// Objects is what the bucket has.
+// Objects returns the store of the bucket.
 func (s *Server) Objects() store.Store { return s.objects }
 
 // maxBody is more than any object of a test.
@@ -122,7 +122,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 
 const millis = "2006-01-02T15:04:05.000Z"
 
-// answer says what went wrong, or has done say that nothing did.
+// answer writes the refusal for an error, or calls done if there is none.
 func answer(w http.ResponseWriter, err error, done func()) {
 	w.Header().Set("Date", time.Now().UTC().Format(http.TimeFormat))
 	switch {

@@ -36,8 +36,8 @@ type Store struct {
 // place, and nothing applied.
 type Before func(ctx context.Context, r Request) error
 
-// After is called once a request was applied; what it returns is answered: an
-// error in place of nil is a lost answer.
+// After is called once a request was applied. Its result is the answer: an error in place of
+// nil is a lost answer.
 type After func(ctx context.Context, r Request, err error) error
 
 // Before sets the hook; nil removes it. It can be called at any time.

@@ -9,13 +9,13 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// Unending is a store whose listings have no end: each of their pages says that there are more.
+// Unending is a store whose listings have no end: each page has a cursor to another.
 type Unending struct {
 	store.Store
-	// How is the way in which they have none, one of Ways.
+	// How is the kind of endlessness, one of Ways.
 	How string
-	// Most is how many pages it gives. After that it fails, so that a test ends that must not
-	// ask as often.
+	// Most is the number of pages. After them List fails, so that a test ends whose code asks
+	// too often.
 	Most  int64
 	pages atomic.Int64
 }
@@ -23,10 +23,10 @@ type Unending struct {
 // Ways in which a listing has no end.
 var Ways = []string{"same token", "same page", "two tokens in turn", "two pages in turn", "empty pages", "empty pages and one token"}
 
-// Pages is how many were asked for.
+// Pages is the number of pages that were requested.
 func (s *Unending) Pages() int64 { return s.pages.Load() }
 
-// List gives the first page again and again, or nothing.
+// List returns the first page again and again, or an empty one.
 func (s *Unending) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
 	n := s.pages.Add(1)
 	if n > s.Most {

@@ -9,7 +9,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
-// Client is one with the root's rights, to set up and to look at what is there.
+// Client returns a client with the root's rights, to set a test up and to look at its objects.
 func (s *Server) Client() *minio.Client {
 	s.t.Helper()
 	client, err := minio.New(s.address, &minio.Options{Creds: credentials.NewStaticV4(User, Password, "")})
@@ -19,7 +19,7 @@ func (s *Server) Client() *minio.Client {
 	return client
 }
 
-// Bucket makes a bucket, which goes with all that is in it when the test ends.
+// Bucket makes a bucket, and removes it with all objects when the test ends.
 func (s *Server) Bucket() string {
 	s.t.Helper()
 	return s.bucket(minio.MakeBucketOptions{})
@@ -32,7 +32,7 @@ func (s *Server) bucket(opts minio.MakeBucketOptions) string {
 	if err := client.MakeBucket(s.t.Context(), bucket, opts); err != nil {
 		s.t.Fatal(err)
 	}
-	if s.shared { // another one goes as a whole
+	if s.shared { // a test's own server is removed as a whole
 		s.t.Cleanup(func() {
 			ctx := context.Background() // the test's own has ended
 			s.empty(ctx, bucket)
@@ -44,7 +44,7 @@ func (s *Server) bucket(opts minio.MakeBucketOptions) string {
 	return bucket
 }
 
-// Keys lists what a bucket has.
+// Keys lists the keys of a bucket.
 func (s *Server) Keys(bucket string) (keys []string) {
 	s.t.Helper()
 	for o := range s.Client().ListObjects(s.t.Context(), bucket, minio.ListObjectsOptions{Recursive: true}) {
@@ -56,7 +56,7 @@ func (s *Server) Keys(bucket string) (keys []string) {
 	return keys
 }
 
-// empty removes all versions, also those that are kept for a time.
+// empty removes all versions, also retained ones.
 func (s *Server) empty(ctx context.Context, bucket string) {
 	versions := s.Client().ListObjects(ctx, bucket, minio.ListObjectsOptions{Recursive: true, WithVersions: true})
 	for err := range s.Client().RemoveObjects(ctx, bucket, versions, minio.RemoveObjectsOptions{GovernanceBypass: true}) {

@@ -8,8 +8,8 @@ import (
 	"github.com/repolock/repolock/store/storetest"
 )
 
-// Contract checks the contract on a bucket of each kind, by the URLs that url gives:
-// Kind.S3 or Kind.MinIO. light says where fewer rounds will do.
+// Contract checks the contract on a bucket of each kind, by the URLs that url returns: Kind.S3
+// or Kind.MinIO. light reports whether fewer rounds suffice.
 func Contract(t *testing.T, url func(Kind, string) string, light func(kind string) bool) {
 	for name, bucket := range Buckets(t) {
 		t.Run(name, func(t *testing.T) {

@@ -5,5 +5,5 @@ import (
 	"syscall"
 )
 
-// dieWithUs has the server end also where the test is killed.
+// dieWithUs makes the server end if the test is killed.
 func dieWithUs(c *exec.Cmd) { c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

@@ -12,7 +12,7 @@ import (
 	"github.com/repolock/repolock/store/open"
 )
 
-// Kind is a bucket on the shared server, as people have them.
+// Kind is a kind of bucket on the shared server.
 type Kind struct{ server, bucket string }
 
 // Buckets makes one of each kind: plain, versioned, with Object Lock and a default

@@ -1,6 +1,5 @@
-// Package miniotest is the MinIO server that tests run against: a real one, which
-// e2e/minio.sh has started. Tests that need it carry the build tag minio, and fail
-// where there is none.
+// Package miniotest is the MinIO server that tests run against: a real one, which e2e/minio.sh
+// has started. Tests that need it carry the build tag minio, and fail if there is none.
 package miniotest
 
 import (

@@ -18,8 +18,8 @@ type Server struct {
 	t       testing.TB
 	address string
 
-	// shared is one that other tests use, too. Another one can be stopped and
-	// killed, and has what follows.
+	// shared is a server that other tests use, too. A test's own server can be stopped and
+	// killed, and has the fields below.
 	shared  bool
 	dir     string
 	env     []string
@@ -27,14 +27,14 @@ type Server struct {
 	process *exec.Cmd // nil while it is stopped
 }
 
-// Shared is the server that all tests use.
+// Shared returns the server that all tests use.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	return &Server{t: t, address: strings.TrimPrefix(Endpoint(t), "http://"), shared: true}
 }
 
-// Start starts a server of the test's own as a process, of the program that
-// e2e/minio.sh has built, with these settings besides. It ends with the test.
+// Start starts a server for one test as a process, from the program that e2e/minio.sh has
+// built, with these settings added. The server ends with the test.
 func Start(t testing.TB, env ...string) *Server {
 	t.Helper()
 	n, err := freeport.Free()
@@ -79,7 +79,7 @@ func (s *Server) Start() {
 	}
 }
 
-// hang is how long a server can take to be ready. Only a hang reaches it, however busy the
+// hang is the longest wait for a server to be ready. Only a hang reaches it, however busy the
 // machine is.
 const hang = 10 * time.Minute
 
@@ -93,7 +93,7 @@ func (s *Server) ready() bool {
 	return res.StatusCode == http.StatusOK
 }
 
-// Stop lets the server end in order: it answers what is under way.
+// Stop makes the server end in order: it answers the requests under way.
 func (s *Server) Stop() { s.end(os.Interrupt) }
 
 // Kill ends it as a crash does.

@@ -2,26 +2,25 @@ package proxy
 
 import "time"
 
-// Behaviour is what a proxy does to all that passes. The zero value passes it on
-// as it is.
+// Behaviour is what a proxy does to the requests that pass. The zero value passes them on
+// unchanged.
 type Behaviour struct {
-	// Decide, if set, gives each request its fault. It can be called by many
-	// requests at once.
+	// Decide, if set, returns the fault of each request. Requests call it concurrently.
 	Decide func(Request) Fault
 	// Latency is added each way.
 	Latency time.Duration
 	// Blackhole accepts connections and requests, forwards and answers nothing.
 	Blackhole bool
-	// Shift is added to the store's clock, wherever an answer has it: the fields
-	// Date and Last-Modified, and the times in a listing.
+	// Shift is added to the store's clock everywhere in an answer: the fields Date and
+	// Last-Modified, and the times in a listing.
 	Shift time.Duration
-	// StripConditions removes If-Match and If-None-Match from what is forwarded,
-	// as if the server had never heard of them. It needs Sign.
+	// StripConditions removes If-Match and If-None-Match from forwarded requests, as if the
+	// server ignored them. It needs Sign.
 	StripConditions bool
-	// Sign, if set, replaces the signature of an S3 request, so that one that was
-	// changed, or signed by a clock that is wrong, is taken.
+	// Sign, if set, replaces the signature of an S3 request, so that the server takes a
+	// request that was changed, or signed by a wrong clock.
 	Sign *Credentials
-	// Quirks are those of some server.
+	// Quirks are those of a particular server.
 	Quirks Quirks
 }
 
@@ -43,7 +42,7 @@ type Fault struct {
 	// Status answers with it, and with Code as the store's own code of the error.
 	Status int
 	Code   string
-	// Late cuts the connection, and forwards the request so much later.
+	// Late cuts the connection, and forwards the request after this time.
 	Late time.Duration
 
 	// The following forward the request.
@@ -53,9 +52,9 @@ type Fault struct {
 	// Truncate answers in full length, and cuts the connection after half of the
 	// body.
 	Truncate bool
-	// Again forwards the request once more, so much later than the first time.
+	// Again forwards the request once more, this long after the first time.
 	Again time.Duration
 }
 
-// Throttled is the way in which S3 asks for patience.
+// Throttled is S3's answer to a client that sends too fast.
 var Throttled = Fault{Status: 503, Code: "SlowDown"}

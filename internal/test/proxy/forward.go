@@ -56,7 +56,7 @@ func (p *Proxy) forward(r *http.Request, q Request, b *Behaviour) (*response, er
 }
 
 func setBody(r *http.Request, body []byte) {
-	r.Header.Del("Content-Length") // the next line says it, and this would be signed
+	r.Header.Del("Content-Length") // ContentLength has it, and this field would be signed
 	r.ContentLength = int64(len(body))
 	r.TransferEncoding = nil
 	r.Body = http.NoBody

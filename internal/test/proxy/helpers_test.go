@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// fixture is a proxy in front of a server that keeps what it was sent.
+// fixture is a proxy in front of a server that keeps the requests.
 type fixture struct {
 	*Proxy
 	t      *testing.T
@@ -22,7 +22,7 @@ type fixture struct {
 	sent []string // the bodies
 }
 
-// newFixture has every request answered with body.
+// newFixture returns a fixture whose server answers every request with body.
 func newFixture(t *testing.T, body string) *fixture {
 	t.Helper()
 	f := &fixture{t: t, client: &http.Client{Transport: &http.Transport{DisableCompression: true}}}
@@ -69,12 +69,12 @@ func (f *fixture) arrived() int {
 	return len(f.got)
 }
 
-// within waits for what happens in the background.
+// within waits for an event in the background.
 func (f *fixture) within(d time.Duration, what string, cond func() bool) {
 	f.t.Helper()
 	for end := time.Now().Add(d); !cond(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			f.t.Fatalf("waited %v in vain for: %s", d, what)
+			f.t.Fatalf("waited %v for: %s", d, what)
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Entry is a request that is over.
+// Entry is a request that has ended.
 type Entry struct {
 	Request
 	// Status that was answered, 0 if the connection was cut.
@@ -15,7 +15,7 @@ type Entry struct {
 	Start, End time.Time
 }
 
-// Log is what has passed.
+// Log is the requests that have passed.
 type Log []Entry
 
 func (p *Proxy) note(e Entry) {
@@ -33,8 +33,8 @@ func (p *Proxy) Take() Log {
 	return l
 }
 
-// Trips is how many round trips there were in sequence: the longest row of
-// requests each of which began after the one before it had ended.
+// Trips returns the number of round trips in sequence: the longest row of requests each of
+// which began after the one before it had ended.
 func (l Log) Trips() int {
 	byEnd := slices.SortedFunc(slices.Values(l), func(a, b Entry) int { return a.End.Compare(b.End) })
 	trips, last := 0, time.Time{}
@@ -46,7 +46,7 @@ func (l Log) Trips() int {
 	return trips
 }
 
-// String lists the requests, each with what was answered, for messages.
+// String lists the requests, each with its answer, for messages.
 func (l Log) String() string {
 	var b strings.Builder
 	for _, e := range l {

@@ -60,8 +60,8 @@ func Listen(address, target string) (*Proxy, error) {
 	}
 	p := &Proxy{
 		target: u, address: address, counts: map[string]int{}, markers: map[string]bool{},
-		// A server can close a connection that it has left idle, and MinIO closes one
-		// after a refusal: that would be a fault that no test has asked for.
+		// A server can close an idle connection, and MinIO closes one after a refusal. That
+		// would be a fault that no test has set.
 		transport: &http.Transport{DisableCompression: true, DisableKeepAlives: true},
 	}
 	p.settled.L = &p.mu
@@ -76,10 +76,10 @@ func (p *Proxy) URL() string { return "http://" + p.Host() }
 // Host is the proxy's host and port. They stay the same through Stop and Start.
 func (p *Proxy) Host() string { return p.address }
 
-// Behave says what happens to requests from now on.
+// Behave sets the behaviour from now on.
 func (p *Proxy) Behave(b Behaviour) { p.behaviour.Store(&b) }
 
-// Start takes requests again, on the same port as before.
+// Start accepts requests again, on the same port as before.
 func (p *Proxy) Start() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,8 +95,8 @@ func (p *Proxy) Start() error {
 	return nil
 }
 
-// Stop refuses connections, and cuts those that there are, until Start. What was
-// forwarded can still be applied.
+// Stop refuses connections, and cuts the existing ones, until Start. A forwarded request can
+// still be applied.
 func (p *Proxy) Stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,16 +106,16 @@ func (p *Proxy) Stop() {
 	}
 }
 
-// Close stops the proxy for good, and waits until nothing that it has forwarded
-// is under way. What was put off and not yet forwarded never will be.
+// Close stops the proxy for good, and waits until no forwarded request is under way. A request
+// that was put off and not yet forwarded is dropped.
 func (p *Proxy) Close() {
 	p.Stop()
 	p.cancel()
 	p.Settle()
 }
 
-// Settle waits until no request is under way, nor put off: then nothing is
-// applied any more of what clients have given up.
+// Settle waits until no request is under way, nor put off. After it no request is applied any
+// more that a client has given up.
 func (p *Proxy) Settle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -124,7 +124,7 @@ func (p *Proxy) Settle() {
 	}
 }
 
-// begin counts a request that is under way or put off; what it returns ends it.
+// begin counts a request that is under way or put off, and returns a function that ends it.
 func (p *Proxy) begin() (end func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

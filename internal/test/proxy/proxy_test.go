@@ -71,7 +71,7 @@ func TestFaultsForward(t *testing.T) {
 			if name == "late" && f.arrived() != 0 {
 				t.Error("it was forwarded at once")
 			}
-			f.within(10*time.Minute, "what is forwarded", func() bool { return f.arrived() == c.times })
+			f.within(10*time.Minute, "forwarded requests", func() bool { return f.arrived() == c.times })
 			for _, body := range f.sent {
 				if body != "body" {
 					t.Errorf("%q was forwarded", body)
@@ -81,7 +81,7 @@ func TestFaultsForward(t *testing.T) {
 	}
 }
 
-// TestHang: nothing is answered, and nothing is forwarded, until the client goes.
+// TestHang: the proxy neither answers nor forwards until the client goes.
 func TestHang(t *testing.T) {
 	for name, blackhole := range map[string]bool{"hang": false, "blackhole": true} {
 		t.Run(name, func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestStopAndStart(t *testing.T) {
 	}
 }
 
-// TestClose: what was put off is not forwarded after it.
+// TestClose: a request that was put off is not forwarded after Close.
 func TestClose(t *testing.T) {
 	f := newFixture(t, "answer")
 	f.Behave(always(Fault{Late: time.Hour}))

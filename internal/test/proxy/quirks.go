@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Quirks are what S3 servers do that aren't Amazon's, each as it was seen. The zero value has
-// none.
+// Quirks are deviations of S3 servers other than Amazon's, each as it was seen. The zero value
+// has none.
 type Quirks struct {
 	// Markers refuses If-None-Match: * for a key whose newest version is a delete marker, as
 	// versitygw does in a bucket with versions.
@@ -18,8 +18,8 @@ type Quirks struct {
 	// Twice lists each key twice, first as it was and then as it is, as rclone does while it
 	// is overwritten.
 	Twice bool
-	// Disordered lists a prefix backwards the third time, and each sixteenth from there, as a
-	// gateway might that merges listings.
+	// Disordered lists a prefix backwards the third time, and each sixteenth time from there,
+	// as a gateway might that merges listings.
 	Disordered bool
 	// Web calls empty answers web pages, as Swift and moto do.
 	Web bool
@@ -28,11 +28,12 @@ type Quirks struct {
 	Accepted bool
 	// Unquoted takes If-Match only without quotes, as Ceph's gateway does.
 	Unquoted bool
-	// NoETags leaves the ETag out of what is read or listed.
+	// NoETags leaves the ETag out of answers to GET and out of listings.
 	NoETags bool
 }
 
-// refused answers a request in the server's place, as its quirks have it: 412, or 0.
+// refused returns the status with which a request is answered in the server's place: 412, or
+// 0.
 func (p *Proxy) refused(q Request, quirks Quirks) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,7 +67,7 @@ var (
 	etagInXML = regexp.MustCompile(`<ETag>.*?</ETag>`)
 )
 
-// bend makes an answer one of a server that has these quirks.
+// bend changes an answer into one of a server that has these quirks.
 func (p *Proxy) bend(s *response, q Request, quirks Quirks) {
 	p.mark(q, s.status)
 	if s.status >= 300 {

@@ -24,7 +24,7 @@ type Request struct {
 	N int
 }
 
-// maxBody is where the proxy stops reading: what passes here is small.
+// maxBody is the limit of a body: what passes here is small.
 const maxBody = 64 << 20
 
 // read reads a request whole.
@@ -47,7 +47,7 @@ func (p *Proxy) read(r *http.Request) (Request, error) {
 	return q, nil
 }
 
-// nameS3 says what a request with a path-style URL is.
+// nameS3 returns the operation and the key of a request with a path-style URL.
 func nameS3(r *http.Request) (op, key string) {
 	_, key, _ = strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	switch query := r.URL.Query(); {
@@ -72,7 +72,7 @@ func speaksB2(u *url.URL) bool {
 	return strings.HasPrefix(u.Path, "/b2api/") || strings.HasPrefix(u.Path, "/file/")
 }
 
-// nameB2 says what a request of B2's native API is.
+// nameB2 returns the call and the key of a request of B2's native API.
 func nameB2(r *http.Request, body []byte) (op, key string) {
 	parts := strings.SplitN(strings.TrimPrefix(r.URL.Path, "/"), "/", 4)
 	if parts[0] == "file" {

@@ -24,7 +24,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 		f = b.Decide(q)
 	}
 	status := 0
-	// What cuts the connection is logged, too: an answer of 0.
+	// A request whose connection is cut is logged, too, with the status 0.
 	defer func() { p.note(Entry{Request: q, Status: status, Start: start, End: time.Now()}) }()
 
 	p.wait(r.Context(), b.Latency+f.Before)
@@ -98,10 +98,10 @@ func reset(w http.ResponseWriter) {
 
 // refuse answers in the store's place.
 func refuse(w http.ResponseWriter, r *http.Request, f Fault) {
-	body := fmt.Sprintf(`<?xml version="1.0" encoding="UTF-8"?><Error><Code>%s</Code><Message>told so</Message></Error>`, f.Code)
+	body := fmt.Sprintf(`<?xml version="1.0" encoding="UTF-8"?><Error><Code>%s</Code><Message>as the test wants</Message></Error>`, f.Code)
 	kind := "application/xml"
 	if speaksB2(r.URL) {
-		raw, _ := json.Marshal(map[string]any{"status": f.Status, "code": f.Code, "message": "told so"})
+		raw, _ := json.Marshal(map[string]any{"status": f.Status, "code": f.Code, "message": "as the test wants"})
 		body, kind = string(raw), "application/json"
 	}
 	w.Header().Set("Content-Type", kind)

@@ -42,8 +42,8 @@ func signedRegion(authorization string) (string, bool) {
 	return parts[len(parts)-3], true
 }
 
-// unchunk gives the body of a request in aws-chunked encoding, where each chunk
-// carries a signature of its own, and makes the request one that has it as it is.
+// unchunk returns the body of a request in aws-chunked encoding, where each chunk carries a
+// signature of its own, and makes it the request's plain body.
 func unchunk(r *http.Request, body []byte) ([]byte, error) {
 	if !strings.HasPrefix(r.Header.Get("X-Amz-Content-Sha256"), "STREAMING-") {
 		return body, nil

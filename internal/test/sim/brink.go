@@ -2,7 +2,7 @@ package sim
 
 import "time"
 
-// brink is an outage that ends shortly before the deadline of the lock that is held.
+// brink is an outage that ends shortly before the deadline of a held lock.
 type brink struct {
 	from time.Duration // after the lock was granted
 	to   time.Duration // before the deadline
@@ -27,13 +27,13 @@ func (p *plan) stageBrink(config *Config, d dice) {
 	c.brink = brink{from: d.of(4).between(0, ttl*4/5), to: d.of(5).between(5*time.Second, 6*time.Second), hang: pick(d.of(6), 0, .5, 1)}
 }
 
-// edge is the outage of a client that ends shortly before its lock's deadline.
+// edge is a client's outage that ends shortly before its lock's deadline.
 type edge struct {
 	lock     Held
 	from, to time.Time
 }
 
-// approach has the outage begin that is planned for when a lock is held.
+// approach begins the outage that is planned for a held lock.
 func (c *client) approach(k Held) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -42,7 +42,7 @@ func (c *client) approach(k Held) {
 	}
 }
 
-// onTheBrink reports whether it goes on.
+// onTheBrink reports whether the outage lasts.
 func (c *client) onTheBrink() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

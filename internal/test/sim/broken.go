@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// brokenKey reports whether a break-lock has removed anything of this key.
+// brokenKey reports whether a break-lock has removed anything under this key.
 func (w *world) brokenKey(key string) bool {
 	for o := range w.broken {
 		if keyOf(o) == key {
@@ -16,8 +16,8 @@ func (w *world) brokenKey(key string) bool {
 	return false
 }
 
-// wasBroken reports whether a break-lock has removed one of a lock's objects. What
-// becomes of the objects of that which it was resumed from doesn't matter any more.
+// wasBroken reports whether a break-lock has removed one of a lock's objects. The objects of
+// the lock that it was resumed from don't count any more.
 func (m *monitor) wasBroken(h *holding) bool {
 	for _, o := range h.objects() {
 		if _, ok := m.broken[o]; ok {
@@ -27,7 +27,7 @@ func (m *monitor) wasBroken(h *holding) bool {
 	return false
 }
 
-// stillBroken names an object of a lock that was broken by then, and that no put has
+// stillBroken names an object of a lock that was broken by that time, and that no put has
 // brought back.
 func (m *monitor) stillBroken(h *holding, at time.Time) string {
 	for _, o := range h.objects() {
@@ -38,7 +38,7 @@ func (m *monitor) stillBroken(h *holding, at time.Time) string {
 	return ""
 }
 
-// breaking notes what a break-lock is about to remove.
+// breaking notes the objects that a break-lock is about to remove.
 func (w *world) breaking(p *process, r request) {
 	if p.client != w.janitor || !r.writes() || r.op == "put" && len(r.body) > 0 {
 		return
@@ -69,9 +69,9 @@ func (w *world) overslept(h *holding, r request) bool {
 	return lag.over.After(written) || looked && !lag.over.IsZero() && written.After(look.handed)
 }
 
-// undo notes what a put has brought back that was broken while it was under way: of
-// lock.exclusive also what another lock of the same client has put there, since a
-// client knows all its ids for its own.
+// undo notes an object that was broken while a put of it was under way, which has brought it
+// back. For lock.exclusive that includes a put of another lock of the same client, since a
+// client recognizes all its ids.
 func (w *world) undo(c *client, r request) {
 	w.owner[objectName(r.key, r.body)] = c
 	for o, at := range w.broken {
@@ -81,8 +81,8 @@ func (w *world) undo(c *client, r request) {
 	}
 }
 
-// underWay reports whether a put was, at a time: it had been sent, or the look that it
-// comes after.
+// underWay reports whether a put was under way at a time: it had been sent, or the look before
+// it.
 func (w *world) underWay(c *client, r request, at time.Time) bool {
 	if !r.handed.After(at) {
 		return true

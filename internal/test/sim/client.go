@@ -41,8 +41,8 @@ func (c *client) nth(r request) int {
 	return c.count[id]
 }
 
-// spared reports whether nothing has befallen the client for half a ttl, in a history in
-// which little does.
+// spared reports whether the client has had no fault for half a ttl, in a history with few
+// faults.
 func (c *client) spared() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -53,7 +53,7 @@ func (c *client) spared() bool {
 	return true
 }
 
-// run does what the client's plan says.
+// run follows the client's plan.
 func (c *client) run() {
 	threads := map[int][]step{}
 	for _, s := range c.plan.steps {
@@ -74,7 +74,7 @@ func (c *client) run() {
 	wg.Wait()
 }
 
-// attend has done beside a lock that is held what is planned.
+// attend does the planned actions beside a held lock.
 func (c *client) attend(ctx context.Context, h *holding) {
 	if c.w.plan.freezing() && !c.plan.foreign {
 		go c.w.guard(h)
@@ -82,7 +82,7 @@ func (c *client) attend(ctx context.Context, h *holding) {
 	c.meddle(ctx, h)
 }
 
-// meddle has others ask for a lock while it is held, and at about the time when it is
+// meddle makes others ask for a lock while it is held, and at about the time when it is
 // released.
 func (c *client) meddle(ctx context.Context, h *holding) {
 	for n := range uint64(h.step.meddles) {
@@ -110,8 +110,8 @@ func (c *client) meddle(ctx context.Context, h *holding) {
 	}
 }
 
-// quit releases a lock while it is being resumed, if that is planned. What it returns
-// says whether it did.
+// quit releases a lock while it is being resumed, if that is planned, and reports whether it
+// did.
 func (c *client) quit(ctx context.Context, h *holding) <-chan bool {
 	did := make(chan bool, 1)
 	if !h.step.quits {

@@ -45,8 +45,8 @@ func (d dice) chance(p float64) bool { return d.unit() < p }
 // below is from [0, n).
 func (d dice) below(n int) int { return int(d.unit() * float64(n)) }
 
-// within is from [0, most), even small ones being likely: the logarithm is what
-// is drawn evenly, over three orders of magnitude.
+// within is from [0, most). Even small values are likely, because the draw is even in the
+// logarithm, over three orders of magnitude.
 func (d dice) within(most time.Duration) time.Duration {
 	return time.Duration(float64(most) * math.Pow(1000, d.unit()-1))
 }

@@ -38,9 +38,9 @@ func (p *plan) drawStore(config *Config, d dice) {
 }
 
 // deceptive reports whether the store's clock can be ahead. Two witnesses show when a lock is
-// stale, and what isn't survived is that both are wrong. The second is the body, and a put
-// that comes late, or again, makes it older than it is: so there are none of them. (A
-// directory writes nothing once the request's time is over.)
+// stale, and the engine doesn't survive it if both are wrong. The second is the body, and a
+// late or repeated put makes it older than it is: so there are no such puts. (A directory
+// writes nothing once the request's time is over.)
 func (p *plan) deceptive() bool { return p.storeJump > 0 || p.local }
 
 // common is what the clients of a history have in common.
@@ -57,7 +57,7 @@ func (p *plan) drawClients(config *Config, d dice) {
 	all := common{
 		ttl:   pick(d.of(1), 10*time.Second, 10*time.Second, 30*time.Second, time.Minute),
 		mixed: d.of(2).chance(.15),
-		// For the same reason wall clocks are wrong where the store's isn't.
+		// For the same reason wall clocks are wrong only if the store's clock isn't.
 		walls:    config.has(Skew) && d.of(3).chance(.3) && p.storeJump == 0 && !p.mild,
 		comeback: !p.mild && config.has(Outage) && !config.Apart && d.of(6).chance(.4),
 		queues:   config.Protocol == nil && d.of(8).chance(.3),
@@ -166,7 +166,7 @@ func (s *step) apart(client, nth uint64) {
 // pass it.
 func (c *clientPlan) comeback(client uint64, s *step, latency time.Duration, d dice) {
 	if client == 0 {
-		// Before the first refresh, or amid it: what it has to say arrives late, then.
+		// Before the first refresh, or in the middle of it: then its requests arrive late.
 		c.outage.from = pick(d.of(1), d.of(5).between(c.ttl/20, c.ttl*2/5), c.ttl/2+d.of(5).between(latency, 4*latency))
 		// When others can just pass, 2 s after the ttl; or when they have.
 		c.outage.to = c.ttl + pick(d.of(2), d.of(6).between(1900*time.Millisecond, 3200*time.Millisecond), d.of(6).between(1900*time.Millisecond, 3200*time.Millisecond),

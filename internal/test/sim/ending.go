@@ -11,7 +11,7 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// tidy is what the janitor does.
+// tidy is the janitor.
 func (w *world) tidy() {
 	p := w.janitor.living()
 	for _, b := range w.plan.breaks {
@@ -40,14 +40,14 @@ func (w *world) tidy() {
 	}
 }
 
-// tickets are the keys of all waiters.
+// tickets returns the keys of all waiters.
 func (w *world) tickets() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Sorted(maps.Keys(w.queue))
 }
 
-// locks are the names of all locks.
+// locks returns the names of all locks.
 func (w *world) locks() []string {
 	names := []string{""}
 	for _, c := range w.plan.clients {
@@ -60,7 +60,7 @@ func (w *world) locks() []string {
 	return names
 }
 
-// progress checks that of two acquirers that came at once one has got the lock.
+// progress checks that one of two acquirers that came at one time has got the lock.
 func (w *world) progress() {
 	if w.plan.scene != Duel || len(w.plan.clients[0].steps)+len(w.plan.clients[1].steps) < 2 {
 		return
@@ -72,7 +72,7 @@ func (w *world) progress() {
 	}
 }
 
-// only notes whether the next break-lock must remove stale locks alone.
+// only notes whether the next break-lock must remove stale locks only.
 func (w *world) only(stale bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -83,17 +83,16 @@ func (w *world) only(stale bool) {
 func (w *world) enterAlone(name string) {
 	p := w.plan
 	last := w.newClient(len(p.clients)+1, "last", &clientPlan{ttl: p.ttl()}, w.another("last"))
-	// A lock is stale when its ttl is over on the store's clock, and 2 s later at
-	// most on account of its rounding; or if the clocks don't agree, when it was
-	// watched for a ttl.
+	// A lock is stale when its ttl is over on the store's clock, and at most 2 s later because
+	// of rounding. If the clocks don't agree, it is stale when it was watched for a ttl.
 	limit := later(w.changed.Add(p.ttl()+3*time.Second), time.Now())
 	if p.spread != 0 || p.rates[Jump] > 0 || p.storeJump != 0 || p.store.NoStoreClock || w.skewedLeftovers() || p.freezing() {
 		limit = limit.Add(p.ttl() + 5*time.Second)
 	}
-	if p.store.NoStoreClock || p.local { // whose mod times are what some client's clock said
+	if p.store.NoStoreClock || p.local { // mod times come from some client's clock
 		limit = limit.Add(p.spread + time.Duration(w.result.Faults[Jump])*time.Hour + 4*time.Minute)
 	}
-	if p.store.NoTime { // a ticket's mod time is all that tells it, and is as old as the last poll
+	if p.store.NoTime { // only the ticket's mod time shows the time, and that is as old as the last poll
 		limit = limit.Add(10 * time.Second)
 	}
 	// It polls, and an attempt of those that come too early takes some round trips for each page.
@@ -141,7 +140,7 @@ func (w *world) checkLeft(name, place string) {
 	}
 	for _, o := range page.Objects {
 		if _, waits := w.queue[o.Key]; waits && o.Key > place {
-			continue // the ticket is behind its own, by its client's clock, and in no one's way
+			continue // the ticket is behind its own, by its client's clock, and blocks no client
 		}
 		w.violate("leftover", fmt.Sprintf("%s is left", w.name(o.Key)))
 	}

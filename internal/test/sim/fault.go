@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// Kind is something that goes wrong in a history, or a way in which the world is
-// worse than one would wish. Its name is what Config.Without takes.
+// Kind is a fault in a history, or a property that makes its world worse than a good one. Its
+// name is the one in Config.Without.
 type Kind int
 
-// What befalls a request, or its sender at that moment.
+// Faults of a request, or of its sender at that moment.
 const (
 	None       Kind = iota
 	Lost            // never arrives
@@ -19,14 +19,14 @@ const (
 	Busy            // is answered 503, and not applied
 	Broken          // is answered 500, and applied all the same
 	Conflict        // is a conditional put, and answered 409
-	Slow            // takes its time
+	Slow            // is slow
 	Outage          // falls into a time in which its sender is cut off
 	Pause           // its sender is stopped, and goes on later
-	Suspend         // its sender's whole machine is
+	Suspend         // its sender's whole machine is stopped
 	Crash           // its sender dies
 	Jump            // its sender's wall clock jumps
 
-	// What the world is like.
+	// Properties of the world.
 	Skew       // wall clocks are hours wrong
 	StoreJump  // the store's clock jumps
 	Gateways   // the store's clocks disagree a little
@@ -39,7 +39,7 @@ const (
 
 	Freeze // as None to Jump: the hypervisor pauses its sender's machine
 
-	// What a history is about: see scenes.
+	// The subject of a history: see scenes.
 	Frozen  // the hypervisor pauses a holder's machine for as long as its lock lives
 	Creates // If-Match makes an object where there is none; and a lock is broken
 	Refuses // If-Match is refused, whatever the ETag
@@ -74,29 +74,28 @@ func Kinds() []Kind {
 // ofRequests are those that befall single requests.
 var ofRequests = []Kind{Lost, Unanswered, Late, Twice, Busy, Broken, Conflict, Slow, Pause, Suspend, Crash, Jump, Freeze}
 
-// unheard are those after which the store has said nothing that the sender could hear:
-// it may be told that much, or left waiting.
+// unheard are those after which the sender has had no answer. It gets an error, or is left
+// waiting.
 var unheard = []Kind{Lost, Outage, Late, Unanswered}
 
-// fault is what goes wrong with one request. The zero value is an undisturbed request.
+// fault is the fault of one request. The zero value is an undisturbed request.
 type fault struct {
 	kind Kind
 	id   string // for Config.Without
 	dice dice
 	// there and back are how long the request and its answer take.
 	there, back time.Duration
-	// after says that the sender is stopped, or dies, when it gets the answer, not
-	// before it sends.
+	// after: the sender is stopped, or dies, when it gets the answer, not before it sends.
 	after bool
-	// long is for how long it is stopped, or how much later the request arrives.
+	// long is how long the sender is stopped, or how much later the request arrives.
 	long time.Duration
 	// set is how long after a hypervisor's pause the wall clock is set right, or 0.
 	set time.Duration
-	// hang: the sender isn't told that nothing will come.
+	// hang: the sender gets no error, and waits.
 	hang bool
 }
 
-// decide draws the fault that befalls a request, if one does.
+// decide draws a request's fault, if it has one.
 func (w *world) decide(c *client, r request, d dice) fault {
 	f := fault{dice: d}
 	f.there = w.plan.latency + d.of(1).within(w.plan.latency) + nanoseconds(d.of(2))
@@ -108,7 +107,7 @@ func (w *world) decide(c *client, r request, d dice) fault {
 		f.there = rtt/2 + d.of(1).between(0, rtt/50) + nanoseconds(d.of(2))
 		f.back = rtt/2 + d.of(3).between(0, rtt/50) + nanoseconds(d.of(4))
 	}
-	kept := time.Duration(-1) // by something on the way, until the outage is over
+	kept := time.Duration(-1) // at some point of the way, until the outage is over
 	at := d.of(5).unit()
 	for _, k := range ofRequests {
 		if at -= w.plan.rates[k]; at < 0 {
@@ -149,7 +148,7 @@ func (w *world) decide(c *client, r request, d dice) fault {
 	return f
 }
 
-// extend draws how long a fault lasts, and when it strikes. What is kept on the way arrives
+// extend draws how long a fault lasts, and when it strikes. A request that is held up arrives
 // after that time.
 func (w *world) extend(f *fault, c *client, kept time.Duration) {
 	d, ttl := f.dice, c.plan.ttl

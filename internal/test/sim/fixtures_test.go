@@ -14,12 +14,11 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// What follows are protocols with known holes: a simulator that doesn't find them
-// finds nothing.
+// These are protocols with known holes. The simulator must find the holes.
 
-// asRestic is restic's, up to its version 0.15: a file of one's own, others looked
-// for before it and 200 ms after it was written; refreshed every five minutes,
-// whatever became of it; stale after 30 minutes by the reader's clock, when
+// asRestic is the protocol of restic up to version 0.15. A client writes a file of its own,
+// and looks for others before that and 200 ms after. It refreshes the file every five minutes,
+// whatever happened to it. A file is stale after 30 minutes by the reader's clock; then
 // "restic unlock", which careful people run first, removes it.
 type asRestic struct{}
 

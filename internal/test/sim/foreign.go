@@ -13,7 +13,7 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// never is the deadline of a lock that has none.
+// never is the deadline of a lock without one.
 const never = time.Duration(math.MaxInt64)
 
 var errNoResume = errors.New("knows no resuming")
@@ -56,18 +56,18 @@ func (originalLock) Renew(context.Context) error          { return nil }
 func (originalLock) Check(context.Context) error          { return nil }
 func (originalLock) Resume(context.Context) (Held, error) { return nil, errNoResume }
 
-// asForeign is a live client of the original protocol beside ours. Its requests are
-// given up after a while, as those of a client for HTTP are.
+// asForeign is a live client of the original protocol beside ours. It gives up requests after
+// a while, as an HTTP client does.
 type asForeign struct{}
 
 func (asForeign) Join(s store.Store, m Member) Participant {
 	return asOriginal{}.Join(impatient{s}, m)
 }
 
-// foreignTTL is for how long its locks are good.
+// foreignTTL is the ttl of its locks.
 const foreignTTL = time.Minute
 
-// impatient gives each request up after a while.
+// impatient gives up each request after a while.
 type impatient struct{ store.Store }
 
 const foreignTimeout = 20 * time.Second
@@ -96,20 +96,20 @@ func (s impatient) Delete(ctx context.Context, key string) error {
 	return s.Store.Delete(ctx, key)
 }
 
-// presence is an object that is there, without a gap since, as one client's.
+// presence is an object that has existed, without a gap, as one client's.
 type presence struct {
 	client         *client
 	since, written time.Time
 	before         time.Time // when it was written before that
-	// first is when each of its bodies was: one of a foreign client's that is put again,
-	// late, is that version again for who watches it.
+	// first has the time of each of its bodies. A foreign client's body that is put again,
+	// late, is the same version for a watcher.
 	first map[string]time.Time
 }
 
-// appears follows which objects are there.
+// appears tracks which objects exist.
 func (w *world) appears(c *client, r request) {
 	now := time.Now()
-	if c.plan.foreign { // it overwrites and removes what was left behind
+	if c.plan.foreign { // it overwrites and removes leftovers
 		w.ghosts = slices.DeleteFunc(w.ghosts, func(g ghost) bool { return g.key == r.key })
 	}
 	switch {
@@ -127,8 +127,8 @@ func (w *world) appears(c *client, r request) {
 	}
 }
 
-// stands reports whether a foreign lock's object has stood there since before a time,
-// and was live, as it was then, all the time.
+// stands reports whether a foreign lock's object has existed since before a time, and was live
+// all the time.
 func (w *world) stands(c *client, key string, before time.Time) bool {
 	p := w.present[key]
 	written := p.written
@@ -138,8 +138,8 @@ func (w *world) stands(c *client, key string, before time.Time) bool {
 	return p.client == c && p.since.Before(before) && time.Since(written) < foreignTTL-time.Second
 }
 
-// beside looks, when a lock is granted, at those of the other kind of client: ours yields
-// to theirs that it could see; and theirs to ours, where nothing goes wrong.
+// beside checks, when a lock is granted, the locks of the other kind of client. Ours must
+// yield to theirs that it could see, and, if nothing goes wrong, theirs to ours.
 func (w *world) beside(h *holding) {
 	for _, g := range w.active {
 		if h.foreign() == g.foreign() || h == g || !h.conflicts(g) || !g.held() || w.wasBroken(g) {
@@ -154,8 +154,9 @@ func (w *world) beside(h *holding) {
 	}
 }
 
-// shown reports whether what other clients look at of a lock has stood there since before a
-// time, and since before it was granted. A third one, whose look was earlier, may have written over it.
+// shown reports whether a lock's object that other clients look at has existed since before a
+// time, and since before the lock was granted. A third client, whose look was earlier, can
+// have overwritten it.
 func (w *world) shown(g *holding, before time.Time) bool {
 	key := g.lock.Key()
 	if g.step.mode == replock.Exclusive {
@@ -165,10 +166,10 @@ func (w *world) shown(g *holding, before time.Time) bool {
 	return g.began.Before(before) && p.client == g.p.client && !p.since.After(g.began)
 }
 
-// trespass looks whether a client removes another client's lock.exclusive: a live one of
-// another kind of client, for a shared lock, which has nothing to do with that key; or any,
-// where what it sent to this key before didn't show it a body of its own. (One that comes between the look
-// and the delete may be hit where the store has no conditions.)
+// trespass checks a client that removes another client's lock.exclusive. A live one of another
+// kind of client must not be removed for a shared lock, which doesn't concern that key. None
+// must be removed unless the client's earlier request to the key has shown it that body.
+// (Without conditions, a body that comes between the look and the delete can be hit.)
 func (w *world) trespass(p *process, r request) {
 	if r.step == nil || p.client.plan.foreign || !isExclusive(r.key) {
 		return
@@ -189,12 +190,13 @@ func (w *world) trespass(p *process, r request) {
 	}
 }
 
-// turn names whom a request to lock.exclusive is sent for: what one shows, the next relies on.
+// turn names the requests of one step to lock.exclusive: each relies on the answer to the one
+// before.
 func (r request) turn(p *process) string {
 	return fmt.Sprintf("%s %s %s", p.client.name, r.step.name, r.key)
 }
 
-// answered follows each request whose answer its sender has.
+// answered tracks each request whose answer has reached its sender.
 func (w *world) answered(p *process, r request) {
 	if r.step == nil || r.op != "get" || !isExclusive(r.key) {
 		return

@@ -8,7 +8,7 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// freezing is what the pauses of its hypervisor have done to a machine.
+// freezing is the effect of a hypervisor's pauses on a machine.
 type freezing struct {
 	over    time.Time     // when the machine goes on after the last pause, or went on
 	set     time.Time     // when its wall clock was last set right
@@ -52,7 +52,7 @@ func (m *machine) lags() freezing {
 	return m.lag
 }
 
-// hypervisor does the pauses that are planned.
+// hypervisor makes the planned pauses.
 func (w *world) hypervisor() {
 	for _, f := range w.plan.freezes {
 		time.Sleep(time.Until(w.start.Add(f.at)))
@@ -69,9 +69,9 @@ func (w *world) hypervisor() {
 // lookInterval is how often a holder looks at its own objects.
 const lookInterval = replock.DefaultLook
 
-// A machine that its hypervisor has paused can't know it at once. Its holder looks at its
-// own objects every lookInterval; and if the wall clock is set right, the guard sees at its
-// next beat that the two clocks have parted.
+// A machine can't know at once that its hypervisor has paused it. Its holder looks at its own
+// objects every lookInterval. If the wall clock is set right, the guard sees at its next beat
+// that the two clocks have parted.
 const beat = 500 * time.Millisecond
 
 // adrift reports whether a lock can be live beside another one because its machine was
@@ -118,7 +118,7 @@ func (w *world) straddle(p *process, r request) {
 	}
 }
 
-// troubled is until when a request of the client was under way that went wrong.
+// troubled is the time until which a faulty request of the client is under way.
 func (c *client) troubled() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,7 +128,7 @@ func (c *client) troubled() time.Time {
 	return c.trouble
 }
 
-// ail notes that a request goes wrong, until the function is called that it returns.
+// ail notes that a request is faulty, until the returned function is called.
 func (c *client) ail() func() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,8 +141,8 @@ func (c *client) ail() func() {
 	}
 }
 
-// guard is the process beside a holder which stops what the lock protects when the
-// clocks part, until the lock has been seen to be there.
+// guard is the process beside a holder that stops the protected command when the clocks part,
+// until a look has found the lock.
 func (w *world) guard(h *holding) {
 	c := h.p.client.clock
 	for {

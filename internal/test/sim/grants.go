@@ -8,15 +8,14 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// ghost is the holder of a lock that was left behind. It is taken for live until the lock
-// expires.
+// ghost is the holder of a leftover lock. It counts as live until the lock expires.
 type ghost struct {
 	mode replock.Mode
 	key  string
 	till time.Time
 }
 
-// haunted looks whether a lock was granted beside a ghost's.
+// haunted checks that no lock was granted beside a ghost's.
 func (w *world) haunted(h *holding) {
 	for _, g := range w.ghosts {
 		if h.excludes(g.mode, "") && !h.foreign() && time.Now().Before(g.till) && !w.brokenKey(g.key) {
@@ -25,7 +24,7 @@ func (w *world) haunted(h *holding) {
 	}
 }
 
-// begin notes a lock that was granted, or resumed, which was asked for then.
+// begin notes a lock that was granted, or resumed, with the time of the call.
 func (w *world) begin(p *process, s step, k Held, from *holding, asked time.Time) *holding {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -84,7 +83,7 @@ func (w *world) end(h *holding) {
 	h.ended = true
 }
 
-// lost follows a lock whose context ended without its being released.
+// lost tracks a lock whose context ended without a release.
 func (w *world) lost(h *holding) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -95,7 +94,7 @@ func (w *world) lost(h *holding) {
 	}
 }
 
-// checked follows what a Renew or Check returned that was called then.
+// checked tracks the result of a Renew or Check, with the time of the call.
 func (w *world) checked(h *holding, asked time.Time, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -110,14 +109,14 @@ func (w *world) checked(h *holding, asked time.Time, err error) {
 	}
 }
 
-// undead follows a lock that was resumed although it was released meanwhile.
+// undead tracks a lock that was resumed although it was released meanwhile.
 func (w *world) undead(h *holding, next Held) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.violate("undead", fmt.Sprintf("%v was resumed as %s although it had been released meanwhile", h, w.name(next.Key())))
 }
 
-// tidied looks whether a client that holds nothing has left anything.
+// tidied checks that a client that holds nothing has left nothing.
 func (w *world) tidied(c *client) {
 	if !w.plan.undisturbed() || w.plan.scene == Brink || w.config.Protocol != nil || w.ctx.Err() != nil || w.plan.slow.rtt > 0 || c.plan.foreign || w.plan.scene == Several {
 		return

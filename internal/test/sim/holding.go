@@ -14,18 +14,18 @@ type holding struct {
 	p     *process
 	step  step
 	lock  Held
-	first *holding // the one that this one was resumed from, and that one …
+	first *holding // the lock that this one was resumed from, and so on
 	asked time.Time
 	began time.Time
 	ended bool // was released
-	// stopped: what it protects is, by the guard.
+	// stopped: the guard has stopped the protected command.
 	stopped bool
 	// paused: the hypervisor paused its machine while it was taken, so that another
 	// client can have passed its flag by then.
 	paused bool
 	// passers were let in while its machine was paused by the hypervisor.
 	passers map[*holding]bool
-	// straddled: a put of it can have put back what its passers have deleted.
+	// straddled: a put of it can have put back objects that its passers have deleted.
 	straddled bool
 	// expired is set once its deadline was seen to have passed.
 	expired bool
@@ -40,7 +40,7 @@ func (h *holding) held() bool {
 	return !h.ended && !h.p.gone() && h.lock.Context().Err() == nil
 }
 
-// live reports whether its holder can go on with what it protects.
+// live reports whether its holder can continue the protected work.
 func (h *holding) live() bool {
 	return h.held() && !h.stopped && h.p.client.clock.Elapsed() < h.lock.Deadline()
 }
@@ -55,7 +55,7 @@ func (h *holding) excludes(mode replock.Mode, lock string) bool {
 // foreign reports whether its holder follows the original protocol.
 func (h *holding) foreign() bool { return h.p.client.plan.foreign }
 
-// origin is the lock that it was first, before it was resumed.
+// origin returns the lock that this one was first resumed from.
 func (h *holding) origin() *holding {
 	for h.first != nil {
 		h = h.first
@@ -83,8 +83,8 @@ func prefix(lock string) string {
 
 func isExclusive(key string) bool { return strings.HasSuffix(key, "/"+exclusive) }
 
-// objectName is a key; lock.exclusive, which is written by many, with the id of
-// the lock that it is of.
+// objectName returns a key. For lock.exclusive, which many clients write, it adds the id of
+// the lock.
 func objectName(key string, body []byte) string {
 	if !isExclusive(key) {
 		return key

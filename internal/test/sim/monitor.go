@@ -48,16 +48,16 @@ type monitor struct {
 	queue     map[string]ticket // by its key
 	seen      map[string]sighting
 	present   map[string]presence
-	turns     map[string]*client   // whose lock.exclusive the last answer about it has shown to a step
+	turns     map[string]*client   // the holder of the lock.exclusive that the last answer about it has shown to a step
 	looks     map[string]time.Time // when the last look of a step began
 	ghosts    []ghost
 	staleOnly bool // the break-lock that is under way
 }
 
-// sighting is when a client's request was sent which saw an object last.
+// sighting is when the client sent its last request that saw an object.
 type sighting struct{ handed time.Time }
 
-// applied follows each request that was applied.
+// applied tracks each request that was applied.
 func (w *world) applied(p *process, r request, v any, err error) {
 	if w.timeline.on {
 		w.say(nil, "         | %s's %v is applied: %v", p.client.name, asked{r}, got{v, err})
@@ -92,11 +92,11 @@ func (w *world) applied(p *process, r request, v any, err error) {
 }
 
 const (
-	tick  = 500 * time.Millisecond // how soon after it woke a process sees that time has passed
+	tick  = 500 * time.Millisecond // how soon after waking a process sees that time has passed
 	grace = 20 * time.Millisecond
 )
 
-// check looks at everything that must be so at any time.
+// check checks every rule that holds at any time.
 func (w *world) check() {
 	live := w.active[:0]
 	for _, h := range w.active {
@@ -134,13 +134,13 @@ func (w *world) check() {
 	}
 }
 
-// stood reports whether a lock's flag is there. A client that passes a lock deletes its flag.
+// stood reports whether a lock's flag exists. A client that passes a lock deletes its flag.
 func (w *world) stood(h *holding) bool {
 	_, ok := w.present[h.lock.Key()]
 	return ok
 }
 
-// checkSeen looks at what other clients of the wire format see of an exclusive lock.
+// checkSeen checks the object of an exclusive lock that other clients of the wire format see.
 func (w *world) checkSeen(h *holding) {
 	key := prefix(h.step.lock) + exclusive
 	raw, _, err := w.mem.Get(context.Background(), key, 1<<20)

@@ -22,7 +22,7 @@ type request struct {
 	opts            store.PutOptions
 	handed          time.Time // to the link, by a client that can be stopped before it is sent
 	wall            time.Time // what the sender's wall clock said then
-	step            *step     // what it is sent for
+	step            *step     // the step that it is sent for
 	staleOnly       bool      // by a break-lock that must remove stale locks alone
 	saw             *client   // whose lock.exclusive the answer before it showed, to the same step
 	shows           **client  // whose this one finds there
@@ -39,7 +39,7 @@ var (
 	errConflict = errors.New("409 ConditionalRequestConflict")
 )
 
-// answer is what comes back.
+// answer is the answer to a request.
 type answer[T any] struct {
 	v   T
 	err error
@@ -60,7 +60,7 @@ func send[T any](ctx context.Context, l *link, r request, apply func() (T, error
 	defer l.w.flying.Add(-1)
 	n := c.nth(r)
 	d := l.w.plan.dice.named("request").of(uint64(c.number), uint64(n)).named(r.op).named(r.key)
-	time.Sleep(nanoseconds(d.of(24)) / 10) // what goroutines send at one time is sent one after another
+	time.Sleep(nanoseconds(d.of(24)) / 10) // requests that goroutines send at one time are sent one after another
 	c.clock.awake(d.of(20))
 	if l.p.gone() {
 		return zero, errGone
@@ -109,8 +109,8 @@ func await[T any](ctx context.Context, l *link, r request, f fault, answered <-c
 	case <-late:
 	case <-ctx.Done():
 	}
-	// A client that was stopped meanwhile finds both when it goes on: that it has waited
-	// for too long, and perhaps the answer.
+	// A client that was stopped meanwhile finds both when it continues: that it has waited for
+	// too long, and perhaps the answer.
 	c.clock.awake(f.dice.of(25))
 	select {
 	case a := <-answered:
@@ -131,7 +131,7 @@ func await[T any](ctx context.Context, l *link, r request, f fault, answered <-c
 	return zero, context.DeadlineExceeded
 }
 
-// strike does to the sender what its request's fault does to it.
+// strike applies a request's fault to its sender.
 func (l *link) strike(f fault) bool {
 	c := l.p.client
 	switch f.kind {
@@ -191,8 +191,7 @@ func travel[T any](l *link, r request, f fault, answered chan<- answer[T], apply
 	}
 }
 
-// reply brings the answer to a process that runs, unless its sender is left
-// waiting for one.
+// reply brings the answer to a running process, unless the fault leaves its sender waiting.
 func reply[T any](l *link, f fault, answered chan<- answer[T], v T, err error) {
 	if f.hang {
 		return

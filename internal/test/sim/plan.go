@@ -32,14 +32,14 @@ func (c *Config) has(k Kind) bool {
 	return !slices.Contains(c.Without, k.String()) && (c.Only == nil || slices.Contains(c.Only, k))
 }
 
-// plan is all of a history that doesn't depend on how it goes.
+// plan is the part of a history that doesn't depend on its course.
 type plan struct {
 	dice    dice
 	latency time.Duration
 	store   mem.Options
-	// rates of what befalls requests.
+	// rates are those of faults of requests.
 	rates [kinds]float64
-	// mild: no more befalls a client than one request that fails in half a ttl.
+	// mild: a client has at most one failed request in half a ttl.
 	mild bool
 	// gateways is how far the store's clocks are apart, at most.
 	gateways time.Duration
@@ -50,7 +50,7 @@ type plan struct {
 	breaks                 []breaking
 	// spread is how far the wall clocks are apart, at most.
 	spread time.Duration
-	// scene is what the history is about, and None mostly.
+	// scene is the subject of the history, mostly None.
 	scene   Kind
 	freezes []planned
 	slow    slowness
@@ -89,13 +89,13 @@ type step struct {
 	// lock's name.
 	thread, locker int
 	lock           string
-	// meddles is how often others ask for the lock while it is held; quits: it is
-	// released while it is being resumed.
+	// meddles is how often others ask for the lock while it is held; quits: it is released
+	// while it is being resumed.
 	meddles int
 	quits   bool
 }
 
-// leftover is a lock of a client that is gone.
+// leftover is a lock of a client that has gone.
 type leftover struct {
 	mode    replock.Mode
 	flag    bool // as opposed to lock.exclusive
@@ -117,8 +117,8 @@ type span struct{ from, to time.Duration }
 
 func (s span) covers(t time.Duration) bool { return s.from <= t && t < s.to }
 
-// newPlan draws a plan, all of it, and then takes away what is left out: so what is
-// left is the same as with nothing left out.
+// newPlan draws a whole plan, and then removes the parts that are left out. So the rest is the
+// same as with nothing left out.
 func newPlan(config *Config) *plan {
 	d := dice(mix(config.Seed)).named("plan")
 	p := &plan{
@@ -181,7 +181,7 @@ func (p *plan) ttl() (ttl time.Duration) {
 	return ttl
 }
 
-// survivable reports whether so little goes wrong that no client can lose a lock, or be
+// survivable reports whether so few faults are planned that no client can lose a lock, or be
 // refused a free one.
 func (p *plan) survivable() bool {
 	return (p.mild || p.undisturbed()) && !p.has(func(c *clientPlan) bool { return c.foreign })
@@ -200,11 +200,10 @@ func (p *plan) has(such func(*clientPlan) bool) bool {
 // freezing reports whether a hypervisor pauses machines.
 func (p *plan) freezing() bool { return p.rates[Freeze] > 0 || len(p.freezes) > 0 }
 
-// timeless reports whether the store doesn't say by its own clock what the time is.
+// timeless reports whether the store doesn't return the time of its own clock.
 func (p *plan) timeless() bool { return p.store.NoTime || p.store.NoStoreClock }
 
-// roundTrip is how long a request takes at most, where nothing goes wrong, with what lies
-// around it.
+// roundTrip is the longest time that a request takes if it has no fault, with some slack.
 func (p *plan) roundTrip() time.Duration {
 	return max(4*p.latency, 2*p.slow.rtt, 2*p.slow.then) + grace
 }

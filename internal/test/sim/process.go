@@ -23,7 +23,7 @@ type process struct {
 	lockers map[which]Participant
 }
 
-// which of a process's Lockers: by its number and its lock's name.
+// one of a process's Lockers: its number and its lock's name.
 type which struct {
 	number int
 	lock   string
@@ -79,7 +79,8 @@ func (p *process) join(id which) Participant {
 	})
 }
 
-// random gives the same to all readers at one time, so that their order doesn't matter.
+// random returns the same bytes to all readers at one time, so that their order doesn't
+// matter.
 type random struct{ dice dice }
 
 func (r *random) Read(b []byte) (int, error) {

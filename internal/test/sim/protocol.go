@@ -30,7 +30,7 @@ type Member struct {
 type Participant interface {
 	// Lock takes a lock, and waits up to that long while another client holds it.
 	Lock(ctx context.Context, mode replock.Mode, operation string, wait time.Duration) (Held, error)
-	// Break deletes all locks, or only those that it takes for stale.
+	// Break deletes all locks, or only those that it considers stale.
 	Break(ctx context.Context, stale bool) error
 }
 
@@ -47,7 +47,7 @@ type Held interface {
 	Release(context.Context) error
 }
 
-// engine is the protocol that all this is about.
+// engine is the protocol under test.
 type engine struct{}
 
 func (engine) Join(s store.Store, m Member) Participant {

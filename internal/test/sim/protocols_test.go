@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestHolesOfOtherProtocolsAreFound: the simulator finds each known hole of other protocols
-// by itself, with nothing going wrong but what opens it.
+// TestHolesOfOtherProtocolsAreFound: the simulator finds each known hole of other protocols by
+// itself, in histories with only the fault that opens the hole.
 func TestHolesOfOtherProtocolsAreFound(t *testing.T) {
 	const within = 1000
 	for _, hole := range []struct {

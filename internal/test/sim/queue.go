@@ -15,7 +15,7 @@ type ticket struct {
 	gone   time.Time // when a client has deleted it
 }
 
-// queued follows the waiters for the exclusive lock, by their tickets.
+// queued tracks the waiters for the exclusive lock, by their tickets.
 func (w *world) queued(c *client, r request, err error) {
 	switch {
 	case err != nil || !r.writes():
@@ -69,6 +69,6 @@ func (w *world) overtaken(h *holding, asked time.Time) {
 	}
 }
 
-// unqueued is how soon a waiter puts its ticket again: each poll sees whether it is there,
-// and some attempts can be under way before it.
+// unqueued is how soon a waiter puts its ticket again: each poll shows whether it exists, and
+// some attempts can be under way before it.
 const unqueued = 40 * time.Second

@@ -9,9 +9,9 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// scenes are what some histories are about: circumstances that are too rare to come
-// about by themselves. Each is drawn with its share; most histories are about nothing.
-// With -scene each history is of one.
+// scenes are the subjects of some histories: circumstances that are too rare to arise by
+// themselves. Each is drawn with its share; most histories have none. With -scene each history
+// has that one.
 var scenes = []struct {
 	kind  Kind
 	share float64
@@ -30,7 +30,7 @@ var scenes = []struct {
 	{Unclock, .02, (*plan).stageUnclock},
 }
 
-// stage draws what the history is about, and changes the plan accordingly.
+// stage draws the subject of the history, and changes the plan accordingly.
 func (p *plan) stage(config *Config, d dice) {
 	if config.Protocol != nil {
 		return
@@ -53,7 +53,7 @@ func (p *plan) stage(config *Config, d dice) {
 	}
 }
 
-// quiet leaves out all that goes wrong.
+// quiet removes all faults.
 func (p *plan) quiet() {
 	p.rates = [kinds]float64{}
 	p.gateways, p.storeJump, p.spread = 0, 0, 0
@@ -64,7 +64,7 @@ func (p *plan) quiet() {
 	}
 }
 
-// cast has a history of some clients, each on a machine of its own, with one step.
+// cast gives a history some clients, each on a machine of its own, with one step.
 func (p *plan) cast(config *Config, ttl time.Duration, steps ...step) {
 	p.clients = nil
 	p.breaks = slices.DeleteFunc(p.breaks, func(b breaking) bool { return b.at > 4*ttl })
@@ -91,7 +91,7 @@ func (p *plan) stageFrozen(config *Config, d dice) {
 	if d.of(1).chance(.5) {
 		p.quiet()
 	}
-	p.storeJump = 0 // else both witnesses are wrong for a client with a wall clock that is behind
+	p.storeJump = 0 // otherwise both witnesses are wrong for a client with a wall clock that is behind
 	ttl := p.clients[0].ttl
 	s := make([]step, 2+d.of(2).below(2))
 	f := planned{at: d.of(3).between(0, ttl), long: d.of(4).between(ttl*4/5, ttl*5/2)}
@@ -132,7 +132,7 @@ func (p *plan) stageCreates(config *Config, d dice) {
 	}
 }
 
-// hold has a client hold a lock for long from the beginning.
+// hold makes a client hold a lock for long from the beginning.
 func (c *clientPlan) hold(d dice) {
 	if len(c.steps) > 0 {
 		s := &c.steps[0]
@@ -181,8 +181,8 @@ func (p *plan) stageForeign(_ *Config, d dice) {
 	}
 }
 
-// stageSeveral: each client takes several locks at once, of one Locker or of several, of
-// one name or of two, and asks for them while they are refreshed.
+// stageSeveral: each client takes several locks at once, of one Locker or of several, of one
+// name or of two, and asks for them while they are refreshed.
 func (p *plan) stageSeveral(config *Config, d dice) {
 	for n := range p.clients {
 		c, d := &p.clients[n], d.of(uint64(n))
@@ -263,16 +263,16 @@ func (p *plan) stageEvict(config *Config, d dice) {
 	slices.SortFunc(p.breaks, func(a, b breaking) int { return int(a.at - b.at) })
 }
 
-// stageUnclock: the holder comes back from an outage when others can just
-// have passed it, on a store without a clock of its own, where they watch it before; and
-// what was sent meanwhile arrives late, with the mod time of when it was sent.
+// stageUnclock: the holder comes back from an outage when others can just have passed it. The
+// store has no clock of its own, so they watch the lock before. Requests from meanwhile arrive
+// late, with the mod time of when they were sent.
 func (p *plan) stageUnclock(config *Config, d dice) {
 	if d.of(1).chance(.8) {
 		p.quiet()
 	}
 	p.latency = min(p.latency, 80*time.Millisecond)
 	p.store.NoStoreClock, p.stale = true, d.of(2).chance(.8)
-	if config.has(Conditions) { // If-Match that is kept puts nothing back
+	if config.has(Conditions) { // if the store keeps If-Match, no put brings an object back
 		p.store.IfMatch = pick(d.of(7), mem.Claimed, mem.Ignored, mem.Lacked)
 		p.store.Versions = false
 	}
@@ -291,7 +291,7 @@ func (p *plan) stageUnclock(config *Config, d dice) {
 	}
 	p.cast(config, ttl, s...)
 	if config.has(Outage) {
-		// Amid the first refresh, after its look.
+		// During the first refresh, after its look.
 		p.clients[0].outage = span{ttl/2 + d.of(8).between(p.latency, 4*p.latency), holder.outage.to + ttl}
 	}
 }

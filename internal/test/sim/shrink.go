@@ -9,8 +9,8 @@ import (
 // maxShrinks is how many histories Shrink tries at most.
 const maxShrinks = 1000
 
-// Shrink leaves out of a history all that its violation doesn't need, and returns
-// what is left of it, traced.
+// Shrink leaves out of a history all parts that its violation doesn't need, and returns the
+// rest, traced.
 func Shrink(t *testing.T, config Config) (Config, Result) {
 	config.Trace = true
 	result := Run(t, config)
@@ -18,8 +18,8 @@ func Shrink(t *testing.T, config Config) (Config, Result) {
 		return config, result
 	}
 	tries := 0
-	// without reports whether there is such a violation without that, too, and if
-	// so leaves it out.
+	// without reports whether the violation also happens without these parts, and if so leaves
+	// them out.
 	without := func(names ...string) bool {
 		if tries++; tries > maxShrinks {
 			return false
@@ -56,7 +56,7 @@ func Shrink(t *testing.T, config Config) (Config, Result) {
 	return config, result
 }
 
-// parts are what can be left out as a whole, the largest first.
+// parts are the parts that can be left out as a whole, the largest first.
 func parts(config Config) (names []string) {
 	p := newPlan(&config)
 	for n, c := range p.clients {
@@ -75,7 +75,7 @@ func parts(config Config) (names []string) {
 	return names
 }
 
-// needed is Without with nothing in it that another part of it says as well.
+// needed returns Without, without the entries that another one implies.
 func needed(config Config) []string {
 	return slices.DeleteFunc(slices.Clone(config.Without), func(name string) bool {
 		for _, other := range config.Without {

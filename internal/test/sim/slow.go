@@ -23,8 +23,8 @@ func (s slowness) at(t time.Duration) time.Duration {
 // near reports whether round trips are so long that a lock can be refused for it.
 func (s slowness) near(ttl time.Duration) bool { return max(s.rtt, s.then) > ttl/60 }
 
-// crawl draws round trips from a tenth of a second to what a lease can't stand, and what
-// else makes their number.
+// crawl draws round trips from a tenth of a second to more than a lease survives, and the
+// store's abilities, on which their number depends.
 func (p *plan) crawl(config *Config, ttl time.Duration, d dice) {
 	const least = 100 * time.Millisecond
 	p.latency = 10 * time.Millisecond // of the rest
@@ -38,7 +38,7 @@ func (p *plan) crawl(config *Config, ttl time.Duration, d dice) {
 	}
 }
 
-// stageCrawl: a store that is slow, and otherwise well, mostly.
+// stageCrawl: a store that is slow, and otherwise mostly good.
 func (p *plan) stageCrawl(config *Config, d dice) {
 	ttl := pick(d.of(1), 10*time.Second, 30*time.Second, time.Minute, time.Minute, 3*time.Minute)
 	p.crawl(config, ttl, d.of(2))

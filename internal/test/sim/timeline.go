@@ -11,7 +11,7 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// timeline is what happened, for people.
+// timeline is the history's events, for people.
 type timeline struct {
 	on    bool
 	text  strings.Builder
@@ -21,7 +21,7 @@ type timeline struct {
 
 func (t *timeline) String() string { return t.text.String() }
 
-// trace notes what a client does.
+// trace notes an action of a client.
 func (w *world) trace(c *client, format string, args ...any) {
 	if !w.config.Trace {
 		return
@@ -55,7 +55,7 @@ func (w *world) say(c *client, format string, args ...any) {
 	fmt.Fprintf(&w.text, "%14.9f  %-7s  %s\n", time.Since(w.start).Seconds(), name, fmt.Sprintf(format, args...))
 }
 
-// said, asked and got are a request as it is sent, what it was, and its answer.
+// said, asked and got return a request as it is sent, its meaning, and its answer.
 type (
 	said struct {
 		r request
@@ -90,7 +90,7 @@ func (w *world) said(c *client, s said) string {
 	return text
 }
 
-// baptize names a flag after the client that raised it.
+// baptize names a flag after its client.
 func (w *world) baptize(c *client, key string) {
 	if w.names == nil {
 		w.names, w.count = map[string]string{}, map[string]int{}
@@ -170,7 +170,7 @@ func orNothing(s string) string {
 	return s
 }
 
-// describe says what is planned.
+// describe returns the plan as text.
 func (w *world) describe() {
 	if !w.config.Trace {
 		return
@@ -191,7 +191,7 @@ func (w *world) describe() {
 	}
 }
 
-// flags are those texts that are followed by true.
+// flags returns the texts that are followed by true.
 func flags(pairs ...any) string {
 	var b strings.Builder
 	for pair := range slices.Chunk(pairs, 2) {

@@ -17,7 +17,7 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// world is a history that is under way.
+// world is a running history.
 type world struct {
 	config   Config
 	plan     *plan
@@ -27,7 +27,7 @@ type world struct {
 	mem      *mem.Store
 	machines map[int]*machine
 	janitor  *client
-	calm     atomic.Bool  // nothing goes wrong any more
+	calm     atomic.Bool  // no more faults
 	flying   atomic.Int64 // requests under way
 
 	mu      sync.Mutex
@@ -53,7 +53,7 @@ type Result struct {
 	Acquired, Held, Failed, Lost, Resumed, Queued int
 }
 
-// Violation of what must never be.
+// Violation is the breach of a rule.
 type Violation struct {
 	Kind string
 	At   time.Duration
@@ -111,7 +111,7 @@ func newWorld(config Config, r *Result) *world {
 	return w
 }
 
-// storeTime is what the store stamps, while mu is held.
+// storeTime returns the store's stamp for the time, while mu is held.
 func (w *world) storeTime() time.Time {
 	now := time.Now()
 	switch {
@@ -131,7 +131,7 @@ func (w *world) storeTime() time.Time {
 	return now.Add(-w.past)
 }
 
-// run has the clients do what is planned, and then looks what is left.
+// run makes the clients follow their plans, and then checks the objects that are left.
 func (w *world) run() {
 	var end context.CancelFunc
 	w.ctx, end = context.WithCancel(context.Background())
@@ -168,7 +168,7 @@ func (w *world) run() {
 	w.land()
 }
 
-// bury ends what goes on in processes that were killed.
+// bury ends the goroutines of processes that were killed.
 func (w *world) bury() {
 	for _, h := range w.all {
 		if h.p.gone() {
@@ -216,7 +216,7 @@ func (w *world) another(boot string) *machine {
 	return &machine{boot: boot, booted: w.start.Add(-time.Minute)}
 }
 
-// leave puts the locks that others have left behind.
+// leave puts the leftover locks.
 func (w *world) leave() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -254,7 +254,7 @@ func (w *world) leave() {
 		}
 		w.past = 0
 		w.ghosts = slices.DeleteFunc(w.ghosts, func(g ghost) bool { return g.key == key })    // overwritten
-		if !l.empty && w.plan.storeJump == 0 && !w.plan.local && !w.plan.store.NoStoreClock { // else both witnesses can be wrong about it
+		if !l.empty && w.plan.storeJump == 0 && !w.plan.local && !w.plan.store.NoStoreClock { // otherwise both witnesses can be wrong about it
 			w.ghosts = append(w.ghosts, ghost{l.mode, key, w.start.Add(l.ttl - l.age - l.ttl/12)})
 		}
 		w.say(nil, "left behind %v ago: %s", l.age.Round(time.Millisecond), strings.TrimPrefix(key, replock.DefaultPrefix))
@@ -277,7 +277,7 @@ func (w *world) violate(kind, text string) {
 	w.timeline.on = false
 }
 
-// fired counts what went wrong.
+// fired counts a fault.
 func (w *world) fired(k Kind) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// Command returns the beginning of a command line: the rest of it is run in a new time
-// namespace, whose time since boot is ahead by as much, and is killed with its parent.
-// The test is skipped where the system allows that neither to this user nor in a user
-// namespace; root has to be allowed.
+// Command returns the beginning of a command line. The rest of it is run in a new time
+// namespace, whose time since boot is ahead by this much, and is killed with its parent. The
+// test is skipped if the system allows that neither to this user nor in a user namespace; for
+// root it must work.
 func Command(t *testing.T, ahead time.Duration) []string {
 	t.Helper()
 	command := []string{"unshare", "--time", "--boottime", strconv.Itoa(int(ahead.Seconds())), "--fork", "--kill-child"}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestRun runs the real go test on a module of its own: what it prints, and its exit code.
+// TestRun runs the real go test on a module of its own, and checks its output and exit code.
 func TestRun(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write := func(name, text string) {

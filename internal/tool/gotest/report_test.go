@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// replay gives a report these events, a second after one another, as "action test output".
+// replay passes a report these events, a second after one another, as "action test output".
 func replay(t *testing.T, r *report, start time.Time, events ...string) {
 	t.Helper()
 	for i, e := range events {
@@ -69,8 +69,8 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// TestTick: after 8 s of silence a line says what runs: the tests that have run longest,
-// without those that only wait, for their subtests or for their turn.
+// TestTick: after 8 s of silence a line names the tests that have run longest. It leaves out
+// those that only wait, for their subtests or for their turn.
 func TestTick(t *testing.T) {
 	var out strings.Builder
 	start := time.Now()

@@ -1,5 +1,5 @@
-// Package check looks at the Kubernetes manifests with Kubernetes' own types. It is a
-// module of its own, so that nothing else depends on those.
+// Package check checks the Kubernetes manifests with Kubernetes' own types. It is a module of
+// its own, so that nothing else depends on those.
 package check
 
 import (
@@ -49,7 +49,7 @@ func container(t *testing.T, job batch.CronJob) core.Container {
 	return containers[0]
 }
 
-// becomes is what a pod policy does about an exit code: the first rule decides.
+// becomes returns the action of a pod policy for an exit code: the first rule decides.
 func becomes(policy *batch.PodFailurePolicy, code int32) batch.PodFailurePolicyAction {
 	for _, rule := range policy.Rules {
 		if on := rule.OnExitCodes; on != nil && on.Operator == batch.PodFailurePolicyOnExitCodesOpIn && slices.Contains(on.Values, code) {
@@ -59,7 +59,8 @@ func becomes(policy *batch.PodFailurePolicy, code int32) batch.PodFailurePolicyA
 	return batch.PodFailurePolicyActionCount
 }
 
-// TestExitCodes: which of repolock's exit codes are failures, and which are tried again.
+// TestExitCodes: the manifest treats each of repolock's exit codes as a failure, or tries
+// again, as it should.
 func TestExitCodes(t *testing.T) {
 	const count, ignore, fail = batch.PodFailurePolicyActionCount, batch.PodFailurePolicyActionIgnore, batch.PodFailurePolicyActionFailJob
 	all := jobs(t)
@@ -130,7 +131,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestArguments: repolock takes them, and runs the command that they name.
+// TestArguments: repolock accepts the arguments, and runs the command that they name.
 func TestArguments(t *testing.T) {
 	dir := t.TempDir()
 	build := exec.Command("go", "build", "-o", filepath.Join(dir, "repolock"), "./cmd/repolock")

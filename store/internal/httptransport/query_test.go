@@ -10,7 +10,7 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// TestQuery: a parameter that isn't known is named, and what might be a secret isn't.
+// TestQuery: the error names an unknown parameter, and shows nothing that might be a secret.
 func TestQuery(t *testing.T) {
 	for query, want := range map[string]map[string]string{
 		"":                            {},

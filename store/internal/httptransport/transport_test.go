@@ -9,8 +9,8 @@ import (
 
 type decorated struct{ http.RoundTripper }
 
-// TestBareWithoutDefaultTransport: a program can replace http.DefaultTransport, and a proxy is
-// used even so.
+// TestBareWithoutDefaultTransport: a proxy is used even if a program has replaced
+// http.DefaultTransport.
 func TestBareWithoutDefaultTransport(t *testing.T) {
 	own := http.DefaultTransport
 	t.Cleanup(func() { http.DefaultTransport = own })

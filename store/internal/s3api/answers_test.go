@@ -18,7 +18,7 @@ import (
 	"github.com/repolock/repolock/store/s3"
 )
 
-// These answers can't be had from a real server at will, so a handler gives them.
+// A handler gives these answers, because a real server doesn't at will.
 
 // both runs a test with both client libraries against a handler.
 func both(t *testing.T, h http.HandlerFunc, query string, test func(*testing.T, store.Store)) {
@@ -57,7 +57,7 @@ func openStore(t *testing.T, raw string) store.Store {
 	return s
 }
 
-// say answers as S3 does when it refuses.
+// say returns a handler that refuses as S3 does.
 func say(status int, code string, header ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		for i := 0; i+1 < len(header); i += 2 {
@@ -89,8 +89,8 @@ var requests = map[string]func(context.Context, store.Store) error{
 	"delete": func(ctx context.Context, s store.Store) error { return s.Delete(ctx, "index/k") },
 }
 
-// TestRefusals: what each refusal means, which no request may take for another,
-// and what a person is told.
+// TestRefusals: each refusal has its own meaning, which no request confuses with another, and
+// its text for a person.
 func TestRefusals(t *testing.T) {
 	conditional := []string{"put if absent", "put if match"}
 	all := []string{"list", "get", "put", "put if absent", "put if match", "delete"}
@@ -185,8 +185,8 @@ func redirect(w http.ResponseWriter, r *http.Request) {
 const listing = `<?xml version="1.0" encoding="UTF-8"?>
 <ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Name>bucket</Name><Prefix>a/prefix/index/</Prefix><KeyCount>1</KeyCount><MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated><Contents><Key>a/prefix/index/k</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>&quot;e&quot;</ETag><Size>2</Size><StorageClass>STANDARD</StorageClass></Contents></ListBucketResult>`
 
-// TestListings: a listing that isn't whole, or not the one that was requested, is an error.
-// As an empty one it would mean that the lock is free.
+// TestListings: a listing that isn't whole, or not the requested one, is an error. If it
+// passed as an empty one, the lock would look free.
 func TestListings(t *testing.T) {
 	list := func(body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
@@ -246,8 +246,8 @@ func TestCutBodies(t *testing.T) {
 	})
 }
 
-// TestOneRequest: each method is one request, also one that fails: the engine
-// repeats, and the library must not.
+// TestOneRequest: each method sends one request, even if it fails: the engine repeats
+// requests, and the library must not.
 func TestOneRequest(t *testing.T) {
 	for _, status := range []int{0, 200, 500, 503, 429, 404} {
 		var n atomic.Int32
@@ -279,7 +279,7 @@ func TestOneRequest(t *testing.T) {
 	}
 }
 
-// TestHanging: a context's end ends the request on the wire.
+// TestHanging: the end of a context ends the request on the wire.
 func TestHanging(t *testing.T) {
 	came, gone := make(chan struct{}, 100), make(chan struct{}, 100)
 	both(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -317,7 +317,7 @@ func TestNoConditions(t *testing.T) {
 	})
 }
 
-// TestConditionsDeclared: what is declared of whom.
+// TestConditionsDeclared: the declared conditions depend on the server and on the URL.
 func TestConditionsDeclared(t *testing.T) {
 	for raw, want := range map[string]store.Condition{
 		"s3://bucket":                                    store.Kept,

@@ -10,8 +10,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// TestUndeletable: what is listed under a key that is no key of ours can be deleted with the
-// command that the error names.
+// TestUndeletable: the error names a command that deletes a listed object whose key is no key
+// of ours.
 func TestUndeletable(t *testing.T) {
 	if _, err := exec.LookPath("bash"); err != nil {
 		t.Skip("no bash")

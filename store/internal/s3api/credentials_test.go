@@ -21,8 +21,8 @@ func (u *unsigned) List(context.Context, string, string) ([]store.Object, string
 	return nil, "", nil
 }
 
-// TestCredentialsFail: none at all is a wrong configuration; a source that gave
-// some before and fails may do better the next time.
+// TestCredentialsFail: a source without any credentials is a wrong configuration. One that had
+// some before can succeed the next time.
 func TestCredentialsFail(t *testing.T) {
 	c := &unsigned{err: errors.New("no credentials")}
 	s := s3api.New(c, s3api.Place{Bucket: "b", Host: "h"}, "s3", store.Claimed)

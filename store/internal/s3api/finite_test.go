@@ -11,7 +11,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// pages answers each listing with this one, which always goes on, and counts them.
+// pages answers each listing with the same page, which always has a next one, and counts the
+// requests.
 func pages(listing string, n *atomic.Int64) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		if n.Add(1) > 300 {
@@ -46,11 +47,11 @@ func TestListingsEnd(t *testing.T) {
 	}
 }
 
-// TestHugeAnswers: no more than 16 MiB are read of an answer, whatever it is to.
+// TestHugeAnswers: no more than 16 MiB of an answer are read, for any request.
 func TestHugeAnswers(t *testing.T) {
 	for of := range requests {
 		if of == "get" {
-			continue // which has a limit of its own
+			continue // its limit is smaller
 		}
 		var written atomic.Int64
 		both(t, func(w http.ResponseWriter, r *http.Request) {

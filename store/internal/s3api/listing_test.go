@@ -11,12 +11,12 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// What a review found, and what it went looking for and found right.
+// Rules for the answers to listings.
 
-// TestListedWhole: an object without a size would be an empty one, which is a
-// released lock; a shared acquirer reads no further than the first shared lock, so
-// an order of the server's own would hide the exclusive ones; and what doesn't say
-// whether it goes on may.
+// TestListedWhole: an incomplete answer to a listing is an error. An object without a size
+// would look empty, which is a released lock. A shared acquirer reads no further than the
+// first shared lock, so another order would hide the exclusive ones. A listing that doesn't
+// say whether it continues might.
 func TestListedWhole(t *testing.T) {
 	second := strings.Replace(listing, "</Contents>", "</Contents><Contents><Key>a/prefix/index/j</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>&quot;e&quot;</ETag><Size>2</Size></Contents>", 1)
 	for name, body := range map[string]string{
@@ -41,8 +41,8 @@ func TestListedWhole(t *testing.T) {
 	}
 }
 
-// TestListedTwice: a server that lists a key twice while it is overwritten shows it in its
-// newest form, and doesn't fail.
+// TestListedTwice: a server can list a key twice while it is overwritten. The listing shows
+// its newest form, and doesn't fail.
 func TestListedTwice(t *testing.T) {
 	entry := func(key, second, etag string, size int) string {
 		return fmt.Sprintf("<Contents><Key>a/prefix/index/%s</Key><LastModified>2026-01-01T00:00:0%s.000Z</LastModified><ETag>&quot;%s&quot;</ETag><Size>%d</Size></Contents>", key, second, etag, size)
@@ -68,7 +68,7 @@ func TestListedTwice(t *testing.T) {
 	}
 }
 
-// TestDisorderMayPass: a listing in no order might be in order the next time.
+// TestDisorderMayPass: the error for an unordered listing isn't permanent.
 func TestDisorderMayPass(t *testing.T) {
 	entry := listing[strings.Index(listing, "<Contents>") : strings.Index(listing, "</Contents>")+len("</Contents>")]
 	body := strings.Replace(listing, entry, entry+strings.Replace(entry, "index/k<", "index/j<", 1), 1)
@@ -79,7 +79,7 @@ func TestDisorderMayPass(t *testing.T) {
 	})
 }
 
-// TestShortPage: a page that isn't full is one request too.
+// TestShortPage: a page that isn't full costs one request too.
 func TestShortPage(t *testing.T) {
 	first := strings.Replace(listing, "<IsTruncated>false</IsTruncated>", "<IsTruncated>true</IsTruncated><NextContinuationToken>token</NextContinuationToken>", 1)
 	second := strings.ReplaceAll(listing, "index/k<", "index/l<")

@@ -11,8 +11,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// TestMarkerHidesOthers: the marker that a deletion has put goes only if that uncovers
-// nothing: what lies under it may be another client's version, which was deleted.
+// TestMarkerHidesOthers: the store removes its delete marker only if that uncovers nothing.
+// The version below it can be another client's deleted one.
 func TestMarkerHidesOthers(t *testing.T) {
 	const key = "a/prefix/index/k"
 	marker := func(id string) string { return version("DeleteMarker", key, id) }

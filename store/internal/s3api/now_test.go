@@ -8,7 +8,7 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// TestNowIsTheDate: the store's time is no later than its answer says. The header is
+// TestNowIsTheDate: the store's time is no later than the Date of its answer, a header that is
 // rounded down to a second, as mod times are.
 func TestNowIsTheDate(t *testing.T) {
 	const date = "Thu, 01 Jan 2026 00:00:07 GMT"

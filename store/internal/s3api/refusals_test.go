@@ -11,7 +11,7 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// TestServersOwnFailure: a server that fails is asked again, whatever code it gives.
+// TestServersOwnFailure: a failure of the server isn't permanent, whatever its code.
 func TestServersOwnFailure(t *testing.T) {
 	for _, code := range []string{"NoSuchBucket", "NoSuchKey", "ExpiredToken", "InvalidRequest"} {
 		both(t, say(503, code), "", func(t *testing.T, s store.Store) {
@@ -24,8 +24,8 @@ func TestServersOwnFailure(t *testing.T) {
 	}
 }
 
-// TestRegionInTheBody: MinIO's answer to a request that is signed for another region
-// names it in the body alone.
+// TestRegionInTheBody: MinIO's answer to a request that is signed for another region names the
+// region only in the body.
 func TestRegionInTheBody(t *testing.T) {
 	both(t, xmlError(400, "<Code>AuthorizationHeaderMalformed</Code><Message>m</Message><Region>eu-west-1</Region>"), "", func(t *testing.T, s store.Store) {
 		for of, send := range requests {
@@ -44,7 +44,7 @@ func xmlError(status int, inner string) http.HandlerFunc {
 	}
 }
 
-// TestAlert: most servers that want TLS answer an alert to one who speaks without.
+// TestAlert: most servers that require TLS answer a client without it with an alert.
 func TestAlert(t *testing.T) {
 	both(t, func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := w.(http.Hijacker).Hijack()
@@ -81,8 +81,8 @@ func TestHostileWords(t *testing.T) {
 	}
 }
 
-// TestThrottledByAPage: a proxy that wants less words it in HTML, and is to be asked
-// again.
+// TestThrottledByAPage: a proxy can ask for fewer requests by a page of HTML. That isn't
+// permanent.
 func TestThrottledByAPage(t *testing.T) {
 	for _, status := range []int{408, 429} {
 		both(t, page(status), "", func(t *testing.T, s store.Store) {

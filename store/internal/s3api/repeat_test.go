@@ -11,8 +11,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// TestSkewedAndLost: a put that was refused for its time, and then sent again and
-// not answered, may have been written.
+// TestSkewedAndLost: a put might be stored if it was refused for its time, and then sent again
+// and not answered.
 func TestSkewedAndLost(t *testing.T) {
 	var n atomic.Int32
 	both(t, func(w http.ResponseWriter, r *http.Request) {
@@ -22,7 +22,7 @@ func TestSkewedAndLost(t *testing.T) {
 		}
 		panic(http.ErrAbortHandler)
 	}, "", func(t *testing.T, s store.Store) {
-		// The transport repeats what only reads by itself, on another connection.
+		// The transport repeats reading requests by itself, on another connection.
 		for _, of := range []string{"put", "put if absent", "put if match", "delete"} {
 			n.Store(0)
 			if err := requests[of](t.Context(), s); err == nil || store.Permanent(err) || n.Load() != 2 {
@@ -32,8 +32,8 @@ func TestSkewedAndLost(t *testing.T) {
 	})
 }
 
-// TestRetriesByTheEnvironment: what is set for Amazon's own tools makes the SDK
-// repeat nothing.
+// TestRetriesByTheEnvironment: no setting for Amazon's own tools makes the SDK repeat a
+// request.
 func TestRetriesByTheEnvironment(t *testing.T) {
 	t.Setenv("AWS_MAX_ATTEMPTS", "5")
 	t.Setenv("AWS_RETRY_MODE", "adaptive")

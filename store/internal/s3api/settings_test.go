@@ -22,7 +22,7 @@ import (
 
 const emptyList = `<?xml version="1.0"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Name>bucket</Name><Prefix>index/</Prefix><KeyCount>0</KeyCount><MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated></ListBucketResult>`
 
-// lists answers listings, and refuses other keys than those of its environment.
+// lists answers listings, and refuses other access keys than those of its environment.
 func lists(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/xml")
 	if !strings.Contains(r.Header.Get("Authorization"), "Credential=key/") {
@@ -32,7 +32,7 @@ func lists(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, emptyList)
 }
 
-// settled is an environment with nothing but these settings, each of both clients.
+// settled sets an environment with only these settings, for both clients.
 func settled(t *testing.T, settings map[string]string) {
 	t.Helper()
 	home := t.TempDir()
@@ -40,7 +40,7 @@ func settled(t *testing.T, settings map[string]string) {
 		name, _, _ := strings.Cut(v, "=")
 		for _, prefix := range []string{"AWS_", "MINIO_", "MC_"} {
 			if strings.HasPrefix(name, prefix) {
-				t.Setenv(name, "") // and back afterwards
+				t.Setenv(name, "") // restored afterwards
 				os.Unsetenv(name)
 			}
 		}
@@ -93,7 +93,7 @@ func saved(t *testing.T, text string, path ...string) string {
 }
 
 // TestPrivateAuthority: a server whose certificate a private authority has signed is trusted
-// if AWS_CA_BUNDLE names that, or mc trusts it, and not else.
+// if AWS_CA_BUNDLE names that authority, or mc trusts it, and not otherwise.
 func TestPrivateAuthority(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(lists))
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -136,8 +136,8 @@ func TestPrivateAuthority(t *testing.T) {
 	}
 }
 
-// TestAlias: the credentials of an alias are those that mc takes, and one that isn't there is
-// said to be missing. No credentials are shown.
+// TestAlias: the credentials of an alias are those that mc uses. The error for a missing alias
+// says so, and no error shows credentials.
 func TestAlias(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(lists))
 	t.Cleanup(server.Close)
@@ -179,8 +179,8 @@ func TestAlias(t *testing.T) {
 	}
 }
 
-// TestNoHome: without a home directory nothing of mc's is taken from where one happens to be,
-// and a pipe there or elsewhere isn't waited for.
+// TestNoHome: without a home directory no configuration of mc is read from elsewhere, and a
+// pipe there or elsewhere isn't waited for.
 func TestNoHome(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(lists))
 	t.Cleanup(server.Close)
@@ -207,8 +207,7 @@ func TestNoHome(t *testing.T) {
 	}
 }
 
-// TestEndpointOfTheEnvironment: what is wrong with an endpoint that isn't in the URL names
-// where it is.
+// TestEndpointOfTheEnvironment: the error for a wrong endpoint names the setting that has it.
 func TestEndpointOfTheEnvironment(t *testing.T) {
 	keys := map[string]string{"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "topsecret"}
 	for _, name := range []string{"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"} {
@@ -225,7 +224,7 @@ func TestEndpointOfTheEnvironment(t *testing.T) {
 	}
 }
 
-// TestDirectoryBuckets list in no order, so they are refused.
+// TestDirectoryBuckets: directory buckets are refused, because they list in no order.
 func TestDirectoryBuckets(t *testing.T) {
 	u, err := url.Parse("s3://name--usw2-az1--x-s3/prefix")
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// TestEmptyPages: an empty answer with an ETag is a success, whatever a server calls it, and
-// a refusal in S3's words is one.
+// TestEmptyPages: an empty answer with an ETag is a success, whatever its content type, and a
+// refusal in S3's format isn't.
 func TestEmptyPages(t *testing.T) {
 	const html = "text/html; charset=UTF-8"
 	both(t, func(w http.ResponseWriter, r *http.Request) {
@@ -42,7 +42,8 @@ func TestEmptyPages(t *testing.T) {
 	})
 }
 
-// TestPutWithoutETag: a put whose answer has no ETag may be applied, and is tried again.
+// TestPutWithoutETag: a put whose answer has no ETag might be applied, and isn't a permanent
+// failure.
 func TestPutWithoutETag(t *testing.T) {
 	for _, kind := range []string{"", "text/html", "application/xml"} {
 		for _, status := range []int{200, 201, 202} {
@@ -60,7 +61,7 @@ func TestPutWithoutETag(t *testing.T) {
 	}
 }
 
-// TestOddSuccesses: a success of a kind that S3 doesn't have is none.
+// TestOddSuccesses: a status that S3 doesn't use for success isn't one.
 func TestOddSuccesses(t *testing.T) {
 	etag := func(w http.ResponseWriter) {
 		w.Header().Set("Etag", `"e"`)

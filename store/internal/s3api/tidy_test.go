@@ -13,8 +13,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// versioned answers as a versioned bucket does, and counts the versions that are
-// asked to be removed. remove and list answer what isn't always allowed.
+// versioned answers as a versioned bucket does, and counts the requests to remove versions.
+// remove and list answer requests that need a further permission.
 func versioned(remove, list http.HandlerFunc) (h http.HandlerFunc, removals *atomic.Int32) {
 	var n atomic.Int32
 	removals = new(atomic.Int32)
@@ -51,8 +51,8 @@ func putsAndDeletes(t *testing.T, s store.Store) {
 	}
 }
 
-// TestKeptVersions: that versions may not be removed is found out once, and is no
-// error.
+// TestKeptVersions: the store finds out once that it can't remove versions, and returns no
+// error for it.
 func TestKeptVersions(t *testing.T) {
 	for name, refusal := range map[string]http.HandlerFunc{
 		"not allowed":                  say(403, "AccessDenied"),
@@ -71,8 +71,7 @@ func TestKeptVersions(t *testing.T) {
 	}
 }
 
-// TestVersionsUnlisted: where versions may be removed and not listed, the marker
-// stays, and nothing else.
+// TestVersionsUnlisted: if versions can be removed and not listed, only the marker stays.
 func TestVersionsUnlisted(t *testing.T) {
 	h, removals := versioned(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }, say(403, "AccessDenied"))
 	both(t, h, "", func(t *testing.T, s store.Store) {
@@ -84,7 +83,7 @@ func TestVersionsUnlisted(t *testing.T) {
 	})
 }
 
-// TestPutsAtOnce: the order of two puts at once isn't known, so neither removes the other's
+// TestPutsAtOnce: the order of two concurrent puts is unknown, so neither removes the other's
 // version, which might be the visible one.
 func TestPutsAtOnce(t *testing.T) {
 	h, removals := versioned(say(204, ""), say(403, "AccessDenied"))
@@ -120,7 +119,7 @@ func TestPutsAtOnce(t *testing.T) {
 	}
 }
 
-// TestDeleteAndPutAtOnce: a deletion removes no version that may be newer than it.
+// TestDeleteAndPutAtOnce: a deletion removes no version that might be newer than it.
 func TestDeleteAndPutAtOnce(t *testing.T) {
 	deletion, put := make(chan struct{}), make(chan struct{})
 	h, _ := versioned(func(w http.ResponseWriter, r *http.Request) {
@@ -154,8 +153,7 @@ func TestDeleteAndPutAtOnce(t *testing.T) {
 	}
 }
 
-// TestTidyingTakesNothingAway: that old versions can't be removed in time makes no
-// failure of a put that was done.
+// TestTidyingTakesNothingAway: a put succeeds even if old versions can't be removed in time.
 func TestTidyingTakesNothingAway(t *testing.T) {
 	h, _ := versioned(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, say(403, "AccessDenied"))
 	both(t, h, "", func(t *testing.T, s store.Store) {
