@@ -52,14 +52,12 @@ func (l *Locker) claim(ctx context.Context, t *try, seen *entry) error {
 	before := t.exclusive.maybe
 	t.exclusive.maybe = true
 	o, again, err := l.putExclusive(ctx, t, opts)
-	if errors.Is(err, store.ErrConditionUnsupported) && t.looked { // and nothing live was there
-		opts = store.PutOptions{}
-		o, again, err = l.putExclusive(ctx, t, opts)
-	}
 	switch {
 	case err == nil:
 		t.claimed(o.ETag)
 		return nil
+	case errors.Is(err, store.ErrConditionUnsupported) && t.looked: // and nothing live was there
+		return l.overwrite(ctx, t)
 	case errors.Is(err, store.ErrConditionUnsupported):
 		t.exclusive.maybe = before
 		return nil
@@ -73,6 +71,17 @@ func (l *Locker) claim(ctx context.Context, t *try, seen *entry) error {
 	default:
 		return fmt.Errorf("writing the lock: %w", err)
 	}
+}
+
+// overwrite puts lock.exclusive without a condition. No refusal of that is another acquirer's
+// doing, and an earlier send can still be applied: t.exclusive.maybe stays set.
+func (l *Locker) overwrite(ctx context.Context, t *try) error {
+	o, _, err := l.putExclusive(ctx, t, store.PutOptions{})
+	if err != nil {
+		return fmt.Errorf("writing the lock: %w", err)
+	}
+	t.claimed(o.ETag)
+	return nil
 }
 
 // proveAbsent finds out, beside the put of lock.exclusive, whether the store keeps
