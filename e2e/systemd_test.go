@@ -12,30 +12,68 @@ import (
 	"time"
 )
 
+// The page's blocks.
+const (
+	blockInstall = iota
+	blockInitialize
+	blockTry
+	blockEnable
+	blockDropIn
+)
+
+// The units of the job slow.
+const (
+	slowBackup = "repolock-backup@slow"
+	slowPrune  = "repolock-prune@slow"
+)
+
 // TestSystemd: the commands of docs/systemd.md do what the page says, with the units of the
 // package and a real systemd, in a Debian container of its own.
 func TestSystemd(t *testing.T) {
 	commands := blocks(t, "../docs/systemd.md")
-	const install, initialize, try, enable, dropIn = 0, 1, 2, 3, 4
 	if len(commands) != 5 {
 		t.Fatalf("the document's commands are %q", commands)
 	}
 	t.Parallel()
-	b := newBox(t)
+	b := newBox(t, commands)
+	b.followPage()
+	b.makeSlow()
+	for _, c := range []struct {
+		name string
+		test func(*box)
+	}{
+		{"held", (*box).testHeld},
+		{"unreachable", (*box).testUnreachable},
+		{"fails", (*box).testFails},
+		{"lost", (*box).testLost},
+		{"stopped", (*box).testStopped},
+		{"killed", (*box).testKilled},
+		{"missed", (*box).testMissed},
+		{"may write", (*box).testMayWrite},
+		{"SIGINT", (*box).testSIGINT},
+		{"another user", (*box).testAnotherUser},
+		{"below home", (*box).testBelowHome},
+		{"inhibit", (*box).testInhibit},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.test(b.of(t)) })
+	}
+}
 
-	// The page from its beginning. The repository to be edited in is a directory.
-	b.sh(commands[install])
+// followPage runs the page from its beginning.
+func (b *box) followPage() {
+	// The repository to be edited in is a directory.
+	b.sh(b.commands[blockInstall])
 	b.is(`stat -c '%a %U' /etc/repolock/home.env`, "600 root")
 	b.sh(`cd /etc/repolock
 sed -i -e 's,s3:.*,/srv/repository,' -e 's,NAME.password,home.password,' -e 's,^#\([BP].*_OPTIONS\),\1,' -e /^AWS/d home.env
 (umask 077; echo secret >home.password)
 echo data >/home/file`)
-	b.says(commands[initialize], "created restic repository")
-	b.says(commands[try], "snapshot ", " saved", "Deactivated successfully")
+	b.says(b.commands[blockInitialize], "created restic repository")
+	b.says(b.commands[blockTry], "snapshot ", " saved", "Deactivated successfully")
 	b.says("RESTIC_PASSWORD=secret restic -r /srv/repository snapshots", "1 snapshots", "/home", "/etc")
 	b.unlocked()
-	b.says(commands[enable], "repolock-backup@home.timer", "repolock-prune@home.timer", "2 timers listed.")
-	b.sh(commands[dropIn])
+	b.says(b.commands[blockEnable], "repolock-backup@home.timer", "repolock-prune@home.timer", "2 timers listed.")
+	b.sh(b.commands[blockDropIn])
 	b.says("systemctl show -P TimersCalendar repolock-backup@home.timer", "OnCalendar=*-*-* 02:30:00 ")
 	b.is("systemctl show -P TimersCalendar repolock-backup@home.timer | wc -l", "1")
 	// It ignores some lines, says so, and exits with 0.
@@ -46,9 +84,11 @@ echo data >/home/file`)
 	b.says("journalctl -u repolock-prune@home", "keep 1 snapshots:")
 	b.says("cat /var/log/repolock.jsonl", `"backup"`, `"prune"`) // the example's options
 	b.unlocked()
+}
 
-	// A command that prints how it is run, and the signals that it gets. Its process in a
-	// session of its own gets no signal that is sent to the process group.
+// makeSlow installs the job slow. Its command prints how it is run, and the signals that it gets.
+// Its process in a session of its own gets no signal that is sent to the process group.
+func (b *box) makeSlow() {
 	b.sh(`cat >/usr/local/bin/slow <<'END'
 #!/bin/sh
 trap 'echo TERM >>/srv/said; exit 143' TERM
@@ -58,167 +98,24 @@ echo $REPOLOCK_MODE >>/srv/said
 while :; do sleep 0.1; done
 END
 chmod 755 /usr/local/bin/slow`)
-	slow := b.job("slow", "BACKUP=slow", "PRUNE=slow", "BACKUP_OPTIONS=--ttl 10s", "PRUNE_OPTIONS=--ttl 10s --wait 3s")
-	backup, prune := "repolock-backup@slow", "repolock-prune@slow"
-
-	t.Run("held", func(t *testing.T) {
-		b := b.of(t)
-		b.begin(backup, "shared")
-		b.is("ls /srv/repository/index/lock.shared | wc -l", "1")
-		b.sh("systemctl start --wait " + prune) // which fails if the unit does
-		b.says("journalctl -u "+prune, "waiting for the exclusive lock", "still locked after 3s")
-		b.dropIn(prune+".service", "[Service]", "SuccessExitStatus=")
-		b.fails("systemctl start --wait " + prune)
-		b.ended(prune, "exit-code", "75")
-		b.is("cat /srv/said", "shared")
-
-		// A second start does nothing, and neither does another version of the package.
-		pid := b.sh("systemctl show -P MainPID " + backup)
-		b.sh("systemctl start " + backup + "; dpkg -i /root/repolock_*.deb")
-		b.is("systemctl show -P MainPID "+backup, strings.TrimSpace(pid))
-
-		// It gets in when the backup has ended.
-		slow("PRUNE_OPTIONS=--ttl 10s --wait 1h")
-		b.sh("systemctl start --no-block " + prune)
-		b.until(prune+" to wait", "journalctl -n 1 -u "+prune+" | grep waiting")
-		b.sh("systemctl stop " + backup)
-		b.until(prune+" to get in", "grep exclusive /srv/said")
-		b.sh("systemctl stop " + prune)
-		b.unlocked()
-	})
-	t.Run("unreachable", func(t *testing.T) {
-		b := b.of(t)
-		const unit = "repolock-backup@away"
-		b.job("away", "BACKUP=sh -c 'echo it runs'", "REPOLOCK_REPO=/mnt/disk")
-		b.dropIn(unit+".service", "[Service]", "RestartSec=100ms")
-		b.fails("systemctl start --wait " + unit)
-		b.until("the last try", "journalctl -u "+unit+" | grep 'too quickly'")
-		b.is("systemctl show -P ActiveState "+unit, "failed")
-		b.is("journalctl -u "+unit+" | grep -c status=69", "5")
-		b.sh("mkdir /mnt/disk")
-		b.fails("systemctl start " + unit)
-		b.sh("systemctl reset-failed " + unit + "; systemctl start --wait " + unit)
-		b.is("journalctl -u "+unit+" | grep -c 'it runs'", "1")
-	})
-	t.Run("fails", func(t *testing.T) {
-		b := b.of(t)
-		b.job("bad", `BACKUP=sh -c "exit 7"`)
-		b.fails("systemctl start --wait repolock-backup@bad")
-		b.ended("repolock-backup@bad", "exit-code", "7")
-		b.unlocked()
-	})
-	t.Run("lost", func(t *testing.T) {
-		b := b.of(t)
-		b.begin(backup, "shared")
-		b.sh("repolock break-lock --yes -r /srv/repository")
-		b.until("it to be noticed", "systemctl is-failed "+backup)
-		b.ended(backup, "exit-code", "79")
-		b.gone()
-		b.unlocked()
-	})
-	t.Run("stopped", func(t *testing.T) {
-		b := b.of(t)
-		b.begin(backup, "shared")
-		b.sh("systemctl stop " + backup)
-		b.is("cat /srv/said", "shared\nTERM")
-		b.ended(backup, "exit-code", "143")
-		b.gone()
-		b.unlocked()
-	})
-	t.Run("killed", func(t *testing.T) {
-		b := b.of(t)
-		b.begin(backup, "shared")
-		b.sh("systemctl kill --kill-whom=main --signal=KILL " + backup)
-		b.until("it to be noticed", "systemctl is-failed "+backup)
-		b.gone()
-		b.is("cat /srv/said", "shared")
-
-		// So is a command that doesn't end when the unit is stopped.
-		const deaf = "repolock-backup@deaf"
-		b.job("deaf", `BACKUP=sh -c "trap : TERM; echo it runs; while :; do sleep 1; done"`, "BACKUP_OPTIONS=--ttl 10s")
-		b.dropIn(deaf+".service", "[Service]", "TimeoutStopSec=1s")
-		b.sh("systemctl start " + deaf)
-		b.until(deaf+" to run", "journalctl -u "+deaf+" | grep 'it runs'")
-		b.sh("systemctl stop " + deaf)
-		b.ended(deaf, "timeout", "9")
-
-		b.is("ls /srv/repository/index/lock.shared | wc -l", "2")
-		b.sh("repolock prune -r /srv/repository --wait 1m -- true") // their locks expire
-		b.ended(backup, "signal", "9")                              // still the same value: it was not started again
-		b.unlocked()
-	})
-	t.Run("missed", func(t *testing.T) {
-		b := b.of(t)
-		b.dropIn("repolock-backup@home.timer", "[Timer]", "RandomizedDelaySec=0") // otherwise systemd adds it to the time of the boot
-		b.sh(`systemctl stop repolock-backup@home.timer
-touch -d '2 days ago' /var/lib/systemd/timers/stamp-repolock-backup@home.timer
-systemctl start repolock-backup@home.timer`)
-		b.until("a second snapshot", "journalctl -u repolock-backup@home | grep -c saved | grep 2")
-	})
-	t.Run("may write", func(t *testing.T) {
-		b := b.of(t)
-		b.job("write", `BACKUP=sh -c "for d in /var /srv /mnt /media /usr /boot /etc /home; do ls $d >/dev/null && if touch $d/x; then echo may: $d; else echo may not: $d; fi; done"`)
-		b.sh("systemctl start --wait repolock-backup@write")
-		b.is("journalctl -o cat -u repolock-backup@write | grep '^may'",
-			"may: /var\nmay: /srv\nmay: /mnt\nmay: /media\nmay not: /usr\nmay not: /boot\nmay not: /etc\nmay not: /home")
-	})
-
-	// The other drop-ins.
-	t.Run("SIGINT", func(t *testing.T) {
-		b := b.of(t)
-		const unit = "repolock-backup@big"
-		b.job("big", "BACKUP=restic --limit-upload 10 backup /home")
-		b.dropIn(unit+".service", "[Service]", "KillSignal=SIGINT")
-		b.sh("head -c 10000000 /dev/urandom >/home/big; systemctl start " + unit)
-		b.until("restic to be at it", "journalctl -u "+unit+" | grep 'parent snapshot'")
-		b.is("ls /srv/repository/locks | wc -l", "1")
-		b.sh("systemctl stop " + unit)
-		b.is("ls /srv/repository/locks", "")
-		b.ended(unit, "exit-code", "130")
-		b.unlocked()
-	})
-	t.Run("another user", func(t *testing.T) {
-		b := b.of(t)
-		b.sh("mkdir /srv/theirs; install -m 600 /etc/repolock/home.password /srv/theirs.password; chown backup: /srv/theirs*")
-		b.job("theirs", "BACKUP=restic backup /usr/share/doc/repolock", "REPOLOCK_REPO=/srv/theirs", "RESTIC_REPOSITORY=/srv/theirs",
-			"RESTIC_PASSWORD_FILE=/srv/theirs.password", "BACKUP_OPTIONS=--wait 1h")
-		b.dropIn("repolock-backup@theirs.service", "[Service]", "User=backup")
-		b.sh(strings.NewReplacer("home.env", "theirs.env", "--pty", "--pty --uid=backup").Replace(commands[initialize]))
-		b.sh("systemctl start --wait repolock-backup@theirs")
-		b.says("journalctl -u repolock-backup@theirs", " saved")
-		b.is("find /srv/theirs /var/cache/repolock/theirs ! -user backup", "")
-	})
-	t.Run("below home", func(t *testing.T) {
-		b := b.of(t)
-		const unit = "repolock-backup@below"
-		b.sh("mkdir /home/repository")
-		b.job("below", "BACKUP=sh -c 'echo it runs'", "REPOLOCK_REPO=/home/repository", "BACKUP_OPTIONS=--wait 1h")
-		b.fails("systemctl start --wait " + unit)
-		b.dropIn(unit+".service", "[Service]", "ProtectHome=no")
-		b.sh("systemctl start --wait " + unit)
-		b.is("journalctl -u "+unit+" | grep -c 'it runs'", "1")
-	})
-	t.Run("inhibit", func(t *testing.T) {
-		b := b.of(t)
-		b.job("awake", `PRUNE=systemd-inhibit --what=sleep --why=prune systemd-inhibit --list`)
-		b.sh("systemctl start --wait repolock-prune@awake")
-		b.says("journalctl -u repolock-prune@awake", " sleep ", " prune ")
-	})
+	b.slow = b.job("slow", "BACKUP=slow", "PRUNE=slow", "BACKUP_OPTIONS=--ttl 10s", "PRUNE_OPTIONS=--ttl 10s --wait 3s")
 }
 
 // box is a Debian in a container, with systemd as its first process.
 type box struct {
-	t    *testing.T
-	name string
+	t        *testing.T
+	name     string
+	commands []string              // the blocks of the page
+	slow     func(lines ...string) // adds lines to the job slow
 }
 
 // newBox makes a box with this machine's Debian, from this machine's mirror, and the package.
 // The container can mount for itself, and sees nothing of this machine, which a systemd would
 // tidy up.
-func newBox(t *testing.T) *box {
+func newBox(t *testing.T, commands []string) *box {
 	t.Helper()
 	dir := clone(t)
-	b := &box{t, fmt.Sprintf("repolock-systemd-%d", os.Getpid())}
+	b := &box{t: t, name: fmt.Sprintf("repolock-systemd-%d", os.Getpid()), commands: commands}
 	t.Cleanup(func() {
 		if t.Failed() {
 			out, _ := exec.Command("docker", "exec", b.name, "journalctl", "-n", "200").CombinedOutput()
@@ -248,7 +145,7 @@ docker exec $name sh -c 'dpkg -i /root/repolock_*.deb'`, name)
 
 // of is the same box for a part of the test, after which no job runs.
 func (b *box) of(t *testing.T) *box {
-	of := &box{t, b.name}
+	of := &box{t, b.name, b.commands, b.slow}
 	t.Cleanup(func() {
 		if out, err := of.try("systemctl stop 'repolock-*.service'; systemctl reset-failed"); err != nil {
 			t.Errorf("%v\n%s", err, out)

@@ -23,12 +23,12 @@ import (
 // These tests use buckets that keep versions, buckets that must not lose any for a time, and
 // buckets that the server encrypts.
 
-// history is the versions of each key of a bucket, the newest first.
-type history map[string][]minio.ObjectInfo
+// bucketVersions is the versions of each key of a bucket, the newest first.
+type bucketVersions map[string][]minio.ObjectInfo
 
-func (p place) history(t testing.TB) history {
+func (p place) history(t testing.TB) bucketVersions {
 	t.Helper()
-	h := history{}
+	h := bucketVersions{}
 	for o := range rootOf(t).ListObjects(t.Context(), p.bucket, minio.ListObjectsOptions{Recursive: true, WithVersions: true}) {
 		if o.Err != nil {
 			t.Fatal(o.Err)
@@ -38,7 +38,7 @@ func (p place) history(t testing.TB) history {
 	return h
 }
 
-func (h history) String() string {
+func (h bucketVersions) String() string {
 	var b strings.Builder
 	for key, versions := range h {
 		fmt.Fprintf(&b, "\n%s:", key)
@@ -54,7 +54,7 @@ func (h history) String() string {
 }
 
 // visible returns the keys that have an object.
-func (h history) visible() (keys []string) {
+func (h bucketVersions) visible() (keys []string) {
 	for key, versions := range h {
 		if !versions[0].IsDeleteMarker {
 			keys = append(keys, key)
@@ -64,10 +64,10 @@ func (h history) visible() (keys []string) {
 }
 
 // fewest and most return how many versions a key has, markers too.
-func (h history) fewest() int { return slices.Min(h.counts()) }
-func (h history) most() int   { return slices.Max(h.counts()) }
+func (h bucketVersions) fewest() int { return slices.Min(h.counts()) }
+func (h bucketVersions) most() int   { return slices.Max(h.counts()) }
 
-func (h history) counts() []int {
+func (h bucketVersions) counts() []int {
 	counts := []int{}
 	for _, versions := range h {
 		counts = append(counts, len(versions))

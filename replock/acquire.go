@@ -42,11 +42,11 @@ func (l *Locker) acquire(ctx context.Context, mode Mode, operation string, opts 
 	}
 }
 
-// errDoubt: only locks that can be stale are in the way.
+// errDoubt: all locks that keep the acquirer out can be stale.
 var errDoubt = errors.New("perhaps stale")
 
-// attempt runs the protocol once. Unless it returns a lock, it withdraws all that it has put. It
-// also returns what it found in its way.
+// attempt runs the protocol once. Unless it returns a lock, it withdraws all its objects. It
+// also returns the locks that keep the acquirer out.
 func (l *Locker) attempt(ctx context.Context, t *try, q *queue) (lock *Lock, f findings, err error) {
 	if f, err = l.enter(ctx, t, q); err == nil {
 		lock, err = l.settle(ctx, t, q.fence)

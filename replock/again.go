@@ -68,8 +68,8 @@ type tryCounts struct {
 	since     time.Duration // when the first of these was sent
 }
 
-// afterLook decides on what a look has found. It never lets an acquirer in: goOn means only
-// that nothing it has found is in the way.
+// afterLook decides on the findings of a look. It never lets an acquirer in: goOn means only
+// that no finding keeps it out.
 func (a *again) afterLook(t *try, f findings, err error) decision {
 	switch {
 	case err != nil:

@@ -32,7 +32,7 @@ func (l *Locker) claimAndProve(ctx context.Context, t *try, seen *entry) error {
 func (l *Locker) claim(ctx context.Context, t *try, seen *entry) error {
 	var opts store.PutOptions
 	if seen != nil && !l.conditions.match.holds() {
-		// What was seen to be stale was read and reaped for some time: is it still there?
+		// The lock that looked stale was read and reaped for some time: does it still exist?
 		now, err := l.find(ctx, t.exclusive.key)
 		switch {
 		case err != nil:
@@ -62,7 +62,8 @@ func (l *Locker) claim(ctx context.Context, t *try, seen *entry) error {
 		t.exclusive.maybe = before
 		return nil
 	case errors.Is(err, store.ErrPrecondition):
-		// If it was sent again, our own put can be in the way: the next look shows it.
+		// If it was sent again, the refusal can be because of our own put: the next look shows
+		// it.
 		t.exclusive.maybe = before || again
 		if opts.IfAbsent {
 			t.refusals++

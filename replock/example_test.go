@@ -59,7 +59,7 @@ func ExampleLocker_Exclusive() {
 	}
 	defer lock.Release(running)
 
-	// What the lock protects stops when lock.Context() ends. Before a batch that must not
+	// The protected work stops when lock.Context() ends. Before a batch that must not
 	// be done without the lock:
 	if err := lock.Renew(lock.Context()); err != nil {
 		fmt.Println(err)

@@ -37,7 +37,7 @@ func (f *findings) add(e *entry) {
 	}
 }
 
-// maxBodies is how many bytes of bodies a survey or a look keeps. What they say is kept of all.
+// maxBodies is how many bytes of bodies a survey or a look keeps. It keeps the fields of all.
 const maxBodies = 4 << 20
 
 // bodies counts the bytes of the bodies that are kept.

@@ -21,7 +21,7 @@ const (
 	kindExclusive             // lock.exclusive
 	kindIntent                // lock.intent/…
 	kindShared                // lock.shared/…
-	kindOdd                   // what is in the place of one of them, or of their folders
+	kindOdd                   // an object in the place of one of them, or of their folders
 )
 
 // all is the prefix of all flags. In byte order the exclusive lock comes first, then the

@@ -19,7 +19,7 @@ func (r *renewer) confirm(ctx context.Context, o *object) error {
 	return r.confirmSeen(ctx, o, seen)
 }
 
-// find returns what a listing shows of one of our objects, or nil.
+// find returns one of our objects as a listing shows it, or nil.
 func (r *renewer) find(ctx context.Context, key string) (*store.Object, error) {
 	return ask(ctx, r, "list "+key, func(ctx context.Context) (*store.Object, error) { return r.l.listed(ctx, key) })
 }

@@ -44,7 +44,7 @@ func (k *Lock) Resume(ctx context.Context) (*Lock, error) {
 	case k.resumed.Load():
 		return nil, errors.New("resuming a lock that was resumed before")
 	}
-	// All tries of this resume are ours, whatever is left of them.
+	// All objects of this resume's tries are ours, however many are left.
 	all := k.t.ownTries
 	for pause := firstResumePause; ; pause = min(2*pause, lastResumePause) {
 		next, err := k.resume(ctx, &all)
@@ -95,7 +95,7 @@ func (k *Lock) resume(ctx context.Context, all *ownTries) (*Lock, error) {
 			return giveUp(err)
 		}
 	}
-	// If the old flag can't be deleted it is stale, and others may remove it.
+	// If the old flag can't be deleted it is stale, and others can remove it.
 	if err := l.takeDownFlag(ctx, k.t); err != nil {
 		l.opts.Logger.Warn("the flag of a resumed lock is left to expire", "key", k.t.flag.key, "err", err)
 	}

@@ -209,7 +209,7 @@ func (l *Locker) probeTime(ctx context.Context) (storeTime, error) {
 			return storeTime{}, fmt.Errorf("learning the store's time: %w", err)
 		}
 		o, err := l.find(ctx, key)
-		answered := l.opts.Clock.Elapsed() // not when the put was: an earlier send of it may have been applied since
+		answered := l.opts.Clock.Elapsed() // not when the put was: an earlier send of it might have been applied since
 		if rerr := l.remove(ctx, key); err == nil {
 			err = rerr
 		}

@@ -82,7 +82,7 @@ func (l *Locker) ifOurs(ctx context.Context, t *try, send func(etag string) erro
 	if etag != "" && l.conditions.match.holds() {
 		err := send(etag)
 		switch {
-		case errors.Is(err, store.ErrConditionUnsent): // what was seen is as new as before
+		case errors.Is(err, store.ErrConditionUnsent): // the look shows that it is as new as before
 			return send("")
 		case !errors.Is(err, store.ErrPrecondition) && !errors.Is(err, store.ErrConditionUnsupported):
 			return err

@@ -46,8 +46,8 @@ func TestNameIsInherited(t *testing.T) {
 	}
 }
 
-// TestDirectoryIsInherited: the repository stays the same in whatever directory the command
-// runs repolock.
+// TestDirectoryIsInherited: the repository stays the same if the command changes its directory
+// before it runs repolock.
 func TestDirectoryIsInherited(t *testing.T) {
 	d := newDesk(t)
 	for name, text := range map[string]string{

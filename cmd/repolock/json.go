@@ -22,7 +22,7 @@ type jsonError struct {
 	More       int        `json:"more,omitempty"`
 	Waited     float64    `json:"waited_seconds,omitempty"`
 	Suggestion string     `json:"suggestion,omitempty"`
-	Repository string     `json:"repository,omitempty"` // where the lock is, if it is held
+	Repository string     `json:"repository,omitempty"` // the repository of the lock, if it is held
 }
 
 // jsonLock is a lock in JSON. Fields are only ever added.

@@ -13,8 +13,7 @@ import (
 	"github.com/repolock/repolock/store/open"
 )
 
-// manCmd prints the manual page: the commands and flags as in --help, and what they have in
-// common.
+// manCmd prints the manual page: the commands and flags as in --help, with their common parts.
 type manCmd struct{}
 
 func (manCmd) Help() string { return "To read it: repolock man | man -l -" }

@@ -34,7 +34,7 @@ func haltOnce(file string) func() {
 			panic(err)
 		}
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-		time.Sleep(100 * time.Millisecond) // the file can appear a moment later
+		time.Sleep(100 * time.Millisecond) // the signal can be delivered a moment later
 	})
 }
 

@@ -77,7 +77,7 @@ func (w *console) EndWait() {
 	w.live("")
 }
 
-// names returns texts that tell holders apart.
+// names returns texts that distinguish holders.
 func names(holders []replock.Info) (names []string) {
 	for _, h := range holders {
 		names = append(names, h.ID+h.Key()+h.Holder)

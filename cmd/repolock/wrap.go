@@ -100,7 +100,7 @@ func newSurvey(r *reporter, g global) *session.Survey {
 	return session.NewSurvey(g.place(), g.store, r.Say)
 }
 
-// settle checks the flags, and replaces the hint by what it means.
+// settle checks the flags, and replaces the hint by its meaning.
 func (f *commandFlags) settle(mode replock.Mode) error {
 	policy := session.Policy(f.policyFlags)
 	if err := policy.Settle(mode); err != nil {

@@ -1,11 +1,11 @@
-// Package otel tells OpenTelemetry what becomes of locks: an example of what
-// replock.Options.Observe is for.
+// Package otel passes the events of locks to OpenTelemetry: an example for
+// replock.Options.Observe.
 //
 //	observe, err := otel.New(meterProvider, tracerProvider)
 //	locker, err := replock.New(st, replock.Options{Observe: observe.Event})
 //
-// One Observer may serve any number of lockers. What it has told can be collected after
-// Locker.Flush.
+// One Observer can serve any number of lockers. After Locker.Flush its metrics and spans are
+// complete.
 package otel
 
 import (
@@ -24,7 +24,7 @@ import (
 
 const scope = "github.com/repolock/repolock/examples/otel"
 
-// Observer counts what it is told of locks, and has a span for each that is held.
+// Observer counts the events of locks, and has a span for each held lock.
 type Observer struct {
 	tracer trace.Tracer
 
@@ -97,7 +97,7 @@ func (o *Observer) Event(e replock.Event) {
 	case replock.EventGaveUp:
 		o.note(e)
 	case replock.EventLost:
-		// It is told once more if the lock can't be resumed, and had ended before.
+		// It comes once more if the lock can't be resumed, and had ended before.
 		if o.end(ctx, e, labels) {
 			o.lost.Add(ctx, 1, labels)
 		}
@@ -146,7 +146,7 @@ func (o *Observer) end(ctx context.Context, e replock.Event, labels metric.Measu
 	return true
 }
 
-// text is an error, if there is one. It may come from a store, and has no credentials:
+// text returns an error's text, or "". The error can come from a store, and has no credentials:
 // replock's errors are made to be printed.
 func text(err error) string {
 	if err == nil {

@@ -43,9 +43,9 @@ type Group struct {
 	due        bool                    // to be continued as soon as the allowance holds
 	parted     bool                    // the guard stops it because of ErrParted
 	killed     bool                    // by us
-	refused    bool                    // we may signal no process of it
+	refused    bool                    // no process of it lets us signal it
 	following  bool                    // findRunaways runs
-	over       bool                    // the group is empty, and its id may soon be another group's
+	over       bool                    // the group is empty, and its id might soon be another group's
 
 	guard         *guardClient // nil while there is none
 	unguarded     bool         // for longer than unguardedGrace

@@ -47,7 +47,7 @@ func (g *Group) run(path string, begin <-chan startRequest, started chan<- error
 	go func() {
 		err := g.begin(gate, path, b.env, unguarded)
 		if err != nil {
-			_ = g.Kill() // the guard may have stopped it already
+			_ = g.Kill() // the guard might have stopped it already
 		}
 		started <- err
 	}()
@@ -71,7 +71,7 @@ func discard(pid int, gate gate, guard *guardClient) {
 	if guard != nil {
 		guard.end()
 	}
-	leaveOrphans() // the program that we execute instead may have children of its own
+	leaveOrphans() // the program that we execute instead can have children of its own
 }
 
 // putUnder sends the guard its first order for the new group, and starts another guard if

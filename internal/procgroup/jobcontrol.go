@@ -93,7 +93,7 @@ func (g *Group) shellContinued() {
 		return
 	}
 	g.continuing = true
-	g.work.Go(func() { g.reportTrouble(g.resume()) }) // it may take long
+	g.work.Go(func() { g.reportTrouble(g.resume()) }) // it can take long
 }
 
 // resume continues the group if BeforeContinue and the guard agree.

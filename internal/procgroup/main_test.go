@@ -32,8 +32,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// unignore makes the tests' processes start with signals at their defaults, also
-// under nohup or as a shell's background job: what is caught is reset by execve.
+// unignore makes the tests' processes start with default signals, also under nohup or as a
+// shell's background job: execve resets caught signals.
 func unignore() {
 	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
 		if signal.Ignored(sig) {

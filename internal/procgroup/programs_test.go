@@ -56,12 +56,7 @@ func parentMain(args []string) {
 		stepClock(*stepped)
 	}
 
-	out, err := os.Stdout, error(nil)
-	if *events != "" {
-		if out, err = os.OpenFile(*events, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600); err != nil {
-			panic(err)
-		}
-	}
+	out := eventsFile(*events)
 	say := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
 	if *quick > 0 {
 		answerTimeout = *quick
@@ -70,7 +65,7 @@ func parentMain(args []string) {
 		beforeBegin = func() {
 			say("forked")
 			_ = unix.Kill(unix.Getpid(), unix.SIGSTOP)
-			time.Sleep(100 * time.Millisecond) // the file can appear a moment later
+			time.Sleep(100 * time.Millisecond) // the signal can be delivered a moment later
 		}
 	}
 	if *inherit {
@@ -132,13 +127,7 @@ func parentMain(args []string) {
 		}
 	}()
 	if *churn > 0 {
-		end := time.Now().Add(*churn)
-		for time.Now().Before(end) {
-			for range 8 {
-				go func() { runtime.LockOSThread() }() // a locked goroutine's end ends its thread
-			}
-			time.Sleep(2 * time.Millisecond)
-		}
+		churnThreads(*churn)
 		say("churned")
 	}
 	if !*inherit {
@@ -155,6 +144,27 @@ func parentMain(args []string) {
 	say("typed %d", g.Typed())
 	say("done %v", g.Status())
 	os.Exit(g.Status().ExitCode())
+}
+
+// eventsFile opens the file of -events, or returns the standard output.
+func eventsFile(name string) *os.File {
+	if name == "" {
+		return os.Stdout
+	}
+	out, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		panic(err)
+	}
+	return out
+}
+
+// churnThreads ends threads of this process, and so makes the runtime start others.
+func churnThreads(d time.Duration) {
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		for range 8 {
+			go func() { runtime.LockOSThread() }() // a locked goroutine's end ends its thread
+		}
+	}
 }
 
 func obey(g *Group, say func(string, ...any), mend func()) {

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// stopTime is the time that a process which we may signal gets to stop or to end: it
-	// can be waiting for a disk.
+	// stopTime is the time that a process which we can signal gets to stop or to end: it can
+	// be waiting for a disk.
 	stopTime = 2 * time.Second
 	// The pause before the next report of processes that run on doubles from firstReminder
 	// to lastReminder.
@@ -53,17 +53,17 @@ func (g *Group) findRunaways() {
 	}
 }
 
-// denied reports whether we may not signal a process.
+// denied reports whether the system forbids us to signal a process.
 func denied(pid int) bool { return unix.Kill(pid, 0) == unix.EPERM }
 
-// mustBeStill reports whether no process of the group may run.
+// mustBeStill reports whether every process of the group must be stopped.
 func (g *Group) mustBeStill() bool {
 	return g.killed || g.paused || g.cmd.Expiry != Nothing && g.mayRun() != nil
 }
 
 // runaways are the processes that run on.
 type runaways struct {
-	denied func(pid int) bool // reports whether we may not signal a process
+	denied func(pid int) bool // reports whether the system forbids us to signal a process
 
 	since  map[int]time.Time // the time at which each was first seen
 	killed bool              // whether the group was, at the last look

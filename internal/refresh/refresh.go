@@ -112,7 +112,7 @@ type progress struct {
 	next     time.Duration // when the next attempt is due
 	began    time.Duration // when the first attempt that was due was sent
 	tries    int           // attempts that were due and failed
-	failures int           // of which Failed was told
+	failures int           // calls of Failed
 	err      error         // of the last attempt that failed
 }
 

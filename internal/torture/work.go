@@ -14,7 +14,7 @@ import (
 )
 
 // Work is the work of a child under its lock: a backup puts objects, and a prune deletes
-// existing ones as well. The child logs each request, and what it sees of others.
+// existing ones as well. The child logs each request, and each sign of another child.
 type Work struct {
 	ID   string        // unique in the run
 	Mode judge.Mode    // of its lock

@@ -91,7 +91,7 @@ func (g *stage) play(do []func(*actor) error, next func(waiting int) int) {
 
 // orders calls run with every order in which the actors can send their requests.
 func orders(t *testing.T, run func(next func(waiting int) int)) {
-	var choices, of []int // what was chosen, of how many
+	var choices, of []int // the choices, each of so many
 	for n := 0; ; n++ {
 		at := 0
 		run(func(waiting int) int {

@@ -25,7 +25,7 @@ func (s *session) may(capability string) bool {
 	return slices.Contains(s.APIInfo.Storage.Allowed.Capabilities, capability)
 }
 
-// covers returns an error unless the key is good for names that begin with name.
+// covers returns an error unless the key's prefix covers names that begin with name.
 func (s *session) covers(name string) error {
 	if prefix := s.APIInfo.Storage.Allowed.Prefix; !strings.HasPrefix(name, prefix) {
 		return fmt.Errorf("%w: the application key is restricted to names that begin with %q", store.ErrPermission, prefix)
@@ -140,7 +140,7 @@ func call[T any](ctx context.Context, s *Store, name, capability string, send fu
 		}
 		if !expired(err) || refused != nil {
 			if asRefusal(err, http.StatusBadRequest, "bad_bucket_id") {
-				s.current.CompareAndSwap(in, nil) // another one of its name may be made
+				s.current.CompareAndSwap(in, nil) // another one of its name can be made
 			}
 			return zero, in.explain(capability, err)
 		}

@@ -107,7 +107,7 @@ func (t *transport) roundTrip(r *http.Request, n *note) (*http.Response, error) 
 // is good for the third version of the other calls, which are the same in both.
 const pathAuthorize = "/b2api/v4/b2_authorize_account"
 
-// known answers b2_list_buckets with what the authorization said.
+// known answers b2_list_buckets with the bucket from the authorization.
 func known(r *http.Request, b *bucketInfo) (*http.Response, error) {
 	body, err := json.Marshal(map[string]any{"buckets": []any{b}})
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// pool has the idle upload URLs: each is good for one upload at a time.
+// pool has the idle upload URLs: each takes one upload at a time.
 type pool struct {
 	mu   sync.Mutex
 	idle []*base.URL

@@ -102,7 +102,7 @@ func (s *Store) Properties() store.Properties {
 	case s.flock && s.local:
 		p.IfMatch = store.Kept
 	case s.flock:
-		p.IfMatch = store.Claimed // it may bind this machine only
+		p.IfMatch = store.Claimed // it might bind this machine only
 	}
 	return p
 }
@@ -122,8 +122,7 @@ func (s *Store) open() (*os.Root, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What is there once a disk is unmounted is the mount point: a directory on
-	// another file system.
+	// Once a disk is unmounted, its mount point is there: a directory on another file system.
 	info, err = root.Stat(".")
 	if err == nil && !sameFileSystem(s.opened, info) {
 		err = fmt.Errorf("%w: %s is no longer on the file system that it was opened on", store.ErrNotFound, s.path)

@@ -141,7 +141,7 @@ func (l *listing) add(d *os.Root, name, key string) (full bool, err error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil // deleted meanwhile: one that is replaced always has its name
 	case obj.ETag != "" && (errors.Is(err, errIrregular) || errors.Is(err, fs.ErrPermission)):
-		// Shown all the same: it may be a lock.
+		// Shown all the same: it might be a lock.
 	case err != nil:
 		return false, err
 	}

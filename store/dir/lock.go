@@ -41,7 +41,7 @@ func (s *Store) lock(ctx context.Context, root *os.Root) (unlock func(), err err
 	}
 }
 
-// heldByAnother is the name of a holder of whom nothing is known.
+// heldByAnother is the name of an unknown holder.
 const heldByAnother = "is held by another process"
 
 // canLock reports whether directories of this file system can be locked.

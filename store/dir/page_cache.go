@@ -11,7 +11,7 @@ import (
 type scans struct {
 	listing int // a number that grows
 	prefix  string
-	names   map[string][]string // by what the keys in the directory begin with
+	names   map[string][]string // by the prefix of the keys in the directory
 	cursors map[string]bool     // of its pages
 }
 

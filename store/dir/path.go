@@ -19,7 +19,7 @@ var errNotDir error = syscall.ENOTDIR
 // absent reports whether an error says that there is nothing in a place.
 func absent(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotDir) }
 
-// checkKey is store.CheckKey, and what this store keeps for itself.
+// checkKey is store.CheckKey, and refuses the names that this store uses itself.
 func checkKey(key string) error {
 	if err := store.CheckKey(key); err != nil {
 		return err
@@ -63,9 +63,8 @@ func openDir(root *os.Root, dir string) (*os.Root, error) {
 	return descend(root, dir, func(*os.Root, string) error { return nil })
 }
 
-// makeDir is openDir that makes what is missing. Another process may remove
-// the directory again at any time, as long as it is empty; whatever is tried
-// in it then fails with fs.ErrNotExist.
+// makeDir is openDir that makes missing directories. Another process can remove an empty one
+// again at any time; any request in it then fails with fs.ErrNotExist.
 func (s *Store) makeDir(root *os.Root, dir string) (*os.Root, error) {
 	path := ""
 	return descend(root, dir, func(parent *os.Root, name string) error {

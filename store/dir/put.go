@@ -82,7 +82,7 @@ func (w *write) try(ctx context.Context) (obj store.Object, err error) {
 		return obj, err
 	}
 	if err := ctx.Err(); err != nil {
-		return obj, err // the disk may have been slow
+		return obj, err // the disk might have been slow
 	}
 	if err := w.commit(ctx, d, temp); err != nil {
 		return obj, err

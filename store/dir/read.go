@@ -92,7 +92,7 @@ func inspect(d *os.Root, name string, limit int64) ([]byte, store.Object, error)
 	if err != nil {
 		return nil, obj, err
 	}
-	obj.Size = int64(len(body)) // another program may write to the file where it is
+	obj.Size = int64(len(body)) // another program can write to the file where it is
 	obj.ETag = etag(body, info)
 	return body, obj, nil
 }

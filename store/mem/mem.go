@@ -45,7 +45,7 @@ func New(opts Options) *Store {
 	return &Store{opts: opts, objects: make(map[string]object), deleted: make(map[string]bool)}
 }
 
-// Properties returns what the options make of the store.
+// Properties returns the properties that follow from the options.
 func (s *Store) Properties() store.Properties {
 	return store.Properties{
 		Name:       "mem",

@@ -49,7 +49,7 @@ const (
 	Lacked
 )
 
-// ifMatch returns what the store declares of PutOptions.IfMatch.
+// ifMatch returns the store's declaration of PutOptions.IfMatch.
 func (o Options) ifMatch() store.Condition {
 	if o.IfMatchCreates {
 		return min(o.IfMatch.declared(), store.Claimed)

@@ -48,7 +48,7 @@ func parse(raw string, windows bool) (Location, error) {
 		u, err := bucketURL(scheme, rest)
 		return Location{Scheme: scheme, URL: u}, err
 	case strings.Contains(rest, "@") && !strings.HasPrefix(rest, "//"):
-		// It may be user:password@host, whose scheme would be the user.
+		// It can be user:password@host, whose scheme would be the user.
 		return Location{}, invalid("unknown scheme (known: %s, or a path)", names())
 	default:
 		return Location{}, invalid("unknown scheme %q (known: %s, or a path; one with a colon is written ./a:b)", scheme, names())

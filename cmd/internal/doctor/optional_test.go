@@ -72,7 +72,7 @@ func TestDescription(t *testing.T) {
 	}{
 		{store.Description{Server: "x/1", Versioning: store.Yes, ObjectLock: store.No}, nil, doctor.OK, doctor.OK, "on"},
 		{store.Description{Versioning: store.No}, nil, doctor.OK, doctor.Unknown, "off"},
-		{store.Description{}, &store.Error{Op: "describe", Err: store.ErrPermission}, doctor.Unknown, doctor.Unknown, "no description"},
+		{store.Description{}, &store.Error{Op: "describe", Err: store.ErrPermission}, doctor.Unknown, doctor.Unknown, "doesn't tell"},
 	} {
 		s := &able{Store: mem.New(mem.Options{}), deletes: "keeps", is: test.is, err: test.err}
 		r := run(t, s, doctor.Options{})

@@ -95,7 +95,7 @@ func (a *Auditor) records(e Event) (records []audit.Record) {
 	return []audit.Record{record}
 }
 
-// record returns what the log has of each event.
+// record returns the log's record of each event.
 func (a *Auditor) record(e Event) audit.Record {
 	record := a.common
 	record.Event, record.Timestamp, record.RequestID, record.Operation = kinds[e.Kind].audit, e.Time, e.ID, e.Operation

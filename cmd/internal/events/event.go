@@ -12,7 +12,7 @@ import (
 
 // Kinds of events beside those of package replock.
 const (
-	// WorkEnded: what the lock protects is over. Success and ExitCode say how it went.
+	// WorkEnded: the protected work has ended. Success and ExitCode are its result.
 	WorkEnded replock.EventKind = "work_ended"
 	// CommandPaused: the command was stopped because its lock is lost.
 	CommandPaused replock.EventKind = "command_paused"
@@ -78,7 +78,7 @@ type Event struct {
 // Sink is a record of events. It gets one event at a time, in order, and can take long.
 type Sink interface{ Handle(Event) }
 
-// LockName returns what a lock's name is in records and in JSON.
+// LockName returns a lock's name as it is in records and in JSON.
 func LockName(name string) string { return cmp.Or(name, "repository") }
 
 // Seconds returns d in seconds, rounded to a millisecond.

@@ -155,8 +155,8 @@ func (k *Lock) refresh(ctx context.Context) {
 // Key is the key of the lock's object.
 func (k *Lock) Key() string { return k.key }
 
-// Held reports whether the operation believes that it holds the lock: nothing tells it
-// otherwise before Release.
+// Held reports whether the operation believes that it holds the lock: nothing shows it a
+// loss before Release.
 func (k *Lock) Held() bool { return true }
 
 // Release deletes the lock.

@@ -56,10 +56,10 @@ func (w *world) breaking(p *process, r request) {
 	}
 }
 
-// overslept reports whether the hypervisor has paused a lock's machine so that its flag, which
-// a break-lock is about to remove, may be stale, or was until a moment ago: it was written
-// before the pause was over, or after the break-lock had looked at it for the last time. Or it
-// is the machine of the break-lock that was paused since then, which nothing can tell it.
+// overslept reports whether a pause by the hypervisor can make a flag stale that a break-lock
+// is about to remove, or could until a moment ago. Either the lock's machine was paused, and
+// the flag was written before the end of the pause or after the last look of the break-lock.
+// Or the machine of the break-lock was paused since then, which it can't notice.
 func (w *world) overslept(h *holding, r request) bool {
 	lag, written := h.p.client.machine.lags(), w.present[r.key].written
 	look, looked := w.seen[w.janitor.name+" "+r.key]

@@ -19,7 +19,7 @@ type client struct {
 	mu      sync.Mutex
 	life    *process // the last one
 	count   map[string]int
-	hit     time.Time // when one of its requests failed last, where little does
+	hit     time.Time // when one of its requests failed last, in a history with few faults
 	ailing  int       // requests under way that go wrong
 	trouble time.Time // when the last one of them was over
 	edge    edge

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// dice is a hash that serves as a source of randomness: what is drawn depends on
-// the seed and on what it is drawn for, and not on what was drawn before.
+// dice is a hash that serves as a source of randomness. A draw depends on the seed and on its
+// purpose, and not on earlier draws.
 type dice uint64
 
 // of returns the dice for a thing.

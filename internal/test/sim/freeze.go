@@ -74,12 +74,11 @@ const lookInterval = replock.DefaultLook
 // that the two clocks have parted.
 const beat = 500 * time.Millisecond
 
-// adrift reports whether a lock can be live beside another one because its machine was
-// paused by the hypervisor: until the machine goes on, and then until the next look is
-// answered or the guard has noticed. That look finds the lock as it was, and the other
-// holder is let in after it, where the store doesn't report its time, or where the other
-// one's delete of the lock was decided before and arrives late: then the time counts from
-// when the other was let in.
+// adrift reports whether a lock can be live beside another one because its machine was paused
+// by the hypervisor: until the machine goes on, and then until the next look is answered or
+// the guard has noticed. The time counts from when the other holder was let in if that was
+// after the look, which found the lock as it was. That happens on a store that doesn't return
+// its time, or if the other's delete of the lock was decided before and arrives late.
 func (w *world) adrift(h, other *holding) bool {
 	c := h.p.client
 	lag, now := c.machine.lags(), time.Now()
@@ -103,9 +102,9 @@ func (w *world) adrift(h, other *holding) bool {
 	}
 }
 
-// straddle notes a put of a paused machine that puts back what others have deleted when
-// they passed: one that was under way, or, where If-Match isn't kept and the store doesn't
-// say its time, any whose look was before that.
+// straddle notes a put of a paused machine that puts back objects that others have deleted
+// when they passed: one that was under way, or, if If-Match isn't kept and the store doesn't
+// return its time, any whose look was before that.
 func (w *world) straddle(p *process, r request) {
 	lag := p.client.machine.lags()
 	if lag.over.IsZero() || !w.plan.timeless() && !r.handed.Before(lag.over) {

@@ -21,7 +21,7 @@ type request struct {
 	body            []byte
 	opts            store.PutOptions
 	handed          time.Time // to the link, by a client that can be stopped before it is sent
-	wall            time.Time // what the sender's wall clock said then
+	wall            time.Time // the sender's wall clock then
 	step            *step     // the step that it is sent for
 	staleOnly       bool      // by a break-lock that must remove stale locks alone
 	saw             *client   // whose lock.exclusive the answer before it showed, to the same step

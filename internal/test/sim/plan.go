@@ -14,8 +14,8 @@ type Config struct {
 	Seed uint64
 	// Protocol that the clients follow; nil is the engine.
 	Protocol Protocol
-	// Without leaves out: a kind by its name, a client ("c2"), what a client does
-	// ("c2.1" is its second lock), a single fault by its id ("late:3fk20ab").
+	// Without leaves out: a kind by its name, a client ("c2"), one of a client's steps ("c2.1"
+	// is its second lock), a single fault by its id ("late:3fk20ab").
 	Without []string
 	// Only leaves out every kind but these, unless it is nil.
 	Only []Kind

@@ -34,7 +34,7 @@ type world struct {
 	sender  *client // of the request that is being applied
 	sent    dice
 	stamp   time.Time     // its wall clock when it was sent
-	past    time.Duration // of what is written, before now
+	past    time.Duration // of a written object, before now
 	changed time.Time     // when something was written
 	result  *Result
 	monitor

@@ -131,8 +131,8 @@ func (r *report) ofTest(p *running, e event, now time.Time) {
 	delete(p.tests, e.Test)
 }
 
-// after is what comes after the line that begins so. What is printed after the end of a
-// test, as when the whole crashes, go test takes for that test's.
+// after returns the text after the line that begins so. If the test program prints after the
+// end of a test, as in a crash, go test counts the output as that test's.
 func after(output, begins string) string {
 	_, rest, _ := strings.Cut("\n"+output, "\n"+begins)
 	_, rest, _ = strings.Cut(rest, "\n")

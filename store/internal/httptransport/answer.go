@@ -79,7 +79,7 @@ func (a *Answer) claim(r *http.Request, traced bool) error {
 	}
 }
 
-// begin notes that an answer begins, which may yet break off.
+// begin notes that an answer begins, which can still break off.
 func (a *Answer) begin() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -100,7 +100,7 @@ func (a *Answer) note(res *http.Response, refusal []byte) {
 	a.facts.status, a.facts.header, a.facts.refusal = res.StatusCode, res.Header.Clone(), refusal
 }
 
-// Reset forgets an answer: another request is about to be sent, and may get none.
+// Reset forgets an answer: another request is about to be sent, and might get none.
 func (a *Answer) Reset() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -137,8 +137,8 @@ func (a *Answer) Status() int { return a.read().status }
 // Header is a field of the response, "" if it has none.
 func (a *Answer) Header(name string) string { return a.read().header.Get(name) }
 
-// Date is the server's clock, in whole seconds, when it answered: a lower bound
-// of what it shows now. Zero if it didn't say.
+// Date returns the server's clock, in whole seconds, when it answered: a lower bound of its
+// present time. Zero if the answer has none.
 func (a *Answer) Date() time.Time {
 	date, err := http.ParseTime(a.Header("Date"))
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// Query reads a repository URL's parameters, of which only those in known may be there, each
-// once and with a value. path_style is path-style, as rclone and others write it.
+// Query reads a repository URL's parameters. Only those in known are allowed, each once and
+// with a value. path_style is path-style, as rclone and others write it.
 func Query(u *url.URL, known ...string) (map[string]string, error) {
 	values, err := url.ParseQuery(u.RawQuery)
 	if err != nil {

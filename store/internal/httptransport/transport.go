@@ -24,8 +24,8 @@ func Configure(t *http.Transport) {
 	t.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
 	t.Protocols = new(http.Protocols)
 	t.Protocols.SetHTTP1(true)
-	// A connection that was idle for long may be dead without our knowing, and
-	// each attempt to renew a lock would try another dead one.
+	// A connection that was idle for long can be dead without our knowing, and each attempt to
+	// renew a lock would try another dead one.
 	t.IdleConnTimeout = 10 * time.Second
 	t.MaxIdleConnsPerHost = 16
 	t.DialContext = (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext

@@ -59,11 +59,11 @@ func New(c Client, p Place, name string, conditions store.Condition) *Store {
 	}
 }
 
-// Properties returns what is known of the server.
+// Properties returns the known properties of the server.
 func (s *Store) Properties() store.Properties { return s.props }
 
-// Put stores a body, and afterwards removes the version of it that this store
-// wrote before, where the bucket keeps versions.
+// Put stores a body, and afterwards, if the bucket keeps versions, removes the version that
+// this store wrote before.
 func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
 	ctx, r, err := s.begin(ctx, "put", key, "s3:PutObject")
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.Put
 	if err != nil {
 		return store.Object{}, s.failed(ctx, r, err)
 	}
-	if etag == "" { // it may be applied or not, and is to be tried again
+	if etag == "" { // it might be applied, and must be tried again
 		return store.Object{}, &store.Error{Op: r.op, Key: key, Err: fmt.Errorf("%s answers a put with %d and no ETag", s.place.Host, r.answer.Status())}
 	}
 	s.tidy.wrote(ctx, s, key, r.answer.Header("X-Amz-Version-Id"), covered)
