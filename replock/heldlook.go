@@ -45,6 +45,12 @@ type pageTime struct {
 	objects int           // how many it had
 }
 
+// stood returns how much further the store's clock has advanced since this page than ours has,
+// until a page with the time now was answered.
+func (p pageTime) stood(now time.Time, answered time.Duration) time.Duration {
+	return now.Sub(p.now) - (answered - p.asked)
+}
+
 // look returns nil if our objects are stored and ours, and no client of another protocol was let
 // in beside us. It is one list request, or two in a crowd, and one more for each of our objects
 // that is not on the first page.

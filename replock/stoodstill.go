@@ -17,30 +17,22 @@ var errStoodStill error = alsoError{errors.New("this machine stood still while i
 
 // slept returns errStoodStill if the store's clock has advanced further since our flag was put,
 // or between two looks of a try, than ours can have: this machine stood still, its own clocks
-// did not count it, and its flag can be stale for others by now.
+// did not count it, and its flag can be stale for others by now. A server's Date can be that of
+// a proxy: a try that finds it as far from the flag's mod time as an earlier one goes on.
 func (l *Locker) slept(t *try, page store.Page, sent, answered time.Duration) error {
 	if t.polls || page.Now.IsZero() || !l.store.Properties().StoreClock {
 		return nil
 	}
-	if t.first.now.IsZero() {
+	still := false
+	if !t.first.now.IsZero() {
+		still = t.first.stood(page.Now, answered) > margin
+	} else {
 		t.first = pageTime{now: page.Now, asked: sent}
-		return l.sleptSincePut(t, page, answered)
+		if flag, _ := inPage(page, t.flag.key); flag != nil && !flag.ModTime.IsZero() {
+			still = !l.skews.known(pageTime{now: flag.ModTime, asked: t.sent}.stood(page.Now, answered))
+		}
 	}
-	if page.Now.Sub(t.first.now) > answered-t.first.asked+margin {
-		return errStoodStill
-	}
-	return nil
-}
-
-// sleptSincePut compares the first page's time with the mod time of our flag. A server's Date can
-// be that of a proxy: a try that finds them apart by as much as an earlier one goes on.
-func (l *Locker) sleptSincePut(t *try, page store.Page, answered time.Duration) error {
-	i := slices.IndexFunc(page.Objects, func(o store.Object) bool { return o.Key == t.flag.key })
-	if i < 0 || page.Objects[i].ModTime.IsZero() {
-		return nil
-	}
-	apart := page.Now.Sub(page.Objects[i].ModTime) - (answered - t.sent)
-	if !l.skews.known(apart) {
+	if still {
 		return errStoodStill
 	}
 	return nil
@@ -77,7 +69,7 @@ func (s *skews) known(apart time.Duration) bool {
 // with an If-Match that is relied on cannot do that.
 func (k *Lock) stoodStill(ctx context.Context, page store.Page, began clock.Reading, answered time.Duration, written time.Time) error {
 	now, last := pageTime{now: page.Now, asked: began.Elapsed, leased: k.sent()}, k.others.last
-	still := now.now.Sub(last.now) - (answered - last.asked)
+	still := last.stood(now.now, answered)
 	if now.now.IsZero() || last.now.IsZero() || still <= margin || !k.l.store.Properties().StoreClock {
 		k.saw(began)
 		if !now.now.IsZero() {

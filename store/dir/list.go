@@ -57,19 +57,11 @@ func (l *listing) read(root *os.Root) error {
 	if dir != "" && store.CheckKey(dir) != nil {
 		return nil // no key begins like that
 	}
-	d, err := openDir(root, dir)
-	if absent(err) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer d.Close()
 	at := ""
 	if dir != "" {
 		at = dir + "/"
 	}
-	_, err = l.walk(d, at)
+	_, err := l.enter(root, dir, at)
 	return err
 }
 
@@ -122,7 +114,7 @@ func (l *listing) ahead(key string) bool {
 func (l *listing) enter(parent *os.Root, name, at string) (full bool, err error) {
 	d, err := openDir(parent, name)
 	if absent(err) {
-		return false, nil // removed meanwhile, so it was empty
+		return false, nil // nothing is there, or it was removed meanwhile, so it was empty
 	}
 	if err != nil {
 		return false, err
