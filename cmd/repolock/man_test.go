@@ -60,3 +60,14 @@ func TestManual(t *testing.T) {
 		has("\n" + place + "\n")
 	}
 }
+
+// TestManualNamesTheCredentialsOfMinIO: the page has each kind of variable that a minio:
+// repository's credentials are read from, also the profile of Amazon's files.
+func TestManualNamesTheCredentialsOfMinIO(t *testing.T) {
+	line := regexp.MustCompile(`(?m)^.*, for minio: repositories$`).FindString(manual())
+	for _, name := range []string{"MINIO_ROOT_USER", "MINIO_ROOT_PASSWORD", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"} {
+		if !strings.Contains(line, name) {
+			t.Errorf("no %s in %q", name, line)
+		}
+	}
+}

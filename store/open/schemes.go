@@ -38,7 +38,7 @@ var schemes = []Scheme{
 	{"s3", "Amazon S3, or what speaks S3", "s3://BUCKET/PREFIX",
 		"AWS_PROFILE, AWS_ACCESS_KEY_ID and all others of the AWS command line", s3.Check, bucket(s3.Open)},
 	{"minio", "MinIO", "minio://HOST:PORT/BUCKET/PREFIX",
-		"MINIO_ROOT_USER, MINIO_ROOT_PASSWORD, or AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY", minio.Check, bucket(minio.Open)},
+		"MINIO_ROOT_USER, MINIO_ROOT_PASSWORD, or AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, or AWS_PROFILE", minio.Check, bucket(minio.Open)},
 	{"b2", "Backblaze B2", "b2://BUCKET/PREFIX",
 		"B2_APPLICATION_KEY_ID, B2_APPLICATION_KEY", b2.Check, bucket(b2.Open)},
 }
