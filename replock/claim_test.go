@@ -14,7 +14,7 @@ import (
 )
 
 // TestRefusalOfAnUnconditionalClaimEndsTheAcquire: lock.exclusive that is put without a condition,
-// after the store has refused to keep one, tells nothing of other acquirers if it is refused. The
+// after the store has refused to keep one, says nothing about other acquirers if it is refused. The
 // acquire ends at once with that error, and takes down what the put might have stored.
 func TestRefusalOfAnUnconditionalClaimEndsTheAcquire(t *testing.T) {
 	for _, refusal := range []error{store.ErrPrecondition, store.ErrConditionUnsupported} {
@@ -23,7 +23,7 @@ func TestRefusalOfAnUnconditionalClaimEndsTheAcquire(t *testing.T) {
 				w := newWorld(t, mem.Options{IfAbsent: mem.Claimed})
 				a := w.machine()
 				var sent atomic.Int32
-				a.tap.After(func(_ context.Context, r hookstore.Request, err error) error {
+				a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
 					switch {
 					case r.Op != "put" || r.Key != "index/lock.exclusive":
 						return err
