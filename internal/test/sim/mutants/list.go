@@ -39,21 +39,21 @@ var mutants = []mutant{
 		"t.mode == Shared && k == kindShared", "k == kindShared"},
 	{"only the first page of a listing is read", look,
 		"cursor = page.Next\n\t}\n}\n\n// errUnlisted", "return f, nil\n\t}\n}\n\n// errUnlisted"},
-	{"what can't be read is free", sorts,
+	{"a lock that can't be read is no lock", sorts,
 		"e.err = readError{err}", "e.err = errReleased"},
 	{"the lease is dated from when the lock was granted", hold,
 		"Start: t.sent,", "Start: l.opts.Clock.Elapsed(),"},
-	{"who was refused leaves their flag", take,
+	{"a refused acquirer leaves its flag", take,
 		"return join(err, l.takeDownFlag(step, t))", "return err"},
 
 	// Wait.
-	{"who has waited leaves their ticket", wait,
+	{"an acquirer that has waited leaves its ticket", wait,
 		"q.l.withdraw(ctx, q.ticket, nil)", "_ = ctx"},
 	{"a ticket isn't refreshed", wait,
 		"return q.ticket.sent + q.l.times.Interval", "return q.ticket.sent + 24*time.Hour"},
-	{"shared ones don't queue behind one who waits", sorts,
+	{"shared ones don't queue behind a waiter", sorts,
 		"e.lease.State == StateWaiting && e.Key > t.place", "e.lease.State == StateWaiting && (t.mode == Shared || e.Key > t.place)"},
-	{"the last come is the first served", sorts,
+	{"the last to come is served first", sorts,
 		"e.lease.State == StateWaiting && e.Key > t.place", "e.lease.State == StateWaiting && e.Key < t.place"},
 
 	// Live or stale.
@@ -69,7 +69,7 @@ var mutants = []mutant{
 		"now-e.since >= ttl {", "now-e.since >= ttl/2 {"},
 	{"a lock that is refreshed while it is watched counts as unchanged", judge,
 		"!ok || e.ETag != o.ETag || !e.ModTime.Equal(o.ModTime) || e.Size != o.Size {", "!ok {"},
-	{"everybody's ttl is taken for the default one", judge,
+	{"each lock's ttl is taken for the default one", judge,
 		"ttl := e.ttl()\n", "ttl := DefaultTTL\n"},
 
 	{"a ttl of more than a minute is taken for one", judge,
@@ -103,7 +103,7 @@ var mutants = []mutant{
 	{"sends nothing after the third refresh that fails", runs,
 		"answered+pause(s.tries, deadline-answered)",
 		"answered+pause(s.tries, deadline-answered)\n\t\tif s.tries >= 3 {\n\t\t\ts.next = deadline\n\t\t}"},
-	{"tries as seldom before the deadline as long before it", schedule,
+	{"a refresh is tried no more often before the deadline", schedule,
 		"min(doubled, left/5)", "max(doubled, longestPause)"},
 	{"an attempt is given up after a while, whatever it waits for", runs,
 		"context.WithoutCancel(ctx), deadline-now)", "context.WithoutCancel(ctx), min(deadline-now, s.Deadline/20))"},
@@ -140,7 +140,7 @@ var mutants = []mutant{
 		"lasts := max(", "lasts := -max("},
 
 	// Pass and resume.
-	{"who passes a stale lock doesn't delete it", reap,
+	{"an acquirer that passes a stale lock doesn't delete it", reap,
 		"failed[i] = l.remove(ctx, e.Key)", "failed[i] = nil"},
 	{"resumed whether the old flag is there or not", resume,
 		"if old == nil || old.Size == 0 {", "if old == nil {\n\t\treturn nil\n\t}\n\tif false {"},
@@ -162,27 +162,27 @@ var mutants = []mutant{
 		"match.learnFrom(err, true)", "match.learn(true)"},
 	{"resumed although it was released meanwhile", resume,
 		"if k.releasing.Load() {\n\t\treturn giveUp(ErrReleased)", "if false {\n\t\treturn giveUp(ErrReleased)"},
-	{"who asks for a refresh is told of half of one that it went well", runs,
+	{"half of a refresh counts as a success for its caller", runs,
 		"done.end(a.err)\n", "if a.renewal.Sent >= s.last {\n\t\ta.err = nil\n\t}\n\tdone.end(a.err)\n"},
 	{"a ticket that is gone isn't noticed behind a live lock", look,
 		"t.polls && t.listedAsPromised(page) != nil", "false"},
 
 	// What isn't simulated.
-	{"a command runs without its lock whatever has failed", policy,
+	{"a command runs without its lock whatever failed", policy,
 		"!not.Answered && errors.Is(err, store.ErrUnreachable)", "err != store.ErrUnreachable"},
-	{"what nobody thought of is an unreachable store", exit,
+	{"an unforeseen error is an unreachable store", exit,
 		`return "failed", exitFailed, ""`, `return "store_unavailable", exitUnavailable, ""`},
-	{"what is in the place of lock.exclusive and no file is no lock", names,
+	{"an object in the place of lock.exclusive that is no file is no lock", names,
 		"return kindOdd", "return kindUnknown"},
 	{"a holder doesn't look soon after it was let in", looks,
 		"next = min(next, sent+time.Second", "_ = min(next, sent+time.Second"},
 	{"to other clients a lock lasts no longer than its ttl", body,
 		"l.times.Deadline+foreignTTL", "l.times.Deadline"},
-	{"to other clients a lock lasts as its holder's clock has it", body,
+	{"to other clients a lock expires by its holder's clock", body,
 		"now.Add(l.behind(st) + lasts)", "now.Add(lasts)"},
 	{"a listing may begin again", finite,
 		"case o.Key <= next.last:", "case false:"},
-	{"a ticket's age is its mod time's, whenever that is seen", look,
+	{"a ticket's age is that of its mod time, whenever it is seen", look,
 		"t.polls && later && t.st.known()", "false"},
 
 	// Bugs that the simulator has found in the engine.
@@ -204,15 +204,15 @@ var about = map[string]string{
 
 // tested are the bugs that a test of their own finds.
 var tested = map[string]struct{ pkg, run string }{
-	"a command runs without its lock whatever has failed":            {"./cmd/repolock", "^TestOnlySilenceIsUnreachable$/^400"},
-	"what nobody thought of is an unreachable store":                 {"./cmd/repolock", "^TestOnlySilenceIsUnreachable$/^(429|520)"},
-	"what is in the place of lock.exclusive and no file is no lock":  {"./replock", "^TestOddObjects$"},
-	"a holder doesn't look soon after it was let in":                 {"./replock", "^TestLooksSoonAfterAcquiring$"},
-	"to other clients a lock lasts no longer than its ttl":           {"./replock", "^TestExpiresAMinuteAhead$"},
-	"to other clients a lock lasts as its holder's clock has it":     {"./replock", "^TestExpiresByTheStoresClock$"},
-	"a listing may begin again":                                      {"./replock", "^TestListingsEnd$"},
-	"a shared one gives up before the exclusive one in its way does": {"./replock", "^TestRefusedExclusiveHindersNoShared$"},
-	"a ticket's age is its mod time's, whenever that is seen":        {"./replock", "^TestTicketOnALaterPage$"},
+	"a command runs without its lock whatever failed":                     {"./cmd/repolock", "^TestOnlySilenceIsUnreachable$/^400"},
+	"an unforeseen error is an unreachable store":                         {"./cmd/repolock", "^TestOnlySilenceIsUnreachable$/^(429|520)"},
+	"an object in the place of lock.exclusive that is no file is no lock": {"./replock", "^TestOddObjects$"},
+	"a holder doesn't look soon after it was let in":                      {"./replock", "^TestLooksSoonAfterAcquiring$"},
+	"to other clients a lock lasts no longer than its ttl":                {"./replock", "^TestExpiresAMinuteAhead$"},
+	"to other clients a lock expires by its holder's clock":               {"./replock", "^TestExpiresByTheStoresClock$"},
+	"a listing may begin again":                                           {"./replock", "^TestListingsEnd$"},
+	"a shared one gives up before the exclusive one in its way does":      {"./replock", "^TestRefusedExclusiveHindersNoShared$"},
+	"a ticket's age is that of its mod time, whenever it is seen":         {"./replock", "^TestTicketOnALaterPage$"},
 	// Histories find it in the look of a machine that stood still, which has a mutant of its own.
 	"resumed although others may hold": {"./replock", "^TestNoResumeBesideADoubtfulLock$"},
 }
