@@ -5,8 +5,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 )
 
 // Read reads a process, given as its pid, or a thread, given as pid/task/tid. It reports
@@ -14,7 +13,7 @@ import (
 // field that it can't read is zero.
 func Read(name string) (Stat, bool) {
 	text, err := os.ReadFile("/proc/" + name + "/stat")
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
+	if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ESRCH) {
 		return Stat{}, false
 	}
 	return parse(string(text)), true
