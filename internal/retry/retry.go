@@ -76,10 +76,12 @@ func Once[T any](ctx context.Context, timeout time.Duration, send func(context.C
 		return a.v, false, a.err
 	case <-rctx.Done():
 	}
+	grace, over := context.WithTimeout(context.WithoutCancel(ctx), LastWords)
+	defer over()
 	select {
 	case a := <-answered:
 		return a.v, true, a.err
-	case <-time.After(LastWords):
+	case <-grace.Done():
 	}
 	if ctx.Err() != nil {
 		return v, true, context.Cause(ctx)
