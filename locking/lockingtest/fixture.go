@@ -19,9 +19,6 @@ type fixture struct {
 	a, b, c *client
 }
 
-// hang is a limit that only a backend that hangs reaches.
-const hang = time.Minute
-
 // client notes what it holds, so that a test that fails leaves no lock for the next.
 type client struct {
 	locking.Backend
@@ -101,7 +98,7 @@ func (f *fixture) returns(call func()) {
 	go func() { defer close(done); call() }()
 	select {
 	case <-done:
-	case <-time.After(hang):
+	case <-time.After(f.Limit):
 		f.Fatal("the backend doesn't return")
 	}
 }
@@ -118,7 +115,7 @@ func (f *fixture) pass(d time.Duration) {
 // becomesFree waits until a lock is free, and acquires it. It returns when it was acquired.
 func (f *fixture) becomesFree(c *client, key string) (h locking.Handle, at time.Time) {
 	f.Helper()
-	for limit := time.Now().Add(hang + 2*f.TTL); time.Now().Before(limit); {
+	for limit := time.Now().Add(f.Limit); time.Now().Before(limit); {
 		h, ok, err := c.TryLock(f.Context(), key, long)
 		if err != nil {
 			f.Fatal(err)

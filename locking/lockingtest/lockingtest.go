@@ -37,6 +37,8 @@ type Config struct {
 	// Rounds is the number of contended rounds, 1000 if it is 0. Clients is the number of
 	// clients that contend, 6 if it is 0.
 	Rounds, Clients int
+	// Limit is how long the suite waits for what must come, a minute if it is 0.
+	Limit time.Duration
 }
 
 // suite is the contract, rule by rule.
@@ -87,6 +89,9 @@ func Run(t *testing.T, c Config) {
 	}
 	if c.Rounds == 0 {
 		c.Rounds = 1000
+	}
+	if c.Limit == 0 {
+		c.Limit = time.Minute
 	}
 	if c.Clients == 0 {
 		c.Clients = 6

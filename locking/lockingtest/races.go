@@ -56,7 +56,6 @@ func oneWinner(f *fixture) {
 // releases.
 func neverTwo(f *fixture) {
 	var inside, rounds atomic.Int32
-	begun := time.Now()
 	one := func(c *client) bool {
 		h, ok, err := c.TryLock(f.Context(), f.key, long)
 		if err != nil {
@@ -84,10 +83,10 @@ func neverTwo(f *fixture) {
 	var all sync.WaitGroup
 	for _, c := range f.clients() {
 		all.Go(func() {
-			for last := int32(-1); rounds.Load() < int32(f.Rounds) && !f.Failed(); {
+			for last, since := int32(-1), time.Now(); rounds.Load() < int32(f.Rounds) && !f.Failed(); {
 				if now := rounds.Load(); now != last {
-					last = now
-				} else if time.Since(begun) > 10*hang {
+					last, since = now, time.Now()
+				} else if time.Since(since) > f.Limit {
 					f.Errorf("no more rounds after %d", last)
 				}
 				if !one(c) {
