@@ -11,6 +11,9 @@ import (
 // is stopped.
 const flockLimit = 10 * time.Second
 
+// tryFlock is a variable for tests.
+var tryFlock = systemFlock
+
 // flock takes the flock of the directory, which excludes the other users of this package on this
 // machine. It opens the directory anew, because a flock belongs to an open file. exclusive is
 // false on a file system that has no flock.

@@ -7,5 +7,5 @@ import (
 	"os"
 )
 
-// tryFlock: a directory can't be locked here.
-func tryFlock(*os.File) (bool, error) { return false, errors.ErrUnsupported }
+// systemFlock: a directory can't be locked here.
+func systemFlock(*os.File) (bool, error) { return false, errors.ErrUnsupported }

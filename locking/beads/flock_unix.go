@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tryFlock takes the flock if it is free. Its error says that there is none here.
-func tryFlock(f *os.File) (bool, error) {
+// systemFlock takes the flock if it is free. Its error says that there is none here.
+func systemFlock(f *os.File) (bool, error) {
 	for {
 		switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err {
 		case unix.EINTR:
