@@ -48,7 +48,7 @@ func TestRemoveTakesWhatWasSeen(t *testing.T) {
 // TestRemovePutsBack: remove puts a lock back that has taken the place of the one that was seen,
 // whether it is another file or the same file with another content.
 func TestRemovePutsBack(t *testing.T) {
-	for name, body := range map[string]string{"overwritten": "new", "replaced": "old"} {
+	for name, body := range map[string]string{"overwritten": "odd", "replaced": "old"} {
 		b, c := seen(t)
 		if name == "replaced" {
 			if err := os.Rename(b.path, filepath.Join(b.dir, "kept")); err != nil { // with its inode number
