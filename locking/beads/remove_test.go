@@ -88,9 +88,7 @@ func TestPutBackKeepsBoth(t *testing.T) {
 // TestWithoutFlock: where the directory has no flock, a stale lock stays held, and a free one is
 // acquired and released.
 func TestWithoutFlock(t *testing.T) {
-	real := tryFlock
-	tryFlock = func(*os.File) (bool, error) { return false, errors.ErrUnsupported }
-	defer func() { tryFlock = real }()
+	noFlock(t)
 	b, _ := seen(t)
 	stale := `{"holder": "x", "pid": 2147483647, "hostname": "` + b.host + `", "started_at": "2025-10-25T12:00:00Z"}`
 	if err := os.WriteFile(b.path, []byte(stale), 0o600); err != nil {

@@ -138,7 +138,7 @@ func (b *table) Break(_ context.Context, seen *locking.Info, stale bool) (bool, 
 	return true, nil
 }
 
-// remove deletes the lock of a key, whoever holds it.
+// remove deletes the lock of a key with any token.
 func (b *table) remove(key string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

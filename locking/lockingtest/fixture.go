@@ -91,7 +91,7 @@ func (f *fixture) isLost(what string, err error) {
 	}
 }
 
-// returns calls a function that must return.
+// returns fails the test unless a function returns before the limit.
 func (f *fixture) returns(call func()) {
 	f.Helper()
 	done := make(chan struct{})
