@@ -126,7 +126,7 @@ func (b *Backend) remove(c *content) (bool, error) {
 	return false, cmp.Or(err, putBack(aside, b.path))
 }
 
-// putBack gives a file its name again. If another lock has the name, the file stays aside.
+// putBack returns a file to its name. If another lock has the name, the file stays aside.
 func putBack(aside, path string) error {
 	err := os.Link(aside, path)
 	if isNoLinks(err) {

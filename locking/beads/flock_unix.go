@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// systemFlock takes the flock if it is free. Its error says that there is none here.
+// systemFlock takes the flock if it is free. It returns an error if this file system has none.
 func systemFlock(f *os.File) (bool, error) {
 	for {
 		switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err {

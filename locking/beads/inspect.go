@@ -7,7 +7,7 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-// Inspect returns what the lock file says. If it can't be parsed, Acquired is the file's
+// Inspect returns the fields of the lock file. If it can't be parsed, Acquired is the file's
 // modification time.
 func (b *Backend) Inspect(ctx context.Context, key string) (*locking.Info, error) {
 	if err := b.check(ctx, key); err != nil {

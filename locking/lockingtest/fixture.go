@@ -129,7 +129,7 @@ func (f *fixture) becomesFree(c *client, key string) (h locking.Handle, at time.
 	return h, at
 }
 
-// dawdle gives the others time for a race that must not happen.
+// dawdle lets the others run, for a race that must not happen.
 func dawdle() {
 	for range 50 {
 		runtime.Gosched()
