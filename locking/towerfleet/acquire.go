@@ -41,13 +41,13 @@ func (b *Backend) Acquire(ctx context.Context, name string, ttl time.Duration) (
 	if err := CheckName(name); err != nil {
 		return none, err
 	}
-	seconds := int64((ttl + time.Second - 1) / time.Second)
-	if ttl == 0 {
-		seconds = int64(DefaultTTL / time.Second)
-	}
-	if ttl < 0 || seconds > maxTTL {
+	if ttl < 0 || ttl > maxTTL*time.Second {
 		return none, fmt.Errorf("ttl %s of lock %s: use 1s to %d days", ttl, name, maxTTL/86400)
 	}
+	if ttl == 0 {
+		ttl = DefaultTTL
+	}
+	seconds := int64((ttl + time.Second - 1) / time.Second)
 	h := locking.NewHandle(name, time.Duration(seconds)*time.Second)
 	start, err := b.take(ctx, h)
 	if err != nil {
@@ -216,7 +216,7 @@ func (b *Backend) confirm(ctx context.Context, h locking.Handle, rival *file) er
 	}
 	switch {
 	case rival.record == nil:
-		err = os.Remove(b.path(name))
+		err = remove(b.path(name))
 	case strings.HasSuffix(rival.path, ".lock.heartbeat.tmp"): // its mv must find it
 		_, err = b.replace(name, rival.data, func(f *file) bool { return b.mine(f, h) })
 	default:
@@ -239,7 +239,7 @@ func (b *Backend) undo(ctx context.Context, h locking.Handle) error {
 	defer unlock()
 	now, err := read(b.path(h.Key()), h.Key())
 	if err == nil && b.mine(now, h) {
-		err = os.Remove(b.path(h.Key()))
+		err = remove(b.path(h.Key()))
 	}
 	if err != nil {
 		return fmt.Errorf("lock file %s remains until it is stale: %w", b.path(h.Key()), err)

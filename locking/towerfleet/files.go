@@ -93,8 +93,12 @@ func write(path string, data []byte) error {
 	return err
 }
 
-// link is os.Link; tests take it away.
-var link = os.Link
+// Tests make these fail.
+var (
+	link     = os.Link
+	exchange = swap
+	remove   = os.Remove
+)
 
 // create makes the lock file of a name in one step. It reports false if there is one.
 func (b *Backend) create(name string, data []byte) (bool, error) {
@@ -117,9 +121,6 @@ func (b *Backend) create(name string, data []byte) (bool, error) {
 	}
 	return true, nil
 }
-
-// exchange is swap; tests take it away.
-var exchange = swap
 
 // replace puts new content in the place of the lock file that the caller has seen, if the file
 // in place satisfies old at the moment of the replacement. It reports false if it doesn't.

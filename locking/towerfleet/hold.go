@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/repolock/repolock/locking"
@@ -173,7 +172,7 @@ func (b *Backend) remove(ctx context.Context, h locking.Handle, state *holding) 
 			return false, err
 		}
 	}
-	if err := os.Remove(b.path(h.Key())); err != nil {
+	if err := remove(b.path(h.Key())); err != nil {
 		return false, fmt.Errorf("lock file %s wasn't removed; remove it by hand: %w", b.path(h.Key()), err)
 	}
 	return left <= 0, nil

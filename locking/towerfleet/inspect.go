@@ -111,7 +111,7 @@ func (b *Backend) removeStale(name string, now *file) (bool, error) {
 		return false, err
 	}
 	b.emitStolen(name, now)
-	if err := os.Remove(b.path(name)); err != nil {
+	if err := remove(b.path(name)); err != nil {
 		return false, fmt.Errorf("lock file %s was stolen, but not removed; remove it by hand: %w", b.path(name), err)
 	}
 	return true, nil
