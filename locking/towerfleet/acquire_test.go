@@ -228,6 +228,35 @@ func TestSwapsEnd(t *testing.T) {
 	})
 }
 
+// TestSwapsEndAtHeartbeat: while another's lock is being put back, a script writes a heartbeat into
+// ours. The other's lock is in place at the end.
+func TestSwapsEndAtHeartbeat(t *testing.T) {
+	in(t, func(w *world) {
+		b := w.backend(Options{Force: true})
+		w.write("n.lock", foreign("n", "req_1", time.Now().Add(-time.Hour), 900))
+		second := foreign("n", "req_2", time.Now(), 900)
+		swaps := 0
+		hook(t, &exchange, func(a, b string) error {
+			swaps++
+			switch swaps {
+			case 1:
+				w.write("n.lock", second)
+			case 2:
+				ours, err := beaten([]byte(w.read("n.lock")), time.Now().Add(time.Second))
+				if err != nil {
+					t.Error(err)
+				}
+				w.write("n.lock", string(ours))
+			}
+			return swap(a, b)
+		})
+		w.refused(b, "n")
+		if got := w.read("n.lock"); got != second || len(w.files()) != 1 {
+			t.Errorf("%s, %q", got, w.files())
+		}
+	})
+}
+
 // TestSettleSeesReplacement: a lock that a script's mv replaces after the acquisition isn't
 // acquired.
 func TestSettleSeesReplacement(t *testing.T) {
@@ -304,6 +333,9 @@ func TestRivals(t *testing.T) {
 			"nn.lock.req_1.tmp": foreign("nn", "req_1", time.Now(), 900), "n-m.lock.heartbeat.tmp": foreign("n-m", "req_1", time.Now(), 900),
 		} {
 			w.write(name, text)
+			if !strings.HasPrefix(name, "n.") {
+				continue // it is new, and of another lock
+			}
 			old := time.Now().Add(-DefaultTTL - time.Second)
 			if err := os.Chtimes(w.path(name), old, old); err != nil {
 				t.Fatal(err)
@@ -331,6 +363,30 @@ func TestCanceledAcquisition(t *testing.T) {
 		ctx, cancel := context.WithTimeout(w.Context(), DefaultSettle/2)
 		defer cancel()
 		if _, ok, err := b.TryLock(ctx, "n", 0); ok || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v %v", ok, err)
+		}
+		if files := w.files(); len(files) > 0 || len(w.events) > 0 {
+			t.Errorf("%q %v", files, w.events)
+		}
+	})
+}
+
+// leaping is a clock that a suspend of the machine makes leap.
+type leaping struct {
+	bubble
+	by *atomic.Int64
+}
+
+func (l leaping) Elapsed() time.Duration { return l.bubble.Elapsed() + time.Duration(l.by.Load()) }
+
+// TestSuspendedAcquisition: an acquirer that its machine suspends until the ttl is over has
+// nothing, and leaves nothing behind.
+func TestSuspendedAcquisition(t *testing.T) {
+	in(t, func(w *world) {
+		c := leaping{bubble{time.Now()}, new(atomic.Int64)}
+		b := w.backend(Options{Clock: c})
+		time.AfterFunc(DefaultSettle/2, func() { c.by.Store(int64(time.Hour)) })
+		if _, ok, err := b.TryLock(w.Context(), "n", time.Minute); ok || err == nil {
 			t.Errorf("%v %v", ok, err)
 		}
 		if files := w.files(); len(files) > 0 || len(w.events) > 0 {

@@ -201,7 +201,7 @@ func TestRelease(t *testing.T) {
 			if err := b.Release(w.Context(), h); !errors.Is(err, locking.ErrLost) {
 				t.Error(err)
 			}
-			if files := w.files(); len(files) > 0 || len(w.events) != 1 {
+			if files := w.files(); len(files) > 0 || len(w.events) != 1 || len(b.held) > 0 {
 				t.Fatalf("%q %v", files, w.events)
 			}
 			likeDocument(t, w.events[0], `"event": "lock_released"`, i+1)
@@ -256,6 +256,24 @@ func TestStaleHandle(t *testing.T) {
 			if err := second.Release(w.Context(), h); err != nil {
 				t.Error(err)
 			}
+		}
+	})
+}
+
+// TestOwnerIsRequest: a lock file of another request is another's, whatever else is in it.
+func TestOwnerIsRequest(t *testing.T) {
+	in(t, func(w *world) {
+		b := w.backend(Options{RequestID: "req_1"})
+		h := w.acquire(b, "n", 0)
+		text := strings.Replace(w.read("n.lock"), "req_1", "req_2", 1)
+		w.write("n.lock", text)
+		for name, err := range map[string]error{"renew": b.Renew(w.Context(), h), "release": b.Release(w.Context(), h)} {
+			if !errors.Is(err, locking.ErrLost) || !strings.Contains(err.Error(), "req_2") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if w.read("n.lock") != text {
+			t.Error("it was written")
 		}
 	})
 }
