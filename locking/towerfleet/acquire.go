@@ -180,9 +180,14 @@ func (b *Backend) settle(ctx context.Context, h locking.Handle) error {
 		if err != nil {
 			return errors.Join(err, b.undo(ctx, h))
 		}
-		if rival == nil || last {
-			return b.confirm(ctx, h, rival)
+		if rival != nil && !last {
+			continue
 		}
+		err = b.confirm(ctx, h, rival)
+		if held := (*HeldError)(nil); err != nil && !errors.As(err, &held) {
+			err = errors.Join(err, b.undo(ctx, h))
+		}
+		return err
 	}
 }
 

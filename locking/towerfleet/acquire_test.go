@@ -1,3 +1,5 @@
+//go:build unix
+
 package towerfleet
 
 import (
@@ -352,6 +354,32 @@ func TestRivals(t *testing.T) {
 		}
 		if info, err := b.Inspect(w.Context(), "n"); err != nil || info == nil || !strings.Contains(info.Holder, "req_1") {
 			t.Errorf("%+v %v", info, err)
+		}
+	})
+}
+
+// TestRivalNames: the name of a file doesn't break the line of a message.
+func TestRivalNames(t *testing.T) {
+	in(t, func(w *world) {
+		b := w.backend(Options{})
+		w.write("n.lock.a\n\x1b[2Jb.tmp", "")
+		if held := w.refused(b, "n"); strings.ContainsAny(held.Error(), "\n\x1b") {
+			t.Errorf("%q", held.Error())
+		}
+	})
+}
+
+// TestSettleFails: an acquirer that can't confirm its lock leaves nothing behind.
+func TestSettleFails(t *testing.T) {
+	in(t, func(w *world) {
+		b := w.backend(Options{})
+		hook(t, &exchange, func(string, string) error { return syscall.EIO })
+		time.AfterFunc(DefaultSettle/2, func() { w.write("n.lock.heartbeat.tmp", foreign("n", "req_1", time.Now(), 900)) })
+		if _, ok, err := b.TryLock(w.Context(), "n", 0); ok || !errors.Is(err, syscall.EIO) {
+			t.Errorf("%v %v", ok, err)
+		}
+		if files := w.files(); len(files) != 1 || files[0] != "n.lock.heartbeat.tmp" {
+			t.Errorf("%q", files)
 		}
 	})
 }

@@ -42,7 +42,8 @@ type Options struct {
 	Settle time.Duration
 	// Clock defaults to the machine's.
 	Clock clock.Clock
-	// Audit is called with each event, which marshals to the specification's JSON. See AuditTo.
+	// Audit is called with each event, which marshals to the specification's JSON. It must not
+	// call the Backend, and can be called concurrently. See AuditTo.
 	Audit func(event any)
 }
 
@@ -67,6 +68,7 @@ var (
 type holding struct {
 	acquired, renewed time.Duration // of the clock's Elapsed
 	failures          int           // consecutive, of heartbeats
+	lost              bool
 }
 
 // New returns the backend of a lock directory. It creates a missing one with mode 0700, and

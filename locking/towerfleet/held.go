@@ -13,7 +13,7 @@ import (
 // (section 6.3).
 type HeldError struct {
 	Name string
-	// Path is the lock file, or the temporary file of a request that is about to have the lock.
+	// Path is, safe to show, the lock file, or the temporary file of a request that is about to have the lock.
 	Path string
 	// Stale is set if the holder has let its ttl pass. Options.Force steals such a lock.
 	Stale bool
@@ -25,7 +25,7 @@ type HeldError struct {
 }
 
 func newHeld(name string, f *file, now time.Time) *HeldError {
-	e := &HeldError{Name: name, Path: f.path, Trouble: f.trouble, now: now}
+	e := &HeldError{Name: name, Path: text.Escape(f.path), Trouble: f.trouble, now: now}
 	if f.record != nil {
 		e.record, e.Stale = *f.record, f.record.stale(now)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/locking"
 )
 
@@ -20,6 +21,9 @@ func (b *Backend) Renew(ctx context.Context, h locking.Handle) error {
 	if state == nil {
 		return lost(h, "this handle doesn't have it")
 	}
+	if b.isLost(state) {
+		return lost(h, "an earlier heartbeat has found it lost")
+	}
 	start := b.opts.Clock.Elapsed()
 	err := b.beat(ctx, h, state)
 	b.mu.Lock()
@@ -27,7 +31,9 @@ func (b *Backend) Renew(ctx context.Context, h locking.Handle) error {
 	switch {
 	case err == nil:
 		state.renewed, state.failures = start, 0
-	case !errors.Is(err, locking.ErrLost):
+	case errors.Is(err, locking.ErrLost):
+		state.lost = true
+	default:
 		state.failures++
 		failures = state.failures
 	}
@@ -42,6 +48,14 @@ func (b *Backend) holding(h locking.Handle) *holding {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.held[h.Token()]
+}
+
+// isLost reports whether a heartbeat has found the lock lost. A wall clock that is set back
+// doesn't bring it back.
+func (b *Backend) isLost(state *holding) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return state.lost
 }
 
 func lost(h locking.Handle, why string) error {
@@ -60,7 +74,7 @@ func (b *Backend) own(h locking.Handle) (*file, error) {
 	case now.record == nil:
 		return nil, fmt.Errorf("lock file %s is held by this process, but can't be read: %s: it was left as it is", path, now.trouble)
 	case !b.mine(now, h):
-		return nil, lost(h, fmt.Sprintf("%s is now of %s on %s", path, now.record.RequestID, now.record.HostID))
+		return nil, lost(h, fmt.Sprintf("%s is now of %s on %s", path, now.record.RequestID, text.Or(now.record.HostID, "an unknown host")))
 	}
 	return now, nil
 }
@@ -175,5 +189,5 @@ func (b *Backend) remove(ctx context.Context, h locking.Handle, state *holding) 
 	if err := remove(b.path(h.Key())); err != nil {
 		return false, fmt.Errorf("lock file %s wasn't removed; remove it by hand: %w", b.path(h.Key()), err)
 	}
-	return left <= 0, nil
+	return left <= 0 || b.isLost(state), nil
 }

@@ -1,3 +1,5 @@
+//go:build unix
+
 package towerfleet
 
 import (
@@ -5,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -266,9 +269,10 @@ func TestOwnerIsRequest(t *testing.T) {
 		b := w.backend(Options{RequestID: "req_1"})
 		h := w.acquire(b, "n", 0)
 		text := strings.Replace(w.read("n.lock"), "req_1", "req_2", 1)
+		text = strings.Replace(text, `"host_id": "`, `"host_id": "a\n\u001b[2J`, 1)
 		w.write("n.lock", text)
 		for name, err := range map[string]error{"renew": b.Renew(w.Context(), h), "release": b.Release(w.Context(), h)} {
-			if !errors.Is(err, locking.ErrLost) || !strings.Contains(err.Error(), "req_2") {
+			if !errors.Is(err, locking.ErrLost) || !strings.Contains(err.Error(), "req_2") || strings.ContainsAny(err.Error(), "\n\x1b") {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -312,3 +316,29 @@ func TestReleaseRefreshes(t *testing.T) {
 		}
 	})
 }
+
+// TestLostStaysLost: a lock that expired by the wall clock stays lost when that clock is set back.
+func TestLostStaysLost(t *testing.T) {
+	in(t, func(w *world) {
+		c := set{bubble{time.Now()}, new(atomic.Int64)}
+		b := w.backend(Options{Clock: c})
+		h := w.acquire(b, "n", time.Minute)
+		for _, by := range []time.Duration{time.Hour, 0} {
+			c.by.Store(int64(by))
+			if err := b.Renew(w.Context(), h); !errors.Is(err, locking.ErrLost) {
+				t.Errorf("%s: %v", by, err)
+			}
+		}
+		if err := b.Release(w.Context(), h); !errors.Is(err, locking.ErrLost) || len(w.files()) > 0 {
+			t.Errorf("%v %q", err, w.files())
+		}
+	})
+}
+
+// set is a clock whose wall clock can be set.
+type set struct {
+	bubble
+	by *atomic.Int64
+}
+
+func (s set) Now() time.Time { return s.bubble.Now().Add(time.Duration(s.by.Load())) }
