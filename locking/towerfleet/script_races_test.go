@@ -1,0 +1,184 @@
+//go:build unix && programs
+
+package towerfleet
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/locking"
+)
+
+// until is a clock whose waits end when a script has ended: so Settle is longer than the
+// script takes, on a machine of any speed.
+type until struct {
+	clock.System
+	ended   <-chan struct{}
+	elapsed *atomic.Int64
+}
+
+func (u until) Elapsed() time.Duration { return time.Duration(u.elapsed.Load()) }
+
+func (u until) After(d time.Duration) <-chan time.Time {
+	at := make(chan time.Time, 1)
+	go func() {
+		<-u.ended
+		u.elapsed.Add(int64(d))
+		at <- time.Now()
+	}()
+	return at
+}
+
+// race starts a script, calls f when the script is at its nth command, and reports whether the
+// script succeeded. ended is closed when it ends.
+func (w *world) race(s script, commands string, nth int, f func(ended <-chan struct{})) bool {
+	w.Helper()
+	r, steps, err := os.Pipe()
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer r.Close()
+	var out bytes.Buffer
+	c := s.command(steps, commands)
+	c.Stdout, c.Stderr = &out, &out
+	err = c.Start()
+	steps.Close()
+	if err != nil {
+		w.Fatal(err)
+	}
+	lines := bufio.NewReader(r)
+	for range nth {
+		if _, err := lines.ReadString('\n'); err != nil {
+			break // it has fewer
+		}
+	}
+	ended, waited := make(chan struct{}), make(chan error, 1)
+	go func() {
+		_, _ = io.Copy(io.Discard, lines)
+		waited <- c.Wait()
+		close(ended)
+	}()
+	f(ended)
+	<-ended
+	return <-waited == nil
+}
+
+// steps is more than the commands of the script's acquisition.
+const steps = 50
+
+// TestScriptRaces: of a script and an acquirer that begins at any of the script's commands, never
+// both have the lock, and the one that believes that it has it can release it. Settle is
+// longer than the script takes. Of two scripts, both can have it, as the log shows.
+func TestScriptRaces(t *testing.T) {
+	w := outside(t)
+	s := w.script()
+	var ours, scripts, none int
+	for round := range 500 {
+		var h locking.Handle
+		var got bool
+		var b *Backend
+		theirs := w.race(s, "acquire_lock n req_script deploy 1", round%steps, func(ended <-chan struct{}) {
+			b = w.system(Options{Clock: until{ended: ended, elapsed: new(atomic.Int64)}, Settle: time.Second})
+			var err error
+			if h, got, err = b.TryLock(t.Context(), "n", time.Hour); err != nil {
+				t.Fatal(err)
+			}
+		})
+		switch {
+		case got && theirs:
+			t.Fatalf("round %d: both have it: %q", round, w.files())
+		case got:
+			ours++
+			if err := b.Release(t.Context(), h); err != nil {
+				t.Fatal(err)
+			}
+		case theirs:
+			scripts++
+			if out, err := s.run("release_lock n req_script"); err != nil || strings.Contains(out, "WARN") {
+				t.Fatalf("round %d: the script's lock: %s %v", round, out, err)
+			}
+		default:
+			none++
+		}
+		if files := w.files(); len(files) > 0 {
+			t.Fatalf("round %d: %q are left", round, files)
+		}
+	}
+	t.Logf("500 races: ours %d, the script %d, none %d, both 0", ours, scripts, none)
+}
+
+// TestScriptsAlone logs how often two of the script both have the lock.
+func TestScriptsAlone(t *testing.T) {
+	w := outside(t)
+	w.system(Options{})
+	s := w.script()
+	both := 0
+	for round := range steps {
+		var second bool
+		first := w.race(s, "acquire_lock n req_1 deploy 1", round, func(<-chan struct{}) {
+			_, err := s.run("acquire_lock n req_2 deploy 1")
+			second = err == nil
+		})
+		if first && second {
+			both++
+		}
+		for _, name := range w.files() {
+			if err := os.Remove(w.path(name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	t.Logf("%d races of two scripts: both %d times", steps, both)
+}
+
+// TestHeartbeatRacesScriptsSteal: a script that steals as section 6.3 tells has the lock
+// afterwards, however our heartbeats come between. Our clock is an hour late, so that our lock is
+// live for us and stale for the script.
+func TestHeartbeatRacesScriptsSteal(t *testing.T) {
+	w := outside(t)
+	s := w.script()
+	var lost int
+	for round := range 100 {
+		b := w.system(Options{Clock: late{}})
+		h := w.acquire(b, "n", 0)
+		theirs := w.race(s, `is_lock_stale $LOCK_DIR/n.lock && rm $LOCK_DIR/n.lock && acquire_lock n req_thief deploy 1`, round%steps, func(ended <-chan struct{}) {
+			for beating := true; beating; {
+				select {
+				case <-ended:
+					beating = false
+				default:
+				}
+				if err := b.Renew(t.Context(), h); err != nil {
+					if !errors.Is(err, locking.ErrLost) {
+						t.Fatal(err)
+					}
+					lost++
+					break
+				}
+			}
+		})
+		if text := w.read("n.lock"); !theirs || !strings.Contains(text, "req_thief") {
+			t.Fatalf("round %d: the thief succeeded: %v: %s", round, theirs, text)
+		}
+		if err := b.Release(t.Context(), h); !errors.Is(err, locking.ErrLost) {
+			t.Fatal(err)
+		}
+		if files := w.files(); len(files) != 1 || os.Remove(w.path("n.lock")) != nil {
+			t.Fatalf("round %d: %q", round, files)
+		}
+	}
+	t.Logf("%d heartbeats saw the loss", lost)
+}
+
+// late is a clock an hour behind.
+type late struct{ clock.System }
+
+func (late) Now() time.Time { return time.Now().Add(-time.Hour) }
