@@ -74,45 +74,103 @@ func (w *world) race(s script, commands string, nth int, f func(ended <-chan str
 // steps is more than the commands of the script's acquisition.
 const steps = 50
 
+// newMv makes mv that of coreutils 9.2 and later, which fails if -n has kept it from moving.
+const newMv = `mv() { command mv "$@" && [[ ! -e "$2" ]]; }; `
+
 // TestScriptRaces: of a script and an acquirer that begins at any of the script's commands, never
 // both have the lock, and the one that believes that it has it can release it. Settle is
-// longer than the script takes. Of two scripts, both can have it, as the log shows.
+// longer than the script takes.
 func TestScriptRaces(t *testing.T) {
+	for _, c := range []struct {
+		name, mv string
+		rounds   int
+	}{{"installed mv", "", 500}, {"new mv", newMv, 200}} {
+		t.Run(c.name, func(t *testing.T) {
+			w := outside(t)
+			s, won := w.script(), map[string]int{}
+			for round := range c.rounds {
+				won[w.scriptRace(s, c.mv, round%steps)]++
+				if files := w.files(); len(files) > 0 {
+					t.Fatalf("round %d: %q are left", round, files)
+				}
+			}
+			t.Logf("%d races, and who had the lock: %v", c.rounds, won)
+		})
+	}
+}
+
+// scriptRace is a race of the script and us. It returns who had the lock, and releases it.
+func (w *world) scriptRace(s script, mv string, nth int) string {
+	w.Helper()
+	var h locking.Handle
+	var ours bool
+	var b *Backend
+	theirs := w.race(s, mv+"acquire_lock n req_script deploy 1", nth, func(ended <-chan struct{}) {
+		b = w.system(Options{Clock: until{ended: ended, elapsed: new(atomic.Int64)}, Settle: time.Second})
+		var err error
+		if h, ours, err = b.TryLock(w.Context(), "n", time.Hour); err != nil {
+			w.Fatal(err)
+		}
+	})
+	switch {
+	case ours && theirs:
+		w.Fatalf("both have it: %q", w.files())
+	case ours:
+		if err := b.Release(w.Context(), h); err != nil {
+			w.Fatal(err)
+		}
+		return "ours"
+	case theirs:
+		if out, err := s.run("release_lock n req_script"); err != nil || strings.Contains(out, "WARN") {
+			w.Fatalf("the script's lock: %s %v", out, err)
+		}
+		return "script"
+	}
+	return "none"
+}
+
+// oldMv is the mv -n of coreutils before 8.30: it looks, and then renames over what has appeared
+// meanwhile. This one waits until something has.
+const oldMv = `mv() { [[ -e "$3" ]] && return; echo looked >&3; until [[ -e "$3" ]]; do :; done; command mv -f "$2" "$3"; }; `
+
+// TestOldMv: a script whose mv has looked before our lock appears replaces it, and we don't
+// acquire it.
+func TestOldMv(t *testing.T) {
 	w := outside(t)
 	s := w.script()
-	var ours, scripts, none int
-	for round := range 500 {
-		var h locking.Handle
-		var got bool
-		var b *Backend
-		theirs := w.race(s, "acquire_lock n req_script deploy 1", round%steps, func(ended <-chan struct{}) {
-			b = w.system(Options{Clock: until{ended: ended, elapsed: new(atomic.Int64)}, Settle: time.Second})
-			var err error
-			if h, got, err = b.TryLock(t.Context(), "n", time.Hour); err != nil {
-				t.Fatal(err)
-			}
-		})
-		switch {
-		case got && theirs:
-			t.Fatalf("round %d: both have it: %q", round, w.files())
-		case got:
-			ours++
-			if err := b.Release(t.Context(), h); err != nil {
-				t.Fatal(err)
-			}
-		case theirs:
-			scripts++
-			if out, err := s.run("release_lock n req_script"); err != nil || strings.Contains(out, "WARN") {
-				t.Fatalf("round %d: the script's lock: %s %v", round, out, err)
-			}
-		default:
-			none++
-		}
-		if files := w.files(); len(files) > 0 {
-			t.Fatalf("round %d: %q are left", round, files)
-		}
+	r, steps, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Logf("500 races: ours %d, the script %d, none %d, both 0", ours, scripts, none)
+	defer r.Close()
+	c, ended := s.command(steps, oldMv+"acquire_lock n req_script deploy 1"), make(chan struct{})
+	failed := make(chan error, 1)
+	hook(t, &link, func(temp, path string) error { // between our look and our link
+		err := c.Start()
+		steps.Close()
+		if err != nil {
+			return err
+		}
+		lines := bufio.NewReader(r)
+		for line := ""; line != "looked\n"; {
+			if line, err = lines.ReadString('\n'); err != nil {
+				return err
+			}
+		}
+		go func() {
+			_, _ = io.Copy(io.Discard, lines)
+			failed <- c.Wait()
+			close(ended)
+		}()
+		return os.Link(temp, path)
+	})
+	b := w.system(Options{Clock: until{ended: ended, elapsed: new(atomic.Int64)}, Settle: time.Second})
+	if held := w.refused(b, "n"); held.record.RequestID != "req_script" || !strings.Contains(w.read("n.lock"), "req_script") {
+		t.Errorf("%v", held)
+	}
+	if err := <-failed; err != nil {
+		t.Error(err)
+	}
 }
 
 // TestScriptsAlone logs how often two of the script both have the lock.
