@@ -139,8 +139,8 @@ func (b *Backend) content(h locking.Handle) ([]byte, error) {
 	return append(data, '\n'), err
 }
 
-// digest is what a lock file has of a handle's token. Of two handles of one request it tells
-// which one has the lock; the token itself would let each reader release it.
+// digest is what a lock file has of a handle's token. It distinguishes two handles of one
+// request. The token itself would let each reader release the lock.
 func digest(token string) string {
 	sum := sha256.Sum256([]byte("repolock tower-fleet handle\x00" + token))
 	return hex.EncodeToString(sum[:16])
@@ -168,7 +168,8 @@ func sameHandle(f *file, data []byte, name string) bool {
 
 // settle waits until a script that hadn't seen our lock has ended its mv, and then looks who has
 // the lock. A temporary file that is there at the first look can be that of a script that is
-// about to give up. One that is still there at the second isn't.
+// about to give up. If it is still there at the second look, its script believes that it has the
+// lock.
 func (b *Backend) settle(ctx context.Context, h locking.Handle) error {
 	for last := false; ; last = true {
 		if wait := min(b.opts.Settle, h.TTL()/3); wait > 0 {

@@ -23,7 +23,7 @@ const DefaultSettle = time.Second
 
 // Options describe the execution that takes locks. The zero Options work.
 type Options struct {
-	// Actor, Intent and IntentVersion are shown to those who find the lock. They default to
+	// Actor, Intent and IntentVersion are shown to a process that finds the lock. They default to
 	// "repolock", "command" and "0".
 	Actor, Intent, IntentVersion string
 	// HostID defaults to the host's name, and RequestID to req_ and random characters. The
@@ -99,6 +99,9 @@ func New(dir string, opts Options) (*Backend, error) {
 
 // prepare creates and checks the directory.
 func (b *Backend) prepare() error {
+	if !hasFlock {
+		return fmt.Errorf("lock directory %s can't be used: this system has no flock", b.dir)
+	}
 	if b.opts.Mode != Observe {
 		if err := os.MkdirAll(b.dir, 0o700); err != nil {
 			return fmt.Errorf("lock directory %s can't be created: %w", b.dir, err)
@@ -122,7 +125,7 @@ func (b *Backend) prepare() error {
 	}
 	defer f.Close()
 	if _, err := tryFlock(f); err != nil {
-		return fmt.Errorf("lock directory %s is on a system without flock: put it on a local file system: %w", b.dir, err)
+		return fmt.Errorf("lock directory %s can't be locked by flock: put it on a local file system: %w", b.dir, err)
 	}
 	return nil
 }

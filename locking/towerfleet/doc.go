@@ -25,6 +25,7 @@
 //     of a live request may lie beside it. If one does, the acquirer moves that file over its own
 //     lock, which ends the script's acquisition as the script believes it has ended, and is
 //     refused.
+//     Settle delays each acquisition; without it, only repolocks can share the directory.
 //   - A heartbeat swaps the new file with the old one in one step (RENAME_EXCHANGE), and looks at
 //     the file that it got: if that isn't its own lock, because another program has stolen it
 //     between the look and the swap, it swaps them back. A steal does the same. There is no
@@ -38,6 +39,7 @@
 //     passed, runs beside us if its mv is older than 9.2. Two scripts run beside each other in
 //     the same way, without any Settle.
 //   - A temporary file that a killed script left blocks the lock until the request in it is stale.
+//     One that can't be read blocks it for DefaultTTL after its last change.
 //     If a script ends before Settle passes and its mv is older than 9.2, its lock can stay as that
 //     of a crashed holder does.
 //   - Another program that steals deletes the file and creates its own, after a look that can be

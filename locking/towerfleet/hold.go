@@ -124,7 +124,7 @@ func (b *Backend) Release(ctx context.Context, h locking.Handle) error {
 	return b.ReleaseAfter(ctx, h, Success)
 }
 
-// Result is how an execution has ended: nil failed steps are a success.
+// Result is how an execution has ended. The zero Result is Success.
 type Result struct {
 	failed bool
 	step   string
@@ -139,7 +139,7 @@ func Failure(step string) Result { return Result{true, step} }
 // ReleaseAfter is Release after an execution with a result (section 8.2). It removes the file
 // only if that is still the handle's. It returns locking.ErrLost if it isn't, and also if the
 // ttl had passed, so that another program might have run: the file is removed then. After
-// another error, of which lock_release_failed tells, the handle can be released again.
+// another error ReleaseAfter emits lock_release_failed, and the handle can be released again.
 func (b *Backend) ReleaseAfter(ctx context.Context, h locking.Handle, result Result) error {
 	state := b.holding(h)
 	if state == nil {

@@ -197,7 +197,7 @@ func TestScriptsAlone(t *testing.T) {
 	t.Logf("%d races of two scripts: both %d times", steps, both)
 }
 
-// TestHeartbeatRacesScriptsSteal: a script that steals as section 6.3 tells has the lock
+// TestHeartbeatRacesScriptsSteal: a script that steals by section 6.3 has the lock
 // afterwards, however our heartbeats come between. Our clock is an hour late, so that our lock is
 // live for us and stale for the script.
 func TestHeartbeatRacesScriptsSteal(t *testing.T) {

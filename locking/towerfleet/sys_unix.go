@@ -9,6 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+const hasFlock = true
+
 // tryFlock takes the flock of an open file if it is free.
 func tryFlock(f *os.File) (bool, error) {
 	for {
