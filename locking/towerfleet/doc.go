@@ -17,9 +17,9 @@
 // The script takes no flock. So these rules hold besides:
 //
 //   - The script's "mv -n" is no atomic creation. GNU mv before 8.30 looks, and then renames over
-//     what has appeared meanwhile; later ones do the same if the file vanishes under them. mv
-//     before 9.2 exits with 0 if it has moved nothing, and the script believes that it has the
-//     lock. But its temporary file NAME.lock.REQUEST.tmp exists as long as mv can still
+//     what has appeared meanwhile; later ones can do the same if the file vanishes under them.
+//     And mv exits with 0 if it has moved nothing, except that of coreutils 9.2 to 9.4: then the
+//     script believes that it has the lock. But its temporary file NAME.lock.REQUEST.tmp exists as long as mv can still
 //     replace something, and stays behind if mv moved nothing. So an acquirer creates the lock,
 //     waits for Options.Settle, and then looks: the file must be its own, and no temporary file
 //     of a live request may lie beside it. If one does, the acquirer moves that file over its own
@@ -36,12 +36,12 @@
 // What remains:
 //
 //   - A script that has seen no lock file, and writes its temporary file only after Settle has
-//     passed, runs beside us if its mv is older than 9.2. Two scripts run beside each other in
+//     passed, runs beside us if its mv exits with 0. Two scripts run beside each other in
 //     the same way, without any Settle.
 //   - A temporary file that a killed script left blocks the lock until the request in it is stale.
 //     One that can't be read blocks it for DefaultTTL after its last change.
-//     If a script ends before Settle passes and its mv is older than 9.2, its lock can stay as that
-//     of a crashed holder does.
+//     If a script ends before Settle passes and its mv moved nothing, its lock can stay as that of a
+//     crashed holder does.
 //   - Another program that steals deletes the file and creates its own, after a look that can be
 //     old by then. Renew notices it, after at most a heartbeat's interval.
 //   - The script's update_heartbeat doesn't look at the owner. One that was suspended with a stale
