@@ -1,0 +1,89 @@
+// Package locking is the capability "only one caller at a time": a lock on a string key that
+// some backend keeps. Each backend is a package below this one.
+//
+// Contention is no failure: TryLock reports that another holder has the lock without an error.
+// An error is for a backend that is broken.
+package locking
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"time"
+)
+
+// Backend keeps locks. Its methods can be called concurrently.
+type Backend interface {
+	// TryLock acquires the lock of a key, and doesn't wait. ok is false if another holder has
+	// it. After an error nothing is held: what TryLock might have stored is taken down, or
+	// expires after ttl.
+	TryLock(ctx context.Context, key string, ttl time.Duration) (h Handle, ok bool, err error)
+	// Renew makes the lock last for another ttl. It returns ErrLost if the lock is certainly
+	// lost. After another error it isn't known; the lock lasts until its ttl is over.
+	Renew(ctx context.Context, h Handle) error
+	// Release frees the lock of a handle, and never the lock of another handle. It returns
+	// ErrLost if the handle's lock was lost before.
+	Release(ctx context.Context, h Handle) error
+	// Cleanup removes what expired locks have left behind. Most backends have nothing to do.
+	Cleanup(ctx context.Context) error
+}
+
+// ErrLost is returned when the lock of a handle is no longer held.
+var ErrLost = errors.New("lock lost")
+
+// ErrKey is returned for a key that the backend can't have.
+var ErrKey = errors.New("no key of this backend")
+
+// Handle is a lock that was acquired. It is opaque: only the backend that returned it knows
+// what its token means. The zero Handle is no lock.
+type Handle struct {
+	key, token string
+	ttl        time.Duration
+}
+
+// NewHandle returns a handle with a new random token, for backends.
+func NewHandle(key string, ttl time.Duration) Handle {
+	return Handle{key, rand.Text(), ttl}
+}
+
+// Key returns the key of the lock.
+func (h Handle) Key() string { return h.key }
+
+// TTL returns how long the lock lasts without a renewal.
+func (h Handle) TTL() time.Duration { return h.ttl }
+
+// Token returns the random token, for backends. A caller that knows the token of another
+// holder can release its lock.
+func (h Handle) Token() string { return h.token }
+
+// String returns the key: a token doesn't belong into logs.
+func (h Handle) String() string { return h.key }
+
+// Info describes the holder of a lock, as far as the backend knows it.
+type Info struct {
+	Key string
+	// Holder names the program or the request, Host its machine, PID its process. A pid is
+	// for people, unless the backend's format says that it is a condition.
+	Holder, Host string
+	PID          int
+	// Acquired and Renewed are of the clocks that the backend's format uses.
+	Acquired, Renewed time.Time
+	TTL               time.Duration
+	// Stale is set if the holder has certainly ended, or has let its ttl pass.
+	Stale bool
+	// Trouble says why the lock can't be read. Such a lock is held.
+	Trouble string
+}
+
+// Inspector is implemented by backends that know holders.
+type Inspector interface {
+	// Inspect returns the holder of a key's lock, or nil if the lock is free. It writes nothing.
+	Inspect(ctx context.Context, key string) (*Info, error)
+}
+
+// Breaker is implemented by backends whose locks can be broken.
+type Breaker interface {
+	// Break removes the lock that Inspect has described, if it is unchanged. stale restricts it
+	// to a stale lock. It reports whether it has removed the lock.
+	Break(ctx context.Context, seen *Info, stale bool) (bool, error)
+}

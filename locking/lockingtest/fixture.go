@@ -1,0 +1,137 @@
+package lockingtest
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/repolock/repolock/locking"
+)
+
+// fixture has three clients of the storage and the key that a test uses.
+type fixture struct {
+	*testing.T
+	Config
+	key     string
+	a, b, c *client
+}
+
+// client notes what it holds, so that a test that fails leaves no lock for the next.
+type client struct {
+	locking.Backend
+	mu   sync.Mutex
+	held map[locking.Handle]bool
+}
+
+func (f *fixture) client() *client {
+	c := &client{Backend: f.New(f.T), held: make(map[locking.Handle]bool)}
+	f.Cleanup(func() {
+		for h := range c.held {
+			_ = c.Backend.Release(context.Background(), h)
+		}
+	})
+	return c
+}
+
+// TryLock notes the lock.
+func (c *client) TryLock(ctx context.Context, key string, ttl time.Duration) (locking.Handle, bool, error) {
+	h, ok, err := c.Backend.TryLock(ctx, key, ttl)
+	if ok {
+		c.mu.Lock()
+		c.held[h] = true
+		c.mu.Unlock()
+	}
+	return h, ok, err
+}
+
+// Release forgets the lock.
+func (c *client) Release(ctx context.Context, h locking.Handle) error {
+	err := c.Backend.Release(ctx, h)
+	if err == nil {
+		c.mu.Lock()
+		delete(c.held, h)
+		c.mu.Unlock()
+	}
+	return err
+}
+
+// acquire acquires a lock that must be free.
+func (f *fixture) acquire(c *client, key string, ttl time.Duration) locking.Handle {
+	f.Helper()
+	h, ok, err := c.TryLock(f.Context(), key, ttl)
+	if !ok || err != nil {
+		f.Fatalf("%q must be free: acquired %v, %v", key, ok, err)
+	}
+	return h
+}
+
+func (f *fixture) release(c *client, h locking.Handle) {
+	f.Helper()
+	if err := c.Release(f.Context(), h); err != nil {
+		f.Fatalf("release of a held lock: %v", err)
+	}
+}
+
+// refused checks that a lock is held by another holder.
+func (f *fixture) refused(c *client, key string) {
+	f.Helper()
+	if _, ok, err := c.TryLock(f.Context(), key, long); ok || err != nil {
+		f.Errorf("%q must be held: acquired %v, %v", key, ok, err)
+	}
+}
+
+// isLost checks an error.
+func (f *fixture) isLost(what string, err error) {
+	f.Helper()
+	if !errors.Is(err, locking.ErrLost) {
+		f.Errorf("%s: %v, want ErrLost", what, err)
+	}
+}
+
+// returns fails the test unless a function returns before the limit.
+func (f *fixture) returns(call func()) {
+	f.Helper()
+	done := make(chan struct{})
+	go func() { defer close(done); call() }()
+	select {
+	case <-done:
+	case <-time.After(f.Limit):
+		f.Fatal("the backend doesn't return")
+	}
+}
+
+// pass lets a time pass.
+func (f *fixture) pass(d time.Duration) {
+	if f.Advance != nil {
+		f.Advance(d)
+		return
+	}
+	<-time.After(d)
+}
+
+// becomesFree waits until a lock is free, and acquires it. It returns when it was acquired.
+func (f *fixture) becomesFree(c *client, key string) (h locking.Handle, at time.Time) {
+	f.Helper()
+	for limit := time.Now().Add(f.Limit); time.Now().Before(limit); {
+		h, ok, err := c.TryLock(f.Context(), key, long)
+		if err != nil {
+			f.Fatal(err)
+		}
+		if ok {
+			return h, time.Now()
+		}
+		f.pass(f.TTL / 50)
+	}
+	f.Fatalf("%q doesn't become free", key)
+	return h, at
+}
+
+// dawdle lets the others run, for a race that must not happen.
+func dawdle() {
+	for range 50 {
+		runtime.Gosched()
+	}
+}

@@ -1,0 +1,106 @@
+// Package lockingtest checks that a backend keeps the contract of locking.Backend.
+//
+//	func TestConformance(t *testing.T) {
+//		dir := t.TempDir()
+//		lockingtest.Run(t, lockingtest.Config{
+//			New: func(t *testing.T) locking.Backend { return newClient(t, dir) },
+//		})
+//	}
+//
+// Each rule is a subtest, and none is skipped: if a backend declares that its locks don't
+// expire, the subtest checks that they don't.
+package lockingtest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/repolock/repolock/locking"
+)
+
+// Config has the backend under test.
+type Config struct {
+	// New returns a client of its own, as another process would have it. All clients of a
+	// Run use the same storage, on which no lock is held when Run begins.
+	New func(t *testing.T) locking.Backend
+	// Keys are valid keys; "a" and "b" if there are none. With one key, the suite
+	// can't check that keys are independent.
+	Keys []string
+	// BadKeys are keys that the backend must refuse.
+	BadKeys []string
+	// Expires declares that a lock ends when its ttl is over. TTL is the ttl that the
+	// suite waits out then, as short as the backend can measure; one second if it is 0.
+	Expires bool
+	TTL     time.Duration
+	// Advance moves the backend's clock. If it is nil, the suite waits.
+	Advance func(d time.Duration)
+	// Rounds is the number of contended rounds, 1000 if it is 0. Clients is the number of
+	// clients that contend, 6 if it is 0.
+	Rounds, Clients int
+	// Limit is how long the suite waits for what must come, a minute if it is 0.
+	Limit time.Duration
+}
+
+// suite is the contract, rule by rule.
+var suite = []struct {
+	rule string
+	test func(*fixture)
+}{
+	{"a free lock is acquired", freeIsAcquired},
+	{"contention is no error", contentionIsNoError},
+	{"keys are independent", keysAreIndependent},
+	{"bad keys are ErrKey", badKeys},
+	{"a handle has its key and ttl and a token of its own", handles},
+
+	{"release frees at once", releaseFrees},
+	{"double release is ErrLost", doubleRelease},
+	{"a zero handle is ErrLost", zeroHandle},
+	{"a stale handle never renews", staleNeverRenews},
+	{"a stale handle never releases", staleNeverReleases},
+
+	{"an ended context acquires nothing", endedContext},
+	{"an ended context loses no lock", endedContextRenews},
+	{"a context that ends meanwhile leaves nothing", contextEndsMeanwhile},
+
+	{"a lock lasts for its ttl", lasts},
+	{"expiry frees", expiryFrees},
+	{"renew extends", renewExtends},
+	{"an expired handle is ErrLost", expiredHandle},
+	{"cleanup frees no held lock", cleanupKeeps},
+
+	{"inspect shows a held lock alone", inspectShows},
+	{"break removes only what was seen", breakRemovesSeen},
+
+	{"a round has one winner", oneWinner},
+	{"never two holders", neverTwo},
+}
+
+// long is the ttl of locks that must not expire in a test.
+const long = 10 * time.Minute
+
+// Run runs all subtests, one after the other.
+func Run(t *testing.T, c Config) {
+	t.Helper()
+	if len(c.Keys) == 0 {
+		c.Keys = []string{"a", "b"}
+	}
+	if c.TTL == 0 {
+		c.TTL = time.Second
+	}
+	if c.Rounds == 0 {
+		c.Rounds = 1000
+	}
+	if c.Limit == 0 {
+		c.Limit = time.Minute
+	}
+	if c.Clients == 0 {
+		c.Clients = 6
+	}
+	for _, s := range suite {
+		t.Run(s.rule, func(t *testing.T) {
+			f := &fixture{T: t, Config: c, key: c.Keys[0]}
+			f.a, f.b, f.c = f.client(), f.client(), f.client()
+			s.test(f)
+		})
+	}
+}

@@ -1,0 +1,140 @@
+// Package memory keeps locks in the memory of one process. Another process doesn't see them.
+//
+// It serves tests, programs of one instance, and callers that fall back from a backend that
+// isn't configured. A process that ends takes its locks with it.
+package memory
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/locking"
+)
+
+// Backend is a locking.Backend and a locking.Inspector. Its methods can be called concurrently,
+// and wait only for each other. A second client of the same locks is a copy of the pointer.
+type Backend struct {
+	clock clock.Clock
+
+	mu    sync.Mutex
+	locks map[string]lock
+}
+
+// lock is an entry of the table. Its deadline is on the clock's Elapsed.
+type lock struct {
+	handle            locking.Handle
+	acquired, renewed time.Time
+	deadline          time.Duration
+}
+
+var (
+	_ locking.Backend   = (*Backend)(nil)
+	_ locking.Inspector = (*Backend)(nil)
+)
+
+// New returns a backend without locks. A nil clock is the machine's.
+func New(c clock.Clock) *Backend {
+	if c == nil {
+		c = clock.System{}
+	}
+	return &Backend{clock: c, locks: make(map[string]lock)}
+}
+
+// TryLock acquires the lock of any key that isn't empty. The ttl must be positive.
+func (b *Backend) TryLock(ctx context.Context, key string, ttl time.Duration) (locking.Handle, bool, error) {
+	if err := check(ctx, key); err != nil {
+		return locking.Handle{}, false, err
+	}
+	if ttl <= 0 {
+		return locking.Handle{}, false, fmt.Errorf("lock %q: the ttl must be positive, not %v", key, ttl)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.sweep()
+	if _, held := b.locks[key]; held {
+		return locking.Handle{}, false, nil
+	}
+	h, now := locking.NewHandle(key, ttl), b.clock.Now()
+	b.locks[key] = lock{h, now, now, b.clock.Elapsed() + ttl}
+	return h, true, nil
+}
+
+// Renew makes the lock last for another ttl from now.
+func (b *Backend) Renew(ctx context.Context, h locking.Handle) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l, err := b.find(h)
+	if err != nil {
+		return err
+	}
+	l.renewed, l.deadline = b.clock.Now(), b.clock.Elapsed()+h.TTL()
+	b.locks[h.Key()] = l
+	return nil
+}
+
+// Release frees the lock. It doesn't look at the context, because it doesn't wait.
+func (b *Backend) Release(_ context.Context, h locking.Handle) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, err := b.find(h); err != nil {
+		return err
+	}
+	delete(b.locks, h.Key())
+	return nil
+}
+
+// Cleanup removes expired locks, as every other method does.
+func (b *Backend) Cleanup(ctx context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.sweep()
+	return ctx.Err()
+}
+
+// Inspect returns the times of a lock. Its holder is a part of this process, without a name.
+func (b *Backend) Inspect(ctx context.Context, key string) (*locking.Info, error) {
+	if err := check(ctx, key); err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.sweep()
+	l, held := b.locks[key]
+	if !held {
+		return nil, nil
+	}
+	return &locking.Info{Key: key, Acquired: l.acquired, Renewed: l.renewed, TTL: l.handle.TTL()}, nil
+}
+
+// find returns the lock of a handle, or ErrLost.
+func (b *Backend) find(h locking.Handle) (lock, error) {
+	b.sweep()
+	l, held := b.locks[h.Key()]
+	if !held || l.handle.Token() != h.Token() {
+		return lock{}, fmt.Errorf("lock %q: %w", h.Key(), locking.ErrLost)
+	}
+	return l, nil
+}
+
+// sweep removes the locks whose ttl is over.
+func (b *Backend) sweep() {
+	now := b.clock.Elapsed()
+	for key, l := range b.locks {
+		if now >= l.deadline {
+			delete(b.locks, key)
+		}
+	}
+}
+
+func check(ctx context.Context, key string) error {
+	if key == "" {
+		return fmt.Errorf("%w: it is empty", locking.ErrKey)
+	}
+	return ctx.Err()
+}

@@ -1,0 +1,60 @@
+package memory_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/repolock/repolock/locking"
+	"github.com/repolock/repolock/locking/lockingtest"
+	"github.com/repolock/repolock/locking/memory"
+)
+
+// hands is a clock that only a test moves.
+type hands struct{ at atomic.Int64 }
+
+func (c *hands) Now() time.Time                       { return time.Unix(1e9, c.at.Load()) }
+func (c *hands) Elapsed() time.Duration               { return time.Duration(c.at.Load()) }
+func (c *hands) After(time.Duration) <-chan time.Time { return nil }
+
+// TestConformance: the backend keeps the contract.
+func TestConformance(t *testing.T) {
+	c := new(hands)
+	b := memory.New(c)
+	lockingtest.Run(t, lockingtest.Config{
+		New:     func(*testing.T) locking.Backend { return b },
+		TTL:     time.Minute,
+		Expires: true,
+		Advance: func(d time.Duration) { c.at.Add(int64(d)) },
+		BadKeys: []string{""},
+	})
+}
+
+// TestInspectTimes: Inspect returns when a lock was acquired and when it was renewed.
+func TestInspectTimes(t *testing.T) {
+	c := new(hands)
+	b := memory.New(c)
+	h, ok, err := b.TryLock(t.Context(), "k", time.Minute)
+	if !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	acquired := c.Now()
+	c.at.Add(int64(time.Second))
+	if err := b.Renew(t.Context(), h); err != nil {
+		t.Fatal(err)
+	}
+	got, err := b.Inspect(t.Context(), "k")
+	want := locking.Info{Key: "k", Acquired: acquired, Renewed: acquired.Add(time.Second), TTL: time.Minute}
+	if err != nil || got == nil || *got != want {
+		t.Errorf("%+v, %v, want %+v", got, err, want)
+	}
+}
+
+// TestTTLIsPositive: a lock that is over before it begins isn't acquired.
+func TestTTLIsPositive(t *testing.T) {
+	for _, ttl := range []time.Duration{0, -1} {
+		if _, ok, err := memory.New(nil).TryLock(t.Context(), "k", ttl); ok || err == nil {
+			t.Errorf("ttl %v: %v, %v", ttl, ok, err)
+		}
+	}
+}

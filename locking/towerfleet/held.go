@@ -1,0 +1,92 @@
+package towerfleet
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/repolock/repolock/internal/text"
+)
+
+// HeldError is returned by Acquire when another holder has the lock, also if that lock is stale
+// or can't be read. Its JSON is the specification's lock_blocked (section 4.4) or lock_stale
+// (section 6.3).
+type HeldError struct {
+	Name string
+	// Path is, safe to show, the lock file, or the temporary file of a request that is about to have the lock.
+	Path string
+	// Stale is set if the holder has let its ttl pass. Options.Force steals such a lock.
+	Stale bool
+	// Trouble says why the file can't be read. Such a lock is held, and is never written.
+	Trouble string
+
+	record record // zero if Trouble is set
+	now    time.Time
+}
+
+func newHeld(name string, f *file, now time.Time) *HeldError {
+	e := &HeldError{Name: name, Path: text.Escape(f.path), Trouble: f.trouble, now: now}
+	if f.record != nil {
+		e.record, e.Stale = *f.record, f.record.stale(now)
+	}
+	return e
+}
+
+func (e *HeldError) Error() string {
+	if e.Trouble != "" {
+		return fmt.Sprintf("lock %s is held: %s can't be read: %s: look at the file, and remove it if no execution uses it",
+			e.Name, e.Path, e.Trouble)
+	}
+	r := &e.record
+	holder := fmt.Sprintf("%s, intent %s, by %s on %s (pid %d)", r.RequestID, text.Or(r.Intent, "unknown"),
+		text.Or(r.Actor, "unknown"), text.Or(r.HostID, "unknown"), r.PID)
+	if e.Stale {
+		return fmt.Sprintf("lock %s is stale: %s has its last heartbeat %s ago, of %s, and its ttl is %s: use --force-lock to steal it",
+			e.Name, e.Path, time.Duration(r.age(e.now))*time.Second, holder, r.ttl())
+	}
+	return fmt.Sprintf("lock %s is held: %s is of %s, last heartbeat at %s: wait for its completion",
+		e.Name, e.Path, holder, r.LastHeartbeatAt)
+}
+
+type blockedBy struct {
+	RequestID       string `json:"request_id"`
+	Actor           string `json:"actor"`
+	Intent          string `json:"intent"`
+	CreatedAt       string `json:"created_at"`
+	LastHeartbeatAt string `json:"last_heartbeat_at"`
+}
+
+type staleOf struct {
+	RequestID string `json:"request_id"`
+	Actor     string `json:"actor"`
+	HostID    string `json:"host_id"`
+	PID       int    `json:"pid"`
+}
+
+// MarshalJSON returns the specification's answer to a refused execution. If the file can't be
+// read, the fields of held_by are empty and the suggestion says what to do.
+func (e *HeldError) MarshalJSON() ([]byte, error) {
+	r := &e.record
+	if e.Stale {
+		return json.Marshal(struct {
+			Error      string  `json:"error"`
+			LockName   string  `json:"lock_name"`
+			StaleSince string  `json:"stale_since"`
+			AgeSeconds int64   `json:"age_seconds"`
+			TTLSeconds int64   `json:"ttl_seconds"`
+			HeldBy     staleOf `json:"held_by"`
+			Suggestion string  `json:"suggestion"`
+		}{"lock_stale", e.Name, formatTime(r.beat.Add(r.ttl())), r.age(e.now), r.TTLSeconds,
+			staleOf{r.RequestID, r.Actor, r.HostID, r.PID}, "Use --force-lock to acquire (stale lock will be logged)"})
+	}
+	suggestion := "Wait for completion or use --force-lock if stale"
+	if e.Trouble != "" {
+		suggestion = "Look at " + e.Path + ", which can't be read: " + e.Trouble
+	}
+	return json.Marshal(struct {
+		Error      string    `json:"error"`
+		LockName   string    `json:"lock_name"`
+		HeldBy     blockedBy `json:"held_by"`
+		Suggestion string    `json:"suggestion"`
+	}{"lock_blocked", e.Name, blockedBy{r.RequestID, r.Actor, r.Intent, r.CreatedAt, r.LastHeartbeatAt}, suggestion})
+}

@@ -1,0 +1,185 @@
+//go:build unix
+
+package towerfleet
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/repolock/repolock/locking"
+)
+
+// bubble is the clock of a synctest bubble.
+type bubble struct{ start time.Time }
+
+func (bubble) Now() time.Time                         { return time.Now() }
+func (b bubble) Elapsed() time.Duration               { return time.Since(b.start) }
+func (bubble) After(d time.Duration) <-chan time.Time { return time.After(d) }
+
+// world is a lock directory and the events of its backends.
+type world struct {
+	*testing.T
+	dir    string
+	events []any
+}
+
+// in runs a test in a bubble, with a directory.
+func in(t *testing.T, f func(w *world)) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "locks")
+	synctest.Test(t, func(t *testing.T) { f(&world{T: t, dir: dir}) })
+}
+
+func (w *world) backend(opts Options) *Backend {
+	w.Helper()
+	if opts.Clock == nil {
+		opts.Clock = bubble{time.Now()}
+	}
+	if opts.Audit == nil {
+		opts.Audit = func(e any) { w.events = append(w.events, e) }
+	}
+	b, err := New(w.dir, opts)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return b
+}
+
+func (w *world) acquire(b *Backend, name string, ttl time.Duration) locking.Handle {
+	w.Helper()
+	h, ok, err := b.TryLock(w.Context(), name, ttl)
+	if !ok || err != nil {
+		w.Fatalf("%s: %v %v", name, ok, err)
+	}
+	return h
+}
+
+// refused requires that a lock is held, and returns why.
+func (w *world) refused(b *Backend, name string) *HeldError {
+	w.Helper()
+	_, err := b.Acquire(w.Context(), name, time.Minute)
+	held, ok := err.(*HeldError)
+	if !ok {
+		w.Fatalf("%s isn't held: %v", name, err)
+	}
+	if strings.ContainsAny(held.Error(), "\n\r") || !strings.Contains(held.Error(), held.Path) {
+		w.Errorf("not one line that names the file: %q", held.Error())
+	}
+	return held
+}
+
+func (w *world) path(file string) string { return filepath.Join(w.dir, file) }
+
+func (w *world) read(file string) string {
+	w.Helper()
+	b, err := os.ReadFile(w.path(file))
+	if err != nil {
+		w.Fatal(err)
+	}
+	return string(b)
+}
+
+func (w *world) write(file, text string) {
+	w.Helper()
+	if err := os.WriteFile(w.path(file), []byte(text), 0o600); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) files() (names []string) {
+	w.Helper()
+	entries, err := os.ReadDir(w.dir)
+	if err != nil {
+		w.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// foreign is the lock file of another program, with a field that the specification doesn't have.
+func foreign(name, request string, beat time.Time, ttl int) string {
+	at := formatTime(beat)
+	return fmt.Sprintf(`{"lock_version": "v1", "lock_name": %q, "request_id": %q, "actor": "claude-code",
+  "intent": "deploy-app","intent_version":"1.2.0", "host_id": "tower-01", "pid": 12345, "created_at": %q,
+  "last_heartbeat_at" : %q , "ttl_seconds": %d, "metadata": {"big": 12345678901234567890.10}, "x-new": [1,  {"last_heartbeat_at": "mine"}]}
+`, name, request, at, at, ttl)
+}
+
+// document is the specification.
+func document(t testing.TB) string {
+	t.Helper()
+	b, err := os.ReadFile("testdata/tower-fleet-lock-v1.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// example returns the JSON of the specification that begins with a line, at the nth place.
+func example(t testing.TB, line string, nth int) string {
+	t.Helper()
+	parts := strings.Split(document(t), "{\n  "+line)
+	if len(parts) <= nth {
+		t.Fatalf("the document has %q %d times", line, len(parts)-1)
+	}
+	text, _, _ := strings.Cut("{\n  "+line+parts[nth], "\n}\n")
+	return text + "\n}"
+}
+
+// shape is the keys of a JSON text in their order, with the types of their values.
+func shape(t testing.TB, text string) string {
+	t.Helper()
+	d := json.NewDecoder(strings.NewReader(text))
+	var b bytes.Buffer
+	for {
+		token, err := d.Token()
+		if err != nil {
+			break
+		}
+		switch v := token.(type) {
+		case json.Delim:
+			b.WriteString(v.String())
+		case string:
+			// A key is a lower case word, and so are some values: mark only keys by their name.
+			if strings.HasPrefix(text[d.InputOffset():], ":") {
+				b.WriteString(v + "=")
+			} else {
+				b.WriteString("string ")
+			}
+		default:
+			fmt.Fprintf(&b, "%T ", v)
+		}
+	}
+	if b.Len() == 0 {
+		t.Fatalf("no JSON: %q", text)
+	}
+	return b.String()
+}
+
+// likeDocument requires that a value has the shape of an example.
+func likeDocument(t testing.TB, v any, line string, nth int) {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := shape(t, string(b)), shape(t, example(t, line, nth)); got != want {
+		t.Errorf("shape\n%s\nwant\n%s", got, want)
+	}
+}
+
+// hook replaces a function for the rest of the test.
+func hook[F any](t testing.TB, at *F, f F) {
+	old := *at
+	t.Cleanup(func() { *at = old })
+	*at = f
+}

@@ -1,0 +1,283 @@
+//go:build unix
+
+package towerfleet
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/repolock/repolock/locking"
+)
+
+// TestDirectory: a missing directory is created with mode 0700, and one with another mode, or
+// what is no directory, is refused in one line and left as it is.
+func TestDirectory(t *testing.T) {
+	defer syscall.Umask(syscall.Umask(0))
+	dir := filepath.Join(t.TempDir(), "a", "locks")
+	if _, err := New(dir, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(dir); err != nil || info.Mode() != os.ModeDir|0o700 {
+		t.Errorf("%v %v", info.Mode(), err)
+	}
+	for _, mode := range []os.FileMode{0o755, 0o770, 0o701, 0o777, 0o500, 0o600} {
+		if err := os.Chmod(dir, mode); err != nil {
+			t.Fatal(err)
+		}
+		_, err := New(dir, Options{})
+		if err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "chmod 700") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%o: %v", mode, err)
+		}
+		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != mode {
+			t.Errorf("%o: changed: %v", mode, info.Mode())
+		}
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{file, filepath.Join(file, "x")} {
+		if _, err := New(path, Options{}); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+// TestOptions: impossible options are refused, and write nothing.
+func TestOptions(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "locks")
+	for name, opts := range map[string]Options{
+		"request":  {RequestID: "../x"},
+		"lines":    {RequestID: "a\nb"},
+		"mode":     {Mode: "write"},
+		"metadata": {Metadata: map[string]any{"x": make(chan int)}},
+	} {
+		if _, err := New(dir, opts); err == nil || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+// TestRequestID: each execution has its own request id.
+func TestRequestID(t *testing.T) {
+	in(t, func(w *world) {
+		a, b := w.backend(Options{}), w.backend(Options{})
+		if a.opts.RequestID == b.opts.RequestID || !strings.HasPrefix(a.opts.RequestID, "req_") || !requestFormat.MatchString(a.opts.RequestID) {
+			t.Errorf("%s %s", a.opts.RequestID, b.opts.RequestID)
+		}
+	})
+}
+
+// TestModes: an observing intent doesn't lock, a mutating one locks if it names a lock and is
+// warned if it doesn't, and a reconciling one locks.
+func TestModes(t *testing.T) {
+	for _, c := range []struct {
+		mode    Mode
+		name    string
+		lock    bool
+		warning string
+	}{
+		{Observe, "n", false, ""}, {Observe, "", false, ""},
+		{Mutate, "n", true, ""}, {Mutate, "", false, "Mutate intent without lock - concurrent execution possible"},
+		{"", "n", true, ""}, {"", "", false, "Mutate intent without lock - concurrent execution possible"},
+		{Reconcile, "n", true, ""}, {Reconcile, "", false, "Reconcile intent without lock - conflicting reconciliation possible"},
+	} {
+		if lock, warning, err := c.mode.Lock(c.name); lock != c.lock || warning != c.warning || err != nil {
+			t.Errorf("%q with %q: %v %q %v", c.mode, c.name, lock, warning, err)
+		}
+	}
+	if !strings.Contains(document(t), "Mutate intent without lock - concurrent execution possible") {
+		t.Error("the document warns otherwise")
+	}
+	for mode, name := range map[Mode]string{"write": "n", Mutate: "A", Reconcile: "-"} {
+		if _, _, err := mode.Lock(name); err == nil {
+			t.Errorf("%s %s", mode, name)
+		}
+	}
+}
+
+// TestObserve: an observing backend reads locks, and creates, writes and breaks nothing.
+func TestObserve(t *testing.T) {
+	in(t, func(w *world) {
+		b := w.backend(Options{Mode: Observe, Force: true})
+		if info, err := b.Inspect(w.Context(), "n"); info != nil || err != nil {
+			t.Errorf("%+v %v", info, err)
+		}
+		if err := b.Cleanup(w.Context()); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(w.dir); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the directory was created: %v", err)
+		}
+		w.backend(Options{})
+		text := foreign("n", "req_1", time.Now().Add(-time.Hour), 900)
+		w.write("n.lock", text)
+		info, err := b.Inspect(w.Context(), "n")
+		if err != nil || info == nil {
+			t.Fatal(err)
+		}
+		_, ok, err := b.TryLock(w.Context(), "m", 0)
+		if ok || !errors.Is(err, ErrObserve) {
+			t.Errorf("%v %v", ok, err)
+		}
+		if ok, err := b.Break(w.Context(), info, true); ok || !errors.Is(err, ErrObserve) {
+			t.Errorf("%v %v", ok, err)
+		}
+		if files := w.files(); len(files) != 1 || w.read("n.lock") != text {
+			t.Errorf("%q", files)
+		}
+	})
+}
+
+// TestInspect: Inspect describes the holder, and a free lock has none.
+func TestInspect(t *testing.T) {
+	in(t, func(w *world) {
+		b := w.backend(Options{})
+		if info, err := b.Inspect(w.Context(), "n"); info != nil || err != nil {
+			t.Errorf("%+v %v", info, err)
+		}
+		at := time.Now().UTC()
+		w.write("n.lock", strings.Replace(foreign("n", "req_1", at, 900), "tower-01", `tower\u001b[2J`, 1))
+		want := locking.Info{Key: "n", Holder: "req_1 (intent deploy-app, by claude-code)", Host: `tower\x1b[2J`, PID: 12345, Acquired: at, Renewed: at, TTL: DefaultTTL}
+		if info, err := b.Inspect(w.Context(), "n"); err != nil || *info != want {
+			t.Errorf("%+v %v, want %+v", info, err, want)
+		}
+	})
+}
+
+// TestBreak: only a stale lock that is the one that was seen is broken, and lock_stolen is
+// emitted. A live one is refused.
+func TestBreak(t *testing.T) {
+	in(t, func(w *world) {
+		b := w.backend(Options{})
+		see := func() *locking.Info {
+			info, err := b.Inspect(w.Context(), "n")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return info
+		}
+		w.write("n.lock", foreign("n", "req_1", time.Now(), 900))
+		info := see()
+		if ok, err := b.Break(w.Context(), info, false); ok || !errors.Is(err, ErrLive) || !strings.Contains(err.Error(), "req_1") {
+			t.Errorf("a live one: %v %v", ok, err)
+		}
+		if ok, err := b.Break(w.Context(), info, true); ok || err != nil {
+			t.Errorf("a live one: %v %v", ok, err)
+		}
+		time.Sleep(time.Hour)
+		w.write("n.lock", foreign("n", "req_2", time.Now().Add(-time.Hour), 900))
+		if ok, err := b.Break(w.Context(), info, true); ok || err != nil {
+			t.Errorf("another one: %v %v", ok, err)
+		}
+		if len(w.events) > 0 || len(w.files()) != 1 {
+			t.Fatalf("%v %q", w.events, w.files())
+		}
+		if ok, err := b.Break(w.Context(), see(), true); !ok || err != nil {
+			t.Errorf("%v %v", ok, err)
+		}
+		likeDocument(t, w.events[0], `"event": "lock_stolen"`, 1)
+		if ok, err := b.Break(w.Context(), info, true); ok || err != nil || len(w.files()) > 0 {
+			t.Errorf("a free one: %v %v %q", ok, err, w.files())
+		}
+	})
+}
+
+// TestBreakMissesHeartbeat: a lock that gets a heartbeat while it is being broken stays.
+func TestBreakMissesHeartbeat(t *testing.T) {
+	in(t, func(w *world) {
+		b := w.backend(Options{})
+		w.write("n.lock", foreign("n", "req_1", time.Now().Add(-time.Hour), 900))
+		info, err := b.Inspect(w.Context(), "n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		fresh, once := foreign("n", "req_1", time.Now(), 900), true
+		hook(t, &exchange, func(a, b string) error {
+			if once {
+				w.write("n.lock", fresh)
+			}
+			once = false
+			return swap(a, b)
+		})
+		if ok, err := b.Break(w.Context(), info, true); ok || err != nil || w.read("n.lock") != fresh || len(w.events) > 0 {
+			t.Errorf("%v %v %v", ok, err, w.events)
+		}
+	})
+}
+
+// TestCleanup: Cleanup removes the temporary files of killed repolocks, and nothing else. They
+// block no lock, and the script's glob doesn't match them.
+func TestCleanup(t *testing.T) {
+	in(t, func(w *world) {
+		b := w.backend(Options{})
+		if _, err := b.temp("n", []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+		if locks, _ := filepath.Glob(w.path("[^.]*")); len(locks) > 0 {
+			t.Errorf("%q", locks)
+		}
+		h := w.acquire(b, "n", 0)
+		kept := []string{"m.lock", "n.lock", "x.lock.req_1.tmp"}
+		w.write("m.lock", foreign("m", "req_1", time.Now().Add(-time.Hour), 1))
+		w.write("x.lock.req_1.tmp", "")
+		if err := b.Cleanup(w.Context()); err != nil {
+			t.Error(err)
+		}
+		if got := w.files(); strings.Join(got, " ") != strings.Join(kept, " ") {
+			t.Errorf("%q", got)
+		}
+		if err := b.Release(w.Context(), h); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestFlock: while another process is in a critical section, nothing is done, and the error says
+// so. When it ends, an acquirer goes on.
+func TestFlock(t *testing.T) {
+	in(t, func(w *world) {
+		b := w.backend(Options{})
+		unlock, err := w.backend(Options{}).exclusive(w.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok, err := b.TryLock(w.Context(), "n", 0); ok || err == nil || !strings.Contains(err.Error(), w.dir) {
+			t.Errorf("%v %v", ok, err)
+		}
+		if files := w.files(); len(files) > 0 {
+			t.Errorf("%q", files)
+		}
+		time.AfterFunc(flockPatience/2, unlock)
+		w.acquire(b, "n", 0)
+	})
+}
+
+// TestAuditTo: an event is one line of JSON.
+func TestAuditTo(t *testing.T) {
+	var out bytes.Buffer
+	in(t, func(w *world) {
+		b := w.backend(Options{Audit: AuditTo(&out)})
+		h := w.acquire(b, "n", 0)
+		if err := b.Release(w.Context(), h); err != nil {
+			t.Error(err)
+		}
+	})
+	lines := strings.Split(out.String(), "\n")
+	if len(lines) != 3 || lines[2] != "" {
+		t.Fatalf("%q", lines)
+	}
+	for i, kind := range []string{"lock_acquired", "lock_released"} {
+		likeDocument(t, json.RawMessage(lines[i]), `"event": "`+kind+`"`, 1)
+	}
+}

@@ -1,0 +1,178 @@
+package towerfleet
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"time"
+
+	"github.com/repolock/repolock/internal/text"
+	"github.com/repolock/repolock/locking"
+)
+
+// DefaultTTL is the ttl of a lock whose caller names none (section 3.3).
+const DefaultTTL = 900 * time.Second
+
+const (
+	version   = "v1"
+	heartbeat = "last_heartbeat_at"
+	// maxSize bounds the lock files that are read, maxTTL the seconds of a ttl: ten years.
+	maxSize = 1 << 20
+	maxTTL  = 10 * 366 * 24 * 3600
+)
+
+var (
+	nameFormat    = regexp.MustCompile(`^[a-z0-9]([a-z0-9_-]{0,126}[a-z0-9])?$`)
+	requestFormat = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
+)
+
+// CheckName returns an error that wraps locking.ErrKey if a name can't be that of a lock
+// (section 2.2).
+func CheckName(name string) error {
+	if nameFormat.MatchString(name) {
+		return nil
+	}
+	return fmt.Errorf("%w: lock name %q: use 1 to 128 of a-z, 0-9, _ and -, with a letter or digit first and last",
+		locking.ErrKey, text.Cut(name, 140))
+}
+
+// record is the content of a lock file (section 3).
+type record struct {
+	LockVersion     string          `json:"lock_version"`
+	LockName        string          `json:"lock_name"`
+	RequestID       string          `json:"request_id"`
+	Actor           string          `json:"actor"`
+	Intent          string          `json:"intent"`
+	IntentVersion   string          `json:"intent_version"`
+	HostID          string          `json:"host_id"`
+	PID             int             `json:"pid"`
+	CreatedAt       string          `json:"created_at"`
+	LastHeartbeatAt string          `json:"last_heartbeat_at"`
+	TTLSeconds      int64           `json:"ttl_seconds"`
+	Metadata        json.RawMessage `json:"metadata,omitempty"`
+
+	created, beat time.Time
+}
+
+var required = []string{"lock_version", "lock_name", "request_id", "actor", "intent", "intent_version",
+	"host_id", "pid", "created_at", heartbeat, "ttl_seconds"}
+
+// parse reads the lock file of a name. Its error says what is wrong with the file. Nothing in
+// it is trusted (section 12.2). Unlike encoding/json it distinguishes the cases of names, and
+// accepts no name twice, so that all readers of the file agree.
+func parse(b []byte, name string) (*record, error) {
+	fields, err := split(b)
+	if err != nil {
+		return nil, fmt.Errorf("it is no JSON object: %s", text.Line(err.Error()))
+	}
+	for _, f := range required {
+		if _, ok := fields[f]; !ok {
+			return nil, fmt.Errorf("it has no %s", f)
+		}
+	}
+	r := new(record)
+	for f, into := range map[string]any{
+		"lock_version": &r.LockVersion, "lock_name": &r.LockName, "request_id": &r.RequestID, "actor": &r.Actor,
+		"intent": &r.Intent, "intent_version": &r.IntentVersion, "host_id": &r.HostID, "pid": &r.PID,
+		"created_at": &r.CreatedAt, heartbeat: &r.LastHeartbeatAt, "ttl_seconds": &r.TTLSeconds,
+	} {
+		at := fields[f]
+		value := b[at.from:at.to]
+		if bytes.Equal(value, []byte("null")) || json.Unmarshal(value, into) != nil {
+			return nil, fmt.Errorf("its %s has the wrong type", f)
+		}
+	}
+	if at, ok := fields["metadata"]; ok {
+		if r.Metadata = b[at.from:at.to]; r.Metadata[0] != '{' {
+			return nil, errors.New("its metadata is no object")
+		}
+	}
+	return r, r.check(name)
+}
+
+func (r *record) check(name string) (err error) {
+	switch {
+	case r.LockVersion != version:
+		return fmt.Errorf("its lock_version is %q, not %q", text.Cut(r.LockVersion, 40), version)
+	case r.LockName != name:
+		return fmt.Errorf("its lock_name is %q", text.Cut(r.LockName, 140))
+	case !requestFormat.MatchString(r.RequestID):
+		return errors.New("its request_id has characters that none has, or is too long")
+	case r.TTLSeconds < 1 || r.TTLSeconds > maxTTL:
+		return fmt.Errorf("its ttl_seconds is %d", r.TTLSeconds)
+	}
+	if r.created, err = parseTime(r.CreatedAt); err != nil {
+		return errors.New("its created_at is no time in UTC")
+	}
+	if r.beat, err = parseTime(r.LastHeartbeatAt); err != nil {
+		return errors.New("its last_heartbeat_at is no time in UTC")
+	}
+	return nil
+}
+
+func parseTime(s string) (time.Time, error) {
+	t, err := time.Parse(time.RFC3339, s)
+	if err != nil {
+		return t, err
+	}
+	if _, offset := t.Zone(); offset != 0 {
+		return t, errors.New("not in UTC")
+	}
+	return t.UTC(), nil
+}
+
+func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
+
+func (r *record) ttl() time.Duration { return time.Duration(r.TTLSeconds) * time.Second }
+
+// age is the age of the heartbeat in whole seconds of the clock, as the script computes it
+// (section 6.2). It never exceeds the ttl before the ttl has passed.
+func (r *record) age(now time.Time) int64 { return now.Unix() - r.beat.Unix() }
+
+// stale reports whether the heartbeat has expired (section 6.1). One in the future hasn't.
+func (r *record) stale(now time.Time) bool { return r.age(now) > r.TTLSeconds }
+
+// beaten returns a lock file with a new heartbeat, and everything else byte for byte
+// (section 5.3).
+func beaten(b []byte, now time.Time) ([]byte, error) {
+	fields, err := split(b)
+	at, ok := fields[heartbeat]
+	if err != nil || !ok {
+		return nil, errors.New("it has no heartbeat")
+	}
+	return bytes.Join([][]byte{b[:at.from], []byte(`"` + formatTime(now) + `"`), b[at.to:]}, nil), nil
+}
+
+type span struct{ from, to int }
+
+// split returns where the values of an object's fields lie.
+func split(b []byte) (map[string]span, error) {
+	if !json.Valid(b) {
+		return nil, errors.New("invalid JSON")
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return nil, errors.New("it is something else")
+	}
+	fields := map[string]span{}
+	for d.More() {
+		t, err := d.Token()
+		name, ok := t.(string)
+		if err != nil || !ok {
+			return nil, io.ErrUnexpectedEOF
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return nil, err
+		}
+		if _, twice := fields[name]; twice {
+			return nil, fmt.Errorf("it has %q twice", text.Cut(name, 40))
+		}
+		end := int(d.InputOffset())
+		fields[name] = span{end - len(value), end}
+	}
+	return fields, nil
+}

@@ -1,0 +1,21 @@
+//go:build !(darwin || dragonfly || freebsd || linux || netbsd || openbsd)
+
+package towerfleet
+
+import (
+	"errors"
+	"os"
+)
+
+// Without flock New refuses each directory.
+const hasFlock = false
+
+func tryFlock(*os.File) (bool, error) { return false, errors.ErrUnsupported }
+
+const noFollow = 0
+
+func errno(error) (name, message string) { return "", "" }
+
+func noLinks(error) bool { return false }
+
+func noSwap(err error) bool { return errors.Is(err, errors.ErrUnsupported) }
