@@ -41,7 +41,7 @@ func Guard(ctx context.Context, b Backend, hint Hint, key string, ttl time.Durat
 }
 
 // GuardAt is Guard with another clock than the machine's.
-func GuardAt(ctx context.Context, c clock.Clock, b Backend, hint Hint, key string, ttl time.Duration, f func(ctx context.Context) error) (ran bool, err error) {
+func GuardAt(ctx context.Context, c Clock, b Backend, hint Hint, key string, ttl time.Duration, f func(ctx context.Context) error) (ran bool, err error) {
 	switch {
 	case hint == NodeLocal, hint == PreferGlobal && b == nil:
 		return true, f(ctx)

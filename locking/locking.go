@@ -10,13 +10,15 @@ import (
 	"crypto/rand"
 	"errors"
 	"time"
+
+	"github.com/repolock/repolock/internal/clock"
 )
 
 // Backend keeps locks. Its methods can be called concurrently.
 type Backend interface {
 	// TryLock acquires the lock of a key, and doesn't wait. ok is false if another holder has
-	// it. After an error nothing is held: what TryLock might have stored is taken down, or
-	// expires after ttl.
+	// it. The ttl must be positive; a backend can refuse one that it can't have. After an error
+	// nothing is held: what TryLock might have stored is taken down, or expires after ttl.
 	TryLock(ctx context.Context, key string, ttl time.Duration) (h Handle, ok bool, err error)
 	// Renew makes the lock last for another ttl. It returns ErrLost if the lock is certainly
 	// lost. After another error it isn't known; the lock lasts until its ttl is over.
@@ -35,7 +37,8 @@ var ErrLost = errors.New("lock lost")
 var ErrKey = errors.New("no key of this backend")
 
 // Handle is a lock that was acquired. It is opaque: only the backend that returned it knows
-// what its token means. The zero Handle is no lock.
+// what its token means, and only that Backend value can renew and release it. The zero Handle
+// is no lock.
 type Handle struct {
 	key, token string
 	ttl        time.Duration
@@ -73,6 +76,9 @@ type Info struct {
 	Stale bool
 	// Trouble says why the lock can't be read. Such a lock is held.
 	Trouble string
+	// Revision is what Break compares. It changes when another holder has the lock, and is no
+	// secret by which a lock could be released.
+	Revision string
 }
 
 // Inspector is implemented by backends that know holders.
@@ -83,7 +89,48 @@ type Inspector interface {
 
 // Breaker is implemented by backends whose locks can be broken.
 type Breaker interface {
-	// Break removes the lock that Inspect has described, if it is unchanged. stale restricts it
-	// to a stale lock. It reports whether it has removed the lock.
+	// Break removes the lock that Inspect has described, if its Revision is the same. stale
+	// restricts it to a stale lock. It reports whether it has removed the lock.
 	Break(ctx context.Context, seen *Info, stale bool) (bool, error)
 }
+
+// Resumer is implemented by backends that can tell whether a lock was held without a gap
+// although it wasn't renewed in time.
+type Resumer interface {
+	// Resume makes the lock last for another ttl, as Renew, if no other holder can have had it
+	// since TryLock. It returns ErrLost otherwise.
+	Resume(ctx context.Context, h Handle) error
+}
+
+// Examiner is implemented by backends whose server can be set up so that a lock is lost or
+// given twice.
+type Examiner interface {
+	// Examine looks at the server's settings, and writes nothing. An error is for a server
+	// that can't be asked.
+	Examine(ctx context.Context) ([]Finding, error)
+}
+
+// Finding is one thing that Examine has looked at.
+type Finding struct {
+	// What is it in a word or two, Found what was found, in one line.
+	What, Found string
+	// Verdict says whether locks of this server can be trusted.
+	Verdict Verdict
+	// Advice says what to change. It is empty if Verdict is Good.
+	Advice string
+}
+
+// Verdict is what a Finding means for locks.
+type Verdict int
+
+const (
+	// Good is as it should be, or only for information.
+	Good Verdict = iota
+	// Doubtful loses a lock in a case that Found or Advice names.
+	Doubtful
+	// Bad lets two holders in, or loses locks in everyday use.
+	Bad
+)
+
+// Clock is a clock of the machine, or of a test.
+type Clock = clock.Clock
