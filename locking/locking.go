@@ -36,6 +36,18 @@ var ErrLost = errors.New("lock lost")
 // ErrKey is returned for a key that the backend can't have.
 var ErrKey = errors.New("no key of this backend")
 
+// Errors of a backend that doesn't work. An error that is none of them is one that nobody
+// has thought of.
+var (
+	// ErrUnreachable is returned if the server said nothing: there is no connection, or no
+	// answer. A server that has answered to TryLock, with whatever, isn't unreachable.
+	ErrUnreachable = errors.New("server can't be reached")
+	// ErrPermission is returned if the server, or the file system, refuses these credentials.
+	ErrPermission = errors.New("permission denied")
+	// ErrUnfit is returned if the server answers, and can't keep a lock as it is set up.
+	ErrUnfit = errors.New("unfit to keep a lock")
+)
+
 // Handle is a lock that was acquired. It is opaque: only the backend that returned it knows
 // what its token means, and only that Backend value can renew and release it. The zero Handle
 // is no lock.
