@@ -216,7 +216,7 @@ func (c acquireCmd) print(r *reporter, g global, held session.Holding) error {
 	words := held.Token
 	if c.Export {
 		words = "export REPOLOCK_TOKEN=" + held.Token
-		env := g.place().Environ(held.ID, held.Mode, held.Fence, held.Token)
+		env := session.Environ([]session.Place{g.place()}, held.ID, held.Mode, held.Fence, held.Token)
 		for _, v := range env {
 			name, value, _ := strings.Cut(v, "=")
 			words += " " + name + "=" + text.Quote(value)

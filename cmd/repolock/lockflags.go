@@ -56,7 +56,7 @@ func (f lockFlags) sinks(r *reporter, g global, mode replock.Mode, operation str
 		sinks = append(sinks, log)
 	}
 	if f.Metrics != "" {
-		metrics, err := events.NewMetrics(f.Metrics, events.LockName(g.Name), mode, operation, r.Say)
+		metrics, err := events.NewMetrics(f.Metrics, events.LockName(g.Name), 1, mode, operation, r.Say)
 		if err != nil {
 			return nil, usageError{fmt.Errorf("--metrics-file: %w", err)}
 		}

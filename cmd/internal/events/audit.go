@@ -22,10 +22,15 @@ type Auditor struct {
 	common audit.Record
 	repo   string
 
-	asked    time.Duration // when the lock was asked for, on the clock since boot
+	asked time.Duration    // when the lock was asked for, on the clock since boot
+	locks map[string]lease // by Event.Place
+	work  Event            // WorkEnded
+}
+
+// lease is what the log remembers of a lock: when it was acquired, and its id.
+type lease struct {
 	acquired time.Duration
-	id       string // of the lock
-	work     Event  // WorkEnded
+	id       string
 }
 
 // NewAuditor opens the audit log at path for the lock name of a repository, which is its
@@ -37,7 +42,7 @@ func NewAuditor(path, repo, name string, say func(format string, args ...any)) (
 	}
 	self := identity.Self()
 	return &Auditor{
-		log: log, say: say, repo: repo, asked: clock.System{}.Elapsed(),
+		log: log, say: say, repo: repo, asked: clock.System{}.Elapsed(), locks: map[string]lease{},
 		common: audit.Record{LockName: LockName(name), Actor: self.User, HostID: self.HostID, Hostname: self.Hostname, PID: self.PID},
 	}, nil
 }
@@ -55,7 +60,7 @@ func (a *Auditor) records(e Event) (records []audit.Record) {
 	record := a.record(e)
 	switch e.Kind {
 	case replock.EventAcquired:
-		a.acquired, a.id = now, e.ID
+		a.locks[e.Place] = lease{now, e.ID}
 		record.WaitedSeconds = Seconds(now - a.asked)
 	case replock.EventBlocked:
 		record.WaitedSeconds, record.HeldBy = Seconds(e.Waited), holders(e.Holders)
@@ -65,16 +70,18 @@ func (a *Auditor) records(e Event) (records []audit.Record) {
 		}
 		return records
 	case replock.EventReleased:
-		record.ExitCode, record.HeldDurationSeconds, record.Result = a.work.ExitCode, a.held(now), audit.Failure
+		record.ExitCode, record.HeldDurationSeconds, record.Result = a.work.ExitCode, a.held(now, e), audit.Failure
 		if a.work.Success {
 			record.Result = audit.Success
 		}
 	case replock.EventReleaseFailed:
 		record.Action = audit.ManualCleanup
 	case replock.EventLost:
-		record.HeldDurationSeconds = a.held(now)
+		record.HeldDurationSeconds = a.held(now, e)
 	case replock.EventResumed:
-		record.ResumedFrom, a.id = a.id, e.ID
+		was := a.locks[e.Place]
+		record.ResumedFrom, was.id = was.id, e.ID
+		a.locks[e.Place] = was
 	case WorkEnded:
 		a.work = e
 	case CommandPaused:
@@ -103,7 +110,10 @@ func (a *Auditor) record(e Event) audit.Record {
 	if e.Mode != 0 {
 		record.Mode = e.Mode.String()
 	}
-	if e.Key != "" {
+	switch {
+	case e.Place != "":
+		record.LockName, record.LockPath = LockName(e.Name), e.Place
+	case e.Key != "":
 		record.LockPath = a.path(e.Key)
 	}
 	if e.Err != nil {
@@ -121,8 +131,8 @@ func (a *Auditor) path(key string) string {
 	return strings.TrimSuffix(repo, "/") + "/" + key
 }
 
-func (a *Auditor) held(now time.Duration) *float64 {
-	s := Seconds(now - a.acquired)
+func (a *Auditor) held(now time.Duration, e Event) *float64 {
+	s := Seconds(now - a.locks[e.Place].acquired)
 	return &s
 }
 

@@ -66,6 +66,9 @@ var kinds = map[replock.EventKind]kind{
 // Event is an event of a lock, or of the work that the lock protects.
 type Event struct {
 	replock.Event
+	// Place is the place of the lock if it isn't the first repository's: a URL without
+	// credentials. The lock's name there is Event.Name.
+	Place    string
 	TTL      time.Duration // the lock's, with an event of the lock
 	Success  bool
 	ExitCode *int // nil: the work was no command

@@ -23,9 +23,11 @@ type Metrics struct {
 	labels string
 	say    func(format string, args ...any)
 
-	asked    time.Duration // on the clock since boot
-	acquired time.Duration // 0: not yet
-	ended    time.Duration // 0: not yet
+	locks    int             // how many there are; together they count as one
+	held     map[string]bool // by Event.Place
+	asked    time.Duration   // on the clock since boot
+	acquired time.Duration   // 0: not yet
+	ended    time.Duration   // 0: not yet
 	values   map[string]float64
 }
 
@@ -48,10 +50,10 @@ var families = []family{
 	{"repolock_last_change_timestamp_seconds", "gauge", "When this file was written."},
 }
 
-// NewMetrics begins the file for a lock, named as LockName has it. A file that can't be
-// written later is reported to say.
-func NewMetrics(file, lock string, mode replock.Mode, operation string, say func(format string, args ...any)) (*Metrics, error) {
-	m := &Metrics{file: file, say: say, asked: clock.System{}.Elapsed(), values: map[string]float64{"repolock_held": 0}}
+// NewMetrics begins the file for a number of locks that are held together, named as LockName
+// has it. A file that can't be written later is reported to say.
+func NewMetrics(file, lock string, locks int, mode replock.Mode, operation string, say func(format string, args ...any)) (*Metrics, error) {
+	m := &Metrics{file: file, say: say, locks: locks, held: map[string]bool{}, asked: clock.System{}.Elapsed(), values: map[string]float64{"repolock_held": 0}}
 	m.labels = fmt.Sprintf(`{lock="%s",mode="%s",operation="%s"}`, label(lock), mode, label(operation))
 	for _, f := range families {
 		if f.kind == "counter" {
@@ -77,8 +79,10 @@ func (m *Metrics) count(e Event) bool {
 	n := 1
 	switch e.Kind {
 	case replock.EventAcquired:
-		m.acquired = now
-		m.values["repolock_held"], m.values["repolock_wait_seconds"] = 1, Seconds(now-m.asked)
+		if m.all(e) {
+			m.acquired, m.ended = now, 0
+			m.values["repolock_held"], m.values["repolock_wait_seconds"] = 1, Seconds(now-m.asked)
+		}
 	case replock.EventBlocked:
 		m.values["repolock_wait_seconds"] = Seconds(now - m.asked)
 	case replock.EventReaped:
@@ -87,12 +91,13 @@ func (m *Metrics) count(e Event) bool {
 		if m.ended != 0 { // a resume that fails reports the loss again
 			n = 0
 		}
-		m.end(now)
+		m.end(e, now)
 	case replock.EventResumed:
-		m.values["repolock_held"] = 1
-		m.ended = 0
+		if m.all(e) {
+			m.values["repolock_held"], m.ended = 1, 0
+		}
 	case replock.EventReleased:
-		m.end(now)
+		m.end(e, now)
 	case WorkEnded:
 		if e.ExitCode != nil {
 			m.values["repolock_exit_code"] = float64(*e.ExitCode)
@@ -114,7 +119,14 @@ func (m *Metrics) count(e Event) bool {
 	return true
 }
 
-func (m *Metrics) end(now time.Duration) {
+// all notes that the lock of an event is held, and reports whether all locks are.
+func (m *Metrics) all(e Event) bool {
+	m.held[e.Place] = true
+	return len(m.held) >= m.locks
+}
+
+func (m *Metrics) end(e Event, now time.Duration) {
+	delete(m.held, e.Place)
 	m.values["repolock_held"] = 0
 	if m.ended == 0 {
 		m.ended = now

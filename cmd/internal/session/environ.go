@@ -14,18 +14,22 @@ import (
 // claims are the variables that say which lock a command has.
 var claims = []string{"REPOLOCK_HELD", "REPOLOCK_MODE", "REPOLOCK_ID", "REPOLOCK_FENCE"}
 
-// Environ returns the variables for work under a lock at this place. They contain no
+// Environ returns the variables for work under the locks at these places. They contain no
 // credentials. The token is the keeper's, or "".
-func (p Place) Environ(id, mode string, fence uint64, token string) []string {
+func Environ(places []Place, id, mode string, fence uint64, token string) []string {
 	var outer []string
 	for _, o := range heldOuterLocks() {
 		outer = append(outer, o.text)
 	}
-	outer = append(outer, strings.TrimSuffix(id+":"+p.ID()+":"+token, ":"))
-	env := []string{
-		"REPOLOCK_HELD=1", "REPOLOCK_REPO=" + p.Where(), "REPOLOCK_MODE=" + mode, "REPOLOCK_ID=" + id,
-		outerVariable + "=" + strings.Join(outer, " "),
+	for _, p := range slices.Backward(places) { // the repository's is the innermost
+		outer = append(outer, strings.TrimSuffix(id+":"+p.ID()+":"+token, ":"))
 	}
+	p := places[0]
+	env := []string{"REPOLOCK_HELD=1"}
+	if p.Repo != "" {
+		env = append(env, "REPOLOCK_REPO="+p.Where())
+	}
+	env = append(env, "REPOLOCK_MODE="+mode, "REPOLOCK_ID="+id, outerVariable+"="+strings.Join(outer, " "))
 	if fence != 0 {
 		env = append(env, "REPOLOCK_FENCE="+strconv.FormatUint(fence, 10))
 	}
@@ -37,7 +41,7 @@ func (p Place) Environ(id, mode string, fence uint64, token string) []string {
 
 // Unset returns the variables of a lock around this process that Environ doesn't replace.
 func Unset(env []string) (names []string) {
-	for _, name := range []string{"REPOLOCK_FENCE", nameVariable} {
+	for _, name := range []string{"REPOLOCK_FENCE", "REPOLOCK_REPO", nameVariable} {
 		if !slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, name+"=") }) {
 			names = append(names, name)
 		}
@@ -47,10 +51,10 @@ func Unset(env []string) (names []string) {
 
 // environ is the environment of a command under a lock. A repolock around this one has set
 // the same variables.
-func (p Place) environ(lock Lock) []string {
+func (r Request) environ(lock Lock) []string {
 	env := withoutVariables(os.Environ(), append(slices.Clone(claims), "REPOLOCK_REPO", outerVariable, nameVariable))
 	fence, _ := lock.Fence()
-	return append(env, p.Environ(lock.ID(), lock.Mode().String(), fence, "")...)
+	return append(env, Environ(r.Places(), lock.ID(), lock.Mode().String(), fence, "")...)
 }
 
 func withoutVariables(env, names []string) []string {
@@ -121,6 +125,9 @@ func (p Place) anyOwn(holders []replock.Info) bool {
 	}
 	id := p.ID()
 	same := slices.ContainsFunc(all, func(o outerLock) bool { return o.place == id })
+	if p.other() { // it has one holder, so that is us
+		return same
+	}
 	return slices.ContainsFunc(holders, func(h replock.Info) bool {
 		return under(h.ID) || under(h.AcquiredID) || same && h.State == "waiting"
 	})

@@ -2,8 +2,11 @@ package session
 
 import (
 	"errors"
+	"fmt"
 	"syscall"
+	"time"
 
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -23,7 +26,43 @@ type HeldError struct {
 	ExitCode int
 }
 
-func (e HeldError) Error() string { return e.HeldError.Error() + "; " + e.Place.Looked() }
+func (e HeldError) Error() string {
+	if e.Place.other() {
+		return e.other()
+	}
+	return e.HeldError.Error() + "; " + e.Place.Looked()
+}
+
+// other is the text for a lock of another system, which has one holder, and no ttl perhaps.
+func (e HeldError) other() string {
+	says := e.Place.URL + " is held"
+	if e.Waited > 0 {
+		says = fmt.Sprintf("%s is still held after %v", e.Place.URL, e.Waited.Round(time.Second))
+	}
+	if len(e.Holders) == 0 {
+		return says
+	}
+	h := e.Holders[0]
+	if h.Verdict == replock.Unreadable {
+		return fmt.Sprintf("%s: it can't be read (%s)", says, text.Brief(h.Why))
+	}
+	says += " by " + text.Or(h.Holder, "a holder that doesn't say its name")
+	if !h.Acquired.IsZero() {
+		says += ", since " + h.Acquired.UTC().Format(time.RFC3339)
+	}
+	switch {
+	case h.ProcessGone:
+		says += "; that process is gone"
+	case h.Verdict == replock.Stale:
+		says += "; it is stale"
+	case h.TTL > 0:
+		says += fmt.Sprintf("; it expires in %v unless refreshed", max(h.Left, 0).Round(time.Second))
+	}
+	if e.Err != nil {
+		says += "; stopped waiting: " + e.Err.Error()
+	}
+	return says
+}
 
 func (e HeldError) Unwrap() error { return e.HeldError }
 

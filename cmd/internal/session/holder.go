@@ -27,6 +27,8 @@ type Console interface {
 // Request asks for a lock.
 type Request struct {
 	Place
+	// Others are the places of the locks that Locker acquires beside that of Place.
+	Others   []Place
 	Locker   Locker
 	TTL      time.Duration // of the lock
 	HeldCode int           // exit code if another holder has the lock
@@ -43,7 +45,7 @@ type holder struct {
 
 	sinks  []events.Sink
 	passed serial.Queue
-	own    atomic.Pointer[replock.Event] // the EventWaiting that names a lock we run under
+	own    atomic.Pointer[events.Event] // the EventWaiting that names a lock we run under
 }
 
 func (h *holder) open() (err error) {
@@ -55,13 +57,34 @@ func (h *holder) open() (err error) {
 func (h *holder) acquire(ctx context.Context) (Lock, error) {
 	lock, err := h.Locker.Acquire(ctx, h.observe)
 	h.flush()
-	var held *replock.HeldError
+	place, held := h.Place, (*replock.HeldError)(nil)
+	var placed HeldError
 	if e := h.own.Load(); e != nil && errors.Is(err, errOwn) {
-		held = &replock.HeldError{Mode: e.Mode, Holders: e.Holders, Waited: e.Waited}
+		place, held = h.at(e.Place), &replock.HeldError{Mode: e.Mode, Holders: e.Holders, Waited: e.Waited}
+	} else if errors.As(err, &placed) {
+		place, held = placed.Place, placed.HeldError
 	} else if !errors.As(err, &held) {
 		return lock, err
 	}
-	return nil, NewHeldError(held, h.Place, h.HeldCode)
+	return nil, NewHeldError(held, place, h.HeldCode)
+}
+
+// at returns the place with a name, which "" is Request.Place.
+func (r Request) at(name string) Place {
+	for _, p := range r.Others {
+		if p.String() == name {
+			return p
+		}
+	}
+	return r.Place
+}
+
+// Places returns the places of all locks, that of the repository first if there is one.
+func (r Request) Places() []Place {
+	if r.Place == (Place{}) {
+		return r.Others
+	}
+	return append([]Place{r.Place}, r.Others...)
 }
 
 // NewHeldError adds to an error where the lock is.
@@ -86,13 +109,14 @@ func (h *holder) flush() {
 }
 
 // observe passes an event of the lock on. It returns at once, so that Locker.Flush does.
-func (h *holder) observe(e replock.Event) {
+func (h *holder) observe(e events.Event) {
+	e.TTL = h.TTL
 	h.passed.Add(func() {
-		h.handle(events.Event{Event: e, TTL: h.TTL})
-		if e.Kind == replock.EventWaiting && h.anyOwn(e.Holders) && h.own.CompareAndSwap(nil, &e) {
+		h.handle(e)
+		if e.Kind == replock.EventWaiting && h.at(e.Place).anyOwn(e.Holders) && h.own.CompareAndSwap(nil, &e) {
 			h.cancel(errOwn)
 		}
-		h.show(e)
+		h.show(e.Event)
 	})
 }
 
@@ -100,7 +124,18 @@ func (h *holder) observe(e replock.Event) {
 // returns at once: it must delay neither a release nor the exchange with the guard.
 func (h *holder) note(lock Lock, kind replock.EventKind, e events.Event) {
 	e.Event = replock.Event{Kind: kind, Time: clock.System{}.Now(), Mode: lock.Mode(), Operation: lock.Operation(), ID: lock.ID(), Key: lock.Key(), Err: e.Err}
+	if h.Place == (Place{}) && len(h.Others) > 0 {
+		e.Place, e.Event.Name = h.Others[0].URL, h.Others[0].Name
+	}
 	h.passed.Add(func() { h.handle(e) })
+}
+
+// finish records that the work under a lock has ended.
+func (h *holder) finish(lock Lock, e events.Event) {
+	if f, ok := lock.(Finisher); ok {
+		f.Finish(e.Success)
+	}
+	h.note(lock, events.WorkEnded, e)
 }
 
 // notePause records that the command was stopped, after the loss of its lock.

@@ -17,18 +17,18 @@ import (
 // fakeLocker is a Locker of another kind than replock's. Its events come late.
 type fakeLocker struct {
 	queue   serial.Queue
-	observe func(replock.Event)
+	observe func(events.Event)
 	before  func()
 }
 
 func (f *fakeLocker) happen(kind replock.EventKind, holders ...replock.Info) {
 	f.queue.Add(func() {
 		time.Sleep(time.Millisecond)
-		f.observe(replock.Event{Kind: kind, Mode: replock.Exclusive, Holders: holders})
+		f.observe(events.Event{Event: replock.Event{Kind: kind, Mode: replock.Exclusive, Holders: holders}})
 	})
 }
 
-func (f *fakeLocker) Acquire(ctx context.Context, observe func(replock.Event)) (Lock, error) {
+func (f *fakeLocker) Acquire(ctx context.Context, observe func(events.Event)) (Lock, error) {
 	f.observe = observe
 	if f.before != nil {
 		f.before()

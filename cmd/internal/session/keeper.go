@@ -165,7 +165,7 @@ func (k *keeper) serve(ctx context.Context, do string) (answer any, then func())
 		return k.answer(k.renew(ctx)), nil
 	case "release":
 		err := k.check(ctx)
-		k.note(k.lock, events.WorkEnded, events.Event{Success: err == nil})
+		k.finish(k.lock, events.Event{Success: err == nil})
 		if failed := k.lock.Release(ctx); err == nil {
 			err = failed
 		}

@@ -9,6 +9,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/replock"
 )
@@ -41,11 +42,15 @@ type Lock interface {
 	Resume(context.Context) (Lock, error)
 }
 
+// Finisher is a Lock that is told before its release how the work under it has ended.
+type Finisher interface{ Finish(success bool) }
+
 // Locker acquires a lock, once.
 type Locker interface {
-	// Acquire returns a lock that is held, or an error. observe gets the events of the
-	// lock, one after another, until the lock is released. It returns at once.
-	Acquire(ctx context.Context, observe func(replock.Event)) (Lock, error)
+	// Acquire returns a lock that is held, or an error: a replock.HeldError if it is held,
+	// or a HeldError if Request.Place isn't where. observe gets the events of the lock, in
+	// order, until the lock is released. It returns at once, and can be called concurrently.
+	Acquire(ctx context.Context, observe func(events.Event)) (Lock, error)
 	// Flush waits until observe has got all events so far, or ctx has ended. It does
 	// nothing before Acquire.
 	Flush(ctx context.Context)

@@ -11,13 +11,22 @@ import (
 	"github.com/repolock/repolock/store/open"
 )
 
-// Place is where a lock is: a repository, and the lock's name there.
+// Place is where a lock is: a repository and the lock's name there, or another system.
 type Place struct {
-	Repo string // a URL or a directory
-	Name string // "" is the repository's own lock
+	Repo string // a URL or a directory, "" for another system
+	Name string // of the lock; "" is the repository's own
 	// Listed is the lock's name that the configuration file has for the repository.
 	Listed string
+	// URL names the lock of another system, or a repository's beside the first. It contains no
+	// credentials.
+	URL string
 }
+
+// String returns the name of the place among those of a Request: "" is the first repository.
+func (p Place) String() string { return p.URL }
+
+// other reports whether the lock is another system's.
+func (p Place) other() bool { return p.Repo == "" && p.URL != "" }
 
 // ID tells the place apart from others.
 func (p Place) ID() string {
@@ -27,6 +36,9 @@ func (p Place) ID() string {
 
 // Where returns the repository as it can be named from any directory, without credentials.
 func (p Place) Where() string {
+	if p.other() {
+		return p.URL
+	}
 	if l, err := open.Parse(p.Repo); err == nil && l.Scheme == "file" && !filepath.IsAbs(l.Path) {
 		if path, err := filepath.Abs(l.Path); err == nil {
 			return path
@@ -45,7 +57,12 @@ func (p Place) Prefix() string {
 
 // Looked says where locks were looked for: a lock in a wrong place excludes nothing, and
 // seems to be free.
-func (p Place) Looked() string { return "looked in " + p.Where() + ", " + p.Prefix() + "lock*" }
+func (p Place) Looked() string {
+	if p.other() {
+		return "looked at " + p.Where()
+	}
+	return "looked in " + p.Where() + ", " + p.Prefix() + "lock*"
+}
 
 // Redact removes what can be a secret from a repository's URL. The result still opens the
 // repository if that is an object store, because its credentials are elsewhere.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
@@ -24,14 +25,8 @@ type Repository struct {
 }
 
 // Acquire opens the repository and acquires the lock.
-func (r *Repository) Acquire(ctx context.Context, observe func(replock.Event)) (Lock, error) {
-	s, err := r.Open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	r.store = &answerStore{Store: s}
-	r.Options.Observe = observe
-	if r.locker, err = r.New(r.store, r.Options); err != nil {
+func (r *Repository) Acquire(ctx context.Context, observe func(events.Event)) (Lock, error) {
+	if err := r.open(ctx, observe); err != nil {
 		return nil, err
 	}
 	acquire := r.locker.Shared
@@ -43,6 +38,21 @@ func (r *Repository) Acquire(ctx context.Context, observe func(replock.Event)) (
 		opts = append(opts, replock.Fence())
 	}
 	return adapt(acquire(ctx, r.Operation, opts...))
+}
+
+// open opens the repository at the first Acquire.
+func (r *Repository) open(ctx context.Context, observe func(events.Event)) error {
+	if r.locker != nil {
+		return nil
+	}
+	s, err := r.Open(ctx)
+	if err != nil {
+		return err
+	}
+	r.store = &answerStore{Store: s}
+	r.Options.Observe = func(e replock.Event) { observe(events.Event{Event: e}) }
+	r.locker, err = r.New(r.store, r.Options)
+	return err
 }
 
 // Flush is Locker.Flush.

@@ -86,7 +86,7 @@ func (s *session) run() (int, error) {
 	}
 	defer s.Survey.Report()()
 	defer func() { s.release(s.current()) }()
-	group, err := prepared.Start(s.environ(lock), s.allowance(lock, breath))
+	group, err := prepared.Start(s.holder.environ(lock), s.allowance(lock, breath))
 	if err != nil {
 		return 0, err
 	}
@@ -99,7 +99,7 @@ func (s *session) run() (int, error) {
 	_ = group.Close()
 	code, err := s.result(group.Status())
 	exit := group.Status().ExitCode()
-	s.note(s.current(), events.WorkEnded, events.Event{ExitCode: &exit, Success: err == nil && code == 0})
+	s.finish(s.current(), events.Event{ExitCode: &exit, Success: err == nil && code == 0})
 	return code, err
 }
 

@@ -1,0 +1,170 @@
+package also
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/repolock/repolock/cmd/internal/events"
+	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/refresh"
+	"github.com/repolock/repolock/internal/retry"
+	"github.com/repolock/repolock/locking"
+	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/store"
+)
+
+// other acquires one lock of another system.
+type other struct {
+	Lock
+	at        session.Place
+	operation string
+	ttl       time.Duration
+	clock     clock.Clock
+	schedule  refresh.Schedule
+	resumer   locking.Resumer // nil: its locks can't be resumed
+	backend   locking.Backend
+}
+
+// newOther doesn't ask the other system anything.
+func newOther(l Lock, at session.Place, r Request) *other {
+	o := &other{Lock: l, at: at, operation: r.Operation, ttl: r.TTL, clock: clock.System{}, backend: l.Backend}
+	o.schedule = schedule(r.TTL, r.Look)
+	o.resumer, _ = l.Backend.(locking.Resumer)
+	return o
+}
+
+// schedule is that of a repository's lock, except that a renewal is the look, too.
+func schedule(ttl, look time.Duration) refresh.Schedule {
+	s := refresh.ForTTL(ttl)
+	s.Interval = min(ttl/3, look)
+	s.Failure = (s.Deadline - s.Interval) / time.Duration(s.Failures)
+	return s
+}
+
+func (o *other) place() session.Place { return o.at }
+
+func (o *other) flush(context.Context) {} // observe has got all events
+
+// answered is for an error that is no silence: the backend says by ErrUnreachable whether
+// its server was silent.
+func (o *other) answered() bool { return false }
+
+// poll is the pause between two tries while the lock is held.
+const poll = time.Second
+
+// acquire tries until the lock is held by us, or wait is over.
+func (o *other) acquire(ctx context.Context, wait time.Duration, observe func(events.Event)) (session.Lock, error) {
+	start, last := o.clock.Elapsed(), ""
+	for {
+		lock, err := o.tryLock(ctx, observe)
+		if lock != nil || err != nil {
+			return lock, err
+		}
+		waited := o.clock.Elapsed() - start
+		info := o.holder(ctx)
+		if wait == 0 || wait != replock.Forever && waited >= wait {
+			return nil, o.refused(info, waited, nil)
+		}
+		if who := info.ID + info.Holder; who != last {
+			e := o.event(replock.EventWaiting)
+			e.Holders, e.Waited, last = []replock.Info{info}, waited, who
+			observe(e)
+		}
+		pause := poll/2 + rand.N(poll)
+		if wait != replock.Forever {
+			pause = min(pause, wait-waited)
+		}
+		if clock.Sleep(ctx, o.clock, pause) != nil {
+			if cause := context.Cause(ctx); !errors.Is(cause, context.DeadlineExceeded) {
+				return nil, cause
+			}
+			return nil, o.refused(info, o.clock.Elapsed()-start, context.Cause(ctx))
+		}
+	}
+}
+
+// tryLock returns nil if another holder has the lock.
+func (o *other) tryLock(ctx context.Context, observe func(events.Event)) (session.Lock, error) {
+	var began clock.Reading
+	var handle locking.Handle
+	ok := false
+	err := o.try(ctx, func(ctx context.Context) (err error) {
+		began = clock.Read(o.clock)
+		handle, ok, err = o.backend.TryLock(ctx, o.Key, o.ttl)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o.at.URL, described{err})
+	}
+	if !ok {
+		return nil, nil
+	}
+	lock := o.hold(handle, began, observe)
+	if left := lock.Deadline() - o.clock.Elapsed(); left <= 0 {
+		return nil, errors.Join(fmt.Errorf("%s: to acquire it took longer than its ttl of %v: choose a longer --ttl", o.at.URL, o.ttl), lock.Release(ctx))
+	}
+	lock.tell(replock.EventAcquired, nil)
+	return lock, nil
+}
+
+// try sends a request again until the system answers, for as long as a repository's is tried.
+func (o *other) try(ctx context.Context, send func(context.Context) error) error {
+	_, err := retry.Do(ctx, retry.Policy{
+		Clock: o.clock, Budget: o.schedule.Budget, Timeout: o.schedule.Budget,
+		Permanent: func(err error) bool { return !errors.Is(err, locking.ErrUnreachable) },
+	}, func(timeout time.Duration) (struct{}, error) {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		return struct{}{}, send(ctx)
+	})
+	return err
+}
+
+// holder describes who has the lock, as far as can be found out.
+func (o *other) holder(ctx context.Context) replock.Info {
+	found, err := o.Inspect(ctx)
+	if err != nil {
+		return replock.Info{Mode: replock.Exclusive, Keys: []string{o.at.URL}, Why: plain(err)}
+	}
+	if found == nil { // it has been released since
+		return replock.Info{Mode: replock.Exclusive, Keys: []string{o.at.URL}}
+	}
+	return *found
+}
+
+// refused is the error for a lock that another holder has.
+func (o *other) refused(info replock.Info, waited time.Duration, why error) error {
+	if waited < poll/2 {
+		waited = 0 // one try
+	}
+	return session.HeldError{Place: o.at, HeldError: &replock.HeldError{
+		Mode: replock.Exclusive, Holders: []replock.Info{info}, Waited: waited, Err: why,
+	}}
+}
+
+func (o *other) event(kind replock.EventKind) events.Event {
+	return events.Event{Place: o.at.URL, Event: replock.Event{
+		Kind: kind, Time: o.clock.Now(), Name: o.at.Name, Mode: replock.Exclusive, Operation: o.operation, Key: o.at.URL,
+	}}
+}
+
+// described is an error of a backend that is the store's error of the same meaning, too: the
+// command's exit code and its policy know those.
+type described struct{ error }
+
+func (e described) Unwrap() error { return e.error }
+
+func (e described) Is(target error) bool {
+	return target == store.ErrUnreachable && errors.Is(e.error, locking.ErrUnreachable)
+}
+
+// plain is the text of an error without that of a sentinel that the message around it has.
+func plain(err error) string {
+	return cmp.Or(strings.TrimPrefix(err.Error(), locking.ErrLost.Error()+": "), err.Error())
+}

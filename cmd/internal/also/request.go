@@ -1,0 +1,110 @@
+package also
+
+import (
+	"context"
+	"time"
+
+	"github.com/repolock/repolock/cmd/internal/events"
+	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/locking/towerfleet"
+)
+
+// Request is what is the same for all locks of a set.
+type Request struct {
+	TTL, Look time.Duration
+	Wait      time.Duration
+	// Settle is how long the set waits with all its locks held before Acquire returns.
+	Settle    time.Duration
+	Operation string
+	Version   string // of this program
+	// Force steals a stale tower-fleet lock. Audit gets the events of such locks.
+	Force bool
+	Audit func(event any)
+	// Repository returns the Locker of a repository's lock.
+	Repository func(session.Place) *session.Repository
+}
+
+// intentMode is that of tower-fleet's intents. A command that needs no lock takes none.
+func (r Request) intentMode() towerfleet.Mode { return towerfleet.Mutate }
+
+// Open returns the lock of another system. It makes no connection.
+func (t Target) Open(r Request) (Lock, error) {
+	l, err := t.open(r)
+	if err != nil {
+		return l, described{err}
+	}
+	l.URL = t.Place.URL
+	return l, nil
+}
+
+// NewSet returns the Locker of a repository's lock, which is nil if there is none, and of
+// those of targets, in the order of Parse. Close closes the connections.
+func NewSet(first *session.Repository, targets []Target, r Request) *Set {
+	s := &Set{wait: r.Wait, settle: r.Settle, clock: clock.System{}}
+	if first != nil {
+		s.members = append(s.members, &repository{Repository: first})
+	}
+	for _, t := range targets {
+		if t.Repository() {
+			s.members = append(s.members, &repository{r.Repository(t.Place), t.Place})
+		} else {
+			s.members = append(s.members, &lazy{target: t, request: r})
+		}
+	}
+	return s
+}
+
+// repository acquires a repository's lock.
+type repository struct {
+	*session.Repository
+	at session.Place // zero for the first
+}
+
+func (m *repository) place() session.Place      { return m.at }
+func (m *repository) flush(ctx context.Context) { m.Flush(ctx) }
+func (m *repository) answered() bool            { return m.Answered() }
+
+func (m *repository) acquire(ctx context.Context, wait time.Duration, observe func(events.Event)) (session.Lock, error) {
+	m.Wait = wait
+	return m.Acquire(ctx, func(e events.Event) {
+		e.Place = m.at.URL
+		if e.Place != "" {
+			e.Event.Name = m.at.Name
+		}
+		observe(e)
+	})
+}
+
+// lazy opens another system when its lock is acquired: an error is that of the acquire.
+type lazy struct {
+	target  Target
+	request Request
+	*other
+}
+
+func (m *lazy) place() session.Place { return m.target.Place }
+
+func (m *lazy) answered() bool { return m.other != nil && m.other.answered() }
+
+func (m *lazy) acquire(ctx context.Context, wait time.Duration, observe func(events.Event)) (session.Lock, error) {
+	if m.other == nil {
+		l, err := m.target.Open(m.request)
+		if err != nil {
+			return nil, err
+		}
+		m.other = newOther(l, m.target.Place, m.request)
+	}
+	return m.other.acquire(ctx, wait, observe)
+}
+
+// Close closes the connections.
+func (s *Set) Close() {
+	for _, m := range s.members {
+		if l, ok := m.(*lazy); ok && l.other != nil {
+			_ = l.other.Close()
+		}
+	}
+}
+
+var _ session.Locker = (*Set)(nil)

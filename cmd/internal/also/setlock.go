@@ -1,0 +1,134 @@
+package also
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/parallel"
+	"github.com/repolock/repolock/replock"
+)
+
+// setLock is all locks of a set. It is named as its first one: the repository's, if there is
+// one.
+type setLock struct {
+	session.Lock // the one that it is named as
+	lead         int
+	ctx          context.Context
+
+	mu    sync.Mutex
+	locks []session.Lock // in the set's order; a resumed one takes the place of the lost one
+}
+
+// hold returns the locks as one.
+func (s *Set) hold(locks []session.Lock) *setLock {
+	lead := max(slices.IndexFunc(s.members, func(m member) bool { return m.place().String() == "" }), 0)
+	return newSetLock(locks, lead)
+}
+
+func newSetLock(locks []session.Lock, lead int) *setLock {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	for _, l := range locks {
+		context.AfterFunc(l.Context(), func() { cancel(context.Cause(l.Context())) })
+	}
+	return &setLock{Lock: locks[lead], lead: lead, ctx: ctx, locks: locks}
+}
+
+func (l *setLock) all() []session.Lock {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.locks)
+}
+
+// Context ends with that of the first lock that ends.
+func (l *setLock) Context() context.Context { return l.ctx }
+
+// Deadline is the earliest.
+func (l *setLock) Deadline() time.Duration {
+	var ends []time.Duration
+	for _, one := range l.all() {
+		ends = append(ends, one.Deadline())
+	}
+	return slices.Min(ends)
+}
+
+// Seen is that of the lock that was looked at least recently.
+func (l *setLock) Seen() clock.Reading {
+	return slices.MinFunc(l.readings(), func(a, b clock.Reading) int { return int(a.Elapsed - b.Elapsed) })
+}
+
+func (l *setLock) readings() (seen []clock.Reading) {
+	for _, one := range l.all() {
+		seen = append(seen, one.Seen())
+	}
+	return seen
+}
+
+// Lost is the loss of any lock. One that is definite comes first.
+func (l *setLock) Lost() (lost *replock.LostError) {
+	for _, one := range l.all() {
+		if loss := one.Lost(); loss != nil && (lost == nil || loss.Definite && !lost.Definite) {
+			lost = loss
+		}
+	}
+	return lost
+}
+
+// Check looks at all locks.
+func (l *setLock) Check(ctx context.Context) error {
+	return l.each(func(one session.Lock) error { return one.Check(ctx) })
+}
+
+// Renew renews all locks.
+func (l *setLock) Renew(ctx context.Context) error {
+	return l.each(func(one session.Lock) error { return one.Renew(ctx) })
+}
+
+// each calls f with all locks at once, and joins its errors.
+func (l *setLock) each(f func(session.Lock) error) error {
+	all := l.all()
+	errs := make([]error, len(all))
+	parallel.Each(len(all), len(all), func(i int) { errs[i] = f(all[i]) })
+	return errors.Join(errs...)
+}
+
+// Finish passes the result of the work on.
+func (l *setLock) Finish(success bool) {
+	for _, one := range l.all() {
+		if f, ok := one.(session.Finisher); ok {
+			f.Finish(success)
+		}
+	}
+}
+
+// Release releases all locks, the last one first.
+func (l *setLock) Release(ctx context.Context) (err error) {
+	for _, one := range slices.Backward(l.all()) {
+		err = errors.Join(err, one.Release(ctx))
+	}
+	return err
+}
+
+// Resume resumes the locks that are lost. If one can't be, those that were are released with
+// the set.
+func (l *setLock) Resume(ctx context.Context) (session.Lock, error) {
+	for i, one := range l.all() {
+		if one.Lost() == nil {
+			continue
+		}
+		again, err := one.Resume(ctx)
+		if again != nil {
+			l.mu.Lock()
+			l.locks[i] = again
+			l.mu.Unlock()
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return newSetLock(l.all(), l.lead), nil
+}
