@@ -22,6 +22,9 @@ type file struct {
 	record   *record // nil if there is trouble
 	trouble  string
 	modified time.Time
+	size     int64
+	// irregular is set for what is no regular file.
+	irregular bool
 }
 
 // read returns the lock file of a name, or nil if there is none. A file that isn't a lock's is
@@ -34,9 +37,9 @@ func read(path, name string) (*file, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock file %s can't be read: %w", path, err)
 	}
-	f := &file{path: path, modified: info.ModTime()}
+	f := &file{path: path, modified: info.ModTime(), size: info.Size()}
 	if !info.Mode().IsRegular() {
-		f.trouble = "it is no regular file"
+		f.trouble, f.irregular = "it is no regular file", true
 		return f, nil
 	}
 	open, err := os.OpenFile(path, os.O_RDONLY|noFollow, 0)

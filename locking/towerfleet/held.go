@@ -13,19 +13,21 @@ import (
 // (section 6.3).
 type HeldError struct {
 	Name string
-	// Path is, safe to show, the lock file, or the temporary file of a request that is about to have the lock.
+	// Path is the lock file, or the temporary file of a request that is about to have the lock.
+	// It is safe to show.
 	Path string
 	// Stale is set if the holder has let its ttl pass. Options.Force steals such a lock.
 	Stale bool
-	// Trouble says why the file can't be read. Such a lock is held, and is never written.
+	// Trouble is why the file can't be read. Such a lock is held, and is never stolen.
 	Trouble string
 
-	record record // zero if Trouble is set
-	now    time.Time
+	record   record // zero if Trouble is set
+	now      time.Time
+	revision string
 }
 
 func newHeld(name string, f *file, now time.Time) *HeldError {
-	e := &HeldError{Name: name, Path: text.Escape(f.path), Trouble: f.trouble, now: now}
+	e := &HeldError{Name: name, Path: text.Escape(f.path), Trouble: f.trouble, now: now, revision: f.revision()}
 	if f.record != nil {
 		e.record, e.Stale = *f.record, f.record.stale(now)
 	}

@@ -4,8 +4,10 @@ package towerfleet
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -148,70 +150,11 @@ func TestInspect(t *testing.T) {
 		}
 		at := time.Now().UTC()
 		w.write("n.lock", strings.Replace(foreign("n", "req_1", at, 900), "tower-01", `tower\u001b[2J`, 1))
-		want := locking.Info{Key: "n", Holder: "req_1 (intent deploy-app, by claude-code)", Host: `tower\x1b[2J`, PID: 12345, Acquired: at, Renewed: at, TTL: DefaultTTL}
+		want := locking.Info{Key: "n", Holder: "req_1 (intent deploy-app, by claude-code)", Host: `tower\x1b[2J`,
+			PID: 12345, Acquired: at, Renewed: at, TTL: DefaultTTL,
+			Revision: fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(w.read("n.lock"))))}
 		if info, err := b.Inspect(w.Context(), "n"); err != nil || *info != want {
 			t.Errorf("%+v %v, want %+v", info, err, want)
-		}
-	})
-}
-
-// TestBreak: only a stale lock that is the one that was seen is broken, and lock_stolen is
-// emitted. A live one is refused.
-func TestBreak(t *testing.T) {
-	in(t, func(w *world) {
-		b := w.backend(Options{})
-		see := func() *locking.Info {
-			info, err := b.Inspect(w.Context(), "n")
-			if err != nil {
-				t.Fatal(err)
-			}
-			return info
-		}
-		w.write("n.lock", foreign("n", "req_1", time.Now(), 900))
-		info := see()
-		if ok, err := b.Break(w.Context(), info, false); ok || !errors.Is(err, ErrLive) || !strings.Contains(err.Error(), "req_1") {
-			t.Errorf("a live one: %v %v", ok, err)
-		}
-		if ok, err := b.Break(w.Context(), info, true); ok || err != nil {
-			t.Errorf("a live one: %v %v", ok, err)
-		}
-		time.Sleep(time.Hour)
-		w.write("n.lock", foreign("n", "req_2", time.Now().Add(-time.Hour), 900))
-		if ok, err := b.Break(w.Context(), info, true); ok || err != nil {
-			t.Errorf("another one: %v %v", ok, err)
-		}
-		if len(w.events) > 0 || len(w.files()) != 1 {
-			t.Fatalf("%v %q", w.events, w.files())
-		}
-		if ok, err := b.Break(w.Context(), see(), true); !ok || err != nil {
-			t.Errorf("%v %v", ok, err)
-		}
-		likeDocument(t, w.events[0], `"event": "lock_stolen"`, 1)
-		if ok, err := b.Break(w.Context(), info, true); ok || err != nil || len(w.files()) > 0 {
-			t.Errorf("a free one: %v %v %q", ok, err, w.files())
-		}
-	})
-}
-
-// TestBreakMissesHeartbeat: a lock that gets a heartbeat while it is being broken stays.
-func TestBreakMissesHeartbeat(t *testing.T) {
-	in(t, func(w *world) {
-		b := w.backend(Options{})
-		w.write("n.lock", foreign("n", "req_1", time.Now().Add(-time.Hour), 900))
-		info, err := b.Inspect(w.Context(), "n")
-		if err != nil {
-			t.Fatal(err)
-		}
-		fresh, once := foreign("n", "req_1", time.Now(), 900), true
-		hook(t, &exchange, func(a, b string) error {
-			if once {
-				w.write("n.lock", fresh)
-			}
-			once = false
-			return swap(a, b)
-		})
-		if ok, err := b.Break(w.Context(), info, true); ok || err != nil || w.read("n.lock") != fresh || len(w.events) > 0 {
-			t.Errorf("%v %v %v", ok, err, w.events)
 		}
 	})
 }
