@@ -20,6 +20,11 @@ var ErrLive = errors.New("only a stale tower-fleet lock can be broken")
 // another lock it returns ErrLive or, if stale is set, reports false. It removes nothing but
 // regular files. It reports false if the file has changed since Inspect.
 func (b *Backend) Break(ctx context.Context, seen *locking.Info, stale bool) (bool, error) {
+	ok, err := b.breakSeen(ctx, seen, stale)
+	return ok, classify(err)
+}
+
+func (b *Backend) breakSeen(ctx context.Context, seen *locking.Info, stale bool) (bool, error) {
 	if b.opts.Mode == Observe {
 		return false, ErrObserve
 	}

@@ -2,6 +2,7 @@ package towerfleet
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -161,7 +162,8 @@ func (b *Backend) settleSwap(name, temp string, data []byte, old func(*file) boo
 	path := b.path(name)
 	got, err := read(temp, name)
 	if err != nil || got == nil {
-		return false, fmt.Errorf("the file that was replaced by lock file %s can't be read: %w", path, errors.Join(err, fs.ErrNotExist))
+		return false, fmt.Errorf("the file that was replaced by lock file %s can't be read: %w",
+			path, cmp.Or(err, fs.ErrNotExist))
 	}
 	if old(got) {
 		return true, nil
@@ -176,7 +178,8 @@ func (b *Backend) settleSwap(name, temp string, data []byte, old func(*file) boo
 			return false, fmt.Errorf("lock file %s has replaced that of another holder, which can't be put back: %w", path, err)
 		}
 		if got, err = read(temp, name); err != nil || got == nil {
-			return false, fmt.Errorf("the file that lock file %s has replaced can't be read: %w", path, errors.Join(err, fs.ErrNotExist))
+			return false, fmt.Errorf("the file that lock file %s has replaced can't be read: %w",
+				path, cmp.Or(err, fs.ErrNotExist))
 		}
 		// A script's heartbeat can have changed ours.
 		if bytes.Equal(got.data, in) || sameHandle(got, data, name) {

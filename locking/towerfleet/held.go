@@ -43,8 +43,8 @@ func (e *HeldError) Error() string {
 	holder := fmt.Sprintf("%s, intent %s, by %s on %s (pid %d)", r.RequestID, text.Or(r.Intent, "unknown"),
 		text.Or(r.Actor, "unknown"), text.Or(r.HostID, "unknown"), r.PID)
 	if e.Stale {
-		return fmt.Sprintf("lock %s is stale: %s has its last heartbeat %s ago, of %s, and its ttl is %s: use --force-lock to steal it",
-			e.Name, e.Path, time.Duration(r.age(e.now))*time.Second, holder, r.ttl())
+		return fmt.Sprintf("lock %s is stale: %s has its last heartbeat %s ago, of %s, and its ttl is %s: "+
+			"use --force-lock to steal it", e.Name, e.Path, time.Duration(r.age(e.now))*time.Second, holder, r.ttl())
 	}
 	return fmt.Sprintf("lock %s is held: %s is of %s, last heartbeat at %s: wait for its completion",
 		e.Name, e.Path, holder, r.LastHeartbeatAt)

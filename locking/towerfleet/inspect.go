@@ -34,7 +34,7 @@ func (b *Backend) Blocked(ctx context.Context, name string) (*HeldError, error) 
 	}
 	now, err := b.holder(name)
 	if now == nil || err != nil {
-		return nil, err
+		return nil, classify(err)
 	}
 	return newHeld(name, now, b.opts.Clock.Now()), nil
 }
@@ -80,14 +80,14 @@ func (b *Backend) Cleanup(ctx context.Context) error {
 	defer unlock() // without which no repolock has a temporary file
 	entries, err := os.ReadDir(b.dir)
 	if err != nil {
-		return fmt.Errorf("lock directory %s can't be read: %w", b.dir, err)
+		return classify(fmt.Errorf("lock directory %s can't be read: %w", b.dir, err))
 	}
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), ".") || !strings.HasSuffix(e.Name(), ours) {
 			continue
 		}
 		if err := os.Remove(filepath.Join(b.dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("temporary file %s wasn't removed: %w", e.Name(), err)
+			return classify(fmt.Errorf("temporary file %s wasn't removed: %w", text.Escape(e.Name()), err))
 		}
 	}
 	return nil

@@ -34,7 +34,8 @@ func TestDirectory(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := New(dir, Options{})
-		if err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "chmod 700") || strings.Contains(err.Error(), "\n") {
+		if !errors.Is(err, locking.ErrUnfit) || !strings.Contains(err.Error(), dir) ||
+			!strings.Contains(err.Error(), "chmod 700") || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%o: %v", mode, err)
 		}
 		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != mode {
@@ -50,6 +51,46 @@ func TestDirectory(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
+}
+
+// TestDirectoryOfAnother: the directory of another user is refused, because that user can't read
+// the locks that this one writes.
+func TestDirectoryOfAnother(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "locks")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	hook(t, &executor, func() int { return os.Geteuid() + 1 })
+	for _, mode := range []Mode{Mutate, Observe} {
+		_, err := New(dir, Options{Mode: mode})
+		if !errors.Is(err, locking.ErrUnfit) || !strings.Contains(err.Error(), dir) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", mode, err)
+		}
+	}
+}
+
+// TestPermission: what the file system forbids is locking.ErrPermission, and no loss.
+func TestPermission(t *testing.T) {
+	in(t, func(w *world) {
+		b := w.backend(Options{})
+		h := w.acquire(b, "n", 0)
+		w.write("m.lock", foreign("m", "req_1", time.Now().Add(-time.Hour), 900))
+		seen := w.see(b, "m")
+		hook(t, &link, func(string, string) error { return syscall.EACCES })
+		hook(t, &exchange, func(string, string) error { return syscall.EROFS })
+		hook(t, &remove, func(string) error { return syscall.EACCES })
+		_, ok, tried := b.TryLock(w.Context(), "x", 0)
+		broken, breaking := b.Break(w.Context(), seen, true)
+		if ok || broken {
+			t.Error(ok, broken)
+		}
+		for what, err := range map[string]error{"try": tried, "renew": b.Renew(w.Context(), h),
+			"release": b.Release(w.Context(), h), "break": breaking} {
+			if !errors.Is(err, locking.ErrPermission) || errors.Is(err, locking.ErrLost) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	})
 }
 
 // TestOptions: impossible options are refused, and write nothing.
