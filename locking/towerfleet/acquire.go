@@ -34,12 +34,20 @@ func (b *Backend) TryLock(ctx context.Context, key string, ttl time.Duration) (l
 // Acquire takes a lock and doesn't wait for its holder (section 4). It returns a *HeldError if
 // there is one, and then the execution must not proceed. A ttl of 0 is DefaultTTL; others are
 // rounded up to seconds. After any error nothing is held.
-func (b *Backend) Acquire(ctx context.Context, name string, ttl time.Duration) (none locking.Handle, err error) {
+func (b *Backend) Acquire(ctx context.Context, name string, ttl time.Duration) (locking.Handle, error) {
+	h, err := b.acquire(ctx, name, ttl)
+	return h, classify(err)
+}
+
+func (b *Backend) acquire(ctx context.Context, name string, ttl time.Duration) (none locking.Handle, err error) {
 	if b.opts.Mode == Observe {
 		return none, ErrObserve
 	}
 	if err := CheckName(name); err != nil {
 		return none, err
+	}
+	if err := ctx.Err(); err != nil {
+		return none, fmt.Errorf("lock %s wasn't tried: %w", name, err)
 	}
 	if ttl < 0 || ttl > maxTTL*time.Second {
 		return none, fmt.Errorf("ttl %s of lock %s: use 1s to %d days", ttl, name, maxTTL/86400)
@@ -57,7 +65,8 @@ func (b *Backend) Acquire(ctx context.Context, name string, ttl time.Duration) (
 		return none, err
 	}
 	if b.opts.Clock.Elapsed()-start >= h.TTL() {
-		return none, errors.Join(fmt.Errorf("lock %s was taken, but not before its ttl of %s was over: use a longer ttl", name, h.TTL()), b.undo(ctx, h))
+		late := fmt.Errorf("lock %s was taken, but not before its ttl of %s was over: use a longer ttl", name, h.TTL())
+		return none, errors.Join(late, b.undo(ctx, h))
 	}
 	b.mu.Lock()
 	b.held[h.Token()] = &holding{acquired: start, renewed: start}

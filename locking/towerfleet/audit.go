@@ -1,8 +1,6 @@
 package towerfleet
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"io"
 	"sync"
@@ -40,7 +38,8 @@ type Stolen struct {
 	PreviousLock Previous `json:"previous_lock"`
 	// PreviousLockHash is of the bytes of the file.
 	PreviousLockHash string `json:"previous_lock_hash"`
-	Reason           string `json:"reason"`
+	// Reason is stale_lock_forced, or unreadable_lock_forced for a lock that a person broke.
+	Reason string `json:"reason"`
 }
 
 // Previous is the stolen lock in Stolen.
@@ -93,11 +92,15 @@ func (b *Backend) event(kind, name string) Event {
 	return Event{kind, b.opts.RequestID, formatTime(b.opts.Clock.Now()), name}
 }
 
+// emitStolen emits lock_stolen. Of a file that can't be read only the hash is known.
 func (b *Backend) emitStolen(name string, old *file) {
-	r, sum := old.record, sha256.Sum256(old.data)
+	r, why := old.record, "stale_lock_forced"
+	if r == nil {
+		r, why = new(record), "unreadable_lock_forced"
+	}
 	b.emit(Stolen{b.event("lock_stolen", name),
 		Previous{r.RequestID, r.Actor, r.Intent, r.CreatedAt, r.LastHeartbeatAt, r.HostID, r.PID},
-		"sha256:" + hex.EncodeToString(sum[:]), "stale_lock_forced"})
+		old.hash(), why})
 }
 
 // reason is an error as the specification shows one: "EACCES: permission denied".

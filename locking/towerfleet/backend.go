@@ -2,12 +2,9 @@ package towerfleet
 
 import (
 	"cmp"
-	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +12,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/locking"
 )
 
@@ -71,8 +69,9 @@ type holding struct {
 	lost              bool
 }
 
-// New returns the backend of a lock directory. It creates a missing one with mode 0700, and
-// refuses one that any but its owner can read, write or search (section 12.1).
+// New returns the backend of a lock directory. It creates a missing one with mode 0700. It returns
+// locking.ErrUnfit for one that another user owns, reads, writes or searches (section 12.1), or
+// that can't be locked by flock. An observing intent creates nothing.
 func New(dir string, opts Options) (*Backend, error) {
 	host, _ := os.Hostname()
 	opts.Actor = cmp.Or(opts.Actor, "repolock")
@@ -88,74 +87,17 @@ func New(dir string, opts Options) (*Backend, error) {
 		return nil, err
 	}
 	if !requestFormat.MatchString(opts.RequestID) {
-		return nil, fmt.Errorf("request id %q: use 1 to 128 letters, digits, dots, underscores, colons and hyphens, with a letter or digit first", opts.RequestID)
+		return nil, fmt.Errorf("request id %q: use 1 to 128 letters, digits, dots, underscores, colons and hyphens, "+
+			"with a letter or digit first", text.Cut(opts.RequestID, 140))
 	}
 	if _, err := json.Marshal(opts.Metadata); err != nil {
 		return nil, fmt.Errorf("the metadata of the lock is no JSON: %w", err)
 	}
 	b := &Backend{dir: dir, opts: opts, held: map[string]*holding{}}
-	return b, b.prepare()
-}
-
-// prepare creates and checks the directory.
-func (b *Backend) prepare() error {
-	if !hasFlock {
-		return fmt.Errorf("lock directory %s can't be used: this system has no flock", b.dir)
+	if err := b.prepare(); err != nil {
+		return nil, classify(err)
 	}
-	if b.opts.Mode != Observe {
-		if err := os.MkdirAll(b.dir, 0o700); err != nil {
-			return fmt.Errorf("lock directory %s can't be created: %w", b.dir, err)
-		}
-	}
-	info, err := os.Stat(b.dir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && b.opts.Mode == Observe:
-		return nil
-	case err != nil:
-		return fmt.Errorf("lock directory %s can't be read: %w", b.dir, err)
-	case !info.IsDir():
-		return fmt.Errorf("lock directory %s is no directory", b.dir)
-	case info.Mode().Perm() != 0o700:
-		return fmt.Errorf("lock directory %s has mode %04o, so others can see or change its locks: run chmod 700 on it once you know who uses it",
-			b.dir, info.Mode().Perm())
-	}
-	f, err := os.Open(b.dir)
-	if err != nil {
-		return fmt.Errorf("lock directory %s can't be opened: %w", b.dir, err)
-	}
-	defer f.Close()
-	if _, err := tryFlock(f); err != nil {
-		return fmt.Errorf("lock directory %s can't be locked by flock: put it on a local file system: %w", b.dir, err)
-	}
-	return nil
-}
-
-// flockPatience bounds the wait for another process's critical section, which takes
-// milliseconds.
-const flockPatience = 10 * time.Second
-
-// exclusive takes the flock of the directory.
-func (b *Backend) exclusive(ctx context.Context) (unlock func(), err error) {
-	f, err := os.Open(b.dir)
-	if err != nil {
-		return nil, fmt.Errorf("lock directory %s can't be opened: %w", b.dir, err)
-	}
-	end := b.opts.Clock.Elapsed() + flockPatience
-	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
-		ok, err := tryFlock(f)
-		if ok {
-			return func() { f.Close() }, nil // which unlocks it
-		}
-		if err == nil && b.opts.Clock.Elapsed() < end {
-			err = clock.Sleep(ctx, b.opts.Clock, pause)
-			if err == nil {
-				continue
-			}
-		}
-		f.Close()
-		return nil, fmt.Errorf("the flock on lock directory %s wasn't free, nothing was done: look which process stands still (lslocks): %w",
-			b.dir, cmp.Or(err, context.DeadlineExceeded))
-	}
+	return b, nil
 }
 
 func (b *Backend) path(name string) string { return filepath.Join(b.dir, name+".lock") }

@@ -19,12 +19,12 @@
 //   - The script's "mv -n" is no atomic creation. GNU mv before 8.30 looks, and then renames over
 //     what has appeared meanwhile; later ones can do the same if the file vanishes under them.
 //     And mv exits with 0 if it has moved nothing, except that of coreutils 9.2 to 9.4: then the
-//     script believes that it has the lock. But its temporary file NAME.lock.REQUEST.tmp exists as long as mv can still
-//     replace something, and stays behind if mv moved nothing. So an acquirer creates the lock,
-//     waits for Options.Settle, and then looks: the file must be its own, and no temporary file
-//     of a live request may lie beside it. If one does, the acquirer moves that file over its own
-//     lock, which ends the script's acquisition as the script believes it has ended, and is
-//     refused.
+//     script believes that it has the lock. But its temporary file NAME.lock.REQUEST.tmp exists
+//     as long as mv can still replace something, and stays behind if mv moved nothing. So an
+//     acquirer creates the lock, waits for Options.Settle, and then looks: the file must be its
+//     own, and no temporary file of a live request may lie beside it. If one does, the acquirer
+//     moves that file over its own lock, which ends the script's acquisition as the script
+//     believes it has ended, and is refused.
 //     Settle delays each acquisition; without it, only repolocks can share the directory.
 //   - A heartbeat swaps the new file with the old one in one step (RENAME_EXCHANGE), and looks at
 //     the file that it got: if that isn't its own lock, because another program has stolen it

@@ -2,6 +2,7 @@ package towerfleet
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -22,6 +23,9 @@ type file struct {
 	record   *record // nil if there is trouble
 	trouble  string
 	modified time.Time
+	size     int64
+	// irregular is set for what is no regular file.
+	irregular bool
 }
 
 // read returns the lock file of a name, or nil if there is none. A file that isn't a lock's is
@@ -34,9 +38,9 @@ func read(path, name string) (*file, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock file %s can't be read: %w", path, err)
 	}
-	f := &file{path: path, modified: info.ModTime()}
+	f := &file{path: path, modified: info.ModTime(), size: info.Size()}
 	if !info.Mode().IsRegular() {
-		f.trouble = "it is no regular file"
+		f.trouble, f.irregular = "it is no regular file", true
 		return f, nil
 	}
 	open, err := os.OpenFile(path, os.O_RDONLY|noFollow, 0)
@@ -158,7 +162,8 @@ func (b *Backend) settleSwap(name, temp string, data []byte, old func(*file) boo
 	path := b.path(name)
 	got, err := read(temp, name)
 	if err != nil || got == nil {
-		return false, fmt.Errorf("the file that was replaced by lock file %s can't be read: %w", path, errors.Join(err, fs.ErrNotExist))
+		return false, fmt.Errorf("the file that was replaced by lock file %s can't be read: %w",
+			path, cmp.Or(err, fs.ErrNotExist))
 	}
 	if old(got) {
 		return true, nil
@@ -173,7 +178,8 @@ func (b *Backend) settleSwap(name, temp string, data []byte, old func(*file) boo
 			return false, fmt.Errorf("lock file %s has replaced that of another holder, which can't be put back: %w", path, err)
 		}
 		if got, err = read(temp, name); err != nil || got == nil {
-			return false, fmt.Errorf("the file that lock file %s has replaced can't be read: %w", path, errors.Join(err, fs.ErrNotExist))
+			return false, fmt.Errorf("the file that lock file %s has replaced can't be read: %w",
+				path, cmp.Or(err, fs.ErrNotExist))
 		}
 		// A script's heartbeat can have changed ours.
 		if bytes.Equal(got.data, in) || sameHandle(got, data, name) {

@@ -13,19 +13,21 @@ import (
 // (section 6.3).
 type HeldError struct {
 	Name string
-	// Path is, safe to show, the lock file, or the temporary file of a request that is about to have the lock.
+	// Path is the lock file, or the temporary file of a request that is about to have the lock.
+	// It is safe to show.
 	Path string
 	// Stale is set if the holder has let its ttl pass. Options.Force steals such a lock.
 	Stale bool
-	// Trouble says why the file can't be read. Such a lock is held, and is never written.
+	// Trouble is why the file can't be read. Such a lock is held, and is never stolen.
 	Trouble string
 
-	record record // zero if Trouble is set
-	now    time.Time
+	record   record // zero if Trouble is set
+	now      time.Time
+	revision string
 }
 
 func newHeld(name string, f *file, now time.Time) *HeldError {
-	e := &HeldError{Name: name, Path: text.Escape(f.path), Trouble: f.trouble, now: now}
+	e := &HeldError{Name: name, Path: text.Escape(f.path), Trouble: f.trouble, now: now, revision: f.revision()}
 	if f.record != nil {
 		e.record, e.Stale = *f.record, f.record.stale(now)
 	}
@@ -41,8 +43,8 @@ func (e *HeldError) Error() string {
 	holder := fmt.Sprintf("%s, intent %s, by %s on %s (pid %d)", r.RequestID, text.Or(r.Intent, "unknown"),
 		text.Or(r.Actor, "unknown"), text.Or(r.HostID, "unknown"), r.PID)
 	if e.Stale {
-		return fmt.Sprintf("lock %s is stale: %s has its last heartbeat %s ago, of %s, and its ttl is %s: use --force-lock to steal it",
-			e.Name, e.Path, time.Duration(r.age(e.now))*time.Second, holder, r.ttl())
+		return fmt.Sprintf("lock %s is stale: %s has its last heartbeat %s ago, of %s, and its ttl is %s: "+
+			"use --force-lock to steal it", e.Name, e.Path, time.Duration(r.age(e.now))*time.Second, holder, r.ttl())
 	}
 	return fmt.Sprintf("lock %s is held: %s is of %s, last heartbeat at %s: wait for its completion",
 		e.Name, e.Path, holder, r.LastHeartbeatAt)

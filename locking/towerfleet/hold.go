@@ -41,7 +41,7 @@ func (b *Backend) Renew(ctx context.Context, h locking.Handle) error {
 	if failures == heartbeatFailures {
 		b.emit(HeartbeatFailed{b.event("heartbeat_failed", h.Key()), b.path(h.Key()), failures, reason(err)})
 	}
-	return err
+	return classify(err)
 }
 
 func (b *Backend) holding(h locking.Handle) *holding {
@@ -72,9 +72,11 @@ func (b *Backend) own(h locking.Handle) (*file, error) {
 	case now == nil:
 		return nil, lost(h, path+" is gone")
 	case now.record == nil:
-		return nil, fmt.Errorf("lock file %s is held by this process, but can't be read: %s: it was left as it is", path, now.trouble)
+		return nil, fmt.Errorf("lock file %s is held by this process, but can't be read: %s: it was left as it is",
+			path, now.trouble)
 	case !b.mine(now, h):
-		return nil, lost(h, fmt.Sprintf("%s is now of %s on %s", path, now.record.RequestID, text.Or(now.record.HostID, "an unknown host")))
+		return nil, lost(h, fmt.Sprintf("%s is now of %s on %s",
+			path, now.record.RequestID, text.Or(now.record.HostID, "an unknown host")))
 	}
 	return now, nil
 }
@@ -91,6 +93,9 @@ func (b *Backend) left(h locking.Handle, state *holding, now *file) time.Duratio
 }
 
 func (b *Backend) beat(ctx context.Context, h locking.Handle, state *holding) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("lock %s wasn't renewed: %w", h.Key(), err)
+	}
 	unlock, err := b.exclusive(ctx)
 	if err != nil {
 		return err
@@ -147,8 +152,9 @@ func (b *Backend) ReleaseAfter(ctx context.Context, h locking.Handle, result Res
 	}
 	expired, err := b.remove(ctx, h, state)
 	if err != nil && !errors.Is(err, locking.ErrLost) {
-		b.emit(ReleaseFailed{b.event("lock_release_failed", h.Key()), b.path(h.Key()), reason(err), "manual_cleanup_required"})
-		return err
+		b.emit(ReleaseFailed{b.event("lock_release_failed", h.Key()),
+			b.path(h.Key()), reason(err), "manual_cleanup_required"})
+		return classify(err)
 	}
 	b.mu.Lock()
 	delete(b.held, h.Token())

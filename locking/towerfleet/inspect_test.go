@@ -4,8 +4,10 @@ package towerfleet
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,7 +34,8 @@ func TestDirectory(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := New(dir, Options{})
-		if err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "chmod 700") || strings.Contains(err.Error(), "\n") {
+		if !errors.Is(err, locking.ErrUnfit) || !strings.Contains(err.Error(), dir) ||
+			!strings.Contains(err.Error(), "chmod 700") || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%o: %v", mode, err)
 		}
 		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != mode {
@@ -48,6 +51,46 @@ func TestDirectory(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
+}
+
+// TestDirectoryOfAnother: the directory of another user is refused, because that user can't read
+// the locks that this one writes.
+func TestDirectoryOfAnother(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "locks")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	hook(t, &executor, func() int { return os.Geteuid() + 1 })
+	for _, mode := range []Mode{Mutate, Observe} {
+		_, err := New(dir, Options{Mode: mode})
+		if !errors.Is(err, locking.ErrUnfit) || !strings.Contains(err.Error(), dir) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", mode, err)
+		}
+	}
+}
+
+// TestPermission: what the file system forbids is locking.ErrPermission, and no loss.
+func TestPermission(t *testing.T) {
+	in(t, func(w *world) {
+		b := w.backend(Options{})
+		h := w.acquire(b, "n", 0)
+		w.write("m.lock", foreign("m", "req_1", time.Now().Add(-time.Hour), 900))
+		seen := w.see(b, "m")
+		hook(t, &link, func(string, string) error { return syscall.EACCES })
+		hook(t, &exchange, func(string, string) error { return syscall.EROFS })
+		hook(t, &remove, func(string) error { return syscall.EACCES })
+		_, ok, tried := b.TryLock(w.Context(), "x", 0)
+		broken, breaking := b.Break(w.Context(), seen, true)
+		if ok || broken {
+			t.Error(ok, broken)
+		}
+		for what, err := range map[string]error{"try": tried, "renew": b.Renew(w.Context(), h),
+			"release": b.Release(w.Context(), h), "break": breaking} {
+			if !errors.Is(err, locking.ErrPermission) || errors.Is(err, locking.ErrLost) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	})
 }
 
 // TestOptions: impossible options are refused, and write nothing.
@@ -148,70 +191,11 @@ func TestInspect(t *testing.T) {
 		}
 		at := time.Now().UTC()
 		w.write("n.lock", strings.Replace(foreign("n", "req_1", at, 900), "tower-01", `tower\u001b[2J`, 1))
-		want := locking.Info{Key: "n", Holder: "req_1 (intent deploy-app, by claude-code)", Host: `tower\x1b[2J`, PID: 12345, Acquired: at, Renewed: at, TTL: DefaultTTL}
+		want := locking.Info{Key: "n", Holder: "req_1 (intent deploy-app, by claude-code)", Host: `tower\x1b[2J`,
+			PID: 12345, Acquired: at, Renewed: at, TTL: DefaultTTL,
+			Revision: fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(w.read("n.lock"))))}
 		if info, err := b.Inspect(w.Context(), "n"); err != nil || *info != want {
 			t.Errorf("%+v %v, want %+v", info, err, want)
-		}
-	})
-}
-
-// TestBreak: only a stale lock that is the one that was seen is broken, and lock_stolen is
-// emitted. A live one is refused.
-func TestBreak(t *testing.T) {
-	in(t, func(w *world) {
-		b := w.backend(Options{})
-		see := func() *locking.Info {
-			info, err := b.Inspect(w.Context(), "n")
-			if err != nil {
-				t.Fatal(err)
-			}
-			return info
-		}
-		w.write("n.lock", foreign("n", "req_1", time.Now(), 900))
-		info := see()
-		if ok, err := b.Break(w.Context(), info, false); ok || !errors.Is(err, ErrLive) || !strings.Contains(err.Error(), "req_1") {
-			t.Errorf("a live one: %v %v", ok, err)
-		}
-		if ok, err := b.Break(w.Context(), info, true); ok || err != nil {
-			t.Errorf("a live one: %v %v", ok, err)
-		}
-		time.Sleep(time.Hour)
-		w.write("n.lock", foreign("n", "req_2", time.Now().Add(-time.Hour), 900))
-		if ok, err := b.Break(w.Context(), info, true); ok || err != nil {
-			t.Errorf("another one: %v %v", ok, err)
-		}
-		if len(w.events) > 0 || len(w.files()) != 1 {
-			t.Fatalf("%v %q", w.events, w.files())
-		}
-		if ok, err := b.Break(w.Context(), see(), true); !ok || err != nil {
-			t.Errorf("%v %v", ok, err)
-		}
-		likeDocument(t, w.events[0], `"event": "lock_stolen"`, 1)
-		if ok, err := b.Break(w.Context(), info, true); ok || err != nil || len(w.files()) > 0 {
-			t.Errorf("a free one: %v %v %q", ok, err, w.files())
-		}
-	})
-}
-
-// TestBreakMissesHeartbeat: a lock that gets a heartbeat while it is being broken stays.
-func TestBreakMissesHeartbeat(t *testing.T) {
-	in(t, func(w *world) {
-		b := w.backend(Options{})
-		w.write("n.lock", foreign("n", "req_1", time.Now().Add(-time.Hour), 900))
-		info, err := b.Inspect(w.Context(), "n")
-		if err != nil {
-			t.Fatal(err)
-		}
-		fresh, once := foreign("n", "req_1", time.Now(), 900), true
-		hook(t, &exchange, func(a, b string) error {
-			if once {
-				w.write("n.lock", fresh)
-			}
-			once = false
-			return swap(a, b)
-		})
-		if ok, err := b.Break(w.Context(), info, true); ok || err != nil || w.read("n.lock") != fresh || len(w.events) > 0 {
-			t.Errorf("%v %v %v", ok, err, w.events)
 		}
 	})
 }

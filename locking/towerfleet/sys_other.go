@@ -12,6 +12,10 @@ const hasFlock = false
 
 func tryFlock(*os.File) (bool, error) { return false, errors.ErrUnsupported }
 
+func owner(os.FileInfo) (uid int, known bool) { return 0, false }
+
+func readOnly(error) bool { return false }
+
 const noFollow = 0
 
 func errno(error) (name, message string) { return "", "" }

@@ -5,6 +5,7 @@ package towerfleet
 import (
 	"errors"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,6 +24,17 @@ func tryFlock(f *os.File) (bool, error) {
 		}
 	}
 }
+
+// owner returns the uid of a file's owner.
+func owner(info os.FileInfo) (uid int, known bool) {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, false
+	}
+	return int(stat.Uid), true
+}
+
+func readOnly(err error) bool { return errors.Is(err, unix.EROFS) }
 
 // noFollow makes an open fail at a symbolic link, and return at once at a FIFO.
 const noFollow = unix.O_NOFOLLOW | unix.O_NONBLOCK

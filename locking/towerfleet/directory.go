@@ -1,0 +1,109 @@
+package towerfleet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/locking"
+)
+
+// Tests make another user of this process.
+var executor = os.Geteuid
+
+// prepare creates and checks the directory.
+func (b *Backend) prepare() error {
+	if !hasFlock {
+		return classed{fmt.Errorf("lock directory %s can't be used: this system has no flock", b.dir), locking.ErrUnfit}
+	}
+	if b.opts.Mode != Observe {
+		if err := os.MkdirAll(b.dir, 0o700); err != nil {
+			return fmt.Errorf("lock directory %s can't be created: %w", b.dir, err)
+		}
+	}
+	info, err := os.Stat(b.dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && b.opts.Mode == Observe:
+		return nil
+	case err != nil:
+		return fmt.Errorf("lock directory %s can't be read: %w", b.dir, err)
+	}
+	if trouble := unfit(info); trouble != "" {
+		return classed{fmt.Errorf("lock directory %s %s", b.dir, trouble), locking.ErrUnfit}
+	}
+	f, err := os.Open(b.dir)
+	if err != nil {
+		return fmt.Errorf("lock directory %s can't be opened: %w", b.dir, err)
+	}
+	defer f.Close()
+	if _, err := tryFlock(f); err != nil {
+		return classed{fmt.Errorf("lock directory %s can't be locked by flock: put it on a local file system: %w",
+			b.dir, err), locking.ErrUnfit}
+	}
+	return nil
+}
+
+// unfit returns why a directory can't keep locks, and what to do, or nothing.
+func unfit(dir fs.FileInfo) string {
+	uid, known := owner(dir)
+	switch mode := dir.Mode().Perm(); {
+	case !dir.IsDir():
+		return "is no directory"
+	case known && uid != executor():
+		return fmt.Sprintf("belongs to uid %d, which can't read the locks of uid %d: run this command as its owner",
+			uid, executor())
+	case mode != 0o700:
+		return fmt.Sprintf("has mode %04o, so that others can see or change its locks, or its owner can't: "+
+			"run chmod 700 on it once you know who uses it", mode)
+	}
+	return ""
+}
+
+// flockPatience bounds the wait for another process's critical section, which takes
+// milliseconds.
+const flockPatience = 10 * time.Second
+
+// exclusive takes the flock of the directory.
+func (b *Backend) exclusive(ctx context.Context) (unlock func(), err error) {
+	f, err := os.Open(b.dir)
+	if err != nil {
+		return nil, fmt.Errorf("lock directory %s can't be opened: %w", b.dir, err)
+	}
+	end := b.opts.Clock.Elapsed() + flockPatience
+	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
+		ok, err := tryFlock(f)
+		if ok {
+			return func() { f.Close() }, nil // which unlocks it
+		}
+		if err == nil && b.opts.Clock.Elapsed() < end {
+			err = clock.Sleep(ctx, b.opts.Clock, pause)
+			if err == nil {
+				continue
+			}
+		}
+		f.Close()
+		return nil, fmt.Errorf("the flock on lock directory %s wasn't free, nothing was done: "+
+			"look which process stands still (lslocks): %w", b.dir, cmp.Or(err, context.DeadlineExceeded))
+	}
+}
+
+// classed is an error that is also one of package locking's, with a message of its own.
+type classed struct {
+	error
+	kind error
+}
+
+func (e classed) Unwrap() []error { return []error{e.error, e.kind} }
+
+// classify makes an error of the file system one of package locking's.
+func classify(err error) error {
+	if errors.Is(err, fs.ErrPermission) || readOnly(err) {
+		return classed{err, locking.ErrPermission}
+	}
+	return err
+}

@@ -1,0 +1,105 @@
+//go:build unix
+
+package towerfleet
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/repolock/repolock/locking"
+)
+
+// TestParse: a target has an absolute and clean directory, and its URL reads as the same target.
+func TestParse(t *testing.T) {
+	t.Chdir(t.TempDir())
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for raw, want := range map[string]Target{
+		"tower-fleet:/var/lib/locks/nightly":         {"/var/lib/locks", "nightly"},
+		"TOWER-FLEET:/var//lib/./x/../locks/nightly": {"/var/lib/locks", "nightly"},
+		"tower-fleet:locks/nightly":                  {filepath.Join(here, "locks"), "nightly"},
+		"tower-fleet:./nightly":                      {here, "nightly"},
+		"tower-fleet:../a-b_c":                       {filepath.Dir(here), "a-b_c"},
+		"tower-fleet:/nightly":                       {"/", "nightly"},
+		"tower-fleet:/a b/%41?x=1#y:z/~/n":           {"/a b/%41?x=1#y:z/~", "n"},
+	} {
+		got, err := Parse(raw)
+		if err != nil || got != want {
+			t.Errorf("%s: %+v %v, want %+v", raw, got, err, want)
+		}
+		t.Chdir(os.TempDir())
+		if again, err := Parse(got.String()); err != nil || again != got || again.String() != got.String() {
+			t.Errorf("%s: %s is %+v %v", raw, got, again, err)
+		}
+		t.Chdir(here)
+	}
+	if got := (Target{"/var/lib/locks", "nightly"}).String(); got != "tower-fleet:/var/lib/locks/nightly" {
+		t.Error(got)
+	}
+}
+
+// TestParseRefuses: another URL is refused in one line, and a wrong name is locking.ErrKey.
+func TestParseRefuses(t *testing.T) {
+	for raw, key := range map[string]bool{
+		"": false, "nightly": false, "/var/lib/nightly": false, "tower:/x/n": false, "tower-fleet": false, "tower-fleet:": false,
+		"tower-fleet:nightly": false, "tower-fleet://host/n": false, "tower-fleet:///var/n": false, "tower-fleet:~/locks/n": false,
+		"tower-fleet:/a\nb/n": false, "tower-fleet:/a\x00/n": false, "tower-fleet:/\x1b[2J/n": false, "tower-fleet:/\xff/n": false,
+		"tower-fleet:/x/": true, "tower-fleet:/x/A": true, "tower-fleet:/x/n?force=1": true, "tower-fleet:/x/n#y": true,
+		"tower-fleet:/x/-n": true, "tower-fleet:/x/..": true, "tower-fleet:/x/n.lock": true,
+		"tower-fleet:/x/" + strings.Repeat("n", 129): true,
+	} {
+		got, err := Parse(raw)
+		if err == nil || errors.Is(err, locking.ErrKey) != key || got != (Target{}) || strings.ContainsAny(err.Error(), "\n\x00\x1b") {
+			t.Errorf("%q: %+v %v", raw, got, err)
+		}
+	}
+	if _, err := Parse("tower-fleet:/x/n.lock"); !strings.Contains(err.Error(), "leave out .lock") {
+		t.Error(err)
+	}
+}
+
+// TestOpen: a backend of a target keeps the lock file that the URL names.
+func TestOpen(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "locks")
+	target, err := Parse("tower-fleet:" + dir + "/nightly")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := Open(target, Options{Settle: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, ok, err := b.TryLock(t.Context(), target.Name, DefaultTTL)
+	if !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "nightly.lock")); err != nil {
+		t.Error(err)
+	}
+	if err := b.Release(t.Context(), h); err != nil {
+		t.Error(err)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add("tower-fleet:/var/lib/locks/nightly")
+	f.Add("tower-fleet:../x/n")
+	f.Fuzz(func(t *testing.T, raw string) {
+		got, err := Parse(raw)
+		if err != nil {
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("%q", err)
+			}
+			return
+		}
+		again, err := Parse(got.String())
+		if err != nil || again != got || CheckName(got.Name) != nil || !filepath.IsAbs(got.Dir) {
+			t.Errorf("%q: %+v, again %+v %v", raw, got, again, err)
+		}
+	})
+}
