@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/test/beadsdaemon"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/locking/beads"
 	"github.com/repolock/repolock/locking/lockingtest"
@@ -27,7 +28,6 @@ func TestConformance(t *testing.T) {
 		Keys:    []string{beads.Key},
 		BadKeys: []string{"", "nightly", "../" + beads.Key},
 		TTL:     time.Millisecond,
-		Rounds:  300,
 	})
 	if left, err := os.ReadDir(dir); len(left) > 0 || err != nil {
 		t.Errorf("left: %v, %v", left, err)
@@ -142,13 +142,13 @@ func TestFile(t *testing.T) {
 	if len(got) != 5 || got["holder"] != "nightly" || got["version"] != "1.2" || got["pid"] != float64(pid) || got["hostname"] != host {
 		t.Errorf("%v", got)
 	}
-	if skip, holder, err := (daemon{}).ShouldSkipDatabase(dir); !skip || holder != "nightly" || err != nil {
+	if skip, holder, err := (beadsdaemon.Daemon{}).ShouldSkipDatabase(dir); !skip || holder != "nightly" || err != nil {
 		t.Errorf("the daemon: %v, %q, %v", skip, holder, err)
 	}
 	if err := b.Release(t.Context(), h); err != nil {
 		t.Error(err)
 	}
-	if skip, _, err := (daemon{}).ShouldSkipDatabase(dir); skip || err != nil {
+	if skip, _, err := (beadsdaemon.Daemon{}).ShouldSkipDatabase(dir); skip || err != nil {
 		t.Errorf("the daemon after the release: %v, %v", skip, err)
 	}
 }

@@ -29,6 +29,10 @@ type own struct {
 	content
 	file *os.File
 	path string
+	// stamp is the file's when it was verified at the end of TryLock.
+	stamp change
+	// gone is set once the lock is known to be lost. The backend's mutex guards it.
+	gone bool
 }
 
 // link creates the lock file, complete from its first moment. It returns nil if there is one.
@@ -78,7 +82,7 @@ func (b *Backend) write(path string, body []byte) (*own, error) {
 		_ = os.Remove(path) // on a disk that broke, Cleanup or a person removes it later
 		return nil, err
 	}
-	return &own{content{info: info, body: body}, f, b.path}, nil
+	return &own{content: content{info: info, body: body}, file: f, path: b.path}, nil
 }
 
 // verify returns ErrLost if the lock file isn't this one any more.
@@ -135,7 +139,7 @@ func putBack(aside, path string) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("the lock %s of another program was moved to %s, and can't be put back: end that program: %w", path, aside, err)
+		return fmt.Errorf("the lock %s of another program was moved to %s, and can't be put back, so that program must end: %w", path, aside, err)
 	}
 	return os.Remove(aside)
 }

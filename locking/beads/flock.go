@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"github.com/repolock/repolock/internal/flock"
 )
 
 // flockLimit is how long a method waits for the flock. A holder has it for a moment, unless it
@@ -12,7 +14,7 @@ import (
 const flockLimit = 10 * time.Second
 
 // tryFlock is a variable for tests.
-var tryFlock = systemFlock
+var tryFlock = flock.Try
 
 // flock takes the flock of the directory, which excludes the other users of this package on this
 // machine. It opens the directory anew, because a flock belongs to an open file. exclusive is
@@ -33,7 +35,7 @@ func (b *Backend) flock(ctx context.Context) (unlock func(), exclusive bool, err
 		}
 		if b.opts.Clock.Elapsed() >= limit {
 			dir.Close()
-			return nil, false, fmt.Errorf("another process holds the flock on %s for more than %v: end it", b.dir, flockLimit)
+			return nil, false, fmt.Errorf("another process holds the flock on %s for more than %v, nothing was done: end it", b.dir, flockLimit)
 		}
 		select {
 		case <-ctx.Done():

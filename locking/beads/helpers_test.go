@@ -16,8 +16,12 @@ import (
 
 const ttl = time.Minute
 
+// client waits no real time, unless it has another clock.
 func client(t *testing.T, dir string, opts beads.Options) *beads.Backend {
 	t.Helper()
+	if opts.Clock == nil {
+		opts.Clock = new(beads.Leap)
+	}
 	b, err := beads.New(dir, opts)
 	if err != nil {
 		t.Fatal(err)

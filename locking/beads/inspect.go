@@ -2,37 +2,60 @@ package beads
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 
 	"github.com/repolock/repolock/locking"
 )
 
 // Inspect returns the fields of the lock file. If it can't be parsed, Acquired is the file's
-// modification time.
+// modification time, and Trouble is the reason, in one line.
 func (b *Backend) Inspect(ctx context.Context, key string) (*locking.Info, error) {
 	if err := b.check(ctx, key); err != nil {
 		return nil, err
 	}
 	c, err := b.read()
 	if c == nil || err != nil {
-		return nil, err
+		return nil, refused(err)
 	}
 	return b.info(c), nil
 }
 
 func (b *Backend) info(c *content) *locking.Info {
+	info := &locking.Info{Key: Key, Acquired: c.info.ModTime(), Revision: c.revision()}
 	if c.trouble != "" {
-		return &locking.Info{Key: Key, Acquired: c.info.ModTime(), Trouble: b.path + ": " + c.trouble}
+		info.Trouble = b.path + ": " + c.trouble
+		return info
 	}
 	r := c.record
-	return &locking.Info{Key: Key, Holder: r.Holder, Host: r.Hostname, PID: r.PID, Acquired: r.StartedAt, Stale: b.stale(c)}
+	info.Holder, info.Host, info.PID, info.Acquired, info.Stale = r.Holder, r.Hostname, r.PID, r.StartedAt, b.stale(c)
+	return info
 }
 
-// Break removes the lock that Inspect has described. It refuses what is no regular file.
+// revision changes when the file is replaced or written.
+func (c *content) revision() string {
+	h := sha256.New()
+	fmt.Fprintln(h, inode(c.info), c.info.ModTime().UnixNano(), c.info.Size(), c.info.Mode().Type())
+	h.Write(c.body)
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// Break removes the lock that Inspect has described, if the file is the same and has the same
+// bytes and modification time. It removes a malformed lock too, unless stale is set. It returns
+// an error for what is no regular file, and for a file that this user can't read.
 func (b *Backend) Break(ctx context.Context, seen *locking.Info, stale bool) (bool, error) {
 	if err := b.check(ctx, seen.Key); err != nil {
 		return false, err
 	}
+	removed, err := b.breakSeen(ctx, seen.Revision, stale)
+	if err != nil {
+		return removed, fmt.Errorf("the lock %s wasn't broken: %w", b.path, refused(err))
+	}
+	return removed, nil
+}
+
+func (b *Backend) breakSeen(ctx context.Context, revision string, stale bool) (bool, error) {
 	unlock, exclusive, err := b.flock(ctx)
 	if err != nil {
 		return false, err
@@ -42,18 +65,14 @@ func (b *Backend) Break(ctx context.Context, seen *locking.Info, stale bool) (bo
 	if c == nil || err != nil {
 		return false, err
 	}
-	now := b.info(c)
-	if !same(now, seen) || stale && (!now.Stale || !exclusive) {
+	if c.revision() != revision || stale && !(exclusive && b.stale(c)) {
 		return false, nil
 	}
 	if !c.info.Mode().IsRegular() {
-		return false, fmt.Errorf("%s is no regular file: look at it, and remove it yourself", b.path)
+		return false, fmt.Errorf("it is no regular file: look at it, and remove it yourself")
+	}
+	if c.unreadable != nil {
+		return false, fmt.Errorf("this user can't read it: do it as its owner: %w", c.unreadable)
 	}
 	return b.remove(c)
-}
-
-// same reports whether two descriptions are of one lock. It doesn't compare Stale, because a
-// holder can end between them.
-func same(a, b *locking.Info) bool {
-	return a.Holder == b.Holder && a.Host == b.Host && a.PID == b.PID && a.Acquired.Equal(b.Acquired) && a.Trouble == b.Trouble
 }

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"testing"
 
+	"github.com/repolock/repolock/internal/test/beadsdaemon"
 	"github.com/repolock/repolock/locking/beads"
 )
 
@@ -55,7 +56,7 @@ func TestKilledHolder(t *testing.T) {
 	}
 	_ = cmd.Wait()
 	h := acquire(t, b)
-	if skip, holder, err := (daemon{}).ShouldSkipDatabase(dir); !skip || holder != "next" || err != nil {
+	if skip, holder, err := (beadsdaemon.Daemon{}).ShouldSkipDatabase(dir); !skip || holder != "next" || err != nil {
 		t.Errorf("the daemon: %v, %q, %v", skip, holder, err)
 	}
 	if err := b.Release(t.Context(), h); err != nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/identity"
+	"github.com/repolock/repolock/internal/text"
 )
 
 // record is the file's JSON. Other fields are ignored.
@@ -49,15 +50,29 @@ type content struct {
 	info   fs.FileInfo
 	body   []byte
 	record record
-	// trouble is why the file can't be read or parsed. Such a lock is held.
+	// trouble is why the file can't be read or parsed, in one line. Such a lock is held.
 	trouble string
+	// unreadable is set if this user can't read the file.
+	unreadable error
+	// moved is set if the name had another file, or none, while it was read.
+	moved bool
 }
 
 // maxSize is far above the size of a lock. A larger file isn't read.
 const maxSize = 64 << 10
 
-// read returns the lock file, or nil if there is none.
-func (b *Backend) read() (*content, error) {
+// read returns the lock file, or nil if there is none. It tries again if the file is replaced
+// meanwhile.
+func (b *Backend) read() (c *content, err error) {
+	for range maxTries {
+		if c, err = b.readOnce(); c == nil || err != nil || !c.moved {
+			break
+		}
+	}
+	return c, err
+}
+
+func (b *Backend) readOnce() (*content, error) {
 	info, err := os.Lstat(b.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		_, err := os.Stat(b.dir) // without its directory, nothing is free
@@ -79,15 +94,19 @@ func readFile(path string, info fs.FileInfo) (*content, error) {
 	}
 	f, err := os.OpenFile(path, os.O_RDONLY|nonblock, 0)
 	if err != nil {
-		if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
-			c.trouble = err.Error()
-			return c, nil
+		switch {
+		case errors.Is(err, fs.ErrPermission):
+			c.trouble, c.unreadable = "this user can't read it", err
+		case errors.Is(err, fs.ErrNotExist):
+			c.trouble, c.moved = "it was removed while it was read", true
+		default:
+			return nil, err
 		}
-		return nil, err
+		return c, nil
 	}
 	defer f.Close()
 	if now, err := f.Stat(); err != nil || !os.SameFile(info, now) {
-		c.trouble = "it was replaced while it was read"
+		c.trouble, c.moved = "it was replaced while it was read", true
 		return c, err
 	}
 	if c.body, err = io.ReadAll(io.LimitReader(f, maxSize+1)); err != nil {
@@ -97,12 +116,28 @@ func readFile(path string, info fs.FileInfo) (*content, error) {
 		c.trouble = fmt.Sprintf("it is larger than %d bytes", maxSize)
 		return c, nil
 	}
-	if err := json.Unmarshal(c.body, &c.record); err != nil {
-		c.trouble = "malformed: " + err.Error()
-	} else if err := c.record.validate(); err != nil {
-		c.trouble = "malformed: " + err.Error()
-	}
+	c.trouble = c.parse()
 	return c, nil
+}
+
+// parse returns why the body is no lock, or "".
+func (c *content) parse() string {
+	err := json.Unmarshal(c.body, &c.record)
+	var kind *json.UnmarshalTypeError
+	switch {
+	case err == nil:
+		err = c.record.validate()
+	case errors.As(err, &kind) && kind.Field != "":
+		err = fmt.Errorf("its %s is a JSON %s", kind.Field, kind.Value)
+	case errors.As(err, &kind):
+		err = fmt.Errorf("it is a JSON %s, and no object", kind.Value)
+	case json.Valid(c.body): // encoding/json doesn't name the field
+		err = fmt.Errorf("its started_at is no time of RFC 3339")
+	}
+	if err == nil {
+		return ""
+	}
+	return text.Line("malformed: " + err.Error())
 }
 
 // stale reports whether the process that the lock names is one of this machine and has ended.

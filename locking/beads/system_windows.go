@@ -2,9 +2,18 @@ package beads
 
 import (
 	"errors"
+	"io/fs"
+	"os"
 
 	"golang.org/x/sys/windows"
 )
+
+// New refuses this system, so that the functions below only have to compile.
+func inode(fs.FileInfo) uint64 { return 0 }
+
+type change struct{}
+
+func stamp(*os.File) (change, error) { return change{}, errors.ErrUnsupported }
 
 // nonblock is 0: there are no pipes in directories of Windows.
 const nonblock = 0

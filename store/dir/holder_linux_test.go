@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/repolock/repolock/internal/flock"
 	"github.com/repolock/repolock/store"
 )
 
@@ -74,7 +75,7 @@ func TestFlockHolder(t *testing.T) {
 	}
 	defer self.Close()
 	for ok := false; !ok; {
-		if ok, err = tryLock(self); err != nil {
+		if ok, err = flock.Try(self); err != nil {
 			t.Fatal(err)
 		}
 	}

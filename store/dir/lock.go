@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"time"
+
+	"github.com/repolock/repolock/internal/flock"
 )
 
 // lock takes the flock of the repository's directory. It opens the directory anew, because a
@@ -22,7 +24,7 @@ func (s *Store) lock(ctx context.Context, root *os.Root) (unlock func(), err err
 		return nil, err
 	}
 	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 10*time.Millisecond) {
-		ok, err := tryLock(self)
+		ok, err := flock.Try(self)
 		if err != nil {
 			self.Close()
 			return nil, err
@@ -46,9 +48,9 @@ const heldByAnother = "is held by another process"
 
 // canLock reports whether directories of this file system can be locked.
 func canLock(self *os.File) bool {
-	ok, err := tryLock(self)
+	ok, err := flock.Try(self)
 	if ok {
-		unlock(self)
+		flock.Unlock(self)
 	}
 	return err == nil
 }

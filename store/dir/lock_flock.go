@@ -11,21 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tryLock takes the flock if it is free.
-func tryLock(f *os.File) (bool, error) {
-	for {
-		switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err {
-		case unix.EINTR:
-		case unix.EWOULDBLOCK:
-			return false, nil
-		default:
-			return err == nil, err
-		}
-	}
-}
-
-func unlock(f *os.File) { _ = unix.Flock(int(f.Fd()), unix.LOCK_UN) }
-
 // flockHolder names the holder of a directory's flock, which only Linux shows. proc_locks(5)
 // has only the locks of our pid namespace, and on some file systems (btrfs) another device
 // number than stat(2).

@@ -2,14 +2,6 @@
 
 package dir
 
-import (
-	"errors"
-	"os"
-)
-
-// A directory can't be locked here.
-func tryLock(*os.File) (bool, error) { return false, errors.ErrUnsupported }
-
-func unlock(*os.File) {}
+import "os"
 
 func flockHolder(*os.File) string { return heldByAnother }

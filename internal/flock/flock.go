@@ -1,0 +1,4 @@
+// Package flock locks an open file or directory by flock(2). Another process, or another open
+// file of this process, can't lock it meanwhile. The lock ends when the file is closed, also by
+// the end of the process.
+package flock

@@ -1,0 +1,106 @@
+//go:build unix
+
+// Package beadsdaemon is a daemon for tests of the exclusive lock of beads. It isn't the daemon
+// of beads: we have written it after the rules, names and log lines of docs/EXCLUSIVE_LOCK.md of
+// beads, and it syncs nothing. TestDocument has these rules in the document's words.
+package beadsdaemon
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// ExclusiveLock represents the lock file format.
+type ExclusiveLock struct {
+	Holder    string    `json:"holder"`
+	PID       int       `json:"pid"`
+	Hostname  string    `json:"hostname"`
+	StartedAt time.Time `json:"started_at"`
+	Version   string    `json:"version"`
+}
+
+// Validate checks if the lock has valid field values.
+func (e *ExclusiveLock) Validate() error {
+	if e.Holder == "" || e.PID <= 0 || e.Hostname == "" || e.StartedAt.IsZero() {
+		return fmt.Errorf("invalid lock file: %+v", *e)
+	}
+	return nil
+}
+
+// IsProcessAlive checks if a process is running: all but ESRCH on this host is alive.
+func IsProcessAlive(pid int, hostname string) bool {
+	host, err := os.Hostname()
+	if err != nil || !strings.EqualFold(host, hostname) {
+		return true
+	}
+	return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
+}
+
+// Daemon runs sync cycles. The zero value does so at once, and logs nothing.
+type Daemon struct {
+	// Before runs between the look at a stale lock and its removal.
+	Before func()
+	// Sync is the cycle itself.
+	Sync func()
+	// Log receives the lines of "Server Logging".
+	Log io.Writer
+}
+
+// ShouldSkipDatabase checks if database should be skipped due to lock. It removes a stale lock.
+func (d Daemon) ShouldSkipDatabase(beadsDir string) (skip bool, holder string, err error) {
+	path := filepath.Join(beadsDir, ".exclusive-lock")
+	body, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, "", nil
+	}
+	if err != nil {
+		return true, "", err
+	}
+	var lock ExclusiveLock
+	if err := json.Unmarshal(body, &lock); err != nil {
+		return true, "", fmt.Errorf("malformed lock file: %w", err)
+	}
+	if err := lock.Validate(); err != nil {
+		return true, "", err
+	}
+	if IsProcessAlive(lock.PID, lock.Hostname) {
+		return true, lock.Holder, nil
+	}
+	if d.Before != nil {
+		d.Before()
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return true, lock.Holder, err
+	}
+	return false, lock.Holder, nil
+}
+
+// Cycle runs one sync cycle, and reports whether it has synced.
+func (d Daemon) Cycle(beadsDir string) bool {
+	skip, holder, err := d.ShouldSkipDatabase(beadsDir)
+	switch {
+	case err != nil:
+		d.log("Skipping database (lock check failed: %v)", err)
+	case skip:
+		d.log("Skipping database (locked by %s)", holder)
+	case holder != "":
+		d.log("Removed stale lock (%s), proceeding with sync", holder)
+	}
+	if !skip && d.Sync != nil {
+		d.Sync()
+	}
+	return !skip
+}
+
+func (d Daemon) log(format string, args ...any) {
+	if d.Log != nil {
+		fmt.Fprintf(d.Log, format+"\n", args...)
+	}
+}

@@ -1,0 +1,94 @@
+//go:build unix
+
+package beadsdaemon
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestDocument has the rules of docs/EXCLUSIVE_LOCK.md in its words, and checks the daemon by
+// each. EPERM has a test beside locking/beads.
+func TestDocument(t *testing.T) {
+	ended := exec.Command("true")
+	if err := ended.Run(); err != nil {
+		t.Fatal(err)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock := func(pid int, host string) string {
+		return fmt.Sprintf(`{"holder": "vc-executor", "pid": %d, "hostname": %q, "started_at": "2025-10-25T12:00:00Z", "version": "1.0.0"}`, pid, host)
+	}
+	dead, living := ended.Process.Pid, os.Getpid()
+	const (
+		skips   = "Skipping database (locked by vc-executor)\n"
+		removes = "Removed stale lock (vc-executor), proceeding with sync\n"
+		fails   = "Skipping database (lock check failed: malformed lock file: "
+		invalid = "Skipping database (lock check failed: invalid lock file: "
+	)
+	for _, c := range []struct {
+		rule, body string
+		syncs      bool
+		log        string
+	}{
+		{"No lock file: Server proceeds normally with sync operations", "", true, ""},
+		{"Valid lock (process alive): Server skips all operations for this database", lock(living, host), false, skips},
+		{"Stale lock (process dead): Server removes the lock and proceeds", lock(dead, host), true, removes},
+		{"Malformed lock: Server fails safe and skips the database", "{", false, fails},
+		{"The hostname matches the current machine (case-insensitive)", lock(dead, strings.ToUpper(host)), true, removes},
+		{"AND The PID does not exist on the local system (returns ESRCH)", lock(living, strings.ToUpper(host)), false, skips},
+		{"Remote locks (different hostname) are always assumed to be valid", lock(dead, host+".example"), false, skips},
+		{"holder (string, required)", strings.Replace(lock(dead, host), "vc-executor", "", 1), false, invalid},
+		{"pid (int, required)", lock(0, host), false, invalid},
+		{"hostname (string, required)", lock(dead, ""), false, invalid},
+		{"started_at (RFC3339 timestamp, required)", strings.Replace(lock(dead, host), "started_at", "x", 1), false, invalid},
+		{"started_at (RFC3339 timestamp)", strings.Replace(lock(dead, host), "2025-10-25T", "", 1), false, fails},
+		{"version (string, optional)", strings.Replace(lock(dead, host), "version", "x", 1), true, removes},
+	} {
+		t.Run(c.rule, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, ".exclusive-lock")
+			if c.body != "" {
+				if err := os.WriteFile(path, []byte(c.body), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var log strings.Builder
+			synced := false
+			ran := Daemon{Sync: func() { synced = true }, Log: &log}.Cycle(dir)
+			if ran != c.syncs || synced != c.syncs {
+				t.Errorf("a cycle: %v, synced: %v", ran, synced)
+			}
+			if log := log.String(); log != c.log && (c.log == "" || !strings.HasPrefix(log, c.log)) {
+				t.Errorf("the log: %q, want %q", log, c.log)
+			}
+			if body, err := os.ReadFile(path); c.syncs != os.IsNotExist(err) || !c.syncs && string(body) != c.body {
+				t.Errorf("the file: %q, %v", body, err)
+			}
+		})
+	}
+}
+
+// TestCycleCompletes: "If a lock is created during a sync cycle, that cycle will complete, but
+// subsequent cycles will skip the database."
+func TestCycleCompletes(t *testing.T) {
+	dir := t.TempDir()
+	host, _ := os.Hostname()
+	completed := false
+	d := Daemon{Sync: func() {
+		body := fmt.Sprintf(`{"holder": "x", "pid": %d, "hostname": %q, "started_at": "2025-10-25T12:00:00Z"}`, os.Getpid(), host)
+		if err := os.WriteFile(filepath.Join(dir, ".exclusive-lock"), []byte(body), 0o644); err != nil {
+			t.Error(err)
+		}
+		completed = true
+	}}
+	if !d.Cycle(dir) || !completed || d.Cycle(dir) {
+		t.Errorf("the first cycle completed: %v, or the next one didn't skip", completed)
+	}
+}
