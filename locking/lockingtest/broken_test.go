@@ -2,13 +2,9 @@ package lockingtest_test
 
 import (
 	"bytes"
-	"context"
-	"errors"
+	"io"
 	"os"
 	"os/exec"
-	"runtime"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -27,6 +23,9 @@ var broken = map[string]struct {
 }{
 	"nothing":            {"", func(b *table) locking.Backend { return b }},
 	"nothing, no expiry": {"", func(b *table) locking.Backend { b.forever = true; return b }},
+	"nothing, remote":    {"", func(b *table) locking.Backend { return b }},
+	"nothing, stolen":    {"", func(b *table) locking.Backend { return &patient{b} }},
+	"nothing, waits":     {"", func(b *table) locking.Backend { b.bubble = true; return &waits{b} }},
 	"closed":             {"a_free_lock_is_acquired", func(b *table) locking.Backend { return &closed{b} }},
 	"fails":              {"contention_is_no_error", func(b *table) locking.Backend { return &fails{b} }},
 	"reentrant":          {"contention_is_no_error", func(b *table) locking.Backend { return &reentrant{table: b} }},
@@ -47,122 +46,30 @@ var broken = map[string]struct {
 	"no extension":       {"renew_extends", func(b *table) locking.Backend { return &noExtension{b} }},
 	"revives":            {"an_expired_handle_is_ErrLost", func(b *table) locking.Backend { return &revives{b} }},
 	"sweeps all":         {"cleanup_frees_no_held_lock", func(b *table) locking.Backend { return &sweepsAll{b} }},
+	"gives up release":   {"a_release_with_an_ended_context_says_what_is_so", func(b *table) locking.Backend { return &givesUpRelease{b} }},
+	"forgets":            {"a_release_with_an_ended_context_says_what_is_so", func(b *table) locking.Backend { return &forgets{table: b} }},
+	"needs no theft":     {"expiry_frees", func(b *table) locking.Backend { return b }},
+	"steals":             {"a_lock_lasts_for_its_ttl", func(b *table) locking.Backend { return &patient{b} }},
+	"counts":             {"a_stale_handle_never_releases", func(b *table) locking.Backend { return &counts{table: b, from: here} }},
 	"shows":              {"inspect_shows_a_held_lock_alone", func(b *table) locking.Backend { return &shows{b} }},
 	"breaks any":         {"break_removes_only_what_was_seen", func(b *table) locking.Backend { return &breaksAny{b} }},
-	"racy":               {"a_round_has_one_winner", func(b *table) locking.Backend { return &racy{b} }},
-	"racy release":       {"never_two_holders", func(b *table) locking.Backend { return &racyRelease{b} }},
-}
-
-// table keeps the contract. Its clock is moved by the test.
-type table struct {
-	mu      sync.Mutex
-	now     time.Duration
-	locks   map[string]entry
-	forever bool
-}
-
-type entry struct {
-	locking.Handle
-	at, until time.Duration
-}
-
-func (b *table) held(key string) (entry, bool) {
-	e, ok := b.locks[key]
-	return e, ok && (b.forever || b.now < e.until)
-}
-
-func (b *table) TryLock(ctx context.Context, key string, ttl time.Duration) (h locking.Handle, ok bool, err error) {
-	if strings.Contains(key, " ") {
-		return h, false, locking.ErrKey
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if _, held := b.held(key); held || ctx.Err() != nil {
-		return h, false, ctx.Err()
-	}
-	h = locking.NewHandle(key, ttl)
-	b.put(h)
-	return h, true, nil
-}
-
-func (b *table) put(h locking.Handle) {
-	b.now++ // no two locks are acquired at the same time
-	b.locks[h.Key()] = entry{h, b.now, b.now + h.TTL()}
-}
-
-func (b *table) Renew(ctx context.Context, h locking.Handle) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	e, held := b.held(h.Key())
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if !held || e.Handle != h {
-		return locking.ErrLost
-	}
-	e.until = b.now + h.TTL()
-	b.locks[h.Key()] = e
-	return nil
-}
-
-func (b *table) Release(_ context.Context, h locking.Handle) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if e, held := b.held(h.Key()); !held || e.Handle != h {
-		return locking.ErrLost
-	}
-	delete(b.locks, h.Key())
-	return nil
-}
-
-func (b *table) Cleanup(context.Context) error { return nil }
-
-func (b *table) Inspect(_ context.Context, key string) (*locking.Info, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	e, held := b.held(key)
-	if !held {
-		return nil, nil
-	}
-	return &locking.Info{Key: key, Acquired: time.Unix(0, int64(e.at))}, nil
-}
-
-func (b *table) Break(_ context.Context, seen *locking.Info, stale bool) (bool, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	e, held := b.held(seen.Key)
-	if !held || stale || int64(e.at) != seen.Acquired.UnixNano() {
-		return false, nil
-	}
-	delete(b.locks, seen.Key)
-	return true, nil
-}
-
-// remove deletes the lock of a key with any token.
-func (b *table) remove(key string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.locks, key)
-}
-
-func dawdle() {
-	for range 50 {
-		runtime.Gosched()
-	}
+	"resumes nothing":    {"resume_restores_no_lock_that_another_had", func(b *table) locking.Backend { return &resumes{b, func(locking.Handle) bool { return false }} }},
+	"resumes any":        {"resume_restores_no_lock_that_another_had", func(b *table) locking.Backend { return &resumes{b, func(locking.Handle) bool { return true }} }},
+	"resumes its own":    {"resume_restores_no_lock_that_another_had", func(b *table) locking.Backend { return &resumes{b, b.isFreeOr} }},
+	"finds nothing":      {"examine_changes_nothing", func(b *table) locking.Backend { return &finds{table: b} }},
+	"finds without word": {"examine_changes_nothing", func(b *table) locking.Backend {
+		return &finds{b, []locking.Finding{{What: "x", Found: "y", Verdict: locking.Bad}}, false}
+	}},
+	"finds and writes": {"examine_changes_nothing", func(b *table) locking.Backend { return &finds{b, []locking.Finding{{What: "x", Found: "y"}}, true} }},
+	"racy":             {"a_round_has_one_winner", func(b *table) locking.Backend { return &racy{b} }},
+	"racy release":     {"never_two_holders", func(b *table) locking.Backend { return &racyRelease{b} }},
 }
 
 // TestBroken runs the suite on backends that break the contract. Each runs in a process of its
 // own, since the suite must fail there, and must neither hang nor panic.
 func TestBroken(t *testing.T) {
 	if name := os.Getenv(brokenEnv); name != "" {
-		b := &table{locks: make(map[string]entry)}
-		lockingtest.Run(t, lockingtest.Config{
-			New: func(*testing.T) locking.Backend { return broken[name].make(b) },
-			TTL: time.Minute, Expires: name != "nothing, no expiry" && name != "leaves",
-			Advance: func(d time.Duration) { b.mu.Lock(); b.now += d; b.mu.Unlock() },
-			BadKeys: []string{"bad key"},
-			Limit:   limit(name),
-		})
+		runBroken(t, name)
 		return
 	}
 	exe, err := os.Executable()
@@ -171,6 +78,7 @@ func TestBroken(t *testing.T) {
 	}
 	for name, b := range broken {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			cmd := exec.CommandContext(t.Context(), exe, "-test.run=^TestBroken$", "-test.timeout=2m")
 			cmd.Env = append(os.Environ(), brokenEnv+"="+name)
 			out, err := cmd.CombinedOutput()
@@ -182,6 +90,44 @@ func TestBroken(t *testing.T) {
 	}
 }
 
+// runBroken runs the suite on one of them.
+func runBroken(t *testing.T, name string) {
+	b := &table{locks: make(map[string]entry)}
+	c := lockingtest.Config{
+		New: func(*testing.T) locking.Backend { return broken[name].make(b) },
+		TTL: time.Minute, Expires: name != "nothing, no expiry" && name != "leaves",
+		Advance: func(d time.Duration) { b.mu.Lock(); b.now += d; b.mu.Unlock() },
+		BadKeys: []string{"bad key"},
+		Limit:   limit(name),
+	}
+	switch name {
+	case "nothing, remote":
+		c.Other = func(t *testing.T) locking.Backend { return served(t, b) }
+	case "counts":
+		c.Other = func(t *testing.T) locking.Backend {
+			here.Store(0) // for each subtest
+			there.Store(0)
+			return served(t, &counts{table: b, from: there})
+		}
+	case "nothing, stolen", "needs no theft":
+		c.Steal = func(*testing.T) locking.Backend { return b }
+	case "steals":
+		c.Steal = func(*testing.T) locking.Backend { return &stealsLive{b} }
+	case "nothing, waits":
+		c.Bubble, c.Advance = true, nil
+	}
+	lockingtest.Run(t, c)
+}
+
+// served returns a client that is served as one in another process is.
+func served(t *testing.T, b locking.Backend) locking.Backend {
+	requests, in := io.Pipe()
+	answers, out := io.Pipe()
+	t.Cleanup(func() { _, _ = in.Close(), out.Close() })
+	go func() { _ = lockingtest.Serve(b, requests, out) }()
+	return lockingtest.Connect(answers, in)
+}
+
 // limit is short if the suite must fail, and else one that only a hang reaches.
 func limit(name string) time.Duration {
 	if broken[name].rule == "" {
@@ -189,5 +135,3 @@ func limit(name string) time.Duration {
 	}
 	return time.Second
 }
-
-var errBusy = errors.New("busy")

@@ -3,6 +3,7 @@ package lockingtest
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"runtime"
 	"sync"
 	"testing"
@@ -11,12 +12,24 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-// fixture has three clients of the storage and the key that a test uses.
+// fixture has three clients of the storage and the key that a test uses. b is in another
+// process, if there is one. thief takes expired locks.
 type fixture struct {
 	*testing.T
 	Config
-	key     string
-	a, b, c *client
+	key            string
+	a, b, c, thief *client
+}
+
+func newFixture(t *testing.T, c Config) *fixture {
+	t.Helper()
+	f := &fixture{T: t, Config: c, key: c.Keys[0]}
+	f.a, f.b, f.c = f.client(f.New), f.other(), f.client(f.New)
+	f.thief = f.b
+	if f.Steal != nil {
+		f.thief = f.client(f.Steal)
+	}
+	return f
 }
 
 // client notes what it holds, so that a test that fails leaves no lock for the next.
@@ -26,8 +39,18 @@ type client struct {
 	held map[locking.Handle]bool
 }
 
-func (f *fixture) client() *client {
-	c := &client{Backend: f.New(f.T), held: make(map[locking.Handle]bool)}
+// other returns a client of another process.
+func (f *fixture) other() *client {
+	f.Helper()
+	if f.Other != nil {
+		return f.client(f.Other)
+	}
+	return f.client(f.New)
+}
+
+func (f *fixture) client(open func(*testing.T) locking.Backend) *client {
+	f.Helper()
+	c := &client{Backend: open(f.T), held: make(map[locking.Handle]bool)}
 	f.Cleanup(func() {
 		for h := range c.held {
 			_ = c.Backend.Release(context.Background(), h)
@@ -112,11 +135,16 @@ func (f *fixture) pass(d time.Duration) {
 	<-time.After(d)
 }
 
-// becomesFree waits until a lock is free, and acquires it. It returns when it was acquired.
-func (f *fixture) becomesFree(c *client, key string) (h locking.Handle, at time.Time) {
+// becomesFree waits until a lock is free, and has the thief acquire it. It returns when it was
+// acquired.
+func (f *fixture) becomesFree(key string) (h locking.Handle, at time.Time) {
 	f.Helper()
-	for limit := time.Now().Add(f.Limit); time.Now().Before(limit); {
-		h, ok, err := c.TryLock(f.Context(), key, long)
+	limit := time.Now().Add(f.Limit)
+	if f.Advance == nil {
+		limit = limit.Add(f.TTL)
+	}
+	for time.Now().Before(limit) {
+		h, ok, err := f.thief.TryLock(f.Context(), key, long)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -134,4 +162,14 @@ func dawdle() {
 	for range 50 {
 		runtime.Gosched()
 	}
+}
+
+// rest is how a client that was refused waits before it tries again. In a bubble no time passes
+// while a goroutine spins.
+func (f *fixture) rest() {
+	if f.Bubble {
+		time.Sleep(rand.N(100 * time.Millisecond))
+		return
+	}
+	dawdle()
 }

@@ -8,11 +8,16 @@
 //	}
 //
 // Each rule is a subtest, and none is skipped: if a backend declares that its locks don't
-// expire, the subtest checks that they don't.
+// expire, the subtest checks that they don't. The rules of an optional interface ask nothing of
+// a backend that doesn't implement it.
+//
+// The suite waits out some four times Config.TTL and runs 2000 contended rounds. A backend that
+// reads an injected clock waits for nothing: see Config.Bubble and Config.Advance.
 package lockingtest
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/repolock/repolock/locking"
@@ -23,6 +28,12 @@ type Config struct {
 	// New returns a client of its own, as another process would have it. All clients of a
 	// Run use the same storage, on which no lock is held when Run begins.
 	New func(t *testing.T) locking.Backend
+	// Other returns a client that is in another process: see Start. If it is set, every second
+	// client is one, so that the suite runs between processes. If it is nil, New's clients do.
+	Other func(t *testing.T) locking.Backend
+	// Steal returns a client that takes a lock whose ttl is over. If it is set, New's clients
+	// must not take one. If it is nil, every client takes one.
+	Steal func(t *testing.T) locking.Backend
 	// Keys are valid keys; "a" and "b" if there are none. With one key, the suite
 	// can't check that keys are independent.
 	Keys []string
@@ -34,7 +45,11 @@ type Config struct {
 	TTL     time.Duration
 	// Advance moves the backend's clock. If it is nil, the suite waits.
 	Advance func(d time.Duration)
-	// Rounds is the number of contended rounds, 1000 if it is 0. Clients is the number of
+	// Bubble runs each subtest in a bubble of testing/synctest, and calls New and Steal in it.
+	// There the waits take no time. The backend must read the bubble's time alone, through the
+	// clock that its test injects.
+	Bubble bool
+	// Rounds is the number of contended rounds of each race, 1000 if it is 0. Clients is the number of
 	// clients that contend, 6 if it is 0.
 	Rounds, Clients int
 	// Limit is how long the suite waits for what must come, a minute if it is 0.
@@ -60,6 +75,7 @@ var suite = []struct {
 
 	{"an ended context acquires nothing", endedContext},
 	{"an ended context loses no lock", endedContextRenews},
+	{"a release with an ended context says what is so", endedContextReleases},
 	{"a context that ends meanwhile leaves nothing", contextEndsMeanwhile},
 
 	{"a lock lasts for its ttl", lasts},
@@ -70,6 +86,8 @@ var suite = []struct {
 
 	{"inspect shows a held lock alone", inspectShows},
 	{"break removes only what was seen", breakRemovesSeen},
+	{"resume restores no lock that another had", resumeRestores},
+	{"examine changes nothing", examineChangesNothing},
 
 	{"a round has one winner", oneWinner},
 	{"never two holders", neverTwo},
@@ -98,9 +116,11 @@ func Run(t *testing.T, c Config) {
 	}
 	for _, s := range suite {
 		t.Run(s.rule, func(t *testing.T) {
-			f := &fixture{T: t, Config: c, key: c.Keys[0]}
-			f.a, f.b, f.c = f.client(), f.client(), f.client()
-			s.test(f)
+			if c.Bubble {
+				synctest.Test(t, func(t *testing.T) { s.test(newFixture(t, c)) })
+			} else {
+				s.test(newFixture(t, c))
+			}
 		})
 	}
 }

@@ -33,8 +33,6 @@ type (
 	noExtension     struct{ *table }
 	revives         struct{ *table }
 	sweepsAll       struct{ *table }
-	shows           struct{ *table }
-	breaksAny       struct{ *table }
 	racy            struct{ *table }
 	racyRelease     struct{ *table }
 )
@@ -192,19 +190,6 @@ func (b *sweepsAll) Cleanup(context.Context) error {
 	defer b.mu.Unlock()
 	clear(b.locks)
 	return nil
-}
-
-// Inspect shows expired and released locks too.
-func (b *shows) Inspect(context.Context, string) (*locking.Info, error) {
-	return &locking.Info{Key: "a", Acquired: time.Unix(1, 0)}, nil
-}
-
-// Break removes what is there.
-func (b *breaksAny) Break(_ context.Context, seen *locking.Info, stale bool) (bool, error) {
-	if !stale {
-		b.remove(seen.Key)
-	}
-	return !stale, nil
 }
 
 // TryLock looks first and then writes.

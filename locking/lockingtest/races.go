@@ -63,7 +63,7 @@ func neverTwo(f *fixture) {
 			return false
 		}
 		if !ok {
-			dawdle()
+			f.rest()
 			return true
 		}
 		if n := inside.Add(1); n != 1 {
@@ -99,9 +99,13 @@ func neverTwo(f *fixture) {
 }
 
 func (f *fixture) clients() []*client {
-	var clients []*client
-	for range f.Clients {
-		clients = append(clients, f.client())
+	clients := []*client{f.a, f.b}
+	for len(clients) < f.Clients {
+		if len(clients)%2 == 0 {
+			clients = append(clients, f.client(f.New))
+		} else {
+			clients = append(clients, f.other())
+		}
 	}
 	return clients
 }

@@ -2,7 +2,6 @@ package lockingtest
 
 import (
 	"errors"
-	"time"
 
 	"github.com/repolock/repolock/locking"
 )
@@ -118,71 +117,4 @@ func cleanupKeeps(f *fixture) {
 		f.Errorf("cleanup of nothing: %v", err)
 	}
 	f.release(f.b, f.acquire(f.b, f.key, long))
-}
-
-// inspectShows asks nothing of a backend that is no Inspector.
-func inspectShows(f *fixture) {
-	inspector, ok := f.b.Backend.(locking.Inspector)
-	if !ok {
-		return
-	}
-	shown := func() *locking.Info {
-		f.Helper()
-		info, err := inspector.Inspect(f.Context(), f.key)
-		if err != nil {
-			f.Fatal(err)
-		}
-		return info
-	}
-	if info := shown(); info != nil {
-		f.Errorf("of a free lock: %+v", info)
-	}
-	h := f.acquire(f.a, f.key, long)
-	if info := shown(); info == nil || info.Key != f.key || info.Stale || info.Trouble != "" || info.Acquired.IsZero() {
-		f.Errorf("of a held lock: %+v", info)
-	}
-	if err := f.a.Renew(f.Context(), h); err != nil {
-		f.Errorf("renew after inspect: %v", err)
-	}
-	f.release(f.a, h)
-	if info := shown(); info != nil {
-		f.Errorf("of a released lock: %+v", info)
-	}
-}
-
-// breakRemovesSeen asks nothing of a backend that is no Breaker.
-func breakRemovesSeen(f *fixture) {
-	breaker, ok := f.c.Backend.(locking.Breaker)
-	inspector, can := f.c.Backend.(locking.Inspector)
-	if !ok || !can {
-		return
-	}
-	see := func() *locking.Info {
-		f.Helper()
-		info, err := inspector.Inspect(f.Context(), f.key)
-		if err != nil || info == nil {
-			f.Fatalf("inspect: %+v, %v", info, err)
-		}
-		return info
-	}
-	broken := func(seen *locking.Info, stale, want bool) {
-		f.Helper()
-		if got, err := breaker.Break(f.Context(), seen, stale); got != want || err != nil {
-			f.Errorf("break (stale %v): removed %v, %v, want %v", stale, got, err, want)
-		}
-	}
-	h := f.acquire(f.a, f.key, long)
-	old := see()
-	broken(old, true, false) // the holder lives
-	f.release(f.a, h)
-	f.pass(time.Millisecond) // lest both locks be acquired at the same time
-	h = f.acquire(f.b, f.key, long)
-	broken(old, false, false)
-	if err := f.b.Renew(f.Context(), h); err != nil {
-		f.Errorf("renew after the break of an older lock: %v", err)
-	}
-	broken(see(), false, true)
-	f.isLost("renew of a broken lock", f.b.Renew(f.Context(), h))
-	f.release(f.a, f.acquire(f.a, f.key, long))
-	f.isLost("release of a broken lock", f.b.Release(f.Context(), h))
 }

@@ -7,6 +7,7 @@ package memory
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -14,18 +15,20 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-// Backend is a locking.Backend and a locking.Inspector. Its methods can be called concurrently,
-// and wait only for each other. A second client of the same locks is a copy of the pointer.
+// Backend is a locking.Backend, a locking.Inspector and a locking.Breaker. Its methods can be
+// called concurrently, and wait only for each other. A second client of the same locks is a copy of the pointer.
 type Backend struct {
 	clock clock.Clock
 
 	mu    sync.Mutex
 	locks map[string]lock
+	last  uint64 // number of a lock
 }
 
 // lock is an entry of the table. Its deadline is on the clock's Elapsed.
 type lock struct {
 	handle            locking.Handle
+	number            uint64
 	acquired, renewed time.Time
 	deadline          time.Duration
 }
@@ -33,6 +36,7 @@ type lock struct {
 var (
 	_ locking.Backend   = (*Backend)(nil)
 	_ locking.Inspector = (*Backend)(nil)
+	_ locking.Breaker   = (*Backend)(nil)
 )
 
 // New returns a backend without locks. A nil clock is the machine's.
@@ -58,7 +62,8 @@ func (b *Backend) TryLock(ctx context.Context, key string, ttl time.Duration) (l
 		return locking.Handle{}, false, nil
 	}
 	h, now := locking.NewHandle(key, ttl), b.clock.Now()
-	b.locks[key] = lock{h, now, now, b.clock.Elapsed() + ttl}
+	b.last++
+	b.locks[key] = lock{h, b.last, now, now, b.clock.Elapsed() + ttl}
 	return h, true, nil
 }
 
@@ -109,8 +114,26 @@ func (b *Backend) Inspect(ctx context.Context, key string) (*locking.Info, error
 	if !held {
 		return nil, nil
 	}
-	return &locking.Info{Key: key, Acquired: l.acquired, Renewed: l.renewed, TTL: l.handle.TTL()}, nil
+	return &locking.Info{Key: key, Acquired: l.acquired, Renewed: l.renewed, TTL: l.handle.TTL(), Revision: l.revision()}, nil
 }
+
+// Break removes the lock that was seen. No lock here is stale: an expired one is gone.
+func (b *Backend) Break(ctx context.Context, seen *locking.Info, stale bool) (bool, error) {
+	if err := check(ctx, seen.Key); err != nil {
+		return false, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.sweep()
+	if l, held := b.locks[seen.Key]; !held || stale || l.revision() != seen.Revision {
+		return false, nil
+	}
+	delete(b.locks, seen.Key)
+	return true, nil
+}
+
+// revision is the number of the lock among all that this backend has had.
+func (l lock) revision() string { return strconv.FormatUint(l.number, 10) }
 
 // find returns the lock of a handle, or ErrLost.
 func (b *Backend) find(h locking.Handle) (lock, error) {

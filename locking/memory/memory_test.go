@@ -44,7 +44,7 @@ func TestInspectTimes(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := b.Inspect(t.Context(), "k")
-	want := locking.Info{Key: "k", Acquired: acquired, Renewed: acquired.Add(time.Second), TTL: time.Minute}
+	want := locking.Info{Key: "k", Acquired: acquired, Renewed: acquired.Add(time.Second), TTL: time.Minute, Revision: "1"}
 	if err != nil || got == nil || *got != want {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
 	}

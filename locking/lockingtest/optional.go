@@ -1,0 +1,173 @@
+package lockingtest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/repolock/repolock/locking"
+)
+
+// The rules in this file ask nothing of a backend that doesn't implement their interface.
+
+// see returns what Inspect shows.
+func (f *fixture) see() *locking.Info {
+	f.Helper()
+	info, err := f.c.Backend.(locking.Inspector).Inspect(f.Context(), f.key)
+	if err != nil {
+		f.Fatalf("inspect: %v", err)
+	}
+	return info
+}
+
+// seeHeld returns what Inspect shows of a lock that is held.
+func (f *fixture) seeHeld() *locking.Info {
+	f.Helper()
+	info := f.see()
+	if info == nil {
+		f.Fatal("inspect shows no lock, and it is held")
+	}
+	return info
+}
+
+func inspectShows(f *fixture) {
+	if _, ok := f.c.Backend.(locking.Inspector); !ok {
+		return
+	}
+	if info := f.see(); info != nil {
+		f.Errorf("of a free lock: %+v", info)
+	}
+	h := f.acquire(f.a, f.key, long)
+	if i := f.see(); i == nil || i.Key != f.key || i.Stale || i.Trouble != "" {
+		f.Errorf("of a held lock: %+v", i)
+	}
+	if err := f.a.Renew(f.Context(), h); err != nil {
+		f.Errorf("renew after inspect: %v", err)
+	}
+	f.release(f.a, h)
+	if info := f.see(); info != nil {
+		f.Errorf("of a released lock: %+v", info)
+	}
+}
+
+func breakRemovesSeen(f *fixture) {
+	breaker, ok := f.c.Backend.(locking.Breaker)
+	_, can := f.c.Backend.(locking.Inspector)
+	if !ok || !can {
+		return
+	}
+	broken := func(what string, seen *locking.Info, stale, want bool) {
+		f.Helper()
+		if got, err := breaker.Break(f.Context(), seen, stale); got != want || err != nil {
+			f.Errorf("break of %s (stale %v): removed %v, %v, want %v", what, stale, got, err, want)
+		}
+	}
+	h := f.acquire(f.a, f.key, long)
+	old := f.seeHeld()
+	broken("a live lock", old, true, false)
+	f.release(f.a, h)
+	f.pass(time.Millisecond) // lest both locks be acquired at the same time
+	h = f.acquire(f.b, f.key, long)
+	broken("an older lock", old, false, false)
+	if err := f.b.Renew(f.Context(), h); err != nil {
+		f.Errorf("renew after the break of an older lock: %v", err)
+	}
+	seen := f.seeHeld()
+	broken("what was seen", seen, false, true)
+	f.isLost("renew of a broken lock", f.b.Renew(f.Context(), h))
+	f.release(f.a, f.acquire(f.a, f.key, long))
+	f.isLost("release of a broken lock", f.b.Release(f.Context(), h))
+	broken("a free lock", seen, false, false)
+}
+
+func resumeRestores(f *fixture) {
+	resumer, ok := f.a.Backend.(locking.Resumer)
+	if !ok {
+		return
+	}
+	h := f.acquire(f.a, f.key, long)
+	if err := resumer.Resume(f.Context(), h); err != nil {
+		f.Errorf("resume of a held lock: %v", err)
+	}
+	f.refused(f.b, f.key)
+	ctx, cancel := context.WithCancel(f.Context())
+	cancel()
+	f.returns(func() {
+		if err := resumer.Resume(ctx, h); errors.Is(err, locking.ErrLost) {
+			f.Errorf("resume with an ended context: %v", err)
+		}
+	})
+	if err := f.a.Renew(f.Context(), h); err != nil {
+		f.Errorf("renew after resume: %v", err)
+	}
+	f.release(f.a, h)
+	f.isLost("resume of a released lock", resumer.Resume(f.Context(), h))
+	f.isLost("resume of a zero handle", resumer.Resume(f.Context(), locking.Handle{}))
+	f.release(f.b, f.acquire(f.b, f.key, long))
+
+	stale, held := f.replaced()
+	f.isLost("resume beside another holder", resumer.Resume(f.Context(), stale))
+	f.refused(f.c, f.key)
+	f.release(f.b, held)
+	f.isLost("resume after another holder", resumer.Resume(f.Context(), stale))
+	f.release(f.b, f.acquire(f.b, f.key, long))
+	if f.Expires {
+		f.resumeExpired(resumer)
+	}
+}
+
+// resumeExpired resumes a lock whose ttl is over, before and after another holder has had it.
+func (f *fixture) resumeExpired(resumer locking.Resumer) {
+	f.Helper()
+	h := f.acquire(f.a, f.key, f.TTL)
+	f.pass(f.TTL + f.slack())
+	switch err := resumer.Resume(f.Context(), h); {
+	case err == nil && f.Advance == nil && !f.Bubble:
+		// It can be over again by now.
+		if err := f.a.Release(f.Context(), h); err != nil && !errors.Is(err, locking.ErrLost) {
+			f.Errorf("release after resume: %v", err)
+		}
+	case err == nil:
+		f.refused(f.b, f.key)
+		f.release(f.a, h)
+	case !errors.Is(err, locking.ErrLost):
+		f.Errorf("resume of an expired lock: %v", err)
+	}
+	h = f.acquire(f.a, f.key, f.TTL)
+	f.pass(f.TTL + f.slack())
+	held, _ := f.becomesFree(f.key)
+	f.isLost("resume of an expired lock beside another holder", resumer.Resume(f.Context(), h))
+	f.refused(f.c, f.key)
+	f.release(f.thief, held)
+	f.isLost("resume of an expired lock after another holder", resumer.Resume(f.Context(), h))
+	f.release(f.b, f.acquire(f.b, f.key, long))
+}
+
+func examineChangesNothing(f *fixture) {
+	examiner, ok := f.c.Backend.(locking.Examiner)
+	if !ok {
+		return
+	}
+	h := f.acquire(f.a, f.key, long)
+	findings, err := examiner.Examine(f.Context())
+	if err != nil || len(findings) == 0 {
+		f.Errorf("%d findings, %v", len(findings), err)
+	}
+	for _, one := range findings {
+		good := one.Verdict == locking.Good
+		if one.What == "" || one.Found == "" || strings.ContainsAny(one.What+one.Found+one.Advice, "\n\r") ||
+			one.Verdict < locking.Good || one.Verdict > locking.Bad || good != (one.Advice == "") {
+			f.Errorf("finding %+v: want What and Found in one line, and Advice unless it is good", one)
+		}
+	}
+	f.refused(f.b, f.key)
+	if err := f.a.Renew(f.Context(), h); err != nil {
+		f.Errorf("renew after examine: %v", err)
+	}
+	f.release(f.a, h)
+	if _, err := examiner.Examine(f.Context()); err != nil {
+		f.Errorf("without a lock: %v", err)
+	}
+	f.release(f.b, f.acquire(f.b, f.key, long))
+}
