@@ -1,0 +1,113 @@
+// Package redistest starts Debian's redis-server for tests that need a real one.
+package redistest
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/repolock/repolock/internal/test/freeport"
+)
+
+// Server is a redis-server of one test. It isn't safe for concurrent use.
+type Server struct {
+	t    testing.TB
+	port int
+	dir  string
+	args []string
+	cmd  *exec.Cmd // nil while it is killed
+}
+
+// New starts a server on a free port of 127.0.0.1, without persistence. args are appended to its
+// arguments: "--requirepass", "secret". The server ends with the test.
+func New(t testing.TB, args ...string) *Server {
+	t.Helper()
+	port, err := freeport.Free()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{t: t, port: port, dir: t.TempDir(), args: args}
+	t.Cleanup(s.Kill)
+	s.Restart()
+	return s
+}
+
+// Addr is the host and port of the server. They stay the same when it is restarted.
+func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
+
+// Dir is the directory of the server's files.
+func (s *Server) Dir() string { return s.dir }
+
+// Restart starts the server anew, killing it if it runs. Without persistence its memory is empty.
+func (s *Server) Restart() {
+	s.t.Helper()
+	s.Kill()
+	args := append([]string{
+		"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", s.dir, "--logfile", "log",
+		"--daemonize", "no", "--save", "", "--appendonly", "no", "--enable-debug-command", "yes",
+	}, s.args...)
+	s.cmd = exec.Command("redis-server", args...)
+	dieWithUs(s.cmd)
+	if err := s.cmd.Start(); err != nil {
+		s.t.Fatalf("redis-server: %v", err)
+	}
+	const limit = 2 * time.Minute // which only a hang reaches
+	for begin := time.Now(); ; time.Sleep(2 * time.Millisecond) {
+		if s.answers() {
+			return
+		}
+		if time.Since(begin) > limit || s.ended() {
+			log, _ := os.ReadFile(filepath.Join(s.dir, "log"))
+			s.t.Fatalf("redis-server doesn't answer:\n%s", log)
+		}
+	}
+}
+
+// ended reports whether the server has exited, without waiting for it.
+func (s *Server) ended() bool {
+	state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
+	return err == nil && strings.Contains(string(state), ") Z ")
+}
+
+// answers reports whether the server answers, with whatever but that it is loading.
+func (s *Server) answers() bool {
+	c, err := net.Dial("tcp", s.Addr())
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	if _, err := c.Write([]byte("PING\r\n")); err != nil {
+		return false
+	}
+	answer, err := bufio.NewReader(c).ReadString('\n')
+	return err == nil && !strings.HasPrefix(answer, "-LOADING")
+}
+
+// Kill ends the server with SIGKILL, even if it is stopped.
+func (s *Server) Kill() {
+	if s.cmd == nil {
+		return
+	}
+	_ = s.cmd.Process.Kill()
+	_ = s.cmd.Wait()
+	s.cmd = nil
+}
+
+// CLI runs redis-cli and returns its output without the last line feed. It fails the test if
+// redis-cli fails; an error of the server is output.
+func (s *Server) CLI(args ...string) string {
+	s.t.Helper()
+	cmd := exec.Command("redis-cli", append([]string{"-p", strconv.Itoa(s.port)}, args...)...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		s.t.Fatalf("redis-cli %q: %v: %s", args, err, out)
+	}
+	return strings.TrimSuffix(string(out), "\n")
+}

@@ -1,0 +1,134 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/repolock/repolock/locking"
+	"github.com/repolock/repolock/locking/redis"
+)
+
+const ttl = time.Minute
+
+// afterHello answers HELLO with an empty map, and then always the same.
+func afterHello(answer string) func([]string) string {
+	return func(c []string) string {
+		if strings.EqualFold(c[0], "hello") {
+			return "*0\r\n"
+		}
+		return answer
+	}
+}
+
+// TestAnswers: each answer of a server to SET has its class, and is one line without secrets.
+func TestAnswers(t *testing.T) {
+	for answer, want := range map[string]error{
+		"NOAUTH Authentication required.":                                    locking.ErrPermission,
+		"WRONGPASS invalid username-password pair or user is disabled.":      locking.ErrPermission,
+		"NOPERM this user has no permissions to run the 'set' command":       locking.ErrPermission,
+		"DENIED Redis is running in protected mode":                          locking.ErrPermission,
+		"READONLY You can't write against a read only replica.":              locking.ErrUnfit,
+		"MOVED 3999 127.0.0.1:6381":                                          locking.ErrUnfit,
+		"ASK 3999 127.0.0.1:6381":                                            locking.ErrUnfit,
+		"ERR unknown command 'SET', with args beginning with: 'k' 'secret' ": locking.ErrUnfit,
+		"LOADING Redis is loading the dataset in memory":                     nil,
+		"MASTERDOWN Link with MASTER is down":                                nil,
+		"TRYAGAIN Multiple keys request during rehashing of slot":            nil,
+		"CLUSTERDOWN The cluster is down":                                    nil,
+		"OOM command not allowed when used memory > 'maxmemory'.":            nil,
+		"MISCONF Redis is configured to save RDB snapshots":                  nil,
+		"NOREPLICAS Not enough good replicas to write.":                      nil,
+		"BUSY Redis is busy running a script.":                               nil,
+		"ERR max number of clients reached":                                  nil,
+		"ERR something new":                                                  nil,
+	} {
+		b := client(t, fake(t, afterHello("-"+answer+"\r\n")))
+		_, ok, err := b.TryLock(t.Context(), "k", ttl)
+		if ok || err == nil {
+			t.Errorf("%s: acquired %v, %v", answer, ok, err)
+			continue
+		}
+		for _, class := range []error{locking.ErrPermission, locking.ErrUnfit, locking.ErrUnreachable, locking.ErrLost} {
+			if errors.Is(err, class) != (class == want) {
+				t.Errorf("%s: %v, want %v", answer, err, want)
+			}
+		}
+		if text := err.Error(); strings.Contains(text, "secret") || strings.Contains(text, "held until") || !strings.Contains(text, `lock "k"`) {
+			t.Errorf("%s: %v", answer, err)
+		}
+		// In doubt the lock isn't lost, nor free.
+		h := locking.NewHandle("k", ttl)
+		if err := b.Renew(t.Context(), h); err == nil || errors.Is(err, locking.ErrLost) {
+			t.Errorf("%s: renew: %v", answer, err)
+		}
+		if err := b.Release(t.Context(), h); err == nil || errors.Is(err, locking.ErrLost) {
+			t.Errorf("%s: release: %v", answer, err)
+		}
+		if info, err := b.Inspect(t.Context(), "k"); info != nil || err == nil {
+			t.Errorf("%s: inspect: %+v, %v", answer, info, err)
+		}
+	}
+}
+
+// TestNoRedis: a server that doesn't speak the protocol is unfit, whatever it says.
+func TestNoRedis(t *testing.T) {
+	for _, greeting := range []string{"HTTP/1.1 400 Bad Request\r\n\r\n", "SSH-2.0-OpenSSH_9.2\r\n", "\x15\x03\x01\x00\x02\x02\x46\r\n"} {
+		address := fake(t, func([]string) string { return greeting })
+		_, ok, err := client(t, address).TryLock(t.Context(), "k", ttl)
+		if ok || !errors.Is(err, locking.ErrUnfit) || strings.ContainsAny(err.Error(), "\r\n\x15") {
+			t.Errorf("%q: acquired %v, %v", greeting, ok, err)
+		}
+	}
+	for answer, want := range map[string]error{"+FINE\r\n": locking.ErrUnfit, ":1\r\n": locking.ErrUnfit} {
+		b := client(t, fake(t, afterHello(answer)))
+		if _, ok, err := b.TryLock(t.Context(), "k", ttl); ok || !errors.Is(err, want) {
+			t.Errorf("%q: acquired %v, %v", answer, ok, err)
+		}
+	}
+	b := open(t, "rediss://"+fake(t, func([]string) string { return "+OK\r\n" })+"/0?key=k", redis.Options{})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, ok, err := b.TryLock(ctx, "k", ttl); ok || err == nil || strings.Contains(err.Error(), "held until") {
+		t.Errorf("TLS to a plain server: %v, %v", ok, err)
+	}
+}
+
+// TestUnreachable: only a server that says nothing is unreachable.
+func TestUnreachable(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := l.Addr().String()
+	l.Close()
+	for _, c := range []struct {
+		name, address string
+		unreachable   bool
+	}{
+		{"refused", refused, true},
+		{"no such host", "host.invalid", true},
+		{"closes", fake(t, func([]string) string { return "close" }), true},
+		{"silent", fake(t, func([]string) string { return "" }), true},
+		{"silent after HELLO", fake(t, afterHello("")), false},
+		{"closes after HELLO", fake(t, afterHello("close")), false},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		if c.name == "no such host" {
+			cancel() // the resolver decides when
+			ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
+		}
+		_, ok, err := client(t, c.address).TryLock(ctx, "k", ttl)
+		cancel()
+		if ok || err == nil || errors.Is(err, locking.ErrUnreachable) != c.unreachable {
+			t.Errorf("%s: acquired %v, %v", c.name, ok, err)
+		}
+		sent := strings.Contains(err.Error(), "held until")
+		if want := c.name != "refused" && c.name != "no such host"; sent != want {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}

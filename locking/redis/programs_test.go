@@ -1,0 +1,319 @@
+//go:build programs
+
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/repolock/repolock/internal/test/redistest"
+	"github.com/repolock/repolock/locking"
+	"github.com/repolock/repolock/locking/lockingtest"
+	"github.com/repolock/repolock/locking/redis"
+)
+
+// TestMain: no test leaves a goroutine.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func acquire(t *testing.T, b *redis.Backend, key string, ttl time.Duration) locking.Handle {
+	t.Helper()
+	h, ok, err := b.TryLock(t.Context(), key, ttl)
+	if !ok || err != nil {
+		t.Fatalf("acquired %v, %v", ok, err)
+	}
+	return h
+}
+
+func isHeld(t *testing.T, b *redis.Backend, key string) {
+	t.Helper()
+	if _, ok, err := b.TryLock(t.Context(), key, ttl); ok || err != nil {
+		t.Errorf("acquired %v, %v", ok, err)
+	}
+}
+
+func isLost(t *testing.T, err error) {
+	t.Helper()
+	if !errors.Is(err, locking.ErrLost) {
+		t.Errorf("%v, want ErrLost", err)
+	}
+}
+
+var badKeys = []string{"", "a\nb", "\x00", "\xff", strings.Repeat("k", 513)}
+
+// TestConformance: the backend keeps the contract on a real server.
+func TestConformance(t *testing.T) {
+	s := redistest.New(t)
+	lockingtest.Run(t, lockingtest.Config{
+		New:     func(t *testing.T) locking.Backend { return client(t, s.Addr()) },
+		Expires: true,
+		BadKeys: badKeys,
+	})
+	if left := s.CLI("KEYS", "*"); left != "" {
+		t.Errorf("left behind: %s", left)
+	}
+}
+
+// TestConformanceOfACallersClient: so does one that uses a client with retries.
+func TestConformanceOfACallersClient(t *testing.T) {
+	s := redistest.New(t)
+	c := goredis.NewUniversalClient(&goredis.UniversalOptions{Addrs: []string{s.Addr()}, ContextTimeoutEnabled: true})
+	defer c.Close()
+	lockingtest.Run(t, lockingtest.Config{
+		New: func(t *testing.T) locking.Backend {
+			b := redis.New(c, "app:", redis.Options{})
+			t.Cleanup(func() { b.Close() })
+			return b
+		},
+		Expires: true,
+		BadKeys: badKeys,
+	})
+}
+
+// TestPrefixAndDatabase: the prefix, the key and the database are those of the URL, and the value
+// is the token alone.
+func TestPrefixAndDatabase(t *testing.T) {
+	s := redistest.New(t)
+	for raw, where := range map[string][2]string{
+		"/0?key=k":           {"0", "bext:lock:nightly"},
+		"/3?key=k&prefix=a:": {"3", "a:nightly"},
+		"/3?key=k&prefix=":   {"3", "nightly"},
+	} {
+		b := open(t, "redis://"+s.Addr()+raw, redis.Options{})
+		h := acquire(t, b, "nightly", 1500*time.Microsecond+time.Minute)
+		if got := s.CLI("-n", where[0], "GET", where[1]); got != h.Token() {
+			t.Errorf("%s: the value is %q, want %q", raw, got, h.Token())
+		}
+		if left := s.CLI("-n", where[0], "PEXPIRETIME", where[1]); left < "1" {
+			t.Errorf("%s: expires at %s", raw, left)
+		}
+		if err := b.Release(t.Context(), h); err != nil {
+			t.Error(err)
+		}
+		if left := s.CLI("-n", where[0], "KEYS", "*"); left != "" {
+			t.Errorf("%s leaves %s", raw, left)
+		}
+	}
+}
+
+// TestOtherProgram: a program that uses redis-cli blocks ours, and ours blocks it.
+func TestOtherProgram(t *testing.T) {
+	s := redistest.New(t)
+	b := client(t, s.Addr())
+	const compareAndDelete = `if redis.call("get",KEYS[1]) == ARGV[1] then return redis.call("del",KEYS[1]) else return 0 end`
+	if got := s.CLI("SET", "bext:lock:k", "theirs", "NX", "PX", "60000"); got != "OK" {
+		t.Fatal(got)
+	}
+	isHeld(t, b, "k")
+	info, err := b.Inspect(t.Context(), "k")
+	if err != nil || info == nil || info.Holder != "" || info.Trouble != "" || info.TTL <= 0 || info.TTL > time.Minute {
+		t.Errorf("inspect: %+v, %v", info, err)
+	}
+	if got := s.CLI("EVAL", compareAndDelete, "1", "bext:lock:k", "theirs"); got != "1" {
+		t.Errorf("their release: %s", got)
+	}
+	h := acquire(t, b, "k", ttl)
+	if got := s.CLI("SET", "bext:lock:k", "theirs", "NX", "PX", "60000"); got != "" {
+		t.Errorf("their SET beside ours: %q", got)
+	}
+	if got := s.CLI("EVAL", compareAndDelete, "1", "bext:lock:k", "theirs"); got != "0" {
+		t.Errorf("their release of ours: %s", got)
+	}
+	if err := b.Release(t.Context(), h); err != nil {
+		t.Error(err)
+	}
+	if got := s.CLI("SET", "bext:lock:k", "theirs", "NX", "PX", "60000"); got != "OK" {
+		t.Errorf("their SET after ours: %q", got)
+	}
+}
+
+// TestUnusualKeys: a key of another type, and one without expiry, are held and stay as they are.
+func TestUnusualKeys(t *testing.T) {
+	s := redistest.New(t)
+	b := client(t, s.Addr())
+	h := acquire(t, b, "k", ttl)
+	s.CLI("DEL", "bext:lock:k")
+	s.CLI("RPUSH", "bext:lock:k", "a list")
+	isHeld(t, b, "k")
+	isLost(t, b.Renew(t.Context(), h))
+	isLost(t, b.Release(t.Context(), h))
+	info, err := b.Inspect(t.Context(), "k")
+	if err != nil || info == nil || info.Trouble == "" || info.Stale {
+		t.Fatalf("inspect: %+v, %v", info, err)
+	}
+	if broken, err := b.Break(t.Context(), info, false); broken || err == nil {
+		t.Errorf("broken %v, %v", broken, err)
+	}
+	if got := s.CLI("TYPE", "bext:lock:k"); got != "list" {
+		t.Errorf("the key is %s", got)
+	}
+	s.CLI("SET", "bext:lock:l", "forever")
+	isHeld(t, b, "l")
+	if info, err := b.Inspect(t.Context(), "l"); err != nil || info == nil || info.Trouble == "" {
+		t.Fatalf("inspect: %+v, %v", info, err)
+	} else if broken, err := b.Break(t.Context(), info, false); !broken || err != nil {
+		t.Errorf("broken %v, %v", broken, err)
+	}
+}
+
+// TestHolder: Inspect returns the holder from the note, which has no token, and not after
+// another program has taken the lock.
+func TestHolder(t *testing.T) {
+	s := redistest.New(t)
+	b := open(t, "redis://"+s.Addr()+"/0?key=k", redis.Options{Holder: "nightly prune", Host: "db1", PID: 42, Version: "1.2"})
+	before := time.Now()
+	h := acquire(t, b, "k", ttl)
+	if err := b.Renew(t.Context(), h); err != nil {
+		t.Fatal(err)
+	}
+	info, err := client(t, s.Addr()).Inspect(t.Context(), "k")
+	if err != nil || info == nil || info.Holder != "nightly prune" || info.Host != "db1" || info.PID != 42 || info.TTL != ttl ||
+		info.Acquired.Before(before.Add(-time.Second)) || info.Renewed.IsZero() || info.Revision == "" {
+		t.Errorf("%+v, %v", info, err)
+	}
+	if note := s.CLI("GET", "repolock:holder:bext:lock:k"); strings.Contains(note+info.Revision, h.Token()) || !strings.Contains(note, "db1") {
+		t.Errorf("the note: %s", note)
+	}
+	s.CLI("SET", "bext:lock:k", "theirs", "PX", "60000")
+	if info, err := b.Inspect(t.Context(), "k"); err != nil || info == nil || info.Holder != "" || !info.Acquired.IsZero() {
+		t.Errorf("another program's: %+v, %v", info, err)
+	}
+	isLost(t, b.Renew(t.Context(), h))
+}
+
+// TestRefusedNotes: a user who may not write notes has locks without them.
+func TestRefusedNotes(t *testing.T) {
+	s := redistest.New(t)
+	s.CLI("ACL", "SETUSER", "app", "on", ">pw", "~bext:lock:*", "+set", "+get", "+pttl", "+pexpire", "+del", "+eval", "+evalsha")
+	b := open(t, "redis://app@"+s.Addr()+"/0?key=k", redis.Options{Getenv: func(string) string { return "pw" }})
+	for range 3 {
+		h := acquire(t, b, "k", ttl)
+		isHeld(t, b, "k")
+		if err := b.Renew(t.Context(), h); err != nil {
+			t.Error(err)
+		}
+		if info, err := b.Inspect(t.Context(), "k"); err != nil || info == nil || info.Holder != "" || info.TTL == 0 {
+			t.Errorf("inspect: %+v, %v", info, err)
+		}
+		if err := b.Release(t.Context(), h); err != nil {
+			t.Error(err)
+		}
+	}
+	if log := s.CLI("ACL", "LOG", "COUNT"); strings.Count(log, "reason") > 6 {
+		t.Errorf("the server's log of refusals:\n%s", log)
+	}
+}
+
+// TestPassword: the password is that of the environment or of the file, and no error has it.
+func TestPassword(t *testing.T) {
+	s := redistest.New(t, "--requirepass", "right one")
+	dir := t.TempDir()
+	file := func(name, body string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(body), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	right, wrong := "&password-file="+file("right", "right one\n"), "&password-file="+file("wrong", "wrong one")
+	for _, c := range []struct {
+		query       string
+		environment map[string]string
+		works       bool
+	}{
+		{"", nil, false},
+		{"", map[string]string{redis.PasswordVariable: "right one"}, true},
+		{"", map[string]string{redis.CLIVariable: "right one"}, true},
+		{"", map[string]string{redis.PasswordVariable: "right one", redis.CLIVariable: "wrong one"}, true},
+		{"", map[string]string{redis.PasswordVariable: "wrong one", redis.CLIVariable: "right one"}, false},
+		{right, nil, true},
+		{wrong, nil, false},
+		{wrong, map[string]string{redis.CLIVariable: "right one"}, true},
+	} {
+		b := open(t, "redis://"+s.Addr()+"/0?key=k"+c.query, redis.Options{Getenv: func(name string) string { return c.environment[name] }})
+		h, ok, err := b.TryLock(t.Context(), "k", ttl)
+		if ok != c.works || c.works != (err == nil) || err != nil && (!errors.Is(err, locking.ErrPermission) || strings.Contains(err.Error(), " one")) {
+			t.Errorf("%+v: acquired %v, %v", c, ok, err)
+		}
+		if ok {
+			if err := b.Release(t.Context(), h); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := b.Examine(t.Context()); c.works != (err == nil) {
+			t.Errorf("%+v: examined: %v", c, err)
+		}
+	}
+	for _, query := range []string{"&password-file=" + file("empty", "\n"), "&password-file=" + file("two", "a\nb\n"), "&password-file=" + dir, "&password-file=" + dir + "/none"} {
+		target, err := redis.Parse("redis://h/0?key=k" + query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := redis.Open(target, redis.Options{Getenv: func(string) string { return "" }}); b != nil || err == nil {
+			t.Errorf("%s is opened: %v", query, err)
+		}
+	}
+}
+
+// TestTokensAreSecret: an error that quotes the arguments of a command has no token.
+func TestTokensAreSecret(t *testing.T) {
+	s := redistest.New(t, "--rename-command", "SET", "", "--rename-command", "EVALSHA", "", "--rename-command", "EVAL", "")
+	b := client(t, s.Addr())
+	_, ok, err := b.TryLock(t.Context(), "k", ttl)
+	if ok || !errors.Is(err, locking.ErrUnfit) || strings.Contains(err.Error(), "beginning") {
+		t.Errorf("acquired %v, %v", ok, err)
+	}
+	h := locking.NewHandle("k", ttl)
+	for _, err := range []error{b.Renew(t.Context(), h), b.Release(t.Context(), h)} {
+		if !errors.Is(err, locking.ErrUnfit) || errors.Is(err, locking.ErrLost) || strings.Contains(err.Error(), h.Token()) {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+// TestTTL: the ttl is in whole milliseconds, rounded up, and at least one.
+func TestTTL(t *testing.T) {
+	s := redistest.New(t)
+	b := client(t, s.Addr())
+	for _, d := range []time.Duration{-1, 0, time.Millisecond - 1} {
+		if _, ok, err := b.TryLock(t.Context(), "k", d); ok || err == nil {
+			t.Errorf("%v: acquired %v, %v", d, ok, err)
+		}
+	}
+	h := acquire(t, b, "k", time.Hour+1)
+	info, err := b.Inspect(t.Context(), "k")
+	if err != nil || info.TTL != time.Hour+time.Millisecond {
+		t.Errorf("%+v, %v", info, err)
+	}
+	if err := b.Release(t.Context(), h); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestClose: a closed backend does nothing, and leaves locks to expire.
+func TestClose(t *testing.T) {
+	s := redistest.New(t)
+	b := client(t, s.Addr())
+	h := acquire(t, b, "k", ttl)
+	s.Stop()
+	renewed := make(chan error)
+	go func() { renewed <- b.Renew(context.Background(), h) }()
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-renewed; err == nil || errors.Is(err, locking.ErrLost) {
+		t.Errorf("renew during Close: %v", err)
+	}
+	s.Cont()
+	if _, ok, err := b.TryLock(t.Context(), "l", ttl); ok || err == nil || errors.Is(err, locking.ErrUnreachable) {
+		t.Errorf("acquired %v, %v", ok, err)
+	}
+	isHeld(t, client(t, s.Addr()), "k")
+}

@@ -1,0 +1,104 @@
+package redis_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/repolock/repolock/locking/redis"
+)
+
+// TestParse: each URL is one Target, whose canonical URL is read as the same Target.
+func TestParse(t *testing.T) {
+	for raw, want := range map[string]string{
+		"redis://h?key=k":                                   "redis://h:6379/0?key=k",
+		"redis://h/?key=k":                                  "redis://h:6379/0?key=k",
+		"redis://H.Example:7000/3?key=k":                    "redis://h.example:7000/3?key=k",
+		"REDIS://h/0?key=k":                                 "redis://h:6379/0?key=k",
+		"redis://app@h/0?key=k":                             "redis://app@h:6379/0?key=k",
+		"redis://[::1]/0?key=k":                             "redis://[::1]:6379/0?key=k",
+		"redis://[0:0:0:0:0:0:0:1]:7000/0?key=k":            "redis://[::1]:7000/0?key=k",
+		"redis://[fe80::1%25eth0]/0?key=k":                  "redis://[fe80::1%25eth0]:6379/0?key=k",
+		"redis://h/0?key=a%20b%26c":                         "redis://h:6379/0?key=a+b%26c",
+		"redis://h/0?prefix=&key=k":                         "redis://h:6379/0?key=k&prefix=",
+		"redis://h/0?prefix=app:lock:&key=a/b":              "redis://h:6379/0?key=a/b&prefix=app:lock:",
+		"redis://h/0?prefix=bext:lock:&key=k":               "redis://h:6379/0?key=k",
+		"rediss://h/0?key=k&ca=/etc/ca.pem":                 "rediss://h:6379/0?key=k&ca=/etc/ca.pem",
+		"redis://h/0?password-file=/etc/secret%20one&key=k": "redis://h:6379/0?key=k&password-file=/etc/secret+one",
+		"redis://h/0?key=schl%C3%BCssel":                    "redis://h:6379/0?key=schl%C3%BCssel",
+	} {
+		target, err := redis.Parse(raw)
+		if err != nil || target.String() != want {
+			t.Errorf("%s: %q, %v, want %q", raw, target, err, want)
+			continue
+		}
+		if again, err := redis.Parse(target.String()); err != nil || again != target {
+			t.Errorf("%s: %+v becomes %+v, %v", raw, target, again, err)
+		}
+	}
+}
+
+// TestParseRefuses: Parse refuses what it doesn't know, in one line that repeats nothing.
+func TestParseRefuses(t *testing.T) {
+	for _, raw := range []string{
+		"", "topsecret", "redis:", "redis://", "redis:h/0?key=k", "redis:///0?key=k", "http://h/0?key=k", "redis+unix:///s?key=k",
+		"redis://h/0", "redis://h/0?key=", "redis://h/0?key=k&key=l", "redis://h/0?key", "redis://h/0?prefix=p",
+		"redis://user:topsecret@h/0?key=k", "redis://:topsecret@h/0?key=k", "redis://user:@h/0?key=k", "redis://@h/0?key=k",
+		"redis://user:top%2Fsecret@h/0?key=k", "redis://user:topsecret/@h/0?key=k", "redis://user%3Atopsecret@h/0?key=k",
+		"redis://h/0?key=k&password=topsecret", "redis://h/0?key=k&topsecret", "redis://h/0?key=k&db=1", "redis://h/0?Key=k",
+		"redis://h/0?key=k#topsecret", "redis://h/0?key=k#", "redis://h/0?key=k;topsecret", "redis://h/0?key=%zztopsecret",
+		"redis://h/-1?key=k", "redis://h/00?key=k", "redis://h/x?key=k", "redis://h/0/1?key=k", "redis://h/0/?key=k", "redis://h//?key=k",
+		"redis://h:0/0?key=k", "redis://h:70000/0?key=k", "redis://h:/0?key=k", "redis://h:x/0?key=k", "redis://h:6379:1/0?key=k",
+		"redis://h,i/0?key=k", "redis://a b/0?key=k", "redis://[h]/0?key=k", "redis://[::1/0?key=k",
+		"redis://h/0?key=a\nb", "redis://h/0?key=a%0Ab", "redis://h/0?key=%00", "redis://h/0?key=%ff", "redis://h/0?key=k&prefix=%07",
+		"redis://h/0?key=k&ca=/x", "rediss://h/0?key=k&ca=", "redis://h/0?key=k&password-file=",
+		"redis://h/0?prefix=repolock:holder:&key=k", "redis://h/0?prefix=&key=repolock:holder:k",
+		"redis://h/0?key=" + strings.Repeat("k", 512),
+	} {
+		target, err := redis.Parse(raw)
+		if err == nil || target != (redis.Target{}) {
+			t.Errorf("%q: %+v, %v", raw, target, err)
+		} else if text := err.Error(); strings.Contains(text, "secret") || strings.ContainsAny(text, "\n\r") {
+			t.Errorf("%q: %s", raw, text)
+		}
+	}
+}
+
+// TestIdentity: two URLs of one lock are recognized.
+func TestIdentity(t *testing.T) {
+	same := []string{"redis://h/0?key=b&prefix=a:", "redis://H:6379?key=a:b&prefix=", "rediss://u@h/0?key=:b&prefix=a&password-file=f"}
+	other := []string{"redis://h/1?key=b&prefix=a:", "redis://h:1/0?key=b&prefix=a:", "redis://i/0?key=b&prefix=a:", "redis://h/0?key=b"}
+	identity := func(raw string) string {
+		target, err := redis.Parse(raw)
+		if err != nil {
+			t.Fatal(raw, err)
+		}
+		return target.Identity()
+	}
+	want := identity(same[0])
+	for _, raw := range same {
+		if got := identity(raw); got != want {
+			t.Errorf("%s: %s, want %s", raw, got, want)
+		}
+	}
+	for _, raw := range other {
+		if got := identity(raw); got == want {
+			t.Errorf("%s is no %s", raw, got)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add("rediss://u@[::1]:1/2?key=a%20b&prefix=&ca=c&password-file=d")
+	f.Fuzz(func(t *testing.T, raw string) {
+		target, err := redis.Parse(raw)
+		if err != nil {
+			if strings.ContainsAny(err.Error(), "\r\n") {
+				t.Error(err)
+			}
+			return
+		}
+		if again, err := redis.Parse(target.String()); err != nil || again != target {
+			t.Errorf("%q: %+v becomes %+v, %v", raw, target, again, err)
+		}
+	})
+}
