@@ -1,0 +1,161 @@
+//go:build unix
+
+package beads_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/repolock/repolock/internal/test/beadsdaemon"
+	"github.com/repolock/repolock/locking"
+	"github.com/repolock/repolock/locking/beads"
+)
+
+// bubble is the clock of a synctest bubble.
+type bubble struct{ began time.Time }
+
+func (bubble) Now() time.Time                         { return time.Now() }
+func (c bubble) Elapsed() time.Duration               { return time.Since(c.began) }
+func (bubble) After(d time.Duration) <-chan time.Time { return time.After(d) }
+
+// settling runs a test in a bubble, with a client that settles for 5 s, or for 100 ms at least.
+func settling(t *testing.T, settle time.Duration, test func(t *testing.T, b *beads.Backend, dir string)) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		test(t, client(t, dir, beads.Options{Clock: bubble{time.Now()}, Settle: settle}), dir)
+	})
+}
+
+// took checks how long a function takes in the bubble, to a renewal of the look.
+func took(t *testing.T, want time.Duration, f func()) {
+	t.Helper()
+	began := time.Now()
+	f()
+	if got := time.Since(began); got < want || got > want+600*time.Millisecond {
+		t.Errorf("took %v, want %v", got, want)
+	}
+}
+
+// TestSettle: TryLock returns once the lock was there for the settle time, and for 100 ms in any
+// case. It is held meanwhile.
+func TestSettle(t *testing.T) {
+	for settle, want := range map[time.Duration]time.Duration{0: 100 * time.Millisecond, 50 * time.Millisecond: 100 * time.Millisecond, 5 * time.Second: 5 * time.Second} {
+		settling(t, settle, func(t *testing.T, b *beads.Backend, dir string) {
+			time.AfterFunc(want-time.Millisecond, func() {
+				other := client(t, dir, beads.Options{})
+				if _, ok, err := other.TryLock(t.Context(), beads.Key, ttl); ok || err != nil {
+					t.Errorf("while it settles: acquired %v, %v", ok, err)
+				}
+			})
+			began := time.Now()
+			h := acquire(t, b)
+			if got := time.Since(began); got != want {
+				t.Errorf("settle %v: took %v, want %v", settle, got, want)
+			}
+			if err := b.Release(t.Context(), h); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestSettleWaitsForTheCycle: a sync cycle that runs when the lock is created ends before
+// TryLock returns, and later ones skip the database.
+func TestSettleWaitsForTheCycle(t *testing.T) {
+	settling(t, 5*time.Second, func(t *testing.T, b *beads.Backend, dir string) {
+		running, ends := false, make(chan struct{})
+		go func() {
+			defer close(ends)
+			d := beadsdaemon.Daemon{Sync: func() { running = true; time.Sleep(4 * time.Second); running = false }}
+			if !d.Cycle(dir) {
+				t.Error("the first cycle skipped the database")
+			}
+			for range 5 {
+				time.Sleep(time.Second)
+				if d.Cycle(dir) {
+					t.Error("a cycle didn't skip the database")
+				}
+			}
+		}()
+		synctest.Wait()
+		if !running {
+			t.Fatal("no cycle runs")
+		}
+		h := acquire(t, b)
+		if running {
+			t.Error("the cycle still runs")
+		}
+		<-ends
+		if err := b.Release(t.Context(), h); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestSettleEndsWithTheContext: TryLock gives the lock back at once.
+func TestSettleEndsWithTheContext(t *testing.T) {
+	settling(t, 5*time.Second, func(t *testing.T, b *beads.Backend, dir string) {
+		ctx, cancel := context.WithTimeout(t.Context(), 1200*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		_, ok, err := b.TryLock(ctx, beads.Key, ttl)
+		if ok || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "nothing is held") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("acquired %v, %v", ok, err)
+		}
+		if got := time.Since(began); got != 1200*time.Millisecond {
+			t.Errorf("took %v", got)
+		}
+		if left, err := os.ReadDir(dir); len(left) > 0 || err != nil {
+			t.Errorf("left: %v, %v", left, err)
+		}
+	})
+}
+
+// TestSettleIsDisturbed: TryLock begins anew if another tool removes the file, and returns
+// another tool's lock as held.
+func TestSettleIsDisturbed(t *testing.T) {
+	settling(t, 5*time.Second, func(t *testing.T, b *beads.Backend, dir string) {
+		time.AfterFunc(time.Second, func() { _ = os.Remove(filepath.Join(dir, beads.Key)) })
+		took(t, 6*time.Second, func() {
+			h := acquire(t, b)
+			if err := b.Release(t.Context(), h); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+	settling(t, 5*time.Second, func(t *testing.T, b *beads.Backend, dir string) {
+		var body string
+		time.AfterFunc(time.Second, func() { body = put(t, dir, func(map[string]any) {}) })
+		took(t, time.Second, func() {
+			if _, ok, err := b.TryLock(t.Context(), beads.Key, ttl); ok || err != nil {
+				t.Errorf("overwritten: acquired %v, %v", ok, err)
+			}
+		})
+		if content(t, dir) != body {
+			t.Error("the other tool's lock was changed")
+		}
+	})
+}
+
+// TestRemovedEachTime: TryLock doesn't contend for ever with a program that removes the lock.
+func TestRemovedEachTime(t *testing.T) {
+	dir := t.TempDir()
+	b := client(t, dir, beads.Options{Clock: &beads.Leap{Until: func() { _ = os.Remove(filepath.Join(dir, beads.Key)) }}})
+	_, ok, err := b.TryLock(t.Context(), beads.Key, ttl)
+	if ok || err == nil || errors.Is(err, locking.ErrLost) || !strings.Contains(err.Error(), "nothing is held") {
+		t.Errorf("acquired %v, %v", ok, err)
+	}
+}
+
+// TestSettleIsPositive: New refuses a negative settle time.
+func TestSettleIsPositive(t *testing.T) {
+	if _, err := beads.New(t.TempDir(), beads.Options{Settle: -1}); err == nil {
+		t.Error("it was taken")
+	}
+}
