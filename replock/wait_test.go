@@ -17,8 +17,8 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// waiting is a running acquire.
-type waiting struct {
+// pendingAcquire is an acquire that runs in a goroutine.
+type pendingAcquire struct {
 	lock   *Lock
 	err    error
 	took   time.Duration
@@ -27,21 +27,21 @@ type waiting struct {
 }
 
 // wants makes a machine acquire a lock, and returns once it waits or is done.
-func (m *machine) wants(t *testing.T, mode Mode, wait time.Duration, opts ...AcquireOption) *waiting {
+func (m *machine) wants(t *testing.T, mode Mode, wait time.Duration, opts ...AcquireOption) *pendingAcquire {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	w := &waiting{cancel: cancel, done: make(chan struct{})}
+	p := &pendingAcquire{cancel: cancel, done: make(chan struct{})}
 	start := time.Now()
 	go func() {
-		defer close(w.done)
-		w.lock, w.err = m.acquire(ctx, mode, "waits", append(opts, Wait(wait))...)
-		w.took = time.Since(start)
+		defer close(p.done)
+		p.lock, p.err = m.acquire(ctx, mode, "waits", append(opts, Wait(wait))...)
+		p.took = time.Since(start)
 	}()
 	synctest.Wait()
-	return w
+	return p
 }
 
 // queued makes one machine wait for the exclusive lock behind a backup of another.
-func (w *world) queued(t *testing.T, wait time.Duration) (backup *Lock, waiter *machine, prune *waiting) {
+func (w *world) queued(t *testing.T, wait time.Duration) (backup *Lock, waiter *machine, prune *pendingAcquire) {
 	t.Helper()
 	backup, err := w.machine().Shared(t.Context(), "backup")
 	mustLock(t, backup, err)
@@ -49,17 +49,17 @@ func (w *world) queued(t *testing.T, wait time.Duration) (backup *Lock, waiter *
 	return backup, waiter, waiter.wants(t, Exclusive, wait)
 }
 
-func (w *waiting) got(t *testing.T) *Lock {
+func (p *pendingAcquire) got(t *testing.T) *Lock {
 	t.Helper()
-	<-w.done
-	return mustLock(t, w.lock, w.err)
+	<-p.done
+	return mustLock(t, p.lock, p.err)
 }
 
-func (w *waiting) waits(t *testing.T) {
+func (p *pendingAcquire) waits(t *testing.T) {
 	t.Helper()
 	select {
-	case <-w.done:
-		t.Fatalf("it doesn't wait: %v, %v", w.lock != nil, w.err)
+	case <-p.done:
+		t.Fatalf("it doesn't wait: %v, %v", p.lock != nil, p.err)
 	default:
 	}
 }

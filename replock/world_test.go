@@ -148,20 +148,13 @@ func (w *world) empty() {
 }
 
 // keys lists the store as it is.
-func (w *world) keys() (keys []string) {
+func (w *world) keys() []string {
 	w.t.Helper()
-	for cursor := ""; ; {
-		page, err := w.mem.List(context.Background(), "", cursor)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		for _, o := range page.Objects {
-			keys = append(keys, o.Key)
-		}
-		if cursor = page.Next; cursor == "" {
-			return keys
-		}
+	keys, err := store.Keys(context.Background(), w.mem, "")
+	if err != nil {
+		w.t.Fatal(err)
 	}
+	return keys
 }
 
 func (w *world) put(key string, body []byte) {

@@ -140,7 +140,8 @@ func (c tortureChildCmd) run(r *reporter, g global) (int, error) {
 	return 0, work.Do(context.Background(), open, r.stdout)
 }
 
-// objects are the objects of a store.
+// objects are the objects of a store. internal/test/plainstore is the same for tests: only
+// packages below cmd could import a common one in cmd/internal, and internal knows no stores.
 type objects struct{ store.Store }
 
 func (o objects) Put(ctx context.Context, key string, body []byte) error {

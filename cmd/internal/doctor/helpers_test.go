@@ -73,22 +73,14 @@ func empty(t *testing.T, s *mem.Store) {
 	}
 }
 
-// all returns every object, as the sizes of the bodies.
-func all(t *testing.T, s *mem.Store) map[string]int64 {
+// all returns every key.
+func all(t *testing.T, s *mem.Store) []string {
 	t.Helper()
-	got := make(map[string]int64)
-	for cursor := ""; ; {
-		page, err := s.List(context.Background(), "", cursor)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, o := range page.Objects {
-			got[o.Key] = o.Size
-		}
-		if cursor = page.Next; cursor == "" {
-			return got
-		}
+	keys, err := store.Keys(t.Context(), s, "")
+	if err != nil {
+		t.Fatal(err)
 	}
+	return keys
 }
 
 // tapped returns a good store behind hooks, and the store.

@@ -68,8 +68,8 @@ func TestUndeletable(t *testing.T) {
 		t.Errorf("%d are left, %d are named", len(left), len(r.Left))
 	}
 	for _, key := range r.Left {
-		if size, found := left[key]; !found || size != 0 {
-			t.Errorf("%q: there: %v, %d bytes", key, found, size)
+		if body, _, err := m.Get(t.Context(), key, 1); err != nil || len(body) != 0 {
+			t.Errorf("%q: %q, %v", key, body, err)
 		}
 	}
 	if r.Plan == nil || r.Plan.Release != "empty_put" {
