@@ -86,6 +86,9 @@ func (c acquireCmd) order(g global) (o keeperOrder, err error) {
 	if g.unknown != nil { // gob would leave it behind
 		return o, g.unknown
 	}
+	if err := c.checkAlso(g); err != nil {
+		return o, err
+	}
 	badOperation := replock.CheckOperation(c.Operation)
 	switch {
 	case !c.Shared && !c.Exclusive:
@@ -216,7 +219,7 @@ func (c acquireCmd) print(r *reporter, g global, held session.Holding) error {
 	words := held.Token
 	if c.Export {
 		words = "export REPOLOCK_TOKEN=" + held.Token
-		env := session.Environ([]session.Place{g.place()}, held.ID, held.Mode, held.Fence, held.Token)
+		env := session.Environ(c.places(g), held.ID, held.Mode, held.Fence, held.Token)
 		for _, v := range env {
 			name, value, _ := strings.Cut(v, "=")
 			words += " " + name + "=" + text.Quote(value)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mattn/go-isatty"
 
+	"github.com/repolock/repolock/cmd/internal/also"
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/text"
@@ -26,6 +27,8 @@ type breakCmd struct {
 	Dead  bool   `help:"Only locks of processes of this machine that are gone."`
 	Audit string `predictor:"file" config:"" placeholder:"FILE" env:"REPOLOCK_AUDIT" help:"Append each deletion to this file, in JSON, one event a line."`
 	ID    string `name:"id" help:"Only the lock with this id. It is an error if there is none."`
+
+	Also []string `sep:"none" placeholder:"URL" help:"Break this lock too, or alone if no repository is given: ${also}. Repeatable. A tower-fleet lock is broken only if it is stale, or can't be read."`
 }
 
 func (c breakCmd) Help() string {
@@ -42,23 +45,24 @@ func (c breakCmd) run(r *reporter, g global) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	l, err := g.locker()
+	all, closeAll, err := g.systems(c.Also, also.Break)
+	defer closeAll()
 	if err != nil {
 		return 0, err
 	}
 	opts := replock.BreakOptions{Stale: c.Stale, Doubtful: true, Dead: c.Dead, ID: c.ID, DryRun: true}
-	found, err := l.Break(context.Background(), opts)
+	found, err := breakIn(all, opts)
 	if err != nil {
 		return 0, err
 	}
 	if len(found) == 0 && c.ID != "" {
-		return 0, noLockError{fmt.Errorf("there is no %slock with the id %.80q: nothing was deleted; %s", c.which(), c.ID, g.place().Looked())}
+		return 0, noLockError{fmt.Errorf("there is no %slock with the id %.80q: nothing was deleted; %s", c.which(), c.ID, strings.ReplaceAll(strings.TrimSpace(looked(all)), "\n", ", "))}
 	}
 	if c.Stale && c.Yes && c.ID == "" {
 		found = c.leave(r, found)
 	}
 	if len(found) == 0 {
-		return 0, c.report(r, nil)
+		return 0, c.report(r, nil, looked(all))
 	}
 	opts.Shown = found
 	if !c.Yes && !c.ask(r, found) {
@@ -66,16 +70,21 @@ func (c breakCmd) run(r *reporter, g global) (int, error) {
 		return exitAborted, nil
 	}
 	opts.DryRun = false
-	broken, err := l.Break(context.Background(), opts)
+	broken, err := breakIn(all, opts)
 	for _, b := range broken {
 		for _, sink := range sinks {
 			sink.Handle(c.event(b))
 		}
 	}
-	if rerr := c.report(r, broken); err == nil {
+	if rerr := c.report(r, broken, looked(all)); err == nil {
 		err = rerr
 	}
 	return 0, err
+}
+
+// breakIn breaks the chosen locks everywhere.
+func breakIn(all []placed, opts replock.BreakOptions) ([]replock.Broken, error) {
+	return everywhere(all, func(p placed) ([]replock.Broken, error) { return p.Break(context.Background(), opts) })
 }
 
 // leave drops and prints the locks that only a person can judge.
@@ -131,13 +140,13 @@ func (c breakCmd) ask(r *reporter, found []replock.Broken) bool {
 	return answer == "y" || answer == "yes"
 }
 
-func (c breakCmd) report(r *reporter, broken []replock.Broken) error {
+func (c breakCmd) report(r *reporter, broken []replock.Broken, looked string) error {
 	out := struct {
 		Broken []jsonLock `json:"broken"`
 	}{Broken: []jsonLock{}}
 	words := ""
 	if len(broken) == 0 {
-		words = fmt.Sprintf("nothing to break\n%s\n", text.Escape(r.place().Looked()))
+		words = "nothing to break\n" + looked
 	}
 	for _, b := range broken {
 		j := newJSONLock(b.Info)

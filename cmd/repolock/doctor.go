@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"text/tabwriter"
 
+	"github.com/repolock/repolock/cmd/internal/also"
 	"github.com/repolock/repolock/cmd/internal/doctor"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/procgroup"
@@ -21,7 +22,7 @@ import (
 
 type doctorCmd struct {
 	URL    string `predictor:"repository" arg:"" optional:"" name:"url" help:"Repository, in place of --repo."`
-	Also   string `predictor:"repository" placeholder:"URL" help:"Another URL of the same repository, as of a second gateway: an object that is written through one must be listed through the other at once."`
+	Also   string `predictor:"repository" placeholder:"URL" help:"Another URL of the same repository, as of a second gateway: an object that is written through one must be listed through the other at once. Or the URL of another system's lock: ${also}. That system is examined, alone if no repository is given."`
 	Prefix string `placeholder:"KEY" help:"Write the scratch objects below this prefix, where no locks are."`
 }
 
@@ -34,6 +35,9 @@ Exit codes: 0 the store is fit; 69 it can't be reached; 74 scratch objects are l
 }
 
 func (c doctorCmd) run(r *reporter, g global) (int, error) {
+	if also.Known(c.Also) {
+		return c.other(r, g)
+	}
 	base, err := c.base(g.Name)
 	if err != nil {
 		return 0, usageError{err}

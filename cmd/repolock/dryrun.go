@@ -7,10 +7,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/repolock/repolock/cmd/internal/also"
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/text"
+	"github.com/repolock/repolock/locking/towerfleet"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -35,14 +37,14 @@ func (f commandFlags) dryRun(r *reporter, g global, mode replock.Mode, operation
 	if operation == "restore" { // a prune must not delete what a restore reads
 		out.Suggestion = "for a command with a dry run of its own: repolock restore -- COMMAND"
 	}
-	if none, _ := session.Policy(f.policyFlags).NeedsNone(g.Repo); none || mode == 0 {
+	if none, _ := session.Policy(f.policyFlags).NeedsNone(g.Repo != "" || len(f.Also) > 0); none || mode == 0 {
 		return 0, out.print(r)
 	}
 	if err := replock.CheckOperation(operation); err != nil {
 		return 0, usageError{err}
 	}
 	out.Mode, out.Operation, out.LockName = mode.String(), operation, events.LockName(g.Name)
-	held, err := g.inTheWay(mode)
+	held, at, err := g.inTheWay(mode, f.Also)
 	if err != nil {
 		return 0, err
 	}
@@ -50,31 +52,37 @@ func (f commandFlags) dryRun(r *reporter, g global, mode replock.Mode, operation
 	if err := out.print(r); err != nil || held == nil {
 		return 0, err
 	}
-	return f.without(r, args, session.NotAcquiredError{Err: session.NewHeldError(held, g.place(), f.HeldCode), Answered: true})
+	return f.without(r, args, session.NotAcquiredError{Err: session.NewHeldError(held, at, f.HeldCode), Answered: true})
 }
 
 // maxNamed is the number of holders that an error names.
 const maxNamed = 16
 
-// inTheWay returns the locks that conflict with a lock of this mode, or nil.
-func (g global) inTheWay(mode replock.Mode) (*replock.HeldError, error) {
-	l, err := g.locker()
+// inTheWay returns the locks that conflict with a lock of this mode, or nil, and their place.
+// It looks no further when it has found some.
+func (g global) inTheWay(mode replock.Mode, urls []string) (*replock.HeldError, session.Place, error) {
+	all, closeAll, err := g.systems(urls, also.Look)
+	defer closeAll()
 	if err != nil {
-		return nil, err
+		return nil, session.Place{}, err
 	}
-	holders, err := l.Status(context.Background())
-	if err != nil {
-		return nil, err
+	for _, one := range all {
+		holders, err := one.Status(context.Background())
+		if err != nil {
+			return nil, one.Place, err
+		}
+		holders = slices.DeleteFunc(holders, func(i replock.Info) bool {
+			return i.Verdict == replock.Stale && passed(one.Place) || mode == replock.Shared && i.Mode == replock.Shared
+		})
+		if n := min(len(holders), maxNamed); n > 0 {
+			return &replock.HeldError{Mode: mode, Holders: holders[:n], More: len(holders) - n}, one.Place, nil
+		}
 	}
-	holders = slices.DeleteFunc(holders, func(i replock.Info) bool {
-		return i.Verdict == replock.Stale || mode == replock.Shared && i.Mode == replock.Shared
-	})
-	if len(holders) == 0 {
-		return nil, nil
-	}
-	n := min(len(holders), maxNamed)
-	return &replock.HeldError{Mode: mode, Holders: holders[:n], More: len(holders) - n}, nil
+	return nil, session.Place{}, nil
 }
+
+// passed reports whether an acquirer passes a stale lock. One of tower-fleet stays.
+func passed(p session.Place) bool { return !strings.HasPrefix(p.URL, towerfleet.Scheme+":") }
 
 func (o dryRun) print(r *reporter) error {
 	lock := map[string]string{"": "WITHOUT A LOCK", "shared": "under a shared lock", "exclusive": "under the exclusive lock"}[o.Mode]

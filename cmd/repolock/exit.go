@@ -7,10 +7,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/repolock/repolock/cmd/internal/also"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/daemon"
 	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/torture"
+	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
 )
@@ -57,13 +59,14 @@ func describe(err error) (name string, code int, hint string) {
 		noLock    *torture.NotAcquiredError
 		file      fileError
 		noSuch    noLockError
+		noURL     also.URLError
 	)
 	switch {
 	case errors.As(err, &signalled):
 		return "interrupted", exitSignal + int(signalled.Signal), ""
 	case errors.As(err, &file):
 		return "wrong_configuration", exitUnfit, ""
-	case errors.As(err, &usage):
+	case errors.As(err, &usage), errors.As(err, &noURL):
 		return "usage", exitUsage, usageHint
 	case errors.As(err, &noSuch):
 		return "no_such_lock", exitAborted, "repolock status lists the ids"
@@ -95,6 +98,10 @@ var descriptions = []struct {
 }{
 	{[]error{session.ErrUnknownRequest}, "usage", exitUsage, usageHint},
 	{[]error{torture.ErrUnjudged}, "torture_unjudged", exitUnjudged, ""},
+	{[]error{locking.ErrKey}, "usage", exitUsage, usageHint},
+	{[]error{locking.ErrUnreachable}, "store_unavailable", exitUnavailable, ""},
+	{[]error{locking.ErrPermission}, "permission_denied", exitPermission, ""},
+	{[]error{locking.ErrUnfit}, "store_unfit", exitUnfit, ""},
 	{[]error{replock.ErrLost, procgroup.ErrExpired, procgroup.ErrParted}, "lock_lost", exitLost, "check whether the operation was completed"},
 	{[]error{daemon.ErrGone, replock.ErrReleased}, "keeper_gone", exitLost, "if the script still runs, call acquire with --for-pid $$; check whether the operation was completed"},
 	{[]error{daemon.ErrSilent}, "keeper_silent", exitUnavailable, "whether the lock is held isn't known: count it as lost"},
@@ -118,7 +125,10 @@ var descriptions = []struct {
 // heldHint says what to do about a lock that is held.
 func heldHint(e session.HeldError) string {
 	if e.Own {
-		return "it is the lock that this very command runs under, or waits for that: it can't be had before the command ends; use another one (--name), or none"
+		return "it is the lock that this very command runs under, or waits for that: it can't be had before the command ends; use another one, or none"
+	}
+	if e.Place.Repo == "" && e.Place.URL != "" {
+		return also.Hint(e.Place.URL, e.Holders[0])
 	}
 	gone := 0
 	for _, h := range e.Holders {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/cmd/internal/events"
+	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/audit"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
@@ -67,6 +68,9 @@ func newJSONError(r *reporter, err error) jsonError {
 		out.HeldBy = &out.Holders[0]
 		out.More, out.Waited = held.More, held.Waited.Seconds()
 		out.Repository = r.place().Where()
+		if placed, ok := errors.AsType[session.HeldError](err); ok {
+			out.Repository, out.LockName = placed.Place.Where(), events.LockName(placed.Place.Name)
+		}
 	}
 	return out
 }

@@ -50,8 +50,13 @@ func (keeperCmd) run(*reporter, global) (int, error) {
 		}
 		return described
 	}
+	request, err := o.Flags.request(log, o.Global, o.Mode, o.Operation)
+	if err != nil {
+		_ = line.Tell(session.News{Failure: describe(err)})
+		return 0, nil
+	}
 	k := session.Keeper{
-		Request: o.Flags.request(log, o.Global, o.Mode, o.Operation), Line: line, Token: o.Token, Owner: o.Owner, OnLost: o.OnLost, Describe: describe,
+		Request: request, Line: line, Token: o.Token, Owner: o.Owner, OnLost: o.OnLost, Describe: describe,
 	}
 	if err := k.Run(); err != nil {
 		_ = line.Tell(session.News{Failure: describe(err)})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/repolock/repolock/cmd/internal/also"
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/replock"
@@ -19,6 +20,7 @@ type lockFlags struct {
 	Audit    string            `predictor:"file" config:"" placeholder:"FILE" env:"REPOLOCK_AUDIT" help:"Append what happens to the lock to this file, in JSON, one event a line."`
 	Metrics  string            `predictor:"file" config:"" name:"metrics-file" placeholder:"FILE" help:"Write the state of the lock to this file, for Prometheus (the textfile collector of node_exporter)."`
 	Fence    bool              `help:"Take a fencing number with an exclusive lock (REPOLOCK_FENCE)."`
+	alsoFlags
 }
 
 func (f lockFlags) check() error {
@@ -27,23 +29,46 @@ func (f lockFlags) check() error {
 		return usageError{fmt.Errorf("--ttl %v: must be from %v to %v", f.TTL, replock.MinTTL, replock.MaxTTL)}
 	case f.Look < replock.MinLook || f.Look > f.TTL:
 		return usageError{fmt.Errorf("--look %v: must be from %v to the ttl, %v", f.Look, replock.MinLook, f.TTL)}
+	case f.Settle < 0:
+		return usageError{fmt.Errorf("--settle %v: must not be negative", f.Settle)}
 	case f.HeldCode < 0 || f.HeldCode > 255:
 		return usageError{fmt.Errorf("--held-exit-code %d: must be from 0 to 255", f.HeldCode)}
 	}
 	return nil
 }
 
-// request asks for a lock with these flags.
-func (f lockFlags) request(r *reporter, g global, mode replock.Mode, operation string) session.Request {
-	return session.Request{
-		Place: g.place(),
-		Locker: &session.Repository{
-			Open: g.store, New: g.lockerOn, Mode: mode, Operation: operation, Wait: time.Duration(f.Wait), Fence: f.Fence,
-			Options: replock.Options{TTL: f.TTL, Look: f.Look, Metadata: f.Metadata},
-		},
+// request asks for the locks with these flags.
+func (f lockFlags) request(r *reporter, g global, mode replock.Mode, operation string) (session.Request, error) {
+	request := session.Request{
 		TTL: f.TTL, HeldCode: f.HeldCode, Console: &console{reporter: r},
 		Sinks: func() ([]events.Sink, error) { return f.sinks(r, g, mode, operation) },
 	}
+	targets, err := also.Parse(f.Also)
+	if err != nil {
+		return request, err
+	}
+	repository := func(g global) *session.Repository {
+		return &session.Repository{
+			Open: g.store, New: g.lockerOn, Mode: mode, Operation: operation, Wait: time.Duration(f.Wait), Fence: f.Fence,
+			Options: replock.Options{TTL: f.TTL, Look: f.Look, Metadata: f.Metadata},
+		}
+	}
+	var first *session.Repository
+	if !g.alone(targets) {
+		request.Place, first = g.place(), repository(g)
+	}
+	if len(targets) == 0 {
+		request.Locker = first
+		return request, nil
+	}
+	for _, t := range targets {
+		request.Others = append(request.Others, t.Place)
+	}
+	ask := f.alsoFlags.request(operation)
+	ask.TTL, ask.Look, ask.Wait = f.TTL, f.Look, time.Duration(f.Wait)
+	ask.Repository = func(p session.Place) *session.Repository { return repository(g.at(p)) }
+	request.Locker = also.NewSet(first, targets, ask)
+	return request, nil
 }
 
 // sinks opens the audit log and the file of metrics.
@@ -56,7 +81,8 @@ func (f lockFlags) sinks(r *reporter, g global, mode replock.Mode, operation str
 		sinks = append(sinks, log)
 	}
 	if f.Metrics != "" {
-		metrics, err := events.NewMetrics(f.Metrics, events.LockName(g.Name), 1, mode, operation, r.Say)
+		name, locks := f.named(g)
+		metrics, err := events.NewMetrics(f.Metrics, name, locks, mode, operation, r.Say)
 		if err != nil {
 			return nil, usageError{fmt.Errorf("--metrics-file: %w", err)}
 		}

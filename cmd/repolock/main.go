@@ -12,6 +12,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/repolock/repolock/cmd/internal/also"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/config"
 	"github.com/repolock/repolock/internal/procgroup"
@@ -106,7 +107,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 }
 
 func newParser(c *cli, options ...kong.Option) *kong.Kong {
-	parser := kong.Must(c, append(options, kong.Name("repolock"), kong.Vars{"schemes": schemes()},
+	parser := kong.Must(c, append(options, kong.Name("repolock"), kong.Vars{"schemes": schemes(), "also": strings.Join(also.Examples(), ", ")},
 		kong.Description("Run a backup, restore or prune while holding a lock that is kept in the backup repository itself."))...)
 	parser.Model.HelpFlag.Help = "Show this, or the help of a command, and exit."
 	parser.Model.Detail = exitCodes

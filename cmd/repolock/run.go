@@ -22,6 +22,9 @@ func (c runCmd) run(r *reporter, g global) (int, error) {
 		return c.wrap(r, g, replock.Shared, c.Operation)
 	case c.Exclusive:
 		return c.wrap(r, g, replock.Exclusive, c.Operation)
+	case g.Repo == "" && g.unknown == nil && len(c.Also) > 0:
+		c.modeless = true
+		return c.wrap(r, g, replock.Exclusive, c.Operation)
 	default:
 		return 0, usageError{errors.New("say which lock: --shared, --exclusive or --no-lock")}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/repolock/repolock/cmd/internal/also"
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/clock"
@@ -21,24 +22,31 @@ import (
 type statusCmd struct {
 	Watch    bool          `short:"w" help:"Keep showing the locks: in place on a terminal, elsewhere when they change."`
 	Interval time.Duration `default:"2s" help:"How often to look, with --watch."`
+	Also     []string      `sep:"none" placeholder:"URL" help:"Show this lock too, or alone if no repository is given: ${also}. Repeatable."`
 }
 
 func (c statusCmd) run(r *reporter, g global) (int, error) {
 	if c.Watch && c.Interval < 100*time.Millisecond {
 		return 0, usageError{fmt.Errorf("--interval %v: must be at least 100ms", c.Interval)}
 	}
-	l, err := g.locker()
+	all, closeAll, err := g.systems(c.Also, also.Look)
+	defer closeAll()
 	if err != nil {
 		return 0, err
 	}
 	if c.Watch {
-		return 0, (&statusWatch{r: r, l: l}).run(c.Interval)
+		return 0, (&statusWatch{r: r, all: all}).run(c.Interval)
 	}
-	infos, err := l.Status(context.Background())
+	infos, err := statusOf(all)
 	if err != nil {
 		return 0, err
 	}
-	return 0, r.result(newJSONStatus(g, infos), table(infos)+text.Escape(g.place().Looked())+"\n")
+	return 0, r.result(newJSONStatus(g, infos), table(infos)+looked(all))
+}
+
+// statusOf returns all locks.
+func statusOf(all []placed) ([]replock.Info, error) {
+	return everywhere(all, func(p placed) ([]replock.Info, error) { return p.Status(context.Background()) })
 }
 
 type jsonStatus struct {
@@ -76,7 +84,7 @@ func table(infos []replock.Info) string {
 		if i.Why != "" {
 			note(text.Brief(i.Why))
 		}
-		if !i.StoreClock && i.Verdict != replock.Unreadable {
+		if !i.StoreClock && i.Verdict != replock.Unreadable && !i.Expires.IsZero() {
 			note("the store doesn't tell its time; what is left is by this machine's clock")
 		}
 		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", i.Mode, text.Or(i.Operation, "-"), text.Or(i.Holder, "-"), since(i.Acquired),
@@ -93,7 +101,7 @@ func since(t time.Time) string {
 }
 
 func ago(i replock.Info) string {
-	if i.Verdict == replock.Unreadable && !i.StoreClock {
+	if i.ModTime.IsZero() && !i.StoreClock && (i.Verdict == replock.Unreadable || i.Expires.IsZero()) {
 		return "-"
 	}
 	return max(i.Age, 0).Round(time.Second).String() + " ago"
@@ -103,6 +111,8 @@ func left(i replock.Info) string {
 	switch {
 	case i.Verdict == replock.Unreadable:
 		return "never"
+	case i.TTL == 0 && i.Expires.IsZero():
+		return "-"
 	case i.Left <= 0:
 		return (-i.Left).Round(time.Second).String() + " ago"
 	default:
@@ -113,7 +123,7 @@ func left(i replock.Info) string {
 // statusWatch is status --watch. A signal ends it.
 type statusWatch struct {
 	r     *reporter
-	l     *replock.Locker
+	all   []placed
 	lines int    // on the terminal now
 	width int    // of the terminal when they were written
 	last  string // what print showed last
@@ -127,7 +137,7 @@ func (w *statusWatch) run(interval time.Duration) error {
 		signal.Notify(continued, session.Continue)
 	}
 	for first := true; ; first = false {
-		infos, err := w.l.Status(context.Background())
+		infos, err := statusOf(w.all)
 		if err != nil && first {
 			return err
 		}

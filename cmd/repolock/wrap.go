@@ -20,6 +20,8 @@ type commandFlags struct {
 	ResumeFor time.Duration `config:"" default:"10m" help:"How long to try to resume a lost lock before the command is killed."`
 
 	Command []string `arg:"" passthrough:"" name:"command" help:"The command and its arguments, after --."`
+
+	modeless bool // the locks of --also are exclusive, and the command needn't be one that deletes
 }
 
 // policyFlags are the flags of session.Policy.
@@ -63,7 +65,14 @@ func (f commandFlags) wrap(r *reporter, g global, mode replock.Mode, operation s
 	if err := f.check(); err != nil {
 		return 0, err
 	}
-	if err := f.settle(mode); err != nil {
+	if err := f.checkAlso(g); err != nil {
+		return 0, err
+	}
+	needs := mode
+	if f.modeless {
+		needs = replock.Shared
+	}
+	if err := f.settle(needs); err != nil {
 		return 0, err
 	}
 	args, err := f.command()
@@ -76,7 +85,7 @@ func (f commandFlags) wrap(r *reporter, g global, mode replock.Mode, operation s
 	if mode == 0 {
 		return session.RunUnlocked(args)
 	}
-	if none, why := session.Policy(f.policyFlags).NeedsNone(g.Repo); why != "" {
+	if none, why := session.Policy(f.policyFlags).NeedsNone(g.Repo != "" || len(f.Also) > 0); why != "" {
 		return runUnlocked(r, args, why)
 	} else if none {
 		return session.RunUnlocked(args)
@@ -84,7 +93,11 @@ func (f commandFlags) wrap(r *reporter, g global, mode replock.Mode, operation s
 	if err := replock.CheckOperation(operation); err != nil {
 		return 0, usageError{err}
 	}
-	c := session.Command{Request: f.request(r, g, mode, operation), Args: args, OnLost: f.OnLost, ResumeFor: f.ResumeFor, Survey: newSurvey(r, g)}
+	request, err := f.request(r, g, mode, operation)
+	if err != nil {
+		return 0, err
+	}
+	c := session.Command{Request: request, Args: args, OnLost: f.OnLost, ResumeFor: f.ResumeFor, Survey: newSurvey(r, g)}
 	code, err := c.Run()
 	if err != nil {
 		return f.without(r, args, err)

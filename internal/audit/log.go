@@ -30,7 +30,12 @@ func Open(path string) (*Log, error) {
 // Append appends a record, and cuts its texts.
 func (l *Log) Append(r Record) error {
 	r.Timestamp = r.Timestamp.UTC()
-	line, err := text.Marshal(r.cut())
+	return l.AppendForeign(r.cut())
+}
+
+// AppendForeign appends an event in a form of its own, which marshals to a JSON object.
+func (l *Log) AppendForeign(event any) error {
+	line, err := text.Marshal(event)
 	if err != nil {
 		return err
 	}

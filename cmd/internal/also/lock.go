@@ -3,6 +3,7 @@ package also
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ type Lock struct {
 	URL     string // without credentials
 
 	finish func(success bool)
+	listen func(record func(event any)) // nil: the system's specification has no records
 	close  func() error
 }
 
@@ -52,20 +54,42 @@ func (l Lock) look(ctx context.Context) (*locking.Info, error) {
 	return inspector.Inspect(ctx, l.Key)
 }
 
-// Break removes the lock that Inspect has described, if it is unchanged. It reports whether it
-// has.
-func (l Lock) Break(ctx context.Context, seen replock.Info, stale bool) (bool, error) {
+// Status returns the lock as that of a repository, or nothing if it is free.
+func (l Lock) Status(ctx context.Context) ([]replock.Info, error) {
+	info, err := l.Inspect(ctx)
+	if info == nil || err != nil {
+		return nil, err
+	}
+	return []replock.Info{*info}, nil
+}
+
+// Break removes the lock if the options choose it, as replock.Locker.Break does.
+func (l Lock) Break(ctx context.Context, opts replock.BreakOptions) ([]replock.Broken, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxInspect)
 	defer cancel()
-	i, err := l.look(ctx)
-	if i == nil || err != nil || i.Revision != seen.ID {
-		return false, err
+	seen, err := l.look(ctx)
+	if seen == nil || err != nil {
+		return nil, err
+	}
+	info := l.info(seen)
+	shown := opts.Shown == nil || slices.ContainsFunc(opts.Shown, func(b replock.Broken) bool { return b.ID == info.ID })
+	if !shown || opts.ID != "" && opts.ID != info.ID || opts.Stale && info.Verdict != replock.Stale || opts.Dead && !info.ProcessGone {
+		return nil, nil
+	}
+	broken := replock.Broken{Info: info}
+	if opts.DryRun {
+		return []replock.Broken{broken}, nil
 	}
 	breaker, ok := l.Backend.(locking.Breaker)
 	if !ok {
-		return false, nil
+		return nil, fmt.Errorf("%s: a lock of this kind can't be broken", l.URL)
 	}
-	return breaker.Break(ctx, i, stale)
+	done, err := breaker.Break(ctx, seen, opts.Stale)
+	if !done && err == nil {
+		return nil, nil // another holder has it
+	}
+	broken.Err = err
+	return []replock.Broken{broken}, err
 }
 
 // info describes a holder as that of a repository's lock. Its id is the revision.

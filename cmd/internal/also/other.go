@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,7 +61,7 @@ const poll = time.Second
 
 // acquire tries until the lock is held by us, or wait is over.
 func (o *other) acquire(ctx context.Context, wait time.Duration, observe func(events.Event)) (session.Lock, error) {
-	start, last := o.clock.Elapsed(), ""
+	start, last, observe := o.clock.Elapsed(), "", o.recorded(observe)
 	for {
 		lock, err := o.tryLock(ctx, observe)
 		if lock != nil || err != nil {
@@ -86,6 +87,21 @@ func (o *other) acquire(ctx context.Context, wait time.Duration, observe func(ev
 			}
 			return nil, o.refused(info, o.clock.Elapsed()-start, context.Cause(ctx))
 		}
+	}
+}
+
+// specified are the events that the records of a system's own specification have.
+var specified = []replock.EventKind{replock.EventAcquired, replock.EventGaveUp, replock.EventReleased, replock.EventReleaseFailed}
+
+// recorded passes the records of the system's own specification to observe, too.
+func (o *other) recorded(observe func(events.Event)) func(events.Event) {
+	if o.listen == nil {
+		return observe
+	}
+	o.listen(func(record any) { observe(events.Event{Place: o.at.URL, Record: record}) })
+	return func(e events.Event) {
+		e.Recorded = slices.Contains(specified, e.Kind)
+		observe(e)
 	}
 }
 

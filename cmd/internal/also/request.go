@@ -7,7 +7,6 @@ import (
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/clock"
-	"github.com/repolock/repolock/locking/towerfleet"
 )
 
 // Request is what is the same for all locks of a set.
@@ -18,15 +17,23 @@ type Request struct {
 	Settle    time.Duration
 	Operation string
 	Version   string // of this program
-	// Force steals a stale tower-fleet lock. Audit gets the events of such locks.
+	// Force steals a stale tower-fleet lock.
 	Force bool
-	Audit func(event any)
+	// Purpose is Hold, unless no lock is taken: then nothing is created.
+	Purpose Purpose
 	// Repository returns the Locker of a repository's lock.
 	Repository func(session.Place) *session.Repository
 }
 
-// intentMode is that of tower-fleet's intents. A command that needs no lock takes none.
-func (r Request) intentMode() towerfleet.Mode { return towerfleet.Mutate }
+// Purpose is what another system is opened for.
+type Purpose int
+
+// The purposes.
+const (
+	Hold  Purpose = iota
+	Look          // at who holds a lock
+	Break         // a lock
+)
 
 // Open returns the lock of another system. It makes no connection.
 func (t Target) Open(r Request) (Lock, error) {

@@ -19,6 +19,7 @@ type setLock struct {
 	session.Lock // the one that it is named as
 	lead         int
 	ctx          context.Context
+	cancel       context.CancelCauseFunc
 
 	mu    sync.Mutex
 	locks []session.Lock // in the set's order; a resumed one takes the place of the lost one
@@ -35,7 +36,7 @@ func newSetLock(locks []session.Lock, lead int) *setLock {
 	for _, l := range locks {
 		context.AfterFunc(l.Context(), func() { cancel(context.Cause(l.Context())) })
 	}
-	return &setLock{Lock: locks[lead], lead: lead, ctx: ctx, locks: locks}
+	return &setLock{Lock: locks[lead], lead: lead, ctx: ctx, cancel: cancel, locks: locks}
 }
 
 func (l *setLock) all() []session.Lock {
@@ -110,6 +111,7 @@ func (l *setLock) Release(ctx context.Context) (err error) {
 	for _, one := range slices.Backward(l.all()) {
 		err = errors.Join(err, one.Release(ctx))
 	}
+	l.cancel(replock.ErrReleased)
 	return err
 }
 

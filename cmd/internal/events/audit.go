@@ -48,14 +48,24 @@ func NewAuditor(path, repo, name string, say func(format string, args ...any)) (
 }
 
 func (a *Auditor) Handle(e Event) {
+	if e.Record != nil {
+		a.report(a.log.AppendForeign(e.Record))
+	}
 	for _, record := range a.records(e) {
-		if err := a.log.Append(record); err != nil {
-			a.say("warning: the audit log can't be written: %s", text.Error(err))
-		}
+		a.report(a.log.Append(record))
+	}
+}
+
+func (a *Auditor) report(err error) {
+	if err != nil {
+		a.say("warning: the audit log can't be written: %s", text.Error(err))
 	}
 }
 
 func (a *Auditor) records(e Event) (records []audit.Record) {
+	if e.Recorded {
+		return nil
+	}
 	now := clock.System{}.Elapsed()
 	record := a.record(e)
 	switch e.Kind {

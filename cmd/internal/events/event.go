@@ -68,7 +68,11 @@ type Event struct {
 	replock.Event
 	// Place is the place of the lock if it isn't the first repository's: a URL without
 	// credentials. The lock's name there is Event.Name.
-	Place    string
+	Place string
+	// Record is an event in the form of that system's own specification, for the audit log. It
+	// has no Kind. Recorded is set for an event that is in the log as such a Record.
+	Record   any
+	Recorded bool
 	TTL      time.Duration // the lock's, with an event of the lock
 	Success  bool
 	ExitCode *int // nil: the work was no command

@@ -14,6 +14,9 @@ import (
 // claims are the variables that say which lock a command has.
 var claims = []string{"REPOLOCK_HELD", "REPOLOCK_MODE", "REPOLOCK_ID", "REPOLOCK_FENCE"}
 
+// Passwords are the variables with the passwords of locks. No command gets them.
+var Passwords = []string{"REPOLOCK_REDIS_PASSWORD", "REPOLOCK_POSTGRES_PASSWORD"}
+
 // Environ returns the variables for work under the locks at these places. They contain no
 // credentials. The token is the keeper's, or "".
 func Environ(places []Place, id, mode string, fence uint64, token string) []string {
@@ -52,7 +55,7 @@ func Unset(env []string) (names []string) {
 // environ is the environment of a command under a lock. A repolock around this one has set
 // the same variables.
 func (r Request) environ(lock Lock) []string {
-	env := withoutVariables(os.Environ(), append(slices.Clone(claims), "REPOLOCK_REPO", outerVariable, nameVariable))
+	env := withoutVariables(os.Environ(), slices.Concat(claims, Passwords, []string{"REPOLOCK_REPO", outerVariable, nameVariable}))
 	fence, _ := lock.Fence()
 	return append(env, Environ(r.Places(), lock.ID(), lock.Mode().String(), fence, "")...)
 }
@@ -68,7 +71,7 @@ func withoutVariables(env, names []string) []string {
 // release a lock around us, so no variable claims that lock. outerVariable and
 // nameVariable stay: a repolock that the command runs must not wait for a lock around it.
 func bareEnviron() []string {
-	env := withoutVariables(os.Environ(), append(slices.Clone(claims), "REPOLOCK_TOKEN"))
+	env := withoutVariables(os.Environ(), slices.Concat(claims, Passwords, []string{"REPOLOCK_TOKEN"}))
 	for i, v := range env {
 		// A value that is no repository might be a URL with credentials. Don't remove the
 		// variable: without it the configuration file's repository is meant.

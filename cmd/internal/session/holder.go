@@ -113,6 +113,9 @@ func (h *holder) observe(e events.Event) {
 	e.TTL = h.TTL
 	h.passed.Add(func() {
 		h.handle(e)
+		if e.Kind == "" {
+			return // it is a record
+		}
 		if e.Kind == replock.EventWaiting && h.at(e.Place).anyOwn(e.Holders) && h.own.CompareAndSwap(nil, &e) {
 			h.cancel(errOwn)
 		}

@@ -33,9 +33,9 @@ func (p *Policy) Settle(mode replock.Mode) error {
 }
 
 // NeedsNone reports whether a command runs without a lock by its hint: by node-local, or by
-// prefer-global if there is no repository. The user must hear why, unless why is empty.
-func (p Policy) NeedsNone(repo string) (none bool, why string) {
-	if repo == "" && p.Hint == "prefer-global" {
+// prefer-global if no lock is given. The user must hear why, unless why is empty.
+func (p Policy) NeedsNone(given bool) (none bool, why string) {
+	if !given && p.Hint == "prefer-global" {
 		return true, "no repository is given"
 	}
 	return p.Hint == "node-local", ""

@@ -1,0 +1,71 @@
+package also
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/repolock/repolock/cmd/internal/doctor"
+	"github.com/repolock/repolock/locking"
+)
+
+// maxExamine bounds an examination.
+const maxExamine = 30 * time.Second
+
+// Examine looks at the system that keeps the lock, and writes nothing.
+func (l Lock) Examine(ctx context.Context) (doctor.Report, error) {
+	ctx, cancel := context.WithTimeout(ctx, maxExamine)
+	defer cancel()
+	report := doctor.Report{Store: l.URL, Latency: []doctor.Latency{}, Checks: []doctor.Check{}}
+	seen, err := l.look(ctx)
+	if err != nil {
+		return report, described{err}
+	}
+	held := doctor.Check{Name: doctor.Reachable, Result: doctor.OK, Detail: "the lock is free"}
+	if seen != nil {
+		held.Detail = "the lock is held by " + l.info(seen).Holder
+	}
+	report.Checks = append(report.Checks, held)
+	var findings []locking.Finding
+	if e, ok := l.Backend.(locking.Examiner); ok {
+		if findings, err = e.Examine(ctx); err != nil {
+			return report, described{err}
+		}
+	}
+	for _, f := range findings {
+		report.Checks = append(report.Checks, check(f))
+	}
+	report.Verdict = verdict(findings)
+	return report, nil
+}
+
+func check(f locking.Finding) doctor.Check {
+	c := doctor.Check{Name: strings.ReplaceAll(f.What, " ", "_"), Detail: f.Found}
+	c.Result = map[locking.Verdict]doctor.Result{locking.Good: doctor.OK, locking.Doubtful: doctor.Warn, locking.Bad: doctor.Fail}[f.Verdict]
+	if f.Advice != "" {
+		c.Detail += "; " + f.Advice
+	}
+	return c
+}
+
+func verdict(findings []locking.Finding) doctor.Verdict {
+	worst := locking.Good
+	for _, f := range findings {
+		worst = max(worst, f.Verdict)
+	}
+	switch worst {
+	case locking.Good:
+		return doctor.Verdict{Fitness: doctor.Fit, Summary: "fit for locks, as far as its settings show"}
+	case locking.Doubtful:
+		return doctor.Verdict{Fitness: doctor.Fit, Summary: "fit for locks, but one can be lost in the cases above"}
+	default:
+		return doctor.Verdict{Fitness: doctor.Unfit, Summary: "unfit for locks"}
+	}
+}
+
+// Known reports whether a URL is of a kind that Parse knows.
+func Known(raw string) bool {
+	name, _, _ := strings.Cut(raw, ":")
+	return slices.ContainsFunc(schemes, func(s scheme) bool { return slices.Contains(s.names, strings.ToLower(name)) })
+}

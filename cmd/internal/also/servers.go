@@ -1,0 +1,20 @@
+package also
+
+import (
+	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/locking/redis"
+)
+
+func parseRedis(raw string) (Target, error) {
+	t, err := redis.Parse(raw)
+	return Target{
+		Place: session.Place{URL: t.String(), Name: t.Key}, identity: t.Identity(),
+		open: func(r Request) (l Lock, err error) {
+			b, err := redis.Open(t, redis.Options{Holder: r.Operation, Version: r.Version})
+			if err != nil {
+				return l, err
+			}
+			return Lock{Backend: b, Key: t.Key, close: b.Close}, nil
+		},
+	}, err
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/repolock/repolock/cmd/internal/also"
+	"github.com/repolock/repolock/cmd/internal/events"
+	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/internal/text"
+	"github.com/repolock/repolock/replock"
+)
+
+// alsoFlags are the flags of the locks of other systems.
+type alsoFlags struct {
+	Also      []string      `sep:"none" placeholder:"URL" help:"Hold this lock too, or alone if no repository is given: ${also}. Repeatable: all locks are held, or none. docs/also.md"`
+	Settle    time.Duration `default:"0s" help:"With --also: how long to wait, with all locks held, before the command starts, so that work which has begun without looking can end."`
+	ForceLock bool          `help:"With --also tower-fleet:…: steal the lock if it is stale."`
+}
+
+func (f alsoFlags) request(operation string) also.Request {
+	return also.Request{Settle: f.Settle, Operation: operation, Version: newBuild().Version, Force: f.ForceLock}
+}
+
+// alone reports whether the locks of --also are held without a repository's.
+func (g global) alone(targets []also.Target) bool {
+	return g.Repo == "" && g.unknown == nil && len(targets) > 0
+}
+
+// at returns the settings for a lock beside the first.
+func (g global) at(p session.Place) global {
+	g.Repo, g.Name, g.unknown, g.listed = p.Repo, p.Name, nil, ""
+	return g
+}
+
+// named returns how records name the locks together, and their number.
+func (f alsoFlags) named(g global) (name string, locks int) {
+	targets, err := also.Parse(f.Also)
+	if err != nil || !g.alone(targets) {
+		return events.LockName(g.Name), 1 + len(targets)
+	}
+	var names []string
+	for _, t := range targets {
+		names = append(names, t.Place.Name)
+	}
+	return strings.Join(names, ","), len(targets)
+}
+
+// check refuses flags that need --also, or a repository.
+func (f lockFlags) checkAlso(g global) error {
+	targets, err := also.Parse(f.Also)
+	switch {
+	case err != nil:
+		return err
+	case len(targets) == 0 && f.Settle > 0:
+		return usageError{errors.New("--settle: is for the locks of --also")}
+	case len(targets) == 0 && f.ForceLock:
+		return usageError{errors.New("--force-lock: is for --also tower-fleet:DIR/NAME; break-lock removes a repository's locks")}
+	case g.alone(targets) && f.Fence:
+		return usageError{errors.New("--fence: only a repository's lock has fencing numbers")}
+	case g.alone(targets) && g.Name != "":
+		return usageError{errors.New("--name: is of a repository's lock, and no repository is given")}
+	}
+	return nil
+}
+
+// system is what has locks: a replock.Locker, or an also.Lock.
+type system interface {
+	Status(context.Context) ([]replock.Info, error)
+	Break(context.Context, replock.BreakOptions) ([]replock.Broken, error)
+}
+
+// placed is a system with its place.
+type placed struct {
+	system
+	session.Place
+}
+
+// systems returns what has the repository's lock, unless none is given, and those of --also.
+// close ends their connections.
+func (g global) systems(urls []string, purpose also.Purpose) (all []placed, closeAll func(), err error) {
+	var open []also.Lock
+	closeAll = func() {
+		for _, l := range open {
+			_ = l.Close()
+		}
+	}
+	targets, err := also.Parse(urls)
+	if err != nil {
+		return nil, closeAll, err
+	}
+	if !g.alone(targets) {
+		l, err := g.locker()
+		if err != nil {
+			return nil, closeAll, err
+		}
+		all = append(all, placed{l, g.place()})
+	}
+	for _, t := range targets {
+		if t.Repository() {
+			l, err := g.at(t.Place).locker()
+			if err != nil {
+				return nil, closeAll, err
+			}
+			all = append(all, placed{l, t.Place})
+			continue
+		}
+		l, err := t.Open(also.Request{Purpose: purpose})
+		if err != nil {
+			return nil, closeAll, err
+		}
+		open = append(open, l)
+		all = append(all, placed{l, t.Place})
+	}
+	return all, closeAll, nil
+}
+
+// everywhere calls f with each system, and joins what it returns.
+func everywhere[T any](all []placed, f func(placed) ([]T, error)) (found []T, err error) {
+	for _, one := range all {
+		some, failed := f(one)
+		found = append(found, some...)
+		if failed != nil && len(all) > 1 {
+			failed = fmt.Errorf("%s: %w", one.Where(), failed)
+		}
+		err = errors.Join(err, failed)
+	}
+	return found, err
+}
+
+// looked says where locks were looked for, one place a line.
+func looked(all []placed) (lines string) {
+	for _, one := range all {
+		lines += text.Escape(one.Looked()) + "\n"
+	}
+	return lines
+}
+
+// places returns the places of all locks, the repository's first.
+func (f alsoFlags) places(g global) (all []session.Place) {
+	targets, _ := also.Parse(f.Also) // which checkAlso has checked
+	if !g.alone(targets) {
+		all = append(all, g.place())
+	}
+	for _, t := range targets {
+		all = append(all, t.Place)
+	}
+	return all
+}
