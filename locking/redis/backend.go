@@ -24,6 +24,8 @@ type Backend struct {
 	password string // to keep it out of messages
 	opts     Options
 
+	takedownLimit time.Duration
+
 	life  context.Context // ends with Close
 	end   context.CancelFunc
 	heard atomic.Int64 // reads that have brought something, on an owned client

@@ -116,7 +116,7 @@ func TestUnreachable(t *testing.T) {
 		{"silent after HELLO", fake(t, afterHello("")), false},
 		{"closes after HELLO", fake(t, afterHello("close")), false},
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		if c.name == "no such host" {
 			cancel() // the resolver decides when
 			ctx, cancel = context.WithTimeout(t.Context(), time.Minute)

@@ -41,10 +41,10 @@ type Options struct {
 	Getenv func(string) string
 }
 
-// Limits of one step that no shorter context has. They are variables so that tests can wait less.
-var (
+// Limits of what no shorter context bounds.
+const (
 	stepLimit     = 5 * time.Second // of a connection, a write, an answer
-	takedownLimit = time.Second     // of a takedown whose context has ended
+	takedownLimit = time.Second     // of a takedown
 )
 
 // silence keeps go-redis from writing to stderr.
@@ -107,7 +107,7 @@ func newBackend(prefix, server string, o Options) *Backend {
 	if o.Host == "" {
 		o.Host, _ = os.Hostname() // for people
 	}
-	b := &Backend{prefix: prefix, server: server, opts: o}
+	b := &Backend{prefix: prefix, server: server, opts: o, takedownLimit: takedownLimit}
 	b.life, b.end = context.WithCancel(context.Background())
 	return b
 }

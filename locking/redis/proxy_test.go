@@ -23,10 +23,10 @@ type lossy struct {
 type loss int
 
 const (
-	none     loss = iota
-	swallow       // the answer doesn't come
-	closed        // the connection is closed instead
-	dropped       // the request is lost, and the connection is closed
+	none    loss = iota
+	swallow      // the answer doesn't come
+	closed       // the connection is closed instead
+	dropped      // the request is lost, and the connection is closed
 )
 
 func newLossy(t *testing.T, server string) *lossy {

@@ -120,10 +120,12 @@ func (b *Backend) unknown(ctx context.Context, h locking.Handle, set *call, hear
 // error of the attempt.
 func (b *Backend) takedown(ctx context.Context, h locking.Handle, set *call, heard int64, cause error) error {
 	b.addOrphan(h.Token())
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), takedownLimit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.takedownLimit)
 	defer cancel()
-	if set != nil {
-		_ = set.wait(ctx) // lest the takedown overtake it
+	if set != nil { // lest the takedown overtake it
+		short, cancel := context.WithTimeout(ctx, takedownLimit/4)
+		_ = set.wait(short)
+		cancel()
 	}
 	left := "nothing is held"
 	if _, err := b.release(ctx, h); err != nil {

@@ -1,0 +1,140 @@
+//go:build programs
+
+package redis_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/repolock/repolock/internal/test/redistest"
+	"github.com/repolock/repolock/locking"
+	"github.com/repolock/repolock/locking/redis"
+)
+
+// finding returns a finding by name.
+func finding(t *testing.T, b *redis.Backend, what string) locking.Finding {
+	t.Helper()
+	found, err := b.Examine(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range found {
+		if f.What == "" || f.Found == "" || (f.Advice == "") != (f.Verdict == locking.Good) || strings.ContainsAny(f.Found+f.Advice, "\r\n") {
+			t.Errorf("%+v", f)
+		}
+	}
+	i := slices.IndexFunc(found, func(f locking.Finding) bool { return f.What == what })
+	if i < 0 {
+		return locking.Finding{}
+	}
+	return found[i]
+}
+
+// TestExamine: each setting that loses locks is found.
+func TestExamine(t *testing.T) {
+	for _, c := range []struct {
+		args  []string
+		what  string
+		want  locking.Verdict
+		found string
+	}{
+		{nil, "server", locking.Good, "Redis 7."},
+		{nil, "replication", locking.Good, "without replicas"},
+		{nil, "persistence", locking.Doubtful, "no append-only file"},
+		{nil, "eviction", locking.Good, "noeviction"},
+		{nil, "scripts", locking.Good, "works"},
+		{nil, "clock", locking.Good, "ahead"},
+		{[]string{"--appendonly", "yes"}, "persistence", locking.Doubtful, "everysec"},
+		{[]string{"--appendonly", "yes", "--appendfsync", "no"}, "persistence", locking.Doubtful, "appendfsync no"},
+		{[]string{"--appendonly", "yes", "--appendfsync", "always"}, "persistence", locking.Good, "always"},
+		{[]string{"--maxmemory-policy", "allkeys-lru"}, "eviction", locking.Doubtful, "allkeys-lru, maxmemory 0"},
+		{[]string{"--maxmemory-policy", "allkeys-lru", "--maxmemory", "100mb"}, "eviction", locking.Bad, "allkeys-lru"},
+		{[]string{"--maxmemory-policy", "volatile-ttl", "--maxmemory", "100mb"}, "eviction", locking.Bad, "volatile-ttl"},
+		{[]string{"--maxmemory", "100mb"}, "eviction", locking.Good, "noeviction"},
+		{[]string{"--replicaof", "127.0.0.1 1"}, "replication", locking.Bad, "replica of 127.0.0.1"},
+		{[]string{"--replicaof", "127.0.0.1 1", "--replica-serve-stale-data", "no"}, "replication", locking.Bad, "replica of 127.0.0.1"},
+		{[]string{"--cluster-enabled", "yes"}, "cluster", locking.Doubtful, "cluster"},
+		{[]string{"--rename-command", "EVAL", ""}, "scripts", locking.Bad, "refuses EVAL"},
+		{[]string{"--rename-command", "CONFIG", "", "--appendonly", "yes"}, "persistence", locking.Doubtful, "refuses CONFIG"},
+		{[]string{"--rename-command", "TIME", ""}, "clock", locking.Good, "refuses TIME"},
+		{[]string{"--rename-command", "INFO", ""}, "settings", locking.Doubtful, "refuses INFO"},
+	} {
+		s := redistest.New(t, c.args...)
+		f := finding(t, client(t, s.Addr()), c.what)
+		if f.Verdict != c.want || !strings.Contains(f.Found, c.found) {
+			t.Errorf("%q: %+v, want %v, %q", c.args, f, c.want, c.found)
+		}
+		s.Kill()
+	}
+}
+
+// becomes waits until a condition is true.
+func becomes(t *testing.T, condition func() bool) {
+	t.Helper()
+	const limit = time.Minute // which only a failure reaches
+	for begin := time.Now(); !condition(); time.Sleep(20 * time.Millisecond) {
+		if time.Since(begin) > limit {
+			t.Fatal("what must come doesn't")
+		}
+	}
+}
+
+// TestExamineReplicas: a master with a replica is doubtful, and its replica is unfit.
+func TestExamineReplicas(t *testing.T) {
+	master := redistest.New(t)
+	host, port, _ := strings.Cut(master.Addr(), ":")
+	replica := redistest.New(t, "--replicaof", host+" "+port)
+	becomes(t, func() bool { return strings.Contains(replica.CLI("ROLE"), "connected") })
+	if f := finding(t, client(t, master.Addr()), "replication"); f.Verdict != locking.Doubtful || !strings.Contains(f.Found, "replicas: 1") {
+		t.Errorf("%+v", f)
+	}
+	if _, ok, err := client(t, replica.Addr()).TryLock(t.Context(), "k", ttl); ok || err == nil || !strings.Contains(err.Error(), "name the master") {
+		t.Errorf("of a replica: acquired %v, %v", ok, err)
+	}
+}
+
+// TestExamineRefused: what an ACL refuses is found, and is no error.
+func TestExamineRefused(t *testing.T) {
+	s := redistest.New(t)
+	s.CLI("ACL", "SETUSER", "app", "on", ">pw", "~bext:lock:*", "+set", "+get", "+pttl", "+pexpire", "+del", "+eval", "+evalsha")
+	b := open(t, "redis://app@"+s.Addr()+"/0?key=k", redis.Options{Getenv: func(string) string { return "pw" }})
+	if f := finding(t, b, "settings"); f.Verdict != locking.Doubtful || !strings.Contains(f.Found, "NOPERM") {
+		t.Errorf("%+v", f)
+	}
+	if f := finding(t, b, "scripts"); f.Verdict != locking.Good {
+		t.Errorf("%+v", f)
+	}
+	s.CLI("ACL", "SETUSER", "app", "+info", "+time", "-eval", "-evalsha")
+	if f := finding(t, b, "scripts"); f.Verdict != locking.Bad {
+		t.Errorf("%+v", f)
+	}
+}
+
+// TestExamineWritesNothing: Examine leaves the server as it was.
+func TestExamineWritesNothing(t *testing.T) {
+	s := redistest.New(t)
+	finding(t, client(t, s.Addr()), "server")
+	if got := s.CLI("DBSIZE"); got != "0" {
+		t.Errorf("%s keys", got)
+	}
+}
+
+// TestCluster: a lock whose slot is on no node, or on another, can't be had.
+func TestCluster(t *testing.T) {
+	s := redistest.New(t, "--cluster-enabled", "yes")
+	b := client(t, s.Addr())
+	if _, ok, err := b.TryLock(t.Context(), "k", ttl); ok || err == nil {
+		t.Errorf("without slots: acquired %v, %v", ok, err)
+	}
+	s.CLI("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
+	becomes(t, func() bool { return strings.Contains(s.CLI("CLUSTER", "INFO"), "cluster_state:ok") })
+	h := acquire(t, b, "k", ttl) // whose note is in another slot
+	if err := b.Renew(t.Context(), h); err != nil {
+		t.Error(err)
+	}
+	if err := b.Release(t.Context(), h); err != nil {
+		t.Error(err)
+	}
+}
