@@ -29,7 +29,8 @@ const (
 // Guard renews the lock at each third of the ttl. The context of f ends with ctx and, with
 // ErrLost as its cause, when the lock is lost: when a renewal returns ErrLost, or when eleven
 // twelfths of the ttl have passed since the last renewal that succeeded was sent, including the
-// time of a suspend. f must return then, because Guard can't end it.
+// time of a suspend. f must return then, because Guard can't end it. If the backend is a
+// Watcher, Guard also renews at once when the backend notices a loss.
 //
 // The error joins those of f, of the loss, and of the release. It is an ErrLost if the lock was
 // lost while f ran. If the lock can't be acquired or has no backend, f doesn't run. A nil
@@ -89,12 +90,23 @@ func (g *guard) run(ctx context.Context, f func(ctx context.Context) error) (err
 	renewing, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	var loss error
 	var renewal sync.WaitGroup
+	refresher, ended := g.refresher(), make(chan struct{})
 	renewal.Go(func() {
-		if err := g.refresher().Run(renewing); !errors.Is(err, errDone) {
+		defer close(ended)
+		if err := refresher.Run(renewing); !errors.Is(err, errDone) {
 			loss = g.lost(err)
 			lose(loss)
 		}
 	})
+	if w, ok := g.Backend.(Watcher); ok {
+		renewal.Go(func() {
+			select {
+			case <-w.Watch(g.handle):
+				_ = refresher.Now(renewing, ended)
+			case <-ended:
+			}
+		})
+	}
 	defer func() {
 		stop(errDone)
 		renewal.Wait()

@@ -93,6 +93,14 @@ type Info struct {
 	Revision string
 }
 
+// Watcher is implemented by backends that can notice the loss of a lock before it is renewed.
+type Watcher interface {
+	// Watch returns a channel that is closed when the lock of a handle is lost, as far as the
+	// backend notices: Renew returns ErrLost then. A lock can also be lost without that. The
+	// channel of a lock that was released can stay open.
+	Watch(h Handle) <-chan struct{}
+}
+
 // Inspector is implemented by backends that know holders.
 type Inspector interface {
 	// Inspect returns the holder of a key's lock, or nil if the lock is free. It writes nothing.

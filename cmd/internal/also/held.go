@@ -65,6 +65,7 @@ func (l *held) run(ctx context.Context) {
 	defer close(l.done)
 	watching, unwatch := context.WithCancel(ctx)
 	go l.watch(watching)
+	go l.watchEnd(watching)
 	err := l.refresher.Run(ctx)
 	unwatch()
 	if errors.Is(err, replock.ErrReleased) {
@@ -91,6 +92,19 @@ func (l *held) watch(ctx context.Context) {
 		if clock.Read(l.clock).Parted(*l.seen.Load()) {
 			_ = l.refresher.Now(ctx, l.done)
 		}
+	}
+}
+
+// watchEnd renews the lock at once when the backend sees its end early.
+func (l *held) watchEnd(ctx context.Context) {
+	w, ok := l.backend.(locking.Watcher)
+	if !ok {
+		return
+	}
+	select {
+	case <-w.Watch(l.handle):
+		_ = l.refresher.Now(ctx, l.done)
+	case <-ctx.Done():
 	}
 }
 

@@ -23,6 +23,7 @@ type scheme struct {
 var schemes = []scheme{
 	{[]string{"repo"}, "repo:URL#NAME", parseRepository},
 	{[]string{"redis", "rediss"}, "redis://HOST/DB?key=KEY", parseRedis},
+	{[]string{"postgres", "postgresql"}, "postgres://HOST/DATABASE?key=KEY", parsePostgres},
 	{[]string{"tower-fleet"}, "tower-fleet:DIR/NAME", parseTowerFleet},
 	{[]string{"beads"}, "beads:DIR", parseBeads},
 }

@@ -2,6 +2,7 @@ package also
 
 import (
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/locking/postgres"
 	"github.com/repolock/repolock/locking/redis"
 )
 
@@ -11,6 +12,20 @@ func parseRedis(raw string) (Target, error) {
 		Place: session.Place{URL: t.String(), Name: t.Key}, identity: t.Identity(),
 		open: func(r Request) (l Lock, err error) {
 			b, err := redis.Open(t, redis.Options{Holder: r.Operation, Version: r.Version})
+			if err != nil {
+				return l, err
+			}
+			return Lock{Backend: b, Key: t.Key, close: b.Close}, nil
+		},
+	}, err
+}
+
+func parsePostgres(raw string) (Target, error) {
+	t, err := postgres.Parse(raw)
+	return Target{
+		Place: session.Place{URL: t.String(), Name: t.Key}, identity: t.String(),
+		open: func(r Request) (l Lock, err error) {
+			b, err := postgres.Open(t, postgres.Options{})
 			if err != nil {
 				return l, err
 			}

@@ -1,0 +1,218 @@
+//go:build programs
+
+package pgtest
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/repolock/repolock/internal/test/freeport"
+)
+
+// Server is a PostgreSQL server for one test. Its user postgres needs no password.
+type Server struct {
+	t        testing.TB
+	dir      string
+	port     int
+	settings []string
+	log      bytes.Buffer
+	process  *exec.Cmd // nil while it is down
+}
+
+// hang is the longest wait for a server. Only a hang reaches it, however busy the machine is.
+const hang = 10 * time.Minute
+
+// New starts a server with settings as "name=value" added. The server ends with the test.
+func New(t testing.TB, settings ...string) *Server {
+	t.Helper()
+	s := prepare(t, settings)
+	data(t, s.data())
+	s.Start()
+	return s
+}
+
+func prepare(t testing.TB, settings []string) *Server {
+	t.Helper()
+	dir, err := open("pg-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := freeport.Free()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{t: t, dir: dir, port: port, settings: settings}
+	t.Cleanup(func() {
+		s.Kill()
+		_ = os.RemoveAll(dir)
+	})
+	return s
+}
+
+// Standby starts a server that follows this one, which must be up.
+func (s *Server) Standby() *Server {
+	s.t.Helper()
+	standby := prepare(s.t, nil)
+	backup := command(program("pg_basebackup"), "--pgdata", standby.data(), "--host", s.Socket(),
+		"--port", fmt.Sprint(s.port), "--username=postgres", "--write-recovery-conf", "--checkpoint=fast", "--no-sync")
+	if out, err := backup.CombinedOutput(); err != nil {
+		s.t.Fatalf("pg_basebackup: %v\n%s", err, out)
+	}
+	standby.Start()
+	return standby
+}
+
+func (s *Server) data() string { return filepath.Join(s.dir, "data") }
+
+// Port is that of 127.0.0.1 and of the socket's name. It stays the same.
+func (s *Server) Port() int { return s.port }
+
+// Address is 127.0.0.1:PORT.
+func (s *Server) Address() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
+
+// Socket is the directory of the Unix socket.
+func (s *Server) Socket() string { return s.dir }
+
+// Hosts replaces pg_hba.conf, by which the server lets connections in.
+func (s *Server) Hosts(lines ...string) {
+	s.t.Helper()
+	text := strings.Join(lines, "\n") + "\n"
+	if err := os.WriteFile(filepath.Join(s.data(), "pg_hba.conf"), []byte(text), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	if s.process != nil {
+		_ = s.process.Process.Signal(syscall.SIGHUP)
+	}
+}
+
+// Start starts it, on the same port and the same data, and waits until it is ready.
+func (s *Server) Start() {
+	s.t.Helper()
+	for end := time.Now().Add(hang); ; {
+		s.launch()
+		for !s.ready() {
+			if time.Now().After(end) {
+				s.t.Fatalf("PostgreSQL isn't ready after %v:\n%s", hang, s.log.String())
+			}
+			time.Sleep(20 * time.Millisecond)
+			if s.exited() {
+				break
+			}
+		}
+		if s.process != nil {
+			return
+		}
+		// After a crash a process of the old server can still have its shared memory.
+		if !strings.Contains(s.log.String(), "shared memory") {
+			s.t.Fatalf("PostgreSQL has ended:\n%s", s.log.String())
+		}
+		s.log.Reset()
+	}
+}
+
+func (s *Server) launch() {
+	s.t.Helper()
+	args := []string{"-D", s.data(), "-c", "listen_addresses=127.0.0.1", "-c", fmt.Sprintf("port=%d", s.port),
+		"-c", "unix_socket_directories=" + s.dir, "-c", "fsync=off", "-c", "max_connections=300",
+		"-c", "shared_buffers=8MB", "-c", "autovacuum=off"}
+	for _, setting := range s.settings {
+		args = append(args, "-c", setting)
+	}
+	process := command(program("postgres"), args...)
+	process.Stdout, process.Stderr = &s.log, &s.log
+	if err := process.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.process = process
+}
+
+func (s *Server) ready() bool {
+	_, err := s.psql("select 1")
+	return err == nil
+}
+
+// exited reports whether the server has ended by itself.
+func (s *Server) exited() bool {
+	var status syscall.WaitStatus
+	pid, err := syscall.Wait4(s.process.Process.Pid, &status, syscall.WNOHANG, nil)
+	if err != nil || pid == 0 {
+		return false
+	}
+	_ = s.process.Wait() // which has nothing to wait for, and closes the pipes
+	s.process = nil
+	return true
+}
+
+// Kill ends all processes of the server as a crash of the machine does.
+func (s *Server) Kill() { s.end(syscall.SIGKILL) }
+
+// Shutdown ends the server in order: it ends each session and says why.
+func (s *Server) Shutdown() { s.end(syscall.SIGINT) }
+
+// Restart is Shutdown and Start.
+func (s *Server) Restart() {
+	s.t.Helper()
+	s.Shutdown()
+	s.Start()
+}
+
+func (s *Server) end(sig syscall.Signal) {
+	if s.process == nil {
+		return
+	}
+	if sig == syscall.SIGKILL {
+		s.Stop() // lest processes begin meanwhile
+		signal(tree(s.process.Process.Pid)[1:], sig)
+	}
+	_ = s.process.Process.Signal(sig)
+	_ = s.process.Wait()
+	s.process = nil
+}
+
+// Stop stops all processes of the server, Cont makes them go on. A stopped server accepts
+// connections, because the kernel does.
+func (s *Server) Stop() {
+	all := []int{s.process.Process.Pid}
+	signal(all, syscall.SIGSTOP)
+	signal(tree(s.process.Process.Pid), syscall.SIGSTOP)
+}
+
+// Cont makes a stopped server go on.
+func (s *Server) Cont() { signal(tree(s.process.Process.Pid), syscall.SIGCONT) }
+
+// PSQL runs a command of SQL by psql, in the database postgres, and returns its rows.
+func (s *Server) PSQL(sql string) string {
+	s.t.Helper()
+	out, err := s.psql(sql)
+	if err != nil {
+		s.t.Fatalf("psql: %v\n%s", err, out)
+	}
+	return out
+}
+
+func (s *Server) psql(sql string) (string, error) {
+	out, err := s.Client("-c", sql).CombinedOutput()
+	return strings.TrimSpace(string(out)), err
+}
+
+// Client returns a psql that isn't started yet.
+func (s *Server) Client(args ...string) *exec.Cmd {
+	return command(program("psql"), append([]string{"-XqAt", "-v", "ON_ERROR_STOP=1", "-h", s.Socket(), "-p", fmt.Sprint(s.port), "-U", "postgres"}, args...)...)
+}
+
+// listens reports whether something listens at an address of TCP.
+func listens(address string) bool {
+	c, err := net.DialTimeout("tcp", address, time.Second)
+	if err != nil {
+		return false
+	}
+	return c.Close() == nil
+}

@@ -1,0 +1,116 @@
+//go:build programs
+
+package postgres_test
+
+import (
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/repolock/repolock/internal/test/pgtest"
+	"github.com/repolock/repolock/locking"
+	"github.com/repolock/repolock/locking/postgres"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+const (
+	key = "nightly"
+	ttl = 10 * time.Minute // no test waits so long
+)
+
+// target is the database postgres of a server at an address.
+func target(t *testing.T, address string) postgres.Target {
+	t.Helper()
+	target, err := postgres.Parse("postgres://postgres@" + address + "/postgres?sslmode=disable&key=" + key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return target
+}
+
+// backend is a client of its own.
+func backend(t *testing.T, to postgres.Target) *postgres.Backend {
+	t.Helper()
+	b, err := postgres.Open(to, postgres.Options{Host: "here", PID: 4711})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+// at is a client of the server at an address.
+func at(t *testing.T, address string) *postgres.Backend {
+	t.Helper()
+	return backend(t, target(t, address))
+}
+
+func acquire(t *testing.T, b *postgres.Backend) locking.Handle {
+	t.Helper()
+	h, ok, err := b.TryLock(t.Context(), key, ttl)
+	if !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	return h
+}
+
+// eventually waits for what must come, however slow the machine is.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not after 5 minutes", what)
+		}
+	}
+}
+
+// closes waits until a channel is closed.
+func closes(t *testing.T, what string, c <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(5 * time.Minute):
+		t.Fatalf("%s: not after 5 minutes", what)
+	}
+}
+
+// becomesFree waits until the server has noticed, and acquires the lock.
+func becomesFree(t *testing.T, b *postgres.Backend) locking.Handle {
+	t.Helper()
+	var h locking.Handle
+	eventually(t, "the lock is free", func() bool {
+		var ok bool
+		var err error
+		h, ok, err = b.TryLock(t.Context(), key, ttl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ok
+	})
+	return h
+}
+
+// held checks that another holder has the lock.
+func held(t *testing.T, b *postgres.Backend) {
+	t.Helper()
+	if _, ok, err := b.TryLock(t.Context(), key, ttl); ok || err != nil {
+		t.Fatalf("it must be held: %v, %v", ok, err)
+	}
+}
+
+// refusing is an address without a listener.
+func refusing(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return fmt.Sprint(l.Addr())
+}

@@ -1,0 +1,168 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/text"
+	"github.com/repolock/repolock/locking"
+)
+
+// PasswordVariable names the variable with the password. If it isn't set, PGPASSWORD is
+// taken, then the passfile.
+const PasswordVariable = "REPOLOCK_POSTGRES_PASSWORD"
+
+// Options has what other programs read about the holder, in pg_stat_activity.
+type Options struct {
+	// Holder names the program, "repolock" if it is empty; Host and PID are this machine's
+	// name and this process if they are empty.
+	Holder, Host string
+	PID          int
+	// SessionPooler is as in Target, for New.
+	SessionPooler bool
+	// Clock is the machine's if it is nil. Only Examine and Break read it.
+	Clock locking.Clock
+}
+
+// Backend is a locking.Backend, Watcher, Inspector, Breaker and Examiner. Its methods can be
+// called concurrently.
+type Backend struct {
+	config  *pgconn.Config
+	where   string
+	options Options
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	users  sync.WaitGroup // of connections
+
+	mu       sync.Mutex
+	closed   bool
+	sessions map[string]*session // by the handle's token
+}
+
+var (
+	_ locking.Backend   = (*Backend)(nil)
+	_ locking.Watcher   = (*Backend)(nil)
+	_ locking.Inspector = (*Backend)(nil)
+	_ locking.Breaker   = (*Backend)(nil)
+	_ locking.Examiner  = (*Backend)(nil)
+)
+
+// Open returns a backend for the server of a Target. It makes no connection. It reads the
+// credentials from the environment and from files. Of libpq's variables, PGUSER, PGPASSWORD,
+// PGPASSFILE and those of TLS are heeded if the Target doesn't say otherwise. Those that name
+// another server, database or setting are not; Open refuses PGSERVICE, which could.
+func Open(t Target, o Options) (*Backend, error) {
+	if os.Getenv("PGSERVICE") != "" {
+		return nil, errors.New("postgres: PGSERVICE is set, and could change what the URL names: unset it")
+	}
+	if t.Passfile != "" {
+		if _, err := os.ReadFile(t.Passfile); err != nil {
+			return nil, fmt.Errorf("postgres: the passfile can't be read: %w", err)
+		}
+	}
+	config, err := pgconn.ParseConfig(t.settings())
+	if err != nil {
+		cause := text.Line(err.Error())
+		if parse, ok := errors.AsType[*pgconn.ParseConfigError](err); ok && errors.Unwrap(parse) != nil {
+			cause = text.Line(errors.Unwrap(parse).Error())
+		}
+		return nil, fmt.Errorf("postgres: server %s: can't be set up from the URL and the PG* variables: %s", t.server(), cause)
+	}
+	if config.User == "" {
+		return nil, fmt.Errorf("postgres: server %s: no user is known: write one into the URL", t.server())
+	}
+	if password := os.Getenv(PasswordVariable); password != "" {
+		config.Password = password
+	}
+	config.RuntimeParams = make(map[string]string)
+	config.ConnectTimeout = 0
+	config.DialFunc = new(net.Dialer).DialContext
+	o.SessionPooler = t.SessionPooler
+	b := New(config, o)
+	b.where = t.server()
+	return b, nil
+}
+
+// settings returns the Target in libpq's form.
+func (t Target) settings() string {
+	var b strings.Builder
+	add := func(name, value string) {
+		if value != "" {
+			b.WriteString(name + "='" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(value) + "' ")
+		}
+	}
+	add("host", t.Host)
+	add("port", strconv.Itoa(int(t.Port)))
+	add("dbname", t.Database)
+	add("user", t.User)
+	add("sslmode", t.SSLMode)
+	add("sslrootcert", t.SSLRootCert)
+	add("sslcert", t.SSLCert)
+	add("sslkey", t.SSLKey)
+	add("passfile", t.Passfile)
+	add("target_session_attrs", "any")
+	add("connect_timeout", "0")
+	return b.String()
+}
+
+// New returns a backend that connects as a configuration of pgconn says: that of a pgxpool.Pool is
+// &pool.Config().ConnConfig.Config. It makes connections of its own, one for each lock. It changes
+// application_name and client_encoding in a copy. The configuration must name one server.
+func New(config *pgconn.Config, o Options) *Backend {
+	if o.Clock == nil {
+		o.Clock = clock.System{}
+	}
+	if o.Holder == "" {
+		o.Holder = "repolock"
+	}
+	if o.Host == "" {
+		o.Host, _ = os.Hostname()
+	}
+	if o.PID == 0 {
+		o.PID = os.Getpid()
+	}
+	t := Target{Host: config.Host, Port: config.Port, Database: config.Database}
+	b := &Backend{config: config.Copy(), where: t.server(), options: o, sessions: make(map[string]*session)}
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	return b
+}
+
+// errClosed is returned after Close.
+var errClosed = errors.New("postgres: the backend is closed")
+
+// Close ends all connections. A lock that is held ends with its connection.
+func (b *Backend) Close() error {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.cancel()
+	b.users.Wait()
+	return nil
+}
+
+// enter bounds a context by Close, which waits for leave.
+func (b *Backend) enter(ctx context.Context) (_ context.Context, leave func(), err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, nil, errClosed
+	}
+	b.users.Add(1)
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(b.ctx, func() { cancel(errClosed) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+		b.users.Done()
+	}, nil
+}
