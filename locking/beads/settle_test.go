@@ -17,18 +17,11 @@ import (
 	"github.com/repolock/repolock/locking/beads"
 )
 
-// bubble is the clock of a synctest bubble.
-type bubble struct{ began time.Time }
-
-func (bubble) Now() time.Time                         { return time.Now() }
-func (c bubble) Elapsed() time.Duration               { return time.Since(c.began) }
-func (bubble) After(d time.Duration) <-chan time.Time { return time.After(d) }
-
 // settling runs a test in a bubble, with a client that settles for 5 s, or for 100 ms at least.
 func settling(t *testing.T, settle time.Duration, test func(t *testing.T, b *beads.Backend, dir string)) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		test(t, client(t, dir, beads.Options{Clock: bubble{time.Now()}, Settle: settle}), dir)
+		test(t, client(t, dir, beads.Options{Clock: beads.NewBubble(), Settle: settle}), dir)
 	})
 }
 
