@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,8 +49,8 @@ func TestStuckFlock(t *testing.T) {
 	t.Cleanup(func() { tryFlock = real })
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		stuck := false
-		tryFlock = func(f *os.File) (bool, error) { return !stuck, nil }
+		var stuck atomic.Bool
+		tryFlock = func(f *os.File) (bool, error) { return !stuck.Load(), nil }
 		b, err := New(dir, Options{Clock: bubble{time.Now()}, Settle: time.Minute})
 		if err != nil {
 			t.Fatal(err)
@@ -58,17 +59,17 @@ func TestStuckFlock(t *testing.T) {
 		if !ok || err != nil {
 			t.Fatal(ok, err)
 		}
-		stuck = true
+		stuck.Store(true)
 		if err := b.Release(t.Context(), h); err == nil || errors.Is(err, locking.ErrLost) || !strings.Contains(err.Error(), "flock") {
 			t.Errorf("release: %v", err)
 		}
-		stuck = false
+		stuck.Store(false)
 		if err := b.Release(t.Context(), h); err != nil {
 			t.Errorf("release again: %v", err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		time.AfterFunc(time.Millisecond, func() { stuck = true })
+		time.AfterFunc(time.Millisecond, func() { stuck.Store(true) })
 		if _, ok, err := b.TryLock(ctx, Key, 1); ok || !errors.Is(err, context.DeadlineExceeded) || len(files(t, b)) > 0 {
 			t.Errorf("acquired %v, %v, left %v", ok, err, files(t, b))
 		}
