@@ -1,42 +1,174 @@
 package beads_test
 
 import (
+	"errors"
 	"os"
+	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/repolock/repolock/internal/test/beadsdaemon"
+	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/locking/beads"
 )
 
-// TestEPERMIsAlive: a process of another user, for which kill(pid, 0) returns EPERM, is alive.
-func TestEPERMIsAlive(t *testing.T) {
-	dir := t.TempDir()
-	put(t, dir, func(m map[string]any) { m["pid"] = 1 })
-	b := client(t, dir, beads.Options{})
+const nobody, root = 65534, 0
+
+// asNobody runs f in a thread that has another user than root: its processes are those of
+// nobody, and if files is set, its access to files too. If this process isn't root's, f runs as
+// it is.
+func asNobody(t *testing.T, files bool, f func()) {
+	t.Helper()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		runtime.LockOSThread() // and the thread ends with this goroutine
-		if os.Getuid() == 0 {
-			const other, root = 65534, 0
-			// The system call is of this thread alone, which keeps root's access to files.
-			if _, _, no := unix.RawSyscall(unix.SYS_SETRESUID, other, other, root); no != 0 {
+		if os.Getuid() == root {
+			// The system call is of this thread alone.
+			if _, _, no := unix.RawSyscall(unix.SYS_SETRESUID, nobody, nobody, root); no != 0 {
 				t.Errorf("setresuid: %v", no)
 				return
 			}
-			_, _ = unix.SetfsuidRetUid(root)
+			if !files {
+				_, _ = unix.SetfsuidRetUid(root)
+			}
 		}
+		f()
+	}()
+	<-done
+}
+
+// TestEPERMIsAlive: a process of another user, for which kill(pid, 0) returns EPERM, is alive, as
+// it is to the daemon.
+func TestEPERMIsAlive(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, func(m map[string]any) { m["pid"] = 1 })
+	b := client(t, dir, beads.Options{})
+	asNobody(t, false, func() {
 		if err := unix.Kill(1, 0); err != unix.EPERM {
 			t.Errorf("kill(1, 0): %v", err)
 		}
 		if info, err := b.Inspect(t.Context(), beads.Key); err != nil || info == nil || info.Stale || info.Trouble != "" {
 			t.Errorf("%+v, %v", info, err)
 		}
-	}()
-	<-done
-	if _, ok, err := b.TryLock(t.Context(), beads.Key, ttl); ok || err != nil {
-		t.Errorf("acquired %v, %v", ok, err)
+		if _, ok, err := b.TryLock(t.Context(), beads.Key, ttl); ok || err != nil {
+			t.Errorf("acquired %v, %v", ok, err)
+		}
+		if skip, holder, err := (beadsdaemon.Daemon{}).ShouldSkipDatabase(dir); !skip || holder == "" || err != nil {
+			t.Errorf("the daemon: %v, %q, %v", skip, holder, err)
+		}
+	})
+}
+
+// open lets other users into a directory of a test, or only read it.
+func open(t *testing.T, dir string, mode os.FileMode) {
+	t.Helper()
+	for path, mode := range map[string]os.FileMode{filepath.Dir(dir): 0o755, dir: mode} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
 	}
+}
+
+// refusal checks an error of a user that has no permission.
+func refusal(t *testing.T, what, path string, err error) {
+	t.Helper()
+	if !errors.Is(err, locking.ErrPermission) || !strings.Contains(err.Error(), path) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("%s: %v, want ErrPermission", what, err)
+	}
+}
+
+// TestPermission: a user that can't write in the directory holds nothing, and is told so. A
+// holder that can't any more still has the lock.
+func TestPermission(t *testing.T) {
+	dir := t.TempDir()
+	b := client(t, dir, beads.Options{})
+	path := filepath.Join(dir, beads.Key)
+	open(t, dir, 0o555)
+	asNobody(t, true, func() {
+		_, ok, err := b.TryLock(t.Context(), beads.Key, ttl)
+		refusal(t, "a free lock", path, err)
+		if ok || err != nil && !strings.Contains(err.Error(), "nothing is held") {
+			t.Errorf("acquired %v, %v", ok, err)
+		}
+	})
+	open(t, dir, 0o755)
+	if left, err := os.ReadDir(dir); len(left) > 0 || err != nil {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	h := acquire(t, b)
+	seen, err := b.Inspect(t.Context(), beads.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open(t, dir, 0o555)
+	asNobody(t, true, func() {
+		refusal(t, "release", path, b.Release(t.Context(), h))
+		ok, err := b.Break(t.Context(), seen, false)
+		refusal(t, "break", path, err)
+		if ok {
+			t.Error("broken")
+		}
+		if err := b.Renew(t.Context(), h); err != nil {
+			t.Errorf("renew: %v", err)
+		}
+	})
+	open(t, dir, 0o755)
+	if err := b.Release(t.Context(), h); err != nil {
+		t.Errorf("release again: %v", err)
+	}
+}
+
+// TestUnreadableIsHeld: a lock that this user can't read is held, and isn't broken by this user.
+func TestUnreadableIsHeld(t *testing.T) {
+	dir := t.TempDir()
+	body := put(t, dir, func(m map[string]any) { m["pid"] = ended(t) })
+	path := filepath.Join(dir, beads.Key)
+	if err := os.Chmod(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	b := client(t, dir, beads.Options{})
+	open(t, dir, 0o777)
+	asNobody(t, true, func() {
+		if _, ok, err := b.TryLock(t.Context(), beads.Key, ttl); ok || err != nil {
+			t.Errorf("acquired %v, %v", ok, err)
+		}
+		seen, err := b.Inspect(t.Context(), beads.Key)
+		if err != nil || seen == nil || seen.Stale || !strings.Contains(seen.Trouble, "can't read it") {
+			t.Errorf("%+v, %v", seen, err)
+			return
+		}
+		ok, err := b.Break(t.Context(), seen, false)
+		refusal(t, "break", path, err)
+		if ok {
+			t.Error("broken")
+		}
+	})
+	if err := os.Chmod(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if content(t, dir) != body {
+		t.Error("it was changed")
+	}
+}
+
+// TestNewRefused: New is refused by a directory that this user can't reach.
+func TestNewRefused(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), ".beads")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	open(t, dir, 0o700)
+	parent := filepath.Dir(dir)
+	if err := os.Chmod(parent, 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Chmod(parent, 0o700) })
+	asNobody(t, true, func() {
+		_, err := beads.New(dir, beads.Options{})
+		refusal(t, "new", dir, err)
+	})
 }

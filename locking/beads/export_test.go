@@ -29,3 +29,13 @@ func (c *Leap) After(d time.Duration) <-chan time.Time {
 	ready <- c.Now()
 	return ready
 }
+
+// bubble is the clock of a synctest bubble.
+type bubble struct{ began time.Time }
+
+func (bubble) Now() time.Time                         { return time.Now() }
+func (c bubble) Elapsed() time.Duration               { return time.Since(c.began) }
+func (bubble) After(d time.Duration) <-chan time.Time { return time.After(d) }
+
+// NewBubble returns the clock of the bubble of its caller.
+func NewBubble() clock.Clock { return bubble{time.Now()} }

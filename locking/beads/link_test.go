@@ -1,9 +1,13 @@
 package beads
 
 import (
+	"context"
 	"errors"
 	"os"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/repolock/repolock/locking"
@@ -34,7 +38,41 @@ func TestConformanceWithoutFlock(t *testing.T) {
 			}
 			return b
 		},
-		Keys: []string{Key}, TTL: time.Millisecond, Rounds: 300,
+		Keys: []string{Key}, TTL: time.Millisecond,
+	})
+}
+
+// TestStuckFlock: if another process keeps the flock for ever, TryLock gives its file back all
+// the same, and Release returns an error and can be called again.
+func TestStuckFlock(t *testing.T) {
+	real := tryFlock
+	t.Cleanup(func() { tryFlock = real })
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		var stuck atomic.Bool
+		tryFlock = func(f *os.File) (bool, error) { return !stuck.Load(), nil }
+		b, err := New(dir, Options{Clock: bubble{time.Now()}, Settle: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, ok, err := b.TryLock(t.Context(), Key, 1)
+		if !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		stuck.Store(true)
+		if err := b.Release(t.Context(), h); err == nil || errors.Is(err, locking.ErrLost) || !strings.Contains(err.Error(), "flock") {
+			t.Errorf("release: %v", err)
+		}
+		stuck.Store(false)
+		if err := b.Release(t.Context(), h); err != nil {
+			t.Errorf("release again: %v", err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		time.AfterFunc(time.Millisecond, func() { stuck.Store(true) })
+		if _, ok, err := b.TryLock(ctx, Key, 1); ok || !errors.Is(err, context.DeadlineExceeded) || len(files(t, b)) > 0 {
+			t.Errorf("acquired %v, %v, left %v", ok, err, files(t, b))
+		}
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,18 +18,11 @@ import (
 	"github.com/repolock/repolock/locking/beads"
 )
 
-// bubble is the clock of a synctest bubble.
-type bubble struct{ began time.Time }
-
-func (bubble) Now() time.Time                         { return time.Now() }
-func (c bubble) Elapsed() time.Duration               { return time.Since(c.began) }
-func (bubble) After(d time.Duration) <-chan time.Time { return time.After(d) }
-
 // settling runs a test in a bubble, with a client that settles for 5 s, or for 100 ms at least.
 func settling(t *testing.T, settle time.Duration, test func(t *testing.T, b *beads.Backend, dir string)) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		test(t, client(t, dir, beads.Options{Clock: bubble{time.Now()}, Settle: settle}), dir)
+		test(t, client(t, dir, beads.Options{Clock: beads.NewBubble(), Settle: settle}), dir)
 	})
 }
 
@@ -69,10 +63,11 @@ func TestSettle(t *testing.T) {
 // TryLock returns, and later ones skip the database.
 func TestSettleWaitsForTheCycle(t *testing.T) {
 	settling(t, 5*time.Second, func(t *testing.T, b *beads.Backend, dir string) {
-		running, ends := false, make(chan struct{})
+		ends := make(chan struct{})
+		var running atomic.Bool
 		go func() {
 			defer close(ends)
-			d := beadsdaemon.Daemon{Sync: func() { running = true; time.Sleep(4 * time.Second); running = false }}
+			d := beadsdaemon.Daemon{Sync: func() { running.Store(true); time.Sleep(4 * time.Second); running.Store(false) }}
 			if !d.Cycle(dir) {
 				t.Error("the first cycle skipped the database")
 			}
@@ -84,11 +79,11 @@ func TestSettleWaitsForTheCycle(t *testing.T) {
 			}
 		}()
 		synctest.Wait()
-		if !running {
+		if !running.Load() {
 			t.Fatal("no cycle runs")
 		}
 		h := acquire(t, b)
-		if running {
+		if running.Load() {
 			t.Error("the cycle still runs")
 		}
 		<-ends
@@ -130,14 +125,14 @@ func TestSettleIsDisturbed(t *testing.T) {
 		})
 	})
 	settling(t, 5*time.Second, func(t *testing.T, b *beads.Backend, dir string) {
-		var body string
-		time.AfterFunc(time.Second, func() { body = put(t, dir, func(map[string]any) {}) })
+		bodies := make(chan string, 1)
+		time.AfterFunc(time.Second, func() { bodies <- put(t, dir, func(map[string]any) {}) })
 		took(t, time.Second, func() {
 			if _, ok, err := b.TryLock(t.Context(), beads.Key, ttl); ok || err != nil {
 				t.Errorf("overwritten: acquired %v, %v", ok, err)
 			}
 		})
-		if content(t, dir) != body {
+		if content(t, dir) != <-bodies {
 			t.Error("the other tool's lock was changed")
 		}
 	})

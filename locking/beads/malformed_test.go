@@ -1,0 +1,131 @@
+//go:build unix
+
+package beads_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/repolock/repolock/internal/test/beadsdaemon"
+	"github.com/repolock/repolock/locking/beads"
+)
+
+// malformed are files that are no lock, and what Inspect says of each. DEAD, HOST and TIME are
+// those of a lock that would be stale.
+var malformed = []struct{ body, trouble string }{
+	{"", "unexpected end of JSON input"},
+	{" \n\t", "unexpected end of JSON input"},
+	{"{", "unexpected end of JSON input"},
+	{`{"holder": "x", "pid": DEAD, "hostname": "HOST", "started_at": "TIME"`, "unexpected end of JSON input"},
+	{"lock", "invalid character"},
+	{"\x00\xff", "invalid character"},
+	{"\xef\xbb\xbf" + `{"holder": "x", "pid": DEAD, "hostname": "HOST", "started_at": "TIME"}`, "invalid character"},
+	{`{"holder": "x", "pid": DEAD, "hostname": "HOST", "started_at": "TIME"}{}`, "invalid character"},
+	{`{"holder": "x", "pid": DEAD, "hostname": "HOST", "started_at": "TIME",}`, "invalid character"},
+	{`{'holder': 'x', 'pid': DEAD, 'hostname': 'HOST', 'started_at': 'TIME'}`, "invalid character"},
+	{"{\"holder\": \"x\ny\", \"pid\": DEAD, \"hostname\": \"HOST\", \"started_at\": \"TIME\"}", "invalid character"},
+	{"holder: x\npid: DEAD\nhostname: HOST\nstarted_at: TIME\n", "invalid character"},
+	{"DEAD\n", "it is a JSON number"},
+	{"null", "it has no holder"},
+	{"true", "it is a JSON bool"},
+	{`"DEAD"`, "it is a JSON string"},
+	{"[]", "it is a JSON array"},
+	{"{}", "it has no holder"},
+	{`{"pid": DEAD, "hostname": "HOST", "started_at": "TIME"}`, "it has no holder"},
+	{`{"holder": null, "pid": DEAD, "hostname": "HOST", "started_at": "TIME"}`, "it has no holder"},
+	{`{"holder": 5, "pid": DEAD, "hostname": "HOST", "started_at": "TIME"}`, "its holder is a JSON number"},
+	{`{"holder": "x", "hostname": "HOST", "started_at": "TIME"}`, "0 is no pid"},
+	{`{"holder": "x", "pid": -DEAD, "hostname": "HOST", "started_at": "TIME"}`, "is no pid"},
+	{`{"holder": "x", "pid": 1099511627776, "hostname": "HOST", "started_at": "TIME"}`, "1099511627776 is no pid"},
+	{`{"holder": "x", "pid": DEAD.5, "hostname": "HOST", "started_at": "TIME"}`, "its pid is a JSON number"},
+	{`{"holder": "x", "pid": 1e400, "hostname": "HOST", "started_at": "TIME"}`, "its pid is a JSON number"},
+	{`{"holder": "x", "pid": "DEAD", "hostname": "HOST", "started_at": "TIME"}`, "its pid is a JSON string"},
+	{`{"holder": "x", "pid": [DEAD], "hostname": "HOST", "started_at": "TIME"}`, "its pid is a JSON array"},
+	{`{"holder": "x", "pid": DEAD, "started_at": "TIME"}`, "it has no hostname"},
+	{`{"holder": "x", "pid": DEAD, "hostname": {}, "started_at": "TIME"}`, "its hostname is a JSON object"},
+	{`{"holder": "x", "pid": DEAD, "hostname": "HOST"}`, "it has no started_at"},
+	{`{"holder": "x", "pid": DEAD, "hostname": "HOST", "started_at": "yesterday"}`, "its started_at is no time of RFC 3339"},
+	{`{"holder": "x", "pid": DEAD, "hostname": "HOST", "started_at": "a\nb"}`, "its started_at is no time of RFC 3339"},
+	{`{"holder": "x", "pid": DEAD, "hostname": "HOST", "started_at": 1761393600}`, "its started_at is no time of RFC 3339"},
+	{`{"holder": "x", "pid": DEAD, "hostname": "HOST", "started_at": "0001-01-01T00:00:00Z"}`, "it has no started_at"},
+	{strings.Repeat("[", 1<<15), "exceeded max depth"},
+	{strings.Repeat(" ", 1<<17), "it is larger than 65536 bytes"},
+}
+
+// TestMalformedIsHeld: what isn't a lock is held, is named in one line, and stays as it is. A
+// person can break it. Cleanup and a break of stale locks don't. The daemon skips the database,
+// except for a pid beyond 32 bits, which the document doesn't refuse.
+func TestMalformedIsHeld(t *testing.T) {
+	dead := ended(t)
+	host, _ := os.Hostname()
+	fill := strings.NewReplacer("DEAD", fmt.Sprint(dead), "HOST", host, "TIME", "2025-10-25T12:00:00Z")
+	for _, c := range malformed {
+		t.Run(fmt.Sprintf("%.80q", c.body), func(t *testing.T) {
+			dir := t.TempDir()
+			body := write(t, dir, fill.Replace(c.body))
+			b := client(t, dir, beads.Options{})
+			if _, ok, err := b.TryLock(t.Context(), beads.Key, ttl); ok || err != nil {
+				t.Errorf("acquired %v, %v", ok, err)
+			}
+			if err := b.Cleanup(t.Context()); err != nil {
+				t.Errorf("cleanup: %v", err)
+			}
+			seen, err := b.Inspect(t.Context(), beads.Key)
+			if err != nil || seen == nil || seen.Stale || seen.Acquired.IsZero() {
+				t.Fatalf("%+v, %v", seen, err)
+			}
+			path := filepath.Join(dir, beads.Key)
+			if about, ok := strings.CutPrefix(seen.Trouble, path+": "); !ok || !strings.Contains(about, c.trouble) ||
+				strings.ContainsAny(about, "\n\x00\xff") || len(about) > 250 {
+				t.Errorf("the trouble: %q, want %q", seen.Trouble, c.trouble)
+			}
+			if ok, err := b.Break(t.Context(), seen, true); ok || err != nil {
+				t.Errorf("broken as stale: %v, %v", ok, err)
+			}
+			if content(t, dir) != body {
+				t.Error("it was changed")
+			}
+			if strings.HasPrefix(seen.Trouble, path+": malformed") && !strings.Contains(seen.Trouble, "1099511627776") {
+				if skip, _, err := (beadsdaemon.Daemon{}).ShouldSkipDatabase(dir); !skip || err == nil {
+					t.Errorf("the daemon: %v, %v", skip, err)
+				}
+			}
+			if ok, err := b.Break(t.Context(), seen, false); !ok || err != nil {
+				t.Errorf("not broken: %v, %v", ok, err)
+			}
+			acquire(t, b)
+		})
+	}
+	if len(malformed) < 30 {
+		t.Errorf("%d files", len(malformed))
+	}
+}
+
+// TestIrregularIsHeld: a pipe, a link and a directory are held, and not even broken.
+func TestIrregularIsHeld(t *testing.T) {
+	for name, create := range map[string]func(string) error{
+		"pipe":      func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"link":      func(path string) error { return os.Symlink("nowhere", path) },
+		"directory": func(path string) error { return os.Mkdir(path, 0o700) },
+	} {
+		dir := t.TempDir()
+		if err := create(filepath.Join(dir, beads.Key)); err != nil {
+			t.Fatal(err)
+		}
+		b := client(t, dir, beads.Options{})
+		if _, ok, err := b.TryLock(t.Context(), beads.Key, ttl); ok || err != nil {
+			t.Errorf("%s: acquired %v, %v", name, ok, err)
+		}
+		seen, err := b.Inspect(t.Context(), beads.Key)
+		if err != nil || seen == nil || seen.Trouble == "" {
+			t.Fatalf("%s: %+v, %v", name, seen, err)
+		}
+		if ok, err := b.Break(t.Context(), seen, false); ok || err == nil || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: broken %v, %v", name, ok, err)
+		}
+	}
+}
