@@ -129,10 +129,15 @@ func (o *other) tryLock(ctx context.Context, observe func(events.Event)) (sessio
 	return lock, nil
 }
 
-// try sends a request again until the system answers, for as long as a repository's is tried.
+// maxTry bounds try for a long ttl: a person must learn within 15 s that a server is silent.
+const maxTry = 15 * time.Second
+
+// try sends a request again until the system answers. To acquire takes a system of files a
+// second or two in which it watches others: with a short ttl it gets half of that.
 func (o *other) try(ctx context.Context, send func(context.Context) error) error {
+	budget := max(o.schedule.Budget, min(o.schedule.Deadline/2, maxTry))
 	_, err := retry.Do(ctx, retry.Policy{
-		Clock: o.clock, Budget: o.schedule.Budget, Timeout: o.schedule.Budget,
+		Clock: o.clock, Budget: budget, Timeout: budget,
 		Permanent: func(err error) bool { return !errors.Is(err, locking.ErrUnreachable) },
 	}, func(timeout time.Duration) (struct{}, error) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
