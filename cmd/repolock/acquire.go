@@ -219,7 +219,11 @@ func (c acquireCmd) print(r *reporter, g global, held session.Holding) error {
 	words := held.Token
 	if c.Export {
 		words = "export REPOLOCK_TOKEN=" + held.Token
-		env := session.Environ(c.places(g), held.ID, held.Mode, held.Fence, held.Token)
+		ids := held.IDs
+		if len(ids) == 0 {
+			ids = []string{held.ID}
+		}
+		env := session.Environ(c.places(g), ids, held.Mode, held.Fence, held.Token)
 		for _, v := range env {
 			name, value, _ := strings.Cut(v, "=")
 			words += " " + name + "=" + text.Quote(value)

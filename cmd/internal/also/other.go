@@ -30,6 +30,7 @@ type other struct {
 	schedule  refresh.Schedule
 	resumer   locking.Resumer // nil: its locks can't be resumed
 	backend   locking.Backend
+	heard     bool // the system has answered
 }
 
 // newOther doesn't ask the other system anything.
@@ -40,10 +41,13 @@ func newOther(l Lock, at session.Place, r Request) *other {
 	return o
 }
 
+// maxInterval is the longest interval of heartbeats that tower-fleet allows (section 5.2).
+const maxInterval = 30 * time.Second
+
 // schedule is that of a repository's lock, except that a renewal is the look, too.
 func schedule(ttl, look time.Duration) refresh.Schedule {
 	s := refresh.ForTTL(ttl)
-	s.Interval = min(ttl/3, look)
+	s.Interval = min(ttl/3, look, maxInterval)
 	s.Failure = (s.Deadline - s.Interval) / time.Duration(s.Failures)
 	return s
 }
@@ -52,9 +56,7 @@ func (o *other) place() session.Place { return o.at }
 
 func (o *other) flush(context.Context) {} // observe has got all events
 
-// answered is for an error that is no silence: the backend says by ErrUnreachable whether
-// its server was silent.
-func (o *other) answered() bool { return false }
+func (o *other) answered() bool { return o.heard }
 
 // poll is the pause between two tries while the lock is held.
 const poll = time.Second
@@ -115,6 +117,7 @@ func (o *other) tryLock(ctx context.Context, observe func(events.Event)) (sessio
 		handle, ok, err = o.backend.TryLock(ctx, o.Key, o.ttl)
 		return err
 	})
+	o.heard = o.heard || !errors.Is(err, locking.ErrUnreachable)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.at.URL, described{err})
 	}

@@ -2,6 +2,7 @@ package also
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/repolock/repolock/cmd/internal/events"
@@ -46,7 +47,7 @@ func (t Target) Open(r Request) (Lock, error) {
 }
 
 // NewSet returns the Locker of a repository's lock, which is nil if there is none, and of
-// those of targets, in the order of Parse. Close closes the connections.
+// those of targets, in the order of Parse. Connections last as long as this process.
 func NewSet(first *session.Repository, targets []Target, r Request) *Set {
 	s := &Set{wait: r.Wait, settle: r.Settle, clock: clock.System{}}
 	if first != nil {
@@ -74,13 +75,17 @@ func (m *repository) answered() bool            { return m.Answered() }
 
 func (m *repository) acquire(ctx context.Context, wait time.Duration, observe func(events.Event)) (session.Lock, error) {
 	m.Wait = wait
-	return m.Acquire(ctx, func(e events.Event) {
-		e.Place = m.at.URL
-		if e.Place != "" {
-			e.Event.Name = m.at.Name
-		}
+	if m.at.URL == "" {
+		return m.Acquire(ctx, observe)
+	}
+	lock, err := m.Acquire(ctx, func(e events.Event) {
+		e.Place, e.Event.Name = m.at.URL, m.at.Name
 		observe(e)
 	})
+	if err != nil {
+		err = fmt.Errorf("%s: %w", m.at.URL, err)
+	}
+	return lock, err
 }
 
 // lazy opens another system when its lock is acquired: an error is that of the acquire.
@@ -103,15 +108,6 @@ func (m *lazy) acquire(ctx context.Context, wait time.Duration, observe func(eve
 		m.other = newOther(l, m.target.Place, m.request)
 	}
 	return m.other.acquire(ctx, wait, observe)
-}
-
-// Close closes the connections.
-func (s *Set) Close() {
-	for _, m := range s.members {
-		if l, ok := m.(*lazy); ok && l.other != nil {
-			_ = l.other.Close()
-		}
-	}
 }
 
 var _ session.Locker = (*Set)(nil)

@@ -48,7 +48,7 @@ func (s *Set) Acquire(ctx context.Context, observe func(events.Event)) (session.
 	for first, n := s.members[0], 1; ; n++ {
 		locks, refused, err := s.take(ctx, first, s.left(start), quiet(observe))
 		if err == nil {
-			return s.settled(ctx, s.hold(locks))
+			return s.settled(ctx, newSetLock(locks))
 		}
 		first, s.failed = refused, refused
 		if !errors.Is(err, replock.ErrHeld) || s.left(start) == 0 || ctx.Err() != nil {

@@ -17,7 +17,6 @@ import (
 // one.
 type setLock struct {
 	session.Lock // the one that it is named as
-	lead         int
 	ctx          context.Context
 	cancel       context.CancelCauseFunc
 
@@ -25,24 +24,26 @@ type setLock struct {
 	locks []session.Lock // in the set's order; a resumed one takes the place of the lost one
 }
 
-// hold returns the locks as one.
-func (s *Set) hold(locks []session.Lock) *setLock {
-	lead := max(slices.IndexFunc(s.members, func(m member) bool { return m.place().String() == "" }), 0)
-	return newSetLock(locks, lead)
-}
-
-func newSetLock(locks []session.Lock, lead int) *setLock {
+func newSetLock(locks []session.Lock) *setLock {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	for _, l := range locks {
 		context.AfterFunc(l.Context(), func() { cancel(context.Cause(l.Context())) })
 	}
-	return &setLock{Lock: locks[lead], lead: lead, ctx: ctx, cancel: cancel, locks: locks}
+	return &setLock{Lock: locks[0], ctx: ctx, cancel: cancel, locks: locks}
 }
 
 func (l *setLock) all() []session.Lock {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.locks)
+}
+
+// IDs returns the ids of all locks.
+func (l *setLock) IDs() (ids []string) {
+	for _, one := range l.all() {
+		ids = append(ids, one.ID())
+	}
+	return ids
 }
 
 // Context ends with that of the first lock that ends.
@@ -132,5 +133,5 @@ func (l *setLock) Resume(ctx context.Context) (session.Lock, error) {
 			return nil, err
 		}
 	}
-	return newSetLock(l.all(), l.lead), nil
+	return newSetLock(l.all()), nil
 }

@@ -17,22 +17,22 @@ var claims = []string{"REPOLOCK_HELD", "REPOLOCK_MODE", "REPOLOCK_ID", "REPOLOCK
 // Passwords are the variables with the passwords of locks. No command gets them.
 var Passwords = []string{"REPOLOCK_REDIS_PASSWORD", "REPOLOCK_POSTGRES_PASSWORD"}
 
-// Environ returns the variables for work under the locks at these places. They contain no
-// credentials. The token is the keeper's, or "".
-func Environ(places []Place, id, mode string, fence uint64, token string) []string {
+// Environ returns the variables for work under the locks with these ids, at these places. They
+// contain no credentials. The token is the keeper's, or "".
+func Environ(places []Place, ids []string, mode string, fence uint64, token string) []string {
 	var outer []string
 	for _, o := range heldOuterLocks() {
 		outer = append(outer, o.text)
 	}
-	for _, p := range slices.Backward(places) { // the repository's is the innermost
-		outer = append(outer, strings.TrimSuffix(id+":"+p.ID()+":"+token, ":"))
+	for i, p := range slices.Backward(places) { // the repository's is the innermost
+		outer = append(outer, strings.TrimSuffix(ids[i]+":"+p.ID()+":"+token, ":"))
 	}
 	p := places[0]
 	env := []string{"REPOLOCK_HELD=1"}
 	if p.Repo != "" {
 		env = append(env, "REPOLOCK_REPO="+p.Where())
 	}
-	env = append(env, "REPOLOCK_MODE="+mode, "REPOLOCK_ID="+id, outerVariable+"="+strings.Join(outer, " "))
+	env = append(env, "REPOLOCK_MODE="+mode, "REPOLOCK_ID="+ids[0], outerVariable+"="+strings.Join(outer, " "))
 	if fence != 0 {
 		env = append(env, "REPOLOCK_FENCE="+strconv.FormatUint(fence, 10))
 	}
@@ -57,7 +57,7 @@ func Unset(env []string) (names []string) {
 func (r Request) environ(lock Lock) []string {
 	env := withoutVariables(os.Environ(), slices.Concat(claims, Passwords, []string{"REPOLOCK_REPO", outerVariable, nameVariable}))
 	fence, _ := lock.Fence()
-	return append(env, Environ(r.Places(), lock.ID(), lock.Mode().String(), fence, "")...)
+	return append(env, Environ(r.Places(), ids(lock), lock.Mode().String(), fence, "")...)
 }
 
 func withoutVariables(env, names []string) []string {

@@ -11,7 +11,7 @@ func TestMalformedOuterLocksStay(t *testing.T) {
 	for _, outer := range []string{"aa", "aa:", ":place", ":", "aa:place:", "aa:place:no-token:", "aa:place:no:token::"} {
 		t.Setenv(outerVariable, outer)
 		want := outerVariable + "=" + outer + " bb:" + p.ID()
-		if got := Environ([]Place{p}, "bb", "shared", 0, ""); !slices.Contains(got, want) {
+		if got := Environ([]Place{p}, []string{"bb"}, "shared", 0, ""); !slices.Contains(got, want) {
 			t.Errorf("%q became %q", outer, got)
 		}
 	}

@@ -13,14 +13,16 @@ import (
 
 // Holding is a lock that a keeper holds, as a script gets it. Fields are only ever added.
 type Holding struct {
-	Token     string `json:"token"`
-	ID        string `json:"id"`
-	Mode      string `json:"mode"`
-	Operation string `json:"operation"`
-	Key       string `json:"key"`
-	Fence     uint64 `json:"fence,omitempty"`
-	KeeperPID int    `json:"keeper_pid"`
-	ForPID    int    `json:"for_pid,omitempty"`
+	Token string `json:"token"`
+	ID    string `json:"id"`
+	// IDs are those of all locks, if there are several. ID is the first of them.
+	IDs       []string `json:"ids,omitempty"`
+	Mode      string   `json:"mode"`
+	Operation string   `json:"operation"`
+	Key       string   `json:"key"`
+	Fence     uint64   `json:"fence,omitempty"`
+	KeeperPID int      `json:"keeper_pid"`
+	ForPID    int      `json:"for_pid,omitempty"`
 	// HeldUntil is when the lock is lost unless it is refreshed before.
 	HeldUntil   time.Time `json:"held_until"`
 	LeftSeconds float64   `json:"left_seconds"`
@@ -66,6 +68,9 @@ func (k *keeper) holding() Holding {
 	h := Holding{
 		Token: k.Token, ID: k.lock.ID(), Mode: k.lock.Mode().String(), Operation: k.lock.Operation(), Key: k.lock.Key(), Fence: fence,
 		KeeperPID: os.Getpid(), HeldUntil: clock.System{}.Now().Add(left).UTC(), LeftSeconds: events.Seconds(left), Deadline: k.lock.Deadline(),
+	}
+	if all := ids(k.lock); len(all) > 1 {
+		h.IDs = all
 	}
 	if k.Owner != nil {
 		h.ForPID = k.Owner.PID

@@ -42,6 +42,17 @@ type Lock interface {
 	Resume(context.Context) (Lock, error)
 }
 
+// Several is a Lock that is several locks, in the order of Request.Places.
+type Several interface{ IDs() []string }
+
+// ids returns the ids of a lock.
+func ids(lock Lock) []string {
+	if s, ok := lock.(Several); ok {
+		return s.IDs()
+	}
+	return []string{lock.ID()}
+}
+
 // Finisher is a Lock that is told before its release how the work under it has ended.
 type Finisher interface{ Finish(success bool) }
 
