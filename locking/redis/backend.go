@@ -189,7 +189,9 @@ func (b *Backend) verify(h locking.Handle, code int) error {
 
 // script runs a script on a lock, and a note with it in one packet, before it or after it. The
 // note's error is ignored.
-func (b *Backend) script(ctx context.Context, s *goredis.Script, note []any, noteFirst bool, key string, args ...any) (int, error) {
+func (b *Backend) script(
+	ctx context.Context, s *goredis.Script, note []any, noteFirst bool, key string, args ...any,
+) (int, error) {
 	pipe, keys := b.client.Pipeline(), []string{b.prefix + key}
 	var noted *goredis.Cmd
 	if note != nil && noteFirst {

@@ -88,6 +88,8 @@ func neverSent(err error) bool {
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
+const noPassword = "the server has no password: unset " + PasswordVariable + " and " + CLIVariable
+
 // answers maps the beginnings of Redis' errors to their classes. An error that isn't here, such as
 // LOADING, MASTERDOWN, TRYAGAIN, CLUSTERDOWN, BUSY, OOM, MISCONF, NOREPLICAS or too many clients,
 // can be over in a moment, and has no class.
@@ -99,15 +101,15 @@ var answers = []struct {
 	{"NOAUTH", locking.ErrPermission, "set " + PasswordVariable + ", or use password-file"},
 	{"WRONGPASS", locking.ErrPermission, "check the user and the password"},
 	{"ERR invalid password", locking.ErrPermission, "check the password"},
-	{"ERR AUTH", locking.ErrPermission, "the server has no password: unset " + PasswordVariable + " and " + CLIVariable},
-	{"ERR Client sent AUTH", locking.ErrPermission, "the server has no password: unset " + PasswordVariable + " and " + CLIVariable},
+	{"ERR AUTH", locking.ErrPermission, noPassword},
+	{"ERR Client sent AUTH", locking.ErrPermission, noPassword},
 	{"NOPERM", locking.ErrPermission, "allow the user SET, GET, PTTL, PEXPIRE, DEL, EVAL and EVALSHA on the key"},
 	{"DENIED", locking.ErrPermission, "the server is in protected mode: give it a password"},
 	{"ERR The user executing the script", locking.ErrPermission, "allow the user GET, PEXPIRE and DEL on the key"},
 	{"READONLY", locking.ErrUnfit, "it is a replica: name the master"},
 	{"MOVED", locking.ErrUnfit, "a cluster's lock is on another node: use a server that isn't a cluster"},
 	{"ASK", locking.ErrUnfit, "a cluster's lock is on another node: use a server that isn't a cluster"},
-	{"ERR unknown command", locking.ErrUnfit, "locks need SET, GET, PTTL, PEXPIRE, DEL, EVAL and EVALSHA: name a Redis that has them"},
+	{"ERR unknown command", locking.ErrUnfit, "locks need SET, GET, PTTL, PEXPIRE, DEL, EVAL and EVALSHA"},
 	{"ERR DB index", locking.ErrUnfit, "the server has fewer databases"},
 	{"ERR invalid DB index", locking.ErrUnfit, "the server has fewer databases"},
 	{"ERR SELECT is not allowed in cluster mode", locking.ErrUnfit, "use a server that isn't a cluster"},
@@ -132,7 +134,8 @@ func (b *Backend) classify(err error, heard bool) (class error, advice string) {
 		return locking.ErrUnfit, "its certificate isn't trusted: name its authority with ca"
 	case errors.As(err, &record):
 		return locking.ErrUnfit, "it doesn't speak TLS: use redis instead of rediss"
-	case errors.Is(err, errOdd), strings.HasPrefix(err.Error(), "redis: can't parse"), strings.HasPrefix(err.Error(), "redis: invalid reply"):
+	case errors.Is(err, errOdd), strings.HasPrefix(err.Error(), "redis: can't parse"),
+		strings.HasPrefix(err.Error(), "redis: invalid reply"):
 		return locking.ErrUnfit, "it doesn't speak Redis' protocol: check host and port, and rediss for TLS"
 	case errors.Is(err, context.Canceled) || !silent(err):
 		return nil, ""

@@ -57,7 +57,8 @@ func TestAnswers(t *testing.T) {
 				t.Errorf("%s: %v, want %v", answer, err, want)
 			}
 		}
-		if text := err.Error(); strings.Contains(text, "secret") || strings.Contains(text, "held until") || !strings.Contains(text, `lock "k"`) {
+		if text := err.Error(); strings.Contains(text, "secret") || strings.Contains(text, "held until") ||
+			!strings.Contains(text, `lock "k"`) {
 			t.Errorf("%s: %v", answer, err)
 		}
 		// In doubt the lock isn't lost, nor free.
@@ -76,7 +77,8 @@ func TestAnswers(t *testing.T) {
 
 // TestNoRedis: a server that doesn't speak the protocol is unfit, whatever it says.
 func TestNoRedis(t *testing.T) {
-	for _, greeting := range []string{"HTTP/1.1 400 Bad Request\r\n\r\n", "SSH-2.0-OpenSSH_9.2\r\n", "\x15\x03\x01\x00\x02\x02\x46\r\n"} {
+	for _, greeting := range []string{"HTTP/1.1 400 Bad Request\r\n\r\n", "SSH-2.0-OpenSSH_9.2\r\n",
+		"\x15\x03\x01\x00\x02\x02\x46\r\n"} {
 		address := fake(t, func([]string) string { return greeting })
 		_, ok, err := client(t, address).TryLock(t.Context(), "k", ttl)
 		if ok || !errors.Is(err, locking.ErrUnfit) || strings.ContainsAny(err.Error(), "\r\n\x15") {

@@ -62,7 +62,8 @@ func (a *answersOf) ask(ctx context.Context, b *Backend) error {
 		return err
 	}
 	a.fsync = config["appendfsync"]
-	if a.script = b.client.Eval(ctx, "return 1", []string{b.prefix + "repolock-doctor"}).Err(); a.script != nil && !answered(a.script) {
+	a.script = b.client.Eval(ctx, "return 1", []string{b.prefix + "repolock-doctor"}).Err()
+	if a.script != nil && !answered(a.script) {
 		return a.script
 	}
 	sent := b.opts.Clock.Now()
@@ -114,7 +115,8 @@ func cluster(info map[string]string) *locking.Finding {
 	}
 	return &locking.Finding{
 		What: "cluster", Found: "the server is a node of a cluster", Verdict: locking.Doubtful,
-		Advice: "a lock works only on the node that has its slot, and a failover can lose it: use a server that isn't a cluster",
+		Advice: "a lock works only on the node that has its slot, and a failover can lose it: use a server that isn't " +
+			"a cluster",
 	}
 }
 
@@ -129,7 +131,8 @@ func role(info map[string]string) locking.Finding {
 	case info["connected_slaves"] != "0" && info["connected_slaves"] != "":
 		f.Found = "master with replicas: " + clip(info["connected_slaves"])
 		f.Verdict = locking.Doubtful
-		f.Advice = "replication is asynchronous: a failover can lose a lock, so that two holders run until the next renewal of the first; " +
+		f.Advice = "replication is asynchronous: a failover can lose a lock, so that two holders run until the next " +
+			"renewal of the first; " +
 			"use a server without failover if that matters"
 	}
 	return f
@@ -157,7 +160,8 @@ func (b *Backend) persistence(a answersOf) locking.Finding {
 	switch {
 	case a.info["aof_enabled"] != "1":
 		f.Found = "no append-only file"
-		f.Advice = "a restart forgets locks, so that two holders run until the next renewal of the first: use appendonly yes and appendfsync always"
+		f.Advice = "a restart forgets locks, so that two holders run until the next renewal of the first: use " +
+			"appendonly yes and appendfsync always"
 	case a.fsync == "always":
 		f.Found, f.Verdict = "append-only file, appendfsync always", locking.Good
 	case a.fsync == "":
@@ -165,7 +169,8 @@ func (b *Backend) persistence(a answersOf) locking.Finding {
 		if a.configErr != nil {
 			f.Found += ": " + b.clean(a.configErr.Error())
 		}
-		f.Advice = "a crash of the machine forgets the last locks unless appendfsync is always: look with an administrator's credentials"
+		f.Advice = "a crash of the machine forgets the last locks unless appendfsync is always: look with an " +
+			"administrator's credentials"
 	default:
 		f.Found = "append-only file, appendfsync " + clip(a.fsync)
 		f.Advice = "a crash of the machine forgets the locks of the last second or more: use appendfsync always"
@@ -188,7 +193,8 @@ func clocks(a answersOf) locking.Finding {
 	f := locking.Finding{What: "clock"}
 	switch {
 	case a.timeErr == nil:
-		f.Found = fmt.Sprintf("the server's clock is %v ahead of this machine's; locks don't depend on it", a.ahead.Round(time.Millisecond))
+		f.Found = fmt.Sprintf("the server's clock is %v ahead of this machine's; locks don't depend on it",
+			a.ahead.Round(time.Millisecond))
 	default:
 		f.Found = "the server refuses TIME; locks don't depend on it"
 	}

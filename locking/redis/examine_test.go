@@ -21,7 +21,8 @@ func finding(t *testing.T, b *redis.Backend, what string) locking.Finding {
 		t.Fatal(err)
 	}
 	for _, f := range found {
-		if f.What == "" || f.Found == "" || (f.Advice == "") != (f.Verdict == locking.Good) || strings.ContainsAny(f.Found+f.Advice, "\r\n") {
+		if f.What == "" || f.Found == "" || (f.Advice == "") != (f.Verdict == locking.Good) ||
+			strings.ContainsAny(f.Found+f.Advice, "\r\n") {
 			t.Errorf("%+v", f)
 		}
 	}
@@ -54,10 +55,12 @@ func TestExamine(t *testing.T) {
 		{[]string{"--maxmemory-policy", "volatile-ttl", "--maxmemory", "100mb"}, "eviction", locking.Bad, "volatile-ttl"},
 		{[]string{"--maxmemory", "100mb"}, "eviction", locking.Good, "noeviction"},
 		{[]string{"--replicaof", "127.0.0.1 1"}, "replication", locking.Bad, "replica of 127.0.0.1"},
-		{[]string{"--replicaof", "127.0.0.1 1", "--replica-serve-stale-data", "no"}, "replication", locking.Bad, "replica of 127.0.0.1"},
+		{[]string{"--replicaof", "127.0.0.1 1", "--replica-serve-stale-data", "no"}, "replication", locking.Bad,
+			"replica of 127.0.0.1"},
 		{[]string{"--cluster-enabled", "yes"}, "cluster", locking.Doubtful, "cluster"},
 		{[]string{"--rename-command", "EVAL", ""}, "scripts", locking.Bad, "refuses EVAL"},
-		{[]string{"--rename-command", "CONFIG", "", "--appendonly", "yes"}, "persistence", locking.Doubtful, "refuses CONFIG"},
+		{[]string{"--rename-command", "CONFIG", "", "--appendonly", "yes"}, "persistence", locking.Doubtful,
+			"refuses CONFIG"},
 		{[]string{"--rename-command", "TIME", ""}, "clock", locking.Good, "refuses TIME"},
 		{[]string{"--rename-command", "INFO", ""}, "settings", locking.Doubtful, "refuses INFO"},
 	} {
@@ -87,18 +90,19 @@ func TestExamineReplicas(t *testing.T) {
 	host, port, _ := strings.Cut(master.Addr(), ":")
 	replica := redistest.New(t, "--replicaof", host+" "+port)
 	becomes(t, func() bool { return strings.Contains(replica.CLI("ROLE"), "connected") })
-	if f := finding(t, client(t, master.Addr()), "replication"); f.Verdict != locking.Doubtful || !strings.Contains(f.Found, "replicas: 1") {
+	if f := finding(t, client(t, master.Addr()), "replication"); f.Verdict != locking.Doubtful ||
+		!strings.Contains(f.Found, "replicas: 1") {
 		t.Errorf("%+v", f)
 	}
-	if _, ok, err := client(t, replica.Addr()).TryLock(t.Context(), "k", ttl); ok || err == nil || !strings.Contains(err.Error(), "name the master") {
+	if _, ok, err := client(t, replica.Addr()).TryLock(t.Context(), "k", ttl); ok || err == nil ||
+		!strings.Contains(err.Error(), "name the master") {
 		t.Errorf("of a replica: acquired %v, %v", ok, err)
 	}
 }
 
 // TestExamineRefused: what an ACL refuses is found, and is no error.
 func TestExamineRefused(t *testing.T) {
-	s := redistest.New(t)
-	s.CLI("ACL", "SETUSER", "app", "on", ">pw", "~bext:lock:*", "+set", "+get", "+pttl", "+pexpire", "+del", "+eval", "+evalsha")
+	s := limited(t)
 	b := open(t, "redis://app@"+s.Addr()+"/0?key=k", redis.Options{Getenv: func(string) string { return "pw" }})
 	if f := finding(t, b, "settings"); f.Verdict != locking.Doubtful || !strings.Contains(f.Found, "NOPERM") {
 		t.Errorf("%+v", f)

@@ -26,7 +26,9 @@ func (b *Backend) Inspect(ctx context.Context, key string) (*locking.Info, error
 	err := b.do(ctx, func(ctx context.Context) error {
 		pipe := b.client.Pipeline()
 		value, left = pipe.Get(ctx, name), pipe.PTTL(ctx, name)
-		text = pipe.Get(ctx, notePrefix+name)
+		if !b.quiet.Load() {
+			text = pipe.Get(ctx, notePrefix+name)
+		}
 		if err := run(ctx, pipe); err != nil {
 			return err
 		}
@@ -50,10 +52,12 @@ const (
 	goneTTL = time.Duration(-2)
 )
 
-func (b *Backend) info(key string, value *goredis.StringCmd, left time.Duration, text *goredis.StringCmd) *locking.Info {
+func (b *Backend) info(key string, value *goredis.StringCmd, left time.Duration, text *goredis.StringCmd,
+) *locking.Info {
 	now := b.opts.Clock.Now()
 	if value.Err() != nil {
-		return &locking.Info{Key: key, Renewed: now, TTL: max(left, 0), Trouble: fmt.Sprintf("the redis key %q is no string", b.prefix+key)}
+		trouble := fmt.Sprintf("the redis key %q is no string", b.prefix+key)
+		return &locking.Info{Key: key, Renewed: now, TTL: max(left, 0), Trouble: trouble}
 	}
 	info := &locking.Info{Key: key, Revision: revision(value.Val())}
 	if left == noTTL {
@@ -62,7 +66,7 @@ func (b *Backend) info(key string, value *goredis.StringCmd, left time.Duration,
 	}
 	info.Renewed, info.TTL = now, left
 	var n note
-	if text.Err() != nil || json.Unmarshal([]byte(text.Val()), &n) != nil || n.Revision != info.Revision {
+	if text == nil || text.Err() != nil || json.Unmarshal([]byte(text.Val()), &n) != nil || n.Revision != info.Revision {
 		return info
 	}
 	info.Holder, info.Host, info.PID, info.Acquired = b.clean(n.Holder), b.clean(n.Host), n.PID, n.Acquired
@@ -83,7 +87,8 @@ func (b *Backend) Break(ctx context.Context, seen *locking.Info, stale bool) (bo
 		return false, nil
 	}
 	if seen.Revision == "" {
-		return false, fmt.Errorf("%s: lock %q wasn't broken: the key %q is no string, and no lock that repolock knows: remove it yourself",
+		return false, fmt.Errorf("%s: lock %q wasn't broken: the key %q is no string, and no lock that repolock knows: "+
+			"remove it yourself",
 			b.server, seen.Key, b.prefix+seen.Key)
 	}
 	heard := b.heard.Load()

@@ -70,12 +70,13 @@ func TestServerStopped(t *testing.T) {
 		},
 		"Examine": func(ctx context.Context) error { _, err := b.Examine(ctx); return err },
 	} {
-		for _, limited := range []func(*testing.T) context.Context{soon, canceledSoon} {
-			ctx, begin := limited(t), time.Now()
+		for _, bounded := range []func(*testing.T) context.Context{soon, canceledSoon} {
+			ctx, begin := bounded(t), time.Now()
 			calls.Go(func() {
 				_, deadline := ctx.Deadline()
 				err, took := call(ctx), time.Since(begin)
-				if err == nil || errors.Is(err, locking.ErrLost) || errors.Is(err, locking.ErrUnreachable) != deadline || took > limit {
+				if err == nil || errors.Is(err, locking.ErrLost) || errors.Is(err, locking.ErrUnreachable) != deadline ||
+					took > limit {
 					t.Errorf("%s: %v after %v", name, err, took)
 				}
 				t.Logf("%s: %v", name, took.Round(10*time.Millisecond))

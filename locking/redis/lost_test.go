@@ -83,7 +83,8 @@ func TestSilenceAfterSET(t *testing.T) {
 	for _, limit := range []func(*testing.T) context.Context{soon, canceledSoon} {
 		lost := p.losing("BEXT:LOCK:K", swallow)
 		_, ok, err := b.TryLock(limit(t), "k", ttl)
-		if ok || err == nil || errors.Is(err, locking.ErrUnreachable) || !strings.Contains(err.Error(), "nothing is held") || !lost() {
+		if ok || err == nil || errors.Is(err, locking.ErrUnreachable) || !strings.Contains(err.Error(),
+			"nothing is held") || !lost() {
 			t.Errorf("acquired %v, %v", ok, err)
 		}
 		if err := other.Release(t.Context(), acquire(t, other, "k", ttl)); err != nil {
@@ -132,7 +133,8 @@ func TestLateSET(t *testing.T) {
 	}
 	s.Stop()
 	_, ok, err := b.TryLock(soon(t), "k", ttl)
-	if ok || !errors.Is(err, locking.ErrUnreachable) || !strings.Contains(err.Error(), "is held until its ttl of 1m0s is over") {
+	if ok || !errors.Is(err, locking.ErrUnreachable) || !strings.Contains(err.Error(),
+		"is held until its ttl of 1m0s is over") {
 		t.Errorf("acquired %v, %v", ok, err)
 	}
 	s.Cont()
@@ -191,7 +193,8 @@ func TestLostAnswerToBreak(t *testing.T) {
 	s := redistest.New(t)
 	p := newLossy(t, s.Addr())
 	b, other := client(t, p.address), client(t, s.Addr())
-	if broken, err := b.Break(t.Context(), &locking.Info{Key: "k", Revision: "r"}, false); broken || err != nil { // so that the server knows the script
+	if broken, err := b.Break(t.Context(), &locking.Info{Key: "k", Revision: "r"}, false); broken ||
+		err != nil { // so that the server knows the script
 		t.Fatal(broken, err)
 	}
 	h := acquire(t, other, "k", ttl)
@@ -200,7 +203,8 @@ func TestLostAnswerToBreak(t *testing.T) {
 		t.Fatal(info, err)
 	}
 	p.losing("EVAL", closed)
-	if broken, err := b.Break(t.Context(), info, false); broken || err == nil || !strings.Contains(err.Error(), "isn't known") {
+	if broken, err := b.Break(t.Context(), info, false); broken || err == nil || !strings.Contains(err.Error(),
+		"isn't known") {
 		t.Errorf("broken %v, %v", broken, err)
 	}
 	isLost(t, other.Renew(t.Context(), h))

@@ -35,7 +35,8 @@ func revision(token string) string {
 // newNote returns the note of a lock that is acquired now.
 func (b *Backend) newNote(h locking.Handle) string {
 	text, err := json.Marshal(note{
-		revision(h.Token()), b.opts.Holder, b.opts.Host, b.opts.PID, b.opts.Version, b.opts.Clock.Now().UTC(), milliseconds(h.TTL()),
+		revision(h.Token()), b.opts.Holder, b.opts.Host, b.opts.PID, b.opts.Version, b.opts.Clock.Now().UTC(),
+		milliseconds(h.TTL()),
 	})
 	if err != nil {
 		return dropNote // a year that JSON can't have

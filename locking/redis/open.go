@@ -140,7 +140,8 @@ func password(t Target, o Options) (string, error) {
 	}
 	if t.PasswordFile == "" {
 		if t.User != "" {
-			return "", fmt.Errorf("%w: the redis user %q has no password: set %s, or use password-file", locking.ErrPermission, t.User, PasswordVariable)
+			return "", fmt.Errorf("%w: the redis user %q has no password: set %s, or use password-file",
+				locking.ErrPermission, t.User, PasswordVariable)
 		}
 		return "", nil
 	}

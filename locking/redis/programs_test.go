@@ -5,8 +5,6 @@ package redis_test
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -107,7 +105,8 @@ func TestPrefixAndDatabase(t *testing.T) {
 func TestOtherProgram(t *testing.T) {
 	s := redistest.New(t)
 	b := client(t, s.Addr())
-	const compareAndDelete = `if redis.call("get",KEYS[1]) == ARGV[1] then return redis.call("del",KEYS[1]) else return 0 end`
+	const compareAndDelete = `if redis.call("get",KEYS[1]) == ARGV[1] then
+		return redis.call("del",KEYS[1]) else return 0 end`
 	if got := s.CLI("SET", "bext:lock:k", "theirs", "NX", "PX", "60000"); got != "OK" {
 		t.Fatal(got)
 	}
@@ -167,115 +166,29 @@ func TestUnusualKeys(t *testing.T) {
 // another program has taken the lock.
 func TestHolder(t *testing.T) {
 	s := redistest.New(t)
-	b := open(t, "redis://"+s.Addr()+"/0?key=k", redis.Options{Holder: "nightly prune", Host: "db1", PID: 42, Version: "1.2"})
+	b := open(t, "redis://"+s.Addr()+"/0?key=k", redis.Options{Holder: "nightly prune", Host: "db1", PID: 42,
+		Version: "1.2"})
 	before := time.Now()
 	h := acquire(t, b, "k", ttl)
 	if err := b.Renew(t.Context(), h); err != nil {
 		t.Fatal(err)
 	}
 	info, err := client(t, s.Addr()).Inspect(t.Context(), "k")
-	if err != nil || info == nil || info.Holder != "nightly prune" || info.Host != "db1" || info.PID != 42 || info.TTL != ttl ||
+	if err != nil || info == nil || info.Holder != "nightly prune" || info.Host != "db1" || info.PID != 42 ||
+		info.TTL != ttl ||
 		info.Acquired.Before(before.Add(-time.Second)) || info.Renewed.IsZero() || info.Revision == "" {
 		t.Errorf("%+v, %v", info, err)
 	}
-	if note := s.CLI("GET", "repolock:holder:bext:lock:k"); strings.Contains(note+info.Revision, h.Token()) || !strings.Contains(note, "db1") {
+	if note := s.CLI("GET", "repolock:holder:bext:lock:k"); strings.Contains(note+info.Revision, h.Token()) ||
+		!strings.Contains(note, "db1") {
 		t.Errorf("the note: %s", note)
 	}
 	s.CLI("SET", "bext:lock:k", "theirs", "PX", "60000")
-	if info, err := b.Inspect(t.Context(), "k"); err != nil || info == nil || info.Holder != "" || !info.Acquired.IsZero() {
+	if info, err := b.Inspect(t.Context(), "k"); err != nil || info == nil || info.Holder != "" ||
+		!info.Acquired.IsZero() {
 		t.Errorf("another program's: %+v, %v", info, err)
 	}
 	isLost(t, b.Renew(t.Context(), h))
-}
-
-// TestRefusedNotes: a user who may not write notes has locks without them.
-func TestRefusedNotes(t *testing.T) {
-	s := redistest.New(t)
-	s.CLI("ACL", "SETUSER", "app", "on", ">pw", "~bext:lock:*", "+set", "+get", "+pttl", "+pexpire", "+del", "+eval", "+evalsha")
-	b := open(t, "redis://app@"+s.Addr()+"/0?key=k", redis.Options{Getenv: func(string) string { return "pw" }})
-	for range 3 {
-		h := acquire(t, b, "k", ttl)
-		isHeld(t, b, "k")
-		if err := b.Renew(t.Context(), h); err != nil {
-			t.Error(err)
-		}
-		if info, err := b.Inspect(t.Context(), "k"); err != nil || info == nil || info.Holder != "" || info.TTL == 0 {
-			t.Errorf("inspect: %+v, %v", info, err)
-		}
-		if err := b.Release(t.Context(), h); err != nil {
-			t.Error(err)
-		}
-	}
-	if log := s.CLI("ACL", "LOG", "COUNT"); strings.Count(log, "reason") > 6 {
-		t.Errorf("the server's log of refusals:\n%s", log)
-	}
-}
-
-// TestPassword: the password is that of the environment or of the file, and no error has it.
-func TestPassword(t *testing.T) {
-	s := redistest.New(t, "--requirepass", "right one")
-	dir := t.TempDir()
-	file := func(name, body string) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(body), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	right, wrong := "&password-file="+file("right", "right one\n"), "&password-file="+file("wrong", "wrong one")
-	for _, c := range []struct {
-		query       string
-		environment map[string]string
-		works       bool
-	}{
-		{"", nil, false},
-		{"", map[string]string{redis.PasswordVariable: "right one"}, true},
-		{"", map[string]string{redis.CLIVariable: "right one"}, true},
-		{"", map[string]string{redis.PasswordVariable: "right one", redis.CLIVariable: "wrong one"}, true},
-		{"", map[string]string{redis.PasswordVariable: "wrong one", redis.CLIVariable: "right one"}, false},
-		{right, nil, true},
-		{wrong, nil, false},
-		{wrong, map[string]string{redis.CLIVariable: "right one"}, true},
-	} {
-		b := open(t, "redis://"+s.Addr()+"/0?key=k"+c.query, redis.Options{Getenv: func(name string) string { return c.environment[name] }})
-		h, ok, err := b.TryLock(t.Context(), "k", ttl)
-		if ok != c.works || c.works != (err == nil) || err != nil && (!errors.Is(err, locking.ErrPermission) || strings.Contains(err.Error(), " one")) {
-			t.Errorf("%+v: acquired %v, %v", c, ok, err)
-		}
-		if ok {
-			if err := b.Release(t.Context(), h); err != nil {
-				t.Error(err)
-			}
-		}
-		if _, err := b.Examine(t.Context()); c.works != (err == nil) {
-			t.Errorf("%+v: examined: %v", c, err)
-		}
-	}
-	for _, query := range []string{"&password-file=" + file("empty", "\n"), "&password-file=" + file("two", "a\nb\n"), "&password-file=" + dir, "&password-file=" + dir + "/none"} {
-		target, err := redis.Parse("redis://h/0?key=k" + query)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if b, err := redis.Open(target, redis.Options{Getenv: func(string) string { return "" }}); b != nil || err == nil {
-			t.Errorf("%s is opened: %v", query, err)
-		}
-	}
-}
-
-// TestTokensAreSecret: an error that quotes the arguments of a command has no token.
-func TestTokensAreSecret(t *testing.T) {
-	s := redistest.New(t, "--rename-command", "SET", "", "--rename-command", "EVALSHA", "", "--rename-command", "EVAL", "")
-	b := client(t, s.Addr())
-	_, ok, err := b.TryLock(t.Context(), "k", ttl)
-	if ok || !errors.Is(err, locking.ErrUnfit) || strings.Contains(err.Error(), "beginning") {
-		t.Errorf("acquired %v, %v", ok, err)
-	}
-	h := locking.NewHandle("k", ttl)
-	for _, err := range []error{b.Renew(t.Context(), h), b.Release(t.Context(), h)} {
-		if !errors.Is(err, locking.ErrUnfit) || errors.Is(err, locking.ErrLost) || strings.Contains(err.Error(), h.Token()) {
-			t.Errorf("%v", err)
-		}
-	}
 }
 
 // TestTTL: the ttl is in whole milliseconds, rounded up, and at least one.

@@ -85,7 +85,8 @@ func user(u *url.Userinfo) (string, error) {
 		return "", nil
 	}
 	if _, ok := u.Password(); ok {
-		return "", fmt.Errorf("it has a password, which other users can see in the list of processes: set %s, or use password-file", PasswordVariable)
+		return "", fmt.Errorf("it has a password, which other users can see in the list of processes: set %s, or use "+
+			"password-file", PasswordVariable)
 	}
 	name := u.Username()
 	if name == "" || strings.ContainsAny(name, "@:/ ") || bad(name) {

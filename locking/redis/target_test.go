@@ -40,16 +40,20 @@ func TestParse(t *testing.T) {
 // TestParseRefuses: Parse refuses what it doesn't know, in one line that repeats nothing.
 func TestParseRefuses(t *testing.T) {
 	for _, raw := range []string{
-		"", "topsecret", "redis:", "redis://", "redis:h/0?key=k", "redis:///0?key=k", "http://h/0?key=k", "redis+unix:///s?key=k",
+		"", "topsecret", "redis:", "redis://", "redis:h/0?key=k", "redis:///0?key=k", "http://h/0?key=k",
+		"redis+unix:///s?key=k",
 		"redis://h/0", "redis://h/0?key=", "redis://h/0?key=k&key=l", "redis://h/0?key", "redis://h/0?prefix=p",
 		"redis://user:topsecret@h/0?key=k", "redis://:topsecret@h/0?key=k", "redis://user:@h/0?key=k", "redis://@h/0?key=k",
 		"redis://user:top%2Fsecret@h/0?key=k", "redis://user:topsecret/@h/0?key=k", "redis://user%3Atopsecret@h/0?key=k",
 		"redis://h/0?key=k&password=topsecret", "redis://h/0?key=k&topsecret", "redis://h/0?key=k&db=1", "redis://h/0?Key=k",
 		"redis://h/0?key=k#topsecret", "redis://h/0?key=k#", "redis://h/0?key=k;topsecret", "redis://h/0?key=%zztopsecret",
-		"redis://h/-1?key=k", "redis://h/00?key=k", "redis://h/x?key=k", "redis://h/0/1?key=k", "redis://h/0/?key=k", "redis://h//?key=k",
-		"redis://h:0/0?key=k", "redis://h:70000/0?key=k", "redis://h:/0?key=k", "redis://h:x/0?key=k", "redis://h:6379:1/0?key=k",
+		"redis://h/-1?key=k", "redis://h/00?key=k", "redis://h/x?key=k", "redis://h/0/1?key=k", "redis://h/0/?key=k",
+		"redis://h//?key=k",
+		"redis://h:0/0?key=k", "redis://h:70000/0?key=k", "redis://h:/0?key=k", "redis://h:x/0?key=k",
+		"redis://h:6379:1/0?key=k",
 		"redis://h,i/0?key=k", "redis://a b/0?key=k", "redis://[h]/0?key=k", "redis://[::1/0?key=k",
-		"redis://h/0?key=a\nb", "redis://h/0?key=a%0Ab", "redis://h/0?key=%00", "redis://h/0?key=%ff", "redis://h/0?key=k&prefix=%07",
+		"redis://h/0?key=a\nb", "redis://h/0?key=a%0Ab", "redis://h/0?key=%00", "redis://h/0?key=%ff",
+		"redis://h/0?key=k&prefix=%07",
 		"redis://h/0?key=k&ca=/x", "rediss://h/0?key=k&ca=", "redis://h/0?key=k&password-file=",
 		"redis://h/0?prefix=repolock:holder:&key=k", "redis://h/0?prefix=&key=repolock:holder:k",
 		"redis://h/0?key=" + strings.Repeat("k", 512),
@@ -65,8 +69,10 @@ func TestParseRefuses(t *testing.T) {
 
 // TestIdentity: two URLs of one lock are recognized.
 func TestIdentity(t *testing.T) {
-	same := []string{"redis://h/0?key=b&prefix=a:", "redis://H:6379?key=a:b&prefix=", "rediss://u@h/0?key=:b&prefix=a&password-file=f"}
-	other := []string{"redis://h/1?key=b&prefix=a:", "redis://h:1/0?key=b&prefix=a:", "redis://i/0?key=b&prefix=a:", "redis://h/0?key=b"}
+	same := []string{"redis://h/0?key=b&prefix=a:", "redis://H:6379?key=a:b&prefix=",
+		"rediss://u@h/0?key=:b&prefix=a&password-file=f"}
+	other := []string{"redis://h/1?key=b&prefix=a:", "redis://h:1/0?key=b&prefix=a:", "redis://i/0?key=b&prefix=a:",
+		"redis://h/0?key=b"}
 	identity := func(raw string) string {
 		target, err := redis.Parse(raw)
 		if err != nil {

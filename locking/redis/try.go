@@ -98,7 +98,9 @@ func (b *Backend) refused(ctx context.Context, h locking.Handle, heard int64) (v
 }
 
 // unknown decides about an attempt that wasn't answered.
-func (b *Backend) unknown(ctx context.Context, h locking.Handle, set *call, heard int64, cause error) (verdict, error) {
+func (b *Backend) unknown(
+	ctx context.Context, h locking.Handle, set *call, heard int64, cause error,
+) (verdict, error) {
 	if ctx.Err() == nil && !errors.Is(cause, errOdd) {
 		value, present, err := b.lookup(ctx, h.Key())
 		switch {
@@ -160,7 +162,8 @@ func (b *Backend) removeOrphan(ctx context.Context, key, token string, heard int
 		return err
 	})
 	if err != nil {
-		return b.fail(heard, err, "lock %q wasn't acquired: an earlier attempt of this process holds it until its ttl is over", key)
+		return b.fail(heard, err, "lock %q wasn't acquired: an earlier attempt of this process holds it "+
+			"until its ttl is over", key)
 	}
 	return nil
 }
