@@ -10,7 +10,7 @@ import (
 )
 
 // lockSQL hashes the key and tries to lock what it yields. It doesn't wait.
-const lockSQL = "select k, pg_try_advisory_lock(k) from (select hashtext($1)::bigint as k) as hash"
+const lockSQL = "select k, pg_try_advisory_lock(k), pg_backend_pid() from (select hashtext($1)::bigint as k) as hash"
 
 // holdsSQL returns the session's number, and whether it holds the lock of a hash.
 const holdsSQL = "select pg_backend_pid(), exists (select from pg_locks where pid = pg_backend_pid() and granted and " +
@@ -109,10 +109,26 @@ func (b *Backend) grant(ctx context.Context, c *conn, key string, ttl time.Durat
 	case err != nil:
 		return "", b.failed(ctx, "the lock can't be verified", err, true)
 	case !held || pid != c.session:
-		return "", b.unfit("it granted the lock, and its session %d doesn't have it: a pooler is in between that doesn't keep sessions, "+
-			"or the server keeps no advisory locks: connect to PostgreSQL itself", pid)
+		left := c.takeDown(ctx, row[0], row[2])
+		return "", b.unfit("it granted the lock to session %s, and session %d doesn't have it%s: a pooler is in between that doesn't keep sessions, "+
+			"or the server keeps no advisory locks: connect to PostgreSQL itself", row[2], pid, left)
 	}
 	return row[0], nil
+}
+
+// takeDown unlocks in a session of a pooler that other clients use. It gets there by luck, and returns
+// what is to be said if it doesn't.
+func (c *conn) takeDown(ctx context.Context, hash, pid string) string {
+	for range 20 {
+		row, err := c.query(ctx, "select case when pg_backend_pid() = $2::int then pg_advisory_unlock($1::bigint) end", hash, pid)
+		if err != nil {
+			break
+		}
+		if row[0] != "" {
+			return ""
+		}
+	}
+	return " (the lock stays held until session " + pid + " ends: end it by pg_terminate_backend)"
 }
 
 // holds asks the session for its number, and whether it holds a lock.

@@ -46,6 +46,14 @@ func cause(err error) string {
 	}
 	if connecting, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		err = errors.Unwrap(connecting)
+		// Of several attempts, with TLS and without it, the last one counts. The server's
+		// address is known.
+		if all, ok := err.(interface{ Unwrap() []error }); ok {
+			err = all.Unwrap()[len(all.Unwrap())-1]
+			if attempt := errors.Unwrap(err); attempt != nil {
+				err = attempt
+			}
+		}
 	}
 	return text.Line(err.Error())
 }

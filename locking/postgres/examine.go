@@ -14,11 +14,16 @@ import (
 // examinedTTL is the ttl whose timeouts Examine tries.
 const examinedTTL = time.Minute
 
+// pooler is what examinePooler looks for.
+const pooler = "pooler"
+
 // fewSessions is the number of free sessions below which Examine warns.
 const fewSessions = 10
 
 // Examine looks at the server in a session of its own: the version, whether it is a standby or has
 // standbys, a pooler, timeouts, the number of sessions, and the clock, which locks don't depend on.
+// It doesn't look at timeouts behind a pooler that TryLock refuses: they are of a session that
+// other clients use.
 func (b *Backend) Examine(ctx context.Context) ([]locking.Finding, error) {
 	ctx, leave, err := b.enter(ctx)
 	if err != nil {
@@ -31,14 +36,20 @@ func (b *Backend) Examine(ctx context.Context) ([]locking.Finding, error) {
 	}
 	defer c.bye(ctx)
 	var all []locking.Finding
-	for _, look := range []func(context.Context, *conn) (locking.Finding, error){
-		b.examineVersion, b.examineRole, b.examinePooler, b.examineTimeouts, b.examineSilence, b.examineSessions, b.examineStandbys, b.examineClock,
-	} {
+	looks := []func(context.Context, *conn) (locking.Finding, error){
+		b.examineVersion, b.examineRole, b.examineSessions, b.examineStandbys, b.examineClock, b.examinePooler,
+	}
+	for len(looks) > 0 {
+		look := looks[0]
+		looks = looks[1:]
 		finding, err := look(ctx, c)
 		if err != nil {
 			return all, b.failed(ctx, "it can't be examined", err, true)
 		}
 		all = append(all, finding)
+		if finding.What == pooler && finding.Verdict != locking.Bad {
+			looks = append(looks, b.examineTimeouts, b.examineSilence)
+		}
 	}
 	return all, nil
 }
@@ -62,7 +73,7 @@ func (b *Backend) examineRole(ctx context.Context, c *conn) (locking.Finding, er
 }
 
 func (b *Backend) examinePooler(ctx context.Context, c *conn) (locking.Finding, error) {
-	f := locking.Finding{What: "pooler", Found: "none: the session has the number that was announced"}
+	f := locking.Finding{What: pooler, Found: "none: the session has the number that was announced"}
 	pid, err := c.pid(ctx)
 	c.session = pid
 	if err != nil || pid == c.pg.PID() {
@@ -161,7 +172,7 @@ func (b *Backend) examineStandbys(ctx context.Context, c *conn) (locking.Finding
 	f := locking.Finding{What: "failover", Found: "no standby is connected"}
 	row, err := c.query(ctx, "select count(*) from pg_stat_replication")
 	if err == nil && row[0] != "0" {
-		f.Found, f.Verdict = row[0]+" standbys, which don't know the locks", locking.Doubtful
+		f.Found, f.Verdict = "standbys that are connected, and don't know the locks: "+row[0], locking.Doubtful
 		f.Advice = "make sure that a failover ends the old primary first: a holder that still reaches it keeps its lock there"
 	}
 	return f, err

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -52,4 +54,26 @@ func Bouncer(t testing.TB, s *Server, mode string, settings ...string) string {
 		}
 	}
 	return address
+}
+
+// Busy makes the clients of a pooler run statements until stop is called.
+func Busy(t testing.TB, s *Server, address string) (stop func()) {
+	t.Helper()
+	script := filepath.Join(s.dir, "busy.sql")
+	if err := os.WriteFile(script, []byte("select 1;\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	host, port, _ := strings.Cut(address, ":")
+	bench := command(program("pgbench"), "-n", "-h", host, "-p", port, "-U", "postgres", "-T", "3600", "-c", "4", "-f", script, "postgres")
+	if err := bench.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		t.Helper()
+		if err := bench.Process.Signal(syscall.Signal(0)); err != nil {
+			t.Errorf("pgbench has ended: %v", err)
+		}
+		_ = bench.Process.Kill()
+		_ = bench.Wait()
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -57,10 +58,13 @@ func prepare(t testing.TB, settings []string) *Server {
 	return s
 }
 
+// Never is a setting by which a standby never lets connections in: it always starts.
+const Never = "hot_standby=off"
+
 // Standby starts a server that follows this one, which must be up.
-func (s *Server) Standby() *Server {
+func (s *Server) Standby(settings ...string) *Server {
 	s.t.Helper()
-	standby := prepare(s.t, nil)
+	standby := prepare(s.t, settings)
 	backup := command(program("pg_basebackup"), "--pgdata", standby.data(), "--host", s.Socket(),
 		"--port", fmt.Sprint(s.port), "--username=postgres", "--write-recovery-conf", "--checkpoint=fast", "--no-sync")
 	if out, err := backup.CombinedOutput(); err != nil {
@@ -81,15 +85,21 @@ func (s *Server) Address() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
 // Socket is the directory of the Unix socket.
 func (s *Server) Socket() string { return s.dir }
 
-// Hosts replaces pg_hba.conf, by which the server lets connections in.
+// Hosts replaces pg_hba.conf, by which the server lets connections in. It must be up, and let
+// the user postgres in by the socket.
 func (s *Server) Hosts(lines ...string) {
 	s.t.Helper()
 	text := strings.Join(lines, "\n") + "\n"
 	if err := os.WriteFile(filepath.Join(s.data(), "pg_hba.conf"), []byte(text), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
-	if s.process != nil {
-		_ = s.process.Process.Signal(syscall.SIGHUP)
+	const loaded = "select pg_conf_load_time()"
+	before := s.PSQL(loaded)
+	_ = s.process.Process.Signal(syscall.SIGHUP)
+	for end := time.Now().Add(hang); s.PSQL(loaded) == before; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			s.t.Fatal("PostgreSQL doesn't read pg_hba.conf")
+		}
 	}
 }
 
@@ -135,8 +145,8 @@ func (s *Server) launch() {
 }
 
 func (s *Server) ready() bool {
-	_, err := s.psql("select 1")
-	return err == nil
+	out, err := s.psql("select 1")
+	return err == nil || slices.Contains(s.settings, Never) && strings.Contains(out, "not accepting connections")
 }
 
 // exited reports whether the server has ended by itself.

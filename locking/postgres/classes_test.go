@@ -1,0 +1,203 @@
+//go:build programs
+
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/repolock/repolock/internal/test/pgtest"
+	"github.com/repolock/repolock/locking"
+	"github.com/repolock/repolock/locking/postgres"
+)
+
+// classes are those of an error of TryLock.
+var classes = map[string]error{
+	"unreachable": locking.ErrUnreachable, "permission": locking.ErrPermission, "unfit": locking.ErrUnfit, "key": locking.ErrKey,
+}
+
+// refused checks the class of TryLock's error, "plain" if it has none, that it is one line that
+// says what to do, and that Inspect and Examine return the same class.
+func refused(t *testing.T, b *postgres.Backend, class, says string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	_, ok, err := b.TryLock(ctx, key, ttl)
+	if ok || err == nil {
+		t.Fatalf("%v, %v", ok, err)
+	}
+	is := func(err error) string {
+		for name, class := range classes {
+			if errors.Is(err, class) {
+				return name
+			}
+		}
+		return "plain"
+	}
+	if is(err) != class || !strings.Contains(err.Error(), says) || strings.ContainsAny(err.Error(), "\n\t") || strings.Contains(err.Error(), "topsecret") {
+		t.Errorf("%s: %v, want %s, %q", is(err), err, class, says)
+	}
+	t.Log(err)
+	if _, err := b.Inspect(ctx, key); is(err) != class {
+		t.Errorf("inspect: %v", err)
+	}
+}
+
+// with changes a target of a server.
+func with(t *testing.T, s *pgtest.Server, change func(*postgres.Target)) *postgres.Backend {
+	t.Helper()
+	to := target(t, s.Address())
+	change(&to)
+	return backend(t, to)
+}
+
+// TestRefused: each answer of a server has its class.
+func TestRefused(t *testing.T) {
+	s := pgtest.New(t, "ssl=off")
+	s.PSQL("create role bob login password 'topsecret'; create role carol login; create role dave login connection limit 0")
+	s.PSQL("create database closed")
+	s.PSQL("revoke connect on database closed from public")
+	s.PSQL("create database latin template template0 encoding 'LATIN1' locale 'C'")
+	s.Hosts("local all postgres trust", "host all bob all scram-sha-256", "host all carol,dave,postgres all trust")
+	t.Setenv(postgres.PasswordVariable, "topsecretwrong")
+	refused(t, with(t, s, func(to *postgres.Target) { to.User = "bob" }), "permission", "REPOLOCK_POSTGRES_PASSWORD")
+	refused(t, with(t, s, func(to *postgres.Target) { to.User = "nobody" }), "permission", "pg_hba.conf")
+	refused(t, with(t, s, func(to *postgres.Target) { to.User, to.Database = "carol", "closed" }), "permission", "grant")
+	refused(t, with(t, s, func(to *postgres.Target) { to.Database = "absent" }), "unfit", "name a database")
+	refused(t, with(t, s, func(to *postgres.Target) { to.User = "dave" }), "plain", "each lock is a session")
+	refused(t, with(t, s, func(to *postgres.Target) { to.SSLMode = "require" }), "unfit", "sslmode")
+	refused(t, with(t, s, func(to *postgres.Target) { to.Host, to.Port = "/no/such/directory", 5432 }), "unreachable", "/no/such/directory")
+	latin := with(t, s, func(to *postgres.Target) { to.Database = "latin" })
+	if _, ok, err := latin.TryLock(t.Context(), "日", ttl); ok || !errors.Is(err, locking.ErrKey) {
+		t.Errorf("a key that isn't in the encoding: %v, %v", ok, err)
+	}
+	t.Setenv(postgres.PasswordVariable, "topsecret")
+	b := with(t, s, func(to *postgres.Target) { to.User = "bob" })
+	if err := b.Release(t.Context(), acquire(t, b)); err != nil {
+		t.Error(err)
+	}
+	s.PSQL("revoke execute on function pg_try_advisory_lock(bigint) from public")
+	_, ok, err := b.TryLock(t.Context(), key, ttl)
+	if ok || !errors.Is(err, locking.ErrPermission) {
+		t.Errorf("without the right to lock: %v, %v", ok, err)
+	}
+}
+
+// TestTooManySessions: a server without a session for us isn't unreachable.
+func TestTooManySessions(t *testing.T) {
+	s := pgtest.New(t, "max_connections=5", "superuser_reserved_connections=1", "max_wal_senders=0")
+	s.PSQL("create role bob login")
+	b := with(t, s, func(to *postgres.Target) { to.User = "bob" })
+	var held []locking.Handle
+	for i := range 4 {
+		h, ok, err := b.TryLock(t.Context(), fmt.Sprint(i), ttl)
+		if !ok || err != nil {
+			t.Fatal(i, ok, err)
+		}
+		held = append(held, h)
+	}
+	refused(t, b, "plain", "max_connections")
+	for _, h := range held {
+		if err := b.Release(t.Context(), h); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestStandby: a standby is refused, because its locks are its own.
+func TestStandby(t *testing.T) {
+	s := pgtest.New(t)
+	refused(t, at(t, s.Standby().Address()), "unfit", "connect to the primary")
+}
+
+// TestStarting: a server that has answered isn't unreachable, if it isn't up yet.
+func TestStarting(t *testing.T) {
+	s := pgtest.New(t)
+	standby := s.Standby(pgtest.Never)
+	refused(t, at(t, standby.Address()), "plain", "wait until")
+}
+
+// TestUnreachable: only silence is unreachable.
+func TestUnreachable(t *testing.T) {
+	for _, sslmode := range []string{"disable", "prefer"} {
+		to := target(t, refusing(t))
+		to.SSLMode = sslmode
+		refused(t, backend(t, to), "unreachable", "refused")
+		to.Host = "no-such-host.invalid"
+		refused(t, backend(t, to), "unreachable", "no-such-host.invalid")
+		to = target(t, answering(t, nil))
+		to.SSLMode = sslmode
+		refused(t, backend(t, to), "unreachable", "EOF")
+	}
+}
+
+// TestForeign: what answers and isn't PostgreSQL is unfit.
+func TestForeign(t *testing.T) {
+	for _, answer := range []string{"HTTP/1.1 400 Bad Request\r\n\r\n", "-ERR unknown command\r\n", "S", "R\x00\x00\x00\x08\x00\x00\x00\x63"} {
+		for _, sslmode := range []string{"disable", "prefer", "require"} {
+			to := target(t, answering(t, []byte(answer)))
+			to.SSLMode = sslmode
+			b := backend(t, to)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, ok, err := b.TryLock(ctx, key, ttl)
+			cancel()
+			if ok || err == nil || errors.Is(err, locking.ErrUnreachable) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%q, %s: %v, %v", answer, sslmode, ok, err)
+			}
+			t.Log(err)
+		}
+	}
+}
+
+// answering is a server that answers what comes, and closes.
+func answering(t *testing.T, answer []byte) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Read(make([]byte, 1024))
+			_, _ = c.Write(answer)
+			_ = c.Close()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// TestSocket: a Unix socket serves as well, and one that we can't open is a matter of rights.
+func TestSocket(t *testing.T) {
+	s := pgtest.New(t)
+	to := target(t, s.Address())
+	to.Host, to.Port = s.Socket(), uint16(s.Port())
+	again, err := postgres.Parse(to.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := backend(t, again)
+	h := acquire(t, b)
+	held(t, at(t, s.Address()))
+	if err := b.Release(t.Context(), h); err != nil {
+		t.Error(err)
+	}
+	if os.Getuid() == 0 {
+		return // no directory is closed to root
+	}
+	if err := os.Chmod(s.Socket(), 0); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = os.Chmod(s.Socket(), 0o777) }()
+	refused(t, b, "permission", "permission denied")
+}
