@@ -1,0 +1,155 @@
+package repository_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/repolock/repolock/internal/test/hookstore"
+	"github.com/repolock/repolock/locking"
+	"github.com/repolock/repolock/locking/repository"
+	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/mem"
+)
+
+// TestClasses: each error of the store is the one that package locking has for it, in one line
+// that names the key. Nothing is held then.
+func TestClasses(t *testing.T) {
+	silence := store.Unreachable(errors.New("connection refused"))
+	for name, c := range map[string]struct {
+		answer func(hookstore.Request) error
+		want   error // nil is none of them
+	}{
+		"silent":      {func(hookstore.Request) error { return silence }, locking.ErrUnreachable},
+		"no host":     {func(hookstore.Request) error { return store.ErrNoHost }, nil},
+		"fell silent": {func(r hookstore.Request) error { return unless(r.Op == "put", silence) }, nil},
+		"permission":  {func(hookstore.Request) error { return store.ErrPermission }, locking.ErrPermission},
+		"credentials": {func(hookstore.Request) error { return store.ErrCredentials }, locking.ErrPermission},
+		"config":      {func(hookstore.Request) error { return store.ErrConfig }, locking.ErrUnfit},
+		"no bucket":   {func(hookstore.Request) error { return store.ErrNotFound }, locking.ErrUnfit},
+		"listing":     {func(r hookstore.Request) error { return unless(r.Op != "list", store.ErrListing) }, locking.ErrUnfit},
+		"full":        {func(hookstore.Request) error { return store.ErrFull }, nil},
+		"other":       {func(hookstore.Request) error { return errors.New("500") }, nil},
+		"slow":        {func(hookstore.Request) error { time.Sleep(1200 * time.Millisecond); return nil }, locking.ErrUnfit},
+	} {
+		t.Run(name, func(t *testing.T) {
+			// Without IfMatch a refresh takes two requests, so that a store is too slow earlier.
+			on(t, mem.Options{IfMatch: mem.Lacked}, func(t *testing.T, a, b *client) {
+				a.store.Before(func(_ context.Context, r hookstore.Request) error {
+					if err := c.answer(r); err != nil {
+						return &store.Error{Op: r.Op, Key: r.Key, Err: err}
+					}
+					return nil
+				})
+				_, ok, err := a.TryLock(t.Context(), key, ttl)
+				if ok || err == nil {
+					t.Fatalf("acquired %v, %v", ok, err)
+				}
+				for _, class := range []error{locking.ErrUnreachable, locking.ErrPermission, locking.ErrUnfit, locking.ErrLost, locking.ErrKey} {
+					if errors.Is(err, class) != (class == c.want) {
+						t.Errorf("%v: is %v: %v", err, class, errors.Is(err, class))
+					}
+				}
+				if !strings.HasPrefix(err.Error(), `lock "nightly": `) || strings.Contains(err.Error(), "\n") {
+					t.Errorf("message %q", err)
+				}
+				time.Sleep(ttl + 5*time.Second) // what couldn't be taken down expires
+				b.free()
+			})
+		})
+	}
+}
+
+func unless(ok bool, err error) error {
+	if ok {
+		return nil
+	}
+	return err
+}
+
+// TestInspectFails: a store that doesn't answer is no free lock.
+func TestInspectFails(t *testing.T) {
+	in(t, func(t *testing.T, a, b *client) {
+		h, ok, err := b.TryLock(t.Context(), key, time.Hour)
+		if !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		seen, err := a.Inspect(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.cut(errCut)
+		if info, err := a.Inspect(t.Context(), key); info != nil || !errors.Is(err, locking.ErrUnreachable) {
+			t.Errorf("inspect: %+v, %v", info, err)
+		}
+		if ok, err := a.Break(t.Context(), seen, false); ok || !errors.Is(err, locking.ErrUnreachable) {
+			t.Errorf("break: %v, %v", ok, err)
+		}
+		for _, bad := range []string{"", "A"} {
+			if _, err := a.Inspect(t.Context(), bad); !errors.Is(err, locking.ErrKey) {
+				t.Errorf("inspect %q: %v", bad, err)
+			}
+			if _, err := a.Break(t.Context(), &locking.Info{Key: bad}, false); !errors.Is(err, locking.ErrKey) {
+				t.Errorf("break %q: %v", bad, err)
+			}
+		}
+		b.renew(h)
+		b.release(h)
+	})
+}
+
+// TestOptions: what is out of bounds is refused before a request is sent.
+func TestOptions(t *testing.T) {
+	if _, err := repository.New(nil, repository.Options{}); err == nil {
+		t.Error("no store is accepted")
+	}
+	s := &hookstore.Store{Store: mem.New(mem.Options{})}
+	for name, opts := range map[string]repository.Options{
+		"operation": {Operation: strings.Repeat("x", 257)},
+		"metadata":  {Metadata: map[string]string{"x": strings.Repeat("x", 5000)}},
+		"look":      {Look: time.Millisecond},
+	} {
+		if _, err := repository.New(s, opts); err == nil {
+			t.Errorf("%s is accepted", name)
+		}
+	}
+	b, err := repository.New(s, repository.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ttl := range []time.Duration{-1, 0, replock.MinTTL - 1, replock.MaxTTL + 1} {
+		if _, ok, err := b.TryLock(t.Context(), key, ttl); ok || err == nil {
+			t.Errorf("ttl %v: %v, %v", ttl, ok, err)
+		}
+	}
+	if n, _ := s.Count(); n > 0 {
+		t.Errorf("%d requests", n)
+	}
+}
+
+// TestWatched: a lock that is stale by the acquirer's clock alone is watched, and counts as held
+// if the context ends before.
+func TestWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mem.New(mem.Options{NoStoreClock: true})
+		a, b := newClient(t, s, repository.Options{}), newClient(t, s, repository.Options{})
+		h := a.acquire()
+		a.cut(errCut) // a has crashed
+		time.Sleep(2 * ttl)
+		_ = a.Release(t.Context(), h)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, ok, err := b.TryLock(ctx, key, ttl); ok || err != nil {
+			t.Errorf("within a second: %v, %v", ok, err)
+		}
+		began := time.Now()
+		b.free()
+		if waited := time.Since(began); waited < ttl || waited > 2*ttl {
+			t.Errorf("watched for %v", waited)
+		}
+	})
+}

@@ -1,0 +1,217 @@
+package repository
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/locking"
+	"github.com/repolock/repolock/replock"
+)
+
+// hold is the lock of one handle. It is kept until it is released, or expires while it is held;
+// a lock that was lost is kept for Resume.
+type hold struct {
+	b      *Backend
+	handle locking.Handle
+
+	mu    sync.Mutex
+	lock  *replock.Lock
+	until time.Duration // when the handle expires, on the clock's Elapsed
+	over  bool          // released, or expired while the lock was held
+	timed bool          // expire runs
+	ended chan struct{} // closed when it is over
+}
+
+// keep begins the ttl of a handle.
+func (b *Backend) keep(handle locking.Handle, lock *replock.Lock) {
+	h := &hold{b: b, handle: handle, ended: make(chan struct{})}
+	b.mu.Lock()
+	b.holds[handle] = h
+	b.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.renewed(lock)
+}
+
+// renewed begins another ttl. The caller has h.mu.
+func (h *hold) renewed(lock *replock.Lock) {
+	h.lock, h.until = lock, h.b.clock.Elapsed()+h.handle.TTL()
+	if !h.timed {
+		h.timed = true
+		go h.expire()
+	}
+}
+
+// expire releases the lock when the ttl of the handle is over, however well the lock is.
+func (h *hold) expire() {
+	for {
+		h.mu.Lock()
+		left := h.until - h.b.clock.Elapsed()
+		if left <= 0 {
+			h.timed = false
+			h.lapse()
+			h.mu.Unlock()
+			return
+		}
+		h.mu.Unlock()
+		select {
+		case <-h.ended:
+			return
+		case <-h.b.clock.After(min(left, clock.Tick)):
+		}
+	}
+}
+
+// lapse gives up the lock of an expired handle. If the lock is lost already, it leaves the rest
+// of it in the store: by that Resume finds out whether another holder has passed. The caller has
+// h.mu.
+func (h *hold) lapse() {
+	if h.over || h.lock.Left() == 0 {
+		return
+	}
+	h.finish()
+	lock := h.lock
+	go func() { _ = lock.Release(context.Background()) }() // the logger has its error
+}
+
+// finish forgets the handle. The caller has h.mu.
+func (h *hold) finish() {
+	h.over = true
+	close(h.ended)
+	h.b.mu.Lock()
+	defer h.b.mu.Unlock()
+	delete(h.b.holds, h.handle)
+}
+
+// find returns the hold of a handle, or ErrLost.
+func (b *Backend) find(handle locking.Handle) (*hold, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if h, ok := b.holds[handle]; ok {
+		return h, nil
+	}
+	return nil, lost(handle, nil)
+}
+
+// current returns the lock, and whether the ttl of the handle lasts. An expired handle is given
+// up.
+func (h *hold) current() (lock *replock.Lock, lasts bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.b.clock.Elapsed() >= h.until {
+		h.lapse()
+		return h.lock, false
+	}
+	return h.lock, !h.over
+}
+
+// Renew refreshes the lock at once, and makes the handle last for another ttl. It costs what a
+// refresh of replock costs: two puts in one round trip, or two round trips with a list each.
+func (b *Backend) Renew(ctx context.Context, handle locking.Handle) error {
+	h, err := b.find(handle)
+	if err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("lock %q wasn't renewed: %w", handle.Key(), err)
+	}
+	lock, lasts := h.current()
+	if !lasts {
+		return lost(handle, nil)
+	}
+	silent := b.store.listen()
+	if err := lock.Renew(ctx); err != nil {
+		return fmt.Errorf("lock %q wasn't renewed: %w", handle.Key(), classed(err, silent()))
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.over || h.lock != lock {
+		return lost(handle, nil)
+	}
+	h.renewed(lock)
+	return nil
+}
+
+// checkTime bounds the look of a release.
+const checkTime = time.Second
+
+// Release frees the lock, even if ctx has ended. It looks first whether the lock was broken: then
+// it returns ErrLost. It is over within half a minute if the store doesn't answer; then its error
+// says that the lock expires, and the handle is no lock any more.
+func (b *Backend) Release(ctx context.Context, handle locking.Handle) error {
+	h, err := b.find(handle)
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	if h.over {
+		h.mu.Unlock()
+		return lost(handle, nil)
+	}
+	expired := b.clock.Elapsed() >= h.until
+	h.finish()
+	lock := h.lock
+	h.mu.Unlock()
+
+	ctx = context.WithoutCancel(ctx)
+	if !expired {
+		looking, cancel := context.WithTimeout(ctx, checkTime)
+		_ = lock.Check(looking) // Lost has a loss, and no other error keeps the lock
+		cancel()
+	}
+	why := lock.Lost()
+	silent := b.store.listen()
+	err = lock.Release(ctx)
+	switch {
+	case why != nil:
+		return lost(handle, why)
+	case expired:
+		return lost(handle, nil)
+	case err != nil:
+		return fmt.Errorf("lock %q: %w", handle.Key(), classed(err, silent()))
+	}
+	return nil
+}
+
+// Resume renews a lock that is held. A lock that was lost for want of a refresh, by an outage of
+// the store or a suspend, it takes again if no other client has passed it since: see
+// replock.Lock.Resume. It tries until that is decided, or ctx ends.
+//
+// A lock that was released can't be resumed, nor one whose handle has expired while it was held.
+func (b *Backend) Resume(ctx context.Context, handle locking.Handle) error {
+	h, err := b.find(handle)
+	if err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("lock %q wasn't resumed: %w", handle.Key(), err)
+	}
+	lock, lasts := h.current()
+	if lock.Left() > 0 {
+		if !lasts {
+			return lost(handle, nil)
+		}
+		return b.Renew(ctx, handle)
+	}
+	select {
+	case <-lock.Context().Done(): // the loss is known
+	case <-ctx.Done():
+		return fmt.Errorf("lock %q wasn't resumed: %w", handle.Key(), ctx.Err())
+	}
+	silent := b.store.listen()
+	next, err := lock.Resume(ctx)
+	if err != nil {
+		return fmt.Errorf("lock %q wasn't resumed: %w", handle.Key(), classed(err, silent()))
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.over { // since Resume was over: an earlier Release makes it fail
+		go func() { _ = next.Release(context.WithoutCancel(ctx)) }()
+		return lost(handle, nil)
+	}
+	h.renewed(next)
+	return nil
+}

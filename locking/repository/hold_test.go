@@ -1,0 +1,258 @@
+package repository_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/repolock/repolock/locking"
+	"github.com/repolock/repolock/locking/repository"
+	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/store/mem"
+)
+
+// TestUnrenewed: a handle that isn't renewed lasts for its ttl and ends then, although the
+// process lives and the lock refreshes itself.
+func TestUnrenewed(t *testing.T) {
+	in(t, func(t *testing.T, a, b *client) {
+		h := a.acquire()
+		time.Sleep(ttl - time.Millisecond)
+		b.refused()
+		time.Sleep(2 * time.Millisecond)
+		b.free()
+		a.isLost("renew", a.Renew(t.Context(), h))
+		a.isLost("release", a.Release(t.Context(), h))
+		a.isLost("resume", a.Resume(t.Context(), h))
+	})
+}
+
+// TestRenewed: a handle lasts for its ttl from each renewal.
+func TestRenewed(t *testing.T) {
+	in(t, func(t *testing.T, a, b *client) {
+		h := a.acquire()
+		for range 10 {
+			time.Sleep(ttl * 9 / 10)
+			a.renew(h)
+		}
+		time.Sleep(ttl - time.Millisecond)
+		b.refused()
+		time.Sleep(2 * time.Millisecond)
+		b.free()
+	})
+}
+
+// TestSuspend: the time of a suspend counts. The handle is lost after it, and Resume restores it
+// unless another holder has passed.
+func TestSuspend(t *testing.T) {
+	for _, passed := range []bool{false, true} {
+		var slept atomic.Int64
+		clock := func() time.Time { return time.Now().Add(time.Duration(slept.Load())) }
+		on(t, mem.Options{Now: clock}, func(t *testing.T, a, b *client) {
+			h := a.acquire()
+			time.Sleep(time.Second)
+			a.cut(errCut) // as long as its machine sleeps
+			for _, c := range []*atomic.Int64{&slept, a.clock.leap, b.clock.leap} {
+				c.Store(int64(time.Hour))
+			}
+			if passed {
+				b.free()
+			}
+			time.Sleep(time.Second)
+			a.cut(nil)
+			a.isLost("renew", a.Renew(t.Context(), h))
+			err := a.Resume(t.Context(), h)
+			if passed {
+				a.isLost("resume", err)
+				b.free()
+				return
+			}
+			if err != nil {
+				t.Fatalf("resume: %v", err)
+			}
+			b.refused()
+			time.Sleep(ttl / 2)
+			a.renew(h)
+			time.Sleep(ttl - time.Millisecond)
+			b.refused()
+			time.Sleep(2 * time.Millisecond)
+			b.free()
+		})
+	}
+}
+
+// TestLate: a handle that has expired is lost, even if its process is so late that it still has
+// the lock.
+func TestLate(t *testing.T) {
+	for name, call := range map[string]func(*client, context.Context, locking.Handle) error{
+		"renew":   func(c *client, ctx context.Context, h locking.Handle) error { return c.Renew(ctx, h) },
+		"release": func(c *client, ctx context.Context, h locking.Handle) error { return c.Release(ctx, h) },
+		"resume":  func(c *client, ctx context.Context, h locking.Handle) error { return c.Resume(ctx, h) },
+	} {
+		in(t, func(t *testing.T, a, b *client) {
+			h := a.acquire()
+			time.Sleep(ttl * 6 / 10) // it has refreshed itself by now
+			a.clock.leap.Add(int64(ttl * 4 / 10))
+			a.isLost(name, call(a, t.Context(), h))
+			synctest.Wait()
+			b.free()
+		})
+	}
+}
+
+// TestOutage: a holder that can't reach the store loses its lock in time, and another gets in no
+// earlier.
+func TestOutage(t *testing.T) {
+	in(t, func(t *testing.T, a, b *client) {
+		h := a.acquire()
+		time.Sleep(ttl / 3)
+		a.renew(h)
+		renewed := time.Now()
+		a.cut(errCut)
+		for {
+			err := a.Renew(t.Context(), h)
+			if errors.Is(err, locking.ErrLost) {
+				break
+			}
+			if !errors.Is(err, locking.ErrUnreachable) {
+				t.Errorf("renew during the outage: %v", err)
+			}
+			b.refused()
+			time.Sleep(time.Second)
+		}
+		if held := time.Since(renewed); held > ttl*11/12+time.Second {
+			t.Errorf("lost after %v of %v", held, ttl)
+		}
+		for {
+			other, ok, err := b.TryLock(t.Context(), key, ttl)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ok {
+				b.release(other)
+				break
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if waited := time.Since(renewed); waited < ttl || waited > 2*ttl {
+			t.Errorf("free %v after the last renewal, of a ttl of %v", waited, ttl)
+		}
+		a.cut(nil)
+		a.isLost("resume", a.Resume(t.Context(), h))
+		a.isLost("release", a.Release(t.Context(), h))
+		b.free()
+	})
+}
+
+// TestResumeAfterOutage: a lock that was lost by an outage, and that no other holder has had, is
+// held again. Resume waits for the store, until its context ends.
+func TestResumeAfterOutage(t *testing.T) {
+	in(t, func(t *testing.T, a, b *client) {
+		h := a.acquire()
+		a.cut(errCut)
+		time.Sleep(5 * ttl)
+		a.isLost("renew", a.Renew(t.Context(), h))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := a.Resume(ctx, h); err == nil || errors.Is(err, locking.ErrLost) {
+			t.Errorf("resume during the outage: %v", err)
+		}
+		time.AfterFunc(time.Minute, func() { a.cut(nil) })
+		if err := a.Resume(t.Context(), h); err != nil {
+			t.Fatalf("resume: %v", err)
+		}
+		b.refused()
+		a.renew(h)
+		a.release(h)
+		b.free()
+	})
+}
+
+// TestReleasedWhileResuming: a handle that is released meanwhile isn't resumed.
+func TestReleasedWhileResuming(t *testing.T) {
+	in(t, func(t *testing.T, a, b *client) {
+		h := a.acquire()
+		a.cut(errCut)
+		time.Sleep(2 * ttl)
+		done := make(chan error)
+		go func() { done <- a.Resume(t.Context(), h) }()
+		time.Sleep(time.Minute)
+		a.isLost("release", a.Release(t.Context(), h))
+		a.cut(nil)
+		a.isLost("resume", <-done)
+		b.free()
+	})
+}
+
+// TestBrokenUnnoticed: Release returns ErrLost if the lock was broken since the last look.
+func TestBrokenUnnoticed(t *testing.T) {
+	in(t, func(t *testing.T, a, b *client) {
+		h := a.acquire()
+		seen, err := b.Inspect(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok, err := b.Break(t.Context(), seen, false); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		a.isLost("release", a.Release(ctx, h))
+		b.free()
+	})
+}
+
+// TestNotReleased: a release that fails says so and is no loss. The lock is free after its ttl.
+func TestNotReleased(t *testing.T) {
+	in(t, func(t *testing.T, a, b *client) {
+		h := a.acquire()
+		a.cut(errCut)
+		began := time.Now()
+		if err := a.Release(t.Context(), h); !errors.Is(err, locking.ErrUnreachable) || errors.Is(err, locking.ErrLost) {
+			t.Errorf("release: %v", err)
+		}
+		if took := time.Since(began); took > 30*time.Second {
+			t.Errorf("the release took %v", took)
+		}
+		a.isLost("second release", a.Release(t.Context(), h))
+		a.cut(nil)
+		time.Sleep(ttl + 5*time.Second)
+		b.free()
+	})
+}
+
+// TestReplock: package replock's own named lock is the same lock.
+func TestReplock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mem.New(mem.Options{})
+		b := newClient(t, s, repository.Options{Operation: "report"})
+		locker, err := replock.New(s, replock.Options{Name: key, Clock: b.clock})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := b.acquire()
+		held, ok := errors.AsType[*replock.HeldError](second(locker.Exclusive(t.Context(), "prune")))
+		if !ok || held.Holders[0].Operation != "report" {
+			t.Errorf("replock isn't refused: %v", held)
+		}
+		b.release(h)
+		for _, acquire := range []func(context.Context, string, ...replock.AcquireOption) (*replock.Lock, error){locker.Exclusive, locker.Shared} {
+			lock, err := acquire(t.Context(), "prune")
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.refused()
+			if info, err := b.Inspect(t.Context(), key); err != nil || info == nil || info.Holder != "prune" {
+				t.Errorf("%+v, %v", info, err)
+			}
+			if err := lock.Release(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.free()
+	})
+}
+
+func second[T any](_ T, err error) error { return err }
