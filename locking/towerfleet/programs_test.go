@@ -4,82 +4,14 @@ package towerfleet
 
 import (
 	"errors"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/locking"
 )
 
 // These tests run the script of the document, section 10.2, with bash, jq and mv.
-
-// script is the document's script for a directory.
-type script struct{ file string }
-
-func (w *world) script() script {
-	w.Helper()
-	for _, program := range []string{"bash", "jq", "mv"} {
-		if _, err := exec.LookPath(program); err != nil {
-			w.Fatal(err)
-		}
-	}
-	cut := func(from, to string) string {
-		_, text, ok := strings.Cut(document(w), from)
-		text, _, ok2 := strings.Cut(text, to)
-		if !ok || !ok2 {
-			w.Fatalf("the document has no %s", from)
-		}
-		return from + text + to
-	}
-	text := cut("#!/bin/bash\n", "\nexport -f acquire_lock release_lock is_lock_stale\n")
-	own := strings.Replace(text, `LOCK_DIR="/root/tower-fleet/logs/locks"`, `LOCK_DIR="`+w.dir+`"`, 1)
-	if own == text {
-		w.Fatal("the script has no LOCK_DIR")
-	}
-	file := filepath.Join(w.TempDir(), "lock-manager.sh")
-	if err := os.WriteFile(file, []byte(own+cut("update_heartbeat() {", "\n}\n")), 0o600); err != nil {
-		w.Fatal(err)
-	}
-	return script{file}
-}
-
-// command runs shell commands after the script's definitions. Each command of the script writes
-// a line to steps, if that isn't nil.
-func (s script) command(steps *os.File, commands string) *exec.Cmd {
-	c := exec.Command("bash", "-c", `source "$0"; `+commands, s.file)
-	if steps != nil {
-		c.Args[2] = `source "$0"; set -T; trap 'echo >&3' DEBUG; ` + commands
-		c.ExtraFiles = []*os.File{steps}
-	}
-	c.Env = append(os.Environ(), "ACTOR=script")
-	return c
-}
-
-func (s script) run(commands string) (string, error) {
-	out, err := s.command(nil, commands).CombinedOutput()
-	return string(out), err
-}
-
-// outside is a world on the machine's clock.
-func outside(t *testing.T) *world {
-	return &world{T: t, dir: filepath.Join(t.TempDir(), "locks")}
-}
-
-// system is a backend on the machine's clock, without Settle unless opts have one.
-func (w *world) system(opts Options) *Backend {
-	w.Helper()
-	if opts.Settle == 0 {
-		opts.Settle = -1
-	}
-	if opts.Clock == nil {
-		opts.Clock = clock.System{}
-	}
-	return w.backend(opts)
-}
 
 // TestScriptSeesOurs: the script refuses our live lock, takes an old one of ours for stale,
 // doesn't release it, and takes the lock that we have released.
