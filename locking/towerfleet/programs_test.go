@@ -4,6 +4,7 @@ package towerfleet
 
 import (
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -88,5 +89,40 @@ func TestScriptHeartbeat(t *testing.T) {
 	}
 	if err := b.Release(t.Context(), h); err != nil || len(w.files()) > 0 {
 		t.Errorf("%v %q", err, w.files())
+	}
+}
+
+// TestMethods: both ways of section 4.2 to create a lock exclude us, and we exclude them.
+func TestMethods(t *testing.T) {
+	for name, text := range map[string]string{
+		"exclusive creation": section(t, "set -o noclobber\n", `echo "$lock_json" > "$lock_path"`+"\n"),
+		"rename from temp":   section(t, `temp_path="${lock_path}.${request_id}.tmp"`+"\n", "exit 1; }\n"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := outside(t)
+			b, s := w.system(Options{}), w.script()
+			method := "lock_json=$(create_lock_json n req_method deploy 1); lock_path=$LOCK_DIR/n.lock; request_id=req_method; " + text
+			if out, err := s.run(method); err != nil {
+				t.Fatalf("%s %v", out, err)
+			}
+			if held := w.refused(b, "n"); held.record.RequestID != "req_method" {
+				t.Errorf("%v", held)
+			}
+			if err := os.Remove(w.path("n.lock")); err != nil {
+				t.Fatal(err)
+			}
+			h := w.acquire(b, "n", 0)
+			ours := w.read("n.lock")
+			out, err := s.run(method)
+			if w.read("n.lock") != ours {
+				t.Errorf("it was replaced: %s %v", out, err)
+			}
+			if name == "exclusive creation" && err == nil {
+				t.Error("both have it")
+			}
+			if err := b.Release(t.Context(), h); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
