@@ -126,3 +126,36 @@ func TestMethods(t *testing.T) {
 		})
 	}
 }
+
+// TestScriptSlowerThanSettle: a script that has seen no lock, and that is suspended for longer
+// than Settle before it writes its temporary file, runs beside us if its mv succeeds without
+// moving. Our second heartbeat notices it.
+func TestScriptSlowerThanSettle(t *testing.T) {
+	for name, mv := range map[string]string{"installed": installedMv, "older": olderMv, "newer": newerMv} {
+		t.Run(name, func(t *testing.T) {
+			w := outside(t)
+			c := &turns{}
+			b := w.system(Options{Settle: time.Second, Clock: c})
+			theirs := w.step(w.script(), mv+"acquire_lock n req_script deploy 1")
+			theirs.to(suspended)
+			h := w.acquire(b, "n", 0)
+			both := theirs.end()
+			if both != (mv != newerMv) {
+				t.Errorf("both have it: %v", both)
+			}
+			first := b.Renew(t.Context(), h)
+			c.elapsed += Interval(h.TTL())
+			second := b.Renew(t.Context(), h)
+			if first != nil || errors.Is(second, locking.ErrLost) != both {
+				t.Errorf("%v, %v", first, second)
+			}
+			err := b.Release(t.Context(), h)
+			if errors.Is(err, locking.ErrLost) != both || len(w.files()) != map[bool]int{true: 1, false: 0}[both] {
+				t.Errorf("%v %q", err, w.files())
+			}
+		})
+	}
+}
+
+// suspended is a command of the script's acquisition between its look and its temporary file.
+const suspended = 15
