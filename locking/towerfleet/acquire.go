@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
@@ -232,7 +231,7 @@ func (b *Backend) confirm(ctx context.Context, h locking.Handle, rival *file) er
 	switch {
 	case rival.record == nil:
 		err = remove(b.path(name))
-	case strings.HasSuffix(rival.path, ".lock.heartbeat.tmp"): // its mv must find it
+	case rival.isHeartbeat(): // its mv must find it
 		_, err = b.replace(name, rival.data, func(f *file) bool { return b.mine(f, h) })
 	default:
 		if err = os.Rename(rival.path, b.path(name)); errors.Is(err, fs.ErrNotExist) {

@@ -67,6 +67,10 @@ type holding struct {
 	acquired, renewed time.Duration // of the clock's Elapsed
 	failures          int           // consecutive, of heartbeats
 	lost              bool
+	// rival is the temporary file of a request that believes it has the lock too, rivalSince
+	// when a heartbeat first saw that file.
+	rival      string
+	rivalSince time.Duration
 }
 
 // New returns the backend of a lock directory. It creates a missing one with mode 0700. It returns

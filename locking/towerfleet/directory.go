@@ -40,7 +40,7 @@ func (b *Backend) prepare() error {
 	if err != nil {
 		return fmt.Errorf("lock directory %s can't be opened: %w", b.dir, err)
 	}
-	defer f.Close()
+	defer unflock(f)
 	if _, err := tryFlock(f); err != nil {
 		return classed{fmt.Errorf("lock directory %s can't be locked by flock: put it on a local file system: %w",
 			b.dir, err), locking.ErrUnfit}
@@ -78,7 +78,7 @@ func (b *Backend) exclusive(ctx context.Context) (unlock func(), err error) {
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		ok, err := tryFlock(f)
 		if ok {
-			return func() { f.Close() }, nil // which unlocks it
+			return func() { unflock(f) }, nil
 		}
 		if err == nil && b.opts.Clock.Elapsed() < end {
 			err = clock.Sleep(ctx, b.opts.Clock, pause)

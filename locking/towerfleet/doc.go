@@ -36,8 +36,9 @@
 // What remains:
 //
 //   - A script that has seen no lock file, and writes its temporary file only after Settle has
-//     passed, runs beside us if its mv exits with 0. Two scripts run beside each other in
-//     the same way, without any Settle.
+//     passed, runs beside us if its mv exits with 0. Renew notices that file, gives the lock to
+//     the script once the file has been there for Settle, and returns locking.ErrLost. Two
+//     scripts run beside each other in the same way, without any Settle, and don't notice it.
 //   - A temporary file that a killed script left blocks the lock until the request in it is stale.
 //     One that can't be read blocks it for DefaultTTL after its last change.
 //     If a script ends before Settle passes and its mv moved nothing, its lock can stay as that of a

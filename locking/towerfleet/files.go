@@ -28,6 +28,9 @@ type file struct {
 	irregular bool
 }
 
+// isHeartbeat reports whether a file is what the script's mv is to put in the lock's place.
+func (f *file) isHeartbeat() bool { return strings.HasSuffix(f.path, ".lock.heartbeat.tmp") }
+
 // read returns the lock file of a name, or nil if there is none. A file that isn't a lock's is
 // no error but trouble: it is held.
 func read(path, name string) (*file, error) {

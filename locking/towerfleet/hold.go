@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"time"
 
 	"github.com/repolock/repolock/internal/text"
@@ -14,8 +16,9 @@ import (
 const heartbeatFailures = 3
 
 // Renew writes a heartbeat (section 5). It returns locking.ErrLost if another holder has the
-// lock, if the file is gone, or if the ttl has passed: another program can be stealing the lock
-// at that moment. After another error the caller goes on and renews again at the next interval.
+// lock, if the file is gone, if a script believes that it has the lock too, or if the ttl has
+// passed: another program can be stealing the lock at that moment. After another error the
+// caller goes on and renews again at the next interval.
 func (b *Backend) Renew(ctx context.Context, h locking.Handle) error {
 	state := b.holding(h)
 	if state == nil {
@@ -108,7 +111,49 @@ func (b *Backend) beat(ctx context.Context, h locking.Handle, state *holding) er
 	if b.left(h, state, now) <= 0 {
 		return lost(h, "no heartbeat was written within its ttl of "+h.TTL().String())
 	}
+	if err := b.beside(h, state); err != nil {
+		return err
+	}
 	return b.refresh(h, now)
+}
+
+// beside returns locking.ErrLost if a script believes that it has the lock too: its mv has moved
+// nothing, and its temporary file has remained for Settle. The script gets the lock.
+func (b *Backend) beside(h locking.Handle, state *holding) error {
+	if b.opts.Settle < 0 {
+		return nil // only repolocks share the directory
+	}
+	rivals, err := b.rivals(h.Key())
+	if err != nil {
+		return err
+	}
+	var rival *file
+	for _, f := range rivals {
+		if f.record != nil && !b.mine(f, h) && !f.isHeartbeat() {
+			rival = f
+			break
+		}
+	}
+	now := b.opts.Clock.Elapsed()
+	b.mu.Lock()
+	seen, since := state.rival, state.rivalSince
+	switch {
+	case rival == nil:
+		state.rival = ""
+	case rival.path != seen:
+		state.rival, state.rivalSince = rival.path, now
+	}
+	b.mu.Unlock()
+	if rival == nil || rival.path != seen || now-since < b.opts.Settle {
+		return nil
+	}
+	if err := os.Rename(rival.path, b.path(h.Key())); errors.Is(err, fs.ErrNotExist) {
+		return nil // the script has given up
+	} else if err != nil {
+		err = fmt.Errorf("%s remains beside it: %w", text.Escape(rival.path), err)
+		return errors.Join(lost(h, "request "+rival.record.RequestID+" believes that it has it"), err)
+	}
+	return lost(h, "request "+rival.record.RequestID+" believes that it has it, and has got it")
 }
 
 // refresh replaces the lock file of a handle by one with a new heartbeat.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -243,6 +244,36 @@ func TestFlock(t *testing.T) {
 			t.Errorf("%q", files)
 		}
 		time.AfterFunc(flockPatience/2, unlock)
+		w.acquire(b, "n", 0)
+	})
+}
+
+// TestFlockIsFreed: a copy of the directory's descriptor, as a process that is being started has
+// one, doesn't keep the flock.
+func TestFlockIsFreed(t *testing.T) {
+	in(t, func(w *world) {
+		b := w.backend(Options{})
+		unlock, err := b.exclusive(w.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		fds, err := filepath.Glob("/dev/fd/*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range fds {
+			fd, err := strconv.Atoi(filepath.Base(path))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if fd <= 2 {
+				continue
+			}
+			if dup, err := syscall.Dup(fd); err == nil { // Glob's own is closed
+				defer syscall.Close(dup)
+			}
+		}
+		unlock()
 		w.acquire(b, "n", 0)
 	})
 }

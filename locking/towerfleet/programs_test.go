@@ -5,81 +5,14 @@ package towerfleet
 import (
 	"errors"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/locking"
 )
 
 // These tests run the script of the document, section 10.2, with bash, jq and mv.
-
-// script is the document's script for a directory.
-type script struct{ file string }
-
-func (w *world) script() script {
-	w.Helper()
-	for _, program := range []string{"bash", "jq", "mv"} {
-		if _, err := exec.LookPath(program); err != nil {
-			w.Fatal(err)
-		}
-	}
-	cut := func(from, to string) string {
-		_, text, ok := strings.Cut(document(w), from)
-		text, _, ok2 := strings.Cut(text, to)
-		if !ok || !ok2 {
-			w.Fatalf("the document has no %s", from)
-		}
-		return from + text + to
-	}
-	text := cut("#!/bin/bash\n", "\nexport -f acquire_lock release_lock is_lock_stale\n")
-	own := strings.Replace(text, `LOCK_DIR="/root/tower-fleet/logs/locks"`, `LOCK_DIR="`+w.dir+`"`, 1)
-	if own == text {
-		w.Fatal("the script has no LOCK_DIR")
-	}
-	file := filepath.Join(w.TempDir(), "lock-manager.sh")
-	if err := os.WriteFile(file, []byte(own+cut("update_heartbeat() {", "\n}\n")), 0o600); err != nil {
-		w.Fatal(err)
-	}
-	return script{file}
-}
-
-// command runs shell commands after the script's definitions. Each command of the script writes
-// a line to steps, if that isn't nil.
-func (s script) command(steps *os.File, commands string) *exec.Cmd {
-	c := exec.Command("bash", "-c", `source "$0"; `+commands, s.file)
-	if steps != nil {
-		c.Args[2] = `source "$0"; set -T; trap 'echo >&3' DEBUG; ` + commands
-		c.ExtraFiles = []*os.File{steps}
-	}
-	c.Env = append(os.Environ(), "ACTOR=script")
-	return c
-}
-
-func (s script) run(commands string) (string, error) {
-	out, err := s.command(nil, commands).CombinedOutput()
-	return string(out), err
-}
-
-// outside is a world on the machine's clock.
-func outside(t *testing.T) *world {
-	return &world{T: t, dir: filepath.Join(t.TempDir(), "locks")}
-}
-
-// system is a backend on the machine's clock, without Settle unless opts have one.
-func (w *world) system(opts Options) *Backend {
-	w.Helper()
-	if opts.Settle == 0 {
-		opts.Settle = -1
-	}
-	if opts.Clock == nil {
-		opts.Clock = clock.System{}
-	}
-	return w.backend(opts)
-}
 
 // TestScriptSeesOurs: the script refuses our live lock, takes an old one of ours for stale,
 // doesn't release it, and takes the lock that we have released.
@@ -158,3 +91,71 @@ func TestScriptHeartbeat(t *testing.T) {
 		t.Errorf("%v %q", err, w.files())
 	}
 }
+
+// TestMethods: both ways of section 4.2 to create a lock exclude us, and we exclude them.
+func TestMethods(t *testing.T) {
+	for name, text := range map[string]string{
+		"exclusive creation": section(t, "set -o noclobber\n", `echo "$lock_json" > "$lock_path"`+"\n"),
+		"rename from temp":   section(t, `temp_path="${lock_path}.${request_id}.tmp"`+"\n", "exit 1; }\n"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := outside(t)
+			b, s := w.system(Options{}), w.script()
+			method := "lock_json=$(create_lock_json n req_method deploy 1); lock_path=$LOCK_DIR/n.lock; request_id=req_method; " + text
+			if out, err := s.run(method); err != nil {
+				t.Fatalf("%s %v", out, err)
+			}
+			if held := w.refused(b, "n"); held.record.RequestID != "req_method" {
+				t.Errorf("%v", held)
+			}
+			if err := os.Remove(w.path("n.lock")); err != nil {
+				t.Fatal(err)
+			}
+			h := w.acquire(b, "n", 0)
+			ours := w.read("n.lock")
+			out, err := s.run(method)
+			if w.read("n.lock") != ours {
+				t.Errorf("it was replaced: %s %v", out, err)
+			}
+			if name == "exclusive creation" && err == nil {
+				t.Error("both have it")
+			}
+			if err := b.Release(t.Context(), h); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestScriptSlowerThanSettle: a script that has seen no lock, and that is suspended for longer
+// than Settle before it writes its temporary file, runs beside us if its mv succeeds without
+// moving. Our second heartbeat notices it.
+func TestScriptSlowerThanSettle(t *testing.T) {
+	for name, mv := range map[string]string{"installed": installedMv, "older": olderMv, "newer": newerMv} {
+		t.Run(name, func(t *testing.T) {
+			w := outside(t)
+			c := &turns{}
+			b := w.system(Options{Settle: time.Second, Clock: c})
+			theirs := w.step(w.script(), mv+"acquire_lock n req_script deploy 1")
+			theirs.to(suspended)
+			h := w.acquire(b, "n", 0)
+			both := theirs.end()
+			if both != (mv != newerMv) {
+				t.Errorf("both have it: %v", both)
+			}
+			first := b.Renew(t.Context(), h)
+			c.elapsed += Interval(h.TTL())
+			second := b.Renew(t.Context(), h)
+			if first != nil || errors.Is(second, locking.ErrLost) != both {
+				t.Errorf("%v, %v", first, second)
+			}
+			err := b.Release(t.Context(), h)
+			if errors.Is(err, locking.ErrLost) != both || len(w.files()) != map[bool]int{true: 1, false: 0}[both] {
+				t.Errorf("%v %q", err, w.files())
+			}
+		})
+	}
+}
+
+// suspended is a command of the script's acquisition between its look and its temporary file.
+const suspended = 15

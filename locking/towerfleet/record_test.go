@@ -131,3 +131,18 @@ func TestStaleByHeartbeat(t *testing.T) {
 		}
 	})
 }
+
+// TestPID: a lock is live or stale by its heartbeat, whether a process of its pid runs or not.
+func TestPID(t *testing.T) {
+	in(t, func(w *world) {
+		b := w.backend(Options{})
+		for _, pid := range []string{fmt.Sprint(os.Getpid()), "1", "0", "-1", "2147483646", "4294967295"} {
+			for ago, stale := range map[time.Duration]bool{0: false, time.Hour: true} {
+				w.write("n.lock", strings.Replace(foreign("n", "req_1", time.Now().Add(-ago), 900), "12345,", pid+",", 1))
+				if held := w.refused(b, "n"); held.Stale != stale || held.Trouble != "" {
+					t.Errorf("pid %s, %s ago: %v", pid, ago, held)
+				}
+			}
+		}
+	})
+}

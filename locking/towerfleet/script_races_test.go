@@ -3,13 +3,11 @@
 package towerfleet
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
-	"io"
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,227 +15,275 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-// until is a clock whose waits end when a script has ended: so Settle is longer than the
-// script takes, on a machine of any speed.
-type until struct {
+// races is the number of each kind of race. Each is an order of the two sides' steps, which
+// the test enforces: no race depends on speed. The orders come from a seed.
+const races = 500
+
+// commands is about the number of commands of the script's acquisition, and calls that of our
+// looks at the clock from an acquisition to its release.
+const commands, calls = 30, 20
+
+// The kinds of mv -n that the script meets. A shell function stands in for those that aren't
+// installed.
+const (
+	// installedMv is that of this machine. GNU mv 8.30 to 9.1 replaces nothing, and succeeds.
+	installedMv = ""
+	// olderMv is that before 8.30: it looks, and then renames over what has appeared meanwhile.
+	olderMv = `mv() { [[ -e "$3" ]] && return; command mv -f "$2" "$3"; }; `
+	// newerMv is that of 9.2 to 9.4, which fails if -n has kept it from moving:
+	// https://bugs.gnu.org/62572.
+	newerMv = `mv() { command mv "$@" && [[ ! -e "$2" ]]; }; `
+)
+
+// turns is a clock that lets a test act at each of our looks at it, and in our waits.
+type turns struct {
 	clock.System
-	ended   <-chan struct{}
-	elapsed *atomic.Int64
+	elapsed time.Duration
+	behind  time.Duration // of the wall clock
+	calls   int
+	at      func(call int)
+	wait    func()
 }
 
-func (u until) Elapsed() time.Duration { return time.Duration(u.elapsed.Load()) }
+func (c *turns) look() {
+	c.calls++
+	if c.at != nil {
+		c.at(c.calls)
+	}
+}
 
-func (u until) After(d time.Duration) <-chan time.Time {
+func (c *turns) Now() time.Time {
+	c.look()
+	return time.Now().Add(-c.behind)
+}
+
+func (c *turns) Elapsed() time.Duration {
+	c.look()
+	return c.elapsed
+}
+
+func (c *turns) After(d time.Duration) <-chan time.Time {
+	if c.wait != nil {
+		c.wait()
+	}
+	c.elapsed += d
 	at := make(chan time.Time, 1)
-	go func() {
-		<-u.ended
-		u.elapsed.Add(int64(d))
-		at <- time.Now()
-	}()
+	at <- time.Now()
 	return at
 }
 
-// race starts a script, calls f when the script is at its nth command, and reports whether the
-// script succeeded. ended is closed when it ends.
-func (w *world) race(s script, commands string, nth int, f func(ended <-chan struct{})) bool {
-	w.Helper()
-	r, steps, err := os.Pipe()
-	if err != nil {
-		w.Fatal(err)
-	}
-	defer r.Close()
-	var out bytes.Buffer
-	c := s.command(steps, commands)
-	c.Stdout, c.Stderr = &out, &out
-	err = c.Start()
-	steps.Close()
-	if err != nil {
-		w.Fatal(err)
-	}
-	lines := bufio.NewReader(r)
-	for range nth {
-		if _, err := lines.ReadString('\n'); err != nil {
-			break // it has fewer
-		}
-	}
-	ended, waited := make(chan struct{}), make(chan error, 1)
-	go func() {
-		_, _ = io.Copy(io.Discard, lines)
-		waited <- c.Wait()
-		close(ended)
-	}()
-	f(ended)
-	<-ended
-	return <-waited == nil
-}
-
-// steps is more than the commands of the script's acquisition.
-const steps = 50
-
-// failingMv makes mv that of coreutils 9.2 to 9.4, which fails if -n has kept it from moving. Others
-// succeed: https://bugs.gnu.org/62572.
-const failingMv = `mv() { command mv "$@" && [[ ! -e "$2" ]]; }; `
-
-// TestScriptRaces: of a script and an acquirer that begins at any of the script's commands, never
-// both have the lock, and the one that believes that it has it can release it. Settle is
-// longer than the script takes.
+// TestScriptRaces: of a script and an acquirer, never both have the lock, in whichever order
+// their steps come, as long as Settle is longer than the script takes from its look to its mv. The
+// one that believes that it has the lock has it.
 func TestScriptRaces(t *testing.T) {
 	for _, c := range []struct {
 		name, mv string
-		rounds   int
-	}{{"installed mv", "", 500}, {"failing mv", failingMv, 200}} {
+		first    bool // the script begins before our first step
+	}{
+		{"script first, installed mv", installedMv, true}, {"ours first, installed mv", installedMv, false},
+		{"script first, older mv", olderMv, true}, {"ours first, older mv", olderMv, false},
+		{"script first, newer mv", newerMv, true}, {"ours first, newer mv", newerMv, false},
+	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := outside(t)
-			s, won := w.script(), map[string]int{}
-			for round := range c.rounds {
-				won[w.scriptRace(s, c.mv, round%steps)]++
+			t.Parallel()
+			rounds := races
+			if c.mv != installedMv {
+				rounds /= 2
+			}
+			w, r, won := outside(t), rand.New(rand.NewPCG(1, 1)), map[string]int{}
+			w.system(Options{})
+			s := w.script()
+			for round := range rounds {
+				p := plan{at: [2]int{1, 2 + r.IntN(5)}, to: [2]int{1 + r.IntN(commands), 1 + r.IntN(commands)}}
+				if !c.first {
+					p.at[0] = 2 + r.IntN(calls)
+					p.at[1] = p.at[0] + 1 + r.IntN(5)
+				}
+				won[w.meet(s, c.mv, p)]++
 				if files := w.files(); len(files) > 0 {
-					t.Fatalf("round %d: %q are left", round, files)
+					t.Fatalf("round %d, %+v: %q are left", round, p, files)
 				}
 			}
-			t.Logf("%d races, and who had the lock: %v", c.rounds, won)
+			t.Logf("%d races, both had the lock 0 times: %v", rounds, won)
 		})
 	}
 }
 
-// scriptRace is a race of the script and us. It returns who had the lock, and releases it.
-func (w *world) scriptRace(s script, mv string, nth int) string {
-	w.Helper()
-	var h locking.Handle
-	var ours bool
-	var b *Backend
-	theirs := w.race(s, mv+"acquire_lock n req_script deploy 1", nth, func(ended <-chan struct{}) {
-		b = w.system(Options{Clock: until{ended: ended, elapsed: new(atomic.Int64)}, Settle: time.Second})
-		var err error
-		if h, ours, err = b.TryLock(w.Context(), "n", time.Hour); err != nil {
-			w.Fatal(err)
+// plan is an order of steps: at our look at the clock at[i], the script goes on to its command
+// to[i]. It ends in our Settle if it began before our lock was there, and otherwise after that.
+type plan struct{ at, to [2]int }
+
+// meet is a race of the script and us. It returns who had the lock, and removes that.
+func (w *world) meet(s script, mv string, p plan) string {
+	var theirs *stepped
+	early := false
+	c := &turns{}
+	c.at = func(call int) {
+		for i, at := range p.at {
+			if call != at {
+				continue
+			}
+			if theirs == nil {
+				_, err := os.Lstat(w.path("n.lock"))
+				early = err != nil
+				theirs = w.step(s, mv+"acquire_lock n req_script deploy 1")
+			}
+			theirs.to(p.to[i])
 		}
-	})
-	switch {
-	case ours && theirs:
-		w.Fatalf("both have it: %q", w.files())
-	case ours:
-		if err := b.Release(w.Context(), h); err != nil {
-			w.Fatal(err)
-		}
-		return "ours"
-	case theirs:
-		if out, err := s.run("release_lock n req_script"); err != nil || strings.Contains(out, "WARN") {
-			w.Fatalf("the script's lock: %s %v", out, err)
-		}
-		return "script"
 	}
-	return "none"
+	c.wait = func() {
+		if early {
+			theirs.end()
+		}
+	}
+	b := w.system(Options{Clock: c, Settle: time.Second, Audit: func(any) {}})
+	h, ours, err := b.TryLock(w.Context(), "n", time.Hour)
+	if err != nil {
+		w.Fatalf("%+v: %v", p, err)
+	}
+	if ours {
+		w.hold(b, h, theirs, p)
+	}
+	switch {
+	case theirs == nil || !theirs.end():
+		if ours {
+			return "ours"
+		}
+		return "none"
+	case !strings.Contains(w.read("n.lock"), "req_script"):
+		w.Fatalf("%+v: the script has the lock, and not its file: %s", p, w.read("n.lock"))
+	}
+	if err := os.Remove(w.path("n.lock")); err != nil {
+		w.Fatal(err)
+	}
+	if ours {
+		return "ours, then the script"
+	}
+	return "script"
 }
 
-// oldMv is the mv -n of coreutils before 8.30: it looks, and then renames over what has appeared
-// meanwhile. This one waits until something has.
-const oldMv = `mv() { [[ -e "$3" ]] && return; echo looked >&3; until [[ -e "$3" ]]; do :; done; command mv -f "$2" "$3"; }; `
-
-// TestOldMv: a script whose mv has looked before our lock appears replaces it, and we don't
-// acquire it.
-func TestOldMv(t *testing.T) {
-	w := outside(t)
-	s := w.script()
-	r, steps, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
+// hold renews and releases our lock. A script that has begun before the release must fail; one
+// that begins meanwhile ends after it.
+func (w *world) hold(b *Backend, h locking.Handle, theirs *stepped, p plan) {
+	if err := b.Renew(w.Context(), h); err != nil {
+		w.Fatalf("%+v: %v", p, err)
 	}
-	defer r.Close()
-	c, ended := s.command(steps, oldMv+"acquire_lock n req_script deploy 1"), make(chan struct{})
-	failed := make(chan error, 1)
-	hook(t, &link, func(temp, path string) error { // between our look and our link
-		err := c.Start()
-		steps.Close()
-		if err != nil {
-			return err
-		}
-		lines := bufio.NewReader(r)
-		for line := ""; line != "looked\n"; {
-			if line, err = lines.ReadString('\n'); err != nil {
-				return err
-			}
-		}
-		go func() {
-			_, _ = io.Copy(io.Discard, lines)
-			failed <- c.Wait()
-			close(ended)
-		}()
-		return os.Link(temp, path)
-	})
-	b := w.system(Options{Clock: until{ended: ended, elapsed: new(atomic.Int64)}, Settle: time.Second})
-	if held := w.refused(b, "n"); held.record.RequestID != "req_script" || !strings.Contains(w.read("n.lock"), "req_script") {
-		t.Errorf("%v", held)
+	if theirs != nil && theirs.end() {
+		w.Fatalf("%+v: both have it: %q", p, w.files())
 	}
-	if err := <-failed; err != nil {
-		t.Error(err)
+	if err := b.Release(w.Context(), h); err != nil {
+		w.Fatalf("%+v: %v", p, err)
 	}
 }
 
 // TestScriptsAlone logs how often two of the script both have the lock.
 func TestScriptsAlone(t *testing.T) {
-	w := outside(t)
+	t.Parallel()
+	w, r, both := outside(t), rand.New(rand.NewPCG(1, 2)), 0
 	w.system(Options{})
 	s := w.script()
-	both := 0
-	for round := range steps {
-		var second bool
-		first := w.race(s, "acquire_lock n req_1 deploy 1", round, func(<-chan struct{}) {
-			_, err := s.run("acquire_lock n req_2 deploy 1")
-			second = err == nil
-		})
-		if first && second {
+	for range races {
+		one := w.step(s, "acquire_lock n req_1 deploy 1")
+		one.to(1 + r.IntN(commands))
+		two := w.step(s, "acquire_lock n req_2 deploy 1")
+		two.to(1 + r.IntN(commands))
+		one.to(1 + r.IntN(commands))
+		if two.end() && one.end() {
 			both++
 		}
+		one.end()
 		for _, name := range w.files() {
 			if err := os.Remove(w.path(name)); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	t.Logf("%d races of two scripts: both %d times", steps, both)
+	t.Logf("%d races of two scripts: both had the lock %d times", races, both)
 }
 
 // TestHeartbeatRacesScriptsSteal: a script that steals by section 6.3 has the lock
-// afterwards, however our heartbeats come between. Our clock is an hour late, so that our lock is
-// live for us and stale for the script.
+// afterwards, in whichever order our heartbeats come between. Our clock is an hour behind, so that
+// our lock is live for us and stale for the script.
 func TestHeartbeatRacesScriptsSteal(t *testing.T) {
-	w := outside(t)
-	s := w.script()
-	var lost int
-	for round := range 100 {
-		b := w.system(Options{Clock: late{}})
+	t.Parallel()
+	w, r := outside(t), rand.New(rand.NewPCG(1, 3))
+	w.system(Options{})
+	s, seen := w.script(), map[string]int{}
+	for round := range races {
+		c := &turns{behind: time.Hour}
+		b := w.system(Options{Clock: c})
 		h := w.acquire(b, "n", 0)
-		theirs := w.race(s, `is_lock_stale $LOCK_DIR/n.lock && rm $LOCK_DIR/n.lock && acquire_lock n req_thief deploy 1`, round%steps, func(ended <-chan struct{}) {
-			for beating := true; beating; {
-				select {
-				case <-ended:
-					beating = false
-				default:
-				}
-				if err := b.Renew(t.Context(), h); err != nil {
-					if !errors.Is(err, locking.ErrLost) {
-						t.Fatal(err)
-					}
-					lost++
-					break
-				}
+		steal := "rm $LOCK_DIR/n.lock && acquire_lock n req_thief deploy 1"
+		if round%10 == 0 { // it takes as long as the rest
+			steal = "is_lock_stale $LOCK_DIR/n.lock && " + steal
+		}
+		theirs := w.step(s, steal)
+		c.calls, c.at = 0, func(call int) {
+			if call%3 == round%3 {
+				theirs.to(theirs.at + 1 + r.IntN(8))
 			}
-		})
-		if text := w.read("n.lock"); !theirs || !strings.Contains(text, "req_thief") {
-			t.Fatalf("round %d: the thief succeeded: %v: %s", round, theirs, text)
 		}
-		if err := b.Release(t.Context(), h); !errors.Is(err, locking.ErrLost) {
-			t.Fatal(err)
+		beats := 0
+		for err := error(nil); err == nil && !theirs.ended; beats++ {
+			if err = b.Renew(t.Context(), h); err != nil && !errors.Is(err, locking.ErrLost) {
+				t.Fatal(err)
+			}
 		}
+		c.at = nil
+		if text := ""; !theirs.end() {
+			t.Fatalf("round %d: the thief has failed", round)
+		} else if text = w.read("n.lock"); !strings.Contains(text, "req_thief") {
+			t.Fatalf("round %d: the thief has lost the lock: %s", round, text)
+		}
+		for what, err := range map[string]error{"renew": b.Renew(t.Context(), h), "release": b.Release(t.Context(), h)} {
+			if !errors.Is(err, locking.ErrLost) {
+				t.Fatalf("round %d: %s: %v", round, what, err)
+			}
+		}
+		seen[fmt.Sprintf("lost at heartbeat %d", beats)]++
 		if files := w.files(); len(files) != 1 || os.Remove(w.path("n.lock")) != nil {
 			t.Fatalf("round %d: %q", round, files)
 		}
 	}
-	t.Logf("%d heartbeats saw the loss", lost)
+	t.Logf("%d steals, the thief had the lock each time: %v", races, seen)
 }
 
-// late is a clock an hour behind.
-type late struct{ clock.System }
-
-func (late) Now() time.Time { return time.Now().Add(-time.Hour) }
+// TestStealRacesScriptsHeartbeat: a script that was suspended beyond its ttl writes a heartbeat
+// while we steal its lock, in whichever order. Either the script has its lock again and we are
+// refused, or we have the lock and keep it.
+func TestStealRacesScriptsHeartbeat(t *testing.T) {
+	t.Parallel()
+	w, r, won := outside(t), rand.New(rand.NewPCG(1, 4)), map[string]int{}
+	w.system(Options{})
+	s := w.script()
+	for round := range races {
+		w.write("n.lock", foreign("n", "req_script", time.Now().Add(-time.Hour), 900))
+		theirs, c := w.step(s, "update_heartbeat $LOCK_DIR/n.lock"), &turns{}
+		first, second := 2+r.IntN(4), 2+r.IntN(8)
+		c.at = func(call int) {
+			if call == 1 || call == first || call == first+second {
+				theirs.to(r.IntN(10))
+			}
+		}
+		b := w.system(Options{Clock: c, Settle: time.Second, Force: true, Audit: func(any) {}})
+		h, ours, err := b.TryLock(t.Context(), "n", time.Hour)
+		if err != nil || !theirs.end() {
+			t.Fatalf("round %d: %v, the script %v", round, err, theirs.err)
+		}
+		text := w.read("n.lock")
+		f, err := parse([]byte(text), "n")
+		if ours {
+			err = errors.Join(err, b.Renew(t.Context(), h), b.Release(t.Context(), h))
+		}
+		switch {
+		case err != nil:
+			t.Fatalf("round %d: %v: %s", round, err, text)
+		case !ours && (f.RequestID != "req_script" || f.stale(time.Now())):
+			t.Fatalf("round %d: refused, and the script's lock is %s", round, text)
+		case !ours && os.Remove(w.path("n.lock")) != nil, len(w.files()) > 0:
+			t.Fatalf("round %d: %q", round, w.files())
+		}
+		won[map[bool]string{true: "ours", false: "script"}[ours]]++
+	}
+	t.Logf("%d steals beside a heartbeat, both had the lock 0 times: %v", races, won)
+}

@@ -16,6 +16,8 @@ func owner(os.FileInfo) (uid int, known bool) { return 0, false }
 
 func readOnly(error) bool { return false }
 
+func unflock(f *os.File) { f.Close() }
+
 const noFollow = 0
 
 func errno(error) (name, message string) { return "", "" }

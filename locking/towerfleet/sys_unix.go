@@ -25,6 +25,13 @@ func tryFlock(f *os.File) (bool, error) {
 	}
 }
 
+// unflock frees the flock of an open file and closes it. A close alone doesn't free it while a
+// process that this one is starting still has the file.
+func unflock(f *os.File) {
+	_ = unix.Flock(int(f.Fd()), unix.LOCK_UN)
+	f.Close()
+}
+
 // owner returns the uid of a file's owner.
 func owner(info os.FileInfo) (uid int, known bool) {
 	stat, ok := info.Sys().(*syscall.Stat_t)
