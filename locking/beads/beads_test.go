@@ -50,7 +50,8 @@ func TestConformanceInRealTime(t *testing.T) {
 }
 
 // TestStale: a lock is stale if its host is this one without regard to case and its process
-// doesn't exist. Every other lock is held, and stays as it is.
+// doesn't exist here, even if it runs in another pid namespace with the same hostname. Every other
+// lock is held, and stays as it is.
 func TestStale(t *testing.T) {
 	dead := ended(t)
 	host, _ := os.Hostname()

@@ -51,6 +51,7 @@ func TestResumeRefuses(t *testing.T) {
 		"overwritten and back": func(_ *testing.T, path, body string) error {
 			return errors.Join(os.WriteFile(path, []byte("x"), 0o644), os.WriteFile(path, []byte(body), 0o644))
 		},
+		"its mode changed": func(_ *testing.T, path, _ string) error { return os.Chmod(path, 0o600) },
 		"back with its time": func(t *testing.T, path, body string) error {
 			was, err := os.Stat(path)
 			if err != nil {
