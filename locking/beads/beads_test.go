@@ -105,7 +105,8 @@ func TestFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	host, _ := os.Hostname()
-	if len(got) != 5 || got["holder"] != "nightly" || got["version"] != "1.2" || got["pid"] != float64(pid) || got["hostname"] != host {
+	if len(got) != 5 || got["holder"] != "nightly" || got["version"] != "1.2" ||
+		got["pid"] != float64(pid) || got["hostname"] != host {
 		t.Errorf("%v", got)
 	}
 	if skip, holder, err := (beadsdaemon.Daemon{}).ShouldSkipDatabase(dir); !skip || holder != "nightly" || err != nil {
@@ -160,7 +161,8 @@ func TestNew(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "")
 	for _, path := range []string{filepath.Join(dir, "none"), filepath.Join(dir, beads.Key)} {
-		if _, err := beads.New(path, beads.Options{}); !errors.Is(err, locking.ErrUnfit) || !strings.Contains(err.Error(), path) {
+		_, err := beads.New(path, beads.Options{})
+		if !errors.Is(err, locking.ErrUnfit) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}

@@ -70,7 +70,8 @@ func TestOpen(t *testing.T) {
 		}
 		return target
 	}
-	if b, err := beads.Open(parse("beads:"+dir), beads.Options{}); b != nil || err == nil || !strings.Contains(err.Error(), filepath.Join(dir, ".beads")) {
+	b, err := beads.Open(parse("beads:"+dir), beads.Options{})
+	if b != nil || err == nil || !strings.Contains(err.Error(), filepath.Join(dir, ".beads")) {
 		t.Errorf("none is there: %v", err)
 	}
 	if b, err := beads.Open(beads.Target{}, beads.Options{}); b != nil || err == nil {
