@@ -48,7 +48,8 @@ func (b *Backend) TryLock(ctx context.Context, key string, ttl time.Duration) (h
 			return h, false, fmt.Errorf("the lock %s was removed again, nothing is held: %w", b.path, err)
 		}
 	}
-	return h, false, fmt.Errorf("another program removes %s each time that it is created, nothing is held: end that program", b.path)
+	return h, false, fmt.Errorf("another program removes %s each time that it is created, nothing is held: end that program",
+		b.path)
 }
 
 // create creates the lock file. It returns nil if another holder has the lock.

@@ -72,7 +72,8 @@ func New(dir string, opts Options) (*Backend, error) {
 	}
 	host, err := os.Hostname()
 	if err != nil || host == "" {
-		return nil, fmt.Errorf("%w: the hostname of this machine, which the lock in %s must have, is unknown: %v", locking.ErrUnfit, dir, err)
+		return nil, fmt.Errorf("%w: the hostname of this machine, which the lock in %s must have, is unknown: %v",
+			locking.ErrUnfit, dir, err)
 	}
 	opts.Holder = cmp.Or(opts.Holder, "repolock")
 	opts.PID = cmp.Or(opts.PID, os.Getpid())

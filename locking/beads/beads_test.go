@@ -50,7 +50,8 @@ func TestConformanceInRealTime(t *testing.T) {
 }
 
 // TestStale: a lock is stale if its host is this one without regard to case and its process
-// doesn't exist. Every other lock is held, and stays as it is.
+// doesn't exist here, even if it runs in another pid namespace with the same hostname. Every other
+// lock is held, and stays as it is.
 func TestStale(t *testing.T) {
 	dead := ended(t)
 	host, _ := os.Hostname()
@@ -104,7 +105,8 @@ func TestFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	host, _ := os.Hostname()
-	if len(got) != 5 || got["holder"] != "nightly" || got["version"] != "1.2" || got["pid"] != float64(pid) || got["hostname"] != host {
+	if len(got) != 5 || got["holder"] != "nightly" || got["version"] != "1.2" ||
+		got["pid"] != float64(pid) || got["hostname"] != host {
 		t.Errorf("%v", got)
 	}
 	if skip, holder, err := (beadsdaemon.Daemon{}).ShouldSkipDatabase(dir); !skip || holder != "nightly" || err != nil {
@@ -159,7 +161,8 @@ func TestNew(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "")
 	for _, path := range []string{filepath.Join(dir, "none"), filepath.Join(dir, beads.Key)} {
-		if _, err := beads.New(path, beads.Options{}); !errors.Is(err, locking.ErrUnfit) || !strings.Contains(err.Error(), path) {
+		_, err := beads.New(path, beads.Options{})
+		if !errors.Is(err, locking.ErrUnfit) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}

@@ -26,7 +26,8 @@ func (b *Backend) Cleanup(ctx context.Context) error {
 	}
 	for _, e := range entries {
 		info, err := e.Info()
-		if err != nil || !info.Mode().IsRegular() || !isTemp(e.Name()) || b.opts.Clock.Now().Sub(info.ModTime()) < 24*time.Hour {
+		if err != nil || !info.Mode().IsRegular() || !isTemp(e.Name()) ||
+			b.opts.Clock.Now().Sub(info.ModTime()) < 24*time.Hour {
 			continue
 		}
 		if err := os.Remove(filepath.Join(b.dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {

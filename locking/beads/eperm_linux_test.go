@@ -76,7 +76,8 @@ func open(t *testing.T, dir string, mode os.FileMode) {
 // refusal checks an error of a user that has no permission.
 func refusal(t *testing.T, what, path string, err error) {
 	t.Helper()
-	if !errors.Is(err, locking.ErrPermission) || !strings.Contains(err.Error(), path) || strings.Contains(err.Error(), "\n") {
+	if !errors.Is(err, locking.ErrPermission) || !strings.Contains(err.Error(), path) ||
+		strings.Contains(err.Error(), "\n") {
 		t.Errorf("%s: %v, want ErrPermission", what, err)
 	}
 }

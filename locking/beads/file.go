@@ -139,7 +139,8 @@ func putBack(aside, path string) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("the lock %s of another program was moved to %s, and can't be put back, so that program must end: %w", path, aside, err)
+		return fmt.Errorf("the lock %s of another program was moved to %s, and can't be put back, so that program must end: %w",
+			path, aside, err)
 	}
 	return os.Remove(aside)
 }

@@ -35,7 +35,8 @@ func (b *Backend) flock(ctx context.Context) (unlock func(), exclusive bool, err
 		}
 		if b.opts.Clock.Elapsed() >= limit {
 			dir.Close()
-			return nil, false, fmt.Errorf("another process holds the flock on %s for more than %v, nothing was done: end it", b.dir, flockLimit)
+			return nil, false, fmt.Errorf("another process holds the flock on %s for more than %v, nothing was done: end it",
+				b.dir, flockLimit)
 		}
 		select {
 		case <-ctx.Done():

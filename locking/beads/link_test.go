@@ -60,7 +60,8 @@ func TestStuckFlock(t *testing.T) {
 			t.Fatal(ok, err)
 		}
 		stuck.Store(true)
-		if err := b.Release(t.Context(), h); err == nil || errors.Is(err, locking.ErrLost) || !strings.Contains(err.Error(), "flock") {
+		err = b.Release(t.Context(), h)
+		if err == nil || errors.Is(err, locking.ErrLost) || !strings.Contains(err.Error(), "flock") {
 			t.Errorf("release: %v", err)
 		}
 		stuck.Store(false)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/repolock/repolock/internal/test/beadsdaemon"
 	"github.com/repolock/repolock/locking/beads"
@@ -48,9 +49,9 @@ var malformed = []struct{ body, trouble string }{
 	{`{"holder": "x", "pid": DEAD, "started_at": "TIME"}`, "it has no hostname"},
 	{`{"holder": "x", "pid": DEAD, "hostname": {}, "started_at": "TIME"}`, "its hostname is a JSON object"},
 	{`{"holder": "x", "pid": DEAD, "hostname": "HOST"}`, "it has no started_at"},
-	{`{"holder": "x", "pid": DEAD, "hostname": "HOST", "started_at": "yesterday"}`, "its started_at is no time of RFC 3339"},
-	{`{"holder": "x", "pid": DEAD, "hostname": "HOST", "started_at": "a\nb"}`, "its started_at is no time of RFC 3339"},
-	{`{"holder": "x", "pid": DEAD, "hostname": "HOST", "started_at": 1761393600}`, "its started_at is no time of RFC 3339"},
+	{`{"holder": "x", "pid": DEAD, "hostname": "HOST", "started_at": "yesterday"}`, "its started_at is no time"},
+	{`{"holder": "x", "pid": DEAD, "hostname": "HOST", "started_at": "a\nb"}`, "its started_at is no time"},
+	{`{"holder": "x", "pid": DEAD, "hostname": "HOST", "started_at": 1761393600}`, "its started_at is no time"},
 	{`{"holder": "x", "pid": DEAD, "hostname": "HOST", "started_at": "0001-01-01T00:00:00Z"}`, "it has no started_at"},
 	{strings.Repeat("[", 1<<15), "exceeded max depth"},
 	{strings.Repeat(" ", 1<<17), "it is larger than 65536 bytes"},
@@ -80,7 +81,7 @@ func TestMalformedIsHeld(t *testing.T) {
 			}
 			path := filepath.Join(dir, beads.Key)
 			if about, ok := strings.CutPrefix(seen.Trouble, path+": "); !ok || !strings.Contains(about, c.trouble) ||
-				strings.ContainsAny(about, "\n\x00\xff") || len(about) > 250 {
+				strings.ContainsAny(about, "\n\x00") || !utf8.ValidString(about) || len(about) > 250 {
 				t.Errorf("the trouble: %q, want %q", seen.Trouble, c.trouble)
 			}
 			if ok, err := b.Break(t.Context(), seen, true); ok || err != nil {

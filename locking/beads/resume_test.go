@@ -51,12 +51,14 @@ func TestResumeRefuses(t *testing.T) {
 		"overwritten and back": func(_ *testing.T, path, body string) error {
 			return errors.Join(os.WriteFile(path, []byte("x"), 0o644), os.WriteFile(path, []byte(body), 0o644))
 		},
+		"its mode changed": func(_ *testing.T, path, _ string) error { return os.Chmod(path, 0o600) },
 		"back with its time": func(t *testing.T, path, body string) error {
 			was, err := os.Stat(path)
 			if err != nil {
 				return err
 			}
-			return errors.Join(os.WriteFile(path, []byte("x"), 0o644), os.WriteFile(path, []byte(body), 0o644), os.Chtimes(path, was.ModTime(), was.ModTime()))
+			return errors.Join(os.WriteFile(path, []byte("x"), 0o644), os.WriteFile(path, []byte(body), 0o644),
+				os.Chtimes(path, was.ModTime(), was.ModTime()))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -139,7 +141,9 @@ func tick(t *testing.T, path string) {
 // lock is lost, and Release removes it.
 func TestNamedProcessEnds(t *testing.T) {
 	dir := t.TempDir()
-	if _, ok, err := client(t, dir, beads.Options{PID: ended(t)}).TryLock(t.Context(), beads.Key, ttl); ok || err == nil {
+	created := &beads.Leap{Until: func() { t.Error("a lock was created") }}
+	b := client(t, dir, beads.Options{PID: ended(t), Clock: created})
+	if _, ok, err := b.TryLock(t.Context(), beads.Key, ttl); ok || err == nil {
 		t.Errorf("acquired %v, %v", ok, err)
 	}
 	cmd := exec.Command("cat")
@@ -151,7 +155,7 @@ func TestNamedProcessEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	end := func() { stdin.Close(); _ = cmd.Wait() }
-	b := client(t, dir, beads.Options{PID: cmd.Process.Pid})
+	b = client(t, dir, beads.Options{PID: cmd.Process.Pid})
 	h := acquire(t, b)
 	if err := b.Renew(t.Context(), h); err != nil {
 		t.Errorf("renew: %v", err)
@@ -177,7 +181,8 @@ func TestNamedProcessEndsMeanwhile(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	b := client(t, dir, beads.Options{PID: cmd.Process.Pid, Clock: &beads.Leap{Until: func() { stdin.Close(); _ = cmd.Wait() }}})
+	end := func() { stdin.Close(); _ = cmd.Wait() }
+	b := client(t, dir, beads.Options{PID: cmd.Process.Pid, Clock: &beads.Leap{Until: end}})
 	if _, ok, err := b.TryLock(t.Context(), beads.Key, ttl); ok || err == nil {
 		t.Errorf("acquired %v, %v", ok, err)
 	}

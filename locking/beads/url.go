@@ -37,7 +37,8 @@ func Parse(raw string) (Target, error) {
 		return Target{}, invalid("the working directory is unknown: %v", err)
 	}
 	if i := strings.IndexAny(dir, "?#"); i >= 0 {
-		return Target{}, invalid("it has no query or fragment, and a directory with %q in its name can't be named: use a symbolic link", dir[i:i+1])
+		return Target{}, invalid("it has no query or fragment; to a directory with %q in its name, use a symbolic link",
+			dir[i:i+1])
 	}
 	if !utf8.ValidString(dir) || strings.ContainsFunc(dir, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return Target{}, invalid("the name of its directory isn't printable: use a symbolic link")

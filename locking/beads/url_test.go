@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/repolock/repolock/locking/beads"
 )
@@ -49,7 +50,8 @@ func TestParse(t *testing.T) {
 		"beads:a\nb", "beads:a\x00b", "beads:\x1b[31m", "beads:\xff", "beads:a\u202eb", " beads:x",
 	} {
 		target, err := beads.Parse(raw)
-		if err == nil || target != (beads.Target{}) || strings.ContainsAny(err.Error(), "\n\x00\x1b\xff") {
+		if err == nil || target != (beads.Target{}) || strings.ContainsAny(err.Error(), "\n\x00\x1b") ||
+			!utf8.ValidString(err.Error()) {
 			t.Errorf("%q: %+v, %v", raw, target, err)
 		}
 	}
@@ -70,7 +72,8 @@ func TestOpen(t *testing.T) {
 		}
 		return target
 	}
-	if b, err := beads.Open(parse("beads:"+dir), beads.Options{}); b != nil || err == nil || !strings.Contains(err.Error(), filepath.Join(dir, ".beads")) {
+	b, err := beads.Open(parse("beads:"+dir), beads.Options{})
+	if b != nil || err == nil || !strings.Contains(err.Error(), filepath.Join(dir, ".beads")) {
 		t.Errorf("none is there: %v", err)
 	}
 	if b, err := beads.Open(beads.Target{}, beads.Options{}); b != nil || err == nil {
