@@ -83,14 +83,40 @@ func TestSilenceAfterSET(t *testing.T) {
 	for _, limit := range []func(*testing.T) context.Context{soon, canceledSoon} {
 		lost := p.losing("BEXT:LOCK:K", swallow)
 		_, ok, err := b.TryLock(limit(t), "k", ttl)
-		if ok || err == nil || errors.Is(err, locking.ErrUnreachable) || !strings.Contains(err.Error(),
-			"nothing is held") || !lost() {
+		if ok || err == nil || errors.Is(err, locking.ErrUnreachable) || !lost() ||
+			!strings.HasSuffix(err.Error(), "nothing is held") {
 			t.Errorf("acquired %v, %v", ok, err)
 		}
 		if err := other.Release(t.Context(), acquire(t, other, "k", ttl)); err != nil {
 			t.Error(err)
 		}
 	}
+}
+
+// TestDetainedSET: if SET is answered after the context has ended, the lock is taken down after
+// that, and not before.
+func TestDetainedSET(t *testing.T) {
+	s := redistest.New(t)
+	p := newLossy(t, s.Addr())
+	b, other := client(t, p.address), client(t, s.Addr())
+	b.SetTakedownLimit(10 * time.Minute)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	p.losing("BEXT:LOCK:K", detained)
+	returned := make(chan error)
+	go func() {
+		_, _, err := b.TryLock(ctx, "k", ttl)
+		returned <- err
+	}()
+	<-p.detained
+	cancel()
+	time.Sleep(200 * time.Millisecond) // in which a takedown could overtake
+	close(p.free)
+	if err := <-returned; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	<-p.answered
+	acquire(t, other, "k", ttl)
 }
 
 // canceledSoon has no deadline, which is all that go-redis looks at.

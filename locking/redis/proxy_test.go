@@ -16,6 +16,8 @@ type lossy struct {
 	mu    sync.Mutex
 	lose  func(request []byte) loss
 	conns map[net.Conn]bool
+
+	detained, free, answered chan struct{} // of the request that is detained
 }
 
 // loss is what happens to the answer to a request. The server executes the request, unless the
@@ -23,10 +25,11 @@ type lossy struct {
 type loss int
 
 const (
-	none    loss = iota
-	swallow      // the answer doesn't come
-	closed       // the connection is closed instead
-	dropped      // the request is lost, and the connection is closed
+	none     loss = iota
+	swallow       // the answer doesn't come
+	closed        // the connection is closed instead
+	dropped       // the request is lost, and the connection is closed
+	detained      // the request is executed after free is closed
 )
 
 func newLossy(t *testing.T, server string) *lossy {
@@ -35,7 +38,8 @@ func newLossy(t *testing.T, server string) *lossy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &lossy{address: l.Addr().String(), conns: make(map[net.Conn]bool)}
+	p := &lossy{address: l.Addr().String(), conns: make(map[net.Conn]bool),
+		detained: make(chan struct{}), free: make(chan struct{}), answered: make(chan struct{})}
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		for {
@@ -118,13 +122,20 @@ func (p *lossy) forward(client, upstream net.Conn) {
 			return
 		}
 		how := p.decide(request[:n])
-		if how == dropped {
+		switch how {
+		case dropped:
 			return
+		case detained:
+			close(p.detained)
+			<-p.free
 		}
 		if _, err := upstream.Write(request[:n]); err != nil {
 			return
 		}
 		m, err := upstream.Read(answer)
+		if how == detained {
+			close(p.answered)
+		}
 		switch {
 		case err != nil, how == closed:
 			return

@@ -125,13 +125,18 @@ func (b *Backend) takedown(ctx context.Context, h locking.Handle, set *call, hea
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.takedownLimit)
 	defer cancel()
 	if set != nil { // lest the takedown overtake it
-		short, cancel := context.WithTimeout(ctx, takedownLimit/4)
+		short, cancel := context.WithTimeout(ctx, b.takedownLimit/4)
 		_ = set.wait(short)
 		cancel()
 	}
-	left := "nothing is held"
-	if _, err := b.release(ctx, h); err != nil {
+	var left string
+	switch code, err := b.release(ctx, h); {
+	case err != nil:
 		left = fmt.Sprintf("if the server has executed SET, the lock is held until its ttl of %v is over", h.TTL())
+	case code == done:
+		left = "nothing is held"
+	default:
+		left = fmt.Sprintf("nothing is held now; if the server executes SET later, the lock is held for %v", h.TTL())
 	}
 	return b.failWith(left, heard, cause, "lock %q wasn't acquired", h.Key())
 }
