@@ -19,7 +19,8 @@ const holdsSQL = "select pg_backend_pid(), exists (select from pg_locks where pi
 // isLock is true of the rows of pg_locks for the lock of hash $1 in this database. The hash is
 // shown in two halves.
 const isLock = "locktype = 'advisory' and objsubid = 1 and classid::bigint = $1::bigint >> 32 & 4294967295 and " +
-	"objid::bigint = $1::bigint & 4294967295 and database = (select oid from pg_database where datname = current_database())"
+	"objid::bigint = $1::bigint & 4294967295 and " +
+	"database = (select oid from pg_database where datname = current_database())"
 
 // TryLock acquires the lock of a key, in a session of its own. The key is UTF-8 without NUL, of
 // 1 to 512 bytes. If ctx ends while the lock might have been granted, TryLock waits up to a
@@ -99,7 +100,8 @@ func (b *Backend) grant(ctx context.Context, c *conn, key string, ttl time.Durat
 	}
 	row, err := c.query(ctx, lockSQL, key)
 	if err != nil {
-		return "", b.failed(ctx, "it isn't known whether the lock was granted; the connection was closed, which frees it", err, true)
+		return "", b.failed(ctx, "it isn't known whether the lock was granted; "+
+			"the connection was closed, which frees it", err, true)
 	}
 	if row[1] != "t" {
 		return "", nil
@@ -110,8 +112,9 @@ func (b *Backend) grant(ctx context.Context, c *conn, key string, ttl time.Durat
 		return "", b.failed(ctx, "the lock can't be verified", err, true)
 	case !held || pid != c.session:
 		left := c.takeDown(ctx, row[0], row[2])
-		return "", b.unfit("it granted the lock to session %s, and session %d doesn't have it%s: a pooler is in between that doesn't keep sessions, "+
-			"or the server keeps no advisory locks: connect to PostgreSQL itself", row[2], pid, left)
+		return "", b.unfit("it granted the lock to session %s, and session %d doesn't have it%s: "+
+			"a pooler is in between that doesn't keep sessions, or the server keeps no advisory locks: "+
+			"connect to PostgreSQL itself", row[2], pid, left)
 	}
 	return row[0], nil
 }
@@ -120,7 +123,8 @@ func (b *Backend) grant(ctx context.Context, c *conn, key string, ttl time.Durat
 // what is to be said if it doesn't.
 func (c *conn) takeDown(ctx context.Context, hash, pid string) string {
 	for range 20 {
-		row, err := c.query(ctx, "select case when pg_backend_pid() = $2::int then pg_advisory_unlock($1::bigint) end", hash, pid)
+		row, err := c.query(ctx,
+			"select case when pg_backend_pid() = $2::int then pg_advisory_unlock($1::bigint) end", hash, pid)
 		if err != nil {
 			break
 		}

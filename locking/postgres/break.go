@@ -13,7 +13,8 @@ import (
 )
 
 // endSQL ends a session if it is the one that was seen, and still has the lock.
-const endSQL = "select pg_terminate_backend(a.pid) from pg_stat_activity as a where a.pid = $2::int and " + since + " = $3 and " +
+const endSQL = "select pg_terminate_backend(a.pid) from pg_stat_activity as a " +
+	"where a.pid = $2::int and " + since + " = $3 and " +
 	"exists (select from pg_locks where pid = a.pid and granted and " + isLock + ")"
 
 // Break ends the session that Inspect has described, by pg_terminate_backend, and with it
@@ -31,7 +32,8 @@ func (b *Backend) Break(ctx context.Context, seen *locking.Info, stale bool) (bo
 	}
 	pid, began, _ := strings.Cut(seen.Revision, "@")
 	if pid == "" {
-		return false, fmt.Errorf("postgres: lock %q is held by no session, and can't be broken: look at pg_prepared_xacts", seen.Key)
+		return false, fmt.Errorf("postgres: lock %q is held by no session, and can't be broken: "+
+			"look at pg_prepared_xacts", seen.Key)
 	}
 	if began == "" {
 		return false, b.noRights(seen.Key, "the server hides when session "+pid+" began")
@@ -57,8 +59,9 @@ func (b *Backend) Break(ctx context.Context, seen *locking.Info, stale bool) (bo
 }
 
 func (b *Backend) noRights(key, why string) error {
-	return &classed{locking.ErrPermission, fmt.Sprintf("postgres: server %s: lock %q wasn't broken: %s: use the session's own user, one with the role "+
-		"pg_signal_backend, or a superuser if the session is a superuser's", b.where, key, why)}
+	return &classed{locking.ErrPermission, fmt.Sprintf("postgres: server %s: lock %q wasn't broken: %s: "+
+		"use the session's own user, one with the role pg_signal_backend, "+
+		"or a superuser if the session is a superuser's", b.where, key, why)}
 }
 
 // poll is how often end looks whether a session that was told to end has ended.

@@ -32,7 +32,7 @@ func (b *Backend) failed(ctx context.Context, what string, err error, answered b
 		return fmt.Errorf("postgres: server %s: %s: %w", b.where, what, ended)
 	}
 	message := fmt.Sprintf("postgres: server %s: %s: %s", b.where, what, cause(err))
-	class, advice := classify(err, answered)
+	advice, class := classify(err, answered)
 	if advice != "" {
 		message += ": " + advice
 	}
@@ -59,7 +59,7 @@ func cause(err error) string {
 }
 
 // classify returns an error of locking, or nil for one that a later call might not meet.
-func classify(err error, answered bool) (class error, advice string) {
+func classify(err error, answered bool) (advice string, class error) {
 	if said, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return classifyState(said.Code)
 	}
@@ -68,37 +68,37 @@ func classify(err error, answered bool) (class error, advice string) {
 		errors.Is(err, context.DeadlineExceeded)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return locking.ErrPermission, ""
+		return "", locking.ErrPermission
 	case silent && !answered:
-		return locking.ErrUnreachable, ""
+		return "", locking.ErrUnreachable
 	case silent, errors.Is(err, syscall.ECONNRESET), errors.Is(err, pgconn.ErrConnClosed):
-		return nil, ""
+		return "", nil
 	}
-	return locking.ErrUnfit, "look whether it is PostgreSQL, and at sslmode"
+	return "look whether it is PostgreSQL, and at sslmode", locking.ErrUnfit
 }
 
 // classifyState knows SQLSTATEs, and what to do about them.
-func classifyState(code string) (class error, advice string) {
+func classifyState(code string) (advice string, class error) {
 	switch code {
 	case "28000", "28P01":
-		return locking.ErrPermission, "look at the user, the password (" + PasswordVariable + ") and pg_hba.conf"
+		return "look at the user, the password (" + PasswordVariable + ") and pg_hba.conf", locking.ErrPermission
 	case "42501":
-		return locking.ErrPermission, "grant the user what is missing"
+		return "grant the user what is missing", locking.ErrPermission
 	case "3D000":
-		return locking.ErrUnfit, "name a database of this server"
+		return "name a database of this server", locking.ErrUnfit
 	case "42883", "42P01", "42703", "0A000":
-		return locking.ErrUnfit, "only PostgreSQL has these locks"
+		return "only PostgreSQL has these locks", locking.ErrUnfit
 	case "53300":
-		return nil, "raise max_connections, or end other sessions; each lock is a session"
+		return "raise max_connections, or end other sessions; each lock is a session", nil
 	case "53200":
-		return nil, "raise max_locks_per_transaction if the table of locks is full"
+		return "raise max_locks_per_transaction if the table of locks is full", nil
 	case "57P03":
-		return nil, "wait until the server has started"
+		return "wait until the server has started", nil
 	case "22P05", "22021":
-		return locking.ErrKey, "the database's encoding doesn't have the key's characters"
+		return "the database's encoding doesn't have the key's characters", locking.ErrKey
 	}
 	if strings.HasPrefix(code, "57P") {
-		return nil, "wait until the server is up again"
+		return "wait until the server is up again", nil
 	}
-	return nil, ""
+	return "", nil
 }

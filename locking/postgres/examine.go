@@ -67,7 +67,8 @@ func (b *Backend) examineRole(ctx context.Context, c *conn) (locking.Finding, er
 	f := locking.Finding{What: "role", Found: "primary"}
 	row, err := c.query(ctx, "select pg_is_in_recovery()")
 	if err == nil && row[0] == "t" {
-		f.Found, f.Verdict, f.Advice = "standby, whose locks the primary doesn't know", locking.Bad, "name the primary in the URL"
+		f.Found, f.Verdict = "standby, whose locks the primary doesn't know", locking.Bad
+		f.Advice = "name the primary in the URL"
 	}
 	return f, err
 }
@@ -84,9 +85,11 @@ func (b *Backend) examinePooler(ctx context.Context, c *conn) (locking.Finding, 
 	case err != nil:
 		return f, err
 	case mode != "":
-		f.Found, f.Verdict, f.Advice = "one that "+mode, locking.Bad, "connect to PostgreSQL itself, or to a pool in session mode"
+		f.Found, f.Verdict = "one that "+mode, locking.Bad
+		f.Advice = "connect to PostgreSQL itself, or to a pool in session mode"
 	case b.options.SessionPooler:
-		f.Found, f.Verdict = "one that is declared to keep sessions; two connections didn't show the contrary", locking.Doubtful
+		f.Verdict = locking.Doubtful
+		f.Found = "one that is declared to keep sessions; two connections didn't show the contrary"
 		f.Advice = "connect to PostgreSQL itself: the pooler's timeouts decide when a vanished holder's lock is free"
 	default:
 		f.Found, f.Verdict = "one whose mode isn't known", locking.Bad
@@ -98,7 +101,8 @@ func (b *Backend) examinePooler(ctx context.Context, c *conn) (locking.Finding, 
 // examineTimeouts says what the server's timeouts are for other sessions.
 func (b *Backend) examineTimeouts(ctx context.Context, c *conn) (locking.Finding, error) {
 	f := locking.Finding{What: "timeouts", Found: "none"}
-	const which = "name in ('statement_timeout', 'lock_timeout', 'idle_session_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout')"
+	const which = "name in ('statement_timeout', 'lock_timeout', 'idle_session_timeout', " +
+		"'idle_in_transaction_session_timeout', 'transaction_timeout')"
 	rows, err := c.rows(ctx, "select name, setting from pg_settings where setting <> '0' and "+which+" order by name")
 	if err != nil {
 		return f, err
@@ -127,7 +131,8 @@ func (b *Backend) examineTimeouts(ctx context.Context, c *conn) (locking.Finding
 // examineSilence looks whether the server accepts the timeouts of TCP. examineTimeouts has set them.
 func (b *Backend) examineSilence(ctx context.Context, c *conn) (locking.Finding, error) {
 	f := locking.Finding{What: "silent peers"}
-	row, err := c.query(ctx, "select current_setting('tcp_keepalives_idle'), coalesce(current_setting('tcp_user_timeout', true), '0')")
+	row, err := c.query(ctx, "select current_setting('tcp_keepalives_idle'), "+
+		"coalesce(current_setting('tcp_user_timeout', true), '0')")
 	switch {
 	case err != nil:
 	case c.net.RemoteAddr().Network() == "unix":
@@ -146,7 +151,8 @@ func (b *Backend) examineSilence(ctx context.Context, c *conn) (locking.Finding,
 func (b *Backend) examineSessions(ctx context.Context, c *conn) (locking.Finding, error) {
 	f := locking.Finding{What: "sessions"}
 	row, err := c.query(ctx, `select current_setting('max_connections')::int
-		- current_setting('superuser_reserved_connections')::int - coalesce(current_setting('reserved_connections', true)::int, 0),
+		- current_setting('superuser_reserved_connections')::int
+		- coalesce(current_setting('reserved_connections', true)::int, 0),
 		(select coalesce(sum(numbackends), 0) from pg_stat_database),
 		(select rolconnlimit from pg_roles where rolname = current_user),
 		(select datconnlimit from pg_database where datname = current_database())`)
@@ -163,7 +169,8 @@ func (b *Backend) examineSessions(ctx context.Context, c *conn) (locking.Finding
 		}
 	}
 	if free < fewSessions {
-		f.Verdict, f.Advice = locking.Doubtful, "raise max_connections or the limit: a lock can't be acquired without a session"
+		f.Verdict = locking.Doubtful
+		f.Advice = "raise max_connections or the limit: a lock can't be acquired without a session"
 	}
 	return f, nil
 }
@@ -189,6 +196,7 @@ func (b *Backend) examineClock(ctx context.Context, c *conn) (locking.Finding, e
 		return f, err
 	}
 	ahead := b.options.Clock.Now().Sub(time.UnixMicro(int64(seconds * 1e6)))
-	f.Found = fmt.Sprintf("this machine's is %v ahead of the server's; no lock depends on it", ahead.Round(time.Millisecond))
+	f.Found = fmt.Sprintf("this machine's is %v ahead of the server's; no lock depends on it",
+		ahead.Round(time.Millisecond))
 	return f, nil
 }

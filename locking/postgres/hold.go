@@ -33,7 +33,8 @@ func (b *Backend) find(h locking.Handle) (*session, error) {
 	if s, ok := b.sessions[h.Token()]; ok && s.key == h.Key() {
 		return s, nil
 	}
-	return nil, &classed{locking.ErrLost, fmt.Sprintf("postgres: server %s: lock %q: %v", b.where, h.Key(), locking.ErrLost)}
+	text := fmt.Sprintf("postgres: server %s: lock %q: %v", b.where, h.Key(), locking.ErrLost)
+	return nil, &classed{locking.ErrLost, text}
 }
 
 // Renew asks the session whether it still holds the lock. It returns ErrLost if the session has
@@ -70,8 +71,8 @@ func (b *Backend) Release(ctx context.Context, h locking.Handle) error {
 	err = s.ask(ctx, true)
 	if errors.Is(err, errNoAnswer) {
 		_ = s.conn.net.Close()
-		err = fmt.Errorf("postgres: server %s: it isn't known whether lock %q was released: no answer: %w; the connection was closed, "+
-			"and the server frees the lock when it notices", b.where, h.Key(), context.Cause(ctx))
+		err = fmt.Errorf("postgres: server %s: it isn't known whether lock %q was released: no answer: %w; "+
+			"the connection was closed, and the server frees the lock when it notices", b.where, h.Key(), context.Cause(ctx))
 	}
 	b.forget(h)
 	return err

@@ -14,8 +14,9 @@ import (
 
 // holderSQL returns the sessions that hold the lock of a key, an exclusive one first. A prepared
 // transaction has no session. The server hides some fields of other users' sessions.
-const holderSQL = "select l.pid, a.application_name, a.usename, coalesce(host(a.client_addr), ''), " + since + ", l.mode " +
-	"from (select * from pg_locks where granted and " + isLock + ") as l left join pg_stat_activity as a on a.pid = l.pid " +
+const holderSQL = "select l.pid, a.application_name, a.usename, coalesce(host(a.client_addr), ''), " +
+	since + ", l.mode from (select * from pg_locks where granted and " + isLock + ") as l " +
+	"left join pg_stat_activity as a on a.pid = l.pid " +
 	"order by l.mode, l.pid"
 
 // since is when a session began, as a text that can be compared.

@@ -76,7 +76,8 @@ func Open(t Target, o Options) (*Backend, error) {
 		if parse, ok := errors.AsType[*pgconn.ParseConfigError](err); ok && errors.Unwrap(parse) != nil {
 			cause = text.Line(errors.Unwrap(parse).Error())
 		}
-		return nil, fmt.Errorf("postgres: server %s: can't be set up from the URL and the PG* variables: %s", t.server(), cause)
+		return nil, fmt.Errorf("postgres: server %s: can't be set up from the URL and the PG* variables: %s",
+			t.server(), cause)
 	}
 	if config.User == "" {
 		return nil, fmt.Errorf("postgres: server %s: no user is known: write one into the URL", t.server())

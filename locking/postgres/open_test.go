@@ -122,7 +122,7 @@ func TestName(t *testing.T) {
 	b.options = Options{Holder: strings.Repeat("repolöck", 9), Host: strings.Repeat("host", 99), PID: 4194304}
 	for _, key := range []string{"k", strings.Repeat("ö\n", 99)} {
 		got := b.name(key)
-		if len(got) > nameLength || !ours.MatchString(got) || strings.Trim(got, "repol?ckhostn id4194304.:") != "" {
+		if len(got) > nameLength || !ours.MatchString(got) || strings.ContainsAny(got, "ö\n") {
 			t.Errorf("%d bytes: %q", len(got), got)
 		}
 	}

@@ -82,7 +82,8 @@ func (t *Target) set(name, value string) error {
 		return invalid("it has a password, which all processes can see: set %s instead", PasswordVariable)
 	default:
 		// It isn't quoted, because it can be a part of a password.
-		return invalid("it has an unknown parameter (known: key, host, port, passfile, pooler, sslcert, sslkey, sslmode, sslrootcert)")
+		return invalid("it has an unknown parameter (known: key, host, port, passfile, pooler, " +
+			"sslcert, sslkey, sslmode, sslrootcert)")
 	}
 	return nil
 }

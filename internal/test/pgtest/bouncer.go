@@ -64,7 +64,8 @@ func Busy(t testing.TB, s *Server, address string) (stop func()) {
 		t.Fatal(err)
 	}
 	host, port, _ := strings.Cut(address, ":")
-	bench := command(program("pgbench"), "-n", "-h", host, "-p", port, "-U", "postgres", "-T", "3600", "-c", "4", "-f", script, "postgres")
+	bench := command(program("pgbench"), "-n", "-h", host, "-p", port, "-U", "postgres",
+		"-T", "3600", "-c", "4", "-f", script, "postgres")
 	if err := bench.Start(); err != nil {
 		t.Fatal(err)
 	}

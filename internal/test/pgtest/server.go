@@ -215,7 +215,8 @@ func (s *Server) psql(sql string) (string, error) {
 
 // Client returns a psql that isn't started yet.
 func (s *Server) Client(args ...string) *exec.Cmd {
-	return command(program("psql"), append([]string{"-XqAt", "-v", "ON_ERROR_STOP=1", "-h", s.Socket(), "-p", fmt.Sprint(s.port), "-U", "postgres"}, args...)...)
+	all := []string{"-XqAt", "-v", "ON_ERROR_STOP=1", "-h", s.Socket(), "-p", fmt.Sprint(s.port), "-U", "postgres"}
+	return command(program("psql"), append(all, args...)...)
 }
 
 // listens reports whether something listens at an address of TCP.
