@@ -101,6 +101,19 @@ func TestBroken(t *testing.T) {
 	}
 }
 
+// TestEachRuleIsBroken: each rule of the suite has a backend that breaks it.
+func TestEachRuleIsBroken(t *testing.T) {
+	breaks := make(map[string]bool)
+	for _, b := range broken {
+		breaks[b.rule] = true
+	}
+	for _, rule := range lockingtest.Rules() {
+		if !breaks[rule] {
+			t.Errorf("no backend breaks %s", rule)
+		}
+	}
+}
+
 // runBroken runs the suite on one of them.
 func runBroken(t *testing.T, name string) {
 	b := &table{locks: make(map[string]entry)}
