@@ -17,7 +17,9 @@ type Hint int
 const (
 	// RequireGlobal runs the function only with the lock.
 	RequireGlobal Hint = iota + 1
-	// PreferGlobal runs the function with the lock, or without it if there is no backend.
+	// PreferGlobal runs the function with the lock, or without it if there is no backend. A
+	// backend that is broken is no missing one: the function doesn't run. For one caller at a
+	// time in this process, at least, pass a memory.Backend in place of none.
 	PreferGlobal
 	// NodeLocal runs the function without a lock.
 	NodeLocal
@@ -37,6 +39,13 @@ const (
 // Backend is none.
 //
 // Guard releases the lock even if ctx has ended or f panics. It can be called concurrently.
+//
+// The hints are those of bext's scheduler, which has the same rules: it skips the function if
+// another holder has the lock or the backend is broken, whatever the hint, and falls back to no
+// lock only if none is configured. Guard differs in three things. It returns the error of a
+// broken backend, which the scheduler logs. It renews, where the scheduler relies on a ttl that
+// is longer than f. And it goes on after a renewal that failed without ErrLost, because the lock
+// lasts until its ttl is over. Neither calls Cleanup: a program does, at times.
 func Guard(ctx context.Context, b Backend, hint Hint, key string, ttl time.Duration, f func(ctx context.Context) error) (ran bool, err error) {
 	return GuardAt(ctx, clock.System{}, b, hint, key, ttl, f)
 }

@@ -2,6 +2,7 @@ package lockingtest_test
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -52,11 +53,21 @@ var broken = map[string]struct {
 	"steals":             {"a_lock_lasts_for_its_ttl", func(b *table) locking.Backend { return &patient{b} }},
 	"counts":             {"a_stale_handle_never_releases", func(b *table) locking.Backend { return &counts{table: b, from: here} }},
 	"shows":              {"inspect_shows_a_held_lock_alone", func(b *table) locking.Backend { return &shows{b} }},
-	"breaks any":         {"break_removes_only_what_was_seen", func(b *table) locking.Backend { return &breaksAny{b} }},
-	"resumes nothing":    {"resume_restores_no_lock_that_another_had", func(b *table) locking.Backend { return &resumes{b, func(locking.Handle) bool { return false }} }},
-	"resumes any":        {"resume_restores_no_lock_that_another_had", func(b *table) locking.Backend { return &resumes{b, func(locking.Handle) bool { return true }} }},
-	"resumes its own":    {"resume_restores_no_lock_that_another_had", func(b *table) locking.Backend { return &resumes{b, b.isFreeOr} }},
-	"finds nothing":      {"examine_changes_nothing", func(b *table) locking.Backend { return &finds{table: b} }},
+	"no revision":        {"inspect_shows_a_held_lock_alone", func(b *table) locking.Backend { return &revises{b, func(locking.Handle, int) string { return "" }} }},
+	"one revision":       {"each_holder_has_a_revision_of_its_own", func(b *table) locking.Backend { return &revises{b, func(locking.Handle, int) string { return "1" }} }},
+	"shaky revision": {"each_holder_has_a_revision_of_its_own", func(b *table) locking.Backend {
+		return &revises{b, func(_ locking.Handle, n int) string { return fmt.Sprint(n) }}
+	}},
+	"shows the token": {"each_holder_has_a_revision_of_its_own", func(b *table) locking.Backend {
+		return &revises{b, func(h locking.Handle, _ int) string { return "token " + h.Token() }}
+	}},
+	"breaks any":      {"break_removes_only_what_was_seen", func(b *table) locking.Backend { return &breaksAny{b} }},
+	"breaks by key":   {"break_removes_only_what_was_seen", func(b *table) locking.Backend { return &breaksByTime{b, true} }},
+	"breaks by time":  {"break_removes_only_what_was_seen", func(b *table) locking.Backend { return &breaksByTime{b, false} }},
+	"resumes nothing": {"resume_restores_no_lock_that_another_had", func(b *table) locking.Backend { return &resumes{b, func(locking.Handle) bool { return false }} }},
+	"resumes any":     {"resume_restores_no_lock_that_another_had", func(b *table) locking.Backend { return &resumes{b, func(locking.Handle) bool { return true }} }},
+	"resumes its own": {"resume_restores_no_lock_that_another_had", func(b *table) locking.Backend { return &resumes{b, b.isFreeOr} }},
+	"finds nothing":   {"examine_changes_nothing", func(b *table) locking.Backend { return &finds{table: b} }},
 	"finds without word": {"examine_changes_nothing", func(b *table) locking.Backend {
 		return &finds{b, []locking.Finding{{What: "x", Found: "y", Verdict: locking.Bad}}, false}
 	}},
@@ -87,6 +98,19 @@ func TestBroken(t *testing.T) {
 				t.Errorf("%q didn't notice: %v\n%s", b.rule, err, out)
 			}
 		})
+	}
+}
+
+// TestEachRuleIsBroken: each rule of the suite has a backend that breaks it.
+func TestEachRuleIsBroken(t *testing.T) {
+	breaks := make(map[string]bool)
+	for _, b := range broken {
+		breaks[b.rule] = true
+	}
+	for _, rule := range lockingtest.Rules() {
+		if !breaks[rule] {
+			t.Errorf("no backend breaks %s", rule)
+		}
 	}
 }
 

@@ -85,6 +85,7 @@ var suite = []struct {
 	{"cleanup frees no held lock", cleanupKeeps},
 
 	{"inspect shows a held lock alone", inspectShows},
+	{"each holder has a revision of its own", revisionsDiffer},
 	{"break removes only what was seen", breakRemovesSeen},
 	{"resume restores no lock that another had", resumeRestores},
 	{"examine changes nothing", examineChangesNothing},

@@ -39,7 +39,7 @@ func inspectShows(f *fixture) {
 		f.Errorf("of a free lock: %+v", info)
 	}
 	h := f.acquire(f.a, f.key, long)
-	if i := f.see(); i == nil || i.Key != f.key || i.Stale || i.Trouble != "" {
+	if i := f.see(); i == nil || i.Key != f.key || i.Stale || i.Trouble != "" || i.Revision == "" {
 		f.Errorf("of a held lock: %+v", i)
 	}
 	if err := f.a.Renew(f.Context(), h); err != nil {
@@ -48,6 +48,30 @@ func inspectShows(f *fixture) {
 	f.release(f.a, h)
 	if info := f.see(); info != nil {
 		f.Errorf("of a released lock: %+v", info)
+	}
+}
+
+// revisionsDiffer also checks that a revision is no token.
+func revisionsDiffer(f *fixture) {
+	if _, ok := f.c.Backend.(locking.Inspector); !ok {
+		return
+	}
+	seen := make(map[string]bool)
+	for _, c := range []*client{f.a, f.b, f.a} {
+		h := f.acquire(c, f.key, long)
+		info := f.seeHeld()
+		if again := f.seeHeld(); again.Revision != info.Revision {
+			f.Errorf("the revision of one lock is %q, then %q", info.Revision, again.Revision)
+		}
+		if info.Revision == "" || seen[info.Revision] {
+			f.Errorf("revision %q after %v", info.Revision, seen)
+		}
+		if strings.Contains(info.Revision, h.Token()) {
+			f.Error("the revision has the token: a reader could release the lock")
+		}
+		seen[info.Revision] = true
+		f.release(c, h)
+		f.pass(time.Millisecond) // lest two locks be acquired at the same time
 	}
 }
 
@@ -70,11 +94,16 @@ func breakRemovesSeen(f *fixture) {
 	f.pass(time.Millisecond) // lest both locks be acquired at the same time
 	h = f.acquire(f.b, f.key, long)
 	broken("an older lock", old, false, false)
+	seen := f.seeHeld()
+	forged := *seen
+	for _, forged.Revision = range []string{old.Revision, ""} {
+		broken("a lock with another revision", &forged, false, false)
+	}
 	if err := f.b.Renew(f.Context(), h); err != nil {
 		f.Errorf("renew after the break of an older lock: %v", err)
 	}
-	seen := f.seeHeld()
-	broken("what was seen", seen, false, true)
+	seen = f.seeHeld() // a renewal can have changed the revision
+	broken("what was seen", &locking.Info{Key: seen.Key, Revision: seen.Revision}, false, true)
 	f.isLost("renew of a broken lock", f.b.Renew(f.Context(), h))
 	f.release(f.a, f.acquire(f.a, f.key, long))
 	f.isLost("release of a broken lock", f.b.Release(f.Context(), h))

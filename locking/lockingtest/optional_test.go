@@ -106,12 +106,47 @@ func (b *shows) Inspect(context.Context, string) (*locking.Info, error) {
 	return &locking.Info{Key: "a", Acquired: time.Unix(1, 0), Revision: "1"}, nil
 }
 
+// revises has revisions of its own. n counts the calls of Inspect.
+type revises struct {
+	*table
+	revision func(h locking.Handle, n int) string
+}
+
+var inspected atomic.Int64
+
+func (b *revises) Inspect(ctx context.Context, key string) (*locking.Info, error) {
+	info, err := b.table.Inspect(ctx, key)
+	if info != nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		info.Revision = b.revision(b.locks[key].Handle, int(inspected.Add(1)))
+	}
+	return info, err
+}
+
 // Break removes what is there.
 func (b *breaksAny) Break(_ context.Context, seen *locking.Info, stale bool) (bool, error) {
 	if !stale {
 		b.remove(seen.Key)
 	}
 	return !stale, nil
+}
+
+// breaksByTime compares other things than the revision.
+type breaksByTime struct {
+	*table
+	also bool // the revision
+}
+
+func (b *breaksByTime) Break(ctx context.Context, seen *locking.Info, stale bool) (bool, error) {
+	now, err := b.Inspect(ctx, seen.Key)
+	if now == nil || !now.Acquired.Equal(seen.Acquired) {
+		return false, err
+	}
+	if !b.also {
+		seen = now
+	}
+	return b.table.Break(ctx, seen, stale)
 }
 
 // resumes acquires a lock again, if it may.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/repolock/repolock/internal/test/hookstore"
@@ -131,12 +130,10 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestWatched: a lock that is stale by the acquirer's clock alone is watched, and counts as held
-// if the context ends before.
+// TestWatched: a lock that is stale by the acquirer's clock alone counts as held if the context
+// ends before it was watched. Cleanup watches it.
 func TestWatched(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := mem.New(mem.Options{NoStoreClock: true})
-		a, b := newClient(t, s, repository.Options{}), newClient(t, s, repository.Options{})
+	on(t, mem.Options{NoStoreClock: true}, func(t *testing.T, a, b *client) {
 		h := a.acquire()
 		a.cut(errCut) // a has crashed
 		time.Sleep(2 * ttl)
@@ -146,6 +143,33 @@ func TestWatched(t *testing.T) {
 		if _, ok, err := b.TryLock(ctx, key, ttl); ok || err != nil {
 			t.Errorf("within a second: %v, %v", ok, err)
 		}
+		cleans := func(watched bool) {
+			t.Helper()
+			began := time.Now()
+			if err := b.Cleanup(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(began); (took >= ttl) != watched || took > 2*ttl {
+				t.Errorf("cleanup took %v, want watched %v", took, watched)
+			}
+		}
+		cleans(true)
+		began := time.Now()
+		b.free()
+		if waited := time.Since(began); waited > time.Second {
+			t.Errorf("waited %v after cleanup", waited)
+		}
+		cleans(false)
+	})
+}
+
+// TestWatches: TryLock watches a lock in doubt if it has the time.
+func TestWatches(t *testing.T) {
+	on(t, mem.Options{NoStoreClock: true}, func(t *testing.T, a, b *client) {
+		h := a.acquire()
+		a.cut(errCut) // a has crashed
+		time.Sleep(2 * ttl)
+		_ = a.Release(t.Context(), h)
 		began := time.Now()
 		b.free()
 		if waited := time.Since(began); waited < ttl || waited > 2*ttl {

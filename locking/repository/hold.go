@@ -135,6 +135,20 @@ func (b *Backend) Renew(ctx context.Context, handle locking.Handle) error {
 	return nil
 }
 
+// Watch returns a channel that is closed when the loss of the lock is noticed, by a look or a
+// refresh, and when the lock is released. Renew returns ErrLost then. The channel of a lock that
+// was resumed is another one.
+func (b *Backend) Watch(handle locking.Handle) <-chan struct{} {
+	h, err := b.find(handle)
+	if err != nil {
+		none := make(chan struct{})
+		close(none)
+		return none
+	}
+	lock, _ := h.current()
+	return lock.Context().Done()
+}
+
 // checkTime bounds the look of a release.
 const checkTime = time.Second
 

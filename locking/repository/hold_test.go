@@ -204,6 +204,38 @@ func TestBrokenUnnoticed(t *testing.T) {
 	})
 }
 
+// TestWatch: a break is noticed without a renewal, within the time between two looks.
+func TestWatch(t *testing.T) {
+	in(t, func(t *testing.T, a, b *client) {
+		h, ok, err := a.TryLock(t.Context(), key, time.Hour)
+		if !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		lost := a.Watch(h)
+		seen, err := b.Inspect(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		select {
+		case <-lost:
+			t.Error("a held lock counts as lost")
+		default:
+		}
+		if ok, err := b.Break(t.Context(), seen, false); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		broken := time.Now()
+		<-lost
+		if took := time.Since(broken); took > 11*time.Second {
+			t.Errorf("noticed after %v", took)
+		}
+		a.isLost("renew", a.Renew(t.Context(), h))
+		a.isLost("release", a.Release(t.Context(), h))
+		<-a.Watch(h) // no lock
+	})
+}
+
 // TestNotReleased: a release that fails says so and is no loss. The lock is free after its ttl.
 func TestNotReleased(t *testing.T) {
 	in(t, func(t *testing.T, a, b *client) {

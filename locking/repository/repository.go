@@ -29,6 +29,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -65,6 +67,7 @@ type Backend struct {
 	mu      sync.Mutex
 	lockers map[setting]*replock.Locker
 	holds   map[locking.Handle]*hold
+	doubts  map[setting]bool // locks that a TryLock had no time to watch
 }
 
 // setting is what distinguishes one Locker from another.
@@ -93,6 +96,7 @@ func New(s store.Store, opts Options) (*Backend, error) {
 	b := &Backend{
 		store: &answers{Store: s}, opts: opts, clock: opts.Clock,
 		lockers: make(map[setting]*replock.Locker), holds: make(map[locking.Handle]*hold),
+		doubts: make(map[setting]bool),
 	}
 	if b.clock == nil {
 		b.clock = clock.System{}
@@ -134,7 +138,7 @@ func (b *Backend) locker(name string, ttl time.Duration) (*replock.Locker, error
 // replock.MinTTL to replock.MaxTTL. It doesn't wait for a holder. Two cases take longer than its
 // two or three requests: two acquirers that meet look again, for a second or two; and a lock that
 // is stale by one clock and not by another is watched, for up to two minutes. ctx bounds both:
-// after its end such a lock counts as held.
+// after its end such a lock counts as held, until Cleanup has watched it.
 //
 // After an error nothing is left in the store, or, if the store couldn't be reached, only until
 // the ttl is over.
@@ -150,6 +154,7 @@ func (b *Backend) TryLock(ctx context.Context, key string, ttl time.Duration) (h
 	lock, err := locker.Exclusive(ctx, b.opts.Operation)
 	switch {
 	case errors.Is(err, replock.ErrHeld):
+		b.doubt(setting{key, ttl}, err)
 		return h, false, nil
 	case err != nil:
 		return h, false, fmt.Errorf("lock %q: %w", key, classed(err, silent()))
@@ -159,8 +164,40 @@ func (b *Backend) TryLock(ctx context.Context, key string, ttl time.Duration) (h
 	return h, true, nil
 }
 
-// Cleanup has nothing to do: an acquirer removes the expired locks in its way.
-func (b *Backend) Cleanup(ctx context.Context) error { return ctx.Err() }
+// doubt notes a lock that is perhaps stale.
+func (b *Backend) doubt(name setting, err error) {
+	held, ok := errors.AsType[*replock.HeldError](err)
+	if !ok || slices.ContainsFunc(held.Holders, func(i replock.Info) bool { return i.Verdict != replock.Doubtful }) {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.doubts) < maxLockers {
+		b.doubts[name] = true
+	}
+}
+
+// Cleanup watches each lock in doubt that TryLock had no time to watch, one after the other, and
+// removes those that stay unchanged for their whole ttl. It can take two minutes for each; ctx
+// bounds it. It has nothing else to do, since an acquirer removes the stale locks in its way.
+func (b *Backend) Cleanup(ctx context.Context) error {
+	b.mu.Lock()
+	names := slices.Collect(maps.Keys(b.doubts))
+	clear(b.doubts)
+	b.mu.Unlock()
+	for _, name := range names {
+		h, ok, err := b.TryLock(ctx, name.name, name.ttl)
+		if err != nil {
+			return err
+		}
+		if ok {
+			if err := b.Release(ctx, h); err != nil {
+				return err
+			}
+		}
+	}
+	return ctx.Err()
+}
 
 // check returns an error unless key can be the name of a lock.
 func check(ctx context.Context, key string) error {

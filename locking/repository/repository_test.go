@@ -61,3 +61,21 @@ func TestConformanceOnDisk(t *testing.T) {
 		t.Errorf("left: %v, %v", page.Objects, err)
 	}
 }
+
+// TestCosts: the requests that docs/locking.md names.
+func TestCosts(t *testing.T) {
+	in(t, func(t *testing.T, a, _ *client) {
+		costs := func(what string, want int) {
+			t.Helper()
+			if n, by := a.store.Count(); n != want {
+				t.Errorf("%s: %d requests, want %d: %v", what, n, want, by)
+			}
+		}
+		h := a.acquire()
+		costs("acquire", 3)
+		a.renew(h)
+		costs("renew", 2)
+		a.release(h)
+		costs("release", 4)
+	})
+}
