@@ -53,6 +53,7 @@ var malformed = []struct{ body, trouble string }{
 	{`{"holder": "x", "pid": DEAD, "hostname": "HOST", "started_at": "a\nb"}`, "its started_at is no time"},
 	{`{"holder": "x", "pid": DEAD, "hostname": "HOST", "started_at": 1761393600}`, "its started_at is no time"},
 	{`{"holder": "x", "pid": DEAD, "hostname": "HOST", "started_at": "0001-01-01T00:00:00Z"}`, "it has no started_at"},
+	{`{"holder": "x", "pid": ` + strings.Repeat("1", 300) + `}`, "its pid is a JSON number 111"},
 	{strings.Repeat("[", 1<<15), "exceeded max depth"},
 	{strings.Repeat(" ", 1<<17), "it is larger than 65536 bytes"},
 }
