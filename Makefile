@@ -42,7 +42,7 @@ old-minio: ## build a MinIO of April 2025, and run the tests that depend on its 
 
 .PHONY: system
 system: ## run the tests that need programs which .ci/run installs
-	$(TEST) -count=1 -tags programs -timeout 2h ./e2e
+	$(TEST) -count=1 -tags programs -timeout 2h ./e2e ./locking/...
 
 # REPOLOCK_GUEST_TTL is the ttl of the guest's lock, 60s if unset.
 .PHONY: paused-guest
@@ -58,9 +58,17 @@ examples: ## check and test the examples that are modules of their own
 	@for d in examples/*/; do echo "$$d"; \
 		(cd "$$d" && $(GO) mod tidy -diff && $(GO) vet ./... && $(GO) test -count=1 ./...) || exit 1; done
 
+# The race detector sees the test binaries, and the programs that these are under another name:
+# the repolock of cmd/repolock, the guards of internal/procgroup. It can't see the repolock that
+# the tests in e2e/ build as users do, so these are left to make test. The tests of
+# internal/test/underrace's users repeat less here than in make test.
 .PHONY: race
 race: ## run the tests that need nothing but Go under the race detector
-	$(TEST) -race -timeout 2h ./...
+	$(TEST) -race -timeout 2h $$($(GO) list ./... | grep -v '/e2e$$')
+
+.PHONY: race-programs
+race-programs: ## run the tests of other systems' locks, with their programs, under the race detector
+	$(TEST) -race -count=1 -tags programs -timeout 2h ./locking/...
 
 .PHONY: packages
 packages: ## build the archives, packages and the image of this commit into dist/

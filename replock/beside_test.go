@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/test/hookstore"
+	"github.com/repolock/repolock/internal/test/underrace"
 	"github.com/repolock/repolock/store/mem"
 )
 
@@ -165,7 +166,7 @@ func TestLongDeadEncrypted(t *testing.T) {
 // the original protocol, and both were let in, ours knows within seconds. Two of the original
 // protocol never know.
 func TestBesideTheOriginal(t *testing.T) {
-	const rounds = 1000
+	rounds := underrace.Fewer(1000, 50)
 	for _, trip := range []time.Duration{0, 40 * time.Millisecond} {
 		for _, modes := range [][2]Mode{{Exclusive, Shared}, {Shared, Exclusive}, {Exclusive, Exclusive}} {
 			in := map[string]int{}

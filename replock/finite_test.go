@@ -33,7 +33,7 @@ func TestListingsEnd(t *testing.T) {
 						w.put(fmt.Sprint("index/lock.shared/", i), nil)
 					}
 					s := &hookstore.Unending{Store: w.mem, How: how, Most: 5000}
-					l, err := New(s, Options{})
+					l, err := New(s, Options{Clock: &machineClock{start: time.Now()}})
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -60,11 +60,16 @@ func (n neutral) Run() int {
 			os.Unsetenv(name)
 		}
 	}
+	os.Setenv("GORACE", atExit)
 	os.Setenv("REPOLOCK_CONFIG", "")        // no file
 	os.Setenv("XDG_CACHE_HOME", os.DevNull) // repolock remembers nothing there, and repeats hints that it shows once
 	openUmask()
 	return n.M.Run()
 }
+
+// atExit makes the race detector report at once at the end of a program. By default it waits a
+// second, in each of the hundreds of programs that these tests run.
+const atExit = "atexit_sleep_ms=0"
 
 // hang is the longest wait for an event. Only a hang reaches it, however busy the machine is.
 const hang = 10 * time.Minute
@@ -76,6 +81,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("REPOLOCK_CONFIG", "")
 			e.Setenv("XDG_CACHE_HOME", os.DevNull)
+			e.Setenv("GORACE", atExit)
 			e.Setenv("REPOLOCK_REPO", filepath.Join(e.WorkDir, "repo"))
 			if runtime.GOOS != "windows" {
 				short, err := os.MkdirTemp("/tmp", "runtime") // the script's own directory can be too long for sockets

@@ -5,11 +5,13 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"fmt"
 	"io"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/repolock/repolock/internal/test/fakes3"
@@ -21,7 +23,7 @@ type quirky struct {
 	*proxy.Proxy
 	t       *testing.T
 	repo    string
-	renewed chan struct{} // a flag was put for the third time
+	runtime string // the directory of the keepers' sockets
 }
 
 func newQuirky(t *testing.T, backend, params string, quirks proxy.Quirks) *quirky {
@@ -32,18 +34,14 @@ func newQuirky(t *testing.T, backend, params string, quirks proxy.Quirks) *quirk
 		t.Fatal(err)
 	}
 	t.Cleanup(p.Close)
-	q := &quirky{Proxy: p, t: t, renewed: make(chan struct{}, 1)}
+	runtime, err := os.MkdirTemp("/tmp", "run") // TMPDIR can be too long for sockets
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(runtime) })
+	q := &quirky{Proxy: p, t: t, runtime: runtime}
 	// A new signature is of the plain body: minio-go sends signed chunks.
-	sign := &proxy.Credentials{User: "x", Password: "secret"}
-	p.Behave(proxy.Behaviour{Quirks: quirks, Sign: sign, Decide: func(r proxy.Request) (none proxy.Fault) {
-		if r.Op == "put" && strings.Contains(r.Key, "/lock.shared/") && r.N >= 3 {
-			select {
-			case q.renewed <- struct{}{}:
-			default:
-			}
-		}
-		return none
-	}})
+	p.Behave(proxy.Behaviour{Quirks: quirks, Sign: &proxy.Credentials{User: "x", Password: "secret"}})
 	q.repo = map[string]string{
 		"s3": "s3://bucket/p?region=us-east-1&endpoint=" + p.URL(), "minio": "minio://" + p.Host() + "/bucket/p?tls=false",
 	}[backend] + params
@@ -52,7 +50,8 @@ func newQuirky(t *testing.T, backend, params string, quirks proxy.Quirks) *quirk
 
 func (q *quirky) command(args ...string) *exec.Cmd {
 	cmd := exec.Command("repolock", append([]string{"-r", q.repo}, args...)...)
-	cmd.Env = append(os.Environ(), "AWS_ACCESS_KEY_ID=x", "AWS_SECRET_ACCESS_KEY=secret", "AWS_EC2_METADATA_DISABLED=true")
+	cmd.Env = append(os.Environ(), "AWS_ACCESS_KEY_ID=x", "AWS_SECRET_ACCESS_KEY=secret", "AWS_EC2_METADATA_DISABLED=true",
+		"XDG_RUNTIME_DIR="+q.runtime)
 	return cmd
 }
 
@@ -66,35 +65,62 @@ func (q *quirky) run(want int, args ...string) string {
 	return string(out)
 }
 
-// backup holds a shared lock until end is called.
-func (q *quirky) backup() (end func()) {
+// acquire acquires a shared lock that lasts longer than the test, and returns its token. It
+// is renewed only if renew is called, so that no row depends on speed.
+func (q *quirky) acquire() (token string) {
 	q.t.Helper()
-	cmd := q.command("backup", "--ttl", "10s", "--", "sh", "-c", "echo held; cat")
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		q.t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		q.t.Fatal(err)
-	}
+	cmd := q.command("acquire", "--shared", "--ttl", "1h", "--for-pid", fmt.Sprint(os.Getpid()))
 	var said bytes.Buffer
 	cmd.Stderr = &said
-	if err := cmd.Start(); err != nil {
+	out, err := cmd.Output()
+	if code := exitOf(q.t, err); code != 0 {
+		q.t.Fatalf("acquire: exit code %d: %s", code, said.String())
+	}
+	token = strings.TrimSpace(string(out))
+	q.t.Cleanup(func() { _ = q.command("release", token).Run() }) // a test that failed must leave no keeper
+	return token
+}
+
+// prune starts a waiter, and returns when it waits. end waits until it has had the lock.
+func (q *quirky) prune() (end func()) {
+	q.t.Helper()
+	cmd := q.command("prune", "--wait", "1h", "--", "true")
+	stderr, err := cmd.StderrPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
 		q.t.Fatal(err)
 	}
-	if line, _ := bufio.NewReader(out).ReadString('\n'); line != "held\n" {
-		_ = cmd.Wait()
-		q.t.Fatalf("no lock: %s", said.String())
-	}
-	return func() {
-		q.t.Helper()
-		in.Close()
-		_, _ = io.Copy(io.Discard, out)
-		if code := exitOf(q.t, cmd.Wait()); code != 0 {
-			q.t.Errorf("the backup: exit code %d: %s", code, said.String())
+	said := ""
+	for in := bufio.NewReader(stderr); ; {
+		line, err := in.ReadString('\n')
+		said += line
+		if err != nil {
+			_ = cmd.Wait()
+			q.t.Fatalf("it doesn't wait: %s", said)
+		}
+		if strings.Contains(line, "waiting for the exclusive lock") {
+			return func() {
+				q.t.Helper()
+				rest, _ := io.ReadAll(in)
+				if code := exitOf(q.t, cmd.Wait()); code != 0 {
+					q.t.Errorf("the waiter: exit code %d: %s%s", code, said, rest)
+				}
+			}
 		}
 	}
+}
+
+// oneDoctor lets the doctors run one by one: each sends its requests as fast as it can, and
+// all together could make one another wait for longer than a doctor waits for an answer.
+var oneDoctor sync.Mutex
+
+func (q *quirky) doctor() string {
+	q.t.Helper()
+	oneDoctor.Lock()
+	defer oneDoctor.Unlock()
+	return q.run(0, "doctor")
 }
 
 // TestQuirks: on real servers that aren't quite S3, locks are acquired, renewed, refused and
@@ -118,20 +144,17 @@ func TestQuirks(t *testing.T) {
 				q := newQuirky(t, backend, "", c.quirks)
 				q.run(0, "prune", "--", "true")
 				q.run(0, "prune", "--", "true")
-				end := q.backup()
+				token := q.acquire()
 				q.run(exitHeld, "prune", "--", "true")
-				waiter := q.command("prune", "--wait", "1h", "--", "true")
-				var said bytes.Buffer
-				waiter.Stderr = &said
-				if err := waiter.Start(); err != nil {
-					t.Fatal(err)
+				end := q.prune()
+				if c.quirks.Unquoted { // the first renewal finds that out, and fails
+					_ = q.command("renew", token).Run()
 				}
-				<-q.renewed
+				q.run(0, "renew", token)
+				q.run(0, "renew", token)
+				q.run(0, "release", token)
 				end()
-				if code := exitOf(t, waiter.Wait()); code != 0 {
-					t.Errorf("the waiter: exit code %d: %s", code, said.String())
-				}
-				if says := q.run(0, "doctor"); !strings.Contains(says, c.says) {
+				if says := q.doctor(); !strings.Contains(says, c.says) {
 					t.Errorf("doctor doesn't say %q: %s", c.says, says)
 				}
 				if d := os.Getenv("TORTURE"); d != "" { // make quirks
@@ -147,18 +170,18 @@ func TestQuirks(t *testing.T) {
 func TestIfMatchWithoutQuotes(t *testing.T) {
 	quirks := proxy.Quirks{Unquoted: true}
 	q := newQuirky(t, "s3", "&if-match=unquoted", quirks)
-	if says := q.run(0, "doctor"); !strings.Contains(says, "with conditions=kept in the URL") {
+	if says := q.doctor(); !strings.Contains(says, "with conditions=kept in the URL") {
 		t.Errorf("doctor: %s", says)
 	}
 	q = newQuirky(t, "s3", "&if-match=unquoted&conditions=kept", quirks)
 	for _, fence := range []string{"1", "2"} {
 		q.run(0, "prune", "--fence", "--", "sh", "-c", `test "$REPOLOCK_FENCE" = `+fence)
 	}
-	end := q.backup()
-	<-q.renewed
-	end()
+	token := q.acquire()
+	q.run(0, "renew", token)
+	q.run(0, "release", token)
 	q = newQuirky(t, "s3", "&if-match=quoted", proxy.Quirks{})
-	q.run(0, "doctor")
+	q.doctor()
 	q = newQuirky(t, "s3", "&if-match=bare", quirks)
 	if says := q.run(exitUsage, "status"); !strings.Contains(says, "if-match= is quoted or unquoted") {
 		t.Errorf("status: %s", says)

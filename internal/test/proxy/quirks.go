@@ -99,7 +99,10 @@ func (s *response) bendListing(q Request, quirks Quirks) {
 	if quirks.NoETags {
 		s.body = etagInXML.ReplaceAll(s.body, nil)
 	}
-	if entries := contents.FindAll(s.body, -1); quirks.Disordered && q.N%16 == 3 && len(entries) > 1 {
+	if !quirks.Disordered || q.N%16 != 3 {
+		return
+	}
+	if entries := contents.FindAll(s.body, -1); len(entries) > 1 {
 		forward := bytes.Join(entries, nil)
 		slices.Reverse(entries)
 		s.body = bytes.Replace(s.body, forward, bytes.Join(entries, nil), 1)

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/repolock/repolock/internal/test/underrace"
 )
 
 var (
@@ -124,11 +126,11 @@ func scene() Kind {
 
 // TestSame: a seed gives the same history each time, down to the last request.
 func TestSame(t *testing.T) {
-	for seed := uint64(1); seed <= 200; seed++ {
+	for seed := uint64(1); seed <= underrace.Fewer[uint64](200, 10); seed++ {
 		same(t, Config{Seed: seed, Trace: true})
 	}
 	for _, s := range scenes {
-		for seed := uint64(1); seed <= 10; seed++ {
+		for seed := uint64(1); seed <= underrace.Fewer[uint64](10, 1); seed++ {
 			same(t, Config{Seed: seed, Scene: s.kind, Trace: true})
 		}
 	}
