@@ -189,7 +189,7 @@ func (l *held) Release(context.Context) error { return l.release() }
 func (l *held) end() error {
 	l.stop(replock.ErrReleased)
 	<-l.done
-	err := l.try(context.Background(), func(ctx context.Context) error { return l.backend.Release(ctx, l.handle) })
+	err := l.free(l.handle)
 	lost := l.lost.Load()
 	switch {
 	case lost == nil && err == nil:

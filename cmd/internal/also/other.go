@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/repolock/repolock/cmd/internal/events"
@@ -30,7 +31,7 @@ type other struct {
 	schedule  refresh.Schedule
 	resumer   locking.Resumer // nil: its locks can't be resumed
 	backend   locking.Backend
-	heard     bool // the system has answered
+	heard     atomic.Bool // the system has answered
 }
 
 // newOther doesn't ask the other system anything.
@@ -56,7 +57,9 @@ func (o *other) place() session.Place { return o.at }
 
 func (o *other) flush(context.Context) {} // observe has got all events
 
-func (o *other) answered() bool { return o.heard }
+// answered reports whether the system has answered a request to lock: another holder can have
+// the lock then, though the system was silent since.
+func (o *other) answered() bool { return o.heard.Load() }
 
 // poll is the pause between two tries while the lock is held.
 const poll = time.Second
@@ -115,19 +118,25 @@ func (o *other) tryLock(ctx context.Context, observe func(events.Event)) (sessio
 	err := o.try(ctx, func(ctx context.Context) (err error) {
 		began = clock.Read(o.clock)
 		handle, ok, err = o.backend.TryLock(ctx, o.Key, o.ttl)
+		if !errors.Is(err, locking.ErrUnreachable) {
+			o.heard.Store(true)
+		}
 		return err
 	})
-	o.heard = o.heard || !errors.Is(err, locking.ErrUnreachable)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.at.URL, described{err})
 	}
 	if !ok {
 		return nil, nil
 	}
-	lock := o.hold(handle, began, observe)
-	if left := lock.Deadline() - o.clock.Elapsed(); left <= 0 {
-		return nil, errors.Join(fmt.Errorf("%s: to acquire it took longer than its ttl of %v: choose a longer --ttl", o.at.URL, o.ttl), lock.Release(ctx))
+	if took := o.clock.Elapsed() - began.Elapsed; took >= o.schedule.Deadline {
+		err := fmt.Errorf("%s: to acquire it took longer than its ttl of %v: choose a longer --ttl", o.at.URL, o.ttl)
+		if failed := o.free(handle); failed != nil && !errors.Is(failed, locking.ErrLost) {
+			err = fmt.Errorf("%w; and it could not be released: %w", err, failed)
+		}
+		return nil, err
 	}
+	lock := o.hold(handle, began, observe)
 	lock.tell(replock.EventAcquired, nil)
 	return lock, nil
 }
@@ -148,6 +157,11 @@ func (o *other) try(ctx context.Context, send func(context.Context) error) error
 		return struct{}{}, send(ctx)
 	})
 	return err
+}
+
+// free releases the lock of a handle, whatever has ended.
+func (o *other) free(h locking.Handle) error {
+	return o.try(context.Background(), func(ctx context.Context) error { return o.backend.Release(ctx, h) })
 }
 
 // holder describes who has the lock, as far as can be found out.

@@ -29,7 +29,8 @@ type Set struct {
 	wait    time.Duration
 	settle  time.Duration
 	clock   clock.Clock
-	failed  member // the one that ended Acquire
+	failed  member // the one that was refused, or failed, last
+	held    bool   // Acquire has held all locks
 }
 
 // Flush waits until observe has got all events.
@@ -39,8 +40,9 @@ func (s *Set) Flush(ctx context.Context) {
 	}
 }
 
-// Answered reports whether the system that ended Acquire has answered.
-func (s *Set) Answered() bool { return s.failed != nil && s.failed.answered() }
+// Answered reports whether the system that ended Acquire has answered. All have if a lock was
+// lost in the time of settle.
+func (s *Set) Answered() bool { return s.held || s.failed != nil && s.failed.answered() }
 
 // Acquire is session.Locker's.
 func (s *Set) Acquire(ctx context.Context, observe func(events.Event)) (session.Lock, error) {
@@ -48,6 +50,7 @@ func (s *Set) Acquire(ctx context.Context, observe func(events.Event)) (session.
 	for first, n := s.members[0], 1; ; n++ {
 		locks, refused, err := s.take(ctx, first, s.left(start), quiet(observe))
 		if err == nil {
+			s.held = true
 			return s.settled(ctx, newSetLock(locks))
 		}
 		first, s.failed = refused, refused
@@ -55,7 +58,8 @@ func (s *Set) Acquire(ctx context.Context, observe func(events.Event)) (session.
 			return nil, s.report(refused, err, s.clock.Elapsed()-start, observe)
 		}
 		if n > 1 { // a set that wants the same must not do the same at the same time
-			_ = clock.Sleep(ctx, s.clock, rand.N(min(time.Duration(n)*100*time.Millisecond, 2*time.Second)))
+			pause := rand.N(min(time.Duration(n)*100*time.Millisecond, 2*time.Second))
+			_ = clock.Sleep(ctx, s.clock, min(pause, s.left(start)))
 		}
 	}
 }

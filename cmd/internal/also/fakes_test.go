@@ -1,0 +1,211 @@
+package also
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/repolock/repolock/cmd/internal/events"
+	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/locking"
+	"github.com/repolock/repolock/locking/memory"
+	"github.com/repolock/repolock/replock"
+)
+
+// hands is the clock of a bubble. A leap is a suspend, which timers don't count. A step sets the
+// wall clock alone.
+type hands struct {
+	start      time.Time
+	leap, step atomic.Int64
+}
+
+func newHands() *hands { return &hands{start: time.Now()} }
+
+func (h *hands) Elapsed() time.Duration { return time.Since(h.start) + time.Duration(h.leap.Load()) }
+func (h *hands) Now() time.Time {
+	return time.Now().Add(time.Duration(h.leap.Load() + h.step.Load()))
+}
+func (h *hands) After(d time.Duration) <-chan time.Time { return time.After(d) }
+
+// call is a request to a backend, when it was sent, and of which key.
+type call struct {
+	what, key string
+	at        time.Duration
+}
+
+// fake is a backend that a test disturbs.
+type fake struct {
+	*memory.Backend
+	clock *hands
+
+	mu    sync.Mutex
+	calls []call
+	// before is called with each request, and its error is the answer.
+	before func(what, key string) error
+}
+
+func newFake(c *hands) *fake { return &fake{Backend: memory.New(c), clock: c} }
+
+func (f *fake) ask(what, key string) error {
+	f.mu.Lock()
+	f.calls = append(f.calls, call{what, key, f.clock.Elapsed()})
+	before := f.before
+	f.mu.Unlock()
+	if before == nil {
+		return nil
+	}
+	return before(what, key)
+}
+
+// disturb replaces before.
+func (f *fake) disturb(before func(what, key string) error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.before = before
+}
+
+// always is a before that has one answer to requests of a kind.
+func always(kind string, err error) func(what, key string) error {
+	return func(what, _ string) error {
+		if what == kind {
+			return err
+		}
+		return nil
+	}
+}
+
+// asked returns the requests of a kind.
+func (f *fake) asked(what string) (found []call) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.calls {
+		if c.what == what {
+			found = append(found, c)
+		}
+	}
+	return found
+}
+
+func (f *fake) TryLock(ctx context.Context, key string, ttl time.Duration) (locking.Handle, bool, error) {
+	if err := f.ask("try", key); err != nil {
+		return locking.Handle{}, false, err
+	}
+	return f.Backend.TryLock(ctx, key, ttl)
+}
+
+func (f *fake) Renew(ctx context.Context, h locking.Handle) error {
+	if err := f.ask("renew", h.Key()); err != nil {
+		return err
+	}
+	return f.Backend.Renew(ctx, h)
+}
+
+func (f *fake) Release(ctx context.Context, h locking.Handle) error {
+	if err := f.ask("release", h.Key()); err != nil {
+		return err
+	}
+	return f.Backend.Release(ctx, h)
+}
+
+// free reports whether a key's lock is free.
+func (f *fake) free(t *testing.T, key string) bool {
+	t.Helper()
+	info, err := f.Inspect(context.Background(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info == nil
+}
+
+// breakLock removes a key's lock, whose holder doesn't know.
+func (f *fake) breakLock(t *testing.T, key string) {
+	t.Helper()
+	info, err := f.Inspect(context.Background(), key)
+	if err != nil || info == nil {
+		t.Fatal(info, err)
+	}
+	if done, err := f.Break(context.Background(), info, false); !done || err != nil {
+		t.Fatal(done, err)
+	}
+}
+
+// take holds a key's lock as another program does.
+func (f *fake) take(t *testing.T, key string, ttl time.Duration) locking.Handle {
+	t.Helper()
+	h, ok, err := f.Backend.TryLock(context.Background(), key, ttl)
+	if !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	return h
+}
+
+// resumable is a fake whose locks can be resumed.
+type resumable struct{ *fake }
+
+func (r resumable) Resume(ctx context.Context, h locking.Handle) error {
+	if err := r.ask("resume", h.Key()); err != nil {
+		return err
+	}
+	return r.Backend.Renew(ctx, h)
+}
+
+// watched is a fake that notices losses.
+type watched struct {
+	*fake
+	lost chan struct{}
+}
+
+func (w watched) Watch(locking.Handle) <-chan struct{} { return w.lost }
+
+// record collects events.
+type record struct {
+	mu  sync.Mutex
+	all []events.Event
+}
+
+func (r *record) observe(e events.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, e)
+}
+
+// of returns the events of a kind.
+func (r *record) of(kind replock.EventKind) []events.Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(r.all), func(e events.Event) bool { return e.Kind != kind })
+}
+
+// kinds returns the kinds of all events, except of renewals.
+func (r *record) kinds() (kinds []replock.EventKind) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.all {
+		if e.Kind != replock.EventRefreshed {
+			kinds = append(kinds, e.Kind)
+		}
+	}
+	return kinds
+}
+
+// fakeOther returns the acquirer of a fake's key, with a ttl of a minute.
+func fakeOther(b locking.Backend, c *hands, key string) *other {
+	l := Lock{Backend: b, Key: key, URL: "fake:" + key}
+	o := newOther(l, session.Place{URL: l.URL, Name: key}, Request{TTL: time.Minute, Look: time.Minute, Operation: "test"})
+	o.clock = c
+	return o
+}
+
+// acquired acquires a fake's key.
+func acquired(t *testing.T, o *other) (*held, *record) {
+	t.Helper()
+	r := &record{}
+	lock, err := o.acquire(t.Context(), 0, r.observe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lock.(*held), r
+}
