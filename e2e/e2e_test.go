@@ -24,6 +24,9 @@ import (
 // bin is the directory of the repolock under test.
 var bin string
 
+// atEnd are called when all tests have ended.
+var atEnd []func()
+
 // standIns are programs that this binary can be, by the name that starts it.
 var standIns = map[string]func(args []string) error{}
 
@@ -52,6 +55,9 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	code := m.Run()
+	for _, f := range atEnd {
+		f()
+	}
 	_ = os.RemoveAll(dir)
 	os.Exit(code)
 }

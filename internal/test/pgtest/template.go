@@ -25,10 +25,16 @@ var template struct {
 // Main runs the tests of a package, and removes what servers have shared.
 func Main(m *testing.M) {
 	code := m.Run()
+	Clean()
+	os.Exit(code)
+}
+
+// Clean removes what servers have shared, for packages whose tests Main doesn't run. No server
+// can be started afterwards.
+func Clean() {
 	if template.dir != "" {
 		_ = os.RemoveAll(template.dir)
 	}
-	os.Exit(code)
 }
 
 // data fills an empty directory with a new cluster of databases.
