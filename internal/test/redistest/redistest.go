@@ -42,9 +42,6 @@ func New(t testing.TB, args ...string) *Server {
 // Addr is the host and port of the server. They stay the same when it is restarted.
 func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
 
-// Dir is the directory of the server's files.
-func (s *Server) Dir() string { return s.dir }
-
 // Restart starts the server anew, killing it if it runs. Without persistence its memory is empty.
 func (s *Server) Restart() {
 	s.t.Helper()
