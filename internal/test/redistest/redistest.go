@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -32,6 +33,13 @@ func New(t testing.TB, args ...string) *Server {
 	port, err := freeport.Free()
 	if err != nil {
 		t.Fatal(err)
+	}
+	if slices.Contains(args, "--cluster-enabled") { // which takes port+10000 otherwise, free or not
+		bus, err := freeport.Free()
+		if err != nil {
+			t.Fatal(err)
+		}
+		args = append(slices.Clone(args), "--cluster-port", strconv.Itoa(bus))
 	}
 	s := &Server{t: t, port: port, dir: t.TempDir(), args: args}
 	t.Cleanup(s.Kill)
