@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,6 +53,10 @@ func (f lockFlags) checkAlso(g global) error {
 		return usageError{errors.New("--settle: is for the locks of --also")}
 	case len(targets) == 0 && f.ForceLock:
 		return usageError{errors.New("--force-lock: is for --also tower-fleet:DIR/NAME; break-lock removes a repository's locks")}
+	case !g.alone(targets) && slices.ContainsFunc(targets, func(t also.Target) bool { return t.Is(g.place()) }):
+		return usageError{errors.New("--also: the repository's lock of that --name is named twice")}
+	case f.ForceLock && !slices.ContainsFunc(targets, func(t also.Target) bool { return !passed(t.Place) }):
+		return usageError{errors.New("--force-lock: is for --also tower-fleet:DIR/NAME, and there is none")}
 	case g.alone(targets) && f.Fence:
 		return usageError{errors.New("--fence: only a repository's lock has fencing numbers")}
 	case g.alone(targets) && g.Name != "":

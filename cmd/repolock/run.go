@@ -16,6 +16,8 @@ type runCmd struct {
 
 func (c runCmd) run(r *reporter, g global) (int, error) {
 	switch {
+	case c.NoLock && len(c.Also) > 0:
+		return 0, usageError{errors.New("--no-lock: holds none of the locks of --also: give one of the two")}
 	case c.NoLock:
 		return c.wrap(r, g, 0, "")
 	case c.Shared:
