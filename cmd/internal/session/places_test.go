@@ -46,21 +46,21 @@ func TestRefusalNamesItsPlace(t *testing.T) {
 // outer ones for a repolock in it, that of the repository innermost.
 func TestEnvironOfSeveral(t *testing.T) {
 	repo, redis, beads := Place{Repo: "s3://bucket/x"}, Place{URL: "redis://host:6379/0?key=k", Name: "k"}, Place{URL: "beads:/b/.beads"}
-	env := Environ([]Place{repo, redis, beads}, "aa", "exclusive", 7, "")
+	env := Environ([]Place{repo, redis, beads}, []string{"aa", "bb", "cc"}, "exclusive", 7, "")
 	for _, want := range []string{
 		"REPOLOCK_HELD=1", "REPOLOCK_REPO=s3://bucket/x", "REPOLOCK_MODE=exclusive", "REPOLOCK_ID=aa", "REPOLOCK_FENCE=7",
-		outerVariable + "=aa:" + beads.ID() + " aa:" + redis.ID() + " aa:" + repo.ID(),
+		outerVariable + "=cc:" + beads.ID() + " bb:" + redis.ID() + " aa:" + repo.ID(),
 	} {
 		if !slices.Contains(env, want) {
 			t.Errorf("%s is missing in %q", want, env)
 		}
 	}
-	env = Environ([]Place{redis, beads}, "aa", "exclusive", 0, "token")
+	env = Environ([]Place{redis, beads}, []string{"aa", "bb"}, "exclusive", 0, "token")
 	if slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "REPOLOCK_REPO=") }) || !slices.Contains(Unset(env), "REPOLOCK_REPO") {
 		t.Errorf("without a repository: %q", env)
 	}
 	t.Setenv(outerVariable, "bb:place")
-	env = Environ([]Place{redis}, "aa", "exclusive", 0, "token")
+	env = Environ([]Place{redis}, []string{"aa"}, "exclusive", 0, "token")
 	if want := outerVariable + "=bb:place aa:" + redis.ID() + ":token"; !slices.Contains(env, want) {
 		t.Errorf("under another lock: %q", env)
 	}
@@ -69,7 +69,7 @@ func TestEnvironOfSeveral(t *testing.T) {
 // TestOwnLocksOfASet: each lock that this process runs under is known as its own.
 func TestOwnLocksOfASet(t *testing.T) {
 	repo, redis, beads := Place{Repo: "/srv/a"}, Place{URL: "redis://host:6379/0?key=k"}, Place{URL: "beads:/b/.beads"}
-	for _, v := range Environ([]Place{repo, redis}, "aa", "exclusive", 0, "") {
+	for _, v := range Environ([]Place{repo, redis}, []string{"aa", "bb"}, "exclusive", 0, "") {
 		if text, ok := strings.CutPrefix(v, outerVariable+"="); ok {
 			t.Setenv(outerVariable, text)
 		}
