@@ -15,15 +15,8 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// alsoFlags are the flags of the locks of other systems.
-type alsoFlags struct {
-	Also      []string      `sep:"none" placeholder:"URL" help:"Hold this lock too, or alone if no repository is given: ${also}. Repeatable: all locks are held, or none. docs/also.md"`
-	Settle    time.Duration `default:"0s" help:"With --also: how long to wait, with all locks held, before the command starts, so that work which has begun without looking can end."`
-	ForceLock bool          `help:"With --also tower-fleet:…: steal the lock if it is stale."`
-}
-
-func (f alsoFlags) request(operation string) also.Request {
-	return also.Request{Settle: f.Settle, Operation: operation, Version: newBuild().Version, Force: f.ForceLock}
+func (f lockFlags) alsoRequest(operation string) also.Request {
+	return also.Request{Settle: f.Settle, Operation: operation, Version: newBuild().Version, Force: f.ForceLock, TTL: f.TTL, Look: f.Look, Wait: time.Duration(f.Wait)}
 }
 
 // alone reports whether the locks of --also are held without a repository's.
@@ -38,7 +31,7 @@ func (g global) at(p session.Place) global {
 }
 
 // named returns how records name the locks together, and their number.
-func (f alsoFlags) named(g global) (name string, locks int) {
+func (f lockFlags) named(g global) (name string, locks int) {
 	targets, err := also.Parse(f.Also)
 	if err != nil || !g.alone(targets) {
 		return events.LockName(g.Name), 1 + len(targets)
@@ -145,7 +138,7 @@ func looked(all []placed) (lines string) {
 }
 
 // places returns the places of all locks, the repository's first.
-func (f alsoFlags) places(g global) (all []session.Place) {
+func (f lockFlags) places(g global) (all []session.Place) {
 	targets, _ := also.Parse(f.Also) // which checkAlso has checked
 	if !g.alone(targets) {
 		all = append(all, g.place())
