@@ -44,7 +44,7 @@ func (f commandFlags) dryRun(r *reporter, g global, mode replock.Mode, operation
 	}
 	out.Mode, out.Operation = mode.String(), operation
 	out.LockName, _ = f.named(g)
-	held, at, err := g.inTheWay(mode, f.alsoFlags)
+	held, at, err := g.inTheWay(mode, f.lockFlags)
 	if err != nil {
 		return 0, err
 	}
@@ -60,7 +60,7 @@ const maxNamed = 16
 
 // inTheWay returns the locks that conflict with a lock of this mode, or nil, and their place.
 // It looks no further when it has found some.
-func (g global) inTheWay(mode replock.Mode, f alsoFlags) (*replock.HeldError, session.Place, error) {
+func (g global) inTheWay(mode replock.Mode, f lockFlags) (*replock.HeldError, session.Place, error) {
 	all, closeAll, err := g.systems(f.Also, also.Look)
 	defer closeAll()
 	if err != nil {
