@@ -55,9 +55,11 @@ func TestEnvironOfSeveral(t *testing.T) {
 			t.Errorf("%s is missing in %q", want, env)
 		}
 	}
-	env = Environ([]Place{redis, beads}, []string{"aa", "bb"}, "exclusive", 0, "token")
-	if slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "REPOLOCK_REPO=") }) || !slices.Contains(Unset(env), "REPOLOCK_REPO") {
-		t.Errorf("without a repository: %q", env)
+	for _, alone := range [][]Place{{redis, beads}, {{Repo: "/srv/a", Name: "n", URL: "repo:/srv/a#n"}, redis}} {
+		env = Environ(alone, []string{"aa", "bb"}, "exclusive", 0, "token")
+		if slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "REPOLOCK_REPO=") }) || !slices.Contains(Unset(env), "REPOLOCK_REPO") {
+			t.Errorf("without a repository: %q", env)
+		}
 	}
 	t.Setenv(outerVariable, "bb:place")
 	env = Environ([]Place{redis}, []string{"aa"}, "exclusive", 0, "token")
