@@ -107,11 +107,16 @@ func run(args []string, stdout, stderr io.Writer) int {
 }
 
 func newParser(c *cli, options ...kong.Option) *kong.Kong {
-	parser := kong.Must(c, append(options, kong.Name("repolock"), kong.Vars{"schemes": schemes(), "also": strings.Join(also.Examples(), ", ")},
+	parser := kong.Must(c, append(options, kong.Name("repolock"), vars(),
 		kong.Description("Run a backup, restore or prune while holding a lock that is kept in the backup repository itself."))...)
 	parser.Model.HelpFlag.Help = "Show this, or the help of a command, and exit."
 	parser.Model.Detail = exitCodes
 	return parser
+}
+
+// vars are the variables of help texts.
+func vars() kong.Vars {
+	return kong.Vars{"schemes": schemes(), "also": strings.Join(also.Examples(), ", ")}
 }
 
 // schemes names the repository URLs for --help: "s3:, minio:, b2: or file:".
