@@ -16,7 +16,7 @@ import (
 
 // alsoFlags are the flags of the locks of other systems.
 type alsoFlags struct {
-	Also      []string      `sep:"none" placeholder:"URL" help:"Hold this lock too, or alone if no repository is given: ${also}. Repeatable: all locks are held, or none. docs/also.md"`
+	Also      []string      `predictor:"lock" sep:"none" placeholder:"URL" help:"Hold this lock too, or alone if no repository is given: ${also}. Repeatable: all locks are held, or none. docs/also.md"`
 	Settle    time.Duration `default:"0s" help:"With --also: how long to wait, with all locks held, before the command starts, so that work which has begun without looking can end."`
 	ForceLock bool          `help:"With --also tower-fleet:…: steal the lock if it is stale."`
 }
