@@ -28,6 +28,8 @@ var completions = []struct{ line, want, never string }{
 	{"repolock -qr p", "repolock -qr prod ", ""},
 	{"repolock backup --audit some", "--audit somefile ", ""},
 	{"repolock backup --metrics-file=some", "--metrics-file=somefile ", ""},
+	{"repolock run --also b", "--also beads:", "beads: "},
+	{"repolock run --also=tow", "--also=tower-fleet:", "fleet: "},
 	{"repolock history some", "history somefile ", ""},
 	{"repolock backup -- repol", "-- repolock ", ""},
 	{"repolock backup --ttl=2m -- cat some", "-- cat somefile ", ""},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/repolock/repolock/cmd/internal/also"
 	"github.com/repolock/repolock/internal/complete"
 )
 
@@ -75,6 +76,10 @@ func completions(words []string) []string {
 			return []string{":file"}
 		case "repository":
 			return append(knownNames(words), ":directory")
+		case "lock":
+			return also.Prefixes()
+		case "repository or lock":
+			return slices.Concat(also.Prefixes(), knownNames(words), []string{":directory"})
 		default:
 			panic("no predictor " + kind) // the tags are wrong
 		}

@@ -32,6 +32,11 @@ func TestCompletions(t *testing.T) {
 		{"doctor h", ":directory home"},
 		{"--config /nowhere -r ", ":directory"},
 		{"--config=" + path + " -r p", ":directory prod"},
+		{"run --also ", "beads: postgres:// redis:// repo: tower-fleet:"},
+		{"prune --also=re", "redis:// repo:"},
+		{"status --also t", "tower-fleet:"},
+		{"break-lock --also beads:x --also p", "postgres://"},
+		{"doctor --also re", ":directory redis:// repo:"},
 		{"completion ", "bash fish zsh"},
 		{"backup ", ""},
 		{"--name backup st", "status"}, // a value is no command

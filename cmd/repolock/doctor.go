@@ -22,7 +22,7 @@ import (
 
 type doctorCmd struct {
 	URL    string `predictor:"repository" arg:"" optional:"" name:"url" help:"Repository, in place of --repo."`
-	Also   string `predictor:"repository" placeholder:"URL" help:"Another URL of the same repository, as of a second gateway: an object that is written through one must be listed through the other at once. Or the URL of another system's lock: ${also}. That system is examined, alone if no repository is given."`
+	Also   string `predictor:"repository or lock" placeholder:"URL" help:"Another URL of the same repository, as of a second gateway: an object that is written through one must be listed through the other at once. Or the URL of another system's lock: ${also}. That system is examined, alone if no repository is given."`
 	Prefix string `placeholder:"KEY" help:"Write the scratch objects below this prefix, where no locks are."`
 }
 

@@ -20,7 +20,7 @@ type lockFlags struct {
 	Audit     string            `predictor:"file" config:"" placeholder:"FILE" env:"REPOLOCK_AUDIT" help:"Append what happens to the lock to this file, in JSON, one event a line."`
 	Metrics   string            `predictor:"file" config:"" name:"metrics-file" placeholder:"FILE" help:"Write the state of the lock to this file, for Prometheus (the textfile collector of node_exporter)."`
 	Fence     bool              `help:"Take a fencing number with an exclusive lock (REPOLOCK_FENCE)."`
-	Also      []string          `sep:"none" placeholder:"URL" help:"Hold this lock too, or alone if no repository is given: ${also}. Repeatable: all locks are held, or none. docs/also.md"`
+	Also      []string          `predictor:"lock" sep:"none" placeholder:"URL" help:"Hold this lock too, or alone if no repository is given: ${also}. Repeatable: all locks are held, or none. docs/also.md"`
 	Settle    time.Duration     `default:"0s" help:"With --also: how long to wait, with all locks held, before the command starts, so that work which has begun without looking can end."`
 	ForceLock bool              `help:"With --also tower-fleet:…: steal the lock if it is stale."`
 }

@@ -22,7 +22,7 @@ import (
 type statusCmd struct {
 	Watch    bool          `short:"w" help:"Keep showing the locks: in place on a terminal, elsewhere when they change."`
 	Interval time.Duration `default:"2s" help:"How often to look, with --watch."`
-	Also     []string      `sep:"none" placeholder:"URL" help:"Show this lock too, or alone if no repository is given: ${also}. Repeatable."`
+	Also     []string      `predictor:"lock" sep:"none" placeholder:"URL" help:"Show this lock too, or alone if no repository is given: ${also}. Repeatable."`
 }
 
 func (c statusCmd) run(r *reporter, g global) (int, error) {

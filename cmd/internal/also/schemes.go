@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/text"
@@ -34,6 +35,14 @@ var schemes = []scheme{
 func Examples() (all []string) {
 	for _, s := range schemes {
 		all = append(all, s.example)
+	}
+	return all
+}
+
+// Prefixes returns what a URL of each kind begins with, for completion.
+func Prefixes() (all []string) {
+	for _, s := range schemes {
+		all = append(all, s.example[:strings.IndexFunc(s.example, unicode.IsUpper)])
 	}
 	return all
 }

@@ -64,13 +64,24 @@ func (s *Set) Acquire(ctx context.Context, observe func(events.Event)) (session.
 	}
 }
 
-// settled returns the lock when work that had begun before it was held has had its time to end.
+// settled returns the lock when work that had begun before it was held has had its time to end,
+// and the lock is still held.
 func (s *Set) settled(ctx context.Context, lock *setLock) (session.Lock, error) {
 	waiting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(lock.Context(), func() { cancel(context.Cause(lock.Context())) })()
-	if clock.Sleep(waiting, s.clock, s.settle) == nil {
+	if s.settle == 0 {
 		return lock, nil
+	}
+	if clock.Sleep(waiting, s.clock, s.settle) == nil {
+		// The work that has ended can have removed a lock, and no renewal has noticed it yet.
+		_ = lock.Check(waiting)
+		if lock.Lost() == nil && waiting.Err() == nil {
+			return lock, nil
+		}
+		if lost := lock.Lost(); lost != nil {
+			cancel(lost)
+		}
 	}
 	_ = lock.Release(context.Background())
 	return nil, context.Cause(waiting)

@@ -64,3 +64,19 @@ func TestSettleIsLost(t *testing.T) {
 		}
 	})
 }
+
+// TestSettleEndsWithALook: a lock that is removed during --settle is missed before Acquire
+// returns, also if no renewal came in between.
+func TestSettleEndsWithALook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newHands()
+		f := newFake(c)
+		s := fakeSet(f, c, 0, "ab")
+		s.settle = 5 * time.Second
+		time.AfterFunc(4*time.Second, func() { f.breakLock(t, "b") })
+		l, err := s.Acquire(t.Context(), (&record{}).observe)
+		if l != nil || !errors.Is(err, replock.ErrLost) || c.Elapsed() != s.settle || !f.free(t, "a") {
+			t.Errorf("at %v: %v, %v", c.Elapsed(), l, err)
+		}
+	})
+}

@@ -13,6 +13,10 @@ _repolock() {
 		case $word in
 		:file) _repolock_files -f ;;
 		:directory) _repolock_files -d ;;
+		*:|*/) # the beginning of a URL
+			COMPREPLY+=("$word")
+			compopt -o nospace 2>/dev/null
+			;;
 		*) COMPREPLY+=("$word") ;;
 		esac
 	done < <("${1/#\~/$HOME}" complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)

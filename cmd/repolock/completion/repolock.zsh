@@ -13,16 +13,18 @@ _repolock() {
 		fi
 	done
 	local repolock=${(Q)words[1]} files=
-	local -a typed=("${(@Q)words[2,CURRENT]}") found
+	local -a typed=("${(@Q)words[2,CURRENT]}") found begun
 	for word in ${(f)"$(${~repolock} complete -- "${(@)typed}" 2>/dev/null)"}; do
 		case $word in
 		:file) files=-f ;;
 		:directory) files=-/ ;;
+		*:|*/) begun+=($word) ;; # of a URL
 		*) found+=($word) ;;
 		esac
 	done
 	compset -P '--[^=]#='
 	(($#found)) && compadd -a found
+	(($#begun)) && compadd -S '' -a begun
 	case $files in
 	-f) _files ;;
 	-/) _files -/ ;;
