@@ -15,7 +15,7 @@ import (
 // TestKeeperOrder: a keeper gets each flag of its lock, those of other systems' locks, too.
 func TestKeeperOrder(t *testing.T) {
 	sent := keeperOrder{
-		Flags: lockFlags{TTL: time.Minute, Metadata: map[string]string{"a": "b"}, Also: []string{"beads:b", "redis://host?key=k"}, Settle: time.Second, ForceLock: true},
+		Flags:  lockFlags{TTL: time.Minute, Metadata: map[string]string{"a": "b"}, Also: []string{"beads:b", "redis://host?key=k"}, Settle: time.Second, ForceLock: true},
 		Global: global{Repo: "s3://bucket", Name: "n"}, Mode: replock.Exclusive, Operation: "script", Token: "t", OnLost: "warn",
 	}
 	var pipe bytes.Buffer
