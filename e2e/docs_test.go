@@ -21,16 +21,22 @@ import (
 // claimed are the pages whose blocks, sh and crontab, a test of their own runs, from the
 // text itself. Those of all other pages are run here.
 var claimed = map[string]string{
-	"docs/borg.md":          "TestBorg",
-	"docs/cloudstic.md":     "TestCloudstic",
-	"docs/configuration.md": "TestConfigurationPage",
-	"docs/kopia.md":         "TestKopia",
-	"docs/packages.md":      "TestPackagesDocument",
-	"docs/rclone.md":        "TestRclone",
-	"docs/restic.md":        "TestRestic",
-	"docs/scripts.md":       "TestScriptsDoc",
-	"docs/systemd.md":       "TestSystemd",
-	"docs/torture.md":       "TestTortureDoc",
+	"docs/also.md":              "TestAlsoPage",
+	"docs/borg.md":              "TestBorg",
+	"docs/cloudstic.md":         "TestCloudstic",
+	"docs/configuration.md":     "TestConfigurationPage",
+	"docs/kopia.md":             "TestKopia",
+	"docs/locks-beads.md":       "TestBeadsPage",
+	"docs/locks-postgres.md":    "TestPostgresPage",
+	"docs/locks-redis.md":       "TestRedisPage",
+	"docs/locks-repository.md":  "TestRepositoryLockPage",
+	"docs/locks-tower-fleet.md": "TestTowerFleetPage",
+	"docs/packages.md":          "TestPackagesDocument",
+	"docs/rclone.md":            "TestRclone",
+	"docs/restic.md":            "TestRestic",
+	"docs/scripts.md":           "TestScriptsDoc",
+	"docs/systemd.md":           "TestSystemd",
+	"docs/torture.md":           "TestTortureDoc",
 }
 
 // elsewhere are the commands that don't run unchanged, nor here. A test, or a command of

@@ -53,17 +53,21 @@ const manDescription = `repolock wraps any backup, restore or prune, in whatever
 
 The lock of a crashed holder expires by itself, and a command never runs while its lock isn't held. If another holder has the lock, repolock names it and exits at once, or waits for it (--wait).
 
-The repository is a directory, on S3 and what speaks its protocol, on MinIO, or on Backblaze B2. Credentials are read from where the programs of those stores keep them, and are never part of the URL.`
+The repository is a directory, on S3 and what speaks its protocol, on MinIO, or on Backblaze B2. Credentials are read from where the programs of those stores keep them, and are never part of the URL.
+
+With --also, repolock also holds locks that other programs keep in Redis, in PostgreSQL, or in files, all of them or none.`
 
 var manEnvironment = slices.Concat([]string{
 	"A flag comes before a variable, and a variable before the configuration file. repolock reads these:",
 	"REPOLOCK_REPO: the repository, as --repo",
 	"REPOLOCK_CONFIG: the configuration file, as --config",
 	"REPOLOCK_AUDIT: the audit log, as --audit",
+	"REPOLOCK_REDIS_PASSWORD: the password for redis: locks of --also",
+	"REPOLOCK_POSTGRES_PASSWORD: the password for postgres: locks of --also",
 	"REPOLOCK_TOKEN: the token for check, renew and release",
 	"XDG_RUNTIME_DIR: the keepers of acquire listen in repolock/ there; else in TMPDIR; in /tmp if the paths of both are too long",
 }, schemeVariables(), []string{
-	"The command finds REPOLOCK_HELD=1, REPOLOCK_REPO (without credentials), REPOLOCK_MODE (shared or exclusive), REPOLOCK_ID, REPOLOCK_FENCE with --fence, and REPOLOCK_OUTER and REPOLOCK_NAME, for a repolock that it runs",
+	"The command finds REPOLOCK_HELD=1, REPOLOCK_REPO (without credentials, and only if there is a repository), REPOLOCK_MODE (shared or exclusive), REPOLOCK_ID, REPOLOCK_FENCE with --fence, and REPOLOCK_OUTER and REPOLOCK_NAME, for a repolock that it runs",
 })
 
 // schemeVariables has an item of the manual page for each scheme that reads credentials from
@@ -85,5 +89,6 @@ var manExamples = []string{
 	"repolock -r s3://bucket/prefix backup -- restic backup /home",
 	"repolock -r s3://bucket/prefix prune --wait 1h -- restic prune",
 	"In cron, where a held lock is no failure: repolock -r prod backup --if-held skip -- restic backup /home",
+	"With a lock in Redis that another scheduler takes: repolock -r prod prune --also 'redis://localhost/0?key=nightly' -- restic prune",
 	"The locks and their holders: repolock -r prod status --watch",
 }

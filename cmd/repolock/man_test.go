@@ -7,6 +7,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/config"
 )
 
@@ -55,6 +56,9 @@ func TestManual(t *testing.T) {
 	}
 	for _, section := range []string{"NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "COMMANDS", "EXIT STATUS", "ENVIRONMENT", "FILES", "EXAMPLES", "SEE ALSO"} {
 		has("\n.SH " + section + "\n")
+	}
+	for _, name := range session.Passwords {
+		has("\n" + name + ": ")
 	}
 	for _, place := range config.System() {
 		has("\n" + place + "\n")

@@ -14,6 +14,10 @@ type runCmd struct {
 	commandFlags
 }
 
+func (c runCmd) Help() string {
+	return c.commandFlags.Help() + " The locks of --also alone need neither --shared nor --exclusive."
+}
+
 func (c runCmd) run(r *reporter, g global) (int, error) {
 	switch {
 	case c.NoLock && len(c.Also) > 0:

@@ -32,7 +32,7 @@ type policyFlags struct {
 }
 
 func (commandFlags) Help() string {
-	return `The command's environment has REPOLOCK_HELD=1, REPOLOCK_REPO, REPOLOCK_MODE, REPOLOCK_ID, and REPOLOCK_FENCE if there is one.`
+	return `The command's environment has REPOLOCK_HELD=1, REPOLOCK_REPO if there is a repository, REPOLOCK_MODE, REPOLOCK_ID, and REPOLOCK_FENCE if there is one.`
 }
 
 // command returns the command and its arguments. Kong leaves the -- in them.
