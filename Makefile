@@ -67,8 +67,8 @@ race: ## run the tests that need nothing but Go under the race detector
 	$(TEST) -race -timeout 2h $$($(GO) list ./... | grep -v '/e2e$$')
 
 .PHONY: race-programs
-race-programs: ## run the tests of other systems' locks, with their programs, under the race detector
-	$(TEST) -race -count=1 -tags programs -timeout 2h ./locking/...
+race-programs: ## run the tests of locks in Redis and PostgreSQL, with the servers, under the race detector
+	$(TEST) -race -count=1 -tags programs -timeout 2h ./locking/redis ./locking/postgres
 
 .PHONY: packages
 packages: ## build the archives, packages and the image of this commit into dist/
@@ -119,6 +119,10 @@ fuzz: ## fuzz the parsers, 20 s each
 bench: ## measure what a lock costs, beside the original protocol, restic and flock
 	@sh e2e/minio.sh with $(GO) run ./e2e/bench $(BENCH)
 
+.PHONY: bench-locks
+bench-locks: ## measure what a lock in Redis and PostgreSQL costs, beside other libraries
+	cd locking/bench && $(GO) test -tags programs -run='^$$' -bench=. $(BENCH) ./...
+
 .PHONY: bench-disk
 bench-disk: ## measure what a put and a listing cost on this disk
 	$(GO) test -run='^$$' -bench=. ./store/dir
@@ -136,6 +140,7 @@ vet: ## run go vet, for this system and the others
 	$(GO) vet -tags minio ./...
 	$(GO) vet -tags programs ./...
 	$(GO) vet -tags 'minio programs' ./...
+	cd locking/bench && $(GO) mod tidy -diff && $(GO) vet -tags programs ./...
 	@for s in $(SYSTEMS); do echo "vet and build for $$s"; \
 		GOOS=$${s%/*} GOARCH=$${s#*/} CGO_ENABLED=0 $(GO) vet ./... && \
 		GOOS=$${s%/*} GOARCH=$${s#*/} CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/repolock || exit 1; done
