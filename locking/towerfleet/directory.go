@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/flock"
 	"github.com/repolock/repolock/locking"
 )
 
@@ -18,7 +19,7 @@ var executor = os.Geteuid
 
 // prepare creates and checks the directory.
 func (b *Backend) prepare() error {
-	if !hasFlock {
+	if !flock.Supported {
 		return classed{fmt.Errorf("lock directory %s can't be used: this system has no flock", b.dir), locking.ErrUnfit}
 	}
 	if b.opts.Mode != Observe {
@@ -41,7 +42,7 @@ func (b *Backend) prepare() error {
 		return fmt.Errorf("lock directory %s can't be opened: %w", b.dir, err)
 	}
 	defer unflock(f)
-	if _, err := tryFlock(f); err != nil {
+	if _, err := flock.Try(f); err != nil {
 		return classed{fmt.Errorf("lock directory %s can't be locked by flock: put it on a local file system: %w",
 			b.dir, err), locking.ErrUnfit}
 	}
@@ -76,7 +77,7 @@ func (b *Backend) exclusive(ctx context.Context) (unlock func(), err error) {
 	}
 	end := b.opts.Clock.Elapsed() + flockPatience
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
-		ok, err := tryFlock(f)
+		ok, err := flock.Try(f)
 		if ok {
 			return func() { unflock(f) }, nil
 		}
@@ -106,4 +107,11 @@ func classify(err error) error {
 		return classed{err, locking.ErrPermission}
 	}
 	return err
+}
+
+// unflock frees the flock of an open file and closes it. A close alone doesn't free it while a
+// process that this one is starting still has the file.
+func unflock(f *os.File) {
+	flock.Unlock(f)
+	f.Close()
 }

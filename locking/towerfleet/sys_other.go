@@ -7,16 +7,9 @@ import (
 	"os"
 )
 
-// Without flock New refuses each directory.
-const hasFlock = false
-
-func tryFlock(*os.File) (bool, error) { return false, errors.ErrUnsupported }
-
 func owner(os.FileInfo) (uid int, known bool) { return 0, false }
 
 func readOnly(error) bool { return false }
-
-func unflock(f *os.File) { f.Close() }
 
 const noFollow = 0
 

@@ -10,28 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const hasFlock = true
-
-// tryFlock takes the flock of an open file if it is free.
-func tryFlock(f *os.File) (bool, error) {
-	for {
-		switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err {
-		case unix.EINTR:
-		case unix.EWOULDBLOCK:
-			return false, nil
-		default:
-			return err == nil, err
-		}
-	}
-}
-
-// unflock frees the flock of an open file and closes it. A close alone doesn't free it while a
-// process that this one is starting still has the file.
-func unflock(f *os.File) {
-	_ = unix.Flock(int(f.Fd()), unix.LOCK_UN)
-	f.Close()
-}
-
 // owner returns the uid of a file's owner.
 func owner(info os.FileInfo) (uid int, known bool) {
 	stat, ok := info.Sys().(*syscall.Stat_t)
