@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -40,23 +41,30 @@ const (
 
 var allKinds = []string{kindRepo, kindRedis, kindPostgres, kindFleet, kindBeads} // in the order of a set
 
-func newSystems(t *testing.T, redisArgs ...string) *systems {
+// newSystems returns a site with the systems of these kinds, or of all if there are none.
+func newSystems(t *testing.T, kinds ...string) *systems {
 	t.Helper()
-	s := &systems{site: newSite(t)}
+	s := &systems{site: newSite(t), urls: map[string]string{}}
 	s.repo = ""
-	s.redis, s.pg = redistest.New(t, redisArgs...), pgtest.New(t)
-	for _, dir := range []string{"fleet", "beads", "beads/.beads", "other"} {
+	if len(kinds) == 0 {
+		kinds = allKinds
+	}
+	if slices.Contains(kinds, kindRedis) {
+		s.redis = redistest.New(t)
+		s.urls[kindRedis] = "redis://" + s.redis.Addr() + "/0?key=nightly"
+	}
+	if slices.Contains(kinds, kindPostgres) {
+		s.pg = pgtest.New(t)
+		s.urls[kindPostgres] = "postgres://postgres@" + s.pg.Address() + "/postgres?key=nightly&sslmode=disable"
+	}
+	for _, dir := range []string{"fleet", "beads", "beads/.beads", "third"} {
 		if err := os.Mkdir(s.path(dir), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.urls = map[string]string{
-		kindRedis:    "redis://" + s.redis.Addr() + "/0?key=nightly",
-		kindPostgres: "postgres://postgres@" + s.pg.Address() + "/postgres?key=nightly&sslmode=disable",
-		kindFleet:    "tower-fleet:" + s.path("fleet") + "/nightly",
-		kindBeads:    "beads:" + s.path("beads"),
-		kindRepo:     "repo:" + s.path("other") + "#third",
-	}
+	s.urls[kindFleet] = "tower-fleet:" + s.path("fleet") + "/nightly"
+	s.urls[kindBeads] = "beads:" + s.path("beads")
+	s.urls[kindRepo] = "repo:" + s.path("third") + "#nightly"
 	return s
 }
 
@@ -75,15 +83,15 @@ func (s *systems) held(kind string) bool {
 	defer s.mu.Unlock()
 	switch kind {
 	case kindRedis:
-		return s.redis.CLI("exists", "bext:lock:nightly") == "1"
+		return s.redis != nil && s.redis.CLI("exists", "bext:lock:nightly") == "1"
 	case kindPostgres:
-		return s.pg.PSQL("select count(*) from pg_locks where locktype = 'advisory'") != "0"
+		return s.pg != nil && s.pg.PSQL("select count(*) from pg_locks where locktype = 'advisory'") != "0"
 	case kindFleet:
 		return s.exists("fleet/nightly.lock")
 	case kindBeads:
 		return s.exists("beads/.beads/.exclusive-lock")
 	default:
-		return len(s.objects("other")) > 0
+		return len(s.objects("third")) > 0
 	}
 }
 
@@ -95,13 +103,15 @@ func (s *systems) heldKinds() []string {
 
 // objects lists the files of locks in a repository.
 func (s *systems) objects(repo string) (all []string) {
-	for _, pattern := range []string{"index/lock.*", "index/lock.*/*", "index/*/lock.*", "index/*/lock.*/*"} {
-		found, _ := filepath.Glob(filepath.Join(s.path(repo), pattern))
-		for _, name := range found {
-			if info, err := os.Stat(name); err == nil && !info.IsDir() {
-				all = append(all, name)
-			}
+	s.t.Helper()
+	err := filepath.WalkDir(s.path(repo), func(name string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			all = append(all, name)
 		}
+		return nil // a file can go meanwhile
+	})
+	if err != nil {
+		s.t.Fatal(err)
 	}
 	return all
 }
@@ -109,8 +119,10 @@ func (s *systems) objects(repo string) (all []string) {
 // nothingLeft checks that no lock is left, nor anything beside one.
 func (s *systems) nothingLeft() {
 	s.t.Helper()
-	if keys := s.redis.CLI("keys", "*"); keys != "" {
-		s.t.Errorf("redis still has %s", keys)
+	if s.redis != nil {
+		if keys := s.redis.CLI("keys", "*"); keys != "" {
+			s.t.Errorf("redis still has %s", keys)
+		}
 	}
 	if kinds := s.heldKinds(); len(kinds) > 0 {
 		s.t.Errorf("still held: %v", kinds)
@@ -126,7 +138,7 @@ func (s *systems) nothingLeft() {
 			}
 		}
 	}
-	if left := append(s.objects("repo"), s.objects("other")...); len(left) > 0 {
+	if left := append(s.objects("repo"), s.objects("third")...); len(left) > 0 {
 		s.t.Errorf("still there: %v", left)
 	}
 }

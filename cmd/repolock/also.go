@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,15 +15,8 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// alsoFlags are the flags of the locks of other systems.
-type alsoFlags struct {
-	Also      []string      `predictor:"lock" sep:"none" placeholder:"URL" help:"Hold this lock too, or alone if no repository is given: ${also}. Repeatable: all locks are held, or none. docs/also.md"`
-	Settle    time.Duration `default:"0s" help:"With --also: how long to wait, with all locks held, before the command starts, so that work which has begun without looking can end. If a lock is gone then, the command doesn't start."`
-	ForceLock bool          `help:"With --also tower-fleet:…: steal the lock if it is stale. A live lock is never stolen."`
-}
-
-func (f alsoFlags) request(operation string) also.Request {
-	return also.Request{Settle: f.Settle, Operation: operation, Version: newBuild().Version, Force: f.ForceLock}
+func (f lockFlags) alsoRequest(operation string) also.Request {
+	return also.Request{Settle: f.Settle, Operation: operation, Version: newBuild().Version, Force: f.ForceLock, TTL: f.TTL, Look: f.Look, Wait: time.Duration(f.Wait)}
 }
 
 // alone reports whether the locks of --also are held without a repository's.
@@ -37,7 +31,7 @@ func (g global) at(p session.Place) global {
 }
 
 // named returns how records name the locks together, and their number.
-func (f alsoFlags) named(g global) (name string, locks int) {
+func (f lockFlags) named(g global) (name string, locks int) {
 	targets, err := also.Parse(f.Also)
 	if err != nil || !g.alone(targets) {
 		return events.LockName(g.Name), 1 + len(targets)
@@ -59,6 +53,10 @@ func (f lockFlags) checkAlso(g global) error {
 		return usageError{errors.New("--settle: is for the locks of --also")}
 	case len(targets) == 0 && f.ForceLock:
 		return usageError{errors.New("--force-lock: is for --also tower-fleet:DIR/NAME; break-lock removes a repository's locks")}
+	case !g.alone(targets) && slices.ContainsFunc(targets, func(t also.Target) bool { return t.Is(g.place()) }):
+		return usageError{errors.New("--also: the repository's lock of that --name is named twice")}
+	case f.ForceLock && !slices.ContainsFunc(targets, func(t also.Target) bool { return !passed(t.Place) }):
+		return usageError{errors.New("--force-lock: is for --also tower-fleet:DIR/NAME, and there is none")}
 	case g.alone(targets) && f.Fence:
 		return usageError{errors.New("--fence: only a repository's lock has fencing numbers")}
 	case g.alone(targets) && g.Name != "":
@@ -140,7 +138,7 @@ func looked(all []placed) (lines string) {
 }
 
 // places returns the places of all locks, the repository's first.
-func (f alsoFlags) places(g global) (all []session.Place) {
+func (f lockFlags) places(g global) (all []session.Place) {
 	targets, _ := also.Parse(f.Also) // which checkAlso has checked
 	if !g.alone(targets) {
 		all = append(all, g.place())

@@ -13,6 +13,7 @@ import (
 
 	"github.com/repolock/repolock/cmd/internal/also"
 	"github.com/repolock/repolock/cmd/internal/events"
+	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
@@ -51,7 +52,7 @@ func (c breakCmd) run(r *reporter, g global) (int, error) {
 		return 0, err
 	}
 	opts := replock.BreakOptions{Stale: c.Stale, Doubtful: true, Dead: c.Dead, ID: c.ID, DryRun: true}
-	found, err := breakIn(all, opts)
+	found, err := everywhere(all, func(p placed) ([]replock.Broken, error) { return p.Break(context.Background(), opts) })
 	if err != nil {
 		return 0, err
 	}
@@ -70,21 +71,19 @@ func (c breakCmd) run(r *reporter, g global) (int, error) {
 		return exitAborted, nil
 	}
 	opts.DryRun = false
-	broken, err := breakIn(all, opts)
-	for _, b := range broken {
-		for _, sink := range sinks {
-			sink.Handle(c.event(b))
+	broken, err := everywhere(all, func(p placed) ([]replock.Broken, error) {
+		broken, err := p.Break(context.Background(), opts)
+		for _, b := range broken {
+			for _, sink := range sinks {
+				sink.Handle(c.event(b, p.Place))
+			}
 		}
-	}
+		return broken, err
+	})
 	if rerr := c.report(r, broken, looked(all)); err == nil {
 		err = rerr
 	}
 	return 0, err
-}
-
-// breakIn breaks the chosen locks everywhere.
-func breakIn(all []placed, opts replock.BreakOptions) ([]replock.Broken, error) {
-	return everywhere(all, func(p placed) ([]replock.Broken, error) { return p.Break(context.Background(), opts) })
 }
 
 // leave drops and prints the locks that only a person can judge.
@@ -99,9 +98,9 @@ func (breakCmd) leave(r *reporter, found []replock.Broken) []replock.Broken {
 }
 
 // event returns the event of a broken lock for the audit log.
-func (c breakCmd) event(b replock.Broken) events.Event {
-	return events.Event{Reason: c.why(), Event: replock.Event{
-		Kind: events.LockBroken, Time: clock.System{}.Now(), Key: b.Key(), Holders: []replock.Info{b.Info}, Err: b.Err,
+func (c breakCmd) event(b replock.Broken, p session.Place) events.Event {
+	return events.Event{Place: p.URL, Reason: c.why(), Event: replock.Event{
+		Kind: events.LockBroken, Time: clock.System{}.Now(), Name: p.Name, Key: b.Key(), Holders: []replock.Info{b.Info}, Err: b.Err,
 	}}
 }
 

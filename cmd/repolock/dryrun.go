@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/repolock/repolock/cmd/internal/also"
-	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/text"
@@ -43,8 +42,9 @@ func (f commandFlags) dryRun(r *reporter, g global, mode replock.Mode, operation
 	if err := replock.CheckOperation(operation); err != nil {
 		return 0, usageError{err}
 	}
-	out.Mode, out.Operation, out.LockName = mode.String(), operation, events.LockName(g.Name)
-	held, at, err := g.inTheWay(mode, f.Also)
+	out.Mode, out.Operation = mode.String(), operation
+	out.LockName, _ = f.named(g)
+	held, at, err := g.inTheWay(mode, f.lockFlags)
 	if err != nil {
 		return 0, err
 	}
@@ -60,8 +60,8 @@ const maxNamed = 16
 
 // inTheWay returns the locks that conflict with a lock of this mode, or nil, and their place.
 // It looks no further when it has found some.
-func (g global) inTheWay(mode replock.Mode, urls []string) (*replock.HeldError, session.Place, error) {
-	all, closeAll, err := g.systems(urls, also.Look)
+func (g global) inTheWay(mode replock.Mode, f lockFlags) (*replock.HeldError, session.Place, error) {
+	all, closeAll, err := g.systems(f.Also, also.Look)
 	defer closeAll()
 	if err != nil {
 		return nil, session.Place{}, err
@@ -72,7 +72,7 @@ func (g global) inTheWay(mode replock.Mode, urls []string) (*replock.HeldError, 
 			return nil, one.Place, err
 		}
 		holders = slices.DeleteFunc(holders, func(i replock.Info) bool {
-			return i.Verdict == replock.Stale && passed(one.Place) || mode == replock.Shared && i.Mode == replock.Shared
+			return i.Verdict == replock.Stale && (f.ForceLock || passed(one.Place)) || mode == replock.Shared && i.Mode == replock.Shared
 		})
 		if n := min(len(holders), maxNamed); n > 0 {
 			return &replock.HeldError{Mode: mode, Holders: holders[:n], More: len(holders) - n}, one.Place, nil
@@ -81,7 +81,8 @@ func (g global) inTheWay(mode replock.Mode, urls []string) (*replock.HeldError, 
 	return nil, session.Place{}, nil
 }
 
-// passed reports whether an acquirer passes a stale lock. One of tower-fleet stays.
+// passed reports whether an acquirer passes a stale lock. One of tower-fleet stays, unless
+// --force-lock steals it.
 func passed(p session.Place) bool { return !strings.HasPrefix(p.URL, towerfleet.Scheme+":") }
 
 func (o dryRun) print(r *reporter) error {

@@ -12,15 +12,17 @@ import (
 
 // lockFlags are the flags of all commands that acquire a lock.
 type lockFlags struct {
-	TTL      time.Duration     `config:"" default:"60s" help:"How long the lock outlives a crash: 10s to 24h, ${default} by default."`
-	Look     time.Duration     `config:"" default:"10s" help:"How often to look whether the lock is still there: 1s to the ttl, ${default} by default. Bounds how long a command runs on after its lock was broken, or after its hypervisor paused this machine and another holder got the lock. A look is one list request."`
-	Wait     waitTime          `config:"" default:"0s" placeholder:"DURATION|forever" help:"How long to wait for the lock while it is held. A wait for the exclusive lock comes before all that begin later."`
-	HeldCode int               `config:"" name:"held-exit-code" short:"E" default:"75" placeholder:"N" help:"Exit code when the lock is held."`
-	Metadata map[string]string `config:"" placeholder:"KEY=VALUE" help:"Put this into the lock for others to read. No secrets."`
-	Audit    string            `predictor:"file" config:"" placeholder:"FILE" env:"REPOLOCK_AUDIT" help:"Append what happens to the lock to this file, in JSON, one event a line."`
-	Metrics  string            `predictor:"file" config:"" name:"metrics-file" placeholder:"FILE" help:"Write the state of the lock to this file, for Prometheus (the textfile collector of node_exporter)."`
-	Fence    bool              `help:"Take a fencing number with an exclusive lock (REPOLOCK_FENCE)."`
-	alsoFlags
+	TTL       time.Duration     `config:"" default:"60s" help:"How long the lock outlives a crash: 10s to 24h, ${default} by default."`
+	Look      time.Duration     `config:"" default:"10s" help:"How often to look whether the lock is still there: 1s to the ttl, ${default} by default. Bounds how long a command runs on after its lock was broken, or after its hypervisor paused this machine and another holder got the lock. A look is one list request."`
+	Wait      waitTime          `config:"" default:"0s" placeholder:"DURATION|forever" help:"How long to wait for the lock while it is held. A wait for the exclusive lock comes before all that begin later."`
+	HeldCode  int               `config:"" name:"held-exit-code" short:"E" default:"75" placeholder:"N" help:"Exit code when the lock is held."`
+	Metadata  map[string]string `config:"" placeholder:"KEY=VALUE" help:"Put this into the lock for others to read. No secrets."`
+	Audit     string            `predictor:"file" config:"" placeholder:"FILE" env:"REPOLOCK_AUDIT" help:"Append what happens to the lock to this file, in JSON, one event a line."`
+	Metrics   string            `predictor:"file" config:"" name:"metrics-file" placeholder:"FILE" help:"Write the state of the lock to this file, for Prometheus (the textfile collector of node_exporter)."`
+	Fence     bool              `help:"Take a fencing number with an exclusive lock (REPOLOCK_FENCE)."`
+	Also      []string          `predictor:"lock" sep:"none" placeholder:"URL" help:"Hold this lock too, or alone if no repository is given: ${also}. Repeatable: all locks are held, or none. docs/also.md"`
+	Settle    time.Duration     `default:"0s" help:"With --also: how long to wait, with all locks held, before the command starts, so that work which has begun without looking can end. If a lock is gone then, the command doesn't start."`
+	ForceLock bool              `help:"With --also tower-fleet:…: steal the lock if it is stale. A live lock is never stolen."`
 }
 
 func (f lockFlags) check() error {
@@ -64,8 +66,7 @@ func (f lockFlags) request(r *reporter, g global, mode replock.Mode, operation s
 	for _, t := range targets {
 		request.Others = append(request.Others, t.Place)
 	}
-	ask := f.alsoFlags.request(operation)
-	ask.TTL, ask.Look, ask.Wait = f.TTL, f.Look, time.Duration(f.Wait)
+	ask := f.alsoRequest(operation)
 	ask.Repository = func(p session.Place) *session.Repository { return repository(g.at(p)) }
 	request.Locker = also.NewSet(first, targets, ask)
 	return request, nil

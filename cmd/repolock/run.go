@@ -20,6 +20,8 @@ func (c runCmd) Help() string {
 
 func (c runCmd) run(r *reporter, g global) (int, error) {
 	switch {
+	case c.NoLock && len(c.Also) > 0:
+		return 0, usageError{errors.New("--no-lock: holds none of the locks of --also: give one of the two")}
 	case c.NoLock:
 		return c.wrap(r, g, 0, "")
 	case c.Shared:

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/repolock/repolock/cmd/internal/also"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
@@ -38,7 +39,11 @@ func (w *console) Event(e replock.Event) {
 		w.stop = make(chan struct{})
 		go w.run(w.stop)
 	case !slices.Equal(names(e.Holders), before):
-		w.Say("waiting for the %s lock: %s", e.Mode, inTheWay(e.Holders, 0, stamp))
+		what := fmt.Sprintf("the %s lock", e.Mode)
+		if also.Known(e.Key) {
+			what = text.Escape(e.Key)
+		}
+		w.Say("waiting for %s: %s", what, inTheWay(e.Holders, 0, stamp))
 	}
 }
 
@@ -98,13 +103,17 @@ func inTheWay(holders []replock.Info, since time.Duration, stamp func(time.Time)
 		does = "after"
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s, %s", does, text.Or(h.Holder, "unknown"), text.Or(h.Operation, "unknown"))
+	fmt.Fprintf(&b, "%s %s", does, text.Or(h.Holder, "unknown"))
+	if h.Operation != "" {
+		fmt.Fprintf(&b, ", %s", text.Or(h.Operation, "unknown"))
+	}
 	if !h.Acquired.IsZero() {
 		fmt.Fprintf(&b, ", since %s", stamp(h.Acquired))
 	}
 	switch left := (h.Left - since).Round(time.Second); {
 	case h.Verdict == replock.Unreadable:
 		b.WriteString(", can't be read")
+	case h.TTL == 0 && h.Expires.IsZero(): // it has no end of its own
 	case left > 0:
 		fmt.Fprintf(&b, ", expires in %v unless refreshed", left)
 	default:

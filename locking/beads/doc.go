@@ -1,5 +1,5 @@
 // Package beads holds the exclusive lock of a beads database: the file .exclusive-lock in the
-// .beads directory, as docs/EXCLUSIVE_LOCK.md of beads defines it. While a valid lock is there,
+// .beads directory, as EXCLUSIVE_LOCK of beads defines it. While a valid lock is there,
 // the daemon (or the Dolt server) of beads skips the database.
 //
 // # The file

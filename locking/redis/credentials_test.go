@@ -116,3 +116,29 @@ func TestTokensAreSecret(t *testing.T) {
 		}
 	}
 }
+
+// TestRefusedScript: if a script may not read the lock, the lock isn't known to be lost.
+func TestRefusedScript(t *testing.T) {
+	s := limited(t)
+	b := open(t, "redis://app@"+s.Addr()+"/0?key=k", redis.Options{Getenv: func(string) string { return "pw" }})
+	h := acquire(t, b, "k", ttl)
+	s.CLI("ACL", "SETUSER", "app", "-get")
+	for _, err := range []error{b.Renew(t.Context(), h), b.Release(t.Context(), h)} {
+		if !errors.Is(err, locking.ErrPermission) || errors.Is(err, locking.ErrLost) {
+			t.Error(err)
+		}
+	}
+	s.CLI("ACL", "SETUSER", "app", "+get")
+	if err := b.Renew(t.Context(), h); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPasswordIsSecret: an error has no password, whatever the server answers.
+func TestPasswordIsSecret(t *testing.T) {
+	address := fake(t, func(c []string) string { return "-ERR what is " + strings.Join(c, " ") + "?\r\n" })
+	b := open(t, "redis://"+address+"/0?key=k", redis.Options{Getenv: func(string) string { return "topsecret" }})
+	if _, ok, err := b.TryLock(t.Context(), "k", ttl); ok || err == nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("acquired %v, %v", ok, err)
+	}
+}

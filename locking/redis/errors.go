@@ -40,7 +40,7 @@ func (b *Backend) fail(heard int64, cause error, format string, args ...any) err
 
 // failWith is fail with what the failure has left behind.
 func (b *Backend) failWith(left string, heard int64, cause error, format string, args ...any) error {
-	class, advice := b.classify(cause, b.heard.Load() != heard)
+	advice, class := b.classify(cause, b.heard.Load() != heard)
 	text := b.server + ": " + fmt.Sprintf(format, args...) + ": "
 	if class != nil {
 		text += class.Error() + ": "
@@ -115,34 +115,34 @@ var answers = []struct {
 	{"ERR SELECT is not allowed in cluster mode", locking.ErrUnfit, "use a server that isn't a cluster"},
 }
 
-// classify returns one of locking's errors, or nil, and what to do.
-func (b *Backend) classify(err error, heard bool) (class error, advice string) {
+// classify returns what to do, and one of locking's errors, or nil.
+func (b *Backend) classify(err error, heard bool) (advice string, class error) {
 	var answer goredis.Error
 	if errors.As(err, &answer) && !errors.Is(err, goredis.Nil) {
 		for _, a := range answers {
 			if strings.HasPrefix(answer.Error(), a.prefix) {
-				return a.class, a.advice
+				return a.advice, a.class
 			}
 		}
-		return nil, ""
+		return "", nil
 	}
 	var verification *tls.CertificateVerificationError
 	var unknown x509.UnknownAuthorityError
 	var record tls.RecordHeaderError
 	switch {
 	case errors.As(err, &verification), errors.As(err, &unknown):
-		return locking.ErrUnfit, "its certificate isn't trusted: name its authority with ca"
+		return "its certificate isn't trusted: name its authority with ca", locking.ErrUnfit
 	case errors.As(err, &record):
-		return locking.ErrUnfit, "it doesn't speak TLS: use redis instead of rediss"
+		return "it doesn't speak TLS: use redis instead of rediss", locking.ErrUnfit
 	case errors.Is(err, errOdd), strings.HasPrefix(err.Error(), "redis: can't parse"),
 		strings.HasPrefix(err.Error(), "redis: invalid reply"):
-		return locking.ErrUnfit, "it doesn't speak Redis' protocol: check host and port, and rediss for TLS"
+		return "it doesn't speak Redis' protocol: check host and port, and rediss for TLS", locking.ErrUnfit
 	case errors.Is(err, context.Canceled) || !silent(err):
-		return nil, ""
+		return "", nil
 	case heard:
-		return nil, "the server has answered before"
+		return "the server has answered before", nil
 	}
-	return locking.ErrUnreachable, ""
+	return "", locking.ErrUnreachable
 }
 
 // silent reports whether an error is that there was no connection or no answer.

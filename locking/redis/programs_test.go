@@ -179,6 +179,13 @@ func TestHolder(t *testing.T) {
 		info.Acquired.Before(before.Add(-time.Second)) || info.Renewed.IsZero() || info.Revision == "" {
 		t.Errorf("%+v, %v", info, err)
 	}
+	s.CLI("PEXPIRE", "repolock:holder:bext:lock:k", "1000")
+	if err := b.Renew(t.Context(), h); err != nil {
+		t.Fatal(err)
+	}
+	if left := s.CLI("PTTL", "repolock:holder:bext:lock:k"); len(left) < len("10000") {
+		t.Errorf("the note lasts for %s ms after a renewal", left)
+	}
 	if note := s.CLI("GET", "repolock:holder:bext:lock:k"); strings.Contains(note+info.Revision, h.Token()) ||
 		!strings.Contains(note, "db1") {
 		t.Errorf("the note: %s", note)
@@ -228,5 +235,6 @@ func TestClose(t *testing.T) {
 	if _, ok, err := b.TryLock(t.Context(), "l", ttl); ok || err == nil || errors.Is(err, locking.ErrUnreachable) {
 		t.Errorf("acquired %v, %v", ok, err)
 	}
+	becomes(t, func() bool { return strings.Count(s.CLI("CLIENT", "LIST"), "id=") == 1 }) // redis-cli's own
 	isHeld(t, client(t, s.Addr()), "k")
 }

@@ -28,7 +28,8 @@ func TestBreak(t *testing.T) {
 		}
 		w.write("n.lock", foreign("n", "req_1", time.Now(), 900))
 		info := see()
-		if ok, err := b.Break(w.Context(), info, false); ok || !errors.Is(err, ErrLive) || !strings.Contains(err.Error(), "req_1") {
+		ok, err := b.Break(w.Context(), info, false)
+		if ok || !errors.Is(err, ErrLive) || !strings.Contains(err.Error(), "req_1") {
 			t.Errorf("a live one: %v %v", ok, err)
 		}
 		if ok, err := b.Break(w.Context(), info, true); ok || err != nil {
@@ -149,7 +150,8 @@ func TestBreakTemporary(t *testing.T) {
 		if ok, err := b.Break(w.Context(), seen, false); ok || err != nil || len(w.files()) != 1 || len(w.events) > 0 {
 			t.Errorf("another one: %v %v", ok, err)
 		}
-		if ok, err := b.Break(w.Context(), w.see(b, "n"), false); !ok || err != nil || len(w.files()) > 0 || len(w.events) != 1 {
+		ok, err := b.Break(w.Context(), w.see(b, "n"), false)
+		if !ok || err != nil || len(w.files()) > 0 || len(w.events) != 1 {
 			t.Errorf("%v %v %q", ok, err, w.files())
 		}
 	})

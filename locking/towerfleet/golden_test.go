@@ -49,8 +49,8 @@ func (s *stage) backend(request string, force bool) *Backend {
 func (s *stage) lock(request, created, beat string) {
 	s.Helper()
 	text := example(s, `"lock_version"`, 1)
-	for old, now := range map[string]string{"req_abc123def456": request, "2025-12-18T10:30:10Z": "2025-12-18T" + created + "Z",
-		"2025-12-18T10:30:40Z": "2025-12-18T" + beat + "Z"} {
+	for old, now := range map[string]string{"req_abc123def456": request,
+		"18T10:30:10Z": "18T" + created + "Z", "18T10:30:40Z": "18T" + beat + "Z"} {
 		if !strings.Contains(text, old) {
 			s.Fatalf("the example has no %s", old)
 		}
@@ -145,8 +145,9 @@ func TestHeartbeatFailedJSON(t *testing.T) {
 			_ = b.Renew(w.Context(), h)
 		}
 		got, err := json.Marshal(w.events[1])
-		want := `{"event":"heartbeat_failed","request_id":"req_abc123","timestamp":"2025-12-18T10:30:10Z","lock_name":"` + theLock +
-			`","lock_path":"` + theDir + "/" + theLock + `.lock","consecutive_failures":3,"error":"ENOSPC: no space left on device"}`
+		want := `{"event":"heartbeat_failed","request_id":"req_abc123","timestamp":"2025-12-18T10:30:10Z",` +
+			`"lock_name":"` + theLock + `","lock_path":"` + theDir + "/" + theLock + `.lock",` +
+			`"consecutive_failures":3,"error":"ENOSPC: no space left on device"}`
 		if ours := strings.ReplaceAll(string(got), w.dir, theDir); err != nil || ours != want {
 			t.Errorf("%s\nwant\n%s", ours, want)
 		}

@@ -220,7 +220,11 @@ func TestHeartbeatRacesScriptsSteal(t *testing.T) {
 		theirs := w.step(s, steal)
 		c.calls, c.at = 0, func(call int) {
 			if call%3 == round%3 {
-				theirs.to(theirs.at + 1 + r.IntN(8))
+				leap := 8
+				if r.IntN(3) == 0 {
+					leap = 2 * commands // the whole steal, between our look and our write
+				}
+				theirs.to(theirs.at + 1 + r.IntN(leap))
 			}
 		}
 		beats := 0
@@ -259,11 +263,14 @@ func TestStealRacesScriptsHeartbeat(t *testing.T) {
 	for round := range races {
 		w.write("n.lock", foreign("n", "req_script", time.Now().Add(-time.Hour), 900))
 		theirs, c := w.step(s, "update_heartbeat $LOCK_DIR/n.lock"), &turns{}
-		first, second := 2+r.IntN(4), 2+r.IntN(8)
+		first, second, revived := 2+r.IntN(4), 2+r.IntN(8), false
 		c.at = func(call int) {
-			if call == 1 || call == first || call == first+second {
-				theirs.to(r.IntN(10))
+			if call != 1 && call != first && call != first+second {
+				return
 			}
+			theirs.to(r.IntN(12))
+			f, err := parse([]byte(w.read("n.lock")), "n")
+			revived = revived || err == nil && f.RequestID == "req_script" && !f.stale(time.Now())
 		}
 		b := w.system(Options{Clock: c, Settle: time.Second, Force: true, Audit: func(any) {}})
 		h, ours, err := b.TryLock(t.Context(), "n", time.Hour)
@@ -278,6 +285,8 @@ func TestStealRacesScriptsHeartbeat(t *testing.T) {
 		switch {
 		case err != nil:
 			t.Fatalf("round %d: %v: %s", round, err, text)
+		case ours && revived:
+			t.Fatalf("round %d: a live lock was stolen", round)
 		case !ours && (f.RequestID != "req_script" || f.stale(time.Now())):
 			t.Fatalf("round %d: refused, and the script's lock is %s", round, text)
 		case !ours && os.Remove(w.path("n.lock")) != nil, len(w.files()) > 0:

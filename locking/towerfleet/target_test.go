@@ -46,15 +46,17 @@ func TestParse(t *testing.T) {
 // TestParseRefuses: another URL is refused in one line, and a wrong name is locking.ErrKey.
 func TestParseRefuses(t *testing.T) {
 	for raw, key := range map[string]bool{
-		"": false, "nightly": false, "/var/lib/nightly": false, "tower:/x/n": false, "tower-fleet": false, "tower-fleet:": false,
-		"tower-fleet:nightly": false, "tower-fleet://host/n": false, "tower-fleet:///var/n": false, "tower-fleet:~/locks/n": false,
-		"tower-fleet:/a\nb/n": false, "tower-fleet:/a\x00/n": false, "tower-fleet:/\x1b[2J/n": false, "tower-fleet:/\xff/n": false,
+		"": false, "nightly": false, "/var/lib/nightly": false, "tower:/x/n": false, "tower-fleet": false,
+		"tower-fleet:": false, "tower-fleet:nightly": false, "tower-fleet://host/n": false,
+		"tower-fleet:///var/n": false, "tower-fleet:~/locks/n": false, "tower-fleet:/a\nb/n": false,
+		"tower-fleet:/a\x00/n": false, "tower-fleet:/\x1b[2J/n": false, "tower-fleet:/\xff/n": false,
 		"tower-fleet:/x/": true, "tower-fleet:/x/A": true, "tower-fleet:/x/n?force=1": true, "tower-fleet:/x/n#y": true,
 		"tower-fleet:/x/-n": true, "tower-fleet:/x/..": true, "tower-fleet:/x/n.lock": true,
 		"tower-fleet:/x/" + strings.Repeat("n", 129): true,
 	} {
 		got, err := Parse(raw)
-		if err == nil || errors.Is(err, locking.ErrKey) != key || got != (Target{}) || strings.ContainsAny(err.Error(), "\n\x00\x1b") {
+		if err == nil || errors.Is(err, locking.ErrKey) != key || got != (Target{}) ||
+			strings.ContainsAny(err.Error(), "\n\x00\x1b") {
 			t.Errorf("%q: %+v %v", raw, got, err)
 		}
 	}

@@ -87,9 +87,6 @@ func (o *other) acquire(ctx context.Context, wait time.Duration, observe func(ev
 			pause = min(pause, wait-waited)
 		}
 		if clock.Sleep(ctx, o.clock, pause) != nil {
-			if cause := context.Cause(ctx); !errors.Is(cause, context.DeadlineExceeded) {
-				return nil, cause
-			}
 			return nil, o.refused(info, o.clock.Elapsed()-start, context.Cause(ctx))
 		}
 	}

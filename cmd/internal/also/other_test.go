@@ -111,7 +111,7 @@ func TestWaitEnds(t *testing.T) {
 		why := errors.New("a signal")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(3*time.Second, func() { cancel(why) })
-		if _, err := fakeOther(f, c, "k").acquire(ctx, replock.Forever, (&record{}).observe); !errors.Is(err, why) || c.Elapsed() != 3*time.Second {
+		if _, err := fakeOther(f, c, "k").acquire(ctx, replock.Forever, (&record{}).observe); !errors.Is(err, why) || !errors.Is(err, replock.ErrHeld) || c.Elapsed() != 3*time.Second {
 			t.Errorf("at %v: %v", c.Elapsed(), err)
 		}
 		late, end := context.WithTimeout(t.Context(), time.Second)

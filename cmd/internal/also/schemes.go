@@ -3,6 +3,8 @@ package also
 import (
 	"errors"
 	"fmt"
+	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 	"unicode"
@@ -66,8 +68,8 @@ func (e URLError) Unwrap() error { return e.error }
 // a lock that is named twice.
 func Parse(urls []string) ([]Target, error) {
 	var all []Target
-	for _, url := range urls {
-		t, err := parse(url)
+	for _, raw := range urls {
+		t, err := parse(raw)
 		if err != nil {
 			return nil, URLError{err}
 		}
@@ -100,19 +102,38 @@ func parse(raw string) (Target, error) {
 // parseRepository parses repo:URL#NAME.
 func parseRepository(raw string) (t Target, err error) {
 	_, rest, _ := strings.Cut(raw, ":")
-	url, name, ok := cutLast(rest, "#")
+	repo, name, ok := cutLast(rest, "#")
 	if !ok || name == "" {
 		return t, errors.New("repo: needs the name of a lock behind a #: repo:URL#NAME")
 	}
 	if err := replock.CheckName(name); err != nil {
 		return t, fmt.Errorf("repo: %w", err)
 	}
-	if err := open.Check(url); err != nil {
+	if err := open.Check(repo); err != nil {
 		return t, fmt.Errorf("repo: %w", err)
 	}
-	p := session.Place{Repo: url, Name: name}
+	p := session.Place{Repo: repo, Name: name}
 	p.URL = "repo:" + p.Where() + "#" + name
-	return Target{Place: p, identity: p.URL}, nil
+	return Target{Place: p, identity: repositoryID(p)}, nil
+}
+
+// Is reports whether the lock is a repository's at a place.
+func (t Target) Is(p session.Place) bool {
+	return t.Repository() && repositoryID(t.Place) == repositoryID(p)
+}
+
+// repositoryID is the same for places whose paths are written in different ways.
+func repositoryID(p session.Place) string {
+	where := p.Where()
+	if l, err := open.Parse(p.Repo); err == nil && l.Scheme == "file" {
+		if path, err := filepath.Abs(l.Path); err == nil {
+			where = path
+		}
+	} else if u, err := url.Parse(where); err == nil {
+		u.Path = strings.TrimRight(u.Path, "/")
+		where = u.String()
+	}
+	return where + "#" + p.Name
 }
 
 func cutLast(s, sep string) (before, after string, ok bool) {

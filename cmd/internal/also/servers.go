@@ -22,8 +22,9 @@ func parseRedis(raw string) (Target, error) {
 
 func parsePostgres(raw string) (Target, error) {
 	t, err := postgres.Parse(raw)
+	lock := postgres.Target{Host: t.Host, Port: t.Port, Database: t.Database, Key: t.Key} // whoever asks for it
 	return Target{
-		Place: session.Place{URL: t.String(), Name: t.Key}, identity: t.String(),
+		Place: session.Place{URL: t.String(), Name: t.Key}, identity: lock.String(),
 		open: func(r Request) (l Lock, err error) {
 			b, err := postgres.Open(t, postgres.Options{})
 			if err != nil {

@@ -63,14 +63,16 @@ func (a *Auditor) report(err error) {
 }
 
 func (a *Auditor) records(e Event) (records []audit.Record) {
+	now := clock.System{}.Elapsed()
+	if e.Kind == replock.EventAcquired {
+		a.locks[e.Place] = lease{now, e.ID}
+	}
 	if e.Recorded {
 		return nil
 	}
-	now := clock.System{}.Elapsed()
 	record := a.record(e)
 	switch e.Kind {
 	case replock.EventAcquired:
-		a.locks[e.Place] = lease{now, e.ID}
 		record.WaitedSeconds = Seconds(now - a.asked)
 	case replock.EventBlocked:
 		record.WaitedSeconds, record.HeldBy = Seconds(e.Waited), holders(e.Holders)

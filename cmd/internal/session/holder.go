@@ -62,7 +62,7 @@ func (h *holder) acquire(ctx context.Context) (Lock, error) {
 	if e := h.own.Load(); e != nil && errors.Is(err, errOwn) {
 		place, held = h.at(e.Place), &replock.HeldError{Mode: e.Mode, Holders: e.Holders, Waited: e.Waited}
 	} else if errors.As(err, &placed) {
-		place, held = placed.Place, placed.HeldError
+		place, held = h.at(placed.Place.String()), placed.HeldError
 	} else if !errors.As(err, &held) {
 		return lock, err
 	}

@@ -1,7 +1,7 @@
 //go:build unix
 
 // Package beadsdaemon is a daemon for tests of the exclusive lock of beads. It isn't the daemon
-// of beads: we have written it after the rules, names and log lines of docs/EXCLUSIVE_LOCK.md of
+// of beads: we have written it after the rules, names and log lines of EXCLUSIVE_LOCK of
 // beads, and it syncs nothing. TestDocument has these rules in the document's words.
 package beadsdaemon
 

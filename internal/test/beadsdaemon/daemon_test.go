@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestDocument has the rules of docs/EXCLUSIVE_LOCK.md in its words, and checks the daemon by
+// TestDocument has the rules of EXCLUSIVE_LOCK in its words, and checks the daemon by
 // each. EPERM has a test beside locking/beads.
 func TestDocument(t *testing.T) {
 	ended := exec.Command("true")

@@ -17,7 +17,7 @@ var (
 	testName = regexp.MustCompile(`\bTest[A-Z]\w*`)
 	decision = regexp.MustCompile(`(?i)\bdecision (\d+)`)
 	document = regexp.MustCompile(`[\w./-]*\b[\w-]+\.md\b`)
-	inTree   = regexp.MustCompile(`(^|[^\w./:@-])((?:\.ci|cmd|docs|e2e|examples|internal|packaging|replock|spec|store|tools)/[\w./-]*\w)`)
+	inTree   = regexp.MustCompile(`(^|[^\w./:@-])((?:\.ci|cmd|docs|e2e|examples|internal|locking|packaging|replock|spec|store|tools)/[\w./-]*\w)`)
 	link     = regexp.MustCompile(`\]\(([^)\s]*)\)`)
 	run      = regexp.MustCompile(`\bspec/run\.sh ([a-z][a-z-]+)`)
 )

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -33,6 +34,13 @@ func New(t testing.TB, args ...string) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if slices.Contains(args, "--cluster-enabled") { // which takes port+10000 otherwise, free or not
+		bus, err := freeport.Free()
+		if err != nil {
+			t.Fatal(err)
+		}
+		args = append(slices.Clone(args), "--cluster-port", strconv.Itoa(bus))
+	}
 	s := &Server{t: t, port: port, dir: t.TempDir(), args: args}
 	t.Cleanup(s.Kill)
 	s.Restart()
@@ -41,9 +49,6 @@ func New(t testing.TB, args ...string) *Server {
 
 // Addr is the host and port of the server. They stay the same when it is restarted.
 func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
-
-// Dir is the directory of the server's files.
-func (s *Server) Dir() string { return s.dir }
 
 // Restart starts the server anew, killing it if it runs. Without persistence its memory is empty.
 func (s *Server) Restart() {
