@@ -16,7 +16,7 @@ import (
 )
 
 func (f lockFlags) alsoRequest(operation string) also.Request {
-	return also.Request{Settle: f.Settle, Operation: operation, Version: newBuild().Version, Force: f.ForceLock, TTL: f.TTL, Look: f.Look, Wait: time.Duration(f.Wait)}
+	return also.Request{Settle: f.Settle, Operation: operation, Version: newBuild().Version, Force: f.ForceLock, Metadata: f.Metadata, TTL: f.TTL, Look: f.Look, Wait: time.Duration(f.Wait)}
 }
 
 // alone reports whether the locks of --also are held without a repository's.

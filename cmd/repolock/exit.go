@@ -13,6 +13,7 @@ import (
 	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/torture"
 	"github.com/repolock/repolock/locking"
+	"github.com/repolock/repolock/locking/towerfleet"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
 )
@@ -98,6 +99,7 @@ var descriptions = []struct {
 }{
 	{[]error{session.ErrUnknownRequest}, "usage", exitUsage, usageHint},
 	{[]error{torture.ErrUnjudged}, "torture_unjudged", exitUnjudged, ""},
+	{[]error{towerfleet.ErrLive}, "lock_live", exitHeld, "wait until it is done; it is stale when its ttl is over"},
 	{[]error{locking.ErrKey}, "usage", exitUsage, usageHint},
 	{[]error{replock.ErrLost, procgroup.ErrExpired, procgroup.ErrParted}, "lock_lost", exitLost, "check whether the operation was completed"},
 	{[]error{locking.ErrUnreachable}, "store_unavailable", exitUnavailable, ""},

@@ -48,3 +48,11 @@ func mode(dir string, p Purpose) towerfleet.Mode {
 	}
 	return towerfleet.Mutate
 }
+
+func metadata(all map[string]string) map[string]any {
+	m := map[string]any{}
+	for k, v := range all {
+		m[k] = v
+	}
+	return m
+}

@@ -18,6 +18,8 @@ type Request struct {
 	Settle    time.Duration
 	Operation string
 	Version   string // of this program
+	// Metadata is for a format that has room for it: tower-fleet's.
+	Metadata map[string]string
 	// Force steals a stale tower-fleet lock.
 	Force bool
 	// Purpose is Hold, unless no lock is taken: then nothing is created.

@@ -17,7 +17,7 @@ func parseTowerFleet(raw string) (Target, error) {
 			f := &fleet{}
 			f.Backend, err = towerfleet.Open(t, towerfleet.Options{
 				Actor: identity.Self().User, Intent: r.Operation, IntentVersion: r.Version, HostID: identity.Self().Hostname,
-				Mode: mode(t.Dir, r.Purpose), Force: r.Force, Audit: f.audit,
+				Mode: mode(t.Dir, r.Purpose), Force: r.Force, Audit: f.audit, Metadata: metadata(r.Metadata),
 			})
 			return Lock{Backend: f, Key: t.Name, finish: f.finish, listen: f.listen}, err
 		},
