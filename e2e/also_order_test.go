@@ -16,7 +16,7 @@ import (
 // can create, and counts the moments at which a mark is there.
 const marks = `
 set -C
-for k in $KINDS; do : >mark-$k || echo "two hold $k" >>two; done
+for k in $KINDS; do true >mark-$k || echo "two hold $k" >>two; done
 sleep 0.02
 echo "$KINDS" >>rounds
 for k in $KINDS; do rm mark-$k || echo "two held $k" >>two; done`
