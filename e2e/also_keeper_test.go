@@ -31,7 +31,8 @@ for url in $URLS; do alone --also "$url" -- true; echo "run after the release: $
 	for _, kind := range kinds {
 		urls = append(urls, s.urls[kind])
 	}
-	script.Env = append(s.environ(), "REPO="+s.path("repo"), "ALSO="+strings.Join(s.also(kinds...), " "), "URLS="+strings.Join(urls, " "))
+	script.Env = append(s.environ(), "REPO="+s.path("repo"),
+		"ALSO="+strings.Join(s.also(kinds...), " "), "URLS="+strings.Join(urls, " "))
 	var out lockedBuffer
 	script.Stdout, script.Stderr = &out, &out
 	if err := script.Start(); err != nil {
@@ -50,7 +51,8 @@ for url in $URLS; do alone --also "$url" -- true; echo "run after the release: $
 	said := out.String()
 	for text, n := range map[string]int{
 		"check: 0\n": 1, "renew: 0\n": 1, "nested: 75\n": 3, "nested, and waits: 75\n": 3, "\nrelease: 0\n": 1,
-		"check after the release: 79\n": 1, "run after the release: 0\n": 3, "it is the lock that this very command runs under": 6, "it ran": 0,
+		"check after the release: 79\n": 1, "run after the release: 0\n": 3,
+		"it is the lock that this very command runs under": 6, "it ran": 0,
 	} {
 		if got := strings.Count(said, text); got != n {
 			t.Errorf("%d times %q, want %d", got, text, n)

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -36,8 +35,11 @@ func TestAlsoKilled(t *testing.T) {
 		t.Fatalf("held: %v", kinds)
 	}
 	tries := map[string]func() (bool, error){
-		kindRedis: s.tryBackend(s.openRedis()), kindPostgres: s.tryBackend(s.openPostgres()), kindBeads: s.tryBackend(s.openBeads()),
-		kindRepo: s.tryRepository(), kindFleet: s.tryFleet(),
+		kindRedis:    s.tryBackend(s.openRedis()),
+		kindPostgres: s.tryBackend(s.openPostgres()),
+		kindBeads:    s.tryBackend(s.openBeads()),
+		kindRepo:     s.tryRepository(),
+		kindFleet:    s.tryFleet(),
 	}
 	for kind, try := range tries {
 		if ok, err := try(); ok || err != nil {
@@ -45,64 +47,55 @@ func TestAlsoKilled(t *testing.T) {
 		}
 	}
 
-	var killed atomic.Int64 // when, on the monotonic clock from start
-	start := time.Now()
-	took := map[string]time.Duration{}
-	var mu sync.Mutex
-	var all sync.WaitGroup
-	var ready sync.WaitGroup
-	ended := make(chan time.Duration, 1)
-	for kind, try := range tries {
-		ready.Add(1)
-		all.Go(func() {
-			for first := true; ; first = false {
-				ok, err := try()
-				runs := alive(pid)
-				if err != nil {
-					t.Errorf("%s: %v", kind, err)
-				}
-				switch {
-				case ok && runs && (kind == kindPostgres || kind == kindBeads):
-					t.Logf("%s was free before the guard had killed the command", kind)
-				case ok && runs:
-					t.Errorf("%s was free while the command still ran", kind)
-				}
-				if ok || err != nil || time.Since(start) > hang {
-					mu.Lock()
-					took[kind] = time.Since(start) - time.Duration(killed.Load())
-					mu.Unlock()
-					if first {
-						ready.Done()
-					}
-					return
-				}
-				if first {
-					ready.Done()
-				}
-				time.Sleep(20 * time.Millisecond)
-			}
-		})
-	}
-	all.Go(func() {
-		for alive(pid) {
-			time.Sleep(time.Millisecond)
-		}
-		ended <- time.Since(start)
-	})
-	ready.Wait()
-	killed.Store(int64(time.Since(start)))
+	killed := time.Now()
 	if err := p.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
+	took := map[string]time.Duration{}
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for kind, try := range tries {
+		all.Go(func() {
+			s.untilFree(kind, try, pid)
+			mu.Lock()
+			defer mu.Unlock()
+			took[kind] = time.Since(killed)
+		})
+	}
+	s.until("the command to be dead", hang, func() bool { return !alive(pid) })
+	dead := time.Since(killed)
 	p.exits(-int(syscall.SIGKILL))
 	left := s.redisLeft()
 	all.Wait()
-	end := <-ended - time.Duration(killed.Load())
 	if took[kindRedis] < left {
 		t.Errorf("redis was free after %v, and would have expired after %v", took[kindRedis], left)
 	}
-	t.Logf("the command was dead %v after the kill of repolock; each lock was free after:%s", end.Round(time.Millisecond), figures(rounded(took)))
+	t.Logf("the command was dead %v after the kill of repolock; each lock was free after:%s",
+		dead.Round(time.Millisecond), figures(rounded(took)))
 	s.nothingLeft()
+}
+
+// untilFree tries a lock until it is free, and checks that the command is dead then.
+func (s *systems) untilFree(kind string, try func() (bool, error), command int) {
+	for end := time.Now().Add(hang); ; time.Sleep(20 * time.Millisecond) {
+		free, err := try()
+		runs := alive(command)
+		switch {
+		case err != nil:
+			s.t.Errorf("%s: %v", kind, err)
+			return
+		case free && runs && (kind == kindPostgres || kind == kindBeads):
+			s.t.Logf("%s was free before the guard had killed the command", kind)
+		case free && runs:
+			s.t.Errorf("%s was free while the command still ran", kind)
+		case !free && time.Now().After(end):
+			s.t.Errorf("%s isn't free after %v", kind, hang)
+			return
+		}
+		if free {
+			return
+		}
+	}
 }
 
 func rounded(of map[string]time.Duration) map[string]time.Duration {
@@ -169,7 +162,9 @@ func (s *systems) openFleet(force bool) (locking.Backend, string) {
 	}, err), target.Name
 }
 
-func opened[T, O any, B locking.Backend](s *systems, open func(T, O) (B, error), target T, o O, err error) locking.Backend {
+func opened[T, O any, B locking.Backend](
+	s *systems, open func(T, O) (B, error), target T, o O, err error,
+) locking.Backend {
 	s.t.Helper()
 	if err != nil {
 		s.t.Fatal(err)

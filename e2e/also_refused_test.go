@@ -66,7 +66,8 @@ func TestAlsoUnreachable(t *testing.T) {
 		{"prune", []string{"--if-unreachable", "run"}, 64, false, "exclusive"},
 		{"prune", []string{"--hint", "prefer-global"}, 64, false, "exclusive"},
 	} {
-		flags := slices.Concat([]string{c.operation, "--ttl", ttl.String(), "--repo", s.path("repo")}, s.also(kindRedis), c.flags)
+		first := []string{c.operation, "--ttl", ttl.String(), "--repo", s.path("repo")}
+		flags := slices.Concat(first, s.also(kindRedis), c.flags)
 		p := s.start(append(flags, "--", "touch", "ran")...)
 		p.exits(c.code)
 		p.contains(c.says)

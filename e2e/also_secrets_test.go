@@ -45,7 +45,8 @@ func TestAlsoSecrets(t *testing.T) {
 	}
 	byVariables := []string{"REPOLOCK_REDIS_PASSWORD=" + redisSecret, "REPOLOCK_POSTGRES_PASSWORD=" + postgresSecret}
 	byFiles := map[string]string{
-		kindRedis: s.urls[kindRedis] + "&password-file=" + s.path("redis.password"), kindPostgres: s.urls[kindPostgres] + "&passfile=" + s.path("passfile"),
+		kindRedis:    s.urls[kindRedis] + "&password-file=" + s.path("redis.password"),
+		kindPostgres: s.urls[kindPostgres] + "&passfile=" + s.path("passfile"),
 	}
 	t.Run("variables", func(t *testing.T) { s.keepsSecrets(t, byVariables, s.urls) })
 	t.Run("files", func(t *testing.T) { s.keepsSecrets(t, nil, byFiles) })
@@ -59,8 +60,12 @@ func TestAlsoSecrets(t *testing.T) {
 		s.refusesSecrets(t, nil, s.urls)
 	})
 	t.Run("in the URL", func(t *testing.T) {
-		for _, url := range []string{"redis://:" + wrongSecret + "@h/0?key=k", "redis://u:" + wrongSecret + "@h/0?key=k", "postgres://u:" + wrongSecret + "@h/d?key=k",
-			"postgres://u@h/d?key=k&password=" + wrongSecret, "redis://h/0?key=k&password=" + wrongSecret, "rediss://" + wrongSecret} {
+		for _, url := range []string{
+			"redis://:" + wrongSecret + "@h/0?key=k", "redis://u:" + wrongSecret + "@h/0?key=k",
+			"postgres://u:" + wrongSecret + "@h/d?key=k",
+			"postgres://u@h/d?key=k&password=" + wrongSecret, "redis://h/0?key=k&password=" + wrongSecret,
+			"rediss://" + wrongSecret,
+		} {
 			for _, command := range []string{"run", "status", "doctor", "break-lock"} {
 				args := []string{command, "--also", url}
 				if command == "run" {
@@ -82,7 +87,8 @@ func (s *systems) keepsSecrets(t *testing.T, env []string, urls map[string]strin
 	flags := []string{"--also", urls[kindRedis], "--also", urls[kindPostgres]}
 	records := []string{"--audit", s.path("audit"), "--metrics-file", s.path("metrics.prom")}
 	start := []string{"run", "-v", "--look", "1s"}
-	p := s.start(slices.Concat(start, flags, records, []string{"--", "sh", "-c", "env >environment; " + ticks("work")[3]})...)
+	command := []string{"--", "sh", "-c", "env >environment; " + ticks("work")[3]}
+	p := s.start(slices.Concat(start, flags, records, command)...)
 	s.ticksOn("work")
 
 	places := 0
@@ -101,7 +107,8 @@ func (s *systems) keepsSecrets(t *testing.T, env []string, urls map[string]strin
 	}
 	for _, args := range [][]string{
 		{"status"}, {"status", "--json"}, {"status", "-v"}, {"doctor"}, {"doctor", "--json"},
-		{"break-lock", "--stale", "--yes"}, {"run", "--json", "--audit", s.path("audit"), "--", "true"}, {"run", "-v", "--wait", "1s", "--", "true"}, {"run", "--dry-run", "--", "true"},
+		{"break-lock", "--stale", "--yes"}, {"run", "--json", "--audit", s.path("audit"), "--", "true"},
+		{"run", "-v", "--wait", "1s", "--", "true"}, {"run", "--dry-run", "--", "true"},
 	} {
 		at := len(args)
 		if i := slices.Index(args, "--"); i >= 0 {
@@ -132,7 +139,8 @@ func (s *systems) keepsSecrets(t *testing.T, env []string, urls map[string]strin
 
 // inKeeper looks for the secrets in what acquire prints, and in the keeper's arguments.
 func (s *systems) inKeeper(t *testing.T, flags []string) {
-	out := s.said(slices.Concat([]string{"acquire", "--exclusive", "--json", "--for-pid", fmt.Sprint(os.Getpid()), "--log", s.path("log")}, flags)...)
+	acquire := []string{"acquire", "--exclusive", "--json", "--for-pid", fmt.Sprint(os.Getpid()), "--log", s.path("log")}
+	out := s.said(slices.Concat(acquire, flags)...)
 	hasNone(t, "acquire --json", out)
 	var holding struct{ Token string }
 	if err := json.Unmarshal([]byte(out), &holding); err != nil {
@@ -154,8 +162,10 @@ func (s *systems) refusesSecrets(t *testing.T, env []string, urls map[string]str
 	s.env = env
 	defer func() { s.env = before }()
 	for _, kind := range []string{kindRedis, kindPostgres} {
-		for _, args := range [][]string{{"run", "-v", "--", "touch", "ran"}, {"run", "--json", "--", "touch", "ran"}, {"status"}, {"doctor"}, {"break-lock", "--yes"},
-			{"run", "--if-unreachable", "run", "--", "touch", "ran"}} {
+		for _, args := range [][]string{
+			{"run", "-v", "--", "touch", "ran"}, {"run", "--json", "--", "touch", "ran"}, {"status"}, {"doctor"},
+			{"break-lock", "--yes"}, {"run", "--if-unreachable", "run", "--", "touch", "ran"},
+		} {
 			p := s.start(slices.Concat(args[:1], []string{"--also", urls[kind]}, args[1:])...)
 			p.exits(77)
 			hasNone(t, strings.Join(args, " "), p.stderr.String())

@@ -71,7 +71,8 @@ func TestAlsoRedisForgets(t *testing.T) {
 	ended, last := time.Since(up), s.last("work").Sub(up)
 	p.contains(s.urls[kindRedis])
 	t.Logf("redis was down for %v; the command ran for %v beside its empty memory, and repolock ended after %v: %s",
-		up.Sub(down).Round(time.Millisecond), max(last, 0).Round(time.Millisecond), ended.Round(time.Millisecond), p.stderr.String())
+		up.Sub(down).Round(time.Millisecond), max(last, 0).Round(time.Millisecond), ended.Round(time.Millisecond),
+		p.stderr.String())
 	s.nothingLeft()
 }
 
@@ -109,7 +110,8 @@ func TestAlsoStopped(t *testing.T) {
 					t.Errorf("the command went on for %d ticks", more)
 				}
 			}
-			t.Logf("the command was stopped %v after repolock; afterwards: %s", stopped.Round(time.Millisecond), p.stderr.String())
+			t.Logf("the command was stopped %v after repolock; afterwards: %s",
+				stopped.Round(time.Millisecond), p.stderr.String())
 			s.nothingLeft()
 		})
 	}
