@@ -295,3 +295,39 @@ func TestAnsweredIsOfTheFailure(t *testing.T) {
 		_ = l.Release(t.Context())
 	})
 }
+
+// teaser is a member that can be had only while another can't: each round of a set fails.
+type teaser struct{ url string }
+
+func (m teaser) place() session.Place  { return session.Place{URL: m.url} }
+func (m teaser) flush(context.Context) {}
+func (m teaser) answered() bool        { return true }
+func (m teaser) acquire(_ context.Context, wait time.Duration, observe func(events.Event)) (session.Lock, error) {
+	if wait > 0 {
+		return releasable{}, nil
+	}
+	observe(events.Event{Place: m.url, Event: replock.Event{Kind: replock.EventBlocked}})
+	return nil, &replock.HeldError{Mode: replock.Shared, Holders: []replock.Info{{Keys: []string{"key"}}}}
+}
+
+// releasable is a lock that can be released.
+type releasable struct{ stubLock }
+
+func (releasable) Release(context.Context) error { return nil }
+
+// TestPausesAreInTheWait: the pauses between the rounds of a set end with --wait, and the
+// members' own refusals aren't reported beside the last.
+func TestPausesAreInTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newHands()
+		const wait = 20 * time.Second
+		s, r := &Set{members: []member{teaser{"a"}, teaser{"b"}}, wait: wait, clock: c}, &record{}
+		lock, err := s.Acquire(t.Context(), r.observe)
+		if lock != nil || !errors.Is(err, replock.ErrHeld) || c.Elapsed() != wait {
+			t.Errorf("at %v: %v", c.Elapsed(), err)
+		}
+		if e := r.of(replock.EventBlocked); len(e) != 1 || e[0].Waited != wait || e[0].Mode != replock.Shared {
+			t.Errorf("events: %+v", e)
+		}
+	})
+}
