@@ -51,7 +51,7 @@ func (t Target) Open(r Request) (Lock, error) {
 // NewSet returns the Locker of a repository's lock, which is nil if there is none, and of
 // those of targets, in the order of Parse. Connections last as long as this process.
 func NewSet(first *session.Repository, targets []Target, r Request) *Set {
-	s := &Set{wait: r.Wait, settle: r.Settle, clock: clock.System{}}
+	s := &Set{wait: r.Wait, settle: r.Settle, look: r.Look, clock: clock.System{}}
 	if first != nil {
 		s.members = append(s.members, &repository{Repository: first})
 	}

@@ -3,14 +3,17 @@ package also
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/store"
 )
 
 // member acquires one lock of a set.
@@ -28,6 +31,7 @@ type Set struct {
 	members []member // in the order in which they are tried
 	wait    time.Duration
 	settle  time.Duration
+	look    time.Duration // the longest time between two looks at a lock
 	clock   clock.Clock
 	failed  member // the one that was refused, or failed, last
 	held    bool   // Acquire has held all locks
@@ -65,23 +69,22 @@ func (s *Set) Acquire(ctx context.Context, observe func(events.Event)) (session.
 }
 
 // settled returns the lock when work that had begun before it was held has had its time to end,
-// and the lock is still held.
+// and the lock is still held: one of the locks can have been lost while others were acquired.
 func (s *Set) settled(ctx context.Context, lock *setLock) (session.Lock, error) {
 	waiting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(lock.Context(), func() { cancel(context.Cause(lock.Context())) })()
-	if s.settle == 0 {
-		return lock, nil
+	if s.settle > 0 {
+		_ = clock.Sleep(waiting, s.clock, s.settle)
 	}
-	if clock.Sleep(waiting, s.clock, s.settle) == nil {
-		// The work that has ended can have removed a lock, and no renewal has noticed it yet.
-		_ = lock.Check(waiting)
-		if lock.Lost() == nil && waiting.Err() == nil {
-			return lock, nil
-		}
-		if lost := lock.Lost(); lost != nil {
-			cancel(lost)
-		}
+	if s.settle > 0 || s.clock.Elapsed()-lock.Seen().Elapsed > s.look {
+		_ = lock.Check(waiting) // the work that has ended can have removed a lock
+	}
+	if lost := lock.Lost(); lost != nil {
+		cancel(lost)
+	}
+	if waiting.Err() == nil {
+		return lock, nil
 	}
 	_ = lock.Release(context.Background())
 	return nil, context.Cause(waiting)
@@ -97,25 +100,95 @@ func (s *Set) left(start time.Duration) time.Duration {
 
 // take acquires all locks: at first one, for which it can wait because it holds no other, and
 // then the others, without waiting. If one is refused it releases those that it has, the last
-// one first.
+// one first. After a silent system it asks the others, too: a command can run without its locks
+// if a system is silent, but not beside a holder that another one knows.
 func (s *Set) take(ctx context.Context, first member, wait time.Duration, observe func(events.Event)) (locks []session.Lock, refused member, err error) {
 	locks = make([]session.Lock, len(s.members))
 	var taken []session.Lock
-	for _, m := range append([]member{first}, s.members...) {
+	for n, m := range append([]member{first}, s.members...) {
 		i := slices.Index(s.members, m)
-		if locks[i] != nil {
-			continue // it was the first
+		if n > 0 && m == first {
+			continue
 		}
-		lock, err := m.acquire(ctx, wait, observe)
-		if err != nil {
-			for _, l := range slices.Backward(taken) {
-				_ = l.Release(context.Background()) // an event reports a failure
-			}
-			return nil, m, err
+		lock, failed := m.acquire(ctx, wait, observe)
+		wait = 0
+		if failed == nil {
+			locks[i], taken = lock, append(taken, lock)
+			continue
 		}
-		locks[i], taken, wait = lock, append(taken, lock), 0
+		if twice := s.twice(ctx, m, taken, failed); twice != nil {
+			failed = twice
+		}
+		silent := errors.Is(failed, store.ErrUnreachable)
+		if err == nil || !silent {
+			refused, err = m, failed
+		}
+		if !silent {
+			break
+		}
+	}
+	if err != nil {
+		_ = releaseAll(context.Background(), taken) // events report failures
+		return nil, refused, err
 	}
 	return locks, nil, nil
+}
+
+// twice returns an error if one of the locks that were taken is the one that was refused: two
+// URLs can be one lock in ways that they don't show.
+func (s *Set) twice(ctx context.Context, m member, taken []session.Lock, failed error) error {
+	var held *replock.HeldError
+	if !errors.As(failed, &held) {
+		return nil
+	}
+	for _, l := range taken {
+		for _, h := range held.Holders {
+			if h.ID != "" && h.ID == revision(ctx, l) {
+				return URLError{fmt.Errorf("%s is the same lock as %s", m.place().Where(), l.Key())}
+			}
+		}
+	}
+	return nil
+}
+
+// revision returns the id by which others see a lock.
+func revision(ctx context.Context, l session.Lock) string {
+	h, ok := l.(*held)
+	if !ok {
+		return l.ID()
+	}
+	if info, err := h.Inspect(ctx); err == nil && info != nil {
+		return info.ID
+	}
+	return ""
+}
+
+// patience is how long the release of a lock holds up the next one.
+const patience = time.Second
+
+// releaseAll releases locks, the last one first. A system that is silent doesn't hold up the
+// others for long.
+func releaseAll(ctx context.Context, locks []session.Lock) error {
+	for _, l := range locks {
+		if h, ok := l.(*held); ok {
+			h.stop(replock.ErrReleased) // or it is lost while it waits for its turn
+		}
+	}
+	errs := make([]error, len(locks))
+	var all sync.WaitGroup
+	for i, l := range slices.Backward(locks) {
+		done := make(chan struct{})
+		all.Go(func() {
+			defer close(done)
+			errs[i] = l.Release(ctx)
+		})
+		select {
+		case <-done:
+		case <-time.After(patience):
+		}
+	}
+	all.Wait()
+	return errors.Join(errs...)
 }
 
 // quiet drops the events of a refusal: the wait can go on, and report says how it ended.

@@ -108,17 +108,35 @@ func (l *setLock) Finish(success bool) {
 }
 
 // Release releases all locks, the last one first.
-func (l *setLock) Release(ctx context.Context) (err error) {
-	for _, one := range slices.Backward(l.all()) {
-		err = errors.Join(err, one.Release(ctx))
-	}
-	l.cancel(replock.ErrReleased)
-	return err
+func (l *setLock) Release(ctx context.Context) error {
+	defer l.cancel(replock.ErrReleased)
+	return releaseAll(ctx, l.all())
 }
 
-// Resume resumes the locks that are lost. If one can't be, those that were are released with
-// the set.
+// Resume resumes the locks that are lost, unless another one is lost for good meanwhile. If one
+// can't be, those that were are released with the set.
 func (l *setLock) Resume(ctx context.Context) (session.Lock, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	for _, one := range l.all() {
+		if one.Lost() == nil {
+			defer context.AfterFunc(one.Context(), func() { cancel(context.Cause(one.Context())) })()
+		}
+	}
+	for {
+		if lost := l.Lost(); lost == nil {
+			return newSetLock(l.all()), nil
+		} else if lost.Definite {
+			return nil, lost
+		}
+		if err := l.resumeLost(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// resumeLost resumes each lock that is lost now.
+func (l *setLock) resumeLost(ctx context.Context) error {
 	for i, one := range l.all() {
 		if one.Lost() == nil {
 			continue
@@ -130,8 +148,8 @@ func (l *setLock) Resume(ctx context.Context) (session.Lock, error) {
 			l.mu.Unlock()
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return newSetLock(l.all()), nil
+	return nil
 }

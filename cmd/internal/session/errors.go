@@ -36,7 +36,7 @@ func (e HeldError) Error() string {
 // other is the text for a lock of another system, which has one holder, and no ttl perhaps.
 func (e HeldError) other() string {
 	says := e.Place.URL + " is held"
-	if e.Waited > 0 {
+	if e.Waited >= time.Second/2 {
 		says = fmt.Sprintf("%s is still held after %v", e.Place.URL, e.Waited.Round(time.Second))
 	}
 	if len(e.Holders) == 0 {

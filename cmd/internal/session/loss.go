@@ -43,6 +43,9 @@ func (s *session) onLost() <-chan struct{} {
 			return s.current().Context().Done()
 		}
 		s.Console.Say("the lock could not be resumed: %s", text.Error(err))
+		if last := s.current().Lost(); last != nil {
+			loss = last // of another of several locks
+		}
 	}
 	s.lost, s.killed = loss, true
 	_ = s.group.Kill()
