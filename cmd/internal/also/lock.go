@@ -63,7 +63,8 @@ func (l Lock) Status(ctx context.Context) ([]replock.Info, error) {
 	return []replock.Info{*info}, nil
 }
 
-// Break removes the lock if the options choose it, as replock.Locker.Break does.
+// Break removes the lock if the options choose it, as replock.Locker.Break does. Locks of two keys
+// can have one id.
 func (l Lock) Break(ctx context.Context, opts replock.BreakOptions) ([]replock.Broken, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxInspect)
 	defer cancel()
@@ -72,7 +73,7 @@ func (l Lock) Break(ctx context.Context, opts replock.BreakOptions) ([]replock.B
 		return nil, err
 	}
 	info := l.info(seen)
-	shown := opts.Shown == nil || slices.ContainsFunc(opts.Shown, func(b replock.Broken) bool { return b.ID == info.ID })
+	shown := opts.Shown == nil || slices.ContainsFunc(opts.Shown, func(b replock.Broken) bool { return b.ID == info.ID && b.Key() == info.Key() })
 	if !shown || opts.ID != "" && opts.ID != info.ID || opts.Stale && info.Verdict != replock.Stale || opts.Dead && !info.ProcessGone {
 		return nil, nil
 	}

@@ -64,7 +64,9 @@ func TestBreakChooses(t *testing.T) {
 	stale := &locking.Info{Revision: "1", TTL: time.Minute, Stale: true}
 	dead := &locking.Info{Revision: "1", Stale: true}
 	unreadable := &locking.Info{Revision: "1", Trouble: "it is cut off"}
-	shown := func(id string) []replock.Broken { return []replock.Broken{{Info: replock.Info{ID: id}}} }
+	shown := func(id, key string) []replock.Broken {
+		return []replock.Broken{{Info: replock.Info{ID: id, Keys: []string{key}}}}
+	}
 	for _, c := range []struct {
 		name string
 		info *locking.Info
@@ -83,8 +85,10 @@ func TestBreakChooses(t *testing.T) {
 		{"dead", dead, replock.BreakOptions{Dead: true}, []bool{false}},
 		{"id", live, replock.BreakOptions{ID: "1"}, []bool{false}},
 		{"another id", live, replock.BreakOptions{ID: "2"}, nil},
-		{"shown", live, replock.BreakOptions{Shown: shown("1")}, []bool{false}},
-		{"another was shown", live, replock.BreakOptions{Shown: shown("2")}, nil},
+		{"shown", live, replock.BreakOptions{Shown: shown("1", "fake:k")}, []bool{false}},
+		{"another was shown", live, replock.BreakOptions{Shown: shown("2", "fake:k")}, nil},
+		{"another key's was shown", live, replock.BreakOptions{Shown: shown("1", "fake:l")}, nil},
+		{"none was shown", live, replock.BreakOptions{Shown: []replock.Broken{}}, nil},
 	} {
 		s := &shelf{info: c.info}
 		got, err := Lock{Backend: s, URL: "fake:k"}.Break(t.Context(), c.opts)

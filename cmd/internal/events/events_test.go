@@ -33,7 +33,7 @@ func TestKinds(t *testing.T) {
 // name, and the metrics count it.
 func TestRecords(t *testing.T) {
 	for name, k := range kinds {
-		a, m := &Auditor{locks: map[string]lease{}}, &Metrics{values: map[string]float64{}, held: map[string]bool{}}
+		a, m := &Auditor{locks: map[string]lease{}}, &Metrics{values: map[string]float64{}, held: map[string]bool{"": true}}
 		e := Event{Event: replock.Event{Kind: name, Holders: make([]replock.Info, 1)}}
 		records := a.records(e)
 		if (k.audit != "") != (len(records) == 1 && records[0].Event == k.audit) {

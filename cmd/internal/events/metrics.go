@@ -88,7 +88,7 @@ func (m *Metrics) count(e Event) bool {
 	case replock.EventReaped:
 		n = len(e.Holders)
 	case replock.EventLost:
-		if m.ended != 0 { // a resume that fails reports the loss again
+		if !m.held[e.Place] { // a resume that fails reports the loss again
 			n = 0
 		}
 		m.end(e, now)

@@ -110,6 +110,7 @@ func TestPlaceOfRefusal(t *testing.T) {
 }
 
 // TestMetricsOfSeveral: several locks are held when all are, and no longer when one isn't.
+// Each loss of one counts.
 func TestMetricsOfSeveral(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "m.prom")
 	m, err := NewMetrics(file, "n,k", 2, replock.Exclusive, "run", t.Errorf)
@@ -132,6 +133,7 @@ func TestMetricsOfSeveral(t *testing.T) {
 		{replock.EventResumed, b, 1},
 		{replock.EventLost, a, 0},
 		{replock.EventLost, b, 0},
+		{replock.EventLost, b, 0},    // a resume that fails reports the loss again
 		{replock.EventResumed, a, 0}, // the other isn't yet
 		{replock.EventResumed, b, 1},
 		{replock.EventReleased, b, 0},
@@ -146,7 +148,7 @@ func TestMetricsOfSeveral(t *testing.T) {
 		}
 	}
 	text, err := os.ReadFile(file)
-	if err != nil || !strings.Contains(string(text), `repolock_held{lock="n,k",mode="exclusive",operation="run"} 0`) || !strings.Contains(string(text), `repolock_lost_total{lock="n,k",mode="exclusive",operation="run"} 2`) {
+	if err != nil || !strings.Contains(string(text), `repolock_held{lock="n,k",mode="exclusive",operation="run"} 0`) || !strings.Contains(string(text), `repolock_lost_total{lock="n,k",mode="exclusive",operation="run"} 3`) {
 		t.Errorf("%v\n%s", err, text)
 	}
 }
