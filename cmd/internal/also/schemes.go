@@ -3,8 +3,6 @@ package also
 import (
 	"errors"
 	"fmt"
-	"net/url"
-	"path/filepath"
 	"slices"
 	"strings"
 	"unicode"
@@ -50,7 +48,7 @@ func Prefixes() (all []string) {
 // Target is a lock that a URL names. It needs no connection.
 type Target struct {
 	Place session.Place
-	// identity is the same for URLs that name one lock.
+	// identity is the same for URLs that name one lock. It sorts by kind.
 	identity string
 	// open returns the lock of another system. It is nil for a repository.
 	open func(Request) (Lock, error)
@@ -92,7 +90,7 @@ func parse(raw string) (Target, error) {
 		if err != nil {
 			return t, fmt.Errorf("--also: %s", text.Error(err))
 		}
-		t.identity = fmt.Sprintf("%d %s", i, t.identity)
+		t.identity = fmt.Sprintf("%d %s", i, t.Place.Lock())
 		return t, nil
 	}
 	// The rest can be a secret.
@@ -114,26 +112,12 @@ func parseRepository(raw string) (t Target, err error) {
 	}
 	p := session.Place{Repo: repo, Name: name}
 	p.URL = "repo:" + p.Where() + "#" + name
-	return Target{Place: p, identity: repositoryID(p)}, nil
+	return Target{Place: p}, nil
 }
 
 // Is reports whether the lock is a repository's at a place.
 func (t Target) Is(p session.Place) bool {
-	return t.Repository() && repositoryID(t.Place) == repositoryID(p)
-}
-
-// repositoryID is the same for places whose paths are written in different ways.
-func repositoryID(p session.Place) string {
-	where := p.Where()
-	if l, err := open.Parse(p.Repo); err == nil && l.Scheme == "file" {
-		if path, err := filepath.Abs(l.Path); err == nil {
-			where = path
-		}
-	} else if u, err := url.Parse(where); err == nil {
-		u.Path = strings.TrimRight(u.Path, "/")
-		where = u.String()
-	}
-	return where + "#" + p.Name
+	return t.Repository() && t.Place.Lock() == p.Lock()
 }
 
 func cutLast(s, sep string) (before, after string, ok bool) {

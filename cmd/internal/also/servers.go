@@ -9,7 +9,7 @@ import (
 func parseRedis(raw string) (Target, error) {
 	t, err := redis.Parse(raw)
 	return Target{
-		Place: session.Place{URL: t.String(), Name: t.Key}, identity: t.Identity(),
+		Place: session.Place{URL: t.String(), Name: t.Key, Identity: t.Identity()},
 		open: func(r Request) (l Lock, err error) {
 			b, err := redis.Open(t, redis.Options{Holder: r.Operation, Version: r.Version})
 			if err != nil {
@@ -24,7 +24,7 @@ func parsePostgres(raw string) (Target, error) {
 	t, err := postgres.Parse(raw)
 	lock := postgres.Target{Host: t.Host, Port: t.Port, Database: t.Database, Key: t.Key} // whoever asks for it
 	return Target{
-		Place: session.Place{URL: t.String(), Name: t.Key}, identity: lock.String(),
+		Place: session.Place{URL: t.String(), Name: t.Key, Identity: lock.String()},
 		open: func(r Request) (l Lock, err error) {
 			b, err := postgres.Open(t, postgres.Options{})
 			if err != nil {

@@ -12,7 +12,7 @@ import (
 func parseTowerFleet(raw string) (Target, error) {
 	t, err := towerfleet.Parse(raw)
 	return Target{
-		Place: session.Place{URL: t.String(), Name: t.Name}, identity: t.String(),
+		Place: session.Place{URL: t.String(), Name: t.Name, Identity: "tower-fleet " + resolve(t.Dir) + "/" + t.Name},
 		open: func(r Request) (l Lock, err error) {
 			f := &fleet{}
 			f.Backend, err = towerfleet.Open(t, towerfleet.Options{
@@ -27,7 +27,7 @@ func parseTowerFleet(raw string) (Target, error) {
 func parseBeads(raw string) (Target, error) {
 	t, err := beads.Parse(raw)
 	return Target{
-		Place: session.Place{URL: t.String(), Name: filepath.Base(t.Dir)}, identity: t.String(),
+		Place: session.Place{URL: t.String(), Name: filepath.Base(t.Dir), Identity: "beads " + resolve(t.Dir)},
 		open: func(r Request) (l Lock, err error) {
 			b, err := beads.Open(t, beads.Options{Version: r.Version})
 			if err != nil {
@@ -36,4 +36,16 @@ func parseBeads(raw string) (Target, error) {
 			return Lock{Backend: b, Key: beads.Key}, nil
 		},
 	}, err
+}
+
+// resolve follows the symbolic links of the longest part of a path that exists.
+func resolve(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	parent := filepath.Dir(path)
+	if parent == path {
+		return path
+	}
+	return filepath.Join(resolve(parent), filepath.Base(path))
 }

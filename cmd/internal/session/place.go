@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"net/url"
@@ -20,6 +21,8 @@ type Place struct {
 	// URL names the lock of another system, or a repository's beside the first. It contains no
 	// credentials.
 	URL string
+	// Identity is the same for all URLs of one lock of another system. "" is URL.
+	Identity string
 }
 
 // String returns the name of the place among those of a Request: "" is the first repository.
@@ -28,10 +31,33 @@ func (p Place) String() string { return p.URL }
 // other reports whether the lock is another system's.
 func (p Place) other() bool { return p.Repo == "" && p.URL != "" }
 
-// ID tells the place apart from others.
+// ID tells the place apart from others. It is short, and the same for all spellings of one lock.
 func (p Place) ID() string {
-	sum := sha256.Sum256([]byte(p.Where() + "\x00" + p.Name))
+	sum := sha256.Sum256([]byte(p.Lock()))
 	return hex.EncodeToString(sum[:8])
+}
+
+// Lock returns the same text for all spellings of one lock. It isn't for people.
+func (p Place) Lock() string {
+	if p.other() {
+		return cmp.Or(p.Identity, p.URL)
+	}
+	return p.repository() + "\x00" + p.Name
+}
+
+// repository returns the same for URLs and paths of one repository that are written in different
+// ways.
+func (p Place) repository() string {
+	where := p.Where()
+	if l, err := open.Parse(p.Repo); err == nil && l.Scheme == "file" {
+		if path, err := filepath.Abs(l.Path); err == nil {
+			where = path
+		}
+	} else if u, err := url.Parse(where); err == nil {
+		u.Path = strings.TrimRight(u.Path, "/")
+		where = u.String()
+	}
+	return where
 }
 
 // Where returns the repository as it can be named from any directory, without credentials.
