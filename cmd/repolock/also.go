@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,8 +78,18 @@ type placed struct {
 	session.Place
 }
 
-// systems returns what has the repository's lock, unless none is given, and those of --also.
-// close ends their connections.
+// unopened is a system that couldn't be opened.
+type unopened struct{ err error }
+
+func (u unopened) Status(context.Context) ([]replock.Info, error) { return nil, u.err }
+
+func (u unopened) Break(context.Context, replock.BreakOptions) ([]replock.Broken, error) {
+	return nil, u.err
+}
+
+// systems returns what has the repository's lock, unless none is given, and those of --also. One
+// that can't be opened returns why when it is asked, and hides no other. An error is for a wrong
+// command line. closeAll ends the connections.
 func (g global) systems(urls []string, purpose also.Purpose) (all []placed, closeAll func(), err error) {
 	var open []also.Lock
 	closeAll = func() {
@@ -90,43 +101,67 @@ func (g global) systems(urls []string, purpose also.Purpose) (all []placed, clos
 	if err != nil {
 		return nil, closeAll, err
 	}
-	if !g.alone(targets) {
-		l, err := g.locker()
-		if err != nil {
-			return nil, closeAll, err
+	add := func(s system, p session.Place, failed error) {
+		if failed != nil {
+			s = unopened{failed}
+			if _, code, _ := describe(failed); code == exitUsage {
+				err = cmp.Or(err, failed)
+			}
 		}
-		all = append(all, placed{l, g.place()})
+		all = append(all, placed{s, p})
+	}
+	if !g.alone(targets) {
+		l, failed := g.locker()
+		add(l, g.place(), failed)
 	}
 	for _, t := range targets {
 		if t.Repository() {
-			l, err := g.at(t.Place).locker()
-			if err != nil {
-				return nil, closeAll, err
-			}
-			all = append(all, placed{l, t.Place})
+			l, failed := g.at(t.Place).locker()
+			add(l, t.Place, failed)
 			continue
 		}
-		l, err := t.Open(also.Request{Purpose: purpose})
-		if err != nil {
-			return nil, closeAll, err
+		l, failed := t.Open(also.Request{Purpose: purpose})
+		if failed == nil {
+			open = append(open, l)
 		}
-		open = append(open, l)
-		all = append(all, placed{l, t.Place})
+		add(l, t.Place, failed)
 	}
-	return all, closeAll, nil
+	return all, closeAll, err
 }
 
-// everywhere calls f with each system, and joins what it returns.
-func everywhere[T any](all []placed, f func(placed) ([]T, error)) (found []T, err error) {
+// found is what was found at a place.
+type found[T any] struct {
+	lock  T
+	at    placed
+	place string // for people, "" if there is no other
+}
+
+// everywhere calls f with each system. It returns what that returns, the systems that returned no
+// error, and the errors of the others.
+func everywhere[T any](all []placed, f func(placed) ([]T, error)) (list []found[T], answered []placed, err error) {
 	for _, one := range all {
 		some, failed := f(one)
-		found = append(found, some...)
-		if failed != nil && len(all) > 1 {
-			failed = fmt.Errorf("%s: %w", one.Where(), failed)
+		for _, lock := range some {
+			list = append(list, found[T]{lock, one, label(all, one)})
+		}
+		if failed == nil {
+			answered = append(answered, one)
+			continue
+		}
+		if where := label(all, one); len(all) > 1 && where != "" {
+			failed = fmt.Errorf("%s: %w", where, failed)
 		}
 		err = errors.Join(err, failed)
 	}
-	return found, err
+	return list, answered, err
+}
+
+// label names the place of a lock of --also, or any if there are several.
+func label(all []placed, one placed) string {
+	if one.URL == "" && len(all) > 1 {
+		return one.Where()
+	}
+	return one.URL
 }
 
 // looked says where locks were looked for, one place a line.

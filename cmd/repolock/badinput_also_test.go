@@ -106,7 +106,6 @@ var badAlso = []struct {
 	{"status of a secret", "status --also redis://u:secret@host?key=k", 64, "password"},
 	{"status of missing beads", "status --also beads:TMP/none", 78, "doesn't exist"},
 	{"status of a missing repository", "status --also repo:TMP/none#n", 69, "no such directory"},
-	{"status of two, one missing", "status --also beads:TMP/b --also beads:TMP/none", 78, "doesn't exist"},
 	{"break-lock of nonsense", "break-lock --yes --also nonsense", 64, "no such kind"},
 	{"break-lock of missing beads", "break-lock --yes --also beads:TMP/none", 78, "doesn't exist"},
 	{"break-lock of a wrong id", "break-lock --yes --id zz --also beads:TMP/b", 1, "no lock with the id"},

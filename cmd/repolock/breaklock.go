@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,28 +52,40 @@ func (c breakCmd) run(r *reporter, g global) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	opts := replock.BreakOptions{Stale: c.Stale, Doubtful: true, Dead: c.Dead, ID: c.ID, DryRun: true}
-	found, err := everywhere(all, func(p placed) ([]replock.Broken, error) { return p.Break(context.Background(), opts) })
-	if err != nil {
+	return c.breakIn(r, all, sinks)
+}
+
+// broken is a lock of break-lock with its place.
+type broken = found[replock.Broken]
+
+// breakIn breaks the chosen locks of some systems. One that can't be asked hides no lock of
+// another.
+func (c breakCmd) breakIn(r *reporter, all []placed, sinks []events.Sink) (int, error) {
+	chosen, answered, err := everywhere(all, func(p placed) ([]replock.Broken, error) { return p.Break(context.Background(), c.options(true, nil)) })
+	if len(answered) == 0 {
 		return 0, err
 	}
-	if len(found) == 0 && c.ID != "" {
-		return 0, noLockError{fmt.Errorf("there is no %slock with the id %.80q: nothing was deleted; %s", c.which(), c.ID, strings.ReplaceAll(strings.TrimSpace(looked(all)), "\n", ", "))}
+	if c.ID != "" {
+		if err := c.one(chosen, all, err); err != nil {
+			return 0, err
+		}
 	}
 	if c.Stale && c.Yes && c.ID == "" {
-		found = c.leave(r, found)
+		chosen = c.leave(r, chosen)
 	}
-	if len(found) == 0 {
-		return 0, c.report(r, nil, looked(all))
+	if len(chosen) == 0 {
+		return 0, cmp.Or(c.report(r, nil, looked(answered)), err)
 	}
-	opts.Shown = found
-	if !c.Yes && !c.ask(r, found) {
+	if !c.Yes && !c.ask(r, chosen) {
 		r.Say("nothing was deleted")
-		return exitAborted, nil
+		return exitAborted, err
 	}
-	opts.DryRun = false
-	broken, err := everywhere(all, func(p placed) ([]replock.Broken, error) {
-		broken, err := p.Break(context.Background(), opts)
+	done, _, failed := everywhere(all, func(p placed) ([]replock.Broken, error) {
+		shown := of(chosen, p)
+		if len(shown) == 0 { // Break takes that for all
+			return nil, nil
+		}
+		broken, err := p.Break(context.Background(), c.options(false, shown))
 		for _, b := range broken {
 			for _, sink := range sinks {
 				sink.Handle(c.event(b, p.Place))
@@ -80,18 +93,48 @@ func (c breakCmd) run(r *reporter, g global) (int, error) {
 		}
 		return broken, err
 	})
-	if rerr := c.report(r, broken, looked(all)); err == nil {
-		err = rerr
+	err = errors.Join(err, failed)
+	return 0, cmp.Or(err, c.report(r, done, looked(answered)))
+}
+
+func (c breakCmd) options(dry bool, shown []replock.Broken) replock.BreakOptions {
+	return replock.BreakOptions{Stale: c.Stale, Doubtful: true, Dead: c.Dead, ID: c.ID, DryRun: dry, Shown: shown}
+}
+
+// of returns the locks of one place.
+func of(chosen []broken, at placed) (locks []replock.Broken) {
+	for _, b := range chosen {
+		if b.at.Place == at.Place {
+			locks = append(locks, b.lock)
+		}
 	}
-	return 0, err
+	return locks
+}
+
+// one returns an error unless --id chooses the lock of one place. Ids of other systems can be
+// those of several locks, so that all systems must answer.
+func (c breakCmd) one(chosen []broken, all []placed, failed error) error {
+	var names []string
+	for _, b := range chosen {
+		names = append(names, fmt.Sprintf("%s: %s", b.place, b.lock.Info))
+	}
+	switch {
+	case failed != nil:
+		return fmt.Errorf("nothing was deleted, because another lock can have the id %.80q, too: %w", c.ID, failed)
+	case len(chosen) == 0:
+		return noLockError{fmt.Errorf("there is no %slock with the id %.80q: nothing was deleted; %s", c.which(), c.ID, strings.ReplaceAll(strings.TrimSpace(looked(all)), "\n", ", "))}
+	case slices.ContainsFunc(chosen, func(b broken) bool { return b.at.Place != chosen[0].at.Place }):
+		return usageError{fmt.Errorf("--id %.80q: %d locks have this id: nothing was deleted; name the place of one alone: %s", c.ID, len(chosen), strings.Join(names, ", "))}
+	}
+	return nil
 }
 
 // leave drops and prints the locks that only a person can judge.
-func (breakCmd) leave(r *reporter, found []replock.Broken) []replock.Broken {
-	return slices.DeleteFunc(found, func(b replock.Broken) bool {
-		doubtful := b.Verdict == replock.Doubtful
+func (breakCmd) leave(r *reporter, chosen []broken) []broken {
+	return slices.DeleteFunc(chosen, func(b broken) bool {
+		doubtful := b.lock.Verdict == replock.Doubtful
 		if doubtful {
-			r.Say("left alone: %s; without --yes, or with --id, break-lock --stale deletes it", b.Info)
+			r.Say("left alone: %s; without --yes, or with --id, break-lock --stale deletes it", b.lock.Info)
 		}
 		return doubtful
 	})
@@ -128,10 +171,10 @@ func (c breakCmd) which() string {
 	return words
 }
 
-func (c breakCmd) ask(r *reporter, found []replock.Broken) bool {
+func (c breakCmd) ask(r *reporter, chosen []broken) bool {
 	var infos []replock.Info
-	for _, f := range found {
-		infos = append(infos, f.Info)
+	for _, b := range chosen {
+		infos = append(infos, b.lock.Info)
 	}
 	fmt.Fprint(r.stderr, table(infos)+"Delete these locks? Only if you are certain that no operation is running. [y/N] ")
 	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n')
@@ -139,21 +182,26 @@ func (c breakCmd) ask(r *reporter, found []replock.Broken) bool {
 	return answer == "y" || answer == "yes"
 }
 
-func (c breakCmd) report(r *reporter, broken []replock.Broken, looked string) error {
+func (c breakCmd) report(r *reporter, done []broken, looked string) error {
 	out := struct {
 		Broken []jsonLock `json:"broken"`
 	}{Broken: []jsonLock{}}
 	words := ""
-	if len(broken) == 0 {
+	if len(done) == 0 {
 		words = "nothing to break\n" + looked
 	}
-	for _, b := range broken {
+	for _, d := range done {
+		b, at := d.lock, ""
 		j := newJSONLock(b.Info)
+		j.Place = d.place
+		if d.place != "" && d.place != b.Key() {
+			at = " in " + text.Escape(d.place)
+		}
 		if b.Err != nil {
 			j.BreakFailure = text.Error(b.Err)
 		} else {
 			for _, key := range b.Keys {
-				words += fmt.Sprintf("deleted %s: %s lock of %s, operation %s\n", text.Brief(key), b.Mode, text.Or(b.Holder, "-"), text.Or(b.Operation, "-"))
+				words += fmt.Sprintf("deleted %s%s: %s lock of %s, operation %s\n", text.Brief(key), at, b.Mode, text.Or(b.Holder, "-"), text.Or(b.Operation, "-"))
 			}
 		}
 		out.Broken = append(out.Broken, j)

@@ -21,9 +21,9 @@ import (
 )
 
 type doctorCmd struct {
-	URL    string `predictor:"repository" arg:"" optional:"" name:"url" help:"Repository, in place of --repo."`
-	Also   string `predictor:"repository or lock" placeholder:"URL" help:"Another URL of the same repository, as of a second gateway: an object that is written through one must be listed through the other at once. Or the URL of another system's lock: ${also}. That system is examined, alone if no repository is given."`
-	Prefix string `placeholder:"KEY" help:"Write the scratch objects below this prefix, where no locks are."`
+	URL    string   `predictor:"repository" arg:"" optional:"" name:"url" help:"Repository, in place of --repo."`
+	Also   []string `predictor:"repository or lock" sep:"none" placeholder:"URL" help:"Another URL of the same repository, as of a second gateway: an object that is written through one must be listed through the other at once. Or the URL of another system's lock, repeatable: ${also}. That system is examined, alone if no repository is given."`
+	Prefix string   `placeholder:"KEY" help:"Write the scratch objects below this prefix, where no locks are."`
 }
 
 func (doctorCmd) Help() string {
@@ -35,8 +35,11 @@ Exit codes: 0 the store is fit; 69 it can't be reached; 74 scratch objects are l
 }
 
 func (c doctorCmd) run(r *reporter, g global) (int, error) {
-	if also.Known(c.Also) {
-		return c.other(r, g)
+	if slices.ContainsFunc(c.Also, also.Known) {
+		return c.others(r, g)
+	}
+	if len(c.Also) > 1 {
+		return 0, errGateways
 	}
 	base, err := c.base(g.Name)
 	if err != nil {
@@ -70,10 +73,10 @@ func (c doctorCmd) run(r *reporter, g global) (int, error) {
 
 // examine tries out the store, through both URLs if there are two.
 func (c doctorCmd) examine(ctx context.Context, g global, s store.Store, opts doctor.Options) (doctor.Report, error) {
-	if c.Also == "" {
+	if len(c.Also) == 0 {
 		return doctor.Run(ctx, s, opts)
 	}
-	g.Repo = c.Also
+	g.Repo = c.Also[0]
 	also, err := g.store(ctx)
 	if err != nil {
 		return doctor.Report{}, fmt.Errorf("--also: %w", err)
@@ -87,7 +90,7 @@ func (c doctorCmd) print(r *reporter, g global, report doctor.Report) error {
 		return printReport(r, report, g.Repo)
 	}
 	other := g
-	other.Repo = c.Also
+	other.Repo = c.Also[0]
 	for _, way := range []struct {
 		report   doctor.Report
 		from, to global

@@ -2,31 +2,61 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/repolock/repolock/cmd/internal/also"
+	"github.com/repolock/repolock/cmd/internal/session"
 )
 
-// other examines the system of a lock, and before it the repository if there is one.
-func (c doctorCmd) other(r *reporter, g global) (int, error) {
-	targets, err := also.Parse([]string{c.Also})
-	if err != nil {
+var errGateways = usageError{errors.New("--also: doctor takes one more URL of the same repository; nothing was examined")}
+
+// others examines the systems of locks, and before them the repository if there is one. A
+// failure hides no other system.
+func (c doctorCmd) others(r *reporter, g global) (code int, err error) {
+	var urls []string
+	c.Also = slices.DeleteFunc(slices.Clone(c.Also), func(raw string) bool {
+		if !also.Known(raw) {
+			return false
+		}
+		urls = append(urls, raw)
+		return true
+	})
+	targets, err := also.Parse(urls)
+	switch {
+	case err != nil:
 		return 0, err
+	case len(c.Also) > 0 && g.Repo == "" && g.unknown == nil:
+		return 0, usageError{errors.New("--also: another URL of a repository needs --repo; nothing was examined")}
+	case len(c.Also) > 1:
+		return 0, errGateways
 	}
-	c.Also = ""
-	var code int
-	if !g.alone(targets) {
-		if code, err = c.run(r, g); err != nil {
-			return code, err
+	note := func(one int, failed error) bool {
+		code, err = max(code, one), errors.Join(err, failed)
+		return !errors.As(failed, new(session.SignalError))
+	}
+	if !g.alone(targets) && !note(c.run(r, g)) {
+		return code, err
+	}
+	c.Also = nil
+	for _, t := range targets {
+		if !note(c.other(r, g, t)) {
+			break
 		}
 	}
-	if t := targets[0]; t.Repository() {
+	return code, err
+}
+
+// other examines the system of one lock.
+func (c doctorCmd) other(r *reporter, g global, t also.Target) (int, error) {
+	if t.Repository() {
 		return c.run(r, g.at(t.Place))
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	defer onSignal(cancel)()
-	l, err := targets[0].Open(also.Request{Purpose: also.Look})
+	l, err := t.Open(also.Request{Purpose: also.Look})
 	if err != nil {
 		return 0, err
 	}
@@ -35,8 +65,5 @@ func (c doctorCmd) other(r *reporter, g global) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", l.URL, err)
 	}
-	if err := printReport(r, report, ""); err != nil {
-		return 0, err
-	}
-	return max(code, exitCode(report)), nil
+	return exitCode(report), printReport(r, report, "")
 }

@@ -47,6 +47,7 @@ type jsonLock struct {
 	StoreClock   bool              `json:"store_clock"`
 	ProcessGone  bool              `json:"process_gone"`
 	BreakFailure string            `json:"error,omitempty"`
+	Place        string            `json:"place,omitempty"` // of --also, or any if there are several
 
 	specified // the same under the names of the specification
 }

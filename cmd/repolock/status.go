@@ -37,29 +37,45 @@ func (c statusCmd) run(r *reporter, g global) (int, error) {
 	if c.Watch {
 		return 0, (&statusWatch{r: r, all: all}).run(c.Interval)
 	}
-	infos, err := statusOf(all)
-	if err != nil {
+	locks, answered, err := statusOf(all)
+	if len(answered) == 0 {
 		return 0, err
 	}
-	return 0, r.result(newJSONStatus(g, infos), table(infos)+looked(all))
+	if err := r.result(newJSONStatus(all[0].Place, locks), table(infos(locks))+looked(answered)); err != nil {
+		return 0, err
+	}
+	return 0, err
 }
 
-// statusOf returns all locks.
-func statusOf(all []placed) ([]replock.Info, error) {
+// statusOf returns all locks, and the systems that have answered.
+func statusOf(all []placed) ([]found[replock.Info], []placed, error) {
 	return everywhere(all, func(p placed) ([]replock.Info, error) { return p.Status(context.Background()) })
 }
 
-type jsonStatus struct {
-	Locks      []jsonLock `json:"locks"`
-	Repository string     `json:"repository"`
-	LockName   string     `json:"lock_name"`
-	Prefix     string     `json:"prefix"` // of the lock's keys
+func infos(locks []found[replock.Info]) (all []replock.Info) {
+	for _, l := range locks {
+		all = append(all, l.lock)
+	}
+	return all
 }
 
-func newJSONStatus(g global, infos []replock.Info) jsonStatus {
-	out := jsonStatus{Locks: []jsonLock{}, Repository: g.place().Where(), LockName: events.LockName(g.Name), Prefix: g.place().Prefix()}
-	for _, i := range infos {
-		out.Locks = append(out.Locks, newJSONLock(i))
+// jsonStatus has the last three fields only with a repository of its own.
+type jsonStatus struct {
+	Locks      []jsonLock `json:"locks"`
+	Repository string     `json:"repository,omitempty"`
+	LockName   string     `json:"lock_name,omitempty"`
+	Prefix     string     `json:"prefix,omitempty"` // of the lock's keys
+}
+
+func newJSONStatus(first session.Place, locks []found[replock.Info]) jsonStatus {
+	out := jsonStatus{Locks: []jsonLock{}}
+	if first.URL == "" { // it isn't of --also
+		out.Repository, out.LockName, out.Prefix = first.Where(), events.LockName(first.Name), first.Prefix()
+	}
+	for _, l := range locks {
+		j := newJSONLock(l.lock)
+		j.Place = l.place
+		out.Locks = append(out.Locks, j)
 	}
 	return out
 }
@@ -137,11 +153,11 @@ func (w *statusWatch) run(interval time.Duration) error {
 		signal.Notify(continued, session.Continue)
 	}
 	for first := true; ; first = false {
-		infos, err := statusOf(w.all)
-		if err != nil && first {
+		locks, answered, err := statusOf(w.all)
+		if err != nil && first && (len(answered) == 0 || w.r.JSON) {
 			return err
 		}
-		if err := show(infos, err); err != nil {
+		if err := show(locks, len(answered) > 0, err); err != nil {
 			return err
 		}
 		select {
@@ -154,16 +170,17 @@ func (w *statusWatch) run(interval time.Duration) error {
 
 // redraw shows the locks in place of those that it showed before. In the background it
 // shows nothing: there the terminal is the shell's.
-func (w *statusWatch) redraw(infos []replock.Info, failed error) error {
+func (w *statusWatch) redraw(locks []found[replock.Info], answered bool, failed error) error {
 	if !procgroup.Foreground() {
 		w.lines = 0
 		return nil
 	}
 	shown := w.heading()
+	if answered {
+		shown += table(infos(locks))
+	}
 	if failed != nil {
 		shown += fmt.Sprintf("the store can't be read: %s\n", text.Error(failed))
-	} else {
-		shown += table(infos)
 	}
 	lines := strings.Split(strings.TrimSuffix(shown, "\n"), "\n")
 	begin := ""
@@ -195,23 +212,27 @@ func crop(lines []string, width, height int) []string {
 	return lines
 }
 
-func (w *statusWatch) print(infos []replock.Info, failed error) error {
+// print shows the locks if they have changed. JSON, which can't tell a silent system from one
+// without locks, waits until all answer.
+func (w *statusWatch) print(locks []found[replock.Info], answered bool, failed error) error {
 	if failed != nil {
 		w.r.Say("warning: the store can't be read: %s", text.Error(failed))
-		return nil
+		if !answered || w.r.JSON {
+			return nil
+		}
 	}
 	names := "locks\n" // unlike last before the first time
-	for _, i := range infos {
-		names += fmt.Sprintf("%s %s %s %s\n", i.ID, i.Keys, i.State, i.Verdict)
+	for _, l := range locks {
+		names += fmt.Sprintf("%s %s %s %s %s\n", l.place, l.lock.ID, l.lock.Keys, l.lock.State, l.lock.Verdict)
 	}
 	if names == w.last {
 		return nil
 	}
 	w.last = names
 	if w.r.JSON { // one object a line
-		return w.r.object(w.r.stdout, newJSONStatus(w.r.global, infos))
+		return w.r.object(w.r.stdout, newJSONStatus(w.all[0].Place, locks))
 	}
-	_, err := fmt.Fprint(w.r.stdout, w.heading()+table(infos))
+	_, err := fmt.Fprint(w.r.stdout, w.heading()+table(infos(locks)))
 	return err
 }
 
