@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -36,6 +37,7 @@ type keeper struct {
 	owner    *daemon.Owner // nil: none
 	lock     Lock
 	reported atomic.Bool // acquire has the lock; the log gets later events
+	ended    sync.Once   // the work, with the first result
 }
 
 // Run holds the lock until it is to be released. It returns why the lock was not acquired.
@@ -63,7 +65,10 @@ func (k *keeper) run() error {
 	}
 	k.lock, err = k.acquire(ctx)
 	if err == nil {
-		defer k.release(k.lock)
+		defer func() {
+			k.end(false) // unless the script has released the lock
+			k.release(k.lock)
+		}()
 	}
 	if why := context.Cause(ctx); why != nil && (err == nil || why != errOwn) {
 		return why
@@ -165,7 +170,7 @@ func (k *keeper) serve(ctx context.Context, do string) (answer any, then func())
 		return k.answer(k.renew(ctx)), nil
 	case "release":
 		err := k.check(ctx)
-		k.finish(k.lock, events.Event{Success: err == nil})
+		k.end(err == nil)
 		if failed := k.lock.Release(ctx); err == nil {
 			err = failed
 		}
@@ -173,6 +178,11 @@ func (k *keeper) serve(ctx context.Context, do string) (answer any, then func())
 	default:
 		return k.answer(fmt.Errorf("%.80q: %w", do, ErrUnknownRequest)), nil
 	}
+}
+
+// end records the result of the script's work, once.
+func (k *keeper) end(success bool) {
+	k.ended.Do(func() { k.finish(k.lock, events.Event{Success: success}) })
 }
 
 // check returns nil if the lock is held. If the store can't be reached, the lease still

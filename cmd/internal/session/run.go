@@ -88,6 +88,7 @@ func (s *session) run() (int, error) {
 	defer func() { s.release(s.current()) }()
 	group, err := prepared.Start(s.holder.environ(lock), s.allowance(lock, breath))
 	if err != nil {
+		s.finish(s.current(), events.Event{}) // without success
 		return 0, err
 	}
 	s.group = group
