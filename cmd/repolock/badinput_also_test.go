@@ -61,7 +61,6 @@ var badAlso = []struct {
 	{"tower-fleet directory is a file", "run --also tower-fleet:TMP/file/a --", 78, "is no directory"},
 	{"tower-fleet parent is a file", "run --also tower-fleet:TMP/file/x/a --", 78, "is no directory"},
 	{"tower-fleet without the parent", "run --also tower-fleet:TMP/none/a/x --", 78, "/none doesn't exist"},
-	{"acquire without the parent", "acquire --exclusive --for-pid none --also tower-fleet:TMP/none/a/x", 78, "doesn't exist"},
 	{"tower-fleet directory of others", "run --also tower-fleet:TMP/open/a --", 78, "chmod 700"},
 	// beads.
 	{"beads without directory", "run --also beads: --", 64, "no directory"},
