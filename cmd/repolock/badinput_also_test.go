@@ -58,7 +58,9 @@ var badAlso = []struct {
 	{"tower-fleet with suffix", "run --also tower-fleet:TMP/a.lock --", 64, "leave out .lock"},
 	{"tower-fleet host", "run --also tower-fleet://host/locks/a --", 64, "host"},
 	{"tower-fleet home", "run --also tower-fleet:~/locks/a --", 64, "$HOME"},
-	{"tower-fleet directory is a file", "run --also tower-fleet:TMP/file/a --", 74, "file"},
+	{"tower-fleet directory is a file", "run --also tower-fleet:TMP/file/a --", 78, "is no directory"},
+	{"tower-fleet parent is a file", "run --also tower-fleet:TMP/file/x/a --", 78, "is no directory"},
+	{"tower-fleet without the parent", "run --also tower-fleet:TMP/none/a/x --", 78, "/none doesn't exist"},
 	{"tower-fleet directory of others", "run --also tower-fleet:TMP/open/a --", 78, "chmod 700"},
 	// beads.
 	{"beads without directory", "run --also beads: --", 64, "no directory"},

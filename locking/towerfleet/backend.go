@@ -73,9 +73,9 @@ type holding struct {
 	rivalSince time.Duration
 }
 
-// New returns the backend of a lock directory. It creates a missing one with mode 0700. It returns
-// locking.ErrUnfit for one that another user owns, reads, writes or searches (section 12.1), or
-// that can't be locked by flock. An observing intent creates nothing.
+// New returns the backend of a lock directory. It creates a missing one with mode 0700, but no
+// parent of it. It returns locking.ErrUnfit if the parent is missing, and for a directory that another
+// user owns, reads, writes or searches (section 12.1), or that can't be locked by flock. An observing intent creates nothing.
 func New(dir string, opts Options) (*Backend, error) {
 	host, _ := os.Hostname()
 	opts.Actor = cmp.Or(opts.Actor, "repolock")

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
@@ -23,14 +25,17 @@ func (b *Backend) prepare() error {
 		return classed{fmt.Errorf("lock directory %s can't be used: this system has no flock", b.dir), locking.ErrUnfit}
 	}
 	if b.opts.Mode != Observe {
-		if err := os.MkdirAll(b.dir, 0o700); err != nil {
-			return fmt.Errorf("lock directory %s can't be created: %w", b.dir, err)
+		if err := create(b.dir); err != nil {
+			return err
 		}
 	}
 	info, err := os.Stat(b.dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && b.opts.Mode == Observe:
 		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		return classed{fmt.Errorf("lock directory %s leads nowhere, and wasn't created: mount what it links to, "+
+			"or correct the URL", b.dir), locking.ErrUnfit}
 	case err != nil:
 		return fmt.Errorf("lock directory %s can't be read: %w", b.dir, err)
 	}
@@ -47,6 +52,31 @@ func (b *Backend) prepare() error {
 			b.dir, err), locking.ErrUnfit}
 	}
 	return nil
+}
+
+// create creates a missing directory, and no parent of it: locks in a directory of our own, in the
+// place of a share that isn't mounted, would exclude no other program.
+func create(dir string) error {
+	err := os.Mkdir(dir, 0o700)
+	if err == nil || errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if _, failed := os.Stat(dir); failed == nil {
+		return nil // as on a read-only file system
+	}
+	parent := filepath.Dir(dir)
+	info, failed := os.Stat(parent)
+	switch {
+	case errors.Is(failed, fs.ErrNotExist), errors.Is(failed, syscall.ENOTDIR):
+		err = classed{fmt.Errorf("lock directory %s wasn't created, because %s doesn't exist: mount it, create it, "+
+			"or correct the URL", dir, parent), locking.ErrUnfit}
+	case failed == nil && !info.IsDir():
+		err = classed{fmt.Errorf("lock directory %s wasn't created, because %s is no directory: correct the URL",
+			dir, parent), locking.ErrUnfit}
+	default:
+		err = fmt.Errorf("lock directory %s can't be created: %w", dir, err)
+	}
+	return err
 }
 
 // unfit returns why a directory can't keep locks, and what to do, or nothing.

@@ -23,7 +23,7 @@ import (
 // what is no directory, is refused in one line and left as it is.
 func TestDirectory(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0))
-	dir := filepath.Join(t.TempDir(), "a", "locks")
+	dir := filepath.Join(t.TempDir(), "locks")
 	if _, err := New(dir, Options{}); err != nil {
 		t.Fatal(err)
 	}
@@ -47,10 +47,33 @@ func TestDirectory(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{file, filepath.Join(file, "x")} {
-		if _, err := New(path, Options{}); err == nil || !strings.Contains(err.Error(), path) {
+	for _, path := range []string{file, filepath.Join(file, "x"), filepath.Join(file, "x", "y")} {
+		_, err := New(path, Options{})
+		if !errors.Is(err, locking.ErrUnfit) || !strings.Contains(err.Error(), path) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", path, err)
 		}
+	}
+}
+
+// TestDirectoryWithoutParent: only the last level is created. A directory below a share that isn't
+// mounted, or a misspelt one, would exclude no other program.
+func TestDirectoryWithoutParent(t *testing.T) {
+	root := t.TempDir()
+	if err := os.Symlink(filepath.Join(root, "share", "locks"), filepath.Join(root, "link")); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"share/locks", "share/more/locks", "link", "link/locks"} {
+		dir := filepath.Join(root, name)
+		_, err := New(dir, Options{})
+		if !errors.Is(err, locking.ErrUnfit) || !strings.Contains(err.Error(), dir) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := New(dir, Options{Mode: Observe}); err != nil {
+			t.Errorf("%s, to look: %v", name, err)
+		}
+	}
+	if entries, err := os.ReadDir(root); err != nil || len(entries) != 1 {
+		t.Errorf("created: %v, %v", entries, err)
 	}
 }
 

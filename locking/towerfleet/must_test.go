@@ -47,7 +47,7 @@ var musts = map[string]string{
 	"reconcile SHOULD lock":                "TestModes",
 	"Intents with mode: observe:":          "TestModes TestObserve",
 	"For mode: mutate intents without":     "TestModes",
-	"The lock directory SHOULD:":           "TestDirectory TestDirectoryOfAnother",
+	"The lock directory SHOULD:":           "TestDirectory TestDirectoryOfAnother TestDirectoryWithoutParent",
 	"Lock files: - SHOULD be validated on": "TestMalformedIsHeld TestIrregularIsHeld",
 	"The pid field is informational only":  "TestPID TestKilledHolder",
 }
