@@ -43,8 +43,9 @@ var claimed = map[string]string{
 // .ci/run that does the same, runs each of them.
 var elsewhere = map[string]string{
 	"sh e2e/local.sh":     "TestLocalScript",
-	"make soak":           "TestSoak",                              // runs until it is stopped
-	"make bench":          "make bench BENCH=-quick",               // six minutes
+	"make soak":           "TestSoak",                // runs until it is stopped
+	"make bench":          "make bench BENCH=-quick", // six minutes
+	"make bench-locks":    "make bench-locks BENCH=-benchtime=10x",
 	"sh spec/run.sh NAME": "sh spec/run.sh original-two-exclusive", // NAME stands for any name
 	"docker tag repolock-restic registry.example.org/repolock-restic:1": noCluster,
 	"docker push registry.example.org/repolock-restic:1":                noCluster,
