@@ -172,11 +172,11 @@ func (c breakCmd) which() string {
 }
 
 func (c breakCmd) ask(r *reporter, chosen []broken) bool {
-	var infos []replock.Info
+	var locks []found[replock.Info]
 	for _, b := range chosen {
-		infos = append(infos, b.lock.Info)
+		locks = append(locks, found[replock.Info]{b.lock.Info, b.at, b.place})
 	}
-	fmt.Fprint(r.stderr, table(infos)+"Delete these locks? Only if you are certain that no operation is running. [y/N] ")
+	fmt.Fprint(r.stderr, table(locks)+"Delete these locks? Only if you are certain that no operation is running. [y/N] ")
 	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n')
 	answer = strings.ToLower(strings.TrimSpace(answer))
 	return answer == "y" || answer == "yes"

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,7 +42,7 @@ func (c statusCmd) run(r *reporter, g global) (int, error) {
 	if len(answered) == 0 {
 		return 0, err
 	}
-	if err := r.result(newJSONStatus(all[0].Place, locks), table(infos(locks))+looked(answered)); err != nil {
+	if err := r.result(newJSONStatus(all[0].Place, locks), table(locks)+looked(answered)); err != nil {
 		return 0, err
 	}
 	return 0, err
@@ -50,13 +51,6 @@ func (c statusCmd) run(r *reporter, g global) (int, error) {
 // statusOf returns all locks, and the systems that have answered.
 func statusOf(all []placed) ([]found[replock.Info], []placed, error) {
 	return everywhere(all, func(p placed) ([]replock.Info, error) { return p.Status(context.Background()) })
-}
-
-func infos(locks []found[replock.Info]) (all []replock.Info) {
-	for _, l := range locks {
-		all = append(all, l.lock)
-	}
-	return all
 }
 
 // jsonStatus has the last three fields only with a repository of its own.
@@ -80,15 +74,20 @@ func newJSONStatus(first session.Place, locks []found[replock.Info]) jsonStatus 
 	return out
 }
 
-// table lists locks, one a line, and notes about some of them below.
-func table(infos []replock.Info) string {
-	if len(infos) == 0 {
+// table lists locks, one a line, and notes about some of them below. It says where they are if
+// that isn't one repository.
+func table(locks []found[replock.Info]) string {
+	if len(locks) == 0 {
 		return "no locks\n"
 	}
-	rows := []string{"MODE\tOPERATION\tHOLDER\tSINCE\tREFRESHED\tEXPIRES\tVERDICT\tID"}
-	notes := ""
-	for _, i := range infos {
-		verdict := i.Verdict.String()
+	header := "MODE\tOPERATION\tHOLDER\tSINCE\tREFRESHED\tEXPIRES\tVERDICT\tID"
+	placed := slices.ContainsFunc(locks, func(l found[replock.Info]) bool { return l.place != "" })
+	if placed {
+		header += "\tPLACE"
+	}
+	rows, notes := []string{header}, ""
+	for _, l := range locks {
+		i, verdict := l.lock, l.lock.Verdict.String()
 		if i.State == "waiting" && i.Verdict == replock.Live {
 			verdict += ", waiting"
 		}
@@ -103,8 +102,12 @@ func table(infos []replock.Info) string {
 		if !i.StoreClock && i.Verdict != replock.Unreadable && !i.Expires.IsZero() {
 			note("the store doesn't tell its time; what is left is by this machine's clock")
 		}
-		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", i.Mode, text.Or(i.Operation, "-"), text.Or(i.Holder, "-"), since(i.Acquired),
-			ago(i), left(i), verdict, text.Or(i.ID, "-")))
+		row := fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", i.Mode, text.Or(i.Operation, "-"), text.Or(i.Holder, "-"), since(i.Acquired),
+			ago(i), left(i), verdict, text.Or(i.ID, "-"))
+		if placed {
+			row += "\t" + text.Escape(l.place)
+		}
+		rows = append(rows, row)
 	}
 	return aligned(rows...) + notes
 }
@@ -177,7 +180,7 @@ func (w *statusWatch) redraw(locks []found[replock.Info], answered bool, failed 
 	}
 	shown := w.heading()
 	if answered {
-		shown += table(infos(locks))
+		shown += table(locks)
 	}
 	if failed != nil {
 		shown += fmt.Sprintf("the store can't be read: %s\n", text.Error(failed))
@@ -232,7 +235,7 @@ func (w *statusWatch) print(locks []found[replock.Info], answered bool, failed e
 	if w.r.JSON { // one object a line
 		return w.r.object(w.r.stdout, newJSONStatus(w.all[0].Place, locks))
 	}
-	_, err := fmt.Fprint(w.r.stdout, w.heading()+table(infos(locks)))
+	_, err := fmt.Fprint(w.r.stdout, w.heading()+table(locks))
 	return err
 }
 
