@@ -62,7 +62,7 @@ func GuardAt(ctx context.Context, c Clock, b Backend, hint Hint, key string, ttl
 	case ttl <= 0:
 		return false, fmt.Errorf("lock %q: the ttl must be positive, not %v", key, ttl)
 	}
-	g := &guard{Backend: b, clock: c, schedule: schedule(ttl), start: c.Elapsed()}
+	g := &guard{Backend: b, clock: c, schedule: refresh.ForTTL(ttl).Every(ttl / 3), start: c.Elapsed()}
 	acquiring, cancel := context.WithTimeout(ctx, g.schedule.Budget)
 	defer cancel()
 	h, ok, err := b.TryLock(acquiring, key, ttl)
@@ -74,14 +74,6 @@ func GuardAt(ctx context.Context, c Clock, b Backend, hint Hint, key string, ttl
 		return false, errors.Join(fmt.Errorf("lock %q: its acquisition took %v of its ttl of %v: choose a longer ttl", key, took, ttl), g.release(ctx))
 	}
 	return true, g.run(ctx, f)
-}
-
-// schedule is that of other leases, except that it renews at a third of the ttl.
-func schedule(ttl time.Duration) refresh.Schedule {
-	s := refresh.ForTTL(ttl)
-	s.Interval = ttl / 3
-	s.Failure = (s.Deadline - s.Interval) / time.Duration(s.Failures)
-	return s
 }
 
 // guard holds one lock for one function.

@@ -42,7 +42,13 @@ func ForTTL(ttl time.Duration) Schedule {
 		Budget:  min(maxBudget, ttl/4),
 		Timeout: min(maxTimeout, ttl*2/15),
 	}
-	s.Failure = (s.Deadline - s.Interval) / failures
+	return s.Every(s.Interval)
+}
+
+// Every returns the schedule with another Interval. The failures share the time that is left.
+func (s Schedule) Every(interval time.Duration) Schedule {
+	s.Interval = interval
+	s.Failure = (s.Deadline - s.Interval) / time.Duration(s.Failures)
 	return s
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/replock"
@@ -62,7 +63,7 @@ func TestRenewals(t *testing.T) {
 // TestLook: --look bounds the time between two renewals.
 func TestLook(t *testing.T) {
 	for look, want := range map[time.Duration]time.Duration{time.Second: time.Second, 20 * time.Second: 20 * time.Second, time.Minute: 20 * time.Second} {
-		s := schedule(time.Minute, look)
+		s := newOther(Lock{Backend: newFake(newHands())}, session.Place{}, Request{TTL: time.Minute, Look: look}).schedule
 		last := s.Interval + time.Duration(s.Failures)*s.Failure
 		if s.Interval != want || s.Deadline-last > time.Duration(s.Failures) || last > s.Deadline {
 			t.Errorf("--look %v: %+v", look, s)

@@ -37,21 +37,13 @@ type other struct {
 // newOther doesn't ask the other system anything.
 func newOther(l Lock, at session.Place, r Request) *other {
 	o := &other{Lock: l, at: at, operation: r.Operation, ttl: r.TTL, clock: clock.System{}, backend: l.Backend}
-	o.schedule = schedule(r.TTL, r.Look)
+	o.schedule = refresh.ForTTL(r.TTL).Every(min(r.TTL/3, r.Look, maxInterval)) // a renewal is the look, too
 	o.resumer, _ = l.Backend.(locking.Resumer)
 	return o
 }
 
 // maxInterval is the longest interval of heartbeats that tower-fleet allows (section 5.2).
 const maxInterval = 30 * time.Second
-
-// schedule is that of a repository's lock, except that a renewal is the look, too.
-func schedule(ttl, look time.Duration) refresh.Schedule {
-	s := refresh.ForTTL(ttl)
-	s.Interval = min(ttl/3, look, maxInterval)
-	s.Failure = (s.Deadline - s.Interval) / time.Duration(s.Failures)
-	return s
-}
 
 func (o *other) place() session.Place { return o.at }
 
