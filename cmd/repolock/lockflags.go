@@ -22,7 +22,7 @@ type lockFlags struct {
 	Fence     bool              `help:"Take a fencing number with an exclusive lock (REPOLOCK_FENCE)."`
 	Also      []string          `predictor:"lock" sep:"none" placeholder:"URL" help:"Hold this lock too, or alone if no repository is given: ${also}. Repeatable: all locks are held, or none. docs/also.md"`
 	Settle    time.Duration     `default:"0s" help:"With --also: how long to wait, with all locks held, before the command starts, so that work which has begun without looking can end. If a lock is gone then, the command doesn't start."`
-	ForceLock bool              `help:"With --also tower-fleet:…: steal the lock if it is stale. A live lock is never stolen."`
+	ForceLock bool              `help:"With --also tower-fleet:DIR/NAME: steal the lock if it is stale. A live lock is never stolen."`
 }
 
 func (f lockFlags) check() error {

@@ -77,17 +77,48 @@ func (m *repository) answered() bool            { return m.Answered() }
 
 func (m *repository) acquire(ctx context.Context, wait time.Duration, observe func(events.Event)) (session.Lock, error) {
 	m.Wait = wait
-	if m.at.URL == "" {
-		return m.Acquire(ctx, observe)
-	}
 	lock, err := m.Acquire(ctx, func(e events.Event) {
-		e.Place, e.Event.Name = m.at.URL, m.at.Name
+		if m.at.URL != "" {
+			e.Place, e.Event.Name = m.at.URL, m.at.Name
+		}
 		observe(e)
 	})
-	if err != nil {
+	if err != nil && m.at.URL != "" {
 		err = fmt.Errorf("%s: %w", m.at.URL, err)
 	}
-	return lock, err
+	m.inOrder()
+	if lock == nil {
+		return nil, err
+	}
+	return ordered{lock, m}, err
+}
+
+// inOrder waits until the events of this lock so far have been observed: before those of the
+// next lock.
+func (m *repository) inOrder() {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	m.Flush(ctx)
+}
+
+// ordered is a repository's lock whose events come before those of the next lock.
+type ordered struct {
+	session.Lock
+	of *repository
+}
+
+func (l ordered) Release(ctx context.Context) error {
+	defer l.of.inOrder()
+	return l.Lock.Release(ctx)
+}
+
+// Resume is session.Lock's.
+func (l ordered) Resume(ctx context.Context) (session.Lock, error) {
+	again, err := l.Lock.Resume(ctx)
+	if again == nil {
+		return nil, err
+	}
+	return ordered{again, l.of}, err
 }
 
 // lazy opens another system when its lock is acquired: an error is that of the acquire.
