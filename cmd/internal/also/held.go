@@ -97,7 +97,7 @@ func (l *held) watch(ctx context.Context) {
 
 // watchEnd renews the lock at once when the backend sees its end early.
 func (l *held) watchEnd(ctx context.Context) {
-	w, ok := l.backend.(locking.Watcher)
+	w, ok := l.Backend.(locking.Watcher)
 	if !ok {
 		return
 	}
@@ -112,7 +112,7 @@ func (l *held) renew(ctx context.Context, _ bool) (refresh.Renewal, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.schedule.Timeout)
 	defer cancel()
 	began := clock.Read(l.clock)
-	err := l.backend.Renew(ctx, l.handle)
+	err := l.Backend.Renew(ctx, l.handle)
 	if errors.Is(err, locking.ErrLost) {
 		return refresh.Renewal{}, refresh.Stop(err)
 	}

@@ -30,13 +30,12 @@ type other struct {
 	clock     clock.Clock
 	schedule  refresh.Schedule
 	resumer   locking.Resumer // nil: its locks can't be resumed
-	backend   locking.Backend
-	heard     atomic.Bool // the system has answered
+	heard     atomic.Bool     // the system has answered
 }
 
 // newOther doesn't ask the other system anything.
 func newOther(l Lock, at session.Place, r Request) *other {
-	o := &other{Lock: l, at: at, operation: r.Operation, ttl: r.TTL, clock: clock.System{}, backend: l.Backend}
+	o := &other{Lock: l, at: at, operation: r.Operation, ttl: r.TTL, clock: clock.System{}}
 	o.schedule = refresh.ForTTL(r.TTL).Every(min(r.TTL/3, r.Look, maxInterval)) // a renewal is the look, too
 	o.resumer, _ = l.Backend.(locking.Resumer)
 	return o
@@ -106,7 +105,7 @@ func (o *other) tryLock(ctx context.Context, observe func(events.Event)) (sessio
 	ok := false
 	err := o.try(ctx, func(ctx context.Context) (err error) {
 		began = clock.Read(o.clock)
-		handle, ok, err = o.backend.TryLock(ctx, o.Key, o.ttl)
+		handle, ok, err = o.Backend.TryLock(ctx, o.Key, o.ttl)
 		if !errors.Is(err, locking.ErrUnreachable) {
 			o.heard.Store(true)
 		}
@@ -150,19 +149,20 @@ func (o *other) try(ctx context.Context, send func(context.Context) error) error
 
 // free releases the lock of a handle, whatever has ended.
 func (o *other) free(h locking.Handle) error {
-	return o.try(context.Background(), func(ctx context.Context) error { return o.backend.Release(ctx, h) })
+	return o.try(context.Background(), func(ctx context.Context) error { return o.Backend.Release(ctx, h) })
 }
 
 // holder describes who has the lock, as far as can be found out.
 func (o *other) holder(ctx context.Context) replock.Info {
 	found, err := o.Inspect(ctx)
-	if err != nil {
-		return replock.Info{Mode: replock.Exclusive, Keys: []string{o.at.URL}, Why: plain(err)}
+	if found != nil {
+		return *found
 	}
-	if found == nil { // it has been released since
-		return replock.Info{Mode: replock.Exclusive, Keys: []string{o.at.URL}}
+	unknown := replock.Info{Mode: replock.Exclusive, Keys: []string{o.at.URL}}
+	if err != nil { // or it has been released since
+		unknown.Why = plain(err)
 	}
-	return *found
+	return unknown
 }
 
 // refused is the error for a lock that another holder has.
