@@ -31,7 +31,7 @@ func (b *Backend) flock(ctx context.Context) (unlock func(), exclusive bool, err
 	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 10*time.Millisecond) {
 		ok, err := tryFlock(dir)
 		if ok || err != nil {
-			return func() { dir.Close() }, ok, nil // which unlocks it
+			return func() { flock.Close(dir) }, ok, nil
 		}
 		if b.opts.Clock.Elapsed() >= limit {
 			dir.Close()

@@ -46,7 +46,7 @@ func (b *Backend) prepare() error {
 	if err != nil {
 		return fmt.Errorf("lock directory %s can't be opened: %w", b.dir, err)
 	}
-	defer unflock(f)
+	defer flock.Close(f)
 	if _, err := flock.Try(f); err != nil {
 		return classed{fmt.Errorf("lock directory %s can't be locked by flock: put it on a local file system: %w",
 			b.dir, err), locking.ErrUnfit}
@@ -109,7 +109,7 @@ func (b *Backend) exclusive(ctx context.Context) (unlock func(), err error) {
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		ok, err := flock.Try(f)
 		if ok {
-			return func() { unflock(f) }, nil
+			return func() { flock.Close(f) }, nil
 		}
 		if err == nil && b.opts.Clock.Elapsed() < end {
 			err = clock.Sleep(ctx, b.opts.Clock, pause)
@@ -137,11 +137,4 @@ func classify(err error) error {
 		return classed{err, locking.ErrPermission}
 	}
 	return err
-}
-
-// unflock frees the flock of an open file and closes it. A close alone doesn't free it while a
-// process that this one is starting still has the file.
-func unflock(f *os.File) {
-	flock.Unlock(f)
-	f.Close()
 }

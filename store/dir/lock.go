@@ -30,7 +30,7 @@ func (s *Store) lock(ctx context.Context, root *os.Root) (unlock func(), err err
 			return nil, err
 		}
 		if ok {
-			return func() { self.Close() }, nil // which unlocks it
+			return func() { flock.Close(self) }, nil
 		}
 		select {
 		case <-ctx.Done():
