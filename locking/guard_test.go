@@ -132,7 +132,7 @@ func TestLostEndsTheFunction(t *testing.T) {
 func TestSuspend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBackend()
-		time.AfterFunc(10*time.Second, func() { b.clock.leap.Add(int64(time.Hour)) })
+		time.AfterFunc(10*time.Second, func() { b.clock.Leap.Add(int64(time.Hour)) })
 		begun := time.Now()
 		ran, err := b.guard(t, func(ctx context.Context) error { <-ctx.Done(); return nil })
 		if took := time.Since(begun); !ran || !errors.Is(err, locking.ErrLost) || took > 11*time.Second {
@@ -202,7 +202,7 @@ func TestRenewedAfterTheCallersEnd(t *testing.T) {
 func TestSlowAcquisition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBackend()
-		b.tryLock = func(context.Context) error { b.clock.leap.Add(int64(55 * time.Second)); return nil }
+		b.tryLock = func(context.Context) error { b.clock.Leap.Add(int64(55 * time.Second)); return nil }
 		if ran, err := b.guard(t, func(context.Context) error { t.Error("ran"); return nil }); ran || err == nil {
 			t.Errorf("%v, %v", ran, err)
 		}

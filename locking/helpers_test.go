@@ -3,35 +3,22 @@ package locking_test
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/leapclock"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/locking/memory"
 )
 
 const ttl = time.Minute
 
-// bubble is a clock that runs with a synctest bubble's time, and can jump as the time since
-// boot does over a suspend.
-type bubble struct {
-	start time.Time
-	leap  *atomic.Int64
-}
-
-func newBubble() bubble { return bubble{time.Now(), new(atomic.Int64)} }
-
-func (b bubble) Now() time.Time                         { return time.Now() }
-func (b bubble) Elapsed() time.Duration                 { return time.Since(b.start) + time.Duration(b.leap.Load()) }
-func (b bubble) After(d time.Duration) <-chan time.Time { return time.After(d) }
-
 var errDown = errors.New("down")
 
 // backend is one in memory whose methods a test can replace.
 type backend struct {
 	*memory.Backend
-	clock   bubble
+	clock   *leapclock.Clock
 	tryLock func(context.Context) error
 	renew   func(context.Context) error
 	release func(context.Context) error
@@ -39,7 +26,7 @@ type backend struct {
 }
 
 func newBackend() *backend {
-	c := newBubble()
+	c := leapclock.New()
 	return &backend{Backend: memory.New(c), clock: c}
 }
 

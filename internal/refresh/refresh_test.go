@@ -10,28 +10,15 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/test/leapclock"
 )
-
-// bubble is a clock that runs with a synctest bubble's time, and can jump as the time since
-// boot does over a suspend.
-type bubble struct {
-	start time.Time
-	leap  *atomic.Int64
-}
-
-func newBubble() bubble { return bubble{time.Now(), new(atomic.Int64)} }
-
-func (b bubble) Now() time.Time                         { return time.Now() }
-func (b bubble) Elapsed() time.Duration                 { return time.Since(b.start) + time.Duration(b.leap.Load()) }
-func (b bubble) After(d time.Duration) <-chan time.Time { return time.After(d) }
 
 var errDown = errors.New("down")
 
 // harness runs a Refresher of a 60 s lease and notes when attempts start.
 type harness struct {
 	*Refresher
-	clock    bubble
+	clock    *leapclock.Clock
 	mu       sync.Mutex
 	attempts []time.Duration
 	failures []time.Duration
@@ -39,7 +26,7 @@ type harness struct {
 }
 
 func newHarness(attempt func(h *harness, ctx context.Context) error) *harness {
-	h := &harness{clock: newBubble()}
+	h := &harness{clock: leapclock.New()}
 	h.Refresher = New(Refresher{
 		Schedule: ForTTL(time.Minute), Clock: h.clock,
 		Drain:    8 * time.Second,
@@ -311,7 +298,7 @@ func TestAnswerTooLate(t *testing.T) {
 		h := newHarness(nil)
 		h.Attempt = func(context.Context, bool) (Renewal, error) {
 			sent := h.clock.Elapsed()
-			h.clock.leap.Add(int64(time.Minute)) // suspended before the answer was read
+			h.clock.Leap.Add(int64(time.Minute)) // suspended before the answer was read
 			return Renewal{Sent: sent, Commit: func() { t.Error("committed") }}, nil
 		}
 		if err := h.Run(t.Context()); !errors.Is(err, ErrDeadline) {
@@ -324,7 +311,7 @@ func TestAnswerTooLate(t *testing.T) {
 func TestSuspend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(func(*harness, context.Context) error { return nil })
-		woken := time.AfterFunc(10*time.Second, func() { h.clock.leap.Add(int64(time.Hour)) })
+		woken := time.AfterFunc(10*time.Second, func() { h.clock.Leap.Add(int64(time.Hour)) })
 		defer woken.Stop()
 		start := time.Now()
 		if err := h.Run(t.Context()); !errors.Is(err, ErrDeadline) || len(h.sent()) > 0 {
@@ -424,5 +411,3 @@ func TestNowIsAfterItWasAskedFor(t *testing.T) {
 		})
 	}
 }
-
-var _ clock.Clock = bubble{}

@@ -4,31 +4,16 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/internal/test/leapclock"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/locking/memory"
 	"github.com/repolock/repolock/replock"
 )
-
-// hands is the clock of a bubble. A leap is a suspend, which timers don't count. A step sets the
-// wall clock alone.
-type hands struct {
-	start      time.Time
-	leap, step atomic.Int64
-}
-
-func newHands() *hands { return &hands{start: time.Now()} }
-
-func (h *hands) Elapsed() time.Duration { return time.Since(h.start) + time.Duration(h.leap.Load()) }
-func (h *hands) Now() time.Time {
-	return time.Now().Add(time.Duration(h.leap.Load() + h.step.Load()))
-}
-func (h *hands) After(d time.Duration) <-chan time.Time { return time.After(d) }
 
 // call is a request to a backend, when it was sent, and of which key.
 type call struct {
@@ -39,7 +24,7 @@ type call struct {
 // fake is a backend that a test disturbs.
 type fake struct {
 	*memory.Backend
-	clock *hands
+	clock *leapclock.Clock
 
 	mu    sync.Mutex
 	calls []call
@@ -47,7 +32,7 @@ type fake struct {
 	before func(what, key string) error
 }
 
-func newFake(c *hands) *fake { return &fake{Backend: memory.New(c), clock: c} }
+func newFake(c *leapclock.Clock) *fake { return &fake{Backend: memory.New(c), clock: c} }
 
 func (f *fake) ask(what, key string) error {
 	f.mu.Lock()
@@ -192,7 +177,7 @@ func (r *record) kinds() (kinds []replock.EventKind) {
 }
 
 // fakeOther returns the acquirer of a fake's key, with a ttl of a minute.
-func fakeOther(b locking.Backend, c *hands, key string) *other {
+func fakeOther(b locking.Backend, c *leapclock.Clock, key string) *other {
 	l := Lock{Backend: b, Key: key, URL: "fake:" + key}
 	o := newOther(l, session.Place{URL: l.URL, Name: key}, Request{TTL: time.Minute, Look: time.Minute, Operation: "test"})
 	o.clock = c

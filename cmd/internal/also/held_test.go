@@ -12,6 +12,7 @@ import (
 
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/test/leapclock"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/replock"
 )
@@ -23,7 +24,7 @@ const lease = 55 * time.Second
 // send of the last renewal that was answered, not from the answer.
 func TestRenewals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newHands()
+		c := leapclock.New()
 		f := newFake(c)
 		f.disturb(func(what, _ string) error {
 			if what != "release" {
@@ -63,7 +64,7 @@ func TestRenewals(t *testing.T) {
 // TestLook: --look bounds the time between two renewals.
 func TestLook(t *testing.T) {
 	for look, want := range map[time.Duration]time.Duration{time.Second: time.Second, 20 * time.Second: 20 * time.Second, time.Minute: 20 * time.Second} {
-		s := newOther(Lock{Backend: newFake(newHands())}, session.Place{}, Request{TTL: time.Minute, Look: look}).schedule
+		s := newOther(Lock{Backend: newFake(leapclock.New())}, session.Place{}, Request{TTL: time.Minute, Look: look}).schedule
 		last := s.Interval + time.Duration(s.Failures)*s.Failure
 		if s.Interval != want || s.Deadline-last > time.Duration(s.Failures) || last > s.Deadline {
 			t.Errorf("--look %v: %+v", look, s)
@@ -75,7 +76,7 @@ func TestLook(t *testing.T) {
 // its kind can't be resumed.
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newHands()
+		c := leapclock.New()
 		f := newFake(c)
 		l, r := acquired(t, fakeOther(f, c, "k"))
 		time.Sleep(30 * time.Second)
@@ -117,7 +118,7 @@ func TestSilence(t *testing.T) {
 // whose locks can be resumed.
 func TestErrLostIsDefinite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newHands()
+		c := leapclock.New()
 		f := newFake(c)
 		l, r := acquired(t, fakeOther(resumable{f}, c, "k"))
 		f.breakLock(t, "k")
@@ -140,7 +141,7 @@ func TestErrLostIsDefinite(t *testing.T) {
 // TestCheck: a look renews, and reports the loss that it finds.
 func TestCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newHands()
+		c := leapclock.New()
 		f := newFake(c)
 		l, _ := acquired(t, fakeOther(f, c, "k"))
 		time.Sleep(5 * time.Second)
@@ -167,7 +168,7 @@ func TestCheck(t *testing.T) {
 func TestWatcher(t *testing.T) {
 	for _, really := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			c := newHands()
+			c := leapclock.New()
 			w := watched{newFake(c), make(chan struct{})}
 			l, _ := acquired(t, fakeOther(w, c, "k"))
 			time.Sleep(7 * time.Second)
@@ -190,10 +191,10 @@ func TestWatcher(t *testing.T) {
 // TestSuspend: the deadline counts the time of a suspend, and doesn't move by it.
 func TestSuspend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newHands()
+		c := leapclock.New()
 		l, _ := acquired(t, fakeOther(resumable{newFake(c)}, c, "k"))
 		time.Sleep(time.Second)
-		c.leap.Add(int64(lease - 2*time.Second)) // a second before the deadline
+		c.Leap.Add(int64(lease - 2*time.Second)) // a second before the deadline
 		if l.Deadline() != lease {
 			t.Errorf("deadline %v", l.Deadline())
 		}
@@ -203,7 +204,7 @@ func TestSuspend(t *testing.T) {
 			t.Errorf("lost: %v, deadline %v", l.Lost(), l.Deadline())
 		}
 		last := l.Deadline()
-		c.leap.Add(int64(2 * time.Minute))
+		c.Leap.Add(int64(2 * time.Minute))
 		time.Sleep(clock.Tick)
 		synctest.Wait()
 		if lost := l.Lost(); lost == nil || lost.Definite || l.Deadline() != last {
@@ -216,11 +217,11 @@ func TestSuspend(t *testing.T) {
 // TestPartedClocks: a step of the wall clock is a reason to look at the lock at once.
 func TestPartedClocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newHands()
+		c := leapclock.New()
 		f := newFake(c)
 		l, _ := acquired(t, fakeOther(f, c, "k"))
 		time.Sleep(3 * time.Second)
-		c.step.Add(int64(time.Hour))
+		c.Step.Add(int64(time.Hour))
 		time.Sleep(clock.Tick)
 		synctest.Wait()
 		if n := len(f.asked("renew")); n != 1 || clock.Read(c).Parted(l.Seen()) {

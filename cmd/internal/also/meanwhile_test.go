@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/leapclock"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
@@ -17,7 +18,7 @@ func TestLostWhileOthersAreAcquired(t *testing.T) {
 	const took = 12 * time.Second
 	for interval, look := range map[time.Duration]time.Duration{5 * time.Second: time.Minute, 20 * time.Second: 10 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			c := newHands()
+			c := leapclock.New()
 			f := newFake(c)
 			s := fakeSet(f, c, 0, "ab")
 			s.look = look
@@ -42,7 +43,7 @@ func TestLostWhileOthersAreAcquired(t *testing.T) {
 func TestKnownHolderBehindASilentSystem(t *testing.T) {
 	for _, order := range []string{"abc", "cab", "bca"} { // a is silent, b held
 		synctest.Test(t, func(t *testing.T) {
-			c := newHands()
+			c := leapclock.New()
 			f := newFake(c)
 			f.take(t, "b", time.Hour)
 			f.disturb(silent("try", "a"))
@@ -63,7 +64,7 @@ func TestKnownHolderBehindASilentSystem(t *testing.T) {
 // meanwhile.
 func TestSilentReleaseHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newHands()
+		c := leapclock.New()
 		f := newFake(c)
 		s, r := fakeSet(f, c, 0, "abcd"), &record{}
 		l, err := s.Acquire(t.Context(), r.observe)
@@ -97,7 +98,7 @@ func TestSilentReleaseHoldsUpNoOther(t *testing.T) {
 // TestTwoNamesOfOneLock: a set that is in its own way doesn't wait for itself.
 func TestTwoNamesOfOneLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newHands()
+		c := leapclock.New()
 		f := newFake(c)
 		s := fakeSet(f, c, replock.Forever, "aba")
 		l, err := s.Acquire(t.Context(), (&record{}).observe)
@@ -110,7 +111,7 @@ func TestTwoNamesOfOneLock(t *testing.T) {
 // TestLossEndsAResume: a lock that is lost for good while another is resumed ends that.
 func TestLossEndsAResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(newHands())
+		f := newFake(leapclock.New())
 		l, _ := heldSet(t, f, "Bc")
 		f.disturb(silent("renew", "B"))
 		<-l.Context().Done()
@@ -136,7 +137,7 @@ func TestLossEndsAResume(t *testing.T) {
 // TestDefiniteLossIsNotResumed: a lock that is lost for good isn't even asked for.
 func TestDefiniteLossIsNotResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(newHands())
+		f := newFake(leapclock.New())
 		l, _ := heldSet(t, f, "aB")
 		f.breakLock(t, "B")
 		<-l.Context().Done()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/internal/test/leapclock"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -29,7 +30,7 @@ func (s stub) acquire(context.Context, time.Duration, func(events.Event)) (sessi
 // set that was held has one, too.
 func TestAnsweredIsOfTheFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newHands()
+		c := leapclock.New()
 		for _, yes := range []bool{true, false} {
 			s := fakeSet(newFake(c), c, 0, "a")
 			s.members = append(s.members, stub{errors.New("it failed"), yes}, stub{errors.New("not asked"), !yes})
@@ -72,7 +73,7 @@ func (releasable) Release(context.Context) error { return nil }
 // members' own refusals aren't reported beside the last.
 func TestPausesAreInTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newHands()
+		c := leapclock.New()
 		const wait = 20 * time.Second
 		s, r := &Set{members: []member{teaser{"a"}, teaser{"b"}}, wait: wait, clock: c}, &record{}
 		lock, err := s.Acquire(t.Context(), r.observe)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/internal/test/leapclock"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/locking/memory"
 	"github.com/repolock/repolock/replock"
@@ -19,7 +20,7 @@ import (
 // TestSilenceIsRetried: a request is sent again until the server answers, for no longer than maxTry.
 func TestSilenceIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newHands()
+		c := leapclock.New()
 		f := newFake(c)
 		f.disturb(always("try", locking.ErrUnreachable))
 		time.AfterFunc(5*time.Second, func() { f.disturb(nil) })
@@ -47,7 +48,7 @@ func TestSilenceIsRetried(t *testing.T) {
 func TestAnswersAreFinal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, answer := range []error{locking.ErrPermission, locking.ErrUnfit, locking.ErrKey, errors.New("another")} {
-			c := newHands()
+			c := leapclock.New()
 			f := newFake(c)
 			f.disturb(always("try", fmt.Errorf("answer: %w", answer)))
 			lock, err := fakeOther(f, c, "k").acquire(t.Context(), time.Hour, (&record{}).observe)
@@ -62,7 +63,7 @@ func TestAnswersAreFinal(t *testing.T) {
 // has it, perhaps.
 func TestAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newHands()
+		c := leapclock.New()
 		f := newFake(c)
 		o := fakeOther(f, c, "k")
 		f.disturb(always("try", locking.ErrUnreachable))
@@ -82,7 +83,7 @@ func TestAnswered(t *testing.T) {
 // with it. One event reports the wait for a holder.
 func TestRefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newHands()
+		c := leapclock.New()
 		f := newFake(c)
 		f.take(t, "k", 24*time.Hour)
 		for _, wait := range []time.Duration{0, 10 * time.Second, time.Minute} {
@@ -105,7 +106,7 @@ func TestRefusal(t *testing.T) {
 // TestWaitEnds: a wait ends with its context, for the reason that this has.
 func TestWaitEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newHands()
+		c := leapclock.New()
 		f := newFake(c)
 		f.take(t, "k", 24*time.Hour)
 		why := errors.New("a signal")
@@ -129,7 +130,7 @@ func TestWaitEnds(t *testing.T) {
 // lock is free.
 func TestNextHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newHands()
+		c := leapclock.New()
 		f := newFake(c)
 		f.take(t, "k", 10*time.Second)
 		time.AfterFunc(10*time.Second, func() { f.take(t, "k", 10*time.Second) })
@@ -145,11 +146,11 @@ func TestNextHolder(t *testing.T) {
 // TestSlowAcquire: a lock whose acquisition has taken its ttl isn't held, and no event says so.
 func TestSlowAcquire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newHands()
+		c := leapclock.New()
 		f := newFake(c)
 		f.disturb(func(what, _ string) error {
 			if what == "try" {
-				c.leap.Add(int64(lease))
+				c.Leap.Add(int64(lease))
 			}
 			return nil
 		})
@@ -169,7 +170,7 @@ func TestSlowAcquire(t *testing.T) {
 // asked for.
 func TestHolderUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newHands()
+		c := leapclock.New()
 		f := newFake(c)
 		f.take(t, "k", time.Hour)
 		blind := struct{ locking.Backend }{f}

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/leapclock"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/replock"
 )
@@ -16,7 +17,7 @@ import (
 // TestReleaseOnce: concurrent releases are one request, and the renewals end before it.
 func TestReleaseOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newHands()
+		c := leapclock.New()
 		f := newFake(c)
 		l, r := acquired(t, fakeOther(f, c, "k"))
 		var all sync.WaitGroup
@@ -45,7 +46,7 @@ func TestReleaseOnce(t *testing.T) {
 // fails. The lock is not held afterwards.
 func TestReleaseFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newHands()
+		c := leapclock.New()
 		f := newFake(c)
 		l, r := acquired(t, fakeOther(f, c, "k"))
 		time.AfterFunc(5*time.Second, func() { f.disturb(nil) })
@@ -74,7 +75,7 @@ func TestReleaseFails(t *testing.T) {
 // TestFinish: the result of the work is passed on to a lock that stores it.
 func TestFinish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newHands()
+		c := leapclock.New()
 		o := fakeOther(newFake(c), c, "k")
 		l, _ := acquired(t, o)
 		l.Finish(true) // which does nothing

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/leapclock"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/replock"
 )
@@ -25,7 +26,7 @@ func suspended(t *testing.T, f *fake) (*held, *record) {
 // and released as before.
 func TestResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(newHands())
+		f := newFake(leapclock.New())
 		l, r := suspended(t, f)
 		if lost := l.Lost(); lost == nil || lost.Definite {
 			t.Fatalf("%v", lost)
@@ -58,7 +59,7 @@ func TestResume(t *testing.T) {
 // error a resume can be tried again.
 func TestResumeFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(newHands())
+		f := newFake(leapclock.New())
 		l, r := suspended(t, f)
 		f.disturb(always("resume", errors.New("input/output error")))
 		if again, err := l.Resume(t.Context()); again != nil || err == nil || l.Lost().Definite {
@@ -82,7 +83,7 @@ func TestResumeFails(t *testing.T) {
 // TestResumeOfHeld: a lock that is held isn't resumed.
 func TestResumeOfHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newHands()
+		c := leapclock.New()
 		f := newFake(c)
 		l, _ := acquired(t, fakeOther(resumable{f}, c, "k"))
 		if again, err := l.Resume(t.Context()); again != nil || err == nil || len(f.asked("resume")) > 0 {

@@ -11,12 +11,13 @@ import (
 
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/internal/test/leapclock"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/replock"
 )
 
 // fakeSet returns a set of a fake's keys, in this order.
-func fakeSet(f locking.Backend, c *hands, wait time.Duration, keys string) *Set {
+func fakeSet(f locking.Backend, c *leapclock.Clock, wait time.Duration, keys string) *Set {
 	s := &Set{wait: wait, clock: c}
 	for _, key := range strings.Split(keys, "") {
 		s.members = append(s.members, fakeOther(f, c, key))
@@ -38,7 +39,7 @@ func TestAllOrNothing(t *testing.T) {
 	for _, order := range []string{"abc", "acb", "bac", "bca", "cab", "cba"} {
 		for _, held := range []string{"a", "b", "c", ""} {
 			synctest.Test(t, func(t *testing.T) {
-				c := newHands()
+				c := leapclock.New()
 				f := newFake(c)
 				if held != "" {
 					f.take(t, held, time.Hour)
@@ -85,7 +86,7 @@ func isReverse(got, of string) bool {
 // TestBrokenMember: an error of one lock releases the others, is no refusal, and ends a wait.
 func TestBrokenMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newHands()
+		c := leapclock.New()
 		f := newFake(c)
 		f.disturb(func(what, key string) error {
 			if what == "try" && key == "c" {
@@ -105,7 +106,7 @@ func TestBrokenMember(t *testing.T) {
 func TestNothingIsHeldDuringAWait(t *testing.T) {
 	for _, held := range []string{"a", "b", "c"} {
 		synctest.Test(t, func(t *testing.T) {
-			c := newHands()
+			c := leapclock.New()
 			f := newFake(c)
 			theirs := f.take(t, held, time.Hour)
 			r, done := &record{}, make(chan session.Lock)
@@ -144,7 +145,7 @@ func TestNothingIsHeldDuringAWait(t *testing.T) {
 // locks one at a time, all come through, and never two hold a lock.
 func TestOppositeWishes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newHands()
+		c := leapclock.New()
 		f := newFake(c)
 		const rounds = 50
 		ended := make(chan string)
@@ -197,7 +198,7 @@ func TestOppositeWishes(t *testing.T) {
 // at times, and one event reports how it ended.
 func TestWaitIsOfTheWholeSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newHands()
+		c := leapclock.New()
 		f := newFake(c)
 		over, stop := context.WithCancel(t.Context())
 		stopped := make(chan struct{})
@@ -235,7 +236,7 @@ func TestWaitIsOfTheWholeSet(t *testing.T) {
 // TestPlaces: each event of a member says of which lock it is.
 func TestPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newHands()
+		c := leapclock.New()
 		f := newFake(c)
 		r := &record{}
 		l, err := fakeSet(f, c, 0, "ab").Acquire(t.Context(), r.observe)

@@ -11,6 +11,7 @@ import (
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/test/leapclock"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/replock"
 )
@@ -109,7 +110,7 @@ func silent(kind, keys string) func(what, key string) error {
 // are held until the release.
 func TestContextOfASet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(newHands())
+		f := newFake(leapclock.New())
 		l, _ := heldSet(t, f, "abc")
 		f.breakLock(t, "b")
 		<-l.Context().Done()
@@ -130,7 +131,7 @@ func TestContextOfASet(t *testing.T) {
 // TestResumeOfASet: only the locks that are lost are resumed, and then all are held again.
 func TestResumeOfASet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(newHands())
+		f := newFake(leapclock.New())
 		l, r := heldSet(t, f, "aBCd")
 		f.disturb(silent("renew", "BC"))
 		<-l.Context().Done()
@@ -162,7 +163,7 @@ func TestResumeOfASet(t *testing.T) {
 // the set, and no other's lock is.
 func TestResumeOfASetFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(newHands())
+		f := newFake(leapclock.New())
 		l, _ := heldSet(t, f, "aBC")
 		f.disturb(silent("renew", "BC"))
 		<-l.Context().Done()
@@ -193,7 +194,7 @@ func TestResumeOfASetFails(t *testing.T) {
 // TestReleaseFailsInASet: a release that fails doesn't keep the others from theirs.
 func TestReleaseFailsInASet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(newHands())
+		f := newFake(leapclock.New())
 		l, _ := heldSet(t, f, "abc")
 		f.disturb(func(what, key string) error {
 			if what == "release" && key == "b" {
@@ -228,7 +229,7 @@ func TestFinishOfASet(t *testing.T) {
 // TestLead: a set is named as its first lock.
 func TestLead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newHands()
+		c := leapclock.New()
 		f := newFake(c)
 		s := fakeSet(f, c, 0, "ab")
 		l, err := s.Acquire(t.Context(), func(events.Event) {})

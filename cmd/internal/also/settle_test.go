@@ -7,13 +7,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/leapclock"
 	"github.com/repolock/repolock/replock"
 )
 
 // TestSettle: all locks are held, and renewed, for the time of --settle before Acquire returns.
 func TestSettle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newHands()
+		c := leapclock.New()
 		f := newFake(c)
 		s := fakeSet(f, c, 0, "ab")
 		s.settle = 5 * time.Minute
@@ -35,7 +36,7 @@ func TestSettle(t *testing.T) {
 // TestSettleIsInterrupted: a signal during --settle gives the locks back.
 func TestSettleIsInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newHands()
+		c := leapclock.New()
 		f := newFake(c)
 		s := fakeSet(f, c, 0, "ab")
 		s.settle = 5 * time.Minute
@@ -53,7 +54,7 @@ func TestSettleIsInterrupted(t *testing.T) {
 // in which the command could run.
 func TestSettleIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newHands()
+		c := leapclock.New()
 		f := newFake(c)
 		s := fakeSet(f, c, 0, "ab")
 		s.settle = 5 * time.Minute
@@ -69,7 +70,7 @@ func TestSettleIsLost(t *testing.T) {
 // returns, also if no renewal came in between.
 func TestSettleEndsWithALook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newHands()
+		c := leapclock.New()
 		f := newFake(c)
 		s := fakeSet(f, c, 0, "ab")
 		s.settle = 5 * time.Second
