@@ -24,10 +24,13 @@ const (
 	// maxSlow is maxTries for a store that is too slow for the ttl. Its quickest answers
 	// count, so a second try that measures the same settles it.
 	maxSlow = 2
-	// maxAgain is the number of times that an exclusive acquirer looks again at live locks
-	// that can be about to withdraw, and any acquirer at an object that was listed and then
-	// was not there. The pauses add up to more than a withdrawal takes.
+	// maxAgain is the number of times that an acquirer looks again at an object that was listed
+	// and then was not there.
 	maxAgain = 3
+	// maxConflicts is the number of times that an exclusive acquirer looks again at live locks
+	// that can be about to withdraw. Their acquirers need up to seven round trips: they put a
+	// flag, claim, look, read a body, and delete.
+	maxConflicts = 4
 	// firstAgain is the pause before the first such look. The pauses double.
 	firstAgain = 100 * time.Millisecond
 	// maxClaimPause bounds the doubling of the pauses between two claims: 6.4 s.
@@ -105,12 +108,12 @@ func (a *again) afterConflict(t *try, f findings) decision {
 		}
 		return decision{step: lookAgain, pause: firstAgain << min(n.conflicts-1, 2)}
 	}
-	if n.conflicts > maxAgain || !a.l.worthAnother(t, f) {
+	if n.conflicts > maxConflicts || !a.l.worthAnother(t, f) {
 		return decision{step: giveUp, err: ErrHeld}
 	}
 	// The others look, and take down what they have put. A pause of a round trip before
-	// each of our looks leaves them six round trips.
-	d := decision{step: lookAgain, pause: firstAgain<<(n.conflicts-1) + t.trips.slowest()}
+	// each of our looks leaves them eight round trips.
+	d := decision{step: lookAgain, pause: firstAgain<<min(n.conflicts-1, 1) + t.trips.slowest()}
 	if slices.ContainsFunc(f.live, func(e *entry) bool { return e.kind == kindShared }) {
 		d.step = stepBack
 	}

@@ -38,12 +38,15 @@ type body struct {
 	RefreshedAt string  `json:"refreshed_at,omitempty"`
 	// RefreshedBoot is the clock since boot, in nanoseconds, when this body was written. None
 	// can set it, and processes with the same boot id and time namespace can compare it.
-	RefreshedBoot    int64             `json:"refreshed_boot_ns,omitempty"`
-	Seq              uint64            `json:"seq,omitempty"`
-	State            State             `json:"state,omitempty"`
-	identity.Process                   // whose TimeNamespace is also that of RefreshedBoot
-	Version          string            `json:"version,omitempty"`
-	Metadata         map[string]string `json:"metadata,omitempty"`
+	RefreshedBoot    int64  `json:"refreshed_boot_ns,omitempty"`
+	Seq              uint64 `json:"seq,omitempty"`
+	State            State  `json:"state,omitempty"`
+	identity.Process        // whose TimeNamespace is also that of RefreshedBoot
+	Version          string `json:"version,omitempty"`
+	// PassesTickets is in the ticket of an exclusive waiter that passes those of shared waiters
+	// which come later. Versions without it take each for a lock.
+	PassesTickets bool              `json:"passes_tickets,omitempty"`
+	Metadata      map[string]string `json:"metadata,omitempty"`
 }
 
 // State is how far the holder of a lock has come, as its body says. It is empty in the locks
@@ -54,7 +57,7 @@ type State string
 const (
 	// StateAcquiring: the flag was written, and its acquirer hasn't looked for others yet.
 	StateAcquiring State = "acquiring"
-	// StateWaiting: the ticket of an exclusive acquirer in the queue. It holds nothing.
+	// StateWaiting: the ticket of an acquirer in the queue. It holds nothing.
 	StateWaiting State = "waiting"
 	// StateHeld: a holder has refreshed the lock at least once.
 	StateHeld State = "held"
@@ -77,6 +80,9 @@ func (l *Locker) stamp(b *body, st storeTime, sent time.Duration) {
 	lasts := max(l.opts.TTL, l.times.Deadline+foreignTTL)
 	b.RefreshedAt, b.RefreshedBoot = now.Format(wireTime), int64(sent)
 	b.ExpiresAt = now.Add(l.behind(st) + lasts).Format(wireTime)
+	if b.State == StateWaiting && b.IsShared {
+		b.ExpiresAt = time.Unix(0, 0).UTC().Format(wireTime) // to those clients it is no lock
+	}
 }
 
 // behind returns by how much, at least, the wall clock is behind the store's, or 0.

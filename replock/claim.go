@@ -15,21 +15,12 @@ import (
 // that comes after our last look, and that sees our flag.
 const maxRefused = 3
 
-// claimAndProve claims lock.exclusive and, if that is still open, finds out beside it whether
-// the store keeps If-None-Match.
-func (l *Locker) claimAndProve(ctx context.Context, t *try, seen *entry) error {
-	if t.refusals >= maxRefused {
-		l.conditions.absent.state.Store(refuted)
-	}
-	proof := l.proveAbsent(ctx, t)
-	err := l.claim(ctx, t, seen)
-	<-proof
-	return err
-}
-
 // claim puts lock.exclusive if there is none, or in place of the stale or empty one that a look
 // saw. It is no error if another acquirer was faster: the next look finds it.
 func (l *Locker) claim(ctx context.Context, t *try, seen *entry) error {
+	if t.refusals >= maxRefused {
+		l.conditions.absent.state.Store(refuted)
+	}
 	var opts store.PutOptions
 	if seen != nil && !l.conditions.match.holds() {
 		// The lock that looked stale was read and reaped for some time: does it still exist?
@@ -83,26 +74,6 @@ func (l *Locker) overwrite(ctx context.Context, t *try) error {
 	}
 	t.claimed(o.ETag)
 	return nil
-}
-
-// proveAbsent finds out, beside the put of lock.exclusive, whether the store keeps
-// If-None-Match: it must refuse to write our flag, which is there. A store that writes it does
-// no harm: only we write that key, and we don't hold the lock yet.
-func (l *Locker) proveAbsent(ctx context.Context, t *try) <-chan struct{} {
-	done := make(chan struct{})
-	if !l.conditions.absent.open() {
-		close(done)
-		return done
-	}
-	go func() {
-		defer close(done)
-		o, err := once(ctx, l.times.Timeout, "put "+t.flag.key, l.send(t, t.flag.key, store.PutOptions{IfAbsent: true}))
-		if err == nil {
-			t.flag.etag = o.ETag
-		}
-		l.conditions.absent.learnFrom(err, false)
-	}()
-	return done
 }
 
 // putExclusive puts lock.exclusive. again reports that it was sent again: then the earlier send

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/test/hookstore"
-	"github.com/repolock/repolock/internal/test/underrace"
+	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/store/mem"
 )
 
@@ -22,7 +22,7 @@ func TestWrongClocks(t *testing.T) {
 		{hour, 0, 0}, {-hour, 0, 0}, {0, hour, 0}, {0, -hour, 0}, {0, 0, hour}, {0, 0, -hour},
 		{0, 0, 0},
 	}
-	for _, skew := range underrace.Fewer(skews, skews[:2]) {
+	for _, skew := range rounds.Fewer(skews, skews[:2]) {
 		for _, jump := range []bool{false, true} {
 			for _, opts := range []mem.Options{{}, {NoTime: true, Precision: time.Second}, {NoStoreClock: true}} {
 				for _, mode := range []Mode{Shared, Exclusive} {
@@ -161,7 +161,7 @@ func TestTimeNamespaces(t *testing.T) {
 // TestOtherTTLs: a lock is judged by its own ttl, shorter or longer than the default one.
 func TestOtherTTLs(t *testing.T) {
 	ttls := []time.Duration{MinTTL, 30 * time.Second, 10 * time.Minute, MaxTTL}
-	for _, ttl := range underrace.Fewer(ttls, ttls[:2]) {
+	for _, ttl := range rounds.Fewer(ttls, ttls[:2]) {
 		for _, mode := range []Mode{Shared, Exclusive} {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, mem.Options{})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -286,10 +287,13 @@ func TestPausedHolderEndsWhenItWakes(t *testing.T) {
 // the newest, uncovers the one before it.
 type versioned struct {
 	store.Store
+	mu  sync.Mutex // held while a request is carried out
 	old map[string][][]byte
 }
 
 func (v *versioned) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	before, _, berr := v.Store.Get(ctx, key, 1<<20)
 	o, err := v.Store.Put(ctx, key, body, opts)
 	if err == nil && berr == nil {
@@ -300,6 +304,8 @@ func (v *versioned) Put(ctx context.Context, key string, body []byte, opts store
 
 // deleteNewest is the delete of a driver that doesn't use versions.
 func (v *versioned) deleteNewest(ctx context.Context, key string) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	if n := len(v.old[key]); n > 0 {
 		before := v.old[key][n-1]
 		v.old[key] = v.old[key][:n-1]
@@ -312,6 +318,8 @@ func (v *versioned) deleteNewest(ctx context.Context, key string) error {
 // Delete keeps the contract of store.Store, as store/storetest checks: nothing of the key is
 // shown afterwards.
 func (v *versioned) Delete(ctx context.Context, key string) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	delete(v.old, key)
 	return v.Store.Delete(ctx, key)
 }

@@ -17,6 +17,8 @@ type conditions struct {
 	// What a server was seen to do once is no such promise: one that refuses a wrong ETag can
 	// still write where there is no object.
 	matchKept bool
+	// deleteKept: the backend itself keeps If-Match, and that of deletions too.
+	deleteKept bool
 	// refused is what the store was seen to refuse. All of it must be, before its If-Match is
 	// relied on: a put with a wrong ETag, and a put of a missing key.
 	refused struct{ wrong, missing atomic.Bool }
@@ -27,6 +29,7 @@ func (c *conditions) init(p store.Properties) {
 	c.match.state.Store(int32(p.IfMatch))
 	c.absent.state.Store(int32(p.IfAbsent))
 	c.matchKept = p.IfMatch == store.Kept
+	c.deleteKept = c.matchKept && p.DeleteIfMatch == store.Kept
 }
 
 // proof is whether a condition is relied on: a store.Condition, which a server's answers make

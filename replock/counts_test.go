@@ -38,19 +38,20 @@ func (m *machine) trips(f func()) (trips time.Duration, requests int, by map[str
 }
 
 // TestRequestCounts: each step of a lock's life takes these round trips and requests. Without
-// If-Match a renewal takes a look before its puts.
+// If-Match a renewal takes a look before its puts, and a release one before its deletes unless
+// the lock was looked at just before.
 func TestRequestCounts(t *testing.T) {
 	type cost struct{ trips, requests int }
 	for _, c := range []struct {
-		name                    string
-		mode                    Mode
-		opts                    mem.Options
-		acquire, renew, release cost
+		name                              string
+		mode                              Mode
+		opts                              mem.Options
+		acquire, renew, release, unlooked cost
 	}{
-		{"shared", Shared, mem.Options{}, cost{2, 2}, cost{1, 1}, cost{1, 1}},
-		{"exclusive", Exclusive, mem.Options{}, cost{2, 3}, cost{1, 2}, cost{3, 3}},
-		{"shared, no conditions", Shared, lacking, cost{2, 2}, cost{2, 2}, cost{1, 1}},
-		{"exclusive, no conditions", Exclusive, lacking, cost{4, 4}, cost{2, 4}, cost{3, 3}},
+		{"shared", Shared, mem.Options{}, cost{2, 2}, cost{1, 1}, cost{1, 1}, cost{1, 1}},
+		{"exclusive", Exclusive, mem.Options{}, cost{2, 3}, cost{1, 2}, cost{1, 2}, cost{1, 2}},
+		{"shared, no conditions", Shared, lacking, cost{2, 2}, cost{2, 2}, cost{1, 1}, cost{1, 1}},
+		{"exclusive, no conditions", Exclusive, lacking, cost{4, 4}, cost{2, 4}, cost{1, 2}, cost{2, 3}},
 	} {
 		for _, n := range []int{0, 1, 1000, 10_000} {
 			if c.mode == Exclusive && n > 0 {
@@ -86,11 +87,16 @@ func TestRequestCounts(t *testing.T) {
 							t.Error(err)
 						}
 					})
-					check("release", c.release, func() {
+					release := func() {
 						if err := k.Release(t.Context()); err != nil {
 							t.Error(err)
 						}
-					})
+					}
+					check("release", c.release, release)
+					k, err := m.acquire(t.Context(), c.mode, "x")
+					mustLock(t, k, err)
+					time.Sleep(8 * time.Second) // between two looks
+					check("release without a look", c.unlooked, release)
 				})
 			})
 		}
@@ -116,8 +122,7 @@ func TestRequestCountsRefused(t *testing.T) {
 					t.Errorf("%d holders are named or counted", got)
 				}
 				_, by := m.hooks.Count()
-				// One GET comes before our lock.exclusive is deleted.
-				want := map[string]int{"put": 2, "list": 1, "get": min(n, maxReported) + 1, "delete": 2}
+				want := map[string]int{"put": 2, "list": 1, "get": min(n, maxReported), "delete": 2}
 				if !maps.Equal(by, want) {
 					t.Errorf("requests %v, want %v", by, want)
 				}
@@ -126,24 +131,34 @@ func TestRequestCountsRefused(t *testing.T) {
 	}
 }
 
-// TestRequestCountsStale: leftovers cost one LIST per 1,000 of them, and one GET
-// and one DELETE each, once.
+// TestRequestCountsStale: leftovers cost one LIST and one deletion of many objects per 1,000 of
+// them, and one GET each, once. A few are deleted one by one, beside each other. If the store
+// can't delete many objects in one request, all are.
 func TestRequestCountsStale(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const n = 2500
-		w := newWorld(t, mem.Options{})
-		w.flags(n)
-		time.Sleep(2 * DefaultTTL)
-		m := w.machine()
-		k, err := m.Exclusive(t.Context(), "prune")
-		mustLock(t, k, err)
-		_, by := m.hooks.Count()
-		want := map[string]int{"put": 2, "list": 3, "get": n, "delete": n}
-		if !maps.Equal(by, want) {
-			t.Errorf("requests %v, want %v", by, want)
-		}
-		k.Release(context.Background())
-	})
+	for _, c := range []struct {
+		n       int
+		noBatch bool
+		want    map[string]int
+	}{
+		{2500, false, map[string]int{"put": 2, "list": 3, "get": 2500, "delete all": 3}},
+		{2500, true, map[string]int{"put": 2, "list": 3, "get": 2500, "delete": 2500, "delete all": 1}},
+		{atOnce + 1, false, map[string]int{"put": 2, "list": 1, "get": atOnce + 1, "delete all": 1}},
+		{atOnce, false, map[string]int{"put": 2, "list": 1, "get": atOnce, "delete": atOnce}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, mem.Options{NoBatch: c.noBatch})
+			w.flags(c.n)
+			time.Sleep(2 * DefaultTTL)
+			m := w.machine()
+			k, err := m.Exclusive(t.Context(), "prune")
+			mustLock(t, k, err)
+			if _, by := m.hooks.Count(); !maps.Equal(by, c.want) {
+				t.Errorf("%d, %t: requests %v, want %v", c.n, c.noBatch, by, c.want)
+			}
+			k.Release(context.Background())
+			w.empty()
+		})
+	}
 }
 
 // TestRefusedAcquirerYieldsAtOnce: an acquirer that can't get the lock yields at once, after

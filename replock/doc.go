@@ -41,9 +41,10 @@
 // one puts its flag before the other looks, and is seen.
 //
 // Acquiring a shared lock takes two round trips and two requests, an exclusive
-// one two and three; on a store without conditional puts, four and four. A
-// refresh is one round trip. None of it grows with the number of holders. A waiting
-// acquirer sends one list request each 1 to 10 s, and a holder one each 10 s.
+// one two and three; the first one on an unknown server three and five; on a store
+// without conditional puts four and four. A refresh is one round trip. None of it
+// grows with the number of holders. A waiting acquirer sends one list request each 1
+// to 10 s, and a holder one each 10 s.
 //
 // # Concurrency
 //

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/repolock/repolock/internal/test/underrace"
+	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/store/mem"
 )
 
@@ -37,7 +37,7 @@ func TestWatchingIsBounded(t *testing.T) {
 		{MaxTTL, 15 * time.Minute, 15*time.Minute + 10*time.Second, true},
 		{20 * time.Minute, Forever, 20*time.Minute + 10*time.Second, false},
 	}
-	for _, c := range underrace.Fewer(cases, cases[:3]) {
+	for _, c := range rounds.Fewer(cases, cases[:3]) {
 		for _, mode := range []Mode{Shared, Exclusive} {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, mem.Options{NoStoreClock: true})

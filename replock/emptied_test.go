@@ -2,6 +2,9 @@ package replock
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,7 +73,7 @@ func TestSweepIsBounded(t *testing.T) {
 		k.Release(t.Context())
 
 		b.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
-			if r.Op == "delete" {
+			if strings.HasPrefix(r.Op, "delete") {
 				<-ctx.Done()
 				return ctx.Err()
 			}
@@ -85,4 +88,31 @@ func TestSweepIsBounded(t *testing.T) {
 		b.hooks.Before(nil)
 		k.Release(t.Context())
 	})
+}
+
+// TestManyEmptiedFlags: thousands of emptied flags go in a few requests, if the store can delete
+// many in one, and otherwise within bounds.
+func TestManyEmptiedFlags(t *testing.T) {
+	const n = 3001
+	for noBatch, want := range map[bool]map[string]int{
+		false: {"put": 2, "list": 4, "delete": 1, "delete all": 3},
+		true:  {"put": 2, "list": 4, "delete": 1 + maxSwept, "delete all": 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, mem.Options{NoBatch: noBatch})
+			for i := range n {
+				w.put(fmt.Sprintf("index/lock.shared/%04d", i), nil)
+			}
+			m := w.machine()
+			k, err := m.Exclusive(t.Context(), "prune")
+			mustLock(t, k, err)
+			if _, by := m.hooks.Count(); !maps.Equal(by, want) {
+				t.Errorf("requests %v, want %v", by, want)
+			}
+			k.Release(t.Context())
+			if left := len(w.keys()); (left > 0) != noBatch {
+				t.Errorf("%d are left", left)
+			}
+		})
+	}
 }

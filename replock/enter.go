@@ -46,7 +46,7 @@ func (l *Locker) enter(ctx context.Context, t *try, q *queue) (findings, error) 
 			}
 			// lock.exclusive must be in place before the last look, because it
 			// is all that other clients of the wire format look at.
-			if err := l.claimAndProve(ctx, t, f.exclusive); err != nil {
+			if err := l.claim(ctx, t, f.exclusive); err != nil {
 				return f, err
 			}
 			next = q.again.afterClaim()

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/repolock/repolock/internal/text"
 )
 
 // Errors that errors.Is finds.
@@ -58,7 +60,7 @@ func (e *HeldError) Error() string {
 		fmt.Fprintf(&b, "; stopped waiting: %v", e.Err)
 	}
 	if e.Waited > 0 {
-		return fmt.Sprintf("repository is still locked after %v: %s", e.Waited.Round(time.Second), b.String())
+		return fmt.Sprintf("repository is still locked after %s: %s", text.Duration(e.Waited), b.String())
 	}
 	return "repository is locked: " + b.String()
 }
@@ -85,9 +87,12 @@ type LostError struct {
 }
 
 func (e *LostError) Error() string {
-	s := fmt.Sprintf("%s lock lost: %s: %s", e.Mode, e.Key, e.Reason)
+	s := fmt.Sprintf("%s lock lost: %s", e.Mode, e.Reason)
 	if e.Err != nil {
 		s += ": " + e.Err.Error()
+	}
+	if e.Key != "" {
+		s += " (" + e.Key + ")"
 	}
 	return s
 }

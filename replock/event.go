@@ -23,8 +23,18 @@ const (
 	EventWaiting EventKind = "waiting"
 	// EventWatching: Holders can be stale, and are watched.
 	EventWatching EventKind = "watching"
-	// EventReaped: the stale locks in Holders were removed.
+	// EventReading: hundreds of locks that can be stale are being read; Done is how many were.
+	// It comes again, at most twice a second.
+	EventReading EventKind = "reading"
+	// EventReaping: hundreds of stale locks are being removed, Done of Total so far. It comes
+	// again, at most twice a second, and when all are done.
+	EventReaping EventKind = "reaping"
+	// EventReaped: the stale locks in Holders were removed. Of more than store.MaxBatch there
+	// are several such events.
 	EventReaped EventKind = "reaped"
+	// EventRetrying: a request has failed, with Err, and is sent again for Left at most. It can
+	// be a request of any method, and says nothing about a lock.
+	EventRetrying EventKind = "retrying"
 	// EventRefreshed: a refresh was answered.
 	EventRefreshed EventKind = "refreshed"
 	// EventRefreshFailed: a refresh was tried, and not answered, for a third of the time between
@@ -54,12 +64,16 @@ type Event struct {
 	Key       string
 	Holders   []Info
 	Failures  int
+	// Done and Total count the locks that EventReading and EventReaping are about.
+	Done, Total int
 	// Waited is the time since the lock was asked for, of events up to EventAcquired.
 	Waited time.Duration
 	// Held is how long the lock has been held, or was until its loss, since it was acquired or
 	// resumed, on a clock that counts suspends.
 	Held time.Duration
-	// Left is the time until the lock is lost without another refresh.
+	// Left is the time until the lock is lost without another refresh, of EventRetrying the time
+	// after which the request is given up at the latest. It is given up earlier if no other send
+	// fits into that time.
 	Left time.Duration
 	Err  error
 }
@@ -109,6 +123,8 @@ func (l *Locker) pass(e Event) {
 		add("holder", true, h.String())
 	}
 	add("failures", e.Failures > 0, e.Failures)
+	add("done", e.Done > 0, e.Done)
+	add("total", e.Total > 0, e.Total)
 	add("waited", e.Waited > 0, e.Waited)
 	add("held", e.Held > 0, e.Held)
 	add("left", e.Left > 0, e.Left)

@@ -14,6 +14,7 @@ type findings struct {
 	released []*entry // empty flags
 	more     int      // likely conflicts that weren't looked at
 	bodies   bodies   // of those that were judged
+	reading  *progress
 	// exclusive is lock.exclusive as it stands, if it isn't ours: stale or
 	// released where there is no conflict.
 	exclusive *entry

@@ -77,6 +77,7 @@ func (k *Lock) look(ctx context.Context) error {
 			written = seen.ModTime
 		}
 	}
+	k.shown.Store(int64(began.Elapsed))
 	select {
 	case k.others.turn <- struct{}{}:
 		defer func() { <-k.others.turn }()
@@ -135,13 +136,16 @@ func inPage(page store.Page, key string) (*store.Object, bool) {
 	return nil, page.Next == "" || n > 0 && page.Objects[n-1].Key > key
 }
 
-// foreign returns a *LostError if a live lock of a client of another protocol conflicts with ours,
-// and stands for longer than one that is about to be withdrawn.
+// foreign returns a *LostError if a lock of a client of another protocol conflicts with ours, and
+// stands for longer than one that is about to be withdrawn. All that ours has passed was reaped, but
+// for the lock.exclusive that a shared lock leaves: whatever else stands there was put since, and is
+// held unless it is certainly stale.
 func (k *Lock) foreign(ctx context.Context, page store.Page, sent, answered time.Duration) error {
 	conflicts := kindExclusive
 	if k.t.mode == Exclusive {
 		conflicts = kindShared
 	}
+	k.others.memory.forget(page)
 	var settled []*entry
 	young := false
 	for _, o := range page.Objects {
@@ -149,15 +153,18 @@ func (k *Lock) foreign(ctx context.Context, page store.Page, sent, answered time
 			continue
 		}
 		e := k.others.memory.see(o, conflicts, answered)
-		age, known := e.age(k.others.st, sent)
-		if e.changed || known && age > transient || answered-e.since >= transient {
+		if e == k.t.passed {
+			continue
+		}
+		age, known := e.age(k.others.st, sent) // by up to margin more than it is, if times are rounded down
+		if e.changed || known && age > transient+margin || answered-e.since >= transient {
 			settled = append(settled, e)
 		} else {
 			young = true
 		}
 	}
 	settled = settled[:min(len(settled), maxReported)]
-	k.l.readAll(ctx, settled, false)
+	k.l.readAll(ctx, settled, false, nil)
 	for _, e := range settled {
 		if _, failed := errors.AsType[readError](e.err); failed || errors.Is(e.err, errVanished) {
 			e.read = false // the next look tries again
@@ -166,7 +173,7 @@ func (k *Lock) foreign(ctx context.Context, page store.Page, sent, answered time
 		if e.err == nil && e.lease.ID != "" {
 			continue
 		}
-		if k.l.judge(e, k.others.st, sent); e.verdict == Live || e.verdict == Unreadable {
+		if k.l.judge(e, k.others.st, sent); e.verdict != Stale && e.verdict != Released {
 			return k.broken(e.Key, fmt.Sprintf("another client, which doesn't keep to this protocol, was let in beside it: %s, operation %s",
 				text.Or(e.lease.Holder, "unknown"), text.Or(e.lease.Operation, "unknown")))
 		}

@@ -24,7 +24,7 @@ func takesASecond(context.Context, hookstore.Request) error {
 func outage(context.Context, hookstore.Request) error { return errOutage }
 
 func mayNotDelete(_ context.Context, r hookstore.Request) error {
-	if r.Op == "delete" {
+	if strings.HasPrefix(r.Op, "delete") {
 		return &store.Error{Op: "delete", Key: r.Key, Err: store.ErrPermission}
 	}
 	return nil

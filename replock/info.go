@@ -130,13 +130,13 @@ func (i Info) String() string {
 	}
 	s := fmt.Sprintf("%s lock of %s", i.Mode, text.Or(i.Holder, "unknown"))
 	if i.State == StateWaiting {
-		s += ", who waits for it"
+		s += ", waiting"
 	}
 	s += fmt.Sprintf(", operation %s", text.Or(i.Operation, "unknown"))
 	if !i.Acquired.IsZero() {
 		s += ", since " + i.Acquired.UTC().Format(time.RFC3339)
 	}
-	left := max(i.Left, 0).Round(time.Second).String()
+	left := text.Duration(i.Left)
 	switch {
 	case i.Verdict == Doubtful:
 		s += ", perhaps stale: " + text.Brief(i.Why)

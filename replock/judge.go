@@ -3,6 +3,7 @@ package replock
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/repolock/repolock/store"
@@ -70,6 +71,15 @@ func (s memory) see(o store.Object, k kind, answered time.Duration) *entry {
 	return e
 }
 
+// forget drops what a page shows to be gone: what is put at its key later is another lock, and not
+// the same one refreshed.
+func (s memory) forget(page store.Page) {
+	maps.DeleteFunc(s, func(key string, _ *entry) bool {
+		seen, certain := inPage(page, key)
+		return seen == nil && certain
+	})
+}
+
 // carry takes over what the version before said: a refresh changes only the times of a flag.
 func (e *entry) carry(was *entry) {
 	if e.kind == kindExclusive || was.err != nil || !was.read && !was.carried {
@@ -119,6 +129,12 @@ func (l *Locker) verdict(e *entry, st storeTime, now time.Duration) (Verdict, st
 	if known && !st.when(now).After(e.ModTime.Add(ttl+margin)) {
 		return Live, ""
 	}
+	if known && l.oneClock(e) {
+		if l.self.BootID == "" && l.longDead(e, st, now) {
+			return Stale, ""
+		}
+		return Doubtful, "this machine's clock says that it has expired, and no other clock confirms that"
+	}
 	expired, clock := l.expired(e, ttl, now)
 	if known && e.err != nil {
 		expired = l.longDead(e, st, now)
@@ -137,14 +153,38 @@ func (l *Locker) verdict(e *entry, st storeTime, now time.Duration) (Verdict, st
 	}
 }
 
+// endOf returns when the last of the live locks that a look has found can be taken for stale, if none
+// is refreshed meanwhile, on this process's clock; 0 if one of them never can.
+func (l *Locker) endOf(f findings) (end time.Duration) {
+	for _, e := range f.live {
+		if e.verdict != Live || e.err != nil {
+			return 0
+		}
+		at := e.since + e.ttl()
+		if age, known := e.age(f.st, f.now); known && !e.changed && l.store.Properties().StoreClock {
+			at = min(at, f.now+e.ttl()+margin-age+time.Millisecond)
+		}
+		end = max(end, at)
+	}
+	return end
+}
+
+// oneClock reports whether the store's clock is all that dates an entry: on a local disk the wall
+// clock stamps the mod time, and a step of it moves both. Only a clock since boot that this
+// process shares with the holder is another witness, or that the machine was booted since, which
+// its holder hasn't survived. A holder on another machine, which the disk is served to, has.
+func (l *Locker) oneClock(e *entry) bool {
+	shared := e.lease.RefreshedBoot > 0 && l.self.SameBoot(e.lease.Process)
+	return l.store.Properties().MachineClock && !shared && !l.self.Rebooted(e.lease.Process)
+}
+
 // expired asks the second witness, and names it.
 func (l *Locker) expired(e *entry, ttl, now time.Duration) (expired bool, clock string) {
 	if e.err != nil {
 		return false, "its body, which is encrypted,"
 	}
 	if sinceBoot := time.Duration(e.lease.RefreshedBoot); sinceBoot > 0 && l.self.SameBoot(e.lease.Process) {
-		// The clock since boot, which both share and neither can set. On a local directory the
-		// wall clock stamps the mod times as well, and would be both witnesses.
+		// The clock since boot, which both share and neither can set.
 		return now-sinceBoot > ttl, "the time since boot"
 	}
 	wall := l.opts.Clock.Now()
@@ -155,9 +195,9 @@ func (l *Locker) expired(e *entry, ttl, now time.Duration) (expired bool, clock 
 // apart.
 const longDead = 15 * time.Hour
 
-// longDead reports whether the store's clock and this machine's both show that an encrypted body
-// is as old as that. Its only date is the store's, so the second witness is not independent, and
-// counts only for an age that no wrong clock explains.
+// longDead reports whether the store's clock and this machine's both show that an entry is as old
+// as that. Its only date is the store's, so the second witness is not independent, and counts
+// only for an age that no wrong clock explains.
 func (l *Locker) longDead(e *entry, st storeTime, now time.Duration) bool {
 	dead := e.ModTime.Add(longDead)
 	return st.when(now).After(dead) && l.opts.Clock.Now().After(dead)

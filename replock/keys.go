@@ -2,9 +2,10 @@ package replock
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
+
+	"github.com/repolock/repolock/internal/lazyregexp"
 )
 
 // DefaultPrefix is the prefix of the wire format's own lock.
@@ -63,6 +64,16 @@ func (k keys) kind(key string) kind {
 	}
 }
 
+// place returns the part of a flag's key by which waiters come one after another: TIME-ID.
+func place(key string) string { return key[strings.LastIndexByte(key, '/')+1:] }
+
+// Of acquirers without a ticket one that resumes its lock has the first place, because the waiters wait
+// for it, and a shared one has the last.
+const (
+	firstPlace = ""
+	lastPlace  = "~"
+)
+
 // timestamp returns a time as text of fixed width that sorts in time's order and is a safe file
 // name on every system (no colon). It clamps years that do not have four digits.
 func timestamp(t time.Time) string {
@@ -76,7 +87,7 @@ func timestamp(t time.Time) string {
 	return t.Format("20060102T150405.000000000Z")
 }
 
-var nameSyntax = regexp.MustCompile(`^[a-z0-9]([a-z0-9_-]*[a-z0-9])?$`)
+var nameSyntax = lazyregexp.New(`^[a-z0-9]([a-z0-9_-]*[a-z0-9])?$`)
 
 // CheckName returns an error unless name can name a lock: 1 to 128 of a-z, 0-9, "-" and "_", the
 // first and last of them a letter or digit.

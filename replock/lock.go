@@ -29,6 +29,7 @@ type Lock struct {
 	stop      context.CancelCauseFunc
 	done      chan struct{} // closed when the refresher has ended
 	seen      atomic.Pointer[clock.Reading]
+	shown     atomic.Int64 // try.shown, of the last look that was answered
 	others    sightings
 	lost      atomic.Pointer[LostError]
 	ended     atomic.Int64 // when it was lost, on the clock's Elapsed

@@ -28,6 +28,7 @@ type Locker struct {
 	skews      skews
 	randMu     sync.Mutex
 	earlier    func(most time.Duration) time.Duration
+	pace       pace
 	events     serial.Queue // those that the logger and the observer haven't got
 }
 
@@ -46,6 +47,7 @@ func New(s store.Store, opts Options) (*Locker, error) {
 		keys:  keys{opts.Prefix},
 		times: refresh.ForTTL(opts.TTL),
 		self:  identity.Process(*opts.Self),
+		pace:  ownPace,
 	}
 	if err := store.CheckKey(l.keys.exclusive()); err != nil {
 		return nil, fmt.Errorf("prefix %q: %w", opts.Prefix, err)

@@ -26,6 +26,9 @@ func (r *renewer) find(ctx context.Context, key string) (*store.Object, error) {
 
 // confirmSeen returns nil if the object that a listing has shown is ours.
 func (r *renewer) confirmSeen(ctx context.Context, o *object, seen *store.Object) error {
+	if seen != nil && seen.Key == r.t.flag.key {
+		r.date(seen.ModTime)
+	}
 	switch {
 	case seen == nil:
 		return r.broken(o.key, "it was deleted, by break-lock or by hand")

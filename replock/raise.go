@@ -8,17 +8,25 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// raise puts our flag and, beside it, lock.exclusive, if the store keeps the condition that it
-// must not overwrite another's.
+// raise puts our flag and, if the store keeps the condition that it must not overwrite another's,
+// lock.exclusive: beside the flag, or after it if the flag's put had to show that.
 func (l *Locker) raise(ctx context.Context, t *try) error {
 	l.date(t)
-	if t.mode == Shared || !l.conditions.absent.holds() {
+	absent := &l.conditions.absent
+	switch {
+	case t.mode == Exclusive && absent.holds():
+		claimed := make(chan error, 1)
+		go func() { claimed <- l.claim(ctx, t, nil) }()
+		err := l.putFlag(ctx, t)
+		return join(err, <-claimed)
+	case t.mode == Exclusive && absent.open():
+		if err := l.proveAbsent(ctx, t); err != nil || !absent.holds() {
+			return err
+		}
+		return l.claim(ctx, t, nil)
+	default:
 		return l.putFlag(ctx, t)
 	}
-	claimed := make(chan error, 1)
-	go func() { claimed <- l.claim(ctx, t, nil) }()
-	err := l.putFlag(ctx, t)
-	return join(err, <-claimed)
 }
 
 func (l *Locker) putFlag(ctx context.Context, t *try) error {
@@ -30,11 +38,16 @@ func (l *Locker) putFlag(ctx context.Context, t *try) error {
 		}
 		return fmt.Errorf("writing the lock: %w", err)
 	}
+	l.raised(t, o)
+	return nil
+}
+
+// raised notes the answer to a put of our flag.
+func (l *Locker) raised(t *try, o store.Object) {
 	answered := l.opts.Clock.Elapsed()
 	t.flag.put, t.flag.etag, t.flag.sent = true, o.ETag, t.sent
 	if !o.ModTime.IsZero() {
 		t.dated = storeTime{o.ModTime, answered}
 		t.st = t.dated
 	}
-	return nil
 }

@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
+
+	"github.com/repolock/repolock/store"
 )
 
 // reap deletes the stale locks that stood in our way, and waits for the answers: a holder that
@@ -16,28 +17,36 @@ import (
 // must not touch it, because a client of the original protocol can have put a live one there
 // since it was read. Its holder has an intent, which is reaped, or looks at nothing.
 func (l *Locker) reap(ctx context.Context, t *try, f findings) error {
-	var passed, dead []*entry
+	var pointer, dead []*entry
 	for _, e := range f.stale {
 		if e.kind != kindExclusive {
 			dead = append(dead, e)
+		} else if t.mode == Exclusive {
+			pointer = append(pointer, e)
 		}
-		if e.kind != kindExclusive || t.mode == Exclusive {
-			passed = append(passed, e)
+	}
+	r := removal{l: l, progress: l.progress(t, EventReaping, len(dead))}
+	for chunk := range slices.Chunk(dead, store.MaxBatch) {
+		gone := r.remove(ctx, chunk)
+		if len(r.failed) == 0 {
+			gone, pointer = append(pointer, gone...), nil
 		}
+		l.reaped(t, f, gone)
 	}
-	if len(passed) == 0 {
-		return nil
+	if len(r.failed) > 0 {
+		return unsure(fmt.Errorf("removing stale locks: %w", join(r.failed...)))
 	}
-	failed := make([]error, len(dead))
-	each(dead, func(i int, e *entry) { failed[i] = l.remove(ctx, e.Key) })
-	failed = slices.DeleteFunc(failed, func(err error) bool { return err == nil })
-	if len(failed) > 0 {
-		return unsure(fmt.Errorf("removing stale locks: %w", join(failed[:min(len(failed), 3)]...)))
-	}
-	e := t.event(EventReaped)
-	e.Holders = l.infos(passed, f)
-	l.tell(e)
+	l.reaped(t, f, pointer)
 	return nil
+}
+
+// reaped reports entries that were passed and removed.
+func (l *Locker) reaped(t *try, f findings, gone []*entry) {
+	if len(gone) > 0 {
+		e := t.event(EventReaped)
+		e.Holders = l.infos(gone, f)
+		l.tell(e)
+	}
 }
 
 // An empty file with this suffix is one that another program is about to write and to rename. It
@@ -51,27 +60,4 @@ const (
 func (e *entry) unfinished(st storeTime, now time.Duration) bool {
 	age, ok := e.age(st, now)
 	return strings.HasSuffix(e.Key, temporary) && (!ok || age <= abandoned)
-}
-
-// maxSwept bounds how many emptied flags an acquire removes.
-const maxSwept = 16 * atOnce
-
-// sweep deletes flags that were emptied by clients that must not delete: they make the listings
-// longer. No lock depends on it, so it stops at the first failure, and soon.
-func (l *Locker) sweep(ctx context.Context, released []*entry) {
-	ctx, cancel := context.WithTimeout(ctx, hastyTime)
-	defer cancel()
-	remove := func(e *entry) error {
-		_, err := once(ctx, hastyTime, "delete "+e.Key, l.delete(e.Key))
-		return err
-	}
-	if len(released) == 0 || remove(released[0]) != nil {
-		return
-	}
-	var failed atomic.Bool
-	each(released[1:min(len(released), maxSwept)], func(_ int, e *entry) {
-		if !failed.Load() && remove(e) != nil {
-			failed.Store(true)
-		}
-	})
 }

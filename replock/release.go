@@ -3,12 +3,14 @@ package replock
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
 // Release ends the lock: its context ends, and its objects are deleted, even if ctx has ended. A
-// shared lock costs one delete, an exclusive one a get and two deletes, and a store that does
-// not allow deletes a put in place of each. A second call waits for the first, and returns the
-// same.
+// shared lock costs one delete. An exclusive one costs two at once, and before that of
+// lock.exclusive a get, unless Check has just shown it or the store itself keeps If-Match for
+// deletions. A store that does not allow deletes costs a put in place of each. A second call waits
+// for the first, and returns the same.
 //
 // An error means that an object might be left, which expires with the ttl. Of a lock that was
 // lost, only the flag is deleted. Release does not delete a lock.exclusive that another client
@@ -39,10 +41,17 @@ func (k *Lock) Release(ctx context.Context) error {
 
 // release deletes our objects: docs/protocol.md, Release. Of a lost lock it deletes only the
 // flag.
+//
+// Why both can go at once: until lock.exclusive is deleted it is live and ours, and keeps all
+// others out as the flag does. Whichever is deleted first, the other one stands for the lock.
 func (k *Lock) release(ctx context.Context) error {
 	defer func() { k.l.sweep(ctx, k.probes()) }()
 	if k.lost.Load() != nil {
 		return k.l.takeDownFlag(ctx, k.t)
 	}
-	return k.l.takeDown(ctx, k.t, false)
+	flag := make(chan error, 1)
+	go func() { flag <- k.l.takeDownFlag(ctx, k.t) }()
+	k.t.shown = time.Duration(k.shown.Load())
+	err := k.l.takeDownExclusive(ctx, k.t)
+	return join(err, <-flag)
 }

@@ -3,7 +3,6 @@ package replock
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -190,25 +189,96 @@ func TestReleaseOfALostLockLeavesTheNextHolder(t *testing.T) {
 	})
 }
 
-// TestReleaseOrder: Release deletes lock.exclusive before the flag, which is the ground truth.
-func TestReleaseOrder(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		a := w.machine()
-		k, err := a.Exclusive(t.Context(), "x")
-		mustLock(t, k, err)
-		var deleted []string
-		a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
-			if r.Op == "delete" {
-				deleted = append(deleted, r.Key)
-			}
-			return err
-		})
-		key := k.Key()
-		k.Release(t.Context())
-		if want := []string{"index/lock.exclusive", key}; !slices.Equal(deleted, want) {
-			t.Errorf("deleted %v, want %v", deleted, want)
+// TestHalfReleasedIsHeld: Release deletes lock.exclusive and the flag at once. Until both are
+// deleted, the one that is left keeps all others out.
+func TestHalfReleasedIsHeld(t *testing.T) {
+	for _, slow := range []string{pointer, "index/lock.intent/"} {
+		for name, opts := range map[string]mem.Options{"kept": {}, "claimed": {IfAbsent: mem.Claimed, IfMatch: mem.Claimed}, "none": lacking} {
+			t.Run(slow+" "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t, opts)
+					a := w.machine()
+					k, err := a.Exclusive(t.Context(), "prune")
+					mustLock(t, k, err)
+					time.Sleep(10 * time.Second)
+					a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+						if r.Op == "delete" && strings.HasPrefix(r.Key, slow) {
+							time.Sleep(4 * time.Second)
+						}
+						return nil
+					})
+					done := make(chan error, 1)
+					go func() { done <- k.Release(t.Context()) }()
+					for range 3 {
+						time.Sleep(time.Second)
+						for _, mode := range []Mode{Shared, Exclusive} {
+							other, err := w.machine().acquire(t.Context(), mode, "x")
+							mustHeld(t, other, err)
+						}
+						if keys := w.keys(); len(keys) != 1 || !strings.HasPrefix(keys[0], slow) {
+							t.Errorf("half released: %v", keys)
+						}
+					}
+					if err := <-done; err != nil {
+						t.Error(err)
+					}
+					w.empty()
+				})
+			})
 		}
-	})
+	}
+}
+
+// TestLookBeforeReleaseCounts: a release looks at lock.exclusive unless Check has just shown that
+// it is its own. A look that is older doesn't count, nor for a second request. (Each request takes
+// a second.)
+func TestLookBeforeReleaseCounts(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		since time.Duration // Check
+		fails int           // deletions of lock.exclusive without an answer
+		gets  int
+	}{
+		{"just now", 0, 0, 0},
+		{"a moment ago", 2190 * time.Millisecond, 0, 0},
+		{"too long ago", 2210 * time.Millisecond, 0, 1},
+		{"for one request", 0, 1, 1},
+		{"for one of three", 0, 2, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, lacking)
+				a := w.machine(func(o *Options) { o.Look = DefaultTTL })
+				a.hooks.Before(takesASecond)
+				k, err := a.Exclusive(t.Context(), "prune")
+				mustLock(t, k, err)
+				time.Sleep(10 * time.Second)
+				if err := k.Check(t.Context()); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(c.since)
+				var gets, failed int
+				a.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
+					_ = takesASecond(ctx, r)
+					if r.Key != pointer {
+						return nil
+					}
+					if r.Op == "get" {
+						gets++
+					}
+					if r.Op == "delete" && failed < c.fails {
+						failed++
+						return errOutage
+					}
+					return nil
+				})
+				if err := k.Release(t.Context()); err != nil || gets != c.gets {
+					t.Errorf("%v; %d looks, want %d", err, gets, c.gets)
+				}
+				w.empty()
+			})
+		})
+	}
 }
 
 // TestReleaseStopsAtTheDeadline: Release neither waits for nor repeats a delete of lock.exclusive

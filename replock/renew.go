@@ -20,6 +20,7 @@ type renewer struct {
 	deadline atomic.Int64              // of the lease, on the clock's Elapsed
 	now      atomic.Pointer[storeTime] // the best lower bound of the store's clock
 	seq      atomic.Uint64             // of the last body that was written
+	dated    atomic.Int64              // the flag's mod time, in Unix nanoseconds, as date says; 0: unknown
 	// releasing: no further put is sent.
 	releasing atomic.Bool
 
@@ -32,6 +33,23 @@ func (r *renewer) begin(l *Locker, t *try) {
 	r.l, r.t = l, t
 	r.deadline.Store(int64(t.deadline))
 	r.now.Store(&t.st)
+	r.date(t.dated.at)
+}
+
+// date notes a mod time of the flag, unless the version before was stale by then: this one can be a
+// refresh that was applied late, after another holder had passed, and had removed the flag.
+func (r *renewer) date(mod time.Time) {
+	if !mod.IsZero() && (r.dated.Load() == 0 || !r.reapable(mod)) {
+		r.dated.Store(max(r.dated.Load(), mod.UnixNano()))
+	}
+}
+
+// reapable reports whether the flag can have been stale, for others, before it got this mod time.
+// Those are times of the store's clock: ours don't count what a hypervisor's pause took. The store
+// rounds them down: others' margin allows for that.
+func (r *renewer) reapable(mod time.Time) bool {
+	last := r.dated.Load()
+	return last == 0 || mod.UnixNano()-last > int64(r.l.opts.TTL)
 }
 
 // end is the deadline.
@@ -88,6 +106,9 @@ func (r *renewer) lookAndPut(ctx context.Context, o *object, unique bool) error 
 	if proves {
 		match.learnFrom(err, true)
 	}
+	if proves && err != nil && match.fails() { // the server refuses what it must take
+		return r.lookAndPut(ctx, o, unique)
+	}
 	if errors.Is(err, store.ErrPrecondition) {
 		// It was deleted in between, or a put of ours that got no answer came late.
 		if err := r.confirm(ctx, o); err != nil {
@@ -102,11 +123,17 @@ func (r *renewer) lookAndPut(ctx context.Context, o *object, unique bool) error 
 func (r *renewer) put(ctx context.Context, o *object, opts store.PutOptions) error {
 	b := r.t.body
 	b.Seq, b.State = r.seq.Add(1), StateHeld
-	sent := r.l.opts.Clock.Elapsed()
-	r.l.stamp(&b, *r.now.Load(), sent)
+	now, sent := *r.now.Load(), r.l.opts.Clock.Elapsed()
+	r.l.stamp(&b, now, sent)
 	put, err := r.write(ctx, o.key, b.encode(), opts)
 	if err == nil {
 		o.etag, o.sent = put.ETag, sent
+		if o.key == r.t.flag.key {
+			r.date(put.ModTime)
+			if now.known() { // the answer needn't tell: it got at least this one
+				r.date(now.when(sent))
+			}
+		}
 	}
 	return err
 }

@@ -79,7 +79,7 @@ func (k *Lock) resume(ctx context.Context, all *ownTries) (*Lock, error) {
 	*all = t.ownTries
 	t.body.AcquiredAt, t.body.AcquiredID = k.t.body.AcquiredAt, cmp.Or(k.t.body.AcquiredID, k.t.id)
 	t.exclusive.etag, t.parent = k.t.exclusive.etag, k.t.parent
-	t.place = "" // before all waiting acquirers: they wait for us
+	t.place = firstPlace
 	giveUp := func(err error) (*Lock, error) {
 		// Unless all is over, lock.exclusive stays: the next try needs it.
 		if !errors.Is(err, ErrLost) && ctx.Err() == nil && !k.releasing.Load() {
@@ -109,7 +109,8 @@ func (k *Lock) resume(ctx context.Context, all *ownTries) (*Lock, error) {
 }
 
 // unpassed returns nil if the old flag is still stored, and was written so early that it was not
-// reaped before: a refresh that is applied late, after another client has passed, puts it back.
+// reaped before, by the store's clock and by ours: a refresh that is applied late, after another
+// client has passed, puts it back.
 func (k *Lock) unpassed(ctx context.Context, t *try) error {
 	old, err := k.l.find(ctx, k.t.flag.key)
 	if err != nil {
@@ -131,6 +132,9 @@ func (k *Lock) unpassed(ctx context.Context, t *try) error {
 	}
 	if !k.l.store.Properties().StoreClock && old.ETag != k.t.flag.etag {
 		return k.broken(k.t.flag.key, "it expired, and the store has no clock of its own to tell when it was refreshed")
+	}
+	if k.l.store.Properties().StoreClock && k.reapable(old.ModTime) {
+		return k.broken(k.t.flag.key, "it expired by the store's clock, and a late refresh put it back")
 	}
 	// The new flag was stamped before it was seen. (Its put can have been answered before: an
 	// earlier send of it can have been applied since.) The store rounds both mod times down:

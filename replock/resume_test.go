@@ -130,6 +130,76 @@ func TestNoResumeAfterLateRefresh(t *testing.T) {
 	}
 }
 
+// TestResumeAfterALateRefreshThatCameInTime: a refresh that was applied, and not answered, is no
+// reason to refuse, if the one before was answered within a ttl of it, and nothing has shown since
+// when that was written.
+func TestResumeAfterALateRefreshThatCameInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{NoTime: true}) // answers to puts tell no mod time, and no look precedes them
+		a := w.machine()
+		k, err := a.Shared(t.Context(), "backup")
+		mustLock(t, k, err)
+		for a.saw(EventRefreshed) == 0 {
+			time.Sleep(100 * time.Millisecond)
+			a.Flush(t.Context())
+		}
+		a.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
+			if r.Op != "put" {
+				return errOutage
+			}
+			a.hooks.Before(outage)
+			time.Sleep(7 * time.Second)
+			w.put(r.Key, r.Body)
+			return errOutage
+		})
+		<-k.Context().Done()
+		a.hooks.Before(nil)
+		resumed, err := k.Resume(t.Context())
+		mustLock(t, resumed, err)
+		resumed.Release(t.Context())
+		k.Release(t.Context())
+		w.empty()
+	})
+}
+
+// TestNoResumeAfterARefreshThatAPauseDelayed: so it is if the machine was paused by its hypervisor,
+// whose clocks show the refresh as one that came soon. The store's show it.
+func TestNoResumeAfterARefreshThatAPauseDelayed(t *testing.T) {
+	for name, opts := range map[string]mem.Options{"lacked": lacking, "no time": {IfAbsent: mem.Lacked, IfMatch: mem.Lacked, NoTime: true, Precision: time.Second}} {
+		for _, mode := range []Mode{Shared, Exclusive} {
+			t.Run(name+" "+mode.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t, opts)
+					a, b := w.machine(), w.machine()
+					k, err := a.acquire(t.Context(), mode, "backup")
+					mustLock(t, k, err)
+					went := a.pausedInRefresh(w, k, 150*time.Second)
+					b.untilFreeFor(t, Exclusive, 100*time.Millisecond)
+					if !time.Now().Before(went) {
+						t.Fatal("the prune got in after the pause")
+					}
+					a.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
+						if time.Now().Before(went) && r.Key == k.Key() { // on its way
+							return nil
+						}
+						return outage(ctx, r)
+					})
+					time.Sleep(time.Until(went))
+					<-k.Context().Done()
+					a.hooks.Before(nil)
+					if r, err := k.Resume(t.Context()); r != nil {
+						t.Error("resumed although a prune has been in between")
+						r.Release(t.Context())
+					} else if !errors.Is(err, ErrLost) {
+						t.Error(err)
+					}
+					k.Release(t.Context())
+				})
+			})
+		}
+	}
+}
+
 // TestResumeAgainstAcquire races a resume with an acquire, each request of both taking a
 // different time. They must never both succeed.
 func TestResumeAgainstAcquire(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/retry"
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/store"
 )
 
@@ -21,6 +22,7 @@ func repeatEach[T any](ctx context.Context, l *Locker, timeout time.Duration, wh
 	p := retry.Policy{
 		Clock: l.opts.Clock, Budget: l.times.Budget + timeout - l.times.Timeout, Timeout: timeout,
 		Permanent: store.Permanent, Jitter: l.jitter,
+		Failed: func(err error, left time.Duration) { l.tell(Event{Kind: EventRetrying, Err: err, Left: left}) },
 	}
 	return retry.Do(ctx, p, func(timeout time.Duration) (T, error) { return once(ctx, timeout, what, send) })
 }
@@ -33,7 +35,7 @@ func once[T any](ctx context.Context, timeout time.Duration, what string, send f
 		if _, named := errors.AsType[*store.Error](why); !named {
 			why = fmt.Errorf("%s: %w", what, why)
 		}
-		return fmt.Errorf("no answer within %v: %w", timeout.Round(time.Millisecond), why)
+		return fmt.Errorf("no answer within %s: %w", roughly(timeout), why)
 	}
 	switch ended := ctx.Err(); {
 	case errors.Is(err, retry.ErrSilent):
@@ -44,4 +46,12 @@ func once[T any](ctx context.Context, timeout time.Duration, what string, send f
 		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	}
 	return v, err
+}
+
+// roughly formats a timeout as a person says it: 3s, 250ms.
+func roughly(d time.Duration) string {
+	if d < time.Second {
+		return d.Round(time.Millisecond).String()
+	}
+	return text.Duration(d)
 }

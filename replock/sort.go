@@ -4,15 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
+	"github.com/repolock/repolock/internal/parallel"
 	"github.com/repolock/repolock/store"
 )
 
 const (
 	// maxReported is how many conflicts are read in order to name their holders.
 	maxReported = 16
-	// readBatch is how many of the other bodies are read before they are judged.
-	readBatch = 4 * atOnce
+	// readBatch is how many of the other bodies are read before they are judged. It doubles
+	// with each batch, up to maxReadBatch: the more are stale, the more will be.
+	readBatch    = 4 * atOnce
+	maxReadBatch = 16 * readBatch
+	// manyAtOnce is the number of requests that are under way at once if there are more
+	// bodies than readBatch.
+	manyAtOnce = 4 * atOnce
 )
 
 // judgeAll reads and judges the entries of one page, and adds them to f. If a young one is live,
@@ -26,13 +33,17 @@ func (l *Locker) judgeAll(ctx context.Context, t *try, f *findings, others []*en
 			rest = append(rest, e)
 		}
 	}
-	for len(likely) > 0 || len(rest) > 0 {
+	if f.reading == nil && !t.polls {
+		f.reading = l.progress(t, EventReading, countUnread(rest))
+	}
+	for size := readBatch; len(likely) > 0 || len(rest) > 0; {
 		batch := likely
 		if likely = nil; len(batch) == 0 {
-			n := min(readBatch, len(rest))
+			n := min(size, len(rest))
 			batch, rest = rest[:n], rest[n:]
+			size = min(2*size, maxReadBatch)
 		}
-		l.readAll(ctx, batch, t.polls)
+		l.readAll(ctx, batch, t.polls, f.reading)
 		for _, e := range batch {
 			if err := l.sort(t, f, e); err != nil {
 				return err
@@ -96,7 +107,7 @@ func (l *Locker) sort(t *try, f *findings, e *entry) error {
 // isBefore reports whether an entry is behind this try in the queue. It holds nothing, and
 // looks again before it does.
 func (t *try) isBefore(e *entry) bool {
-	return e.kind == kindIntent && e.lease.State == StateWaiting && e.Key > t.place && e.verdict != Stale
+	return e.isTicket() && place(e.Key) > t.place && e.verdict != Stale
 }
 
 // forget makes the next look read the entry again.
@@ -113,18 +124,45 @@ type readError struct{ err error }
 
 func (e readError) Error() string { return e.err.Error() }
 
+// countUnread returns how many entries were not read yet.
+func countUnread(entries []*entry) (n int) {
+	for _, e := range entries {
+		if !e.read {
+			n++
+		}
+	}
+	return n
+}
+
 // readAll reads the bodies that were not read yet. A poll reads only those of which nothing is
-// known.
-func (l *Locker) readAll(ctx context.Context, entries []*entry, polls bool) {
+// known. Once the store fails, the others have failed, too, without a request.
+func (l *Locker) readAll(ctx context.Context, entries []*entry, polls bool, p *progress) {
 	var unread []*entry
 	for _, e := range entries {
 		if !e.read && !(polls && e.carried) {
 			unread = append(unread, e)
 		}
 	}
-	each(unread, func(_ int, e *entry) { l.read(ctx, e) })
+	limit := atOnce
+	if len(unread) > readBatch {
+		limit = manyAtOnce
+	}
+	var down atomic.Pointer[readError]
+	parallel.Each(limit, len(unread), func(i int) {
+		e := unread[i]
+		if failed := down.Load(); failed != nil {
+			e.err = *failed
+			return
+		}
+		l.read(ctx, e)
+		if failed, ok := errors.AsType[readError](e.err); ok && !store.Permanent(failed.err) {
+			down.Store(&failed)
+		}
+		p.add(1)
+	})
 }
 
+// read reads a body. One that can't be fetched is read again by the next look.
 func (l *Locker) read(ctx context.Context, e *entry) {
 	e.read = true
 	c, err := l.get(ctx, e.Key)
@@ -140,5 +178,6 @@ func (l *Locker) read(ctx context.Context, e *entry) {
 		e.err = err
 	default:
 		e.err = readError{err}
+		e.forget()
 	}
 }

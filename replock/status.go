@@ -69,7 +69,7 @@ func (l *Locker) survey(ctx context.Context) ([]*entry, storeTime, error) {
 			}
 		}
 		for batch := range slices.Chunk(entries[before:], readBatch) {
-			l.readAll(ctx, batch, false)
+			l.readAll(ctx, batch, false, nil)
 			for _, e := range batch {
 				kept.add(e)
 			}

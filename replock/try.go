@@ -34,7 +34,7 @@ type try struct {
 	body      body
 	flag      object // the ground truth: a key that only we ever write
 	exclusive object // lock.exclusive
-	place     string // in the queue: a ticket with a later key is behind us
+	place     string // in the queue: a ticket with a later one is behind us
 	polls     bool   // its looks only find out whether another try is worthwhile
 
 	sent     time.Duration // of the flag's first put, from which the lease is dated
@@ -50,6 +50,9 @@ type try struct {
 	parent   context.Context // of the lock's context
 	underway underway        // puts
 	refusals int             // to write lock.exclusive because it is there, since a look listed it
+	// shown is when the last look was sent that showed lock.exclusive as ours, on the clock's
+	// Elapsed, or 0 if it can't spare another look.
+	shown time.Duration
 	ownTries
 }
 
@@ -65,13 +68,17 @@ func (l *Locker) newTry(mode Mode, operation string, m ownTries) (*try, error) {
 	}
 	now := l.opts.Clock.Now()
 	key := l.keys.flag(mode, now, id)
+	at := place(key)
+	if mode == Shared {
+		at = lastPlace
+	}
 	m = ownTries{maps.Clone(m.ids), maps.Clone(m.keys)} // other goroutines can be reading them
 	m.ids[id], m.keys[key] = true, true
 	return &try{
 		mode: mode, operation: operation, id: id,
 		flag:      object{key: key},
 		exclusive: object{key: l.keys.exclusive()},
-		place:     key,
+		place:     at,
 		ownTries:  m,
 		trips:     new(trips),
 		body: body{

@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/repolock/repolock/internal/test/underrace"
+	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
@@ -53,7 +53,7 @@ func TestEncryptedWithoutStoreClock(t *testing.T) {
 // before, although the store's clock, which was stepped, calls it stale at once.
 func TestWholeTTLSinceBoot(t *testing.T) {
 	ttls := []time.Duration{MinTTL, DefaultTTL, MaxTTL}
-	for _, ttl := range underrace.Fewer(ttls, ttls[:2]) {
+	for _, ttl := range rounds.Fewer(ttls, ttls[:2]) {
 		for _, mode := range []Mode{Shared, Exclusive} {
 			begin := func(f func(t *testing.T, a, b *machine, k *Lock)) {
 				synctest.Test(t, func(t *testing.T) {

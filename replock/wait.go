@@ -6,15 +6,14 @@ import (
 	"math"
 	"slices"
 	"time"
-
-	"github.com/repolock/repolock/internal/clock"
 )
 
 // AcquireOption changes how one lock is acquired.
 type AcquireOption func(*queue)
 
-// Wait makes Shared or Exclusive wait up to d for conflicting locks to be released. A waiting
-// exclusive acquirer gets the lock before all later acquirers, shared ones included. It polls
+// Wait makes Shared or Exclusive wait up to d for conflicting locks to be released. Waiters
+// get the lock in the order in which they came, and before all later acquirers that they conflict
+// with; shared ones that come together hold it together. A waiter polls
 // each 1 to 10 s, with one list request.
 //
 // When d is over a *HeldError is returned. A store that fails meanwhile is polled on, for up to
@@ -38,11 +37,10 @@ const maxWatch = 2 * time.Minute
 
 // queue is where an acquirer waits for the locks in its way: docs/protocol.md, Wait.
 //
-// An exclusive acquirer leaves a ticket there, an intent in the state "waiting". Shared
-// acquirers yield to it; exclusive ones yield if it is before their own. When its turn seems to
-// have come, the acquirer starts a try under another key. On the ticket's own key the lock cannot
-// be held: a put of the ticket that seemed lost can be applied at any time, and would mark a held
-// lock as waiting.
+// An acquirer leaves a ticket there, a flag in the state "waiting". Later acquirers that it
+// conflicts with yield to it. When its turn seems to have come, the acquirer starts a try under
+// another key. On the ticket's own key the lock cannot be held: a put of the ticket that seemed lost
+// can be applied at any time, and would mark a held lock as waiting.
 type queue struct {
 	l         *Locker
 	mode      Mode
@@ -53,10 +51,11 @@ type queue struct {
 	maxWait   time.Duration
 	fence     bool // wanted with an exclusive lock
 	began     time.Duration
-	ticket    *try // nil before it waits, and if it is for a shared lock
+	ticket    *try // nil before it waits
 	waited    bool
 	again     again
 	trips     trips
+	hints     hints
 }
 
 func (l *Locker) newQueue(ctx context.Context, mode Mode, operation string, opts []AcquireOption) *queue {
@@ -105,11 +104,11 @@ func (q *queue) wait(ctx context.Context, t *try, f findings) error {
 		if maps.EqualFunc(now, before, func(*entry, *entry) bool { return true }) { // the same keys
 			pause = min(pause*5/4, lastPoll)
 		} else {
-			pause = firstPoll
+			pause, q.hints.since = firstPoll, q.l.opts.Clock.Elapsed()
 		}
 		was, before = f, now
-		at, err := q.ticketTry(ctx, t)
-		if clock.Sleep(ctx, q.l.opts.Clock, q.untilPoll(pause, f)) == nil && err == nil {
+		at, err := q.ticketTry(ctx, t, f)
+		if serr := q.sleep(ctx, q.untilPoll(pause, f), f); serr == nil && err == nil {
 			f, err = q.l.look(ctx, at, q.memory)
 		}
 		if ctx.Err() != nil {
@@ -131,10 +130,12 @@ func (q *queue) wait(ctx context.Context, t *try, f findings) error {
 }
 
 // ticketTry keeps the ticket live, and returns the try that the polls look for: the ticket, or the
-// last try if there is none.
-func (q *queue) ticketTry(ctx context.Context, t *try) (*try, error) {
-	if q.maxWait == 0 || q.mode == Shared {
-		t.polls = true
+// last try if there is none. A shared acquirer has none while one of an older version is before it,
+// which would wait for it as for a lock.
+func (q *queue) ticketTry(ctx context.Context, t *try, f findings) (*try, error) {
+	if q.maxWait == 0 || q.mode == Shared && f.older() {
+		q.leave(ctx)
+		q.ticket, t.polls = nil, true
 		return t, nil
 	}
 	if q.ticket == nil {
@@ -143,7 +144,8 @@ func (q *queue) ticketTry(ctx context.Context, t *try) (*try, error) {
 			return nil, err
 		}
 		ticket.body.State, ticket.polls, ticket.st = StateWaiting, true, t.st
-		ticket.body.AcquiredAt = t.body.AcquiredAt
+		ticket.body.AcquiredAt, ticket.body.PassesTickets = t.body.AcquiredAt, q.mode == Exclusive
+		ticket.place = place(ticket.flag.key)
 		q.ticket = ticket
 	}
 	if q.ticket.flag.put && q.l.opts.Clock.Elapsed() < q.refreshAt() {
@@ -156,11 +158,15 @@ func (q *queue) ticketTry(ctx context.Context, t *try) (*try, error) {
 // refreshAt returns when the ticket must be refreshed.
 func (q *queue) refreshAt() time.Duration { return q.ticket.sent + q.l.times.Interval }
 
-// untilPoll returns the time to the next poll, capped by the ticket's refresh, the end of the wait
-// and the end of each doubtful lock's ttl.
+// untilPoll returns the time to the next poll, capped by the ticket's refresh, the end of the wait,
+// the end of each doubtful lock's ttl, and the time when all live ones are stale unless refreshed. A
+// waiter behind others polls half as often.
 func (q *queue) untilPoll(pause time.Duration, f findings) time.Duration {
 	now := q.l.opts.Clock.Elapsed()
 	d := pause/2 + q.l.jitter(pause)
+	if f.before() > 0 {
+		d *= 2
+	}
 	if q.ticket != nil {
 		d = min(d, q.refreshAt()-now)
 	}
@@ -169,6 +175,9 @@ func (q *queue) untilPoll(pause time.Duration, f findings) time.Duration {
 	}
 	for _, e := range f.doubtful {
 		d = min(d, e.since+e.ttl()-now)
+	}
+	if end := q.l.endOf(f); end > now {
+		d = min(d, end-now)
 	}
 	return max(d, 10*time.Millisecond)
 }
@@ -209,6 +218,11 @@ func (q *queue) held(t *try, f findings, why error) error {
 	e.Holders, e.Waited, e.Err = err.Holders, err.Waited, why
 	q.l.tell(e)
 	return err
+}
+
+// older reports whether the ticket of an older version is in the way.
+func (f findings) older() bool {
+	return slices.ContainsFunc(f.live, func(e *entry) bool { return e.isTicket() && !e.lease.PassesTickets })
 }
 
 // leave removes the ticket.

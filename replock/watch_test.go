@@ -443,6 +443,64 @@ func TestOtherClientsConflictIsALoss(t *testing.T) {
 	})
 }
 
+// TestConflictIsNotDatedByRoundedTimes: a store that rounds its times down shows a lock as older
+// than it is. One that is withdrawn within 3 s is no loss there either.
+func TestConflictIsNotDatedByRoundedTimes(t *testing.T) {
+	for _, mode := range []Mode{Shared, Exclusive} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, mem.Options{Precision: time.Second})
+			k, err := w.machine().acquire(t.Context(), mode, "x")
+			mustLock(t, k, err)
+			theirs := "index/lock.exclusive"
+			if mode == Exclusive {
+				theirs = "index/lock.shared/theirs"
+			}
+			for range 50 {
+				now := time.Now()
+				time.Sleep(now.Truncate(time.Second).Add(5*time.Second - time.Millisecond).Sub(now))
+				w.put(theirs, foreign(time.Now(), mode == Exclusive))
+				time.Sleep(2900 * time.Millisecond)
+				if err := w.mem.Delete(t.Context(), theirs); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !alive(k) {
+				t.Errorf("%v: lost to one that was withdrawn: %v", mode, k.Lost())
+			}
+			k.Release(t.Context())
+		})
+	}
+}
+
+// TestLockThatIsGoneIsForgotten: a client of the original protocol that tries again and again, and
+// withdraws each time, never holds: each of its tries is another lock, not the first one refreshed.
+func TestLockThatIsGoneIsForgotten(t *testing.T) {
+	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		k, err := w.machine().acquire(t.Context(), mode, "x")
+		mustLock(t, k, err)
+		theirs := "index/lock.exclusive"
+		if mode == Exclusive {
+			theirs = "index/lock.shared/theirs"
+		}
+		for range 50 {
+			time.Sleep(47 * time.Second)
+			w.put(theirs, foreign(time.Now(), mode == Exclusive))
+			time.Sleep(time.Second)
+			if err := w.mem.Delete(t.Context(), theirs); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !alive(k) {
+			t.Errorf("lost to one that was withdrawn: %v", k.Lost())
+		}
+		k.Release(t.Context())
+		k.others.turn <- struct{}{}
+		if n := len(k.others.memory); n > 1 {
+			t.Errorf("remembers %d", n)
+		}
+	})
+}
+
 // crowd leaves so many locks that a look must not list them all.
 func (w *world) crowd() {
 	for n := range crowd + 1 {
@@ -563,7 +621,7 @@ func TestIfMatchIsProvenOnAMissingKeyToo(t *testing.T) {
 }
 
 // TestRefusedRightETagProvesNothing: if a server refuses a wrong ETag and the right one as
-// well, its If-Match can't be relied on.
+// well, its If-Match can't be relied on. The refresh that finds that out succeeds without.
 func TestRefusedRightETagProvesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed})
@@ -576,6 +634,9 @@ func TestRefusedRightETagProvesNothing(t *testing.T) {
 		})
 		k, err := a.Shared(t.Context(), "x")
 		mustLock(t, k, err)
+		if err := k.Renew(t.Context()); err != nil || !a.conditions.match.fails() {
+			t.Errorf("If-Match is relied on: %t; the first refresh: %v", a.conditions.match.holds(), err)
+		}
 		time.Sleep(5 * time.Minute)
 		if !alive(k) || !a.conditions.match.fails() {
 			t.Errorf("lost: %v, If-Match is relied on: %t", k.Lost(), a.conditions.match.holds())

@@ -26,7 +26,12 @@ func (l *Locker) withdraw(ctx context.Context, t *try, reason error) {
 	}
 }
 
-// takeDown deletes lock.exclusive if it is ours and our lease lasts, and then our flag. A hasty
+// justNow and three round trips are the time for which a look at lock.exclusive is as good as a new
+// one. What replaces it in between is hit by the deletion.
+const justNow = 200 * time.Millisecond
+
+// takeDown deletes lock.exclusive if it is ours and our lease lasts, and then our flag, so that
+// others see that it stands for an acquirer who can be about to withdraw. A hasty
 // one spends no more than hastyTime and two round trips on each, and tries the second only after
 // an answer to the first.
 func (l *Locker) takeDown(ctx context.Context, t *try, hasty bool) error {
@@ -73,9 +78,15 @@ func (l *Locker) takeDownExclusive(ctx context.Context, t *try) error {
 
 // ifOurs calls send if lock.exclusive has a body of ours, with its ETag if the store is known to
 // keep that condition. If the condition is refused it looks again and calls send without one:
-// the server might refuse what it claims to understand.
+// the server might refuse what it claims to understand. A backend that itself keeps the condition
+// needs no look before it.
 func (l *Locker) ifOurs(ctx context.Context, t *try, send func(etag string) error) error {
-	etag, ours, err := l.lookOurs(ctx, t)
+	if etag := t.exclusive.etag; etag != "" && l.conditions.deleteKept && l.opts.Clock.Elapsed() < t.deadline {
+		if err := send(etag); !errors.Is(err, store.ErrPrecondition) && !errors.Is(err, store.ErrConditionUnsupported) {
+			return err
+		}
+	}
+	etag, ours, err := l.seeOurs(ctx, t)
 	if err != nil || !ours {
 		return err
 	}
@@ -92,6 +103,17 @@ func (l *Locker) ifOurs(ctx context.Context, t *try, send func(etag string) erro
 		}
 	}
 	return send("")
+}
+
+// seeOurs is lookOurs, without a request if a look has just shown it. That counts once: if the
+// request that follows has no answer, the next one needs a look of its own.
+func (l *Locker) seeOurs(ctx context.Context, t *try) (etag string, ours bool, err error) {
+	shown := t.shown
+	t.shown = 0
+	if shown != 0 && l.opts.Clock.Elapsed()-shown <= justNow+3*t.trips.slowest() && l.opts.Clock.Elapsed() < t.deadline {
+		return t.exclusive.etag, true, nil
+	}
+	return l.lookOurs(ctx, t)
 }
 
 // lookOurs reports whether lock.exclusive has a body of ours, and returns its ETag. It fails if

@@ -3,6 +3,7 @@ package replock
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -61,29 +62,43 @@ func TestWithdrawLeavesAnothersPointer(t *testing.T) {
 }
 
 // TestReleaseDeletesWhatItSaw: if the store keeps conditions, a release neither deletes nor
-// empties a body that comes after its look.
+// empties a body that comes after its look, or, if it needs no look, after its last refresh.
 func TestReleaseDeletesWhatItSaw(t *testing.T) {
-	for rights, refuse := range map[string]hookstore.Before{"may delete": nil, "may not delete": mayNotDelete} {
-		t.Run(rights, func(t *testing.T) {
-			do(t, func(t *testing.T, w *world) {
-				a := w.machine()
-				k, err := a.Exclusive(t.Context(), "prune")
-				mustLock(t, k, err)
-				a.hooks.Before(refuse)
-				another := foreign(time.Now(), false)
-				var came atomic.Bool
-				a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
-					if r.Op == "get" && r.Key == pointer && came.CompareAndSwap(false, true) {
-						w.put(pointer, another)
-					}
-					return err
+	for name, opts := range map[string]mem.Options{"kept": {}, "proven": {IfAbsent: mem.Claimed, IfMatch: mem.Claimed}} {
+		for rights, refuse := range map[string]hookstore.Before{"may delete": nil, "may not delete": mayNotDelete} {
+			for _, checked := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, %s, checked %v", name, rights, checked), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						w := newWorld(t, opts)
+						a := w.machine()
+						k, err := a.Exclusive(t.Context(), "prune")
+						mustLock(t, k, err)
+						time.Sleep(40 * time.Second) // the first refresh has proven If-Match
+						if !a.conditions.match.holds() {
+							t.Fatal("If-Match isn't relied on")
+						}
+						if checked && k.Check(t.Context()) != nil {
+							t.Error("not held")
+						}
+						another := foreign(time.Now(), false)
+						var came atomic.Bool
+						a.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
+							if (r.Op == "delete" || r.Op == "put") && r.Key == pointer && came.CompareAndSwap(false, true) {
+								w.put(pointer, another)
+							}
+							if refuse != nil {
+								return refuse(ctx, r)
+							}
+							return nil
+						})
+						if err := k.Release(t.Context()); err != nil || !came.Load() {
+							t.Errorf("%v, and another came: %v", err, came.Load())
+						}
+						w.has(pointer, another)
+					})
 				})
-				if err := k.Release(t.Context()); err != nil || !came.Load() {
-					t.Errorf("%v, and looked: %v", err, came.Load())
-				}
-				w.has(pointer, another)
-			})
-		})
+			}
+		}
 	}
 }
 
@@ -193,4 +208,39 @@ func TestLatePointerIsTakenDown(t *testing.T) {
 			w.empty()
 		})
 	}
+}
+
+// ignoresDeleteCondition keeps the conditions of puts, and claims that of deletions.
+type ignoresDeleteCondition struct{ *mem.Store }
+
+func (s ignoresDeleteCondition) Properties() store.Properties {
+	p := s.Store.Properties()
+	p.DeleteIfMatch = store.Claimed
+	return p
+}
+
+func (s ignoresDeleteCondition) DeleteIfMatch(ctx context.Context, key, _ string) error {
+	return s.Delete(ctx, key)
+}
+
+// TestClaimedDeleteNeedsALook: a release that doesn't know whether the server heeds the condition
+// of a deletion looks first, and leaves another's lock.exclusive alone.
+func TestClaimedDeleteNeedsALook(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		a := w.machine()
+		s := ignoresDeleteCondition{w.mem}
+		l, err := New(s, a.opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k, err := l.Exclusive(t.Context(), "prune")
+		mustLock(t, k, err)
+		time.Sleep(10 * time.Second)
+		another := foreign(time.Now(), false)
+		w.put(pointer, another)
+		if err := k.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		w.has(pointer, another)
+	})
 }

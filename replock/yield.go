@@ -14,7 +14,7 @@ const (
 	transient     = 3 * time.Second
 	withdrawTrips = 6
 	// outlastTime is for how long a shared acquirer looks again; on a slow store, outlastTrips
-	// round trips more. An exclusive one gives up in a second and some fourteen round trips.
+	// round trips more. An exclusive one gives up in 0.7 s and some sixteen round trips.
 	outlastTime  = 2 * time.Second
 	outlastTrips = 20
 )
@@ -60,7 +60,7 @@ func (l *Locker) worthAnother(t *try, f findings) bool {
 		if e.verdict == Unreadable || e.kind == kindExclusive {
 			return false
 		}
-		if e.kind == kindIntent && !t.exclusive.listed && e.Key < t.place {
+		if e.kind == kindIntent && !t.exclusive.listed && place(e.Key) < t.place {
 			return false
 		}
 		if !l.mayWithdraw(t, f, e) {
@@ -72,7 +72,7 @@ func (l *Locker) worthAnother(t *try, f findings) bool {
 
 // mayWithdraw reports whether an entry can be of an acquirer that has not looked yet.
 func (l *Locker) mayWithdraw(t *try, f findings, e *entry) bool {
-	if e.err == nil && e.lease.State == StateHeld {
+	if e.err == nil && e.lease.State == StateHeld || e.isTicket() {
 		return false
 	}
 	age, ok := e.age(f.st, f.now)

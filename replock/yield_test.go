@@ -85,7 +85,7 @@ func TestPointerIsTakenDownAtOnce(t *testing.T) {
 		mustHeld(t, k, err)
 		mu.Lock()
 		defer mu.Unlock()
-		want := "[put put list get get delete list list list delete]" // the holder's body, and its own
+		want := "[put put list get delete list list list list delete]" // the holder's body
 		if got := fmt.Sprint(requests); got != want {
 			t.Errorf("%v, want %v", got, want)
 		}

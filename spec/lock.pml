@@ -31,21 +31,41 @@
 #define exclusive(i) ((MODES >> (i)) & 1)
 #define conflict(i, j) ((i) != (j) && (exclusive(i) || exclusive(j)))
 
-/* TICKETS: an exclusive client first waits, with a ticket under its second key, which
+/* TICKETS: a client first waits, with a ticket under its last key, which
  * those before it pass: the clients' order is that in which they came. PROMOTE: it waits
- * under the key that it then holds under. They don't resume. */
+ * under the key that it then holds under. RESUMES: those who have waited resume, before all
+ * tickets. That takes three keys; with two of them they resume under their tickets' keys. */
 #ifdef PROMOTE
 #define TICKETS
-#define ticket(s) (s)
+#define ticket(i) ((i) * G)
 #else
-#define ticket(s) ((s) + 1)
+#define ticket(i) ((i) * G + G - 1)
 #endif
 #ifdef TICKETS
-#define behind(i, j) (exclusive(i) && waiting[j] && (j) / G > (i))
-#define resumes 0
+#ifdef RESUMES
+#define behind(i, j) (waiting[j] && (resuming || (j) / G > (i)))
+#define resumes(i) 1
+#else
+#define behind(i, j) (waiting[j] && (j) / G > (i))
+#define resumes(i) 0
+#endif
 #else
 #define behind(i, j) 0
-#define resumes (G > 1)
+#ifndef RESUMERS              /* the clients that resume, as MODES has those that are exclusive */
+#define RESUMERS 255
+#endif
+#define resumes(i) (G > 1 && ((RESUMERS >> (i)) & 1))
+#endif
+
+/* FAULTS: so many requests in all are not answered, or are refreshes that are under way when
+ * their lease ends. Otherwise their number has no limit. */
+#ifdef FAULTS
+byte faults;
+#define fails (!calm && faults < FAULTS)
+#define count faults++
+#else
+#define fails (!calm)
+#define count skip
 #endif
 
 bit there[SLOTS];             /* the flag is stored */
@@ -69,14 +89,14 @@ inline applyDelete(s) { there[s] = 0; expired[s] = 0; waiting[s] = 0 }
 /* put ends at ok if it was answered. */
 #define put(s, ok, lost) \
 	if :: atomic { applyPut(s); goto ok } \
-	   :: atomic { !calm -> latePut[s] = 1; goto lost } \
-	   :: !calm -> goto lost \
+	   :: atomic { fails -> count; latePut[s] = 1; goto lost } \
+	   :: atomic { fails -> count; goto lost } \
 	fi
 
 #define delete(s, ok, lost) \
 	if :: atomic { applyDelete(s); goto ok } \
-	   :: atomic { !calm -> lateDelete[s] = 1; goto lost } \
-	   :: !calm -> goto lost \
+	   :: atomic { fails -> count; lateDelete[s] = 1; goto lost } \
+	   :: atomic { fails -> count; goto lost } \
 	fi
 
 /* unpassed goes on if a lost lock's flag is there, and was written before another
@@ -120,13 +140,9 @@ proctype Client(byte i) RUNS {
 
 #ifdef TICKETS
 	if
-	:: exclusive(i) ->
-		if
-		:: atomic { applyTicket(ticket(s)) }
-		:: atomic { lateTicket[ticket(s)] = 1 }
-		:: skip
-		fi
-	:: else -> skip
+	:: atomic { applyTicket(ticket(i)) }
+	:: atomic { fails -> count; lateTicket[ticket(i)] = 1 }
+	:: skip
 	fi;
 #endif
 #ifdef LOOK_FIRST
@@ -190,12 +206,16 @@ held:
 		:: else -> enter(i, s)
 		fi
 	}
+#if defined(TICKETS) && defined(RESUMES)
+	if :: !resuming -> delete(ticket(i), alone, alone) :: else -> skip fi;
+alone:
+#endif
 	if
 	:: atomic { live[i] -> live[i] = 0; over[s] = 1 }; goto withdraw   /* released */
 	:: atomic { !live[i] -> skip }                                    /* lost */
 	fi;
 	if
-	:: resumes && !resuming ->
+	:: resumes(i) && !resuming ->
 		resuming = 1;
 #ifdef SAME_KEY
 		unpassed(s, withdraw);
@@ -210,7 +230,7 @@ withdraw:
 	delete(s, leave, leave);
 leave:
 #if defined(TICKETS) && !defined(PROMOTE)
-	delete(ticket(s), done, done);
+	delete(ticket(i), done, done);
 #endif
 done:	skip
 }
@@ -226,7 +246,7 @@ end:	do
 		if
 		:: live[k / G] && on[k / G] == k ->      /* a deadline passes */
 			live[k / G] = 0; over[k] = 1;
-			if :: latePut[k] = 1 :: skip fi      /* with a refresh under way */
+			if :: fails -> count; latePut[k] = 1 :: skip fi /* with a refresh under way */
 #ifdef NO_DEADLINE
 		:: there[k] && !expired[k] -> expired[k] = 1; reapable[k] = 1
 #else

@@ -8,26 +8,29 @@
  * At the start there is a stale pointer. Its owner is dead; or, with RESUMES, it is a
  * holder of ours that has lost its lock, and resumes it.
  *
- * Three assertions:
+ * Four assertions:
  * 1. Of our own clients none is in beside an exclusive one.
  * 2. No client that comes after a client of the original protocol has entered gets in
  *    beside it. (One that comes before does: that is the hole of original.pml.)
  * 3. RESUMES: the holder doesn't resume a lock that another of ours has passed.
+ * 4. TWO: there is another exclusive client of ours instead of one of the original
+ *    protocol. While either holds, the pointer is its own.
  *
  * All requests are answered: lock.pml has those that aren't.
  */
 
 /* The pointer: none, the stale one, or that of a live client. */
-mtype = { NONE, STALE, ORIGINAL, EXCLUSIVE, HOLDER };
+mtype = { NONE, STALE, ORIGINAL, EXCLUSIVE, SECOND, HOLDER };
 mtype pointer = STALE;
 #define free(p) (p == NONE || p == STALE)
 
 bit flag;                     /* of the shared acquirer */
-bit intent;                   /* of the exclusive acquirer */
+bit intent[2];                /* of the exclusive acquirer, and with TWO of another one */
 bit oldIntent;                /* of the holder: stale */
 bit newIntent;                /* and that under which it resumes */
 
-bit sharedIn, exclusiveIn, originalIn, holderIn;
+bit sharedIn, originalIn, holderIn;
+byte exclusiveIn;
 bit passed;                   /* another of ours has entered since the holder lost */
 
 proctype Shared() {
@@ -39,8 +42,8 @@ proctype Shared() {
 	:: atomic { !free(pointer) -> goto withdraw }
 	fi;
 	if
-	:: atomic { intent || newIntent -> goto withdraw }
-	:: atomic { !intent && !newIntent -> stale = oldIntent }
+	:: atomic { intent[0] || intent[1] || newIntent -> goto withdraw }
+	:: atomic { !intent[0] && !intent[1] && !newIntent -> stale = oldIntent }
 	fi;
 #ifndef NO_REAP
 	if
@@ -62,7 +65,9 @@ withdraw:
 
 /* The owner deletes its pointer with a condition, or right after a look at it. */
 inline takeDown(mine) {
-#ifdef PLAIN_DELETE
+#if defined(BLIND_DELETE)
+	pointer = NONE
+#elif defined(PLAIN_DELETE)
 	if
 	:: atomic { pointer == mine -> skip }; pointer = NONE
 	:: atomic { pointer != mine -> skip }
@@ -72,17 +77,24 @@ inline takeDown(mine) {
 #endif
 }
 
-proctype Exclusive() {
+proctype Exclusive(byte me; mtype mine) {
 	mtype seen = NONE;
+	bit claimed;
 
-	intent = 1;
+	intent[me] = 1;
+#ifdef CLAIM_FIRST
+	if    /* before any look, with a condition that is kept */
+	:: atomic { pointer == NONE -> pointer = mine; claimed = 1 }
+	:: atomic { pointer != NONE -> skip }
+	fi;
+#endif
 	if
-	:: atomic { free(pointer) -> seen = pointer }
-	:: atomic { !free(pointer) -> goto withdraw }
+	:: atomic { free(pointer) || claimed && pointer == mine -> seen = pointer }
+	:: atomic { !free(pointer) && !(claimed && pointer == mine) -> goto undo }
 	fi;
 	if
-	:: atomic { flag -> goto withdraw }
-	:: atomic { !flag -> skip }
+	:: atomic { flag || intent[1-me] -> goto undo }
+	:: atomic { !flag && !intent[1-me] -> skip }
 	fi;
 	if
 	:: atomic { oldIntent -> oldIntent = 0 }
@@ -90,25 +102,36 @@ proctype Exclusive() {
 	fi;
 	if    /* claim, with a condition or right after a look */
 #ifdef PLAIN_CLAIM
-	:: atomic { pointer == seen -> skip }; pointer = EXCLUSIVE
+	:: atomic { pointer == seen -> skip }; pointer = mine; claimed = 1
 #else
-	:: atomic { pointer == seen -> pointer = EXCLUSIVE }
+	:: atomic { pointer == seen -> pointer = mine; claimed = 1 }
 #endif
-	:: atomic { pointer != seen -> goto withdraw }
+	:: atomic { pointer != seen -> goto undo }
 	fi;
 	if    /* and the look that lets it in */
-	:: atomic { pointer == EXCLUSIVE -> skip }
-	:: atomic { pointer != EXCLUSIVE -> goto withdraw }
+	:: atomic { pointer == mine -> skip }
+	:: atomic { pointer != mine -> goto undo }
 	fi;
 	if
-	:: atomic { flag || newIntent -> goto undo }
-	:: atomic { !flag && !newIntent -> skip }
+	:: atomic { flag || newIntent || intent[1-me] -> goto undo }
+	:: atomic { !flag && !newIntent && !intent[1-me] -> skip }
 	fi;
-	atomic { exclusiveIn = 1; passed = 1; assert(!sharedIn && !holderIn) };
-	exclusiveIn = 0;
-undo:	takeDown(EXCLUSIVE);
+	atomic { exclusiveIn++; passed = 1; assert(!sharedIn && !holderIn && exclusiveIn == 1) };
+#ifdef TWO
+	assert(pointer == mine);
+#endif
+	exclusiveIn--;
+	if    /* both are deleted at once */
+	:: takeDown(mine)
+	:: intent[me] = 0; takeDown(mine)
+	fi;
+	goto withdraw;
+undo:	if
+	:: atomic { claimed -> skip }; takeDown(mine)
+	:: atomic { !claimed -> skip }
+	fi;
 withdraw:
-	intent = 0
+	intent[me] = 0
 }
 
 #ifdef RESUMES
@@ -123,8 +146,8 @@ proctype Holder() {
 	:: atomic { pointer != HOLDER -> goto withdraw }
 	fi;
 	if
-	:: atomic { flag || intent -> goto undo }
-	:: atomic { !flag && !intent -> skip }
+	:: atomic { flag || intent[0] -> goto undo }
+	:: atomic { !flag && !intent[0] -> skip }
 	fi;
 #ifndef BY_THE_POINTER
 	if
@@ -177,10 +200,12 @@ end:	originalIn;
 
 init {
 	atomic {
-		run Shared(); run Exclusive();
-#ifdef RESUMES
+		run Shared(); run Exclusive(0, EXCLUSIVE);
+#if defined(RESUMES)
 		oldIntent = 1;
 		run Holder()
+#elif defined(TWO)
+		run Exclusive(1, SECOND)
 #else
 		run Original(); run Third()
 #endif

@@ -21,6 +21,12 @@ var (
 	// ErrConditionUnsent is an ErrConditionUnsupported of a backend that has no such
 	// request: nothing was sent.
 	ErrConditionUnsent = fmt.Errorf("%w", ErrConditionUnsupported)
+	// ErrBatchUnsupported is returned by [BatchDeleter] if the server can't delete many
+	// objects in one request: Delete must delete each of them.
+	ErrBatchUnsupported = errors.New("deletion of many objects in one request not supported")
+	// ErrBatchUnsent is an ErrBatchUnsupported of a backend that has no such request, or has
+	// found out that the server has none: nothing was sent.
+	ErrBatchUnsent = fmt.Errorf("%w", ErrBatchUnsupported)
 	// ErrPermission is returned if the store refuses the sender of a request. Nothing
 	// was written or deleted.
 	ErrPermission = errors.New("permission denied")
@@ -82,6 +88,6 @@ func (e unreachable) Unwrap() error      { return e.error }
 // that repeating it is useless.
 func Permanent(err error) bool {
 	return slices.ContainsFunc([]error{
-		ErrNotFound, ErrPrecondition, ErrConditionUnsupported, ErrPermission, ErrTooLarge, ErrInvalidKey, ErrIrregular, ErrConfig, ErrURL,
+		ErrNotFound, ErrPrecondition, ErrConditionUnsupported, ErrBatchUnsupported, ErrPermission, ErrTooLarge, ErrInvalidKey, ErrIrregular, ErrConfig, ErrURL,
 	}, func(target error) bool { return errors.Is(err, target) })
 }

@@ -83,3 +83,13 @@ func readPlace(s string) (p place, err error) {
 func (f finite) DeleteIfMatch(ctx context.Context, key, etag string) error {
 	return DeleteIfMatch(ctx, f.Store, key, etag)
 }
+
+// DeleteAll is that of the store, or ErrBatchUnsent.
+func (f finite) DeleteAll(ctx context.Context, keys []string) ([]bool, error) {
+	return DeleteAll(ctx, f.Store, keys)
+}
+
+// Watch is that of the store, or errors.ErrUnsupported.
+func (f finite) Watch(ctx context.Context, prefix string) (<-chan struct{}, error) {
+	return Watch(ctx, f.Store, prefix)
+}

@@ -66,7 +66,16 @@ func TestFiniteKeepsAbilities(t *testing.T) {
 	if err := store.DeleteIfMatch(t.Context(), store.Finite(m), "a", o.ETag); err != nil {
 		t.Errorf("its ETag: %v", err)
 	}
+	if deleted, err := store.DeleteAll(t.Context(), store.Finite(m), []string{"a"}); err != nil || !deleted[0] {
+		t.Errorf("delete all: %v, %v", deleted, err)
+	}
+	if deleted, err := store.DeleteAll(t.Context(), only{m}, []string{"a"}); !errors.Is(err, store.ErrBatchUnsent) || deleted[0] {
+		t.Errorf("delete all on a store that can't: %v, %v", deleted, err)
+	}
 }
+
+// only has the methods of a store.Store and no others.
+type only struct{ store.Store }
 
 // TestEveryLoopIsFinite: code that reads a listing page by page reads it through store.Finite.
 // Other code passes one page on, or, in storetest, examines the pages themselves.

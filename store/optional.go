@@ -1,6 +1,10 @@
 package store
 
-import "context"
+import (
+	"context"
+	"errors"
+	"strings"
+)
 
 // The interfaces below are optional. The lock needs none of them.
 
@@ -21,6 +25,53 @@ func DeleteIfMatch(ctx context.Context, s Store, key, etag string) error {
 		return d.DeleteIfMatch(ctx, key, etag)
 	}
 	return &Error{Op: "delete", Key: key, Err: ErrConditionUnsent}
+}
+
+// MaxBatch is the largest number of objects that one request can delete.
+const MaxBatch = 1000
+
+// BatchDeleter is implemented by backends that can delete many objects in one request.
+type BatchDeleter interface {
+	// DeleteAll deletes the objects under keys, MaxBatch at most and each once, in one
+	// request, and reports for each of them whether it is certainly deleted, or was never
+	// there. If it isn't, Delete deletes it or returns the reason: the server can have
+	// refused this key, ignored it, or have no such request at all.
+	//
+	// The error is [ErrBatchUnsupported] if the server has no such request. Any other error
+	// means for each object what it means after Delete. With an error, no object is
+	// reported as deleted.
+	DeleteAll(ctx context.Context, keys []string) (deleted []bool, err error)
+}
+
+// DeleteAll calls s.DeleteAll, and returns [ErrBatchUnsent] if s is no [BatchDeleter]. It is
+// for decorators.
+func DeleteAll(ctx context.Context, s Store, keys []string) ([]bool, error) {
+	if d, ok := s.(BatchDeleter); ok {
+		return d.DeleteAll(ctx, keys)
+	}
+	return make([]bool, len(keys)), &Error{Op: "delete", Key: strings.Join(keys[:min(1, len(keys))], ""), Err: ErrBatchUnsent}
+}
+
+// Watcher is implemented by backends that can report deletions without being asked.
+type Watcher interface {
+	// Watch returns a channel that receives a value soon after an object under the prefix
+	// was deleted, by any process, until ctx ends. The channel has room for one value, which
+	// stands for any number of deletions. It is never closed.
+	//
+	// A value is a hint and no more. A deletion might give none: one before Watch returned,
+	// or in a folder that was just made. A value might come although nothing was deleted.
+	//
+	// After an error there are no hints; after errors.ErrUnsupported there never are.
+	Watch(ctx context.Context, prefix string) (<-chan struct{}, error)
+}
+
+// Watch calls s.Watch, and returns errors.ErrUnsupported if s is no [Watcher]. It is for
+// decorators.
+func Watch(ctx context.Context, s Store, prefix string) (<-chan struct{}, error) {
+	if w, ok := s.(Watcher); ok {
+		return w.Watch(ctx, prefix)
+	}
+	return nil, &Error{Op: "watch", Key: prefix, Err: errors.ErrUnsupported}
 }
 
 // Answerer is implemented by backends whose methods can send several requests, of which one

@@ -140,21 +140,28 @@ type Properties struct {
 	Name string
 	// IfAbsent and IfMatch are how far a conditional Put can be relied on.
 	IfAbsent, IfMatch Condition
+	// DeleteIfMatch is how far the condition of a [ConditionalDeleter] can be relied on. A
+	// deletion whose condition is Kept needs no look before it.
+	DeleteIfMatch Condition
 	// StoreClock is set if one clock, which no client sets, stamps ModTime and
 	// Page.Now. On many network file systems each client's own clock does.
 	StoreClock bool
+	// MachineClock is set if that clock is the wall clock of the machine that this process
+	// runs on, as on a local disk. Then a step of the wall clock moves both, and neither
+	// confirms what the other says.
+	MachineClock bool
 }
 
-// Condition is how far a kind of conditional Put can be relied on.
+// Condition is how far a kind of condition can be relied on.
 type Condition int
 
 const (
-	// Unsupported: Put returns ErrConditionUnsupported.
+	// Unsupported: the request returns ErrConditionUnsupported.
 	Unsupported Condition = iota
 	// Claimed: the backend sends the condition, but the server might accept and
 	// ignore it.
 	Claimed
-	// Kept: check and write are one atomic step.
+	// Kept: check and change are one atomic step.
 	Kept
 )
 

@@ -23,22 +23,18 @@ import (
 type acquireCmd struct {
 	Shared    bool   `xor:"mode" help:"Hold a shared lock."`
 	Exclusive bool   `xor:"mode" help:"Hold the exclusive lock."`
-	Operation string `default:"script" help:"The operation that others see."`
+	Operation string `placeholder:"NAME" default:"script" help:"The operation that others see."`
 	lockFlags
-	ForPID forPID `name:"for-pid" placeholder:"PID|none" help:"Release the lock when this process ends. The default is the caller; in a shell, $$$$ is the surest. With none, the lock is held until it is released or the machine stops."`
-	OnLost string `enum:"warn,term,kill" default:"warn" help:"What to do to that process when the lock is lost: warn (default) does nothing, and --log and check report the loss; term and kill signal that process alone."`
-	Log    string `placeholder:"FILE" help:"Append messages about the lock to this file, once it is held."`
-	Export bool   `help:"Print variables for a shell to evaluate, so that a repolock in the script knows that it runs under the lock."`
+	ForPID forPID `name:"for-pid" placeholder:"PID|none" help:"Release the lock when this process ends. The default is the caller; in a shell, $$$$ is the surest. none holds it until release or reboot."`
+	OnLost string `placeholder:"warn|term|kill" enum:"warn,term,kill" default:"warn" help:"What to do to it when the lock is lost: warn (default) does nothing, and --log and check report the loss; term and kill signal it alone."`
+	Log    string `placeholder:"FILE" help:"Append messages about the held lock to this file."`
+	Export bool   `help:"Print variables for a shell to evaluate: a repolock in the script then knows of the lock."`
 }
 
 func (acquireCmd) Help() string {
-	return `Prints a token, for check, renew and release. A process in the background, the keeper, holds and refreshes the lock
-until release, or until the process that called has ended. A script begins with
-
-  TOKEN=$(repolock acquire --shared --for-pid $$) || exit
-  export REPOLOCK_TOKEN=$TOKEN
-
-and runs repolock check before each step that needs the lock. docs/scripts.md describes it in full.`
+	return `Prints a token, for check, renew and release, which also read it from REPOLOCK_TOKEN. A process in the background, the
+keeper, holds and refreshes the lock until release, or until the process that called has ended. The script runs repolock
+check before each step that needs the lock (docs/scripts.md).`
 }
 
 // forPID is --for-pid: the process whose end releases the lock.
@@ -103,6 +99,8 @@ func (c acquireCmd) order(g global) (o keeperOrder, err error) {
 		err = fmt.Errorf("--on-lost %s: there is no process to be signalled, with --for-pid none", c.OnLost)
 	case c.OnLost != "warn" && runtime.GOOS != "linux":
 		err = fmt.Errorf("--on-lost %s: only Linux tells a process from a later one with the same pid", c.OnLost)
+	case sameFile(c.Log, c.Metrics):
+		err = errors.New("--metrics-file: is the file of --log, which it would replace: name another")
 	case c.Metrics != "": // the keeper writes it in another directory
 		if c.Metrics, err = filepath.Abs(c.Metrics); err != nil {
 			err = fmt.Errorf("--metrics-file: %w", err)
@@ -130,7 +128,7 @@ func (c acquireCmd) run(r *reporter, g global) (int, error) {
 	var log *os.File
 	if c.Log != "" {
 		if log, err = regular.Append(c.Log); err != nil {
-			return 0, usageError{fmt.Errorf("--log: %w", err)}
+			return 0, cantWrite("log", c.Log, err)
 		}
 		defer log.Close()
 	}
@@ -181,7 +179,8 @@ func listen(k *daemon.Starter) <-chan session.News {
 func (c acquireCmd) await(r *reporter, k *daemon.Starter, heard <-chan session.News) (*session.Holding, error) {
 	signals, stop := procgroup.Signals()
 	defer stop()
-	w := console{reporter: r}
+	w := newConsole(r)
+	w.BeginWait(session.Acquiring(c.places(r.global)))
 	defer w.EndWait()
 	for interrupted := error(nil); ; {
 		select {
@@ -194,6 +193,7 @@ func (c acquireCmd) await(r *reporter, k *daemon.Starter, heard <-chan session.N
 			}
 			interrupted = session.SignalError{Signal: sig.(syscall.Signal)}
 			k.GiveUp()
+			w.Interrupted()
 		case n, open := <-heard:
 			switch {
 			case !open && interrupted != nil:

@@ -132,6 +132,7 @@ func (d *desk) free() {
 // TestAcquireEndsWithScript: the lock is held while the script runs, however the script got
 // its token, and is released when the script ends or is killed.
 func TestAcquireEndsWithScript(t *testing.T) {
+	t.Parallel()
 	for _, shell := range []string{"sh", "bash"} {
 		for name, script := range map[string]string{
 			"plainly":     `T=$(repolock acquire --shared)`,
@@ -204,6 +205,7 @@ func TestKeeperLeavesAnothersPointer(t *testing.T) {
 
 // TestAcquireForNoProcess: with --for-pid none a lock is held until it is released.
 func TestAcquireForNoProcess(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	h := d.acquire("--shared", "--for-pid", "none")
 	if h.ForPID != 0 {
@@ -382,6 +384,7 @@ func TestAcquireInterrupted(t *testing.T) {
 
 // TestAcquireUnheard: a lock is released if acquire can't print its token.
 func TestAcquireUnheard(t *testing.T) {
+	t.Parallel()
 	t.Run("killed", func(t *testing.T) {
 		d := newDesk(t)
 		ours, theirs, err := os.Pipe()

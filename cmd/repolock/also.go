@@ -44,6 +44,19 @@ func (f lockFlags) named(g global) (name string, locks int) {
 	return strings.Join(names, ","), len(targets)
 }
 
+// repository returns how metrics name the repository, or without one, the places of the locks.
+func (f lockFlags) repository(g global) string {
+	places := f.places(g)
+	if places[0].URL == "" {
+		return places[0].Where()
+	}
+	var all []string
+	for _, p := range places {
+		all = append(all, p.URL)
+	}
+	return strings.Join(all, ",")
+}
+
 // check refuses flags that need --also, or a repository.
 func (f lockFlags) checkAlso(g global) error {
 	targets, err := also.Parse(f.Also)

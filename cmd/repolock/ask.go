@@ -19,7 +19,7 @@ type tokenArg struct {
 }
 
 // ask sends the keeper a request, and returns the lock that it holds.
-func (t tokenArg) ask(do string) (session.Holding, error) {
+func (t tokenArg) ask(r *reporter, do string) (session.Holding, error) {
 	if err := daemon.Supported(); err != nil {
 		return session.Holding{}, usageError{err}
 	}
@@ -31,6 +31,9 @@ func (t tokenArg) ask(do string) (session.Holding, error) {
 	}
 	var a session.Answer
 	asked := clock.System{}.Elapsed()
+	wait := newConsole(r)
+	wait.BeginWait("asking the keeper of the lock")
+	defer wait.EndWait()
 	if err := daemon.Ask(t.Token, do, &a, do == "release"); err != nil {
 		return session.Holding{}, err
 	}
@@ -45,7 +48,7 @@ func (t tokenArg) ask(do string) (session.Holding, error) {
 
 // askAndShow sends a request that leaves the lock held, and prints until when it is.
 func (t tokenArg) askAndShow(r *reporter, do string) error {
-	h, err := t.ask(do)
+	h, err := t.ask(r, do)
 	if err != nil {
 		return err
 	}

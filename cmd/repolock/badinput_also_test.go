@@ -17,7 +17,7 @@ var badAlso = []struct {
 	code int
 	says string
 }{
-	{"empty", "run --also= --", 64, "no such kind of lock"},
+	{"empty", "run --also= --", 64, "its value is empty"},
 	{"no kind", "run --also nonsense --", 64, "no such kind of lock"},
 	{"a path", "run --also /srv/repo --", 64, "no such kind of lock"},
 	{"unknown kind", "run --also memcached://u:secret@host/x --", 64, "memcached"},
@@ -110,7 +110,7 @@ var badAlso = []struct {
 	{"status of a missing repository", "status --also repo:TMP/none#n", 69, "no such directory"},
 	{"break-lock of nonsense", "break-lock --yes --also nonsense", 64, "no such kind"},
 	{"break-lock of missing beads", "break-lock --yes --also beads:TMP/none", 78, "doesn't exist"},
-	{"break-lock of a wrong id", "break-lock --yes --id zz --also beads:TMP/b", 1, "no lock with the id"},
+	{"break-lock of a wrong id", "break-lock --yes --id zzzz --also beads:TMP/b", 1, "no lock with the id"},
 	{"doctor of redis without key", "doctor --also redis://host", 64, "key"},
 	{"doctor of a secret", "doctor --also postgres://u:secret@h/d?key=k", 64, "password"},
 	{"doctor of missing beads", "doctor --also beads:TMP/none", 78, "doesn't exist"},

@@ -26,8 +26,8 @@ func TestBadInputIsOneErrorAndChangesNothing(t *testing.T) {
 		says string
 	}{
 		// Command lines.
-		{"nothing", nil, "", 64, "expected one of"},
-		{"no such command", []string{"lock"}, "", 64, "unexpected argument lock"},
+		{"nothing but flags", []string{"-r", "REPO"}, "", 64, "no command is given"},
+		{"no such command", []string{"lock"}, "", 64, "isn't a command"},
 		{"no such flag", []string{"backup", "--locks", "--", "touch", "RAN"}, "", 64, "unknown flag --locks"},
 		{"no command to run", []string{"-r", "REPO", "backup"}, "", 64, "command"},
 		{"nothing after --", []string{"-r", "REPO", "backup", "--"}, "", 64, "command"},
@@ -56,7 +56,7 @@ func TestBadInputIsOneErrorAndChangesNothing(t *testing.T) {
 		{"metadata without =", append([]string{"-r", "REPO", "backup", "--metadata", "x"}, ran...), "", 64, "metadata"},
 		{"metadata too large", append([]string{"-r", "REPO", "backup", "--metadata", "k=" + long}, ran...), "", 64, "metadata"},
 		{"break-lock without terminal", []string{"-r", "REPO", "break-lock"}, body(`"expires_at":"2026-03-07T09:01:00Z"`), 64, "--yes"},
-		{"control characters", []string{"\x1b[2J\n"}, "", 64, "unexpected argument"},
+		{"control characters", []string{"\x1b[2J\n"}, "", 64, "isn't a command"},
 		{"status of nothing", []string{"status"}, "", 64, "--repo"},
 		{"status with arguments", []string{"-r", "REPO", "status", "x"}, "", 64, "unexpected argument"},
 		// Commands.
@@ -78,17 +78,17 @@ func TestBadInputIsOneErrorAndChangesNothing(t *testing.T) {
 		{"status of no such directory", []string{"-r", "REPO/none", "status"}, "", 69, "no such directory"},
 		{"break-lock of no such directory", []string{"-r", "REPO/none", "break-lock", "--yes"}, "", 69, "no such directory"},
 		// Lock bodies that keep a prune out.
-		{"blank body", append([]string{"-r", "REPO", "prune"}, ran...), " ", 75, "can't be read"},
+		{"blank body", append([]string{"-r", "REPO", "prune"}, ran...), " ", 75, "unreadable shared lock"},
 		{"10 MiB body", append([]string{"-r", "REPO", "prune"}, ran...), strings.Repeat("x", 10<<20), 75, "larger than"},
-		{"truncated body", append([]string{"-r", "REPO", "prune"}, ran...), `{"operation":"back`, 75, "can't be read"},
-		{"wrong types", append([]string{"-r", "REPO", "prune"}, ran...), `{"operation":1,"expires_at":true}`, 75, "can't be read"},
+		{"truncated body", append([]string{"-r", "REPO", "prune"}, ran...), `{"operation":"back`, 75, "unreadable shared lock"},
+		{"wrong types", append([]string{"-r", "REPO", "prune"}, ran...), `{"operation":1,"expires_at":true}`, 75, "unreadable shared lock"},
 		{"no times", append([]string{"-r", "REPO", "prune"}, ran...), `{"operation":"x","holder":"y"}`, 75, "expires_at"},
-		{"control characters in body", append([]string{"-r", "REPO", "prune"}, ran...), body(`"expires_at":"9999-12-31T23:59:59Z","state":"\u001b"`), 75, "operation backup"},
+		{"control characters in body", append([]string{"-r", "REPO", "prune"}, ran...), body(`"expires_at":"9999-12-31T23:59:59Z","state":"\u001b"`), 75, "by backup on h (pid 1)"},
 		{"year 9999", append([]string{"-r", "REPO", "prune"}, ran...), body(`"expires_at":"9999-12-31T23:59:59Z"`), 75, "(pid 1)"},
 		{"year 10000", append([]string{"-r", "REPO", "prune"}, ran...), body(`"expires_at":"10000-01-01T00:00:00Z"`), 75, "expires_at"},
 		{"encrypted body", append([]string{"-r", "REPO", "prune"}, ran...), "\x01\x02\x03", 75, "unknown"},
 		{"negative ttl", append([]string{"-r", "REPO", "prune"}, ran...), body(`"expires_at":"9999-12-31T23:59:59Z","ttl_seconds":-5`), 75, "ttl_seconds"},
-		{"zstd garbage", append([]string{"-r", "REPO", "prune"}, ran...), "\x28\xb5\x2f\xfd garbage", 75, "can't be read"},
+		{"zstd garbage", append([]string{"-r", "REPO", "prune"}, ran...), "\x28\xb5\x2f\xfd garbage", 75, "unreadable shared lock"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Setenv("REPOLOCK_REPO", "")

@@ -28,7 +28,7 @@ type breakCmd struct {
 	Stale bool   `help:"Only locks that are certainly stale. If it asks, also locks that only one clock calls stale."`
 	Dead  bool   `help:"Only locks of processes of this machine that are gone."`
 	Audit string `predictor:"file" config:"" placeholder:"FILE" env:"REPOLOCK_AUDIT" help:"Append each deletion to this file, in JSON, one event a line."`
-	ID    string `name:"id" help:"Only the lock with this id. It is an error if there is none."`
+	ID    string `once:"" placeholder:"ID" name:"id" help:"Only the lock with this id, or with the only id that begins with these 4 characters or more. It is an error if there is none."`
 
 	Also []string `predictor:"lock" sep:"none" placeholder:"URL" help:"Break this lock too, or alone if no repository is given: ${also}. Repeatable. A tower-fleet lock is broken only if it is stale, or can't be read."`
 }
@@ -47,12 +47,13 @@ func (c breakCmd) run(r *reporter, g global) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	wait := r.looking(&g)
 	all, closeAll, err := g.systems(c.Also, also.Break)
 	defer closeAll()
 	if err != nil {
 		return 0, err
 	}
-	return c.breakIn(r, all, sinks)
+	return c.breakIn(r, wait, all, sinks)
 }
 
 // broken is a lock of break-lock with its place.
@@ -60,15 +61,21 @@ type broken = found[replock.Broken]
 
 // breakIn breaks the chosen locks of some systems. One that can't be asked hides no lock of
 // another.
-func (c breakCmd) breakIn(r *reporter, all []placed, sinks []events.Sink) (int, error) {
+func (c breakCmd) breakIn(r *reporter, wait *console, all []placed, sinks []events.Sink) (int, error) {
+	wanted := c.ID
+	c.ID = "" // it can be the beginning of one
+	wait.BeginWait("reading the locks")
 	chosen, answered, err := everywhere(all, func(p placed) ([]replock.Broken, error) { return p.Break(context.Background(), c.options(true, nil)) })
+	wait.EndWait()
 	if len(answered) == 0 {
 		return 0, err
 	}
-	if c.ID != "" {
+	if c.ID = wanted; c.ID != "" {
+		chosen = withID(chosen, c.ID)
 		if err := c.one(chosen, all, err); err != nil {
 			return 0, err
 		}
+		c.ID = chosen[0].lock.ID
 	}
 	if c.Stale && c.Yes && c.ID == "" {
 		chosen = c.leave(r, chosen)
@@ -80,6 +87,7 @@ func (c breakCmd) breakIn(r *reporter, all []placed, sinks []events.Sink) (int, 
 		r.Say("nothing was deleted")
 		return exitAborted, err
 	}
+	wait.BeginWait("deleting the locks")
 	done, _, failed := everywhere(all, func(p placed) ([]replock.Broken, error) {
 		shown := of(chosen, p)
 		if len(shown) == 0 { // Break takes that for all
@@ -93,6 +101,7 @@ func (c breakCmd) breakIn(r *reporter, all []placed, sinks []events.Sink) (int, 
 		}
 		return broken, err
 	})
+	wait.EndWait()
 	err = errors.Join(err, failed)
 	return 0, cmp.Or(err, c.report(r, done, looked(answered)))
 }
@@ -111,18 +120,43 @@ func of(chosen []broken, at placed) (locks []replock.Broken) {
 	return locks
 }
 
+// leastID is the length of the beginning of an id that can stand for it.
+const leastID = 4
+
+// withID returns the locks with an id, or if there are none those whose id begins with it.
+func withID(chosen []broken, id string) (named []broken) {
+	for _, same := range []func(string) bool{
+		func(s string) bool { return s == id },
+		func(s string) bool { return len(id) >= leastID && strings.HasPrefix(s, id) },
+	} {
+		for _, b := range chosen {
+			if same(b.lock.ID) {
+				named = append(named, b)
+			}
+		}
+		if len(named) > 0 {
+			break
+		}
+	}
+	return named
+}
+
 // one returns an error unless --id chooses the lock of one place. Ids of other systems can be
 // those of several locks, so that all systems must answer.
 func (c breakCmd) one(chosen []broken, all []placed, failed error) error {
 	var names []string
 	for _, b := range chosen {
-		names = append(names, fmt.Sprintf("%s: %s", b.place, b.lock.Info))
+		names = append(names, fmt.Sprintf("%s: %s", b.place, holder(b.lock.Info, 0)))
 	}
 	switch {
 	case failed != nil:
 		return fmt.Errorf("nothing was deleted, because another lock can have the id %.80q, too: %w", c.ID, failed)
+	case len(chosen) == 0 && len(c.ID) < leastID:
+		return usageError{fmt.Errorf("--id %q: too short: give at least %d characters of the id", c.ID, leastID)}
 	case len(chosen) == 0:
 		return noLockError{fmt.Errorf("there is no %slock with the id %.80q: nothing was deleted; %s", c.which(), c.ID, strings.ReplaceAll(strings.TrimSpace(looked(all)), "\n", ", "))}
+	case slices.ContainsFunc(chosen, func(b broken) bool { return b.lock.ID != chosen[0].lock.ID }):
+		return usageError{fmt.Errorf("--id %.80q: %d ids begin with it: nothing was deleted; give more of the id", c.ID, len(chosen))}
 	case slices.ContainsFunc(chosen, func(b broken) bool { return b.at.Place != chosen[0].at.Place }):
 		return usageError{fmt.Errorf("--id %.80q: %d locks have this id: nothing was deleted; name the place of one alone: %s", c.ID, len(chosen), strings.Join(names, ", "))}
 	}
@@ -134,7 +168,7 @@ func (breakCmd) leave(r *reporter, chosen []broken) []broken {
 	return slices.DeleteFunc(chosen, func(b broken) bool {
 		doubtful := b.lock.Verdict == replock.Doubtful
 		if doubtful {
-			r.Say("left alone: %s; without --yes, or with --id, break-lock --stale deletes it", b.lock.Info)
+			r.Say("left alone: %s; without --yes, or with --id, break-lock --stale deletes it", r.named(b.lock.Info))
 		}
 		return doubtful
 	})
@@ -176,10 +210,19 @@ func (c breakCmd) ask(r *reporter, chosen []broken) bool {
 	for _, b := range chosen {
 		locks = append(locks, found[replock.Info]{b.lock.Info, b.at, b.place})
 	}
-	fmt.Fprint(r.stderr, table(locks)+"Delete these locks? Only if you are certain that no operation is running. [y/N] ")
+	fmt.Fprint(r.stderr, lockTable(locks, columnsOf(os.Stderr))+question(len(locks)))
 	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n')
 	answer = strings.ToLower(strings.TrimSpace(answer))
 	return answer == "y" || answer == "yes"
+}
+
+// question asks whether to delete so many locks. It fits a narrow terminal.
+func question(n int) string {
+	these := "this lock"
+	if n > 1 {
+		these = fmt.Sprintf("these %d locks", n)
+	}
+	return "Only if you are certain that no operation is running:\nDelete " + these + "? [y/N] "
 }
 
 func (c breakCmd) report(r *reporter, done []broken, looked string) error {

@@ -61,6 +61,7 @@ func TestClosedLogKillsNoKeeper(t *testing.T) {
 
 // TestFullLogDelaysNoRelease: a lock is released although the pipe of its log is full.
 func TestFullLogDelaysNoRelease(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	script := d.command("sleep", "1000")
 	if err := script.Start(); err != nil {

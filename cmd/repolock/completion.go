@@ -19,8 +19,7 @@ type completionCmd struct {
 }
 
 func (completionCmd) Help() string {
-	return `In bash: source <(repolock completion bash). In zsh, after compinit: source <(repolock completion zsh).
-In fish: repolock completion fish | source. After -- it is the command that is completed.`
+	return `The lines above are for bash and fish; in zsh, after compinit: source <(repolock completion zsh). After -- it is the command that is completed.`
 }
 
 //go:embed completion
@@ -31,12 +30,11 @@ func (c completionCmd) run(r *reporter, _ global) (int, error) {
 	if err != nil {
 		panic(err) // it is embedded
 	}
-	_, err = r.stdout.Write(script)
-	return 0, err
+	return r.print(string(script))
 }
 
-// completeCmd prints the completions of the last word, one a line. The shell itself
-// completes :file and :directory.
+// completeCmd prints the completions of the last word, one a line. After a tab there is what a flag
+// or a command is for. The shell itself completes :file and :directory.
 type completeCmd struct {
 	Words []string `arg:"" optional:"" passthrough:""`
 }
@@ -76,6 +74,8 @@ func completions(words []string) []string {
 			return []string{":file"}
 		case "repository":
 			return append(knownNames(words), ":directory")
+		case "topic":
+			return helpTopics()
 		case "lock":
 			return also.Prefixes()
 		case "repository or lock":
@@ -84,6 +84,20 @@ func completions(words []string) []string {
 			panic("no predictor " + kind) // the tags are wrong
 		}
 	})
+}
+
+// helpTopics returns what help has a text on, with a tab and what it is.
+func helpTopics() (all []string) {
+	app := newParser(&cli{}).Model
+	for _, g := range groups {
+		for _, name := range g.commands {
+			all = append(all, name+"\t"+strings.TrimSuffix(nodeOf(app, name).Help, "."))
+		}
+	}
+	for _, t := range topics {
+		all = append(all, t.name+"\t"+t.brief)
+	}
+	return all
 }
 
 // knownNames returns the names of the repositories in the configuration file.

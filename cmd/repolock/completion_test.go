@@ -39,6 +39,11 @@ func TestCompletions(t *testing.T) {
 		{"doctor --also re", ":directory redis:// repo:"},
 		{"completion ", "bash fish zsh"},
 		{"backup ", ""},
+		{"help b", "backup break-lock"},
+		{"help u", "urls"},
+		{"-r x help ex", "exit-codes"},
+		{"help keep", ""},
+		{"help urls ", ""},
 		{"--name backup st", "status"}, // a value is no command
 		{"--operation status --config ", ":file"},
 		{"-qr h", ":directory home"},
@@ -53,9 +58,19 @@ func TestCompletions(t *testing.T) {
 		if code := run(append([]string{"complete", "--"}, words...), &out, &stderr); code != 0 || stderr.Len() > 0 {
 			t.Errorf("%q: exit code %d: %s", c.line, code, &stderr)
 		}
-		if got := strings.Fields(out.String()); !slices.Equal(got, strings.Fields(c.want)) {
+		var got []string
+		for line := range strings.Lines(out.String()) {
+			word, _, _ := strings.Cut(strings.TrimSpace(line), "\t")
+			got = append(got, word)
+		}
+		if !slices.Equal(got, strings.Fields(c.want)) {
 			t.Errorf("%q: %q, want %q", c.line, got, c.want)
 		}
+	}
+	var help, overview bytes.Buffer
+	run([]string{"complete", "--", "help", ""}, &help, &overview)
+	if n := strings.Count(help.String(), "\n"); n != strings.Count(help.String(), "\t") || n < 20 || !strings.Contains(help.String(), "\nurls\thow repositories") {
+		t.Errorf("help: %s", &help)
 	}
 	configured(t, "bad")
 	for _, args := range [][]string{{"complete"}, {"complete", "--"}, {"complete", "--", "-r", ""}} {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -57,11 +58,12 @@ func (c doctorCmd) run(r *reporter, g global) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	w := newConsole(r)
 	opts := doctor.Options{
-		Prefix: base, Locks: g.place().Prefix() + "lock.", Others: []store.Store{other}, Progress: func(what string) { r.live("doctor: " + what + "…") },
+		Prefix: base, Locks: g.place().Prefix() + "lock.", Others: []store.Store{other}, Progress: w.examining, Failed: w.retrying,
 	}
 	report, err := c.examine(ctx, g, s, opts)
-	r.live("")
+	w.EndWait()
 	if err != nil && !worthPrinting(report, err) {
 		return 0, err
 	}
@@ -70,6 +72,9 @@ func (c doctorCmd) run(r *reporter, g global) (int, error) {
 	}
 	return exitCode(report), err
 }
+
+// examining shows what doctor does.
+func (w *console) examining(what string) { w.step("doctor: " + what) }
 
 // examine tries out the store, through both URLs if there are two.
 func (c doctorCmd) examine(ctx context.Context, g global, s store.Store, opts doctor.Options) (doctor.Report, error) {
@@ -174,36 +179,59 @@ type jsonReport struct {
 
 func printReport(r *reporter, report doctor.Report, repo string) error {
 	better, says := advice(report, repo)
+	return r.result(jsonReport{report, better}, reportText(report, says, terminalWidth(os.Stdout)))
+}
+
+// reportText is a report for people, in lines of at most width columns. 0 is no bound.
+func reportText(report doctor.Report, says string, width int) string {
 	var b strings.Builder
-	printChecks(&b, report)
+	fmt.Fprintf(&b, "store: %s\n\n", storeName(report))
+	printChecks(&b, report.Checks, width)
 	printLatency(&b, report.Latency)
+	item := func(words string) { fmt.Fprintln(&b, hanging("- "+text.Escape(words), width)) }
 	if report.Plan != nil {
 		for _, line := range report.Plan.Says {
-			fmt.Fprintln(&b, "-", text.Escape(line))
+			item(line)
 		}
 	}
 	if says != "" {
-		fmt.Fprintln(&b, "-", text.Escape(says))
+		item(says)
 	}
 	printLeft(&b, report)
 	if report.Verdict.Fitness == doctor.LacksPermission {
-		fmt.Fprintf(&b, "tried below %s, which rights below index/lock* are good for, and those below index/lock.* not\n", text.Escape(report.Prefix))
+		fmt.Fprintln(&b, hanging(fmt.Sprintf("tried below %s, which rights below index/lock* are good for, and those below index/lock.* not", text.Escape(report.Prefix)), width))
 	}
-	fmt.Fprintln(&b, text.Escape(report.Verdict.Summary))
-	return r.result(jsonReport{report, better}, b.String())
+	fmt.Fprintln(&b, hanging(text.Escape(report.Verdict.Summary), width))
+	return b.String()
 }
 
-func printChecks(b *strings.Builder, report doctor.Report) {
+func storeName(report doctor.Report) string {
 	name := report.Store
 	if report.Server != "" {
 		name += ", " + report.Server
 	}
-	fmt.Fprintf(b, "store: %s\n\n", text.Escape(name))
-	rows := []string{"CHECK\tRESULT\tDETAIL"}
-	for _, c := range report.Checks {
-		rows = append(rows, fmt.Sprintf("%s\t%s\t%s", strings.ReplaceAll(c.Name, "_", " "), c.Result, text.Escape(c.Detail)))
+	return text.Escape(name)
+}
+
+// printChecks prints a table. It breaks a detail that is too long into several lines of its column.
+func printChecks(b *strings.Builder, checks []doctor.Check, width int) {
+	rows := [][3]string{{"CHECK", "RESULT", "DETAIL"}}
+	names, results := 0, 0
+	for _, c := range checks {
+		rows = append(rows, [3]string{strings.ReplaceAll(c.Name, "_", " "), fmt.Sprint(c.Result), text.Escape(c.Detail)})
 	}
-	fmt.Fprintln(b, aligned(rows...))
+	for _, row := range rows {
+		names, results = max(names, len(row[0])), max(results, len(row[1]))
+	}
+	for _, row := range rows {
+		begin := fmt.Sprintf("%-*s  %-*s  ", names, row[0], results, row[1])
+		detail := row[2]
+		if width > 0 && len(begin)+len([]rune(detail)) > width {
+			detail = strings.TrimLeft(text.Wrap(detail, width, strings.Repeat(" ", len(begin))), " ")
+		}
+		fmt.Fprintln(b, strings.TrimRight(begin+detail, " "))
+	}
+	fmt.Fprintln(b)
 }
 
 func printLatency(b *strings.Builder, latency []doctor.Latency) {

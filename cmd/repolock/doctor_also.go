@@ -61,7 +61,10 @@ func (c doctorCmd) other(r *reporter, g global, t also.Target) (int, error) {
 		return 0, err
 	}
 	defer l.Close()
+	w := newConsole(r)
+	w.examining(l.URL)
 	report, err := l.Examine(ctx)
+	w.EndWait()
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", l.URL, err)
 	}

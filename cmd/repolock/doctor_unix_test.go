@@ -105,6 +105,7 @@ func asNobody(t *testing.T, dir string, cmd *exec.Cmd) *exec.Cmd {
 
 // TestDoctorInterrupted: an interrupted doctor deletes its objects.
 func TestDoctorInterrupted(t *testing.T) {
+	t.Parallel()
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		repo := t.TempDir()
 		cmd, out, unlock := heldUp(t, repo)
@@ -161,6 +162,7 @@ func heldUp(t *testing.T, repo string) (doctor *exec.Cmd, out *bytes.Buffer, unl
 
 // TestDoctorProgress: doctor shows progress on a terminal, or with --verbose.
 func TestDoctorProgress(t *testing.T) {
+	t.Parallel()
 	for _, flag := range []string{"--quiet", "--json", "--verbose"} {
 		doctor := doctorOf(t, t.TempDir(), flag)
 		doctor.Env = append(os.Environ(), "TERM=xterm")
@@ -170,7 +172,7 @@ func TestDoctorProgress(t *testing.T) {
 		}
 		shown, _ := io.ReadAll(terminal) // it ends in EIO
 		terminal.Close()
-		if got, want := bytes.Contains(shown, []byte("doctor: list after write…")), flag == "--verbose"; got != want {
+		if got, want := bytes.Contains(shown, []byte("doctor: list after write")), flag == "--verbose"; got != want {
 			t.Errorf("%s: %q", flag, shown)
 		}
 		if bytes.Contains(shown, []byte("\x1b")) != (flag == "--verbose") || !bytes.Contains(shown, []byte("fit")) {

@@ -40,14 +40,14 @@ func TestLockInDoubt(t *testing.T) {
 	}
 	for _, wait := range []string{"0s", "1s"} {
 		code, said := repolock("prune", "--wait", wait, "--", "true")
-		for _, want := range []string{"lock of far, operation prune", "perhaps stale", "repolock break-lock --stale", "--wait 24h1m "} {
+		for _, want := range []string{"prune on far, last seen ", "perhaps stale", "repolock break-lock --stale", "--wait 24h1m "} {
 			if code != exitHeld || !strings.Contains(said, want) {
 				t.Errorf("%d, without %q: %s", code, want, said)
 			}
 		}
 	}
 	code, said := repolock("break-lock", "--stale", "--yes")
-	if _, err := os.Stat(lock); err != nil || code != 0 || !strings.Contains(said, "left alone: exclusive lock of far") {
+	if _, err := os.Stat(lock); err != nil || code != 0 || !strings.Contains(said, "left alone: prune on far, ") {
 		t.Errorf("%d, %v: %s", code, err, said)
 	}
 

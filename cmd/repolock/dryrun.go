@@ -3,12 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
-	"regexp"
+	"os"
 	"slices"
 	"strings"
 
 	"github.com/repolock/repolock/cmd/internal/also"
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/internal/lazyregexp"
 	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/locking/towerfleet"
@@ -44,7 +45,10 @@ func (f commandFlags) dryRun(r *reporter, g global, mode replock.Mode, operation
 	}
 	out.Mode, out.Operation = mode.String(), operation
 	out.LockName, _ = f.named(g)
+	wait := r.looking(&g)
+	wait.BeginWait("reading the locks")
 	held, at, err := g.inTheWay(mode, f.lockFlags)
+	wait.EndWait()
 	if err != nil {
 		return 0, err
 	}
@@ -91,10 +95,11 @@ func (o dryRun) print(r *reporter) error {
 	if o.Mode != "" && o.Available {
 		found = "the lock is to be had now\n"
 	}
-	return r.result(o, fmt.Sprintf("would run, %s: %s\n%snothing was run, and no lock was taken; %s\n", lock, text.Escape(spell(o.WouldRun)), found, o.Suggestion))
+	last := hanging("nothing was run, and no lock was taken; "+o.Suggestion, terminalWidth(os.Stdout))
+	return r.result(o, fmt.Sprintf("would run, %s: %s\n%s%s\n", lock, text.Escape(spell(o.WouldRun)), found, last))
 }
 
-var bareWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
+var bareWord = lazyregexp.New(`^[A-Za-z0-9_@%+=:,./-]+$`)
 
 func spell(args []string) string {
 	var words []string

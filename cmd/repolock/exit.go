@@ -35,10 +35,11 @@ const (
 )
 
 const exitCodes = `Exit codes: the command's own; 128+n if signal n ended it;
+  1    break-lock: there is no such lock, or the answer was no
   64   wrong usage
-  69   the store can't be reached
+  69   the store can't be reached, or there is no such repository
   70   torture could not decide
-  74   the store answered, and not as it should, or is full; or something else failed
+  74   the store answered, and not as it should, or is full; or another failure
   75   another holder has the lock (--held-exit-code changes it)
   77   no permission
   78   the store is unfit, or configured wrongly
@@ -61,13 +62,19 @@ func describe(err error) (name string, code int, hint string) {
 		file      fileError
 		noSuch    noLockError
 		noURL     also.URLError
+		hinted    hintedError
 	)
 	switch {
 	case errors.As(err, &signalled):
 		return "interrupted", exitSignal + int(signalled.Signal), ""
 	case errors.As(err, &file):
 		return "wrong_configuration", exitUnfit, ""
-	case errors.As(err, &usage), errors.As(err, &noURL):
+	case errors.As(err, &hinted):
+		name, code, _ = describe(hinted.error)
+		return name, code, hinted.hint
+	case errors.As(err, &noURL):
+		return "usage", exitUsage, urlHint
+	case errors.As(err, &usage):
 		return "usage", exitUsage, usageHint
 	case errors.As(err, &noSuch):
 		return "no_such_lock", exitAborted, "repolock status lists the ids"
@@ -88,7 +95,48 @@ func describe(err error) (name string, code int, hint string) {
 	return "failed", exitFailed, ""
 }
 
-const usageHint = "see repolock --help"
+const urlHint = "; see repolock help urls"
+
+// usageHint stands for what usageHint of a reporter returns.
+const usageHint = "see the help"
+
+// usageHint says where the help is.
+func (r *reporter) usageHint() string {
+	return "; " + strings.TrimSpace("see repolock help "+r.command)
+}
+
+// noneBroken is undone of break-lock. It is true of a wrong command line; another failure can come
+// after a deletion.
+const noneBroken = "no lock was broken"
+
+// unreachableHint stands for what unreachableHint of a reporter returns.
+const unreachableHint = "see why"
+
+// unreachableHint says what to do about a store that doesn't answer.
+func (r *reporter) unreachableHint(err error) string {
+	if r.command == "doctor" {
+		return ""
+	}
+	not, ok := errors.AsType[session.NotAcquiredError](err)
+	if r.command == "backup" && ok && !not.Answered {
+		return "repolock doctor looks at the store; a backup with --if-unreachable run goes on without a lock"
+	}
+	return "repolock doctor looks at the store"
+}
+
+// undone says what an error has prevented.
+func (r *reporter) undone() string {
+	switch r.command {
+	case "backup", "restore", "prune", "run":
+		return "nothing was run"
+	case "acquire":
+		return "no lock was taken"
+	case "break-lock":
+		return noneBroken
+	default:
+		return ""
+	}
+}
 
 // descriptions are what describe returns for errors. The first that fits counts.
 var descriptions = []struct {
@@ -110,17 +158,17 @@ var descriptions = []struct {
 	{[]error{errKeeperFailed, session.ErrOwnerEnded}, "keeper_failed", exitUnavailable, ""},
 	{[]error{procgroup.ErrNotFound}, "command_not_found", exitNotFound, ""},
 	{[]error{procgroup.ErrNotExecutable}, "command_not_executable", exitNotExec, ""},
-	{[]error{store.ErrURL}, "usage", exitUsage, usageHint},
+	{[]error{store.ErrURL}, "usage", exitUsage, urlHint},
 	{[]error{replock.ErrSlow}, "store_unfit", exitUnfit, "--ttl sets the ttl; repolock doctor measures the store"},
 	{[]error{store.ErrCredentials}, "permission_denied", exitPermission, "are these the credentials of this server, all of them, and still valid?"},
 	{[]error{store.ErrPermission}, "permission_denied", exitPermission, "locking needs to list, read, write and delete below " + replock.DefaultPrefix + " in the repository"},
 	{[]error{store.ErrConfig, daemon.ErrDir}, "wrong_configuration", exitUnfit, ""},
 	{[]error{replock.ErrFence, store.ErrConditionUnsupported}, "store_unfit", exitUnfit, ""},
 	{[]error{store.ErrListing}, "store_unfit", exitUnfit, "whether a lock is held can't be known there; repolock doctor lists again, and a cache or gateway in between can be to blame"},
-	{[]error{store.ErrIrregular}, "store_unfit", exitUnfit, "nothing was locked: what is in the place of a folder of locks isn't one; if no operation is running, remove it"},
+	{[]error{store.ErrIrregular}, "store_unfit", exitUnfit, "what is in the place of a folder of locks isn't one; if no operation is running, remove it"},
 	{[]error{store.ErrNotFound}, "store_unavailable", exitUnavailable, "the repository must exist (a bucket, or a directory whose disk is mounted); repolock doesn't create it"},
 	{[]error{store.ErrNoHost}, "store_unavailable", exitUnavailable, "is the endpoint's name right, and this machine on the network that knows it?"},
-	{[]error{store.ErrUnreachable}, "store_unavailable", exitUnavailable, ""},
+	{[]error{store.ErrUnreachable}, "store_unavailable", exitUnavailable, unreachableHint},
 	{[]error{store.ErrFull}, "store_full", exitFailed, "a lock is an object of some 700 bytes: free that much outside of the repository, or raise the quota; a prune can't free it before it has its lock"},
 }
 
@@ -139,7 +187,7 @@ func heldHint(e session.HeldError) string {
 			return "if no operation is running, run repolock break-lock"
 		case replock.Doubtful:
 			return fmt.Sprintf("one clock says that it has expired: if its holder no longer runs, repolock break-lock --stale deletes it; --wait %s watches it for its whole ttl, and then passes it",
-				plainly(h.TTL+time.Minute))
+				plainly((h.TTL + time.Minute).Truncate(time.Second)))
 		}
 		if h.ProcessGone {
 			gone++
@@ -148,10 +196,24 @@ func heldHint(e session.HeldError) string {
 	if gone == len(e.Holders) {
 		return "repolock break-lock --dead removes the locks of processes that are gone; otherwise they expire by themselves"
 	}
-	return "wait until they are done, as with --wait; a crashed holder's lock expires by itself"
+	if e.Waited > 0 {
+		return "repolock status --watch shows when it is free; a crashed holder's lock expires by itself"
+	}
+	who := "it is"
+	if len(e.Holders)+e.More > 1 {
+		who = "they are"
+	}
+	return "wait until " + who + " done, as with --wait; a crashed holder's lock expires by itself"
 }
 
-// plainly formats a duration for a flag: 24h1m.
+// plainly formats a duration as people write it for a flag: 24h, 1h30m.
 func plainly(d time.Duration) string {
-	return strings.Replace(d.Truncate(time.Second).String(), "m0s", "m", 1)
+	words := d.String()
+	if strings.HasSuffix(words, "m0s") {
+		words = strings.TrimSuffix(words, "0s")
+	}
+	if strings.HasSuffix(words, "h0m") {
+		words = strings.TrimSuffix(words, "0m")
+	}
+	return words
 }

@@ -17,6 +17,7 @@ const failVariable = "REPOLOCK_TEST_FAIL"
 // A seccomp filter makes the kernel return the errors. Only the repository's files are created
 // exclusively here.
 func TestOnlySilentFileSystemIsUnreachable(t *testing.T) {
+	t.Parallel()
 	type row struct {
 		err  unix.Errno
 		code int

@@ -17,6 +17,9 @@ import (
 type historyCmd struct {
 	File string `arg:"" predictor:"file" help:"The file of --audit; - is the standard input."`
 	SVG  string `predictor:"file" name:"svg" placeholder:"FILE" help:"Draw a timeline into this file, too."`
+
+	Since moment `placeholder:"TIME" help:"Only the locks that were held or waited for after this: a time ago (36h, 7d), a day (2026-03-07), or a time as it is printed."`
+	Until moment `placeholder:"TIME" help:"Only those that were asked for before this."`
 }
 
 func (historyCmd) Help() string {
@@ -32,20 +35,43 @@ func (c historyCmd) run(r *reporter, _ global) (int, error) {
 		}
 		defer in.Close()
 	}
+	if err := c.checkSVG(in); err != nil {
+		return 0, err
+	}
 	records, skipped, err := audit.Read(in)
 	if err != nil {
 		return 0, usageError{fmt.Errorf("%s: %w", c.File, err)}
 	}
+	if skipped > 0 && len(records) == 0 {
+		return 0, usageError{fmt.Errorf("%s isn't an audit log: none of its lines is an event", c.File)}
+	}
 	if skipped > 0 {
 		r.Say("warning: %d lines of %s were skipped: they are too long, or not understood", skipped, c.File)
 	}
-	h := audit.NewHistory(records)
+	h := audit.NewHistory(records).Between(time.Time(c.Since), time.Time(c.Until))
 	if c.SVG != "" {
-		if err := writeFile(c.SVG, h.WriteSVG); err != nil {
+		timeline := h.Timeline()
+		if err := writeFile(c.SVG, timeline.WriteSVG); err != nil {
 			return 0, usageError{err}
+		}
+		if timeline.Left > 0 {
+			r.Say("%d older locks aren't drawn; draw them with --until %s", timeline.Left, timeline.Begin.UTC().Format(time.RFC3339))
 		}
 	}
 	return 0, r.result(newJSONHistory(h), historyTable(h))
+}
+
+// checkSVG refuses to draw into the audit log itself.
+func (c historyCmd) checkSVG(log *os.File) error {
+	if c.SVG == "" {
+		return nil
+	}
+	from, err := log.Stat()
+	to, missing := os.Stat(c.SVG)
+	if err == nil && missing == nil && from.Mode().IsRegular() && os.SameFile(from, to) {
+		return usageError{fmt.Errorf("--svg %s: is the audit log: name another file", c.SVG)}
+	}
+	return nil
 }
 
 func writeFile(name string, write func(io.Writer) error) error {
@@ -60,29 +86,52 @@ func historyTable(h audit.History) string {
 	if len(h.Spans)+len(h.Removals) == 0 {
 		return "no locks\n"
 	}
+	several := h.Several()
 	rows := []string{"ASKED\tWAITED\tHELD\tMODE\tOPERATION\tWHO\tOUTCOME"}
+	if several {
+		rows[0] = "LOCK\t" + rows[0]
+	}
 	for _, s := range h.Spans {
-		held, outcome := "-", s.Outcome
-		if d, ok := s.HeldFor(); ok {
-			held = d.Round(time.Millisecond).String()
-		} else if !s.Held.IsZero() {
-			held = "?"
+		row := historyRow(s)
+		if several {
+			row = text.Or(s.Place, "-") + "\t" + row
 		}
-		if outcome == "" {
-			outcome = "no end in the log: held still, or its holder was killed"
-		}
-		if d := s.StoppedFor(); d > 0 {
-			outcome += fmt.Sprintf("; stopped for %v", d.Round(time.Millisecond))
-		}
-		rows = append(rows, fmt.Sprintf("%s\t%v\t%s\t%s\t%s\t%s\t%s", since(s.Asked), s.Waited().Round(time.Millisecond), held, text.Or(s.Mode, "-"), text.Or(s.Operation, "-"),
-			text.Or(s.Who, "-"), text.Brief(outcome)))
+		rows = append(rows, row)
 	}
 	var b strings.Builder
 	b.WriteString(aligned(rows...))
 	for _, m := range h.Removals {
-		fmt.Fprintf(&b, "%s  %s %s %s\n", since(m.At), text.Or(m.Who, "-"), m.What, text.Or(m.Of, "-"))
+		fmt.Fprintf(&b, "%s  %s %s %s", since(m.At), text.Or(m.Who, "-"), m.What, text.Or(m.Of, "-"))
+		if several {
+			fmt.Fprintf(&b, " in %s", text.Or(m.Place, "-"))
+		}
+		b.WriteString("\n")
 	}
 	return b.String()
+}
+
+func historyRow(s *audit.Span) string {
+	held, outcome := "-", s.Outcome
+	if d, ok := s.HeldFor(); ok {
+		held = d.Round(time.Millisecond).String()
+	} else if !s.Held.IsZero() {
+		held = "?"
+	}
+	if outcome == "" {
+		outcome = "no end in the log: held still, or its holder was killed"
+	}
+	if d := s.StoppedFor(); d > 0 {
+		outcome += fmt.Sprintf("; stopped for %v", d.Round(time.Millisecond))
+	}
+	if t := s.StoppedSince(); !t.IsZero() {
+		outcome += "; stopped since " + since(t)
+	}
+	operation := text.Or(s.Operation, "-")
+	if s.Job != "" {
+		operation += " " + text.Or(s.Job, "-")
+	}
+	return fmt.Sprintf("%s\t%v\t%s\t%s\t%s\t%s\t%s", since(s.Asked), s.Waited().Round(time.Millisecond), held, text.Or(s.Mode, "-"), operation,
+		text.Or(s.Who, "-"), text.Brief(outcome))
 }
 
 // jsonSpan is a line of history in JSON. Fields are only ever added.

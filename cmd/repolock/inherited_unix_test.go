@@ -22,6 +22,7 @@ func (d *desk) script(config, text string) string {
 
 // TestNameIsInherited: a command that runs under a lock of the file's name means that lock.
 func TestNameIsInherited(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	path := filepath.Join(t.TempDir(), "config.toml")
 	write(t, path, fmt.Sprintf("repo = 'photos'\n[repositories.photos]\nurl = %q\nname = 'photos'\n", d.repo))
@@ -63,6 +64,7 @@ func TestDirectoryIsInherited(t *testing.T) {
 // TestExportClears: acquire --export clears the variables of a lock around the script, and
 // those of a lock that the script has released.
 func TestExportClears(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	out := d.script("", `repolock run --exclusive --fence -- sh -c 'mkdir o && LOCK=$(repolock -r o acquire --export --exclusive --for-pid $$) && eval "$LOCK" && echo "fence=$REPOLOCK_FENCE." && repolock release'`)
 	if !strings.Contains(out, "fence=.\n") {

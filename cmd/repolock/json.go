@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/repolock/repolock/cmd/internal/events"
@@ -16,9 +18,10 @@ import (
 type jsonError struct {
 	Error      string     `json:"error"`
 	Message    string     `json:"message"`
+	Summary    string     `json:"summary,omitempty"` // the message for people, if it is another one
 	ExitCode   int        `json:"exit_code"`
 	LockName   string     `json:"lock_name"`
-	HeldBy     *jsonLock  `json:"held_by,omitempty"` // the first of Holders
+	HeldBy     *jsonLock  `json:"held_by,omitempty"` // the first of Holders: a waiter only if there is no holder
 	Holders    []jsonLock `json:"holders,omitempty"`
 	More       int        `json:"more,omitempty"`
 	Waited     float64    `json:"waited_seconds,omitempty"`
@@ -31,6 +34,8 @@ type jsonLock struct {
 	Mode         string            `json:"mode"`
 	Operation    string            `json:"operation"`
 	Holder       string            `json:"holder"`
+	Host         string            `json:"host,omitempty"` // of Holder
+	PID          int               `json:"pid,omitempty"`  // of Holder
 	ID           string            `json:"id,omitempty"`
 	State        string            `json:"state,omitempty"`
 	User         string            `json:"user,omitempty"`
@@ -38,6 +43,7 @@ type jsonLock struct {
 	Metadata     map[string]string `json:"metadata,omitempty"`
 	Keys         []string          `json:"keys"`
 	Verdict      string            `json:"verdict"`
+	Status       string            `json:"status"` // the verdict in the table of status
 	Why          string            `json:"why,omitempty"`
 	AcquiredAt   *time.Time        `json:"acquired_at,omitempty"`
 	ExpiresAt    *time.Time        `json:"expires_at,omitempty"`
@@ -60,10 +66,21 @@ func newJSONError(r *reporter, err error) jsonError {
 		return told.jsonError
 	}
 	name, code, hint := describe(err)
+	if hint == usageHint {
+		hint = r.usageHint()
+	}
+	if hint == unreachableHint {
+		hint = r.unreachableHint(err)
+	}
+	if next, ok := strings.CutPrefix(hint, "; "); ok {
+		if hint = next; r.undone() != "" {
+			hint = r.undone() + "; " + next
+		}
+	}
 	out := jsonError{Error: name, Message: text.Error(err), ExitCode: code, LockName: events.LockName(r.Name), Suggestion: hint}
 	var held *replock.HeldError
 	if errors.As(err, &held) {
-		for _, h := range held.Holders {
+		for _, h := range slices.SortedStableFunc(slices.Values(held.Holders), session.ByTurn) {
 			out.Holders = append(out.Holders, newJSONLock(h))
 		}
 		out.HeldBy = &out.Holders[0]
@@ -71,16 +88,47 @@ func newJSONError(r *reporter, err error) jsonError {
 		out.Repository = r.place().Where()
 		if placed, ok := errors.AsType[session.HeldError](err); ok {
 			out.Repository, out.LockName = placed.Place.Where(), events.LockName(placed.Place.Name)
+			out.Summary = refusal(placed)
 		}
+	} else {
+		out.Summary = session.Words(err, out.addUndone(r.undone()))
+	}
+	if out.Summary == out.Message {
+		out.Summary = ""
 	}
 	return out
 }
 
+// addUndone adds what a failure has prevented to the suggestion, or to the message if there is
+// none, and returns what it has added to the message.
+func (e *jsonError) addUndone(undone string) (added string) {
+	prevented := slices.Contains([]string{"store_unavailable", "permission_denied", "store_unfit", "wrong_configuration", "store_full", "failed", "interrupted"}, e.Error)
+	switch {
+	case !prevented || undone == "" || undone == noneBroken || strings.HasPrefix(e.Suggestion, undone):
+	case e.Suggestion != "":
+		e.Suggestion = undone + "; " + e.Suggestion
+	default:
+		added = "; " + undone
+		e.Message += added
+	}
+	return added
+}
+
+// words returns the message for people, with all details if they want them.
+func (e jsonError) words(verbose bool) string {
+	if e.Summary != "" && !verbose {
+		return e.Summary
+	}
+	return e.Message
+}
+
 func newJSONLock(i replock.Info) jsonLock {
+	host, pid := process(i.Holder)
 	return jsonLock{
+		Host: host, PID: pid,
 		specified: events.Holder(i),
 		Mode:      i.Mode.String(), Operation: i.Operation, Holder: i.Holder, ID: i.ID, State: string(i.State), User: i.User,
-		Version: i.Version, Metadata: i.Metadata, Keys: i.Keys, Verdict: i.Verdict.String(), Why: i.Why,
+		Version: i.Version, Metadata: i.Metadata, Keys: i.Keys, Verdict: i.Verdict.String(), Status: verdict(i), Why: i.Why,
 		AcquiredAt: events.Instant(i.Acquired), ExpiresAt: events.Instant(i.Expires),
 		TTLSeconds: i.TTL.Seconds(), AgeSeconds: i.Age.Seconds(), LeftSeconds: i.Left.Seconds(),
 		StoreClock: i.StoreClock, ProcessGone: i.ProcessGone,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"syscall"
@@ -40,28 +41,37 @@ func (keeperCmd) run(*reporter, global) (int, error) {
 		return 0, usageError{fmt.Errorf("this is for acquire to call: %w", err)}
 	}
 	log := &reporter{
-		global: global{Repo: o.Global.Repo, Name: o.Global.Name, Verb: o.Global.Verb}, stdout: io.Discard, stderr: stamped{os.Stderr},
+		global: global{Repo: o.Global.Repo, Name: o.Global.Name, Verb: o.Global.Verb}, command: "acquire", stdout: io.Discard, stderr: stamped{os.Stderr},
 		terminal: func() bool { return false },
-	}
-	describe := func(err error) json.RawMessage {
-		described, err := json.Marshal(newJSONError(log, err))
-		if err != nil {
-			panic(err) // strings and numbers always encode
-		}
-		return described
 	}
 	request, err := o.Flags.request(log, o.Global, o.Mode, o.Operation)
 	if err != nil {
-		_ = line.Tell(session.News{Failure: describe(err)})
+		_ = line.Tell(session.News{Failure: failure(log, err)})
 		return 0, nil
 	}
 	k := session.Keeper{
-		Request: request, Line: line, Token: o.Token, Owner: o.Owner, OnLost: o.OnLost, Describe: describe,
+		Request: request, Line: line, Token: o.Token, Owner: o.Owner, OnLost: o.OnLost, Describe: func(err error) json.RawMessage { return failure(&reporter{global: log.global}, err) }, // the lock is held
 	}
 	if err := k.Run(); err != nil {
-		_ = line.Tell(session.News{Failure: describe(err)})
+		_ = line.Tell(session.News{Failure: failure(log, err)})
 	}
 	return 0, nil
+}
+
+func failure(r *reporter, err error) json.RawMessage {
+	raw, err := json.Marshal(newJSONError(r, noSocket(err)))
+	if err != nil {
+		panic(err) // strings and numbers always encode
+	}
+	return raw
+}
+
+// noSocket adds what to do if there can be no directory for the keeper's socket.
+func noSocket(err error) error {
+	if _, unmade := errors.AsType[*fs.PathError](err); unmade && errors.Is(err, daemon.ErrDir) {
+		return hintedError{err, "; set XDG_RUNTIME_DIR or TMPDIR to a directory of your own"}
+	}
+	return err
 }
 
 // errKeeperFailed is returned when a keeper ends without a failure of its own.

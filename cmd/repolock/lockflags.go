@@ -1,48 +1,68 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"github.com/repolock/repolock/cmd/internal/also"
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/internal/regular"
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/store"
 )
 
 // lockFlags are the flags of all commands that acquire a lock.
 type lockFlags struct {
-	TTL       time.Duration     `config:"" default:"60s" help:"How long the lock outlives a crash: 10s to 24h, ${default} by default."`
-	Look      time.Duration     `config:"" default:"10s" help:"How often to look whether the lock is still there: 1s to the ttl, ${default} by default. Bounds how long a command runs on after its lock was broken, or after its hypervisor paused this machine and another holder got the lock. A look is one list request."`
-	Wait      waitTime          `config:"" default:"0s" placeholder:"DURATION|forever" help:"How long to wait for the lock while it is held. A wait for the exclusive lock comes before all that begin later."`
-	HeldCode  int               `config:"" name:"held-exit-code" short:"E" default:"75" placeholder:"N" help:"Exit code when the lock is held."`
-	Metadata  map[string]string `config:"" placeholder:"KEY=VALUE" help:"Put this into the lock for others to read. No secrets."`
-	Audit     string            `predictor:"file" config:"" placeholder:"FILE" env:"REPOLOCK_AUDIT" help:"Append what happens to the lock to this file, in JSON, one event a line."`
-	Metrics   string            `predictor:"file" config:"" name:"metrics-file" placeholder:"FILE" help:"Write the state of the lock to this file, for Prometheus (the textfile collector of node_exporter)."`
-	Fence     bool              `help:"Take a fencing number with an exclusive lock (REPOLOCK_FENCE)."`
-	Also      []string          `predictor:"lock" sep:"none" placeholder:"URL" help:"Hold this lock too, or alone if no repository is given: ${also}. Repeatable: all locks are held, or none. docs/also.md"`
-	Settle    time.Duration     `default:"0s" help:"With --also: how long to wait, with all locks held, before the command starts, so that work which has begun without looking can end. If a lock is gone then, the command doesn't start."`
-	ForceLock bool              `help:"With --also tower-fleet:DIR/NAME: steal the lock if it is stale. A live lock is never stolen."`
+	TTL       time.Duration     `brief:"How long the lock outlives a crash" config:"" default:"60s" help:"How long the lock outlives a crash: 10s to 24h, ${default} by default."`
+	Look      time.Duration     `brief:"How often to look whether it is still there" config:"" default:"10s" help:"How often to look whether the lock is still there: 1s to the ttl, ${default} by default. Bounds how long a command runs on after its lock was broken, or after its hypervisor paused this machine and another holder got the lock. A look is one list request."`
+	Wait      waitTime          `brief:"Wait while it is held" config:"" default:"0s" placeholder:"TIME|forever" help:"How long to wait for the lock while it is held. A wait for the exclusive lock comes before all that begin later."`
+	HeldCode  int               `brief:"The exit code when it is held (75)" config:"" name:"held-exit-code" short:"E" default:"75" placeholder:"N" help:"Exit code when the lock is held, ${default} by default."`
+	Metadata  map[string]string `brief:"Put this into the lock, for others to read" config:"" placeholder:"KEY=VALUE" help:"Put this into the lock for others to read. No secrets."`
+	Audit     string            `brief:"Append the lock's events to this file, as JSON" predictor:"file" config:"" placeholder:"FILE" env:"REPOLOCK_AUDIT" help:"Append what happens to the lock to this file, in JSON, one event a line."`
+	Metrics   string            `brief:"Write the lock's state, for Prometheus" predictor:"file" config:"" name:"metrics-file" placeholder:"FILE" help:"Write the state of the lock to this file, for Prometheus (the textfile collector of node_exporter)."`
+	Job       string            `brief:"Name the job, in the audit log and the metrics" placeholder:"NAME" env:"REPOLOCK_JOB" help:"Name what runs, in the audit log and the metrics: the label job_name. Jobs of one operation on one repository need names to be told apart."`
+	Fence     bool              `brief:"Take a fencing number (REPOLOCK_FENCE)" help:"Take a fencing number with an exclusive lock (REPOLOCK_FENCE)."`
+	Also      []string          `brief:"Hold another system's lock, too" predictor:"lock" sep:"none" placeholder:"URL" help:"Hold this lock too, or alone if no repository is given: ${also}. Repeatable: all locks are held, or none. docs/also.md"`
+	Settle    time.Duration     `brief:"With --also: wait before the command starts" default:"0s" help:"With --also: how long to wait, with all locks held, before the command starts, so that work which has begun without looking can end. If a lock is gone then, the command doesn't start."`
+	ForceLock bool              `brief:"With tower-fleet: steal the lock if it is stale" help:"With --also tower-fleet:DIR/NAME: steal the lock if it is stale. A live lock is never stolen."`
 }
 
 func (f lockFlags) check() error {
 	switch {
 	case f.TTL < replock.MinTTL || f.TTL > replock.MaxTTL:
-		return usageError{fmt.Errorf("--ttl %v: must be from %v to %v", f.TTL, replock.MinTTL, replock.MaxTTL)}
+		return usageError{fmt.Errorf("--ttl %s: must be from %s to %s", plainly(f.TTL), plainly(replock.MinTTL), plainly(replock.MaxTTL))}
 	case f.Look < replock.MinLook || f.Look > f.TTL:
-		return usageError{fmt.Errorf("--look %v: must be from %v to the ttl, %v", f.Look, replock.MinLook, f.TTL)}
+		return usageError{fmt.Errorf("--look %s: must be from %s to the ttl, %s", plainly(f.Look), plainly(replock.MinLook), plainly(f.TTL))}
 	case f.Settle < 0:
 		return usageError{fmt.Errorf("--settle %v: must not be negative", f.Settle)}
+	case len(f.Job) > maxJob || !utf8.ValidString(f.Job):
+		return usageError{fmt.Errorf("--job %q: must have at most %d bytes, of UTF-8", text.Brief(f.Job), maxJob)}
 	case f.HeldCode < 0 || f.HeldCode > 255:
 		return usageError{fmt.Errorf("--held-exit-code %d: must be from 0 to 255", f.HeldCode)}
+	case sameFile(f.Audit, f.Metrics):
+		return usageError{errors.New("--metrics-file: is the file of --audit, which it would replace: name another")}
 	}
 	return nil
 }
 
+// sameFile reports whether two flags name one file.
+func sameFile(a, b string) bool { return a != "" && b != "" && regular.Same(a, b) }
+
+// maxJob bounds --job, as an operation's name is bounded.
+const maxJob = 256
+
 // request asks for the locks with these flags.
 func (f lockFlags) request(r *reporter, g global, mode replock.Mode, operation string) (session.Request, error) {
 	request := session.Request{
-		TTL: f.TTL, HeldCode: f.HeldCode, Console: &console{reporter: r},
+		TTL: f.TTL, HeldCode: f.HeldCode, Console: newConsole(r),
 		Sinks: func() ([]events.Sink, error) { return f.sinks(r, g, mode, operation) },
 	}
 	targets, err := also.Parse(f.Also)
@@ -75,21 +95,50 @@ func (f lockFlags) request(r *reporter, g global, mode replock.Mode, operation s
 // sinks opens the audit log and the file of metrics.
 func (f lockFlags) sinks(r *reporter, g global, mode replock.Mode, operation string) (sinks []events.Sink, _ error) {
 	if f.Audit != "" {
-		log, err := events.NewAuditor(f.Audit, session.Redact(g.Repo), g.Name, r.Say)
+		log, err := events.NewAuditor(f.Audit, g.place().Where(), g.Name, f.Job, r.Say)
 		if err != nil {
-			return nil, usageError{fmt.Errorf("--audit: %w", err)}
+			return nil, cantWrite("audit", f.Audit, err)
 		}
 		sinks = append(sinks, log)
 	}
 	if f.Metrics != "" {
 		name, locks := f.named(g)
-		metrics, err := events.NewMetrics(f.Metrics, name, locks, mode, operation, r.Say)
+		metrics, err := events.NewMetrics(events.MetricsOptions{
+			File: f.Metrics, Locks: locks, TTL: f.TTL,
+			Labels: events.Labels{Repository: f.repository(g), Lock: name, Mode: mode, Operation: operation, Job: f.Job},
+		}, r.Say)
 		if err != nil {
-			return nil, usageError{fmt.Errorf("--metrics-file: %w", err)}
+			return nil, cantWrite("metrics-file", f.Metrics, err)
 		}
 		sinks = append(sinks, metrics)
 	}
 	return sinks, nil
+}
+
+// cantWrite returns the error of a file that a flag names, for a command that wasn't run. Its class is
+// that of the cause.
+func cantWrite(flag, path string, err error) error {
+	hint := "; correct the path, or leave out --" + flag
+	if errors.Is(err, fs.ErrNotExist) && unexpanded(path) {
+		hint = "; " + tildeHint
+	}
+	err = fmt.Errorf("--%s: %w", flag, err)
+	irregular := new(regular.Error)
+	switch {
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		err = classedError{err, store.ErrPermission}
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EISDIR), errors.As(err, &irregular):
+		err = classedError{err, store.ErrConfig}
+	}
+	return hintedError{err, hint}
+}
+
+const tildeHint = "no shell has replaced the ~: write the path in full, or outside of quotes"
+
+// unexpanded reports whether a path has a ~ that a shell would have replaced. The path can have been
+// made absolute since.
+func unexpanded(path string) bool {
+	return strings.HasPrefix(path, "~") || strings.Contains(path, string(filepath.Separator)+"~")
 }
 
 // waitTime is --wait.

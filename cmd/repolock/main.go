@@ -15,14 +15,12 @@ import (
 	"github.com/repolock/repolock/cmd/internal/also"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/config"
-	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/open"
 )
 
 func main() {
-	procgroup.GuardMain()
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -45,58 +43,63 @@ type cli struct {
 	Doctor     doctorCmd     `cmd:"" help:"Try out whether a store is fit for locks."`
 	Torture    tortureCmd    `cmd:"" help:"Let processes contend for a lock, and see whether it holds."`
 	Repos      reposCmd      `cmd:"" help:"Show the repositories of the configuration file."`
-	Completion completionCmd `cmd:"" noconfig:"" help:"Print a script with which a shell completes repolock's command line."`
+	Completion completionCmd `cmd:"" noconfig:"" help:"Print a script that completes command lines in a shell."`
 	Man        manCmd        `cmd:"" noconfig:"" help:"Print the manual page, repolock(1)."`
 	Version    versionCmd    `cmd:"" noconfig:"" help:"Show the version."`
+	Help       helpCmd       `cmd:"" noconfig:"" help:"Show the help of a command, or on a topic."`
 
 	Complete     completeCmd     `cmd:"" hidden:"" noconfig:""`
 	Keeper       keeperCmd       `cmd:"" hidden:"" noconfig:""`
 	TortureChild tortureChildCmd `cmd:"" hidden:"" noconfig:""`
+
+	TortureWitness tortureWitnessCmd `cmd:"" hidden:"" noconfig:""`
 }
 
 type global struct {
 	Repo   string `predictor:"repository" short:"r" placeholder:"REPOSITORY" env:"REPOLOCK_REPO" help:"Repository: a directory, an ${schemes} URL, or a name from the configuration file."`
-	Name   string `config:"" help:"Use the lock of this name, for a repository that has several."`
-	Config string `predictor:"file" placeholder:"FILE" env:"REPOLOCK_CONFIG" help:"Configuration file, in place of the user's or the system's; an empty name is none."`
+	Name   string `config:"" placeholder:"NAME" help:"Use the lock of this name, for a repository that has several."`
+	Config string `emptiable:"" predictor:"file" placeholder:"FILE" env:"REPOLOCK_CONFIG" help:"Configuration file, in place of the user's or the system's; an empty name is none."`
 	JSON   bool   `name:"json" help:"Print JSON: results on stdout, an error on stderr."`
 	Quiet  bool   `short:"q" help:"Print only errors."`
 	Verb   bool   `short:"v" name:"verbose" help:"Print every event of the lock."`
 
+	PrintVersion versionFlag `name:"version" help:"Show the version, and exit."`
+
 	file    *config.File // nil: none was read
 	unknown error        // why the repository is unknown
 	listed  string       // the lock's name in the file
+
+	observe func(replock.Event) // the events of locks that are looked at; nil: no observer
 }
 
 // run is main without the process: it parses, runs and returns the exit code.
 func run(args []string, stdout, stderr io.Writer) int {
-	var c cli
-	r := &reporter{stdout: stdout, stderr: stderr, terminal: onTerminal}
-	helped := false
-	file := &settings{}
-	parser := newParser(&c,
-		kong.Writers(stdout, stderr),
-		kong.Exit(func(int) { helped = true }),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
-		kong.UsageOnError(),
-		kong.Resolvers(file),
-	)
-	k, err := parser.Parse(args)
-	if helped {
+	r := &reporter{stdout: stdout, stderr: stderr, terminal: onTerminal, plain: onPlainTerminal}
+	in, err := parse(args, stdout, stderr)
+	if in.helped {
 		return 0
 	}
+	c, file := &in.cli, &in.file
 	r.global = c.global
+	if field, ok := called(args); ok && !hidden(field) {
+		r.command = commandName(field)
+	}
 	if err != nil {
 		r.JSON = asksForJSON(args) // parsing ended before the flag was set
+		if len(args) == 0 {
+			_, _ = io.WriteString(stderr, briefly)
+			return exitUsage
+		}
 		if file.err != nil {
 			return r.fail(file.err)
 		}
-		return r.fail(usageError{err})
+		return r.fail(mistaken(err, args))
 	}
 	if c.file = file.file; file.repo != nil {
 		c.Repo, c.unknown, c.listed = file.repo.url, file.repo.err, file.repo.name
 	}
 	r.global = c.global
-	code, err := k.Selected().Target.Addr().Interface().(command).run(r, c.global)
+	code, err := in.selected.Target.Addr().Interface().(command).run(r, c.global)
 	if err != nil {
 		code = r.fail(err)
 		if s, ok := errors.AsType[session.SignalError](err); ok {
@@ -107,16 +110,20 @@ func run(args []string, stdout, stderr io.Writer) int {
 }
 
 func newParser(c *cli, options ...kong.Option) *kong.Kong {
-	parser := kong.Must(c, append(options, kong.Name("repolock"), vars(),
-		kong.Description("Run a backup, restore or prune while holding a lock that is kept in the backup repository itself."))...)
-	parser.Model.HelpFlag.Help = "Show this, or the help of a command, and exit."
-	parser.Model.Detail = exitCodes
+	return complement(kong.Must(c, append(options, vars(), kong.Help(printHelp))...))
+}
+
+// complement adds what no tag says.
+func complement(parser *kong.Kong) *kong.Kong {
+	parser.Model.Name = "repolock"
+	parser.Model.Help = "Run a backup, restore or prune while holding a lock that is kept in the backup repository itself."
+	parser.Model.HelpFlag.Help = "Show the help of a command, and exit."
 	return parser
 }
 
 // vars are the variables of help texts.
 func vars() kong.Vars {
-	return kong.Vars{"schemes": schemes(), "also": strings.Join(also.Examples(), ", ")}
+	return kong.Vars{"schemes": schemes(), "also": strings.Join(also.Examples(), ", "), "faults": faults()}
 }
 
 // schemes names the repository URLs for --help: "s3:, minio:, b2: or file:".
@@ -152,7 +159,7 @@ func (g global) locker() (*replock.Locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return g.lockerOn(s, replock.Options{})
+	return g.lockerOn(s, replock.Options{Observe: g.observe})
 }
 
 func (g global) lockerOn(s store.Store, opts replock.Options) (*replock.Locker, error) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -11,17 +12,18 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/repolock/repolock/internal/procgroup"
-
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/procgroup/guard"
 )
 
 func TestMain(m *testing.M) {
 	// The guards of these commands are this binary, under the name that repolock has.
 	if file, ok := strings.CutPrefix(os.Args[0], steppedBy); ok {
 		stepClock(file)
+		if len(os.Args) == 2 && os.Args[1] == guard.Argument {
+			guard.Main()
+		}
 	}
-	procgroup.GuardMain()
 	testscript.Main(neutral{m}, programs)
 }
 
@@ -40,6 +42,7 @@ const (
 )
 
 func stepClock(file string) {
+	guard.Argument = "late-guard" // after this
 	clock.Wall = func() time.Time {
 		text, _ := os.ReadFile(file)
 		step, _ := time.ParseDuration(string(text))
@@ -64,6 +67,11 @@ func (n neutral) Run() int {
 	os.Setenv("REPOLOCK_CONFIG", "")        // no file
 	os.Setenv("XDG_CACHE_HOME", os.DevNull) // repolock remembers nothing there, and repeats hints that it shows once
 	openUmask()
+	// These tests mostly wait, so they run in parallel.
+	flag.Parse()
+	if err := flag.Set("test.parallel", "16"); err != nil {
+		panic(err)
+	}
 	return n.M.Run()
 }
 
@@ -75,6 +83,7 @@ const atExit = "atexit_sleep_ms=0"
 const hang = 10 * time.Minute
 
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
 		RequireExplicitExec: true,
@@ -93,6 +102,6 @@ func TestScripts(t *testing.T) {
 			}
 			return os.Mkdir(filepath.Join(e.WorkDir, "repo"), 0o700)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"code": code, "await": await, "empty": empty},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"code": code, "await": await, "empty": empty, "stale": stale},
 	})
 }

@@ -1,14 +1,13 @@
 package main
 
 import (
-	"io"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/config"
+	"github.com/repolock/repolock/internal/lazyregexp"
 	"github.com/repolock/repolock/internal/man"
 	"github.com/repolock/repolock/store/open"
 )
@@ -16,20 +15,21 @@ import (
 // manCmd prints the manual page: the commands and flags as in --help, with their common parts.
 type manCmd struct{}
 
-func (manCmd) Help() string { return "To read it: repolock man | man -l -" }
-
 func (manCmd) run(r *reporter, _ global) (int, error) {
-	_, err := io.WriteString(r.stdout, manual())
-	return 0, err
+	return r.print(manual())
 }
 
 func manual() string {
 	intro, codes, _ := strings.Cut(exitCodes, "\n")
+	app := newParser(&cli{}).Model
 	return man.Page{
-		App:         newParser(&cli{}).Model,
+		App:         app,
+		Usage:       usage,
+		Shared:      sharedFlags(app),
 		Date:        manDate(),
 		Description: manDescription,
 		Sections: []man.Section{
+			{Title: "Repositories", Text: urlsHelp()},
 			{Title: "Exit status", Text: intro, Items: strings.Split(columns.ReplaceAllString(codes, "$1: "), "\n")},
 			{Title: "Environment", Text: manEnvironment[0], Items: manEnvironment[1:]},
 			{Title: "Files", Text: "repolock reads the first of these that exists:", Items: append([]string{"the one that --config or REPOLOCK_CONFIG names"}, manPlaces...)},
@@ -39,7 +39,7 @@ func manual() string {
 	}.String()
 }
 
-var columns = regexp.MustCompile(`(?m)^ +([0-9]+) +`)
+var columns = lazyregexp.New(`(?m)^ +([0-9]+) +`)
 
 // manDate returns the day of the source if it is known: the same source has the same page.
 func manDate() time.Time {
@@ -62,6 +62,7 @@ var manEnvironment = slices.Concat([]string{
 	"REPOLOCK_REPO: the repository, as --repo",
 	"REPOLOCK_CONFIG: the configuration file, as --config",
 	"REPOLOCK_AUDIT: the audit log, as --audit",
+	"REPOLOCK_JOB: the job's name, as --job",
 	"REPOLOCK_REDIS_PASSWORD: the password for redis: locks of --also",
 	"REPOLOCK_POSTGRES_PASSWORD: the password for postgres: locks of --also",
 	"REPOLOCK_TOKEN: the token for check, renew and release",

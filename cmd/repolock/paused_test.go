@@ -3,14 +3,12 @@
 package main
 
 import (
-	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -30,24 +28,6 @@ type outage struct {
 	cmd    *exec.Cmd
 	output said
 	ended  chan struct{}
-}
-
-// said is the output of a process. It can be read while the process runs.
-type said struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (s *said) Write(text []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(text)
-}
-
-func (s *said) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.String()
 }
 
 // says reports whether the output contains a text.
@@ -318,6 +298,7 @@ func TestAuditHangs(t *testing.T) {
 // TestNestedIsPaused: a repolock under another's lock is stopped with it, and so is its
 // command, although that is in another group than the stopped one. Both continue with it.
 func TestNestedIsPaused(t *testing.T) {
+	t.Parallel()
 	for _, onLost := range []string{"pause", "term", "kill", "warn"} {
 		t.Run(onLost, func(t *testing.T) {
 			o := newOutage(t)

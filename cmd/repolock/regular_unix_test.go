@@ -21,14 +21,14 @@ func TestRegularFilesOnly(t *testing.T) {
 		code int
 		args []string // FIFO stands for one
 	}{
-		{64, []string{"backup", "--metrics-file", "FIFO", "--", "touch", "RAN"}},
-		{64, []string{"backup", "--audit", "FIFO", "--", "touch", "RAN"}},
-		{64, []string{"break-lock", "--yes", "--audit", "FIFO"}},
+		{78, []string{"backup", "--metrics-file", "FIFO", "--", "touch", "RAN"}},
+		{78, []string{"backup", "--audit", "FIFO", "--", "touch", "RAN"}},
+		{78, []string{"break-lock", "--yes", "--audit", "FIFO"}},
 		{78, []string{"--config", "FIFO", "backup", "--", "touch", "RAN"}},
 		{64, []string{"torture", "--duration", "1s", "--log", "FIFO"}},
 		{64, []string{"torture", "--duration", "1s", "--html", "FIFO"}},
 		{64, []string{"history", "LOG", "--svg", "FIFO"}},
-		{64, []string{"acquire", "--shared", "--for-pid", "none", "--log", "FIFO"}},
+		{78, []string{"acquire", "--shared", "--for-pid", "none", "--log", "FIFO"}},
 	} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
 			dir := t.TempDir()

@@ -8,7 +8,7 @@ work under it might not have been protected. Exits with 69 if the lock couldn't 
 }
 
 func (c releaseCmd) run(r *reporter, _ global) (int, error) {
-	h, err := c.ask("release")
+	h, err := c.ask(r, "release")
 	if err != nil {
 		return 0, err
 	}

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/mattn/go-isatty"
-	"golang.org/x/term"
 
+	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/text"
@@ -23,9 +23,11 @@ import (
 // command. It can be used concurrently.
 type reporter struct {
 	global
+	command        string // of repolock; "" if it is none
 	mu             sync.Mutex
 	stdout, stderr io.Writer
-	terminal       func() bool // reports whether stderr is one, and ours
+	terminal       func() bool // reports whether stderr is one that can erase a line, and ours
+	plain          func() bool // reports whether stderr is any other terminal, and ours; nil: it isn't
 	shown          string      // the live line
 }
 
@@ -44,7 +46,17 @@ func (r *reporter) line(kind, message string) {
 	if was != "" {
 		r.shown = shown
 	}
-	fmt.Fprintf(r.stderr, "%srepolock: %s%s\n%s", was, kind, text.Escape(message), r.shown)
+	fmt.Fprintf(r.stderr, "%s%s\n%s", was, hanging("repolock: "+kind+text.Escape(message), terminalWidth(os.Stderr)), r.shown)
+}
+
+// hanging breaks a line that is wider than width between words, and indents the rest of it. 0 is no
+// bound: a log has whole lines.
+func hanging(line string, width int) string {
+	const indent = "  "
+	if width == 0 || columnsIn(line) <= width {
+		return line
+	}
+	return strings.TrimPrefix(text.Wrap(line, width, indent), indent)
 }
 
 // fail prints an error and returns its exit code.
@@ -54,7 +66,7 @@ func (r *reporter) fail(err error) int {
 		_ = r.object(r.stderr, out)
 		return out.ExitCode
 	}
-	r.line("error: ", out.Message)
+	r.line("error: ", out.words(r.Verb))
 	if out.Suggestion != "" {
 		r.line("hint: ", out.Suggestion)
 	}
@@ -90,16 +102,23 @@ func (r *reporter) Event(e replock.Event) {
 	switch e.Kind {
 	case replock.EventWatching:
 		for _, h := range e.Holders {
-			r.Say("waiting up to %v: %s", h.TTL, h)
+			r.Say("watching a lock that might be stale for up to %s: %s", text.Duration(h.TTL), r.named(h))
+		}
+	case replock.EventRetrying:
+		if r.Verb {
+			r.Say("a request has failed, and is sent again for %s at most: %s", atMost(e.Left), session.Words(e.Err, ""))
 		}
 	case replock.EventReaped:
-		for _, h := range e.Holders {
-			r.Say("removed a stale lock: %s", h)
+		for _, h := range e.Holders[:min(len(e.Holders), maxListed)] {
+			r.Say("removed a stale lock: %s", r.named(h))
+		}
+		if more := len(e.Holders) - maxListed; more > 0 {
+			r.Say("removed %d more stale locks", more)
 		}
 	case replock.EventRefreshFailed:
-		r.Say("refreshing the lock failed (%d of 3; it is lost in %v): %s", e.Failures, e.Left.Round(time.Second), text.Error(e.Err))
+		r.Say("refreshing the lock failed (%d of 3; it is lost in %s): %s", e.Failures, text.Duration(e.Left), session.Words(e.Err, ""))
 	case replock.EventReleaseFailed:
-		r.Say("warning: a lock is left to expire: %s", text.Error(e.Err))
+		r.Say("warning: a lock is left to expire: %s", session.Words(e.Err, ""))
 	default:
 		if r.Verb {
 			r.Say("%s: %s lock %s, key %s", e.Kind, e.Mode, e.ID, e.Key)
@@ -107,14 +126,16 @@ func (r *reporter) Event(e replock.Event) {
 	}
 }
 
+// named describes a lock, with its keys if the user wants all details.
+func (r *reporter) named(i replock.Info) string {
+	if r.Verb {
+		return i.String()
+	}
+	return holder(i, 0)
+}
+
 // stamp formats a time for people.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
-
-// shortStamp is stamp without the day, if that is today.
-func shortStamp(t time.Time) string {
-	today, _, _ := strings.Cut(stamp(clock.System{}.Now()), " ")
-	return strings.TrimPrefix(stamp(t), today+" ")
-}
 
 // result prints a result on stdout: as JSON, or as a text for people.
 func (r *reporter) result(v any, words string) error {
@@ -130,6 +151,12 @@ func (r *reporter) result(v any, words string) error {
 	}
 	_, err := io.WriteString(r.stdout, words)
 	return err
+}
+
+// print prints a text, with --json too.
+func (r *reporter) print(text string) (int, error) {
+	_, err := io.WriteString(r.stdout, text)
+	return 0, err
 }
 
 // maxListed is the number of lines that list prints.
@@ -159,6 +186,12 @@ func aligned(rows ...string) string {
 // foreground.
 func onTerminal() bool { return erasable(os.Stderr) && procgroup.Foreground() }
 
+// onPlainTerminal reports whether stderr is a terminal that can't erase a line, and we are in its
+// foreground.
+func onPlainTerminal() bool {
+	return isatty.IsTerminal(os.Stderr.Fd()) && !erasable(os.Stderr) && procgroup.Foreground()
+}
+
 // erasable reports whether a file is a terminal that can erase a line.
 func erasable(f *os.File) bool {
 	name := os.Getenv("TERM")
@@ -167,6 +200,9 @@ func erasable(f *os.File) bool {
 
 // animated reports whether a live line is shown.
 func (r *reporter) animated() bool { return !r.Quiet && !r.JSON && r.terminal() }
+
+// inLines reports whether a terminal is told in whole lines what a live line would show.
+func (r *reporter) inLines() bool { return !r.Quiet && !r.JSON && r.plain != nil && r.plain() }
 
 // live shows a line in place of the last live line, below all other lines, and reports
 // whether it could. An empty line ends that.
@@ -205,15 +241,8 @@ const erase = "\r \x1b[J\r"
 // that becomes narrower wraps it all the same. So the cursor stays at its beginning, and
 // erase erases all below.
 func fit(text string) string {
-	if width, _, err := term.GetSize(int(os.Stderr.Fd())); err == nil && width > 1 {
+	if width := terminalWidth(os.Stderr); width > 1 {
 		return cut(text, width-1)
-	}
-	return text
-}
-
-func cut(text string, width int) string {
-	if runes := []rune(text); len(runes) > width {
-		return string(runes[:width-1]) + "…"
 	}
 	return text
 }

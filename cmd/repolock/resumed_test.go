@@ -4,6 +4,7 @@ package main
 
 import (
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -38,9 +39,39 @@ func haltOnce(file string) func() {
 	})
 }
 
+// TestEndedWhenResumed: a command that ends just when it is to go on has ended under the lock that
+// was resumed: its exit code counts, and no loss.
+func TestEndedWhenResumed(t *testing.T) {
+	o := newOutage(t) // in parallel
+	o.env = []string{haltVariable + "=" + o.path("halted")}
+	o.prune("10s", "touch went-on")
+	o.rename("repo", "away")
+	o.until("the command to be stopped", func() bool { return !o.ticks() })
+	o.rename("away", "repo")
+	o.until("the lock to be resumed", func() bool { _, err := os.Stat(o.path("halted")); return err == nil })
+	raw, err := os.ReadFile(o.path("pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
+	if err == nil {
+		err = syscall.Kill(-pid, syscall.SIGKILL)
+	}
+	if err == nil {
+		err = o.cmd.Process.Signal(syscall.SIGCONT)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code := o.code(); code != 128+int(syscall.SIGKILL) {
+		t.Errorf("exit code %d, want that of a command killed by signal 9", code)
+	}
+}
+
 // TestLostAgainWhenResumed: the lease of a resumed lock runs out before repolock continues the
 // command. Repolock must resume from that loss too, until --resume-for is over.
 func TestLostAgainWhenResumed(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		resumeFor string
 		wait      time.Duration

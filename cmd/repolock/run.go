@@ -10,7 +10,7 @@ type runCmd struct {
 	Shared    bool   `xor:"mode" help:"Hold a shared lock."`
 	Exclusive bool   `xor:"mode" help:"Hold the exclusive lock."`
 	NoLock    bool   `xor:"mode" help:"Hold no lock: for operations that need none, such as a list or the command's own dry run."`
-	Operation string `default:"run" help:"The operation that others see."`
+	Operation string `placeholder:"NAME" default:"run" help:"The operation that others see."`
 	commandFlags
 }
 

@@ -18,7 +18,7 @@ func TestScriptsDoc(t *testing.T) {
 	}
 	blocks := page.Fenced["sh"]
 	says := []string{
-		`(?s)^first step\nMODE .*\nshared  nightly .* live .*\nsecond step\ndone\n$`,
+		`(?s)^first step\nVERDICT .*\nlive +shared +nightly .*\nsecond step\ndone\n$`,
 		`(?s)^beside it\n.*refused with 75\n$`,
 	}
 	if len(blocks) != len(says) {

@@ -90,6 +90,9 @@ func (s *settings) load(ctx *kong.Context) error {
 	if err := s.readFile(path); err != nil {
 		if explicit && errors.Is(err, os.ErrNotExist) {
 			err = fmt.Errorf("%w: it was named by --config or REPOLOCK_CONFIG", err)
+			if unexpanded(path) {
+				err = fmt.Errorf("%w, and %s", err, tildeHint)
+			}
 		}
 		return fileError{fmt.Errorf("configuration: %w", err)}
 	}
@@ -194,6 +197,7 @@ func (c *flagCheck) check(f config.Flags) error {
 		err = c.flags.check()
 	}
 	if err != nil {
+		err = corrected(err)
 		return errors.New(strings.TrimPrefix(err.Error(), "--"))
 	}
 	if c.flags.IfHeld == "wait" {

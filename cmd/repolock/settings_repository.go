@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -15,6 +14,7 @@ import (
 
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/config"
+	"github.com/repolock/repolock/internal/lazyregexp"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/open"
 )
@@ -25,7 +25,7 @@ type repository struct {
 	name string // of the lock, in the file
 }
 
-var nameSyntax = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+var nameSyntax = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
 // isName reports whether a word can be a repository's name in the configuration file. It
 // can be a directory's, too.
@@ -41,11 +41,6 @@ func wanted(ctx *kong.Context) (word string, ok bool) {
 	}
 	return given(ctx, "repo")
 }
-
-// missingError: the --repo value is neither a configured name nor an existing directory.
-type missingError struct{ error }
-
-func (e missingError) Unwrap() []error { return []error{e.error, store.ErrNotFound} }
 
 // find finds the repository that a word means, and its values of flags. It refuses a name
 // that is also a directory's: two users who mean one repository must not lock two.
@@ -65,7 +60,7 @@ func (s *settings) find(word string, given bool) *repository {
 		case ok && isDir:
 			return &repository{url: word, err: usageError{fmt.Errorf("%q is a repository in %s (%s), and a directory here: write ./%s for the directory, or give the other's URL", word, file.Path, session.Redact(entry.URL), word)}}
 		case !ok && errors.Is(err, fs.ErrNotExist):
-			return &repository{url: word, err: missingError{fmt.Errorf("%q: there is no such directory here, and %s", word, s.unlisted())}}
+			return &repository{url: word, err: classedError{fmt.Errorf("%q: there is no such directory here, and %s", word, s.unlisted()), store.ErrNotFound}}
 		case isDir:
 			word = "./" + word // in the command's environment it must not be a name again
 		}
@@ -102,7 +97,12 @@ func (g global) store(ctx context.Context) (store.Store, error) {
 		return nil, usageError{errors.New("no repository: give --repo, or set REPOLOCK_REPO, or name one in the configuration file (repo = …)")}
 	}
 	s, err := open.Store(ctx, g.Repo)
-	if err != nil {
+	switch {
+	case errors.Is(err, store.ErrNotFound) && strings.HasPrefix(g.Repo, "~"):
+		return nil, hintedError{fmt.Errorf("opening the repository: %w", err), tildeHint}
+	case errors.Is(err, store.ErrURL):
+		return nil, err
+	case err != nil:
 		return nil, fmt.Errorf("opening the repository: %w", err)
 	}
 	return s, nil

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"time"
 
@@ -23,29 +22,48 @@ import (
 type statusCmd struct {
 	Watch    bool          `short:"w" help:"Keep showing the locks: in place on a terminal, elsewhere when they change."`
 	Interval time.Duration `default:"2s" help:"How often to look, with --watch."`
+	Wide     bool          `help:"Show all columns, with whole ids and keys, however wide the terminal is."`
 	Also     []string      `predictor:"lock" sep:"none" placeholder:"URL" help:"Show this lock too, or alone if no repository is given: ${also}. Repeatable."`
+}
+
+func (statusCmd) Help() string {
+	return `The table fits the terminal, or COLUMNS. In a pipe or a file without COLUMNS nothing is cut. If the table is too
+wide, repolock cuts operations to 12 columns at least, holders to 24 and places to 20. If it is still too wide,
+repolock leaves out LAST SEEN, then FOR, then ID, and cuts names to less only after that. --id of break-lock needs only
+the beginning of an id.`
 }
 
 func (c statusCmd) run(r *reporter, g global) (int, error) {
 	if c.Watch && c.Interval < 100*time.Millisecond {
 		return 0, usageError{fmt.Errorf("--interval %v: must be at least 100ms", c.Interval)}
 	}
+	wait := r.looking(&g)
 	all, closeAll, err := g.systems(c.Also, also.Look)
 	defer closeAll()
 	if err != nil {
 		return 0, err
 	}
 	if c.Watch {
-		return 0, (&statusWatch{r: r, all: all}).run(c.Interval)
+		return 0, (&statusWatch{r: r, wait: wait, all: all, wide: c.Wide}).run(c.Interval)
 	}
+	wait.BeginWait("reading the locks")
 	locks, answered, err := statusOf(all)
+	wait.EndWait()
 	if len(answered) == 0 {
 		return 0, err
 	}
-	if err := r.result(newJSONStatus(all[0].Place, locks), table(locks)+looked(answered)); err != nil {
+	if err := r.result(newJSONStatus(all[0].Place, locks), lockTable(locks, tableWidth(c.Wide))+whereLooked(answered, c.Wide)); err != nil {
 		return 0, err
 	}
 	return 0, err
+}
+
+// whereLooked says where locks were looked for. On a terminal it fits.
+func whereLooked(answered []placed, wide bool) string {
+	if width := terminalWidth(os.Stdout); width > 0 && !wide {
+		return folded(looked(answered), width)
+	}
+	return looked(answered)
 }
 
 // statusOf returns all locks, and the systems that have answered.
@@ -74,75 +92,12 @@ func newJSONStatus(first session.Place, locks []found[replock.Info]) jsonStatus 
 	return out
 }
 
-// table lists locks, one a line, and notes about some of them below. It says where they are if
-// that isn't one repository.
-func table(locks []found[replock.Info]) string {
-	if len(locks) == 0 {
-		return "no locks\n"
-	}
-	header := "MODE\tOPERATION\tHOLDER\tSINCE\tREFRESHED\tEXPIRES\tVERDICT\tID"
-	placed := slices.ContainsFunc(locks, func(l found[replock.Info]) bool { return l.place != "" })
-	if placed {
-		header += "\tPLACE"
-	}
-	rows, notes := []string{header}, ""
-	for _, l := range locks {
-		i, verdict := l.lock, l.lock.Verdict.String()
-		if i.State == "waiting" && i.Verdict == replock.Live {
-			verdict += ", waiting"
-		}
-		note := func(says string) { notes += text.Brief(i.Key()) + ": " + says + "\n" }
-		if i.ProcessGone {
-			verdict += ", process gone"
-			note("its holder was a process of this machine, which is gone")
-		}
-		if i.Why != "" {
-			note(text.Brief(i.Why))
-		}
-		if !i.StoreClock && i.Verdict != replock.Unreadable && !i.Expires.IsZero() {
-			note("the store doesn't tell its time; what is left is by this machine's clock")
-		}
-		row := fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", i.Mode, text.Or(i.Operation, "-"), text.Or(i.Holder, "-"), since(i.Acquired),
-			ago(i), left(i), verdict, text.Or(i.ID, "-"))
-		if placed {
-			row += "\t" + text.Escape(l.place)
-		}
-		rows = append(rows, row)
-	}
-	return aligned(rows...) + notes
-}
-
-func since(t time.Time) string {
-	if t.IsZero() {
-		return "-"
-	}
-	return t.UTC().Format(time.RFC3339)
-}
-
-func ago(i replock.Info) string {
-	if i.ModTime.IsZero() && !i.StoreClock && (i.Verdict == replock.Unreadable || i.Expires.IsZero()) {
-		return "-"
-	}
-	return max(i.Age, 0).Round(time.Second).String() + " ago"
-}
-
-func left(i replock.Info) string {
-	switch {
-	case i.Verdict == replock.Unreadable:
-		return "never"
-	case i.TTL == 0 && i.Expires.IsZero():
-		return "-"
-	case i.Left <= 0:
-		return (-i.Left).Round(time.Second).String() + " ago"
-	default:
-		return "in " + i.Left.Round(time.Second).String()
-	}
-}
-
 // statusWatch is status --watch. A signal ends it.
 type statusWatch struct {
 	r     *reporter
+	wait  *console
 	all   []placed
+	wide  bool
 	lines int    // on the terminal now
 	width int    // of the terminal when they were written
 	last  string // what print showed last
@@ -156,7 +111,9 @@ func (w *statusWatch) run(interval time.Duration) error {
 		signal.Notify(continued, session.Continue)
 	}
 	for first := true; ; first = false {
+		w.wait.BeginWait("reading the locks")
 		locks, answered, err := statusOf(w.all)
+		w.wait.EndWait()
 		if err != nil && first && (len(answered) == 0 || w.r.JSON) {
 			return err
 		}
@@ -180,7 +137,7 @@ func (w *statusWatch) redraw(locks []found[replock.Info], answered bool, failed 
 	}
 	shown := w.heading()
 	if answered {
-		shown += table(locks)
+		shown += lockTable(locks, tableWidth(w.wide))
 	}
 	if failed != nil {
 		shown += fmt.Sprintf("the store can't be read: %s\n", text.Error(failed))
@@ -235,7 +192,7 @@ func (w *statusWatch) print(locks []found[replock.Info], answered bool, failed e
 	if w.r.JSON { // one object a line
 		return w.r.object(w.r.stdout, newJSONStatus(w.all[0].Place, locks))
 	}
-	_, err := fmt.Fprint(w.r.stdout, w.heading()+table(locks))
+	_, err := fmt.Fprint(w.r.stdout, w.heading()+lockTable(locks, tableWidth(w.wide)))
 	return err
 }
 

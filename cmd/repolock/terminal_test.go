@@ -65,6 +65,7 @@ func TestBreakLockAsks(t *testing.T) {
 // TestWaitingLine: the waiting line is overwritten in place, fits the terminal, and disappears
 // when the wait ends. Ctrl-C ends the wait and removes the ticket.
 func TestWaitingLine(t *testing.T) {
+	t.Parallel()
 	bin, err := exec.LookPath("repolock")
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +101,7 @@ func TestWaitingLine(t *testing.T) {
 		shown.Write(buf[:n])
 		return err == nil
 	}
-	drawn := regexp.MustCompile(`waiting \S+: held by `)
+	drawn := regexp.MustCompile(`waiting \S+ for backup on `)
 	for len(drawn.FindAllString(shown.String(), -1)) < 4 && read() {
 	}
 	if _, err := terminal.WriteString("\x03"); err != nil {
@@ -122,7 +123,7 @@ func TestWaitingLine(t *testing.T) {
 			t.Errorf("%d columns: %q", n, line)
 		}
 	}
-	if last := lines[len(lines)-1]; last != "repolock: error: interrupt\r\n" {
+	if last := lines[len(lines)-1]; last != "repolock: error: interrupt; nothing was run\r\n" {
 		t.Errorf("the last that is shown: %q", last)
 	}
 	if entries, err := os.ReadDir(filepath.Join(repo, "index", "lock.intent")); err == nil && len(entries) > 0 {

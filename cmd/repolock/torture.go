@@ -25,22 +25,44 @@ type tortureCmd struct {
 	Duration time.Duration `default:"2m" help:"How long it runs: ${default} by default."`
 	Clients  int           `default:"6" help:"How many processes contend at a time: ${default} by default."`
 	TTL      time.Duration `default:"10s" help:"The ttl of the locks: ${default} by default, which is the shortest."`
-	Seed     uint64        `help:"Plan the same as the run that printed it."`
+	Seed     uint64        `placeholder:"N" help:"Plan the same as the run that printed it."`
 	HTML     string        `predictor:"file" name:"html" placeholder:"FILE" help:"Draw what happened. A violation is always drawn."`
 	Log      string        `predictor:"file" placeholder:"FILE" help:"Keep every event, a line of JSON each."`
 	Keep     bool          `help:"Leave what was written in the repository."`
 	NoLock   bool          `help:"Take no lock, to see that torture detects that."`
+
+	With       string          `placeholder:"COMMAND {}" group:"A lock of another program" help:"Try a lock that wraps a command, in place of repolock's: {} stands for the command."`
+	SharedWith string          `placeholder:"COMMAND {}" group:"A lock of another program" help:"The same for its shared mode, if it has one."`
+	Clean      string          `placeholder:"COMMAND" group:"A lock of another program" help:"Run this before each round."`
+	Lease      time.Duration   `default:"10s" group:"A lock of another program" help:"The time after which the lock of a dead holder is free: ${default} by default."`
+	Faults     []torture.Fault `placeholder:"FAULT" group:"A lock of another program" help:"What is inflicted on holders, in turn: ${faults}. All of them by default."`
+	Rounds     int             `placeholder:"N" group:"A lock of another program" help:"N rounds with each fault, in place of --duration."`
 }
+
+const (
+	defaultTortureTTL = 10 * time.Second
+	// judgeFor bounds the time of a verdict.
+	judgeFor = 2 * time.Minute
+)
 
 func (tortureCmd) Help() string {
 	return `Lets processes contend for a lock of its own, kills and stops them, and checks that none of them ever wrote beside an
 exclusive holder. Touches no other lock and no backup: it writes below index/locks/torture-TIME-ID/ and deletes what it
 wrote. Each lock costs some 30 requests. docs/torture.md describes it in full.
 
+With --with it tries any other lock, needs no repository, and writes only into the temporary directory.
+No shell runs these commands; for what needs one, wrap it in sh -c '... {}'.
+
 Exit codes: 0 no violation was found; 70 it isn't known; 78 a violation was found; 69, 77 no process got the lock.`
 }
 
 func (c tortureCmd) run(r *reporter, g global) (int, error) {
+	if sameFile(c.HTML, c.Log) {
+		return 0, usageError{errors.New("--html: is the file of --log, which it would replace: name another")}
+	}
+	if c.With != "" {
+		return c.runWith(r)
+	}
 	if err := c.check(g); err != nil {
 		return 0, usageError{err}
 	}
@@ -50,7 +72,8 @@ func (c tortureCmd) run(r *reporter, g global) (int, error) {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	defer onSignal(cancel)()
+	end := &tortureEnd{console: newConsole(r)}
+	defer end.onSignals(cancel)()
 	s, err := g.store(ctx)
 	if err != nil {
 		return 0, err
@@ -68,22 +91,23 @@ func (c tortureCmd) run(r *reporter, g global) (int, error) {
 	name := fmt.Sprintf("torture-%s-%016x", clock.System{}.Now().UTC().Format("20060102t150405z"), rand.Uint64())
 	opts := torture.Options{
 		Prefix: session.Place{Name: name}.Prefix(), Keep: c.Keep, TTL: c.TTL, Duration: c.Duration, Seed: c.Seed, Log: log,
-		JudgeFor: 2 * time.Minute,
+		JudgeFor: judgeFor,
 	}
 	command := torture.Repolock{Program: program, Locks: g.Repo, Data: g.Repo, Name: name, TTL: c.TTL, NoLock: c.NoLock}.Command
 	for range c.Clients {
 		opts.Clients = append(opts.Clients, torture.Client{Command: command, Env: []string{"REPOLOCK_CONFIG="}})
 	}
 	show := &tortureLine{reporter: r, start: clock.System{}.Elapsed()}
-	opts.Progress = show.step
+	opts.Progress, opts.Ending = show.step, end.ending
+	end.begins(opts.Prefix, log)
 	report, failed := torture.Run(ctx, objects{s}, opts)
-	r.live("")
+	end.over()
 	if !c.Keep {
 		removeDirectory(g.Repo, opts.Prefix)
 	}
 	result := newTortureResult(report)
 	result.Seconds, result.Seed, result.Prefix = show.elapsed().Seconds(), c.Seed, opts.Prefix
-	if err := result.keep(c.HTML, log, report.Verdict); err != nil {
+	if err := result.keep(c.HTML, log, report.Verdict, result.Verdict != judge.NotFound && result.Acquisitions > 0); err != nil {
 		failed = errors.Join(err, failed)
 	}
 	if result.Acquisitions > 0 || len(result.Left) > 0 || result.LeftBecause != "" { // more than an error
@@ -96,6 +120,8 @@ func (c tortureCmd) run(r *reporter, g global) (int, error) {
 
 func (c tortureCmd) check(g global) error {
 	switch {
+	case c.SharedWith != "" || c.Clean != "" || len(c.Faults) > 0 || c.Rounds != 0:
+		return errors.New("--shared-with, --clean, --faults and --rounds need --with")
 	case g.Name != "":
 		return errors.New("--name: torture makes a lock of its own")
 	case c.Clients < 2 || c.Clients > 100:
@@ -121,6 +147,17 @@ func removeDirectory(repo, prefix string) {
 		dir = filepath.Dir(dir)
 		_ = os.Remove(dir) // unless it contains something
 	}
+}
+
+// tortureWitnessCmd is the command that torture runs under the locks of other programs.
+type tortureWitnessCmd struct {
+	ID   string        `arg:""`
+	Log  string        `arg:""`
+	Hold time.Duration `arg:""`
+}
+
+func (c tortureWitnessCmd) run(*reporter, global) (int, error) {
+	return 0, torture.Witness{ID: c.ID, Log: c.Log, Hold: c.Hold}.Do()
 }
 
 // tortureChildCmd is the command that torture runs under the locks.

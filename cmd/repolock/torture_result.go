@@ -37,7 +37,7 @@ func (l *tortureLine) step(c torture.Counts) {
 	if l.live(text) {
 		return
 	}
-	if l.steps++; l.steps%sparse == 0 {
+	if l.steps++; l.steps%sparse == 0 || l.steps == 1 && l.inLines() {
 		l.Say("%s", text)
 	}
 }
@@ -53,10 +53,9 @@ type tortureResult struct {
 	Seconds      float64           `json:"seconds"`
 	Seed         uint64            `json:"seed"`
 	Prefix       string            `json:"prefix"`
-	HTML         string            `json:"html,omitempty"`
-	Log          string            `json:"log,omitempty"`
-	Left         []string          `json:"left,omitempty"`
-	LeftBecause  string            `json:"left_because,omitempty"`
+	kept
+	Left        []string `json:"left,omitempty"`
+	LeftBecause string   `json:"left_because,omitempty"`
 }
 
 func newTortureResult(r torture.Report) *tortureResult {
@@ -98,11 +97,16 @@ func (e evidence) close(needed bool) (name string, err error) {
 	return e.Name(), err
 }
 
-// keep keeps the log and draws the picture if the user wants them, or if all isn't well.
-func (t *tortureResult) keep(html string, log evidence, verdict judge.Verdict) error {
-	needed := t.Verdict != judge.NotFound && t.Acquisitions > 0
+// kept names the files with the evidence.
+type kept struct {
+	HTML string `json:"html,omitempty"`
+	Log  string `json:"log,omitempty"`
+}
+
+// keep keeps the log and draws the picture if the user wants them, or if they are needed.
+func (k *kept) keep(html string, log evidence, verdict judge.Verdict, needed bool) error {
 	var err error
-	if t.Log, err = log.close(needed); err != nil {
+	if k.Log, err = log.close(needed); err != nil {
 		return fmt.Errorf("the log can't be kept: %w", err)
 	}
 	if html == "" && !needed {
@@ -113,10 +117,19 @@ func (t *tortureResult) keep(html string, log evidence, verdict judge.Verdict) e
 		return fmt.Errorf("the picture can't be drawn: %w", err)
 	}
 	drawn := verdict.Picture(picture)
-	if t.HTML, err = picture.close(true); err != nil || drawn != nil {
+	if k.HTML, err = picture.close(true); err != nil || drawn != nil {
 		return fmt.Errorf("the picture can't be drawn: %w", errors.Join(drawn, err))
 	}
 	return nil
+}
+
+// print prints where they are.
+func (k kept) print(b *strings.Builder) {
+	for _, file := range []struct{ what, name string }{{"picture", k.HTML}, {"log", k.Log}} {
+		if file.name != "" {
+			fmt.Fprintf(b, "%s: %s\n", file.what, text.Escape(file.name))
+		}
+	}
 }
 
 func (t *tortureResult) print(r *reporter) error {
@@ -139,16 +152,21 @@ func (t *tortureResult) print(r *reporter) error {
 		violations = append(violations, strings.ReplaceAll(v.Name, "_", " ")+": "+v.Text)
 	}
 	list(&b, "", violations)
-	for _, kept := range []struct{ what, name string }{{"picture", t.HTML}, {"log", t.Log}} {
-		if kept.name != "" {
-			fmt.Fprintf(&b, "%s: %s\n", kept.what, text.Escape(kept.name))
-		}
-	}
-	if t.LeftBecause != "" || len(t.Left) > 0 {
-		fmt.Fprintf(&b, "%d objects are left below %s, or more; remove them by hand: %s\n", len(t.Left), t.Prefix, cmp.Or(t.LeftBecause, "they came back"))
-	}
+	t.kept.print(&b)
+	t.printLeft(&b)
 	fmt.Fprintln(&b, t.says())
 	return r.result(t, b.String())
+}
+
+func (t *tortureResult) printLeft(b *strings.Builder) {
+	switch n := len(t.Left); {
+	case n == 1:
+		fmt.Fprintf(b, "an object is left below %s; remove it by hand: %s\n", t.Prefix, cmp.Or(t.LeftBecause, "it came back"))
+	case n > 1:
+		fmt.Fprintf(b, "%d objects are left below %s; remove them by hand: %s\n", n, t.Prefix, cmp.Or(t.LeftBecause, "they came back"))
+	case t.LeftBecause != "":
+		fmt.Fprintf(b, "objects might be left below %s, which could not be listed; remove them by hand: %s\n", t.Prefix, t.LeftBecause)
+	}
 }
 
 // says returns the verdict in words.
@@ -163,18 +181,22 @@ func (t *tortureResult) says() string {
 	}
 }
 
-// exit returns the exit code: a violation outranks all errors.
 func (t *tortureResult) exit(ctx context.Context, failed error) (int, error) {
+	return tortureExit(ctx, t.Verdict, t.Why, failed)
+}
+
+// tortureExit returns the exit code: a violation outranks all errors.
+func tortureExit(ctx context.Context, verdict judge.Result, why string, failed error) (int, error) {
 	var interrupted session.SignalError
 	switch {
-	case t.Verdict == judge.Violated:
+	case verdict == judge.Violated:
 		return exitUnfit, nil
 	case errors.As(context.Cause(ctx), &interrupted):
 		return 0, interrupted
 	case failed != nil:
 		return 0, failed
-	case t.Verdict != judge.NotFound:
-		return 0, fmt.Errorf("%w: %s", torture.ErrUnjudged, t.Why)
+	case verdict != judge.NotFound:
+		return 0, fmt.Errorf("%w: %s", torture.ErrUnjudged, why)
 	default:
 		return 0, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/creack/pty"
 
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/judge"
@@ -82,8 +85,75 @@ func TestTortureProgress(t *testing.T) {
 	}
 }
 
+// TestTortureEndsAtOnce: the first Ctrl-C of a torture on a store that never answers is
+// acknowledged, the second ends it and names what might be left.
+func TestTortureEndsAtOnce(t *testing.T) {
+	bin, err := exec.LookPath("repolock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	cmd := exec.Command(bin, "-r", "s3://bucket/prefix?region=us-east-1&endpoint=http://"+silent.Addr().String(), "torture", "--duration", "1h")
+	tmp := t.TempDir()
+	cmd.Env = append(os.Environ(), "TERM=xterm", "AWS_ACCESS_KEY_ID=x", "AWS_SECRET_ACCESS_KEY=y", "TMPDIR="+tmp)
+	terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 120})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer terminal.Close()
+	var shown strings.Builder
+	buf := make([]byte, 1024)
+	for _, says := range []string{"0 locks (", "interrupted: ", ""} {
+		for says == "" || !strings.Contains(shown.String(), says) {
+			n, err := terminal.Read(buf)
+			shown.Write(buf[:n])
+			if err != nil && says != "" {
+				t.Fatalf("%v: %q", err, shown.String())
+			} else if err != nil {
+				break
+			}
+		}
+		_, _ = terminal.WriteString("\x03")
+	}
+	var exit *exec.ExitError
+	if err := cmd.Wait(); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGINT {
+		t.Errorf("it ended with %v", err)
+	}
+	if s := strings.Join(strings.Fields(shown.String()), " "); !strings.Contains(s, "error: interrupt: nothing was judged; locks and objects might be left below index/locks/torture-") {
+		t.Errorf("shown: %q", shown.String())
+	}
+	if files := tree(t, tmp); len(files) > 0 {
+		t.Errorf("left %v", files)
+	}
+}
+
+// TestTortureWordsForLeftObjects: torture counts the objects that it leaves, if it could list them.
+func TestTortureWordsForLeftObjects(t *testing.T) {
+	for _, test := range []struct {
+		left []string
+		why  string
+		says string
+	}{
+		{nil, "", ""},
+		{nil, "no answer", "objects might be left below p/, which could not be listed; remove them by hand: no answer\n"},
+		{[]string{"a"}, "", "an object is left below p/; remove it by hand: it came back\n"},
+		{[]string{"a", "b"}, "refused", "2 objects are left below p/; remove them by hand: refused\n"},
+	} {
+		var b strings.Builder
+		(&tortureResult{Left: test.left, LeftBecause: test.why, Prefix: "p/"}).printLeft(&b)
+		if b.String() != test.says {
+			t.Errorf("%q, want %q", b.String(), test.says)
+		}
+	}
+}
+
 // TestTortureDoc runs each command of docs/torture.md unchanged, but for a shorter time.
 func TestTortureDoc(t *testing.T) {
+	t.Parallel()
 	page, err := docblocks.Read("../../docs/torture.md")
 	if err != nil {
 		t.Fatal(err)

@@ -3,8 +3,11 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
+
+	"github.com/alecthomas/kong"
 )
 
 type versionCmd struct{}
@@ -21,6 +24,21 @@ type build struct {
 
 func (versionCmd) run(r *reporter, _ global) (int, error) {
 	b := newBuild()
+	return 0, r.result(b, b.String())
+}
+
+// versionFlag is --version.
+type versionFlag bool
+
+// BeforeReset is called by kong when it has parsed the flag.
+func (versionFlag) BeforeReset(app *kong.Kong) error {
+	_, err := io.WriteString(app.Stdout, newBuild().String())
+	app.Exit(0)
+	return err
+}
+
+// String returns the line that people read.
+func (b build) String() string {
 	text := fmt.Sprintf("repolock %s (%s, %s", b.Version, b.Go, b.System)
 	if b.Commit != "" {
 		text += ", commit " + b.Commit[:min(len(b.Commit), 12)] + " of " + b.Time
@@ -28,7 +46,7 @@ func (versionCmd) run(r *reporter, _ global) (int, error) {
 	if b.Modified {
 		text += ", modified"
 	}
-	return 0, r.result(b, text+")\n")
+	return text + ")\n"
 }
 
 func newBuild() build {

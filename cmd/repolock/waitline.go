@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -13,73 +12,132 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// console is a reporter that shows a wait for the lock: on a terminal in a live line,
-// elsewhere in a line when the holders change.
+// console is a reporter that shows what repolock waits for, so that no second passes without a word:
+// on a terminal in a live line, or in whole lines if it can't erase one. Elsewhere it shows a line
+// when the holders change, or when work on many stale locks begins.
 type console struct {
 	*reporter
-	mu     sync.Mutex
-	last   replock.Event
-	lastAt time.Duration // when it came
-	stop   chan struct{} // ends the live line; nil while there is none
+	elapsed func() time.Duration // the clock
+
+	mu          sync.Mutex
+	what        string        // that BeginWait named
+	began       time.Duration // when
+	last        replock.Event // "" is none since then
+	lastAt      time.Duration // when it came
+	interrupted bool          // since then
+	drawn       bool          // the live line is shown
+	said        []string      // in whole lines
+	stop        chan struct{} // ends the showing; nil while there is none
+}
+
+func newConsole(r *reporter) *console { return &console{reporter: r, elapsed: clock.System{}.Elapsed} }
+
+// looking returns a console that gets the events of locks that are only looked at.
+func (r *reporter) looking(g *global) *console {
+	w := newConsole(r)
+	g.observe = w.Event
+	return w
+}
+
+// BeginWait begins a wait that EndWait ends. The seconds are shown before ": " in what, or at its
+// end.
+func (w *console) BeginWait(what string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.begin(what)
+}
+
+func (w *console) begin(what string) {
+	w.what, w.began, w.last, w.interrupted = what, w.elapsed(), replock.Event{}, false
+	switch {
+	case w.stop == nil:
+		if w.animated() || w.inLines() {
+			w.start(false)
+		}
+	case w.drawn || len(w.said) > 0:
+		w.show()
+	}
+}
+
+// step begins a step of a long work, and shows it at once.
+func (w *console) step(what string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.begin(what)
+	if !w.drawn && w.animated() {
+		w.show()
+	}
+}
+
+// Interrupted shows that a signal has ended the wait for a lock. The events of the lock are old
+// news then.
+func (w *console) Interrupted() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stop != nil {
+		w.begin("interrupted: deleting the lock that might have been written")
+		w.interrupted = true
+	}
 }
 
 // Event shows an event of the lock. It can block, on a terminal that was stopped.
 func (w *console) Event(e replock.Event) {
-	if e.Kind != replock.EventWaiting {
-		w.reporter.Event(e)
+	switch e.Kind {
+	case replock.EventWaiting, replock.EventReading, replock.EventReaping, replock.EventWatching:
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if !w.interrupted {
+			w.event(e)
+		}
 		return
+	case replock.EventRetrying: // also of a lock that is held, while the terminal is the command's
+		w.mu.Lock()
+		if w.stop != nil && !w.interrupted {
+			w.last, w.lastAt = e, w.elapsed()
+		}
+		w.mu.Unlock()
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	before := names(w.last.Holders)
-	w.last, w.lastAt = e, clock.System{}.Elapsed()
+	w.reporter.Event(e)
+}
+
+// retrying shows that a request has failed, and is sent again.
+func (w *console) retrying(err error, left time.Duration) {
+	w.Event(replock.Event{Kind: replock.EventRetrying, Err: err, Left: left})
+}
+
+// event shows an event of a wait, or of work on many locks.
+func (w *console) event(e replock.Event) {
+	was := w.last
+	w.last, w.lastAt = e, w.elapsed()
 	switch {
-	case w.stop != nil:
+	case w.stop != nil && !w.inLines():
 	case w.animated():
-		w.stop = make(chan struct{})
-		go w.run(w.stop)
-	case !slices.Equal(names(e.Holders), before):
+		w.start(true)
+	case e.Kind == replock.EventWatching:
+		w.reporter.Event(e)
+	case e.Kind == replock.EventWaiting && !slices.Equal(names(e.Holders), names(was.Holders)):
 		what := fmt.Sprintf("the %s lock", e.Mode)
 		if also.Known(e.Key) {
 			what = text.Escape(e.Key)
 		}
-		w.Say("waiting for %s: %s", what, inTheWay(e.Holders, 0, stamp))
+		w.Say("waiting for %s, held by %s", what, holders(e.Holders, 0, 0))
+	case e.Kind != replock.EventWaiting && e.Kind != was.Kind:
+		w.Say("%s", work(e))
 	}
 }
 
-func (w *console) run(stop <-chan struct{}) {
-	ticker := time.NewTicker(time.Second)
-	defer ticker.Stop()
-	for {
-		w.draw()
-		select {
-		case <-stop:
-			return
-		case <-ticker.C:
-		}
+// work describes an event of work on many locks.
+func work(e replock.Event) string {
+	switch {
+	case e.Kind == replock.EventReading && e.Done == 0:
+		return "reading many locks, which might be stale"
+	case e.Kind == replock.EventReading:
+		return fmt.Sprintf("reading many locks, which might be stale: %d done", e.Done)
+	case e.Done == 0:
+		return fmt.Sprintf("removing %d stale locks", e.Total)
+	default:
+		return fmt.Sprintf("removing %d stale locks: %d done", e.Total, e.Done)
 	}
-}
-
-func (w *console) draw() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.stop == nil {
-		return
-	}
-	since := clock.System{}.Elapsed() - w.lastAt
-	// Keep it short: most of it must be seen on a terminal of 80 columns.
-	w.live(fmt.Sprintf("waiting %v: %s", (w.last.Waited + since).Round(time.Second), inTheWay(w.last.Holders, since, shortStamp)))
-}
-
-// EndWait erases the live line.
-func (w *console) EndWait() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.stop != nil {
-		close(w.stop)
-		w.stop = nil
-	}
-	w.live("")
 }
 
 // names returns texts that distinguish holders.
@@ -89,38 +147,4 @@ func names(holders []replock.Info) (names []string) {
 	}
 	slices.Sort(names)
 	return names
-}
-
-// inTheWay describes the holders as they are now, since after they were found: the first
-// of them in full.
-func inTheWay(holders []replock.Info, since time.Duration, stamp func(time.Time) string) string {
-	if len(holders) == 0 {
-		return "no holder was seen"
-	}
-	h := holders[0]
-	does := "held by"
-	if h.State == "waiting" {
-		does = "after"
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s", does, text.Or(h.Holder, "unknown"))
-	if h.Operation != "" {
-		fmt.Fprintf(&b, ", %s", text.Or(h.Operation, "unknown"))
-	}
-	if !h.Acquired.IsZero() {
-		fmt.Fprintf(&b, ", since %s", stamp(h.Acquired))
-	}
-	switch left := (h.Left - since).Round(time.Second); {
-	case h.Verdict == replock.Unreadable:
-		b.WriteString(", can't be read")
-	case h.TTL == 0 && h.Expires.IsZero(): // it has no end of its own
-	case left > 0:
-		fmt.Fprintf(&b, ", expires in %v unless refreshed", left)
-	default:
-		b.WriteString(", about to expire unless refreshed")
-	}
-	if n := len(holders) - 1; n > 0 {
-		fmt.Fprintf(&b, "; and %d more", n)
-	}
-	return b.String()
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/cmd/internal/session"
-	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -15,9 +14,9 @@ import (
 type commandFlags struct {
 	lockFlags
 	policyFlags
-	OnLost    string        `config:"" enum:"pause,term,kill,warn" default:"pause" help:"What to do to the command when its lock is lost: pause (default) stops it, and continues it if the lock can be resumed; term sends TERM in time, and kills it at the deadline; kill kills it; warn lets it run on."`
-	DryRun    bool          `help:"Don't run the command, and take no lock: print the command and whether the lock is free, and exit as without --dry-run if it is held. If the command has a dry run of its own, run that with run --no-lock."`
-	ResumeFor time.Duration `config:"" default:"10m" help:"How long to try to resume a lost lock before the command is killed."`
+	OnLost    string        `brief:"What to do to the command when it is lost" placeholder:"pause|term|kill|warn" config:"" enum:"pause,term,kill,warn" default:"pause" help:"What to do to the command when its lock is lost: pause (default) stops it, and continues it if the lock can be resumed; term sends TERM in time, and kills it at the deadline; kill kills it; warn lets it run on."`
+	DryRun    bool          `brief:"Run nothing: print whether the lock is free" help:"Don't run the command, and take no lock: print the command and whether the lock is free, and exit as without --dry-run if it is held. If the command has a dry run of its own, run that with run --no-lock."`
+	ResumeFor time.Duration `brief:"How long to try to resume a lost lock" config:"" default:"10m" help:"How long to try to resume a lost lock before the command is killed."`
 
 	Command []string `arg:"" passthrough:"" name:"command" help:"The command and its arguments, after --."`
 
@@ -26,9 +25,9 @@ type commandFlags struct {
 
 // policyFlags are the flags of session.Policy.
 type policyFlags struct {
-	IfHeld        string `config:"" enum:",fail,skip,wait" default:"" placeholder:"fail|skip|wait" help:"When the lock is held, after any --wait: fail (default) exits with 75; skip prints a line and exits with 0; wait waits as --wait forever, or as --wait says."`
-	IfUnreachable string `config:"" enum:",fail,run" default:"" placeholder:"fail|run" help:"When the store can't be reached: fail (default) exits with 69; run runs the command WITHOUT A LOCK, for a backup that you want at any price. Not with the exclusive lock."`
-	Hint          string `enum:",require-global,prefer-global,node-local" default:"" placeholder:"HINT" help:"The same in the words of schedulers: require-global is --if-held skip; prefer-global is that and --if-unreachable run, also if no repository is given; node-local takes no lock."`
+	IfHeld        string `brief:"What to do when it is held" config:"" enum:",fail,skip,wait" default:"" placeholder:"fail|skip|wait" help:"When the lock is held, after any --wait: fail (default) exits with 75; skip prints a line and exits with 0; wait waits as --wait forever, or as --wait says."`
+	IfUnreachable string `brief:"What to do when the store can't be reached" config:"" enum:",fail,run" default:"" placeholder:"fail|run" help:"When the store can't be reached: fail (default) exits with 69; run runs the command WITHOUT A LOCK, for a backup that you want at any price. Not with the exclusive lock."`
+	Hint          string `brief:"The same in the words of schedulers" enum:",require-global,prefer-global,node-local" default:"" placeholder:"HINT" help:"The same in the words of schedulers: require-global is --if-held skip; prefer-global is that and --if-unreachable run, also if no repository is given; node-local takes no lock."`
 }
 
 func (commandFlags) Help() string {
@@ -42,10 +41,14 @@ func (f commandFlags) command() ([]string, error) {
 	case len(args) > 0 && args[0] == "--":
 		args = args[1:]
 	case len(args) > 0 && strings.HasPrefix(args[0], "-"):
-		return nil, usageError{fmt.Errorf("unknown flag %.80s", args[0])} // not the name of a command
+		err := fmt.Errorf("unknown flag %.80s", args[0]) // not the name of a command
+		if meant := similar("backup", args[0]); meant != "" {
+			err = fmt.Errorf("%w: did you mean %s?", err, meant)
+		}
+		return nil, usageError{err}
 	}
 	if len(args) == 0 || args[0] == "" {
-		return nil, usageError{errors.New("no command: give it after --")}
+		return nil, usageError{errors.New("no command to run: write it after --")}
 	}
 	return args, nil
 }
@@ -133,7 +136,7 @@ func (f policyFlags) without(r *reporter, args []string, err error) (int, error)
 		r.skipped(err)
 		return 0, nil
 	case policy.RunsUnlocked(err):
-		return runUnlocked(r, args, text.Error(err))
+		return runUnlocked(r, args, session.Words(err, ""))
 	default:
 		return 0, err
 	}
@@ -145,11 +148,11 @@ func runUnlocked(r *reporter, args []string, why string) (int, error) {
 }
 
 func (r *reporter) skipped(err error) {
+	out := newJSONError(r, err)
 	if r.JSON {
-		out := newJSONError(r, err)
 		out.ExitCode = 0
 		_ = r.object(r.stderr, out)
 		return
 	}
-	r.Say("skipped: %s", text.Error(err))
+	r.Say("skipped: %s", out.words(r.Verb))
 }

@@ -89,7 +89,7 @@ const (
 
 // cut returns the record within these limits.
 func (r Record) cut() Record {
-	for _, s := range []*string{&r.LockPath, &r.Operation, &r.Actor, &r.Hostname, &r.HostID, &r.RequestID, &r.ResumedFrom, &r.Reason, &r.Error} {
+	for _, s := range []*string{&r.LockPath, &r.Operation, &r.Job, &r.Actor, &r.Hostname, &r.HostID, &r.RequestID, &r.ResumedFrom, &r.Reason, &r.Error} {
 		*s = text.Cut(*s, maxOwn)
 	}
 	if more := len(r.HeldBy) - maxHolders; more > 0 {

@@ -24,6 +24,10 @@ const (
 	ReleaseFailed   = "lock_release_failed"
 	Broken          = "lock_broken"
 
+	// A person stopped the command and repolock (Ctrl-Z); and that is over.
+	Suspended = "command_suspended"
+	Continued = "command_continued"
+
 	// The command is stopped until its lock has been looked at, because the wall clock was
 	// stepped or the machine was paused; and it goes on.
 	ClocksParted  = "clocks_parted"
@@ -62,6 +66,8 @@ type Record struct {
 	LockPath  string `json:"lock_path,omitempty"`
 	Mode      string `json:"mode,omitempty"`
 	Operation string `json:"operation,omitempty"`
+	// Job is the user's name for what runs under the lock.
+	Job string `json:"job,omitempty"`
 	// Actor is the user of the process of HostID, Hostname and PID that wrote the record.
 	Actor    string `json:"actor,omitempty"`
 	HostID   string `json:"host_id,omitempty"`

@@ -10,9 +10,12 @@ import (
 // Span is a lock that was held or refused, in a log.
 type Span struct {
 	LockName  string    `json:"lock_name"`
+	Place     string    `json:"place,omitempty"` // the repository and the lock's name, or another system's lock
 	Mode      string    `json:"mode"`
 	Operation string    `json:"operation"`
+	Job       string    `json:"job,omitempty"`
 	Who       string    `json:"who"`
+	Host      string    `json:"host,omitempty"`
 	Asked     time.Time `json:"asked_at"`             // for the lock
 	Held      time.Time `json:"acquired_at,omitzero"` // zero: it was refused
 	// End is when the lock was released, lost or refused. It is zero if the log doesn't have
@@ -25,19 +28,19 @@ type Span struct {
 	Lost    bool   `json:"-"`
 	// Stops are the times in which the command was stopped. The last can have no end.
 	Stops []Stop `json:"-"`
+
+	seen                time.Time // when the lock was held according to its last event
+	repolock, suspended stops     // the stops by repolock, and those by a person
 }
 
-// Stop is a time in which a command was stopped, for its lost lock or for a look at it.
-type Stop struct{ From, To time.Time }
-
 // Until returns the end of a span, or if that is unknown, when the lock would have expired
-// without a refresh.
+// without a refresh after its last event.
 func (s *Span) Until() time.Time {
 	switch {
 	case !s.End.IsZero():
 		return s.End
 	case !s.Held.IsZero():
-		return s.Held.Add(s.TTL)
+		return s.seen.Add(s.TTL)
 	default:
 		return s.Asked
 	}
@@ -59,22 +62,14 @@ func (s *Span) HeldFor() (time.Duration, bool) {
 	return s.End.Sub(s.Held), true
 }
 
-// StoppedFor returns how long the command was stopped, as far as the log has it.
-func (s *Span) StoppedFor() (d time.Duration) {
-	for _, stop := range s.Stops {
-		if !stop.To.IsZero() {
-			d += stop.To.Sub(stop.From)
-		}
-	}
-	return d
-}
-
 // Removal is the removal of a lock that was stale, or that was broken.
 type Removal struct {
 	At   time.Time `json:"at"`
 	Who  string    `json:"who"`
 	What string    `json:"what"`
 	Of   string    `json:"of"`
+	// Place is the lock's, as in Span.
+	Place string `json:"place,omitempty"`
 }
 
 // History is the content of a log, in order.
@@ -98,7 +93,7 @@ func NewHistory(records []Record) History {
 		switch {
 		case r.Event == Acquired:
 			s = newSpan(r)
-			s.Held, s.TTL = r.Timestamp, time.Duration(r.TTLSeconds*float64(time.Second))
+			s.Held, s.seen, s.TTL = r.Timestamp, r.Timestamp, time.Duration(r.TTLSeconds*float64(time.Second))
 			open[r.RequestID] = s
 			h.Spans = append(h.Spans, s)
 		case r.Event == Blocked:
@@ -114,27 +109,27 @@ func NewHistory(records []Record) History {
 			s.follow(r)
 		}
 	}
+	for _, s := range h.Spans {
+		s.Stops = union(s.repolock, s.suspended)
+	}
 	slices.SortStableFunc(h.Spans, func(a, b *Span) int { return cmp.Or(a.Asked.Compare(b.Asked), cmp.Compare(a.Mode, b.Mode)) })
 	return h
 }
 
 func newSpan(r Record) *Span {
 	return &Span{
-		Mode: r.Mode, Operation: r.Operation, LockName: r.LockName, Who: who(r.Actor, r.Hostname, r.PID),
+		Mode: r.Mode, Operation: r.Operation, Job: r.Job, LockName: r.LockName, Place: r.place(), Host: r.Hostname, Who: who(r.Actor, r.Hostname, r.PID),
 		Asked: r.Timestamp.Add(-time.Duration(r.WaitedSeconds * float64(time.Second))),
 	}
 }
 
 // follow adds an event of a lock that was acquired.
 func (s *Span) follow(r Record) {
-	resumed := func() {
-		if n := len(s.Stops); n > 0 && s.Stops[n-1].To.IsZero() {
-			s.Stops[n-1].To = r.Timestamp
-		}
-	}
+	s.seen = r.Timestamp
 	switch r.Event {
 	case Released:
-		resumed()
+		s.repolock.end(r.Timestamp)
+		s.suspended.end(r.Timestamp)
 		if s.End.IsZero() {
 			s.End = r.Timestamp
 		}
@@ -156,13 +151,15 @@ func (s *Span) follow(r Record) {
 		if r.Event == GuardLost && r.Action != CommandStopped {
 			break // it runs on
 		}
-		if n := len(s.Stops); n == 0 || !s.Stops[n-1].To.IsZero() {
-			s.Stops = append(s.Stops, Stop{From: r.Timestamp})
-		}
+		s.repolock.begin(r.Timestamp)
 	case ClocksSettled, GuardReplaced:
-		resumed()
+		s.repolock.end(r.Timestamp)
+	case Suspended:
+		s.suspended.begin(r.Timestamp)
+	case Continued:
+		s.suspended.end(r.Timestamp)
 	case Resumed:
-		resumed()
+		s.repolock.end(r.Timestamp)
 		s.Lost, s.End, s.Outcome = false, time.Time{}, ""
 	case ReleaseFailed:
 		if s.End.IsZero() {
@@ -173,7 +170,7 @@ func (s *Span) follow(r Record) {
 }
 
 func removal(r Record) Removal {
-	m := Removal{At: r.Timestamp, Who: who(r.Actor, r.Hostname, r.PID), What: "removed the stale lock of"}
+	m := Removal{At: r.Timestamp, Place: r.place(), Who: who(r.Actor, r.Hostname, r.PID), What: "removed the stale lock of"}
 	if r.Event == Broken {
 		m.What = "broke the lock of"
 	}

@@ -80,7 +80,7 @@ shared asked 32 held 32 until 42: `
 // lanes.
 func TestSVG(t *testing.T) {
 	var b strings.Builder
-	if err := NewHistory(log).WriteSVG(&b); err != nil {
+	if err := NewHistory(log).Timeline().WriteSVG(&b); err != nil {
 		t.Fatal(err)
 	}
 	for d := xml.NewDecoder(strings.NewReader(b.String())); ; {
@@ -92,7 +92,7 @@ func TestSVG(t *testing.T) {
 	}
 	for what, n := range map[string]int{
 		`class="exclusive"`: 1, `class="shared"`: 2, `class="shared unknown"`: 1, `class="wait"`: 3, `class="stop"`: 1,
-		`class="lost"`: 1, `class="refused"`: 1, `class="removal"`: 2, "&lt;&amp;\ufffd\ufffd": 1,
+		`class="lost"`: 1, `class="refused"`: 1, `class="removal"`: 2, "&lt;&amp;\ufffd\ufffd": 2, // name and title
 	} {
 		if got := strings.Count(b.String(), what); got != n {
 			t.Errorf("%d times %s, want %d", got, what, n)
@@ -103,7 +103,7 @@ func TestSVG(t *testing.T) {
 	}
 	for _, few := range [][]Record{nil, log[:1], of(at(1, Blocked, "x", Record{}))} {
 		b.Reset()
-		if err := NewHistory(few).WriteSVG(&b); err != nil || strings.Contains(b.String(), "NaN") {
+		if err := NewHistory(few).Timeline().WriteSVG(&b); err != nil || strings.Contains(b.String(), "NaN") {
 			t.Errorf("%d records: %v\n%s", len(few), err, b.String())
 		}
 	}
@@ -119,7 +119,7 @@ func (f *full) Write(p []byte) (int, error) {
 }
 
 func TestSVGFails(t *testing.T) {
-	if err := NewHistory(log).WriteSVG(&full{500}); err == nil {
+	if err := NewHistory(log).Timeline().WriteSVG(&full{500}); err == nil {
 		t.Error("what couldn't be written is no error")
 	}
 }
@@ -129,7 +129,7 @@ func TestSVGEscapes(t *testing.T) {
 	const evil = `"/><script>alert(1)</script>&'`
 	r := Record{Mode: evil, Operation: evil, LockName: evil, Actor: evil, Hostname: evil, Error: evil, TTLSeconds: 60, HeldBy: []Holder{{Holder: evil, Intent: evil}}}
 	var b strings.Builder
-	if err := NewHistory(of(at(0, Acquired, "a", r), at(1, Lost, "a", r), at(2, Blocked, "b", r), at(3, Stolen, "c", r), at(4, Acquired, "d", r))).WriteSVG(&b); err != nil {
+	if err := NewHistory(of(at(0, Acquired, "a", r), at(1, Lost, "a", r), at(2, Blocked, "b", r), at(3, Stolen, "c", r), at(4, Acquired, "d", r))).Timeline().WriteSVG(&b); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(b.String(), "<script") || strings.Contains(b.String(), `"/><s`) {

@@ -5,142 +5,168 @@ import (
 	"fmt"
 	"html"
 	"io"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
-)
 
-// The drawing's measures, in pixels.
-const (
-	left   = 110 // of the lanes: room for their names
-	width  = 1000
-	lane   = 22
-	bar    = 16
-	top    = 34
-	axis   = 28
-	narrow = 2.0 // the least width of a time
+	"github.com/repolock/repolock/internal/text"
 )
 
 // drawing is a timeline that is being drawn.
 type drawing struct {
-	w        io.Writer
-	from, to time.Time
-	err      error
+	*Timeline
+	w   io.Writer
+	err error
 }
 
-// WriteSVG draws a history: lanes of exclusive locks, and lanes of shared locks below. The
+// WriteSVG draws a timeline: lanes of exclusive locks, and lanes of shared locks below, for each
+// place by itself. The
 // wait for a lock is drawn before it, and a refused lock is a cross.
-func (h History) WriteSVG(w io.Writer) error {
-	d := &drawing{w: w}
-	for _, s := range h.Spans {
-		d.include(s.Asked)
-		d.include(s.Until())
-	}
-	for _, m := range h.Removals {
-		d.include(m.At)
-	}
-	if !d.to.After(d.from) {
-		d.to = d.from.Add(time.Second)
-	}
-	rows, exclusive, shared := d.rows(h.Spans)
-	height := top + (exclusive+shared)*lane + lane + axis
+func (t *Timeline) WriteSVG(w io.Writer) error {
+	d := &drawing{Timeline: t, w: w}
+	end := t.stack()
+	height := end + lane + axis
 	d.print(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="sans-serif" font-size="12">`,
-		left+width+20, height, left+width+20, height)
+		left+width+right, height, left+width+right, height)
 	d.print(`<style>
-.exclusive{fill:#b5541c}.shared{fill:#2b6ca3}.wait{fill:#999;opacity:.45}.stop{fill:#f2c230}.lost{stroke:#c00;stroke-width:3}
-.unknown{opacity:.5}.refused{stroke:#c00;stroke-width:2;fill:none}.removal{fill:#555}.axis{stroke:#bbb}
+rect{stroke:#fff;stroke-width:.5}.exclusive{fill:#b5541c}.shared{fill:#2b6ca3}.wait{fill:#999;opacity:.45}.stop{fill:#f2c230}.lost{stroke:#c00;stroke-width:3}
+.unknown{opacity:.5}.several{stroke-width:3;stroke-dasharray:1 2}.refused{stroke:#c00;stroke-width:2;fill:none}.removal{fill:#555}.axis{stroke:#bbb}
+.name{font-size:11px;fill:#444}
 </style><rect width="100%%" height="100%%" fill="#fff"/>`)
-	d.print(`<text x="%d" y="18">%s to %s; grey: waited; yellow: stopped; pale: no end in the log; red line: lost; red cross: refused</text>`, left, stamp(d.from), stamp(d.to))
+	d.print(`<text x="%d" y="18">%s to %s; grey: waited; yellow: stopped; dashed: several locks; pale: no end in the log; red line: lost; red cross: refused</text>`,
+		left, stamp(d.from), stamp(d.to))
+	if t.Left > 0 {
+		d.print(`<text x="%d" y="36">%d older locks aren't drawn. repolock history --svg draws them with --until %s</text>`, left, t.Left, t.Begin.UTC().Format(time.RFC3339))
+	}
 	d.axis(height)
-	d.print(`<text x="4" y="%d">exclusive</text>`, top+bar-3)
-	d.print(`<text x="4" y="%d">shared</text>`, top+exclusive*lane+bar-3)
-	for _, s := range h.Spans {
-		row := rows[s]
-		if s.Mode != "exclusive" {
-			row += exclusive
+	for _, g := range t.groups {
+		d.labels(g)
+	}
+	for _, m := range t.bars {
+		row := m.lane
+		if !m.exclusive {
+			row += d.exclusive(m.group)
 		}
-		d.span(s, float64(top+row*lane))
+		d.mark(m, float64(m.group.y+row*lane))
 	}
-	y := float64(top + (exclusive+shared)*lane)
-	if len(h.Removals) > 0 {
-		d.print(`<text x="4" y="%.0f">removed</text>`, y+bar-3)
+	y := float64(end)
+	if len(t.dots) > 0 {
+		d.print(`<text x="4" y="%.0f">removed</text>`, y+lane-6)
 	}
-	for _, m := range h.Removals {
-		d.print(`<circle class="removal" cx="%.1f" cy="%.1f" r="5"><title>%s</title></circle>`,
-			d.x(m.At), y+bar/2, stamp(m.At)+": "+m.Who+" "+m.What+" "+m.Of)
+	for _, m := range t.dots {
+		title := stamp(m.At) + ": " + cut(m.Who+" "+m.What+" "+m.Of)
+		if t.several {
+			title += "\n" + tail(m.Place)
+		}
+		if m.count > 1 {
+			title += fmt.Sprintf("\nand %d others", m.count-1)
+		}
+		d.print(`<circle class="removal" cx="%.1f" cy="%.1f" r="%d"><title>%s</title></circle>`, m.x, y+lane/2, radius, title)
 	}
 	d.print(`</svg>`)
 	return d.err
 }
 
-func (d *drawing) include(t time.Time) {
-	if d.from.IsZero() || t.Before(d.from) {
-		d.from = t
+// labels names the lanes of a place, and the place if there are several.
+func (d *drawing) labels(g *group) {
+	if d.several {
+		d.print(`<text x="4" y="%d" font-weight="bold">%s</text>`, g.y-5, tail(cmp.Or(g.place, "?")))
 	}
-	if t.After(d.to) {
-		d.to = t
+	exclusive := d.exclusive(g)
+	if exclusive > 0 {
+		d.print(`<text x="4" y="%d">exclusive</text>`, g.y+lane-6)
+	}
+	if g.lanes(d.several) > exclusive {
+		d.print(`<text x="4" y="%d">shared</text>`, g.y+(exclusive+1)*lane-6)
 	}
 }
 
-// rows assigns each lock to the first lane of its mode that has room, and returns how many
-// lanes the modes have.
-func (d *drawing) rows(spans []*Span) (rows map[*Span]int, exclusive, shared int) {
-	rows = map[*Span]int{}
-	ends := map[bool][]time.Time{} // of the lanes; true: of exclusive locks
-	for _, s := range spans {
-		mode := s.Mode == "exclusive"
-		row := slices.IndexFunc(ends[mode], func(end time.Time) bool { return !s.Asked.Before(end) })
-		if row < 0 {
-			row = len(ends[mode])
-			ends[mode] = append(ends[mode], time.Time{})
+// exclusive returns the number of lanes for exclusive locks.
+func (d *drawing) exclusive(g *group) int {
+	if d.several {
+		return len(g.exclusive)
+	}
+	return max(len(g.exclusive), 1)
+}
+
+// maxTitle bounds each text of a title: other programs write locks and logs.
+const maxTitle = 100
+
+func cut(s string) string { return text.Cut(s, maxTitle) }
+
+// tail shortens a path at its beginning: the ends of paths distinguish repositories.
+func tail(s string) string {
+	if len(s) <= maxTitle {
+		return s
+	}
+	return "…" + strings.ToValidUTF8(s[len(s)-maxTitle:], "")
+}
+
+// title is what a viewer shows of a bar.
+func (m *mark) title() string {
+	title := cut(m.Operation)
+	if m.Job != "" {
+		title += " " + cut(m.Job)
+	}
+	title += ", " + cut(m.Who) + "\n" + stamp(m.Asked)
+	if m.count > 1 {
+		title = fmt.Sprintf("%d locks, the first: %s\nthe last until %s", m.count, title, stamp(m.until))
+		if m.lost > 0 {
+			title += fmt.Sprintf("\nlost: %d", m.lost)
 		}
-		// A time can be drawn wider than it is.
-		ends[mode][row] = s.Until().Add(time.Duration(2 * narrow / width * float64(d.to.Sub(d.from))))
-		rows[s] = row
+		return title
 	}
-	return rows, max(len(ends[true]), 1), max(len(ends[false]), 1)
-}
-
-func (d *drawing) span(s *Span, y float64) {
-	title := s.Operation + ", " + s.Who + "\n" + stamp(s.Asked)
-	if wait := s.Held.Sub(s.Asked).Round(time.Second); !s.Held.IsZero() && wait > 0 {
+	if wait := m.Waited().Round(time.Second); !m.Held.IsZero() && wait > 0 {
 		title += "\nwaited " + wait.String()
 	}
-	if !s.Held.IsZero() {
-		title += "\nheld " + s.Until().Sub(s.Held).Round(time.Millisecond).String()
+	if !m.Held.IsZero() {
+		title += "\nheld " + m.Until().Sub(m.Held).Round(time.Millisecond).String()
 	}
-	title += "\n" + cmp.Or(s.Outcome, "no end in the log")
-	d.print(`<g><title>%s</title>`, title)
-	if s.Waited() > 0 {
-		d.rect("wait", s.Asked, s.Asked.Add(s.Waited()), y)
+	if d := m.StoppedFor(); d > 0 {
+		title += "\nstopped " + d.Round(time.Millisecond).String()
 	}
-	if s.Held.IsZero() {
-		x, m := d.x(s.End), y+bar/2
-		d.print(`<path class="refused" d="M%.1f %.1fl8 8m0 -8l-8 8"/>`, x-4, m-4)
+	return title + "\n" + cmp.Or(cut(m.Outcome), "no end in the log")
+}
+
+// mark draws a bar with its name above, in a lane.
+func (d *drawing) mark(m *mark, y float64) {
+	d.print(`<g><title>%s</title>`, m.title())
+	if m.named {
+		d.print(`<text class="name" x="%.1f" y="%.1f">%s</text>`, m.nameX, y+above-2, m.name)
+	}
+	y += above
+	if m.count == 1 && m.Waited() > 0 {
+		d.rect("wait", m.x0, d.x(m.Asked.Add(m.Waited())), y)
+	}
+	if m.Held.IsZero() {
+		d.print(`<path class="refused" d="M%.1f %.1fl8 8m0 -8l-8 8"/>`, m.x1-4, y+bar/2-4)
 	} else {
-		class := s.Mode
-		if s.End.IsZero() {
-			class += " unknown"
-		}
-		d.rect(class, s.Held, s.Until(), y)
-		for _, stop := range s.Stops {
-			to := stop.To
-			if to.IsZero() {
-				to = s.Until()
-			}
-			d.rect("stop", stop.From, to, y)
-		}
-		if s.Lost {
-			x := d.x(s.Until())
-			d.print(`<path class="lost" d="M%.1f %.1fv%d"/>`, x, y, bar)
-		}
+		d.held(m, y)
 	}
 	d.print(`</g>`)
 }
 
-func (d *drawing) rect(class string, from, to time.Time, y float64) {
-	d.print(`<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%d"/>`, class, d.x(from), y, max(d.x(to)-d.x(from), narrow), bar)
+// held draws the time in which a lock was held.
+func (d *drawing) held(m *mark, y float64) {
+	class := map[bool]string{true: "exclusive", false: "shared"}[m.exclusive]
+	from, to := d.x(m.Held), d.x(m.Until())
+	if m.count > 1 {
+		class += " several"
+		from, to = m.x0, m.x1
+	} else if m.End.IsZero() {
+		class += " unknown"
+	}
+	d.rect(class, from, to, y)
+	for _, stop := range m.stops {
+		d.rect("stop", stop[0], stop[1], y)
+	}
+	if m.lost > 0 {
+		d.print(`<path class="lost" d="M%.1f %.1fv%d"/>`, to, y, bar)
+	}
+}
+
+func (d *drawing) rect(class string, from, to, y float64) {
+	d.print(`<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%d"/>`, class, from, y, max(to-from, narrow), bar)
 }
 
 // axis marks times at round distances.
@@ -162,10 +188,6 @@ func (d *drawing) axis(height int) {
 		d.print(`<path class="axis" d="M%.1f %dV%d"/><text x="%.1f" y="%d" text-anchor="middle">%s</text>`,
 			d.x(t), top-6, height-axis, d.x(t), height-10, t.UTC().Format(layout))
 	}
-}
-
-func (d *drawing) x(t time.Time) float64 {
-	return left + width*float64(t.Sub(d.from))/float64(d.to.Sub(d.from))
 }
 
 // print escapes every text: other programs write locks and logs.

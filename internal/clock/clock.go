@@ -20,14 +20,22 @@ const Tick = 500 * time.Millisecond
 // Sleep returns nil once d has passed on the clock's Elapsed, within a Tick of waking if the
 // machine was suspended meanwhile. It returns the context's error if that ended first.
 func Sleep(ctx context.Context, c Clock, d time.Duration) error {
+	_, err := SleepUntil(ctx, c, d, nil)
+	return err
+}
+
+// SleepUntil is Sleep that also ends when it receives from wake, and reports whether it did.
+func SleepUntil(ctx context.Context, c Clock, d time.Duration, wake <-chan struct{}) (woken bool, err error) {
 	for at := c.Elapsed() + d; ; {
 		left := at - c.Elapsed()
 		if left <= 0 {
-			return ctx.Err()
+			return false, ctx.Err()
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return false, ctx.Err()
+		case <-wake:
+			return true, nil
 		case <-c.After(min(left, Tick)):
 		}
 	}

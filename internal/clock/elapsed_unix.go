@@ -9,7 +9,7 @@ import (
 )
 
 // Elapsed reads CLOCK_MONOTONIC, which counts the time asleep on macOS. On FreeBSD it doesn't:
-// there a suspended machine must not hold a lock, which the README says.
+// there a suspended machine must not hold a lock, which docs/promises.md says.
 func (System) Elapsed() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {

@@ -13,7 +13,8 @@ import (
 type Values func(kind string) []string
 
 // Words returns the candidates for the last of words, sorted. Words doesn't contain the
-// program's name, and isn't empty. For --flag=value the candidates are the value's.
+// program's name, and isn't empty. For --flag=value the candidates are the value's. After a
+// candidate for a flag or a command there is a tab and what it is for.
 func Words(app *kong.Application, words []string, values Values) []string {
 	at := line{node: app.Node}
 	last := len(words) - 1
@@ -137,17 +138,31 @@ func (l *line) candidates(typed string, values Values) (found []string) {
 		return nil
 	case strings.HasPrefix(typed, "-"):
 		for _, f := range l.flags() {
-			found = append(found, "--"+f.Name)
+			found = append(found, described("--"+f.Name, f.Value.Help, f.Tag))
 			if f.Short != 0 {
-				found = append(found, "-"+string(f.Short))
+				found = append(found, described("-"+string(f.Short), f.Value.Help, f.Tag))
 			}
 		}
 		return found
 	}
 	for _, child := range visible(l.node) {
-		found = append(found, child.Name)
+		found = append(found, described(child.Name, child.Help, child.Tag))
 	}
 	return append(found, values.of(l.positional())...)
+}
+
+// described appends to a word what it is for: its tag brief, or else the first sentence of its help.
+func described(word, help string, tag *kong.Tag) string {
+	if tag != nil && tag.Get("brief") != "" {
+		help = tag.Get("brief")
+	}
+	for _, end := range []string{". ", ": ", "; "} {
+		help, _, _ = strings.Cut(help, end)
+	}
+	if help = strings.TrimSuffix(help, "."); help == "" {
+		return word
+	}
+	return word + "\t" + help
 }
 
 // visible returns a node's commands, without the hidden ones.

@@ -65,7 +65,39 @@ func TestWords(t *testing.T) {
 		"exec -- --file=":      "",
 		"hide ":                "do exec",
 	} {
-		if got := Words(app.Model, strings.Split(line, " "), values); !slices.Equal(got, strings.Fields(want)) {
+		got := Words(app.Model, strings.Split(line, " "), values)
+		for i, word := range got {
+			got[i], _, _ = strings.Cut(word, "\t")
+		}
+		if !slices.Equal(got, strings.Fields(want)) {
+			t.Errorf("%q: %q, want %q", line, got, want)
+		}
+	}
+}
+
+// TestDescribed: a flag and a command have a description: their brief text, or the first sentence of
+// their help. Values have none.
+func TestDescribed(t *testing.T) {
+	var cli struct {
+		Plain string   `short:"p" help:"A plain flag. It has more to say."`
+		Brief bool     `brief:"In short" help:"At length: on and on."`
+		Level string   `enum:"low,high" default:"low" help:"How much: low or high."`
+		Do    struct{} `cmd:"" help:"Do it."`
+		Mute  struct{} `cmd:""`
+	}
+	app, err := kong.New(&cli)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line, want := range map[string][]string{
+		"":         {"do\tDo it", "mute"},
+		"--p":      {"--plain\tA plain flag"},
+		"-p":       {"-p\tA plain flag"},
+		"--br":     {"--brief\tIn short"},
+		"--lev":    {"--level\tHow much"},
+		"--level ": {"high", "low"},
+	} {
+		if got := Words(app.Model, strings.Split(line, " "), nil); !slices.Equal(got, want) {
 			t.Errorf("%q: %q, want %q", line, got, want)
 		}
 	}

@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"io"
 	"reflect"
-	"regexp"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
 
+	"github.com/repolock/repolock/internal/lazyregexp"
 	"github.com/repolock/repolock/internal/regular"
 )
 
@@ -147,7 +147,7 @@ func explain(path string, err error) error {
 	return fmt.Errorf("%s:%d:%d: %s", path, line, column, text)
 }
 
-var secret = regexp.MustCompile(`(?i)passw|secret|credential|token|private|(api|access|application)[-_.]?key`)
+var secret = lazyregexp.New(`(?i)passw|secret|credential|token|private|(api|access|application)[-_.]?key`)
 
 // Secret reports whether a name can be that of a credential.
 func Secret(name string) bool { return secret.MatchString(name) }

@@ -18,7 +18,7 @@ func TestRecycled(t *testing.T) {
 	p, _ := identity.Of(sleeper.Process.Pid)
 	p.PIDStart--
 	o := Watch(p)
-	if !ended(o, 30*time.Second) {
+	if !ended(o, hang) {
 		t.Error("it is watched")
 	}
 	// Without pidfds a signal can only go to a pid.

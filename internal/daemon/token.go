@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
+
+	"github.com/repolock/repolock/internal/lazyregexp"
 )
 
 // Lengths of a token and of its suffix.
@@ -19,7 +20,7 @@ const (
 // taken.
 func NewToken() string { return rand.Text() + newSuffix() }
 
-var tokens = regexp.MustCompile(fmt.Sprintf(`^[A-Z2-7]{%d}(\.[A-Z2-7]{%d})?$`, tokenLength, suffixLength))
+var tokens = lazyregexp.New(fmt.Sprintf(`^[A-Z2-7]{%d}(\.[A-Z2-7]{%d})?$`, tokenLength, suffixLength))
 
 // CheckToken returns an error if NewToken can't have returned this token, which then must
 // not become a file name. The error doesn't contain the token, which might be a secret.

@@ -58,6 +58,11 @@ func (p Process) SameBoot(q Process) bool {
 	return p.BootID != "" && p.BootID == q.BootID && p.TimeNamespace != "" && p.TimeNamespace == q.TimeNamespace
 }
 
+// Rebooted reports whether q ran in another boot of this machine, and so has certainly ended.
+func (p Process) Rebooted(q Process) bool {
+	return p.HostID != "" && p.HostID == q.HostID && p.BootID != "" && q.BootID != "" && p.BootID != q.BootID
+}
+
 // Gone reports whether q, seen from p, has certainly ended: q was a process of this very
 // machine, boot, time namespace and pid namespace, and has Ended. (It can't distinguish two
 // machines restored from one snapshot of a running machine: their boot ids are the same.)

@@ -6,9 +6,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/repolock/repolock/internal/lazyregexp"
 )
 
 func readLine(name string) string {
@@ -59,7 +60,7 @@ func Caller() int {
 	}
 }
 
-var shells = regexp.MustCompile(`^(r?bash|dash|ash|[a-z]*ksh|zsh|yash|posh|hush|sh|busybox|toybox)[-0-9._]*$`)
+var shells = lazyregexp.New(`^(r?bash|dash|ash|[a-z]*ksh|zsh|yash|posh|hush|sh|busybox|toybox)[-0-9._]*$`)
 
 // isShell reports whether a process is a shell. A copy of any other program is a process in
 // its own right, such as a worker.

@@ -78,7 +78,7 @@ const (
 
 // after lists the states in which an event can come. A child can be killed in any of them.
 var after = map[Kind][]state{
-	Start: {unborn}, In: {started}, Call: {inside}, Return: {acting}, Appeared: {inside}, Vanished: {inside}, Out: {inside},
+	Start: {unborn}, In: {started}, Call: {inside}, Return: {acting}, Appeared: {inside}, Vanished: {inside}, Beat: {inside}, Out: {inside},
 	End: {started, inside, acting, out}, Fault: {started, inside, acting, out},
 }
 

@@ -29,6 +29,9 @@ const (
 	// object with the Key.
 	Appeared Kind = "appeared"
 	Vanished Kind = "vanished"
+	// Beat: the child is still in its critical section. A child that sends no requests logs it
+	// over and over.
+	Beat Kind = "beat"
 	// Out: the child has done all its work.
 	Out Kind = "out"
 	// End: no process of the child can run any more.
@@ -52,5 +55,6 @@ type Event struct {
 	Op    string `json:"op,omitempty"`
 	Key   string `json:"key,omitempty"`
 	Error string `json:"error,omitempty"` // of a Return
-	Text  string `json:"text,omitempty"`  // of a Fault or an End, for people
+	Text  string `json:"text,omitempty"`  // of an In, a Fault or an End, for people
+	PID   int    `json:"pid,omitempty"`   // of an In, if the child is to be found by it
 }

@@ -3,6 +3,7 @@ package man
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,9 +14,11 @@ import (
 // order, without the hidden ones.
 type Page struct {
 	App         *kong.Application
-	Date        time.Time // only the day is written
-	Description string    // paragraphs, with an empty line between them
-	Sections    []Section // after the commands
+	Date        time.Time               // only the day is written
+	Description string                  // paragraphs, with an empty line between them
+	Usage       func(*kong.Node) string // how a command is called, without the program's name
+	Shared      []*kong.Flag            // flags of several commands, which are described once
+	Sections    []Section               // after the commands
 }
 
 // Section is a text, and a list with a bullet before each item.
@@ -38,10 +41,16 @@ func (p Page) String() string {
 	w.section("Options")
 	w.flags(p.App.Flags)
 	w.section("Commands")
+	w.shared = p.Shared
 	for _, command := range p.App.Children {
 		if !command.Hidden {
-			w.command(command)
+			w.command(p.Usage(command), command)
 		}
+	}
+	if len(p.Shared) > 0 {
+		w.section("Flags of several commands")
+		w.shared = nil
+		w.flags(p.Shared)
 	}
 	for _, s := range p.Sections {
 		w.section(s.Title)
@@ -55,7 +64,10 @@ func (p Page) String() string {
 }
 
 // writer writes lines of roff. Its zero value is ready.
-type writer struct{ strings.Builder }
+type writer struct {
+	strings.Builder
+	shared []*kong.Flag // aren't described
+}
 
 // request writes a macro and its arguments, which must be escaped.
 func (w *writer) request(macro, args string) { w.line(strings.TrimSpace("." + macro + " " + args)) }
@@ -64,8 +76,8 @@ func (w *writer) line(roff string) { w.WriteString(roff + "\n") }
 
 func (w *writer) section(title string) { w.request("SH", escape(strings.ToUpper(title))) }
 
-func (w *writer) command(command *kong.Node) {
-	w.request("SS", escape(command.Summary()))
+func (w *writer) command(usage string, command *kong.Node) {
+	w.request("SS", escape(usage))
 	w.text(command.Help)
 	if command.Detail != "" {
 		w.request("PP", "")
@@ -75,18 +87,31 @@ func (w *writer) command(command *kong.Node) {
 }
 
 func (w *writer) flags(flags []*kong.Flag) {
+	var elsewhere []string
 	for _, f := range flags {
-		if f.Hidden {
+		switch {
+		case f.Hidden:
+			continue
+		case slices.ContainsFunc(w.shared, func(s *kong.Flag) bool { return s.Name == f.Name && s.Help == f.Help }):
+			elsewhere = append(elsewhere, "--"+f.Name)
 			continue
 		}
-		names := f.Summary()
-		if f.Short != 0 {
-			names = "-" + string(f.Short) + ", " + names
-		}
 		w.request("TP", "")
-		w.line(bold(names))
+		w.line(bold(Names(f)))
 		w.text(f.Help)
 	}
+	if len(elsewhere) > 0 {
+		w.request("PP", "")
+		w.text("Also, described below: " + strings.Join(elsewhere, ", ") + ".")
+	}
+}
+
+// Names returns how a flag is written: -f, --flag=VALUE.
+func Names(f *kong.Flag) string {
+	if f.Short != 0 {
+		return "-" + string(f.Short) + ", " + f.Summary()
+	}
+	return f.Summary()
 }
 
 // text writes paragraphs, with an empty line between them. The lines of a paragraph that

@@ -14,8 +14,13 @@ func TestPage(t *testing.T) {
 		Flag   string `short:"f" help:".TH isn't a request here, nor is \\fB a font, and ~ is no accent."`
 		Secret string `hidden:""`
 		Do     struct {
-			What []string `arg:""`
+			What   []string `arg:""`
+			Common bool     `help:"Twice."`
+			Own    bool     `help:"Once."`
 		} `cmd:"" help:"'do' something.\n\n  not  \\joined\n  -with this"`
+		Again struct {
+			Common bool `help:"Twice."`
+		} `cmd:"" help:"Do it again."`
 		Hide struct{} `cmd:"" hidden:""`
 	}
 	app, err := kong.New(&cli, kong.Name("prog"), kong.Description("A program."))
@@ -26,6 +31,8 @@ func TestPage(t *testing.T) {
 		App:         app.Model,
 		Date:        time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 		Description: "One.\n\nTwo.",
+		Usage:       func(n *kong.Node) string { return n.Name + " ..." },
+		Shared:      app.Model.Children[1].Flags,
 		Sections:    []Section{{"See also", "These:", []string{"other(1)", ".profile"}}},
 	}.String()
 	const want = `.TH PROG 1 "2026-01-02" "prog" "User Commands"
@@ -45,13 +52,26 @@ Show context\-sensitive help.
 \fB\-f, \-\-flag=STRING\fP
 \&.TH isn't a request here, nor is \efB a font, and \(ti is no accent.
 .SH COMMANDS
-.SS do <what> ... [flags]
+.SS do ...
 \&'do' something.
 .PP
 .nf
   not  \ejoined
   \-with this
 .fi
+.TP
+\fB\-\-own\fP
+Once.
+.PP
+Also, described below: \-\-common.
+.SS again ...
+Do it again.
+.PP
+Also, described below: \-\-common.
+.SH FLAGS OF SEVERAL COMMANDS
+.TP
+\fB\-\-common\fP
+Twice.
 .SH SEE ALSO
 These:
 .IP \(bu 3

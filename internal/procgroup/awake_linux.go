@@ -8,8 +8,12 @@ import (
 )
 
 // awake returns the processes of a group that run; of a killed group, every process that
-// exists. denied reports whether we may not signal a process.
+// exists. A group that isn't there yet has none: the group 0 is that of the kernel's own threads.
+// denied reports whether we may not signal a process.
 func awake(pgid int, killed bool, denied func(pid int) bool) (pids []int) {
+	if pgid <= 1 {
+		return nil
+	}
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())

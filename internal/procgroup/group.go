@@ -26,7 +26,7 @@ type Group struct {
 	tty  terminal
 	// pipeline: the command gets the terminal only when it asks for it.
 	pipeline bool
-	clocks   func() clock.Reading // ReadClocks
+	clocks   func() clock.Reading // guard.ReadClocks
 	done     chan struct{}
 	work     sync.WaitGroup
 
@@ -129,7 +129,7 @@ func (g *Group) mayRun() error {
 	if g.unguarded && g.cmd.Expiry != Nothing {
 		return ErrUnguarded
 	}
-	return g.allowance.check(g.cmd.Expiry, g.clocks())
+	return g.allowance.Check(g.cmd.Expiry, g.clocks())
 }
 
 // Kill kills the group. A process of another user can survive: see Command.RunsOn.
@@ -146,7 +146,7 @@ func (g *Group) Signal(sig os.Signal) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if s == unix.SIGCONT {
-		g.stopped = false
+		g.unsuspendLocked()
 		return g.continueLocked()
 	}
 	g.sent[s] = true

@@ -8,9 +8,6 @@ import (
 	"syscall"
 )
 
-// GuardMain does nothing: there is no guard.
-func GuardMain() {}
-
 // Group is a running command.
 type Group struct {
 	cmd    *exec.Cmd

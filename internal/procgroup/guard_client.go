@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/repolock/repolock/internal/procgroup/guard"
 )
 
 // answerTimeout is the time in which a guard must answer; a variable for tests.
@@ -47,7 +49,7 @@ func startGuard() (*guardClient, error) {
 	}
 	defer theirs.close()
 
-	pid, err := spawn(guardProgram(), []string{os.Args[0], guardArg}, &syscall.ProcAttr{
+	pid, err := spawn(guardProgram(), []string{os.Args[0], guard.Argument}, &syscall.ProcAttr{
 		Dir:   "/",        // so that no file system stays busy
 		Env:   []string{}, // no secrets
 		Files: []uintptr{theirs.in.Fd(), null.Fd(), null.Fd(), theirs.out.Fd()},
@@ -84,7 +86,7 @@ func (g *Group) resendOrder() error {
 	}
 	// This waits only if the pipe is full because the guard has not read for long.
 	_ = g.guard.out.SetWriteDeadline(time.Now().Add(answerTimeout))
-	err := write(g.guard.out, guardOrder{orderMagic, g.cmd.Expiry, int64(g.pgid), g.allowance, g.seq})
+	err := guard.Order{Expiry: g.cmd.Expiry, Pgid: g.pgid, Allowance: g.allowance, Seq: g.seq}.Write(g.guard.out)
 	if err != nil {
 		g.replaceGuard()
 	}
@@ -102,7 +104,7 @@ func (g *Group) replaceGuard() {
 // keepGuard reads the guard's answers and replaces a guard that has died.
 func (g *Group) keepGuard(p *guardClient) {
 	for v := (vacancy{}); p != nil; p = g.nextGuard(&v) {
-		for a := (guardAnswer{}); receive(p.in, &a) == nil; {
+		for a, err := guard.ReadAnswer(p.in); err == nil; a, err = guard.ReadAnswer(p.in) {
 			v = vacancy{}
 			g.handleAnswer(a)
 		}
@@ -136,7 +138,7 @@ func (g *Group) nextGuard(v *vacancy) *guardClient {
 		*v = vacancy{now, now, firstPause, errSilent}
 	}
 	for {
-		now, wait := time.Now(), stopInterval
+		now, wait := time.Now(), guard.StopInterval
 		if alone := now.Sub(v.since); alone >= unguardedGrace {
 			g.stopUnguarded(v.why)
 		} else {
@@ -196,7 +198,7 @@ func (g *Group) stopUnguarded(why error) {
 
 // handleAnswer continues the group if the guard had stopped it and it may run, and reports
 // when an interruption begins or ends.
-func (g *Group) handleAnswer(a guardAnswer) {
+func (g *Group) handleAnswer(a guard.Answer) {
 	g.mu.Lock()
 	g.answered = max(g.answered, a.Seq)
 	if g.answered == g.seq {

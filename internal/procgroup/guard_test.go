@@ -3,32 +3,28 @@
 package procgroup
 
 import (
-	"bytes"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/procgroup/guard"
 )
 
 // We are stopped, and can do nothing.
 func TestStopsAtExpiry(t *testing.T) {
 	k := newTicker(t)
-	p := start(t, concat(self("parent", "-until", "1500ms", "--"), k.args()))
+	p := start(t, concat(self("parent", "--"), k.args()))
 	k.runs()
+	end := elapsed() + 1500*time.Millisecond // or a little later
+	p.tell("allow 1500ms", "<nil>")
 	p.signal(unix.SIGSTOP)
-	sleepUntil(p.until + slack)
-	if ticks := k.all(); ticks[len(ticks)-1] < p.until-slack {
-		t.Error("it was stopped long before")
+	eventually(t, "a stop", k.stopped)
+	if early := end - elapsed(); early > 0 {
+		t.Errorf("it was stopped %v before its time was over", early)
 	}
 	k.quiet(300 * time.Millisecond)
 
@@ -37,7 +33,7 @@ func TestStopsAtExpiry(t *testing.T) {
 		if err := unix.Kill(-p.pgid, unix.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(stopInterval + 100*time.Millisecond)
+		time.Sleep(guard.StopInterval + 100*time.Millisecond)
 		k.quiet(100 * time.Millisecond)
 	}
 
@@ -52,23 +48,26 @@ func TestStopsAtExpiry(t *testing.T) {
 // never if its time is over by then.
 func TestStoppedWhileStarting(t *testing.T) {
 	for _, expiry := range []string{"stop", "kill", "nothing"} {
-		k := newTicker(t)
-		p := launch(t, concat(self("parent", "-halt", "-until", "1s", "-expiry", expiry, "--"), k.args()))
-		p.expect("forked")
-		time.Sleep(1500 * time.Millisecond)
-		if ticks := k.all(); len(ticks) > 0 {
-			t.Errorf("expiry %s: it ran %d times before a guard watched it", expiry, len(ticks))
-		}
-		p.signal(unix.SIGCONT)
-		if expiry == "nothing" {
-			p.expect("started")
-			k.runs()
-			continue
-		}
-		p.want("failed " + ErrExpired.Error())
-		if ticks := k.all(); len(ticks) > 0 {
-			t.Errorf("expiry %s: it ran %d times after its time", expiry, len(ticks))
-		}
+		t.Run(expiry, func(t *testing.T) {
+			t.Parallel()
+			k := newTicker(t)
+			p := launch(t, concat(self("parent", "-halt", "-until", "5s", "-expiry", expiry, "--"), k.args()))
+			p.expect("forked")
+			time.Sleep(5 * time.Second)
+			if ticks := k.all(); len(ticks) > 0 {
+				t.Errorf("it ran %d times before a guard watched it", len(ticks))
+			}
+			p.signal(unix.SIGCONT)
+			if expiry == "nothing" {
+				p.expect("started")
+				k.runs()
+				return
+			}
+			p.want("failed " + ErrExpired.Error())
+			if ticks := k.all(); len(ticks) > 0 {
+				t.Errorf("it ran %d times after its time", len(ticks))
+			}
+		})
 	}
 }
 
@@ -87,18 +86,21 @@ func TestKilledWhileStarting(t *testing.T) {
 
 func TestKillsAtExpiry(t *testing.T) {
 	k := newTicker(t)
-	p := start(t, concat(self("parent", "-until", "500ms", "-expiry", "kill", "--", "sh", "-c", `"$@" & wait`, "sh"), k.args()))
+	p := start(t, concat(self("parent", "-expiry", "kill", "--", "sh", "-c", `"$@" & wait`, "sh"), k.args()))
+	k.runs()
+	end := elapsed() + 500*time.Millisecond // or a little later
+	p.order("allow 500ms")
 	p.want("done killed by signal 9 (killed)")
-	k.still(p.until+slack, p.until+time.Hour)
-	if elapsed() < p.until {
-		t.Error("too early")
+	if early := end - elapsed(); early > 0 {
+		t.Errorf("it was killed %v before its time was over", early)
 	}
+	k.quiet(100 * time.Millisecond)
 }
 
 func TestDoesNothingAtExpiry(t *testing.T) {
 	k := newTicker(t)
 	p := start(t, concat(self("parent", "-until", "100ms", "-expiry", "nothing", "--"), k.args()))
-	sleepUntil(p.until + slack)
+	sleepUntil(p.until + time.Second)
 	k.runs()
 	p.signal(unix.SIGKILL)
 	eventually(t, "the end", func() bool { return running(p.pgid) == 0 })
@@ -106,13 +108,11 @@ func TestDoesNothingAtExpiry(t *testing.T) {
 
 func TestAllowanceIsExtended(t *testing.T) {
 	k := newTicker(t)
-	p := start(t, concat(self("parent", "-until", "500ms", "--"), k.args()))
-	p.tell("allow 2s", "<nil>")
-	end := elapsed() + 2*time.Second
-	sleepUntil(end + slack)
-	if ticks := k.all(); len(ticks) == 0 || ticks[len(ticks)-1] < p.until+slack {
-		t.Error("stopped at the first allowance's end")
-	}
+	p := start(t, concat(self("parent", "-until", "2s", "--"), k.args()))
+	p.tell("allow 1m", "<nil>")
+	sleepUntil(p.until + time.Second)
+	k.runs()
+	p.tell("allow 500ms", "<nil>")
 	k.quiet(200 * time.Millisecond)
 }
 
@@ -130,7 +130,7 @@ func TestGuardIsKilled(t *testing.T) {
 	k := newTicker(t)
 	p := start(t, concat(self("parent", "--"), k.args()))
 	for range 4 {
-		guard := p.ask("guard")
+		guard := p.current()
 		if err := unix.Kill(guard, unix.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
@@ -139,14 +139,12 @@ func TestGuardIsKilled(t *testing.T) {
 	}
 	// The next one knows the allowance from the start.
 	p.tell("allow 1s", "<nil>")
-	at := elapsed() + time.Second
-	guard := p.ask("guard")
+	guard := p.current()
 	if err := unix.Kill(guard, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "another guard", func() bool { g := p.ask("guard"); return g != 0 && g != guard })
 	p.signal(unix.SIGSTOP)
-	sleepUntil(at + slack)
 	k.quiet(200 * time.Millisecond)
 }
 
@@ -189,8 +187,9 @@ func TestGuardIsAlone(t *testing.T) {
 
 func TestGuardDoesNotAnswer(t *testing.T) {
 	p := start(t, self("parent", "-patience", "500ms", "--", "sleep", "1000"))
-	p.tell("unpause", "<nil>")
 	// On a busy machine a guard can be given up before it has answered.
+	answers := func() bool { return p.do("unpause") == "<nil>" }
+	eventually(t, "an answer", answers)
 	eventually(t, "the guard is stopped", func() bool {
 		p.guard = p.ask("guard")
 		return p.guard != 0 && unix.Kill(p.guard, unix.SIGSTOP) == nil
@@ -203,7 +202,7 @@ func TestGuardDoesNotAnswer(t *testing.T) {
 		g := p.ask("guard")
 		return g != 0 && g != p.guard
 	})
-	p.tell("unpause", "<nil>")
+	eventually(t, "another's answer", answers)
 }
 
 func TestNoGuard(t *testing.T) {
@@ -219,154 +218,4 @@ func TestNoGuard(t *testing.T) {
 	q.tell("unpause", ErrUnguarded.Error())
 	q.kill()
 	q.want("done killed by signal 9 (killed)")
-}
-
-// The guard's own decisions, on a clock of the test.
-
-type fakeGuard struct {
-	orders  *io.PipeWriter
-	answers heard
-	sleep   atomic.Int64 // how much the machine was suspended
-	step    atomic.Int64 // of the wall clock
-	mu      sync.Mutex
-	signals []string
-	start   time.Time
-	seq     uint64
-	done    chan struct{}
-}
-
-// heard are answers. A guard doesn't wait until they are read.
-type heard chan guardAnswer
-
-func (h heard) Write(record []byte) (int, error) {
-	var a guardAnswer
-	err := receive(bytes.NewReader(record), &a)
-	h <- a
-	return len(record), err
-}
-
-func newFakeGuard() *fakeGuard {
-	or, ow := io.Pipe()
-	f := &fakeGuard{orders: ow, answers: make(heard, 100), start: time.Now(), done: make(chan struct{})}
-	go func() {
-		defer close(f.done)
-		watch(or, f.answers, f.read, func(pid int, sig unix.Signal) error {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			f.signals = append(f.signals, fmt.Sprintf("%v %d %v", f.elapsed(), pid, sig))
-			return nil
-		})
-	}()
-	return f
-}
-
-func (f *fakeGuard) elapsed() time.Duration {
-	return time.Since(f.start) + time.Duration(f.sleep.Load())
-}
-
-// epoch is the wall clock when a fake guard starts.
-const epoch = 946684800 * time.Second
-
-func (f *fakeGuard) read() clock.Reading {
-	e := f.elapsed()
-	return clock.Reading{Wall: epoch + e + time.Duration(f.step.Load()), Elapsed: e}
-}
-
-// allow sends an order for a lock that was seen just now.
-func (f *fakeGuard) allow(t *testing.T, e Expiry, until time.Duration) guardAnswer {
-	t.Helper()
-	return f.order(t, e, Allowance{until, f.read()})
-}
-
-func (f *fakeGuard) answer(t *testing.T) guardAnswer {
-	t.Helper()
-	select {
-	case a := <-f.answers:
-		return a
-	case <-time.After(10 * time.Second):
-		t.Fatal("no answer")
-		return guardAnswer{}
-	}
-}
-
-func (f *fakeGuard) order(t *testing.T, e Expiry, allowance Allowance) guardAnswer {
-	t.Helper()
-	f.seq++
-	if err := write(f.orders, guardOrder{orderMagic, e, 77, allowance, f.seq}); err != nil {
-		t.Fatal(err)
-	}
-	a := f.answer(t)
-	if a.Seq != f.seq {
-		t.Fatal(a)
-	}
-	synctest.Wait()
-	return a
-}
-
-func (f *fakeGuard) want(t *testing.T, signals ...string) {
-	t.Helper()
-	synctest.Wait()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !slices.Equal(f.signals, signals) {
-		t.Errorf("got %q, want %q", f.signals, signals)
-	}
-	f.signals = nil
-}
-
-func TestWatchStops(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFakeGuard()
-		f.allow(t, Stop, 3200*time.Millisecond)
-		time.Sleep(3100 * time.Millisecond)
-		f.want(t)
-		time.Sleep(400 * time.Millisecond)
-		f.want(t, "3.2s -77 stopped (signal)", "3.4s -77 stopped (signal)")
-		if a := f.allow(t, Stop, time.Second); a.Stopped {
-			t.Error("this allowance is over: it is still stopped")
-		}
-		f.want(t, "3.5s -77 stopped (signal)")
-		if a := f.allow(t, Stop, 5*time.Second); !a.Stopped {
-			t.Error("it must say that it had stopped the group")
-		}
-		if a := f.allow(t, Stop, 5*time.Second); a.Stopped {
-			t.Error("but only once")
-		}
-		time.Sleep(1400 * time.Millisecond)
-		f.want(t)
-		f.orders.Close()
-		<-f.done
-		f.want(t, "4.9s -77 killed")
-	})
-}
-
-func TestWatchAfterSuspend(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFakeGuard()
-		f.allow(t, Kill, time.Minute)
-		time.Sleep(100 * time.Millisecond)
-		f.sleep.Store(int64(time.Hour))
-		time.Sleep(500 * time.Millisecond)
-		f.want(t, "1h0m0.5s -77 killed")
-		f.orders.Close()
-		<-f.done
-	})
-}
-
-// The guard ignores orders for groups 0 and 1 and typed lines.
-func TestWatchRefuses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for _, o := range []guardOrder{{orderMagic, 0, 1, Allowance{}, 1}, {orderMagic, 0, 0, Allowance{}, 1}, {orderMagic, 0, -5, Allowance{}, 1}, {1, 0, 77, Allowance{}, 1}} {
-			f := newFakeGuard()
-			if err := write(f.orders, o); err != nil {
-				t.Fatal(err)
-			}
-			<-f.done
-			f.want(t)
-		}
-		f := newFakeGuard()
-		f.orders.Close() // we died before anything was started
-		<-f.done
-		f.want(t)
-	})
 }

@@ -4,6 +4,7 @@ package procgroup
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -22,10 +23,8 @@ import (
 	"github.com/repolock/repolock/internal/procstat"
 )
 
-const (
-	slack   = time.Second // for a busy machine
-	forever = 10 * time.Minute
-)
+// forever is the longest wait for an event. Only a hang reaches it, however busy the machine is.
+const forever = 10 * time.Minute
 
 // parent is a running parentMain.
 type parent struct {
@@ -119,19 +118,26 @@ func (p *parent) want(line string) {
 // tell sends a command and checks its result.
 func (p *parent) tell(command, result string) {
 	p.t.Helper()
-	if _, err := fmt.Fprintln(p.stdin, command); err != nil {
-		p.t.Fatal(err)
-	}
-	word, _, _ := strings.Cut(command, " ")
-	if got := p.expect(word + ":"); got != word+": "+result {
-		p.t.Fatalf("%s, want %s", got, result)
+	if got := p.do(command); got != result {
+		p.t.Fatalf("%s: %s, want %s", command, got, result)
 	}
 }
 
-// kill kills the group.
-func (p *parent) kill() {
+// do sends a command and returns its result.
+func (p *parent) do(command string) string {
 	p.t.Helper()
-	if _, err := fmt.Fprintln(p.stdin, "kill"); err != nil {
+	p.order(command)
+	word, _, _ := strings.Cut(command, " ")
+	return strings.TrimPrefix(p.expect(word+":"), word+": ")
+}
+
+// kill kills the group.
+func (p *parent) kill() { p.order("kill") }
+
+// order sends a command, and waits for no result: the parent can end before.
+func (p *parent) order(command string) {
+	p.t.Helper()
+	if _, err := fmt.Fprintln(p.stdin, command); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -146,6 +152,13 @@ func (p *parent) ask(question string) int {
 		p.t.Fatal(err)
 	}
 	return n
+}
+
+// current waits for a guard and returns its pid, which is never 0: that would be our own group.
+func (p *parent) current() (pid int) {
+	p.t.Helper()
+	eventually(p.t, "a guard", func() bool { pid = p.ask("guard"); return pid != 0 })
+	return pid
 }
 
 func (p *parent) signal(sig syscall.Signal) {
@@ -198,11 +211,25 @@ func (k ticker) still(from, to time.Duration) {
 	}
 }
 
-// quiet checks that the process doesn't run for a while. A process of several threads is
-// stopped once the thread that takes the signal was scheduled.
+// stopped reports whether the process is stopped, or gone. Each of its threads stops when it is
+// scheduled.
+func (k ticker) stopped() bool {
+	pid, err := os.ReadFile(k.path + ".pid")
+	if err != nil {
+		return false
+	}
+	threads, _ := filepath.Glob("/proc/" + string(pid) + "/task/*/stat")
+	return !slices.ContainsFunc(threads, func(path string) bool {
+		text, err := os.ReadFile(path)
+		_, state, _ := strings.Cut(string(text[bytes.LastIndexByte(text, ')')+1:]), " ")
+		return err == nil && !strings.HasPrefix(state, "T") && !strings.HasPrefix(state, "Z")
+	})
+}
+
+// quiet waits until the process is stopped, and checks that it stays so for a while.
 func (k ticker) quiet(d time.Duration) {
 	k.t.Helper()
-	time.Sleep(200 * time.Millisecond)
+	eventually(k.t, "a stop", k.stopped)
 	from := elapsed()
 	time.Sleep(d)
 	k.still(from, from+d)

@@ -38,6 +38,14 @@ func (g *Group) stoppedBy(sig unix.Signal, continued chan os.Signal) {
 func (g *Group) continuedByOthers() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.unsuspendLocked()
+}
+
+// unsuspendLocked notes that a stop by the terminal is over, if there is one.
+func (g *Group) unsuspendLocked() {
+	if g.stopped && g.cmd.Suspended != nil {
+		g.cmd.Suspended(true)
+	}
 	g.stopped = false
 }
 
@@ -58,9 +66,13 @@ func (g *Group) shellStops(continued chan os.Signal) {
 // stays stopped until another process sends SIGCONT.
 func (g *Group) suspend(continued chan os.Signal) {
 	g.mu.Lock()
+	began := !g.stopped
 	g.stopped = true
 	g.tty.takeBack(g.pgid)
 	g.mu.Unlock()
+	if began && g.cmd.Suspended != nil {
+		g.cmd.Suspended(false)
+	}
 
 	restore := defaultStop()
 	defer restore()
@@ -108,10 +120,11 @@ func (g *Group) resume() error {
 	g.continuing = false
 	switch {
 	case ok && err == nil:
-		g.stopped = false
+		g.unsuspendLocked()
 		err = g.continueLocked()
 	case ok && errors.Is(err, ErrUnguarded):
-		g.stopped, g.due = false, true // the next guard's answer continues it
+		g.unsuspendLocked()
+		g.due = true // the next guard's answer continues it
 	}
 	return err
 }

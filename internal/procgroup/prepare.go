@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/repolock/repolock/internal/procgroup/guard"
 )
 
 // Prepared is a command that can be started at once: its starter and its guard run.
@@ -31,7 +33,7 @@ func Prepare(cmd Command) (*Prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Group{cmd: cmd, clocks: ReadClocks, done: make(chan struct{}), changed: make(chan struct{}), sent: map[syscall.Signal]bool{}}
+	g := &Group{cmd: cmd, clocks: guard.ReadClocks, done: make(chan struct{}), changed: make(chan struct{}), sent: map[syscall.Signal]bool{}}
 	g.overdue = time.AfterFunc(answerTimeout, func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
@@ -64,11 +66,11 @@ func (p *Prepared) await(a Allowance) error {
 			return err
 		case <-time.After(wait):
 		}
-		now := ReadClocks()
-		if err := a.check(p.g.cmd.Expiry, now); err != nil {
+		now := guard.ReadClocks()
+		if err := a.Check(p.g.cmd.Expiry, now); err != nil {
 			return err
 		}
-		if wait = clockInterval; p.g.cmd.Expiry != Nothing {
+		if wait = guard.ClockInterval; p.g.cmd.Expiry != Nothing {
 			wait = min(wait, a.Until-now.Elapsed)
 		}
 	}

@@ -19,6 +19,9 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+	"time"
+
+	"github.com/repolock/repolock/internal/procgroup/guard"
 )
 
 // Command is what to run and how.
@@ -43,6 +46,11 @@ type Command struct {
 	// must not block.
 	Trouble func(error)
 
+	// Suspended is called when the terminal, or a person by kill(1), stops the group and us,
+	// shortly before we stop. It is called again, with over set, when the group may go on as
+	// far as that stop is concerned: then it must neither block nor use the Group.
+	Suspended func(over bool)
+
 	// Interrupted is called when the group is stopped because of ErrParted or
 	// ErrUnguarded, and again, with over set, when that is over. With the Expiry Nothing
 	// the group isn't stopped, and Interrupted is called only because of ErrUnguarded. It
@@ -57,13 +65,19 @@ type Command struct {
 }
 
 // Expiry is what happens to the group when its allowance ends.
-type Expiry uint8
+type Expiry = guard.Expiry
 
 const (
-	Stop    Expiry = iota // the guard stops it, and continues it after the next Allow
-	Kill                  // the guard kills it, but only stops it because of ErrParted
-	Nothing               // it runs on; the guard still kills it when our process is gone
+	Stop    = guard.Stop
+	Kill    = guard.Kill
+	Nothing = guard.Nothing
 )
+
+// Allowance is the time until which a group may run.
+type Allowance = guard.Allowance
+
+// Allow returns an allowance for a lock that is seen now.
+func Allow(until time.Duration) Allowance { return guard.Allow(until) }
 
 // Status is how the command ended.
 type Status struct {
@@ -91,17 +105,12 @@ var (
 	ErrNotFound = errors.New("command not found")
 	// ErrNotExecutable is returned when the command can't be executed; shells exit with 126.
 	ErrNotExecutable = errors.New("command can't be executed")
-	// ErrExpired is returned when the group may not run because its allowance is over.
-	ErrExpired = errors.New("the time until which the command may run is over")
-	// ErrParted is returned when the group may not run until the lock is looked at: the
-	// wall clock and the clock since boot have parted, so the machine might have been
-	// paused without either clock noticing.
-	ErrParted = errors.New("the wall clock was stepped, or the machine was paused")
+	// ErrExpired is guard.ErrExpired.
+	ErrExpired = guard.ErrExpired
+	// ErrParted is guard.ErrParted.
+	ErrParted = guard.ErrParted
 	// ErrUnguarded is returned when the guard is gone and could not be replaced for a
 	// second. The group is stopped until there is a guard, because it would run on if our
 	// process were stopped now.
 	ErrUnguarded = errors.New("no guard watches the command")
 )
-
-// guardArg makes our own program the guard; see GuardMain.
-const guardArg = "__repolock-guard"

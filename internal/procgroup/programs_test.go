@@ -112,6 +112,9 @@ func parentMain(args []string) {
 	if *late == "dies" {
 		guardProgram = func() string { return "/bin/true" }
 	}
+	if *late == "" {
+		awaitGuard(g)
+	}
 	say("started %d %d %d", g.pgid, guardPid(g), g.allowance.Until)
 
 	go func() {
@@ -218,6 +221,18 @@ func guardPid(g *Group) int {
 	return g.guard.pid
 }
 
+// awaitGuard returns when there is a guard, which on a busy machine can be the second, or when the
+// command has ended, and its guard with it.
+func awaitGuard(g *Group) {
+	for guardPid(g) == 0 {
+		select {
+		case <-g.Done():
+			return
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
 func zombies() (n int) {
 	names, _ := os.ReadDir("/proc")
 	for _, name := range names {
@@ -228,9 +243,12 @@ func zombies() (n int) {
 	return n
 }
 
-// tickMain writes the time to a file every few milliseconds.
+// tickMain writes the time to a file every few milliseconds, and its pid to another.
 func tickMain(args []string) {
 	signal.Ignore(unix.SIGHUP)
+	if err := os.WriteFile(args[0]+".pid", []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil {
+		panic(err)
+	}
 	f, err := os.OpenFile(args[0], os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
 		panic(err)
@@ -253,10 +271,11 @@ func blockedMain(args []string) {
 }
 
 // outsideMain leaves behind a process of its group whose parent has left the
-// group and lives on: "outside" is the leader, "outside pgid" that parent.
+// group and lives on: "outside gate" is the leader, "outside gate pgid" that parent. The
+// process ends when the pipe gate was opened and closed.
 func outsideMain(args []string) {
-	if len(args) == 0 {
-		argv := self("outside", strconv.Itoa(unix.Getpgrp()))
+	if len(args) == 1 {
+		argv := self("outside", args[0], strconv.Itoa(unix.Getpgrp()))
 		c := exec.Command(argv[0], argv[1:]...)
 		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		c.Stdout = os.Stdout
@@ -269,9 +288,9 @@ func outsideMain(args []string) {
 		_, _ = r.Read(make([]byte, 1)) // until the member runs
 		return
 	}
-	pgid, _ := strconv.Atoi(args[0])
+	pgid, _ := strconv.Atoi(args[1])
 	unix.CloseOnExec(3)
-	c := exec.Command("sleep", "1")
+	c := exec.Command("cat", args[0])
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: pgid}
 	if err := c.Start(); err != nil {
 		panic(err)

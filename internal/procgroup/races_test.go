@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/procgroup/guard"
 )
 
 // We are stopped after the look at the clock, and continue the group when its time is over:
@@ -37,7 +38,7 @@ func TestLooksAtClockAfterContinuing(t *testing.T) {
 		g.paused = false
 		looks := 0
 		g.clocks = func() clock.Reading {
-			now := ReadClocks()
+			now := guard.ReadClocks()
 			if looks++; looks > 1 {
 				now.Wall += late.step.Wall
 				now.Elapsed += late.step.Elapsed
@@ -45,7 +46,7 @@ func TestLooksAtClockAfterContinuing(t *testing.T) {
 			return now
 		}
 		err = g.continueLocked()
-		g.clocks = ReadClocks
+		g.clocks = guard.ReadClocks
 		g.paused = true // for any answer of the guard
 		g.mu.Unlock()
 		if err != late.want || looks != 2 {

@@ -45,9 +45,9 @@ func (g *Group) findRunaways() {
 			g.mu.Unlock()
 			return
 		}
-		killed, refused := g.killed, g.refused && !g.ended
+		pgid, killed, refused := g.pgid, g.killed, g.refused && !g.ended
 		g.mu.Unlock()
-		if pids, due := r.look(awake(g.pgid, killed, r.denied), killed, refused, time.Now()); due {
+		if pids, due := r.look(awake(pgid, killed, r.denied), killed, refused, time.Now()); due {
 			g.cmd.RunsOn(pids, killed)
 		}
 	}

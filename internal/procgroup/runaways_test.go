@@ -3,12 +3,15 @@
 package procgroup
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -29,6 +32,21 @@ func TestRunsOnIsTold(t *testing.T) {
 	p.tell("unpause", "<nil>")
 	p.kill()
 	p.want("done killed by signal 9 (killed)")
+}
+
+// TestNoGroupHasNoProcesses: a command that is ended before its group is there has no processes that
+// run on, and other programs' are not taken for them.
+func TestNoGroupHasNoProcesses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &Group{done: make(chan struct{}), sent: map[syscall.Signal]bool{}}
+		g.cmd.RunsOn = func(pids []int, _ bool) { t.Errorf("%d processes run on, of no group", len(pids)) }
+		if err := g.Kill(); !errors.Is(err, os.ErrProcessDone) {
+			t.Error(err)
+		}
+		time.Sleep(2 * firstReminder)
+		close(g.done)
+		g.work.Wait()
+	})
 }
 
 func TestAwake(t *testing.T) {

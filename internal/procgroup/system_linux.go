@@ -16,16 +16,6 @@ import (
 // proc_pid_exe(5). It is a variable for tests.
 var guardProgram = func() string { return "/proc/self/exe" }
 
-// nameProcess names the first thread, whose name shows as the process's:
-// proc_pid_comm(5). We can be on another thread.
-func nameProcess(name string) {
-	if os.WriteFile("/proc/self/comm", []byte(name), 0) == nil {
-		return
-	}
-	b := append([]byte(name), 0)
-	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&b[0])), 0, 0, 0)
-}
-
 // adoptOrphans makes us the parent of the command's orphans, so that we notice their ends:
 // PR_SET_CHILD_SUBREAPER(2const).
 func adoptOrphans() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }

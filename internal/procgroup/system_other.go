@@ -18,8 +18,6 @@ var guardProgram = func() string {
 	return path
 }
 
-func nameProcess(string) {}
-
 // awake returns nil: these systems don't list the processes of a group.
 func awake(int, bool, func(int) bool) []int { return nil }
 

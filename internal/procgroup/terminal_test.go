@@ -16,6 +16,8 @@ import (
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 
+	"github.com/repolock/repolock/internal/procgroup/guard"
+
 	"github.com/repolock/repolock/internal/procstat"
 )
 
@@ -363,11 +365,11 @@ func TestContinueTooLate(t *testing.T) {
 	s := shell(t)
 	r := s.record()
 	k := newTicker(t)
-	s.run(r.parent("-until 1s", k.args()...))
+	s.run(r.parent("-until 5s", k.args()...))
 	k.runs()
 	s.send("\x1a")
 	s.want("Stopped")
-	time.Sleep(1100 * time.Millisecond)
+	time.Sleep(5 * time.Second)
 	s.run("fg")
 	r.want("trouble " + ErrExpired.Error())
 	k.quiet(200 * time.Millisecond)
@@ -377,14 +379,14 @@ func TestContinueIsAllowedAnew(t *testing.T) {
 	s := shell(t)
 	r := s.record()
 	k := newTicker(t)
-	s.run(r.parent("-until 1s -extend 1m", k.args()...))
+	s.run(r.parent("-until 5s -extend 1m", k.args()...))
 	k.runs()
 	s.send("\x1a")
 	s.want("Stopped")
-	time.Sleep(1200 * time.Millisecond)
+	time.Sleep(5 * time.Second)
 	s.run("fg")
 	k.runs()
-	time.Sleep(stopInterval + slack)
+	time.Sleep(5 * guard.StopInterval)
 	k.runs()
 }
 
@@ -453,12 +455,11 @@ func TestOrphanedGroup(t *testing.T) {
 	// While it is stopped, Ctrl-C reaches us.
 	s.send("\x1a")
 	eventually(t, "terminal", func() bool { return s.foreground() == s.cmd.Process.Pid })
-	time.Sleep(150 * time.Millisecond) // a stop signal discards a SIGCONT of before
 	s.send("\x03")
-	if err := s.cmd.Process.Signal(unix.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
-	r.want("done killed by signal 2")
+	eventually(t, "its end", func() bool {
+		_ = s.cmd.Process.Signal(unix.SIGCONT) // a stop signal discards a SIGCONT of before
+		return r.has("done killed by signal 2")
+	})
 }
 
 // cpu is the user and system time that a process has used, in hundredths.

@@ -4,9 +4,10 @@ package regular
 
 import (
 	"os"
-	"regexp"
 	"strconv"
 	"syscall"
+
+	"github.com/repolock/repolock/internal/lazyregexp"
 )
 
 // nonblock makes an open return at once if a FIFO has replaced the file.
@@ -15,7 +16,7 @@ const nonblock = syscall.O_NONBLOCK | syscall.O_NOCTTY
 // block makes writes wait as usual.
 func block(f *os.File) error { return syscall.SetNonblock(int(f.Fd()), false) }
 
-var descriptor = regexp.MustCompile(`^/(?:dev|proc/self)/fd/([0-9]+)$`)
+var descriptor = lazyregexp.New(`^/(?:dev|proc/self)/fd/([0-9]+)$`)
 
 // own returns a copy of a descriptor that this process has open already, if a path leads to
 // it and it is no file: stdout, stderr, or one that the path has the number of, as >(…) in a

@@ -109,6 +109,39 @@ func TestTarget(t *testing.T) {
 	}
 }
 
+// TestSame: a path is the same file as its links, symbolic or not, and as another spelling of it,
+// also if the file is missing. A device is no file that a second use would overwrite.
+func TestSame(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := errors.Join(os.WriteFile("file", nil, 0o600), os.WriteFile("other", nil, 0o600), os.Symlink("file", "link"), os.Link("file", "hard"), os.Symlink("none", "dangling")); err != nil {
+		t.Fatal(err)
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		a, b string
+		same bool
+	}{
+		{"file", "file", true},
+		{"file", "./file", true},
+		{"file", filepath.Join(here, "file"), true},
+		{"link", "file", true},
+		{"hard", "link", true},
+		{"none", "none", true},
+		{"dangling", filepath.Join(here, "none"), true},
+		{"file", "other", false},
+		{"file", "none", false},
+		{"no/file", "no/file", false},
+		{os.DevNull, os.DevNull, false},
+	} {
+		if Same(c.a, c.b) != c.same || Same(c.b, c.a) != c.same {
+			t.Errorf("%s and %s: %t", c.a, c.b, !c.same)
+		}
+	}
+}
+
 // TestCreate: Create empties a file, and Append doesn't.
 func TestCreate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")

@@ -46,3 +46,20 @@ func Target(path string) (string, error) {
 	}
 	return "", fmt.Errorf("%s: too many links", path)
 }
+
+// Same reports whether two paths lead to one regular file, which can be missing.
+func Same(a, b string) bool {
+	var files [2]string
+	var infos [2]fs.FileInfo
+	for i, path := range [...]string{a, b} {
+		target, err := Target(path)
+		if err != nil {
+			return false
+		}
+		if files[i], err = filepath.Abs(target); err != nil {
+			return false
+		}
+		infos[i], _ = os.Stat(target)
+	}
+	return files[0] == files[1] || infos[0] != nil && infos[1] != nil && os.SameFile(infos[0], infos[1])
+}

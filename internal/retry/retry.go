@@ -29,6 +29,9 @@ type Policy struct {
 	Budget, Timeout time.Duration
 	// Permanent reports whether an error is final.
 	Permanent func(error) bool
+	// Failed is called before each pause, with the time after which Do has returned at the latest.
+	// Nil is for nothing.
+	Failed func(err error, left time.Duration)
 	// Jitter changes a pause at random. Nil leaves it.
 	Jitter func(time.Duration) time.Duration
 }
@@ -46,10 +49,27 @@ func Do[T any](ctx context.Context, p Policy, send func(timeout time.Duration) (
 		if p.Jitter != nil {
 			wait = p.Jitter(pause)
 		}
-		if p.Clock.Elapsed()+wait >= end || clock.Sleep(ctx, p.Clock, wait) != nil {
+		left := end - p.Clock.Elapsed()
+		if wait >= left {
+			return v, err
+		}
+		if p.Failed != nil {
+			p.Failed(err, p.atMost(ctx, left))
+		}
+		if clock.Sleep(ctx, p.Clock, wait) != nil {
 			return v, err
 		}
 	}
+}
+
+// atMost is the time after which Do returns, if its budget lasts for left: the last send can begin
+// at its end. The end of the context ends the request earlier.
+func (p Policy) atMost(ctx context.Context, left time.Duration) time.Duration {
+	left += leastTimeout
+	if end, ok := ctx.Deadline(); ok {
+		left = min(left, max(end.Sub(p.Clock.Now()), 0))
+	}
+	return left + LastWords
 }
 
 // Once calls send, and gives it up after timeout and LastWords even if send ignores its

@@ -117,3 +117,38 @@ func TestOnce(t *testing.T) {
 		})
 	}
 }
+
+// TestFailedBoundsDo: Do returns within the time that Failed was called with, however long a send
+// takes and whenever the context ends.
+func TestFailedBoundsDo(t *testing.T) {
+	for _, takes := range []time.Duration{0, 70 * time.Millisecond, time.Second, 2500 * time.Millisecond, time.Hour} {
+		for _, ends := range []time.Duration{time.Hour, 4 * time.Second} {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), ends)
+				defer cancel()
+				clock := bubble{time.Now()}
+				failed, latest := 0, time.Duration(0)
+				p := Policy{
+					Clock: clock, Budget: 5 * time.Second, Timeout: 3 * time.Second, Permanent: func(error) bool { return false },
+					Failed: func(_ error, left time.Duration) {
+						if bound := clock.Elapsed() + left; failed == 0 || bound < latest {
+							latest = bound
+						}
+						failed++
+					},
+				}
+				_, _ = Do(ctx, p, func(timeout time.Duration) (int, error) {
+					v, _, err := Once(ctx, timeout, func(context.Context) (int, error) {
+						time.Sleep(takes)
+						return 0, errDown
+					})
+					return v, err
+				})
+				if now := clock.Elapsed(); failed == 0 || now > latest {
+					t.Errorf("sends of %v, context of %v: returned at %v, %d failures said %v at the latest", takes, ends, now, failed, latest)
+				}
+				time.Sleep(time.Hour) // until the sends have ended
+			})
+		}
+	}
+}

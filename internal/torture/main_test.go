@@ -3,6 +3,7 @@
 package torture
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -28,10 +29,18 @@ var locks = map[string]func(repo string, w Work) int{
 	"original": withOriginal,
 	"garbage":  func(string, Work) int { fmt.Println("what a child says"); return 0 },
 	"panics":   func(repo string, w Work) int { _ = work(repo, w); panic("a bug") },
+	"hangs":    func(string, Work) int { time.Sleep(hang); return 0 },
 	"refused":  func(string, Work) int { fmt.Fprintln(os.Stderr, "you may not"); return 77 },
 }
 
 func TestMain(m *testing.M) {
+	if len(os.Args) == 5 && os.Args[1] == WitnessSubcommand {
+		hold, err := time.ParseDuration(os.Args[4])
+		if err := cmp.Or(err, Witness{ID: os.Args[2], Log: os.Args[3], Hold: hold}.Do()); err != nil {
+			panic(err)
+		}
+		os.Exit(0)
+	}
 	if len(os.Args) == 4 && locks[os.Args[1]] != nil {
 		var w Work
 		if err := json.Unmarshal([]byte(os.Args[3]), &w); err != nil {
@@ -42,6 +51,9 @@ func TestMain(m *testing.M) {
 	os.Setenv("GORACE", "atexit_sleep_ms=0") // or every program ends a second late
 	os.Exit(m.Run())
 }
+
+// hang is the longest wait for an event. Only a hang reaches it, however busy the machine is.
+const hang = 10 * time.Minute
 
 // command takes one of the locks.
 func command(t *testing.T, lock, repo string) func(Work) []string {

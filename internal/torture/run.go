@@ -30,6 +30,9 @@ type Options struct {
 	Chances  Chances
 	Log      io.Writer    // receives each event as a line of JSON, if it isn't nil
 	Progress func(Counts) // is called each second, if it isn't nil
+	// Ending is called with what Run does when the time is over or the context has ended, once for
+	// each step, if it isn't nil.
+	Ending func(what string)
 }
 
 // Client is one contender.
@@ -65,8 +68,9 @@ func Run(ctx context.Context, o Objects, opts Options) (Report, error) {
 	r := &run{opts: opts, chances: opts.Chances.filled()}
 	err := r.contend(ctx)
 	if err == nil && r.counts.Acquisitions() == 0 {
-		err = &NotAcquiredError{r.lastCode, r.lastSays}
+		err = r.notAcquired()
 	}
+	r.ending("judging what they did")
 	report := Report{Verdict: judge.Judge(r.sections, opts.JudgeFor)}
 	if err != nil && report.Verdict.Result == judge.NotFound {
 		report.Verdict.Result, report.Verdict.Why = judge.Unknown, err.Error()
@@ -74,9 +78,31 @@ func Run(ctx context.Context, o Objects, opts Options) (Report, error) {
 	report.Counts = r.counts
 	report.Counts.Violations = len(report.Verdict.Violations)
 	if !opts.Keep {
+		r.ending("deleting the objects, for a minute at most")
 		report.Left, report.LeftBecause = cleanUp(ctx, o, opts.Prefix)
 	}
 	return report, err
+}
+
+func (r *run) ending(what string) {
+	if r.opts.Ending != nil {
+		r.opts.Ending(what)
+	}
+}
+
+// notAcquired returns the error of a run whose time was over before a client got the lock.
+func (r *run) notAcquired() error {
+	says := r.lastSays
+	switch {
+	case says != "":
+	case r.counts.Failed > 0:
+		says = fmt.Sprintf("the last one exited with code %d and printed nothing", r.lastCode)
+	case r.counts.Held > 0:
+		says = fmt.Sprintf("it was held each of the %d times they tried", r.counts.Held)
+	default:
+		says = fmt.Sprintf("all were still trying when the run ended after %v", r.contended.Round(time.Second))
+	}
+	return &NotAcquiredError{r.lastCode, says}
 }
 
 // run is the state of Run.
@@ -84,6 +110,8 @@ type run struct {
 	opts    Options
 	chances Chances
 	cancel  context.CancelCauseFunc // ends the run
+
+	contended time.Duration // how long the clients contended
 
 	mu       sync.Mutex
 	counts   Counts
@@ -116,10 +144,11 @@ type failure struct{ error }
 
 func (r *run) fail(err error) { r.cancel(failure{err}) }
 
-// watch ends the run in time, and calls Progress.
+// watch ends the run in time, and calls Progress and Ending.
 func (r *run) watch(ctx context.Context) {
 	c := clock.System{}
-	end := c.Elapsed() + r.opts.Duration
+	start := c.Elapsed()
+	end := start + r.opts.Duration
 	for {
 		if c.Elapsed() >= end {
 			r.cancel(errOver)
@@ -128,6 +157,8 @@ func (r *run) watch(ctx context.Context) {
 			r.opts.Progress(r.counted())
 		}
 		if clock.Sleep(ctx, c, time.Second) != nil {
+			r.contended = c.Elapsed() - start
+			r.ending("waiting for the clients to release their locks")
 			return
 		}
 	}

@@ -39,13 +39,13 @@ func newArena(t *testing.T) *arena {
 	return &arena{t: t, repo: repo, store: plainstore.Objects{Store: s}}
 }
 
-// options for three clients with one of the locks. Without an end of their own they
-// end after a minute.
+// options for three clients with one of the locks. The test ends the run: only a hang reaches
+// its limits, however busy the machine is.
 func (a *arena) options(lock string) Options {
 	c := Client{Command: command(a.t, lock, a.repo)}
 	return Options{
-		Clients: []Client{c, c, c}, Prefix: "scratch/", TTL: time.Second, Duration: time.Minute, Seed: 1,
-		Log: &a.log, JudgeFor: time.Minute,
+		Clients: []Client{c, c, c}, Prefix: "scratch/", TTL: time.Second, Duration: hang, Seed: 1,
+		Log: &a.log, JudgeFor: hang,
 	}
 }
 
@@ -171,6 +171,23 @@ func TestNotAcquired(t *testing.T) {
 	}
 	if r.Verdict.Result != judge.Unknown || r.Counts.Failed < maxFailures {
 		t.Errorf("%s %+v", r.Verdict.Result, r.Counts)
+	}
+}
+
+// TestNotAcquiredInTime: a run in which no client's attempt has ended says so, and what it does
+// after its time is over.
+func TestNotAcquiredInTime(t *testing.T) {
+	a := newArena(t)
+	o := a.options("hangs")
+	o.Duration = time.Nanosecond
+	var does []string
+	o.Ending = func(what string) { does = append(does, what) }
+	_, err := Run(t.Context(), a.store, o)
+	if err == nil || !strings.HasPrefix(err.Error(), "no client got the lock: all were still trying when the run ended after ") {
+		t.Errorf("%v", err)
+	}
+	if want := []string{"waiting for the clients to release their locks", "judging what they did", "deleting the objects, for a minute at most"}; !slices.Equal(does, want) {
+		t.Errorf("%q", does)
 	}
 }
 

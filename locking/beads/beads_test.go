@@ -15,7 +15,7 @@ import (
 
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/test/beadsdaemon"
-	"github.com/repolock/repolock/internal/test/underrace"
+	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/locking/beads"
 	"github.com/repolock/repolock/locking/lockingtest"
@@ -25,7 +25,7 @@ import (
 func TestConformance(t *testing.T) {
 	dir := t.TempDir()
 	lockingtest.Run(t, lockingtest.Config{
-		Rounds:  underrace.Fewer(1000, 100),
+		Rounds:  rounds.Fewer(1000, 100),
 		New:     func(t *testing.T) locking.Backend { return client(t, dir, beads.Options{}) },
 		Keys:    []string{beads.Key},
 		BadKeys: []string{"", "nightly", "../" + beads.Key},

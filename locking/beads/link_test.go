@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/repolock/repolock/internal/test/underrace"
+	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/locking/lockingtest"
 )
@@ -32,7 +32,7 @@ func TestConformanceWithoutFlock(t *testing.T) {
 	noFlock(t)
 	dir := t.TempDir()
 	lockingtest.Run(t, lockingtest.Config{
-		Rounds: underrace.Fewer(1000, 100),
+		Rounds: rounds.Fewer(1000, 100),
 		New: func(t *testing.T) locking.Backend {
 			b, err := New(dir, Options{Clock: new(Leap)})
 			if err != nil {

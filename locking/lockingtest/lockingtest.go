@@ -49,10 +49,11 @@ type Config struct {
 	// There the waits take no time. The backend must read the bubble's time alone, through the
 	// clock that its test injects.
 	Bubble bool
-	// Rounds is the number of contended rounds of each race, 1000 if it is 0. Clients is the number of
-	// clients that contend, 6 if it is 0.
+	// Rounds is the number of contended rounds of each race, if it is 0 then 1000, or 100 with
+	// -short. Clients is the number of clients that contend, 6 if it is 0.
 	Rounds, Clients int
-	// Limit is how long the suite waits for what must come, a minute if it is 0.
+	// Limit is how long the suite waits for what must come, ten minutes if it is 0: only a hang
+	// reaches it.
 	Limit time.Duration
 }
 
@@ -108,9 +109,12 @@ func Run(t *testing.T, c Config) {
 	}
 	if c.Rounds == 0 {
 		c.Rounds = 1000
+		if testing.Short() {
+			c.Rounds = 100
+		}
 	}
 	if c.Limit == 0 {
-		c.Limit = time.Minute
+		c.Limit = 10 * time.Minute
 	}
 	if c.Clients == 0 {
 		c.Clients = 6

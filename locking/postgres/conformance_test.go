@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/repolock/repolock/internal/test/pgtest"
-	"github.com/repolock/repolock/internal/test/underrace"
+	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/locking/lockingtest"
 )
@@ -16,7 +16,7 @@ import (
 func TestConformance(t *testing.T) {
 	s := pgtest.New(t)
 	lockingtest.Run(t, lockingtest.Config{
-		Rounds:  underrace.Fewer(1000, 100),
+		Rounds:  rounds.Fewer(1000, 100),
 		New:     func(t *testing.T) locking.Backend { return at(t, s.Address()) },
 		Keys:    []string{"a", "nightly backup: höst/db 'x' \\ \"y\" $1 \n", strings.Repeat("k", 512)},
 		BadKeys: []string{"", "a\x00b", "\xff", strings.Repeat("k", 513)},

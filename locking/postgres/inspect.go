@@ -3,11 +3,11 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/repolock/repolock/internal/lazyregexp"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/locking"
 )
@@ -86,7 +86,7 @@ func (c *conn) holder(ctx context.Context, key string) ([]string, error) {
 }
 
 // ours is the application_name of a Backend.
-var ours = regexp.MustCompile(`^([^:]+): .* on (\S+) pid ([0-9]+)$`)
+var ours = lazyregexp.New(`^([^:]+): .* on (\S+) pid ([0-9]+)$`)
 
 func info(key string, row []string) *locking.Info {
 	pid, name, user, address, began := row[0], row[1], row[2], row[3], row[4]

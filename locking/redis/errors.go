@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"regexp"
 	"strings"
 	"unicode"
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/repolock/repolock/internal/lazyregexp"
 	"github.com/repolock/repolock/locking"
 )
 
@@ -56,7 +56,7 @@ func (b *Backend) failWith(left string, heard int64, cause error, format string,
 }
 
 // arguments is what Redis appends to the name of an unknown command: tokens, or a password.
-var arguments = regexp.MustCompile(`,? with args beginning with.*`)
+var arguments = lazyregexp.New(`,? with args beginning with.*`)
 
 // clean makes one line of a text, without secrets.
 func (b *Backend) clean(text string) string {

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/repolock/repolock/internal/test/redistest"
-	"github.com/repolock/repolock/internal/test/underrace"
+	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/locking/lockingtest"
 	"github.com/repolock/repolock/locking/redis"
@@ -51,7 +51,7 @@ var badKeys = []string{"", "a\nb", "\x00", "\xff", strings.Repeat("k", 513)}
 func TestConformance(t *testing.T) {
 	s := redistest.New(t)
 	lockingtest.Run(t, lockingtest.Config{
-		Rounds:  underrace.Fewer(1000, 100),
+		Rounds:  rounds.Fewer(1000, 100),
 		New:     func(t *testing.T) locking.Backend { return client(t, s.Addr()) },
 		Expires: true,
 		BadKeys: badKeys,
@@ -67,7 +67,7 @@ func TestConformanceOfACallersClient(t *testing.T) {
 	c := goredis.NewUniversalClient(&goredis.UniversalOptions{Addrs: []string{s.Addr()}, ContextTimeoutEnabled: true})
 	defer c.Close()
 	lockingtest.Run(t, lockingtest.Config{
-		Rounds: underrace.Fewer(1000, 100),
+		Rounds: rounds.Fewer(1000, 100),
 		New: func(t *testing.T) locking.Backend {
 			b := redis.New(c, "app:", redis.Options{})
 			t.Cleanup(func() { b.Close() })

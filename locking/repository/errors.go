@@ -1,10 +1,8 @@
 package repository
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/replock"
@@ -48,57 +46,4 @@ func lost(h locking.Handle, why error) error {
 		return fmt.Errorf("lock %q: %w", h.Key(), locking.ErrLost)
 	}
 	return fmt.Errorf("lock %q: %w", h.Key(), classError{why, locking.ErrLost})
-}
-
-// answers is a store that counts its answers: pages, refusals, and any other result than
-// store.ErrUnreachable.
-type answers struct {
-	store.Store
-	n atomic.Int64
-}
-
-// listen returns a function that reports whether the store hasn't answered since. An answer to
-// another caller counts too: it shows that the store can be reached.
-func (s *answers) listen() (silent func() bool) {
-	before := s.n.Load()
-	return func() bool {
-		a, ok := s.Store.(store.Answerer)
-		return s.n.Load() == before && !(ok && a.Answered())
-	}
-}
-
-func (s *answers) note(err error) {
-	if !errors.Is(err, store.ErrUnreachable) && !errors.Is(err, context.Canceled) {
-		s.n.Add(1)
-	}
-}
-
-func (s *answers) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
-	o, err := s.Store.Put(ctx, key, body, opts)
-	s.note(err)
-	return o, err
-}
-
-func (s *answers) Get(ctx context.Context, key string, limit int64) ([]byte, store.Object, error) {
-	body, o, err := s.Store.Get(ctx, key, limit)
-	s.note(err)
-	return body, o, err
-}
-
-func (s *answers) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
-	page, err := s.Store.List(ctx, prefix, cursor)
-	s.note(err)
-	return page, err
-}
-
-func (s *answers) Delete(ctx context.Context, key string) error {
-	err := s.Store.Delete(ctx, key)
-	s.note(err)
-	return err
-}
-
-func (s *answers) DeleteIfMatch(ctx context.Context, key, etag string) error {
-	err := store.DeleteIfMatch(ctx, s.Store, key, etag)
-	s.note(err)
-	return err
 }

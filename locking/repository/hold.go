@@ -122,7 +122,7 @@ func (b *Backend) Renew(ctx context.Context, handle locking.Handle) error {
 	if !lasts {
 		return lost(handle, nil)
 	}
-	silent := b.store.listen()
+	silent := b.store.Listen()
 	if err := lock.Renew(ctx); err != nil {
 		return fmt.Errorf("lock %q wasn't renewed: %w", handle.Key(), classed(err, silent()))
 	}
@@ -177,7 +177,7 @@ func (b *Backend) Release(ctx context.Context, handle locking.Handle) error {
 		cancel()
 	}
 	why := lock.Lost()
-	silent := b.store.listen()
+	silent := b.store.Listen()
 	err = lock.Release(ctx)
 	switch {
 	case why != nil:
@@ -215,7 +215,7 @@ func (b *Backend) Resume(ctx context.Context, handle locking.Handle) error {
 	case <-ctx.Done():
 		return fmt.Errorf("lock %q wasn't resumed: %w", handle.Key(), ctx.Err())
 	}
-	silent := b.store.listen()
+	silent := b.store.Listen()
 	next, err := lock.Resume(ctx)
 	if err != nil {
 		return fmt.Errorf("lock %q wasn't resumed: %w", handle.Key(), classed(err, silent()))

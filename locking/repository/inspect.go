@@ -51,7 +51,7 @@ func (b *Backend) status(ctx context.Context, key string) ([]replock.Info, error
 	if err != nil {
 		return nil, fmt.Errorf("lock %q: %w", key, err)
 	}
-	silent := b.store.listen()
+	silent := b.store.Listen()
 	found, err := locker.Status(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("lock %q: %w", key, classed(err, silent()))
@@ -111,7 +111,7 @@ func (b *Backend) Break(ctx context.Context, seen *locking.Info, stale bool) (bo
 	if err != nil {
 		return false, fmt.Errorf("lock %q: %w", seen.Key, err)
 	}
-	silent := b.store.listen()
+	silent := b.store.Listen()
 	failed := func(err error) (bool, error) {
 		return false, fmt.Errorf("lock %q wasn't broken: %w", seen.Key, classed(err, silent()))
 	}

@@ -60,7 +60,7 @@ type Options struct {
 // Backend keeps its locks in one repository. Its methods can be called concurrently. Only a lock
 // that is held has goroutines, so a Backend needn't be closed.
 type Backend struct {
-	store *answers
+	store *store.Answers
 	opts  Options
 	clock clock.Clock
 
@@ -94,7 +94,7 @@ func New(s store.Store, opts Options) (*Backend, error) {
 		return nil, err
 	}
 	b := &Backend{
-		store: &answers{Store: s}, opts: opts, clock: opts.Clock,
+		store: &store.Answers{Store: s}, opts: opts, clock: opts.Clock,
 		lockers: make(map[setting]*replock.Locker), holds: make(map[locking.Handle]*hold),
 		doubts: make(map[setting]bool),
 	}
@@ -150,7 +150,7 @@ func (b *Backend) TryLock(ctx context.Context, key string, ttl time.Duration) (h
 	if err != nil {
 		return h, false, fmt.Errorf("lock %q: %w", key, err)
 	}
-	silent := b.store.listen()
+	silent := b.store.Listen()
 	lock, err := locker.Exclusive(ctx, b.opts.Operation)
 	switch {
 	case errors.Is(err, replock.ErrHeld):

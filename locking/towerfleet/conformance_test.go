@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
-	"github.com/repolock/repolock/internal/test/underrace"
+	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/locking/lockingtest"
 )
@@ -48,6 +48,6 @@ func TestConformance(t *testing.T) {
 		Expires: true,
 		TTL:     100 * time.Second, // heartbeats have whole seconds
 		Advance: func(d time.Duration) { by.Add(int64(d)) },
-		Rounds:  underrace.Fewer(1000, 100),
+		Rounds:  rounds.Fewer(1000, 100),
 	})
 }

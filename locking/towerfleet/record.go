@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"time"
 
+	"github.com/repolock/repolock/internal/lazyregexp"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/locking"
 )
@@ -25,8 +25,8 @@ const (
 )
 
 var (
-	nameFormat    = regexp.MustCompile(`^[a-z0-9]([a-z0-9_-]{0,126}[a-z0-9])?$`)
-	requestFormat = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
+	nameFormat    = lazyregexp.New(`^[a-z0-9]([a-z0-9_-]{0,126}[a-z0-9])?$`)
+	requestFormat = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
 )
 
 // CheckName returns an error that wraps locking.ErrKey if a name can't be that of a lock

@@ -7,11 +7,11 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"regexp"
 	"strings"
 
 	"github.com/Backblaze/blazer/base"
 
+	"github.com/repolock/repolock/internal/lazyregexp"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/internal/httptransport"
 )
@@ -23,7 +23,7 @@ type location struct {
 	prefix   string // of all names, "" or with a slash at its end
 }
 
-var bucketName = regexp.MustCompile(`^[A-Za-z0-9-]+$`)
+var bucketName = lazyregexp.New(`^[A-Za-z0-9-]+$`)
 
 // The environment variables that the application key is in.
 const (

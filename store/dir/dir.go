@@ -60,13 +60,13 @@ func open(ctx context.Context, path string, opts Options) (*Store, error) {
 	info, err := os.Stat(path)
 	switch {
 	case absent(err):
-		return nil, fmt.Errorf("%w: there is no such directory", store.ErrNotFound)
+		return nil, classed{errors.New("there is no such directory"), store.ErrNotFound}
 	case errors.Is(err, syscall.ENAMETOOLONG):
 		return nil, fmt.Errorf("%w: %w", store.ErrConfig, err)
 	case err != nil:
 		return nil, err
 	case !info.IsDir():
-		return nil, fmt.Errorf("%w: not a directory", store.ErrNotFound)
+		return nil, classed{errors.New("not a directory"), store.ErrNotFound}
 	}
 	s := &Store{path: path, now: opts.Now, opened: info, scan: scan}
 	if s.now == nil {
@@ -94,7 +94,7 @@ func (s *Store) Properties() store.Properties {
 	// On a network file system mtime may be what the writing machine's clock
 	// said: Ceph, Lustre and NFS delegations leave it to the client, and some
 	// FUSE file systems store it as the client gives it.
-	p := store.Properties{Name: "dir", IfAbsent: store.Claimed, IfMatch: store.Unsupported, StoreClock: s.local}
+	p := store.Properties{Name: "dir", IfAbsent: store.Claimed, IfMatch: store.Unsupported, StoreClock: s.local, MachineClock: s.local}
 	if s.local {
 		p.IfAbsent = store.Kept
 	}
@@ -104,6 +104,7 @@ func (s *Store) Properties() store.Properties {
 	case s.flock:
 		p.IfMatch = store.Claimed // it might bind this machine only
 	}
+	p.DeleteIfMatch = p.IfMatch
 	return p
 }
 

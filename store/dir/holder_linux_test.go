@@ -63,8 +63,11 @@ func TestFlockHolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	stdin.Close()
-	holder := heldBy(t, path)
-	says("its child", fmt.Sprintf("was taken by process %d, and is held by one that it has started", holder))
+	want := heldByAnother // in a container the system leaves out what an ended process took
+	if pid := heldBy(t, path); pid != 0 {
+		want = fmt.Sprintf("was taken by process %d, and is held by one that it has started", pid)
+	}
+	says("its child", want)
 	in.Close()
 	_ = left.Wait()
 
@@ -105,7 +108,7 @@ func start(t *testing.T, cmd *exec.Cmd) (stop func()) {
 	}
 }
 
-// heldBy returns the pid from the system.
+// heldBy returns the pid from the system, or 0.
 func heldBy(t *testing.T, path string) int {
 	t.Helper()
 	var st unix.Stat_t
@@ -116,11 +119,7 @@ func heldBy(t *testing.T, path string) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pid := flockPID(string(locks), uint64(st.Dev), st.Ino)
-	if pid == 0 {
-		t.Fatalf("no holder of %s:\n%s", path, locks)
-	}
-	return pid
+	return flockPID(string(locks), uint64(st.Dev), st.Ino)
 }
 
 // TestFlockPID: flockPID parses the system's text.

@@ -45,3 +45,13 @@ func TestNoNowWhereTheClockIsAnothers(t *testing.T) {
 		t.Errorf("%v, %v", page.Now, err)
 	}
 }
+
+// TestMachineClock: a local file system's files are dated by this machine's wall clock, and the
+// store says so. Of a network file system it says neither.
+func TestMachineClock(t *testing.T) {
+	for _, local := range []bool{true, false} {
+		if p := (&Store{local: local}).Properties(); p.MachineClock != local || p.StoreClock != local {
+			t.Errorf("local %v: %+v", local, p)
+		}
+	}
+}

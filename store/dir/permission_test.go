@@ -4,6 +4,7 @@ package dir_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/dir"
 )
 
 // chmod sets a mode for the rest of the test.
@@ -49,6 +51,20 @@ func TestReadOnlyDirectory(t *testing.T) {
 	if got := files(t, path); got != "index/ index/lock.exclusive" {
 		t.Errorf("left %q", got)
 	}
+}
+
+// TestOpenForbiddenDirectory: the error has the operation, the path and the cause once.
+func TestOpenForbiddenDirectory(t *testing.T) {
+	_, path := fresh(t)
+	chmod(t, path, 0)
+	asNobody(t, path, func() {
+		for _, path := range []string{path, filepath.Join(path, "below")} {
+			_, err := dir.Open(t.Context(), path, dir.Options{})
+			if want := fmt.Sprintf("open %q: permission denied", path); !errors.Is(err, store.ErrPermission) || !errors.Is(err, fs.ErrPermission) || err.Error() != want {
+				t.Errorf("%v, want %s", err, want)
+			}
+		}
+	})
 }
 
 // TestUnreadableFile: an unreadable file is listed all the same, because it might be a lock.

@@ -20,6 +20,9 @@ func TestOpenNeedsDirectory(t *testing.T) {
 		if !errors.Is(err, store.ErrNotFound) || !store.Permanent(err) {
 			t.Errorf("%q: %v", path, err)
 		}
+		if path != "" && strings.Count(err.Error(), ": ") != 1 {
+			t.Errorf("the cause is there twice: %v", err)
+		}
 	}
 	if got := files(t, path); got != "file" {
 		t.Errorf("opening made %q", got)

@@ -25,6 +25,7 @@ type Store struct {
 	objects map[string]object
 	keys    []string // of objects, in byte order, so that a page costs no more than a page
 	deleted map[string]bool
+	watches map[*watch]bool
 }
 
 type object struct {
@@ -32,7 +33,10 @@ type object struct {
 	info store.Object
 }
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store        = (*Store)(nil)
+	_ store.BatchDeleter = (*Store)(nil)
+)
 
 // New returns an empty store.
 func New(opts Options) *Store {
@@ -42,16 +46,18 @@ func New(opts Options) *Store {
 	if opts.PageSize <= 0 {
 		opts.PageSize = 1000
 	}
-	return &Store{opts: opts, objects: make(map[string]object), deleted: make(map[string]bool)}
+	return &Store{opts: opts, objects: make(map[string]object), deleted: make(map[string]bool), watches: make(map[*watch]bool)}
 }
 
 // Properties returns the properties that follow from the options.
 func (s *Store) Properties() store.Properties {
 	return store.Properties{
-		Name:       "mem",
-		IfAbsent:   s.opts.IfAbsent.declared(),
-		IfMatch:    s.opts.ifMatch(),
-		StoreClock: !s.opts.NoStoreClock,
+		Name:          "mem",
+		IfAbsent:      s.opts.IfAbsent.declared(),
+		IfMatch:       s.opts.ifMatch(),
+		DeleteIfMatch: s.opts.IfMatch.declared(),
+		StoreClock:    !s.opts.NoStoreClock,
+		MachineClock:  s.opts.MachineClock,
 	}
 }
 
@@ -156,6 +162,21 @@ func (s *Store) DeleteIfMatch(ctx context.Context, key, etag string) error {
 	return s.delete(ctx, key, etag)
 }
 
+// DeleteAll removes objects, unless Options.NoBatch is set.
+func (s *Store) DeleteAll(ctx context.Context, keys []string) ([]bool, error) {
+	deleted := make([]bool, len(keys))
+	if s.opts.NoBatch {
+		return deleted, failed("delete", strings.Join(keys[:min(1, len(keys))], ""), store.ErrBatchUnsupported)
+	}
+	if err := ctx.Err(); err != nil {
+		return deleted, failed("delete", strings.Join(keys[:min(1, len(keys))], ""), err)
+	}
+	for i, key := range keys[:min(len(keys), store.MaxBatch)] {
+		deleted[i] = s.delete(context.WithoutCancel(ctx), key, "") == nil
+	}
+	return deleted, nil
+}
+
 func (s *Store) delete(ctx context.Context, key, ifMatch string) error {
 	if err := check(ctx, key); err != nil {
 		return failed("delete", key, err)
@@ -175,6 +196,7 @@ func (s *Store) delete(ctx context.Context, key, ifMatch string) error {
 		}
 		at, _ := slices.BinarySearch(s.keys, key)
 		s.keys = slices.Delete(s.keys, at, at+1)
+		s.hint(key)
 	}
 	return nil
 }

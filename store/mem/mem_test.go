@@ -13,7 +13,7 @@ import (
 func TestContract(t *testing.T) {
 	for name, opts := range map[string]mem.Options{
 		"default":  {},
-		"poor":     {Precision: time.Second, PageSize: 10, NoTime: true, IfAbsent: mem.Lacked, IfMatch: mem.Lacked},
+		"poor":     {Precision: time.Second, PageSize: 10, NoTime: true, IfAbsent: mem.Lacked, IfMatch: mem.Lacked, NoBatch: true},
 		"versions": {IfAbsent: mem.Lacked, IfMatch: mem.Lacked, Versions: true},
 		"ignoring": {IfAbsent: mem.Ignored, IfMatch: mem.Ignored},
 		"claiming": {Precision: time.Second, IfAbsent: mem.Claimed, IfMatch: mem.Claimed},

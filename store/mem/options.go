@@ -26,12 +26,17 @@ type Options struct {
 	Markers bool
 	// Versions makes a Put heed PutOptions.Replaces, as a backend with versions must.
 	Versions bool
+	// NoBatch refuses to delete many objects in one request.
+	NoBatch bool
 	// NoTime leaves out Page.Now, and the ModTime that Put returns. List and Get still
 	// return ModTime.
 	NoTime bool
 	// NoStoreClock declares that clients' clocks stamp ModTime, as on a network file
 	// system.
 	NoStoreClock bool
+	// MachineClock declares that Now is the wall clock of the clients' machine, as on a local
+	// disk.
+	MachineClock bool
 }
 
 // Condition is how the store treats a kind of conditional Put.

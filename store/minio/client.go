@@ -73,6 +73,33 @@ func (c *client) Delete(ctx context.Context, key, version string) error {
 	return c.api.RemoveObject(ctx, c.bucket, key, minio.RemoveObjectOptions{VersionID: version})
 }
 
+// DeleteAll reads the library's iterator, which sends one request for up to 1000 keys.
+func (c *client) DeleteAll(ctx context.Context, keys []string) ([]s3api.Deleted, error) {
+	objects := func(yield func(minio.ObjectInfo) bool) {
+		for _, key := range keys {
+			if !yield(minio.ObjectInfo{Key: key}) {
+				return
+			}
+		}
+	}
+	results, err := c.api.RemoveObjectsWithIter(ctx, c.bucket, objects, minio.RemoveObjectsOptions{})
+	if err != nil {
+		return nil, err
+	}
+	var deleted []s3api.Deleted
+	for r := range results {
+		if r.Err != nil {
+			err = r.Err
+			continue
+		}
+		deleted = append(deleted, s3api.Deleted{Key: r.ObjectName, Marker: r.DeleteMarkerVersionID})
+	}
+	if len(deleted) == 0 {
+		return nil, err
+	}
+	return deleted, ctx.Err()
+}
+
 func (c *client) Versions(ctx context.Context, key string) ([]s3api.Version, error) {
 	var versions []s3api.Version
 	for o := range c.api.ListObjectsIter(ctx, c.bucket, minio.ListObjectsOptions{

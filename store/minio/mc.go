@@ -10,11 +10,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
+	"github.com/repolock/repolock/internal/lazyregexp"
 	"github.com/repolock/repolock/internal/regular"
 	"github.com/repolock/repolock/store"
 )
@@ -75,7 +75,7 @@ var _ credentials.Provider = (*mcAlias)(nil)
 type aliasError struct{ error }
 
 // mcHost is MC_HOST_ALIAS, as mc reads it: nothing in it is percent-encoded.
-var mcHost = regexp.MustCompile(`^https?://([^:]*):(?:([^:]*):(.*)|([^:]*))@[^@]*$`)
+var mcHost = lazyregexp.New(`^https?://([^:]*):(?:([^:]*):(.*)|([^:]*))@[^@]*$`)
 
 func (a *mcAlias) Retrieve() (credentials.Value, error) {
 	v, err := a.read()

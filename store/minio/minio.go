@@ -47,8 +47,8 @@ func Configure(o *minio.Options) {
 }
 
 // New returns the repository in a bucket. It makes no request. The repository is also a
-// [store.Describer], in two requests, a [store.Answerer], and a [store.ConditionalDeleter]
-// that returns [store.ErrConditionUnsent].
+// [store.Describer], in two requests, a [store.Answerer], a [store.BatchDeleter], and a
+// [store.ConditionalDeleter] that returns [store.ErrConditionUnsent].
 //
 //	opts := &minio.Options{Creds: credentials, Secure: true}
 //	repolockminio.Configure(opts)
@@ -76,5 +76,5 @@ func New(c *minio.Client, bucket string, opts Options) (store.Store, error) {
 		Endpoint:  endpoint.Scheme + "://" + endpoint.Host,
 		PlainHint: "put tls=false into the URL if that is wanted",
 		Own:       own(endpoint),
-	}, "minio", conditions), nil
+	}, "minio", conditions, store.Unsupported), nil
 }

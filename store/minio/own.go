@@ -10,13 +10,13 @@ import (
 
 // own returns a function that reports whether a request under a store's context is the
 // store's. The others are those of a provider of credentials, to which the library passes its
-// HTTP client and the context. MinIO's STS has the server's address, and is sent a POST, which
-// a store never sends. The library replaces Amazon's endpoint by the region's.
+// HTTP client and the context. MinIO's STS has the server's address, and is sent a POST. A store
+// sends one only to delete many objects. The library replaces Amazon's endpoint by the region's.
 func own(endpoint *url.URL) func(*http.Request) bool {
 	server, amazon := address(endpoint), s3utils.IsAmazonEndpoint(*endpoint)
 	return func(r *http.Request) bool {
 		host := address(r.URL)
-		return r.Method != http.MethodPost &&
+		return (r.Method != http.MethodPost || r.URL.Query().Has("delete")) &&
 			(host == server || strings.HasSuffix(host, "."+server) || amazon && strings.Contains(host, "s3"))
 	}
 }

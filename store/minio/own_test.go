@@ -19,6 +19,7 @@ func TestProvidersRequestsAreNotOwn(t *testing.T) {
 		{"http://h", "DELETE", "http://h:80/bucket/k", true},
 		{"https://s3.amazonaws.com", "PUT", "https://bucket.s3.dualstack.eu-west-1.amazonaws.com/k", true},
 		{"https://s3.amazonaws.com", "PUT", "https://bucket.s3-accelerate.amazonaws.com/k", true},
+		{"https://h:9000", "POST", "https://h:9000/bucket/?delete=", true},
 		{"https://h:9000", "POST", "https://h:9000/", false},
 		{"http://127.0.0.1:9000", "GET", "http://127.0.0.1:9001/latest", false},
 		{"http://h:9000", "PUT", "http://169.254.169.254/latest/api/token", false},

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"strings"
 
+	"github.com/repolock/repolock/internal/lazyregexp"
 	"github.com/repolock/repolock/store"
 )
 
@@ -38,6 +38,7 @@ func parse(raw string, windows bool) (Location, error) {
 	}
 	scheme, rest, ok := cutScheme(raw)
 	_, known := lookup(scheme)
+	wrong := elsewhere(scheme)
 	switch {
 	case !ok, windows && len(scheme) == 1: // a drive
 		return Location{Scheme: "file", Path: raw}, nil
@@ -47,6 +48,8 @@ func parse(raw string, windows bool) (Location, error) {
 	case known:
 		u, err := bucketURL(scheme, rest)
 		return Location{Scheme: scheme, URL: u}, err
+	case wrong != "":
+		return Location{}, invalid("%s", wrong)
 	case strings.Contains(rest, "@") && !strings.HasPrefix(rest, "//"):
 		// It can be user:password@host, whose scheme would be the user.
 		return Location{}, invalid("unknown scheme (known: %s, or a path)", names())
@@ -55,7 +58,7 @@ func parse(raw string, windows bool) (Location, error) {
 	}
 }
 
-var schemeName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)
+var schemeName = lazyregexp.New(`^[A-Za-z][A-Za-z0-9+.-]*$`)
 
 // cutScheme cuts off the scheme of a URL, by RFC 3986: a letter, then letters,
 // digits, "+", "-" and ".", then a colon.
@@ -100,7 +103,7 @@ func filePath(rest string, windows bool) (string, error) {
 // bucketURL parses the URL of an object store.
 func bucketURL(scheme, rest string) (*url.URL, error) {
 	if !strings.HasPrefix(rest, "//") {
-		return nil, invalid("it begins with %s://", scheme)
+		return nil, notOurs(scheme, rest)
 	}
 	u, err := url.Parse(scheme + ":" + rest)
 	switch {
@@ -114,6 +117,77 @@ func bucketURL(scheme, rest string) (*url.URL, error) {
 		return nil, invalid("%s: it has a fragment; %%23 is a # in a name", scheme)
 	}
 	return u, nil
+}
+
+// elsewhere returns what is wrong with a scheme of a backup program whose stores can't hold our locks,
+// or are named otherwise, or "".
+func elsewhere(scheme string) string {
+	switch scheme {
+	case "sftp", "ssh", "scp":
+		return notShared("sftp")
+	case "rest":
+		return notShared("a REST server of restic")
+	case "azure", "az":
+		return notShared("Azure")
+	case "gs", "gcs":
+		return notShared("Google Cloud Storage")
+	case "swift", "webdav", "ftp", "smb":
+		return notShared(scheme)
+	case "rclone":
+		return "repolock knows no remotes of rclone: name the bucket or the directory itself, as in s3://BUCKET/PREFIX"
+	case "http", "https":
+		return fmt.Sprintf("it names a server alone: a bucket there is s3://BUCKET/PREFIX?endpoint=%s://HOST, or minio://HOST:PORT/BUCKET/PREFIX", scheme)
+	default:
+		return ""
+	}
+}
+
+func notShared(what string) string {
+	return "repolock keeps no locks in " + what + ": name a bucket, or a directory that all machines mount"
+}
+
+// notOurs returns the error of a URL without //, as other programs write it. It shows a translation
+// only if the URL has no part that could be a secret.
+func notOurs(scheme, rest string) error {
+	form := "s3://BUCKET/PREFIX"
+	if s, ok := lookup(scheme); ok {
+		form = s.Example
+	}
+	if !strings.ContainsAny(rest, "@?#%") {
+		if ours := translated(scheme, rest); ours != "" {
+			return invalid("it is written as in restic; here it is %s", ours)
+		}
+	}
+	return invalid("%s: it is written %s", scheme, form)
+}
+
+// translated returns our URL for one of restic's: s3:HOST/BUCKET/PREFIX, with or without the
+// protocol, or b2:BUCKET:PREFIX. It returns "" if it isn't one.
+func translated(scheme, rest string) string {
+	switch scheme {
+	case "s3":
+		protocol, address, ok := strings.Cut(rest, "://")
+		if !ok {
+			protocol, address = "https", rest
+		}
+		host, path, _ := strings.Cut(address, "/")
+		if path == "" || !ok && !strings.ContainsAny(host, ".:") {
+			return ""
+		}
+		ours := "s3://" + strings.TrimSuffix(path, "/")
+		if host != "s3.amazonaws.com" {
+			ours += "?endpoint=" + protocol + "://" + host
+		}
+		return ours
+	case "b2":
+		bucket, prefix, _ := strings.Cut(rest, ":")
+		if bucket == "" || strings.Contains(prefix, ":") {
+			return ""
+		}
+		return strings.TrimSuffix("b2://"+bucket+"/"+strings.Trim(prefix, "/"), "/")
+	default:
+		return ""
+	}
 }
 
 func invalid(format string, args ...any) error {

@@ -2,6 +2,7 @@ package open
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -88,11 +89,46 @@ func TestParseOnWindows(t *testing.T) {
 
 func TestErrorsNameTheScheme(t *testing.T) {
 	for raw, scheme := range map[string]string{
-		"gs:bucket": "gs", "GS://key:secret@host/bucket": "gs", "sftp://host": "sftp", "https://host/repo": "https",
+		"x3:bucket": "x3", "X3://key:secret@host/bucket": "x3", "gopher://host": "gopher", "ldaps://host/repo": "ldaps",
 	} {
 		_, err := Parse(raw)
 		if err == nil || !strings.Contains(err.Error(), `"`+scheme+`"`) || !strings.Contains(err.Error(), "known: file") {
 			t.Errorf("%q: %v", raw, err)
+		}
+	}
+}
+
+// TestNamesOfOtherPrograms: a URL of restic is translated, or the error says where locks can be kept.
+// No error shows what could be a secret.
+func TestNamesOfOtherPrograms(t *testing.T) {
+	for raw, says := range map[string]string{
+		"s3:https://host:9000/bucket/a/b/":  "here it is s3://bucket/a/b?endpoint=https://host:9000",
+		"s3:http://host/bucket":             "here it is s3://bucket?endpoint=http://host",
+		"s3:s3.amazonaws.com/bucket":        "here it is s3://bucket",
+		"s3:https://s3.amazonaws.com/b/p":   "here it is s3://b/p",
+		"s3:localhost:9000/bucket":          "here it is s3://bucket?endpoint=https://localhost:9000",
+		"s3:https://host":                   "it is written s3://BUCKET/PREFIX",
+		"s3:bucket/prefix":                  "it is written s3://BUCKET/PREFIX",
+		"s3:https://key:secret@host/bucket": "it is written s3://BUCKET/PREFIX",
+		"b2:bucket:a/b":                     "here it is b2://bucket/a/b",
+		"b2:bucket":                         "here it is b2://bucket",
+		"b2:key:secret:bucket":              "it is written b2://BUCKET/PREFIX",
+		"minio:host/bucket":                 "it is written minio://HOST:PORT/BUCKET/PREFIX",
+		"sftp:key:secret@host:/srv":         "no locks in sftp",
+		"rest:https://key:secret@host/":     "no locks in a REST server of restic",
+		"GS://key:secret@host/bucket":       "no locks in Google Cloud Storage",
+		"azure:container:/":                 "no locks in Azure",
+		"rclone:remote:path":                "no remotes of rclone",
+		"https://host/bucket":               "s3://BUCKET/PREFIX?endpoint=https://HOST",
+	} {
+		_, err := Parse(raw)
+		if !errors.Is(err, store.ErrURL) || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: %v", raw, err)
+		}
+		if _, ours, ok := strings.Cut(fmt.Sprint(err), "here it is "); ok {
+			if err := Check(ours); err != nil {
+				t.Errorf("%q: %v", ours, err)
+			}
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/internal/s3api"
@@ -108,6 +109,27 @@ func (c *client) Delete(ctx context.Context, key, version string) error {
 	}
 	_, err := c.api.DeleteObject(ctx, in, c.once)
 	return err
+}
+
+// DeleteAll has the server name each key in its answer. Many servers want Content-MD5, which the
+// SDK has replaced by a checksum of Amazon's own.
+func (c *client) DeleteAll(ctx context.Context, keys []string) ([]s3api.Deleted, error) {
+	objects := make([]types.ObjectIdentifier, len(keys))
+	for i := range keys {
+		objects[i].Key = &keys[i]
+	}
+	in := &s3.DeleteObjectsInput{Bucket: &c.bucket, Delete: &types.Delete{Objects: objects, Quiet: aws.Bool(false)}}
+	out, err := c.api.DeleteObjects(ctx, in, c.once, func(o *s3.Options) {
+		o.APIOptions = append(o.APIOptions, smithyhttp.AddContentChecksumMiddleware)
+	})
+	if err != nil {
+		return nil, err
+	}
+	deleted := make([]s3api.Deleted, len(out.Deleted))
+	for i, d := range out.Deleted {
+		deleted[i] = s3api.Deleted{Key: aws.ToString(d.Key), Marker: aws.ToString(d.DeleteMarkerVersionId)}
+	}
+	return deleted, nil
 }
 
 func (c *client) DeleteIfMatch(ctx context.Context, key, ifMatch string) error {

@@ -32,8 +32,8 @@ type Options struct {
 }
 
 // New returns the repository in a bucket. It makes no request. The repository is also a
-// [store.Describer], in two requests, a [store.Answerer], and a [store.ConditionalDeleter]:
-// Amazon heeds the condition, and other servers ignore or refuse it.
+// [store.Describer], in two requests, a [store.Answerer], a [store.BatchDeleter], and a
+// [store.ConditionalDeleter]: Amazon heeds the condition, and other servers ignore or refuse it.
 //
 // The client provides endpoint, region, credentials and middleware. New doesn't change
 // the client, but its own requests are sent once, without the client's retries, timeouts
@@ -64,20 +64,23 @@ func New(c *s3.Client, bucket string, opts Options) (store.Store, error) {
 	if o.Region == "" {
 		return nil, fmt.Errorf("%w: s3: the client has no region", store.ErrConfig)
 	}
-	place, conditions, err := server(o)
+	place, documented, err := server(o)
 	if err != nil {
 		return nil, err
 	}
 	place.Bucket, place.Prefix = bucket, prefix
-	if conditions, err = s3api.Conditions(opts.Conditions, conditions); err != nil {
+	conditions, err := s3api.Conditions(opts.Conditions, documented)
+	if err != nil {
 		return nil, err
 	}
 	api := &client{api: c, bucket: bucket, credentials: o.Credentials, unquoted: opts.UnquotedIfMatch, http: httpClient(o.HTTPClient)}
-	return s3api.New(api, place, "s3", conditions), nil
+	return s3api.New(api, place, "s3", conditions, documented), nil
 }
 
-// server returns the server of a client, and its conditions by default. Only Amazon documents
-// that they are kept. The server of a program's own resolver can be any.
+// server returns the server of a client, and how far its conditions can be relied on. Only Amazon
+// documents that they are kept, also those of deletions
+// (docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-deletes.html). The server of a
+// program's own resolver can be any.
 func server(o s3.Options) (s3api.Place, store.Condition, error) {
 	//lint:ignore SA1019 programs can still set the deprecated resolver
 	if o.EndpointResolver != nil || reflect.TypeOf(o.EndpointResolverV2) != reflect.TypeOf(s3.NewDefaultEndpointResolverV2()) {

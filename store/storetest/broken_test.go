@@ -42,6 +42,12 @@ var broken = map[string]struct {
 	"few a page":  {"", func(s *mem.Store) store.Store { return &fewAPage{s} }},
 	"endless":     {"list_gives_pages", func(s *mem.Store) store.Store { return &endless{s} }},
 	"no match":    {"if_match_loses_no_increment", func(s *mem.Store) store.Store { return &noMatch{s} }},
+	"racy delete": {"delete_if_match_removes_nothing_newer", func(s *mem.Store) store.Store { return &racyDelete{s} }},
+	"any delete":  {"delete_if_match", func(s *mem.Store) store.Store { return &anyDelete{s} }},
+	"false batch": {"delete_all_deletes_what_it_says", func(s *mem.Store) store.Store { return &falseBatch{s} }},
+	"large batch": {"delete_all_deletes_what_it_says", func(s *mem.Store) store.Store { return &largeBatch{s} }},
+	"small batch": {"", func(s *mem.Store) store.Store { return &smallBatch{s} }},
+	"mute":        {"watch_gives_a_hint_of_a_deletion,_or_is_unsupported", func(s *mem.Store) store.Store { return &mute{s} }},
 	"failed list": {"list_never_misses_what_is_overwritten", func(s *mem.Store) store.Store { return &failedList{s} }},
 }
 
@@ -66,7 +72,13 @@ type (
 	fewAPage   struct{ *mem.Store }
 	endless    struct{ *mem.Store }
 	noMatch    struct{ *mem.Store }
+	racyDelete struct{ *mem.Store }
+	anyDelete  struct{ *mem.Store }
 	failedList struct{ *mem.Store }
+	falseBatch struct{ *mem.Store }
+	largeBatch struct{ *mem.Store }
+	smallBatch struct{ *mem.Store }
+	mute       struct{ *mem.Store }
 )
 
 // dawdle gives the others time for a race that must not happen.
@@ -111,6 +123,20 @@ func (s *gap) Put(ctx context.Context, key string, body []byte, opts store.PutOp
 		dawdle()
 	}
 	return s.Store.Put(ctx, key, body, opts)
+}
+
+// DeleteIfMatch looks and deletes in two steps.
+func (s *racyDelete) DeleteIfMatch(ctx context.Context, key, etag string) error {
+	if _, obj, err := s.Store.Get(ctx, key, 1<<20); err != nil || obj.ETag != etag {
+		return store.ErrPrecondition
+	}
+	dawdle()
+	return s.Store.Delete(ctx, key)
+}
+
+// DeleteIfMatch heeds no condition.
+func (s *anyDelete) DeleteIfMatch(ctx context.Context, key, _ string) error {
+	return s.Store.Delete(ctx, key)
 }
 
 // List is in the order in which directories are walked.
@@ -223,6 +249,26 @@ func (s *failedList) List(_ context.Context, prefix, _ string) (store.Page, erro
 	return store.Page{}, &store.Error{Op: "list", Key: prefix, Err: store.ErrPermission}
 }
 
+// DeleteAll leaves out a key, and reports it as deleted.
+func (s *falseBatch) DeleteAll(ctx context.Context, keys []string) ([]bool, error) {
+	deleted, err := s.Store.DeleteAll(ctx, keys[1:])
+	return append([]bool{err == nil}, deleted...), err
+}
+
+// DeleteAll takes the keys for prefixes.
+func (s *largeBatch) DeleteAll(ctx context.Context, keys []string) ([]bool, error) {
+	if err := s.Store.Delete(ctx, keys[1]+"/below"); err != nil {
+		return make([]bool, len(keys)), err
+	}
+	return s.Store.DeleteAll(ctx, keys)
+}
+
+// DeleteAll keeps the contract: it can leave out keys if it says so.
+func (s *smallBatch) DeleteAll(ctx context.Context, keys []string) ([]bool, error) {
+	deleted, err := s.Store.DeleteAll(ctx, keys[1:])
+	return append([]bool{false}, deleted...), err
+}
+
 // TestBroken runs the suite on stores that break the contract. Each runs in a process of its
 // own, since the suite must fail there, and must neither hang nor panic.
 func TestBroken(t *testing.T) {
@@ -247,4 +293,9 @@ func TestBroken(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Watch says that it gives hints, and gives none.
+func (s *mute) Watch(ctx context.Context, _ string) (<-chan struct{}, error) {
+	return make(chan struct{}), ctx.Err()
 }

@@ -265,3 +265,59 @@ func ifMatchAgainstDelete(t *testing.T, f *fixture) {
 		t.Errorf("%s, and %d of %d were there after their delete", declared, revived, rounds)
 	}
 }
+
+// deleteIfMatch removes an object by the right ETag, and not by a wrong one. If there is no
+// object, nothing is to be removed: either answer is right.
+func deleteIfMatch(t *testing.T, f *fixture) {
+	declared := f.store.Properties().DeleteIfMatch
+	remove := func(etag string) error { return store.DeleteIfMatch(t.Context(), f.store, "a/k", etag) }
+	f.put(t, "a/k", "1")
+	_, first := f.get(t, "a/k")
+	f.put(t, "a/k", "2")
+	want := "2"
+	if refused(t, declared, remove(first.ETag)) {
+		want = ""
+	}
+	f.holds(t, "a/k", want)
+	f.put(t, "a/k", "3")
+	_, last := f.get(t, "a/k")
+	want = "3"
+	if granted(t, declared, remove(last.ETag)) {
+		want = ""
+	}
+	f.holds(t, "a/k", want)
+	f.delete(t, "a/k")
+	if err := remove(last.ETag); err != nil && !errors.Is(err, store.ErrPrecondition) && !errors.Is(err, store.ErrConditionUnsupported) {
+		t.Errorf("nothing to remove, and answered with %v", err)
+	}
+}
+
+// deleteIfMatchAgainstPut sends a conditional deletion and a Put at once: whichever comes first,
+// what was put is there in the end.
+func deleteIfMatchAgainstPut(t *testing.T, f *fixture) {
+	declared := f.store.Properties().DeleteIfMatch
+	removed := 0
+	rounds := f.rounds(200)
+	for round := range rounds {
+		f.put(t, "a/k", "old "+strconv.Itoa(round))
+		_, old := f.get(t, "a/k")
+		together(2, func(i int) {
+			if i == 0 {
+				if _, err := f.other.Put(t.Context(), "a/k", []byte("new"), store.PutOptions{}); err != nil {
+					t.Errorf("put: %v", err)
+				}
+				return
+			}
+			err := store.DeleteIfMatch(t.Context(), f.store, "a/k", old.ETag)
+			if declared == store.Kept && err != nil && !errors.Is(err, store.ErrPrecondition) {
+				t.Errorf("%s, and answered with %v", declared, err)
+			}
+		})
+		if _, _, err := f.store.Get(t.Context(), "a/k", limit); errors.Is(err, store.ErrNotFound) {
+			removed++
+		}
+	}
+	if removed > 0 && declared != store.Claimed {
+		t.Errorf("%s, and %d of %d were gone after a put that had come since", declared, removed, rounds)
+	}
+}

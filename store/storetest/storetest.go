@@ -25,8 +25,8 @@ type Config struct {
 	// Again returns another handle on the same objects, as another process would have
 	// it. If it is nil, the tests use the handle of New twice.
 	Again func(t *testing.T, s store.Store) store.Store
-	// Light runs a tenth of the rounds of each race, for a further configuration of a
-	// backend that another test checks in full.
+	// Light runs a tenth of the rounds of each race, as -short does, for a further
+	// configuration of a backend that another test checks in full.
 	Light bool
 	// Precision is the unit to which the backend rounds mod times down.
 	Precision time.Duration
@@ -47,6 +47,7 @@ var suite = []struct {
 	{"get gives not found", getNotFound},
 	{"delete removes", deleteRemoves},
 	{"delete of nothing is no error", deleteIsIdempotent},
+	{"delete all deletes what it says", deleteAll},
 	{"etag changes with the body", etagChanges},
 	{"mod time and now are one clock", oneClock},
 
@@ -64,8 +65,12 @@ var suite = []struct {
 	{"if match writes nothing where there is nothing", ifMatchOfNothing},
 	{"if match loses no increment", ifMatchIncrements},
 	{"if match never revives what was deleted", ifMatchAgainstDelete},
+	{"delete if match", deleteIfMatch},
+	{"delete if match removes nothing newer", deleteIfMatchAgainstPut},
 
 	{"replaces is either ignored or heeded", replaces},
+
+	{"watch gives a hint of a deletion, or is unsupported", watchHints},
 
 	{"reads are never torn", noTornReads},
 	{"bad keys are refused", badKeys},
@@ -79,6 +84,7 @@ var suite = []struct {
 // Run runs all subtests, each on a store of its own.
 func Run(t *testing.T, c Config) {
 	t.Helper()
+	c.Light = c.Light || testing.Short()
 	for _, line := range suite {
 		t.Run(line.line, func(t *testing.T) {
 			f := &fixture{Config: c, store: c.New(t)}

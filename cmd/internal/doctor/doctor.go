@@ -39,6 +39,9 @@ type Options struct {
 	Clock clock.Clock
 	// Progress is called with what is tried out next, if it isn't nil.
 	Progress func(what string)
+	// Failed is called when a request has failed and is sent again, for left at most, if it isn't
+	// nil. It can be called concurrently.
+	Failed func(err error, left time.Duration)
 }
 
 // Run tries out a store. An error is returned when the store can't be reached or the context

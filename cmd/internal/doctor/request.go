@@ -128,7 +128,7 @@ func (x *exam) removeBy(ctx context.Context, s store.Store, key string) error {
 // repeat sends a request until it is answered, or refused for good, or the budget is used up.
 // The request must be one that can be applied twice.
 func repeat[T any](ctx context.Context, x *exam, send func(within time.Duration) (T, error)) (T, error) {
-	return retry.Do(ctx, retry.Policy{Clock: x.opts.Clock, Budget: budget, Timeout: timeout, Permanent: store.Permanent}, send)
+	return retry.Do(ctx, retry.Policy{Clock: x.opts.Clock, Budget: budget, Timeout: timeout, Permanent: store.Permanent, Failed: x.opts.Failed}, send)
 }
 
 // once sends a request, notes how long its answer took, and gives the request up if it isn't

@@ -34,8 +34,9 @@ type lease struct {
 }
 
 // NewAuditor opens the audit log at path for the lock name of a repository, which is its
-// path or its URL without credentials. An event that can't be written is reported to say.
-func NewAuditor(path, repo, name string, say func(format string, args ...any)) (*Auditor, error) {
+// path or its URL without credentials. job is the user's name for the work, or "". An event that
+// can't be written is reported to say.
+func NewAuditor(path, repo, name, job string, say func(format string, args ...any)) (*Auditor, error) {
 	log, err := audit.Open(path)
 	if err != nil {
 		return nil, err
@@ -43,7 +44,7 @@ func NewAuditor(path, repo, name string, say func(format string, args ...any)) (
 	self := identity.Self()
 	return &Auditor{
 		log: log, say: say, repo: repo, asked: clock.System{}.Elapsed(), locks: map[string]lease{},
-		common: audit.Record{LockName: LockName(name), Actor: self.User, HostID: self.HostID, Hostname: self.Hostname, PID: self.PID},
+		common: audit.Record{LockName: LockName(name), Job: job, Actor: self.User, HostID: self.HostID, Hostname: self.Hostname, PID: self.PID},
 	}, nil
 }
 

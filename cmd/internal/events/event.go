@@ -28,6 +28,12 @@ const (
 	// CommandRunsOn: the processes PIDs of the command run on although they were stopped,
 	// or Killed.
 	CommandRunsOn replock.EventKind = "command_runs_on"
+	// CommandSuspended: a person stopped the command and repolock (Ctrl-Z).
+	CommandSuspended replock.EventKind = "command_suspended"
+	// CommandContinued: the stop by CommandSuspended is over.
+	CommandContinued replock.EventKind = "command_continued"
+	// NotAcquired: the lock wasn't acquired, for whatever reason.
+	NotAcquired replock.EventKind = "not_acquired"
 	// LockBroken: break-lock has deleted the lock in Holders for Reason, or failed with Err.
 	LockBroken replock.EventKind = "lock_broken"
 )
@@ -45,6 +51,9 @@ var kinds = map[replock.EventKind]kind{
 	replock.EventBlocked:       {audit: audit.Blocked, counter: "repolock_blocked_total"},
 	replock.EventWaiting:       {},
 	replock.EventWatching:      {},
+	replock.EventReading:       {},
+	replock.EventReaping:       {},
+	replock.EventRetrying:      {},
 	replock.EventReaped:        {audit: audit.Stolen, counter: "repolock_reaped_total"},
 	replock.EventRefreshed:     {counter: "repolock_refreshes_total"},
 	replock.EventRefreshFailed: {counter: "repolock_refresh_failures_total"},
@@ -53,13 +62,16 @@ var kinds = map[replock.EventKind]kind{
 	replock.EventResumed:       {audit: audit.Resumed, counter: "repolock_resumed_total"},
 	replock.EventReleased:      {audit: audit.Released, gauges: true},
 	replock.EventReleaseFailed: {audit: audit.ReleaseFailed, counter: "repolock_release_failures_total"},
-	WorkEnded:                  {}, // EventReleased has it
+	WorkEnded:                  {gauges: true}, // the audit log has it in EventReleased
 	CommandPaused:              {audit: audit.Paused},
 	ClocksParted:               {audit: audit.ClocksParted},
 	ClocksSettled:              {audit: audit.ClocksSettled},
 	GuardLost:                  {audit: audit.GuardLost},
 	GuardReplaced:              {audit: audit.GuardReplaced},
 	CommandRunsOn:              {audit: audit.RunsOn},
+	CommandSuspended:           {audit: audit.Suspended},
+	CommandContinued:           {audit: audit.Continued},
+	NotAcquired:                {gauges: true}, // the audit log has EventBlocked
 	LockBroken:                 {audit: audit.Broken},
 }
 

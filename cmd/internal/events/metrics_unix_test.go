@@ -22,7 +22,7 @@ func TestMetricsThroughLink(t *testing.T) {
 	if err := os.Symlink("collected/repolock.prom", link); err != nil {
 		t.Fatal(err)
 	}
-	m, err := NewMetrics(link, LockName(""), 1, 0, "backup", nil)
+	m, err := NewMetrics(MetricsOptions{File: link, Locks: 1}, nil)
 	if err != nil || m == nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 func logged(t *testing.T, all ...Event) (lines []map[string]any, raw []string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "audit")
-	a, err := NewAuditor(path, "/srv/repo", "n", t.Errorf)
+	a, err := NewAuditor(path, "/srv/repo", "n", "", t.Errorf)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func of(kind replock.EventKind, place, name, id string) Event {
 // that one was held.
 func TestLogOfSeveral(t *testing.T) {
 	const place = "beads:/b/.beads"
-	a, err := NewAuditor(filepath.Join(t.TempDir(), "audit"), "/srv/repo", "n", t.Errorf)
+	a, err := NewAuditor(filepath.Join(t.TempDir(), "audit"), "/srv/repo", "n", "", t.Errorf)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestPlaceOfRefusal(t *testing.T) {
 // Each loss of one counts.
 func TestMetricsOfSeveral(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "m.prom")
-	m, err := NewMetrics(file, "n,k", 2, replock.Exclusive, "run", t.Errorf)
+	m, err := NewMetrics(MetricsOptions{File: file, Locks: 2, Labels: Labels{Repository: "/srv/repo", Lock: "n,k", Mode: replock.Exclusive, Operation: "run"}}, t.Errorf)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestMetricsOfSeveral(t *testing.T) {
 		}
 	}
 	text, err := os.ReadFile(file)
-	if err != nil || !strings.Contains(string(text), `repolock_held{lock="n,k",mode="exclusive",operation="run"} 0`) || !strings.Contains(string(text), `repolock_lost_total{lock="n,k",mode="exclusive",operation="run"} 3`) {
+	if err != nil || !strings.Contains(string(text), `repolock_held{lock="n,k",mode="exclusive",operation="run",repository="/srv/repo"} 0`) || !strings.Contains(string(text), `repolock_lost_total{lock="n,k",mode="exclusive",operation="run",repository="/srv/repo"} 3`) {
 		t.Errorf("%v\n%s", err, text)
 	}
 }

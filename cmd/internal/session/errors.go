@@ -37,7 +37,7 @@ func (e HeldError) Error() string {
 func (e HeldError) other() string {
 	says := e.Place.URL + " is held"
 	if e.Waited >= time.Second/2 {
-		says = fmt.Sprintf("%s is still held after %v", e.Place.URL, e.Waited.Round(time.Second))
+		says = fmt.Sprintf("%s is still held after %s", e.Place.URL, text.Duration(e.Waited))
 	}
 	if len(e.Holders) == 0 {
 		return says
@@ -56,7 +56,7 @@ func (e HeldError) other() string {
 	case h.Verdict == replock.Stale:
 		says += "; it is stale"
 	case h.TTL > 0:
-		says += fmt.Sprintf("; it expires in %v unless refreshed", max(h.Left, 0).Round(time.Second))
+		says += fmt.Sprintf("; it expires in %s unless refreshed", text.Duration(h.Left))
 	}
 	if e.Err != nil {
 		says += "; stopped waiting: " + e.Err.Error()

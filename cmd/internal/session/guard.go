@@ -64,6 +64,15 @@ func (s *session) mayContinue(g *procgroup.Group) bool {
 	return true
 }
 
+// suspended is called when a person stops the command and us, and when that is over.
+func (s *session) suspended(over bool) {
+	if over {
+		s.note(s.current(), events.CommandContinued, events.Event{})
+		return
+	}
+	s.noteSuspended(s.current())
+}
+
 // interruptedGroup is called when the command is stopped although its lock is held, and
 // when that is over: no guard watches it, or the lock has to be looked at.
 func (s *session) interruptedGroup(why error, over bool) {

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -20,7 +21,12 @@ type Console interface {
 	Alert(name, text string)
 	// Event shows an event of the lock.
 	Event(replock.Event)
-	// EndWait ends what Event shows of a wait for the lock.
+	// BeginWait begins to show what repolock waits for, and what Event is called with, if that
+	// takes longer than a second.
+	BeginWait(what string)
+	// Interrupted shows, until EndWait, that a signal has ended the wait for a lock.
+	Interrupted()
+	// EndWait ends what BeginWait and Event show.
 	EndWait()
 }
 
@@ -57,6 +63,9 @@ func (h *holder) open() (err error) {
 func (h *holder) acquire(ctx context.Context) (Lock, error) {
 	lock, err := h.Locker.Acquire(ctx, h.observe)
 	h.flush()
+	if err != nil {
+		h.notAcquired(err)
+	}
 	place, held := h.Place, (*replock.HeldError)(nil)
 	var placed HeldError
 	if e := h.own.Load(); e != nil && errors.Is(err, errOwn) {
@@ -87,15 +96,42 @@ func (r Request) Places() []Place {
 	return append([]Place{r.Place}, r.Others...)
 }
 
-// NewHeldError adds to an error where the lock is.
+// NewHeldError adds to an error where the lock is. Waiters come after the holders.
 func NewHeldError(err *replock.HeldError, p Place, exitCode int) HeldError {
-	return HeldError{err, p, p.anyOwn(err.Holders), exitCode}
+	sorted := *err
+	sorted.Holders = slices.SortedStableFunc(slices.Values(err.Holders), ByTurn)
+	return HeldError{&sorted, p, p.anyOwn(err.Holders), exitCode}
+}
+
+// ByTurn compares locks: one that is waited for comes after all others.
+func ByTurn(a, b replock.Info) int {
+	turn := func(i replock.Info) int {
+		if Waits(i) {
+			return 1
+		}
+		return 0
+	}
+	return turn(a) - turn(b)
+}
+
+// Waits reports whether a lock is only waited for.
+func Waits(i replock.Info) bool {
+	return i.State == replock.StateWaiting && i.Verdict != replock.Unreadable
 }
 
 // release releases the lock. Its remaining objects expire if that fails; an event says so.
 func (h *holder) release(lock Lock) {
+	done := h.waitingFor("releasing the lock")
 	_ = lock.Release(context.Background())
+	done()
 	h.flush()
+}
+
+// waitingFor shows what repolock waits for until done. Neither blocks: a terminal that was stopped
+// must not delay a release.
+func (h *holder) waitingFor(what string) (done func()) {
+	h.passed.Add(func() { h.Console.BeginWait(what) })
+	return func() { h.passed.Add(h.Console.EndWait) }
 }
 
 // maxFlush bounds the wait for sinks, and for a terminal that shows nothing.
@@ -131,6 +167,24 @@ func (h *holder) note(lock Lock, kind replock.EventKind, e events.Event) {
 		e.Place, e.Event.Name = h.Others[0].URL, h.Others[0].Name
 	}
 	h.passed.Add(func() { h.handle(e) })
+}
+
+// notAcquired records that there is no lock, after the events of the attempt.
+func (h *holder) notAcquired(err error) {
+	e := events.Event{Event: replock.Event{Kind: events.NotAcquired, Time: clock.System{}.Now(), Err: err}}
+	h.passed.Add(func() { h.handle(e) })
+	ctx, cancel := context.WithTimeout(context.Background(), maxFlush)
+	defer cancel()
+	h.passed.Flush(ctx)
+}
+
+// noteSuspended records that a person has stopped the command, before this process is stopped
+// too.
+func (h *holder) noteSuspended(lock Lock) {
+	h.note(lock, events.CommandSuspended, events.Event{})
+	ctx, cancel := context.WithTimeout(context.Background(), maxFlush)
+	defer cancel()
+	h.passed.Flush(ctx)
 }
 
 // finish records that the work under a lock has ended.

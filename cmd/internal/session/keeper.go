@@ -129,7 +129,7 @@ func (k *keeper) report(e replock.Event) {
 	}
 	n := News{Event: &e}
 	if e.Err != nil {
-		n.EventErr, e.Err = text.Error(e.Err), nil
+		n.EventErr, e.Err = Words(e.Err, ""), nil
 	}
 	_ = k.Line.Tell(n)
 }
@@ -149,7 +149,7 @@ func (k *keeper) say(format string, args ...any) {
 
 // onLost does what --on-lost says. The lock isn't resumed: the script ran on.
 func (k *keeper) onLost(loss error) {
-	defer func() { k.say("%s", text.Error(loss)) }() // after the signal: the log can hang
+	defer func() { k.say("%s", Words(loss, "")) }() // after the signal: the log can hang
 	sig, ok := map[string]syscall.Signal{"term": syscall.SIGTERM, "kill": syscall.SIGKILL}[k.OnLost]
 	if !ok || k.owner == nil {
 		return
@@ -197,7 +197,7 @@ func (k *keeper) renew(ctx context.Context) error {
 	if err := k.leased(); err != nil || failed == nil {
 		return err
 	}
-	return fmt.Errorf("the lock is held, and could not be refreshed now; it is lost in %v unless that succeeds: %w", k.left().Round(time.Second), failed)
+	return fmt.Errorf("the lock is held, and could not be refreshed now; it is lost in %s unless that succeeds: %w", text.Duration(k.left()), failed)
 }
 
 // leased returns nil as long as the lock's lease lasts.

@@ -33,16 +33,16 @@ func (s *session) onLost() <-chan struct{} {
 	switch {
 	case s.OnLost == "warn":
 		s.lost = loss
-		s.Console.Say("%s; the command runs on without it (--on-lost warn)", text.Error(loss))
+		s.sayLost(loss, "the command runs on without it (--on-lost warn)")
 		return nil
 	case s.OnLost == "pause" && !loss.Definite && s.pause():
 		s.notePause(lock)
-		s.Console.Say("%s; the command is stopped; trying for %v to resume the lock", text.Error(loss), s.ResumeFor)
+		s.sayLost(loss, "the command is stopped; trying for "+text.Duration(s.ResumeFor)+" to resume the lock")
 		err := s.resume()
 		if err == nil {
 			return s.current().Context().Done()
 		}
-		s.Console.Say("the lock could not be resumed: %s", text.Error(err))
+		s.Console.Say("the lock could not be resumed: %s", Words(err, ""))
 		if last := s.current().Lost(); last != nil {
 			loss = last // of another of several locks
 		}
@@ -50,6 +50,12 @@ func (s *session) onLost() <-chan struct{} {
 	s.lost, s.killed = loss, true
 	_ = s.group.Kill()
 	return nil
+}
+
+// sayLost shows a loss and what follows, with the key last.
+func (s *session) sayLost(loss error, then string) {
+	words, key := lossWords(loss)
+	s.Console.Say("%s; %s%s", words, then, key)
 }
 
 // pause stops the command, as far as possible. Processes that can't be stopped are in
@@ -64,6 +70,8 @@ func (s *session) pause() bool {
 func (s *session) resume() error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.ResumeFor)
 	defer cancel()
+	s.Console.BeginWait("the command is stopped; resuming the lock")
+	defer s.Console.EndWait()
 	for {
 		lock, err := s.regain(ctx, cancel)
 		if err != nil {
@@ -88,7 +96,7 @@ func (s *session) resume() error {
 			return loss
 		}
 		s.notePause(lock)
-		s.Console.Say("the lock was resumed, and lost before the command could go on: %s; trying again", text.Error(loss))
+		s.Console.Say("the lock was resumed, and lost before the command could go on; trying again: %s", Words(loss, ""))
 	}
 }
 
@@ -133,6 +141,9 @@ func (s *session) proceed(lock Lock) error {
 	s.allowed = s.allowance(lock, 5*breath) // Unpause can take a while
 	s.group.Allow(s.allowed)
 	err := s.group.Unpause()
+	if errors.Is(err, os.ErrProcessDone) { // it ended as soon as it went on, under the lock
+		err = nil
+	}
 	if stillStopped := errors.Is(err, procgroup.ErrUnguarded) || errors.Is(err, procgroup.ErrParted); err != nil && !stillStopped {
 		return err
 	}
@@ -154,9 +165,17 @@ func (s *session) result(status procgroup.Status) (int, error) {
 		s.lost = s.lossUnseen()
 	}
 	if s.lost != nil && (s.killed || status.Signal != 0 && s.OnLost == "term" || status.ExitCode() == 0) {
-		return 0, fmt.Errorf("%w (the command: %s)", s.lost, status)
+		return 0, fmt.Errorf("%w; %s", s.lost, s.ended(status))
 	}
 	return status.ExitCode(), nil
+}
+
+// ended describes the end of the command after a loss.
+func (s *session) ended(status procgroup.Status) string {
+	if s.killed && status.Signal == syscall.SIGKILL {
+		return "repolock killed the command"
+	}
+	return "the command: " + status.String()
 }
 
 // lossUnseen returns a loss that has had no effect: the lock was broken after the last
@@ -164,6 +183,7 @@ func (s *session) result(status procgroup.Status) (int, error) {
 // and no other holder can have the lock.
 func (s *session) lossUnseen() error {
 	lock := s.current()
+	defer s.waitingFor("looking at the lock once more")()
 	_ = lock.Check(context.Background())
 	if lost := lock.Lost(); lost != nil && (lost.Definite || s.OnLost == "warn") {
 		return lost

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -71,6 +72,37 @@ func (p Place) Where() string {
 		}
 	}
 	return Redact(p.Repo)
+}
+
+// Title names what is locked, for people.
+func (p Place) Title() string {
+	switch {
+	case p.other():
+		return p.Where()
+	case p.Name != "":
+		return "lock " + p.Name + " of repository " + p.Where()
+	default:
+		return "repository " + p.Where()
+	}
+}
+
+// Acquiring says which locks are being acquired, in words that are true until all are held.
+func Acquiring(places []Place) string {
+	if len(places) > 1 {
+		return "acquiring the locks: " + Titles(places)
+	}
+	return "acquiring the lock: " + Titles(places)
+}
+
+// Titles names the first of some places, and how many others there are.
+func Titles(places []Place) string {
+	switch len(places) {
+	case 0: // none is given, which is an error that comes later
+		return "the repository"
+	case 1:
+		return places[0].Title()
+	}
+	return fmt.Sprintf("%s and %d more", places[0].Title(), len(places)-1)
 }
 
 // Prefix is the beginning of the keys of the lock.

@@ -20,7 +20,8 @@ type Repository struct {
 	Wait      time.Duration
 	Fence     bool // ask for a fencing number with an exclusive lock
 
-	store  *answerStore // nil until it is open
+	// store is nil until it is open. A command must not run without its lock if it has answered.
+	store  *store.Answers
 	locker *replock.Locker
 }
 
@@ -49,7 +50,7 @@ func (r *Repository) open(ctx context.Context, observe func(events.Event)) error
 	if err != nil {
 		return err
 	}
-	r.store = &answerStore{Store: s}
+	r.store = &store.Answers{Store: s}
 	r.Options.Observe = func(e replock.Event) { observe(events.Event{Event: e}) }
 	r.locker, err = r.New(r.store, r.Options)
 	return err
@@ -63,7 +64,7 @@ func (r *Repository) Flush(ctx context.Context) {
 }
 
 // Answered is Locker.Answered.
-func (r *Repository) Answered() bool { return r.store != nil && r.store.hasAnswered() }
+func (r *Repository) Answered() bool { return r.store != nil && r.store.Answered() }
 
 // repositoryLock makes a Lock of replock's.
 type repositoryLock struct{ *replock.Lock }

@@ -12,6 +12,7 @@ import (
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/procgroup"
+	"github.com/repolock/repolock/internal/procgroup/guard"
 )
 
 // Command is a command, and the lock that it runs under.
@@ -63,12 +64,13 @@ func (s *session) run() (int, error) {
 	// Ignore SIGPIPE: a closed stderr must not kill us while we hold the lock.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
-	procgroup.ReserveThreads()
+	guard.ReserveThreads()
 	if err := s.open(); err != nil {
 		return 0, err
 	}
 	prepared, err := s.prepare()
 	if err != nil {
+		s.notAcquired(err)
 		return 0, err
 	}
 	s.Survey.Start(ctx)
@@ -119,6 +121,7 @@ func (s *session) acquireOrSignal(ctx context.Context) (Lock, error) {
 		lock, err := s.acquire(ctx)
 		results <- result{lock, err}
 	}()
+	s.Console.BeginWait(Acquiring(s.Places()))
 	defer s.Console.EndWait()
 	for {
 		select {
@@ -128,6 +131,7 @@ func (s *session) acquireOrSignal(ctx context.Context) (Lock, error) {
 				continue
 			}
 			s.cancel(SignalError{sig.(syscall.Signal)})
+			s.holder.passed.Add(s.Console.Interrupted) // it can block
 			if r := <-results; r.lock != nil {
 				s.release(r.lock)
 			}
@@ -158,6 +162,7 @@ func (s *session) prepare() (*procgroup.Prepared, error) {
 		},
 		Trouble:     func(err error) { s.Console.Say("warning: %v", err) },
 		Interrupted: s.interruptedGroup,
+		Suspended:   s.suspended,
 		RunsOn:      s.runsOn,
 	})
 }

@@ -23,7 +23,7 @@ type Survey struct {
 
 	done         chan struct{}
 	alone, known bool // whether the repository contains only locks
-	store        atomic.Pointer[answerStore]
+	store        atomic.Pointer[store.Answers]
 }
 
 // NewSurvey returns nil if this user has surveyed the repository of a place before, or if
@@ -67,7 +67,7 @@ func (s *Survey) look(ctx context.Context) (alone, known bool) {
 	if err != nil {
 		return false, false
 	}
-	listing := &answerStore{Store: opened}
+	listing := &store.Answers{Store: opened}
 	s.store.Store(listing)
 	page, err := listing.List(ctx, "", "")
 	switch {
@@ -90,7 +90,7 @@ func (s *Survey) answered() bool {
 		return false
 	}
 	listing := s.store.Load()
-	return listing != nil && listing.hasAnswered()
+	return listing != nil && listing.Answered()
 }
 
 // Report shows the result as soon as it is known. Call it when the lock is held. wait
@@ -104,7 +104,7 @@ func (s *Survey) Report() (wait func()) {
 		defer close(reported)
 		<-s.done
 		if s.known && s.remember() == nil && s.alone {
-			s.say("nothing but locks is in %s (this is said once): if that isn't the repository, correct --repo, because locks in two places exclude nothing", s.where)
+			s.say("nothing but locks is in %s (repolock warns once): if that isn't the repository, correct --repo, because locks in two places exclude nothing", s.where)
 		}
 	}()
 	return func() {

@@ -1,6 +1,6 @@
 # Completion of repolock for bash: source <(repolock completion bash)
 _repolock() {
-	local i word cur=${COMP_WORDS[COMP_CWORD]}
+	local i word about cur=${COMP_WORDS[COMP_CWORD]} abouts=() longest=0
 	COMPREPLY=()
 	for ((i = 1; i < COMP_CWORD; i++)); do
 		if [[ ${COMP_WORDS[i]} == -- ]]; then
@@ -9,7 +9,7 @@ _repolock() {
 		fi
 	done
 	[[ $cur == = ]] && cur=
-	while IFS= read -r word; do
+	while IFS=$'\t' read -r word about; do
 		case $word in
 		:file) _repolock_files -f ;;
 		:directory) _repolock_files -d ;;
@@ -17,9 +17,18 @@ _repolock() {
 			COMPREPLY+=("$word")
 			compopt -o nospace 2>/dev/null
 			;;
-		*) COMPREPLY+=("$word") ;;
+		*)
+			COMPREPLY+=("$word")
+			abouts[${#COMPREPLY[@]} - 1]=$about
+			((${#word} > longest)) && longest=${#word}
+			;;
 		esac
 	done < <("${1/#\~/$HOME}" complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+	# A list shows what each word is for. (33, 63 and 64 are lists: COMP_TYPE in bash(1).)
+	[[ ${#COMPREPLY[@]} -gt 1 && $COMP_TYPE =~ ^(33|63|64)$ ]] || return 0
+	for i in "${!abouts[@]}"; do
+		[[ -z ${abouts[i]} ]] || printf -v "COMPREPLY[i]" '%-*s  (%s)' "$longest" "${COMPREPLY[i]}" "${abouts[i]}"
+	done
 }
 
 _repolock_files() {

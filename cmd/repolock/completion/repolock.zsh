@@ -13,17 +13,31 @@ _repolock() {
 		fi
 	done
 	local repolock=${(Q)words[1]} files=
-	local -a typed=("${(@Q)words[2,CURRENT]}") found begun
+	local -a typed=("${(@Q)words[2,CURRENT]}") found shown begun
+	local longest=0
 	for word in ${(f)"$(${~repolock} complete -- "${(@)typed}" 2>/dev/null)"}; do
 		case $word in
 		:file) files=-f ;;
 		:directory) files=-/ ;;
 		*:|*/) begun+=($word) ;; # of a URL
-		*) found+=($word) ;;
+		*)
+			found+=("${word%%$'\t'*}")
+			((${#found[-1]} > longest)) && longest=${#found[-1]}
+			shown+=("$word")
+			;;
 		esac
 	done
+	for ((i = 1; i <= $#found; i++)); do
+		if [[ $shown[i] == *$'\t'* ]]; then
+			shown[i]="${(r:longest:)found[i]}  -- ${shown[i]#*$'\t'}"
+		fi
+	done
 	compset -P '--[^=]#='
-	(($#found)) && compadd -a found
+	if [[ "$shown" == *'  -- '* ]]; then
+		compadd -l -d shown -a found # a line each
+	elif (($#found)); then
+		compadd -a found
+	fi
 	(($#begun)) && compadd -S '' -a begun
 	case $files in
 	-f) _files ;;

@@ -95,6 +95,26 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// TestIndex: docs/README.md leads to every page below docs/.
+func TestIndex(t *testing.T) {
+	led := map[string]bool{}
+	for _, m := range link.FindAllStringSubmatch(read(t, root+"/docs/README.md"), -1) {
+		led[path.Join("docs", m[1])] = true
+	}
+	pages := 0
+	for _, f := range readTree(t).files {
+		if path.Ext(f.path) != ".md" || !strings.HasPrefix(f.path, "docs/") || f.path == "docs/README.md" {
+			continue
+		}
+		if pages++; !led[f.path] {
+			t.Errorf("docs/README.md has no link to %s", f.path)
+		}
+	}
+	if pages < 30 {
+		t.Errorf("only %d pages are found", pages)
+	}
+}
+
 // TestSteps: a heading of the specification that is the name of a step is that of a function.
 func TestSteps(t *testing.T) {
 	code := ""

@@ -3,6 +3,7 @@
 package docblocks
 
 import (
+	"fmt"
 	"os"
 	"regexp"
 	"strings"
@@ -26,10 +27,39 @@ func Read(name string) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
+	return parse(string(raw)), nil
+}
+
+// ReadSection reads a part of a page: from the heading with this text to the next one.
+func ReadSection(name, title string) (Page, error) {
+	raw, err := os.ReadFile(name)
+	if err != nil {
+		return Page{}, err
+	}
+	var section []string
+	in, found, fenced := false, false, false
+	for _, line := range strings.Split(string(raw), "\n") {
+		if strings.HasPrefix(line, "```") {
+			fenced = !fenced
+		}
+		if text := strings.TrimLeft(line, "#"); !fenced && text != line {
+			in = strings.TrimSpace(text) == title
+			found = found || in
+		} else if in {
+			section = append(section, line)
+		}
+	}
+	if !found {
+		return Page{}, fmt.Errorf("%s has no section %q", name, title)
+	}
+	return parse(strings.Join(section, "\n")), nil
+}
+
+func parse(text string) Page {
 	p := Page{Fenced: map[string][]string{}}
 	var prose, block []string
 	kind, fenced := "", false
-	for _, line := range strings.Split(string(raw), "\n") {
+	for _, line := range strings.Split(text, "\n") {
 		is, fence := strings.CutPrefix(strings.TrimLeft(line, " "), "```")
 		switch {
 		case fence && fenced:
@@ -49,7 +79,7 @@ func Read(name string) (Page, error) {
 	for _, m := range inline.FindAllStringSubmatch(strings.Join(prose, "\n"), -1) {
 		p.Inline = append(p.Inline, strings.Join(strings.Fields(m[1]), " "))
 	}
-	return p, nil
+	return p
 }
 
 // Script returns all the shell blocks of the page, as one script.

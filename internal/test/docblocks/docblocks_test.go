@@ -33,3 +33,20 @@ func TestRead(t *testing.T) {
 		}
 	}
 }
+
+func TestReadSection(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "page.md")
+	text := "# A page\n\n```sh\nmake a\n```\n\n## One\n\n```sh\n# not a heading\nmake b\n```\n\n### Below\n\n`make c`\n\n## Two\n\n```sh\nmake d\n```\n"
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for title, want := range map[string][]string{"A page": {"make a"}, "One": {"make b"}, "Below": nil, "Two": {"make d"}} {
+		p, err := ReadSection(name, title)
+		if err != nil || !slices.Equal(p.Lines(), want) {
+			t.Errorf("%s: %q, %v; want %q", title, p.Lines(), err, want)
+		}
+	}
+	if _, err := ReadSection(name, "Three"); err == nil {
+		t.Error("there is no such section")
+	}
+}

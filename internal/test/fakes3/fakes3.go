@@ -25,7 +25,12 @@ type Server struct {
 }
 
 // New returns a server with an empty bucket.
-func New(bucket string) *Server { return &Server{bucket, mem.New(mem.Options{})} }
+func New(bucket string) *Server { return NewAt(bucket, time.Now) }
+
+// NewAt is New with a clock that stamps the objects.
+func NewAt(bucket string, now func() time.Time) *Server {
+	return &Server{bucket, mem.New(mem.Options{Now: now})}
+}
 
 // Objects returns the store of the bucket.
 func (s *Server) Objects() store.Store { return s.objects }
@@ -47,6 +52,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.list(w, r)
 	case key == "" && query.Has("versioning"):
 		fmt.Fprint(w, `<VersioningConfiguration/>`)
+	case key == "" && r.Method == http.MethodPost && query.Has("delete"):
+		s.deleteAll(w, r, body)
 	case key == "":
 		refuse(w, http.StatusNotFound, "ObjectLockConfigurationNotFoundError")
 	case r.Method == http.MethodPut:

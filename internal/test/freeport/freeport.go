@@ -24,7 +24,7 @@ func Free() (int, error) {
 		if err != nil {
 			continue
 		}
-		l, err := net.Listen("tcp", address)
+		l, err := Listen(address)
 		if err != nil {
 			_ = reservation.Close()
 			continue
@@ -33,4 +33,25 @@ func Free() (int, error) {
 		return port, l.Close()
 	}
 	return 0, fmt.Errorf("no port from 20000 to 29999 is free")
+}
+
+// Listen listens on the TCP address. Whoever has closed the listener can listen there again
+// at once.
+func Listen(address string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	return listener{l.(*net.TCPListener)}, nil
+}
+
+// listener stops to listen before it closes its socket. A child of this process that hasn't
+// got to its exec has the socket open too, and would listen on.
+type listener struct{ *net.TCPListener }
+
+func (l listener) Close() error {
+	if raw, err := l.SyscallConn(); err == nil {
+		_ = raw.Control(shutdown)
+	}
+	return l.TCPListener.Close()
 }

@@ -2,10 +2,12 @@ package freeport
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"sync"
 	"testing"
 )
 
@@ -51,6 +53,40 @@ func TestFree(t *testing.T) {
 				t.Fatalf("%d, %s, %v; seen %v", n, failed, err, seen[n])
 			}
 			seen[n] = true
+		}
+	}
+}
+
+// TestListensAgain: a port is free as soon as its listener is closed, although this process
+// starts others all the time.
+func TestListensAgain(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	var starts sync.WaitGroup
+	for range 4 {
+		starts.Go(func() {
+			for ctx.Err() == nil {
+				if err := exec.Command("true").Run(); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	defer starts.Wait()
+	defer stop()
+	for range 300 {
+		port, err := Free()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 10 {
+			l, err := Listen(fmt.Sprintf("127.0.0.1:%d", port))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }

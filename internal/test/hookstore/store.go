@@ -4,6 +4,7 @@ package hookstore
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 
@@ -12,8 +13,9 @@ import (
 
 // Request is one request to the store.
 type Request struct {
-	Op   string // "put", "get", "list", "delete"
-	Key  string // or prefix
+	Op   string // "put", "get", "list", "delete", "delete all"
+	Key  string // or prefix; of "delete all" the first of Keys
+	Keys []string
 	Body []byte
 	Opts store.PutOptions
 	// N counts the requests from 1.
@@ -23,6 +25,8 @@ type Request struct {
 // Store is a store whose requests pass through hooks.
 type Store struct {
 	store.Store
+	// Watched passes Watch on. Without it the store is no store.Watcher.
+	Watched bool
 
 	before atomic.Pointer[Before]
 	after  atomic.Pointer[After]
@@ -115,4 +119,24 @@ func (s *Store) DeleteIfMatch(ctx context.Context, key, etag string) error {
 	return s.do(ctx, Request{Op: "delete", Key: key, Opts: store.PutOptions{IfMatch: etag}}, func() error {
 		return store.DeleteIfMatch(ctx, s.Store, key, etag)
 	})
+}
+
+// DeleteAll passes on, as a "delete all".
+func (s *Store) DeleteAll(ctx context.Context, keys []string) (deleted []bool, err error) {
+	err = s.do(ctx, Request{Op: "delete all", Key: keys[0], Keys: keys}, func() (err error) {
+		deleted, err = store.DeleteAll(ctx, s.Store, keys)
+		return err
+	})
+	if err != nil {
+		return make([]bool, len(keys)), err
+	}
+	return deleted, nil
+}
+
+// Watch passes on, if the store is Watched. It is no request.
+func (s *Store) Watch(ctx context.Context, prefix string) (<-chan struct{}, error) {
+	if !s.Watched {
+		return nil, errors.ErrUnsupported
+	}
+	return store.Watch(ctx, s.Store, prefix)
 }

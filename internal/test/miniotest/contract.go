@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/storetest"
 )
@@ -13,6 +14,9 @@ import (
 func Contract(t *testing.T, url func(Kind, string) string, light func(kind string) bool) {
 	for name, bucket := range Buckets(t) {
 		t.Run(name, func(t *testing.T) {
+			if name != "plain" {
+				rounds.Long(t, "another kind of bucket")
+			}
 			open := func(t *testing.T) store.Store { return Open(t, url(bucket, t.Name())) }
 			storetest.Run(t, storetest.Config{
 				New:       open,

@@ -32,14 +32,15 @@ type Proxy struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	mu      sync.Mutex
-	server  *http.Server // nil while it is stopped
-	counts  map[string]int
-	markers map[string]bool // keys whose last change was a deletion
-	puts    atomic.Int64    // that were taken
-	log     Log
-	pending int // requests that are under way or put off
-	settled sync.Cond
+	mu       sync.Mutex
+	server   *http.Server // nil while it is stopped
+	listener net.Listener // of server
+	counts   map[string]int
+	markers  map[string]bool // keys whose last change was a deletion
+	puts     atomic.Int64    // that were taken
+	log      Log
+	pending  int // requests that are under way or put off
+	settled  sync.Cond
 }
 
 // New starts a proxy in front of the server with the URL target, on a port that is
@@ -86,11 +87,11 @@ func (p *Proxy) Start() error {
 	if p.server != nil {
 		return nil
 	}
-	listener, err := net.Listen("tcp", p.address)
+	listener, err := freeport.Listen(p.address)
 	if err != nil {
 		return err
 	}
-	p.server = &http.Server{Handler: http.HandlerFunc(p.serve)}
+	p.server, p.listener = &http.Server{Handler: http.HandlerFunc(p.serve)}, listener
 	go func(s *http.Server) { _ = s.Serve(listener) }(p.server)
 	return nil
 }
@@ -101,6 +102,7 @@ func (p *Proxy) Stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.server != nil {
+		_ = p.listener.Close() // the server doesn't know it until Serve has begun
 		_ = p.server.Close()
 		p.server = nil
 	}

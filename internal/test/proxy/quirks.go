@@ -30,23 +30,33 @@ type Quirks struct {
 	Unquoted bool
 	// NoETags leaves the ETag out of answers to GET and out of listings.
 	NoETags bool
+	// NoBatch refuses DeleteObjects, as servers do that lack it.
+	NoBatch bool
+	// Forgetful leaves out each third key of DeleteObjects, and doesn't name it in the answer.
+	Forgetful bool
+	// Partial deletes two thirds of the keys of DeleteObjects, and has an error for each other
+	// one in its answer, as a server has that is slow, or that some keys are denied by.
+	Partial bool
 }
 
-// refused returns the status with which a request is answered in the server's place: 412, or
-// 0.
-func (p *Proxy) refused(q Request, quirks Quirks) int {
+// refused returns the answer to a request in the server's place, or the zero Fault.
+func (p *Proxy) refused(q Request, quirks Quirks) Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	precondition := Fault{Status: http.StatusPreconditionFailed, Code: "PreconditionFailed"}
 	if quirks.Markers && q.Op == "put" && q.Header.Get("If-None-Match") == "*" && p.markers[q.Key] {
-		return http.StatusPreconditionFailed
+		return precondition
+	}
+	if quirks.NoBatch && q.Op == "delete all" {
+		return Fault{Status: http.StatusNotImplemented, Code: "NotImplemented"}
 	}
 	if tag := q.Header.Get("If-Match"); quirks.Unquoted && tag != "" {
 		if strings.HasPrefix(tag, `"`) {
-			return http.StatusPreconditionFailed
+			return precondition
 		}
 		q.Header.Set("If-Match", `"`+tag+`"`)
 	}
-	return 0
+	return Fault{}
 }
 
 // mark follows which keys have a delete marker.
@@ -57,6 +67,10 @@ func (p *Proxy) mark(q Request, status int) {
 	case status >= 300:
 	case q.Op == "delete":
 		p.markers[q.Key] = true
+	case q.Op == "delete all":
+		for _, key := range batchKeys(q.Body) {
+			p.markers[key] = true
+		}
 	case q.Op == "put":
 		delete(p.markers, q.Key)
 	}
@@ -75,6 +89,9 @@ func (p *Proxy) bend(s *response, q Request, quirks Quirks) {
 	}
 	if q.Op == "list" {
 		s.bendListing(q, quirks)
+	}
+	if q.Op == "delete all" {
+		s.body = bytes.Replace(s.body, []byte("</DeleteResult>"), []byte(q.left+"</DeleteResult>"), 1)
 	}
 	if quirks.NoETags && q.Op == "get" {
 		s.header.Del("Etag")

@@ -11,8 +11,8 @@ import (
 
 // Request is one request to the store.
 type Request struct {
-	// Op is "put", "get", "head", "delete", "list" or "other" of S3, or the name
-	// of a call of B2's: "b2_upload_file".
+	// Op is "put", "get", "head", "delete", "list", "delete all" (DeleteObjects) or "other" of
+	// S3, or the name of a call of B2's: "b2_upload_file".
 	Op string
 	// Key of the object, or the prefix of a listing.
 	Key    string
@@ -22,6 +22,8 @@ type Request struct {
 	Body   []byte
 	// N counts the requests with the same Op and Key from 1.
 	N int
+
+	left string // the results of the keys that a quirk has left out of the body
 }
 
 // maxBody is the limit of a body: what passes here is small.
@@ -53,6 +55,8 @@ func nameS3(r *http.Request) (op, key string) {
 	switch query := r.URL.Query(); {
 	case key == "" && r.Method == http.MethodGet && (query.Has("list-type") || query.Has("prefix")):
 		return "list", query.Get("prefix")
+	case key == "" && r.Method == http.MethodPost && query.Has("delete"):
+		return "delete all", ""
 	case key == "":
 		return "other", ""
 	case query.Has("versionId") || query.Has("uploads") || query.Has("uploadId"):

@@ -43,10 +43,12 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 		cut()
 	}
 
-	if status = p.refused(q, b.Quirks); status != 0 {
-		refuse(w, r, Fault{Status: status, Code: "PreconditionFailed"})
+	if refusal := p.refused(q, b.Quirks); refusal.Status != 0 {
+		status = refusal.Status
+		refuse(w, r, refusal)
 		return
 	}
+	q = q.bendBatch(b.Quirks)
 	res, err := p.forward(r, q, b)
 	if f.Again > 0 {
 		p.later(f.Again, r, q, b)

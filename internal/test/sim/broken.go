@@ -47,6 +47,8 @@ func (w *world) breaking(p *process, r request) {
 	if err != nil || len(raw) == 0 { // released before
 		return
 	}
+	w.strays(p, r)
+	w.unripe(r, raw)
 	o := objectName(r.key, raw)
 	w.broken[o] = time.Now()
 	for _, h := range w.active {
@@ -90,9 +92,16 @@ func (w *world) underWay(c *client, r request, at time.Time) bool {
 	if !r.handed.Before(at.Add(c.plan.ttl / 3)) {
 		return false
 	}
-	look := w.seen[c.name+" "+r.key].handed
+	return !r.after.IsZero() && r.after.Before(at)
+}
+
+// lastLook returns when a client sent its last look at a key that the store has carried out.
+func (w *world) lastLook(c *client, key string) time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	look := w.seen[c.name+" "+key].handed
 	for _, lock := range w.locks() {
 		look = later(look, w.seen[c.name+" "+prefix(lock)+"lock."].handed)
 	}
-	return !look.IsZero() && look.Before(at)
+	return look
 }

@@ -12,8 +12,9 @@ import (
 
 // machine is what the clients that run on it share.
 type machine struct {
-	boot    string
+	host    string
 	mu      sync.Mutex
+	boots   int
 	booted  time.Time
 	skew    time.Duration // of the wall clock
 	clients []*client
@@ -39,17 +40,15 @@ func (m *machine) wall() time.Time {
 type clientClock struct {
 	*machine
 	stoppedclock.Stops
-	dice dice
+	dice  dice
+	shift time.Duration // of its time namespace
 }
 
 // Now is the machine's wall clock.
 func (c *clientClock) Now() time.Time { return c.wall() }
 
-// Elapsed is the time since the machine was booted.
-func (c *clientClock) Elapsed() time.Duration {
-	missed, _ := c.frozen.Stopped(c.booted)
-	return time.Since(c.booted) - missed
-}
+// Elapsed is the time since the machine was booted, as the client's time namespace has it.
+func (c *clientClock) Elapsed() time.Duration { return c.uptime() + c.shift }
 
 func later(a, b time.Time) time.Time {
 	if a.After(b) {

@@ -77,6 +77,9 @@ func (p *plan) drawClients(config *Config, d dice) {
 		c := p.drawClient(config, &all, d)
 		if machines > 0 && d.of(3).chance(.2) {
 			c.machine = machines - 1 // the machine before
+			if d := d.named("namespace"); config.has(Namespaces) && d.of(1).chance(.2) {
+				c.contain(int(n), d.of(2))
+			}
 		} else {
 			c.machine = machines
 			machines++
@@ -144,6 +147,7 @@ func drawStep(name string, ttl time.Duration, d dice) step {
 		resume: d.of(6).chance(.7),
 		check:  d.of(7).chance(.2), confirm: d.of(10).chance(.2),
 		quits: d.of(11).chance(.1),
+		fence: d.of(12).chance(.08),
 
 		patience: pick(d.of(8), 0, ttl, 2*ttl),
 		pause:    d.of(9).between(ttl/20, ttl/4),

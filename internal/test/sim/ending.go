@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"time"
 
@@ -20,9 +21,13 @@ func (w *world) tidy() {
 			return
 		}
 		w.fired(Break)
-		w.trace(w.janitor, "=== break-lock%s", flags("only what is stale", b.stale, "as another client does", b.foreign, "the tickets", b.tickets))
+		w.trace(w.janitor, "=== break-lock%s", flags("of "+b.lock, b.lock != "", "only what is stale", b.stale, "as another client does", b.foreign, "the tickets", b.tickets))
 		var err error
-		w.only(b.stale && !b.foreign && !b.tickets)
+		scope := prefix(b.lock) + "lock."
+		if b.foreign || b.tickets {
+			scope = ""
+		}
+		w.only(b.stale && scope != "", scope)
 		switch {
 		case b.tickets:
 			for _, key := range w.tickets() {
@@ -31,7 +36,7 @@ func (w *world) tidy() {
 		case b.foreign:
 			err = p.link.Delete(p.ctx, exclusiveKey)
 		default:
-			err = p.locker(0, "").Break(p.ctx, b.stale)
+			err = p.locker(0, b.lock).Break(p.ctx, b.stale)
 		}
 		if p.gone() {
 			return
@@ -72,11 +77,12 @@ func (w *world) progress() {
 	}
 }
 
-// only notes whether the next break-lock must remove stale locks only.
-func (w *world) only(stale bool) {
+// only notes whether the next break-lock must remove stale locks only, and with what their keys
+// begin.
+func (w *world) only(stale bool, scope string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.staleOnly = stale
+	w.staleOnly, w.scope = stale, scope
 }
 
 // enterAlone takes a lock when all other clients are gone.
@@ -86,11 +92,14 @@ func (w *world) enterAlone(name string) {
 	// A lock is stale when its ttl is over on the store's clock, and at most 2 s later because
 	// of rounding. If the clocks don't agree, it is stale when it was watched for a ttl.
 	limit := later(w.changed.Add(p.ttl()+3*time.Second), time.Now())
-	if p.spread != 0 || p.rates[Jump] > 0 || p.storeJump != 0 || p.store.NoStoreClock || w.skewedLeftovers() || p.freezing() {
+	if p.spread != 0 || p.rates[Jump] > 0 || p.storeJump != 0 || p.store.NoStoreClock || w.skewedLeftovers() || p.freezing() || p.sealed || len(p.reboots) > 0 {
 		limit = limit.Add(p.ttl() + 5*time.Second)
 	}
 	if p.store.NoStoreClock || p.local { // mod times come from some client's clock
 		limit = limit.Add(p.spread + time.Duration(w.result.Faults[Jump])*time.Hour + 4*time.Minute)
+		for _, b := range p.reboots {
+			limit = limit.Add(max(b.by, -b.by))
+		}
 	}
 	if p.store.NoTime { // only the ticket's mod time shows the time, and that is as old as the last poll
 		limit = limit.Add(10 * time.Second)
@@ -139,7 +148,7 @@ func (w *world) checkLeft(name, place string) {
 		w.violate("leftover", err.Error())
 	}
 	for _, o := range page.Objects {
-		if _, waits := w.queue[o.Key]; waits && o.Key > place {
+		if _, waits := w.queue[o.Key]; waits && path.Base(o.Key) > path.Base(place) {
 			continue // the ticket is behind its own, by its client's clock, and blocks no client
 		}
 		w.violate("leftover", fmt.Sprintf("%s is left", w.name(o.Key)))

@@ -36,6 +36,8 @@ const (
 	Leftovers  // others have left locks behind
 	Break      // a break-lock runs
 	Poor       // the store has no time, or rounds it, or has no clock of its own
+	Namespaces // processes of one machine have clocks since boot of their own
+	Reboot     // a machine reboots
 
 	Freeze // as None to Jump: the hypervisor pauses its sender's machine
 
@@ -51,13 +53,17 @@ const (
 	Local   // one machine's wall clock stamps what the store keeps
 	Evict   // a client deletes the tickets of the waiters
 	Unclock // no clock of the store shows whether a lock was passed
+	Sealed  // other clients encrypt their bodies
+	Fenced  // exclusive locks take fencing numbers
 	kinds
 )
 
 var kindNames = [kinds]string{
 	"none", "lost", "unanswered", "late", "twice", "busy", "broken", "conflict", "slow", "outage", "pause", "suspend",
 	"crash", "jump", "skew", "storejump", "gateways", "conditions", "nodelete", "pages", "leftovers", "break", "poor",
+	"namespaces", "reboot",
 	"freeze", "frozen", "creates", "refuses", "crawl", "duel", "foreign", "several", "brink", "local", "evict", "unclock",
+	"sealed", "fenced",
 }
 
 func (k Kind) String() string { return kindNames[k] }

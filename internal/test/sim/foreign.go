@@ -166,42 +166,64 @@ func (w *world) shown(g *holding, before time.Time) bool {
 	return g.began.Before(before) && p.client == g.p.client && !p.since.After(g.began)
 }
 
-// trespass checks a client that removes another client's lock.exclusive. A live one of another
-// kind of client must not be removed for a shared lock, which doesn't concern that key. None
-// must be removed unless the client's earlier request to the key has shown it that body.
-// (Without conditions, a body that comes between the look and the delete can be hit.)
-func (w *world) trespass(p *process, r request) {
-	if r.step == nil || p.client.plan.foreign || !isExclusive(r.key) {
-		return
+// trespass returns what is wrong with a client's removal of another client's lock.exclusive, if the
+// store carries it out. A live one of another kind of client must not be removed for a shared lock,
+// which doesn't concern that key. None must be removed unless the client's earlier look at the key
+// has shown it that body. (Without conditions, a body that comes between the look and the delete can
+// be hit.)
+func (w *world) trespass(p *process, r request) (wrong string) {
+	if r.step == nil || p.client.plan.foreign {
+		return ""
 	}
-	if r.op == "get" {
-		*r.shows = w.present[r.key].client
+	if key, ok := r.looksAt(); ok {
+		*r.shows = w.present[key].client
 	}
-	if r.op != "delete" && (r.op != "put" || len(r.body) > 0) {
-		return
+	if !isExclusive(r.key) || r.op != "delete" && (r.op != "put" || len(r.body) > 0) {
+		return ""
 	}
 	o, ok := w.present[r.key]
 	switch {
 	case !ok || o.client == nil || o.client == p.client:
 	case r.step.mode == replock.Shared && o.client.plan.foreign && time.Since(o.written) < foreignTTL-time.Second:
-		w.violate("trespass", fmt.Sprintf("%s deletes the live lock.exclusive of %s for a shared lock", p.client.name, o.client.name))
+		return fmt.Sprintf("%s deletes the live lock.exclusive of %s for a shared lock", p.client.name, o.client.name)
 	case r.step.mode == replock.Exclusive && r.saw != p.client && o.since.Before(r.handed):
-		w.violate("trespass", fmt.Sprintf("%s deletes the lock.exclusive of %s, and hasn't seen its own there", p.client.name, o.client.name))
+		return fmt.Sprintf("%s deletes the lock.exclusive of %s, and hasn't seen its own there", p.client.name, o.client.name)
+	}
+	return ""
+}
+
+// looksAt returns the lock.exclusive that a request of a step shows: by a read, or by the first page
+// of all locks.
+func (r request) looksAt() (key string, ok bool) {
+	all := prefix(r.step.lock) + "lock."
+	switch {
+	case r.op == "get" && isExclusive(r.key):
+		return r.key, true
+	case r.op == "list" && r.key == all && r.cursor == "":
+		return prefix(r.step.lock) + exclusive, true
+	default:
+		return "", false
 	}
 }
 
-// turn names the requests of one step to lock.exclusive: each relies on the answer to the one
+// turn names the requests of one step to a lock.exclusive: each relies on the answer to the one
 // before.
-func (r request) turn(p *process) string {
-	return fmt.Sprintf("%s %s %s", p.client.name, r.step.name, r.key)
+func (r request) turn(p *process, key string) string {
+	return fmt.Sprintf("%s %s %s", p.client.name, r.step.name, key)
 }
 
-// answered tracks each request whose answer has reached its sender.
-func (w *world) answered(p *process, r request) {
-	if r.step == nil || r.op != "get" || !isExclusive(r.key) {
+// answered tracks each request whose answer, an error or not, has reached its sender. Another of the
+// step's requests can be on its way meanwhile: a holder's first look, while the ticket is deleted.
+func (w *world) answered(p *process, r request, err error) {
+	if r.step == nil {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.turns[r.turn(p)] = *r.shows
+	if key, ok := r.looksAt(); ok {
+		w.turns[r.turn(p, key)] = *r.shows
+		if r.op == "list" && err == nil && r.handed.After(w.looks[r.step.name]) {
+			w.looks[r.step.name] = r.handed
+		}
+	}
 }

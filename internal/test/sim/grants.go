@@ -10,15 +10,17 @@ import (
 
 // ghost is the holder of a leftover lock. It counts as live until the lock expires.
 type ghost struct {
-	mode replock.Mode
-	key  string
-	till time.Time
+	mode   replock.Mode
+	lock   string
+	key    string
+	till   time.Time
+	sealed bool // and has been left behind for less than sealedDead
 }
 
 // haunted checks that no lock was granted beside a ghost's.
 func (w *world) haunted(h *holding) {
 	for _, g := range w.ghosts {
-		if h.excludes(g.mode, "") && !h.foreign() && time.Now().Before(g.till) && !w.brokenKey(g.key) {
+		if h.excludes(g.mode, g.lock) && !h.foreign() && time.Now().Before(g.till) && !w.brokenKey(g.key) {
 			w.violate("exclusion", fmt.Sprintf("%v is granted beside one that was left behind and hasn't expired: %s", h, w.name(g.key)))
 		}
 	}
@@ -43,6 +45,7 @@ func (w *world) begin(p *process, s step, k Held, from *holding, asked time.Time
 		if !h.foreign() {
 			w.overtaken(h, asked)
 		}
+		w.detained(h)
 	} else {
 		w.result.Resumed++
 		w.say(p.client, "=== HOLDS the %v lock again [%s]", s.mode, s.name)
@@ -51,6 +54,7 @@ func (w *world) begin(p *process, s step, k Held, from *holding, asked time.Time
 			w.violate("unbroken", fmt.Sprintf("%v was resumed although %s had been broken", h, w.name(keyOf(o))))
 		}
 	}
+	w.fenced(h)
 	w.all = append(w.all, h)
 	w.haunted(h)
 	w.beside(h)
@@ -114,20 +118,4 @@ func (w *world) undead(h *holding, next Held) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.violate("undead", fmt.Sprintf("%v was resumed as %s although it had been released meanwhile", h, w.name(next.Key())))
-}
-
-// tidied checks that a client that holds nothing has left nothing.
-func (w *world) tidied(c *client) {
-	if !w.plan.undisturbed() || w.plan.scene == Brink || w.config.Protocol != nil || w.ctx.Err() != nil || w.plan.slow.rtt > 0 || c.plan.foreign || w.plan.scene == Several {
-		return
-	}
-	for o, owner := range w.owner {
-		key := keyOf(o)
-		if owner != c || isExclusive(key) {
-			continue
-		}
-		if _, _, err := w.mem.Get(context.Background(), key, 1<<20); err == nil {
-			w.violate("litter", fmt.Sprintf("%s holds nothing, and has left %s", c.name, w.name(key)))
-		}
-	}
 }

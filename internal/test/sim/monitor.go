@@ -19,15 +19,22 @@ import (
 //   - revived: a lock whose deadline has passed isn't live again;
 //   - passed: no conflicting lock has passed a lock that is resumed;
 //   - unbroken: a lock that was broken ends within a ttl, and isn't resumed;
-//   - overbroken: break-lock --stale removes no live lock;
+//   - overbroken: break-lock --stale removes no live lock, nor any break-lock one of another
+//     name;
 //   - lost, failed: if next to nothing goes wrong no lock is lost, and none is refused
 //     unless it is held;
 //   - unseen: then the lock.exclusive of a live lock, which is all that other clients look
 //     at, hasn't expired by its holder's clock either;
 //   - checked: neither Renew nor Check confirms a lock that isn't live, or that had been
 //     broken before the call;
-//   - litter: if nothing goes wrong, a client that was refused, or has released, leaves
+//   - litter: if nothing goes wrong, a step that was refused, or has released, leaves
 //     nothing;
+//   - unheld: a lock is refused as held only if a conflicting object was stored;
+//   - kept: if nothing goes wrong, a lock that is certainly stale delays no acquirer;
+//   - beside: a lock of ours ends soon after one of another kind of client is let in beside
+//     it;
+//   - fence: the stored numbers grow; an exclusive lock has one that is stored as its own, and
+//     larger than those of earlier locks; a resumed lock has that of its first;
 //   - hang: every call returns;
 //   - undead: a lock that is released while it is being resumed isn't resumed;
 //   - belated: a client that hasn't been stopped sends no refresh after the deadline;
@@ -49,9 +56,12 @@ type monitor struct {
 	seen      map[string]sighting
 	present   map[string]presence
 	turns     map[string]*client   // the holder of the lock.exclusive that the last answer about it has shown to a step
-	looks     map[string]time.Time // when the last look of a step began
+	looks     map[string]time.Time // when the last look began whose answer a step has had
 	ghosts    []ghost
-	staleOnly bool // the break-lock that is under way
+	lives     map[string][]life // by its key
+	fences    fences
+	staleOnly bool   // the break-lock that is under way
+	scope     string // with which the keys of its locks begin
 }
 
 // sighting is when the client sent its last request that saw an object.
@@ -74,6 +84,7 @@ func (w *world) applied(p *process, r request, v any, err error) {
 	}
 	if r.writes() && err == nil {
 		w.changed = time.Now()
+		w.lived(p.client, r)
 	}
 	switch {
 	case err != nil:
@@ -82,6 +93,7 @@ func (w *world) applied(p *process, r request, v any, err error) {
 	case r.op == "put":
 		w.undo(p.client, r)
 		w.straddle(p, r)
+		w.counted(r)
 		fallthrough
 	case r.op == "delete":
 		w.appears(p.client, r)
@@ -108,6 +120,13 @@ func (w *world) check() {
 	for i, h := range live {
 		w.checkOne(h)
 		for _, g := range live[:i] {
+			if h.foreign() != g.foreign() && h.conflicts(g) {
+				ours, theirs := h, g
+				if h.foreign() {
+					ours, theirs = g, h
+				}
+				w.alongside(ours, theirs)
+			}
 			if !h.conflicts(g) || h.foreign() || g.foreign() || !h.live() || !g.live() {
 				continue
 			}
@@ -187,21 +206,18 @@ func (w *world) checkOne(h *holding) {
 }
 
 // handed follows each request that is handed to the link. It reports whether a break-lock is
-// under way that must remove stale locks alone, and whose lock.exclusive the sender has seen,
-// with no other request to it since.
-func (w *world) handed(p *process, r request) (staleOnly bool, saw *client) {
+// under way that must remove stale locks alone, with what the keys begin that it can remove, and
+// whose lock.exclusive the sender has seen, with no other request to it since.
+func (w *world) handed(p *process, r request) (staleOnly bool, scope string, saw *client) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if r.op == "list" && r.step != nil && r.key == prefix(r.step.lock)+"lock." && r.cursor == "" {
-		w.looks[r.step.name] = r.handed
-	}
 	if r.step != nil && isExclusive(r.key) {
-		saw = w.turns[r.turn(p)]
-		delete(w.turns, r.turn(p))
+		saw = w.turns[r.turn(p, r.key)]
+		delete(w.turns, r.turn(p, r.key))
 	}
 	c := p.client
 	if r.op != "put" || len(r.body) == 0 || c.plan.foreign || !c.clock.Woke(tick+grace) {
-		return w.staleOnly, saw
+		return w.staleOnly, w.scope, saw
 	}
 	name := objectName(r.key, r.body)
 	for _, h := range w.all {
@@ -212,5 +228,5 @@ func (w *world) handed(p *process, r request) (staleOnly bool, saw *client) {
 			w.violate("belated", fmt.Sprintf("%v is refreshed %v after its deadline", h, over.Round(time.Millisecond)))
 		}
 	}
-	return w.staleOnly, saw
+	return w.staleOnly, w.scope, saw
 }

@@ -22,14 +22,24 @@ type request struct {
 	opts            store.PutOptions
 	handed          time.Time // to the link, by a client that can be stopped before it is sent
 	wall            time.Time // the sender's wall clock then
+	after           time.Time // of a put: when the sender's last look at its key was sent
 	step            *step     // the step that it is sent for
 	staleOnly       bool      // by a break-lock that must remove stale locks alone
+	scope           string    // with which the keys begin that a break-lock can remove
 	saw             *client   // whose lock.exclusive the answer before it showed, to the same step
 	shows           **client  // whose this one finds there
 }
 
 func (r request) conditional() bool { return r.opts.IfAbsent || r.opts.IfMatch != "" }
 func (r request) writes() bool      { return r.op == "put" || r.op == "delete" }
+
+// looks is the same for requests that can be sent at one time and differ in nothing that counts.
+func (r request) looks() string {
+	if r.opts.IfAbsent {
+		return r.op + " if absent " + r.key
+	}
+	return r.op + " " + r.key
+}
 
 var (
 	errGone     = fmt.Errorf("the process is gone: %w", store.ErrPermission) // permanent: it tries nothing else
@@ -55,11 +65,14 @@ func send[T any](ctx context.Context, l *link, r request, apply func() (T, error
 	r.handed, r.wall = time.Now(), c.machine.wall()
 	r.step, _ = ctx.Value(forStep{}).(*step)
 	r.shows = new(*client)
-	r.staleOnly, r.saw = l.w.handed(l.p, r)
+	r.staleOnly, r.scope, r.saw = l.w.handed(l.p, r)
+	if r.op == "put" {
+		r.after = l.w.lastLook(c, r.key)
+	}
 	l.w.flying.Add(1)
 	defer l.w.flying.Add(-1)
 	n := c.nth(r)
-	d := l.w.plan.dice.named("request").of(uint64(c.number), uint64(n)).named(r.op).named(r.key)
+	d := l.w.plan.dice.named("request").of(uint64(c.number), uint64(n)).named(r.looks())
 	time.Sleep(nanoseconds(d.of(24)) / 10) // requests that goroutines send at one time are sent one after another
 	c.clock.awake(d.of(20))
 	if l.p.gone() {
@@ -103,7 +116,7 @@ func await[T any](ctx context.Context, l *link, r request, f fault, answered <-c
 		if l.p.gone() {
 			return zero, errGone
 		}
-		l.w.answered(l.p, r)
+		l.w.answered(l.p, r, a.err)
 		l.w.trace(c, "%v: %v", asked{r}, got{a.v, a.err})
 		return a.v, a.err
 	case <-late:
@@ -115,7 +128,7 @@ func await[T any](ctx context.Context, l *link, r request, f fault, answered <-c
 	select {
 	case a := <-answered:
 		if !l.p.gone() {
-			l.w.answered(l.p, r)
+			l.w.answered(l.p, r, a.err)
 			l.w.trace(c, "%v: %v, late", asked{r}, got{a.v, a.err})
 			return a.v, a.err
 		}
@@ -211,8 +224,11 @@ func atStore[T any](l *link, r request, f fault, apply func() (T, error)) (T, er
 	defer w.mu.Unlock()
 	w.sender, w.sent, w.stamp = l.p.client, f.dice, r.wall
 	w.breaking(l.p, r)
-	w.trespass(l.p, r)
+	wrong := w.trespass(l.p, r)
 	v, err := apply()
+	if wrong != "" && err == nil {
+		w.violate("trespass", wrong)
+	}
 	w.applied(l.p, r, v, err)
 	return v, err
 }
@@ -278,5 +294,7 @@ func (l *link) delete(ctx context.Context, key string, opts store.PutOptions, ap
 	return err
 }
 
-// Properties are the store's.
-func (l *link) Properties() store.Properties { return l.w.mem.Properties() }
+// Properties are the store's, as the client's machine sees it.
+func (l *link) Properties() store.Properties {
+	return l.w.plan.properties(l.p.client.plan, l.w.mem.Properties())
+}

@@ -53,23 +53,27 @@ type plan struct {
 	// scene is the subject of the history, mostly None.
 	scene   Kind
 	freezes []planned
+	reboots []rebooting
 	slow    slowness
 	refuses bool // the store refuses each If-Match
 	local   bool // the store's clock is the first machine's
+	sealed  bool // other clients encrypt their bodies
 	// stale: a mod time that a client's clock stamps says when the request was sent, as
 	// opposed to when it was applied.
 	stale bool
 }
 
 type clientPlan struct {
-	machine  int
-	ttl      time.Duration
-	skew     time.Duration
-	noDelete bool
-	outage   span
-	brink    brink
-	foreign  bool // follows the original protocol
-	steps    []step
+	machine   int
+	namespace int           // of its processes; 0 is the machine's own
+	shift     time.Duration // of that one's clock since boot
+	ttl       time.Duration
+	skew      time.Duration
+	noDelete  bool
+	outage    span
+	brink     brink
+	foreign   bool // follows the original protocol
+	steps     []step
 }
 
 // step is one lock that a client takes.
@@ -93,17 +97,7 @@ type step struct {
 	// while it is being resumed.
 	meddles int
 	quits   bool
-}
-
-// leftover is a lock of a client that has gone.
-type leftover struct {
-	mode    replock.Mode
-	flag    bool // as opposed to lock.exclusive
-	age     time.Duration
-	ttl     time.Duration
-	skew    time.Duration // of its holder's wall clock
-	foreign bool          // written by another client of the wire format
-	empty   bool          // released by a client without the right to delete
+	fence   bool // it takes a fencing number, if it is exclusive
 }
 
 // breaking is a break-lock: of everything, of what is stale, of the tickets of the
@@ -111,6 +105,7 @@ type leftover struct {
 type breaking struct {
 	at                      time.Duration
 	stale, foreign, tickets bool
+	lock                    string // its name
 }
 
 type span struct{ from, to time.Duration }
@@ -160,6 +155,7 @@ func newPlan(config *Config) *plan {
 			p.breaks = append(p.breaks, breaking{at: d.of(3, n).between(0, 4*p.ttl()), stale: d.of(4, n).chance(.3), foreign: d.of(5, n).chance(.4)})
 		}
 	}
+	p.drawReboots(config, d.named("reboot"), .03, 0)
 	p.stage(config, d.named("scene"))
 	if !config.has(Freeze) || p.storeJump != 0 || p.mild {
 		p.rates[Freeze] = 0
@@ -213,5 +209,5 @@ func (p *plan) undisturbed() bool {
 	if p.has(func(c *clientPlan) bool { return c.outage.to > 0 || c.noDelete || c.skew != 0 }) {
 		return false
 	}
-	return p.rates == [kinds]float64{} && len(p.breaks) == 0 && p.storeJump == 0 && len(p.freezes) == 0 && p.slow.then == 0
+	return p.rates == [kinds]float64{} && len(p.breaks) == 0 && len(p.reboots) == 0 && p.storeJump == 0 && len(p.freezes) == 0 && p.slow.then == 0
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/identity"
+	"github.com/repolock/repolock/store"
 )
 
 // process is one life of a client.
@@ -18,6 +19,7 @@ type process struct {
 	number int
 	dead   atomic.Bool
 	link   *link
+	clock  *processClock
 
 	mu      sync.Mutex
 	lockers map[which]Participant
@@ -42,7 +44,7 @@ func (c *client) living() *process {
 	defer c.mu.Unlock()
 	if c.life == nil || c.life.gone() {
 		c.lives++
-		p := &process{client: c, number: c.lives, lockers: map[which]Participant{}}
+		p := &process{client: c, number: c.lives, lockers: map[which]Participant{}, clock: &processClock{c.clock, c.machine.bootedAt()}}
 		p.link = &link{c.w, p}
 		p.ctx, p.cancel = context.WithCancel(c.w.ctx)
 		c.life = p
@@ -67,14 +69,17 @@ func (p *process) join(id which) Participant {
 	if id != (which{}) {
 		d = d.of(uint64(id.number)).named(id.lock)
 	}
-	protocol := c.w.protocol
+	protocol, s := c.w.protocol, store.Store(p.link)
 	if c.plan.foreign {
 		protocol = asForeign{}
+		if c.w.plan.sealed {
+			s = sealing{s}
+		}
 	}
-	return protocol.Join(p.link, Member{
-		Name: fmt.Sprintf("%s (pid %d)", c.name, p.number), Lock: id.lock, TTL: c.plan.ttl, Clock: c.clock, Rand: &random{d},
+	return protocol.Join(s, Member{
+		Name: fmt.Sprintf("%s (pid %d)", c.name, p.number), Lock: id.lock, TTL: c.plan.ttl, Clock: p.clock, Rand: &random{d},
 		Self: identity.Process{
-			Hostname: c.name, HostID: c.machine.boot, BootID: c.machine.boot, TimeNamespace: "time:[1]", PID: p.number, User: "sim",
+			Hostname: c.name, HostID: c.machine.host, BootID: c.machine.bootID(), TimeNamespace: namespace(c.plan.namespace), PID: 1000*(c.number+1) + p.number, User: "sim",
 		},
 	})
 }

@@ -65,7 +65,11 @@ func (l locker) Lock(ctx context.Context, mode replock.Mode, operation string, w
 	if mode == replock.Exclusive {
 		take = l.Exclusive
 	}
-	k, err := take(ctx, operation, replock.Wait(wait), replock.Parent(ctx))
+	opts := []replock.AcquireOption{replock.Wait(wait), replock.Parent(ctx)}
+	if s, _ := ctx.Value(forStep{}).(*step); s != nil && s.fence {
+		opts = append(opts, replock.Fence())
+	}
+	k, err := take(ctx, operation, opts...)
 	if err != nil {
 		return nil, err
 	}

@@ -5,17 +5,20 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/repolock/repolock/replock"
 )
 
-// ticket is a waiter's place in the queue for the exclusive lock.
+// ticket is a waiter's place in the queue.
 type ticket struct {
 	client *client
+	shared bool
 	since  time.Time
 	put    time.Time // the last time
 	gone   time.Time // when a client has deleted it
 }
 
-// queued tracks the waiters for the exclusive lock, by their tickets.
+// queued tracks the waiters, by their tickets.
 func (w *world) queued(c *client, r request, err error) {
 	switch {
 	case err != nil || !r.writes():
@@ -32,7 +35,7 @@ func (w *world) queued(c *client, r request, err error) {
 		t := w.queue[r.key]
 		t.gone = time.Time{}
 		if t.client == nil {
-			t.client, t.since = c, time.Now()
+			t.client, t.since, t.shared = c, time.Now(), strings.Contains(r.key, "lock.shared/")
 			w.result.Queued++
 		}
 		t.put = time.Now()
@@ -63,6 +66,9 @@ func (w *world) checkQueue() {
 // already waiting.
 func (w *world) overtaken(h *holding, asked time.Time) {
 	for key, t := range w.queue {
+		if t.shared && h.step.mode == replock.Shared {
+			continue // they hold it together
+		}
 		if t.client != h.p.client && t.gone.IsZero() && strings.HasPrefix(key, prefix(h.step.lock)+"lock.") && t.since.Before(asked) && w.plan.undisturbed() {
 			w.violate("overtaken", fmt.Sprintf("%v is granted before that of %s, who has waited for %v (%s)", h, t.client.name, time.Since(t.since), w.name(key)))
 		}

@@ -28,6 +28,8 @@ var scenes = []struct {
 	{Local, .03, (*plan).stageLocal},
 	{Evict, .02, (*plan).stageEvict},
 	{Unclock, .02, (*plan).stageUnclock},
+	{Sealed, .03, (*plan).stageSealed},
+	{Fenced, .03, (*plan).stageFenced},
 }
 
 // stage draws the subject of the history, and changes the plan accordingly.
@@ -57,7 +59,7 @@ func (p *plan) stage(config *Config, d dice) {
 func (p *plan) quiet() {
 	p.rates = [kinds]float64{}
 	p.gateways, p.storeJump, p.spread = 0, 0, 0
-	p.leftovers, p.breaks, p.freezes = nil, nil, nil
+	p.leftovers, p.breaks, p.freezes, p.reboots = nil, nil, nil, nil
 	for n := range p.clients {
 		c := &p.clients[n]
 		c.skew, c.noDelete, c.outage = 0, false, span{}
@@ -66,7 +68,7 @@ func (p *plan) quiet() {
 
 // cast gives a history some clients, each on a machine of its own, with one step.
 func (p *plan) cast(config *Config, ttl time.Duration, steps ...step) {
-	p.clients = nil
+	p.clients, p.reboots = nil, nil
 	p.breaks = slices.DeleteFunc(p.breaks, func(b breaking) bool { return b.at > 4*ttl })
 	for n, s := range steps {
 		c := clientPlan{machine: n, ttl: ttl}
@@ -177,65 +179,6 @@ func (p *plan) stageForeign(_ *Config, d dice) {
 			for s := range c.steps {
 				c.steps[s].queues, c.steps[s].resume = false, false
 			}
-		}
-	}
-}
-
-// stageSeveral: each client takes several locks at once, of one Locker or of several, of one
-// name or of two, and asks for them while they are refreshed.
-func (p *plan) stageSeveral(config *Config, d dice) {
-	for n := range p.clients {
-		c, d := &p.clients[n], d.of(uint64(n))
-		threads := 1 + d.of(1).below(3)
-		lockers := d.of(2).chance(.5)
-		for thread := range threads {
-			for s := range uint64(1 + d.of(3, uint64(thread)).below(2)) {
-				if thread == 0 {
-					break // has its steps
-				}
-				name := fmt.Sprintf("c%d.%d", n+1, 10*thread+int(s))
-				drawn := drawStep(name, c.ttl, d.of(4, uint64(thread), s))
-				drawn.thread = thread
-				if c.noDelete {
-					drawn.patience = 0
-				}
-				if !slices.Contains(config.Without, name) && !slices.Contains(config.Without, fmt.Sprintf("c%d", n+1)) {
-					c.steps = append(c.steps, drawn)
-				}
-			}
-		}
-		for i := range c.steps {
-			s, d := &c.steps[i], d.of(5).named(c.steps[i].name)
-			s.lock = pick(d.of(1), "", "", "other")
-			if lockers {
-				s.locker = s.thread
-			}
-			if d.of(2).chance(.5) {
-				s.meddles = 1 + d.of(3).below(4)
-			}
-			s.quits = d.of(4).chance(.3)
-		}
-	}
-}
-
-// stageLocal: the store is a directory of the one machine that all clients run on. Its
-// wall clock is the store's, and steps.
-func (p *plan) stageLocal(config *Config, d dice) {
-	p.local = true
-	p.leftovers, p.freezes, p.storeJump, p.gateways, p.spread = nil, nil, 0, 0, 0
-	p.store.NoStoreClock = false
-	p.rates[Late], p.rates[Twice] = 0, 0 // see deceptive
-	p.rates[Freeze] = 0
-	if config.has(Jump) {
-		p.rates[Jump] = pick(d.of(1), .01, .03)
-	}
-	for n := range p.clients {
-		c := &p.clients[n]
-		c.machine, c.skew = 0, 0
-		if config.has(Outage) && n == 0 && d.of(2).chance(.6) {
-			c.outage.from = d.of(3).between(0, c.ttl)
-			c.outage.to = c.outage.from + d.of(4).between(0, 3*c.ttl)
-			c.hold(d.of(5))
 		}
 	}
 }

@@ -8,8 +8,8 @@ import "testing"
 // After such a change a seed guards nothing until make mutants has printed it anew.
 func TestKnownSeedsPass(t *testing.T) {
 	for seed, mutant := range map[uint64]string{
-		3908: "found: the store's time isn't looked for on a later page",
-		1:    "found: flags that were emptied are never removed",
+		807: "found: the store's time isn't looked for on a later page",
+		1:   "found: flags that were emptied are never removed",
 	} {
 		if r := Run(t, Config{Seed: seed}); r.Violation != nil {
 			t.Errorf("seed %d, at which this mutant is found: %s: %v", seed, mutant, *r.Violation)

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/repolock/repolock/internal/test/underrace"
+	"github.com/repolock/repolock/internal/test/rounds"
 )
 
 var (
@@ -53,8 +53,8 @@ func TestSeeds(t *testing.T) {
 		workers = runtime.GOMAXPROCS(0)
 	)
 	last := uint64(math.MaxUint64)
-	if *seedsFlag > 0 {
-		last = *fromFlag + *seedsFlag - 1
+	if seeds := rounds.Fewer(*seedsFlag, *seedsFlag/4); seeds > 0 {
+		last = *fromFlag + seeds - 1
 	}
 	next.Store(*fromFlag)
 	over := func() bool {
@@ -126,11 +126,11 @@ func scene() Kind {
 
 // TestSame: a seed gives the same history each time, down to the last request.
 func TestSame(t *testing.T) {
-	for seed := uint64(1); seed <= underrace.Fewer[uint64](200, 10); seed++ {
+	for seed := uint64(1); seed <= rounds.Fewer[uint64](200, 10); seed++ {
 		same(t, Config{Seed: seed, Trace: true})
 	}
 	for _, s := range scenes {
-		for seed := uint64(1); seed <= underrace.Fewer[uint64](10, 1); seed++ {
+		for seed := uint64(1); seed <= rounds.Fewer[uint64](10, 1); seed++ {
 			same(t, Config{Seed: seed, Scene: s.kind, Trace: true})
 		}
 	}

@@ -18,7 +18,7 @@ func (c *client) take(p *process, s step) {
 		return
 	}
 	if err != nil {
-		w.refused(c, s, err)
+		w.refused(c, s, began, err)
 		return
 	}
 	h := w.begin(p, s, k, nil, began)
@@ -39,7 +39,7 @@ func (c *client) take(p *process, s step) {
 			_ = h.lock.Release(ctx)
 		}()
 	}
-	w.released(c, h.lock.Release(ctx))
+	w.released(c, s, h.lock.Release(ctx))
 }
 
 // ask asks for a lock, again and again if the step has patience. It returns when it began to ask
@@ -51,7 +51,7 @@ func (c *client) ask(ctx context.Context, p *process, s *step) (k Held, began ti
 		wait, s.patience = s.patience, 0
 	}
 	began = time.Now()
-	c.w.trace(c, "=== wants the %v lock%s [%s]", s.mode, upTo(wait), s.name)
+	c.w.trace(c, "=== wants the %v lock%s%s [%s]", s.mode, flags("with a fence", s.fence), upTo(wait), s.name)
 	k, err = locker.Lock(ctx, s.mode, s.name, wait)
 	for waited := time.Duration(0); errors.Is(err, replock.ErrHeld) && waited < s.patience && p.ctx.Err() == nil; waited += s.pause {
 		<-c.clock.After(s.pause)
@@ -112,11 +112,11 @@ func (c *client) lastLooks(ctx context.Context, h *holding) {
 }
 
 // released follows a lock that was released.
-func (w *world) released(c *client, err error) {
+func (w *world) released(c *client, s step, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.say(c, "=== has released: %v", err)
-	w.tidied(c)
+	w.tidied(c, s)
 }
 
 // notResumed follows a lock that was released while it was being resumed, or can't be resumed.
@@ -138,17 +138,18 @@ func upTo(wait time.Duration) string {
 }
 
 // refused follows a lock that wasn't granted.
-func (w *world) refused(c *client, s step, err error) {
+func (w *world) refused(c *client, s step, asked time.Time, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.say(c, "=== not granted: %v [%s]", err, s.name)
-	w.tidied(c)
+	w.tidied(c, s)
 	if errors.Is(err, replock.ErrHeld) {
 		w.result.Held++
+		w.keptOut(c, s, asked, err)
 		return
 	}
 	w.result.Failed++
-	if w.plan.survivable() && w.ctx.Err() == nil && w.config.Protocol == nil && !w.plan.slow.near(c.plan.ttl) {
+	if w.plan.survivable() && w.ctx.Err() == nil && w.config.Protocol == nil && !w.plan.slow.near(c.plan.ttl) && !w.plan.unfenced(c.plan, err) {
 		w.violate("failed", fmt.Sprintf("%s didn't get its lock [%s] although next to nothing had gone wrong: %v", c.name, s.name, err))
 	}
 }

@@ -180,12 +180,13 @@ func (w *world) describe() {
 	s := w.plan.store
 	conditions := []string{"kept", "claimed and kept", "claimed and ignored", "refused"}
 	w.say(nil, "store: if-none-match %s, if-match %s, pages of %d, mod times to %v%s", conditions[s.IfAbsent], conditions[s.IfMatch], s.PageSize,
-		max(s.Precision, 1), flags("keeps versions", s.Versions, "takes a delete marker for an object", s.Markers, "tells no time", s.NoTime, "has no clock", s.NoStoreClock,
+		max(s.Precision, 1), flags("keeps versions", s.Versions, "takes a delete marker for an object", s.Markers, "tells no time", s.NoTime, "has no clock", s.NoStoreClock, "has the machine's clock", w.plan.local,
 			fmt.Sprintf("clock jumps by %v at %v", w.plan.storeJump, w.plan.storeJumpAt), w.plan.storeJump != 0))
 	for n, c := range w.plan.clients {
 		if len(c.steps) > 0 {
 			w.say(nil, "c%d: ttl %v, on machine %d%s", n+1, c.ttl, c.machine+1, flags(
-				fmt.Sprintf("wall clock off by %v", c.skew), c.skew != 0, "may not delete", c.noDelete,
+				fmt.Sprintf("wall clock off by %v", c.skew), c.skew != 0, "may not delete", c.noDelete, "of the original protocol", c.foreign, "encrypts", c.foreign && w.plan.sealed,
+				fmt.Sprintf("in %s, %v ahead", namespace(c.namespace), c.shift), c.namespace > 0,
 				fmt.Sprintf("cut off from %.1f s to %.1f s", c.outage.from.Seconds(), c.outage.to.Seconds()), c.outage.to > 0))
 		}
 	}

@@ -2,18 +2,13 @@ package sim
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/repolock/repolock/replock"
-	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
 
@@ -80,7 +75,7 @@ func newWorld(config Config, r *Result) *world {
 		start: time.Now(), changed: time.Now(),
 		monitor: monitor{
 			broken: map[string]time.Time{}, undone: map[string]bool{}, owner: map[string]*client{}, queue: map[string]ticket{},
-			seen: map[string]sighting{}, present: map[string]presence{}, turns: map[string]*client{}, looks: map[string]time.Time{},
+			seen: map[string]sighting{}, present: map[string]presence{}, turns: map[string]*client{}, looks: map[string]time.Time{}, lives: map[string][]life{},
 		},
 		machines: map[int]*machine{},
 	}
@@ -97,6 +92,9 @@ func newWorld(config Config, r *Result) *world {
 			r.Faults[k]++
 		}
 	}
+	if w.plan.has(func(c *clientPlan) bool { return c.namespace > 0 }) {
+		r.Faults[Namespaces]++
+	}
 	if w.plan.scene != None {
 		r.Faults[w.plan.scene]++
 	}
@@ -105,7 +103,7 @@ func newWorld(config Config, r *Result) *world {
 		p := &w.plan.clients[n]
 		if w.machines[p.machine] == nil {
 			d := w.plan.dice.named("boot").of(uint64(p.machine))
-			w.machines[p.machine] = &machine{boot: fmt.Sprint("boot", p.machine), skew: p.skew, booted: w.start.Add(-d.between(time.Minute, time.Hour))}
+			w.machines[p.machine] = &machine{host: fmt.Sprint("m", p.machine), skew: p.skew, booted: w.start.Add(-d.between(time.Minute, time.Hour))}
 		}
 	}
 	return w
@@ -116,7 +114,7 @@ func (w *world) storeTime() time.Time {
 	now := time.Now()
 	switch {
 	case w.plan.local:
-		return w.machines[0].wall()
+		return w.machines[0].wall().Add(-w.past)
 	case w.plan.stale && w.sender != nil:
 		return w.stamp
 	case w.plan.store.NoStoreClock && w.sender != nil:
@@ -197,6 +195,9 @@ func (w *world) play() {
 	if len(w.plan.freezes) > 0 {
 		parts = append(parts, w.hypervisor)
 	}
+	if len(w.plan.reboots) > 0 {
+		parts = append(parts, w.restart)
+	}
 	if len(w.plan.breaks) > 0 {
 		w.janitor = w.newClient(len(w.plan.clients), "janitor", &clientPlan{ttl: w.plan.ttl()}, w.another("janitor's"))
 		parts = append(parts, w.tidy)
@@ -209,56 +210,11 @@ func (w *world) play() {
 }
 
 // another is a machine that is no client.
-func (w *world) another(boot string) *machine {
+func (w *world) another(host string) *machine {
 	if w.plan.local {
 		return w.machines[0]
 	}
-	return &machine{boot: boot, booted: w.start.Add(-time.Minute)}
-}
-
-// leave puts the leftover locks.
-func (w *world) leave() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for n, l := range w.plan.leftovers {
-		w.result.Faults[Leftovers]++
-		at := w.start.Add(l.skew - l.age)
-		id := fmt.Sprintf("%032x", n+1)
-		body := map[string]any{
-			"operation": "leftover", "holder": "gone (pid 1)", "is_shared": l.mode == replock.Shared,
-			"acquired_at": at.UTC().Format(time.RFC3339Nano), "expires_at": at.Add(l.ttl).UTC().Format(time.RFC3339Nano),
-		}
-		key, name := exclusiveKey, at.UTC().Format("20060102T150405.000000000Z")+"-"+id
-		switch {
-		case l.mode == replock.Shared && l.foreign:
-			key = replock.DefaultPrefix + "lock.shared/" + at.UTC().Format(time.RFC3339Nano)
-		case l.mode == replock.Shared:
-			key = replock.DefaultPrefix + "lock.shared/" + name
-		case l.flag && !l.foreign:
-			key = replock.DefaultPrefix + "lock.intent/" + name
-		}
-		if !l.foreign {
-			body["id"], body["ttl_seconds"], body["state"] = id, l.ttl.Seconds(), "held"
-			body["refreshed_at"] = at.UTC().Format(time.RFC3339Nano)
-		}
-		raw, err := json.Marshal(body)
-		if err != nil {
-			panic(err)
-		}
-		if l.empty {
-			raw = nil
-		}
-		w.past = l.age
-		if _, err := w.mem.Put(context.Background(), key, raw, store.PutOptions{}); err != nil {
-			panic(err)
-		}
-		w.past = 0
-		w.ghosts = slices.DeleteFunc(w.ghosts, func(g ghost) bool { return g.key == key })    // overwritten
-		if !l.empty && w.plan.storeJump == 0 && !w.plan.local && !w.plan.store.NoStoreClock { // otherwise both witnesses can be wrong about it
-			w.ghosts = append(w.ghosts, ghost{l.mode, key, w.start.Add(l.ttl - l.age - l.ttl/12)})
-		}
-		w.say(nil, "left behind %v ago: %s", l.age.Round(time.Millisecond), strings.TrimPrefix(key, replock.DefaultPrefix))
-	}
+	return &machine{host: host, booted: w.start.Add(-time.Minute)}
 }
 
 func (w *world) violated() bool {

@@ -1,6 +1,7 @@
 // Command gotest runs go test. It prints the result of each package, the whole output of
-// failed tests, at least every 10 s the tests that run, and at the end the number of tests
-// that passed and failed. Its exit code is that of go test.
+// failed tests, at least every 10 s the tests that run, and at the end the numbers of tests
+// that passed and failed, and of those left to the long suite. Its exit code is that of go test, but
+// 1 if a test has failed or a package hasn't ended.
 //
 //	gotest GO ARGUMENTS…
 package main
@@ -14,6 +15,8 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
+	"strconv"
 	"syscall"
 	"time"
 )
@@ -35,7 +38,7 @@ func run(program string, args []string, out io.Writer) (int, error) {
 	// A terminal sends SIGINT to go test as well. The summary must be printed all the same.
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	cmd := exec.Command(program, append([]string{"test", "-json"}, args...)...)
+	cmd := exec.Command(program, append([]string{"test", "-json", "-p", strconv.Itoa(beside())}, args...)...)
 	cmd.Stdin, cmd.Stderr = os.Stdin, os.Stderr
 	stdout, err := cmd.StdoutPipe()
 	if err == nil {
@@ -67,6 +70,8 @@ func run(program string, args []string, out io.Writer) (int, error) {
 	r.end()
 	var exit *exec.ExitError
 	switch {
+	case failed == nil && unread == nil && r.failed > 0: // a test binary that another program has replaced
+		return 1, nil
 	case failed == nil && unread == nil:
 		return 0, nil
 	case errors.As(failed, &exit) && exit.ExitCode() > 0:
@@ -75,6 +80,10 @@ func run(program string, args []string, out io.Writer) (int, error) {
 		return 1, errors.Join(failed, unread)
 	}
 }
+
+// beside is how many packages are tested at a time, if no argument says it: more than there are
+// processors, because most tests wait for other processes, and for time.
+func beside() int { return 3 * runtime.GOMAXPROCS(0) }
 
 // scan sends each line, and closes lines when there are no more.
 func scan(r io.Reader, lines chan<- []byte) error {

@@ -27,11 +27,15 @@ func TestRun(t *testing.T) {
 		"fails":        {"func TestSecond(t *testing.T) { t.Error(\"seen\") }", 1, []string{"seen", "--- FAIL: TestSecond", "FAIL\texample.org/p\t"}, "1 passed, 1 failed"},
 		"isn't built":  {"func TestSecond(t *testing.T) { undefined() }", 1, []string{"undefined: undefined", "FAIL\texample.org/p [build failed]"}, "0 passed, 1 failed"},
 		"crashes":      {"func TestSecond(t *testing.T) { go panic(\"oh\"); select {} }", 1, []string{"panic: oh", "goroutine ", "FAIL\texample.org/p\t"}, ""},
+		"is replaced":  {"func TestSecond(t *testing.T) { syscall.Exec(\"/bin/true\", []string{\"true\"}, nil) }", 1, []string{"not ended: example.org/p"}, "2 passed, 1 failed"},
 		"ends for all": {"func TestSecond(t *testing.T) { os.Exit(0) }", 1, []string{"FAIL\texample.org/p\t"}, ""},
 	} {
 		text := begin + test.text + "\n"
 		if strings.Contains(text, "os.Exit") {
 			text = strings.Replace(text, "import \"testing\"", "import (\n\t\"os\"\n\t\"testing\"\n)", 1)
+		}
+		if strings.Contains(text, "syscall.Exec") {
+			text = strings.Replace(text, "import \"testing\"", "import (\n\t\"syscall\"\n\t\"testing\"\n)", 1)
 		}
 		write("p_test.go", text)
 		var out strings.Builder

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/repolock/repolock/internal/test/rounds"
 )
 
 // silence is the longest time without output.
@@ -22,6 +24,7 @@ type report struct {
 	passed   int
 	failed   int
 	skipped  []string
+	left     int // tests that the short suite leaves out
 }
 
 // running is a package, of which tests run.
@@ -120,7 +123,11 @@ func (r *report) ofTest(p *running, e event, now time.Time) {
 		r.passed++
 		p.output.WriteString(after(t.output.String(), "--- PASS: "+e.Test+" "))
 	case "skip":
-		r.skipped = append(r.skipped, e.Package+" "+e.Test)
+		if strings.Contains(t.output.String(), rounds.Left) {
+			r.left++
+		} else {
+			r.skipped = append(r.skipped, e.Package+" "+e.Test)
+		}
 	case "fail":
 		r.failed++
 		p.failed = true
@@ -208,6 +215,9 @@ func (r *report) end() {
 	for name, p := range r.packages { // go test was ended itself
 		r.failed++
 		fmt.Fprintf(r.out, "not ended: %s\n%s", name, p.output.String())
+	}
+	if r.left > 0 {
+		fmt.Fprintf(r.out, "%d left to the long suite: make e2e\n", r.left)
 	}
 	fmt.Fprintf(r.out, "%d passed, %d failed\n", r.passed, r.failed)
 }

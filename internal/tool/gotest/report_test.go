@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/repolock/repolock/internal/test/rounds"
 )
 
 // replay passes a report these events, a second after one another, as "action test output".
@@ -43,6 +45,7 @@ func TestReport(t *testing.T) {
 			"run A ", "output A a log\n", "output A --- PASS: A (0.1s)\n", "output A panic: oh\n", "pass A ", "output - FAIL\texample.org/p\t1s\n", "fail - ",
 		}, "panic: oh\nFAIL\texample.org/p\t1s\n1 passed, 1 failed\n"},
 		{"skipped", []string{"run A ", "output A why\n", "skip A ", "output - ok\n", "pass - "}, "ok\nskipped: example.org/p A\n0 passed, 0 failed\n"},
+		{"left out", []string{"run A ", "output A     a_test.go:1: " + rounds.Left + "a wait\n", "skip A ", "output - ok\n", "pass - "}, "ok\n1 left to the long suite: make e2e\n0 passed, 0 failed\n"},
 		{"ended itself", []string{"run A ", "output - half\n"}, "not ended: example.org/p\nhalf\n0 passed, 1 failed\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -3,10 +3,10 @@ package httptransport
 import (
 	"fmt"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/repolock/repolock/internal/lazyregexp"
 	"github.com/repolock/repolock/store"
 )
 
@@ -31,7 +31,7 @@ func Query(u *url.URL, known ...string) (map[string]string, error) {
 	return query, nil
 }
 
-var parameterName = regexp.MustCompile(`^[A-Za-z][A-Za-z_-]{0,31}$`)
+var parameterName = lazyregexp.New(`^[A-Za-z][A-Za-z_-]{0,31}$`)
 
 // shown is a parameter's name, if it can be one: a text without a value, or with digits,
 // might be a secret.

@@ -27,7 +27,7 @@ func Configure(t *http.Transport) {
 	// A connection that was idle for long can be dead without our knowing, and each attempt to
 	// renew a lock would try another dead one.
 	t.IdleConnTimeout = 10 * time.Second
-	t.MaxIdleConnsPerHost = 16
+	t.MaxIdleConnsPerHost = 64 // as many requests as an acquirer has under way at once
 	t.DialContext = (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext
 	t.TLSHandshakeTimeout = 5 * time.Second
 	t.ExpectContinueTimeout = 0
@@ -49,16 +49,33 @@ func Bare() *http.Transport {
 
 // Watched returns a transport that notes each response in the Answer of the
 // request's context, and sends one request for each Answer. It has the settings of an
-// *http.Transport, and connections of its own. After a failure it drops the idle ones, which
-// might be dead too.
+// *http.Transport, and connections of its own, which resume TLS sessions. After a failure it drops
+// the idle ones, which might be dead too.
 func Watched(next http.RoundTripper) http.RoundTripper {
 	if t, ok := next.(*http.Transport); ok {
-		return &watched{t.Clone()}
+		own := resuming(t.Clone())
+		return &watched{own, leaving(own)}
 	}
-	return &watched{next}
+	return &watched{next: next}
 }
 
-type watched struct{ next http.RoundTripper }
+// resuming has the transport keep TLS sessions: with TLS 1.2 another connection then takes a round
+// trip less.
+func resuming(t *http.Transport) *http.Transport {
+	if t.TLSClientConfig == nil {
+		t.TLSClientConfig = new(tls.Config)
+	}
+	if t.TLSClientConfig.ClientSessionCache == nil {
+		t.TLSClientConfig.ClientSessionCache = tls.NewLRUClientSessionCache(0)
+	}
+	return t
+}
+
+type watched struct {
+	next http.RoundTripper
+	// leaves: a connection of next can be left when the answer to a request is there.
+	leaves bool
+}
 
 func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
 	a := AnswerOf(r.Context())
@@ -69,12 +86,12 @@ func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := a.claim(r, traced); err != nil {
 		return nil, err
 	}
-	r, err := whole(r)
+	r, err := whole(r, w.leaves)
 	if err != nil {
 		return nil, err
 	}
 	r, sent := counted(Begun(r, a.begin))
-	res, err := w.next.RoundTrip(r)
+	res, on, err := w.send(r)
 	if err == nil && !traced && r.Method != http.MethodGet && sent.Load() > 1 {
 		err = errSentTwice
 		_ = res.Body.Close()
@@ -88,6 +105,9 @@ func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	var refusal []byte
 	if res.StatusCode >= 300 {
+		if conditional(r) {
+			on.leave()
+		}
 		if refusal, err = read(res); err != nil {
 			a.Fail(err)
 			return nil, err
@@ -121,8 +141,8 @@ const maxWhole = 128 << 10
 // closes the connection: the body that is still on its way would find it closed, and
 // so would the next request, which may have been applied. So the header and a small
 // body go out together, as the transport does with a body that it sees is in memory,
-// and a connection isn't used again after a condition.
-func whole(r *http.Request) (*http.Request, error) {
+// and a connection isn't used again after a refused condition; nor, if it can't be left, after any.
+func whole(r *http.Request, leaves bool) (*http.Request, error) {
 	if r.Body == nil || r.ContentLength <= 0 || r.ContentLength > maxWhole {
 		return r, nil
 	}
@@ -132,9 +152,14 @@ func whole(r *http.Request) (*http.Request, error) {
 		return nil, err
 	}
 	sent := *r // the caller's is not ours to change
-	sent.Body = io.NopCloser(bytes.NewReader(body))
-	sent.Close = r.Header.Get("If-Match") != "" || r.Header.Get("If-None-Match") != ""
-	return &sent, nil
+	sent.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	sent.Body, err = sent.GetBody()
+	sent.Close = conditional(r) && !leaves
+	return &sent, err
+}
+
+func conditional(r *http.Request) bool {
+	return r.Header.Get("If-Match") != "" || r.Header.Get("If-None-Match") != ""
 }
 
 // maxRefusal is where the body of a refusal is cut off.

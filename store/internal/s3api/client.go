@@ -29,6 +29,9 @@ type Client interface {
 	List(ctx context.Context, prefix, cursor string) (objects []store.Object, next string, err error)
 	// Delete removes an object, or one version of it.
 	Delete(ctx context.Context, key, version string) error
+	// DeleteAll deletes up to 1000 objects in one request, and returns those that the
+	// answer names as deleted. If it names none, it can return an error of any of them.
+	DeleteAll(ctx context.Context, keys []string) ([]Deleted, error)
 	// Versions returns up to 1000 versions of a key and of those that begin with it, in
 	// a versioned bucket, the newest of each key first.
 	Versions(ctx context.Context, key string) ([]Version, error)
@@ -40,6 +43,10 @@ type Client interface {
 type ConditionalDeleter interface {
 	DeleteIfMatch(ctx context.Context, key, ifMatch string) error
 }
+
+// Deleted is an object that was deleted. Marker is the version of the marker that says so, in a
+// versioned bucket.
+type Deleted struct{ Key, Marker string }
 
 // Version is a version of an object, or a marker that says it was deleted.
 type Version struct {

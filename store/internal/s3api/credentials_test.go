@@ -25,7 +25,7 @@ func (u *unsigned) List(context.Context, string, string) ([]store.Object, string
 // some before can succeed the next time.
 func TestCredentialsFail(t *testing.T) {
 	c := &unsigned{err: errors.New("no credentials")}
-	s := s3api.New(c, s3api.Place{Bucket: "b", Host: "h"}, "s3", store.Claimed)
+	s := s3api.New(c, s3api.Place{Bucket: "b", Host: "h"}, "s3", store.Claimed, store.Claimed)
 	list := func() error { _, err := s.List(t.Context(), "x", ""); return err }
 	if err := list(); !errors.Is(err, store.ErrConfig) || !errors.Is(err, c.err) {
 		t.Errorf("never any: %v", err)

@@ -39,6 +39,8 @@ type Store struct {
 	now    func() time.Time
 	signed atomic.Bool // there were credentials once
 	heard  atomic.Bool // a request was answered, and sent again
+
+	unbatched atomic.Bool // the server has refused to delete many objects in one request
 }
 
 var (
@@ -46,16 +48,20 @@ var (
 	_ store.Describer          = (*Store)(nil)
 	_ store.Answerer           = (*Store)(nil)
 	_ store.ConditionalDeleter = (*Store)(nil)
+	_ store.BatchDeleter       = (*Store)(nil)
 )
 
-// New returns a store. It makes no request.
-func New(c Client, p Place, name string, conditions store.Condition) *Store {
+// New returns a store. conditions is how far those of puts can be relied on, and deletions those
+// of deletions. It makes no request.
+func New(c Client, p Place, name string, conditions, deletions store.Condition) *Store {
 	return &Store{
 		client: c,
 		place:  p,
-		props:  store.Properties{Name: name, IfAbsent: conditions, IfMatch: conditions, StoreClock: true},
-		tidy:   tidy{own: make(map[string][]string)},
-		now:    clock.System{}.Now,
+		props: store.Properties{
+			Name: name, IfAbsent: conditions, IfMatch: conditions, DeleteIfMatch: min(conditions, deletions), StoreClock: true,
+		},
+		tidy: tidy{own: make(map[string][]string)},
+		now:  clock.System{}.Now,
 	}
 }
 

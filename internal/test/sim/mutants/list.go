@@ -9,6 +9,7 @@ const (
 	look     = "replock/look.go"
 	sorts    = "replock/sort.go"
 	reap     = "replock/reap.go"
+	removes  = "replock/removal.go"
 	resume   = "replock/resume.go"
 	renew    = "replock/renew.go"
 	findOurs = "replock/ours.go"
@@ -17,6 +18,7 @@ const (
 	repeats  = "internal/retry/retry.go"
 	status   = "replock/status.go"
 	proofs   = "replock/conditions.go"
+	provesBy = "replock/proveabsent.go"
 	looks    = "replock/watch.go"
 	stood    = "replock/stoodstill.go"
 	trip     = "replock/trips.go"
@@ -26,13 +28,17 @@ const (
 	exit     = "cmd/repolock/exit.go"
 	runs     = "internal/refresh/refresh.go"
 	schedule = "internal/refresh/schedule.go"
+	beside   = "replock/heldlook.go"
+	count    = "replock/fence.go"
+	options  = "replock/options.go"
+	boots    = "internal/identity/identity.go"
 )
 
 // mutants are bugs that a change could bring.
 var mutants = []mutant{
 	// Acquire.
 	{"an exclusive passes intents that come after its own", sorts,
-		"e.lease.State == StateWaiting && e.Key > t.place", "e.Key > t.place"},
+		"e.isTicket() && place(e.Key) > t.place", "e.kind == kindIntent && place(e.Key) > t.place"},
 	{"a shared one looks at lock.exclusive alone", look,
 		"t.mode == Shared && k == kindShared", "t.mode == Shared && k != kindExclusive"},
 	{"an exclusive doesn't look at shared flags", look,
@@ -52,9 +58,13 @@ var mutants = []mutant{
 	{"a ticket isn't refreshed", wait,
 		"return q.ticket.sent + q.l.times.Interval", "return q.ticket.sent + 24*time.Hour"},
 	{"shared ones don't queue behind a waiter", sorts,
-		"e.lease.State == StateWaiting && e.Key > t.place", "e.lease.State == StateWaiting && (t.mode == Shared || e.Key > t.place)"},
+		"e.isTicket() && place(e.Key) > t.place", "e.isTicket() && (t.mode == Shared || place(e.Key) > t.place)"},
 	{"the last to come is served first", sorts,
-		"e.lease.State == StateWaiting && e.Key > t.place", "e.lease.State == StateWaiting && e.Key < t.place"},
+		"e.isTicket() && place(e.Key) > t.place", "e.isTicket() && place(e.Key) < t.place"},
+	{"an exclusive one doesn't queue behind a shared waiter", sorts,
+		"e.isTicket() && place(e.Key) > t.place", "e.isTicket() && (e.kind == kindShared || place(e.Key) > t.place)"},
+	{"a shared waiter leaves no ticket", wait,
+		"q.mode == Shared && f.older()", "q.mode == Shared"},
 
 	// Live or stale.
 	{"stale after half a ttl", judge,
@@ -126,27 +136,34 @@ var mutants = []mutant{
 
 	// Others' lock.exclusive, and two at once.
 	{"a shared one deletes lock.exclusive", reap,
-		"if e.kind != kindExclusive || t.mode == Exclusive {",
-		"if true {\n\t\t\tif e.kind == kindExclusive && t.mode == Shared {\n\t\t\t\tdead = append(dead, e)\n\t\t\t}"},
+		"if e.kind != kindExclusive {", "if e.kind != kindExclusive || t.mode == Shared {"},
 	{"of two on a slow store the first doesn't wait for the second to go", yield,
 		"return !ok || age <= l.transience(t)", "return !ok || age <= transient"},
 	{"a shared one gives up before the exclusive one in its way does", yield,
 		"waited >= outlastTime+outlastTrips*t.trips.slowest()", "waited >= 0"},
 	{"a release doesn't look whose lock.exclusive it deletes", take,
 		"if err != nil || !ours {\n\t\treturn err\n\t}\n\tif etag", "if false {\n\t\treturn err\n\t}\n\tif etag"},
+	{"a look before a release counts however old it is", take,
+		"shown != 0 && l.opts.Clock.Elapsed()-shown <= justNow+3*t.trips.slowest() &&", "shown != 0 &&"},
+	{"a look before a release counts for each request", take,
+		"t.shown = 0\n", "_ = shown\n"},
+	{"a conditional deletion is relied on because the server claims it", proofs,
+		"p.DeleteIfMatch == store.Kept", "p.DeleteIfMatch != store.Unsupported"},
+	{"If-None-Match is proven by two puts that were both taken", provesBy,
+		"p.learn(false)", "p.learn(a == nil)"},
 	{"a request that fails isn't repeated", repeats,
 		"if err == nil || p.Permanent(err) || ctx.Err() != nil {", "if true {"},
 	{"to other clients the lock has expired", body,
 		"lasts := max(", "lasts := -max("},
 
 	// Pass and resume.
-	{"an acquirer that passes a stale lock doesn't delete it", reap,
-		"failed[i] = l.remove(ctx, e.Key)", "failed[i] = nil"},
+	{"an acquirer that passes a stale lock doesn't delete it", removes,
+		"if errs[i] = r.l.remove(ctx, e.Key); errs[i] == nil {", "if errs[i] == nil {"},
 	{"resumed whether the old flag is there or not", resume,
 		"if old == nil || old.Size == 0 {", "if old == nil {\n\t\treturn nil\n\t}\n\tif false {"},
 	{"resumed although a late refresh has put the old flag back", resume,
 		"written > reapable {", "written > reapable && false {"},
-	{"resumed although others may hold", resume,
+	{"resumed although others might hold", resume,
 		"if len(f.live)+len(f.doubtful)+len(f.vanished) == 0 {", "if len(f.live)+len(f.doubtful)+len(f.vanished) >= 0 {"},
 	{"resumed although it took longer than the lease", resume,
 		"if l.opts.Clock.Elapsed() >= t.deadline {\n\t\treturn giveUp", "if false {\n\t\treturn giveUp"},
@@ -156,7 +173,7 @@ var mutants = []mutant{
 		"now-sinceBoot > ttl,", "now-sinceBoot > ttl/2,"},
 	{"resumed on a store without a clock whatever version the flag is", resume,
 		"if !k.l.store.Properties().StoreClock && old.ETag != k.t.flag.etag {", "if false {"},
-	{"an attempt may end after the deadline", runs,
+	{"an attempt can end after the deadline", runs,
 		"context.WithTimeout(context.WithoutCancel(ctx), deadline-now)", "context.WithoutCancel(ctx), func() {}"},
 	{"If-Match is proven although the right ETag is refused", renew,
 		"match.learnFrom(err, true)", "match.learn(true)"},
@@ -166,6 +183,50 @@ var mutants = []mutant{
 		"done.end(a.err)\n", "if a.renewal.Sent >= s.last {\n\t\ta.err = nil\n\t}\n\tdone.end(a.err)\n"},
 	{"a ticket that is gone isn't noticed behind a live lock", look,
 		"t.polls && t.listedAsPromised(page) != nil", "false"},
+
+	// Encrypted bodies, and other clients beside a held lock.
+	{"an encrypted body is no lock", body,
+		"return nil, errEncrypted", "return nil, errReleased"},
+	{"the store's clock alone calls an encrypted lock dead", judge,
+		"expired = l.longDead(e, st, now)\n\t}", "expired = true\n\t}"},
+	{"an encrypted lock is dead after a quarter of an hour", judge,
+		"const longDead = 15 * time.Hour", "const longDead = 15 * time.Minute"},
+	{"an encrypted lock is held for ever", judge,
+		"case e.err != nil && !errors.Is(e.err, errEncrypted):", "case e.err != nil:"},
+	{"an encrypted lock that has long been dead is watched", judge,
+		"expired = l.longDead(e, st, now)\n\t}", "_ = now\n\t}"},
+	{"a lock of another client beside ours is no loss", beside,
+		"e.verdict != Stale && e.verdict != Released {", "false {"},
+	{"an encrypted lock beside ours is no loss", beside,
+		"if e.err == nil && e.lease.ID != \"\" {", "if e.err != nil || e.lease.ID != \"\" {"},
+
+	// Fences.
+	{"a fence is written whatever is stored by then", count,
+		"opts.IfAbsent, opts.IfMatch = false, c.object.ETag", "opts.IfAbsent = false"},
+	{"a fence is the number before once more", count,
+		"Fence: last.Fence + 1,", "Fence: max(last.Fence, 1),"},
+	{"another lock's number is taken for the own one", count,
+		"if last.ID == id {", "if last.ID != \"\" {"},
+	{"a resumed lock has no fence", resume,
+		"l.hold(t, k.fence)", "l.hold(t, 0)"},
+	{"a fence relies on conditions that the store only claims", count,
+		"p.IfAbsent != store.Kept || !l.conditions.match.holds()", "p.IfAbsent == store.Unsupported"},
+
+	// Several locks of one process or repository, and the clocks of one machine.
+	{"the name of a lock is ignored", options,
+		"o.Prefix = DefaultPrefix + \"locks/\" + o.Name + \"/\"", "o.Prefix = DefaultPrefix"},
+	{"two locks of one process don't conflict", sorts,
+		"case t.wrote(e):", "case t.wrote(e) || e.err == nil && e.lease.HostID == l.self.HostID && e.lease.PID == l.self.PID:"},
+	{"on a local disk the wall clock confirms itself", judge,
+		"if known && l.oneClock(e) {", "if false {"},
+	{"the times since boot of two time namespaces are compared", boots,
+		"p.BootID == q.BootID && p.TimeNamespace != \"\" && p.TimeNamespace == q.TimeNamespace", "p.BootID == q.BootID"},
+	{"the times since two boots are compared", boots,
+		"p.BootID != \"\" && p.BootID == q.BootID && p.TimeNamespace", "p.TimeNamespace"},
+	{"a lock from before the machine was booted is watched", judge,
+		" && !l.self.Rebooted(e.lease.Process)", ""},
+	{"another machine counts as an earlier boot of this one", boots,
+		"p.HostID != \"\" && p.HostID == q.HostID && p.BootID != \"\"", "p.BootID != \"\""},
 
 	// What isn't simulated.
 	{"a command runs without its lock whatever failed", policy,
@@ -200,6 +261,23 @@ var about = map[string]string{
 	"a shared one deletes lock.exclusive":                             "foreign",
 	"a ticket that is gone isn't noticed behind a live lock":          "evict",
 	"resumed on a store without a clock whatever version the flag is": "unclock",
+	"an encrypted body is no lock":                                    "sealed",
+	"the store's clock alone calls an encrypted lock dead":            "sealed",
+	"an encrypted lock is dead after a quarter of an hour":            "sealed",
+	"an encrypted lock is held for ever":                              "sealed",
+	"an encrypted lock that has long been dead is watched":            "sealed",
+	"a lock of another client beside ours is no loss":                 "foreign",
+	"an encrypted lock beside ours is no loss":                        "sealed",
+	"a fence is written whatever is stored by then":                   "fenced",
+	"a fence is the number before once more":                          "fenced",
+	"another lock's number is taken for the own one":                  "fenced",
+	"a resumed lock has no fence":                                     "fenced",
+	"a fence relies on conditions that the store only claims":         "fenced",
+	"the name of a lock is ignored":                                   "several",
+	"two locks of one process don't conflict":                         "several",
+	"on a local disk the wall clock confirms itself":                  "local",
+	"the times since boot of two time namespaces are compared":        "local",
+	"another machine counts as an earlier boot of this one":           "local",
 }
 
 // tested are the bugs that a test of their own finds.
@@ -213,6 +291,12 @@ var tested = map[string]struct{ pkg, run string }{
 	"a listing may begin again":                                           {"./replock", "^TestListingsEnd$"},
 	"a shared one gives up before the exclusive one in its way does":      {"./replock", "^TestRefusedExclusiveHindersNoShared$"},
 	"a ticket's age is that of its mod time, whenever it is seen":         {"./replock", "^TestTicketOnALaterPage$"},
+	"a look before a release counts however old it is":                    {"./replock", "^TestLookBeforeReleaseCounts$"},
+	"a look before a release counts for each request":                     {"./replock", "^TestLookBeforeReleaseCounts$"},
+	"a conditional deletion is relied on because the server claims it":    {"./replock", "^TestClaimedDeleteNeedsALook$"},
+	"a lock from before the machine was booted is watched":                {"./replock", "^TestLocalDiskAfterABoot$"},
+	"a shared waiter leaves no ticket":                                    {"./replock", "^TestWaitingSharedComesNext$"},
+	"half of a refresh counts as a success for its caller":                {"./replock", "^TestRenewNeedsTheWholeRefresh$"},
 	// Histories find it in the look of a machine that stood still, which has a mutant of its own.
-	"resumed although others may hold": {"./replock", "^TestNoResumeBesideADoubtfulLock$"},
+	"resumed although others might hold": {"./replock", "^TestNoResumeBesideADoubtfulLock$"},
 }

@@ -66,7 +66,7 @@ func newCompiler(t *testing.T) *compiler {
 
 // exports returns the compiled packages that the mutants' packages import, by import path.
 func exports(t *testing.T) map[string]string {
-	cmd := exec.Command("go", "list", "-export", "-deps", "-f={{.ImportPath}} {{.Export}}")
+	cmd := exec.Command("go", "list", "-export", "-deps", "-buildvcs=false", "-f={{.ImportPath}} {{.Export}}")
 	for _, m := range mutants {
 		cmd.Args = append(cmd.Args, "./"+filepath.Dir(m.file))
 	}

@@ -1,0 +1,209 @@
+package events
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/repolock/repolock/internal/flock"
+	"github.com/repolock/repolock/replock"
+)
+
+// job is a job's metrics in a file.
+func job(t *testing.T, file string, l Labels) *Metrics {
+	t.Helper()
+	m, err := NewMetrics(MetricsOptions{File: file, Locks: 1, TTL: time.Minute, Labels: l}, t.Errorf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// works lets a job acquire its lock, work until a time, and release the lock.
+func (m *Metrics) works(success bool, until time.Time) {
+	m.Handle(of(replock.EventAcquired, "", "", "id"))
+	e := of(WorkEnded, "", "", "id")
+	e.Time, e.Success, e.ExitCode = until, success, new(int)
+	m.Handle(e)
+	m.Handle(of(replock.EventReleased, "", "", "id"))
+}
+
+// lines returns the lines of a file that contain a text.
+func lines(t *testing.T, file, contain string) (found []string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if strings.Contains(line, contain) {
+			found = append(found, strings.TrimSuffix(line, "\n"))
+		}
+	}
+	return found
+}
+
+// TestOneFileForSeveralJobs: a file has the series of all its jobs, and each metric's help and
+// type once, before them.
+func TestOneFileForSeveralJobs(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "m.prom")
+	var want []string
+	for _, repository := range []string{`/a"\` + "\n}", "/b"} {
+		for _, operation := range []string{"backup", "prune"} {
+			for _, name := range []string{"", "home"} {
+				l := Labels{Repository: repository, Lock: "repository", Mode: replock.Shared, Operation: operation, Job: name}
+				job(t, file, l).works(true, time.Unix(1e9, 0))
+				want = append(want, "repolock_held"+l.String()+" 0")
+			}
+		}
+	}
+	slices.Sort(want)
+	if got := lines(t, file, "repolock_held{"); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for _, f := range families {
+		if n := len(lines(t, file, "# HELP "+f.name+" ")) + len(lines(t, file, "# TYPE "+f.name+" ")); n != 2 && f.name != "repolock_wait_seconds" {
+			t.Errorf("%s has %d comments", f.name, n)
+		}
+	}
+	// A job that has run again has one series still.
+	job(t, file, Labels{Repository: "/b", Lock: "repository", Mode: replock.Shared, Operation: "prune"})
+	if got := lines(t, file, "repolock_held{"); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestLastSuccess: the time of the last success stays until the next one, whatever happens in
+// between, and is that of its own job.
+func TestLastSuccess(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "m.prom")
+	prune := Labels{Lock: "repository", Mode: replock.Exclusive, Operation: "prune"}
+	backup := Labels{Lock: "repository", Mode: replock.Shared, Operation: "backup"}
+	last := func(want ...string) {
+		t.Helper()
+		slices.Sort(want)
+		if got := lines(t, file, lastSuccess+"{"); !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	job(t, file, prune).works(false, time.Unix(1000, 0))
+	last()
+	job(t, file, prune).works(true, time.Unix(2000, 5e8))
+	pruned := lastSuccess + prune.String() + " 2000.5"
+	last(pruned)
+	job(t, file, prune).works(false, time.Unix(3000, 0))
+	last(pruned)
+	job(t, file, backup).works(true, time.Unix(4000, 0))
+	last(pruned, lastSuccess+backup.String()+" 4000")
+	early, late := job(t, file, prune), job(t, file, prune)
+	late.works(true, time.Unix(6000, 0))
+	early.works(true, time.Unix(5000, 0))
+	last(lastSuccess+prune.String()+" 6000", lastSuccess+backup.String()+" 4000")
+}
+
+// TestNotAcquired: a job waits until it has the lock, or until it has failed to get it.
+func TestNotAcquired(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "m.prom")
+	m := job(t, file, Labels{})
+	if got := lines(t, file, "repolock_waiting{"); len(got) != 1 || !strings.HasSuffix(got[0], " 1") {
+		t.Errorf("%q", got)
+	}
+	m.Handle(Event{Event: replock.Event{Kind: NotAcquired}})
+	if got := lines(t, file, "repolock_waiting{"); len(got) != 1 || !strings.HasSuffix(got[0], " 0") {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestManyJobs: the jobs that changed last are kept.
+func TestManyJobs(t *testing.T) {
+	x := exposition{}
+	for i := range 3 * maxJobs {
+		l := Labels{Operation: fmt.Sprint(i)}
+		x.put(l.String(), map[string]float64{lastChange: float64(i)})
+	}
+	x = parseExposition(x.expose())
+	_, newest := x[Labels{Operation: fmt.Sprint(3*maxJobs - 1)}.String()]
+	_, oldest := x[Labels{Operation: "0"}.String()]
+	if len(x) != maxJobs || !newest || oldest {
+		t.Errorf("%d jobs are kept, the newest %t, the oldest %t", len(x), newest, oldest)
+	}
+}
+
+// TestForeignLines: no line that a collector could choke on is kept, nor a series without all
+// labels.
+func TestForeignLines(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "m.prom")
+	l := Labels{Repository: "/r", Lock: "l", Mode: replock.Shared, Operation: "o"}
+	good := "repolock_held" + l.String() + " 1"
+	other := "repolock_held" + Labels{Repository: "/q", Lock: "l", Mode: replock.Shared, Operation: "o"}.String()
+	for _, bad := range []string{
+		`repolock_held{lock="l",mode="shared",operation="o"} 1`,
+		other, other + " ", other + " 1 2", other + " 1.2.3", other + " x", "x" + other + " 1",
+		strings.Replace(other, "held", "other", 1) + " 1", strings.Replace(other, "/q", "/\xff", 1) + " 1",
+		strings.Replace(other, "/q", `/\q`, 1) + " 1", strings.Replace(other, "/q", `/"`, 1) + " 1", "\x00\x00", "node_load1 3",
+	} {
+		if err := os.WriteFile(file, []byte(bad+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		job(t, file, l).Handle(of(replock.EventAcquired, "", "", "id"))
+		if got := lines(t, file, "repolock_held{"); !slices.Equal(got, []string{good}) || len(lines(t, file, "node")) > 0 {
+			t.Errorf("with %q: %q", bad, got)
+		}
+	}
+	if err := os.WriteFile(file, []byte(other+" 1\n"+strings.Repeat("#", maxMetrics)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	job(t, file, l)
+	if got := lines(t, file, ""); len(got) > 100 {
+		t.Errorf("%d lines", len(got))
+	}
+}
+
+// TestWritersAtOnce: no writer's series are lost.
+func TestWritersAtOnce(t *testing.T) {
+	if !flock.Supported {
+		t.Log("writers aren't kept apart here")
+		return
+	}
+	file := filepath.Join(t.TempDir(), "m.prom")
+	var all sync.WaitGroup
+	const jobs, changes = 8, 20
+	for i := range jobs {
+		all.Go(func() {
+			m := metricsFile{file, 10 * time.Minute} // which only a hang reaches
+			for n := range changes {
+				if err := m.put(Labels{Operation: fmt.Sprint(i)}.String(), map[string]float64{"repolock_held": float64(n + 1)}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	got := lines(t, file, "repolock_held{")
+	if full := slices.DeleteFunc(slices.Clone(got), func(l string) bool { return !strings.HasSuffix(l, fmt.Sprintf(" %d", changes)) }); len(full) != jobs {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestWriterThatIsStopped: another writer that keeps the directory doesn't keep a job from its
+// work, and costs it one wait.
+func TestWriterThatIsStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		defer (&metricsFile{}).alone(dir)()
+		begin := time.Now()
+		job(t, filepath.Join(dir, "m.prom"), Labels{}).works(true, time.Unix(1, 0))
+		if got := lines(t, filepath.Join(dir, "m.prom"), lastSuccess+"{"); len(got) != 1 {
+			t.Errorf("%q", got)
+		}
+		if took := time.Since(begin); flock.Supported && took != patience {
+			t.Errorf("it took %v", took)
+		}
+	})
+}

@@ -1,0 +1,285 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/repolock/repolock/internal/man"
+	"github.com/repolock/repolock/internal/text"
+	"github.com/repolock/repolock/store/open"
+)
+
+// helpWidth is the number of columns of all help: a terminal's that nobody has changed.
+const helpWidth = 80
+
+// helpCmd prints what --help prints, or a topic that concerns several commands.
+type helpCmd struct {
+	Topic string `predictor:"topic" arg:"" optional:"" help:"A command, or one of flags, urls and exit-codes."`
+}
+
+func (c helpCmd) run(r *reporter, _ global) (int, error) {
+	parser := newParser(&cli{})
+	for _, t := range topics {
+		if t.name == c.Topic {
+			return r.print(t.text(parser.Model))
+		}
+	}
+	if c.Topic == "" {
+		return r.print(overview(parser.Model))
+	}
+	for _, node := range parser.Model.Children {
+		if node.Name == c.Topic && !node.Hidden {
+			return r.print(commandHelp(node))
+		}
+	}
+	return 0, hintedError{usageError{fmt.Errorf("there is no help on %.80s", c.Topic)}, "see repolock help"}
+}
+
+// topics are what help prints beside the commands.
+var topics = []struct {
+	name, brief string
+	text        func(*kong.Application) string
+}{
+	{"flags", "the flags that several commands share", flagsHelp},
+	{"urls", "how repositories and other systems' locks are named", func(*kong.Application) string { return urlsHelp() }},
+	{"exit-codes", "what each exit code means", func(*kong.Application) string { return exitCodes + "\n" }},
+}
+
+// groups are the commands in the order of the overview.
+var groups = []struct {
+	title    string
+	commands []string
+}{
+	{"Run a program under a lock", []string{"backup", "restore", "prune", "run"}},
+	{"Hold a lock in a script", []string{"acquire", "check", "renew", "release"}},
+	{"Look at locks, and break them", []string{"status", "history", "break-lock"}},
+	{"Try out a store", []string{"doctor", "torture"}},
+	{"More", []string{"repos", "completion", "man", "version", "help"}},
+}
+
+// examples are command lines for the help of each command.
+var examples = [...]struct {
+	command string
+	lines   [2]string
+}{
+	{"backup", [2]string{"repolock -r s3://bucket/prefix backup -- restic backup /home", "repolock -r prod backup --if-held skip -- borg create ::'{now}' /home"}},
+	{"restore", [2]string{"repolock -r prod restore -- restic restore latest --target /tmp/back", "repolock -r /mnt/repo restore --wait 15m -- rclone copy b2:bucket /srv"}},
+	{"prune", [2]string{"repolock -r prod prune --wait 1h -- restic prune", "repolock -r prod prune --dry-run -- restic prune"}},
+	{"run", [2]string{"repolock -r prod run --exclusive --operation check -- restic check", "repolock run --no-lock -- restic snapshots"}},
+	{"acquire", [2]string{`TOKEN=$(repolock -r prod acquire --shared --for-pid $$) || exit`, `eval "$(repolock -r prod acquire --shared --export --for-pid $$)"`}},
+	{"check", [2]string{`repolock check "$token" || exit`, `REPOLOCK_TOKEN=$token repolock check`}},
+	{"renew", [2]string{`repolock renew "$token" && restic prune`, `REPOLOCK_TOKEN=$token repolock renew`}},
+	{"release", [2]string{`repolock release "$token"`, `REPOLOCK_TOKEN=$token repolock release`}},
+	{"status", [2]string{"repolock -r prod status --watch", "repolock -r prod --json status"}},
+	{"history", [2]string{"repolock history /var/log/repolock.jsonl", "zcat log.gz | repolock history --svg night.svg -"}},
+	{"break-lock", [2]string{"repolock -r prod break-lock --dead", "repolock -r prod break-lock --id ID --yes"}},
+	{"doctor", [2]string{"repolock doctor s3://bucket/prefix", "repolock -r prod --json doctor"}},
+	{"torture", [2]string{"repolock torture /mnt/repo --duration 10m", `repolock torture --with 'flock /tmp/lock {}' --lease 1s`}},
+	{"repos", [2]string{"repolock repos", "repolock --config /etc/repolock/config.toml repos"}},
+	{"completion", [2]string{"source <(repolock completion bash)", "repolock completion fish | source"}},
+	{"man", [2]string{"repolock man | man -l -", "repolock man >/usr/local/share/man/man1/repolock.1"}},
+	{"version", [2]string{"repolock version", "repolock --json version"}},
+	{"help", [2]string{"repolock help prune", "repolock help urls"}},
+}
+
+func examplesOf(command string) []string {
+	for _, e := range &examples {
+		if e.command == command {
+			return e.lines[:]
+		}
+	}
+	return nil
+}
+
+// printHelp is what --help prints.
+func printHelp(_ kong.HelpOptions, ctx *kong.Context) error {
+	help := overview(ctx.Model)
+	if node := ctx.Selected(); node != nil {
+		help = commandHelp(node)
+	}
+	_, err := io.WriteString(ctx.Stdout, help)
+	return err
+}
+
+// summary is the beginning of the overview, and briefly what is printed when no command is given.
+const (
+	summary = `Run a backup, restore or prune under a lock in the backup repository itself:
+
+  repolock backup -- restic backup /home     beside other backups and restores
+  repolock prune --wait 1h -- restic prune   alone
+  repolock status                            who holds what
+`
+	briefly = summary + `
+-r, REPOLOCK_REPO or a configuration file names the repository. The commands:
+repolock help
+`
+)
+
+// overview lists the commands.
+func overview(app *kong.Application) string {
+	var b strings.Builder
+	b.WriteString(summary)
+	for _, g := range groups {
+		fmt.Fprintf(&b, "\n%s:\n", g.title)
+		for _, name := range g.commands {
+			fmt.Fprintf(&b, "  %-11s %s\n", name, nodeOf(app, name).Help)
+		}
+	}
+	b.WriteString("\nMore help:\n  repolock help COMMAND      a command, with its flags and examples\n")
+	for _, t := range topics {
+		fmt.Fprintf(&b, "  %-26s %s\n", "repolock help "+t.name, t.brief)
+	}
+	return b.String()
+}
+
+func nodeOf(app *kong.Application, name string) *kong.Node {
+	i := slices.IndexFunc(app.Children, func(n *kong.Node) bool { return n.Name == name })
+	return app.Children[i]
+}
+
+// commandHelp is the help of one command: its use, two examples, and its flags. Those that commands
+// share have a line each.
+func commandHelp(node *kong.Node) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Usage: repolock %s\n\n%s\n\n", usage(node), text.Wrap(node.Help, helpWidth, ""))
+	for _, e := range examplesOf(node.Name) {
+		fmt.Fprintf(&b, "  %s\n", e)
+	}
+	if node.Detail != "" {
+		for paragraph := range strings.SplitSeq(node.Detail, "\n\n") {
+			if !strings.HasPrefix(paragraph, " ") { // a command line
+				paragraph = text.Wrap(paragraph, helpWidth, "")
+			}
+			fmt.Fprintf(&b, "\n%s\n", paragraph)
+		}
+	}
+	var own, shared string
+	for _, f := range visible(node.Flags) {
+		if brief := f.Tag.Get("brief"); brief != "" {
+			shared += described(f, brief)
+		} else {
+			own += described(f, f.Help)
+		}
+	}
+	if own != "" {
+		b.WriteString("\n" + own)
+	}
+	if shared != "" {
+		b.WriteString("\nAbout the lock (in full: repolock help flags):\n" + shared)
+	}
+	b.WriteString("\nAlso --repo (-r), --name, --config, --json, -q and -v: see repolock help flags\n")
+	return b.String()
+}
+
+// usage returns the synopsis of a command, without repolock: run --shared|--exclusive [flags] -- COMMAND
+func usage(node *kong.Node) string {
+	words := []string{node.Name}
+	var modes []string
+	for _, f := range node.Flags {
+		if slices.Contains(f.Xor, "mode") {
+			modes = append(modes, "--"+f.Name)
+		}
+	}
+	if len(modes) > 0 {
+		words = append(words, strings.Join(modes, "|"))
+	}
+	words = append(words, "[flags]")
+	for _, p := range node.Positional {
+		word := strings.ToUpper(p.Name)
+		if p.Enum != "" {
+			word = strings.ReplaceAll(p.Enum, ",", "|")
+		}
+		switch {
+		case p.Passthrough:
+			word = "-- " + word
+		case !p.Required:
+			word = "[" + word + "]"
+		}
+		words = append(words, word)
+	}
+	return strings.Join(words, " ")
+}
+
+// visible returns the flags that help shows.
+func visible(flags []*kong.Flag) []*kong.Flag {
+	return slices.DeleteFunc(slices.Clone(flags), func(f *kong.Flag) bool { return f.Hidden })
+}
+
+// flagsHelp describes the flags that commands share, each once.
+func flagsHelp(app *kong.Application) string {
+	var b strings.Builder
+	b.WriteString("Flags of all commands:\n")
+	for _, f := range visible(app.Flags) {
+		b.WriteString(described(f, f.Help))
+	}
+	b.WriteString("\nFlags of backup, restore, prune, run, and mostly of acquire:\n")
+	for _, f := range sharedFlags(app) {
+		b.WriteString(described(f, f.Help))
+	}
+	return b.String()
+}
+
+// sharedFlags returns the flags that several commands have, which have a brief text of their own.
+func sharedFlags(app *kong.Application) []*kong.Flag {
+	return slices.DeleteFunc(visible(nodeOf(app, "backup").Flags), func(f *kong.Flag) bool { return f.Tag.Get("brief") == "" })
+}
+
+// column is where the descriptions of flags begin.
+const column = 29
+
+// described returns the lines of a flag.
+func described(f *kong.Flag, help string) string {
+	name := "  " + man.Names(f)
+	lines := text.Wrap(help, helpWidth, strings.Repeat(" ", column))
+	if len(name)+2 > column {
+		return name + "\n" + lines + "\n"
+	}
+	return name + lines[len(name):] + "\n"
+}
+
+// urlsHelp describes the names of repositories.
+func urlsHelp() string {
+	var b strings.Builder
+	b.WriteString("--repo (-r), REPOLOCK_REPO or a configuration file names the repository:\n\n")
+	row := func(url, means string) { fmt.Fprintf(&b, "  %-32s%s\n", url, means) }
+	row("/srv/repo, ../repo", "a directory, the same for all machines")
+	for _, s := range open.Schemes() {
+		row(s.Example, s.Help)
+	}
+	row("prod", "a name in the configuration file")
+	b.WriteString(`
+Options follow a question mark, with & between them:
+
+  s3:     endpoint=https://HOST  region=  profile=  path-style=true
+          conditions=  if-match=unquoted
+  minio:  alias= (of mc)  tls=false  region=  conditions=
+  b2:     endpoint=
+
+conditions=kept saves round trips on a server that is known to keep conditional
+puts; repolock doctor says whether it does.
+
+Credentials are never part of a URL. They are read from:
+
+`)
+	for _, s := range open.Schemes() {
+		if s.Environment != "" {
+			lines := text.Wrap(s.Environment, helpWidth, strings.Repeat(" ", 10))
+			fmt.Fprintf(&b, "  %-8s%s\n", s.Name+":", lines[10:])
+		}
+	}
+	b.WriteString(`
+restic's s3:https://HOST/BUCKET/PATH is s3://BUCKET/PATH?endpoint=https://HOST,
+its b2:BUCKET:PATH is b2://BUCKET/PATH.
+
+Locks of other systems (--also):
+
+  redis://HOST/DB?key=NAME        postgres://HOST/DB?key=NAME
+  tower-fleet:DIR/NAME            beads:DIR
+  repo:URL#NAME                   the named lock of another repository
+`)
+	return b.String()
+}

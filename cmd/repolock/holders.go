@@ -1,0 +1,179 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/text"
+	"github.com/repolock/repolock/replock"
+)
+
+// refusal is the text of a HeldError for people: the lock, how many hold it, and the first of them.
+// It leaves out the keys, which Error has.
+func refusal(e session.HeldError) string {
+	does := "is locked"
+	if e.Place.Repo == "" || e.Place.Name != "" {
+		does = "is held"
+	}
+	if e.Waited >= time.Second/2 {
+		does = strings.Replace(does, "is", "is still", 1) + " after " + text.Duration(e.Waited)
+	}
+	by := " by "
+	if e.More == 0 && !slices.ContainsFunc(e.Holders, func(i replock.Info) bool { return !session.Waits(i) }) {
+		does, by = strings.Replace(strings.Replace(does, "locked", "reserved", 1), "held", "reserved", 1), " for "
+	}
+	s := e.Place.Title() + " " + does + by + holders(e.Holders, e.More, 0)
+	if e.Err != nil {
+		s += "; stopped waiting: " + text.Error(e.Err)
+	}
+	return s
+}
+
+// maxHolders is the number of holders that a message names.
+const maxHolders = 3
+
+// holders describes the first of some locks, since after they were read, and says how many there
+// are. Waiters don't count as holders: it describes them only if there is no holder.
+func holders(all []replock.Info, more int, since time.Duration) string {
+	if len(all) == 0 {
+		return "a holder that wasn't seen"
+	}
+	all = slices.SortedStableFunc(slices.Values(all), session.ByTurn)
+	waiting := ""
+	if n := slices.IndexFunc(all, session.Waits); n > 0 {
+		all, waiting = all[:n], othersWait(len(all)-n)
+	}
+	var words []string
+	for _, h := range all[:min(len(all), maxHolders)] {
+		words = append(words, holder(h, since))
+	}
+	s := strings.Join(words, "; ")
+	if n := len(all) + more; n > 1 {
+		s = fmt.Sprintf("%d: %s", n, s)
+	}
+	if more += len(all) - len(words); more > 0 {
+		s += fmt.Sprintf("; … %d more: repolock status", more)
+	}
+	return s + waiting
+}
+
+// othersWait says how many wait for the lock beside its holders.
+func othersWait(n int) string {
+	if n == 1 {
+		return "; 1 other waits"
+	}
+	return fmt.Sprintf("; %d others wait", n)
+}
+
+// holder describes a lock, since after it was read: the operation, its process and user, how long
+// it has held or waited, and how long ago that process was seen.
+func holder(i replock.Info, since time.Duration) string {
+	if i.Verdict == replock.Unreadable {
+		s := fmt.Sprintf("an unreadable %s lock", i.Mode)
+		if seen, ok := lastSeen(i); ok {
+			s += ", written " + text.Ago(seen+since)
+		}
+		return s + ": " + text.Brief(i.Why)
+	}
+	s := who(i)
+	if i.Holder == "" && i.Why != "" && i.Verdict != replock.Doubtful {
+		return fmt.Sprintf("%s, whose lock can't be read just now: %s", s, text.Brief(i.Why))
+	}
+	if i.Operation != "" {
+		s = text.Or(i.Operation, "-") + " on " + s
+	}
+	if i.ProcessGone {
+		s += ", process gone"
+	} else if held, ok := heldFor(i); ok && i.State == replock.StateWaiting {
+		s += ", waiting for " + text.Duration(held+since)
+	} else if ok {
+		s += " for " + text.Duration(held+since)
+	} else if i.State == replock.StateWaiting {
+		s += ", waiting"
+	}
+	if seen, ok := lastSeen(i); ok {
+		s += ", last seen " + text.Ago(seen+since)
+	}
+	switch {
+	case i.ProcessGone:
+	case i.Verdict == replock.Stale:
+		s += ", stale"
+	case i.Verdict == replock.Doubtful:
+		s += ", perhaps stale: " + text.Brief(i.Why)
+	}
+	return s
+}
+
+// who names the machine, the process and the user of a lock: web1 (pid 782, root).
+func who(i replock.Info) string {
+	host, pid := process(i.Holder)
+	name := text.Or(host, "an unknown holder")
+	var parts []string
+	if pid != 0 {
+		parts = append(parts, fmt.Sprintf("pid %d", pid))
+	}
+	if strings.TrimSpace(i.User) != "" {
+		parts = append(parts, text.Brief(i.User))
+	}
+	if len(parts) > 0 {
+		name += " (" + strings.Join(parts, ", ") + ")"
+	}
+	return name
+}
+
+// process returns the two parts of a holder as repolock and Cloudstic write it: HOST (pid N). Of
+// any other text it returns the whole, and no pid.
+func process(holder string) (host string, pid int) {
+	if host, rest, ok := strings.Cut(holder, " (pid "); ok {
+		if digits, ok := strings.CutSuffix(rest, ")"); ok {
+			if pid, err := strconv.Atoi(digits); err == nil && pid > 0 {
+				return host, pid
+			}
+		}
+	}
+	return holder, 0
+}
+
+// heldFor returns how long ago a lock was acquired. Its holder wrote both times that are compared,
+// so that it doesn't matter what this machine's clock says. It reports false if the lock doesn't
+// say when it was acquired.
+func heldFor(i replock.Info) (time.Duration, bool) {
+	if i.Acquired.IsZero() {
+		return 0, false
+	}
+	if i.Expires.IsZero() || i.TTL <= 0 {
+		return max(clock.System{}.Now().Sub(i.Acquired), 0), true
+	}
+	refreshed := i.Expires.Add(-i.TTL)
+	return max(refreshed.Sub(i.Acquired), 0) + max(i.Age, 0), true
+}
+
+// lastSeen returns how long ago the holder wrote its lock. It reports false for a lock that isn't
+// written again while it is held.
+func lastSeen(i replock.Info) (time.Duration, bool) {
+	if i.ModTime.IsZero() && !i.StoreClock && (i.Verdict == replock.Unreadable || i.Expires.IsZero()) {
+		return 0, false
+	}
+	return max(i.Age, 0), true
+}
+
+// shortID is the beginning of an id that distinguishes it from all others. It is safe to show on a
+// terminal, because another program can have written the id.
+func shortID(id string, all []string) string {
+	const least = 8
+	for n := least; n < len(id); n++ {
+		unique := true
+		for _, other := range all {
+			unique = unique && (other == id || !strings.HasPrefix(other, id[:n]))
+		}
+		if unique {
+			return text.Brief(id[:n])
+		}
+	}
+	return text.Or(id, "-")
+}

@@ -1,0 +1,267 @@
+package audit
+
+import (
+	"cmp"
+	"slices"
+	"time"
+	"unicode/utf8"
+)
+
+// The drawing's measures, in pixels.
+const (
+	left    = 80 // of the lanes: room for their names
+	width   = 1000
+	right   = 40 // of the lanes: room for the last time
+	lane    = 34
+	above   = 13 // a bar's name
+	bar     = 15
+	top     = 52
+	axis    = 28
+	heading = 20  // the name of a place
+	radius  = 5   // of a dot
+	narrow  = 2.0 // the least width of a time
+	gap     = 1.0 // bars that are closer are drawn as one, if they are narrow
+	letter  = 6.2 // the width of one, roughly
+)
+
+// Limits of a drawing. They bound its size.
+const (
+	maxLanes  = 60
+	maxShapes = 1000
+	maxName   = 40 // characters
+)
+
+// Timeline is a history that is laid out to be drawn. Its size is bounded: locks that are too
+// close to tell apart are one bar, and the newest locks are drawn if there are too many.
+type Timeline struct {
+	// Left is the number of locks that aren't drawn. They were asked for before Begin.
+	Left  int
+	Begin time.Time
+
+	from, to time.Time
+	bars     []*mark
+	dots     []*dot
+	several  bool     // places
+	groups   []*group // by place; at least one
+	steps    int      // of the search for lanes
+}
+
+// mark is a lock in a drawing, or several locks of one host and job.
+type mark struct {
+	*Span     // the first
+	count     int
+	lost      int
+	until     time.Time // of the last
+	x0, x1    float64
+	exclusive bool
+	group     *group
+	lane      int
+	name      string
+	nameX     float64
+	named     bool // the name is drawn
+	stops     [][2]float64
+	narrow    bool
+}
+
+// dot is a removal, or several.
+type dot struct {
+	Removal // the first
+	count   int
+	x       float64
+}
+
+// Timeline lays a history out.
+func (h History) Timeline() *Timeline {
+	for keep := len(h.Spans); ; keep -= keep/4 + 1 {
+		t := &Timeline{Left: len(h.Spans) - keep, several: h.Several()}
+		if t.lay(h.Spans[t.Left:], h.Removals) || keep <= 1 {
+			return t
+		}
+	}
+}
+
+// lay lays out these locks, and the removals in their time. It reports whether they are within
+// the limits.
+func (t *Timeline) lay(spans []*Span, removals []Removal) bool {
+	for _, s := range spans {
+		t.include(s.Asked)
+		t.include(s.drawnUntil())
+	}
+	if t.Left > 0 {
+		t.Begin = spans[0].Asked
+		removals = slices.DeleteFunc(slices.Clone(removals), func(m Removal) bool { return m.At.Before(t.Begin) })
+	}
+	for _, m := range removals {
+		t.include(m.At)
+	}
+	if !t.to.After(t.from) {
+		t.to = t.from.Add(time.Second)
+	}
+	t.mark(spans)
+	t.dot(removals)
+	return t.shapes() <= maxShapes && t.findLanes()
+}
+
+func (t *Timeline) include(at time.Time) {
+	if t.from.IsZero() || at.Before(t.from) {
+		t.from = at
+	}
+	if at.After(t.to) {
+		t.to = at
+	}
+}
+
+func (t *Timeline) x(at time.Time) float64 {
+	x := width * float64(at.Sub(t.from)) / float64(t.to.Sub(t.from))
+	return left + min(max(x, 0), width)
+}
+
+// drawnUntil returns the end of a lock, or of its command's last stop, which can be after a loss.
+func (s *Span) drawnUntil() time.Time {
+	until := s.Until()
+	if n := len(s.Stops); n > 0 && s.Stops[n-1].To.After(until) {
+		return s.Stops[n-1].To
+	}
+	return until
+}
+
+// mark makes bars of locks, which are in the order of their begin.
+func (t *Timeline) mark(spans []*Span) {
+	type kind struct {
+		exclusive, refused bool
+		name, place        string
+	}
+	last := map[kind]*mark{}
+	for _, s := range spans {
+		x0, end := t.x(s.Asked), t.x(s.drawnUntil())
+		m := &mark{Span: s, count: 1, until: s.drawnUntil(), x0: x0, x1: max(end, x0+narrow), exclusive: s.Mode == "exclusive", name: s.name()}
+		m.narrow = end-x0 <= narrow
+		if s.Lost {
+			m.lost = 1
+		}
+		k := kind{m.exclusive, s.Held.IsZero(), m.name, s.Place}
+		if before := last[k]; before != nil && before.narrow && m.narrow && m.x0-before.x1 < gap {
+			before.count++
+			before.lost += m.lost
+			before.x1 = max(before.x1, m.x1)
+			if m.until.After(before.until) {
+				before.until = m.until
+			}
+			continue
+		}
+		last[k] = m
+		t.bars = append(t.bars, m)
+		t.stop(m)
+	}
+}
+
+// stop makes the stops of a bar. Stops that are too close to tell apart are one.
+func (t *Timeline) stop(m *mark) {
+	for _, s := range m.Stops {
+		to := s.To
+		if to.IsZero() {
+			to = m.until
+		}
+		a := t.x(s.From)
+		b := max(t.x(to), a+narrow)
+		if n := len(m.stops); n > 0 && a-m.stops[n-1][1] < gap {
+			m.stops[n-1][1] = max(m.stops[n-1][1], b)
+			continue
+		}
+		m.stops = append(m.stops, [2]float64{a, b})
+	}
+}
+
+// dot makes dots of removals.
+func (t *Timeline) dot(removals []Removal) {
+	for _, r := range removals {
+		x := t.x(r.At)
+		if n := len(t.dots); n > 0 && x-t.dots[n-1].x < 2*radius {
+			t.dots[n-1].count++
+			continue
+		}
+		t.dots = append(t.dots, &dot{r, 1, x})
+	}
+}
+
+func (t *Timeline) shapes() (n int) {
+	for _, m := range t.bars {
+		n += 1 + len(m.stops)
+	}
+	return n
+}
+
+// track is a lane that is being filled.
+type track struct {
+	end     float64
+	name    string
+	nameEnd float64
+}
+
+// takes reports whether a bar fits into a lane. Its name does, or the bar before has the same.
+func (l *track) takes(m *mark) bool {
+	return m.x0 >= l.end && (m.nameX >= l.nameEnd || l.name == m.name)
+}
+
+// findLanes assigns each bar to the first lane of its place and mode that has room, before all to one
+// that has bars of its name. It reports whether there are enough lanes.
+func (t *Timeline) findLanes() bool {
+	lanes := 0
+	for _, m := range t.bars {
+		m.nameX = max(left, min(m.x0, left+width-letter*float64(utf8.RuneCountInString(m.name))))
+		m.group = t.group(t.placeOf(m.Span))
+		tracks := &m.group.shared
+		if m.exclusive {
+			tracks = &m.group.exclusive
+		}
+		if m.lane = t.laneFor(m, *tracks); m.lane == len(*tracks) {
+			*tracks = append(*tracks, &track{end: left, nameEnd: left})
+			lanes++
+		}
+		l := (*tracks)[m.lane]
+		l.end = m.x1
+		if m.named = m.nameX >= l.nameEnd; m.named {
+			l.name, l.nameEnd = m.name, m.nameX+letter*float64(utf8.RuneCountInString(m.name)+1)
+		}
+		if lanes > maxLanes {
+			return false
+		}
+	}
+	if len(t.groups) == 0 {
+		t.group("")
+	}
+	return true
+}
+
+// placeOf returns the place whose lanes a lock is drawn in.
+func (t *Timeline) placeOf(s *Span) string {
+	if !t.several {
+		return "" // some records can lack it
+	}
+	return s.Place
+}
+
+// laneFor returns the lane that takes a bar, or the number of lanes if none does.
+func (t *Timeline) laneFor(m *mark, tracks []*track) int {
+	found := len(tracks)
+	for i, l := range tracks {
+		t.steps++
+		switch {
+		case !l.takes(m):
+		case l.name == m.name:
+			return i
+		case found == len(tracks):
+			found = i
+		}
+	}
+	return found
+}
+
+// name returns the host and the job of a lock, or the operation of one without a job.
+func (s *Span) name() string {
+	name := cut(cmp.Or(s.Host, "?")) + ": " + cut(cmp.Or(s.Job, s.Operation, "?"))
+	if utf8.RuneCountInString(name) > maxName {
+		return string([]rune(name)[:maxName-1]) + "…"
+	}
+	return name
+}

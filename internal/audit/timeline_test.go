@@ -1,0 +1,206 @@
+package audit
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "write what was drawn into the golden files")
+
+func svg(t *testing.T, h History) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := h.Timeline().WriteSVG(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// TestGolden: testdata/history.svg is the drawing of a night. With -update it is written anew:
+// look at it in a browser.
+func TestGolden(t *testing.T) {
+	at := func(minute int, event, id string, r Record) Record {
+		r.Event, r.RequestID, r.Timestamp = event, id, time.Date(2026, 3, 7, 1, minute, 0, 0, time.UTC)
+		return r
+	}
+	web := Record{Mode: "shared", Operation: "backup", Job: "home", Hostname: "web", Actor: "root", PID: 7, TTLSeconds: 60}
+	db := Record{Mode: "shared", Operation: "backup", Hostname: "db", Actor: "backup", PID: 8, TTLSeconds: 60}
+	prune := Record{Mode: "exclusive", Operation: "prune", Hostname: "db", Actor: "backup", PID: 9, TTLSeconds: 60, WaitedSeconds: 1200}
+	refused := Record{Mode: "exclusive", Operation: "check", Hostname: "web", Actor: "root", PID: 10, HeldBy: []Holder{{Holder: "backup@db (pid 9)", Intent: "prune"}}}
+	short := Record{Mode: "shared", Operation: "restore", Hostname: "web", Actor: "root", PID: 11, TTLSeconds: 60}
+	log := []Record{
+		at(0, Acquired, "web", web), at(5, Acquired, "db", db),
+		at(10, Suspended, "web", Record{}), at(18, Lost, "web", Record{Error: "late"}), at(18, Paused, "web", Record{}),
+		at(20, Resumed, "web2", Record{ResumedFrom: "web"}), at(20, Continued, "web2", Record{}),
+		at(25, Released, "web2", Record{Result: Success}), at(30, Released, "db", Record{Result: Failure, ExitCode: &code3}),
+		at(30, Stolen, "prune", Record{Hostname: "db", HeldBy: []Holder{{Holder: "x@y (pid 1)", Intent: "backup"}}}),
+		at(30, Acquired, "prune", prune), at(35, Blocked, "check", refused), at(50, Lost, "prune", Record{Error: "broken"}),
+		at(52, Released, "prune", Record{Result: Failure}), at(59, Acquired, "end", db),
+	}
+	for i := range 10 { // too short to be told apart
+		from := time.Date(2026, 3, 7, 1, 40, 0, 0, time.UTC).Add(time.Duration(i) * 4 * time.Second)
+		id := fmt.Sprint("short", i)
+		short.Event, short.RequestID, short.Timestamp = Acquired, id, from
+		log = append(log, short, Record{Event: Released, RequestID: id, Timestamp: from.Add(time.Second), Result: Success})
+	}
+	got := svg(t, NewHistory(log))
+	const golden = "testdata/history.svg"
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("it isn't %s: read the difference, and run go test ./internal/audit -run Golden -update\n%s", golden, got)
+	}
+}
+
+// load is a log of n locks: each has an event when it is acquired, and one when it is released.
+func load(n int, lock func(i int) (r Record, begin, end time.Duration)) (records []Record) {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for i := range n {
+		r, begin, end := lock(i)
+		r.Event, r.RequestID, r.Timestamp = Acquired, strconv.Itoa(i), start.Add(begin)
+		records = append(records, r, Record{Event: Released, RequestID: r.RequestID, Timestamp: start.Add(end), Result: Success})
+	}
+	return records
+}
+
+var evil = strings.Repeat(`"<&`, 200)
+
+// loads are logs that would make large drawings.
+var loads = map[string]func(i int) (Record, time.Duration, time.Duration){
+	"a year of jobs": func(i int) (Record, time.Duration, time.Duration) {
+		begin := time.Duration(i) * 20 * time.Minute
+		return Record{Mode: []string{"shared", "exclusive"}[i%24/23], Operation: "backup", Job: fmt.Sprint("job", i%5), Hostname: fmt.Sprint("host", i%3), TTLSeconds: 60}, begin, begin + 15*time.Minute
+	},
+	"all at once": func(i int) (Record, time.Duration, time.Duration) {
+		return Record{Mode: "shared", Operation: "backup", Hostname: fmt.Sprint("host", i), TTLSeconds: 60}, time.Duration(i), time.Hour + time.Duration(i)
+	},
+	"another host each time": func(i int) (Record, time.Duration, time.Duration) {
+		return Record{Mode: "shared", Operation: "backup", Hostname: fmt.Sprint("host", i), TTLSeconds: 60}, time.Duration(i) * time.Minute, time.Duration(i+2) * time.Minute
+	},
+	"long texts": func(i int) (Record, time.Duration, time.Duration) {
+		return Record{Mode: "shared", Operation: evil, Job: evil, Hostname: fmt.Sprint(i%400, evil), Actor: evil, TTLSeconds: 60}, time.Duration(i) * time.Minute, time.Duration(i+2) * time.Minute
+	},
+}
+
+var pixels = regexp.MustCompile(`<svg [^>]*height="([0-9]+)"`)
+
+// TestBounded: a drawing has a bounded height and size, and a bounded number of steps for each
+// lock, however many locks there are.
+func TestBounded(t *testing.T) {
+	const locks, maxHeight, maxBytes = 25_000, 2500, 1 << 20
+	for name, lock := range loads {
+		h := NewHistory(load(locks, lock)) // of 50,000 events
+		timeline := h.Timeline()
+		if limit := 500 * locks; timeline.steps > limit {
+			t.Errorf("%s: %d steps", name, timeline.steps)
+		}
+		drawn := 0
+		for _, m := range timeline.bars {
+			drawn += m.count
+		}
+		if drawn+timeline.Left != locks || drawn == 0 {
+			t.Errorf("%s: %d locks are drawn, %d left out", name, drawn, timeline.Left)
+		}
+		if timeline.shapes() > maxShapes {
+			t.Errorf("%s: %d shapes", name, timeline.shapes())
+		}
+		text := svg(t, h)
+		height, err := strconv.Atoi(pixels.FindStringSubmatch(text)[1])
+		if err != nil || height > maxHeight || len(text) > maxBytes {
+			t.Errorf("%s: %d bytes, %d pixels high", name, len(text), height)
+		}
+		if left := strings.Contains(text, fmt.Sprintf("%d older locks aren't drawn", timeline.Left)); left != (timeline.Left > 0) {
+			t.Errorf("%s: that %d are left out is there: %t", name, timeline.Left, left)
+		}
+	}
+}
+
+// TestLeftOut: the locks that are left out are the oldest, and Between has them.
+func TestLeftOut(t *testing.T) {
+	h := NewHistory(load(5000, loads["another host each time"]))
+	timeline := h.Timeline()
+	if timeline.Left == 0 || timeline.bars[0].Asked != timeline.Begin {
+		t.Fatalf("%d are left out before %v", timeline.Left, timeline.Begin)
+	}
+	older := h.Between(time.Time{}, timeline.Begin)
+	if len(older.Spans) != timeline.Left {
+		t.Errorf("%d locks are older, and %d left out", len(older.Spans), timeline.Left)
+	}
+}
+
+// TestManyRemovals: they are bounded, too.
+func TestManyRemovals(t *testing.T) {
+	var log []Record
+	for i := range 20_000 {
+		log = append(log, Record{Event: Broken, Actor: evil, Timestamp: time.Unix(int64(i), 0)})
+	}
+	text := svg(t, NewHistory(log))
+	if n := strings.Count(text, "<circle"); n < 50 || n > 200 || len(text) > 1<<20 {
+		t.Errorf("%d dots, %d bytes", n, len(text))
+	}
+}
+
+// TestManyStops: the stops of one lock are bounded, too.
+func TestManyStops(t *testing.T) {
+	log := []Record{{Event: Acquired, RequestID: "a", Mode: "shared", Timestamp: time.Unix(0, 0)}}
+	for i := range 20_000 {
+		log = append(log, Record{Event: []string{Suspended, Continued}[i%2], RequestID: "a", Timestamp: time.Unix(int64(i+1), 0)})
+	}
+	text := svg(t, NewHistory(log))
+	if n := strings.Count(text, `class="stop"`); n < 1 || n > width/2 {
+		t.Errorf("%d stops", n)
+	}
+}
+
+// TestBarsThatTouch: narrow bars of one host and job are one, and wide ones aren't.
+func TestBarsThatTouch(t *testing.T) {
+	timeline := NewHistory(load(1000, func(i int) (Record, time.Duration, time.Duration) {
+		r := Record{Mode: "shared", Operation: "backup", Hostname: "host", TTLSeconds: 60}
+		if i < 4 { // two wide ones, without a gap, of each of two jobs
+			r.Job = fmt.Sprint(i % 2)
+			return r, time.Duration(i/2) * time.Hour, time.Duration(i/2+1) * time.Hour
+		}
+		return r, 3*time.Hour + time.Duration(i)*time.Second, 3*time.Hour + time.Duration(i)*time.Second + time.Millisecond
+	})).Timeline()
+	counts := map[int]int{}
+	for _, m := range timeline.bars {
+		counts[m.count]++
+	}
+	if counts[1] != 4 || counts[996] != 1 || len(timeline.groups[0].shared) != 2 {
+		t.Errorf("bars by their numbers of locks: %v, in %d lanes", counts, len(timeline.groups[0].shared))
+	}
+}
+
+// TestBetween: a lock that was held at the time is in it, and its own times stay.
+func TestBetween(t *testing.T) {
+	h := NewHistory(log)
+	at := func(second int) time.Time { return time.Date(2026, 3, 7, 9, 0, second, 0, time.UTC) }
+	for _, test := range []struct {
+		since, until    time.Time
+		spans, removals int
+	}{
+		{time.Time{}, time.Time{}, 5, 2},
+		{at(4), time.Time{}, 3, 2},
+		{at(3), at(6), 2, 0},
+		{at(26), at(34), 2, 1},
+		{at(50), time.Time{}, 0, 0},
+	} {
+		if part := h.Between(test.since, test.until); len(part.Spans) != test.spans || len(part.Removals) != test.removals {
+			t.Errorf("%v to %v: %d locks, %d removals", test.since, test.until, len(part.Spans), len(part.Removals))
+		}
+	}
+}

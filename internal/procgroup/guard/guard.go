@@ -1,0 +1,157 @@
+//go:build unix
+
+// Package guard is the process that stops or kills a command's process group when the last
+// deadline that it was given is over, and kills it when the process that gives them has ended.
+// Package procgroup starts it.
+//
+// The guard works in init, and its imports are few: Go initialises a package as soon as its
+// imports are, in the order of the paths. So the guard runs before the packages of the object
+// stores and most others are initialised, which takes longer than all else until its first
+// answer.
+package guard
+
+import (
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/repolock/repolock/internal/clock"
+)
+
+const (
+	// ClockInterval is the longest time between two looks at the clocks: a timer doesn't
+	// count the time of a suspend, and no event announces a step.
+	ClockInterval = 500 * time.Millisecond
+	// StopInterval is the time after which the guard stops a group again that has no
+	// allowance: another process can have continued it.
+	StopInterval = 200 * time.Millisecond
+)
+
+// argument makes our own program the guard.
+const argument = "__repolock-guard"
+
+// Argument is argument. It is a variable for tests that set up a guard in TestMain, which
+// then calls Main, because a guard with this argument never gets there.
+var Argument = argument
+
+func init() {
+	if len(os.Args) == 2 && os.Args[1] == argument {
+		// This goroutine keeps the first thread until init returns: each of its wakes would
+		// cost a change of threads.
+		go Main()
+		select {}
+	}
+}
+
+// Main is the guard's whole life. Orders come from the standard input, and answers go to file
+// descriptor 3. It never returns.
+func Main() {
+	// The guard has a session of its own, so no terminal reaches it. Ignore what killall
+	// sends to every process of our name: only our end ends the guard.
+	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGTSTP, syscall.SIGTTIN,
+		syscall.SIGTTOU, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2)
+	CloseInherited()
+	ReserveThreads()
+	nameProcess("repolock-guard")
+	watch(os.Stdin, os.NewFile(3, "answers"), ReadClocks, syscall.Kill)
+	os.Exit(0)
+}
+
+// CloseInherited closes the files that our starter left open for the command, so that no
+// reader waits for the guard to close them. The Go runtime's own files are close-on-exec
+// and stay open.
+func CloseInherited() {
+	files, _ := os.ReadDir("/dev/fd")
+	for _, f := range files {
+		if fd, err := strconv.Atoi(f.Name()); err == nil && fd > 3 && inherited(fd) {
+			_ = syscall.Close(fd)
+		}
+	}
+}
+
+// watch follows orders until their pipe ends. All signals are sent by this one goroutine,
+// so after an answer no earlier stop is still to come.
+func watch(orders io.Reader, answers io.Writer, read func() clock.Reading, kill func(pid int, sig syscall.Signal) error) {
+	inbox := make(chan Order)
+	go func() {
+		defer close(inbox)
+		for {
+			o, err := readOrder(orders)
+			if err != nil {
+				return
+			}
+			inbox <- o
+		}
+	}()
+
+	w := watcher{answers: answers, read: read, kill: kill}
+	wait := time.Duration(0) // no timer before the first order
+	for {
+		var timer <-chan time.Time
+		if wait > 0 {
+			timer = time.After(wait)
+		}
+		select {
+		case next, open := <-inbox:
+			if !open {
+				// The process that gave the orders is dead: at a proper end it kills the
+				// guard instead.
+				w.signal(syscall.SIGKILL)
+				return
+			}
+			w.order = next
+			wait = w.enforce(true)
+		case <-timer:
+			wait = w.enforce(false)
+		}
+	}
+}
+
+// watcher is a guard at work.
+type watcher struct {
+	order           Order // the last one
+	stopped, parted bool  // the group, by us, and because of ErrParted
+	answers         io.Writer
+	read            func() clock.Reading
+	kill            func(pid int, sig syscall.Signal) error
+}
+
+func (w *watcher) signal(sig syscall.Signal) {
+	if w.order.Pgid > 1 {
+		_ = w.kill(-w.order.Pgid, sig)
+	}
+}
+
+// enforce lets the group run, or stops or kills it, as the order says. It answers a new
+// order. It returns the time until the next look.
+func (w *watcher) enforce(ordered bool) (wait time.Duration) {
+	now := w.read()
+	expiry := w.order.Expiry
+	why := w.order.Check(expiry, now)
+	a := Answer{Seq: w.order.Seq, Stopped: ordered && w.stopped && why == nil, Parted: why == ErrParted}
+	if ordered {
+		_ = a.write(w.answers)
+	}
+	wait = StopInterval
+	switch {
+	case why == nil:
+		wait = ClockInterval
+		w.stopped = w.stopped && !ordered
+	case why == ErrExpired && expiry == Kill:
+		w.signal(syscall.SIGKILL)
+	default:
+		w.signal(syscall.SIGSTOP)
+		w.stopped = true
+	}
+	if a.Parted && !w.parted && !ordered {
+		_ = a.write(w.answers)
+	}
+	w.parted = a.Parted
+	if why != ErrExpired && expiry != Nothing {
+		wait = min(wait, w.order.Until-now.Elapsed)
+	}
+	return wait
+}

@@ -1,6 +1,0 @@
-//go:build race
-
-package underrace
-
-// On reports whether the race detector is on.
-const On = true

@@ -1,0 +1,215 @@
+package torture
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/judge"
+	"github.com/repolock/repolock/internal/procstat"
+)
+
+// contender is one process that takes the lock in a trial, with all that it starts.
+type contender struct {
+	id     string
+	client int
+	mode   judge.Mode
+	cmd    *exec.Cmd
+	out    string        // the path of its output
+	ended  chan struct{} // closed when the wrapper has ended
+
+	// These are guarded by trial.mu.
+	events []judge.Event
+	pid    int    // of the child; 0 until it is in
+	start  uint64 // the time at which it was started
+	last   time.Duration
+	over   bool // its End is noted
+	// refused: it has ended by itself, and its child never was in.
+	refused bool
+}
+
+// launch starts a process that takes the lock and runs a child under it.
+func (t *trial) launch(client int, mode judge.Mode, hold time.Duration, env ...string) (*contender, error) {
+	t.mu.Lock()
+	t.started++
+	c := &contender{id: fmt.Sprintf("c%d-%d", client, t.started), client: client, mode: mode, ended: make(chan struct{})}
+	t.mu.Unlock()
+	line := t.Exclusive
+	if mode == judge.Shared {
+		line = t.Shared
+	}
+	args, err := around(line, []string{filepath.Join(t.dir, program), WitnessSubcommand, c.id, t.log.Name(), hold.String()})
+	if err != nil {
+		return nil, err
+	}
+	c.out = filepath.Join(t.dir, c.id+".out")
+	out, err := os.Create(c.out)
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	c.cmd = exec.Command(args[0], args[1:]...)
+	// A file and no pipe: Wait must not wait for a child that lives on.
+	c.cmd.Stdout, c.cmd.Stderr = out, out
+	c.cmd.Env = slices.Concat(os.Environ(), env, []string{mark + "=" + c.mark(t)})
+	apart(c.cmd)
+	t.mu.Lock() // its child's entries are read when it is known
+	defer t.mu.Unlock()
+	started := clock.System{}.Elapsed()
+	if err := c.cmd.Start(); err != nil {
+		return nil, &NotAcquiredError{Says: fmt.Sprintf("%s can't be started: %v", args[0], err)}
+	}
+	t.contenders[c.id] = c
+	t.note(c, judge.Event{Kind: judge.Start, At: started, Client: client, Mode: mode})
+	go func() {
+		_ = c.cmd.Wait() // its error is the state
+		close(c.ended)
+	}()
+	return c, nil
+}
+
+// mark is the value of the mark of all its processes.
+func (c *contender) mark(t *trial) string { return t.dir + "/" + c.id + "." }
+
+func (c *contender) wrapped() bool {
+	select {
+	case <-c.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// gone reports whether its child certainly runs no more. t.mu is held.
+func (c *contender) gone() bool { return c.pid != 0 && !alive(c.pid, c.start) }
+
+// says returns the last line of its output.
+func (c *contender) says() string {
+	var o output
+	text, _ := os.ReadFile(c.out)
+	_, _ = o.Write(text[max(0, len(text)-maxOutput):])
+	return o.last()
+}
+
+// found remembers the child of a contender. In another namespace its number is that of
+// another process here, or its clock differs from ours.
+func (t *trial) found(c *contender, e judge.Event) error {
+	if e.Text != namespaces() {
+		return fmt.Errorf("%w: the child of %s is in another pid or time namespace: the wrapper must not start it in a container", ErrUnjudged, c.id)
+	}
+	p, _ := procstat.Read(strconv.Itoa(e.PID)) // it can be gone already
+	c.pid, c.start = e.PID, p.Start
+	return nil
+}
+
+// inflict inflicts a fault on a contender whose child is in.
+func (t *trial) inflict(c *contender, f Fault) error {
+	comm, _ := os.ReadFile("/proc/" + strconv.Itoa(c.cmd.Process.Pid) + "/comm")
+	t.mu.Lock()
+	t.note(c, judge.Event{Kind: judge.Fault, Text: fmt.Sprintf("%s (the wrapper is %.16q)", f, comm[:max(0, len(comm)-1)])})
+	t.mu.Unlock()
+	return t.signal(c, f, map[bool]syscall.Signal{true: syscall.SIGSTOP, false: syscall.SIGKILL}[f.continues()])
+}
+
+// signal signals those of a contender's processes that a fault is about.
+func (t *trial) signal(c *contender, f Fault, sig syscall.Signal) error {
+	wrapper := c.cmd.Process.Pid
+	var errs []error
+	switch f {
+	case KillAll:
+		signalMarked(c.mark(t), wrapper, syscall.SIGSTOP) // so that none of them notices
+		signalMarked(c.mark(t), wrapper, sig)
+	case StopAll:
+		signalMarked(c.mark(t), wrapper, sig)
+	case KillWrapper, StopWrapper:
+		errs = append(errs, c.cmd.Process.Signal(sig))
+	case StopChild:
+		errs = append(errs, c.child(sig))
+	case StopBoth:
+		errs = append(errs, c.cmd.Process.Signal(sig), c.child(sig))
+	}
+	return errors.Join(errs...)
+}
+
+// child signals the child, unless it has ended and its number is another's.
+func (c *contender) child(sig syscall.Signal) error {
+	if c.gone() {
+		return os.ErrProcessDone
+	}
+	return syscall.Kill(c.pid, sig)
+}
+
+// resume continues what a fault has stopped.
+func (t *trial) resume(c *contender, f Fault) {
+	t.mu.Lock()
+	t.note(c, judge.Event{Kind: judge.Fault, Text: continued})
+	t.mu.Unlock()
+	_ = t.signal(c, f, syscall.SIGCONT) // it can have been killed meanwhile
+}
+
+// trialGrace is the time between SIGTERM and SIGKILL.
+const trialGrace = 3 * time.Second
+
+// finish ends all processes of the round, and notes their ends.
+func (t *trial) finish() error {
+	t.mu.Lock()
+	var all []*contender
+	for _, c := range t.contenders {
+		if !c.over {
+			all = append(all, c)
+		}
+	}
+	t.mu.Unlock()
+	for _, c := range all {
+		if c.wrapped() {
+			_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGTERM)
+			_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGCONT)
+		}
+	}
+	limit := time.After(trialGrace)
+	for _, c := range all {
+		select {
+		case <-c.ended:
+		case <-limit:
+			limit = nil
+		}
+		if limit == nil {
+			break
+		}
+	}
+	for range 500 {
+		signalMarked(t.dir+"/", 0, syscall.SIGKILL)
+		if len(marked(t.dir+"/")) == 0 {
+			break
+		}
+		<-clock.System{}.After(10 * time.Millisecond) // for processes that wait for a disk
+	}
+	for _, c := range all {
+		<-c.ended
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.read(); err != nil {
+		return err
+	}
+	for _, c := range all {
+		t.end(c)
+	}
+	return nil
+}
+
+// end notes the end of a contender, of which no process is left. t.mu is held.
+func (t *trial) end(c *contender) {
+	if !c.over {
+		c.over = true
+		t.note(c, judge.Event{Kind: judge.End, Text: strings.TrimSpace(c.cmd.ProcessState.String() + "\n" + c.says())})
+	}
+}

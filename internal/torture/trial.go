@@ -1,0 +1,160 @@
+package torture
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/mattn/go-shellwords"
+
+	"github.com/repolock/repolock/internal/judge"
+)
+
+// Trial tries any lock that wraps a command. Its clients contend for the lock in rounds, each
+// of which inflicts one fault on a holder.
+//
+// Exclusive, Shared and Clean are command lines, which are split into words as a shell does.
+// No shell runs them. A word "{}" stands for the words of the child's command line; within a
+// longer word "{}" stands for the same words with spaces in between. None of the words has a
+// character that a shell takes for anything but itself, however it is quoted.
+type Trial struct {
+	Exclusive string // takes the lock and runs {} under it
+	Shared    string // the same in the other mode; "" if the lock has one mode
+	Clean     string // runs before each round; "" if nothing is to be done
+	Program   string // repolock's path
+
+	Clients int // at least 2
+	// Lease is the time after which the lock of a dead holder is free. A lock that never
+	// expires has none; it is judged as if it had this one.
+	Lease  time.Duration
+	Faults []Fault // inflicted in turn
+	// Rounds is the number of rounds with each fault. If it is 0, each fault has as many as
+	// fit into Duration, and at least one.
+	Rounds   int
+	Duration time.Duration
+	Seed     uint64        // of the clients' modes, holds and pauses
+	JudgeFor time.Duration // bounds the time of the verdict
+
+	Log      io.Writer         // receives each event as a line of JSON, if it isn't nil
+	Progress func(TrialReport) // is called after each round, if it isn't nil
+
+	least limits // those that don't depend on the lease, if they aren't zero
+}
+
+// limits are times that only a lock which stays held reaches, however busy the machine is.
+type limits struct{ free, entry time.Duration }
+
+func (t Trial) limits() limits {
+	return limits{cmp.Or(t.least.free, 30*time.Second), cmp.Or(t.least.entry, time.Minute)}
+}
+
+// entry is how long a client that is alone tries to get in.
+func (t Trial) entry() time.Duration { return t.patience() + t.limits().entry }
+
+// patience is how long after its holder's end a lock can stay held: three leases, and long
+// enough for the next client to be started on a busy machine.
+func (t Trial) patience() time.Duration { return max(3*t.Lease, t.limits().free) }
+
+// NeverFreed is the violation of a lock that stays held after its holder has ended.
+const NeverFreed = "never_freed"
+
+// TrialReport is the outcome of a trial.
+type TrialReport struct {
+	Verdict judge.Verdict
+	Faults  []*FaultReport
+	// Left are the faults that were not inflicted, with the reasons.
+	Left []Omitted
+	// Pictures show the first violation of each kind under each fault, as text.
+	Pictures []string
+}
+
+// FaultReport is what happened in the rounds with one fault. Fields of the JSON are only ever
+// added.
+type FaultReport struct {
+	Fault  Fault `json:"fault"`
+	Rounds int   `json:"rounds"`
+	// Locks counts those that were taken, and Refused the attempts that failed.
+	Locks   int `json:"locks"`
+	Refused int `json:"refused"`
+	// TwoIn and Blocked count the rounds in which two were in together, or in which the lock
+	// wasn't free again in time.
+	TwoIn   int `json:"two_in"`
+	Blocked int `json:"blocked"`
+	// WentOn is the longest time for which a holder's child went on to write after another got
+	// in, in seconds. A round ends when it is wentOnFor.
+	WentOn float64 `json:"went_on_seconds"`
+	// FreeAfter is the longest time from the end of a holder's child until the next client was
+	// in, in seconds.
+	FreeAfter float64 `json:"free_after_seconds"`
+}
+
+// Omitted is a fault that was left out.
+type Omitted struct {
+	Fault Fault  `json:"fault"`
+	Why   string `json:"why"`
+}
+
+// Acquisitions returns the number of locks taken.
+func (r TrialReport) Acquisitions() (n int) {
+	for _, f := range r.Faults {
+		n += f.Locks
+	}
+	return n
+}
+
+// Check returns an error if the trial can't be begun.
+func (t Trial) Check() error {
+	for _, c := range []struct {
+		name, line string
+		wraps      bool
+	}{{"the command of the exclusive lock", t.Exclusive, true}, {"the command of the shared lock", t.Shared, true}, {"the command that cleans", t.Clean, false}} {
+		if c.line == "" {
+			continue
+		}
+		if _, err := words(c.line); err != nil {
+			return fmt.Errorf("%s: %q: %w", c.name, c.line, err)
+		}
+		if c.wraps != strings.Contains(c.line, placeholder) {
+			return fmt.Errorf("%s: %q: it must have %s, in place of the command that it runs, if and only if it takes a lock", c.name, c.line, placeholder)
+		}
+	}
+	return nil
+}
+
+// placeholder stands for the child's command line.
+const placeholder = "{}"
+
+// words splits a command line.
+func words(line string) ([]string, error) {
+	p := shellwords.NewParser()
+	w, err := p.Parse(line)
+	switch {
+	case err != nil:
+		return nil, err
+	case p.Position >= 0:
+		return nil, errors.New("no shell runs it: quote the character, or use sh -c '...'")
+	case len(w) == 0:
+		return nil, errors.New("it is empty")
+	}
+	return w, nil
+}
+
+// around returns the words of a command line with a child's in their place.
+func around(line string, of []string) ([]string, error) {
+	split, err := words(line)
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for _, w := range split {
+		if w == placeholder {
+			all = append(all, of...)
+		} else {
+			all = append(all, strings.ReplaceAll(w, placeholder, strings.Join(of, " ")))
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,116 @@
+package torture
+
+import (
+	"bytes"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/repolock/repolock/internal/judge"
+)
+
+// TestAround: {} is as many words as the child has, or all of them within one word.
+func TestAround(t *testing.T) {
+	of := []string{"/tmp/x/child", "torture-witness", "c0-1"}
+	for line, want := range map[string][]string{
+		"flock /l {}":                     {"flock", "/l", "/tmp/x/child", "torture-witness", "c0-1"},
+		"sh -c '{}; true'":                {"sh", "-c", "/tmp/x/child torture-witness c0-1; true"},
+		`sh -c "a 'b {}'" {}`:             {"sh", "-c", "a 'b /tmp/x/child torture-witness c0-1'", "/tmp/x/child", "torture-witness", "c0-1"},
+		`a\ b '' {}`:                      {"a b", "", "/tmp/x/child", "torture-witness", "c0-1"},
+		`env --split-string='"x y" {}'  `: {"env", `--split-string="x y" /tmp/x/child torture-witness c0-1`},
+	} {
+		if got, err := around(line, of); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %q %v, want %q", line, got, err, want)
+		}
+	}
+}
+
+// TestTrialCheck: a command line that would need a shell, or has no place for the child, is
+// refused before anything runs.
+func TestTrialCheck(t *testing.T) {
+	for name, trial := range map[string]Trial{
+		"no child":          {Exclusive: "flock /l true"},
+		"no shared child":   {Exclusive: "flock /l {}", Shared: "flock -s /l true"},
+		"a child to clean":  {Exclusive: "flock /l {}", Clean: "rm {}"},
+		"two commands":      {Exclusive: "mkdir /l; {}"},
+		"a pipe":            {Exclusive: "{} | flock /l cat"},
+		"a redirection":     {Exclusive: "flock /l {}", Clean: "true >/l"},
+		"an open quote":     {Exclusive: "sh -c '{}"},
+		"nothing but space": {Exclusive: "flock /l {}", Clean: "  "},
+	} {
+		if err := trial.Check(); err == nil || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := (Trial{Exclusive: "sh -c 'mkdir /l && {}; rmdir /l'", Shared: "env {}", Clean: "sh -c 'true; rmdir /l'"}).Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPicture: a picture shows who wrote under the lock and when, who was stopped, and the
+// fault.
+func TestPicture(t *testing.T) {
+	const unit = time.Second // of 64 columns in 63 units
+	stay := func(from, to int, more ...judge.Event) []judge.Event {
+		events := []judge.Event{{Kind: judge.Start, At: time.Duration(from) * unit, Mode: judge.Exclusive}, {Kind: judge.In, At: time.Duration(from+2) * unit}}
+		for at := time.Duration(from+2) * unit; at < time.Duration(to)*unit; at += beat {
+			events = append(events, judge.Event{Kind: judge.Beat, At: at})
+		}
+		return append(append(events, more...), judge.Event{Kind: judge.End, At: time.Duration(to) * unit})
+	}
+	events := map[string][]judge.Event{
+		"c0-1": append(stay(1, 20, judge.Event{Kind: judge.Fault, At: 20 * unit, Text: "stop-child"}, judge.Event{Kind: judge.Fault, At: 40 * unit, Text: continued}),
+			judge.Event{Kind: judge.Beat, At: 41 * unit}),
+		"c1-2": stay(30, 65),
+		"c2-3": {{Kind: judge.Start, At: 40 * unit}, {Kind: judge.End, At: 50 * unit}},
+	}
+	v := judge.Violation{Name: judge.TwoIn, Sections: []string{"c0-1", "c1-2"}, Text: "both"}
+	want := `stop-child: both
+c0-1 exclusive |..#################!-------------------##                       |
+c1-2 exclusive |                             ..#################################|
+               |0                                                        64.00 s
+! stop-child
+`
+	got := strings.Replace(picture(StopChild, v, events), ">", "#", 1)
+	if got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+	v = judge.Violation{Name: NeverFreed, Sections: []string{"c0-1"}, Text: "blocked"}
+	if got := picture(KillAll, v, events); !strings.Contains(got, "\nothers         |") || !strings.HasPrefix(got, "kill-all: blocked\n") {
+		t.Error(got)
+	}
+}
+
+// TestWitness: a witness writes when it is in, over and over, and that it has left. Its last
+// beat comes after its hold.
+func TestWitness(t *testing.T) {
+	name := t.TempDir() + "/log"
+	if err := (Witness{ID: "x", Log: name}).Do(); err == nil {
+		t.Error("it needs no log")
+	}
+	if err := os.WriteFile(name, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const hold = 3 * beat
+	if err := (Witness{ID: "x", Log: name, Hold: hold}).Do(); err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := []judge.Event{{Kind: judge.Start, ID: "x", Mode: judge.Exclusive}}
+	for line := range bytes.Lines(log) {
+		e, err := parse(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		events = append(events, e)
+	}
+	s, err := judge.Read(append(events, judge.Event{Kind: judge.End, ID: "x", At: events[len(events)-1].At}))
+	if err != nil || !s.Entered || s.Last-s.In < hold || events[1].PID == 0 || events[1].Text != namespaces() {
+		t.Errorf("%+v %v", s, err)
+	}
+}

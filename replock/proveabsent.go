@@ -1,0 +1,77 @@
+package replock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/repolock/repolock/store"
+)
+
+// apart is how long after another a put of a proof is sent, if that isn't answered before. A server
+// that has two puts of one key to carry out at once can take far longer: MinIO lets the second try
+// again after up to 50 ms (lockRetryInterval of its LRWMutex). It is a guess at how long one put takes.
+const apart = 5 * time.Millisecond
+
+// proveAbsent puts our flag, and finds out in the same round trip whether the store keeps
+// If-None-Match. It sends three puts of the same body, apart but without waiting for the answers:
+// two with If-None-Match, and one without a condition, unless one of the two is known to be taken by
+// then. Whatever the order in which a store applies them, one that keeps the condition refuses one of
+// the two at least, and one that ignores it takes both. Only we ever write that key, so a put that a
+// store should have refused does no harm.
+func (l *Locker) proveAbsent(ctx context.Context, t *try) error {
+	type answer struct {
+		n   int
+		o   store.Object
+		err error
+	}
+	t.flag.maybe = true
+	answers, unanswered := make(chan answer, 3), 0
+	var errs [3]error
+	var took *answer // the last one
+	note := func(a answer) {
+		unanswered--
+		if errs[a.n] = a.err; a.err == nil && (took == nil || took.n < a.n) {
+			took = &a
+		}
+	}
+	for n := range errs {
+		if n > 0 {
+			select {
+			case a := <-answers:
+				note(a)
+			case <-l.opts.Clock.After(apart):
+			}
+		}
+		if n == 2 && took != nil {
+			break
+		}
+		send := l.send(t, t.flag.key, store.PutOptions{IfAbsent: n < 2})
+		unanswered++
+		go func() {
+			o, err := once(ctx, l.times.Timeout, "put "+t.flag.key, send)
+			answers <- answer{n, o, err}
+		}()
+	}
+	for unanswered > 0 {
+		note(<-answers)
+	}
+	l.conditions.absent.learnFromTwo(errs[0], errs[1])
+	if took == nil {
+		return l.putFlag(ctx, t)
+	}
+	l.raised(t, took.o)
+	return nil
+}
+
+// learnFromTwo learns from the answers to two puts of one new key with If-None-Match, of which
+// the store must take no more than one. Any other pair of answers says nothing.
+func (p *proof) learnFromTwo(a, b error) {
+	refused := func(err error) bool { return errors.Is(err, store.ErrPrecondition) }
+	switch {
+	case a == nil && b == nil, errors.Is(a, store.ErrConditionUnsupported), errors.Is(b, store.ErrConditionUnsupported):
+		p.learn(false)
+	case refused(a) || refused(b):
+		p.learn(true)
+	}
+}

@@ -1,0 +1,61 @@
+package replock
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+
+	"github.com/repolock/repolock/store"
+)
+
+// maxSwept bounds how many emptied flags an acquire removes one by one, and maxSweeps the number
+// of requests in which it removes many at once.
+const (
+	maxSwept  = 16 * atOnce
+	maxSweeps = 16
+)
+
+// sweep deletes flags that were emptied by clients that must not delete: they make the listings
+// longer. No lock depends on it, so it stops at the first failure, and soon.
+func (l *Locker) sweep(ctx context.Context, released []*entry) {
+	ctx, cancel := context.WithTimeout(ctx, hastyTime)
+	defer cancel()
+	remove := func(e *entry) error {
+		_, err := once(ctx, hastyTime, "delete "+e.Key, l.delete(e.Key))
+		return err
+	}
+	if len(released) == 0 || remove(released[0]) != nil {
+		return
+	}
+	left, done := l.sweepMany(ctx, released[1:])
+	if done {
+		return
+	}
+	var failed atomic.Bool
+	each(left[:min(len(left), maxSwept)], func(_ int, e *entry) {
+		if !failed.Load() && remove(e) != nil {
+			failed.Store(true)
+		}
+	})
+}
+
+// sweepMany deletes flags in few requests, if the store can, and returns those that are left.
+// done reports that no more are to be deleted.
+func (l *Locker) sweepMany(ctx context.Context, released []*entry) (left []*entry, done bool) {
+	for range maxSweeps {
+		if len(released) <= atOnce {
+			return released, false
+		}
+		chunk := released[:min(len(released), store.MaxBatch)]
+		deleted, err := once(ctx, hastyTime, "delete emptied locks", l.deleteAll(chunk))
+		switch {
+		case errors.Is(err, store.ErrBatchUnsupported):
+			return released, false
+		case err != nil || slices.Contains(deleted, false):
+			return released, true
+		}
+		released = released[len(chunk):]
+	}
+	return released, true
+}

@@ -1,0 +1,165 @@
+package httptransport
+
+import (
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// put sends one put with a condition, and returns its status, and whether its connection had been
+// used before.
+func put(t *testing.T, on http.RoundTripper, url, body string) (status int, reused bool, err error) {
+	t.Helper()
+	trace := &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }}
+	ctx, _ := Watch(httptrace.WithClientTrace(t.Context(), trace), nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodPut, url, io.NopCloser(strings.NewReader(body)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.ContentLength = int64(len(body))
+	r.Header.Set("If-None-Match", "*")
+	res, err := on.RoundTrip(r)
+	if err != nil {
+		return 0, reused, err
+	}
+	defer res.Body.Close()
+	_, _ = io.Copy(io.Discard, res.Body)
+	return res.StatusCode, reused, nil
+}
+
+// refuse refuses as MinIO does: by the header alone, with an answer that says nothing of it. Then
+// it closes the connection.
+func refuse(t *testing.T, w http.ResponseWriter) {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer conn.Close()
+	_, _ = io.WriteString(conn, "HTTP/1.1 412 Precondition Failed\r\nContent-Length: 7\r\n\r\nrefused")
+}
+
+// TestConditionKeepsItsConnection: the connection of a condition that is met is used again, and
+// that of one that is refused isn't.
+func TestConditionKeepsItsConnection(t *testing.T) {
+	var refused atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if refused.Load() {
+			refuse(t, w)
+			return
+		}
+		_, _ = io.Copy(io.Discard, r.Body)
+	}))
+	t.Cleanup(server.Close)
+	programs := &http.Transport{}
+	for name, c := range map[string]struct {
+		next http.RoundTripper
+		kept bool
+	}{
+		"own":                 {Bare(), true},
+		"the program's":       {programs, true},
+		"decorated":           {decorated{programs}, false},
+		"its own connections": {&http.Transport{DialTLSContext: new(tls.Dialer).DialContext}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			on := Watched(c.next)
+			refused.Store(false)
+			for i, want := range []bool{false, c.kept, c.kept} {
+				if status, reused, err := put(t, on, server.URL, "body"); err != nil || status != 200 || reused != want {
+					t.Errorf("put %d: %d, reused %v, %v", i, status, reused, err)
+				}
+			}
+			refused.Store(true)
+			for i, want := range []bool{c.kept, false, false} {
+				if status, reused, err := put(t, on, server.URL, "body"); err != nil || status != 412 || reused != want {
+					t.Errorf("refused put %d: %d, reused %v, %v", i, status, reused, err)
+				}
+			}
+		})
+	}
+}
+
+// TestLeftConnectionLosesNoRequest: of many puts at once, of which a server refuses every second
+// one and closes its connection, none fails, and each reaches the server once.
+func TestLeftConnectionLosesNoRequest(t *testing.T) {
+	for _, secure := range []bool{false, true} {
+		var n, received atomic.Int64
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			received.Add(1)
+			if n.Add(1)%2 == 0 {
+				refuse(t, w)
+				return
+			}
+			_, _ = io.Copy(io.Discard, r.Body)
+		}))
+		transport := Bare()
+		if secure {
+			server.StartTLS()
+			transport.TLSClientConfig = server.Client().Transport.(*http.Transport).TLSClientConfig
+		} else {
+			server.Start()
+		}
+		on := Watched(transport)
+		var wg sync.WaitGroup
+		const clients, each = 8, 100
+		for range clients {
+			wg.Go(func() {
+				for range each {
+					if _, _, err := put(t, on, server.URL, strings.Repeat("x", 300)); err != nil {
+						t.Errorf("TLS %v: %v", secure, err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if received.Load() != clients*each {
+			t.Errorf("TLS %v: %d requests were received, of %d", secure, received.Load(), clients*each)
+		}
+		server.Close()
+	}
+}
+
+// TestLeftConnectionSendsNothing: what a transport writes to a connection that was left isn't sent,
+// and is known not to be.
+func TestLeftConnectionSendsNothing(t *testing.T) {
+	client, server := net.Pipe()
+	defer server.Close()
+	c := &leavable{Conn: client}
+	c.left.Store(true)
+	if n, err := c.Write([]byte("x")); n != 0 || !errors.Is(err, errLeft) {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+}
+
+// TestTLSSessionIsResumed: another connection to a server resumes the TLS session, with which TLS
+// 1.2 takes a round trip less.
+func TestTLSSessionIsResumed(t *testing.T) {
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			w.Header().Set("Connection", "close")
+			if r.TLS.DidResume {
+				w.WriteHeader(http.StatusAccepted)
+			}
+		}))
+		server.TLS = &tls.Config{MaxVersion: version}
+		server.StartTLS()
+		t.Cleanup(server.Close)
+		transport := Bare()
+		transport.TLSClientConfig = server.Client().Transport.(*http.Transport).TLSClientConfig
+		on := Watched(transport)
+		for i, want := range []int{200, 202, 202} {
+			if status, reused, err := put(t, on, server.URL, "body"); err != nil || status != want || reused {
+				t.Errorf("%s, connection %d: %d, want %d; %v", tls.VersionName(version), i, status, want, err)
+			}
+		}
+	}
+}
