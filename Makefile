@@ -12,7 +12,8 @@ build: ## build bin/repolock
 	$(GO) build -trimpath -o bin/repolock ./cmd/repolock
 
 .PHONY: test
-test: unit e2e ## run all tests
+test: ## run the short suite, in some minutes, on a real MinIO too if that is built
+	GO="$(GO)" sh e2e/short.sh
 
 # test.sh prints at least every 10 s what runs. Only a hang reaches the limits, however busy
 # the machine is.
@@ -21,13 +22,16 @@ TEST = GO="$(GO)" sh e2e/test.sh
 # Build tags name what tests need: minio a real MinIO, programs what .ci/run installs.
 # In e2e/ the tests that need neither, or one of the two, are built without the others.
 
+.PHONY: e2e
+e2e: unit minio ## run all tests, the long ones too, on a real MinIO, which is built once
+
 .PHONY: unit
-unit: ## run the tests that need nothing but Go
+unit: ## run the tests that need nothing but Go, the long ones too
 	$(TEST) -timeout 2h ./...
 
 # REPOLOCK_E2E_DOCKER=no runs MinIO as a process where there is Docker, too.
-.PHONY: e2e
-e2e: ## run the tests on a real MinIO, which is built, started and taken down
+.PHONY: minio
+minio: ## run the tests on a real MinIO, which is built, started and taken down
 	GO="$(GO)" sh e2e/minio.sh with sh e2e/test.sh -count=1 -p 1 -tags minio -timeout 4h -skip '^TestChaos' ./e2e/... ./store/s3 ./store/minio
 
 .PHONY: chaos
@@ -53,6 +57,11 @@ paused-guest: ## pause a virtual machine that holds a lock, and count its writes
 quirks: ## torture for 60 s on each kind of server that isn't quite S3
 	TORTURE=60s $(GO) test -count=1 -timeout 2h -run '^TestQuirks$$' ./cmd/repolock
 
+# OTHERS are flags of repolock torture.
+.PHONY: torture-others
+torture-others: ## judge the locks of other programs, as docs/torture-others.md does, in an hour
+	@sh e2e/peers/torture.sh all $(OTHERS)
+
 .PHONY: examples
 examples: ## check and test the examples that are modules of their own
 	@for d in examples/*/; do echo "$$d"; \
@@ -60,8 +69,8 @@ examples: ## check and test the examples that are modules of their own
 
 # The race detector sees the test binaries, and the programs that these are under another name:
 # the repolock of cmd/repolock, the guards of internal/procgroup. It can't see the repolock that
-# the tests in e2e/ build as users do, so these are left to make test. The tests of
-# internal/test/underrace's users repeat less here than in make test.
+# the tests in e2e/ build as users do, so these are left to make e2e. The tests of
+# internal/test/rounds' users repeat less here than in make e2e.
 .PHONY: race
 race: ## run the tests that need nothing but Go under the race detector
 	$(TEST) -race -timeout 2h $$($(GO) list ./... | grep -v '/e2e$$')
@@ -85,6 +94,10 @@ kubernetes: ## check the Kubernetes manifests with Kubernetes' own types
 .PHONY: demo
 demo: ## two real backups and a real prune on a local directory
 	sh e2e/local.sh
+
+.PHONY: demo-svg
+demo-svg: ## record docs/demo.svg and docs/night.svg anew, in a minute and a half
+	@$(GO) run ./e2e/demo docs
 
 .PHONY: spec
 spec: ## check every state of the protocol's model with Spin
@@ -118,6 +131,10 @@ fuzz: ## fuzz the parsers, 20 s each
 .PHONY: bench
 bench: ## measure what a lock costs, beside the original protocol, restic and flock
 	@sh e2e/minio.sh with $(GO) run ./e2e/bench $(BENCH)
+
+.PHONY: bench-start
+bench-start: ## measure what the start of repolock's processes costs, in instructions
+	@$(GO) run ./e2e/benchstart $(BENCH)
 
 .PHONY: bench-locks
 bench-locks: ## measure what a lock in Redis and PostgreSQL costs, beside other libraries

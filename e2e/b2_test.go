@@ -43,7 +43,7 @@ type b2Server struct {
 func serveB2(t *testing.T, flags ...string) *b2Server {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "fakeb2")
-	if out, err := exec.Command("go", "build", "-o", program, "../internal/test/fakeb2/serve").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", program, "../internal/test/fakeb2/serve").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	p := exec.Command(program, append([]string{"-bucket", "a-bucket"}, flags...)...)

@@ -38,7 +38,7 @@ type fakeB2 struct {
 // buildB2 builds it, once.
 var buildB2 = sync.OnceValues(func() (program string, err error) {
 	program = filepath.Join(bin, "fakeb2")
-	out, err := exec.Command("go", "build", "-o", program, "../internal/test/fakeb2/serve").CombinedOutput()
+	out, err := exec.Command("go", "build", "-buildvcs=false", "-o", program, "../internal/test/fakeb2/serve").CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("%w: %s", err, out)
 	}

@@ -36,6 +36,12 @@ var completions = []struct{ line, want, never string }{
 	{"repolock backup -- cat --if-he", "-- cat --if-he", "--if-held"},
 }
 
+// described are lines, with what a list of completions says of one of them.
+var described = []struct{ line, want, never string }{
+	{"repolock re", "Release the lock of acquire", ""},
+	{"repolock backup --if-", "What to do when the store can't be reached", ""},
+}
+
 // completing returns a directory with a file in it, and an environment with a configuration.
 func completing(t *testing.T) (dir string, env []string) {
 	t.Helper()
@@ -82,7 +88,7 @@ func TestShells(t *testing.T) {
 			for _, line := range shell.setup {
 				screen.obeys(line)
 			}
-			for _, c := range completions {
+			for _, c := range slices.Concat(completions, described) {
 				screen.types(c.line + "\t")
 				screen.until(c.want)
 				screen.types("\x15")
@@ -143,15 +149,24 @@ func (s *screen) obeys(line string) string {
 // TestFish asks fish itself.
 func TestFish(t *testing.T) {
 	dir, env := completing(t)
-	for _, c := range completions {
-		cmd := exec.Command("fish", "-N", "-c", `repolock completion fish | source; complete -C $argv[1]`, c.line)
+	asked := func(line string) string {
+		t.Helper()
+		cmd := exec.Command("fish", "-N", "-c", `repolock completion fish | source; complete -C $argv[1]`, line)
 		cmd.Dir, cmd.Env = dir, env
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
+		return string(out)
+	}
+	for _, c := range described {
+		if out := asked(c.line); !strings.Contains(out, c.want) {
+			t.Errorf("%q: %q, want %q in it", c.line, out, c.want)
+		}
+	}
+	for _, c := range completions {
 		var words []string
-		for line := range strings.Lines(string(out)) {
+		for line := range strings.Lines(asked(c.line)) {
 			word, _, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
 			words = append(words, word)
 		}

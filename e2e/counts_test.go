@@ -40,13 +40,13 @@ func TestRequestCounts(t *testing.T) {
 		sharedKept       = course{cost{1, 1}, cost{1}, cost{1}}
 		sharedFirst      = course{cost{1, 1}, cost{1, 2, 1}, cost{1}}
 		sharedClaimed    = course{cost{1, 1}, cost{1, 1}, cost{1}}
-		exclusiveKept    = course{cost{2, 1}, cost{2}, cost{1, 1, 1}}
-		exclusiveFirst   = course{cost{1, 1, 2, 1}, cost{2, 3, 1}, cost{1, 1, 1}}
-		exclusiveClaimed = course{cost{2, 1}, cost{2, 2}, cost{1, 1, 1}}
+		exclusiveKept    = course{cost{2, 1}, cost{2}, cost{2, 1}}
+		exclusiveFirst   = course{cost{3, 1, 1}, cost{2, 3, 1}, cost{2, 1}}
+		exclusiveClaimed = course{cost{2, 1}, cost{2, 2}, cost{2, 1}}
 		sharedB2         = course{cost{1, 1}, cost{1, 1, 1, 1}, cost{1, 1}}
 		sharedFirstB2    = course{cost{1, 1, 1}, cost{1, 1, 1, 1}, cost{1, 1}}
-		exclusiveB2      = course{cost{1, 1, 1, 1}, cost{2, 2, 2, 2}, cost{1, 1, 1, 1, 1}}
-		exclusiveFirstB2 = course{cost{1, 1, 1, 1, 1}, cost{2, 2, 2, 2, 1}, cost{1, 1, 1, 1, 1}}
+		exclusiveB2      = course{cost{1, 1, 1, 1}, cost{2, 2, 2, 2}, cost{2, 2, 1}}
+		exclusiveFirstB2 = course{cost{1, 1, 1, 1, 1}, cost{2, 2, 2, 2, 1}, cost{2, 2, 1}}
 	)
 	for _, c := range []struct {
 		kind

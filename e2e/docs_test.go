@@ -16,11 +16,14 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/test/docblocks"
+	"github.com/repolock/repolock/internal/test/rounds"
 )
 
-// claimed are the pages whose blocks, sh and crontab, a test of their own runs, from the
-// text itself. Those of all other pages are run here.
+// claimed are the pages, and the sections after a #, whose blocks, sh and crontab, a test of their own
+// runs, from the text itself. Those of all other pages are run here.
 var claimed = map[string]string{
+	"README.md#On a directory":  "TestReadme",
+	"README.md#On S3":           "TestPrograms",
 	"docs/also.md":              "TestAlsoPage",
 	"docs/borg.md":              "TestBorg",
 	"docs/cloudstic.md":         "TestCloudstic",
@@ -31,12 +34,14 @@ var claimed = map[string]string{
 	"docs/locks-redis.md":       "TestRedisPage",
 	"docs/locks-repository.md":  "TestRepositoryLockPage",
 	"docs/locks-tower-fleet.md": "TestTowerFleetPage",
+	"docs/metrics.md":           "TestMetricsPage",
 	"docs/packages.md":          "TestPackagesDocument",
 	"docs/rclone.md":            "TestRclone",
 	"docs/restic.md":            "TestRestic",
 	"docs/scripts.md":           "TestScriptsDoc",
 	"docs/systemd.md":           "TestSystemd",
 	"docs/torture.md":           "TestTortureDoc",
+	"docs/torture-others.md":    "TestOthersPage",
 }
 
 // elsewhere are the commands that don't run unchanged, nor here. A test, or a command of
@@ -45,7 +50,10 @@ var elsewhere = map[string]string{
 	"sh e2e/local.sh":     "TestLocalScript",
 	"make soak":           "TestSoak",                // runs until it is stopped
 	"make bench":          "make bench BENCH=-quick", // six minutes
+	"make bench-start":    "make bench-start BENCH=-quick",
 	"make bench-locks":    "make bench-locks BENCH=-benchtime=10x",
+	"make demo-svg":       "TestDemo",
+	"make quirks":         "TestQuirks",                            // for a second each, and not for 60
 	"sh spec/run.sh NAME": "sh spec/run.sh original-two-exclusive", // NAME stands for any name
 	"docker tag repolock-restic registry.example.org/repolock-restic:1": noCluster,
 	"docker push registry.example.org/repolock-restic:1":                noCluster,
@@ -60,6 +68,7 @@ const noCluster = "no cluster"
 // TestDocs: each command of the README, of docs/ and of examples/ is run: here, or by a test that claims
 // the page, or by .ci/run.
 func TestDocs(t *testing.T) {
+	t.Parallel()
 	names := []string{"README.md"}
 	for _, dir := range []string{"docs", "examples"} {
 		err := fs.WalkDir(os.DirFS(".."), dir, func(path string, _ fs.DirEntry, err error) error {
@@ -74,7 +83,11 @@ func TestDocs(t *testing.T) {
 	}
 	ci, done := newCI(t), map[string]bool{}
 	for name, test := range claimed {
+		name, section, _ := strings.Cut(name, "#")
 		page, err := docblocks.Read("../" + name)
+		if section != "" {
+			page, err = docblocks.ReadSection("../"+name, section)
+		}
 		if err != nil {
 			t.Errorf("%s claims it: %v", test, err)
 		}
@@ -151,7 +164,12 @@ func (d docs) run() {
 			d.repolock(command)
 		case d.ci.runs(d.t, command):
 		case strings.HasPrefix(command, "go "):
-			d.exec("..", "nice "+command) // other tests are under way
+			d.t.Run(command, func(t *testing.T) {
+				rounds.Long(t, "it builds and measures")
+				own := d
+				own.site = &site{t: t, dir: d.dir, repo: d.repo}
+				own.exec("..", "nice "+command) // other tests are under way
+			})
 		default:
 			d.t.Errorf("no test runs %q: claim the page, or let .ci/run do it", command)
 		}
@@ -323,7 +341,7 @@ func (c *ci) lacks(t *testing.T, name, page string) string {
 	t.Helper()
 	text, ok := c.tests[name]
 	tags, _, _ := strings.Cut(text, "\n")
-	run := "make test"
+	run := "make e2e"
 	if strings.Contains(tags, "&& programs") {
 		run = "make system"
 	}

@@ -69,7 +69,6 @@ func (d diagnosis) check(name string) (result, detail string) {
 // of both ages.
 func TestDoctor(t *testing.T) {
 	onEach(t, func(t *testing.T, k kind) {
-		t.Parallel()
 		s := k.on(k.shared(t)).site(t)
 		d := diagnose(s, 0, "fit")
 		for _, name := range []string{"reachable", "list", "write", "read", "overwrite", "delete", "list_after_write", "clock_offset"} {

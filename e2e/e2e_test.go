@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	bin = dir
-	build := exec.Command("go", "build", "-o", filepath.Join(dir, "repolock"), "../cmd/repolock")
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(dir, "repolock"), "../cmd/repolock")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "%v\n%s", err, out)
 		os.Exit(1)
@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 	unignore()
 	// These tests mostly wait, so they run in parallel.
 	flag.Parse()
-	if err := flag.Set("test.parallel", "8"); err != nil {
+	if err := flag.Set("test.parallel", "16"); err != nil {
 		panic(err)
 	}
 	code := m.Run()

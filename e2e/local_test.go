@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,23 +16,57 @@ import (
 
 // TestOnDirectory runs the scenarios on a local directory.
 func TestOnDirectory(t *testing.T) {
+	t.Parallel()
 	for _, c := range scenarios {
 		t.Run(c.name, func(t *testing.T) { c.run(newSite(t)) })
 	}
 }
 
-// TestLocalScript runs the script of the README.
+// TestLocalScript runs the script of the README. It begins with what it is about to do and to
+// cost, counts while Go builds, and ends with a picture of the run.
 func TestLocalScript(t *testing.T) {
 	t.Parallel()
-	out, err := exec.Command("sh", "local.sh").CombinedOutput()
-	t.Logf("%s", out)
+	program, err := exec.LookPath("go")
 	if err != nil {
 		t.Fatal(err)
+	}
+	slow := t.TempDir()
+	stub := "#!/bin/sh\nif [ $1 = build ]; then printf 'one\\ntwo\\n' >&2; sleep 9; fi\nexec " + program + ` "$@"` + "\n"
+	if err := os.WriteFile(filepath.Join(slow, "go"), []byte(stub), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sh", "local.sh")
+	cmd.Env = append(os.Environ(), "PATH="+slow+":"+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	said := string(out)
+	t.Logf("%s", said)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !regexp.MustCompile(`(?s)^This builds repolock.* about \d+ MB.*\npackages compiled: 2 of at most \d{3}, \d+ s\n`).MatchString(said) {
+		t.Error("it doesn't say what it does")
+	}
+	_, picture, _ := strings.Cut(said, "== what happened")
+	for _, line := range strings.Split(picture, "\n") {
+		if len(line) > 80 {
+			t.Errorf("a line of %d columns: %s", len(line), line)
+		}
+	}
+	if !regexp.MustCompile(`
+backup shared +\.*#+ +success
+backup shared +\.*#+ +success
+prune  exclusive +x +refused
+prune  exclusive +\.*#+ +success
+backup shared +\.*#\?+ +no end: it was killed
+prune  exclusive +\.*#+ +success
+`).MatchString(picture) {
+		t.Errorf("the picture isn't that of the run:%s", picture)
 	}
 }
 
 // TestOnLost: --on-lost term, kill and warn treat a loss as documented.
 func TestOnLost(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		how, command string
 		code         int
@@ -72,6 +108,7 @@ func TestOnLost(t *testing.T) {
 
 // TestSignals: a signal reaches the command, and repolock ends as the command does.
 func TestSignals(t *testing.T) {
+	t.Parallel()
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2} {
 		t.Run(sig.String(), func(t *testing.T) {
 			s := newSite(t)
@@ -101,6 +138,7 @@ func TestSignals(t *testing.T) {
 // TestSignalWhileAcquiring: a signal that ends a command ends the acquire, runs nothing and
 // leaves nothing. Any other signal reaches the command once it runs.
 func TestSignalWhileAcquiring(t *testing.T) {
+	t.Parallel()
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR1} {
 		t.Run(sig.String(), func(t *testing.T) {
 			s := newSite(t)
@@ -118,7 +156,7 @@ func TestSignalWhileAcquiring(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := s.start("prune", "--", "sh", "-c", "touch ran; sleep 10")
-			p.says("waiting up to ")
+			p.says("watching a lock that might be stale for up to 10s: backup on h")
 			p.signal(sig)
 			if code := p.code(); code != 128+int(sig) {
 				t.Errorf("exit code %d, want %d", code, 128+int(sig))

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// codeLines are lines of acquire's help, which stay lines.
-const codeLines = "$(repolock acquire --shared --for-pid $$) || exit\n         export REPOLOCK_TOKEN=$TOKEN\n"
+// codeLines are lines of the text on URLs, which stay lines.
+const codeLines = "Amazon S3, or what speaks S3\n         minio://HOST:PORT/BUCKET/PREFIX MinIO\n"
 
 // TestManualRenders: the readers of manual pages don't complain, and show a flag as it is
 // typed.

@@ -135,7 +135,7 @@ func TestPackagesDocument(t *testing.T) {
 		in(t, dir, strings.Replace(commands[rpm], "rpm -i ", "rpm -i --nodeps --noscripts --root "+root+" ", 1))
 		isVersion(t, in(t, root, "usr/bin/repolock version"))
 		listing := in(t, dir, "rpm -qpl dist/*.rpm")
-		for _, file := range []string{"/usr/lib/systemd/system/repolock-prune@.timer", "/usr/share/doc/repolock/docs/kubernetes.md", "/usr/share/doc/repolock/example.env", "/usr/share/doc/repolock/NOTICES",
+		for _, file := range []string{"/usr/lib/systemd/system/repolock-prune@.timer", "/usr/share/doc/repolock/docs/kubernetes.md", "/usr/share/doc/repolock/prometheus/repolock.rules.yml", "/usr/share/doc/repolock/example.env", "/usr/share/doc/repolock/NOTICES",
 			"/usr/share/man/man1/repolock.1", "/usr/share/bash-completion/completions/repolock", "/usr/share/zsh/site-functions/_repolock", "/usr/share/fish/vendor_completions.d/repolock.fish"} {
 			if !strings.Contains(listing, file+"\n") {
 				t.Errorf("no %s in\n%s", file, listing)

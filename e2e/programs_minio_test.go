@@ -40,4 +40,21 @@ func TestPrograms(t *testing.T) {
 			t.Error("it wasn't the bucket that was used")
 		}
 	})
+	t.Run("README.md", func(t *testing.T) {
+		b := onS3.on(onS3.shared(t)) // a bucket of its own
+		p := newSection(t, "On S3")
+		p.kopia()
+		p.env = append(p.env, "KOPIA_PASSWORD=secret", "RESTIC_PASSWORD=secret")
+		host := strings.TrimPrefix(b.Endpoint(), "http://")
+		script := strings.NewReplacer(
+			"https://HOST", b.Endpoint(), "HOST", host+" --disable-tls", "BUCKET", b.bucket,
+			"=KEY", "="+credentials["AWS_ACCESS_KEY_ID"], "=SECRET", "="+credentials["AWS_SECRET_ACCESS_KEY"],
+		).Replace(p.Script())
+		p.contains(p.sh(script), "snapshot")
+		for _, name := range []string{"backups", "restic", "kopia"} {
+			if p.exists(name) {
+				t.Errorf("%s isn't in the bucket", name)
+			}
+		}
+	})
 }

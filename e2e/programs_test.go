@@ -3,11 +3,14 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/repolock/repolock/internal/test/docblocks"
 	"github.com/repolock/repolock/internal/text"
 )
 
@@ -22,11 +25,34 @@ func TestRestic(t *testing.T) {
 // restic runs docs/restic.md, with its script.
 func (p *page) restic(script string) {
 	p.t.Helper()
-	p.contains(p.run(script), "the prune is refused: 75", "no errors were found", "dump.sql")
+	p.contains(p.run(script), "the prune is refused: 75", "no errors were found", "dump.sql", "restic's own lock is in the way: 1")
 	if n := strings.Count(p.sh(`. "$HOME/backup.env"; restic list snapshots`), "\n"); n != 3 {
 		p.t.Errorf("%d snapshots, want one of each place", n)
 	}
+	p.killedElsewhere()
 	p.unlocked()
+}
+
+// killedElsewhere kills a restic of another machine: the page's line with restic unlock has to
+// wait, and that with --remove-all doesn't.
+func (p *page) killedElsewhere() {
+	p.t.Helper()
+	p.sh(`. "$HOME/backup.env"
+		mkfifo "$HOME/elsewhere"
+		unshare --map-root-user --uts sh -c 'hostname elsewhere; exec restic backup --stdin' <"$HOME/elsewhere" &
+		exec 3>"$HOME/elsewhere"
+		until restic -q list locks --no-lock | grep .; do sleep 0.1; done
+		kill -9 $!`)
+	for _, c := range []struct {
+		unlock string
+		code   int
+	}{{"restic unlock &&", 1}, {"restic unlock --remove-all &&", 0}} {
+		i := slices.IndexFunc(p.Lines(), func(l string) bool { return strings.Contains(l, c.unlock) })
+		if i < 0 {
+			p.t.Fatalf("the page has no line with %q", c.unlock)
+		}
+		p.contains(p.sh(`. "$HOME/backup.env"; `+p.Lines()[i]+` || code=$?; echo "exit code ${code:-0}"`), fmt.Sprintf("exit code %d\n", c.code))
+	}
 }
 
 func TestRclone(t *testing.T) {
@@ -83,15 +109,45 @@ func TestBorg(t *testing.T) {
 	p.unlocked()
 }
 
-// TestKopia builds kopia: no package of Debian's has it.
-func TestKopia(t *testing.T) {
-	p := newPage(t, "kopia.md")
-	build := exec.CommandContext(t.Context(), "go", "build", "-C", "kopia", "-o", p.path("bin")+"/", "github.com/kopia/kopia")
+// TestReadme runs the README's first steps, from "../README.md", with the real programs.
+func TestReadme(t *testing.T) {
+	p := newSection(t, "On a directory")
+	p.kopia()
+	p.env = append(p.env, "KOPIA_PASSWORD=secret")
+	p.contains(p.sh(p.Script()), "no locks", "snapshot", "Finished full maintenance")
+	for _, name := range []string{"backups/data/pictures/cat", "restic/config", "kopia/kopia.repository.f"} {
+		if !p.exists(name) {
+			t.Errorf("there is no %s", name)
+		}
+	}
+}
+
+// newSection returns a section of the README, and a home with something to back up.
+func newSection(t *testing.T, title string) *page {
+	t.Helper()
+	p := newPage(t, "../README.md")
+	section, err := docblocks.ReadSection("../README.md", title)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Page = section
+	return p
+}
+
+// kopia builds kopia: no package of Debian's has it.
+func (p *page) kopia() {
+	p.t.Helper()
+	build := exec.CommandContext(p.t.Context(), "go", "build", "-C", "kopia", "-o", p.path("bin")+"/", "github.com/kopia/kopia")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		p.t.Fatalf("%v\n%s", err, out)
 	}
-	p.env = []string{"KOPIA_CHECK_FOR_UPDATES=false"}
+	p.env = append(p.env, "KOPIA_CHECK_FOR_UPDATES=false")
+}
+
+func TestKopia(t *testing.T) {
+	p := newPage(t, "kopia.md")
+	p.kopia()
 	p.contains(p.run(p.Script()), "maintenance is refused: 75", "Finished full maintenance")
 	p.contains(p.sh("kopia snapshot list --all"), "/documents", "/pictures", "/dumps")
 	p.unlocked()

@@ -61,7 +61,7 @@ func refused(s *site, operation string, holders ...*process) {
 		s.t.Errorf("the %s has exit code %d, want 75", operation, code)
 	}
 	for _, h := range holders {
-		if pid := fmt.Sprintf("(pid %d)", h.Process.Pid); !strings.Contains(p.stderr.String(), pid) {
+		if pid := fmt.Sprintf("(pid %d, ", h.Process.Pid); !strings.Contains(p.stderr.String(), pid) {
 			s.t.Errorf("the %s's output doesn't name %s: %s", operation, pid, p.stderr.String())
 		}
 	}

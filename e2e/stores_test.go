@@ -11,6 +11,7 @@ import (
 
 	"github.com/repolock/repolock/internal/test/miniotest"
 	"github.com/repolock/repolock/internal/test/proxy"
+	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/open"
@@ -72,7 +73,10 @@ func onEach(t *testing.T, run func(*testing.T, kind)) {
 	t.Helper()
 	t.Parallel()
 	for _, k := range kinds {
-		t.Run(k.name, func(t *testing.T) { run(t, k) })
+		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
+			run(t, k)
+		})
 	}
 }
 
@@ -170,6 +174,7 @@ func TestOnStores(t *testing.T) {
 				t.Parallel()
 				start := k.shared
 				if c.outage {
+					rounds.Long(t, "an outage lasts for a ttl, on a server of its own")
 					start = k.own
 				}
 				c.run(k.on(start(t)).site(t))

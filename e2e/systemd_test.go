@@ -68,7 +68,8 @@ func (b *box) followPage() {
 sed -i -e 's,s3:.*,/srv/repository,' -e 's,NAME.password,home.password,' -e 's,^#\([BP].*_OPTIONS\),\1,' -e /^AWS/d home.env
 (umask 077; echo secret >home.password)
 echo data >/home/file`)
-	b.says(b.commands[blockInitialize], "created restic repository")
+	b.sh(b.commands[blockInitialize]) // systemd-run loses a terminal's last lines on a busy machine
+	b.sh("RESTIC_PASSWORD=secret restic -r /srv/repository cat config")
 	b.says(b.commands[blockTry], "snapshot ", " saved", "Deactivated successfully")
 	b.says("RESTIC_PASSWORD=secret restic -r /srv/repository snapshots", "1 snapshots", "/home", "/etc")
 	b.unlocked()
@@ -118,7 +119,7 @@ func newBox(t *testing.T, commands []string) *box {
 	b := &box{t: t, name: fmt.Sprintf("repolock-systemd-%d", os.Getpid()), commands: commands}
 	t.Cleanup(func() {
 		if t.Failed() {
-			out, _ := exec.Command("docker", "exec", b.name, "journalctl", "-n", "200").CombinedOutput()
+			out, _ := exec.Command("docker", "exec", b.name, "journalctl", "-n", "50").CombinedOutput()
 			t.Logf("%s", out)
 		}
 		in(t, dir, "docker rm -f "+b.name+" >/dev/null 2>&1 || true; docker image rm -f "+b.name+" "+b.name+"-base >/dev/null 2>&1 || true")
@@ -140,6 +141,13 @@ docker run -d --name $name --network none --cgroupns private --cap-add SYS_ADMIN
 	b.until("systemd", "systemctl is-system-running --wait | grep -E 'running|degraded'")
 	in(t, dir, `docker cp dist/repolock_*_linux_amd64.deb $name:/root/
 docker exec $name sh -c 'dpkg -i /root/repolock_*.deb'`, name)
+	// A job's last lines reach the journal some time after its end.
+	b.sh(`cat >/usr/local/bin/journalctl <<'END'
+#!/bin/sh
+/usr/bin/journalctl --sync
+exec /usr/bin/journalctl "$@"
+END
+chmod 755 /usr/local/bin/journalctl`)
 	return b
 }
 

@@ -6,15 +6,14 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
 
 const waits = "repolock run --exclusive --ttl 10s --wait forever -- echo done"
 
-// span matches a time span, rounded to a second.
-const span = `(?:\d+h)?(?:\d+m)?\d+s`
+// span matches a time span in one unit or two.
+const span = `(?:\d+[dhms]){1,2}`
 
 // TestWaitingOnAScreen: one line shows the holders, until the lock is free.
 func TestWaitingOnAScreen(t *testing.T) {
@@ -24,7 +23,7 @@ func TestWaitingOnAScreen(t *testing.T) {
 	w.run("seq 25") // the screen is nearly full: tmux moves lines when it is empty
 	w.shows("25\n" + ready + "$")
 	w.run(waits)
-	line := fmt.Sprintf(`^waiting %s: held by \S+ \(pid %d\), backup, since \d\d:\d\d:\d\dZ, (expires in %[1]s|about to expire) unless refreshed$`, span, holder.Process.Pid)
+	line := fmt.Sprintf(`^waiting %s for backup on \S+ \(pid %d, \S+\) for %[1]s, last seen (%[1]s ago|.*…)$`, span, holder.Process.Pid)
 	w.shows(line)
 	inPlace := func(pattern string) {
 		t.Helper()
@@ -40,15 +39,15 @@ func TestWaitingOnAScreen(t *testing.T) {
 	inPlace(line)
 
 	w.tmux("resize-window", "-x", "40", "-y", "30")
-	narrow := fmt.Sprintf(`^waiting %s: held by \S+ \(pid %d\),?.*…$`, span, holder.Process.Pid)
+	narrow := `^waiting ` + span + ` for backup on \S+.*…$`
 	inPlace(narrow)
 	for _, row := range w.rows()[len(w.rows())-2:] {
-		if strings.Contains(row, "refreshed") || len([]rune(row)) > 40 {
+		if strings.Contains(row, "last seen") || len([]rune(row)) > 40 {
 			t.Errorf("a row is %q", row)
 		}
 	}
 	w.tmux("resize-window", "-x", "80", "-y", "30")
-	inPlace(`^waiting ` + span + `: held by .*, backup, since \S+, (expires|about to).*$`)
+	inPlace(`^waiting ` + span + ` for backup on \S+ .*, last seen .*$`)
 
 	// While it waits in the background the screen is the shell's.
 	w.key("C-z")
@@ -104,7 +103,7 @@ func TestCtrlCWhileWaiting(t *testing.T) {
 				w.shows("^waiting ")
 				s.until("its place in the queue", hang, func() bool { return len(s.locks()) > held })
 				w.key("C-c")
-				w.shows("^repolock: error: interrupt\n+" + ready + "$")
+				w.shows("^repolock: error: interrupt; nothing was run\n+" + ready + "$")
 				if left := s.locks(); len(left) != held {
 					t.Errorf("left: %q", left)
 				}
@@ -189,7 +188,7 @@ func TestSuspended(t *testing.T) {
 		w.shows("(?s)lost.*" + ready + "$")
 		w.run("echo code $?")
 		w.shows("^code 79\n")
-		s.until("its end", hang, func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH })
+		s.until("its end", hang, func() bool { return ended(pid) })
 		if n := len(s.times("ticks")); n != ticks {
 			t.Errorf("it ran %d times more", n-ticks)
 		}
@@ -214,12 +213,12 @@ func TestWatchOnAScreen(t *testing.T) {
 	none := `^\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ  \S+\nno locks$`
 	w.shows(none)
 	holder := s.hold("backup", "a")
-	one := `^\d{4}-\S+ \S+Z  \S+\nMODE .*\nshared +backup .*`
+	one := `^\d{4}-\S+ \S+Z  \S+\nVERDICT .*\nlive +shared +backup .*`
 	w.shows(one)
 	w.tmux("resize-window", "-x", "40", "-y", "30")
 	w.s.until("a narrow table", hang, func() bool {
 		screen := w.screen()
-		return strings.Count(screen, "MODE") == 1 && strings.Count(screen, "backup") == 1 && strings.Contains(screen, "…")
+		return strings.Count(screen, "VERDICT") == 1 && strings.Count(screen, "backup") == 1 && strings.Contains(screen, "…")
 	})
 	w.tmux("resize-window", "-x", "100", "-y", "30")
 	w.key("C-z")
@@ -229,7 +228,7 @@ func TestWatchOnAScreen(t *testing.T) {
 	time.Sleep(time.Second)
 	w.shows(ready + "$")
 	w.run("fg")
-	w.shows(`(?m)^MODE .*\nshared +backup .*`)
+	w.shows(`(?m)^VERDICT .*\nlive +shared +backup .*`)
 	holder.end("a")
 	w.shows(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ  \S+\nno locks$`)
 	w.key("C-c")
@@ -262,7 +261,7 @@ func TestNoEscapes(t *testing.T) {
 			w := s.window("bytes", "dash")
 			shown := w.record()
 			w.run(c.prefix + waits + c.suffix)
-			w.shows("waiting .*held by ")
+			w.shows("waiting .*backup on ")
 			time.Sleep(2 * time.Second)
 			holder.end("a")
 			w.shows("done\n" + ready + "$")

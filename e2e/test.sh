@@ -13,6 +13,6 @@ trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
 aloud "building the program that runs the tests"
-"$go" build -C "$here/.." -o "$dir/gotest" ./internal/tool/gotest
+"$go" build -C "$here/.." -buildvcs=false -o "$dir/gotest" ./internal/tool/gotest
 quiet
 "$dir/gotest" "$go" "$@"

@@ -228,7 +228,7 @@ func neverShows(t *testing.T, p place, key, body string) (stop func()) {
 	return func() { close(end); <-ended }
 }
 
-// TestVersionPermissions: with the README's policy for prunes and its permissions for
+// TestVersionPermissions: with the policy of docs/permissions.md for prunes and its permissions for
 // versions, old versions are removed. If a permission is denied, or the bucket retains
 // versions, they stay, and nothing else differs.
 func TestVersionPermissions(t *testing.T) {

@@ -9,10 +9,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/repolock/repolock/replock"
 )
 
 // TestFiftyWaiters: fifty waiters behind a backup, 20 of them for the exclusive lock, all get
-// in. The exclusive ones come first, since shared acquirers yield to them, and each is alone.
+// in, in the order in which they came: the exclusive ones first, and each of them alone.
 // Nothing is left.
 func TestFiftyWaiters(t *testing.T) {
 	const exclusive, shared = 20, 30
@@ -23,24 +25,27 @@ func TestFiftyWaiters(t *testing.T) {
 		waiters = append(waiters, s.start(operation, "--wait", "forever", "--", "sh", "-c",
 			fmt.Sprintf("echo in %s $$ >>log; sleep 0.1; echo out %s $$ >>log", mode, mode)))
 	}
-	waiting := func(n int) bool {
-		keys := 0
-		for _, key := range s.left() {
-			if strings.Contains(key, "lock.intent/") {
-				keys++
-			}
+	l, err := replock.New(openStore(t, s.repo), replock.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tickets := func(n int) bool {
+		locks, err := l.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
 		}
-		return keys == n
+		return len(slices.DeleteFunc(locks, func(i replock.Info) bool { return i.State != replock.StateWaiting })) == n
 	}
 	for range exclusive {
 		wait("prune", "exclusive")
 	}
-	s.until("all tickets", hang, func() bool { return waiting(exclusive) })
+	s.until("the exclusive ones' tickets", hang, func() bool { return tickets(exclusive) })
 	for range shared {
 		wait("backup", "shared")
 	}
+	s.until("all tickets", hang, func() bool { return tickets(exclusive + shared) })
 	time.Sleep(2 * time.Second) // it must stay so
-	if !waiting(exclusive) || s.exists("log") {
+	if !tickets(exclusive+shared) || s.exists("log") {
 		t.Errorf("a holder is in: %q", s.left())
 	}
 	start := time.Now()

@@ -99,7 +99,7 @@ func (s *site) gone(pidfile string) bool {
 	if err != nil {
 		return false
 	}
-	return syscall.Kill(pid, 0) == syscall.ESRCH
+	return ended(pid)
 }
 
 // nothingLeft checks that no lock is in the repository.

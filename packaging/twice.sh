@@ -21,7 +21,7 @@ end() {
 trap end EXIT
 trap 'exit 1' INT TERM HUP
 
-# The files may be somebody else's, or have no history: then they get one.
+# The files can be another user's, or have no history: then they get one.
 export GIT_CONFIG_GLOBAL="$work/gitconfig"
 git config --global --add safe.directory '*'
 if ! git -C "$root" rev-parse -q --verify HEAD >/dev/null 2>&1; then
@@ -43,7 +43,7 @@ once() {
 	sums "$1" >"$1.sums"
 }
 
-# sums CLONE: of all that somebody may fetch, and of what the image runs.
+# sums CLONE: of all that a user can fetch, and of what the image runs.
 sums() (
 	cd "$1/dist"
 	sha256sum checksums.txt ./*.tar.gz ./*.deb ./*.rpm

@@ -19,13 +19,14 @@ import (
 
 func main() {
 	quick := flag.Bool("quick", false, "repeat little, only to check that the bench works")
+	only := flag.String("only", "", "run one section alone: processes, held, latencies, among, refreshing")
 	flag.Parse()
 	if flag.Arg(0) == holdArg {
 		exit(holderMain(flag.Args()[1:]))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	exit(run(ctx, *quick))
+	exit(run(ctx, *quick, *only))
 }
 
 func exit(err error) {
@@ -43,6 +44,7 @@ type bench struct {
 	repolock string // the command, built there as users build it
 	start    time.Time
 	table    table
+	notes    []string // lines below the table
 	missing  []string // programs that aren't installed
 }
 
@@ -52,25 +54,31 @@ type repeats struct {
 	command int                           // whole ones that lock
 	crowd   int
 	process int
+	handed  int
 	memory  int
 	holding time.Duration
 	live    []int // numbers of other flags, in ascending order
+	holders int   // that refresh
+	window  time.Duration
+	besides int // acquires beside them, at least
 }
 
 var (
 	thorough = repeats{
 		trips:   func(added time.Duration) int { return map[time.Duration]int{0: 60, near: 20, far: 8}[added] },
-		command: 5, crowd: 20, process: 150, memory: 10, holding: 10 * time.Second, live: []int{0, 100, 10_000},
+		command: 5, crowd: 20, process: 150, handed: 100, memory: 10, holding: 10 * time.Second, live: []int{0, 100, 10_000},
+		holders: 1000, window: time.Minute, besides: 200,
 	}
 	little = repeats{
 		trips:   func(time.Duration) int { return 2 },
-		command: 2, crowd: 3, process: 10, memory: 2, holding: 10 * time.Second, live: []int{0, 100, 1000},
+		command: 2, crowd: 3, process: 10, handed: 3, memory: 2, holding: 10 * time.Second, live: []int{0, 100, 1000},
+		holders: 50, window: 5 * time.Second, besides: 3,
 	}
 )
 
 // run measures everything and prints it. A row whose program isn't installed says so, and is
 // an error. After any other error run prints nothing.
-func run(ctx context.Context, quick bool) error {
+func run(ctx context.Context, quick bool, only string) error {
 	if _, err := endpoint(); err != nil {
 		return err
 	}
@@ -87,14 +95,28 @@ func run(ctx context.Context, quick bool) error {
 	if err != nil {
 		return err
 	}
-	for _, section := range []func(context.Context) error{b.build, b.processes, b.heldLocks, b.latencies, b.amongOthers} {
-		if err := section(ctx); err != nil {
+	if err := b.build(ctx); err != nil {
+		return err
+	}
+	for _, section := range []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"processes", b.processes}, {"hand-over", b.handOver}, {"held", b.heldLocks}, {"latencies", b.latencies}, {"among", b.amongOthers}, {"refreshing", b.refreshing},
+	} {
+		if only != "" && only != section.name {
+			continue
+		}
+		if err := section.run(ctx); err != nil {
 			return err
 		}
 	}
 	fmt.Println(who)
 	fmt.Println()
 	fmt.Print(b.table.markdown())
+	for _, note := range b.notes {
+		fmt.Printf("\n- %s\n", note)
+	}
 	if len(b.missing) > 0 {
 		return fmt.Errorf("not all was measured, for want of: %s", strings.Join(b.missing, ", "))
 	}
@@ -110,6 +132,11 @@ func (b *bench) build(ctx context.Context) error {
 		return fmt.Errorf("building repolock: %w: %s", err, out)
 	}
 	return nil
+}
+
+// note adds a line below the table.
+func (b *bench) note(format string, args ...any) {
+	b.notes = append(b.notes, fmt.Sprintf(format, args...))
 }
 
 // say prints progress on the terminal.

@@ -1,0 +1,277 @@
+//go:build linux && programs && !minio
+
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/repolock/repolock/internal/test/freeport"
+)
+
+// exporter is a real node_exporter of one test, with the textfile collector alone.
+type exporter struct {
+	s      *site
+	url    string
+	stderr lockedBuffer
+}
+
+// exporterFlags leave out what doesn't concern these tests.
+const exporterFlags = " --collector.disable-defaults --collector.textfile --web.disable-exporter-metrics --web.listen-address "
+
+func newExporter(s *site, dir string) *exporter {
+	s.t.Helper()
+	address := exporterAddress(s.t)
+	e := &exporter{s: s, url: "http://" + address + "/metrics"}
+	args := strings.Fields(exporterFlags + address)
+	cmd := exec.Command("prometheus-node-exporter", append(args, "--collector.textfile.directory", dir)...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.Stderr = &e.stderr
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if s.t.Failed() {
+			s.t.Logf("node_exporter: %s", e.stderr.String())
+		}
+	})
+	s.until("node_exporter to answer", hang, func() bool { _, _, err := e.get(); return err == nil })
+	return e
+}
+
+func exporterAddress(t *testing.T) string {
+	t.Helper()
+	port, err := freeport.Free()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("127.0.0.1:%d", port)
+}
+
+func (e *exporter) get() (code int, body string, err error) {
+	answer, err := http.Get(e.url)
+	if err != nil {
+		return 0, "", err
+	}
+	defer answer.Body.Close()
+	raw, err := io.ReadAll(answer.Body)
+	return answer.StatusCode, string(raw), err
+}
+
+// complaint matches what node_exporter logs of files that don't go together. It logs also that it
+// runs as root.
+var complaint = regexp.MustCompile(`(?m)^.*(level=error|inconsistent|failed|collector=textfile .*err=).*$`)
+
+// scrape returns the series of a scrape that has succeeded, without their values.
+func (e *exporter) scrape() (series []string, body string) {
+	e.s.t.Helper()
+	code, body, err := e.get()
+	if err != nil || code != http.StatusOK || !strings.Contains(body, "\nnode_textfile_scrape_error 0\n") {
+		e.s.t.Fatalf("%d %v\n%s", code, err, body)
+	}
+	body = strings.ReplaceAll(body, noJob, "")
+	if said := complaint.FindString(e.stderr.String()); said != "" {
+		e.s.t.Errorf("node_exporter says %q", said)
+	}
+	for line := range strings.Lines(body) {
+		if name, _, ok := strings.Cut(line, "} "); ok && strings.HasPrefix(line, "repolock_") {
+			series = append(series, name+"}")
+		}
+	}
+	return series, body
+}
+
+// noJob is the label of a job without a name, if another job in its file has a name. To Prometheus
+// an empty label is none.
+const noJob = `job_name="",`
+
+// recorded is a repolock that writes its metrics into a file.
+func (s *site) recorded(repository, operation, file, job, command string) *process {
+	s.t.Helper()
+	args := []string{"-r", s.path(repository), operation, "--metrics-file", file}
+	if job != "" {
+		args = append(args, "--job", job)
+	}
+	return s.start(append(args, "--", "sh", "-c", command)...)
+}
+
+// TestNodeExporter: the real node_exporter shows the series of all jobs, whether they have files
+// of their own or one file, and whether or not their last runs have succeeded or are over.
+func TestNodeExporter(t *testing.T) {
+	operations := map[string]string{"backup": "shared", "prune": "exclusive"}
+	for name, file := range map[string]func(repository, operation string) string{
+		"files of their own": func(repository, operation string) string { return repository + "-" + operation + ".prom" },
+		"one file":           func(string, string) string { return "repolock.prom" },
+		"files by operation": func(_, operation string) string { return operation + ".prom" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			collected := s.path("collected")
+			for _, dir := range []string{"collected", "one", "two"} {
+				if err := os.Mkdir(s.path(dir), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			exporter := newExporter(s, collected)
+			run := func(job, command string, code int) {
+				t.Helper()
+				var all []*process
+				for operation := range operations {
+					for _, repository := range []string{"one", "two"} { // at the same time
+						all = append(all, s.recorded(repository, operation, filepath.Join(collected, file(repository, operation)), job, command))
+					}
+					for _, p := range all {
+						if got := p.code(); got != code {
+							t.Errorf("%v: exit code %d", p.Args, got)
+						}
+					}
+					all = nil
+				}
+			}
+			labels := func(job, operation, repository string) string {
+				return fmt.Sprintf(`{%slock="repository",mode="%s",operation="%s",repository="%s"}`, job, operations[operation], operation, s.path(repository))
+			}
+			check := func(job string, metrics int) (body string) {
+				t.Helper()
+				series, body := exporter.scrape()
+				if double := slices.Sorted(slices.Values(series)); len(slices.Compact(double)) != len(series) {
+					t.Errorf("a series is there twice:\n%s", body)
+				}
+				for operation := range operations {
+					for _, repository := range []string{"one", "two"} {
+						l := labels(job, operation, repository)
+						n := len(slices.DeleteFunc(slices.Clone(series), func(name string) bool { return !strings.HasSuffix(name, l) }))
+						if n != metrics {
+							t.Errorf("%d metrics of %s, want %d:\n%s", n, l, metrics, body)
+						}
+					}
+				}
+				return body
+			}
+			run("", "exit 3", 3)
+			check("", 15)
+			run("", "exit 0", 0)
+			last := lastSuccesses(check("", 16))
+			run("", "exit 3", 3)
+			if after := lastSuccesses(check("", 16)); !slices.Equal(after, last) || len(last) != 4 {
+				t.Errorf("the last successes were %q, and after a failure they are %q", last, after)
+			}
+			if strings.Contains(name, "own") {
+				return // of one job each
+			}
+			run("home", "exit 0", 0)
+			check(`job_name="home",`, 16)
+			check("", 16)
+			// While a job runs.
+			p := s.recorded("one", "backup", filepath.Join(collected, file("one", "backup")), "", "touch runs; until [ -e end ]; do sleep 0.05; done")
+			s.until("the command to run", hang, func() bool { return s.exists("runs") })
+			held := "\nrepolock_held" + labels("", "backup", "one") + " 1\n"
+			s.until("the metrics to say so", hang, func() bool { _, body := exporter.scrape(); return strings.Contains(body, held) })
+			s.touch("end")
+			if code := p.code(); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+		})
+	}
+}
+
+// lastSuccesses returns the lines with the times.
+func lastSuccesses(body string) (lines []string) {
+	for line := range strings.Lines(body) {
+		if strings.HasPrefix(line, "repolock_last_success_timestamp_seconds{") {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// TestJobNames: of two files with the same series node_exporter shows one at most, as
+// docs/metrics.md says. It shows both if the jobs have names.
+func TestJobNames(t *testing.T) {
+	s := newSite(t)
+	if err := os.Mkdir(s.path("collected"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(s.path("one"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	exporter := newExporter(s, s.path("collected"))
+	both := func(home, etc string) {
+		t.Helper()
+		for file, job := range map[string]string{"home": home, "etc": etc} {
+			file := s.path("collected/" + file + ".prom")
+			_ = os.Remove(file)
+			if code := s.recorded("one", "backup", file, job, "true").code(); code != 0 {
+				t.Fatalf("exit code %d", code)
+			}
+		}
+	}
+	both("", "")
+	_, body, err := exporter.get()
+	if err != nil || strings.Count(body, "\nrepolock_held{") != 1 {
+		t.Errorf("%v\n%s", err, body)
+	}
+	s.until("a complaint", hang, func() bool { return complaint.MatchString(exporter.stderr.String()) })
+	both("home", "etc")
+	code, body, err := exporter.get()
+	if err != nil || code != http.StatusOK || !strings.Contains(body, `repolock_held{job_name="home",`) || !strings.Contains(body, `repolock_held{job_name="etc",`) {
+		t.Errorf("%d %v\n%s", code, err, body)
+	}
+}
+
+// TestMetricsPage: the commands of the page do what it says, and promtool accepts the rules. The
+// page has each metric that repolock writes, and each alert.
+func TestMetricsPage(t *testing.T) {
+	p := alone(t, "metrics.md").with("repo")
+	p.touch("repo/config") // a repository with nothing but locks gets a hint
+	p.program("restic", `echo "restic $* $REPOLOCK_MODE"`)
+	for _, dir := range []string{"collected", "packaging"} {
+		if err := os.Mkdir(p.path(dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.CopyFS(p.path("packaging/prometheus"), os.DirFS("../packaging/prometheus")); err != nil {
+		t.Fatal(err)
+	}
+	blocks := p.at("/var/lib/prometheus/node-exporter", p.path("collected"))
+	const prune, serve, scrape, jobs, rules = 0, 1, 2, 3, 4
+	if len(blocks) != 5 {
+		t.Fatalf("%d blocks", len(blocks))
+	}
+	p.each([]string{blocks[prune], blocks[jobs], blocks[rules]},
+		`^restic prune exclusive\n$`, `^restic backup /home shared\nrestic backup /etc shared\n$`, `SUCCESS: 9 rules found\n.*Unit Testing:.*SUCCESS\n`)
+	address := exporterAddress(t)
+	const answers = "until curl -sf http://ADDRESS/ >/dev/null; do sleep 0.05; done\n"
+	server := strings.TrimSuffix(blocks[serve], "\n") + exporterFlags + "ADDRESS 2>/dev/null &\ntrap \"kill $!\" EXIT\n"
+	script := strings.ReplaceAll(server+answers+blocks[scrape], "127.0.0.1:9100", "ADDRESS")
+	out := strings.ReplaceAll(p.sh(strings.ReplaceAll(script, "ADDRESS", address)), noJob, "")
+	for _, labels := range []string{`lock="repository",mode="exclusive",operation="prune",`, `job_name="home",lock="repository",mode="shared",operation="backup",`, `job_name="etc",lock=`} {
+		p.contains(out, "repolock_last_success_timestamp_seconds{"+labels)
+	}
+	page, err := os.ReadFile("../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	alerts, err := os.ReadFile("../packaging/prometheus/repolock.rules.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := regexp.MustCompile(`(?m)^repolock_\w+|alert: \w+`).FindAllString(out+string(alerts), -1)
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		if name = strings.TrimPrefix(name, "alert: "); !strings.Contains(string(page), "`"+name+"`") {
+			t.Errorf("the page lacks %s", name)
+		}
+	}
+}

@@ -1,0 +1,15 @@
+#!/bin/sh
+# The short suite: go test -short, then some tests on MinIO if its server needs no build.
+#
+#   sh e2e/short.sh
+set -eu
+
+cd "$(dirname "$0")/.."
+echo "the short suite takes some minutes; make e2e runs all tests"
+sh e2e/test.sh -short -timeout 2h ./...
+if sh e2e/minio.sh here; then
+	sh e2e/minio.sh with sh e2e/test.sh -short -count=1 -tags minio -timeout 2h \
+		-run '^(TestContract|TestOnStores|TestMixed|TestDoctor|TestBrokenLockStaysBroken|TestRequestCounts)$' ./e2e ./store/s3 ./store/minio
+else
+	echo "MinIO isn't built here: make e2e builds it, once, and runs its tests"
+fi
