@@ -89,7 +89,7 @@ func (s *systems) keepsSecrets(t *testing.T, env []string, urls map[string]strin
 	start := []string{"run", "-v", "--look", "1s"}
 	command := []string{"--", "sh", "-c", "env >environment; " + ticks("work")[3]}
 	p := s.start(slices.Concat(start, flags, records, command)...)
-	s.ticksOn("work")
+	p.ticksOn("work")
 
 	places := 0
 	check := func(what, text string) {

@@ -183,7 +183,7 @@ func (s *site) hold(operation, name string, flags ...string) *process {
 	s.t.Helper()
 	args := append([]string{operation, "--ttl", lasting.String()}, flags...)
 	p := s.start(append(args, ticks(name)...)...)
-	s.ticksOn(name)
+	p.reaches(name+" to tick", func() bool { return len(s.times(name)) > 0 })
 	return p
 }
 
@@ -214,6 +214,16 @@ func (p *process) code() int {
 	return ws.ExitStatus()
 }
 
+// ended reports whether the process has ended.
+func (p *process) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // until waits for a condition.
 func (s *site) until(what string, most time.Duration, cond func() bool) {
 	s.t.Helper()
@@ -222,6 +232,27 @@ func (s *site) until(what string, most time.Duration, cond func() bool) {
 			s.t.Fatalf("waited %v for: %s", most, what)
 		}
 	}
+}
+
+// reaches waits for a condition, which holds before the process ends if it ever does.
+func (p *process) reaches(what string, cond func() bool) {
+	p.s.t.Helper()
+	p.s.until(what, hang, func() bool {
+		ended := p.ended()
+		if cond() {
+			return true
+		}
+		if ended {
+			p.s.t.Fatalf("the process ended, with exit code %d, before: %s", p.code(), what)
+		}
+		return false
+	})
+}
+
+// says waits until a process has printed a text.
+func (p *process) says(what string) {
+	p.s.t.Helper()
+	p.reaches(fmt.Sprintf("the output %q", what), func() bool { return strings.Contains(p.stderr.String(), what) })
 }
 
 // freed waits until a prune gets in, and returns when it did. A prune that begins after due
@@ -290,11 +321,11 @@ func (s *site) last(name string) time.Time {
 	return time.Time{}
 }
 
-// ticksOn waits until a command ticks after this moment.
-func (s *site) ticksOn(name string) {
-	s.t.Helper()
+// ticksOn waits until a process' command ticks after this moment.
+func (p *process) ticksOn(name string) {
+	p.s.t.Helper()
 	now := time.Now()
-	s.until(name+" to tick", hang, func() bool { return s.last(name).After(now) })
+	p.reaches(name+" to tick", func() bool { return p.s.last(name).After(now) })
 }
 
 // lockedBuffer can be read while it is written.

@@ -85,7 +85,7 @@ func TestOnLost(t *testing.T) {
 			// TERM comes so long before the deadline that a busy machine has time to act on
 			// it.
 			p := s.start("backup", "--ttl", "60s", "--on-lost", c.how, "--", "sh", "-c", c.command)
-			s.until("the command to run", hang, func() bool { return s.exists("started") })
+			p.reaches("the command to run", func() bool { return s.exists("started") })
 			s.away()
 			if c.outlives {
 				p.says("lock lost: ")
@@ -117,7 +117,7 @@ func TestSignals(t *testing.T) {
 				syscall.SIGUSR1: "USR1", syscall.SIGUSR2: "USR2",
 			}[sig]), "SIG")
 			p := s.start("prune", "--", "sh", "-c", "trap 'echo got "+name+"; exit 7' "+name+"; touch started; while :; do sleep 0.05; done")
-			s.until("the command to run", hang, func() bool { return s.exists("started") })
+			p.reaches("the command to run", func() bool { return s.exists("started") })
 			p.signal(sig)
 			if code := p.code(); code != 7 || !strings.Contains(p.stderr.String(), "got "+name) {
 				t.Errorf("exit code %d: %s", code, p.stderr.String())
@@ -125,7 +125,7 @@ func TestSignals(t *testing.T) {
 			s.nothingLeft()
 
 			p = s.start("prune", "--", "sh", "-c", "touch again; sleep 100")
-			s.until("the command to run", hang, func() bool { return s.exists("again") })
+			p.reaches("the command to run", func() bool { return s.exists("again") })
 			p.signal(sig)
 			if code := p.code(); code != 128+int(sig) {
 				t.Errorf("exit code %d, want %d", code, 128+int(sig))

@@ -175,7 +175,7 @@ func TestNodeExporter(t *testing.T) {
 			check("", 16)
 			// While a job runs.
 			p := s.recorded("one", "backup", filepath.Join(collected, file("one", "backup")), "", "touch runs; until [ -e end ]; do sleep 0.05; done")
-			s.until("the command to run", hang, func() bool { return s.exists("runs") })
+			p.reaches("the command to run", func() bool { return s.exists("runs") })
 			held := "\nrepolock_held" + labels("", "backup", "one") + " 1\n"
 			s.until("the metrics to say so", hang, func() bool { _, body := exporter.scrape(); return strings.Contains(body, held) })
 			s.touch("end")

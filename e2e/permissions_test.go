@@ -186,7 +186,7 @@ func (s *site) holdsOn(operation string) {
 	s.t.Helper()
 	name := operation + "-on"
 	p := s.hold(operation, name, "--ttl", "30s", "--verbose")
-	s.until("three refreshes", hang, func() bool { return strings.Count(p.stderr.String(), "repolock: refreshed: ") >= 3 })
+	p.reaches("three refreshes", func() bool { return strings.Count(p.stderr.String(), "repolock: refreshed: ") >= 3 })
 	p.end(name)
 	for line := range strings.Lines(p.stderr.String()) {
 		late := strings.Contains(line, "refreshing the lock failed") && strings.Contains(line, "no answer within")

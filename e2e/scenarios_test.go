@@ -40,8 +40,8 @@ var scenarios = []struct {
 func shared(s *site) {
 	a, b := s.hold("backup", "a"), s.hold("restore", "b")
 	refused(s, "prune", a, b)
-	s.ticksOn("a") // the two go on together
-	s.ticksOn("b")
+	a.ticksOn("a") // the two go on together
+	b.ticksOn("b")
 	a.end("a")
 	refused(s, "prune", b)
 	b.end("b")
@@ -112,7 +112,7 @@ func longOutage(s *site, operation string) {
 		s.t.Errorf("it ran for %v without its lock", ran)
 	}
 	s.back()
-	s.ticksOn("a")
+	p.ticksOn("a")
 	p.end("a")
 	s.nothingLeft()
 }
@@ -213,7 +213,7 @@ func stoppedAlone(s *site) {
 	}
 	time.Sleep(time.Until(since.Add(ttl + 3*time.Second)))
 	a.signal(syscall.SIGCONT)
-	s.ticksOn("a")
+	a.ticksOn("a")
 	a.end("a")
 	s.nothingLeft()
 }

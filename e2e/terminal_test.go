@@ -116,6 +116,13 @@ func TestCtrlCWhileWaiting(t *testing.T) {
 	}
 }
 
+// ticking waits until suspend's command ticks after this moment.
+func (s *site) ticking() {
+	s.t.Helper()
+	now := time.Now()
+	s.until("ticks", hang, func() bool { return s.last("ticks").After(now) })
+}
+
 // suspend runs a command whose ticks show when it runs, and types Ctrl-Z. (It isn't run by
 // dash, which starts programs by vfork: if Ctrl-Z stops one before it is executed, dash
 // doesn't stop.)
@@ -123,7 +130,7 @@ func (s *site) suspend(w *window, flags string) (pid int) {
 	s.t.Helper()
 	w.run("repolock run --exclusive --ttl 10s " + flags + " -- bash -c 'echo $$ >pid; while :; do date +%s%N >>ticks; sleep 0.1; done'")
 	pid = s.pid("pid")
-	s.ticksOn("ticks")
+	s.ticking()
 	w.key("C-z")
 	w.shows(`(?s)Stopped.*` + ready + `$`)
 	parent, stops := state(pid)
@@ -152,7 +159,7 @@ func TestSuspended(t *testing.T) {
 		before := s.refreshed()
 		time.Sleep(2 * time.Second)
 		w.run("fg")
-		s.ticksOn("ticks")
+		s.ticking()
 		s.until("a refresh", hang, func() bool { return s.refreshed() != before })
 		time.Sleep(12 * time.Second) // longer than the lock would last without a refresh
 		if code := s.start("prune", "--", "true").code(); code != 75 {
@@ -169,7 +176,7 @@ func TestSuspended(t *testing.T) {
 		fg := time.Now()
 		w.run("fg")
 		w.shows("the lock was resumed, and the command continued")
-		s.ticksOn("ticks")
+		s.ticking()
 		if d := gap(s.times("ticks")); d < 10*time.Second {
 			t.Errorf("it was stopped for %v, from before %v", d, fg)
 		}

@@ -148,21 +148,21 @@ func TestCannotBeSignalled(t *testing.T) {
 	o := newRootsProcess(t)
 	o.start("prune", "--ttl", "10s", "--resume-for", "25s", "--audit", o.path("log"), "--",
 		"sh", "-c", "./as-root & while :; do echo >>ticks; sleep 0.1; done")
-	o.until("the command to run", hang, o.ticks)
+	o.reaches("the command to run", o.ticks)
 	pid, runs := o.rootTicks()
 	if !runs {
 		t.Fatal("root's process doesn't run")
 	}
 	o.away()
-	o.until("the command to be stopped", hang, func() bool { return !o.ticks() })
+	o.reaches("the command to be stopped", func() bool { return !o.ticks() })
 	stopped := fmt.Sprintf("repolock: warning: 1 process of the command can't be stopped: pid %d; it runs on without the lock\n", pid)
 	killed := strings.Replace(stopped, "stopped", "killed", 1)
-	o.until("the warning", hang, func() bool { return o.says(stopped) })
+	o.reaches("the warning", func() bool { return o.says(stopped) })
 	if _, runs := o.rootTicks(); !runs {
 		t.Error("root's process was stopped")
 	}
-	o.until("the warning again", hang, func() bool { return strings.Count(o.stderr.String(), stopped) > 1 })
-	o.until("the rest to be killed", hang, func() bool { return o.says(killed) })
+	o.reaches("the warning again", func() bool { return strings.Count(o.stderr.String(), stopped) > 1 })
+	o.reaches("the rest to be killed", func() bool { return o.says(killed) })
 	if _, runs := o.rootTicks(); !runs {
 		t.Error("root's process was killed")
 	}
@@ -186,19 +186,19 @@ func TestNoneCanBeSignalled(t *testing.T) {
 		t.Run(onLost, func(t *testing.T) {
 			o := newRootsProcess(t)
 			o.start("prune", "--ttl", "10s", "--on-lost", onLost, "--audit", o.path("log"), "--", "./as-root")
-			o.until("the command to run", hang, func() bool { _, runs := o.rootTicks(); return runs })
+			o.reaches("the command to run", func() bool { _, runs := o.rootTicks(); return runs })
 			o.away()
 			said := func() bool {
 				return o.says(fmt.Sprintf("1 process of the command can't be %s: pid ", what)) && o.says("; it runs on without the lock")
 			}
-			o.until("the warning", hang, said)
+			o.reaches("the warning", said)
 			if _, runs := o.rootTicks(); !runs {
 				t.Error("it was stopped")
 			}
 			want := 79
 			if onLost == "pause" { // the lock can be had back, and is held by the time that it ends
 				o.back()
-				o.until("the lock to be resumed", hang, func() bool { return o.says("the lock was resumed") })
+				o.reaches("the lock to be resumed", func() bool { return o.says("the lock was resumed") })
 				want = 0
 			}
 			if code := o.code(); code != want {

@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
@@ -18,12 +17,6 @@ func (p *process) signal(sig syscall.Signal) {
 	if err := p.Process.Signal(sig); err != nil {
 		p.s.t.Fatal(err)
 	}
-}
-
-// says waits until a process has printed a text.
-func (p *process) says(what string) {
-	p.s.t.Helper()
-	p.s.until(fmt.Sprintf("the output %q", what), hang, func() bool { return strings.Contains(p.stderr.String(), what) })
 }
 
 // leased returns when the lease of the one holder ends, by its object in the store.
