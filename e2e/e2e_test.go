@@ -138,6 +138,7 @@ type process struct {
 	s      *site
 	stderr lockedBuffer // and stdout
 	done   chan struct{}
+	quiet  bool // not printed when the test fails
 }
 
 func (s *site) start(args ...string) *process {
@@ -165,8 +166,8 @@ func (s *site) run(cmd *exec.Cmd) *process {
 		_ = p.Process.Signal(syscall.SIGCONT)
 		_ = p.Process.Kill()
 		<-p.done
-		if s.t.Failed() {
-			s.t.Logf("%v:\n%s", cmd.Args[1:], p.stderr.String())
+		if s.t.Failed() && !p.quiet {
+			s.t.Logf("%v: %v:\n%s", cmd.Args[1:], p.ProcessState, p.stderr.String())
 		}
 	})
 	return p
