@@ -84,7 +84,7 @@ func (s *systems) someKinds() []string {
 // contend starts a repolock that waits for locks, and marks them. The kind main is the
 // repository's own lock.
 func (s *systems) contend(kinds []string) *process {
-	args := []string{"run", "--wait", "10m", "--ttl", ttl.String()}
+	args := []string{"run", "--wait", "10m", "--ttl", lasting.String()}
 	for _, kind := range kinds {
 		if kind == "main" {
 			args = append(args, "--exclusive", "--repo", s.path("repo"))

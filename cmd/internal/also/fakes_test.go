@@ -1,6 +1,7 @@
 package also
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/test/leapclock"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/locking/memory"
@@ -30,7 +32,11 @@ type fake struct {
 	calls []call
 	// before is called with each request, and its error is the answer.
 	before func(what, key string) error
+	slow   time.Duration // how long TryLock and Release take, if their context doesn't end
 }
+
+// dawdle returns why it ended early.
+func (f *fake) dawdle(ctx context.Context) error { return clock.Sleep(ctx, f.clock, f.slow) }
 
 func newFake(c *leapclock.Clock) *fake { return &fake{Backend: memory.New(c), clock: c} }
 
@@ -75,7 +81,7 @@ func (f *fake) asked(what string) (found []call) {
 }
 
 func (f *fake) TryLock(ctx context.Context, key string, ttl time.Duration) (locking.Handle, bool, error) {
-	if err := f.ask("try", key); err != nil {
+	if err := cmp.Or(f.ask("try", key), f.dawdle(ctx)); err != nil {
 		return locking.Handle{}, false, err
 	}
 	return f.Backend.TryLock(ctx, key, ttl)
@@ -89,7 +95,7 @@ func (f *fake) Renew(ctx context.Context, h locking.Handle) error {
 }
 
 func (f *fake) Release(ctx context.Context, h locking.Handle) error {
-	if err := f.ask("release", h.Key()); err != nil {
+	if err := cmp.Or(f.ask("release", h.Key()), f.dawdle(ctx)); err != nil {
 		return err
 	}
 	return f.Backend.Release(ctx, h)

@@ -17,6 +17,7 @@ type Lock struct {
 	Backend locking.Backend
 	Key     string
 	URL     string // without credentials
+	files   bool   // the backend asks no server, and bounds its waits itself
 
 	finish func(success bool)
 	listen func(record func(event any)) // nil: the system's specification has no records

@@ -132,9 +132,13 @@ func (o *other) tryLock(ctx context.Context, observe func(events.Event)) (sessio
 // maxTry bounds try for a long ttl: a person must learn within 15 s that a server is silent.
 const maxTry = 15 * time.Second
 
-// try sends a request again until the system answers. To acquire takes a system of files a
-// second or two in which it watches others: with a short ttl it gets half of that.
+// try sends a request again until the system answers. A short ttl leaves it half of that. For
+// files there is nobody to be silent: to acquire one of their locks takes a second or two in which
+// others are watched, and a machine that stands still meanwhile must not end it.
 func (o *other) try(ctx context.Context, send func(context.Context) error) error {
+	if o.files {
+		return send(ctx)
+	}
 	budget := max(o.schedule.Budget, min(o.schedule.Deadline/2, maxTry))
 	_, err := retry.Do(ctx, retry.Policy{
 		Clock: o.clock, Budget: budget, Timeout: budget,

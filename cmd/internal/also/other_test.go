@@ -143,6 +143,30 @@ func TestNextHolder(t *testing.T) {
 	})
 }
 
+// TestFilesAreNotTimed: a lock of files is acquired, resumed and released however long that takes
+// beside the time that a server has to answer.
+func TestFilesAreNotTimed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := leapclock.New()
+		f := newFake(c)
+		f.slow = lease * 4 / 5 // as a machine that stands still while the file settles
+		o := fakeOther(f, c, "k")
+		if lock, err := o.acquire(t.Context(), 0, (&record{}).observe); lock != nil || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a server: %v, %v", lock, err)
+		}
+		o.files = true
+		l, _ := acquired(t, o)
+		if err := l.Release(t.Context()); err != nil || !f.free(t, "k") {
+			t.Error(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if lock, err := o.acquire(ctx, 0, (&record{}).observe); lock != nil || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the caller's end: %v, %v", lock, err)
+		}
+	})
+}
+
 // TestSlowAcquire: a lock whose acquisition has taken its ttl isn't held, and no event says so.
 func TestSlowAcquire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

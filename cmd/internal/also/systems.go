@@ -19,7 +19,7 @@ func parseTowerFleet(raw string) (Target, error) {
 				Actor: identity.Self().User, Intent: r.Operation, IntentVersion: r.Version, HostID: identity.Self().Hostname,
 				Mode: mode(t.Dir, r.Purpose), Force: r.Force, Audit: f.audit, Metadata: metadata(r.Metadata),
 			})
-			return Lock{Backend: f, Key: t.Name, finish: f.finish, listen: f.listen}, err
+			return Lock{Backend: f, Key: t.Name, files: true, finish: f.finish, listen: f.listen}, err
 		},
 	}, err
 }
@@ -33,7 +33,7 @@ func parseBeads(raw string) (Target, error) {
 			if err != nil {
 				return l, err
 			}
-			return Lock{Backend: b, Key: beads.Key}, nil
+			return Lock{Backend: b, Key: beads.Key, files: true}, nil
 		},
 	}, err
 }
