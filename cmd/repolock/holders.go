@@ -24,7 +24,7 @@ func refusal(e session.HeldError) string {
 		does = strings.Replace(does, "is", "is still", 1) + " after " + text.Duration(e.Waited)
 	}
 	by := " by "
-	if e.More == 0 && !slices.ContainsFunc(e.Holders, func(i replock.Info) bool { return !session.Waits(i) }) {
+	if e.More == 0 && onlyWaiters(e.Holders) {
 		does, by = strings.Replace(strings.Replace(does, "locked", "reserved", 1), "held", "reserved", 1), " for "
 	}
 	s := e.Place.Title() + " " + does + by + holders(e.Holders, e.More, 0)
@@ -32,6 +32,11 @@ func refusal(e session.HeldError) string {
 		s += "; stopped waiting: " + text.Error(e.Err)
 	}
 	return s
+}
+
+// onlyWaiters reports whether a lock has no holder, but is reserved for those who wait.
+func onlyWaiters(locks []replock.Info) bool {
+	return len(locks) > 0 && !slices.ContainsFunc(locks, func(i replock.Info) bool { return !session.Waits(i) })
 }
 
 // maxHolders is the number of holders that a message names.

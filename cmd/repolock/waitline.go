@@ -120,7 +120,11 @@ func (w *console) event(e replock.Event) {
 		if also.Known(e.Key) {
 			what = text.Escape(e.Key)
 		}
-		w.Say("waiting for %s, held by %s", what, holders(e.Holders, 0, 0))
+		by := "held by"
+		if onlyWaiters(e.Holders) {
+			by = "reserved for"
+		}
+		w.Say("waiting for %s, %s %s", what, by, holders(e.Holders, 0, 0))
 	case e.Kind != replock.EventWaiting && e.Kind != was.Kind:
 		w.Say("%s", work(e))
 	}
