@@ -124,6 +124,9 @@ func (e jsonError) words(verbose bool) string {
 
 func newJSONLock(i replock.Info) jsonLock {
 	host, pid := process(i.Holder)
+	if at := strings.LastIndex(host, " on "); at >= 0 { // also.Lock describes another system's holder so
+		host = host[at+len(" on "):]
+	}
 	return jsonLock{
 		Host: host, PID: pid,
 		specified: events.Holder(i),
