@@ -115,7 +115,7 @@ func (i Info) identity() string {
 // Key returns the first of Keys.
 func (i Info) Key() string { return i.Keys[0] }
 
-// String returns the lock in one line, for errors: its holder, operation, start and end.
+// String returns the lock in one line, for errors: its holder, operation, start and last refresh.
 func (i Info) String() string {
 	if i.Verdict == Unreadable {
 		does := "removes it"
@@ -136,14 +136,13 @@ func (i Info) String() string {
 	if !i.Acquired.IsZero() {
 		s += ", since " + i.Acquired.UTC().Format(time.RFC3339)
 	}
-	left := text.Duration(i.Left)
 	switch {
 	case i.Verdict == Doubtful:
 		s += ", perhaps stale: " + text.Brief(i.Why)
 	case i.ProcessGone:
-		s += ", whose process is gone, expires in " + left
-	default:
-		s += ", expires in " + left + " unless refreshed"
+		s += ", whose process is gone, expires in " + text.Duration(i.Left)
+	case !i.ModTime.IsZero() || !i.Expires.IsZero():
+		s += ", last seen " + text.Ago(max(i.Age, 0))
 	}
 	return s + " (" + text.Brief(i.Key()) + ")"
 }
