@@ -5,11 +5,12 @@ package e2e
 import (
 	"encoding/json"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/repolock/repolock/internal/test/states"
 )
 
 func (p *process) signal(sig syscall.Signal) {
@@ -44,7 +45,7 @@ func (s *site) stops(name string) {
 	s.t.Helper()
 	s.until(name+" to be stopped", hang, func() bool {
 		time.Sleep(200 * time.Millisecond)
-		return stopped(s.pidOf(name))
+		return states.Stopped(s.pidOf(name))
 	})
 	last := s.last(name)
 	time.Sleep(time.Second)
@@ -65,21 +66,6 @@ func (s *site) pidOf(name string) int {
 		s.t.Fatal(err)
 	}
 	return pid
-}
-
-// stopped reports whether a signal has stopped a process group. One stopped process is enough:
-// a shell that is stopped while it starts another program waits for that one.
-func stopped(group int) bool {
-	out, err := exec.Command("ps", "-A", "-o", "pgid=", "-o", "stat=").Output()
-	if err != nil {
-		panic(err)
-	}
-	for line := range strings.Lines(string(out)) {
-		if f := strings.Fields(line); len(f) == 2 && f[0] == strconv.Itoa(group) && strings.HasPrefix(f[1], "T") {
-			return true
-		}
-	}
-	return false
 }
 
 // gone reports whether the process in a pid file has ended.

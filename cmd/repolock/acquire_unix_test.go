@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/internal/test/states"
 )
 
 // desk is a repository and a directory for the sockets of a test's keepers.
@@ -262,7 +263,7 @@ func TestKeeperKilled(t *testing.T) {
 		if err := syscall.Kill(h.KeeperPID, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "the keeper is dead", func() bool { return state(h.KeeperPID) == "" || state(h.KeeperPID) == "Z" })
+		until(t, "the keeper is dead", func() bool { return states.Of(h.KeeperPID) == "" || states.Of(h.KeeperPID) == "Z" })
 		d.want(exitLost, "no keeper any more", do, h.Token)
 		if sockets, _ := os.ReadDir(filepath.Join(d.run, "repolock")); len(sockets) > 0 {
 			t.Errorf("after %s: %v", do, sockets)
@@ -270,20 +271,6 @@ func TestKeeperKilled(t *testing.T) {
 	}
 	if code, _, stderr := d.repolock("prune", "--wait", "forever", "--", "true"); code != 0 {
 		t.Errorf("the next: %d %s", code, stderr)
-	}
-}
-
-// state returns the state of a process as ps shows it, in one letter, or "" if there is none. A
-// process whose first thread has ended while others (l) still close its files runs on: R.
-func state(pid int) string {
-	out, _ := exec.Command("ps", "-o", "stat=", "-p", fmt.Sprint(pid)).Output()
-	switch s := strings.TrimSpace(string(out)); {
-	case s == "":
-		return ""
-	case s[0] == 'Z' && strings.Contains(s, "l"):
-		return "R"
-	default:
-		return s[:1]
 	}
 }
 
@@ -465,7 +452,7 @@ func TestKeeperStopped(t *testing.T) {
 	if err := syscall.Kill(h.KeeperPID, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "it is stopped", func() bool { return state(h.KeeperPID) == "T" })
+	until(t, "it is stopped", func() bool { return states.Of(h.KeeperPID) == "T" })
 	for range 2 {
 		d.want(exitUnavailable, "the keeper doesn't answer", "check", h.Token)
 	}

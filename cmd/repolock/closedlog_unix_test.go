@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/repolock/repolock/internal/test/states"
 )
 
 // TestClosedLogKillsNoKeeper: a keeper runs on when the pipe of its log has lost its reader.
@@ -46,9 +48,9 @@ func TestClosedLogKillsNoKeeper(t *testing.T) {
 					for _, s := range sockets {
 						d.repolock("check", s.Name())
 					}
-					return len(sockets) == 0 || state(script.Process.Pid) == "Z"
+					return len(sockets) == 0 || states.Of(script.Process.Pid) == "Z"
 				})
-				if state(script.Process.Pid) != "Z" {
+				if states.Of(script.Process.Pid) != "Z" {
 					t.Error("the script wasn't killed")
 					_ = script.Process.Kill()
 				}

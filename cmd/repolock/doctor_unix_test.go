@@ -17,6 +17,8 @@ import (
 
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
+
+	"github.com/repolock/repolock/internal/test/states"
 )
 
 // doctorOf is the real command.
@@ -142,7 +144,7 @@ func heldUp(t *testing.T, repo string) (doctor *exec.Cmd, out *bytes.Buffer, unl
 		if err := doctor.Start(); err != nil {
 			t.Fatal(err)
 		}
-		for n := 1; n%200 != 0 || state(doctor.Process.Pid) != "Z"; n++ {
+		for n := 1; n%200 != 0 || states.Of(doctor.Process.Pid) != "Z"; n++ {
 			if err := unix.Flock(int(d.Fd()), unix.LOCK_EX); err != nil {
 				t.Fatal(err)
 			}

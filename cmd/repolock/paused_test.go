@@ -16,6 +16,7 @@ import (
 	"github.com/creack/pty"
 
 	"github.com/repolock/repolock/internal/audit"
+	"github.com/repolock/repolock/internal/test/states"
 )
 
 // outage is a repolock whose repository becomes unreachable.
@@ -58,19 +59,7 @@ func (o *outage) begin(last string) {
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	o.until("the command to be stopped", func() bool { return stopped(pid) })
-}
-
-// stopped reports whether a signal has stopped a process group. One stopped process is enough:
-// a shell that is stopped while it starts another program waits for that one.
-func stopped(group int) bool {
-	out, _ := exec.Command("ps", "-A", "-o", "pgid=", "-o", "stat=").Output()
-	for line := range strings.Lines(string(out)) {
-		if f := strings.Fields(line); len(f) == 2 && f[0] == strconv.Itoa(group) && strings.HasPrefix(f[1], "T") {
-			return true
-		}
-	}
-	return false
+	o.until("the command to be stopped", func() bool { return states.Stopped(pid) })
 }
 
 // prune starts a repolock around the command that begin describes.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/audit"
+	"github.com/repolock/repolock/internal/test/states"
 )
 
 // suspend stops a repolock and its command as Ctrl-Z does, waits, and continues them as fg does.
@@ -21,7 +22,7 @@ func (o *outage) suspend(wait time.Duration) (took time.Duration) {
 		}
 	}
 	signal(syscall.SIGTSTP)
-	o.until("repolock to be stopped", func() bool { return stopped(o.cmd.Process.Pid) })
+	o.until("repolock to be stopped", func() bool { return states.Stopped(o.cmd.Process.Pid) })
 	begin := time.Now() // the first record is older
 	if records := o.records(); records[len(records)-1].Event != audit.Suspended {
 		o.t.Errorf("the last record of a stopped repolock is %s", records[len(records)-1].Event)
