@@ -275,6 +275,17 @@ func TestProcessOne(t *testing.T) {
 	p.want("done exit status 0")
 }
 
+// TestNoTerminalInANamespace: a process without a terminal isn't in its foreground, although its
+// group, which began outside of its pid namespace, is 0 to it.
+func TestNoTerminalInANamespace(t *testing.T) {
+	argv := concat(unshared(t), self("terminal"))
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "false\n" {
+		t.Errorf("%v, %s", err, out)
+	}
+}
+
 // Elsewhere than as process 1 orphans come to us as well.
 func TestReapsOrphansWhileRunning(t *testing.T) {
 	p := start(t, self("parent", "--", "sh", "-c", `(setsid sh -c 'echo $$; exec sleep 1000' &); (sh -c 'echo $$; exec sleep 1000' &); sleep 1000`))

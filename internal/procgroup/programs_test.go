@@ -28,6 +28,7 @@ func init() {
 	programs["outside"] = outsideMain
 	programs["foreground"] = foregroundMain
 	programs["trivial"] = trivialMain
+	programs["terminal"] = func([]string) { fmt.Println(Foreground()) }
 }
 
 // parentMain runs a command in a group as its arguments say. It writes what

@@ -23,13 +23,16 @@ func openTerminal() terminal {
 	return terminal{fd: fd}
 }
 
+const none = -1
+
 func (t terminal) close() { _ = unix.Close(t.fd) }
 
-// foreground returns the group that has the terminal, or 0.
+// foreground returns the group that has the terminal, or none if there is no terminal. A group of
+// another pid namespace is 0, as it is to getpgrp.
 func (t terminal) foreground() int {
 	pgid, err := unix.IoctlGetInt(t.fd, unix.TIOCGPGRP)
 	if err != nil {
-		return 0
+		return none
 	}
 	return pgid
 }
