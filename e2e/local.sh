@@ -44,7 +44,8 @@ until_true() {
 }
 
 # counted WHAT OF COMMAND…: run a command that prints a line to its standard error for each
-# thing that it has done, and show how many: on a terminal in place, elsewhere every 8 s.
+# thing that it has done, and show how many: on a terminal in place, elsewhere every 8 s and at
+# the end.
 counted() {
 	what=$1
 	of=$2
@@ -72,6 +73,7 @@ counted() {
 		die "$what failed"
 	}
 	running=
+	echo "$what: $(wc -l <"$work/done" | tr -d ' ')$of, $(($(date +%s) - since)) s"
 }
 
 # The binary is for here: it needs no version of git's, which doesn't read a tree of another user.
