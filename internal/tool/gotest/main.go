@@ -17,6 +17,7 @@ import (
 	"os/signal"
 	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -51,6 +52,7 @@ func run(program string, args []string, out io.Writer) (int, error) {
 	go func() { read <- scan(stdout, lines) }()
 
 	r := newReport(out, time.Now())
+	r.print(time.Now(), "go test "+strings.Join(args, " ")+"\n")
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for open := true; open; {

@@ -48,6 +48,9 @@ func TestRun(t *testing.T) {
 				t.Errorf("%s: no %q", name, says)
 			}
 		}
+		if !strings.HasPrefix(out.String(), "go test -count=1 .\n") {
+			t.Errorf("%s: it doesn't begin with what it runs: %s", name, out.String())
+		}
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 		closes := lines[len(lines)-1]
 		if test.closes != "" && closes != test.closes || strings.HasSuffix(closes, " 0 failed") != (code == 0) || strings.Contains(out.String(), "unseen") {
