@@ -250,7 +250,7 @@ func TestMetricsPage(t *testing.T) {
 		t.Fatalf("%d blocks", len(blocks))
 	}
 	p.each([]string{blocks[prune], blocks[jobs], blocks[rules]},
-		`^restic prune exclusive\n$`, `^restic backup /home shared\nrestic backup /etc shared\n$`, `SUCCESS: 9 rules found\n.*Unit Testing:.*SUCCESS\n`)
+		`^restic prune exclusive\n$`, `^restic backup /home shared\nrestic backup /etc shared\n$`, `SUCCESS: 10 rules found\n.*Unit Testing:.*SUCCESS\n`)
 	address := exporterAddress(t)
 	const answers = "until curl -sf http://ADDRESS/ >/dev/null; do sleep 0.05; done\n"
 	server := strings.TrimSuffix(blocks[serve], "\n") + exporterFlags + "ADDRESS 2>/dev/null &\ntrap \"kill $!\" EXIT\n"
