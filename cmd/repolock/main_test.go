@@ -2,6 +2,7 @@ package main
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -33,7 +34,28 @@ var programs = map[string]func(){"repolock": func() {
 		stepClock(file)
 	}
 	main()
-}}
+}, "ticker": ticker}
+
+// ticker is a command that ticks until there is a file "end". It starts no other program: a shell
+// that starts one by vfork(2) can't be stopped if its child was stopped before it has executed that.
+func ticker() {
+	must := func(err error) {
+		if err != nil {
+			panic(err)
+		}
+	}
+	must(os.WriteFile("pid", fmt.Appendln(nil, os.Getpid()), 0o600))
+	ticks, err := os.Create("ticks")
+	must(err)
+	for {
+		if _, err := os.Stat("end"); err == nil {
+			return
+		}
+		_, err := fmt.Fprintln(ticks)
+		must(err)
+		time.Sleep(100 * time.Millisecond)
+	}
+}
 
 const (
 	// stepVariable names a file that says how far the wall clock is ahead.

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -65,8 +64,13 @@ func (o *outage) begin(last string) {
 // prune starts a repolock around the command that begin describes.
 func (o *outage) prune(ttl, last string, flags ...string) {
 	o.t.Helper()
-	o.start(slices.Concat([]string{"prune", "--ttl", ttl, "--audit", o.path("log")}, flags,
-		[]string{"--", "sh", "-c", "echo $$ >pid; while [ ! -e end ]; do echo >>ticks; sleep 0.1; done; " + last})...)
+	o.around(ttl, append(flags, "--", "sh", "-c", "echo $$ >pid; while [ ! -e end ]; do echo >>ticks; sleep 0.1; done; "+last)...)
+}
+
+// around starts a repolock around a command that ticks.
+func (o *outage) around(ttl string, args ...string) {
+	o.t.Helper()
+	o.start(append([]string{"prune", "--ttl", ttl, "--audit", o.path("log")}, args...)...)
 	o.until("the command to run", o.ticks)
 }
 

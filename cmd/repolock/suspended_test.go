@@ -54,7 +54,7 @@ func (o *outage) stoppedFor(least time.Duration) {
 // length.
 func TestAuditSuspended(t *testing.T) {
 	o := newOutage(t)
-	o.prune("1h", "true")
+	o.around("1h", "--", "ticker")
 	took := o.suspend(2 * time.Second)
 	if code := o.code(); code != 0 {
 		t.Errorf("exit code %d", code)
@@ -72,7 +72,7 @@ func TestAuditSuspended(t *testing.T) {
 // on under the resumed lock.
 func TestAuditSuspendedAndLost(t *testing.T) {
 	o := newOutage(t)
-	o.prune("10s", "true")
+	o.around("10s", "--", "ticker")
 	took := o.suspend(11 * time.Second)
 	if code := o.code(); code != 0 {
 		t.Errorf("exit code %d", code)
