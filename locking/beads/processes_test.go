@@ -17,7 +17,7 @@ type crowd struct {
 	*testing.T
 	dir     string
 	out     chan line
-	running map[*process]bool
+	running map[*process]bool // false: it was killed, and hasn't ended yet
 	count   map[string]int
 }
 
@@ -31,7 +31,7 @@ func (c *crowd) kill(p *process, how string) {
 	if err := p.Process.Kill(); err != nil {
 		c.Error(err)
 	}
-	delete(c.running, p)
+	c.running[p] = false
 	c.count[how]++
 	c.start("contender", c.dir)
 }
@@ -53,13 +53,14 @@ func (c *crowd) contend(rounds int) {
 			if c.running[l.process] {
 				c.Error("a process has ended")
 			}
+			delete(c.running, l.process)
 		default:
 			c.Error(l.text)
 		}
 	}
 }
 
-// end ends all processes at any point.
+// end ends all processes at any point, and waits for them and for those that were killed.
 func (c *crowd) end() {
 	for p := range c.running {
 		p.stdin.Close()
