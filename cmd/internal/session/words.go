@@ -24,9 +24,67 @@ func Words(err error, then string) string {
 		}
 		return text.Error(err) + then
 	}
-	words, detail := causeFirst(err)
-	return words + then + detail
+	var all, details string
+	for i, failure := range failures(err) {
+		words, detail := causeFirst(failure.first)
+		if failure.more > 0 {
+			words += fmt.Sprintf(", and %d more like it", failure.more)
+		}
+		if i > 0 {
+			all += details + "; "
+		}
+		all, details = all+words, detail
+	}
+	return all + then + details
 }
+
+// failure is an error, and how many more differ from it only in their keys.
+type failure struct {
+	first error
+	more  int
+}
+
+// failures returns the errors that an error joins, or itself. 500 locks that can't be deleted for one
+// reason are one line for people.
+func failures(err error) (all []failure) {
+	known := map[string]int{}
+	for _, e := range parts(err) {
+		reason := keys.ReplaceAllString(e.Error(), "")
+		i, again := known[reason]
+		if again {
+			all[i].more++
+			continue
+		}
+		known[reason] = len(all)
+		all = append(all, failure{first: e})
+	}
+	return all
+}
+
+// parts returns the errors that an error joins, if its text says no more than theirs, or itself.
+func parts(err error) (all []error) {
+	switch e := err.(type) {
+	case interface{ Unwrap() error }:
+		if inner := e.Unwrap(); inner != nil && inner.Error() == err.Error() {
+			if all = parts(inner); len(all) > 1 {
+				return all
+			}
+		}
+	case interface{ Unwrap() []error }:
+		var texts []string
+		for _, part := range e.Unwrap() {
+			all = append(all, parts(part)...)
+			texts = append(texts, part.Error())
+		}
+		if whole := err.Error(); whole == strings.Join(texts, "\n") || whole == strings.Join(texts, "; ") {
+			return all
+		}
+	}
+	return []error{err}
+}
+
+// keys matches the keys of locks, and the names of temporary files.
+var keys = lazyregexp.New(`index/[^": ]*|\d{8}T\d{6}\.\d+Z-[0-9a-z]+|(\w+ )?[^ :]*\.repolock-[0-9A-Z]+\.tmp`)
 
 // lossWords returns what was lost and why, and the key in parentheses.
 func lossWords(err error) (words, key string) {
@@ -74,9 +132,13 @@ func causeFirst(err error) (cause, request string) {
 // activity matches what was being done, as "writing the lock: ".
 var activity = lazyregexp.New(`^[a-z]+ing [a-z ]+: $`)
 
-// plainCause returns the text of an error without what Go's packages put before the cause.
+// plainCause returns the text of an error without what Go's packages put before the cause, and
+// without a cause that is there again at the end.
 func plainCause(err error) string {
 	says := text.Error(err)
+	if class, _, ok := strings.Cut(says, ": "); ok {
+		says = strings.TrimSuffix(says, ": "+class)
+	}
 	broken, ok := errors.AsType[*net.OpError](err)
 	if !ok {
 		return says
