@@ -50,6 +50,8 @@ func parse(raw string, windows bool) (Location, error) {
 		return Location{Scheme: scheme, URL: u}, err
 	case wrong != "":
 		return Location{}, invalid("%s", wrong)
+	case len(scheme) == 1 && strings.HasPrefix(rest, `\`), len(scheme) == 1 && strings.HasPrefix(rest, "/"):
+		return Location{}, invalid("it is a path of Windows, which this machine doesn't have; a path that has a colon is written ./a:b")
 	case strings.Contains(rest, "@") && !strings.HasPrefix(rest, "//"):
 		// It can be user:password@host, whose scheme would be the user.
 		return Location{}, invalid("unknown scheme (known: %s, or a path)", names())
@@ -116,8 +118,30 @@ func bucketURL(scheme, rest string) (*url.URL, error) {
 	case u.Fragment != "":
 		return nil, invalid("%s: it has a fragment; %%23 is a # in a name", scheme)
 	}
+	if wrong := slip(rest); wrong != "" {
+		return nil, invalid("%s: %s", scheme, wrong)
+	}
 	return u, nil
 }
+
+// slip returns what is probably a slip of the pen in a URL, or "": it would name another place, where a
+// lock excludes no holder of the place that was meant.
+func slip(rest string) string {
+	path, query, _ := strings.Cut(rest, "?")
+	switch {
+	case strings.TrimSpace(path) != path, strings.TrimSpace(query) != query:
+		return "a space is at its end or before its ?; %20 is a space in a name"
+	case parameter.MatchString(path):
+		return "its first option follows a ? and not a &; %26 is a & in a name"
+	case strings.Contains(query, "?"):
+		return "between its options is a & and not a second ?"
+	default:
+		return ""
+	}
+}
+
+// parameter matches an option of a URL.
+var parameter = lazyregexp.New(`&[a-z_-]+=`)
 
 // elsewhere returns what is wrong with a scheme of a backup program whose stores can't hold our locks,
 // or are named otherwise, or "".

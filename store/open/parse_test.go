@@ -211,3 +211,29 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestSlips: a URL that is probably another place than was meant is refused: a lock there would
+// exclude no holder of the place that was meant.
+func TestSlips(t *testing.T) {
+	for raw, says := range map[string]string{
+		"s3://bucket/p ":                                 "space",
+		"s3://bucket/p ?region=x":                        "space",
+		"s3://bucket/p?region=x ":                        "space",
+		"minio://host/bucket/p\t":                        "isn't written as a URL",
+		"s3://bucket/p&region=x":                         "first option",
+		"b2://bucket/p&endpoint=https://h":               "first option",
+		"s3://bucket/p?region=x?endpoint=https://h":      "second ?",
+		"s3://bucket/a%20b%20":                           "",
+		"s3://bucket/a b":                                "",
+		"s3://bucket/p%26region=x":                       "",
+		"s3://bucket/this&that":                          "",
+		"s3://bucket/p?region=x&endpoint=https://h%3Fx":  "",
+		"s3://bucket?profile=a%20b&region=eu-central-1":  "",
+		"minio://host:9000/bucket/p?tls=false&alias=one": "",
+	} {
+		_, err := Parse(raw)
+		if says == "" && err != nil || says != "" && (!errors.Is(err, store.ErrURL) || !strings.Contains(err.Error(), says)) {
+			t.Errorf("%q: %v", raw, err)
+		}
+	}
+}

@@ -23,8 +23,11 @@ func Query(u *url.URL, known ...string) (map[string]string, error) {
 		if !slices.Contains(known, name) {
 			return nil, fmt.Errorf("%w: it has an unknown parameter%s; known: %s", store.ErrURL, shown(raw, vs), strings.Join(known, ", "))
 		}
-		if _, twice := query[name]; twice || len(vs) != 1 || vs[0] == "" {
-			return nil, fmt.Errorf("%w: %s= has one value", store.ErrURL, name)
+		if _, twice := query[name]; twice || len(vs) != 1 {
+			return nil, fmt.Errorf("%w: %s= is there twice", store.ErrURL, name)
+		}
+		if vs[0] == "" {
+			return nil, fmt.Errorf("%w: %s= has no value", store.ErrURL, name)
 		}
 		query[name] = vs[0]
 	}

@@ -31,9 +31,9 @@ func TestQuery(t *testing.T) {
 		"topsecret0=x":                     "unknown parameter, maybe a secret",
 		"topsecret%0a=x":                   "unknown parameter, maybe a secret",
 		"topsecret%zz":                     "can't be read",
-		"tls=":                             "tls= has one value",
-		"tls=true&tls=false":               "tls= has one value",
-		"path_style=true&path-style=false": "path-style= has one value",
+		"tls=":                             "tls= has no value",
+		"tls=true&tls=false":               "tls= is there twice",
+		"path_style=true&path-style=false": "path-style= is there twice",
 	} {
 		_, err := Query(&url.URL{RawQuery: query}, "path-style", "tls")
 		if !errors.Is(err, store.ErrURL) || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "topsecret") {
