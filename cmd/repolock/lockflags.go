@@ -31,8 +31,8 @@ type lockFlags struct {
 	Job       string            `brief:"Name the job, in the audit log and the metrics" placeholder:"NAME" env:"REPOLOCK_JOB" help:"Name what runs, in the audit log and the metrics: the label job_name. Jobs of one operation on one repository need names to be told apart."`
 	Fence     bool              `brief:"Take a fencing number (REPOLOCK_FENCE)" help:"Take a fencing number with an exclusive lock (REPOLOCK_FENCE)."`
 	Also      []string          `brief:"Hold another system's lock, too" predictor:"lock" sep:"none" placeholder:"URL" help:"Hold this lock too, or alone if no repository is given: ${also}. Repeatable: all locks are held, or none. docs/also.md"`
-	Settle    time.Duration     `brief:"With --also: wait before the command starts" default:"0s" help:"With --also: how long to wait, with all locks held, before the command starts, so that work which has begun without looking can end. If a lock is gone then, the command doesn't start."`
-	ForceLock bool              `brief:"With tower-fleet: steal the lock if it is stale" help:"With --also tower-fleet:DIR/NAME: steal the lock if it is stale. A live lock is never stolen."`
+	Settle    time.Duration     `brief:"Wait before the command starts (--also)" default:"0s" help:"With --also: how long to wait, with all locks held, before the command starts, so that work which has begun without looking can end. If a lock is gone then, the command doesn't start."`
+	ForceLock bool              `brief:"Steal a stale lock of tower-fleet" help:"With --also tower-fleet:DIR/NAME: steal the lock if it is stale. A live lock is never stolen."`
 }
 
 func (f lockFlags) check() error {

@@ -26,8 +26,11 @@ _repolock() {
 	done < <("${1/#\~/$HOME}" complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
 	# A list shows what each word is for. (33, 63 and 64 are lists: COMP_TYPE in bash(1).)
 	[[ ${#COMPREPLY[@]} -gt 1 && $COMP_TYPE =~ ^(33|63|64)$ ]] || return 0
+	local room=$((${COLUMNS:-80} - longest - 5))
 	for i in "${!abouts[@]}"; do
-		[[ -z ${abouts[i]} ]] || printf -v "COMPREPLY[i]" '%-*s  (%s)' "$longest" "${COMPREPLY[i]}" "${abouts[i]}"
+		about=${abouts[i]}
+		((${#about} > room && room > 9)) && about=${about:0:room-3}...
+		[[ -z $about ]] || printf -v "COMPREPLY[i]" '%-*s  (%s)' "$longest" "${COMPREPLY[i]}" "$about"
 	done
 }
 
