@@ -124,11 +124,14 @@ func (r *reporter) unreachableHint(err error) string {
 	return "repolock doctor looks at the store"
 }
 
+// nothingRun is undone of the commands that run another one.
+const nothingRun = "nothing was run"
+
 // undone says what an error has prevented.
 func (r *reporter) undone() string {
 	switch r.command {
 	case "backup", "restore", "prune", "run":
-		return "nothing was run"
+		return nothingRun
 	case "acquire":
 		return "no lock was taken"
 	case "break-lock":

@@ -39,12 +39,19 @@ func mistaken(err error, args []string) error {
 				return notACommand(wrong[1], args[at+1:], wrong[2])
 			}
 		}
+		if hint := notArgument(wrong[1], args); hint != "" {
+			return hintedError{usageError{fmt.Errorf("unexpected argument %s", harmless(wrong[1]))}, "; " + hint}
+		}
 	}
 	return usageError{corrected(err)}
 }
 
 // corrected returns what kong says of flags and arguments in words of our own.
 func corrected(err error) error {
+	similarFlag := lazyregexp.New(`^unknown flag --([\w-]+), did you mean "--([\w-]+)"\?$`)
+	if meant := similarFlag.FindStringSubmatch(err.Error()); meant != nil && distance(meant[1], meant[2]) >= len(meant[1]) {
+		return fmt.Errorf("unknown flag --%s", meant[1]) // no letter is the same
+	}
 	for _, m := range corrections {
 		if kong := lazyregexp.New(m.kong); kong.MatchString(err.Error()) {
 			return errors.New(kong.ReplaceAllString(err.Error(), m.ours))
@@ -76,7 +83,7 @@ var corrections = [...]struct{ kong, ours string }{
 	{`(?s)^(--[\w-]+)(?:: "": must be | must be one of .* but got ""$|: expected .* but got "").*`, "$1: its value is empty"},
 	{`^(--[\w-]+): expected duration but got "([\d.]+)".*`, "$1 $2: has no unit: write ${2}s for seconds, ${2}m for minutes"},
 	{`(?s)^(--[\w-]+): expected duration but got "(.*)": .*`, "$1 $2: must be a time such as 90s, 15m or 2h"},
-	{`^(--[\w-]+): "([\d.]+)": must be a time .*`, "$1 $2: has no unit: write ${2}s for seconds, ${2}m for minutes"},
+	{`^(--[\w-]+): "([\d.]+)": must be a time such .*`, "$1 $2: has no unit: write ${2}s for seconds, ${2}m for minutes"},
 	{`(?s)^(--[\w-]+): "(.*)": must be `, "$1 $2: must be "},
 	{`^(--[\w-]+): (-\S+): must `, "$1 $2: must "},
 	{`(?s)^(--[\w-]+): expected a valid 64 bit int but got "(.*)"$`, "$1 $2: must be a whole number"},
@@ -87,17 +94,38 @@ var corrections = [...]struct{ kong, ours string }{
 // notACommand returns the error of a first word that is no command of repolock. Often it is the
 // program that was to be run, or what another tool calls the same thing.
 func notACommand(word string, rest []string, similar string) error {
-	e := hintedError{usageError{fmt.Errorf("%.80q isn't a command of repolock", word)}, "see repolock help"}
+	e := hintedError{usageError{fmt.Errorf("%.80q isn't a command of repolock", harmless(word))}, "see repolock help"}
 	ours := elsewhere(word)
 	switch isBackup := slices.Contains(wrapped[:], filepath.Base(word)); {
 	case isBackup || ours == "" && similar == "" && runs(word):
 		e.hint = underLock(word, rest)
 	case ours != "":
 		e.hint = "did you mean " + ours + "?"
+	case namesRepository(word):
+		e.hint = byFlag(word)
 	case similar != "" && word != "":
 		e.hint = "did you mean " + strings.ReplaceAll(similar, `"`, "") + "?"
 	}
+	if slices.Contains(rest, "--") && !strings.HasPrefix(e.hint, nothingRun) {
+		e.hint = nothingRun + "; " + e.hint
+	}
 	return e
+}
+
+// notArgument returns where a word belongs that a command doesn't take, or "".
+func notArgument(word string, args []string) string {
+	field, _ := called(args)
+	command := commandName(field)
+	switch {
+	case command == "break-lock" && len(word) >= leastID && strings.Trim(word, "0123456789abcdef") == "":
+		return "an id is named by a flag: --id " + word
+	case command == "acquire" && slices.Contains(args, "--"):
+		return "acquire runs no command: repolock run --shared -- COMMAND does, under a lock"
+	case command != "doctor" && command != "torture" && namesRepository(word): // these two take one
+		return byFlag(word)
+	default:
+		return ""
+	}
 }
 
 // noCommand returns the error of a program after --, before which repolock finds no command of its own.
@@ -115,7 +143,7 @@ func underLock(word string, rest []string) string {
 	if slices.Contains(wrapped[:], filepath.Base(word)) {
 		subcommand = first(rest)
 	}
-	hint := fmt.Sprintf("nothing was run; to run it under a lock: repolock %s -- %.80s", operation(subcommand), strings.TrimSpace(word+" "+subcommand))
+	hint := fmt.Sprintf(nothingRun+"; to run it under a lock: repolock %s -- %.80s", operation(subcommand), strings.TrimSpace(word+" "+subcommand))
 	if len(rest) > 1 || len(rest) > 0 && subcommand == "" {
 		hint += " …" // which can have a password
 	}

@@ -98,8 +98,8 @@ func (g global) store(ctx context.Context) (store.Store, error) {
 	}
 	s, err := open.Store(ctx, g.Repo)
 	switch {
-	case errors.Is(err, store.ErrNotFound) && strings.HasPrefix(g.Repo, "~"):
-		return nil, hintedError{fmt.Errorf("opening the repository: %w", err), tildeHint}
+	case errors.Is(err, store.ErrNotFound) && misnamed(g.Repo) != "":
+		return nil, hintedError{fmt.Errorf("opening the repository: %w", err), misnamed(g.Repo)}
 	case errors.Is(err, store.ErrURL):
 		return nil, err
 	case err != nil:

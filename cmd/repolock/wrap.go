@@ -65,6 +65,11 @@ func (f commandFlags) check() error {
 
 // wrap runs the command under a lock, or unlocked if it needs none.
 func (f commandFlags) wrap(r *reporter, g global, mode replock.Mode, operation string) (int, error) {
+	code, err := f.wrapped(r, g, mode, operation)
+	return code, unrunnable(f.Command, err)
+}
+
+func (f commandFlags) wrapped(r *reporter, g global, mode replock.Mode, operation string) (int, error) {
 	if err := f.check(); err != nil {
 		return 0, err
 	}

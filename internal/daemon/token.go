@@ -22,11 +22,18 @@ func NewToken() string { return rand.Text() + newSuffix() }
 
 var tokens = lazyregexp.New(fmt.Sprintf(`^[A-Z2-7]{%d}(\.[A-Z2-7]{%d})?$`, tokenLength, suffixLength))
 
+// ids matches what others see of a lock.
+var ids = lazyregexp.New(`^[0-9a-f]{8,32}$`)
+
 // CheckToken returns an error if NewToken can't have returned this token, which then must
 // not become a file name. The error doesn't contain the token, which might be a secret.
 func CheckToken(token string) error {
 	if !tokens.MatchString(token) {
-		return fmt.Errorf("this is no token (%d bytes): give what acquire printed, 26 letters and digits, with a suffix after a dot if there is one", len(token))
+		what := fmt.Sprintf("this is no token (%d bytes)", len(token))
+		if ids.MatchString(token) {
+			what = "this is the id of a lock, which no token is"
+		}
+		return fmt.Errorf("%s: give what acquire printed, 26 capital letters and digits, with a suffix after a dot if there is one", what)
 	}
 	return nil
 }

@@ -92,7 +92,7 @@ func checkDir(dir string) error {
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%w: %s doesn't exist: %s: %w", locking.ErrUnfit, dir, advice, fs.ErrNotExist)
+		return fmt.Errorf("%w: %s doesn't exist: %s", locking.ErrUnfit, dir, advice)
 	case err != nil:
 		return refused(err)
 	case !info.IsDir():

@@ -55,7 +55,7 @@ func open(ctx context.Context, path string, opts Options) (*Store, error) {
 	}
 	path, err := filepath.Abs(path)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the directory that this was called in can't be found: %w", err)
 	}
 	info, err := os.Stat(path)
 	switch {

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/internal/lazyregexp"
+	"github.com/repolock/repolock/internal/procgroup"
+)
+
+// misnamed returns why a path that doesn't exist was perhaps not meant so, or "".
+func misnamed(path string) string {
+	quote := func(q string) bool { return len(path) > 1 && strings.HasPrefix(path, q) && strings.HasSuffix(path, q) }
+	switch {
+	case strings.HasPrefix(path, "~"):
+		return tildeHint
+	case quote(`"`), quote(`'`):
+		return "the quotes are part of this name: leave them out where it is set (Docker's --env-file keeps them)"
+	case strings.TrimSpace(path) != path:
+		return "the name begins or ends with a space, or has the end of a line of Windows: leave it out where it is set"
+	case strings.HasPrefix(path, "="):
+		return "the = is part of this name: write -r NAME, or --repo=NAME"
+	case runtime.GOOS != "windows" && strings.HasPrefix(path, `\`):
+		return `the name has \ in place of /: it is one of Windows, or a shell has left it`
+	case lazyregexp.New(`^[\w.-]+@[\w.-]+:`).MatchString(path):
+		return notOverSSH
+	default:
+		return ""
+	}
+}
+
+const notOverSSH = "repolock keeps no locks over ssh: name a bucket, or a directory that all machines mount"
+
+// namesRepository reports whether a word is rather a repository than a command.
+func namesRepository(word string) bool {
+	if strings.Contains(word, "://") {
+		return true
+	}
+	info, err := os.Stat(word)
+	return err == nil && info.IsDir()
+}
+
+// byFlag says how to name a repository.
+func byFlag(word string) string { return "a repository is named by a flag: -r " + harmless(word) }
+
+// harmless is a word of the command line without what can be a secret in a URL.
+func harmless(word string) string {
+	if !strings.Contains(word, "://") {
+		return word
+	}
+	return cmp.Or(session.Redact(word), "URL")
+}
+
+// unrunnable adds a hint to the error of a command that could not be run.
+func unrunnable(args []string, err error) error {
+	if !errors.Is(err, procgroup.ErrNotFound) && !errors.Is(err, procgroup.ErrNotExecutable) {
+		return err
+	}
+	if len(args) > 0 && args[0] == "--" {
+		args = args[1:]
+	}
+	if len(args) == 0 {
+		return err
+	}
+	switch word := args[0]; {
+	case slices.Contains(args, "--") && namesRepository(word):
+		return hintedError{err, byFlag(word)}
+	case strings.IndexAny(word, "‐‑‒–—―−") == 0:
+		return hintedError{err, "its dash isn't a hyphen, as if a word processor had written it: type it again"}
+	case lazyregexp.New(`^[A-Za-z_]\w*=`).MatchString(word):
+		return hintedError{err, "only a shell sets a variable like this: write env in front"}
+	case strings.Contains(word, " "):
+		return hintedError{err, "quotes make one word of the whole command: leave them out, or write sh -c in front"}
+	case slices.Contains(ofShell[:], word):
+		return hintedError{err, "it is a part of the shell: write sh -c '" + word + " ...'"}
+	case !strings.Contains(word, "/") && errors.Is(err, procgroup.ErrNotFound):
+		return hintedError{err, "no directory of PATH has it; cron, systemd and sudo have a shorter PATH: write where it is"}
+	default:
+		return err
+	}
+}
+
+// ofShell are commands of a shell that are no programs.
+var ofShell = [...]string{"cd", "export", "source", ".", "ulimit", "umask", "set", "exec", "eval", "if", "for", "while"}
