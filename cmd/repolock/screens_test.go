@@ -43,6 +43,7 @@ func someLocks() (all []replock.Info) {
 		func(i *replock.Info) {
 			i.Verdict, i.Why = replock.Doubtful, "this machine's clock says that it has expired, and no other clock confirms that"
 		})
+	add(aLock(replock.Shared, "备份数据库每日完整", "主机服务器一号 (pid 7)", "管理员", "33333333333333333333333333333333", time.Hour, 9*time.Second), nil)
 	add(aLock(replock.Shared, "backup", "laptop (pid 1)", "", "", 48*time.Hour, 47*time.Hour), func(i *replock.Info) { i.Verdict = replock.Stale })
 	add(replock.Info{Mode: replock.Shared, Keys: []string{"index/lock.shared/" + strings.Repeat("x", 90)}, ModTime: time.Unix(1, 0), Age: 3 * time.Minute, Verdict: replock.Unreadable}, func(i *replock.Info) {
 		i.Why = "body is not a lock's JSON: invalid character 'o' in literal null (expecting 'u')"
@@ -60,7 +61,7 @@ func TestScreens(t *testing.T) {
 		show := func(what, screen string) {
 			fmt.Fprintf(&b, "--- %s, %d columns\n%s\n", what, width, strings.TrimSuffix(screen, "\n"))
 			for line := range strings.Lines(screen) {
-				if line = strings.TrimSuffix(line, "\n"); len([]rune(line)) > width {
+				if line = strings.TrimSuffix(line, "\n"); columnsIn(line) > width {
 					t.Errorf("%s, %d columns: %q is wider", what, width, line)
 				}
 			}
@@ -115,12 +116,12 @@ func screens(width int) func(func(name, screen string) bool) {
 			yield("status, a repository and another system", lockTable(append(at("s3://backups/web", locks[1]), at("redis://127.0.0.1:6379/0?key=nightly", replock.Info{
 				Mode: replock.Exclusive, Keys: []string{"redis://127.0.0.1:6379/0?key=nightly"}, Verdict: replock.Live,
 			})...), width)) &&
-			yield("status, no locks", lockTable(nil, width)) &&
+			yield("status, no locks", lockTable(nil, width)+folded(looked([]placed{{Place: repo}, {Place: session.Place{Repo: "/srv/" + strings.Repeat("deep/", 20) + "repo", Name: "photos"}}}), width)) &&
 			yield("refusal", refused(repo, 0, locks[1])) &&
 			yield("refusal, several", refused(repo, 0, locks...)) &&
 			yield("refusal, after a wait", refused(session.Place{Repo: "s3://backups/web", Name: "photos"}, 15*time.Minute, locks[0])) &&
 			yield("refusal, a dead holder", refused(repo, 0, locks[3])) &&
-			yield("refusal, unreadable", refused(repo, 0, locks[6])) &&
+			yield("refusal, unreadable", refused(repo, 0, locks[len(locks)-1])) &&
 			yield("acquiring", waits(replock.Event{}, session.Acquiring([]session.Place{{Repo: "s3://backups/web?endpoint=https://s3.example.org&region=us-east-1"}}))) &&
 			yield("retrying", waits(replock.Event{Kind: replock.EventRetrying, Err: unanswered, Left: 12 * time.Second}, "")) &&
 			yield("waiting", waits(replock.Event{Kind: replock.EventWaiting, Holders: locks[1:2], Waited: time.Minute}, "")) &&
