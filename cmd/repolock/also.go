@@ -185,6 +185,15 @@ func looked(all []placed) (lines string) {
 	return lines
 }
 
+// reading says where locks are being looked for.
+func reading(all []placed) string {
+	places := make([]session.Place, len(all))
+	for i, one := range all {
+		places[i] = one.Place
+	}
+	return "reading the locks: " + session.Titles(places)
+}
+
 // places returns the places of all locks, the repository's first.
 func (f lockFlags) places(g global) (all []session.Place) {
 	targets, _ := also.Parse(f.Also) // which checkAlso has checked

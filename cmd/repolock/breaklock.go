@@ -64,7 +64,7 @@ type broken = found[replock.Broken]
 func (c breakCmd) breakIn(r *reporter, wait *console, all []placed, sinks []events.Sink) (int, error) {
 	wanted := c.ID
 	c.ID = "" // it can be the beginning of one
-	wait.BeginWait("reading the locks")
+	wait.BeginWait(reading(all))
 	chosen, answered, err := everywhere(all, func(p placed) ([]replock.Broken, error) { return p.Break(context.Background(), c.options(true, nil)) })
 	wait.EndWait()
 	if len(answered) == 0 {

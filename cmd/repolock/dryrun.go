@@ -46,7 +46,7 @@ func (f commandFlags) dryRun(r *reporter, g global, mode replock.Mode, operation
 	out.Mode, out.Operation = mode.String(), operation
 	out.LockName, _ = f.named(g)
 	wait := r.looking(&g)
-	wait.BeginWait("reading the locks")
+	wait.BeginWait("reading the locks: " + session.Titles(f.places(g)))
 	held, at, err := g.inTheWay(mode, f.lockFlags)
 	wait.EndWait()
 	if err != nil {

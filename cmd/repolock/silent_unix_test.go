@@ -21,9 +21,9 @@ func TestSilentStoreIsSaid(t *testing.T) {
 	}
 	defer silent.Close()
 	for args, says := range map[string]string{
-		"status":                     "reading the locks, 1s",
-		"break-lock --yes":           "reading the locks, 1s",
-		"prune --dry-run -- true":    "reading the locks, 1s",
+		"status":                     "reading the locks, 1s: repository s3://bucket/prefix",
+		"break-lock --yes":           "reading the locks, 1s: repository s3://bucket/prefix",
+		"prune --dry-run -- true":    "reading the locks, 1s: repository s3://bucket/prefix",
 		"prune -- true":              "s: repository s3://bucket/prefix",
 		"backup --wait 1h -- true":   "s: repository s3://bucket/prefix",
 		"doctor":                     "s: whether it can be reached",
@@ -46,7 +46,7 @@ func TestSilentStoreIsSaidInLines(t *testing.T) {
 		for args, says := range map[string]string{
 			"prune -- true":              "repolock: acquiring the lock: repository s3://bucket/prefix",
 			"acquire --shared --wait 1h": "repolock: acquiring the lock: repository s3://bucket/prefix",
-			"status":                     "repolock: reading the locks\r\n",
+			"status":                     "repolock: reading the locks: repository s3://bucket/prefix",
 			"doctor":                     "repolock: doctor: whether it can be reached\r\n",
 			"torture":                    "repolock: 0s: 0 locks (",
 		} {

@@ -46,7 +46,7 @@ func (c statusCmd) run(r *reporter, g global) (int, error) {
 	if c.Watch {
 		return 0, (&statusWatch{r: r, wait: wait, all: all, wide: c.Wide}).run(c.Interval)
 	}
-	wait.BeginWait("reading the locks")
+	wait.BeginWait(reading(all))
 	locks, answered, err := statusOf(all)
 	wait.EndWait()
 	if len(answered) == 0 {
@@ -111,7 +111,7 @@ func (w *statusWatch) run(interval time.Duration) error {
 		signal.Notify(continued, session.Continue)
 	}
 	for first := true; ; first = false {
-		w.wait.BeginWait("reading the locks")
+		w.wait.BeginWait(reading(w.all))
 		locks, answered, err := statusOf(w.all)
 		w.wait.EndWait()
 		if err != nil && first && (len(answered) == 0 || w.r.JSON) {
