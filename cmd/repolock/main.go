@@ -121,9 +121,29 @@ func complement(parser *kong.Kong) *kong.Kong {
 	return parser
 }
 
-// vars are the variables of help texts.
+// helpVars are the variables of help texts.
+var helpVars = map[string]func() string{
+	"schemes": schemes,
+	"also":    func() string { return strings.Join(also.Examples(), ", ") },
+	"faults":  faults,
+}
+
 func vars() kong.Vars {
-	return kong.Vars{"schemes": schemes(), "also": strings.Join(also.Examples(), ", "), "faults": faults()}
+	v := kong.Vars{}
+	for name, value := range helpVars {
+		v[name] = value()
+	}
+	return v
+}
+
+// noVars are these variables without their values, for a parser that prints no help: kong
+// examines each value anew for each flag.
+func noVars() kong.Vars {
+	v := kong.Vars{}
+	for name := range helpVars {
+		v[name] = ""
+	}
+	return v
 }
 
 // schemes names the repository URLs for --help: "s3:, minio:, b2: or file:".

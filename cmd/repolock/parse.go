@@ -54,7 +54,7 @@ func parseNarrowly(args []string) *parsed {
 func newNarrowParser(c *cli, field reflect.StructField, options ...kong.Option) *kong.Kong {
 	target := reflect.ValueOf(c).Elem().FieldByIndex(field.Index).Addr().Interface()
 	command := kong.DynamicCommand(commandName(field), field.Tag.Get("help"), "", target, string(field.Tag))
-	return complement(kong.Must(&c.global, append(options, vars(), command, kong.Writers(io.Discard, io.Discard))...))
+	return complement(kong.Must(&c.global, append(options, noVars(), command, kong.Writers(io.Discard, io.Discard))...))
 }
 
 func (p *parsed) parse(args []string, newParser func(...kong.Option) *kong.Kong) error {

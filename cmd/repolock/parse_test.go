@@ -9,7 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestNarrowParser: the parser for one command knows it as the whole parser does.
+// TestNarrowParser: the parser for one command knows it as the whole parser does, but for the
+// variables of help texts.
 func TestNarrowParser(t *testing.T) {
 	whole := newParser(&cli{}).Model
 	type known struct {
@@ -22,11 +23,11 @@ func TestNarrowParser(t *testing.T) {
 		k := known{name: n.Name, help: n.Help, detail: n.Detail}
 		for _, group := range n.AllFlags(false) {
 			for _, f := range group {
-				k.flags = append(k.flags, f.String()+"|"+f.Help+"|"+f.Default+"|"+f.Enum)
+				k.flags = append(k.flags, f.String()+"|"+f.OrigHelp+"|"+f.Default+"|"+f.Enum)
 			}
 		}
 		for _, p := range n.Positional {
-			k.arguments = append(k.arguments, p.Summary()+p.Help)
+			k.arguments = append(k.arguments, p.Summary()+p.OrigHelp)
 		}
 		for _, name := range []string{"hidden", "noconfig"} {
 			if n.Tag.Has(name) {

@@ -184,7 +184,7 @@ type flagCheck struct {
 
 func newFlagCheck() *flagCheck {
 	c := &flagCheck{}
-	c.parser = kong.Must(&c.flags, kong.NoDefaultHelp(), vars(), kong.Resolvers(kong.ResolverFunc(
+	c.parser = kong.Must(&c.flags, kong.NoDefaultHelp(), noVars(), kong.Resolvers(kong.ResolverFunc(
 		func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) { return c.values[flag.Name], nil })))
 	return c
 }
