@@ -110,8 +110,9 @@ sim: ## run simulated histories for 30 s
 	@$(SEEDS) -seeds=0 -for=30s
 
 .PHONY: sim-20000
-sim-20000: ## run the 20,000 histories that must pass before a change lands
+sim-20000: ## run the 20,000 histories that must pass before a change lands, and 2,000 of crowds
 	@$(SEEDS) -seeds=20000
+	@$(SEEDS) -seeds=2000 -scene=crowd
 
 .PHONY: soak
 soak: ## run new simulated histories until stopped

@@ -55,6 +55,7 @@ const (
 	Unclock // no clock of the store shows whether a lock was passed
 	Sealed  // other clients encrypt their bodies
 	Fenced  // exclusive locks take fencing numbers
+	Crowd   // many crashed holders have left flags, which are deleted by few requests
 	kinds
 )
 
@@ -63,7 +64,7 @@ var kindNames = [kinds]string{
 	"crash", "jump", "skew", "storejump", "gateways", "conditions", "nodelete", "pages", "leftovers", "break", "poor",
 	"namespaces", "reboot",
 	"freeze", "frozen", "creates", "refuses", "crawl", "duel", "foreign", "several", "brink", "local", "evict", "unclock",
-	"sealed", "fenced",
+	"sealed", "fenced", "crowd",
 }
 
 func (k Kind) String() string { return kindNames[k] }

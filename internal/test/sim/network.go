@@ -18,6 +18,7 @@ type link struct {
 // request is what is sent.
 type request struct {
 	op, key, cursor string
+	keys            []string // of a request to delete many
 	body            []byte
 	opts            store.PutOptions
 	handed          time.Time // to the link, by a client that can be stopped before it is sent
@@ -31,7 +32,7 @@ type request struct {
 }
 
 func (r request) conditional() bool { return r.opts.IfAbsent || r.opts.IfMatch != "" }
-func (r request) writes() bool      { return r.op == "put" || r.op == "delete" }
+func (r request) writes() bool      { return r.op == "put" || r.op == "delete" || r.op == deleteAll }
 
 // looks is the same for requests that can be sent at one time and differ in nothing that counts.
 func (r request) looks() string {
@@ -55,8 +56,13 @@ type answer[T any] struct {
 	err error
 }
 
-// send takes a request to the store and its answer back.
+// send takes a request that is one step to the store and its answer back.
 func send[T any](ctx context.Context, l *link, r request, apply func() (T, error)) (T, error) {
+	return sendSteps(ctx, l, r, func(r request, f fault) (T, error) { return atStore(l, r, f, apply) })
+}
+
+// sendSteps is send for a request whose steps call atStore.
+func sendSteps[T any](ctx context.Context, l *link, r request, apply func(request, fault) (T, error)) (T, error) {
 	var zero T
 	if l.p.gone() {
 		return zero, errGone
@@ -173,7 +179,7 @@ func (l *link) strike(f fault) bool {
 }
 
 // travel is the way of a request to the store, and of the answer back.
-func travel[T any](l *link, r request, f fault, answered chan<- answer[T], apply func() (T, error)) {
+func travel[T any](l *link, r request, f fault, answered chan<- answer[T], apply func(request, fault) (T, error)) {
 	var zero T
 	time.Sleep(f.there)
 	switch f.kind {
@@ -186,20 +192,20 @@ func travel[T any](l *link, r request, f fault, answered chan<- answer[T], apply
 	case Late:
 		reply(l, f, answered, zero, errReset)
 		time.Sleep(f.long)
-		atStore(l, r, f, apply)
+		apply(r, f)
 	case Unanswered:
-		atStore(l, r, f, apply)
+		apply(r, f)
 		reply(l, f, answered, zero, errReset)
 	case Broken:
-		atStore(l, r, f, apply)
+		apply(r, f)
 		reply(l, f, answered, zero, errBroken)
 	case Twice:
-		v, err := atStore(l, r, f, apply)
+		v, err := apply(r, f)
 		reply(l, f, answered, v, err)
 		time.Sleep(f.long)
-		atStore(l, r, f, apply)
+		apply(r, f)
 	default:
-		v, err := atStore(l, r, f, apply)
+		v, err := apply(r, f)
 		reply(l, f, answered, v, err)
 	}
 }

@@ -58,6 +58,8 @@ type plan struct {
 	refuses bool // the store refuses each If-Match
 	local   bool // the store's clock is the first machine's
 	sealed  bool // other clients encrypt their bodies
+	// ill is the share of objects that a request to delete many doesn't delete as it should.
+	ill float64
 	// stale: a mod time that a client's clock stamps says when the request was sent, as
 	// opposed to when it was applied.
 	stale bool

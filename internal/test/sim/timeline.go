@@ -124,6 +124,9 @@ func (w *world) rename(text string) string {
 
 func (w *world) asked(a asked) string {
 	text := a.r.op + " " + w.name(a.r.key)
+	if len(a.r.keys) > 0 {
+		text = fmt.Sprintf("%s, %s to %s", a.r.op, text[len(a.r.op)+1:], w.name(a.r.keys[len(a.r.keys)-1]))
+	}
 	if a.r.op == "put" && len(a.r.body) == 0 {
 		text += " (empty)"
 	}

@@ -159,6 +159,10 @@ var mutants = []mutant{
 	// Pass and resume.
 	{"an acquirer that passes a stale lock doesn't delete it", removes,
 		"if errs[i] = r.l.remove(ctx, e.Key); errs[i] == nil {", "if errs[i] == nil {"},
+	{"a flag that a deletion of many has left counts as gone", removes,
+		"if deleted[i] {", "if deleted[i] || e != nil {"},
+	{"a deletion of many that failed counts as done", removes,
+		"return nil, entries\n\t}\n\tfor", "return entries, nil\n\t}\n\tfor"},
 	{"resumed whether the old flag is there or not", resume,
 		"if old == nil || old.Size == 0 {", "if old == nil {\n\t\treturn nil\n\t}\n\tif false {"},
 	{"resumed although a late refresh has put the old flag back", resume,
@@ -278,6 +282,8 @@ var about = map[string]string{
 	"on a local disk the wall clock confirms itself":                  "local",
 	"the times since boot of two time namespaces are compared":        "local",
 	"another machine counts as an earlier boot of this one":           "local",
+	"a flag that a deletion of many has left counts as gone":          "crowd",
+	"a deletion of many that failed counts as done":                   "crowd",
 }
 
 // tested are the bugs that a test of their own finds.
