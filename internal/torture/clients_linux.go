@@ -1,7 +1,6 @@
 package torture
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -41,7 +40,9 @@ func (t *trial) holder(ctx context.Context, f Fault) (*contender, error) {
 		case c.pid != 0:
 			return c, nil
 		}
-		says = cmp.Or(c.says(), says)
+		if says == "" || !c.wrapped() {
+			says = c.refusal()
+		}
 		if now := (clock.System{}).Elapsed(); now > limit {
 			return nil, &NotAcquiredError{Says: says}
 		}

@@ -99,6 +99,18 @@ func (c *contender) says() string {
 	return o.last()
 }
 
+// refusal returns how its wrapper has ended, and the last line of its output.
+func (c *contender) refusal() string {
+	how := "it was still trying"
+	if !c.wrapped() {
+		how = c.cmd.ProcessState.String()
+	}
+	if last := c.says(); last != "" {
+		return how + ": " + last
+	}
+	return how
+}
+
 // found remembers the child of a contender. In another namespace its number is that of
 // another process here, or its clock differs from ours.
 func (t *trial) found(c *contender, e judge.Event) error {

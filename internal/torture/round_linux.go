@@ -131,7 +131,7 @@ func (t *trial) calm(ctx context.Context) error {
 		case !ok:
 			return fmt.Errorf("%w: without any fault, a client didn't end in %v", ErrUnjudged, limit)
 		case !got && over > t.entry():
-			return &NotAcquiredError{Says: all[0].says()}
+			return &NotAcquiredError{Says: all[0].refusal()}
 		case got && over >= 0:
 			return nil
 		}

@@ -108,17 +108,20 @@ func (r TrialReport) Acquisitions() (n int) {
 // Check returns an error if the trial can't be begun.
 func (t Trial) Check() error {
 	for _, c := range []struct {
-		name, line string
+		flag, line string
 		wraps      bool
-	}{{"the command of the exclusive lock", t.Exclusive, true}, {"the command of the shared lock", t.Shared, true}, {"the command that cleans", t.Clean, false}} {
+	}{{"--with", t.Exclusive, true}, {"--shared-with", t.Shared, true}, {"--clean", t.Clean, false}} {
 		if c.line == "" {
 			continue
 		}
 		if _, err := words(c.line); err != nil {
-			return fmt.Errorf("%s: %q: %w", c.name, c.line, err)
+			return fmt.Errorf("%s %q: %w", c.flag, c.line, err)
 		}
-		if c.wraps != strings.Contains(c.line, placeholder) {
-			return fmt.Errorf("%s: %q: it must have %s, in place of the command that it runs, if and only if it takes a lock", c.name, c.line, placeholder)
+		switch has := strings.Contains(c.line, placeholder); {
+		case c.wraps && !has:
+			return fmt.Errorf("%s %q: has no %s: write it where the lock's program has the command that it runs", c.flag, c.line, placeholder)
+		case !c.wraps && has:
+			return fmt.Errorf("%s %q: runs under no lock, so that it has no %s", c.flag, c.line, placeholder)
 		}
 	}
 	return nil

@@ -124,7 +124,10 @@ func (t *trial) clean(ctx context.Context) error {
 	if err != nil && ctx.Err() == nil {
 		var o output
 		_, _ = o.Write(out)
-		return fmt.Errorf("%q failed: %w: %s", t.Clean, err, o.last())
+		if last := o.last(); last != "" {
+			err = fmt.Errorf("%w: %s", err, last)
+		}
+		return fmt.Errorf("%w: --clean %q failed: %w", ErrUnjudged, t.Clean, err)
 	}
 	return nil
 }

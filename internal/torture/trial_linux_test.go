@@ -177,9 +177,14 @@ func TestTrialCleans(t *testing.T) {
 	if text, err := os.ReadFile(filepath.Join(dir, "cleaned")); err != nil || len(text) != 4 {
 		t.Errorf("it ran %d times: %v", len(text), err)
 	}
-	tr.Clean = "sh -c 'echo no such table >&2; exit 3'"
-	if _, err := tr.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "exit status 3: no such table") {
-		t.Error(err)
+	for clean, says := range map[string]string{
+		"sh -c 'echo no such table >&2; exit 3'": "failed: exit status 3: no such table",
+		"false":                                  "failed: exit status 1",
+	} {
+		tr.Clean = clean
+		if _, err := tr.Run(t.Context()); !errors.Is(err, ErrUnjudged) || !strings.HasSuffix(err.Error(), says) {
+			t.Error(err)
+		}
 	}
 }
 
@@ -191,6 +196,7 @@ func TestTrialUnjudged(t *testing.T) {
 		least limits
 	}{
 		"refused":      {`sh -c "echo you may not; exit 77; {}"`, "you may not", limits{time.Second, time.Second}},
+		"no word":      {"false {}", "no client got the lock: ", limits{time.Second, time.Second}},
 		"no program":   {"PLACE/nowhere {}", "nowhere can't be started", limits{}},
 		"another log":  {`sh -c "echo what a child says >>$(ls -d $TMPDIR/*/log); {}"`, "can't be understood", limits{}},
 		"without time": {`sh -c "echo '{\"kind\":\"in\",\"id\":\"c0-1\"}' >>$(ls -d $TMPDIR/*/log); {}"`, "it has no time", limits{}},
@@ -200,7 +206,7 @@ func TestTrialUnjudged(t *testing.T) {
 				tr, _ := newTrial(t, c.lock, time.Second, f)
 				tr.least = c.least
 				r, err := tr.Run(t.Context())
-				if err == nil || !strings.Contains(err.Error(), c.says) || r.Verdict.Result == judge.NotFound {
+				if err == nil || !strings.Contains(err.Error(), c.says) || strings.HasSuffix(err.Error(), ": ") || r.Verdict.Result == judge.NotFound {
 					t.Errorf("%s: %v: %s", f, err, r.Verdict.Result)
 				}
 				tr.nothingLeft(t)
