@@ -13,13 +13,14 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
 
 func main() {
 	quick := flag.Bool("quick", false, "repeat little, only to check that the bench works")
-	only := flag.String("only", "", "run one section alone: processes, held, latencies, among, refreshing")
+	only := flag.String("only", "", "run one section alone: "+strings.Join(sectionNames(), ", "))
 	flag.Parse()
 	if flag.Arg(0) == holdArg {
 		exit(holderMain(flag.Args()[1:]))
@@ -76,9 +77,28 @@ var (
 	}
 )
 
+// sections are the parts of the table.
+var sections = []struct {
+	name string
+	run  func(*bench, context.Context) error
+}{
+	{"processes", (*bench).processes}, {"hand-over", (*bench).handOver}, {"held", (*bench).heldLocks},
+	{"latencies", (*bench).latencies}, {"among", (*bench).amongOthers}, {"refreshing", (*bench).refreshing},
+}
+
+func sectionNames() (names []string) {
+	for _, s := range sections {
+		names = append(names, s.name)
+	}
+	return names
+}
+
 // run measures everything and prints it. A row whose program isn't installed says so, and is
 // an error. After any other error run prints nothing.
 func run(ctx context.Context, quick bool, only string) error {
+	if only != "" && !slices.Contains(sectionNames(), only) {
+		return fmt.Errorf("-only %s: must be one of %s", only, strings.Join(sectionNames(), ", "))
+	}
 	if _, err := endpoint(); err != nil {
 		return err
 	}
@@ -98,16 +118,11 @@ func run(ctx context.Context, quick bool, only string) error {
 	if err := b.build(ctx); err != nil {
 		return err
 	}
-	for _, section := range []struct {
-		name string
-		run  func(context.Context) error
-	}{
-		{"processes", b.processes}, {"hand-over", b.handOver}, {"held", b.heldLocks}, {"latencies", b.latencies}, {"among", b.amongOthers}, {"refreshing", b.refreshing},
-	} {
+	for _, section := range sections {
 		if only != "" && only != section.name {
 			continue
 		}
-		if err := section.run(ctx); err != nil {
+		if err := section.run(b, ctx); err != nil {
 			return err
 		}
 	}
