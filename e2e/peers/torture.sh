@@ -130,8 +130,14 @@ start_restic() {
 # torture FLAG…: the flags below come before those of the command line, which override them.
 torture() {
 	printf '\n=== %s\n' "$name"
+	code=0
 	# shellcheck disable=SC2086
-	"$REPOLOCK" torture --clients 4 --rounds 2 --html "$dir/picture.html" --log "$dir/events.log" "$@" $more
+	"$REPOLOCK" torture --clients 4 --rounds 2 --html "$dir/picture.html" --log "$dir/events.log" "$@" $more || code=$?
+	case $more in
+	*--html* | *--log*) ;;
+	*) echo "the picture and the log are deleted now; --html FILE and --log FILE keep them" >&2 ;;
+	esac
+	return "$code"
 }
 more=$(printf ' %s' "$@") # flags have no spaces
 
