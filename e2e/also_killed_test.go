@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,9 +25,9 @@ import (
 )
 
 // TestAlsoKilled: repolock is killed while it holds the locks of five systems. The guard kills
-// the command, and each lock frees itself as its page says. No lock that has a ttl is free
-// while the command runs. Those of PostgreSQL and beads end with repolock itself, at the
-// moment at which the guard notices that, too.
+// the command, and each lock frees itself as its page says. None is free while the command runs,
+// but that of beads, which ends with repolock itself, at the moment at which the guard notices
+// that, too.
 func TestAlsoKilled(t *testing.T) {
 	s := newSystems(t)
 	p := s.hold("run", "work", append(s.also(allKinds...), "--ttl", ttl.String())...)
@@ -75,6 +76,51 @@ func TestAlsoKilled(t *testing.T) {
 	s.nothingLeft()
 }
 
+// TestAlsoGuardKeepsTheSession: PostgreSQL's lock stays held while repolock is dead and its guard
+// hasn't killed the command's processes yet, and is free after that.
+func TestAlsoGuardKeepsTheSession(t *testing.T) {
+	s := newSystems(t)
+	p := s.hold("run", "work", s.also(kindPostgres)...)
+	guard := childNamed(t, p.Process.Pid, "repolock-guard")
+	if err := syscall.Kill(guard, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	s.until("the guard to be stopped", hang, func() bool { return stateOf(guard) == "T" })
+	if err := p.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	p.exits(-int(syscall.SIGKILL))
+	try := s.tryBackend(s.openPostgres())
+	for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if free, err := try(); free || err != nil {
+			t.Fatalf("free %v, %v, while its guard is stopped", free, err)
+		}
+	}
+	if err := syscall.Kill(guard, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	s.untilFree(kindPostgres, try, s.pidIn("pid-work"))
+}
+
+// childNamed returns the child of a process by the name of its first thread.
+func childNamed(t *testing.T, parent int, name string) int {
+	t.Helper()
+	all, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range all {
+		raw, _ := os.ReadFile(path)
+		rest, ok := strings.CutPrefix(string(raw[strings.IndexByte(string(raw), ' ')+1:]), "("+name+") ")
+		if f := strings.Fields(rest); ok && len(f) > 1 && f[1] == strconv.Itoa(parent) {
+			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return pid
+		}
+	}
+	t.Fatalf("process %d has no child %s", parent, name)
+	return 0
+}
+
 // untilFree tries a lock until it is free, and checks that the command is dead then.
 func (s *systems) untilFree(kind string, try func() (bool, error), command int) {
 	for end := time.Now().Add(hang); ; time.Sleep(20 * time.Millisecond) {
@@ -84,7 +130,7 @@ func (s *systems) untilFree(kind string, try func() (bool, error), command int) 
 		case err != nil:
 			s.t.Errorf("%s: %v", kind, err)
 			return
-		case free && runs && (kind == kindPostgres || kind == kindBeads):
+		case free && runs && kind == kindBeads:
 			s.t.Logf("%s was free before the guard had killed the command", kind)
 		case free && runs:
 			s.t.Errorf("%s was free while the command still ran", kind)

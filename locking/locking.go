@@ -9,6 +9,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"syscall"
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
@@ -99,6 +100,14 @@ type Watcher interface {
 	// backend notices: Renew returns ErrLost then. A lock can also be lost without that. The
 	// channel of a lock that was released can stay open.
 	Watch(h Handle) <-chan struct{}
+}
+
+// Connected is implemented by backends whose locks last as long as a connection. A process that has
+// a duplicate of it, such as a guard, keeps the lock when the holder's process ends.
+type Connected interface {
+	// Connection returns the connection of a handle's lock, or nil if there is none that can be
+	// duplicated. The caller must not read or write. Release frees the lock all the same.
+	Connection(h Handle) syscall.Conn
 }
 
 // Inspector is implemented by backends that know holders.

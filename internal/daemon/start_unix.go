@@ -18,7 +18,7 @@ func detach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true
 // inherited returns the pipe to the starter. It closes all other inherited files: a reader
 // of a pipe, such as a shell in $(…), must not wait for a keeper.
 func inherited() (*os.File, error) {
-	guard.CloseInherited()
+	guard.CloseInherited(4)
 	syscall.CloseOnExec(3)
 	return os.NewFile(3, "news"), nil
 }

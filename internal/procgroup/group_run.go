@@ -3,6 +3,7 @@
 package procgroup
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/signal"
@@ -43,7 +44,7 @@ func (g *Group) run(path string, begin <-chan startRequest, started chan<- error
 	signals := catchSignals()
 	defer signals.stop()
 	beforeBegin()
-	unguarded = g.putUnder(guard, unguarded, pid, b.allowance)
+	unguarded = g.putUnder(guard, unguarded, pid, b)
 	go func() {
 		err := g.begin(gate, path, b.env, unguarded)
 		if err != nil {
@@ -77,19 +78,25 @@ func discard(pid int, gate gate, guard *guardClient) {
 // putUnder sends the guard its first order for the new group, and starts another guard if
 // this one has died. A nil guard comes with its error. An error means that the group has
 // no guard.
-func (g *Group) putUnder(guard *guardClient, err error, pgid int, a Allowance) error {
+func (g *Group) putUnder(guard *guardClient, err error, pgid int, b startRequest) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.pgid, g.allowance = pgid, a
+	g.pgid, g.allowance = pgid, b.allowance
 	if !g.pipeline {
 		g.tty.lend(pgid)
+	}
+	if err == nil && len(b.keep) > 0 {
+		guard.end() // it has none of the connections, which are newer
+		if err = g.keep(b.keep); err == nil {
+			guard, err = startGuard(g.kept...)
+		}
 	}
 	if err == nil {
 		g.guard = guard
 		if err = g.sendOrder(); err != nil { // the guard has died, perhaps hours ago
 			g.guard = nil
 			guard.end()
-			if guard, err = startGuard(); err == nil {
+			if guard, err = startGuard(g.kept...); err == nil {
 				g.guard = guard
 				err = g.resendOrder()
 			}
@@ -188,9 +195,30 @@ func (g *Group) finish() {
 		g.guard.end()
 		g.guard = nil
 	}
+	for _, fd := range g.kept {
+		_ = unix.Close(int(fd))
+	}
+	g.kept = nil
 	g.overdue.Stop()
 	g.wakeLocked()
 	g.mu.Unlock()
+}
+
+// keep duplicates connections for each guard: their owner can close its own at any time.
+func (g *Group) keep(all []syscall.Conn) error {
+	for _, c := range all {
+		raw, err := c.SyscallConn()
+		if err != nil {
+			return fmt.Errorf("a lock's connection can't be duplicated: %w", err)
+		}
+		var fd int
+		controlled := raw.Control(func(own uintptr) { fd, err = unix.FcntlInt(own, unix.F_DUPFD_CLOEXEC, 0) })
+		if err = cmp.Or(controlled, err); err != nil {
+			return fmt.Errorf("a lock's connection can't be duplicated: %w", err)
+		}
+		g.kept = append(g.kept, uintptr(fd))
+	}
+	return nil
 }
 
 // leaderEnded takes the terminal back, as a shell does when its job has ended.

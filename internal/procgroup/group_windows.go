@@ -55,8 +55,9 @@ func CommandError(name string, err error) error {
 	return fmt.Errorf("%s: %w: %w", name, ErrNotExecutable, err)
 }
 
-// Start begins the command, in this environment. It fails as Prepare does.
-func (p *Prepared) Start(env []string, _ Allowance) (*Group, error) {
+// Start begins the command, in this environment. It fails as Prepare does. No guard keeps the
+// connections.
+func (p *Prepared) Start(env []string, _ Allowance, _ ...syscall.Conn) (*Group, error) {
 	c := p.cmd
 	c.Env = env
 	if err := c.Start(); err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -35,9 +36,9 @@ type guardClient struct {
 	pipes
 }
 
-// startGuard runs our own program as the guard. Once it has returned, the guard reads what
-// is sent even if we are killed.
-func startGuard() (*guardClient, error) {
+// startGuard runs our own program as the guard, which keeps files open as long as it lives. Once
+// startGuard has returned, the guard reads what is sent even if we are killed.
+func startGuard(keep ...uintptr) (*guardClient, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
@@ -49,10 +50,14 @@ func startGuard() (*guardClient, error) {
 	}
 	defer theirs.close()
 
+	env := []string{} // no secrets
+	if len(keep) > 0 {
+		env = append(env, guard.Keeps+"="+strconv.Itoa(len(keep)))
+	}
 	pid, err := spawn(guardProgram(), []string{os.Args[0], guard.Argument}, &syscall.ProcAttr{
-		Dir:   "/",        // so that no file system stays busy
-		Env:   []string{}, // no secrets
-		Files: []uintptr{theirs.in.Fd(), null.Fd(), null.Fd(), theirs.out.Fd()},
+		Dir:   "/", // so that no file system stays busy
+		Env:   env,
+		Files: append([]uintptr{theirs.in.Fd(), null.Fd(), null.Fd(), theirs.out.Fd()}, keep...),
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
@@ -167,7 +172,7 @@ func (g *Group) startNextGuard() (*guardClient, error) {
 	if g.over {
 		return nil, os.ErrProcessDone
 	}
-	p, err := startGuard()
+	p, err := startGuard(g.kept...)
 	if err != nil {
 		return nil, err
 	}

@@ -76,12 +76,12 @@ func self(program string, args ...string) []string {
 }
 
 // begin prepares and starts a command that can run for so long.
-func begin(cmd Command, d time.Duration) (*Group, error) {
+func begin(cmd Command, d time.Duration, keep ...syscall.Conn) (*Group, error) {
 	p, err := Prepare(cmd)
 	if err != nil {
 		return nil, err
 	}
-	return p.Start(os.Environ(), Allow(clock.System{}.Elapsed()+d))
+	return p.Start(os.Environ(), Allow(clock.System{}.Elapsed()+d), keep...)
 }
 
 // These tests run on every system.

@@ -23,6 +23,7 @@ type Prepared struct {
 type startRequest struct {
 	env       []string
 	allowance Allowance
+	keep      []syscall.Conn
 }
 
 // Prepare begins to get a command ready, which takes some milliseconds in the background.
@@ -45,11 +46,12 @@ func Prepare(cmd Command) (*Prepared, error) {
 	return p, nil
 }
 
-// Start starts the command, in this environment, with its first allowance: see Group.Allow.
+// Start starts the command, in this environment, with its first allowance: see Group.Allow. The
+// guard keeps the connections open until the group has ended, also if our process is killed.
 // It fails as Prepare does, with ErrExpired or ErrParted if the allowance doesn't hold, and
 // with ErrUnguarded if there is no guard. After an error nothing of the command has run.
-func (p *Prepared) Start(env []string, a Allowance) (*Group, error) {
-	p.begin <- startRequest{env, a}
+func (p *Prepared) Start(env []string, a Allowance, keep ...syscall.Conn) (*Group, error) {
+	p.begin <- startRequest{env, a, keep}
 	if err := p.await(a); err != nil {
 		_ = p.g.Close()
 		return nil, err

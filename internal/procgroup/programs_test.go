@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -47,6 +48,7 @@ func parentMain(args []string) {
 	late := f.String("badguard", "", "now or later")
 	usr := f.Bool("usr", false, "SIGUSR1 pauses, SIGUSR2 unpauses")
 	stepped := f.String("stepped", "", "the file of stepClock")
+	keep := f.String("keep", "", "the socket of a connection that the guard keeps")
 	halt := f.Bool("halt", false, "stop ourselves while we start the command")
 	if err := f.Parse(args); err != nil {
 		panic(err)
@@ -102,7 +104,15 @@ func parentMain(args []string) {
 	}
 	signals, stop := Signals()
 	defer stop()
-	g, err := begin(cmd, *until)
+	var kept []syscall.Conn
+	if *keep != "" {
+		c, err := net.Dial("unix", *keep)
+		if err != nil {
+			panic(err)
+		}
+		kept = append(kept, c.(syscall.Conn))
+	}
+	g, err := begin(cmd, *until, kept...)
 	if err != nil {
 		say("failed %v", err)
 		os.Exit(127)

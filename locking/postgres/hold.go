@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"syscall"
 
 	"github.com/repolock/repolock/locking"
 )
@@ -97,4 +98,15 @@ func (b *Backend) Watch(h locking.Handle) <-chan struct{} {
 		return lost
 	}
 	return s.lost
+}
+
+// Connection returns the session's connection, below TLS. The session lasts as long as any process
+// has it open, unless Release ends it.
+func (b *Backend) Connection(h locking.Handle) syscall.Conn {
+	s, err := b.find(h)
+	if err != nil {
+		return nil
+	}
+	below, _ := s.conn.net.(wire).Conn.(syscall.Conn)
+	return below
 }

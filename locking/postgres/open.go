@@ -33,8 +33,8 @@ type Options struct {
 	Clock locking.Clock
 }
 
-// Backend is a locking.Backend, Watcher, Inspector, Breaker and Examiner. Its methods can be
-// called concurrently.
+// Backend is a locking.Backend, Watcher, Connected, Inspector, Breaker and Examiner. Its methods
+// can be called concurrently.
 type Backend struct {
 	config  *pgconn.Config
 	where   string
@@ -52,6 +52,7 @@ type Backend struct {
 var (
 	_ locking.Backend   = (*Backend)(nil)
 	_ locking.Watcher   = (*Backend)(nil)
+	_ locking.Connected = (*Backend)(nil)
 	_ locking.Inspector = (*Backend)(nil)
 	_ locking.Breaker   = (*Backend)(nil)
 	_ locking.Examiner  = (*Backend)(nil)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/repolock/repolock/cmd/internal/events"
@@ -173,6 +174,14 @@ func (l *held) Renew(ctx context.Context) error {
 		return lost
 	}
 	return err
+}
+
+// connection returns what the lock lasts with, or nil if that is no connection.
+func (l *held) connection() syscall.Conn {
+	if c, ok := l.Backend.(locking.Connected); ok {
+		return c.Connection(l.handle)
+	}
+	return nil
 }
 
 // Finish passes the result of the work on to a lock that stores it.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/repolock/repolock/cmd/internal/session"
@@ -44,6 +45,18 @@ func (l *setLock) IDs() (ids []string) {
 		ids = append(ids, one.ID())
 	}
 	return ids
+}
+
+// Connections returns those that locks last with.
+func (l *setLock) Connections() (all []syscall.Conn) {
+	for _, one := range l.all() {
+		if h, ok := one.(*held); ok {
+			if c := h.connection(); c != nil {
+				all = append(all, c)
+			}
+		}
+	}
+	return all
 }
 
 // Context ends with that of the first lock that ends.

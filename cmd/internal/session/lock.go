@@ -7,6 +7,7 @@ package session
 
 import (
 	"context"
+	"syscall"
 	"time"
 
 	"github.com/repolock/repolock/cmd/internal/events"
@@ -55,6 +56,17 @@ func ids(lock Lock) []string {
 
 // Finisher is a Lock that is told before its release how the work under it has ended.
 type Finisher interface{ Finish(success bool) }
+
+// Connected is a Lock that lasts no longer than its connections.
+type Connected interface{ Connections() []syscall.Conn }
+
+// connections returns those that the guard must keep open until the command has ended.
+func connections(lock Lock) []syscall.Conn {
+	if c, ok := lock.(Connected); ok {
+		return c.Connections()
+	}
+	return nil
+}
 
 // Locker acquires a lock, once.
 type Locker interface {

@@ -88,7 +88,7 @@ func (s *session) run() (int, error) {
 	}
 	defer s.Survey.Report()()
 	defer func() { s.release(s.current()) }()
-	group, err := prepared.Start(s.holder.environ(lock), s.allowance(lock, breath))
+	group, err := prepared.Start(s.holder.environ(lock), s.allowance(lock, breath), connections(lock)...)
 	if err != nil {
 		s.finish(s.current(), events.Event{}) // without success
 		return 0, err

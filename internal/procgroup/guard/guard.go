@@ -46,6 +46,10 @@ func init() {
 	}
 }
 
+// Keeps names the variable with the number of files that the guard keeps open, from file
+// descriptor 4. It isn't set if there are none.
+const Keeps = "REPOLOCK_GUARD_KEEPS"
+
 // Main is the guard's whole life. Orders come from the standard input, and answers go to file
 // descriptor 3. It never returns.
 func Main() {
@@ -53,20 +57,25 @@ func Main() {
 	// sends to every process of our name: only our end ends the guard.
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGTSTP, syscall.SIGTTIN,
 		syscall.SIGTTOU, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2)
-	CloseInherited()
+	kept, _ := strconv.Atoi(os.Getenv(Keeps)) // 0 if it isn't set
+	CloseInherited(4 + kept)
 	ReserveThreads()
 	nameProcess("repolock-guard")
-	watch(os.Stdin, os.NewFile(3, "answers"), ReadClocks, syscall.Kill)
+	w := watcher{answers: os.NewFile(3, "answers"), read: ReadClocks, kill: syscall.Kill}
+	if kept > 0 {
+		w.ended = ended
+	}
+	w.watch(os.Stdin)
 	os.Exit(0)
 }
 
-// CloseInherited closes the files that our starter left open for the command, so that no
-// reader waits for the guard to close them. The Go runtime's own files are close-on-exec
-// and stay open.
-func CloseInherited() {
+// CloseInherited closes the files, from a number on, that our starter left open for the command,
+// so that no reader waits for the guard to close them. The Go runtime's own files are
+// close-on-exec and stay open.
+func CloseInherited(from int) {
 	files, _ := os.ReadDir("/dev/fd")
 	for _, f := range files {
-		if fd, err := strconv.Atoi(f.Name()); err == nil && fd > 3 && inherited(fd) {
+		if fd, err := strconv.Atoi(f.Name()); err == nil && fd >= from && inherited(fd) {
 			_ = syscall.Close(fd)
 		}
 	}
@@ -74,7 +83,7 @@ func CloseInherited() {
 
 // watch follows orders until their pipe ends. All signals are sent by this one goroutine,
 // so after an answer no earlier stop is still to come.
-func watch(orders io.Reader, answers io.Writer, read func() clock.Reading, kill func(pid int, sig syscall.Signal) error) {
+func (w *watcher) watch(orders io.Reader) {
 	inbox := make(chan Order)
 	go func() {
 		defer close(inbox)
@@ -87,7 +96,6 @@ func watch(orders io.Reader, answers io.Writer, read func() clock.Reading, kill 
 		}
 	}()
 
-	w := watcher{answers: answers, read: read, kill: kill}
 	wait := time.Duration(0) // no timer before the first order
 	for {
 		var timer <-chan time.Time
@@ -100,6 +108,7 @@ func watch(orders io.Reader, answers io.Writer, read func() clock.Reading, kill 
 				// The process that gave the orders is dead: at a proper end it kills the
 				// guard instead.
 				w.signal(syscall.SIGKILL)
+				w.await()
 				return
 			}
 			w.order = next
@@ -117,11 +126,24 @@ type watcher struct {
 	answers         io.Writer
 	read            func() clock.Reading
 	kill            func(pid int, sig syscall.Signal) error
+	ended           func(pgid int) bool // nil if no file is kept
 }
 
 func (w *watcher) signal(sig syscall.Signal) {
 	if w.order.Pgid > 1 {
 		_ = w.kill(-w.order.Pgid, sig)
+	}
+}
+
+// await returns when no process of the group runs. Our exit closes the files that we keep, and a
+// lock that lasts as long as one of them is free then. await sends no signal: after the group's
+// end its number can become another group's.
+func (w *watcher) await() {
+	if w.ended == nil || w.order.Pgid <= 1 {
+		return
+	}
+	for pause := time.Millisecond; !w.ended(w.order.Pgid); pause = min(2*pause, StopInterval) {
+		time.Sleep(pause)
 	}
 }
 

@@ -2,9 +2,61 @@ package guard
 
 import (
 	"os"
+	"strconv"
 	"syscall"
 	"unsafe"
 )
+
+// ended reports whether no process of a group runs. Zombies don't run, and a parent can leave
+// them for long.
+func ended(pgid int) bool {
+	if syscall.Kill(-pgid, 0) == syscall.ESRCH {
+		return true
+	}
+	// Don't trust the /proc of another pid namespace: its numbers are other processes.
+	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(os.Getpid()) {
+		return false
+	}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return false
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if group, err := syscall.Getpgid(pid); err != nil || group != pgid {
+			continue
+		}
+		text, err := os.ReadFile("/proc/" + e.Name() + "/stat")
+		if err != nil && syscall.Kill(pid, 0) != syscall.ESRCH || err == nil && !zombie(text) {
+			return false
+		}
+	}
+	return true
+}
+
+// zombie reports whether a process has ended: proc_pid_stat(5). Package procstat, which knows more, is
+// initialised too late for the guard. A process whose first thread alone has ended runs.
+func zombie(stat []byte) bool {
+	const state, threads = 0, 17 // fields 3 and 20
+	// The second field is the command's name in parentheses, which can contain anything.
+	begin := len(stat)
+	for begin > 0 && stat[begin-1] != ')' {
+		begin--
+	}
+	var f [threads + 1]string
+	n := -1 // a space is before each field
+	for _, c := range stat[begin:] {
+		if c == ' ' {
+			n++
+		} else if n >= 0 && n < len(f) {
+			f[n] += string(rune(c))
+		}
+	}
+	return (f[state] == "Z" || f[state] == "X") && (f[threads] == "0" || f[threads] == "1")
+}
 
 // nameProcess names the first thread, whose name shows as the process's:
 // proc_pid_comm(5). We can be on another thread.

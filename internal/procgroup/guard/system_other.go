@@ -4,6 +4,9 @@ package guard
 
 import "golang.org/x/sys/unix"
 
+// ended reports whether a group has no process.
+func ended(pgid int) bool { return unix.Kill(-pgid, 0) == unix.ESRCH }
+
 func nameProcess(string) {}
 
 // inherited reports whether a file would be inherited once more, as those that we have

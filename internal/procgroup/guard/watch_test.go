@@ -28,6 +28,7 @@ type fakeGuard struct {
 	start   time.Time
 	seq     uint64
 	done    chan struct{}
+	runs    atomic.Bool // a process of the group, after it was killed
 }
 
 // heard are answers. A guard doesn't wait until they are read.
@@ -44,12 +45,13 @@ func newFakeGuard() *fakeGuard {
 	f := &fakeGuard{orders: ow, answers: make(heard, 100), start: time.Now(), done: make(chan struct{})}
 	go func() {
 		defer close(f.done)
-		watch(or, f.answers, f.read, func(pid int, sig syscall.Signal) error {
+		w := watcher{answers: f.answers, read: f.read, ended: f.ended, kill: func(pid int, sig syscall.Signal) error {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.signals = append(f.signals, fmt.Sprintf("%v %d %v", f.elapsed(), pid, sig))
 			return nil
-		})
+		}}
+		w.watch(or)
 	}()
 	return f
 }
@@ -57,6 +59,8 @@ func newFakeGuard() *fakeGuard {
 func (f *fakeGuard) elapsed() time.Duration {
 	return time.Since(f.start) + time.Duration(f.sleep.Load())
 }
+
+func (f *fakeGuard) ended(pgid int) bool { return pgid == 77 && !f.runs.Load() }
 
 // epoch is the wall clock when a fake guard starts.
 const epoch = 946684800 * time.Second
@@ -188,4 +192,31 @@ func TestProtocol(t *testing.T) {
 	if _, err := ReadAnswer(&pipe); err != io.ErrUnexpectedEOF {
 		t.Error(err)
 	}
+}
+
+// A guard that keeps files open, and a lock with them, ends when no process of the group runs. It
+// sends one signal: the group's number can become another group's.
+func TestWatchWaitsForTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeGuard()
+		f.runs.Store(true)
+		f.allow(t, Stop, time.Hour)
+		f.orders.Close()
+		time.Sleep(10 * time.Second)
+		f.want(t, "0s -77 killed")
+		select {
+		case <-f.done:
+			t.Fatal("it has ended before the group")
+		default:
+		}
+		f.runs.Store(false)
+		time.Sleep(StopInterval)
+		select {
+		case <-f.done:
+		default:
+			t.Error("the group has ended, and the guard hasn't")
+		}
+		f.want(t)
+		<-f.done
+	})
 }
