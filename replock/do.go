@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/repolock/repolock/internal/text"
 )
 
 // Do runs work under a lock: it acquires the lock, calls work once, checks the lock
@@ -24,10 +26,10 @@ func (l *Locker) Do(ctx context.Context, mode Mode, operation string, work func(
 	if err != nil {
 		return err
 	}
-	defer func() { err = join(err, lock.Release(ctx)) }()
+	defer func() { err = text.Join(err, lock.Release(ctx)) }()
 	err = work(lock.Context())
 	if lost := lock.lostBy(ctx); lost != nil && !errors.Is(err, lost) {
-		err = join(lost, err)
+		err = text.Join(lost, err)
 	}
 	return err
 }

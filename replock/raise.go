@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/store"
 )
 
@@ -18,7 +19,7 @@ func (l *Locker) raise(ctx context.Context, t *try) error {
 		claimed := make(chan error, 1)
 		go func() { claimed <- l.claim(ctx, t, nil) }()
 		err := l.putFlag(ctx, t)
-		return join(err, <-claimed)
+		return text.Join(err, <-claimed)
 	case t.mode == Exclusive && absent.open():
 		if err := l.proveAbsent(ctx, t); err != nil || !absent.holds() {
 			return err

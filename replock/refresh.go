@@ -7,6 +7,7 @@ import (
 
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/refresh"
+	"github.com/repolock/repolock/internal/text"
 )
 
 // refresh is one attempt to renew the lease of a held lock: docs/protocol.md, Refresh. If one of
@@ -32,7 +33,7 @@ func (k *Lock) refresh(ctx context.Context, anew bool) (refresh.Renewal, error) 
 	if k.t.mode == Exclusive {
 		renewed.Sent = min(flag.sent, exclusive.sent)
 	}
-	err := join(errs...)
+	err := text.Join(errs...)
 	renewed.Commit = func() {
 		k.commit(flag, exclusive)
 		if whole && err == nil {

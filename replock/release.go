@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/repolock/repolock/internal/text"
 )
 
 // Release ends the lock: its context ends, and its objects are deleted, even if ctx has ended. A
@@ -53,5 +55,5 @@ func (k *Lock) release(ctx context.Context) error {
 	go func() { flag <- k.l.takeDownFlag(ctx, k.t) }()
 	k.t.shown = time.Duration(k.shown.Load())
 	err := k.l.takeDownExclusive(ctx, k.t)
-	return join(err, <-flag)
+	return text.Join(err, <-flag)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/parallel"
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/store"
 )
 
@@ -103,7 +104,7 @@ func (l *Locker) removeIf(ctx context.Context, key string, each time.Duration, c
 		return err
 	}
 	if perr := request("put", l.emptySeen); perr != nil {
-		return fmt.Errorf("no permission to delete it, nor to overwrite it: %w", join(err, perr))
+		return fmt.Errorf("no permission to delete it, nor to overwrite it: %w", text.Join(err, perr))
 	}
 	return nil
 }

@@ -159,7 +159,7 @@ func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error)
 	for _, b := range broken {
 		errs = append(errs, b.Err)
 	}
-	return broken, join(errs...)
+	return broken, text.Join(errs...)
 }
 
 // breakLock removes the objects of a lock. If it must be stale, an object that was written or
@@ -177,7 +177,7 @@ func (l *Locker) breakLock(ctx context.Context, b *Broken, stale bool, listed []
 			err = fmt.Errorf("only the store's own tools can remove it (aws s3 rm, mc rm, b2 rm): %w", err)
 		}
 		if err != nil {
-			b.Err = join(b.Err, fmt.Errorf("%s is still there: %w", text.Brief(key), err))
+			b.Err = text.Join(b.Err, fmt.Errorf("%s is still there: %w", text.Brief(key), err))
 		}
 		return again
 	})

@@ -151,7 +151,7 @@ func (b *Backend) beside(h locking.Handle, state *holding) error {
 		return nil // the script has given up
 	} else if err != nil {
 		err = fmt.Errorf("%s remains beside it: %w", text.Escape(rival.path), err)
-		return errors.Join(lost(h, "request "+rival.record.RequestID+" believes that it has it"), err)
+		return text.Join(lost(h, "request "+rival.record.RequestID+" believes that it has it"), err)
 	}
 	return lost(h, "request "+rival.record.RequestID+" believes that it has it, and has got it")
 }
