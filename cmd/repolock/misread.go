@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"slices"
@@ -48,13 +49,22 @@ func namesRepository(word string) bool {
 // byFlag says how to name a repository.
 func byFlag(word string) string { return "a repository is named by a flag: -r " + harmless(word) }
 
-// harmless is a word of the command line without what can be a secret in a URL.
+// harmless is a word of the command line without what can be a secret: in a URL, or the value of a
+// variable.
 func harmless(word string) string {
-	if !strings.Contains(word, "://") {
+	switch {
+	case setting(word):
+		name, _, _ := strings.Cut(word, "=")
+		return name + "=…"
+	case strings.Contains(word, "://"):
+		return cmp.Or(session.Redact(word), "URL")
+	default:
 		return word
 	}
-	return cmp.Or(session.Redact(word), "URL")
 }
+
+// setting reports whether a word sets a variable, as a shell does.
+func setting(word string) bool { return lazyregexp.New(`^[A-Za-z_]\w*=`).MatchString(word) }
 
 // unrunnable adds a hint to the error of a command that could not be run.
 func unrunnable(args []string, err error) error {
@@ -67,12 +77,16 @@ func unrunnable(args []string, err error) error {
 	if len(args) == 0 {
 		return err
 	}
-	switch word := args[0]; {
+	word := args[0]
+	if safe := harmless(word); safe != word {
+		err = fmt.Errorf("%s: %w", safe, unrunnableClass(err))
+	}
+	switch {
 	case slices.Contains(args, "--") && namesRepository(word):
 		return hintedError{err, byFlag(word)}
 	case strings.IndexAny(word, "‐‑‒–—―−") == 0:
 		return hintedError{err, "its dash isn't a hyphen, as if a word processor had written it: type it again"}
-	case lazyregexp.New(`^[A-Za-z_]\w*=`).MatchString(word):
+	case setting(word):
 		return hintedError{err, "only a shell sets a variable like this: write env in front"}
 	case strings.Contains(word, " "):
 		return hintedError{err, "quotes make one word of the whole command: leave them out, or write sh -c in front"}
@@ -83,6 +97,14 @@ func unrunnable(args []string, err error) error {
 	default:
 		return err
 	}
+}
+
+// unrunnableClass returns why a command could not be run, without its name.
+func unrunnableClass(err error) error {
+	if errors.Is(err, procgroup.ErrNotFound) {
+		return procgroup.ErrNotFound
+	}
+	return procgroup.ErrNotExecutable
 }
 
 // ofShell are commands of a shell that are no programs.
