@@ -141,8 +141,8 @@ func nodeOf(app *kong.Application, name string) *kong.Node {
 	return app.Children[i]
 }
 
-// commandHelp is the help of one command: its use, two examples, and its flags. Those that commands
-// share have a line each.
+// commandHelp is the help of one command: its use, two examples, and its flags. Of those that commands
+// share the common ones have a line each, and the rare ones are named.
 func commandHelp(node *kong.Node) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Usage: repolock %s\n\n%s\n\n", usage(node), text.Wrap(node.Help, helpWidth, ""))
@@ -158,10 +158,14 @@ func commandHelp(node *kong.Node) string {
 		}
 	}
 	var own, shared string
+	also := "Also "
 	for _, f := range visible(node.Flags) {
-		if brief := f.Tag.Get("brief"); brief != "" {
+		switch brief := f.Tag.Get("brief"); {
+		case f.Tag.Has("rare"):
+			also += "--" + f.Name + ", "
+		case brief != "":
 			shared += described(f, brief)
-		} else {
+		default:
 			own += described(f, f.Help)
 		}
 	}
@@ -171,7 +175,8 @@ func commandHelp(node *kong.Node) string {
 	if shared != "" {
 		b.WriteString("\nAbout the lock (in full: repolock help flags):\n" + shared)
 	}
-	b.WriteString("\nAlso --repo (-r), --name, --config, --json, -q and -v: see repolock help flags\n")
+	also += "--repo (-r), --name, --config, --json, -q and -v: see repolock help flags"
+	b.WriteString("\n" + text.Wrap(also, helpWidth, "") + "\n")
 	return b.String()
 }
 

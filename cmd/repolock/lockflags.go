@@ -22,17 +22,17 @@ import (
 // lockFlags are the flags of all commands that acquire a lock.
 type lockFlags struct {
 	TTL       time.Duration     `brief:"How long the lock outlives a crash" config:"" default:"60s" help:"How long the lock outlives a crash: 10s to 24h, ${default} by default."`
-	Look      time.Duration     `brief:"How often to look whether it is still there" config:"" default:"10s" help:"How often to look whether the lock is still there: 1s to the ttl, ${default} by default. Bounds how long a command runs on after its lock was broken, or after its hypervisor paused this machine and another holder got the lock. A look is one list request."`
+	Look      time.Duration     `rare:"" brief:"How often to look whether it is still there" config:"" default:"10s" help:"How often to look whether the lock is still there: 1s to the ttl, ${default} by default. Bounds how long a command runs on after its lock was broken, or after its hypervisor paused this machine and another holder got the lock. A look is one list request."`
 	Wait      waitTime          `brief:"Wait while it is held" config:"" default:"0s" placeholder:"TIME|forever" help:"How long to wait for the lock while it is held. A wait for the exclusive lock comes before all that begin later."`
-	HeldCode  int               `brief:"The exit code when it is held (75)" config:"" name:"held-exit-code" short:"E" default:"75" placeholder:"N" help:"Exit code when the lock is held, ${default} by default."`
-	Metadata  map[string]string `brief:"Put this into the lock, for others to read" config:"" placeholder:"KEY=VALUE" help:"Put this into the lock for others to read. No secrets."`
-	Audit     string            `brief:"Append the lock's events to this file, as JSON" predictor:"file" config:"" placeholder:"FILE" env:"REPOLOCK_AUDIT" help:"Append what happens to the lock to this file, in JSON, one event a line."`
-	Metrics   string            `brief:"Write the lock's state, for Prometheus" predictor:"file" config:"" name:"metrics-file" placeholder:"FILE" help:"Write the state of the lock to this file, for Prometheus (the textfile collector of node_exporter)."`
-	Job       string            `brief:"Name the job, in the audit log and the metrics" placeholder:"NAME" env:"REPOLOCK_JOB" help:"Name what runs, in the audit log and the metrics: the label job_name. Jobs of one operation on one repository need names to be told apart."`
-	Fence     bool              `brief:"Take a fencing number (REPOLOCK_FENCE)" help:"Take a fencing number with an exclusive lock (REPOLOCK_FENCE)."`
+	HeldCode  int               `rare:"" brief:"The exit code when it is held (75)" config:"" name:"held-exit-code" short:"E" default:"75" placeholder:"N" help:"Exit code when the lock is held, ${default} by default."`
+	Metadata  map[string]string `rare:"" brief:"Put this into the lock, for others to read" config:"" placeholder:"KEY=VALUE" help:"Put this into the lock for others to read. No secrets."`
+	Audit     string            `rare:"" brief:"Append the lock's events to this file, as JSON" predictor:"file" config:"" placeholder:"FILE" env:"REPOLOCK_AUDIT" help:"Append what happens to the lock to this file, in JSON, one event a line."`
+	Metrics   string            `rare:"" brief:"Write the lock's state, for Prometheus" predictor:"file" config:"" name:"metrics-file" placeholder:"FILE" help:"Write the state of the lock to this file, for Prometheus (the textfile collector of node_exporter)."`
+	Job       string            `rare:"" brief:"Name the job, in the audit log and the metrics" placeholder:"NAME" env:"REPOLOCK_JOB" help:"Name what runs, in the audit log and the metrics: the label job_name. Jobs of one operation on one repository need names to be told apart."`
+	Fence     bool              `rare:"" brief:"Take a fencing number (REPOLOCK_FENCE)" help:"Take a fencing number with an exclusive lock (REPOLOCK_FENCE)."`
 	Also      []string          `brief:"Hold another system's lock, too" predictor:"lock" sep:"none" placeholder:"URL" help:"Hold this lock too, or alone if no repository is given: ${also}. Repeatable: all locks are held, or none. docs/also.md"`
-	Settle    time.Duration     `brief:"Wait before the command starts (--also)" default:"0s" help:"With --also: how long to wait, with all locks held, before the command starts, so that work which has begun without looking can end. If a lock is gone then, the command doesn't start."`
-	ForceLock bool              `brief:"Steal a stale lock of tower-fleet" help:"With --also tower-fleet:DIR/NAME: steal the lock if it is stale. A live lock is never stolen."`
+	Settle    time.Duration     `rare:"" brief:"Wait before the command starts (--also)" default:"0s" help:"With --also: how long to wait, with all locks held, before the command starts, so that work which has begun without looking can end. If a lock is gone then, the command doesn't start."`
+	ForceLock bool              `rare:"" brief:"Steal a stale lock of tower-fleet" help:"With --also tower-fleet:DIR/NAME: steal the lock if it is stale. A live lock is never stolen."`
 }
 
 func (f lockFlags) check() error {

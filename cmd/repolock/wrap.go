@@ -16,7 +16,7 @@ type commandFlags struct {
 	policyFlags
 	OnLost    string        `brief:"What to do to the command when it is lost" placeholder:"pause|term|kill|warn" config:"" enum:"pause,term,kill,warn" default:"pause" help:"What to do to the command when its lock is lost: pause (default) stops it, and continues it if the lock can be resumed; term sends TERM in time, and kills it at the deadline; kill kills it; warn lets it run on."`
 	DryRun    bool          `brief:"Run nothing: print whether the lock is free" help:"Don't run the command, and take no lock: print the command and whether the lock is free, and exit as without --dry-run if it is held. If the command has a dry run of its own, run that with run --no-lock."`
-	ResumeFor time.Duration `brief:"How long to try to resume a lost lock" config:"" default:"10m" help:"How long to try to resume a lost lock before the command is killed."`
+	ResumeFor time.Duration `rare:"" brief:"How long to try to resume a lost lock" config:"" default:"10m" help:"How long to try to resume a lost lock before the command is killed."`
 
 	Command []string `arg:"" passthrough:"" name:"command" help:"The command and its arguments, after --."`
 
@@ -27,7 +27,7 @@ type commandFlags struct {
 type policyFlags struct {
 	IfHeld        string `brief:"What to do when it is held" config:"" enum:",fail,skip,wait" default:"" placeholder:"fail|skip|wait" help:"When the lock is held, after any --wait: fail (default) exits with 75; skip prints a line and exits with 0; wait waits as --wait forever, or as --wait says."`
 	IfUnreachable string `brief:"What to do when the store can't be reached" config:"" enum:",fail,run" default:"" placeholder:"fail|run" help:"When the store can't be reached: fail (default) exits with 69; run runs the command WITHOUT A LOCK, for a backup that you want at any price. Not with the exclusive lock."`
-	Hint          string `brief:"The same in the words of schedulers" enum:",require-global,prefer-global,node-local" default:"" placeholder:"HINT" help:"The same in the words of schedulers: require-global is --if-held skip; prefer-global is that and --if-unreachable run, also if no repository is given; node-local takes no lock."`
+	Hint          string `rare:"" brief:"The same in the words of schedulers" enum:",require-global,prefer-global,node-local" default:"" placeholder:"HINT" help:"The same in the words of schedulers: require-global is --if-held skip; prefer-global is that and --if-unreachable run, also if no repository is given; node-local takes no lock."`
 }
 
 func (commandFlags) Help() string {
