@@ -206,7 +206,7 @@ func heldHint(e session.HeldError) string {
 	if len(e.Holders)+e.More > 1 {
 		who = "they are"
 	}
-	return "wait until " + who + " done, as with --wait; a crashed holder's lock expires by itself"
+	return "--wait 1h waits until " + who + " done; a crashed holder's lock expires by itself"
 }
 
 // plainly formats a duration as people write it for a flag: 24h, 1h30m.

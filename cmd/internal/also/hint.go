@@ -15,14 +15,14 @@ func Hint(url string, h replock.Info) string {
 	case kind == "tower-fleet" && h.Verdict == replock.Stale:
 		return "if its holder no longer runs, --force-lock steals it"
 	case kind == "tower-fleet":
-		return "wait until it is done, as with --wait; a crashed holder's lock is stale after its ttl, and --force-lock steals it then"
+		return "--wait 1h waits until it is done; a crashed holder's lock is stale after its ttl, and --force-lock steals it then"
 	case kind == "beads" && h.Verdict == replock.Stale:
 		return "this file system has no flock, so a stale lock stays: repolock break-lock --dead --also " + url
 	case kind == "beads":
-		return "wait until it is done, as with --wait; the lock of a process that ends is free, if that ran on this machine"
+		return "--wait 1h waits until it is done; the lock of a process that ends is free, if that ran on this machine"
 	case kind == "postgres":
-		return "wait until it is done, as with --wait; the server frees a crashed holder's lock"
+		return "--wait 1h waits until it is done; the server frees a crashed holder's lock"
 	default:
-		return "wait until it is done, as with --wait; a crashed holder's lock expires by itself"
+		return "--wait 1h waits until it is done; a crashed holder's lock expires by itself"
 	}
 }
