@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/states"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/locking/beads"
 	"github.com/repolock/repolock/locking/postgres"
@@ -85,7 +86,7 @@ func TestAlsoGuardKeepsTheSession(t *testing.T) {
 	if err := syscall.Kill(guard, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	s.until("the guard to be stopped", hang, func() bool { return stateOf(guard) == "T" })
+	s.until("the guard to be stopped", hang, func() bool { return states.AllStopped(guard) })
 	if err := p.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}

@@ -104,7 +104,7 @@ func (l *Locker) removeIf(ctx context.Context, key string, each time.Duration, c
 		return err
 	}
 	if perr := request("put", l.emptySeen); perr != nil {
-		return fmt.Errorf("no permission to delete it, nor to overwrite it: %w", text.Join(err, perr))
+		return fmt.Errorf("no permission to delete %q, nor to overwrite it: %w", key, text.Join(err, perr))
 	}
 	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/repolock/repolock/internal/test/states"
 )
 
 // TestKeptConnection: the connection that a lock lasts with ends after the last process of the
@@ -45,6 +47,7 @@ func TestKeptConnection(t *testing.T) {
 			if err := unix.Kill(p.guard, unix.SIGSTOP); err != nil {
 				t.Fatal(err)
 			}
+			eventually(t, "the guard is stopped", func() bool { return states.AllStopped(p.guard) })
 			p.signal(unix.SIGKILL)
 			_ = p.cmd.Wait()
 			if raw, err := conn.(*net.UnixConn).SyscallConn(); err != nil {

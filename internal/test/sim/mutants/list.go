@@ -50,7 +50,7 @@ var mutants = []mutant{
 	{"the lease is dated from when the lock was granted", hold,
 		"Start: t.sent,", "Start: l.opts.Clock.Elapsed(),"},
 	{"a refused acquirer leaves its flag", take,
-		"return join(err, l.takeDownFlag(step, t))", "return err"},
+		"return text.Join(err, l.takeDownFlag(step, t))", "return text.Join(err)"},
 
 	// Wait.
 	{"an acquirer that has waited leaves its ticket", wait,
