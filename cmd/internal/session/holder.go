@@ -197,10 +197,15 @@ func (h *holder) finish(lock Lock, e events.Event) {
 
 // notePause records that the command was stopped, after the loss of its lock.
 func (h *holder) notePause(lock Lock) {
+	h.catchUp()
+	h.note(lock, events.CommandPaused, events.Event{})
+}
+
+// catchUp returns when the lock's events so far come before what is noted next.
+func (h *holder) catchUp() {
 	ctx, cancel := context.WithTimeout(context.Background(), maxFlush)
 	defer cancel()
 	h.Locker.Flush(ctx)
-	h.note(lock, events.CommandPaused, events.Event{})
 }
 
 func (h *holder) handle(e events.Event) {

@@ -104,6 +104,27 @@ func TestPauseOrder(t *testing.T) {
 	}
 }
 
+// TestCatchUp: what is noted after catchUp comes behind the lock's events, though these arrive late.
+func TestCatchUp(t *testing.T) {
+	l, r := &fakeLocker{}, &recorder{}
+	h := newHolder(t, l, r)
+	lock, err := h.acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []replock.EventKind{replock.EventAcquired}
+	for range 20 {
+		l.happen(replock.EventResumed)
+		h.catchUp()
+		h.note(lock, events.CommandContinued, events.Event{})
+		want = append(want, replock.EventResumed, events.CommandContinued)
+	}
+	h.flush()
+	if !slices.Equal(r.kinds, want) {
+		t.Errorf("recorded: %v", r.kinds)
+	}
+}
+
 // TestNoteDoesNotWait: neither a locker nor a record that hangs delays the session when it
 // records something, and what it records comes before the lock's next event.
 func TestNoteDoesNotWait(t *testing.T) {

@@ -78,6 +78,7 @@ func (s *session) resume() error {
 			return err
 		}
 		s.lock.Store(&lock)
+		s.catchUp() // the record that the command goes on comes after that of the resume
 		for err = s.proceed(lock); errors.Is(err, procgroup.ErrExpired) && leased(lock); err = s.proceed(lock) {
 			if ctx.Err() != nil {
 				return err
