@@ -5,7 +5,6 @@ package e2e
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -175,17 +174,7 @@ func (s *site) pidIn(name string) (pid int) {
 }
 
 // alive reports whether a process runs, or could go on. A zombie doesn't.
-func alive(pid int) bool { return !strings.Contains("ZX", stateOf(pid)) }
-
-// stateOf is the state of a process as a letter: T if it is stopped, X if there is none.
-func stateOf(pid int) string {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	_, after, ok := strings.Cut(string(raw), ") ")
-	if err != nil || !ok {
-		return "X"
-	}
-	return after[:1]
-}
+func alive(pid int) bool { return !strings.Contains("ZX", states.Of(pid)) } // "" if there is none
 
 func (s *systems) openRedis() (locking.Backend, string) {
 	target, err := redis.Parse(s.urls[kindRedis])

@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/repolock/repolock/internal/test/states"
 )
 
 // TestAlsoServerGone: a server is killed, restarted or stopped while its lock is held. The
@@ -87,7 +89,7 @@ func TestAlsoStopped(t *testing.T) {
 			if err := p.Process.Signal(syscall.SIGSTOP); err != nil {
 				t.Fatal(err)
 			}
-			s.until("the command to be stopped", hang, func() bool { return stateOf(pid) == "T" })
+			s.until("the command to be stopped", hang, func() bool { return states.AllStopped(pid) })
 			stopped := time.Since(begin)
 			if last := s.last("work").Sub(begin); last > ttl {
 				t.Errorf("the command ran for %v, beyond the ttl of %v", last, ttl)

@@ -52,10 +52,22 @@ func (w *world) breaking(p *process, r request) {
 	o := objectName(r.key, raw)
 	w.broken[o] = time.Now()
 	for _, h := range w.active {
-		if r.staleOnly && h.live() && !w.adrift(h, h) && h.lock.Key() == r.key && !w.overslept(h, r) && (!h.foreign() || w.stands(h.p.client, r.key, time.Now())) {
+		if r.staleOnly && h.live() && !w.adrift(h, h) && h.lock.Key() == r.key && !w.overslept(h, r) && (!h.foreign() || w.stands(h.p.client, r.key, time.Now()) && w.stoodWhenListed(h.p.client, r.key)) {
 			w.violate("overbroken", fmt.Sprintf("break-lock --stale breaks %v, which is live", h))
 		}
 	}
+}
+
+// stoodWhenListed reports whether the foreign lock at a key was live when the break-lock listed that key,
+// as it does just before it deletes what is stale. One that had ended can be refreshed after that: the
+// delete has no condition, and its holder should have been gone.
+func (w *world) stoodWhenListed(c *client, key string) bool {
+	listed, p := w.seen[w.janitor.name+" "+key].listed, w.present[key]
+	written := p.written
+	if !written.Before(listed) {
+		written = p.before
+	}
+	return listed.IsZero() || p.client != c || listed.Sub(written) < foreignTTL-time.Second
 }
 
 // overslept reports whether a pause by the hypervisor can make a flag stale that a break-lock

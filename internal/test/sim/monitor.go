@@ -64,8 +64,8 @@ type monitor struct {
 	scope     string // with which the keys of its locks begin
 }
 
-// sighting is when the client sent its last request that saw an object.
-type sighting struct{ handed time.Time }
+// sighting is when the client sent its last request that saw an object, and the last listing that did.
+type sighting struct{ handed, listed time.Time }
 
 // applied tracks each request that was applied.
 func (w *world) applied(p *process, r request, v any, err error) {
@@ -89,7 +89,11 @@ func (w *world) applied(p *process, r request, v any, err error) {
 	switch {
 	case err != nil:
 	case r.op == "list" || r.op == "get":
-		w.seen[p.client.name+" "+r.key] = sighting{r.handed}
+		s := sighting{r.handed, w.seen[p.client.name+" "+r.key].listed}
+		if r.op == "list" {
+			s.listed = r.handed
+		}
+		w.seen[p.client.name+" "+r.key] = s
 	case r.op == "put":
 		w.undo(p.client, r)
 		w.straddle(p, r)
