@@ -146,12 +146,25 @@ func (w *world) beside(h *holding) {
 			continue
 		}
 		switch {
-		case g.foreign() && w.stands(g.p.client, g.lock.Key(), w.looks[h.step.name]):
+		case g.foreign() && w.stands(g.p.client, g.lock.Key(), w.lookOf(h)):
 			w.violate("exclusion", fmt.Sprintf("%v is granted beside %v, of another kind of client, which stood there when it looked", h, g))
 		case h.foreign() && w.plan.undisturbed() && g.live() && w.shown(g, h.asked) && w.plan.store.PageSize >= 1000 && w.plan.slow.rtt == 0:
 			w.violate("exclusion", fmt.Sprintf("%v, of another kind of client, is granted beside %v", h, g))
 		}
 	}
+}
+
+// lookOf returns when the look was sent that a lock rests on when it is granted. The holder's first look
+// can have been answered by then, too, while its ticket was deleted.
+func (w *world) lookOf(h *holding) time.Time {
+	began := time.Now().Add(h.lock.Seen().Elapsed - h.p.client.clock.Elapsed())
+	var look time.Time
+	for _, look = range w.looks[h.step.name] {
+		if !look.Before(began) {
+			break
+		}
+	}
+	return look
 }
 
 // shown reports whether a lock's object that other clients look at has existed since before a
@@ -222,8 +235,8 @@ func (w *world) answered(p *process, r request, err error) {
 	defer w.mu.Unlock()
 	if key, ok := r.looksAt(); ok {
 		w.turns[r.turn(p, key)] = *r.shows
-		if r.op == "list" && err == nil && r.handed.After(w.looks[r.step.name]) {
-			w.looks[r.step.name] = r.handed
+		if r.op == "list" && err == nil {
+			w.looks[r.step.name] = append(w.looks[r.step.name], r.handed)
 		}
 	}
 }

@@ -55,8 +55,8 @@ type monitor struct {
 	queue     map[string]ticket // by its key
 	seen      map[string]sighting
 	present   map[string]presence
-	turns     map[string]*client   // the holder of the lock.exclusive that the last answer about it has shown to a step
-	looks     map[string]time.Time // when the last look began whose answer a step has had
+	turns     map[string]*client     // the holder of the lock.exclusive that the last answer about it has shown to a step
+	looks     map[string][]time.Time // when each look was sent whose answer a step has had
 	ghosts    []ghost
 	lives     map[string][]life // by its key
 	fences    fences
