@@ -3,8 +3,8 @@
 package procgroup
 
 import (
+	"crypto/rand"
 	"net"
-	"path/filepath"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -20,7 +20,7 @@ func TestKeptConnection(t *testing.T) {
 		replace bool
 	}{{"first guard", false}, {"next guard", true}} {
 		t.Run(c.name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "s")
+			path := "@" + rand.Text() // an abstract one: a path of 108 characters can't be bound
 			server, err := net.Listen("unix", path)
 			if err != nil {
 				t.Fatal(err)
