@@ -68,7 +68,7 @@ func describe(err error) (name string, code int, hint string) {
 	case errors.As(err, &signalled):
 		return "interrupted", exitSignal + int(signalled.Signal), ""
 	case errors.As(err, &file):
-		return "wrong_configuration", exitUnfit, ""
+		return "wrong_configuration", exitUnfit, "; correct the file, or name another with --config"
 	case errors.As(err, &hinted):
 		name, code, _ = describe(hinted.error)
 		return name, code, hinted.hint
