@@ -27,7 +27,7 @@ type acquireCmd struct {
 	lockFlags
 	ForPID forPID `name:"for-pid" placeholder:"PID|none" help:"Release the lock when this process ends. The default is the caller; in a shell, $$$$ is the surest. none holds it until release or reboot."`
 	OnLost string `placeholder:"warn|term|kill" enum:"warn,term,kill" default:"warn" help:"What to do to it when the lock is lost: warn (default) does nothing, and --log and check report the loss; term and kill signal it alone."`
-	Log    string `placeholder:"FILE" help:"Append messages about the held lock to this file."`
+	Log    string `once:"" placeholder:"FILE" help:"Append messages about the held lock to this file."`
 	Export bool   `help:"Print variables for a shell to evaluate: a repolock in the script then knows of the lock."`
 }
 

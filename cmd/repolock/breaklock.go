@@ -27,7 +27,7 @@ type breakCmd struct {
 	Yes   bool   `short:"y" help:"Don't ask."`
 	Stale bool   `help:"Only locks that are certainly stale. If it asks, also locks that only one clock calls stale."`
 	Dead  bool   `help:"Only locks of processes of this machine that are gone."`
-	Audit string `predictor:"file" config:"" placeholder:"FILE" env:"REPOLOCK_AUDIT" help:"Append each deletion to this file, in JSON, one event a line."`
+	Audit string `once:"" predictor:"file" config:"" placeholder:"FILE" env:"REPOLOCK_AUDIT" help:"Append each deletion to this file, in JSON, one event a line."`
 	ID    string `once:"" placeholder:"ID" name:"id" help:"Only the lock with this id, or with the only id that begins with these 4 characters or more. It is an error if there is none."`
 
 	Also []string `predictor:"lock" sep:"none" placeholder:"URL" help:"Break this lock too, or alone if no repository is given: ${also}. Repeatable. A tower-fleet lock is broken only if it is stale, or can't be read."`

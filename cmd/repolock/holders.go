@@ -42,11 +42,18 @@ func onlyWaiters(locks []replock.Info) bool {
 // maxHolders is the number of holders that a message names.
 const maxHolders = 3
 
+// mostNamed is the number of holders that an event of a wait names at most. There can be more.
+const mostNamed = 16
+
 // holders describes the first of some locks, since after they were read, and says how many there
 // are. Waiters don't count as holders: it describes them only if there is no holder.
 func holders(all []replock.Info, more int, since time.Duration) string {
 	if len(all) == 0 {
 		return "a holder that wasn't seen"
+	}
+	orMore := ""
+	if more == 0 && len(all) >= mostNamed {
+		orMore = " or more"
 	}
 	all = slices.SortedStableFunc(slices.Values(all), session.ByTurn)
 	waiting := ""
@@ -59,9 +66,12 @@ func holders(all []replock.Info, more int, since time.Duration) string {
 	}
 	s := strings.Join(words, "; ")
 	if n := len(all) + more; n > 1 {
-		s = fmt.Sprintf("%d: %s", n, s)
+		s = fmt.Sprintf("%d%s: %s", n, orMore, s)
 	}
-	if more += len(all) - len(words); more > 0 {
+	switch more += len(all) - len(words); {
+	case orMore != "":
+		s += "; … more: repolock status"
+	case more > 0:
 		s += fmt.Sprintf("; … %d more: repolock status", more)
 	}
 	return s + waiting

@@ -56,8 +56,8 @@ type cli struct {
 }
 
 type global struct {
-	Repo   string `predictor:"repository" short:"r" placeholder:"REPOSITORY" env:"REPOLOCK_REPO" help:"Repository: a directory, an ${schemes} URL, or a name from the configuration file."`
-	Name   string `config:"" placeholder:"NAME" help:"Use the lock of this name, for a repository that has several."`
+	Repo   string `once:"" predictor:"repository" short:"r" placeholder:"REPOSITORY" env:"REPOLOCK_REPO" help:"Repository: a directory, an ${schemes} URL, or a name from the configuration file."`
+	Name   string `once:"" config:"" placeholder:"NAME" help:"Use the lock of this name, for a repository that has several."`
 	Config string `emptiable:"" predictor:"file" placeholder:"FILE" env:"REPOLOCK_CONFIG" help:"Configuration file, in place of the user's or the system's; an empty name is none."`
 	JSON   bool   `name:"json" help:"Print JSON: results on stdout, an error on stderr."`
 	Quiet  bool   `short:"q" help:"Print only errors."`

@@ -93,7 +93,11 @@ func repeated(k *kong.Context) error {
 			continue
 		}
 		if given[f.Value] {
-			return usageError{fmt.Errorf("--%s is given twice", f.Name)}
+			also := ""
+			if f.Name == "repo" {
+				also = "; the lock of a second repository is --also repo:URL#NAME"
+			}
+			return usageError{fmt.Errorf("--%s is given twice%s", f.Name, also)}
 		}
 		given[f.Value] = true
 	}
