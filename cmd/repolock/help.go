@@ -36,7 +36,13 @@ func (c helpCmd) run(r *reporter, _ global) (int, error) {
 			return r.print(commandHelp(node))
 		}
 	}
-	return 0, hintedError{usageError{fmt.Errorf("there is no help on %.80s", c.Topic)}, "see repolock help"}
+	hint := "see repolock help"
+	for _, t := range topics {
+		if strings.HasPrefix(t.name, c.Topic) {
+			hint = "did you mean repolock help " + t.name + "?"
+		}
+	}
+	return 0, hintedError{usageError{fmt.Errorf("there is no help on %.80s", c.Topic)}, hint}
 }
 
 // topics are what help prints beside the commands.

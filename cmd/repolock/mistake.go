@@ -30,9 +30,15 @@ func (e classedError) Unwrap() []error { return []error{e.error, e.class} }
 
 // mistaken returns what kong says of a command line in words of our own.
 func mistaken(err error, args []string) error {
+	if flag := notAFlag(err, args); flag != nil {
+		return usageError{flag}
+	}
+	if hint := swallowed(args); hint != "" && strings.HasPrefix(err.Error(), "expected one of ") {
+		return hintedError{usageError{corrected(err)}, hint}
+	}
 	if wrong := notCommand.FindStringSubmatch(err.Error()); wrong != nil {
 		if at := slices.Index(args, wrong[1]); at >= 0 {
-			if _, ok := called(args[:at]); !ok {
+			if _, ok := called(args[:at+1]); !ok {
 				if slices.Contains(args[:at], "--") {
 					return noCommand(wrong[1], args[at+1:])
 				}
@@ -48,10 +54,6 @@ func mistaken(err error, args []string) error {
 
 // corrected returns what kong says of flags and arguments in words of our own.
 func corrected(err error) error {
-	similarFlag := lazyregexp.New(`^unknown flag --([\w-]+), did you mean "--([\w-]+)"\?$`)
-	if meant := similarFlag.FindStringSubmatch(err.Error()); meant != nil && distance(meant[1], meant[2]) >= len(meant[1]) {
-		return fmt.Errorf("unknown flag --%s", meant[1]) // no letter is the same
-	}
 	for _, m := range corrections {
 		if kong := lazyregexp.New(m.kong); kong.MatchString(err.Error()) {
 			return errors.New(kong.ReplaceAllString(err.Error(), m.ours))
@@ -74,7 +76,6 @@ var corrections = [...]struct{ kong, ours string }{
 	{`^expected one of .*`, "no command is given"},
 	{`^expected "<command> \.\.\."$`, "no command to run: write it after --"},
 	{`^expected "<(\w+)>"$`, "no $1 is given"},
-	{`(?s)^(unknown flag .*), did you mean "(--.*)"\?$`, "$1: did you mean $2?"},
 	{`(?s)^(unknown flag .*), did you mean .*$`, "$1"},
 	{`^(--[\w-]+): expected .* but got "EOL".*`, "$1: its value is missing"},
 	{`^(--[\w-]+): missing value, expecting .*`, "$1: its value is missing"},
@@ -211,21 +212,6 @@ func first(words []string) string {
 		}
 	}
 	return ""
-}
-
-// similar returns the flag of a command that a word was probably meant for, or "".
-func similar(command, word string) string {
-	word, _, _ = strings.Cut(word, "=")
-	best, at := "", 3
-	for _, f := range visible(nodeOf(newParser(&cli{}).Model, command).Flags) {
-		if len(word) > len("--") && strings.HasPrefix("--"+f.Name, word) {
-			return "--" + f.Name
-		}
-		if d := distance(word, "--"+f.Name); d < at {
-			best, at = "--"+f.Name, d
-		}
-	}
-	return best
 }
 
 // distance is the number of letters to insert, delete or replace that makes b of a (Levenshtein).

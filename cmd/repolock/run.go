@@ -32,6 +32,9 @@ func (c runCmd) run(r *reporter, g global) (int, error) {
 		c.modeless = true
 		return c.wrap(r, g, replock.Exclusive, c.Operation)
 	default:
+		if _, err := c.command(r.command); err != nil {
+			return 0, err // a misspelled --exclusive
+		}
 		return 0, usageError{errors.New("say which lock: --shared, --exclusive or --no-lock")}
 	}
 }

@@ -34,18 +34,18 @@ func (commandFlags) Help() string {
 	return `The command's environment has REPOLOCK_HELD=1, REPOLOCK_REPO if there is a repository, REPOLOCK_MODE, REPOLOCK_ID, and REPOLOCK_FENCE if there is one.`
 }
 
-// command returns the command and its arguments. Kong leaves the -- in them.
-func (f commandFlags) command() ([]string, error) {
+// command returns what a command of repolock is to run, with its arguments. Kong leaves the -- in them.
+func (f commandFlags) command(of string) ([]string, error) {
 	args := f.Command
 	switch {
 	case len(args) > 0 && args[0] == "--":
 		args = args[1:]
 	case len(args) > 0 && strings.HasPrefix(args[0], "-"):
-		err := fmt.Errorf("unknown flag %.80s", args[0]) // not the name of a command
-		if meant := similar("backup", args[0]); meant != "" {
-			err = fmt.Errorf("%w: did you mean %s?", err, meant)
+		word := args[0]
+		if len(word) == len("-x") && len(args) > 1 {
+			word += args[1] // kong has cut -wait in two
 		}
-		return nil, usageError{err}
+		return nil, usageError{unknownFlag(of, args[0], word)}
 	}
 	if len(args) == 0 || args[0] == "" {
 		return nil, usageError{errors.New("no command to run: write it after --")}
@@ -83,7 +83,7 @@ func (f commandFlags) wrapped(r *reporter, g global, mode replock.Mode, operatio
 	if err := f.settle(needs); err != nil {
 		return 0, err
 	}
-	args, err := f.command()
+	args, err := f.command(r.command)
 	if err != nil {
 		return 0, err
 	}
