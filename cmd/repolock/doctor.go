@@ -92,7 +92,7 @@ func (c doctorCmd) examine(ctx context.Context, g global, s store.Store, opts do
 // print prints the report, or both reports with their URLs.
 func (c doctorCmd) print(r *reporter, g global, report doctor.Report) error {
 	if report.Also == nil || r.JSON {
-		return printReport(r, report, g.Repo)
+		return printReport(r, report, g.place().Where(), g.Repo)
 	}
 	other := g
 	other.Repo = c.Also[0]
@@ -103,7 +103,7 @@ func (c doctorCmd) print(r *reporter, g global, report doctor.Report) error {
 		if _, err := fmt.Fprintf(r.stdout, "written through %s, listed through %s too\n", text.Escape(way.from.place().Where()), text.Escape(way.to.place().Where())); err != nil {
 			return err
 		}
-		if err := printReport(r, way.report, way.from.Repo); err != nil {
+		if err := printReport(r, way.report, "", way.from.Repo); err != nil {
 			return err
 		}
 	}
@@ -172,19 +172,24 @@ func exitCode(report doctor.Report) int {
 
 // jsonReport is the report of doctor in JSON. Fields are only ever added.
 type jsonReport struct {
+	Repository string `json:"repository,omitempty"`
 	doctor.Report
 	// SuggestedURL is a better URL of the repository, if there is one.
 	SuggestedURL string `json:"suggested_url,omitempty"`
 }
 
-func printReport(r *reporter, report doctor.Report, repo string) error {
+// printReport prints what was found out about a repository, with its URL, or of another system's lock.
+func printReport(r *reporter, report doctor.Report, where, repo string) error {
 	better, says := advice(report, repo)
-	return r.result(jsonReport{report, better}, reportText(report, says, terminalWidth(os.Stdout)))
+	return r.result(jsonReport{where, report, better}, reportText(report, where, says, terminalWidth(os.Stdout)))
 }
 
 // reportText is a report for people, in lines of at most width columns. 0 is no bound.
-func reportText(report doctor.Report, says string, width int) string {
+func reportText(report doctor.Report, where, says string, width int) string {
 	var b strings.Builder
+	if where != "" {
+		fmt.Fprintln(&b, hanging("repository: "+text.Escape(where), width))
+	}
 	fmt.Fprintf(&b, "store: %s\n\n", storeName(report))
 	printChecks(&b, report.Checks, width)
 	printLatency(&b, report.Latency)

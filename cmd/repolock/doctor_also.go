@@ -68,5 +68,5 @@ func (c doctorCmd) other(r *reporter, g global, t also.Target) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", l.URL, err)
 	}
-	return exitCode(report), printReport(r, report, "")
+	return exitCode(report), printReport(r, report, "", "")
 }

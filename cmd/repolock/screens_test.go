@@ -127,7 +127,7 @@ func screens(width int) func(func(name, screen string) bool) {
 			yield("waiting", waits(replock.Event{Kind: replock.EventWaiting, Holders: locks[1:2], Waited: time.Minute}, "")) &&
 			yield("waiting, several", waits(replock.Event{Kind: replock.EventWaiting, Holders: locks, Waited: time.Minute}, "")) &&
 			yield("watching", waits(replock.Event{Kind: replock.EventWatching, Holders: locks[4:5], Waited: time.Minute}, "")) &&
-			yield("doctor", reportText(report, "", width))
+			yield("doctor", reportText(report, "s3://bucket/backups", "", width))
 	}
 }
 
