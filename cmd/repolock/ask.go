@@ -52,6 +52,9 @@ func (t tokenArg) askAndShow(r *reporter, do string) error {
 	if err != nil {
 		return err
 	}
+	if h.Unseen != "" && !r.JSON {
+		r.Alert("unseen", fmt.Sprintf("the repository could not be looked into: %s; the lock is held for %s, and then lost unless it can be refreshed", h.Unseen, text.Duration(h.Left())))
+	}
 	words := ""
 	if !r.Quiet {
 		words = fmt.Sprintf("%s lock %s, operation %s, is held until %s unless refreshed (%v)\n", h.Mode, h.ID,

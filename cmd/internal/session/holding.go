@@ -28,6 +28,8 @@ type Holding struct {
 	LeftSeconds float64   `json:"left_seconds"`
 	// Deadline is the same on the keeper's clock since boot, which can't be set.
 	Deadline time.Duration `json:"deadline_boot_ns"`
+	// Unseen is why check could not look into the repository. The lock is held all the same.
+	Unseen string `json:"unseen,omitempty"`
 }
 
 // Left returns how long the lock was held when the keeper answered.

@@ -165,11 +165,16 @@ func (k *keeper) onLost(loss error) {
 func (k *keeper) serve(ctx context.Context, do string) (answer any, then func()) {
 	switch do {
 	case "check":
-		return k.answer(k.check(ctx)), nil
+		unseen, err := k.check(ctx)
+		a := k.answer(err)
+		if unseen != nil {
+			a.Unseen = Words(unseen, "")
+		}
+		return a, nil
 	case "renew":
 		return k.answer(k.renew(ctx)), nil
 	case "release":
-		err := k.check(ctx)
+		_, err := k.check(ctx)
 		k.end(err == nil)
 		if failed := k.lock.Release(ctx); err == nil {
 			err = failed
@@ -185,11 +190,11 @@ func (k *keeper) end(success bool) {
 	k.ended.Do(func() { k.finish(k.lock, events.Event{Success: success}) })
 }
 
-// check returns nil if the lock is held. If the store can't be reached, the lease still
-// lasts, and no other holder can have the lock.
-func (k *keeper) check(ctx context.Context) error {
-	_ = k.lock.Check(ctx)
-	return k.leased()
+// check returns no err if the lock is held. If the store can't be reached, which unseen says, the lease
+// still lasts, and no other holder can have the lock.
+func (k *keeper) check(ctx context.Context) (unseen, err error) {
+	unseen = k.lock.Check(ctx)
+	return unseen, k.leased()
 }
 
 func (k *keeper) renew(ctx context.Context) error {
