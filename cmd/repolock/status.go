@@ -140,7 +140,7 @@ func (w *statusWatch) redraw(locks []found[replock.Info], answered bool, failed 
 		shown += lockTable(locks, tableWidth(w.wide))
 	}
 	if failed != nil {
-		shown += fmt.Sprintf("the store can't be read: %s\n", text.Error(failed))
+		shown += fmt.Sprintf("the store can't be read: %s\n", session.Words(failed, ""))
 	}
 	lines := strings.Split(strings.TrimSuffix(shown, "\n"), "\n")
 	begin := ""
@@ -176,7 +176,7 @@ func crop(lines []string, width, height int) []string {
 // without locks, waits until all answer.
 func (w *statusWatch) print(locks []found[replock.Info], answered bool, failed error) error {
 	if failed != nil {
-		w.r.Say("warning: the store can't be read: %s", text.Error(failed))
+		w.r.Say("warning: the store can't be read: %s", session.Words(failed, ""))
 		if !answered || w.r.JSON {
 			return nil
 		}

@@ -131,7 +131,8 @@ func TestWaitingLine(t *testing.T) {
 	}
 }
 
-// TestWatch: status --watch redraws the locks in place, no wider or longer than the terminal.
+// TestWatch: status --watch redraws the locks in place, no wider or longer than the terminal, and a
+// failure with its cause first.
 func TestWatch(t *testing.T) {
 	bin, err := exec.LookPath("repolock")
 	if err != nil {
@@ -170,6 +171,10 @@ func TestWatch(t *testing.T) {
 			t.Errorf("%d columns: %q", n, line)
 		}
 	}
+	if err := os.Rename(repo, repo+".away"); err != nil {
+		t.Fatal(err)
+	}
+	until("the store can't be read: not found: the repository's dir") // the cause comes first
 	if _, err := terminal.WriteString("\x03"); err != nil {
 		t.Fatal(err)
 	}
