@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/lazyregexp"
 	"github.com/repolock/repolock/internal/procgroup"
+	"github.com/repolock/repolock/internal/regular"
 )
 
 // misnamed returns why a path that doesn't exist was perhaps not meant so, or "".
@@ -92,11 +95,42 @@ func unrunnable(args []string, err error) error {
 		return hintedError{err, "quotes make one word of the whole command: leave them out, or write sh -c in front"}
 	case slices.Contains(ofShell[:], word):
 		return hintedError{err, "it is a part of the shell: write sh -c '" + word + " ...'"}
+	case strings.HasPrefix(word, "~"):
+		return hintedError{err, tildeHint}
+	case errors.Is(err, procgroup.ErrNotExecutable) && errors.Is(err, syscall.ENOENT):
+		return hintedError{err, noInterpreter(word)}
+	case errors.Is(err, syscall.ENOEXEC):
+		return hintedError{err, "it isn't a program of this machine, and a script's first line is #!/bin/sh or the like: write sh in front of a script"}
 	case !strings.Contains(word, "/") && errors.Is(err, procgroup.ErrNotFound):
 		return hintedError{err, "no directory of PATH has it; cron, systemd and sudo have a shorter PATH: write where it is"}
 	default:
 		return err
 	}
+}
+
+// noInterpreter explains why a file that is there isn't found.
+func noInterpreter(program string) string {
+	path, err := exec.LookPath(program)
+	if err != nil {
+		path = program
+	}
+	file, err := regular.Open(path)
+	if err != nil {
+		return "what is to run it isn't there"
+	}
+	defer file.Close()
+	begin := make([]byte, 128)
+	n, _ := file.Read(begin)
+	line, _, _ := strings.Cut(string(begin[:n]), "\n")
+	by, script := strings.CutPrefix(line, "#!")
+	if !script {
+		return "its dynamic loader isn't there: it was built for another system"
+	}
+	why := ""
+	if strings.HasSuffix(by, "\r") {
+		why = ", because its lines end as on Windows"
+	}
+	return fmt.Sprintf("its first line names a program that isn't there: %.80q%s", strings.Trim(by, " \t"), why)
 }
 
 // unrunnableClass returns why a command could not be run, without its name.

@@ -44,6 +44,12 @@ func TestMistakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(dir, "text"), "no program, and no log")
+	for name, begins := range map[string]string{"crlf": "#!/bin/sh\r\n", "badint": "#!/nowhere/python\n", "noshebang": "echo hello\n"} {
+		write(t, filepath.Join(dir, name), begins)
+		if err := os.Chmod(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
 	write(t, filepath.Join(dir, "bad.toml"), "repo = \"nowhere\"\n[defaults]\nttl = \"60\"\n")
 	before := tree(t, dir)
 	var got strings.Builder
