@@ -87,7 +87,7 @@ var corrections = [...]struct{ kong, ours string }{
 	{`^(--[\w-]+): "([\d.]+)": must be a time such .*`, "$1 $2: has no unit: write ${2}s for seconds, ${2}m for minutes"},
 	{`(?s)^(--[\w-]+): "(.*)": must be `, "$1 $2: must be "},
 	{`^(--[\w-]+): (-\S+): must `, "$1 $2: must "},
-	{`(?s)^(--[\w-]+): expected a valid 64 bit int but got "(.*)"$`, "$1 $2: must be a whole number"},
+	{`(?s)^(--[\w-]+): expected a valid 64 bit u?int but got "(.*)"$`, "$1 $2: must be a whole number"},
 	{`(?s)^(--[\w-]+): expected "<key>=<value>" but got "(.*)"$`, "$1 $2: must be KEY=VALUE"},
 	{`(?s)^(--[\w-]+): bool value must be .* but got "(.*)"$`, "$1 $2: takes no value"},
 }

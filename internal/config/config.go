@@ -82,6 +82,8 @@ func Load(path string) (*File, error) {
 		return nil, err
 	case len(text) > maxSize:
 		return nil, fmt.Errorf("%s: is larger than a configuration file can be", path)
+	case bytes.HasPrefix(text, []byte("\ufeff")):
+		return nil, fmt.Errorf("%s: begins with a byte order mark, as some editors write: save it as UTF-8 without one", path)
 	}
 	file := &File{Path: path}
 	if err := toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields().Decode(file); err != nil {

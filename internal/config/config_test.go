@@ -77,6 +77,7 @@ func TestLoadErrors(t *testing.T) {
 		"[repositories.a]\nurl = '/x'\nsecret_access_key = 'topsecret'": `config.toml:3: "repositories.a.secret_access_key": credentials don't belong in this file`,
 		"[defaults]\npassword-file = 'topsecret'":                       `config.toml:2: "defaults.password-file": credentials don't belong`,
 		"[defaults]\nttl = ['topsecret']":                               `config.toml:2:7: "defaults.ttl": must be a text`,
+		"\ufeffrepo = '/x'":                                             "begins with a byte order mark",
 		strings.Repeat("#", maxSize+1):                                  "larger than a configuration file",
 	} {
 		_, err := Load(file(t, text))
