@@ -76,7 +76,7 @@ var examples = [...]struct {
 	{"restore", [2]string{"repolock -r prod restore -- restic restore latest --target /tmp/back", "repolock -r /mnt/repo restore --wait 15m -- rclone copy b2:bucket /srv"}},
 	{"prune", [2]string{"repolock -r prod prune --wait 1h -- restic prune", "repolock -r prod prune --dry-run -- restic prune"}},
 	{"run", [2]string{"repolock -r prod run --exclusive --operation check -- restic check", "repolock run --no-lock -- restic snapshots"}},
-	{"acquire", [2]string{`TOKEN=$(repolock -r prod acquire --shared --for-pid $$) || exit`, `eval "$(repolock -r prod acquire --shared --export --for-pid $$)"`}},
+	{"acquire", [2]string{`TOKEN=$(repolock -r prod acquire --shared --for-pid $$) || exit`, `LOCK=$(repolock acquire --shared --export --for-pid $$) && eval "$LOCK"`}},
 	{"check", [2]string{`repolock check "$token" || exit`, `REPOLOCK_TOKEN=$token repolock check`}},
 	{"renew", [2]string{`repolock renew "$token" && restic prune`, `REPOLOCK_TOKEN=$token repolock renew`}},
 	{"release", [2]string{`repolock release "$token"`, `REPOLOCK_TOKEN=$token repolock release`}},
