@@ -23,7 +23,7 @@ TEST = GO="$(GO)" sh e2e/test.sh
 # In e2e/ the tests that need neither, or one of the two, are built without the others.
 
 .PHONY: e2e
-e2e: unit minio ## run all tests, the long ones too, on a real MinIO, which is built once
+e2e: unit minio ## run the long suite: tests that need Go alone, and those on a real MinIO, which is built once
 
 .PHONY: unit
 unit: ## run the tests that need nothing but Go, the long ones too

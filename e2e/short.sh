@@ -5,7 +5,7 @@
 set -eu
 
 cd "$(dirname "$0")/.."
-echo "the short suite takes some minutes; make e2e runs all tests"
+echo "the short suite takes some minutes; make e2e runs the long suite"
 sh e2e/test.sh -short -timeout 2h ./...
 if sh e2e/minio.sh here; then
 	# As a process: all of Docker can have no more of a busy machine than one of its processes.
