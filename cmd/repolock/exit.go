@@ -164,7 +164,7 @@ var descriptions = []struct {
 	{[]error{store.ErrURL}, "usage", exitUsage, urlHint},
 	{[]error{replock.ErrSlow}, "store_unfit", exitUnfit, "--ttl sets the ttl; repolock doctor measures the store"},
 	{[]error{store.ErrCredentials}, "permission_denied", exitPermission, "are these the credentials of this server, all of them, and still valid?"},
-	{[]error{store.ErrPermission}, "permission_denied", exitPermission, "locking needs to list, read, write and delete below " + replock.DefaultPrefix + " in the repository"},
+	{[]error{store.ErrPermission}, "permission_denied", exitPermission, "locking needs to list, read and write below " + replock.DefaultPrefix + " in the repository, and should be able to delete"},
 	{[]error{store.ErrConfig, daemon.ErrDir}, "wrong_configuration", exitUnfit, ""},
 	{[]error{replock.ErrFence, store.ErrConditionUnsupported}, "store_unfit", exitUnfit, ""},
 	{[]error{store.ErrListing}, "store_unfit", exitUnfit, "whether a lock is held can't be known there; repolock doctor lists again, and a cache or gateway in between can be to blame"},
