@@ -16,7 +16,7 @@ import (
 
 // These are protocols with known holes. The simulator must find the holes.
 
-// asRestic is the protocol of restic up to version 0.15. A client writes a file of its own,
+// asRestic is the protocol of restic 0.14. A client writes a file of its own,
 // and looks for others before that and 200 ms after. It refreshes the file every five minutes,
 // whatever happened to it. A file is stale after 30 minutes by the reader's clock; then
 // "restic unlock", which careful people run first, removes it.
