@@ -144,7 +144,7 @@ func TestArguments(t *testing.T) {
 	}
 	all := jobs(t)
 	for name, want := range map[string]string{
-		"repolock-backup": "shared: unlock\nshared: backup --host data /data",
+		"repolock-backup": "shared: backup --host data /data",
 		"repolock-prune":  "exclusive: unlock\nexclusive: forget --prune --keep-daily 7 --keep-weekly 5",
 	} {
 		repo := t.TempDir()
