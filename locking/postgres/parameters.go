@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/repolock/repolock/internal/port"
 )
 
 // sslModes are those of libpq.
@@ -59,7 +61,7 @@ func (t *Target) set(name, value string) error {
 			return invalid("it must name exactly one host")
 		}
 	case "port":
-		return t.setPort(value)
+		return t.setPort(port.Parse(value))
 	case "sslmode":
 		t.SSLMode = value
 		if !slices.Contains(sslModes, value) {

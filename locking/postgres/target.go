@@ -1,12 +1,14 @@
 package postgres
 
 import (
+	"cmp"
 	"net"
 	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
 
+	"github.com/repolock/repolock/internal/port"
 	"github.com/repolock/repolock/locking"
 )
 
@@ -103,24 +105,21 @@ func (t *Target) address(u *url.URL) error {
 	if t.Port != 0 {
 		return invalid("port is for sockets (host=/DIR): write HOST:PORT")
 	}
-	t.Host, t.Port = strings.ToLower(u.Hostname()), defaultPort
+	t.Host = strings.ToLower(u.Hostname())
 	if ip, err := netip.ParseAddr(t.Host); err == nil {
 		t.Host = ip.String()
 	} else if t.Host == "" || strings.Trim(t.Host, "abcdefghijklmnopqrstuvwxyz0123456789.-_") != "" {
 		return invalid("it must name exactly one host")
 	}
-	if port := u.Port(); port != "" || strings.HasSuffix(u.Host, ":") {
-		return t.setPort(port)
-	}
-	return nil
+	n, err := port.Of(u)
+	return t.setPort(cmp.Or(n, defaultPort), err)
 }
 
-func (t *Target) setPort(port string) error {
-	n, err := strconv.ParseUint(port, 10, 16)
-	if err != nil || n == 0 {
-		return invalid("the port must be a number from 1 to 65535")
+func (t *Target) setPort(n uint16, err error) error {
+	if err != nil {
+		return invalid("%w", err)
 	}
-	t.Port = uint16(n)
+	t.Port = n
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/repolock/repolock/internal/port"
 )
 
 // DefaultPrefix is in front of the key, unless the URL has a prefix of its own.
@@ -95,8 +98,8 @@ func user(u *url.Userinfo) (string, error) {
 	return name, nil
 }
 
-func address(u *url.URL) (host string, port int, err error) {
-	host, port = strings.ToLower(u.Hostname()), defaultPort
+func address(u *url.URL) (string, int, error) {
+	host := strings.ToLower(u.Hostname())
 	if host == "" || strings.ContainsAny(host, " ,/@") || bad(host) {
 		return "", 0, errors.New("it must have exactly one host")
 	}
@@ -105,16 +108,8 @@ func address(u *url.URL) (host string, port int, err error) {
 	} else if strings.Contains(host, ":") {
 		return "", 0, errors.New("the address in brackets isn't IPv6")
 	}
-	if p := u.Port(); p != "" {
-		n, err := strconv.Atoi(p)
-		if err != nil || n < 1 || n > 65535 {
-			return "", 0, errors.New("its port isn't from 1 to 65535")
-		}
-		port = n
-	} else if strings.HasSuffix(u.Host, ":") {
-		return "", 0, errors.New("there is no port after the colon")
-	}
-	return host, port, nil
+	n, err := port.Of(u)
+	return host, cmp.Or(int(n), defaultPort), err
 }
 
 func database(u *url.URL) (int, error) {

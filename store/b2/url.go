@@ -12,6 +12,7 @@ import (
 	"github.com/Backblaze/blazer/base"
 
 	"github.com/repolock/repolock/internal/lazyregexp"
+	"github.com/repolock/repolock/internal/port"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/internal/httptransport"
 )
@@ -84,6 +85,9 @@ func endpoint(raw string) (string, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
 		return "", invalid("the endpoint is written https://host")
+	}
+	if _, err := port.Of(u); err != nil {
+		return "", invalid("%w", err)
 	}
 	if !secure(u) {
 		return "", invalid("the endpoint must be https://: the application key would be sent in the clear")

@@ -10,6 +10,7 @@ import (
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/s3utils"
 
+	"github.com/repolock/repolock/internal/port"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/internal/httptransport"
 	"github.com/repolock/repolock/store/internal/s3api"
@@ -63,6 +64,9 @@ func parse(u *url.URL) (t target, err error) {
 	}
 	if err := s3utils.CheckValidBucketName(bucket); err != nil {
 		return t, fmt.Errorf("%w: minio: %q can't be a bucket's name", store.ErrURL, bucket)
+	}
+	if _, err := port.Of(u); err != nil {
+		return t, fmt.Errorf("%w: minio: %w", store.ErrURL, err)
 	}
 	prefix, err := s3api.Prefix(path)
 	q, err1 := httptransport.Query(u, "tls", "region", "alias", "conditions")

@@ -62,6 +62,24 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestPorts: a port that no server can have is wrong in the URL. It isn't tried out, as that of a
+// server that is down.
+func TestPorts(t *testing.T) {
+	for host, says := range map[string]string{
+		"127.0.0.1:99999": "its port isn't from 1 to 65535", "host:0": "its port isn't from 1 to 65535", "[::1]:65536": "its port isn't from 1 to 65535",
+		"host:": "no port after the colon", "host:65535": "",
+	} {
+		for _, raw := range []string{
+			"minio://" + host + "/bucket/p", "s3://bucket/p?endpoint=http://" + host, "s3://bucket/p?endpoint=" + host, "b2://bucket/p?endpoint=https://" + host,
+		} {
+			err := open.Check(raw)
+			if says == "" && err != nil || says != "" && (!errors.Is(err, store.ErrURL) || !strings.Contains(err.Error(), says)) {
+				t.Errorf("%q: %v", raw, err)
+			}
+		}
+	}
+}
+
 func TestStoreErrors(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing")
 	for raw, want := range map[string]error{missing: store.ErrNotFound, "gs://bucket": store.ErrURL, "s3://bucket?no=such": store.ErrURL, "": store.ErrURL} {

@@ -12,6 +12,7 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
+	"github.com/repolock/repolock/internal/port"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/internal/httptransport"
 	"github.com/repolock/repolock/store/internal/s3api"
@@ -157,6 +158,9 @@ func host(endpoint string) (string, error) {
 	}
 	if u.User != nil {
 		return "", errors.New("credentials don't belong in an endpoint")
+	}
+	if _, err := port.Of(u); err != nil {
+		return "", err
 	}
 	return u.Host, nil
 }

@@ -216,6 +216,10 @@ func TestEndpointOfTheEnvironment(t *testing.T) {
 		if err := listed(t, "s3://bucket"); !errors.Is(err, store.ErrConfig) || !strings.Contains(err.Error(), name+": an endpoint is https://HOST") {
 			t.Errorf("%s: %v", name, err)
 		}
+		t.Setenv(name, "http://127.0.0.1:99999")
+		if err := listed(t, "s3://bucket"); !errors.Is(err, store.ErrConfig) || !strings.Contains(err.Error(), name+": its port isn't from 1 to 65535") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 	settled(t, keys)
 	t.Setenv("AWS_CONFIG_FILE", saved(t, "[default]\nendpoint_url = minio.example.net\n", t.TempDir(), "config"))
