@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"strings"
 
 	"github.com/repolock/repolock/store"
@@ -57,7 +56,7 @@ func (s *Store) delete(ctx context.Context, key, ifMatch string) error {
 }
 
 // removeFolder removes a directory that is empty, and no other.
-func removeFolder(root *os.Root, dir, name string) error {
+func removeFolder(root *directory, dir, name string) error {
 	d, err := openDir(root, dir)
 	if err != nil {
 		return err
@@ -67,7 +66,7 @@ func removeFolder(root *os.Root, dir, name string) error {
 }
 
 // remove removes a file, a link or a pipe.
-func (s *Store) remove(ctx context.Context, root *os.Root, dir, name, ifMatch string) error {
+func (s *Store) remove(ctx context.Context, root *directory, dir, name, ifMatch string) error {
 	d, err := openDir(root, dir)
 	if err != nil {
 		return err

@@ -33,7 +33,7 @@ type Store struct {
 
 	fileMode, dirMode fs.FileMode
 
-	scan  func(ctx context.Context, d *os.Root, wanted func(name string) bool) ([]string, error)
+	scan  func(ctx context.Context, d *directory, wanted func(name string) bool) ([]string, error)
 	scans lastScans
 }
 
@@ -60,13 +60,13 @@ func open(ctx context.Context, path string, opts Options) (*Store, error) {
 	info, err := os.Stat(path)
 	switch {
 	case absent(err):
-		return nil, classed{errors.New("there is no such directory"), store.ErrNotFound}
+		return nil, classed{errors.New("there is no such directory"), []error{store.ErrNotFound}}
 	case errors.Is(err, syscall.ENAMETOOLONG):
 		return nil, fmt.Errorf("%w: %w", store.ErrConfig, err)
 	case err != nil:
-		return nil, err
+		return nil, cant("open", path, err)
 	case !info.IsDir():
-		return nil, classed{errors.New("not a directory"), store.ErrNotFound}
+		return nil, classed{errors.New("not a directory"), []error{store.ErrNotFound}}
 	}
 	s := &Store{path: path, now: opts.Now, opened: info, scan: scan}
 	if s.now == nil {
@@ -111,18 +111,19 @@ func (s *Store) Properties() store.Properties {
 // open opens the repository's directory, anew for every request: an open one
 // would still be written to after it was moved away and another put in its
 // place, and would keep a disk from being unmounted.
-func (s *Store) open() (*os.Root, error) {
+func (s *Store) open() (*directory, error) {
 	info, err := os.Stat(s.path) // since os.OpenRoot would wait for ever for a pipe's writer
 	if absent(err) || err == nil && !info.IsDir() {
 		return nil, fmt.Errorf("%w: the repository's directory %s is gone", store.ErrNotFound, s.path)
 	}
 	if err != nil {
-		return nil, err
+		return nil, cant("open", s.path, err)
 	}
-	root, err := os.OpenRoot(s.path)
+	opened, err := os.OpenRoot(s.path)
 	if err != nil {
-		return nil, err
+		return nil, cant("open", s.path, err)
 	}
+	root := &directory{opened, s.path}
 	// Once a disk is unmounted, its mount point is there: a directory on another file system.
 	info, err = root.Stat(".")
 	if err == nil && !sameFileSystem(s.opened, info) {
@@ -137,7 +138,7 @@ func (s *Store) open() (*os.Root, error) {
 
 // gone returns an error if the root that a request works in is no longer the
 // repository's.
-func (s *Store) gone(root *os.Root) error {
+func (s *Store) gone(root *directory) error {
 	again, err := s.open()
 	if err != nil {
 		return err

@@ -9,9 +9,10 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-func inRoot(t *testing.T) *os.Root {
+func inRoot(t *testing.T) *directory {
 	t.Helper()
-	root, err := os.OpenRoot(t.TempDir())
+	path := t.TempDir()
+	root, err := os.OpenRoot(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -19,7 +20,7 @@ func inRoot(t *testing.T) *os.Root {
 	if err := root.WriteFile("temp", []byte("body"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return root
+	return &directory{root, path}
 }
 
 // TestLinkAnsweredTwice: an NFS server's answer is lost, and the link that the client then
@@ -32,7 +33,7 @@ func TestLinkAnsweredTwice(t *testing.T) {
 	if err := link(root, "temp", "k"); err != nil {
 		t.Errorf("its own: %v", err)
 	}
-	if err := root.WriteFile("temp", nil, 0o600); err != nil {
+	if err := root.root.WriteFile("temp", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := link(root, "temp", "k"); !errors.Is(err, store.ErrPrecondition) {
@@ -53,13 +54,13 @@ func TestRenameNoReplace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := root.WriteFile("temp", []byte("another"), 0o600); err != nil {
+	if err := root.root.WriteFile("temp", []byte("another"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := renameNoReplace(root, "temp", "k"); !errors.Is(err, store.ErrPrecondition) {
 		t.Error(err)
 	}
-	if body, err := root.ReadFile("k"); err != nil || string(body) != "body" {
+	if body, err := root.root.ReadFile("k"); err != nil || string(body) != "body" {
 		t.Errorf("%q, %v", body, err)
 	}
 }

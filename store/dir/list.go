@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"os"
 	"strings"
 	"time"
 
@@ -46,13 +45,13 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (page store.Pag
 // listing is one List under way.
 type listing struct {
 	ctx            context.Context
-	scan           func(ctx context.Context, d *os.Root, wanted func(name string) bool) ([]string, error)
+	scan           func(ctx context.Context, d *directory, wanted func(name string) bool) ([]string, error)
 	scans          *scans
 	prefix, cursor string
 	page           store.Page
 }
 
-func (l *listing) read(root *os.Root) error {
+func (l *listing) read(root *directory) error {
 	dir, _ := split(l.prefix)
 	if dir != "" && store.CheckKey(dir) != nil {
 		return nil // no key begins like that
@@ -68,7 +67,7 @@ func (l *listing) read(root *os.Root) error {
 // walk adds the entries of a directory, whose keys begin with at, until the page is
 // full. The names of directories end with a slash, so that their order is that
 // of the keys in them: "a-b" < "a/b" < "a0".
-func (l *listing) walk(d *os.Root, at string) (full bool, err error) {
+func (l *listing) walk(d *directory, at string) (full bool, err error) {
 	names, ok := l.scans.names[at]
 	if !ok {
 		if names, err = settled(func() ([]string, error) {
@@ -111,7 +110,7 @@ func (l *listing) ahead(key string) bool {
 	return key > l.cursor || strings.HasSuffix(key, "/") && strings.HasPrefix(l.cursor, key)
 }
 
-func (l *listing) enter(parent *os.Root, name, at string) (full bool, err error) {
+func (l *listing) enter(parent *directory, name, at string) (full bool, err error) {
 	d, err := openDir(parent, name)
 	if absent(err) {
 		return false, nil // nothing is there, or it was removed meanwhile, so it was empty
@@ -123,7 +122,7 @@ func (l *listing) enter(parent *os.Root, name, at string) (full bool, err error)
 	return l.walk(d, at)
 }
 
-func (l *listing) add(d *os.Root, name, key string) (full bool, err error) {
+func (l *listing) add(d *directory, name, key string) (full bool, err error) {
 	if n := len(l.page.Objects); n == pageSize {
 		l.page.Next = l.page.Objects[n-1].Key
 		return true, nil

@@ -15,7 +15,7 @@ import (
 //
 // It polls, because a process that waits in flock(2) can't heed its context. A holder has the
 // flock for tens of microseconds.
-func (s *Store) lock(ctx context.Context, root *os.Root) (unlock func(), err error) {
+func (s *Store) lock(ctx context.Context, root *directory) (unlock func(), err error) {
 	if !s.flock {
 		return func() {}, nil
 	}
@@ -27,7 +27,7 @@ func (s *Store) lock(ctx context.Context, root *os.Root) (unlock func(), err err
 		ok, err := flock.Try(self)
 		if err != nil {
 			self.Close()
-			return nil, err
+			return nil, cant("lock", s.path, err)
 		}
 		if ok {
 			return func() { flock.Close(self) }, nil

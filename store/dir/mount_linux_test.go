@@ -87,11 +87,19 @@ func full(path string) error {
 	body := bytes.Repeat([]byte("x"), 100_000)
 	return refuse(s, path, func(opts store.PutOptions, key string) error {
 		_, err := s.Put(background, key, body, opts)
-		if err == nil || !strings.Contains(err.Error(), "no space left in the repository") || store.Permanent(err) {
+		if !errors.Is(err, store.ErrFull) || !errors.Is(err, unix.ENOSPC) || store.Permanent(err) {
 			return fmt.Errorf("put %q %+v: %w", key, opts, err)
 		}
-		return nil
+		return says(err, key, fmt.Sprintf("no space left in the repository: can't write into %q: no space left on device", filepath.Join(path, filepath.Dir(key))))
 	})
+}
+
+// says compares the text of a Put's error.
+func says(err error, key, want string) error {
+	if want = fmt.Sprintf("put %q: %s", key, want); err.Error() != want {
+		return fmt.Errorf("%w, want %s", err, want)
+	}
+	return nil
 }
 
 // refuse makes every kind of Put fail, and checks the directory then.
@@ -146,11 +154,32 @@ func readOnly(path string) error {
 		return fmt.Errorf("delete: %w", err)
 	}
 	return refuse(s, path, func(opts store.PutOptions, key string) error {
-		if _, err := s.Put(background, key, nil, opts); !errors.Is(err, store.ErrPermission) {
+		_, err := s.Put(background, key, nil, opts)
+		if !errors.Is(err, store.ErrPermission) || !errors.Is(err, unix.EROFS) {
 			return fmt.Errorf("put %q %+v: %w", key, opts, err)
 		}
-		return nil
+		folder := path
+		if key == "index/lock.exclusive" {
+			folder = filepath.Join(path, "index")
+		}
+		return says(err, key, fmt.Sprintf("permission denied: can't write into %q: read-only file system", folder))
 	})
+}
+
+// TestNoNewFiles: a file system in which no file can be made is named as the reason. No directory is
+// missing there.
+func TestNoNewFiles(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("the mode of /proc refuses other users than root: run this test as root")
+	}
+	s := at(t, "/proc")
+	_, err := s.Put(t.Context(), "index/k", nil, store.PutOptions{})
+	if err == nil {
+		t.Fatal("put into /proc")
+	}
+	if err := says(err, "index/k", `can't write into "/proc": its file system takes no new files: no such file or directory`); err != nil || store.Permanent(err) {
+		t.Error(err)
+	}
 }
 
 // unmounted takes the disk away from under the store. The mount point that appears is not the
@@ -197,6 +226,6 @@ func fileSizeLimit(path string) error {
 		if !errors.Is(err, unix.EFBIG) || store.Permanent(err) {
 			return fmt.Errorf("put %q %+v: %w", key, opts, err)
 		}
-		return nil
+		return says(err, key, fmt.Sprintf("can't write into %q: file too large", filepath.Join(path, filepath.Dir(key))))
 	})
 }

@@ -4,9 +4,11 @@ package dir_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -116,7 +118,7 @@ func TestLinkedDirectory(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name, err := range each(t, s, "index/lock.exclusive") {
-			if err == nil || errors.Is(err, store.ErrNotFound) || !strings.Contains(err.Error(), "symbolic link") {
+			if err == nil || errors.Is(err, store.ErrNotFound) || !strings.Contains(err.Error(), fmt.Sprintf("%q is not a directory but a symbolic link", filepath.Join(path, "index"))) {
 				t.Errorf("to %s: %s: %v", target, name, err)
 			}
 		}
@@ -142,6 +144,8 @@ func TestFileInPlaceOfDirectory(t *testing.T) {
 			_, err := s.Put(t.Context(), key, nil, opts)
 			if err == nil || errors.Is(err, store.ErrPrecondition) || errors.Is(err, store.ErrNotFound) {
 				t.Errorf("put %q: %v", key, err)
+			} else if !strings.Contains(err.Error(), strconv.Quote(filepath.Join(path, key[:min(len(key), 3)]))) {
+				t.Errorf("put %q: what is in the place isn't named: %v", key, err)
 			}
 		}
 	}

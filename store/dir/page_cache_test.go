@@ -19,7 +19,7 @@ func counted(t *testing.T, objects int) (s *Store, scans *int) {
 		t.Fatal(err)
 	}
 	scans = new(int)
-	s.scan = func(ctx context.Context, d *os.Root, wanted func(string) bool) ([]string, error) {
+	s.scan = func(ctx context.Context, d *directory, wanted func(string) bool) ([]string, error) {
 		*scans++
 		return scan(ctx, d, wanted)
 	}

@@ -59,15 +59,15 @@ func split(key string) (dir, name string) {
 //
 // os.Root would follow a symbolic link that stays inside. Here none is
 // followed, since what is put through a link would be listed under another key.
-func openDir(root *os.Root, dir string) (*os.Root, error) {
-	return descend(root, dir, func(*os.Root, string) error { return nil })
+func openDir(root *directory, dir string) (*directory, error) {
+	return descend(root, dir, func(*directory, string) error { return nil })
 }
 
 // makeDir is openDir that makes missing directories. Another process can remove an empty one
 // again at any time; any request in it then fails with fs.ErrNotExist.
-func (s *Store) makeDir(root *os.Root, dir string) (*os.Root, error) {
+func (s *Store) makeDir(root *directory, dir string) (*directory, error) {
 	path := ""
-	return descend(root, dir, func(parent *os.Root, name string) error {
+	return descend(root, dir, func(parent *directory, name string) error {
 		path = strings.TrimPrefix(path+"/"+name, "/")
 		_, err := parent.Lstat(name)
 		if !errors.Is(err, fs.ErrNotExist) {
@@ -83,9 +83,10 @@ func (s *Store) makeDir(root *os.Root, dir string) (*os.Root, error) {
 
 // mkdir makes a directory. It has its owner and mode before it has its name, lest another user
 // be refused in between. One that is there already is no error, and not made.
-func (s *Store) mkdir(parent *os.Root, name string) (made bool, err error) {
+func (s *Store) mkdir(parent *directory, name string) (made bool, err error) {
 	temp := newTemp()
 	if err := s.mkdirOwned(parent, temp); err != nil {
+		_ = parent.Remove(temp)
 		return false, err
 	}
 	if parent.Rename(temp, name) == nil {
@@ -100,7 +101,7 @@ func (s *Store) mkdir(parent *os.Root, name string) (made bool, err error) {
 	return err == nil, err
 }
 
-func (s *Store) mkdirOwned(parent *os.Root, name string) error {
+func (s *Store) mkdirOwned(parent *directory, name string) error {
 	folder, err := parent.Stat(".")
 	if err != nil {
 		return err
@@ -127,7 +128,7 @@ func (s *Store) mkdirOwned(parent *os.Root, name string) error {
 
 // descend opens a directory below the root element by element, and calls
 // before for each.
-func descend(root *os.Root, dir string, before func(parent *os.Root, name string) error) (*os.Root, error) {
+func descend(root *directory, dir string, before func(parent *directory, name string) error) (*directory, error) {
 	at, err := root.OpenRoot(".")
 	if err != nil || dir == "" {
 		return at, err
@@ -143,7 +144,7 @@ func descend(root *os.Root, dir string, before func(parent *os.Root, name string
 	return at, nil
 }
 
-func enter(parent *os.Root, name string, before func(*os.Root, string) error) (*os.Root, error) {
+func enter(parent *directory, name string, before func(*directory, string) error) (*directory, error) {
 	if err := before(parent, name); err != nil {
 		return nil, err
 	}
@@ -152,9 +153,9 @@ func enter(parent *os.Root, name string, before func(*os.Root, string) error) (*
 	case err != nil:
 		return nil, err
 	case info.Mode().IsRegular():
-		return nil, &fs.PathError{Op: "open directory", Path: name, Err: errNotDir}
+		return nil, parent.unopened(name, errNotDir)
 	case !info.IsDir():
-		return nil, fmt.Errorf("%w: %q is not a directory but a %s", store.ErrIrregular, name, kind(info.Mode()))
+		return nil, fmt.Errorf("%w: %q is not a directory but a %s", store.ErrIrregular, parent.full(name), kind(info.Mode()))
 	}
 	return parent.OpenRoot(name)
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/repolock/repolock/store"
@@ -65,6 +66,72 @@ func TestOpenForbiddenDirectory(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestErrorsNameTheDirectory: an error names what can't be done, and the directory or the file in full. It
+// names no system call, and no temporary file.
+func TestErrorsNameTheDirectory(t *testing.T) {
+	for _, test := range []struct {
+		closed string // below the repository
+		mode   fs.FileMode
+		says   map[string]string
+	}{
+		{"", 0o555, map[string]string{"put new/k": `can't write into "REPO"`}},
+		{"index", 0o555, map[string]string{
+			"put index/lock.exclusive": `can't write into "REPO/index"`, "replace index/lock.exclusive": `can't write into "REPO/index"`,
+			"put index/new/k": `can't write into "REPO/index"`, "delete index/lock.exclusive": `can't delete from "REPO/index"`,
+		}},
+		{"index/lock.shared", 0o555, map[string]string{"put index/lock.shared/k": `can't write into "REPO/index/lock.shared"`}},
+		{"index", 0, map[string]string{
+			"put index/k": `can't open "REPO/index"`, "get index/lock.exclusive": `can't open "REPO/index"`,
+			"delete index/lock.exclusive": `can't open "REPO/index"`, "list index/lock.": `can't open "REPO/index"`,
+		}},
+		{"index/lock.exclusive", 0, map[string]string{"get index/lock.exclusive": `can't open "REPO/index/lock.exclusive"`}},
+		{"", 0, map[string]string{"get index/lock.exclusive": `can't open "REPO"`, "list ": `can't open "REPO"`, "put k": `can't open "REPO"`}},
+	} {
+		s, path := fresh(t)
+		put(t, s, "index/lock.exclusive", "body")
+		put(t, s, "index/lock.shared/x", "body")
+		chmod(t, filepath.Join(path, test.closed), test.mode)
+		asNobody(t, path, func() {
+			for request, says := range test.says {
+				op, key, _ := strings.Cut(request, " ")
+				var err error
+				switch op {
+				case "put":
+					_, err = s.Put(t.Context(), key, nil, store.PutOptions{IfAbsent: true})
+				case "replace":
+					op = "put"
+					_, err = s.Put(t.Context(), key, nil, store.PutOptions{})
+				case "get":
+					_, _, err = s.Get(t.Context(), key, 100)
+				case "delete":
+					err = s.Delete(t.Context(), key)
+				case "list":
+					_, err = s.List(t.Context(), key, "")
+				}
+				want := fmt.Sprintf("%s %q: permission denied: %s", op, key, strings.ReplaceAll(says, "REPO", path))
+				if !errors.Is(err, store.ErrPermission) || !errors.Is(err, syscall.EACCES) || err.Error() != want {
+					t.Errorf("%q with mode %o: %v, want %s", test.closed, test.mode, err, want)
+				}
+			}
+		})
+		_ = os.Chmod(filepath.Join(path, test.closed), 0o700)
+	}
+}
+
+// TestUmaskOfNothing: a process that can't open the folder that it has just made leaves none, and its error
+// names the folder above.
+func TestUmaskOfNothing(t *testing.T) {
+	s, path := fresh(t)
+	asNobody(t, path, func() {
+		defer syscall.Umask(syscall.Umask(0o777))
+		_, err := s.Put(t.Context(), "index/k", nil, store.PutOptions{})
+		if want := fmt.Sprintf("put %q: permission denied: can't write into %q", "index/k", path); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	})
+	tidy(t, path)
 }
 
 // TestUnreadableFile: an unreadable file is listed all the same, because it might be a lock.

@@ -1,7 +1,6 @@
 package dir
 
 import (
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -18,7 +17,7 @@ var kept = []string{"index", "index/lock.shared"}
 // prune removes the directories that have become empty, from dir upwards, but
 // never the root, nor those that other programs make, too. A Put that has just made
 // one makes it again. It is tidiness, so what fails is left for another time.
-func (s *Store) prune(root *os.Root, dir string, now time.Time) {
+func (s *Store) prune(root *directory, dir string, now time.Time) {
 	for s.prunes(dir) {
 		parent, name := split(dir)
 		d, err := openDir(root, parent)
@@ -49,7 +48,7 @@ func (s *Store) prunes(dir string) bool {
 }
 
 // sweep removes the temporary files that dead processes left in a directory.
-func sweep(root *os.Root, dir string, now time.Time) {
+func sweep(root *directory, dir string, now time.Time) {
 	d, err := openDir(root, dir)
 	if err != nil {
 		return

@@ -48,13 +48,17 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.Put
 			return obj, err
 		}
 	}
+	if placed, ok := errors.AsType[*placeError](err); ok && placed.path == s.path {
+		// No process removes the root, and it isn't gone.
+		err = cant("write into", s.path, fmt.Errorf("its file system takes no new files: %w", placed.cause()))
+	}
 	return obj, err
 }
 
 // write is one Put under way.
 type write struct {
 	*Store
-	root      *os.Root
+	root      *directory
 	key       string
 	dir, name string
 	body      []byte
@@ -97,7 +101,7 @@ func (w *write) try(ctx context.Context) (obj store.Object, err error) {
 
 // fill writes the body to a new file, and returns its attributes. Rename and link don't
 // change them, so that List will show the same.
-func (w *write) fill(d *os.Root, temp string) (fs.FileInfo, error) {
+func (w *write) fill(d *directory, temp string) (fs.FileInfo, error) {
 	folder, err := d.Stat(".")
 	if err != nil {
 		return nil, err
@@ -112,12 +116,12 @@ func (w *write) fill(d *os.Root, temp string) (fs.FileInfo, error) {
 		err = f.Sync()
 	}
 	info, err1 := f.Stat()
-	return info, cmp.Or(err, err1, f.Close())
+	return info, cant("write into", d.path, cmp.Or(err, err1, f.Close()))
 }
 
 // syncUp makes a directory's entries durable, and its own entry in the one
 // above, up to the root: the process that made those directories might not have synced them.
-func syncUp(root *os.Root, dir string) error {
+func syncUp(root *directory, dir string) error {
 	for {
 		if err := syncDir(root, cmp.Or(dir, ".")); err != nil || dir == "" {
 			return err

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/repolock/repolock/store"
 )
@@ -58,13 +59,13 @@ func (s *Store) Get(ctx context.Context, key string, limit int64) (body []byte, 
 // For a file that can't be opened, inspect returns the object with the error. For a
 // directory, which is no object, it returns fs.ErrNotExist. An object without an ETag means
 // that nothing is known of the file.
-func inspect(d *os.Root, name string, limit int64) ([]byte, store.Object, error) {
+func inspect(d *directory, name string, limit int64) ([]byte, store.Object, error) {
 	info, err := d.Lstat(name)
 	if err != nil {
 		return nil, store.Object{}, err
 	}
 	if info.IsDir() {
-		return nil, store.Object{}, &fs.PathError{Op: "open file", Path: name, Err: fs.ErrNotExist}
+		return nil, store.Object{}, d.unopened(name, fs.ErrNotExist)
 	}
 	described := store.Object{ETag: statTag(info), Size: info.Size(), ModTime: info.ModTime()}
 	if !info.Mode().IsRegular() {
@@ -78,7 +79,7 @@ func inspect(d *os.Root, name string, limit int64) ([]byte, store.Object, error)
 	}
 	defer f.Close()
 	if info, err = f.Stat(); err != nil {
-		return nil, described, err
+		return nil, described, d.unopened(name, err)
 	}
 	if !info.Mode().IsRegular() {
 		described.Size = -1
@@ -90,7 +91,7 @@ func inspect(d *os.Root, name string, limit int64) ([]byte, store.Object, error)
 	}
 	body, err := io.ReadAll(io.LimitReader(f, max(limit, maxHashed)+1))
 	if err != nil {
-		return nil, obj, err
+		return nil, obj, cant("read", filepath.Join(d.path, name), err)
 	}
 	obj.Size = int64(len(body)) // another program can write to the file where it is
 	obj.ETag = etag(body, info)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"os"
 	"slices"
 )
 
@@ -46,7 +45,7 @@ func set(names []string) []string {
 
 // scan returns the names in the directory's order. It opens the directory anew, because a
 // rewound one can stop where it ended when it was opened.
-func scan(ctx context.Context, d *os.Root, wanted func(name string) bool) ([]string, error) {
+func scan(ctx context.Context, d *directory, wanted func(name string) bool) ([]string, error) {
 	f, err := d.Open(".")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -74,7 +73,7 @@ func scan(ctx context.Context, d *os.Root, wanted func(name string) bool) ([]str
 		case err == io.EOF, errors.Is(err, fs.ErrNotExist):
 			return names, ctx.Err()
 		case err != nil:
-			return nil, err
+			return nil, cant("list", d.path, err)
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		}

@@ -12,7 +12,7 @@ import (
 
 // commit moves a temporary file to its place if the condition is met. It is the one atomic
 // step of a Put.
-func (w *write) commit(ctx context.Context, d *os.Root, temp string) error {
+func (w *write) commit(ctx context.Context, d *directory, temp string) error {
 	switch {
 	case w.opts.IfAbsent && w.opts.IfMatch != "":
 		return store.ErrPrecondition // no object meets both
@@ -34,7 +34,7 @@ func (w *write) commit(ctx context.Context, d *os.Root, temp string) error {
 }
 
 // matches returns ErrPrecondition unless the file has this ETag, or etag is "".
-func matches(d *os.Root, name, etag string) error {
+func matches(d *directory, name, etag string) error {
 	if etag == "" {
 		return nil
 	}
@@ -51,7 +51,7 @@ func matches(d *os.Root, name, etag string) error {
 
 // link links the temporary file to its name if that doesn't exist. It replaces nothing, and
 // so needs no flock: link(2) itself is the test.
-func link(d *os.Root, temp, name string) error {
+func link(d *directory, temp, name string) error {
 	err := d.Link(temp, name)
 	if isOneOf(err, noLinks) {
 		return renameNoReplace(d, temp, name)
@@ -66,14 +66,14 @@ func link(d *os.Root, temp, name string) error {
 
 // linked reports whether the link was made although the call failed: an NFS client repeats
 // a request whose answer was lost.
-func linked(d *os.Root, temp, name string) bool {
+func linked(d *directory, temp, name string) bool {
 	a, err1 := d.Lstat(temp)
 	b, err2 := d.Lstat(name)
 	return err1 == nil && err2 == nil && os.SameFile(a, b)
 }
 
 // taken returns the error of a link whose name might exist already.
-func taken(d *os.Root, name string, err error) error {
+func taken(d *directory, name string, err error) error {
 	if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
@@ -82,9 +82,9 @@ func taken(d *os.Root, name string, err error) error {
 
 // replaced returns the error of a rename or link: ErrIrregular if a directory has the name,
 // or err.
-func replaced(d *os.Root, name string, err error) error {
+func replaced(d *directory, name string, err error) error {
 	if info, lerr := d.Lstat(name); lerr == nil && info.IsDir() {
-		return fmt.Errorf("%w: %q is a directory", store.ErrIrregular, name)
+		return fmt.Errorf("%w: %q is a directory", store.ErrIrregular, d.full(name))
 	}
 	return err
 }

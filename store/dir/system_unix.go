@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -75,17 +76,13 @@ func sameFileSystem(a, b fs.FileInfo) bool {
 
 // rmdir removes an empty directory. os.Root.Remove would also remove an object that another
 // process has put in the directory's place.
-func rmdir(d *os.Root, name string) error {
-	err := withFd(d, func(fd int) error { return unix.Unlinkat(fd, name, unix.AT_REMOVEDIR) })
-	if err != nil {
-		return &fs.PathError{Op: "rmdir", Path: name, Err: err}
-	}
-	return nil
+func rmdir(d *directory, name string) error {
+	return withFd(d, func(fd int) error { return cant("delete from", d.path, unix.Unlinkat(fd, name, unix.AT_REMOVEDIR)) })
 }
 
 // renameNoReplace is for file systems without hard links (FAT, exFAT).
-func renameNoReplace(d *os.Root, from, to string) error {
-	err := withFd(d, func(fd int) error { return renameExclusive(fd, from, to) })
+func renameNoReplace(d *directory, from, to string) error {
+	err := withFd(d, func(fd int) error { return cant("write into", d.path, renameExclusive(fd, from, to)) })
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
 		return store.ErrConditionUnsupported
 	}
@@ -93,7 +90,7 @@ func renameNoReplace(d *os.Root, from, to string) error {
 }
 
 // withFd calls a system call that os.Root doesn't have on the descriptor of a directory.
-func withFd(d *os.Root, call func(fd int) error) error {
+func withFd(d *directory, call func(fd int) error) error {
 	self, err := d.Open(".")
 	if err != nil {
 		return err
@@ -102,14 +99,14 @@ func withFd(d *os.Root, call func(fd int) error) error {
 	return call(int(self.Fd()))
 }
 
-func syncDir(root *os.Root, dir string) error {
+func syncDir(root *directory, dir string) error {
 	f, err := root.Open(dir)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	if err := f.Sync(); !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOTSUP) {
-		return err
+		return cant("write into", filepath.Join(root.path, dir), err)
 	}
 	return nil // a file system that has no such thing (some FUSE, SMB)
 }

@@ -57,12 +57,12 @@ func sameFileSystem(a, b fs.FileInfo) bool { return os.SameFile(a, b) }
 
 // rmdir removes nothing: a directory that another process has open would
 // linger on Windows, and fail what is put in it. An empty one does no harm.
-func rmdir(*os.Root, string) error {
+func rmdir(*directory, string) error {
 	return fmt.Errorf("%w: remove this directory by hand", errors.ErrUnsupported)
 }
 
 // There is no such rename here.
-func renameNoReplace(*os.Root, string, string) error { return store.ErrConditionUnsupported }
+func renameNoReplace(*directory, string, string) error { return store.ErrConditionUnsupported }
 
 // syncDir does nothing: Windows can't flush a directory.
-func syncDir(*os.Root, string) error { return nil }
+func syncDir(*directory, string) error { return nil }

@@ -19,7 +19,7 @@ func (s *Store) watch(ctx context.Context, prefix string) (<-chan struct{}, erro
 	}
 	if err := w.begin(); err != nil {
 		w.Close()
-		return nil, err
+		return nil, cant("watch", w.top, err)
 	}
 	go w.run(ctx)
 	return w.hints, nil
