@@ -33,6 +33,9 @@ var (
 	// ErrCredentials is an ErrPermission of a store that doesn't know the credentials,
 	// or no longer takes them: other permissions wouldn't help.
 	ErrCredentials = fmt.Errorf("%w", ErrPermission)
+	// ErrReadOnly is an ErrPermission of a file system that takes no writes from any user: other
+	// permissions wouldn't help.
+	ErrReadOnly = fmt.Errorf("%w", ErrPermission)
 	// ErrTooLarge is returned by Get for an object larger than its limit.
 	ErrTooLarge = errors.New("object too large")
 	// ErrInvalidKey is returned for a key that no backend takes; see CheckKey.

@@ -165,6 +165,7 @@ var descriptions = []struct {
 	{[]error{store.ErrURL}, "usage", exitUsage, urlHint},
 	{[]error{replock.ErrSlow}, "store_unfit", exitUnfit, "--ttl sets the ttl; repolock doctor measures the store"},
 	{[]error{store.ErrCredentials}, "permission_denied", exitPermission, "are these the credentials of this server, all of them, and still valid?"},
+	{[]error{store.ErrReadOnly}, "permission_denied", exitPermission, "mount it writable; after an error of the disk, the kernel makes a file system read-only by itself"},
 	{[]error{store.ErrPermission}, "permission_denied", exitPermission, "locking needs to list, read and write below " + replock.DefaultPrefix + " in the repository, and should be able to delete"},
 	{[]error{store.ErrConfig, daemon.ErrDir}, "wrong_configuration", exitUnfit, ""},
 	{[]error{replock.ErrFence, store.ErrConditionUnsupported}, "store_unfit", exitUnfit, ""},

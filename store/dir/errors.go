@@ -1,6 +1,7 @@
 package dir
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,15 +27,21 @@ func failed(op, key string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if placed, ok := errors.AsType[*placeError](err); ok && op == "open" {
-		err = classed{placed.cause(), []error{err}} // the key is the place
+	placed, ok := errors.AsType[*placeError](err)
+	switch {
+	case op == "open" && ok: // the key is the place
+		err = classed{placed.cause(), []error{err}}
+	case !ok:
+		placed = &placeError{err: err}
 	}
 	switch {
 	case isOneOf(err, noSpace):
 		err = fmt.Errorf("%w in the repository: %w", store.ErrFull, err)
 	case isOneOf(err, unreachable):
 		err = store.Unreachable(fmt.Errorf("the server of this file system can't be reached: %w", err))
-	case errors.Is(err, fs.ErrPermission), isOneOf(err, readOnly):
+	case isOneOf(err, readOnly):
+		err = classed{fmt.Errorf("%q is on a file system that is mounted read-only", shown(cmp.Or(placed.path, key))), []error{store.ErrReadOnly, err}}
+	case errors.Is(err, fs.ErrPermission):
 		err = denied(err)
 	case errors.Is(err, syscall.ENAMETOOLONG):
 		err = fmt.Errorf("%w: too long for this file system: %w", store.ErrInvalidKey, err)

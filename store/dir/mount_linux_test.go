@@ -150,19 +150,19 @@ func readOnly(path string) error {
 	if err != nil || len(page.Objects) != 1 {
 		return fmt.Errorf("listed %+v, %w", page.Objects, err)
 	}
-	if err := s.Delete(background, "index/lock.exclusive"); !errors.Is(err, store.ErrPermission) {
+	if err := s.Delete(background, "index/lock.exclusive"); !errors.Is(err, store.ErrReadOnly) {
 		return fmt.Errorf("delete: %w", err)
 	}
 	return refuse(s, path, func(opts store.PutOptions, key string) error {
 		_, err := s.Put(background, key, nil, opts)
-		if !errors.Is(err, store.ErrPermission) || !errors.Is(err, unix.EROFS) {
+		if !errors.Is(err, store.ErrReadOnly) || !errors.Is(err, store.ErrPermission) || !errors.Is(err, unix.EROFS) {
 			return fmt.Errorf("put %q %+v: %w", key, opts, err)
 		}
 		folder := path
 		if key == "index/lock.exclusive" {
 			folder = filepath.Join(path, "index")
 		}
-		return says(err, key, fmt.Sprintf("permission denied: can't write into %q: read-only file system", folder))
+		return says(err, key, fmt.Sprintf("%q is on a file system that is mounted read-only", folder))
 	})
 }
 
