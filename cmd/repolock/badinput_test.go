@@ -73,7 +73,7 @@ func TestBadInputIsOneErrorAndChangesNothing(t *testing.T) {
 		{"query", append([]string{"-r", "file:///a?password=secret", "backup"}, ran...), "", 64, "URL"},
 		{"no such directory", append([]string{"-r", "REPO/none", "backup"}, ran...), "", 69, "no such directory"},
 		{"not a directory", append([]string{"-r", "REPO/data", "backup"}, ran...), "", 69, "directory"},
-		{"path too long", append([]string{"-r", "/" + long, "backup"}, ran...), "", 78, "opening the repository"},
+		{"path too long", append([]string{"-r", "/" + long, "backup"}, ran...), "", 69, "its name is too long"},
 		{"NUL in path", append([]string{"-r", "a\x00b", "backup"}, ran...), "", 64, "URL"},
 		{"status of no such directory", []string{"-r", "REPO/none", "status"}, "", 69, "no such directory"},
 		{"break-lock of no such directory", []string{"-r", "REPO/none", "break-lock", "--yes"}, "", 69, "no such directory"},

@@ -43,7 +43,7 @@ var _ store.Store = (*Store)(nil)
 // store.ErrNotFound if there is no directory at path.
 func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 	s, err := open(ctx, path, opts)
-	return s, failed("open", path, err)
+	return s, failed("open", shown(path), err)
 }
 
 func open(ctx context.Context, path string, opts Options) (*Store, error) {
@@ -62,7 +62,7 @@ func open(ctx context.Context, path string, opts Options) (*Store, error) {
 	case absent(err):
 		return nil, classed{errors.New("there is no such directory"), []error{store.ErrNotFound}}
 	case errors.Is(err, syscall.ENAMETOOLONG):
-		return nil, fmt.Errorf("%w: %w", store.ErrConfig, err)
+		return nil, classed{errors.New("its name is too long"), []error{store.ErrNotFound, err}}
 	case err != nil:
 		return nil, cant("open", path, err)
 	case !info.IsDir():

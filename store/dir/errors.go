@@ -43,7 +43,7 @@ func failed(op, key string, err error) error {
 		err = classed{fmt.Errorf("%q is on a file system that is mounted read-only", shown(cmp.Or(placed.path, key))), []error{store.ErrReadOnly, err}}
 	case errors.Is(err, fs.ErrPermission):
 		err = denied(err)
-	case errors.Is(err, syscall.ENAMETOOLONG):
+	case op != "open" && errors.Is(err, syscall.ENAMETOOLONG):
 		err = fmt.Errorf("%w: too long for this file system: %w", store.ErrInvalidKey, err)
 	}
 	return &store.Error{Op: op, Key: key, Err: err}

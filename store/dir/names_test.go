@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/dir"
 )
 
 // TestTemporaryNames: temporary files of a dead process can't be reached, and aren't listed.
@@ -151,6 +152,19 @@ func TestFileInPlaceOfDirectory(t *testing.T) {
 	}
 	if got := files(t, path); got != "a/ a/b" {
 		t.Errorf("left %q", got)
+	}
+}
+
+// TestOpenLongName: no directory can have a name that is too long. The error shows the reason, and not the
+// whole name in front of it.
+func TestOpenLongName(t *testing.T) {
+	for _, path := range []string{strings.Repeat("x", 5000), filepath.Join(t.TempDir(), strings.Repeat("x", 300)), strings.Repeat("/abcdefghi", 500)} {
+		_, err := dir.Open(t.Context(), path, dir.Options{})
+		if !errors.Is(err, store.ErrNotFound) || !errors.Is(err, syscall.ENAMETOOLONG) || errors.Is(err, store.ErrConfig) || errors.Is(err, store.ErrInvalidKey) {
+			t.Errorf("%.20q: %v", path, err)
+		} else if says := err.Error(); len(says) > 500 || !strings.HasSuffix(says, `": its name is too long`) {
+			t.Errorf("%.20q: %d bytes: %s", path, len(says), says)
+		}
 	}
 }
 
