@@ -128,7 +128,7 @@ func (c acquireCmd) run(r *reporter, g global) (int, error) {
 	var log *os.File
 	if c.Log != "" {
 		if log, err = regular.Append(c.Log); err != nil {
-			return 0, cantWrite("log", c.Log, err)
+			return 0, g.cantWrite("log", c.Log, err)
 		}
 		defer log.Close()
 	}

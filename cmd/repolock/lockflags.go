@@ -97,7 +97,7 @@ func (f lockFlags) sinks(r *reporter, g global, mode replock.Mode, operation str
 	if f.Audit != "" {
 		log, err := events.NewAuditor(f.Audit, g.place().Where(), g.Name, f.Job, r.Say)
 		if err != nil {
-			return nil, cantWrite("audit", f.Audit, err)
+			return nil, g.cantWrite("audit", f.Audit, err)
 		}
 		sinks = append(sinks, log)
 	}
@@ -108,7 +108,7 @@ func (f lockFlags) sinks(r *reporter, g global, mode replock.Mode, operation str
 			Labels: events.Labels{Repository: f.repository(g), Lock: name, Mode: mode, Operation: operation, Job: f.Job},
 		}, r.Say)
 		if err != nil {
-			return nil, cantWrite("metrics-file", f.Metrics, err)
+			return nil, g.cantWrite("metrics-file", f.Metrics, err)
 		}
 		sinks = append(sinks, metrics)
 	}
@@ -117,20 +117,31 @@ func (f lockFlags) sinks(r *reporter, g global, mode replock.Mode, operation str
 
 // cantWrite returns the error of a file that a flag names, for a command that wasn't run. Its class is
 // that of the cause.
-func cantWrite(flag, path string, err error) error {
-	hint := "; correct the path, or leave out --" + flag
+func (g global) cantWrite(flag, path string, err error) error {
+	where, hint := "--"+flag, "; correct the path, or leave out --"+flag
+	switch from := g.Sources[flag]; {
+	case from.Variable != "":
+		where, hint = from.Variable, "; correct the path, or unset "+from.Variable
+	case from.File != "":
+		where, hint = flag+" in "+from.File, "; correct the configuration file"
+	}
 	if errors.Is(err, fs.ErrNotExist) && unexpanded(path) {
 		hint = "; " + tildeHint
 	}
-	err = fmt.Errorf("--%s: %w", flag, err)
+	return hintedError{fmt.Errorf("%s: %w", where, unusable(err)), hint}
+}
+
+// unusable adds its class to the error of a file to be written.
+func unusable(err error) error {
 	irregular := new(regular.Error)
 	switch {
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
-		err = classedError{err, store.ErrPermission}
+		return classedError{err, store.ErrPermission}
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EISDIR), errors.As(err, &irregular):
-		err = classedError{err, store.ErrConfig}
+		return classedError{err, store.ErrConfig}
+	default:
+		return err
 	}
-	return hintedError{err, hint}
 }
 
 const tildeHint = "no shell has replaced the ~: write the path in full, or outside of quotes"

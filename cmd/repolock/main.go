@@ -69,6 +69,8 @@ type global struct {
 	unknown error        // why the repository is unknown
 	listed  string       // the lock's name in the file
 
+	Sources map[string]source `kong:"-"` // where the flags are from that the command line doesn't have
+
 	observe func(replock.Event) // the events of locks that are looked at; nil: no observer
 }
 
@@ -95,6 +97,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		}
 		return r.fail(mistaken(err, args))
 	}
+	c.Sources = file.sources
 	if c.file = file.file; file.repo != nil {
 		c.Repo, c.unknown, c.listed = file.repo.url, file.repo.err, file.repo.name
 	}

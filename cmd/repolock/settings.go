@@ -25,7 +25,13 @@ type settings struct {
 	err    error
 	repo   *repository    // nil: none was looked for
 	values map[string]any // of flags
+
+	sources map[string]source // of the flags that the command line doesn't have
 }
+
+// source says where the value of a flag comes from: from a variable of the environment, or from the
+// configuration file.
+type source struct{ Variable, File string }
 
 // fileError is returned for a wrong configuration file.
 type fileError struct{ error }
@@ -41,18 +47,38 @@ func (s *settings) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (an
 		s.read = true
 		s.err = s.load(ctx)
 	}
-	if s.err != nil || s.repo == nil || !flag.Tag.Has("config") || inEnvironment(flag) || !applies(ctx, flag) {
+	if name := variable(flag); name != "" {
+		s.from(flag, source{Variable: name})
 		return nil, s.err
 	}
-	return s.values[flag.Name], nil
+	if s.err != nil || s.repo == nil || !flag.Tag.Has("config") || !applies(ctx, flag) {
+		return nil, s.err
+	}
+	value, ok := s.values[flag.Name]
+	if ok && s.file != nil {
+		s.from(flag, source{File: s.file.Path})
+	}
+	return value, nil
 }
 
-func inEnvironment(flag *kong.Flag) bool {
-	return slices.ContainsFunc(flag.Envs, func(name string) bool {
-		_, ok := os.LookupEnv(name)
-		return ok
-	})
+func (s *settings) from(flag *kong.Flag, from source) {
+	if s.sources == nil {
+		s.sources = map[string]source{}
+	}
+	s.sources[flag.Name] = from
 }
+
+// variable returns the variable of the environment that has a value of the flag, or "".
+func variable(flag *kong.Flag) string {
+	for _, name := range flag.Envs {
+		if _, ok := os.LookupEnv(name); ok {
+			return name
+		}
+	}
+	return ""
+}
+
+func inEnvironment(flag *kong.Flag) bool { return variable(flag) != "" }
 
 // applies reports whether a default makes sense beside the command line: --hint replaces
 // others, --if-held wait implies --wait, a command that deletes needs its lock, and torture
