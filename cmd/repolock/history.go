@@ -26,7 +26,7 @@ func (historyCmd) Help() string {
 	return `Prints the locks of an audit log: who held or waited for each and when, which were refused, and which were removed.`
 }
 
-func (c historyCmd) run(r *reporter, _ global) (int, error) {
+func (c historyCmd) run(r *reporter, g global) (int, error) {
 	in := os.Stdin
 	if c.File != "-" { // it can be a pipe, as in history <(zcat log.gz): a signal ends the wait for it
 		var err error
@@ -52,7 +52,7 @@ func (c historyCmd) run(r *reporter, _ global) (int, error) {
 	if c.SVG != "" {
 		timeline := h.Timeline()
 		if err := writeFile(c.SVG, timeline.WriteSVG); err != nil {
-			return 0, usageError{err}
+			return 0, g.cantWrite("svg", c.SVG, err)
 		}
 		if timeline.Left > 0 {
 			r.Say("%d older locks aren't drawn; draw them with --until %s", timeline.Left, timeline.Begin.UTC().Format(time.RFC3339))

@@ -27,7 +27,7 @@ func TestRegularFilesOnly(t *testing.T) {
 		{78, []string{"--config", "FIFO", "backup", "--", "touch", "RAN"}},
 		{64, []string{"torture", "--duration", "1s", "--log", "FIFO"}},
 		{64, []string{"torture", "--duration", "1s", "--html", "FIFO"}},
-		{64, []string{"history", "LOG", "--svg", "FIFO"}},
+		{78, []string{"history", "LOG", "--svg", "FIFO"}},
 		{78, []string{"acquire", "--shared", "--for-pid", "none", "--log", "FIFO"}},
 	} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
