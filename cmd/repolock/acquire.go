@@ -125,6 +125,9 @@ func (c acquireCmd) run(r *reporter, g global) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	if err := c.outside(g); err != nil {
+		return 0, err
+	}
 	var log *os.File
 	if c.Log != "" {
 		if log, err = regular.Append(c.Log); err != nil {

@@ -94,6 +94,9 @@ func (f lockFlags) request(r *reporter, g global, mode replock.Mode, operation s
 
 // sinks opens the audit log and the file of metrics.
 func (f lockFlags) sinks(r *reporter, g global, mode replock.Mode, operation string) (sinks []events.Sink, _ error) {
+	if err := f.outside(g); err != nil {
+		return nil, err
+	}
 	if f.Audit != "" {
 		log, err := events.NewAuditor(f.Audit, g.place().Where(), g.Name, f.Job, r.Say)
 		if err != nil {
@@ -115,6 +118,17 @@ func (f lockFlags) sinks(r *reporter, g global, mode replock.Mode, operation str
 	return sinks, nil
 }
 
+// outside refuses files in a place of locks, before any file is written.
+func (f lockFlags) outside(g global) error {
+	if err := regular.Outside(f.Audit); err != nil {
+		return g.cantWrite("audit", f.Audit, err)
+	}
+	if err := regular.Outside(f.Metrics); err != nil {
+		return g.cantWrite("metrics-file", f.Metrics, err)
+	}
+	return nil
+}
+
 // cantWrite returns the error of a file that a flag names, for a command that wasn't run. Its class is
 // that of the cause.
 func (g global) cantWrite(flag, path string, err error) error {
@@ -133,11 +147,11 @@ func (g global) cantWrite(flag, path string, err error) error {
 
 // unusable adds its class to the error of a file to be written.
 func unusable(err error) error {
-	irregular := new(regular.Error)
+	irregular, place := new(regular.Error), new(regular.PlaceError)
 	switch {
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return classedError{err, store.ErrPermission}
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EISDIR), errors.As(err, &irregular):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EISDIR), errors.As(err, &irregular), errors.As(err, &place):
 		return classedError{err, store.ErrConfig}
 	default:
 		return err

@@ -83,7 +83,7 @@ func (c tortureCmd) run(r *reporter, g global) (int, error) {
 	}
 	log, err := newEvidence(c.Log, "log")
 	if err != nil {
-		return 0, usageError{err}
+		return 0, usageError{fmt.Errorf("--log: %w", err)}
 	}
 	if c.Seed == 0 {
 		c.Seed = uint64(rand.Uint32())

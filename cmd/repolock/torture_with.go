@@ -42,12 +42,15 @@ func (c tortureCmd) runWith(r *reporter) (int, error) {
 	if len(trial.Faults) == 0 {
 		trial.Faults = torture.TrialFaults()
 	}
-	if err := errors.Join(c.checkWith(), trial.Check(), regular.Writable(c.HTML)); err != nil {
+	if err := errors.Join(c.checkWith(), trial.Check()); err != nil {
 		return 0, usageError{err}
+	}
+	if err := regular.Writable(c.HTML); err != nil {
+		return 0, usageError{fmt.Errorf("--html: %w", err)}
 	}
 	log, err := newEvidence(c.Log, "log")
 	if err != nil {
-		return 0, usageError{err}
+		return 0, usageError{fmt.Errorf("--log: %w", err)}
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)

@@ -1,5 +1,6 @@
 // Package regular opens files that a user names, and refuses any but regular files: a rename
-// replaces a device, and opening or reading a FIFO can block for ever.
+// replaces a device, and opening or reading a FIFO can block for ever. It writes no file in a
+// place of locks.
 package regular
 
 import (
@@ -38,10 +39,13 @@ func Create(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Writable returns an error if Create would refuse the kind of file at a path.
+// Writable returns an error if Create would refuse the place or the kind of file at a path.
 func Writable(path string) error {
 	if f := own(path); f != nil {
 		return f.Close()
+	}
+	if err := Outside(path); err != nil {
+		return err
 	}
 	return present(path, true)
 }
@@ -50,6 +54,9 @@ func open(path string, flag int, mode fs.FileMode, device bool) (*os.File, error
 	if device {
 		if f := own(path); f != nil {
 			return f, nil
+		}
+		if err := Outside(path); err != nil {
+			return nil, err
 		}
 	}
 	if err := present(path, device); err != nil { // look first: opening a FIFO disturbs its other end

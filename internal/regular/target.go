@@ -15,16 +15,35 @@ const maxLinks = 40
 // Target returns the path of the regular file to which a path leads through links; the file
 // can be missing. A rename to it replaces neither a link nor a device.
 func Target(path string) (string, error) {
+	if err := Outside(path); err != nil {
+		return "", err
+	}
 	if err := present(path, false); err != nil { // which follows links that aren't texts, too: /proc/self/fd
 		return "", err
 	}
+	path, err := follow(path, func(string) error { return nil })
+	if err != nil {
+		return "", err
+	}
+	return path, present(path, false)
+}
+
+// follow returns the path to which a path leads through links. It calls see with each path on the
+// way, and ends with an error of see.
+func follow(path string, see func(path string) error) (string, error) {
 	for range maxLinks {
+		if err := see(path); err != nil {
+			return "", err
+		}
 		in, name := filepath.Split(path) // Dir would take .. of a link away
 		dir, err := filepath.EvalSymlinks(cmp.Or(in, "."))
 		if err != nil {
 			return "", err
 		}
 		path = filepath.Join(dir, name)
+		if err := see(path); err != nil {
+			return "", err
+		}
 		info, err := os.Lstat(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			return path, nil
@@ -33,7 +52,7 @@ func Target(path string) (string, error) {
 			return "", err
 		}
 		if info.Mode()&fs.ModeSymlink == 0 {
-			return path, check(path, info.Mode(), false)
+			return path, nil
 		}
 		to, err := os.Readlink(path)
 		if err != nil {
