@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/repolock/repolock/internal/audit"
 	"github.com/repolock/repolock/internal/regular"
 	"github.com/repolock/repolock/internal/text"
+	"github.com/repolock/repolock/store"
 )
 
 type historyCmd struct {
@@ -27,10 +29,17 @@ func (historyCmd) Help() string {
 }
 
 func (c historyCmd) run(r *reporter, g global) (int, error) {
+	if since, until := time.Time(c.Since), time.Time(c.Until); !until.IsZero() && since.After(until) {
+		return 0, usageError{errors.New("--since is after --until")}
+	}
 	in := os.Stdin
 	if c.File != "-" { // it can be a pipe, as in history <(zcat log.gz): a signal ends the wait for it
 		var err error
-		if in, err = os.Open(c.File); err != nil {
+		in, err = os.Open(c.File)
+		if errors.Is(err, fs.ErrPermission) {
+			return 0, hintedError{classedError{err, store.ErrPermission}, ""} // that class's hint is about locks
+		}
+		if err != nil {
 			return 0, usageError{err}
 		}
 		defer in.Close()

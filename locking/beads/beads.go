@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
@@ -91,7 +92,7 @@ func checkDir(dir string) error {
 	const advice = "name a directory with a beads database, or its .beads directory"
 	info, err := os.Stat(dir)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return fmt.Errorf("%w: %s doesn't exist: %s", locking.ErrUnfit, dir, advice)
 	case err != nil:
 		return refused(err)
