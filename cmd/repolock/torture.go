@@ -36,7 +36,7 @@ type tortureCmd struct {
 	Clean      string          `placeholder:"COMMAND" group:"A lock of another program" help:"Run this before each round."`
 	Lease      time.Duration   `default:"10s" group:"A lock of another program" help:"The time after which the lock of a dead holder is free: ${default} by default."`
 	Faults     []torture.Fault `placeholder:"FAULT" group:"A lock of another program" help:"What is inflicted on holders, in turn: ${faults}. All of them by default."`
-	Rounds     int             `placeholder:"N" group:"A lock of another program" help:"N rounds with each fault, in place of --duration."`
+	Rounds     *int            `placeholder:"N" group:"A lock of another program" help:"N rounds with each fault, in place of --duration."`
 }
 
 const (
@@ -59,6 +59,9 @@ Exit codes: 0 no violation was found; 70 it isn't known; 78 a violation was foun
 func (c tortureCmd) run(r *reporter, g global) (int, error) {
 	if sameFile(c.HTML, c.Log) {
 		return 0, usageError{errors.New("--html: is the file of --log, which it would replace: name another")}
+	}
+	if c.Rounds != nil && *c.Rounds < 1 {
+		return 0, usageError{fmt.Errorf("--rounds %d: must be at least 1", *c.Rounds)}
 	}
 	if c.With != "" {
 		return c.runWith(r)
@@ -120,7 +123,7 @@ func (c tortureCmd) run(r *reporter, g global) (int, error) {
 
 func (c tortureCmd) check(g global) error {
 	switch {
-	case c.SharedWith != "" || c.Clean != "" || len(c.Faults) > 0 || c.Rounds != 0:
+	case c.SharedWith != "" || c.Clean != "" || len(c.Faults) > 0 || c.Rounds != nil:
 		return errors.New("--shared-with, --clean, --faults and --rounds need --with")
 	case g.Name != "":
 		return errors.New("--name: torture makes a lock of its own")

@@ -37,7 +37,10 @@ func (c tortureCmd) runWith(r *reporter) (int, error) {
 	}
 	trial := torture.Trial{
 		Exclusive: c.With, Shared: c.SharedWith, Clean: c.Clean, Program: program, Clients: c.Clients, Lease: c.Lease, Faults: c.Faults,
-		Rounds: c.Rounds, Duration: c.Duration, Seed: c.Seed, JudgeFor: judgeFor,
+		Duration: c.Duration, Seed: c.Seed, JudgeFor: judgeFor,
+	}
+	if c.Rounds != nil {
+		trial.Rounds = *c.Rounds
 	}
 	if len(trial.Faults) == 0 {
 		trial.Faults = torture.TrialFaults()
@@ -83,8 +86,6 @@ func (c tortureCmd) checkWith() error {
 		return fmt.Errorf("--clients %d: must be from 2 to 100", c.Clients)
 	case c.Lease < time.Second:
 		return fmt.Errorf("--lease %v: must be at least 1s", c.Lease)
-	case c.Rounds < 0:
-		return fmt.Errorf("--rounds %d: must not be negative", c.Rounds)
 	case c.Duration <= 0:
 		return fmt.Errorf("--duration %v: must be positive", c.Duration)
 	}
