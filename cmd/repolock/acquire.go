@@ -117,6 +117,13 @@ func (c acquireCmd) order(g global) (o keeperOrder, err error) {
 	return o, err
 }
 
+// goesNowhere reports whether a file is the null device, which Go opens in place of a closed stdout.
+func goesNowhere(f *os.File) bool {
+	info, err := f.Stat()
+	null, missing := os.Stat(os.DevNull)
+	return err == nil && missing == nil && os.SameFile(info, null)
+}
+
 func (c acquireCmd) run(r *reporter, g global) (int, error) {
 	if err := daemon.Supported(); err != nil {
 		return 0, usageError{fmt.Errorf("acquire: %w: let repolock run the command", err)}
@@ -124,6 +131,9 @@ func (c acquireCmd) run(r *reporter, g global) (int, error) {
 	o, err := c.order(g)
 	if err != nil {
 		return 0, err
+	}
+	if out, ok := r.stdout.(*os.File); ok && c.ForPID.none && goesNowhere(out) {
+		return 0, usageError{errors.New("with --for-pid none the token is the only way to release the lock, and stdout goes nowhere")}
 	}
 	if err := c.outside(g); err != nil {
 		return 0, err
