@@ -23,6 +23,9 @@ import (
 // noLockError is returned when there is no lock with the given id.
 type noLockError struct{ error }
 
+// errDeclined is returned with --json when the answer was no.
+var errDeclined = errors.New("nothing was deleted")
+
 type breakCmd struct {
 	Yes   bool   `short:"y" help:"Don't ask."`
 	Stale bool   `help:"Only locks that are certainly stale. If it asks, also locks that only one clock calls stale."`
@@ -84,6 +87,9 @@ func (c breakCmd) breakIn(r *reporter, wait *console, all []placed, sinks []even
 		return 0, cmp.Or(c.report(r, nil, looked(answered)), err)
 	}
 	if !c.Yes && !c.ask(r, chosen) {
+		if err == nil && r.JSON {
+			return 0, errDeclined
+		}
 		r.Say("nothing was deleted")
 		return exitAborted, err
 	}

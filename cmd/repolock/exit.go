@@ -149,6 +149,7 @@ var descriptions = []struct {
 	code int
 	hint string
 }{
+	{[]error{errDeclined}, "declined", exitAborted, ""},
 	{[]error{session.ErrUnknownRequest}, "usage", exitUsage, usageHint},
 	{[]error{torture.ErrUnjudged}, "torture_unjudged", exitUnjudged, ""},
 	{[]error{towerfleet.ErrLive}, "lock_live", exitHeld, "wait until it is done; it is stale when its ttl is over"},
@@ -157,7 +158,7 @@ var descriptions = []struct {
 	{[]error{locking.ErrUnreachable}, "store_unavailable", exitUnavailable, ""},
 	{[]error{locking.ErrPermission}, "permission_denied", exitPermission, ""},
 	{[]error{locking.ErrUnfit}, "store_unfit", exitUnfit, ""},
-	{[]error{daemon.ErrGone, replock.ErrReleased}, "keeper_gone", exitLost, "if the script still runs, call acquire with --for-pid $$; check whether the operation was completed"},
+	{[]error{daemon.ErrGone, replock.ErrReleased}, "keeper_gone", exitLost, "repolock status shows whether it is held; if the script still runs, call acquire with --for-pid $$; check whether the operation was completed"},
 	{[]error{daemon.ErrSilent}, "keeper_silent", exitUnavailable, "whether the lock is held isn't known: count it as lost"},
 	{[]error{errKeeperFailed, session.ErrOwnerEnded}, "keeper_failed", exitUnavailable, ""},
 	{[]error{procgroup.ErrNotFound}, "command_not_found", exitNotFound, ""},

@@ -12,7 +12,7 @@ import "errors"
 // Errors of Ask, the last also of Listen.
 var (
 	// ErrGone is returned when no keeper listens, or the keeper ended before it answered.
-	ErrGone = errors.New("the lock has no keeper any more: it was released, or the process that it was for has ended, or its keeper was killed")
+	ErrGone = errors.New("the lock has no keeper any more: it was released, or the process that it was for has ended, or its keeper was killed, or it was acquired by another user, or with another XDG_RUNTIME_DIR or TMPDIR")
 	// ErrSilent is returned when the keeper is there and doesn't answer.
 	ErrSilent = errors.New("the keeper doesn't answer")
 	// ErrDir is returned when there is no directory for its socket, or no safe one.
