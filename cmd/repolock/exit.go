@@ -37,8 +37,7 @@ const (
 const exitCodes = `Exit codes: the command's own; 128+n if signal n ended it;
   1    break-lock: there is no such lock, or the answer was no
   64   wrong usage
-  69   the store can't be reached, or there is no such repository; the keeper
-       of a script's lock doesn't answer
+  69   no answer from the store or a script's keeper, or no such repository
   70   torture could not decide
   74   the store answered, and not as it should, or is full; or another failure
   75   another holder has the lock (--held-exit-code changes it)
