@@ -3,7 +3,6 @@ package replock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -62,37 +61,50 @@ func (s *skews) known(apart time.Duration) bool {
 	return known
 }
 
-// stoodStill refreshes the lock at once if the store's clock has advanced further between two
-// pages than our clocks have: this machine stood still, and the lock can be stale for others. If
-// a refresh that had looked before the pause wrote the flag after the lease had ended on the
-// store's clock, another holder can have come and gone in between: the lock is lost. A refresh
-// with an If-Match that is relied on cannot do that.
+// stoodStill refreshes the lock at once if this machine stood still: then the lock can be stale for
+// others. Either the store's clock has advanced further between two pages than our clocks have, or these
+// have parted since the lock was last seen.
 func (k *Lock) stoodStill(ctx context.Context, page store.Page, began clock.Reading, answered time.Duration, written time.Time) error {
 	now, last := pageTime{now: page.Now, asked: began.Elapsed, leased: k.sent()}, k.others.last
-	still := last.stood(now.now, answered)
-	if now.now.IsZero() || last.now.IsZero() || still <= margin || !k.l.store.Properties().StoreClock {
+	told := !now.now.IsZero() && !last.now.IsZero() && k.l.store.Properties().StoreClock
+	if !(told && last.stood(now.now, answered) > margin) && !began.Parted(k.lastSeen()) {
 		k.saw(began)
 		if !now.now.IsZero() {
 			k.others.last = now
 		}
 		return nil
 	}
-	ended := last.now.Add(last.leased - last.asked + k.l.opts.TTL)
-	if written.After(ended) && !k.l.conditions.match.holds() {
-		return k.broken(k.t.flag.key, fmt.Sprintf("this machine stood still for %v, and the lease had ended before it was refreshed", still.Round(time.Second)))
+	var ended time.Time
+	if told {
+		ended = last.now.Add(last.leased - last.asked + k.l.opts.TTL)
 	}
-	err := k.reassure(ctx)
-	if err == nil {
+	if lost := k.overdue(now.now, ended); lost != nil {
+		lost.Definite = written.After(ended) // or else it can be resumed, if nobody has passed
+		return lost
+	}
+	err := k.reassure(ctx, ended)
+	if err == nil && !now.now.IsZero() {
 		k.others.last = now
 	}
 	return err
 }
 
+// overdue returns a *LostError if the lease had ended on the store's clock, unless If-Match is relied on.
+// Another holder can have come, and deleted our flag just before a refresh puts it back, and gone again:
+// nothing would show it. A refresh with an If-Match puts nothing back.
+func (k *Lock) overdue(now, ended time.Time) *LostError {
+	if now.IsZero() || ended.IsZero() || now.Before(ended.Add(-margin)) || k.l.conditions.match.holds() {
+		return nil
+	}
+	return k.broken(k.t.flag.key, "this machine stood still, and the lease had ended before it was refreshed")
+}
+
 // reassure returns nil if the lock is held although this machine might have stood still. It
 // renews the lease, since another acquirer can pass a lock that is only looked at the moment
 // after. And it looks for others as an acquirer does, since one that has passed might have
-// deleted our flag just before the refresh put it back.
-func (k *Lock) reassure(ctx context.Context) error {
+// deleted our flag just before the refresh put it back. Without the refresh the lease ends at ended on
+// the store's clock, or at a time that isn't known.
+func (k *Lock) reassure(ctx context.Context, ended time.Time) error {
 	began := clock.Read(k.l.opts.Clock)
 	if err := k.refresher.Now(ctx, k.done); err != nil {
 		return err
@@ -104,6 +116,9 @@ func (k *Lock) reassure(ctx context.Context) error {
 	}
 	if err := k.lookAgain(ctx, t); err != nil { // our flag is live: a later acquirer withdraws
 		return err
+	}
+	if lost := k.overdue(t.first.now, ended); lost != nil {
+		return lost
 	}
 	k.seen.Store(&began)
 	return nil

@@ -30,17 +30,10 @@ func (k *Lock) watch(ctx context.Context) {
 		if now.Elapsed >= k.Deadline() {
 			return // it is lost: there is nothing to look at
 		}
-		parted := now.Parted(k.lastSeen())
-		if now.Elapsed < next && !parted {
+		if now.Elapsed < next && !now.Parted(k.lastSeen()) {
 			continue
 		}
-		var err error
-		if parted {
-			err = k.reassure(ctx)
-		} else {
-			err = k.look(ctx)
-		}
-		switch {
+		switch err := k.look(ctx); {
 		case err == nil:
 			pause = firstPoll
 			next = k.nextLook(now.Elapsed)
