@@ -375,21 +375,25 @@ func TestPausedBeyondTheLease(t *testing.T) {
 func TestRefreshedBeyondTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, lacking)
-		a, b := w.machine(), w.machine()
+		a := w.machine()
 		k, err := a.Shared(t.Context(), "x")
 		mustLock(t, k, err)
 		time.Sleep(14 * time.Second)
-		const pause = 40 * time.Second
+		const pause = 43200 * time.Millisecond // until within the lease, less margin
 		a.clock.pause(pause)
 		time.Sleep(pause)
 		a.clock.setSkew(pause)
+		a.hooks.Count()
 		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "put" && r.Key == k.Key() {
-				b.untilFreeFor(t, Exclusive, 100*time.Millisecond)
+				time.Sleep(900 * time.Millisecond)
 			}
 			return nil
 		})
-		ended(t, k, time.Minute)
+		ended(t, k, 5*time.Second)
+		if _, by := a.hooks.Count(); by["put"] == 0 {
+			t.Error("it was lost before it was refreshed")
+		}
 		if lost := k.Lost(); lost == nil || !lost.Definite {
 			t.Errorf("lost: %v", lost)
 		}
