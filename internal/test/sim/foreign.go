@@ -154,14 +154,23 @@ func (w *world) beside(h *holding) {
 	}
 }
 
-// lookOf returns when the look was sent that a lock rests on when it is granted. The holder's first look
-// can have been answered by then, too, while its ticket was deleted.
-func (w *world) lookOf(h *holding) time.Time {
-	began := time.Now().Add(h.lock.Seen().Elapsed - h.p.client.clock.Elapsed())
-	var look time.Time
-	for _, look = range w.looks[h.step.name] {
-		if !look.Before(began) {
-			break
+// decided notes when a lock was granted. The call can return later: a waiter's ticket is deleted first.
+func (w *world) decided(id string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.grants[id] = time.Now()
+}
+
+// lookOf returns when the look was sent that a lock rests on when it is granted. The holder's first look,
+// which is sent at that moment, can have been answered before the call returns.
+func (w *world) lookOf(h *holding) (look time.Time) {
+	decided, ok := w.grants[h.lock.ID()]
+	if !ok { // now
+		decided = time.Now()
+	}
+	for _, sent := range w.looks[h.step.name] {
+		if sent.Before(decided) {
+			look = later(look, sent)
 		}
 	}
 	return look

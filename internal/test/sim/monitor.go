@@ -57,6 +57,7 @@ type monitor struct {
 	present   map[string]presence
 	turns     map[string]*client     // the holder of the lock.exclusive that the last answer about it has shown to a step
 	looks     map[string][]time.Time // when each look was sent whose answer a step has had
+	grants    map[string]time.Time   // when the lock of an id was granted
 	ghosts    []ghost
 	lives     map[string][]life // by its key
 	fences    fences

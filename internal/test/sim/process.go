@@ -81,6 +81,7 @@ func (p *process) join(id which) Participant {
 		Self: identity.Process{
 			Hostname: c.name, HostID: c.machine.host, BootID: c.machine.bootID(), TimeNamespace: namespace(c.plan.namespace), PID: 1000*(c.number+1) + p.number, User: "sim",
 		},
+		Granted: c.w.decided,
 	})
 }
 

@@ -24,6 +24,8 @@ type Member struct {
 	Clock clock.Clock
 	Rand  io.Reader
 	Self  identity.Process
+	// Granted is called when a lock with this id is granted or resumed, before the call returns.
+	Granted func(id string)
 }
 
 // Participant is a process that can take locks.
@@ -51,7 +53,11 @@ type Held interface {
 type engine struct{}
 
 func (engine) Join(s store.Store, m Member) Participant {
-	l, err := replock.New(s, replock.Options{Name: m.Lock, TTL: m.TTL, Clock: m.Clock, Rand: m.Rand, Self: (*replock.Process)(&m.Self)})
+	l, err := replock.New(s, replock.Options{Name: m.Lock, TTL: m.TTL, Clock: m.Clock, Rand: m.Rand, Self: (*replock.Process)(&m.Self), Observe: func(e replock.Event) {
+		if e.Kind == replock.EventAcquired || e.Kind == replock.EventResumed {
+			m.Granted(e.ID)
+		}
+	}})
 	if err != nil {
 		panic(err) // a plan with impossible options
 	}
