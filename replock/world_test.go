@@ -32,6 +32,7 @@ func newWorld(t *testing.T, opts mem.Options) *world {
 	w := &world{t: t, clockless: opts.NoStoreClock}
 	opts.Now = func() time.Time { return time.Now().Add(time.Duration(w.skew.Load())) }
 	w.mem = mem.New(opts)
+	t.Cleanup(func() { time.Sleep(time.Minute) }) // a bubble ends with the requests that are under way
 	return w
 }
 
