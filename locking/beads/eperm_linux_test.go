@@ -44,7 +44,7 @@ func asNobody(t *testing.T, files bool, f func()) {
 // TestEPERMIsAlive: a process of another user, for which kill(pid, 0) returns EPERM, is alive, as
 // it is to the daemon.
 func TestEPERMIsAlive(t *testing.T) {
-	dir := t.TempDir()
+	dir := reachable(t)
 	put(t, dir, func(m map[string]any) { m["pid"] = 1 })
 	b := client(t, dir, beads.Options{})
 	ours := false
@@ -66,6 +66,22 @@ func TestEPERMIsAlive(t *testing.T) {
 			t.Errorf("the daemon: %v, %q, %v", skip, holder, err)
 		}
 	})
+}
+
+// reachable returns a directory that the user nobody can reach: TMPDIR can be below one that only root can
+// enter.
+func reachable(t *testing.T) string {
+	t.Helper()
+	top, err := os.MkdirTemp("/tmp", "beads")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(top) })
+	dir := filepath.Join(top, "dir")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // open lets other users into a directory of a test, or only read it.
@@ -90,7 +106,7 @@ func refusal(t *testing.T, what, path string, err error) {
 // TestPermission: a user that can't write in the directory holds nothing, and is told so. A
 // holder that can't any more still has the lock.
 func TestPermission(t *testing.T) {
-	dir := t.TempDir()
+	dir := reachable(t)
 	b := client(t, dir, beads.Options{})
 	path := filepath.Join(dir, beads.Key)
 	open(t, dir, 0o555)
@@ -130,7 +146,7 @@ func TestPermission(t *testing.T) {
 
 // TestUnreadableIsHeld: a lock that this user can't read is held, and isn't broken by this user.
 func TestUnreadableIsHeld(t *testing.T) {
-	dir := t.TempDir()
+	dir := reachable(t)
 	body := put(t, dir, func(m map[string]any) { m["pid"] = ended(t) })
 	path := filepath.Join(dir, beads.Key)
 	if err := os.Chmod(path, 0); err != nil {
@@ -163,7 +179,7 @@ func TestUnreadableIsHeld(t *testing.T) {
 
 // TestNewRefused: New is refused by a directory that this user can't reach.
 func TestNewRefused(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), ".beads")
+	dir := filepath.Join(reachable(t), ".beads")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
