@@ -63,11 +63,7 @@ func (w *world) breaking(p *process, r request) {
 // delete has no condition, and its holder should have been gone.
 func (w *world) stoodWhenListed(c *client, key string) bool {
 	listed, p := w.seen[w.janitor.name+" "+key].listed, w.present[key]
-	written := p.written
-	if !written.Before(listed) {
-		written = p.before
-	}
-	return listed.IsZero() || p.client != c || listed.Sub(written) < foreignTTL-time.Second
+	return listed.IsZero() || p.client != c || listed.Sub(p.writtenBefore(listed)) < foreignTTL-time.Second
 }
 
 // overslept reports whether a pause by the hypervisor can make a flag stale that a break-lock

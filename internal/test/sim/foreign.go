@@ -131,11 +131,15 @@ func (w *world) appears(c *client, r request) {
 // all the time.
 func (w *world) stands(c *client, key string, before time.Time) bool {
 	p := w.present[key]
-	written := p.written
-	if !written.Before(before) {
-		written = p.before
+	return p.client == c && p.since.Before(before) && time.Since(p.writtenBefore(before)) < foreignTTL-time.Second
+}
+
+// writtenBefore returns when the object had last been written at a time.
+func (p presence) writtenBefore(at time.Time) time.Time {
+	if p.written.Before(at) {
+		return p.written
 	}
-	return p.client == c && p.since.Before(before) && time.Since(written) < foreignTTL-time.Second
+	return p.before
 }
 
 // beside checks, when a lock is granted, the locks of the other kind of client. Ours must
