@@ -13,6 +13,7 @@ import (
 
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/audit"
+	"github.com/repolock/repolock/internal/test/states"
 )
 
 // haltVariable names a file. When repolock has resumed its lock, it creates the file and stops
@@ -39,6 +40,13 @@ func haltOnce(file string) func() {
 	})
 }
 
+// halted waits until repolock has stopped itself. A SIGCONT that is sent before that is lost.
+func (o *outage) halted() {
+	o.t.Helper()
+	o.until("the lock to be resumed", func() bool { _, err := os.Stat(o.path("halted")); return err == nil })
+	o.until("repolock to be stopped", func() bool { return states.Of(o.cmd.Process.Pid) == "T" })
+}
+
 // TestEndedWhenResumed: a command that ends just when it is to go on has ended under the lock that
 // was resumed: its exit code counts, and no loss.
 func TestEndedWhenResumed(t *testing.T) {
@@ -48,7 +56,7 @@ func TestEndedWhenResumed(t *testing.T) {
 	o.rename("repo", "away")
 	o.until("the command to be stopped", func() bool { return !o.ticks() })
 	o.rename("away", "repo")
-	o.until("the lock to be resumed", func() bool { _, err := os.Stat(o.path("halted")); return err == nil })
+	o.halted()
 	raw, err := os.ReadFile(o.path("pid"))
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +97,7 @@ func TestLostAgainWhenResumed(t *testing.T) {
 			o.rename("repo", "away")
 			o.until("the command to be stopped", func() bool { return !o.ticks() })
 			o.rename("away", "repo")
-			o.until("the lock to be resumed", func() bool { _, err := os.Stat(o.path("halted")); return err == nil })
+			o.halted()
 			time.Sleep(test.wait)
 			if test.passed {
 				if out, err := o.command("repo", "prune", "--ttl", "10s", "--wait", "1m", "--", "true").CombinedOutput(); err != nil {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/repolock/repolock/internal/procgroup/guard"
+	"github.com/repolock/repolock/internal/test/states"
 )
 
 // We are stopped, and can do nothing.
@@ -53,6 +54,7 @@ func TestStoppedWhileStarting(t *testing.T) {
 			k := newTicker(t)
 			p := launch(t, concat(self("parent", "-halt", "-until", "5s", "-expiry", expiry, "--"), k.args()))
 			p.expect("forked")
+			eventually(t, "the parent is stopped", func() bool { return states.Of(p.cmd.Process.Pid) == "T" })
 			time.Sleep(5 * time.Second)
 			if ticks := k.all(); len(ticks) > 0 {
 				t.Errorf("it ran %d times before a guard watched it", len(ticks))
