@@ -178,7 +178,17 @@ func (k *Lock) lookAgain(ctx context.Context, t *try) error {
 		if l.opts.Clock.Elapsed() >= t.deadline {
 			return errLate
 		}
-		if len(f.live)+len(f.doubtful)+len(f.vanished) == 0 {
+		f.live = slices.Concat(f.live, f.doubtful, f.vanished)
+		next := l.afterReturn(t, f, n)
+		if len(f.live) > 0 && next.step == giveUp {
+			lost := k.broken(k.t.flag.key, "it expired, and another is in its place")
+			lost.Err = l.heldError(t, f)
+			return lost
+		}
+		if err := l.stillListed(ctx, t); err != nil {
+			return err
+		}
+		if len(f.live) == 0 {
 			if err := l.reap(ctx, t, f); err != nil {
 				return err
 			}
@@ -188,15 +198,21 @@ func (k *Lock) lookAgain(ctx context.Context, t *try) error {
 			t.passed = f.exclusive
 			return nil
 		}
-		f.live = slices.Concat(f.live, f.doubtful, f.vanished)
-		next := l.afterReturn(t, f, n)
-		if next.step == giveUp {
-			lost := k.broken(k.t.flag.key, "it expired, and another is in its place")
-			lost.Err = l.heldError(t, f)
-			return lost
-		}
 		if err := clock.Sleep(ctx, l.opts.Clock, l.jitter(next.pause)); err != nil {
 			return err
 		}
 	}
+}
+
+// stillListed returns errUnlisted if our own flag isn't stored. A look that finds others in our way can end
+// before the page that shows our flag. The acquirer that has deleted it won't withdraw.
+func (l *Locker) stillListed(ctx context.Context, t *try) error {
+	if t.flag.listed {
+		return nil
+	}
+	own, err := l.find(ctx, t.flag.key)
+	if err == nil && (own == nil || own.Size == 0) {
+		err = fmt.Errorf("%w: %q", errUnlisted, t.flag.key)
+	}
+	return err
 }

@@ -114,7 +114,10 @@ func (k *Lock) reassure(ctx context.Context, ended time.Time) error {
 		mode: k.t.mode, operation: k.t.operation, id: k.t.id, ownTries: k.t.ownTries,
 		flag: flag, exclusive: exclusive, trips: k.t.trips, deadline: k.Deadline(),
 	}
-	if err := k.lookAgain(ctx, t); err != nil { // our flag is live: a later acquirer withdraws
+	switch err := k.lookAgain(ctx, t); { // our flag is live: a later acquirer withdraws
+	case errors.Is(err, errUnlisted):
+		return k.broken(flag.key, "this machine stood still, and another client deleted it")
+	case err != nil:
 		return err
 	}
 	if lost := k.overdue(t.first.now, ended); lost != nil {

@@ -335,6 +335,48 @@ func TestPassedByOneWhoHoldsIsLostAtOnce(t *testing.T) {
 	}
 }
 
+// TestPassedWhileRefreshed: another acquirer has found the flag of a paused machine stale, and its delete
+// comes just after the machine's refresh. Then the machine looks for others and sees an acquirer that could
+// be about to withdraw. It ends at the first look without its own flag.
+func TestPassedWhileRefreshed(t *testing.T) {
+	for _, pageSize := range []int{0, 1} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, mem.Options{PageSize: pageSize})
+			a, b := w.machine(), w.machine()
+			k, err := a.Shared(t.Context(), "x")
+			mustLock(t, k, err)
+			time.Sleep(14 * time.Second)
+			const pause = 80 * time.Second
+			a.clock.pause(pause)
+			time.Sleep(pause - time.Second)
+			refreshed := make(chan struct{})
+			a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
+				if r.Op == "put" && r.Key == k.Key() && err == nil {
+					close(refreshed)
+				}
+				return err
+			})
+			const late = 250 * time.Millisecond
+			b.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+				if r.Op == "delete" && r.Key == k.Key() {
+					<-refreshed
+					time.Sleep(late)
+				}
+				return nil
+			})
+			time.AfterFunc(time.Second, func() { a.clock.setSkew(pause) })
+			other, err := b.Exclusive(t.Context(), "y")
+			mustLock(t, other, err)
+			ended(t, k, 2*late)
+			if lost := k.Lost(); lost == nil || !lost.Definite || !strings.Contains(lost.Error(), "another client deleted it") {
+				t.Errorf("pages of %d: lost: %v", pageSize, lost)
+			}
+			k.Release(t.Context())
+			other.Release(t.Context())
+		})
+	}
+}
+
 // TestPausedBeyondTheLease: on a store that tells the time, a machine that stood still beyond its lease
 // puts nothing back without If-Match: an acquirer that is about to pass could delete the flag between the
 // look and the put of the refresh, and be gone before the next look. The lock is lost, and is resumed if

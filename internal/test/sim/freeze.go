@@ -74,11 +74,16 @@ const lookInterval = replock.DefaultLook
 // that the two clocks have parted.
 const beat = 500 * time.Millisecond
 
+// passing is the number of round trips that a holder can go on beside another one which has deleted
+// its flag just while it refreshed that: it looks, reads a body, and lists its flag.
+const passing = 4
+
 // adrift reports whether a lock can be live beside another one because its machine was paused
 // by the hypervisor: until the machine goes on, and then until the next look is answered or
 // the guard has noticed. The time counts from when the other holder was let in if that was
 // after the look, which found the lock as it was. That happens on a store that doesn't return
-// its time, or if the other's delete of the lock was decided before and arrives late.
+// its time, or if the other's delete of the lock was decided before and arrives late. Without a
+// fault a delete arrives so soon that the look after the refresh finds it.
 func (w *world) adrift(h, other *holding) bool {
 	c := h.p.client
 	lag, now := c.machine.lags(), time.Now()
@@ -98,7 +103,7 @@ func (w *world) adrift(h, other *holding) bool {
 	case lag.set.After(h.began) && !lag.set.Before(lag.over):
 		return now.Sub(lag.set) <= beat+tick+grace
 	default:
-		return now.Sub(from) <= window
+		return now.Sub(from) <= window || now.Sub(other.began) <= passing*w.plan.roundTrip()
 	}
 }
 

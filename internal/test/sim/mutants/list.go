@@ -139,6 +139,9 @@ var mutants = []mutant{
 	{"a refresh after a pause counts however late it comes", stood,
 		"lost := k.overdue(t.first.now, ended); lost != nil", "lost := k.overdue(t.first.now, ended); lost != nil && ended.IsZero()"},
 
+	{"a machine that stood still goes on beside one that deleted its flag", resume,
+		"err == nil && (own == nil || own.Size == 0)", "err == nil && own != nil && own.Size == 0"},
+
 	// Others' lock.exclusive, and two at once.
 	{"a shared one deletes lock.exclusive", reap,
 		"if e.kind != kindExclusive {", "if e.kind != kindExclusive || t.mode == Shared {"},
@@ -310,6 +313,7 @@ var tested = map[string]struct{ pkg, run string }{
 	"half of a refresh counts as a success for its caller":                   {"./replock", "^TestRenewNeedsTheWholeRefresh$"},
 	"a machine that stood still beyond its lease refreshes without If-Match": {"./replock", "^TestPausedBeyondTheLease$"},
 	"a refresh after a pause counts however late it comes":                   {"./replock", "^TestRefreshedBeyondTheLease$"},
+	"a machine that stood still goes on beside one that deleted its flag":    {"./replock", "^TestPassedWhileRefreshed$"},
 	// Histories find it in the look of a machine that stood still, which has a mutant of its own.
 	"resumed although others might hold": {"./replock", "^TestNoResumeBesideADoubtfulLock$"},
 }
