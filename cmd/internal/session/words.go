@@ -83,8 +83,8 @@ func parts(err error) (all []error) {
 	return []error{err}
 }
 
-// keys matches the keys of locks, and the names of temporary files.
-var keys = lazyregexp.New(`index/[^": ]*|\d{8}T\d{6}\.\d+Z-[0-9a-z]+|(\w+ )?[^ :]*\.repolock-[0-9A-Z]+\.tmp`)
+// keys matches the keys of locks.
+var keys = lazyregexp.New(`index/[^": ]*|\d{8}T\d{6}\.\d+Z-[0-9a-z]+`)
 
 // lossWords returns what was lost and why, and the key in parentheses.
 func lossWords(err error) (words, key string) {
