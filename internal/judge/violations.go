@@ -27,7 +27,7 @@ func overlaps(sections []Section) (found []Violation) {
 		for _, o := range open {
 			if s.Mode.conflicts(o.Mode) && s.Last > o.In {
 				found = append(found, Violation{TwoIn, []string{o.ID, s.ID}, fmt.Sprintf(
-					"%s, %s, was in together with %s, %s, for at least %v", o.ID, o.Mode, s.ID, s.Mode, min(o.Last, s.Last)-s.In)})
+					"%s, %s, was in together with %s, %s, for at least %v", o.ID, o.Mode, s.ID, s.Mode, (min(o.Last, s.Last) - s.In).Round(time.Millisecond))})
 			}
 		}
 		open = append(open, s)
@@ -93,7 +93,7 @@ func change(s Section, c Change, w writer) (v Violation, ok bool) {
 	case before:
 		v.Name, v.Text = StaleListing, fmt.Sprintf(
 			"%s, %s, listed %q late: it was not in a listing that began %v after %s's put of it was answered",
-			s.ID, s.Mode, c.Key, since-w.Return, w.section)
+			s.ID, s.Mode, c.Key, (since-w.Return).Round(time.Millisecond), w.section)
 	case c.Appeared:
 		v.Name, v.Text = ForeignWrite, fmt.Sprintf("%q was written by %s while %s was in, %s", c.Key, w.section, s.ID, s.Mode)
 	default:

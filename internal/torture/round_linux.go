@@ -10,6 +10,7 @@ import (
 
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/judge"
+	"github.com/repolock/repolock/internal/text"
 )
 
 const (
@@ -34,7 +35,7 @@ func (t *trial) round(ctx context.Context, f Fault) error {
 	var blocked *contender
 	var err error
 	if f == Calm {
-		err = t.calm(contest)
+		blocked, err = t.calm(contest)
 	} else {
 		blocked, err = t.faulty(contest, stop, &clients, f, report)
 	}
@@ -60,7 +61,7 @@ func (t *trial) round(ctx context.Context, f Fault) error {
 	if blocked != nil {
 		report.Blocked++
 		v := judge.Violation{Name: NeverFreed, Sections: []string{blocked.id}, Text: fmt.Sprintf(
-			"the child of %s, %s, has ended, and no other got in for %v: %s", blocked.id, blocked.mode, t.patience(), f)}
+			"the child of %s, %s, has ended, and no other got in for %v: %s", blocked.id, blocked.mode, text.Duration(t.patience()), f)}
 		t.extra = append(t.extra, v)
 		t.draw(f, v, events)
 		if t.Clean == "" && len(t.Faults) > 1 {
@@ -106,34 +107,47 @@ func (t *trial) upTo(d time.Duration) time.Duration {
 	return upTo(t.random, d)
 }
 
-// calm starts all clients at one moment, waits for all of them, and repeats that.
-func (t *trial) calm(ctx context.Context) error {
+// calm starts all clients at one moment, waits for all of them, and repeats that. It returns the
+// last client that got in if its lock isn't free again in time.
+func (t *trial) calm(ctx context.Context) (*contender, error) {
 	end := clock.System{}.Elapsed() + min(t.Lease, calmFor)
-	for got := false; ; {
+	var last *contender
+	var entered time.Duration
+	stuck := func() bool { // t.mu is held
+		return last != nil && last.gone() && clock.System{}.Elapsed()-entered > t.patience()
+	}
+	for {
 		var all []*contender
 		for n := range t.Clients {
 			c, err := t.launch(n, t.mode(""), t.upTo(calmHold))
 			if err != nil {
-				return err
+				return nil, err
 			}
 			all = append(all, c)
 		}
+		got, blocked := 0, false
 		limit := time.Duration(len(all))*t.Lease + t.entry()
 		ok, err := t.until(ctx, limit, func() bool {
-			return !slices.ContainsFunc(all, func(c *contender) bool { return !t.done(c) })
+			in := slices.DeleteFunc(slices.Clone(all), func(c *contender) bool { return c.pid == 0 })
+			if len(in) > got {
+				got, last, entered = len(in), in[len(in)-1], clock.System{}.Elapsed()
+			}
+			blocked = stuck()
+			return blocked || !slices.ContainsFunc(all, func(c *contender) bool { return !t.done(c) })
 		})
 		if err != nil || ctx.Err() != nil {
-			return err
+			return nil, err
 		}
-		got = got || slices.ContainsFunc(all, func(c *contender) bool { return c.pid != 0 })
 		over := clock.System{}.Elapsed() - end
 		switch {
+		case blocked:
+			return last, nil
 		case !ok:
-			return fmt.Errorf("%w: without any fault, a client didn't end in %v", ErrUnjudged, limit)
-		case !got && over > t.entry():
-			return &NotAcquiredError{Says: all[0].refusal()}
-		case got && over >= 0:
-			return nil
+			return nil, fmt.Errorf("%w: without any fault, a client didn't end in %s", ErrUnjudged, text.Duration(limit))
+		case last == nil && over > t.entry():
+			return nil, &NotAcquiredError{Says: all[0].refusal()}
+		case got > 0 && over >= 0:
+			return nil, nil
 		}
 	}
 }
