@@ -181,9 +181,10 @@ func (a *again) endures(err error, waits bool) bool {
 
 // afterReturn decides on a look of a resumed or reassured lock that found others in its way,
 // the n-th in a row. Only acquirers that can be about to withdraw get more time, and twice as
-// much as they need; a holder has passed this lock.
+// much as they need; a holder has passed this lock. A vanished object was deleted meanwhile.
 func (l *Locker) afterReturn(t *try, f findings, n int) decision {
-	if n > 2*maxAgain || slices.ContainsFunc(f.live, func(e *entry) bool { return !l.mayWithdraw(t, f, e) }) {
+	passed := func(e *entry) bool { return !l.mayWithdraw(t, f, e) }
+	if n > 2*maxAgain || slices.ContainsFunc(f.live, passed) || slices.ContainsFunc(f.doubtful, passed) {
 		return decision{step: giveUp}
 	}
 	return decision{step: lookAgain, pause: firstAgain << (n - 1)}

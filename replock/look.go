@@ -32,6 +32,11 @@ func (l *Locker) look(ctx context.Context, t *try, s memory) (findings, error) {
 		t.page = pageTime{page.Now, sent, t.sent, len(page.Objects)}
 		t.learn(page, cursor != "", answered)
 		t.noteExclusive(page)
+		if t.returns {
+			if err := t.listedAsPromised(page); err != nil {
+				return f, err
+			}
+		}
 		others, complete := l.others(t, s, page)
 		if len(others) > 0 && !t.st.known() {
 			if err := l.learnApart(ctx, t); err != nil {

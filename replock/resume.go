@@ -166,20 +166,19 @@ func (k *Lock) reclaim(ctx context.Context, t *try) error {
 	return nil
 }
 
-// lookAgain is the look of an acquire, repeated as afterReturn decides.
+// lookAgain is the look of an acquire, repeated as afterReturn decides. Each look must show our own
+// flag: the acquirer that has deleted it can be let in any moment.
 func (k *Lock) lookAgain(ctx context.Context, t *try) error {
 	l := k.l
 	s := memory{}
+	t.returns = true
 	for n := 1; ; n++ {
 		f, err := l.look(ctx, t, s)
 		if err != nil {
 			return err
 		}
-		if l.opts.Clock.Elapsed() >= t.deadline {
-			return errLate
-		}
-		f.live = slices.Concat(f.live, f.doubtful, f.vanished)
 		next := l.afterReturn(t, f, n)
+		f.live = slices.Concat(f.live, f.doubtful, f.vanished)
 		if len(f.live) > 0 && next.step == giveUp {
 			lost := k.broken(k.t.flag.key, "it expired, and another is in its place")
 			lost.Err = l.heldError(t, f)
@@ -187,6 +186,9 @@ func (k *Lock) lookAgain(ctx context.Context, t *try) error {
 		}
 		if err := l.stillListed(ctx, t); err != nil {
 			return err
+		}
+		if l.opts.Clock.Elapsed() >= t.deadline {
+			return errLate
 		}
 		if len(f.live) == 0 {
 			if err := l.reap(ctx, t, f); err != nil {
@@ -204,8 +206,8 @@ func (k *Lock) lookAgain(ctx context.Context, t *try) error {
 	}
 }
 
-// stillListed returns errUnlisted if our own flag isn't stored. A look that finds others in our way can end
-// before the page that shows our flag. The acquirer that has deleted it won't withdraw.
+// stillListed returns errUnlisted if our own flag isn't stored. A look that has found others in our
+// way, or a shared one, can end before the page that shows it.
 func (l *Locker) stillListed(ctx context.Context, t *try) error {
 	if t.flag.listed {
 		return nil

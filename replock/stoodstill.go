@@ -63,7 +63,7 @@ func (s *skews) known(apart time.Duration) bool {
 
 // stoodStill refreshes the lock at once if this machine stood still: then the lock can be stale for
 // others. Either the store's clock has advanced further between two pages than our clocks have, or these
-// have parted since the lock was last seen.
+// have parted since the lock was last seen. It then returns errReassured or why the lock isn't held.
 func (k *Lock) stoodStill(ctx context.Context, page store.Page, began clock.Reading, answered time.Duration, written time.Time) error {
 	now, last := pageTime{now: page.Now, asked: began.Elapsed, leased: k.sent()}, k.others.last
 	told := !now.now.IsZero() && !last.now.IsZero() && k.l.store.Properties().StoreClock
@@ -82,12 +82,18 @@ func (k *Lock) stoodStill(ctx context.Context, page store.Page, began clock.Read
 		lost.Definite = written.After(ended) // or else it can be resumed, if nobody has passed
 		return lost
 	}
-	err := k.reassure(ctx, ended)
-	if err == nil && !now.now.IsZero() {
+	if err := k.reassure(ctx, ended); err != nil {
+		return err
+	}
+	if !now.now.IsZero() {
 		k.others.last = now
 	}
-	return err
+	return errReassured
 }
+
+// errReassured: a machine that might have stood still has its lock. It looks again soon: an acquirer
+// that was about to pass can have deleted our flag after the page that showed it.
+var errReassured error = alsoError{errors.New("this machine might have stood still"), errAgain}
 
 // overdue returns a *LostError if the lease had ended on the store's clock, unless If-Match is relied on.
 // Another holder can have come, and deleted our flag just before a refresh puts it back, and gone again:
@@ -116,7 +122,7 @@ func (k *Lock) reassure(ctx context.Context, ended time.Time) error {
 	}
 	switch err := k.lookAgain(ctx, t); { // our flag is live: a later acquirer withdraws
 	case errors.Is(err, errUnlisted):
-		return k.broken(flag.key, "this machine stood still, and another client deleted it")
+		return k.broken(flag.key, "this machine stood still, and another client deleted the lock")
 	case err != nil:
 		return err
 	}

@@ -36,6 +36,7 @@ type try struct {
 	exclusive object // lock.exclusive
 	place     string // in the queue: a ticket with a later one is behind us
 	polls     bool   // its looks only find out whether another try is worthwhile
+	returns   bool   // its looks are of a lock that is resumed or reassured: see lookAgain
 
 	sent     time.Duration // of the flag's first put, from which the lease is dated
 	deadline time.Duration

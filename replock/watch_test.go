@@ -367,14 +367,100 @@ func TestPassedWhileRefreshed(t *testing.T) {
 			time.AfterFunc(time.Second, func() { a.clock.setSkew(pause) })
 			other, err := b.Exclusive(t.Context(), "y")
 			mustLock(t, other, err)
-			ended(t, k, 2*late)
-			if lost := k.Lost(); lost == nil || !lost.Definite || !strings.Contains(lost.Error(), "another client deleted it") {
+			a.hooks.Count()
+			ended(t, k, time.Second)
+			if _, by := a.hooks.Count(); pageSize == 0 && (by["list"] != 1 || by["get"] > 0) {
+				t.Errorf("it went on after a page without its flag: %v", by)
+			}
+			if lost := k.Lost(); lost == nil || !lost.Definite || !strings.Contains(lost.Error(), "another client deleted the lock") {
 				t.Errorf("pages of %d: lost: %v", pageSize, lost)
 			}
 			k.Release(t.Context())
 			other.Release(t.Context())
 		})
 	}
+}
+
+// TestPassedBetweenPages: the delete comes while the look after the refresh reads the pages behind our
+// flag, and the other holder is gone before the last of them. A look soon after that finds it.
+func TestPassedBetweenPages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, mem.Options{PageSize: 1})
+		a, b := w.machine(), w.machine()
+		k, err := a.Exclusive(t.Context(), "x")
+		mustLock(t, k, err)
+		time.Sleep(14 * time.Second)
+		const pause = 80 * time.Second
+		a.clock.pause(pause)
+		time.Sleep(pause - time.Second)
+		var refreshed atomic.Bool
+		shown, gone := make(chan struct{}), make(chan struct{})
+		a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
+			if r.Op == "put" && r.Key == k.Key() && err == nil {
+				refreshed.Store(true)
+			}
+			return err
+		})
+		pages := 0
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+			if r.Op == "list" && r.Key == "index/lock." && refreshed.Load() {
+				if pages++; pages == 3 { // behind those with lock.exclusive and our flag
+					close(shown)
+					<-gone
+				}
+			}
+			return nil
+		})
+		b.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+			if r.Op == "delete" && r.Key == k.Key() {
+				<-shown
+			}
+			return nil
+		})
+		time.AfterFunc(time.Second, func() { a.clock.setSkew(pause) })
+		other, err := b.Shared(t.Context(), "y")
+		mustLock(t, other, err)
+		other.Release(t.Context())
+		close(gone)
+		ended(t, k, 2*time.Second)
+		if lost := k.Lost(); lost == nil || !lost.Definite {
+			t.Errorf("lost: %v", lost)
+		}
+		k.Release(t.Context())
+	})
+}
+
+// TestVanishedIsNoConflict: a waiter deletes its ticket just when a holder whose clocks have parted
+// looks for others. The holder keeps its lock.
+func TestVanishedIsNoConflict(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		a, b := w.machine(), w.machine()
+		k, err := a.Exclusive(t.Context(), "x")
+		mustLock(t, k, err)
+		waiting, giveUp := context.WithCancel(t.Context())
+		defer giveUp()
+		gone := make(chan struct{})
+		go func() {
+			defer close(gone)
+			_, _ = b.Exclusive(waiting, "y", Wait(Forever))
+		}()
+		time.Sleep(15 * time.Second) // its ticket is too old to be withdrawn as a flag is
+		var read atomic.Bool
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+			if r.Op == "get" && strings.HasPrefix(r.Key, "index/lock.intent") && r.Key != k.Key() {
+				read.Store(true)
+				giveUp()
+				<-gone
+			}
+			return nil
+		})
+		a.clock.setSkew(10 * time.Second)
+		time.Sleep(DefaultLook)
+		if lost := k.Lost(); lost != nil || !read.Load() {
+			t.Errorf("the ticket was read: %t; lost: %v", read.Load(), lost)
+		}
+		k.Release(t.Context())
+	})
 }
 
 // TestPausedBeyondTheLease: on a store that tells the time, a machine that stood still beyond its lease

@@ -74,9 +74,15 @@ const lookInterval = replock.DefaultLook
 // that the two clocks have parted.
 const beat = 500 * time.Millisecond
 
-// passing is the number of round trips that a holder can go on beside another one which has deleted
-// its flag just while it refreshed that: it looks, reads a body, and lists its flag.
-const passing = 4
+// passing is how long a holder can go on beside another one that has deleted its flag just while it
+// refreshed that: it looks, reads a body, and lists its flag. With small pages it reads others first,
+// and can have read its own before: it looks again 2 s later at most.
+func (p *plan) passing() time.Duration {
+	if p.store.PageSize >= 1000 {
+		return 4 * p.roundTrip()
+	}
+	return 2*time.Second + time.Duration(4+2*len(p.clients))*p.roundTrip()
+}
 
 // adrift reports whether a lock can be live beside another one because its machine was paused
 // by the hypervisor: until the machine goes on, and then until the next look is answered or
@@ -103,7 +109,7 @@ func (w *world) adrift(h, other *holding) bool {
 	case lag.set.After(h.began) && !lag.set.Before(lag.over):
 		return now.Sub(lag.set) <= beat+tick+grace
 	default:
-		return now.Sub(from) <= window || now.Sub(other.began) <= passing*w.plan.roundTrip()
+		return now.Sub(from) <= window || other.began.Sub(from) <= window+2*w.plan.roundTrip() && now.Sub(other.began) <= w.plan.passing()
 	}
 }
 

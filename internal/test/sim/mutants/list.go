@@ -11,6 +11,7 @@ const (
 	reap     = "replock/reap.go"
 	removes  = "replock/removal.go"
 	resume   = "replock/resume.go"
+	again    = "replock/again.go"
 	renew    = "replock/renew.go"
 	findOurs = "replock/ours.go"
 	hold     = "replock/lock.go"
@@ -141,6 +142,10 @@ var mutants = []mutant{
 
 	{"a machine that stood still goes on beside one that deleted its flag", resume,
 		"err == nil && (own == nil || own.Size == 0)", "err == nil && own != nil && own.Size == 0"},
+	{"a machine that stood still doesn't look again soon", stood,
+		"return errReassured\n", "return nil\n"},
+	{"an object that vanished is a conflict for a machine that stood still", again,
+		"slices.ContainsFunc(f.doubtful, passed)", "slices.ContainsFunc(slices.Concat(f.doubtful, f.vanished), passed)"},
 
 	// Others' lock.exclusive, and two at once.
 	{"a shared one deletes lock.exclusive", reap,
@@ -314,6 +319,8 @@ var tested = map[string]struct{ pkg, run string }{
 	"a machine that stood still beyond its lease refreshes without If-Match": {"./replock", "^TestPausedBeyondTheLease$"},
 	"a refresh after a pause counts however late it comes":                   {"./replock", "^TestRefreshedBeyondTheLease$"},
 	"a machine that stood still goes on beside one that deleted its flag":    {"./replock", "^TestPassedWhileRefreshed$"},
+	"a machine that stood still doesn't look again soon":                     {"./replock", "^TestPassedBetweenPages$"},
+	"an object that vanished is a conflict for a machine that stood still":   {"./replock", "^TestVanishedIsNoConflict$"},
 	// Histories find it in the look of a machine that stood still, which has a mutant of its own.
 	"resumed although others might hold": {"./replock", "^TestNoResumeBesideADoubtfulLock$"},
 }
