@@ -179,13 +179,14 @@ func (a *again) endures(err error, waits bool) bool {
 	return now-a.failing < a.l.opts.TTL
 }
 
-// afterReturn decides on a look of a resumed or reassured lock that found others in its way,
-// the n-th in a row. Only acquirers that can be about to withdraw get more time, and twice as
-// much as they need; a holder has passed this lock. A vanished object was deleted meanwhile.
-func (l *Locker) afterReturn(t *try, f findings, n int) decision {
+// afterReturn decides on a look of a resumed or reassured lock that found others in its way, the
+// n-th in a row, waited after the first. Only acquirers that can be about to withdraw get more time,
+// and twice as much as they need; a holder has passed this lock. A vanished object was deleted
+// meanwhile. The pauses are short, since one of those acquirers can be let in.
+func (l *Locker) afterReturn(t *try, f findings, n int, waited time.Duration) decision {
 	passed := func(e *entry) bool { return !l.mayWithdraw(t, f, e) }
-	if n > 2*maxAgain || slices.ContainsFunc(f.live, passed) || slices.ContainsFunc(f.doubtful, passed) {
+	if waited > 2*l.transience(t) || slices.ContainsFunc(f.live, passed) || slices.ContainsFunc(f.doubtful, passed) {
 		return decision{step: giveUp}
 	}
-	return decision{step: lookAgain, pause: firstAgain << (n - 1)}
+	return decision{step: lookAgain, pause: firstAgain << min(n-1, 2)}
 }

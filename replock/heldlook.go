@@ -89,6 +89,7 @@ func (k *Lock) look(ctx context.Context) error {
 		k.others.st = now
 		k.now.Store(&now) // for the bodies of refreshes
 	}
+	k.others.memory.forget(page)
 	if err := k.stoodStill(ctx, page, began, answered, written); err != nil {
 		return err // and the next look finds it out again
 	}
@@ -145,7 +146,6 @@ func (k *Lock) foreign(ctx context.Context, page store.Page, sent, answered time
 	if k.t.mode == Exclusive {
 		conflicts = kindShared
 	}
-	k.others.memory.forget(page)
 	var settled []*entry
 	young := false
 	for _, o := range page.Objects {

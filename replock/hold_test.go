@@ -360,6 +360,17 @@ func TestEmptyFirstPage(t *testing.T) {
 		if err := k.Check(t.Context()); err != nil || !alive(k) {
 			t.Errorf("after five minutes: %v", err)
 		}
+		a.clock.setSkew(time.Minute) // as if the machine had been paused
+		time.Sleep(DefaultLook)
+		if err := k.Check(t.Context()); err != nil || !alive(k) {
+			t.Errorf("after the clocks have parted: %v", err)
+		}
+		a.hooks.Before(outage)
+		time.Sleep(DefaultTTL)
+		a.hooks.Before(nil)
+		if k, err = k.Resume(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		if _, err := b.Exclusive(t.Context(), "y"); !errors.Is(err, ErrHeld) {
 			t.Errorf("another gets: %v", err)
 		}

@@ -69,8 +69,7 @@ var errUnlisted = unsure(errors.New("the store didn't list a lock that it had ju
 // listedAsPromised returns errUnlisted if the last page of a look had to show our flag and did
 // not. A shared acquirer need not read as far as that.
 func (t *try) listedAsPromised(page store.Page) error {
-	n := len(page.Objects)
-	if !t.flag.put || t.flag.listed || page.Next != "" && t.flag.key > page.Objects[n-1].Key {
+	if _, certain := inPage(page, t.flag.key); !t.flag.put || t.flag.listed || !certain {
 		return nil
 	}
 	return fmt.Errorf("%w: %q", errUnlisted, t.flag.key)

@@ -172,12 +172,14 @@ func (k *Lock) lookAgain(ctx context.Context, t *try) error {
 	l := k.l
 	s := memory{}
 	t.returns = true
+	var first time.Duration
 	for n := 1; ; n++ {
 		f, err := l.look(ctx, t, s)
 		if err != nil {
 			return err
 		}
-		next := l.afterReturn(t, f, n)
+		first = cmp.Or(first, l.opts.Clock.Elapsed())
+		next := l.afterReturn(t, f, n, l.opts.Clock.Elapsed()-first)
 		f.live = slices.Concat(f.live, f.doubtful, f.vanished)
 		if len(f.live) > 0 && next.step == giveUp {
 			lost := k.broken(k.t.flag.key, "it expired, and another is in its place")

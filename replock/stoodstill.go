@@ -63,7 +63,7 @@ func (s *skews) known(apart time.Duration) bool {
 
 // stoodStill refreshes the lock at once if this machine stood still: then the lock can be stale for
 // others. Either the store's clock has advanced further between two pages than our clocks have, or these
-// have parted since the lock was last seen. It then returns errReassured or why the lock isn't held.
+// have parted since the lock was last seen.
 func (k *Lock) stoodStill(ctx context.Context, page store.Page, began clock.Reading, answered time.Duration, written time.Time) error {
 	now, last := pageTime{now: page.Now, asked: began.Elapsed, leased: k.sent()}, k.others.last
 	told := !now.now.IsZero() && !last.now.IsZero() && k.l.store.Properties().StoreClock
@@ -82,18 +82,12 @@ func (k *Lock) stoodStill(ctx context.Context, page store.Page, began clock.Read
 		lost.Definite = written.After(ended) // or else it can be resumed, if nobody has passed
 		return lost
 	}
-	if err := k.reassure(ctx, ended); err != nil {
-		return err
-	}
-	if !now.now.IsZero() {
+	err := k.reassure(ctx, ended)
+	if err == nil && !now.now.IsZero() {
 		k.others.last = now
 	}
-	return errReassured
+	return err
 }
-
-// errReassured: a machine that might have stood still has its lock. It looks again soon: an acquirer
-// that was about to pass can have deleted our flag after the page that showed it.
-var errReassured error = alsoError{errors.New("this machine might have stood still"), errAgain}
 
 // overdue returns a *LostError if the lease had ended on the store's clock, unless If-Match is relied on.
 // Another holder can have come, and deleted our flag just before a refresh puts it back, and gone again:
@@ -128,6 +122,10 @@ func (k *Lock) reassure(ctx context.Context, ended time.Time) error {
 	}
 	if lost := k.overdue(t.first.now, ended); lost != nil {
 		return lost
+	}
+	// An acquirer can have come and gone behind the page that showed our flag.
+	if err := k.confirm(ctx, &flag); err != nil {
+		return err
 	}
 	k.seen.Store(&began)
 	return nil

@@ -40,9 +40,6 @@ func (k *Lock) watch(ctx context.Context) {
 		case errors.Is(err, ErrLost):
 			k.stop(err)
 			return
-		case errors.Is(err, errReassured):
-			pause = firstPoll
-			next = c.Elapsed() + k.soon()
 		case errors.Is(err, errAgain):
 			next = c.Elapsed() + transient
 		default:
@@ -57,13 +54,10 @@ func (k *Lock) watch(ctx context.Context) {
 func (k *Lock) firstLook(sent time.Duration) time.Duration {
 	next := k.nextLook(sent)
 	if k.l.opts.Name == "" {
-		next = min(next, sent+k.soon())
+		next = min(next, sent+time.Second+k.l.jitter(time.Second/2))
 	}
 	return next
 }
-
-// soon is the time until a look that must find what others' requests which are under way do.
-func (k *Lock) soon() time.Duration { return time.Second + k.l.jitter(time.Second/2) }
 
 // nextLook returns when the look after one sent at the given time is due: early by a random
 // time, so that many holders do not look at once.

@@ -339,16 +339,19 @@ func TestPassedByOneWhoHoldsIsLostAtOnce(t *testing.T) {
 // comes just after the machine's refresh. Then the machine looks for others and sees an acquirer that could
 // be about to withdraw. It ends at the first look without its own flag.
 func TestPassedWhileRefreshed(t *testing.T) {
-	for _, pageSize := range []int{0, 1} {
+	for _, c := range []struct {
+		pageSize int
+		late     time.Duration
+	}{{0, 250 * time.Millisecond}, {1, 250 * time.Millisecond}, {0, time.Second}, {1, time.Second}} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, mem.Options{PageSize: pageSize})
+			w := newWorld(t, mem.Options{PageSize: c.pageSize})
 			a, b := w.machine(), w.machine()
 			k, err := a.Shared(t.Context(), "x")
 			mustLock(t, k, err)
 			time.Sleep(14 * time.Second)
 			const pause = 80 * time.Second
 			a.clock.pause(pause)
-			time.Sleep(pause - time.Second)
+			time.Sleep(pause - 100*time.Millisecond)
 			refreshed := make(chan struct{})
 			a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
 				if r.Op == "put" && r.Key == k.Key() && err == nil {
@@ -356,24 +359,23 @@ func TestPassedWhileRefreshed(t *testing.T) {
 				}
 				return err
 			})
-			const late = 250 * time.Millisecond
 			b.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 				if r.Op == "delete" && r.Key == k.Key() {
 					<-refreshed
-					time.Sleep(late)
+					time.Sleep(c.late)
 				}
 				return nil
 			})
-			time.AfterFunc(time.Second, func() { a.clock.setSkew(pause) })
+			time.AfterFunc(100*time.Millisecond, func() { a.clock.setSkew(pause) })
 			other, err := b.Exclusive(t.Context(), "y")
 			mustLock(t, other, err)
 			a.hooks.Count()
-			ended(t, k, time.Second)
-			if _, by := a.hooks.Count(); pageSize == 0 && (by["list"] != 1 || by["get"] > 0) {
+			ended(t, k, 600*time.Millisecond)
+			if _, by := a.hooks.Count(); c.pageSize == 0 && (by["list"] != 1 || by["get"] > 0) {
 				t.Errorf("it went on after a page without its flag: %v", by)
 			}
 			if lost := k.Lost(); lost == nil || !lost.Definite || !strings.Contains(lost.Error(), "another client deleted the lock") {
-				t.Errorf("pages of %d: lost: %v", pageSize, lost)
+				t.Errorf("pages of %d, %v late: lost: %v", c.pageSize, c.late, lost)
 			}
 			k.Release(t.Context())
 			other.Release(t.Context())
@@ -382,7 +384,7 @@ func TestPassedWhileRefreshed(t *testing.T) {
 }
 
 // TestPassedBetweenPages: the delete comes while the look after the refresh reads the pages behind our
-// flag, and the other holder is gone before the last of them. A look soon after that finds it.
+// flag, and the other holder is gone before the last of them. The last look at our flag finds it.
 func TestPassedBetweenPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{PageSize: 1})
@@ -422,7 +424,7 @@ func TestPassedBetweenPages(t *testing.T) {
 		mustLock(t, other, err)
 		other.Release(t.Context())
 		close(gone)
-		ended(t, k, 2*time.Second)
+		ended(t, k, time.Second)
 		if lost := k.Lost(); lost == nil || !lost.Definite {
 			t.Errorf("lost: %v", lost)
 		}

@@ -75,13 +75,14 @@ const lookInterval = replock.DefaultLook
 const beat = 500 * time.Millisecond
 
 // passing is how long a holder can go on beside another one that has deleted its flag just while it
-// refreshed that: it looks, reads a body, and lists its flag. With small pages it reads others first,
-// and can have read its own before: it looks again 2 s later at most.
+// refreshed that: it pauses for 0.6 s at most, looks, reads a body, and lists its flag. With small
+// pages it reads others first.
 func (p *plan) passing() time.Duration {
-	if p.store.PageSize >= 1000 {
-		return 4 * p.roundTrip()
+	trips := 4
+	if p.store.PageSize < 1000 {
+		trips += 2 * len(p.clients)
 	}
-	return 2*time.Second + time.Duration(4+2*len(p.clients))*p.roundTrip()
+	return time.Second + time.Duration(trips)*p.roundTrip()
 }
 
 // adrift reports whether a lock can be live beside another one because its machine was paused
