@@ -21,7 +21,7 @@ const (
 // since, as a new Lock: after an outage of the store, or a suspend of the machine. It tries
 // until the lock is held again, the loss is definite, or ctx ends. The context of the new lock
 // is derived from the parent of the lost lock's context (see Parent), not from ctx. A try costs
-// what an acquire costs, and three more requests.
+// what an acquire costs, and three more requests, or four in a listing of several pages.
 //
 // A *LostError with Definite set means that the lock cannot be resumed. ErrReleased means that
 // it was released. After any other error, Resume can be called again.

@@ -77,6 +77,10 @@ func (k *Lock) stoodStill(ctx context.Context, page store.Page, began clock.Read
 	var ended time.Time
 	if told {
 		ended = last.now.Add(last.leased - last.asked + k.l.opts.TTL)
+		// A refresh since then, that was applied in time.
+		if next := written.Add(k.l.opts.TTL); written.Before(ended.Add(-margin)) && next.After(ended) {
+			ended = next
+		}
 	}
 	if lost := k.overdue(now.now, ended); lost != nil {
 		lost.Definite = written.After(ended) // or else it can be resumed, if nobody has passed

@@ -531,6 +531,37 @@ func TestRefreshedBeyondTheLease(t *testing.T) {
 	})
 }
 
+// TestRefreshedWithinTheLease: a refresh after a pause was applied in time, and the look after it failed for
+// so long that the lease before it is over. The lock is kept, also without If-Match.
+func TestRefreshedWithinTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, lacking)
+		a := w.machine()
+		k, err := a.Shared(t.Context(), "x")
+		mustLock(t, k, err)
+		time.Sleep(14 * time.Second)
+		const pause = 42 * time.Second
+		a.clock.pause(pause)
+		time.Sleep(pause)
+		a.clock.setSkew(pause)
+		var refreshed atomic.Bool
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+			refreshed.CompareAndSwap(false, r.Op == "put" && r.Key == k.Key())
+			if r.Op == "list" && refreshed.Load() {
+				return errors.New("no route to host")
+			}
+			return nil
+		})
+		time.Sleep(15 * time.Second)
+		a.hooks.Before(nil)
+		time.Sleep(DefaultLook)
+		if err := k.Check(t.Context()); err != nil || !refreshed.Load() {
+			t.Errorf("refreshed: %t; %v", refreshed.Load(), err)
+		}
+		k.Release(t.Context())
+	})
+}
+
 // TestSlewedClockIsNoPause: a clock that the kernel slews, by 500 ppm at most, is not taken
 // for a pause.
 func TestSlewedClockIsNoPause(t *testing.T) {

@@ -90,7 +90,7 @@ func (p *plan) passing() time.Duration {
 // the guard has noticed. The time counts from when the other holder was let in if that was
 // after the look, which found the lock as it was. That happens on a store that doesn't return
 // its time, or if the other's delete of the lock was decided before and arrives late. Without a
-// fault a delete arrives so soon that the look after the refresh finds it.
+// fault a delete arrives so soon that the looks after the refresh find it.
 func (w *world) adrift(h, other *holding) bool {
 	c := h.p.client
 	lag, now := c.machine.lags(), time.Now()
