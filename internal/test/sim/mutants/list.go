@@ -181,7 +181,7 @@ var mutants = []mutant{
 	{"resumed although a late refresh has put the old flag back", resume,
 		"written > reapable {", "written > reapable && false {"},
 	{"resumed although others might hold", resume,
-		"if len(f.live)+len(f.doubtful)+len(f.vanished) == 0 {", "if len(f.live)+len(f.doubtful)+len(f.vanished) >= 0 {"},
+		"slices.Concat(f.live, f.doubtful, f.vanished)", "slices.Concat(f.live, f.vanished)"},
 	{"resumed although it took longer than the lease", resume,
 		"if l.opts.Clock.Elapsed() >= t.deadline {\n\t\treturn giveUp", "if false {\n\t\treturn giveUp"},
 
