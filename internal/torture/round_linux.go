@@ -125,12 +125,13 @@ func (t *trial) calm(ctx context.Context) (*contender, error) {
 			}
 			all = append(all, c)
 		}
-		got, blocked := 0, false
+		in, blocked := map[*contender]bool{}, false
 		limit := time.Duration(len(all))*t.Lease + t.entry()
 		ok, err := t.until(ctx, limit, func() bool {
-			in := slices.DeleteFunc(slices.Clone(all), func(c *contender) bool { return c.pid == 0 })
-			if len(in) > got {
-				got, last, entered = len(in), in[len(in)-1], clock.System{}.Elapsed()
+			for _, c := range all {
+				if c.pid != 0 && !in[c] {
+					in[c], last, entered = true, c, clock.System{}.Elapsed()
+				}
 			}
 			blocked = stuck()
 			return blocked || !slices.ContainsFunc(all, func(c *contender) bool { return !t.done(c) })
@@ -146,7 +147,7 @@ func (t *trial) calm(ctx context.Context) (*contender, error) {
 			return nil, fmt.Errorf("%w: without any fault, a client didn't end in %s", ErrUnjudged, text.Duration(limit))
 		case last == nil && over > t.entry():
 			return nil, &NotAcquiredError{Says: all[0].refusal()}
-		case got > 0 && over >= 0:
+		case len(in) > 0 && over >= 0:
 			return nil, nil
 		}
 	}
