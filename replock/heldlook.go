@@ -125,8 +125,8 @@ func (k *Lock) firstPage(ctx context.Context, prefix string) (store.Page, error)
 	return ask(ctx, &k.renewer, "list "+prefix, func(ctx context.Context) (store.Page, error) { return k.l.store.List(ctx, prefix, "") })
 }
 
-// inPage returns the object that the first page of a listing shows under a key, or nil. It
-// returns false if the key belongs on a later page.
+// inPage returns the object that a page of a listing shows under a key, or nil. It returns false
+// if the key belongs on a later page.
 func inPage(page store.Page, key string) (*store.Object, bool) {
 	for i, o := range page.Objects {
 		if o.Key == key {

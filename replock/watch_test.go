@@ -146,6 +146,13 @@ func TestPausedMachineRefreshesAtOnce(t *testing.T) {
 	}
 }
 
+// standsStill pauses the machine. Its wall clock is set right when it goes on.
+func (m *machine) standsStill(pause time.Duration) {
+	m.clock.pause(pause)
+	time.Sleep(pause)
+	m.clock.setSkew(pause)
+}
+
 // pausedInRefresh waits for a refresh of a lock's flag, and pauses the machine while the put,
 // which comes after a look, is on its way. The put is applied when the machine goes on.
 // pausedInRefresh returns that time.
@@ -350,7 +357,7 @@ func TestPassedWhileRefreshed(t *testing.T) {
 			mustLock(t, k, err)
 			time.Sleep(14 * time.Second)
 			const pause = 80 * time.Second
-			a.clock.pause(pause)
+			go a.standsStill(pause)
 			time.Sleep(pause - 100*time.Millisecond)
 			refreshed := make(chan struct{})
 			a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
@@ -366,7 +373,6 @@ func TestPassedWhileRefreshed(t *testing.T) {
 				}
 				return nil
 			})
-			time.AfterFunc(100*time.Millisecond, func() { a.clock.setSkew(pause) })
 			other, err := b.Exclusive(t.Context(), "y")
 			mustLock(t, other, err)
 			a.hooks.Count()
@@ -393,7 +399,7 @@ func TestPassedBetweenPages(t *testing.T) {
 		mustLock(t, k, err)
 		time.Sleep(14 * time.Second)
 		const pause = 80 * time.Second
-		a.clock.pause(pause)
+		go a.standsStill(pause)
 		time.Sleep(pause - time.Second)
 		var refreshed atomic.Bool
 		shown, gone := make(chan struct{}), make(chan struct{})
@@ -419,7 +425,6 @@ func TestPassedBetweenPages(t *testing.T) {
 			}
 			return nil
 		})
-		time.AfterFunc(time.Second, func() { a.clock.setSkew(pause) })
 		other, err := b.Shared(t.Context(), "y")
 		mustLock(t, other, err)
 		other.Release(t.Context())
@@ -510,9 +515,7 @@ func TestRefreshedBeyondTheLease(t *testing.T) {
 		mustLock(t, k, err)
 		time.Sleep(14 * time.Second)
 		const pause = 43200 * time.Millisecond // until within the lease, less margin
-		a.clock.pause(pause)
-		time.Sleep(pause)
-		a.clock.setSkew(pause)
+		a.standsStill(pause)
 		a.hooks.Count()
 		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "put" && r.Key == k.Key() {
@@ -541,9 +544,7 @@ func TestRefreshedWithinTheLease(t *testing.T) {
 		mustLock(t, k, err)
 		time.Sleep(14 * time.Second)
 		const pause = 42 * time.Second
-		a.clock.pause(pause)
-		time.Sleep(pause)
-		a.clock.setSkew(pause)
+		a.standsStill(pause)
 		var refreshed atomic.Bool
 		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			refreshed.CompareAndSwap(false, r.Op == "put" && r.Key == k.Key())

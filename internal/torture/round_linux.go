@@ -113,9 +113,6 @@ func (t *trial) calm(ctx context.Context) (*contender, error) {
 	end := clock.System{}.Elapsed() + min(t.Lease, calmFor)
 	var last *contender
 	var entered time.Duration
-	stuck := func() bool { // t.mu is held
-		return last != nil && last.gone() && clock.System{}.Elapsed()-entered > t.patience()
-	}
 	for {
 		var all []*contender
 		for n := range t.Clients {
@@ -133,7 +130,7 @@ func (t *trial) calm(ctx context.Context) (*contender, error) {
 					in[c], last, entered = true, c, clock.System{}.Elapsed()
 				}
 			}
-			blocked = stuck()
+			blocked = last != nil && last.gone() && clock.System{}.Elapsed()-entered > t.patience()
 			return blocked || !slices.ContainsFunc(all, func(c *contender) bool { return !t.done(c) })
 		})
 		if err != nil || ctx.Err() != nil {
