@@ -118,9 +118,10 @@ sim-20000: ## run the 20,000 histories that must pass before a change lands, and
 soak: ## run new simulated histories until stopped
 	@$(SEEDS) -seeds=0 -from=$$(date +%s)000 -every=10s
 
+# MUTANTS are flags: -name EXPRESSION, -matrix PACKAGE, -search HISTORIES.
 .PHONY: mutants
-mutants: ## put bugs into the engine, and check that the simulator finds them
-	@$(GO) run ./internal/test/sim/mutants
+mutants: ## put bugs into the program, and check that the proof finds each
+	@$(GO) run ./internal/test/mutants $(MUTANTS)
 
 .PHONY: fuzz
 fuzz: ## fuzz the parsers, 20 s each

@@ -68,7 +68,7 @@ func readTree(t *testing.T) tree {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range regexp.MustCompile(`(?m)^\t\{"([^"]+)", \w+,$`).FindAllStringSubmatch(read(t, root+"/internal/test/sim/mutants/list.go"), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^\t\{"([^"]+)", \w+,$`).FindAllStringSubmatch(read(t, root+"/internal/test/mutants/engine.go"), -1) {
 		r.mutants[m[1]] = true
 	}
 	for _, m := range regexp.MustCompile(`(?m)^check (\S+) (safe|unsafe) `).FindAllStringSubmatch(read(t, root+"/spec/run.sh"), -1) {

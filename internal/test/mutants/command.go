@@ -1,0 +1,4 @@
+package main
+
+// commandMutants are bugs of the command.
+var commandMutants = []mutant{}

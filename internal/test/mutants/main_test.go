@@ -1,0 +1,28 @@
+package main
+
+import (
+	"go/parser"
+	"go/token"
+	"testing"
+)
+
+const root = "../../.."
+
+// TestMutantsFit: the file of each mutant has the text that it replaces, once, and still is Go with the
+// other text. Its name is its own. A change of the text in the program changes the list.
+func TestMutantsFit(t *testing.T) {
+	seen := map[string]bool{}
+	for _, m := range all() {
+		text, _, _, err := m.mutate(root)
+		if err == nil {
+			_, err = parser.ParseFile(token.NewFileSet(), m.file, text, parser.SkipObjectResolution)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", m.name, err)
+		}
+		if seen[m.name] {
+			t.Errorf("two mutants are called %q", m.name)
+		}
+		seen[m.name] = true
+	}
+}

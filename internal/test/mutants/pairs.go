@@ -1,0 +1,4 @@
+package main
+
+// pairsMutants are bugs where two features of a lock meet.
+var pairsMutants = []mutant{}

@@ -1,0 +1,4 @@
+package main
+
+// processMutants are bugs of the processes under a lock, and of torture's judge.
+var processMutants = []mutant{}

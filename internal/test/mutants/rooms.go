@@ -1,0 +1,4 @@
+package main
+
+// roomsMutants are bugs of cmd/internal and of small packages.
+var roomsMutants = []mutant{}

@@ -1,0 +1,4 @@
+package main
+
+// storeMutants are bugs of the stores.
+var storeMutants = []mutant{}
