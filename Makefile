@@ -11,15 +11,28 @@ help: ## show this
 build: ## build bin/repolock
 	$(GO) build -trimpath -o bin/repolock ./cmd/repolock
 
+# Three runs: make test while one works, .ci/run before a change lands, make proof once at its end.
 .PHONY: test
-test: ## run the short suite, in some minutes, on a real MinIO too if that is built
+test: ## run the short suite, in a minute and a half, on a real MinIO too if that is built
 	GO="$(GO)" sh e2e/short.sh
+
+.PHONY: ci
+ci: ## run what must pass before a change lands, in 20 minutes
+	bash .ci/run
+
+.PHONY: proof
+proof: ## run all the rest, in 90 minutes
+	bash .ci/proof
+
+.PHONY: programs
+programs: ## install the programs that make system and make paused-guest need, as root on Debian
+	sh .ci/programs
 
 # test.sh prints at least every 10 s what runs. Only a hang reaches the limits, however busy
 # the machine is.
 TEST = GO="$(GO)" sh e2e/test.sh
 
-# Build tags name what tests need: minio a real MinIO, programs what .ci/run installs.
+# Build tags name what tests need: minio a real MinIO, programs what make programs installs.
 # In e2e/ the tests that need neither, or one of the two, are built without the others.
 
 .PHONY: e2e
@@ -45,8 +58,12 @@ old-minio: ## build a MinIO of April 2025, and run the tests that depend on its 
 		-run '^(TestIfMatchOnAbsentKey|TestDoctor|TestBrokenLockStaysBroken|TestContract)$$' ./e2e ./store/s3 ./store/minio
 
 .PHONY: system
-system: ## run the tests that need programs which .ci/run installs
+system: ## run the tests that need the programs of make programs
 	$(TEST) -count=1 -tags programs -timeout 2h ./e2e ./locking/...
+
+.PHONY: system-minio
+system-minio: ## run the pages' commands of restic, rclone and Kopia on a real MinIO
+	GO="$(GO)" sh e2e/minio.sh with sh e2e/test.sh -count=1 -tags 'minio programs' -timeout 1h -run '^TestPrograms$$' ./e2e
 
 # REPOLOCK_GUEST_TTL is the ttl of the guest's lock, 60s if unset.
 .PHONY: paused-guest
@@ -74,6 +91,11 @@ examples: ## check and test the examples that are modules of their own
 .PHONY: race
 race: ## run the tests that need nothing but Go under the race detector
 	$(TEST) -race -timeout 2h $$($(GO) list ./... | grep -v '/e2e$$')
+
+# What runs beside others: the engine, the stores, the guard.
+.PHONY: race-short
+race-short: ## run the short tests of the packages that need it most under the race detector
+	$(TEST) -race -short -vet=off -timeout 2h ./replock ./internal/refresh ./internal/torture ./store/... ./cmd/internal/... ./locking ./locking/repository
 
 .PHONY: race-programs
 race-programs: ## run the tests of locks in Redis and PostgreSQL, with the servers, under the race detector
@@ -106,13 +128,14 @@ spec: ## check every state of the protocol's model with Spin
 SEEDS = cd internal/test/sim && $(GO) test -count=1 -run='^TestSeeds$$' -timeout=0
 
 .PHONY: sim
-sim: ## run simulated histories for 30 s
-	@$(SEEDS) -seeds=0 -for=30s
+sim: ## run 2,000 simulated histories, and 200 of crowds
+	@$(SEEDS) -seeds=2000
+	@$(SEEDS) -seeds=200 -scene=crowd
 
-.PHONY: sim-20000
-sim-20000: ## run the 20,000 histories that must pass before a change lands, and 2,000 of crowds
-	@$(SEEDS) -seeds=20000
-	@$(SEEDS) -seeds=2000 -scene=crowd
+.PHONY: histories
+histories: ## run 20,000 new simulated histories, and 2,000 of crowds
+	@$(SEEDS) -seeds=20000 -from=$$(date +%s)00000
+	@$(SEEDS) -seeds=2000 -from=$$(date +%s)00000 -scene=crowd
 
 .PHONY: soak
 soak: ## run new simulated histories until stopped
@@ -147,32 +170,39 @@ bench-disk: ## measure what a put and a listing cost on this disk
 	$(GO) test -run='^$$' -bench=. ./store/dir
 
 .PHONY: lint
-lint: fmt vet static dead imports clock legal api ## run all checks of the text
+lint: fmt vet static dead types imports clock legal api ## run all checks of the text
 
 .PHONY: fmt
 fmt: ## check that gofmt changes nothing
 	@files=$$(gofmt -l .); test -z "$$files" || { echo "gofmt -w $$files"; exit 1; }
 
+# Both tags together show every file of this system.
+TAGS = -tags 'minio programs'
+
 .PHONY: vet
-vet: ## run go vet, for this system and the others
-	$(GO) vet ./...
-	$(GO) vet -tags minio ./...
-	$(GO) vet -tags programs ./...
-	$(GO) vet -tags 'minio programs' ./...
+vet: ## run go vet
+	$(GO) vet $(TAGS) ./...
 	cd locking/bench && $(GO) mod tidy -diff && $(GO) vet -tags programs ./...
+
+.PHONY: static
+static: ## run staticcheck
+	$(TOOL) staticcheck $(TAGS) ./...
+
+# deadcode reads all packages from their source, in a tenth of the time that a compiler needs.
+.PHONY: types
+types: ## check that the packages fit together on other systems
+	@for s in $(SYSTEMS); do echo "types on $$s"; \
+		tool=$$($(TOOL) -n deadcode) && GOOS=$${s%/*} GOARCH=$${s#*/} CGO_ENABLED=0 $$tool -test ./... >/dev/null || exit 1; done
+
+.PHONY: systems
+systems: ## run go vet, and build, for other systems
 	@for s in $(SYSTEMS); do echo "vet and build for $$s"; \
 		GOOS=$${s%/*} GOARCH=$${s#*/} CGO_ENABLED=0 $(GO) vet ./... && \
 		GOOS=$${s%/*} GOARCH=$${s#*/} CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/repolock || exit 1; done
 
-.PHONY: static
-static: ## run staticcheck
-	$(TOOL) staticcheck ./...
-	$(TOOL) staticcheck -tags minio ./...
-	$(TOOL) staticcheck -tags programs ./...
-
 .PHONY: dead
 dead: ## check that each function is used, if only by a test
-	@dead=$$($(TOOL) deadcode -test -tags 'minio programs' ./...); test -z "$$dead" || { echo "$$dead"; exit 1; }
+	@dead=$$($(TOOL) deadcode -test $(TAGS) ./...); test -z "$$dead" || { echo "$$dead"; exit 1; }
 
 .PHONY: api
 api: ## check that the exported API is compatible with the last release's

@@ -66,7 +66,7 @@ var elsewhere = map[string]string{
 const noCluster = "no cluster"
 
 // TestDocs: each command of the README, of docs/ and of examples/ is run: here, or by a test that claims
-// the page, or by .ci/run.
+// the page, or by .ci/run or make proof.
 func TestDocs(t *testing.T) {
 	t.Parallel()
 	names := []string{"README.md"}
@@ -158,7 +158,7 @@ func (d docs) run() {
 			}
 		case by != "":
 			if !d.ci.runs(d.t, by) {
-				d.t.Errorf("%s: .ci/run doesn't run %q", command, by)
+				d.t.Errorf("%s: .ci/run and make proof don't run %q", command, by)
 			}
 		case strings.HasPrefix(command, "repolock "):
 			d.repolock(command)
@@ -264,21 +264,28 @@ func (d docs) config() string {
 	return d.path("config.toml")
 }
 
-// ci is the commands that .ci/run runs.
+// ci is the commands that .ci/run and .ci/proof run.
 type ci struct {
-	lines []string          // of .ci/run itself, and of make for it
+	lines []string          // of these scripts, and of make for them
 	tests map[string]string // the file of each test, by name
 }
 
 func newCI(t *testing.T) *ci {
 	t.Helper()
-	raw, err := os.ReadFile("../.ci/run")
-	if err != nil {
-		t.Fatal(err)
+	c := &ci{lines: []string{"make ci", "make proof", "bash .ci/run", "bash .ci/proof"}, tests: map[string]string{}}
+	var script strings.Builder
+	for _, name := range []string{"run", "proof"} {
+		raw, err := os.ReadFile("../.ci/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		script.Write(raw)
 	}
-	c := &ci{tests: map[string]string{}}
-	for _, line := range strings.Split(string(raw), "\n") {
+	for line := range strings.Lines(script.String()) {
 		line = strings.TrimSpace(line)
+		if m := step.FindStringSubmatch(line); m != nil {
+			line = m[1]
+		}
 		c.lines = append(c.lines, line)
 		if targets, is := strings.CutPrefix(line, "make "); is {
 			c.lines = append(c.lines, recipe(t, targets)...)
@@ -301,6 +308,9 @@ func newCI(t *testing.T) *ci {
 	}
 	return c
 }
+
+// step matches a step of .ci/run and .ci/proof, and its command.
+var step = regexp.MustCompile(`^step "[^"]*" \d+ (.*)$`)
 
 // recipe returns the lines that make would execute.
 func recipe(t *testing.T, targets string) []string {
@@ -341,8 +351,11 @@ func (c *ci) lacks(t *testing.T, name, page string) string {
 	t.Helper()
 	text, ok := c.tests[name]
 	tags, _, _ := strings.Cut(text, "\n")
-	run := "make e2e"
-	if strings.Contains(tags, "&& programs") {
+	run := "make unit"
+	switch {
+	case strings.Contains(tags, "&& minio"):
+		run = "make minio"
+	case strings.Contains(tags, "&& programs"):
 		run = "make system"
 	}
 	switch {

@@ -30,7 +30,7 @@ var scenes = []struct {
 	{Unclock, .02, (*plan).stageUnclock},
 	{Sealed, .03, (*plan).stageSealed},
 	{Fenced, .03, (*plan).stageFenced},
-	{Crowd, 0, (*plan).stageCrowd}, // each takes as many requests as four others: make sim-20000
+	{Crowd, 0, (*plan).stageCrowd}, // each takes as many requests as four others: make histories
 }
 
 // stage draws the subject of the history, and changes the plan accordingly.

@@ -1,6 +1,6 @@
 // Command gotest runs go test. It prints the result of each package, the whole output of
-// failed tests, at least every 10 s the tests that run, and at the end the numbers of tests
-// that passed and failed, and of those left to the long suite. Its exit code is that of go test, but
+// failed tests, at least every 10 s the tests that run, and at the end the slowest tests, the names
+// of those that failed, and the numbers of tests that passed, failed and were left to the long suite. Its exit code is that of go test, but
 // 1 if a test has failed or a package hasn't ended.
 //
 //	gotest GO ARGUMENTS…
@@ -69,7 +69,7 @@ func run(program string, args []string, out io.Writer) (int, error) {
 	}
 	unread := <-read
 	failed := cmd.Wait()
-	r.end()
+	r.end(time.Now(), cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime())
 	var exit *exec.ExitError
 	switch {
 	case failed == nil && unread == nil && r.failed > 0: // a test binary that another program has replaced
@@ -108,6 +108,7 @@ func scan(r io.Reader, lines chan<- []byte) error {
 // event is a line of go test -json: go doc test2json.
 type event struct {
 	Action, Package, ImportPath, Test, Output string
+	Elapsed                                   float64 // seconds
 }
 
 // line takes a line of go test's.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -24,7 +25,15 @@ type report struct {
 	passed   int
 	failed   int
 	skipped  []string
-	left     int // tests that the short suite leaves out
+	left     int      // tests that the short suite leaves out
+	names    []string // of the tests that failed, and of the packages that did without one
+	slow     []slow
+}
+
+// slow is a test, without its subtests' names, and how long it ran beside others.
+type slow struct {
+	name string
+	took time.Duration
 }
 
 // running is a package, of which tests run.
@@ -81,7 +90,7 @@ func (r *report) ofPackage(p *running, e event, now time.Time) {
 				r.print(now, p.tests[name].output.String())
 			}
 			if !p.failed {
-				r.failed++ // none of its tests did: it wasn't built, or has crashed
+				r.fail(e) // none of its tests did: it wasn't built, or has crashed
 			}
 			r.print(now, p.output.String())
 		} else {
@@ -121,6 +130,7 @@ func (r *report) ofTest(p *running, e event, now time.Time) {
 		return
 	case "pass":
 		r.passed++
+		r.time(e)
 		p.output.WriteString(after(t.output.String(), "--- PASS: "+e.Test+" "))
 	case "skip":
 		if strings.Contains(t.output.String(), rounds.Left) {
@@ -129,13 +139,25 @@ func (r *report) ofTest(p *running, e event, now time.Time) {
 			r.skipped = append(r.skipped, e.Package+" "+e.Test)
 		}
 	case "fail":
-		r.failed++
+		r.fail(e)
+		r.time(e)
 		p.failed = true
 		r.print(now, t.output.String())
 	default:
 		return
 	}
 	delete(p.tests, e.Test)
+}
+
+func (r *report) fail(e event) {
+	r.failed++
+	r.names = append(r.names, strings.TrimSpace(short(e.Package)+" "+e.Test))
+}
+
+func (r *report) time(e event) {
+	if took := time.Duration(e.Elapsed * float64(time.Second)); took >= time.Second && !strings.Contains(e.Test, "/") {
+		r.slow = append(r.slow, slow{short(e.Package) + " " + e.Test, took})
+	}
 }
 
 // after returns the text after the line that begins so. If the test program prints after the
@@ -207,17 +229,29 @@ func short(name string) string {
 	return name
 }
 
-// end prints the summary. It stands alone on its line.
-func (r *report) end() {
+// slowest is how many tests the summary names as such.
+const slowest = 8
+
+// end prints the summary, of which the last lines name the tests that failed. cpu is what go test, the
+// compiler and the tests took of the processors together.
+func (r *report) end(now time.Time, cpu time.Duration) {
+	slices.SortStableFunc(r.slow, func(a, b slow) int { return cmp.Compare(b.took, a.took) })
+	for i, t := range r.slow[:min(slowest, len(r.slow))] {
+		fmt.Fprintf(r.out, "slowest %d: %s, %s\n", i+1, t.name, t.took.Round(100*time.Millisecond))
+	}
 	for _, name := range r.skipped {
 		fmt.Fprintf(r.out, "skipped: %s\n", name)
 	}
 	for name, p := range r.packages { // go test was ended itself
-		r.failed++
+		r.fail(event{Package: name})
 		fmt.Fprintf(r.out, "not ended: %s\n%s", name, p.output.String())
 	}
 	if r.left > 0 {
 		fmt.Fprintf(r.out, "%d left to the long suite: make e2e\n", r.left)
+	}
+	fmt.Fprintf(r.out, "%s, %s of the processors\n", now.Sub(r.start).Round(time.Second), cpu.Round(time.Second))
+	for _, name := range r.names {
+		fmt.Fprintf(r.out, "failed: %s\n", name)
 	}
 	fmt.Fprintf(r.out, "%d passed, %d failed\n", r.passed, r.failed)
 }

@@ -37,26 +37,40 @@ func TestReport(t *testing.T) {
 		{"failed", []string{
 			"run A ", "run A/b ", "output A/b why\n", "output A/b --- FAIL: A/b\n", "output A --- FAIL: A\n", "fail A/b ", "fail A ",
 			"run C ", "output C a log\n", "pass C ", "output - FAIL\n", "output - FAIL\texample.org/p\t1s\n", "fail - ",
-		}, "why\n--- FAIL: A/b\n--- FAIL: A\nFAIL\nFAIL\texample.org/p\t1s\n1 passed, 2 failed\n"},
+		}, "why\n--- FAIL: A/b\n--- FAIL: A\nFAIL\nFAIL\texample.org/p\t1s\nfailed: example.org/p A/b\nfailed: example.org/p A\n1 passed, 2 failed\n"},
 		{"crashed", []string{
 			"run A ", "output A panic: oh\n", "output - FAIL\texample.org/p\t1s\n", "fail - ",
-		}, "panic: oh\nFAIL\texample.org/p\t1s\n0 passed, 1 failed\n"},
+		}, "panic: oh\nFAIL\texample.org/p\t1s\nfailed: example.org/p\n0 passed, 1 failed\n"},
 		{"crashed between tests", []string{
 			"run A ", "output A a log\n", "output A --- PASS: A (0.1s)\n", "output A panic: oh\n", "pass A ", "output - FAIL\texample.org/p\t1s\n", "fail - ",
-		}, "panic: oh\nFAIL\texample.org/p\t1s\n1 passed, 1 failed\n"},
+		}, "panic: oh\nFAIL\texample.org/p\t1s\nfailed: example.org/p\n1 passed, 1 failed\n"},
 		{"skipped", []string{"run A ", "output A why\n", "skip A ", "output - ok\n", "pass - "}, "ok\nskipped: example.org/p A\n0 passed, 0 failed\n"},
 		{"left out", []string{"run A ", "output A     a_test.go:1: " + rounds.Left + "a wait\n", "skip A ", "output - ok\n", "pass - "}, "ok\n1 left to the long suite: make e2e\n0 passed, 0 failed\n"},
-		{"ended itself", []string{"run A ", "output - half\n"}, "not ended: example.org/p\nhalf\n0 passed, 1 failed\n"},
+		{"ended itself", []string{"run A ", "output - half\n"}, "not ended: example.org/p\nhalf\nfailed: example.org/p\n0 passed, 1 failed\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var out strings.Builder
 			r := newReport(&out, time.Time{})
 			replay(t, r, time.Time{}, test.events...)
-			r.end()
-			if out.String() != test.want {
-				t.Errorf("%q, want %q", out.String(), test.want)
+			r.end(time.Time{}.Add(2*time.Second), 3*time.Second)
+			if got := strings.Replace(out.String(), "2s, 3s of the processors\n", "", 1); got != test.want {
+				t.Errorf("%q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+// TestSlowest: the summary names the tests that ran longest, without their subtests.
+func TestSlowest(t *testing.T) {
+	var out strings.Builder
+	r := newReport(&out, time.Time{})
+	for _, e := range []event{{Test: "A", Elapsed: 2}, {Test: "A/b", Elapsed: 9}, {Test: "C", Elapsed: 3.14}, {Test: "D", Elapsed: 0.9}} {
+		e.Action, e.Package = "pass", "example.org/repolock/repolock/p"
+		r.event(e, time.Time{})
+	}
+	r.end(time.Time{}, 0)
+	if got, want := out.String(), "slowest 1: p C, 3.1s\nslowest 2: p A, 2s\n"; !strings.HasPrefix(got, want) || strings.Contains(got, "p D") {
+		t.Errorf("%q, want first %q", got, want)
 	}
 }
 
