@@ -1,17 +1,24 @@
-//go:build linux && programs && !minio
+//go:build linux && programs
 
 package e2e
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"maps"
+	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/repolock/repolock/internal/test/pgtest"
 	"github.com/repolock/repolock/internal/test/redistest"
@@ -167,4 +174,553 @@ func figures[V any](of map[string]V) (table string) {
 		table += fmt.Sprintf("\n  %-34s %v", name, of[name])
 	}
 	return table
+}
+
+// entry is what these tests read of a line of the audit log.
+type entry struct {
+	Event   string
+	ID      string  `json:"request_id"`
+	Held    float64 `json:"held_duration_seconds"`
+	HeldBy  []any   `json:"held_by"`
+	LockAt  string  `json:"lock_path"`
+	Process int     `json:"pid"`
+}
+
+// audited reads the audit log.
+func (s *systems) audited() (all []entry) {
+	s.t.Helper()
+	for _, line := range s.lines("audit") {
+		var e entry
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			s.t.Fatalf("%v: %s", err, line)
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// ids are the ids of the entries of an event, in their order.
+func ids(all []entry, event string) (found []string) {
+	for _, e := range all {
+		if e.Event == event {
+			found = append(found, e.ID)
+		}
+	}
+	return found
+}
+
+// releasedInReverse checks that n locks were acquired, and released in the reverse order, except
+// the one that is lost: -1 if none is.
+func (s *systems) releasedInReverse(n, lost int) {
+	s.t.Helper()
+	all := s.audited()
+	want := ids(all, "lock_acquired")
+	if len(want) != n {
+		s.t.Errorf("%d locks were acquired, want %d", len(want), n)
+		return
+	}
+	if lost >= 0 {
+		want = slices.Delete(want, lost, lost+1)
+	}
+	slices.Reverse(want)
+	if got := ids(all, "lock_released"); !slices.Equal(got, want) {
+		s.t.Errorf("released %v, want %v", got, want)
+	}
+}
+
+// auditLog returns the audit log in short.
+func (s *systems) auditLog() (log string) {
+	for _, e := range s.audited() {
+		log += "\n  " + strings.TrimSpace(e.Event+" "+s.short(e.LockAt))
+	}
+	return log
+}
+
+// short names a lock by its kind.
+func (s *systems) short(at string) string {
+	for kind, url := range s.urls {
+		if at == url || kind == kindFleet && at == s.path("fleet/nightly.lock") || kind == kindBeads && at == url+"/.beads" {
+			return kind
+		}
+	}
+	return strings.ReplaceAll(at, s.dir+"/", "")
+}
+
+// marks is a command under several locks. It marks each lock by a file that only one process
+// can create, and counts the moments at which a mark is there.
+const marks = `
+set -C
+for k in $KINDS; do true >mark-$k || echo "two hold $k" >>two; done
+sleep 0.02
+echo "$KINDS" >>rounds
+for k in $KINDS; do rm mark-$k || echo "two held $k" >>two; done`
+
+// TestAlsoOrder: six contenders want three locks or more at once, and name them in random
+// orders. They never wait for each other for ever, never two hold a lock, and nothing is left.
+func TestAlsoOrder(t *testing.T) {
+	s := newSystems(t)
+	const contenders, each = 6, 34
+	var waits atomic.Int64
+	var all sync.WaitGroup
+	start := time.Now()
+	for range contenders {
+		all.Go(func() {
+			for range each {
+				p := s.contend(s.someKinds())
+				if code := p.code(); code != 0 {
+					t.Errorf("exit code %d", code)
+					return
+				}
+				p.quiet = true // there are hundreds
+				waits.Add(int64(strings.Count(p.stderr.String(), "waiting")))
+			}
+		})
+	}
+	all.Wait()
+	took := time.Since(start)
+	rounds, two := s.lines("rounds"), s.lines("two")
+	if len(two) > 0 {
+		t.Errorf("%d times two held a lock: %v", len(two), two[0])
+	}
+	if len(rounds) != contenders*each {
+		t.Errorf("%d rounds, want %d", len(rounds), contenders*each)
+	}
+	s.nothingLeft()
+	with := map[string]int{}
+	for _, r := range rounds {
+		for kind := range strings.FieldsSeq(r) {
+			with[kind]++
+		}
+	}
+	t.Logf("%d rounds by %d contenders in %v, %v a round; %d times one waited; two: %d; rounds with each kind:%s",
+		len(rounds), contenders, took.Round(time.Second), (took / time.Duration(max(len(rounds), 1))).Round(time.Millisecond),
+		waits.Load(), len(two), figures(with))
+}
+
+// someKinds are three kinds of locks or more, in random order. Any two sets have a lock in
+// common.
+func (s *systems) someKinds() []string {
+	third := kindBeads
+	if rand.N(6) == 0 {
+		third = kindFleet // which takes a second, to watch other programs
+	}
+	kinds := []string{kindRedis, kindPostgres, third}
+	if rand.N(3) == 0 {
+		kinds = append(kinds, kindRepo)
+	}
+	if rand.N(3) == 0 {
+		kinds = append(kinds, "main")
+	}
+	rand.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
+	return kinds
+}
+
+// contend starts a repolock that waits for locks, and marks them. The kind main is the
+// repository's own lock.
+func (s *systems) contend(kinds []string) *process {
+	args := []string{"run", "--wait", "10m", "--ttl", lasting.String()}
+	for _, kind := range kinds {
+		if kind == "main" {
+			args = append(args, "--exclusive", "--repo", s.path("repo"))
+		} else {
+			args = append(args, s.also(kind)...)
+		}
+	}
+	return s.start(append(args, "--", "env", "KINDS="+strings.Join(kinds, " "), "sh", "-c", marks)...)
+}
+
+// lines returns the lines of a file, which needn't exist.
+func (s *site) lines(name string) []string {
+	raw, err := os.ReadFile(s.path(name))
+	if err != nil {
+		return nil
+	}
+	return strings.Split(strings.TrimSpace(string(raw)), "\n")
+}
+
+// TestAlsoRefused: the last lock of six is held by another repolock. All that were taken are
+// released in reverse order, and the refusal names the lock and its holder.
+func TestAlsoRefused(t *testing.T) {
+	s := newSystems(t)
+	other := s.hold("run", "other", s.also(kindBeads)...)
+	all := append(s.also(allKinds...), "--exclusive", "--repo", s.path("repo"))
+	touch := []string{"--", "touch", "ran"}
+	run := func(want int, flags ...string) *process {
+		t.Helper()
+		p := s.start(slices.Concat([]string{"run"}, all, flags, touch)...)
+		p.exits(want)
+		t.Logf("%v: exit code %d: %s", flags, p.code(), p.stderr.String())
+		if s.exists("ran") {
+			t.Errorf("%v: the command ran", flags)
+		}
+		if kinds := s.heldKinds(); !slices.Equal(kinds, []string{kindBeads}) || len(s.objects("repo")) > 0 {
+			t.Errorf("%v: held afterwards: %v, %v", flags, kinds, s.objects("repo"))
+		}
+		return p
+	}
+	holder := "(pid " + strconv.Itoa(other.Process.Pid) + ")"
+
+	p := run(75, "--audit", s.path("audit"))
+	p.contains(s.urls[kindBeads], holder)
+	s.releasedInReverse(5, -1)
+	if blocked := ids(s.audited(), "lock_blocked"); len(blocked) != 1 {
+		t.Errorf("%d refusals in the audit log", len(blocked))
+	}
+	t.Logf("audit log:%s", s.auditLog())
+	run(75, "--json").contains(`"lock_blocked"`, s.urls[kindBeads], strconv.Itoa(other.Process.Pid))
+	run(75, "--wait", "3s").contains(s.urls[kindBeads], holder, "still held after ")
+	run(0, "--if-held", "skip").contains("skipped: ", s.urls[kindBeads])
+	run(0, "--hint", "require-global").contains("skipped: ", s.urls[kindBeads])
+	run(7, "-E", "7")
+	s.touch("stop-other")
+	other.exits(0)
+	s.nothingLeft()
+}
+
+// TestAlsoUnreachable: redis is down, and the repository isn't.
+func TestAlsoUnreachable(t *testing.T) {
+	s := newSystems(t, kindRedis)
+	s.redis.Kill()
+	for _, c := range []struct {
+		operation string
+		flags     []string
+		code      int
+		runs      bool
+		says      string
+	}{
+		{"backup", nil, 69, false, "can't be reached"},
+		{"prune", nil, 69, false, "can't be reached"},
+		{"backup", []string{"--if-unreachable", "run"}, 0, true, "RUNNING WITHOUT A LOCK: "},
+		{"backup", []string{"--hint", "prefer-global"}, 0, true, "RUNNING WITHOUT A LOCK: "},
+		{"prune", []string{"--if-unreachable", "run"}, 64, false, "exclusive"},
+		{"prune", []string{"--hint", "prefer-global"}, 64, false, "exclusive"},
+	} {
+		first := []string{c.operation, "--ttl", ttl.String(), "--repo", s.path("repo")}
+		flags := slices.Concat(first, s.also(kindRedis), c.flags)
+		p := s.start(append(flags, "--", "touch", "ran")...)
+		p.exits(c.code)
+		p.contains(c.says)
+		if ran := s.exists("ran"); ran != c.runs {
+			t.Errorf("%s %v: the command ran: %v", c.operation, c.flags, ran)
+		}
+		_ = os.Remove(s.path("ran"))
+		if left := s.objects("repo"); len(left) > 0 {
+			t.Errorf("%s %v: left: %v", c.operation, c.flags, left)
+		}
+		t.Logf("%s %v: exit code %d: %s", c.operation, c.flags, p.code(), p.stderr.String())
+	}
+}
+
+// TestAlsoKeeper: a script acquires locks of three systems beside the repository's, checks,
+// renews and releases them. A repolock in the script knows that it runs under them.
+func TestAlsoKeeper(t *testing.T) {
+	s := newSystems(t)
+	script := s.shell(`
+alone() { env REPOLOCK_REPO= repolock run "$@"; }
+eval "$(repolock acquire --exclusive --repo "$REPO" --for-pid $$ --export --audit audit $ALSO)" || exit
+echo held >held; until [ -e go-on ]; do sleep 0.1; done
+repolock check; echo "check: $?"
+repolock renew; echo "renew: $?"
+for url in $URLS; do
+	alone --also "$url" -- echo "it ran"; echo "nested: $?"
+	alone --also "$url" --wait forever -- echo "it ran"; echo "nested, and waits: $?"
+done
+repolock release; echo "release: $?"
+repolock check; echo "check after the release: $?"
+for url in $URLS; do alone --also "$url" -- true; echo "run after the release: $?"; done`)
+	kinds := []string{kindRedis, kindPostgres, kindFleet}
+	var urls []string
+	for _, kind := range kinds {
+		urls = append(urls, s.urls[kind])
+	}
+	script.Env = append(s.environ(), "REPO="+s.path("repo"),
+		"ALSO="+strings.Join(s.also(kinds...), " "), "URLS="+strings.Join(urls, " "))
+	var out lockedBuffer
+	script.Stdout, script.Stderr = &out, &out
+	if err := script.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- script.Wait() }()
+	s.until("the script to hold its locks", hang, func() bool { return s.exists("held") || len(done) > 0 })
+	if got := s.heldKinds(); !slices.Equal(got, kinds) || len(s.objects("repo")) == 0 {
+		t.Errorf("held: %v and %v", got, s.objects("repo"))
+	}
+	s.touch("go-on")
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	said := out.String()
+	for text, n := range map[string]int{
+		"check: 0\n": 1, "renew: 0\n": 1, "nested: 75\n": 3, "nested, and waits: 75\n": 3, "\nrelease: 0\n": 1,
+		"check after the release: 79\n": 1, "run after the release: 0\n": 3,
+		"it is the lock that this very command runs under": 6, "it ran": 0,
+	} {
+		if got := strings.Count(said, text); got != n {
+			t.Errorf("%d times %q, want %d", got, text, n)
+		}
+	}
+	t.Logf("the script:\n%s\naudit log:%s", said, s.auditLog())
+	s.releasedInReverse(4, -1)
+	s.nothingLeft()
+}
+
+// shell returns a script that isn't started yet.
+func (s *site) shell(script string) *exec.Cmd {
+	cmd := exec.CommandContext(s.t.Context(), "sh", "-c", script)
+	cmd.Dir = s.dir
+	return cmd
+}
+
+// TestAlsoPooler: pgbouncer is in front of PostgreSQL. A pool that lends sessions for a
+// transaction is refused. One that lends them for as long as a connection lasts works, if the
+// user declares it.
+func TestAlsoPooler(t *testing.T) {
+	s := newSystems(t, kindPostgres)
+	const declared = "&pooler=session"
+	for _, c := range []struct {
+		mode, declared string
+		code           int
+		says           string
+	}{
+		{"transaction", "", 78, "a pooler is in between"},
+		{"transaction", declared, 78, "lends a session for a transaction"},
+		{"statement", "", 78, "a pooler is in between"},
+		{"statement", declared, 78, "for a statement"},
+		{"session", "", 78, "declare that by pooler=session"},
+		{"session", declared, 0, ""},
+	} {
+		at := strings.Replace(s.urls[kindPostgres], s.pg.Address(), pgtest.Bouncer(t, s.pg, c.mode), 1) + c.declared
+		p := s.start("run", "--also", at, "--", "touch", "ran")
+		p.exits(c.code)
+		p.contains(c.says)
+		said := p.stderr.String()
+		if n := strings.Count(said, "repolock: error: "); c.code != 0 && (n != 1 || strings.Count(said, "\n") > 2) {
+			t.Errorf("%s%s: it isn't one line, and perhaps a hint: %s", c.mode, c.declared, said)
+		}
+		if ran := s.exists("ran"); ran != (c.code == 0) {
+			t.Errorf("%s%s: the command ran: %v", c.mode, c.declared, ran)
+		}
+		t.Logf("%s%s: exit code %d: %s", c.mode, c.declared, p.code(), said)
+		s.until("the lock to be free", hang, func() bool { return !s.held(kindPostgres) })
+	}
+
+	// By the pool that works, a lock excludes one without the pool.
+	url := strings.Replace(s.urls[kindPostgres], s.pg.Address(), pgtest.Bouncer(t, s.pg, "session"), 1) + declared
+	p := s.hold("run", "work", "--also", url)
+	q := s.start("run", "--also", s.urls[kindPostgres], "--", "touch", "ran twice")
+	q.exits(75)
+	if s.exists("ran twice") {
+		t.Error("two held the lock")
+	}
+	p.end("work")
+	s.until("the lock to be free", hang, func() bool { return !s.held(kindPostgres) })
+}
+
+// The secrets that must appear nowhere, and a wrong one.
+const (
+	redisSecret    = "rEdIs-4711-sEcReT"
+	postgresSecret = "pOsTgReS-4712-sEcReT"
+	wrongSecret    = "wRoNg-4713-sEcReT"
+)
+
+var secrets = []string{redisSecret, postgresSecret, wrongSecret}
+
+// TestAlsoSecrets: redis and PostgreSQL want passwords. repolock gets them from variables or
+// files, and they appear nowhere else.
+func TestAlsoSecrets(t *testing.T) {
+	s := newSystems(t, kindRedis, kindPostgres)
+	s.redis.CLI("config", "set", "requirepass", redisSecret)
+	s.pg.PSQL("create role backup login password '" + postgresSecret + "'") // by scram-sha-256, the default
+	s.pg.Hosts("local all postgres trust", "host all all 127.0.0.1/32 scram-sha-256")
+	s.urls[kindPostgres] = strings.Replace(s.urls[kindPostgres], "postgres@", "backup@", 1)
+	s.until("PostgreSQL to want passwords", hang, func() bool {
+		return s.start(append([]string{"status"}, s.also(kindPostgres)...)...).code() == 77
+	})
+	files := map[string]string{
+		"redis.password": redisSecret + "\n",
+		"passfile":       fmt.Sprintf("127.0.0.1:%d:*:backup:%s\n", s.pg.Port(), postgresSecret),
+		"wrong.password": wrongSecret + "\n",
+	}
+	for name, content := range files {
+		if err := os.WriteFile(s.path(name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	byVariables := []string{"REPOLOCK_REDIS_PASSWORD=" + redisSecret, "REPOLOCK_POSTGRES_PASSWORD=" + postgresSecret}
+	byFiles := map[string]string{
+		kindRedis:    s.urls[kindRedis] + "&password-file=" + s.path("redis.password"),
+		kindPostgres: s.urls[kindPostgres] + "&passfile=" + s.path("passfile"),
+	}
+	t.Run("variables", func(t *testing.T) { s.keepsSecrets(t, byVariables, s.urls) })
+	t.Run("files", func(t *testing.T) { s.keepsSecrets(t, nil, byFiles) })
+	t.Run("libpq and redis-cli", func(t *testing.T) {
+		// The command gets the variables of other programs, because it can be one of those.
+		s.keepsSecrets(t, []string{"REDISCLI_AUTH=" + redisSecret, "PGPASSWORD=" + postgresSecret}, s.urls)
+	})
+	t.Run("wrong", func(t *testing.T) {
+		wrong := []string{"REPOLOCK_REDIS_PASSWORD=" + wrongSecret, "REPOLOCK_POSTGRES_PASSWORD=" + wrongSecret}
+		s.refusesSecrets(t, wrong, s.urls)
+		s.refusesSecrets(t, nil, s.urls)
+	})
+	t.Run("in the URL", func(t *testing.T) {
+		for _, url := range []string{
+			"redis://:" + wrongSecret + "@h/0?key=k", "redis://u:" + wrongSecret + "@h/0?key=k",
+			"postgres://u:" + wrongSecret + "@h/d?key=k",
+			"postgres://u@h/d?key=k&password=" + wrongSecret, "redis://h/0?key=k&password=" + wrongSecret,
+			"rediss://" + wrongSecret,
+		} {
+			for _, command := range []string{"run", "status", "doctor", "break-lock"} {
+				args := []string{command, "--also", url}
+				if command == "run" {
+					args = append(args, "--", "true")
+				}
+				p := s.start(args...)
+				p.exits(64)
+				hasNone(t, command+" with a password in the URL", p.stderr.String())
+			}
+		}
+	})
+}
+
+// keepsSecrets runs all commands, and looks for the secrets wherever one could be.
+func (s *systems) keepsSecrets(t *testing.T, env []string, urls map[string]string) {
+	before := s.env
+	s.env = append(slices.Clone(env), "TEST_MARK="+t.Name())
+	defer func() { s.env = before }()
+	flags := []string{"--also", urls[kindRedis], "--also", urls[kindPostgres]}
+	records := []string{"--audit", s.path("audit"), "--metrics-file", s.path("metrics.prom")}
+	start := []string{"run", "-v", "--look", "1s"}
+	command := []string{"--", "sh", "-c", "env >environment; " + ticks("work")[3]}
+	p := s.start(slices.Concat(start, flags, records, command)...)
+	p.ticksOn("work")
+
+	places := 0
+	check := func(what, text string) {
+		t.Helper()
+		if text == "" {
+			t.Errorf("%s: is empty", what)
+		}
+		hasNone(t, what, text)
+		places++
+	}
+	s.inArguments(t)
+	if env == nil || strings.HasPrefix(env[0], "REPOLOCK_") {
+		check("the command's environment", s.content("environment"))
+		check("the environment of the command's process", s.environOf(s.pidIn("pid-work")))
+	}
+	for _, args := range [][]string{
+		{"status"}, {"status", "--json"}, {"status", "-v"}, {"doctor"}, {"doctor", "--json"},
+		{"break-lock", "--stale", "--yes"}, {"run", "--json", "--audit", s.path("audit"), "--", "true"},
+		{"run", "-v", "--wait", "1s", "--", "true"}, {"run", "--dry-run", "--", "true"},
+	} {
+		at := len(args)
+		if i := slices.Index(args, "--"); i >= 0 {
+			at = i
+		}
+		q := s.start(slices.Concat(args[:at], flags, args[at:])...)
+		code := q.code()
+		if !slices.Contains([]int{0, 1, 75}, code) {
+			t.Errorf("%v: exit code %d: %s", args, code, q.stderr.String())
+		}
+		check(strings.Join(args, " "), q.stderr.String()+".")
+	}
+	s.touch("stop-work")
+	p.exits(0)
+	_ = os.Remove(s.path("stop-work"))
+	check("stderr with -v", p.stderr.String())
+	check("the audit log", s.content("audit"))
+	check("the metrics", s.content("metrics.prom"))
+	history := s.start("history", s.path("audit"))
+	history.exits(0)
+	check("history", history.stderr.String())
+	for _, command := range []string{"run", "acquire", "status", "doctor", "break-lock"} {
+		check(command+" --help", s.said(command, "--help"))
+	}
+	s.inKeeper(t, flags)
+	t.Logf("%d places have no secret; status says: %s", places+2, s.said(append([]string{"status"}, flags...)...))
+}
+
+// inKeeper looks for the secrets in what acquire prints, and in the keeper's arguments.
+func (s *systems) inKeeper(t *testing.T, flags []string) {
+	acquire := []string{"acquire", "--exclusive", "--json", "--for-pid", fmt.Sprint(os.Getpid()), "--log", s.path("log")}
+	out := s.said(slices.Concat(acquire, flags)...)
+	hasNone(t, "acquire --json", out)
+	var holding struct{ Token string }
+	if err := json.Unmarshal([]byte(out), &holding); err != nil {
+		t.Fatalf("acquire: %v: %s", err, out)
+	}
+	s.inArguments(t)
+	s.env = append(s.env, "REPOLOCK_TOKEN="+holding.Token)
+	for _, command := range []string{"check", "renew", "release"} {
+		p := s.start(command, "--json")
+		p.exits(0)
+		hasNone(t, command+" --json", p.stderr.String())
+	}
+	hasNone(t, "the keeper's log", s.content("log"))
+}
+
+// refusesSecrets checks what commands say about passwords that are wrong or missing.
+func (s *systems) refusesSecrets(t *testing.T, env []string, urls map[string]string) {
+	before := s.env
+	s.env = env
+	defer func() { s.env = before }()
+	for _, kind := range []string{kindRedis, kindPostgres} {
+		for _, args := range [][]string{
+			{"run", "-v", "--", "touch", "ran"}, {"run", "--json", "--", "touch", "ran"}, {"status"}, {"doctor"},
+			{"break-lock", "--yes"}, {"run", "--if-unreachable", "run", "--", "touch", "ran"},
+		} {
+			p := s.start(slices.Concat(args[:1], []string{"--also", urls[kind]}, args[1:])...)
+			p.exits(77)
+			hasNone(t, strings.Join(args, " "), p.stderr.String())
+			if said := p.stderr.String(); args[0] == "run" && args[1] == "-v" {
+				t.Logf("%s: %s", kind, said)
+			}
+		}
+	}
+	if s.exists("ran") {
+		t.Error("a command ran")
+	}
+}
+
+func hasNone(t *testing.T, what, text string) {
+	t.Helper()
+	for _, secret := range secrets {
+		if before, _, found := strings.Cut(text, secret); found {
+			t.Errorf("%s: has a secret after %q", what, before[max(0, len(before)-60):])
+		}
+	}
+}
+
+// inArguments looks for the secrets in the arguments of all processes.
+func (s *systems) inArguments(t *testing.T) {
+	t.Helper()
+	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range all {
+		args, _ := os.ReadFile(path) // it can be gone
+		hasNone(t, path, string(bytes.ReplaceAll(args, []byte{0}, []byte{' '})))
+	}
+}
+
+func (s *systems) environOf(pid int) string {
+	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return string(env)
+}
+
+func (s *systems) content(name string) string {
+	raw, err := os.ReadFile(s.path(name))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// said returns what a command prints.
+func (s *systems) said(args ...string) string {
+	p := s.start(args...)
+	p.exits(0)
+	return p.stderr.String()
 }

@@ -1,4 +1,4 @@
-//go:build unix && (minio || !programs)
+//go:build unix
 
 package e2e
 

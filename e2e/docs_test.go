@@ -1,4 +1,4 @@
-//go:build unix && !minio && !programs
+//go:build unix
 
 package e2e
 
@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -251,7 +252,7 @@ func (d docs) exec(dir, command string) string {
 	return string(out)
 }
 
-var url = regexp.MustCompile(`(?m)^url = .*`)
+var urlLine = regexp.MustCompile(`(?m)^url = .*`)
 
 // config returns the page's example of a configuration file, with a directory in place of a
 // missing one; "" if it has none.
@@ -260,7 +261,7 @@ func (d docs) config() string {
 	if example == "" {
 		return ""
 	}
-	d.write("config.toml", url.ReplaceAllLiteralString(example, `url = "`+d.repo+`"`))
+	d.write("config.toml", urlLine.ReplaceAllLiteralString(example, `url = "`+d.repo+`"`))
 	return d.path("config.toml")
 }
 
@@ -367,4 +368,169 @@ func (c *ci) lacks(t *testing.T, name, page string) string {
 		return ".ci/run doesn't " + run
 	}
 	return ""
+}
+
+// page is a page's script, and the home that it is run in.
+type page struct {
+	*site
+	docblocks.Page
+}
+
+// newPage returns a page of docs/, and a home with something to back up.
+func newPage(t *testing.T, name string) *page {
+	t.Helper()
+	text, err := docblocks.Read("../docs/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Parallel()
+	p := &page{&site{t: t, dir: t.TempDir()}, text}
+	for name, text := range map[string]string{
+		"documents/draft":  "a draft\n",
+		"documents/letter": strings.Repeat("a letter\n", 1000),
+		"pictures/cat":     strings.Repeat("a cat\n", 1000),
+		"password":         "correct horse battery staple\n",
+	} {
+		if err := os.MkdirAll(filepath.Dir(p.path(name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(p.path(name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return p
+}
+
+// sh runs a script as cron would, with an almost empty environment.
+func (p *page) sh(script string) string {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), 10*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", "-euc", script)
+	cmd.Dir = p.dir
+	cmd.Env = append([]string{"HOME=" + p.dir, "PATH=" + p.path("bin") + ":" + bin + ":/usr/local/bin:/usr/bin:/bin", "TMPDIR=" + p.dir, "LC_ALL=C.UTF-8"}, p.env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 10 * time.Second // for processes that still have its output open
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		p.t.Fatalf("%v\n%s\n%s", err, script, out)
+	}
+	return string(out)
+}
+
+// contains checks that the output has all of these texts.
+func (p *page) contains(out string, wants ...string) {
+	p.t.Helper()
+	for _, want := range wants {
+		if !strings.Contains(out, want) {
+			p.t.Errorf("%q isn't in:\n%s", want, out)
+		}
+	}
+}
+
+// unlocked checks that no lock has left anything.
+func (p *page) unlocked() {
+	p.t.Helper()
+	p.contains(p.sh(`. "$HOME/backup.env"; repolock status`), "no locks")
+}
+
+// each runs the blocks of a page one by one. What each prints must match.
+func (p *page) each(blocks []string, wants ...string) {
+	p.t.Helper()
+	if len(blocks) != len(wants) {
+		p.t.Fatalf("%d blocks, and %d are tested", len(blocks), len(wants))
+	}
+	for i, want := range wants {
+		if out := p.sh(blocks[i]); !regexp.MustCompile("(?s)" + want).MatchString(out) {
+			p.t.Errorf("%q isn't in the output of\n%s\n%s", want, blocks[i], out)
+		}
+	}
+}
+
+// program puts a program into the PATH of the page.
+func (p *page) program(name, script string) {
+	p.t.Helper()
+	if err := os.MkdirAll(p.path("bin"), 0o700); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := os.WriteFile(p.path("bin/"+name), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// alone returns a page whose commands have no repository.
+func alone(t *testing.T, name string) *page {
+	t.Helper()
+	p := newPage(t, name)
+	p.env = []string{"REPOLOCK_CONFIG="}
+	return p
+}
+
+// with returns the page whose commands have a repository.
+func (p *page) with(repo string) *page {
+	p.t.Helper()
+	if err := os.Mkdir(p.path(repo), 0o700); err != nil {
+		p.t.Fatal(err)
+	}
+	site := *p.site
+	site.env = append([]string{"REPOLOCK_REPO=" + p.path(repo)}, site.env...)
+	return &page{&site, p.Page}
+}
+
+// These tests run the pages about locks of other systems that need no server.
+
+func TestAlsoPage(t *testing.T) {
+	p := alone(t, "also.md")
+	p.program("restic", `echo "restic $* $REPOLOCK_MODE of $(echo $REPOLOCK_OUTER | wc -w) locks"`)
+	blocks := p.Fenced["sh"]
+	p.with("repo").each(blocks[:1], `restic prune exclusive of +3 locks\n`)
+	p.each(blocks[1:],
+		`^$`,
+		`nightly is held by .*refused with 75\n.*skipped: .*nightly is held by `,
+		`^$`,
+		`^$`,
+		`looked at tower-fleet:.*looked at beads:.*fit for locks.*nothing to break`,
+		`OUTCOME\n.*success\n$`,
+	)
+	out := p.sh("cat log metrics")
+	p.contains(out, `"lock_name":"nightly","lock_path":"`, `{"event":"lock_released","request_id":"req_`, `repolock_held{lock="nightly",`)
+	if strings.Contains(out, p.path("repo")) {
+		t.Error("the repository isn't that of the commands")
+	}
+}
+
+func TestRepositoryLockPage(t *testing.T) {
+	p := alone(t, "locks-repository.md")
+	p.each(p.Fenced["sh"], `no locks.*this store is fit to hold locks.*nothing to break`, `lock nightly of repository .* is held by .*refused with 75\n$`)
+}
+
+func TestBeadsPage(t *testing.T) {
+	p := alone(t, "locks-beads.md")
+	out := p.sh(p.Script()) // the first block changes the directory for all
+	p.contains(out, `"holder": "repolock"`, "unreadable", "deleted beads:", "exclusive lock of my-tool on ")
+	if n := strings.Count(out, "deleted beads:"); n != 2 {
+		t.Errorf("%d locks were broken:\n%s", n, out)
+	}
+	if p.exists("project/.beads/.exclusive-lock") {
+		t.Error("a lock is left")
+	}
+}
+
+func TestTowerFleetPage(t *testing.T) {
+	p := alone(t, "locks-tower-fleet.md")
+	const dir = "/var/lib/tower-fleet"
+	for i, block := range p.Fenced["sh"] {
+		if !strings.Contains(block, dir) {
+			t.Errorf("%s isn't in %s", dir, block)
+		}
+		p.Fenced["sh"][i] = strings.ReplaceAll(block, dir, p.path("tower-fleet"))
+	}
+	if err := os.Mkdir(p.path("tower-fleet"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p.each(p.Fenced["sh"], `no locks\n.*looked at tower-fleet:`, `nothing to break`)
+	if out := p.sh("stat -c %a tower-fleet/locks; ls -A tower-fleet/locks"); out != "700\n" {
+		t.Errorf("the directory is %s", out)
+	}
 }

@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -19,6 +20,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/repolock/repolock/internal/identity"
+	"github.com/repolock/repolock/internal/test/states"
 )
 
 // bin is the directory of the repolock under test.
@@ -354,4 +358,122 @@ func (l *lockedBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
+}
+
+// ended reports whether a process has ended. On a system without an init, as in a container, it can
+// stay as a zombie.
+func ended(pid int) bool {
+	_, runs := identity.Of(pid)
+	return !runs
+}
+
+func (p *process) signal(sig syscall.Signal) {
+	p.s.t.Helper()
+	if err := p.Process.Signal(sig); err != nil {
+		p.s.t.Fatal(err)
+	}
+}
+
+// leased returns when the lease of the one holder ends, by its object in the store.
+func (s *site) leased() time.Time {
+	s.t.Helper()
+	p := s.start("--json", "status")
+	var status struct {
+		Locks []struct {
+			Heartbeat time.Time `json:"last_heartbeat_at"`
+			TTL       float64   `json:"ttl_seconds"`
+		}
+	}
+	if code := p.code(); code != 0 {
+		s.t.Fatalf("status: exit code %d: %s", code, p.stderr.String())
+	}
+	if err := json.Unmarshal([]byte(p.stderr.String()), &status); err != nil || len(status.Locks) != 1 {
+		s.t.Fatalf("status: %v: %s", err, p.stderr.String())
+	}
+	l := status.Locks[0]
+	return l.Heartbeat.Add(time.Duration(l.TTL * float64(time.Second)))
+}
+
+// stops waits until a ticking command is stopped, and checks that it doesn't tick any more.
+func (s *site) stops(name string) {
+	s.t.Helper()
+	s.until(name+" to be stopped", hang, func() bool {
+		time.Sleep(200 * time.Millisecond)
+		return states.Stopped(s.pidOf(name))
+	})
+	last := s.last(name)
+	time.Sleep(time.Second)
+	if again := s.last(name); !again.Equal(last) {
+		s.t.Errorf("%s is stopped, and ticks", name)
+	}
+}
+
+// pidOf is the process of a ticking command.
+func (s *site) pidOf(name string) int {
+	s.t.Helper()
+	raw, err := os.ReadFile(s.path("pid-" + name))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return pid
+}
+
+// gone reports whether the process in a pid file has ended.
+func (s *site) gone(pidfile string) bool {
+	raw, err := os.ReadFile(s.path(pidfile))
+	if err != nil {
+		return false
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
+	if err != nil {
+		return false
+	}
+	return ended(pid)
+}
+
+// nothingLeft checks that no lock is in the repository.
+func (s *site) nothingLeft() {
+	s.t.Helper()
+	if left := s.left(); len(left) > 0 {
+		s.t.Errorf("left over: %q", left)
+	}
+}
+
+// newSite returns a site with a repository in a directory.
+func newSite(t *testing.T) *site {
+	t.Helper()
+	t.Parallel()
+	s := &site{t: t, dir: t.TempDir()}
+	s.repo = s.path("repo")
+	s.backend = directory{s}
+	if err := os.Mkdir(s.repo, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// directory is a repository on a local disk, which can be unmounted.
+type directory struct{ s *site }
+
+func (d directory) away() { d.rename("repo", "unmounted") }
+
+func (d directory) back() { d.rename("unmounted", "repo") }
+
+func (d directory) rename(from, to string) {
+	d.s.t.Helper()
+	if err := os.Rename(d.s.path(from), d.s.path(to)); err != nil {
+		d.s.t.Fatal(err)
+	}
+}
+
+func (d directory) left() []string {
+	if !d.s.exists("repo/index") {
+		return nil
+	}
+	out, _ := exec.Command("find", d.s.path("repo/index"), "!", "-type", "d").Output()
+	return strings.Fields(string(out))
 }

@@ -1,22 +1,219 @@
-//go:build linux && programs && minio
+//go:build linux && minio && programs
 
 package e2e
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/minio/minio-go/v7"
+
+	"github.com/repolock/repolock/internal/test/miniotest"
 )
+
+const (
+	// lookEvery is how often a holder looks at its own objects, whatever the ttl.
+	lookEvery = 10 * time.Second
+	// stopWithin is how soon the guard notices a step of the wall clock.
+	stopWithin = time.Second
+	// slack is the number of writes that are under way when the pause begins, and while the
+	// command is stopped. The guest's command writes once a second, by the guest's clock, so
+	// a slow machine has no more of them.
+	slack = 3
+)
+
+// TestPausedGuest: a hypervisor pauses a machine that holds a shared lock. It resumes the
+// machine when the lock has expired, and a prune on another machine holds the exclusive
+// lock. No clock in the guest counts the pause. The guest's command stops at the next look
+// of its holder, or, if the guest's wall clock is stepped, at the step.
+func TestPausedGuest(t *testing.T) {
+	t.Run("not stepped", func(t *testing.T) {
+		t.Parallel()
+		p := newPausedGuest(t)
+		p.lose(false)
+		most := int((lookEvery+p.waited)/time.Second) + slack
+		if n := len(p.beside); n > most {
+			t.Errorf("the guest wrote %d times beside the prune, want at most %d", n, most)
+		}
+	})
+	t.Run("stepped", func(t *testing.T) {
+		t.Parallel()
+		p := newPausedGuest(t)
+		p.lose(true)
+		n := 0
+		for _, m := range p.beside {
+			if m.boot > p.heard("stepped")[0].boot {
+				n++
+			}
+		}
+		t.Logf("%d writes came after the step of the guest's wall clock", n)
+		if most := int(stopWithin/time.Second) + slack; n > most {
+			t.Errorf("the guest wrote %d times after the step of its wall clock, want at most %d", n, most)
+		}
+	})
+	t.Run("kept", func(t *testing.T) {
+		t.Parallel()
+		newPausedGuest(t).keep()
+	})
+}
+
+// guestTTL is the ttl of the guest's lock. At the default of 60 s, the refresh comes 20 s
+// after the look.
+func guestTTL(t *testing.T) string {
+	t.Helper()
+	text := os.Getenv("REPOLOCK_GUEST_TTL")
+	if text == "" {
+		text = "60s"
+	}
+	return text
+}
+
+// pausedGuest is a guest whose command writes under a shared lock.
+type pausedGuest struct {
+	*guest
+	s      *site
+	client *minio.Client // one for all looks: each has connections of its own
+	bucket string
+	front  *storefront
+	// beside are the guest's writes while the prune ran. Of the time from the resume to the
+	// command's end, the guest waited for the store's answers for waited.
+	beside []message
+	waited time.Duration
+}
+
+func newPausedGuest(t *testing.T) *pausedGuest {
+	t.Helper()
+	server := miniotest.Shared(t)
+	at := place{onS3, server, server.Bucket()}
+	front := newStorefront(t, server.Endpoint())
+	_, port, _ := strings.Cut(front.Listener.Addr().String(), ":")
+	env := []string{"HOME=/tmp", "REPOLOCK_CONFIG=", "REPOLOCK_REPO=" + at.url(toHost+":"+port, at.bucket)}
+	for name, value := range credentials {
+		env = append(env, name+"="+value)
+	}
+	p := &pausedGuest{s: at.site(t), client: server.Client(), bucket: at.bucket, front: front}
+	p.guest = startGuest(t, env, "/repolock", "backup", "--ttl", guestTTL(t), "--", "/init", "write")
+	p.until("the guest's first write", func() bool { return len(p.heard("write")) > 0 })
+	t.Logf("the guest is up after %.1f s, and writes after %.1f s",
+		p.heard("up")[0].at.Sub(p.begun).Seconds(), p.heard("write")[0].at.Sub(p.begun).Seconds())
+	return p
+}
+
+// lose has the guest lose its lock in a pause. The pause begins right after a refresh, when
+// the guest's next request is farthest away.
+func (p *pausedGuest) lose(step bool) {
+	p.t.Helper()
+	p.refreshed()
+	p.pause()
+	paused, before := time.Now(), last(p.heard("write"))
+
+	prune := p.s.start(append([]string{"prune", "--wait", patience.String()}, ticks("prune")...)...)
+	p.until("the prune to run", func() bool { return len(p.s.times("prune")) > 0 })
+	waited := p.front.waited()
+	p.resume()
+	resumed := time.Now()
+	if step {
+		p.step <- resumed.Sub(paused)
+	}
+	exit := p.exit(79)
+	p.waited = p.front.waited() - waited
+	select {
+	case <-prune.done:
+		p.t.Error("the prune ended before the guest's command")
+	default:
+	}
+	prune.end("prune")
+
+	times := p.s.times("prune")
+	for _, m := range p.heard("write") {
+		if m.at.After(times[0]) && m.at.Before(times[len(times)-1]) {
+			p.beside = append(p.beside, m)
+		}
+	}
+	pause, uncounted := resumed.Sub(paused), exit.at.Sub(before.at)-(exit.boot-before.boot)
+	p.t.Logf("the guest is paused for %.1f s, and its CLOCK_BOOTTIME leaves out %.1f s", pause.Seconds(), uncounted.Seconds())
+	p.t.Logf("it writes %d times beside the prune; repolock exits with %d %.1f s after the resume, having waited for the store for %.2f s",
+		len(p.beside), exit.value, exit.at.Sub(resumed).Seconds(), p.waited.Seconds())
+	if uncounted < pause/2 {
+		p.t.Error("the guest's clock counts the pause: nothing was tested")
+	}
+}
+
+// keep pauses the guest for less than its lease, and steps its wall clock. No other holder
+// comes, so it must keep its lock. A resumed lock would have another key.
+func (p *pausedGuest) keep() {
+	p.t.Helper()
+	p.refreshed()
+	key, _, _ := strings.Cut(p.lock(), " ")
+	p.pause()
+	paused := time.Now()
+	time.Sleep(5 * time.Second) // these must not disturb the guest
+	p.resume()
+	p.step <- time.Since(paused)
+	p.until("the step of the guest's wall clock", func() bool { return len(p.heard("stepped")) > 0 })
+	p.refreshed()
+	writes := len(p.heard("write"))
+	p.until("writes after a refresh", func() bool { return len(p.heard("write")) >= writes+10 })
+	if !strings.HasPrefix(p.lock(), key+" ") {
+		p.t.Errorf("the lock was lost and resumed: it was %s, and is %s", key, p.lock())
+	}
+	p.end()
+	p.exit(0)
+	p.s.nothingLeft()
+}
+
+// refreshed waits for a refresh of the guest's lock.
+func (p *pausedGuest) refreshed() {
+	p.t.Helper()
+	before := p.lock()
+	p.until("a refresh of the guest's lock", func() bool { return p.lock() != before })
+}
+
+// lock is the key and the ETag of the guest's lock.
+func (p *pausedGuest) lock() (text string) {
+	p.t.Helper()
+	opts := minio.ListObjectsOptions{Recursive: true, Prefix: "some/prefix/index/lock.shared/"}
+	for o := range p.client.ListObjects(p.t.Context(), p.bucket, opts) {
+		if o.Err != nil {
+			p.t.Fatal(o.Err)
+		}
+		text += o.Key + " " + o.ETag + "\n"
+	}
+	return text
+}
+
+// exit waits for the exit code of repolock in the guest, and for the guest's end.
+func (p *pausedGuest) exit(want int) message {
+	p.t.Helper()
+	p.until("the guest's command to end", func() bool { return len(p.heard("exit")) > 0 })
+	<-p.ended
+	exit := last(p.heard("exit"))
+	if exit.value != want {
+		p.t.Errorf("repolock exits with %d in the guest, want %d", exit.value, want)
+	}
+	return exit
+}
+
+func last(of []message) message { return of[len(of)-1] }
 
 // guest is a virtual machine that runs one command. qemu emulates its processor, so the
 // test needs no KVM. Its first process is the program in e2e/guest.
@@ -197,3 +394,166 @@ func (g *guest) until(what string, cond func() bool) {
 		}
 	}
 }
+
+// message is a report of the guest.
+type message struct {
+	what  string
+	at    time.Time     // by this machine's clock
+	boot  time.Duration // CLOCK_BOOTTIME of the guest
+	value int           // the beat of a write, or the code of an exit
+}
+
+// listener is the HTTP server that the guest reports to.
+type listener struct {
+	port string
+	step chan time.Duration // the guest steps its wall clock by it
+
+	mu       sync.Mutex
+	messages []message
+	enough   bool
+}
+
+func listen(t *testing.T) *listener {
+	t.Helper()
+	l := &listener{step: make(chan time.Duration, 1)}
+	s := httptest.NewServer(l)
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+	})
+	_, l.port, _ = net.SplitHostPort(s.Listener.Addr().String())
+	return l
+}
+
+// ServeHTTP notes a message. It answers the guest's request for a step when the test wants
+// one, which might be never.
+func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	at := time.Now()
+	boot, err := strconv.ParseInt(r.FormValue("boot"), 10, 64)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	m := message{what: path.Base(r.URL.Path), at: at, boot: time.Duration(boot)}
+	for _, name := range []string{"beat", "code"} {
+		if text := r.FormValue(name); text != "" {
+			m.value, _ = strconv.Atoi(text)
+		}
+	}
+	l.mu.Lock()
+	l.messages = append(l.messages, m)
+	enough := l.enough
+	l.mu.Unlock()
+	switch {
+	case m.what == "step":
+		select {
+		case by := <-l.step:
+			_, _ = io.WriteString(w, by.String())
+		case <-r.Context().Done():
+		}
+	case m.what == "write" && enough:
+		_, _ = io.WriteString(w, "enough")
+	}
+}
+
+// heard returns the messages of one kind, in the order in which they came.
+func (l *listener) heard(what string) (of []message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, m := range l.messages {
+		if m.what == what {
+			of = append(of, m)
+		}
+	}
+	return of
+}
+
+// end makes the guest's command end by itself.
+func (l *listener) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.enough = true
+}
+
+// storefront passes the guest's requests on to the store, and measures how long the store
+// takes. On a busy machine a look waits for it.
+type storefront struct {
+	*httptest.Server
+	mu       sync.Mutex
+	requests int       // those that aren't answered yet
+	since    time.Time // when the first of these came
+	taken    time.Duration
+}
+
+func newStorefront(t *testing.T, endpoint string) *storefront {
+	t.Helper()
+	target, err := url.Parse(endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &storefront{}
+	proxy := &httputil.ReverseProxy{
+		// A request is signed for the host that the guest knows.
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target); r.Out.Host = r.In.Host },
+		// MinIO closes idle connections, and no request must fail by that.
+		Transport: &http.Transport{DisableCompression: true, DisableKeepAlives: true},
+	}
+	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f.add(1)
+		defer f.add(-1)
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() {
+		f.CloseClientConnections()
+		f.Close()
+	})
+	return f
+}
+
+func (f *storefront) add(n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.requests == 0 {
+		f.since = time.Now()
+	}
+	f.requests += n
+	if f.requests == 0 {
+		f.taken += time.Since(f.since)
+	}
+}
+
+// waited returns for how long the guest has waited for the store in all.
+func (f *storefront) waited() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.taken
+}
+
+// initramfs writes a kernel's first root file system, all of whose files can be executed.
+// The kernel's Documentation/driver-api/early-userspace/buffer-format.rst describes the
+// format, cpio's "newc".
+func initramfs(name string, files map[string][]byte) error {
+	var b bytes.Buffer
+	dirs := map[string]bool{}
+	for _, at := range slices.Sorted(maps.Keys(files)) {
+		if dir := path.Dir(at); dir != "." && !dirs[dir] {
+			dirs[dir] = true
+			cpio(&b, dir, 0o040755, nil)
+		}
+		cpio(&b, at, 0o100755, files[at])
+	}
+	cpio(&b, "TRAILER!!!", 0, nil)
+	return os.WriteFile(name, b.Bytes(), 0o600)
+}
+
+// cpio appends one file. Its header and its content end at multiples of four bytes.
+func cpio(b *bytes.Buffer, name string, mode int, content []byte) {
+	const inode, uid, gid, links, mtime, major, minor, rmajor, rminor, check = 0, 0, 0, 1, 0, 0, 0, 0, 0, 0
+	fmt.Fprintf(b, "070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%s\x00", inode, mode, uid, gid, links, mtime,
+		len(content), major, minor, rmajor, rminor, len(name)+1, check, name)
+	pad(b)
+	b.Write(content)
+	pad(b)
+}
+
+func pad(b *bytes.Buffer) { b.Write(make([]byte, -b.Len()&3)) }

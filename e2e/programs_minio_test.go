@@ -1,4 +1,4 @@
-//go:build unix && programs && minio
+//go:build linux && minio && programs
 
 package e2e
 

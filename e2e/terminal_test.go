@@ -1,14 +1,176 @@
-//go:build unix && programs && !minio
+//go:build linux && programs
 
 package e2e
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/repolock/repolock/internal/procstat"
 )
+
+// shells are those that have job control; zsh with settings that make it most like the others.
+var shells = map[string][]string{
+	"bash": {"bash", "--norc", "--noprofile", "--noediting", "-i"},
+	"dash": {"dash", "-i"},
+	"zsh":  {"zsh", "-f", "-i", "-o", "shwordsplit", "-o", "interactivecomments", "+o", "zle", "+o", "notify", "+o", "promptsp", "+o", "promptcr"},
+}
+
+// window is a real terminal, tmux's, with an interactive shell in it.
+type window struct {
+	s      *site
+	name   string
+	socket string
+	typed  int // lines, each with its number
+}
+
+// ready is the shell's prompt.
+const ready = "READY>"
+
+func (s *site) window(name, shell string, env ...string) *window {
+	s.t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "tmux-") // TMPDIR can be too long for sockets
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	w := &window{s: s, name: name, socket: filepath.Join(dir, "socket")}
+	argv := append([]string{"-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "30"}, shells[shell]...)
+	new := w.command(argv...)
+	new.Dir = s.dir
+	new.Env = append(s.environ(), "PS1="+ready+" ", "HISTFILE=", "LESS=", "LESSHISTFILE=-", "WINDOW="+name)
+	new.Env = append(new.Env, env...)
+	if out, err := new.CombinedOutput(); err != nil {
+		s.t.Fatalf("%v: %s", err, out)
+	}
+	s.t.Cleanup(func() {
+		if s.t.Failed() {
+			s.t.Logf("the screen of %s:\n%s", name, w.screen())
+		}
+		_ = w.command("kill-server").Run()
+		_ = os.RemoveAll(dir)
+	})
+	w.shows("^" + ready + "$")
+	return w
+}
+
+func (w *window) command(args ...string) *exec.Cmd {
+	return exec.Command("tmux", append([]string{"-S", w.socket}, args...)...)
+}
+
+func (w *window) tmux(args ...string) string {
+	w.s.t.Helper()
+	out, err := w.command(args...).CombinedOutput()
+	if err != nil {
+		w.s.t.Fatalf("tmux %q: %v: %s", args, err, out)
+	}
+	return string(out)
+}
+
+// screen returns the text on the screen, with wrapped lines joined.
+func (w *window) screen() string {
+	out, _ := w.command("capture-pane", "-p", "-J").Output()
+	return trim(string(out))
+}
+
+// rows returns the lines of the screen as they are, with those that have scrolled away.
+func (w *window) rows() []string {
+	return strings.Split(trim(w.tmux("capture-pane", "-p", "-S", "-")), "\n")
+}
+
+// trim removes white space that can't be seen.
+func trim(screen string) string {
+	lines := strings.Split(screen, "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
+}
+
+// key presses keys, by their names in tmux.
+func (w *window) key(names ...string) {
+	w.s.t.Helper()
+	w.tmux(append([]string{"send-keys"}, names...)...)
+}
+
+// text types a line to the program that reads the terminal.
+func (w *window) text(line string) {
+	w.s.t.Helper()
+	w.tmux("send-keys", "-l", line)
+	w.key("Enter")
+}
+
+// run types a line to the shell, with a number at its end.
+func (w *window) run(line string) {
+	w.s.t.Helper()
+	w.typed++
+	w.text(fmt.Sprintf("%s # %d", line, w.typed))
+}
+
+// after returns the screen after the line that was typed last, or the whole screen of a
+// program that uses the alternate screen.
+func (w *window) after() string {
+	screen := w.screen()
+	_, after, found := strings.Cut(screen+"\n", fmt.Sprintf(" # %d\n", w.typed))
+	switch {
+	case found:
+		return strings.TrimSuffix(after, "\n")
+	case w.typed == 0 || w.tmux("display-message", "-p", "#{alternate_on}") == "1\n":
+		return screen
+	default:
+		return "not typed yet"
+	}
+}
+
+// shows waits until after returns this text.
+func (w *window) shows(pattern string) string {
+	w.s.t.Helper()
+	re, shown := regexp.MustCompile(pattern), ""
+	w.s.until(fmt.Sprintf("%q on the screen", pattern), hang, func() bool {
+		shown = w.after()
+		return re.MatchString(shown)
+	})
+	return shown
+}
+
+// record writes down all bytes that are shown from now on.
+func (w *window) record() (bytes func() string) {
+	w.s.t.Helper()
+	path := w.s.path("record-" + strconv.Itoa(w.typed))
+	w.s.touch(filepath.Base(path))
+	w.tmux("pipe-pane", "-o", "exec cat >>"+path)
+	return func() string {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			w.s.t.Fatal(err)
+		}
+		return string(raw)
+	}
+}
+
+// pid returns the pid that a command has written into a file.
+func (s *site) pid(name string) (pid int) {
+	s.t.Helper()
+	s.until("a pid in "+name, hang, func() bool {
+		raw, _ := os.ReadFile(s.path(name))
+		pid, _ = strconv.Atoi(strings.TrimSpace(string(raw)))
+		return pid > 0
+	})
+	return pid
+}
+
+// state returns a process's parent, and whether it is stopped.
+func state(pid int) (parent int, stopped bool) {
+	s, _ := procstat.Read(strconv.Itoa(pid))
+	return s.Parent, s.State == "T"
+}
 
 const waits = "repolock run --exclusive --ttl 10s --wait forever -- echo done"
 
@@ -293,4 +455,181 @@ func TestNoEscapes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// step is one action at a terminal, and a pattern of the output that follows. The action is a
+// line for the shell, a line for the running program, a key, or a kill of the program; or the
+// program stops by itself.
+type step struct {
+	run, text, key string
+	kill, stops    bool
+	shows          string
+}
+
+const (
+	up        = "sh -c 'echo up; exec sleep 1000'"
+	modes     = "stty -a | grep -ow -e '-*icanon' -e '-*echo' -e '-*isig'"
+	sane      = "^isig\nicanon\necho\n" + ready + "$"
+	prompt    = "(?s)" + ready + "$"
+	suspended = `(?is)(stopped|suspended).*` + ready + "$"
+)
+
+// jobs are uses of a command at a terminal. $W is repolock, or nothing.
+var jobs = map[string][]step{
+	"Ctrl-C": {
+		{run: "$W " + up, shows: "up$"}, {key: "C-c", shows: prompt}, {run: "echo code $?", shows: "^code 130\n" + ready},
+	},
+	"Ctrl-C, and the command has an answer": {
+		{run: `$W sh -c 'trap "echo caught; exit 3" INT; echo up; while :; do sleep 0.1; done'`, shows: "up$"},
+		{key: "C-c", shows: "(?s)caught\n" + ready + "$"}, {run: "echo code $?", shows: "^code 3\n" + ready},
+	},
+	"Ctrl-C in a loop": {
+		{run: "for i in 1 2 3; do $W " + up + "; done; echo over", shows: "up$"}, {key: "C-c", shows: prompt},
+		{run: "echo code $?", shows: "^code 130\n" + ready},
+	},
+	"Ctrl-C in a script": {
+		{run: `sh -c "$W ` + up + `; echo next"`, shows: "up$"}, {key: "C-c", shows: prompt},
+		{run: `bash -c "$W ` + up + `; echo next"`, shows: "up$"}, {key: "C-c", shows: prompt},
+		{run: "echo code $?", shows: "^code 130\n" + ready},
+	},
+	"Ctrl-C in a pipeline": {
+		{run: "$W " + up + " | cat; echo over", shows: "up$"}, {key: "C-c", shows: prompt},
+		{run: `sh -c "$W ` + up + ` | cat; echo next"`, shows: "up$"}, {key: "C-c", shows: prompt},
+	},
+	`Ctrl-\`: {
+		{run: "$W " + up, shows: "up$"}, {key: `C-\`, shows: prompt}, {run: "echo code $?", shows: "^code 131\n" + ready},
+		{run: `sh -c "$W ` + up + `; echo next"`, shows: "up$"}, {key: `C-\`, shows: prompt},
+	},
+	"Ctrl-Z, jobs, fg": {
+		{run: "$W cat", shows: "^$"}, {text: "hello", shows: "^hello\nhello$"}, {key: "C-z", shows: suspended},
+		{run: "jobs", shows: suspended}, {run: "fg", shows: `cat$`}, {text: "again", shows: "again\nagain$"},
+		{key: "C-z", shows: suspended}, {run: "fg", shows: `cat$`}, {text: "more", shows: "more\nmore$"},
+		{key: "C-d", shows: prompt}, {run: "echo code $?", shows: "^code 0\n" + ready},
+	},
+	"Ctrl-Z, bg, fg": {
+		{run: "$W " + up, shows: "up$"}, {key: "C-z", shows: suspended}, {run: "bg", shows: prompt},
+		{run: "jobs", shows: "(?is)running.*" + ready + "$"}, {run: "fg", shows: `sleep 1000['\"]$`},
+		{key: "C-c", shows: prompt}, {run: "echo code $?", shows: "^code 130\n" + ready},
+	},
+	"Ctrl-Z in a script": {
+		{run: `sh -c '$W cat; echo next'`, shows: "^$"}, {text: "hello", shows: "^hello\nhello$"}, {key: "C-z", shows: suspended},
+		{run: "fg", shows: `next['\"]$`}, {text: "again", shows: "again\nagain$"}, {key: "C-d", shows: "next\n" + ready + "$"},
+	},
+	"in the background": {
+		{run: "$W sh reader &", shows: prompt}, {stops: true}, {run: "", shows: suspended},
+		{run: "jobs", shows: suspended}, {run: "fg", shows: `sh reader$`}, {text: "words", shows: "got-words\n" + ready + "$"},
+	},
+	"pipeline": {
+		{run: "$W cat | cat", shows: "^$"}, {text: "hello", shows: "^hello\nhello$"}, {key: "C-z", shows: suspended},
+		{run: "fg", shows: `cat$`}, {text: "again", shows: "again\nagain$"}, {key: "C-d", shows: prompt},
+		{run: "echo words | $W cat", shows: "^words\n" + ready + "$"},
+	},
+	"less": {
+		{run: "seq 200 >file; $W less file", shows: "^1\n2\n(?s).*29\nfile$"}, {key: "Space", shows: "^30\n"},
+		{key: "C-z", shows: suspended}, {run: modes, shows: sane}, {run: "fg", shows: "^30\n(?s).*58\n:$"},
+		{key: "q", shows: prompt}, {run: modes, shows: sane},
+		{run: "seq 200 | $W less", shows: "^1\n2\n(?s).*29\n:$"}, {key: "C-z", shows: suspended}, {run: "fg", shows: "^1\n2\n(?s).*29\n:$"},
+		{key: "q", shows: prompt}, {run: modes, shows: sane},
+	},
+	"bash: less is killed": {
+		{run: "seq 200 >file; $W sh -c 'echo $$ >pid-$WINDOW; exec less file'", shows: "^1\n2\n(?s).*29\nfile$"},
+		{kill: true, shows: prompt}, {run: modes, shows: sane},
+	},
+	"bash: raw modes, and killed": {
+		{run: "$W sh -c 'echo $$ >pid-$WINDOW; stty raw -echo; echo up; exec sleep 1000'", shows: "up"},
+		{kill: true, shows: prompt}, {run: modes, shows: sane},
+	},
+	"modes that are left on purpose": {
+		{run: "$W stty -echo", shows: prompt}, {text: modes, shows: "(?s)-echo\n" + ready + "$"},
+	},
+}
+
+// TestJobControl: job control works as if repolock were not there. After each key the screen
+// is the same, apart from the numbers of processes, the shell's message for a death by a
+// signal, where it sees an exit code, and the reason why a job has stopped in the background.
+func TestJobControl(t *testing.T) {
+	for name, steps := range jobs {
+		for shell := range shells {
+			if only, _, some := strings.Cut(name, ": "); some && only != shell { // the other shells don't restore modes
+				continue
+			}
+			t.Run(shell+" "+name, func(t *testing.T) {
+				s := newSite(t)
+				// It reads once the shell has its prompt, so the test sees it stop after that.
+				reader := "echo $$ >pid-$WINDOW; until [ -e prompted ]; do sleep 0.1; done; read x; echo got-$x"
+				if err := os.WriteFile(s.path("reader"), []byte(reader), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				bare, wrapped := s.window("bare", shell, "W="), s.window("wrapped", shell, "W=repolock run --exclusive --ttl 10s --")
+				killed := false
+				for _, st := range steps {
+					bare.do(st)
+					wrapped.do(st)
+					var want, got string
+					equal := func() bool {
+						want, got = same(bare.screen()), same(wrapped.screen())
+						return want == got
+					}
+					if killed = killed || st.kill; killed { // a shell prints this on a line of its own
+						continue
+					}
+					for end := time.Now().Add(30 * time.Second); !equal(); time.Sleep(20 * time.Millisecond) {
+						if time.Now().After(end) {
+							t.Fatalf("after %+v the screen is\n%s\n--- and without repolock\n%s", st, got, want)
+						}
+					}
+				}
+				s.until("the lock to be released", hang, func() bool { return len(s.locks()) == 0 })
+			})
+		}
+	}
+}
+
+// do does a step, and waits for its output.
+func (w *window) do(st step) {
+	w.s.t.Helper()
+	switch {
+	case st.kill:
+		_ = syscall.Kill(w.s.pid("pid-"+w.name), syscall.SIGKILL)
+	case st.stops:
+		if err := os.WriteFile(w.s.path("prompted"), nil, 0o600); err != nil {
+			w.s.t.Fatal(err)
+		}
+		pid := w.s.pid("pid-" + w.name)
+		w.s.until("a stop", hang, func() bool {
+			parent, stopped := state(pid)
+			_, all := state(parent)
+			return stopped && (all || w.name == "bare")
+		})
+	case st.key != "":
+		w.key(st.key)
+	case st.text != "":
+		w.text(st.text)
+	default:
+		w.run(st.run)
+	}
+	w.shows(st.shows)
+}
+
+var (
+	numbers = regexp.MustCompile(`(?m)^(\[\d\]( [+-])?) +\d+`)
+	reasons = regexp.MustCompile(`(Stopped|suspended) (\(tty input\))? *`)
+	deaths  = regexp.MustCompile(`(zsh: )?([Qq]uit)( \(core dumped\))?( .*)?\n`)
+)
+
+// same returns a screen without the parts that can differ.
+func same(screen string) string {
+	screen = numbers.ReplaceAllString(screen, "$1 PID")
+	screen = reasons.ReplaceAllString(screen, "$1 ")
+	return deaths.ReplaceAllString(screen, "")
+}
+
+// locks returns the files of the repository.
+func (s *site) locks() (files []string) {
+	for _, path := range s.left() {
+		if info, err := os.Stat(path); err == nil && !info.IsDir() && !strings.Contains(path, "/.") {
+			files = append(files, path)
+		}
+	}
+	return files
 }

@@ -1,4 +1,4 @@
-//go:build linux && programs && !minio
+//go:build linux && programs
 
 package e2e
 

@@ -1,10 +1,12 @@
-//go:build unix && !minio && !programs
+//go:build unix
 
 package e2e
 
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -12,6 +14,48 @@ import (
 
 	"github.com/repolock/repolock/internal/procstat"
 )
+
+// TestLocalScript runs the script of the README. It begins with what it is about to do and to
+// cost, counts while Go builds, and ends with a picture of the run.
+func TestLocalScript(t *testing.T) {
+	t.Parallel()
+	program, err := exec.LookPath("go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow := t.TempDir()
+	stub := "#!/bin/sh\nif [ $1 = build ]; then printf 'one\\ntwo\\n' >&2; sleep 9; fi\nexec " + program + ` "$@"` + "\n"
+	if err := os.WriteFile(filepath.Join(slow, "go"), []byte(stub), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sh", "local.sh")
+	cmd.Env = append(os.Environ(), "PATH="+slow+":"+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	said := string(out)
+	t.Logf("%s", said)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !regexp.MustCompile(`(?s)^This builds repolock.* about \d+ MB.*\nmodules downloaded: \d+, \d+ s\n(packages compiled: 2 of at most \d{3}, \d+ s\n){2}`).MatchString(said) {
+		t.Error("it doesn't say what it does")
+	}
+	_, picture, _ := strings.Cut(said, "== what happened")
+	for _, line := range strings.Split(picture, "\n") {
+		if len(line) > 80 {
+			t.Errorf("a line of %d columns: %s", len(line), line)
+		}
+	}
+	if !regexp.MustCompile(`
+backup shared +\.*#+ +success
+backup shared +\.*#+ +success
+prune  exclusive +x +refused
+prune  exclusive +\.*#+ +success
+backup shared +\.*#\?+ +no end: it was killed
+prune  exclusive +\.*#+ +success
+`).MatchString(picture) {
+		t.Errorf("the picture isn't that of the run:%s", picture)
+	}
+}
 
 // TestAloud: the script prints its steps, keeps its exit code, and leaves no process, however
 // it ends.
@@ -89,4 +133,41 @@ func groupEnded(group int) bool {
 		}
 	}
 	return err == nil
+}
+
+// TestSoak: make soak runs until it is interrupted, and prints its totals.
+func TestSoak(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command("make", "-C", "..", "soak")
+	cmd.Env = append(os.Environ(), "GOMAXPROCS=1") // other tests are under way
+	out := &lockedBuffer{}
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	within := time.After(hang)
+	for !strings.Contains(out.String(), "histories") {
+		select {
+		case err := <-done:
+			t.Fatalf("it ended: %v\n%s", err, out)
+		case <-within:
+			t.Fatalf("it printed no totals:\n%s", out)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-done:
+	case <-within:
+		t.Fatalf("it doesn't end:\n%s", out)
+	}
+	if strings.Contains(out.String(), "--- FAIL") {
+		t.Error(out)
+	}
 }

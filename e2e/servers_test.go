@@ -1,0 +1,436 @@
+//go:build unix && minio
+
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/repolock/repolock/internal/test/miniotest"
+	"github.com/repolock/repolock/internal/test/proxy"
+	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/store"
+)
+
+// cost is the number of requests in each round trip. Those of one round trip are sent in
+// parallel.
+type cost []int
+
+func (c cost) requests() (n int) {
+	for _, r := range c {
+		n += r
+	}
+	return n
+}
+
+// course is the cost of a lock's life.
+type course struct{ acquire, renew, release cost }
+
+// TestRequestCounts: each step of a lock's life sends these requests, as the proxy counts them.
+//
+// Where it isn't known yet whether the server heeds conditions, the first lock of a
+// process takes the way without them, and finds it out on the way: one request of
+// the acquire and two of the first renewal are that. A look comes before each renewal. On B2 each upload that
+// replaces another costs two calls more, one that looks for the version that it has
+// replaced and one that deletes it, and each deletion one, that looks for what
+// there is; the first uploads of a process ask for an upload URL each.
+func TestRequestCounts(t *testing.T) {
+	t.Parallel()
+	var (
+		sharedKept       = course{cost{1, 1}, cost{1}, cost{1}}
+		sharedFirst      = course{cost{1, 1}, cost{1, 2, 1}, cost{1}}
+		sharedClaimed    = course{cost{1, 1}, cost{1, 1}, cost{1}}
+		exclusiveKept    = course{cost{2, 1}, cost{2}, cost{2, 1}}
+		exclusiveFirst   = course{cost{3, 1, 1}, cost{2, 3, 1}, cost{2, 1}}
+		exclusiveClaimed = course{cost{2, 1}, cost{2, 2}, cost{2, 1}}
+		sharedB2         = course{cost{1, 1}, cost{1, 1, 1, 1}, cost{1, 1}}
+		sharedFirstB2    = course{cost{1, 1, 1}, cost{1, 1, 1, 1}, cost{1, 1}}
+		exclusiveB2      = course{cost{1, 1, 1, 1}, cost{2, 2, 2, 2}, cost{2, 2, 1}}
+		exclusiveFirstB2 = course{cost{1, 1, 1, 1, 1}, cost{2, 2, 2, 2, 1}, cost{2, 2, 1}}
+	)
+	for _, c := range []struct {
+		kind
+		params  string
+		mode    replock.Mode
+		courses []course // of one client's locks, one after the other
+	}{
+		{onS3, "&conditions=kept", replock.Shared, []course{sharedKept, sharedKept}},
+		{onS3, "&conditions=kept", replock.Exclusive, []course{exclusiveKept, exclusiveKept}},
+		{onS3, "", replock.Shared, []course{sharedFirst, sharedClaimed}},
+		{onS3, "", replock.Exclusive, []course{exclusiveFirst, exclusiveClaimed}},
+		{onMinIO, "&conditions=kept", replock.Shared, []course{sharedKept, sharedKept}},
+		{onMinIO, "&conditions=kept", replock.Exclusive, []course{exclusiveKept, exclusiveKept}},
+		{onMinIO, "", replock.Shared, []course{sharedFirst, sharedClaimed}},
+		{onMinIO, "", replock.Exclusive, []course{exclusiveFirst, exclusiveClaimed}},
+		{onB2, "", replock.Shared, []course{sharedFirstB2, sharedB2}},
+		{onB2, "", replock.Exclusive, []course{exclusiveFirstB2, exclusiveB2}},
+	} {
+		t.Run(fmt.Sprintf("%s%s, %s", c.name, c.params, c.mode), func(t *testing.T) {
+			t.Parallel()
+			at := c.on(c.shared(t))
+			p := proxied(t, at, proxy.Behaviour{})
+			// The holder must not look in between, however long a step takes.
+			l, err := replock.New(openStore(t, at.through(p)+c.params), replock.Options{Name: "counts", TTL: lasting, Look: lasting})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := l.Status(t.Context()); err != nil { // signs in, and warms up
+				t.Fatal(err)
+			}
+			for i, want := range c.courses {
+				t.Logf("lock %d", i+1)
+				live := liveOnce(t, p, l, c.mode)
+				live("acquire", want.acquire)
+				live("renew", want.renew)
+				live("release", want.release)
+			}
+		})
+	}
+}
+
+// liveOnce runs the steps of one lock's life, and checks the cost of each.
+func liveOnce(t *testing.T, p *proxy.Proxy, l *replock.Locker, mode replock.Mode) func(step string, want cost) {
+	var k *replock.Lock
+	return func(step string, want cost) {
+		t.Helper()
+		p.Take()
+		p.Behave(proxy.Behaviour{Decide: newSluice(t, want).decide})
+		var err error
+		switch step {
+		case "acquire":
+			k, err = take(t.Context(), l, mode)
+		case "renew":
+			err = k.Renew(t.Context())
+		case "release":
+			err = k.Release(t.Context())
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", step, err)
+		}
+		log := p.Take()
+		t.Logf("%s:\n%v", step, log)
+		if log.Trips() != len(want) || len(log) != want.requests() {
+			t.Errorf("%s takes %d round trips and %d requests, want %d and %d", step, log.Trips(), len(log), len(want), want.requests())
+		}
+	}
+}
+
+// sluice holds up the requests of each round trip until all of them have come. So requests
+// that are sent in parallel overlap however busy the machine is. A request that waits for
+// another's answer comes alone, which is an error.
+type sluice struct {
+	t    *testing.T
+	mu   sync.Mutex
+	left cost          // of the coming round trips
+	came int           // of the next one
+	all  chan struct{} // closed when they are all there
+}
+
+func newSluice(t *testing.T, want cost) *sluice {
+	return &sluice{t: t, left: want, all: make(chan struct{})}
+}
+
+func (s *sluice) decide(r proxy.Request) proxy.Fault {
+	all := s.come()
+	select {
+	case <-all:
+	case <-time.After(time.Minute): // longer than a client waits for an answer
+		s.t.Errorf("%v came alone", r)
+	}
+	return proxy.Fault{}
+}
+
+// come counts a request, and returns a channel that is closed when all of its round trip have
+// come.
+func (s *sluice) come() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := s.all
+	s.came++
+	if len(s.left) == 0 || s.came >= s.left[0] {
+		close(s.all)
+		s.all, s.came = make(chan struct{}), 0
+		s.left = s.left[min(1, len(s.left)):]
+	}
+	return all
+}
+
+// TestNoConditions: on a server that ignores If-Match and If-None-Match and takes any put, two
+// are never in at once.
+func TestNoConditions(t *testing.T) {
+	for _, k := range []kind{onS3, onMinIO} {
+		for name, exclusive := range map[string]float64{"all exclusive": 1, "mixed": 0.2} {
+			// One after the other, and beside no other test: they keep the machine busy.
+			t.Run(k.name+", "+name, func(t *testing.T) { contend(t, k, exclusive) })
+		}
+	}
+}
+
+const (
+	lanes        = 10 // repositories with rounds in parallel
+	roundsOfLane = 10
+	contenderN   = 8
+)
+
+// contend runs 100 rounds in which 8 contenders want the lock at once.
+func contend(t *testing.T, k kind, exclusive float64) {
+	var winners [contenderN + 1]atomic.Int32 // rounds by how many got in
+	t.Run("lane", func(t *testing.T) {
+		for lane := range lanes {
+			t.Run(fmt.Sprint(lane), func(t *testing.T) {
+				t.Parallel()
+				at := k.on(k.shared(t))
+				p := proxied(t, at, proxy.Behaviour{StripConditions: true, Sign: root})
+				// In half of the lanes the clients stay, with their knowledge of the store; in
+				// the other half each round has new ones.
+				var clients []*replock.Locker
+				for i := range roundsOfLane {
+					if i == 0 || lane%2 == 0 {
+						clients = newLockers(t, contenderN, newLasting, at.through(p))
+					}
+					winners[round(t, clients, exclusive)].Add(1)
+				}
+			})
+		}
+	})
+	for n := range winners {
+		if rounds := winners[n].Load(); rounds > 0 {
+			t.Logf("%d rounds with %d winners", rounds, n)
+		}
+		if n > 1 && exclusive == 1 && winners[n].Load() > 0 {
+			t.Errorf("%d exclusive locks were held at once", n)
+		}
+	}
+	if winners[0].Load() > lanes*roundsOfLane/10 {
+		t.Errorf("in %d rounds all lost for nothing", winners[0].Load())
+	}
+}
+
+// round makes all clients try at once. Those that get in stay until all have tried. round
+// returns their number.
+func round(t *testing.T, clients []*replock.Locker, exclusive float64) int {
+	r := newReferee(t)
+	var tried, done sync.WaitGroup
+	tried.Add(len(clients))
+	start := make(chan struct{})
+	for _, l := range clients {
+		mode := replock.Shared
+		if rand.Float64() < exclusive {
+			mode = replock.Exclusive
+		}
+		done.Go(func() {
+			<-start
+			k, err := take(t.Context(), l, mode)
+			if err == nil {
+				r.enter(k)
+			}
+			tried.Done()
+			tried.Wait()
+			if err == nil {
+				if k.Context().Err() != nil {
+					t.Errorf("%s %s: lost within the round", k.Mode(), k.ID())
+				}
+				r.leave(k)
+				if err := k.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	close(start)
+	done.Wait()
+	return r.grants[replock.Shared] + r.grants[replock.Exclusive]
+}
+
+// TestConditionsAreStripped: the server of TestNoConditions does ignore conditions.
+func TestConditionsAreStripped(t *testing.T) {
+	t.Parallel()
+	for _, k := range []kind{onS3, onMinIO} {
+		at := k.on(k.shared(t))
+		p := proxied(t, at, proxy.Behaviour{})
+		s := openStore(t, at.through(p))
+		for _, c := range []struct {
+			strip bool
+			want  error
+		}{{false, store.ErrPrecondition}, {true, nil}} {
+			p.Behave(proxy.Behaviour{StripConditions: c.strip, Sign: root})
+			if _, err := s.Put(t.Context(), "index/x", []byte("1"), store.PutOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			for _, opts := range []store.PutOptions{{IfAbsent: true}, {IfMatch: "00000000000000000000000000000000"}} {
+				if _, err := s.Put(t.Context(), "index/x", []byte("2"), opts); !errors.Is(err, c.want) {
+					t.Errorf("%s, stripped %v, %+v: %v, want %v", k.name, c.strip, opts, err, c.want)
+				}
+			}
+		}
+	}
+}
+
+// takesAbsent is the difference between MinIO before September 2025, which e2e/minio.sh starts
+// with this release, and later ones: the old one takes a put with If-Match on a missing key.
+var takesAbsent = os.Getenv("REPOLOCK_E2E_RELEASE") == "2025-04"
+
+// TestIfMatchOnAbsentKey: the server is of the age that the tests assume.
+func TestIfMatchOnAbsentKey(t *testing.T) {
+	t.Parallel()
+	want := store.ErrPrecondition
+	if takesAbsent {
+		want = nil
+	}
+	for name, bucket := range miniotest.Buckets(t) {
+		for _, url := range []string{bucket.S3("by-s3"), bucket.MinIO("by-minio")} {
+			s, other := openStore(t, url), openStore(t, url)
+			o, err := s.Put(t.Context(), "index/x", []byte("1"), store.PutOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := other.Delete(t.Context(), "index/x"); err != nil {
+				t.Fatal(err)
+			}
+			for _, etag := range []string{o.ETag, "00000000000000000000000000000000"} {
+				if _, err := s.Put(t.Context(), "index/x", []byte("2"), store.PutOptions{IfMatch: etag}); !errors.Is(err, want) {
+					t.Errorf("%s, on a deleted object: %v, want %v", name, err, want)
+				}
+				if err := s.Delete(t.Context(), "index/x"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := s.Put(t.Context(), "index/never", []byte("2"), store.PutOptions{IfMatch: o.ETag}); !errors.Is(err, want) {
+				t.Errorf("%s, on what never was: %v, want %v", name, err, want)
+			}
+		}
+	}
+}
+
+// diagnosis is the part of doctor's JSON that these tests read.
+type diagnosis struct {
+	Checks []struct{ Name, Result, Detail string }
+	Clock  struct {
+		Offset float64 `json:"offset_seconds"`
+	}
+	Plan struct {
+		Exclusive  int `json:"exclusive_round_trips"`
+		Conditions string
+		Fence      bool
+	}
+	Left         []string
+	Verdict      struct{ Fitness, Summary string }
+	SuggestedURL string `json:"suggested_url"`
+}
+
+// diagnose runs repolock doctor, which must leave nothing.
+func diagnose(s *site, code int, fitness string) (d diagnosis) {
+	s.t.Helper()
+	cmd := exec.Command(filepath.Join(bin, "repolock"), "--json", "doctor")
+	cmd.Env = s.environ()
+	var out, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &stderr
+	err := cmd.Run()
+	if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
+		s.t.Fatal(err)
+	}
+	if err := json.Unmarshal(out.Bytes(), &d); err != nil {
+		s.t.Fatalf("%v: %s%s", err, out.Bytes(), stderr.Bytes())
+	}
+	if cmd.ProcessState.ExitCode() != code || d.Verdict.Fitness != fitness || len(d.Left) > 0 {
+		s.t.Errorf("%v\n%s%s", cmd.ProcessState, out.Bytes(), stderr.Bytes())
+	}
+	s.nothingLeft()
+	return d
+}
+
+func (d diagnosis) result(name string) string { result, _ := d.check(name); return result }
+
+func (d diagnosis) detail(name string) string { _, detail := d.check(name); return detail }
+
+func (d diagnosis) check(name string) (result, detail string) {
+	for _, c := range d.Checks {
+		if c.Name == name {
+			return c.Result, c.Detail
+		}
+	}
+	return "missing", ""
+}
+
+// TestDoctor: doctor finds real servers fit, and recommends what would help. It runs on MinIO
+// of both ages.
+func TestDoctor(t *testing.T) {
+	onEach(t, func(t *testing.T, k kind) {
+		s := k.on(k.shared(t)).site(t)
+		d := diagnose(s, 0, "fit")
+		for _, name := range []string{"reachable", "list", "write", "read", "overwrite", "delete", "list_after_write", "clock_offset"} {
+			if r := d.result(name); r != "ok" {
+				t.Errorf("%s: %s", name, r)
+			}
+		}
+		if k.name == "b2" { // has no conditional put
+			if d.Plan.Conditions != "unreliable" || d.SuggestedURL != "" {
+				t.Errorf("%+v", d)
+			}
+			return
+		}
+		if takesAbsent {
+			doctorOfOldMinIO(s, d)
+			return
+		}
+		if d.result("if_match_absent") != "ok" || d.Plan.Conditions != "proven" || d.Plan.Exclusive != 4 || d.Plan.Fence || !strings.Contains(d.SuggestedURL, "conditions=kept") {
+			t.Errorf("%+v", d)
+		}
+		d = diagnose(s.at(d.SuggestedURL), 0, "fit")
+		if d.Plan.Conditions != "relied_on" || d.Plan.Exclusive != 2 || !d.Plan.Fence || d.SuggestedURL != "" {
+			t.Errorf("%+v", d)
+		}
+	})
+}
+
+// doctorOfOldMinIO: a server that takes If-Match on a missing key is fit, unless the user has
+// declared that it keeps conditions.
+func doctorOfOldMinIO(s *site, d diagnosis) {
+	const which = "(MinIO before September 2025)"
+	if d.result("if_match") != "ok" || d.result("if_match_absent") != "warn" || !strings.Contains(d.detail("if_match_absent"), which) ||
+		d.Plan.Conditions != "unreliable" || d.Plan.Fence || d.SuggestedURL != "" {
+		s.t.Errorf("%+v", d)
+	}
+	d = diagnose(s.at(s.repo+"&conditions=kept"), 78, "unfit")
+	if d.result("if_match_absent") != "fail" || !strings.Contains(d.detail("if_match_absent"), "leave conditions=kept out") {
+		s.t.Errorf("%+v", d)
+	}
+}
+
+// TestDoctorOfDeafServer: a server that ignores conditions is fit, unless the user has
+// declared that it keeps them.
+func TestDoctorOfDeafServer(t *testing.T) {
+	for _, k := range []kind{onS3, onMinIO} {
+		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
+			p := k.on(k.shared(t))
+			s := p.site(t).at(p.through(proxied(t, p, proxy.Behaviour{StripConditions: true, Sign: root})))
+			d := diagnose(s, 0, "fit")
+			if d.result("if_none_match_race") != "warn" || d.result("if_match") != "warn" || d.Plan.Conditions != "unreliable" || d.SuggestedURL != "" {
+				t.Errorf("%+v", d)
+			}
+			diagnose(s.at(s.repo+"&conditions=kept"), 78, "unfit")
+		})
+	}
+}
+
+// TestDoctorOfWrongClock: doctor says by how much a clock is wrong.
+func TestDoctorOfWrongClock(t *testing.T) {
+	t.Parallel()
+	p := onMinIO.on(sharedMinIO(t))
+	s := p.site(t).at(p.through(proxied(t, p, proxy.Behaviour{Shift: -time.Hour, Sign: root})))
+	if d := diagnose(s, 0, "fit"); d.result("clock_offset") != "warn" || d.Clock.Offset < 3590 || d.Clock.Offset > 3610 {
+		t.Errorf("%+v", d)
+	}
+}
