@@ -122,3 +122,168 @@ func (p *place) host(ctx context.Context, name string, command ...string) *exec.
 
 // prompt is that of a host's shell.
 func prompt(host string) string { return host + "$ " }
+
+// demo is two terminals: a backup, a prune that is refused and then waits, and a backup that is
+// killed.
+func demo(ctx context.Context, p *place) ([]byte, error) {
+	web, err := p.terminal(ctx, "web", 7)
+	if err != nil {
+		return nil, err
+	}
+	defer web.close()
+	store, err := p.terminal(ctx, "store", 32)
+	if err != nil {
+		return nil, err
+	}
+	defer store.close()
+	const prune = "-- rclone delete remote:old"
+	for _, step := range []func() error{
+		func() error {
+			return web.enter("repolock backup -- rclone copy " + limit + " documents remote:documents")
+		},
+		func() error { return p.holds(ctx) },
+		func() error { return store.run(ctx, "repolock status") },
+		func() error { return store.run(ctx, "repolock prune "+prune+"; echo \"exit code $?\"") },
+		func() error { return store.shows(ctx, "exit code 75") },
+		func() error { return store.enter("repolock prune --wait 15m " + prune + " && echo pruned") },
+		func() error { return store.shows(ctx, "waiting ") },
+		func() error { return web.ends(ctx) },
+		func() error { return store.ends(ctx) },
+		func() error { return store.shows(ctx, "pruned"+prompt(store.host)) },
+		func() error {
+			return web.enter("repolock backup --ttl 10s -- rclone copy " + limit + " mail remote:mail")
+		},
+		func() error { return p.holds(ctx) },
+		web.killed,
+		func() error { return web.shows(ctx, "Killed") },
+		func() error { return store.enter("repolock prune --wait 15m " + prune + " && echo free") },
+		func() error { return store.shows(ctx, "waiting ") },
+		func() error { return store.shows(ctx, "free"+prompt(store.host)) },
+	} {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	return animation(web, store)
+}
+
+// holds waits until there is a shared lock.
+func (p *place) holds(ctx context.Context) error {
+	return waitFor(ctx, "the backup's lock", func() bool {
+		locks, err := filepath.Glob(filepath.Join(p.dir, "remote/index/lock.shared/*"))
+		return err == nil && len(locks) > 0
+	})
+}
+
+func waitFor(ctx context.Context, what string, is func() bool) error {
+	for end := time.Now().Add(hang); !is(); time.Sleep(20 * time.Millisecond) {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("waited too long for %s", what)
+		}
+	}
+	return nil
+}
+
+// job is a command of the night that runs on a host.
+type job struct {
+	*exec.Cmd
+	name string
+}
+
+func (p *place) job(ctx context.Context, host string, command ...string) (job, error) {
+	j := job{p.host(ctx, host, command...), host + ": " + fmt.Sprint(command)}
+	j.Env = append(j.Env, "REPOLOCK_AUDIT=/srv/audit.jsonl")
+	err := j.Start()
+	if err == nil {
+		p.jobs = append(p.jobs, j)
+	}
+	return j, err
+}
+
+// ends waits for a job, which must exit with a code: -1 if it was killed.
+func (j job) ends(code int) error {
+	_ = j.Wait()
+	if got := j.ProcessState.ExitCode(); got != code {
+		return fmt.Errorf("%s: exit code %d, not %d", j.name, got, code)
+	}
+	return nil
+}
+
+// night is a night of a minute, in which a second stands for ten minutes: hosts that back up and
+// restore side by side, a prune that is refused, one that waits and a backup behind it, and a backup
+// that is killed, whose lock the next prune removes.
+func night(ctx context.Context, p *place) ([]byte, error) {
+	backup := func(host string, mib int, flags ...string) (job, error) {
+		from := fmt.Sprintf("night/%s-%d", host, mib)
+		if err := p.file(from+"/data", mib); err != nil {
+			return job{}, err
+		}
+		command := append([]string{"repolock", "backup", "--quiet", "--ttl", "10s"}, flags...)
+		return p.job(ctx, host, append(command, "--", "rclone", "copy", "--bwlimit", "1M", from, "remote:"+from)...)
+	}
+	prune := func(mib int, flags ...string) (job, error) {
+		if err := p.file(fmt.Sprintf("kept-%d/data", mib), mib); err != nil {
+			return job{}, err
+		}
+		command := append([]string{"repolock", "prune", "--quiet", "--ttl", "10s"}, flags...)
+		return p.job(ctx, "store", append(command, "--", "rclone", "sync", "--bwlimit", "1M", fmt.Sprintf("kept-%d", mib), "remote:kept")...)
+	}
+	var web, db, mail, late, restore, refused, waits, killed, next job
+	for _, step := range []func() (err error){
+		func() (err error) { web, err = backup("web", 14); return err },
+		func() error { return p.holds(ctx) },
+		func() (err error) { time.Sleep(2 * time.Second); db, err = backup("db", 6); return err },
+		func() (err error) { time.Sleep(3 * time.Second); mail, err = backup("mail", 16); return err },
+		func() (err error) { time.Sleep(2 * time.Second); refused, err = prune(1); return err },
+		func() error { return refused.ends(75) },
+		func() error { return db.ends(0) },
+		func() (err error) {
+			restore, err = p.job(ctx, "db", "repolock", "restore", "--quiet", "--ttl", "10s", "--", "rclone", "copy", "--bwlimit", "1M", "remote:night/db-6", "restored")
+			return err
+		},
+		func() (err error) { waits, err = prune(5, "--wait", "15m"); return err },
+		func() error { return p.waits(ctx) },
+		func() (err error) { late, err = backup("db", 7, "--wait", "15m"); return err },
+		func() error { return web.ends(0) },
+		func() error { return restore.ends(0) },
+		func() error { return mail.ends(0) },
+		func() error { return waits.ends(0) },
+		func() error { return late.ends(0) },
+		func() (err error) { killed, err = backup("web", 30); return err },
+		func() error { return p.holds(ctx) },
+		func() error { time.Sleep(4 * time.Second); return killed.Process.Kill() },
+		func() error { return killed.ends(-1) },
+		func() (err error) { next, err = prune(4, "--wait", "15m"); return err },
+		func() error { return next.ends(0) },
+	} {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	drawing := filepath.Join(p.dir, "night.svg")
+	history := exec.CommandContext(ctx, filepath.Join(p.dir, "bin/repolock"), "history", "--svg", drawing, filepath.Join(p.dir, "audit.jsonl"))
+	if said, err := history.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("repolock history: %w: %s", err, said)
+	}
+	return os.ReadFile(drawing)
+}
+
+// waits waits until a prune waits for its turn.
+func (p *place) waits(ctx context.Context) error {
+	return waitFor(ctx, "the prune's place in the queue", func() bool {
+		tickets, err := filepath.Glob(filepath.Join(p.dir, "remote/index/lock.intent/*"))
+		return err == nil && len(tickets) > 0
+	})
+}
+
+// file writes a file of so many MiB.
+func (p *place) file(name string, mib int) error {
+	name = filepath.Join(p.dir, name)
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(name, make([]byte, mib<<20), 0o644)
+}
