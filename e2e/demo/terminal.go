@@ -7,24 +7,21 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/creack/pty"
 )
 
-// terminal is a shell on a host, on a terminal whose screens are recorded.
+// terminal is a shell on a host, in a terminal of tmux's whose screens are recorded.
 type terminal struct {
-	host  string
-	shell *exec.Cmd
-	pty   *os.File
+	host string
+	dir  string // of tmux's socket
 
-	mu     sync.Mutex
-	screen *screen
-	film   []picture
-	err    error // of the terminal
+	mu   sync.Mutex
+	film []picture
+	err  error // of tmux
 }
 
 // picture is what a terminal shows from a time on.
@@ -36,11 +33,19 @@ type picture struct {
 const columns = 80
 
 func (p *place) terminal(ctx context.Context, host string, rows int) (*terminal, error) {
-	t := &terminal{host: host, shell: p.host(ctx, host, "bash", "--norc", "--noprofile", "-i"), screen: newScreen(rows, columns)}
-	t.shell.Env = append(t.shell.Env, "INPUTRC=/dev/null", "HISTFILE=")
-	var err error
-	if t.pty, err = pty.StartWithSize(t.shell, &pty.Winsize{Rows: uint16(rows), Cols: columns}); err != nil {
+	dir, err := os.MkdirTemp("/tmp", "repolock-demo-") // TMPDIR can be too long for sockets
+	if err != nil {
 		return nil, err
+	}
+	t := &terminal{host: host, dir: dir}
+	if err := os.WriteFile(filepath.Join(dir, "conf"), []byte("set -g status off\n"), 0o600); err != nil {
+		return nil, err
+	}
+	shell := p.host(ctx, host, "bash", "--norc", "--noprofile", "-i")
+	begin := t.tmux(append([]string{"-f", filepath.Join(dir, "conf"), "new-session", "-d", "-x", fmt.Sprint(columns), "-y", fmt.Sprint(rows)}, shell.Args...)...)
+	begin.Env = append(shell.Env, "INPUTRC=/dev/null", "HISTFILE=")
+	if out, err := begin.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("tmux: %w: %s", err, out)
 	}
 	go t.record()
 	if err := t.shows(ctx, prompt(host)); err != nil {
@@ -48,45 +53,51 @@ func (p *place) terminal(ctx context.Context, host string, rows int) (*terminal,
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.film = []picture{{time.Now(), t.screen.texts()}} // which begins with the prompt
+	t.film = t.film[len(t.film)-1:] // which begins with the prompt
 	return t, nil
 }
 
-func (t *terminal) close() {
-	_ = t.shell.Process.Kill()
-	_ = t.shell.Wait()
-	t.pty.Close()
+func (t *terminal) tmux(args ...string) *exec.Cmd {
+	return exec.Command("tmux", append([]string{"-u", "-S", filepath.Join(t.dir, "socket")}, args...)...)
 }
 
-// record shows all that the programs write, until the terminal is closed.
+func (t *terminal) close() {
+	_ = t.tmux("kill-server").Run()
+	_ = os.RemoveAll(t.dir)
+}
+
+// record notes each change of the screen, until the terminal is closed.
 func (t *terminal) record() {
-	buffer := make([]byte, 4096)
-	for {
-		n, err := t.pty.Read(buffer)
-		if err != nil {
-			return
+	for ; ; time.Sleep(20 * time.Millisecond) {
+		out, err := t.tmux("capture-pane", "-p").Output()
+		rows := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
+		for i, row := range rows {
+			rows[i] = strings.TrimRight(row, " ")
 		}
 		t.mu.Lock()
-		if _, err := t.screen.Write(buffer[:n]); err != nil && t.err == nil {
-			t.err = err
-		}
-		if rows := t.screen.texts(); len(t.film) == 0 || !slices.Equal(rows, t.film[len(t.film)-1].rows) {
+		t.err = err
+		if err == nil && (len(t.film) == 0 || !slices.Equal(rows, t.film[len(t.film)-1].rows)) {
 			t.film = append(t.film, picture{time.Now(), rows})
 		}
 		t.mu.Unlock()
+		if err != nil {
+			return
+		}
 	}
 }
 
 // enter types a command, a few letters at a time.
 func (t *terminal) enter(command string) error {
 	for typed := range slices.Chunk([]byte(command), 12) {
-		if _, err := t.pty.Write(typed); err != nil {
+		if last := len(typed) - 1; typed[last] == ';' { // tmux takes it for the end of its own command
+			typed = append(typed[:last:last], `\;`...)
+		}
+		if err := t.tmux("send-keys", "-l", "--", string(typed)).Run(); err != nil {
 			return err
 		}
 		time.Sleep(120 * time.Millisecond)
 	}
-	_, err := t.pty.Write([]byte("\r"))
-	return err
+	return t.tmux("send-keys", "Enter").Run()
 }
 
 // run types a command, and waits for the next prompt.
@@ -126,10 +137,14 @@ func (t *terminal) until(ctx context.Context, what string, is func() bool) error
 	return nil
 }
 
+// now returns the rows of the screen.
 func (t *terminal) now() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.screen.texts()
+	if len(t.film) == 0 {
+		return nil
+	}
+	return t.film[len(t.film)-1].rows
 }
 
 // joined is the screen's text without line breaks, as after a wrap.
@@ -153,8 +168,12 @@ func (t *terminal) ready() bool {
 
 // killed kills the command that the shell runs, and nothing else, as kill -9 does.
 func (t *terminal) killed() error {
-	pid := t.shell.Process.Pid
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	pid, err := t.tmux("display-message", "-p", "#{pane_pid}").Output()
+	if err != nil {
+		return err
+	}
+	shell := strings.TrimSpace(string(pid))
+	raw, err := os.ReadFile("/proc/" + shell + "/task/" + shell + "/children")
 	if err != nil {
 		return err
 	}
