@@ -7,13 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -80,11 +78,7 @@ func TestRequestCounts(t *testing.T) {
 			t.Parallel()
 			at := c.on(c.shared(t))
 			p := proxied(t, at, proxy.Behaviour{})
-			// The holder must not look in between, however long a step takes.
-			l, err := replock.New(openStore(t, at.through(p)+c.params), replock.Options{Name: "counts", TTL: lasting, Look: lasting})
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := newLocker(t, at.through(p)+c.params, "counts")
 			if _, err := l.Status(t.Context()); err != nil { // signs in, and warms up
 				t.Fatal(err)
 			}
@@ -109,7 +103,7 @@ func liveOnce(t *testing.T, p *proxy.Proxy, l *replock.Locker, mode replock.Mode
 		var err error
 		switch step {
 		case "acquire":
-			k, err = take(t.Context(), l, mode)
+			k = acquire(t, l, mode)
 		case "renew":
 			err = k.Renew(t.Context())
 		case "release":
@@ -166,94 +160,7 @@ func (s *sluice) come() <-chan struct{} {
 	return all
 }
 
-// TestNoConditions: on a server that ignores If-Match and If-None-Match and takes any put, two
-// are never in at once.
-func TestNoConditions(t *testing.T) {
-	for _, k := range []kind{onS3, onMinIO} {
-		for name, exclusive := range map[string]float64{"all exclusive": 1, "mixed": 0.2} {
-			// One after the other, and beside no other test: they keep the machine busy.
-			t.Run(k.name+", "+name, func(t *testing.T) { contend(t, k, exclusive) })
-		}
-	}
-}
-
-const (
-	lanes        = 10 // repositories with rounds in parallel
-	roundsOfLane = 10
-	contenderN   = 8
-)
-
-// contend runs 100 rounds in which 8 contenders want the lock at once.
-func contend(t *testing.T, k kind, exclusive float64) {
-	var winners [contenderN + 1]atomic.Int32 // rounds by how many got in
-	t.Run("lane", func(t *testing.T) {
-		for lane := range lanes {
-			t.Run(fmt.Sprint(lane), func(t *testing.T) {
-				t.Parallel()
-				at := k.on(k.shared(t))
-				p := proxied(t, at, proxy.Behaviour{StripConditions: true, Sign: root})
-				// In half of the lanes the clients stay, with their knowledge of the store; in
-				// the other half each round has new ones.
-				var clients []*replock.Locker
-				for i := range roundsOfLane {
-					if i == 0 || lane%2 == 0 {
-						clients = newLockers(t, contenderN, newLasting, at.through(p))
-					}
-					winners[round(t, clients, exclusive)].Add(1)
-				}
-			})
-		}
-	})
-	for n := range winners {
-		if rounds := winners[n].Load(); rounds > 0 {
-			t.Logf("%d rounds with %d winners", rounds, n)
-		}
-		if n > 1 && exclusive == 1 && winners[n].Load() > 0 {
-			t.Errorf("%d exclusive locks were held at once", n)
-		}
-	}
-	if winners[0].Load() > lanes*roundsOfLane/10 {
-		t.Errorf("in %d rounds all lost for nothing", winners[0].Load())
-	}
-}
-
-// round makes all clients try at once. Those that get in stay until all have tried. round
-// returns their number.
-func round(t *testing.T, clients []*replock.Locker, exclusive float64) int {
-	r := newReferee(t)
-	var tried, done sync.WaitGroup
-	tried.Add(len(clients))
-	start := make(chan struct{})
-	for _, l := range clients {
-		mode := replock.Shared
-		if rand.Float64() < exclusive {
-			mode = replock.Exclusive
-		}
-		done.Go(func() {
-			<-start
-			k, err := take(t.Context(), l, mode)
-			if err == nil {
-				r.enter(k)
-			}
-			tried.Done()
-			tried.Wait()
-			if err == nil {
-				if k.Context().Err() != nil {
-					t.Errorf("%s %s: lost within the round", k.Mode(), k.ID())
-				}
-				r.leave(k)
-				if err := k.Release(t.Context()); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	close(start)
-	done.Wait()
-	return r.grants[replock.Shared] + r.grants[replock.Exclusive]
-}
-
-// TestConditionsAreStripped: the server of TestNoConditions does ignore conditions.
+// TestConditionsAreStripped: the server without conditions of TestChaos does ignore them.
 func TestConditionsAreStripped(t *testing.T) {
 	t.Parallel()
 	for _, k := range []kind{onS3, onMinIO} {
