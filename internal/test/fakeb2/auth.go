@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -18,12 +17,10 @@ type Key struct {
 	ID, Secret string
 	// Capabilities that it has; all if nil.
 	Capabilities []string
-	// Bucket and Prefix restrict it to a bucket, by name, and to names that
-	// begin so, if they aren't "".
-	Bucket, Prefix string
-	// Buckets restrict it, too: a multi-bucket application key, as v4 of b2_create_key
-	// makes it even for one bucket. No earlier version of b2_authorize_account takes it.
+	// Buckets restrict it to buckets, by name, if there are any, and Prefix to names that
+	// begin so, if it isn't "".
 	Buckets []string
+	Prefix  string
 }
 
 // All are the capabilities of the master key, of those that matter here.
@@ -42,18 +39,9 @@ func (k Key) capabilities() []string {
 
 func (k Key) may(capability string) bool { return slices.Contains(k.capabilities(), capability) }
 
-// buckets are the names that the key is restricted to. Without any it isn't restricted.
-func (k Key) buckets() []string {
-	if k.Bucket == "" {
-		return k.Buckets
-	}
-	return append([]string{k.Bucket}, k.Buckets...)
-}
-
 // inside reports whether a key is for this bucket and for names that begin so.
 func (k Key) inside(b *bucket, name string) bool {
-	only := k.buckets()
-	return (only == nil || b != nil && slices.Contains(only, b.Name)) && strings.HasPrefix(name, k.Prefix)
+	return (k.Buckets == nil || b != nil && slices.Contains(k.Buckets, b.Name)) && strings.HasPrefix(name, k.Prefix)
 }
 
 const lifetime = 24 * time.Hour
@@ -84,7 +72,7 @@ func (t *tokens) spend(token string) { t.spent[token] = true }
 // issue makes a token of a key for an account or for an upload URL.
 func (s *Server) issue(k Key, use string) string {
 	s.tokens.serial++
-	head := fmt.Sprintf("4_%s_%s_%d_%d", k.ID, use, s.now().UnixMilli(), s.tokens.serial)
+	head := fmt.Sprintf("4_%s_%s_%d_%d", k.ID, use, time.Now().UnixMilli(), s.tokens.serial)
 	token := head + "_" + sign(k, head)
 	s.tokens.issued = append(s.tokens.issued, token)
 	return token
@@ -110,15 +98,18 @@ func (s *Server) holder(token, use string) (Key, error) {
 	}
 	issued, _ := strconv.ParseInt(parts[3], 10, 64)
 	s.tokens.uses[token]++
-	if s.tokens.expired[token] || s.now().Sub(time.UnixMilli(issued)) > lifetime ||
+	if s.tokens.expired[token] || time.Now().Sub(time.UnixMilli(issued)) > lifetime ||
 		s.opts.TokenUses > 0 && s.tokens.uses[token] > s.opts.TokenUses {
 		return Key{}, refusal{http.StatusUnauthorized, "expired_auth_token", "Authorization token has expired"}
 	}
 	return s.opts.Keys[at], nil
 }
 
-// authorize is b2_authorize_account.
+// authorize is b2_authorize_account, of the fourth version: the third refuses multi-bucket keys.
 func (s *Server) authorize(w http.ResponseWriter, r *http.Request) error {
+	if !strings.HasPrefix(r.URL.Path, "/b2api/v4/") {
+		return badRequest("This request is not currently supported on API version number 3")
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	id, secret, _ := r.BasicAuth()
@@ -127,48 +118,19 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request) error {
 		return refusal{http.StatusUnauthorized, "bad_auth_token", "invalid applicationKeyId or applicationKey"}
 	}
 	k := s.opts.Keys[at]
-	api := map[string]any{
-		"absoluteMinimumPartSize": 5000000,
-		"recommendedPartSize":     100000000,
-		"apiUrl":                  base(r),
-		"downloadUrl":             base(r),
-		"s3ApiUrl":                base(r),
-	}
-	if versionOf(r.URL.Path) == "4" {
-		api["allowed"] = s.allowed(k)
-	} else if k.Buckets != nil {
-		return badRequest("This request is not currently supported on API version number 3")
-	} else {
-		maps.Copy(api, s.allowedV3(k))
-	}
-	return reply(w, map[string]any{
-		"accountId":                         account,
-		"applicationKeyExpirationTimestamp": nil,
-		"authorizationToken":                s.issue(k, "account"),
-		"apiInfo":                           map[string]any{"storageApi": api},
-	})
-}
-
-// allowed is the description of a key in the fourth version.
-func (s *Server) allowed(k Key) map[string]any {
 	var buckets []any
-	for _, name := range k.buckets() {
+	for _, name := range k.Buckets {
 		id, known := s.nameOf(name)
 		buckets = append(buckets, map[string]any{"id": id, "name": known})
 	}
-	return map[string]any{"buckets": buckets, "capabilities": k.capabilities(), "namePrefix": orNull(k.Prefix)}
-}
-
-// allowedV3 is the description of a key in the third version.
-func (s *Server) allowedV3(k Key) map[string]any {
-	said := map[string]any{
-		"infoType": "storageApi", "capabilities": k.capabilities(), "namePrefix": orNull(k.Prefix),
-		"bucketId": nil, "bucketName": nil,
-	}
-	if k.Bucket != "" {
-		said["bucketId"], said["bucketName"] = s.nameOf(k.Bucket)
-	}
-	return said
+	return reply(w, map[string]any{
+		"accountId":          account,
+		"authorizationToken": s.issue(k, "account"),
+		"apiInfo": map[string]any{"storageApi": map[string]any{
+			"apiUrl": base(r), "downloadUrl": base(r), "absoluteMinimumPartSize": 5000000, "recommendedPartSize": 100000000,
+			"allowed": map[string]any{"buckets": buckets, "capabilities": k.capabilities(), "namePrefix": orNull(k.Prefix)},
+		}},
+	})
 }
 
 // nameOf is the ID and the name of a bucket that a key is restricted to. The name is null

@@ -1,10 +1,48 @@
+// Package fakeb2 is Backblaze's native API, for tests: what its documentation
+// says of the calls that a lock needs, over a store in memory that may be kept in
+// a file.
+//
+// What it does is taken from these pages of https://www.backblaze.com/apidocs and
+// https://www.backblaze.com/docs:
+//
+//   - b2_authorize_account, v4, "Native API Versions": the answer's apiInfo.storageApi
+//     with the key's capabilities, its buckets and its name prefix; tokens last 24 hours.
+//   - b2_list_buckets: a key that is restricted to a bucket has to name it;
+//     fileLockConfiguration is shown to keys with readBucketRetentions.
+//   - b2_get_upload_url, b2_upload_file, "Upload Files with the Native API": a URL
+//     goes with its token and takes one upload at a time (400 auth_token_limit);
+//     SHA-1 and length are checked; a URL that has answered 503 answers nothing else.
+//   - b2_list_file_names: byte order, one entry a name, hidden names left out,
+//     prefix, startFileName, nextFileName, maxFileCount up to 10,000.
+//   - b2_list_file_versions: newest version first, hide markers included,
+//     startFileId, nextFileId.
+//   - b2_download_file_by_name: 404 for what is hidden or isn't there.
+//   - b2_copy_file (whole files), b2_hide_file (400 no_such_file, 400 already_hidden),
+//     b2_delete_file_version (400 file_not_present; 403 access_denied while Object Lock
+//     retains it).
+//   - "File Names" and "Native API String Encoding": which names there are, and how
+//     they are written in URLs and headers.
+//   - "Native API Error Handling", "Application Key Capabilities": the JSON of an
+//     error; 401 unauthorized for what a key has no right to, 401 bad_auth_token and
+//     expired_auth_token for a token that is none or no longer one.
+//
+// A request that was answered is seen by all that come after it. No two versions
+// of a name have the same timestamp.
+//
+// Left out is what store/b2 doesn't use: all other calls (keys are given to New, buckets
+// to [Server.AddBucket]), folders, parts of files, their info, lifecycle rules, all caps
+// but by [Server.Fail], and every version of the API but the third and the fourth, which
+// differ in b2_authorize_account alone.
 package fakeb2
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -20,8 +58,6 @@ type Options struct {
 	PageSize int
 	// TokenUses is the number of requests that a token works for, if not 0.
 	TokenUses int
-	// Offset is the error of the server's clock.
-	Offset time.Duration
 	// Changed is called whenever the versions of a name have changed, before any
 	// other request can see that. It must not call the server.
 	Changed func(Change)
@@ -175,7 +211,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if before != nil {
 		before(call, r)
 	}
-	w.Header().Set("Date", s.now().UTC().Format(http.TimeFormat))
+	w.Header().Set("Date", time.Now().UTC().Format(http.TimeFormat))
 	status := s.answer(w, r, call)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,21 +223,13 @@ func callOf(path string) string {
 	if strings.HasPrefix(path, "/file/") {
 		return "b2_download_file_by_name"
 	}
-	if versionOf(path) == "" {
-		return ""
-	}
-	return strings.Split(path, "/")[3]
-}
-
-// versionOf returns the version of the API of a path, or "".
-func versionOf(path string) string {
 	if m := versioned.FindStringSubmatch(path); m != nil {
 		return m[1]
 	}
 	return ""
 }
 
-var versioned = regexp.MustCompile(`^/b2api/v([34])/`)
+var versioned = regexp.MustCompile(`^/b2api/v[34]/([^/]+)`)
 
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, call string) int {
 	err := s.failed(call, r)
@@ -238,8 +266,6 @@ func (s *Server) failed(call string, r *http.Request) error {
 	return s.failing[i].with
 }
 
-func (s *Server) now() time.Time { return time.Now().Add(s.opts.Offset) }
-
 // base returns the URL under which a request has reached the server.
 func base(r *http.Request) string {
 	scheme := "http"
@@ -247,4 +273,92 @@ func base(r *http.Request) string {
 		scheme = "https"
 	}
 	return fmt.Sprintf("%s://%s", scheme, r.Host)
+}
+
+// refusal is an error in the API's form.
+type refusal struct {
+	status  int
+	code    string
+	message string
+}
+
+func (e refusal) Error() string { return fmt.Sprintf("%d %s: %s", e.status, e.code, e.message) }
+
+func badRequest(format string, args ...any) error {
+	return refusal{http.StatusBadRequest, "bad_request", fmt.Sprintf(format, args...)}
+}
+
+var errUnauthorized = refusal{http.StatusUnauthorized, "unauthorized", "not authorized for this call with these parameters"}
+
+// refuse answers with an error.
+func refuse(w http.ResponseWriter, err error) int {
+	var e refusal
+	if !errors.As(err, &e) {
+		e = refusal{http.StatusInternalServerError, "internal_error", err.Error()}
+	}
+	w.Header().Set("Content-Type", "application/json;charset=utf-8")
+	w.WriteHeader(e.status)
+	_ = json.NewEncoder(w).Encode(map[string]any{"status": e.status, "code": e.code, "message": e.message})
+	return e.status
+}
+
+// reply answers with a result.
+func reply(w http.ResponseWriter, v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json;charset=utf-8")
+	_, _ = w.Write(body)
+	return nil
+}
+
+// Control serves the API, and under /fake/ the controls that tests use on a server in another
+// process, without authorization.
+//
+//	POST /fake/bucket?name=NAME      makes a bucket
+//	GET  /fake/versions?bucket=NAME  all versions, as JSON
+//	GET  /fake/log                   the requests since the last time, as JSON
+//	POST /fake/expire                ends the life of all tokens
+//	POST /fake/fail?call=CALL&times=N&status=STATUS&code=CODE
+func (s *Server) Control() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		what, ok := strings.CutPrefix(r.URL.Path, "/fake/")
+		if !ok {
+			s.ServeHTTP(w, r)
+			return
+		}
+		result, err := s.control(what, r)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(result)
+	})
+}
+
+func (s *Server) control(what string, r *http.Request) (any, error) {
+	q := r.URL.Query()
+	switch what {
+	case "bucket":
+		return nil, s.AddBucket(Bucket{Name: q.Get("name")})
+	case "versions":
+		return s.Versions(q.Get("bucket")), nil
+	case "log":
+		return s.TakeLog(), nil
+	case "expire":
+		s.ExpireTokens()
+		return nil, nil
+	case "fail":
+		times, err1 := strconv.Atoi(q.Get("times"))
+		status, err2 := strconv.Atoi(q.Get("status"))
+		if err1 != nil || err2 != nil {
+			return nil, badRequest("times and status are numbers")
+		}
+		s.Fail(q.Get("call"), times, status, q.Get("code"))
+		return nil, nil
+	default:
+		return nil, badRequest("no such knob: %s", what)
+	}
 }

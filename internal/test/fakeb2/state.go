@@ -27,7 +27,6 @@ type Version struct {
 	Action      string // "upload", "hide"
 	Timestamp   int64  // in ms
 	ContentType string
-	Info        map[string]string
 	Body        []byte
 }
 

@@ -2,9 +2,9 @@
 //
 //	serve -listen 127.0.0.1:9000 -file state -bucket a-bucket
 //
-// Its key is the one in B2_APPLICATION_KEY_ID and B2_APPLICATION_KEY, which may do
-// everything; -key adds others. What is stored is in the file, so that a server
-// that was killed goes on where it was. It says "ready" when it listens.
+// Its key is the one in B2_APPLICATION_KEY_ID and B2_APPLICATION_KEY, which may do everything. What is
+// stored is in the file, so that a server that was killed goes on where it was. It says "ready" when it
+// listens.
 package main
 
 import (
@@ -13,7 +13,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"strings"
 
 	"github.com/repolock/repolock/internal/test/fakeb2"
 )
@@ -30,16 +29,9 @@ func run() error {
 	var buckets []string
 	listen := flag.String("listen", "127.0.0.1:0", "loopback `address`")
 	flag.StringVar(&opts.File, "file", "", "`path` of the state; in memory if empty")
-	flag.IntVar(&opts.PageSize, "page", 0, "most `entries` of a page")
-	flag.DurationVar(&opts.Offset, "offset", 0, "by how much the clock is wrong")
 	flag.Func("bucket", "`name` of a bucket that there is", func(name string) error {
 		buckets = append(buckets, name)
 		return nil
-	})
-	flag.Func("key", "another key, `id:secret:capability,…:bucket:prefix`", func(key string) error {
-		k, err := parseKey(key)
-		opts.Keys = append(opts.Keys, k)
-		return err
 	})
 	flag.Parse()
 
@@ -58,16 +50,4 @@ func run() error {
 	}
 	fmt.Println("ready", l.Addr())
 	return http.Serve(l, s.Control())
-}
-
-func parseKey(s string) (fakeb2.Key, error) {
-	parts := strings.SplitN(s, ":", 5)
-	if len(parts) != 5 {
-		return fakeb2.Key{}, fmt.Errorf("a key has five parts")
-	}
-	k := fakeb2.Key{ID: parts[0], Secret: parts[1], Bucket: parts[3], Prefix: parts[4]}
-	if parts[2] != "" {
-		k.Capabilities = strings.Split(parts[2], ",")
-	}
-	return k, nil
 }

@@ -5,9 +5,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/repolock/repolock/internal/test/fakeb2"
 )
@@ -18,15 +22,15 @@ type caller struct {
 	url, token string
 }
 
-func signIn(t *testing.T, url string, k fakeb2.Key) (c *caller, apiInfo map[string]any) {
+func signIn(t *testing.T, url string, k fakeb2.Key) (c *caller, allowed map[string]any) {
 	t.Helper()
 	c = &caller{t: t, url: url}
-	r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/b2api/v3/b2_authorize_account", nil)
+	r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/b2api/v4/b2_authorize_account", nil)
 	r.SetBasicAuth(k.ID, k.Secret)
 	answer := c.do(r, 200)
 	c.token, _ = answer["authorizationToken"].(string)
-	apiInfo, _ = answer["apiInfo"].(map[string]any)["storageApi"].(map[string]any)
-	return c, apiInfo
+	allowed, _ = answer["apiInfo"].(map[string]any)["storageApi"].(map[string]any)["allowed"].(map[string]any)
+	return c, allowed
 }
 
 // do sends a request, checks the status, and returns the answer, if it is JSON.
@@ -52,10 +56,7 @@ func (c *caller) do(r *http.Request, status int) map[string]any {
 // call is one with parameters that are given as JSON.
 func (c *caller) call(status int, code, name, params string, args ...any) map[string]any {
 	c.t.Helper()
-	if !strings.HasPrefix(name, "v") {
-		name = "v3/" + name
-	}
-	r, _ := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.url+"/b2api/"+name, strings.NewReader(fmt.Sprintf(params, args...)))
+	r, _ := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.url+"/b2api/v3/"+name, strings.NewReader(fmt.Sprintf(params, args...)))
 	r.Header.Set("Authorization", c.token)
 	return c.code(c.do(r, status), code)
 }
@@ -83,10 +84,27 @@ const sha1OfHello = "aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d"
 
 func withBucket(t *testing.T, opts fakeb2.Options) (s *fakeb2.Server, c *caller, bucket string) {
 	t.Helper()
-	s, url := serve(t, opts)
-	c, _ = signIn(t, url, master)
-	made := c.call(200, "", "b2_create_bucket", `{"bucketName":"a-bucket"}`)
-	return s, c, made["bucketId"].(string)
+	opts.Keys = append(opts.Keys, fakeb2.Key{ID: "000a", Secret: "K000secret"})
+	s, err := fakeb2.New(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a-bucket", "b-bucket"} {
+		if err := s.AddBucket(fakeb2.Bucket{Name: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := httptest.NewServer(s)
+	t.Cleanup(h.Close)
+	c, _ = signIn(t, h.URL, opts.Keys[len(opts.Keys)-1])
+	return s, c, c.bucket("a-bucket")
+}
+
+// bucket returns the ID of a bucket.
+func (c *caller) bucket(name string) string {
+	c.t.Helper()
+	found := c.call(200, "", "b2_list_buckets", `{"bucketName":%q}`, name)["buckets"].([]any)
+	return found[0].(map[string]any)["bucketId"].(string)
 }
 
 func TestUploadRefusals(t *testing.T) {
@@ -153,8 +171,6 @@ func TestUploadRefusals(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	_, c, bucket := withBucket(t, fakeb2.Options{})
-	c.call(400, "duplicate_bucket_name", "b2_create_bucket", `{"bucketName":"a-bucket"}`)
-	c.call(400, "bad_request", "b2_create_bucket", `{"bucketName":"x"}`)
 	c.call(400, "bad_bucket_id", "b2_get_upload_url", `{"bucketId":"x"}`)
 	c.call(400, "bad_bucket_id", "b2_list_file_names", `{"bucketId":"x"}`)
 	c.call(400, "bad_json", "b2_list_file_names", `{`)
@@ -163,7 +179,6 @@ func TestRefusals(t *testing.T) {
 	c.call(400, "bad_request", "b2_list_file_versions", `{"bucketId":%q,"startFileId":"x"}`, bucket)
 	c.call(400, "no_such_file", "b2_hide_file", `{"bucketId":%q,"fileName":"k"}`, bucket)
 	c.call(400, "file_not_present", "b2_delete_file_version", `{"fileName":"k","fileId":"x"}`)
-	c.call(404, "not_found", "b2_get_file_info", `{"fileId":"x"}`)
 	c.call(404, "not_found", "b2_copy_file", `{"sourceFileId":"x","fileName":"y"}`)
 
 	to := c.call(200, "", "b2_get_upload_url", `{"bucketId":%q}`, bucket)
@@ -174,75 +189,21 @@ func TestRefusals(t *testing.T) {
 	c.call(400, "file_not_present", "b2_delete_file_version", `{"fileName":"other","fileId":%q}`, v["fileId"])
 	c.call(200, "", "b2_delete_file_version", `{"fileName":"k","fileId":%q}`, v["fileId"])
 	c.call(400, "file_not_present", "b2_delete_file_version", `{"fileName":"k","fileId":%q}`, v["fileId"])
-	c.call(400, "cannot_delete_non_empty_bucket", "b2_delete_bucket", `{"bucketId":%q}`, bucket)
-	for _, asked := range []string{"bytes=5-", "bytes=9-10", "x"} {
-		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, c.url+"/file/a-bucket/k2", nil)
-		r.Header.Set("Authorization", c.token)
-		r.Header.Set("Range", asked)
-		c.code(c.do(r, 416), "range_not_satisfiable")
-	}
 	c.token = "4_000a_account_1_1_000000000000000000000000"
 	c.call(401, "bad_auth_token", "b2_list_file_names", `{"bucketId":%q}`, bucket)
 	c.token = ""
 	c.call(401, "bad_auth_token", "b2_list_file_names", `{"bucketId":%q}`, bucket)
 }
 
-// TestVersions: each version of the API describes a key's restrictions in its own way, and
-// only v4 takes a multi-bucket key. Its token works for the calls of both.
-func TestVersions(t *testing.T) {
-	s, all, bucket := withBucket(t, fakeb2.Options{})
-	single := fakeb2.Key{ID: "000b", Secret: "K000other", Bucket: "a-bucket", Prefix: "some/"}
-	several := fakeb2.Key{ID: "000c", Secret: "K000other", Buckets: []string{"gone-bucket", "a-bucket"}}
-	s.AddKey(single)
-	s.AddKey(several)
-	authorize := func(version int, k fakeb2.Key, status int) map[string]any {
-		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("%s/b2api/v%d/b2_authorize_account", all.url, version), nil)
-		r.SetBasicAuth(k.ID, k.Secret)
-		return all.do(r, status)
-	}
-	storage := func(answer map[string]any) map[string]any {
-		return answer["apiInfo"].(map[string]any)["storageApi"].(map[string]any)
-	}
-	for _, k := range []fakeb2.Key{master, single} {
-		three, four := storage(authorize(3, k, 200)), storage(authorize(4, k, 200))
-		allowed := four["allowed"].(map[string]any)
-		if three["allowed"] != nil || four["capabilities"] != nil || four["bucketId"] != nil || fmt.Sprint(three["capabilities"]) != fmt.Sprint(allowed["capabilities"]) || three["namePrefix"] != allowed["namePrefix"] {
-			t.Errorf("v3 %v, v4 %v", three, four)
-		}
-		var want any
-		if k.Bucket != "" {
-			want = []any{map[string]any{"id": three["bucketId"], "name": three["bucketName"]}}
-		}
-		if fmt.Sprint(allowed["buckets"]) != fmt.Sprint(want) {
-			t.Errorf("v4 %v, want %v", allowed["buckets"], want)
-		}
-	}
-	refused := all.code(authorize(3, several, 400), "bad_request")
-	if refused["message"] != "This request is not currently supported on API version number 3" {
-		t.Error(refused)
-	}
-	taken := authorize(4, several, 200)
-	buckets := storage(taken)["allowed"].(map[string]any)["buckets"].([]any)
-	if fmt.Sprint(buckets[0].(map[string]any)["name"]) != "<nil>" || buckets[1].(map[string]any)["id"] != bucket {
-		t.Error(buckets)
-	}
-	c := &caller{t: t, url: all.url, token: taken["authorizationToken"].(string)}
-	c.call(401, "unauthorized", "b2_list_buckets", `{}`)
-	c.call(200, "", "b2_list_buckets", `{"bucketName":"a-bucket"}`)
-	c.call(200, "", "b2_list_file_names", `{"bucketId":%q}`, bucket)
-	c.call(200, "", "v4/b2_list_file_names", `{"bucketId":%q}`, bucket)
-	c.call(404, "not_found", "v5/b2_list_file_names", `{"bucketId":%q}`, bucket)
-}
-
 // TestRestrictedRefusals: the server refuses a restricted key whatever the key has no right
 // to.
 func TestRestrictedRefusals(t *testing.T) {
 	s, all, bucket := withBucket(t, fakeb2.Options{})
-	other := all.call(200, "", "b2_create_bucket", `{"bucketName":"b-bucket"}`)["bucketId"]
-	k := fakeb2.Key{ID: "000b", Secret: "K000other", Bucket: "a-bucket", Prefix: "some/", Capabilities: []string{"listBuckets", "listFiles", "readFiles", "writeFiles"}}
+	other := all.bucket("b-bucket")
+	k := fakeb2.Key{ID: "000b", Secret: "K000other", Buckets: []string{"a-bucket"}, Prefix: "some/", Capabilities: []string{"listBuckets", "listFiles", "readFiles", "writeFiles"}}
 	s.AddKey(k)
 	c, told := signIn(t, all.url, k)
-	if told["bucketId"] != bucket || told["bucketName"] != "a-bucket" || told["namePrefix"] != "some/" || len(told["capabilities"].([]any)) != 4 {
+	if fmt.Sprint(told["buckets"]) != fmt.Sprintf("[map[id:%s name:a-bucket]]", bucket) || told["namePrefix"] != "some/" || len(told["capabilities"].([]any)) != 4 {
 		t.Errorf("got %v", told)
 	}
 	const no = "unauthorized"
@@ -257,14 +218,39 @@ func TestRestrictedRefusals(t *testing.T) {
 	c.call(401, no, "b2_get_upload_url", `{"bucketId":%q}`, other)
 	c.call(401, no, "b2_hide_file", `{"bucketId":%q,"fileName":"k"}`, bucket)
 	c.call(401, no, "b2_delete_file_version", `{"fileName":"some/k","fileId":"x"}`)
-	c.call(401, no, "b2_create_bucket", `{"bucketName":"c-bucket"}`)
 	to := c.call(200, "", "b2_get_upload_url", `{"bucketId":%q}`, bucket)
 	c.upload(401, no, to, "k", sha1OfHello, strings.NewReader("hello"))
 	c.upload(200, "", to, "some/k", sha1OfHello, strings.NewReader("hello"))
 	r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, c.url+"/file/a-bucket/k", nil)
 	r.Header.Set("Authorization", c.token)
 	c.code(c.do(r, 401), no)
-	r, _ = http.NewRequestWithContext(t.Context(), http.MethodGet, c.url+"/b2api/v3/b2_authorize_account", nil)
+	r, _ = http.NewRequestWithContext(t.Context(), http.MethodGet, c.url+"/b2api/v4/b2_authorize_account", nil)
 	r.SetBasicAuth(k.ID, "wrong")
 	c.code(c.do(r, 401), "bad_auth_token")
+}
+
+// TestFile: a server that is started again still has its objects, and gives no ID twice.
+func TestFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	s, c, bucket := withBucket(t, fakeb2.Options{File: path})
+	upload := func() map[string]any {
+		to := c.call(200, "", "b2_get_upload_url", `{"bucketId":%q}`, bucket)
+		return c.upload(200, "", to, "k", sha1OfHello, strings.NewReader("hello"))
+	}
+	upload()
+	c.call(200, "", "b2_delete_file_version", `{"fileName":"k","fileId":%q}`, upload()["fileId"])
+	c.call(200, "", "b2_hide_file", `{"bucketId":%q,"fileName":"k"}`, bucket)
+	want := s.Versions("a-bucket")
+	s, c, _ = withBucket(t, fakeb2.Options{File: path})
+	if diff := cmp.Diff(want, s.Versions("a-bucket")); diff != "" || len(want) != 2 {
+		t.Error(diff)
+	}
+	upload()
+	ids := map[string]bool{}
+	for _, v := range s.Versions("a-bucket") {
+		ids[v.ID] = true
+	}
+	if len(ids) != 3 {
+		t.Errorf("%d IDs of three versions", len(ids))
+	}
 }
