@@ -111,11 +111,9 @@ func goodKeys(t *testing.T, f *fixture) {
 
 func endedContext(t *testing.T, f *fixture) {
 	f.put(t, "k", "body")
-	canceled, cancel := context.WithCancel(t.Context())
-	cancel()
 	late, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
 	defer cancel()
-	for want, ctx := range map[error]context.Context{context.Canceled: canceled, context.DeadlineExceeded: late} {
+	for want, ctx := range map[error]context.Context{context.Canceled: ended(), context.DeadlineExceeded: late} {
 		for name, err := range f.requests(ctx, "k") {
 			if !errors.Is(err, want) {
 				t.Errorf("%s: %v", name, err)
@@ -137,9 +135,7 @@ func (f *fixture) requests(ctx context.Context, key string) map[string]error {
 }
 
 func errorsTell(t *testing.T, f *fixture) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	for name, err := range f.requests(ctx, "a key") {
+	for name, err := range f.requests(ended(), "a key") {
 		var e *store.Error
 		if !errors.As(err, &e) || e.Op != name || e.Key != "a key" {
 			t.Errorf("%s: %#v", name, err)
