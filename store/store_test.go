@@ -119,6 +119,28 @@ func TestFiniteEnds(t *testing.T) {
 	}
 }
 
+// listing is a store whose listings have these keys.
+type listing struct {
+	store.Store
+	keys []string
+}
+
+func (l listing) List(context.Context, string, string) (page store.Page, err error) {
+	for _, key := range l.keys {
+		page.Objects = append(page.Objects, store.Object{Key: key})
+	}
+	return page, nil
+}
+
+// TestFiniteRefuses: a key twice, an order that isn't one and a key that wasn't asked for are errors.
+func TestFiniteRefuses(t *testing.T) {
+	for _, keys := range [][]string{{"a/1", "a/1"}, {"a/2", "a/1"}, {"a/1", "b"}} {
+		if page, err := store.Finite(listing{keys: keys}).List(t.Context(), "a/", ""); !errors.Is(err, store.ErrListing) {
+			t.Errorf("%q: %+v, %v", keys, page, err)
+		}
+	}
+}
+
 // TestFiniteKeepsAbilities: the optional abilities of a store stay available.
 func TestFiniteKeepsAbilities(t *testing.T) {
 	m := mem.New(mem.Options{})
