@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/repolock/repolock/cmd/internal/events"
@@ -35,10 +37,17 @@ type fake struct {
 	slow   time.Duration // how long TryLock and Release take, if their context doesn't end
 }
 
+// inBubble runs a test in simulated time, with a fake on its clock.
+func inBubble(t *testing.T, test func(t *testing.T, f *fake)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		c := leapclock.New()
+		test(t, &fake{Backend: memory.New(c), clock: c})
+	})
+}
+
 // dawdle returns why it ended early.
 func (f *fake) dawdle(ctx context.Context) error { return clock.Sleep(ctx, f.clock, f.slow) }
-
-func newFake(c *leapclock.Clock) *fake { return &fake{Backend: memory.New(c), clock: c} }
 
 func (f *fake) ask(what, key string) error {
 	f.mu.Lock()
@@ -58,10 +67,11 @@ func (f *fake) disturb(before func(what, key string) error) {
 	f.before = before
 }
 
-// always is a before that has one answer to requests of a kind.
-func always(kind string, err error) func(what, key string) error {
-	return func(what, _ string) error {
-		if what == kind {
+// failing is a before that has one answer to requests of a kind for these keys, or for all if
+// there are none.
+func failing(kind, keys string, err error) func(what, key string) error {
+	return func(what, key string) error {
+		if what == kind && (keys == "" || strings.Contains(keys, key)) {
 			return err
 		}
 		return nil
@@ -72,12 +82,15 @@ func always(kind string, err error) func(what, key string) error {
 func (f *fake) asked(what string) (found []call) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, c := range f.calls {
-		if c.what == what {
-			found = append(found, c)
-		}
+	return slices.DeleteFunc(slices.Clone(f.calls), func(c call) bool { return c.what != what })
+}
+
+// keys returns the keys of the requests of a kind, in their order.
+func (f *fake) keys(what string) (all string) {
+	for _, c := range f.asked(what) {
+		all += c.key
 	}
-	return found
+	return all
 }
 
 func (f *fake) TryLock(ctx context.Context, key string, ttl time.Duration) (locking.Handle, bool, error) {
@@ -101,14 +114,16 @@ func (f *fake) Release(ctx context.Context, h locking.Handle) error {
 	return f.Backend.Release(ctx, h)
 }
 
-// free reports whether a key's lock is free.
-func (f *fake) free(t *testing.T, key string) bool {
+// free reports whether the locks of all these keys are free.
+func (f *fake) free(t *testing.T, keys string) bool {
 	t.Helper()
-	info, err := f.Inspect(context.Background(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return info == nil
+	return !slices.ContainsFunc(strings.Split(keys, ""), func(key string) bool {
+		info, err := f.Inspect(context.Background(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info != nil
+	})
 }
 
 // breakLock removes a key's lock, whose holder doesn't know.
@@ -143,14 +158,6 @@ func (r resumable) Resume(ctx context.Context, h locking.Handle) error {
 	return r.Backend.Renew(ctx, h)
 }
 
-// watched is a fake that notices losses.
-type watched struct {
-	*fake
-	lost chan struct{}
-}
-
-func (w watched) Watch(locking.Handle) <-chan struct{} { return w.lost }
-
 // record collects events.
 type record struct {
 	mu  sync.Mutex
@@ -182,15 +189,24 @@ func (r *record) kinds() (kinds []replock.EventKind) {
 	return kinds
 }
 
-// fakeOther returns the acquirer of a fake's key, with a ttl of a minute.
-func fakeOther(b locking.Backend, c *leapclock.Clock, key string) *other {
-	l := Lock{Backend: b, Key: key, URL: "fake:" + key}
+// other returns the acquirer of a key, with a ttl of a minute. The lock of a key in upper case can
+// be resumed.
+func (f *fake) other(key string) *other {
+	l := Lock{Backend: f, Key: key, URL: "fake:" + key}
+	if key < "a" {
+		l.Backend = resumable{f}
+	}
 	o := newOther(l, session.Place{URL: l.URL, Name: key}, Request{TTL: time.Minute, Look: time.Minute, Operation: "test"})
-	o.clock = c
+	o.clock = f.clock
 	return o
 }
 
-// acquired acquires a fake's key.
+// tries acquires a key, and doesn't mind the events.
+func (f *fake) tries(ctx context.Context, key string, wait time.Duration) (session.Lock, error) {
+	return f.other(key).acquire(ctx, wait, (&record{}).observe)
+}
+
+// acquired acquires a key.
 func acquired(t *testing.T, o *other) (*held, *record) {
 	t.Helper()
 	r := &record{}
@@ -199,4 +215,24 @@ func acquired(t *testing.T, o *other) (*held, *record) {
 		t.Fatal(err)
 	}
 	return lock.(*held), r
+}
+
+// set returns a set of keys, in this order.
+func (f *fake) set(wait time.Duration, keys string) *Set {
+	s := &Set{wait: wait, clock: f.clock}
+	for key := range strings.SplitSeq(keys, "") {
+		s.members = append(s.members, f.other(key))
+	}
+	return s
+}
+
+// holds returns a set that is held.
+func (f *fake) holds(t *testing.T, keys string) (session.Lock, *record) {
+	t.Helper()
+	r := &record{}
+	l, err := f.set(0, keys).Acquire(t.Context(), r.observe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l, r
 }

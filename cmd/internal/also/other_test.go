@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/test/leapclock"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/locking/memory"
@@ -17,25 +20,25 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
+// lease is the time from the send of a renewal to the deadline: 55/60 of the ttl.
+const lease = 55 * time.Second
+
 // TestSilenceIsRetried: a request is sent again until the server answers, for no longer than maxTry.
 func TestSilenceIsRetried(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := leapclock.New()
-		f := newFake(c)
-		f.disturb(always("try", locking.ErrUnreachable))
+	inBubble(t, func(t *testing.T, f *fake) {
+		f.disturb(failing("try", "", locking.ErrUnreachable))
 		time.AfterFunc(5*time.Second, func() { f.disturb(nil) })
-		o := fakeOther(f, c, "k")
-		l, _ := acquired(t, o)
+		l, _ := acquired(t, f.other("k"))
 		tries := f.asked("try")
 		if last := tries[len(tries)-1]; len(tries) < 3 || l.Deadline() != last.at+lease {
 			t.Errorf("deadline %v after %v", l.Deadline(), tries)
 		}
 		_ = l.Release(t.Context())
 
-		f.disturb(always("try", locking.ErrUnreachable))
-		start := c.Elapsed()
-		lock, err := o.acquire(t.Context(), time.Hour, (&record{}).observe)
-		if took := c.Elapsed() - start; lock != nil || took > maxTry || took < maxTry/2 {
+		f.disturb(failing("try", "", locking.ErrUnreachable))
+		start := f.clock.Elapsed()
+		lock, err := f.tries(t.Context(), "k", time.Hour)
+		if took := f.clock.Elapsed() - start; lock != nil || took > maxTry || took < maxTry/2 {
 			t.Errorf("given up after %v", took)
 		}
 		if !errors.Is(err, locking.ErrUnreachable) || !errors.Is(err, store.ErrUnreachable) || !strings.HasPrefix(err.Error(), "fake:k: ") {
@@ -46,33 +49,29 @@ func TestSilenceIsRetried(t *testing.T) {
 
 // TestAnswersAreFinal: an answer that isn't silence isn't asked for again.
 func TestAnswersAreFinal(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for _, answer := range []error{locking.ErrPermission, locking.ErrUnfit, locking.ErrKey, errors.New("another")} {
-			c := leapclock.New()
-			f := newFake(c)
-			f.disturb(always("try", fmt.Errorf("answer: %w", answer)))
-			lock, err := fakeOther(f, c, "k").acquire(t.Context(), time.Hour, (&record{}).observe)
-			if lock != nil || !errors.Is(err, answer) || errors.Is(err, store.ErrUnreachable) || len(f.asked("try")) != 1 || c.Elapsed() > 0 {
-				t.Errorf("%v: %v after %v", answer, err, f.asked("try"))
+	for _, answer := range []error{locking.ErrPermission, locking.ErrUnfit, locking.ErrKey, errors.New("another")} {
+		inBubble(t, func(t *testing.T, f *fake) {
+			f.disturb(failing("try", "", fmt.Errorf("answer: %w", answer)))
+			lock, err := f.tries(t.Context(), "k", time.Hour)
+			if lock != nil || !errors.Is(err, answer) || errors.Is(err, store.ErrUnreachable) || len(f.asked("try")) != 1 || f.clock.Elapsed() > 0 {
+				t.Errorf("%v: %v after %v", answer, err, f.calls)
 			}
-		}
-	})
+		})
+	}
 }
 
 // TestAnswered: after an answer a silence is no reason to run without the lock: another holder
 // has it, perhaps.
 func TestAnswered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := leapclock.New()
-		f := newFake(c)
-		o := fakeOther(f, c, "k")
-		f.disturb(always("try", locking.ErrUnreachable))
+	inBubble(t, func(t *testing.T, f *fake) {
+		o := f.other("k")
+		f.disturb(failing("try", "", locking.ErrUnreachable))
 		if _, err := o.acquire(t.Context(), 0, (&record{}).observe); err == nil || o.answered() {
 			t.Errorf("silence: %v, answered %t", err, o.answered())
 		}
 		f.disturb(nil)
 		f.take(t, "k", 24*time.Hour)
-		time.AfterFunc(time.Minute, func() { f.disturb(always("try", locking.ErrUnreachable)) })
+		time.AfterFunc(time.Minute, func() { f.disturb(failing("try", "", locking.ErrUnreachable)) })
 		if _, err := o.acquire(t.Context(), replock.Forever, (&record{}).observe); !errors.Is(err, locking.ErrUnreachable) || !o.answered() {
 			t.Errorf("silence after a refusal: %v, answered %t", err, o.answered())
 		}
@@ -82,42 +81,38 @@ func TestAnswered(t *testing.T) {
 // TestRefusal: a lock that is held is tried once without --wait, and for no longer than --wait
 // with it. One event reports the wait for a holder.
 func TestRefusal(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := leapclock.New()
-		f := newFake(c)
-		f.take(t, "k", 24*time.Hour)
-		for _, wait := range []time.Duration{0, 10 * time.Second, time.Minute} {
-			start, r, tried := c.Elapsed(), &record{}, len(f.asked("try"))
-			lock, err := fakeOther(f, c, "k").acquire(t.Context(), wait, r.observe)
+	for _, wait := range []time.Duration{0, 10 * time.Second, time.Minute} {
+		inBubble(t, func(t *testing.T, f *fake) {
+			f.take(t, "k", 24*time.Hour)
+			r := &record{}
+			lock, err := f.other("k").acquire(t.Context(), wait, r.observe)
 			var refused session.HeldError
 			if lock != nil || !errors.As(err, &refused) || !errors.Is(err, replock.ErrHeld) {
 				t.Fatalf("%v, %v", lock, err)
 			}
-			if c.Elapsed()-start != wait || refused.Waited != wait || refused.Place.URL != "fake:k" || refused.Holders[0].TTL != 24*time.Hour {
-				t.Errorf("after %v: %+v", c.Elapsed()-start, refused.HeldError)
+			if f.clock.Elapsed() != wait || refused.Waited != wait || refused.Place.URL != "fake:k" || refused.Holders[0].TTL != 24*time.Hour {
+				t.Errorf("after %v: %+v", f.clock.Elapsed(), refused.HeldError)
 			}
-			if n, waits := len(f.asked("try"))-tried, len(r.of(replock.EventWaiting)); (n == 1) != (wait == 0) || (waits == 1) != (wait > 0) {
+			if n, waits := len(f.asked("try")), len(r.of(replock.EventWaiting)); (n == 1) != (wait == 0) || (waits == 1) != (wait > 0) {
 				t.Errorf("--wait %v: %d tries, %d events", wait, n, waits)
 			}
-		}
-	})
+		})
+	}
 }
 
 // TestWaitEnds: a wait ends with its context, for the reason that this has.
 func TestWaitEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := leapclock.New()
-		f := newFake(c)
+	inBubble(t, func(t *testing.T, f *fake) {
 		f.take(t, "k", 24*time.Hour)
 		why := errors.New("a signal")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(3*time.Second, func() { cancel(why) })
-		if _, err := fakeOther(f, c, "k").acquire(ctx, replock.Forever, (&record{}).observe); !errors.Is(err, why) || !errors.Is(err, replock.ErrHeld) || c.Elapsed() != 3*time.Second {
-			t.Errorf("at %v: %v", c.Elapsed(), err)
+		if _, err := f.tries(ctx, "k", replock.Forever); !errors.Is(err, why) || !errors.Is(err, replock.ErrHeld) || f.clock.Elapsed() != 3*time.Second {
+			t.Errorf("at %v: %v", f.clock.Elapsed(), err)
 		}
 		late, end := context.WithTimeout(t.Context(), time.Second)
 		defer end()
-		if _, err := fakeOther(f, c, "k").acquire(late, replock.Forever, (&record{}).observe); !errors.Is(err, replock.ErrHeld) || !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := f.tries(late, "k", replock.Forever); !errors.Is(err, replock.ErrHeld) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v", err)
 		}
 		if len(f.asked("release")) > 0 {
@@ -129,15 +124,13 @@ func TestWaitEnds(t *testing.T) {
 // TestNextHolder: each holder that a wait meets is reported once, and the wait ends when the
 // lock is free.
 func TestNextHolder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := leapclock.New()
-		f := newFake(c)
+	inBubble(t, func(t *testing.T, f *fake) {
 		f.take(t, "k", 10*time.Second)
 		time.AfterFunc(10*time.Second, func() { f.take(t, "k", 10*time.Second) })
 		r := &record{}
-		l, err := fakeOther(f, c, "k").acquire(t.Context(), replock.Forever, r.observe)
-		if err != nil || c.Elapsed() < 20*time.Second || c.Elapsed() > 22*time.Second || len(r.of(replock.EventWaiting)) != 2 {
-			t.Fatalf("at %v: %v, %v", c.Elapsed(), err, r.kinds())
+		l, err := f.other("k").acquire(t.Context(), replock.Forever, r.observe)
+		if now := f.clock.Elapsed(); err != nil || now < 20*time.Second || now > 22*time.Second || len(r.of(replock.EventWaiting)) != 2 {
+			t.Fatalf("at %v: %v, %v", now, err, r.kinds())
 		}
 		_ = l.Release(t.Context())
 	})
@@ -146,11 +139,9 @@ func TestNextHolder(t *testing.T) {
 // TestFilesAreNotTimed: a lock of files is acquired, resumed and released however long that takes
 // beside the time that a server has to answer.
 func TestFilesAreNotTimed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := leapclock.New()
-		f := newFake(c)
+	inBubble(t, func(t *testing.T, f *fake) {
 		f.slow = lease * 4 / 5 // as a machine that stands still while the file settles
-		o := fakeOther(f, c, "k")
+		o := f.other("k")
 		if lock, err := o.acquire(t.Context(), 0, (&record{}).observe); lock != nil || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a server: %v, %v", lock, err)
 		}
@@ -169,17 +160,15 @@ func TestFilesAreNotTimed(t *testing.T) {
 
 // TestSlowAcquire: a lock whose acquisition has taken its ttl isn't held, and no event says so.
 func TestSlowAcquire(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := leapclock.New()
-		f := newFake(c)
+	inBubble(t, func(t *testing.T, f *fake) {
 		f.disturb(func(what, _ string) error {
 			if what == "try" {
-				c.Leap.Add(int64(lease))
+				f.clock.Leap.Add(int64(lease))
 			}
 			return nil
 		})
 		r := &record{}
-		lock, err := fakeOther(f, c, "k").acquire(t.Context(), 0, r.observe)
+		lock, err := f.other("k").acquire(t.Context(), 0, r.observe)
 		if lock != nil || err == nil || !strings.Contains(err.Error(), "--ttl") || errors.Is(err, replock.ErrHeld) || !f.free(t, "k") {
 			t.Errorf("%v, %v", lock, err)
 		}
@@ -190,20 +179,26 @@ func TestSlowAcquire(t *testing.T) {
 	})
 }
 
+// failingInspector can't say who holds a lock.
+type failingInspector struct{ *memory.Backend }
+
+func (failingInspector) Inspect(context.Context, string) (*locking.Info, error) {
+	return nil, errors.New("the table is gone")
+}
+
 // TestHolderUnknown: a refusal says nothing about a holder that has gone since, or can't be
 // asked for.
 func TestHolderUnknown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := leapclock.New()
-		f := newFake(c)
+	inBubble(t, func(t *testing.T, f *fake) {
 		f.take(t, "k", time.Hour)
-		blind := struct{ locking.Backend }{f}
-		_, err := fakeOther(blind, c, "k").acquire(t.Context(), 0, (&record{}).observe)
+		o := f.other("k")
+		o.Backend = struct{ locking.Backend }{f}
+		_, err := o.acquire(t.Context(), 0, (&record{}).observe)
 		if err == nil || err.Error() != "fake:k is held by a holder that doesn't say its name" {
 			t.Errorf("%v", err)
 		}
-		failing := failingInspector{f.Backend, errors.New("the table is gone")}
-		_, err = fakeOther(failing, c, "k").acquire(t.Context(), 0, (&record{}).observe)
+		o.Backend = failingInspector{f.Backend}
+		_, err = o.acquire(t.Context(), 0, (&record{}).observe)
 		var refused session.HeldError
 		if !errors.As(err, &refused) || refused.Holders[0].Why != "the table is gone" {
 			t.Errorf("%v", err)
@@ -211,9 +206,353 @@ func TestHolderUnknown(t *testing.T) {
 	})
 }
 
-type failingInspector struct {
-	*memory.Backend
-	err error
+// TestRenewals: a lock is renewed at each third of the ttl, and its deadline counts from the
+// send of the last renewal that was answered, not from the answer.
+func TestRenewals(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		f.disturb(func(what, _ string) error {
+			if what != "release" {
+				time.Sleep(3 * time.Second)
+			}
+			return nil
+		})
+		l, r := acquired(t, f.other("k"))
+		counts := func(from time.Duration) {
+			t.Helper()
+			if l.Deadline() != from+lease || l.Seen().Elapsed != from {
+				t.Errorf("at %v: deadline %v, seen %v", f.clock.Elapsed(), l.Deadline(), l.Seen())
+			}
+		}
+		counts(0)
+		time.Sleep(2*time.Minute + time.Second - f.clock.Elapsed())
+		var sent []time.Duration
+		for _, c := range f.asked("renew") {
+			sent = append(sent, c.at)
+		}
+		third := 20 * time.Second
+		if want := []time.Duration{third, 2 * third, 3 * third, 4 * third, 5 * third, 6 * third}; !slices.Equal(sent, want) {
+			t.Errorf("sent at %v", sent)
+		}
+		counts(5 * third) // while the last is under way
+		time.Sleep(3 * time.Second)
+		counts(6 * third)
+		if n := len(r.of(replock.EventRefreshed)); n != 6 {
+			t.Errorf("%d renewals reported", n)
+		}
+		if err := l.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
-func (f failingInspector) Inspect(context.Context, string) (*locking.Info, error) { return nil, f.err }
+// TestLook: --look bounds the time between two renewals, and so do a third of the ttl and
+// tower-fleet's specification.
+func TestLook(t *testing.T) {
+	for _, c := range []struct{ ttl, look, want time.Duration }{
+		{time.Minute, time.Second, time.Second},
+		{time.Minute, 20 * time.Second, 20 * time.Second},
+		{time.Minute, time.Minute, 20 * time.Second},
+		{time.Hour, time.Hour, 30 * time.Second},
+	} {
+		s := newOther(Lock{Backend: memory.New(leapclock.New())}, session.Place{}, Request{TTL: c.ttl, Look: c.look}).schedule
+		last := s.Interval + time.Duration(s.Failures)*s.Failure
+		if s.Interval != c.want || s.Deadline-last > time.Duration(s.Failures) || last > s.Deadline {
+			t.Errorf("%+v: %+v", c, s)
+		}
+	}
+}
+
+// TestSilence: a lock that can't be renewed is lost at its deadline, and that is definite if
+// its kind can't be resumed.
+func TestSilence(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		l, r := acquired(t, f.other("k"))
+		time.Sleep(30 * time.Second)
+		f.disturb(failing("renew", "", fmt.Errorf("no answer: %w", locking.ErrUnreachable)))
+		<-l.Context().Done()
+		if at := f.clock.Elapsed(); at != 20*time.Second+lease {
+			t.Errorf("lost at %v", at)
+		}
+		lost := l.Lost()
+		if lost == nil || !lost.Definite || !strings.Contains(lost.Error(), "can't be resumed") || lost.Key != "fake:k" {
+			t.Fatalf("%v", lost)
+		}
+		if !errors.Is(context.Cause(l.Context()), replock.ErrLost) || !errors.Is(lost, locking.ErrUnreachable) {
+			t.Errorf("cause: %v", context.Cause(l.Context()))
+		}
+		want := []replock.EventKind{
+			replock.EventAcquired, replock.EventRefreshFailed, replock.EventRefreshFailed, replock.EventRefreshFailed,
+			replock.EventGaveUp, replock.EventLost,
+		}
+		if got := r.kinds(); !slices.Equal(got, want) {
+			t.Errorf("events: %v", got)
+		}
+		for _, e := range r.all {
+			if e.Place != "fake:k" || e.Name != "k" || e.ID != l.ID() || e.Operation != "test" {
+				t.Errorf("%s: %+v", e.Kind, e)
+			}
+		}
+		if again, err := l.Resume(t.Context()); again != nil || !errors.Is(err, replock.ErrLost) {
+			t.Errorf("resumed: %v, %v", again, err)
+		}
+		f.disturb(nil)
+		if err := l.Release(t.Context()); err != nil || len(f.asked("release")) != 1 {
+			t.Errorf("released: %v", err)
+		}
+	})
+}
+
+// TestErrLostIsDefinite: a backend that says that the lock is lost ends it at once, also one
+// whose locks can be resumed.
+func TestErrLostIsDefinite(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		l, r := acquired(t, f.other("K"))
+		f.breakLock(t, "K")
+		if l.Lost() != nil {
+			t.Error("lost before a look")
+		}
+		<-l.Context().Done()
+		if lost := l.Lost(); lost == nil || !lost.Definite || f.clock.Elapsed() != 20*time.Second || l.Key() != lost.Key {
+			t.Errorf("at %v: %v", f.clock.Elapsed(), lost)
+		}
+		if err := l.Release(t.Context()); err != nil {
+			t.Errorf("released: %v", err) // the loss is known
+		}
+		if got := r.kinds(); !slices.Equal(got, []replock.EventKind{replock.EventAcquired, replock.EventLost}) {
+			t.Errorf("events: %v", got)
+		}
+	})
+}
+
+// TestCheck: a look renews, and reports the loss that it finds.
+func TestCheck(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		l, _ := acquired(t, f.other("k"))
+		time.Sleep(5 * time.Second)
+		if err := l.Check(t.Context()); err != nil || l.Deadline() != 5*time.Second+lease {
+			t.Errorf("%v, deadline %v", err, l.Deadline())
+		}
+		f.disturb(failing("renew", "", locking.ErrUnreachable))
+		if err := l.Check(t.Context()); !errors.Is(err, locking.ErrUnreachable) || l.Lost() != nil {
+			t.Errorf("silence: %v, %v", err, l.Lost())
+		}
+		f.disturb(nil)
+		f.breakLock(t, "k")
+		for range 2 {
+			if err := l.Check(t.Context()); !errors.Is(err, replock.ErrLost) || l.Lost() == nil {
+				t.Errorf("broken: %v, %v", err, l.Lost())
+			}
+		}
+		_ = l.Release(t.Context())
+	})
+}
+
+// watched is a backend that notices losses.
+type watched struct {
+	*fake
+	lost chan struct{}
+}
+
+func (w watched) Watch(locking.Handle) <-chan struct{} { return w.lost }
+
+// TestWatcher: a lock is renewed at once when the backend notices its end.
+func TestWatcher(t *testing.T) {
+	for _, really := range []bool{true, false} {
+		inBubble(t, func(t *testing.T, f *fake) {
+			w, o := watched{f, make(chan struct{})}, f.other("k")
+			o.Backend = w
+			l, _ := acquired(t, o)
+			time.Sleep(7 * time.Second)
+			if really {
+				f.breakLock(t, "k")
+			}
+			close(w.lost)
+			synctest.Wait()
+			if renewed := f.asked("renew"); len(renewed) != 1 || renewed[0].at != 7*time.Second || f.clock.Elapsed() != 7*time.Second {
+				t.Errorf("renewed: %v", renewed)
+			}
+			if lost := l.Lost(); (lost != nil) != really || really && !lost.Definite {
+				t.Errorf("really %t: %v", really, lost)
+			}
+			_ = l.Release(t.Context())
+		})
+	}
+}
+
+// TestSuspend: the deadline counts the time of a suspend, and doesn't move by it.
+func TestSuspend(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		l, _ := acquired(t, f.other("K"))
+		time.Sleep(time.Second)
+		f.clock.Leap.Add(int64(lease - 2*time.Second)) // a second before the deadline
+		if l.Deadline() != lease {
+			t.Errorf("deadline %v", l.Deadline())
+		}
+		time.Sleep(clock.Tick)
+		synctest.Wait()
+		if l.Lost() != nil || l.Deadline() <= lease {
+			t.Errorf("lost: %v, deadline %v", l.Lost(), l.Deadline())
+		}
+		last := l.Deadline()
+		f.clock.Leap.Add(int64(2 * time.Minute))
+		time.Sleep(clock.Tick)
+		synctest.Wait()
+		if lost := l.Lost(); lost == nil || lost.Definite || l.Deadline() != last {
+			t.Errorf("lost: %v, deadline %v", lost, l.Deadline())
+		}
+		_ = l.Release(t.Context())
+	})
+}
+
+// TestPartedClocks: a step of the wall clock is a reason to look at the lock at once.
+func TestPartedClocks(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		l, _ := acquired(t, f.other("k"))
+		time.Sleep(3 * time.Second)
+		f.clock.Step.Add(int64(time.Hour))
+		time.Sleep(clock.Tick)
+		synctest.Wait()
+		if n := len(f.asked("renew")); n != 1 || clock.Read(f.clock).Parted(l.Seen()) {
+			t.Errorf("%d renewals, seen %v", n, l.Seen())
+		}
+		time.Sleep(5 * time.Second)
+		if n := len(f.asked("renew")); n != 1 {
+			t.Errorf("%d renewals after one step", n)
+		}
+		_ = l.Release(t.Context())
+	})
+}
+
+// TestResume: a lock that no other holder can have had goes on, under a new id, and is renewed
+// and released as before. A lock that is held isn't resumed.
+func TestResume(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		l, r := acquired(t, f.other("K"))
+		if again, err := l.Resume(t.Context()); again != nil || err == nil || len(f.asked("resume")) > 0 {
+			t.Errorf("while it is held: %v, %v", again, err)
+		}
+		f.disturb(failing("renew", "", locking.ErrUnreachable))
+		<-l.Context().Done()
+		f.disturb(nil)
+		if lost := l.Lost(); lost == nil || lost.Definite {
+			t.Fatalf("%v", lost)
+		}
+		at := f.clock.Elapsed()
+		again, err := l.Resume(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again.Lost() != nil || again.Context().Err() != nil || again.ID() == l.ID() || again.Deadline() != at+lease || again.Seen().Elapsed != at {
+			t.Errorf("%v, %v", again.Deadline(), again.Seen())
+		}
+		if e := r.of(replock.EventResumed); len(e) != 1 || e[0].ID != again.ID() {
+			t.Errorf("%+v", e)
+		}
+		time.Sleep(time.Minute)
+		if again.Lost() != nil || f.free(t, "K") {
+			t.Errorf("lost: %v", again.Lost())
+		}
+		if err := again.Release(t.Context()); err != nil || !f.free(t, "K") {
+			t.Error(err)
+		}
+		if got := r.kinds(); !slices.Equal(got[len(got)-3:], []replock.EventKind{replock.EventLost, replock.EventResumed, replock.EventReleased}) {
+			t.Errorf("events: %v", got)
+		}
+	})
+}
+
+// TestResumeFails: a lock that another holder can have had is lost for good. After another
+// error a resume can be tried again.
+func TestResumeFails(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		l, r := f.suspended(t, "K", "K")
+		f.disturb(failing("resume", "", errors.New("input/output error")))
+		if again, err := l.Resume(t.Context()); again != nil || err == nil || l.Lost().Definite {
+			t.Errorf("%v, %v, %v", again, err, l.Lost())
+		}
+		f.disturb(nil)
+		f.breakLock(t, "K")
+		other := f.take(t, "K", time.Hour)
+		if again, err := l.Resume(t.Context()); again != nil || !errors.Is(err, replock.ErrLost) || !l.Lost().Definite {
+			t.Errorf("%v, %v, %v", again, err, l.Lost())
+		}
+		if err := l.Release(t.Context()); err != nil || f.Backend.Renew(t.Context(), other) != nil {
+			t.Errorf("released: %v", err)
+		}
+		if n := len(r.of(replock.EventResumed)); n > 0 {
+			t.Errorf("%v", r.kinds())
+		}
+	})
+}
+
+// TestReleaseOnce: concurrent releases are one request, and the renewals end before it.
+func TestReleaseOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		l, r := acquired(t, f.other("k"))
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				if err := l.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		time.Sleep(time.Hour)
+		if len(f.asked("release")) != 1 || len(f.asked("renew")) != 0 || !f.free(t, "k") {
+			t.Errorf("requests: %v", f.calls)
+		}
+		if got := r.kinds(); !slices.Equal(got, []replock.EventKind{replock.EventAcquired, replock.EventReleased}) {
+			t.Errorf("events: %v", got)
+		}
+		if context.Cause(l.Context()) != replock.ErrReleased || l.Lost() != nil {
+			t.Errorf("%v, %v", context.Cause(l.Context()), l.Lost())
+		}
+	})
+}
+
+// TestReleaseFails: a release is tried again while the server is silent, and reported if it
+// fails. The lock is not held afterwards.
+func TestReleaseFails(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		l, r := acquired(t, f.other("k"))
+		time.AfterFunc(5*time.Second, func() { f.disturb(nil) })
+		f.disturb(failing("release", "", locking.ErrUnreachable))
+		if err := l.Release(t.Context()); err != nil || !f.free(t, "k") || len(f.asked("release")) < 2 {
+			t.Errorf("%v after %d tries", err, len(f.asked("release")))
+		}
+		if n := len(r.of(replock.EventReleased)); n != 1 {
+			t.Errorf("%d events", n)
+		}
+
+		l, r = acquired(t, f.other("k"))
+		f.disturb(failing("release", "", locking.ErrPermission))
+		if err := l.Release(t.Context()); !errors.Is(err, locking.ErrPermission) || l.Context().Err() == nil {
+			t.Error(err, l.Context().Err())
+		}
+		if e := r.of(replock.EventReleaseFailed); len(e) != 1 || !errors.Is(e[0].Err, locking.ErrPermission) || len(r.of(replock.EventReleased)) > 0 {
+			t.Errorf("%+v", r.kinds())
+		}
+	})
+}
+
+// TestFinish: the result of the work reaches each lock of a set that stores it.
+func TestFinish(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		var got []bool
+		s := f.set(0, "abc")
+		for _, m := range []member{s.members[0], s.members[2]} {
+			m.(*other).finish = func(success bool) { got = append(got, success) }
+		}
+		l, err := s.Acquire(t.Context(), (&record{}).observe)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.(session.Finisher).Finish(true)
+		l.(session.Finisher).Finish(false)
+		if !slices.Equal(got, []bool{true, true, false, false}) {
+			t.Error(got)
+		}
+		_ = l.Release(t.Context())
+	})
+}

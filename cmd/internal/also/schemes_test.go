@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/repolock/repolock/cmd/internal/session"
 )
 
 // parsed returns the URLs of the locks in their order.
@@ -21,6 +23,16 @@ func parsed(t *testing.T, urls ...string) (all []string) {
 		all = append(all, target.Place.URL)
 	}
 	return all
+}
+
+// place returns the place that a URL names.
+func place(t *testing.T, url string) session.Place {
+	t.Helper()
+	targets, err := Parse([]string{url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return targets[0].Place
 }
 
 // TestOneOrder: whatever the order of the flags, the locks are tried in one order.
@@ -48,14 +60,15 @@ func TestOneOrder(t *testing.T) {
 	}
 }
 
-// TestNamedTwice: URLs of one lock are refused together, however they are written, and those
-// of two locks aren't.
-func TestNamedTwice(t *testing.T) {
+// TestOneLock: URLs of one lock are refused together, however they are written, and are one place for
+// a repolock under that lock. Those of two locks are neither. A place is shown as it was named.
+func TestOneLock(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
-	if err := os.Mkdir("x", 0o700); err != nil {
+	if err := errors.Join(os.MkdirAll("p/.beads", 0o700), os.Mkdir("x", 0o700)); err != nil {
 		t.Fatal(err)
 	}
+	linked := os.Symlink("p", "p2") == nil
 	if got, err := os.Getwd(); err == nil {
 		dir = got
 	}
@@ -65,11 +78,12 @@ func TestNamedTwice(t *testing.T) {
 	}{
 		{"redis://host?key=k", "redis://host:6379/0?key=k", true},
 		{"redis://host?key=k", "redis://user@HOST/0?key=k", true},
-		{"redis://host?key=k", "rediss://host/?key=k&password-file=/p", true},
+		{"redis://host?key=k", "rediss://host/?key=k&password-file=/p&ca=/c", true},
 		{"redis://host?key=k", "redis://host/0?key=lock:k&prefix=bext:", true},
 		{"redis://host?key=k", "redis://host/1?key=k", false},
 		{"redis://host?key=k", "redis://host:6380?key=k", false},
 		{"redis://host?key=k", "redis://host?key=K", false},
+		{"redis://host?key=k", "postgres://host/0?key=k", false},
 		{"postgres://host/db?key=k", "postgresql://host:5432/db?key=k", true},
 		{"postgres://host/db?key=k", "postgres://user@HOST/db?key=k", true},
 		{"postgres://host/db?key=k", "postgres://host/db?sslmode=require&passfile=/p&key=k", true},
@@ -91,8 +105,17 @@ func TestNamedTwice(t *testing.T) {
 		{"repo:s3://b/p#n", "repo:s3://b/p/#n", true},
 		{"repo:s3://b/p#n", "repo:s3://b/q#n", false},
 		{"repo:x#n", "beads:x", false},
+		{"beads:p", "beads:p2", true}, // p2 is a link, and what is in it is there or not
+		{"beads:p", "beads:p2/.beads", true},
+		{"beads:p/none", "beads:p2/none", true},
+		{"beads:p/one", "beads:p2/two", false},
+		{"tower-fleet:p/a", "tower-fleet:p2/a", true},
+		{"tower-fleet:p/none/a", "tower-fleet:p2/none/a", true},
+		{"tower-fleet:p/none/more/a", "tower-fleet:p2/none/more/a", true},
+		{"tower-fleet:p/a", "tower-fleet:p2/b", false},
 	} {
-		if runtime.GOOS == "windows" && strings.Contains(c.b, dir) {
+		link := strings.Contains(c.b, "p2")
+		if runtime.GOOS == "windows" && strings.Contains(c.b, dir) || link && !linked {
 			continue
 		}
 		for _, urls := range [][]string{{c.a, c.b}, {c.b, c.a}, {c.a, "redis://between?key=k", c.b}} {
@@ -100,6 +123,23 @@ func TestNamedTwice(t *testing.T) {
 			if same := err != nil; same != c.same || same && (!errors.As(err, new(URLError)) || !strings.Contains(err.Error(), "named twice")) {
 				t.Errorf("%q: %v", urls, err)
 			}
+		}
+		a, b := place(t, c.a), place(t, c.b)
+		if same := a.ID() == b.ID(); same != c.same {
+			t.Errorf("%s and %s are one place: %t", c.a, c.b, same)
+		}
+		if link && !strings.Contains(b.String(), "/p2/") || b.String() != b.URL {
+			t.Errorf("%s is shown as %s", c.b, b)
+		}
+	}
+	for url, p := range map[string]session.Place{
+		"repo:p#n":         {Repo: "p", Name: "n"},
+		"repo:s3://b/p#n":  {Repo: "s3://b/p", Name: "n"},
+		"repo:s3://b/p/#n": {Repo: "s3://b/p", Name: "n"},
+		"repo:s3://b/q#n":  {Repo: "s3://b/q/", Name: "n"},
+	} {
+		if place(t, url).ID() != p.ID() {
+			t.Errorf("%s isn't the place of --repo %s --name %s", url, p.Repo, p.Name)
 		}
 	}
 }

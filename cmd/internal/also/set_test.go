@@ -11,65 +11,69 @@ import (
 
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
-	"github.com/repolock/repolock/internal/test/leapclock"
+	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/store"
 )
 
-// fakeSet returns a set of a fake's keys, in this order.
-func fakeSet(f locking.Backend, c *leapclock.Clock, wait time.Duration, keys string) *Set {
-	s := &Set{wait: wait, clock: c}
-	for _, key := range strings.Split(keys, "") {
-		s.members = append(s.members, fakeOther(f, c, key))
-	}
-	return s
+// orders are all orders of three locks.
+var orders = []string{"abc", "acb", "bac", "bca", "cab", "cba"}
+
+func reverse(s string) string {
+	letters := strings.Split(s, "")
+	slices.Reverse(letters)
+	return strings.Join(letters, "")
 }
 
-// keys returns the keys of requests in their order.
-func keys(calls []call) (all string) {
-	for _, c := range calls {
-		all += c.key
+// TestAllInOrder: the locks are acquired in their order, and released in reverse. The set is named
+// as its first lock, and each event says of which lock it is.
+func TestAllInOrder(t *testing.T) {
+	for _, order := range orders {
+		inBubble(t, func(t *testing.T, f *fake) {
+			l, r := f.holds(t, order)
+			if f.keys("try") != order || l.Key() != "fake:"+order[:1] {
+				t.Errorf("%s, and named as %s: %s", f.keys("try"), l.Key(), order)
+			}
+			time.Sleep(30 * time.Second)
+			if err := l.Release(t.Context()); err != nil || f.keys("release") != reverse(order) || !f.free(t, order) {
+				t.Errorf("%s released as %s: %v", order, f.keys("release"), err)
+			}
+			var got, want []string
+			for _, e := range r.all {
+				got = append(got, string(e.Kind)+" "+e.Place)
+				if e.Mode != replock.Exclusive || e.Key != e.Place || e.Time.IsZero() {
+					t.Errorf("%+v", e)
+				}
+			}
+			for _, kind := range []string{"acquired", "refreshed", "released"} {
+				want = append(want, kind+" fake:a", kind+" fake:b", kind+" fake:c")
+			}
+			if slices.Sort(got); !slices.Equal(got, want) {
+				t.Errorf("%q", got)
+			}
+		})
 	}
-	return all
 }
 
 // TestAllOrNothing: whichever lock is refused, and whatever the order, those that were taken
 // are released, the last one first, and one event reports which was refused.
 func TestAllOrNothing(t *testing.T) {
-	for _, order := range []string{"abc", "acb", "bac", "bca", "cab", "cba"} {
-		for _, held := range []string{"a", "b", "c", ""} {
-			synctest.Test(t, func(t *testing.T) {
-				c := leapclock.New()
-				f := newFake(c)
-				if held != "" {
-					f.take(t, held, time.Hour)
-				}
-				s, r := fakeSet(f, c, 0, order), &record{}
-				lock, err := s.Acquire(t.Context(), r.observe)
-				if held == "" {
-					if err != nil || keys(f.asked("try")) != order {
-						t.Fatalf("%v, %s", err, keys(f.asked("try")))
-					}
-					err = lock.Release(t.Context())
-					if !isReverse(keys(f.asked("release")), order) || err != nil {
-						t.Errorf("%s released as %s", order, keys(f.asked("release")))
-					}
-					return
-				}
+	for _, order := range orders {
+		for theirs := range strings.SplitSeq("abc", "") {
+			inBubble(t, func(t *testing.T, f *fake) {
+				f.take(t, theirs, time.Hour)
+				r := &record{}
+				lock, err := f.set(0, order).Acquire(t.Context(), r.observe)
 				var refused session.HeldError
-				if lock != nil || !errors.As(err, &refused) || refused.Place.URL != "fake:"+held {
-					t.Fatalf("%s refused: %v", held, err)
+				if lock != nil || !errors.As(err, &refused) || refused.Place.URL != "fake:"+theirs {
+					t.Fatalf("%s refused: %v", theirs, err)
 				}
-				before, _, _ := strings.Cut(order, held)
-				if keys(f.asked("try")) != before+held || !isReverse(keys(f.asked("release")), before) {
-					t.Errorf("%s: tried %v, released %v", order, f.asked("try"), f.asked("release"))
+				before, _, _ := strings.Cut(order, theirs)
+				if f.keys("try") != before+theirs || f.keys("release") != reverse(before) || !f.free(t, before) {
+					t.Errorf("%s: %v", order, f.calls)
 				}
-				for _, key := range strings.Split(before, "") {
-					if key != "" && !f.free(t, key) {
-						t.Errorf("%s is left", key)
-					}
-				}
-				if e := r.of(replock.EventBlocked); len(e) != 1 || e[0].Place != "fake:"+held || e[0].Name != held || e[0].Waited != 0 || len(e[0].Holders) != 1 {
+				if e := r.of(replock.EventBlocked); len(e) != 1 || e[0].Place != "fake:"+theirs || e[0].Name != theirs || e[0].Waited != 0 || len(e[0].Holders) != 1 {
 					t.Errorf("events: %+v", e)
 				}
 			})
@@ -77,64 +81,64 @@ func TestAllOrNothing(t *testing.T) {
 	}
 }
 
-func isReverse(got, of string) bool {
-	letters := strings.Split(of, "")
-	slices.Reverse(letters)
-	return got == strings.Join(letters, "")
-}
-
 // TestBrokenMember: an error of one lock releases the others, is no refusal, and ends a wait.
 func TestBrokenMember(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := leapclock.New()
-		f := newFake(c)
-		f.disturb(func(what, key string) error {
-			if what == "try" && key == "c" {
-				return locking.ErrUnfit
-			}
-			return nil
-		})
+	inBubble(t, func(t *testing.T, f *fake) {
+		f.disturb(failing("try", "c", locking.ErrUnfit))
 		r := &record{}
-		lock, err := fakeSet(f, c, replock.Forever, "abc").Acquire(t.Context(), r.observe)
-		if lock != nil || !errors.Is(err, locking.ErrUnfit) || keys(f.asked("release")) != "ba" || len(r.of(replock.EventBlocked)) > 0 {
+		lock, err := f.set(replock.Forever, "abc").Acquire(t.Context(), r.observe)
+		if lock != nil || !errors.Is(err, locking.ErrUnfit) || f.keys("release") != "ba" || len(r.of(replock.EventBlocked)) > 0 {
 			t.Errorf("%v, %v", err, f.calls)
+		}
+	})
+}
+
+// TestKnownHolderBehindASilentSystem: a silent system doesn't hide that another lock is held, so
+// that no command runs beside its holder.
+func TestKnownHolderBehindASilentSystem(t *testing.T) {
+	for _, order := range orders { // a is silent, b held
+		inBubble(t, func(t *testing.T, f *fake) {
+			f.take(t, "b", time.Hour)
+			f.disturb(failing("try", "a", locking.ErrUnreachable))
+			s := f.set(0, order)
+			l, err := s.Acquire(t.Context(), (&record{}).observe)
+			if l != nil || !errors.Is(err, replock.ErrHeld) || s.failed.place().Name != "b" || !f.free(t, "c") {
+				t.Errorf("%s: %v", order, err)
+			}
+			s = f.set(0, "ac")
+			if l, err := s.Acquire(t.Context(), (&record{}).observe); l != nil || !errors.Is(err, store.ErrUnreachable) || s.Answered() || !f.free(t, "c") {
+				t.Errorf("nothing is held: %v", err)
+			}
+		})
+	}
+}
+
+// TestTwoNamesOfOneLock: a set that is in its own way doesn't wait for itself.
+func TestTwoNamesOfOneLock(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		l, err := f.set(replock.Forever, "aba").Acquire(t.Context(), (&record{}).observe)
+		if l != nil || !errors.As(err, new(URLError)) || !f.free(t, "ab") {
+			t.Errorf("%v, %v", l, err)
 		}
 	})
 }
 
 // TestNothingIsHeldDuringAWait: while one lock is refused, the others are free for others.
 func TestNothingIsHeldDuringAWait(t *testing.T) {
-	for _, held := range []string{"a", "b", "c"} {
-		synctest.Test(t, func(t *testing.T) {
-			c := leapclock.New()
-			f := newFake(c)
-			theirs := f.take(t, held, time.Hour)
-			r, done := &record{}, make(chan session.Lock)
-			go func() {
-				l, err := fakeSet(f, c, replock.Forever, "abc").Acquire(t.Context(), r.observe)
-				if err != nil {
-					t.Error(err)
-				}
-				done <- l
-			}()
-			for range 1000 {
-				time.Sleep(130 * time.Millisecond)
-				synctest.Wait()
-				for _, key := range []string{"a", "b", "c"} {
-					if f.free(t, key) != (key != held) {
-						t.Fatalf("%s, while %s is waited for: free %t", key, held, f.free(t, key))
+	for theirs, others := range map[string]string{"a": "bc", "b": "ac", "c": "ab"} {
+		inBubble(t, func(t *testing.T, f *fake) {
+			f.take(t, theirs, 2*time.Minute)
+			for at := 130 * time.Millisecond; at < 2*time.Minute; at += 130 * time.Millisecond {
+				time.AfterFunc(at, func() {
+					if !f.free(t, others) {
+						t.Errorf("%v, while %s is waited for: %s aren't free", at, theirs, others)
 					}
-				}
+				})
 			}
-			if err := f.Backend.Release(t.Context(), theirs); err != nil {
-				t.Fatal(err)
-			}
-			l := <-done
-			if got := keys(f.asked("try")); !strings.HasSuffix(got, held+strings.Replace("abc", held, "", 1)) {
-				t.Errorf("tried %s", got[len(got)-3:])
-			}
-			if n := len(r.of(replock.EventBlocked)); n > 0 {
-				t.Errorf("%d refusals of a wait that went on", n)
+			r := &record{}
+			l, err := f.set(replock.Forever, "abc").Acquire(t.Context(), r.observe)
+			if err != nil || f.clock.Elapsed() < 2*time.Minute || !strings.HasSuffix(f.keys("try"), theirs+others) || len(r.of(replock.EventBlocked)) > 0 {
+				t.Fatalf("at %v: %v, refused: %v", f.clock.Elapsed(), err, r.of(replock.EventBlocked))
 			}
 			_ = l.Release(t.Context())
 		})
@@ -144,32 +148,29 @@ func TestNothingIsHeldDuringAWait(t *testing.T) {
 // TestOppositeWishes: two sets with opposite orders, and a slow third program that takes the
 // locks one at a time, all come through, and never two hold a lock.
 func TestOppositeWishes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := leapclock.New()
-		f := newFake(c)
-		const rounds = 50
+	inBubble(t, func(t *testing.T, f *fake) {
 		ended := make(chan string)
 		inside := 0
-		contend := func(order string) {
-			for range rounds {
-				l, err := fakeSet(f, c, replock.Forever, order).Acquire(t.Context(), func(events.Event) {})
-				if err != nil {
-					t.Error(err)
-					break
+		for _, order := range []string{"xyz", "zyx"} {
+			go func() {
+				for range 50 {
+					l, err := f.set(replock.Forever, order).Acquire(t.Context(), func(events.Event) {})
+					if err != nil {
+						t.Error(err)
+						break
+					}
+					if inside++; inside > 1 {
+						t.Errorf("%d hold all locks", inside)
+					}
+					time.Sleep(700 * time.Millisecond)
+					inside--
+					if l.Lost() != nil || l.Release(t.Context()) != nil {
+						t.Error("lost")
+					}
 				}
-				if inside++; inside > 1 {
-					t.Errorf("%d hold all locks", inside)
-				}
-				time.Sleep(700 * time.Millisecond)
-				inside--
-				if l.Lost() != nil || l.Release(t.Context()) != nil {
-					t.Error("lost")
-				}
-			}
-			ended <- order
+				ended <- order
+			}()
 		}
-		go contend("xyz")
-		go contend("zyx")
 		over, stop := context.WithCancel(t.Context())
 		go func() {
 			for i := 0; over.Err() == nil; i++ {
@@ -185,11 +186,8 @@ func TestOppositeWishes(t *testing.T) {
 		<-ended
 		stop()
 		<-ended
-		t.Logf("%d rounds took %v of the fake clock, with %d tries", 2*rounds, c.Elapsed(), len(f.asked("try")))
-		for _, key := range []string{"x", "y", "z"} {
-			if !f.free(t, key) {
-				t.Errorf("%s is left", key)
-			}
+		if !f.free(t, "xyz") {
+			t.Error("a lock is left")
 		}
 	})
 }
@@ -197,65 +195,372 @@ func TestOppositeWishes(t *testing.T) {
 // TestWaitIsOfTheWholeSet: --wait bounds the wait for all locks together, though each is free
 // at times, and one event reports how it ended.
 func TestWaitIsOfTheWholeSet(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := leapclock.New()
-		f := newFake(c)
-		over, stop := context.WithCancel(t.Context())
-		stopped := make(chan struct{})
-		defer func() {
-			stop()
-			<-stopped
-		}()
-		go func() { // at each moment one of them is held
-			defer close(stopped)
-			theirs := f.take(t, "a", time.Hour)
-			for i := 1; over.Err() == nil; i++ {
-				time.Sleep(2 * time.Second)
-				next, ok, _ := f.Backend.TryLock(t.Context(), string("ab"[i%2]), time.Hour)
-				for ; !ok; next, ok, _ = f.Backend.TryLock(t.Context(), string("ab"[i%2]), time.Hour) {
-					time.Sleep(time.Millisecond)
-				}
-				_ = f.Backend.Release(t.Context(), theirs)
-				theirs = next
+	inBubble(t, func(t *testing.T, f *fake) {
+		f.disturb(func(what, key string) error {
+			if turn := f.clock.Elapsed() / (2 * time.Second) % 2; what == "try" && key == string("ab"[turn]) {
+				_, _, _ = f.Backend.TryLock(t.Context(), key, 2*time.Second) // another program is faster
 			}
-		}()
-		synctest.Wait()
+			return nil
+		})
 		const wait = 20 * time.Second
 		r := &record{}
-		lock, err := fakeSet(f, c, wait, "ab").Acquire(t.Context(), r.observe)
+		lock, err := f.set(wait, "ab").Acquire(t.Context(), r.observe)
 		var refused session.HeldError
-		if lock != nil || !errors.As(err, &refused) || c.Elapsed() > wait || c.Elapsed() < wait-poll || refused.Waited != c.Elapsed() {
-			t.Errorf("at %v: %v", c.Elapsed(), err)
+		now := f.clock.Elapsed()
+		if lock != nil || !errors.As(err, &refused) || now > wait || now < wait-poll || refused.Waited != now || len(f.asked("release")) == 0 {
+			t.Errorf("at %v: %v", now, err)
 		}
-		if e := r.of(replock.EventBlocked); len(e) != 1 || e[0].Waited != c.Elapsed() || e[0].Place != refused.Place.URL {
+		if e := r.of(replock.EventBlocked); len(e) != 1 || e[0].Waited != now || e[0].Place != refused.Place.URL {
 			t.Errorf("events: %+v", e)
 		}
 	})
 }
 
-// TestPlaces: each event of a member says of which lock it is.
-func TestPlaces(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := leapclock.New()
-		f := newFake(c)
-		r := &record{}
-		l, err := fakeSet(f, c, 0, "ab").Acquire(t.Context(), r.observe)
+// stub is a member of a set that fails. If it teases, it can be had while it is waited for alone.
+type stub struct {
+	err    error
+	yes    bool
+	teases bool
+}
+
+func (s *stub) place() session.Place  { return session.Place{} }
+func (s *stub) flush(context.Context) {}
+func (s *stub) answered() bool        { return s.yes }
+func (s *stub) acquire(_ context.Context, wait time.Duration, observe func(events.Event)) (session.Lock, error) {
+	if s.teases && wait > 0 {
+		return stubLock{}, nil
+	}
+	observe(events.Event{Event: replock.Event{Kind: replock.EventBlocked}})
+	return nil, s.err
+}
+
+// TestPausesAreInTheWait: the pauses between the rounds of a set end with --wait, and the
+// members' own refusals aren't reported beside the last.
+func TestPausesAreInTheWait(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		const wait = 20 * time.Second
+		s, r := f.set(wait, ""), &record{}
+		for range 2 {
+			s.members = append(s.members, &stub{teases: true, err: &replock.HeldError{Mode: replock.Shared, Holders: []replock.Info{{Keys: []string{"key"}}}}})
+		}
+		lock, err := s.Acquire(t.Context(), r.observe)
+		if lock != nil || !errors.Is(err, replock.ErrHeld) || f.clock.Elapsed() != wait {
+			t.Errorf("at %v: %v", f.clock.Elapsed(), err)
+		}
+		if e := r.of(replock.EventBlocked); len(e) != 1 || e[0].Waited != wait || e[0].Mode != replock.Shared {
+			t.Errorf("events: %+v", e)
+		}
+	})
+}
+
+// TestAnsweredIsOfTheFailure: a set has an answer if the lock at which it failed has one. A
+// set that was held has one, too.
+func TestAnsweredIsOfTheFailure(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		for _, yes := range []bool{true, false} {
+			s := f.set(0, "a")
+			s.members = append(s.members, &stub{err: errors.New("it failed"), yes: yes}, &stub{err: errors.New("not asked"), yes: !yes})
+			if s.Answered() {
+				t.Error("before Acquire")
+			}
+			if _, err := s.Acquire(t.Context(), func(events.Event) {}); err == nil || err.Error() != "it failed" || s.Answered() != yes {
+				t.Errorf("%v, answered %t", err, s.Answered())
+			}
+		}
+		s := f.set(0, "a")
+		l, err := s.Acquire(t.Context(), func(events.Event) {})
+		if err != nil || !s.Answered() {
+			t.Errorf("held: %v, answered %t", err, s.Answered())
+		}
+		_ = l.Release(t.Context())
+	})
+}
+
+// TestSettle: all locks are held, and renewed, for the time of --settle before Acquire returns.
+func TestSettle(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		s := f.set(0, "ab")
+		s.settle = 5 * time.Minute
+		for at := time.Second; at < s.settle; at += 10 * time.Second {
+			time.AfterFunc(at, func() {
+				if f.free(t, "a") || f.free(t, "b") {
+					t.Errorf("not held at %v", at)
+				}
+			})
+		}
+		l, err := s.Acquire(t.Context(), (&record{}).observe)
+		if err != nil || f.clock.Elapsed() != s.settle || len(f.asked("renew")) < 20 {
+			t.Fatalf("at %v: %v, %d renewals", f.clock.Elapsed(), err, len(f.asked("renew")))
+		}
+		_ = l.Release(t.Context())
+	})
+}
+
+// TestSettleFails: a signal or a loss during --settle gives the locks back. A lock that is removed
+// is missed before Acquire returns, also if no renewal came in between. It is no silence in which
+// the command could run.
+func TestSettleFails(t *testing.T) {
+	signal := errors.New("a signal")
+	for name, c := range map[string]struct {
+		settle, at time.Duration
+		broken     string
+		want       error
+		least      time.Duration
+		most       time.Duration
+	}{
+		"signal":        {5 * time.Minute, time.Minute, "", signal, time.Minute, time.Minute},
+		"renewal":       {5 * time.Minute, time.Minute, "a", replock.ErrLost, time.Minute, 90 * time.Second},
+		"look, the 1st": {5 * time.Second, 4 * time.Second, "a", replock.ErrLost, 5 * time.Second, 5 * time.Second},
+		"look, the 2nd": {5 * time.Second, 4 * time.Second, "b", replock.ErrLost, 5 * time.Second, 5 * time.Second},
+	} {
+		inBubble(t, func(t *testing.T, f *fake) {
+			s := f.set(0, "ab")
+			s.settle = c.settle
+			ctx, cancel := context.WithCancelCause(t.Context())
+			time.AfterFunc(c.at, func() {
+				if c.broken == "" {
+					cancel(signal)
+					return
+				}
+				f.breakLock(t, c.broken)
+			})
+			l, err := s.Acquire(ctx, (&record{}).observe)
+			if now := f.clock.Elapsed(); l != nil || !errors.Is(err, c.want) || now < c.least || now > c.most || !s.Answered() {
+				t.Errorf("%s: at %v: %v, %v, answered %t", name, now, l, err, s.Answered())
+			}
+			if f.keys("release") != "ba" || !f.free(t, "ab") {
+				t.Errorf("%s: released %s", name, f.keys("release"))
+			}
+		})
+	}
+}
+
+// TestLostWhileOthersAreAcquired: a lock that is lost while the next one is acquired ends the
+// acquire, whether a renewal has noticed it or not.
+func TestLostWhileOthersAreAcquired(t *testing.T) {
+	const took = 12 * time.Second
+	for interval, look := range map[time.Duration]time.Duration{5 * time.Second: time.Minute, 20 * time.Second: 10 * time.Second} {
+		inBubble(t, func(t *testing.T, f *fake) {
+			s := f.set(0, "ab")
+			s.look = look
+			s.members[0].(*other).schedule.Interval = interval
+			f.disturb(func(what, key string) error {
+				if what == "try" && key == "b" {
+					f.breakLock(t, "a")
+					time.Sleep(took)
+				}
+				return nil
+			})
+			l, err := s.Acquire(t.Context(), (&record{}).observe)
+			if l != nil || !errors.Is(err, replock.ErrLost) || !f.free(t, "b") {
+				t.Errorf("renewed each %v: %v, %v", interval, l, err)
+			}
+		})
+	}
+}
+
+// stubLock is a lock that shows what a test sets.
+type stubLock struct {
+	session.Lock
+	deadline time.Duration
+	seen     clock.Reading
+	lost     *replock.LostError
+	err      error
+}
+
+func (s stubLock) Context() context.Context      { return context.Background() }
+func (s stubLock) Deadline() time.Duration       { return s.deadline }
+func (s stubLock) Seen() clock.Reading           { return s.seen }
+func (s stubLock) Lost() *replock.LostError      { return s.lost }
+func (s stubLock) Check(context.Context) error   { return s.err }
+func (s stubLock) Renew(context.Context) error   { return s.err }
+func (s stubLock) Release(context.Context) error { return nil }
+
+// TestEarliest: a set's deadline is the earliest, and its look the oldest, whatever the order.
+func TestEarliest(t *testing.T) {
+	a := stubLock{deadline: 30, seen: clock.Reading{Wall: 1, Elapsed: 12}}
+	b := stubLock{deadline: 20, seen: clock.Reading{Wall: 2, Elapsed: 11}}
+	c := stubLock{deadline: 40, seen: clock.Reading{Wall: 3, Elapsed: 10}}
+	for _, locks := range [][]session.Lock{{a, b, c}, {c, b, a}, {b, c, a}} {
+		l := newSetLock(locks)
+		if l.Deadline() != 20 || l.Seen() != c.seen {
+			t.Errorf("deadline %v, seen %v", l.Deadline(), l.Seen())
+		}
+	}
+}
+
+// TestLossOfOne: the loss of a set is that of any lock, and a definite one comes first.
+func TestLossOfOne(t *testing.T) {
+	held, maybe, sure := stubLock{}, stubLock{lost: &replock.LostError{}}, stubLock{lost: &replock.LostError{Definite: true}}
+	for _, c := range []struct {
+		locks []session.Lock
+		want  *replock.LostError
+	}{
+		{[]session.Lock{held, held}, nil},
+		{[]session.Lock{held, maybe}, maybe.lost},
+		{[]session.Lock{sure, maybe}, sure.lost},
+		{[]session.Lock{maybe, held, sure}, sure.lost},
+	} {
+		if got := newSetLock(c.locks).Lost(); got != c.want {
+			t.Errorf("%+v: %+v", c.locks, got)
+		}
+	}
+}
+
+// TestLooksAtAll: a look and a renewal are of all locks, and return each error.
+func TestLooksAtAll(t *testing.T) {
+	first, last := errors.New("first"), errors.New("last")
+	l := newSetLock([]session.Lock{stubLock{err: first}, stubLock{}, stubLock{err: last}})
+	for _, f := range []func(context.Context) error{l.Check, l.Renew} {
+		if err := f(t.Context()); !errors.Is(err, first) || !errors.Is(err, last) {
+			t.Error(err)
+		}
+	}
+	if err := newSetLock([]session.Lock{stubLock{}}).Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestContextOfASet: the loss of one lock ends the set's context with its cause, and the others
+// are held until the release. A lock that is lost for good isn't asked for again.
+func TestContextOfASet(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		l, _ := f.holds(t, "aBc")
+		f.breakLock(t, "B")
+		<-l.Context().Done()
+		synctest.Wait()
+		lost := l.Lost()
+		if !errors.Is(context.Cause(l.Context()), replock.ErrLost) || lost == nil || lost.Key != "fake:B" || f.free(t, "a") || f.free(t, "c") {
+			t.Errorf("%v, %v", context.Cause(l.Context()), lost)
+		}
+		if again, err := l.Resume(t.Context()); again != nil || !errors.Is(err, replock.ErrLost) || len(f.asked("resume")) > 0 {
+			t.Errorf("resumed: %v", err)
+		}
+		if err := l.Release(t.Context()); err != nil || f.keys("release") != "cBa" || !f.free(t, "ac") {
+			t.Errorf("%v, %v", err, f.keys("release"))
+		}
+	})
+}
+
+// suspended returns a set that lost some of its locks because they couldn't be renewed.
+func (f *fake) suspended(t *testing.T, keys, lost string) (*setLock, *record) {
+	t.Helper()
+	l, r := f.holds(t, keys)
+	f.disturb(failing("renew", lost, locking.ErrUnreachable))
+	<-l.Context().Done()
+	synctest.Wait()
+	f.disturb(nil)
+	return l.(*setLock), r
+}
+
+// TestResumeOfASet: only the locks that are lost are resumed, and then all are held again.
+func TestResumeOfASet(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		l, r := f.suspended(t, "aBCd", "BC")
+		if lost := l.Lost(); lost == nil || lost.Definite {
+			t.Fatalf("%v", lost)
+		}
+		again, err := l.Resume(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(30 * time.Second)
-		_ = l.Release(t.Context())
-		var got []string
-		for _, e := range r.all {
-			got = append(got, string(e.Kind)+" "+e.Place)
-			if e.Mode != replock.Exclusive || e.Key != e.Place || e.Time.IsZero() {
-				t.Errorf("%+v", e)
-			}
+		if f.keys("resume") != "BC" || len(r.of(replock.EventResumed)) != 2 || again.Lost() != nil || again.Context().Err() != nil {
+			t.Errorf("resumed %v; lost: %v", f.keys("resume"), again.Lost())
 		}
-		slices.Sort(got)
-		want := []string{"acquired fake:a", "acquired fake:b", "refreshed fake:a", "refreshed fake:b", "released fake:a", "released fake:b"}
-		if !slices.Equal(got, want) {
-			t.Errorf("%q", got)
+		time.Sleep(10 * time.Minute)
+		if again.Lost() != nil || again.Deadline() <= f.clock.Elapsed() {
+			t.Errorf("lost: %v", again.Lost())
+		}
+		f.breakLock(t, "C")
+		<-again.Context().Done()
+		if err := again.Release(t.Context()); err != nil || f.keys("release") != "dCBa" {
+			t.Errorf("%v, %v", err, f.keys("release"))
+		}
+	})
+}
+
+// TestResumeOfASetFails: a lock that was resumed before another couldn't be is released with
+// the set, and no other's lock is.
+func TestResumeOfASetFails(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		l, _ := f.suspended(t, "aBC", "BC")
+		f.breakLock(t, "C")
+		theirs := f.take(t, "C", 24*time.Hour)
+		if again, err := l.Resume(t.Context()); again != nil || !errors.Is(err, replock.ErrLost) {
+			t.Fatalf("%v, %v", again, err)
+		}
+		if lost := l.Lost(); lost == nil || !lost.Definite || lost.Key != "fake:C" {
+			t.Errorf("lost: %v", lost)
+		}
+		if err := l.Release(t.Context()); err != nil || !f.free(t, "aB") {
+			t.Errorf("released: %v", err)
+		}
+		if f.Backend.Renew(t.Context(), theirs) != nil {
+			t.Error("it released another's lock")
+		}
+		n := len(f.asked("renew"))
+		time.Sleep(time.Hour)
+		if len(f.asked("renew")) != n {
+			t.Error("a lock is renewed after its release")
+		}
+	})
+}
+
+// TestLossEndsAResume: a lock that is lost for good while another is resumed ends that.
+func TestLossEndsAResume(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		l, _ := f.suspended(t, "Bc", "B")
+		f.disturb(func(what, key string) error {
+			if what == "resume" {
+				f.breakLock(t, "c")
+				time.Sleep(time.Minute)
+			}
+			return nil
+		})
+		again, err := l.Resume(t.Context())
+		if lost := l.Lost(); again != nil || err == nil || lost == nil || !lost.Definite || lost.Key != "fake:c" {
+			t.Errorf("%v, %v, lost %v", again, err, lost)
+		}
+		if _ = l.Release(t.Context()); !f.free(t, "B") {
+			t.Error("B is left")
+		}
+	})
+}
+
+// TestReleaseFailsInASet: a release that fails doesn't keep the others from theirs.
+func TestReleaseFailsInASet(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		l, _ := f.holds(t, "abc")
+		f.disturb(failing("release", "b", locking.ErrPermission))
+		if err := l.Release(t.Context()); !errors.Is(err, locking.ErrPermission) || !f.free(t, "ac") || l.Context().Err() == nil {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// TestSilentReleaseHoldsUpNoOther: the others are free soon, and none of them is lost
+// meanwhile.
+func TestSilentReleaseHoldsUpNoOther(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		l, r := f.holds(t, "abcd")
+		f.disturb(func(what, key string) error {
+			if key == "c" || key == "d" {
+				return locking.ErrUnreachable
+			}
+			return nil
+		})
+		time.Sleep(l.Deadline() - f.clock.Elapsed() - patience/2)
+		start := f.clock.Elapsed()
+		time.AfterFunc(3*patience, func() {
+			if !f.free(t, "a") {
+				t.Error("a isn't free")
+			}
+		})
+		if err := l.Release(t.Context()); !errors.Is(err, locking.ErrUnreachable) {
+			t.Error(err)
+		}
+		if took := f.clock.Elapsed() - start; took > maxTry+patience || len(r.of(replock.EventLost)) > 0 {
+			t.Errorf("all released after %v, lost %v", took, r.of(replock.EventLost))
 		}
 	})
 }
