@@ -11,6 +11,7 @@ import (
 
 	"github.com/repolock/repolock/cmd/internal/doctor"
 	"github.com/repolock/repolock/internal/test/hookstore"
+	"github.com/repolock/repolock/internal/test/leapclock"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
@@ -19,6 +20,15 @@ var (
 	errReset = errors.New("connection reset")
 	errStop  = errors.New("stopped")
 )
+
+// inBubble runs a test in simulated time, on a good store behind hooks. The options have its clock.
+func inBubble(t *testing.T, test func(t *testing.T, s *hookstore.Store, m *mem.Store, opts doctor.Options)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s, m := tapped()
+		test(t, s, m, doctor.Options{Clock: leapclock.New()})
+	})
+}
 
 // TestCancelled: wherever it is interrupted, nothing is left, and it says why it
 // ended. Requests are counted without the overwriting, which goes on for as long as the
@@ -34,7 +44,7 @@ func TestCancelled(t *testing.T) {
 			}
 			return nil
 		})
-		r, err := doctor.Run(ctx, s, doctor.Options{Prefix: prefix, Locks: locks})
+		r, err := examine(ctx, s, doctor.Options{})
 		if !errors.Is(err, errStop) {
 			t.Errorf("at request %d: %v", at, err)
 		}
@@ -42,19 +52,18 @@ func TestCancelled(t *testing.T) {
 			t.Errorf("at request %d: %+v", at, r)
 		}
 		fitness(t, r, doctor.NotKnown)
-		empty(t, m)
+		clean(t, m, r)
 		cancel(nil)
 	}
 }
 
 // TestCancelledWhileItFails: an examination can be cancelled between two tries.
 func TestCancelledWhileItFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, _ := tapped()
+	inBubble(t, func(t *testing.T, s *hookstore.Store, _ *mem.Store, opts doctor.Options) {
 		s.Before(func(context.Context, hookstore.Request) error { return errReset })
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(50*time.Millisecond, func() { cancel(errStop) })
-		_, err := doctor.Run(ctx, s, doctor.Options{Prefix: prefix, Locks: locks, Clock: bubble{start: time.Now()}})
+		_, err := examine(ctx, s, opts)
 		if !errors.Is(err, errStop) {
 			t.Errorf("error: %v", err)
 		}
@@ -67,8 +76,7 @@ func TestUnreachable(t *testing.T) {
 		"reset": errReset, "no bucket": store.ErrNotFound, "configuration": store.ErrConfig, "hangs": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s, _ := tapped()
+			inBubble(t, func(t *testing.T, s *hookstore.Store, _ *mem.Store, opts doctor.Options) {
 				end := make(chan struct{})
 				defer close(end)
 				s.Before(func(context.Context, hookstore.Request) error {
@@ -77,12 +85,11 @@ func TestUnreachable(t *testing.T) {
 					}
 					return err
 				})
-				start := time.Now()
-				r, got := doctor.Run(t.Context(), s, doctor.Options{Prefix: prefix, Locks: locks, Clock: bubble{start: start}})
+				r, got := examine(t.Context(), s, opts)
 				if got == nil || err != nil && !errors.Is(got, err) {
 					t.Errorf("error: %v", got)
 				}
-				if took := time.Since(start); took > 15*time.Second {
+				if took := opts.Clock.Elapsed(); took > 15*time.Second {
 					t.Errorf("took %v", took)
 				}
 				if _, by := s.Count(); by["put"] > 0 || len(r.Left) > 0 {
@@ -97,25 +104,22 @@ func TestUnreachable(t *testing.T) {
 // TestOutage: after an outage in the middle doctor names the objects that are left, and ends
 // in time.
 func TestOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, m := tapped()
+	inBubble(t, func(t *testing.T, s *hookstore.Store, m *mem.Store, opts doctor.Options) {
 		s.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.N > 100 {
 				return errReset
 			}
 			return nil
 		})
-		start := time.Now()
-		r, err := doctor.Run(t.Context(), s, doctor.Options{Prefix: prefix, Locks: locks, Clock: bubble{start: start}})
+		r, err := examine(t.Context(), s, opts)
 		if !errors.Is(err, errReset) {
 			t.Errorf("error: %v", err)
 		}
-		if took := time.Since(start); took > 45*time.Second {
+		if took := opts.Clock.Elapsed(); took > 45*time.Second {
 			t.Errorf("took %v", took)
 		}
-		left := all(t, m)
-		if len(left) == 0 || len(r.Left) < len(left) {
-			t.Errorf("%d are left, %d are named", len(left), len(r.Left))
+		if keys := left(t, m, r); len(keys) == 0 {
+			t.Error("nothing is left")
 		}
 		fitness(t, r, doctor.NotKnown)
 		if _, found := r.Check(doctor.ClockOffset); !found {
@@ -127,8 +131,7 @@ func TestOutage(t *testing.T) {
 // TestSlowCleanup: a store that deletes slowly is cleaned up to the end, and the progress
 // shows it.
 func TestSlowCleanup(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, m := tapped()
+	inBubble(t, func(t *testing.T, s *hookstore.Store, m *mem.Store, opts doctor.Options) {
 		var said []string
 		cleaning := false
 		s.Before(func(_ context.Context, r hookstore.Request) error {
@@ -137,24 +140,23 @@ func TestSlowCleanup(t *testing.T) {
 			}
 			return nil
 		})
-		start := time.Now()
-		r := run(t, s, doctor.Options{Clock: bubble{start: start}, Progress: func(what string) {
+		opts.Progress = func(what string) {
 			if cleaning = cleaning || what == "cleaning up"; cleaning {
 				said = append(said, what)
 			}
-		}})
+		}
+		r := run(t, s, opts)
 		if len(r.Left) > 0 || len(said) < 3 || !strings.HasPrefix(said[len(said)-1], "cleaning up: ") {
 			t.Errorf("%d objects are left; the progress was %q", len(r.Left), said)
 		}
-		empty(t, m)
+		clean(t, m, r)
 	})
 }
 
 // TestStuckCleanup: a cleanup that no longer advances ends. Objects that are left although
 // they could be deleted are an error.
 func TestStuckCleanup(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, m := tapped()
+	inBubble(t, func(t *testing.T, s *hookstore.Store, m *mem.Store, opts doctor.Options) {
 		var deletions atomic.Int64
 		s.Before(func(ctx context.Context, r hookstore.Request) error {
 			if r.Op == "delete" && deletions.Add(1) > 50 {
@@ -163,12 +165,11 @@ func TestStuckCleanup(t *testing.T) {
 			}
 			return nil
 		})
-		start := time.Now()
-		r, err := doctor.Run(t.Context(), s, doctor.Options{Prefix: prefix, Locks: locks, Clock: bubble{start: start}})
-		if left := all(t, m); err == nil || len(left) == 0 || len(r.Left) < len(left) || !strings.Contains(err.Error(), r.Prefix) {
-			t.Errorf("%d are left, %d are named: %v", len(left), len(r.Left), err)
+		r, err := examine(t.Context(), s, opts)
+		if keys := left(t, m, r); err == nil || len(keys) == 0 || !strings.Contains(err.Error(), r.Prefix) {
+			t.Errorf("%d are left: %v", len(keys), err)
 		}
-		if took := time.Since(start); took > time.Minute {
+		if took := opts.Clock.Elapsed(); took > time.Minute {
 			t.Errorf("took %v", took)
 		}
 	})
@@ -178,8 +179,7 @@ func TestStuckCleanup(t *testing.T) {
 // don't make it unfit, and no object is left.
 func TestFaults(t *testing.T) {
 	for _, every := range []int64{7, 13, 50} {
-		synctest.Test(t, func(t *testing.T) {
-			s, m := tapped()
+		inBubble(t, func(t *testing.T, s *hookstore.Store, m *mem.Store, opts doctor.Options) {
 			s.Before(func(_ context.Context, r hookstore.Request) error {
 				if r.N%every == 0 && r.N/every%2 == 0 {
 					return errReset
@@ -192,19 +192,17 @@ func TestFaults(t *testing.T) {
 				}
 				return err
 			})
-			r := run(t, s, doctor.Options{Clock: bubble{start: time.Now()}})
+			r := run(t, s, opts)
 			expect(t, r, nil)
 			fitness(t, r, doctor.Fit)
-			empty(t, m)
+			clean(t, m, r)
 		})
 	}
 }
 
 // TestLatePut: an object whose put is applied after doctor gave it up is deleted too.
 func TestLatePut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := mem.New(mem.Options{})
-		s := &hookstore.Store{Store: m}
+	inBubble(t, func(t *testing.T, s *hookstore.Store, m *mem.Store, opts doctor.Options) {
 		var held atomic.Bool
 		var late atomic.Pointer[hookstore.Request]
 		s.Before(func(_ context.Context, r hookstore.Request) error {
@@ -222,35 +220,29 @@ func TestLatePut(t *testing.T) {
 			}
 			return err
 		})
-		r := run(t, s, doctor.Options{Clock: bubble{start: time.Now()}})
+		r := run(t, s, opts)
 		if !held.Load() || late.Load() != nil {
 			t.Fatal("nothing was late")
 		}
 		fitness(t, r, doctor.Fit)
-		empty(t, m)
+		clean(t, m, r)
 	})
-}
-
-// dated returns its time in whole seconds, as HTTP's Date does.
-type dated struct{ *mem.Store }
-
-func (s dated) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
-	page, err := s.Store.List(ctx, prefix, cursor)
-	page.Now = page.Now.Truncate(time.Second)
-	return page, err
 }
 
 // TestClockOffset: doctor measures how far this machine's clock is ahead, to within the time
 // of a request, even if the store's time is in whole seconds.
 func TestClockOffset(t *testing.T) {
-	const away = 100 * time.Millisecond // each way
+	const away = 100 * time.Millisecond                                               // each way
+	inSeconds := func(page *store.Page) { page.Now = page.Now.Truncate(time.Second) } // as HTTP's Date
 	for name, test := range map[string]struct {
 		make        func() store.Store
 		source      string
 		uncertainty float64
 	}{
-		"exact":            {func() store.Store { return mem.New(mem.Options{}) }, "listing", 0.126},
-		"dated":            {func() store.Store { return dated{mem.New(mem.Options{Precision: time.Second})} }, "listing", 0.23},
+		"exact": {func() store.Store { return mem.New(mem.Options{}) }, "listing", 0.126},
+		"dated": {func() store.Store {
+			return &flawed{Store: mem.New(mem.Options{Precision: time.Second}), shows: inSeconds}
+		}, "listing", 0.23},
 		"mod time":         {func() store.Store { return mem.New(mem.Options{NoTime: true}) }, "mod_time", 0.126},
 		"rounded mod time": {func() store.Store { return mem.New(mem.Options{NoTime: true, Precision: time.Second}) }, "mod_time", 0.6},
 	} {
@@ -260,7 +252,9 @@ func TestClockOffset(t *testing.T) {
 				s := &hookstore.Store{Store: test.make()}
 				s.Before(func(context.Context, hookstore.Request) error { time.Sleep(away); return nil })
 				s.After(func(_ context.Context, _ hookstore.Request, err error) error { time.Sleep(away); return err })
-				r := run(t, s, doctor.Options{Clock: bubble{time.Now(), skew}})
+				c := leapclock.New()
+				c.Step.Store(int64(skew))
+				r := run(t, s, doctor.Options{Clock: c})
 				if r.Clock == nil {
 					t.Fatal("no offset")
 				}
@@ -296,8 +290,7 @@ func TestClocksDisagree(t *testing.T) {
 
 // TestTakesSeconds on a store that is 20 ms away.
 func TestTakesSeconds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, _ := tapped()
+	inBubble(t, func(t *testing.T, s *hookstore.Store, _ *mem.Store, opts doctor.Options) {
 		var under, most atomic.Int64
 		s.Before(func(context.Context, hookstore.Request) error {
 			n := under.Add(1)
@@ -307,9 +300,8 @@ func TestTakesSeconds(t *testing.T) {
 			under.Add(-1)
 			return nil
 		})
-		start := time.Now()
-		r := run(t, s, doctor.Options{Clock: bubble{start: start}})
-		if took := time.Since(start); took > 20*time.Second {
+		r := run(t, s, opts)
+		if took := opts.Clock.Elapsed(); took > 20*time.Second {
 			t.Errorf("took %v", took)
 		}
 		if most.Load() > 9 { // with the one that overwrites
@@ -321,4 +313,44 @@ func TestTakesSeconds(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestLastWords: if a store says, within a moment of a request's end, why it failed, doctor
+// reports that reason. It doesn't wait for a store that says nothing.
+func TestLastWords(t *testing.T) {
+	words := errors.New("the disk is asleep")
+	for late, says := range map[time.Duration]bool{100 * time.Millisecond: true, time.Hour: false} {
+		inBubble(t, func(t *testing.T, s *hookstore.Store, _ *mem.Store, opts doctor.Options) {
+			s.Before(func(ctx context.Context, r hookstore.Request) error {
+				<-ctx.Done()
+				time.Sleep(late)
+				return &store.Error{Op: r.Op, Key: r.Key, Err: errors.Join(words, ctx.Err())}
+			})
+			_, err := examine(t.Context(), s, opts)
+			if errors.Is(err, words) != says || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no answer within") {
+				t.Errorf("%v late: %v", late, err)
+			}
+			if took := opts.Clock.Elapsed(); took > 30*time.Second {
+				t.Errorf("%v late: took %v", late, took)
+			}
+			time.Sleep(2 * time.Hour) // a later message is lost
+		})
+	}
+}
+
+// TestListingsEnd: a store whose listings have no end is unfit, and doctor doesn't ask it for
+// ever.
+func TestListingsEnd(t *testing.T) {
+	for _, how := range hookstore.Ways {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &hookstore.Unending{Store: mem.New(mem.Options{}), How: how, Most: 20_000}
+				r, err := examine(t.Context(), s, doctor.Options{Clock: leapclock.New()})
+				if !errors.Is(err, store.ErrListing) {
+					t.Errorf("after %d pages: %v", s.Pages(), err)
+				}
+				fitness(t, r, doctor.Unfit)
+			})
+		})
+	}
 }
