@@ -1,21 +1,31 @@
 package events
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
+	"encoding/json"
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
-	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/repolock/repolock/replock"
 )
 
 // TestKinds: each declared kind of event is in the table of kinds, so that the records can't
-// lack a new one.
+// lack a new one. Each counter of the table is in the file of metrics.
 func TestKinds(t *testing.T) {
-	all := append(declared(t, "event.go"), declared(t, filepath.Join("..", "..", "..", "replock", "event.go"))...)
+	var all []replock.EventKind
+	for _, file := range []string{"event.go", filepath.Join("..", "..", "..", "replock", "event.go")} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?m)^\t\w+ +(?:replock\.)?EventKind = "(\w+)"$`).FindAllSubmatch(text, -1) {
+			all = append(all, replock.EventKind(m[1]))
+		}
+	}
 	if !slices.Contains(all, replock.EventAcquired) || !slices.Contains(all, LockBroken) {
 		t.Fatalf("the declared kinds are %q", all)
 	}
@@ -26,6 +36,12 @@ func TestKinds(t *testing.T) {
 	}
 	if len(kinds) != len(all) {
 		t.Errorf("the table has %d kinds, and %d are declared", len(kinds), len(all))
+	}
+	for name, k := range kinds {
+		known := slices.ContainsFunc(families, func(f family) bool { return f.name == k.counter && f.kind == "counter" })
+		if !known && k.counter != "" {
+			t.Errorf("%s counts as %q, which the file doesn't have", name, k.counter)
+		}
 	}
 }
 
@@ -45,38 +61,96 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// declared returns the constants of type EventKind in a file.
-func declared(t *testing.T, file string) (kinds []replock.EventKind) {
+// auditor returns an auditor of the lock n of /srv/repo, and its log.
+func auditor(t *testing.T) (a *Auditor, path string) {
 	t.Helper()
-	f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+	path = filepath.Join(t.TempDir(), "audit")
+	a, err := NewAuditor(path, "/srv/repo", "n", "", t.Errorf)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ast.Inspect(f, func(n ast.Node) bool {
-		spec, ok := n.(*ast.ValueSpec)
-		if !ok || len(spec.Values) != 1 {
-			return true
-		}
-		typed, _ := spec.Type.(*ast.Ident)
-		selected, _ := spec.Type.(*ast.SelectorExpr)
-		if typed != nil && typed.Name == "EventKind" || selected != nil && selected.Sel.Name == "EventKind" {
-			kind, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
-			if err != nil {
-				t.Fatal(err)
-			}
-			kinds = append(kinds, replock.EventKind(kind))
-		}
-		return true
-	})
-	return kinds
+	return a, path
 }
 
-// Each counter of the table is in the file.
-func TestCounters(t *testing.T) {
-	for name, k := range kinds {
-		known := slices.ContainsFunc(families, func(f family) bool { return f.name == k.counter && f.kind == "counter" })
-		if !known && k.counter != "" {
-			t.Errorf("%s counts as %q, which the file doesn't have", name, k.counter)
+// logged returns the lines that an auditor writes for events.
+func logged(t *testing.T, all ...Event) (raw []string) {
+	t.Helper()
+	a, path := auditor(t)
+	for _, e := range all {
+		a.Handle(e)
+	}
+	return lines(t, path, "")
+}
+
+func of(kind replock.EventKind, place, name, id string) Event {
+	return Event{Place: place, Event: replock.Event{Kind: kind, Time: time.Unix(1e9, 0), Mode: replock.Exclusive, Name: name, ID: id, Key: "index/lock"}}
+}
+
+// TestLogOfSeveral: each record is of its own lock: its name, its place, its id, and how long
+// that one was held.
+func TestLogOfSeveral(t *testing.T) {
+	const place = "beads:/b/.beads"
+	a, _ := auditor(t)
+	a.records(of(replock.EventAcquired, "", "n", "aa"))
+	time.Sleep(20 * time.Millisecond)
+	a.records(of(replock.EventAcquired, place, ".beads", "bb"))
+	first, second := a.locks[""], a.locks[place]
+	if first.id != "aa" || second.id != "bb" || second.acquired-first.acquired < 10*time.Millisecond {
+		t.Fatalf("%+v", a.locks)
+	}
+	a.records(Event{Event: replock.Event{Kind: WorkEnded}, Success: true})
+	held := map[string]float64{}
+	for _, e := range []Event{of(replock.EventReleased, place, ".beads", "bb"), of(replock.EventReleased, "", "n", "aa")} {
+		r := a.records(e)[0]
+		held[r.LockName] = *r.HeldDurationSeconds
+		if want := map[string]string{"": "/srv/repo/index/lock", place: place}[e.Place]; r.LockPath != want || r.RequestID != e.ID || r.Result != "success" {
+			t.Errorf("%+v", r)
+		}
+	}
+	if held["n"]-held[".beads"] < 0.01 {
+		t.Errorf("held for %v", held)
+	}
+	// A resume is of its own lock, too.
+	if r := a.records(of(replock.EventResumed, place, ".beads", "cc"))[0]; r.ResumedFrom != "bb" || r.RequestID != "cc" || a.locks[""].id != "aa" {
+		t.Errorf("%+v, %+v", r, a.locks)
+	}
+	if r := a.records(of(replock.EventResumed, place, ".beads", "dd"))[0]; r.ResumedFrom != "cc" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestForeignRecords: a record in another system's form is in the log as it is, and only the
+// events that it stands for are left out.
+func TestForeignRecords(t *testing.T) {
+	const place = "tower-fleet:/locks/a"
+	foreign := struct {
+		Event string `json:"event"`
+		Own   string `json:"own_field"`
+	}{"lock_acquired", "x"}
+	recorded := of(replock.EventAcquired, place, "a", "aa")
+	recorded.Recorded = true
+	raw := logged(t, Event{Place: place, Record: foreign}, recorded,
+		of(replock.EventLost, place, "a", "aa"), of(replock.EventAcquired, "", "n", "bb"), Event{Place: place, Record: foreign})
+	if len(raw) != 4 || raw[0] != `{"event":"lock_acquired","own_field":"x"}` || raw[3] != raw[0] ||
+		!strings.HasPrefix(raw[1], `{"event":"lock_lost"`) || !strings.Contains(raw[2], `"lock_name":"n"`) {
+		t.Errorf("%q", raw)
+	}
+	var lost struct {
+		Held *float64 `json:"held_duration_seconds"`
+	}
+	if err := json.Unmarshal([]byte(raw[1]), &lost); err != nil || lost.Held == nil || *lost.Held > 3600 {
+		t.Errorf("held for %v, %v", lost.Held, err)
+	}
+}
+
+// TestPlaceOfRefusal: the record of a refusal is of the lock that was refused.
+func TestPlaceOfRefusal(t *testing.T) {
+	e := of(replock.EventBlocked, "redis://host:6379/0?key=k", "k", "")
+	e.Waited, e.Holders = 2*time.Second, []replock.Info{{Holder: "another", Mode: replock.Exclusive}}
+	raw := logged(t, e)
+	for _, part := range []string{`"lock_name":"k"`, `"lock_path":"` + e.Place + `"`, `"waited_seconds":2,`, `"holder":"another"`} {
+		if len(raw) != 1 || !strings.Contains(raw[0], part) {
+			t.Errorf("no %s in %q", part, raw)
 		}
 	}
 }

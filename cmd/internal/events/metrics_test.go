@@ -1,6 +1,7 @@
 package events
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -111,12 +112,11 @@ func TestLastSuccess(t *testing.T) {
 func TestNotAcquired(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "m.prom")
 	m := job(t, file, Labels{})
-	if got := lines(t, file, "repolock_waiting{"); len(got) != 1 || !strings.HasSuffix(got[0], " 1") {
-		t.Errorf("%q", got)
-	}
-	m.Handle(Event{Event: replock.Event{Kind: NotAcquired}})
-	if got := lines(t, file, "repolock_waiting{"); len(got) != 1 || !strings.HasSuffix(got[0], " 0") {
-		t.Errorf("%q", got)
+	for _, want := range []string{" 1", " 0"} {
+		if got := lines(t, file, "repolock_waiting{"); len(got) != 1 || !strings.HasSuffix(got[0], want) {
+			t.Errorf("%q, want%s", got, want)
+		}
+		m.Handle(Event{Event: replock.Event{Kind: NotAcquired}})
 	}
 }
 
@@ -206,4 +206,66 @@ func TestWriterThatIsStopped(t *testing.T) {
 			t.Errorf("it took %v", took)
 		}
 	})
+}
+
+// TestMetricsOfSeveral: several locks are held when all are, and no longer when one isn't.
+// Each loss of one counts.
+func TestMetricsOfSeveral(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "m.prom")
+	l := Labels{Repository: "/srv/repo", Lock: "n,k", Mode: replock.Exclusive, Operation: "run"}
+	m := job(t, file, l)
+	m.locks = 2
+	a, b := "", "redis://host:6379/0?key=k"
+	for i, step := range []struct {
+		kind  replock.EventKind
+		place string
+		held  float64
+	}{
+		{replock.EventAcquired, a, 0},
+		{replock.EventReleased, a, 0}, // the other was refused
+		{replock.EventAcquired, b, 0},
+		{replock.EventAcquired, a, 1},
+		{replock.EventRefreshed, b, 1},
+		{replock.EventLost, b, 0},
+		{replock.EventRefreshed, a, 0},
+		{replock.EventResumed, b, 1},
+		{replock.EventLost, a, 0},
+		{replock.EventLost, b, 0},
+		{replock.EventLost, b, 0},    // a resume that fails reports the loss again
+		{replock.EventResumed, a, 0}, // the other isn't yet
+		{replock.EventResumed, b, 1},
+		{replock.EventReleased, b, 0},
+		{replock.EventReleased, a, 0},
+	} {
+		m.Handle(of(step.kind, step.place, "", "id"))
+		if m.values["repolock_held"] != step.held {
+			t.Errorf("step %d, %s of %q: held %v", i, step.kind, step.place, m.values["repolock_held"])
+		}
+		if _, ok := m.values["repolock_held_seconds"]; ok != (i >= 3) {
+			t.Errorf("step %d: held_seconds %t", i, ok)
+		}
+	}
+	if got := lines(t, file, l.String()+" "); !slices.Contains(got, "repolock_held"+l.String()+" 0") || !slices.Contains(got, "repolock_lost_total"+l.String()+" 3") {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestMetricsThroughLink: the file that a link leads to is written, and the link stays.
+func TestMetricsThroughLink(t *testing.T) {
+	dir := t.TempDir()
+	file, link := filepath.Join(dir, "collected", "repolock.prom"), filepath.Join(dir, "link.prom")
+	if err := errors.Join(os.Mkdir(filepath.Dir(file), 0o700), os.WriteFile(file, []byte("old"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("collected/repolock.prom", link); err != nil {
+		t.Log("there are no links here:", err)
+		return
+	}
+	job(t, link, Labels{})
+	if to, err := os.Readlink(link); err != nil {
+		t.Errorf("the link was replaced: %q %v", to, err)
+	}
+	if len(lines(t, file, "repolock_held{")) != 1 {
+		t.Errorf("%q", lines(t, file, ""))
+	}
 }
