@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -10,6 +11,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
+
+	"github.com/repolock/repolock/internal/test/rounds"
 )
 
 func TestMain(m *testing.M) {
@@ -20,15 +24,16 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-const many = 200
+// lines is how many each of several processes appends.
+const lines = 100
 
 func appendMany(path string) {
 	l, err := Open(path)
 	if err != nil {
 		panic(err)
 	}
-	for i := range many {
-		body, _ := json.Marshal(strings.Repeat("x", i*100)) // longer than a page, some
+	for i := range lines {
+		body, _ := json.Marshal(strings.Repeat("x", i*200)) // longer than a page, some
 		err := l.Append(Record{Event: Stolen, Timestamp: time.Now(), RequestID: fmt.Sprint(os.Getpid()), PID: i, PreviousLock: body})
 		if err != nil {
 			panic(err)
@@ -36,11 +41,12 @@ func appendMany(path string) {
 	}
 }
 
-// Many processes append at once, and each record is whole.
+// TestAppend: many processes append at once, and each record is whole.
 func TestAppend(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
+	writers := rounds.Fewer(8, 4)
 	var processes sync.WaitGroup
-	for range 8 {
+	for range writers {
 		processes.Go(func() {
 			cmd := exec.Command(os.Args[0])
 			cmd.Env = append(os.Environ(), "AUDIT_TEST_LOG="+path)
@@ -60,30 +66,85 @@ func TestAppend(t *testing.T) {
 	}
 	defer file.Close()
 	records, skipped, err := Read(file)
-	if err != nil || skipped > 0 || len(records) != 8*many {
+	if err != nil || skipped > 0 || len(records) != writers*lines {
 		t.Fatalf("%d records, %d skipped: %v", len(records), skipped, err)
 	}
 	next := map[string]int{}
 	for _, r := range records {
-		if r.PID != next[r.RequestID] || len(r.PreviousLock) != r.PID*100+2 {
+		if r.PID != next[r.RequestID] || len(r.PreviousLock) != r.PID*200+2 {
 			t.Fatalf("after %d of it: %d, of %d bytes", next[r.RequestID], r.PID, len(r.PreviousLock))
 		}
 		next[r.RequestID]++
 	}
 }
 
+// TestLinesStayReadable: Read accepts a line of the log that quotes another client's lock,
+// whatever the lock has in it.
+func TestLinesStayReadable(t *testing.T) {
+	long := strings.Repeat("<é\u009b", 64<<10) // six times as long, escaped
+	holder := Holder{RequestID: long, Actor: long, Intent: long, Holder: long, Mode: long, State: long}
+	body, err := json.Marshal(strings.Repeat("<", 64<<10-2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "log")
+	l, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	many := make([]Holder, 300)
+	for i := range many {
+		many[i] = holder
+	}
+	for _, r := range []Record{
+		{Event: Blocked, HeldBy: many, Error: long, LockPath: long},
+		{Event: Stolen, HeldBy: []Holder{holder}, PreviousLock: body, Error: long, LockPath: long},
+	} {
+		r.Timestamp = time.Now()
+		if err := l.Append(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, skipped, err := Read(bytes.NewReader(text))
+	if err != nil || skipped > 0 || len(records) != 2 {
+		t.Fatalf("%d records, %d skipped: %v", len(records), skipped, err)
+	}
+	if n := len(records[0].HeldBy); n+records[0].HeldByMore != len(many) {
+		t.Errorf("%d holders and %d more", n, records[0].HeldByMore)
+	}
+	if intent := records[1].HeldBy[0].Intent; !strings.HasSuffix(intent, "…") || !utf8.ValidString(intent) || len(intent) > maxText+len("…") {
+		t.Errorf("%d bytes: %.20q", len(intent), intent)
+	}
+	if !bytes.Equal(records[1].PreviousLock, body) {
+		t.Error("the removed lock isn't whole")
+	}
+	if len(many[0].Intent) != len(long) {
+		t.Error("the caller's record was changed")
+	}
+}
+
+// TestRead: Read skips a line that is too long or no record, and reads those after it.
 func TestRead(t *testing.T) {
 	good := `{"event":"lock_acquired","timestamp":"2026-03-07T09:00:00Z","new":1}`
+	endless := strings.Repeat("x", 3*maxLine)
 	for text, want := range map[string][2]int{
-		"":                               {0, 0},
-		good:                             {1, 0},
-		good + "\n" + good + "\n":        {2, 0},
-		good[:20] + good + "\n" + good:   {1, 1},
-		"\n" + good + "\n{}\n[]\nnull\n": {1, 4},
+		"":                                  {0, 0},
+		good:                                {1, 0},
+		good + "\n" + good + "\n":           {2, 0},
+		good[:20] + good + "\n" + good:      {1, 1},
+		"\n" + good + "\n{}\n[]\nnull\n":    {1, 4},
+		good + "\n" + endless + "\n" + good: {2, 1},
+		endless:                             {0, 1},
+		endless + "\n" + endless + "\n":     {0, 2},
+		good + "\n{}\n" + endless + "\n{\n": {1, 3},
 	} {
 		records, skipped, err := Read(strings.NewReader(text))
 		if err != nil || len(records) != want[0] || skipped != want[1] {
-			t.Errorf("%q: %d records, %d skipped, %v", text, len(records), skipped, err)
+			t.Errorf("%.100q: %d records, %d skipped, %v; want %v", text, len(records), skipped, err, want)
 		}
 	}
 }

@@ -5,29 +5,24 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 )
 
-// of makes a log, with each event some seconds after the first.
-func of(events ...Record) (records []Record) {
-	for _, r := range events {
-		r.Timestamp = time.Date(2026, 3, 7, 9, 0, r.PID, 0, time.UTC)
-		r.PID = 7
-		records = append(records, r)
-	}
-	return records
-}
+// nine is a time some seconds after nine.
+func nine(second int) time.Time { return time.Date(2026, 3, 7, 9, 0, second, 0, time.UTC) }
 
+// at makes a record of an event some seconds after nine.
 func at(second int, event, id string, r Record) Record {
-	r.PID, r.Event, r.RequestID = second, event, id
+	r.Event, r.RequestID, r.Timestamp = event, id, nine(second)
 	return r
 }
 
 var code3 = 3
 
-var log = of(
+var log = []Record{
 	at(0, Acquired, "a", Record{Mode: "shared", Operation: "backup", TTLSeconds: 60, WaitedSeconds: 1}),
 	at(1, Acquired, "b", Record{Mode: "shared", Operation: "<&\x1b\xff", TTLSeconds: 60}),
 	at(2, Blocked, "c", Record{Mode: "exclusive", Operation: "prune", WaitedSeconds: 2, HeldBy: []Holder{{Holder: "h (pid 1)", Intent: "backup"}}}),
@@ -44,7 +39,7 @@ var log = of(
 	at(33, Stolen, "e", Record{HeldBy: []Holder{{Holder: "h", Intent: "backup"}}}),
 	at(34, Broken, "", Record{}),
 	at(35, Released, "unknown", Record{}),
-)
+}
 
 func TestHistory(t *testing.T) {
 	h := NewHistory(log)
@@ -76,35 +71,39 @@ shared asked 32 held 32 until 42: `
 	}
 }
 
+// elements returns the names of all elements of a drawing, which must be well-formed.
+func elements(t *testing.T, text string) (names []string) {
+	t.Helper()
+	for d := xml.NewDecoder(strings.NewReader(text)); ; {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return names
+		}
+		if err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		if e, ok := token.(xml.StartElement); ok {
+			names = append(names, e.Name.Local)
+		}
+	}
+}
+
 // TestSVG: the drawing is well-formed and complete, and spans that overlap are in different
 // lanes.
 func TestSVG(t *testing.T) {
-	var b strings.Builder
-	if err := NewHistory(log).Timeline().WriteSVG(&b); err != nil {
-		t.Fatal(err)
-	}
-	for d := xml.NewDecoder(strings.NewReader(b.String())); ; {
-		if _, err := d.Token(); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			t.Fatalf("%v\n%s", err, b.String())
-		}
-	}
+	text := svg(t, NewHistory(log))
+	elements(t, text)
 	for what, n := range map[string]int{
 		`class="exclusive"`: 1, `class="shared"`: 2, `class="shared unknown"`: 1, `class="wait"`: 3, `class="stop"`: 1,
 		`class="lost"`: 1, `class="refused"`: 1, `class="removal"`: 2, "&lt;&amp;\ufffd\ufffd": 2, // name and title
 	} {
-		if got := strings.Count(b.String(), what); got != n {
+		if got := strings.Count(text, what); got != n {
 			t.Errorf("%d times %s, want %d", got, what, n)
 		}
 	}
-	if strings.Contains(b.String(), "NaN") || strings.Contains(b.String(), "Inf") {
-		t.Error(b.String())
-	}
-	for _, few := range [][]Record{nil, log[:1], of(at(1, Blocked, "x", Record{}))} {
-		b.Reset()
-		if err := NewHistory(few).Timeline().WriteSVG(&b); err != nil || strings.Contains(b.String(), "NaN") {
-			t.Errorf("%d records: %v\n%s", len(few), err, b.String())
+	for _, records := range [][]Record{log, nil, log[:1], {at(1, Blocked, "x", Record{})}} {
+		if text := svg(t, NewHistory(records)); strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
+			t.Errorf("%d records: %s", len(records), text)
 		}
 	}
 }
@@ -118,6 +117,7 @@ func (f *full) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// TestSVGFails: a drawing that can't be written is an error.
 func TestSVGFails(t *testing.T) {
 	if err := NewHistory(log).Timeline().WriteSVG(&full{500}); err == nil {
 		t.Error("what couldn't be written is no error")
@@ -128,23 +128,36 @@ func TestSVGFails(t *testing.T) {
 func TestSVGEscapes(t *testing.T) {
 	const evil = `"/><script>alert(1)</script>&'`
 	r := Record{Mode: evil, Operation: evil, LockName: evil, Actor: evil, Hostname: evil, Error: evil, TTLSeconds: 60, HeldBy: []Holder{{Holder: evil, Intent: evil}}}
-	var b strings.Builder
-	if err := NewHistory(of(at(0, Acquired, "a", r), at(1, Lost, "a", r), at(2, Blocked, "b", r), at(3, Stolen, "c", r), at(4, Acquired, "d", r))).Timeline().WriteSVG(&b); err != nil {
-		t.Fatal(err)
+	text := svg(t, NewHistory([]Record{at(0, Acquired, "a", r), at(1, Lost, "a", r), at(2, Blocked, "b", r), at(3, Stolen, "c", r), at(4, Acquired, "d", r)}))
+	if strings.Contains(text, "<script") || strings.Contains(text, `"/><s`) || slices.Contains(elements(t, text), "script") {
+		t.Error(text)
 	}
-	if strings.Contains(b.String(), "<script") || strings.Contains(b.String(), `"/><s`) {
-		t.Error(b.String())
-	}
-	for d := xml.NewDecoder(strings.NewReader(b.String())); ; {
-		token, err := d.Token()
-		if errors.Is(err, io.EOF) {
-			break
+}
+
+// TestStops: a command is stopped from the first cause on until the last is over.
+func TestStops(t *testing.T) {
+	for name, test := range map[string]struct {
+		events  []Record
+		stopped int // seconds
+		stops   int
+		since   int // of the stop whose end the log lacks; 0: there is none
+	}{
+		"by a person":   {[]Record{at(1, Suspended, "a", Record{}), at(5, Continued, "a", Record{}), at(7, Suspended, "a", Record{}), at(8, Continued, "a", Record{})}, 5, 2, 0},
+		"said twice":    {[]Record{at(1, Suspended, "a", Record{}), at(3, Suspended, "a", Record{}), at(5, Continued, "a", Record{}), at(6, Continued, "a", Record{})}, 4, 1, 0},
+		"and it's lost": {[]Record{at(1, Suspended, "a", Record{}), at(9, Lost, "a", Record{}), at(9, Paused, "a", Record{}), at(12, Resumed, "b", Record{ResumedFrom: "a"}), at(13, Continued, "b", Record{})}, 12, 1, 0},
+		"in a pause":    {[]Record{at(1, Paused, "a", Record{}), at(2, Suspended, "a", Record{}), at(3, Continued, "a", Record{}), at(4, Resumed, "b", Record{ResumedFrom: "a"})}, 3, 1, 0},
+		"beyond it":     {[]Record{at(1, Paused, "a", Record{}), at(2, Suspended, "a", Record{}), at(3, Resumed, "b", Record{ResumedFrom: "a"}), at(9, Continued, "b", Record{})}, 8, 1, 0},
+		"killed":        {[]Record{at(1, Suspended, "a", Record{}), at(5, Released, "a", Record{})}, 4, 1, 0},
+		"no end":        {[]Record{at(1, Suspended, "a", Record{}), at(2, ClocksParted, "a", Record{}), at(3, ClocksSettled, "a", Record{})}, 0, 1, 1},
+	} {
+		h := NewHistory(append([]Record{at(0, Acquired, "a", Record{TTLSeconds: 60})}, test.events...))
+		s := h.Spans[0]
+		if got := int(s.StoppedFor() / time.Second); got != test.stopped || len(s.Stops) != test.stops {
+			t.Errorf("%s: stopped for %d s, %+v", name, got, s.Stops)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if e, ok := token.(xml.StartElement); ok && e.Name.Local == "script" {
-			t.Error("there is a script")
+		since := s.StoppedSince()
+		if test.since == 0 && !since.IsZero() || test.since > 0 && since.Second() != test.since {
+			t.Errorf("%s: stopped since %v", name, since)
 		}
 	}
 }

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/repolock/repolock/internal/test/rounds"
 )
 
 var update = flag.Bool("update", false, "write what was drawn into the golden files")
@@ -91,6 +94,10 @@ var loads = map[string]func(i int) (Record, time.Duration, time.Duration){
 	"another host each time": func(i int) (Record, time.Duration, time.Duration) {
 		return Record{Mode: "shared", Operation: "backup", Hostname: fmt.Sprint("host", i), TTLSeconds: 60}, time.Duration(i) * time.Minute, time.Duration(i+2) * time.Minute
 	},
+	"many places": func(i int) (Record, time.Duration, time.Duration) {
+		path := "/r" + strings.Repeat("x", i%100) + "/index/lock.shared/x"
+		return Record{Mode: "shared", Operation: "backup", Hostname: "h", TTLSeconds: 60, LockPath: path}, time.Duration(i) * time.Minute, time.Duration(i+1) * time.Minute
+	},
 	"long texts": func(i int) (Record, time.Duration, time.Duration) {
 		return Record{Mode: "shared", Operation: evil, Job: evil, Hostname: fmt.Sprint(i%400, evil), Actor: evil, TTLSeconds: 60}, time.Duration(i) * time.Minute, time.Duration(i+2) * time.Minute
 	},
@@ -99,11 +106,12 @@ var loads = map[string]func(i int) (Record, time.Duration, time.Duration){
 var pixels = regexp.MustCompile(`<svg [^>]*height="([0-9]+)"`)
 
 // TestBounded: a drawing has a bounded height and size, and a bounded number of steps for each
-// lock, however many locks there are.
+// lock, however many locks and places there are. It has the newest lock.
 func TestBounded(t *testing.T) {
-	const locks, maxHeight, maxBytes = 25_000, 2500, 1 << 20
+	const maxHeight, maxBytes = 2500, 1 << 20
+	locks := rounds.Fewer(25_000, 5_000)
 	for name, lock := range loads {
-		h := NewHistory(load(locks, lock)) // of 50,000 events
+		h := NewHistory(load(locks, lock))
 		timeline := h.Timeline()
 		if limit := 500 * locks; timeline.steps > limit {
 			t.Errorf("%s: %d steps", name, timeline.steps)
@@ -115,12 +123,15 @@ func TestBounded(t *testing.T) {
 		if drawn+timeline.Left != locks || drawn == 0 {
 			t.Errorf("%s: %d locks are drawn, %d left out", name, drawn, timeline.Left)
 		}
-		if timeline.shapes() > maxShapes {
-			t.Errorf("%s: %d shapes", name, timeline.shapes())
+		if last := timeline.bars[len(timeline.bars)-1]; last.count == 1 && last.Span != h.Spans[locks-1] {
+			t.Errorf("%s: the last is of %v", name, last.Asked)
+		}
+		if timeline.shapes() > maxShapes || len(timeline.groups) > maxLanes {
+			t.Errorf("%s: %d shapes, %d places", name, timeline.shapes(), len(timeline.groups))
 		}
 		text := svg(t, h)
 		height, err := strconv.Atoi(pixels.FindStringSubmatch(text)[1])
-		if err != nil || height > maxHeight || len(text) > maxBytes {
+		if headings := heading * (len(timeline.groups) - 1); err != nil || height > maxHeight+headings || len(text) > maxBytes {
 			t.Errorf("%s: %d bytes, %d pixels high", name, len(text), height)
 		}
 		if left := strings.Contains(text, fmt.Sprintf("%d older locks aren't drawn", timeline.Left)); left != (timeline.Left > 0) {
@@ -188,19 +199,84 @@ func TestBarsThatTouch(t *testing.T) {
 // TestBetween: a lock that was held at the time is in it, and its own times stay.
 func TestBetween(t *testing.T) {
 	h := NewHistory(log)
-	at := func(second int) time.Time { return time.Date(2026, 3, 7, 9, 0, second, 0, time.UTC) }
 	for _, test := range []struct {
 		since, until    time.Time
 		spans, removals int
 	}{
 		{time.Time{}, time.Time{}, 5, 2},
-		{at(4), time.Time{}, 3, 2},
-		{at(3), at(6), 2, 0},
-		{at(26), at(34), 2, 1},
-		{at(50), time.Time{}, 0, 0},
+		{nine(4), time.Time{}, 3, 2},
+		{nine(3), nine(6), 2, 0},
+		{nine(26), nine(34), 2, 1},
+		{nine(50), time.Time{}, 0, 0},
 	} {
 		if part := h.Between(test.since, test.until); len(part.Spans) != test.spans || len(part.Removals) != test.removals {
 			t.Errorf("%v to %v: %d locks, %d removals", test.since, test.until, len(part.Spans), len(part.Removals))
 		}
+	}
+}
+
+// TestPlace: the path of a record names the lock of a repository, however the repository was named.
+func TestPlace(t *testing.T) {
+	for _, c := range []struct{ name, path, want string }{
+		{"repository", "/srv/repo/index/lock.shared/20260307-x", "/srv/repo"},
+		{"repository", "file:///srv/repo/index/lock.intent/20260307-x", "/srv/repo"},
+		{"repository", "/index/lock.intent/x", "/"},
+		{"repository", "/srv/index/locks/repo/index/lock.intent/x", "/srv/index/locks/repo"},
+		{"n", "s3://bucket/p/index/locks/n/lock.shared/x", "s3://bucket/p#n"},
+		{"n", "repo:s3://bucket/p?endpoint=https://host#n", "s3://bucket/p#n"},
+		{"n", "repo:/srv/repo#n", "/srv/repo#n"},
+		{"nightly", "redis://host/0?key=nightly", "redis://host/0?key=nightly"},
+		{"n", "", ""},
+	} {
+		if got := (Record{LockName: c.name, LockPath: c.path}).place(); got != c.want {
+			t.Errorf("%s: %q, want %q", c.path, got, c.want)
+		}
+	}
+}
+
+// TestPlaces: locks of two places that overlap are drawn in lanes of their own, below the names of the
+// places. Locks of one place are drawn as without a place.
+func TestPlaces(t *testing.T) {
+	hour := time.Date(2026, 3, 7, 1, 0, 0, 0, time.UTC)
+	at := func(id, mode, path string) []Record {
+		r := Record{Event: Acquired, RequestID: id, Timestamp: hour, Mode: mode, Operation: "x", Hostname: "h", TTLSeconds: 60, LockPath: path}
+		return []Record{r, {Event: Released, RequestID: id, Timestamp: hour.Add(time.Hour), Result: Success}}
+	}
+	two := NewHistory(slices.Concat(at("b", "exclusive", "/b/index/lock.intent/x"), at("a", "shared", "/a/index/lock.shared/x"), at("a2", "shared", "/a/index/lock.shared/y")))
+	timeline := two.Timeline()
+	var got []string
+	for _, g := range timeline.groups {
+		got = append(got, g.place)
+	}
+	if !two.Several() || !slices.Equal(got, []string{"/a", "/b"}) {
+		t.Fatalf("%t: %q", two.Several(), got)
+	}
+	if a, b := timeline.groups[0], timeline.groups[1]; len(a.shared) != 2 || len(a.exclusive) != 0 || len(b.shared) != 0 || len(b.exclusive) != 1 {
+		t.Errorf("lanes: %+v, %+v", a, b)
+	}
+	drawn := svg(t, two)
+	if a, b := strings.Index(drawn, ">/a<"), strings.Index(drawn, ">/b<"); a < 0 || b < a {
+		t.Errorf("the names are at %d and %d", a, b)
+	}
+	for i, g := range timeline.groups {
+		if timeline.stack(); i > 0 && g.y < timeline.groups[i-1].y+timeline.groups[i-1].lanes(true)*lane+heading {
+			t.Errorf("%s begins at %d", g.place, g.y)
+		}
+	}
+	one := slices.Concat(at("1", "exclusive", "/a/index/lock.intent/x"), at("2", "shared", "/a/index/lock.shared/x"))
+	with := svg(t, NewHistory(one))
+	for i := range one {
+		one[i].LockPath = ""
+	}
+	if with != svg(t, NewHistory(one)) {
+		t.Error("one place is drawn in another way than none")
+	}
+}
+
+// TestLongPlaceKeepsItsEnd: places that differ in their ends alone have different names in a drawing.
+func TestLongPlaceKeepsItsEnd(t *testing.T) {
+	long := "/" + strings.Repeat("ä/", 100)
+	if a, b := tail(long+"one"), tail(long+"two"); a == b || !strings.HasSuffix(a, "/one") || len(a) > maxTitle+len("…") {
+		t.Errorf("%q and %q", a, b)
 	}
 }
