@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -191,27 +192,35 @@ func TestAsk(t *testing.T) {
 	}
 }
 
+// keeper listens for a token as a keeper does, and serves one client.
+func keeper(t *testing.T, serve func(net.Conn)) (token, path string, l *net.UnixListener) {
+	t.Helper()
+	place(t)
+	token = NewToken()
+	path, err := socket(token, false)
+	must(t, err)
+	listener, err := net.Listen("unix", path)
+	must(t, err)
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		if conn, err := listener.Accept(); err == nil {
+			serve(conn)
+			conn.Close()
+		}
+	}()
+	return token, path, listener.(*net.UnixListener)
+}
+
 // TestSilent: a listener that doesn't answer counts neither as gone nor as an answer.
 func TestSilent(t *testing.T) {
 	defer func(h, a time.Duration) { helloTime, answerTime = h, a }(helloTime, answerTime)
 	helloTime, answerTime = 100*time.Millisecond, 200*time.Millisecond
 	for name, says := range map[string]string{"nothing": "", "hello only": `{"pid":1}`, "answers, and stays": `{"pid":1} "yes" `} {
 		t.Run(name, func(t *testing.T) {
-			place(t)
-			token := NewToken()
-			path, err := socket(token, false)
-			must(t, err)
-			l, err := net.Listen("unix", path)
-			must(t, err)
-			defer l.Close()
-			go func() {
-				conn, err := l.Accept()
-				if err == nil {
-					_, _ = conn.Write([]byte(says))
-					time.Sleep(time.Minute)
-					conn.Close()
-				}
-			}()
+			token, _, _ := keeper(t, func(conn net.Conn) {
+				_, _ = conn.Write([]byte(says))
+				<-t.Context().Done()
+			})
 			if err := Ask(token, "release", new(string), true); !errors.Is(err, ErrSilent) {
 				t.Error(err)
 			}
@@ -222,32 +231,16 @@ func TestSilent(t *testing.T) {
 // TestKilled: the socket of a killed keeper is removed, and a keeper that ends before it has
 // answered counts as gone.
 func TestKilled(t *testing.T) {
-	place(t)
-	token := NewToken()
-	path, err := socket(token, false)
-	must(t, err)
-	l, err := net.Listen("unix", path)
-	must(t, err)
-	l.(*net.UnixListener).SetUnlinkOnClose(false)
-	go func() {
-		conn, err := l.Accept()
-		if err == nil {
-			_, _ = conn.Write([]byte(`{"pid":1}`))
-			conn.Close()
+	token, path, l := keeper(t, func(conn net.Conn) { _, _ = conn.Write([]byte(`{"pid":1}`)) })
+	l.SetUnlinkOnClose(false)
+	for _, left := range []bool{true, false} {
+		if err := Ask(token, "check", new(string), false); !errors.Is(err, ErrGone) {
+			t.Error(err)
 		}
-	}()
-	if err := Ask(token, "check", new(string), false); !errors.Is(err, ErrGone) {
-		t.Error(err)
-	}
-	l.Close()
-	if _, err := os.Lstat(path); err != nil {
-		t.Fatal(err)
-	}
-	if err := Ask(token, "check", new(string), false); !errors.Is(err, ErrGone) {
-		t.Error(err)
-	}
-	if _, err := os.Lstat(path); !os.IsNotExist(err) {
-		t.Errorf("the socket is left: %v", err)
+		l.Close()
+		if _, err := os.Lstat(path); os.IsNotExist(err) == left {
+			t.Errorf("the socket is left, which must be %t: %v", left, err)
+		}
 	}
 }
 
@@ -264,20 +257,35 @@ func ended(o *Owner, within time.Duration) bool {
 }
 
 // TestOwner: the end of an owner is noticed, also as a zombie, and whether it was known before
-// or not.
+// or not. A later process with the same pid is another owner, and isn't signalled.
 func TestOwner(t *testing.T) {
 	sleeper := exec.Command("sleep", "1000")
 	must(t, sleeper.Start())
+	defer func() { _, _ = sleeper.Process.Kill(), sleeper.Wait() }()
 	p, ok := identity.Of(sleeper.Process.Pid)
 	if !ok {
 		t.Fatal("there is no such process")
 	}
-	o, poll := Watch(p), &Owner{process: p, handle: &os.Process{Pid: p.PID}, ended: make(chan struct{})}
+	polled := func(p identity.Process) *Owner { // without pidfds a signal can only go to a pid
+		return &Owner{process: p, handle: &os.Process{Pid: p.PID}, ended: make(chan struct{})}
+	}
+	if runtime.GOOS == "linux" {
+		recycled := p
+		recycled.PIDStart--
+		o := Watch(recycled)
+		if !ended(o, hang) {
+			t.Error("the later process is watched")
+		}
+		if o.Signal(syscall.SIGKILL) == nil || polled(recycled).Signal(syscall.SIGKILL) == nil {
+			t.Error("the later process is signalled")
+		}
+	}
+	o, poll := Watch(p), polled(p)
 	if err := poll.handle.WithHandle(func(uintptr) {}); err == nil {
 		t.Fatal("it has a handle, and is to be polled")
 	}
 	go poll.watch()
-	if ended(o, time.Second) || ended(poll, time.Second) {
+	if ended(poll, interval+interval/4) || ended(o, 0) {
 		t.Error("ended, and runs")
 	}
 	must(t, o.Signal(syscall.SIGKILL))

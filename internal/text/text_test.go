@@ -1,8 +1,14 @@
 package text
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -41,4 +47,94 @@ func FuzzPrintable(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestWrap(t *testing.T) {
+	for _, c := range []struct {
+		text   string
+		width  int
+		indent string
+		want   string
+	}{
+		{"", 10, "  ", ""},
+		{"one two", 7, "", "one two"},
+		{"one two", 6, "", "one\ntwo"},
+		{"one two three", 9, "  ", "  one two\n  three"},
+		{"a-very-long-word b", 5, " ", " a-very-long-word\n b"},
+		{" spaces \n and\tlines ", 80, "", "spaces and lines"},
+		{"ü ü", 3, "", "ü ü"},
+	} {
+		if got := Wrap(c.text, c.width, c.indent); got != c.want {
+			t.Errorf("Wrap(%q, %d, %q) = %q, want %q", c.text, c.width, c.indent, got, c.want)
+		}
+	}
+}
+
+// TestDuration: a length of time has at most two units, which follow one another.
+func TestDuration(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Second:                          "0s",
+		0:                                     "0s",
+		400 * time.Millisecond:                "0s",
+		600 * time.Millisecond:                "1s",
+		59*time.Second + 600*time.Millisecond: "1m",
+		134 * time.Second:                     "2m14s",
+		time.Hour:                             "1h",
+		time.Hour + 5*time.Second:             "1h",
+		134 * time.Minute:                     "2h14m",
+		24 * time.Hour:                        "1d",
+		76 * time.Hour:                        "3d4h",
+		76*time.Hour + 3*time.Minute:          "3d4h",
+		1000 * 24 * time.Hour:                 "1000d",
+	} {
+		if got := Duration(d); got != want {
+			t.Errorf("Duration(%v) is %q, want %q", d, got, want)
+		}
+	}
+	if got := Ago(3 * time.Second); got != "3s ago" {
+		t.Errorf("Ago is %q", got)
+	}
+}
+
+// TestJoin: several errors are one line, and are each of them.
+func TestJoin(t *testing.T) {
+	if err := Join(nil, nil); err != nil {
+		t.Errorf("of none: %v", err)
+	}
+	if err := Join(nil, io.EOF, nil); err != io.EOF {
+		t.Errorf("of one: %v", err)
+	}
+	err := Join(fmt.Errorf("first: %w", io.EOF), nil, fs.ErrNotExist)
+	if err.Error() != "first: EOF; file does not exist" || !errors.Is(err, io.EOF) || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("of two: %q", err)
+	}
+}
+
+// TestMarshal: the text has only printable characters, and its value stays the same.
+func TestMarshal(t *testing.T) {
+	s := "a\x00\x1b\x7f\u009b2J \u00a0\u202eevil\u2066\u200b\ufeff\U000e0041 é 日 🙂 <&> \\u009b \ufffd"
+	for name, marshal := range map[string]func(any) ([]byte, error){
+		"line":   Marshal,
+		"indent": func(v any) ([]byte, error) { return MarshalIndent(v, "", "  ") },
+	} {
+		text, err := marshal(map[string]any{s: []string{s}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.ContainsFunc(strings.ReplaceAll(string(text), "\n", ""), func(r rune) bool { return !unicode.IsPrint(r) }) {
+			t.Errorf("%s: %q", name, text)
+		}
+		if !strings.Contains(string(text), "é 日 🙂") {
+			t.Errorf("%s: a printable character was escaped: %s", name, text)
+		}
+		var got map[string][]string
+		if err := json.Unmarshal(text, &got); err != nil || len(got[s]) != 1 || got[s][0] != s {
+			t.Errorf("%s: %v\n%s", name, err, text)
+		}
+	}
+	// Nor does it have bytes that are no characters, as a raw message can.
+	text, err := Marshal(json.RawMessage("\"\x9b2J\""))
+	if err != nil || string(text) != "\"\ufffd2J\"" {
+		t.Errorf("%q %v", text, err)
+	}
 }
