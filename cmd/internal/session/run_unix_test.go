@@ -1,0 +1,355 @@
+//go:build unix
+
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/repolock/repolock/cmd/internal/events"
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/daemon"
+	"github.com/repolock/repolock/internal/identity"
+	"github.com/repolock/repolock/internal/procgroup"
+	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/store"
+)
+
+// stage is a command under a lock, and what happens to them.
+type stage struct {
+	Command
+	locker      fakeLocker
+	first, next *fakeLock // next is the first one resumed
+
+	mu           sync.Mutex
+	events, said []string
+	heard        func(what string) // is called with all that is said
+}
+
+// say notes what repolock does or says, in order.
+func (s *stage) say(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.said = append(s.said, what)
+	s.heard(what)
+}
+
+// goOn lets a command read the FIFO go once this has been said.
+func (s *stage) goOn(after string) {
+	s.heard = func(what string) {
+		if strings.Contains(what, after) {
+			go func() { _ = os.WriteFile("go", []byte("on\n"), 0o600) }()
+		}
+	}
+}
+
+func (s *stage) Handle(e events.Event)          { s.events = append(s.events, string(e.Kind)) }
+func (s *stage) Say(format string, args ...any) { s.say(fmt.Sprintf(format, args...)) }
+func (s *stage) Alert(_, text string)           { s.say(text) }
+func (s *stage) Event(replock.Event)            {}
+func (s *stage) BeginWait(string)               {}
+func (s *stage) Interrupted()                   {}
+func (s *stage) EndWait()                       {}
+
+// newStage is about a command of the shell, in a directory of its own. The command has begun when it
+// writes into the FIFO begun, and reads the FIFO go.
+func newStage(t *testing.T, onLost, command string) *stage {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	if err := errors.Join(syscall.Mkfifo("begun", 0o600), syscall.Mkfifo("go", 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	s := &stage{first: newLock("first"), next: newLock("next"), heard: func(string) {}}
+	s.first.release, s.next.release = func() { s.say("release first") }, func() { s.say("release next") }
+	s.first.resume = func() (Lock, error) { s.say("resume"); return s.next, nil }
+	s.locker.acquire = func(context.Context) (Lock, error) { return s.first, nil }
+	s.Command = Command{
+		Request: Request{Place: Place{Repo: "/r"}, Locker: &s.locker, TTL: time.Hour, Console: s, Sinks: func() ([]events.Sink, error) { return []events.Sink{s}, nil }},
+		Args:    []string{"sh", "-c", command}, OnLost: onLost, ResumeFor: time.Hour,
+	}
+	return s
+}
+
+// TestLoss: what happens to a command whose lock is lost is what --on-lost says. A lock that is lost
+// for good isn't resumed, and a command goes on only under a lock that was.
+func TestLoss(t *testing.T) {
+	const (
+		waits   = "echo > begun; read x < go; exit 3"
+		forever = "echo > begun; exec sleep 1000"
+		stopped = "shared lock lost: it is gone; the command is stopped; trying for 1h to resume the lock (key first)\n"
+		without = "shared lock lost: it is gone; the command runs on without it (--on-lost warn) (key first)\n"
+		killed  = "shared lock lost: it is gone (key first); repolock killed the command"
+	)
+	for _, c := range []struct {
+		name, onLost, command string
+		set, begun            func(*stage) // before all, and when the command has begun
+		code                  int
+		fails                 string // the error
+		events, said          string
+	}{
+		{"held", "pause", "echo > begun; exit 3", nil, nil, 3, "", "work_ended", "release first"},
+		{"kill", "kill", forever, nil, func(s *stage) { s.first.lose(false) }, 0, killed, "work_ended", "release first"},
+		{"pause, for good", "pause", forever, nil, func(s *stage) { s.first.lose(true) }, 0, killed, "work_ended", "release first"},
+		{"pause, resumed", "pause", waits, func(s *stage) { s.goOn("resume") }, func(s *stage) { s.first.lose(false) }, 3, "", "command_paused work_ended",
+			stopped + "resume\nthe lock was resumed, and the command continued\nrelease next"},
+		{"pause, not resumed", "pause", forever, func(s *stage) { s.first.resume = func() (Lock, error) { return nil, s.first.Lost() } },
+			func(s *stage) { s.first.lose(false) }, 0, killed, "command_paused work_ended",
+			stopped + "the lock could not be resumed: shared lock lost: it is gone (key first)\nrelease first"},
+		{"pause, resumed when its lease is over", "pause", forever, func(s *stage) { s.next.deadline = 0; s.next.lose(true) },
+			func(s *stage) { s.first.lose(false) }, 0, "shared lock lost: it is gone (key next); repolock killed the command", "command_paused work_ended",
+			stopped + "resume\nthe lock could not be resumed: shared lock lost: it is gone (key next)\nrelease next"},
+		{"pause, resumed twice", "pause", waits,
+			func(s *stage) {
+				again := newLock("again")
+				again.release = func() { s.say("release again") }
+				s.next.deadline = 0
+				s.next.lose(false)
+				s.next.resume = func() (Lock, error) { s.say("resume again"); return again, nil }
+				s.goOn("resume again")
+			},
+			func(s *stage) { s.first.lose(false) }, 3, "", "command_paused command_paused work_ended",
+			stopped + "resume\nthe lock was resumed, and lost before the command could go on; trying again: shared lock lost: it is gone (key next)\n" +
+				"resume again\nthe lock was resumed, and the command continued\nrelease again"},
+		{"warn, and it fails", "warn", waits, func(s *stage) { s.goOn("without it") }, func(s *stage) { s.first.lose(true) }, 3, "", "work_ended", without + "release first"},
+		{"warn, and it succeeds", "warn", "echo > begun; read x < go", func(s *stage) { s.goOn("without it") }, func(s *stage) { s.first.lose(false) }, 0,
+			"shared lock lost: it is gone (key first); the command: exit status 0", "work_ended", without + "release first"},
+		{"term", "term", "exec 2> /dev/null; trap 'exit 0' TERM; echo > begun; while :; do sleep 0.1; done",
+			func(s *stage) { s.first.deadline = clock.System{}.Elapsed() + 29*time.Second }, nil, 0, // of 30 s notice
+			"exclusive lock lost: it could not be refreshed in time (key first); the command: exit status 0", "work_ended",
+			"the lock can't be refreshed: the command is sent TERM, and killed when the lock is lost\nrelease first"},
+		{"broken after the last look", "pause", "echo > begun", func(s *stage) { s.first.check = func() { s.first.lose(true) } }, nil, 0,
+			"shared lock lost: it is gone (key first); the command: exit status 0", "work_ended", "release first"},
+		{"not reached after the last look", "pause", "echo > begun", func(s *stage) { s.first.err = store.ErrUnreachable }, nil, 0, "", "work_ended", "release first"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newStage(t, c.onLost, c.command)
+			if c.set != nil {
+				c.set(s)
+			}
+			go func() {
+				if _, err := os.ReadFile("begun"); err == nil && c.begun != nil {
+					c.begun(s)
+				}
+			}()
+			code, err := s.Run()
+			if code != c.code || (err == nil) != (c.fails == "") || err != nil && (!errors.Is(err, replock.ErrLost) || err.Error() != c.fails) {
+				t.Errorf("%d, %v, want %d, %s", code, err, c.code, c.fails)
+			}
+			if got := strings.Join(s.events, " "); got != c.events {
+				t.Errorf("events: %s, want %s", got, c.events)
+			}
+			if got := strings.Join(s.said, "\n"); got != c.said {
+				t.Errorf("it said\n%s\nwant\n%s", got, c.said)
+			}
+		})
+	}
+}
+
+// TestReleasedLast: the lock is held until the last process of the command has ended.
+func TestReleasedLast(t *testing.T) {
+	s := newStage(t, "pause", "(read x < go; echo > done) & echo > begun; exit 7")
+	s.first.release = func() {
+		if _, err := os.Stat("done"); err != nil {
+			t.Error("released beside a process of the command")
+		}
+	}
+	go func() {
+		_, _ = os.ReadFile("begun")
+		time.Sleep(100 * time.Millisecond) // in which the lock must not be released
+		_ = os.WriteFile("go", []byte("on\n"), 0o600)
+	}()
+	if code, err := s.Run(); code != 7 || err != nil {
+		t.Errorf("%d, %v", code, err)
+	}
+}
+
+// TestNotAcquired: a command isn't begun without its lock, and no lock is acquired for a command that
+// can't be. A lock that a signal comes too late for is released. The error says whether a store has
+// answered.
+func TestNotAcquired(t *testing.T) {
+	for _, answered := range []bool{true, false} {
+		s := newStage(t, "pause", "echo > ran")
+		s.locker.answered = answered
+		s.locker.acquire = func(context.Context) (Lock, error) { return nil, store.ErrUnreachable }
+		var not NotAcquiredError
+		if _, err := s.Run(); !errors.As(err, &not) || not.Answered != answered || !errors.Is(err, store.ErrUnreachable) {
+			t.Errorf("%v", err)
+		}
+		if _, err := os.Stat("ran"); err == nil || strings.Join(s.events, " ") != "not_acquired" {
+			t.Errorf("it ran: %v; %s", err, s.events)
+		}
+	}
+	s := newStage(t, "pause", "")
+	s.Args = []string{"./none"}
+	s.locker.acquire = func(context.Context) (Lock, error) { t.Error("it is acquired for no command"); return s.first, nil }
+	if _, err := s.Run(); !errors.Is(err, procgroup.ErrNotFound) || strings.Join(s.events, " ") != "not_acquired" {
+		t.Errorf("%v, %s", err, s.events)
+	}
+	s = newStage(t, "pause", "echo > ran")
+	s.locker.acquire = func(ctx context.Context) (Lock, error) {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
+		<-ctx.Done()
+		return s.first, nil
+	}
+	_, err := s.Run()
+	if got := (SignalError{}); !errors.As(err, &got) || got.Signal != syscall.SIGTERM || strings.Join(s.said, "\n") != "release first" {
+		t.Errorf("%v, %q", err, s.said)
+	}
+	if _, err := os.Stat("ran"); err == nil {
+		t.Error("it ran after a signal")
+	}
+}
+
+// TestSignalsReachTheCommand: a signal for repolock is the command's, also one that came before the
+// command was begun.
+func TestSignalsReachTheCommand(t *testing.T) {
+	send := func() { _ = syscall.Kill(os.Getpid(), syscall.SIGUSR1) }
+	const command = "exec 2> /dev/null; trap 'exit 9' USR1; echo > begun; while :; do sleep 0.01; done"
+	s := newStage(t, "pause", command)
+	go func() {
+		_, _ = os.ReadFile("begun")
+		send()
+	}()
+	if code, err := s.Run(); code != 9 || err != nil {
+		t.Errorf("%d, %v", code, err)
+	}
+	s = newStage(t, "pause", command)
+	s.locker.acquire = func(context.Context) (Lock, error) { send(); return s.first, nil }
+	go func() { _, _ = os.ReadFile("begun") }()
+	if code, err := s.Run(); code != 9 && code != 128+int(syscall.SIGUSR1) || err != nil { // before the trap or after it
+		t.Errorf("early: %d, %v", code, err)
+	}
+}
+
+// TestAllowance: under an outer lock a command can run for a moment at a time, whatever --on-lost says.
+func TestAllowance(t *testing.T) {
+	lock := newLock("id")
+	for _, c := range []struct {
+		onLost string
+		inner  bool
+		expiry procgroup.Expiry
+		until  time.Duration // from now
+		seen   bool          // the look at the lock matters
+	}{
+		{"pause", false, procgroup.Stop, time.Hour, true},
+		{"term", false, procgroup.Kill, time.Hour, true},
+		{"kill", false, procgroup.Kill, time.Hour, true},
+		{"warn", false, procgroup.Nothing, time.Hour, true},
+		{"kill", true, procgroup.Stop, time.Second, true},
+		{"warn", true, procgroup.Stop, time.Second, false},
+	} {
+		s := &session{Command: Command{OnLost: c.onLost}, inner: c.inner}
+		before := clock.System{}.Elapsed()
+		if !c.inner {
+			before = lock.deadline - time.Hour
+		}
+		a := s.allowance(lock, breath)
+		if late := a.Until - before - c.until; late < 0 || late > time.Minute || !c.inner && late != 0 || s.expiry() != c.expiry {
+			t.Errorf("%+v: until %v later, %v", c, late, s.expiry())
+		}
+	}
+	lock.deadline = 5
+	if a := (&session{Command: Command{OnLost: "pause"}, inner: true}).allowance(lock, breath); a.Until != 5 {
+		t.Errorf("beyond the own deadline: %v", a.Until)
+	}
+}
+
+// newKeeper is a keeper of a stage's lock.
+func newKeeper(t *testing.T, onLost string) (*stage, *keeper) {
+	t.Helper()
+	s := newStage(t, onLost, "")
+	k := &keeper{Keeper: Keeper{Request: s.Request, Token: "token", OnLost: onLost}, holder: holder{Request: s.Request, cancel: func(error) { s.say("cancel") }}, lock: s.first}
+	k.Describe = func(err error) json.RawMessage { return json.RawMessage(fmt.Sprintf("%q", err)) }
+	if err := k.open(); err != nil {
+		t.Fatal(err)
+	}
+	return s, k
+}
+
+// TestKeeperAnswers: as long as its lease lasts a lock is held, though the store is silent. It is
+// released once it is asked for, and the work under it counts as a success if it was held until then.
+func TestKeeperAnswers(t *testing.T) {
+	late := func(l *fakeLock) { l.deadline = 0; time.AfterFunc(20*time.Millisecond, func() { l.lose(true) }) }
+	for _, c := range []struct {
+		do      string
+		set     func(*fakeLock)
+		failure string
+		unseen  bool
+	}{
+		{"check", func(*fakeLock) {}, "", false},
+		{"check", func(l *fakeLock) { l.err = store.ErrUnreachable }, "", true},
+		{"check", func(l *fakeLock) { l.lose(true) }, "it is gone", false},
+		{"check", late, "it is gone", false},
+		{"renew", func(*fakeLock) {}, "", false},
+		{"renew", func(l *fakeLock) { l.err = store.ErrUnreachable }, "the lock is held, and could not be refreshed now; it is lost in", false},
+		{"renew", late, "it is gone", false},
+		{"release", func(*fakeLock) {}, "", false},
+		{"release", func(l *fakeLock) { l.lose(true) }, "it is gone", false},
+		{"dance", func(*fakeLock) {}, "doesn't do that", false},
+	} {
+		s, k := newKeeper(t, "warn")
+		c.set(s.first)
+		success := "none"
+		k.sinks = []events.Sink{sink(func(e events.Event) { success = fmt.Sprint(e.Success) })}
+		got, then := k.serve(t.Context(), c.do)
+		a, failure := got.(Answer), ""
+		if a.Failure != nil {
+			failure = string(*a.Failure)
+		}
+		if (failure == "") != (c.failure == "") || !strings.Contains(failure, c.failure) || (a.Unseen != "") != c.unseen || a.ID != "first" || a.Token != "token" {
+			t.Errorf("%s: %+v, failure %s, want %q", c.do, a, failure, c.failure)
+		}
+		if (then != nil) != (c.do == "release") {
+			t.Errorf("%s ends the keeper: %t", c.do, then != nil)
+			continue
+		}
+		k.flush()
+		if then == nil {
+			if len(s.said) > 0 || success != "none" {
+				t.Errorf("%s: %q, %s", c.do, s.said, success)
+			}
+			continue
+		}
+		if then(); strings.Join(s.said, ", ") != "release first, cancel" || success != fmt.Sprint(c.failure == "") {
+			t.Errorf("%q, success %s", s.said, success)
+		}
+	}
+}
+
+type sink func(events.Event)
+
+func (f sink) Handle(e events.Event) { f(e) }
+
+// TestOwnerOfALostLock: the process that a lock was for is signalled as --on-lost says.
+func TestOwnerOfALostLock(t *testing.T) {
+	for onLost, want := range map[string]syscall.Signal{"warn": 0, "term": syscall.SIGTERM, "kill": syscall.SIGKILL} {
+		owner := exec.Command("sleep", "1000")
+		if err := owner.Start(); err != nil {
+			t.Fatal(err)
+		}
+		p, _ := identity.Of(owner.Process.Pid)
+		s, k := newKeeper(t, onLost)
+		k.Owner, k.owner = &p, daemon.Watch(p)
+		k.onLost(&replock.LostError{Mode: replock.Shared, Reason: "it is gone"})
+		if said := s.said[len(s.said)-1]; said != "shared lock lost: it is gone" || (len(s.said) == 2) != (want != 0) {
+			t.Errorf("%s: %q", onLost, s.said)
+		}
+		if want == 0 {
+			_ = owner.Process.Signal(syscall.SIGHUP)
+			want = syscall.SIGHUP
+		}
+		_ = owner.Wait()
+		if got := owner.ProcessState.Sys().(syscall.WaitStatus).Signal(); got != want {
+			t.Errorf("%s: it got %v", onLost, got)
+		}
+	}
+}

@@ -1,0 +1,400 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/repolock/repolock/cmd/internal/events"
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/serial"
+	"github.com/repolock/repolock/locking"
+	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/store"
+)
+
+// fakeLocker is a Locker of another kind than replock's. Its events come late.
+type fakeLocker struct {
+	queue    serial.Queue
+	observe  func(events.Event)
+	acquire  func(context.Context) (Lock, error) // nil: newLock
+	answered bool
+}
+
+func (f *fakeLocker) happen(kind replock.EventKind, holders ...replock.Info) {
+	f.queue.Add(func() {
+		time.Sleep(time.Millisecond)
+		f.observe(events.Event{Event: replock.Event{Kind: kind, Mode: replock.Exclusive, Holders: holders}})
+	})
+}
+
+func (f *fakeLocker) Acquire(ctx context.Context, observe func(events.Event)) (Lock, error) {
+	f.observe = observe
+	if f.acquire != nil {
+		return f.acquire(ctx)
+	}
+	f.happen(replock.EventAcquired)
+	return newLock("id"), nil
+}
+
+func (f *fakeLocker) Flush(ctx context.Context) { f.queue.Flush(ctx) }
+func (f *fakeLocker) Answered() bool            { return f.answered }
+
+// fakeLock is a Lock of another kind than replock's, which does what a test says.
+type fakeLock struct {
+	id       string
+	deadline time.Duration
+	err      error  // of Check and Renew
+	check    func() // with each Check
+	release  func() // with each Release
+	resume   func() (Lock, error)
+	ctx      context.Context
+	end      context.CancelCauseFunc
+	lost     atomic.Pointer[replock.LostError]
+}
+
+// newLock returns a lock that is held for an hour.
+func newLock(id string) *fakeLock {
+	l := &fakeLock{id: id, deadline: clock.System{}.Elapsed() + time.Hour, check: func() {}, release: func() {}}
+	l.resume = func() (Lock, error) { return nil, l.Lost() }
+	l.ctx, l.end = context.WithCancelCause(context.Background())
+	return l
+}
+
+// lose loses the lock, for good or not.
+func (l *fakeLock) lose(definite bool) {
+	lost := &replock.LostError{Mode: replock.Shared, Key: "key " + l.id, Reason: "it is gone", Definite: definite}
+	l.lost.Store(lost)
+	l.end(lost)
+}
+
+func (l *fakeLock) ID() string                           { return l.id }
+func (l *fakeLock) Key() string                          { return "key " + l.id }
+func (l *fakeLock) Mode() replock.Mode                   { return replock.Exclusive }
+func (l *fakeLock) Operation() string                    { return "test" }
+func (l *fakeLock) Fence() (uint64, bool)                { return 0, false }
+func (l *fakeLock) Context() context.Context             { return l.ctx }
+func (l *fakeLock) Deadline() time.Duration              { return l.deadline }
+func (l *fakeLock) Seen() clock.Reading                  { return clock.Read(clock.System{}) }
+func (l *fakeLock) Lost() *replock.LostError             { return l.lost.Load() }
+func (l *fakeLock) Check(context.Context) error          { l.check(); return l.err }
+func (l *fakeLock) Renew(context.Context) error          { return l.err }
+func (l *fakeLock) Release(context.Context) error        { l.release(); return nil }
+func (l *fakeLock) Resume(context.Context) (Lock, error) { return l.resume() }
+
+// recorder is a Sink that hangs at each event for a while.
+type recorder struct {
+	kinds []replock.EventKind
+	hang  time.Duration
+}
+
+func (r *recorder) Handle(e events.Event) {
+	time.Sleep(r.hang)
+	r.kinds = append(r.kinds, e.Kind)
+}
+
+func newHolder(t *testing.T, l Locker, sink events.Sink) *holder {
+	h := &holder{
+		Request: Request{Locker: l, Sinks: func() ([]events.Sink, error) { return []events.Sink{sink}, nil }},
+		show:    func(replock.Event) {},
+	}
+	if err := h.open(); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// TestOrder: a pause is recorded behind the loss of its lock, and ahead of what comes after. What is
+// noted after catchUp comes behind the lock's events. These arrive late, and the record is slow.
+func TestOrder(t *testing.T) {
+	l, r := &fakeLocker{}, &recorder{hang: 2 * time.Millisecond}
+	h := newHolder(t, l, r)
+	lock, err := h.acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []replock.EventKind{replock.EventAcquired}
+	for range 20 {
+		l.happen(replock.EventLost)
+		h.notePause(lock)
+		l.happen(replock.EventResumed)
+		h.catchUp()
+		h.note(lock, events.CommandContinued, events.Event{})
+		want = append(want, replock.EventLost, events.CommandPaused, replock.EventResumed, events.CommandContinued)
+	}
+	h.flush()
+	if !slices.Equal(r.kinds, want) {
+		t.Errorf("recorded: %v", r.kinds)
+	}
+}
+
+// TestNoteDoesNotWait: neither a locker nor a record that hangs delays the session when it
+// records something, and what it records comes before the lock's next event.
+func TestNoteDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, r := &fakeLocker{}, &recorder{hang: time.Hour}
+		h := newHolder(t, l, r)
+		lock, _ := h.acquire(t.Context()) // which waits for maxFlush
+		l.queue.Add(func() { time.Sleep(time.Hour) })
+		start := time.Now()
+		h.note(lock, events.WorkEnded, events.Event{})
+		if took := time.Since(start); took > 0 {
+			t.Errorf("to note takes %v", took)
+		}
+		l.happen(replock.EventReleased)
+		time.Sleep(4 * time.Hour)
+		synctest.Wait()
+		if want := []replock.EventKind{replock.EventAcquired, events.WorkEnded, replock.EventReleased}; !slices.Equal(r.kinds, want) {
+			t.Errorf("recorded: %v", r.kinds)
+		}
+	})
+}
+
+// TestOwnLockInTheWay: a wait for a lock that this process runs under ends.
+func TestOwnLockInTheWay(t *testing.T) {
+	t.Setenv(outerVariable, "aa:place")
+	l := &fakeLocker{}
+	l.acquire = func(ctx context.Context) (Lock, error) {
+		l.happen(replock.EventWaiting, replock.Info{ID: "bb"})
+		l.happen(replock.EventWaiting, replock.Info{ID: "aa"})
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}
+	h := newHolder(t, l, &recorder{})
+	h.HeldCode = 3
+	ctx, cancel := context.WithCancelCause(t.Context())
+	h.cancel = cancel
+	_, err := h.acquire(ctx)
+	var held HeldError
+	if !errors.As(err, &held) || !held.Own || held.Holders[0].ID != "aa" || held.ExitCode != 3 || !errors.Is(err, replock.ErrHeld) {
+		t.Errorf("%+v", err)
+	}
+}
+
+// TestRefusalNamesItsPlace: of several locks, the refusal names the place of the one that is
+// held.
+func TestRefusalNamesItsPlace(t *testing.T) {
+	first, second := Place{Repo: "/srv/a"}, Place{URL: "beads:/srv/b/.beads"}
+	held := &replock.HeldError{Mode: replock.Exclusive, Holders: []replock.Info{{Keys: []string{"key"}}}}
+	for _, c := range []struct {
+		err  error
+		want Place
+	}{
+		{held, first},
+		{HeldError{HeldError: held}, first}, // Place{} is the repository's in a set
+		{HeldError{HeldError: held, Place: second}, second},
+	} {
+		h := newHolder(t, &fakeLocker{acquire: func(context.Context) (Lock, error) { return nil, c.err }}, &recorder{})
+		h.Place, h.Others, h.HeldCode = first, []Place{second}, 3
+		_, err := h.acquire(t.Context())
+		var got HeldError
+		if !errors.As(err, &got) || got.Place != c.want || got.ExitCode != 3 || !strings.Contains(err.Error(), c.want.Where()) {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+// TestEnvironOfSeveral: a command gets the repository that its lock is of, and all places are
+// outer ones for a repolock in it, that of the repository innermost.
+func TestEnvironOfSeveral(t *testing.T) {
+	repo, redis, beads := Place{Repo: "s3://bucket/x"}, Place{URL: "redis://host:6379/0?key=k", Name: "k"}, Place{URL: "beads:/b/.beads"}
+	env := Environ([]Place{repo, redis, beads}, []string{"aa", "bb", "cc"}, "exclusive", 7, "")
+	for _, want := range []string{
+		"REPOLOCK_HELD=1", "REPOLOCK_REPO=s3://bucket/x", "REPOLOCK_MODE=exclusive", "REPOLOCK_ID=aa", "REPOLOCK_FENCE=7",
+		outerVariable + "=cc:" + beads.ID() + " bb:" + redis.ID() + " aa:" + repo.ID(),
+	} {
+		if !slices.Contains(env, want) {
+			t.Errorf("%s is missing in %q", want, env)
+		}
+	}
+	for _, alone := range [][]Place{{redis, beads}, {{Repo: "/srv/a", Name: "n", URL: "repo:/srv/a#n"}, redis}} {
+		env = Environ(alone, []string{"aa", "bb"}, "exclusive", 0, "token")
+		if slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "REPOLOCK_REPO=") }) || !slices.Contains(Unset(env), "REPOLOCK_REPO") {
+			t.Errorf("without a repository: %q", env)
+		}
+	}
+	t.Setenv(outerVariable, "bb:place")
+	env = Environ([]Place{redis}, []string{"aa"}, "exclusive", 0, "token")
+	if want := outerVariable + "=bb:place aa:" + redis.ID() + ":token"; !slices.Contains(env, want) {
+		t.Errorf("under another lock: %q", env)
+	}
+}
+
+// TestOwnLocksOfASet: each lock that this process runs under is known as its own.
+func TestOwnLocksOfASet(t *testing.T) {
+	repo, redis, beads := Place{Repo: "/srv/a"}, Place{URL: "redis://host:6379/0?key=k"}, Place{URL: "beads:/b/.beads"}
+	for _, v := range Environ([]Place{repo, redis}, []string{"aa", "bb"}, "exclusive", 0, "") {
+		if text, ok := strings.CutPrefix(v, outerVariable+"="); ok {
+			t.Setenv(outerVariable, text)
+		}
+	}
+	strange := []replock.Info{{ID: "another system's id"}}
+	if !redis.anyOwn(strange) || beads.anyOwn(strange) || repo.anyOwn(strange) || !repo.anyOwn([]replock.Info{{ID: "aa"}}) {
+		t.Errorf("redis %t, beads %t, repository %t", redis.anyOwn(strange), beads.anyOwn(strange), repo.anyOwn(strange))
+	}
+}
+
+// TestNoPasswordInEnviron: no command gets the passwords of locks, with a lock or without one.
+func TestNoPasswordInEnviron(t *testing.T) {
+	if len(Passwords) < 2 {
+		t.Fatal(Passwords)
+	}
+	for _, name := range Passwords {
+		t.Setenv(name, "hunter2")
+	}
+	t.Setenv("UNRELATED", "stays")
+	r := Request{Others: []Place{{URL: "redis://host:6379/0?key=k"}}}
+	for what, env := range map[string][]string{"locked": r.environ(newLock("id")), "bare": bareEnviron()} {
+		if strings.Contains(strings.Join(env, "\n"), "hunter2") || !slices.Contains(env, "UNRELATED=stays") {
+			t.Errorf("%s: %q", what, env)
+		}
+	}
+	if os.Getenv(Passwords[0]) == "" {
+		t.Error("our own is gone")
+	}
+}
+
+// TestPlaces: the repository's place is the first, if there is one.
+func TestPlaces(t *testing.T) {
+	repo, others := Place{Repo: "/srv/a"}, []Place{{URL: "beads:/b/.beads"}, {URL: "redis://h:6379/0?key=k"}}
+	if got := (Request{Others: others}).Places(); !slices.Equal(got, others) {
+		t.Errorf("alone: %v", got)
+	}
+	if got := (Request{Place: repo, Others: others}).Places(); !slices.Equal(got, append([]Place{repo}, others...)) {
+		t.Errorf("together: %v", got)
+	}
+}
+
+// TestMalformedOuterLocksStay: entries of other forms are passed on as they are.
+func TestMalformedOuterLocksStay(t *testing.T) {
+	p := Place{Repo: "s3://bucket"}
+	for _, outer := range []string{"aa", "aa:", ":place", ":", "aa:place:", "aa:place:no-token:", "aa:place:no:token::"} {
+		t.Setenv(outerVariable, outer)
+		want := outerVariable + "=" + outer + " bb:" + p.ID()
+		if got := Environ([]Place{p}, []string{"bb"}, "shared", 0, ""); !slices.Contains(got, want) {
+			t.Errorf("%q became %q", outer, got)
+		}
+	}
+}
+
+// TestNoFailureInAnswer: an answer has no failure unless the request failed, and null is none.
+func TestNoFailureInAnswer(t *testing.T) {
+	raw, err := json.Marshal(Answer{})
+	if err != nil || strings.Contains(string(raw), "failure") {
+		t.Errorf("without a failure: %s, %v", raw, err)
+	}
+	failure := json.RawMessage(`{"error":"lost"}`)
+	raw, err = json.Marshal(Answer{Failure: &failure})
+	if err != nil || !strings.HasSuffix(string(raw), `,"failure":{"error":"lost"}}`) {
+		t.Errorf("with one: %s, %v", raw, err)
+	}
+	for text, want := range map[string]string{`{}`: "", `{"failure":null}`: "", `{"failure":{"error":"lost"}}`: `{"error":"lost"}`} {
+		var a Answer
+		if err := json.Unmarshal([]byte(text), &a); err != nil {
+			t.Fatal(err)
+		}
+		if got := a.Failure; (got != nil) != (want != "") || got != nil && string(*got) != want {
+			t.Errorf("%s: %v", text, got)
+		}
+	}
+}
+
+// TestCauseFirst: people read the cause and the server first, then what was not done, and the
+// request and its key last, without the words of Go.
+func TestCauseFirst(t *testing.T) {
+	put := func(err error) error { return &store.Error{Op: "put", Key: "index/k", Err: err} }
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{
+			fmt.Errorf("writing the lock: no answer within 3s: %w", put(fmt.Errorf("127.0.0.1:9: %w", context.DeadlineExceeded))),
+			`127.0.0.1:9: no answer within 3s; nothing was run (writing the lock: put "index/k")`,
+		},
+		{fmt.Errorf("no answer within 3s: %w", put(context.DeadlineExceeded)), `no answer within 3s; nothing was run (put "index/k")`},
+		{fmt.Errorf("writing the lock: %w", put(fmt.Errorf("h:9: %w", refused))), `h:9: connection refused; nothing was run (writing the lock: put "index/k")`},
+		{fmt.Errorf("s3://b/p: writing the lock: %w", put(errors.New("h answers 503"))), `s3://b/p: writing the lock: h answers 503; nothing was run (put "index/k")`},
+		{errors.Join(put(refused), put(refused)), `connection refused, and 1 more like it; nothing was run (put "index/k")`},
+		{errors.Join(put(refused), NotAcquiredError{errors.Join(put(errors.New("full")), put(refused)), false}), `connection refused, and 1 more like it (put "index/k"); full; nothing was run (put "index/k")`},
+		{
+			errors.Join(put(fmt.Errorf("%w: /r/index is read-only", store.ErrPermission)), put(fmt.Errorf("%w: /r/index is read-only", store.ErrPermission))),
+			`permission denied: /r/index is read-only, and 1 more like it; nothing was run (put "index/k")`,
+		},
+		{fmt.Errorf("two: %w", errors.Join(put(refused), errors.New("full"))), `two: put "index/k": dial tcp: connect: connection refused; full; nothing was run`},
+		{errors.Join(errors.New("index/a is still there: no"), errors.New("index/b is still there: no"), errors.New("index/c is still there: yes")), `index/a is still there: no, and 1 more like it; index/c is still there: yes; nothing was run`},
+		{errors.New("interrupt"), "interrupt; nothing was run"},
+		{
+			fmt.Errorf("%w; repolock killed the command", &replock.LostError{Mode: replock.Shared, Key: "index/l", Reason: "it could not be refreshed in time", Err: put(fmt.Errorf("h:9: %w", refused))}),
+			"shared lock lost: it could not be refreshed in time: h:9: connection refused; repolock killed the command; nothing was run (index/l)",
+		},
+		{&replock.LostError{Mode: replock.Exclusive, Key: "x", Reason: "it is gone", Err: locking.ErrLost}, "exclusive lock lost: it is gone; nothing was run (x)"},
+	} {
+		if got := Words(c.err, "; nothing was run"); got != c.want {
+			t.Errorf("%q\nis  %q\nnot %q", c.err, got, c.want)
+		}
+	}
+}
+
+// TestHoldersFirst: a refusal names holders before waiters, also with all details.
+func TestHoldersFirst(t *testing.T) {
+	locks := []replock.Info{{ID: "waiter", State: replock.StateWaiting}, {ID: "holder"}}
+	err := NewHeldError(&replock.HeldError{Holders: locks}, Place{}, 75)
+	if err.Holders[0].ID != "holder" || err.Holders[1].ID != "waiter" || locks[0].ID != "waiter" {
+		t.Errorf("%+v of %+v", err.Holders, locks)
+	}
+}
+
+// TestPolicy: a command is skipped if its lock is held, and runs without its lock if the store has
+// said nothing, if the policy says so; never one that needs the exclusive lock.
+func TestPolicy(t *testing.T) {
+	held := NotAcquiredError{&replock.HeldError{}, true}
+	silent, answered := NotAcquiredError{store.ErrUnreachable, false}, NotAcquiredError{store.ErrUnreachable, true}
+	for _, c := range []struct {
+		policy      Policy
+		mode        replock.Mode
+		refused     bool // by Settle
+		skips, runs bool
+		none, bare  bool // no lock is needed: with a repository, and without one
+	}{
+		{Policy{}, replock.Exclusive, false, false, false, false, false},
+		{Policy{IfHeld: "wait"}, replock.Shared, false, false, false, false, false},
+		{Policy{IfHeld: "skip"}, replock.Exclusive, false, true, false, false, false},
+		{Policy{IfUnreachable: "run"}, replock.Shared, false, false, true, false, false},
+		{Policy{IfUnreachable: "fail"}, replock.Shared, false, false, false, false, false},
+		{Policy{IfUnreachable: "run"}, replock.Exclusive, true, false, true, false, false},
+		{Policy{Hint: "require-global"}, replock.Exclusive, false, true, false, false, false},
+		{Policy{Hint: "prefer-global"}, replock.Shared, false, true, true, false, true},
+		{Policy{Hint: "prefer-global"}, replock.Exclusive, true, true, true, false, true},
+		{Policy{Hint: "node-local"}, replock.Shared, false, false, false, true, true},
+		{Policy{Hint: "node-local"}, replock.Exclusive, true, false, false, true, true},
+		{Policy{Hint: "require-global", IfHeld: "skip"}, replock.Shared, true, true, false, false, false},
+		{Policy{Hint: "require-global", IfUnreachable: "fail"}, replock.Shared, true, false, false, false, false},
+	} {
+		p := c.policy
+		if err := p.Settle(c.mode); (err != nil) != c.refused {
+			t.Errorf("%+v of %v: %v", c.policy, c.mode, err)
+		}
+		if p.Skips(held) != c.skips || p.RunsUnlocked(silent) != c.runs || p.Skips(silent) || p.Skips(replock.ErrHeld) {
+			t.Errorf("%+v skips: %t, runs: %t", c.policy, p.Skips(held), p.RunsUnlocked(silent))
+		}
+		if p.RunsUnlocked(answered) || p.RunsUnlocked(held) || p.RunsUnlocked(store.ErrUnreachable) {
+			t.Errorf("%+v runs although the store has answered, or the command had its lock", c.policy)
+		}
+		none, why := p.NeedsNone(true)
+		bare, _ := p.NeedsNone(false)
+		if none != c.none || bare != c.bare || why != "" {
+			t.Errorf("%+v needs no lock: %t, %t, %s", c.policy, none, bare, why)
+		}
+	}
+}
