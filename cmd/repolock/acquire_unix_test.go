@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -535,4 +537,285 @@ func TestSocketsArePrivate(t *testing.T) {
 	if left := tree(t, d.repo); len(left) > 0 {
 		t.Errorf("left %v", left)
 	}
+}
+
+// TestLockEndsWithTheWorker: a lock that a forked worker acquires ends with the worker, not
+// with the program that forked it.
+func TestLockEndsWithTheWorker(t *testing.T) {
+	perl, err := exec.LookPath("perl")
+	if err != nil {
+		t.Skip(err)
+	}
+	d := newDesk(t)
+	cmd := d.command(perl, "-e", `$| = 1; my $p = fork; if (!$p) { print qx(repolock --json acquire --shared), "\n.\n"; sleep 1000 } sleep 1000`)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); _ = cmd.Wait() }()
+	var text string
+	for lines := bufio.NewScanner(out); lines.Scan() && lines.Text() != "."; {
+		text += lines.Text()
+	}
+	var h session.Holding
+	if err := json.Unmarshal([]byte(text), &h); err != nil || h.ForPID == cmd.Process.Pid {
+		t.Fatalf("%v, for %d, and the program is %d", err, h.ForPID, cmd.Process.Pid)
+	}
+	time.Sleep(1500 * time.Millisecond)
+	d.want(0, "is held", "check", h.Token)
+	if err := syscall.Kill(h.ForPID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	d.free()
+}
+
+// TestClosedLogKillsNoKeeper: a keeper runs on when the pipe of its log has lost its reader.
+func TestClosedLogKillsNoKeeper(t *testing.T) {
+	for _, end := range []string{"ended", "lost"} {
+		t.Run(end, func(t *testing.T) {
+			d := newDesk(t)
+			script := d.command("sleep", "1000")
+			if err := script.Start(); err != nil {
+				t.Fatal(err)
+			}
+			ours, theirs, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			flags := []string{"acquire", "--exclusive", "--ttl", "1h", "--log", "/dev/fd/3", "--for-pid", fmt.Sprint(script.Process.Pid)}
+			if runtime.GOOS == "linux" {
+				flags = append(flags, "--on-lost", "kill")
+			}
+			cmd := d.command(d.bin, flags...)
+			cmd.ExtraFiles = []*os.File{theirs}
+			if err := cmd.Run(); err != nil {
+				t.Fatal(err)
+			}
+			theirs.Close()
+			ours.Close()
+			if end == "ended" || runtime.GOOS != "linux" {
+				_ = script.Process.Kill()
+			} else if code, _, stderr := d.repolock("break-lock", "--yes"); code != 0 {
+				t.Fatal(stderr)
+			} else {
+				until(t, "its keeper looks", func() bool {
+					sockets, _ := os.ReadDir(filepath.Join(d.run, "repolock"))
+					for _, s := range sockets {
+						d.repolock("check", s.Name())
+					}
+					return len(sockets) == 0 || states.Of(script.Process.Pid) == "Z"
+				})
+				if states.Of(script.Process.Pid) != "Z" {
+					t.Error("the script wasn't killed")
+					_ = script.Process.Kill()
+				}
+			}
+			_ = script.Wait()
+			d.free()
+		})
+	}
+}
+
+// TestFullLogDelaysNoRelease: a lock is released although the pipe of its log is full.
+func TestFullLogDelaysNoRelease(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	script := d.command("sleep", "1000")
+	if err := script.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ours, theirs, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ours.Close()
+	defer theirs.Close()
+	_ = theirs.SetWriteDeadline(time.Now().Add(time.Second))
+	for err == nil { // until it is full
+		_, err = theirs.Write(make([]byte, 4096))
+	}
+	cmd := d.command(d.bin, "acquire", "--exclusive", "--log", "/dev/fd/3", "--for-pid", fmt.Sprint(script.Process.Pid))
+	cmd.ExtraFiles = []*os.File{theirs}
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	_ = script.Process.Kill()
+	_ = script.Wait()
+	d.free()
+}
+
+// TestClosedStderrKillsNoSession: a repolock around a command runs on when its stderr has lost
+// its reader.
+func TestClosedStderrKillsNoSession(t *testing.T) {
+	d := newDesk(t)
+	ours, theirs, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer theirs.Close()
+	cmd := d.command(d.bin, "-v", "prune", "--", "sh", "-c", "kill -PIPE $$")
+	cmd.Stderr = theirs
+	ours.Close()
+	if err := cmd.Run(); cmd.ProcessState.ExitCode() != 128+int(syscall.SIGPIPE) { // as the command did
+		t.Errorf("it ended with %v", err)
+	}
+	d.free()
+}
+
+// TestTokenThatGoesNowhere: acquire takes no lock for no process if stdout is the null device, or is
+// closed: no one could release that lock. The lock of a process can be acquired so.
+func TestTokenThatGoesNowhere(t *testing.T) {
+	d := newDesk(t)
+	for _, redirect := range []string{">&-", ">/dev/null"} {
+		cmd := d.command("sh", "-c", `"$0" acquire --shared --for-pid none `+redirect, d.bin)
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		const says = "repolock: error: with --for-pid none the token is the only way to release the lock, and stdout goes nowhere\nrepolock: hint: no lock was taken; see repolock help acquire\n"
+		if code := exitOf(t, cmd.Run()); code != exitUsage || stderr.String() != says {
+			t.Errorf("%s: exit code %d\n%s", redirect, code, stderr.String())
+		}
+		if left := tree(t, d.repo); len(left) > 0 {
+			t.Errorf("%s: a lock was taken: %v", redirect, left)
+		}
+	}
+	cmd := d.command("sh", "-c", `"$0" acquire --shared --for-pid $$ >/dev/null`, d.bin)
+	if out, err := cmd.CombinedOutput(); err != nil && !strings.Contains(string(out), "ended") {
+		t.Errorf("for a process: %v\n%s", err, out)
+	}
+}
+
+// TestTakenName: a lock is acquired, checked, renewed and released although another user has
+// taken the name of the directory for sockets. Nothing of ours is left there.
+func TestTakenName(t *testing.T) {
+	d := newDesk(t)
+	t.Setenv("TMPDIR", d.run)
+	taken := filepath.Join(d.run, fmt.Sprintf("repolock-%d", os.Geteuid()))
+	write(t, taken, "another's")
+	tmp := d.run
+	d.run = "" // XDG_RUNTIME_DIR
+	for _, end := range []string{"release", "kill"} {
+		h := d.acquire("--exclusive")
+		if !strings.Contains(h.Token, ".") {
+			t.Errorf("%s doesn't name its place", h.Token)
+		}
+		d.want(0, "is held until", "check", h.Token)
+		d.want(0, "is held until", "renew", h.Token)
+		if end == "release" {
+			d.want(0, "", "release", h.Token)
+		} else {
+			keeper, err := os.FindProcess(h.KeeperPID)
+			if err == nil {
+				err = keeper.Kill()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			until(t, "the socket is removed", func() bool {
+				code, _, _ := d.repolock("check", h.Token)
+				return code == exitLost && len(tree(t, tmp)) == 1
+			})
+		}
+		d.want(exitLost, "no keeper any more", "check", h.Token)
+		left, err := os.ReadDir(tmp)
+		if err != nil || len(left) != 1 || left[0].Name() != filepath.Base(taken) {
+			t.Errorf("%s: left: %v %v", end, left, err)
+		}
+	}
+}
+
+func (d *desk) script(config, text string) string {
+	d.t.Helper()
+	cmd := d.command("sh", "-c", text)
+	cmd.Env = append(cmd.Env, "REPOLOCK_CONFIG="+config, "REPOLOCK_OUTER=", "REPOLOCK_TOKEN=")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		d.t.Fatalf("%v\n%s", err, out)
+	}
+	return string(out)
+}
+
+// TestNameIsInherited: a command that runs under a lock of the file's name means that lock.
+func TestNameIsInherited(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	path := filepath.Join(t.TempDir(), "config.toml")
+	write(t, path, fmt.Sprintf("repo = 'photos'\n[repositories.photos]\nurl = %q\nname = 'photos'\n", d.repo))
+	for name, text := range map[string]string{
+		"wrapped":   `unset REPOLOCK_REPO; repolock backup -- sh -c 'repolock prune -- echo ran; echo $?'`,
+		"twice":     `unset REPOLOCK_REPO; repolock backup -- repolock restore -- sh -c 'repolock prune -- echo ran; echo $?'`,
+		"by a name": `REPOLOCK_REPO=photos repolock backup -- sh -c 'repolock prune -- echo ran; echo $?'`,
+		"a script":  `unset REPOLOCK_REPO; LOCK=$(repolock acquire --export --shared --for-pid $$) && eval "$LOCK" && { repolock prune -- echo ran; echo $?; repolock release; }`,
+	} {
+		if out := d.script(path, text); strings.Contains(out, "ran\n") || !strings.Contains(out, "\n75\n") {
+			t.Errorf("%s: %s", name, out)
+		}
+	}
+	out := d.script(path, `unset REPOLOCK_REPO; LOCK=$(repolock acquire --export --shared --for-pid $$) && eval "$LOCK" && repolock release && repolock prune -- find . -name lock.exclusive`)
+	if !strings.Contains(out, "/locks/photos/lock.exclusive") {
+		t.Errorf("after the release: %s", out)
+	}
+	// Another repository has another lock.
+	out = d.script(path, `unset REPOLOCK_REPO; mkdir other; repolock backup -- sh -c 'export REPOLOCK_REPO=$PWD/other; repolock prune -- find other -name lock.exclusive'`)
+	if !strings.Contains(out, "other/index/lock.exclusive") {
+		t.Errorf("another's: %s", out)
+	}
+}
+
+// TestDirectoryIsInherited: the repository stays the same if the command changes its directory
+// before it runs repolock.
+func TestDirectoryIsInherited(t *testing.T) {
+	d := newDesk(t)
+	for name, text := range map[string]string{
+		"wrapped":  `mkdir -p a/repo b/repo; cd a; repolock -r repo backup -- sh -c 'cd ../b; repolock prune -- echo ran; echo $?'`,
+		"a script": `mkdir -p c/repo e/repo; cd c; LOCK=$(repolock -r ./repo acquire --export --shared --for-pid $$) && eval "$LOCK" && { cd ../e; repolock prune -- echo ran; echo $?; repolock release; }`,
+	} {
+		if out := d.script("", text); strings.Contains(out, "ran\n") || !strings.Contains(out, "\n75\n") {
+			t.Errorf("%s: %s", name, out)
+		}
+	}
+}
+
+// TestExportClears: acquire --export clears the variables of a lock around the script, and
+// those of a lock that the script has released.
+func TestExportClears(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	out := d.script("", `repolock run --exclusive --fence -- sh -c 'mkdir o && LOCK=$(repolock -r o acquire --export --exclusive --for-pid $$) && eval "$LOCK" && echo "fence=$REPOLOCK_FENCE." && repolock release'`)
+	if !strings.Contains(out, "fence=.\n") {
+		t.Errorf("a fence of another lock: %s", out)
+	}
+	out = d.script("", `
+LOCK=$(repolock acquire --export --shared --for-pid $$) && eval "$LOCK" && repolock release
+OTHER=$(REPOLOCK_OUTER= repolock acquire --shared --for-pid $$)
+REPOLOCK_OUTER= repolock prune --wait forever -- true &
+until repolock status | grep -q waiting; do sleep 0.05; done
+(sleep 1; repolock release $OTHER) &
+repolock backup --wait 1m -- echo ran; echo $?
+LOCK=$(repolock acquire --export --shared --for-pid $$) && eval "$LOCK" && repolock release
+echo $REPOLOCK_OUTER | wc -w
+wait`)
+	if !strings.Contains(out, "ran\n0\n") || !strings.Contains(out, "\n1\n") {
+		t.Errorf("taken for nested: %s", out)
+	}
+}
+
+// TestAcquireRefusesUnknownRepository: like backup, acquire refuses a name that is also a
+// directory's, and a word that is neither a name nor a directory.
+func TestAcquireRefusesUnknownRepository(t *testing.T) {
+	d := newDesk(t)
+	path := configured(t, "[repositories.prod]\nurl = '/x'")
+	if err := os.Mkdir(filepath.Join(d.repo, "prod"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for word, want := range map[string]string{"prod": "is a repository in " + path, "photos": "no repository of that name in " + path} {
+		code, stdout, stderr := d.repolock("-r", word, "acquire", "--exclusive")
+		if code != exitUsage && code != exitUnavailable || !strings.Contains(stderr, want) || stdout != "" {
+			t.Errorf("%s: %d %s%s", word, code, stdout, stderr)
+		}
+	}
+	d.free()
 }

@@ -2,12 +2,19 @@ package main
 
 import (
 	"bytes"
+	"os"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
+	"github.com/alecthomas/kong"
 	"github.com/mattn/go-shellwords"
+
+	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/internal/config"
 )
 
 // TestHelp: each command is listed once, has two examples that parse, and its help fits a screen of
@@ -115,5 +122,174 @@ func TestHelpHasDefaults(t *testing.T) {
 				t.Errorf("help %s: twice %s", node.Name, example)
 			}
 		}
+	}
+}
+
+// TestManual: the page has every command, flag, variable and exit code, and no hidden one.
+func TestManual(t *testing.T) {
+	if found := regexp.MustCompile(`(?m)^[^.\n][^\n]*[^\\]-.*`).FindString(manual()); found != "" {
+		t.Errorf("a hyphen where a minus sign belongs: %s", found)
+	}
+	page := strings.NewReplacer(`\-`, "-", `\&`, "", `\(ti`, "~", `\(ga`, "`").Replace(manual())
+	has := func(text string) {
+		t.Helper()
+		if !strings.Contains(page, text) {
+			t.Errorf("no %q", text)
+		}
+	}
+	flags := func(flags []*kong.Flag) {
+		for _, f := range flags {
+			has("--" + f.Name)
+			has(f.Help)
+			for _, env := range f.Envs {
+				has("\n" + env + ": ")
+			}
+		}
+	}
+	model := newParser(&cli{}).Model
+	flags(model.Flags)
+	for _, c := range model.Children {
+		if c.Hidden {
+			if strings.Contains(page, "\n.SS "+c.Name+" ") {
+				t.Errorf("%s is hidden", c.Name)
+			}
+			continue
+		}
+		has("\n.SS " + c.Name)
+		has(c.Help)
+		has(strings.ReplaceAll(c.Detail, "\n\n", "\n")[:min(len(c.Detail), 60)])
+		flags(c.Flags)
+	}
+	for line := range strings.Lines(exitCodes) {
+		if fields := strings.Fields(line); fields[0] != "Exit" {
+			has("\n" + fields[0] + ": " + strings.Join(fields[1:], " "))
+		}
+	}
+	if flags, tagged := strings.Count(page, "\n\\fB-"), strings.Count(page, "\n.TP\n\\fB-"); flags != tagged || flags < 20 {
+		t.Errorf("of %d flags, %d are in the list", flags, tagged)
+	}
+	for _, section := range []string{"NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "COMMANDS", "EXIT STATUS", "ENVIRONMENT", "FILES", "EXAMPLES", "SEE ALSO"} {
+		has("\n.SH " + section + "\n")
+	}
+	for _, name := range session.Passwords {
+		has("\n" + name + ": ")
+	}
+	for _, place := range config.System() {
+		has("\n" + place + "\n")
+	}
+}
+
+// TestManualNamesTheCredentialsOfMinIO: the page has each kind of variable that a minio:
+// repository's credentials are read from, also the profile of Amazon's files.
+func TestManualNamesTheCredentialsOfMinIO(t *testing.T) {
+	line := regexp.MustCompile(`(?m)^.*, for minio: repositories$`).FindString(manual())
+	for _, name := range []string{"MINIO_ROOT_USER", "MINIO_ROOT_PASSWORD", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"} {
+		if !strings.Contains(line, name) {
+			t.Errorf("no %s in %q", name, line)
+		}
+	}
+}
+
+func TestCompletions(t *testing.T) {
+	path := configured(t, "[repositories.prod]\nurl = '/x'\n[repositories.home]\nurl = '/y'\n")
+	for _, c := range []struct{ line, want string }{ // words, the last of which is completed
+		{"st", "status"},
+		{"torture", "torture"}, // hidden commands must be missing
+		{"comple", "completion"},
+		{"-r x st", "status"},
+		{"b", "backup break-lock"},
+		{"backup --if-", "--if-held --if-unreachable"},
+		{"backup --if-held ", "fail skip wait"},
+		{"backup --if-held s", "skip"},
+		{"backup --if-held=s", "skip"},
+		{"backup --if-held = s", "skip"}, // as bash has it
+		{"backup --if-held =", "fail skip wait"},
+		{"backup --on-lost p", "pause"},
+		{"backup --ttl = 2m --on-lost w", "warn"},
+		{"backup --audit ", ":file"},
+		{"prune --metrics-file=/x", ":file"},
+		{"history --svg ", ":file"},
+		{"history ", ":file"},
+		{"-r ", ":directory home prod"},
+		{"status --repo=p", ":directory prod"},
+		{"doctor h", ":directory home"},
+		{"--config /nowhere -r ", ":directory"},
+		{"--config=" + path + " -r p", ":directory prod"},
+		{"run --also ", "beads: postgres:// redis:// repo: tower-fleet:"},
+		{"prune --also=re", "redis:// repo:"},
+		{"status --also t", "tower-fleet:"},
+		{"break-lock --also beads:x --also p", "postgres://"},
+		{"doctor --also re", ":directory redis:// repo:"},
+		{"completion ", "bash fish zsh"},
+		{"backup ", ""},
+		{"help b", "backup break-lock"},
+		{"help u", "urls"},
+		{"-r x help ex", "exit-codes"},
+		{"help keep", ""},
+		{"help urls ", ""},
+		{"--name backup st", "status"}, // a value is no command
+		{"--operation status --config ", ":file"},
+		{"-qr h", ":directory home"},
+		{"-qrx st", "status"},
+		{"backup restic --if", ""}, // the rest is restic's
+		{"backup -- --if", ""},
+		{"doctor x ", ""},
+		{"--none=", ""},
+	} {
+		words := strings.Split(c.line, " ")
+		var out, stderr bytes.Buffer
+		if code := run(append([]string{"complete", "--"}, words...), &out, &stderr); code != 0 || stderr.Len() > 0 {
+			t.Errorf("%q: exit code %d: %s", c.line, code, &stderr)
+		}
+		var got []string
+		for line := range strings.Lines(out.String()) {
+			word, _, _ := strings.Cut(strings.TrimSpace(line), "\t")
+			got = append(got, word)
+		}
+		if !slices.Equal(got, strings.Fields(c.want)) {
+			t.Errorf("%q: %q, want %q", c.line, got, c.want)
+		}
+	}
+	var help, overview bytes.Buffer
+	run([]string{"complete", "--", "help", ""}, &help, &overview)
+	if n := strings.Count(help.String(), "\n"); n != strings.Count(help.String(), "\t") || n < 20 || !strings.Contains(help.String(), "\nurls\thow repositories") {
+		t.Errorf("help: %s", &help)
+	}
+	configured(t, "bad")
+	for _, args := range [][]string{{"complete"}, {"complete", "--"}, {"complete", "--", "-r", ""}} {
+		var out, stderr bytes.Buffer
+		if code := run(args, &out, &stderr); code != 0 || stderr.Len() > 0 {
+			t.Errorf("%q: exit code %d: %s", args, code, &stderr)
+		}
+	}
+}
+
+// TestJSONPage: docs/json.md has every field of a lock, of an error and of status.
+func TestJSONPage(t *testing.T) {
+	raw, err := os.ReadFile("../../docs/json.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(raw)
+	var check func(reflect.Type)
+	fields := 0
+	check = func(of reflect.Type) {
+		for field := range of.Fields() {
+			if field.Anonymous {
+				check(field.Type)
+				continue
+			}
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			fields++
+			if !strings.Contains(page, "`"+name+"`") {
+				t.Errorf("%s of %v isn't there", name, of)
+			}
+		}
+	}
+	for _, v := range []any{jsonLock{}, jsonError{}, jsonStatus{}} {
+		check(reflect.TypeOf(v))
+	}
+	if fields < 30 {
+		t.Errorf("only %d fields were looked for", fields)
 	}
 }

@@ -8,12 +8,14 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/creack/pty"
 
+	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/audit"
 	"github.com/repolock/repolock/internal/test/states"
 )
@@ -310,6 +312,256 @@ func TestNestedIsPaused(t *testing.T) {
 			o.until("the command to go on", o.ticks)
 			if code := o.code(); code != 0 {
 				t.Errorf("exit code %d", code)
+			}
+		})
+	}
+}
+
+// suspend stops a repolock and its command as Ctrl-Z does, waits, and continues them as fg does.
+func (o *outage) suspend(wait time.Duration) (took time.Duration) {
+	o.t.Helper()
+	signal := func(sig syscall.Signal) {
+		o.t.Helper()
+		if err := o.cmd.Process.Signal(sig); err != nil {
+			o.t.Fatal(err)
+		}
+	}
+	signal(syscall.SIGTSTP)
+	o.until("repolock to be stopped", func() bool { return states.Stopped(o.cmd.Process.Pid) })
+	begin := time.Now() // the first record is older
+	if records := o.records(); records[len(records)-1].Event != audit.Suspended {
+		o.t.Errorf("the last record of a stopped repolock is %s", records[len(records)-1].Event)
+	}
+	if !strings.Contains(o.history(), "stopped since 20") {
+		o.t.Errorf("history:\n%s", o.history())
+	}
+	time.Sleep(wait)
+	took = time.Since(begin)
+	signal(syscall.SIGCONT)
+	o.until("the command to go on", o.ticks)
+	return took
+}
+
+// stoppedFor checks the length of the only stop in the log, which repolock and its command have been
+// stopped for at least.
+func (o *outage) stoppedFor(least time.Duration) {
+	o.t.Helper()
+	spans := audit.NewHistory(o.records()).Spans
+	if d := spans[0].StoppedFor(); len(spans[0].Stops) != 1 || d < least {
+		o.t.Errorf("stopped %+v, and not for %v", spans[0].Stops, least)
+	}
+	if !strings.Contains(o.history(), "success; stopped for ") {
+		o.t.Errorf("history:\n%s", o.history())
+	}
+}
+
+// TestAuditSuspended: the log has the begin and the end of a stop by Ctrl-Z, and history its
+// length.
+func TestAuditSuspended(t *testing.T) {
+	o := newOutage(t)
+	o.around("1h", "--", "ticker")
+	took := o.suspend(2 * time.Second)
+	if code := o.code(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	r := o.log(audit.Acquired, audit.Suspended, audit.Continued, audit.Released)
+	for _, r := range r[1:3] {
+		if r.RequestID == "" || r.Operation != "prune" || r.PID != o.cmd.Process.Pid {
+			t.Errorf("%+v", r)
+		}
+	}
+	o.stoppedFor(took)
+}
+
+// TestAuditSuspendedAndLost: if the lock is lost meanwhile, the stop lasts until the command goes
+// on under the resumed lock.
+func TestAuditSuspendedAndLost(t *testing.T) {
+	o := newOutage(t)
+	o.around("10s", "--", "ticker")
+	took := o.suspend(11 * time.Second)
+	if code := o.code(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	var stops []string
+	for _, r := range o.records() {
+		switch r.Event {
+		case audit.Suspended, audit.Lost, audit.Resumed, audit.Continued, audit.Released:
+			stops = append(stops, r.Event)
+		}
+	}
+	if got := strings.Join(stops, " "); got != "command_suspended lock_lost lock_resumed command_continued lock_released" {
+		t.Errorf("logged: %s", got)
+	}
+	o.stoppedFor(took)
+}
+
+// part begins an outage in which the wall clock is stepped by more than a minute.
+func part(t *testing.T) *outage {
+	t.Helper()
+	o := newOutage(t)
+	o.env = []string{stepVariable + "=" + o.path("step")}
+	o.prune("60s", "touch went-on")
+	o.rename("repo", "away")
+	write(t, o.path("step.new"), "71s")
+	o.rename("step.new", "step")
+	o.until("the command to be stopped", func() bool { return !o.ticks() })
+	return o
+}
+
+// TestClocksPart: if the clocks part, as on a machine that its hypervisor paused, the command
+// is stopped, and continues once a look has found the lock.
+func TestClocksPart(t *testing.T) {
+	o := part(t)
+	if o.ticks() {
+		t.Error("it runs on before the lock was looked at")
+	}
+	o.rename("away", "repo")
+	o.until("the command to go on", o.ticks)
+	if code := o.code(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	for _, want := range []string{"the command is stopped until the lock was looked at", "the command goes on"} {
+		if strings.Count(o.output.String(), want) != 1 {
+			t.Errorf("not exactly one such message: %s", want)
+		}
+	}
+	r := o.log(audit.Acquired, audit.ClocksParted, audit.ClocksSettled, audit.Released)
+	if parted := r[1]; parted.RequestID != r[0].RequestID || parted.LockPath != r[0].LockPath || parted.PID != o.cmd.Process.Pid {
+		t.Errorf("%+v", parted)
+	}
+	if h := o.history(); !strings.Contains(h, "success; stopped for ") {
+		t.Errorf("history:\n%s", h)
+	}
+}
+
+// TestClocksPartAndLockIsBroken: if another holder was let in meanwhile, the command doesn't
+// continue.
+func TestClocksPartAndLockIsBroken(t *testing.T) {
+	o := part(t)
+	for _, args := range [][]string{{"break-lock", "--yes"}, {"prune", "--", "true"}} {
+		if out, err := o.command("away", args...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	write(t, o.path("end"), "")
+	o.rename("away", "repo")
+	if code := o.code(); code != exitLost {
+		t.Errorf("exit code %d", code)
+	}
+	if _, err := os.Stat(o.path("went-on")); err == nil {
+		t.Error("the command went on")
+	}
+}
+
+// haltVariable names a file. When repolock has resumed its lock, it creates the file and stops
+// itself, once.
+const haltVariable = "REPOLOCK_TEST_HALT"
+
+func init() {
+	repolock := programs["repolock"]
+	programs["repolock"] = func() {
+		if file := os.Getenv(haltVariable); file != "" {
+			session.Resumed = haltOnce(file)
+		}
+		repolock()
+	}
+}
+
+func haltOnce(file string) func() {
+	return sync.OnceFunc(func() {
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			panic(err)
+		}
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		time.Sleep(100 * time.Millisecond) // the signal can be delivered a moment later
+	})
+}
+
+// halted waits until repolock has stopped itself. A SIGCONT that is sent before that is lost.
+func (o *outage) halted() {
+	o.t.Helper()
+	o.until("the lock to be resumed", func() bool { _, err := os.Stat(o.path("halted")); return err == nil })
+	o.until("repolock to be stopped", func() bool { return states.Of(o.cmd.Process.Pid) == "T" })
+}
+
+// TestEndedWhenResumed: a command that ends just when it is to go on has ended under the lock that
+// was resumed: its exit code counts, and no loss.
+func TestEndedWhenResumed(t *testing.T) {
+	o := newOutage(t) // in parallel
+	o.env = []string{haltVariable + "=" + o.path("halted")}
+	o.prune("10s", "touch went-on")
+	o.rename("repo", "away")
+	o.until("the command to be stopped", func() bool { return !o.ticks() })
+	o.rename("away", "repo")
+	o.halted()
+	raw, err := os.ReadFile(o.path("pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
+	if err == nil {
+		err = syscall.Kill(-pid, syscall.SIGKILL)
+	}
+	if err == nil {
+		err = o.cmd.Process.Signal(syscall.SIGCONT)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code := o.code(); code != 128+int(syscall.SIGKILL) {
+		t.Errorf("exit code %d, want that of a command killed by signal 9", code)
+	}
+}
+
+// TestLostAgainWhenResumed: the lease of a resumed lock runs out before repolock continues the
+// command. Repolock must resume from that loss too, until --resume-for is over.
+func TestLostAgainWhenResumed(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		resumeFor string
+		wait      time.Duration
+		passed    bool
+		code      int
+	}{
+		"resumed again":      {"10m", 11 * time.Second, false, 0},
+		"passed":             {"10m", 11 * time.Second, true, exitLost},
+		"resume-for is over": {"40s", 41 * time.Second, false, exitLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := newOutage(t)
+			o.env = []string{haltVariable + "=" + o.path("halted")}
+			o.prune("10s", "touch went-on", "--resume-for", test.resumeFor)
+			o.rename("repo", "away")
+			o.until("the command to be stopped", func() bool { return !o.ticks() })
+			o.rename("away", "repo")
+			o.halted()
+			time.Sleep(test.wait)
+			if test.passed {
+				if out, err := o.command("repo", "prune", "--ttl", "10s", "--wait", "1m", "--", "true").CombinedOutput(); err != nil {
+					t.Fatalf("%v: %s", err, out)
+				}
+			}
+			if err := o.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+			if test.code == 0 {
+				o.until("the command to go on", o.ticks)
+			}
+			if code := o.code(); code != test.code {
+				t.Errorf("exit code %d, want %d", code, test.code)
+			}
+			if _, err := os.Stat(o.path("went-on")); (err == nil) != (test.code == 0) {
+				t.Errorf("the command went on: %t", err == nil)
+			}
+			if test.code != 0 {
+				return
+			}
+			r := o.log(audit.Acquired, audit.Lost, audit.Paused, audit.Resumed, audit.Lost, audit.Paused, audit.Resumed, audit.Released)
+			if r[6].ResumedFrom != r[3].RequestID || r[5].RequestID != r[3].RequestID || r[7].RequestID != r[6].RequestID {
+				t.Errorf("%+v", r)
+			}
+			if h := o.history(); strings.Count(h, "\n") != 2 || !strings.Contains(h, "success; stopped for ") {
+				t.Errorf("history:\n%s", h)
 			}
 		})
 	}

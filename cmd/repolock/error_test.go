@@ -1,0 +1,268 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/gob"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/repolock/repolock/cmd/internal/doctor"
+	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/locking"
+	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/store"
+)
+
+// TestLossOutranksItsReason: a lock that was lost because its server was silent is lost. A server
+// that refused the lock has another code.
+func TestLossOutranksItsReason(t *testing.T) {
+	for _, why := range []error{locking.ErrUnreachable, locking.ErrPermission, locking.ErrUnfit} {
+		lost := &replock.LostError{Mode: replock.Exclusive, Key: "redis://host", Reason: "it could not be renewed", Err: fmt.Errorf("no answer: %w", why)}
+		name, code, _ := describe(fmt.Errorf("%w (the command: killed)", lost))
+		if name != "lock_lost" || code != exitLost {
+			t.Errorf("%v: %s, exit code %d", why, name, code)
+		}
+	}
+	for why, want := range map[error]int{locking.ErrUnreachable: exitUnavailable, locking.ErrPermission: exitPermission, locking.ErrUnfit: exitUnfit, locking.ErrKey: exitUsage} {
+		if _, code, _ := describe(fmt.Errorf("redis://host: %w", why)); code != want {
+			t.Errorf("%v: exit code %d", why, code)
+		}
+	}
+}
+
+// TestNoPermissionWouldHelp: if the credentials are wrong, or a file system is mounted read-only, the message
+// recommends no permission.
+func TestNoPermissionWouldHelp(t *testing.T) {
+	for err, says := range map[error]string{store.ErrCredentials: "credentials", store.ErrReadOnly: "mount it writable", store.ErrPermission: "locking needs to list"} {
+		name, code, hint := describe(fmt.Errorf("listing the locks: %w", err))
+		if name != "permission_denied" || code != exitPermission || !strings.Contains(hint, says) || err != store.ErrPermission && strings.Contains(hint, "locking needs") {
+			t.Errorf("%v: %s, exit code %d, hint %q", err, name, code, hint)
+		}
+	}
+}
+
+// TestFullRepository: the command that makes room needs a lock itself, so the hint must name
+// another way.
+func TestFullRepository(t *testing.T) {
+	_, code, hint := describe(fmt.Errorf("put: %w", store.ErrFull))
+	if code != exitFailed || !strings.Contains(hint, "outside of the repository") || !strings.Contains(hint, "prune") {
+		t.Errorf("exit code %d, hint %q", code, hint)
+	}
+}
+
+// TestSaysWhatWasNotDone: a failure before the command says that the command wasn't run, or that no
+// lock was taken. A lost lock, and a failure of another command, don't.
+func TestSaysWhatWasNotDone(t *testing.T) {
+	for command, undone := range map[string]string{"backup": "nothing was run", "prune": "nothing was run", "acquire": "no lock was taken", "status": "", "break-lock": ""} {
+		for _, err := range []error{
+			store.ErrUnreachable, store.ErrNoHost, store.ErrPermission, store.ErrNotFound, store.ErrConfig, store.ErrFull, fmt.Errorf("500"), session.SignalError{Signal: syscall.SIGINT},
+		} {
+			out := newJSONError(&reporter{command: command}, session.NotAcquiredError{Err: err})
+			says := out.words(false) + "; " + out.Suggestion
+			if n := strings.Count(says, undone); undone != "" && n != 1 || undone == "" && strings.Contains(says, "no lock was") {
+				t.Errorf("%s, %v: %q", command, err, says)
+			}
+		}
+		out := newJSONError(&reporter{command: command}, &replock.LostError{Key: "k", Reason: "it was deleted"})
+		if says := out.words(false) + out.Suggestion; strings.Contains(says, "nothing was") || strings.Contains(says, "no lock was") {
+			t.Errorf("%s: %q", command, says)
+		}
+	}
+}
+
+// TestUnreachableHint: a store that doesn't answer has a hint, which names --if-unreachable only
+// where it helps.
+func TestUnreachableHint(t *testing.T) {
+	silent := fmt.Errorf("h: %w", store.ErrUnreachable)
+	for command, c := range map[string]struct{ doctor, unlocked bool }{"backup": {true, true}, "prune": {true, false}, "status": {true, false}, "doctor": {false, false}} {
+		hint := newJSONError(&reporter{command: command}, session.NotAcquiredError{Err: silent}).Suggestion
+		if strings.Contains(hint, "repolock doctor") != c.doctor || strings.Contains(hint, "--if-unreachable run") != c.unlocked {
+			t.Errorf("%s: %q", command, hint)
+		}
+	}
+	if hint := newJSONError(&reporter{command: "backup"}, session.NotAcquiredError{Err: silent, Answered: true}).Suggestion; strings.Contains(hint, "--if-unreachable") {
+		t.Errorf("it has answered: %q", hint)
+	}
+}
+
+// TestWaiterIsNoHolder: a refusal counts and names holders, and waiters apart. In JSON held_by is a
+// holder if there is one, and status is what the table shows.
+func TestWaiterIsNoHolder(t *testing.T) {
+	waiter := aLock(replock.Exclusive, "prune", "web2 (pid 9)", "root", "0a", time.Minute, 0)
+	waiter.State = replock.StateWaiting
+	holder := aLock(replock.Shared, "backup", "web1 (pid 7)", "root", "7b", time.Minute, 0)
+	refused := func(locks ...replock.Info) jsonError {
+		return newJSONError(&reporter{}, session.HeldError{HeldError: &replock.HeldError{Mode: replock.Exclusive, Holders: locks}, Place: session.Place{Repo: "s3://b"}})
+	}
+	for want, out := range map[string]jsonError{
+		"repository s3://b is locked by backup on web1 (pid 7, root) for 1m, last seen 0s ago; 1 other waits":             refused(waiter, holder),
+		"repository s3://b is locked by 2: backup on web1 (pid 7, root) for 1m, last seen 0s ago; backup on web1 (pid 7,": refused(waiter, holder, waiter, holder),
+		"repository s3://b is reserved for prune on web2 (pid 9, root), waiting for 1m, last seen 0s ago":                 refused(waiter),
+	} {
+		if !strings.HasPrefix(out.Summary, want) {
+			t.Errorf("%q isn't %q", out.Summary, want)
+		}
+		if first := out.Holders[0]; out.HeldBy.ID != first.ID || len(out.Holders) > 1 && (first.ID != "7b" || first.Status != "live") {
+			t.Errorf("held by %+v, holders %+v", out.HeldBy, out.Holders)
+		}
+		if last := out.Holders[len(out.Holders)-1]; last.ID != "0a" || last.Status != "waiting" || last.Verdict != "live" {
+			t.Errorf("the waiter is %+v", last)
+		}
+	}
+	if says := refused(waiter, holder, waiter).Summary; !strings.HasSuffix(says, "; 2 others wait") {
+		t.Errorf("%q", says)
+	}
+}
+
+// TestNoMoreIsCountedThanIsKnown: an event of a wait names a bounded number of holders, and doesn't say
+// how many more there are. An error of a refusal does.
+func TestNoMoreIsCountedThanIsKnown(t *testing.T) {
+	some := func(n int) []replock.Info {
+		all := make([]replock.Info, n)
+		for i := range all {
+			all[i].Operation, all[i].Holder = "backup", "web1"
+		}
+		return all
+	}
+	for _, c := range []struct {
+		named, more  int
+		begins, ends string
+	}{
+		{1, 0, "backup on web1", "web1"},
+		{3, 0, "3: ", "web1"},
+		{15, 0, "15: ", "; … 12 more: repolock status"},
+		{16, 0, "16 or more: ", "; … more: repolock status"},
+		{16, 14, "30: ", "; … 27 more: repolock status"},
+	} {
+		if s := holders(some(c.named), c.more, 0); !strings.HasPrefix(s, c.begins) || !strings.HasSuffix(s, c.ends) {
+			t.Errorf("%d named and %d more: %s", c.named, c.more, s)
+		}
+	}
+}
+
+// TestAdvice: doctor recommends conditions=kept if every test passed and the URL lacks it, and
+// warns of it if a test failed.
+func TestAdvice(t *testing.T) {
+	plan := func(c doctor.Conditions) doctor.Report {
+		return doctor.Report{Plan: &doctor.Plan{Conditions: c}, Verdict: doctor.Verdict{Fitness: doctor.Fit}}
+	}
+	unfit := doctor.Report{Verdict: doctor.Verdict{Fitness: doctor.Unfit}}
+	for _, test := range []struct {
+		report       doctor.Report
+		repo         string
+		better, says string
+	}{
+		{plan(doctor.Proven), "s3://b/p", "s3://b/p?conditions=kept", "s3://b/p?conditions=kept"},
+		{plan(doctor.Proven), "minio://h:9000/b?tls=false", "minio://h:9000/b?tls=false&conditions=kept", "2 round trips"},
+		{plan(doctor.Proven), "s3://b/p?conditions=auto&region=x", "s3://b/p?region=x&conditions=kept", ""},
+		{plan(doctor.Relied), "s3://b/p?conditions=kept", "", ""},
+		{plan(doctor.Unreliable), "s3://b/p", "", "must not"},
+		{unfit, "s3://b/p?conditions=kept", "", "take conditions=kept out"},
+		{unfit, "s3://b/p", "", ""},
+		{plan(doctor.Proven), "/srv/repo", "", ""},
+		{plan(doctor.Unreliable), "s3://b/p?conditions=none", "", ""},
+		{plan(doctor.Unreliable), "b2://b/p", "", ""},
+	} {
+		better, says := advice(test.report, test.repo)
+		if better != test.better || !strings.Contains(says, test.says) || (test.says == "" && test.better == "") != (says == "") {
+			t.Errorf("%s: %q, %q", test.repo, better, says)
+		}
+	}
+}
+
+// keyed is a system of one key. Locks that appear after it was looked at have the id of others,
+// as in Redis locks of a constant value have.
+type keyed struct {
+	url    string
+	locked bool
+	appear bool // after a look
+	err    error
+	broken int
+}
+
+func (k *keyed) Status(context.Context) ([]replock.Info, error) { return nil, k.err }
+
+func (k *keyed) Break(_ context.Context, o replock.BreakOptions) ([]replock.Broken, error) {
+	if k.err != nil {
+		return nil, k.err
+	}
+	info := replock.Info{Mode: replock.Exclusive, ID: "1", Keys: []string{k.url}, Holder: "h"}
+	shown := o.Shown == nil || slices.ContainsFunc(o.Shown, func(b replock.Broken) bool { return b.ID == info.ID })
+	locked := k.locked && shown && (o.ID == "" || o.ID == info.ID)
+	k.locked = k.locked || k.appear
+	if !locked {
+		return nil, nil
+	}
+	if !o.DryRun {
+		k.broken++
+	}
+	return []replock.Broken{{Info: info}}, nil
+}
+
+func breakAll(c breakCmd, systems ...*keyed) (code int, out string, err error) {
+	var all []placed
+	for _, k := range systems {
+		all = append(all, placed{k, session.Place{URL: k.url}})
+	}
+	var stdout bytes.Buffer
+	r := &reporter{stdout: &stdout, stderr: &stdout, terminal: func() bool { return false }}
+	code, err = c.breakIn(r, newConsole(r), all, nil)
+	return code, stdout.String(), err
+}
+
+// TestBreakShown: a lock that appears elsewhere after break-lock has looked isn't deleted, though
+// its id is that of a lock that was shown.
+func TestBreakShown(t *testing.T) {
+	a, b := &keyed{url: "fake:a", locked: true}, &keyed{url: "fake:b", appear: true}
+	_, out, err := breakAll(breakCmd{Yes: true}, a, b)
+	if err != nil || a.broken != 1 || b.broken != 0 || strings.Contains(out, "fake:b") {
+		t.Errorf("%v, %d and %d broken: %s", err, a.broken, b.broken, out)
+	}
+}
+
+// TestBreakOneID: --id that chooses the locks of two systems deletes none, and names both. So does
+// one that a system can't be asked for.
+func TestBreakOneID(t *testing.T) {
+	a, b := &keyed{url: "fake:a", locked: true}, &keyed{url: "fake:b", locked: true}
+	_, _, err := breakAll(breakCmd{Yes: true, ID: "1"}, a, b)
+	if err == nil || a.broken+b.broken > 0 || !strings.Contains(err.Error(), "fake:a") || !strings.Contains(err.Error(), "fake:b") {
+		t.Fatalf("%v, %d and %d broken", err, a.broken, b.broken)
+	}
+	if _, code, _ := describe(err); code != exitUsage {
+		t.Errorf("exit code %d", code)
+	}
+	b.err = session.ErrOwnerEnded
+	if _, _, err := breakAll(breakCmd{Yes: true, ID: "1"}, a, b); err == nil || a.broken > 0 {
+		t.Errorf("%v, %d broken", err, a.broken)
+	}
+	if _, _, err := breakAll(breakCmd{Yes: true, ID: "1"}, a); err != nil || a.broken != 1 {
+		t.Errorf("%v, %d broken", err, a.broken)
+	}
+}
+
+// TestKeeperOrder: a keeper gets each flag of its lock, those of other systems' locks, too.
+func TestKeeperOrder(t *testing.T) {
+	sent := keeperOrder{
+		Flags:  lockFlags{TTL: time.Minute, Metadata: map[string]string{"a": "b"}, Also: []string{"beads:b", "redis://host?key=k"}, Settle: time.Second, ForceLock: true},
+		Global: global{Repo: "s3://bucket", Name: "n"}, Mode: replock.Exclusive, Operation: "script", Token: "t", OnLost: "warn",
+	}
+	var pipe bytes.Buffer
+	var got keeperOrder
+	if err := gob.NewEncoder(&pipe).Encode(sent); err != nil {
+		t.Fatal(err)
+	}
+	if err := gob.NewDecoder(&pipe).Decode(&got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(sent, got, cmpopts.IgnoreUnexported(global{})); diff != "" {
+		t.Error(diff)
+	}
+}

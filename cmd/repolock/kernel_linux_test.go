@@ -1,0 +1,304 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/internal/audit"
+	"github.com/repolock/repolock/internal/identity"
+	"github.com/repolock/repolock/internal/procgroup/guard"
+	"github.com/repolock/repolock/internal/test/timens"
+)
+
+// forks allows repolock to fork, or forbids it by a limit on its user's processes. Running
+// processes have a limit of their own.
+func (o *outage) forks(allowed bool) {
+	o.t.Helper()
+	limit := "--nproc=1:"
+	if allowed {
+		var own unix.Rlimit
+		if err := unix.Getrlimit(unix.RLIMIT_NPROC, &own); err != nil {
+			o.t.Fatal(err)
+		}
+		limit = fmt.Sprintf("--nproc=%d:", int64(own.Cur))
+	}
+	// The user itself can always do that; in some containers root can't.
+	cmd := exec.Command("prlimit", "--pid", fmt.Sprint(o.cmd.Process.Pid), limit)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: o.as}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		o.t.Fatalf("%v: %s", err, out)
+	}
+}
+
+// TestUnguarded: the guard is killed, and fork fails for longer than a few tries take. The
+// command is stopped meanwhile, and continues when there is a guard again.
+func TestUnguarded(t *testing.T) {
+	t.Parallel()
+	for _, onLost := range []string{"pause", "term", "kill", "warn"} {
+		t.Run(onLost, func(t *testing.T) {
+			o := newOrdinaryOutage(t)
+			o.prune("60s", "true", "--on-lost", onLost)
+			old := 0
+			o.until("a guard", func() bool { old = o.guard(); return old != 0 }) // or the signal would be for our own group
+			o.forks(false)
+			if err := unix.Kill(old, unix.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			want := []string{audit.Acquired, audit.GuardLost, audit.GuardReplaced, audit.Released}
+			if onLost == "warn" {
+				o.until("the message of the loss", func() bool { return o.says("the command runs on (--on-lost warn)") })
+				if !o.ticks() {
+					t.Error("it was stopped")
+				}
+			} else {
+				killed := time.Now()
+				o.until("the command to be stopped", func() bool { return !o.ticks() })
+				t.Logf("stopped for a second %v after the guard's death", time.Since(killed).Round(time.Millisecond))
+				for range 3 {
+					if o.ticks() {
+						t.Error("it runs without a guard")
+					}
+				}
+			}
+			o.forks(true)
+			o.until("the command to go on", o.ticks)
+			o.until("another guard", func() bool { return o.says("a guard watches the command again") })
+			o.until("another guard's process", func() bool { g := o.guard(); return g != 0 && g != old })
+			if code := o.code(); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+			for _, said := range []string{"no guard watches the command: start the guard /proc/self/exe: resource temporarily unavailable", "a guard watches the command again"} {
+				if n := strings.Count(o.output.String(), said); n != 1 {
+					t.Errorf("%d such messages: %s", n, said)
+				}
+			}
+			r := o.log(want...)
+			if lost := r[1]; lost.RequestID != r[0].RequestID || !strings.Contains(lost.Error, "resource temporarily unavailable") || (lost.Action == audit.CommandStopped) != (onLost != "warn") {
+				t.Errorf("%+v", lost)
+			}
+			if h := o.history(); strings.Contains(h, "stopped for ") != (onLost != "warn") {
+				t.Errorf("history:\n%s", h)
+			}
+		})
+	}
+}
+
+// newOrdinaryOutage is newOutage for a repolock of an ordinary user. Limits and permissions
+// don't bind root, which runs repolock as the user nobody.
+func newOrdinaryOutage(t *testing.T) *outage {
+	t.Helper()
+	o := newOutage(t)
+	if os.Getuid() != 0 {
+		return o
+	}
+	nobody, err := user.Lookup("nobody")
+	if err != nil {
+		t.Fatal(err)
+	}
+	uid, _ := strconv.Atoi(nobody.Uid)
+	gid, _ := strconv.Atoi(nobody.Gid)
+	o.as = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+
+	// Other users can't open the directory of the tests.
+	if o.dir, err = os.MkdirTemp("/tmp", "repolock"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(o.dir) })
+	o.bin = o.path("repolock")
+	copyFile(t, os.Args[0], o.bin, 0o755)
+	if err := os.Mkdir(o.path("repo"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{".", "repo"} {
+		if err := os.Chown(o.path(name), uid, gid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(o.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func copyFile(t *testing.T, from, to string, mode os.FileMode) {
+	t.Helper()
+	path, err := exec.LookPath(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	// A process that is forked while the file is open for writing keeps it open until it
+	// executes its program. Until then the file can't be executed.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = io.Copy(out, in); err == nil {
+		err = out.Close()
+	}
+	if err == nil {
+		err = os.Chmod(to, mode) // with any umask
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// guard returns the pid of the guard, or 0.
+func (o *outage) guard() int {
+	tasks, _ := filepath.Glob("/proc/" + strconv.Itoa(o.cmd.Process.Pid) + "/task/*/children")
+	for _, file := range tasks {
+		text, _ := os.ReadFile(file)
+		for _, pid := range strings.Fields(string(text)) {
+			if name, _ := os.ReadFile("/proc/" + pid + "/comm"); string(name) == "repolock-guard\n" {
+				n, _ := strconv.Atoi(pid)
+				return n
+			}
+		}
+	}
+	return 0
+}
+
+// TestLateAnswer: an answer that is read after the lease has ended doesn't count, even if the
+// keeper's clock since boot differs from ours.
+func TestLateAnswer(t *testing.T) {
+	for _, c := range []struct {
+		namespace string
+		deadline  time.Duration
+		read      time.Duration // asked at 100 s
+		over      bool
+	}{
+		{"time:[1]", 150 * time.Second, 149 * time.Second, false},
+		{"time:[1]", 150 * time.Second, 150 * time.Second, true},
+		{"time:[2]", 9000 * time.Second, 139 * time.Second, false},
+		{"time:[2]", 9000 * time.Second, 140 * time.Second, true}, // its clock is ahead of ours
+		{"time:[2]", 50 * time.Second, 139 * time.Second, false},  // behind
+		{"", 9000 * time.Second, 140 * time.Second, true},
+		{"", 50 * time.Second, 139 * time.Second, false},
+	} {
+		a := session.Answer{Holding: session.Holding{Deadline: c.deadline, LeftSeconds: 40}, TimeNamespace: c.namespace}
+		if got := a.Over(100*time.Second, c.read, "time:[1]"); got != c.over {
+			t.Errorf("%+v: over %v", c, got)
+		}
+	}
+	if a := (session.Answer{Holding: session.Holding{Deadline: 9000 * time.Second, LeftSeconds: 40}}); !a.Over(100*time.Second, 140*time.Second, "") {
+		t.Error("two unknown namespaces are taken for the same")
+	}
+}
+
+// TestTimeNamespaces: in another time namespace than the keeper's, check, renew and release
+// work as elsewhere, and break-lock --dead leaves the live lock alone.
+func TestTimeNamespaces(t *testing.T) {
+	if identity.Self().TimeNamespace == "none" {
+		return // the kernel has no time namespaces
+	}
+	there := timens.Command(t, 100_000*time.Second)
+	d := newDesk(t)
+	h := d.acquire("--shared")
+	run := func(args ...string) string {
+		t.Helper()
+		cmd := d.command(there[0], append(append(there[1:], d.bin, "--json"), args...)...)
+		out, err := cmd.Output()
+		if err != nil {
+			t.Errorf("%s: %v: %s", args[0], err, out)
+		}
+		return string(out)
+	}
+	var s jsonStatus
+	if err := json.Unmarshal([]byte(run("status")), &s); err != nil || len(s.Locks) != 1 || s.Locks[0].ProcessGone {
+		t.Errorf("status: %v %+v", err, s)
+	}
+	run("break-lock", "--dead", "--yes")
+	run("check", h.Token)
+	run("renew", h.Token)
+	run("release", h.Token)
+	d.free()
+}
+
+// TestUnderFlock: repolock can't write to a repository whose directory another program has
+// locked. The error names the program and says what to do.
+func TestUnderFlock(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	var said string
+	// On a very busy machine the store's message can come too late.
+	for end := time.Now().Add(hang); time.Now().Before(end); {
+		cmd := d.command("flock", d.repo, d.bin, "backup", "--ttl", "10s", "--", "echo", "ran")
+		var out bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &out
+		if code := exitOf(t, cmd.Run()); code != exitFailed { // the directory is there
+			t.Errorf("exit code %d", code)
+		}
+		if said = out.String(); strings.Contains(said, "ran\n") {
+			t.Error("the command ran without a lock")
+		}
+		if strings.Contains(said, "the flock on "+d.repo+" is held by process ") &&
+			strings.Contains(said, " (flock), so nothing can be written there: end that process, ") {
+			return
+		}
+	}
+	t.Errorf("it doesn't say who has the flock: %s", said)
+}
+
+// TestGuardIsEarly: a guard runs before the packages of the stores and of the command line, and
+// their imports, are initialised. Those that come before it need nothing but what it needs
+// itself, and it needs little.
+func TestGuardIsEarly(t *testing.T) {
+	done, code := initialised(t, nil, guard.Argument)
+	if code != 0 || !slices.Contains(done, "os/signal") {
+		t.Errorf("it ended with %d; initialised before it: %q", code, done)
+	}
+	late := regexp.MustCompile(`^(main|net|regexp|testing|flag|log|crypto/tls|encoding/(json|xml|gob)|golang\.org/.*|` +
+		`github\.com/(repolock/repolock/(cmd|locking|replock|store)|alecthomas|minio|Backblaze|jackc/pgx/v5/(pgconn|pgtype)|redis).*|` +
+		`github\.com/aws/.*/(service|config|credentials).*)$`)
+	for _, name := range done {
+		if late.MatchString(name) {
+			t.Errorf("%s is initialised before it", name)
+		}
+	}
+	if all, _ := initialised(t, nil, "-test.list", "^$"); len(done) > len(all)/4 || len(all) < 100 {
+		t.Errorf("initialised before it are %d packages of %d: %q", len(done), len(all), done)
+	}
+}
+
+// TestInitDoesLittle: our own packages do next to nothing before main: most of them aren't needed
+// by most commands. A regular expression is compiled when it is needed.
+func TestInitDoesLittle(t *testing.T) {
+	const most = 40 // allocations
+	var code, ours int
+	for line := range strings.Lines(trace(t, &code, nil, "-test.list", "^$")) {
+		f := strings.Fields(line)
+		if len(f) < 10 || f[0] != "init" || !strings.HasPrefix(f[1], "github.com/repolock/repolock/") {
+			continue
+		}
+		if n, err := strconv.Atoi(f[9]); err != nil || n > most && !strings.Contains(f[1], "/internal/test/") {
+			t.Errorf("more than %d allocations: %s", most, line)
+		}
+		ours++
+	}
+	if ours < 10 {
+		t.Errorf("it ended with %d, and initialised %d packages of ours", code, ours)
+	}
+}
