@@ -34,13 +34,9 @@ type desk struct {
 func newDesk(t *testing.T) *desk {
 	t.Helper()
 	bin, err := exec.LookPath("repolock") // testscript.Main put it there
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	run, err := os.MkdirTemp("/tmp", "run") // TMPDIR can be too long for sockets
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(run) })
 	d := &desk{t: t, bin: bin, repo: t.TempDir(), run: run}
 	t.Cleanup(func() { // a test that failed must leave no keeper
@@ -149,17 +145,11 @@ func TestAcquireEndsWithScript(t *testing.T) {
 				d := newDesk(t)
 				cmd := d.command(shell, "-c", script+`; repolock check "$T"; echo; read end; repolock check "$T"; echo $?; read kill`)
 				in, err := cmd.StdinPipe()
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				out, err := cmd.StdoutPipe()
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				cmd.Stderr = os.Stderr
-				if err := cmd.Start(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, cmd.Start())
 				read := func(want string) {
 					t.Helper()
 					line := make([]byte, 4096)
@@ -175,9 +165,7 @@ func TestAcquireEndsWithScript(t *testing.T) {
 				time.Sleep(2500 * time.Millisecond) // a keeper looks each second whether its process still exists
 				fmt.Fprintln(in, "go on")
 				read("\n0\n")
-				if err := cmd.Process.Kill(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, cmd.Process.Kill())
 				_ = cmd.Wait()
 				d.free()
 			})
@@ -225,16 +213,12 @@ func TestAcquireForNoProcess(t *testing.T) {
 func TestKeeperIsApart(t *testing.T) {
 	d := newDesk(t)
 	ours, theirs, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cmd := d.command(d.bin, "acquire", "--shared", "--for-pid", fmt.Sprint(os.Getpid()))
 	cmd.ExtraFiles = []*os.File{theirs, theirs}
 	token, err := cmd.Output() // returns once no process has its stdout open
 	theirs.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_ = ours.SetReadDeadline(time.Now().Add(hang))
 	if _, err := ours.Read(make([]byte, 1)); err != io.EOF {
 		t.Errorf("a file is still open: %v", err)
@@ -244,14 +228,10 @@ func TestKeeperIsApart(t *testing.T) {
 		t.Errorf("its session is %d, %v, and it is %d", sid, err, pid)
 	}
 	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT} {
-		if err := syscall.Kill(pid, sig); err != nil {
-			t.Fatal(err)
-		}
+		must(t, syscall.Kill(pid, sig))
 	}
 	d.want(0, "is held", "check", strings.TrimSpace(string(token)))
-	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(pid, syscall.SIGTERM))
 	d.free()
 	d.want(exitLost, "no keeper any more", "check", strings.TrimSpace(string(token)))
 }
@@ -262,9 +242,7 @@ func TestKeeperKilled(t *testing.T) {
 	d := newDesk(t)
 	for _, do := range []string{"check", "renew", "release"} {
 		h := d.acquire("--shared", "--ttl", "10s")
-		if err := syscall.Kill(h.KeeperPID, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
+		must(t, syscall.Kill(h.KeeperPID, syscall.SIGKILL))
 		until(t, "the keeper is dead", func() bool { return states.Of(h.KeeperPID) == "" || states.Of(h.KeeperPID) == "Z" })
 		d.want(exitLost, "no keeper any more", do, h.Token)
 		if sockets, _ := os.ReadDir(filepath.Join(d.run, "repolock")); len(sockets) > 0 {
@@ -313,9 +291,7 @@ func TestOnLost(t *testing.T) {
 		t.Run(test.onLost, func(t *testing.T) {
 			d := newDesk(t)
 			script := d.command("sleep", "1000")
-			if err := script.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, script.Start())
 			h := d.acquire("--shared", "--for-pid", fmt.Sprint(script.Process.Pid), "--on-lost", test.onLost)
 			if code, _, stderr := d.repolock("break-lock", "--yes"); code != 0 {
 				t.Fatal(stderr)
@@ -326,9 +302,7 @@ func TestOnLost(t *testing.T) {
 				d.want(exitLost, "lost", "check", h.Token)
 				d.want(exitLost, "lost", "check", h.Token)
 				test.signal = syscall.SIGUSR1 // the test's own signal
-				if err := script.Process.Signal(test.signal); err != nil {
-					t.Fatal(err)
-				}
+				must(t, script.Process.Signal(test.signal))
 			}
 			_ = script.Wait()
 			if got := script.ProcessState.Sys().(syscall.WaitStatus).Signal(); got != test.signal {
@@ -348,13 +322,9 @@ func TestAcquireInterrupted(t *testing.T) {
 			cmd := d.command(d.bin, "acquire", "--exclusive", "--wait", "forever", "--for-pid", fmt.Sprint(os.Getpid()))
 			var stdout, stderr bytes.Buffer
 			cmd.Stdout, cmd.Stderr = &stdout, &stderr
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, cmd.Start())
 			until(t, "it waits", func() bool { return len(d.holders()) == 2 })
-			if err := cmd.Process.Signal(sig); err != nil {
-				t.Fatal(err)
-			}
+			must(t, cmd.Process.Signal(sig))
 			err := cmd.Wait()
 			if sig != syscall.SIGKILL {
 				if code := exitOf(t, err); code != exitSignal+int(sig) || !strings.Contains(stderr.String(), "error: "+sig.String()) || stdout.Len() > 0 {
@@ -377,9 +347,7 @@ func TestAcquireUnheard(t *testing.T) {
 	t.Run("killed", func(t *testing.T) {
 		d := newDesk(t)
 		ours, theirs, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer ours.Close()
 		_ = theirs.SetWriteDeadline(time.Now().Add(time.Second))
 		for err == nil { // until it is full
@@ -387,27 +355,21 @@ func TestAcquireUnheard(t *testing.T) {
 		}
 		cmd := d.command(d.bin, "acquire", "--shared", "--for-pid", fmt.Sprint(os.Getpid()))
 		cmd.Stdout = theirs
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cmd.Start())
 		theirs.Close()
 		until(t, "it is held", func() bool { return len(d.holders()) == 1 })
 		time.Sleep(time.Second)
 		if len(d.holders()) != 1 {
 			t.Error("released while acquire prints the token")
 		}
-		if err := cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cmd.Process.Kill())
 		_ = cmd.Wait()
 		d.free()
 	})
 	t.Run("to a full disk", func(t *testing.T) {
 		d := newDesk(t)
 		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer full.Close()
 		cmd := d.command(d.bin, "acquire", "--shared", "--for-pid", fmt.Sprint(os.Getpid()))
 		cmd.Stdout = full
@@ -426,15 +388,11 @@ func TestScriptEndsWhileItWaits(t *testing.T) {
 	d := newDesk(t)
 	h := d.acquire("--shared")
 	script := d.command("sleep", "1000")
-	if err := script.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, script.Start())
 	cmd := d.command(d.bin, "acquire", "--exclusive", "--wait", "forever", "--for-pid", fmt.Sprint(script.Process.Pid))
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	until(t, "it waits", func() bool { return len(d.holders()) == 2 })
 	_ = script.Process.Kill()
 	_ = script.Wait()
@@ -451,16 +409,12 @@ func TestKeeperStopped(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	h := d.acquire("--shared", "--ttl", "10s")
-	if err := syscall.Kill(h.KeeperPID, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(h.KeeperPID, syscall.SIGSTOP))
 	until(t, "it is stopped", func() bool { return states.Of(h.KeeperPID) == "T" })
 	for range 2 {
 		d.want(exitUnavailable, "the keeper doesn't answer", "check", h.Token)
 	}
-	if err := syscall.Kill(h.KeeperPID, syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(h.KeeperPID, syscall.SIGCONT))
 	d.want(exitLost, "shared lock lost", "check", h.Token)
 	d.want(exitLost, "shared lock lost", "release", h.Token)
 }
@@ -472,9 +426,7 @@ func TestStoreUnreachable(t *testing.T) {
 	d := newDesk(t)
 	h := d.acquire("--shared", "--ttl", "5m")
 	away := d.repo + ".away"
-	if err := os.Rename(d.repo, away); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(d.repo, away))
 	t.Cleanup(func() { os.RemoveAll(away) })
 	d.t.Cleanup(func() { _ = os.Rename(away, d.repo) }) // for later tests
 	ask := func(do string) (int, string) {
@@ -527,9 +479,7 @@ func TestSocketsArePrivate(t *testing.T) {
 		t.Errorf("%v %v", info.Mode(), err)
 	}
 	d.want(0, "", "release", h.Token)
-	if err := os.Chmod(sockets, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(sockets, 0o755))
 	code, _, stderr := d.repolock("acquire", "--shared")
 	if code != exitUnfit || !strings.Contains(stderr, "may be used by others") {
 		t.Errorf("%d %s", code, stderr)
@@ -550,12 +500,8 @@ func TestLockEndsWithTheWorker(t *testing.T) {
 	cmd := d.command(perl, "-e", `$| = 1; my $p = fork; if (!$p) { print qx(repolock --json acquire --shared), "\n.\n"; sleep 1000 } sleep 1000`)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	defer func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); _ = cmd.Wait() }()
 	var text string
 	for lines := bufio.NewScanner(out); lines.Scan() && lines.Text() != "."; {
@@ -567,9 +513,7 @@ func TestLockEndsWithTheWorker(t *testing.T) {
 	}
 	time.Sleep(1500 * time.Millisecond)
 	d.want(0, "is held", "check", h.Token)
-	if err := syscall.Kill(h.ForPID, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(h.ForPID, syscall.SIGKILL))
 	d.free()
 }
 
@@ -579,22 +523,16 @@ func TestClosedLogKillsNoKeeper(t *testing.T) {
 		t.Run(end, func(t *testing.T) {
 			d := newDesk(t)
 			script := d.command("sleep", "1000")
-			if err := script.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, script.Start())
 			ours, theirs, err := os.Pipe()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			flags := []string{"acquire", "--exclusive", "--ttl", "1h", "--log", "/dev/fd/3", "--for-pid", fmt.Sprint(script.Process.Pid)}
 			if runtime.GOOS == "linux" {
 				flags = append(flags, "--on-lost", "kill")
 			}
 			cmd := d.command(d.bin, flags...)
 			cmd.ExtraFiles = []*os.File{theirs}
-			if err := cmd.Run(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, cmd.Run())
 			theirs.Close()
 			ours.Close()
 			if end == "ended" || runtime.GOOS != "linux" {
@@ -625,13 +563,9 @@ func TestFullLogDelaysNoRelease(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	script := d.command("sleep", "1000")
-	if err := script.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, script.Start())
 	ours, theirs, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer ours.Close()
 	defer theirs.Close()
 	_ = theirs.SetWriteDeadline(time.Now().Add(time.Second))
@@ -640,9 +574,7 @@ func TestFullLogDelaysNoRelease(t *testing.T) {
 	}
 	cmd := d.command(d.bin, "acquire", "--exclusive", "--log", "/dev/fd/3", "--for-pid", fmt.Sprint(script.Process.Pid))
 	cmd.ExtraFiles = []*os.File{theirs}
-	if err := cmd.Run(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Run())
 	_ = script.Process.Kill()
 	_ = script.Wait()
 	d.free()
@@ -653,9 +585,7 @@ func TestFullLogDelaysNoRelease(t *testing.T) {
 func TestClosedStderrKillsNoSession(t *testing.T) {
 	d := newDesk(t)
 	ours, theirs, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer theirs.Close()
 	cmd := d.command(d.bin, "-v", "prune", "--", "sh", "-c", "kill -PIPE $$")
 	cmd.Stderr = theirs
@@ -711,9 +641,7 @@ func TestTakenName(t *testing.T) {
 			if err == nil {
 				err = keeper.Kill()
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			until(t, "the socket is removed", func() bool {
 				code, _, _ := d.repolock("check", h.Token)
 				return code == exitLost && len(tree(t, tmp)) == 1
@@ -808,9 +736,7 @@ wait`)
 func TestAcquireRefusesUnknownRepository(t *testing.T) {
 	d := newDesk(t)
 	path := configured(t, "[repositories.prod]\nurl = '/x'")
-	if err := os.Mkdir(filepath.Join(d.repo, "prod"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(filepath.Join(d.repo, "prod"), 0o700))
 	for word, want := range map[string]string{"prod": "is a repository in " + path, "photos": "no repository of that name in " + path} {
 		code, stdout, stderr := d.repolock("-r", word, "acquire", "--exclusive")
 		if code != exitUsage && code != exitUnavailable || !strings.Contains(stderr, want) || stdout != "" {

@@ -25,9 +25,7 @@ import (
 func doctorOf(t *testing.T, repo string, args ...string) *exec.Cmd {
 	t.Helper()
 	bin, err := exec.LookPath("repolock") // testscript.Main put it there
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return exec.Command(bin, append([]string{"-r", repo, "doctor"}, args...)...)
 }
 
@@ -57,21 +55,15 @@ func TestDoctorPermission(t *testing.T) {
 		{0, "opening the repository"},
 	} {
 		dir, err := os.MkdirTemp("/tmp", "doctor") // the user nobody might not reach TMPDIR
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { os.RemoveAll(dir) })
 		repo := filepath.Join(dir, "repo")
-		if err := os.Mkdir(repo, 0o777); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(repo, 0o777))
 		cmd := doctorOf(t, repo)
 		if os.Geteuid() == 0 {
 			cmd = asNobody(t, dir, cmd)
 		}
-		if err := os.Chmod(repo, test.mode); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(repo, test.mode))
 		out, err := cmd.CombinedOutput()
 		if code := exitOf(t, err); code != exitPermission || !bytes.Contains(out, []byte(test.says)) {
 			t.Errorf("mode %o: %d\n%s", test.mode, code, out)
@@ -87,19 +79,13 @@ func asNobody(t *testing.T, dir string, cmd *exec.Cmd) *exec.Cmd {
 	t.Helper()
 	const nobody = 65534
 	from, err := os.Open(cmd.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer from.Close()
 	bin := filepath.Join(dir, filepath.Base(cmd.Path))
 	to, err := os.OpenFile(bin, os.O_WRONLY|os.O_CREATE, 0o755)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, err = io.Copy(to, from)
-	if err := errors.Join(err, to.Close(), os.Chmod(dir, 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, to.Close(), os.Chmod(dir, 0o755)))
 	cmd.Path, cmd.Dir = bin, "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	return cmd
@@ -111,9 +97,7 @@ func TestDoctorInterrupted(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		repo := t.TempDir()
 		cmd, out, unlock := heldUp(t, repo)
-		if err := cmd.Process.Signal(sig); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cmd.Process.Signal(sig))
 		time.Sleep(time.Second) // a signal has no answer
 		unlock()
 		if code := exitOf(t, cmd.Wait()); code != exitSignal+int(sig) {
@@ -134,26 +118,18 @@ func TestDoctorInterrupted(t *testing.T) {
 func heldUp(t *testing.T, repo string) (doctor *exec.Cmd, out *bytes.Buffer, unlock func()) {
 	t.Helper()
 	d, err := os.Open(repo)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for end := time.Now().Add(hang); time.Now().Before(end); {
 		out = &bytes.Buffer{}
 		doctor = doctorOf(t, repo)
 		doctor.Stdout, doctor.Stderr = out, out
-		if err := doctor.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, doctor.Start())
 		for n := 1; n%200 != 0 || states.Of(doctor.Process.Pid) != "Z"; n++ {
-			if err := unix.Flock(int(d.Fd()), unix.LOCK_EX); err != nil {
-				t.Fatal(err)
-			}
+			must(t, unix.Flock(int(d.Fd()), unix.LOCK_EX))
 			if found, _ := filepath.Glob(filepath.Join(repo, "index/locks/doctor-*/list/new-*")); len(found) > 0 {
 				return doctor, out, func() { d.Close() }
 			}
-			if err := unix.Flock(int(d.Fd()), unix.LOCK_UN); err != nil {
-				t.Fatal(err)
-			}
+			must(t, unix.Flock(int(d.Fd()), unix.LOCK_UN))
 			time.Sleep(time.Millisecond)
 		}
 		_ = doctor.Wait()
@@ -169,9 +145,7 @@ func TestDoctorProgress(t *testing.T) {
 		doctor := doctorOf(t, t.TempDir(), flag)
 		doctor.Env = append(os.Environ(), "TERM=xterm")
 		terminal, err := pty.Start(doctor)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		shown, _ := io.ReadAll(terminal) // it ends in EIO
 		terminal.Close()
 		if got, want := bytes.Contains(shown, []byte("doctor: list after write")), flag == "--verbose"; got != want {
@@ -205,9 +179,7 @@ func TestDeclined(t *testing.T) {
 	write(t, filepath.Join(repo, "index", "lock.shared", "x"), "garbage")
 	cmd := d.command(d.bin, "--json", "-r", repo, "break-lock")
 	terminal, tty, err := pty.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer terminal.Close()
 	defer tty.Close()
 	if _, err := terminal.WriteString("n\n"); err != nil {
@@ -228,18 +200,12 @@ func TestUnreadableLog(t *testing.T) {
 	bin, dir := d.bin, t.TempDir()
 	log := filepath.Join(dir, "log")
 	write(t, log, "")
-	if err := os.Chmod(log, 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(log, 0))
 	cmd := d.command(bin, "history", log)
 	if os.Getuid() == 0 { // root can read all files
-		if err := os.Chmod(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(dir, 0o700))
 		copied, err := os.MkdirTemp("/tmp", "history")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer os.RemoveAll(copied)
 		bin = filepath.Join(copied, "repolock")
 		if out, err := exec.Command("cp", d.bin, bin).CombinedOutput(); err != nil || os.Chmod(copied, 0o755) != nil {

@@ -256,12 +256,8 @@ func TestKeeperOrder(t *testing.T) {
 	}
 	var pipe bytes.Buffer
 	var got keeperOrder
-	if err := gob.NewEncoder(&pipe).Encode(sent); err != nil {
-		t.Fatal(err)
-	}
-	if err := gob.NewDecoder(&pipe).Decode(&got); err != nil {
-		t.Fatal(err)
-	}
+	must(t, gob.NewEncoder(&pipe).Encode(sent))
+	must(t, gob.NewDecoder(&pipe).Decode(&got))
 	if diff := cmp.Diff(sent, got, cmpopts.IgnoreUnexported(global{})); diff != "" {
 		t.Error(diff)
 	}

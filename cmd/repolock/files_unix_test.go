@@ -51,9 +51,7 @@ func TestNoFileInAPlaceOfLocks(t *testing.T) {
 			write(t, at("repo/index/lock.shared/x"), "a lock")
 			write(t, at("other/index/lock.exclusive"), "another lock")
 			write(t, at("audit"), `{"event":"lock_acquired","timestamp":"2026-03-07T01:00:00Z"}`+"\n")
-			if err := os.Symlink("other/index/lock.exclusive", at("link")); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Symlink("other/index/lock.exclusive", at("link")))
 			t.Setenv("REPOLOCK_REPO", at("repo"))
 			for _, name := range []string{"repo/index/lock.exclusive", "repo/index/lock.shared/log", "repo/index/locks/photos/lock.exclusive", "other/index/lock.exclusive", "link"} {
 				t.Setenv("REPOLOCK_AUDIT", "")
@@ -86,13 +84,9 @@ func TestPlacesOfLocks(t *testing.T) {
 	for _, name := range []string{"", "photos"} {
 		repo := t.TempDir()
 		s, err := dir.Open(t.Context(), repo, dir.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		l, err := replock.New(s, replock.Options{Name: name})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, mode := range []replock.Mode{replock.Shared, replock.Exclusive} {
 			var lock *replock.Lock
 			if mode == replock.Shared {
@@ -100,9 +94,7 @@ func TestPlacesOfLocks(t *testing.T) {
 			} else {
 				lock, err = l.Exclusive(t.Context(), "prune", replock.Fence())
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			objects := tree(t, repo)
 			if len(objects) == 0 {
 				t.Error("no objects")
@@ -112,9 +104,7 @@ func TestPlacesOfLocks(t *testing.T) {
 					t.Errorf("%s can be overwritten", object)
 				}
 			}
-			if err := lock.Release(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, lock.Release(t.Context()))
 		}
 	}
 }
@@ -140,9 +130,7 @@ func TestRegularFilesOnly(t *testing.T) {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
 			dir := t.TempDir()
 			at := func(name string) string { return filepath.Join(dir, name) }
-			if err := errors.Join(os.Mkdir(at("repo"), 0o700), syscall.Mkfifo(at("fifo"), 0o600), os.Symlink("fifo", at("link"))); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(os.Mkdir(at("repo"), 0o700), syscall.Mkfifo(at("fifo"), 0o600), os.Symlink("fifo", at("link"))))
 			write(t, at("log"), "")
 			t.Setenv("REPOLOCK_REPO", at("repo"))
 			for _, name := range []string{"fifo", "link"} {

@@ -267,9 +267,7 @@ func TestCompletions(t *testing.T) {
 // TestJSONPage: docs/json.md has every field of a lock, of an error and of status.
 func TestJSONPage(t *testing.T) {
 	raw, err := os.ReadFile("../../docs/json.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	page := string(raw)
 	var check func(reflect.Type)
 	fields := 0

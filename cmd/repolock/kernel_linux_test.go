@@ -33,9 +33,7 @@ func (o *outage) forks(allowed bool) {
 	limit := "--nproc=1:"
 	if allowed {
 		var own unix.Rlimit
-		if err := unix.Getrlimit(unix.RLIMIT_NPROC, &own); err != nil {
-			o.t.Fatal(err)
-		}
+		must(o.t, unix.Getrlimit(unix.RLIMIT_NPROC, &own))
 		limit = fmt.Sprintf("--nproc=%d:", int64(own.Cur))
 	}
 	// The user itself can always do that; in some containers root can't.
@@ -57,9 +55,7 @@ func TestUnguarded(t *testing.T) {
 			old := 0
 			o.until("a guard", func() bool { old = o.guard(); return old != 0 }) // or the signal would be for our own group
 			o.forks(false)
-			if err := unix.Kill(old, unix.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
+			must(t, unix.Kill(old, unix.SIGKILL))
 			want := []string{audit.Acquired, audit.GuardLost, audit.GuardReplaced, audit.Released}
 			if onLost == "warn" {
 				o.until("the message of the loss", func() bool { return o.says("the command runs on (--on-lost warn)") })
@@ -108,9 +104,7 @@ func newOrdinaryOutage(t *testing.T) *outage {
 		return o
 	}
 	nobody, err := user.Lookup("nobody")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	uid, _ := strconv.Atoi(nobody.Uid)
 	gid, _ := strconv.Atoi(nobody.Gid)
 	o.as = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
@@ -122,48 +116,34 @@ func newOrdinaryOutage(t *testing.T) *outage {
 	t.Cleanup(func() { os.RemoveAll(o.dir) })
 	o.bin = o.path("repolock")
 	copyFile(t, os.Args[0], o.bin, 0o755)
-	if err := os.Mkdir(o.path("repo"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(o.path("repo"), 0o700))
 	for _, name := range []string{".", "repo"} {
-		if err := os.Chown(o.path(name), uid, gid); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chown(o.path(name), uid, gid))
 	}
-	if err := os.Chmod(o.dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(o.dir, 0o755))
 	return o
 }
 
 func copyFile(t *testing.T, from, to string, mode os.FileMode) {
 	t.Helper()
 	path, err := exec.LookPath(from)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	in, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer in.Close()
 	// A process that is forked while the file is open for writing keeps it open until it
 	// executes its program. Until then the file can't be executed.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err = io.Copy(out, in); err == nil {
 		err = out.Close()
 	}
 	if err == nil {
 		err = os.Chmod(to, mode) // with any umask
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // guard returns the pid of the guard, or 0.

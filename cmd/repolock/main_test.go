@@ -130,14 +130,18 @@ func TestScripts(t *testing.T) {
 	})
 }
 
+// must ends the test if there is an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func write(t *testing.T, name, content string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Dir(name), 0o700))
+	must(t, os.WriteFile(name, []byte(content), 0o600))
 }
 
 // tree returns all files below a directory, with their sizes and beginnings.
@@ -161,8 +165,6 @@ func tree(t *testing.T, dir string) map[string]string {
 		files[strings.TrimPrefix(name, dir)] = fmt.Sprintf("%d %.100q", len(content), content)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return files
 }

@@ -40,9 +40,7 @@ func newOutage(t *testing.T) *outage {
 	t.Helper()
 	t.Parallel()
 	o := &outage{t: t, dir: t.TempDir(), ended: make(chan struct{})}
-	if err := os.Mkdir(o.path("repo"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(o.path("repo"), 0o700))
 	return o
 }
 
@@ -53,13 +51,9 @@ func (o *outage) begin(last string) {
 	o.prune("10s", last)
 	o.rename("repo", "away")
 	raw, err := os.ReadFile(o.path("pid"))
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	must(o.t, err)
 	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	must(o.t, err)
 	o.until("the command to be stopped", func() bool { return states.Stopped(pid) })
 }
 
@@ -81,9 +75,7 @@ func (o *outage) start(args ...string) {
 	o.t.Helper()
 	o.cmd = o.command("repo", args...)
 	o.cmd.Stdout, o.cmd.Stderr = &o.output, &o.output
-	if err := o.cmd.Start(); err != nil {
-		o.t.Fatal(err)
-	}
+	must(o.t, o.cmd.Start())
 	go func() { _ = o.cmd.Wait(); close(o.ended) }()
 	o.t.Cleanup(func() {
 		_ = o.cmd.Process.Kill()
@@ -114,9 +106,7 @@ func (o *outage) command(repo string, args ...string) *exec.Cmd {
 
 func (o *outage) rename(from, to string) {
 	o.t.Helper()
-	if err := os.Rename(o.path(from), o.path(to)); err != nil {
-		o.t.Fatal(err)
-	}
+	must(o.t, os.Rename(o.path(from), o.path(to)))
 }
 
 // ticks reports whether the command runs.
@@ -158,9 +148,7 @@ func (o *outage) code() int {
 func (o *outage) records() []audit.Record {
 	o.t.Helper()
 	file, err := os.Open(o.path("log"))
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	must(o.t, err)
 	defer file.Close()
 	records, skipped, err := audit.Read(file)
 	if err != nil || skipped > 0 {
@@ -261,18 +249,12 @@ func TestAuditPassed(t *testing.T) {
 func TestAuditHangs(t *testing.T) {
 	o := newOutage(t)
 	unread, terminal, err := pty.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer unread.Close()
 	defer terminal.Close()
-	if err := os.Symlink(terminal.Name(), o.path("log")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(terminal.Name(), o.path("log")))
 	full, err := syscall.Open(o.path("log"), syscall.O_WRONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY|syscall.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer syscall.Close(full)
 	for _, size := range []int{4096, 1} {
 		for err = nil; err == nil; {
@@ -297,9 +279,7 @@ func TestNestedIsPaused(t *testing.T) {
 	for _, onLost := range []string{"pause", "term", "kill", "warn"} {
 		t.Run(onLost, func(t *testing.T) {
 			o := newOutage(t)
-			if err := os.Mkdir(o.path("inner"), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Mkdir(o.path("inner"), 0o700))
 			o.start("restore", "--ttl", "10s", "--", "repolock", "-r", o.path("inner"), "prune", "--on-lost", onLost, "--",
 				"sh", "-c", "while [ ! -e end ]; do echo >>ticks; sleep 0.1; done")
 			o.until("the command to run", o.ticks)
@@ -322,9 +302,7 @@ func (o *outage) suspend(wait time.Duration) (took time.Duration) {
 	o.t.Helper()
 	signal := func(sig syscall.Signal) {
 		o.t.Helper()
-		if err := o.cmd.Process.Signal(sig); err != nil {
-			o.t.Fatal(err)
-		}
+		must(o.t, o.cmd.Process.Signal(sig))
 	}
 	signal(syscall.SIGTSTP)
 	o.until("repolock to be stopped", func() bool { return states.Stopped(o.cmd.Process.Pid) })
@@ -495,9 +473,7 @@ func TestEndedWhenResumed(t *testing.T) {
 	o.rename("away", "repo")
 	o.halted()
 	raw, err := os.ReadFile(o.path("pid"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
 	if err == nil {
 		err = syscall.Kill(-pid, syscall.SIGKILL)
@@ -505,9 +481,7 @@ func TestEndedWhenResumed(t *testing.T) {
 	if err == nil {
 		err = o.cmd.Process.Signal(syscall.SIGCONT)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if code := o.code(); code != 128+int(syscall.SIGKILL) {
 		t.Errorf("exit code %d, want that of a command killed by signal 9", code)
 	}
@@ -541,9 +515,7 @@ func TestLostAgainWhenResumed(t *testing.T) {
 					t.Fatalf("%v: %s", err, out)
 				}
 			}
-			if err := o.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-				t.Fatal(err)
-			}
+			must(t, o.cmd.Process.Signal(syscall.SIGCONT))
 			if test.code == 0 {
 				o.until("the command to go on", o.ticks)
 			}

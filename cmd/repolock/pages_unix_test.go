@@ -16,9 +16,7 @@ import (
 // TestScriptsDoc runs each script of docs/scripts.md unchanged.
 func TestScriptsDoc(t *testing.T) {
 	page, err := docblocks.Read("../../docs/scripts.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	blocks := page.Fenced["sh"]
 	says := []string{
 		`(?s)^first step\nVERDICT .*\nlive +shared +nightly .*\nsecond step\ndone\n$`,
@@ -44,13 +42,9 @@ func TestScriptsDoc(t *testing.T) {
 // commands work.
 func TestConfigurationPage(t *testing.T) {
 	raw, err := os.ReadFile("../../docs/configuration.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	page, err := docblocks.Read("../../docs/configuration.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	block := func(kind string) string {
 		found := page.Fenced[kind]
 		if len(found) != 1 {
@@ -62,9 +56,7 @@ func TestConfigurationPage(t *testing.T) {
 	file := filepath.Join(dir, "config.toml")
 	write(t, file, block("toml"))
 	var s settings
-	if err := s.readFile(file); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.readFile(file))
 	if s.file.Repo != "prod" || len(s.file.Repositories) != 3 {
 		t.Errorf("%+v", s.file)
 	}
@@ -82,16 +74,12 @@ func TestConfigurationPage(t *testing.T) {
 
 	// A directory replaces the bucket and the paths that need privileges.
 	for _, d := range []string{"repo", "bin"} {
-		if err := os.Mkdir(filepath.Join(dir, d), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(filepath.Join(dir, d), 0o700))
 	}
 	text := regexp.MustCompile(`"s3:[^"]*"`).ReplaceAllString(block("toml"), `"`+filepath.Join(dir, "repo")+`"`)
 	text = regexp.MustCompile(`"/var/.*/`).ReplaceAllString(text, `"`+dir+"/")
 	write(t, file, text)
-	if err := os.WriteFile(filepath.Join(dir, "bin", "restic"), []byte("#!/bin/sh\necho $REPOLOCK_REPO $*\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "bin", "restic"), []byte("#!/bin/sh\necho $REPOLOCK_REPO $*\n"), 0o700))
 	cmd := exec.Command("sh", "-e", "-c", block("sh"))
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "REPOLOCK_CONFIG="+file, "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
@@ -111,9 +99,7 @@ func TestOthersMayWrite(t *testing.T) {
 	dir := t.TempDir()
 	path := configured(t, "[repositories.prod]\nurl = '"+dir+"'\n")
 	for mode, code := range map[os.FileMode]int{0o644: 0, 0o664: exitUnfit, 0o602: exitUnfit} {
-		if err := os.Chmod(path, mode); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(path, mode))
 		var out, stderr strings.Builder
 		if got := run([]string{"-r", "prod", "status"}, &out, &stderr); got != code {
 			t.Errorf("mode %o: exit code %d: %s", mode, got, &stderr)

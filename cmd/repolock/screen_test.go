@@ -77,9 +77,7 @@ func TestScreens(t *testing.T) {
 		}
 	}
 	if *update {
-		if err := os.WriteFile(golden, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(golden, []byte(b.String()), 0o644))
 	}
 	want, err := os.ReadFile(golden)
 	if err != nil || b.String() != string(want) {
@@ -176,9 +174,7 @@ func TestWideCharacters(t *testing.T) {
 // TestPipeIsNotCut: a table in a pipe or a file has every column whole, with short ids. COLUMNS bounds it.
 func TestPipeIsNotCut(t *testing.T) {
 	reader, writer, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer reader.Close()
 	defer writer.Close()
 	var locks []found[replock.Info]

@@ -38,9 +38,7 @@ func initialised(t *testing.T, env []string, args ...string) (done []string, cod
 func trace(t *testing.T, code *int, env []string, args ...string) string {
 	t.Helper()
 	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cmd := exec.Command(exe, args...)
 	cmd.Env = append(env, "GODEBUG=inittrace=1")
 	out, err := cmd.CombinedOutput()

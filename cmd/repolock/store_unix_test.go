@@ -152,18 +152,14 @@ func onlySilenceRunsBare(t *testing.T, repo string, env []string, want int, bare
 // refused returns a port that stays without a listener: no server of another test can take it.
 func refused(t *testing.T) (scheme, host string) {
 	port, err := freeport.Free()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return "http", fmt.Sprintf("127.0.0.1:%d", port)
 }
 
 // closedHandshake is a port that accepts connections and closes them.
 func closedHandshake(t *testing.T) (scheme, host string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
@@ -328,14 +324,10 @@ func newQuirky(t *testing.T, backend, params string, quirks proxy.Quirks) *quirk
 func newQuirkyOn(t *testing.T, server *httptest.Server, backend, params string, quirks proxy.Quirks) *quirky {
 	t.Cleanup(server.Close)
 	p, err := proxy.New(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(p.Close)
 	runtime, err := os.MkdirTemp("/tmp", "run") // TMPDIR can be too long for sockets
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(runtime) })
 	q := &quirky{Proxy: p, t: t, runtime: runtime}
 	// A new signature is of the plain body: minio-go sends signed chunks.
@@ -387,9 +379,7 @@ func (q *quirky) prune() (end func()) {
 	if err == nil {
 		err = cmd.Start()
 	}
-	if err != nil {
-		q.t.Fatal(err)
-	}
+	must(q.t, err)
 	said := ""
 	for in := bufio.NewReader(stderr); ; {
 		line, err := in.ReadString('\n')
@@ -532,9 +522,7 @@ func TestManyStale(t *testing.T) {
 		name := filepath.Join(repo, "index", "lock.shared", fmt.Sprintf("%03d", i))
 		write(t, name, staleBody(i))
 		hourAgo := time.Now().Add(-time.Hour)
-		if err := os.Chtimes(name, hourAgo, hourAgo); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chtimes(name, hourAgo, hourAgo))
 	}
 	out, err := exec.Command("repolock", "-r", repo, "prune", "--", "true").CombinedOutput()
 	said := string(out)

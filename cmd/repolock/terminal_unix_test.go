@@ -27,14 +27,10 @@ func TestBreakLockAsks(t *testing.T) {
 			lock := filepath.Join(repo, "index", "lock.shared", "x")
 			write(t, lock, "\x1b[2J garbage")
 			bin, err := exec.LookPath("repolock") // testscript.Main put it there
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			cmd := exec.Command(bin, "-r", repo, "break-lock")
 			terminal, err := pty.Start(cmd)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer terminal.Close()
 			var shown strings.Builder
 			buf := make([]byte, 1024)
@@ -70,18 +66,14 @@ func TestBreakLockAsks(t *testing.T) {
 func TestWaitingLine(t *testing.T) {
 	t.Parallel()
 	bin, err := exec.LookPath("repolock")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	repo := t.TempDir()
 	holder := exec.Command(bin, "-r", repo, "backup", "--ttl", "1h", "--", "sh", "-c", "echo up; exec sleep 100000")
 	up, err := holder.StdoutPipe()
 	if err == nil {
 		err = holder.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() {
 		_ = holder.Process.Signal(os.Interrupt)
 		_ = holder.Wait()
@@ -93,9 +85,7 @@ func TestWaitingLine(t *testing.T) {
 	cmd := exec.Command(bin, "-r", repo, "prune", "--wait", "forever", "--", "true")
 	cmd.Env = append(os.Environ(), "TERM=xterm")
 	terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 70})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer terminal.Close()
 	var shown strings.Builder
 	buf := make([]byte, 1024)
@@ -138,16 +128,12 @@ func TestWaitingLine(t *testing.T) {
 // failure with its cause first.
 func TestWatch(t *testing.T) {
 	bin, err := exec.LookPath("repolock")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	repo := t.TempDir()
 	watch := exec.Command(bin, "-r", repo, "status", "--watch", "--interval", "100ms")
 	watch.Env = append(os.Environ(), "TERM=xterm")
 	terminal, err := pty.StartWithSize(watch, &pty.Winsize{Rows: 6, Cols: 60})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer terminal.Close()
 	var shown strings.Builder
 	buf := make([]byte, 1024)
@@ -174,9 +160,7 @@ func TestWatch(t *testing.T) {
 			t.Errorf("%d columns: %q", n, line)
 		}
 	}
-	if err := os.Rename(repo, repo+".away"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(repo, repo+".away"))
 	until("the store can't be read: not found: the repository's dir") // the cause comes first
 	if _, err := terminal.WriteString("\x03"); err != nil {
 		t.Fatal(err)
@@ -194,9 +178,7 @@ func TestWatch(t *testing.T) {
 // what it waits for.
 func TestSilentStoreIsSaid(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // the system takes connections, and no process reads
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer silent.Close()
 	for args, says := range map[string]string{
 		"status":                     "reading the locks, 1s: repository s3://bucket/prefix",
@@ -216,9 +198,7 @@ func TestSilentStoreIsSaid(t *testing.T) {
 // TestSilentStoreIsSaidInLines: so it does, in whole lines, on a terminal that can't erase one.
 func TestSilentStoreIsSaidInLines(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer silent.Close()
 	for _, term := range []string{"dumb", ""} {
 		for args, says := range map[string]string{
@@ -241,9 +221,7 @@ func TestSilentStoreIsSaidInLines(t *testing.T) {
 // store has answered.
 func TestInterruptIsSaid(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer silent.Close()
 	for _, args := range []string{"prune -- true", "acquire --shared"} {
 		t.Run(args, func(t *testing.T) {
@@ -257,16 +235,12 @@ func TestInterruptIsSaid(t *testing.T) {
 func onSilence(t *testing.T, server, term, args string, says ...string) (shown string) {
 	t.Helper()
 	bin, err := exec.LookPath("repolock")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	repo := "s3://bucket/prefix?region=us-east-1&endpoint=http://" + server
 	cmd := exec.Command(bin, append([]string{"-r", repo}, strings.Fields(args)...)...)
 	cmd.Env = append(os.Environ(), "TERM="+term, "AWS_ACCESS_KEY_ID=x", "AWS_SECRET_ACCESS_KEY=y", "XDG_RUNTIME_DIR="+t.TempDir(), "TMPDIR="+t.TempDir())
 	terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 120})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer terminal.Close()
 	buf := make([]byte, 1024)
 	for _, text := range says {
@@ -292,13 +266,9 @@ func TestLockInDoubt(t *testing.T) {
 	lock := filepath.Join(repo, "index", "lock.intent", "x")
 	write(t, lock, `{"operation":"prune","holder":"far","expires_at":"2100-01-01T00:00:00Z","id":"0123","ttl_seconds":86400}`)
 	old := time.Now().Add(-48 * time.Hour)
-	if err := os.Chtimes(lock, old, old); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chtimes(lock, old, old))
 	bin, err := exec.LookPath("repolock") // testscript.Main put it there
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	repolock := func(args ...string) (code int, said string) {
 		cmd := exec.Command(bin, append([]string{"-r", repo}, args...)...)
 		out, err := cmd.CombinedOutput()
@@ -322,9 +292,7 @@ func TestLockInDoubt(t *testing.T) {
 
 	cmd := exec.Command(bin, "-r", repo, "break-lock", "--stale")
 	terminal, err := pty.Start(cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer terminal.Close()
 	if _, err := fmt.Fprintln(terminal, "y"); err != nil {
 		t.Fatal(err)

@@ -27,16 +27,12 @@ import (
 // objects.
 func TestTortureInterrupted(t *testing.T) {
 	bin, err := exec.LookPath("repolock") // testscript.Main put it there
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	repo := t.TempDir()
 	cmd := exec.Command(bin, "-r", repo, "torture", "--duration", "1h")
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	for end := time.Now().Add(hang); ; time.Sleep(10 * time.Millisecond) {
 		if data, _ := filepath.Glob(filepath.Join(repo, "index/locks/torture-*/data/*/*")); len(data) > 0 {
 			break
@@ -46,9 +42,7 @@ func TestTortureInterrupted(t *testing.T) {
 			break
 		}
 	}
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Process.Signal(os.Interrupt))
 	if code := exitOf(t, cmd.Wait()); code != exitSignal+int(syscall.SIGINT) {
 		t.Errorf("exit code %d", code)
 	}
@@ -89,21 +83,15 @@ func TestTortureProgress(t *testing.T) {
 // acknowledged, the second ends it and names what might be left.
 func TestTortureEndsAtOnce(t *testing.T) {
 	bin, err := exec.LookPath("repolock")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer silent.Close()
 	cmd := exec.Command(bin, "-r", "s3://bucket/prefix?region=us-east-1&endpoint=http://"+silent.Addr().String(), "torture", "--duration", "1h")
 	tmp := t.TempDir()
 	cmd.Env = append(os.Environ(), "TERM=xterm", "AWS_ACCESS_KEY_ID=x", "AWS_SECRET_ACCESS_KEY=y", "TMPDIR="+tmp)
 	terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 120})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer terminal.Close()
 	var shown strings.Builder
 	buf := make([]byte, 1024)
@@ -155,9 +143,7 @@ func TestTortureWordsForLeftObjects(t *testing.T) {
 func TestTortureDoc(t *testing.T) {
 	t.Parallel()
 	page, err := docblocks.Read("../../docs/torture.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	commands := page.Lines()
 	if len(commands) != 3 {
 		t.Fatalf("%d commands found", len(commands))
@@ -234,9 +220,7 @@ func TestTortureLeft(t *testing.T) {
 	r := torture.Report{Left: []string{"index/locks/torture-x/data/a"}, LeftBecause: errors.New("permission denied")}
 	for _, json := range []bool{false, true} {
 		var out bytes.Buffer
-		if err := newTortureResult(r).print(&reporter{stdout: &out, global: global{JSON: json}}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, newTortureResult(r).print(&reporter{stdout: &out, global: global{JSON: json}}))
 		if !strings.Contains(out.String(), "permission denied") || json != strings.Contains(out.String(), "data/a") {
 			t.Errorf("json %v: %s", json, out.String())
 		}

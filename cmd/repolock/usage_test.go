@@ -275,9 +275,7 @@ func TestBadAlso(t *testing.T) {
 			for _, name := range []string{"repo/data", "file", "asfile/.beads", "b/.beads/db"} {
 				write(t, filepath.Join(dir, filepath.FromSlash(name)), "x")
 			}
-			if err := os.Mkdir(filepath.Join(dir, "open"), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Mkdir(filepath.Join(dir, "open"), 0o755))
 			before := tree(t, dir)
 			line := strings.NewReplacer("TMP", dir, "LONG", strings.Repeat("x", 5000)).Replace(c.args)
 			args := strings.Split(line, " ")
@@ -355,13 +353,9 @@ var update = flag.Bool("update", false, "write what was printed into the golden 
 func TestMistakes(t *testing.T) {
 	const golden = "testdata/mistakes.txt"
 	file, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	path, err := filepath.Abs(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir := t.TempDir()
 	t.Chdir(dir)
 	for _, name := range []string{"REPOLOCK_REPO", "REPOLOCK_AUDIT", "REPOLOCK_JOB", "REPOLOCK_TOKEN"} {
@@ -373,15 +367,11 @@ func TestMistakes(t *testing.T) {
 	write(t, filepath.Join(dir, "repo", "data"), "a backup")
 	write(t, filepath.Join(dir, "broken", "index", "lock.shared", "x"), "not JSON")
 	written := time.Now().Add(-73 * time.Hour) // its age is printed
-	if err := os.Chtimes(filepath.Join(dir, "broken", "index", "lock.shared", "x"), written, written); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chtimes(filepath.Join(dir, "broken", "index", "lock.shared", "x"), written, written))
 	write(t, filepath.Join(dir, "text"), "no program, and no log")
 	for name, begins := range map[string]string{"crlf": "#!/bin/sh\r\n", "badint": "#!/nowhere/python\n", "noshebang": "echo hello\n"} {
 		write(t, filepath.Join(dir, name), begins)
-		if err := os.Chmod(filepath.Join(dir, name), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(filepath.Join(dir, name), 0o755))
 	}
 	write(t, filepath.Join(dir, "bad.toml"), "repo = \"nowhere\"\n[defaults]\nttl = \"60\"\n")
 	before := tree(t, dir)
@@ -427,9 +417,7 @@ func TestMistakes(t *testing.T) {
 	}
 	text := strings.TrimPrefix(strings.ReplaceAll(got.String(), dir, "DIR"), "\n")
 	if *update {
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(text), 0o644))
 		return
 	}
 	if diff := cmp.Diff(string(file), text); diff != "" {
