@@ -26,6 +26,7 @@ import (
 	"github.com/repolock/repolock/internal/test/fakes3"
 	"github.com/repolock/repolock/internal/test/freeport"
 	"github.com/repolock/repolock/internal/test/proxy"
+	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
 )
@@ -431,16 +432,17 @@ func (q *quirky) doctor() (says string) {
 func TestQuirks(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		quirks proxy.Quirks
-		says   string // doctor
+		quirks  proxy.Quirks
+		backend string // whose doctor runs in the short suite: it sends a thousand requests
+		says    string // doctor
 	}{
-		"none":                                 {proxy.Quirks{}, "conditional puts passed every test"},
-		"a key is listed twice":                {proxy.Quirks{Twice: true}, "conditional puts passed every test"},
-		"a page in no order now and then":      {proxy.Quirks{Disordered: true}, "conditional puts passed every test"},
-		"an empty answer is called a web page": {proxy.Quirks{Web: true}, "conditional puts passed every test"},
-		"a put is accepted now and then":       {proxy.Quirks{Web: true, Accepted: true}, "fit"},
-		"a delete marker counts as an object":  {proxy.Quirks{Markers: true}, "a delete marker"},
-		"If-Match is taken without quotes":     {proxy.Quirks{Unquoted: true}, "if-match=unquoted"},
+		"none":                                 {proxy.Quirks{}, "minio", "conditional puts passed every test"},
+		"a key is listed twice":                {proxy.Quirks{Twice: true}, "s3", "conditional puts passed every test"},
+		"a page in no order now and then":      {proxy.Quirks{Disordered: true}, "minio", "conditional puts passed every test"},
+		"an empty answer is called a web page": {proxy.Quirks{Web: true}, "s3", "conditional puts passed every test"},
+		"a put is accepted now and then":       {proxy.Quirks{Web: true, Accepted: true}, "minio", "fit"},
+		"a delete marker counts as an object":  {proxy.Quirks{Markers: true}, "s3", "a delete marker"},
+		"If-Match is taken without quotes":     {proxy.Quirks{Unquoted: true}, "minio", "if-match=unquoted"},
 	} {
 		for _, backend := range []string{"s3", "minio"} {
 			t.Run(name+"/"+backend, func(t *testing.T) {
@@ -458,8 +460,10 @@ func TestQuirks(t *testing.T) {
 				}
 				q.run(0, "release", token)
 				end()
-				if says := q.doctor(); !strings.Contains(says, c.says) {
-					t.Errorf("doctor doesn't say %q: %s", c.says, says)
+				if rounds.Fewer(true, backend == c.backend) {
+					if says := q.doctor(); !strings.Contains(says, c.says) {
+						t.Errorf("doctor doesn't say %q: %s", c.says, says)
+					}
 				}
 				if d := os.Getenv("TORTURE"); d != "" { // make quirks
 					q.run(0, "torture", "--duration", d)
@@ -486,7 +490,7 @@ func TestIfMatchWithoutQuotes(t *testing.T) {
 	q.run(0, "renew", token)
 	q.run(0, "release", token)
 	q = newQuirky(t, "s3", "&if-match=quoted", proxy.Quirks{})
-	q.doctor()
+	q.run(0, "prune", "--fence", "--", "true")
 	q = newQuirky(t, "s3", "&if-match=bare", quirks)
 	if says := q.run(exitUsage, "status"); !strings.Contains(says, "if-match= is quoted or unquoted") {
 		t.Errorf("status: %s", says)
