@@ -99,16 +99,6 @@ func (d *desk) holders() (pids []int) {
 	return pids
 }
 
-// until waits until so returns true.
-func until(t *testing.T, what string, so func() bool) {
-	t.Helper()
-	for end := time.Now().Add(hang); !so(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", hang, what)
-		}
-	}
-}
-
 // left returns the number of files that locks and keepers have left.
 func (d *desk) left() (n int) {
 	for _, dir := range []string{d.repo, filepath.Join(d.run, "repolock")} {

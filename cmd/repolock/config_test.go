@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -61,14 +60,14 @@ func TestBadConfiguration(t *testing.T) {
 	} {
 		path := configured(t, text)
 		for _, args := range [][]string{{"repos"}, {"-r", dir, "backup", "--", "touch", filepath.Join(dir, "ran")}} {
-			var out, stderr bytes.Buffer
-			if code := run(args, &out, &stderr); code != exitUnfit || out.Len() > 0 {
-				t.Errorf("%q: exit code %d: %s", text, code, &out)
+			code, stdout, stderr := call(args...)
+			if code != exitUnfit || stdout != "" {
+				t.Errorf("%q: exit code %d: %s", text, code, stdout)
 			}
 			// The message itself uses this word for a hidden value.
-			checkError(t, false, strings.NewReplacer("a secret", "", "secret_access_key", "").Replace(stderr.String()), says)
-			if !strings.Contains(stderr.String(), path) {
-				t.Errorf("%q: doesn't name the file: %s", text, &stderr)
+			isOneError(t, false, strings.NewReplacer("a secret", "", "secret_access_key", "").Replace(stderr), says)
+			if !strings.Contains(stderr, path) {
+				t.Errorf("%q: doesn't name the file: %s", text, stderr)
 			}
 		}
 	}

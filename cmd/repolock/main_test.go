@@ -1,13 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"flag"
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/procgroup/guard"
 )
@@ -91,6 +93,12 @@ func (n neutral) Run() int {
 	os.Setenv("REPOLOCK_CONFIG", "")        // no file
 	os.Setenv("XDG_CACHE_HOME", os.DevNull) // repolock remembers nothing there, and repeats hints that it shows once
 	openUmask()
+	become = func(args []string) (int, error) {
+		if path, err := exec.LookPath(args[0]); err == nil {
+			return 0, exec.Command(path, args[1:]...).Run() // beside this process
+		}
+		return session.RunUnlocked(args) // which fails
+	}
 	// These tests mostly wait, so they run in parallel.
 	flag.Parse()
 	if err := flag.Set("test.parallel", "16"); err != nil {
@@ -106,28 +114,21 @@ const atExit = "atexit_sleep_ms=0"
 // hang is the longest wait for an event. Only a hang reaches it, however busy the machine is.
 const hang = 10 * time.Minute
 
-func TestScripts(t *testing.T) {
-	t.Parallel()
-	testscript.Run(t, testscript.Params{
-		Dir:                 filepath.Join("testdata", "script"),
-		RequireExplicitExec: true,
-		Setup: func(e *testscript.Env) error {
-			e.Setenv("REPOLOCK_CONFIG", "")
-			e.Setenv("XDG_CACHE_HOME", os.DevNull)
-			e.Setenv("GORACE", atExit)
-			e.Setenv("REPOLOCK_REPO", filepath.Join(e.WorkDir, "repo"))
-			if runtime.GOOS != "windows" {
-				short, err := os.MkdirTemp("/tmp", "runtime") // the script's own directory can be too long for sockets
-				if err != nil {
-					return err
-				}
-				e.Defer(func() { os.RemoveAll(short) })
-				e.Setenv("RUNTIME", short)
-			}
-			return os.Mkdir(filepath.Join(e.WorkDir, "repo"), 0o700)
-		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"code": code, "await": await, "empty": empty, "stale": stale},
-	})
+// call runs repolock in this process.
+func call(args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	code = run(args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// until waits until so returns true.
+func until(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	for end := time.Now().Add(hang); !so(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", hang, what)
+		}
+	}
 }
 
 // must ends the test if there is an error.

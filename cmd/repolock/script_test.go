@@ -8,13 +8,39 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
+	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/repolock/repolock/internal/identity"
 )
+
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("testdata", "script"),
+		RequireExplicitExec: true,
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("REPOLOCK_CONFIG", "")
+			e.Setenv("XDG_CACHE_HOME", os.DevNull)
+			e.Setenv("GORACE", atExit)
+			e.Setenv("REPOLOCK_REPO", filepath.Join(e.WorkDir, "repo"))
+			if runtime.GOOS != "windows" {
+				short, err := os.MkdirTemp("/tmp", "runtime") // the script's own directory can be too long for sockets
+				if err != nil {
+					return err
+				}
+				e.Defer(func() { os.RemoveAll(short) })
+				e.Setenv("RUNTIME", short)
+			}
+			return os.Mkdir(filepath.Join(e.WorkDir, "repo"), 0o700)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"code": code, "await": await, "empty": empty, "stale": stale},
+	})
+}
 
 // code N CMD… runs a command that must exit with N.
 func code(ts *testscript.TestScript, neg bool, args []string) {

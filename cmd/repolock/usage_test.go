@@ -1,7 +1,7 @@
 package main
 
 import (
-	"bytes"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -18,338 +18,11 @@ import (
 	"github.com/mattn/go-shellwords"
 )
 
-// TestBadInputIsOneErrorAndChangesNothing: each wrong input is one error with the right exit
-// code. Nothing is lost, deleted, left behind or run.
-func TestBadInputIsOneErrorAndChangesNothing(t *testing.T) {
-	long := strings.Repeat("x", 5000)
-	body := func(fields string) string {
-		return `{"operation":"backup","holder":"h (pid 1)","acquired_at":"2026-03-07T09:00:00Z",` + fields + `}`
-	}
-	ran := []string{"--", "touch", "RAN"}
-	for _, c := range []struct {
-		name string
-		args []string // REPO and RAN stand for paths
-		file string   // the body at index/lock.shared/x, if not empty
-		code int
-		says string
-	}{
-		// Command lines.
-		{"nothing but flags", []string{"-r", "REPO"}, "", 64, "no command is given"},
-		{"no such command", []string{"lock"}, "", 64, "isn't a command"},
-		{"no such flag", []string{"backup", "--locks", "--", "touch", "RAN"}, "", 64, "unknown flag --locks"},
-		{"no command to run", []string{"-r", "REPO", "backup"}, "", 64, "command"},
-		{"nothing after --", []string{"-r", "REPO", "backup", "--"}, "", 64, "command"},
-		{"empty command", []string{"-r", "REPO", "backup", "--", ""}, "", 64, "no command"},
-		{"no mode", append([]string{"-r", "REPO", "run"}, ran...), "", 64, "--shared, --exclusive or --no-lock"},
-		{"two modes", append([]string{"-r", "REPO", "run", "--shared", "--exclusive"}, ran...), "", 64, "together"},
-		{"no repository", append([]string{"backup"}, ran...), "", 64, "--repo"},
-		{"empty repository", append([]string{"-r", "", "backup"}, ran...), "", 64, "--repo"},
-		{"ttl too short", append([]string{"-r", "REPO", "backup", "--ttl", "9s"}, ran...), "", 64, "10s"},
-		{"ttl too long", append([]string{"-r", "REPO", "backup", "--ttl", "25h"}, ran...), "", 64, "24h"},
-		{"ttl negative", append([]string{"-r", "REPO", "backup", "--ttl=-1m"}, ran...), "", 64, "ttl"},
-		{"ttl zero", append([]string{"-r", "REPO", "backup", "--ttl", "0s"}, ran...), "", 64, "ttl"},
-		{"ttl no duration", append([]string{"-r", "REPO", "backup", "--ttl", "soon"}, ran...), "", 64, "ttl"},
-		{"ttl missing", []string{"-r", "REPO", "backup", "--ttl"}, "", 64, "ttl"},
-		{"on-lost unknown", append([]string{"-r", "REPO", "backup", "--on-lost", "hope"}, ran...), "", 64, "pause"},
-		{"resume-for negative", append([]string{"-r", "REPO", "backup", "--resume-for=-1s"}, ran...), "", 64, "resume-for"},
-		{"exit code too large", append([]string{"-r", "REPO", "backup", "-E", "256"}, ran...), "", 64, "held-exit-code"},
-		{"exit code negative", append([]string{"-r", "REPO", "backup", "-E=-1"}, ran...), "", 64, "held-exit-code"},
-		{"exit code no number", append([]string{"-r", "REPO", "backup", "-E", "x"}, ran...), "", 64, "held-exit-code"},
-		{"name with slash", append([]string{"-r", "REPO", "--name", "../x", "backup"}, ran...), "", 64, "lock name"},
-		{"name upper case", append([]string{"-r", "REPO", "--name", "Photos", "backup"}, ran...), "", 64, "lock name"},
-		{"name too long", append([]string{"-r", "REPO", "--name", long, "backup"}, ran...), "", 64, "lock name"},
-		{"name ends in hyphen", append([]string{"-r", "REPO", "--name", "a-", "backup"}, ran...), "", 64, "lock name"},
-		{"operation empty", append([]string{"-r", "REPO", "run", "--shared", "--operation", ""}, ran...), "", 64, "operation"},
-		{"operation too long", append([]string{"-r", "REPO", "run", "--shared", "--operation", long}, ran...), "", 64, "operation"},
-		{"metadata without =", append([]string{"-r", "REPO", "backup", "--metadata", "x"}, ran...), "", 64, "metadata"},
-		{"metadata too large", append([]string{"-r", "REPO", "backup", "--metadata", "k=" + long}, ran...), "", 64, "metadata"},
-		{"break-lock without terminal", []string{"-r", "REPO", "break-lock"}, body(`"expires_at":"2026-03-07T09:01:00Z"`), 64, "--yes"},
-		{"control characters", []string{"\x1b[2J\n"}, "", 64, "isn't a command"},
-		{"status of nothing", []string{"status"}, "", 64, "--repo"},
-		{"status with arguments", []string{"-r", "REPO", "status", "x"}, "", 64, "unexpected argument"},
-		// Commands.
-		{"command not found", []string{"-r", "REPO", "backup", "--", "no-such-command"}, "", 127, "not found"},
-		{"command not found by path", []string{"-r", "REPO", "backup", "--", "/no/such/command"}, "", 127, "not found"},
-		{"command is a directory", []string{"-r", "REPO", "backup", "--", "/"}, "", 126, "can't be executed"},
-		{"command not executable", []string{"-r", "REPO", "backup", "--", "REPO/data"}, "", 126, "can't be executed"},
-		{"bare command not found", []string{"run", "--no-lock", "--", "no-such-command"}, "", 127, "not found"},
-		{"bare command not executable", []string{"run", "--no-lock", "--", "REPO/data"}, "", 126, "can't be executed"},
-		// Repositories.
-		{"unknown scheme", append([]string{"-r", "gopher://user:secret@host/x", "backup"}, ran...), "", 64, "gopher"},
-		{"foreign host", append([]string{"-r", "file://host/srv/repo", "backup"}, ran...), "", 64, "host"},
-		{"bad escape", append([]string{"-r", "file:///a%zz", "backup"}, ran...), "", 64, "URL"},
-		{"query", append([]string{"-r", "file:///a?password=secret", "backup"}, ran...), "", 64, "URL"},
-		{"no such directory", append([]string{"-r", "REPO/none", "backup"}, ran...), "", 69, "no such directory"},
-		{"not a directory", append([]string{"-r", "REPO/data", "backup"}, ran...), "", 69, "directory"},
-		{"path too long", append([]string{"-r", "/" + long, "backup"}, ran...), "", 69, "its name is too long"},
-		{"NUL in path", append([]string{"-r", "a\x00b", "backup"}, ran...), "", 64, "URL"},
-		{"status of no such directory", []string{"-r", "REPO/none", "status"}, "", 69, "no such directory"},
-		{"break-lock of no such directory", []string{"-r", "REPO/none", "break-lock", "--yes"}, "", 69, "no such directory"},
-		// Lock bodies that keep a prune out.
-		{"blank body", append([]string{"-r", "REPO", "prune"}, ran...), " ", 75, "unreadable shared lock"},
-		{"10 MiB body", append([]string{"-r", "REPO", "prune"}, ran...), strings.Repeat("x", 10<<20), 75, "larger than"},
-		{"truncated body", append([]string{"-r", "REPO", "prune"}, ran...), `{"operation":"back`, 75, "unreadable shared lock"},
-		{"wrong types", append([]string{"-r", "REPO", "prune"}, ran...), `{"operation":1,"expires_at":true}`, 75, "unreadable shared lock"},
-		{"no times", append([]string{"-r", "REPO", "prune"}, ran...), `{"operation":"x","holder":"y"}`, 75, "expires_at"},
-		{"control characters in body", append([]string{"-r", "REPO", "prune"}, ran...), body(`"expires_at":"9999-12-31T23:59:59Z","state":"\u001b"`), 75, "by backup on h (pid 1)"},
-		{"year 9999", append([]string{"-r", "REPO", "prune"}, ran...), body(`"expires_at":"9999-12-31T23:59:59Z"`), 75, "(pid 1)"},
-		{"year 10000", append([]string{"-r", "REPO", "prune"}, ran...), body(`"expires_at":"10000-01-01T00:00:00Z"`), 75, "expires_at"},
-		{"encrypted body", append([]string{"-r", "REPO", "prune"}, ran...), "\x01\x02\x03", 75, "unknown"},
-		{"negative ttl", append([]string{"-r", "REPO", "prune"}, ran...), body(`"expires_at":"9999-12-31T23:59:59Z","ttl_seconds":-5`), 75, "ttl_seconds"},
-		{"zstd garbage", append([]string{"-r", "REPO", "prune"}, ran...), "\x28\xb5\x2f\xfd garbage", 75, "unreadable shared lock"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Setenv("REPOLOCK_REPO", "")
-			dir := t.TempDir()
-			repo := filepath.Join(dir, "repo")
-			write(t, filepath.Join(repo, "data"), "a backup")
-			if c.file != "" {
-				write(t, filepath.Join(repo, "index", "lock.shared", "x"), c.file)
-			}
-			before := tree(t, dir)
-			args := make([]string, len(c.args))
-			for i, a := range c.args {
-				args[i] = strings.NewReplacer("REPO", repo, "RAN", filepath.Join(dir, "ran")).Replace(a)
-			}
-			for _, json := range []bool{false, true} {
-				if json {
-					args = append([]string{"--json"}, args...)
-				}
-				var out, err bytes.Buffer
-				start := time.Now()
-				if code := run(args, &out, &err); code != c.code {
-					t.Errorf("exit code %d, want %d", code, c.code)
-				}
-				if took := time.Since(start); took > 3*time.Minute {
-					t.Errorf("took %v", took)
-				}
-				checkError(t, json, err.String(), c.says)
-				if out.Len() > 0 {
-					t.Errorf("on stdout: %q", out.String())
-				}
-			}
-			if diff := cmp.Diff(before, tree(t, dir)); diff != "" {
-				t.Errorf("files changed:\n%s", diff)
-			}
-		})
-	}
-}
-
-func checkError(t *testing.T, json bool, stderr, says string) {
-	t.Helper()
-	lines := strings.Split(strings.TrimSuffix(stderr, "\n"), "\n")
-	if !strings.Contains(lines[0], says) {
-		t.Errorf("doesn't say %q: %s", says, stderr)
-	}
-	if json {
-		if len(lines) != 1 || !strings.HasPrefix(lines[0], `{"error":`) {
-			t.Errorf("is not one object: %s", stderr)
-		}
-	} else if !strings.HasPrefix(lines[0], "repolock: error: ") || len(lines) > 2 || len(lines) == 2 && !strings.HasPrefix(lines[1], "repolock: hint: ") {
-		t.Errorf("is not one error with its hint: %s", stderr)
-	}
-	if len(lines[0]) > 8000 || strings.Contains(stderr, "goroutine") || strings.Contains(stderr, "secret") {
-		t.Errorf("too long, a stack, or a secret: %.500s", stderr)
-	}
-	if strings.ContainsFunc(strings.ReplaceAll(stderr, "\n", ""), func(r rune) bool { return r < ' ' }) {
-		t.Errorf("control characters: %q", stderr)
-	}
-}
-
-// badAlso are wrong inputs about the locks of --also. TMP stands for a directory.
-var badAlso = []struct {
-	name string
-	args string // TMP stands for a directory, and a trailing -- for a command that mustn't run
-	code int
-	says string
-}{
-	{"empty", "run --also= --", 64, "its value is empty"},
-	{"no kind", "run --also nonsense --", 64, "no such kind of lock"},
-	{"a path", "run --also /srv/repo --", 64, "no such kind of lock"},
-	{"unknown kind", "run --also memcached://u:secret@host/x --", 64, "memcached"},
-	{"a repository as it is", "run --also s3://secret@bucket/path --", 64, "repo:URL#NAME"},
-	{"very long kind", "run --also LONG --", 64, "no such kind of lock"},
-	{"very long directory", "run --also beads:/LONG --", 74, "stat /"},
-	{"very long key", "run --also redis://host?key=LONG --", 64, "key"},
-	{"very long name", "run --also tower-fleet:TMP/LONG --", 64, "lock name"},
-	{"NUL", "run --also beads:a\x00b --", 64, "printable"},
-	{"newline", "run --also tower-fleet:TMP/a\nb/c --", 64, "can't be shown"},
-	{"newline in a URL", "run --also redis://host?key=a\nb --", 64, "control characters"},
-	{"escape", "run --also \x1b[2J --", 64, "no such kind"},
-	{"no value", "run --also", 64, "also"},
-	// Redis.
-	{"redis without key", "run --also redis://host/0 --", 64, "?key=KEY"},
-	{"redis with empty key", "run --also redis://host/0?key= --", 64, "its key is empty"},
-	{"redis with password", "run --also redis://:secret@host?key=k --", 64, "REPOLOCK_REDIS_PASSWORD"},
-	{"redis with user and password", "run --also redis://u:secret@host?key=k --", 64, "password-file"},
-	{"redis with password as parameter", "run --also redis://host?key=k&password=secret --", 64, "parameter"},
-	{"redis without host", "run --also redis:///0?key=k --", 64, "host"},
-	{"redis with two hosts", "run --also redis://a,b?key=k --", 64, "host"},
-	{"redis database", "run --also redis://host/x?key=k --", 64, "/0"},
-	{"redis port", "run --also redis://host:99999?key=k --", 64, "65535"},
-	{"redis ca without TLS", "run --also redis://host?key=k&ca=TMP/ca --", 64, "rediss"},
-	{"redis password file missing", "run --also redis://127.0.0.1:1?key=k&password-file=TMP/none --", 74, "none"},
-	// PostgreSQL.
-	{"postgres without key", "run --also postgres://host/db --", 64, "key"},
-	{"postgres without database", "run --also postgres://host?key=k --", 64, "database"},
-	{"postgres with password", "run --also postgres://u:secret@host/db?key=k --", 64, "REPOLOCK_POSTGRES_PASSWORD"},
-	{"postgres with password as parameter", "run --also postgres://host/db?key=k&password=secret --", 64, "REPOLOCK_POSTGRES_PASSWORD"},
-	{"postgres with two ats", "run --also postgres://u@secret@host/db?key=k --", 64, "one host"},
-	{"postgres port", "run --also postgres://host:0/db?key=k --", 64, "65535"},
-	{"postgres misspelt", "run --also postgre://u:secret@host/db?key=k --", 64, "no such kind"},
-	// tower-fleet.
-	{"tower-fleet without directory", "run --also tower-fleet:name --", 64, "working directory"},
-	{"tower-fleet without name", "run --also tower-fleet:TMP/ --", 64, "lock name"},
-	{"tower-fleet upper case", "run --also tower-fleet:TMP/Name --", 64, "lock name"},
-	{"tower-fleet with suffix", "run --also tower-fleet:TMP/a.lock --", 64, "leave out .lock"},
-	{"tower-fleet host", "run --also tower-fleet://host/locks/a --", 64, "host"},
-	{"tower-fleet home", "run --also tower-fleet:~/locks/a --", 64, "$HOME"},
-	{"tower-fleet directory is a file", "run --also tower-fleet:TMP/file/a --", 78, "is no directory"},
-	{"tower-fleet parent is a file", "run --also tower-fleet:TMP/file/x/a --", 78, "is no directory"},
-	{"tower-fleet without the parent", "run --also tower-fleet:TMP/none/a/x --", 78, "/none doesn't exist"},
-	{"tower-fleet directory of others", "run --also tower-fleet:TMP/open/a --", 78, "chmod 700"},
-	// beads.
-	{"beads without directory", "run --also beads: --", 64, "no directory"},
-	{"beads host", "run --also beads://host/x --", 64, "host"},
-	{"beads query", "run --also beads:TMP?key=k --", 64, "query"},
-	{"beads missing", "run --also beads:TMP/none --", 78, "doesn't exist"},
-	{"beads is a file", "run --also beads:TMP/asfile --", 78, "no directory"},
-	// Repositories.
-	{"repo without name", "run --also repo:TMP/repo --", 64, "repo:URL#NAME"},
-	{"repo with empty name", "run --also repo:TMP/repo# --", 64, "repo:URL#NAME"},
-	{"repo with wrong name", "run --also repo:TMP/repo#Bad/Name --", 64, "lock name"},
-	{"repo without URL", "run --also repo:#n --", 64, "repo:"},
-	{"repo with unknown scheme", "run --also repo:gopher://u:secret@h/x#n --", 64, "gopher"},
-	{"repo missing", "run --also repo:TMP/none#n --", 69, "no such directory"},
-	// Sets.
-	{"twice", "run --also beads:TMP/b --also beads:TMP/b/.beads/ --", 64, "named twice"},
-	{"twice, by other users", "run --also redis://a@h?key=k --also redis://b@h:6379/0?key=k --", 64, "named twice"},
-	{"twice, as the first", "-r TMP/repo --name n prune --also repo:TMP/repo/#n --", 64, "named twice"},
-	{"one is wrong", "run --also beads:TMP/b --also tower-fleet:TMP/X --", 64, "lock name"},
-	{"the last is missing", "run --also beads:TMP/none --also tower-fleet:TMP/locks/a --", 78, "doesn't exist"},
-	// Beside a repository.
-	{"run without a mode", "-r TMP/repo run --also beads:TMP/b --", 64, "--shared, --exclusive or --no-lock"},
-	{"fence", "run --also beads:TMP/b --fence --", 64, "--fence"},
-	{"name", "run --name n --also beads:TMP/b --", 64, "--name"},
-	{"acquire with name", "acquire --exclusive --for-pid none --name n --also beads:TMP/b", 64, "--name"},
-	{"acquire with fence", "acquire --exclusive --for-pid none --fence --also beads:TMP/b", 64, "--fence"},
-	{"acquire without a mode", "acquire --for-pid none --also beads:TMP/b", 64, "--shared or --exclusive"},
-	{"acquire of nonsense", "acquire --exclusive --for-pid none --also nonsense", 64, "no such kind"},
-	{"no lock", "run --no-lock --also beads:TMP/b --", 64, "--no-lock"},
-	{"prefer-global and prune", "prune --also beads:TMP/b --hint prefer-global --", 64, "exclusive"},
-	{"unreachable and prune", "prune --also beads:TMP/b --if-unreachable run --", 64, "exclusive"},
-	// --settle and --force-lock.
-	{"settle without also", "-r TMP/repo backup --settle 1s --", 64, "--also"},
-	{"settle negative", "backup --also beads:TMP/b --settle=-1s --", 64, "negative"},
-	{"settle no duration", "backup --also beads:TMP/b --settle soon --", 64, "settle"},
-	{"force-lock without also", "-r TMP/repo prune --force-lock --", 64, "break-lock"},
-	{"force-lock without tower-fleet", "restore --also beads:TMP/b --force-lock --", 64, "tower-fleet"},
-	{"acquire with settle alone", "-r TMP/repo acquire --shared --for-pid none --settle 1s", 64, "--also"},
-	{"acquire with force-lock alone", "-r TMP/repo acquire --shared --for-pid none --force-lock", 64, "--force-lock"},
-	{"status has no settle", "status --also beads:TMP/b --settle 1s", 64, "unknown flag"},
-	{"break-lock has no force-lock", "break-lock --also beads:TMP/b --force-lock", 64, "unknown flag"},
-	{"check has no also", "check --also beads:TMP/b", 64, "unknown flag"},
-	// Commands that look.
-	{"status of nonsense", "status --also nonsense", 64, "no such kind"},
-	{"status of a secret", "status --also redis://u:secret@host?key=k", 64, "password"},
-	{"status of missing beads", "status --also beads:TMP/none", 78, "doesn't exist"},
-	{"status of a missing repository", "status --also repo:TMP/none#n", 69, "no such directory"},
-	{"break-lock of nonsense", "break-lock --yes --also nonsense", 64, "no such kind"},
-	{"break-lock of missing beads", "break-lock --yes --also beads:TMP/none", 78, "doesn't exist"},
-	{"break-lock of a wrong id", "break-lock --yes --id zzzz --also beads:TMP/b", 1, "no lock with the id"},
-	{"doctor of redis without key", "doctor --also redis://host", 64, "key"},
-	{"doctor of a secret", "doctor --also postgres://u:secret@h/d?key=k", 64, "password"},
-	{"doctor of missing beads", "doctor --also beads:TMP/none", 78, "doesn't exist"},
-	{"doctor of a missing repository", "doctor --also repo:TMP/none#n", 69, "no such directory"},
-	{"doctor of no kind", "-r TMP/repo doctor --also gopher://u:secret@host/x", 64, "gopher"},
-	{"dry run of missing beads", "run --dry-run --also beads:TMP/none --", 78, "doesn't exist"},
-	{"dry run of nonsense", "run --dry-run --also nonsense --", 64, "no such kind"},
-}
-
-// TestBadAlso: each wrong input about other locks is one error with the right exit code, shows no
-// secret, and leaves nothing.
-func TestBadAlso(t *testing.T) {
-	for _, c := range badAlso {
-		t.Run(c.name, func(t *testing.T) {
-			dir := t.TempDir()
-			for _, name := range []string{"repo/data", "file", "asfile/.beads", "b/.beads/db"} {
-				write(t, filepath.Join(dir, filepath.FromSlash(name)), "x")
-			}
-			must(t, os.Mkdir(filepath.Join(dir, "open"), 0o755))
-			before := tree(t, dir)
-			line := strings.NewReplacer("TMP", dir, "LONG", strings.Repeat("x", 5000)).Replace(c.args)
-			args := strings.Split(line, " ")
-			if args[len(args)-1] == "--" {
-				args = append(args, "sh", "-c", "touch '"+filepath.Join(dir, "ran")+"'; exit 1") // in place of this test, perhaps
-			}
-			for _, json := range []bool{false, true} {
-				if json {
-					args = append([]string{"--json"}, args...)
-				}
-				var out, err bytes.Buffer
-				if code := run(args, &out, &err); code != c.code {
-					t.Errorf("exit code %d, want %d", code, c.code)
-				}
-				checkError(t, json, err.String(), c.says)
-				if out.Len() > 0 {
-					t.Errorf("on stdout: %q", out.String())
-				}
-			}
-			if diff := cmp.Diff(before, tree(t, dir)); diff != "" {
-				t.Errorf("files changed:\n%s", diff)
-			}
-		})
-	}
-}
-
-// TestEmptyValue: no flag of a command takes an empty value for none given, but for --config, where
-// that is documented. A variable of the environment that is empty is as good as unset.
-func TestEmptyValue(t *testing.T) {
-	t.Setenv("REPOLOCK_CONFIG", "")
-	t.Setenv("REPOLOCK_AUDIT", "")
-	t.Setenv("REPOLOCK_JOB", "")
-	dir := t.TempDir()
-	app := newParser(&cli{}).Model
-	for _, node := range app.Children {
-		if node.Hidden {
-			continue
-		}
-		for _, f := range append(visible(node.Flags), visible(app.Flags)...) {
-			if f.IsBool() || f.Name == "config" {
-				continue
-			}
-			var out, stderr bytes.Buffer
-			args := []string{node.Name, "--" + f.Name + "="}
-			for _, p := range node.Positional {
-				switch {
-				case p.Passthrough:
-					args = append(args, "--", "touch", filepath.Join(dir, "ran"))
-				case p.Enum != "":
-					args = append(args, p.EnumSlice()[0])
-				default:
-					args = append(args, "x")
-				}
-			}
-			code := run(args, &out, &stderr)
-			if says := "--" + f.Name + ": its value is empty\n"; code != exitUsage || !strings.Contains(stderr.String(), says) {
-				t.Errorf("%q: exit code %d: %s", args, code, &stderr)
-			}
-		}
-	}
-	if _, err := os.Stat(filepath.Join(dir, "ran")); err == nil {
-		t.Error("it ran")
-	}
-	// A process of its own: touch takes its place.
-	if out, err := exec.Command("repolock", "-r", dir, "--config=", "run", "--no-lock", "--", "touch", filepath.Join(dir, "ran")).CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, out)
-	}
-}
-
 var update = flag.Bool("update", false, "write what was printed into the golden files")
 
 // TestMistakes: testdata/mistakes.txt has wrong command lines, and what repolock prints and exits
-// with. Each is one error, with at most one hint, and changes nothing. With -update the file is
-// written anew: read it as a person who has made the mistake.
+// with. Each is one error, with at most one hint, or one object with --json, and changes nothing. With
+// -update the file is written anew: read it as a person who has made the mistake.
 func TestMistakes(t *testing.T) {
 	const golden = "testdata/mistakes.txt"
 	file, err := os.ReadFile(golden)
@@ -393,21 +66,24 @@ func TestMistakes(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", command, err)
 		}
-		var out, stderr bytes.Buffer
-		code := run(args, &out, &stderr)
+		code, out, stderr := call(args...)
 		if code == 0 {
 			t.Errorf("repolock%s: exits with 0", command)
 		}
-		lines := strings.Split(strings.TrimSuffix(stderr.String(), "\n"), "\n")
-		if len(args) > 0 && args[0] != "--json" && (!strings.HasPrefix(lines[0], "repolock: error: ") || len(lines) > 2 || len(lines) == 2 && !strings.HasPrefix(lines[1], "repolock: hint: ")) {
-			t.Errorf("repolock%s: isn't one error with its hint:\n%s", command, stderr.String())
-		}
-		for _, l := range lines {
+		for l := range strings.Lines(stderr) {
 			if len(strings.ReplaceAll(l, dir, "DIR")) > 300 {
 				t.Errorf("repolock%s: a line of %d characters: %s", command, len(l), l)
 			}
 		}
-		fmt.Fprintf(&got, "\n$ repolock%s\n%s%s  exit code %d\n", command, out.String(), stderr.String(), code)
+		fmt.Fprintf(&got, "\n$ repolock%s\n%s%s  exit code %d\n", command, out, stderr, code)
+		if len(args) > 0 && args[0] != "--json" {
+			isOneError(t, false, stderr, "")
+			again, out, stderr := call(append([]string{"--json"}, args...)...)
+			if again != code || out != "" {
+				t.Errorf("repolock --json%s: exit code %d, and without --json %d: %s", command, again, code, out)
+			}
+			isOneError(t, true, stderr, "")
+		}
 	}
 	if diff := cmp.Diff(before, tree(t, dir)); diff != "" {
 		t.Errorf("files changed:\n%s", diff)
@@ -422,6 +98,202 @@ func TestMistakes(t *testing.T) {
 	}
 	if diff := cmp.Diff(string(file), text); diff != "" {
 		t.Errorf("-%s +what is printed:\n%s", golden, diff)
+	}
+}
+
+// badInputs are command lines that testdata/mistakes.txt can't have: of odd characters, of great
+// length, on locks that can't be read, or about the locks of other systems.
+var badInputs = []struct {
+	name string
+	args string // TMP stands for a directory, LONG for 5000 characters, and a trailing -- for a command that mustn't run
+	lock string // the body of a shared lock of TMP/repo, if not empty
+	code int
+	says string
+}{
+	{"control characters", "\x1b[2J\n", "", 64, "isn't a command"},
+	{"name too long", "-r TMP/repo --name LONG backup --", "", 64, "lock name"},
+	{"name ends in hyphen", "-r TMP/repo --name a- backup --", "", 64, "lock name"},
+	{"operation too long", "-r TMP/repo run --shared --operation LONG --", "", 64, "operation"},
+	{"metadata too large", "-r TMP/repo backup --metadata k=LONG --", "", 64, "metadata"},
+	{"break-lock without terminal", "-r TMP/repo break-lock", `"expires_at":"2026-03-07T09:01:00Z"`, 64, "--yes"},
+	{"unknown scheme", "-r gopher://user:secret@host/x backup --", "", 64, "gopher"},
+	{"bad escape", "-r file:///a%zz backup --", "", 64, "URL"},
+	{"query", "-r file:///a?password=secret backup --", "", 64, "URL"},
+	{"path too long", "-r /LONG backup --", "", 69, "its name is too long"},
+	{"NUL in path", "-r a\x00b backup --", "", 64, "URL"},
+	{"no such directory", "-r TMP/none backup --", "", 69, "no such directory"},
+	{"break-lock of no such directory", "-r TMP/none break-lock --yes", "", 69, "no such directory"},
+	// Lock bodies that keep a prune out.
+	{"blank body", "-r TMP/repo prune --", " ", 75, "unreadable shared lock"},
+	{"10 MiB body", "-r TMP/repo prune --", strings.Repeat("x", 10<<20), 75, "larger than"},
+	{"truncated body", "-r TMP/repo prune --", `{"operation":"back`, 75, "unreadable shared lock"},
+	{"wrong types", "-r TMP/repo prune --", `{"operation":1,"expires_at":true}`, 75, "unreadable shared lock"},
+	{"no times", "-r TMP/repo prune --", `{"operation":"x","holder":"y"}`, 75, "expires_at"},
+	{"control characters in body", "-r TMP/repo prune --", `"expires_at":"9999-12-31T23:59:59Z","state":"\u001b"`, 75, "by backup on h (pid 1)"},
+	{"year 9999", "-r TMP/repo prune --", `"expires_at":"9999-12-31T23:59:59Z"`, 75, "(pid 1)"},
+	{"year 10000", "-r TMP/repo prune --", `"expires_at":"10000-01-01T00:00:00Z"`, 75, "expires_at"},
+	{"encrypted body", "-r TMP/repo prune --", "\x01\x02\x03", 75, "unknown"},
+	{"negative ttl", "-r TMP/repo prune --", `"expires_at":"9999-12-31T23:59:59Z","ttl_seconds":-5`, 75, "ttl_seconds"},
+	{"zstd garbage", "-r TMP/repo prune --", "\x28\xb5\x2f\xfd garbage", 75, "unreadable shared lock"},
+	// The locks of other systems: each package in locking has the URLs that it refuses.
+	{"a path", "run --also /srv/repo --", "", 64, "no such kind of lock"},
+	{"a repository as it is", "run --also s3://secret@bucket/path --", "", 64, "repo:URL#NAME"},
+	{"very long kind", "run --also LONG --", "", 64, "no such kind of lock"},
+	{"very long directory", "run --also beads:/LONG --", "", 74, "stat /"},
+	{"very long key", "run --also redis://host?key=LONG --", "", 64, "key"},
+	{"very long name", "run --also tower-fleet:TMP/LONG --", "", 64, "lock name"},
+	{"NUL", "run --also beads:a\x00b --", "", 64, "printable"},
+	{"newline", "run --also tower-fleet:TMP/a\nb/c --", "", 64, "can't be shown"},
+	{"escape", "run --also \x1b[2J --", "", 64, "no such kind"},
+	{"redis without key", "run --also redis://host/0 --", "", 64, "?key=KEY"},
+	{"redis with user and password", "run --also redis://u:secret@host?key=k --", "", 64, "password-file"},
+	{"redis password file missing", "run --also redis://127.0.0.1:1?key=k&password-file=TMP/none --", "", 74, "none"},
+	{"postgres with password", "run --also postgres://u:secret@host/db?key=k --", "", 64, "REPOLOCK_POSTGRES_PASSWORD"},
+	{"tower-fleet without directory", "run --also tower-fleet:name --", "", 64, "working directory"},
+	{"tower-fleet without name", "run --also tower-fleet:TMP/ --", "", 64, "lock name"},
+	{"tower-fleet directory is a file", "run --also tower-fleet:TMP/file/a --", "", 78, "is no directory"},
+	{"tower-fleet parent is a file", "run --also tower-fleet:TMP/file/x/a --", "", 78, "is no directory"},
+	{"tower-fleet without the parent", "run --also tower-fleet:TMP/none/a/x --", "", 78, "/none doesn't exist"},
+	{"tower-fleet directory of others", "run --also tower-fleet:TMP/open/a --", "", 78, "chmod 700"},
+	{"beads is a file", "run --also beads:TMP/asfile --", "", 78, "no directory"},
+	{"repo without name", "run --also repo:TMP/repo --", "", 64, "repo:URL#NAME"},
+	{"repo with wrong name", "run --also repo:TMP/repo#Bad/Name --", "", 64, "lock name"},
+	{"repo with unknown scheme", "run --also repo:gopher://u:secret@h/x#n --", "", 64, "gopher"},
+	{"repo missing", "run --also repo:TMP/none#n --", "", 69, "no such directory"},
+	{"twice", "run --also beads:TMP/b --also beads:TMP/b/.beads/ --", "", 64, "named twice"},
+	{"twice, by other users", "run --also redis://a@h?key=k --also redis://b@h:6379/0?key=k --", "", 64, "named twice"},
+	{"twice, as the first", "-r TMP/repo --name n prune --also repo:TMP/repo/#n --", "", 64, "named twice"},
+	{"one is wrong", "run --also beads:TMP/b --also tower-fleet:TMP/X --", "", 64, "lock name"},
+	{"the last is missing", "run --also beads:TMP/none --also tower-fleet:TMP/locks/a --", "", 78, "doesn't exist"},
+	{"run without a mode", "-r TMP/repo run --also beads:TMP/b --", "", 64, "--shared, --exclusive or --no-lock"},
+	{"fence", "run --also beads:TMP/b --fence --", "", 64, "--fence"},
+	{"name", "run --name n --also beads:TMP/b --", "", 64, "--name"},
+	{"acquire with name", "acquire --exclusive --for-pid none --name n --also beads:TMP/b", "", 64, "--name"},
+	{"acquire with fence", "acquire --exclusive --for-pid none --fence --also beads:TMP/b", "", 64, "--fence"},
+	{"acquire without a mode", "acquire --for-pid none --also beads:TMP/b", "", 64, "--shared or --exclusive"},
+	{"acquire of nonsense", "acquire --exclusive --for-pid none --also nonsense", "", 64, "no such kind"},
+	{"prefer-global and prune", "prune --also beads:TMP/b --hint prefer-global --", "", 64, "exclusive"},
+	{"unreachable and prune", "prune --also beads:TMP/b --if-unreachable run --", "", 64, "exclusive"},
+	{"settle without also", "-r TMP/repo backup --settle 1s --", "", 64, "--also"},
+	{"force-lock without also", "-r TMP/repo prune --force-lock --", "", 64, "break-lock"},
+	{"force-lock without tower-fleet", "restore --also beads:TMP/b --force-lock --", "", 64, "tower-fleet"},
+	{"acquire with settle alone", "-r TMP/repo acquire --shared --for-pid none --settle 1s", "", 64, "--also"},
+	{"acquire with force-lock alone", "-r TMP/repo acquire --shared --for-pid none --force-lock", "", 64, "--force-lock"},
+	{"status of nonsense", "status --also nonsense", "", 64, "no such kind"},
+	{"status of a secret", "status --also redis://u:secret@host?key=k", "", 64, "password"},
+	{"status of missing beads", "status --also beads:TMP/none", "", 78, "doesn't exist"},
+	{"status of a missing repository", "status --also repo:TMP/none#n", "", 69, "no such directory"},
+	{"break-lock of nonsense", "break-lock --yes --also nonsense", "", 64, "no such kind"},
+	{"break-lock of missing beads", "break-lock --yes --also beads:TMP/none", "", 78, "doesn't exist"},
+	{"break-lock of a wrong id", "break-lock --yes --id zzzz --also beads:TMP/b", "", 1, "no lock with the id"},
+	{"doctor of redis without key", "doctor --also redis://host", "", 64, "key"},
+	{"doctor of a secret", "doctor --also postgres://u:secret@h/d?key=k", "", 64, "password"},
+	{"doctor of missing beads", "doctor --also beads:TMP/none", "", 78, "doesn't exist"},
+	{"doctor of a missing repository", "doctor --also repo:TMP/none#n", "", 69, "no such directory"},
+	{"doctor of no kind", "-r TMP/repo doctor --also gopher://u:secret@host/x", "", 64, "gopher"},
+	{"dry run of missing beads", "run --dry-run --also beads:TMP/none --", "", 78, "doesn't exist"},
+	{"dry run of nonsense", "run --dry-run --also nonsense --", "", 64, "no such kind"},
+}
+
+// TestBadInput: each wrong input is one error with the right exit code, in text and in JSON, and shows
+// no secret. Nothing is lost, deleted, left behind or run.
+func TestBadInput(t *testing.T) {
+	for _, c := range badInputs {
+		t.Run(c.name, func(t *testing.T) {
+			t.Setenv("REPOLOCK_REPO", "")
+			dir := t.TempDir()
+			for _, name := range []string{"repo/data", "file", "asfile/.beads", "b/.beads/db"} {
+				write(t, filepath.Join(dir, filepath.FromSlash(name)), "x")
+			}
+			must(t, os.Mkdir(filepath.Join(dir, "open"), 0o755))
+			if strings.HasPrefix(c.lock, `"`) {
+				c.lock = `{"operation":"backup","holder":"h (pid 1)","acquired_at":"2026-03-07T09:00:00Z",` + c.lock + `}`
+			}
+			if c.lock != "" {
+				write(t, filepath.Join(dir, "repo", "index", "lock.shared", "x"), c.lock)
+			}
+			before := tree(t, dir)
+			args := strings.Split(strings.NewReplacer("TMP", dir, "LONG", strings.Repeat("x", 5000)).Replace(c.args), " ")
+			if args[len(args)-1] == "--" {
+				args = append(args, "touch", filepath.Join(dir, "ran"))
+			}
+			for _, json := range []bool{false, true} {
+				if json {
+					args = append([]string{"--json"}, args...)
+				}
+				code, stdout, stderr := call(args...)
+				if code != c.code || stdout != "" {
+					t.Errorf("exit code %d, want %d; on stdout: %q", code, c.code, stdout)
+				}
+				isOneError(t, json, stderr, c.says)
+			}
+			if diff := cmp.Diff(before, tree(t, dir)); diff != "" {
+				t.Errorf("files changed:\n%s", diff)
+			}
+		})
+	}
+}
+
+// isOneError checks that stderr has one error with at most one hint, or one object, and no secret.
+func isOneError(t *testing.T, isJSON bool, stderr, says string) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSuffix(stderr, "\n"), "\n")
+	if !strings.Contains(lines[0], says) {
+		t.Errorf("doesn't say %q: %s", says, stderr)
+	}
+	if isJSON {
+		if len(lines) != 1 || !strings.HasPrefix(lines[0], `{"error":`) || !json.Valid([]byte(stderr)) {
+			t.Errorf("is not one object: %s", stderr)
+		}
+	} else if !strings.HasPrefix(lines[0], "repolock: error: ") || len(lines) > 2 || len(lines) == 2 && !strings.HasPrefix(lines[1], "repolock: hint: ") {
+		t.Errorf("is not one error with its hint: %s", stderr)
+	}
+	if len(lines[0]) > 8000 || strings.Contains(stderr, "goroutine") || strings.Contains(stderr, "secret") {
+		t.Errorf("too long, a stack, or a secret: %.500s", stderr)
+	}
+	if strings.ContainsFunc(strings.ReplaceAll(stderr, "\n", ""), func(r rune) bool { return r < ' ' }) {
+		t.Errorf("control characters: %q", stderr)
+	}
+}
+
+// TestEmptyValue: no flag of a command takes an empty value for none given, but for --config, where
+// that is documented. A variable of the environment that is empty is as good as unset.
+func TestEmptyValue(t *testing.T) {
+	t.Setenv("REPOLOCK_CONFIG", "")
+	t.Setenv("REPOLOCK_AUDIT", "")
+	t.Setenv("REPOLOCK_JOB", "")
+	dir := t.TempDir()
+	app := newParser(&cli{}).Model
+	for _, node := range app.Children {
+		if node.Hidden {
+			continue
+		}
+		for _, f := range append(visible(node.Flags), visible(app.Flags)...) {
+			if f.IsBool() || f.Name == "config" {
+				continue
+			}
+			args := []string{node.Name, "--" + f.Name + "="}
+			for _, p := range node.Positional {
+				switch {
+				case p.Passthrough:
+					args = append(args, "--", "touch", filepath.Join(dir, "ran"))
+				case p.Enum != "":
+					args = append(args, p.EnumSlice()[0])
+				default:
+					args = append(args, "x")
+				}
+			}
+			if code, _, stderr := call(args...); code != exitUsage || !strings.Contains(stderr, "--"+f.Name+": its value is empty\n") {
+				t.Errorf("%q: exit code %d: %s", args, code, stderr)
+			}
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "ran")); err == nil {
+		t.Error("it ran")
+	}
+	// A process of its own: touch takes its place.
+	if out, err := exec.Command("repolock", "-r", dir, "--config=", "run", "--no-lock", "--", "touch", filepath.Join(dir, "ran")).CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
 	}
 }
 
