@@ -27,18 +27,15 @@ import (
 // desk is a repository and a directory for the sockets of a test's keepers.
 type desk struct {
 	t         *testing.T
-	bin       string
 	repo, run string
 }
 
 func newDesk(t *testing.T) *desk {
 	t.Helper()
-	bin, err := exec.LookPath("repolock") // testscript.Main put it there
-	must(t, err)
 	run, err := os.MkdirTemp("/tmp", "run") // TMPDIR can be too long for sockets
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(run) })
-	d := &desk{t: t, bin: bin, repo: t.TempDir(), run: run}
+	d := &desk{t: t, repo: t.TempDir(), run: run}
 	t.Cleanup(func() { // a test that failed must leave no keeper
 		for _, h := range d.holders() {
 			_ = syscall.Kill(h, syscall.SIGKILL)
@@ -57,23 +54,44 @@ func (d *desk) command(name string, args ...string) *exec.Cmd {
 // repolock runs repolock, and returns its exit code and its output.
 func (d *desk) repolock(args ...string) (code int, stdout, stderr string) {
 	d.t.Helper()
-	cmd := d.command(d.bin, args...)
+	cmd := d.command("repolock", args...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	code = exitOf(d.t, cmd.Run())
 	return code, out.String(), errs.String()
 }
 
-// acquire acquires a lock for this process, unless the flags name another one.
+// acquiring is an acquire for this process, unless the flags name another one.
+func (d *desk) acquiring(flags ...string) *exec.Cmd {
+	return d.command("repolock", append([]string{"--json", "acquire", "--for-pid", fmt.Sprint(os.Getpid())}, flags...)...)
+}
+
 func (d *desk) acquire(flags ...string) session.Holding {
 	d.t.Helper()
-	code, stdout, stderr := d.repolock(append([]string{"--json", "acquire", "--for-pid", fmt.Sprint(os.Getpid())}, flags...)...)
+	out, err := d.acquiring(flags...).Output()
+	must(d.t, err)
 	var h session.Holding
-	if err := json.Unmarshal([]byte(stdout), &h); code != 0 || err != nil {
-		d.t.Fatalf("acquire: %d %v\n%s", code, err, stderr)
-	}
+	must(d.t, json.Unmarshal(out, &h))
 	return h
 }
+
+// script starts the process of a script, which ends with the test.
+func (d *desk) script() *exec.Cmd {
+	d.t.Helper()
+	cmd := d.command("sleep", "1000")
+	must(d.t, cmd.Start())
+	d.t.Cleanup(func() { kill(cmd) })
+	return cmd
+}
+
+// kill kills a process, and waits for its end.
+func kill(cmd *exec.Cmd) {
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+}
+
+// forScript names the process that a lock is for.
+func forScript(script *exec.Cmd) string { return "--for-pid=" + fmt.Sprint(script.Process.Pid) }
 
 // want runs a command on the token. The command must exit with this code and print this text.
 func (d *desk) want(code int, says, do, token string) {
@@ -84,19 +102,38 @@ func (d *desk) want(code int, says, do, token string) {
 	}
 }
 
+// breakLocks breaks all locks of the repository.
+func (d *desk) breakLocks() {
+	d.t.Helper()
+	if code, _, stderr := call("-r", d.repo, "break-lock", "--yes"); code != 0 {
+		d.t.Fatal(stderr)
+	}
+}
+
 // holders returns the pids of the holders and of the waiters.
 func (d *desk) holders() (pids []int) {
 	d.t.Helper()
-	_, stdout, _ := d.repolock("--json", "status")
+	_, stdout, _ := call("-r", d.repo, "--json", "status")
 	var s jsonStatus
 	_ = json.Unmarshal([]byte(stdout), &s)
 	for _, l := range s.Locks {
 		var pid int
-		if _, err := fmt.Sscanf(l.Holder[strings.LastIndex(l.Holder, "("):], "(pid %d)", &pid); err == nil {
+		if _, err := fmt.Sscanf(l.Holder[strings.LastIndex(l.Holder, "("):], "(pid %d)", &pid); err == nil && pid != os.Getpid() {
 			pids = append(pids, pid)
 		}
 	}
 	return pids
+}
+
+// waits starts an acquire of the exclusive lock, which another process has, and returns when it waits.
+func (d *desk) waits(flags ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
+	d.t.Helper()
+	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
+	cmd = d.acquiring(append(flags, "--exclusive", "--wait", "forever")...)
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	must(d.t, cmd.Start())
+	until(d.t, "it waits", func() bool { return len(d.holders()) == 2 })
+	return cmd, stdout, stderr
 }
 
 // left returns the number of files that locks and keepers have left.
@@ -118,6 +155,19 @@ func (d *desk) free() {
 	until(d.t, "nothing is left", func() bool { return d.left() == 0 })
 }
 
+// fullPipe returns the end of a pipe that takes no more. No process reads it.
+func fullPipe(t *testing.T) *os.File {
+	t.Helper()
+	ours, theirs, err := os.Pipe()
+	must(t, err)
+	t.Cleanup(func() { ours.Close(); theirs.Close() })
+	_ = theirs.SetWriteDeadline(time.Now().Add(time.Second))
+	for err == nil {
+		_, err = theirs.Write(make([]byte, 4096))
+	}
+	return theirs
+}
+
 // TestAcquireEndsWithScript: the lock is held while the script runs, however the script got
 // its token, and is released when the script ends or is killed.
 func TestAcquireEndsWithScript(t *testing.T) {
@@ -133,30 +183,27 @@ func TestAcquireEndsWithScript(t *testing.T) {
 			t.Run(shell+" "+name, func(t *testing.T) {
 				t.Parallel()
 				d := newDesk(t)
-				cmd := d.command(shell, "-c", script+`; repolock check "$T"; echo; read end; repolock check "$T"; echo $?; read kill`)
+				cmd := d.command(shell, "-c", script+`; repolock check "$T"; echo; read end; repolock check "$T"; echo code $?; read kill`)
 				in, err := cmd.StdinPipe()
 				must(t, err)
 				out, err := cmd.StdoutPipe()
 				must(t, err)
 				cmd.Stderr = os.Stderr
 				must(t, cmd.Start())
+				lines := bufio.NewReader(out)
 				read := func(want string) {
 					t.Helper()
-					line := make([]byte, 4096)
-					n, _ := out.Read(line)
-					for !bytes.Contains(line[:n], []byte(want)) {
-						m, err := out.Read(line[n:])
-						if n += m; err != nil {
-							t.Fatalf("%q, want %q", line[:n], want)
+					for line := ""; !strings.Contains(line, want); {
+						if line, err = lines.ReadString('\n'); err != nil {
+							t.Fatalf("%q, want %q", line, want)
 						}
 					}
 				}
 				read("is held until")
 				time.Sleep(2500 * time.Millisecond) // a keeper looks each second whether its process still exists
 				fmt.Fprintln(in, "go on")
-				read("\n0\n")
-				must(t, cmd.Process.Kill())
-				_ = cmd.Wait()
+				read("code 0\n")
+				kill(cmd)
 				d.free()
 			})
 		}
@@ -204,7 +251,7 @@ func TestKeeperIsApart(t *testing.T) {
 	d := newDesk(t)
 	ours, theirs, err := os.Pipe()
 	must(t, err)
-	cmd := d.command(d.bin, "acquire", "--shared", "--for-pid", fmt.Sprint(os.Getpid()))
+	cmd := d.command("repolock", "acquire", "--shared", "--for-pid", fmt.Sprint(os.Getpid()))
 	cmd.ExtraFiles = []*os.File{theirs, theirs}
 	token, err := cmd.Output() // returns once no process has its stdout open
 	theirs.Close()
@@ -239,7 +286,7 @@ func TestKeeperKilled(t *testing.T) {
 			t.Errorf("after %s: %v", do, sockets)
 		}
 	}
-	if code, _, stderr := d.repolock("prune", "--wait", "forever", "--", "true"); code != 0 {
+	if code, _, stderr := call("-r", d.repo, "prune", "--wait", "forever", "--", "true"); code != 0 {
 		t.Errorf("the next: %d %s", code, stderr)
 	}
 }
@@ -251,9 +298,7 @@ func TestBrokenUnderScript(t *testing.T) {
 		t.Run(first, func(t *testing.T) {
 			d := newDesk(t)
 			h := d.acquire("--exclusive", "--log", "../log")
-			if code, _, stderr := d.repolock("break-lock", "--yes"); code != 0 {
-				t.Fatal(stderr)
-			}
+			d.breakLocks()
 			d.want(exitLost, "exclusive lock lost", first, h.Token)
 			if first == "release" {
 				d.free()
@@ -274,51 +319,42 @@ func TestBrokenUnderScript(t *testing.T) {
 // TestOnLost: with --on-lost term or kill the script's process is signalled; with warn it
 // isn't.
 func TestOnLost(t *testing.T) {
-	for _, test := range []struct {
-		onLost string
-		signal syscall.Signal
-	}{{"warn", 0}, {"term", syscall.SIGTERM}, {"kill", syscall.SIGKILL}} {
-		t.Run(test.onLost, func(t *testing.T) {
+	for onLost, signal := range map[string]syscall.Signal{"warn": 0, "term": syscall.SIGTERM, "kill": syscall.SIGKILL} {
+		t.Run(onLost, func(t *testing.T) {
 			d := newDesk(t)
-			script := d.command("sleep", "1000")
-			must(t, script.Start())
-			h := d.acquire("--shared", "--for-pid", fmt.Sprint(script.Process.Pid), "--on-lost", test.onLost)
-			if code, _, stderr := d.repolock("break-lock", "--yes"); code != 0 {
-				t.Fatal(stderr)
-			}
-			if test.signal != 0 {
+			script := d.script()
+			h := d.acquire("--shared", forScript(script), "--on-lost", onLost)
+			d.breakLocks()
+			if signal != 0 {
 				d.want(exitLost, "", "check", h.Token) // the keeper can end with the script before it answers
 			} else {
 				d.want(exitLost, "lost", "check", h.Token)
 				d.want(exitLost, "lost", "check", h.Token)
-				test.signal = syscall.SIGUSR1 // the test's own signal
-				must(t, script.Process.Signal(test.signal))
+				signal = syscall.SIGUSR1 // the test's own signal
+				must(t, script.Process.Signal(signal))
 			}
 			_ = script.Wait()
-			if got := script.ProcessState.Sys().(syscall.WaitStatus).Signal(); got != test.signal {
-				t.Errorf("ended by %v, want %v", got, test.signal)
+			if got := script.ProcessState.Sys().(syscall.WaitStatus).Signal(); got != signal {
+				t.Errorf("ended by %v, want %v", got, signal)
 			}
 			d.free()
 		})
 	}
 }
 
-// TestAcquireInterrupted: an acquire that is ended while it waits leaves nothing behind.
+// TestAcquireInterrupted: an acquire that is ended while it waits leaves nothing behind, whether it
+// is ended by a signal or by the end of its script.
 func TestAcquireInterrupted(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGKILL} {
 		t.Run(sig.String(), func(t *testing.T) {
 			d := newDesk(t)
 			h := d.acquire("--shared")
-			cmd := d.command(d.bin, "acquire", "--exclusive", "--wait", "forever", "--for-pid", fmt.Sprint(os.Getpid()))
-			var stdout, stderr bytes.Buffer
-			cmd.Stdout, cmd.Stderr = &stdout, &stderr
-			must(t, cmd.Start())
-			until(t, "it waits", func() bool { return len(d.holders()) == 2 })
+			cmd, stdout, stderr := d.waits()
 			must(t, cmd.Process.Signal(sig))
 			err := cmd.Wait()
 			if sig != syscall.SIGKILL {
-				if code := exitOf(t, err); code != exitSignal+int(sig) || !strings.Contains(stderr.String(), "error: "+sig.String()) || stdout.Len() > 0 {
-					t.Errorf("exit code %d\n%s%s", code, stdout.String(), stderr.String())
+				if code := exitOf(t, err); code != exitSignal+int(sig) || !strings.Contains(stderr.String(), `"message":"`+sig.String()) || stdout.Len() > 0 {
+					t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 				}
 				if left := d.holders(); len(left) != 1 {
 					t.Errorf("it has ended, and left %v", left)
@@ -329,6 +365,18 @@ func TestAcquireInterrupted(t *testing.T) {
 			d.free()
 		})
 	}
+	t.Run("the script ends", func(t *testing.T) {
+		d := newDesk(t)
+		h := d.acquire("--shared")
+		script := d.script()
+		cmd, _, stderr := d.waits(forScript(script))
+		kill(script)
+		if code := exitOf(t, cmd.Wait()); code != exitUnavailable || !strings.Contains(stderr.String(), "the process that it was for has ended") {
+			t.Errorf("exit code %d\n%s", code, stderr)
+		}
+		d.want(0, "", "release", h.Token)
+		d.free()
+	})
 }
 
 // TestAcquireUnheard: a lock is released if acquire can't print its token.
@@ -336,24 +384,15 @@ func TestAcquireUnheard(t *testing.T) {
 	t.Parallel()
 	t.Run("killed", func(t *testing.T) {
 		d := newDesk(t)
-		ours, theirs, err := os.Pipe()
-		must(t, err)
-		defer ours.Close()
-		_ = theirs.SetWriteDeadline(time.Now().Add(time.Second))
-		for err == nil { // until it is full
-			_, err = theirs.Write(make([]byte, 4096))
-		}
-		cmd := d.command(d.bin, "acquire", "--shared", "--for-pid", fmt.Sprint(os.Getpid()))
-		cmd.Stdout = theirs
+		cmd := d.acquiring("--shared")
+		cmd.Stdout = fullPipe(t)
 		must(t, cmd.Start())
-		theirs.Close()
 		until(t, "it is held", func() bool { return len(d.holders()) == 1 })
 		time.Sleep(time.Second)
 		if len(d.holders()) != 1 {
 			t.Error("released while acquire prints the token")
 		}
-		must(t, cmd.Process.Kill())
-		_ = cmd.Wait()
+		kill(cmd)
 		d.free()
 	})
 	t.Run("to a full disk", func(t *testing.T) {
@@ -361,7 +400,7 @@ func TestAcquireUnheard(t *testing.T) {
 		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 		must(t, err)
 		defer full.Close()
-		cmd := d.command(d.bin, "acquire", "--shared", "--for-pid", fmt.Sprint(os.Getpid()))
+		cmd := d.acquiring("--shared")
 		cmd.Stdout = full
 		if code := exitOf(t, cmd.Run()); code == 0 {
 			t.Error("exit code 0")
@@ -371,26 +410,6 @@ func TestAcquireUnheard(t *testing.T) {
 		}
 		d.free()
 	})
-}
-
-// TestScriptEndsWhileItWaits: a wait ends when its script has ended.
-func TestScriptEndsWhileItWaits(t *testing.T) {
-	d := newDesk(t)
-	h := d.acquire("--shared")
-	script := d.command("sleep", "1000")
-	must(t, script.Start())
-	cmd := d.command(d.bin, "acquire", "--exclusive", "--wait", "forever", "--for-pid", fmt.Sprint(script.Process.Pid))
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	must(t, cmd.Start())
-	until(t, "it waits", func() bool { return len(d.holders()) == 2 })
-	_ = script.Process.Kill()
-	_ = script.Wait()
-	if code := exitOf(t, cmd.Wait()); code != exitUnavailable || !strings.Contains(stderr.String(), "the process that it was for has ended") {
-		t.Errorf("exit code %d\n%s", code, stderr.String())
-	}
-	d.want(0, "", "release", h.Token)
-	d.free()
 }
 
 // TestKeeperStopped: a keeper that doesn't answer doesn't count as a holder. When it is
@@ -418,24 +437,23 @@ func TestStoreUnreachable(t *testing.T) {
 	away := d.repo + ".away"
 	must(t, os.Rename(d.repo, away))
 	t.Cleanup(func() { os.RemoveAll(away) })
-	d.t.Cleanup(func() { _ = os.Rename(away, d.repo) }) // for later tests
-	ask := func(do string) (int, string) {
-		cmd := d.command(d.bin, do, h.Token)
+	t.Cleanup(func() { _ = os.Rename(away, d.repo) }) // for newDesk's
+	for _, c := range []struct {
+		do   string
+		code int
+		says string
+	}{
+		{"check", 0, "warning: the repository could not be looked into: "},
+		{"renew", exitUnavailable, "the lock is held, and could not be refreshed now"},
+		{"release", exitUnavailable, "expires within 5m0s"},
+		{"check", exitLost, ""},
+	} {
+		cmd := d.command("repolock", c.do, h.Token)
 		cmd.Dir = away
 		out, err := cmd.CombinedOutput()
-		return exitOf(t, err), string(out)
-	}
-	if code, out := ask("check"); code != 0 || !strings.Contains(out, "warning: the repository could not be looked into: ") {
-		t.Errorf("check: %d %s", code, out)
-	}
-	if code, out := ask("renew"); code != exitUnavailable || !strings.Contains(out, "the lock is held, and could not be refreshed now") {
-		t.Errorf("renew: %d %s", code, out)
-	}
-	if code, out := ask("release"); code != exitUnavailable || !strings.Contains(out, "expires within 5m0s") {
-		t.Errorf("release: %d %s", code, out)
-	}
-	if code, out := ask("check"); code != exitLost {
-		t.Errorf("check after that: %d %s", code, out)
+		if code := exitOf(t, err); code != c.code || !strings.Contains(string(out), c.says) {
+			t.Errorf("%s: %d %s", c.do, code, out)
+		}
 	}
 }
 
@@ -512,24 +530,20 @@ func TestClosedLogKillsNoKeeper(t *testing.T) {
 	for _, end := range []string{"ended", "lost"} {
 		t.Run(end, func(t *testing.T) {
 			d := newDesk(t)
-			script := d.command("sleep", "1000")
-			must(t, script.Start())
+			script := d.script()
 			ours, theirs, err := os.Pipe()
 			must(t, err)
-			flags := []string{"acquire", "--exclusive", "--ttl", "1h", "--log", "/dev/fd/3", "--for-pid", fmt.Sprint(script.Process.Pid)}
+			flags := []string{"--exclusive", "--ttl", "1h", "--log", "/dev/fd/3", forScript(script)}
 			if runtime.GOOS == "linux" {
 				flags = append(flags, "--on-lost", "kill")
 			}
-			cmd := d.command(d.bin, flags...)
+			cmd := d.acquiring(flags...)
 			cmd.ExtraFiles = []*os.File{theirs}
 			must(t, cmd.Run())
 			theirs.Close()
 			ours.Close()
-			if end == "ended" || runtime.GOOS != "linux" {
-				_ = script.Process.Kill()
-			} else if code, _, stderr := d.repolock("break-lock", "--yes"); code != 0 {
-				t.Fatal(stderr)
-			} else {
+			if end == "lost" && runtime.GOOS == "linux" {
+				d.breakLocks()
 				until(t, "its keeper looks", func() bool {
 					sockets, _ := os.ReadDir(filepath.Join(d.run, "repolock"))
 					for _, s := range sockets {
@@ -539,10 +553,9 @@ func TestClosedLogKillsNoKeeper(t *testing.T) {
 				})
 				if states.Of(script.Process.Pid) != "Z" {
 					t.Error("the script wasn't killed")
-					_ = script.Process.Kill()
 				}
 			}
-			_ = script.Wait()
+			kill(script)
 			d.free()
 		})
 	}
@@ -552,21 +565,11 @@ func TestClosedLogKillsNoKeeper(t *testing.T) {
 func TestFullLogDelaysNoRelease(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	script := d.command("sleep", "1000")
-	must(t, script.Start())
-	ours, theirs, err := os.Pipe()
-	must(t, err)
-	defer ours.Close()
-	defer theirs.Close()
-	_ = theirs.SetWriteDeadline(time.Now().Add(time.Second))
-	for err == nil { // until it is full
-		_, err = theirs.Write(make([]byte, 4096))
-	}
-	cmd := d.command(d.bin, "acquire", "--exclusive", "--log", "/dev/fd/3", "--for-pid", fmt.Sprint(script.Process.Pid))
-	cmd.ExtraFiles = []*os.File{theirs}
+	script := d.script()
+	cmd := d.acquiring("--exclusive", "--log", "/dev/fd/3", forScript(script))
+	cmd.ExtraFiles = []*os.File{fullPipe(t)}
 	must(t, cmd.Run())
-	_ = script.Process.Kill()
-	_ = script.Wait()
+	kill(script)
 	d.free()
 }
 
@@ -577,7 +580,7 @@ func TestClosedStderrKillsNoSession(t *testing.T) {
 	ours, theirs, err := os.Pipe()
 	must(t, err)
 	defer theirs.Close()
-	cmd := d.command(d.bin, "-v", "prune", "--", "sh", "-c", "kill -PIPE $$")
+	cmd := d.command("repolock", "-v", "prune", "--", "sh", "-c", "kill -PIPE $$")
 	cmd.Stderr = theirs
 	ours.Close()
 	if err := cmd.Run(); cmd.ProcessState.ExitCode() != 128+int(syscall.SIGPIPE) { // as the command did
@@ -591,19 +594,17 @@ func TestClosedStderrKillsNoSession(t *testing.T) {
 func TestTokenThatGoesNowhere(t *testing.T) {
 	d := newDesk(t)
 	for _, redirect := range []string{">&-", ">/dev/null"} {
-		cmd := d.command("sh", "-c", `"$0" acquire --shared --for-pid none `+redirect, d.bin)
-		var stderr bytes.Buffer
-		cmd.Stderr = &stderr
+		out, err := d.command("sh", "-c", "repolock acquire --shared --for-pid none "+redirect).CombinedOutput()
 		const says = "repolock: error: with --for-pid none the token is the only way to release the lock, and stdout goes nowhere\nrepolock: hint: no lock was taken; see repolock help acquire\n"
-		if code := exitOf(t, cmd.Run()); code != exitUsage || stderr.String() != says {
-			t.Errorf("%s: exit code %d\n%s", redirect, code, stderr.String())
+		if code := exitOf(t, err); code != exitUsage || string(out) != says {
+			t.Errorf("%s: exit code %d\n%s", redirect, code, out)
 		}
 		if left := tree(t, d.repo); len(left) > 0 {
 			t.Errorf("%s: a lock was taken: %v", redirect, left)
 		}
 	}
-	cmd := d.command("sh", "-c", `"$0" acquire --shared --for-pid $$ >/dev/null`, d.bin)
-	if out, err := cmd.CombinedOutput(); err != nil && !strings.Contains(string(out), "ended") {
+	out, err := d.command("sh", "-c", "repolock acquire --shared --for-pid $$ >/dev/null").CombinedOutput()
+	if err != nil && !strings.Contains(string(out), "ended") {
 		t.Errorf("for a process: %v\n%s", err, out)
 	}
 }
@@ -627,11 +628,7 @@ func TestTakenName(t *testing.T) {
 		if end == "release" {
 			d.want(0, "", "release", h.Token)
 		} else {
-			keeper, err := os.FindProcess(h.KeeperPID)
-			if err == nil {
-				err = keeper.Kill()
-			}
-			must(t, err)
+			must(t, syscall.Kill(h.KeeperPID, syscall.SIGKILL))
 			until(t, "the socket is removed", func() bool {
 				code, _, _ := d.repolock("check", h.Token)
 				return code == exitLost && len(tree(t, tmp)) == 1
@@ -645,7 +642,8 @@ func TestTakenName(t *testing.T) {
 	}
 }
 
-func (d *desk) script(config, text string) string {
+// shell runs a script of commands, with a configuration file.
+func (d *desk) shell(config, text string) string {
 	d.t.Helper()
 	cmd := d.command("sh", "-c", text)
 	cmd.Env = append(cmd.Env, "REPOLOCK_CONFIG="+config, "REPOLOCK_OUTER=", "REPOLOCK_TOKEN=")
@@ -656,44 +654,33 @@ func (d *desk) script(config, text string) string {
 	return string(out)
 }
 
-// TestNameIsInherited: a command that runs under a lock of the file's name means that lock.
-func TestNameIsInherited(t *testing.T) {
+// TestRepositoryIsInherited: a command that runs under a lock of the file's name means that lock, also
+// if it changes its directory before it runs repolock.
+func TestRepositoryIsInherited(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	path := filepath.Join(t.TempDir(), "config.toml")
 	write(t, path, fmt.Sprintf("repo = 'photos'\n[repositories.photos]\nurl = %q\nname = 'photos'\n", d.repo))
 	for name, text := range map[string]string{
-		"wrapped":   `unset REPOLOCK_REPO; repolock backup -- sh -c 'repolock prune -- echo ran; echo $?'`,
-		"twice":     `unset REPOLOCK_REPO; repolock backup -- repolock restore -- sh -c 'repolock prune -- echo ran; echo $?'`,
-		"by a name": `REPOLOCK_REPO=photos repolock backup -- sh -c 'repolock prune -- echo ran; echo $?'`,
-		"a script":  `unset REPOLOCK_REPO; LOCK=$(repolock acquire --export --shared --for-pid $$) && eval "$LOCK" && { repolock prune -- echo ran; echo $?; repolock release; }`,
+		"wrapped":            `unset REPOLOCK_REPO; repolock backup -- sh -c 'repolock prune -- echo ran; echo $?'`,
+		"twice":              `unset REPOLOCK_REPO; repolock backup -- repolock restore -- sh -c 'repolock prune -- echo ran; echo $?'`,
+		"by a name":          `REPOLOCK_REPO=photos repolock backup -- sh -c 'repolock prune -- echo ran; echo $?'`,
+		"a script":           `unset REPOLOCK_REPO; LOCK=$(repolock acquire --export --shared --for-pid $$) && eval "$LOCK" && { repolock prune -- echo ran; echo $?; repolock release; }`,
+		"elsewhere":          `mkdir -p a/repo b/repo; cd a; repolock -r repo backup -- sh -c 'cd ../b; repolock prune -- echo ran; echo $?'`,
+		"a script elsewhere": `mkdir -p c/repo e/repo; cd c; LOCK=$(repolock -r ./repo acquire --export --shared --for-pid $$) && eval "$LOCK" && { cd ../e; repolock prune -- echo ran; echo $?; repolock release; }`,
 	} {
-		if out := d.script(path, text); strings.Contains(out, "ran\n") || !strings.Contains(out, "\n75\n") {
+		if out := d.shell(path, text); strings.Contains(out, "ran\n") || !strings.Contains(out, "\n75\n") {
 			t.Errorf("%s: %s", name, out)
 		}
 	}
-	out := d.script(path, `unset REPOLOCK_REPO; LOCK=$(repolock acquire --export --shared --for-pid $$) && eval "$LOCK" && repolock release && repolock prune -- find . -name lock.exclusive`)
+	out := d.shell(path, `unset REPOLOCK_REPO; LOCK=$(repolock acquire --export --shared --for-pid $$) && eval "$LOCK" && repolock release && repolock prune -- find . -name lock.exclusive`)
 	if !strings.Contains(out, "/locks/photos/lock.exclusive") {
 		t.Errorf("after the release: %s", out)
 	}
 	// Another repository has another lock.
-	out = d.script(path, `unset REPOLOCK_REPO; mkdir other; repolock backup -- sh -c 'export REPOLOCK_REPO=$PWD/other; repolock prune -- find other -name lock.exclusive'`)
+	out = d.shell(path, `unset REPOLOCK_REPO; mkdir other; repolock backup -- sh -c 'export REPOLOCK_REPO=$PWD/other; repolock prune -- find other -name lock.exclusive'`)
 	if !strings.Contains(out, "other/index/lock.exclusive") {
 		t.Errorf("another's: %s", out)
-	}
-}
-
-// TestDirectoryIsInherited: the repository stays the same if the command changes its directory
-// before it runs repolock.
-func TestDirectoryIsInherited(t *testing.T) {
-	d := newDesk(t)
-	for name, text := range map[string]string{
-		"wrapped":  `mkdir -p a/repo b/repo; cd a; repolock -r repo backup -- sh -c 'cd ../b; repolock prune -- echo ran; echo $?'`,
-		"a script": `mkdir -p c/repo e/repo; cd c; LOCK=$(repolock -r ./repo acquire --export --shared --for-pid $$) && eval "$LOCK" && { cd ../e; repolock prune -- echo ran; echo $?; repolock release; }`,
-	} {
-		if out := d.script("", text); strings.Contains(out, "ran\n") || !strings.Contains(out, "\n75\n") {
-			t.Errorf("%s: %s", name, out)
-		}
 	}
 }
 
@@ -702,11 +689,11 @@ func TestDirectoryIsInherited(t *testing.T) {
 func TestExportClears(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	out := d.script("", `repolock run --exclusive --fence -- sh -c 'mkdir o && LOCK=$(repolock -r o acquire --export --exclusive --for-pid $$) && eval "$LOCK" && echo "fence=$REPOLOCK_FENCE." && repolock release'`)
+	out := d.shell("", `repolock run --exclusive --fence -- sh -c 'mkdir o && LOCK=$(repolock -r o acquire --export --exclusive --for-pid $$) && eval "$LOCK" && echo "fence=$REPOLOCK_FENCE." && repolock release'`)
 	if !strings.Contains(out, "fence=.\n") {
 		t.Errorf("a fence of another lock: %s", out)
 	}
-	out = d.script("", `
+	out = d.shell("", `
 LOCK=$(repolock acquire --export --shared --for-pid $$) && eval "$LOCK" && repolock release
 OTHER=$(REPOLOCK_OUTER= repolock acquire --shared --for-pid $$)
 REPOLOCK_OUTER= repolock prune --wait forever -- true &
@@ -734,4 +721,19 @@ func TestAcquireRefusesUnknownRepository(t *testing.T) {
 		}
 	}
 	d.free()
+}
+
+// TestElsewhereAcquired: a token that has no keeper here can be of another user, or of another
+// directory for sockets: the error says so, and where the lock can be seen.
+func TestElsewhereAcquired(t *testing.T) {
+	d := newDesk(t)
+	h := d.acquire("--shared")
+	other := newDesk(t)
+	code, _, stderr := other.repolock("check", h.Token)
+	for _, says := range []string{", or it was acquired by another user, or with another XDG_RUNTIME_DIR or TMPDIR (none in ", "repolock: hint: repolock status shows whether it is held; "} {
+		if code != exitLost || !strings.Contains(stderr, says) || strings.Count(stderr, "\n") != 2 {
+			t.Errorf("exit code %d, want %q\n%s", code, says, stderr)
+		}
+	}
+	d.want(0, "", "release", h.Token)
 }

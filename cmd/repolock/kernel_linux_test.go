@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -53,18 +51,18 @@ func TestUnguarded(t *testing.T) {
 			o := newOrdinaryOutage(t)
 			o.prune("60s", "true", "--on-lost", onLost)
 			old := 0
-			o.until("a guard", func() bool { old = o.guard(); return old != 0 }) // or the signal would be for our own group
+			until(t, "there is a guard", func() bool { old = o.guard(); return old != 0 }) // or the signal would be for our own group
 			o.forks(false)
 			must(t, unix.Kill(old, unix.SIGKILL))
 			want := []string{audit.Acquired, audit.GuardLost, audit.GuardReplaced, audit.Released}
 			if onLost == "warn" {
-				o.until("the message of the loss", func() bool { return o.says("the command runs on (--on-lost warn)") })
+				until(t, "the loss is said", func() bool { return o.says("the command runs on (--on-lost warn)") })
 				if !o.ticks() {
 					t.Error("it was stopped")
 				}
 			} else {
 				killed := time.Now()
-				o.until("the command to be stopped", func() bool { return !o.ticks() })
+				until(t, "the command is stopped", func() bool { return !o.ticks() })
 				t.Logf("stopped for a second %v after the guard's death", time.Since(killed).Round(time.Millisecond))
 				for range 3 {
 					if o.ticks() {
@@ -73,9 +71,9 @@ func TestUnguarded(t *testing.T) {
 				}
 			}
 			o.forks(true)
-			o.until("the command to go on", o.ticks)
-			o.until("another guard", func() bool { return o.says("a guard watches the command again") })
-			o.until("another guard's process", func() bool { g := o.guard(); return g != 0 && g != old })
+			until(t, "the command goes on", o.ticks)
+			until(t, "another guard watches", func() bool { return o.says("a guard watches the command again") })
+			until(t, "there is another guard", func() bool { g := o.guard(); return g != 0 && g != old })
 			if code := o.code(); code != 0 {
 				t.Errorf("exit code %d", code)
 			}
@@ -95,55 +93,17 @@ func TestUnguarded(t *testing.T) {
 	}
 }
 
-// newOrdinaryOutage is newOutage for a repolock of an ordinary user. Limits and permissions
-// don't bind root, which runs repolock as the user nobody.
+// newOrdinaryOutage is newOutage for a repolock of an ordinary user.
 func newOrdinaryOutage(t *testing.T) *outage {
 	t.Helper()
 	o := newOutage(t)
-	if os.Getuid() != 0 {
-		return o
-	}
-	nobody, err := user.Lookup("nobody")
-	must(t, err)
-	uid, _ := strconv.Atoi(nobody.Uid)
-	gid, _ := strconv.Atoi(nobody.Gid)
-	o.as = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
-
-	// Other users can't open the directory of the tests.
-	if o.dir, err = os.MkdirTemp("/tmp", "repolock"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(o.dir) })
+	o.dir, o.as = ordinary(t)
 	o.bin = o.path("repolock")
-	copyFile(t, os.Args[0], o.bin, 0o755)
 	must(t, os.Mkdir(o.path("repo"), 0o700))
-	for _, name := range []string{".", "repo"} {
-		must(t, os.Chown(o.path(name), uid, gid))
+	if o.as != nil {
+		must(t, os.Chown(o.path("repo"), int(o.as.Uid), int(o.as.Gid)))
 	}
-	must(t, os.Chmod(o.dir, 0o755))
 	return o
-}
-
-func copyFile(t *testing.T, from, to string, mode os.FileMode) {
-	t.Helper()
-	path, err := exec.LookPath(from)
-	must(t, err)
-	in, err := os.Open(path)
-	must(t, err)
-	defer in.Close()
-	// A process that is forked while the file is open for writing keeps it open until it
-	// executes its program. Until then the file can't be executed.
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	must(t, err)
-	if _, err = io.Copy(out, in); err == nil {
-		err = out.Close()
-	}
-	if err == nil {
-		err = os.Chmod(to, mode) // with any umask
-	}
-	must(t, err)
 }
 
 // guard returns the pid of the guard, or 0.
@@ -199,7 +159,7 @@ func TestTimeNamespaces(t *testing.T) {
 	h := d.acquire("--shared")
 	run := func(args ...string) string {
 		t.Helper()
-		cmd := d.command(there[0], append(append(there[1:], d.bin, "--json"), args...)...)
+		cmd := d.command(there[0], append(append(there[1:], "repolock", "--json"), args...)...)
 		out, err := cmd.Output()
 		if err != nil {
 			t.Errorf("%s: %v: %s", args[0], err, out)
@@ -225,7 +185,7 @@ func TestUnderFlock(t *testing.T) {
 	var said string
 	// On a very busy machine the store's message can come too late.
 	for end := time.Now().Add(hang); time.Now().Before(end); {
-		cmd := d.command("flock", d.repo, d.bin, "backup", "--ttl", "10s", "--", "echo", "ran")
+		cmd := d.command("flock", d.repo, "repolock", "backup", "--ttl", "10s", "--", "echo", "ran")
 		var out bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &out
 		if code := exitOf(t, cmd.Run()); code != exitFailed { // the directory is there

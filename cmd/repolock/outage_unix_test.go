@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -50,11 +51,17 @@ func (o *outage) begin(last string) {
 	o.t.Helper()
 	o.prune("10s", last)
 	o.rename("repo", "away")
+	until(o.t, "the command is stopped", func() bool { return states.Stopped(o.pid()) })
+}
+
+// pid returns the command's.
+func (o *outage) pid() int {
+	o.t.Helper()
 	raw, err := os.ReadFile(o.path("pid"))
 	must(o.t, err)
 	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
 	must(o.t, err)
-	o.until("the command to be stopped", func() bool { return states.Stopped(pid) })
+	return pid
 }
 
 // prune starts a repolock around the command that begin describes.
@@ -67,7 +74,7 @@ func (o *outage) prune(ttl, last string, flags ...string) {
 func (o *outage) around(ttl string, args ...string) {
 	o.t.Helper()
 	o.start(append([]string{"prune", "--ttl", ttl, "--audit", o.path("log")}, args...)...)
-	o.until("the command to run", o.ticks)
+	until(o.t, "the command runs", o.ticks)
 }
 
 // start starts a repolock.
@@ -90,14 +97,7 @@ func (o *outage) path(name string) string { return filepath.Join(o.dir, name) }
 
 func (o *outage) command(repo string, args ...string) *exec.Cmd {
 	o.t.Helper()
-	bin := o.bin
-	if bin == "" {
-		var err error
-		if bin, err = exec.LookPath("repolock"); err != nil { // testscript.Main put it there
-			o.t.Fatal(err)
-		}
-	}
-	cmd := exec.Command(bin, append([]string{"-r", o.path(repo)}, args...)...)
+	cmd := exec.Command(cmp.Or(o.bin, "repolock"), append([]string{"-r", o.path(repo)}, args...)...)
 	cmd.Dir, cmd.Env = o.dir, append(os.Environ(), o.env...)
 	// The kernel continues the stopped processes of an orphaned group: setpgid(2).
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: o.as}
@@ -121,15 +121,6 @@ func (o *outage) ticks() bool {
 	before := size()
 	time.Sleep(time.Second)
 	return size() > before
-}
-
-func (o *outage) until(what string, ok func() bool) {
-	o.t.Helper()
-	for end := time.Now().Add(hang); !ok(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			o.t.Fatalf("waited too long for %s", what)
-		}
-	}
 }
 
 // code lets the command end, and returns repolock's exit code.
@@ -178,13 +169,25 @@ func (o *outage) log(want ...string) []audit.Record {
 	return kept
 }
 
-func (o *outage) history() string {
+// run runs a repolock that must succeed, and returns its output.
+func (o *outage) run(repo string, args ...string) string {
 	o.t.Helper()
-	out, err := o.command("repo", "history", "log").CombinedOutput()
+	out, err := o.command(repo, args...).CombinedOutput()
 	if err != nil {
 		o.t.Fatalf("%v: %s", err, out)
 	}
 	return string(out)
+}
+
+func (o *outage) history() string {
+	o.t.Helper()
+	return o.run("repo", "history", "log")
+}
+
+// exists reports whether there is a file.
+func (o *outage) exists(name string) bool {
+	_, err := os.Stat(o.path(name))
+	return err == nil
 }
 
 // TestAuditResumed: the log says that a lock was lost in an outage and resumed. A repolock
@@ -193,7 +196,7 @@ func TestAuditResumed(t *testing.T) {
 	o := newOutage(t)
 	o.begin(`repolock -r repo prune --wait forever -- true; test $? = 75`)
 	o.rename("away", "repo")
-	o.until("the command to go on", o.ticks)
+	until(t, "the command goes on", o.ticks)
 	if code := o.code(); code != 0 || !strings.Contains(o.output.String(), "the lock that this very command runs under") {
 		t.Errorf("exit code %d", code)
 	}
@@ -223,14 +226,12 @@ func TestAuditResumed(t *testing.T) {
 func TestAuditPassed(t *testing.T) {
 	o := newOutage(t)
 	o.begin("touch went-on")
-	if out, err := o.command("away", "prune", "--ttl", "10s", "--wait", "forever", "--", "true").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	o.run("away", "prune", "--ttl", "10s", "--wait", "forever", "--", "true")
 	o.rename("away", "repo")
 	if code := o.code(); code != exitLost {
 		t.Errorf("exit code %d", code)
 	}
-	if _, err := os.Stat(o.path("went-on")); err == nil {
+	if o.exists("went-on") {
 		t.Error("the command went on")
 	}
 	r := o.log(audit.Acquired, audit.Lost, audit.Paused, audit.Lost, audit.Released)
@@ -266,7 +267,7 @@ func TestAuditHangs(t *testing.T) {
 	}
 	o.begin("true")
 	o.rename("away", "repo")
-	o.until("the command to go on", o.ticks)
+	until(t, "the command goes on", o.ticks)
 	if code := o.code(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
@@ -282,14 +283,14 @@ func TestNestedIsPaused(t *testing.T) {
 			must(t, os.Mkdir(o.path("inner"), 0o700))
 			o.start("restore", "--ttl", "10s", "--", "repolock", "-r", o.path("inner"), "prune", "--on-lost", onLost, "--",
 				"sh", "-c", "while [ ! -e end ]; do echo >>ticks; sleep 0.1; done")
-			o.until("the command to run", o.ticks)
+			until(t, "the command runs", o.ticks)
 			o.rename("repo", "away")
 			time.Sleep(11 * time.Second) // from now on others can be let in
 			if o.ticks() {
 				t.Error("it runs on without the outer lock")
 			}
 			o.rename("away", "repo")
-			o.until("the command to go on", o.ticks)
+			until(t, "the command goes on", o.ticks)
 			if code := o.code(); code != 0 {
 				t.Errorf("exit code %d", code)
 			}
@@ -305,7 +306,7 @@ func (o *outage) suspend(wait time.Duration) (took time.Duration) {
 		must(o.t, o.cmd.Process.Signal(sig))
 	}
 	signal(syscall.SIGTSTP)
-	o.until("repolock to be stopped", func() bool { return states.Stopped(o.cmd.Process.Pid) })
+	until(o.t, "repolock is stopped", func() bool { return states.Stopped(o.cmd.Process.Pid) })
 	begin := time.Now() // the first record is older
 	if records := o.records(); records[len(records)-1].Event != audit.Suspended {
 		o.t.Errorf("the last record of a stopped repolock is %s", records[len(records)-1].Event)
@@ -316,7 +317,7 @@ func (o *outage) suspend(wait time.Duration) (took time.Duration) {
 	time.Sleep(wait)
 	took = time.Since(begin)
 	signal(syscall.SIGCONT)
-	o.until("the command to go on", o.ticks)
+	until(o.t, "the command goes on", o.ticks)
 	return took
 }
 
@@ -382,7 +383,7 @@ func part(t *testing.T) *outage {
 	o.rename("repo", "away")
 	write(t, o.path("step.new"), "71s")
 	o.rename("step.new", "step")
-	o.until("the command to be stopped", func() bool { return !o.ticks() })
+	until(t, "the command is stopped", func() bool { return !o.ticks() })
 	return o
 }
 
@@ -394,7 +395,7 @@ func TestClocksPart(t *testing.T) {
 		t.Error("it runs on before the lock was looked at")
 	}
 	o.rename("away", "repo")
-	o.until("the command to go on", o.ticks)
+	until(t, "the command goes on", o.ticks)
 	if code := o.code(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
@@ -417,71 +418,69 @@ func TestClocksPart(t *testing.T) {
 func TestClocksPartAndLockIsBroken(t *testing.T) {
 	o := part(t)
 	for _, args := range [][]string{{"break-lock", "--yes"}, {"prune", "--", "true"}} {
-		if out, err := o.command("away", args...).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
+		o.run("away", args...)
 	}
 	write(t, o.path("end"), "")
 	o.rename("away", "repo")
 	if code := o.code(); code != exitLost {
 		t.Errorf("exit code %d", code)
 	}
-	if _, err := os.Stat(o.path("went-on")); err == nil {
+	if o.exists("went-on") {
 		t.Error("the command went on")
 	}
 }
 
 // haltVariable names a file. When repolock has resumed its lock, it creates the file and stops
-// itself, once.
+// itself, once, until goOn.
 const haltVariable = "REPOLOCK_TEST_HALT"
 
 func init() {
 	repolock := programs["repolock"]
 	programs["repolock"] = func() {
 		if file := os.Getenv(haltVariable); file != "" {
-			session.Resumed = haltOnce(file)
+			session.Resumed = sync.OnceFunc(func() {
+				if err := os.WriteFile(file, nil, 0o600); err != nil {
+					panic(err)
+				}
+				_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+				for ; ; time.Sleep(time.Millisecond) { // a busy machine delivers the signal later
+					if _, err := os.Stat(file); err != nil {
+						return
+					}
+				}
+			})
 		}
 		repolock()
 	}
 }
 
-func haltOnce(file string) func() {
-	return sync.OnceFunc(func() {
-		if err := os.WriteFile(file, nil, 0o600); err != nil {
-			panic(err)
-		}
-		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-		time.Sleep(100 * time.Millisecond) // the signal can be delivered a moment later
-	})
+// halt begins an outage in which repolock resumes its lock, and is stopped before the command goes on.
+func halt(t *testing.T, flags ...string) *outage {
+	t.Helper()
+	o := newOutage(t)
+	o.env = []string{haltVariable + "=" + o.path("halted")}
+	o.prune("10s", "touch went-on", flags...)
+	o.rename("repo", "away")
+	until(t, "the command is stopped", func() bool { return !o.ticks() })
+	o.rename("away", "repo")
+	until(t, "the lock is resumed", func() bool { return o.exists("halted") })
+	until(t, "repolock is stopped", func() bool { return states.Of(o.cmd.Process.Pid) == "T" })
+	return o
 }
 
-// halted waits until repolock has stopped itself. A SIGCONT that is sent before that is lost.
-func (o *outage) halted() {
+// goOn continues a repolock that has stopped itself.
+func (o *outage) goOn() {
 	o.t.Helper()
-	o.until("the lock to be resumed", func() bool { _, err := os.Stat(o.path("halted")); return err == nil })
-	o.until("repolock to be stopped", func() bool { return states.Of(o.cmd.Process.Pid) == "T" })
+	must(o.t, os.Remove(o.path("halted")))
+	must(o.t, o.cmd.Process.Signal(syscall.SIGCONT))
 }
 
 // TestEndedWhenResumed: a command that ends just when it is to go on has ended under the lock that
 // was resumed: its exit code counts, and no loss.
 func TestEndedWhenResumed(t *testing.T) {
-	o := newOutage(t) // in parallel
-	o.env = []string{haltVariable + "=" + o.path("halted")}
-	o.prune("10s", "touch went-on")
-	o.rename("repo", "away")
-	o.until("the command to be stopped", func() bool { return !o.ticks() })
-	o.rename("away", "repo")
-	o.halted()
-	raw, err := os.ReadFile(o.path("pid"))
-	must(t, err)
-	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
-	if err == nil {
-		err = syscall.Kill(-pid, syscall.SIGKILL)
-	}
-	if err == nil {
-		err = o.cmd.Process.Signal(syscall.SIGCONT)
-	}
-	must(t, err)
+	o := halt(t)
+	must(t, syscall.Kill(-o.pid(), syscall.SIGKILL))
+	o.goOn()
 	if code := o.code(); code != 128+int(syscall.SIGKILL) {
 		t.Errorf("exit code %d, want that of a command killed by signal 9", code)
 	}
@@ -502,28 +501,20 @@ func TestLostAgainWhenResumed(t *testing.T) {
 		"resume-for is over": {"40s", 41 * time.Second, false, exitLost},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := newOutage(t)
-			o.env = []string{haltVariable + "=" + o.path("halted")}
-			o.prune("10s", "touch went-on", "--resume-for", test.resumeFor)
-			o.rename("repo", "away")
-			o.until("the command to be stopped", func() bool { return !o.ticks() })
-			o.rename("away", "repo")
-			o.halted()
+			o := halt(t, "--resume-for", test.resumeFor)
 			time.Sleep(test.wait)
 			if test.passed {
-				if out, err := o.command("repo", "prune", "--ttl", "10s", "--wait", "1m", "--", "true").CombinedOutput(); err != nil {
-					t.Fatalf("%v: %s", err, out)
-				}
+				o.run("repo", "prune", "--ttl", "10s", "--wait", "1m", "--", "true")
 			}
-			must(t, o.cmd.Process.Signal(syscall.SIGCONT))
+			o.goOn()
 			if test.code == 0 {
-				o.until("the command to go on", o.ticks)
+				until(t, "the command goes on", o.ticks)
 			}
 			if code := o.code(); code != test.code {
 				t.Errorf("exit code %d, want %d", code, test.code)
 			}
-			if _, err := os.Stat(o.path("went-on")); (err == nil) != (test.code == 0) {
-				t.Errorf("the command went on: %t", err == nil)
+			if went := o.exists("went-on"); went != (test.code == 0) {
+				t.Errorf("the command went on: %t", went)
 			}
 			if test.code != 0 {
 				return

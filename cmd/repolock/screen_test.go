@@ -242,7 +242,8 @@ func TestQuestionFits(t *testing.T) {
 
 // TestNoSecondWithoutAWord: on a terminal a live line appears a second after a wait has begun, says
 // what repolock waits for or which request has failed, is drawn each second, and goes with the wait.
-// A wait that ends at once shows nothing, and a retry while the command runs doesn't either.
+// A wait that ends at once shows nothing, and a retry while the command runs doesn't either, nor does
+// anything with --quiet or --json.
 func TestNoSecondWithoutAWord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out said
@@ -293,6 +294,13 @@ func TestNoSecondWithoutAWord(t *testing.T) {
 		w.EndWait()
 		time.Sleep(time.Minute)
 		shows("")
+
+		for _, w.global = range []global{{Quiet: true}, {JSON: true}} {
+			w.step("doctor: list after write")
+			time.Sleep(time.Minute)
+			w.EndWait()
+			shows("")
+		}
 	})
 }
 

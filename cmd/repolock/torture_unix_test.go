@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,8 +13,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/creack/pty"
 
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/judge"
@@ -26,22 +23,15 @@ import (
 // TestTortureInterrupted: an interrupted torture prints its result so far, and deletes its
 // objects.
 func TestTortureInterrupted(t *testing.T) {
-	bin, err := exec.LookPath("repolock") // testscript.Main put it there
-	must(t, err)
 	repo := t.TempDir()
-	cmd := exec.Command(bin, "-r", repo, "torture", "--duration", "1h")
+	cmd := exec.Command("repolock", "-r", repo, "torture", "--duration", "1h")
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	must(t, cmd.Start())
-	for end := time.Now().Add(hang); ; time.Sleep(10 * time.Millisecond) {
-		if data, _ := filepath.Glob(filepath.Join(repo, "index/locks/torture-*/data/*/*")); len(data) > 0 {
-			break
-		}
-		if time.Now().After(end) {
-			t.Error("wrote nothing")
-			break
-		}
-	}
+	until(t, "it has written", func() bool {
+		data, _ := filepath.Glob(filepath.Join(repo, "index/locks/torture-*/data/*/*"))
+		return len(data) > 0
+	})
 	must(t, cmd.Process.Signal(os.Interrupt))
 	if code := exitOf(t, cmd.Wait()); code != exitSignal+int(syscall.SIGINT) {
 		t.Errorf("exit code %d", code)
@@ -82,37 +72,19 @@ func TestTortureProgress(t *testing.T) {
 // TestTortureEndsAtOnce: the first Ctrl-C of a torture on a store that never answers is
 // acknowledged, the second ends it and names what might be left.
 func TestTortureEndsAtOnce(t *testing.T) {
-	bin, err := exec.LookPath("repolock")
-	must(t, err)
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer silent.Close()
-	cmd := exec.Command(bin, "-r", "s3://bucket/prefix?region=us-east-1&endpoint=http://"+silent.Addr().String(), "torture", "--duration", "1h")
+	cmd := exec.Command("repolock", "-r", silentStore(t), "torture", "--duration", "1h")
 	tmp := t.TempDir()
 	cmd.Env = append(os.Environ(), "TERM=xterm", "AWS_ACCESS_KEY_ID=x", "AWS_SECRET_ACCESS_KEY=y", "TMPDIR="+tmp)
-	terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 120})
-	must(t, err)
-	defer terminal.Close()
-	var shown strings.Builder
-	buf := make([]byte, 1024)
-	for _, says := range []string{"0 locks (", "interrupted: ", ""} {
-		for says == "" || !strings.Contains(shown.String(), says) {
-			n, err := terminal.Read(buf)
-			shown.Write(buf[:n])
-			if err != nil && says != "" {
-				t.Fatalf("%v: %q", err, shown.String())
-			} else if err != nil {
-				break
-			}
-		}
-		_, _ = terminal.WriteString("\x03")
+	s := onScreen(t, 24, 120, cmd)
+	for _, says := range []string{"0 locks (", "interrupted: "} {
+		s.until(says)
+		s.types(ctrlC)
 	}
-	var exit *exec.ExitError
-	if err := cmd.Wait(); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGINT {
-		t.Errorf("it ended with %v", err)
+	if status := s.end(); status.Signal() != syscall.SIGINT {
+		t.Errorf("it ended with %v", status)
 	}
-	if s := strings.Join(strings.Fields(shown.String()), " "); !strings.Contains(s, "error: interrupt: nothing was judged; locks and objects might be left below index/locks/torture-") {
-		t.Errorf("shown: %q", shown.String())
+	if shown := strings.Join(strings.Fields(s.shown), " "); !strings.Contains(shown, "error: interrupt: nothing was judged; locks and objects might be left below index/locks/torture-") {
+		t.Errorf("shown: %q", s.shown)
 	}
 	if files := tree(t, tmp); len(files) > 0 {
 		t.Errorf("left %v", files)
