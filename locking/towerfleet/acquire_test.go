@@ -3,74 +3,176 @@
 package towerfleet
 
 import (
-	"encoding/json"
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/repolock/repolock/internal/test/leapclock"
+	"github.com/repolock/repolock/internal/test/rounds"
+	"github.com/repolock/repolock/locking"
+	"github.com/repolock/repolock/locking/lockingtest"
 )
 
-// TestCreationIsAtomic: the file is complete at the moment when it appears, and it never
-// replaces one.
-func TestCreationIsAtomic(t *testing.T) {
-	in(t, func(w *world) {
-		hook(t, &link, func(temp, path string) error {
-			if _, err := os.Lstat(path); err == nil {
-				t.Error("it is there before the link")
+// shown hides Break from the suite, which breaks the lock of a live holder. TestBreak has the
+// rules of this format.
+type shown struct {
+	locking.Backend
+	locking.Inspector
+}
+
+// TestConformance: repolocks alone keep the contract of package locking. A lock that has expired
+// is free for clients with Force.
+func TestConformance(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "locks")
+	c := leapclock.New()
+	lockingtest.Run(t, lockingtest.Config{
+		New: func(t *testing.T) locking.Backend {
+			b, err := New(dir, Options{Force: true, Settle: -1, Clock: c})
+			if err != nil {
+				t.Fatal(err)
 			}
-			if f, err := read(temp, "n"); err != nil || f == nil || f.record == nil {
-				t.Errorf("incomplete: %+v %v", f, err)
-			}
-			return os.Link(temp, path)
-		})
-		w.acquire(w.backend(Options{}), "n", 0)
-		if files := w.files(); len(files) != 1 {
-			t.Errorf("%q", files)
-		}
-		other := foreign("m", "req_other", time.Now(), 900)
-		hook(t, &link, func(temp, path string) error { // another program creates it after our look
-			w.write("m.lock", other)
-			return os.Link(temp, path)
-		})
-		b := w.backend(Options{})
-		w.refused(b, "m")
-		if got := w.read("m.lock"); got != other {
-			t.Errorf("replaced by %s", got)
-		}
+			return shown{b, b}
+		},
+		BadKeys: []string{"", "A", "a/b", "../a", "a.b", "-a", "a_", "a b", strings.Repeat("x", 129)},
+		Expires: true,
+		TTL:     100 * time.Second, // heartbeats have whole seconds
+		Advance: func(d time.Duration) { c.Leap.Add(int64(d)) },
+		Rounds:  rounds.Fewer(1000, 100),
 	})
 }
 
-// TestNoLinks: a file system without hard links creates a lock exclusively, too.
-func TestNoLinks(t *testing.T) {
-	in(t, func(w *world) {
-		other := foreign("m", "req_other", time.Now(), 900)
-		hook(t, &link, func(_, path string) error {
-			if strings.HasSuffix(path, "m.lock") {
-				w.write("m.lock", other)
+// holderEnv is the directory in which this process is to hold a lock until it is killed.
+const holderEnv = "REPOLOCK_TEST_TOWERFLEET"
+
+// holdUntilKilled holds the lock n, with a heartbeat before it reports so.
+func holdUntilKilled(t *testing.T, dir string, ttl time.Duration) {
+	b, err := New(dir, Options{Settle: -1, RequestID: "req_killed"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, ok, err := b.TryLock(t.Context(), "n", ttl)
+	if !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if err := b.Renew(t.Context(), h); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println("held")
+	_, _ = os.Stdin.Read(make([]byte, 1))
+}
+
+// TestKilledHolder: the lock of a process that was killed stays held until it is stale. Then it
+// is refused without Force, and stolen with it; the killed request is in the event.
+func TestKilledHolder(t *testing.T) {
+	const ttl = 2 * time.Hour
+	if dir := os.Getenv(holderEnv); dir != "" {
+		holdUntilKilled(t, dir, ttl)
+		return
+	}
+	w := &world{T: t, dir: filepath.Join(t.TempDir(), "locks"), clock: leapclock.New()}
+	force, plain := w.backend(Options{Force: true, Settle: -1}), w.backend(Options{Settle: -1})
+	live := func() {
+		t.Helper()
+		for _, b := range []*Backend{force, plain} {
+			if held := w.refused(b, "n"); held.Stale || held.record.RequestID != "req_killed" {
+				t.Errorf("%v", held)
 			}
-			return syscall.EPERM
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilledHolder$")
+	cmd.Env = append(os.Environ(), holderEnv+"="+w.dir)
+	stdin, err := cmd.StdinPipe() // so that it ends with this process
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdin.Close()
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "held\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	live()
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	live() // no look at the pid frees it
+	w.clock.Leap.Store(int64(ttl / 2))
+	live()
+	w.clock.Leap.Store(int64(ttl + 2*time.Second))
+	text := w.read("n.lock")
+	if held := w.refused(plain, "n"); !held.Stale || w.read("n.lock") != text {
+		t.Errorf("%v", held)
+	}
+	w.left(0, "n.lock")
+	h := w.acquire(force, "n", ttl)
+	if e := w.events[0].(Stolen); e.PreviousLock.RequestID != "req_killed" {
+		t.Errorf("%+v", e)
+	}
+	if err := force.Release(t.Context(), h); err != nil {
+		t.Error(err)
+	}
+	w.left(3)
+}
+
+// TestCreationIsAtomic: the file is complete at the moment when it appears, and it never
+// replaces one. So it is on a file system without hard links, but for the completeness.
+func TestCreationIsAtomic(t *testing.T) {
+	for name, linked := range map[string]func(temp, path string) error{
+		"link": os.Link, "no links": func(string, string) error { return syscall.EPERM },
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(w *world) {
+				hook(t, &link, func(temp, path string) error {
+					if _, err := os.Lstat(path); err == nil {
+						t.Error("it is there before the link")
+					}
+					if f, err := read(temp, "n"); err != nil || f == nil || f.record == nil {
+						t.Errorf("incomplete: %+v %v", f, err)
+					}
+					return linked(temp, path)
+				})
+				b := w.backend(Options{})
+				h := w.acquire(b, "n", 0)
+				w.left(1, "n.lock")
+				w.refused(b, "n")
+				other := foreign("m", "req_other", time.Now(), 900)
+				hook(t, &link, func(temp, path string) error { // another program creates it after our look
+					w.write("m.lock", other)
+					return linked(temp, path)
+				})
+				w.refused(b, "m")
+				if got := w.read("m.lock"); got != other {
+					t.Errorf("replaced by %s", got)
+				}
+				if err := b.Release(w.Context(), h); err != nil {
+					t.Error(err)
+				}
+			})
 		})
-		b := w.backend(Options{})
-		h := w.acquire(b, "n", 0)
-		w.refused(b, "n")
-		w.refused(b, "m")
-		if got := w.read("m.lock"); got != other {
-			t.Errorf("replaced by %s", got)
-		}
-		if err := b.Release(w.Context(), h); err != nil {
-			t.Error(err)
-		}
-	})
+	}
 }
 
 // TestNeverTwo: of many that acquire at once, each with its own Backend, exactly one succeeds:
 // a free lock, and a stale one.
 func TestNeverTwo(t *testing.T) {
 	in(t, func(w *world) {
-		for round := range 60 {
+		for round := range rounds.Fewer(60, 12) {
 			if round%2 == 1 {
 				w.write("n.lock", foreign("n", "req_old", time.Now().Add(-time.Hour), 60))
 			}
@@ -92,9 +194,7 @@ func TestNeverTwo(t *testing.T) {
 			if n := holders.Load(); n != 1 {
 				t.Fatalf("round %d: %d holders", round, n)
 			}
-			if files := w.files(); len(files) != 1 {
-				t.Fatalf("%q", files)
-			}
+			w.left(0, "n.lock")
 			if err := os.Remove(w.path("n.lock")); err != nil {
 				t.Fatal(err)
 			}
@@ -102,53 +202,150 @@ func TestNeverTwo(t *testing.T) {
 	})
 }
 
-// TestBlocked: a live lock is refused with the holder's fields, as JSON in the shape of section
-// 4.4, also with Force.
+// TestBlocked: a live lock is refused also with Force, and a stale one without it. The error names the
+// file and the holder, and the lock is left as it is. TestDocumentsJSON has the text of its JSON.
 func TestBlocked(t *testing.T) {
 	in(t, func(w *world) {
-		b := w.backend(Options{Force: true})
-		text := foreign("n", "req_1", time.Now(), 900)
-		w.write("n.lock", text)
-		held := w.refused(b, "n")
-		likeDocument(t, held, `"error": "lock_blocked"`, 1)
-		out, _ := json.Marshal(held)
-		var got struct {
-			Name string    `json:"lock_name"`
-			By   blockedBy `json:"held_by"`
-		}
-		at := formatTime(time.Now())
-		if err := json.Unmarshal(out, &got); err != nil || got.Name != "n" || got.By != (blockedBy{"req_1", "claude-code", "deploy-app", at, at}) {
-			t.Errorf("%s", out)
-		}
-		for _, part := range []string{"req_1", "claude-code", "deploy-app", "tower-01", w.path("n.lock")} {
-			if !strings.Contains(held.Error(), part) {
-				t.Errorf("no %s in %q", part, held)
+		for ago, force := range map[time.Duration]bool{0: true, 30 * time.Minute: false} {
+			b := w.backend(Options{Force: force})
+			text := foreign("n", "req_1", time.Now().Add(-ago), 900)
+			w.write("n.lock", text)
+			held := w.refused(b, "n")
+			for _, part := range []string{"req_1", "claude-code", "deploy-app", "tower-01", w.path("n.lock")} {
+				if !strings.Contains(held.Error(), part) {
+					t.Errorf("no %s in %q", part, held)
+				}
 			}
-		}
-		if w.read("n.lock") != text || len(w.events) > 0 {
-			t.Errorf("%s %v", w.read("n.lock"), w.events)
+			if held.Stale == force || strings.Contains(held.Error(), "--force-lock") == force || w.read("n.lock") != text {
+				t.Errorf("%s ago: %v", ago, held)
+			}
+			w.left(0, "n.lock")
 		}
 	})
 }
 
-// TestStaleIsRefused: without Force a stale lock is refused with the JSON of section 6.3, and is
-// left as it is.
-func TestStaleIsRefused(t *testing.T) {
+// TestSettle: while an acquirer settles, a script believes that it has the lock, and gets it: its mv
+// has replaced ours, or has moved nothing, or its heartbeat of another request is about to replace ours, and its mv
+// must find that. One that can't be read might be a live request's. A script that gives up, and a
+// heartbeat of our own lock, take nothing.
+func TestSettle(t *testing.T) {
+	const ours = "our lock"
+	other := func(string) string { return foreign("n", "req_1", time.Now(), 900) }
+	for name, c := range map[string]struct {
+		file    string // that a script writes
+		text    func(ours string) string
+		goes    bool // it removes the file before our second look
+		lock    string
+		remains []string
+	}{
+		"replaced":          {"n.lock", other, false, "req_1", []string{"n.lock"}},
+		"moved nothing":     {"n.lock.req_1.tmp", other, false, "req_1", []string{"n.lock"}},
+		"gives up":          {"n.lock.req_1.tmp", other, true, ours, []string{"n.lock"}},
+		"heartbeat":         {"n.lock.heartbeat.tmp", other, false, "req_1", []string{"n.lock", "n.lock.heartbeat.tmp"}},
+		"heartbeat of ours": {"n.lock.heartbeat.tmp", func(ours string) string { return ours }, false, ours, []string{"n.lock", "n.lock.heartbeat.tmp"}},
+		"unreadable":        {"n.lock.req_1.tmp", func(string) string { return "" }, false, "", []string{"n.lock.req_1.tmp"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(w *world) {
+				b := w.backend(Options{})
+				var text string
+				time.AfterFunc(DefaultSettle/2, func() {
+					text = c.text(w.read("n.lock"))
+					w.write(c.file, text)
+				})
+				if c.goes {
+					time.AfterFunc(DefaultSettle*3/2, func() { os.Remove(w.path(c.file)) })
+				}
+				if c.lock == ours {
+					w.acquire(b, "n", 0)
+					w.left(1, c.remains...)
+					return
+				}
+				held := w.refused(b, "n")
+				if held.record.RequestID != c.lock || (held.Trouble != "") != (c.lock == "") {
+					t.Errorf("%v", held)
+				}
+				if c.lock != "" && w.read("n.lock") != text {
+					t.Errorf("the script's lock is %s", w.read("n.lock"))
+				}
+				w.left(0, c.remains...)
+			})
+		})
+	}
+}
+
+// TestAcquisitionFails: an acquirer that can't confirm its lock, whose context ends, or whose machine is
+// suspended until the ttl is over, has nothing and leaves nothing.
+func TestAcquisitionFails(t *testing.T) {
+	const script = "n.lock.heartbeat.tmp"
+	for name, c := range map[string]struct {
+		happens func(w *world)
+		limit   time.Duration
+		want    error // nil is any
+		remains []string
+	}{
+		"not confirmed": {func(w *world) {
+			hook(w, &exchange, func(string, string) error { return syscall.EIO })
+			w.write(script, foreign("n", "req_1", time.Now(), 900))
+		}, time.Hour, syscall.EIO, []string{script}},
+		"canceled":  {func(*world) {}, DefaultSettle / 2, context.DeadlineExceeded, nil},
+		"suspended": {func(w *world) { w.clock.Leap.Add(int64(time.Hour)) }, time.Hour, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(w *world) {
+				b := w.backend(Options{})
+				ctx, cancel := context.WithTimeout(w.Context(), c.limit)
+				defer cancel()
+				time.AfterFunc(DefaultSettle/2, func() { c.happens(w) })
+				if _, ok, err := b.TryLock(ctx, "n", time.Minute); ok || err == nil || c.want != nil && !errors.Is(err, c.want) {
+					t.Errorf("%v %v", ok, err)
+				}
+				w.left(0, c.remains...)
+			})
+		})
+	}
+}
+
+// TestRivals: a temporary file of a request that isn't stale refuses an acquirer before it writes
+// anything. A stale one, an old one that can't be read, and those of other names don't.
+func TestRivals(t *testing.T) {
 	in(t, func(w *world) {
 		b := w.backend(Options{})
-		beat := time.Now().Add(-30 * time.Minute)
-		text := foreign("n", "req_1", beat, 900)
-		w.write("n.lock", text)
-		held := w.refused(b, "n")
-		likeDocument(t, held, `"error": "lock_stale"`, 1)
-		out, _ := json.Marshal(held)
-		for _, part := range []string{`"age_seconds":1800`, `"ttl_seconds":900`, `"stale_since":"` + formatTime(beat.Add(15*time.Minute)), `"pid":12345`} {
-			if !strings.Contains(string(out), part) {
-				t.Errorf("no %s in %s", part, out)
+		for name, text := range map[string]string{
+			"n.lock.req_old.tmp": foreign("n", "req_old", time.Now().Add(-time.Hour), 900), "n.lock.req_empty.tmp": "",
+			"nn.lock.req_1.tmp": foreign("nn", "req_1", time.Now(), 900), "n-m.lock.heartbeat.tmp": foreign("n-m", "req_1", time.Now(), 900),
+		} {
+			w.write(name, text)
+			if !strings.HasPrefix(name, "n.") {
+				continue // it is new, and of another lock
+			}
+			old := time.Now().Add(-DefaultTTL - time.Second)
+			if err := os.Chtimes(w.path(name), old, old); err != nil {
+				t.Fatal(err)
 			}
 		}
-		if !strings.Contains(held.Error(), "--force-lock") || w.read("n.lock") != text {
+		h := w.acquire(b, "n", 0)
+		if err := b.Release(w.Context(), h); err != nil {
+			t.Fatal(err)
+		}
+		w.write("n.lock.req_1.tmp", foreign("n", "req_1", time.Now(), 900))
+		before := time.Now()
+		if held := w.refused(b, "n"); held.record.RequestID != "req_1" || time.Now() != before {
 			t.Errorf("%v", held)
+		}
+		if info, err := b.Inspect(w.Context(), "n"); err != nil || info == nil || !strings.Contains(info.Holder, "req_1") {
+			t.Errorf("%+v %v", info, err)
+		}
+	})
+}
+
+// TestRivalNames: the name of a file doesn't break the line of a message.
+func TestRivalNames(t *testing.T) {
+	in(t, func(w *world) {
+		b := w.backend(Options{})
+		w.write("n.lock.a\n\x1b[2Jb.tmp", "")
+		if held := w.refused(b, "n"); strings.ContainsAny(held.Error(), "\n\x1b") {
+			t.Errorf("%q", held.Error())
 		}
 	})
 }

@@ -3,44 +3,38 @@
 package towerfleet
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/leapclock"
 	"github.com/repolock/repolock/locking"
 )
-
-// bubble is the clock of a synctest bubble.
-type bubble struct{ start time.Time }
-
-func (bubble) Now() time.Time                         { return time.Now() }
-func (b bubble) Elapsed() time.Duration               { return time.Since(b.start) }
-func (bubble) After(d time.Duration) <-chan time.Time { return time.After(d) }
 
 // world is a lock directory and the events of its backends.
 type world struct {
 	*testing.T
 	dir    string
+	clock  *leapclock.Clock
 	events []any
 }
 
-// in runs a test in a bubble, with a directory.
+// in runs a test in a bubble, with a directory and the bubble's clock.
 func in(t *testing.T, f func(w *world)) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "locks")
-	synctest.Test(t, func(t *testing.T) { f(&world{T: t, dir: dir}) })
+	synctest.Test(t, func(t *testing.T) { f(&world{T: t, dir: dir, clock: leapclock.New()}) })
 }
 
 func (w *world) backend(opts Options) *Backend {
 	w.Helper()
 	if opts.Clock == nil {
-		opts.Clock = bubble{time.Now()}
+		opts.Clock = w.clock
 	}
 	if opts.Audit == nil {
 		opts.Audit = func(e any) { w.events = append(w.events, e) }
@@ -75,6 +69,36 @@ func (w *world) refused(b *Backend, name string) *HeldError {
 	return held
 }
 
+// see inspects a lock that must be held.
+func (w *world) see(b *Backend, name string) *locking.Info {
+	w.Helper()
+	info, err := b.Inspect(w.Context(), name)
+	if err != nil || info == nil || info.Revision == "" {
+		w.Fatalf("%s: %+v %v", name, info, err)
+	}
+	return info
+}
+
+func (w *world) files() (names []string) {
+	w.Helper()
+	entries, err := os.ReadDir(w.dir)
+	if err != nil {
+		w.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// left requires that the directory has these files, and that there were so many events.
+func (w *world) left(events int, names ...string) {
+	w.Helper()
+	if files := w.files(); !slices.Equal(files, names) || len(w.events) != events {
+		w.Errorf("left %q, want %q; %d events, want %d: %v", files, names, len(w.events), events, w.events)
+	}
+}
+
 func (w *world) path(file string) string { return filepath.Join(w.dir, file) }
 
 func (w *world) read(file string) string {
@@ -91,18 +115,6 @@ func (w *world) write(file, text string) {
 	if err := os.WriteFile(w.path(file), []byte(text), 0o600); err != nil {
 		w.Fatal(err)
 	}
-}
-
-func (w *world) files() (names []string) {
-	w.Helper()
-	entries, err := os.ReadDir(w.dir)
-	if err != nil {
-		w.Fatal(err)
-	}
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	return names
 }
 
 // foreign is the lock file of another program, with a field that the specification doesn't have.
@@ -133,48 +145,6 @@ func example(t testing.TB, line string, nth int) string {
 	}
 	text, _, _ := strings.Cut("{\n  "+line+parts[nth], "\n}\n")
 	return text + "\n}"
-}
-
-// shape is the keys of a JSON text in their order, with the types of their values.
-func shape(t testing.TB, text string) string {
-	t.Helper()
-	d := json.NewDecoder(strings.NewReader(text))
-	var b bytes.Buffer
-	for {
-		token, err := d.Token()
-		if err != nil {
-			break
-		}
-		switch v := token.(type) {
-		case json.Delim:
-			b.WriteString(v.String())
-		case string:
-			// A key is a lower case word, and so are some values: mark only keys by their name.
-			if strings.HasPrefix(text[d.InputOffset():], ":") {
-				b.WriteString(v + "=")
-			} else {
-				b.WriteString("string ")
-			}
-		default:
-			fmt.Fprintf(&b, "%T ", v)
-		}
-	}
-	if b.Len() == 0 {
-		t.Fatalf("no JSON: %q", text)
-	}
-	return b.String()
-}
-
-// likeDocument requires that a value has the shape of an example.
-func likeDocument(t testing.TB, v any, line string, nth int) {
-	t.Helper()
-	b, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, want := shape(t, string(b)), shape(t, example(t, line, nth)); got != want {
-		t.Errorf("shape\n%s\nwant\n%s", got, want)
-	}
 }
 
 // hook replaces a function for the rest of the test.

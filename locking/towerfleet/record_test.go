@@ -3,11 +3,13 @@
 package towerfleet
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -38,35 +40,6 @@ func TestNames(t *testing.T) {
 		}
 		if files := w.files(); len(files) > 0 {
 			t.Errorf("%q", files)
-		}
-	})
-}
-
-// TestFields: a lock file is JSON with all fields of section 3, in the document's order and types.
-func TestFields(t *testing.T) {
-	in(t, func(w *world) {
-		b := w.backend(Options{Actor: "me", Intent: "deploy", IntentVersion: "1.2", HostID: "h", RequestID: "req_1", Metadata: map[string]any{"job": 7}})
-		now := formatTime(time.Now())
-		w.acquire(b, "n", 90*time.Second)
-		text := w.read("n.lock")
-		got, want := shape(t, text), shape(t, example(t, `"lock_version"`, 1))
-		if !strings.HasPrefix(got, strings.TrimSuffix(want, "}}")) {
-			t.Errorf("shape\n%s\nwant\n%s", got, want)
-		}
-		var fields map[string]any
-		if err := json.Unmarshal([]byte(text), &fields); err != nil {
-			t.Fatal(err)
-		}
-		for f, want := range map[string]any{
-			"lock_version": "v1", "lock_name": "n", "request_id": "req_1", "actor": "me", "intent": "deploy", "intent_version": "1.2",
-			"host_id": "h", "pid": float64(os.Getpid()), "created_at": now, "last_heartbeat_at": now, "ttl_seconds": 90.0,
-		} {
-			if fields[f] != want {
-				t.Errorf("%s is %v, want %v", f, fields[f], want)
-			}
-		}
-		if m := fields["metadata"].(map[string]any); m["job"] != 7.0 {
-			t.Errorf("%v", m)
 		}
 	})
 }
@@ -116,7 +89,7 @@ func TestInterval(t *testing.T) {
 }
 
 // TestStaleByHeartbeat: a lock is stale if its last heartbeat is more than ttl_seconds ago. One in
-// the future is live. Neither its creation nor its pid decides.
+// the future is live. Neither its creation nor its pid decides, whether a process of that runs or not.
 func TestStaleByHeartbeat(t *testing.T) {
 	in(t, func(w *world) {
 		b := w.backend(Options{})
@@ -124,25 +97,119 @@ func TestStaleByHeartbeat(t *testing.T) {
 			ago   time.Duration
 			stale bool
 		}{{0, false}, {899 * time.Second, false}, {900 * time.Second, false}, {901 * time.Second, true}, {1000 * time.Hour, true}, {-time.Hour, false}, {-1000 * time.Hour, false}} {
-			w.write("n.lock", foreign("n", "req_1", time.Now().Add(-c.ago), 900))
-			if info, err := b.Inspect(w.Context(), "n"); err != nil || info.Stale != c.stale {
-				t.Errorf("%s ago: %+v %v", c.ago, info, err)
+			for _, pid := range []string{fmt.Sprint(os.Getpid()), "1", "0", "-1", "2147483646", "4294967295"} {
+				w.write("n.lock", strings.Replace(foreign("n", "req_1", time.Now().Add(-c.ago), 900), "12345,", pid+",", 1))
+				if held := w.refused(b, "n"); held.Stale != c.stale || held.Trouble != "" {
+					t.Errorf("pid %s, %s ago: %v", pid, c.ago, held)
+				}
+				if info, err := b.Inspect(w.Context(), "n"); err != nil || info.Stale != c.stale {
+					t.Errorf("pid %s, %s ago: %+v %v", pid, c.ago, info, err)
+				}
 			}
 		}
 	})
 }
 
-// TestPID: a lock is live or stale by its heartbeat, whether a process of its pid runs or not.
-func TestPID(t *testing.T) {
+// malformed returns lock files of the name n that no reader can trust.
+func malformed() map[string]string {
+	good := foreign("n", "req_1", time.Now(), 900)
+	files := map[string]string{
+		"empty": "", "spaces": "  \n", "text": "held", "null": "null", "array": "[" + good + "]", "string": `"x"`,
+		"cut": good[:len(good)/2], "cut at the end": strings.TrimSuffix(good, "}\n"), "twice": good + good, "trailing": good + "x",
+		"zeros": strings.Repeat("\x00", 100), "binary": "\xff\xfe{}", "large": good + strings.Repeat(" ", maxSize),
+		"other name": foreign("m", "req_1", time.Now(), 900), "no request": foreign("n", "", time.Now(), 900),
+		"path as request": foreign("n", "../x", time.Now(), 900), "long request": foreign("n", strings.Repeat("x", 129), time.Now(), 900),
+		"line in request": foreign("n", "a\nb", time.Now(), 900), "no ttl": foreign("n", "req_1", time.Now(), 0),
+		"negative ttl": foreign("n", "req_1", time.Now(), -1), "endless ttl": foreign("n", "req_1", time.Now(), 1<<60),
+		"field twice":      strings.Replace(good, "{", `{"ttl_seconds": 1, `, 1),
+		"version":          strings.Replace(good, `"v1"`, `"v2"`, 1),
+		"version a number": strings.Replace(good, `"v1"`, `1`, 1),
+		"upper case":       strings.Replace(good, `"ttl_seconds"`, `"TTL_SECONDS"`, 1),
+		"ttl a string":     strings.Replace(good, `"ttl_seconds": 900`, `"ttl_seconds": "900"`, 1),
+		"ttl a fraction":   strings.Replace(good, `"ttl_seconds": 900`, `"ttl_seconds": 900.5`, 1),
+		"pid a string":     strings.Replace(good, `12345,`, `"12345",`, 1),
+		"metadata a list":  strings.Replace(good, `"metadata": {`, `"metadata": [], "y": {`, 1),
+	}
+	at := `"` + formatTime(time.Now()) + `"`
+	for i, bad := range []string{`"now"`, `""`, `1`, `null`, `"2025-12-18"`, `"2025-12-18 10:30:10"`, `"2025-12-18T10:30:10"`, `"2025-12-18T10:30:10+02:00"`, `"2025-13-18T10:30:10Z"`} {
+		files[fmt.Sprintf("heartbeat %d", i)] = strings.Replace(good, `"last_heartbeat_at" : `+at, `"last_heartbeat_at" : `+bad, 1)
+		files[fmt.Sprintf("creation %d", i)] = strings.Replace(good, `"created_at": `+at, `"created_at": `+bad, 1)
+	}
+	for _, f := range required {
+		files["no "+f] = strings.Replace(good, `"`+f+`"`, `"x_`+f+`"`, 1)
+	}
+	return files
+}
+
+// TestMalformedIsHeld: a file that can't be trusted is a held lock, which is refused with one
+// line, never stolen or broken as stale, and left as it is. A person who has seen it can break the
+// lock, only if the file is as it was, and the event has the file's hash.
+func TestMalformedIsHeld(t *testing.T) {
 	in(t, func(w *world) {
-		b := w.backend(Options{})
-		for _, pid := range []string{fmt.Sprint(os.Getpid()), "1", "0", "-1", "2147483646", "4294967295"} {
-			for ago, stale := range map[time.Duration]bool{0: false, time.Hour: true} {
-				w.write("n.lock", strings.Replace(foreign("n", "req_1", time.Now().Add(-ago), 900), "12345,", pid+",", 1))
-				if held := w.refused(b, "n"); held.Stale != stale || held.Trouble != "" {
-					t.Errorf("pid %s, %s ago: %v", pid, ago, held)
+		b := w.backend(Options{Force: true})
+		files := malformed()
+		if len(files) < 40 {
+			t.Fatal(len(files))
+		}
+		for why, text := range files {
+			w.events = nil
+			w.write("n.lock", text)
+			time.Sleep(time.Hour) // old enough to be stale
+			held := w.refused(b, "n")
+			if held.Trouble == "" || held.Stale {
+				t.Errorf("%s: %+v", why, held)
+			}
+			out, err := json.Marshal(held)
+			if blocked := `{"error":"lock_blocked","lock_name":"n","held_by":{"request_id":"","actor":"","intent":"","created_at":"","last_heartbeat_at":""},"suggestion":"Look at `; err != nil || !strings.HasPrefix(string(out), blocked) {
+				t.Errorf("%s: %s %v", why, out, err)
+			}
+			seen := w.see(b, "n")
+			if seen.Trouble == "" || seen.Stale {
+				t.Fatalf("%s: %+v", why, seen)
+			}
+			breaks := func(stale, want bool) {
+				t.Helper()
+				if ok, err := b.Break(w.Context(), seen, stale); ok != want || err != nil {
+					t.Errorf("%s: broken %v, %v, want %v", why, ok, err, want)
 				}
 			}
+			breaks(true, false)
+			if got := w.read("n.lock"); got != text {
+				t.Errorf("%s: was written: %q", why, got)
+			}
+			w.write("n.lock", "{"+text)
+			breaks(false, false)
+			w.left(0, "n.lock")
+			seen = w.see(b, "n")
+			breaks(false, true)
+			w.left(1)
+			if e := w.events[0].(Stolen); len(text) < maxSize && e.PreviousLockHash != sum("{"+text) || e.Reason != "unreadable_lock_forced" {
+				t.Errorf("%s: %+v", why, e)
+			}
 		}
+	})
+}
+
+func sum(text string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(text))) }
+
+// TestIrregularIsHeld: what is no regular file is held and not broken, and no symbolic link is followed.
+func TestIrregularIsHeld(t *testing.T) {
+	in(t, func(w *world) {
+		b := w.backend(Options{Force: true})
+		w.write("target", foreign("link", "req_1", time.Now().Add(-time.Hour), 1))
+		if err := errors.Join(os.Mkdir(w.path("dir.lock"), 0o700), os.Symlink("target", w.path("link.lock")),
+			os.Symlink("none", w.path("dangling.lock")), syscall.Mkfifo(w.path("fifo.lock"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"dir", "link", "dangling", "fifo"} {
+			if held := w.refused(b, name); held.Trouble == "" {
+				t.Errorf("%s: %v", name, held)
+			}
+			ok, err := b.Break(w.Context(), w.see(b, name), false)
+			if ok || err == nil || !strings.Contains(err.Error(), w.path(name+".lock")) {
+				t.Errorf("%s: broken %v, %v", name, ok, err)
+			}
+		}
+		w.left(0, "dangling.lock", "dir.lock", "fifo.lock", "link.lock", "target")
 	})
 }

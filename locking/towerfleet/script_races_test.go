@@ -176,31 +176,6 @@ func (w *world) hold(b *Backend, h locking.Handle, theirs *stepped, p plan) {
 	}
 }
 
-// TestScriptsAlone logs how often two of the script both have the lock.
-func TestScriptsAlone(t *testing.T) {
-	t.Parallel()
-	w, r, both := outside(t), rand.New(rand.NewPCG(1, 2)), 0
-	w.system(Options{})
-	s := w.script()
-	for range races {
-		one := w.step(s, "acquire_lock n req_1 deploy 1")
-		one.to(1 + r.IntN(commands))
-		two := w.step(s, "acquire_lock n req_2 deploy 1")
-		two.to(1 + r.IntN(commands))
-		one.to(1 + r.IntN(commands))
-		if two.end() && one.end() {
-			both++
-		}
-		one.end()
-		for _, name := range w.files() {
-			if err := os.Remove(w.path(name)); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	t.Logf("%d races of two scripts: both had the lock %d times", races, both)
-}
-
 // TestHeartbeatRacesScriptsSteal: a script that steals by section 6.3 has the lock
 // afterwards, in whichever order our heartbeats come between. Our clock is an hour behind, so that
 // our lock is live for us and stale for the script.

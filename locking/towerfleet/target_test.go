@@ -65,29 +65,6 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// TestOpen: a backend of a target keeps the lock file that the URL names.
-func TestOpen(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "locks")
-	target, err := Parse("tower-fleet:" + dir + "/nightly")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := Open(target, Options{Settle: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, ok, err := b.TryLock(t.Context(), target.Name, DefaultTTL)
-	if !ok || err != nil {
-		t.Fatal(ok, err)
-	}
-	if _, err := os.Stat(filepath.Join(dir, "nightly.lock")); err != nil {
-		t.Error(err)
-	}
-	if err := b.Release(t.Context(), h); err != nil {
-		t.Error(err)
-	}
-}
-
 func FuzzParse(f *testing.F) {
 	f.Add("tower-fleet:/var/lib/locks/nightly")
 	f.Add("tower-fleet:../x/n")

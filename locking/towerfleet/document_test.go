@@ -1,0 +1,265 @@
+//go:build unix
+
+package towerfleet
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// stage is a directory whose backends live on the day of the document's examples.
+type stage struct {
+	*world
+	now time.Time
+}
+
+const (
+	theLock = "money-tracker-production"
+	theDir  = "/root/tower-fleet/logs/locks" // of the examples
+)
+
+func (s *stage) Now() time.Time { return s.now }
+
+func (s *stage) Elapsed() time.Duration { return time.Duration(s.now.UnixNano()) }
+
+func (s *stage) After(time.Duration) <-chan time.Time { panic("nothing waits") }
+
+// at sets the clock.
+func (s *stage) at(clock string) {
+	s.Helper()
+	var err error
+	if s.now, err = time.Parse(time.RFC3339, "2025-12-18T"+clock+"Z"); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *stage) backend(request string, force bool) *Backend {
+	s.Helper()
+	s.events = nil
+	return s.world.backend(Options{RequestID: request, Actor: "claude-code", Intent: "deploy-app", IntentVersion: "1.2.0",
+		HostID: "tower-01", Metadata: map[string]any{"job": 7}, Settle: -1, Clock: s, Force: force})
+}
+
+// lock writes the lock of the examples with other values.
+func (s *stage) lock(request, created, beat string) {
+	s.Helper()
+	text := example(s, `"lock_version"`, 1)
+	for old, now := range map[string]string{"req_abc123def456": request,
+		"18T10:30:10Z": "18T" + created + "Z", "18T10:30:40Z": "18T" + beat + "Z"} {
+		if !strings.Contains(text, old) {
+			s.Fatalf("the example has no %s", old)
+		}
+		text = strings.Replace(text, old, now, 1)
+	}
+	s.write(theLock+".lock", text)
+}
+
+// same requires that a value marshals to the document's own JSON, but for the directory and for
+// what old and now are.
+func (s *stage) same(v any, line string, nth int, old, now string) {
+	s.Helper()
+	compact, err := json.Marshal(v)
+	if err != nil {
+		s.Fatal(err)
+	}
+	var got bytes.Buffer
+	if err := json.Indent(&got, compact, "", "  "); err != nil {
+		s.Fatal(err)
+	}
+	ours := strings.ReplaceAll(got.String(), s.dir, theDir)
+	want := strings.Replace(example(s, line, nth), old, now, 1)
+	if ours != want {
+		s.Errorf("ours\n%s\nthe document's\n%s", ours, want)
+	}
+}
+
+// TestDocumentsJSON: driven with the values of the document's examples, the backend emits and
+// returns their very text, and writes the very lock file.
+func TestDocumentsJSON(t *testing.T) {
+	in(t, func(w *world) {
+		s := &stage{world: w}
+
+		s.at("10:30:10")
+		b := s.backend("req_abc123", false)
+		h := w.acquire(b, theLock, 0)
+		s.same(w.events[0], `"event": "lock_acquired"`, 1, "", "")
+		s.at("10:30:40")
+		if err := b.Renew(w.Context(), h); err != nil {
+			t.Fatal(err)
+		}
+		want := strings.NewReplacer("req_abc123def456", "req_abc123", "12345", fmt.Sprint(os.Getpid()),
+			`"metadata": {}`, `"metadata": {"job":7,"repolock_handle":"`+digest(h.Token())+`"}`).Replace(example(t, `"lock_version"`, 1))
+		if got := strings.Join(strings.Fields(w.read(theLock+".lock")), ""); got != strings.Join(strings.Fields(want), "") {
+			t.Errorf("%s\nwant\n%s", got, want)
+		}
+		if err := b.Release(w.Context(), h); err != nil {
+			t.Fatal(err)
+		}
+
+		s.lock("req_xyz789", "10:25:00", "10:29:45")
+		s.same(w.refused(b, theLock), `"error": "lock_blocked"`, 1, "", "")
+
+		s.at("10:30:00")
+		s.lock("req_old123", "10:00:00", "10:00:00")
+		s.same(w.refused(b, theLock), `"error": "lock_stale"`, 1, "", "")
+
+		s.at("10:45:00")
+		s.lock("req_old123", "10:00:00", "10:15:00")
+		old := w.read(theLock + ".lock")
+		thief := s.backend("req_new456", true)
+		h = w.acquire(thief, theLock, 0)
+		s.same(w.events[0], `"event": "lock_stolen"`, 1, "sha256:abc123...", sum(old))
+		if len(w.events) != 2 || w.events[1].(Acquired).RequestID != "req_new456" {
+			t.Errorf("%v", w.events)
+		}
+		if err := thief.Release(w.Context(), h); err != nil {
+			t.Fatal(err)
+		}
+
+		for i, c := range []struct {
+			acquired string
+			result   Result
+		}{{"10:30:00", Success}, {"10:35:00", Failure("deploy_manifests")}} {
+			s.at(c.acquired)
+			b := s.backend("req_abc123", false)
+			h := w.acquire(b, theLock, time.Hour)
+			s.at("10:45:00")
+			if err := b.ReleaseAfter(w.Context(), h, c.result); err != nil {
+				t.Fatal(err)
+			}
+			s.same(w.events[1], `"event": "lock_released"`, i+1, "", "")
+		}
+
+		b = s.backend("req_abc123", false)
+		h = w.acquire(b, theLock, 0)
+		hook(t, &remove, func(path string) error { return &os.PathError{Op: "unlink", Path: path, Err: syscall.EACCES} })
+		if err := b.Release(w.Context(), h); err == nil {
+			t.Error("it was released")
+		}
+		s.same(w.events[1], `"event": "lock_release_failed"`, 1, "", "")
+	})
+}
+
+// TestAuditTo: an event is one line of JSON.
+func TestAuditTo(t *testing.T) {
+	var out bytes.Buffer
+	in(t, func(w *world) {
+		b := w.backend(Options{Audit: AuditTo(&out)})
+		h := w.acquire(b, "n", 0)
+		if err := b.Release(w.Context(), h); err != nil {
+			t.Error(err)
+		}
+	})
+	lines := strings.Split(out.String(), "\n")
+	if len(lines) != 3 || lines[2] != "" {
+		t.Fatalf("%q", lines)
+	}
+	for i, kind := range []string{"lock_acquired", "lock_released"} {
+		if !json.Valid([]byte(lines[i])) || !strings.HasPrefix(lines[i], `{"event":"`+kind+`",`) {
+			t.Errorf("%q", lines[i])
+		}
+	}
+}
+
+// TestDocument: the copy of the specification is as its authors published it.
+func TestDocument(t *testing.T) {
+	got := fmt.Sprintf("%x", sha256.Sum256([]byte(document(t))))
+	if want := "54759cc519811e235b8393aabf7dc30df46bd6c1a49f96718ecc087062fa35ee"; got != want {
+		t.Errorf("the document has SHA-256 %s, want %s", got, want)
+	}
+}
+
+// musts maps the beginning of each line of the document that demands, recommends or allows
+// something to the tests that show it.
+var musts = map[string]string{
+	"The key words":                        "",
+	"1. Prevent concurrent mutation":       "TestNeverTwo TestCreationIsAtomic TestConformance TestScriptRaces TestMethods",
+	"2. Survive crashes":                   "TestKilledHolder TestDocumentsJSON TestBreak TestCleanup",
+	"3. Be diagnosable":                    "TestInspect TestBlocked TestDocumentsJSON",
+	"4. Support timeouts":                  "TestStaleByHeartbeat TestDocumentsJSON",
+	"Lock names MUST:":                     "TestNames",
+	"Lock names MUST NOT:":                 "TestNames",
+	"Lock files MUST contain":              "TestDocumentsJSON TestMalformedIsHeld",
+	"lock_version string":                  "TestDocumentsJSON TestMalformedIsHeld",
+	"lock_name string":                     "TestDocumentsJSON TestMalformedIsHeld",
+	"request_id string":                    "TestDocumentsJSON TestRequestID TestMalformedIsHeld",
+	"actor string":                         "TestDocumentsJSON TestMalformedIsHeld",
+	"intent string":                        "TestDocumentsJSON TestMalformedIsHeld",
+	"intent_version string":                "TestDocumentsJSON TestMalformedIsHeld",
+	"host_id string":                       "TestDocumentsJSON TestMalformedIsHeld",
+	"pid integer":                          "TestDocumentsJSON TestMalformedIsHeld",
+	"created_at string":                    "TestDocumentsJSON TestMalformedIsHeld",
+	"last_heartbeat_at string":             "TestDocumentsJSON TestMalformedIsHeld",
+	"ttl_seconds integer":                  "TestDocumentsJSON TestTTL TestMalformedIsHeld",
+	"metadata object":                      "TestDocumentsJSON TestMalformedIsHeld",
+	"Intents MAY override via":             "TestTTL",
+	"Lock creation MUST be atomic":         "TestCreationIsAtomic TestNeverTwo TestMethods",
+	"When blocked by an active lock":       "TestBlocked TestDocumentsJSON",
+	"1. NOT proceed with execution":        "TestBlocked TestMalformedIsHeld",
+	"The executor MUST update":             "TestInterval TestRenewAfterTTL",
+	"RECOMMENDED: Use shorter interval":    "TestInterval",
+	"Heartbeat updates MUST:":              "TestHeartbeat TestRaces",
+	"Lock stealing is ONLY allowed":        "TestDocumentsJSON TestBlocked TestRaces",
+	"Lock stealing is NEVER allowed":       "TestBlocked TestBreak TestRaces",
+	"observe MUST NOT lock":                "TestModes TestObserve",
+	"mutate MUST lock if":                  "TestModes",
+	"reconcile SHOULD lock":                "TestModes",
+	"Intents with mode: observe:":          "TestModes TestObserve",
+	"For mode: mutate intents without":     "TestModes",
+	"The lock directory SHOULD:":           "TestDirectory TestDirectoryOfAnother TestDirectoryWithoutParent",
+	"Lock files: - SHOULD be validated on": "TestMalformedIsHeld TestIrregularIsHeld",
+	"The pid field is informational only":  "TestStaleByHeartbeat TestKilledHolder",
+}
+
+// TestMusts: each line of the document that demands, recommends or allows something has its
+// tests, and they exist.
+func TestMusts(t *testing.T) {
+	var source strings.Builder
+	files, err := filepath.Glob("*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		source.Write(text)
+	}
+	demands := regexp.MustCompile(`\b(MUST|ONLY|NEVER|NOT|SHALL|SHOULD|REQUIRED|RECOMMENDED|MAY|OPTIONAL)\b`)
+	seen := map[string]bool{}
+	for line := range strings.Lines(document(t)) {
+		line = strings.TrimSpace(line)
+		if !demands.MatchString(line) {
+			continue
+		}
+		found := false
+		for start := range musts {
+			if strings.HasPrefix(line, start) {
+				found, seen[start] = true, true
+			}
+		}
+		if !found {
+			t.Errorf("no test shows: %s", line)
+		}
+	}
+	for start, tests := range musts {
+		if !seen[start] {
+			t.Errorf("the document has no line %q", start)
+		}
+		for _, name := range strings.Fields(tests) {
+			if !strings.Contains(source.String(), "\nfunc "+name+"(t *testing.T) {") {
+				t.Errorf("%s: there is no %s", start, name)
+			}
+		}
+	}
+}
