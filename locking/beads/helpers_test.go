@@ -1,37 +1,64 @@
 //go:build unix
 
-package beads_test
+package beads
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/test/beadsdaemon"
 	"github.com/repolock/repolock/locking"
-	"github.com/repolock/repolock/locking/beads"
 )
 
 const ttl = time.Minute
 
+// leap is a clock whose waits of 50 ms and more end when Until has returned: so what a test lets
+// happen in that time is in time, however slow the machine is.
+type leap struct {
+	clock.System
+	until func()
+	leapt atomic.Int64
+}
+
+func (c *leap) Elapsed() time.Duration { return c.System.Elapsed() + time.Duration(c.leapt.Load()) }
+
+func (c *leap) After(d time.Duration) <-chan time.Time {
+	if d < 50*time.Millisecond {
+		return c.System.After(d)
+	}
+	if c.until != nil {
+		c.until()
+	}
+	c.leapt.Add(int64(d))
+	ready := make(chan time.Time, 1)
+	ready <- c.Now()
+	return ready
+}
+
 // client waits no real time, unless it has another clock.
-func client(t *testing.T, dir string, opts beads.Options) *beads.Backend {
+func client(t *testing.T, dir string, opts Options) *Backend {
 	t.Helper()
 	if opts.Clock == nil {
-		opts.Clock = new(beads.Leap)
+		opts.Clock = new(leap)
 	}
-	b, err := beads.New(dir, opts)
+	b, err := New(dir, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return b
 }
 
-func acquire(t *testing.T, b *beads.Backend) locking.Handle {
+func acquire(t *testing.T, b *Backend) locking.Handle {
 	t.Helper()
-	h, ok, err := b.TryLock(t.Context(), beads.Key, ttl)
+	h, ok, err := b.TryLock(t.Context(), Key, ttl)
 	if !ok || err != nil {
 		t.Fatalf("acquired %v, %v", ok, err)
 	}
@@ -66,18 +93,114 @@ func put(t *testing.T, dir string, change func(map[string]any)) string {
 
 func write(t *testing.T, dir, body string) string {
 	t.Helper()
-	path := filepath.Join(dir, beads.Key)
+	path := filepath.Join(dir, Key)
 	if err := os.WriteFile(path, []byte(body), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	return body
 }
 
-func content(t *testing.T, dir string) string {
+func lockText(t *testing.T, dir string) string {
 	t.Helper()
-	body, err := os.ReadFile(filepath.Join(dir, beads.Key))
+	body, err := os.ReadFile(filepath.Join(dir, Key))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(body)
+}
+
+// left checks which files are in a directory, and in the list are those whose names begin so.
+func left(t *testing.T, dir string, names ...string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	fit := err == nil && len(entries) == len(names)
+	for i := 0; fit && i < len(names); i++ {
+		fit = strings.HasPrefix(entries[i].Name(), names[i])
+	}
+	if !fit {
+		t.Errorf("left %v, %v, want %q", entries, err, names)
+	}
+}
+
+// held checks that another client doesn't get the lock, and that this is no error.
+func held(t *testing.T, b *Backend, when string) {
+	t.Helper()
+	if _, ok, err := b.TryLock(t.Context(), Key, ttl); ok || err != nil {
+		t.Errorf("%s: acquired %v, %v", when, ok, err)
+	}
+}
+
+// seen returns what Inspect shows of a lock that is there.
+func seen(t *testing.T, b *Backend) *locking.Info {
+	t.Helper()
+	info, err := b.Inspect(t.Context(), Key)
+	if err != nil || info == nil {
+		t.Fatal(info, err)
+	}
+	return info
+}
+
+// breaks checks whether Break removes the lock that was seen.
+func breaks(t *testing.T, b *Backend, info *locking.Info, stale, want bool) {
+	t.Helper()
+	if ok, err := b.Break(t.Context(), info, stale); ok != want || err != nil {
+		t.Errorf("break (stale %v): %v, %v, want %v", stale, ok, err, want)
+	}
+}
+
+// isLost checks an error.
+func isLost(t *testing.T, what string, err error) {
+	t.Helper()
+	if !errors.Is(err, locking.ErrLost) {
+		t.Errorf("%s: %v, want ErrLost", what, err)
+	}
+}
+
+// skips checks what the daemon does beside a lock of this holder, or of none.
+func skips(t *testing.T, dir, want string) {
+	t.Helper()
+	if skip, holder, err := (beadsdaemon.Daemon{}).ShouldSkipDatabase(dir); skip != (want != "") || holder != want || err != nil {
+		t.Errorf("the daemon: %v, %q, %v, want %q", skip, holder, err, want)
+	}
+}
+
+// running returns the pid of a process that end ends.
+func running(t *testing.T) (pid int, end func()) {
+	t.Helper()
+	cmd := exec.Command("cat")
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	end = func() { stdin.Close(); _ = cmd.Wait() }
+	t.Cleanup(end)
+	return cmd.Process.Pid, end
+}
+
+// tick waits until the clock of the file system has moved on since a file was changed.
+func tick(t *testing.T, path string) {
+	t.Helper()
+	was, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	probe := filepath.Join(t.TempDir(), "probe")
+	for now := was; !now.ModTime().After(was.ModTime()); {
+		<-time.After(time.Millisecond)
+		if err := os.WriteFile(probe, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if now, err = os.Stat(probe); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func noFlock(t *testing.T) {
+	real := tryFlock
+	tryFlock = func(*os.File) (bool, error) { return false, errors.ErrUnsupported }
+	t.Cleanup(func() { tryFlock = real })
 }

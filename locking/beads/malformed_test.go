@@ -1,6 +1,6 @@
 //go:build unix
 
-package beads_test
+package beads
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/repolock/repolock/internal/test/beadsdaemon"
-	"github.com/repolock/repolock/locking/beads"
+	"github.com/repolock/repolock/locking"
 )
 
 // malformed are files that are no lock, and what Inspect says of each. DEAD, HOST and TIME are
@@ -69,26 +69,22 @@ func TestMalformedIsHeld(t *testing.T) {
 		t.Run(fmt.Sprintf("%.80q", c.body), func(t *testing.T) {
 			dir := t.TempDir()
 			body := write(t, dir, fill.Replace(c.body))
-			b := client(t, dir, beads.Options{})
-			if _, ok, err := b.TryLock(t.Context(), beads.Key, ttl); ok || err != nil {
-				t.Errorf("acquired %v, %v", ok, err)
-			}
+			b := client(t, dir, Options{})
+			held(t, b, "malformed")
 			if err := b.Cleanup(t.Context()); err != nil {
 				t.Errorf("cleanup: %v", err)
 			}
-			seen, err := b.Inspect(t.Context(), beads.Key)
-			if err != nil || seen == nil || seen.Stale || seen.Acquired.IsZero() {
-				t.Fatalf("%+v, %v", seen, err)
+			seen := seen(t, b)
+			if seen.Stale || seen.Acquired.IsZero() {
+				t.Errorf("%+v", seen)
 			}
-			path := filepath.Join(dir, beads.Key)
+			path := filepath.Join(dir, Key)
 			if about, ok := strings.CutPrefix(seen.Trouble, path+": "); !ok || !strings.Contains(about, c.trouble) ||
 				strings.ContainsAny(about, "\n\x00") || !utf8.ValidString(about) || len(about) > 250 {
 				t.Errorf("the trouble: %q, want %q", seen.Trouble, c.trouble)
 			}
-			if ok, err := b.Break(t.Context(), seen, true); ok || err != nil {
-				t.Errorf("broken as stale: %v, %v", ok, err)
-			}
-			if content(t, dir) != body {
+			breaks(t, b, seen, true, false)
+			if lockText(t, dir) != body {
 				t.Error("it was changed")
 			}
 			if strings.HasPrefix(seen.Trouble, path+": malformed") && !strings.Contains(seen.Trouble, "1099511627776") {
@@ -96,9 +92,7 @@ func TestMalformedIsHeld(t *testing.T) {
 					t.Errorf("the daemon: %v, %v", skip, err)
 				}
 			}
-			if ok, err := b.Break(t.Context(), seen, false); !ok || err != nil {
-				t.Errorf("not broken: %v, %v", ok, err)
-			}
+			breaks(t, b, seen, false, true)
 			acquire(t, b)
 		})
 	}
@@ -115,19 +109,67 @@ func TestIrregularIsHeld(t *testing.T) {
 		"directory": func(path string) error { return os.Mkdir(path, 0o700) },
 	} {
 		dir := t.TempDir()
-		if err := create(filepath.Join(dir, beads.Key)); err != nil {
+		if err := create(filepath.Join(dir, Key)); err != nil {
 			t.Fatal(err)
 		}
-		b := client(t, dir, beads.Options{})
-		if _, ok, err := b.TryLock(t.Context(), beads.Key, ttl); ok || err != nil {
-			t.Errorf("%s: acquired %v, %v", name, ok, err)
-		}
-		seen, err := b.Inspect(t.Context(), beads.Key)
-		if err != nil || seen == nil || seen.Trouble == "" {
-			t.Fatalf("%s: %+v, %v", name, seen, err)
+		b := client(t, dir, Options{})
+		held(t, b, name)
+		seen := seen(t, b)
+		if seen.Trouble == "" {
+			t.Errorf("%s: %+v", name, seen)
 		}
 		if ok, err := b.Break(t.Context(), seen, false); ok || err == nil || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: broken %v, %v", name, ok, err)
 		}
+	}
+}
+
+// TestBreakComparesTheRevision: Break removes nothing but the file that was seen, and a lock that
+// was malformed then only if it is the same.
+func TestBreakComparesTheRevision(t *testing.T) {
+	const malformed = `{"holder": "vc-`
+	for name, change := range map[string]func(t *testing.T, path string) error{
+		"rewritten later": func(t *testing.T, path string) error {
+			tick(t, path)
+			return os.WriteFile(path, []byte(malformed), 0o644)
+		},
+		"other bytes, same time": func(t *testing.T, path string) error {
+			was, err := os.Stat(path)
+			if err != nil {
+				return err
+			}
+			if err := os.WriteFile(path, []byte(`{"holder": "xx-`), 0o644); err != nil {
+				return err
+			}
+			return os.Chtimes(path, was.ModTime(), was.ModTime())
+		},
+		"other file, same bytes and time": func(t *testing.T, path string) error {
+			was, err := os.Stat(path)
+			if err != nil {
+				return err
+			}
+			if err := os.WriteFile(path+".x", []byte(malformed), 0o644); err != nil {
+				return err
+			}
+			if err := os.Chtimes(path+".x", was.ModTime(), was.ModTime()); err != nil {
+				return err
+			}
+			return os.Rename(path+".x", path)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, dir, malformed)
+			b := client(t, dir, Options{})
+			before := seen(t, b)
+			if err := change(t, filepath.Join(dir, Key)); err != nil {
+				t.Fatal(err)
+			}
+			breaks(t, b, before, false, false)
+			after := seen(t, b)
+			breaks(t, b, &locking.Info{Key: Key}, false, false)
+			breaks(t, b, after, false, true)
+			breaks(t, b, after, false, false)
+		})
 	}
 }

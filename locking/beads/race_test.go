@@ -1,15 +1,14 @@
 //go:build unix
 
-package beads_test
+package beads
 
 import (
-	"errors"
 	"sync"
 	"testing"
 
 	"github.com/repolock/repolock/internal/test/beadsdaemon"
+	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/locking"
-	"github.com/repolock/repolock/locking/beads"
 )
 
 // TestDaemonRemovesTheNewLock: a daemon has read a stale lock, and removes the new lock that has
@@ -19,7 +18,7 @@ func TestDaemonRemovesTheNewLock(t *testing.T) {
 	for name, also := range map[string]func(t *testing.T, dir string){
 		"replaced by TryLock": func(*testing.T, string) {},
 		"removed before": func(t *testing.T, dir string) {
-			if err := client(t, dir, beads.Options{}).Cleanup(t.Context()); err != nil {
+			if err := client(t, dir, Options{}).Cleanup(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -41,7 +40,7 @@ func TestDaemonRemovesTheNewLock(t *testing.T) {
 			<-looked
 			also(t, dir)
 			var once sync.Once
-			b := client(t, dir, beads.Options{Clock: &beads.Leap{Until: func() {
+			b := client(t, dir, Options{Clock: &leap{until: func() {
 				once.Do(func() { close(created) })
 				<-removed
 			}}})
@@ -58,24 +57,22 @@ func TestDaemonRemovesTheNewLock(t *testing.T) {
 func TestSlowDaemonIsNoticed(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir, func(m map[string]any) { m["pid"] = ended(t) })
-	b := client(t, dir, beads.Options{})
+	b := client(t, dir, Options{})
 	var h locking.Handle
 	d := beadsdaemon.Daemon{Before: func() { h = acquire(t, b) }}
 	if skip, _, err := d.ShouldSkipDatabase(dir); skip || err != nil {
 		t.Errorf("the daemon: %v, %v", skip, err)
 	}
-	if err := b.Renew(t.Context(), h); !errors.Is(err, locking.ErrLost) {
-		t.Errorf("renew: %v", err)
-	}
+	isLost(t, "renew", b.Renew(t.Context(), h))
 }
 
-// TestStaleRace: two of ours and two daemons meet a stale lock, 500 times. Never do both of ours
+// TestStaleRace: two of ours and two daemons meet a stale lock, many times. Never do both of ours
 // have the lock, the lock stays, and the daemon skips the database then.
 func TestStaleRace(t *testing.T) {
 	dir := t.TempDir()
 	dead := ended(t)
 	acquired := 0
-	for round := range 500 {
+	for round := range rounds.Fewer(500, 50) {
 		put(t, dir, func(m map[string]any) { m["pid"] = dead })
 		begin := make(chan struct{})
 		var all, daemons sync.WaitGroup
@@ -88,12 +85,12 @@ func TestStaleRace(t *testing.T) {
 			})
 		}
 		var won [2]locking.Handle
-		var ours [2]*beads.Backend
+		var ours [2]*Backend
 		for i := range ours {
-			ours[i] = client(t, dir, beads.Options{Clock: &beads.Leap{Until: daemons.Wait}})
+			ours[i] = client(t, dir, Options{Clock: &leap{until: daemons.Wait}})
 			all.Go(func() {
 				<-begin
-				h, ok, err := ours[i].TryLock(t.Context(), beads.Key, ttl)
+				h, ok, err := ours[i].TryLock(t.Context(), Key, ttl)
 				if err != nil {
 					t.Errorf("round %d: %v", round, err)
 				}
@@ -117,9 +114,7 @@ func TestStaleRace(t *testing.T) {
 			if err := ours[i].Renew(t.Context(), h); err != nil {
 				t.Errorf("round %d: the daemon has removed a held lock: %v", round, err)
 			}
-			if skip, _, err := (beadsdaemon.Daemon{}).ShouldSkipDatabase(dir); !skip || err != nil {
-				t.Errorf("round %d: the daemon doesn't skip: %v, %v", round, skip, err)
-			}
+			skips(t, dir, "repolock")
 			if err := ours[i].Release(t.Context(), h); err != nil {
 				t.Errorf("round %d: release: %v", round, err)
 			}

@@ -1,6 +1,6 @@
 //go:build unix
 
-package beads_test
+package beads
 
 import (
 	"context"
@@ -14,26 +14,16 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/test/beadsdaemon"
+	"github.com/repolock/repolock/internal/test/leapclock"
 	"github.com/repolock/repolock/locking"
-	"github.com/repolock/repolock/locking/beads"
 )
 
 // settling runs a test in a bubble, with a client that settles for 5 s, or for 100 ms at least.
-func settling(t *testing.T, settle time.Duration, test func(t *testing.T, b *beads.Backend, dir string)) {
+func settling(t *testing.T, settle time.Duration, test func(t *testing.T, b *Backend, dir string)) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		test(t, client(t, dir, beads.Options{Clock: beads.NewBubble(), Settle: settle}), dir)
+		test(t, client(t, dir, Options{Clock: leapclock.New(), Settle: settle}), dir)
 	})
-}
-
-// took checks how long a function takes in the bubble, to a renewal of the look.
-func took(t *testing.T, want time.Duration, f func()) {
-	t.Helper()
-	began := time.Now()
-	f()
-	if got := time.Since(began); got < want || got > want+600*time.Millisecond {
-		t.Errorf("took %v, want %v", got, want)
-	}
 }
 
 // TestSettle: TryLock returns once the lock was there for the settle time, and for 100 ms in any
@@ -41,12 +31,9 @@ func took(t *testing.T, want time.Duration, f func()) {
 func TestSettle(t *testing.T) {
 	const least = 100 * time.Millisecond
 	for settle, want := range map[time.Duration]time.Duration{0: least, least / 2: least, 5 * time.Second: 5 * time.Second} {
-		settling(t, settle, func(t *testing.T, b *beads.Backend, dir string) {
+		settling(t, settle, func(t *testing.T, b *Backend, dir string) {
 			time.AfterFunc(want-time.Millisecond, func() {
-				other := client(t, dir, beads.Options{})
-				if _, ok, err := other.TryLock(t.Context(), beads.Key, ttl); ok || err != nil {
-					t.Errorf("while it settles: acquired %v, %v", ok, err)
-				}
+				held(t, client(t, dir, Options{}), "while it settles")
 			})
 			began := time.Now()
 			h := acquire(t, b)
@@ -63,7 +50,7 @@ func TestSettle(t *testing.T) {
 // TestSettleWaitsForTheCycle: a sync cycle that runs when the lock is created ends before
 // TryLock returns, and later ones skip the database.
 func TestSettleWaitsForTheCycle(t *testing.T) {
-	settling(t, 5*time.Second, func(t *testing.T, b *beads.Backend, dir string) {
+	settling(t, 5*time.Second, func(t *testing.T, b *Backend, dir string) {
 		ends := make(chan struct{})
 		var running atomic.Bool
 		go func() {
@@ -96,11 +83,11 @@ func TestSettleWaitsForTheCycle(t *testing.T) {
 
 // TestSettleEndsWithTheContext: TryLock gives the lock back at once.
 func TestSettleEndsWithTheContext(t *testing.T) {
-	settling(t, 5*time.Second, func(t *testing.T, b *beads.Backend, dir string) {
+	settling(t, 5*time.Second, func(t *testing.T, b *Backend, dir string) {
 		ctx, cancel := context.WithTimeout(t.Context(), 1200*time.Millisecond)
 		defer cancel()
 		began := time.Now()
-		_, ok, err := b.TryLock(ctx, beads.Key, ttl)
+		_, ok, err := b.TryLock(ctx, Key, ttl)
 		if ok || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "nothing is held") ||
 			strings.Contains(err.Error(), "\n") {
 			t.Errorf("acquired %v, %v", ok, err)
@@ -108,17 +95,15 @@ func TestSettleEndsWithTheContext(t *testing.T) {
 		if got := time.Since(began); got != 1200*time.Millisecond {
 			t.Errorf("took %v", got)
 		}
-		if left, err := os.ReadDir(dir); len(left) > 0 || err != nil {
-			t.Errorf("left: %v, %v", left, err)
-		}
+		left(t, dir)
 	})
 }
 
 // TestSettleIsDisturbed: TryLock begins anew if another tool removes the file, and returns
 // another tool's lock as held.
 func TestSettleIsDisturbed(t *testing.T) {
-	settling(t, 5*time.Second, func(t *testing.T, b *beads.Backend, dir string) {
-		time.AfterFunc(time.Second, func() { _ = os.Remove(filepath.Join(dir, beads.Key)) })
+	settling(t, 5*time.Second, func(t *testing.T, b *Backend, dir string) {
+		time.AfterFunc(time.Second, func() { _ = os.Remove(filepath.Join(dir, Key)) })
 		took(t, 6*time.Second, func() {
 			h := acquire(t, b)
 			if err := b.Release(t.Context(), h); err != nil {
@@ -126,15 +111,13 @@ func TestSettleIsDisturbed(t *testing.T) {
 			}
 		})
 	})
-	settling(t, 5*time.Second, func(t *testing.T, b *beads.Backend, dir string) {
+	settling(t, 5*time.Second, func(t *testing.T, b *Backend, dir string) {
 		bodies := make(chan string, 1)
 		time.AfterFunc(time.Second, func() { bodies <- put(t, dir, func(map[string]any) {}) })
 		took(t, time.Second, func() {
-			if _, ok, err := b.TryLock(t.Context(), beads.Key, ttl); ok || err != nil {
-				t.Errorf("overwritten: acquired %v, %v", ok, err)
-			}
+			held(t, b, "overwritten")
 		})
-		if content(t, dir) != <-bodies {
+		if lockText(t, dir) != <-bodies {
 			t.Error("the other tool's lock was changed")
 		}
 	})
@@ -143,16 +126,19 @@ func TestSettleIsDisturbed(t *testing.T) {
 // TestRemovedEachTime: TryLock doesn't contend for ever with a program that removes the lock.
 func TestRemovedEachTime(t *testing.T) {
 	dir := t.TempDir()
-	b := client(t, dir, beads.Options{Clock: &beads.Leap{Until: func() { _ = os.Remove(filepath.Join(dir, beads.Key)) }}})
-	_, ok, err := b.TryLock(t.Context(), beads.Key, ttl)
+	b := client(t, dir, Options{Clock: &leap{until: func() { _ = os.Remove(filepath.Join(dir, Key)) }}})
+	_, ok, err := b.TryLock(t.Context(), Key, ttl)
 	if ok || err == nil || errors.Is(err, locking.ErrLost) || !strings.Contains(err.Error(), "nothing is held") {
 		t.Errorf("acquired %v, %v", ok, err)
 	}
 }
 
-// TestSettleIsPositive: New refuses a negative settle time.
-func TestSettleIsPositive(t *testing.T) {
-	if _, err := beads.New(t.TempDir(), beads.Options{Settle: -1}); err == nil {
-		t.Error("it was taken")
+// took checks how long a function takes in the bubble, to a renewal of the look.
+func took(t *testing.T, want time.Duration, f func()) {
+	t.Helper()
+	began := time.Now()
+	f()
+	if got := time.Since(began); got < want || got > want+600*time.Millisecond {
+		t.Errorf("took %v, want %v", got, want)
 	}
 }

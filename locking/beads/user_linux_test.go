@@ -1,8 +1,9 @@
-package beads_test
+package beads
 
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -10,9 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/repolock/repolock/internal/test/beadsdaemon"
 	"github.com/repolock/repolock/locking"
-	"github.com/repolock/repolock/locking/beads"
 )
 
 const nobody, root = 65534, 0
@@ -46,7 +45,7 @@ func asNobody(t *testing.T, files bool, f func()) {
 func TestEPERMIsAlive(t *testing.T) {
 	dir := reachable(t)
 	put(t, dir, func(m map[string]any) { m["pid"] = 1 })
-	b := client(t, dir, beads.Options{})
+	b := client(t, dir, Options{})
 	ours := false
 	asNobody(t, false, func() { ours = unix.Kill(1, 0) == nil })
 	if ours {
@@ -56,15 +55,11 @@ func TestEPERMIsAlive(t *testing.T) {
 		if err := unix.Kill(1, 0); err != unix.EPERM {
 			t.Errorf("kill(1, 0): %v", err)
 		}
-		if info, err := b.Inspect(t.Context(), beads.Key); err != nil || info == nil || info.Stale || info.Trouble != "" {
+		if info, err := b.Inspect(t.Context(), Key); err != nil || info == nil || info.Stale || info.Trouble != "" {
 			t.Errorf("%+v, %v", info, err)
 		}
-		if _, ok, err := b.TryLock(t.Context(), beads.Key, ttl); ok || err != nil {
-			t.Errorf("acquired %v, %v", ok, err)
-		}
-		if skip, holder, err := (beadsdaemon.Daemon{}).ShouldSkipDatabase(dir); !skip || holder == "" || err != nil {
-			t.Errorf("the daemon: %v, %q, %v", skip, holder, err)
-		}
+		held(t, b, "as another user")
+		skips(t, dir, "vc-executor")
 	})
 }
 
@@ -107,25 +102,20 @@ func refusal(t *testing.T, what, path string, err error) {
 // holder that can't any more still has the lock.
 func TestPermission(t *testing.T) {
 	dir := reachable(t)
-	b := client(t, dir, beads.Options{})
-	path := filepath.Join(dir, beads.Key)
+	b := client(t, dir, Options{})
+	path := filepath.Join(dir, Key)
 	open(t, dir, 0o555)
 	asNobody(t, true, func() {
-		_, ok, err := b.TryLock(t.Context(), beads.Key, ttl)
+		_, ok, err := b.TryLock(t.Context(), Key, ttl)
 		refusal(t, "a free lock", path, err)
 		if ok || err != nil && !strings.Contains(err.Error(), "nothing is held") {
 			t.Errorf("acquired %v, %v", ok, err)
 		}
 	})
 	open(t, dir, 0o755)
-	if left, err := os.ReadDir(dir); len(left) > 0 || err != nil {
-		t.Errorf("left: %v, %v", left, err)
-	}
+	left(t, dir)
 	h := acquire(t, b)
-	seen, err := b.Inspect(t.Context(), beads.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	seen := seen(t, b)
 	open(t, dir, 0o555)
 	asNobody(t, true, func() {
 		refusal(t, "release", path, b.Release(t.Context(), h))
@@ -148,17 +138,15 @@ func TestPermission(t *testing.T) {
 func TestUnreadableIsHeld(t *testing.T) {
 	dir := reachable(t)
 	body := put(t, dir, func(m map[string]any) { m["pid"] = ended(t) })
-	path := filepath.Join(dir, beads.Key)
+	path := filepath.Join(dir, Key)
 	if err := os.Chmod(path, 0); err != nil {
 		t.Fatal(err)
 	}
-	b := client(t, dir, beads.Options{})
+	b := client(t, dir, Options{})
 	open(t, dir, 0o777)
 	asNobody(t, true, func() {
-		if _, ok, err := b.TryLock(t.Context(), beads.Key, ttl); ok || err != nil {
-			t.Errorf("acquired %v, %v", ok, err)
-		}
-		seen, err := b.Inspect(t.Context(), beads.Key)
+		held(t, b, "as another user")
+		seen, err := b.Inspect(t.Context(), Key)
 		if err != nil || seen == nil || seen.Stale || !strings.Contains(seen.Trouble, "can't read it") {
 			t.Errorf("%+v, %v", seen, err)
 			return
@@ -172,7 +160,7 @@ func TestUnreadableIsHeld(t *testing.T) {
 	if err := os.Chmod(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if content(t, dir) != body {
+	if lockText(t, dir) != body {
 		t.Error("it was changed")
 	}
 }
@@ -190,7 +178,32 @@ func TestNewRefused(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = os.Chmod(parent, 0o700) })
 	asNobody(t, true, func() {
-		_, err := beads.New(dir, beads.Options{})
+		_, err := New(dir, Options{})
 		refusal(t, "new", dir, err)
 	})
+}
+
+// TestZombieIsAlive: a process that has ended and that its parent hasn't waited for exists, so
+// that its lock is held, as it is to the daemon.
+func TestZombieIsAlive(t *testing.T) {
+	cmd := exec.Command("true")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := cmd.Process.Pid
+	err := unix.EINTR
+	for err == unix.EINTR {
+		err, _ = unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil).(unix.Errno)
+	}
+	if err != 0 {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	put(t, dir, func(m map[string]any) { m["pid"] = pid })
+	b := client(t, dir, Options{})
+	held(t, b, "of a zombie")
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	acquire(t, b)
 }

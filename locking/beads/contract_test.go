@@ -1,0 +1,284 @@
+//go:build unix
+
+package beads
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/test/leapclock"
+	"github.com/repolock/repolock/internal/test/rounds"
+	"github.com/repolock/repolock/locking"
+	"github.com/repolock/repolock/locking/lockingtest"
+)
+
+// TestConformance: the backend keeps the contract, and leaves nothing in the directory. Where the directory
+// has no flock, the link alone excludes.
+func TestConformance(t *testing.T) {
+	for name, without := range map[string]func(*testing.T){"flock": func(*testing.T) {}, "no flock": noFlock} {
+		t.Run(name, func(t *testing.T) {
+			without(t)
+			dir := t.TempDir()
+			lockingtest.Run(t, lockingtest.Config{
+				Rounds:  rounds.Fewer(1000, 100),
+				New:     func(t *testing.T) locking.Backend { return client(t, dir, Options{}) },
+				Keys:    []string{Key},
+				BadKeys: []string{"", "nightly", "../" + Key},
+				TTL:     time.Millisecond,
+			})
+			left(t, dir)
+		})
+	}
+}
+
+// TestStale: a lock is stale if its host is this one without regard to case and its process
+// doesn't exist here, even if it runs in another pid namespace with the same hostname. Every other
+// lock is held, stays as it is, and isn't broken as stale: also that of a living process that began long after the lock.
+func TestStale(t *testing.T) {
+	dead := ended(t)
+	host, _ := os.Hostname()
+	for name, c := range map[string]struct {
+		change func(map[string]any)
+		stale  bool
+	}{
+		"alive":            {func(map[string]any) {}, false},
+		"alive, older":     {func(m map[string]any) { m["started_at"] = "2001-01-01T00:00:00Z" }, false},
+		"ended":            {func(m map[string]any) { m["pid"] = dead }, true},
+		"ended, more":      {func(m map[string]any) { m["pid"] = dead; m["more"] = []int{1} }, true},
+		"ended, upper":     {func(m map[string]any) { m["pid"] = dead; m["hostname"] = strings.ToUpper(host) }, true},
+		"ended, remote":    {func(m map[string]any) { m["pid"] = dead; m["hostname"] = host + ".example" }, false},
+		"ended, no host":   {func(m map[string]any) { m["pid"] = dead; delete(m, "hostname") }, false},
+		"ended, no holder": {func(m map[string]any) { m["pid"] = dead; m["holder"] = "" }, false},
+		"ended, no date":   {func(m map[string]any) { m["pid"] = dead; delete(m, "started_at") }, false},
+		"no pid":           {func(m map[string]any) { delete(m, "pid") }, false},
+		"negative pid":     {func(m map[string]any) { m["pid"] = -dead }, false},
+		"large pid":        {func(m map[string]any) { m["pid"] = dead + 1<<40 }, false},
+		"pid is text":      {func(m map[string]any) { m["pid"] = "1" }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			body := put(t, dir, c.change)
+			b := client(t, dir, Options{})
+			if info := seen(t, b); info.Stale != c.stale {
+				t.Errorf("%+v", info)
+			}
+			if !c.stale {
+				held(t, b, "not stale")
+				breaks(t, b, seen(t, b), true, false)
+				if lockText(t, dir) != body {
+					t.Error("the lock was changed")
+				}
+				breaks(t, b, seen(t, b), false, true)
+				return
+			}
+			breaks(t, b, seen(t, b), true, true)
+			put(t, dir, c.change)
+			if err := b.Renew(t.Context(), acquire(t, b)); err != nil {
+				t.Errorf("the new lock isn't held: %v", err)
+			}
+		})
+	}
+}
+
+// TestFile: the file has the fields of the format, which the daemon's rules accept.
+func TestFile(t *testing.T) {
+	dir := t.TempDir()
+	pid := os.Getppid()
+	b := client(t, dir, Options{Holder: "nightly", Version: "1.2", PID: pid})
+	h := acquire(t, b)
+	var got map[string]any
+	if err := json.Unmarshal([]byte(lockText(t, dir)), &got); err != nil {
+		t.Fatal(err)
+	}
+	host, _ := os.Hostname()
+	if len(got) != 5 || got["holder"] != "nightly" || got["version"] != "1.2" ||
+		got["pid"] != float64(pid) || got["hostname"] != host {
+		t.Errorf("%v", got)
+	}
+	skips(t, dir, "nightly")
+	if err := b.Release(t.Context(), h); err != nil {
+		t.Error(err)
+	}
+	skips(t, dir, "")
+}
+
+// TestLoss: Renew and Release return ErrLost once another tool has removed, replaced or
+// overwritten the file, and leave the other's lock as it is.
+func TestLoss(t *testing.T) {
+	for name, harm := range map[string]func(t *testing.T, dir string){
+		"removed":     func(t *testing.T, dir string) { _ = os.Remove(filepath.Join(dir, Key)) },
+		"overwritten": func(t *testing.T, dir string) { put(t, dir, func(map[string]any) {}) },
+		"emptied":     func(t *testing.T, dir string) { write(t, dir, "") },
+		"replaced by its copy": func(t *testing.T, dir string) {
+			body := lockText(t, dir)
+			_ = os.Remove(filepath.Join(dir, Key))
+			write(t, dir, body)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, renew := range []bool{true, false} {
+				dir := t.TempDir()
+				b := client(t, dir, Options{})
+				h := acquire(t, b)
+				harm(t, dir)
+				before, _ := os.ReadFile(filepath.Join(dir, Key))
+				if renew {
+					isLost(t, "renew", b.Renew(t.Context(), h))
+				}
+				isLost(t, "release", b.Release(t.Context(), h))
+				if after, _ := os.ReadFile(filepath.Join(dir, Key)); string(after) != string(before) {
+					t.Errorf("%q became %q", before, after)
+				}
+			}
+		})
+	}
+}
+
+// TestNew: the directory must exist, and be one. Impossible options are refused.
+func TestNew(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "")
+	for _, path := range []string{filepath.Join(dir, "none"), filepath.Join(dir, Key)} {
+		_, err := New(path, Options{})
+		if !errors.Is(err, locking.ErrUnfit) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	for _, opts := range []Options{{PID: -1}, {Settle: -1}} {
+		if _, err := New(dir, opts); err == nil {
+			t.Errorf("%+v was taken", opts)
+		}
+	}
+}
+
+// TestDirectoryGone: without its directory, a lock is neither free nor acquired.
+func TestDirectoryGone(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), ".beads")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	b := client(t, dir, Options{})
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok, err := b.TryLock(t.Context(), Key, ttl); ok || err == nil {
+		t.Errorf("acquired %v, %v", ok, err)
+	}
+	if info, err := b.Inspect(t.Context(), Key); err == nil {
+		t.Errorf("inspect: %+v", info)
+	}
+}
+
+// TestCleanup: Cleanup removes a stale lock and files of a process that was killed a day ago,
+// and nothing else.
+func TestCleanup(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, func(m map[string]any) { m["pid"] = ended(t) })
+	for _, name := range []string{"old", "new"} {
+		path := filepath.Join(dir, Key+".repolock-"+name+".tmp")
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if name == "old" {
+			day := clock.System{}.Now().Add(-25 * time.Hour)
+			if err := os.Chtimes(path, day, day); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := client(t, dir, Options{}).Cleanup(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	left(t, dir, Key+".repolock-new")
+}
+
+// TestFlockIsWaitedFor: while another process has the flock of the directory, TryLock waits
+// until its context ends, and holds nothing.
+func TestFlockIsWaitedFor(t *testing.T) {
+	dir := t.TempDir()
+	f, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	_, ok, err := client(t, dir, Options{}).TryLock(ctx, Key, ttl)
+	if ok || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), dir) {
+		t.Errorf("acquired %v, %v", ok, err)
+	}
+}
+
+// TestStuckFlock: if another process keeps the flock for ever, TryLock gives its file back all
+// the same, and Release returns an error and can be called again.
+func TestStuckFlock(t *testing.T) {
+	real := tryFlock
+	t.Cleanup(func() { tryFlock = real })
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		var stuck atomic.Bool
+		tryFlock = func(f *os.File) (bool, error) { return !stuck.Load(), nil }
+		b, err := New(dir, Options{Clock: leapclock.New(), Settle: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, ok, err := b.TryLock(t.Context(), Key, 1)
+		if !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		stuck.Store(true)
+		err = b.Release(t.Context(), h)
+		if err == nil || errors.Is(err, locking.ErrLost) || !strings.Contains(err.Error(), "flock") {
+			t.Errorf("release: %v", err)
+		}
+		stuck.Store(false)
+		if err := b.Release(t.Context(), h); err != nil {
+			t.Errorf("release again: %v", err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		time.AfterFunc(time.Millisecond, func() { stuck.Store(true) })
+		if _, ok, err := b.TryLock(ctx, Key, 1); ok || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("acquired %v, %v", ok, err)
+		}
+		left(t, dir)
+	})
+}
+
+// TestWithoutFlock: where the directory has no flock, a stale lock stays held, and a free one is
+// acquired and released.
+func TestWithoutFlock(t *testing.T) {
+	noFlock(t)
+	b, _ := replaced(t)
+	stale := `{"holder": "x", "pid": 2147483647, "hostname": "` + b.host + `", "started_at": "2025-10-25T12:00:00Z"}`
+	if err := os.WriteFile(b.path, []byte(stale), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok, err := b.TryLock(t.Context(), Key, 1); ok || err != nil {
+		t.Errorf("a stale lock was acquired: %v, %v", ok, err)
+	}
+	if err := os.Remove(b.path); err != nil {
+		t.Fatal(err)
+	}
+	h, ok, err := b.TryLock(t.Context(), Key, 1)
+	if !ok || err != nil {
+		t.Fatalf("a free lock: %v, %v", ok, err)
+	}
+	if err := b.Release(t.Context(), h); err != nil {
+		t.Errorf("release: %v", err)
+	}
+	left(t, b.dir)
+}
