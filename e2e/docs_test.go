@@ -284,7 +284,7 @@ func newCI(t *testing.T) *ci {
 	}
 	for line := range strings.Lines(script.String()) {
 		line = strings.TrimSpace(line)
-		if m := step.FindStringSubmatch(line); m != nil {
+		if m := ciStep.FindStringSubmatch(line); m != nil {
 			line = m[1]
 		}
 		c.lines = append(c.lines, line)
@@ -310,8 +310,8 @@ func newCI(t *testing.T) *ci {
 	return c
 }
 
-// step matches a step of .ci/run and .ci/proof, and its command.
-var step = regexp.MustCompile(`^step "[^"]*" \d+ (.*)$`)
+// ciStep matches a step of .ci/run and .ci/proof, and its command.
+var ciStep = regexp.MustCompile(`^step "[^"]*" \d+ (.*)$`)
 
 // recipe returns the lines that make would execute.
 func recipe(t *testing.T, targets string) []string {
