@@ -153,7 +153,7 @@ func (k *Lock) foreign(ctx context.Context, page store.Page, sent, answered time
 			continue
 		}
 		e := k.others.memory.see(o, conflicts, answered)
-		if e == k.t.passed {
+		if e == k.t.passed || e.hasID() {
 			continue
 		}
 		age, known := e.age(k.others.st, sent) // by up to margin more than it is, if times are rounded down
@@ -163,14 +163,13 @@ func (k *Lock) foreign(ctx context.Context, page store.Page, sent, answered time
 			young = true
 		}
 	}
-	settled = settled[:min(len(settled), maxReported)]
 	k.l.readAll(ctx, settled, false, nil)
 	for _, e := range settled {
 		if _, failed := errors.AsType[readError](e.err); failed || errors.Is(e.err, errVanished) {
 			e.read = false // the next look tries again
 			continue
 		}
-		if e.err == nil && e.lease.ID != "" {
+		if e.hasID() {
 			continue
 		}
 		if k.l.judge(e, k.others.st, sent); e.verdict != Stale && e.verdict != Released {
@@ -182,4 +181,10 @@ func (k *Lock) foreign(ctx context.Context, page store.Page, sent, answered time
 		return errAgain
 	}
 	return nil
+}
+
+// hasID reports whether an entry is known to be of a client of this protocol. A flag is its owner's alone,
+// so a later version of it need not be read.
+func (e *entry) hasID() bool {
+	return (e.read || e.carried) && e.err == nil && e.lease.ID != ""
 }
