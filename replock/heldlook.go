@@ -146,35 +146,35 @@ func (k *Lock) foreign(ctx context.Context, page store.Page, sent, answered time
 	if k.t.mode == Exclusive {
 		conflicts = kindShared
 	}
-	var settled []*entry
-	young := false
+	var suspects []*entry
 	for _, o := range page.Objects {
 		if k.l.keys.kind(o.Key) != conflicts || o.Size == 0 || k.t.keys[o.Key] {
 			continue
 		}
-		e := k.others.memory.see(o, conflicts, answered)
-		if e == k.t.passed || e.hasID() {
-			continue
-		}
-		age, known := e.age(k.others.st, sent) // by up to margin more than it is, if times are rounded down
-		if e.changed || known && age > transient+margin || answered-e.since >= transient {
-			settled = append(settled, e)
-		} else {
-			young = true
+		if e := k.others.memory.see(o, conflicts, answered); e != k.t.passed && !e.hasID() {
+			suspects = append(suspects, e)
 		}
 	}
-	k.l.readAll(ctx, settled, false, nil)
-	for _, e := range settled {
+	k.l.readAll(ctx, suspects, false, nil)
+	young := false
+	for _, e := range suspects {
+		age, known := e.age(k.others.st, sent) // by up to margin more than it is, if times are rounded down
+		settled := e.changed || known && age > transient+margin || answered-e.since >= transient
 		if _, failed := errors.AsType[readError](e.err); failed || errors.Is(e.err, errVanished) {
 			e.read = false // the next look tries again
+			young = young || failed && !settled
 			continue
 		}
-		if e.hasID() {
+		if e.err == nil && e.lease.ID != "" {
 			continue
 		}
-		if k.l.judge(e, k.others.st, sent); e.verdict != Stale && e.verdict != Released {
-			return k.broken(e.Key, fmt.Sprintf("another client, which doesn't keep to this protocol, was let in beside it: %s, operation %s",
-				text.Or(e.lease.Holder, "unknown"), text.Or(e.lease.Operation, "unknown")))
+		k.l.judge(e, k.others.st, sent)
+		if e.verdict != Stale && e.verdict != Released {
+			if settled {
+				return k.broken(e.Key, fmt.Sprintf("another client, which doesn't keep to this protocol, was let in beside it: %s, operation %s",
+					text.Or(e.lease.Holder, "unknown"), text.Or(e.lease.Operation, "unknown")))
+			}
+			young = true
 		}
 	}
 	if young {

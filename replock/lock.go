@@ -168,8 +168,9 @@ func (k *Lock) Renew(ctx context.Context) error {
 // Check looks whether the lock is still stored, and returns nil if it is and the lock's context
 // has not ended. Call it after the work that the lock protects, to find out that the lock was
 // not broken meanwhile. It writes nothing and does not extend the lease. It costs one list; in a
-// repository with many locks, up to two more requests. If another client's conflicting lock has
-// just come, it looks again 3 s later. Its errors are those of Renew.
+// repository with many locks, up to two more requests, and one for each conflicting lock that has
+// come since the last look. If one of a client of another protocol has just come, it looks again 3 s
+// later. Its errors are those of Renew.
 func (k *Lock) Check(ctx context.Context) error {
 	err := k.look(ctx)
 	if errors.Is(err, errAgain) && clock.Sleep(ctx, k.l.opts.Clock, transient) == nil {
