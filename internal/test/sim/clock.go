@@ -84,14 +84,23 @@ func (c *clientClock) After(d time.Duration) <-chan time.Time {
 // time: each sends another request next, and send sets these apart.
 func waiter() uint64 {
 	var callers [8]uintptr
-	frames := runtime.CallersFrames(callers[:runtime.Callers(3, callers[:])])
+	n := runtime.Callers(3, callers[:])
+	if known, ok := callersOf.Load(callers); ok {
+		return known.(uint64)
+	}
+	frames := runtime.CallersFrames(callers[:n])
 	for {
 		frame, more := frames.Next()
 		if pkg := packageOf(frame.Function); pkg != "clock" || !more {
-			return uint64(dice(0).named(pkg))
+			hash := uint64(dice(0).named(pkg))
+			callersOf.Store(callers, hash)
+			return hash
 		}
 	}
 }
+
+// callersOf has the hashes of the callers that have been looked up.
+var callersOf sync.Map
 
 // packageOf returns the last element of the import path of a function's package.
 func packageOf(function string) string {

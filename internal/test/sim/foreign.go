@@ -1,11 +1,13 @@
 package sim
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/repolock/repolock/internal/test/cloudsticlock"
@@ -22,10 +24,13 @@ var errNoResume = errors.New("knows no resuming")
 type asOriginal struct{}
 
 func (asOriginal) Join(s store.Store, m Member) Participant {
-	return &originalClient{cloudsticlock.Locker{Store: s, Clock: m.Clock, Holder: m.Name}}
+	return &originalClient{cloudsticlock.Locker{Store: s, Clock: m.Clock, Holder: m.Name}, ""}
 }
 
-type originalClient struct{ cloudsticlock.Locker }
+type originalClient struct {
+	cloudsticlock.Locker
+	prefix string
+}
 
 func (c *originalClient) Lock(ctx context.Context, mode replock.Mode, operation string, _ time.Duration) (Held, error) {
 	take := c.Shared
@@ -39,15 +44,19 @@ func (c *originalClient) Lock(ctx context.Context, mode replock.Mode, operation 
 	if err != nil {
 		return nil, err
 	}
-	return originalLock{k}, nil
+	return originalLock{k, named(k.Key(), c.prefix)}, nil
 }
 
 func (c *originalClient) Break(ctx context.Context, _ bool) error {
 	return c.Store.Delete(ctx, exclusiveKey)
 }
 
-type originalLock struct{ *cloudsticlock.Lock }
+type originalLock struct {
+	*cloudsticlock.Lock
+	key string
+}
 
+func (k originalLock) Key() string                        { return k.key }
 func (originalLock) ID() string                           { return "" } // its bodies have none
 func (originalLock) Context() context.Context             { return context.Background() }
 func (originalLock) Deadline() time.Duration              { return never }
@@ -58,10 +67,48 @@ func (originalLock) Resume(context.Context) (Held, error) { return nil, errNoRes
 
 // asForeign is a live client of the original protocol beside ours. It gives up requests after
 // a while, as an HTTP client does.
-type asForeign struct{}
+type asForeign struct {
+	prefix string // of the names of its shared locks, which any client can choose
+}
 
-func (asForeign) Join(s store.Store, m Member) Participant {
-	return asOriginal{}.Join(impatient{s}, m)
+func (f asForeign) Join(s store.Store, m Member) Participant {
+	return &originalClient{cloudsticlock.Locker{Store: naming{impatient{s}, f.prefix}, Clock: m.Clock, Holder: m.Name}, f.prefix}
+}
+
+// naming puts a prefix before the names of shared locks.
+type naming struct {
+	store.Store
+	prefix string
+}
+
+func named(key, prefix string) string {
+	return strings.Replace(key, "/lock.shared/", "/lock.shared/"+prefix, 1)
+}
+
+func (s naming) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
+	return s.Store.Put(ctx, named(key, s.prefix), body, opts)
+}
+
+func (s naming) Delete(ctx context.Context, key string) error {
+	return s.Store.Delete(ctx, named(key, s.prefix))
+}
+
+// intruder is the store as a client sees it that has looked before all others came.
+type intruder struct {
+	store.Store
+	client string
+}
+
+func (s intruder) Get(ctx context.Context, key string, limit int64) ([]byte, store.Object, error) {
+	raw, o, err := s.Store.Get(ctx, key, limit)
+	if err == nil && !bytes.Contains(raw, []byte(s.client+" (pid")) {
+		err = store.ErrNotFound
+	}
+	return raw, o, err
+}
+
+func (s intruder) List(context.Context, string, string) (store.Page, error) {
+	return store.Page{}, nil
 }
 
 // foreignTTL is the ttl of its locks.
@@ -152,7 +199,7 @@ func (w *world) beside(h *holding) {
 		switch {
 		case g.foreign() && w.stands(g.p.client, g.lock.Key(), w.lookOf(h)):
 			w.violate("exclusion", fmt.Sprintf("%v is granted beside %v, of another kind of client, which stood there when it looked", h, g))
-		case h.foreign() && w.plan.undisturbed() && g.live() && w.shown(g, h.asked) && w.plan.store.PageSize >= 1000 && w.plan.slow.rtt == 0:
+		case h.foreign() && !h.p.client.plan.intrudes && w.plan.undisturbed() && g.live() && w.shown(g, h.asked) && w.plan.store.PageSize >= 1000 && w.plan.slow.rtt == 0:
 			w.violate("exclusion", fmt.Sprintf("%v, of another kind of client, is granted beside %v", h, g))
 		}
 	}

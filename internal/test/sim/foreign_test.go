@@ -10,7 +10,7 @@ import (
 // that can be answered before the call returns.
 func TestLockRestsOnTheLookBeforeIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := &holding{step: step{name: "c1.1"}, lock: named{id: "1"}}
+		h := &holding{step: step{name: "c1.1"}, lock: granted{id: "1"}}
 		w := &world{monitor: monitor{looks: map[string][]time.Time{}, grants: map[string]time.Time{}}}
 		if at := w.lookOf(h); !at.IsZero() {
 			t.Errorf("a lock without a look rests on that of %v", at)
@@ -35,9 +35,9 @@ func TestLockRestsOnTheLookBeforeIt(t *testing.T) {
 	})
 }
 
-type named struct {
+type granted struct {
 	Held
 	id string
 }
 
-func (n named) ID() string { return n.id }
+func (n granted) ID() string { return n.id }

@@ -46,6 +46,7 @@ func (w *world) begin(p *process, s step, k Held, from *holding, asked time.Time
 			w.overtaken(h, asked)
 		}
 		w.detained(h)
+		w.idle(h)
 	} else {
 		w.result.Resumed++
 		w.say(p.client, "=== HOLDS the %v lock again [%s]", s.mode, s.name)
@@ -93,7 +94,7 @@ func (w *world) lost(h *holding) {
 	defer w.mu.Unlock()
 	w.result.Lost++
 	w.say(h.p.client, "=== has lost its lock")
-	if w.plan.survivable() && w.config.Protocol == nil {
+	if (w.plan.survivable() || w.plan.pair != nil && !w.caused(h)) && w.config.Protocol == nil {
 		w.violate("lost", fmt.Sprintf("%v was lost although next to nothing had gone wrong", h))
 	}
 }

@@ -70,7 +70,7 @@ func (w *world) keptOut(c *client, s step, asked time.Time, err error) {
 	unread := held != nil && slices.ContainsFunc(held.Holders, func(i replock.Info) bool {
 		return i.Holder == "" && i.Why != "" && isExclusive(i.Key())
 	})
-	if w.config.Protocol == nil && !c.plan.foreign && !unread && !w.hindered(c, s, asked, true) {
+	if w.config.Protocol == nil && !c.plan.foreign && !unread && !w.hindered(c, s, asked, !w.plan.undisturbed() || w.plan.timeless()) {
 		w.violate("unheld", fmt.Sprintf("%s didn't get its %v lock [%s] because it is held, and nothing was stored that conflicts with it", c.name, s.mode, s.name))
 	}
 }

@@ -18,7 +18,8 @@ import (
 //     process woke;
 //   - revived: a lock whose deadline has passed isn't live again;
 //   - passed: no conflicting lock has passed a lock that is resumed;
-//   - unbroken: a lock that was broken ends within a ttl, and isn't resumed;
+//   - unbroken: a lock that was broken ends within a ttl, or within a look if the store answers, and isn't
+//     resumed;
 //   - overbroken: break-lock --stale removes no live lock, nor any break-lock one of another
 //     name;
 //   - lost, failed: if next to nothing goes wrong no lock is lost, and none is refused
@@ -31,6 +32,9 @@ import (
 //     nothing;
 //   - unheld: a lock is refused as held only if a conflicting object was stored;
 //   - kept: if nothing goes wrong, a lock that is certainly stale delays no acquirer;
+//   - tardy: if nothing goes wrong, a release takes no longer than its requests;
+//   - in vain: then no acquirer is refused for a lock whose holder had ended its work;
+//   - idle: then a waiter is granted its lock soon after the way is free;
 //   - beside: a lock of ours ends soon after one of another kind of client is let in beside
 //     it;
 //   - fence: the stored numbers grow; an exclusive lock has one that is stored as its own, and
@@ -58,11 +62,19 @@ type monitor struct {
 	turns     map[string]*client     // the holder of the lock.exclusive that the last answer about it has shown to a step
 	looks     map[string][]time.Time // when each look was sent whose answer a step has had
 	grants    map[string]time.Time   // when the lock of an id was granted
+	over      map[string]time.Time   // when a step had no more use for its lock
+	pointers  map[string]*pointer    // by their bodies
 	ghosts    []ghost
 	lives     map[string][]life // by its key
 	fences    fences
 	staleOnly bool   // the break-lock that is under way
 	scope     string // with which the keys of its locks begin
+}
+
+// pointer is what a lock.exclusive says.
+type pointer struct {
+	ID      string    `json:"id"`
+	Expires time.Time `json:"expires_at"`
 }
 
 // sighting is when the client sent its last request that saw an object, and the last listing that did.
@@ -168,14 +180,17 @@ func (w *world) stood(h *holding) bool {
 func (w *world) checkSeen(h *holding) {
 	key := prefix(h.step.lock) + exclusive
 	raw, _, err := w.mem.Get(context.Background(), key, 1<<20)
-	if err != nil || objectName(key, raw) != h.objects()[1] {
-		return // a late delete or put of another client
+	if err != nil {
+		return
 	}
-	var b struct {
-		Expires time.Time `json:"expires_at"`
+	b := w.pointers[string(raw)]
+	if b == nil {
+		b = &pointer{}
+		_ = json.Unmarshal(raw, b)
+		w.pointers[string(raw)] = b
 	}
-	if err := json.Unmarshal(raw, &b); err != nil || !b.Expires.After(h.p.client.machine.wall()) {
-		w.violate("unseen", fmt.Sprintf("%v is live, and its lock.exclusive says that it expired at %v (%v)", h, b.Expires, err))
+	if b.ID == h.lock.ID() && !b.Expires.After(h.p.client.machine.wall()) { // another id: a late delete or put of another client
+		w.violate("unseen", fmt.Sprintf("%v is live, and its lock.exclusive says that it expired at %v", h, b.Expires))
 	}
 }
 
@@ -204,7 +219,7 @@ func (w *world) checkOne(h *holding) {
 		if !broken || w.undone[o] || !c.clock.Woke(tick+grace) {
 			continue
 		}
-		if ago := time.Since(later(at, c.machine.lags().over)); ago > c.plan.ttl+tick {
+		if ago := time.Since(later(at, c.machine.lags().over)); ago > w.plan.blindFor(c) {
 			w.violate("unbroken", fmt.Sprintf("%v goes on %v after it was broken", h, ago.Round(time.Millisecond)))
 		}
 	}

@@ -24,6 +24,8 @@ type Config struct {
 	Apart bool
 	// Scene is what the history is about, in place of what its seed says.
 	Scene Kind
+	// Pair is where two features of a lock meet, in place of what the seed says.
+	Pair *Pair
 	// Trace writes the timeline.
 	Trace bool
 }
@@ -59,7 +61,8 @@ type plan struct {
 	local   bool // the store's clock is the first machine's
 	sealed  bool // other clients encrypt their bodies
 	// ill is the share of objects that a request to delete many doesn't delete as it should.
-	ill float64
+	ill  float64
+	pair *Pair
 	// stale: a mod time that a client's clock stamps says when the request was sent, as
 	// opposed to when it was applied.
 	stale bool
@@ -75,6 +78,8 @@ type clientPlan struct {
 	outage    span
 	brink     brink
 	foreign   bool // follows the original protocol
+	intrudes  bool // it has looked before all others came: it sees only its own locks
+	behind    bool // the names of its shared locks come after ours
 	steps     []step
 }
 
@@ -118,6 +123,9 @@ func (s span) covers(t time.Duration) bool { return s.from <= t && t < s.to }
 // same as with nothing left out.
 func newPlan(config *Config) *plan {
 	d := dice(mix(config.Seed)).named("plan")
+	if config.Pair != nil {
+		return config.Pair.plan(d)
+	}
 	p := &plan{
 		dice:    d,
 		latency: pick(d.of(1), time.Millisecond, 10*time.Millisecond, 80*time.Millisecond, 300*time.Millisecond),

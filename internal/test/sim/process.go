@@ -72,8 +72,14 @@ func (p *process) join(id which) Participant {
 	protocol, s := c.w.protocol, store.Store(p.link)
 	if c.plan.foreign {
 		protocol = asForeign{}
+		if c.plan.intrudes {
+			s = intruder{s, c.name}
+		}
 		if c.w.plan.sealed {
 			s = sealing{s}
+		}
+		if c.plan.behind {
+			protocol = asForeign{"z"}
 		}
 	}
 	return protocol.Join(s, Member{

@@ -27,6 +27,7 @@ func (c *client) take(p *process, s step) {
 	if h = c.hold(ctx, h); p.gone() {
 		return
 	}
+	w.done(h)
 	c.lastLooks(ctx, h)
 	if p.gone() {
 		return
@@ -39,7 +40,7 @@ func (c *client) take(p *process, s step) {
 			_ = h.lock.Release(ctx)
 		}()
 	}
-	w.released(c, s, h.lock.Release(ctx))
+	w.released(h, h.lock.Release(ctx))
 }
 
 // ask asks for a lock, again and again if the step has patience. It returns when it began to ask
@@ -107,16 +108,20 @@ func (c *client) lastLooks(ctx context.Context, h *holding) {
 			err := look.look(ctx)
 			w.trace(c, "=== %s its lock: %t", look.text, err == nil) // of two reasons either can be given
 			w.checked(h, asked, err)
+			if look.text == "confirms" && err == nil {
+				w.unnoticed(h, asked)
+			}
 		}
 	}
 }
 
 // released follows a lock that was released.
-func (w *world) released(c *client, s step, err error) {
+func (w *world) released(h *holding, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.say(c, "=== has released: %v", err)
-	w.tidied(c, s)
+	w.say(h.p.client, "=== has released: %v", err)
+	w.tidied(h.p.client, h.step)
+	w.prompt(h)
 }
 
 // notResumed follows a lock that was released while it was being resumed, or can't be resumed.
@@ -146,6 +151,7 @@ func (w *world) refused(c *client, s step, asked time.Time, err error) {
 	if errors.Is(err, replock.ErrHeld) {
 		w.result.Held++
 		w.keptOut(c, s, asked, err)
+		w.keptOutInVain(c, s)
 		return
 	}
 	w.result.Failed++
