@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/gob"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,40 +22,39 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// TestLossOutranksItsReason: a lock that was lost because its server was silent is lost. A server
-// that refused the lock has another code.
-func TestLossOutranksItsReason(t *testing.T) {
-	for _, why := range []error{locking.ErrUnreachable, locking.ErrPermission, locking.ErrUnfit} {
+// TestDescribe: a lock that was lost because its server was silent is lost, and a server that refused
+// the lock has another code. If the credentials are wrong, or a file system is mounted read-only, the
+// message recommends no permission. The command that makes room needs a lock itself, so the hint for a
+// full store must name another way.
+func TestDescribe(t *testing.T) {
+	lost := func(why error) error {
 		lost := &replock.LostError{Mode: replock.Exclusive, Key: "redis://host", Reason: "it could not be renewed", Err: fmt.Errorf("no answer: %w", why)}
-		name, code, _ := describe(fmt.Errorf("%w (the command: killed)", lost))
-		if name != "lock_lost" || code != exitLost {
-			t.Errorf("%v: %s, exit code %d", why, name, code)
-		}
+		return fmt.Errorf("%w (the command: killed)", lost)
 	}
-	for why, want := range map[error]int{locking.ErrUnreachable: exitUnavailable, locking.ErrPermission: exitPermission, locking.ErrUnfit: exitUnfit, locking.ErrKey: exitUsage} {
-		if _, code, _ := describe(fmt.Errorf("redis://host: %w", why)); code != want {
-			t.Errorf("%v: exit code %d", why, code)
+	for _, c := range []struct {
+		err             error
+		name            string
+		code            int
+		hint, otherHint string // what the hint says, and what it doesn't
+	}{
+		{lost(locking.ErrUnreachable), "lock_lost", exitLost, "", "doctor"},
+		{lost(locking.ErrPermission), "lock_lost", exitLost, "", "permission"},
+		{lost(locking.ErrUnfit), "lock_lost", exitLost, "", "doctor"},
+		{locking.ErrUnreachable, "store_unavailable", exitUnavailable, "", "doctor"},
+		{locking.ErrPermission, "permission_denied", exitPermission, "", "locking needs"},
+		{locking.ErrUnfit, "store_unfit", exitUnfit, "", "doctor"},
+		{locking.ErrKey, "usage", exitUsage, "help", "doctor"},
+		{store.ErrCredentials, "permission_denied", exitPermission, "credentials", "locking needs"},
+		{store.ErrReadOnly, "permission_denied", exitPermission, "mount it writable", "locking needs"},
+		{store.ErrPermission, "permission_denied", exitPermission, "locking needs to list", "mount"},
+		{store.ErrFull, "store_full", exitFailed, "outside of the repository", "doctor"},
+		{store.ErrFull, "store_full", exitFailed, "a prune can't free it", "doctor"},
+		{errors.New("unknown"), "failed", exitFailed, "", "unreachable"},
+	} {
+		name, code, hint := describe(fmt.Errorf("put: %w", c.err))
+		if name != c.name || code != c.code || !strings.Contains(hint, c.hint) || strings.Contains(hint, c.otherHint) {
+			t.Errorf("%v: %s, exit code %d, hint %q", c.err, name, code, hint)
 		}
-	}
-}
-
-// TestNoPermissionWouldHelp: if the credentials are wrong, or a file system is mounted read-only, the message
-// recommends no permission.
-func TestNoPermissionWouldHelp(t *testing.T) {
-	for err, says := range map[error]string{store.ErrCredentials: "credentials", store.ErrReadOnly: "mount it writable", store.ErrPermission: "locking needs to list"} {
-		name, code, hint := describe(fmt.Errorf("listing the locks: %w", err))
-		if name != "permission_denied" || code != exitPermission || !strings.Contains(hint, says) || err != store.ErrPermission && strings.Contains(hint, "locking needs") {
-			t.Errorf("%v: %s, exit code %d, hint %q", err, name, code, hint)
-		}
-	}
-}
-
-// TestFullRepository: the command that makes room needs a lock itself, so the hint must name
-// another way.
-func TestFullRepository(t *testing.T) {
-	_, code, hint := describe(fmt.Errorf("put: %w", store.ErrFull))
-	if code != exitFailed || !strings.Contains(hint, "outside of the repository") || !strings.Contains(hint, "prune") {
-		t.Errorf("exit code %d, hint %q", code, hint)
 	}
 }
 

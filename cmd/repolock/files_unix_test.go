@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -19,10 +18,11 @@ import (
 	"github.com/repolock/repolock/store/dir"
 )
 
-// TestNoFileInAPlaceOfLocks: a file that repolock writes isn't put in a place of locks, of this
-// repository or another, whether a flag names it, the environment or the configuration file. That is
-// refused before anything is written, locked or run.
-func TestNoFileInAPlaceOfLocks(t *testing.T) {
+// TestRefusedFiles: a file that repolock writes isn't put in a place of locks, of this repository or
+// another, and isn't a FIFO, nor a link to one of these, whether a flag names it, the environment or the
+// configuration file. That is refused before anything is written, locked or run. (If repolock waits for
+// the other end of the FIFO, the test hangs.)
+func TestRefusedFiles(t *testing.T) {
 	t.Setenv("XDG_RUNTIME_DIR", newDesk(t).run)
 	for _, c := range []struct {
 		code    int
@@ -51,11 +51,22 @@ func TestNoFileInAPlaceOfLocks(t *testing.T) {
 			write(t, at("repo/index/lock.shared/x"), "a lock")
 			write(t, at("other/index/lock.exclusive"), "another lock")
 			write(t, at("audit"), `{"event":"lock_acquired","timestamp":"2026-03-07T01:00:00Z"}`+"\n")
-			must(t, os.Symlink("other/index/lock.exclusive", at("link")))
+			must(t, errors.Join(os.Symlink("other/index/lock.exclusive", at("link")), syscall.Mkfifo(at("fifo"), 0o600), os.Symlink("fifo", at("link to fifo"))))
 			t.Setenv("REPOLOCK_REPO", at("repo"))
-			for _, name := range []string{"repo/index/lock.exclusive", "repo/index/lock.shared/log", "repo/index/locks/photos/lock.exclusive", "other/index/lock.exclusive", "link"} {
+			for _, name := range []string{
+				"repo/index/lock.exclusive", "repo/index/lock.shared/log", "repo/index/locks/photos/lock.exclusive", "other/index/lock.exclusive", "link",
+				"fifo", "link to fifo",
+			} {
+				why := " is a place of locks: name a file elsewhere\n"
+				if strings.HasSuffix(name, "fifo") {
+					why = at(name) + " is a FIFO"
+					write(t, at("log"), "") // an empty log can be created before
+				}
 				t.Setenv("REPOLOCK_AUDIT", "")
-				args := strings.Fields(strings.NewReplacer("FILE", at(name), "DIR", top, "RAN", at("ran"), "PID", fmt.Sprint(os.Getpid())).Replace(c.command))
+				var args []string
+				for _, arg := range strings.Fields(c.command) {
+					args = append(args, strings.NewReplacer("FILE", at(name), "DIR", top, "RAN", at("ran"), "PID", fmt.Sprint(os.Getpid())).Replace(arg))
+				}
 				if audit, ok := strings.CutPrefix(args[0], "AUDIT="); ok {
 					t.Setenv("REPOLOCK_AUDIT", audit)
 					args = args[1:]
@@ -66,14 +77,16 @@ func TestNoFileInAPlaceOfLocks(t *testing.T) {
 					args[1] = at("config.toml")
 				}
 				before := tree(t, top)
-				var out, errs bytes.Buffer
-				code := run(args, &out, &errs)
-				if code != c.code || !strings.HasPrefix(errs.String(), "repolock: error: "+c.says) || !strings.Contains(errs.String(), " is a place of locks: name a file elsewhere\n") {
-					t.Errorf("%s: exit code %d\n%s", name, code, errs.String())
+				code, stdout, stderr := call(args...)
+				if code != c.code || !strings.HasPrefix(stderr, "repolock: error: "+c.says) || !strings.Contains(stderr, why) {
+					t.Errorf("%s: exit code %d\n%s", name, code, stderr)
 				}
-				if diff := cmp.Diff(before, tree(t, top)); diff != "" || out.Len() > 0 {
-					t.Errorf("%s: files changed:\n%s%s", name, diff, out.String())
+				if diff := cmp.Diff(before, tree(t, top)); diff != "" || stdout != "" {
+					t.Errorf("%s: files changed:\n%s%s", name, diff, stdout)
 				}
+			}
+			if code, _, stderr := call("--config", at("fifo"), "backup", "--", "touch", at("ran")); code != exitUnfit || !strings.Contains(stderr, at("fifo")+" is a FIFO") {
+				t.Errorf("--config: exit code %d\n%s", code, stderr)
 			}
 		})
 	}
@@ -109,59 +122,13 @@ func TestPlacesOfLocks(t *testing.T) {
 	}
 }
 
-// TestRegularFilesOnly: a FIFO in place of a file, or a link to one, is refused before a lock
-// is acquired or a command started, and stays. (If a command waits for the other end, the test
-// hangs.)
-func TestRegularFilesOnly(t *testing.T) {
-	t.Setenv("XDG_RUNTIME_DIR", newDesk(t).run)
-	for _, c := range []struct {
-		code int
-		args []string // FIFO stands for one
-	}{
-		{78, []string{"backup", "--metrics-file", "FIFO", "--", "touch", "RAN"}},
-		{78, []string{"backup", "--audit", "FIFO", "--", "touch", "RAN"}},
-		{78, []string{"break-lock", "--yes", "--audit", "FIFO"}},
-		{78, []string{"--config", "FIFO", "backup", "--", "touch", "RAN"}},
-		{64, []string{"torture", "--duration", "1s", "--log", "FIFO"}},
-		{64, []string{"torture", "--duration", "1s", "--html", "FIFO"}},
-		{78, []string{"history", "LOG", "--svg", "FIFO"}},
-		{78, []string{"acquire", "--shared", "--for-pid", "none", "--log", "FIFO"}},
-	} {
-		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
-			dir := t.TempDir()
-			at := func(name string) string { return filepath.Join(dir, name) }
-			must(t, errors.Join(os.Mkdir(at("repo"), 0o700), syscall.Mkfifo(at("fifo"), 0o600), os.Symlink("fifo", at("link"))))
-			write(t, at("log"), "")
-			t.Setenv("REPOLOCK_REPO", at("repo"))
-			for _, name := range []string{"fifo", "link"} {
-				replace := strings.NewReplacer("FIFO", at(name), "LOG", at("log"), "RAN", at("ran"))
-				var args []string
-				for _, a := range c.args {
-					args = append(args, replace.Replace(a))
-				}
-				var out, errs bytes.Buffer
-				if code := run(args, &out, &errs); code != c.code || !strings.Contains(errs.String(), at(name)+" is a FIFO") {
-					t.Errorf("%s: exit code %d\n%s", name, code, errs.String())
-				}
-				if info, err := os.Stat(at(name)); err != nil || info.Mode()&os.ModeNamedPipe == 0 {
-					t.Errorf("%s was replaced: %v", name, err)
-				}
-			}
-			if _, err := os.Stat(at("ran")); err == nil {
-				t.Error("the command ran")
-			}
-			if left := tree(t, at("repo")); len(left) > 0 {
-				t.Errorf("a lock was taken: %v", left)
-			}
-		})
-	}
-}
-
 // TestWhereABadPathIsFrom: an error of a file to be written names the flag, the variable or the
 // configuration file that the path is from, and the hint says what to correct there. The keeper knows
 // it, too.
 func TestWhereABadPathIsFrom(t *testing.T) {
-	d := newDesk(t)
+	repo := t.TempDir()
+	t.Setenv("REPOLOCK_REPO", repo)
+	t.Setenv("XDG_RUNTIME_DIR", newDesk(t).run)
 	file := filepath.Join(t.TempDir(), "c.toml")
 	t.Setenv("REPOLOCK_CONFIG", file)
 	defaults := func(key string) string { return "[defaults]\n" + key + " = '/nonexistent/l'\n" }
@@ -177,7 +144,7 @@ func TestWhereABadPathIsFrom(t *testing.T) {
 		{defaults("audit"), "/nonexistent/l", "REPOLOCK_AUDIT: ", "prune -- true", nothingRun + "; correct the path, or unset REPOLOCK_AUDIT\n"},
 		{defaults("audit"), "", "audit in " + file + ": ", "backup -- true", nothingRun + fileHint},
 		{defaults("metrics-file"), "", "metrics-file in " + file + ": ", "backup -- true", nothingRun + fileHint},
-		{"[repositories.x]\nurl = '" + d.repo + "'\naudit = '/nonexistent/l'\n", "", "audit in " + file + ": ", "-r x backup -- true", nothingRun + fileHint},
+		{"[repositories.x]\nurl = '" + repo + "'\naudit = '/nonexistent/l'\n", "", "audit in " + file + ": ", "-r x backup -- true", nothingRun + fileHint},
 		{"", "/nonexistent/l", "REPOLOCK_AUDIT: ", "break-lock --yes", noneBroken + "; correct the path, or unset REPOLOCK_AUDIT\n"},
 		{defaults("audit"), "", "audit in " + file + ": ", "break-lock --yes", noneBroken + fileHint},
 		{"", "/nonexistent/l", "REPOLOCK_AUDIT: ", "acquire --shared", "no lock was taken; correct the path, or unset REPOLOCK_AUDIT\n"},
@@ -188,7 +155,7 @@ func TestWhereABadPathIsFrom(t *testing.T) {
 		if c.variable != "" {
 			t.Setenv("REPOLOCK_AUDIT", c.variable)
 		}
-		code, _, stderr := d.repolock(strings.Fields(c.args)...)
+		code, _, stderr := call(strings.Fields(c.args)...)
 		if code != exitUnfit || !strings.HasPrefix(stderr, "repolock: error: "+c.says) || !strings.Contains(stderr, "/nonexistent") || !strings.HasSuffix(stderr, "\nrepolock: hint: "+c.hint) {
 			t.Errorf("%s, REPOLOCK_AUDIT=%s, with %q: exit code %d\n%s", c.args, c.variable, c.config, code, stderr)
 		}

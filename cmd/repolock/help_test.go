@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"os"
 	"reflect"
 	"regexp"
@@ -64,8 +63,8 @@ func TestHelp(t *testing.T) {
 	if !slices.Equal(listed, all) {
 		t.Errorf("the overview has %q, and there are %q", listed, all)
 	}
-	if helpOf(t) != printed(t, "--help") {
-		t.Error("help isn't --help")
+	if helpOf(t) != printed(t, "--help") || printed(t, "version") != printed(t, "--version") {
+		t.Error("help isn't --help, or version isn't --version")
 	}
 	for _, topic := range topics {
 		helpOf(t, topic.name)
@@ -88,23 +87,16 @@ func helpOf(t *testing.T, words ...string) string {
 // printed returns what a command line prints, of lines of at most 80 columns.
 func printed(t *testing.T, args ...string) string {
 	t.Helper()
-	var out, stderr bytes.Buffer
-	if code := run(args, &out, &stderr); code != 0 || stderr.Len() > 0 {
-		t.Errorf("%q: exit code %d: %s", args, code, &stderr)
+	code, stdout, stderr := call(args...)
+	if code != 0 || stderr != "" {
+		t.Errorf("%q: exit code %d: %s", args, code, stderr)
 	}
-	for line := range strings.Lines(out.String()) {
+	for line := range strings.Lines(stdout) {
 		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > helpWidth {
 			t.Errorf("%q: %d columns: %s", args, n, line)
 		}
 	}
-	return out.String()
-}
-
-// TestVersionFlag: --version prints what the command version prints.
-func TestVersionFlag(t *testing.T) {
-	if flag, command := printed(t, "--version"), printed(t, "version"); flag != command {
-		t.Errorf("%q, and not %q", flag, command)
-	}
+	return stdout
 }
 
 // TestHelpHasDefaults: what a table or a flag's text must name: the exit code of break-lock, and the
@@ -125,7 +117,8 @@ func TestHelpHasDefaults(t *testing.T) {
 	}
 }
 
-// TestManual: the page has every command, flag, variable and exit code, and no hidden one.
+// TestManual: the page has every command, flag, variable and exit code, and no hidden one, and each
+// kind of variable that a minio: repository's credentials are read from.
 func TestManual(t *testing.T) {
 	if found := regexp.MustCompile(`(?m)^[^.\n][^\n]*[^\\]-.*`).FindString(manual()); found != "" {
 		t.Errorf("a hyphen where a minus sign belongs: %s", found)
@@ -177,15 +170,10 @@ func TestManual(t *testing.T) {
 	for _, place := range config.System() {
 		has("\n" + place + "\n")
 	}
-}
-
-// TestManualNamesTheCredentialsOfMinIO: the page has each kind of variable that a minio:
-// repository's credentials are read from, also the profile of Amazon's files.
-func TestManualNamesTheCredentialsOfMinIO(t *testing.T) {
-	line := regexp.MustCompile(`(?m)^.*, for minio: repositories$`).FindString(manual())
+	ofMinIO := regexp.MustCompile(`(?m)^.*, for minio: repositories$`).FindString(page)
 	for _, name := range []string{"MINIO_ROOT_USER", "MINIO_ROOT_PASSWORD", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"} {
-		if !strings.Contains(line, name) {
-			t.Errorf("no %s in %q", name, line)
+		if !strings.Contains(ofMinIO, name) {
+			t.Errorf("no %s in %q", name, ofMinIO)
 		}
 	}
 }
@@ -237,12 +225,8 @@ func TestCompletions(t *testing.T) {
 		{"--none=", ""},
 	} {
 		words := strings.Split(c.line, " ")
-		var out, stderr bytes.Buffer
-		if code := run(append([]string{"complete", "--"}, words...), &out, &stderr); code != 0 || stderr.Len() > 0 {
-			t.Errorf("%q: exit code %d: %s", c.line, code, &stderr)
-		}
 		var got []string
-		for line := range strings.Lines(out.String()) {
+		for line := range strings.Lines(completed(t, words...)) {
 			word, _, _ := strings.Cut(strings.TrimSpace(line), "\t")
 			got = append(got, word)
 		}
@@ -250,18 +234,26 @@ func TestCompletions(t *testing.T) {
 			t.Errorf("%q: %q, want %q", c.line, got, c.want)
 		}
 	}
-	var help, overview bytes.Buffer
-	run([]string{"complete", "--", "help", ""}, &help, &overview)
-	if n := strings.Count(help.String(), "\n"); n != strings.Count(help.String(), "\t") || n < 20 || !strings.Contains(help.String(), "\nurls\thow repositories") {
-		t.Errorf("help: %s", &help)
+	help := completed(t, "help", "")
+	if n := strings.Count(help, "\n"); n != strings.Count(help, "\t") || n < 20 || !strings.Contains(help, "\nurls\thow repositories") {
+		t.Errorf("help: %s", help)
 	}
 	configured(t, "bad")
-	for _, args := range [][]string{{"complete"}, {"complete", "--"}, {"complete", "--", "-r", ""}} {
-		var out, stderr bytes.Buffer
-		if code := run(args, &out, &stderr); code != 0 || stderr.Len() > 0 {
-			t.Errorf("%q: exit code %d: %s", args, code, &stderr)
-		}
+	completed(t)
+	completed(t, "-r", "")
+	if code, _, stderr := call("complete"); code != 0 || stderr != "" {
+		t.Errorf("exit code %d: %s", code, stderr)
 	}
+}
+
+// completed returns what can complete the last word.
+func completed(t *testing.T, words ...string) string {
+	t.Helper()
+	code, stdout, stderr := call(append([]string{"complete", "--"}, words...)...)
+	if code != 0 || stderr != "" {
+		t.Errorf("%q: exit code %d: %s", words, code, stderr)
+	}
+	return stdout
 }
 
 // TestJSONPage: docs/json.md has every field of a lock, of an error and of status.

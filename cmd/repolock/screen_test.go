@@ -252,14 +252,7 @@ func TestNoSecondWithoutAWord(t *testing.T) {
 			reporter: &reporter{stderr: &out, terminal: func() bool { return true }},
 			elapsed:  func() time.Duration { return time.Since(began) },
 		}
-		shows := func(want string) {
-			t.Helper()
-			synctest.Wait()
-			said := out.take()
-			if last := said[strings.LastIndex(strings.TrimSuffix(said, "\r"), "\r")+1:]; strings.TrimSuffix(last, "\r") != want {
-				t.Errorf("shown: %q, want %q", said, want)
-			}
-		}
+		shows := out.shows(t)
 		retrying := replock.Event{Kind: replock.EventRetrying, Err: &store.Error{Op: "list", Key: "k", Err: errors.New("refused")}, Left: 3 * time.Second}
 		w.BeginWait("acquiring the lock: repository x")
 		time.Sleep(900 * time.Millisecond)
@@ -350,6 +343,31 @@ func TestNoSecondWithoutALine(t *testing.T) {
 	})
 }
 
+// TestManyStaleOnATerminal: a live line shows how many stale locks were removed, at once and then
+// each second, and goes with the wait.
+func TestManyStaleOnATerminal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out said
+		w := newConsole(&reporter{stderr: &out, terminal: func() bool { return true }})
+		shows := out.shows(t)
+		w.Event(replock.Event{Kind: replock.EventReading})
+		shows("reading many locks, which might be stale")
+		w.Event(replock.Event{Kind: replock.EventReading, Done: 700})
+		time.Sleep(time.Second)
+		shows("reading many locks, which might be stale: 700 done")
+		w.Event(replock.Event{Kind: replock.EventReaping, Total: 10_000})
+		w.Event(replock.Event{Kind: replock.EventReaping, Done: 2300, Total: 10_000})
+		for range 3 {
+			time.Sleep(time.Second)
+			shows("removing 10000 stale locks: 2300 done")
+		}
+		w.EndWait()
+		if said := out.take(); said != erase {
+			t.Errorf("at the end: %q", said)
+		}
+	})
+}
+
 // said is the output of a process or a reporter. It can be read while it is written.
 type said struct {
 	mu   sync.Mutex
@@ -425,4 +443,16 @@ func holds(v any, text string) bool {
 		}
 	}
 	return false
+}
+
+// shows returns a function that checks the last line that a terminal shows since it was checked.
+func (s *said) shows(t *testing.T) func(want string) {
+	return func(want string) {
+		t.Helper()
+		synctest.Wait()
+		said := s.take()
+		if last := said[strings.LastIndex(strings.TrimSuffix(said, "\r"), "\r")+1:]; strings.TrimSuffix(last, "\r") != want {
+			t.Errorf("shown: %q, want %q", said, want)
+		}
+	}
 }

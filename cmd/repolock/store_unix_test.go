@@ -3,10 +3,7 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -20,14 +17,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/repolock/repolock/internal/test/fakes3"
 	"github.com/repolock/repolock/internal/test/freeport"
 	"github.com/repolock/repolock/internal/test/proxy"
 	"github.com/repolock/repolock/internal/test/rounds"
-	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
 )
 
@@ -82,9 +77,9 @@ func TestOnlySilenceIsUnreachable(t *testing.T) {
 		{"409, quota", s3s, answers(status(409, "QuotaExceeded")), exitFailed, false},
 		{"507", s3s, answers(status(507, "XMinioStorageFull")), exitFailed, false},
 		{"301", s3s, answers(status(301, "PermanentRedirect")), exitUnfit, false},
-		{"a web page", s3s, answers(page), exitUnfit, false},
-		{"TLS that isn't trusted", all, untrusted, exitUnfit, false},
-		{"TLS of another version", s3s, otherVersion, exitUnfit, false},
+		{"a web page", s3s, answers(says(200, "html", "<html><body>Welcome!</body></html>")), exitUnfit, false},
+		{"TLS that isn't trusted", all, untrusted(nil), exitUnfit, false},
+		{"TLS of another version", s3s, untrusted(&tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS10}), exitUnfit, false},
 		{"no TLS", all, plainAsTLS, exitUnfit, false},
 		// One answer is enough.
 		{"takes the flag, and then is silent", s3s, answers(then(put, silent)), exitUnavailable, false},
@@ -93,8 +88,8 @@ func TestOnlySilenceIsUnreachable(t *testing.T) {
 		{"authorizes, and then is down", []string{b2}, authorizes(onlyBucket, statusB2(503, "service_unavailable")), exitUnavailable, false},
 		{"authorizes for all buckets, and then is down", []string{b2}, authorizes("null", statusB2(503, "service_unavailable")), exitUnavailable, false},
 		{"refuses, and then is down", s3s, once(status(403, "AccessDenied"), status(503, "SlowDown")), exitUnavailable, false},
-		{"takes the flag, and lists another prefix", s3s, answers(then(put, otherPrefix)), exitFailed, false},
-		{"takes the flag, and lists without an end", s3s, answers(then(put, unending)), exitUnfit, false},
+		{"takes the flag, and lists another prefix", s3s, answers(then(put, says(200, "xml", otherPrefix))), exitFailed, false},
+		{"takes the flag, and lists without an end", s3s, answers(then(put, says(200, "xml", unending))), exitUnfit, false},
 		{"takes the flag, and refuses the listing", s3s, answers(then(put, status(400, "InvalidArgument"))), exitFailed, false},
 	} {
 		for _, repo := range c.repos {
@@ -103,11 +98,7 @@ func TestOnlySilenceIsUnreachable(t *testing.T) {
 				t.Parallel()
 				scheme, host := c.server(t)
 				url := strings.NewReplacer("SCHEME", scheme, "HOST", host, "TLS", fmt.Sprint(scheme == "https")).Replace(repo)
-				said := onlySilenceRunsBare(t, url, []string{
-					"AWS_ACCESS_KEY_ID=x", "AWS_SECRET_ACCESS_KEY=secret", "B2_APPLICATION_KEY_ID=x", "B2_APPLICATION_KEY=secret",
-					"AWS_EC2_METADATA_DISABLED=true",
-				}, c.code, c.bare)
-				if strings.Contains(said, "secret") {
+				if said := onlySilenceRunsBare(t, url, nil, c.code, c.bare); strings.Contains(said, "secret") {
 					t.Errorf("a secret is printed: %s", said)
 				}
 			})
@@ -115,8 +106,9 @@ func TestOnlySilenceIsUnreachable(t *testing.T) {
 	}
 }
 
-// onlySilenceRunsBare runs a backup that should run bare if the store is unreachable. It
-// checks that the backup did, or failed with this exit code, and returns the output.
+// onlySilenceRunsBare checks that a backup runs bare, or fails with this exit code, and returns what it
+// prints. It runs in this process if that has no environment of its own. If a starved machine answers
+// the last request too late, it is run again.
 func onlySilenceRunsBare(t *testing.T, repo string, env []string, want int, bare bool) (said string) {
 	t.Helper()
 	ran := filepath.Join(t.TempDir(), "ran")
@@ -124,29 +116,29 @@ func onlySilenceRunsBare(t *testing.T, repo string, env []string, want int, bare
 	if !bare && want != exitUnavailable {
 		ttl = "1h" // an answer counts, however late a busy machine gives it
 	}
-	cmd := exec.Command("repolock", "-r", repo, "backup", "--ttl", ttl, "--if-unreachable", "run", "--", "touch", ran)
-	cmd.Env = append(os.Environ(), env...)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	err := cmd.Run()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
+	args := []string{"-r", repo, "backup", "--ttl", ttl, "--if-unreachable", "run", "--", "touch", ran}
+	var code int
+	switch {
+	case env == nil:
+		until(t, "the store answers in time", func() bool {
+			code, _, said = call(args...)
+			return code == want || bare || !strings.Contains(said, "no answer within")
+		})
+	default:
+		cmd := exec.Command("repolock", args...)
+		cmd.Env = append(os.Environ(), env...)
+		out, err := cmd.CombinedOutput()
+		code, said = exitOf(t, err), string(out)
 	}
-	said = stderr.String()
-	_, missing := os.Stat(ran)
-	if got := missing == nil; got != bare {
-		t.Errorf("run without a lock: %v, want %v: %s", got, bare, said)
+	if _, err := os.Stat(ran); (err == nil) != bare {
+		t.Errorf("run without a lock: %v, want %v: %s", err == nil, bare, said)
 	}
 	if bare {
 		want = 0
 	}
-	code := cmd.ProcessState.ExitCode()
 	if code != want {
 		t.Errorf("exit code %d, want %d: %s", code, want, said)
 	}
-	line, _, _ := strings.Cut(said, "\n")
-	t.Logf("exit code %d: %s", code, line)
 	return said
 }
 
@@ -163,11 +155,7 @@ func closedHandshake(t *testing.T) (scheme, host string) {
 	must(t, err)
 	t.Cleanup(func() { l.Close() })
 	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
+		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
 			_, _ = c.Read(make([]byte, 1))
 			c.Close()
 		}
@@ -175,21 +163,15 @@ func closedHandshake(t *testing.T) (scheme, host string) {
 	return "https", l.Addr().String()
 }
 
-func untrusted(t *testing.T) (scheme, host string) {
-	s := httptest.NewUnstartedServer(http.NotFoundHandler())
-	s.Config.ErrorLog = log.New(io.Discard, "", 0)
-	s.StartTLS()
-	t.Cleanup(s.Close)
-	return "https", s.Listener.Addr().String()
-}
-
-func otherVersion(t *testing.T) (scheme, host string) {
-	s := httptest.NewUnstartedServer(http.NotFoundHandler())
-	s.Config.ErrorLog = log.New(io.Discard, "", 0)
-	s.TLS = &tls.Config{MaxVersion: tls.VersionTLS10, MinVersion: tls.VersionTLS10}
-	s.StartTLS()
-	t.Cleanup(s.Close)
-	return "https", s.Listener.Addr().String()
+// untrusted is a server with a certificate that no authority has signed.
+func untrusted(versions *tls.Config) func(t *testing.T) (scheme, host string) {
+	return func(t *testing.T) (scheme, host string) {
+		s := httptest.NewUnstartedServer(http.NotFoundHandler())
+		s.Config.ErrorLog, s.TLS = log.New(io.Discard, "", 0), versions
+		s.StartTLS()
+		t.Cleanup(s.Close)
+		return "https", s.Listener.Addr().String()
+	}
 }
 
 func plainAsTLS(t *testing.T) (scheme, host string) {
@@ -225,23 +207,25 @@ func breaksOff(said string) http.HandlerFunc {
 	}
 }
 
-func status(code int, said string) http.HandlerFunc {
+// says is an answer of a kind: "xml", "json" or "html".
+func says(code int, kind, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
-		w.Header().Set("Content-Type", "application/xml")
+		w.Header().Set("Content-Type", map[string]string{"xml": "application/xml", "json": "application/json", "html": "text/html"}[kind])
 		w.WriteHeader(code)
-		if said != "" {
-			fmt.Fprintf(w, "<Error><Code>%s</Code><Message>Something.</Message></Error>", said)
-		}
+		_, _ = io.WriteString(w, body)
 	}
 }
 
-func statusB2(code int, said string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(code)
-		fmt.Fprintf(w, `{"status":%d,"code":%q,"message":"Something."}`, code, said)
+func status(code int, said string) http.HandlerFunc {
+	if said != "" {
+		said = "<Error><Code>" + said + "</Code><Message>Something.</Message></Error>"
 	}
+	return says(code, "xml", said)
+}
+
+func statusB2(code int, said string) http.HandlerFunc {
+	return says(code, "json", fmt.Sprintf(`{"status":%d,"code":%q,"message":"Something."}`, code, said))
 }
 
 // once is a server that answers its first request with one, and all others with other. Each
@@ -276,28 +260,18 @@ func authorizes(buckets string, other http.HandlerFunc) func(*testing.T) (scheme
 	})
 }
 
-func page(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "text/html")
-	fmt.Fprint(w, "<html><body>Welcome!</body></html>")
-}
-
 func put(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	w.Header().Set("ETag", `"0123456789abcdef0123456789abcdef"`)
 }
 
-func otherPrefix(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "application/xml")
-	fmt.Fprint(w, `<ListBucketResult><Name>bucket</Name><Prefix>another/</Prefix><MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated>`+
-		`<Contents><Key>another/x</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>"x"</ETag><Size>1</Size></Contents></ListBucketResult>`)
-}
-
-// unending is an empty page of a listing whose cursor doesn't advance.
-func unending(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "application/xml")
-	fmt.Fprint(w, `<ListBucketResult><Name>bucket</Name><MaxKeys>1000</MaxKeys><IsTruncated>true</IsTruncated>`+
-		`<NextContinuationToken>token</NextContinuationToken></ListBucketResult>`)
-}
+// Answers to a listing: another prefix, and an empty page whose cursor doesn't advance.
+const (
+	otherPrefix = `<ListBucketResult><Name>bucket</Name><Prefix>another/</Prefix><MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated>` +
+		`<Contents><Key>another/x</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>"x"</ETag><Size>1</Size></Contents></ListBucketResult>`
+	unending = `<ListBucketResult><Name>bucket</Name><MaxKeys>1000</MaxKeys><IsTruncated>true</IsTruncated>` +
+		`<NextContinuationToken>token</NextContinuationToken></ListBucketResult>`
+)
 
 // then passes writing requests to one handler, and all others to another.
 func then(write, other http.HandlerFunc) http.HandlerFunc {
@@ -332,7 +306,7 @@ func newQuirkyOn(t *testing.T, server *httptest.Server, backend, params string, 
 	t.Cleanup(func() { os.RemoveAll(runtime) })
 	q := &quirky{Proxy: p, t: t, runtime: runtime}
 	// A new signature is of the plain body: minio-go sends signed chunks.
-	p.Behave(proxy.Behaviour{Quirks: quirks, Sign: &proxy.Credentials{User: "x", Password: "secret"}})
+	p.Behave(proxy.Behaviour{Quirks: quirks, Sign: &proxy.Credentials{User: "secret", Password: "secret"}})
 	q.repo = map[string]string{
 		"s3": "s3://bucket/p?region=us-east-1&endpoint=" + p.URL(), "minio": "minio://" + p.Host() + "/bucket/p?tls=false",
 	}[backend] + params
@@ -341,8 +315,7 @@ func newQuirkyOn(t *testing.T, server *httptest.Server, backend, params string, 
 
 func (q *quirky) command(args ...string) *exec.Cmd {
 	cmd := exec.Command("repolock", append([]string{"-r", q.repo}, args...)...)
-	cmd.Env = append(os.Environ(), "AWS_ACCESS_KEY_ID=x", "AWS_SECRET_ACCESS_KEY=secret", "AWS_EC2_METADATA_DISABLED=true",
-		"XDG_RUNTIME_DIR="+q.runtime)
+	cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+q.runtime)
 	return cmd
 }
 
@@ -360,13 +333,8 @@ func (q *quirky) run(want int, args ...string) string {
 // is renewed only if renew is called, so that no row depends on speed.
 func (q *quirky) acquire() (token string) {
 	q.t.Helper()
-	cmd := q.command("acquire", "--shared", "--ttl", "1h", "--for-pid", fmt.Sprint(os.Getpid()))
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	out, err := cmd.Output()
-	if code := exitOf(q.t, err); code != 0 {
-		q.t.Fatalf("acquire: exit code %d: %s", code, said.String())
-	}
+	out, err := q.command("acquire", "--shared", "--ttl", "1h", "--for-pid", fmt.Sprint(os.Getpid())).Output()
+	must(q.t, err)
 	token = strings.TrimSpace(string(out))
 	q.t.Cleanup(func() { _ = q.command("release", token).Run() }) // a test that failed must leave no keeper
 	return token
@@ -376,27 +344,14 @@ func (q *quirky) acquire() (token string) {
 func (q *quirky) prune() (end func()) {
 	q.t.Helper()
 	cmd := q.command("prune", "--wait", "1h", "--", "true")
-	stderr, err := cmd.StderrPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	must(q.t, err)
-	said := ""
-	for in := bufio.NewReader(stderr); ; {
-		line, err := in.ReadString('\n')
-		said += line
-		if err != nil {
-			_ = cmd.Wait()
-			q.t.Fatalf("it doesn't wait: %s", said)
-		}
-		if strings.Contains(line, "waiting for the exclusive lock") {
-			return func() {
-				q.t.Helper()
-				rest, _ := io.ReadAll(in)
-				if code := exitOf(q.t, cmd.Wait()); code != 0 {
-					q.t.Errorf("the waiter: exit code %d: %s%s", code, said, rest)
-				}
-			}
+	var stderr said
+	cmd.Stderr = &stderr
+	must(q.t, cmd.Start())
+	until(q.t, "it waits", func() bool { return strings.Contains(stderr.String(), "waiting for the exclusive lock") })
+	return func() {
+		q.t.Helper()
+		if code := exitOf(q.t, cmd.Wait()); code != 0 {
+			q.t.Errorf("the waiter: exit code %d: %s", code, stderr.String())
 		}
 	}
 }
@@ -489,7 +444,7 @@ func TestIfMatchWithoutQuotes(t *testing.T) {
 	token := q.acquire()
 	q.run(0, "renew", token)
 	q.run(0, "release", token)
-	q = newQuirky(t, "s3", "&if-match=quoted", proxy.Quirks{})
+	q = newQuirky(t, "s3", "&if-match=quoted&conditions=kept", proxy.Quirks{})
 	q.run(0, "prune", "--fence", "--", "true")
 	q = newQuirky(t, "s3", "&if-match=bare", quirks)
 	if says := q.run(exitUsage, "status"); !strings.Contains(says, "if-match= is quoted or unquoted") {
@@ -537,38 +492,6 @@ func TestManyStale(t *testing.T) {
 	if left := tree(t, filepath.Join(repo, "index")); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
-}
-
-// TestManyStaleOnATerminal: a live line shows how many stale locks were removed, at once and then
-// each second, and goes with the wait.
-func TestManyStaleOnATerminal(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var out said
-		w := newConsole(&reporter{stderr: &out, terminal: func() bool { return true }})
-		shows := func(want string) {
-			t.Helper()
-			synctest.Wait()
-			said := out.take()
-			if last := said[strings.LastIndex(strings.TrimSuffix(said, "\r"), "\r")+1:]; last != want+"\r" {
-				t.Errorf("shown: %q, want %q", said, want)
-			}
-		}
-		w.Event(replock.Event{Kind: replock.EventReading})
-		shows("reading many locks, which might be stale")
-		w.Event(replock.Event{Kind: replock.EventReading, Done: 700})
-		time.Sleep(time.Second)
-		shows("reading many locks, which might be stale: 700 done")
-		w.Event(replock.Event{Kind: replock.EventReaping, Total: 10_000})
-		w.Event(replock.Event{Kind: replock.EventReaping, Done: 2300, Total: 10_000})
-		for range 3 {
-			time.Sleep(time.Second)
-			shows("removing 10000 stale locks: 2300 done")
-		}
-		w.EndWait()
-		if said := out.take(); said != erase {
-			t.Errorf("at the end: %q", said)
-		}
-	})
 }
 
 // TestManyStaleOnOddServers: a prune removes all stale locks also where the server can't delete

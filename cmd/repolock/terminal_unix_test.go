@@ -241,7 +241,7 @@ func TestSilentStoreIsSaid(t *testing.T) {
 	} {
 		t.Run(c.args+" "+c.term, func(t *testing.T) {
 			cmd := exec.Command("repolock", append([]string{"-r", repo}, strings.Fields(c.args)...)...)
-			cmd.Env = append(os.Environ(), "TERM="+c.term, "AWS_ACCESS_KEY_ID=x", "AWS_SECRET_ACCESS_KEY=y", "XDG_RUNTIME_DIR="+t.TempDir(), "TMPDIR="+t.TempDir())
+			cmd.Env = append(os.Environ(), "TERM="+c.term, "XDG_RUNTIME_DIR="+t.TempDir(), "TMPDIR="+t.TempDir())
 			s := onScreen(t, 24, 120, cmd)
 			for _, text := range c.says {
 				s.until(text)
