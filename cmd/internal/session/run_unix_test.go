@@ -20,6 +20,7 @@ import (
 	"github.com/repolock/repolock/internal/daemon"
 	"github.com/repolock/repolock/internal/identity"
 	"github.com/repolock/repolock/internal/procgroup"
+	"github.com/repolock/repolock/internal/test/states"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
 )
@@ -32,6 +33,7 @@ type stage struct {
 
 	mu           sync.Mutex
 	events, said []string
+	pid          int               // of the command, which has written it into begun
 	heard        func(what string) // is called with all that is said
 }
 
@@ -70,7 +72,16 @@ func newStage(t *testing.T, onLost, command string) *stage {
 	}
 	s := &stage{first: newLock("first"), next: newLock("next"), heard: func(string) {}}
 	s.first.release, s.next.release = func() { s.say("release first") }, func() { s.say("release next") }
-	s.first.resume = func() (Lock, error) { s.say("resume"); return s.next, nil }
+	s.first.resume = func() (Lock, error) {
+		s.say("resume")
+		for begin := time.Now(); !states.Stopped(s.pid); time.Sleep(time.Millisecond) {
+			if time.Since(begin) > 20*time.Second {
+				t.Error("the command runs while its lock is resumed")
+				break
+			}
+		}
+		return s.next, nil
+	}
 	s.locker.acquire = func(context.Context) (Lock, error) { return s.first, nil }
 	s.Command = Command{
 		Request: Request{Place: Place{Repo: "/r"}, Locker: &s.locker, TTL: time.Hour, Console: s, Sinks: func() ([]events.Sink, error) { return []events.Sink{s}, nil }},
@@ -83,8 +94,8 @@ func newStage(t *testing.T, onLost, command string) *stage {
 // for good isn't resumed, and a command goes on only under a lock that was.
 func TestLoss(t *testing.T) {
 	const (
-		waits   = "echo > begun; read x < go; exit 3"
-		forever = "echo > begun; exec sleep 1000"
+		waits   = "echo $$ > begun; read x < go; exit 3"
+		forever = "echo $$ > begun; exec sleep 30"
 		stopped = "shared lock lost: it is gone; the command is stopped; trying for 1h to resume the lock (key first)\n"
 		without = "shared lock lost: it is gone; the command runs on without it (--on-lost warn) (key first)\n"
 		killed  = "shared lock lost: it is gone (key first); repolock killed the command"
@@ -119,6 +130,15 @@ func TestLoss(t *testing.T) {
 			func(s *stage) { s.first.lose(false) }, 3, "", "command_paused command_paused work_ended",
 			stopped + "resume\nthe lock was resumed, and lost before the command could go on; trying again: shared lock lost: it is gone (key next)\n" +
 				"resume again\nthe lock was resumed, and the command continued\nrelease again"},
+		{"pause, resumed, and lost for good", "pause", forever,
+			func(s *stage) {
+				s.heard = func(what string) {
+					if what == "the lock was resumed, and the command continued" {
+						s.next.lose(true)
+					}
+				}
+			}, func(s *stage) { s.first.lose(false) }, 0, "shared lock lost: it is gone (key next); repolock killed the command", "command_paused work_ended",
+			stopped + "resume\nthe lock was resumed, and the command continued\nrelease next"},
 		{"warn, and it fails", "warn", waits, func(s *stage) { s.goOn("without it") }, func(s *stage) { s.first.lose(true) }, 3, "", "work_ended", without + "release first"},
 		{"warn, and it succeeds", "warn", "echo > begun; read x < go", func(s *stage) { s.goOn("without it") }, func(s *stage) { s.first.lose(false) }, 0,
 			"shared lock lost: it is gone (key first); the command: exit status 0", "work_ended", without + "release first"},
@@ -136,7 +156,9 @@ func TestLoss(t *testing.T) {
 				c.set(s)
 			}
 			go func() {
-				if _, err := os.ReadFile("begun"); err == nil && c.begun != nil {
+				text, err := os.ReadFile("begun")
+				if err == nil && c.begun != nil {
+					_, _ = fmt.Sscan(string(text), &s.pid)
 					c.begun(s)
 				}
 			}()
@@ -212,21 +234,26 @@ func TestNotAcquired(t *testing.T) {
 // TestSignalsReachTheCommand: a signal for repolock is the command's, also one that came before the
 // command was begun.
 func TestSignalsReachTheCommand(t *testing.T) {
-	send := func() { _ = syscall.Kill(os.Getpid(), syscall.SIGUSR1) }
-	const command = "exec 2> /dev/null; trap 'exit 9' USR1; echo > begun; while :; do sleep 0.01; done"
-	s := newStage(t, "pause", command)
-	go func() {
-		_, _ = os.ReadFile("begun")
-		send()
-	}()
-	if code, err := s.Run(); code != 9 || err != nil {
-		t.Errorf("%d, %v", code, err)
-	}
-	s = newStage(t, "pause", command)
-	s.locker.acquire = func(context.Context) (Lock, error) { send(); return s.first, nil }
-	go func() { _, _ = os.ReadFile("begun") }()
-	if code, err := s.Run(); code != 9 && code != 128+int(syscall.SIGUSR1) || err != nil { // before the trap or after it
-		t.Errorf("early: %d, %v", code, err)
+	const command = "exec 2> /dev/null; trap 'exit 9' USR1; trap 'exit 8' USR2; echo > begun; for i in $(seq 3000); do sleep 0.01; done"
+	for _, early := range []bool{false, true} {
+		s := newStage(t, "pause", command)
+		if early {
+			s.locker.acquire = func(context.Context) (Lock, error) {
+				return s.first, syscall.Kill(os.Getpid(), syscall.SIGUSR1)
+			}
+		}
+		go func() {
+			_, _ = os.ReadFile("begun")
+			_ = syscall.Kill(os.Getpid(), syscall.SIGUSR2)
+		}()
+		code, err := s.Run()
+		got := err == nil && code == 8
+		if early { // before the traps or after them
+			got = err == nil && (code == 9 || code == 128+int(syscall.SIGUSR1))
+		}
+		if !got {
+			t.Errorf("early %t: %d, %v", early, code, err)
+		}
 	}
 }
 
@@ -260,6 +287,27 @@ func TestAllowance(t *testing.T) {
 	lock.deadline = 5
 	if a := (&session{Command: Command{OnLost: "pause"}, inner: true}).allowance(lock, breath); a.Until != 5 {
 		t.Errorf("beyond the own deadline: %v", a.Until)
+	}
+}
+
+// TestMayContinue: a command that is continued by hand goes on if the lease of its lock lasts.
+func TestMayContinue(t *testing.T) {
+	for _, c := range []struct {
+		onLost   string
+		left     time.Duration
+		lost, on bool
+	}{
+		{"pause", time.Hour, false, true}, {"pause", 0, false, false}, {"pause", time.Hour, true, false}, {"kill", 0, false, false}, {"warn", 0, true, true},
+	} {
+		var lock Lock = &fakeLock{deadline: clock.System{}.Elapsed() + c.left, end: func(error) {}}
+		if c.lost {
+			lock.(*fakeLock).lose(false)
+		}
+		s := &session{Command: Command{OnLost: c.onLost}}
+		s.lock.Store(&lock)
+		if s.mayContinue(nil) != c.on || s.denied.Load() == c.on {
+			t.Errorf("%+v: denied %t", c, s.denied.Load())
+		}
 	}
 }
 

@@ -164,13 +164,14 @@ func TestNoteDoesNotWait(t *testing.T) {
 func TestOwnLockInTheWay(t *testing.T) {
 	t.Setenv(outerVariable, "aa:place")
 	l := &fakeLocker{}
+	h := newHolder(t, l, &recorder{})
 	l.acquire = func(ctx context.Context) (Lock, error) {
 		l.happen(replock.EventWaiting, replock.Info{ID: "bb"})
 		l.happen(replock.EventWaiting, replock.Info{ID: "aa"})
-		<-ctx.Done()
+		l.queue.Flush(t.Context())
+		h.passed.Flush(t.Context())
 		return nil, context.Cause(ctx)
 	}
-	h := newHolder(t, l, &recorder{})
 	h.HeldCode = 3
 	ctx, cancel := context.WithCancelCause(t.Context())
 	h.cancel = cancel
