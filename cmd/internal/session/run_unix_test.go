@@ -239,7 +239,9 @@ func TestSignalsReachTheCommand(t *testing.T) {
 		s := newStage(t, "pause", command)
 		if early {
 			s.locker.acquire = func(context.Context) (Lock, error) {
-				return s.first, syscall.Kill(os.Getpid(), syscall.SIGUSR1)
+				err := syscall.Kill(os.Getpid(), syscall.SIGUSR1)
+				time.Sleep(50 * time.Millisecond) // in which the signal comes; it is the command's later, too
+				return s.first, err
 			}
 		}
 		go func() {
