@@ -3,6 +3,8 @@ package otel
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -15,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/repolock/repolock/internal/test/leapclock"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
@@ -36,16 +39,12 @@ func TestHeld(t *testing.T) {
 		}()
 		backup, err := backups.Shared(t.Context(), "backup", replock.Wait(replock.Forever))
 		must(t, err)
-
-		got := w.collect(t)
-		got.sum(t, "repolock.refreshes", "exclusive", "prune", 3)
-		got.sum(t, "repolock.blocked", "shared", "backup", 1)
-		got.sum(t, "repolock.holding", "exclusive", "prune", 0)
-		got.sum(t, "repolock.holding", "shared", "backup", 1)
-		got.histogram(t, "repolock.held", "exclusive", "prune", 1, 100, 103) // the first backup looks again for 2 s
-		got.histogram(t, "repolock.wait", "exclusive", "prune", 1, 0, 1)
-		got.histogram(t, "repolock.wait", "shared", "backup", 2, 100, 118) // soon, and after a poll
-		got.none(t, "repolock.lost", "repolock.refresh_failures", "repolock.resumed")
+		w.want(t, map[string]figure{
+			"refreshes exclusive prune": {n: 3}, "blocked shared backup": {n: 1}, "holding exclusive prune": {n: 0}, "holding shared backup": {n: 1},
+			"held exclusive prune": {1, 100, 103}, // the first backup looks again for 2 s
+			"wait exclusive prune": {1, 0, 1},
+			"wait shared backup":   {2, 100, 118}, // soon, and after a poll
+		}, "lost", "refresh_failures", "resumed")
 
 		spans := w.spans.Ended()
 		if len(spans) != 1 || spans[0].Name() != "lock acquired" || spans[0].EndTime().Sub(spans[0].StartTime()) < 100*time.Second ||
@@ -60,19 +59,18 @@ func TestHeld(t *testing.T) {
 	})
 }
 
-// TestLost: the store is away for too long, and the lock is resumed when it is back.
+// TestLost: the store is away for too long, and a shared lock is resumed when it is back. An exclusive
+// one, which isn't, ends once, even if it is released afterwards.
 func TestLost(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		lock, err := w.locker(t).Shared(t.Context(), "backup")
 		must(t, err)
 		w.away.Store(true)
 		<-lock.Context().Done()
-		got := w.collect(t)
-		got.sum(t, "repolock.lost", "shared", "backup", 1)
-		got.sum(t, "repolock.refresh_failures", "shared", "backup", 3)
-		got.sum(t, "repolock.holding", "shared", "backup", 0)
-		got.histogram(t, "repolock.held", "shared", "backup", 1, 54, 56) // until the deadline
-
+		w.want(t, map[string]figure{
+			"lost shared backup": {n: 1}, "refresh_failures shared backup": {n: 3}, "holding shared backup": {n: 0},
+			"held shared backup": {1, 54, 56}, // until the deadline
+		})
 		spans := w.spans.Ended()
 		if len(spans) != 1 || spans[0].Status().Code != codes.Error || len(spans[0].Events()) != 4 { // and an event that it gave up
 			t.Fatalf("spans %v", spans)
@@ -83,30 +81,20 @@ func TestLost(t *testing.T) {
 		must(t, err)
 		time.Sleep(20 * time.Second)
 		must(t, again.Release(t.Context()))
-		got = w.collect(t)
-		got.sum(t, "repolock.resumed", "shared", "backup", 1)
-		got.sum(t, "repolock.lost", "shared", "backup", 1)
-		got.sum(t, "repolock.holding", "shared", "backup", 0)
-		got.histogram(t, "repolock.held", "shared", "backup", 2, 74, 77)
+		w.want(t, map[string]figure{
+			"resumed shared backup": {n: 1}, "lost shared backup": {n: 1}, "holding shared backup": {n: 0}, "held shared backup": {2, 74, 77},
+		})
 		if spans := w.spans.Ended(); len(spans) != 2 || spans[1].Name() != "lock resumed" {
 			t.Errorf("spans %v", spans)
 		}
-	})
-}
 
-// TestLostForGood: a lost lock ends once, even if it is released afterwards.
-func TestLostForGood(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		lock, err := w.locker(t).Exclusive(t.Context(), "prune")
+		prune, err := w.locker(t).Exclusive(t.Context(), "prune")
 		must(t, err)
 		w.away.Store(true)
-		<-lock.Context().Done()
+		<-prune.Context().Done()
 		w.away.Store(false)
-		must(t, lock.Release(t.Context()))
-		got := w.collect(t)
-		got.sum(t, "repolock.lost", "exclusive", "prune", 1)
-		got.sum(t, "repolock.holding", "exclusive", "prune", 0)
-		got.histogram(t, "repolock.held", "exclusive", "prune", 1, 54, 56)
+		must(t, prune.Release(t.Context()))
+		w.want(t, map[string]figure{"lost exclusive prune": {n: 1}, "holding exclusive prune": {n: 0}, "held exclusive prune": {1, 54, 56}})
 	})
 }
 
@@ -132,7 +120,7 @@ func inBubble(t *testing.T, f func(*testing.T, *world)) {
 
 func (w *world) locker(t *testing.T) *replock.Locker {
 	t.Helper()
-	l, err := replock.New(w, replock.Options{Observe: w.observe.Event, Clock: &clock{time.Now()}})
+	l, err := replock.New(w, replock.Options{Observe: w.observe.Event, Clock: leapclock.New()})
 	must(t, err)
 	w.lockers = append(w.lockers, l)
 	return l
@@ -154,69 +142,42 @@ func (w *world) Put(ctx context.Context, key string, body []byte, opts store.Put
 	return w.Store.Put(ctx, key, body, opts)
 }
 
-// clock is the bubble's time.
-type clock struct{ start time.Time }
+// figure is a number of things, or of times that take this many seconds together.
+type figure struct {
+	n           int64
+	least, most float64
+}
 
-func (c *clock) Now() time.Time                         { return time.Now() }
-func (c *clock) Elapsed() time.Duration                 { return time.Since(c.start) }
-func (c *clock) After(d time.Duration) <-chan time.Time { return time.After(d) }
-
-// collected are the metrics by their names.
-type collected map[string]metricdata.Aggregation
-
-func (w *world) collect(t *testing.T) collected {
+// want compares figures by metric, mode and operation. None have the metrics that none names.
+func (w *world) want(t *testing.T, want map[string]figure, none ...string) {
 	t.Helper()
 	w.flush(t)
 	var all metricdata.ResourceMetrics
 	must(t, w.reader.Collect(t.Context(), &all))
-	c := collected{}
+	got := map[string]figure{}
+	add := func(name string, labels attribute.Set, n int64, seconds float64) {
+		mode, _ := labels.Value("repolock.mode")
+		operation, _ := labels.Value("repolock.operation")
+		if name = strings.TrimPrefix(name, "repolock."); slices.Contains(none, name) {
+			t.Errorf("there is %s", name)
+		}
+		got[name+" "+mode.AsString()+" "+operation.AsString()] = figure{n, seconds, seconds}
+	}
 	for _, s := range all.ScopeMetrics {
 		for _, m := range s.Metrics {
-			c[m.Name] = m.Data
-		}
-	}
-	return c
-}
-
-func of(mode, operation string) attribute.Set {
-	return attribute.NewSet(attribute.String("repolock.mode", mode), attribute.String("repolock.operation", operation))
-}
-
-func (c collected) sum(t *testing.T, name, mode, operation string, want int64) {
-	t.Helper()
-	data, _ := c[name].(metricdata.Sum[int64])
-	labels := of(mode, operation)
-	for _, p := range data.DataPoints {
-		if p.Attributes.Equals(&labels) {
-			if p.Value != want {
-				t.Errorf("%s of %s %s is %d, want %d", name, mode, operation, p.Value, want)
+			sum, _ := m.Data.(metricdata.Sum[int64])
+			for _, p := range sum.DataPoints {
+				add(m.Name, p.Attributes, p.Value, 0)
 			}
-			return
-		}
-	}
-	t.Errorf("%s has nothing of %s %s: %v", name, mode, operation, c[name])
-}
-
-func (c collected) histogram(t *testing.T, name, mode, operation string, count uint64, least, most float64) {
-	t.Helper()
-	data, _ := c[name].(metricdata.Histogram[float64])
-	labels := of(mode, operation)
-	for _, p := range data.DataPoints {
-		if p.Attributes.Equals(&labels) {
-			if p.Count != count || p.Sum < least || p.Sum > most {
-				t.Errorf("%s of %s %s: %d in %v s, want %d in %v to %v", name, mode, operation, p.Count, p.Sum, count, least, most)
+			times, _ := m.Data.(metricdata.Histogram[float64])
+			for _, p := range times.DataPoints {
+				add(m.Name, p.Attributes, int64(p.Count), p.Sum)
 			}
-			return
 		}
 	}
-	t.Errorf("%s has nothing of %s %s: %v", name, mode, operation, c[name])
-}
-
-func (c collected) none(t *testing.T, names ...string) {
-	t.Helper()
-	for _, name := range names {
-		if c[name] != nil {
-			t.Errorf("%s: %v", name, c[name])
+	for name, is := range want {
+		if f, ok := got[name]; !ok || f.n != is.n || f.least < is.least || f.most > is.most {
+			t.Errorf("%s: %+v, want %+v", name, f, is)
 		}
 	}
 }

@@ -9,9 +9,10 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
-	"time"
 
+	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/open"
@@ -54,24 +55,29 @@ func locker(t *testing.T, st store.Store) *replock.Locker {
 	return l
 }
 
-// hooked is a store that calls a function before each deletion of a pack.
-type hooked struct {
-	store.Store
-	before func(ctx context.Context, n int)
-
-	mu sync.Mutex
-	n  int
+// before returns a store that calls f before the nth deletion of a pack.
+func before(n int32, st store.Store, f func(context.Context)) store.Store {
+	var deletions atomic.Int32
+	h := &hookstore.Store{Store: st}
+	h.Before(func(ctx context.Context, r hookstore.Request) error {
+		if r.Op == "delete" && strings.HasPrefix(r.Key, "packs/") && deletions.Add(1) == n {
+			f(ctx)
+		}
+		return nil
+	})
+	return h
 }
 
-func (h *hooked) Delete(ctx context.Context, key string) error {
-	if strings.HasPrefix(key, "packs/") {
-		h.mu.Lock()
-		h.n++
-		n := h.n
-		h.mu.Unlock()
-		h.before(ctx, n)
-	}
-	return h.Store.Delete(ctx, key)
+// heard is output that shows when something was written.
+type heard struct {
+	bytes.Buffer
+	once  sync.Once
+	began chan struct{}
+}
+
+func (h *heard) Write(p []byte) (int, error) {
+	defer h.once.Do(func() { close(h.began) })
+	return h.Buffer.Write(p)
 }
 
 // TestPrune: the tool deletes what no snapshot names, and leaves no lock.
@@ -96,28 +102,24 @@ func TestWait(t *testing.T) {
 	if err := run(t.Context(), []string{dir}, &bytes.Buffer{}); !errors.Is(err, replock.ErrHeld) || packs(t, dir) != 10 {
 		t.Fatalf("%v; %d packs are left", err, packs(t, dir))
 	}
-	var out bytes.Buffer
+	out := heard{began: make(chan struct{})}
 	done := make(chan error, 1)
-	go func() { done <- run(t.Context(), []string{"-wait", "1m", dir}, &out) }()
-	time.Sleep(2 * time.Second)
+	go func() { done <- run(t.Context(), []string{"-wait", "1h", dir}, &out) }()
+	<-out.began
 	if n := packs(t, dir); n != 10 {
 		t.Errorf("%d packs are left beside a backup", n)
 	}
 	must(t, backup.Release(t.Context()))
 	must(t, <-done)
 	if n := packs(t, dir); n != 1 || !strings.Contains(out.String(), "waiting for") || !strings.Contains(out.String(), "backup of home") {
-		t.Errorf("%d packs are left: %s", n, &out)
+		t.Errorf("%d packs are left: %s", n, out.String())
 	}
 }
 
 // TestBrokenBetweenBatches: a prune whose lock was broken doesn't begin another batch.
 func TestBrokenBetweenBatches(t *testing.T) {
 	dir, st := repository(t, 100)
-	h := &hooked{Store: st, before: func(_ context.Context, n int) {
-		if n == 10 {
-			breakAll(t, st)
-		}
-	}}
+	h := before(10, st, func(context.Context) { breakAll(t, st) })
 	deleted, err := pruner{progress: &bytes.Buffer{}, batch: 10}.prune(t.Context(), h)
 	if !errors.Is(err, replock.ErrLost) || deleted != 10 || packs(t, dir) != 90 {
 		t.Errorf("%d are deleted, %d are left: %v", deleted, packs(t, dir), err)
@@ -128,12 +130,10 @@ func TestBrokenBetweenBatches(t *testing.T) {
 // the lock's context.
 func TestBrokenWithinABatch(t *testing.T) {
 	dir, st := repository(t, 100)
-	h := &hooked{Store: st, before: func(ctx context.Context, n int) {
-		if n == 5 {
-			breakAll(t, st)
-			<-ctx.Done() // a slow request
-		}
-	}}
+	h := before(5, st, func(ctx context.Context) {
+		breakAll(t, st)
+		<-ctx.Done() // a slow request
+	})
 	p := pruner{progress: &bytes.Buffer{}, batch: 100, opts: replock.Options{Look: replock.MinLook}}
 	deleted, err := p.prune(t.Context(), h)
 	if lost := (*replock.LostError)(nil); !errors.As(err, &lost) || deleted != 4 || packs(t, dir) != 96 {
@@ -145,11 +145,7 @@ func TestBrokenWithinABatch(t *testing.T) {
 func TestInterrupted(t *testing.T) {
 	dir, st := repository(t, 100)
 	ctx, cancel := context.WithCancel(t.Context())
-	h := &hooked{Store: st, before: func(_ context.Context, n int) {
-		if n == 5 {
-			cancel()
-		}
-	}}
+	h := before(5, st, func(context.Context) { cancel() })
 	_, err := pruner{progress: &bytes.Buffer{}, batch: 100}.prune(ctx, h)
 	if !errors.Is(err, context.Canceled) || errors.Is(err, replock.ErrLost) || packs(t, dir) < 95 {
 		t.Errorf("%d are left: %v", packs(t, dir), err)

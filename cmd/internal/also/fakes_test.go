@@ -34,7 +34,7 @@ type fake struct {
 	calls []call
 	// before is called with each request, and its error is the answer.
 	before func(what, key string) error
-	slow   time.Duration // how long TryLock and Release take, if their context doesn't end
+	slow   time.Duration // how long TryLock, Resume and Release take, if their context doesn't end
 }
 
 // inBubble runs a test in simulated time, with a fake on its clock.
@@ -152,7 +152,7 @@ func (f *fake) take(t *testing.T, key string, ttl time.Duration) locking.Handle 
 type resumable struct{ *fake }
 
 func (r resumable) Resume(ctx context.Context, h locking.Handle) error {
-	if err := r.ask("resume", h.Key()); err != nil {
+	if err := cmp.Or(r.ask("resume", h.Key()), r.dawdle(ctx)); err != nil {
 		return err
 	}
 	return r.Backend.Renew(ctx, h)
@@ -219,7 +219,7 @@ func acquired(t *testing.T, o *other) (*held, *record) {
 
 // set returns a set of keys, in this order.
 func (f *fake) set(wait time.Duration, keys string) *Set {
-	s := &Set{wait: wait, clock: f.clock}
+	s := &Set{wait: wait, look: time.Minute, clock: f.clock}
 	for key := range strings.SplitSeq(keys, "") {
 		s.members = append(s.members, f.other(key))
 	}

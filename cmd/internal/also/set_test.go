@@ -510,17 +510,18 @@ func TestResumeOfASetFails(t *testing.T) {
 func TestLossEndsAResume(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		l, _ := f.suspended(t, "Bc", "B")
-		f.disturb(func(what, key string) error {
-			if what == "resume" {
-				f.breakLock(t, "c")
-				time.Sleep(time.Minute)
-			}
-			return nil
-		})
+		f.breakLock(t, "c")
+		f.slow = time.Hour
+		l.all()[0].(*held).files = true // which bound their waits themselves
+		began := f.clock.Elapsed()
 		again, err := l.Resume(t.Context())
 		if lost := l.Lost(); again != nil || err == nil || lost == nil || !lost.Definite || lost.Key != "fake:c" {
 			t.Errorf("%v, %v, lost %v", again, err, lost)
 		}
+		if took := f.clock.Elapsed() - began; took > 20*time.Second {
+			t.Errorf("after %v", took)
+		}
+		f.slow = 0
 		if _ = l.Release(t.Context()); !f.free(t, "B") {
 			t.Error("B is left")
 		}

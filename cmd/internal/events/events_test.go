@@ -98,6 +98,9 @@ func TestLogOfSeveral(t *testing.T) {
 	if first.id != "aa" || second.id != "bb" || second.acquired-first.acquired < 10*time.Millisecond {
 		t.Fatalf("%+v", a.locks)
 	}
+	if r := a.records(of(replock.EventReleased, "", "n", "aa"))[0]; r.Result != "failure" {
+		t.Errorf("released before the work has ended: %+v", r)
+	}
 	a.records(Event{Event: replock.Event{Kind: WorkEnded}, Success: true})
 	held := map[string]float64{}
 	for _, e := range []Event{of(replock.EventReleased, place, ".beads", "bb"), of(replock.EventReleased, "", "n", "aa")} {
