@@ -371,11 +371,21 @@ func TestStores(t *testing.T) {
 	}
 }
 
-// TestHandles: an object that is written through one handle must be there through the other.
+// TestHandles: an object that is written through one handle must be there through the other. That it
+// isn't outranks a lacking permission.
 func TestHandles(t *testing.T) {
-	r := run(t, mem.New(mem.Options{}), doctor.Options{Others: []store.Store{mem.New(mem.Options{})}})
-	expect(t, r, results{doctor.Read: fail, doctor.ListAfterWrite: fail})
-	fitness(t, r, doctor.Unfit)
+	s, _ := tapped()
+	for _, want := range []results{{doctor.Read: fail, doctor.ListAfterWrite: fail}, {doctor.Reachable: fail, doctor.Read: fail, doctor.ListAfterWrite: fail}} {
+		r := run(t, s, doctor.Options{Others: []store.Store{mem.New(mem.Options{})}})
+		expect(t, r, want)
+		fitness(t, r, doctor.Unfit)
+		s.Before(func(_ context.Context, r hookstore.Request) error {
+			if r.Key == locks {
+				return &store.Error{Op: r.Op, Key: r.Key, Err: store.ErrPermission}
+			}
+			return nil
+		})
+	}
 }
 
 // TestIgnoredSaysHowOften: the report has the number of ignored conditions, because users
