@@ -7,101 +7,33 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
+	"net/http/httptrace"
+	"os/exec"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/minio"
-	"github.com/repolock/repolock/store/s3"
+	"github.com/repolock/repolock/store/internal/s3api"
 )
 
-// A handler gives these answers, because a real server doesn't at will.
-
-// both runs a test with both client libraries against a handler.
-func both(t *testing.T, h http.HandlerFunc, query string, test func(*testing.T, store.Store)) {
-	server := httptest.NewServer(h)
-	t.Cleanup(server.Close)
-	host := strings.TrimPrefix(server.URL, "http://")
-	for name, raw := range map[string]string{
-		"s3":    "s3://bucket/a/prefix?endpoint=" + url.QueryEscape(server.URL) + query,
-		"minio": "minio://" + host + "/bucket/a/prefix?tls=false" + query,
-	} {
-		t.Run(name, func(t *testing.T) { test(t, openStore(t, raw)) })
-	}
-}
-
-func openStore(t *testing.T, raw string) store.Store {
-	t.Helper()
-	for name, value := range map[string]string{
-		"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "topsecret", "AWS_CONFIG_FILE": "none", "AWS_SHARED_CREDENTIALS_FILE": "none",
-		"AWS_EC2_METADATA_DISABLED": "true", "AWS_REGION": "", "AWS_PROFILE": "", "AWS_ENDPOINT_URL": "",
-	} {
-		t.Setenv(name, value)
-	}
-	u, err := url.Parse(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var s store.Store
-	if u.Scheme == "s3" {
-		s, err = s3.Open(t.Context(), u)
-	} else {
-		s, err = minio.Open(t.Context(), u)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
-// say returns a handler that refuses as S3 does.
-func say(status int, code string, header ...string) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		for i := 0; i+1 < len(header); i += 2 {
-			w.Header().Set(header[i], header[i+1])
-		}
-		w.Header().Set("Content-Type", "application/xml")
-		w.WriteHeader(status)
-		if code != "" && r.Method != http.MethodHead {
-			fmt.Fprintf(w, "<?xml version=\"1.0\"?><Error><Code>%s</Code><Message>the words for %s</Message><RequestId>1</RequestId></Error>", code, code)
-		}
-	}
-}
-
-var requests = map[string]func(context.Context, store.Store) error{
-	"list": func(ctx context.Context, s store.Store) error { _, err := s.List(ctx, "index/", ""); return err },
-	"get":  func(ctx context.Context, s store.Store) error { _, _, err := s.Get(ctx, "index/k", 100); return err },
-	"put": func(ctx context.Context, s store.Store) error {
-		_, err := s.Put(ctx, "index/k", []byte("{}"), store.PutOptions{})
-		return err
-	},
-	"put if absent": func(ctx context.Context, s store.Store) error {
-		_, err := s.Put(ctx, "index/k", []byte("{}"), store.PutOptions{IfAbsent: true})
-		return err
-	},
-	"put if match": func(ctx context.Context, s store.Store) error {
-		_, err := s.Put(ctx, "index/k", []byte("{}"), store.PutOptions{IfMatch: "e"})
-		return err
-	},
-	"delete": func(ctx context.Context, s store.Store) error { return s.Delete(ctx, "index/k") },
-}
-
-// TestRefusals: each refusal has its own meaning, which no request confuses with another, and
-// its text for a person.
-func TestRefusals(t *testing.T) {
+// TestAnswers: each answer has its own meaning, which no request confuses with another, and its text
+// for a person. An answer that isn't a success of S3's is none.
+func TestAnswers(t *testing.T) {
 	conditional := []string{"put if absent", "put if match"}
-	all := []string{"list", "get", "put", "put if absent", "put if match", "delete"}
+	puts := append([]string{"put"}, conditional...)
+	all := append([]string{"list", "get", "delete"}, puts...)
 	repeat := errors.New("may be repeated")
-	for _, c := range []struct {
+	type answer struct {
 		name    string
 		answer  http.HandlerFunc
 		of      []string
-		want    error
+		want    error // nil for a success
 		mention string
-	}{
+	}
+	answers := []answer{
 		{"access", say(403, "AccessDenied"), []string{"list"}, store.ErrPermission, "s3:ListBucket"},
 		{"access", say(403, "AccessDenied"), []string{"get"}, store.ErrPermission, "s3:GetObject"},
 		{"access", say(403, "AccessDenied"), []string{"put", "put if match"}, store.ErrPermission, "s3:PutObject"},
@@ -112,7 +44,7 @@ func TestRefusals(t *testing.T) {
 		{"bucket", say(404, "NoSuchBucket"), all, store.ErrNotFound, `bucket "bucket"`},
 		{"region", say(301, "PermanentRedirect", "X-Amz-Bucket-Region", "eu-west-1"), []string{"list", "put", "get"}, store.ErrConfig, "region=eu-west-1"},
 		{"malformed", say(400, "AuthorizationHeaderMalformed", "X-Amz-Bucket-Region", "eu-west-1"), all, store.ErrConfig, "region=eu-west-1"},
-		{"clock", say(403, "RequestTimeTooSkewed", "Date", time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat)), all, store.ErrConfig, "ahead of the server's"},
+		{"clock", skewed, all, store.ErrConfig, "ahead of the server's"},
 		{"no such key", say(404, "NoSuchKey"), []string{"get"}, store.ErrNotFound, ""},
 		{"no such key", say(404, "NoSuchKey"), []string{"put if match"}, store.ErrPrecondition, ""},
 		{"precondition", say(412, "PreconditionFailed"), conditional, store.ErrPrecondition, ""},
@@ -134,93 +66,101 @@ func TestRefusals(t *testing.T) {
 		{"nothing", text(200, ""), []string{"list"}, store.ErrConfig, "isn't an object store"},
 		{"nothing", text(200, ""), []string{"put", "put if absent"}, repeat, "no ETag"},
 		{"login", redirect, []string{"list", "put", "delete"}, store.ErrConfig, ""},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			both(t, c.answer, "", func(t *testing.T, s store.Store) {
-				for _, of := range c.of {
-					err := requests[of](t.Context(), s)
-					switch {
-					case err == nil:
-						t.Errorf("%s: no error", of)
-						continue
-					case c.want == repeat && (store.Permanent(err) || errors.Is(err, store.ErrNotFound)):
-						t.Errorf("%s: %v: is permanent", of, err)
-					case c.want != repeat && !errors.Is(err, c.want):
-						t.Errorf("%s: %v, want %v", of, err, c.want)
-					}
-					for _, other := range []error{store.ErrNotFound, store.ErrPrecondition, store.ErrConditionUnsupported, store.ErrPermission, store.ErrConfig} {
-						if !errors.Is(c.want, other) && errors.Is(err, other) {
-							t.Errorf("%s: %v is %v too", of, err, other)
-						}
-					}
-					if !strings.Contains(err.Error(), c.mention) || strings.ContainsAny(err.Error(), "\n\r") || len(err.Error()) > 300 {
-						t.Errorf("%s: says %q, which should be one line with %q", of, err, c.mention)
+		{"nothing", text(200, ""), []string{"delete"}, store.ErrConfig, "isn't an object store"},
+		{"a page that asks for patience", page(408), all, repeat, "408"},
+		{"a page that asks for patience", page(429), all, repeat, "429"},
+		{"a region in the body alone, as MinIO's", xmlError(400, "<Code>AuthorizationHeaderMalformed</Code><Message>m</Message><Region>eu-west-1</Region>"), all, store.ErrConfig, "region=eu-west-1"},
+		{"a TLS alert", raw("\x15\x03\x01\x00\x02\x02\x46"), []string{"list", "get", "delete"}, store.ErrConfig, "wants TLS"},
+		{"an empty page", empty("text/html; charset=UTF-8", 200, "e"), puts, nil, ""},
+		{"an empty page", empty("text/html; charset=UTF-8", 204, ""), []string{"delete"}, nil, ""},
+		{"a refusal that is called a page", as("text/html", 412, "<Error><Code>PreconditionFailed</Code></Error>"), conditional, store.ErrPrecondition, "412"},
+		{"accepted, to be done later", empty("", 202, "e"), append([]string{"delete"}, puts...), repeat, "202"},
+		{"no content", empty("", 204, "e"), []string{"get", "list"}, repeat, "204"},
+		{"an object without an ETag", text(200, "{}"), []string{"get"}, store.ErrConfig, "ETag"},
+		{"an object without a length", raw("HTTP/1.0 200 OK\r\nETag: \"e\"\r\nLast-Modified: Thu, 01 Jan 2026 00:00:07 GMT\r\n\r\n"), []string{"get"}, repeat, "length"},
+	}
+	for _, code := range []string{"NoSuchBucket", "NoSuchKey", "ExpiredToken", "InvalidRequest"} {
+		answers = append(answers, answer{"a failing server", say(503, code), all, repeat, "503"})
+	}
+	for _, as := range []string{"", "text/html", "application/xml"} {
+		for _, status := range []int{200, 201, 202} {
+			answers = append(answers, answer{"no ETag, " + as, empty(as, status, ""), puts, repeat, ""})
+		}
+	}
+	var server turns
+	both(t, server.answer, func(t *testing.T, s store.Store) {
+		for _, c := range answers {
+			server.set(c.answer)
+			for _, of := range c.of {
+				err := requests[of](t.Context(), s)
+				if (err == nil) != (c.want == nil) {
+					t.Errorf("%s: %s: %v", c.name, of, err)
+				}
+				if err == nil {
+					continue
+				}
+				if c.want == repeat && store.Permanent(err) || c.want != repeat && !errors.Is(err, c.want) {
+					t.Errorf("%s: %s: %v, want %v", c.name, of, err, c.want)
+				}
+				for _, other := range []error{store.ErrNotFound, store.ErrPrecondition, store.ErrConditionUnsupported, store.ErrPermission, store.ErrConfig} {
+					if !errors.Is(c.want, other) && errors.Is(err, other) {
+						t.Errorf("%s: %s: %v is %v too", c.name, of, err, other)
 					}
 				}
-			})
-		})
-	}
-}
-
-func page(status int) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		w.WriteHeader(status)
-		fmt.Fprint(w, "<html><body>Log in</body></html>")
-	}
-}
-
-func text(status int, body string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/plain")
-		w.WriteHeader(status)
-		fmt.Fprint(w, body)
-	}
-}
-
-func redirect(w http.ResponseWriter, r *http.Request) {
-	http.Redirect(w, r, "/login", http.StatusFound)
-}
-
-const listing = `<?xml version="1.0" encoding="UTF-8"?>
-<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Name>bucket</Name><Prefix>a/prefix/index/</Prefix><KeyCount>1</KeyCount><MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated><Contents><Key>a/prefix/index/k</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>&quot;e&quot;</ETag><Size>2</Size><StorageClass>STANDARD</StorageClass></Contents></ListBucketResult>`
-
-// TestListings: a listing that isn't whole, or not the requested one, is an error. If it
-// passed as an empty one, the lock would look free.
-func TestListings(t *testing.T) {
-	list := func(body string) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/xml")
-			fmt.Fprint(w, body)
-		}
-	}
-	both(t, list(listing), "", func(t *testing.T, s store.Store) {
-		p, err := s.List(t.Context(), "index/", "")
-		if err != nil || len(p.Objects) != 1 || p.Objects[0].Key != "index/k" || p.Objects[0].ETag != "e" || p.Now.IsZero() {
-			t.Errorf("a good listing gives %+v, %v", p, err)
+				if !strings.Contains(err.Error(), c.mention) || strings.ContainsAny(err.Error(), "\n\r") || len(err.Error()) > 300 {
+					t.Errorf("%s: %s: says %q, which should be one line with %q", c.name, of, err, c.mention)
+				}
+			}
 		}
 	})
-	bad := map[string]string{
-		"empty":        "",
-		"blank":        "\n",
-		"another root": `<?xml version="1.0"?><Result></Result>`,
-		"an error":     `<?xml version="1.0"?><Error><Code>SlowDown</Code></Error>`,
-		"html":         "<html></html>",
-		"no name":      strings.Replace(listing, "<Name>bucket</Name>", "", 1),
-		"other prefix": strings.Replace(listing, "a/prefix/index/<", "a/prefix/<", 1),
-		"other key":    strings.Replace(listing, "<Key>a/prefix/index/k", "<Key>b/k", 1),
-		"no end":       strings.Replace(listing, "<IsTruncated>false", "<IsTruncated>true", 1),
+}
+
+// skewed refuses a signature of another time than the server's.
+func skewed(w http.ResponseWriter, r *http.Request) {
+	say(403, "RequestTimeTooSkewed", "Date", time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat))(w, r)
+}
+
+// raw returns a handler that sends these bytes, and closes the connection.
+func raw(answer string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			panic(err)
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, answer)
 	}
-	for i := 0; i < len(listing)-1; i += 7 {
-		bad[fmt.Sprintf("cut at %d", i)] = listing[:i]
+}
+
+// empty returns a handler that answers without a body.
+func empty(kind string, status int, etag string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", kind)
+		if etag != "" {
+			w.Header().Set("Etag", `"`+etag+`"`)
+		}
+		w.WriteHeader(status)
 	}
-	for name, body := range bad {
-		both(t, list(body), "", func(t *testing.T, s store.Store) {
-			if p, err := s.List(t.Context(), "index/", ""); err == nil {
-				t.Errorf("%s: gives %+v", name, p)
+}
+
+// TestHostileWords: a server's text becomes one printable line.
+func TestHostileWords(t *testing.T) {
+	const words = "a&#10;b&#x9b;31m&#13;c"
+	var server turns
+	both(t, server.answer, func(t *testing.T, s store.Store) {
+		for _, code := range []string{"OperationAborted", words, "AccessDenied" + words, strings.Repeat("x", 10000)} {
+			server.set(xmlError(409, "<Code>"+code+"</Code><Message>"+words+strings.Repeat("é", 300)+"</Message>"))
+			for of, send := range requests {
+				err := send(t.Context(), s)
+				if err == nil {
+					t.Fatalf("%s: no error", of)
+				}
+				if i := strings.IndexFunc(err.Error(), func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }); i >= 0 || len(err.Error()) > 600 {
+					t.Errorf("%s: %q", of, err)
+				}
 			}
-		})
-	}
+		}
+	})
 }
 
 // TestCutBodies: a body that ends before its length is an error.
@@ -237,7 +177,7 @@ func TestCutBodies(t *testing.T) {
 		fmt.Fprint(w, body)
 		panic(http.ErrAbortHandler)
 	}
-	both(t, cut, "", func(t *testing.T, s store.Store) {
+	both(t, cut, func(t *testing.T, s store.Store) {
 		for _, of := range []string{"get", "list"} {
 			if err := requests[of](t.Context(), s); err == nil || store.Permanent(err) {
 				t.Errorf("%s: %v", of, err)
@@ -267,7 +207,7 @@ func TestOneRequest(t *testing.T) {
 				w.Header().Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
 			}
 		}
-		both(t, h, "", func(t *testing.T, s store.Store) {
+		both(t, h, func(t *testing.T, s store.Store) {
 			for of, send := range requests {
 				n.Store(0)
 				err := send(t.Context(), s)
@@ -287,7 +227,7 @@ func TestHanging(t *testing.T) {
 		came <- struct{}{}
 		<-r.Context().Done() // the connection was closed
 		gone <- struct{}{}
-	}, "", func(t *testing.T, s store.Store) {
+	}, func(t *testing.T, s store.Store) {
 		for of, send := range requests {
 			ctx, cancel := context.WithCancel(t.Context())
 			go func() {
@@ -306,15 +246,35 @@ func TestHanging(t *testing.T) {
 	})
 }
 
-// TestNoConditions: conditions=none sends none.
-func TestNoConditions(t *testing.T) {
-	both(t, func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s is sent", r.Method) }, "&conditions=none", func(t *testing.T, s store.Store) {
-		for _, of := range []string{"put if absent", "put if match"} {
-			if err := requests[of](t.Context(), s); !errors.Is(err, store.ErrConditionUnsupported) {
+// TestBegunAndHanging: a server whose answer has begun was reached, even if the context ends then.
+func TestBegunAndHanging(t *testing.T) {
+	both(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "10")
+		w.Header().Set("Etag", `"e"`)
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}, func(t *testing.T, s store.Store) {
+		for _, of := range []string{"get", "list"} {
+			ctx, cancel := context.WithCancel(t.Context())
+			begun := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotFirstResponseByte: cancel})
+			if err := requests[of](begun, s); !errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnreachable) {
 				t.Errorf("%s: %v", of, err)
 			}
 		}
 	})
+}
+
+// TestNoConditions: conditions=none sends none.
+func TestNoConditions(t *testing.T) {
+	for client := range clients {
+		with(t, client, "none", func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s is sent", r.Method) }, func(t *testing.T, s store.Store) {
+			for _, of := range []string{"put if absent", "put if match"} {
+				if err := requests[of](t.Context(), s); !errors.Is(err, store.ErrConditionUnsupported) {
+					t.Errorf("%s: %v", of, err)
+				}
+			}
+		})
+	}
 }
 
 // TestConditionsDeclared: the declared conditions depend on the server and on the URL.
@@ -332,4 +292,132 @@ func TestConditionsDeclared(t *testing.T) {
 			t.Errorf("%s: %+v", raw, p)
 		}
 	}
+}
+
+// TestSkewedAndLost: a put might be stored if it was refused for its time, and then sent again
+// and not answered.
+func TestSkewedAndLost(t *testing.T) {
+	var n atomic.Int32
+	both(t, func(w http.ResponseWriter, r *http.Request) {
+		if n.Add(1)%2 == 1 {
+			skewed(w, r)
+			return
+		}
+		panic(http.ErrAbortHandler)
+	}, func(t *testing.T, s store.Store) {
+		// The transport repeats reading requests by itself, on another connection.
+		for _, of := range []string{"put", "put if absent", "put if match", "delete"} {
+			n.Store(0)
+			if err := requests[of](t.Context(), s); err == nil || store.Permanent(err) || n.Load() != 2 {
+				t.Errorf("%s: %v, %d requests", of, err, n.Load())
+			}
+		}
+	})
+}
+
+// TestRetriesByTheEnvironment: no setting for Amazon's own tools makes the SDK repeat a
+// request.
+func TestRetriesByTheEnvironment(t *testing.T) {
+	t.Setenv("AWS_MAX_ATTEMPTS", "5")
+	t.Setenv("AWS_RETRY_MODE", "adaptive")
+	var n atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { n.Add(1); say(503, "SlowDown")(w, r) }))
+	t.Cleanup(server.Close)
+	s := openStore(t, "s3://bucket/a/prefix?endpoint="+server.URL)
+	for of, send := range requests {
+		n.Store(0)
+		if err := send(t.Context(), s); err == nil || n.Load() != 1 {
+			t.Errorf("%s: %v, %d requests", of, err, n.Load())
+		}
+	}
+}
+
+// TestPutBesideDelete: MinIO refuses a put now and then because another object is
+// deleted at that moment, and not for want of a permission.
+func TestPutBesideDelete(t *testing.T) {
+	var n, refusals atomic.Int32
+	both(t, func(w http.ResponseWriter, r *http.Request) {
+		if n.Add(1) <= refusals.Load() {
+			say(403, "AccessDenied")(w, r)
+			return
+		}
+		w.Header().Set("Etag", `"e"`)
+	}, func(t *testing.T, s store.Store) {
+		for of, send := range requests {
+			if of == "delete all" {
+				continue // it isn't sent a second time
+			}
+			puts := strings.HasPrefix(of, "put")
+			for _, refused := range []int32{1, 2} {
+				n.Store(0)
+				refusals.Store(refused)
+				err := send(t.Context(), s)
+				wantN, denied := int32(1), true
+				if puts {
+					wantN, denied = 2, refused == 2
+				}
+				if errors.Is(err, store.ErrPermission) != denied || !denied && err != nil || n.Load() != wantN {
+					t.Errorf("%s, refused %d times: %d requests; %v", of, refused, n.Load(), err)
+				}
+			}
+		}
+	})
+}
+
+// unsigned is a client whose source of credentials fails now and then.
+type unsigned struct {
+	s3api.Client
+	err error
+}
+
+func (u *unsigned) Signable(context.Context) error { return u.err }
+
+func (u *unsigned) List(context.Context, string, string) ([]store.Object, string, error) {
+	return nil, "", nil
+}
+
+// TestCredentialsFail: a source without any credentials is a wrong configuration. One that had
+// some before can succeed the next time.
+func TestCredentialsFail(t *testing.T) {
+	c := &unsigned{err: errors.New("no credentials")}
+	s := s3api.New(c, s3api.Place{Bucket: "b", Host: "h"}, "s3", store.Claimed, store.Claimed)
+	list := func() error { _, err := s.List(t.Context(), "x", ""); return err }
+	if err := list(); !errors.Is(err, store.ErrConfig) || !errors.Is(err, c.err) {
+		t.Errorf("never any: %v", err)
+	}
+	failure := c.err
+	c.err = nil
+	_ = list()
+	c.err = failure
+	if err := list(); errors.Is(err, store.ErrConfig) || !errors.Is(err, failure) || store.Permanent(err) {
+		t.Errorf("some before: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.List(ctx, "x", ""); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
+// TestUndeletable: the error names a command that deletes a listed object whose key is no key
+// of ours.
+func TestUndeletable(t *testing.T) {
+	if _, err := exec.LookPath("bash"); err != nil {
+		t.Skip("no bash")
+	}
+	both(t, func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s is sent", r.Method) }, func(t *testing.T, s store.Store) {
+		for _, key := range []string{`index/lock.shared/a\b`, `index/lock.shared/it's\n`, "index/lock.shared/a\\\n\x9b'\xff", "index/lock.shared//x"} {
+			err := s.Delete(t.Context(), key)
+			if !errors.Is(err, store.ErrInvalidKey) {
+				t.Fatalf("%q: %v", key, err)
+			}
+			_, command, _ := strings.Cut(err.Error(), "as: aws ")
+			out, err := exec.Command("bash", "-c", `printf '%s\n' `+command).Output()
+			words := strings.SplitN(string(out), "\n", 8)
+			if err != nil || len(words) != 8 || words[2] != "--endpoint-url" || words[3] != "http://host:9000" ||
+				words[5] != "bucket" || words[7] != "a/prefix/"+key+"\n" {
+				t.Errorf("%q: %q, %v", key, words, err)
+			}
+		}
+	})
 }

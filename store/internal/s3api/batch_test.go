@@ -1,7 +1,6 @@
 package s3api_test
 
 import (
-	"context"
 	"crypto/md5"
 	"encoding/base64"
 	"encoding/xml"
@@ -11,7 +10,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -66,77 +64,61 @@ func TestDeleteAll(t *testing.T) {
 		}
 		return s
 	}
-	for name, c := range map[string]struct {
-		form    string
-		results func(keys []string) string
-		want    []bool
-	}{
-		"all":              {deleteResult, all, []bool{true, true, true, true}},
-		"in another order": {deleteResult, func(k []string) string { return all([]string{k[3], k[1], k[0], k[2]}) }, []bool{true, true, true, true}},
-		"one is refused":   {deleteResult, func(k []string) string { return all(k[:2]) + denied(k[2]) + all(k[3:]) }, []bool{true, true, false, true}},
-		"all are refused":  {deleteResult, func(k []string) string { return denied(k[0]) + denied(k[1]) + denied(k[2]) + denied(k[3]) }, make([]bool, 4)},
-		"one is ignored":   {deleteResult, func(k []string) string { return all(k[1:]) }, []bool{false, true, true, true}},
-		"none is named":    {deleteResult, func([]string) string { return "" }, make([]bool, 4)},
-		"others are named": {deleteResult, func(k []string) string { return all([]string{"index/k", "x", k[0] + "2"}) }, make([]bool, 4)},
-		"of another form":  {`<?xml version="1.0"?><Error>%s</Error>`, func([]string) string { return "<Code>InternalError</Code>" }, make([]bool, 4)},
-		"cut off":          {`<?xml version="1.0"?><DeleteResult>%s`, all, make([]bool, 4)},
-		"empty":            {"%s", func([]string) string { return "" }, make([]bool, 4)},
-		"no XML":           {"%s", func([]string) string { return "OK" }, make([]bool, 4)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			both(t, answered(t, c.form, c.results), "", func(t *testing.T, s store.Store) {
-				got, err := store.DeleteAll(t.Context(), s, keys)
-				if !slices.Equal(got, c.want) || err != nil && (slices.Contains(c.want, true) || !errors.Is(err, store.ErrBatchUnsupported)) {
-					t.Errorf("%v, %v", got, err)
-				}
-			})
-		})
-	}
+	var server turns
+	both(t, server.answer, func(t *testing.T, s store.Store) {
+		for name, c := range map[string]struct {
+			form    string
+			results func(keys []string) string
+			want    []bool
+		}{
+			"all":              {deleteResult, all, []bool{true, true, true, true}},
+			"in another order": {deleteResult, func(k []string) string { return all([]string{k[3], k[1], k[0], k[2]}) }, []bool{true, true, true, true}},
+			"one is refused":   {deleteResult, func(k []string) string { return all(k[:2]) + denied(k[2]) + all(k[3:]) }, []bool{true, true, false, true}},
+			"all are refused":  {deleteResult, func(k []string) string { return denied(k[0]) + denied(k[1]) + denied(k[2]) + denied(k[3]) }, make([]bool, 4)},
+			"one is ignored":   {deleteResult, func(k []string) string { return all(k[1:]) }, []bool{false, true, true, true}},
+			"none is named":    {deleteResult, func([]string) string { return "" }, make([]bool, 4)},
+			"others are named": {deleteResult, func(k []string) string { return all([]string{"index/k", "x", k[0] + "2"}) }, make([]bool, 4)},
+			"of another form":  {`<?xml version="1.0"?><Error>%s</Error>`, func([]string) string { return "<Code>InternalError</Code>" }, make([]bool, 4)},
+			"cut off":          {`<?xml version="1.0"?><DeleteResult>%s`, all, make([]bool, 4)},
+			"empty":            {"%s", func([]string) string { return "" }, make([]bool, 4)},
+			"no XML":           {"%s", func([]string) string { return "OK" }, make([]bool, 4)},
+		} {
+			server.set(answered(t, c.form, c.results))
+			got, err := store.DeleteAll(t.Context(), s, keys)
+			if !slices.Equal(got, c.want) || err != nil && (slices.Contains(c.want, true) || !errors.Is(err, store.ErrBatchUnsupported)) {
+				t.Errorf("%s: %v, %v", name, got, err)
+			}
+		}
+	})
 }
 
-// TestDeleteAllLacking: a server that lacks the request refuses it in some way. It is asked once.
-func TestDeleteAllLacking(t *testing.T) {
-	for name, answer := range map[string]http.HandlerFunc{
-		"NotImplemented": say(501, "NotImplemented"), "501": say(501, ""), "405": say(405, "MethodNotAllowed"), "404": say(404, "NoSuchKey"),
-		"no checksum": say(400, "MissingContentMD5"), "400": say(400, "InvalidRequest"), "411": say(411, "MissingContentLength"),
-		"denied": say(403, "AccessDenied"), "a page": page(404), "a page of 405": page(405),
+// TestDeleteAllRefused: a server that lacks the request refuses it in some way, and is asked once. After
+// a failure the request can be repeated. Neither deletes an object.
+func TestDeleteAllRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer http.HandlerFunc
+		lacks  bool
+	}{
+		"NotImplemented": {say(501, "NotImplemented"), true}, "501": {say(501, ""), true}, "405": {say(405, "MethodNotAllowed"), true},
+		"404": {say(404, "NoSuchKey"), true}, "no checksum": {say(400, "MissingContentMD5"), true}, "400": {say(400, "InvalidRequest"), true},
+		"411": {say(411, "MissingContentLength"), true}, "denied": {say(403, "AccessDenied"), true},
+		"a page": {page(404), true}, "a page of 405": {page(405), true},
+		"500": {say(500, "InternalError"), false}, "503": {say(503, "SlowDown"), false}, "429": {say(429, "TooManyRequests"), false},
+		"408": {say(408, "RequestTimeout"), false}, "a page of 502": {page(502), false},
+		"cut": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var n atomic.Int32
-			both(t, func(w http.ResponseWriter, r *http.Request) { n.Add(1); answer(w, r) }, "", func(t *testing.T, s store.Store) {
+			both(t, func(w http.ResponseWriter, r *http.Request) { n.Add(1); c.answer(w, r) }, func(t *testing.T, s store.Store) {
 				n.Store(0)
 				for range 2 {
 					got, err := store.DeleteAll(t.Context(), s, []string{"index/k", "index/l"})
-					if !errors.Is(err, store.ErrBatchUnsupported) || !store.Permanent(err) || slices.Contains(got, true) || strings.Contains(err.Error(), "\n") {
+					if err == nil || errors.Is(err, store.ErrBatchUnsupported) != c.lacks || store.Permanent(err) != c.lacks || slices.Contains(got, true) || strings.Contains(err.Error(), "\n") {
 						t.Errorf("%v, %v", got, err)
 					}
 				}
-				if n.Load() != 1 {
-					t.Errorf("%d requests", n.Load())
-				}
-			})
-		})
-	}
-}
-
-// TestDeleteAllFailing: after a failure the request can be repeated, and no object counts as
-// deleted.
-func TestDeleteAllFailing(t *testing.T) {
-	for name, answer := range map[string]http.HandlerFunc{
-		"500": say(500, "InternalError"), "503": say(503, "SlowDown"), "429": say(429, "TooManyRequests"), "408": say(408, "RequestTimeout"),
-		"a page of 502": page(502), "cut": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			var n atomic.Int32
-			both(t, func(w http.ResponseWriter, r *http.Request) { n.Add(1); answer(w, r) }, "", func(t *testing.T, s store.Store) {
-				for want := range int32(2) {
-					if want == 0 {
-						n.Store(0)
-					}
-					got, err := store.DeleteAll(t.Context(), s, []string{"index/k", "index/l"})
-					if err == nil || store.Permanent(err) || errors.Is(err, store.ErrBatchUnsupported) || slices.Contains(got, true) || n.Load() != want+1 {
-						t.Errorf("%v, %v, %d requests", got, err, n.Load())
-					}
+				if want := map[bool]int32{true: 1, false: 2}[c.lacks]; n.Load() != want {
+					t.Errorf("%d requests, want %d", n.Load(), want)
 				}
 			})
 		})
@@ -153,7 +135,7 @@ func TestDeleteAllUnnamable(t *testing.T) {
 			s += named(strings.ReplaceAll(key, "&", "&amp;"))
 		}
 		return s
-	}), "", func(t *testing.T, s store.Store) {
+	}), func(t *testing.T, s store.Store) {
 		keys := []string{"a\x01b", "a\rb", "a\nb", "a\uFFFFb", "/a", "../a", "", "a&b", "ümläut"}
 		for i := range store.MaxBatch {
 			keys = append(keys, fmt.Sprint("k", i))
@@ -170,33 +152,11 @@ func TestDeleteAllUnnamable(t *testing.T) {
 	})
 }
 
-// TestDeleteAllHanging: the end of a context ends the request.
-func TestDeleteAllHanging(t *testing.T) {
-	came := make(chan struct{}, 10)
-	both(t, func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		came <- struct{}{}
-		<-r.Context().Done()
-	}, "", func(t *testing.T, s store.Store) {
-		ctx, cancel := context.WithCancel(t.Context())
-		go func() { <-came; cancel() }()
-		if got, err := store.DeleteAll(ctx, s, []string{"index/k"}); !errors.Is(err, context.Canceled) || got[0] {
-			t.Errorf("%v, %v", got, err)
-		}
-	})
-}
-
 // TestDeleteAllOfVersions: in a versioned bucket the versions that this store has written go, as
 // after Delete, and then the marker that hides nothing else.
 func TestDeleteAllOfVersions(t *testing.T) {
-	var mu sync.Mutex
-	var removed []string
-	versioned, _ := versioned(func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		defer mu.Unlock()
-		removed = append(removed, r.URL.Query().Get("versionId"))
-		w.WriteHeader(http.StatusNoContent)
-	}, func(w http.ResponseWriter, _ *http.Request) {
+	var removals removals
+	versioned, _ := versioned(removals.remove, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/xml")
 		fmt.Fprintf(w, versionListing, latestFirst(version("DeleteMarker", "a/prefix/index/k", "marker")))
 	})
@@ -208,16 +168,12 @@ func TestDeleteAllOfVersions(t *testing.T) {
 		w.Header().Set("Content-Type", "application/xml")
 		marked := "<DeleteMarker>true</DeleteMarker><DeleteMarkerVersionId>marker</DeleteMarkerVersionId></Deleted>"
 		fmt.Fprintf(w, deleteResult, strings.ReplaceAll(named("a/prefix/index/k")+named("a/prefix/index/l"), "</Deleted>", marked))
-	}, "", func(t *testing.T, s store.Store) {
-		mu.Lock()
-		removed = nil
-		mu.Unlock()
+	}, func(t *testing.T, s store.Store) {
 		if _, err := s.Put(t.Context(), "index/k", []byte("{}"), store.PutOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		got, err := store.DeleteAll(t.Context(), s, []string{"index/k", "index/l"})
-		mu.Lock()
-		defer mu.Unlock()
+		removed := removals.take()
 		if err != nil || !got[0] || !got[1] || len(removed) != 2 || !strings.HasPrefix(removed[0], "v") || removed[1] != "marker" {
 			t.Errorf("%v, %v; removed %q", got, err, removed)
 		}

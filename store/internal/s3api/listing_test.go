@@ -7,38 +7,74 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/repolock/repolock/store"
 )
 
-// Rules for the answers to listings.
+const listing = `<?xml version="1.0" encoding="UTF-8"?>
+<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Name>bucket</Name><Prefix>a/prefix/index/</Prefix><KeyCount>1</KeyCount><MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated><Contents><Key>a/prefix/index/k</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>&quot;e&quot;</ETag><Size>2</Size><StorageClass>STANDARD</StorageClass></Contents></ListBucketResult>`
 
-// TestListedWhole: an incomplete answer to a listing is an error. An object without a size
-// would look empty, which is a released lock. A shared acquirer reads no further than the
-// first shared lock, so another order would hide the exclusive ones. A listing that doesn't
-// say whether it continues might.
-func TestListedWhole(t *testing.T) {
-	second := strings.Replace(listing, "</Contents>", "</Contents><Contents><Key>a/prefix/index/j</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>&quot;e&quot;</ETag><Size>2</Size></Contents>", 1)
-	for name, body := range map[string]string{
-		"no size":             strings.Replace(listing, "<Size>2</Size>", "", 1),
-		"an empty size":       strings.Replace(listing, "<Size>2</Size>", "<Size/>", 1),
-		"a negative size":     strings.Replace(listing, "<Size>2</Size>", "<Size>-1</Size>", 1),
-		"no time":             strings.Replace(listing, "<LastModified>2026-01-01T00:00:00.000Z</LastModified>", "", 1),
-		"no word of its end":  strings.Replace(listing, "<IsTruncated>false</IsTruncated>", "", 1),
-		"an empty word of it": strings.Replace(listing, "<IsTruncated>false</IsTruncated>", "<IsTruncated/>", 1),
-		"no order":            second,
-	} {
-		if body == listing {
-			t.Fatalf("%s: nothing was changed", name)
+// TestListings: a listing that isn't whole, not in order, or not the requested one, is an error. If it
+// passed as an empty one, the lock would look free. An object without a size would look empty, which is
+// a released lock. A shared acquirer reads no further than the first shared lock, so another order would
+// hide the exclusive ones. The store's time is no later than the Date of the answer.
+func TestListings(t *testing.T) {
+	const date = "Thu, 01 Jan 2026 00:00:07 GMT"
+	list := func(body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/xml")
+			w.Header().Set("Date", date)
+			fmt.Fprint(w, body)
 		}
-		t.Run(name, func(t *testing.T) {
-			both(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, body) }, "", func(t *testing.T, s store.Store) {
-				if p, err := s.List(t.Context(), "index/", ""); err == nil {
-					t.Errorf("gives %+v", p)
-				}
-			})
-		})
 	}
+	without := func(s, instead string) string {
+		if !strings.Contains(listing, s) {
+			t.Fatalf("nothing is changed: %s", s)
+		}
+		return strings.Replace(listing, s, instead, 1)
+	}
+	entry := listing[strings.Index(listing, "<Contents>") : strings.Index(listing, "</Contents>")+len("</Contents>")]
+	bad := map[string]string{
+		"empty":               "",
+		"blank":               "\n",
+		"another root":        `<?xml version="1.0"?><Result></Result>`,
+		"an error":            `<?xml version="1.0"?><Error><Code>SlowDown</Code></Error>`,
+		"html":                "<html></html>",
+		"no name":             without("<Name>bucket</Name>", ""),
+		"other prefix":        without("a/prefix/index/<", "a/prefix/<"),
+		"other key":           without("<Key>a/prefix/index/k", "<Key>b/k"),
+		"key of the bucket":   without("<Key>a/prefix/index/k", "<Key>a/prefix/other/k"),
+		"no end":              without("<IsTruncated>false", "<IsTruncated>true"),
+		"no size":             without("<Size>2</Size>", ""),
+		"an empty size":       without("<Size>2</Size>", "<Size/>"),
+		"a negative size":     without("<Size>2</Size>", "<Size>-1</Size>"),
+		"no time":             without("<LastModified>2026-01-01T00:00:00.000Z</LastModified>", ""),
+		"no word of its end":  without("<IsTruncated>false</IsTruncated>", ""),
+		"an empty word of it": without("<IsTruncated>false</IsTruncated>", "<IsTruncated/>"),
+		"no order":            without(entry, entry+strings.Replace(entry, "index/k<", "index/j<", 1)),
+	}
+	for i := 0; i < len(listing)-1; i += 7 {
+		bad[fmt.Sprintf("cut at %d", i)] = listing[:i]
+	}
+	var server turns
+	both(t, server.answer, func(t *testing.T, s store.Store) {
+		server.set(list(listing))
+		p, err := s.List(t.Context(), "index/", "")
+		if err != nil || len(p.Objects) != 1 || p.Objects[0].Key != "index/k" || p.Objects[0].ETag != "e" || p.Now.Format(time.RFC1123) != strings.Replace(date, "GMT", "UTC", 1) {
+			t.Errorf("a good listing gives %+v, %v", p, err)
+		}
+		for name, body := range bad {
+			server.set(list(body))
+			p, err := s.List(t.Context(), "index/", "")
+			if err == nil {
+				t.Errorf("%s: gives %+v", name, p)
+			}
+			if name == "no order" && (!errors.Is(err, store.ErrListing) || store.Permanent(err) || strings.Contains(err.Error(), "\n")) {
+				t.Errorf("%s might pass, and is %v", name, err)
+			}
+		}
+	})
 }
 
 // TestListedTwice: a server can list a key twice while it is overwritten. The listing shows
@@ -48,33 +84,22 @@ func TestListedTwice(t *testing.T) {
 		return fmt.Sprintf("<Contents><Key>a/prefix/index/%s</Key><LastModified>2026-01-01T00:00:0%s.000Z</LastModified><ETag>&quot;%s&quot;</ETag><Size>%d</Size></Contents>", key, second, etag, size)
 	}
 	before, _, _ := strings.Cut(listing, "<Contents>")
-	for name, c := range map[string]struct{ entries, etag string }{
-		"the same":                   {entry("k", "1", "new", 2) + entry("k", "1", "new", 2), "new"},
-		"older first":                {entry("k", "1", "old", 2) + entry("k", "2", "new", 2), "new"},
-		"newer first":                {entry("k", "2", "new", 2) + entry("k", "1", "old", 2), "new"},
-		"three times":                {entry("k", "2", "old", 2) + entry("k", "3", "new", 2) + entry("k", "1", "old", 2), "new"},
-		"empty, and then not":        {entry("k", "1", "old", 0) + entry("k", "1", "new", 2), "new"},
-		"in doubt it isn't released": {entry("k", "1", "new", 2) + entry("k", "2", "empty", 0), "new"},
-	} {
-		t.Run(name, func(t *testing.T) {
+	var server turns
+	both(t, server.answer, func(t *testing.T, s store.Store) {
+		for name, c := range map[string]struct{ entries, etag string }{
+			"the same":                   {entry("k", "1", "new", 2) + entry("k", "1", "new", 2), "new"},
+			"older first":                {entry("k", "1", "old", 2) + entry("k", "2", "new", 2), "new"},
+			"newer first":                {entry("k", "2", "new", 2) + entry("k", "1", "old", 2), "new"},
+			"three times":                {entry("k", "2", "old", 2) + entry("k", "3", "new", 2) + entry("k", "1", "old", 2), "new"},
+			"empty, and then not":        {entry("k", "1", "old", 0) + entry("k", "1", "new", 2), "new"},
+			"in doubt it isn't released": {entry("k", "1", "new", 2) + entry("k", "2", "empty", 0), "new"},
+		} {
 			body := before + entry("j", "1", "e", 2) + c.entries + entry("l", "1", "e", 2) + "</ListBucketResult>"
-			both(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, body) }, "", func(t *testing.T, s store.Store) {
-				p, err := s.List(t.Context(), "index/", "")
-				if err != nil || len(p.Objects) != 3 || p.Objects[1].Key != "index/k" || p.Objects[1].ETag != c.etag || p.Objects[2].Key != "index/l" {
-					t.Errorf("%+v, %v", p.Objects, err)
-				}
-			})
-		})
-	}
-}
-
-// TestDisorderMayPass: the error for an unordered listing isn't permanent.
-func TestDisorderMayPass(t *testing.T) {
-	entry := listing[strings.Index(listing, "<Contents>") : strings.Index(listing, "</Contents>")+len("</Contents>")]
-	body := strings.Replace(listing, entry, entry+strings.Replace(entry, "index/k<", "index/j<", 1), 1)
-	both(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, body) }, "", func(t *testing.T, s store.Store) {
-		if _, err := s.List(t.Context(), "index/", ""); !errors.Is(err, store.ErrListing) || store.Permanent(err) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%v", err)
+			server.set(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, body) })
+			p, err := s.List(t.Context(), "index/", "")
+			if err != nil || len(p.Objects) != 3 || p.Objects[1].Key != "index/k" || p.Objects[1].ETag != c.etag || p.Objects[2].Key != "index/l" {
+				t.Errorf("%s: %+v, %v", name, p.Objects, err)
+			}
 		}
 	})
 }
@@ -92,7 +117,7 @@ func TestShortPage(t *testing.T) {
 		} else {
 			fmt.Fprint(w, second)
 		}
-	}, "", func(t *testing.T, s store.Store) {
+	}, func(t *testing.T, s store.Store) {
 		n.Store(0)
 		cursor := ""
 		for i, want := range []string{"index/k", "index/l"} {
@@ -103,4 +128,67 @@ func TestShortPage(t *testing.T) {
 			cursor = p.Next
 		}
 	})
+}
+
+// pages answers each listing with the same page, which always has a next one, and counts the
+// requests.
+func pages(listing string, n *atomic.Int64) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if n.Add(1) > 300 {
+			w.WriteHeader(http.StatusTeapot)
+			return
+		}
+		w.Header().Set("Content-Type", "application/xml")
+		fmt.Fprint(w, listing)
+	}
+}
+
+// TestListingsEnd: a server whose listings have no end isn't asked for ever.
+func TestListingsEnd(t *testing.T) {
+	goesOn := strings.Replace(listing, "<IsTruncated>false</IsTruncated>",
+		"<IsTruncated>true</IsTruncated><NextContinuationToken>token</NextContinuationToken>", 1)
+	before, rest, _ := strings.Cut(goesOn, "<Contents>")
+	_, after, _ := strings.Cut(rest, "</Contents>")
+	for name, page := range map[string]string{"the same page": goesOn, "an empty page": before + after} {
+		t.Run(name, func(t *testing.T) {
+			var n atomic.Int64
+			both(t, pages(page, &n), func(t *testing.T, s store.Store) {
+				n.Store(0)
+				var err error
+				for page := (store.Page{Next: ""}); err == nil; {
+					page, err = store.Finite(s).List(t.Context(), "index/", page.Next)
+				}
+				if !errors.Is(err, store.ErrListing) || strings.Contains(err.Error(), "\n") {
+					t.Errorf("after %d pages: %v", n.Load(), err)
+				}
+			})
+		})
+	}
+}
+
+// TestHugeAnswers: no more than 16 MiB of an answer are read, for any request.
+func TestHugeAnswers(t *testing.T) {
+	for of := range requests {
+		if of == "get" {
+			continue // its limit is smaller
+		}
+		var written atomic.Int64
+		both(t, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/xml")
+			w.Header().Set("Etag", `"e"`)
+			chunk := []byte(strings.Repeat("<Contents></Contents>", 10_000))
+			_, err := fmt.Fprint(w, "<ListBucketResult><Name>bucket</Name>")
+			for ; err == nil && written.Load() < 100<<20; _, err = w.Write(chunk) {
+				written.Add(int64(len(chunk)))
+			}
+		}, func(t *testing.T, s store.Store) {
+			written.Store(0)
+			if err := requests[of](t.Context(), s); of == "list" && !errors.Is(err, store.ErrConfig) {
+				t.Errorf("%s: %v", of, err)
+			}
+			if written.Load() >= 100<<20 {
+				t.Errorf("%s: all %d bytes were read", of, written.Load())
+			}
+		})
+	}
 }

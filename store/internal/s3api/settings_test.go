@@ -32,25 +32,20 @@ func lists(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, emptyList)
 }
 
-// settled sets an environment with only these settings, for both clients.
-func settled(t *testing.T, settings map[string]string) {
+// openStore opens a URL with credentials.
+func openStore(t *testing.T, raw string) store.Store {
 	t.Helper()
-	home := t.TempDir()
-	for _, v := range os.Environ() {
-		name, _, _ := strings.Cut(v, "=")
-		for _, prefix := range []string{"AWS_", "MINIO_", "MC_"} {
-			if strings.HasPrefix(name, prefix) {
-				t.Setenv(name, "") // restored afterwards
-				os.Unsetenv(name)
-			}
-		}
-	}
-	for name, value := range map[string]string{"HOME": home, "USERPROFILE": home, "AWS_EC2_METADATA_DISABLED": "true"} {
+	for name, value := range map[string]string{
+		"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "topsecret", "AWS_CONFIG_FILE": "none", "AWS_SHARED_CREDENTIALS_FILE": "none",
+		"AWS_EC2_METADATA_DISABLED": "true", "AWS_REGION": "", "AWS_PROFILE": "", "AWS_ENDPOINT_URL": "",
+	} {
 		t.Setenv(name, value)
 	}
-	for name, value := range settings {
-		t.Setenv(name, value)
+	s, err := opened(t.Context(), t, raw)
+	if err != nil {
+		t.Fatal(err)
 	}
+	return s
 }
 
 func opened(ctx context.Context, t *testing.T, raw string) (store.Store, error) {
@@ -71,6 +66,27 @@ func opened(ctx context.Context, t *testing.T, raw string) (store.Store, error) 
 		return nil, err
 	}
 	return s, nil
+}
+
+// settled sets an environment with only these settings, for both clients.
+func settled(t *testing.T, settings map[string]string) {
+	t.Helper()
+	home := t.TempDir()
+	for _, v := range os.Environ() {
+		name, _, _ := strings.Cut(v, "=")
+		for _, prefix := range []string{"AWS_", "MINIO_", "MC_"} {
+			if strings.HasPrefix(name, prefix) {
+				t.Setenv(name, "") // restored afterwards
+				os.Unsetenv(name)
+			}
+		}
+	}
+	for name, value := range map[string]string{"HOME": home, "USERPROFILE": home, "AWS_EC2_METADATA_DISABLED": "true"} {
+		t.Setenv(name, value)
+	}
+	for name, value := range settings {
+		t.Setenv(name, value)
+	}
 }
 
 func listed(t *testing.T, raw string) error {

@@ -1,0 +1,162 @@
+package s3api_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
+	miniogo "github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/minio"
+	"github.com/repolock/repolock/store/s3"
+)
+
+// Handlers give the answers of these tests, because a real server doesn't at will. They answer through
+// pipes, in simulated time: minio-go pauses after a failure, although it doesn't repeat the request.
+
+// pipes is a listener whose connections are pipes.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	if conn, ok := <-p; ok {
+		return conn, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (p pipes) Close() error   { return nil }
+func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+func (p pipes) dial(context.Context, string, string) (net.Conn, error) {
+	client, server := net.Pipe()
+	p <- server
+	return client, nil
+}
+
+// clients open a store on the bucket of a server with both client libraries.
+var clients = map[string]func(t *http.Transport, conditions string) (store.Store, error){
+	"s3": func(t *http.Transport, conditions string) (store.Store, error) {
+		return s3.New(awss3.New(awss3.Options{
+			Region: "us-east-1", BaseEndpoint: aws.String("http://host:9000"), UsePathStyle: true, HTTPClient: &http.Client{Transport: t},
+			Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+				return aws.Credentials{AccessKeyID: "key", SecretAccessKey: "topsecret"}, nil
+			}),
+		}), "bucket", s3.Options{Prefix: "a/prefix", Conditions: conditions})
+	},
+	"minio": func(t *http.Transport, conditions string) (store.Store, error) {
+		opts := &miniogo.Options{Creds: credentials.NewStaticV4("key", "topsecret", ""), Transport: t, BucketLookup: miniogo.BucketLookupPath}
+		minio.Configure(opts)
+		client, err := miniogo.New("host:9000", opts)
+		if err != nil {
+			return nil, err
+		}
+		return minio.New(client, "bucket", minio.Options{Prefix: "a/prefix", Conditions: conditions})
+	},
+}
+
+// both runs a test with both client libraries against a handler.
+func both(t *testing.T, h http.HandlerFunc, test func(*testing.T, store.Store)) {
+	t.Helper()
+	for name := range clients {
+		t.Run(name, func(t *testing.T) { with(t, name, "auto", h, test) })
+	}
+}
+
+// with runs a test with a client library against a handler.
+func with(t *testing.T, client, conditions string, h http.HandlerFunc, test func(*testing.T, store.Store)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		listener := make(pipes)
+		server := &http.Server{Handler: h, ErrorLog: log.New(io.Discard, "", 0)}
+		served := make(chan error)
+		go func() { served <- server.Serve(listener) }()
+		defer func() {
+			close(listener)
+			<-served
+			_ = server.Close()
+		}()
+		s, err := clients[client](&http.Transport{DialContext: listener.dial}, conditions)
+		if err != nil {
+			t.Fatal(err)
+		}
+		test(t, s)
+	})
+}
+
+// turns answers as the handler that was set last. So the rows of a table share a server and a store.
+type turns struct {
+	atomic.Pointer[http.HandlerFunc]
+}
+
+func (s *turns) set(h http.HandlerFunc) { s.Store(&h) }
+
+func (s *turns) answer(w http.ResponseWriter, r *http.Request) { (*s.Load())(w, r) }
+
+// say returns a handler that refuses as S3 does.
+func say(status int, code string, header ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		for i := 0; i+1 < len(header); i += 2 {
+			w.Header().Set(header[i], header[i+1])
+		}
+		w.Header().Set("Content-Type", "application/xml")
+		w.WriteHeader(status)
+		if code != "" && r.Method != http.MethodHead {
+			fmt.Fprintf(w, "<?xml version=\"1.0\"?><Error><Code>%s</Code><Message>the words for %s</Message><RequestId>1</RequestId></Error>", code, code)
+		}
+	}
+}
+
+// as returns a handler that answers with a body of some kind.
+func as(kind string, status int, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", kind)
+		w.WriteHeader(status)
+		fmt.Fprint(w, body)
+	}
+}
+
+func page(status int) http.HandlerFunc {
+	return as("text/html; charset=utf-8", status, "<html><body>Log in</body></html>")
+}
+
+func text(status int, body string) http.HandlerFunc { return as("text/plain", status, body) }
+
+func xmlError(status int, inner string) http.HandlerFunc {
+	return as("application/xml", status, "<Error>"+inner+"</Error>")
+}
+
+func redirect(w http.ResponseWriter, r *http.Request) {
+	http.Redirect(w, r, "/login", http.StatusFound)
+}
+
+var requests = map[string]func(context.Context, store.Store) error{
+	"list": func(ctx context.Context, s store.Store) error { _, err := s.List(ctx, "index/", ""); return err },
+	"get":  func(ctx context.Context, s store.Store) error { _, _, err := s.Get(ctx, "index/k", 100); return err },
+	"put": func(ctx context.Context, s store.Store) error {
+		_, err := s.Put(ctx, "index/k", []byte("{}"), store.PutOptions{})
+		return err
+	},
+	"put if absent": func(ctx context.Context, s store.Store) error {
+		_, err := s.Put(ctx, "index/k", []byte("{}"), store.PutOptions{IfAbsent: true})
+		return err
+	},
+	"put if match": func(ctx context.Context, s store.Store) error {
+		_, err := s.Put(ctx, "index/k", []byte("{}"), store.PutOptions{IfMatch: "e"})
+		return err
+	},
+	"delete": func(ctx context.Context, s store.Store) error { return s.Delete(ctx, "index/k") },
+	"delete all": func(ctx context.Context, s store.Store) error {
+		_, err := store.DeleteAll(ctx, s, []string{"index/k"})
+		return err
+	},
+}
