@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/repolock/repolock/internal/test/counter"
+	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/dir"
 )
@@ -20,8 +21,7 @@ import (
 const roleEnv = "REPOLOCK_TEST_ROLE"
 
 var roles = map[string]func(s store.Store) error{
-	"create":    create,
-	"increment": increment,
+	"race":      race,
 	"overwrite": overwrite,
 }
 
@@ -94,33 +94,11 @@ func start(t *testing.T, role, path string) *process {
 
 func (p *process) release() { _, _ = p.stdin.Write([]byte("\n")) }
 
-// all starts n processes in a role, releases them at once, and returns their output.
-func all(t *testing.T, n int, role, path string) string {
-	t.Helper()
-	var running []*process
-	for range n {
-		running = append(running, start(t, role, path))
-	}
-	for _, p := range running {
-		p.release()
-	}
-	var out strings.Builder
-	for _, p := range running {
-		if _, err := p.out.WriteTo(&out); err != nil {
-			t.Error(err)
-		}
-		if err := p.Wait(); err != nil {
-			t.Errorf("%s: %v: %s", role, err, p.stderr)
-		}
-	}
-	return out.String()
-}
+const raceRounds = 50
 
-const rounds = 50
-
-// create tries to be the first at each key, and prints the keys at which it was.
-func create(s store.Store) error {
-	for round := range rounds {
+// race tries to be the first at each key, and prints the keys at which it was. Each time it counts one up.
+func race(s store.Store) error {
+	for round := range raceRounds {
 		key := fmt.Sprintf("index/locks/%d/lock.exclusive", round)
 		_, err := s.Put(background, key, fmt.Append(nil, os.Getpid()), store.PutOptions{IfAbsent: true})
 		if err == nil {
@@ -128,12 +106,6 @@ func create(s store.Store) error {
 		} else if !errors.Is(err, store.ErrPrecondition) {
 			return err
 		}
-	}
-	return nil
-}
-
-func increment(s store.Store) error {
-	for range rounds {
 		if _, err := counter.Increment(background, s, "counter"); err != nil {
 			return err
 		}
@@ -162,34 +134,41 @@ func overwrite(s store.Store) error {
 	}
 }
 
-func TestProcessesPutIfAbsent(t *testing.T) {
+// TestProcesses: of processes that put a key if it is absent one wins, and none loses an increment of
+// another.
+func TestProcesses(t *testing.T) {
 	s, path := fresh(t)
-	lines := strings.Fields(all(t, 8, "create", path))
+	put(t, s, "counter", "0")
+	var running []*process
+	for range rounds.Fewer(8, 4) {
+		running = append(running, start(t, "race", path))
+	}
+	for _, p := range running {
+		p.release()
+	}
+	var out strings.Builder
+	for _, p := range running {
+		_, read := p.out.WriteTo(&out)
+		if err := errors.Join(read, p.Wait()); err != nil {
+			t.Errorf("%v: %s", err, p.stderr)
+		}
+	}
+	if got, want := read(t, s, "counter"), fmt.Sprint(len(running)*raceRounds); got != want {
+		t.Errorf("%s of %s increments", got, want)
+	}
 	won := map[string]string{}
+	lines := strings.Fields(out.String())
 	for i := 0; i < len(lines); i += 2 {
 		key, pid := lines[i], lines[i+1]
 		if other, found := won[key]; found {
 			t.Errorf("%s was won by %s and by %s", key, other, pid)
 		}
-		won[key] = pid
-	}
-	if len(won) != rounds {
-		t.Errorf("%d of %d keys have a winner", len(won), rounds)
-	}
-	for key, pid := range won {
-		if body := read(t, s, key); body != pid {
-			t.Errorf("%s was won by %s and holds %s", key, pid, body)
+		if won[key] = pid; read(t, s, key) != pid {
+			t.Errorf("%s was won by %s and holds %s", key, pid, read(t, s, key))
 		}
 	}
-	tidy(t, path)
-}
-
-func TestProcessesIncrement(t *testing.T) {
-	s, path := fresh(t)
-	put(t, s, "counter", "0")
-	all(t, 8, "increment", path)
-	if got, want := read(t, s, "counter"), fmt.Sprint(8*rounds); got != want {
-		t.Errorf("%s of %s increments", got, want)
+	if len(won) != raceRounds {
+		t.Errorf("%d of %d keys have a winner", len(won), raceRounds)
 	}
 	tidy(t, path)
 }
@@ -198,7 +177,7 @@ func TestProcessesIncrement(t *testing.T) {
 // written, and its leftovers don't delay the next process.
 func TestKilled(t *testing.T) {
 	s, path := fresh(t)
-	for range 20 {
+	for range rounds.Fewer(20, 5) {
 		p := start(t, "overwrite", path)
 		p.release()
 		if line, err := p.out.ReadString('\n'); line != "going\n" {

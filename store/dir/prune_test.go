@@ -3,15 +3,19 @@
 package dir_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/dir"
 )
 
 func TestDeletePrunes(t *testing.T) {
@@ -35,7 +39,7 @@ func TestPruneAgainstPut(t *testing.T) {
 	for i := range 8 {
 		all.Go(func() {
 			key := fmt.Sprintf("index/locks/a/lock.shared/%d", i)
-			for n := range 100 {
+			for n := range rounds.Fewer(100, 20) {
 				opts := store.PutOptions{IfAbsent: n%2 == 0}
 				if _, err := s.Put(t.Context(), key, []byte(key), opts); err != nil {
 					t.Errorf("put: %v", err)
@@ -82,7 +86,10 @@ func TestRefusedPutLeavesNothing(t *testing.T) {
 func TestSweep(t *testing.T) {
 	path := t.TempDir()
 	offset := time.Duration(0)
-	s := atTime(t, path, func() time.Time { return time.Now().Add(offset) })
+	s, err := dir.Open(t.Context(), path, dir.Options{Now: func() time.Time { return time.Now().Add(offset) }})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, dir := range []string{"", "index"} {
 		createFile(t, filepath.Join(path, dir, ".repolock-x.tmp"), "left")
 		createFile(t, filepath.Join(path, dir, "other.tmp"), "not ours")
@@ -135,5 +142,84 @@ func TestFoldersOfOthersStay(t *testing.T) {
 	}
 	if got := files(t, path); got != "data/ data/snapshots/ index/" {
 		t.Errorf("left %q", got)
+	}
+}
+
+// interrupted is a context that calls a function in the middle of a Put, when its temporary
+// file exists.
+type interrupted struct {
+	context.Context
+	dir  string
+	once func()
+}
+
+func (c *interrupted) Err() error {
+	if left, _ := filepath.Glob(filepath.Join(c.dir, ".repolock-*")); len(left) > 0 && c.once != nil {
+		once := c.once
+		c.once = nil
+		once()
+	}
+	return c.Context.Err()
+}
+
+// TestReplacedRoot: the repository's directory is moved away, and another one put in its
+// place, while a Put is under way that has to make its directory again. The Put must not
+// succeed: no listing of the new directory shows an object in the old one.
+func TestReplacedRoot(t *testing.T) {
+	for name, opts := range map[string]store.PutOptions{"put": {}, "if absent": {IfAbsent: true}} {
+		for _, again := range []bool{true, false} {
+			path := filepath.Join(t.TempDir(), "repo")
+			if err := os.Mkdir(path, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			s := at(t, path)
+			ctx := &interrupted{Context: t.Context(), dir: filepath.Join(path, "index"), once: func() {
+				err := os.Rename(path, path+".old")
+				if err == nil && again {
+					err = os.Mkdir(path, 0o700)
+				}
+				// Another process removes the old, empty directory.
+				if err := errors.Join(err, os.RemoveAll(filepath.Join(path+".old", "index"))); err != nil {
+					t.Fatal(err)
+				}
+			}}
+			_, err := s.Put(ctx, "index/lock.exclusive", []byte("body"), opts)
+			if ctx.once != nil {
+				t.Fatalf("%s: nothing was replaced", name)
+			}
+			if !errors.Is(err, store.ErrNotFound) || !store.Permanent(err) || again && !strings.Contains(err.Error(), "was replaced") {
+				t.Errorf("%s, another in its place %v: %v", name, again, err)
+			}
+			if got := files(t, path+".old"); got != "" {
+				t.Errorf("%s: left in the old one: %s", name, got)
+			}
+			if !again {
+				continue
+			}
+			if got := files(t, path); got != "" {
+				t.Errorf("%s: left in the new one: %s", name, got)
+			}
+			// The next put goes into the present repository.
+			put(t, s, "index/lock.exclusive", "body")
+			if got := files(t, path); got != "index/ index/lock.exclusive" {
+				t.Errorf("%s: the next put has made %q", name, got)
+			}
+		}
+	}
+}
+
+// TestEndedWhileWriting: a Put whose context ends while it writes its temporary file isn't applied, and
+// leaves nothing.
+func TestEndedWhileWriting(t *testing.T) {
+	for name, opts := range map[string]store.PutOptions{"put": {}, "if absent": {IfAbsent: true}} {
+		s, path := fresh(t)
+		ended, cancel := context.WithCancel(t.Context())
+		ctx := &interrupted{Context: ended, dir: filepath.Join(path, "index"), once: cancel}
+		if _, err := s.Put(ctx, "index/lock.exclusive", nil, opts); !errors.Is(err, context.Canceled) || ctx.once != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := files(t, path); got != "index/" {
+			t.Errorf("%s: left %q", name, got)
+		}
 	}
 }

@@ -1,10 +1,21 @@
 package httptransport
 
 import (
+	"crypto/tls"
+	"errors"
+	"io"
+	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+
+	"github.com/repolock/repolock/store"
 )
 
 type decorated struct{ http.RoundTripper }
@@ -23,36 +34,215 @@ func TestBareWithoutDefaultTransport(t *testing.T) {
 // closing is a program's decorator, which can close its transport's connections.
 type closing struct{ *http.Transport }
 
-// TestFailureLeavesTheProgramsConnections: a failure drops the connections of the watched
+// TestFailureDropsConnections: a failure drops the connections of the watched
 // transport, and not those of the program's, even if it is the same one or decorates it.
-func TestFailureLeavesTheProgramsConnections(t *testing.T) {
+func TestFailureDropsConnections(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(server.Close)
 	program := &http.Transport{}
 	t.Cleanup(program.CloseIdleConnections)
-	send := func(t *testing.T, on http.RoundTripper, url string) (reused bool, err error) {
-		t.Helper()
-		trace := &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }}
-		ctx, _ := Watch(httptrace.WithClientTrace(t.Context(), trace), nil)
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		res, err := on.RoundTrip(r)
-		if err == nil {
-			res.Body.Close()
-		}
-		return reused, err
-	}
 	for name, next := range map[string]http.RoundTripper{"the same": program, "decorated": closing{program}} {
-		if _, err := send(t, program, server.URL); err != nil {
-			t.Fatal(err)
+		on := Watched(next)
+		for _, on := range []http.RoundTripper{program, on} {
+			if _, _, err := put(t, on, server.URL, ""); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
 		}
-		if _, err := send(t, Watched(next), "http://127.0.0.1:1"); err == nil {
+		if _, _, err := put(t, on, "http://127.0.0.1:1", ""); err == nil {
 			t.Errorf("%s: no failure", name)
 		}
-		if reused, err := send(t, program, server.URL); err != nil || !reused {
+		if _, reused, err := put(t, program, server.URL, ""); err != nil || !reused {
 			t.Errorf("%s: %v, connection reused: %t", name, err, reused)
+		}
+		if _, reused, err := put(t, on, server.URL, ""); err != nil || reused != (name == "decorated") { // whose connections are the program's
+			t.Errorf("%s: %v, the store's connection reused: %t", name, err, reused)
+		}
+	}
+}
+
+// put sends one put with a condition, and returns its status, and whether its connection had been
+// used before.
+func put(t *testing.T, on http.RoundTripper, url, body string) (status int, reused bool, err error) {
+	t.Helper()
+	trace := &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }}
+	ctx, _ := Watch(httptrace.WithClientTrace(t.Context(), trace), nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodPut, url, io.NopCloser(strings.NewReader(body)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.ContentLength = int64(len(body))
+	r.Header.Set("If-None-Match", "*")
+	res, err := on.RoundTrip(r)
+	if err != nil {
+		return 0, reused, err
+	}
+	defer res.Body.Close()
+	_, _ = io.Copy(io.Discard, res.Body)
+	return res.StatusCode, reused, nil
+}
+
+// refuse refuses as MinIO does: by the header alone, with an answer that says nothing of it. Then
+// it closes the connection.
+func refuse(t *testing.T, w http.ResponseWriter) {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer conn.Close()
+	_, _ = io.WriteString(conn, "HTTP/1.1 412 Precondition Failed\r\nContent-Length: 7\r\n\r\nrefused")
+}
+
+// TestConditionKeepsItsConnection: the connection of a condition that is met is used again, and
+// that of one that is refused isn't, whether the server closes it or not.
+func TestConditionKeepsItsConnection(t *testing.T) {
+	var refused, closed atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if closed.Load() {
+			refuse(t, w)
+			return
+		}
+		_, _ = io.Copy(io.Discard, r.Body)
+		if refused.Load() {
+			w.WriteHeader(http.StatusPreconditionFailed)
+		}
+	}))
+	t.Cleanup(server.Close)
+	programs := &http.Transport{}
+	for name, c := range map[string]struct {
+		next http.RoundTripper
+		kept bool
+	}{
+		"own":                 {Bare(), true},
+		"the program's":       {programs, true},
+		"decorated":           {decorated{programs}, false},
+		"its own connections": {&http.Transport{DialTLSContext: new(tls.Dialer).DialContext}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			on := Watched(c.next)
+			refused.Store(false)
+			closed.Store(false)
+			for i, want := range []bool{false, c.kept, c.kept} {
+				if status, reused, err := put(t, on, server.URL, "body"); err != nil || status != 200 || reused != want {
+					t.Errorf("put %d: %d, reused %v, %v", i, status, reused, err)
+				}
+			}
+			refused.Store(true)
+			for i, want := range []bool{c.kept, false, false, false} {
+				closed.Store(i >= 2)
+				if status, reused, err := put(t, on, server.URL, "body"); err != nil || status != 412 || reused != want {
+					t.Errorf("refused put %d: %d, reused %v, %v", i, status, reused, err)
+				}
+			}
+		})
+	}
+}
+
+// TestLeftConnectionLosesNoRequest: of many puts at once, of which a server refuses every second
+// one and closes its connection, none fails, and each reaches the server once.
+func TestLeftConnectionLosesNoRequest(t *testing.T) {
+	for _, secure := range []bool{false, true} {
+		var n, received atomic.Int64
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			received.Add(1)
+			if n.Add(1)%2 == 0 {
+				refuse(t, w)
+				return
+			}
+			_, _ = io.Copy(io.Discard, r.Body)
+		}))
+		transport := Bare()
+		if secure {
+			server.StartTLS()
+			transport.TLSClientConfig = server.Client().Transport.(*http.Transport).TLSClientConfig
+		} else {
+			server.Start()
+		}
+		on := Watched(transport)
+		var wg sync.WaitGroup
+		const clients, each = 8, 100
+		for range clients {
+			wg.Go(func() {
+				for range each {
+					if _, _, err := put(t, on, server.URL, strings.Repeat("x", 300)); err != nil {
+						t.Errorf("TLS %v: %v", secure, err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if received.Load() != clients*each {
+			t.Errorf("TLS %v: %d requests were received, of %d", secure, received.Load(), clients*each)
+		}
+		server.Close()
+	}
+}
+
+// TestLeftConnectionSendsNothing: what a transport writes to a connection that was left isn't sent,
+// and is known not to be.
+func TestLeftConnectionSendsNothing(t *testing.T) {
+	client, server := net.Pipe()
+	defer server.Close()
+	c := &leavable{Conn: client}
+	c.left.Store(true)
+	if n, err := c.Write([]byte("x")); n != 0 || !errors.Is(err, errLeft) {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+}
+
+// TestTLSSessionIsResumed: another connection to a server resumes the TLS session, with which TLS
+// 1.2 takes a round trip less.
+func TestTLSSessionIsResumed(t *testing.T) {
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			w.Header().Set("Connection", "close")
+			if r.TLS.DidResume {
+				w.WriteHeader(http.StatusAccepted)
+			}
+		}))
+		server.TLS = &tls.Config{MaxVersion: version}
+		server.StartTLS()
+		t.Cleanup(server.Close)
+		transport := Bare()
+		transport.TLSClientConfig = server.Client().Transport.(*http.Transport).TLSClientConfig
+		on := Watched(transport)
+		for i, want := range []int{200, 202, 202} {
+			if status, reused, err := put(t, on, server.URL, "body"); err != nil || status != want || reused {
+				t.Errorf("%s, connection %d: %d, want %d; %v", tls.VersionName(version), i, status, want, err)
+			}
+		}
+	}
+}
+
+// TestQuery: the error names an unknown parameter, and shows nothing that might be a secret.
+func TestQuery(t *testing.T) {
+	for query, want := range map[string]map[string]string{
+		"":                            {},
+		"path-style=true&tls=false":   {"path-style": "true", "tls": "false"},
+		"path_style=true":             {"path-style": "true"},
+		"path_style=true&path-style=": nil,
+	} {
+		got, err := Query(&url.URL{RawQuery: query}, "path-style", "tls")
+		if (err == nil) != (want != nil) || want != nil && !maps.Equal(got, want) {
+			t.Errorf("%q: %v, %v", query, got, err)
+		}
+	}
+	for query, says := range map[string]string{
+		"pathstyle=true":                   `unknown parameter "pathstyle"; known: path-style, tls`,
+		"secret_access_key=topsecret":      `unknown parameter "secret_access_key"`,
+		"topsecret":                        "unknown parameter, maybe a secret",
+		"topsecret=":                       "unknown parameter, maybe a secret",
+		"topsecret0=x":                     "unknown parameter, maybe a secret",
+		"topsecret%0a=x":                   "unknown parameter, maybe a secret",
+		"topsecret%zz":                     "can't be read",
+		"tls=":                             "tls= has no value",
+		"tls=true&tls=false":               "tls= is there twice",
+		"path_style=true&path-style=false": "path-style= is there twice",
+	} {
+		_, err := Query(&url.URL{RawQuery: query}, "path-style", "tls")
+		if !errors.Is(err, store.ErrURL) || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "topsecret") {
+			t.Errorf("%q: %v", query, err)
 		}
 	}
 }

@@ -80,7 +80,7 @@ func TestAnswers(t *testing.T) {
 		{"an object without a length", raw("HTTP/1.0 200 OK\r\nETag: \"e\"\r\nLast-Modified: Thu, 01 Jan 2026 00:00:07 GMT\r\n\r\n"), []string{"get"}, repeat, "length"},
 	}
 	for _, code := range []string{"NoSuchBucket", "NoSuchKey", "ExpiredToken", "InvalidRequest"} {
-		answers = append(answers, answer{"a failing server", say(503, code), all, repeat, "503"})
+		answers = append(answers, answer{"a failing server", say(500, code), all, repeat, "500"}, answer{"an overloaded server", say(503, code), all, repeat, "503"})
 	}
 	for _, as := range []string{"", "text/html", "application/xml"} {
 		for _, status := range []int{200, 201, 202} {

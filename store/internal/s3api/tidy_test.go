@@ -156,8 +156,8 @@ func TestDeleteAndPutAtOnce(t *testing.T) {
 func TestTidyingTakesNothingAway(t *testing.T) {
 	h, _ := versioned(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, say(403, "AccessDenied"))
 	both(t, h, func(t *testing.T, s store.Store) {
-		for range 3 {
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		for _, timeout := range []time.Duration{time.Second, time.Second, 3 * time.Second} {
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
 			_, err := s.Put(ctx, "index/k", []byte("{}"), store.PutOptions{})
 			if err != nil || ctx.Err() != nil {
 				t.Errorf("%v; the context: %v", err, ctx.Err())

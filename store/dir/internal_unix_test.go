@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"syscall"
 	"testing"
 	"time"
 
@@ -15,10 +16,7 @@ import (
 // TestStoppedHolder: while a stopped process has the flock, a replacing or removing request
 // waits for it and heeds its context. Requests that don't need the flock continue.
 func TestStoppedHolder(t *testing.T) {
-	s, err := Open(t.Context(), t.TempDir(), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := opened(t, Options{})
 	if !s.flock {
 		t.Fatal("the temporary directory's file system has no flock")
 	}
@@ -67,11 +65,7 @@ func TestStoppedHolder(t *testing.T) {
 
 // TestGone: gone is the check of a Put before it makes a directory again.
 func TestGone(t *testing.T) {
-	path := t.TempDir()
-	s, err := Open(t.Context(), path, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := opened(t, Options{})
 	root, err := s.open()
 	if err != nil {
 		t.Fatal(err)
@@ -80,16 +74,28 @@ func TestGone(t *testing.T) {
 	if err := s.gone(root); err != nil {
 		t.Errorf("it is there: %v", err)
 	}
-	if err := os.Remove(path); err != nil {
+	if err := os.Remove(s.path); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.gone(root); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("removed: %v", err)
 	}
-	if err := os.Mkdir(path, 0o700); err != nil {
+	if err := os.Mkdir(s.path, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.gone(root); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("replaced: %v", err)
+	}
+}
+
+// TestErrorsOfTheSystem: each class of the system's errors has its meaning.
+func TestErrorsOfTheSystem(t *testing.T) {
+	for system, want := range map[syscall.Errno]error{
+		syscall.ENOTCONN: store.ErrUnreachable, syscall.EHOSTDOWN: store.ErrUnreachable, syscall.ETIMEDOUT: store.ErrUnreachable,
+		syscall.EDQUOT: store.ErrFull, syscall.EROFS: store.ErrReadOnly, syscall.EACCES: store.ErrPermission, syscall.ENAMETOOLONG: store.ErrInvalidKey,
+	} {
+		if err := failed("put", "k", cant("write into", "/srv", system)); !errors.Is(err, want) || !errors.Is(err, system) {
+			t.Errorf("%v: %v, want %v", system, err, want)
+		}
 	}
 }
