@@ -15,8 +15,11 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/repolock/repolock/internal/test/freeport"
 )
@@ -137,4 +140,109 @@ func (p *Proxy) begin() (end func()) {
 		p.pending--
 		p.settled.Broadcast()
 	}
+}
+
+// Behaviour is what a proxy does to the requests that pass. The zero value passes them on
+// unchanged.
+type Behaviour struct {
+	// Decide, if set, returns the fault of each request. Requests call it concurrently.
+	Decide func(Request) Fault
+	// Latency is added each way.
+	Latency time.Duration
+	// Blackhole accepts connections and requests, forwards and answers nothing.
+	Blackhole bool
+	// Shift is added to the store's clock everywhere in an answer: the fields Date and
+	// Last-Modified, and the times in a listing.
+	Shift time.Duration
+	// StripConditions removes If-Match and If-None-Match from forwarded requests, as if the
+	// server ignored them. It needs Sign.
+	StripConditions bool
+	// Sign, if set, replaces the signature of an S3 request, so that the server takes a
+	// request that was changed, or signed by a wrong clock.
+	Sign *Credentials
+	// Quirks are those of a particular server.
+	Quirks Quirks
+}
+
+// Credentials sign requests to an S3 server.
+type Credentials struct{ User, Password string }
+
+// Fault is what happens to one request. The zero value is nothing.
+type Fault struct {
+	// Before and After are delays, before the request is forwarded and before it
+	// is answered.
+	Before, After time.Duration
+
+	// Of the following, which forward nothing, the first that is set counts.
+
+	// Hang answers nothing until the client gives up.
+	Hang bool
+	// Reset resets the connection.
+	Reset bool
+	// Status answers with it, and with Code as the store's own code of the error.
+	Status int
+	Code   string
+	// Late cuts the connection, and forwards the request after this time.
+	Late time.Duration
+
+	// The following forward the request.
+
+	// LoseAnswer cuts the connection in place of an answer.
+	LoseAnswer bool
+	// Truncate answers in full length, and cuts the connection after half of the
+	// body.
+	Truncate bool
+	// Again forwards the request once more, this long after the first time.
+	Again time.Duration
+}
+
+// Throttled is S3's answer to a client that sends too fast.
+var Throttled = Fault{Status: 503, Code: "SlowDown"}
+
+// Entry is a request that has ended.
+type Entry struct {
+	Request
+	// Status that was answered, 0 if the connection was cut.
+	Status     int
+	Start, End time.Time
+}
+
+// Log is the requests that have passed.
+type Log []Entry
+
+func (p *Proxy) note(e Entry) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.log = append(p.log, e)
+}
+
+// Take returns the requests that have ended since the last Take.
+func (p *Proxy) Take() Log {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.log
+	p.log = nil
+	return l
+}
+
+// Trips returns the number of round trips in sequence: the longest row of requests each of
+// which began after the one before it had ended.
+func (l Log) Trips() int {
+	byEnd := slices.SortedFunc(slices.Values(l), func(a, b Entry) int { return a.End.Compare(b.End) })
+	trips, last := 0, time.Time{}
+	for _, e := range byEnd {
+		if trips == 0 || e.Start.After(last) {
+			trips, last = trips+1, e.End
+		}
+	}
+	return trips
+}
+
+// String lists the requests, each with its answer, for messages.
+func (l Log) String() string {
+	var b strings.Builder
+	for _, e := range l {
+		fmt.Fprintf(&b, "%s %s: %d, %v\n", e.Start.Format("05.000"), e.Request, e.Status, e.End.Sub(e.Start).Round(time.Millisecond))
+	}
+	return b.String()
 }

@@ -1,15 +1,88 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 )
+
+// fixture is a proxy in front of a server that keeps the requests.
+type fixture struct {
+	*Proxy
+	t      *testing.T
+	client *http.Client
+
+	mu   sync.Mutex
+	got  []*http.Request
+	sent []string // the bodies
+}
+
+// newFixture returns a fixture whose server answers every request with body.
+func newFixture(t *testing.T, body string) *fixture {
+	t.Helper()
+	f := &fixture{t: t, client: &http.Client{Transport: &http.Transport{DisableCompression: true}}}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		raw, _ := io.ReadAll(r.Body)
+		f.mu.Lock()
+		f.got, f.sent = append(f.got, r), append(f.sent, string(raw))
+		f.mu.Unlock()
+		w.Header().Set("Date", "Sat, 21 Nov 2026 10:00:00 GMT")
+		w.Header().Set("Last-Modified", "Sat, 21 Nov 2026 09:30:00 GMT")
+		_, _ = io.WriteString(w, body)
+	}))
+	t.Cleanup(server.Close)
+	var err error
+	if f.Proxy, err = New(server.URL); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.Close)
+	t.Cleanup(f.client.CloseIdleConnections)
+	return f
+}
+
+// do sends a request and reads the answer.
+func (f *fixture) do(method, path, body string, header ...string) (res *http.Response, answer string, err error) {
+	f.t.Helper()
+	r, err := http.NewRequest(method, f.URL()+path, bytes.NewReader([]byte(body)))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	if res, err = f.client.Do(r); err != nil {
+		return nil, "", err
+	}
+	defer res.Body.Close()
+	raw, err := io.ReadAll(res.Body)
+	return res, string(raw), err
+}
+
+func (f *fixture) arrived() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.got)
+}
+
+// always gives each request the same fault.
+func always(f Fault) Behaviour {
+	return Behaviour{Decide: func(Request) Fault { return f }}
+}
+
+func contains(t *testing.T, s, want string) {
+	t.Helper()
+	if !strings.Contains(s, want) {
+		t.Errorf("%q isn't in: %s", want, s)
+	}
+}
 
 func TestPassesOn(t *testing.T) {
 	f := newFixture(t, "answer")
@@ -24,58 +97,32 @@ func TestPassesOn(t *testing.T) {
 	}
 }
 
-func TestFaultsForwardNothing(t *testing.T) {
+// TestFaults: a fault shows to the client as its name says, and the server gets the request so many times.
+func TestFaults(t *testing.T) {
+	whole := strings.Repeat("answer", 1000)
 	for name, c := range map[string]struct {
-		fault Fault
-		check func(res *http.Response, answer string, err error) bool
+		fault  Fault
+		want   error // io.EOF: the connection ended before an answer
+		answer string
+		times  int
 	}{
-		"reset": {Fault{Reset: true}, func(_ *http.Response, _ string, err error) bool { return errors.Is(err, syscall.ECONNRESET) }},
-		"status": {Throttled, func(res *http.Response, answer string, err error) bool {
-			return err == nil && res.StatusCode == 503 && strings.Contains(answer, "<Code>SlowDown</Code>")
-		}},
+		"reset":       {Fault{Reset: true}, syscall.ECONNRESET, "", 0},
+		"status":      {Throttled, nil, `<?xml version="1.0" encoding="UTF-8"?><Error><Code>SlowDown</Code><Message>as the test wants</Message></Error>`, 0},
+		"lose answer": {Fault{LoseAnswer: true}, io.EOF, "", 1},
+		"late":        {Fault{Late: 20 * time.Millisecond}, io.EOF, "", 1},
+		"truncate":    {Fault{Truncate: true}, io.ErrUnexpectedEOF, whole[:3000], 1},
+		"again":       {Fault{Again: 20 * time.Millisecond}, nil, whole, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, "answer")
-			f.Behave(always(c.fault))
-			if res, answer, err := f.do("PUT", "/bucket/key", "body"); !c.check(res, answer, err) {
-				t.Errorf("%v %q %v", res, answer, err)
-			}
-			if n := f.arrived(); n != 0 {
-				t.Errorf("%d requests were forwarded", n)
-			}
-		})
-	}
-}
-
-func TestFaultsForward(t *testing.T) {
-	for name, c := range map[string]struct {
-		fault Fault
-		want  error // io.EOF: the connection ended before an answer
-		times int
-	}{
-		"lose answer": {Fault{LoseAnswer: true}, io.EOF, 1},
-		"late":        {Fault{Late: 20 * time.Millisecond}, io.EOF, 1},
-		"truncate":    {Fault{Truncate: true}, io.ErrUnexpectedEOF, 1},
-		"again":       {Fault{Again: 20 * time.Millisecond}, nil, 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, strings.Repeat("answer", 1000))
+			f := newFixture(t, whole)
 			f.Behave(always(c.fault))
 			_, answer, err := f.do("PUT", "/bucket/key", "body")
-			if !errors.Is(err, c.want) {
-				t.Errorf("%v, want %v", err, c.want)
+			if !errors.Is(err, c.want) || answer != c.answer {
+				t.Errorf("%v, want %v; %d bytes are answered", err, c.want, len(answer))
 			}
-			if name == "truncate" && len(answer) != 3000 {
-				t.Errorf("%d bytes of the body were answered", len(answer))
-			}
-			if name == "late" && f.arrived() != 0 {
-				t.Error("it was forwarded at once")
-			}
-			f.within(10*time.Minute, "forwarded requests", func() bool { return f.arrived() == c.times })
-			for _, body := range f.sent {
-				if body != "body" {
-					t.Errorf("%q was forwarded", body)
-				}
+			f.Settle()
+			if f.arrived() != c.times || strings.Join(f.sent, "") != strings.Repeat("body", c.times) {
+				t.Errorf("%d requests were forwarded: %q", f.arrived(), f.sent)
 			}
 		})
 	}
@@ -89,32 +136,30 @@ func TestHang(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			f.Behave(Behaviour{Blackhole: blackhole, Decide: func(Request) Fault {
-				time.AfterFunc(100*time.Millisecond, cancel) // it has come
+				cancel() // it has come
 				return Fault{Hang: !blackhole}
 			}})
 			r, _ := http.NewRequestWithContext(ctx, "PUT", f.URL()+"/bucket/key", strings.NewReader("body"))
 			if _, err := f.client.Do(r); !errors.Is(err, context.Canceled) {
 				t.Errorf("%v", err)
 			}
-			f.within(10*time.Minute, "the log", func() bool { return len(f.Take()) == 1 })
-			if f.arrived() != 0 {
+			f.Settle()
+			if len(f.Take()) != 1 || f.arrived() != 0 {
 				t.Error("it was forwarded")
 			}
 		})
 	}
 }
 
+// TestDelays: the time of a request is at least the sum of its delays.
 func TestDelays(t *testing.T) {
 	f := newFixture(t, "answer")
-	f.Behave(Behaviour{Latency: 10 * time.Millisecond, Decide: func(Request) Fault {
-		return Fault{Before: 30 * time.Millisecond, After: 50 * time.Millisecond}
+	f.Behave(Behaviour{Latency: time.Millisecond, Decide: func(Request) Fault {
+		return Fault{Before: 3 * time.Millisecond, After: 5 * time.Millisecond}
 	}})
 	start := time.Now()
-	if _, _, err := f.do("GET", "/bucket/key", ""); err != nil {
-		t.Fatal(err)
-	}
-	if took := time.Since(start); took < 100*time.Millisecond {
-		t.Errorf("it took %v", took)
+	if _, _, err := f.do("GET", "/bucket/key", ""); err != nil || time.Since(start) < 10*time.Millisecond {
+		t.Errorf("%v after %v", err, time.Since(start))
 	}
 }
 
@@ -152,8 +197,124 @@ func TestClose(t *testing.T) {
 	}
 }
 
-func TestBadTarget(t *testing.T) {
-	if _, err := New("no url"); err == nil {
-		t.Error("taken")
+func TestNames(t *testing.T) {
+	for _, c := range []struct{ method, path, body, name, op, key string }{
+		{"PUT", "/bucket/index/lock.exclusive", "x", "", "put", "index/lock.exclusive"},
+		{"GET", "/bucket/a%20b?x=1", "", "", "get", "a b"},
+		{"HEAD", "/bucket/a", "", "", "head", "a"},
+		{"DELETE", "/bucket/a", "", "", "delete", "a"},
+		{"POST", "/bucket/?delete=", "<Delete/>", "", "delete all", ""},
+		{"POST", "/bucket/a?uploads", "", "", "other", "a"},
+		{"DELETE", "/bucket/a?versionId=1", "", "", "other", "a"},
+		{"GET", "/bucket/?list-type=2&prefix=index%2Flock.", "", "", "list", "index/lock."},
+		{"GET", "/bucket?list-type=2&prefix=i", "", "", "list", "i"},
+		{"GET", "/bucket/?location", "", "", "other", ""},
+		{"GET", "/b2api/v2/b2_authorize_account", "", "", "b2_authorize_account", ""},
+		{"POST", "/b2api/v2/b2_list_file_names", `{"prefix":"index/lock."}`, "", "b2_list_file_names", "index/lock."},
+		{"POST", "/b2api/v2/b2_hide_file", `{"fileName":"a"}`, "", "b2_hide_file", "a"},
+		{"POST", "/b2api/v2/b2_upload_file/bucket/7", "x", "a%20b/c", "b2_upload_file", "a b/c"},
+		{"GET", "/file/bucket/a%20b/c", "", "", "b2_download_file_by_name", "a b/c"},
+	} {
+		f := newFixture(t, "")
+		if _, _, err := f.do(c.method, c.path, c.body, "X-Bz-File-Name", c.name); err != nil {
+			t.Fatal(err)
+		}
+		f.do(c.method, c.path, c.body, "X-Bz-File-Name", c.name)
+		log := f.Take()
+		for i, e := range log {
+			if e.Op != c.op || e.Key != c.key || e.N != i+1 || e.Status != 200 {
+				t.Errorf("%s %s: %s, want %s %q #%d", c.method, c.path, e, c.op, c.key, i+1)
+			}
+		}
+		if len(log) != 2 {
+			t.Errorf("%d requests are in the log", len(log))
+		}
+	}
+}
+
+func TestTrips(t *testing.T) {
+	for _, c := range []struct {
+		spans [][2]int
+		want  int
+	}{
+		{nil, 0},
+		{[][2]int{{0, 10}}, 1},
+		{[][2]int{{0, 10}, {1, 11}}, 1},
+		{[][2]int{{0, 10}, {1, 11}, {12, 20}}, 2},
+		{[][2]int{{0, 100}, {1, 10}, {11, 20}, {21, 30}}, 3},
+		{[][2]int{{11, 20}, {0, 10}}, 2}, // in whatever order they ended
+	} {
+		var l Log
+		for _, s := range c.spans {
+			l = append(l, Entry{Start: time.Unix(int64(s[0]), 0), End: time.Unix(int64(s[1]), 0)})
+		}
+		if got := l.Trips(); got != c.want {
+			t.Errorf("%v: %d, want %d", c.spans, got, c.want)
+		}
+	}
+}
+
+func TestShift(t *testing.T) {
+	for name, c := range map[string]struct{ method, path, answer, want string }{
+		"list":   {"GET", "/bucket/?list-type=2", "<a><LastModified>2026-11-21T23:45:00.123Z</LastModified></a>", "<a><LastModified>2026-11-22T00:45:00.123Z</LastModified></a>"},
+		"b2":     {"POST", "/b2api/v2/b2_list_file_names", `{"uploadTimestamp": 1000, "size": 7}`, `{"uploadTimestamp":3601000, "size": 7}`},
+		"object": {"GET", "/bucket/key", "<LastModified>2026-11-21T23:45:00.123Z</LastModified>", "<LastModified>2026-11-21T23:45:00.123Z</LastModified>"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, c.answer)
+			f.Behave(Behaviour{Shift: time.Hour})
+			res, answer, err := f.do(c.method, c.path, "")
+			if err != nil || answer != c.want {
+				t.Errorf("%v %s", err, answer)
+			}
+			if date, modified := res.Header.Get("Date"), res.Header.Get("Last-Modified"); date != "Sat, 21 Nov 2026 11:00:00 GMT" || modified != "Sat, 21 Nov 2026 10:30:00 GMT" {
+				t.Errorf("Date %s, Last-Modified %s", date, modified)
+			}
+		})
+	}
+}
+
+const signed = "AWS4-HMAC-SHA256 Credential=someone/20200101/eu-north-1/s3/aws4_request, SignedHeaders=host;if-none-match, Signature=00"
+
+// TestStripConditions: the conditions are removed, also from the signature. e2e shows that a
+// real server takes such a request.
+func TestStripConditions(t *testing.T) {
+	f := newFixture(t, "")
+	f.Behave(Behaviour{StripConditions: true, Sign: &Credentials{"root", "secret"}})
+	_, _, err := f.do("PUT", "/bucket/key", "body", "Authorization", signed, "X-Amz-Date", "20200101T000000Z", "If-None-Match", "*", "If-Match", `"e"`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := f.got[0].Header
+	if h.Get("If-None-Match") != "" || h.Get("If-Match") != "" || f.sent[0] != "body" {
+		t.Errorf("%v %q", h, f.sent)
+	}
+	contains(t, h.Get("Authorization"), "Credential=root/")
+	contains(t, h.Get("Authorization"), "/eu-north-1/s3/aws4_request")
+	if at, err := time.Parse("20060102T150405Z", h.Get("X-Amz-Date")); err != nil || time.Since(at) > time.Minute {
+		t.Errorf("signed at %v", h.Get("X-Amz-Date"))
+	}
+}
+
+func TestSignChunked(t *testing.T) {
+	f := newFixture(t, "")
+	f.Behave(Behaviour{Sign: &Credentials{"root", "secret"}})
+	body := "4;chunk-signature=00\r\nbody\r\n3;chunk-signature=00\r\n it\r\n0;chunk-signature=00\r\nx-amz-checksum-crc32c:abcd==\r\nx-amz-trailer-signature:00\r\n\r\n"
+	_, _, err := f.do("PUT", "/bucket/key", body, "Authorization", signed, "X-Amz-Content-Sha256", "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER",
+		"Content-Encoding", "aws-chunked", "X-Amz-Decoded-Content-Length", "7", "X-Amz-Trailer", "x-amz-checksum-crc32c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := f.got[0].Header
+	if f.sent[0] != "body it" || strings.Contains(h.Get("Authorization"), "content-length") || h.Get("Content-Encoding") != "" || h.Get("X-Amz-Checksum-Crc32c") != "abcd==" {
+		t.Errorf("%q %v", f.sent[0], h)
+	}
+}
+
+func TestBadChunks(t *testing.T) {
+	for _, body := range []string{"", "zz\r\n", "4\r\nbo", "4\r\nbodyX\r\n0\r\n\r\n"} {
+		if _, _, err := decodeChunks([]byte(body)); err == nil {
+			t.Errorf("%q is taken", body)
+		}
 	}
 }
