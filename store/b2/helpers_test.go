@@ -2,9 +2,12 @@ package b2_test
 
 import (
 	"fmt"
+	"maps"
+	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -63,6 +66,19 @@ func (f *fake) open(t *testing.T) *b2.Store {
 	return open(t, "b2://"+bucket+"/"+prefix+"?endpoint="+f.url)
 }
 
+// behind returns a store on the server, whose answers change writes to w. Their headers are there.
+func (f *fake) behind(t *testing.T, change func(w http.ResponseWriter, r *http.Request, answer *httptest.ResponseRecorder)) *b2.Store {
+	t.Helper()
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer := httptest.NewRecorder()
+		f.ServeHTTP(answer, r)
+		maps.Copy(w.Header(), answer.Header())
+		change(w, r, answer)
+	}))
+	t.Cleanup(h.Close) // no later server gets its port
+	return open(t, "b2://"+bucket+"/"+prefix+"?endpoint="+h.URL)
+}
+
 // openAs is open with another application key.
 func (f *fake) openAs(t *testing.T, k fakeb2.Key) *b2.Store {
 	t.Helper()
@@ -104,4 +120,69 @@ func newStores(opts fakeb2.Options) func(*testing.T) store.Store {
 func again(t *testing.T, s store.Store) store.Store {
 	f, _ := fakes.Load(s)
 	return f.(*fake).open(t)
+}
+
+func put(t *testing.T, s store.Store, key, body string) store.Object {
+	t.Helper()
+	return replace(t, s, key, body, "")
+}
+
+func replace(t *testing.T, s store.Store, key, body, etag string) store.Object {
+	t.Helper()
+	o, err := s.Put(t.Context(), key, []byte(body), store.PutOptions{Replaces: etag})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// has checks all versions, newest first: "-" is a hide marker.
+func (f *fake) has(t *testing.T, want ...string) {
+	t.Helper()
+	var got []string
+	for _, v := range f.Versions(bucket) {
+		if v.Action == "hide" {
+			got = append(got, "-")
+		} else {
+			got = append(got, string(v.Body))
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("versions %q, want %q", got, want)
+	}
+}
+
+func (f *fake) delete(t *testing.T, key string) {
+	t.Helper()
+	if err := f.open(t).Delete(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// noDelete is an application key that can't delete.
+var noDelete = fakeb2.Key{Capabilities: []string{"listBuckets", "listFiles", "readFiles", "writeFiles"}}
+
+// hide is a deletion without the permission to delete.
+func (f *fake) hide(t *testing.T, key string) {
+	t.Helper()
+	s := f.openAs(t, noDelete)
+	if err := s.Delete(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func methods(t *testing.T, s store.Store, key string) map[string]error {
+	_, put := s.Put(t.Context(), key, []byte("new"), store.PutOptions{})
+	_, _, get := s.Get(t.Context(), key, 100)
+	_, list := s.List(t.Context(), key, "")
+	return map[string]error{"put": put, "get": get, "list": list, "delete": s.Delete(t.Context(), key)}
+}
+
+func (f *fake) versionsOf(key string) (versions []fakeb2.Version) {
+	for _, v := range f.Versions(bucket) {
+		if v.Name == prefix+key {
+			versions = append(versions, v)
+		}
+	}
+	return versions
 }

@@ -11,13 +11,6 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-func methods(t *testing.T, s store.Store, key string) map[string]error {
-	_, put := s.Put(t.Context(), key, []byte("new"), store.PutOptions{})
-	_, _, get := s.Get(t.Context(), key, 100)
-	_, list := s.List(t.Context(), key, "")
-	return map[string]error{"put": put, "get": get, "list": list, "delete": s.Delete(t.Context(), key)}
-}
-
 // TestLacking: if an application key lacks a capability, the methods that need it return an
 // error with its name, and the others work.
 func TestLacking(t *testing.T) {
@@ -57,7 +50,7 @@ func TestDeleteWithoutPermission(t *testing.T) {
 	}
 	f.has(t, "1")
 
-	s = f.openAs(t, fakeb2.Key{Capabilities: []string{"listBuckets", "listFiles", "readFiles", "writeFiles"}})
+	s = f.openAs(t, noDelete)
 	for range 2 { // the second time there is no object
 		if err := s.Delete(t.Context(), "k"); err != nil {
 			t.Error(err)

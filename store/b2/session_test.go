@@ -2,14 +2,15 @@ package b2_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -277,22 +278,18 @@ func TestHangingBody(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		var hang atomic.Bool
-		h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s := f.behind(t, func(w http.ResponseWriter, r *http.Request, answer *httptest.ResponseRecorder) {
 			if !hang.Load() {
-				f.ServeHTTP(w, r)
+				w.WriteHeader(answer.Code)
+				_, _ = w.Write(answer.Body.Bytes())
 				return
 			}
-			rec := httptest.NewRecorder()
-			f.ServeHTTP(rec, r)
-			maps.Copy(w.Header(), rec.Header())
-			w.Header().Set("Content-Length", strconv.Itoa(rec.Body.Len()))
-			_, _ = w.Write(rec.Body.Bytes()[:rec.Body.Len()/2])
+			w.Header().Set("Content-Length", strconv.Itoa(answer.Body.Len()))
+			_, _ = w.Write(answer.Body.Bytes()[:answer.Body.Len()/2])
 			w.(http.Flusher).Flush()
 			cancel()
 			<-r.Context().Done()
-		}))
-		t.Cleanup(h.Close) // no server of a later round gets its port
-		s := open(t, "b2://"+bucket+"/"+prefix+"?endpoint="+h.URL)
+		})
 		put(t, s, "other", "") // sets up the session
 		hang.Store(true)
 		if err := m.do(ctx, s, store.Object{Key: "k"}); !errors.Is(err, context.Canceled) {
@@ -330,4 +327,42 @@ func TestManyExpiredURLs(t *testing.T) {
 	}
 	f.ExpireTokens()
 	put(t, s, "k", "")
+}
+
+// TestListingsEnd: a server whose listings have no end isn't asked for ever.
+func TestListingsEnd(t *testing.T) {
+	f := serve(t, fakeb2.Options{})
+	var listings atomic.Int64
+	s := f.behind(t, func(w http.ResponseWriter, r *http.Request, answer *httptest.ResponseRecorder) {
+		page := map[string]any{}
+		if err := json.Unmarshal(answer.Body.Bytes(), &page); err != nil {
+			t.Error(err)
+		}
+		if strings.Contains(r.URL.Path, "/b2_list_file_") {
+			page["nextFileName"], page["nextFileId"] = prefix+"index/k", "an-id"
+			if listings.Add(1) > 300 {
+				answer.Code = http.StatusTeapot
+			}
+		}
+		w.WriteHeader(answer.Code)
+		_ = json.NewEncoder(w).Encode(page)
+	})
+	if _, err := s.Put(t.Context(), "index/k", []byte("{}"), store.PutOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for name, request := range map[string]func() error{
+		"versions": func() error { return s.Delete(t.Context(), "index/k") },
+		"names": func() (err error) {
+			page := store.Page{}
+			for more := true; more && err == nil; more = page.Next != "" {
+				page, err = store.Finite(s).List(t.Context(), "index/", page.Next)
+			}
+			return err
+		},
+	} {
+		listings.Store(0)
+		if err := request(); !errors.Is(err, store.ErrListing) || !strings.Contains(err.Error(), "index/k") && name == "versions" {
+			t.Errorf("%s: after %d pages: %v", name, listings.Load(), err)
+		}
+	}
 }

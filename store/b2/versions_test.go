@@ -1,15 +1,18 @@
 package b2_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/repolock/repolock/internal/test/fakeb2"
 	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/b2"
 )
 
 // uncovered checks that a reader never sees an older version after a newer one.
@@ -40,36 +43,6 @@ func (u *uncovered) check(t *testing.T) {
 	defer u.mu.Unlock()
 	for _, what := range u.found {
 		t.Error(what)
-	}
-}
-
-func put(t *testing.T, s store.Store, key, body string) store.Object {
-	t.Helper()
-	return replace(t, s, key, body, "")
-}
-
-func replace(t *testing.T, s store.Store, key, body, etag string) store.Object {
-	t.Helper()
-	o, err := s.Put(t.Context(), key, []byte(body), store.PutOptions{Replaces: etag})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return o
-}
-
-// has checks all versions, newest first: "-" is a hide marker.
-func (f *fake) has(t *testing.T, want ...string) {
-	t.Helper()
-	var got []string
-	for _, v := range f.Versions(bucket) {
-		if v.Action == "hide" {
-			got = append(got, "-")
-		} else {
-			got = append(got, string(v.Body))
-		}
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("versions %q, want %q", got, want)
 	}
 }
 
@@ -143,51 +116,36 @@ func TestPutRemovesItsOwn(t *testing.T) {
 	u.check(t)
 }
 
-// TestReplacesWhatIsGone: an object that was deleted, hidden or replaced between a look and a
-// put stays so.
+// TestReplacesWhatIsGone: an object that was deleted, hidden or replaced between a look and a put stays
+// so. If a key can't remove its late put, the store puts the earlier version on top of it.
 func TestReplacesWhatIsGone(t *testing.T) {
+	nothing := func(*testing.T, *fake) {}
+	deleted := func(t *testing.T, f *fake) { f.delete(t, "k") }
+	hidden := func(t *testing.T, f *fake) { f.hide(t, "k") }
+	replaced := func(t *testing.T, f *fake) { put(t, f.open(t), "k", "2") }
+	emptied := func(t *testing.T, f *fake) { put(t, f.open(t), "k", "") }
 	for name, test := range map[string]struct {
+		key       fakeb2.Key
 		meanwhile func(*testing.T, *fake)
 		left      []string
 	}{
-		"deleted":   {func(t *testing.T, f *fake) { f.delete(t, "k") }, nil},
-		"hidden":    {func(t *testing.T, f *fake) { f.hide(t, "k") }, []string{"-", "1"}},
-		"replaced":  {func(t *testing.T, f *fake) { put(t, f.open(t), "k", "2") }, []string{"2", "1"}},
-		"made anew": {func(t *testing.T, f *fake) { f.delete(t, "k"); put(t, f.open(t), "k", "2") }, []string{"2"}},
+		"deleted":             {fakeb2.Key{}, deleted, nil},
+		"hidden":              {fakeb2.Key{}, hidden, []string{"-", "1"}},
+		"replaced":            {fakeb2.Key{}, replaced, []string{"2", "1"}},
+		"made anew":           {fakeb2.Key{}, func(t *testing.T, f *fake) { deleted(t, f); replaced(t, f) }, []string{"2"}},
+		"nothing, no delete":  {noDelete, nothing, []string{"new", "1"}},
+		"deleted, no delete":  {noDelete, deleted, []string{"-", "new"}},
+		"hidden, no delete":   {noDelete, hidden, []string{"-", "new", "-", "1"}},
+		"replaced, no delete": {noDelete, replaced, []string{"2", "new", "2", "1"}},
+		"emptied, no delete":  {noDelete, emptied, []string{"", "new", "", "1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := serve(t, fakeb2.Options{})
-			s := f.open(t)
-			o := put(t, s, "k", "1")
-			test.meanwhile(t, f)
-			if _, err := s.Put(t.Context(), "k", []byte("new"), store.PutOptions{Replaces: o.ETag}); !errors.Is(err, store.ErrPrecondition) {
-				t.Error(err)
-			}
-			f.has(t, test.left...)
-		})
-	}
-}
-
-// TestReplacesWithoutDelete: if a key can't remove its late put, the store puts the earlier
-// version on top of it.
-func TestReplacesWithoutDelete(t *testing.T) {
-	for name, test := range map[string]struct {
-		meanwhile func(*testing.T, *fake)
-		left      []string
-	}{
-		"nothing":  {func(*testing.T, *fake) {}, []string{"new", "1"}},
-		"deleted":  {func(t *testing.T, f *fake) { f.delete(t, "k") }, []string{"-", "new"}},
-		"hidden":   {func(t *testing.T, f *fake) { f.hide(t, "k") }, []string{"-", "new", "-", "1"}},
-		"replaced": {func(t *testing.T, f *fake) { put(t, f.open(t), "k", "2") }, []string{"2", "new", "2", "1"}},
-		"emptied":  {func(t *testing.T, f *fake) { put(t, f.open(t), "k", "") }, []string{"", "new", "", "1"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := serve(t, fakeb2.Options{})
-			s := f.openAs(t, fakeb2.Key{Capabilities: []string{"listBuckets", "listFiles", "readFiles", "writeFiles"}})
+			s := f.openAs(t, test.key)
 			o := put(t, s, "k", "1")
 			test.meanwhile(t, f)
 			_, err := s.Put(t.Context(), "k", []byte("new"), store.PutOptions{Replaces: o.ETag})
-			if name == "nothing" && err != nil || name != "nothing" && !errors.Is(err, store.ErrPrecondition) {
+			if stays := test.left != nil && test.left[0] == "new"; stays && err != nil || !stays && !errors.Is(err, store.ErrPrecondition) {
 				t.Error(err)
 			}
 			f.has(t, test.left...)
@@ -199,7 +157,7 @@ func TestReplacesWithoutDelete(t *testing.T) {
 // it before the store notices. The store leaves both.
 func TestCoveredWithoutDelete(t *testing.T) {
 	f := serve(t, fakeb2.Options{})
-	s, other := f.openAs(t, fakeb2.Key{Capabilities: []string{"listBuckets", "listFiles", "readFiles", "writeFiles"}}), f.open(t)
+	s, other := f.openAs(t, noDelete), f.open(t)
 	o := put(t, s, "k", "1")
 	f.hide(t, "k")
 	var once sync.Once
@@ -214,17 +172,23 @@ func TestCoveredWithoutDelete(t *testing.T) {
 	f.has(t, "another's", "new", "-", "1")
 }
 
-// TestOwedLook: if the look after a put fails, the next put repeats it first.
+// TestOwedLook: if the look after a put fails, or the removal of a put that came too late, the next put
+// repeats it first.
 func TestOwedLook(t *testing.T) {
-	for _, deleted := range []bool{false, true} {
-		t.Run(fmt.Sprintf("deleted=%v", deleted), func(t *testing.T) {
+	for name, c := range map[string]struct {
+		failing string
+		deleted bool
+	}{
+		"the look": {"b2_list_file_versions", false}, "the look at nothing": {"b2_list_file_versions", true}, "the removal": {"b2_delete_file_version", true},
+	} {
+		t.Run(name, func(t *testing.T) {
 			f := serve(t, fakeb2.Options{})
 			s := f.open(t)
 			first := put(t, s, "k", "1")
-			if deleted {
+			if c.deleted {
 				f.delete(t, "k")
 			}
-			f.Fail("b2_list_file_versions", 1, 503, "service_unavailable")
+			f.Fail(c.failing, 1, 503, "service_unavailable")
 			if _, err := s.Put(t.Context(), "k", []byte("2"), store.PutOptions{Replaces: first.ETag}); err == nil || store.Permanent(err) {
 				t.Fatal(err)
 			}
@@ -233,7 +197,7 @@ func TestOwedLook(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err = s.Put(t.Context(), "k", []byte("3"), store.PutOptions{Replaces: seen.ETag})
-			if deleted {
+			if c.deleted {
 				if !errors.Is(err, store.ErrPrecondition) {
 					t.Error(err)
 				}
@@ -248,38 +212,188 @@ func TestOwedLook(t *testing.T) {
 	}
 }
 
-// TestTakingBackFails: a put that came too late, and whose removal fails, is removed later.
-func TestTakingBackFails(t *testing.T) {
-	f := serve(t, fakeb2.Options{})
-	s := f.open(t)
-	first := put(t, s, "k", "1")
-	f.delete(t, "k")
-	f.Fail("b2_delete_file_version", 1, 503, "service_unavailable")
-	if _, err := s.Put(t.Context(), "k", []byte("2"), store.PutOptions{Replaces: first.ETag}); err == nil || store.Permanent(err) {
-		t.Fatal(err)
-	}
-	_, seen, err := s.Get(t.Context(), "k", 100)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Put(t.Context(), "k", []byte("3"), store.PutOptions{Replaces: seen.ETag}); !errors.Is(err, store.ErrPrecondition) {
-		t.Error(err)
-	}
-	f.has(t)
+// stage makes its actors send one request at a time, in an order that the test chooses.
+type stage struct {
+	*fake
+	actors  []*actor
+	arrived chan *actor // with a request, or with its end
+	off     bool        // requests just pass
 }
 
-func (f *fake) delete(t *testing.T, key string) {
+// actor is a process with one task.
+type actor struct {
+	*b2.Store
+	keyID   string
+	proceed chan struct{}
+	ended   bool
+	err     error
+}
+
+func newStage(t *testing.T, opts fakeb2.Options, keys ...fakeb2.Key) *stage {
 	t.Helper()
-	if err := f.open(t).Delete(t.Context(), key); err != nil {
-		t.Fatal(err)
+	g := &stage{fake: serve(t, opts), arrived: make(chan *actor), off: true}
+	for _, k := range keys {
+		a := &actor{Store: g.openAs(t, k), proceed: make(chan struct{})}
+		a.keyID = fmt.Sprintf("%04x", g.keys.Load()+0x1000)
+		g.actors = append(g.actors, a)
+		// So no request of the tested part sets up a session.
+		put(t, a, "warm/up", "")
+		if err := a.Delete(t.Context(), "warm/up"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.Before(func(_ string, r *http.Request) {
+		for _, a := range g.actors {
+			if !g.off && strings.HasPrefix(r.Header.Get("Authorization"), "4_"+a.keyID+"_") {
+				g.arrived <- a
+				<-a.proceed
+			}
+		}
+	})
+	return g
+}
+
+// play runs all actors to their end. next returns which of the waiting actors sends the next
+// request.
+func (g *stage) play(do []func(*actor) error, next func(waiting int) int) {
+	g.off = false
+	for i, a := range g.actors {
+		a.ended = false
+		go func() {
+			a.err = do[i](a)
+			a.ended = true // its end arrives like a request
+			g.arrived <- a
+		}()
+	}
+	var waiting []*actor
+	for busy := len(g.actors); busy > 0; {
+		a := <-g.arrived
+		busy--
+		if !a.ended {
+			waiting = append(waiting, a)
+		}
+		if busy > 0 || len(waiting) == 0 {
+			continue
+		}
+		// The actors are in the order of their keys, so that a choice means the same each
+		// time.
+		slices.SortFunc(waiting, func(a, b *actor) int { return strings.Compare(a.keyID, b.keyID) })
+		i := next(len(waiting))
+		chosen := waiting[i]
+		waiting = slices.Delete(waiting, i, i+1)
+		busy++
+		chosen.proceed <- struct{}{}
+	}
+	g.off = true
+}
+
+// orders calls run with every order in which the actors can send their requests.
+func orders(t *testing.T, run func(next func(waiting int) int)) {
+	var choices, of []int // the choices, each of so many
+	for n := 0; ; n++ {
+		at := 0
+		run(func(waiting int) int {
+			if at == len(choices) {
+				choices, of = append(choices, 0), append(of, waiting)
+			}
+			of[at] = waiting
+			at++
+			return choices[at-1]
+		})
+		choices, of = choices[:at], of[:at]
+		for len(choices) > 0 && choices[len(choices)-1] == of[len(of)-1]-1 {
+			choices, of = choices[:len(choices)-1], of[:len(of)-1]
+		}
+		if len(choices) == 0 {
+			t.Logf("%d orders", n+1)
+			if n == 0 {
+				t.Error("there was nothing to order")
+			}
+			return
+		}
+		choices[len(choices)-1]++
+		if t.Failed() {
+			return
+		}
 	}
 }
 
-// hide is a deletion without the permission to delete.
-func (f *fake) hide(t *testing.T, key string) {
-	t.Helper()
-	s := f.openAs(t, fakeb2.Key{Capabilities: []string{"listBuckets", "writeFiles"}})
-	if err := s.Delete(t.Context(), key); err != nil {
-		t.Fatal(err)
+// deed is the task of an actor with an object.
+type deed func(a *actor, ctx context.Context, o store.Object) error
+
+func remove(a *actor, ctx context.Context, o store.Object) error { return a.Delete(ctx, o.Key) }
+
+func replaceBy(body string) deed {
+	return func(a *actor, ctx context.Context, o store.Object) error {
+		_, err := a.Put(ctx, o.Key, []byte(body), store.PutOptions{Replaces: o.ETag})
+		return err
+	}
+}
+
+func overwrite(a *actor, ctx context.Context, o store.Object) error {
+	_, err := a.Put(ctx, o.Key, []byte("overwritten"), store.PutOptions{})
+	return err
+}
+
+// TestEveryOrder: processes act on one object at the same time, request by request in every
+// order. Readers never see a wrong version.
+func TestEveryOrder(t *testing.T) {
+	all := fakeb2.Key{}
+	for _, test := range []struct {
+		name  string
+		keys  []fakeb2.Key
+		deeds []deed
+		// seen are the bodies that readers can see in the end, "" for none.
+		seen []string
+		// left is the number of versions that can be left in the end.
+		left int
+	}{
+		{"replace, delete", []fakeb2.Key{all, all}, []deed{replaceBy("new"), remove}, []string{""}, 0},
+		{"replace, delete, delete", []fakeb2.Key{all, all, all}, []deed{replaceBy("new"), remove, remove}, []string{""}, 0},
+		{"replace, hide", []fakeb2.Key{all, noDelete}, []deed{replaceBy("new"), remove}, []string{""}, 2},
+		{"replace and no delete, hide", []fakeb2.Key{noDelete, noDelete}, []deed{replaceBy("new"), remove}, []string{""}, 4},
+		{"replace, overwrite", []fakeb2.Key{all, all}, []deed{replaceBy("new"), overwrite}, []string{"overwritten"}, 2},
+		{"replace and no delete, overwrite", []fakeb2.Key{noDelete, all}, []deed{replaceBy("new"), overwrite}, []string{"overwritten"}, 4},
+		{"replace, replace", []fakeb2.Key{all, all}, []deed{replaceBy("1"), replaceBy("2")}, []string{"1", "2"}, 1},
+		{"delete, delete", []fakeb2.Key{all, all}, []deed{remove, remove}, []string{""}, 0},
+		{"delete, hide", []fakeb2.Key{all, noDelete}, []deed{remove, remove}, []string{""}, 1},
+		{"delete, overwrite", []fakeb2.Key{all, all}, []deed{remove, overwrite}, []string{"", "overwritten"}, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var u uncovered
+			g := newStage(t, fakeb2.Options{Changed: u.changed}, test.keys...)
+			reader, n := g.open(t), 0
+			orders(t, func(next func(int) int) {
+				n++
+				o := put(t, reader, fmt.Sprintf("k%d", n), "old")
+				var do []func(*actor) error
+				for _, d := range test.deeds {
+					do = append(do, func(a *actor) error { return d(a, t.Context(), o) })
+				}
+				g.play(do, next)
+				for i, a := range g.actors {
+					if a.err != nil && !errors.Is(a.err, store.ErrPrecondition) {
+						t.Errorf("actor %d: %v", i, a.err)
+					}
+				}
+				body, _, err := reader.Get(t.Context(), o.Key, 100)
+				if err != nil && !errors.Is(err, store.ErrNotFound) {
+					t.Error(err)
+				}
+				if !slices.Contains(test.seen, string(body)) {
+					t.Errorf("in the end %q is seen", body)
+				}
+				if left := g.versionsOf(o.Key); len(left) > test.left {
+					t.Errorf("%d versions are left", len(left))
+				}
+				if log := g.TakeLog(); t.Failed() {
+					t.Logf("%v", log)
+				}
+			})
+			// A put that is taken back uncovers what was visible before it.
+			if !slices.Contains(test.seen, "overwritten") && !slices.Contains(test.seen, "1") {
+				u.check(t)
+			}
+		})
 	}
 }
