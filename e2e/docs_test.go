@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"maps"
 	"os"
@@ -56,18 +57,19 @@ var elsewhere = map[string]string{
 	"make demo-svg":       "TestDemo",
 	"make quirks":         "TestQuirks",                            // for a second each, and not for 60
 	"sh spec/run.sh NAME": "sh spec/run.sh original-two-exclusive", // NAME stands for any name
-	"docker tag repolock-restic registry.example.org/repolock-restic:1": noCluster,
-	"docker push registry.example.org/repolock-restic:1":                noCluster,
-	"kubectl create secret generic repolock --from-env-file=job.env":    noCluster,
-	"kubectl apply -f packaging/kubernetes/cronjob.yaml":                noCluster,
-	"kubectl create job --from=cronjob/repolock-backup try":             noCluster,
+	"make proof":          notHere,
+	"docker tag repolock-restic registry.example.org/repolock-restic:1": notHere,
+	"docker push registry.example.org/repolock-restic:1":                notHere,
+	"kubectl create secret generic repolock --from-env-file=job.env":    notHere,
+	"kubectl apply -f packaging/kubernetes/cronjob.yaml":                notHere,
+	"kubectl create job --from=cronjob/repolock-backup try":             notHere,
 }
 
-// noCluster: no test can run it, because it needs a cluster or a registry.
-const noCluster = "no cluster"
+// notHere: no test can run it, because it needs a cluster or a registry, or runs the tests.
+const notHere = "not here"
 
 // TestDocs: each command of the README, of docs/ and of examples/ is run: here, or by a test that claims
-// the page, or by .ci/run or make proof.
+// the page, or by .ci/run.
 func TestDocs(t *testing.T) {
 	t.Parallel()
 	names := []string{"README.md"}
@@ -95,7 +97,7 @@ func TestDocs(t *testing.T) {
 		for _, line := range page.Lines() {
 			done[bare(line)] = true
 		}
-		if why := ci.lacks(t, test, filepath.Base(name)); why != "" {
+		if why := ci.lacks(test, filepath.Base(name)); why != "" {
 			t.Errorf("%s: %s", name, why)
 		}
 	}
@@ -152,14 +154,14 @@ func (d docs) run() {
 	}
 	for _, command := range commands {
 		switch by := elsewhere[command]; {
-		case d.done[command] || by == noCluster:
+		case d.done[command] || by == notHere:
 		case strings.HasPrefix(by, "Test"):
-			if why := d.ci.lacks(d.t, by, ""); why != "" {
+			if why := d.ci.lacks(by, ""); why != "" {
 				d.t.Errorf("%s: %s", command, why)
 			}
 		case by != "":
 			if !d.ci.runs(d.t, by) {
-				d.t.Errorf("%s: .ci/run and make proof don't run %q", command, by)
+				d.t.Errorf("%s: .ci/run doesn't run %q", command, by)
 			}
 		case strings.HasPrefix(command, "repolock "):
 			d.repolock(command)
@@ -265,53 +267,33 @@ func (d docs) config() string {
 	return d.path("config.toml")
 }
 
-// ci is the commands that .ci/run and .ci/proof run.
+// ci is what .ci/run and .ci/proof run.
 type ci struct {
 	lines []string          // of these scripts, and of make for them
 	tests map[string]string // the file of each test, by name
 }
 
+// ofStep matches what a step of these scripts has before its command.
+var ofStep = regexp.MustCompile(`^step ".*" \d+ `)
+
 func newCI(t *testing.T) *ci {
 	t.Helper()
-	c := &ci{lines: []string{"make ci", "make proof", "bash .ci/run", "bash .ci/proof"}, tests: map[string]string{}}
-	var script strings.Builder
-	for _, name := range []string{"run", "proof"} {
-		raw, err := os.ReadFile("../.ci/" + name)
-		if err != nil {
+	c := &ci{tests: testFiles(t, ".", "../cmd/repolock")}
+	for _, script := range []string{"../.ci/run", "../.ci/proof"} {
+		raw, err := os.ReadFile(script)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}
-		script.Write(raw)
-	}
-	for line := range strings.Lines(script.String()) {
-		line = strings.TrimSpace(line)
-		if m := ciStep.FindStringSubmatch(line); m != nil {
-			line = m[1]
-		}
-		c.lines = append(c.lines, line)
-		if targets, is := strings.CutPrefix(line, "make "); is {
-			c.lines = append(c.lines, recipe(t, targets)...)
-		}
-	}
-	for _, dir := range []string{".", "../cmd/repolock"} {
-		files, err := filepath.Glob(dir + "/*_test.go")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, file := range files {
-			raw, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(t `).FindAllStringSubmatch(string(raw), -1) {
-				c.tests[m[1]] = string(raw)
+		for line := range strings.Lines(string(raw)) {
+			line = ofStep.ReplaceAllString(strings.TrimSpace(line), "")
+			c.lines = append(c.lines, line)
+			if targets, is := strings.CutPrefix(line, "make "); is && !strings.HasPrefix(targets, "proof") {
+				c.lines = append(c.lines, recipe(t, targets)...)
 			}
 		}
 	}
 	return c
 }
-
-// ciStep matches a step of .ci/run and .ci/proof, and its command.
-var ciStep = regexp.MustCompile(`^step "[^"]*" \d+ (.*)$`)
 
 // recipe returns the lines that make would execute.
 func recipe(t *testing.T, targets string) []string {
@@ -347,25 +329,14 @@ func (c *ci) runs(t *testing.T, command string) bool {
 	return slices.Contains(c.lines, command)
 }
 
-// lacks returns the reason why .ci/run doesn't run a test that reads a page, or "".
-func (c *ci) lacks(t *testing.T, name, page string) string {
-	t.Helper()
+// lacks returns the reason why no test of this name reads a page, or "". TestRuns checks that each runs.
+func (c *ci) lacks(name, page string) string {
 	text, ok := c.tests[name]
-	tags, _, _ := strings.Cut(text, "\n")
-	run := "make unit"
-	switch {
-	case strings.Contains(tags, "&& minio"):
-		run = "make minio"
-	case strings.Contains(tags, "&& programs"):
-		run = "make system"
-	}
 	switch {
 	case !ok:
 		return "there is no " + name + " among " + strings.Join(slices.Sorted(maps.Keys(c.tests)), ", ")
 	case !strings.Contains(text, page+`"`):
 		return "where " + name + " is, the page isn't read"
-	case !c.runs(t, run):
-		return ".ci/run doesn't " + run
 	}
 	return ""
 }

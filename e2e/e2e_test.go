@@ -47,7 +47,8 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	bin = dir
-	build := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(dir, "repolock"), "../cmd/repolock")
+	// go run keeps the program that it has linked, and go build doesn't.
+	build := exec.Command("go", "run", "-buildvcs=false", "-exec", "cp", "../cmd/repolock", filepath.Join(dir, "repolock"))
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "%v\n%s", err, out)
 		os.Exit(1)
@@ -57,6 +58,12 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	if err := flag.Set("test.parallel", "16"); err != nil {
 		panic(err)
+	}
+	if run := os.Getenv("REPOLOCK_E2E_RUN"); run != "" {
+		names, known := chosen(run)
+		if err := flag.Set("test.run", names); err != nil || !known {
+			panic(fmt.Sprintf("REPOLOCK_E2E_RUN=%s is no run: %v", run, err))
+		}
 	}
 	code := m.Run()
 	for _, f := range atEnd {

@@ -13,11 +13,13 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/procstat"
+	"github.com/repolock/repolock/internal/test/rounds"
 )
 
 // TestLocalScript runs the script of the README. It begins with what it is about to do and to
 // cost, counts while Go builds, and ends with a picture of the run.
 func TestLocalScript(t *testing.T) {
+	rounds.Long(t, "it builds slowly on purpose")
 	t.Parallel()
 	program, err := exec.LookPath("go")
 	if err != nil {
@@ -60,6 +62,7 @@ prune  exclusive +\.*#+ +success
 // TestAloud: the script prints its steps, keeps its exit code, and leaves no process, however
 // it ends.
 func TestAloud(t *testing.T) {
+	rounds.Long(t, "it waits for what is printed each 8 s")
 	t.Parallel()
 	// A shell that was just forked can lose a signal that its parent traps: the program must run.
 	const sleeps = "sh -c 'echo sleeps; exec sleep 600'"
@@ -137,6 +140,7 @@ func groupEnded(group int) bool {
 
 // TestSoak: make soak runs until it is interrupted, and prints its totals.
 func TestSoak(t *testing.T) {
+	rounds.Long(t, "it builds the simulator")
 	t.Parallel()
 	cmd := exec.Command("make", "-C", "..", "soak")
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1") // other tests are under way
