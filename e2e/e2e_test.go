@@ -277,8 +277,8 @@ func (p *process) says(what string) {
 }
 
 // freed waits until a prune gets in, and returns when it did. A prune that begins after due
-// must not be refused. freed asks now and then: tests that do nothing but start processes
-// would hold up all others.
+// must not be refused. freed asks each second: tests that do nothing but start processes would
+// hold up all others.
 func (s *site) freed(due time.Time) (in time.Time) {
 	s.t.Helper()
 	s.until("the lock to free itself", hang, func() bool {
@@ -291,7 +291,7 @@ func (s *site) freed(due time.Time) (in time.Time) {
 		case code == 75 && began.After(due):
 			s.t.Fatalf("refused %v after it had to be free: %s", began.Sub(due), p.stderr.String())
 		}
-		time.Sleep(400 * time.Millisecond)
+		time.Sleep(time.Second)
 		return false
 	})
 	return in
@@ -314,7 +314,7 @@ func (s *site) touch(name string) {
 func ticks(name string) []string {
 	return []string{"--", "sh", "-c", `
 echo $$ >pid-` + name + `
-while [ ! -e stop-` + name + ` ]; do date +%s%N >>` + name + `; sleep 0.1; done`}
+while [ ! -e stop-` + name + ` ]; do date +%s%N >>` + name + `; sleep 0.2; done`}
 }
 
 // times returns when a ticking command ran.

@@ -274,7 +274,7 @@ func staysBroken(t *testing.T, at place, operation string) bool {
 		return holder.ended() || len(back) > 0
 	})
 	s.touch("go")
-	pruner.reaches("the prune to write", func() bool { return len(s.times("b")) > 10 })
+	pruner.reaches("the prune to write", func() bool { return len(s.times("b")) > 3 })
 	s.touch("stop-a") // otherwise it might run for ever
 	code := holder.code()
 	pruner.end("b")

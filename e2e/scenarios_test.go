@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/audit"
+	"github.com/repolock/repolock/internal/test/rounds"
 )
 
 // scenarios behave the same on every store.
@@ -87,9 +88,9 @@ func killed(s *site, operation string) {
 	s.nothingLeft()
 }
 
-// broken: break-lock stops the command of a live holder at its next refresh.
+// broken: break-lock stops the command of a live holder at its next look.
 func broken(s *site, operation string) {
-	p := s.hold(operation, "a", brief...)
+	p := s.hold(operation, "a", "--look", "1s")
 	if code := s.start("break-lock", "--yes").code(); code != 0 {
 		s.t.Errorf("break-lock has exit code %d", code)
 	}
@@ -182,9 +183,9 @@ func overtaken(s *site) {
 // another waits until another holder has come and gone.
 func (s *site) another() {
 	s.t.Helper()
-	s.until("another to get in", hang, func() bool {
-		return s.start(append([]string{"prune"}, append(brief, "--", "sh", "-c", "date +%s%N >b-in; sleep 3")...)...).code() == 0
-	})
+	if code := s.start("prune", "--ttl", ttl.String(), "--wait", hang.String(), "--", "sh", "-c", "date +%s%N >b-in; sleep 3").code(); code != 0 {
+		s.t.Fatalf("another exits with %d", code)
+	}
 }
 
 // lostTo checks that the first holder has lost its lock to another's, and that its command
@@ -221,12 +222,13 @@ func stoppedAlone(s *site) {
 
 // contenders: of many processes that prune at once two are never in together.
 func contenders(s *site) {
-	const n, rounds = 6, 8
+	const n = 6
+	each := rounds.Fewer(8, 2)
 	results := make(chan string, n)
 	for i := range n {
 		go func() {
 			won := 0
-			for range rounds {
+			for range each {
 				// mkdir fails if another is in.
 				cmd := exec.Command(bin+"/repolock", "prune", "--", "sh", "-c",
 					"mkdir "+s.path("inside")+" || exit 99; sleep 0.05; rmdir "+s.path("inside"))
@@ -241,7 +243,7 @@ func contenders(s *site) {
 					return
 				}
 			}
-			results <- fmt.Sprintf("%d: won %d of %d", i, won, rounds)
+			results <- fmt.Sprintf("%d: won %d of %d", i, won, each)
 		}()
 	}
 	for range n {
@@ -265,24 +267,25 @@ func TestOnDirectory(t *testing.T) {
 // TestOnLost: --on-lost term, kill and warn treat a loss as documented.
 func TestOnLost(t *testing.T) {
 	t.Parallel()
+	const pid, goesOn = "echo $$ >pid-a; ", "; touch started; while :; do sleep 0.5; done"
 	for _, c := range []struct {
 		how, command string
 		code         int
 		cleanedUp    bool
 		outlives     bool
 	}{
-		{"kill", "trap 'touch cleaned-up' TERM; touch started; while :; do sleep 0.05; touch alive; done", 79, false, false},
-		{"term", "trap 'touch cleaned-up; exit 0' TERM; touch started; while :; do sleep 0.05; touch alive; done", 79, true, false},
-		{"term", "trap 'touch cleaned-up' TERM; touch started; while :; do sleep 0.05; touch alive; done", 79, true, false},
-		{"term", "trap 'touch cleaned-up; exit 3' TERM; touch started; while :; do sleep 0.05; touch alive; done", 3, true, false},
-		{"warn", "touch started; until [ -e lost ]; do sleep 0.05; done; touch outlived", 79, false, true},
-		{"warn", "touch started; until [ -e lost ]; do sleep 0.05; done; touch outlived; exit 3", 3, false, true},
+		{"kill", "trap 'touch cleaned-up' TERM" + goesOn, 79, false, false},
+		{"term", "trap 'touch cleaned-up; exit 0' TERM" + goesOn, 79, true, false},
+		{"term", "trap 'touch cleaned-up' TERM" + goesOn, 79, true, false},
+		{"term", "trap 'touch cleaned-up; exit 3' TERM" + goesOn, 3, true, false},
+		{"warn", "touch started; until [ -e lost ]; do sleep 0.5; done; touch outlived", 79, false, true},
+		{"warn", "touch started; until [ -e lost ]; do sleep 0.5; done; touch outlived; exit 3", 3, false, true},
 	} {
 		t.Run(c.how+" "+c.command[:20], func(t *testing.T) {
 			s := newSite(t)
 			// TERM comes so long before the deadline that a busy machine has time to act on
 			// it.
-			p := s.start("backup", "--ttl", "60s", "--on-lost", c.how, "--", "sh", "-c", c.command)
+			p := s.start("backup", "--ttl", "60s", "--on-lost", c.how, "--", "sh", "-c", pid+c.command)
 			p.reaches("the command to run", func() bool { return s.exists("started") })
 			s.away()
 			if c.outlives {
@@ -295,40 +298,33 @@ func TestOnLost(t *testing.T) {
 			if s.exists("cleaned-up") != c.cleanedUp || s.exists("outlived") != c.outlives {
 				t.Errorf("cleaned up %v, outlived %v", s.exists("cleaned-up"), s.exists("outlived"))
 			}
-			s.remove("alive")
-			time.Sleep(300 * time.Millisecond)
-			if s.exists("alive") {
+			if !s.gone("pid-a") {
 				t.Error("the command lives on")
 			}
 		})
 	}
 }
 
-// TestSignals: a signal reaches the command, and repolock ends as the command does.
+// TestSignals: a signal reaches the command, and repolock ends as the command does. (TestForwardsSignals
+// has each signal.)
 func TestSignals(t *testing.T) {
 	t.Parallel()
-	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2} {
-		t.Run(sig.String(), func(t *testing.T) {
+	for name, sig := range map[string]syscall.Signal{"TERM": syscall.SIGTERM, "USR1": syscall.SIGUSR1} {
+		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
-			name := strings.TrimPrefix(fmt.Sprint(map[syscall.Signal]string{
-				syscall.SIGINT: "INT", syscall.SIGTERM: "TERM", syscall.SIGHUP: "HUP", syscall.SIGQUIT: "QUIT",
-				syscall.SIGUSR1: "USR1", syscall.SIGUSR2: "USR2",
-			}[sig]), "SIG")
-			p := s.start("prune", "--", "sh", "-c", "trap 'echo got "+name+"; exit 7' "+name+"; touch started; while :; do sleep 0.05; done")
-			p.reaches("the command to run", func() bool { return s.exists("started") })
-			p.signal(sig)
-			if code := p.code(); code != 7 || !strings.Contains(p.stderr.String(), "got "+name) {
-				t.Errorf("exit code %d: %s", code, p.stderr.String())
+			for command, want := range map[string]int{
+				"trap 'echo got " + name + "; exit 7' " + name + "; touch started; while :; do sleep 0.2; done": 7,
+				"touch started; exec sleep 1000": 128 + int(sig),
+			} {
+				_ = os.Remove(s.path("started"))
+				p := s.start("prune", "--", "sh", "-c", command)
+				p.reaches("the command to run", func() bool { return s.exists("started") })
+				p.signal(sig)
+				if code := p.code(); code != want || strings.Contains(p.stderr.String(), "got "+name) != (want == 7) {
+					t.Errorf("exit code %d, want %d: %s", code, want, p.stderr.String())
+				}
+				s.nothingLeft()
 			}
-			s.nothingLeft()
-
-			p = s.start("prune", "--", "sh", "-c", "touch again; sleep 100")
-			p.reaches("the command to run", func() bool { return s.exists("again") })
-			p.signal(sig)
-			if code := p.code(); code != 128+int(sig) {
-				t.Errorf("exit code %d, want %d", code, 128+int(sig))
-			}
-			s.nothingLeft()
 		})
 	}
 }
@@ -337,7 +333,7 @@ func TestSignals(t *testing.T) {
 // leaves nothing. Any other signal reaches the command once it runs.
 func TestSignalWhileAcquiring(t *testing.T) {
 	t.Parallel()
-	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR1} {
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGUSR1} {
 		t.Run(sig.String(), func(t *testing.T) {
 			s := newSite(t)
 			// A lock whose holder's clock is wrong is watched for its ttl.
@@ -368,5 +364,3 @@ func TestSignalWhileAcquiring(t *testing.T) {
 		})
 	}
 }
-
-func (s *site) remove(name string) { _ = os.Remove(s.path(name)) }
