@@ -16,7 +16,7 @@ const (
 	// inTest need Go alone.
 	inTest = `TestRuns TestDocs TestAlsoPage TestRepositoryLockPage TestBeadsPage TestTowerFleetPage
 		TestOnDirectory TestOnLost TestSignals TestSignalWhileAcquiring TestB2 TestB2Contenders TestB2Failures
-		TestCloudstic TestCloudsticOneAtATime TestCloudsticForgetsUnlocked `
+		TestCloudstic `
 	// onMinIOShort need MinIO: the tag minio.
 	onMinIOShort = `TestOnStores TestMixed TestDoctor TestBrokenLockStaysBroken TestRequestCounts `
 )
