@@ -3,26 +3,17 @@
 package e2e
 
 import (
-	"context"
-	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/repolock/repolock/internal/test/states"
-	"github.com/repolock/repolock/locking"
-	"github.com/repolock/repolock/locking/beads"
-	"github.com/repolock/repolock/locking/postgres"
-	"github.com/repolock/repolock/locking/redis"
-	"github.com/repolock/repolock/locking/towerfleet"
-	"github.com/repolock/repolock/replock"
-	"github.com/repolock/repolock/store/open"
 )
 
 // TestAlsoLostOne: one of several locks is lost. The command ends, the message says which lock
@@ -47,15 +38,12 @@ func TestAlsoLostOne(t *testing.T) {
 			flags := append(s.also(allKinds...), "--look", "1s", "--repo", s.path("repo"), "--audit", s.path("audit"))
 			p := s.hold("backup", "work", flags...)
 			pid := s.pidIn("pid-work")
-			lost := time.Now()
 			lose(s)
 			p.exits(79)
-			if alive(pid) {
+			if !ended(pid) {
 				t.Error("the command is still there")
 			}
 			p.contains(s.urls[kind])
-			t.Logf("repolock ended %v after the loss: %s", time.Since(lost).Round(time.Millisecond), p.stderr.String())
-			t.Logf("audit log:%s", s.auditLog())
 			s.releasedInReverse(1+len(allKinds), 1+slices.Index(allKinds, kind))
 			for _, e := range s.audited() {
 				if most := time.Since(began).Seconds() + 1; e.Held > most {
@@ -73,10 +61,10 @@ func TestAlsoLostOne(t *testing.T) {
 	}
 }
 
-// TestAlsoKilled: repolock is killed while it holds the locks of five systems. The guard kills
-// the command, and each lock frees itself as its page says. None is free while the command runs,
-// but that of beads, which ends with repolock itself, at the moment at which the guard notices
-// that, too.
+// TestAlsoKilled: repolock is killed while it holds the locks of five systems. No lock is free while
+// the command runs, until its ttl is over, and PostgreSQL's isn't then, either: but that of beads, which
+// ends with repolock itself. The guard, which is stopped at first, kills the command, and each lock frees
+// itself as its page says.
 func TestAlsoKilled(t *testing.T) {
 	s := newSystems(t)
 	p := s.hold("run", "work", append(s.also(allKinds...), "--ttl", ttl.String())...)
@@ -84,71 +72,58 @@ func TestAlsoKilled(t *testing.T) {
 	if kinds := s.heldKinds(); len(kinds) != len(allKinds) {
 		t.Fatalf("held: %v", kinds)
 	}
-	tries := map[string]func() (bool, error){
-		kindRedis:    s.tryBackend(s.openRedis()),
-		kindPostgres: s.tryBackend(s.openPostgres()),
-		kindBeads:    s.tryBackend(s.openBeads()),
-		kindRepo:     s.tryRepository(),
-		kindFleet:    s.tryFleet(),
-	}
-	for kind, try := range tries {
-		if ok, err := try(); ok || err != nil {
-			t.Errorf("%s before the kill: %v, %v", kind, ok, err)
-		}
-	}
-
+	guard := childNamed(t, p.Process.Pid, "repolock-guard")
+	deliver(t, guard, syscall.SIGSTOP)
+	s.until("the guard to be stopped", hang, func() bool { return states.AllStopped(guard) })
 	killed := time.Now()
-	if err := p.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	took := map[string]time.Duration{}
-	var mu sync.Mutex
-	var all sync.WaitGroup
-	for kind, try := range tries {
-		all.Go(func() {
-			s.untilFree(kind, try, pid)
-			mu.Lock()
-			defer mu.Unlock()
-			took[kind] = time.Since(killed)
-		})
-	}
-	s.until("the command to be dead", hang, func() bool { return !alive(pid) })
-	dead := time.Since(killed)
+	deliver(t, p.Process.Pid, syscall.SIGKILL)
 	p.exits(-int(syscall.SIGKILL))
 	left := s.redisLeft()
-	all.Wait()
-	if took[kindRedis] < left {
-		t.Errorf("redis was free after %v, and would have expired after %v", took[kindRedis], left)
+	for _, kind := range []string{kindRedis, kindRepo, kindFleet, kindPostgres, kindBeads} {
+		code := s.try(kind, pid)
+		if held := code == 75; held == (kind == kindBeads) && (kind == kindPostgres || time.Since(killed) < ttl) {
+			t.Errorf("%s, while the guard is stopped: exit code %d", kind, code)
+		}
 	}
-	t.Logf("the command was dead %v after the kill of repolock; each lock was free after:%s",
-		dead.Round(time.Millisecond), figures(rounded(took)))
+	deliver(t, guard, syscall.SIGCONT)
+	s.until("the command to be dead", hang, func() bool { return ended(pid) })
+	for _, kind := range allKinds {
+		s.until(kind+" to be free", hang, func() bool {
+			time.Sleep(200 * time.Millisecond)
+			return s.try(kind, pid) == 0
+		})
+		if took := time.Since(killed); kind == kindRedis && took < left {
+			t.Errorf("redis was free after %v, and would have expired after %v", took, left)
+		}
+	}
 	s.nothingLeft()
 }
 
-// TestAlsoGuardKeepsTheSession: PostgreSQL's lock stays held while repolock is dead and its guard
-// hasn't killed the command's processes yet, and is free after that.
-func TestAlsoGuardKeepsTheSession(t *testing.T) {
-	s := newSystems(t)
-	p := s.hold("run", "work", s.also(kindPostgres)...)
-	guard := childNamed(t, p.Process.Pid, "repolock-guard")
-	if err := syscall.Kill(guard, syscall.SIGSTOP); err != nil {
+// beside is the exit code of a try that gets a lock while the command of its holder runs.
+const beside = 9
+
+// try takes a lock for a moment, and returns the exit code: 0, 75 or beside. A lock of tower-fleet is
+// never free without --force-lock.
+func (s *systems) try(kind string, command int) int {
+	s.t.Helper()
+	run := func(flags ...string) int {
+		look := fmt.Sprintf(`case $(cut -d " " -f 3 /proc/%d/stat) in [RSDT]) exit %d ;; esac`, command, beside)
+		return s.start(slices.Concat([]string{"run"}, s.also(kind), flags, []string{"--ttl", lasting.String(), "--", "sh", "-c", look})...).code()
+	}
+	if kind != kindFleet {
+		return run()
+	}
+	if code := run(); code != 75 {
+		s.t.Errorf("tower-fleet without --force-lock: exit code %d", code)
+	}
+	return run("--force-lock")
+}
+
+func deliver(t *testing.T, pid int, sig syscall.Signal) {
+	t.Helper()
+	if err := syscall.Kill(pid, sig); err != nil {
 		t.Fatal(err)
 	}
-	s.until("the guard to be stopped", hang, func() bool { return states.AllStopped(guard) })
-	if err := p.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	p.exits(-int(syscall.SIGKILL))
-	try := s.tryBackend(s.openPostgres())
-	for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if free, err := try(); free || err != nil {
-			t.Fatalf("free %v, %v, while its guard is stopped", free, err)
-		}
-	}
-	if err := syscall.Kill(guard, syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
-	s.untilFree(kindPostgres, try, s.pidIn("pid-work"))
 }
 
 // childNamed returns the child of a process by the name of its first thread.
@@ -170,36 +145,6 @@ func childNamed(t *testing.T, parent int, name string) int {
 	return 0
 }
 
-// untilFree tries a lock until it is free, and checks that the command is dead then.
-func (s *systems) untilFree(kind string, try func() (bool, error), command int) {
-	for end := time.Now().Add(hang); ; time.Sleep(20 * time.Millisecond) {
-		free, err := try()
-		runs := alive(command)
-		switch {
-		case err != nil:
-			s.t.Errorf("%s: %v", kind, err)
-			return
-		case free && runs && kind == kindBeads:
-			s.t.Logf("%s was free before the guard had killed the command", kind)
-		case free && runs:
-			s.t.Errorf("%s was free while the command still ran", kind)
-		case !free && time.Now().After(end):
-			s.t.Errorf("%s isn't free after %v", kind, hang)
-			return
-		}
-		if free {
-			return
-		}
-	}
-}
-
-func rounded(of map[string]time.Duration) map[string]time.Duration {
-	for name, d := range of {
-		of[name] = d.Round(time.Millisecond)
-	}
-	return of
-}
-
 // redisLeft is how long the lock in redis lasts unless it is renewed.
 func (s *systems) redisLeft() time.Duration {
 	s.t.Helper()
@@ -208,100 +153,6 @@ func (s *systems) redisLeft() time.Duration {
 		s.t.Fatal(err)
 	}
 	return time.Duration(ms) * time.Millisecond
-}
-
-// pidIn reads a pid that a command has written.
-func (s *site) pidIn(name string) (pid int) {
-	s.t.Helper()
-	for _, line := range s.lines(name) {
-		pid, _ = strconv.Atoi(line)
-	}
-	if pid == 0 {
-		s.t.Fatalf("%s has no pid", name)
-	}
-	return pid
-}
-
-// alive reports whether a process runs, or could go on. A zombie doesn't.
-func alive(pid int) bool { return !strings.Contains("ZX", states.Of(pid)) } // "" if there is none
-
-func (s *systems) openRedis() (locking.Backend, string) {
-	target, err := redis.Parse(s.urls[kindRedis])
-	return opened(s, redis.Open, target, redis.Options{}, err), target.Key
-}
-
-func (s *systems) openPostgres() (locking.Backend, string) {
-	target, err := postgres.Parse(s.urls[kindPostgres])
-	return opened(s, postgres.Open, target, postgres.Options{}, err), target.Key
-}
-
-func (s *systems) openBeads() (locking.Backend, string) {
-	target, err := beads.Parse(s.urls[kindBeads])
-	return opened(s, beads.Open, target, beads.Options{}, err), beads.Key
-}
-
-func (s *systems) openFleet(force bool) (locking.Backend, string) {
-	target, err := towerfleet.Parse(s.urls[kindFleet])
-	return opened(s, towerfleet.Open, target, towerfleet.Options{
-		Actor: "test", Intent: "test", IntentVersion: "1", HostID: "here", Mode: towerfleet.Mutate, Force: force,
-	}, err), target.Name
-}
-
-func opened[T, O any, B locking.Backend](
-	s *systems, open func(T, O) (B, error), target T, o O, err error,
-) locking.Backend {
-	s.t.Helper()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	b, err := open(target, o)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return b
-}
-
-// tryBackend returns a function that reports whether a lock is free, by taking it for a moment.
-func (s *systems) tryBackend(b locking.Backend, key string) func() (bool, error) {
-	return func() (bool, error) {
-		h, ok, err := b.TryLock(context.Background(), key, lasting)
-		if !ok || err != nil {
-			return false, err
-		}
-		return true, b.Release(context.Background(), h)
-	}
-}
-
-// tryFleet tries it without force, which must be refused until the end, and with force.
-func (s *systems) tryFleet() func() (bool, error) {
-	plain, forced := s.tryBackend(s.openFleet(false)), s.tryBackend(s.openFleet(true))
-	return func() (bool, error) {
-		if ok, err := plain(); ok || err != nil {
-			return false, errors.Join(err, errors.New("tower-fleet: without --force-lock it was free, or failed"))
-		}
-		return forced()
-	}
-}
-
-func (s *systems) tryRepository() func() (bool, error) {
-	st, err := open.Store(s.t.Context(), s.path("third"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	l, err := replock.New(st, replock.Options{Name: "nightly", TTL: lasting, Look: lasting})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return func() (bool, error) {
-		k, err := l.Exclusive(context.Background(), "test")
-		if errors.Is(err, replock.ErrHeld) {
-			return false, nil
-		}
-		if err != nil {
-			return false, err
-		}
-		return true, k.Release(context.Background())
-	}
 }
 
 // TestAlsoServerGone: a server is killed, restarted or stopped while its lock is held. The
@@ -332,20 +183,16 @@ func TestAlsoServerGone(t *testing.T) {
 			away := time.Now()
 			c.away(s)
 			p.exits(79)
-			ended, last := time.Since(away), s.last("work").Sub(away)
-			if last > ttl {
-				t.Errorf("the command ran for %v without the server, beyond the ttl of %v", last, ttl)
+			if ran := s.last("work").Sub(away); ran > ttl {
+				t.Errorf("the command ran for %v without the server, beyond the ttl of %v", ran, ttl)
 			}
-			if alive(pid) {
+			if !ended(pid) {
 				t.Error("the command is still there")
 			}
 			p.contains(c.says, s.urls[c.kind])
-			t.Logf("the command ran for %v, and repolock ended after %v: %s", max(last, 0).Round(time.Millisecond),
-				ended.Round(time.Millisecond), p.stderr.String())
-			switch {
-			case c.kind == kindRedis:
+			if c.kind == kindRedis {
 				s.redis.Restart()
-			default:
+			} else {
 				s.pg.Kill()
 				s.pg.Start()
 			}
@@ -359,15 +206,9 @@ func TestAlsoServerGone(t *testing.T) {
 func TestAlsoRedisForgets(t *testing.T) {
 	s := newSystems(t, kindRedis)
 	p := s.hold("run", "work", append(s.also(kindRedis), "--look", "1s")...)
-	down := time.Now()
 	s.redis.Restart()
-	up := time.Now()
 	p.exits(79)
-	ended, last := time.Since(up), s.last("work").Sub(up)
 	p.contains(s.urls[kindRedis])
-	t.Logf("redis was down for %v; the command ran for %v beside its empty memory, and repolock ended after %v: %s",
-		up.Sub(down).Round(time.Millisecond), max(last, 0).Round(time.Millisecond), ended.Round(time.Millisecond),
-		p.stderr.String())
 	s.nothingLeft()
 }
 
@@ -380,19 +221,14 @@ func TestAlsoStopped(t *testing.T) {
 			p := s.hold("run", "work", append(s.also(kind), "--ttl", ttl.String())...)
 			pid := s.pidIn("pid-work")
 			begin := time.Now()
-			if err := p.Process.Signal(syscall.SIGSTOP); err != nil {
-				t.Fatal(err)
-			}
+			p.signal(syscall.SIGSTOP)
 			s.until("the command to be stopped", hang, func() bool { return states.AllStopped(pid) })
-			stopped := time.Since(begin)
 			if last := s.last("work").Sub(begin); last > ttl {
 				t.Errorf("the command ran for %v, beyond the ttl of %v", last, ttl)
 			}
 			s.until("the ttl to be over", hang, func() bool { return time.Since(begin) > ttl })
 			n := len(s.lines("work"))
-			if err := p.Process.Signal(syscall.SIGCONT); err != nil {
-				t.Fatal(err)
-			}
+			p.signal(syscall.SIGCONT)
 			if kind == kindBeads {
 				p.says("the lock was resumed, and the command continued")
 				p.ticksOn("work")
@@ -403,8 +239,6 @@ func TestAlsoStopped(t *testing.T) {
 					t.Errorf("the command went on for %d ticks", more)
 				}
 			}
-			t.Logf("the command was stopped %v after repolock; afterwards: %s",
-				stopped.Round(time.Millisecond), p.stderr.String())
 			s.nothingLeft()
 		})
 	}

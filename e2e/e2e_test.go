@@ -406,7 +406,7 @@ func (s *site) stops(name string) {
 	s.t.Helper()
 	s.until(name+" to be stopped", hang, func() bool {
 		time.Sleep(200 * time.Millisecond)
-		return states.Stopped(s.pidOf(name))
+		return states.Stopped(s.pidIn("pid-" + name))
 	})
 	last := s.last(name)
 	time.Sleep(time.Second)
@@ -415,32 +415,19 @@ func (s *site) stops(name string) {
 	}
 }
 
-// pidOf is the process of a ticking command.
-func (s *site) pidOf(name string) int {
+// pidIn returns the pid that a command has written into a file, or writes.
+func (s *site) pidIn(name string) (pid int) {
 	s.t.Helper()
-	raw, err := os.ReadFile(s.path("pid-" + name))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	s.until("a pid in "+name, hang, func() bool {
+		raw, _ := os.ReadFile(s.path(name))
+		pid, _ = strconv.Atoi(strings.TrimSpace(string(raw)))
+		return pid > 0
+	})
 	return pid
 }
 
 // gone reports whether the process in a pid file has ended.
-func (s *site) gone(pidfile string) bool {
-	raw, err := os.ReadFile(s.path(pidfile))
-	if err != nil {
-		return false
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
-	if err != nil {
-		return false
-	}
-	return ended(pid)
-}
+func (s *site) gone(pidfile string) bool { return ended(s.pidIn(pidfile)) }
 
 // nothingLeft checks that no lock is in the repository.
 func (s *site) nothingLeft() {

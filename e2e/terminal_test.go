@@ -155,17 +155,6 @@ func (w *window) record() (bytes func() string) {
 	}
 }
 
-// pid returns the pid that a command has written into a file.
-func (s *site) pid(name string) (pid int) {
-	s.t.Helper()
-	s.until("a pid in "+name, hang, func() bool {
-		raw, _ := os.ReadFile(s.path(name))
-		pid, _ = strconv.Atoi(strings.TrimSpace(string(raw)))
-		return pid > 0
-	})
-	return pid
-}
-
 // state returns a process's parent, and whether it is stopped.
 func state(pid int) (parent int, stopped bool) {
 	s, _ := procstat.Read(strconv.Itoa(pid))
@@ -291,7 +280,7 @@ func (s *site) ticking() {
 func (s *site) suspend(w *window, flags string) (pid int) {
 	s.t.Helper()
 	w.run("repolock run --exclusive --ttl 10s " + flags + " -- bash -c 'echo $$ >pid; while :; do date +%s%N >>ticks; sleep 0.1; done'")
-	pid = s.pid("pid")
+	pid = s.pidIn("pid")
 	s.ticking()
 	w.key("C-z")
 	w.shows(`(?s)Stopped.*` + ready + `$`)
@@ -590,12 +579,12 @@ func (w *window) do(st step) {
 	w.s.t.Helper()
 	switch {
 	case st.kill:
-		_ = syscall.Kill(w.s.pid("pid-"+w.name), syscall.SIGKILL)
+		_ = syscall.Kill(w.s.pidIn("pid-"+w.name), syscall.SIGKILL)
 	case st.stops:
 		if err := os.WriteFile(w.s.path("prompted"), nil, 0o600); err != nil {
 			w.s.t.Fatal(err)
 		}
-		pid := w.s.pid("pid-" + w.name)
+		pid := w.s.pidIn("pid-" + w.name)
 		w.s.until("a stop", hang, func() bool {
 			parent, stopped := state(pid)
 			_, all := state(parent)
