@@ -1,7 +1,7 @@
 // Package bench measures what a lock costs in other systems, beside other libraries for the same
 // system. It is a module of its own, so that these libraries are no dependencies of repolock.
 //
-//	go test -bench=. -count=5
+//	go test -tags programs -bench=. -count=5
 //
 // Each benchmark starts its own server (Debian's redis-server), and reports the median of acquire
 // and release together as p50-ns.

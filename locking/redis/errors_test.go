@@ -1,18 +1,16 @@
-package redis_test
+package redis
 
 import (
 	"context"
 	"errors"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/repolock/repolock/locking"
-	"github.com/repolock/repolock/locking/redis"
 )
-
-const ttl = time.Minute
 
 // afterHello answers HELLO with an empty map, and then always the same.
 func afterHello(answer string) func([]string) string {
@@ -63,11 +61,10 @@ func TestAnswers(t *testing.T) {
 		}
 		// In doubt the lock isn't lost, nor free.
 		h := locking.NewHandle("k", ttl)
-		if err := b.Renew(t.Context(), h); err == nil || errors.Is(err, locking.ErrLost) {
-			t.Errorf("%s: renew: %v", answer, err)
-		}
-		if err := b.Release(t.Context(), h); err == nil || errors.Is(err, locking.ErrLost) {
-			t.Errorf("%s: release: %v", answer, err)
+		for _, err := range []error{b.Renew(t.Context(), h), b.Release(t.Context(), h)} {
+			if err == nil || errors.Is(err, locking.ErrLost) || strings.Contains(err.Error(), "secret") {
+				t.Errorf("%s: renew or release: %v", answer, err)
+			}
 		}
 		if info, err := b.Inspect(t.Context(), "k"); info != nil || err == nil {
 			t.Errorf("%s: inspect: %+v, %v", answer, info, err)
@@ -91,7 +88,7 @@ func TestNoRedis(t *testing.T) {
 			t.Errorf("%q: acquired %v, %v", answer, ok, err)
 		}
 	}
-	b := open(t, "rediss://"+fake(t, func([]string) string { return "+OK\r\n" })+"/0?key=k", redis.Options{})
+	b := open(t, "rediss://"+fake(t, func([]string) string { return "+OK\r\n" })+"/0?key=k", Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if _, ok, err := b.TryLock(ctx, "k", ttl); ok || err == nil || strings.Contains(err.Error(), "held until") {
@@ -99,38 +96,52 @@ func TestNoRedis(t *testing.T) {
 	}
 }
 
-// TestUnreachable: only a server that says nothing is unreachable.
-func TestUnreachable(t *testing.T) {
+// unreachable: only a server that says nothing is unreachable.
+func unreachable(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	refused := l.Addr().String()
 	l.Close()
+	var all sync.WaitGroup
 	for _, c := range []struct {
 		name, address string
 		unreachable   bool
 	}{
 		{"refused", refused, true},
 		{"no such host", "host.invalid", true},
-		{"closes", fake(t, func([]string) string { return "close" }), true},
+		{"closes", fake(t, func([]string) string { return closing }), true},
 		{"silent", fake(t, func([]string) string { return "" }), true},
 		{"silent after HELLO", fake(t, afterHello("")), false},
-		{"closes after HELLO", fake(t, afterHello("close")), false},
+		{"closes after HELLO", fake(t, afterHello(closing)), false},
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		if c.name == "no such host" {
-			cancel() // the resolver decides when
-			ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
-		}
-		_, ok, err := client(t, c.address).TryLock(ctx, "k", ttl)
-		cancel()
-		if ok || err == nil || errors.Is(err, locking.ErrUnreachable) != c.unreachable {
-			t.Errorf("%s: acquired %v, %v", c.name, ok, err)
-		}
-		sent := strings.Contains(err.Error(), "held until")
-		if want := c.name != "refused" && c.name != "no such host"; sent != want {
-			t.Errorf("%s: %v", c.name, err)
-		}
+		all.Go(func() {
+			limit := 2 * time.Second
+			if c.name == "no such host" {
+				limit = time.Minute // the resolver decides when
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			_, ok, err := client(t, c.address).TryLock(ctx, "k", ttl)
+			if ok || err == nil || errors.Is(err, locking.ErrUnreachable) != c.unreachable {
+				t.Errorf("%s: acquired %v, %v", c.name, ok, err)
+				return
+			}
+			sent := strings.Contains(err.Error(), "held until")
+			if want := c.name != "refused" && c.name != "no such host"; sent != want {
+				t.Errorf("%s: %v", c.name, err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// TestPasswordIsSecret: an error has no password, whatever the server answers.
+func TestPasswordIsSecret(t *testing.T) {
+	address := fake(t, func(c []string) string { return "-ERR what is " + strings.Join(c, " ") + "?\r\n" })
+	b := open(t, "redis://"+address+"/0?key=k", Options{Getenv: func(string) string { return "topsecret" }})
+	if _, ok, err := b.TryLock(t.Context(), "k", ttl); ok || err == nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("acquired %v, %v", ok, err)
 	}
 }

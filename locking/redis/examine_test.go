@@ -1,20 +1,18 @@
 //go:build programs
 
-package redis_test
+package redis
 
 import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/repolock/repolock/internal/test/redistest"
 	"github.com/repolock/repolock/locking"
-	"github.com/repolock/repolock/locking/redis"
 )
 
 // finding returns a finding by name.
-func finding(t *testing.T, b *redis.Backend, what string) locking.Finding {
+func finding(t *testing.T, b *Backend, what string) locking.Finding {
 	t.Helper()
 	found, err := b.Examine(t.Context())
 	if err != nil {
@@ -73,17 +71,6 @@ func TestExamine(t *testing.T) {
 	}
 }
 
-// becomes waits until a condition is true.
-func becomes(t *testing.T, condition func() bool) {
-	t.Helper()
-	const limit = time.Minute // which only a failure reaches
-	for begin := time.Now(); !condition(); time.Sleep(20 * time.Millisecond) {
-		if time.Since(begin) > limit {
-			t.Fatal("what must come doesn't")
-		}
-	}
-}
-
 // TestExamineReplicas: a master with a replica is doubtful, and its replica is unfit.
 func TestExamineReplicas(t *testing.T) {
 	master := redistest.New(t)
@@ -103,7 +90,7 @@ func TestExamineReplicas(t *testing.T) {
 // TestExamineRefused: what an ACL refuses is found, and is no error.
 func TestExamineRefused(t *testing.T) {
 	s := limited(t)
-	b := open(t, "redis://app@"+s.Addr()+"/0?key=k", redis.Options{Getenv: func(string) string { return "pw" }})
+	b := open(t, "redis://app@"+s.Addr()+"/0?key=k", Options{Getenv: func(string) string { return "pw" }})
 	if f := finding(t, b, "settings"); f.Verdict != locking.Doubtful || !strings.Contains(f.Found, "NOPERM") {
 		t.Errorf("%+v", f)
 	}
@@ -113,15 +100,6 @@ func TestExamineRefused(t *testing.T) {
 	s.CLI("ACL", "SETUSER", "app", "+info", "+time", "-eval", "-evalsha")
 	if f := finding(t, b, "scripts"); f.Verdict != locking.Bad {
 		t.Errorf("%+v", f)
-	}
-}
-
-// TestExamineWritesNothing: Examine leaves the server as it was.
-func TestExamineWritesNothing(t *testing.T) {
-	s := redistest.New(t)
-	finding(t, client(t, s.Addr()), "server")
-	if got := s.CLI("DBSIZE"); got != "0" {
-		t.Errorf("%s keys", got)
 	}
 }
 

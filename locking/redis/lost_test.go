@@ -1,35 +1,36 @@
-//go:build programs
-
-package redis_test
+package redis
 
 import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/repolock/repolock/internal/test/redistest"
 	"github.com/repolock/repolock/locking"
-	"github.com/repolock/repolock/locking/redis"
 )
 
-// soon is a context that ends while an answer is awaited, even on a slow machine.
-func soon(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-	t.Cleanup(cancel)
-	return ctx
+// TestSilence runs all that waits for an answer that doesn't come at once.
+func TestSilence(t *testing.T) {
+	var all sync.WaitGroup
+	for name, test := range map[string]func(*testing.T){
+		"after SET": silenceAfterSET, "late SET": lateSET, "renew": lostAnswerToRenew, "release": lostAnswerToRelease,
+		"server stopped": serverStopped, "no deadline": noDeadline, "unreachable": unreachable,
+	} {
+		all.Go(func() { t.Run(name, test) })
+	}
+	all.Wait()
 }
 
 // TestLostAnswerToSET: if the connection breaks after SET was executed, the lock is acquired, and
 // another client sees it held.
 func TestLostAnswerToSET(t *testing.T) {
-	s := redistest.New(t)
-	p := newLossy(t, s.Addr())
-	b, other := client(t, p.address), client(t, s.Addr())
-	lost := p.losing("BEXT:LOCK:K", closed)
+	s := newStore(t)
+	b, other := client(t, s.address), client(t, s.address)
+	lost := s.losing("BEXT:LOCK:K", closed)
 	h := acquire(t, b, "k", ttl)
 	if !lost() {
 		t.Fatal("no answer was lost")
@@ -45,11 +46,10 @@ func TestLostAnswerToSET(t *testing.T) {
 
 // TestLostRequest: if SET is lost, nothing is held.
 func TestLostRequest(t *testing.T) {
-	s := redistest.New(t)
-	p := newLossy(t, s.Addr())
-	b, other := client(t, p.address), client(t, s.Addr())
-	b.SetTakedownLimit(time.Minute)
-	p.losing("BEXT:LOCK:K", dropped)
+	s := newStore(t)
+	b, other := client(t, s.address), client(t, s.address)
+	b.takedownLimit = time.Minute
+	s.losing("BEXT:LOCK:K", dropped)
 	_, ok, err := b.TryLock(t.Context(), "k", ttl)
 	if ok || err == nil || errors.Is(err, locking.ErrUnreachable) || !strings.Contains(err.Error(), "nothing is held") {
 		t.Errorf("acquired %v, %v", ok, err)
@@ -60,12 +60,11 @@ func TestLostRequest(t *testing.T) {
 
 // TestLostRequestBesideAnother: if SET is lost and another holder has the lock, it is held.
 func TestLostRequestBesideAnother(t *testing.T) {
-	s := redistest.New(t)
-	p := newLossy(t, s.Addr())
-	b, other := client(t, p.address), client(t, s.Addr())
+	s := newStore(t)
+	b, other := client(t, s.address), client(t, s.address)
 	h := acquire(t, other, "k", ttl)
 	for _, how := range []loss{dropped, closed} {
-		p.losing("BEXT:LOCK:K", how)
+		s.losing("BEXT:LOCK:K", how)
 		isHeld(t, b, "k")
 	}
 	if err := other.Renew(t.Context(), h); err != nil {
@@ -73,73 +72,72 @@ func TestLostRequestBesideAnother(t *testing.T) {
 	}
 }
 
-// TestSilenceAfterSET: if the answer doesn't come before the context ends, what SET has stored is
+// silenceAfterSET: if the answer doesn't come before the context ends, what SET has stored is
 // taken down, and the error says so.
-func TestSilenceAfterSET(t *testing.T) {
-	s := redistest.New(t)
-	p := newLossy(t, s.Addr())
-	b, other := client(t, p.address), client(t, s.Addr())
-	b.SetTakedownLimit(time.Minute)
-	for _, limit := range []func(*testing.T) context.Context{soon, canceledSoon} {
-		lost := p.losing("BEXT:LOCK:K", swallow)
-		_, ok, err := b.TryLock(limit(t), "k", ttl)
-		if ok || err == nil || errors.Is(err, locking.ErrUnreachable) || !lost() ||
-			!strings.HasSuffix(err.Error(), "nothing is held") {
-			t.Errorf("acquired %v, %v", ok, err)
+func silenceAfterSET(t *testing.T) {
+	var all sync.WaitGroup
+	for _, deadline := range []bool{true, false} {
+		s := newStore(t)
+		b, other := client(t, s.address), client(t, s.address)
+		b.takedownLimit = time.Minute
+		lost := s.losing("BEXT:LOCK:K", swallow)
+		ctx, cancel := context.WithCancel(t.Context())
+		if deadline {
+			ctx, cancel = context.WithTimeout(t.Context(), 2*time.Second)
+		} else { // which is all that go-redis looks at
+			all.Go(func() {
+				becomes(t, lost)
+				cancel()
+			})
 		}
-		if err := other.Release(t.Context(), acquire(t, other, "k", ttl)); err != nil {
-			t.Error(err)
-		}
+		all.Go(func() {
+			defer cancel()
+			_, ok, err := b.TryLock(ctx, "k", ttl)
+			if ok || err == nil || errors.Is(err, locking.ErrUnreachable) || !lost() || !strings.HasSuffix(err.Error(), "nothing is held") {
+				t.Errorf("acquired %v, %v", ok, err)
+			}
+			if h, ok, err := other.TryLock(t.Context(), "k", ttl); !ok || err != nil || other.Release(t.Context(), h) != nil {
+				t.Errorf("it isn't free: %v, %v", ok, err)
+			}
+		})
 	}
+	all.Wait()
 }
 
 // TestDetainedSET: if SET is answered after the context has ended, the lock is taken down after
 // that, and not before.
 func TestDetainedSET(t *testing.T) {
-	s := redistest.New(t)
-	p := newLossy(t, s.Addr())
-	b, other := client(t, p.address), client(t, s.Addr())
-	b.SetTakedownLimit(10 * time.Minute)
+	s := newStore(t)
+	b, other := client(t, s.address), client(t, s.address)
+	b.takedownLimit = 10 * time.Minute
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	p.losing("BEXT:LOCK:K", detained)
+	s.losing("BEXT:LOCK:K", detained)
 	returned := make(chan error)
 	go func() {
 		_, _, err := b.TryLock(ctx, "k", ttl)
 		returned <- err
 	}()
-	<-p.detained
+	<-s.detained
 	cancel()
-	time.Sleep(200 * time.Millisecond) // in which a takedown could overtake
-	close(p.free)
+	time.Sleep(50 * time.Millisecond) // in which a takedown could overtake
+	close(s.free)
 	if err := <-returned; !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	<-p.answered
+	<-s.answered
 	acquire(t, other, "k", ttl)
-}
-
-// canceledSoon has no deadline, which is all that go-redis looks at.
-func canceledSoon(t *testing.T) context.Context {
-	ctx, cancel := context.WithCancel(t.Context())
-	t.Cleanup(cancel)
-	time.AfterFunc(2*time.Second, cancel)
-	return ctx
 }
 
 // TestRepeatedByTheClient: a client that sends SET again, because its answer was lost, acquires its
 // own lock.
 func TestRepeatedByTheClient(t *testing.T) {
-	s := redistest.New(t)
-	p := newLossy(t, s.Addr())
-	c := goredis.NewClient(&goredis.Options{Addr: p.address, MaxRetries: 3, ContextTimeoutEnabled: true, Protocol: 2})
+	s := newStore(t)
+	c := goredis.NewClient(&goredis.Options{Addr: s.address, MaxRetries: 3, ContextTimeoutEnabled: true, Protocol: 2})
 	defer c.Close()
-	b := redis.New(c, redis.DefaultPrefix, redis.Options{})
+	b := New(c, DefaultPrefix, Options{})
 	defer b.Close()
-	if err := c.Ping(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
-	lost := p.losing("BEXT:LOCK:K", closed)
+	lost := s.losing("BEXT:LOCK:K", closed)
 	h := acquire(t, b, "k", ttl)
 	if !lost() {
 		t.Fatal("no answer was lost")
@@ -149,22 +147,22 @@ func TestRepeatedByTheClient(t *testing.T) {
 	}
 }
 
-// TestLateSET: a SET that a stopped server executes after TryLock has returned its error is no
+// lateSET: a SET that a stopped server executes after TryLock has returned its error is no
 // other holder for the next TryLock.
-func TestLateSET(t *testing.T) {
-	s := redistest.New(t)
-	b, other := client(t, s.Addr()), client(t, s.Addr())
+func lateSET(t *testing.T) {
+	s := newStore(t)
+	b, other := client(t, s.address), client(t, s.address)
 	if err := b.Release(t.Context(), acquire(t, b, "k", ttl)); err != nil { // connects
 		t.Fatal(err)
 	}
-	s.Stop()
+	s.gate.Lock()
 	_, ok, err := b.TryLock(soon(t), "k", ttl)
 	if ok || !errors.Is(err, locking.ErrUnreachable) || !strings.Contains(err.Error(),
 		"is held until its ttl of 1m0s is over") {
 		t.Errorf("acquired %v, %v", ok, err)
 	}
-	s.Cont()
-	becomes(t, func() bool { return s.CLI("EXISTS", "bext:lock:k") == "1" })
+	s.gate.Unlock()
+	becomes(t, func() bool { info, err := other.Inspect(t.Context(), "k"); return info != nil && err == nil })
 	isHeld(t, other, "k")
 	h := acquire(t, b, "k", ttl)
 	isHeld(t, other, "k")
@@ -173,14 +171,13 @@ func TestLateSET(t *testing.T) {
 	}
 }
 
-// TestLostAnswerToRenew: the error isn't ErrLost, the lock is renewed, and the next renewal works.
-func TestLostAnswerToRenew(t *testing.T) {
-	s := redistest.New(t)
-	p := newLossy(t, s.Addr())
-	b, other := client(t, p.address), client(t, s.Addr())
+// lostAnswerToRenew: the error isn't ErrLost, the lock is renewed, and the next renewal works.
+func lostAnswerToRenew(t *testing.T) {
+	s := newStore(t)
+	b, other := client(t, s.address), client(t, s.address)
 	h := acquire(t, b, "k", ttl)
 	for _, how := range []loss{closed, swallow, dropped} {
-		lost := p.losing("EVAL", how)
+		lost := s.losing("EVALSHA", how)
 		if err := b.Renew(soon(t), h); err == nil || errors.Is(err, locking.ErrLost) || !lost() {
 			t.Errorf("renew: %v", err)
 		}
@@ -191,18 +188,17 @@ func TestLostAnswerToRenew(t *testing.T) {
 	}
 }
 
-// TestLostAnswerToRelease: the lock is free, and the error is neither nil nor ErrLost, because the
+// lostAnswerToRelease: the lock is free, and the error is neither nil nor ErrLost, because the
 // lock can have been lost before. A lost request is repeated.
-func TestLostAnswerToRelease(t *testing.T) {
-	s := redistest.New(t)
-	p := newLossy(t, s.Addr())
-	b, other := client(t, p.address), client(t, s.Addr())
+func lostAnswerToRelease(t *testing.T) {
+	s := newStore(t)
+	b, other := client(t, s.address), client(t, s.address)
 	if err := b.Release(t.Context(), acquire(t, b, "k", ttl)); err != nil { // so that the server knows the script
 		t.Fatal(err)
 	}
 	for how, works := range map[loss]bool{closed: false, swallow: false, dropped: true} {
 		h := acquire(t, b, "k", ttl)
-		lost := p.losing("EVAL", how)
+		lost := s.losing("EVALSHA", how)
 		err := b.Release(soon(t), h)
 		if works != (err == nil) || errors.Is(err, locking.ErrLost) || !lost() {
 			t.Errorf("%v: release: %v", how, err)
@@ -216,9 +212,8 @@ func TestLostAnswerToRelease(t *testing.T) {
 
 // TestLostAnswerToBreak: the error says that the outcome isn't known.
 func TestLostAnswerToBreak(t *testing.T) {
-	s := redistest.New(t)
-	p := newLossy(t, s.Addr())
-	b, other := client(t, p.address), client(t, s.Addr())
+	s := newStore(t)
+	b, other := client(t, s.address), client(t, s.address)
 	if broken, err := b.Break(t.Context(), &locking.Info{Key: "k", Revision: "r"}, false); broken ||
 		err != nil { // so that the server knows the script
 		t.Fatal(broken, err)
@@ -228,10 +223,62 @@ func TestLostAnswerToBreak(t *testing.T) {
 	if err != nil || info == nil {
 		t.Fatal(info, err)
 	}
-	p.losing("EVAL", closed)
+	s.losing("EVALSHA", closed)
 	if broken, err := b.Break(t.Context(), info, false); broken || err == nil || !strings.Contains(err.Error(),
 		"isn't known") {
 		t.Errorf("broken %v, %v", broken, err)
 	}
 	isLost(t, other.Renew(t.Context(), h))
+}
+
+// serverStopped: each method returns when its context ends, or TryLock a second later, from a
+// server that accepts connections and says nothing.
+func serverStopped(t *testing.T) {
+	s := newStore(t)
+	b := client(t, s.address)
+	h := acquire(t, b, "k", ttl)
+	s.gate.Lock()
+	const limit = time.Minute // which only a hang reaches
+	var calls sync.WaitGroup
+	for name, call := range map[string]func(context.Context) error{
+		"TryLock": func(ctx context.Context) error { _, _, err := b.TryLock(ctx, "k", ttl); return err },
+		"Renew":   func(ctx context.Context) error { return b.Renew(ctx, h) },
+		"Release": func(ctx context.Context) error { return b.Release(ctx, h) },
+		"Inspect": func(ctx context.Context) error { _, err := b.Inspect(ctx, "k"); return err },
+		"Break": func(ctx context.Context) error {
+			_, err := b.Break(ctx, &locking.Info{Key: "k", Revision: "r"}, false)
+			return err
+		},
+		"Examine": func(ctx context.Context) error { _, err := b.Examine(ctx); return err },
+	} {
+		for _, bounded := range []func(*testing.T) context.Context{soon, canceledSoon} {
+			ctx, begin := bounded(t), time.Now()
+			calls.Go(func() {
+				_, deadline := ctx.Deadline()
+				err, took := call(ctx), time.Since(begin)
+				if err == nil || errors.Is(err, locking.ErrLost) || errors.Is(err, locking.ErrUnreachable) != deadline ||
+					took > limit {
+					t.Errorf("%s: %v after %v", name, err, took)
+				}
+				t.Logf("%s: %v", name, took.Round(10*time.Millisecond))
+			})
+		}
+	}
+	calls.Wait()
+	s.gate.Unlock()
+	if err := b.Renew(t.Context(), h); err != nil && !errors.Is(err, locking.ErrLost) { // released by what was sent
+		t.Error(err)
+	}
+}
+
+// noDeadline: even without a deadline, a stopped server doesn't block a method for ever.
+func noDeadline(t *testing.T) {
+	s := newStore(t)
+	b := client(t, s.address)
+	h := acquire(t, b, "k", ttl)
+	s.gate.Lock()
+	defer s.gate.Unlock()
+	if err := b.Renew(context.Background(), h); !errors.Is(err, locking.ErrUnreachable) {
+		t.Errorf("renew: %v", err)
+	}
 }

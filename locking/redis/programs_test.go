@@ -1,81 +1,34 @@
 //go:build programs
 
-package redis_test
+package redis
 
 import (
-	"context"
 	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
-
+	"github.com/repolock/repolock/internal/test/freeport"
 	"github.com/repolock/repolock/internal/test/redistest"
-	"github.com/repolock/repolock/internal/test/rounds"
+	"github.com/repolock/repolock/internal/test/selfsigned"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/locking/lockingtest"
-	"github.com/repolock/repolock/locking/redis"
 )
 
-// TestMain: no test leaves a goroutine.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func acquire(t *testing.T, b *redis.Backend, key string, ttl time.Duration) locking.Handle {
-	t.Helper()
-	h, ok, err := b.TryLock(t.Context(), key, ttl)
-	if !ok || err != nil {
-		t.Fatalf("acquired %v, %v", ok, err)
+// TestConformanceOfServers: the backend keeps the contract on a real server.
+func TestConformanceOfServers(t *testing.T) {
+	for name, caller := range map[string]bool{"own client": false, "a caller's client": true} {
+		t.Run(name, func(t *testing.T) {
+			s := redistest.New(t)
+			lockingtest.Run(t, config(t, s.Addr(), caller))
+			if left := s.CLI("KEYS", "*"); left != "" {
+				t.Errorf("left behind: %s", left)
+			}
+		})
 	}
-	return h
-}
-
-func isHeld(t *testing.T, b *redis.Backend, key string) {
-	t.Helper()
-	if _, ok, err := b.TryLock(t.Context(), key, ttl); ok || err != nil {
-		t.Errorf("acquired %v, %v", ok, err)
-	}
-}
-
-func isLost(t *testing.T, err error) {
-	t.Helper()
-	if !errors.Is(err, locking.ErrLost) {
-		t.Errorf("%v, want ErrLost", err)
-	}
-}
-
-var badKeys = []string{"", "a\nb", "\x00", "\xff", strings.Repeat("k", 513)}
-
-// TestConformance: the backend keeps the contract on a real server.
-func TestConformance(t *testing.T) {
-	s := redistest.New(t)
-	lockingtest.Run(t, lockingtest.Config{
-		Rounds:  rounds.Fewer(1000, 100),
-		New:     func(t *testing.T) locking.Backend { return client(t, s.Addr()) },
-		Expires: true,
-		BadKeys: badKeys,
-	})
-	if left := s.CLI("KEYS", "*"); left != "" {
-		t.Errorf("left behind: %s", left)
-	}
-}
-
-// TestConformanceOfACallersClient: so does one that uses a client with retries.
-func TestConformanceOfACallersClient(t *testing.T) {
-	s := redistest.New(t)
-	c := goredis.NewUniversalClient(&goredis.UniversalOptions{Addrs: []string{s.Addr()}, ContextTimeoutEnabled: true})
-	defer c.Close()
-	lockingtest.Run(t, lockingtest.Config{
-		Rounds: rounds.Fewer(1000, 100),
-		New: func(t *testing.T) locking.Backend {
-			b := redis.New(c, "app:", redis.Options{})
-			t.Cleanup(func() { b.Close() })
-			return b
-		},
-		Expires: true,
-		BadKeys: badKeys,
-	})
 }
 
 // TestPrefixAndDatabase: the prefix, the key and the database are those of the URL, and the value
@@ -87,7 +40,7 @@ func TestPrefixAndDatabase(t *testing.T) {
 		"/3?key=k&prefix=a:": {"3", "a:nightly"},
 		"/3?key=k&prefix=":   {"3", "nightly"},
 	} {
-		b := open(t, "redis://"+s.Addr()+raw, redis.Options{})
+		b := open(t, "redis://"+s.Addr()+raw, Options{})
 		h := acquire(t, b, "nightly", 1500*time.Microsecond+time.Minute)
 		if got := s.CLI("-n", where[0], "GET", where[1]); got != h.Token() {
 			t.Errorf("%s: the value is %q, want %q", raw, got, h.Token())
@@ -165,79 +118,221 @@ func TestUnusualKeys(t *testing.T) {
 	}
 }
 
-// TestHolder: Inspect returns the holder from the note, which has no token, and not after
-// another program has taken the lock.
-func TestHolder(t *testing.T) {
+// limited is a server whose user app, with the password pw, may do what docs/locks-redis.md demands,
+// and nothing else.
+func limited(t *testing.T) *redistest.Server {
+	t.Helper()
 	s := redistest.New(t)
-	b := open(t, "redis://"+s.Addr()+"/0?key=k", redis.Options{Holder: "nightly prune", Host: "db1", PID: 42,
-		Version: "1.2"})
-	before := time.Now()
-	h := acquire(t, b, "k", ttl)
-	if err := b.Renew(t.Context(), h); err != nil {
-		t.Fatal(err)
-	}
-	info, err := client(t, s.Addr()).Inspect(t.Context(), "k")
-	if err != nil || info == nil || info.Holder != "nightly prune" || info.Host != "db1" || info.PID != 42 ||
-		info.TTL != ttl ||
-		info.Acquired.Before(before.Add(-time.Second)) || info.Renewed.IsZero() || info.Revision == "" {
-		t.Errorf("%+v, %v", info, err)
-	}
-	s.CLI("PEXPIRE", "repolock:holder:bext:lock:k", "1000")
-	if err := b.Renew(t.Context(), h); err != nil {
-		t.Fatal(err)
-	}
-	if left := s.CLI("PTTL", "repolock:holder:bext:lock:k"); len(left) < len("10000") {
-		t.Errorf("the note lasts for %s ms after a renewal", left)
-	}
-	if note := s.CLI("GET", "repolock:holder:bext:lock:k"); strings.Contains(note+info.Revision, h.Token()) ||
-		!strings.Contains(note, "db1") {
-		t.Errorf("the note: %s", note)
-	}
-	s.CLI("SET", "bext:lock:k", "theirs", "PX", "60000")
-	if info, err := b.Inspect(t.Context(), "k"); err != nil || info == nil || info.Holder != "" ||
-		!info.Acquired.IsZero() {
-		t.Errorf("another program's: %+v, %v", info, err)
-	}
-	isLost(t, b.Renew(t.Context(), h))
+	s.CLI("ACL", "SETUSER", "app", "on", ">pw", "~bext:lock:*",
+		"+set", "+get", "+pttl", "+pexpire", "+del", "+eval", "+evalsha")
+	return s
 }
 
-// TestTTL: the ttl is in whole milliseconds, rounded up, and at least one.
-func TestTTL(t *testing.T) {
-	s := redistest.New(t)
-	b := client(t, s.Addr())
-	for _, d := range []time.Duration{-1, 0, time.Millisecond - 1} {
-		if _, ok, err := b.TryLock(t.Context(), "k", d); ok || err == nil {
-			t.Errorf("%v: acquired %v, %v", d, ok, err)
+// TestRefusedNotes: a user who may not write notes has locks without them.
+func TestRefusedNotes(t *testing.T) {
+	s := limited(t)
+	b := open(t, "redis://app@"+s.Addr()+"/0?key=k", Options{Getenv: func(string) string { return "pw" }})
+	for range 3 {
+		h := acquire(t, b, "k", ttl)
+		isHeld(t, b, "k")
+		if err := b.Renew(t.Context(), h); err != nil {
+			t.Error(err)
+		}
+		if info, err := b.Inspect(t.Context(), "k"); err != nil || info == nil || info.Holder != "" || info.TTL == 0 {
+			t.Errorf("inspect: %+v, %v", info, err)
+		}
+		if err := b.Release(t.Context(), h); err != nil {
+			t.Error(err)
 		}
 	}
-	h := acquire(t, b, "k", time.Hour+1)
-	info, err := b.Inspect(t.Context(), "k")
-	if err != nil || info.TTL != time.Hour+time.Millisecond {
-		t.Errorf("%+v, %v", info, err)
+	if log := s.CLI("ACL", "LOG"); !strings.HasPrefix(log, "count\n1\n") || strings.Count(log, "count\n") != 1 {
+		t.Errorf("the server's log of refusals:\n%s", log)
 	}
+}
+
+// TestPassword: the password is that of the environment or of the file, and no error has it.
+func TestPassword(t *testing.T) {
+	s := redistest.New(t, "--requirepass", "right one")
+	dir := t.TempDir()
+	file := func(name, body string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(body), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	right, wrong := "&password-file="+file("right", "right one\n"), "&password-file="+file("wrong", "wrong one")
+	for _, c := range []struct {
+		query       string
+		environment map[string]string
+		works       bool
+	}{
+		{"", nil, false},
+		{"", map[string]string{PasswordVariable: "right one"}, true},
+		{"", map[string]string{CLIVariable: "right one"}, true},
+		{"", map[string]string{PasswordVariable: "right one", CLIVariable: "wrong one"}, true},
+		{"", map[string]string{PasswordVariable: "wrong one", CLIVariable: "right one"}, false},
+		{right, nil, true},
+		{wrong, nil, false},
+		{wrong, map[string]string{CLIVariable: "right one"}, true},
+	} {
+		b := open(t, "redis://"+s.Addr()+"/0?key=k"+c.query,
+			Options{Getenv: func(name string) string { return c.environment[name] }})
+		h, ok, err := b.TryLock(t.Context(), "k", ttl)
+		if ok != c.works || c.works != (err == nil) || err != nil && (!errors.Is(err, locking.ErrPermission) ||
+			strings.Contains(err.Error(), " one")) {
+			t.Errorf("%+v: acquired %v, %v", c, ok, err)
+		}
+		if ok {
+			if err := b.Release(t.Context(), h); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := b.Examine(t.Context()); c.works != (err == nil) {
+			t.Errorf("%+v: examined: %v", c, err)
+		}
+	}
+	for _, query := range []string{"&password-file=" + file("empty", "\n"), "&password-file=" + file("two", "a\nb\n"),
+		"&password-file=" + dir, "&password-file=" + dir + "/none"} {
+		target, err := Parse("redis://h/0?key=k" + query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := Open(target, Options{Getenv: func(string) string { return "" }}); b != nil || err == nil {
+			t.Errorf("%s is opened: %v", query, err)
+		}
+	}
+}
+
+// TestRefusedScript: if a script may not read the lock, the lock isn't known to be lost.
+func TestRefusedScript(t *testing.T) {
+	s := limited(t)
+	b := open(t, "redis://app@"+s.Addr()+"/0?key=k", Options{Getenv: func(string) string { return "pw" }})
+	h := acquire(t, b, "k", ttl)
+	s.CLI("ACL", "SETUSER", "app", "-get")
+	for _, err := range []error{b.Renew(t.Context(), h), b.Release(t.Context(), h)} {
+		if !errors.Is(err, locking.ErrPermission) || errors.Is(err, locking.ErrLost) {
+			t.Error(err)
+		}
+	}
+	s.CLI("ACL", "SETUSER", "app", "+get")
+	if err := b.Renew(t.Context(), h); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTLS: rediss checks the server's certificate against ca.
+func TestTLS(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := selfsigned.Write(t, dir, "server")
+	other, _ := selfsigned.Write(t, dir, "other")
+	port, err := freeport.Free()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := redistest.New(t, "--tls-port", strconv.Itoa(port), "--tls-cert-file", cert, "--tls-key-file", key,
+		"--tls-auth-clients", "no")
+	address := "127.0.0.1:" + strconv.Itoa(port)
+	b := open(t, "rediss://"+address+"/0?key=k&ca="+cert, Options{})
+	h := acquire(t, b, "k", ttl)
+	if err := b.Renew(t.Context(), h); err != nil {
+		t.Error(err)
+	}
+	isHeld(t, client(t, s.Addr()), "k")
 	if err := b.Release(t.Context(), h); err != nil {
 		t.Error(err)
 	}
+	for _, raw := range []string{
+		"rediss://" + address + "/0?key=k", "rediss://" + address + "/0?key=k&ca=" + other,
+		"rediss://localhost:" + strconv.Itoa(port) + "/0?key=k&ca=" + cert, "rediss://" + s.Addr() + "/0?key=k&ca=" + cert,
+		"redis://" + address + "/0?key=k",
+	} {
+		_, ok, err := open(t, raw, Options{}).TryLock(soon(t), "k", ttl)
+		if ok || err == nil || errors.Is(err, locking.ErrLost) {
+			t.Errorf("%s: acquired %v, %v", raw, ok, err)
+		}
+		if strings.HasPrefix(raw, "rediss://"+address) && !errors.Is(err, locking.ErrUnfit) {
+			t.Errorf("%s: %v", raw, err)
+		}
+		t.Log(err)
+	}
+	for _, ca := range []string{dir, dir + "/none", key} {
+		target, err := Parse("rediss://h/0?key=k&ca=" + ca)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := Open(target, Options{}); b != nil || err == nil {
+			t.Errorf("%s is opened: %v", ca, err)
+		}
+	}
 }
 
-// TestClose: a closed backend does nothing, and leaves locks to expire.
-func TestClose(t *testing.T) {
+// TestServerKilled: a holder of a killed server gets an error that isn't ErrLost, and ErrLost once
+// the server is back without its memory.
+func TestServerKilled(t *testing.T) {
 	s := redistest.New(t)
 	b := client(t, s.Addr())
 	h := acquire(t, b, "k", ttl)
-	s.Stop()
-	renewed := make(chan error)
-	go func() { renewed <- b.Renew(context.Background(), h) }()
-	if err := b.Close(); err != nil {
-		t.Error(err)
+	s.Kill()
+	for _, err := range []error{b.Renew(soon(t), h), b.Release(soon(t), h)} {
+		if !errors.Is(err, locking.ErrUnreachable) || errors.Is(err, locking.ErrLost) {
+			t.Errorf("of a killed server: %v", err)
+		}
 	}
-	if err := <-renewed; err == nil || errors.Is(err, locking.ErrLost) {
-		t.Errorf("renew during Close: %v", err)
-	}
-	s.Cont()
-	if _, ok, err := b.TryLock(t.Context(), "l", ttl); ok || err == nil || errors.Is(err, locking.ErrUnreachable) {
+	if _, ok, err := b.TryLock(soon(t), "k", ttl); ok || !errors.Is(err, locking.ErrUnreachable) {
 		t.Errorf("acquired %v, %v", ok, err)
 	}
-	becomes(t, func() bool { return strings.Count(s.CLI("CLIENT", "LIST"), "id=") == 1 }) // redis-cli's own
-	isHeld(t, client(t, s.Addr()), "k")
+	s.Restart()
+	isLost(t, b.Renew(t.Context(), h))
+	isLost(t, b.Release(t.Context(), h))
+	acquire(t, b, "k", ttl)
+}
+
+// TestServerKeepsLocks: with an append-only file that is written at once, a killed server has the
+// lock when it is back.
+func TestServerKeepsLocks(t *testing.T) {
+	s := redistest.New(t, "--appendonly", "yes", "--appendfsync", "always")
+	b, other := client(t, s.Addr()), client(t, s.Addr())
+	h := acquire(t, b, "k", ttl)
+	s.Restart()
+	isHeld(t, other, "k")
+	if err := b.Renew(t.Context(), h); err != nil {
+		t.Errorf("renew: %v", err)
+	}
+	if err := b.Release(t.Context(), h); err != nil {
+		t.Errorf("release: %v", err)
+	}
+}
+
+// TestEviction: a server that is full evicts a lock, unless its policy is noeviction. Then it has
+// no more locks, and keeps those that it has.
+func TestEviction(t *testing.T) {
+	for policy, lost := range map[string]bool{"allkeys-random": true, "volatile-ttl": true, "noeviction": false} {
+		s := redistest.New(t, "--maxmemory-policy", policy)
+		b := client(t, s.Addr())
+		h := acquire(t, b, "k", ttl)
+		s.CLI("CONFIG", "SET", "maxmemory", "3mb")
+		s.CLI("EVAL", `local v = string.rep('x', 10000)
+			for i = 1, 2000 do if redis.pcall('SET', 'other:' .. i, v, 'PX', 3600000).err then break end end`, "0")
+		s.CLI("CONFIG", "SET", "maxmemory", "1mb")
+		s.CLI("SET", "one", "more")
+		s.CLI("CONFIG", "SET", "maxmemory", "3mb")
+		err := b.Renew(t.Context(), h)
+		if lost != errors.Is(err, locking.ErrLost) || !lost && err != nil {
+			t.Errorf("%s: renew: %v", policy, err)
+		}
+		if policy != "noeviction" {
+			continue
+		}
+		s.CLI("CONFIG", "SET", "maxmemory", "1mb")
+		if _, ok, err := b.TryLock(t.Context(), "l", ttl); ok || err == nil || errors.Is(err, locking.ErrUnreachable) {
+			t.Errorf("of a full server: acquired %v, %v", ok, err)
+		}
+		if err := b.Renew(t.Context(), h); err != nil {
+			t.Errorf("renew by a full server: %v", err)
+		}
+		if err := b.Release(t.Context(), h); err != nil {
+			t.Errorf("release by a full server: %v", err)
+		}
+	}
 }

@@ -1,10 +1,8 @@
-package redis_test
+package redis
 
 import (
 	"strings"
 	"testing"
-
-	"github.com/repolock/repolock/locking/redis"
 )
 
 // TestParse: each URL is one Target, whose canonical URL is read as the same Target.
@@ -26,12 +24,12 @@ func TestParse(t *testing.T) {
 		"redis://h/0?password-file=/etc/secret%20one&key=k": "redis://h:6379/0?key=k&password-file=/etc/secret+one",
 		"redis://h/0?key=schl%C3%BCssel":                    "redis://h:6379/0?key=schl%C3%BCssel",
 	} {
-		target, err := redis.Parse(raw)
+		target, err := Parse(raw)
 		if err != nil || target.String() != want {
 			t.Errorf("%s: %q, %v, want %q", raw, target, err, want)
 			continue
 		}
-		if again, err := redis.Parse(target.String()); err != nil || again != target {
+		if again, err := Parse(target.String()); err != nil || again != target {
 			t.Errorf("%s: %+v becomes %+v, %v", raw, target, again, err)
 		}
 	}
@@ -58,8 +56,8 @@ func TestParseRefuses(t *testing.T) {
 		"redis://h/0?prefix=repolock:holder:&key=k", "redis://h/0?prefix=&key=repolock:holder:k",
 		"redis://h/0?key=" + strings.Repeat("k", 512),
 	} {
-		target, err := redis.Parse(raw)
-		if err == nil || target != (redis.Target{}) {
+		target, err := Parse(raw)
+		if err == nil || target != (Target{}) {
 			t.Errorf("%q: %+v, %v", raw, target, err)
 		} else if text := err.Error(); strings.Contains(text, "secret") || strings.ContainsAny(text, "\n\r") {
 			t.Errorf("%q: %s", raw, text)
@@ -74,7 +72,7 @@ func TestIdentity(t *testing.T) {
 	other := []string{"redis://h/1?key=b&prefix=a:", "redis://h:1/0?key=b&prefix=a:", "redis://i/0?key=b&prefix=a:",
 		"redis://h/0?key=b"}
 	identity := func(raw string) string {
-		target, err := redis.Parse(raw)
+		target, err := Parse(raw)
 		if err != nil {
 			t.Fatal(raw, err)
 		}
@@ -96,14 +94,14 @@ func TestIdentity(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add("rediss://u@[::1]:1/2?key=a%20b&prefix=&ca=c&password-file=d")
 	f.Fuzz(func(t *testing.T, raw string) {
-		target, err := redis.Parse(raw)
+		target, err := Parse(raw)
 		if err != nil {
 			if strings.ContainsAny(err.Error(), "\r\n") {
 				t.Error(err)
 			}
 			return
 		}
-		if again, err := redis.Parse(target.String()); err != nil || again != target {
+		if again, err := Parse(target.String()); err != nil || again != target {
 			t.Errorf("%q: %+v becomes %+v, %v", raw, target, again, err)
 		}
 	})

@@ -1,7 +1,7 @@
 //go:build unix
 
 // Package beadsdaemon is a daemon for tests of the exclusive lock of beads. It isn't the daemon
-// of beads: we have written it after the rules, names and log lines of EXCLUSIVE_LOCK of
+// of beads: we have written it after the rules and names of EXCLUSIVE_LOCK of
 // beads, and it syncs nothing. TestDocument has these rules in the document's words.
 package beadsdaemon
 
@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -43,14 +42,12 @@ func IsProcessAlive(pid int, hostname string) bool {
 	return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
 }
 
-// Daemon runs sync cycles. The zero value does so at once, and logs nothing.
+// Daemon runs sync cycles. The zero value does so at once.
 type Daemon struct {
 	// Before runs between the look at a stale lock and its removal.
 	Before func()
 	// Sync is the cycle itself.
 	Sync func()
-	// Log receives the lines of "Server Logging".
-	Log io.Writer
 }
 
 // ShouldSkipDatabase checks if database should be skipped due to lock. It removes a stale lock.
@@ -84,23 +81,9 @@ func (d Daemon) ShouldSkipDatabase(beadsDir string) (skip bool, holder string, e
 
 // Cycle runs one sync cycle, and reports whether it has synced.
 func (d Daemon) Cycle(beadsDir string) bool {
-	skip, holder, err := d.ShouldSkipDatabase(beadsDir)
-	switch {
-	case err != nil:
-		d.log("Skipping database (lock check failed: %v)", err)
-	case skip:
-		d.log("Skipping database (locked by %s)", holder)
-	case holder != "":
-		d.log("Removed stale lock (%s), proceeding with sync", holder)
-	}
+	skip, _, _ := d.ShouldSkipDatabase(beadsDir)
 	if !skip && d.Sync != nil {
 		d.Sync()
 	}
 	return !skip
-}
-
-func (d Daemon) log(format string, args ...any) {
-	if d.Log != nil {
-		fmt.Fprintf(d.Log, format+"\n", args...)
-	}
 }

@@ -1,3 +1,5 @@
+//go:build programs
+
 // Package redistest starts Debian's redis-server for tests that need a real one.
 package redistest
 
@@ -11,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -59,7 +62,7 @@ func (s *Server) Restart() {
 		"--daemonize", "no", "--save", "", "--appendonly", "no", "--enable-debug-command", "yes",
 	}, s.args...)
 	s.cmd = exec.Command("redis-server", args...)
-	dieWithUs(s.cmd)
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // lest it outlive a test that is killed
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatalf("redis-server: %v", err)
 	}
@@ -115,4 +118,17 @@ func (s *Server) CLI(args ...string) string {
 		s.t.Fatalf("redis-cli %q: %v: %s", args, err, out)
 	}
 	return strings.TrimSuffix(string(out), "\n")
+}
+
+// Stop stops the server with SIGSTOP. The kernel still accepts connections for it.
+func (s *Server) Stop() { s.signal(syscall.SIGSTOP) }
+
+// Cont continues a stopped server.
+func (s *Server) Cont() { s.signal(syscall.SIGCONT) }
+
+func (s *Server) signal(which syscall.Signal) {
+	s.t.Helper()
+	if err := s.cmd.Process.Signal(which); err != nil {
+		s.t.Fatal(err)
+	}
 }

@@ -1,5 +1,7 @@
 //go:build programs
 
+// Package pgtest starts Debian's PostgreSQL and pgbouncer for tests. Tests that use it carry the
+// build tag programs, and fail if there is none.
 package pgtest
 
 import (
@@ -8,9 +10,12 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -226,4 +231,186 @@ func listens(address string) bool {
 		return false
 	}
 	return c.Close() == nil
+}
+
+// template is the data directory that each server gets a copy of: initdb takes seconds.
+var template struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+// Main runs the tests of a package, and removes what servers have shared.
+func Main(m *testing.M) {
+	code := m.Run()
+	Clean()
+	os.Exit(code)
+}
+
+// Clean removes what servers have shared, for packages whose tests Main doesn't run. No server
+// can be started afterwards.
+func Clean() {
+	if template.dir != "" {
+		_ = os.RemoveAll(template.dir)
+	}
+}
+
+// data fills an empty directory with a new cluster of databases.
+func data(t testing.TB, dir string) {
+	t.Helper()
+	template.once.Do(initialize)
+	if template.err != nil {
+		t.Fatal(template.err)
+	}
+	if out, err := command("cp", "-a", filepath.Join(template.dir, "data"), dir).CombinedOutput(); err != nil {
+		t.Fatalf("cp: %v\n%s", err, out)
+	}
+}
+
+func initialize() {
+	template.dir, template.err = open("repolock-pgtest-")
+	if template.err != nil {
+		return
+	}
+	initdb := command(program("initdb"), "--pgdata", filepath.Join(template.dir, "data"), "--username=postgres",
+		"--auth=trust", "--no-sync", "--wal-segsize=1", "--locale=C.UTF-8", "--encoding=UTF8")
+	if out, err := initdb.CombinedOutput(); err != nil {
+		template.err = fmt.Errorf("initdb: %w\n%s", err, out)
+	}
+}
+
+// open makes a directory in which the servers' user can write. Its path is short enough for the
+// name of a socket.
+func open(pattern string) (string, error) {
+	dir, err := os.MkdirTemp("", pattern)
+	if err == nil {
+		err = os.Chmod(dir, 0o777)
+	}
+	return dir, err
+}
+
+// program returns the path of a program of the newest PostgreSQL.
+func program(name string) string {
+	found, _ := filepath.Glob(filepath.Join("/usr/lib/postgresql/*/bin", name))
+	if len(found) == 0 {
+		return name // which isn't found, as the error says
+	}
+	return slices.MaxFunc(found, func(a, b string) int { return release(a) - release(b) })
+}
+
+func release(path string) int {
+	n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path))))
+	return n
+}
+
+// command returns a command that runs as the user postgres if we are root, whom the servers
+// refuse, and that ends with us.
+func command(name string, args ...string) *exec.Cmd {
+	c := exec.Command(name, args...)
+	c.Dir = "/"
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if os.Getuid() != 0 {
+		return c
+	}
+	u, err := user.Lookup("postgres")
+	if err != nil {
+		c.Err = err
+		return c
+	}
+	uid, _ := strconv.ParseUint(u.Uid, 10, 32)
+	gid, _ := strconv.ParseUint(u.Gid, 10, 32)
+	c.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	return c
+}
+
+// tree returns a process and its children. A server's process for a session is a child, in a
+// process group of its own.
+func tree(pid int) []int {
+	all := []int{pid}
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range stats {
+		text, err := os.ReadFile(path)
+		_, after, ok := bytes.Cut(text, []byte(") ")) // behind the name
+		if err != nil || !ok {
+			continue
+		}
+		fields := bytes.Fields(after)
+		if len(fields) < 2 || string(fields[1]) != strconv.Itoa(pid) {
+			continue
+		}
+		if child, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil {
+			all = append(all, child)
+		}
+	}
+	return all
+}
+
+func signal(pids []int, sig syscall.Signal) {
+	for _, pid := range pids {
+		_ = syscall.Kill(pid, sig)
+	}
+}
+
+// Bouncer starts pgbouncer in front of a server, in a mode (session, transaction, statement) and
+// with settings as "name=value". It returns its address. It ends with the test.
+func Bouncer(t testing.TB, s *Server, mode string, settings ...string) string {
+	t.Helper()
+	dir, err := open("pgbouncer-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	port, err := freeport.Free()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf("[databases]\n* = host=127.0.0.1 port=%d user=postgres\n[pgbouncer]\nlisten_addr=127.0.0.1\n"+
+		"listen_port=%d\nunix_socket_dir=\nauth_type=any\npool_mode=%s\n", s.Port(), port, mode)
+	for _, setting := range settings {
+		text += setting + "\n"
+	}
+	path := filepath.Join(dir, "pgbouncer.ini")
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	process := command("pgbouncer", path)
+	process.Stdout, process.Stderr = &log, &log
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = process.Process.Kill()
+		_ = process.Wait()
+	})
+	address := fmt.Sprintf("127.0.0.1:%d", port)
+	for end := time.Now().Add(hang); !listens(address); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("pgbouncer isn't ready after %v:\n%s", hang, log.String())
+		}
+	}
+	return address
+}
+
+// Busy makes the clients of a pooler run statements until stop is called.
+func Busy(t testing.TB, s *Server, address string) (stop func()) {
+	t.Helper()
+	script := filepath.Join(s.dir, "busy.sql")
+	if err := os.WriteFile(script, []byte("select 1;\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	host, port, _ := strings.Cut(address, ":")
+	bench := command(program("pgbench"), "-n", "-h", host, "-p", port, "-U", "postgres",
+		"-T", "3600", "-c", "4", "-f", script, "postgres")
+	if err := bench.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		t.Helper()
+		if err := bench.Process.Signal(syscall.Signal(0)); err != nil {
+			t.Errorf("pgbench has ended: %v", err)
+		}
+		_ = bench.Process.Kill()
+		_ = bench.Wait()
+	}
 }

@@ -1,0 +1,167 @@
+//go:build programs
+
+package bench
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-redsync/redsync/v4"
+	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	"github.com/jackc/pgx/v5/pgconn"
+	goredislib "github.com/redis/go-redis/v9"
+
+	"github.com/repolock/repolock/internal/test/pgtest"
+	"github.com/repolock/repolock/internal/test/redistest"
+	"github.com/repolock/repolock/locking"
+	"github.com/repolock/repolock/locking/postgres"
+	"github.com/repolock/repolock/locking/redis"
+)
+
+// sample runs f b.N times and reports the median of its durations.
+func sample(b *testing.B, f func() error) {
+	b.Helper()
+	for range 200 { // connections, scripts, caches
+		if err := f(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	took := make([]time.Duration, 0, b.N)
+	for b.Loop() {
+		begin := time.Now()
+		if err := f(); err != nil {
+			b.Fatal(err)
+		}
+		took = append(took, time.Since(begin))
+	}
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2]), "p50-ns")
+}
+
+// repolock samples a backend.
+func repolock(b *testing.B, backend locking.Backend) {
+	b.Helper()
+	sample(b, func() error {
+		h, ok, err := backend.TryLock(b.Context(), "ours", ttl)
+		if err != nil || !ok {
+			return errors.Join(err, errHeld)
+		}
+		return backend.Release(b.Context(), h)
+	})
+}
+
+const ttl = time.Minute
+
+// BenchmarkRedis acquires and releases one lock on one server.
+func BenchmarkRedis(b *testing.B) {
+	s := redistest.New(b)
+	b.Run("repolock", func(b *testing.B) { ours(b, s.Addr()) })
+	b.Run("redsync", func(b *testing.B) { theirs(b, s.Addr()) })
+	b.Run("plain", func(b *testing.B) { plain(b, s.Addr()) })
+}
+
+func ours(b *testing.B, address string) {
+	target, err := redis.Parse("redis://" + address + "/0?key=ours")
+	if err != nil {
+		b.Fatal(err)
+	}
+	backend, err := redis.Open(target, redis.Options{Getenv: func(string) string { return "" }})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer backend.Close()
+	repolock(b, backend)
+}
+
+// theirs is redsync with one server.
+func theirs(b *testing.B, address string) {
+	c := goredislib.NewClient(&goredislib.Options{Addr: address})
+	defer c.Close()
+	sync := redsync.New(goredis.NewPool(c))
+	sample(b, func() error {
+		m := sync.NewMutex("theirs", redsync.WithExpiry(ttl), redsync.WithTries(1))
+		if err := m.LockContext(b.Context()); err != nil {
+			return err
+		}
+		_, err := m.UnlockContext(b.Context())
+		return err
+	})
+}
+
+// plain is SET and DEL without a token: a holder whose lock has expired deletes another's.
+func plain(b *testing.B, address string) {
+	c := goredislib.NewClient(&goredislib.Options{Addr: address})
+	defer c.Close()
+	sample(b, func() error {
+		if ok, err := c.SetNX(b.Context(), "plain", "x", ttl).Result(); err != nil || !ok {
+			return errors.Join(err, errHeld)
+		}
+		return c.Del(b.Context(), "plain").Err()
+	})
+}
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// BenchmarkPostgres acquires and releases one lock on one server. Ours makes a connection for each
+// lock. The plain lock on a connection that is open already asks nothing about the server, and a
+// loss of the connection isn't noticed.
+func BenchmarkPostgres(b *testing.B) {
+	s := pgtest.New(b)
+	url := "postgres://postgres@" + s.Address() + "/postgres?sslmode=disable"
+	b.Run("repolock", func(b *testing.B) { advisoryOurs(b, url) })
+	b.Run("connect-lock-close", func(b *testing.B) { advisoryConnected(b, url) })
+	b.Run("plain", func(b *testing.B) { advisoryPlain(b, url) })
+}
+
+var errHeld = errors.New("not acquired")
+
+func advisoryOurs(b *testing.B, url string) {
+	target, err := postgres.Parse(url + "&key=ours")
+	if err != nil {
+		b.Fatal(err)
+	}
+	backend, err := postgres.Open(target, postgres.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = backend.Close() }()
+	repolock(b, backend)
+}
+
+func advisoryConnected(b *testing.B, url string) {
+	sample(b, func() error {
+		c, err := pgconn.Connect(b.Context(), url)
+		if err != nil {
+			return err
+		}
+		return errors.Join(advisoryLock(b.Context(), c, "connected"), c.Close(b.Context()))
+	})
+}
+
+func advisoryPlain(b *testing.B, url string) {
+	c, err := pgconn.Connect(b.Context(), url)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = c.Close(b.Context()) }()
+	sample(b, func() error { return advisoryLock(b.Context(), c, "plain") })
+}
+
+// advisoryLock acquires and releases.
+func advisoryLock(ctx context.Context, c *pgconn.PgConn, key string) error {
+	for _, sql := range []string{
+		"select pg_try_advisory_lock(hashtext($1)::bigint)", "select pg_advisory_unlock(hashtext($1)::bigint)",
+	} {
+		r := c.ExecParams(ctx, sql, [][]byte{[]byte(key)}, nil, nil, nil).Read()
+		if r.Err != nil {
+			return r.Err
+		}
+		if string(r.Rows[0][0]) != "t" {
+			return errHeld
+		}
+	}
+	return nil
+}
