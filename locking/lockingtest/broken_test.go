@@ -1,11 +1,10 @@
 package lockingtest_test
 
 import (
-	"bytes"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,134 +12,135 @@ import (
 	"github.com/repolock/repolock/locking/lockingtest"
 )
 
-// brokenEnv names the broken backend that this process is to test.
+// bugs are the ways in which a client breaks the contract, and the subtest that must fail. Those
+// without one keep it.
+var bugs = map[string]string{
+	"":                   "",
+	"no expiry":          "",
+	"remote":             "",
+	"stolen":             "",
+	"bubble":             "",
+	"closed":             "a_free_lock_is_acquired",
+	"fails":              "contention_is_no_error",
+	"reentrant":          "contention_is_no_error",
+	"one key":            "keys_are_independent",
+	"any key":            "bad_keys_are_ErrKey",
+	"one token":          "a_handle_has_its_key_and_ttl_and_a_token_of_its_own",
+	"keeps":              "release_frees_at_once",
+	"releases twice":     "double_release_is_ErrLost",
+	"zero":               "a_zero_handle_is_ErrLost",
+	"renews any":         "a_stale_handle_never_renews",
+	"deletes":            "a_stale_handle_never_releases",
+	"deletes silently":   "a_stale_handle_never_releases",
+	"counts":             "a_stale_handle_never_releases",
+	"no context":         "an_ended_context_acquires_nothing",
+	"gives up":           "an_ended_context_loses_no_lock",
+	"leaves":             "a_context_that_ends_meanwhile_leaves_nothing",
+	"gives up release":   "a_release_with_an_ended_context_says_what_is_so",
+	"forgets":            "a_release_with_an_ended_context_says_what_is_so",
+	"short":              "a_lock_lasts_for_its_ttl",
+	"steals":             "a_lock_lasts_for_its_ttl",
+	"for ever":           "expiry_frees",
+	"needs no theft":     "expiry_frees",
+	"no extension":       "renew_extends",
+	"revives":            "an_expired_handle_is_ErrLost",
+	"sweeps all":         "cleanup_frees_no_held_lock",
+	"shows":              "inspect_shows_a_held_lock_alone",
+	"no revision":        "inspect_shows_a_held_lock_alone",
+	"one revision":       "each_holder_has_a_revision_of_its_own",
+	"shaky revision":     "each_holder_has_a_revision_of_its_own",
+	"shows the token":    "each_holder_has_a_revision_of_its_own",
+	"breaks any":         "break_removes_only_what_was_seen",
+	"breaks by key":      "break_removes_only_what_was_seen",
+	"breaks by time":     "break_removes_only_what_was_seen",
+	"resumes nothing":    "resume_restores_no_lock_that_another_had",
+	"resumes any":        "resume_restores_no_lock_that_another_had",
+	"resumes its own":    "resume_restores_no_lock_that_another_had",
+	"finds nothing":      "examine_changes_nothing",
+	"finds without word": "examine_changes_nothing",
+	"finds and writes":   "examine_changes_nothing",
+	"racy":               "a_round_has_one_winner",
+	"racy release":       "never_two_holders",
+}
+
+// brokenEnv has another process run the suite on the bugs, since it must fail there.
 const brokenEnv = "REPOLOCK_TEST_BROKEN"
 
-// broken are backends that break the contract, each in one way, and the subtest that must fail.
-// The environment has the name of one.
-var broken = map[string]struct {
-	rule string
-	make func(*table) locking.Backend
-}{
-	"nothing":            {"", func(b *table) locking.Backend { return b }},
-	"nothing, no expiry": {"", func(b *table) locking.Backend { b.forever = true; return b }},
-	"nothing, remote":    {"", func(b *table) locking.Backend { return b }},
-	"nothing, stolen":    {"", func(b *table) locking.Backend { return &patient{b} }},
-	"nothing, waits":     {"", func(b *table) locking.Backend { b.bubble = true; return &waits{b} }},
-	"closed":             {"a_free_lock_is_acquired", func(b *table) locking.Backend { return &closed{b} }},
-	"fails":              {"contention_is_no_error", func(b *table) locking.Backend { return &fails{b} }},
-	"reentrant":          {"contention_is_no_error", func(b *table) locking.Backend { return &reentrant{table: b} }},
-	"one key":            {"keys_are_independent", func(b *table) locking.Backend { return &oneKey{b} }},
-	"any key":            {"bad_keys_are_ErrKey", func(b *table) locking.Backend { return &anyKey{b} }},
-	"one token":          {"a_handle_has_its_key_and_ttl_and_a_token_of_its_own", func(b *table) locking.Backend { return &oneToken{table: b} }},
-	"keeps":              {"release_frees_at_once", func(b *table) locking.Backend { return &keeps{b} }},
-	"releases twice":     {"double_release_is_ErrLost", func(b *table) locking.Backend { return &releasesTwice{b} }},
-	"zero":               {"a_zero_handle_is_ErrLost", func(b *table) locking.Backend { return &zero{b} }},
-	"renews any":         {"a_stale_handle_never_renews", func(b *table) locking.Backend { return &renewsAny{b} }},
-	"deletes":            {"a_stale_handle_never_releases", func(b *table) locking.Backend { return &deletes{b} }},
-	"deletes silently":   {"a_stale_handle_never_releases", func(b *table) locking.Backend { return &deletesSilently{b} }},
-	"no context":         {"an_ended_context_acquires_nothing", func(b *table) locking.Backend { return &noContext{b} }},
-	"gives up":           {"an_ended_context_loses_no_lock", func(b *table) locking.Backend { return &givesUp{b} }},
-	"leaves":             {"a_context_that_ends_meanwhile_leaves_nothing", func(b *table) locking.Backend { b.forever = true; return &leaves{b} }},
-	"short":              {"a_lock_lasts_for_its_ttl", func(b *table) locking.Backend { return &short{b} }},
-	"for ever":           {"expiry_frees", func(b *table) locking.Backend { b.forever = true; return b }},
-	"no extension":       {"renew_extends", func(b *table) locking.Backend { return &noExtension{b} }},
-	"revives":            {"an_expired_handle_is_ErrLost", func(b *table) locking.Backend { return &revives{b} }},
-	"sweeps all":         {"cleanup_frees_no_held_lock", func(b *table) locking.Backend { return &sweepsAll{b} }},
-	"gives up release":   {"a_release_with_an_ended_context_says_what_is_so", func(b *table) locking.Backend { return &givesUpRelease{b} }},
-	"forgets":            {"a_release_with_an_ended_context_says_what_is_so", func(b *table) locking.Backend { return &forgets{table: b} }},
-	"needs no theft":     {"expiry_frees", func(b *table) locking.Backend { return b }},
-	"steals":             {"a_lock_lasts_for_its_ttl", func(b *table) locking.Backend { return &patient{b} }},
-	"counts":             {"a_stale_handle_never_releases", func(b *table) locking.Backend { return &counts{table: b, from: here} }},
-	"shows":              {"inspect_shows_a_held_lock_alone", func(b *table) locking.Backend { return &shows{b} }},
-	"no revision":        {"inspect_shows_a_held_lock_alone", func(b *table) locking.Backend { return &revises{b, func(locking.Handle, int) string { return "" }} }},
-	"one revision":       {"each_holder_has_a_revision_of_its_own", func(b *table) locking.Backend { return &revises{b, func(locking.Handle, int) string { return "1" }} }},
-	"shaky revision": {"each_holder_has_a_revision_of_its_own", func(b *table) locking.Backend {
-		return &revises{b, func(_ locking.Handle, n int) string { return fmt.Sprint(n) }}
-	}},
-	"shows the token": {"each_holder_has_a_revision_of_its_own", func(b *table) locking.Backend {
-		return &revises{b, func(h locking.Handle, _ int) string { return "token " + h.Token() }}
-	}},
-	"breaks any":      {"break_removes_only_what_was_seen", func(b *table) locking.Backend { return &breaksAny{b} }},
-	"breaks by key":   {"break_removes_only_what_was_seen", func(b *table) locking.Backend { return &breaksByTime{b, true} }},
-	"breaks by time":  {"break_removes_only_what_was_seen", func(b *table) locking.Backend { return &breaksByTime{b, false} }},
-	"resumes nothing": {"resume_restores_no_lock_that_another_had", func(b *table) locking.Backend { return &resumes{b, func(locking.Handle) bool { return false }} }},
-	"resumes any":     {"resume_restores_no_lock_that_another_had", func(b *table) locking.Backend { return &resumes{b, func(locking.Handle) bool { return true }} }},
-	"resumes its own": {"resume_restores_no_lock_that_another_had", func(b *table) locking.Backend { return &resumes{b, b.isFreeOr} }},
-	"finds nothing":   {"examine_changes_nothing", func(b *table) locking.Backend { return &finds{table: b} }},
-	"finds without word": {"examine_changes_nothing", func(b *table) locking.Backend {
-		return &finds{b, []locking.Finding{{What: "x", Found: "y", Verdict: locking.Bad}}, false}
-	}},
-	"finds and writes": {"examine_changes_nothing", func(b *table) locking.Backend { return &finds{b, []locking.Finding{{What: "x", Found: "y"}}, true} }},
-	"racy":             {"a_round_has_one_winner", func(b *table) locking.Backend { return &racy{b} }},
-	"racy release":     {"never_two_holders", func(b *table) locking.Backend { return &racyRelease{b} }},
-}
-
-// TestBroken runs the suite on backends that break the contract. Each runs in a process of its
-// own, since the suite must fail there, and must neither hang nor panic.
+// TestBroken runs the suite on clients that break the contract. It must neither hang nor panic. Each
+// rule has a client that breaks it.
 func TestBroken(t *testing.T) {
-	if name := os.Getenv(brokenEnv); name != "" {
-		runBroken(t, name)
+	if os.Getenv(brokenEnv) != "" {
+		for bug := range bugs {
+			t.Run(strings.ReplaceAll(bug, " ", "_")+"_", func(t *testing.T) {
+				t.Parallel()
+				lockingtest.Run(t, config(bug))
+			})
+		}
 		return
 	}
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestBroken$", "-test.v", "-test.parallel=8", "-test.timeout=15m")
+	if testing.Short() {
+		cmd.Args = append(cmd.Args, "-test.short")
 	}
-	for name, b := range broken {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			cmd := exec.CommandContext(t.Context(), exe, "-test.run=^TestBroken$", "-test.timeout=2m")
-			cmd.Env = append(os.Environ(), brokenEnv+"="+name)
-			out, err := cmd.CombinedOutput()
-			noticed := bytes.Contains(out, []byte("--- FAIL: TestBroken/"+b.rule+" "))
-			if bytes.Contains(out, []byte("panic: ")) || (err != nil) != (b.rule != "") || b.rule != "" && !noticed {
-				t.Errorf("%q didn't notice: %v\n%s", b.rule, err, out)
-			}
-		})
-	}
-}
-
-// TestEachRuleIsBroken: each rule of the suite has a backend that breaks it.
-func TestEachRuleIsBroken(t *testing.T) {
-	breaks := make(map[string]bool)
-	for _, b := range broken {
-		breaks[b.rule] = true
+	cmd.Env = append(os.Environ(), brokenEnv+"=yes")
+	raw, _ := cmd.CombinedOutput()
+	out := string(raw)
+	rules := make(map[string]bool)
+	for bug, rule := range bugs {
+		rules[rule] = true
+		want := "--- PASS: TestBroken/" + strings.ReplaceAll(bug, " ", "_") + "_ ("
+		if rule != "" {
+			want = "--- FAIL: TestBroken/" + strings.ReplaceAll(bug, " ", "_") + "_/" + rule + " ("
+		}
+		if !strings.Contains(out, want) {
+			t.Errorf("%q: there is no %q", bug, want)
+		}
 	}
 	for _, rule := range lockingtest.Rules() {
-		if !breaks[rule] {
-			t.Errorf("no backend breaks %s", rule)
+		if !rules[rule] {
+			t.Errorf("no client breaks %s", rule)
 		}
+	}
+	if t.Failed() || strings.Contains(out, "panic: ") {
+		t.Errorf("%s", out)
 	}
 }
 
-// runBroken runs the suite on one of them.
-func runBroken(t *testing.T, name string) {
-	b := &table{locks: make(map[string]entry)}
+// config is of the clients with a bug.
+func config(bug string) lockingtest.Config {
+	b := &table{locks: make(map[string]entry), numbers: make(map[locking.Handle]int)}
+	client := func(bug string, in *process) func(*testing.T) locking.Backend {
+		return func(*testing.T) locking.Backend { return &buggy{table: b, bug: bug, process: in} }
+	}
+	here, there := &process{numbers: make(map[locking.Handle]int)}, &process{numbers: make(map[locking.Handle]int)}
 	c := lockingtest.Config{
-		New: func(*testing.T) locking.Backend { return broken[name].make(b) },
-		TTL: time.Minute, Expires: name != "nothing, no expiry" && name != "leaves",
+		New: client(bug, here), TTL: time.Minute, Expires: true, BadKeys: []string{"bad key"},
 		Advance: func(d time.Duration) { b.mu.Lock(); b.now += d; b.mu.Unlock() },
-		BadKeys: []string{"bad key"},
-		Limit:   limit(name),
+		Limit:   time.Second,
 	}
-	switch name {
-	case "nothing, remote":
-		c.Other = func(t *testing.T) locking.Backend { return served(t, b) }
-	case "counts":
+	if bugs[bug] == "" {
+		c.Limit = 10 * time.Minute // a hang
+	}
+	switch bug {
+	case "remote", "counts":
 		c.Other = func(t *testing.T) locking.Backend {
-			here.Store(0) // for each subtest
-			there.Store(0)
-			return served(t, &counts{table: b, from: there})
+			here.count, there.count = 0, 0 // for each subtest
+			return served(t, client(bug, there)(t))
 		}
-	case "nothing, stolen", "needs no theft":
-		c.Steal = func(*testing.T) locking.Backend { return b }
+	case "stolen":
+		c.New, c.Steal = client("patient", here), client("", here)
+	case "needs no theft":
+		c.Steal = client("", here)
 	case "steals":
-		c.Steal = func(*testing.T) locking.Backend { return &stealsLive{b} }
-	case "nothing, waits":
-		c.Bubble, c.Advance = true, nil
+		c.New, c.Steal = client("patient", here), client("steals", here)
+	case "bubble":
+		b.bubble, c.Bubble, c.Advance = true, true, nil
+	case "for ever":
+		b.forever = true
+	case "leaves", "no expiry":
+		b.forever, c.Expires = true, false
 	}
-	lockingtest.Run(t, c)
+	return c
 }
 
 // served returns a client that is served as one in another process is.
@@ -150,12 +150,4 @@ func served(t *testing.T, b locking.Backend) locking.Backend {
 	t.Cleanup(func() { _, _ = in.Close(), out.Close() })
 	go func() { _ = lockingtest.Serve(b, requests, out) }()
 	return lockingtest.Connect(answers, in)
-}
-
-// limit is short if the suite must fail, and else one that only a hang reaches.
-func limit(name string) time.Duration {
-	if broken[name].rule == "" {
-		return 10 * time.Minute // a hang
-	}
-	return time.Second
 }

@@ -18,6 +18,8 @@ type table struct {
 	mu      sync.Mutex
 	now     time.Duration
 	locks   map[string]entry
+	numbers map[locking.Handle]int // that "counts" has stored
+	shown   int                    // calls of Inspect
 	forever bool
 	bubble  bool // its clock also advances with the time
 }
@@ -42,6 +44,9 @@ func (b *table) held(key string) (entry, bool) {
 }
 
 func (b *table) TryLock(ctx context.Context, key string, ttl time.Duration) (h locking.Handle, ok bool, err error) {
+	if b.bubble {
+		time.Sleep(time.Millisecond)
+	}
 	if strings.Contains(key, " ") {
 		return h, false, locking.ErrKey
 	}

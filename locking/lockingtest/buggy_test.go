@@ -1,0 +1,275 @@
+package lockingtest_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/repolock/repolock/locking"
+)
+
+// buggy is a client that breaks the contract, in one way.
+type buggy struct {
+	*table
+	bug     string
+	last    locking.Handle // that it has acquired
+	process *process
+	gone    sync.Map // handles that "forgets" has forgotten
+}
+
+// process is where a client counts its handles: here or in another process.
+type process struct {
+	mu      sync.Mutex
+	count   int
+	numbers map[locking.Handle]int
+}
+
+func (b *buggy) TryLock(ctx context.Context, key string, ttl time.Duration) (h locking.Handle, ok bool, err error) {
+	switch b.bug {
+	case "closed": // it acquires nothing
+		return h, false, nil
+	case "any key": // it replaces what it can't have in a key
+		key = strings.ReplaceAll(key, " ", "_")
+	case "one key": // it takes any key for the same
+		key = "a"
+	case "no context": // it doesn't look at its context
+		ctx = context.Background()
+	case "short": // it counts half of the ttl
+		ttl /= 2
+	case "steals": // it takes any lock
+		b.remove(key)
+	case "reentrant": // it acquires a lock again that this client holds
+		if b.last.Key() == key && b.table.Renew(ctx, b.last) == nil {
+			return b.last, true, nil
+		}
+	case "racy", "racy release":
+		return b.race(ctx, key, ttl)
+	case "patient": // it acquires only what was released
+		b.mu.Lock()
+		_, there := b.locks[key]
+		b.mu.Unlock()
+		if there {
+			return h, false, ctx.Err()
+		}
+	}
+	h, ok, err = b.table.TryLock(ctx, key, ttl)
+	if b.bug == "fails" && !ok && err == nil { // it returns an error if another holder has the lock
+		err = errBusy
+	}
+	if !ok {
+		return h, ok, err
+	}
+	switch b.bug {
+	case "one token": // it returns the same handle each time
+		if b.last.Key() == key && b.last.TTL() == ttl {
+			h = b.last
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.put(h)
+	case "leaves": // it doesn't take down what it has stored when its context ends
+		if ttl == time.Minute { // that of this rule
+			<-ctx.Done()
+			return locking.Handle{}, false, ctx.Err()
+		}
+	case "counts":
+		b.number(h)
+	}
+	b.last = h
+	return h, true, nil
+}
+
+// race acquires a lock beside another client that does so.
+func (b *buggy) race(ctx context.Context, key string, ttl time.Duration) (h locking.Handle, ok bool, err error) {
+	before, err := b.table.Inspect(ctx, key)
+	if err != nil || ctx.Err() != nil || b.bug == "racy" && before != nil {
+		return h, false, cmp.Or(err, ctx.Err())
+	}
+	dawdle()
+	if b.bug == "racy release" { // it takes what it can't acquire for a leftover, once its holder has let go
+		if after, _ := b.table.Inspect(ctx, key); before != nil && after != nil && *after != *before {
+			b.remove(key) // of a newer holder
+		}
+		return b.table.TryLock(ctx, key, ttl)
+	}
+	if h, ok, err := b.table.TryLock(ctx, key, ttl); ok || err != nil { // it looks first, and then writes
+		return h, ok, err
+	}
+	h = locking.NewHandle(key, ttl)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.put(h)
+	return h, true, nil
+}
+
+// number gives a handle the next number of its process, and stores that.
+func (b *buggy) number(h locking.Handle) {
+	b.process.mu.Lock()
+	defer b.process.mu.Unlock()
+	b.process.count++
+	b.process.numbers[h] = b.process.count
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.numbers[h] = b.process.count
+}
+
+// there returns the handle that the lock of a key has.
+func (b *buggy) there(key string) locking.Handle {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.locks[key].Handle
+}
+
+func (b *buggy) Renew(ctx context.Context, h locking.Handle) error {
+	switch b.bug {
+	case "renews any": // it doesn't look at the token
+		h = b.there(h.Key())
+	case "gives up": // it takes the end of its context for the loss of the lock
+		if ctx.Err() != nil {
+			return locking.ErrLost
+		}
+	case "no extension": // it only looks
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if e, held := b.held(h.Key()); held && e.Handle == h {
+			return ctx.Err()
+		}
+		return locking.ErrLost
+	case "revives": // it acquires a lock again that has expired
+		b.mu.Lock()
+		if _, held := b.held(h.Key()); !held && h.TTL() > 0 && h.TTL() <= time.Minute {
+			b.put(h)
+		}
+		b.mu.Unlock()
+	}
+	return b.table.Renew(ctx, h)
+}
+
+func (b *buggy) Release(ctx context.Context, h locking.Handle) error {
+	switch b.bug {
+	case "keeps": // it leaves the lock to its ttl
+		return b.table.Renew(ctx, h)
+	case "releases twice": // it takes a lock that isn't there for its own success
+		if seen, _ := b.table.Inspect(ctx, h.Key()); seen == nil {
+			return nil
+		}
+	case "zero": // it takes a zero handle for nothing to do
+		if h == (locking.Handle{}) {
+			return nil
+		}
+	case "deletes": // it doesn't look at the token
+		h = b.there(h.Key())
+	case "deletes silently": // it returns the right error, and has deleted the lock of another holder
+		defer b.remove(h.Key())
+	case "gives up release": // it takes the end of its context for the loss of the lock
+		if ctx.Err() != nil {
+			return locking.ErrLost
+		}
+	case "forgets": // it forgets a handle before its lock is released
+		if _, gone := b.gone.LoadOrStore(h, true); gone {
+			return locking.ErrLost
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	case "counts": // it deletes the lock that has the handle's number
+		b.process.mu.Lock()
+		mine, known := b.process.numbers[h]
+		b.process.mu.Unlock()
+		h = b.there(h.Key())
+		b.mu.Lock()
+		stored := b.numbers[h]
+		b.mu.Unlock()
+		if !known || stored != mine {
+			return locking.ErrLost
+		}
+	}
+	return b.table.Release(ctx, h)
+}
+
+func (b *buggy) Cleanup(ctx context.Context) error {
+	if b.bug == "sweeps all" { // it takes every lock for an expired one
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		clear(b.locks)
+	}
+	return b.table.Cleanup(ctx)
+}
+
+func (b *buggy) Inspect(ctx context.Context, key string) (*locking.Info, error) {
+	if b.bug == "shows" { // expired and released locks too
+		return &locking.Info{Key: "a", Acquired: time.Unix(1, 0), Revision: "1"}, nil
+	}
+	info, err := b.table.Inspect(ctx, key)
+	if info == nil {
+		return nil, err
+	}
+	switch b.bug {
+	case "no revision":
+		info.Revision = ""
+	case "one revision":
+		info.Revision = "1"
+	case "shaky revision":
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.shown++
+		info.Revision = fmt.Sprint(b.shown)
+	case "shows the token":
+		info.Revision = "token " + b.there(key).Token()
+	}
+	return info, err
+}
+
+func (b *buggy) Break(ctx context.Context, seen *locking.Info, stale bool) (bool, error) {
+	switch now, _ := b.table.Inspect(ctx, seen.Key); b.bug {
+	case "breaks any": // it removes what is there
+		if !stale {
+			b.remove(seen.Key)
+		}
+		return !stale, nil
+	case "breaks by time", "breaks by key": // it compares other things than the revision, or too many
+		if now == nil || !now.Acquired.Equal(seen.Acquired) {
+			return false, nil
+		}
+		if b.bug == "breaks by time" {
+			seen = now
+		}
+	}
+	return b.table.Break(ctx, seen, stale)
+}
+
+func (b *buggy) Resume(ctx context.Context, h locking.Handle) error {
+	if ctx.Err() == nil {
+		switch b.bug {
+		case "resumes nothing":
+			return locking.ErrLost
+		case "resumes any", "resumes its own": // also a lock that isn't another holder's now
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			e, held := b.held(h.Key())
+			if h.Key() == "" || b.bug == "resumes its own" && held && e.Handle != h {
+				return locking.ErrLost
+			}
+			b.put(h)
+			return nil
+		}
+	}
+	return b.table.Resume(ctx, h)
+}
+
+func (b *buggy) Examine(ctx context.Context) ([]locking.Finding, error) {
+	switch b.bug {
+	case "finds nothing":
+		return nil, nil
+	case "finds without word":
+		return []locking.Finding{{What: "x", Found: "y", Verdict: locking.Bad}}, nil
+	case "finds and writes":
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		clear(b.locks)
+	}
+	return b.table.Examine(ctx)
+}
