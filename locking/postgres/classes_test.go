@@ -1,6 +1,6 @@
 //go:build programs
 
-package postgres_test
+package postgres
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 
 	"github.com/repolock/repolock/internal/test/pgtest"
 	"github.com/repolock/repolock/locking"
-	"github.com/repolock/repolock/locking/postgres"
 )
 
 // classes are those of an error of TryLock.
@@ -23,8 +22,8 @@ var classes = map[string]error{
 }
 
 // refused checks the class of TryLock's error, "plain" if it has none, that it is one line that
-// says what to do, and that Inspect and Examine return the same class.
-func refused(t *testing.T, b *postgres.Backend, class, says string) {
+// says what to do, and that Inspect returns the same class.
+func refused(t *testing.T, b *Backend, class, says string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
@@ -49,14 +48,6 @@ func refused(t *testing.T, b *postgres.Backend, class, says string) {
 	}
 }
 
-// with changes a target of a server.
-func with(t *testing.T, s *pgtest.Server, change func(*postgres.Target)) *postgres.Backend {
-	t.Helper()
-	to := target(t, s.Address())
-	change(&to)
-	return backend(t, to)
-}
-
 // TestRefused: each answer of a server has its class.
 func TestRefused(t *testing.T) {
 	s := pgtest.New(t, "ssl=off")
@@ -65,23 +56,21 @@ func TestRefused(t *testing.T) {
 	s.PSQL("revoke connect on database closed from public")
 	s.PSQL("create database latin template template0 encoding 'LATIN1' locale 'C'")
 	s.Hosts("local all postgres trust", "host all bob all scram-sha-256", "host all carol,dave,postgres all trust")
-	t.Setenv(postgres.PasswordVariable, "topsecretwrong")
-	refused(t, with(t, s, func(to *postgres.Target) { to.User = "bob" }), "permission", "REPOLOCK_POSTGRES_PASSWORD")
-	refused(t, with(t, s, func(to *postgres.Target) { to.User = "nobody" }), "permission", "pg_hba.conf")
-	refused(t, with(t, s, func(to *postgres.Target) { to.User, to.Database = "carol", "closed" }), "permission", "grant")
-	refused(t, with(t, s, func(to *postgres.Target) { to.Database = "absent" }), "unfit", "name a database")
-	refused(t, with(t, s, func(to *postgres.Target) { to.User = "dave" }), "plain", "each lock is a session")
-	refused(t, with(t, s, func(to *postgres.Target) { to.SSLMode = "require" }), "unfit", "sslmode")
-	refused(t, with(t, s, func(to *postgres.Target) { to.Host, to.Port = "/no/such/directory", 5432 }), "unreachable", "/no/such/directory")
-	latin := with(t, s, func(to *postgres.Target) { to.Database = "latin" })
+	t.Setenv(PasswordVariable, "topsecretwrong")
+	refused(t, with(t, s, func(to *Target) { to.User = "bob" }), "permission", "REPOLOCK_POSTGRES_PASSWORD")
+	refused(t, with(t, s, func(to *Target) { to.User = "nobody" }), "permission", "pg_hba.conf")
+	refused(t, with(t, s, func(to *Target) { to.User, to.Database = "carol", "closed" }), "permission", "grant")
+	refused(t, with(t, s, func(to *Target) { to.Database = "absent" }), "unfit", "name a database")
+	refused(t, with(t, s, func(to *Target) { to.User = "dave" }), "plain", "each lock is a session")
+	refused(t, with(t, s, func(to *Target) { to.SSLMode = "require" }), "unfit", "sslmode")
+	refused(t, with(t, s, func(to *Target) { to.Host, to.Port = "/no/such/directory", 5432 }), "unreachable", "/no/such/directory")
+	latin := with(t, s, func(to *Target) { to.Database = "latin" })
 	if _, ok, err := latin.TryLock(t.Context(), "日", ttl); ok || !errors.Is(err, locking.ErrKey) {
 		t.Errorf("a key that isn't in the encoding: %v, %v", ok, err)
 	}
-	t.Setenv(postgres.PasswordVariable, "topsecret")
-	b := with(t, s, func(to *postgres.Target) { to.User = "bob" })
-	if err := b.Release(t.Context(), acquire(t, b)); err != nil {
-		t.Error(err)
-	}
+	t.Setenv(PasswordVariable, "topsecret")
+	b := with(t, s, func(to *Target) { to.User = "bob" })
+	free(t, b, acquire(t, b))
 	s.PSQL("revoke execute on function pg_try_advisory_lock(bigint) from public")
 	_, ok, err := b.TryLock(t.Context(), key, ttl)
 	if ok || !errors.Is(err, locking.ErrPermission) {
@@ -93,7 +82,7 @@ func TestRefused(t *testing.T) {
 func TestTooManySessions(t *testing.T) {
 	s := pgtest.New(t, "max_connections=5", "superuser_reserved_connections=1", "max_wal_senders=0")
 	s.PSQL("create role bob login")
-	b := with(t, s, func(to *postgres.Target) { to.User = "bob" })
+	b := with(t, s, func(to *Target) { to.User = "bob" })
 	var held []locking.Handle
 	for i := range 4 {
 		h, ok, err := b.TryLock(t.Context(), fmt.Sprint(i), ttl)
@@ -104,9 +93,7 @@ func TestTooManySessions(t *testing.T) {
 	}
 	refused(t, b, "plain", "max_connections")
 	for _, h := range held {
-		if err := b.Release(t.Context(), h); err != nil {
-			t.Error(err)
-		}
+		free(t, b, h)
 	}
 }
 
@@ -131,6 +118,9 @@ func TestUnreachable(t *testing.T) {
 		refused(t, backend(t, to), "unreachable", "refused")
 		to.Host = "no-such-host.invalid"
 		refused(t, backend(t, to), "unreachable", "no-such-host.invalid")
+		if _, err := backend(t, to).Examine(t.Context()); !errors.Is(err, locking.ErrUnreachable) {
+			t.Errorf("examine: %v", err)
+		}
 		to = target(t, answering(t, nil))
 		to.SSLMode = sslmode
 		refused(t, backend(t, to), "unreachable", "EOF")
@@ -182,16 +172,14 @@ func TestSocket(t *testing.T) {
 	s := pgtest.New(t)
 	to := target(t, s.Address())
 	to.Host, to.Port = s.Socket(), uint16(s.Port())
-	again, err := postgres.Parse(to.String())
+	again, err := Parse(to.String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := backend(t, again)
 	h := acquire(t, b)
 	held(t, at(t, s.Address()))
-	if err := b.Release(t.Context(), h); err != nil {
-		t.Error(err)
-	}
+	free(t, b, h)
 	if os.Getuid() == 0 {
 		return // no directory is closed to root
 	}

@@ -1,16 +1,17 @@
 //go:build programs
 
-package postgres_test
+package postgres
 
 import (
+	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/repolock/repolock/internal/test/pgtest"
 	"github.com/repolock/repolock/locking"
-	"github.com/repolock/repolock/locking/postgres"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
@@ -21,9 +22,9 @@ const (
 )
 
 // target is the database postgres of a server at an address.
-func target(t *testing.T, address string) postgres.Target {
+func target(t *testing.T, address string) Target {
 	t.Helper()
-	target, err := postgres.Parse("postgres://postgres@" + address + "/postgres?sslmode=disable&key=" + key)
+	target, err := Parse("postgres://postgres@" + address + "/postgres?sslmode=disable&key=" + key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,9 +32,9 @@ func target(t *testing.T, address string) postgres.Target {
 }
 
 // backend is a client of its own.
-func backend(t *testing.T, to postgres.Target) *postgres.Backend {
+func backend(t *testing.T, to Target) *Backend {
 	t.Helper()
-	b, err := postgres.Open(to, postgres.Options{Host: "here", PID: 4711})
+	b, err := Open(to, Options{Host: "here", PID: 4711})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,12 +47,12 @@ func backend(t *testing.T, to postgres.Target) *postgres.Backend {
 }
 
 // at is a client of the server at an address.
-func at(t *testing.T, address string) *postgres.Backend {
+func at(t *testing.T, address string) *Backend {
 	t.Helper()
 	return backend(t, target(t, address))
 }
 
-func acquire(t *testing.T, b *postgres.Backend) locking.Handle {
+func acquire(t *testing.T, b *Backend) locking.Handle {
 	t.Helper()
 	h, ok, err := b.TryLock(t.Context(), key, ttl)
 	if !ok || err != nil {
@@ -81,7 +82,7 @@ func closes(t *testing.T, what string, c <-chan struct{}) {
 }
 
 // becomesFree waits until the server has noticed, and acquires the lock.
-func becomesFree(t *testing.T, b *postgres.Backend) locking.Handle {
+func becomesFree(t *testing.T, b *Backend) locking.Handle {
 	t.Helper()
 	var h locking.Handle
 	eventually(t, "the lock is free", func() bool {
@@ -97,7 +98,7 @@ func becomesFree(t *testing.T, b *postgres.Backend) locking.Handle {
 }
 
 // held checks that another holder has the lock.
-func held(t *testing.T, b *postgres.Backend) {
+func held(t *testing.T, b *Backend) {
 	t.Helper()
 	if _, ok, err := b.TryLock(t.Context(), key, ttl); ok || err != nil {
 		t.Fatalf("it must be held: %v, %v", ok, err)
@@ -113,4 +114,51 @@ func refusing(t *testing.T) string {
 	}
 	defer func() { _ = l.Close() }()
 	return fmt.Sprint(l.Addr())
+}
+
+func free(t *testing.T, b *Backend, h locking.Handle) {
+	t.Helper()
+	if err := b.Release(t.Context(), h); err != nil {
+		t.Errorf("release: %v", err)
+	}
+}
+
+func renew(t *testing.T, b *Backend, h locking.Handle) {
+	t.Helper()
+	if err := b.Renew(t.Context(), h); err != nil {
+		t.Errorf("renew: %v", err)
+	}
+}
+
+// inspected returns the holder that another client sees.
+func inspected(t *testing.T, b *Backend) *locking.Info {
+	t.Helper()
+	info, err := b.Inspect(t.Context(), key)
+	if err != nil || info == nil {
+		t.Fatalf("inspect: %+v, %v", info, err)
+	}
+	return info
+}
+
+func nothingLeft(t *testing.T, s *pgtest.Server) {
+	t.Helper()
+	if left := s.PSQL("select count(*) from pg_locks where locktype = 'advisory'"); left != "0" {
+		t.Errorf("%s locks are left", left)
+	}
+}
+
+// isLost checks that a lock is lost, and that its holder is told why.
+func isLost(t *testing.T, err error, why string) {
+	t.Helper()
+	if !errors.Is(err, locking.ErrLost) || !strings.Contains(err.Error(), why) {
+		t.Errorf("%v, want ErrLost because of %q", err, why)
+	}
+}
+
+// with changes a target of a server.
+func with(t *testing.T, s *pgtest.Server, change func(*Target)) *Backend {
+	t.Helper()
+	to := target(t, s.Address())
+	change(&to)
+	return backend(t, to)
 }

@@ -1,11 +1,14 @@
 package postgres
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/repolock/repolock/locking"
 )
 
 // environment removes the variables of libpq, and sets some.
@@ -175,5 +178,17 @@ func TestRelease(t *testing.T) {
 		if got := release(version); got != want {
 			t.Errorf("%q: %d", version, got)
 		}
+	}
+}
+
+// TestTTLIsPositive: a lock that is over before it begins isn't acquired.
+func TestTTLIsPositive(t *testing.T) {
+	environment(t, nil)
+	b, err := opened(t, "postgres://127.0.0.1:1/app?key=k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok, err := b.TryLock(t.Context(), "k", 0); ok || err == nil || errors.Is(err, locking.ErrUnreachable) {
+		t.Errorf("%v, %v", ok, err)
 	}
 }

@@ -1,4 +1,4 @@
-package postgres_test
+package postgres
 
 import (
 	"errors"
@@ -6,39 +6,38 @@ import (
 	"testing"
 
 	"github.com/repolock/repolock/locking"
-	"github.com/repolock/repolock/locking/postgres"
 )
 
 // TestParse: a URL has one canonical form.
 func TestParse(t *testing.T) {
-	plain := postgres.Target{Host: "db.example.com", Port: 5432, Database: "app", Key: "nightly"}
-	with := func(change func(*postgres.Target)) postgres.Target {
+	plain := Target{Host: "db.example.com", Port: 5432, Database: "app", Key: "nightly"}
+	with := func(change func(*Target)) Target {
 		t := plain
 		change(&t)
 		return t
 	}
 	for _, c := range []struct {
 		raw, canonical string
-		want           postgres.Target
+		want           Target
 	}{
 		{"postgres://db.example.com/app?key=nightly", "", plain},
 		{"PostgreSQL://DB.example.com:5432/app?key=nightly", "postgres://db.example.com/app?key=nightly", plain},
-		{"postgres://bob@db.example.com:6000/app?key=nightly", "", with(func(t *postgres.Target) { t.User, t.Port = "bob", 6000 })},
-		{"postgres://b%40b@db.example.com/a%2Fb?key=nightly", "", with(func(t *postgres.Target) { t.User, t.Database = "b@b", "a/b" })},
-		{"postgres://db.example.com/app?key=a+b%20c%26%23/:%25", "postgres://db.example.com/app?key=a%2Bb%20c%26%23/:%25", with(func(t *postgres.Target) { t.Key = "a+b c&#/:%" })},
-		{"postgres://[::1]/app?key=nightly", "", with(func(t *postgres.Target) { t.Host = "::1" })},
-		{"postgres://[0:0::1]:6000/app?key=nightly", "postgres://[::1]:6000/app?key=nightly", with(func(t *postgres.Target) { t.Host, t.Port = "::1", 6000 })},
-		{"postgres://[fe80::1%25eth0]/app?key=nightly", "", with(func(t *postgres.Target) { t.Host = "fe80::1%eth0" })},
-		{"postgres:///app?host=/run/postgresql&key=nightly", "", with(func(t *postgres.Target) { t.Host = "/run/postgresql" })},
+		{"postgres://bob@db.example.com:6000/app?key=nightly", "", with(func(t *Target) { t.User, t.Port = "bob", 6000 })},
+		{"postgres://b%40b@db.example.com/a%2Fb?key=nightly", "", with(func(t *Target) { t.User, t.Database = "b@b", "a/b" })},
+		{"postgres://db.example.com/app?key=a+b%20c%26%23/:%25", "postgres://db.example.com/app?key=a%2Bb%20c%26%23/:%25", with(func(t *Target) { t.Key = "a+b c&#/:%" })},
+		{"postgres://[::1]/app?key=nightly", "", with(func(t *Target) { t.Host = "::1" })},
+		{"postgres://[0:0::1]:6000/app?key=nightly", "postgres://[::1]:6000/app?key=nightly", with(func(t *Target) { t.Host, t.Port = "::1", 6000 })},
+		{"postgres://[fe80::1%25eth0]/app?key=nightly", "", with(func(t *Target) { t.Host = "fe80::1%eth0" })},
+		{"postgres:///app?host=/run/postgresql&key=nightly", "", with(func(t *Target) { t.Host = "/run/postgresql" })},
 		{"postgres://bob@/app?key=nightly&port=6000&host=%2Frun/a%20b", "postgres://bob@/app?host=/run/a%20b&port=6000&key=nightly",
-			with(func(t *postgres.Target) { t.User, t.Host, t.Port = "bob", "/run/a b", 6000 })},
+			with(func(t *Target) { t.User, t.Host, t.Port = "bob", "/run/a b", 6000 })},
 		{"postgres://db.example.com/app?sslmode=verify-full&sslrootcert=/ca&sslcert=c&sslkey=k&passfile=p&pooler=session&key=nightly",
 			"postgres://db.example.com/app?key=nightly&passfile=p&pooler=session&sslcert=c&sslkey=k&sslmode=verify-full&sslrootcert=/ca",
-			with(func(t *postgres.Target) {
+			with(func(t *Target) {
 				t.SSLMode, t.SSLRootCert, t.SSLCert, t.SSLKey, t.Passfile, t.SessionPooler = "verify-full", "/ca", "c", "k", "p", true
 			})},
 	} {
-		got, err := postgres.Parse(c.raw)
+		got, err := Parse(c.raw)
 		if err != nil || got != c.want {
 			t.Errorf("%s: %+v, %v", c.raw, got, err)
 		}
@@ -49,7 +48,7 @@ func TestParse(t *testing.T) {
 		if got.String() != canonical {
 			t.Errorf("%s: canonical %s", c.raw, got)
 		}
-		if again, err := postgres.Parse(got.String()); again != got || err != nil {
+		if again, err := Parse(got.String()); again != got || err != nil {
 			t.Errorf("%s: again %+v, %v", c.raw, again, err)
 		}
 	}
@@ -75,12 +74,12 @@ func TestBadURL(t *testing.T) {
 		"postgres://h/app?key=k&sslmode=maybe", "postgres://h/app?key=k&pooler=transaction", "postgres://h/app?key=k&passfile=",
 		"postgres://h/app?key=k&target_session_attrs=any", "postgres://h/app?key=k&options=-c", "postgres://h/app?key=k&service=s",
 	} {
-		target, err := postgres.Parse(raw)
-		if err == nil || !errors.Is(err, postgres.ErrURL) && !errors.Is(err, locking.ErrKey) {
+		target, err := Parse(raw)
+		if err == nil || !errors.Is(err, ErrURL) && !errors.Is(err, locking.ErrKey) {
 			t.Errorf("%q: %+v, %v", raw, target, err)
 			continue
 		}
-		if target != (postgres.Target{}) || strings.Contains(err.Error(), "secret") || strings.ContainsAny(err.Error(), "\n\x00\x7f") {
+		if target != (Target{}) || strings.Contains(err.Error(), "secret") || strings.ContainsAny(err.Error(), "\n\x00\x7f") {
 			t.Errorf("%q: %+v, %v", raw, target, err)
 		}
 	}
@@ -91,11 +90,11 @@ func FuzzParse(f *testing.F) {
 	f.Add("postgres://bob@[fe80::1%25eth0]:5/a%2Fb?key=a+b&sslmode=require")
 	f.Add("postgres:///app?host=/run&port=6000&key=%C3%A9")
 	f.Fuzz(func(t *testing.T, raw string) {
-		target, err := postgres.Parse(raw)
+		target, err := Parse(raw)
 		if err != nil {
 			return
 		}
-		if again, err := postgres.Parse(target.String()); again != target || err != nil {
+		if again, err := Parse(target.String()); again != target || err != nil {
 			t.Errorf("%q: %+v is %s is %+v, %v", raw, target, target, again, err)
 		}
 	})

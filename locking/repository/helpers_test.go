@@ -3,13 +3,12 @@ package repository_test
 import (
 	"context"
 	"errors"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/repolock/repolock/internal/test/hookstore"
+	"github.com/repolock/repolock/internal/test/leapclock"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/locking/repository"
 	"github.com/repolock/repolock/store"
@@ -21,31 +20,17 @@ const (
 	ttl = 10 * time.Second
 )
 
-// bubble is the clock of a synctest bubble. Its Elapsed can jump, as over a suspend.
-type bubble struct {
-	start time.Time
-	leap  *atomic.Int64
-}
-
-func newBubble() bubble { return bubble{time.Now(), new(atomic.Int64)} }
-
-func (b bubble) Now() time.Time { return time.Now().Add(time.Duration(b.leap.Load())) }
-func (b bubble) Elapsed() time.Duration {
-	return time.Since(b.start) + time.Duration(b.leap.Load())
-}
-func (b bubble) After(d time.Duration) <-chan time.Time { return time.After(d) }
-
 // client is a backend with a clock and a connection of its own.
 type client struct {
 	*testing.T
 	*repository.Backend
-	clock bubble
+	clock *leapclock.Clock
 	store *hookstore.Store
 }
 
 func newClient(t *testing.T, s store.Store, opts repository.Options) *client {
 	t.Helper()
-	c := &client{T: t, clock: newBubble(), store: &hookstore.Store{Store: s}}
+	c := &client{T: t, clock: leapclock.New(), store: &hookstore.Store{Store: s}}
 	opts.Clock = c.clock
 	b, err := repository.New(c.store, opts)
 	if err != nil {
@@ -124,53 +109,29 @@ func (c *client) cut(err error) {
 
 var errCut = &store.Error{Op: "put", Err: store.Unreachable(errors.New("no route to host"))}
 
-// stamped is a store whose objects have the times of the bubble in place of the disk's.
-type stamped struct {
-	store.Store
-	mu sync.Mutex
-	at map[string]time.Time
+// see returns what Inspect shows of the lock.
+func (c *client) see() *locking.Info {
+	c.Helper()
+	info, err := c.Inspect(c.T.Context(), key)
+	if err != nil || info == nil {
+		c.Fatalf("inspect: %+v, %v", info, err)
+	}
+	return info
 }
 
-func stamp(s store.Store) *stamped { return &stamped{Store: s, at: make(map[string]time.Time)} }
-
-func (s *stamped) dated(o store.Object) store.Object {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, ok := s.at[o.Key+o.ETag]; !ok {
-		s.at[o.Key+o.ETag] = time.Now()
+// breaks checks whether Break removes a lock.
+func (c *client) breaks(seen *locking.Info, stale, want bool) {
+	c.Helper()
+	if ok, err := c.Break(c.T.Context(), seen, stale); ok != want || err != nil {
+		c.Errorf("break (stale %v): %v, %v, want %v", stale, ok, err, want)
 	}
-	o.ModTime = s.at[o.Key+o.ETag]
-	return o
 }
 
-func (s *stamped) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
-	o, err := s.Store.Put(ctx, key, body, opts)
-	if err == nil {
-		o = s.dated(o)
-	}
-	return o, err
-}
-
-func (s *stamped) Get(ctx context.Context, key string, limit int64) ([]byte, store.Object, error) {
-	body, o, err := s.Store.Get(ctx, key, limit)
-	if err == nil {
-		o = s.dated(o)
-	}
-	return body, o, err
-}
-
-func (s *stamped) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
-	now := time.Now()
-	page, err := s.Store.List(ctx, prefix, cursor)
-	for i, o := range page.Objects {
-		page.Objects[i] = s.dated(o)
-	}
-	if !page.Now.IsZero() {
-		page.Now = now
-	}
-	return page, err
-}
-
-func (s *stamped) DeleteIfMatch(ctx context.Context, key, etag string) error {
-	return store.DeleteIfMatch(ctx, s.Store, key, etag)
+// crashed acquires the lock, and leaves it in the store.
+func (c *client) crashed() {
+	c.Helper()
+	h := c.acquire()
+	c.cut(errCut)
+	time.Sleep(2 * ttl)
+	_ = c.Release(c.T.Context(), h)
 }

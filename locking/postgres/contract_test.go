@@ -1,6 +1,6 @@
 //go:build programs
 
-package postgres_test
+package postgres
 
 import (
 	"bufio"
@@ -9,11 +9,25 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/repolock/repolock/internal/test/pgtest"
+	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/locking"
-	"github.com/repolock/repolock/locking/postgres"
+	"github.com/repolock/repolock/locking/lockingtest"
 )
+
+// TestConformance: the backend keeps the contract on a real server.
+func TestConformance(t *testing.T) {
+	s := pgtest.New(t)
+	lockingtest.Run(t, lockingtest.Config{
+		Rounds:  rounds.Fewer(1000, 100),
+		New:     func(t *testing.T) locking.Backend { return at(t, s.Address()) },
+		Keys:    []string{"a", "nightly backup: höst/db 'x' \\ \"y\" $1 \n", strings.Repeat("k", 512)},
+		BadKeys: []string{"", "a\x00b", "\xff", strings.Repeat("k", 513)},
+	})
+	nothingLeft(t, s)
+}
 
 // psqlHolds runs psql until stop is called. It takes the lock by a statement.
 func psqlHolds(t *testing.T, s *pgtest.Server, statement string) (stop func()) {
@@ -55,20 +69,19 @@ func TestPSQL(t *testing.T) {
 	if got := s.PSQL("select application_name from pg_stat_activity join pg_locks using (pid) where locktype = 'advisory'"); got != "repolock: nightly on here pid 4711" {
 		t.Errorf("psql sees %q", got)
 	}
-	if err := b.Release(t.Context(), h); err != nil {
-		t.Error(err)
+	if info := inspected(t, b); info.Key != key || info.Host != "here" || info.PID != 4711 || !strings.HasPrefix(info.Holder, "repolock, session ") {
+		t.Errorf("ours: %+v", info)
 	}
+	free(t, b, h)
 	stop := psqlHolds(t, s, psqlLock)
 	held(t, b)
-	info, err := b.Inspect(t.Context(), key)
-	if err != nil || info == nil || !strings.HasPrefix(info.Holder, "psql, session ") || !strings.HasSuffix(info.Holder, " of user postgres") ||
+	info := inspected(t, b)
+	if !strings.HasPrefix(info.Holder, "psql, session ") || !strings.HasSuffix(info.Holder, " of user postgres") ||
 		info.Host != "" || info.PID != 0 || info.Stale || info.Acquired.IsZero() {
-		t.Errorf("%+v, %v", info, err)
+		t.Errorf("%+v", info)
 	}
 	stop()
-	if err := b.Release(t.Context(), becomesFree(t, b)); err != nil {
-		t.Error(err)
-	}
+	free(t, b, becomesFree(t, b))
 }
 
 // TestShared: a shared lock of another program excludes ours.
@@ -77,9 +90,8 @@ func TestShared(t *testing.T) {
 	b := at(t, s.Address())
 	psqlHolds(t, s, "select pg_try_advisory_lock_shared(hashtext('nightly')::bigint)")
 	held(t, b)
-	info, err := b.Inspect(t.Context(), key)
-	if err != nil || info == nil || !strings.HasSuffix(info.Holder, "(shared)") {
-		t.Errorf("%+v, %v", info, err)
+	if info := inspected(t, b); !strings.HasSuffix(info.Holder, "(shared)") {
+		t.Errorf("%+v", info)
 	}
 }
 
@@ -89,17 +101,15 @@ func TestPrepared(t *testing.T) {
 	b := at(t, s.Address())
 	s.PSQL("begin; select pg_advisory_xact_lock(hashtext('nightly')::bigint); prepare transaction 'p'")
 	held(t, b)
-	info, err := b.Inspect(t.Context(), key)
-	if err != nil || info == nil || info.Holder != "a prepared transaction" {
-		t.Fatalf("%+v, %v", info, err)
+	info := inspected(t, b)
+	if info.Holder != "a prepared transaction" {
+		t.Errorf("%+v", info)
 	}
 	if broken, err := b.Break(t.Context(), info, false); broken || err == nil || !strings.Contains(err.Error(), "pg_prepared_xacts") {
 		t.Errorf("%v, %v", broken, err)
 	}
 	s.PSQL("rollback prepared 'p'")
-	if err := b.Release(t.Context(), acquire(t, b)); err != nil {
-		t.Error(err)
-	}
+	free(t, b, acquire(t, b))
 }
 
 // TestOtherDatabase: the lock is of one database, and of one form of key.
@@ -107,57 +117,26 @@ func TestOtherDatabase(t *testing.T) {
 	s := pgtest.New(t)
 	a := at(t, s.Address())
 	h := acquire(t, a)
-	b := with(t, s, func(to *postgres.Target) { to.Database = "template1" })
+	b := with(t, s, func(to *Target) { to.Database = "template1" })
 	if info, err := b.Inspect(t.Context(), key); info != nil || err != nil {
 		t.Errorf("%+v, %v", info, err)
 	}
-	if err := b.Release(t.Context(), acquire(t, b)); err != nil {
-		t.Error(err)
-	}
+	free(t, b, acquire(t, b))
 	if got := s.PSQL("select pg_try_advisory_lock(n >> 31, n) from (select hashtext('nightly') as n) as hash"); got != "t" {
 		t.Errorf("two keys of 32 bits: %q", got)
 	}
-	if err := a.Release(t.Context(), h); err != nil {
-		t.Error(err)
-	}
-}
-
-// TestInspect: the holder of a lock of ours, as another Backend sees it.
-func TestInspect(t *testing.T) {
-	s := pgtest.New(t)
-	a, b := at(t, s.Address()), at(t, s.Address())
-	h := acquire(t, a)
-	first, err := b.Inspect(t.Context(), key)
-	if err != nil || first == nil || first.Key != key || first.Host != "here" || first.PID != 4711 || !strings.HasPrefix(first.Holder, "repolock, session ") {
-		t.Fatalf("%+v, %v", first, err)
-	}
-	if again, err := a.Inspect(t.Context(), key); err != nil || *again != *first {
-		t.Errorf("%+v, %v", again, err)
-	}
-	if err := a.Release(t.Context(), h); err != nil {
-		t.Error(err)
-	}
-	h = acquire(t, b)
-	if second, err := b.Inspect(t.Context(), key); err != nil || second.Revision == first.Revision {
-		t.Errorf("another session has the same revision: %+v, %v", second, err)
-	}
-	if err := b.Release(t.Context(), h); err != nil {
-		t.Error(err)
-	}
-	if _, err := b.Inspect(t.Context(), ""); !errors.Is(err, locking.ErrKey) {
-		t.Error(err)
-	}
+	free(t, a, h)
 }
 
 // TestBreakNeedsRights: a user can end sessions of its own; others need a role, which the error names.
 func TestBreakNeedsRights(t *testing.T) {
 	s := pgtest.New(t)
 	s.PSQL("create role bob login; create role carol login; create role dave login; grant pg_signal_backend to dave")
-	as := func(user string) *postgres.Backend {
-		return with(t, s, func(to *postgres.Target) { to.User = user })
+	as := func(user string) *Backend {
+		return with(t, s, func(to *Target) { to.User = user })
 	}
 	bob, carol, dave := as("bob"), as("carol"), as("dave")
-	broken := func(b *postgres.Backend, seen *locking.Info, want bool) {
+	broken := func(b *Backend, seen *locking.Info, want bool) {
 		t.Helper()
 		got, err := b.Break(t.Context(), seen, false)
 		if got != want || want != (err == nil) || !want && (!errors.Is(err, locking.ErrPermission) || !strings.Contains(err.Error(), "pg_signal_backend")) {
@@ -165,36 +144,24 @@ func TestBreakNeedsRights(t *testing.T) {
 		}
 	}
 	h := acquire(t, bob)
-	full, err := bob.Inspect(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	hidden, err := carol.Inspect(t.Context(), key)
-	if err != nil || hidden == nil || hidden.Host != "here" || !hidden.Acquired.IsZero() {
-		t.Fatalf("what another user sees: %+v, %v", hidden, err)
+	full := inspected(t, bob)
+	hidden := inspected(t, carol)
+	if hidden.Host != "here" || !hidden.Acquired.IsZero() {
+		t.Errorf("what another user sees: %+v", hidden)
 	}
 	broken(carol, hidden, false)
 	broken(dave, hidden, false)
 	s.PSQL("grant pg_read_all_stats to carol, dave")
 	broken(carol, full, false)
-	if err := bob.Renew(t.Context(), h); err != nil {
-		t.Error(err)
-	}
+	renew(t, bob, h)
 	broken(dave, full, true)
 	isLost(t, bob.Renew(t.Context(), h), "")
 	acquire(t, bob)
-	full, err = bob.Inspect(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	full = inspected(t, bob)
 	broken(bob, full, true)
-	h = acquire(t, at(t, s.Address()))
-	full, err = dave.Inspect(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	acquire(t, at(t, s.Address()))
+	full = inspected(t, dave)
 	broken(dave, full, false) // a superuser's
-	_ = h
 }
 
 // TestBreakComparesBoth: neither the number of a session nor its beginning is enough.
@@ -202,10 +169,7 @@ func TestBreakComparesBoth(t *testing.T) {
 	s := pgtest.New(t)
 	a := at(t, s.Address())
 	h := acquire(t, a)
-	seen, err := a.Inspect(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	seen := inspected(t, a)
 	pid, began, _ := strings.Cut(seen.Revision, "@")
 	idle := psqlHolds(t, s, "select true") // a session that holds nothing
 	defer idle()
@@ -221,9 +185,7 @@ func TestBreakComparesBoth(t *testing.T) {
 			t.Errorf("%s: %v, %v", revision, broken, err)
 		}
 	}
-	if err := a.Renew(t.Context(), h); err != nil {
-		t.Error(err)
-	}
+	renew(t, a, h)
 	if got := s.PSQL("select count(*) from pg_stat_activity where application_name = 'psql' and pid <> pg_backend_pid()"); got != "1" {
 		t.Errorf("%s idle sessions", got)
 	}
@@ -261,10 +223,89 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// TestTTLIsPositive: a lock that is over before it begins isn't acquired.
-func TestTTLIsPositive(t *testing.T) {
-	b := at(t, refusing(t))
-	if _, ok, err := b.TryLock(t.Context(), key, 0); ok || err == nil || errors.Is(err, locking.ErrUnreachable) {
+// connected is a session for the lock "k", and its server.
+func connected(t *testing.T) (*pgtest.Server, *Backend, *conn) {
+	t.Helper()
+	s := pgtest.New(t)
+	target, err := Parse("postgres://postgres@" + s.Address() + "/postgres?sslmode=disable&key=k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := Open(target, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := b.connect(t.Context(), "test", time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c.cut()
+		_ = b.Close()
+	})
+	return s, b, c
+}
+
+// TestGrantIsVerified: a lock that another session was granted is refused, and taken down.
+func TestGrantIsVerified(t *testing.T) {
+	s, b, c := connected(t)
+	if _, err := b.grant(t.Context(), c, "k", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	hash := s.PSQL("select hashtext('k')")
+	if left := c.takeDown(t.Context(), hash, "1"); !strings.Contains(left, "session 1 ends") {
+		t.Errorf("of another session: %q", left)
+	}
+	if left := c.takeDown(t.Context(), hash, s.PSQL("select pid from pg_locks where locktype = 'advisory'")); left != "" {
+		t.Errorf("of this session: %q", left)
+	}
+	if held := s.PSQL("select count(*) from pg_locks where locktype = 'advisory'"); held != "0" {
+		t.Errorf("%s locks are left", held)
+	}
+}
+
+// TestServerWithoutLocks: a server that grants locks and doesn't keep them, as CockroachDB does, is
+// unfit.
+func TestServerWithoutLocks(t *testing.T) {
+	s, b, _ := connected(t)
+	s.PSQL("create schema fake; create function fake.pg_try_advisory_lock(bigint) returns bool language sql as 'select true'")
+	b.config.RuntimeParams["search_path"] = "fake, pg_catalog"
+	if _, ok, err := b.TryLock(t.Context(), "k", time.Minute); ok || !errors.Is(err, locking.ErrUnfit) {
 		t.Errorf("%v, %v", ok, err)
 	}
+}
+
+// TestSettingsOfTheSession: the server has taken the timeouts.
+func TestSettingsOfTheSession(t *testing.T) {
+	_, b, c := connected(t)
+	if _, err := b.grant(t.Context(), c, "k", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"tcp_keepalives_idle": "30", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "6", "tcp_user_timeout": "60000",
+		"statement_timeout": "0", "lock_timeout": "0", "idle_session_timeout": "0", "idle_in_transaction_session_timeout": "0",
+	} {
+		row, err := c.query(t.Context(), "select setting from pg_settings where name = $1", name)
+		if err != nil || row[0] != want {
+			t.Errorf("%s: %v, %v, want %s", name, row, err, want)
+		}
+	}
+}
+
+// TestTwoKeysOfOneHash: two keys with one hash are one lock.
+func TestTwoKeysOfOneHash(t *testing.T) {
+	s, b, _ := connected(t)
+	pair := strings.Split(s.PSQL(`select min(k), max(k) from (select 'key' || n as k from generate_series(1, 300000) as n) as keys
+		group by hashtext(k) having count(*) > 1 limit 1`), "|")
+	if len(pair) != 2 {
+		t.Fatalf("no two of 300,000 keys have one hash: %q", pair)
+	}
+	h, ok, err := b.TryLock(t.Context(), pair[0], time.Minute)
+	if !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if _, ok, err := b.TryLock(t.Context(), pair[1], time.Minute); ok || err != nil {
+		t.Errorf("%q beside %q: %v, %v", pair[1], pair[0], ok, err)
+	}
+	free(t, b, h)
 }

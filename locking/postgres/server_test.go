@@ -1,8 +1,9 @@
 //go:build programs
 
-package postgres_test
+package postgres
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -10,11 +11,10 @@ import (
 
 	"github.com/repolock/repolock/internal/test/pgtest"
 	"github.com/repolock/repolock/locking"
-	"github.com/repolock/repolock/locking/postgres"
 )
 
 // examined checks the findings of a server: those that aren't named are good.
-func examined(t *testing.T, b *postgres.Backend, want map[string]locking.Verdict) map[string]locking.Finding {
+func examined(t *testing.T, b *Backend, want map[string]locking.Verdict) map[string]locking.Finding {
 	t.Helper()
 	findings, err := b.Examine(t.Context())
 	if err != nil {
@@ -48,7 +48,7 @@ func TestExamine(t *testing.T) {
 			t.Errorf("%s: %q", what, found[what].Found)
 		}
 	}
-	socket := with(t, s, func(to *postgres.Target) { to.Host, to.Port = s.Socket(), uint16(s.Port()) })
+	socket := with(t, s, func(to *Target) { to.Host, to.Port = s.Socket(), uint16(s.Port()) })
 	if f := examined(t, socket, nil)["silent peers"]; !strings.Contains(f.Found, "socket") {
 		t.Errorf("%+v", f)
 	}
@@ -71,9 +71,7 @@ func TestExamineTimeouts(t *testing.T) {
 	if err := b.Renew(t.Context(), h); err != nil {
 		t.Errorf("after the server's timeout: %v", err)
 	}
-	if err := b.Release(t.Context(), h); err != nil {
-		t.Error(err)
-	}
+	free(t, b, h)
 }
 
 // TestExaminePooler: a pooler is never good, and one that keeps no sessions is bad.
@@ -99,15 +97,100 @@ func TestExamineSessions(t *testing.T) {
 	examined(t, at(t, s.Address()), map[string]locking.Verdict{"sessions": locking.Doubtful})
 	s = pgtest.New(t)
 	s.PSQL("create role bob login connection limit 2")
-	b := with(t, s, func(to *postgres.Target) { to.User = "bob" })
+	b := with(t, s, func(to *Target) { to.User = "bob" })
 	if f := examined(t, b, map[string]locking.Verdict{"sessions": locking.Doubtful})["sessions"]; !strings.Contains(f.Found, "the user has at most 2") {
 		t.Errorf("%+v", f)
 	}
 }
 
-// TestExamineUnreachable: a server that can't be asked is an error.
-func TestExamineUnreachable(t *testing.T) {
-	if _, err := at(t, refusing(t)).Examine(t.Context()); !errors.Is(err, locking.ErrUnreachable) {
+// pooled is a client that declares that the pooler keeps sessions.
+func pooled(t *testing.T, address string) *Backend {
+	t.Helper()
+	to := target(t, address)
+	to.SessionPooler = true
+	return backend(t, to)
+}
+
+// unfit checks that a lock is refused, says why, and isn't left held.
+func unfit(t *testing.T, s *pgtest.Server, b *Backend, why string) {
+	t.Helper()
+	_, ok, err := b.TryLock(t.Context(), key, ttl)
+	if ok || !errors.Is(err, locking.ErrUnfit) || errors.Is(err, locking.ErrUnreachable) || !strings.Contains(err.Error(), why) {
+		t.Errorf("%v, %v, want ErrUnfit because of %q", ok, err, why)
+	}
+	nothingLeft(t, s)
+}
+
+// TestPooler: without a declaration any pooler is refused, before anything is locked.
+func TestPooler(t *testing.T) {
+	s := pgtest.New(t)
+	for _, mode := range []string{"session", "transaction", "statement"} {
+		unfit(t, s, at(t, pgtest.Bouncer(t, s, mode)), "pooler=session")
+	}
+}
+
+// TestDeclaredPooler: a pooler that lends sessions for less is found out, however large its pool
+// is, and although it is declared to keep sessions.
+func TestDeclaredPooler(t *testing.T) {
+	s := pgtest.New(t)
+	for _, setting := range []string{"default_pool_size=1", "default_pool_size=20", "server_round_robin=1"} {
+		unfit(t, s, pooled(t, pgtest.Bouncer(t, s, "transaction", setting)), "for a transaction")
+	}
+	unfit(t, s, pooled(t, pgtest.Bouncer(t, s, "statement")), "for a statement")
+}
+
+// TestBusyPooler: other clients of the pooler don't hide its mode.
+func TestBusyPooler(t *testing.T) {
+	s := pgtest.New(t)
+	address := pgtest.Bouncer(t, s, "transaction", "default_pool_size=5")
+	defer pgtest.Busy(t, s, address)()
+	b := pooled(t, address)
+	for range 20 {
+		if _, ok, err := b.TryLock(t.Context(), key, ttl); ok || !errors.Is(err, locking.ErrUnfit) {
+			t.Errorf("%v, %v", ok, err)
+		}
+	}
+	nothingLeft(t, s)
+}
+
+// TestSessionPooler: by a pool in session mode a lock excludes and is excluded, and ends with the
+// client's connection.
+func TestSessionPooler(t *testing.T) {
+	s := pgtest.New(t)
+	address := pgtest.Bouncer(t, s, "session")
+	a, b := pooled(t, address), at(t, s.Address())
+	for range 3 {
+		h := acquire(t, a)
+		held(t, b)
+		held(t, a)
+		renew(t, a, h)
+		if info := inspected(t, a); info.Host != "here" || info.PID != 4711 {
+			t.Errorf("%+v", info)
+		}
+		free(t, a, h)
+		h = acquire(t, b)
+		held(t, a)
+		free(t, b, h)
+	}
+	acquire(t, a)
+	if err := a.Close(); err != nil {
 		t.Error(err)
 	}
+	free(t, b, becomesFree(t, b))
+}
+
+// TestFullPool: a pool in session mode without a session for us makes TryLock fail in time, and that
+// isn't silence.
+func TestFullPool(t *testing.T) {
+	s := pgtest.New(t)
+	address := pgtest.Bouncer(t, s, "session", "default_pool_size=1")
+	a := pooled(t, address)
+	h := acquire(t, a) // with one session there is no second connection to compare
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, ok, err := a.TryLock(ctx, key, ttl); ok || err == nil || errors.Is(err, locking.ErrUnreachable) {
+		t.Errorf("%v, %v", ok, err)
+	}
+	renew(t, a, h)
+	free(t, a, h)
 }

@@ -1,0 +1,291 @@
+package repository_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/repolock/repolock/internal/test/leapclock"
+	"github.com/repolock/repolock/internal/test/rounds"
+	"github.com/repolock/repolock/locking"
+	"github.com/repolock/repolock/locking/lockingtest"
+	"github.com/repolock/repolock/locking/repository"
+	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/dir"
+	"github.com/repolock/repolock/store/mem"
+)
+
+func config(s store.Store) lockingtest.Config {
+	return lockingtest.Config{
+		New: func(t *testing.T) locking.Backend {
+			b, err := repository.New(s, repository.Options{Clock: leapclock.New()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		},
+		Keys:    []string{"a", "b", "weekly-2_x"},
+		BadKeys: []string{"", "A", "a/b", "../a", "-a", "a ", "a\x00", "é"},
+		Expires: true, TTL: ttl, Bubble: true,
+		Limit: time.Hour, // acquirers that meet pause for seconds
+	}
+}
+
+// TestConformance: the backend keeps the contract on stores with good and poor abilities, and leaves no lock there.
+func TestConformance(t *testing.T) {
+	for name, c := range map[string]struct {
+		opts   mem.Options
+		rounds int
+	}{
+		"kept":    {mem.Options{}, rounds.Fewer(1000, 100)},
+		"claimed": {mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed, Precision: time.Second}, rounds.Fewer(100, 20)},
+		"ignored": {mem.Options{IfAbsent: mem.Ignored, IfMatch: mem.Ignored, NoTime: true}, rounds.Fewer(100, 20)},
+		"lacked":  {mem.Options{IfAbsent: mem.Lacked, IfMatch: mem.Lacked}, rounds.Fewer(100, 20)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := mem.New(c.opts)
+			conf := config(s)
+			conf.Rounds = c.rounds
+			lockingtest.Run(t, conf)
+			if page, err := s.List(t.Context(), "", ""); len(page.Objects) > 0 || err != nil {
+				t.Errorf("left: %v, %v", page.Objects, err)
+			}
+		})
+	}
+}
+
+// TestCosts: the requests that docs/locking.md names.
+func TestCosts(t *testing.T) {
+	in(t, func(t *testing.T, a, _ *client) {
+		costs := func(what string, want int) {
+			t.Helper()
+			if n, by := a.store.Count(); n != want {
+				t.Errorf("%s: %d requests, want %d: %v", what, n, want, by)
+			}
+		}
+		h := a.acquire()
+		costs("acquire", 3)
+		a.renew(h)
+		costs("renew", 2)
+		a.release(h)
+		costs("release", 3)
+	})
+}
+
+// serveEnv names the directory whose locks this process is to serve.
+const serveEnv = "REPOLOCK_TEST_SERVE"
+
+func TestMain(m *testing.M) {
+	path := os.Getenv(serveEnv)
+	if path == "" {
+		os.Exit(m.Run())
+	}
+	b, err := onDisk(context.Background(), path)
+	if err == nil {
+		err = lockingtest.Serve(b, os.Stdin, os.Stdout)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func onDisk(ctx context.Context, path string) (*repository.Backend, error) {
+	s, err := dir.Open(ctx, path, dir.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return repository.New(s, repository.Options{})
+}
+
+// process starts another process with a client, which the test can kill.
+func process(t *testing.T, path string) (locking.Backend, *exec.Cmd) {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(exe)
+	cmd.Env = append(os.Environ(), serveEnv+"="+path)
+	cmd.Stderr = os.Stderr
+	return lockingtest.Start(t, cmd), cmd
+}
+
+// TestTwoProcesses: the backend keeps the contract between processes, by the machine's clock.
+func TestTwoProcesses(t *testing.T) {
+	rounds.Long(t, "it waits out seven ttls of 10 s by the machine's clock")
+	t.Parallel()
+	path := t.TempDir()
+	lockingtest.Run(t, lockingtest.Config{
+		New: func(t *testing.T) locking.Backend {
+			b, err := onDisk(t.Context(), path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		},
+		Other: func(t *testing.T) locking.Backend {
+			b, _ := process(t, path)
+			return b
+		},
+		Expires: true, TTL: ttl,
+		Rounds: 10, // two acquirers that meet pause for a second
+		Limit:  5 * time.Minute,
+	})
+}
+
+// TestKilled: the lock of another process excludes this one's. Once that process was killed, the lock is free one
+// ttl after its last refresh.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir()
+	holder, cmd := process(t, path)
+	began := time.Now()
+	if _, ok, err := holder.TryLock(t.Context(), key, ttl); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	b, err := onDisk(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok, err := b.TryLock(t.Context(), key, ttl); ok || err != nil {
+		t.Errorf("acquired %v, %v", ok, err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	killed := time.Now()
+	for {
+		h, ok, err := b.TryLock(t.Context(), key, ttl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok {
+			if held := time.Since(began); held < ttl {
+				t.Errorf("free %v after it was acquired", held)
+			}
+			t.Logf("free %v after the kill, with a ttl of %v", time.Since(killed).Round(time.Millisecond), ttl)
+			if err := b.Release(t.Context(), h); err != nil {
+				t.Error(err)
+			}
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// TestInspect: Inspect returns what the body says.
+func TestInspect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mem.New(mem.Options{})
+		self := &replock.Process{Hostname: "db1 (pid 1)", PID: 4711}
+		a := newClient(t, s, repository.Options{Operation: "report", Self: self})
+		acquired := time.Now()
+		h := a.acquire()
+		time.Sleep(3 * time.Second)
+		a.renew(h)
+		got := a.see()
+		if !got.Acquired.Equal(acquired) || !got.Renewed.Equal(acquired.Add(3*time.Second)) || got.Revision == "" {
+			t.Errorf("%+v", got)
+		}
+		got.Acquired, got.Renewed, got.Revision = time.Time{}, time.Time{}, ""
+		if want := (locking.Info{Key: key, Holder: "report", Host: "db1 (pid 1)", PID: 4711, TTL: ttl}); *got != want {
+			t.Errorf("%+v, want %+v", *got, want)
+		}
+		a.release(h)
+	})
+}
+
+// TestStale: a lock is stale when its ttl is over, and only then Break removes it with stale.
+func TestStale(t *testing.T) {
+	in(t, func(t *testing.T, a, b *client) {
+		h := a.acquire()
+		a.cut(errCut) // a has crashed
+		for _, stale := range []bool{false, true} {
+			seen := b.see()
+			if seen.Stale != stale {
+				t.Errorf("%+v, want stale %v", seen, stale)
+			}
+			b.breaks(seen, true, stale)
+			time.Sleep(ttl + 5*time.Second)
+		}
+		if seen, err := b.Inspect(t.Context(), key); seen != nil || err != nil {
+			t.Errorf("left: %+v, %v", seen, err)
+		}
+		a.cut(nil)
+		_ = a.Release(t.Context(), h)
+	})
+}
+
+// TestUnreadable: a body that can't be read is a lock until it is broken, and not by stale.
+func TestUnreadable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mem.New(mem.Options{})
+		b := newClient(t, s, repository.Options{})
+		put := func(body string) {
+			if _, err := s.Put(t.Context(), "index/locks/nightly/lock.exclusive", []byte(body), store.PutOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		put("?")
+		b.refused()
+		seen := b.see()
+		if seen.Trouble == "" || seen.Stale || seen.Revision == "" {
+			t.Errorf("%+v", seen)
+		}
+		b.breaks(seen, true, false)
+		put("!") // by another client, within the precision of the store's clock
+		b.breaks(seen, false, false)
+		seen = b.see()
+		time.Sleep(time.Second)
+		put("!") // by a third
+		b.breaks(seen, false, false)
+		b.breaks(b.see(), false, true)
+		b.free()
+	})
+}
+
+// TestWaiter: a waiter is shown, and keeps others out, after the holder alone.
+func TestWaiter(t *testing.T) {
+	in(t, func(t *testing.T, a, b *client) {
+		slow := leapclock.New()
+		slow.Step.Store(int64(-time.Minute)) // so that the waiter seems to have come first
+		locker, err := replock.New(a.store, replock.Options{Name: key, Clock: slow})
+		if err != nil {
+			t.Fatal(err)
+		}
+		shows := func(want string) {
+			t.Helper()
+			if seen := b.see(); seen.Holder != want {
+				t.Errorf("%+v, want %q", seen, want)
+			}
+		}
+		h := a.acquire()
+		waiter := make(chan *replock.Lock)
+		go func() {
+			lock, err := locker.Exclusive(t.Context(), "prune", replock.Wait(time.Hour))
+			if err != nil {
+				t.Error(err)
+			}
+			waiter <- lock
+		}()
+		time.Sleep(3 * time.Second)
+		a.renew(h)
+		shows("lock")
+		a.release(h)
+		shows("prune (waiting)")
+		b.refused()
+		lock := <-waiter
+		shows("prune")
+		if lock != nil {
+			_ = lock.Release(t.Context())
+		}
+		b.free()
+	})
+}
