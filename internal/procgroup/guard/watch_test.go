@@ -19,9 +19,10 @@ import (
 
 // fakeGuard is the guard's own decisions, on a clock of the test.
 type fakeGuard struct {
+	t       *testing.T
 	orders  *io.PipeWriter
 	answers heard
-	sleep   atomic.Int64 // how much the machine was suspended
+	sleep   atomic.Int64 // how long the machine was suspended
 	step    atomic.Int64 // of the wall clock
 	mu      sync.Mutex
 	signals []string
@@ -40,133 +41,223 @@ func (h heard) Write(record []byte) (int, error) {
 	return len(record), err
 }
 
-func newFakeGuard() *fakeGuard {
-	or, ow := io.Pipe()
-	f := &fakeGuard{orders: ow, answers: make(heard, 100), start: time.Now(), done: make(chan struct{})}
-	go func() {
-		defer close(f.done)
-		w := watcher{answers: f.answers, read: f.read, ended: f.ended, kill: func(pid int, sig syscall.Signal) error {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			f.signals = append(f.signals, fmt.Sprintf("%v %d %v", f.elapsed(), pid, sig))
-			return nil
-		}}
-		w.watch(or)
-	}()
-	return f
+// watched runs a guard in a bubble. When run has returned, the process that gives orders is dead.
+func watched(t *testing.T, run func(f *fakeGuard)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		or, ow := io.Pipe()
+		f := &fakeGuard{t: t, orders: ow, answers: make(heard, 100), start: time.Now(), done: make(chan struct{})}
+		ended := func(pgid int) bool { return pgid == 77 && !f.runs.Load() }
+		go func() {
+			defer close(f.done)
+			w := watcher{answers: f.answers, read: f.read, ended: ended, kill: func(pid int, sig syscall.Signal) error {
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				f.signals = append(f.signals, fmt.Sprintf("%v %d %v", f.read().Elapsed, pid, sig))
+				return nil
+			}}
+			w.watch(or)
+		}()
+		synctest.Wait()
+		run(f)
+		ow.Close()
+		<-f.done
+	})
 }
-
-func (f *fakeGuard) elapsed() time.Duration {
-	return time.Since(f.start) + time.Duration(f.sleep.Load())
-}
-
-func (f *fakeGuard) ended(pgid int) bool { return pgid == 77 && !f.runs.Load() }
 
 // epoch is the wall clock when a fake guard starts.
 const epoch = 946684800 * time.Second
 
 func (f *fakeGuard) read() clock.Reading {
-	e := f.elapsed()
+	e := time.Since(f.start) + time.Duration(f.sleep.Load())
 	return clock.Reading{Wall: epoch + e + time.Duration(f.step.Load()), Elapsed: e}
 }
 
-// allow sends an order for a lock that was seen just now.
-func (f *fakeGuard) allow(t *testing.T, e Expiry, until time.Duration) Answer {
-	t.Helper()
-	return f.order(t, e, Allowance{until, f.read()})
+// allow sends an order for a lock that was seen just now, and checks the answer: "", "stopped"
+// or "parted".
+func (f *fakeGuard) allow(e Expiry, until time.Duration, want string) {
+	f.t.Helper()
+	f.order(e, Allowance{until, f.read()}, want)
 }
 
-func (f *fakeGuard) answer(t *testing.T) Answer {
-	t.Helper()
-	select {
-	case a := <-f.answers:
-		return a
-	case <-time.After(10 * time.Second):
-		t.Fatal("no answer")
-		return Answer{}
-	}
-}
-
-func (f *fakeGuard) order(t *testing.T, e Expiry, allowance Allowance) Answer {
-	t.Helper()
+func (f *fakeGuard) order(e Expiry, allowance Allowance, want string) {
+	f.t.Helper()
 	f.seq++
 	if err := (Order{e, 77, allowance, f.seq}).Write(f.orders); err != nil {
-		t.Fatal(err)
+		f.t.Fatal(err)
 	}
-	a := f.answer(t)
-	if a.Seq != f.seq {
-		t.Fatal(a)
-	}
-	synctest.Wait()
-	return a
+	f.answer(want)
 }
 
-func (f *fakeGuard) want(t *testing.T, signals ...string) {
-	t.Helper()
+func (f *fakeGuard) answer(want string) {
+	f.t.Helper()
+	synctest.Wait()
+	select {
+	case a := <-f.answers:
+		if a != (Answer{f.seq, want == "stopped", want == "parted"}) {
+			f.t.Errorf("after %v it answers %+v, want %q", f.read().Elapsed, a, want)
+		}
+	default:
+		f.t.Fatal("no answer")
+	}
+}
+
+// after waits, and checks the signals that the guard has sent since the last check.
+func (f *fakeGuard) after(d time.Duration, signals ...string) {
+	f.t.Helper()
+	time.Sleep(d)
 	synctest.Wait()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !slices.Equal(f.signals, signals) {
-		t.Errorf("got %q, want %q", f.signals, signals)
+		f.t.Errorf("got %q, want %q", f.signals, signals)
 	}
 	f.signals = nil
 }
 
+// ended reports whether the guard has ended.
+func (f *fakeGuard) ended() bool {
+	select {
+	case <-f.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// TestWatchStops: a group is stopped at the end of its allowance, over and over, because another
+// process can continue it. The guard says once that it had stopped the group.
 func TestWatchStops(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFakeGuard()
-		f.allow(t, Stop, 3200*time.Millisecond)
-		time.Sleep(3100 * time.Millisecond)
-		f.want(t)
-		time.Sleep(400 * time.Millisecond)
-		f.want(t, "3.2s -77 stopped (signal)", "3.4s -77 stopped (signal)")
-		if a := f.allow(t, Stop, time.Second); a.Stopped {
-			t.Error("this allowance is over: it is still stopped")
-		}
-		f.want(t, "3.5s -77 stopped (signal)")
-		if a := f.allow(t, Stop, 5*time.Second); !a.Stopped {
-			t.Error("it must say that it had stopped the group")
-		}
-		if a := f.allow(t, Stop, 5*time.Second); a.Stopped {
-			t.Error("but only once")
-		}
-		time.Sleep(1400 * time.Millisecond)
-		f.want(t)
+	watched(t, func(f *fakeGuard) {
+		f.allow(Stop, 200*time.Millisecond, "")
+		f.after(100 * time.Millisecond)
+		f.allow(Stop, 3200*time.Millisecond, "")
+		f.after(3000 * time.Millisecond)
+		f.after(400*time.Millisecond, "3.2s -77 stopped (signal)", "3.4s -77 stopped (signal)")
+		f.allow(Stop, time.Second, "") // that is over: the group is still stopped
+		f.after(0, "3.5s -77 stopped (signal)")
+		f.allow(Stop, 5*time.Second, "stopped")
+		f.allow(Stop, 5*time.Second, "")
+		f.after(1400 * time.Millisecond)
 		f.orders.Close()
-		<-f.done
-		f.want(t, "4.9s -77 killed")
+		f.after(0, "4.9s -77 killed")
 	})
 }
 
-func TestWatchAfterSuspend(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFakeGuard()
-		f.allow(t, Kill, time.Minute)
-		time.Sleep(100 * time.Millisecond)
+// TestWatchKills: a group that is to be killed at the end of its allowance is killed then, also if
+// the machine was suspended meanwhile.
+func TestWatchKills(t *testing.T) {
+	watched(t, func(f *fakeGuard) {
+		f.allow(Kill, 300*time.Millisecond, "")
+		f.after(299 * time.Millisecond)
+		f.after(time.Millisecond, "300ms -77 killed")
+		f.allow(Kill, time.Minute, "")
+		f.after(100 * time.Millisecond)
 		f.sleep.Store(int64(time.Hour))
-		time.Sleep(500 * time.Millisecond)
-		f.want(t, "1h0m0.5s -77 killed")
-		f.orders.Close()
-		<-f.done
+		f.after(400*time.Millisecond, "1h0m0.8s -77 killed")
 	})
 }
 
-// The guard ignores orders for groups 0 and 1 and typed lines.
+// TestWatchDoesNothing: a group whose expiry is Nothing runs on after the end of its allowance,
+// and while the clocks are apart. It is killed with us.
+func TestWatchDoesNothing(t *testing.T) {
+	watched(t, func(f *fakeGuard) {
+		f.allow(Nothing, time.Minute, "")
+		f.step.Store(int64(time.Hour))
+		f.after(2 * time.Minute)
+		f.orders.Close()
+		f.after(0, "2m0s -77 killed")
+	})
+}
+
+// TestWatchStopsWhenClocksPart: if the wall clock is stepped, in either direction, the group is
+// stopped until a look at the lock since then.
+func TestWatchStopsWhenClocksPart(t *testing.T) {
+	for _, step := range []time.Duration{2100 * time.Millisecond, -2100 * time.Millisecond, 9 * time.Hour, -9 * time.Hour} {
+		watched(t, func(f *fakeGuard) {
+			before := Allowance{time.Hour, f.read()}
+			f.order(Stop, before, "")
+			f.after(700 * time.Millisecond)
+			f.step.Store(int64(step))
+			f.after(400*time.Millisecond, "1s -77 stopped (signal)")
+			f.answer("parted") // unasked
+			f.after(200*time.Millisecond, "1.2s -77 stopped (signal)")
+			f.order(Stop, before, "parted")
+			f.after(0, "1.3s -77 stopped (signal)")
+			f.allow(Stop, time.Hour, "stopped")
+			f.after(time.Minute)
+			f.step.Store(0) // an order detects it at once
+			f.order(Stop, Allowance{time.Hour, clock.Reading{Wall: epoch + step}}, "parted")
+			f.after(0, "1m1.3s -77 stopped (signal)")
+		})
+	}
+}
+
+// TestWatchKillsNothingWhenClocksPart: a group that would be killed at its end is stopped, and
+// still killed at its end.
+func TestWatchKillsNothingWhenClocksPart(t *testing.T) {
+	watched(t, func(f *fakeGuard) {
+		f.allow(Kill, 850*time.Millisecond, "")
+		f.step.Store(int64(-time.Hour))
+		f.after(800*time.Millisecond, "500ms -77 stopped (signal)", "700ms -77 stopped (signal)")
+		f.answer("parted")
+		f.after(100*time.Millisecond, "850ms -77 killed")
+	})
+}
+
+// TestWatchForgives: both clocks count a suspend, and a clock that is slewed isn't stepped: 500 ppm
+// are the most that NTP does. A step on top of it isn't overlooked for long.
+func TestWatchForgives(t *testing.T) {
+	for _, slew := range []time.Duration{500, -500} { // microseconds a second
+		watched(t, func(f *fakeGuard) {
+			f.allow(Stop, 24*time.Hour, "")
+			f.sleep.Store(int64(8 * time.Hour))
+			for range 3 * 360 {
+				time.Sleep(10 * time.Second)
+				f.step.Add(int64(10 * slew * time.Microsecond))
+			}
+			f.after(0)
+			f.allow(Stop, 24*time.Hour, "")
+			f.after(10 * time.Second)
+			f.step.Add(int64(3 * time.Second))
+			f.after(500*time.Millisecond, fmt.Sprintf("%v -77 stopped (signal)", f.read().Elapsed+500*time.Millisecond))
+			f.answer("parted")
+		})
+	}
+}
+
+// TestWatchRefuses: the guard ignores orders for groups 0 and 1, typed lines, and its end before any
+// order.
 func TestWatchRefuses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		minus := -5
-		for _, o := range [][7]uint64{{magic, 0, 1}, {magic, 0, 0}, {magic, 0, uint64(minus)}, {1, 0, 77}} {
-			f := newFakeGuard()
-			if err := write(f.orders, o[:]...); err != nil {
+	minus := -5
+	for _, o := range [][]uint64{{magic, 0, 1, 0, 0, 0, 0}, {magic, 0, 0, 0, 0, 0, 0}, {magic, 0, uint64(minus), 0, 0, 0, 0}, {1, 0, 77, 0, 0, 0, 0}, nil} {
+		watched(t, func(f *fakeGuard) {
+			if err := write(f.orders, o...); err != nil {
 				t.Fatal(err)
 			}
+			f.orders.Close()
 			<-f.done
-			f.want(t)
+			f.after(0)
+		})
+	}
+}
+
+// TestWatchWaitsForTheEnd: a guard that keeps files open, and a lock with them, ends when no process
+// of the group runs. It sends one signal: the group's number can become another group's.
+func TestWatchWaitsForTheEnd(t *testing.T) {
+	watched(t, func(f *fakeGuard) {
+		f.runs.Store(true)
+		f.allow(Stop, time.Hour, "")
+		f.orders.Close()
+		f.after(10*time.Second, "0s -77 killed")
+		if f.ended() {
+			t.Error("it has ended before the group")
 		}
-		f := newFakeGuard()
-		f.orders.Close() // we died before anything was started
-		<-f.done
-		f.want(t)
+		f.runs.Store(false)
+		f.after(StopInterval)
+		if !f.ended() {
+			t.Error("the group has ended, and the guard hasn't")
+		}
 	})
 }
 
@@ -192,31 +283,4 @@ func TestProtocol(t *testing.T) {
 	if _, err := ReadAnswer(&pipe); err != io.ErrUnexpectedEOF {
 		t.Error(err)
 	}
-}
-
-// A guard that keeps files open, and a lock with them, ends when no process of the group runs. It
-// sends one signal: the group's number can become another group's.
-func TestWatchWaitsForTheEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFakeGuard()
-		f.runs.Store(true)
-		f.allow(t, Stop, time.Hour)
-		f.orders.Close()
-		time.Sleep(10 * time.Second)
-		f.want(t, "0s -77 killed")
-		select {
-		case <-f.done:
-			t.Fatal("it has ended before the group")
-		default:
-		}
-		f.runs.Store(false)
-		time.Sleep(StopInterval)
-		select {
-		case <-f.done:
-		default:
-			t.Error("the group has ended, and the guard hasn't")
-		}
-		f.want(t)
-		<-f.done
-	})
 }

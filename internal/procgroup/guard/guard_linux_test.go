@@ -1,0 +1,96 @@
+package guard
+
+import (
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestZombie(t *testing.T) {
+	const rest = " 1 7 7 0 -1 4194368 1 2 3 4 5 6 7 8 20 0 "
+	for stat, want := range map[string]bool{
+		"5 (sh) S" + rest + "1 0 99":      false,
+		"5 (sh) T" + rest + "1 0 99":      false,
+		"5 (a) Z 1 (b) D" + rest + "1 0":  false,
+		"5 (sh) Z" + rest + "2 0 99":      false, // its first thread has ended
+		"5 (sh) Z" + rest + "11 0 99":     false,
+		"5 (sh) Z":                        false,
+		"":                                false,
+		"5 (sh) Z" + rest + "1 0 99":      true,
+		"5 (sh) X" + rest + "0 0 99":      true,
+		"5 (a) S 1 (b) Z" + rest + "1 99": true,
+	} {
+		if got := zombie([]byte(stat)); got != want {
+			t.Errorf("%q: %t", stat, got)
+		}
+	}
+}
+
+// TestEnded: a group has ended when its last process has, also before that is reaped.
+func TestEnded(t *testing.T) {
+	c := exec.Command("sleep", "3600")
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pgid := c.Process.Pid
+	for _, step := range []struct {
+		name  string
+		do    func() error
+		ended bool
+	}{
+		{"runs", func() error { return nil }, false},
+		{"is stopped", func() error { return syscall.Kill(pgid, syscall.SIGSTOP) }, false},
+		{"is a zombie", func() error {
+			_ = c.Process.Kill()
+			return unix.Waitid(unix.P_PID, pgid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		}, true},
+		{"is gone", func() error { _, err := c.Process.Wait(); return err }, true},
+	} {
+		if err := step.do(); err != nil || ended(pgid) != step.ended {
+			t.Errorf("it %s: %t, %v", step.name, ended(pgid), err)
+		}
+	}
+}
+
+// TestReserveThreads: reserved threads suffice: no other is started, which could fail. It needs a
+// process of its own, which has no thread of another test.
+func TestReserveThreads(t *testing.T) {
+	if os.Getenv("RESERVE") == "" {
+		c := exec.Command(os.Args[0], "-test.run=^TestReserveThreads$")
+		c.Env = append(os.Environ(), "RESERVE=1")
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+		return
+	}
+	count := func() int {
+		tasks, _ := os.ReadDir("/proc/self/task")
+		return len(tasks)
+	}
+	ReserveThreads()
+	before := count()
+	var pipe [2]int
+	if err := unix.Pipe(pipe[:]); err != nil {
+		t.Fatal(err)
+	}
+	var blocked, done sync.WaitGroup
+	for range threads - 4 { // the runtime has some of its own
+		blocked.Add(1)
+		done.Go(func() {
+			blocked.Done()
+			_, _ = unix.Read(pipe[0], make([]byte, 1)) // a thread each
+		})
+	}
+	blocked.Wait()
+	// One or two are on their way from one use to the next at any moment.
+	if later := count(); before < threads || later > before+2 {
+		t.Errorf("%d threads, then %d", before, later)
+	}
+	unix.Close(pipe[1])
+	done.Wait()
+}
