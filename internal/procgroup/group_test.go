@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,28 +18,27 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/repolock/repolock/internal/procgroup/starter"
 	"github.com/repolock/repolock/internal/procstat"
 )
 
 func TestStatus(t *testing.T) {
-	for _, test := range []struct {
-		args []string
-		want string
+	for script, want := range map[string]struct {
+		text string
 		exit int
 	}{
-		{[]string{"true"}, "exit status 0", 0},
-		{[]string{"sh", "-c", "exit 7"}, "exit status 7", 7},
-		{[]string{"sh", "-c", "kill -9 $$"}, "killed by signal 9 (killed)", 137},
-		{[]string{"sh", "-c", "kill -TERM $$"}, "killed by signal 15 (terminated)", 143},
+		"exit 0":        {"exit status 0", 0},
+		"exit 7":        {"exit status 7", 7},
+		"kill -9 $$":    {"killed by signal 9 (killed)", 137},
+		"kill -TERM $$": {"killed by signal 15 (terminated)", 143},
 	} {
-		p := start(t, concat(self("parent", "--"), test.args))
-		p.want("done " + test.want)
-		_ = p.cmd.Wait()
-		if code := p.cmd.ProcessState.ExitCode(); code != test.exit {
-			t.Errorf("%q: exit code %d, want %d", test.args, code, test.exit)
+		g, err := begin(Command{Args: []string{"sh", "-c", script}}, time.Minute)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if p.guard != 0 && exists(p.guard) { // it can have ended before it was asked for
-			t.Errorf("%q: the guard lives on", test.args)
+		<-g.Done()
+		if s := g.Status(); s.String() != want.text || s.ExitCode() != want.exit {
+			t.Errorf("%q: %v, exit code %d, want %v", script, s, s.ExitCode(), want)
 		}
 	}
 }
@@ -73,12 +73,25 @@ func TestStartErrors(t *testing.T) {
 			t.Errorf("%q: more than a line: %v", test.args, err)
 		}
 	}
-	if _, err := begin(Command{Args: []string{"true"}}, 0); !errors.Is(err, ErrExpired) {
-		t.Errorf("no allowance: %v", err)
+	parted := Allow(elapsed() + time.Minute)
+	parted.Seen.Wall += 3 * time.Second
+	for want, a := range map[error]Allowance{ErrExpired: Allow(elapsed()), ErrParted: parted} {
+		p, err := Prepare(Command{Args: []string{"true"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Start(os.Environ(), a); err != want {
+			t.Errorf("%v, want %v", err, want)
+		}
+	}
+	defer func(real func() string) { guardProgram = real }(guardProgram)
+	guardProgram = func() string { return noProgram }
+	if _, err := begin(Command{Args: []string{"sh"}}, time.Minute); fmt.Sprint(err) != "sh can't be started: no such file or directory" {
+		t.Errorf("without a guard: %v", err)
 	}
 }
 
-// Everything ends with the group: goroutines, files, children.
+// TestNoLeaks: everything ends with the group: goroutines, files, children.
 func TestNoLeaks(t *testing.T) {
 	count := func() int {
 		names, err := os.ReadDir("/proc/self/fd")
@@ -88,7 +101,7 @@ func TestNoLeaks(t *testing.T) {
 		return len(names)
 	}
 	before := 0
-	for i := range 5 {
+	for i := range 3 {
 		g, err := begin(Command{Args: []string{"sleep", "1000"}}, time.Minute)
 		if err != nil {
 			t.Fatal(err)
@@ -132,7 +145,67 @@ func TestNoLeaks(t *testing.T) {
 	goleak.VerifyNone(t, goleak.IgnoreTopFunction("os/signal.loop"), goleak.IgnoreTopFunction("os/signal.signal_recv"))
 }
 
-// The command starts with default dispositions and an empty mask, except for
+// TestPrepare: a prepared command doesn't run, and begins in the environment of its start.
+func TestPrepare(t *testing.T) {
+	k := newTicker(t)
+	out, err := os.Create(filepath.Join(t.TempDir(), "environment"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	p, err := Prepare(Command{Args: concat([]string{"sh", "-c", `cat /proc/self/environ; exec "$@"`, "sh"}, k.args()), Stdout: out})
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(100 * time.Millisecond)
+	if ticks := k.all(); len(ticks) > 0 {
+		t.Errorf("it ran %d times before it was started", len(ticks))
+	}
+	env := []string{"PATH=" + os.Getenv("PATH"), "NONE=", "TWO=a\nb = c", "LONG=" + strings.Repeat("x", 100_000)} // more than a pipe holds
+	g, err := p.Start(env, Allow(elapsed()+time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.runs()
+	if err := g.Close(); err != nil {
+		t.Error(err)
+	}
+	text, err := os.ReadFile(out.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")
+	got = slices.DeleteFunc(got, func(v string) bool { // which the shell sets
+		return strings.HasPrefix(v, "PWD=") || strings.HasPrefix(v, "OLDPWD=") || strings.HasPrefix(v, "SHLVL=") || strings.HasPrefix(v, "_=")
+	})
+	slices.Sort(got)
+	slices.Sort(env)
+	if !slices.Equal(got, env) {
+		t.Errorf("its environment is %.200q, want %.200q", got, env)
+	}
+}
+
+// TestMessage: the starter opens nothing for an incomplete message.
+func TestMessage(t *testing.T) {
+	path, args, env := "/bin/x", []string{"x", "", "a\x00b", strings.Repeat("y", 100_000)}, []string{"A=1", "B="}
+	text := string(message(path, args, env))
+	p, a, e, ok := starter.Decode(text)
+	if !ok || p != path || !slices.Equal(a, args) || !slices.Equal(e, env) {
+		t.Errorf("%q %.50q %q %v", p, a, e, ok)
+	}
+	for n := range 200 {
+		if _, _, _, ok := starter.Decode(text[:n]); ok {
+			t.Errorf("%d bytes of %d are understood", n, len(text))
+		}
+	}
+	for what, text := range map[string]string{"all but the last byte": text[:len(text)-1], "a byte more": text + "\x00"} {
+		if _, _, _, ok := starter.Decode(text); ok {
+			t.Errorf("%s is understood", what)
+		}
+	}
+}
+
+// TestSignalState: the command starts with default dispositions and an empty mask, except for
 // what was ignored from the start.
 func TestSignalState(t *testing.T) {
 	status := []string{"grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"}
@@ -142,7 +215,6 @@ func TestSignalState(t *testing.T) {
 		argv    []string
 		ignored uint64
 	}{
-		{"plain", run, 0},
 		{"nohup", concat([]string{"sh", "-c", `trap "" HUP INT TSTP; exec "$@"`, "sh"}, run), 1<<(unix.SIGHUP-1) | 1<<(unix.SIGINT-1) | 1<<(unix.SIGTSTP-1)},
 		{"blocked", concat(self("blocked"), run), 0},
 	} {
@@ -158,53 +230,70 @@ func TestSignalState(t *testing.T) {
 	}
 }
 
+// TestForwardsSignals: Signals has each signal that our caller passes on, and Signal sends it.
 func TestForwardsSignals(t *testing.T) {
-	for _, sig := range []syscall.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2} {
-		p := start(t, concat(self("parent", "--"), []string{"sleep", "1000"}))
+	p := start(t, concat(self("parent", "--"), self("caught")))
+	p.expect("ready")
+	for _, sig := range []syscall.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH} {
 		p.signal(sig)
-		p.want(fmt.Sprintf("done killed by signal %d (%v)", int(sig), sig))
+		p.expect(fmt.Sprint("caught ", sig))
 	}
-}
-
-func TestPause(t *testing.T) {
-	k := newTicker(t)
-	p := start(t, concat(self("parent", "--"), k.args()))
-	k.runs()
-	p.tell("pause", "<nil>")
-	eventually(t, "stopped", func() bool { return stateOf(p.pgid) == "T" })
-	p.signal(unix.SIGCONT)
-	p.tell("signal 18", "<nil>")
-	p.tell("allow 1m", "<nil>")
-	k.quiet(300 * time.Millisecond)
-	p.tell("unpause", "<nil>")
-	k.runs()
-	p.tell("unpause", "<nil>")
-	k.runs()
 	p.kill()
 	p.want("done killed by signal 9 (killed)")
 }
 
+// TestPause: a paused group is stopped until Unpause, whatever else continues it.
+func TestPause(t *testing.T) {
+	l := run(t, Stop)
+	for range 2 {
+		if err := l.Pause(); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Signal(unix.SIGCONT); err != nil {
+			t.Error(err)
+		}
+		l.allow(time.Minute)
+		if err := l.awaitAnswer(); err != nil {
+			t.Error(err)
+		}
+		l.k.quiet()
+		for range 2 {
+			if err := l.Unpause(); err != nil {
+				t.Error(err)
+			}
+			l.k.runs()
+		}
+	}
+}
+
+// TestUnpauseTooLate: a group whose time is over, or whose clocks are apart, continues when the lock
+// was looked at again, and neither by Unpause nor by a SIGCONT.
 func TestUnpauseTooLate(t *testing.T) {
-	k := newTicker(t)
-	p := start(t, concat(self("parent", "--"), k.args()))
-	k.runs()
-	p.tell("pause", "<nil>")
-	p.tell("allow 0s", "<nil>")
-	p.tell("unpause", ErrExpired.Error())
-	k.quiet(300 * time.Millisecond)
-	p.tell("allow 1m", "<nil>")
-	k.runs() // it isn't paused any more
+	l := run(t, Stop)
+	_ = l.Pause()
+	expired, parted := Allow(0), Allow(elapsed()+time.Minute)
+	parted.Seen.Wall += time.Hour
+	for want, a := range map[error]Allowance{ErrExpired: expired, ErrParted: parted} {
+		l.Allow(a)
+		if err := l.Unpause(); err != want {
+			t.Errorf("unpause: %v, want %v", err, want)
+		}
+		if err := l.Signal(unix.SIGCONT); err != want {
+			t.Errorf("SIGCONT: %v, want %v", err, want)
+		}
+		l.k.quiet()
+		l.allow(time.Minute)
+		l.k.runs()
+	}
+	for _, over := range []bool{false, true} {
+		l.want(t, fmt.Sprint("interrupted ", ErrParted, " ", over))
+	}
 }
 
-func stateOf(pid int) string {
-	s, _ := procstat.Read(strconv.Itoa(pid))
-	return s.State
-}
-
-// The kernel sends the death signal when the thread that forked ends.
+// TestThreadsComeAndGo: the kernel sends the death signal when the thread that forked ends.
 func TestThreadsComeAndGo(t *testing.T) {
 	k := newTicker(t)
-	p := start(t, concat(self("parent", "-churn", "500ms", "--"), k.args()))
+	p := start(t, concat(self("parent", "-churn", "200ms", "--"), k.args()))
 	p.want("churned")
 	k.runs()
 	// While the guard is stopped, only that signal ends the command.
@@ -216,35 +305,44 @@ func TestThreadsComeAndGo(t *testing.T) {
 	eventually(t, "the end", func() bool { return running(p.pgid) == 0 })
 }
 
+// TestBackgroundProcess: the group is there, and can be paused, until its last process has ended.
 func TestBackgroundProcess(t *testing.T) {
-	k := newTicker(t)
-	p := start(t, concat(self("parent", "--", "sh", "-c", `"$@" & exit 3`, "sh"), k.args()))
-	p.want("waiting 1")
-	k.runs()
-	p.tell("pause", "<nil>")
-	k.quiet(100 * time.Millisecond)
-	p.tell("unpause", "<nil>")
-	k.runs()
-	p.kill()
-	p.want("done exit status 3")
-	if running(p.pgid) > 0 {
-		t.Error("done, but it runs")
+	l := run(t, Stop, "sh", "-c", `"$@" & exit 3`, "sh")
+	l.want(t, "waiting 1")
+	if err := l.Pause(); err != nil {
+		t.Error(err)
+	}
+	l.k.quiet()
+	if err := l.Unpause(); err != nil {
+		t.Error(err)
+	}
+	l.k.runs()
+	_ = l.Kill()
+	<-l.Done()
+	if s := l.Status(); s != (Status{Code: 3}) || running(l.pgid) > 0 {
+		t.Errorf("%v, and %d processes run", s, running(l.pgid))
 	}
 }
 
-// A member of the group that isn't our child, not even once it is orphaned.
+// TestMemberOfAnotherParent: a member of the group that isn't our child, not even once it is orphaned.
 func TestMemberOfAnotherParent(t *testing.T) {
 	gate := filepath.Join(t.TempDir(), "gate")
 	if err := unix.Mkfifo(gate, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := start(t, self("parent", "--", self("outside")[0], "outside", gate))
-	p.want("waiting 1")
+	waiting := make(events, 1)
+	g, err := begin(Command{Args: self("outside", gate), Waiting: func(n int) { waiting.say("%d", n) }}, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting.want(t, "1")
 	if err := os.WriteFile(gate, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p.want("member ended")
-	p.want("done exit status 0")
+	<-g.Done()
+	if running(g.pgid) > 0 {
+		t.Error("it runs")
+	}
 }
 
 // unshared is a command that runs another with namespaces of its own. An ordinary user is
@@ -261,16 +359,25 @@ func unshared(t *testing.T, namespaces ...string) []string {
 	return argv
 }
 
+// TestProcessOne: as process 1 we reap all orphans, also when the leader has ended and a background
+// process remains. The leader's zombie stays until the group is empty.
 func TestProcessOne(t *testing.T) {
-	// sh starts orphans in sessions of their own while it lives, and again when it has ended
-	// and a background process remains.
-	script := `for i in 1 2 3; do (setsid sleep 0.05 &); done
-		(sleep 0.2; for i in 1 2 3; do (setsid sleep 0.05 &); done; sleep 1000) & sleep 0.3`
-	p := start(t, concat(unshared(t, "--mount-proc"), self("parent", "--", "sh", "-c", script)))
-	p.expect("waiting")
-	time.Sleep(300 * time.Millisecond)
-	// The leader's zombie stays until the group is empty.
-	eventually(t, "one zombie", func() bool { return p.ask("zombies") == 1 })
+	script := `for i in 1 2 3; do (setsid true &); done
+		(read x <"$0"; for i in 1 2 3; do (setsid true &); done; sleep 1000) & exit 0`
+	gate := filepath.Join(t.TempDir(), "gate")
+	if err := unix.Mkfifo(gate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, concat(unshared(t, "--mount-proc"), self("parent", "--", "sh", "-c", script, gate)))
+	p.want("waiting 1")
+	for range 2 {
+		eventually(t, "one zombie", func() bool { return p.ask("zombies") == 1 })
+		if err := os.WriteFile(gate, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		gate = os.DevNull
+		time.Sleep(100 * time.Millisecond)
+	}
 	p.kill()
 	p.want("done exit status 0")
 }
@@ -278,15 +385,15 @@ func TestProcessOne(t *testing.T) {
 // TestNoTerminalInANamespace: a process without a terminal isn't in its foreground, although its
 // group, which began outside of its pid namespace, is 0 to it.
 func TestNoTerminalInANamespace(t *testing.T) {
-	argv := concat(unshared(t), self("terminal"))
+	argv := concat(unshared(t), self("foreground"))
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "false\n" {
+	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "foreground: false\n" {
 		t.Errorf("%v, %s", err, out)
 	}
 }
 
-// Elsewhere than as process 1 orphans come to us as well.
+// TestReapsOrphansWhileRunning: elsewhere than as process 1 orphans come to us as well.
 func TestReapsOrphansWhileRunning(t *testing.T) {
 	p := start(t, self("parent", "--", "sh", "-c", `(setsid sh -c 'echo $$; exec sleep 1000' &); (sh -c 'echo $$; exec sleep 1000' &); sleep 1000`))
 	var pids [2]int
@@ -300,24 +407,130 @@ func TestReapsOrphansWhileRunning(t *testing.T) {
 			s, _ := procstat.Read(strconv.Itoa(pid))
 			return s.Parent == p.cmd.Process.Pid
 		})
-	}
-	for _, pid := range pids {
 		if err := unix.Kill(pid, unix.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, "reaped", func() bool { return unix.Kill(pid, 0) == unix.ESRCH })
 	}
-	p.kill()
-	p.want("done killed by signal 9 (killed)")
 }
 
-// If /proc isn't this pid namespace's, processes can't be counted, but the end is noticed.
+// TestWithoutProc: if /proc isn't this pid namespace's, processes can't be counted, but the end is
+// noticed.
 func TestWithoutProc(t *testing.T) {
 	k := newTicker(t)
 	p := launch(t, concat(unshared(t, "--mount"), []string{"sh", "-c", `mount -t tmpfs none /proc && exec "$@"`, "sh"},
-		self("parent", "-badguard", "copy", "--", "sh", "-c", `"$@" & exit 3`, "sh"), k.args()))
+		self("parent", "-copied", "--", "sh", "-c", `"$@" & exit 3`, "sh"), k.args()))
 	p.want("waiting 0")
 	k.runs()
 	p.kill()
 	p.want("done exit status 3")
+}
+
+// TestSweepLooksTwice: a process of the group starts another and ends, between the reading of the
+// list of all processes and the look at it. That list has neither, and the group isn't empty.
+func TestSweepLooksTwice(t *testing.T) {
+	run := func(pgid int, script string) *exec.Cmd {
+		c := exec.Command("sh", "-c", script)
+		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: pgid}
+		return c
+	}
+	first := run(0, "exit 0")
+	if err := first.Start(); err != nil {
+		t.Fatal(err)
+	}
+	l := leader{pid: first.Process.Pid, ended: true}
+	last := run(l.pid, "read line; sleep 1000 & echo $!")
+	in, err := last.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := last.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := last.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []*exec.Cmd{first, last} { // or sweep reaps them
+		owned.Lock()
+		owned.pids[c.Process.Pid] = true
+		owned.Unlock()
+		defer disown(c.Process.Pid)
+	}
+	defer first.Wait()
+	eventually(t, "the leader's end", func() bool {
+		_, dead := look(unix.P_PID, l.pid, unix.WEXITED|unix.WNOWAIT)
+		return dead
+	})
+	defer unix.Kill(-l.pid, unix.SIGKILL)
+
+	looks := 0
+	defer func(f func()) { listed = f }(listed)
+	listed = func() {
+		if looks++; looks > 1 {
+			return
+		}
+		if _, err := in.Write([]byte("go\n")); err != nil {
+			t.Error(err)
+		}
+		if _, err := out.Read(make([]byte, 100)); err != nil { // it has started the other
+			t.Error(err)
+		}
+		if err := last.Wait(); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := sweep(&l); n != 1 {
+		t.Errorf("%d processes of the group run on, want 1 (%d looks)", n, looks)
+	}
+}
+
+// TestAwake: neither stopped nor dead processes of the group run on; if it was killed, stopped ones do.
+func TestAwake(t *testing.T) {
+	run := func(pgid int) int {
+		c := exec.Command("sleep", "1000")
+		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: pgid}
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = c.Process.Kill()
+			_ = c.Wait()
+		})
+		return c.Process.Pid
+	}
+	leader := run(0)
+	stopped, dead := run(leader), run(leader)
+	run(0)
+	want := func(killed bool, pids ...int) {
+		t.Helper()
+		slices.Sort(pids)
+		eventually(t, fmt.Sprintf("awake (killed: %t) %d", killed, pids), func() bool {
+			got := awake(leader, killed, denied)
+			slices.Sort(got)
+			return slices.Equal(got, pids)
+		})
+	}
+	want(false, leader, stopped, dead)
+	_ = unix.Kill(stopped, unix.SIGSTOP)
+	_ = unix.Kill(dead, unix.SIGKILL) // it is not reaped yet
+	want(false, leader)
+	want(true, leader, stopped)
+}
+
+// TestActive: a process that waits for a disk stops when its wait ends, unless the signal never
+// reached it.
+func TestActive(t *testing.T) {
+	for _, test := range []struct {
+		state        string
+		ours, others bool
+	}{
+		{"R", true, true}, {"S", true, true}, {"D", false, true}, {"I", true, true},
+		{"T", false, false}, {"t", false, false}, {"Z", false, false}, {"X", false, false},
+	} {
+		denied := func(pid int) bool { return pid == 2 }
+		if ours, others := active(test.state, 1, denied), active(test.state, 2, denied); ours != test.ours || others != test.others {
+			t.Errorf("%s: %t, and %t if it can't be signalled", test.state, ours, others)
+		}
+	}
 }

@@ -16,10 +16,9 @@ import (
 	"github.com/repolock/repolock/internal/procgroup/guard"
 )
 
-// answerTimeout is the time in which a guard must answer; a variable for tests.
-var answerTimeout = 3 * time.Second
-
 const (
+	// answerTimeout is the time in which a guard must answer.
+	answerTimeout = 3 * time.Second
 	// unguardedGrace is how long the group runs on without a guard while we start another.
 	unguardedGrace = time.Second
 	// The pause before another guard is started doubles from firstPause to lastPause.

@@ -3,69 +3,99 @@
 package procgroup
 
 import (
+	"crypto/rand"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/repolock/repolock/internal/procgroup/guard"
+	"github.com/repolock/repolock/internal/procstat"
 	"github.com/repolock/repolock/internal/test/states"
 )
 
-// We are stopped, and can do nothing.
+// TestStopsAtExpiry: we are stopped, and can do nothing. The guard stops the group when its time is
+// over, also if another process continues it.
 func TestStopsAtExpiry(t *testing.T) {
 	k := newTicker(t)
 	p := start(t, concat(self("parent", "--"), k.args()))
 	k.runs()
-	end := elapsed() + 1500*time.Millisecond // or a little later
-	p.tell("allow 1500ms", "<nil>")
+	end := elapsed() + 300*time.Millisecond // or a little later
+	p.ask("allow 300ms")
 	p.signal(unix.SIGSTOP)
 	eventually(t, "a stop", k.stopped)
 	if early := end - elapsed(); early > 0 {
 		t.Errorf("it was stopped %v before its time was over", early)
 	}
-	k.quiet(300 * time.Millisecond)
-
-	// If another process continues the group, the guard stops it again.
-	for range 3 {
-		if err := unix.Kill(-p.pgid, unix.SIGCONT); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(guard.StopInterval + 100*time.Millisecond)
-		k.quiet(100 * time.Millisecond)
+	k.quiet()
+	if err := unix.Kill(-p.pgid, unix.SIGCONT); err != nil {
+		t.Fatal(err)
 	}
-
+	k.quiet()
 	p.signal(unix.SIGCONT)
-	k.quiet(100 * time.Millisecond)
-	p.tell("unpause", ErrExpired.Error())
-	p.tell("allow 10s", "<nil>")
+	k.quiet()
+	p.ask("allow 1m")
 	k.runs()
 }
 
-// We are stopped before the guard knows of the command: it must not run until we go on, and
-// never if its time is over by then.
+// TestKillsAtExpiry: the guard kills the whole group when its time is over, and not before.
+func TestKillsAtExpiry(t *testing.T) {
+	l := run(t, Kill, "sh", "-c", `"$@" & wait`, "sh")
+	end := elapsed() + 300*time.Millisecond
+	l.Allow(Allow(end))
+	<-l.Done()
+	if early := end - elapsed(); early > 0 || l.Status().Signal != unix.SIGKILL {
+		t.Errorf("%v %v before its time was over", l.Status(), early)
+	}
+	if running(l.pgid) > 0 {
+		t.Error("it runs")
+	}
+}
+
+func TestDoesNothingAtExpiry(t *testing.T) {
+	l := run(t, Nothing)
+	l.allow(0)
+	if err := l.awaitAnswer(); err != nil {
+		t.Error(err)
+	}
+	time.Sleep(100 * time.Millisecond)
+	l.k.runs()
+}
+
+// TestStoppedWhileStarting: we are stopped before the guard knows of the command. It must not run
+// until we go on, and never if its time is over by then, or if we are killed.
 func TestStoppedWhileStarting(t *testing.T) {
-	for _, expiry := range []string{"stop", "kill", "nothing"} {
-		t.Run(expiry, func(t *testing.T) {
+	for _, c := range []struct {
+		expiry string
+		then   unix.Signal
+	}{{"stop", unix.SIGCONT}, {"kill", unix.SIGCONT}, {"nothing", unix.SIGCONT}, {"stop", unix.SIGKILL}} {
+		t.Run(c.expiry+" "+c.then.String(), func(t *testing.T) {
 			t.Parallel()
 			k := newTicker(t)
-			p := launch(t, concat(self("parent", "-halt", "-until", "5s", "-expiry", expiry, "--"), k.args()))
+			over := elapsed() + 500*time.Millisecond // or a little later
+			p := launch(t, concat(self("parent", "-halt", "-until", "500ms", "-expiry", c.expiry, "--"), k.args()))
 			p.expect("forked")
 			eventually(t, "the parent is stopped", func() bool { return states.Of(p.cmd.Process.Pid) == "T" })
-			time.Sleep(5 * time.Second)
+			time.Sleep(over - elapsed() + 500*time.Millisecond)
 			if ticks := k.all(); len(ticks) > 0 {
 				t.Errorf("it ran %d times before a guard watched it", len(ticks))
 			}
-			p.signal(unix.SIGCONT)
-			if expiry == "nothing" {
+			p.signal(c.then)
+			switch {
+			case c.then == unix.SIGKILL:
+				eventually(t, "the starter's end", func() bool { return len(inSession(p.cmd.Process.Pid)) == 0 })
+			case c.expiry == "nothing":
 				p.expect("started")
 				k.runs()
 				return
+			default:
+				p.want("failed " + ErrExpired.Error())
 			}
-			p.want("failed " + ErrExpired.Error())
 			if ticks := k.all(); len(ticks) > 0 {
 				t.Errorf("it ran %d times after its time", len(ticks))
 			}
@@ -73,52 +103,7 @@ func TestStoppedWhileStarting(t *testing.T) {
 	}
 }
 
-// We are killed before the guard knows of the command.
-func TestKilledWhileStarting(t *testing.T) {
-	k := newTicker(t)
-	p := launch(t, concat(self("parent", "-halt", "--"), k.args()))
-	p.expect("forked")
-	p.signal(unix.SIGKILL)
-	time.Sleep(500 * time.Millisecond)
-	if ticks := k.all(); len(ticks) > 0 {
-		t.Errorf("it ran %d times", len(ticks))
-	}
-	eventually(t, "the starter's end", func() bool { return len(inSession(p.cmd.Process.Pid)) == 0 })
-}
-
-func TestKillsAtExpiry(t *testing.T) {
-	k := newTicker(t)
-	p := start(t, concat(self("parent", "-expiry", "kill", "--", "sh", "-c", `"$@" & wait`, "sh"), k.args()))
-	k.runs()
-	end := elapsed() + 500*time.Millisecond // or a little later
-	p.order("allow 500ms")
-	p.want("done killed by signal 9 (killed)")
-	if early := end - elapsed(); early > 0 {
-		t.Errorf("it was killed %v before its time was over", early)
-	}
-	k.quiet(100 * time.Millisecond)
-}
-
-func TestDoesNothingAtExpiry(t *testing.T) {
-	k := newTicker(t)
-	p := start(t, concat(self("parent", "-until", "100ms", "-expiry", "nothing", "--"), k.args()))
-	sleepUntil(p.until + time.Second)
-	k.runs()
-	p.signal(unix.SIGKILL)
-	eventually(t, "the end", func() bool { return running(p.pgid) == 0 })
-}
-
-func TestAllowanceIsExtended(t *testing.T) {
-	k := newTicker(t)
-	p := start(t, concat(self("parent", "-until", "2s", "--"), k.args()))
-	p.tell("allow 1m", "<nil>")
-	sleepUntil(p.until + time.Second)
-	k.runs()
-	p.tell("allow 500ms", "<nil>")
-	k.quiet(200 * time.Millisecond)
-}
-
-// The death signal is for the leader only; the guard kills the rest.
+// TestWeAreKilled: the death signal is for the leader only; the guard kills the rest.
 func TestWeAreKilled(t *testing.T) {
 	k := newTicker(t)
 	p := start(t, concat(self("parent", "--", "sh", "-c", `"$@" & (setsid true; sleep 1000) & sleep 1000`, "sh"), k.args()))
@@ -128,96 +113,152 @@ func TestWeAreKilled(t *testing.T) {
 	eventually(t, "the guard's end", func() bool { return !exists(p.guard) })
 }
 
+// TestGuardIsKilled: a guard that was killed is replaced, and the next one knows the allowance from
+// the start.
 func TestGuardIsKilled(t *testing.T) {
-	k := newTicker(t)
-	p := start(t, concat(self("parent", "--"), k.args()))
-	for range 4 {
-		guard := p.current()
-		if err := unix.Kill(guard, unix.SIGKILL); err != nil {
-			t.Fatal(err)
+	l := run(t, Stop)
+	for range 3 {
+		l.loseGuard(t)
+		if err := l.Unpause(); err != nil { // it has answered
+			t.Error(err)
 		}
-		eventually(t, "another guard", func() bool { g := p.ask("guard"); return g != 0 && g != guard })
-		p.tell("unpause", "<nil>") // it has answered
 	}
-	// The next one knows the allowance from the start.
-	p.tell("allow 1s", "<nil>")
-	guard := p.current()
-	if err := unix.Kill(guard, unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "another guard", func() bool { g := p.ask("guard"); return g != 0 && g != guard })
-	p.signal(unix.SIGSTOP)
-	k.quiet(200 * time.Millisecond)
+	l.allow(500 * time.Millisecond)
+	l.loseGuard(t)
+	l.k.quiet()
+	l.allow(time.Minute)
+	l.k.runs()
 }
 
-// Neither the terminal, nor pipes, nor process groups reach the guard, and it holds none of
-// them up.
-func TestGuardIsAlone(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "inherited")
-	p := start(t, concat([]string{"sh", "-c", `exec 9>` + path + `; exec "$@"`, "sh"}, self("parent", "--", "sleep", "1000")))
-	p.tell("unpause", "<nil>") // it is up
-	if got, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/9", p.pgid)); err != nil || got != path {
-		t.Errorf("the command has %s (%v)", got, err)
-	}
-	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.guard))
+// TestGuardDiesBeforeTheStart: a guard that has died before anything was started is replaced.
+func TestGuardDiesBeforeTheStart(t *testing.T) {
+	p, err := Prepare(Command{Args: []string{"sleep", "1000"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range files {
-		if got, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", p.guard, f.Name())); got == path {
-			t.Error("it keeps a file open")
+	guard := 0
+	eventually(t, "the guard", func() bool {
+		entries, _ := os.ReadDir("/proc")
+		for _, e := range entries {
+			name, _ := os.ReadFile("/proc/" + e.Name() + "/comm")
+			if s, ok := procstat.Read(e.Name()); ok && s.Parent == os.Getpid() && string(name) == "repolock-guard\n" {
+				guard, _ = strconv.Atoi(e.Name())
+			}
+		}
+		return guard != 0
+	})
+	_ = unix.Kill(guard, unix.SIGKILL)
+	eventually(t, "its end", func() bool { return !exists(guard) })
+	g, err := p.Start(os.Environ(), Allow(elapsed()+time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now := guardPid(g); now == 0 || now == guard {
+		t.Errorf("its guard is %d", now)
+	}
+	if err := g.Unpause(); err != nil { // it answers
+		t.Error(err)
+	}
+	if err := g.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestGuardIsAlone: neither the terminal, nor pipes, nor process groups reach the guard, and it holds
+// none of them up.
+func TestGuardIsAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "inherited")
+	fd, err := unix.Open(path, unix.O_CREAT|unix.O_WRONLY, 0o600) // and no O_CLOEXEC
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	l := run(t, Stop)
+	guard := guardPid(l.Group)
+	answers := func() {
+		t.Helper()
+		if err := l.Unpause(); err != nil || guardPid(l.Group) != guard {
+			t.Errorf("%v, and the guard is %d, not %d", err, guardPid(l.Group), guard)
 		}
 	}
-	if sid, err := unix.Getsid(p.guard); err != nil || sid != p.guard {
+	answers() // it is up
+	files := func(pid int) (all []string) {
+		names, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+		for _, f := range names {
+			file, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", pid, f.Name()))
+			all = append(all, file)
+		}
+		return all
+	}
+	if command, ours := files(l.pgid), files(guard); !slices.Contains(command, path) || slices.Contains(ours, path) || len(ours) == 0 {
+		t.Errorf("the command has %q, the guard %q", command, ours)
+	}
+	if sid, err := unix.Getsid(guard); err != nil || sid != guard {
 		t.Errorf("its session is %d (%v)", sid, err)
 	}
 	for name, want := range map[string]string{"fd/1": os.DevNull, "fd/2": os.DevNull, "cwd": "/"} {
-		if got, err := os.Readlink(fmt.Sprintf("/proc/%d/%s", p.guard, name)); err != nil || got != want {
+		if got, err := os.Readlink(fmt.Sprintf("/proc/%d/%s", guard, name)); err != nil || got != want {
 			t.Errorf("%s is %s (%v)", name, got, err)
 		}
 	}
 	for _, sig := range []unix.Signal{1, 2, 3, 10, 12, 13, 15, 20, 21, 22} {
-		if err := unix.Kill(p.guard, sig); err != nil {
+		_ = unix.Kill(guard, sig)
+	}
+	answers()
+}
+
+// TestKeptConnection: the connection that a lock lasts with ends after the last process of the
+// group, although we are killed. A guard that was replaced keeps it too.
+func TestKeptConnection(t *testing.T) {
+	for _, replaced := range []bool{false, true} {
+		path := "@" + rand.Text() // an abstract one: a path of 108 characters can't be bound
+		server, err := net.Listen("unix", path)
+		if err != nil {
 			t.Fatal(err)
 		}
+		defer server.Close()
+		k := newTicker(t)
+		p := start(t, concat(self("parent", "-keep", path, "--", "sh", "-c", `"$@" & wait`, "sh"), k.args()))
+		conn, err := server.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		k.runs()
+		if replaced {
+			old := p.current()
+			if err := unix.Kill(old, unix.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "another guard", func() bool { p.guard = p.current(); return p.guard != old })
+			k.runs() // and has its order
+		}
+		// The kernel kills the leader with us. A guard that is stopped can't kill the
+		// other process before we have looked.
+		if err := unix.Kill(p.guard, unix.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the guard is stopped", func() bool { return states.AllStopped(p.guard) })
+		p.signal(unix.SIGKILL)
+		_ = p.cmd.Wait()
+		if raw, err := conn.(*net.UnixConn).SyscallConn(); err != nil {
+			t.Fatal(err)
+		} else if err := raw.Control(func(fd uintptr) {
+			if _, _, err := unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_DONTWAIT); err != unix.EAGAIN {
+				t.Errorf("our end has ended the connection: %v", err)
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		k.runs()
+		if err := unix.Kill(p.guard, unix.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := conn.Read(make([]byte, 1)); n > 0 || err == nil {
+			t.Errorf("%d bytes, %v", n, err)
+		}
+		if n := running(p.pgid); n > 0 {
+			t.Errorf("the connection has ended while %d processes of the group run", n)
+		}
 	}
-	p.tell("unpause", "<nil>")
-	if g := p.ask("guard"); g != p.guard {
-		t.Error("it was replaced")
-	}
-}
-
-func TestGuardDoesNotAnswer(t *testing.T) {
-	p := start(t, self("parent", "-patience", "500ms", "--", "sleep", "1000"))
-	// On a busy machine a guard can be given up before it has answered.
-	answers := func() bool { return p.do("unpause") == "<nil>" }
-	eventually(t, "an answer", answers)
-	eventually(t, "the guard is stopped", func() bool {
-		p.guard = p.ask("guard")
-		return p.guard != 0 && unix.Kill(p.guard, unix.SIGSTOP) == nil
-	})
-	// The guard can still answer one order before it has stopped; and frequent orders don't
-	// keep the parent from giving it up.
-	eventually(t, "another guard", func() bool {
-		p.tell("allow 1m", "<nil>")
-		time.Sleep(50 * time.Millisecond)
-		g := p.ask("guard")
-		return g != 0 && g != p.guard
-	})
-	eventually(t, "another's answer", answers)
-}
-
-func TestNoGuard(t *testing.T) {
-	p := launch(t, self("parent", "-badguard", "now", "--", "sh", "-c", "echo ran"))
-	if line := p.expect(""); line != "failed sh can't be started: no such file or directory" {
-		t.Error(line)
-	}
-	q := start(t, self("parent", "-badguard", "later", "--", "sleep", "1000"))
-	if err := unix.Kill(q.guard, unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	q.expect("interrupted " + ErrUnguarded.Error() + ": ")
-	q.tell("unpause", ErrUnguarded.Error())
-	q.kill()
-	q.want("done killed by signal 9 (killed)")
 }

@@ -24,7 +24,7 @@ import (
 )
 
 // forever is the longest wait for an event. Only a hang reaches it, however busy the machine is.
-const forever = 10 * time.Minute
+const forever = 2 * time.Minute
 
 // parent is a running parentMain.
 type parent struct {
@@ -35,7 +35,6 @@ type parent struct {
 	unread []string
 	pgid   int
 	guard  int
-	until  time.Duration
 }
 
 // launch runs a program, most of all parentMain, without a terminal.
@@ -75,7 +74,7 @@ func start(t *testing.T, argv []string) *parent {
 	t.Helper()
 	p := launch(t, argv)
 	line := p.expect("started ")
-	if _, err := fmt.Sscanf(line, "started %d %d %d", &p.pgid, &p.guard, &p.until); err != nil {
+	if _, err := fmt.Sscanf(line, "started %d %d", &p.pgid, &p.guard); err != nil {
 		t.Fatal(line, err)
 	}
 	return p
@@ -115,22 +114,6 @@ func (p *parent) want(line string) {
 	}
 }
 
-// tell sends a command and checks its result.
-func (p *parent) tell(command, result string) {
-	p.t.Helper()
-	if got := p.do(command); got != result {
-		p.t.Fatalf("%s: %s, want %s", command, got, result)
-	}
-}
-
-// do sends a command and returns its result.
-func (p *parent) do(command string) string {
-	p.t.Helper()
-	p.order(command)
-	word, _, _ := strings.Cut(command, " ")
-	return strings.TrimPrefix(p.expect(word+":"), word+": ")
-}
-
 // kill kills the group.
 func (p *parent) kill() { p.order("kill") }
 
@@ -142,13 +125,12 @@ func (p *parent) order(command string) {
 	}
 }
 
-func (p *parent) ask(question string) int {
+// ask sends a command, and returns the number that it results in.
+func (p *parent) ask(question string) (n int) {
 	p.t.Helper()
-	if _, err := fmt.Fprintln(p.stdin, question); err != nil {
-		p.t.Fatal(err)
-	}
-	n, err := strconv.Atoi(strings.TrimPrefix(p.expect(question+" "), question+" "))
-	if err != nil {
+	p.order(question)
+	word, _, _ := strings.Cut(question, " ")
+	if _, err := fmt.Sscanf(p.expect(word+" "), word+" %d", &n); err != nil {
 		p.t.Fatal(err)
 	}
 	return n
@@ -201,16 +183,6 @@ func (k ticker) runs() {
 	})
 }
 
-// still fails if the process ticked between these moments.
-func (k ticker) still(from, to time.Duration) {
-	k.t.Helper()
-	for _, tick := range k.all() {
-		if tick > from && tick < to {
-			k.t.Fatalf("ran %v into the time when it must not", tick-from)
-		}
-	}
-}
-
 // stopped reports whether the process is stopped, or gone. Each of its threads stops when it is
 // scheduled.
 func (k ticker) stopped() bool {
@@ -227,24 +199,81 @@ func (k ticker) stopped() bool {
 }
 
 // quiet waits until the process is stopped, and checks that it stays so for a while.
-func (k ticker) quiet(d time.Duration) {
+func (k ticker) quiet() {
 	k.t.Helper()
 	eventually(k.t, "a stop", k.stopped)
 	from := elapsed()
-	time.Sleep(d)
-	k.still(from, from+d)
+	time.Sleep(100 * time.Millisecond)
+	for _, tick := range k.all() {
+		if tick > from {
+			k.t.Fatalf("ran %v into the time when it must not", tick-from)
+		}
+	}
+}
+
+// events are what a group has reported.
+type events chan string
+
+func (e events) say(format string, args ...any) { e <- fmt.Sprintf(format, args...) }
+
+func (e events) want(t *testing.T, event string) {
+	t.Helper()
+	select {
+	case got := <-e:
+		if got != event {
+			t.Errorf("got %q, want %q", got, event)
+		}
+	case <-time.After(forever):
+		t.Fatalf("never: %s", event)
+	}
+}
+
+// live is a group of this process, whose command ticks.
+type live struct {
+	*Group
+	k ticker
+	events
+}
+
+// run starts a live group, whose command is run by the words of another one.
+func run(t *testing.T, expiry Expiry, wrapper ...string) *live {
+	t.Helper()
+	l := &live{k: newTicker(t), events: make(events, 100)}
+	g, err := begin(Command{
+		Args: concat(wrapper, l.k.args()), Expiry: expiry,
+		Waiting:     func(n int) { l.say("waiting %d", n) },
+		Interrupted: func(why error, over bool) { l.say("interrupted %v %t", why, over) },
+	}, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = g.Close() })
+	l.Group = g
+	l.k.runs()
+	return l
+}
+
+// allow lets the group run for so long.
+func (l *live) allow(d time.Duration) { l.Allow(Allow(elapsed() + d)) }
+
+// loseGuard kills the guard, and returns when there is another.
+func (l *live) loseGuard(t *testing.T) {
+	t.Helper()
+	old := guardPid(l.Group)
+	_ = unix.Kill(old, unix.SIGKILL)
+	eventually(t, "another guard", func() bool { now := guardPid(l.Group); return now != 0 && now != old })
 }
 
 func elapsed() time.Duration { return clock.System{}.Elapsed() }
 
-func sleepUntil(at time.Duration) { time.Sleep(at - elapsed()) }
-
+// eventually waits for something outside of this process. Its time is real in a bubble, too.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(forever); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
+	for end := elapsed() + forever; !ok(); {
+		if elapsed() > end {
 			t.Fatalf("never: %s", what)
 		}
+		_ = unix.Nanosleep(&unix.Timespec{Nsec: 5e6}, nil)
 	}
 }
 
@@ -257,6 +286,11 @@ func running(pgid int) (n int) {
 		}
 	}
 	return n
+}
+
+func stateOf(pid int) string {
+	s, _ := procstat.Read(strconv.Itoa(pid))
+	return s.State
 }
 
 // exists reports whether a process runs. Our own process can be the one that has to reap it,

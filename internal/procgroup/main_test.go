@@ -5,25 +5,16 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
-	"github.com/repolock/repolock/internal/procgroup/guard"
 )
 
 // The test binary is also the guard, the program that runs a group, and what
 // runs in it.
 func TestMain(m *testing.M) {
-	// A guard has no environment, and its parent's name.
-	if file, ok := strings.CutPrefix(os.Args[0], steppedBy); ok {
-		stepClock(file)
-		if len(os.Args) == 2 && os.Args[1] == guard.Argument {
-			guard.Main()
-		}
-	}
 	os.Setenv("GORACE", "atexit_sleep_ms=0") // or every program ends a second late
 	if len(os.Args) > 1 {
 		if program := programs[os.Args[1]]; program != nil {
@@ -42,22 +33,6 @@ func unignore() {
 		if signal.Ignored(sig) {
 			signal.Notify(make(chan os.Signal, 1), sig)
 		}
-	}
-}
-
-// steppedBy begins the name of a process whose wall clock is ahead by as much as a file
-// says.
-const steppedBy = "stepped by "
-
-func stepClock(file string) {
-	guard.Argument = "late-guard" // after this
-	real := guard.ReadClocks
-	guard.ReadClocks = func() clock.Reading {
-		now := real()
-		text, _ := os.ReadFile(file)
-		step, _ := time.ParseDuration(string(text))
-		now.Wall += step
-		return now
 	}
 }
 

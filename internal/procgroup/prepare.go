@@ -34,6 +34,13 @@ func Prepare(cmd Command) (*Prepared, error) {
 	if err != nil {
 		return nil, err
 	}
+	g := newGroup(cmd)
+	p := &Prepared{g, make(chan startRequest), make(chan error, 1)}
+	g.work.Go(func() { g.run(path, p.begin, p.started) })
+	return p, nil
+}
+
+func newGroup(cmd Command) *Group {
 	g := &Group{cmd: cmd, clocks: guard.ReadClocks, done: make(chan struct{}), changed: make(chan struct{}), sent: map[syscall.Signal]bool{}}
 	g.overdue = time.AfterFunc(answerTimeout, func() {
 		g.mu.Lock()
@@ -41,9 +48,7 @@ func Prepare(cmd Command) (*Prepared, error) {
 		g.replaceGuard()
 	})
 	g.overdue.Stop()
-	p := &Prepared{g, make(chan startRequest), make(chan error, 1)}
-	g.work.Go(func() { g.run(path, p.begin, p.started) })
-	return p, nil
+	return g
 }
 
 // Start starts the command, in this environment, with its first allowance: see Group.Allow. The

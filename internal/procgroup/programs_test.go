@@ -27,9 +27,8 @@ func init() {
 	programs["tick"] = tickMain
 	programs["blocked"] = blockedMain
 	programs["outside"] = outsideMain
-	programs["foreground"] = foregroundMain
-	programs["trivial"] = trivialMain
-	programs["terminal"] = func([]string) { fmt.Println(Foreground()) }
+	programs["foreground"] = func([]string) { fmt.Println("foreground:", Foreground()) }
+	programs["caught"] = caughtMain
 }
 
 // parentMain runs a command in a group as its arguments say. It writes what
@@ -42,28 +41,18 @@ func parentMain(args []string) {
 	inherit := f.Bool("inherit", false, "")
 	events := f.String("events", "", "default: the standard output")
 	deny := f.Bool("deny", false, "BeforeContinue says no")
-	extend := f.Duration("extend", 0, "BeforeContinue allows this much")
+	extend := f.String("extend", "", "BeforeContinue allows this much, one after the other")
 	churn := f.Duration("churn", 0, "kill threads for this long")
-	quick := f.Duration("patience", 0, "")
-	late := f.String("badguard", "", "now or later")
+	copied := f.Bool("copied", false, "run guards from our own path: there is no /proc")
 	usr := f.Bool("usr", false, "SIGUSR1 pauses, SIGUSR2 unpauses")
-	stepped := f.String("stepped", "", "the file of stepClock")
 	keep := f.String("keep", "", "the socket of a connection that the guard keeps")
 	halt := f.Bool("halt", false, "stop ourselves while we start the command")
 	if err := f.Parse(args); err != nil {
 		panic(err)
 	}
 
-	if *stepped != "" {
-		os.Args[0] = steppedBy + *stepped
-		stepClock(*stepped)
-	}
-
 	out := eventsFile(*events)
 	say := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
-	if *quick > 0 {
-		answerTimeout = *quick
-	}
 	if *halt {
 		beforeBegin = func() {
 			say("forked")
@@ -74,28 +63,22 @@ func parentMain(args []string) {
 	if *inherit {
 		beforeBegin = func() { say("prepared, foreground: %t", openTerminal().ours()) }
 	}
-	if exe := os.Args[0]; *late == "copy" { // there is no /proc
+	if exe := os.Args[0]; *copied {
 		guardProgram = func() string { return exe }
 	}
-	good := guardProgram
-	if *late == "now" {
-		guardProgram = func() string { return "/nonexistent" }
-	}
-
 	cmd := Command{
 		Args:   f.Args(),
 		Expiry: map[string]Expiry{"stop": Stop, "kill": Kill, "nothing": Nothing}[*expiry],
 		BeforeContinue: func(g *Group) bool {
 			say("asked")
-			if *extend > 0 {
-				g.Allow(Allow(clock.System{}.Elapsed() + *extend))
+			for _, d := range strings.Fields(strings.ReplaceAll(*extend, ",", " ")) {
+				allow(g, d)
+				_ = g.awaitAnswer()
 			}
 			return !*deny
 		},
-		RunsOn:      func(pids []int, killed bool) { say("runs on %d %t", pids, killed) },
-		Waiting:     func(n int) { say("waiting %d", n) },
-		Trouble:     func(err error) { say("trouble %v", err) },
-		Interrupted: func(why error, over bool) { say("interrupted %v %t", why, over) },
+		Waiting: func(n int) { say("waiting %d", n) },
+		Trouble: func(err error) { say("trouble %v", err) },
 	}
 	if *inherit {
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -117,15 +100,7 @@ func parentMain(args []string) {
 		say("failed %v", err)
 		os.Exit(127)
 	}
-	if *late == "later" {
-		guardProgram = func() string { return "/nonexistent" }
-	}
-	if *late == "dies" {
-		guardProgram = func() string { return "/bin/true" }
-	}
-	if *late == "" {
-		awaitGuard(g)
-	}
+	awaitGuard(g)
 	say("started %d %d %d", g.pgid, guardPid(g), g.allowance.Until)
 
 	go func() {
@@ -145,11 +120,7 @@ func parentMain(args []string) {
 		say("churned")
 	}
 	if !*inherit {
-		go obey(g, say, func() {
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			guardProgram = good
-		})
+		go obey(g, say)
 	}
 	<-g.Done()
 	if err := g.Close(); err != nil {
@@ -181,44 +152,27 @@ func churnThreads(d time.Duration) {
 	}
 }
 
-func obey(g *Group, say func(string, ...any), mend func()) {
+func allow(g *Group, until string) {
+	d, err := time.ParseDuration(until)
+	if err != nil {
+		panic(err)
+	}
+	g.Allow(Allow(clock.System{}.Elapsed() + d))
+}
+
+func obey(g *Group, say func(string, ...any)) {
 	for s := bufio.NewScanner(os.Stdin); s.Scan(); {
-		word, arg, _ := strings.Cut(s.Text(), " ")
-		var err error
-		switch word {
+		switch word, arg, _ := strings.Cut(s.Text(), " "); word {
 		case "allow":
-			d, _ := time.ParseDuration(arg)
-			g.Allow(Allow(clock.System{}.Elapsed() + d))
-		case "pause":
-			err = g.Pause()
-		case "unpause":
-			err = g.Unpause()
-		case "mend": // guards can be started again
-			mend()
-		case "refused": // the clocks part for this process only
-			g.mu.Lock()
-			real := g.allowance
-			g.allowance.Seen.Wall += time.Hour
-			g.paused = false
-			err = g.continueLocked()
-			g.allowance = real
-			g.mu.Unlock()
+			allow(g, arg)
+			say("allow 0")
 		case "kill": // this process can end before it could report the result
-			if err := g.Kill(); err != nil {
-				say("kill: %v", err)
-			}
-			continue
-		case "signal":
-			n, _ := strconv.Atoi(arg)
-			err = g.Signal(syscall.Signal(n))
+			_ = g.Kill()
 		case "guard":
 			say("guard %d", guardPid(g))
-			continue
 		case "zombies":
 			say("zombies %d", zombies())
-			continue
 		}
-		say("%s: %v", word, err)
 	}
 }
 
@@ -281,6 +235,16 @@ func blockedMain(args []string) {
 	panic(unix.Exec(args[0], args, os.Environ()))
 }
 
+// caughtMain reports the signals that it gets.
+func caughtMain([]string) {
+	c := make(chan os.Signal, 100)
+	signal.Notify(c)
+	fmt.Println("ready")
+	for sig := range c {
+		fmt.Println("caught", sig)
+	}
+}
+
 // outsideMain leaves behind a process of its group whose parent has left the
 // group and lives on: "outside gate" is the leader, "outside gate pgid" that parent. The
 // process ends when the pipe gate was opened and closed.
@@ -289,7 +253,6 @@ func outsideMain(args []string) {
 		argv := self("outside", args[0], strconv.Itoa(unix.Getpgrp()))
 		c := exec.Command(argv[0], argv[1:]...)
 		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		c.Stdout = os.Stdout
 		r, w, _ := os.Pipe()
 		c.ExtraFiles = []*os.File{w}
 		if err := c.Start(); err != nil {
@@ -308,26 +271,5 @@ func outsideMain(args []string) {
 	}
 	os.NewFile(3, "ready").Close()
 	_ = c.Wait()
-	fmt.Println("member ended")
-	time.Sleep(10 * time.Second)
-}
-
-func foregroundMain([]string) {
-	fmt.Println("foreground:", openTerminal().ours())
-}
-
-// trivialMain is for measurements.
-func trivialMain(args []string) {
-	if args[0] == "plain" {
-		if err := exec.Command(args[1], args[2:]...).Run(); err != nil {
-			panic(err)
-		}
-		return
-	}
-	g, err := begin(Command{Args: args[1:]}, time.Minute)
-	if err != nil {
-		panic(err)
-	}
-	<-g.Done()
-	g.Close()
+	time.Sleep(time.Second) // it must not be our end that shows
 }

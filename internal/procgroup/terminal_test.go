@@ -16,8 +16,6 @@ import (
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 
-	"github.com/repolock/repolock/internal/procgroup/guard"
-
 	"github.com/repolock/repolock/internal/procstat"
 )
 
@@ -113,6 +111,18 @@ func (s *screen) foreground() int {
 		s.t.Fatal(err)
 	}
 	return pgid
+}
+
+// stopsAll types Ctrl-Z, which stops the job, and the shell prompts.
+func (s *screen) stopsAll(k ticker) {
+	s.t.Helper()
+	s.send("\x1a")
+	s.want("Stopped")
+	s.want("READY> ")
+	if got := s.foreground(); got != s.cmd.Process.Pid {
+		s.t.Errorf("the foreground is %d, not the shell", got)
+	}
+	k.quiet()
 }
 
 // record is the file of events of a parentMain on a screen.
@@ -246,34 +256,8 @@ func TestRedirected(t *testing.T) {
 	s.want("READY> ")
 }
 
-func TestCtrlZ(t *testing.T) {
-	s := shell(t)
-	r := s.record()
-	k := newTicker(t)
-	s.run(r.parent("", "sh", "-c", `"$@" & read x; echo got-$x; kill $!`, "sh", k.args()[0], "tick", k.path))
-	k.runs()
-	for range 3 {
-		s.send("\x1a")
-		s.want("Stopped")
-		s.want("READY> ")
-		if got := s.foreground(); got != s.cmd.Process.Pid {
-			t.Errorf("the foreground is %d, not the shell", got)
-		}
-		k.quiet(100 * time.Millisecond)
-		s.run("fg")
-		k.runs()
-		if got, want := s.foreground(), r.pgid(); got != want {
-			t.Errorf("the foreground is %d, not the command %d", got, want)
-		}
-	}
-	r.want("asked")
-	s.send("words\n")
-	s.want("got-words")
-	s.want("READY> ")
-	s.run("jobs -l; echo end")
-	s.want("end")
-}
-
+// TestBackground: a job is stopped by Ctrl-Z, continued by fg and bg, and runs in the background until
+// it reads from the terminal.
 func TestBackground(t *testing.T) {
 	s := shell(t)
 	r := s.record()
@@ -283,11 +267,18 @@ func TestBackground(t *testing.T) {
 	gate := filepath.Join(t.TempDir(), "gate")
 	s.run(r.parent("", "bash", "-c", `"$@" & until test -e `+gate+`; do sleep 0.05; done; read x; echo got-$x; kill $!`, "sh", k.args()[0], "tick", k.path))
 	k.runs()
-	s.send("\x1a")
-	s.want("Stopped")
+	for range 2 {
+		s.stopsAll(k)
+		s.run("fg")
+		k.runs()
+		if got, want := s.foreground(), r.pgid(); got != want {
+			t.Errorf("the foreground is %d, not the command %d", got, want)
+		}
+	}
+	r.want("asked")
+	s.stopsAll(k)
 	s.run("bg")
 	k.runs()
-	// It runs in the background until it reads from the terminal.
 	touch(t, gate)
 	eventually(t, "a stop", func() bool { return stateOf(r.pgid()) == "T" })
 	s.run("")
@@ -299,7 +290,7 @@ func TestBackground(t *testing.T) {
 		defer s.mu.Unlock()
 		return strings.Contains(s.text.String()[s.seen:], "Stopped")
 	})
-	k.quiet(100 * time.Millisecond)
+	k.quiet()
 	s.run("fg")
 	k.runs()
 	s.send("words\n")
@@ -328,82 +319,52 @@ func TestForegroundWithoutSignal(t *testing.T) {
 	}
 }
 
-// Ctrl-Z while the terminal is ours, not the command's.
-func TestStopReachesUsOnly(t *testing.T) {
-	s := shell(t)
-	r := s.record()
-	k := newTicker(t)
-	s.run(r.parent("", k.args()...) + " &")
-	k.runs()
-	s.run("fg")
-	eventually(t, "foreground", func() bool { return s.foreground() != s.cmd.Process.Pid })
-	s.send("\x1a")
-	s.want("Stopped")
-	s.want("READY> ")
-	k.quiet(100 * time.Millisecond)
-	s.run("fg")
-	k.runs()
-	s.send("\x03")
-	s.want("READY> ")
-	r.want("done killed by signal 2")
+// TestCtrlZ: a script stops with us, or the shell would never get its prompt. Ctrl-Z stops the command
+// also if the terminal is ours, because the shell's fg didn't signal us.
+func TestCtrlZ(t *testing.T) {
+	for line, fg := range map[string]bool{`sh -c "%s; echo next"`: false, "%s &": true} {
+		s := shell(t)
+		r := s.record()
+		k := newTicker(t)
+		s.run(fmt.Sprintf(line, r.parent("", k.args()...)))
+		k.runs()
+		if fg {
+			s.run("fg")
+			eventually(t, "foreground", func() bool { return s.foreground() != s.cmd.Process.Pid })
+		}
+		s.stopsAll(k)
+		s.run("fg")
+		k.runs()
+		s.send("\x03")
+		s.want("READY> ")
+		r.want("done killed by signal 2")
+	}
 }
 
-func TestContinueIsRefused(t *testing.T) {
-	s := shell(t)
-	r := s.record()
-	k := newTicker(t)
-	s.run(r.parent("-deny", k.args()...))
-	k.runs()
-	s.send("\x1a")
-	s.want("Stopped")
-	s.run("fg")
-	r.want("asked")
-	k.quiet(200 * time.Millisecond)
-}
-
-func TestContinueTooLate(t *testing.T) {
-	s := shell(t)
-	r := s.record()
-	k := newTicker(t)
-	s.run(r.parent("-until 5s", k.args()...))
-	k.runs()
-	s.send("\x1a")
-	s.want("Stopped")
-	time.Sleep(5 * time.Second)
-	s.run("fg")
-	r.want("trouble " + ErrExpired.Error())
-	k.quiet(200 * time.Millisecond)
-}
-
-func TestContinueIsAllowedAnew(t *testing.T) {
-	s := shell(t)
-	r := s.record()
-	k := newTicker(t)
-	s.run(r.parent("-until 5s -extend 1m", k.args()...))
-	k.runs()
-	s.send("\x1a")
-	s.want("Stopped")
-	time.Sleep(5 * time.Second)
-	s.run("fg")
-	k.runs()
-	time.Sleep(5 * guard.StopInterval)
-	k.runs()
-}
-
-// A script stops with us, or the shell would never get its prompt.
-func TestScriptStops(t *testing.T) {
-	s := shell(t)
-	k := newTicker(t)
-	s.run(`sh -c "` + s.record().parent("", k.args()...) + `; echo next"`)
-	k.runs()
-	s.send("\x1a")
-	s.want("Stopped")
-	s.want("READY> ")
-	k.quiet(100 * time.Millisecond)
-	s.run("fg")
-	k.runs()
-	s.send("\x03")
-	s.want("READY> ")
+// TestContinue: when the shell continues us, BeforeContinue decides, and the allowance that it leaves.
+func TestContinue(t *testing.T) {
+	for flags, c := range map[string]struct {
+		event string
+		runs  bool
+	}{
+		"-deny":         {"asked", false},
+		"-extend 0s":    {"trouble " + ErrExpired.Error(), false},
+		"-extend 0s,1m": {"asked", true}, // its time was over meanwhile
+	} {
+		s := shell(t)
+		r := s.record()
+		k := newTicker(t)
+		s.run(r.parent(flags, k.args()...))
+		k.runs()
+		s.stopsAll(k)
+		s.run("fg")
+		r.want(c.event)
+		if c.runs {
+			k.runs()
+		} else {
+			k.quiet()
+		}
+	}
 }
 
 // Others in a pipeline use the terminal too.
@@ -439,7 +400,7 @@ func TestOrphanedGroup(t *testing.T) {
 		eventually(t, "terminal", func() bool { return s.foreground() == s.cmd.Process.Pid })
 		time.Sleep(150 * time.Millisecond) // until suspend gives up
 		before := cpu(t, s.cmd.Process.Pid)
-		k.quiet(300 * time.Millisecond)
+		k.quiet()
 		if used := cpu(t, s.cmd.Process.Pid) - before; used > 10 {
 			t.Errorf("used %d ticks of the CPU", used)
 		}
