@@ -216,6 +216,10 @@ func TestDue(t *testing.T) {
 			p.seq++
 			p.loseGuard()
 		}, func(*puppet) guard.Answer { return guard.Answer{} }, true},
+		"the guard died while the clocks were apart": {func(p *puppet) {
+			p.handleAnswer(guard.Answer{Parted: true})
+			p.loseGuard()
+		}, func(*puppet) guard.Answer { return guard.Answer{} }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Stop, func(p *puppet) {

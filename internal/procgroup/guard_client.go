@@ -121,7 +121,7 @@ func (g *Group) keepGuard(p *guardClient) {
 		g.guard = nil
 		p.end()
 		// It can have stopped the group, and the next guard doesn't know that.
-		g.due = g.due || g.answered < g.seq || g.mayRun() != nil
+		g.due = g.due || g.parted || g.answered < g.seq || g.mayRun() != nil
 		g.mu.Unlock()
 	}
 }
