@@ -19,7 +19,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/repolock/repolock/internal/procgroup/starter"
-	"github.com/repolock/repolock/internal/procstat"
 )
 
 func TestStatus(t *testing.T) {
@@ -153,7 +152,7 @@ func TestPrepare(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	p, err := Prepare(Command{Args: concat([]string{"sh", "-c", `cat /proc/self/environ; exec "$@"`, "sh"}, k.args()), Stdout: out})
+	p, err := Prepare(Command{Args: slices.Concat([]string{"sh", "-c", `cat /proc/self/environ; exec "$@"`, "sh"}, k.args()), Stdout: out})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,38 +207,46 @@ func TestMessage(t *testing.T) {
 // TestSignalState: the command starts with default dispositions and an empty mask, except for
 // what was ignored from the start.
 func TestSignalState(t *testing.T) {
-	status := []string{"grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"}
-	run := concat(self("parent", "--"), status)
+	command := self("parent", "--", "grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status")
 	for _, test := range []struct {
-		name    string
-		argv    []string
+		wrapper []string
 		ignored uint64
 	}{
-		{"nohup", concat([]string{"sh", "-c", `trap "" HUP INT TSTP; exec "$@"`, "sh"}, run), 1<<(unix.SIGHUP-1) | 1<<(unix.SIGINT-1) | 1<<(unix.SIGTSTP-1)},
-		{"blocked", concat(self("blocked"), run), 0},
+		{[]string{"sh", "-c", `trap "" HUP INT TSTP; exec "$@"`, "sh"}, 1<<(unix.SIGHUP-1) | 1<<(unix.SIGINT-1) | 1<<(unix.SIGTSTP-1)},
+		{[]string{"env", "--block-signal=USR1,TERM"}, 0},
 	} {
-		p := start(t, test.argv)
+		p := start(t, test.wrapper, command)
+		p.want("done exit status 0")
 		p.want("SigBlk:\t0000000000000000")
-		line := p.expect("SigIgn:")
+		line, _ := p.line("SigIgn:")
 		ignored, err := strconv.ParseUint(strings.TrimPrefix(line, "SigIgn:\t"), 16, 64)
 		// Signals from 32 on are the C library's, which a race detector links in.
 		if err != nil || ignored&(1<<31-1) != test.ignored {
-			t.Errorf("%s: %s, want %x; %v", test.name, line, test.ignored, err)
+			t.Errorf("%q: %s, want %x; %v", test.wrapper, line, test.ignored, err)
 		}
-		p.want("done exit status 0")
 	}
 }
 
 // TestForwardsSignals: Signals has each signal that our caller passes on, and Signal sends it.
 func TestForwardsSignals(t *testing.T) {
-	p := start(t, concat(self("parent", "--"), self("caught")))
-	p.expect("ready")
+	script := `for s in INT TERM HUP QUIT USR1 USR2 WINCH; do trap "echo caught SIG$s" $s; done
+		echo ready; exec 3<>"$0"; while :; do read x <&3; done`
+	p := start(t, self("parent", "--", "sh", "-c", script, fifo(t)))
+	p.want("ready")
 	for _, sig := range []syscall.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH} {
-		p.signal(sig)
-		p.expect(fmt.Sprint("caught ", sig))
+		_ = p.cmd.Process.Signal(sig)
+		p.want("caught " + unix.SignalName(sig))
 	}
-	p.kill()
-	p.want("done killed by signal 9 (killed)")
+}
+
+// fifo makes a pipe with a name.
+func fifo(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "fifo")
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // TestPause: a paused group is stopped until Unpause, whatever else continues it.
@@ -293,16 +300,15 @@ func TestUnpauseTooLate(t *testing.T) {
 // TestThreadsComeAndGo: the kernel sends the death signal when the thread that forked ends.
 func TestThreadsComeAndGo(t *testing.T) {
 	k := newTicker(t)
-	p := start(t, concat(self("parent", "-churn", "200ms", "--"), k.args()))
+	p := start(t, self("parent", "-churn", "200ms", "--"), k.args())
 	p.want("churned")
 	k.runs()
 	// While the guard is stopped, only that signal ends the command.
-	if err := unix.Kill(p.guard, unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Kill(p.guard, unix.SIGKILL)
-	p.signal(unix.SIGKILL)
-	eventually(t, "the end", func() bool { return running(p.pgid) == 0 })
+	guard := p.guard(0)
+	_ = unix.Kill(guard, unix.SIGSTOP)
+	defer unix.Kill(guard, unix.SIGKILL)
+	p.end(unix.SIGKILL)
+	eventually(t, "the end", func() bool { return running(p.pgid()) == 0 })
 }
 
 // TestBackgroundProcess: the group is there, and can be paused, until its last process has ended.
@@ -324,14 +330,18 @@ func TestBackgroundProcess(t *testing.T) {
 	}
 }
 
-// TestMemberOfAnotherParent: a member of the group that isn't our child, not even once it is orphaned.
+// TestMemberOfAnotherParent: a member of the group isn't our child, not even once it is orphaned, and
+// its parent, which has left the group, lives on and doesn't reap it.
 func TestMemberOfAnotherParent(t *testing.T) {
-	gate := filepath.Join(t.TempDir(), "gate")
-	if err := unix.Mkfifo(gate, 0o600); err != nil {
+	script := `(cat "$0" & exec setsid sh -c 'echo $$ >"$0"; exec sleep 1000' "$1") & read pid <"$1"; echo $pid`
+	gate, waiting := fifo(t), make(events, 1)
+	out, err := os.Create(filepath.Join(t.TempDir(), "pid"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	waiting := make(events, 1)
-	g, err := begin(Command{Args: self("outside", gate), Waiting: func(n int) { waiting.say("%d", n) }}, time.Minute)
+	g, err := begin(Command{
+		Args: []string{"sh", "-c", script, gate, fifo(t)}, Stdout: out, Waiting: func(n int) { waiting.say("%d", n) },
+	}, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -340,9 +350,13 @@ func TestMemberOfAnotherParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-g.Done()
-	if running(g.pgid) > 0 {
-		t.Error("it runs")
+	parent := 0
+	if text, err := os.ReadFile(out.Name()); err != nil || running(g.pgid) > 0 {
+		t.Errorf("%d run, %v", running(g.pgid), err)
+	} else if _, err := fmt.Sscan(string(text), &parent); err != nil || !exists(parent) {
+		t.Errorf("the parent %d has ended (%v)", parent, err)
 	}
+	_ = unix.Kill(parent, unix.SIGKILL)
 }
 
 // unshared is a command that runs another with namespaces of its own. An ordinary user is
@@ -363,29 +377,36 @@ func unshared(t *testing.T, namespaces ...string) []string {
 // process remains. The leader's zombie stays until the group is empty.
 func TestProcessOne(t *testing.T) {
 	script := `for i in 1 2 3; do (setsid true &); done
-		(read x <"$0"; for i in 1 2 3; do (setsid true &); done; sleep 1000) & exit 0`
-	gate := filepath.Join(t.TempDir(), "gate")
-	if err := unix.Mkfifo(gate, 0o600); err != nil {
+		(read x <"$0"; for i in 1 2 3; do (setsid true &); done; echo again; sleep 1000) & exit 0`
+	gate := fifo(t)
+	p := start(t, unshared(t, "--mount-proc"), self("parent", "--", "sh", "-c", script, gate))
+	p.want("waiting 1")
+	one := 0
+	zombies := func() (n int) {
+		for pid, s := range processes() {
+			if s.Parent == p.pid {
+				one = pid
+			}
+			if s.Parent == one && s.Ended {
+				n++
+			}
+		}
+		return n
+	}
+	eventually(t, "one zombie", func() bool { return zombies() == 1 })
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := start(t, concat(unshared(t, "--mount-proc"), self("parent", "--", "sh", "-c", script, gate)))
-	p.want("waiting 1")
-	for range 2 {
-		eventually(t, "one zombie", func() bool { return p.ask("zombies") == 1 })
-		if err := os.WriteFile(gate, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		gate = os.DevNull
-		time.Sleep(100 * time.Millisecond)
-	}
-	p.kill()
+	p.want("again")
+	eventually(t, "one zombie", func() bool { return zombies() == 1 })
+	_ = unix.Kill(one, unix.SIGTERM)
 	p.want("done exit status 0")
 }
 
 // TestNoTerminalInANamespace: a process without a terminal isn't in its foreground, although its
 // group, which began outside of its pid namespace, is 0 to it.
 func TestNoTerminalInANamespace(t *testing.T) {
-	argv := concat(unshared(t), self("foreground"))
+	argv := slices.Concat(unshared(t), self("foreground"))
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "foreground: false\n" {
@@ -395,21 +416,13 @@ func TestNoTerminalInANamespace(t *testing.T) {
 
 // TestReapsOrphansWhileRunning: elsewhere than as process 1 orphans come to us as well.
 func TestReapsOrphansWhileRunning(t *testing.T) {
-	p := start(t, self("parent", "--", "sh", "-c", `(setsid sh -c 'echo $$; exec sleep 1000' &); (sh -c 'echo $$; exec sleep 1000' &); sleep 1000`))
-	var pids [2]int
-	for i := range pids {
-		if _, err := fmt.Sscan(p.expect(""), &pids[i]); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, pid := range pids {
-		eventually(t, "adopted", func() bool {
-			s, _ := procstat.Read(strconv.Itoa(pid))
-			return s.Parent == p.cmd.Process.Pid
-		})
-		if err := unix.Kill(pid, unix.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+	p := start(t, self("parent", "--", "sh", "-c", `(setsid sh -c 'echo a $$; exec sleep 1000' &); (sh -c 'echo b $$; exec sleep 1000' &); sleep 1000`))
+	for _, name := range []string{"a ", "b "} {
+		p.want(name)
+		line, _ := p.line(name)
+		pid, _ := strconv.Atoi(strings.TrimPrefix(line, name))
+		eventually(t, "adopted", func() bool { return processes()[pid].Parent == p.pid })
+		_ = unix.Kill(pid, unix.SIGTERM)
 		eventually(t, "reaped", func() bool { return unix.Kill(pid, 0) == unix.ESRCH })
 	}
 }
@@ -418,11 +431,15 @@ func TestReapsOrphansWhileRunning(t *testing.T) {
 // noticed.
 func TestWithoutProc(t *testing.T) {
 	k := newTicker(t)
-	p := launch(t, concat(unshared(t, "--mount"), []string{"sh", "-c", `mount -t tmpfs none /proc && exec "$@"`, "sh"},
-		self("parent", "-copied", "--", "sh", "-c", `"$@" & exit 3`, "sh"), k.args()))
+	p := start(t, unshared(t, "--mount"), []string{"sh", "-c", `mount -t tmpfs none /proc && exec "$@"`, "sh"},
+		self("parent", "-copied", "--", "sh", "-c", `"$@" & exit 3`, "sh"), k.args())
 	p.want("waiting 0")
 	k.runs()
-	p.kill()
+	for pid, s := range processes() {
+		if s.Parent == p.pid {
+			_ = unix.Kill(pid, unix.SIGTERM)
+		}
+	}
 	p.want("done exit status 3")
 }
 

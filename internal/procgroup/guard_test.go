@@ -9,13 +9,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/repolock/repolock/internal/procstat"
 	"github.com/repolock/repolock/internal/test/states"
 )
 
@@ -23,24 +21,14 @@ import (
 // over, also if another process continues it.
 func TestStopsAtExpiry(t *testing.T) {
 	k := newTicker(t)
-	p := start(t, concat(self("parent", "--"), k.args()))
-	k.runs()
-	end := elapsed() + 300*time.Millisecond // or a little later
-	p.ask("allow 300ms")
-	p.signal(unix.SIGSTOP)
-	eventually(t, "a stop", k.stopped)
-	if early := end - elapsed(); early > 0 {
-		t.Errorf("it was stopped %v before its time was over", early)
-	}
+	p := start(t, self("parent", "-then", "500ms", "--"), k.args())
+	p.pgid()
+	_ = p.cmd.Process.Signal(unix.SIGSTOP)
 	k.quiet()
-	if err := unix.Kill(-p.pgid, unix.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	_ = unix.Kill(-p.pgid(), unix.SIGCONT)
 	k.quiet()
-	p.signal(unix.SIGCONT)
+	_ = p.cmd.Process.Signal(unix.SIGCONT)
 	k.quiet()
-	p.ask("allow 1m")
-	k.runs()
 }
 
 // TestKillsAtExpiry: the guard kills the whole group when its time is over, and not before.
@@ -78,19 +66,20 @@ func TestStoppedWhileStarting(t *testing.T) {
 			t.Parallel()
 			k := newTicker(t)
 			over := elapsed() + 500*time.Millisecond // or a little later
-			p := launch(t, concat(self("parent", "-halt", "-until", "500ms", "-expiry", c.expiry, "--"), k.args()))
-			p.expect("forked")
-			eventually(t, "the parent is stopped", func() bool { return states.Of(p.cmd.Process.Pid) == "T" })
+			p := start(t, self("parent", "-halt", "-until", "500ms", "-expiry", c.expiry, "--"), k.args())
+			p.want("forked")
+			eventually(t, "the parent is stopped", func() bool { return stateOf(p.pid) == "T" })
 			time.Sleep(over - elapsed() + 500*time.Millisecond)
 			if ticks := k.all(); len(ticks) > 0 {
 				t.Errorf("it ran %d times before a guard watched it", len(ticks))
 			}
-			p.signal(c.then)
+			_ = p.cmd.Process.Signal(c.then)
 			switch {
 			case c.then == unix.SIGKILL:
-				eventually(t, "the starter's end", func() bool { return len(inSession(p.cmd.Process.Pid)) == 0 })
+				p.end(c.then)
+				eventually(t, "the starter's end", func() bool { return len(inSession(p.pid)) == 0 })
 			case c.expiry == "nothing":
-				p.expect("started")
+				p.want("started")
 				k.runs()
 				return
 			default:
@@ -106,11 +95,12 @@ func TestStoppedWhileStarting(t *testing.T) {
 // TestWeAreKilled: the death signal is for the leader only; the guard kills the rest.
 func TestWeAreKilled(t *testing.T) {
 	k := newTicker(t)
-	p := start(t, concat(self("parent", "--", "sh", "-c", `"$@" & (setsid true; sleep 1000) & sleep 1000`, "sh"), k.args()))
+	p := start(t, self("parent", "--", "sh", "-c", `"$@" & (setsid true; sleep 1000) & sleep 1000`, "sh"), k.args())
 	k.runs()
-	p.signal(unix.SIGKILL)
-	eventually(t, "the end", func() bool { return running(p.pgid) == 0 })
-	eventually(t, "the guard's end", func() bool { return !exists(p.guard) })
+	guard := p.guard(0)
+	p.end(unix.SIGKILL)
+	eventually(t, "the end", func() bool { return running(p.pgid()) == 0 })
+	eventually(t, "the guard's end", func() bool { return !exists(guard) })
 }
 
 // TestGuardIsKilled: a guard that was killed is replaced, and the next one knows the allowance from
@@ -123,8 +113,13 @@ func TestGuardIsKilled(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	l.allow(500 * time.Millisecond)
+	end := elapsed() + 500*time.Millisecond
+	l.Allow(Allow(end))
 	l.loseGuard(t)
+	eventually(t, "a stop", l.k.stopped)
+	if early := end - elapsed(); early > 0 {
+		t.Errorf("it was stopped %v before its time was over", early)
+	}
 	l.k.quiet()
 	l.allow(time.Minute)
 	l.k.runs()
@@ -137,16 +132,7 @@ func TestGuardDiesBeforeTheStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	guard := 0
-	eventually(t, "the guard", func() bool {
-		entries, _ := os.ReadDir("/proc")
-		for _, e := range entries {
-			name, _ := os.ReadFile("/proc/" + e.Name() + "/comm")
-			if s, ok := procstat.Read(e.Name()); ok && s.Parent == os.Getpid() && string(name) == "repolock-guard\n" {
-				guard, _ = strconv.Atoi(e.Name())
-			}
-		}
-		return guard != 0
-	})
+	eventually(t, "the guard", func() bool { guard = guardOf(os.Getpid()); return guard != 0 })
 	_ = unix.Kill(guard, unix.SIGKILL)
 	eventually(t, "its end", func() bool { return !exists(guard) })
 	g, err := p.Start(os.Environ(), Allow(elapsed()+time.Minute))
@@ -218,29 +204,24 @@ func TestKeptConnection(t *testing.T) {
 		}
 		defer server.Close()
 		k := newTicker(t)
-		p := start(t, concat(self("parent", "-keep", path, "--", "sh", "-c", `"$@" & wait`, "sh"), k.args()))
+		p := start(t, self("parent", "-keep", path, "--", "sh", "-c", `"$@" & wait`, "sh"), k.args())
 		conn, err := server.Accept()
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.Close()
 		k.runs()
+		guard := p.guard(0)
 		if replaced {
-			old := p.current()
-			if err := unix.Kill(old, unix.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
-			eventually(t, "another guard", func() bool { p.guard = p.current(); return p.guard != old })
+			_ = unix.Kill(guard, unix.SIGKILL)
+			guard = p.guard(guard)
 			k.runs() // and has its order
 		}
 		// The kernel kills the leader with us. A guard that is stopped can't kill the
 		// other process before we have looked.
-		if err := unix.Kill(p.guard, unix.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, "the guard is stopped", func() bool { return states.AllStopped(p.guard) })
-		p.signal(unix.SIGKILL)
-		_ = p.cmd.Wait()
+		_ = unix.Kill(guard, unix.SIGSTOP)
+		eventually(t, "the guard is stopped", func() bool { return states.AllStopped(guard) })
+		p.end(unix.SIGKILL)
 		if raw, err := conn.(*net.UnixConn).SyscallConn(); err != nil {
 			t.Fatal(err)
 		} else if err := raw.Control(func(fd uintptr) {
@@ -251,13 +232,13 @@ func TestKeptConnection(t *testing.T) {
 			t.Fatal(err)
 		}
 		k.runs()
-		if err := unix.Kill(p.guard, unix.SIGCONT); err != nil {
+		if err := unix.Kill(guard, unix.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
 		if n, err := conn.Read(make([]byte, 1)); n > 0 || err == nil {
 			t.Errorf("%d bytes, %v", n, err)
 		}
-		if n := running(p.pgid); n > 0 {
+		if n := running(p.pgid()); n > 0 {
 			t.Errorf("the connection has ended while %d processes of the group run", n)
 		}
 	}

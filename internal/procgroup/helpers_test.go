@@ -3,10 +3,8 @@
 package procgroup
 
 import (
-	"bufio"
 	"bytes"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,128 +24,106 @@ import (
 // forever is the longest wait for an event. Only a hang reaches it, however busy the machine is.
 const forever = 2 * time.Minute
 
-// parent is a running parentMain.
-type parent struct {
-	t      *testing.T
-	cmd    *exec.Cmd
-	stdin  io.Writer
-	events chan string
-	unread []string
-	pgid   int
-	guard  int
+// record is a file of events, one a line, that a parentMain has reported.
+type record struct {
+	t    *testing.T
+	path string
 }
 
-// launch runs a program, most of all parentMain, without a terminal.
-func launch(t *testing.T, argv []string) *parent {
-	t.Helper()
-	p := &parent{t: t, cmd: exec.Command(argv[0], argv[1:]...), events: make(chan string, 1000)}
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	p.cmd.Stderr = os.Stderr
-	var err error
-	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
+func newRecord(t *testing.T) record { return record{t, filepath.Join(t.TempDir(), "events")} }
+
+// line returns the first event that begins with the prefix, and whether there is one.
+func (r record) line(prefix string) (string, bool) {
+	text, _ := os.ReadFile(r.path)
+	lines := strings.Split(string(text), "\n")
+	i := slices.IndexFunc(lines[:len(lines)-1], func(l string) bool { return strings.HasPrefix(l, prefix) })
+	if i < 0 {
+		return "", false
 	}
-	r, w, err := os.Pipe()
+	return lines[i], true
+}
+
+func (r record) has(event string) bool { _, ok := r.line(event); return ok }
+
+func (r record) want(event string) {
+	r.t.Helper()
+	eventually(r.t, event, func() bool { return r.has(event) })
+}
+
+// pgid returns the group that was started.
+func (r record) pgid() (pgid int) {
+	r.t.Helper()
+	r.want("started ")
+	line, _ := r.line("started ")
+	if _, err := fmt.Sscanf(line, "started %d", &pgid); err != nil {
+		r.t.Fatal(line, err)
+	}
+	return pgid
+}
+
+// process is a parentMain without a terminal, whose record is its standard output.
+type process struct {
+	record
+	cmd *exec.Cmd
+	pid int
+}
+
+func start(t *testing.T, argv ...[]string) *process {
+	t.Helper()
+	all := slices.Concat(argv...)
+	p := &process{record: newRecord(t), cmd: exec.Command(all[0], all[1:]...)}
+	out, err := os.OpenFile(p.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.cmd.Stdout = w
+	defer out.Close()
+	p.cmd.Stdout, p.cmd.Stderr = out, os.Stderr
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	w.Close()
-	go func() {
-		for s := bufio.NewScanner(r); s.Scan(); {
-			p.events <- s.Text()
-		}
-		close(p.events)
-	}()
-	t.Cleanup(func() {
-		_ = p.cmd.Process.Kill()
-		_ = p.cmd.Wait()
-		r.Close()
-	})
+	p.pid = p.cmd.Process.Pid
+	t.Cleanup(func() { p.end(unix.SIGKILL) })
 	return p
 }
 
-func start(t *testing.T, argv []string) *parent {
-	t.Helper()
-	p := launch(t, argv)
-	line := p.expect("started ")
-	if _, err := fmt.Sscanf(line, "started %d %d", &p.pgid, &p.guard); err != nil {
-		t.Fatal(line, err)
-	}
-	return p
+// end signals the process, and waits for its end.
+func (p *process) end(sig syscall.Signal) {
+	_ = p.cmd.Process.Signal(sig)
+	_ = p.cmd.Wait()
 }
 
-// expect returns the next line that begins with the prefix, and keeps the others.
-func (p *parent) expect(prefix string) string {
+// guard waits for a guard of the process other than one of before.
+func (p *process) guard(before int) (pid int) {
 	p.t.Helper()
-	for i, line := range p.unread {
-		if strings.HasPrefix(line, prefix) {
-			p.unread = slices.Delete(p.unread, i, i+1)
-			return line
-		}
-	}
-	timeout := time.After(forever)
-	for {
-		select {
-		case line, ok := <-p.events:
-			if !ok {
-				p.t.Fatalf("no %q before the end in %q", prefix, p.unread)
-			}
-			if strings.HasPrefix(line, prefix) {
-				return line
-			}
-			p.unread = append(p.unread, line)
-		case <-timeout:
-			p.t.Fatalf("no %q in %q", prefix, p.unread)
-		}
-	}
-}
-
-func (p *parent) want(line string) {
-	p.t.Helper()
-	word, _, _ := strings.Cut(line, " ")
-	if got := p.expect(word); got != line {
-		p.t.Fatalf("got %q, want %q", got, line)
-	}
-}
-
-// kill kills the group.
-func (p *parent) kill() { p.order("kill") }
-
-// order sends a command, and waits for no result: the parent can end before.
-func (p *parent) order(command string) {
-	p.t.Helper()
-	if _, err := fmt.Fprintln(p.stdin, command); err != nil {
-		p.t.Fatal(err)
-	}
-}
-
-// ask sends a command, and returns the number that it results in.
-func (p *parent) ask(question string) (n int) {
-	p.t.Helper()
-	p.order(question)
-	word, _, _ := strings.Cut(question, " ")
-	if _, err := fmt.Sscanf(p.expect(word+" "), word+" %d", &n); err != nil {
-		p.t.Fatal(err)
-	}
-	return n
-}
-
-// current waits for a guard and returns its pid, which is never 0: that would be our own group.
-func (p *parent) current() (pid int) {
-	p.t.Helper()
-	eventually(p.t, "a guard", func() bool { pid = p.ask("guard"); return pid != 0 })
+	eventually(p.t, "a guard", func() bool { pid = guardOf(p.pid); return pid != 0 && pid != before })
 	return pid
 }
 
-func (p *parent) signal(sig syscall.Signal) {
-	p.t.Helper()
-	if err := p.cmd.Process.Signal(sig); err != nil {
-		p.t.Fatal(err)
+// guardOf returns the guard of a process, or 0.
+func guardOf(pid int) (guard int) {
+	for child, s := range processes() {
+		name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", child))
+		if s.Parent == pid && !s.Ended && string(name) == "repolock-guard\n" {
+			return child
+		}
 	}
+	return 0
+}
+
+func processes() map[int]procstat.Stat {
+	all := map[int]procstat.Stat{}
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if s, ok := procstat.Read(e.Name()); ok {
+			all[pid] = s
+		}
+	}
+	return all
 }
 
 // ticker is the file of a tickMain.
@@ -240,7 +216,7 @@ func run(t *testing.T, expiry Expiry, wrapper ...string) *live {
 	t.Helper()
 	l := &live{k: newTicker(t), events: make(events, 100)}
 	g, err := begin(Command{
-		Args: concat(wrapper, l.k.args()), Expiry: expiry,
+		Args: slices.Concat(wrapper, l.k.args()), Expiry: expiry,
 		Waiting:     func(n int) { l.say("waiting %d", n) },
 		Interrupted: func(why error, over bool) { l.say("interrupted %v %t", why, over) },
 	}, time.Minute)
@@ -279,9 +255,8 @@ func eventually(t *testing.T, what string, ok func() bool) {
 
 // running counts the processes of a group that aren't zombies.
 func running(pgid int) (n int) {
-	entries, _ := os.ReadDir("/proc")
-	for _, e := range entries {
-		if s, ok := procstat.Read(e.Name()); ok && !s.Ended && s.Group == pgid {
+	for _, s := range processes() {
+		if s.Group == pgid && !s.Ended {
 			n++
 		}
 	}
@@ -302,22 +277,20 @@ func exists(pid int) bool {
 
 // inSession are the processes of a session that run.
 func inSession(leader int) (pids []int) {
-	entries, _ := os.ReadDir("/proc")
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil || !exists(pid) {
-			continue
-		}
-		if session, err := unix.Getsid(pid); err == nil && session == leader {
+	for pid, s := range processes() {
+		if session, err := unix.Getsid(pid); err == nil && session == leader && !s.Ended {
 			pids = append(pids, pid)
 		}
 	}
 	return pids
 }
 
-func concat(parts ...[]string) (all []string) {
-	for _, p := range parts {
-		all = append(all, p...)
+// guardPid is the guard of a group of this process, or 0 if there is none.
+func guardPid(g *Group) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.guard == nil {
+		return 0
 	}
-	return all
+	return g.guard.pid
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -125,41 +126,13 @@ func (s *screen) stopsAll(k ticker) {
 	k.quiet()
 }
 
-// record is the file of events of a parentMain on a screen.
-type record struct {
-	t    *testing.T
-	path string
-}
-
-func (s *screen) record() record { return record{s.t, filepath.Join(s.t.TempDir(), "events")} }
-
 // parent is the command line for a parentMain that runs argv.
 func (r record) parent(flags string, argv ...string) string {
-	all := concat(self("parent", "-inherit", "-events", r.path), strings.Fields(flags), []string{"--"}, argv)
+	all := slices.Concat(self("parent", "-events", r.path), strings.Fields(flags), []string{"--"}, argv)
 	for i, a := range all {
 		all[i] = "'" + a + "'"
 	}
 	return strings.Join(all, " ")
-}
-
-func (r record) has(event string) bool {
-	text, _ := os.ReadFile(r.path)
-	return strings.Contains("\n"+string(text), "\n"+event)
-}
-
-func (r record) want(event string) {
-	r.t.Helper()
-	eventually(r.t, event, func() bool { return r.has(event) })
-}
-
-func (r record) pgid() (pgid int) {
-	r.want("started ")
-	text, _ := os.ReadFile(r.path)
-	_, after, _ := strings.Cut(string(text), "started ")
-	if _, err := fmt.Sscan(after, &pgid); err != nil {
-		r.t.Fatal(err)
-	}
-	return pgid
 }
 
 func touch(t *testing.T, path string) {
@@ -171,7 +144,7 @@ func touch(t *testing.T, path string) {
 
 func TestCtrlC(t *testing.T) {
 	s := shell(t)
-	r := s.record()
+	r := newRecord(t)
 	s.run(r.parent("", "sh", "-c", "echo up; exec sleep 1000"))
 	s.want("up")
 	r.want("prepared, foreground: true")
@@ -188,7 +161,7 @@ func TestCtrlC(t *testing.T) {
 	r.want("typed 2")
 
 	// A process that signals us has not signalled the terminal's group.
-	r = s.record()
+	r = newRecord(t)
 	s.run(r.parent("", "sh", "-c", `kill -INT $PPID; exec sleep 1000`))
 	s.want("READY> ")
 	r.want("typed 0")
@@ -198,7 +171,7 @@ func TestCtrlC(t *testing.T) {
 // sees us exit keeps the modes that it finds.)
 func TestModes(t *testing.T) {
 	s := shell(t)
-	r := s.record()
+	r := newRecord(t)
 	raw := func() bool {
 		modes, err := unix.IoctlGetTermios(int(s.pty.Fd()), unix.TCGETS)
 		if err != nil {
@@ -225,7 +198,7 @@ func TestModes(t *testing.T) {
 	}
 
 	// A process that the command leaves behind on purpose stays.
-	s.run(s.record().parent("", "stty", "-echoctl"))
+	s.run(newRecord(t).parent("", "stty", "-echoctl"))
 	s.want("READY> ")
 	s.run("stty -a")
 	s.want("-echoctl")
@@ -234,11 +207,11 @@ func TestModes(t *testing.T) {
 // A shell without job control doesn't take the terminal back for us.
 func TestTerminalComesBack(t *testing.T) {
 	s := shell(t)
-	script := s.record().parent("", "true") + "; " + strings.Join(self("foreground"), " ")
+	script := newRecord(t).parent("", "true") + "; " + strings.Join(self("foreground"), " ")
 	s.run(`sh -c "` + script + `"`)
 	s.want("foreground: true")
 	// The group of a killed command must not keep it either.
-	script = s.record().parent("", "sh", "-c", "kill -9 0") + "; " + strings.Join(self("foreground"), " ")
+	script = newRecord(t).parent("", "sh", "-c", "kill -9 0") + "; " + strings.Join(self("foreground"), " ")
 	s.run(`sh -c "` + script + `"`)
 	s.want("foreground: true")
 }
@@ -246,7 +219,7 @@ func TestTerminalComesBack(t *testing.T) {
 // The standard streams say nothing about the terminal.
 func TestRedirected(t *testing.T) {
 	s := shell(t)
-	r := s.record()
+	r := newRecord(t)
 	s.run(r.parent("", "sh", "-c", "read x </dev/tty; echo got-$x >/dev/tty") + " </dev/null >/dev/null 2>&1")
 	if pgid := r.pgid(); s.foreground() != pgid {
 		t.Error("the command doesn't have the terminal")
@@ -260,7 +233,7 @@ func TestRedirected(t *testing.T) {
 // it reads from the terminal.
 func TestBackground(t *testing.T) {
 	s := shell(t)
-	r := s.record()
+	r := newRecord(t)
 	k := newTicker(t)
 	// Not dash: it uses vfork(2), and a shell whose child is stopped before it has
 	// called execve can't be stopped itself.
@@ -301,7 +274,7 @@ func TestBackground(t *testing.T) {
 // The shell's fg doesn't signal a job that runs already.
 func TestForegroundWithoutSignal(t *testing.T) {
 	s := shell(t)
-	r := s.record()
+	r := newRecord(t)
 	gate := filepath.Join(t.TempDir(), "gate")
 	s.run(r.parent("", "sh", "-c", "until test -e "+gate+"; do sleep 0.05; done; read x; echo got-$x") + " &")
 	r.want("started ")
@@ -324,7 +297,7 @@ func TestForegroundWithoutSignal(t *testing.T) {
 func TestCtrlZ(t *testing.T) {
 	for line, fg := range map[string]bool{`sh -c "%s; echo next"`: false, "%s &": true} {
 		s := shell(t)
-		r := s.record()
+		r := newRecord(t)
 		k := newTicker(t)
 		s.run(fmt.Sprintf(line, r.parent("", k.args()...)))
 		k.runs()
@@ -352,7 +325,7 @@ func TestContinue(t *testing.T) {
 		"-extend 0s,1m": {"asked", true}, // its time was over meanwhile
 	} {
 		s := shell(t)
-		r := s.record()
+		r := newRecord(t)
 		k := newTicker(t)
 		s.run(r.parent(flags, k.args()...))
 		k.runs()
@@ -370,7 +343,7 @@ func TestContinue(t *testing.T) {
 // Others in a pipeline use the terminal too.
 func TestPipeline(t *testing.T) {
 	s := shell(t)
-	r := s.record()
+	r := newRecord(t)
 	s.run(r.parent("", "sh", "-c", "echo up; exec sleep 1000") + ` | sh -c 'read x; read y </dev/tty; echo got-$x-$y; read z </dev/tty'`)
 	r.want("started ")
 	s.send("words\n")
@@ -379,7 +352,7 @@ func TestPipeline(t *testing.T) {
 	s.want("READY> ")
 	r.want("done killed by signal 2")
 
-	r = s.record()
+	r = newRecord(t)
 	s.run(r.parent("", "sh", "-c", "read x </dev/tty; echo got-$x") + " | cat")
 	r.want("started ")
 	s.send("words\n")
@@ -389,9 +362,9 @@ func TestPipeline(t *testing.T) {
 
 // No shell would continue us: we aren't stopped, and don't spin.
 func TestOrphanedGroup(t *testing.T) {
-	r := record{t, filepath.Join(t.TempDir(), "events")}
+	r := newRecord(t)
 	k := newTicker(t)
-	argv := concat(self("parent", "-inherit", "-events", r.path, "--"), k.args())
+	argv := slices.Concat(self("parent", "-events", r.path, "--"), k.args())
 	s := open(t, argv...)
 	k.runs()
 	for range 2 {
