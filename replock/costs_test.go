@@ -3,12 +3,12 @@ package replock
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/repolock/repolock/internal/test/hookstore"
@@ -48,8 +48,7 @@ func (s sent) s3() float64 { return (float64(s.put+s.list)*s3Write + float64(s.g
 
 // lives counts the requests of a lock that is held for an hour, among others' locks.
 func lives(t *testing.T, mode Mode, opts mem.Options, others int, change ...func(*Options)) (s sent) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, opts)
+	bubble(t, opts, func(t *testing.T, w *world) {
 		if mode == Shared {
 			w.flags(others)
 		}
@@ -62,8 +61,7 @@ func lives(t *testing.T, mode Mode, opts mem.Options, others int, change ...func
 			}
 			return nil
 		})
-		k, err := m.acquire(t.Context(), mode, "x")
-		mustLock(t, k, err)
+		k := m.takes(t, mode)
 		time.Sleep(lasts)
 		if err := k.Check(t.Context()); err != nil { // when the command has ended
 			t.Error(err)
@@ -159,4 +157,163 @@ func grouped(n int) string {
 		return fmt.Sprint(n)
 	}
 	return fmt.Sprintf("%s,%03d", grouped(n/1000), n%1000)
+}
+
+// flags puts n live shared flags of other holders into the store.
+func (w *world) flags(n int) {
+	m := w.machine()
+	for i := range n {
+		t, err := m.newTry(Shared, "backup", nothingYet())
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		m.date(t)
+		w.put(fmt.Sprintf("index/lock.shared/19990101T000000.%09dZ-%s", i, t.id), t.body.encode())
+	}
+}
+
+// trips counts round trips in sequence: a request that starts while another one is under way
+// is part of its round trip. Each request takes a second.
+func (m *machine) trips(f func()) (trips time.Duration, requests int, by map[string]int) {
+	m.hooks.Count()
+	m.hooks.Before(takesASecond)
+	start := time.Now()
+	f()
+	trips = time.Since(start)
+	requests, by = m.hooks.Count()
+	m.hooks.Before(nil)
+	return trips, requests, by
+}
+
+// TestRequestCounts: each step of a lock's life takes these round trips and requests. Without
+// If-Match a renewal takes a look before its puts, and a release one before its deletes unless
+// the lock was looked at just before.
+func TestRequestCounts(t *testing.T) {
+	type cost struct{ trips, requests int }
+	for _, c := range []struct {
+		name                              string
+		mode                              Mode
+		opts                              mem.Options
+		acquire, renew, release, unlooked cost
+	}{
+		{"shared", Shared, mem.Options{}, cost{2, 2}, cost{1, 1}, cost{1, 1}, cost{1, 1}},
+		{"exclusive", Exclusive, mem.Options{}, cost{2, 3}, cost{1, 2}, cost{1, 2}, cost{1, 2}},
+		{"shared, no conditions", Shared, lacking, cost{2, 2}, cost{2, 2}, cost{1, 1}, cost{1, 1}},
+		{"exclusive, no conditions", Exclusive, lacking, cost{4, 4}, cost{2, 4}, cost{1, 2}, cost{2, 3}},
+	} {
+		for _, n := range []int{0, 1, 1000, 10_000} {
+			if c.mode == Exclusive && n > 0 {
+				continue // refused: TestRequestCountsRefused
+			}
+			sub(t, fmt.Sprintf("%s, %d flags", c.name, n), c.opts, func(t *testing.T, w *world) {
+				w.flags(n)
+				m := w.machine()
+				check := func(what string, want cost, f func()) {
+					t.Helper()
+					trips, requests, by := m.trips(f)
+					if trips != time.Duration(want.trips)*time.Second || requests != want.requests {
+						t.Errorf("%s: %v round trips, %d requests %v, want %d/%d", what, trips, requests, by, want.trips, want.requests)
+					}
+				}
+				var k *Lock
+				check("acquire", c.acquire, func() {
+					k = m.takes(t, c.mode)
+				})
+				time.Sleep(4 * time.Second) // the first look is over
+				check("renew", c.renew, func() {
+					if err := k.Renew(t.Context()); err != nil {
+						t.Error(err)
+					}
+				})
+				pages := min(1+n/1000, 2) // our own flag is on the second page
+				check("confirm", cost{pages, pages}, func() {
+					if err := k.Check(t.Context()); err != nil {
+						t.Error(err)
+					}
+				})
+				release := func() {
+					mustRelease(t, k)
+				}
+				check("release", c.release, release)
+				k = m.takes(t, c.mode)
+				time.Sleep(8 * time.Second) // between two looks
+				check("release without a look", c.unlooked, release)
+			})
+		}
+	}
+}
+
+// TestRequestCountsRefused: the cost of a refused exclusive acquire doesn't grow with the
+// number of holders.
+func TestRequestCountsRefused(t *testing.T) {
+	for _, n := range []int{1, 1000, 10_000} {
+		sub(t, fmt.Sprint(n), mem.Options{}, func(t *testing.T, w *world) {
+			w.flags(n)
+			time.Sleep(10 * time.Second) // older than those of acquirers about to withdraw
+			m := w.machine()
+			m.hooks.Count()
+			held := m.refused(t, Exclusive)
+			if got := len(held.Holders) + held.More; got != min(n, 998) { // of the page's flags two are our own
+				t.Errorf("%d holders are named or counted", got)
+			}
+			_, by := m.hooks.Count()
+			want := map[string]int{"put": 2, "list": 1, "get": min(n, maxReported), "delete": 2}
+			if !maps.Equal(by, want) {
+				t.Errorf("requests %v, want %v", by, want)
+			}
+		})
+	}
+}
+
+// TestRequestCountsStale: leftovers cost one LIST and one deletion of many objects per 1,000 of
+// them, and one GET each, once. A few are deleted one by one, beside each other. If the store
+// can't delete many objects in one request, all are.
+func TestRequestCountsStale(t *testing.T) {
+	for _, c := range []struct {
+		n       int
+		noBatch bool
+		want    map[string]int
+	}{
+		{2500, false, map[string]int{"put": 2, "list": 3, "get": 2500, "delete all": 3}},
+		{2500, true, map[string]int{"put": 2, "list": 3, "get": 2500, "delete": 2500, "delete all": 1}},
+		{atOnce + 1, false, map[string]int{"put": 2, "list": 1, "get": atOnce + 1, "delete all": 1}},
+		{atOnce, false, map[string]int{"put": 2, "list": 1, "get": atOnce, "delete": atOnce}},
+	} {
+		bubble(t, mem.Options{NoBatch: c.noBatch}, func(t *testing.T, w *world) {
+			w.flags(c.n)
+			time.Sleep(2 * DefaultTTL)
+			m := w.machine()
+			k := m.takes(t, Exclusive)
+			if _, by := m.hooks.Count(); !maps.Equal(by, c.want) {
+				t.Errorf("%d, %t: requests %v, want %v", c.n, c.noBatch, by, c.want)
+			}
+			k.Release(context.Background())
+			w.empty()
+		})
+	}
+}
+
+// TestRefusedAcquirerYieldsAtOnce: an acquirer that can't get the lock yields at once, after
+// few requests.
+func TestRefusedAcquirerYieldsAtOnce(t *testing.T) {
+	bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
+		w.machine().takes(t, Exclusive)
+		time.Sleep(10 * time.Second) // older than an acquirer that is about to withdraw
+		a := w.machine()
+		a.hooks.Count()
+		a.refused(t, mode)
+		_, by := a.hooks.Count()
+		want := map[string]int{"put": int(mode), "list": 1, "get": 2, "delete": 1}
+		if !maps.Equal(by, want) {
+			t.Errorf("%s: %v, want %v", mode, by, want)
+		}
+	})
+	do(t, func(t *testing.T, w *world) { // another client has no intent
+		w.put("index/lock.exclusive", foreign(time.Now(), false))
+		a := w.machine()
+		a.refused(t, Exclusive)
+		if _, by := a.hooks.Count(); by["list"] != 1 {
+			t.Errorf("%v", by)
+		}
+	})
 }

@@ -3,7 +3,10 @@ package replock
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -11,7 +14,6 @@ import (
 
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/mem"
 )
 
 var errOutage = errors.New("503 service unavailable")
@@ -30,23 +32,6 @@ func mayNotDelete(_ context.Context, r hookstore.Request) error {
 	return nil
 }
 
-// eachMode runs a test with both modes, on a store with conditional puts and on
-// one without.
-func eachMode(t *testing.T, f func(t *testing.T, w *world, mode Mode)) {
-	for name, opts := range map[string]mem.Options{
-		"kept": {}, "lacked": lacking, "ignored": {IfAbsent: mem.Ignored, IfMatch: mem.Ignored},
-		"claimed":   {IfAbsent: mem.Claimed, IfMatch: mem.Claimed},
-		"second":    {Precision: time.Second, NoTime: true},
-		"clockless": {NoStoreClock: true},
-	} {
-		for _, mode := range []Mode{Shared, Exclusive} {
-			t.Run(name+" "+mode.String(), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { f(t, newWorld(t, opts), mode) })
-			})
-		}
-	}
-}
-
 func TestHeldForAnHour(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a, b := w.machine(), w.machine()
@@ -54,8 +39,7 @@ func TestHeldForAnHour(t *testing.T) {
 		mustLock(t, k, err)
 		for range 60 {
 			time.Sleep(61 * time.Second)
-			other, err := b.Exclusive(t.Context(), "prune")
-			mustHeld(t, other, err)
+			b.refused(t, Exclusive)
 			if !alive(k) {
 				t.Fatalf("lost: %v", k.Lost())
 			}
@@ -74,8 +58,7 @@ func TestLostAtDeadline(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a, b := w.machine(), w.machine()
 		start := time.Now()
-		k, err := a.acquire(t.Context(), mode, "x")
-		mustLock(t, k, err)
+		k := a.takes(t, mode)
 		a.hooks.Before(outage)
 		var lostAt time.Duration
 		go func() {
@@ -122,8 +105,7 @@ func TestLostAtDeadline(t *testing.T) {
 func TestFailuresThenRecovery(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a := w.machine()
-		k, err := a.acquire(t.Context(), mode, "x")
-		mustLock(t, k, err)
+		k := a.takes(t, mode)
 		for range 5 {
 			synctest.Wait()
 			refreshed := a.saw(EventRefreshed)
@@ -137,7 +119,6 @@ func TestFailuresThenRecovery(t *testing.T) {
 			// Come back to the moment of a refresh.
 			time.Sleep(28*time.Second + time.Millisecond)
 		}
-		k.Release(t.Context())
 	})
 }
 
@@ -147,8 +128,7 @@ func TestHangingRequests(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a := w.machine()
 		start := time.Now()
-		k, err := a.acquire(t.Context(), mode, "x")
-		mustLock(t, k, err)
+		k := a.takes(t, mode)
 		a.hooks.Before(func(context.Context, hookstore.Request) error {
 			time.Sleep(time.Hour)
 			return errOutage
@@ -166,12 +146,10 @@ func TestHangingRequests(t *testing.T) {
 // TestAnswerAfterDeadline: a refresh whose answer comes after the deadline doesn't renew the
 // lock.
 func TestAnswerAfterDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, mem.Options{})
+	do(t, func(t *testing.T, w *world) {
 		a := w.machine()
 		start := time.Now()
-		k, err := a.Exclusive(t.Context(), "x")
-		mustLock(t, k, err)
+		k := a.takes(t, Exclusive)
 		a.hooks.After(func(context.Context, hookstore.Request, error) error {
 			time.Sleep(26 * time.Second) // from 30 s to 56 s
 			return nil
@@ -196,24 +174,20 @@ func TestBroken(t *testing.T) {
 					continue
 				}
 				a := w.machine()
-				k, err := a.acquire(t.Context(), mode, "x")
-				mustLock(t, k, err)
+				k := a.takes(t, mode)
 				key := k.Key()
 				if what == "exclusive" {
 					key = "index/lock.exclusive"
 				}
 				switch how {
 				case "deleted":
-					err = w.mem.Delete(t.Context(), key)
+					w.delete(key)
 				case "emptied":
 					w.put(key, nil)
 				case "replaced":
 					w.put(key, []byte(`{"operation":"prune","holder":"h (pid 1)","acquired_at":"2026-01-01T00:00:00Z","expires_at":"2026-01-01T00:01:00Z"}`))
 				case "garbage":
 					w.put(key, []byte("garbage"))
-				}
-				if err != nil {
-					t.Fatal(err)
 				}
 				start := time.Now()
 				<-k.Context().Done()
@@ -228,7 +202,7 @@ func TestBroken(t *testing.T) {
 					t.Errorf("%s %s: resumed, %v", what, how, err)
 				}
 				k.Release(t.Context())
-				w.mem.Delete(t.Context(), "index/lock.exclusive")
+				w.delete("index/lock.exclusive")
 			}
 		}
 		w.empty()
@@ -247,8 +221,7 @@ func TestLostAnswers(t *testing.T) {
 			}
 			return err
 		})
-		k, err := a.acquire(t.Context(), mode, "x")
-		mustLock(t, k, err)
+		k := a.takes(t, mode)
 		time.Sleep(10 * time.Minute)
 		if !alive(k) {
 			t.Fatalf("lost: %v", k.Lost())
@@ -259,11 +232,9 @@ func TestLostAnswers(t *testing.T) {
 }
 
 func TestRenew(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, mem.Options{})
+	do(t, func(t *testing.T, w *world) {
 		a := w.machine()
-		k, err := a.Shared(t.Context(), "x")
-		mustLock(t, k, err)
+		k := a.takes(t, Shared)
 		time.Sleep(20 * time.Second)
 		before := k.Deadline()
 		if err := k.Renew(t.Context()); err != nil || k.Deadline() != before+20*time.Second {
@@ -279,11 +250,10 @@ func TestRenew(t *testing.T) {
 		if !alive(k) || a.saw(EventGaveUp) > 0 {
 			t.Error("failed checks count as failed refreshes")
 		}
-		w.mem.Delete(t.Context(), k.Key())
+		w.delete(k.Key())
 		if err := k.Renew(t.Context()); !errors.Is(err, ErrLost) || alive(k) {
 			t.Errorf("check of a broken lock: %v", err)
 		}
-		k.Release(t.Context())
 	})
 }
 
@@ -293,8 +263,7 @@ func TestCheck(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		for i := range 2 {
 			a := w.machine()
-			k, err := a.acquire(t.Context(), mode, "x")
-			mustLock(t, k, err)
+			k := a.takes(t, mode)
 			time.Sleep(20 * time.Second)
 			before := k.Deadline()
 			a.hooks.Count()
@@ -317,9 +286,7 @@ func TestCheck(t *testing.T) {
 			if i == 1 && mode == Exclusive {
 				key = "index/lock.exclusive"
 			}
-			if err := w.mem.Delete(t.Context(), key); err != nil {
-				t.Fatal(err)
-			}
+			w.delete(key)
 			var lost *LostError
 			if err := k.Check(t.Context()); !errors.As(err, &lost) || !lost.Definite || lost.Key != key || alive(k) {
 				t.Errorf("confirm of a broken lock: %v", err)
@@ -330,8 +297,7 @@ func TestCheck(t *testing.T) {
 			k.Release(t.Context())
 			_ = w.mem.Delete(t.Context(), "index/lock.exclusive")
 		}
-		k, err := w.machine().acquire(t.Context(), mode, "x")
-		mustLock(t, k, err)
+		k := w.machine().takes(t, mode)
 		k.Release(t.Context())
 		if err := k.Check(t.Context()); !errors.Is(err, ErrReleased) {
 			t.Errorf("confirm of a released lock: %v", err)
@@ -354,8 +320,7 @@ func TestEmptyFirstPage(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a, b := w.machine(), w.machine()
 		a.store = emptyFirst{a.hooks}
-		k, err := a.acquire(t.Context(), mode, "x")
-		mustLock(t, k, err)
+		k := a.takes(t, mode)
 		time.Sleep(5 * time.Minute)
 		if err := k.Check(t.Context()); err != nil || !alive(k) {
 			t.Errorf("after five minutes: %v", err)
@@ -368,15 +333,12 @@ func TestEmptyFirstPage(t *testing.T) {
 		a.hooks.Before(outage)
 		time.Sleep(DefaultTTL)
 		a.hooks.Before(nil)
-		if k, err = k.Resume(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		k, err := k.Resume(t.Context())
+		mustLock(t, k, err)
 		if _, err := b.Exclusive(t.Context(), "y"); !errors.Is(err, ErrHeld) {
 			t.Errorf("another gets: %v", err)
 		}
-		if err := k.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		mustRelease(t, k)
 	})
 }
 
@@ -387,14 +349,10 @@ func TestReleaseWithoutDelete(t *testing.T) {
 		for range 3 {
 			a := w.machine()
 			a.hooks.Before(mayNotDelete)
-			k, err := a.acquire(t.Context(), mode, "x")
-			mustLock(t, k, err)
-			if err := k.Release(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			k := a.takes(t, mode)
+			mustRelease(t, k)
 			// A holder crashes, and an acquirer without the permission must pass its lock.
-			k, err = a.acquire(t.Context(), mode, "x")
-			mustLock(t, k, err)
+			k = a.takes(t, mode)
 			a.hooks.Before(outage)
 			time.Sleep(2 * time.Minute)
 		}
@@ -409,13 +367,199 @@ func TestReleaseWithoutDelete(t *testing.T) {
 func TestReleaseFails(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a := w.machine()
-		k, err := a.acquire(t.Context(), mode, "x")
-		mustLock(t, k, err)
+		k := a.takes(t, mode)
 		a.hooks.Before(outage)
 		start := time.Now()
-		err = k.Release(t.Context())
+		err := k.Release(t.Context())
 		if !errors.Is(err, errOutage) || time.Since(start) > 30*time.Second {
 			t.Errorf("release: %v after %v", err, time.Since(start))
+		}
+	})
+}
+
+// TestRefreshStoppedAfterItsLookPutsNothingBack: a machine that was suspended between the look of a
+// refresh and its put doesn't put a broken lock back, on a store that ignores If-Match.
+func TestRefreshStoppedAfterItsLookPutsNothingBack(t *testing.T) {
+	bothModes(t, lacking, func(t *testing.T, w *world, mode Mode) {
+		a, b := w.machine(), w.machine()
+		k := a.takes(t, mode)
+		var broken atomic.Bool
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+			if r.Op == "list" && r.Key == "index/lock.exclusive" {
+				time.Sleep(time.Millisecond) // looked at after the flag, not at the same time
+			}
+			return nil
+		})
+		a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
+			if r.Op == "list" && r.Key == k.Key() && broken.CompareAndSwap(false, true) {
+				a.clock.jump(15 * time.Second)
+				if _, err := b.Break(t.Context(), BreakOptions{}); err != nil {
+					t.Error(err)
+				}
+			}
+			return err
+		})
+		time.Sleep(DefaultTTL)
+		if !broken.Load() || alive(k) {
+			t.Errorf("%v: broken %t, alive %t", mode, broken.Load(), alive(k))
+		}
+		w.empty()
+	})
+}
+
+// TestRefreshIsDatedFromTheSend: a refresh renews the lease from its send, an exclusive one from
+// the earlier of both sends.
+func TestRefreshIsDatedFromTheSend(t *testing.T) {
+	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		a := w.machine()
+		start := a.clock.Elapsed()
+		k := a.takes(t, mode)
+		var mu sync.Mutex
+		sent := map[string]time.Duration{} // the last put of each object
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if r.Op == "put" && (r.Key == k.Key() || r.Key == "index/lock.exclusive") {
+				sent[r.Key] = a.clock.Elapsed()
+			}
+			return nil
+		})
+		a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
+			if r.Op == "put" {
+				time.Sleep(3 * time.Second)
+			}
+			return err
+		})
+		time.Sleep(40 * time.Second)
+		mu.Lock()
+		earlier := slices.Min(slices.Collect(maps.Values(sent)))
+		if d := k.Deadline(); len(sent) != int(mode) || d != earlier+55*time.Second || d < start+85*time.Second {
+			t.Errorf("the deadline is %v after the start, the puts were sent at %v", d-start, sent)
+		}
+		mu.Unlock()
+	})
+}
+
+// TestExclusiveIsRenewedWhole: an exclusive lock isn't renewed if one of its objects isn't.
+func TestExclusiveIsRenewedWhole(t *testing.T) {
+	for _, key := range []string{"lock.intent", "lock.exclusive"} {
+		for _, applied := range []bool{false, true} {
+			eachMode(t, func(t *testing.T, w *world, mode Mode) {
+				if mode == Shared {
+					return
+				}
+				a := w.machine()
+				start := time.Now()
+				k := a.takes(t, mode)
+				fail := func(r hookstore.Request) bool { return r.Op == "put" && strings.Contains(r.Key, key) }
+				if applied {
+					// The answers of the put, and of requests that could show its result, are
+					// lost.
+					a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
+						if strings.Contains(r.Key, key) {
+							return errOutage
+						}
+						return err
+					})
+				} else {
+					a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+						if fail(r) {
+							return errOutage
+						}
+						return nil
+					})
+				}
+				<-k.Context().Done()
+				if d := time.Since(start); d != 55*time.Second {
+					t.Errorf("%s not renewed: lost after %v", key, d)
+				}
+			})
+		}
+	}
+}
+
+// TestLostAnswerIsDatedFromItsSend: if the next attempt finds that a refresh without an answer
+// was applied, that refresh renews the lease from its own send.
+func TestLostAnswerIsDatedFromItsSend(t *testing.T) {
+	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		a := w.machine()
+		start := time.Now()
+		k := a.takes(t, mode)
+		// Only the puts at 30 s are applied, and none is answered.
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+			if r.Op == "put" && time.Since(start) > 30*time.Second {
+				return errOutage
+			}
+			return nil
+		})
+		a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
+			if r.Op == "put" {
+				return errOutage
+			}
+			return err
+		})
+		<-k.Context().Done()
+		if d := time.Since(start); d != 85*time.Second && d != 55*time.Second {
+			t.Errorf("lost after %v, want 55 s after a send", d)
+		}
+	})
+}
+
+// TestRefreshPutsNoBrokenLockBack: a lock that is broken between two puts of one refresh isn't
+// put back.
+func TestRefreshPutsNoBrokenLockBack(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		a := w.machine()
+		k := a.takes(t, Shared)
+		var lost, gone atomic.Bool
+		a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
+			switch {
+			case r.Op == "put" && lost.CompareAndSwap(false, true):
+				return errOutage // applied: the next one finds another ETag
+			case r.Op == "get" && gone.CompareAndSwap(false, true):
+				w.delete(k.Key())
+			}
+			return err
+		})
+		time.Sleep(45 * time.Second)
+		for _, key := range w.keys() {
+			t.Errorf("put back: %s", key)
+		}
+		<-k.Context().Done()
+	})
+}
+
+// TestRefreshesComeApart: locks that were acquired at one time aren't refreshed at one time,
+// and none is refreshed later than at half of its ttl.
+func TestRefreshesComeApart(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		start := time.Now()
+		var machines []*machine
+		for range 64 {
+			m := w.machine()
+			m.earlier = m.early
+			k := m.takes(t, Shared)
+			defer k.Release(t.Context())
+			machines = append(machines, m)
+		}
+		time.Sleep(31 * time.Second)
+		var first []time.Duration
+		for _, m := range machines {
+			m.Flush(t.Context())
+			m.mu.Lock()
+			i := slices.IndexFunc(m.seen, func(e Event) bool { return e.Kind == EventRefreshed })
+			if i < 0 {
+				t.Fatal("not refreshed after half of its ttl")
+			}
+			first = append(first, m.seen[i].Time.Sub(start))
+			m.mu.Unlock()
+		}
+		slices.Sort(first)
+		if first[0] < 27*time.Second || first[63] > 30*time.Second || first[63]-first[0] < time.Second {
+			t.Errorf("first refreshed from %v to %v", first[0], first[63])
+		}
+		if len(slices.Compact(first)) < 32 {
+			t.Errorf("refreshed at the same time: %v", first)
 		}
 	})
 }

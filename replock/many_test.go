@@ -3,8 +3,11 @@ package replock
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -69,10 +72,8 @@ func TestManyLargeLocks(t *testing.T) {
 // TestStatusAsOfEachPage: a lock is judged as of its listing, however long the following pages
 // take, since it isn't watched meanwhile.
 func TestStatusAsOfEachPage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, mem.Options{PageSize: 1})
-		k, err := w.machine(func(o *Options) { o.TTL = MinTTL }).Shared(t.Context(), "x")
-		mustLock(t, k, err)
+	bubble(t, mem.Options{PageSize: 1}, func(t *testing.T, w *world) {
+		k := w.machine(func(o *Options) { o.TTL = MinTTL }).takes(t, Shared)
 		for i := range 4 {
 			w.put(fmt.Sprint("index/lock.shared/z", i), foreign(time.Now(), true))
 		}
@@ -82,6 +83,478 @@ func TestStatusAsOfEachPage(t *testing.T) {
 		if err != nil || len(infos) != 5 || infos[0].ID != k.ID() || infos[0].Verdict != Live {
 			t.Errorf("%v %v", infos, err)
 		}
-		k.Release(t.Context())
 	})
+}
+
+// choosy deletes two of three keys in one request, and reports which.
+type choosy struct{ *mem.Store }
+
+func (s choosy) DeleteAll(ctx context.Context, keys []string) ([]bool, error) {
+	deleted := make([]bool, len(keys))
+	for i, key := range keys {
+		if i%3 > 0 {
+			deleted[i] = s.Delete(ctx, key) == nil
+		}
+	}
+	return deleted, nil
+}
+
+// TestManyStaleAreDeletedFirst: whatever becomes of the requests to delete many stale locks, each
+// of them is deleted before the acquirer passes, or the acquire fails.
+func TestManyStaleAreDeletedFirst(t *testing.T) {
+	batches := func(answer error) hookstore.Before {
+		return func(_ context.Context, r hookstore.Request) error {
+			if r.Op == "delete all" {
+				return answer
+			}
+			return nil
+		}
+	}
+	for name, c := range map[string]struct {
+		hook   hookstore.Before
+		choosy bool
+	}{
+		"good":                  {},
+		"some are left out":     {choosy: true},
+		"the request is denied": {hook: batches(store.ErrPermission)},
+		"… isn't known":         {hook: batches(store.ErrBatchUnsupported)},
+		"… always fails":        {hook: batches(errOutage)},
+		"deletes are denied":    {hook: mayNotDelete},
+	} {
+		for _, undeletable := range []bool{false, true} {
+			sub(t, name, mem.Options{}, func(t *testing.T, w *world) {
+				w.flags(300)
+				key := w.keys()[3]
+				time.Sleep(2 * DefaultTTL)
+				m := w.machine()
+				if c.choosy || undeletable {
+					m.hooks.Store = choosy{w.mem}
+				}
+				m.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
+					if undeletable && r.Key == key && (r.Op == "delete" || r.Op == "put") {
+						return store.ErrPermission
+					}
+					if c.hook != nil {
+						return c.hook(ctx, r)
+					}
+					return nil
+				})
+				k, err := m.Exclusive(t.Context(), "prune")
+				if undeletable {
+					if k != nil || !errors.Is(err, ErrUnsure) || !strings.Contains(err.Error(), key) {
+						t.Errorf("one can't be deleted: %v, %v", k, err)
+					}
+					return
+				}
+				mustLock(t, k, err)
+				for _, o := range stored(t, w) {
+					if strings.Contains(o.Key, "lock.shared/") && o.Size > 0 {
+						t.Errorf("%s was passed, and is there", o.Key)
+					}
+				}
+				k.Release(t.Context())
+			})
+		}
+	}
+}
+
+func stored(t *testing.T, w *world) (objects []store.Object) {
+	for cursor := ""; ; {
+		page, err := w.mem.List(t.Context(), "", cursor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects = append(objects, page.Objects...)
+		if cursor = page.Next; cursor == "" {
+			return objects
+		}
+	}
+}
+
+// TestLiveAmongManyStale: a live lock among thousands of stale ones, and no younger than they
+// are, keeps an exclusive acquirer out, which then removes none of them.
+func TestLiveAmongManyStale(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		w.flags(2000)
+		holder := w.machine(func(o *Options) { o.TTL = MaxTTL; o.Look = MaxTTL })
+		live := holder.takes(t, Shared)
+		time.Sleep(time.Hour)
+		before := len(w.keys())
+		m := w.machine()
+		if held := m.refused(t, Exclusive); len(held.Holders) != 1 || held.Holders[0].ID != live.ID() {
+			t.Errorf("held by %v", held.Holders)
+		}
+		if after := len(w.keys()); after != before || !alive(live) {
+			t.Errorf("%d locks before, %d after; %v", before, after, context.Cause(live.Context()))
+		}
+	})
+}
+
+// TestFailingStoreEndsManyRequests: when a store fails, an acquirer that reads or removes thousands
+// of locks sends no more requests than those that are under way, with their repetitions. None of
+// the locks counts as read: when the store is back the next look reads them.
+func TestFailingStoreEndsManyRequests(t *testing.T) {
+	for _, op := range []string{"get", "delete"} {
+		do(t, func(t *testing.T, w *world) {
+			const n = 3000
+			w.flags(n)
+			time.Sleep(2 * DefaultTTL)
+			m := w.machine()
+			m.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+				if strings.HasPrefix(r.Op, op) && strings.Contains(r.Key, "lock.shared/") {
+					return errOutage
+				}
+				return nil
+			})
+			if k, err := m.Exclusive(t.Context(), "prune"); k != nil || !errors.Is(err, errOutage) {
+				t.Errorf("%s: %v", op, err)
+			}
+			if _, by := m.hooks.Count(); by[op] > 16*atOnce {
+				t.Errorf("%s: %v", op, by)
+			}
+			m.hooks.Before(nil)
+			k := m.takes(t, Exclusive)
+			k.Release(t.Context())
+			w.empty()
+		})
+	}
+}
+
+// TestUnreadIsReadAgain: a body that couldn't be read isn't taken for read by the next look.
+func TestUnreadIsReadAgain(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		w.flags(200)
+		time.Sleep(2 * DefaultTTL)
+		m := w.machine()
+		own, err := m.newTry(Exclusive, "prune", nothingYet())
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.hooks.Before(fails("get", "", errOutage))
+		known := memory{}
+		if _, err := m.look(t.Context(), own, known); !errors.Is(err, errOutage) {
+			t.Fatalf("%v", err)
+		}
+		m.hooks.Before(nil)
+		f, err := m.look(t.Context(), own, known)
+		if err != nil || len(f.stale) != 200 {
+			t.Errorf("%d are stale, %v", len(f.stale), err)
+		}
+	})
+}
+
+// TestProgress: an acquirer that reads and removes many stale locks reports how far it is, and
+// each lock that it has removed. It reports no progress with few.
+func TestProgress(t *testing.T) {
+	for _, n := range []int{manyLocks - 2, 2500} {
+		for _, noBatch := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) { progresses(t, newWorld(t, mem.Options{NoBatch: noBatch}), n) })
+		}
+	}
+}
+
+func progresses(t *testing.T, w *world, n int) {
+	w.flags(n)
+	time.Sleep(2 * DefaultTTL)
+	m := w.machine(func(o *Options) { o.TTL = MaxTTL })
+	m.hooks.Before(func(context.Context, hookstore.Request) error { time.Sleep(100 * time.Millisecond); return nil })
+	k := m.takes(t, Exclusive)
+	m.hooks.Before(nil)
+	k.Release(t.Context())
+	m.Flush(t.Context())
+
+	reaped, last := 0, map[EventKind]Event{}
+	for _, e := range m.seen {
+		was, again := last[e.Kind]
+		last[e.Kind] = e
+		reaped += len(e.Holders)
+		if e.Kind != EventReading && e.Kind != EventReaping {
+			continue
+		}
+		switch end := e.Kind == EventReaping && e.Done == n; {
+		case n < manyLocks:
+			t.Errorf("%d locks, and %s is reported", n, e.Kind)
+		case !again && e.Done != 0:
+			t.Errorf("%s begins with %d", e.Kind, e.Done)
+		case again && (e.Done <= was.Done || !end && e.Time.Sub(was.Time) < progressPause):
+			t.Errorf("%s: %d at %v, after %d at %v", e.Kind, e.Done, e.Time, was.Done, was.Time)
+		case e.Kind == EventReaping && e.Total != n, e.Kind == EventReading && e.Total != 0:
+			t.Errorf("%s: %d in all", e.Kind, e.Total)
+		}
+	}
+	if reaped != n {
+		t.Errorf("%d of %d are reported as removed", reaped, n)
+	}
+	if n >= manyLocks && (last[EventReaping].Done != n || last[EventReading].Done < n*9/10 || last[EventReading].Done > n) {
+		t.Errorf("%d were read, and %d of %d removed", last[EventReading].Done, last[EventReaping].Done, n)
+	}
+	kinds := []EventKind{}
+	for _, e := range m.seen {
+		if !slices.Contains(kinds, e.Kind) {
+			kinds = append(kinds, e.Kind)
+		}
+	}
+	want := []EventKind{EventReading, EventReaping, EventReaped, EventAcquired, EventReleased}
+	if n < manyLocks {
+		want = want[2:]
+	}
+	if !slices.Equal(kinds, want) {
+		t.Errorf("events %v, want %v", kinds, want)
+	}
+}
+
+// TestOddObjects: an object in the place of a lock, or of the locks' folder, that is neither,
+// is an unreadable lock. It keeps all acquirers out until break-lock removes it.
+func TestOddObjects(t *testing.T) {
+	for _, key := range []string{
+		"index/lock.shared", "index/lock.intent", "index/lock.exclusive/x", "index/lock.exclusive/x/y",
+	} {
+		eachMode(t, func(t *testing.T, w *world, mode Mode) {
+			w.put(key, []byte("anything"))
+			w.put("index/lock.exclusive.bak", []byte("not a lock"))
+			w.isOdd(t, w.machine(), mode, key)
+			if keys := w.keys(); len(keys) != 1 || keys[0] != "index/lock.exclusive.bak" {
+				t.Errorf("left: %v", keys)
+			}
+		})
+	}
+}
+
+// isOdd checks that one unreadable lock keeps acquirers out, and then breaks it.
+func (w *world) isOdd(t *testing.T, m *machine, mode Mode, key string) {
+	t.Helper()
+	if infos, err := m.Status(t.Context()); err != nil || len(infos) != 1 || infos[0].Verdict != Unreadable || infos[0].Key() != key {
+		t.Errorf("%s: status: %+v, %v", key, infos, err)
+	}
+	if held := m.refused(t, mode); len(held.Holders) != 1 || held.Holders[0].Verdict != Unreadable {
+		t.Errorf("%s: held by %+v", key, held.Holders)
+	}
+	if n := m.saw(EventReleaseFailed); n > 0 {
+		t.Errorf("%s: %d objects are reported as left", key, n)
+	}
+	if broken, err := m.Break(t.Context(), BreakOptions{}); err != nil || len(broken) != 1 {
+		t.Errorf("%s: broken: %+v, %v", key, broken, err)
+	}
+	m.takes(t, mode).Release(t.Context())
+}
+
+// oddFolders is a store with an empty folder, as a directory can have.
+type oddFolders struct {
+	store.Store
+	folders []string
+}
+
+func (s *oddFolders) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
+	page, err := s.Store.List(ctx, prefix, cursor)
+	page.Folders = s.folders
+	return page, err
+}
+
+func (s *oddFolders) Delete(ctx context.Context, key string) error {
+	for i, f := range s.folders {
+		if f == key {
+			s.folders = append(s.folders[:i], s.folders[i+1:]...)
+			return nil
+		}
+	}
+	return s.Store.Delete(ctx, key)
+}
+
+// Put fails under the name of a folder.
+func (s *oddFolders) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
+	for _, f := range s.folders {
+		if f == key+"/" {
+			return store.Object{}, store.ErrIrregular
+		}
+	}
+	return s.Store.Put(ctx, key, body, opts)
+}
+
+// TestOddFolders: an empty folder in the place of lock.exclusive is an unreadable lock, too.
+// The folders of the flags can be empty.
+func TestOddFolders(t *testing.T) {
+	for _, key := range []string{"index/lock.exclusive/", "index/lock.exclusive/x/"} {
+		eachMode(t, func(t *testing.T, w *world, mode Mode) {
+			m := w.machine()
+			m.hooks.Store = &oddFolders{m.hooks.Store, []string{"index/lock.bak/", key, "index/lock.intent/", "index/lock.shared/", "index/lock.shared/laptop/"}}
+			w.isOdd(t, m, mode, key)
+			w.empty()
+		})
+	}
+}
+
+// TestTempsOfOthersStay: another program's file is empty at first, if the program writes it
+// and then renames it. It isn't swept before it is a day old.
+func TestTempsOfOthersStay(t *testing.T) {
+	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		m := w.machine()
+		prune := func() []string {
+			m.takes(t, Exclusive).Release(t.Context())
+			return w.keys()
+		}
+		w.put("index/lock.shared/emptied", nil)
+		w.put("index/lock.shared/x.tmp", nil)
+		w.put("index/lock.exclusive", nil)
+		if keys := prune(); len(keys) != 1 || keys[0] != "index/lock.shared/x.tmp" {
+			t.Errorf("left: %v", keys)
+		}
+		time.Sleep(23 * time.Hour)
+		if broken, err := m.Break(t.Context(), BreakOptions{Stale: true}); err != nil || len(broken) > 0 {
+			t.Errorf("broken as stale: %+v, %v", broken, err)
+		}
+		if keys := prune(); len(keys) != 1 {
+			t.Errorf("left after 23 hours: %v", keys)
+		}
+		time.Sleep(2 * time.Hour)
+		if keys := prune(); len(keys) != 0 {
+			t.Errorf("left after 25 hours: %v", keys)
+		}
+	})
+}
+
+// TestNoIntentBelowAnother: a key that the policy for shared locks lets its owner write is a
+// shared lock or nothing. It is never an intent, which would keep backups out, too.
+func TestNoIntentBelowAnother(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		for _, key := range []string{"lock.intent/lock.shared/x", "lock.intent/a/lock.shared/x"} {
+			w.put("index/"+key, foreign(time.Now(), false))
+		}
+		m := w.machine()
+		for _, mode := range []Mode{Shared, Exclusive} {
+			m.takes(t, mode).Release(t.Context())
+		}
+		w.put("index/lock.shared/a/b", foreign(time.Now(), true)) // another client's name, perhaps
+		if k, err := m.Exclusive(t.Context(), "x"); err == nil {
+			t.Error("a shared lock whose name has a slash isn't seen")
+			k.Release(t.Context())
+		}
+	})
+}
+
+// TestKeysOfSharedLocksAreNoOtherLocks: an object under a name's other keys that a policy for
+// shared locks alone allows is no lock.
+func TestKeysOfSharedLocksAreNoOtherLocks(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		w.put("index/locks/n/lock.exclusive/lock.shared/x", []byte("x"))
+		w.put("index/locks/n/lock.intent/lock.shared/x", []byte("x"))
+		for _, mode := range []Mode{Shared, Exclusive} {
+			w.machine(func(o *Options) { o.Name = "n" }).takes(t, mode).Release(t.Context())
+		}
+	})
+}
+
+// TestEmptiedFlagsAreRemoved: the next exclusive acquirer removes the flags that a client without the
+// right to delete has emptied.
+func TestEmptiedFlagsAreRemoved(t *testing.T) {
+	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		a, b := w.machine(), w.machine()
+		a.hooks.Before(mayNotDelete)
+		for range 3 {
+			a.takes(t, mode).Release(t.Context())
+		}
+		b.takes(t, Exclusive).Release(t.Context())
+		w.empty()
+	})
+}
+
+// TestLeftProbeIsRemoved: the probe of a break-lock --stale that was killed is an emptied flag, which
+// the next exclusive acquirer removes.
+func TestLeftProbeIsRemoved(t *testing.T) {
+	bubble(t, mem.Options{NoTime: true}, func(t *testing.T, w *world) {
+		a, b, c := w.machine(), w.machine(), w.machine()
+		k := a.takes(t, Shared)
+		b.hooks.Before(fails("delete", "", errOutage))
+		if _, err := b.Break(t.Context(), BreakOptions{Stale: true}); err == nil {
+			t.Error("no error")
+		}
+		k.Release(t.Context())
+		c.takes(t, Exclusive).Release(t.Context())
+		w.empty()
+	})
+}
+
+// TestSweepIsBounded: deleting emptied flags takes less than the lease, and few requests of a client
+// that must not delete.
+func TestSweepIsBounded(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		a, b := w.machine(), w.machine()
+		a.hooks.Before(mayNotDelete)
+		for range 300 {
+			a.takes(t, Shared).Release(t.Context())
+		}
+		a.hooks.Count()
+		k := a.takes(t, Exclusive)
+		if n, by := a.hooks.Count(); n > 4 {
+			t.Errorf("a client without the right to delete sends %v", by)
+		}
+		k.Release(t.Context())
+
+		b.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
+			if strings.HasPrefix(r.Op, "delete") {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return nil
+		})
+		start := time.Now()
+		k = b.takes(t, Exclusive)
+		if took := time.Since(start); took > hastyTime {
+			t.Errorf("deletes that hang hold it up for %v", took)
+		}
+	})
+}
+
+// TestManyEmptiedFlags: thousands of emptied flags go in a few requests, if the store can delete
+// many in one, and otherwise within bounds.
+func TestManyEmptiedFlags(t *testing.T) {
+	const n = 3001
+	for noBatch, want := range map[bool]map[string]int{
+		false: {"put": 2, "list": 4, "delete": 1, "delete all": 3},
+		true:  {"put": 2, "list": 4, "delete": 1 + maxSwept, "delete all": 1},
+	} {
+		bubble(t, mem.Options{NoBatch: noBatch}, func(t *testing.T, w *world) {
+			for i := range n {
+				w.put(fmt.Sprintf("index/lock.shared/%04d", i), nil)
+			}
+			m := w.machine()
+			k := m.takes(t, Exclusive)
+			if _, by := m.hooks.Count(); !maps.Equal(by, want) {
+				t.Errorf("requests %v, want %v", by, want)
+			}
+			k.Release(t.Context())
+			if left := len(w.keys()); (left > 0) != noBatch {
+				t.Errorf("%d are left", left)
+			}
+		})
+	}
+}
+
+// TestListingsEnd: for any listing of a store, every reader ends, with an error for a listing
+// without an end. It never returns a result that only a whole listing allows.
+func TestListingsEnd(t *testing.T) {
+	for _, how := range hookstore.Ways {
+		for name, do := range map[string]func(context.Context, *Locker) error{
+			"exclusive": func(ctx context.Context, l *Locker) error { _, err := l.Exclusive(ctx, "x"); return err },
+			"waiting": func(ctx context.Context, l *Locker) error {
+				_, err := l.Exclusive(ctx, "x", Wait(time.Minute))
+				return err
+			},
+			"status": func(ctx context.Context, l *Locker) error { _, err := l.Status(ctx); return err },
+			"break":  func(ctx context.Context, l *Locker) error { _, err := l.Break(ctx, BreakOptions{}); return err },
+		} {
+			sub(t, how+"/"+name, mem.Options{}, func(t *testing.T, w *world) {
+				for i := range 4 { // empty flags, which block no acquirer
+					w.put(fmt.Sprint("index/lock.shared/", i), nil)
+				}
+				s := &hookstore.Unending{Store: w.mem, How: how, Most: 5000}
+				l, err := New(s, Options{Clock: &machineClock{start: time.Now()}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := do(t.Context(), l); !errors.Is(err, store.ErrListing) {
+					t.Errorf("after %d pages: %v", s.Pages(), err)
+				}
+			})
+		}
+	}
 }

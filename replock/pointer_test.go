@@ -1,12 +1,15 @@
 package replock
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/repolock/repolock/internal/test/hookstore"
@@ -17,8 +20,7 @@ import (
 // TestRefusedAcquirerLeavesAnothersPointer: a refused acquirer doesn't delete another client's live
 // lock.exclusive.
 func TestRefusedAcquirerLeavesAnothersPointer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, mem.Options{})
+	do(t, func(t *testing.T, w *world) {
 		c, a, b := w.originals(), w.machine(), w.ours()
 		came, gate := c.pause("put", "lock.exclusive")
 		var x held
@@ -35,8 +37,7 @@ func TestRefusedAcquirerLeavesAnothersPointer(t *testing.T) {
 			}
 			return nil
 		})
-		k, err := a.Exclusive(t.Context(), "prune")
-		mustHeld(t, k, err)
+		a.refused(t, Exclusive)
 		<-looked
 		if x == nil {
 			t.Fatal("the other client isn't in")
@@ -57,41 +58,38 @@ func TestRefusedAcquirerLeavesAnothersPointer(t *testing.T) {
 func TestStoppedReaperHarmsNoLaterHolder(t *testing.T) {
 	for _, mode := range []Mode{Shared, Exclusive} {
 		for name, opts := range map[string]mem.Options{"kept": {}, "lacked": lacking} {
-			t.Run(name+mode.String(), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					w := newWorld(t, opts)
-					dead, a, b := w.machine(), w.machine(), w.machine()
-					w.put("index/lock.exclusive", foreign(time.Now().Add(-time.Hour), false))
-					time.Sleep(5 * time.Minute)
-					_ = dead
-					var first atomic.Bool
-					var other *Lock
-					var err error
-					a.hooks.After(func(_ context.Context, r hookstore.Request, rerr error) error {
-						// Stopped for two minutes after the body was read; another client
-						// comes in.
-						if r.Op == "get" && first.CompareAndSwap(false, true) {
-							a.clock.jump(2 * time.Minute)
-							w.skew.Add(int64(2 * time.Minute))
-							b.clock.jump(2 * time.Minute)
-							b.clock.setSkew(2 * time.Minute)
-							other, err = b.Exclusive(context.Background(), "prune")
-							if err != nil {
-								t.Error(err)
-							}
+			sub(t, name+mode.String(), opts, func(t *testing.T, w *world) {
+				dead, a, b := w.machine(), w.machine(), w.machine()
+				w.put("index/lock.exclusive", foreign(time.Now().Add(-time.Hour), false))
+				time.Sleep(5 * time.Minute)
+				_ = dead
+				var first atomic.Bool
+				var other *Lock
+				var err error
+				a.hooks.After(func(_ context.Context, r hookstore.Request, rerr error) error {
+					// Stopped for two minutes after the body was read; another client
+					// comes in.
+					if r.Op == "get" && first.CompareAndSwap(false, true) {
+						a.clock.jump(2 * time.Minute)
+						w.skew.Add(int64(2 * time.Minute))
+						b.clock.jump(2 * time.Minute)
+						b.clock.setSkew(2 * time.Minute)
+						other, err = b.Exclusive(context.Background(), "prune")
+						if err != nil {
+							t.Error(err)
 						}
-						return rerr
-					})
-					k, aerr := a.acquire(t.Context(), mode, "x")
-					t.Logf("%v %v", k != nil, aerr)
-					if other != nil {
-						time.Sleep(time.Minute)
-						if !alive(other) {
-							t.Errorf("harmed: %v", other.Lost())
-						}
-						other.Release(t.Context())
 					}
+					return rerr
 				})
+				k, aerr := a.acquire(t.Context(), mode, "x")
+				t.Logf("%v %v", k != nil, aerr)
+				if other != nil {
+					time.Sleep(time.Minute)
+					if !alive(other) {
+						t.Errorf("harmed: %v", other.Lost())
+					}
+					other.Release(t.Context())
+				}
 			})
 		}
 	}
@@ -100,8 +98,7 @@ func TestStoppedReaperHarmsNoLaterHolder(t *testing.T) {
 // TestRefusedClaimPausesBetweenPuts: a claim pauses between its puts if If-None-Match is refused and
 // LIST shows nothing.
 func TestRefusedClaimPausesBetweenPuts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, mem.Options{})
+	do(t, func(t *testing.T, w *world) {
 		a := w.machine()
 		var n int
 		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
@@ -112,8 +109,7 @@ func TestRefusedClaimPausesBetweenPuts(t *testing.T) {
 			}
 			return nil
 		})
-		k, err := a.Exclusive(t.Context(), "x")
-		mustLock(t, k, err)
+		k := a.takes(t, Exclusive)
 		if n > 100 {
 			t.Errorf("%d puts of lock.exclusive, without a pause", n)
 		}
@@ -137,8 +133,7 @@ func TestOnlyExclusiveAcquirersTouchLockExclusive(t *testing.T) {
 			}
 			return nil
 		})
-		k, err := a.Shared(t.Context(), "backup")
-		mustLock(t, k, err)
+		k := a.takes(t, Shared)
 		time.Sleep(5 * time.Minute)
 		if !alive(k) {
 			t.Errorf("lost: %v", k.Lost())
@@ -164,13 +159,10 @@ func TestStaleExclusiveIsOverwritten(t *testing.T) {
 			}
 			return nil
 		})
-		k, err := a.acquire(t.Context(), mode, "x")
-		mustLock(t, k, err)
+		a.takes(t, mode)
 		if deleted != 0 {
 			t.Errorf("%d deletes of lock.exclusive", deleted)
 		}
-		a.hooks.Before(nil)
-		k.Release(t.Context())
 	})
 }
 
@@ -179,15 +171,12 @@ func TestStaleExclusiveIsOverwritten(t *testing.T) {
 func TestRefusedClaimLeavesOthersAlone(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a, b := w.machine(), w.machine()
-		other, err := b.Exclusive(t.Context(), "prune")
-		mustLock(t, other, err)
+		b.takes(t, Exclusive)
 		a.hooks.Before(first("put", "lock.exclusive", func(hookstore.Request) error { return errOutage }))
-		k, err := a.Exclusive(t.Context(), "x")
-		mustHeld(t, k, err)
+		a.refused(t, Exclusive)
 		if len(w.keys()) != 2 {
 			t.Errorf("left of the holder's: %v", w.keys())
 		}
-		other.Release(t.Context())
 	})
 }
 
@@ -203,9 +192,9 @@ func TestLateWithdrawLeavesOthersAlone(t *testing.T) {
 			if r.Op == "list" && done.CompareAndSwap(false, true) {
 				time.Sleep(7 * time.Second)
 				a.clock.jump(2 * time.Minute) // stopped; b finds its objects expired
-				w.mem.Delete(context.Background(), "index/lock.exclusive")
+				w.delete("index/lock.exclusive")
 				for _, key := range w.keys() {
-					w.mem.Delete(context.Background(), key)
+					w.delete(key)
 				}
 				other, _ = b.Exclusive(context.Background(), "prune")
 			}
@@ -217,8 +206,7 @@ func TestLateWithdrawLeavesOthersAlone(t *testing.T) {
 			}
 			return nil
 		})
-		k, err := a.Exclusive(t.Context(), "x")
-		mustHeld(t, k, err)
+		a.refused(t, Exclusive)
 		if deleted || len(w.keys()) != 2 {
 			t.Errorf("left of the successor's: %v", w.keys())
 		}
@@ -234,12 +222,10 @@ func TestExclusiveIsSeenBeforeItIsHeld(t *testing.T) {
 		a.hooks.Before(first("list", "", func(hookstore.Request) error {
 			return w.mem.Delete(context.Background(), "index/lock.exclusive")
 		}))
-		k, err := a.Exclusive(t.Context(), "x")
-		mustLock(t, k, err)
+		a.takes(t, Exclusive)
 		if !slices.Contains(w.keys(), "index/lock.exclusive") {
 			t.Error("held without lock.exclusive")
 		}
-		k.Release(t.Context())
 	})
 }
 
@@ -261,10 +247,648 @@ func TestClaimReplacesWhatItSaw(t *testing.T) {
 			}
 			return nil
 		})
-		k, err := a.Exclusive(t.Context(), "x")
-		held := mustHeld(t, k, err)
+		held := a.refused(t, Exclusive)
 		if held.Holders[0].Holder != "laptop (pid 4711)" || !slices.Equal(w.keys(), []string{"index/lock.exclusive"}) {
-			t.Errorf("%v %v", err, w.keys())
+			t.Errorf("%v %v", held, w.keys())
 		}
+	})
+}
+
+// TestRefusalOfAnUnconditionalClaimEndsTheAcquire: lock.exclusive that is put without a condition,
+// after the store has refused to keep one, says nothing about other acquirers if it is refused. The
+// acquire ends at once with that error, and takes down what the put might have stored.
+func TestRefusalOfAnUnconditionalClaimEndsTheAcquire(t *testing.T) {
+	for _, refusal := range []error{store.ErrPrecondition, store.ErrConditionUnsupported} {
+		sub(t, refusal.Error(), mem.Options{IfAbsent: mem.Claimed}, func(t *testing.T, w *world) {
+			a := w.machine()
+			var sent atomic.Int32
+			a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
+				switch {
+				case r.Op != "put" || r.Key != "index/lock.exclusive":
+					return err
+				case r.Opts.IfAbsent:
+					_ = w.mem.Delete(context.Background(), r.Key)
+					return store.ErrConditionUnsupported
+				case sent.Add(1) == 1:
+					return errOutage // its answer is lost
+				}
+				return refusal
+			})
+			start := time.Now()
+			k, err := a.Exclusive(t.Context(), "prune")
+			if k != nil {
+				defer k.Release(context.Background())
+			}
+			if k != nil || !errors.Is(err, refusal) {
+				t.Errorf("got the lock: %t, %v", k != nil, err)
+			}
+			if took := time.Since(start); took > 5*time.Second {
+				t.Errorf("the acquire took %v", took)
+			}
+			if keys := w.keys(); len(keys) > 0 {
+				t.Errorf("it left %v", keys)
+			}
+		})
+	}
+}
+
+// TestDeleteMarker: a server that refuses If-None-Match for a key whose object was deleted
+// locks no exclusive acquirer out, in this process or another, and the process learns it
+// once.
+func TestDeleteMarker(t *testing.T) {
+	for name, condition := range map[string]mem.Condition{"kept": mem.Kept, "claimed": mem.Claimed} {
+		sub(t, name, mem.Options{IfAbsent: condition, IfMatch: condition, Markers: true}, func(t *testing.T, w *world) {
+			first, second := w.machine(), w.machine()
+			for i, m := range []*machine{first, second, second, first} {
+				var k *Lock
+				trips, _, _ := m.trips(func() {
+					k = m.takes(t, Exclusive)
+				})
+				if _, _, err := w.mem.Get(t.Context(), m.keys.exclusive(), maxBody); err != nil {
+					t.Errorf("acquire %d: lock.exclusive: %v", i, err)
+				}
+				if limit := 12 * time.Second; trips > limit || m == second && i == 2 && trips > 4*time.Second {
+					t.Errorf("acquire %d: %v round trips", i, trips)
+				}
+				k.Release(t.Context())
+			}
+			w.empty()
+		})
+	}
+}
+
+// TestRefusedThoughListed: a lock.exclusive that a look shows is never overwritten because
+// puts are refused: the refusals can be true.
+func TestRefusedThoughListed(t *testing.T) {
+	bubble(t, mem.Options{Markers: true}, func(t *testing.T, w *world) {
+		m := w.machine()
+		m.takes(t, Exclusive)
+		before, _, err := w.mem.Get(t.Context(), m.keys.exclusive(), maxBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			w.machine().refused(t, Exclusive)
+		}
+		if after, _, err := w.mem.Get(t.Context(), m.keys.exclusive(), maxBody); err != nil || string(after) != string(before) {
+			t.Errorf("%v, %s", err, after)
+		}
+	})
+}
+
+// TestRefusalsAreNamed: an acquire that ends too late because of refusals names them.
+func TestRefusalsAreNamed(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		m := w.machine()
+		var sends sync.Map // of each request two, of which the first fails: more than 9 s
+		m.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+			time.Sleep(3 * time.Second)
+			n, _ := sends.LoadOrStore(r.Op+r.Key, new(atomic.Int32))
+			if n.(*atomic.Int32).Add(1)%2 == 1 {
+				return errors.New("reset")
+			}
+			time.Sleep(4 * time.Second)
+			if r.Op == "put" && r.Opts.IfAbsent {
+				return &store.Error{Op: "put", Key: r.Key, Err: store.ErrPrecondition}
+			}
+			return nil
+		})
+		k, err := m.Exclusive(t.Context(), "prune")
+		if err == nil {
+			k.Release(t.Context())
+			t.Fatal("acquired")
+		}
+		if s := err.Error(); !strings.Contains(s, `"index/lock.exclusive" with If-None-Match (412)`) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// TestUnfitIsNotHeld: a store that can't hold locks is no HeldError: a caller that skips a
+// held lock would skip for ever.
+func TestUnfitIsNotHeld(t *testing.T) {
+	for _, mode := range []Mode{Shared, Exclusive} {
+		for _, patience := range []time.Duration{0, time.Hour} {
+			do(t, func(t *testing.T, w *world) {
+				w.machine().takes(t, Exclusive)
+				m := w.machine()
+				m.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+					if r.Op == "get" {
+						return &store.Error{Op: "get", Key: r.Key, Err: fmt.Errorf("%w: an object without an ETag", store.ErrConfig)}
+					}
+					return nil
+				})
+				other, err := m.acquire(t.Context(), mode, "x", Wait(patience))
+				if other != nil || errors.Is(err, ErrHeld) || !errors.Is(err, store.ErrConfig) {
+					t.Errorf("%s, waiting for %v: %v", mode, patience, err)
+				}
+			})
+		}
+	}
+}
+
+// TestProveAbsent: if If-None-Match is only claimed, the first exclusive acquire of a process
+// finds out, when it puts its flag, whether the server keeps it. If it doesn't, this acquire and
+// the next ones look before they write lock.exclusive.
+func TestProveAbsent(t *testing.T) {
+	type cost struct{ trips, requests int }
+	for _, c := range []struct {
+		name        string
+		opts        mem.Options
+		first, next cost
+	}{
+		{"kept", mem.Options{IfAbsent: mem.Kept}, cost{2, 3}, cost{2, 3}},
+		{"claimed", mem.Options{IfAbsent: mem.Claimed}, cost{3, 5}, cost{2, 3}},
+		{"ignored", mem.Options{IfAbsent: mem.Ignored}, cost{4, 6}, cost{4, 4}},
+		{"lacked", mem.Options{IfAbsent: mem.Lacked}, cost{4, 4}, cost{4, 4}},
+	} {
+		sub(t, c.name, c.opts, func(t *testing.T, w *world) {
+			m := w.machine()
+			for i, want := range []cost{c.first, c.next, c.next} {
+				var k *Lock
+				trips, requests, by := m.trips(func() {
+					k = m.takes(t, Exclusive)
+				})
+				k.Release(t.Context())
+				if trips.Truncate(time.Second) != time.Duration(want.trips)*time.Second || requests != want.requests {
+					t.Errorf("acquire %d: %v round trips, %d requests %v, want %d/%d", i, trips, requests, by, want.trips, want.requests)
+				}
+			}
+		})
+	}
+}
+
+// TestProveAbsentHarmless: a process tries out no condition on another's lock.exclusive. It puts
+// that only with a condition that the server was seen to keep.
+func TestProveAbsentHarmless(t *testing.T) {
+	for name, opts := range map[string]mem.Options{"claimed": {IfAbsent: mem.Claimed}, "ignored": {IfAbsent: mem.Ignored}} {
+		sub(t, name, opts, func(t *testing.T, w *world) {
+			holder := w.machine()
+			k := holder.takes(t, Exclusive)
+			for range 3 {
+				m := w.machine()
+				var puts int
+				m.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+					if r.Op == "put" && r.Key == k.l.keys.exclusive() && !(r.Opts.IfAbsent && m.conditions.absent.holds()) {
+						puts++
+					}
+					return nil
+				})
+				m.refused(t, Exclusive)
+				if puts > 0 {
+					t.Errorf("%d puts of lock.exclusive while another holds it", puts)
+				}
+				if name == "ignored" && m.conditions.absent.holds() {
+					t.Error("a condition that is ignored counts as proven")
+				}
+			}
+			time.Sleep(2 * DefaultTTL)
+			if !alive(k) {
+				t.Errorf("lost by being asked for: %v", k.Lost())
+			}
+		})
+	}
+}
+
+// TestProveAbsentUnanswered: a missing answer proves nothing, and costs no lock.
+func TestProveAbsentUnanswered(t *testing.T) {
+	bubble(t, mem.Options{IfAbsent: mem.Claimed}, func(t *testing.T, w *world) {
+		m := w.machine()
+		m.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+			if r.Op == "put" && r.Opts.IfAbsent && r.Key != m.keys.exclusive() {
+				return errors.New("reset")
+			}
+			return nil
+		})
+		m.takes(t, Exclusive)
+		if !m.conditions.absent.open() {
+			t.Error("no answer was taken for one")
+		}
+	})
+}
+
+// TestBreakBetweenLookAndPut: if the backend keeps versions, a lock that is broken between the
+// look and the put of its renewal is lost, and stays deleted.
+func TestBreakBetweenLookAndPut(t *testing.T) {
+	for _, mode := range []Mode{Shared, Exclusive} {
+		for _, what := range []string{"flag", "exclusive"} {
+			if mode == Shared && what == "exclusive" {
+				continue
+			}
+			sub(t, mode.String()+" "+what, mem.Options{IfAbsent: mem.Lacked, IfMatch: mem.Lacked, Versions: true}, func(t *testing.T, w *world) {
+				m := w.machine()
+				k := m.takes(t, mode)
+				key := k.Key()
+				if what == "exclusive" {
+					key = m.keys.exclusive()
+				}
+				m.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
+					if r.Op == "put" && r.Key == key && r.Opts.Replaces != "" {
+						return w.mem.Delete(ctx, key)
+					}
+					return nil
+				})
+				time.Sleep(31 * time.Second)
+				m.hooks.Before(nil)
+				if lost := k.Lost(); lost == nil || !lost.Definite || lost.Key != key {
+					t.Errorf("lost: %v", lost)
+				}
+				if _, _, err := w.mem.Get(t.Context(), key, maxBody); !errors.Is(err, store.ErrNotFound) {
+					t.Errorf("the broken object is back: %v", err)
+				}
+			})
+		}
+	}
+}
+
+// TestProofRevivesNoBrokenLock: the proof that the store heeds If-Match doesn't put a broken lock back
+// after the right ETag was refused.
+func TestProofRevivesNoBrokenLock(t *testing.T) {
+	bubble(t, claiming, func(t *testing.T, w *world) {
+		a, b := w.machine(), w.machine()
+		k := a.takes(t, Shared)
+		var other *Lock
+		a.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
+			if r.Op == "put" && r.Opts.IfMatch != "" && r.Opts.IfMatch != wrongETag && other == nil {
+				w.mem.Delete(ctx, k.Key()) // break-lock
+				var err error
+				if other, err = b.Exclusive(context.Background(), "prune"); err != nil {
+					t.Error(err)
+				}
+			}
+			return nil
+		})
+		time.Sleep(100 * time.Second)
+		if other != nil && alive(other) && alive(k) {
+			t.Error("both in: the proof of If-Match put back a broken flag")
+		}
+		if other != nil {
+			other.Release(t.Context())
+		}
+	})
+}
+
+// answer is what happens to one put of the flag.
+type answer int
+
+const (
+	heeded      answer = iota // the store heeds the condition, and answers
+	ignored                   // it writes whatever the condition, and answers
+	lost                      // it heeds the condition, and its answer is lost
+	dropped                   // the request is lost
+	late                      // the client gives up, and the store heeds the condition half a minute later
+	conflict                  // refused for now, as with 409, 429 or 503
+	unsupported               // 501
+	forbidden                 // 403
+	answers
+)
+
+func (a answer) String() string {
+	return [...]string{"heeded", "ignored", "lost", "dropped", "late", "409", "501", "403"}[a]
+}
+
+// put applies the put in that way, and returns what the client is told.
+func (a answer) put(ctx context.Context, s store.Store, key string, body []byte, opts store.PutOptions) (store.Object, error) {
+	unanswered := errors.New("no answer")
+	switch a {
+	case ignored:
+		return s.Put(ctx, key, body, store.PutOptions{})
+	case lost:
+		_, _ = s.Put(ctx, key, body, opts)
+		return store.Object{}, unanswered
+	case late:
+		time.AfterFunc(30*time.Second, func() { _, _ = s.Put(context.Background(), key, body, opts) })
+		return store.Object{}, unanswered
+	case dropped, conflict:
+		return store.Object{}, unanswered
+	case unsupported:
+		return store.Object{}, store.ErrConditionUnsupported
+	case forbidden:
+		return store.Object{}, store.ErrPermission
+	default:
+		return s.Put(ctx, key, body, opts)
+	}
+}
+
+// proving answers the first puts of an intent: two with If-None-Match, and one without a condition, if
+// that is sent.
+type proving struct {
+	store.Store
+	mu    sync.Mutex
+	plain []answer
+	other []answer // of the two with If-None-Match
+	turn  func() time.Duration
+}
+
+func (p *proving) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
+	p.mu.Lock()
+	left := &p.plain
+	if opts.IfAbsent {
+		left = &p.other
+	}
+	if !strings.Contains(key, "/lock.intent/") || len(*left) == 0 {
+		p.mu.Unlock()
+		return p.Store.Put(ctx, key, body, opts)
+	}
+	how, pause := (*left)[0], p.turn()
+	*left = (*left)[1:]
+	p.mu.Unlock()
+	time.Sleep(pause)
+	return how.put(ctx, p.Store, key, body, opts)
+}
+
+// TestProofByTwoPuts: whatever becomes of the three puts of a proof, in whatever order the store
+// applies them, If-None-Match is relied on only if the server was seen to refuse one of the two
+// that have it, and not to take both. Only then lock.exclusive is put before a look. The lock is
+// acquired in any case.
+func TestProofByTwoPuts(t *testing.T) {
+	for a := range answers {
+		for b := range answers {
+			for _, plain := range []answer{heeded, lost, dropped, late, conflict} {
+				for range 3 {
+					proveByTwo(t, 20*time.Millisecond, plain, a, b)
+				}
+				proveByTwo(t, 0, plain, a, b) // each is answered before the next is sent
+			}
+		}
+	}
+}
+
+func proveByTwo(t *testing.T, most time.Duration, plain, a, b answer) {
+	bubble(t, mem.Options{IfAbsent: mem.Claimed}, func(t *testing.T, w *world) {
+		m := w.machine()
+		m.hooks.Store = &proving{Store: w.mem, plain: []answer{plain}, other: []answer{a, b}, turn: func() time.Duration { return m.jitter(most) }}
+		absent := &m.conditions.absent
+		var looked atomic.Bool
+		m.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+			if r.Op == "list" {
+				looked.Store(true)
+			}
+			if r.Op == "put" && r.Key == pointer && !looked.Load() && !absent.holds() {
+				t.Errorf("plain %s, %s and %s: lock.exclusive is put before a look", plain, a, b)
+			}
+			return nil
+		})
+		k := m.takes(t, Exclusive)
+		switch {
+		case a == unsupported || b == unsupported:
+			if !absent.fails() {
+				t.Errorf("plain %s, %s and %s: a condition that isn't supported isn't refuted", plain, a, b)
+			}
+		case a == heeded && b == heeded:
+			if !absent.holds() {
+				t.Errorf("plain %s: it heeds the condition, and that isn't proven", plain)
+			}
+		case a != heeded && b != heeded && absent.holds():
+			t.Errorf("plain %s, %s and %s: nothing was refused, and the condition counts as proven", plain, a, b)
+		case a == ignored && b == ignored && !absent.fails():
+			t.Errorf("plain %s: both were taken, and the condition isn't refuted", plain)
+		}
+		w.machine().refused(t, Shared)
+		time.Sleep(time.Minute) // what comes late has come
+		if err := errors.Join(k.Check(t.Context()), k.Release(t.Context())); err != nil {
+			t.Errorf("plain %s, %s and %s: %v", plain, a, b, err)
+		}
+		w.empty()
+	})
+}
+
+// TestPutsOfAProofAreApart: no put of a proof meets one before at a server that answers soon, and one
+// that is far away gets all of them within one round trip. A put that isn't needed isn't sent.
+func TestPutsOfAProofAreApart(t *testing.T) {
+	for _, c := range []struct {
+		trip time.Duration
+		want []time.Duration
+	}{
+		{time.Millisecond, []time.Duration{0, time.Millisecond}},
+		{160 * time.Millisecond, []time.Duration{0, apart, 2 * apart}},
+	} {
+		bubble(t, mem.Options{IfAbsent: mem.Claimed}, func(t *testing.T, w *world) {
+			m := w.machine()
+			var mu sync.Mutex
+			var sent []time.Duration
+			began := time.Now()
+			m.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+				if r.Op == "put" && strings.Contains(r.Key, "/lock.intent/") {
+					mu.Lock()
+					sent = append(sent, time.Since(began))
+					mu.Unlock()
+				}
+				time.Sleep(c.trip)
+				return nil
+			})
+			m.takes(t, Exclusive)
+			if !slices.Equal(sent, c.want) || !m.conditions.absent.holds() {
+				t.Errorf("%v: sent at %v, want %v", c.trip, sent, c.want)
+			}
+		})
+	}
+}
+
+const pointer = "index/lock.exclusive"
+
+// TestReleaseLeavesAnothersPointer: Release deletes lock.exclusive only if the body there
+// is its own, and doesn't empty another's either.
+func TestReleaseLeavesAnothersPointer(t *testing.T) {
+	for name, another := range map[string][]byte{
+		"of another client": foreign(time.Now(), false),
+		"encrypted":         []byte("\x01 this is ciphertext"),
+		"larger than locks": bytes.Repeat([]byte("x"), maxBody+1),
+	} {
+		for rights, refuse := range map[string]hookstore.Before{"may delete": nil, "may not delete": mayNotDelete} {
+			sub(t, name+", "+rights, mem.Options{}, func(t *testing.T, w *world) {
+				a := w.machine()
+				k := a.takes(t, Exclusive)
+				a.hooks.Before(refuse)
+				w.put(pointer, another)
+				mustRelease(t, k)
+				w.has(pointer, another)
+			})
+		}
+	}
+}
+
+// TestWithdrawLeavesAnothersPointer: an acquirer that is refused deletes lock.exclusive only
+// if the body there is its own.
+func TestWithdrawLeavesAnothersPointer(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		another := foreign(time.Now(), false)
+		w.put("index/lock.shared/2026-03-07T09:00:00Z", foreign(time.Now(), true))
+		time.Sleep(10 * time.Second)
+		a := w.machine()
+		a.hooks.Before(first("list", "", func(hookstore.Request) error {
+			w.put(pointer, another)
+			return nil
+		}))
+		a.refused(t, Exclusive)
+		w.has(pointer, another)
+	})
+}
+
+// TestReleaseDeletesWhatItSaw: if the store keeps conditions, a release neither deletes nor
+// empties a body that comes after its look, or, if it needs no look, after its last refresh.
+func TestReleaseDeletesWhatItSaw(t *testing.T) {
+	for name, opts := range map[string]mem.Options{"kept": {}, "proven": claiming} {
+		for rights, refuse := range map[string]hookstore.Before{"may delete": nil, "may not delete": mayNotDelete} {
+			for _, checked := range []bool{false, true} {
+				sub(t, fmt.Sprintf("%s, %s, checked %v", name, rights, checked), opts, func(t *testing.T, w *world) {
+					a := w.machine()
+					k := a.takes(t, Exclusive)
+					time.Sleep(40 * time.Second) // the first refresh has proven If-Match
+					if !a.conditions.match.holds() {
+						t.Fatal("If-Match isn't relied on")
+					}
+					if checked && k.Check(t.Context()) != nil {
+						t.Error("not held")
+					}
+					another := foreign(time.Now(), false)
+					var came atomic.Bool
+					a.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
+						if (r.Op == "delete" || r.Op == "put") && r.Key == pointer && came.CompareAndSwap(false, true) {
+							w.put(pointer, another)
+						}
+						if refuse != nil {
+							return refuse(ctx, r)
+						}
+						return nil
+					})
+					if err := k.Release(t.Context()); err != nil || !came.Load() {
+						t.Errorf("%v, and another came: %v", err, came.Load())
+					}
+					w.has(pointer, another)
+				})
+			}
+		}
+	}
+}
+
+// refusesDeletes claims conditional deletes, and refuses each as unmet.
+type refusesDeletes struct{ store.Store }
+
+func (refusesDeletes) DeleteIfMatch(context.Context, string, string) error {
+	return store.ErrPrecondition
+}
+
+// TestReleaseWithoutConditionalDelete: a store that lacks conditional deletes, or refuses
+// each, is left clean.
+func TestReleaseWithoutConditionalDelete(t *testing.T) {
+	for name, wrap := range map[string]func(store.Store) store.Store{
+		"lacks":   func(s store.Store) store.Store { return struct{ store.Store }{s} },
+		"refuses": func(s store.Store) store.Store { return refusesDeletes{s} },
+	} {
+		sub(t, name, mem.Options{}, func(t *testing.T, w *world) {
+			a := w.machine()
+			a.hooks.Store = wrap(w.mem)
+			k := a.takes(t, Exclusive)
+			mustRelease(t, k)
+			w.empty()
+		})
+	}
+}
+
+// TestReleaseActsOnAFreshLook: a holder that was stopped between its look at lock.exclusive
+// and the delete, for longer than its lease, deletes nothing.
+func TestReleaseActsOnAFreshLook(t *testing.T) {
+	bubble(t, lacking, func(t *testing.T, w *world) {
+		a := w.machine()
+		k := a.takes(t, Exclusive)
+		another := foreign(time.Now(), false)
+		a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
+			if r.Op == "get" && r.Key == pointer {
+				a.clock.jump(2 * time.Minute)
+				w.put(pointer, another)
+			}
+			return err
+		})
+		k.Release(t.Context())
+		w.has(pointer, another)
+	})
+}
+
+// has fails unless the key has the body.
+func (w *world) has(key string, body []byte) {
+	w.t.Helper()
+	if raw, _, err := w.mem.Get(context.Background(), key, 1<<20); err != nil || !bytes.Equal(raw, body) {
+		w.t.Errorf("%s has %.80q, %v", key, raw, err)
+	}
+}
+
+// TestLatePointerIsTakenDown: a put of lock.exclusive that is applied after another put of it
+// was answered, and deleted, leaves nothing, whether the lock is granted or refused.
+func TestLatePointerIsTakenDown(t *testing.T) {
+	for _, granted := range []bool{false, true} {
+		do(t, func(t *testing.T, w *world) {
+			a, b := w.machine(), w.machine()
+			s := b.takes(t, Shared)
+			puts := 0
+			var late []byte
+			a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+				if r.Op == "put" && r.Key == pointer {
+					if puts++; puts == 1 {
+						late = r.Body
+						return errOutage
+					}
+				}
+				return nil
+			})
+			a.hooks.After(func(ctx context.Context, r hookstore.Request, err error) error {
+				if r.Op == "delete" && r.Key == pointer && late != nil {
+					if _, err := w.mem.Put(ctx, r.Key, late, store.PutOptions{IfAbsent: true}); err != nil {
+						t.Error(err)
+					}
+					late = nil
+					if granted {
+						s.Release(ctx)
+					}
+				}
+				return err
+			})
+			k, err := a.Exclusive(t.Context(), "prune")
+			if granted {
+				mustLock(t, k, err).Release(t.Context())
+			} else {
+				mustHeld(t, k, err)
+			}
+			for _, key := range w.keys() {
+				if !strings.Contains(key, "/lock.shared/") {
+					t.Errorf("granted %t: left: %s", granted, key)
+				}
+			}
+			s.Release(t.Context())
+			w.empty()
+		})
+	}
+}
+
+// ignoresDeleteCondition keeps the conditions of puts, and claims that of deletions.
+type ignoresDeleteCondition struct{ *mem.Store }
+
+func (s ignoresDeleteCondition) Properties() store.Properties {
+	p := s.Store.Properties()
+	p.DeleteIfMatch = store.Claimed
+	return p
+}
+
+func (s ignoresDeleteCondition) DeleteIfMatch(ctx context.Context, key, _ string) error {
+	return s.Delete(ctx, key)
+}
+
+// TestClaimedDeleteNeedsALook: a release that doesn't know whether the server heeds the condition
+// of a deletion looks first, and leaves another's lock.exclusive alone.
+func TestClaimedDeleteNeedsALook(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		a := w.machine()
+		s := ignoresDeleteCondition{w.mem}
+		l, err := New(s, a.opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k, err := l.Exclusive(t.Context(), "prune")
+		mustLock(t, k, err)
+		time.Sleep(10 * time.Second)
+		another := foreign(time.Now(), false)
+		w.put(pointer, another)
+		mustRelease(t, k)
+		w.has(pointer, another)
 	})
 }

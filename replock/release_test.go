@@ -16,22 +16,18 @@ import (
 // TestReleaseDuringARefreshLeavesTheNextHolder: the release of an exclusive lock leaves the next
 // holder alone while a refresh under way finds that the lock was broken.
 func TestReleaseDuringARefreshLeavesTheNextHolder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, mem.Options{})
+	do(t, func(t *testing.T, w *world) {
 		a, b := w.machine(), w.machine()
-		k, err := a.Exclusive(t.Context(), "prune")
-		mustLock(t, k, err)
+		k := a.takes(t, Exclusive)
 		time.Sleep(29 * time.Second)
 		b.Break(t.Context(), BreakOptions{})
-		other, err := b.Exclusive(t.Context(), "prune")
-		mustLock(t, other, err)
+		b.takes(t, Exclusive)
 		a.hooks.Before(func(context.Context, hookstore.Request) error { time.Sleep(time.Second); return nil })
 		time.Sleep(2 * time.Second)
 		k.Release(t.Context())
 		if len(w.keys()) != 2 {
 			t.Errorf("left of the successor's lock: %v (own: %v)", w.keys(), k.Lost())
 		}
-		other.Release(t.Context())
 	})
 }
 
@@ -60,30 +56,26 @@ func (w *world) lasts(other *Lock) {
 // answered with a 500 leaves the next holder alone when it is repeated.
 func TestRepeatedReleaseLeavesTheNextHolder(t *testing.T) {
 	for _, op := range []string{"delete", "put"} {
-		t.Run(op, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, mem.Options{})
-				a, b := w.machine(), w.machine()
-				k, err := a.Exclusive(t.Context(), "prune")
-				mustLock(t, k, err)
-				if op == "put" {
-					a.hooks.Before(mayNotDelete)
+		sub(t, op, mem.Options{}, func(t *testing.T, w *world) {
+			a, b := w.machine(), w.machine()
+			k := a.takes(t, Exclusive)
+			if op == "put" {
+				a.hooks.Before(mayNotDelete)
+			}
+			var other *Lock
+			var failed atomic.Bool
+			a.hooks.After(func(ctx context.Context, r hookstore.Request, err error) error {
+				if r.Op == op && r.Key == "index/lock.exclusive" && failed.CompareAndSwap(false, true) {
+					other = w.replaces(ctx, k, b)
+					return errOutage
 				}
-				var other *Lock
-				var failed atomic.Bool
-				a.hooks.After(func(ctx context.Context, r hookstore.Request, err error) error {
-					if r.Op == op && r.Key == "index/lock.exclusive" && failed.CompareAndSwap(false, true) {
-						other = w.replaces(ctx, k, b)
-						return errOutage
-					}
-					return err
-				})
-				k.Release(t.Context())
-				w.lasts(other)
-				if op == "delete" {
-					w.empty()
-				}
+				return err
 			})
+			k.Release(t.Context())
+			w.lasts(other)
+			if op == "delete" {
+				w.empty()
+			}
 		})
 	}
 }
@@ -91,11 +83,9 @@ func TestRepeatedReleaseLeavesTheNextHolder(t *testing.T) {
 // TestReleaseRefusedLateLeavesTheNextHolder: a release leaves the next holder alone if its delete is
 // refused only after it was given up, and its emptying put was applied and answered with a 500.
 func TestReleaseRefusedLateLeavesTheNextHolder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, mem.Options{})
+	do(t, func(t *testing.T, w *world) {
 		a, b := w.machine(), w.machine()
-		k, err := a.Exclusive(t.Context(), "prune")
-		mustLock(t, k, err)
+		k := a.takes(t, Exclusive)
 		late := make(chan struct{})
 		var deletes, puts atomic.Int32
 		a.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
@@ -124,8 +114,7 @@ func TestReleaseRefusedLateLeavesTheNextHolder(t *testing.T) {
 func TestReleaseWaitsForTheRefresh(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a := w.machine()
-		k, err := a.acquire(t.Context(), mode, "x")
-		mustLock(t, k, err)
+		k := a.takes(t, mode)
 		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "put" {
 				time.Sleep(3 * time.Second)
@@ -133,9 +122,7 @@ func TestReleaseWaitsForTheRefresh(t *testing.T) {
 			return nil
 		})
 		time.Sleep(31 * time.Second)
-		if err := k.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		mustRelease(t, k)
 		time.Sleep(10 * time.Second)
 		w.empty()
 	})
@@ -145,23 +132,20 @@ func TestReleaseWaitsForTheRefresh(t *testing.T) {
 func TestReleaseEndsTheContextFirst(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a := w.machine()
-		k, err := a.Exclusive(t.Context(), "x")
-		mustLock(t, k, err)
+		k := a.takes(t, Exclusive)
 		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "delete" && alive(k) {
 				t.Error("others can be in, and the context lives")
 			}
 			return nil
 		})
-		k.Release(t.Context())
 	})
 }
 
 // TestReleaseAfterAnHour: Release deletes lock.exclusive by the lease of the last refresh.
 func TestReleaseAfterAnHour(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
-		k, err := w.machine().Exclusive(t.Context(), "x")
-		mustLock(t, k, err)
+		k := w.machine().takes(t, Exclusive)
 		time.Sleep(time.Hour)
 		k.Release(t.Context())
 		w.empty()
@@ -173,19 +157,16 @@ func TestReleaseAfterAnHour(t *testing.T) {
 func TestReleaseOfALostLockLeavesTheNextHolder(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a, b := w.machine(), w.machine()
-		k, err := a.Exclusive(t.Context(), "x")
-		mustLock(t, k, err)
+		k := a.takes(t, Exclusive)
 		time.Sleep(29 * time.Second)
 		b.Break(t.Context(), BreakOptions{})
-		other, err := b.Exclusive(t.Context(), "prune")
-		mustLock(t, other, err)
+		other := b.takes(t, Exclusive)
 		<-k.Context().Done()
 		k.Release(t.Context())
 		time.Sleep(time.Minute)
 		if !alive(other) {
 			t.Errorf("the successor was harmed: %v", other.Lost())
 		}
-		other.Release(t.Context())
 	})
 }
 
@@ -193,37 +174,32 @@ func TestReleaseOfALostLockLeavesTheNextHolder(t *testing.T) {
 // deleted, the one that is left keeps all others out.
 func TestHalfReleasedIsHeld(t *testing.T) {
 	for _, slow := range []string{pointer, "index/lock.intent/"} {
-		for name, opts := range map[string]mem.Options{"kept": {}, "claimed": {IfAbsent: mem.Claimed, IfMatch: mem.Claimed}, "none": lacking} {
-			t.Run(slow+" "+name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					w := newWorld(t, opts)
-					a := w.machine()
-					k, err := a.Exclusive(t.Context(), "prune")
-					mustLock(t, k, err)
-					time.Sleep(10 * time.Second)
-					a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-						if r.Op == "delete" && strings.HasPrefix(r.Key, slow) {
-							time.Sleep(4 * time.Second)
-						}
-						return nil
-					})
-					done := make(chan error, 1)
-					go func() { done <- k.Release(t.Context()) }()
-					for range 3 {
-						time.Sleep(time.Second)
-						for _, mode := range []Mode{Shared, Exclusive} {
-							other, err := w.machine().acquire(t.Context(), mode, "x")
-							mustHeld(t, other, err)
-						}
-						if keys := w.keys(); len(keys) != 1 || !strings.HasPrefix(keys[0], slow) {
-							t.Errorf("half released: %v", keys)
-						}
+		for name, opts := range map[string]mem.Options{"kept": {}, "claimed": claiming, "none": lacking} {
+			sub(t, slow+" "+name, opts, func(t *testing.T, w *world) {
+				a := w.machine()
+				k := a.takes(t, Exclusive)
+				time.Sleep(10 * time.Second)
+				a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+					if r.Op == "delete" && strings.HasPrefix(r.Key, slow) {
+						time.Sleep(4 * time.Second)
 					}
-					if err := <-done; err != nil {
-						t.Error(err)
-					}
-					w.empty()
+					return nil
 				})
+				done := make(chan error, 1)
+				go func() { done <- k.Release(t.Context()) }()
+				for range 3 {
+					time.Sleep(time.Second)
+					for _, mode := range []Mode{Shared, Exclusive} {
+						w.machine().refused(t, mode)
+					}
+					if keys := w.keys(); len(keys) != 1 || !strings.HasPrefix(keys[0], slow) {
+						t.Errorf("half released: %v", keys)
+					}
+				}
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+				w.empty()
 			})
 		}
 	}
@@ -245,38 +221,34 @@ func TestLookBeforeReleaseCounts(t *testing.T) {
 		{"for one request", 0, 1, 1},
 		{"for one of three", 0, 2, 2},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, lacking)
-				a := w.machine(func(o *Options) { o.Look = DefaultTTL })
-				a.hooks.Before(takesASecond)
-				k, err := a.Exclusive(t.Context(), "prune")
-				mustLock(t, k, err)
-				time.Sleep(10 * time.Second)
-				if err := k.Check(t.Context()); err != nil {
-					t.Error(err)
-				}
-				time.Sleep(c.since)
-				var gets, failed int
-				a.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
-					_ = takesASecond(ctx, r)
-					if r.Key != pointer {
-						return nil
-					}
-					if r.Op == "get" {
-						gets++
-					}
-					if r.Op == "delete" && failed < c.fails {
-						failed++
-						return errOutage
-					}
+		sub(t, c.name, lacking, func(t *testing.T, w *world) {
+			a := w.machine(func(o *Options) { o.Look = DefaultTTL })
+			a.hooks.Before(takesASecond)
+			k := a.takes(t, Exclusive)
+			time.Sleep(10 * time.Second)
+			if err := k.Check(t.Context()); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(c.since)
+			var gets, failed int
+			a.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
+				_ = takesASecond(ctx, r)
+				if r.Key != pointer {
 					return nil
-				})
-				if err := k.Release(t.Context()); err != nil || gets != c.gets {
-					t.Errorf("%v; %d looks, want %d", err, gets, c.gets)
 				}
-				w.empty()
+				if r.Op == "get" {
+					gets++
+				}
+				if r.Op == "delete" && failed < c.fails {
+					failed++
+					return errOutage
+				}
+				return nil
 			})
+			if err := k.Release(t.Context()); err != nil || gets != c.gets {
+				t.Errorf("%v; %d looks, want %d", err, gets, c.gets)
+			}
+			w.empty()
 		})
 	}
 }
@@ -286,8 +258,7 @@ func TestLookBeforeReleaseCounts(t *testing.T) {
 func TestReleaseStopsAtTheDeadline(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a := w.machine()
-		k, err := a.Exclusive(t.Context(), "x")
-		mustLock(t, k, err)
+		k := a.takes(t, Exclusive)
 		a.hooks.Before(outage)
 		time.Sleep(54 * time.Second)
 		deadline := time.Now().Add(k.Deadline() - a.clock.Elapsed())
@@ -297,13 +268,11 @@ func TestReleaseStopsAtTheDeadline(t *testing.T) {
 			}
 			return errOutage
 		})
-		k.Release(t.Context())
 	})
 }
 
 func TestReleaseTwiceAndAfterContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, mem.Options{})
+	do(t, func(t *testing.T, w *world) {
 		ctx, cancel := context.WithCancel(t.Context())
 		k, err := w.machine().Exclusive(ctx, "prune", Parent(ctx))
 		mustLock(t, k, err)

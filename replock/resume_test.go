@@ -3,6 +3,8 @@ package replock
 import (
 	"context"
 	"errors"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -26,8 +28,7 @@ func TestResumeAfterOutage(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		for _, outage := range []time.Duration{0, 3 * time.Second, 5 * time.Minute} {
 			a, b := w.machine(), w.machine()
-			k, err := a.acquire(t.Context(), mode, "x")
-			mustLock(t, k, err)
+			k := a.takes(t, mode)
 			a.lose(t, k)
 			time.AfterFunc(outage, func() { a.hooks.Before(nil) })
 			r, err := k.Resume(t.Context())
@@ -41,15 +42,12 @@ func TestResumeAfterOutage(t *testing.T) {
 			if err := k.Release(t.Context()); err != nil {
 				t.Errorf("releasing the lost lock: %v", err)
 			}
-			other, err := b.Exclusive(t.Context(), "prune")
-			mustHeld(t, other, err)
+			b.refused(t, Exclusive)
 			time.Sleep(10 * time.Minute)
 			if !alive(r) {
 				t.Fatalf("lost again: %v", r.Lost())
 			}
-			if err := r.Release(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			mustRelease(t, r)
 			w.empty()
 		}
 	})
@@ -60,12 +58,10 @@ func TestNoResume(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		for _, still := range []bool{false, true} {
 			a, b := w.machine(), w.machine()
-			k, err := a.acquire(t.Context(), mode, "x")
-			mustLock(t, k, err)
+			k := a.takes(t, mode)
 			a.lose(t, k)
 			time.Sleep(20 * time.Second)
-			other, err := b.Exclusive(t.Context(), "prune")
-			mustLock(t, other, err)
+			other := b.takes(t, Exclusive)
 			if !still {
 				other.Release(t.Context())
 			}
@@ -91,41 +87,35 @@ func TestNoResume(t *testing.T) {
 // TestNoResumeAfterLateRefresh: a refresh that is applied only after another holder has come
 // and gone puts the old flag back. That flag proves nothing.
 func TestNoResumeAfterLateRefresh(t *testing.T) {
-	for name, opts := range map[string]mem.Options{"lacked": lacking, "ignored": {IfAbsent: mem.Ignored, IfMatch: mem.Ignored}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, opts)
-				a, b := w.machine(), w.machine()
-				k, err := a.Shared(t.Context(), "backup")
-				mustLock(t, k, err)
-				// The put of the refresh at 30 s is applied at 80 s.
-				late := make(chan struct{})
-				a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-					if r.Op == "put" {
-						a.hooks.Before(outage)
-						go func() {
-							time.Sleep(50 * time.Second)
-							w.put(r.Key, r.Body)
-							close(late)
-						}()
-						return errOutage
-					}
-					return nil
-				})
-				<-k.Context().Done()
-				time.Sleep(10 * time.Second)
-				other, err := b.Exclusive(t.Context(), "prune")
-				mustLock(t, other, err)
-				other.Release(t.Context())
-				<-late
-				a.hooks.Before(nil)
-				if r, err := k.Resume(t.Context()); r != nil {
-					t.Fatal("resumed although a prune has been in between")
-				} else if !errors.Is(err, ErrLost) {
-					t.Fatal(err)
+	for name, opts := range map[string]mem.Options{"lacked": lacking, "ignored": ignoring} {
+		sub(t, name, opts, func(t *testing.T, w *world) {
+			a, b := w.machine(), w.machine()
+			k := a.takes(t, Shared)
+			// The put of the refresh at 30 s is applied at 80 s.
+			late := make(chan struct{})
+			a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+				if r.Op == "put" {
+					a.hooks.Before(outage)
+					go func() {
+						time.Sleep(50 * time.Second)
+						w.put(r.Key, r.Body)
+						close(late)
+					}()
+					return errOutage
 				}
-				k.Release(t.Context())
+				return nil
 			})
+			<-k.Context().Done()
+			time.Sleep(10 * time.Second)
+			other := b.takes(t, Exclusive)
+			other.Release(t.Context())
+			<-late
+			a.hooks.Before(nil)
+			if r, err := k.Resume(t.Context()); r != nil {
+				t.Fatal("resumed although a prune has been in between")
+			} else if !errors.Is(err, ErrLost) {
+				t.Fatal(err)
+			}
 		})
 	}
 }
@@ -137,8 +127,7 @@ func TestResumeAfterALateRefreshThatCameInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mem.Options{NoTime: true}) // answers to puts tell no mod time, and no look precedes them
 		a := w.machine()
-		k, err := a.Shared(t.Context(), "backup")
-		mustLock(t, k, err)
+		k := a.takes(t, Shared)
 		for a.saw(EventRefreshed) == 0 {
 			time.Sleep(100 * time.Millisecond)
 			a.Flush(t.Context())
@@ -167,34 +156,29 @@ func TestResumeAfterALateRefreshThatCameInTime(t *testing.T) {
 func TestNoResumeAfterARefreshThatAPauseDelayed(t *testing.T) {
 	for name, opts := range map[string]mem.Options{"lacked": lacking, "no time": {IfAbsent: mem.Lacked, IfMatch: mem.Lacked, NoTime: true, Precision: time.Second}} {
 		for _, mode := range []Mode{Shared, Exclusive} {
-			t.Run(name+" "+mode.String(), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					w := newWorld(t, opts)
-					a, b := w.machine(), w.machine()
-					k, err := a.acquire(t.Context(), mode, "backup")
-					mustLock(t, k, err)
-					went := a.pausedInRefresh(w, k, 150*time.Second)
-					b.untilFreeFor(t, Exclusive, 100*time.Millisecond)
-					if !time.Now().Before(went) {
-						t.Fatal("the prune got in after the pause")
+			sub(t, name+" "+mode.String(), opts, func(t *testing.T, w *world) {
+				a, b := w.machine(), w.machine()
+				k := a.takes(t, mode)
+				went := a.pausedInRefresh(w, k, 150*time.Second)
+				b.untilFreeFor(t, Exclusive, 100*time.Millisecond)
+				if !time.Now().Before(went) {
+					t.Fatal("the prune got in after the pause")
+				}
+				a.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
+					if time.Now().Before(went) && r.Key == k.Key() { // on its way
+						return nil
 					}
-					a.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
-						if time.Now().Before(went) && r.Key == k.Key() { // on its way
-							return nil
-						}
-						return outage(ctx, r)
-					})
-					time.Sleep(time.Until(went))
-					<-k.Context().Done()
-					a.hooks.Before(nil)
-					if r, err := k.Resume(t.Context()); r != nil {
-						t.Error("resumed although a prune has been in between")
-						r.Release(t.Context())
-					} else if !errors.Is(err, ErrLost) {
-						t.Error(err)
-					}
-					k.Release(t.Context())
+					return outage(ctx, r)
 				})
+				time.Sleep(time.Until(went))
+				<-k.Context().Done()
+				a.hooks.Before(nil)
+				if r, err := k.Resume(t.Context()); r != nil {
+					t.Error("resumed although a prune has been in between")
+					r.Release(t.Context())
+				} else if !errors.Is(err, ErrLost) {
+					t.Error(err)
+				}
 			})
 		}
 	}
@@ -206,8 +190,7 @@ func TestResumeAgainstAcquire(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		for head := -1500 * time.Millisecond; head <= 1500*time.Millisecond; head += 50 * time.Millisecond {
 			a, b := w.machine(), w.machine()
-			k, err := a.acquire(t.Context(), mode, "x")
-			mustLock(t, k, err)
+			k := a.takes(t, mode)
 			a.lose(t, k)
 			time.Sleep(10 * time.Second)
 			r, other := resumeAgainst(t, a, k, b, head)
@@ -235,8 +218,7 @@ func TestResumeAgainstAcquire(t *testing.T) {
 func TestSuspend(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a, b := w.machine(), w.machine()
-		k, err := a.acquire(t.Context(), mode, "x")
-		mustLock(t, k, err)
+		k := a.takes(t, mode)
 		time.Sleep(10 * time.Second)
 		a.clock.Stop(40 * time.Second)
 		time.Sleep(42 * time.Second)
@@ -260,7 +242,6 @@ func TestSuspend(t *testing.T) {
 		if r, err := k.Resume(t.Context()); r != nil || !errors.Is(err, ErrLost) {
 			t.Fatalf("resumed although another holder was in: %v", err)
 		}
-		k.Release(t.Context())
 	})
 }
 
@@ -268,8 +249,7 @@ func TestSuspend(t *testing.T) {
 func TestSuspendAlone(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a := w.machine()
-		k, err := a.acquire(t.Context(), mode, "x")
-		mustLock(t, k, err)
+		k := a.takes(t, mode)
 		a.clock.Stop(8 * time.Hour)
 		<-k.Context().Done()
 		r, err := k.Resume(t.Context())
@@ -305,11 +285,9 @@ func resumeAgainst(t *testing.T, a *machine, k *Lock, b *machine, head time.Dura
 func TestNoResumeOfAnotherVersionWithoutAClock(t *testing.T) {
 	for _, mode := range []Mode{Shared, Exclusive} {
 		for _, late := range []bool{false, true} {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, mem.Options{NoStoreClock: true})
+			bubble(t, mem.Options{NoStoreClock: true}, func(t *testing.T, w *world) {
 				a := w.machine()
-				k, err := a.acquire(t.Context(), mode, "x")
-				mustLock(t, k, err)
+				k := a.takes(t, mode)
 				var refreshed atomic.Value
 				a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 					if r.Op == "put" && r.Key == k.Key() {
@@ -333,7 +311,6 @@ func TestNoResumeOfAnotherVersionWithoutAClock(t *testing.T) {
 				if r != nil {
 					r.Release(t.Context())
 				}
-				k.Release(t.Context())
 			})
 		}
 	}
@@ -345,8 +322,7 @@ func TestReleasedWhileItIsResumed(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		for after := range 30 {
 			a := w.machine()
-			k, err := a.acquire(t.Context(), mode, "x")
-			mustLock(t, k, err)
+			k := a.takes(t, mode)
 			a.lose(t, k)
 			a.hooks.Before(func(context.Context, hookstore.Request) error { time.Sleep(100 * time.Millisecond); return nil })
 			resumed := make(chan error, 1)
@@ -363,9 +339,7 @@ func TestReleasedWhileItIsResumed(t *testing.T) {
 			}()
 			time.Sleep(time.Duration(after)*33*time.Millisecond + time.Millisecond)
 			released.Store(true)
-			if err := k.Release(t.Context()); err != nil {
-				t.Error(err)
-			}
+			mustRelease(t, k)
 			if err := <-resumed; err != nil && !errors.Is(err, ErrReleased) && !errors.Is(err, ErrLost) {
 				t.Errorf("released after %d: %v", after, err)
 			}
@@ -383,12 +357,10 @@ func TestReleasedWhileItIsResumed(t *testing.T) {
 func TestResumeAllowsForRoundedTimes(t *testing.T) {
 	for late := range 10 {
 		for phase := range 10 {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, mem.Options{Precision: time.Second})
+			bubble(t, mem.Options{Precision: time.Second}, func(t *testing.T, w *world) {
 				time.Sleep(time.Duration(phase) * 100 * time.Millisecond)
 				a := w.machine()
-				k, err := a.Shared(t.Context(), "x")
-				mustLock(t, k, err)
+				k := a.takes(t, Shared)
 				reapable := time.Now().Add(DefaultTTL)
 				var refreshed atomic.Value
 				a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
@@ -409,8 +381,358 @@ func TestResumeAllowsForRoundedTimes(t *testing.T) {
 				if r != nil {
 					r.Release(t.Context())
 				}
-				k.Release(t.Context())
 			})
 		}
 	}
+}
+
+// TestNoResumeWhenPassedMeanwhile: a lock is not resumed if another holder was in and out
+// while the resume was under way.
+func TestNoResumeWhenPassedMeanwhile(t *testing.T) {
+	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		a, b := w.machine(), w.machine()
+		k := a.takes(t, mode)
+		a.lose(t, k)
+		time.Sleep(10 * time.Second)
+		// b has looked, and is about to delete the stale flag.
+		came, gate := make(chan struct{}), make(chan struct{})
+		var first atomic.Bool
+		b.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+			if r.Op == "delete" && r.Key == k.Key() && first.CompareAndSwap(false, true) {
+				close(came)
+				<-gate
+			}
+			return nil
+		})
+		var in bool
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			other, err := b.Exclusive(context.Background(), "prune")
+			if err != nil {
+				t.Logf("b: %v", err)
+				return
+			}
+			in = true
+			time.Sleep(300 * time.Millisecond) // a short prune
+			other.Release(context.Background())
+		}()
+		<-came
+		var looks atomic.Int64
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+			if r.Op == "list" && r.Key == "index/lock." && looks.Add(1) == 1 {
+				close(gate)
+				time.Sleep(10 * time.Millisecond)
+			}
+			return nil
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		r, err := k.Resume(ctx)
+		select {
+		case <-gate:
+		default:
+			close(gate)
+		}
+		<-done
+		t.Logf("in between: %v; resumed: %v, %v", in, r != nil, err)
+		if in && r != nil {
+			t.Error("resumed although a prune has been in between")
+		}
+		if r != nil {
+			r.Release(t.Context())
+		}
+	})
+}
+
+// TestResumeHarmsNoLaterHolder: a resume doesn't overwrite the lock.exclusive of a holder that has
+// come in since.
+func TestResumeHarmsNoLaterHolder(t *testing.T) {
+	for name, opts := range map[string]mem.Options{"kept": {}, "lacked": lacking, "ignored": ignoring} {
+		t.Run(name, func(t *testing.T) {
+			harmed := 0
+			for head := -1500 * time.Millisecond; head <= 1500*time.Millisecond; head += 50 * time.Millisecond {
+				bubble(t, opts, func(t *testing.T, w *world) {
+					a, b := w.machine(), w.machine()
+					k := a.takes(t, Exclusive)
+					a.lose(t, k)
+					time.Sleep(10 * time.Second)
+					r, other := resumeAgainst(t, a, k, b, head)
+					time.Sleep(2 * time.Minute)
+					if r != nil && other != nil && alive(r) && alive(other) {
+						t.Errorf("head %v: both", head)
+					}
+					if other != nil && !alive(other) {
+						harmed++
+						t.Logf("head %v: %v", head, other.Lost())
+					}
+					for _, x := range []*Lock{k, r, other} {
+						if x != nil {
+							x.Release(t.Context())
+						}
+					}
+				})
+			}
+			if harmed > 0 {
+				t.Errorf("a resume harmed a live holder %d times", harmed)
+			}
+		})
+	}
+}
+
+// TestResumeDatesItsFlagFromWhenItIsSeen: a lock isn't resumed after a prune has come and
+// gone, although a late refresh has put the old flag back and a late put replaces the new one.
+func TestResumeDatesItsFlagFromWhenItIsSeen(t *testing.T) {
+	bubble(t, lacking, func(t *testing.T, w *world) {
+		a, b := w.machine(), w.machine()
+		k := a.takes(t, Shared)
+		late := make(chan struct{})
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+			if r.Op == "put" { // the refresh that is sent at 30 s is applied at 66 s
+				a.hooks.Before(outage)
+				time.AfterFunc(36*time.Second, func() { w.put(r.Key, r.Body); close(late) })
+				return errOutage
+			}
+			return nil
+		})
+		<-k.Context().Done()
+		time.Sleep(8 * time.Second)
+		b.takes(t, Exclusive).Release(t.Context())
+		<-late
+		var puts, lists atomic.Int32
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+			if r.Op == "put" && r.Key != k.Key() && puts.Add(1) == 1 {
+				time.AfterFunc(7500*time.Millisecond, func() { w.put(r.Key, r.Body) })
+				return errOutage
+			}
+			if r.Op == "list" && lists.Add(1) == 1 {
+				time.Sleep(7900 * time.Millisecond)
+			}
+			return nil
+		})
+		if r, err := k.Resume(t.Context()); err == nil {
+			t.Error("resumed although a prune has been in between")
+			r.Release(t.Context())
+		}
+	})
+}
+
+// TestNoResumeOfAnEmptiedFlag: a lock with an emptied flag was passed by a client without the
+// right to delete, and is not resumed.
+func TestNoResumeOfAnEmptiedFlag(t *testing.T) {
+	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		a, b := w.machine(), w.machine()
+		k := a.takes(t, mode)
+		a.lose(t, k)
+		w.put(k.Key(), nil)
+		a.hooks.Before(nil)
+		if r, err := k.Resume(t.Context()); r != nil || !errors.Is(err, ErrLost) {
+			t.Errorf("resumed: %v", err)
+		}
+		k.Release(t.Context())
+		_ = b
+	})
+}
+
+// TestResumeStoppedMidway: a resume that was stopped for longer than a lease hasn't resumed by
+// the flag that it put before.
+func TestResumeStoppedMidway(t *testing.T) {
+	for _, op := range []string{"list", "delete"} {
+		bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
+			a := w.machine()
+			k := a.takes(t, mode)
+			a.lose(t, k)
+			a.hooks.Before(nil)
+			var done atomic.Bool
+			a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
+				if r.Op == op && (op == "delete" || r.Key == "index/lock.") && done.CompareAndSwap(false, true) {
+					a.clock.jump(2 * time.Minute)
+				}
+				return err
+			})
+			r, err := k.Resume(t.Context())
+			if r != nil {
+				if left := r.Deadline() - a.clock.Elapsed(); left < 0 {
+					t.Errorf("%s, stopped at %s: resumed with a lease that ended %v ago", mode, op, -left)
+				}
+				r.Release(t.Context())
+			} else if !errors.Is(err, ErrLost) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestNoResumeBesideADoubtfulLock: a resume does not pass a lock that is only perhaps stale.
+func TestNoResumeBesideADoubtfulLock(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		a := w.machine()
+		k := a.takes(t, Shared)
+		a.lose(t, k)
+		w.put("index/lock.intent/x", []byte("\x01 ciphertext"))
+		time.Sleep(70 * time.Second)
+		a.hooks.Before(nil)
+		if r, _ := k.Resume(t.Context()); r != nil {
+			t.Error("resumed beside a lock that might be live")
+		}
+	})
+}
+
+// TestResumeTriesAgain: a resume tries again after an attempt that failed after its look.
+func TestResumeTriesAgain(t *testing.T) {
+	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		a := w.machine()
+		k := a.takes(t, mode)
+		a.lose(t, k)
+		until := time.Now().Add(30 * time.Second)
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+			if r.Op == "list" && r.Key == "index/lock." && time.Now().Before(until) {
+				return errOutage
+			}
+			return nil
+		})
+		r, err := k.Resume(t.Context())
+		mustLock(t, r, err)
+		time.Sleep(5 * time.Minute)
+		if !alive(r) {
+			t.Error(r.Lost())
+		}
+		r.Release(t.Context())
+		k.Release(t.Context())
+		w.empty()
+	})
+}
+
+// TestResumeNeedsLockExclusive: a lock isn't resumed without its lock.exclusive, which another
+// client's break-lock deletes.
+func TestResumeNeedsLockExclusive(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		a := w.machine()
+		k := a.takes(t, Exclusive)
+		a.lose(t, k)
+		a.hooks.Before(first("list", "index/lock.", func(r hookstore.Request) error { return nil }))
+		var done atomic.Bool
+		a.hooks.After(func(ctx context.Context, r hookstore.Request, err error) error {
+			if r.Op == "put" && strings.HasSuffix(r.Key, "lock.exclusive") && done.CompareAndSwap(false, true) {
+				w.delete(r.Key)
+			}
+			return err
+		})
+		if r, err := k.Resume(t.Context()); r != nil || !errors.Is(err, ErrLost) {
+			t.Errorf("resumed without lock.exclusive: %v", err)
+		}
+	})
+}
+
+// TestResumesAtOnceGiveOneLock: of two concurrent Resumes of one lost lock, at most one
+// succeeds.
+func TestResumesAtOnceGiveOneLock(t *testing.T) {
+	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		a := w.machine()
+		k := a.takes(t, mode)
+		a.lose(t, k)
+		a.hooks.Before(takesASecond)
+		var rs [2]*Lock
+		var wg sync.WaitGroup
+		for i := range rs {
+			wg.Go(func() {
+				rs[i], _ = k.Resume(context.Background())
+			})
+		}
+		wg.Wait()
+		if rs[0] != nil && rs[1] != nil {
+			t.Errorf("one lost %s lock was resumed as two: alive %v %v", mode, alive(rs[0]), alive(rs[1]))
+		}
+		for _, r := range rs {
+			if r != nil {
+				r.Release(context.Background())
+			}
+		}
+		k.Release(context.Background())
+	})
+}
+
+// TestReleaseAfterACancelledResumeLeavesNothing: a cancelled resume and a release leave no lock behind.
+func TestReleaseAfterACancelledResumeLeavesNothing(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		a, b := w.machine(), w.machine()
+		k := a.takes(t, Exclusive)
+		a.lose(t, k)
+		time.Sleep(20 * time.Second)
+		ctx, cancel := context.WithCancel(t.Context())
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+			if r.Op == "list" && r.Key == "index/lock." {
+				cancel()
+			}
+			return nil
+		})
+		if r, err := k.Resume(ctx); r != nil {
+			t.Fatal(err)
+		} else {
+			t.Logf("resume: %v; is canceled: %v", err, errors.Is(err, context.Canceled))
+		}
+		mustRelease(t, k)
+		x, err := b.Exclusive(t.Context(), "prune")
+		if err != nil {
+			t.Errorf("locked out by leftovers of a cancelled resume and a release: %v: %v", w.keys(), err)
+		} else {
+			x.Release(t.Context())
+		}
+	})
+}
+
+// TestConcurrentResumesAndReleases: Resume and Release can be called from several goroutines.
+func TestConcurrentResumesAndReleases(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		a := w.machine()
+		k := a.takes(t, Shared)
+		a.lose(t, k)
+		a.hooks.Before(nil)
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				if r, _ := k.Resume(context.Background()); r != nil {
+					r.Release(context.Background())
+				}
+			})
+		}
+		wg.Wait()
+		k.Release(context.Background())
+	})
+}
+
+// TestReleaseDuringResumeLeavesNothing: a Release during a Resume locks no later acquirer out.
+func TestReleaseDuringResumeLeavesNothing(t *testing.T) {
+	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		for d := time.Duration(0); d < 9*time.Second; d += 500 * time.Millisecond {
+			a, b := w.machine(), w.machine()
+			k := a.takes(t, mode)
+			a.lose(t, k)
+			time.Sleep(10 * time.Second)
+			a.hooks.Before(takesASecond)
+			done := make(chan *Lock)
+			go func() {
+				r, err := k.Resume(context.Background())
+				_ = err
+				done <- r
+			}()
+			time.Sleep(d)
+			rerr := k.Release(context.Background())
+			r := <-done
+			if r != nil {
+				if !alive(r) {
+					t.Errorf("%v: resumed and dead", d)
+				}
+				r.Release(context.Background())
+			}
+			a.hooks.Before(nil)
+			if x, err := b.Exclusive(t.Context(), "prune"); err != nil {
+				t.Errorf("%v: released (%v), resumed %v, and locked out: %v", d, rerr, r != nil, w.keys())
+				time.Sleep(3 * time.Minute)
+				w.machine().Break(t.Context(), BreakOptions{})
+			} else {
+				x.Release(t.Context())
+			}
+		}
+	})
 }

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/repolock/repolock/internal/test/hookstore"
@@ -14,11 +14,9 @@ import (
 )
 
 func TestStatus(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, mem.Options{})
+	do(t, func(t *testing.T, w *world) {
 		a := w.machine(func(o *Options) { o.Metadata = map[string]string{"job": "nightly"}; o.TTL = 2 * time.Minute })
-		k, err := a.Exclusive(t.Context(), "prune")
-		mustLock(t, k, err)
+		k := a.takes(t, Exclusive)
 		time.Sleep(45 * time.Second)
 		w.put("index/lock.shared/x", foreign(time.Now().Add(-70*time.Second), true))
 		w.put("index/lock.shared/y", []byte("?"))
@@ -38,7 +36,7 @@ func TestStatus(t *testing.T) {
 			t.Fatalf("%d locks: %v %v", len(infos), infos, err)
 		}
 		x := infos[0]
-		if x.Mode != Exclusive || len(x.Keys) != 2 || x.ID != k.ID() || x.Operation != "prune" || x.Holder != "m1 (pid 101)" ||
+		if x.Mode != Exclusive || len(x.Keys) != 2 || x.ID != k.ID() || x.Operation != "x" || x.Holder != "m1 (pid 101)" ||
 			x.Verdict != Live || !x.StoreClock || x.TTL != 2*time.Minute || x.Metadata["job"] != "nightly" {
 			t.Errorf("exclusive: %+v", x)
 		}
@@ -51,7 +49,6 @@ func TestStatus(t *testing.T) {
 		if u := infos[2]; u.Verdict != Unreadable {
 			t.Errorf("unreadable: %+v", u)
 		}
-		k.Release(t.Context())
 	})
 }
 
@@ -62,8 +59,7 @@ func TestBreak(t *testing.T) {
 			t.Fatalf("nothing to break: %v %v", broken, err)
 		}
 		a := w.machine()
-		k, err := a.acquire(t.Context(), mode, "x")
-		mustLock(t, k, err)
+		k := a.takes(t, mode)
 		w.put("index/lock.shared/garbage", []byte("?"))
 		w.put("index/lock.shared/empty", nil)
 		w.put("index/data", []byte("not a lock"))
@@ -84,7 +80,6 @@ func TestBreak(t *testing.T) {
 		if time.Since(start) > 30*time.Second || !errors.Is(context.Cause(k.Context()), ErrLost) {
 			t.Errorf("the holder stopped after %v: %v", time.Since(start), context.Cause(k.Context()))
 		}
-		k.Release(t.Context())
 	})
 }
 
@@ -121,8 +116,7 @@ func TestBreakStale(t *testing.T) {
 
 // TestBreakFails: the error of a failed delete names the key, and the others are deleted.
 func TestBreakFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, mem.Options{})
+	do(t, func(t *testing.T, w *world) {
 		w.put("index/lock.shared/a", []byte("?"))
 		w.put("index/lock.shared/b", []byte("?"))
 		m := w.machine()
@@ -145,8 +139,7 @@ func TestBreakFails(t *testing.T) {
 // TestProcessGone: a holder of this machine and boot whose process has ended is shown as such,
 // and in any doubt it isn't.
 func TestProcessGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, mem.Options{})
+	do(t, func(t *testing.T, w *world) {
 		m := w.machine()
 		self := m.self
 		for _, c := range []struct {
@@ -162,8 +155,7 @@ func TestProcessGone(t *testing.T) {
 		} {
 			m.self = self
 			c.change()
-			k, err := m.Shared(t.Context(), "x")
-			mustLock(t, k, err)
+			k := m.takes(t, Shared)
 			m.self = self
 			infos, err := m.Status(t.Context())
 			if err != nil || len(infos) != 1 || infos[0].ProcessGone != c.gone {
@@ -181,11 +173,9 @@ func TestProcessGone(t *testing.T) {
 // TestStaleAsOfTheListing: break-lock --stale judges a lock as of when it was listed, however
 // long it takes to learn the store's time after that. It might have been refreshed since.
 func TestStaleAsOfTheListing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, mem.Options{NoTime: true})
+	bubble(t, mem.Options{NoTime: true}, func(t *testing.T, w *world) {
 		a, b := w.machine(func(o *Options) { o.TTL = MinTTL }), w.machine()
-		k, err := a.Shared(t.Context(), "x")
-		mustLock(t, k, err)
+		k := a.takes(t, Shared)
 		b.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "put" {
 				time.Sleep(7 * time.Second)
@@ -206,40 +196,34 @@ func TestStaleAsOfTheListing(t *testing.T) {
 		if !alive(k) {
 			t.Errorf("lost: %v", k.Lost())
 		}
-		k.Release(t.Context())
 	})
 }
 
 // TestStaleIsLookedAtAgain: a lock whose holder comes back between the look of
 // break-lock --stale and its delete isn't broken.
 func TestStaleIsLookedAtAgain(t *testing.T) {
-	for _, mode := range []Mode{Shared, Exclusive} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, mem.Options{NoTime: true})
-			a, b := w.machine(), w.machine()
-			k, err := a.acquire(t.Context(), mode, "x")
-			mustLock(t, k, err)
-			time.Sleep(DefaultTTL/2 - 5*time.Second)
-			const pause = 2 * DefaultTTL
-			a.clock.pause(pause)
-			time.Sleep(pause - time.Second)
-			b.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-				if r.Op == "put" || r.Op == "delete" { // of the probe for the store's time
-					time.Sleep(7 * time.Second)
-				}
-				return nil
-			})
-			broken, err := b.Break(t.Context(), BreakOptions{Stale: true})
-			if err != nil || len(broken) > 0 {
-				t.Errorf("broken: %v %v", broken, err)
+	bothModes(t, mem.Options{NoTime: true}, func(t *testing.T, w *world, mode Mode) {
+		a, b := w.machine(), w.machine()
+		k := a.takes(t, mode)
+		time.Sleep(DefaultTTL/2 - 5*time.Second)
+		const pause = 2 * DefaultTTL
+		a.clock.pause(pause)
+		time.Sleep(pause - time.Second)
+		b.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+			if r.Op == "put" || r.Op == "delete" { // of the probe for the store's time
+				time.Sleep(7 * time.Second)
 			}
-			time.Sleep(time.Minute)
-			if !alive(k) {
-				t.Errorf("lost: %v", k.Lost())
-			}
-			k.Release(t.Context())
+			return nil
 		})
-	}
+		broken, err := b.Break(t.Context(), BreakOptions{Stale: true})
+		if err != nil || len(broken) > 0 {
+			t.Errorf("broken: %v %v", broken, err)
+		}
+		time.Sleep(time.Minute)
+		if !alive(k) {
+			t.Errorf("lost: %v", k.Lost())
+		}
+	})
 }
 
 // TestStatusReadsAllPages: Status reads every page of a listing.
@@ -253,5 +237,84 @@ func TestStatusReadsAllPages(t *testing.T) {
 			t.Errorf("broke %d, left %d: %v", len(broken), len(w.keys()), err)
 		}
 	})
-	_ = mem.Options{}
+}
+
+// TestBreakTouchesOnlyShownLocks: Break with Shown leaves a lock alone that was not shown.
+func TestBreakTouchesOnlyShownLocks(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		a, b, m := w.machine(), w.machine(), w.machine()
+		k := a.takes(t, Exclusive)
+		infos, err := m.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.Release(t.Context())
+		other, err := b.Exclusive(t.Context(), "another prune")
+		mustLock(t, other, err)
+		broken, err := m.Break(t.Context(), BreakOptions{Shown: []Broken{{Info: infos[0]}}})
+		if len(broken) > 0 {
+			t.Errorf("broke %v, which wasn't shown; %v", broken[0].Info, err)
+		}
+		time.Sleep(time.Minute)
+		if !alive(other) {
+			t.Errorf("the other's lock is lost: %v", other.Lost())
+		}
+		other.Release(t.Context())
+	})
+}
+
+// TestBreakStaleJudgesAsOfTheListing: break-lock --stale judges a lock as of its listing, not
+// as of when the store's time is known: that can be longer than the ttl later.
+func TestBreakStaleJudgesAsOfTheListing(t *testing.T) {
+	bubble(t, mem.Options{NoTime: true}, func(t *testing.T, w *world) {
+		a := w.machine(func(o *Options) { o.TTL = 10 * time.Second })
+		b := w.machine()
+		k := a.takes(t, Shared)
+		time.Sleep(time.Second)
+		var deletes atomic.Int32
+		b.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
+			if r.Op == "delete" && deletes.Add(1) == 1 {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return nil
+		})
+		broken, err := b.Break(t.Context(), BreakOptions{Stale: true})
+		if len(broken) > 0 || err != nil {
+			t.Errorf("broken: %v, %v", broken, err)
+		}
+		if err := k.Check(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestProbeIsDatedFromWhenItIsSeen: break-lock --stale dates the store's time from when it sees its
+// probe, not from an answer: the probe can be stamped later.
+func TestProbeIsDatedFromWhenItIsSeen(t *testing.T) {
+	bubble(t, mem.Options{NoTime: true}, func(t *testing.T, w *world) {
+		a, b := w.machine(), w.machine()
+		b.clock.setSkew(time.Hour) // so that one witness is wrong already
+		k := a.takes(t, Shared)
+		a.hooks.Before(outage)
+		time.Sleep(46500 * time.Millisecond)
+		var puts, lists atomic.Int32
+		b.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+			if r.Op == "put" && puts.Add(1) == 1 {
+				time.AfterFunc(7900*time.Millisecond, func() { w.put(r.Key, r.Body) })
+				return errOutage
+			}
+			if r.Op == "list" && r.Key != "index/lock." && lists.Add(1) == 1 {
+				time.Sleep(7950 * time.Millisecond)
+			}
+			return nil
+		})
+		broken, err := b.Break(t.Context(), BreakOptions{Stale: true, DryRun: true})
+		if err != nil || !alive(k) {
+			t.Fatalf("%v, alive %v", err, alive(k))
+		}
+		for _, x := range broken {
+			t.Errorf("%v after %v", x.Verdict, x.Age)
+		}
+	})
 }

@@ -39,8 +39,7 @@ func TestBreakIsNoticedWithinALook(t *testing.T) {
 			for after := range 12 {
 				eachMode(t, func(t *testing.T, w *world, mode Mode) {
 					a := w.machine(func(o *Options) { o.TTL, o.Look = ttl, look })
-					k, err := a.acquire(t.Context(), mode, "x")
-					mustLock(t, k, err)
+					k := a.takes(t, mode)
 					time.Sleep(time.Duration(after)*3*time.Second + 700*time.Millisecond) // and no refresh is sent
 					if _, err := w.machine().Break(t.Context(), BreakOptions{}); err != nil {
 						t.Error(err)
@@ -61,8 +60,7 @@ func TestBreakIsNoticedWithinALook(t *testing.T) {
 func TestLookThatFailsChangesNothing(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a := w.machine()
-		k, err := a.acquire(t.Context(), mode, "x")
-		mustLock(t, k, err)
+		k := a.takes(t, mode)
 		a.hooks.Before(outage)
 		time.Sleep(50 * time.Second)
 		a.hooks.Before(nil)
@@ -83,8 +81,7 @@ func TestPausedMachine(t *testing.T) {
 	for _, stepped := range []bool{false, true} {
 		eachMode(t, func(t *testing.T, w *world, mode Mode) {
 			a, b := w.machine(), w.machine()
-			k, err := a.acquire(t.Context(), mode, "x")
-			mustLock(t, k, err)
+			k := a.takes(t, mode)
 			time.Sleep(33 * time.Second)
 			a.clock.pause(pause)
 			went := time.Now().Add(pause)
@@ -105,7 +102,6 @@ func TestPausedMachine(t *testing.T) {
 			if lost := k.Lost(); lost == nil || !lost.Definite {
 				t.Errorf("lost: %v", lost)
 			}
-			k.Release(t.Context())
 		})
 	}
 }
@@ -116,11 +112,9 @@ func TestPausedMachine(t *testing.T) {
 func TestPausedMachineRefreshesAtOnce(t *testing.T) {
 	for _, held := range []time.Duration{5 * time.Second, 12 * time.Second} {
 		for _, stepped := range []bool{false, true} {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, mem.Options{Precision: time.Second})
+			bubble(t, mem.Options{Precision: time.Second}, func(t *testing.T, w *world) {
 				a := w.machine()
-				k, err := a.Shared(t.Context(), "x")
-				mustLock(t, k, err)
+				a.takes(t, Shared)
 				time.Sleep(held)
 				a.clock.pause(50 * time.Second)
 				time.Sleep(50 * time.Second)
@@ -140,7 +134,6 @@ func TestPausedMachineRefreshesAtOnce(t *testing.T) {
 				if a.saw(EventRefreshed) == before {
 					t.Errorf("paused %v after it was acquired, stepped %t: not refreshed", held, stepped)
 				}
-				k.Release(t.Context())
 			})
 		}
 	}
@@ -189,14 +182,12 @@ func TestPausedBetweenLookAndPut(t *testing.T) {
 		{Shared, Exclusive, lacking, false}, {Shared, Exclusive, lacking, true},
 		{Exclusive, Exclusive, lacking, false}, {Exclusive, Shared, lacking, false}, {Exclusive, Shared, paged, false},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, c.opts)
+		bubble(t, c.opts, func(t *testing.T, w *world) {
 			if c.crowded {
 				w.crowd()
 			}
 			a, b := w.machine(), w.machine()
-			k, err := a.acquire(t.Context(), c.mode, "x")
-			mustLock(t, k, err)
+			k := a.takes(t, c.mode)
 			time.Sleep(25 * time.Second)
 			went := a.pausedInRefresh(w, k, pause)
 			b.untilFreeFor(t, c.passes, 100*time.Millisecond)
@@ -208,7 +199,6 @@ func TestPausedBetweenLookAndPut(t *testing.T) {
 			if lost := k.Lost(); lost == nil || !lost.Definite {
 				t.Errorf("lost: %v", lost)
 			}
-			k.Release(t.Context())
 		})
 	}
 }
@@ -224,8 +214,7 @@ func TestStoodStillWhileAcquiring(t *testing.T) {
 
 func stoodStillAt(t *testing.T, first int) {
 	const pause = 50 * time.Second
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, lacking)
+	bubble(t, lacking, func(t *testing.T, w *world) {
 		a := w.machine()
 		var lists atomic.Int64
 		var each atomic.Bool
@@ -239,8 +228,7 @@ func stoodStillAt(t *testing.T, first int) {
 			}
 			return nil
 		})
-		k, err := a.Exclusive(t.Context(), "x")
-		mustLock(t, k, err)
+		k := a.takes(t, Exclusive)
 		_, o, err := w.mem.Get(t.Context(), k.Key(), maxBody)
 		if age := time.Since(o.ModTime); err != nil || age > 10*time.Second {
 			t.Errorf("the lock was granted when its flag was %v old", age)
@@ -258,14 +246,12 @@ func stoodStillAt(t *testing.T, first int) {
 // TestClocksApart: if a listing's time comes from another clock than the mod times, the first
 // acquire needs a second attempt, and the next one doesn't.
 func TestClocksApart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, mem.Options{})
+	do(t, func(t *testing.T, w *world) {
 		a := w.machine()
 		a.Locker.store = ahead{a.Locker.store}
 		for _, want := range []int{2, 1} {
 			a.hooks.Count()
-			k, err := a.Shared(t.Context(), "x")
-			mustLock(t, k, err)
+			k := a.takes(t, Shared)
 			if _, by := a.hooks.Count(); by["list"] != want {
 				t.Errorf("requests %v, want %d times list", by, want)
 			}
@@ -286,8 +272,7 @@ func (s ahead) List(ctx context.Context, prefix, cursor string) (store.Page, err
 // TestRenewNeedsTheWholeRefresh: a Renew that couldn't look at lock.exclusive, which was
 // broken, returns an error, although it has renewed the flag.
 func TestRenewNeedsTheWholeRefresh(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, lacking)
+	bubble(t, lacking, func(t *testing.T, w *world) {
 		a := w.machine()
 		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Key == "index/lock.exclusive" {
@@ -295,12 +280,9 @@ func TestRenewNeedsTheWholeRefresh(t *testing.T) {
 			}
 			return nil
 		})
-		k, err := a.Exclusive(t.Context(), "x")
-		mustLock(t, k, err)
+		k := a.takes(t, Exclusive)
 		time.Sleep(35 * time.Second)
-		if err := w.mem.Delete(t.Context(), "index/lock.exclusive"); err != nil {
-			t.Fatal(err)
-		}
+		w.delete("index/lock.exclusive")
 		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Key == "index/lock.exclusive" {
 				return errors.New("connection reset by peer")
@@ -310,8 +292,6 @@ func TestRenewNeedsTheWholeRefresh(t *testing.T) {
 		if err := k.Renew(t.Context()); err == nil {
 			t.Error("a lock was confirmed whose lock.exclusive is gone")
 		}
-		a.hooks.Before(nil)
-		k.Release(t.Context())
 	})
 }
 
@@ -321,23 +301,18 @@ func TestRenewNeedsTheWholeRefresh(t *testing.T) {
 func TestPassedByOneWhoHoldsIsLostAtOnce(t *testing.T) {
 	// Within the other's interval, so that in some cases it has refreshed its lock just now.
 	for pause := 150 * time.Second; pause < 180*time.Second; pause += 2 * time.Second {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, mem.Options{IfAbsent: mem.Lacked, IfMatch: mem.Lacked, NoTime: true})
+		bubble(t, mem.Options{IfAbsent: mem.Lacked, IfMatch: mem.Lacked, NoTime: true}, func(t *testing.T, w *world) {
 			a, b := w.machine(), w.machine()
-			k, err := a.Exclusive(t.Context(), "x")
-			mustLock(t, k, err)
+			k := a.takes(t, Exclusive)
 			time.Sleep(25 * time.Second)
 			went := a.pausedInRefresh(w, k, pause)
-			other, err := b.Shared(t.Context(), "backup", Wait(Forever))
-			mustLock(t, other, err)
+			b.takes(t, Shared, Wait(Forever))
 			if !time.Now().Before(went) {
 				t.Fatal("the other got in after the pause")
 			}
 			time.Sleep(time.Until(went) + time.Millisecond)
 			a.clock.setSkew(pause)
 			ended(t, k, 2*time.Second)
-			k.Release(t.Context())
-			other.Release(t.Context())
 		})
 	}
 }
@@ -350,11 +325,9 @@ func TestPassedWhileRefreshed(t *testing.T) {
 		pageSize int
 		late     time.Duration
 	}{{0, 250 * time.Millisecond}, {1, 250 * time.Millisecond}, {0, time.Second}, {1, time.Second}} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, mem.Options{PageSize: c.pageSize})
+		bubble(t, mem.Options{PageSize: c.pageSize}, func(t *testing.T, w *world) {
 			a, b := w.machine(), w.machine()
-			k, err := a.Shared(t.Context(), "x")
-			mustLock(t, k, err)
+			k := a.takes(t, Shared)
 			time.Sleep(14 * time.Second)
 			const pause = 80 * time.Second
 			go a.standsStill(pause)
@@ -373,8 +346,7 @@ func TestPassedWhileRefreshed(t *testing.T) {
 				}
 				return nil
 			})
-			other, err := b.Exclusive(t.Context(), "y")
-			mustLock(t, other, err)
+			b.takes(t, Exclusive)
 			a.hooks.Count()
 			ended(t, k, 600*time.Millisecond)
 			if _, by := a.hooks.Count(); c.pageSize == 0 && (by["list"] != 1 || by["get"] > 0) {
@@ -383,8 +355,6 @@ func TestPassedWhileRefreshed(t *testing.T) {
 			if lost := k.Lost(); lost == nil || !lost.Definite || !strings.Contains(lost.Error(), "another client deleted the lock") {
 				t.Errorf("pages of %d, %v late: lost: %v", c.pageSize, c.late, lost)
 			}
-			k.Release(t.Context())
-			other.Release(t.Context())
 		})
 	}
 }
@@ -392,11 +362,9 @@ func TestPassedWhileRefreshed(t *testing.T) {
 // TestPassedBetweenPages: the delete comes while the look after the refresh reads the pages behind our
 // flag, and the other holder is gone before the last of them. The last look at our flag finds it.
 func TestPassedBetweenPages(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, mem.Options{PageSize: 1})
+	bubble(t, mem.Options{PageSize: 1}, func(t *testing.T, w *world) {
 		a, b := w.machine(), w.machine()
-		k, err := a.Exclusive(t.Context(), "x")
-		mustLock(t, k, err)
+		k := a.takes(t, Exclusive)
 		time.Sleep(14 * time.Second)
 		const pause = 80 * time.Second
 		go a.standsStill(pause)
@@ -425,15 +393,13 @@ func TestPassedBetweenPages(t *testing.T) {
 			}
 			return nil
 		})
-		other, err := b.Shared(t.Context(), "y")
-		mustLock(t, other, err)
+		other := b.takes(t, Shared)
 		other.Release(t.Context())
 		close(gone)
 		ended(t, k, time.Second)
 		if lost := k.Lost(); lost == nil || !lost.Definite {
 			t.Errorf("lost: %v", lost)
 		}
-		k.Release(t.Context())
 	})
 }
 
@@ -442,8 +408,7 @@ func TestPassedBetweenPages(t *testing.T) {
 func TestVanishedIsNoConflict(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a, b := w.machine(), w.machine()
-		k, err := a.Exclusive(t.Context(), "x")
-		mustLock(t, k, err)
+		k := a.takes(t, Exclusive)
 		waiting, giveUp := context.WithCancel(t.Context())
 		defer giveUp()
 		gone := make(chan struct{})
@@ -466,7 +431,6 @@ func TestVanishedIsNoConflict(t *testing.T) {
 		if lost := k.Lost(); lost != nil || !read.Load() {
 			t.Errorf("the ticket was read: %t; lost: %v", read.Load(), lost)
 		}
-		k.Release(t.Context())
 	})
 }
 
@@ -477,11 +441,9 @@ func TestVanishedIsNoConflict(t *testing.T) {
 func TestPausedBeyondTheLease(t *testing.T) {
 	for _, mode := range []Mode{Shared, Exclusive} {
 		for _, stepped := range []bool{false, true} {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, lacking)
+			bubble(t, lacking, func(t *testing.T, w *world) {
 				a := w.machine()
-				k, err := a.acquire(t.Context(), mode, "x")
-				mustLock(t, k, err)
+				k := a.takes(t, mode)
 				time.Sleep(14 * time.Second)
 				const pause = 70 * time.Second
 				a.clock.pause(pause)
@@ -508,11 +470,9 @@ func TestPausedBeyondTheLease(t *testing.T) {
 // TestRefreshedBeyondTheLease: a refresh after a pause that was sent within the lease can be applied after
 // its end, and another holder can have come and gone before. Without If-Match the lock is lost.
 func TestRefreshedBeyondTheLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, lacking)
+	bubble(t, lacking, func(t *testing.T, w *world) {
 		a := w.machine()
-		k, err := a.Shared(t.Context(), "x")
-		mustLock(t, k, err)
+		k := a.takes(t, Shared)
 		time.Sleep(14 * time.Second)
 		const pause = 43200 * time.Millisecond // until within the lease, less margin
 		a.standsStill(pause)
@@ -530,18 +490,15 @@ func TestRefreshedBeyondTheLease(t *testing.T) {
 		if lost := k.Lost(); lost == nil || !lost.Definite {
 			t.Errorf("lost: %v", lost)
 		}
-		k.Release(t.Context())
 	})
 }
 
 // TestRefreshedWithinTheLease: a refresh after a pause was applied in time, and the look after it failed for
 // so long that the lease before it is over. The lock is kept, also without If-Match.
 func TestRefreshedWithinTheLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, lacking)
+	bubble(t, lacking, func(t *testing.T, w *world) {
 		a := w.machine()
-		k, err := a.Shared(t.Context(), "x")
-		mustLock(t, k, err)
+		k := a.takes(t, Shared)
 		time.Sleep(14 * time.Second)
 		const pause = 42 * time.Second
 		a.standsStill(pause)
@@ -559,18 +516,15 @@ func TestRefreshedWithinTheLease(t *testing.T) {
 		if err := k.Check(t.Context()); err != nil || !refreshed.Load() {
 			t.Errorf("refreshed: %t; %v", refreshed.Load(), err)
 		}
-		k.Release(t.Context())
 	})
 }
 
 // TestSlewedClockIsNoPause: a clock that the kernel slews, by 500 ppm at most, is not taken
 // for a pause.
 func TestSlewedClockIsNoPause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, mem.Options{})
+	do(t, func(t *testing.T, w *world) {
 		a := w.machine(func(o *Options) { o.TTL = MaxTTL })
-		k, err := a.Shared(t.Context(), "x")
-		mustLock(t, k, err)
+		a.takes(t, Shared)
 		a.hooks.Before(outage)
 		for i := range 2 * 3600 {
 			time.Sleep(time.Second)
@@ -582,7 +536,6 @@ func TestSlewedClockIsNoPause(t *testing.T) {
 		if _, by := a.hooks.Count(); by["put"] > 0 {
 			t.Errorf("%v", by)
 		}
-		k.Release(t.Context())
 	})
 }
 
@@ -591,8 +544,7 @@ func TestSlewedClockIsNoPause(t *testing.T) {
 func TestOtherClientsConflictIsALoss(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a := w.machine()
-		k, err := a.acquire(t.Context(), mode, "x")
-		mustLock(t, k, err)
+		k := a.takes(t, mode)
 		time.Sleep(5 * time.Second)
 		theirs := "index/lock.exclusive"
 		if mode == Exclusive {
@@ -601,9 +553,7 @@ func TestOtherClientsConflictIsALoss(t *testing.T) {
 		for range 4 { // withdrawn, as soon as they have looked
 			w.put(theirs, foreign(time.Now(), mode == Exclusive))
 			time.Sleep(2500 * time.Millisecond)
-			if err := w.mem.Delete(t.Context(), theirs); err != nil {
-				t.Fatal(err)
-			}
+			w.delete(theirs)
 			time.Sleep(4300 * time.Millisecond)
 		}
 		if !alive(k) {
@@ -614,45 +564,36 @@ func TestOtherClientsConflictIsALoss(t *testing.T) {
 		if lost := k.Lost(); lost == nil || !lost.Definite || !strings.Contains(lost.Error(), "laptop (pid 4711)") {
 			t.Errorf("lost: %v", lost)
 		}
-		k.Release(t.Context())
 	})
 }
 
 // TestConflictIsNotDatedByRoundedTimes: a store that rounds its times down shows a lock as older
 // than it is. One that is withdrawn within 3 s is no loss there either.
 func TestConflictIsNotDatedByRoundedTimes(t *testing.T) {
-	for _, mode := range []Mode{Shared, Exclusive} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, mem.Options{Precision: time.Second})
-			k, err := w.machine().acquire(t.Context(), mode, "x")
-			mustLock(t, k, err)
-			theirs := "index/lock.exclusive"
-			if mode == Exclusive {
-				theirs = "index/lock.shared/theirs"
-			}
-			for range 50 {
-				now := time.Now()
-				time.Sleep(now.Truncate(time.Second).Add(5*time.Second - time.Millisecond).Sub(now))
-				w.put(theirs, foreign(time.Now(), mode == Exclusive))
-				time.Sleep(2900 * time.Millisecond)
-				if err := w.mem.Delete(t.Context(), theirs); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if !alive(k) {
-				t.Errorf("%v: lost to one that was withdrawn: %v", mode, k.Lost())
-			}
-			k.Release(t.Context())
-		})
-	}
+	bothModes(t, mem.Options{Precision: time.Second}, func(t *testing.T, w *world, mode Mode) {
+		k := w.machine().takes(t, mode)
+		theirs := "index/lock.exclusive"
+		if mode == Exclusive {
+			theirs = "index/lock.shared/theirs"
+		}
+		for range 50 {
+			now := time.Now()
+			time.Sleep(now.Truncate(time.Second).Add(5*time.Second - time.Millisecond).Sub(now))
+			w.put(theirs, foreign(time.Now(), mode == Exclusive))
+			time.Sleep(2900 * time.Millisecond)
+			w.delete(theirs)
+		}
+		if !alive(k) {
+			t.Errorf("%v: lost to one that was withdrawn: %v", mode, k.Lost())
+		}
+	})
 }
 
 // TestLockThatIsGoneIsForgotten: a client of the original protocol that tries again and again, and
 // withdraws each time, never holds: each of its tries is another lock, not the first one refreshed.
 func TestLockThatIsGoneIsForgotten(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
-		k, err := w.machine().acquire(t.Context(), mode, "x")
-		mustLock(t, k, err)
+		k := w.machine().takes(t, mode)
 		theirs := "index/lock.exclusive"
 		if mode == Exclusive {
 			theirs = "index/lock.shared/theirs"
@@ -661,9 +602,7 @@ func TestLockThatIsGoneIsForgotten(t *testing.T) {
 			time.Sleep(47 * time.Second)
 			w.put(theirs, foreign(time.Now(), mode == Exclusive))
 			time.Sleep(time.Second)
-			if err := w.mem.Delete(t.Context(), theirs); err != nil {
-				t.Fatal(err)
-			}
+			w.delete(theirs)
 		}
 		if !alive(k) {
 			t.Errorf("lost to one that was withdrawn: %v", k.Lost())
@@ -693,14 +632,12 @@ func TestLookInACrowd(t *testing.T) {
 		"passed":   func(w *world, _ *Lock) { w.put("index/lock.exclusive", foreign(time.Now(), false)) },
 	} {
 		for _, come := range []string{"before", "after"} {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, mem.Options{})
+			do(t, func(t *testing.T, w *world) {
 				if come == "before" {
 					w.crowd()
 				}
 				a := w.machine()
-				k, err := a.Shared(t.Context(), "x")
-				mustLock(t, k, err)
+				k := a.takes(t, Shared)
 				var all, looks atomic.Int32
 				a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 					if r.Op == "list" && r.Key == "index/lock." {
@@ -723,7 +660,6 @@ func TestLookInACrowd(t *testing.T) {
 				if lost := k.Lost(); lost == nil || !lost.Definite {
 					t.Errorf("%s: lost: %v", name, lost)
 				}
-				k.Release(t.Context())
 			})
 		}
 	}
@@ -734,18 +670,15 @@ func TestLookInACrowd(t *testing.T) {
 func TestBrokenLockStaysBroken(t *testing.T) {
 	for _, mode := range []Mode{Shared, Exclusive} {
 		for held := range 8 {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed, IfMatchCreates: true})
+			bubble(t, mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed, IfMatchCreates: true}, func(t *testing.T, w *world) {
 				a, b := w.machine(func(o *Options) { o.Look = o.TTL }), w.machine()
 				a.opts.Look = time.Hour // so that a refresh comes first
-				k, err := a.acquire(t.Context(), mode, "backup")
-				mustLock(t, k, err)
+				k := a.takes(t, mode)
 				time.Sleep(time.Duration(held) * 17 * time.Second)
 				if _, err := b.Break(t.Context(), BreakOptions{}); err != nil {
 					t.Error(err)
 				}
-				prune, err := b.Exclusive(t.Context(), "prune")
-				mustLock(t, prune, err)
+				prune := b.takes(t, Exclusive)
 				time.Sleep(31 * time.Second)
 				if alive(k) || !alive(prune) {
 					t.Errorf("%s, broken after %d s: the holder is still alive: %t, the prune: %t", mode, 17*held, alive(k), alive(prune))
@@ -766,15 +699,13 @@ func TestIfMatchIsProvenOnAMissingKeyToo(t *testing.T) {
 		opts  mem.Options
 		holds bool
 	}{
-		{mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed}, true},
+		{claiming, true},
 		{mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed, IfMatchCreates: true}, false},
-		{mem.Options{IfAbsent: mem.Ignored, IfMatch: mem.Ignored}, false},
+		{ignoring, false},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, c.opts)
+		bubble(t, c.opts, func(t *testing.T, w *world) {
 			a := w.machine()
-			k, err := a.Shared(t.Context(), "x")
-			mustLock(t, k, err)
+			k := a.takes(t, Shared)
 			time.Sleep(31 * time.Second)
 			if got := &a.conditions.match; got.holds() != c.holds || got.fails() == c.holds {
 				t.Errorf("%+v: holds %t, fails %t", c.opts, got.holds(), got.fails())
@@ -798,8 +729,7 @@ func TestIfMatchIsProvenOnAMissingKeyToo(t *testing.T) {
 // TestRefusedRightETagProvesNothing: if a server refuses a wrong ETag and the right one as
 // well, its If-Match can't be relied on. The refresh that finds that out succeeds without.
 func TestRefusedRightETagProvesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed})
+	bubble(t, claiming, func(t *testing.T, w *world) {
 		a := w.machine()
 		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "put" && r.Opts.IfMatch != "" {
@@ -807,8 +737,7 @@ func TestRefusedRightETagProvesNothing(t *testing.T) {
 			}
 			return nil
 		})
-		k, err := a.Shared(t.Context(), "x")
-		mustLock(t, k, err)
+		k := a.takes(t, Shared)
 		if err := k.Renew(t.Context()); err != nil || !a.conditions.match.fails() {
 			t.Errorf("If-Match is relied on: %t; the first refresh: %v", a.conditions.match.holds(), err)
 		}
@@ -816,7 +745,6 @@ func TestRefusedRightETagProvesNothing(t *testing.T) {
 		if !alive(k) || !a.conditions.match.fails() {
 			t.Errorf("lost: %v, If-Match is relied on: %t", k.Lost(), a.conditions.match.holds())
 		}
-		k.Release(t.Context())
 	})
 }
 
@@ -824,8 +752,7 @@ func TestRefusedRightETagProvesNothing(t *testing.T) {
 // tried three times, and the lock is refreshed without.
 func TestProofThatFailsCostsNoRefresh(t *testing.T) {
 	for _, hangs := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed})
+		bubble(t, claiming, func(t *testing.T, w *world) {
 			a := w.machine()
 			var tried atomic.Int32
 			a.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
@@ -839,13 +766,11 @@ func TestProofThatFailsCostsNoRefresh(t *testing.T) {
 				}
 				return errOutage
 			})
-			k, err := a.Shared(t.Context(), "x")
-			mustLock(t, k, err)
+			k := a.takes(t, Shared)
 			time.Sleep(5 * time.Minute)
 			if !alive(k) || tried.Load() != 2*maxProofs || a.saw(EventRefreshFailed) > 0 {
 				t.Errorf("lost: %v, %d tries, %d failures", k.Lost(), tried.Load(), a.saw(EventRefreshFailed))
 			}
-			k.Release(t.Context())
 		})
 	}
 }
@@ -853,11 +778,9 @@ func TestProofThatFailsCostsNoRefresh(t *testing.T) {
 // TestProofLeavesNothing: an object that a proof has made is removed, when the lock is
 // released at the latest.
 func TestProofLeavesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed, IfMatchCreates: true})
+	bubble(t, mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed, IfMatchCreates: true}, func(t *testing.T, w *world) {
 		a := w.machine()
-		k, err := a.Shared(t.Context(), "x")
-		mustLock(t, k, err)
+		k := a.takes(t, Shared)
 		a.hooks.After(func(ctx context.Context, r hookstore.Request, err error) error {
 			if r.Op == "put" && r.Key != k.Key() { // the proof's, applied, and answered late
 				<-ctx.Done()
@@ -877,11 +800,9 @@ func TestProofLeavesNothing(t *testing.T) {
 // TestProofOnAMissingKeyIsNeeded: if a server refuses a wrong ETag and takes the right one,
 // but never answers for a missing key, its If-Match can't be relied on.
 func TestProofOnAMissingKeyIsNeeded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed})
+	bubble(t, claiming, func(t *testing.T, w *world) {
 		a := w.machine()
-		k, err := a.Shared(t.Context(), "x")
-		mustLock(t, k, err)
+		k := a.takes(t, Shared)
 		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "put" && r.Opts.IfMatch != "" && r.Key != k.Key() {
 				return errOutage
@@ -892,14 +813,12 @@ func TestProofOnAMissingKeyIsNeeded(t *testing.T) {
 		if !alive(k) || a.conditions.match.holds() {
 			t.Errorf("lost: %v, If-Match is relied on: %t", k.Lost(), a.conditions.match.holds())
 		}
-		k.Release(t.Context())
 	})
 }
 
 // TestLateAcquireStartsAgain: the rest of the lease must suffice for three refreshes.
 func TestLateAcquireStartsAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, lacking)
+	bubble(t, lacking, func(t *testing.T, w *world) {
 		a := w.machine()
 		for left, want := range map[time.Duration]error{6100 * time.Millisecond: nil, 5900 * time.Millisecond: errLate, -time.Second: errLate} {
 			tr, err := a.newTry(Shared, "x", nothingYet())
@@ -919,7 +838,7 @@ func TestLateAcquireStartsAgain(t *testing.T) {
 // TestClaimLooksTwice: without conditions a lock.exclusive that was read as stale isn't
 // overwritten if a client of the original protocol has taken it over since.
 func TestClaimLooksTwice(t *testing.T) {
-	for name, opts := range map[string]mem.Options{"none": lacking, "claimed": {IfAbsent: mem.Claimed, IfMatch: mem.Claimed}} {
+	for name, opts := range map[string]mem.Options{"none": lacking, "claimed": claiming} {
 		synctest.Test(t, func(t *testing.T) {
 			const key = "index/lock.exclusive"
 			w := newWorld(t, opts)
@@ -933,8 +852,7 @@ func TestClaimLooksTwice(t *testing.T) {
 				}
 				return err
 			})
-			k, err := a.Exclusive(t.Context(), "prune")
-			mustHeld(t, k, err)
+			a.refused(t, Exclusive)
 			raw, _, err := w.mem.Get(t.Context(), key, maxBody)
 			if l, derr := decode(raw); err != nil || derr != nil || l.ID != "" {
 				t.Errorf("%s: what is there: %s %v", name, raw, err)
@@ -951,8 +869,7 @@ func TestHalfARefreshIsKept(t *testing.T) {
 			return
 		}
 		a := w.machine()
-		k, err := a.Exclusive(t.Context(), "x")
-		mustLock(t, k, err)
+		k := a.takes(t, Exclusive)
 		time.Sleep(29 * time.Second)
 		start := a.clock.Elapsed()
 		var flags atomic.Int32
@@ -972,7 +889,6 @@ func TestHalfARefreshIsKept(t *testing.T) {
 		if left := k.Deadline() - start; left < 55*time.Second || left > 57*time.Second {
 			t.Errorf("the deadline is %v later: it is the earlier of both", left)
 		}
-		k.Release(t.Context())
 	})
 }
 
@@ -980,14 +896,13 @@ func TestHalfARefreshIsKept(t *testing.T) {
 // with the times, or the lock is held.
 func TestWhatIsAcquiredIsHeld(t *testing.T) {
 	for name, opts := range map[string]mem.Options{
-		"kept": {}, "claimed": {IfAbsent: mem.Claimed, IfMatch: mem.Claimed}, "none": lacking,
+		"kept": {}, "claimed": claiming, "none": lacking,
 	} {
 		for _, mode := range []Mode{Shared, Exclusive} {
 			for _, ttl := range []time.Duration{MinTTL, DefaultTTL, 10 * time.Minute} {
 				var held, refused time.Duration
 				for trip := ttl / 200; trip < min(ttl/6, 8*time.Second); trip += ttl / 200 {
-					synctest.Test(t, func(t *testing.T) {
-						w := newWorld(t, opts)
+					bubble(t, opts, func(t *testing.T, w *world) {
 						a := w.machine(func(o *Options) { o.TTL, o.Look = ttl, min(DefaultLook, ttl) })
 						a.hooks.Before(func(context.Context, hookstore.Request) error { time.Sleep(trip / 2); return nil })
 						a.hooks.After(func(_ context.Context, _ hookstore.Request, err error) error { time.Sleep(trip / 2); return err })
@@ -1019,7 +934,7 @@ func TestWhatIsAcquiredIsHeld(t *testing.T) {
 // TestOneOfTwoContendersWins: one of two contenders gets in at any distance from the store.
 func TestOneOfTwoContendersWins(t *testing.T) {
 	for name, opts := range map[string]mem.Options{
-		"kept": {}, "claimed": {IfAbsent: mem.Claimed, IfMatch: mem.Claimed}, "none": lacking,
+		"kept": {}, "claimed": claiming, "none": lacking,
 	} {
 		for _, trips := range [][2]time.Duration{
 			{10 * time.Millisecond}, {200 * time.Millisecond}, {time.Second}, {2 * time.Second}, {3300 * time.Millisecond},
@@ -1027,8 +942,7 @@ func TestOneOfTwoContendersWins(t *testing.T) {
 		} {
 			nobody := 0
 			for i := range 100 {
-				synctest.Test(t, func(t *testing.T) {
-					w := newWorld(t, opts)
+				bubble(t, opts, func(t *testing.T, w *world) {
 					won := make(chan *Lock, 2)
 					for n := range 2 {
 						a, trip := w.machine(), cmp.Or(trips[n], trips[0])
@@ -1098,17 +1012,14 @@ func TestAcquireThatIsCancelledLeavesNothing(t *testing.T) {
 func TestPassedLockIsNoConflict(t *testing.T) {
 	for name, opts := range map[string]mem.Options{"clock": {}, "clockless": {NoStoreClock: true}, "no time": {NoTime: true, Precision: time.Second}} {
 		for _, ahead := range []time.Duration{0, time.Hour, -time.Hour} {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, opts)
+			bubble(t, opts, func(t *testing.T, w *world) {
 				w.put("index/lock.exclusive", foreign(time.Now().Add(ahead), false))
 				a := w.machine()
-				k, err := a.Shared(t.Context(), "x", Wait(time.Hour))
-				mustLock(t, k, err)
+				k := a.takes(t, Shared, Wait(time.Hour))
 				time.Sleep(5 * time.Minute)
 				if !alive(k) {
 					t.Errorf("%s, its clock %v ahead: %v", name, ahead, k.Lost())
 				}
-				k.Release(t.Context())
 			})
 		}
 	}
@@ -1130,11 +1041,9 @@ func TestRequestsPerHour(t *testing.T) {
 		{"claimed or none", lacking, Exclusive, time.Minute, 240, 620},
 		{"claimed or none", lacking, Exclusive, 24 * time.Hour, 0, 380},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, c.opts)
+		bubble(t, c.opts, func(t *testing.T, w *world) {
 			a := w.machine(func(o *Options) { o.TTL = c.ttl })
-			k, err := a.acquire(t.Context(), c.mode, "x")
-			mustLock(t, k, err)
+			a.takes(t, c.mode)
 			a.hooks.Count()
 			time.Sleep(time.Hour)
 			_, by := a.hooks.Count()
@@ -1142,7 +1051,6 @@ func TestRequestsPerHour(t *testing.T) {
 			if !near(by["put"], c.put) || !near(by["list"], c.list) || by["get"]+by["delete"] > 0 {
 				t.Errorf("%s, %s, ttl %v: %v, want about %d puts and %d lists", c.name, c.mode, c.ttl, by, c.put, c.list)
 			}
-			k.Release(t.Context())
 		})
 	}
 }

@@ -3,6 +3,7 @@ package replock
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/store/mem"
 )
@@ -72,50 +74,46 @@ func TestForeignLocks(t *testing.T) {
 		{"exclusive zstd", "index/lock.exclusive", false, zstdOf},
 		{"exclusive encrypted", "index/lock.exclusive", false, encrypted},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, mem.Options{})
-				m := w.machine()
-				write := func() { w.put(c.key, c.code(foreign(time.Now(), c.shared))) }
-				write()
-				start := time.Now()
-				for time.Since(start) < 5*time.Minute {
-					k, err := m.Exclusive(t.Context(), "prune")
-					held := mustHeld(t, k, err)
-					if c.name != "encrypted" && c.name != "exclusive encrypted" && held.Holders[0].Holder != "laptop (pid 4711)" {
-						t.Fatalf("holder: %v", err)
-					}
-					k, err = m.Shared(t.Context(), "backup")
-					if c.shared {
-						mustLock(t, k, err)
-						k.Release(t.Context())
-					} else {
-						mustHeld(t, k, err)
-					}
-					time.Sleep(29 * time.Second)
-					if strings.Contains(c.name, "encrypted") {
-						w.put(c.key, append(c.code(nil), fmt.Sprint(time.Now())...)) // another nonce
-						continue
-					}
-					write()
+		sub(t, c.name, mem.Options{}, func(t *testing.T, w *world) {
+			m := w.machine()
+			write := func() { w.put(c.key, c.code(foreign(time.Now(), c.shared))) }
+			write()
+			start := time.Now()
+			for time.Since(start) < 5*time.Minute {
+				held := m.refused(t, Exclusive)
+				if c.name != "encrypted" && c.name != "exclusive encrypted" && held.Holders[0].Holder != "laptop (pid 4711)" {
+					t.Fatalf("holder: %v", held)
 				}
-				start = time.Now()
-				var k *Lock
-				for k == nil {
-					k, _ = m.Exclusive(t.Context(), "prune")
-					time.Sleep(time.Second)
+				k, err := m.Shared(t.Context(), "backup")
+				if c.shared {
+					mustLock(t, k, err)
+					k.Release(t.Context())
+				} else {
+					mustHeld(t, k, err)
 				}
-				took := time.Since(start)
-				limit := 65 * time.Second
+				time.Sleep(29 * time.Second)
 				if strings.Contains(c.name, "encrypted") {
-					limit = 70*time.Second + time.Minute // no second witness: watched
+					w.put(c.key, append(c.code(nil), fmt.Sprint(time.Now())...)) // another nonce
+					continue
 				}
-				if took < time.Minute || took > limit {
-					t.Errorf("passed after %v, want 1m to %v", took, limit)
-				}
-				k.Release(t.Context())
-				w.empty()
-			})
+				write()
+			}
+			start = time.Now()
+			var k *Lock
+			for k == nil {
+				k, _ = m.Exclusive(t.Context(), "prune")
+				time.Sleep(time.Second)
+			}
+			took := time.Since(start)
+			limit := 65 * time.Second
+			if strings.Contains(c.name, "encrypted") {
+				limit = 70*time.Second + time.Minute // no second witness: watched
+			}
+			if took < time.Minute || took > limit {
+				t.Errorf("passed after %v, want 1m to %v", took, limit)
+			}
+			k.Release(t.Context())
+			w.empty()
 		})
 	}
 }
@@ -152,35 +150,29 @@ func TestUnreadable(t *testing.T) {
 	}
 	for name, raw := range bad {
 		for _, key := range []string{"index/lock.exclusive", "index/lock.intent/x", "index/lock.shared/x"} {
-			t.Run(name+" "+key, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					w := newWorld(t, mem.Options{})
-					w.put(key, raw)
-					m := w.machine()
-					for range 2 {
-						k, err := m.Exclusive(t.Context(), "prune")
-						held := mustHeld(t, k, err)
-						if held.Holders[0].Verdict != Unreadable || !strings.Contains(err.Error(), "break-lock") {
-							t.Errorf("%v", err)
-						}
-						if strings.ContainsAny(err.Error(), "\n\x1b\x00") || len(err.Error()) > 1000 {
-							t.Errorf("the error is not one clean line: %q", err)
-						}
-						time.Sleep(24 * time.Hour)
+			sub(t, name+" "+key, mem.Options{}, func(t *testing.T, w *world) {
+				w.put(key, raw)
+				m := w.machine()
+				for range 2 {
+					held := m.refused(t, Exclusive)
+					if held.Holders[0].Verdict != Unreadable || !strings.Contains(held.Error(), "break-lock") {
+						t.Errorf("%v", held)
 					}
-					if infos, err := m.Status(t.Context()); err != nil || len(infos) != 1 || infos[0].Verdict != Unreadable {
-						t.Errorf("status: %v %v", infos, err)
+					if s := held.Error(); strings.ContainsAny(s, "\n\x1b\x00") || len(s) > 1000 {
+						t.Errorf("the error is not one clean line: %q", s)
 					}
-					if broken, err := m.Break(t.Context(), BreakOptions{Stale: true}); err != nil || len(broken) != 0 {
-						t.Errorf("break --stale took an unreadable lock: %v %v", broken, err)
-					}
-					if broken, err := m.Break(t.Context(), BreakOptions{}); err != nil || len(broken) != 1 {
-						t.Errorf("break: %v %v", broken, err)
-					}
-					k, err := m.Exclusive(t.Context(), "prune")
-					mustLock(t, k, err)
-					k.Release(t.Context())
-				})
+					time.Sleep(24 * time.Hour)
+				}
+				if infos, err := m.Status(t.Context()); err != nil || len(infos) != 1 || infos[0].Verdict != Unreadable {
+					t.Errorf("status: %v %v", infos, err)
+				}
+				if broken, err := m.Break(t.Context(), BreakOptions{Stale: true}); err != nil || len(broken) != 0 {
+					t.Errorf("break --stale took an unreadable lock: %v %v", broken, err)
+				}
+				if broken, err := m.Break(t.Context(), BreakOptions{}); err != nil || len(broken) != 1 {
+					t.Errorf("break: %v %v", broken, err)
+				}
+				m.takes(t, Exclusive)
 			})
 		}
 	}
@@ -197,33 +189,26 @@ func TestStrangeBodies(t *testing.T) {
 		"unknown fields":  `{"operation":"b","holder":"h","expires_at":"2026-03-07T09:00:00Z","new":{"a":[1]}}`,
 		"upper case keys": `{"OPERATION":"b","HOLDER":"h","EXPIRES_AT":"2026-03-07T09:00:00Z"}`,
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, mem.Options{})
-				w.put("index/lock.shared/x", []byte(raw))
-				m := w.machine()
-				k, err := m.Exclusive(t.Context(), "prune")
-				mustHeld(t, k, err)
-				if strings.ContainsFunc(err.Error(), func(r rune) bool { return r < ' ' || r == 0x202e }) {
-					t.Errorf("control characters reach the terminal: %q", err)
-				}
-				time.Sleep(65 * time.Second)
-				start := time.Now()
-				k, err = m.Exclusive(t.Context(), "prune")
-				mustLock(t, k, err)
-				if took := time.Since(start); took > 62*time.Second {
-					t.Errorf("watched for %v", took)
-				}
-				k.Release(t.Context())
-			})
+		sub(t, name, mem.Options{}, func(t *testing.T, w *world) {
+			w.put("index/lock.shared/x", []byte(raw))
+			m := w.machine()
+			err := m.refused(t, Exclusive)
+			if strings.ContainsFunc(err.Error(), func(r rune) bool { return r < ' ' || r == 0x202e }) {
+				t.Errorf("control characters reach the terminal: %q", err)
+			}
+			time.Sleep(65 * time.Second)
+			start := time.Now()
+			m.takes(t, Exclusive)
+			if took := time.Since(start); took > 62*time.Second {
+				t.Errorf("watched for %v", took)
+			}
 		})
 	}
 }
 
 // TestOurBodiesAreTheWireFormat: a client that knows only the five fields can read our bodies.
 func TestOurBodiesAreTheWireFormat(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, mem.Options{})
+	do(t, func(t *testing.T, w *world) {
 		m := w.machine()
 		for _, mode := range []Mode{Shared, Exclusive} {
 			k, err := m.acquire(t.Context(), mode, "op")
@@ -342,6 +327,109 @@ func FuzzKeys(f *testing.F) {
 			if kind := k.kind(flag); (kind == kindShared) != (mode == Shared) || kind == kindUnknown {
 				t.Errorf("%q is of kind %d", flag, kind)
 			}
+		}
+	})
+}
+
+// TestBodiesAreUnique: no two bodies are the same, because an ETag can be a function of the body.
+func TestBodiesAreUnique(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		a := w.machine()
+		a.clock.setSkew(time.Hour)
+		seen := map[string]bool{}
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+			if r.Op == "put" {
+				l, err := decode(r.Body)
+				if err != nil {
+					t.Error(err)
+				}
+				b := l.body
+				b.RefreshedAt, b.ExpiresAt, b.RefreshedBoot = "", "", 0 // a clock that stands still
+				if raw := string(b.encode()); seen[raw] {
+					t.Errorf("the same body again: %s", raw)
+				} else {
+					seen[raw] = true
+				}
+			}
+			return nil
+		})
+		for range 2 {
+			k := a.takes(t, Shared)
+			time.Sleep(2 * time.Minute)
+			k.Release(t.Context())
+		}
+	})
+}
+
+// TestStateIsAcquiringThenHeld: the body says acquiring at first, and held from the first refresh
+// on.
+func TestStateIsAcquiringThenHeld(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		w.machine().takes(t, Exclusive)
+		for _, want := range []State{StateAcquiring, StateHeld} {
+			for _, key := range w.keys() {
+				raw, _, _ := w.mem.Get(t.Context(), key, maxBody)
+				if l, err := decode(raw); err != nil || l.State != want {
+					t.Errorf("%s: %q %v, want %s", key, l.State, err, want)
+				}
+			}
+			time.Sleep(31 * time.Second)
+		}
+	})
+}
+
+// expiresIn returns the time until an object expires, as clients of the original protocol read
+// it.
+func (w *world) expiresIn(key string) time.Duration {
+	w.t.Helper()
+	raw, _, err := w.mem.Get(context.Background(), key, maxBody)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	l, err := decode(raw)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return time.Until(l.expires)
+}
+
+// TestExpiresAheadAfterAPause: the locks of a machine with clocks that are behind, after a
+// hypervisor's pause, don't look expired.
+func TestExpiresAheadAfterAPause(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		a := w.machine()
+		k := a.takes(t, Exclusive)
+		time.Sleep(5 * time.Second)
+		a.clock.pause(10 * time.Minute)
+		time.Sleep(10*time.Minute + 20*time.Second)
+		for range 20 {
+			if left := w.expiresIn("index/lock.exclusive"); !alive(k) || left < time.Minute {
+				t.Fatalf("lost %v; it expires in %v", k.Lost(), left)
+			}
+			time.Sleep(10 * time.Second)
+		}
+	})
+}
+
+// TestMisdatedLockIsRefreshedSoon: a lock that was dated by a wall clock which is behind is refreshed
+// as soon as the store lets it.
+func TestMisdatedLockIsRefreshedSoon(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		a := w.machine()
+		a.clock.setSkew(-time.Hour)
+		puts := 0
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+			if r.Op == "put" {
+				if puts++; puts == 2 || puts == 3 {
+					return errOutage
+				}
+			}
+			return nil
+		})
+		k := a.takes(t, Shared)
+		time.Sleep(4 * time.Second)
+		if left := w.expiresIn(k.Key()); left < time.Minute {
+			t.Errorf("it expires in %v", left)
 		}
 	})
 }

@@ -158,11 +158,38 @@ func (w *world) keys() []string {
 	return keys
 }
 
+func (w *world) delete(key string) {
+	w.t.Helper()
+	if err := w.mem.Delete(context.Background(), key); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 func (w *world) put(key string, body []byte) {
 	w.t.Helper()
 	if _, err := w.mem.Put(context.Background(), key, body, store.PutOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+// takes acquires a lock, which is released when the test ends, if not before.
+func (m *machine) takes(t *testing.T, mode Mode, opts ...AcquireOption) *Lock {
+	t.Helper()
+	k, err := m.acquire(t.Context(), mode, "x", opts...)
+	mustLock(t, k, err)
+	t.Cleanup(func() {
+		m.hooks.Before(nil)
+		m.hooks.After(nil)
+		k.Release(context.Background())
+	})
+	return k
+}
+
+// refused is an acquire that finds another lock in its way.
+func (m *machine) refused(t *testing.T, mode Mode, opts ...AcquireOption) *HeldError {
+	t.Helper()
+	k, err := m.acquire(t.Context(), mode, "x", opts...)
+	return mustHeld(t, k, err)
 }
 
 // mustLock and the like fail the test if the error isn't the expected one.
@@ -172,6 +199,13 @@ func mustLock(t *testing.T, k *Lock, err error) *Lock {
 		t.Fatalf("not acquired: %v", err)
 	}
 	return k
+}
+
+func mustRelease(t *testing.T, k *Lock) {
+	t.Helper()
+	if err := k.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // untilFree tries again and again until it gets the exclusive lock, and releases it.
@@ -207,10 +241,55 @@ func mustHeld(t *testing.T, k *Lock, err error) *HeldError {
 
 func alive(k *Lock) bool { return k.Context().Err() == nil }
 
-// do runs f in a bubble with a good store.
+// bubble runs f in a bubble with a store, do with a good one, and sub as a test with a name.
+func bubble(t *testing.T, opts mem.Options, f func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, newWorld(t, opts)) })
+}
+
 func do(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { f(t, newWorld(t, mem.Options{})) })
+	bubble(t, mem.Options{}, f)
+}
+
+func sub(t *testing.T, name string, opts mem.Options, f func(t *testing.T, w *world)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { bubble(t, opts, f) })
+}
+
+// bothModes runs a test with each mode, eachMode also on each kind of store.
+func bothModes(t *testing.T, opts mem.Options, f func(t *testing.T, w *world, mode Mode)) {
+	t.Helper()
+	for _, mode := range []Mode{Shared, Exclusive} {
+		sub(t, mode.String(), opts, func(t *testing.T, w *world) { f(t, w, mode) })
+	}
+}
+
+func eachMode(t *testing.T, f func(t *testing.T, w *world, mode Mode)) {
+	for name, opts := range map[string]mem.Options{
+		"kept": {}, "lacked": lacking, "ignored": ignoring, "claimed": claiming,
+		"second":    {Precision: time.Second, NoTime: true},
+		"clockless": {NoStoreClock: true},
+	} {
+		t.Run(name, func(t *testing.T) { bothModes(t, opts, f) })
+	}
+}
+
+// Stores that lack conditional puts, ignore the conditions, or only claim to keep them.
+var (
+	lacking  = mem.Options{IfAbsent: mem.Lacked, IfMatch: mem.Lacked}
+	ignoring = mem.Options{IfAbsent: mem.Ignored, IfMatch: mem.Ignored}
+	claiming = mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed}
+)
+
+// fails answers each request of a kind with an error.
+func fails(op, key string, err error) hookstore.Before {
+	return func(_ context.Context, r hookstore.Request) error {
+		if strings.HasPrefix(r.Op, op) && strings.Contains(r.Key, key) {
+			return err
+		}
+		return nil
+	}
 }
 
 // first runs f at the first request of a kind.
