@@ -33,7 +33,7 @@ programs: ## install the programs that make system and make paused-guest need, a
 TEST = GO="$(GO)" sh e2e/test.sh
 
 # Build tags name what tests need: minio a real MinIO, programs what make programs installs.
-# In e2e/ the tests that need neither, or one of the two, are built without the others.
+# REPOLOCK_E2E_RUN chooses the tests of e2e/ that a run takes: e2e/runs_test.go.
 
 .PHONY: e2e
 e2e: unit minio ## run the long suite: tests that need Go alone, and those on a real MinIO, which is built once
@@ -45,30 +45,30 @@ unit: ## run the tests that need nothing but Go, the long ones too
 # REPOLOCK_E2E_DOCKER=no runs MinIO as a process where there is Docker, too.
 .PHONY: minio
 minio: ## run the tests on a real MinIO, which is built, started and taken down
-	GO="$(GO)" sh e2e/minio.sh with sh e2e/test.sh -count=1 -p 1 -tags minio -timeout 4h -skip '^TestChaos' ./e2e/... ./store/s3 ./store/minio
+	REPOLOCK_E2E_RUN=minio GO="$(GO)" sh e2e/minio.sh with sh e2e/test.sh -count=1 -p 1 -tags minio -timeout 4h -run '^TestContract$$' ./e2e ./store/s3 ./store/minio
 
 .PHONY: chaos
 chaos: ## kill, stop and cut off real processes that contend for a lock
-	GO="$(GO)" sh e2e/minio.sh with sh e2e/test.sh -count=1 -tags minio -timeout 4h -run '^TestChaos' ./e2e
+	REPOLOCK_E2E_RUN=chaos GO="$(GO)" sh e2e/minio.sh with sh e2e/test.sh -count=1 -tags minio -timeout 4h ./e2e
 
 # Some tests depend on MinIO's age: the older MinIO costs another build.
 .PHONY: old-minio
 old-minio: ## build a MinIO of April 2025, and run the tests that depend on its age
-	REPOLOCK_E2E_RELEASE=2025-04 sh e2e/minio.sh with $(GO) test -count=1 -p 1 -tags minio -timeout 30m \
-		-run '^(TestIfMatchOnAbsentKey|TestDoctor|TestBrokenLockStaysBroken|TestContract)$$' ./e2e ./store/s3 ./store/minio
+	REPOLOCK_E2E_RELEASE=2025-04 REPOLOCK_E2E_RUN=old-minio GO="$(GO)" sh e2e/minio.sh with sh e2e/test.sh -count=1 -p 1 -tags minio -timeout 30m \
+		-run '^TestContract$$' ./e2e ./store/s3 ./store/minio
 
 .PHONY: system
 system: ## run the tests that need the programs of make programs
-	$(TEST) -count=1 -tags programs -timeout 2h ./e2e ./locking/...
+	REPOLOCK_E2E_RUN=programs $(TEST) -count=1 -tags programs -timeout 2h ./e2e ./locking/...
 
 .PHONY: system-minio
 system-minio: ## run the pages' commands of restic, rclone and Kopia on a real MinIO
-	GO="$(GO)" sh e2e/minio.sh with sh e2e/test.sh -count=1 -tags 'minio programs' -timeout 1h -run '^TestPrograms$$' ./e2e
+	REPOLOCK_E2E_RUN=programs-minio GO="$(GO)" sh e2e/minio.sh with sh e2e/test.sh -count=1 -tags 'minio programs' -timeout 1h ./e2e
 
 # REPOLOCK_GUEST_TTL is the ttl of the guest's lock, 60s if unset.
 .PHONY: paused-guest
 paused-guest: ## pause a virtual machine that holds a lock, and count its writes after the loss
-	sh e2e/minio.sh with $(GO) test -count=1 -tags 'minio programs' -timeout 40m -v -run '^TestPausedGuest$$' ./e2e
+	REPOLOCK_E2E_RUN=paused-guest sh e2e/minio.sh with $(GO) test -count=1 -tags 'minio programs' -timeout 40m -v ./e2e
 
 .PHONY: quirks
 quirks: ## torture for 60 s on each kind of server that isn't quite S3
