@@ -2,8 +2,17 @@ package sim
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/identity"
+	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/store"
 )
 
 // client takes one lock after another, in one process after another.
@@ -135,4 +144,327 @@ func (c *client) quit(ctx context.Context, h *holding) <-chan bool {
 		did <- true
 	}()
 	return did
+}
+
+// process is one life of a client.
+type process struct {
+	client *client
+	ctx    context.Context
+	cancel context.CancelFunc
+	number int
+	dead   atomic.Bool
+	link   *link
+	clock  *processClock
+
+	mu      sync.Mutex
+	lockers map[which]Participant
+}
+
+// one of a process's Lockers: its number and its lock's name.
+type which struct {
+	number int
+	lock   string
+}
+
+func (p *process) gone() bool { return p.dead.Load() }
+
+func (p *process) kill() {
+	p.dead.Store(true)
+	p.cancel()
+}
+
+// living is its process, or the next one.
+func (c *client) living() *process {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.life == nil || c.life.gone() {
+		c.lives++
+		p := &process{client: c, number: c.lives, lockers: map[which]Participant{}, clock: &processClock{c.clock, c.machine.bootedAt()}}
+		p.link = &link{c.w, p}
+		p.ctx, p.cancel = context.WithCancel(c.w.ctx)
+		c.life = p
+	}
+	return c.life
+}
+
+// locker is one of the process's Lockers.
+func (p *process) locker(number int, lock string) Participant {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	id := which{number, lock}
+	if p.lockers[id] == nil {
+		p.lockers[id] = p.join(id)
+	}
+	return p.lockers[id]
+}
+
+func (p *process) join(id which) Participant {
+	c := p.client
+	d := c.w.plan.dice.named("random").of(uint64(c.number), uint64(p.number))
+	if id != (which{}) {
+		d = d.of(uint64(id.number)).named(id.lock)
+	}
+	protocol, s := c.w.protocol, store.Store(p.link)
+	if c.plan.foreign {
+		protocol = asForeign{}
+		if c.w.plan.sealed {
+			s = sealing{s}
+		}
+		if c.plan.behind {
+			protocol = asForeign{late}
+		}
+	}
+	return protocol.Join(s, Member{
+		Name: fmt.Sprintf("%s (pid %d)", c.name, p.number), Lock: id.lock, TTL: c.plan.ttl, Clock: p.clock, Rand: &random{d},
+		Self: identity.Process{
+			Hostname: c.name, HostID: c.machine.host, BootID: c.machine.bootID(), TimeNamespace: namespace(c.plan.namespace), PID: 1000*(c.number+1) + p.number, User: "sim",
+		},
+		Granted: c.w.decided,
+	})
+}
+
+// random returns the same bytes to all readers at one time, so that their order doesn't
+// matter.
+type random struct{ dice dice }
+
+func (r *random) Read(b []byte) (int, error) {
+	r.dice.of(uint64(time.Now().UnixNano()), uint64(len(b))).fill(b)
+	return len(b), nil
+}
+
+// take takes one lock, holds it, and releases it.
+func (c *client) take(p *process, s step) {
+	w := c.w
+	ctx := context.WithValue(p.ctx, forStep{}, &s)
+	k, began, err := c.ask(ctx, p, &s)
+	if p.gone() {
+		return
+	}
+	if err != nil {
+		w.refused(c, s, began, err)
+		return
+	}
+	h := w.begin(p, s, k, nil, began)
+	c.approach(k)
+	c.attend(ctx, h)
+	if h = c.hold(ctx, h); p.gone() {
+		return
+	}
+	w.done(h)
+	c.lastLooks(ctx, h)
+	if p.gone() {
+		return
+	}
+	w.trace(c, "=== releases")
+	w.end(h)
+	if s.meddles > 0 {
+		go func() {
+			time.Sleep(nanoseconds(w.plan.dice.named(s.name).named("twice")))
+			_ = h.lock.Release(ctx)
+		}()
+	}
+	w.released(h, h.lock.Release(ctx))
+}
+
+// ask asks for a lock, again and again if the step has patience. It returns when it began to ask
+// for the last time.
+func (c *client) ask(ctx context.Context, p *process, s *step) (k Held, began time.Time, err error) {
+	locker := p.locker(s.locker, s.lock)
+	wait := time.Duration(0)
+	if s.queues {
+		wait, s.patience = s.patience, 0
+	}
+	began = time.Now()
+	c.w.trace(c, "=== wants the %v lock%s%s [%s]", s.mode, flags("with a fence", s.fence), upTo(wait), s.name)
+	k, err = locker.Lock(ctx, s.mode, s.name, wait)
+	for waited := time.Duration(0); errors.Is(err, replock.ErrHeld) && waited < s.patience && p.ctx.Err() == nil; waited += s.pause {
+		<-c.clock.After(s.pause)
+		began = time.Now()
+		k, err = locker.Lock(ctx, s.mode, s.name, 0)
+	}
+	return k, began, err
+}
+
+// hold holds a lock, and resumes it when it is lost, if the step does. It returns the last lock.
+func (c *client) hold(ctx context.Context, h *holding) *holding {
+	w, p, s := c.w, h.p, h.step
+	for hold := s.hold; ; hold = min(hold, c.plan.ttl) {
+		select {
+		case <-c.clock.After(hold):
+		case <-h.lock.Context().Done():
+		}
+		if p.gone() || h.lock.Context().Err() == nil || w.ctx.Err() != nil {
+			return h
+		}
+		w.lost(h)
+		if !s.resume {
+			return h
+		}
+		asked := time.Now()
+		rctx, cancel := context.WithTimeout(ctx, 5*c.plan.ttl)
+		quit := c.quit(rctx, h)
+		next, err := h.lock.Resume(rctx)
+		cancel()
+		if p.gone() {
+			return h
+		}
+		if released := <-quit; released || err != nil {
+			c.notResumed(ctx, h, next, released, err)
+			return h
+		}
+		h = w.begin(p, s, next, h, asked)
+		c.attend(ctx, h)
+	}
+}
+
+// lastLooks looks at a lock before its release, if the step does.
+func (c *client) lastLooks(ctx context.Context, h *holding) {
+	w, s := c.w, h.step
+	for _, look := range []struct {
+		due  bool
+		look func(context.Context) error
+		text string
+	}{{s.check, h.lock.Renew, "checks"}, {s.confirm, h.lock.Check, "confirms"}} {
+		time.Sleep(nanoseconds(w.plan.dice.named(s.name).named(look.text)) / 10) // and not when anything else is sent
+		if look.due && h.lock.Context().Err() == nil {
+			asked := time.Now()
+			err := look.look(ctx)
+			w.trace(c, "=== %s its lock: %t", look.text, err == nil) // of two reasons either can be given
+			w.checked(h, asked, err)
+			if look.text == "confirms" && err == nil {
+				w.unnoticed(h, asked)
+			}
+		}
+	}
+}
+
+// released follows a lock that was released.
+func (w *world) released(h *holding, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.say(h.p.client, "=== has released: %v", err)
+	w.tidied(h.p.client, h.step)
+	w.prompt(h)
+}
+
+// notResumed follows a lock that was released while it was being resumed, or can't be resumed.
+func (c *client) notResumed(ctx context.Context, h *holding, next Held, released bool, err error) {
+	switch {
+	case !released:
+		c.w.trace(c, "=== can't resume: %v", err)
+	case err == nil:
+		c.w.undead(h, next)
+		_ = next.Release(ctx)
+	}
+}
+
+func upTo(wait time.Duration) string {
+	if wait == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", and waits up to %v for it", wait)
+}
+
+// refused follows a lock that wasn't granted.
+func (w *world) refused(c *client, s step, asked time.Time, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.say(c, "=== not granted: %v [%s]", err, s.name)
+	w.tidied(c, s)
+	if errors.Is(err, replock.ErrHeld) {
+		w.result.Held++
+		w.keptOut(c, s, asked, err)
+		w.keptOutInVain(c, s)
+		return
+	}
+	w.result.Failed++
+	if w.plan.survivable() && w.ctx.Err() == nil && w.config.Protocol == nil && !w.plan.slow.near(c.plan.ttl) && !w.plan.unfenced(c.plan, err) {
+		w.violate("failed", fmt.Sprintf("%s didn't get its lock [%s] although next to nothing had gone wrong: %v", c.name, s.name, err))
+	}
+}
+
+// Protocol is what the clients follow.
+type Protocol interface {
+	Join(store.Store, Member) Participant
+}
+
+// Member is one participant.
+type Member struct {
+	Name  string
+	Lock  string // the name of the lock, for a repository that has several
+	TTL   time.Duration
+	Clock clock.Clock
+	Rand  io.Reader
+	Self  identity.Process
+	// Granted is called when a lock with this id is granted or resumed, before the call returns.
+	Granted func(id string)
+}
+
+// Participant is a process that can take locks.
+type Participant interface {
+	// Lock takes a lock, and waits up to that long while another client holds it.
+	Lock(ctx context.Context, mode replock.Mode, operation string, wait time.Duration) (Held, error)
+	// Break deletes all locks, or only those that it considers stale.
+	Break(ctx context.Context, stale bool) error
+}
+
+// Held is a lock that was granted. See replock.Lock for the methods.
+type Held interface {
+	Key() string
+	ID() string
+	Context() context.Context
+	Deadline() time.Duration
+	Seen() replock.Reading
+	Renew(context.Context) error
+	Check(context.Context) error
+	Resume(context.Context) (Held, error)
+	Release(context.Context) error
+}
+
+// engine is the protocol under test.
+type engine struct{}
+
+func (engine) Join(s store.Store, m Member) Participant {
+	l, err := replock.New(s, replock.Options{Name: m.Lock, TTL: m.TTL, Clock: m.Clock, Rand: m.Rand, Self: (*replock.Process)(&m.Self), Observe: func(e replock.Event) {
+		if e.Kind == replock.EventAcquired || e.Kind == replock.EventResumed {
+			m.Granted(e.ID)
+		}
+	}})
+	if err != nil {
+		panic(err) // a plan with impossible options
+	}
+	return locker{l}
+}
+
+type locker struct{ *replock.Locker }
+
+func (l locker) Lock(ctx context.Context, mode replock.Mode, operation string, wait time.Duration) (Held, error) {
+	take := l.Shared
+	if mode == replock.Exclusive {
+		take = l.Exclusive
+	}
+	opts := []replock.AcquireOption{replock.Wait(wait), replock.Parent(ctx)}
+	if s, _ := ctx.Value(forStep{}).(*step); s != nil && s.fence {
+		opts = append(opts, replock.Fence())
+	}
+	k, err := take(ctx, operation, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return lock{k}, nil
+}
+
+func (l locker) Break(ctx context.Context, stale bool) error {
+	_, err := l.Locker.Break(ctx, replock.BreakOptions{Stale: stale})
+	return err
+}
+
+type lock struct{ *replock.Lock }
+
+func (k lock) Resume(ctx context.Context) (Held, error) {
+	next, err := k.Lock.Resume(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return lock{next}, nil
 }

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -72,76 +71,21 @@ type asForeign struct {
 }
 
 func (f asForeign) Join(s store.Store, m Member) Participant {
-	return &originalClient{cloudsticlock.Locker{Store: naming{impatient{s}, f.prefix}, Clock: m.Clock, Holder: m.Name}, f.prefix}
+	return &originalClient{cloudsticlock.Locker{Store: s, Clock: m.Clock, Holder: m.Name}, f.prefix}
 }
 
-// naming puts a prefix before the names of shared locks.
-type naming struct {
-	store.Store
-	prefix string
-}
+// late is a prefix of the names of shared locks, with which they come after ours.
+const late = "z"
 
 func named(key, prefix string) string {
 	return strings.Replace(key, "/lock.shared/", "/lock.shared/"+prefix, 1)
 }
 
-func (s naming) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
-	return s.Store.Put(ctx, named(key, s.prefix), body, opts)
-}
-
-func (s naming) Delete(ctx context.Context, key string) error {
-	return s.Store.Delete(ctx, named(key, s.prefix))
-}
-
-// intruder is the store as a client sees it that has looked before all others came.
-type intruder struct {
-	store.Store
-	client string
-}
-
-func (s intruder) Get(ctx context.Context, key string, limit int64) ([]byte, store.Object, error) {
-	raw, o, err := s.Store.Get(ctx, key, limit)
-	if err == nil && !bytes.Contains(raw, []byte(s.client+" (pid")) {
-		err = store.ErrNotFound
-	}
-	return raw, o, err
-}
-
-func (s intruder) List(context.Context, string, string) (store.Page, error) {
-	return store.Page{}, nil
-}
-
 // foreignTTL is the ttl of its locks.
 const foreignTTL = time.Minute
 
-// impatient gives up each request after a while.
-type impatient struct{ store.Store }
-
+// foreignTimeout is when it gives up a request.
 const foreignTimeout = 20 * time.Second
-
-func (s impatient) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
-	ctx, cancel := context.WithTimeout(ctx, foreignTimeout)
-	defer cancel()
-	return s.Store.Put(ctx, key, body, opts)
-}
-
-func (s impatient) Get(ctx context.Context, key string, limit int64) ([]byte, store.Object, error) {
-	ctx, cancel := context.WithTimeout(ctx, foreignTimeout)
-	defer cancel()
-	return s.Store.Get(ctx, key, limit)
-}
-
-func (s impatient) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
-	ctx, cancel := context.WithTimeout(ctx, foreignTimeout)
-	defer cancel()
-	return s.Store.List(ctx, prefix, cursor)
-}
-
-func (s impatient) Delete(ctx context.Context, key string) error {
-	ctx, cancel := context.WithTimeout(ctx, foreignTimeout)
-	defer cancel()
-	return s.Store.Delete(ctx, key)
-}
 
 // presence is an object that has existed, without a gap, as one client's.
 type presence struct {
@@ -297,6 +241,110 @@ func (w *world) answered(p *process, r request, err error) {
 		w.turns[r.turn(p, key)] = *r.shows
 		if r.op == "list" && err == nil {
 			w.looks[r.step.name] = append(w.looks[r.step.name], r.handed)
+		}
+	}
+}
+
+// settles is how long a holder takes a lock of another kind of client for one that is about to be
+// withdrawn.
+const settles = 3 * time.Second
+
+// undoubted reports whether the clocks by which locks are judged are right.
+func (p *plan) undoubted() bool {
+	return p.spread == 0 && p.rates[Jump] == 0 && p.storeJump == 0 && !p.store.NoStoreClock && !p.local
+}
+
+// alongside checks a lock of ours that is live beside one of another kind of client: a look must
+// have shown it, and that ends ours. The other's object has stood there all the time, and
+// expires later; and no clock that they are judged by is wrong.
+func (w *world) alongside(ours, theirs *holding) {
+	p := w.plan
+	if !ours.live() || w.wasBroken(ours) || w.wasBroken(theirs) || !p.undoubted() || p.freezing() {
+		return
+	}
+	if p.pair == nil && p.store.PageSize < 1000 && ours.step.mode == replock.Exclusive {
+		return // a look reads the first page, and their shared locks are the last
+	}
+	c, stands := ours.p.client, w.present[theirs.lock.Key()]
+	if stands.client != theirs.p.client || time.Since(stands.written) >= foreignTTL-time.Second {
+		return
+	}
+	window := lookInterval + settles + tick + 2*p.roundTrip()
+	since := later(later(ours.began, stands.written), c.troubled())
+	if ago := time.Since(since); ago > window && c.clock.Woke(window) {
+		w.violate("beside", fmt.Sprintf("%v goes on for %v beside %v, of another kind of client", ours, ago.Round(time.Millisecond), theirs))
+	}
+}
+
+// A client of the original protocol can encrypt the bodies of its locks. The engine understands
+// no more of them than their first byte, so these here are encrypted in name only.
+const sealedByte = 0x01
+
+func seal(body []byte) []byte { return append([]byte{sealedByte}, body...) }
+
+// sealing is the store as such a client uses it.
+type sealing struct{ store.Store }
+
+// Put encrypts.
+func (s sealing) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
+	return s.Store.Put(ctx, key, seal(body), opts)
+}
+
+// Get decrypts, if need be: ours are plain.
+func (s sealing) Get(ctx context.Context, key string, limit int64) ([]byte, store.Object, error) {
+	raw, o, err := s.Store.Get(ctx, key, limit)
+	if len(raw) > 0 && raw[0] == sealedByte {
+		raw = raw[1:]
+	}
+	return raw, o, err
+}
+
+// sealedDead is the age at which the engine takes an encrypted body for dead, if both clocks show
+// it. Before that only a watch for its whole ttl shows it.
+const sealedDead = 15 * time.Hour
+
+// stageSealed: the other clients, live and dead, encrypt their bodies.
+func (p *plan) stageSealed(config *Config, d dice) {
+	if d.of(1).chance(.5) {
+		p.quiet()
+	}
+	p.sealed = true
+	if d.of(2).chance(.6) {
+		p.stageForeign(config, d.of(3))
+	}
+	if config.has(Leftovers) && d.of(4).chance(.8) {
+		p.leftovers = nil
+		for n := range uint64(1 + d.of(5).below(2)) {
+			d := d.of(6, n)
+			l := drawLeftover(config, d.of(1))
+			l.foreign, l.empty, l.skew, l.ttl = true, false, 0, foreignTTL
+			l.age = pick(d.of(2), d.of(3).between(0, 2*foreignTTL), d.of(3).between(2*foreignTTL, sealedDead-2*time.Hour), d.of(3).between(sealedDead+2*time.Hour, 3*sealedDead))
+			p.leftovers = append(p.leftovers, l)
+		}
+	}
+	if config.has(Break) && d.of(7).chance(.3) {
+		p.breaks = append(p.breaks, breaking{at: d.of(8).between(0, 2*foreignTTL), stale: d.of(9).chance(.8)})
+	}
+}
+
+// sealedLeftover reports whether a leftover lock's body is encrypted.
+func (p *plan) sealedLeftover(l leftover) bool { return p.sealed && l.foreign && !l.empty }
+
+// dead reports whether a leftover lock is certainly stale from the beginning, by clocks that are
+// right.
+func (p *plan) dead(l leftover) bool {
+	if p.sealedLeftover(l) {
+		return l.age > sealedDead+time.Hour
+	}
+	return l.empty || l.skew == 0 && l.age > l.ttl+10*time.Second
+}
+
+// unripe checks that break-lock --stale leaves a lock that is encrypted, and that only a watch can
+// show to be dead. Another lock can have taken its place.
+func (w *world) unripe(r request, raw []byte) {
+	for _, g := range w.ghosts {
+		if r.staleOnly && g.key == r.key && g.sealed && raw[0] == sealedByte {
+			w.violate("overbroken", fmt.Sprintf("break-lock --stale breaks %s, whose body is encrypted and not known to be dead", w.name(r.key)))
 		}
 	}
 }

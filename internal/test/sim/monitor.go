@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/repolock/repolock/replock"
@@ -249,4 +250,318 @@ func (w *world) handed(p *process, r request) (staleOnly bool, scope string, saw
 		}
 	}
 	return w.staleOnly, w.scope, saw
+}
+
+// holding is a lock that was granted.
+type holding struct {
+	p     *process
+	step  step
+	lock  Held
+	first *holding // the lock that this one was resumed from, and so on
+	asked time.Time
+	began time.Time
+	ended bool // was released
+	// stopped: the guard has stopped the protected command.
+	stopped bool
+	// paused: the hypervisor paused its machine while it was taken, so that another
+	// client can have passed its flag by then.
+	paused bool
+	// passers were let in while its machine was paused by the hypervisor.
+	passers map[*holding]bool
+	// straddled: a put of it can have put back objects that its passers have deleted.
+	straddled bool
+	// expired is set once its deadline was seen to have passed.
+	expired bool
+}
+
+func (h *holding) String() string {
+	return fmt.Sprintf("%s's %v lock [%s]", h.p.client.name, h.step.mode, h.step.name)
+}
+
+// held reports whether its holder, without a look at the clock, takes it for held.
+func (h *holding) held() bool {
+	return !h.ended && !h.p.gone() && h.lock.Context().Err() == nil
+}
+
+// live reports whether its holder can continue the protected work.
+func (h *holding) live() bool {
+	return h.held() && !h.stopped && h.p.client.clock.Elapsed() < h.lock.Deadline()
+}
+
+// conflicts reports whether two locks exclude each other.
+func (h *holding) conflicts(g *holding) bool { return h.excludes(g.step.mode, g.step.lock) }
+
+func (h *holding) excludes(mode replock.Mode, lock string) bool {
+	return h.step.lock == lock && (h.step.mode == replock.Exclusive || mode == replock.Exclusive)
+}
+
+// foreign reports whether its holder follows the original protocol.
+func (h *holding) foreign() bool { return h.p.client.plan.foreign }
+
+// origin returns the lock that this one was first resumed from.
+func (h *holding) origin() *holding {
+	for h.first != nil {
+		h = h.first
+	}
+	return h
+}
+
+// objects of a lock, as the maps below name them.
+func (h *holding) objects() [2]string {
+	return [2]string{h.lock.Key(), prefix(h.step.lock) + exclusive + "#" + h.lock.ID()}
+}
+
+const (
+	exclusive    = "lock.exclusive"
+	exclusiveKey = replock.DefaultPrefix + exclusive
+)
+
+// prefix of a lock's keys, by its name.
+func prefix(lock string) string {
+	if lock == "" {
+		return replock.DefaultPrefix
+	}
+	return replock.DefaultPrefix + "locks/" + lock + "/"
+}
+
+func isExclusive(key string) bool { return strings.HasSuffix(key, "/"+exclusive) }
+
+// objectName returns a key. For lock.exclusive, which many clients write, it adds the id of
+// the lock.
+func objectName(key string, body []byte) string {
+	if !isExclusive(key) {
+		return key
+	}
+	var b struct {
+		ID string `json:"id"`
+	}
+	_ = json.Unmarshal(body, &b)
+	return key + "#" + b.ID
+}
+
+// keyOf is the key of an object.
+func keyOf(name string) string {
+	key, _, _ := strings.Cut(name, "#")
+	return key
+}
+
+// ghost is the holder of a leftover lock. It counts as live until the lock expires.
+type ghost struct {
+	mode   replock.Mode
+	lock   string
+	key    string
+	till   time.Time
+	sealed bool // and has been left behind for less than sealedDead
+}
+
+// haunted checks that no lock was granted beside a ghost's.
+func (w *world) haunted(h *holding) {
+	for _, g := range w.ghosts {
+		if h.excludes(g.mode, g.lock) && !h.foreign() && time.Now().Before(g.till) && !w.brokenKey(g.key) {
+			w.violate("exclusion", fmt.Sprintf("%v is granted beside one that was left behind and hasn't expired: %s", h, w.name(g.key)))
+		}
+	}
+}
+
+// begin notes a lock that was granted, or resumed, with the time of the call.
+func (w *world) begin(p *process, s step, k Held, from *holding, asked time.Time) *holding {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h := &holding{p: p, step: s, lock: k, first: from, asked: asked, began: time.Now()}
+	h.paused = p.client.machine.lags().over.After(asked)
+	for _, o := range h.objects() {
+		// A lock that was broken while it was taken, and was put back before the
+		// look, isn't broken.
+		if raw, _, err := w.mem.Get(context.Background(), keyOf(o), 1<<20); err == nil && objectName(keyOf(o), raw) == o {
+			delete(w.broken, o)
+		}
+	}
+	if from == nil {
+		w.result.Acquired++
+		w.say(p.client, "=== HOLDS the %v lock [%s]", s.mode, s.name)
+		if !h.foreign() {
+			w.overtaken(h, asked)
+		}
+		w.detained(h)
+		w.idle(h)
+	} else {
+		w.result.Resumed++
+		w.say(p.client, "=== HOLDS the %v lock again [%s]", s.mode, s.name)
+		w.passed(h)
+		if o := w.stillBroken(from, asked); o != "" {
+			w.violate("unbroken", fmt.Sprintf("%v was resumed although %s had been broken", h, w.name(keyOf(o))))
+		}
+	}
+	w.fenced(h)
+	w.all = append(w.all, h)
+	w.haunted(h)
+	w.beside(h)
+	w.active = append(w.active, h)
+	w.check()
+	return h
+}
+
+// passed checks that no conflicting lock was granted between a lock and its resumption.
+func (w *world) passed(h *holding) {
+	origin := h.origin()
+	for _, g := range w.all {
+		if !g.conflicts(h) || g.foreign() || g.began.Before(origin.began) || g.origin() == origin {
+			continue
+		}
+		broken := w.wasBroken(g) || g.paused || h.paused
+		for o := h; o != nil; o = o.first {
+			broken = broken || w.wasBroken(o) || o.passers[g] && (o.straddled || w.plan.timeless()) // see adrift
+		}
+		if !broken {
+			w.violate("passed", fmt.Sprintf("%v was resumed although %v had been granted since", h, g))
+		}
+	}
+}
+
+// end notes that a lock is about to be released.
+func (w *world) end(h *holding) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h.ended = true
+}
+
+// lost tracks a lock whose context ended without a release.
+func (w *world) lost(h *holding) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.result.Lost++
+	w.say(h.p.client, "=== has lost its lock")
+	if (w.plan.survivable() || w.plan.pair != nil && !w.caused(h)) && w.config.Protocol == nil {
+		w.violate("lost", fmt.Sprintf("%v was lost although next to nothing had gone wrong", h))
+	}
+}
+
+// checked tracks the result of a Renew or Check, with the time of the call.
+func (w *world) checked(h *holding, asked time.Time, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if h.foreign() {
+		return
+	}
+	if err == nil && h.lock.Context().Err() != nil && h.p.ctx.Err() == nil {
+		w.violate("checked", fmt.Sprintf("%v was confirmed although it isn't held", h))
+	}
+	if o := w.stillBroken(h, asked); err == nil && o != "" && h.p.ctx.Err() == nil {
+		w.violate("checked", fmt.Sprintf("%v was confirmed although %s had been broken", h, w.name(keyOf(o))))
+	}
+}
+
+// undead tracks a lock that was resumed although it was released meanwhile.
+func (w *world) undead(h *holding, next Held) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.violate("undead", fmt.Sprintf("%v was resumed as %s although it had been released meanwhile", h, w.name(next.Key())))
+}
+
+// brokenKey reports whether a break-lock has removed anything under this key.
+func (w *world) brokenKey(key string) bool {
+	for o := range w.broken {
+		if keyOf(o) == key {
+			return true
+		}
+	}
+	return false
+}
+
+// wasBroken reports whether a break-lock has removed one of a lock's objects. The objects of
+// the lock that it was resumed from don't count any more.
+func (m *monitor) wasBroken(h *holding) bool {
+	for _, o := range h.objects() {
+		if _, ok := m.broken[o]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// stillBroken names an object of a lock that was broken by that time, and that no put has
+// brought back.
+func (m *monitor) stillBroken(h *holding, at time.Time) string {
+	for _, o := range h.objects() {
+		if b, ok := m.broken[o]; ok && b.Before(at) && !m.undone[o] {
+			return o
+		}
+	}
+	return ""
+}
+
+// breaking notes the objects that a break-lock is about to remove.
+func (w *world) breaking(p *process, r request) {
+	if p.client != w.janitor || !r.writes() || r.op == "put" && len(r.body) > 0 {
+		return
+	}
+	raw, _, err := w.mem.Get(context.Background(), r.key, 1<<20)
+	if err != nil || len(raw) == 0 { // released before
+		return
+	}
+	w.strays(p, r)
+	w.unripe(r, raw)
+	o := objectName(r.key, raw)
+	w.broken[o] = time.Now()
+	for _, h := range w.active {
+		if r.staleOnly && h.live() && !w.adrift(h, h) && h.lock.Key() == r.key && !w.overslept(h, r) && (!h.foreign() || w.stands(h.p.client, r.key, time.Now()) && w.stoodWhenListed(h.p.client, r.key)) {
+			w.violate("overbroken", fmt.Sprintf("break-lock --stale breaks %v, which is live", h))
+		}
+	}
+}
+
+// stoodWhenListed reports whether the foreign lock at a key was live when the break-lock listed that key,
+// as it does just before it deletes what is stale. One that had ended can be refreshed after that: the
+// delete has no condition, and its holder should have been gone.
+func (w *world) stoodWhenListed(c *client, key string) bool {
+	listed, p := w.seen[w.janitor.name+" "+key].listed, w.present[key]
+	return listed.IsZero() || p.client != c || listed.Sub(p.writtenBefore(listed)) < foreignTTL-time.Second
+}
+
+// overslept reports whether a pause by the hypervisor can make a flag stale that a break-lock
+// is about to remove, or could until a moment ago. Either the lock's machine was paused, and
+// the flag was written before the end of the pause or after the last look of the break-lock.
+// Or the machine of the break-lock was paused since then, which it can't notice.
+func (w *world) overslept(h *holding, r request) bool {
+	lag, written := h.p.client.machine.lags(), w.present[r.key].written
+	look, looked := w.seen[w.janitor.name+" "+r.key]
+	if looked && w.janitor.machine.lags().over.After(look.handed) {
+		return true
+	}
+	return lag.over.After(written) || looked && !lag.over.IsZero() && written.After(look.handed)
+}
+
+// undo notes an object that was broken while a put of it was under way, which has brought it
+// back. For lock.exclusive that includes a put of another lock of the same client, since a
+// client recognizes all its ids.
+func (w *world) undo(c *client, r request) {
+	w.owner[objectName(r.key, r.body)] = c
+	for o, at := range w.broken {
+		if keyOf(o) == r.key && w.owner[o] == c && w.underWay(c, r, at) {
+			w.undone[o] = true
+		}
+	}
+}
+
+// underWay reports whether a put was under way at a time: it had been sent, or the look before
+// it.
+func (w *world) underWay(c *client, r request, at time.Time) bool {
+	if !r.handed.After(at) {
+		return true
+	}
+	if !r.handed.Before(at.Add(c.plan.ttl / 3)) {
+		return false
+	}
+	return !r.after.IsZero() && r.after.Before(at)
+}
+
+// lastLook returns when a client sent its last look at a key that the store has carried out.
+func (w *world) lastLook(c *client, key string) time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	look := w.seen[c.name+" "+key].handed
+	for _, lock := range w.locks() {
+		look = later(look, w.seen[c.name+" "+prefix(lock)+"lock."].handed)
+	}
+	return look
 }

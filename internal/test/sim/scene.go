@@ -1,11 +1,15 @@
 package sim
 
 import (
+	"context"
 	"fmt"
+	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
 
@@ -237,5 +241,311 @@ func (p *plan) stageUnclock(config *Config, d dice) {
 	if config.has(Outage) {
 		// During the first refresh, after its look.
 		p.clients[0].outage = span{ttl/2 + d.of(8).between(p.latency, 4*p.latency), holder.outage.to + ttl}
+	}
+}
+
+// brink is an outage that ends shortly before the deadline of a held lock.
+type brink struct {
+	from time.Duration // after the lock was granted
+	to   time.Duration // before the deadline
+	hang float64       // how likely a request gets no answer, as opposed to a refusal
+}
+
+// stageBrink: the holder is cut off until shortly before its deadline.
+func (p *plan) stageBrink(config *Config, d dice) {
+	p.quiet()
+	p.latency = min(p.latency, 80*time.Millisecond)
+	ttl := pick(d.of(1), time.Minute, time.Minute, time.Minute, 3*time.Minute)
+	switch at := d.of(2).unit(); {
+	case at < .05:
+		ttl = time.Hour
+	case at < .055:
+		ttl = 24 * time.Hour
+	}
+	holder := drawStep("", ttl, d.of(3))
+	holder.wait, holder.hold, holder.queues = 0, ttl+ttl/2, false
+	p.cast(config, ttl, holder)
+	c := &p.clients[0]
+	c.brink = brink{from: d.of(4).between(0, ttl*4/5), to: d.of(5).between(5*time.Second, 6*time.Second), hang: pick(d.of(6), 0, .5, 1)}
+}
+
+// edge is a client's outage that ends shortly before its lock's deadline.
+type edge struct {
+	lock     Held
+	from, to time.Time
+}
+
+// approach begins the outage that is planned for a held lock.
+func (c *client) approach(k Held) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.plan.brink.to > 0 && c.edge.lock == nil {
+		c.edge = edge{lock: k, from: time.Now().Add(c.plan.brink.from)}
+	}
+}
+
+// onTheBrink reports whether the outage lasts.
+func (c *client) onTheBrink() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, now := &c.edge, time.Now()
+	if e.lock == nil || now.Before(e.from) {
+		return false
+	}
+	if e.to.IsZero() {
+		e.to = now.Add(e.lock.Deadline() - c.clock.Elapsed() - c.plan.brink.to)
+	}
+	return now.Before(e.to)
+}
+
+// deleteAll is the request to delete many objects.
+const deleteAll = "delete all"
+
+// DeleteAll sends. The store deletes one object after another, and not all of them: it can
+// refuse some, leave some out of its answer, or fail half-way.
+func (l *link) DeleteAll(ctx context.Context, keys []string) ([]bool, error) {
+	r := request{op: deleteAll, key: keys[0], keys: slices.Clone(keys)}
+	deleted, err := sendSteps(ctx, l, r, l.deleteEach)
+	if err != nil {
+		return make([]bool, len(keys)), err
+	}
+	return deleted, nil
+}
+
+func (l *link) deleteEach(r request, f fault) ([]bool, error) {
+	deleted, p, ill, d := make([]bool, len(r.keys)), l.w.plan, l.w.plan.ill, f.dice.named("each")
+	if l.w.calm.Load() {
+		ill = 0
+	}
+	if p.store.NoBatch {
+		return nil, &store.Error{Op: "delete", Key: r.key, Err: store.ErrBatchUnsupported}
+	}
+	fails := len(r.keys)
+	if d.of(1).chance(ill / 2) {
+		fails = d.of(2).below(len(r.keys))
+	}
+	for i, key := range r.keys {
+		d := d.of(3, uint64(i))
+		if i == fails {
+			return nil, errBroken
+		}
+		if d.of(1).chance(.2) { // others act meanwhile
+			time.Sleep(d.of(2).within(p.latency) + nanoseconds(d.of(3)))
+		}
+		one := r
+		one.op, one.key, one.keys = "delete", key, nil
+		_, err := atStore(l, one, f, func() (struct{}, error) {
+			switch {
+			case l.p.client.plan.noDelete:
+				return struct{}{}, &store.Error{Op: "delete", Key: key, Err: store.ErrPermission}
+			case d.of(4).chance(ill):
+				return struct{}{}, errBroken
+			}
+			return struct{}{}, l.w.mem.Delete(context.Background(), key)
+		})
+		deleted[i] = err == nil && !d.of(5).chance(ill/2) // or the answer leaves it out
+	}
+	return deleted, nil
+}
+
+// stageCrowd: many holders have crashed, so that an exclusive acquirer deletes many flags by one
+// request. In most histories the first client's lock is among them, and it comes back from an
+// outage when the others can just have passed it.
+func (p *plan) stageCrowd(config *Config, d dice) {
+	if d.of(1).chance(.6) {
+		p.quiet()
+	}
+	p.latency, p.store.PageSize = min(p.latency, 80*time.Millisecond), 1000
+	p.store.NoBatch, p.ill = d.of(2).chance(.1), pick(d.of(3), 0, .05, .3)
+	ttl := pick(d.of(4), 10*time.Second, 10*time.Second, time.Minute)
+	if d.of(5).chance(.8) {
+		holder, s := clientPlan{ttl: ttl}, make([]step, 2+d.of(6).below(2))
+		for n := range s {
+			s[n] = drawStep("", ttl, d.of(10, uint64(n)))
+			holder.comeback(uint64(n), &s[n], p.latency, d.of(11, uint64(n)))
+		}
+		s[0].mode, s[1].mode = replock.Shared, replock.Exclusive // a shared one leaves the flags there
+		p.cast(config, ttl, s...)
+		if config.has(Outage) {
+			p.clients[0].outage = holder.outage
+		}
+	}
+	if !config.has(Leftovers) {
+		return
+	}
+	p.leftovers = nil
+	emptied := d.of(7).chance(.2)
+	for n := range uint64(17 + d.of(8).below(8)) { // at 17 the engine begins to delete many at once
+		p.leftovers = append(p.leftovers, leftover{mode: replock.Shared, flag: true, ttl: ttl, age: d.of(9, n).between(2*ttl+10*time.Second, 6*ttl), empty: emptied})
+	}
+}
+
+// stageLocal: the store is a directory of the one machine that all clients run on. Its
+// wall clock is the store's, and steps. Some clients are in containers with a time namespace of
+// their own, others on machines that it serves the directory to, or of the original protocol. The
+// machine is paused, or reboots.
+func (p *plan) stageLocal(config *Config, d dice) {
+	p.local = true
+	p.leftovers, p.freezes, p.reboots, p.storeJump, p.gateways, p.spread = nil, nil, nil, 0, 0, 0
+	p.store.NoStoreClock, p.store.MachineClock = false, true
+	p.rates[Late], p.rates[Twice] = 0, 0 // see deceptive
+	p.rates[Freeze] = 0
+	steps := []time.Duration{0}
+	if config.has(Jump) {
+		p.rates[Jump] = pick(d.of(1), .01, .03)
+		steps = []time.Duration{0, time.Hour, -time.Hour, 20 * time.Hour}
+	}
+	contained := config.has(Namespaces) && d.of(6).chance(.4)
+	for n := range p.clients {
+		c := &p.clients[n]
+		c.machine, c.skew, c.namespace, c.shift = 0, 0, 0, 0
+		if d := d.of(7, uint64(n)); contained && d.of(1).chance(.6) {
+			c.contain(n, d.of(2))
+		}
+		if config.has(Outage) && n == 0 && d.of(2).chance(.6) {
+			c.outage.from = d.of(3).between(0, c.ttl)
+			c.outage.to = c.outage.from + d.of(4).between(0, 3*c.ttl)
+			c.hold(d.of(5))
+		}
+	}
+	served := d.of(20).chance(.25)
+	if served {
+		last := &p.clients[len(p.clients)-1]
+		last.machine, last.namespace, last.shift = len(p.clients), 0, 0
+	}
+	p.drawReboots(config, d.of(8), .2, steps...)
+	if config.has(Freeze) && !served && d.of(9).chance(.2) {
+		f := planned{at: d.of(10).between(0, 2*p.ttl()), long: d.of(11).between(p.ttl()/10, 2*p.ttl())}
+		if d.of(12).chance(.6) {
+			f.set = d.of(13).within(30 * time.Second)
+		}
+		p.freezes = []planned{f}
+	}
+	if config.has(Leftovers) && d.of(14).chance(.3) {
+		l := drawLeftover(config, d.of(15))
+		l.here, l.foreign, l.empty, l.skew = d.of(16).chance(.7), false, false, 0
+		l.age = min(l.age, 50*time.Second) // the machine is up for a minute at least
+		p.leftovers = []leftover{l}
+	}
+	if config.has(Foreign) && d.of(17).chance(.25) {
+		p.stageForeign(config, d.of(18))
+		p.sealed = config.has(Sealed) && d.of(19).chance(.5)
+	}
+}
+
+// properties are those that a directory has for a client. On a machine that it is served to, the
+// backend can't know whose clock stamps its files.
+func (p *plan) properties(c *clientPlan, all store.Properties) store.Properties {
+	if p.local && c.machine != 0 {
+		all.StoreClock, all.MachineClock = false, false
+		all.IfAbsent, all.IfMatch = min(all.IfAbsent, store.Claimed), min(all.IfMatch, store.Claimed)
+	}
+	return all
+}
+
+// stageSeveral: each client takes several locks at once, of one Locker or of several, of one
+// name or of several, and asks for them while they are refreshed.
+func (p *plan) stageSeveral(config *Config, d dice) {
+	for n := range p.clients {
+		c, d := &p.clients[n], d.of(uint64(n))
+		threads := 1 + d.of(1).below(3)
+		lockers := d.of(2).chance(.5)
+		for thread := range threads {
+			for s := range uint64(1 + d.of(3, uint64(thread)).below(2)) {
+				if thread == 0 {
+					break // has its steps
+				}
+				name := fmt.Sprintf("c%d.%d", n+1, 10*thread+int(s))
+				drawn := drawStep(name, c.ttl, d.of(4, uint64(thread), s))
+				drawn.thread = thread
+				if c.noDelete {
+					drawn.patience = 0
+				}
+				if !slices.Contains(config.Without, name) && !slices.Contains(config.Without, fmt.Sprintf("c%d", n+1)) {
+					c.steps = append(c.steps, drawn)
+				}
+			}
+		}
+		for i := range c.steps {
+			s, d := &c.steps[i], d.of(5).named(c.steps[i].name)
+			s.lock = pick(d.of(1), "", "", "other", "other", "third")
+			if lockers {
+				s.locker = s.thread
+			}
+			if d.of(2).chance(.5) {
+				s.meddles = 1 + d.of(3).below(4)
+			}
+			s.quits = d.of(4).chance(.3)
+		}
+	}
+	for n := range p.breaks {
+		if b := &p.breaks[n]; !b.foreign {
+			b.lock = pick(d.named("breaks").of(uint64(n)), "", "other", "other")
+		}
+	}
+	for n := range p.leftovers {
+		if l := &p.leftovers[n]; !l.foreign {
+			l.lock = pick(d.named("leftovers").of(uint64(n)), "", "other", "third")
+		}
+	}
+}
+
+// strays checks that a break-lock of one lock removes nothing of another.
+func (w *world) strays(p *process, r request) {
+	if w.config.Protocol == nil && p.client == w.janitor && r.scope != "" && !strings.HasPrefix(r.key, r.scope) {
+		w.violate("overbroken", fmt.Sprintf("break-lock of %s removes %s", r.scope, w.name(r.key)))
+	}
+}
+
+// slowness is how long a round trip takes, and from some time on another one; or 0.
+type slowness struct {
+	rtt, then time.Duration
+	change    time.Duration
+}
+
+func (s slowness) at(t time.Duration) time.Duration {
+	if s.then > 0 && t >= s.change {
+		return s.then
+	}
+	return s.rtt
+}
+
+// near reports whether round trips are so long that a lock can be refused for it.
+func (s slowness) near(ttl time.Duration) bool { return max(s.rtt, s.then) > ttl/60 }
+
+// crawl draws round trips from a tenth of a second to more than a lease survives, and the
+// store's abilities, on which their number depends.
+func (p *plan) crawl(config *Config, ttl time.Duration, d dice) {
+	const least = 100 * time.Millisecond
+	p.latency = 10 * time.Millisecond // of the rest
+	p.slow.rtt = time.Duration(float64(least) * math.Pow(float64(ttl/6)/float64(least), d.of(1).unit()))
+	p.store.PageSize = 1000
+	if config.has(Conditions) {
+		p.store.IfAbsent = pick(d.of(2), mem.Kept, mem.Claimed, mem.Ignored, mem.Lacked)
+		p.store.IfMatch = pick(d.of(3), mem.Kept, mem.Claimed, mem.Ignored, mem.Lacked)
+		p.store.Versions = p.store.IfAbsent == mem.Lacked && p.store.IfMatch == mem.Lacked && d.of(4).chance(.5)
+		p.store.Markers = d.of(5).chance(.15)
+	}
+}
+
+// stageCrawl: a store that is slow, and otherwise mostly good.
+func (p *plan) stageCrawl(config *Config, d dice) {
+	ttl := pick(d.of(1), 10*time.Second, 30*time.Second, time.Minute, time.Minute, 3*time.Minute)
+	p.crawl(config, ttl, d.of(2))
+	switch {
+	case d.of(3).chance(.6):
+		p.quiet()
+		s := make([]step, 1+d.of(4).below(2))
+		for n := range s {
+			s[n] = drawStep("", ttl, d.of(5, uint64(n)))
+			s[n].hold = d.of(6, uint64(n)).between(ttl, 4*ttl)
+			s[n].queues = d.of(7, uint64(n)).chance(.5) && s[n].patience > 0
+		}
+		p.cast(config, ttl, s...)
+	case d.of(8).chance(.5):
+		p.slow.then, p.slow.change = d.of(9).between(10*time.Millisecond, ttl/4), d.of(10).between(0, 3*ttl)
+		fallthrough
+	default:
+		p.clients[0].hold(d.of(11))
 	}
 }
