@@ -117,6 +117,11 @@ func TestWaiterIsNoHolder(t *testing.T) {
 			t.Errorf("the waiter is %+v", last)
 		}
 	}
+	waiter.Verdict = replock.Stale
+	if v := verdict(waiter); v != "stale" {
+		t.Errorf("a waiter that is gone is %s", v)
+	}
+	waiter.Verdict = replock.Live
 	if says := refused(waiter, holder, waiter).Summary; !strings.HasSuffix(says, "; 2 others wait") {
 		t.Errorf("%q", says)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -19,8 +20,10 @@ import (
 
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/audit"
+	"github.com/repolock/repolock/internal/daemon"
 	"github.com/repolock/repolock/internal/identity"
 	"github.com/repolock/repolock/internal/procgroup/guard"
+	"github.com/repolock/repolock/internal/procgroup/starter"
 	"github.com/repolock/repolock/internal/test/timens"
 )
 
@@ -74,9 +77,7 @@ func TestUnguarded(t *testing.T) {
 			until(t, "the command goes on", o.ticks)
 			until(t, "another guard watches", func() bool { return o.says("a guard watches the command again") })
 			until(t, "there is another guard", func() bool { g := o.guard(); return g != 0 && g != old })
-			if code := o.code(); code != 0 {
-				t.Errorf("exit code %d", code)
-			}
+			o.ends(0)
 			for _, said := range []string{"no guard watches the command: start the guard /proc/self/exe: resource temporarily unavailable", "a guard watches the command again"} {
 				if n := strings.Count(o.output.String(), said); n != 1 {
 					t.Errorf("%d such messages: %s", n, said)
@@ -86,9 +87,7 @@ func TestUnguarded(t *testing.T) {
 			if lost := r[1]; lost.RequestID != r[0].RequestID || !strings.Contains(lost.Error, "resource temporarily unavailable") || (lost.Action == audit.CommandStopped) != (onLost != "warn") {
 				t.Errorf("%+v", lost)
 			}
-			if h := o.history(); strings.Contains(h, "stopped for ") != (onLost != "warn") {
-				t.Errorf("history:\n%s", h)
-			}
+			o.tells(map[bool]string{true: "success; stopped for ", false: "success\n"}[onLost != "warn"])
 		})
 	}
 }
@@ -146,6 +145,18 @@ func TestLateAnswer(t *testing.T) {
 	if a := (session.Answer{Holding: session.Holding{Deadline: 9000 * time.Second, LeftSeconds: 40}}); !a.Over(100*time.Second, 140*time.Second, "") {
 		t.Error("two unknown namespaces are taken for the same")
 	}
+
+	t.Setenv("XDG_RUNTIME_DIR", newDesk(t).run)
+	token := daemon.NewToken()
+	keeper, err := daemon.Listen(token)
+	must(t, err)
+	defer keeper.Close()
+	go keeper.Serve(func(context.Context, string) (any, func()) { return session.Answer{}, nil }) // no time is left
+	for do, want := range map[string]int{"check": exitLost, "renew": exitLost, "release": 0} {
+		if code, _, stderr := call(do, token); code != want || (code != 0) != strings.Contains(stderr, "its lease was over when the keeper's answer was read") {
+			t.Errorf("%s: exit code %d: %s", do, code, stderr)
+		}
+	}
 }
 
 // TestTimeNamespaces: in another time namespace than the keeper's, check, renew and release
@@ -202,11 +213,42 @@ func TestUnderFlock(t *testing.T) {
 	t.Errorf("it doesn't say who has the flock: %s", said)
 }
 
+// initialised runs this program, and returns the packages that are initialised until it ends, how
+// often each allocates memory, and the exit code.
+func initialised(t *testing.T, env []string, args ...string) (done []string, allocations map[string]int, code int) {
+	t.Helper()
+	exe, err := os.Executable()
+	must(t, err)
+	cmd := exec.Command(exe, args...)
+	cmd.Env = append(env, "GODEBUG=inittrace=1")
+	out, err := cmd.CombinedOutput()
+	allocations = map[string]int{}
+	for line := range strings.Lines(string(out)) {
+		if f := strings.Fields(line); len(f) > 9 && f[0] == "init" && strings.HasPrefix(f[2], "@") {
+			done = append(done, f[1])
+			n, err := strconv.Atoi(f[9])
+			must(t, err)
+			allocations[f[1]] = n
+		}
+	}
+	return done, allocations, exitOf(t, err)
+}
+
+// TestStarterIsEarly: a starter ends before package os is initialised, and with it nearly all
+// other packages. That makes it quick.
+func TestStarterIsEarly(t *testing.T) {
+	done, _, code := initialised(t, []string{starter.Variable + "=0 1"})
+	if code != 1 || !slices.Contains(done, "runtime") || slices.Contains(done, "os") {
+		t.Errorf("it ended with %d; initialised before it: %q", code, done)
+	}
+}
+
 // TestGuardIsEarly: a guard runs before the packages of the stores and of the command line, and
 // their imports, are initialised. Those that come before it need nothing but what it needs
-// itself, and it needs little.
+// itself, and it needs little. Our own packages do next to nothing before main: most of them aren't
+// needed by most commands. A regular expression is compiled when it is needed.
 func TestGuardIsEarly(t *testing.T) {
-	done, code := initialised(t, nil, guard.Argument)
+	done, _, code := initialised(t, nil, guard.Argument)
 	if code != 0 || !slices.Contains(done, "os/signal") {
 		t.Errorf("it ended with %d; initialised before it: %q", code, done)
 	}
@@ -218,27 +260,21 @@ func TestGuardIsEarly(t *testing.T) {
 			t.Errorf("%s is initialised before it", name)
 		}
 	}
-	if all, _ := initialised(t, nil, "-test.list", "^$"); len(done) > len(all)/4 || len(all) < 100 {
+	all, allocations, _ := initialised(t, nil, "-test.list", "^$")
+	if len(done) > len(all)/4 || len(all) < 100 {
 		t.Errorf("initialised before it are %d packages of %d: %q", len(done), len(all), done)
 	}
-}
-
-// TestInitDoesLittle: our own packages do next to nothing before main: most of them aren't needed
-// by most commands. A regular expression is compiled when it is needed.
-func TestInitDoesLittle(t *testing.T) {
-	const most = 40 // allocations
-	var code, ours int
-	for line := range strings.Lines(trace(t, &code, nil, "-test.list", "^$")) {
-		f := strings.Fields(line)
-		if len(f) < 10 || f[0] != "init" || !strings.HasPrefix(f[1], "github.com/repolock/repolock/") {
+	const most = 40
+	ours := 0
+	for name, n := range allocations {
+		if !strings.HasPrefix(name, "github.com/repolock/repolock/") || strings.Contains(name, "/internal/test/") {
 			continue
 		}
-		if n, err := strconv.Atoi(f[9]); err != nil || n > most && !strings.Contains(f[1], "/internal/test/") {
-			t.Errorf("more than %d allocations: %s", most, line)
+		if ours++; n > most {
+			t.Errorf("%s allocates memory %d times, of %d", name, n, most)
 		}
-		ours++
 	}
 	if ours < 10 {
-		t.Errorf("it ended with %d, and initialised %d packages of ours", code, ours)
+		t.Errorf("initialised were %d packages of ours", ours)
 	}
 }

@@ -135,6 +135,14 @@ func (o *outage) code() int {
 	return o.cmd.ProcessState.ExitCode()
 }
 
+// ends lets the command end, and checks repolock's exit code.
+func (o *outage) ends(want int) {
+	o.t.Helper()
+	if code := o.code(); code != want {
+		o.t.Errorf("exit code %d, want %d", code, want)
+	}
+}
+
 // records returns all records of the log.
 func (o *outage) records() []audit.Record {
 	o.t.Helper()
@@ -179,9 +187,20 @@ func (o *outage) run(repo string, args ...string) string {
 	return string(out)
 }
 
-func (o *outage) history() string {
+// tells checks that the history has one lock, with a text.
+func (o *outage) tells(text string) {
 	o.t.Helper()
-	return o.run("repo", "history", "log")
+	if h := o.run("repo", "history", "log"); strings.Count(h, "\n") != 2 || !strings.Contains(h, text) {
+		o.t.Errorf("history:\n%s", h)
+	}
+}
+
+// without checks that there is no such file.
+func (o *outage) without(name string) {
+	o.t.Helper()
+	if o.exists(name) {
+		o.t.Errorf("there is a file %s", name)
+	}
 }
 
 // exists reports whether there is a file.
@@ -217,9 +236,7 @@ func TestAuditResumed(t *testing.T) {
 		*released.HeldDurationSeconds <= *lost.HeldDurationSeconds {
 		t.Errorf("released %+v", released)
 	}
-	if h := o.history(); strings.Count(h, "\n") != 2 || !strings.Contains(h, "success; stopped for ") {
-		t.Errorf("history:\n%s", h)
-	}
+	o.tells("success; stopped for ")
 }
 
 // TestAuditPassed: a lock that another holder has had meanwhile is lost for good.
@@ -228,12 +245,8 @@ func TestAuditPassed(t *testing.T) {
 	o.begin("touch went-on")
 	o.run("away", "prune", "--ttl", "10s", "--wait", "forever", "--", "true")
 	o.rename("away", "repo")
-	if code := o.code(); code != exitLost {
-		t.Errorf("exit code %d", code)
-	}
-	if o.exists("went-on") {
-		t.Error("the command went on")
-	}
+	o.ends(exitLost)
+	o.without("went-on")
 	r := o.log(audit.Acquired, audit.Lost, audit.Paused, audit.Lost, audit.Released)
 	if lost := r[3]; lost.RequestID != r[0].RequestID || !strings.Contains(lost.Error, "lock lost: ") {
 		t.Errorf("%+v", lost)
@@ -241,9 +254,7 @@ func TestAuditPassed(t *testing.T) {
 	if released := r[4]; released.Result != audit.Failure || *released.ExitCode != 128+9 {
 		t.Errorf("%+v", released)
 	}
-	if h := o.history(); strings.Count(h, "\n") != 2 || !strings.Contains(h, "lost: ") {
-		t.Errorf("history:\n%s", h)
-	}
+	o.tells("lost: ")
 }
 
 // TestAuditHangs: a log on a disk that hangs, or on an unread terminal, delays nothing.
@@ -268,9 +279,7 @@ func TestAuditHangs(t *testing.T) {
 	o.begin("true")
 	o.rename("away", "repo")
 	until(t, "the command goes on", o.ticks)
-	if code := o.code(); code != 0 {
-		t.Errorf("exit code %d", code)
-	}
+	o.ends(0)
 }
 
 // TestNestedIsPaused: a repolock under another's lock is stopped with it, and so is its
@@ -291,9 +300,7 @@ func TestNestedIsPaused(t *testing.T) {
 			}
 			o.rename("away", "repo")
 			until(t, "the command goes on", o.ticks)
-			if code := o.code(); code != 0 {
-				t.Errorf("exit code %d", code)
-			}
+			o.ends(0)
 		})
 	}
 }
@@ -311,9 +318,7 @@ func (o *outage) suspend(wait time.Duration) (took time.Duration) {
 	if records := o.records(); records[len(records)-1].Event != audit.Suspended {
 		o.t.Errorf("the last record of a stopped repolock is %s", records[len(records)-1].Event)
 	}
-	if !strings.Contains(o.history(), "stopped since 20") {
-		o.t.Errorf("history:\n%s", o.history())
-	}
+	o.tells("stopped since 20")
 	time.Sleep(wait)
 	took = time.Since(begin)
 	signal(syscall.SIGCONT)
@@ -329,9 +334,7 @@ func (o *outage) stoppedFor(least time.Duration) {
 	if d := spans[0].StoppedFor(); len(spans[0].Stops) != 1 || d < least {
 		o.t.Errorf("stopped %+v, and not for %v", spans[0].Stops, least)
 	}
-	if !strings.Contains(o.history(), "success; stopped for ") {
-		o.t.Errorf("history:\n%s", o.history())
-	}
+	o.tells("success; stopped for ")
 }
 
 // TestAuditSuspended: the log has the begin and the end of a stop by Ctrl-Z, and history its
@@ -340,9 +343,7 @@ func TestAuditSuspended(t *testing.T) {
 	o := newOutage(t)
 	o.around("1h", "--", "ticker")
 	took := o.suspend(2 * time.Second)
-	if code := o.code(); code != 0 {
-		t.Errorf("exit code %d", code)
-	}
+	o.ends(0)
 	r := o.log(audit.Acquired, audit.Suspended, audit.Continued, audit.Released)
 	for _, r := range r[1:3] {
 		if r.RequestID == "" || r.Operation != "prune" || r.PID != o.cmd.Process.Pid {
@@ -358,9 +359,7 @@ func TestAuditSuspendedAndLost(t *testing.T) {
 	o := newOutage(t)
 	o.around("10s", "--", "ticker")
 	took := o.suspend(11 * time.Second)
-	if code := o.code(); code != 0 {
-		t.Errorf("exit code %d", code)
-	}
+	o.ends(0)
 	var stops []string
 	for _, r := range o.records() {
 		switch r.Event {
@@ -396,9 +395,7 @@ func TestClocksPart(t *testing.T) {
 	}
 	o.rename("away", "repo")
 	until(t, "the command goes on", o.ticks)
-	if code := o.code(); code != 0 {
-		t.Errorf("exit code %d", code)
-	}
+	o.ends(0)
 	for _, want := range []string{"the command is stopped until the lock was looked at", "the command goes on"} {
 		if strings.Count(o.output.String(), want) != 1 {
 			t.Errorf("not exactly one such message: %s", want)
@@ -408,9 +405,7 @@ func TestClocksPart(t *testing.T) {
 	if parted := r[1]; parted.RequestID != r[0].RequestID || parted.LockPath != r[0].LockPath || parted.PID != o.cmd.Process.Pid {
 		t.Errorf("%+v", parted)
 	}
-	if h := o.history(); !strings.Contains(h, "success; stopped for ") {
-		t.Errorf("history:\n%s", h)
-	}
+	o.tells("success; stopped for ")
 }
 
 // TestClocksPartAndLockIsBroken: if another holder was let in meanwhile, the command doesn't
@@ -422,12 +417,8 @@ func TestClocksPartAndLockIsBroken(t *testing.T) {
 	}
 	write(t, o.path("end"), "")
 	o.rename("away", "repo")
-	if code := o.code(); code != exitLost {
-		t.Errorf("exit code %d", code)
-	}
-	if o.exists("went-on") {
-		t.Error("the command went on")
-	}
+	o.ends(exitLost)
+	o.without("went-on")
 }
 
 // haltVariable names a file. When repolock has resumed its lock, it creates the file and stops
@@ -523,9 +514,7 @@ func TestLostAgainWhenResumed(t *testing.T) {
 			if r[6].ResumedFrom != r[3].RequestID || r[5].RequestID != r[3].RequestID || r[7].RequestID != r[6].RequestID {
 				t.Errorf("%+v", r)
 			}
-			if h := o.history(); strings.Count(h, "\n") != 2 || !strings.Contains(h, "success; stopped for ") {
-				t.Errorf("history:\n%s", h)
-			}
+			o.tells("success; stopped for ")
 		})
 	}
 }

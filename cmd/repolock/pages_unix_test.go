@@ -27,12 +27,8 @@ func TestScriptsDoc(t *testing.T) {
 	}
 	for i, block := range blocks {
 		d := newDesk(t)
-		cmd := d.command("sh", "-c", block)
-		var errs strings.Builder
-		cmd.Stderr = &errs
-		out, err := cmd.Output()
-		if err != nil || !regexp.MustCompile(says[i]).Match(out) {
-			t.Errorf("%v\n%s%s", err, out, errs.String())
+		if out, err := d.command("sh", "-c", block).Output(); err != nil || !regexp.MustCompile(says[i]).Match(out) {
+			t.Errorf("%v\n%s", err, out)
 		}
 		d.free()
 	}
@@ -100,12 +96,8 @@ func TestOthersMayWrite(t *testing.T) {
 	path := configured(t, "[repositories.prod]\nurl = '"+dir+"'\n")
 	for mode, code := range map[os.FileMode]int{0o644: 0, 0o664: exitUnfit, 0o602: exitUnfit} {
 		must(t, os.Chmod(path, mode))
-		var out, stderr strings.Builder
-		if got := run([]string{"-r", "prod", "status"}, &out, &stderr); got != code {
-			t.Errorf("mode %o: exit code %d: %s", mode, got, &stderr)
-		}
-		if code != 0 && !strings.Contains(stderr.String(), path+": others may write to it") {
-			t.Error(stderr.String())
+		if got, _, stderr := call("-r", "prod", "status"); got != code || code != 0 && !strings.Contains(stderr, path+": others may write to it") {
+			t.Errorf("mode %o: exit code %d: %s", mode, got, stderr)
 		}
 	}
 }

@@ -27,6 +27,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("REPOLOCK_CONFIG", "")
 			e.Setenv("XDG_CACHE_HOME", os.DevNull)
 			e.Setenv("GORACE", atExit)
+			e.Setenv("MUTANT_ON", os.Getenv("MUTANT_ON")) // of internal/test/mutants
 			e.Setenv("REPOLOCK_REPO", filepath.Join(e.WorkDir, "repo"))
 			if runtime.GOOS != "windows" {
 				short, err := os.MkdirTemp("/tmp", "runtime") // the script's own directory can be too long for sockets

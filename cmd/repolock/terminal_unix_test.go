@@ -72,7 +72,7 @@ func (s *screen) end() syscall.WaitStatus {
 	return s.cmd.ProcessState.Sys().(syscall.WaitStatus)
 }
 
-// TestBreakLockAsks: on a terminal break-lock lists the locks, and asks before it deletes them. With
+// TestBreakLockAsks: on a terminal break-lock lists the locks, and asks before it deletes them, and no others. With
 // --json it prints one object when the answer is no.
 func TestBreakLockAsks(t *testing.T) {
 	for answer, deleted := range map[string]bool{"y": true, "yes": true, "n": false, "": false, "what": false} {
@@ -84,6 +84,8 @@ func TestBreakLockAsks(t *testing.T) {
 		if !strings.Contains(s.shown, "unreadable") || strings.Contains(s.shown, "\x1b") {
 			t.Errorf("shown: %q", s.shown)
 		}
+		later := filepath.Join(repo, "index", "lock.shared", "later")
+		write(t, later, "garbage")
 		s.types(answer + "\n")
 		want := map[bool]int{true: 0, false: exitAborted}[deleted]
 		if code := s.end().ExitStatus(); code != want {
@@ -91,6 +93,9 @@ func TestBreakLockAsks(t *testing.T) {
 		}
 		if _, err := os.Stat(lock); (err != nil) != deleted {
 			t.Errorf("%q: deleted: %v", answer, err != nil)
+		}
+		if _, err := os.Stat(later); err != nil {
+			t.Errorf("%q: a lock that wasn't shown: %v", answer, err)
 		}
 		if deleted {
 			continue

@@ -1,4 +1,87 @@
 package main
 
+const ofCommand = "./cmd/repolock"
+
 // commandMutants are bugs of the command.
-var commandMutants = []mutant{}
+var commandMutants = []mutant{
+	// Exit codes and errors.
+	{"an unknown error counts as a silent store", exit,
+		`return "failed", exitFailed, ""`, `return "failed", exitUnavailable, ""`, test(ofCommand, "^TestDescribe$")},
+	{"--held-exit-code isn't heeded", exit,
+		`"lock_blocked", held.ExitCode, heldHint(held)`, `"lock_blocked", exitHeld, heldHint(held)`, test(ofCommand, "^TestScripts$/^held$")},
+	{"break-lock --dead is recommended beside a holder that lives", exit,
+		"if gone == len(e.Holders)", "if gone > 0", test(ofCommand, "^TestScripts$/^break$")},
+	{"what a full store has prevented goes unsaid", "cmd/repolock/json.go",
+		`"store_full", "failed"`, `"failed"`, test(ofCommand, "^TestSaysWhatWasNotDone$")},
+	{"held_by is a waiter although there is a holder", "cmd/repolock/json.go",
+		"out.HeldBy = &out.Holders[0]", "out.HeldBy = &out.Holders[len(out.Holders)-1]", test(ofCommand, "^TestWaiterIsNoHolder$")},
+	{"the status of a lock in JSON isn't that of the table", "cmd/repolock/json.go",
+		"Status: verdict(i)", "Status: i.Verdict.String()", test(ofCommand, "^TestWaiterIsNoHolder$")},
+	{"stderr has lines of text beside the object of --json", "cmd/repolock/report.go",
+		"if !r.Quiet && !r.JSON {\n\t\tr.line(", "if !r.Quiet {\n\t\tr.line(", test(ofCommand, "^TestScripts$/^wait$")},
+	{"torture exits with a signal's code although it has found a violation", "cmd/repolock/torture_result.go",
+		"case verdict == judge.Violated:", "case verdict == judge.Violated && ctx.Err() == nil:", test(ofCommand, "^TestTortureExit$")},
+	{"doctor calls a store unfit that lacks a permission", "cmd/repolock/doctor.go",
+		"return exitPermission", "return exitUnfit", test(ofCommand, "^TestDoctorPermission$")},
+	{"status succeeds although a place was silent", "cmd/repolock/status.go",
+		"whereLooked(answered, c.Wide)); err != nil {\n\t\treturn 0, err\n\t}\n\treturn 0, err",
+		"whereLooked(answered, c.Wide)); err != nil {\n\t\treturn 0, err\n\t}\n\treturn 0, nil", test(ofCommand, "^TestScripts$/^also_places$")},
+	{"the error of one place hides that of another", "cmd/repolock/also.go",
+		"err = errors.Join(err, failed)\n\t}\n\treturn list", "err = failed\n\t}\n\treturn list", test(ofCommand, "^TestScripts$/^also_places$")},
+
+	// The command line.
+	{"of a flag that is given twice the last one counts", "cmd/repolock/parse.go",
+		"given[f.Value] = true", "given[f.Value] = false", test(ofCommand, "^TestMistakes$")},
+	{"an empty --also is none", "cmd/repolock/parse.go",
+		"case blank(f.Target):", "case f.Target.Kind() != reflect.Slice && blank(f.Target):", test(ofCommand, "^TestEmptyValue$")},
+	{"a fence of another system's lock is accepted", "cmd/repolock/also.go",
+		"case g.alone(targets) && f.Fence:", "case g.alone(targets) && f.Fence && f.Settle > 0:", test(ofCommand, "^TestBadInput$")},
+	{"--look is longer than the ttl", "cmd/repolock/lockflags.go",
+		"f.Look < replock.MinLook || f.Look > f.TTL", "f.Look < replock.MinLook", test(ofCommand, "^TestMistakes$")},
+	{"acquire exits with 0 if the lock is held", "cmd/repolock/acquire.go",
+		"case c.HeldCode == 0:", "case c.HeldCode < 0:", test(ofCommand, "^TestScripts$/^acquire$")},
+	{"a file that can't be written is another failure", "cmd/repolock/lockflags.go",
+		"errors.Is(err, syscall.ENOTDIR), ", "", test(ofCommand, "^TestMistakes$")},
+	{"a name that is a directory's, too, means the file's repository", "cmd/repolock/settings_repository.go",
+		"case ok && isDir:", "case ok && isDir && word == entry.URL:", test(ofCommand, "^TestAcquireRefusesUnknownRepository$")},
+	{"a prune may run without its lock because the file says so of backups", "cmd/repolock/settings.go",
+		`command == "backup" || command == "restore"`, `command == "backup" || command == "prune" || command == "restore"`, test(ofCommand, "^TestScripts$/^config$")},
+	{"the configuration file wins over the environment", "cmd/repolock/settings.go",
+		"if _, ok := os.LookupEnv(name); ok {", `if _, ok := os.LookupEnv(name); ok && name != "REPOLOCK_AUDIT" {`, test(ofCommand, "^TestWhereABadPathIsFrom$")},
+
+	// break-lock.
+	{"any answer but no deletes the locks", "cmd/repolock/breaklock.go",
+		`return answer == "y" || answer == "yes"`, `return answer != "n" && answer != "no"`, test(ofCommand, "^TestBreakLockAsks$")},
+	{"break-lock deletes a lock that has appeared since it asked", "cmd/repolock/breaklock.go",
+		"ID: c.ID, DryRun: dry, Shown: shown", "ID: c.ID, DryRun: dry", test(ofCommand, "^TestBreakLockAsks$")},
+	{"break-lock --stale --yes deletes a lock that is only perhaps stale", "cmd/repolock/breaklock.go",
+		`if c.Stale && c.Yes && c.ID == ""`, `if c.Stale && c.Yes && c.ID != ""`, test(ofCommand, "^TestLockInDoubt$")},
+	{"--id deletes a lock while another system with that id is silent", "cmd/repolock/breaklock.go",
+		"case failed != nil:", "case failed != nil && len(chosen) == 0:", test(ofCommand, "^TestBreakOneID$")},
+	{"an id that stands for several locks deletes all", "cmd/repolock/breaklock.go",
+		"return b.lock.ID != chosen[0].lock.ID", "return b.lock.ID == c.ID", test(ofCommand, "^TestScripts$/^break$")},
+	{"a broken lock isn't in the audit log", "cmd/repolock/breaklock.go",
+		"for _, sink := range sinks {", "for _, sink := range sinks[:0] {", test(ofCommand, "^TestScripts$/^audit$")},
+
+	// What is shown.
+	{"a waiter whose lock is stale counts as waiting", "cmd/repolock/locktable.go",
+		"i.Verdict == replock.Live && i.State == replock.StateWaiting", "i.State == replock.StateWaiting", test(ofCommand, "^TestWaiterIsNoHolder$")},
+	{"a refusal by waiters alone names no one", "cmd/repolock/holders.go",
+		"session.Waits); n > 0", "session.Waits); n >= 0", test(ofCommand, "^TestWaiterIsNoHolder$")},
+	{"the time for which a lock is held ends at its last refresh", "cmd/repolock/holders.go",
+		"max(refreshed.Sub(i.Acquired), 0) + max(i.Age, 0)", "max(refreshed.Sub(i.Acquired), 0)", test(ofCommand, "^TestScreens$")},
+	{"the dry run of a prune says that a shared lock isn't in its way", "cmd/repolock/dryrun.go",
+		"mode == replock.Shared && i.Mode == replock.Shared", "i.Mode == replock.Shared", test(ofCommand, "^TestScripts$/^dryrun$")},
+	{"a dry run in JSON says that a held lock is free", "cmd/repolock/dryrun.go",
+		"out.Available = held == nil", "out.Available = true", test(ofCommand, "^TestScripts$/^dryrun$")},
+	{"a wait in a pipe names the same holders again and again", "cmd/repolock/waitline.go",
+		"case e.Kind == replock.EventWaiting && !slices.Equal(names(e.Holders), names(was.Holders)):", "case e.Kind == replock.EventWaiting:", test(ofCommand, "^TestNoSecondWithoutALine$")},
+	{"a drawing replaces the log that it is made of, through a link", "cmd/repolock/history.go",
+		"os.SameFile(from, to)", "from.Name() == to.Name()", test(ofCommand, "^TestScripts$/^history$")},
+
+	// The keeper.
+	{"check counts an answer that it has read after the lease's end", "cmd/repolock/ask.go",
+		`if do != "release" && a.Over(`, `if do == "renew" && a.Over(`, test(ofCommand, "^TestLateAnswer$")},
+	{"a keeper dies with the terminal of its script", "cmd/repolock/keeper.go",
+		"signal.Ignore(syscall.SIGHUP, syscall.SIGINT, ", "signal.Ignore(syscall.SIGINT, ", test(ofCommand, "^TestKeeperIsApart$")},
+}
