@@ -376,48 +376,31 @@ func (s stubLock) Check(context.Context) error   { return s.err }
 func (s stubLock) Renew(context.Context) error   { return s.err }
 func (s stubLock) Release(context.Context) error { return nil }
 
-// TestEarliest: a set's deadline is the earliest, and its look the oldest, whatever the order.
-func TestEarliest(t *testing.T) {
-	a := stubLock{deadline: 30, seen: clock.Reading{Wall: 1, Elapsed: 12}}
-	b := stubLock{deadline: 20, seen: clock.Reading{Wall: 2, Elapsed: 11}}
-	c := stubLock{deadline: 40, seen: clock.Reading{Wall: 3, Elapsed: 10}}
+// TestOfAll: a set's deadline is the earliest, and its look the oldest, whatever the order. Its loss is
+// that of any lock, and a definite one comes first. A look and a renewal are of all, and return each
+// error.
+func TestOfAll(t *testing.T) {
+	maybe, sure := &replock.LostError{}, &replock.LostError{Definite: true}
+	first, last := errors.New("first"), errors.New("last")
+	a := stubLock{deadline: 30, seen: clock.Reading{Wall: 1, Elapsed: 12}, err: first}
+	b := stubLock{deadline: 20, seen: clock.Reading{Wall: 2, Elapsed: 11}, lost: maybe}
+	c := stubLock{deadline: 40, seen: clock.Reading{Wall: 3, Elapsed: 10}, lost: sure, err: last}
 	for _, locks := range [][]session.Lock{{a, b, c}, {c, b, a}, {b, c, a}} {
 		l := newSetLock(locks)
-		if l.Deadline() != 20 || l.Seen() != c.seen {
-			t.Errorf("deadline %v, seen %v", l.Deadline(), l.Seen())
+		if l.Deadline() != 20 || l.Seen() != c.seen || l.Lost() != sure {
+			t.Errorf("deadline %v, seen %v, lost %v", l.Deadline(), l.Seen(), l.Lost())
+		}
+		for _, f := range []func(context.Context) error{l.Check, l.Renew} {
+			if err := f(t.Context()); !errors.Is(err, first) || !errors.Is(err, last) {
+				t.Error(err)
+			}
 		}
 	}
-}
-
-// TestLossOfOne: the loss of a set is that of any lock, and a definite one comes first.
-func TestLossOfOne(t *testing.T) {
-	held, maybe, sure := stubLock{}, stubLock{lost: &replock.LostError{}}, stubLock{lost: &replock.LostError{Definite: true}}
-	for _, c := range []struct {
-		locks []session.Lock
-		want  *replock.LostError
-	}{
-		{[]session.Lock{held, held}, nil},
-		{[]session.Lock{held, maybe}, maybe.lost},
-		{[]session.Lock{sure, maybe}, sure.lost},
-		{[]session.Lock{maybe, held, sure}, sure.lost},
-	} {
-		if got := newSetLock(c.locks).Lost(); got != c.want {
-			t.Errorf("%+v: %+v", c.locks, got)
-		}
+	if l := newSetLock([]session.Lock{a, b}); l.Lost() != maybe {
+		t.Errorf("lost %v", l.Lost())
 	}
-}
-
-// TestLooksAtAll: a look and a renewal are of all locks, and return each error.
-func TestLooksAtAll(t *testing.T) {
-	first, last := errors.New("first"), errors.New("last")
-	l := newSetLock([]session.Lock{stubLock{err: first}, stubLock{}, stubLock{err: last}})
-	for _, f := range []func(context.Context) error{l.Check, l.Renew} {
-		if err := f(t.Context()); !errors.Is(err, first) || !errors.Is(err, last) {
-			t.Error(err)
-		}
-	}
-	if err := newSetLock([]session.Lock{stubLock{}}).Check(t.Context()); err != nil {
-		t.Error(err)
+	if l := newSetLock([]session.Lock{stubLock{}, stubLock{}}); l.Lost() != nil || l.Check(t.Context()) != nil {
+		t.Errorf("held: %v, %v", l.Lost(), l.Check(t.Context()))
 	}
 }
 

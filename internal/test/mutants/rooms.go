@@ -94,7 +94,7 @@ var roomsMutants = []mutant{
 	{"a lock is lost while it waits for its turn to be released", "cmd/internal/also/set.go", "			h.stop(replock.ErrReleased) // or it is lost while it waits for its turn\n", "			_ = h\n",
 		test("./cmd/internal/also", "^TestSilentReleaseHoldsUpNoOther$")},
 	{"a set lasts as long as its last lock", "cmd/internal/also/setlock.go", "return slices.Min(ends)", "return slices.Max(ends)",
-		test("./cmd/internal/also", "^TestEarliest$")},
+		test("./cmd/internal/also", "^TestOfAll$")},
 	{"a set resumes a lock that is lost for good", "cmd/internal/also/setlock.go", "		} else if lost.Definite {", "		} else if lost.Definite && false {",
 		test("./cmd/internal/also", "^TestContextOfASet$")},
 	{"a resumed lock isn't released with its set", "cmd/internal/also/setlock.go", "			l.locks[i] = again\n", "			_ = i\n",
