@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/examples/backend"
-	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/storetest"
 )
@@ -40,28 +39,6 @@ func TestContract(t *testing.T) {
 		},
 		Precision: time.Millisecond,
 	})
-}
-
-// TestLock: one locker excludes another, in another handle.
-func TestLock(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "repository.db")
-	locker := func() *replock.Locker {
-		l, err := replock.New(open(t, path), replock.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return l
-	}
-	lock, err := locker().Exclusive(t.Context(), "prune")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := locker().Shared(t.Context(), "backup"); !errors.Is(err, replock.ErrHeld) {
-		t.Errorf("a backup beside it: %v", err)
-	}
-	if err := lock.Release(t.Context()); err != nil {
-		t.Error(err)
-	}
 }
 
 // TestErrors: errors have the meaning that the store's contract gives them.

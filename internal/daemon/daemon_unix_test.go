@@ -79,21 +79,6 @@ func TestDir(t *testing.T) {
 	}
 }
 
-// TestDirElsewhere: without a runtime directory the sockets are among the temporary files.
-func TestDirElsewhere(t *testing.T) {
-	_, tmp := place(t)
-	for _, runtime := range []string{"", "relative", "/no/such/directory"} {
-		t.Setenv("XDG_RUNTIME_DIR", runtime)
-		if dir, err := socketDir("", true); err != nil || filepath.Dir(dir) != tmp {
-			t.Errorf("%q: %s %v", runtime, dir, err)
-		}
-	}
-	t.Setenv("TMPDIR", tmp+"/none")
-	if _, err := socketDir("", true); !errors.Is(err, ErrDir) {
-		t.Error(err)
-	}
-}
-
 // TestForeign: a directory of another user isn't used.
 func TestForeign(t *testing.T) {
 	runtime, tmp := place(t)
@@ -137,8 +122,9 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// TestTooLong: a directory whose path is too long for a socket is skipped.
-func TestTooLong(t *testing.T) {
+// TestDirElsewhere: without a runtime directory the sockets are among the temporary files. A directory
+// whose path is too long for a socket is skipped.
+func TestDirElsewhere(t *testing.T) {
 	defer func(dir string) { lastResort = dir }(lastResort)
 	runtime, tmp := place(t)
 	lastResort = filepath.Dir(runtime)
@@ -151,6 +137,9 @@ func TestTooLong(t *testing.T) {
 	fitting, tooLong := long(runtime, "repolock", 0), long(runtime, "repolock", 1)
 	fittingTmp, tooLongTmp := long(tmp, ours, 0), long(tmp, ours, 1)
 	for _, test := range []struct{ runtime, tmp, want string }{
+		{"", tmp, filepath.Join(tmp, ours)},
+		{"relative", tmp, filepath.Join(tmp, ours)},
+		{"/no/such/directory", tmp, filepath.Join(tmp, ours)},
 		{fitting, tmp, filepath.Join(fitting, "repolock")},
 		{tooLong, tmp, filepath.Join(tmp, ours)},
 		{tooLong, fittingTmp, filepath.Join(fittingTmp, ours)},
@@ -165,6 +154,10 @@ func TestTooLong(t *testing.T) {
 		l, err := Listen(NewToken())
 		must(t, err)
 		must(t, l.Close())
+	}
+	t.Setenv("TMPDIR", tmp+"/none")
+	if _, err := socketDir("", true); !errors.Is(err, ErrDir) {
+		t.Error(err)
 	}
 }
 
