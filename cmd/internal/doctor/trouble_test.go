@@ -35,25 +35,27 @@ func inBubble(t *testing.T, test func(t *testing.T, s *hookstore.Store, m *mem.S
 // listings take. Then each examination sends at least 645; more only if racers try again.
 func TestCancelled(t *testing.T) {
 	for _, at := range []int64{1, 2, 4, 7, 20, 100, 300, 600, 640, 645} {
-		s, m := tapped()
-		ctx, cancel := context.WithCancelCause(t.Context())
-		var n atomic.Int64
-		s.Before(func(_ context.Context, r hookstore.Request) error {
-			if overwriting := r.Op == "put" && strings.Contains(r.Key, "/list/steady-"); !overwriting && n.Add(1) == at {
-				cancel(errStop)
+		inBubble(t, func(t *testing.T, s *hookstore.Store, m *mem.Store, opts doctor.Options) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			var n atomic.Int64
+			s.Before(func(_ context.Context, r hookstore.Request) error {
+				if overwriting := r.Op == "put" && strings.Contains(r.Key, "/list/steady-"); !overwriting && n.Add(1) == at {
+					cancel(errStop)
+				}
+				dawdle()
+				return nil
+			})
+			r, err := examine(ctx, s, opts)
+			if !errors.Is(err, errStop) {
+				t.Errorf("at request %d: %v", at, err)
 			}
-			return nil
+			if len(r.Checks) != 18 || len(r.Left) > 0 {
+				t.Errorf("at request %d: %+v", at, r)
+			}
+			fitness(t, r, doctor.NotKnown)
+			clean(t, m, r)
+			cancel(nil)
 		})
-		r, err := examine(ctx, s, doctor.Options{})
-		if !errors.Is(err, errStop) {
-			t.Errorf("at request %d: %v", at, err)
-		}
-		if len(r.Checks) != 18 || len(r.Left) > 0 {
-			t.Errorf("at request %d: %+v", at, r)
-		}
-		fitness(t, r, doctor.NotKnown)
-		clean(t, m, r)
-		cancel(nil)
 	}
 }
 
