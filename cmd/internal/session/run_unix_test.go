@@ -176,24 +176,6 @@ func TestLoss(t *testing.T) {
 	}
 }
 
-// TestReleasedLast: the lock is held until the last process of the command has ended.
-func TestReleasedLast(t *testing.T) {
-	s := newStage(t, "pause", "(read x < go; echo > done) & echo > begun; exit 7")
-	s.first.release = func() {
-		if _, err := os.Stat("done"); err != nil {
-			t.Error("released beside a process of the command")
-		}
-	}
-	go func() {
-		_, _ = os.ReadFile("begun")
-		time.Sleep(100 * time.Millisecond) // in which the lock must not be released
-		_ = os.WriteFile("go", []byte("on\n"), 0o600)
-	}()
-	if code, err := s.Run(); code != 7 || err != nil {
-		t.Errorf("%d, %v", code, err)
-	}
-}
-
 // TestNotAcquired: a command isn't begun without its lock, and no lock is acquired for a command that
 // can't be. A lock that a signal comes too late for is released. The error says whether a store has
 // answered.
