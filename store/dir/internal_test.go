@@ -122,6 +122,19 @@ func TestListingsShowWhatWasPut(t *testing.T) {
 	shows(first, "index/lock.shared/99991")
 	shows("index/lock.shared/00500", "index/lock.shared/99991") // a cursor that it never returned
 
+	// A younger listing begins after the last scan of an older one, and before its page is there.
+	n, counting := 0, s.scan
+	s.scan = func(ctx context.Context, d *directory, wanted func(string) bool) ([]string, error) {
+		names, err := counting(ctx, d, wanted)
+		if n++; n == 4 { // two directories, each until two scans agree
+			create(t, s, "index/lock.shared/99992")
+			first = list("index/lock.", "")
+		}
+		return names, err
+	}
+	list("index/lock.", "")
+	shows(first, "index/lock.shared/99992")
+
 	// An object that was deleted since isn't listed, and one that was replaced is.
 	first = list("index/lock.", "")
 	if err := s.Delete(t.Context(), "index/lock.shared/01005"); err != nil {
