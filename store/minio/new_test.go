@@ -3,13 +3,11 @@ package minio_test
 import (
 	"context"
 	"errors"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	api "github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
@@ -41,80 +39,6 @@ func open(t *testing.T, host string, set func(*api.Options)) store.Store {
 
 // decorated is a transport that New can't look behind.
 type decorated struct{ http.RoundTripper }
-
-var options = map[string]func(*api.Options){
-	"Configure": minio.Configure,
-	"its own":   func(o *api.Options) { o.Transport = &http.Transport{}; minio.Configure(o) },
-	"decorated": func(o *api.Options) { o.Transport = decorated{&http.Transport{}}; minio.Configure(o) },
-	"decorated, no region": func(o *api.Options) {
-		o.Transport = decorated{&http.Transport{}}
-		minio.Configure(o)
-		o.Region = ""
-	},
-	"twice": func(o *api.Options) { minio.Configure(o); minio.Configure(o) },
-	"retries": func(o *api.Options) {
-		minio.Configure(o)
-		o.MaxRetries = 3
-	},
-	"no region": func(o *api.Options) {
-		minio.Configure(o)
-		o.Region, o.MaxRetries = "", 2
-	},
-}
-
-// TestNewSendsOnce: a client that repeats requests sends each request of the store once. It
-// can also request the bucket's region.
-func TestNewSendsOnce(t *testing.T) {
-	for name, set := range options {
-		t.Run(name, func(t *testing.T) {
-			var n, status atomic.Int32
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.URL.Query().Has("location") {
-					w.Write([]byte(`<LocationConstraint xmlns="http://s3.amazonaws.com/doc/2006-03-01/">eu-west-1</LocationConstraint>`))
-					return
-				}
-				n.Add(1)
-				w.Header().Set("Etag", `"e"`)
-				w.WriteHeader(int(status.Load()))
-			}))
-			t.Cleanup(server.Close)
-			s := open(t, strings.TrimPrefix(server.URL, "http://"), set)
-			for code, fails := range map[int32]bool{200: false, 500: true, 503: true, 307: true} {
-				for op, send := range map[string]func() error{
-					"put":    func() error { _, err := s.Put(t.Context(), "k", []byte("x"), store.PutOptions{}); return err },
-					"list":   func() error { _, err := s.List(t.Context(), "", ""); return err },
-					"delete": func() error { return s.Delete(t.Context(), "k") },
-				} {
-					n.Store(0)
-					status.Store(code)
-					err := send()
-					if (err != nil) != (fails || op != "put") || n.Load() != 1 || errors.Is(err, store.ErrListing) {
-						t.Errorf("%s, %d: %v after %d requests", op, code, err, n.Load())
-					}
-				}
-			}
-		})
-	}
-}
-
-// TestNewTakesSilenceForSilence: a server that answers nothing is unreachable, unless the
-// transport might hide its answer.
-func TestNewTakesSilenceForSilence(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	for name, set := range options {
-		s := open(t, l.Addr().String(), set)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second/4)
-		_, err := s.List(ctx, "", "")
-		cancel()
-		if err == nil || errors.Is(err, store.ErrUnreachable) != !strings.HasPrefix(name, "decorated") {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
 
 // TestNewRefuses: New returns an error for options that can't work, before a request is sent.
 func TestNewRefuses(t *testing.T) {

@@ -43,37 +43,43 @@ func (p pipes) dial(context.Context, string, string) (net.Conn, error) {
 	return client, nil
 }
 
-// clients open a store on the bucket of a server with both client libraries.
-var clients = map[string]func(t *http.Transport, conditions string) (store.Store, error){
-	"s3": func(t *http.Transport, conditions string) (store.Store, error) {
-		return s3.New(awss3.New(awss3.Options{
-			Region: "us-east-1", BaseEndpoint: aws.String("http://host:9000"), UsePathStyle: true, HTTPClient: &http.Client{Transport: t},
-			Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
-				return aws.Credentials{AccessKeyID: "key", SecretAccessKey: "topsecret"}, nil
-			}),
-		}), "bucket", s3.Options{Prefix: "a/prefix", Conditions: conditions})
-	},
-	"minio": func(t *http.Transport, conditions string) (store.Store, error) {
-		opts := &miniogo.Options{Creds: credentials.NewStaticV4("key", "topsecret", ""), Transport: t, BucketLookup: miniogo.BucketLookupPath}
-		minio.Configure(opts)
-		client, err := miniogo.New("host:9000", opts)
-		if err != nil {
-			return nil, err
-		}
-		return minio.New(client, "bucket", minio.Options{Prefix: "a/prefix", Conditions: conditions})
-	},
+// onS3 and onMinIO open a store on the bucket of a server with a client library.
+func onS3(client aws.HTTPClient) (store.Store, error) {
+	return s3.New(awss3.New(awss3.Options{
+		Region: "us-east-1", BaseEndpoint: aws.String("http://host:9000"), UsePathStyle: true, HTTPClient: client,
+		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+			return aws.Credentials{AccessKeyID: "key", SecretAccessKey: "topsecret"}, nil
+		}),
+	}), "bucket", s3.Options{Prefix: "a/prefix"})
 }
+
+func onMinIO(transport http.RoundTripper, set func(*miniogo.Options)) (store.Store, error) {
+	opts := &miniogo.Options{Creds: credentials.NewStaticV4("key", "topsecret", ""), Transport: transport, BucketLookup: miniogo.BucketLookupPath}
+	set(opts)
+	client, err := miniogo.New("host:9000", opts)
+	if err != nil {
+		return nil, err
+	}
+	return minio.New(client, "bucket", minio.Options{Prefix: "a/prefix"})
+}
+
+// client opens a store whose requests go through a transport.
+type client = func(*http.Transport) (store.Store, error)
+
+func viaS3(t *http.Transport) (store.Store, error) { return onS3(&http.Client{Transport: t}) }
+
+func viaMinIO(t *http.Transport) (store.Store, error) { return onMinIO(t, minio.Configure) }
 
 // both runs a test with both client libraries against a handler.
 func both(t *testing.T, h http.HandlerFunc, test func(*testing.T, store.Store)) {
 	t.Helper()
-	for name := range clients {
-		t.Run(name, func(t *testing.T) { with(t, name, "auto", h, test) })
+	for name, client := range map[string]client{"s3": viaS3, "minio": viaMinIO} {
+		t.Run(name, func(t *testing.T) { on(t, client, h, test) })
 	}
 }
 
-// with runs a test with a client library against a handler.
-func with(t *testing.T, client, conditions string, h http.HandlerFunc, test func(*testing.T, store.Store)) {
+// on runs a test with a client against a handler.
+func on(t *testing.T, open client, h http.HandlerFunc, test func(*testing.T, store.Store)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		listener := make(pipes)
@@ -85,7 +91,7 @@ func with(t *testing.T, client, conditions string, h http.HandlerFunc, test func
 			<-served
 			_ = server.Close()
 		}()
-		s, err := clients[client](&http.Transport{DialContext: listener.dial}, conditions)
+		s, err := open(&http.Transport{DialContext: listener.dial})
 		if err != nil {
 			t.Fatal(err)
 		}

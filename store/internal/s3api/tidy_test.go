@@ -97,7 +97,7 @@ func TestPutsAtOnce(t *testing.T) {
 			<-second // and answered after the other
 		}
 	}
-	with(t, "s3", "auto", hold, func(t *testing.T, s store.Store) {
+	on(t, viaS3, hold, func(t *testing.T, s store.Store) {
 		put := func() {
 			if _, err := s.Put(t.Context(), "index/k", []byte("{}"), store.PutOptions{}); err != nil {
 				t.Error(err)
@@ -128,7 +128,7 @@ func TestDeleteAndPutAtOnce(t *testing.T) {
 		}
 		w.WriteHeader(204)
 	}, say(403, "AccessDenied"))
-	with(t, "s3", "auto", func(w http.ResponseWriter, r *http.Request) {
+	on(t, viaS3, func(w http.ResponseWriter, r *http.Request) {
 		h(w, r)
 		if r.Method == http.MethodDelete && !r.URL.Query().Has("versionId") {
 			close(deletion)

@@ -8,13 +8,14 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
 	smithyendpoints "github.com/aws/smithy-go/endpoints"
 
@@ -32,17 +33,6 @@ func provider(endpoint string, client aws.HTTPClient) *awss3.Client {
 	})
 }
 
-// decorated is an HTTP client that New can't look behind.
-type decorated struct{ *http.Client }
-
-var httpClients = map[string]func() aws.HTTPClient{
-	"the SDK's own": func() aws.HTTPClient { return nil },
-	"HTTPClient":    func() aws.HTTPClient { return s3.HTTPClient() },
-	"buildable":     func() aws.HTTPClient { return awshttp.NewBuildableClient().WithTimeout(time.Nanosecond) },
-	"net/http":      func() aws.HTTPClient { return &http.Client{Timeout: time.Nanosecond} },
-	"decorated":     func() aws.HTTPClient { return decorated{&http.Client{}} },
-}
-
 func open(t *testing.T, endpoint string, client aws.HTTPClient) store.Store {
 	t.Helper()
 	s, err := s3.New(provider(endpoint, client), "bucket", s3.Options{Prefix: "/a/"})
@@ -50,52 +40,6 @@ func open(t *testing.T, endpoint string, client aws.HTTPClient) store.Store {
 		t.Fatal(err)
 	}
 	return s
-}
-
-// TestNewSendsOnce: the store ignores the retries and timeouts of a program's client, and
-// doesn't send its checksums.
-func TestNewSendsOnce(t *testing.T) {
-	for name, client := range httpClients {
-		t.Run(name, func(t *testing.T) {
-			var n, status atomic.Int32
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				n.Add(1)
-				if r.URL.Path != "/bucket/a/k" || r.Header.Get("Content-Md5") == "" || r.Header.Get("X-Amz-Trailer")+r.Header.Get("X-Amz-Sdk-Checksum-Algorithm") != "" {
-					t.Errorf("%s %v", r.URL, r.Header)
-				}
-				w.Header().Set("Etag", `"e"`)
-				w.WriteHeader(int(status.Load()))
-			}))
-			t.Cleanup(server.Close)
-			s := open(t, server.URL, client())
-			for code, fails := range map[int32]bool{200: false, 500: true, 503: true, 307: true} {
-				n.Store(0)
-				status.Store(code)
-				if _, err := s.Put(t.Context(), "k", []byte("x"), store.PutOptions{}); (err != nil) != fails || n.Load() != 1 {
-					t.Errorf("%d: %v after %d requests", code, err, n.Load())
-				}
-			}
-		})
-	}
-}
-
-// TestNewTakesSilenceForSilence: a missing server is unreachable, unless the HTTP client might
-// hide its answer.
-func TestNewTakesSilenceForSilence(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() }) // it accepts, and answers nothing
-	for name, client := range httpClients {
-		s := open(t, "http://"+l.Addr().String(), client())
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second/4)
-		_, err := s.List(ctx, "", "")
-		cancel()
-		if err == nil || errors.Is(err, store.ErrUnreachable) != (name != "decorated") {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
 }
 
 // TestNewTakesNoAnswerForSilence: if an HTTP client got an answer and then returns a timeout,
@@ -110,6 +54,28 @@ func TestNewTakesNoAnswerForSilence(t *testing.T) {
 type failing struct{}
 
 func (failing) Do(*http.Request) (*http.Response, error) { return nil, context.DeadlineExceeded }
+
+// noted is an HTTP client that notes the condition of a put, and answers with a success.
+type noted struct{ ifMatch string }
+
+func (n *noted) Do(r *http.Request) (*http.Response, error) {
+	n.ifMatch = r.Header.Get("If-Match")
+	return &http.Response{StatusCode: 200, Header: http.Header{"Etag": {`"e"`}}, Body: http.NoBody, Request: r}, nil
+}
+
+// TestUnquoted: ETags in If-Match have quotes, unless the options say otherwise.
+func TestUnquoted(t *testing.T) {
+	for want, unquoted := range map[string]bool{`"x"`: false, "x": true} {
+		var client noted
+		s, err := s3.New(provider("http://h", &client), "bucket", s3.Options{UnquotedIfMatch: unquoted})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Put(t.Context(), "k", nil, store.PutOptions{IfMatch: "x"}); err != nil || client.ifMatch != want {
+			t.Errorf("unquoted %t: If-Match: %s, %v", unquoted, client.ifMatch, err)
+		}
+	}
+}
 
 // TestNewRefuses: New returns an error for options that can't work, before a request is sent.
 func TestNewRefuses(t *testing.T) {
@@ -216,5 +182,69 @@ func TestResolversServerIsNotAmazons(t *testing.T) {
 		if _, err := s.List(t.Context(), "", ""); err == nil || strings.Contains(err.Error(), "S3 in r") {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// opened returns the store of a URL, with these credentials, or without any.
+func opened(t *testing.T, raw, key string) store.Store {
+	t.Helper()
+	t.Setenv("AWS_PROFILE", "")
+	t.Setenv("AWS_ACCESS_KEY_ID", key)
+	t.Setenv("AWS_SECRET_ACCESS_KEY", key)
+	missing := filepath.Join(t.TempDir(), "missing")
+	t.Setenv("AWS_CONFIG_FILE", missing)
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", missing)
+	u, err := url.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := s3.Open(t.Context(), u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestOpenAsksOnceForCredentials: the service is asked once for each request of the lock. If
+// it has no credentials, the request must fail in time.
+func TestOpenAsksOnceForCredentials(t *testing.T) {
+	var n atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		n.Add(1)
+		w.WriteHeader(http.StatusInternalServerError)
+	}))
+	t.Cleanup(server.Close)
+	for name, most := range map[string]int32{
+		"AWS_CONTAINER_CREDENTIALS_FULL_URI": 1,
+		"AWS_EC2_METADATA_SERVICE_ENDPOINT":  2, // a token, and the role
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(name, server.URL)
+			n.Store(0)
+			if _, err := opened(t, "s3://bucket?endpoint=http://127.0.0.1:1", "").List(context.Background(), "x", ""); err == nil || n.Load() > most {
+				t.Errorf("%v after %d requests", err, n.Load())
+			}
+		})
+	}
+}
+
+// TestDefaultsModeKeepsTimeouts: AWS_DEFAULTS_MODE doesn't replace the timeouts for
+// connecting.
+func TestDefaultsModeKeepsTimeouts(t *testing.T) {
+	client := awss3.New(awss3.Options{DefaultsMode: aws.DefaultsModeInRegion, HTTPClient: s3.HTTPClient()}).Options().HTTPClient
+	if c, ok := client.(*http.Client); !ok || c.Transport.(*http.Transport).TLSHandshakeTimeout != 5*time.Second {
+		t.Errorf("the SDK has rebuilt HTTPClient: %T", client)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() }) // it accepts, and answers nothing
+	t.Setenv("AWS_DEFAULTS_MODE", "in-region")
+	s := opened(t, "s3://bucket?endpoint=https://"+l.Addr().String(), "key")
+	ctx, cancel := context.WithTimeout(t.Context(), 1300*time.Millisecond) // in-region has 1.1 s for TLS
+	defer cancel()
+	if _, err := s.List(ctx, "x", ""); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
 	}
 }
