@@ -1,13 +1,10 @@
 package fakeb2
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
+	"crypto/rand"
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -46,63 +43,36 @@ func (k Key) inside(b *bucket, name string) bool {
 
 const lifetime = 24 * time.Hour
 
-// tokens are signed and not stored: they outlive the server, as Backblaze's
-// outlive the failure of one of its machines.
-type tokens struct {
-	serial  int
-	expired map[string]bool // issued before ExpireTokens
-	issued  []string
-	uses    map[string]int
-	spent   map[string]bool // of upload URLs that have answered 503
-	busy    map[string]bool // of upload URLs that are in use
+// token is good for an account, or for one upload URL.
+type token struct {
+	key     Key
+	use     string
+	issued  time.Time
+	expired bool // by ExpireTokens
+	spent   bool // its upload URL has answered 503
+	busy    bool // its upload URL is in use
+	uses    int
 }
 
-func newTokens() tokens {
-	return tokens{expired: map[string]bool{}, uses: map[string]int{}, spent: map[string]bool{}, busy: map[string]bool{}}
-}
-
-func (t *tokens) expire() {
-	for _, token := range t.issued {
-		t.expired[token] = true
-	}
-}
-
-func (t *tokens) spend(token string) { t.spent[token] = true }
-
-// issue makes a token of a key for an account or for an upload URL.
+// issue makes a token of a key for an account or for an upload URL. A client without it must sign in again,
+// also after a restart of the server.
 func (s *Server) issue(k Key, use string) string {
-	s.tokens.serial++
-	head := fmt.Sprintf("4_%s_%s_%d_%d", k.ID, use, time.Now().UnixMilli(), s.tokens.serial)
-	token := head + "_" + sign(k, head)
-	s.tokens.issued = append(s.tokens.issued, token)
-	return token
+	name := fmt.Sprintf("4_%s_%s_%s", k.ID, use, rand.Text())
+	s.tokens[name] = &token{key: k, use: use, issued: time.Now()}
+	return name
 }
 
-func sign(k Key, head string) string {
-	mac := hmac.New(sha256.New, []byte(k.Secret))
-	mac.Write([]byte(head))
-	return hex.EncodeToString(mac.Sum(nil))[:24]
-}
-
-// holder returns the key that a token for this use was made of.
-func (s *Server) holder(token, use string) (Key, error) {
-	bad := refusal{http.StatusUnauthorized, "bad_auth_token", "Invalid authorization token"}
-	i := strings.LastIndex(token, "_")
-	parts := strings.Split(token, "_")
-	if i < 0 || len(parts) != 6 || parts[2] != use {
-		return Key{}, bad
+// token returns a token for this use.
+func (s *Server) token(name, use string) (*token, error) {
+	t := s.tokens[name]
+	if t == nil || t.use != use {
+		return nil, refusal{http.StatusUnauthorized, "bad_auth_token", "Invalid authorization token"}
 	}
-	at := slices.IndexFunc(s.opts.Keys, func(k Key) bool { return k.ID == parts[1] })
-	if at < 0 || !hmac.Equal([]byte(token[i+1:]), []byte(sign(s.opts.Keys[at], token[:i]))) {
-		return Key{}, bad
+	t.uses++
+	if t.expired || time.Since(t.issued) > lifetime || s.opts.TokenUses > 0 && t.uses > s.opts.TokenUses {
+		return nil, refusal{http.StatusUnauthorized, "expired_auth_token", "Authorization token has expired"}
 	}
-	issued, _ := strconv.ParseInt(parts[3], 10, 64)
-	s.tokens.uses[token]++
-	if s.tokens.expired[token] || time.Now().Sub(time.UnixMilli(issued)) > lifetime ||
-		s.opts.TokenUses > 0 && s.tokens.uses[token] > s.opts.TokenUses {
-		return Key{}, refusal{http.StatusUnauthorized, "expired_auth_token", "Authorization token has expired"}
-	}
-	return s.opts.Keys[at], nil
+	return t, nil
 }
 
 // authorize is b2_authorize_account, of the fourth version: the third refuses multi-bucket keys.

@@ -55,14 +55,14 @@ func (s *Server) serveCall(w http.ResponseWriter, r *http.Request, name string) 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k, err := s.holder(r.Header.Get("Authorization"), "account")
+	t, err := s.token(r.Header.Get("Authorization"), "account")
 	if err != nil {
 		return err
 	}
-	if !k.may(c.capability) {
+	if !t.key.may(c.capability) {
 		return errUnauthorized
 	}
-	result, err := c.do(s, r, k, p)
+	result, err := c.do(s, r, t.key, p)
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (s *Server) uploadURL(r *http.Request, k Key, p params) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	use := fmt.Sprintf("upload%d", s.tokens.serial+1)
+	use := fmt.Sprintf("upload%d", len(s.tokens))
 	return map[string]any{
 		"bucketId":           b.ID,
 		"uploadUrl":          fmt.Sprintf("%s/b2api/v3/b2_upload_file/%s/%s", base(r), b.ID, use),
@@ -322,7 +322,7 @@ func (s *Server) download(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) downloadable(r *http.Request) (Version, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k, err := s.holder(r.Header.Get("Authorization"), "account")
+	t, err := s.token(r.Header.Get("Authorization"), "account")
 	if err != nil {
 		return Version{}, err
 	}
@@ -331,7 +331,7 @@ func (s *Server) downloadable(r *http.Request) (Version, error) {
 	if name, err = decode(encoded); err != nil {
 		return Version{}, err
 	}
-	if !k.may("readFiles") || !k.inside(b, name) {
+	if !t.key.may("readFiles") || !t.key.inside(b, name) {
 		return Version{}, errUnauthorized
 	}
 	if b == nil || b.visible(name) == nil {
@@ -373,25 +373,26 @@ func (s *Server) startUpload(r *http.Request) (done func(), k Key, b *bucket, er
 	if len(elements) != 6 {
 		return nil, k, nil, badRequest("not an upload URL")
 	}
-	token := r.Header.Get("Authorization")
-	if s.tokens.spent[token] {
+	name := r.Header.Get("Authorization")
+	if t := s.tokens[name]; t != nil && t.spent {
 		return nil, k, nil, refusal{http.StatusServiceUnavailable, "service_unavailable", "no tomes available"}
 	}
-	if k, err = s.holder(token, elements[5]); err != nil {
+	t, err := s.token(name, elements[5])
+	if err != nil {
 		return nil, k, nil, err
 	}
 	if b = s.state.withID(elements[4]); b == nil {
 		return nil, k, nil, refusal{http.StatusBadRequest, "bad_bucket_id", "Bucket does not exist"}
 	}
-	if s.tokens.busy[token] {
-		return nil, k, nil, refusal{http.StatusBadRequest, "auth_token_limit", fmt.Sprintf("more than one upload using auth token %s", token)}
+	if t.busy {
+		return nil, k, nil, refusal{http.StatusBadRequest, "auth_token_limit", fmt.Sprintf("more than one upload using auth token %s", name)}
 	}
-	s.tokens.busy[token] = true
+	t.busy = true
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		delete(s.tokens.busy, token)
-	}, k, b, nil
+		t.busy = false
+	}, t.key, b, nil
 }
 
 func readUpload(r *http.Request) (Version, error) {

@@ -87,7 +87,7 @@ type Server struct {
 
 	mu      sync.Mutex
 	state   *state
-	tokens  tokens
+	tokens  map[string]*token
 	log     []Request
 	failing []failure
 	before  func(call string, r *http.Request)
@@ -105,7 +105,7 @@ func New(opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{opts: opts, state: st, tokens: newTokens()}, nil
+	return &Server{opts: opts, state: st, tokens: map[string]*token{}}, nil
 }
 
 // AddKey makes one more application key.
@@ -156,7 +156,9 @@ func (s *Server) Versions(bucket string) []Version {
 func (s *Server) ExpireTokens() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.tokens.expire()
+	for _, t := range s.tokens {
+		t.expired = true
+	}
 }
 
 // Fail makes the server answer the next n requests of a call with an error, before it looks at
@@ -190,7 +192,12 @@ func (s *Server) Before(f func(call string, r *http.Request)) {
 func (s *Server) Uploading() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.tokens.busy) > 0
+	for _, t := range s.tokens {
+		if t.busy {
+			return true
+		}
+	}
+	return false
 }
 
 // TakeLog returns the requests since its last call.
@@ -260,8 +267,8 @@ func (s *Server) failed(call string, r *http.Request) error {
 		return nil
 	}
 	s.failing[i].times--
-	if call == "b2_upload_file" && s.failing[i].with.status >= 500 {
-		s.tokens.spend(r.Header.Get("Authorization"))
+	if t := s.tokens[r.Header.Get("Authorization")]; t != nil && call == "b2_upload_file" && s.failing[i].with.status >= 500 {
+		t.spent = true
 	}
 	return s.failing[i].with
 }
