@@ -70,20 +70,27 @@ func TestUnmounted(t *testing.T)     { inMounts(t, "unmounted") }
 // TestFileSizeLimit: on every system a file size limit makes a write fail in the middle.
 func TestFileSizeLimit(t *testing.T) { run(t, "file size limit", nil) }
 
+// mount makes a repository with a lock on a disk of its own.
 func mount(path string) (store.Store, error) {
 	if err := unix.Mount("tmpfs", path, "tmpfs", 0, "size=64k"); err != nil {
 		return nil, fmt.Errorf("mount: %w", err)
 	}
-	return dir.Open(background, path, dir.Options{})
+	return withLock(path)
+}
+
+// withLock opens a repository, and puts a lock into it.
+func withLock(path string) (store.Store, error) {
+	s, err := dir.Open(background, path, dir.Options{})
+	if err == nil {
+		_, err = s.Put(background, "index/lock.exclusive", []byte("body"), store.PutOptions{})
+	}
+	return s, err
 }
 
 // full fills a disk: stored objects stay, and failed puts leave nothing.
 func full(path string) error {
 	s, err := mount(path)
 	if err != nil {
-		return err
-	}
-	if _, err := s.Put(background, "index/lock.exclusive", []byte("body"), store.PutOptions{}); err != nil {
 		return err
 	}
 	body := bytes.Repeat([]byte("x"), 100_000)
@@ -139,9 +146,6 @@ func readOnly(path string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.Put(background, "index/lock.exclusive", []byte("body"), store.PutOptions{}); err != nil {
-		return err
-	}
 	if err := unix.Mount("", path, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
 		return fmt.Errorf("remount: %w", err)
 	}
@@ -191,9 +195,6 @@ func unmounted(path string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.Put(background, "index/lock.exclusive", []byte("body"), store.PutOptions{}); err != nil {
-		return err
-	}
 	if err := unix.Unmount(path, 0); err != nil {
 		return fmt.Errorf("an idle store keeps the disk busy: %w", err)
 	}
@@ -212,11 +213,8 @@ func unmounted(path string) error {
 }
 
 func fileSizeLimit(path string) error {
-	s, err := dir.Open(background, path, dir.Options{})
+	s, err := withLock(path)
 	if err != nil {
-		return err
-	}
-	if _, err := s.Put(background, "index/lock.exclusive", []byte("body"), store.PutOptions{}); err != nil {
 		return err
 	}
 	signal.Ignore(syscall.SIGXFSZ)
@@ -296,15 +294,7 @@ func repository(t *testing.T, uid, gid int, mode fs.FileMode) string {
 func TestRootLeavesItToTheOwner(t *testing.T) {
 	for _, mode := range []fs.FileMode{0o700, 0o750, 0o755} {
 		path := repository(t, alice, crew, mode)
-		old := syscall.Umask(0o077)
-		s := at(t, path)
-		put(t, s, "index/lock.exclusive", "root's")
-		put(t, s, "index/lock.shared/x", "root's")
-		_, err := s.Put(t.Context(), "index/lock.intent/x", []byte("root's"), store.PutOptions{IfAbsent: true})
-		syscall.Umask(old)
-		if err != nil {
-			t.Fatal(err)
-		}
+		leavesLocks(t, path, 0o077)
 		user(t, alice, alice, func() { takesOver(t, path, "alice") })
 	}
 }
@@ -315,21 +305,25 @@ func TestGroupShares(t *testing.T) {
 	for _, mode := range []fs.FileMode{0o775 | fs.ModeSetgid, 0o770 | fs.ModeSetgid, 0o770} {
 		for _, umask := range []int{0o022, 0o077} {
 			path := repository(t, 0, crew, mode)
-			old := syscall.Umask(umask)
-			user(t, alice, crew, func() {
-				s, err := dir.Open(t.Context(), path, dir.Options{})
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				for _, key := range []string{"index/lock.exclusive", "index/lock.shared/x", "index/lock.intent/x"} {
-					if _, err := s.Put(t.Context(), key, []byte("alice's"), store.PutOptions{IfAbsent: true}); err != nil {
-						t.Errorf("%v, umask %o: %v", mode, umask, err)
-					}
-				}
-			})
+			user(t, alice, crew, func() { leavesLocks(t, path, umask) })
 			user(t, bob, crew, func() { takesOver(t, path, "bob") })
-			syscall.Umask(old)
+		}
+	}
+}
+
+var ownedKeys = []string{"index/lock.exclusive", "index/lock.shared/x", "index/lock.intent/x"}
+
+// leavesLocks puts locks, replaces one, and leaves them.
+func leavesLocks(t *testing.T, path string, umask int) {
+	defer syscall.Umask(syscall.Umask(umask))
+	s, err := dir.Open(t.Context(), path, dir.Options{})
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	for i, key := range append(ownedKeys, ownedKeys[1]) {
+		if _, err := s.Put(t.Context(), key, []byte("another's"), store.PutOptions{IfAbsent: i < len(ownedKeys)}); err != nil {
+			t.Errorf("umask %o: %v", umask, err)
 		}
 	}
 }
@@ -341,7 +335,7 @@ func takesOver(t *testing.T, path, who string) {
 		t.Errorf("%s: %v", who, err)
 		return
 	}
-	for _, key := range []string{"index/lock.exclusive", "index/lock.shared/x", "index/lock.intent/x"} {
+	for _, key := range ownedKeys {
 		if body, _, err := s.Get(t.Context(), key, 100); err != nil || len(body) == 0 {
 			t.Errorf("%s gets %q: %q, %v", who, key, body, err)
 		}

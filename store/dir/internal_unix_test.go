@@ -5,7 +5,6 @@ package dir
 import (
 	"context"
 	"errors"
-	"os"
 	"syscall"
 	"testing"
 	"time"
@@ -60,31 +59,6 @@ func TestStoppedHolder(t *testing.T) {
 	unlock()
 	if err := s.Delete(t.Context(), key); err != nil {
 		t.Error(err)
-	}
-}
-
-// TestGone: gone is the check of a Put before it makes a directory again.
-func TestGone(t *testing.T) {
-	s := opened(t, Options{})
-	root, err := s.open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
-	if err := s.gone(root); err != nil {
-		t.Errorf("it is there: %v", err)
-	}
-	if err := os.Remove(s.path); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.gone(root); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("removed: %v", err)
-	}
-	if err := os.Mkdir(s.path, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.gone(root); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("replaced: %v", err)
 	}
 }
 

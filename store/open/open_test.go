@@ -56,7 +56,7 @@ func TestCheck(t *testing.T) {
 	for _, raw := range []string{
 		"", "gs://bucket", "s3://k:topsecret@bucket", "s3://bucket?secret_access_key=topsecret", "s3://bucket?topsecret",
 		"s3://bucket?endpoint=https://k:topsecret@host", "minio://host/bucket?password=topsecret", "minio://host/bucket?topsecret",
-		"b2://bucket?key=topsecret", "b2://bucket?topsecret", "b2://bucket?endpoint=https://k:topsecret@host",
+		"s3://name--usw2-az1--x-s3/prefix", "b2://bucket?key=topsecret", "b2://bucket?topsecret", "b2://bucket?endpoint=https://k:topsecret@host",
 	} {
 		if err := open.Check(raw); !errors.Is(err, store.ErrURL) || strings.Contains(err.Error(), "topsecret") {
 			t.Errorf("%q: %v", raw, err)

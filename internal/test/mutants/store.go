@@ -212,8 +212,6 @@ var storeMutants = []mutant{
 		`return aws.ToTime(v.LastModified).After(aws.ToTime(m.LastModified))`, `return true`, test("./store/internal/s3api", "^TestMarkerHidesOthers$")},
 	{"the second page begins where the first did", "store/minio/client.go",
 		`StartAfter: cursor,`, `StartAfter: "",`, test("./store/internal/s3api", "^TestShortPage$")},
-	{"a batch whose answer has errors alone is a success", "store/minio/client.go",
-		`if len(deleted) == 0 {`, `if deleted == nil && err == nil {`, test("./store/internal/s3api", "^TestDeleteAll$")},
 	{"a provider's requests count as the store's", "store/minio/own.go",
 		`return (r.Method != http.MethodPost || r.URL.Query().Has("delete")) &&`, `return r.Method != "" &&`, test("./store/minio", "^TestProvidersRequestsAreNotOwn$")},
 	{"a transport around the store's is taken", "store/minio/minio.go",

@@ -243,14 +243,3 @@ func TestEndpointOfTheEnvironment(t *testing.T) {
 		t.Errorf("file: %v", err)
 	}
 }
-
-// TestDirectoryBuckets: directory buckets are refused, because they list in no order.
-func TestDirectoryBuckets(t *testing.T) {
-	u, err := url.Parse("s3://name--usw2-az1--x-s3/prefix")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s3.Open(t.Context(), u); !errors.Is(err, store.ErrURL) {
-		t.Errorf("%v, want %v", err, store.ErrURL)
-	}
-}
