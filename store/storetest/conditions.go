@@ -62,29 +62,26 @@ func (f *fixture) holds(t *testing.T, key, want string) {
 	}
 }
 
+// either checks that what is stored under a/k is new if a request wrote it, or else old.
+func (f *fixture) either(t *testing.T, wrote bool, written, old string) {
+	t.Helper()
+	if !wrote {
+		written = old
+	}
+	f.holds(t, "a/k", written)
+}
+
 func ifAbsent(t *testing.T, f *fixture) {
 	declared := f.store.Properties().IfAbsent
-	put := func(key, body string) error {
-		_, err := f.store.Put(t.Context(), key, []byte(body), store.PutOptions{IfAbsent: true})
+	put := func(body string) error {
+		_, err := f.store.Put(t.Context(), "a/k", []byte(body), store.PutOptions{IfAbsent: true})
 		return err
 	}
-	want := ""
-	if granted(t, declared, put("a/k", "1")) {
-		want = "1"
-	}
-	f.holds(t, "a/k", want)
+	f.either(t, granted(t, declared, put("1")), "1", "")
 	f.put(t, "a/k", "2")
-	want = "2"
-	if refused(t, declared, put("a/k", "3")) {
-		want = "3"
-	}
-	f.holds(t, "a/k", want)
+	f.either(t, refused(t, declared, put("3")), "3", "2")
 	f.delete(t, "a/k")
-	want = ""
-	if granted(t, declared, put("a/k", "4")) {
-		want = "4"
-	}
-	f.holds(t, "a/k", want)
+	f.either(t, granted(t, declared, put("4")), "4", "")
 }
 
 // ifAbsentRace sends N puts of one key at once, through both handles. Exactly one must
@@ -135,63 +132,48 @@ func ifMatch(t *testing.T, f *fixture) {
 	put := func(body, etag string) (store.Object, error) {
 		return f.store.Put(t.Context(), "a/k", []byte(body), store.PutOptions{IfMatch: etag})
 	}
-	etag := func() string {
-		_, obj := f.get(t, "a/k")
-		return obj.ETag
-	}
 	f.put(t, "a/k", "1")
-	first := etag()
-	want := "1"
+	first := f.etag(t)
 	obj, err := put("2", first)
-	if granted(t, declared, err) {
-		want = "2"
-		if obj.ETag != "" && obj.ETag != etag() {
-			t.Errorf("put told the etag %q, get %q", obj.ETag, etag())
-		}
+	wrote := granted(t, declared, err)
+	f.either(t, wrote, "2", "1")
+	if now := f.etag(t); wrote && obj.ETag != "" && obj.ETag != now {
+		t.Errorf("put told the etag %q, get %q", obj.ETag, now)
 	}
-	f.holds(t, "a/k", want)
 	f.put(t, "a/k", "3")
-	want = "3"
-	if _, err := put("4", first); refused(t, declared, err) {
-		want = "4"
-	}
-	f.holds(t, "a/k", want)
+	_, err = put("4", first)
+	f.either(t, refused(t, declared, err), "4", "3")
 
 	// A body that is too large to be hashed for a listing has an ETag too.
 	large := string(make([]byte, 100_000))
 	f.put(t, "a/k", large)
-	want = large
-	if _, err := put("6", etag()); granted(t, declared, err) {
-		want = "6"
-	}
-	f.holds(t, "a/k", want)
+	_, err = put("6", f.etag(t))
+	f.either(t, granted(t, declared, err), "6", large)
 }
 
-// ifMatchOfNothing puts under a key that was never there, and under one that was
-// deleted: neither has the ETag. A store that claims the condition may write, and
-// then must say so.
-func ifMatchOfNothing(t *testing.T, f *fixture) {
-	declared := f.store.Properties().IfMatch
-	put := func(key, etag string) {
-		t.Helper()
-		_, err := f.store.Put(t.Context(), key, []byte("created"), store.PutOptions{IfMatch: etag})
-		want := ""
-		if refused(t, declared, err) {
-			want = "created"
-		}
-		f.holds(t, key, want)
-		if got := len(list(t, f.other, key)); (got != 0) != (want != "") {
-			t.Errorf("%q: %d are listed after %v", key, got, err)
-		}
-	}
-	f.put(t, "a/other", "1")
-	_, other := f.get(t, "a/other")
-	put("a/never there", other.ETag)
+// etag returns the ETag of a/k.
+func (f *fixture) etag(t *testing.T) string {
+	t.Helper()
+	_, obj := f.get(t, "a/k")
+	return obj.ETag
+}
 
-	f.put(t, "a/deleted", "2")
-	_, last := f.get(t, "a/deleted")
-	f.delete(t, "a/deleted")
-	put("a/deleted", last.ETag)
+// ifMatchOfNothing puts under a key that was never there, and then was deleted: neither has the ETag. A
+// store that claims the condition may write, and then must say so.
+func ifMatchOfNothing(t *testing.T, f *fixture) {
+	f.put(t, "a/other", "1")
+	_, last := f.get(t, "a/other")
+	for range 2 {
+		_, err := f.store.Put(t.Context(), "a/k", []byte("created"), store.PutOptions{IfMatch: last.ETag})
+		wrote := refused(t, f.store.Properties().IfMatch, err)
+		f.either(t, wrote, "created", "")
+		if got := len(list(t, f.other, "a/k")); (got != 0) != wrote {
+			t.Errorf("%d are listed after %v", got, err)
+		}
+		f.put(t, "a/k", "2")
+		_, last = f.get(t, "a/k")
+		f.delete(t, "a/k")
+	}
 }
 
 // ifMatchIncrements counts up in one object from many goroutines. If the condition isn't kept,
@@ -238,31 +220,43 @@ func ifMatchIncrements(t *testing.T, f *fixture) {
 // nothing is left in the end.
 func ifMatchAgainstDelete(t *testing.T, f *fixture) {
 	declared := f.store.Properties().IfMatch
-	revived := 0
-	rounds := f.rounds(200)
+	f.race(t, declared, func(etag string) error {
+		_, err := f.store.Put(t.Context(), "a/k", []byte("revived"), store.PutOptions{IfMatch: etag})
+		return err
+	}, func() error { return f.other.Delete(t.Context(), "a/k") }, false)
+}
+
+// race sends a conditional request and another one at once, again and again, and checks whether there is an
+// object in the end.
+func (f *fixture) race(t *testing.T, declared store.Condition, conditional func(etag string) error, other func() error, there bool) {
+	t.Helper()
+	wrong, rounds := 0, f.rounds(200)
 	for round := range rounds {
 		f.put(t, "a/k", strconv.Itoa(round))
-		_, obj := f.get(t, "a/k")
+		etag := f.etag(t)
 		together(2, func(i int) {
 			if i == 0 {
-				if err := f.other.Delete(t.Context(), "a/k"); err != nil {
-					t.Errorf("delete: %v", err)
+				if err := other(); err != nil {
+					t.Error(err)
 				}
 				return
 			}
-			_, err := f.store.Put(t.Context(), "a/k", []byte("revived"), store.PutOptions{IfMatch: obj.ETag})
-			switch {
-			case declared == store.Unsupported && !errors.Is(err, store.ErrConditionUnsupported),
-				declared == store.Kept && err != nil && !errors.Is(err, store.ErrPrecondition):
+			err := conditional(etag)
+			if declared == store.Unsupported && !errors.Is(err, store.ErrConditionUnsupported) ||
+				declared == store.Kept && err != nil && !errors.Is(err, store.ErrPrecondition) {
 				t.Errorf("%s, and answered with %v", declared, err)
 			}
 		})
-		if _, _, err := f.store.Get(t.Context(), "a/k", limit); err == nil {
-			revived++
+		_, _, err := f.store.Get(t.Context(), "a/k", limit)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			t.Error(err)
+		}
+		if (err == nil) != there {
+			wrong++
 		}
 	}
-	if revived > 0 && declared != store.Claimed {
-		t.Errorf("%s, and %d of %d were there after their delete", declared, revived, rounds)
+	if wrong > 0 && declared != store.Claimed {
+		t.Errorf("%s, and after %d of %d there is an object: %t", declared, wrong, rounds, !there)
 	}
 }
 
@@ -272,22 +266,14 @@ func deleteIfMatch(t *testing.T, f *fixture) {
 	declared := f.store.Properties().DeleteIfMatch
 	remove := func(etag string) error { return store.DeleteIfMatch(t.Context(), f.store, "a/k", etag) }
 	f.put(t, "a/k", "1")
-	_, first := f.get(t, "a/k")
+	first := f.etag(t)
 	f.put(t, "a/k", "2")
-	want := "2"
-	if refused(t, declared, remove(first.ETag)) {
-		want = ""
-	}
-	f.holds(t, "a/k", want)
+	f.either(t, refused(t, declared, remove(first)), "", "2")
 	f.put(t, "a/k", "3")
-	_, last := f.get(t, "a/k")
-	want = "3"
-	if granted(t, declared, remove(last.ETag)) {
-		want = ""
-	}
-	f.holds(t, "a/k", want)
+	last := f.etag(t)
+	f.either(t, granted(t, declared, remove(last)), "", "3")
 	f.delete(t, "a/k")
-	if err := remove(last.ETag); err != nil && !errors.Is(err, store.ErrPrecondition) && !errors.Is(err, store.ErrConditionUnsupported) {
+	if err := remove(last); err != nil && !errors.Is(err, store.ErrPrecondition) && !errors.Is(err, store.ErrConditionUnsupported) {
 		t.Errorf("nothing to remove, and answered with %v", err)
 	}
 }
@@ -295,29 +281,10 @@ func deleteIfMatch(t *testing.T, f *fixture) {
 // deleteIfMatchAgainstPut sends a conditional deletion and a Put at once: whichever comes first,
 // what was put is there in the end.
 func deleteIfMatchAgainstPut(t *testing.T, f *fixture) {
-	declared := f.store.Properties().DeleteIfMatch
-	removed := 0
-	rounds := f.rounds(200)
-	for round := range rounds {
-		f.put(t, "a/k", "old "+strconv.Itoa(round))
-		_, old := f.get(t, "a/k")
-		together(2, func(i int) {
-			if i == 0 {
-				if _, err := f.other.Put(t.Context(), "a/k", []byte("new"), store.PutOptions{}); err != nil {
-					t.Errorf("put: %v", err)
-				}
-				return
-			}
-			err := store.DeleteIfMatch(t.Context(), f.store, "a/k", old.ETag)
-			if declared == store.Kept && err != nil && !errors.Is(err, store.ErrPrecondition) {
-				t.Errorf("%s, and answered with %v", declared, err)
-			}
-		})
-		if _, _, err := f.store.Get(t.Context(), "a/k", limit); errors.Is(err, store.ErrNotFound) {
-			removed++
-		}
-	}
-	if removed > 0 && declared != store.Claimed {
-		t.Errorf("%s, and %d of %d were gone after a put that had come since", declared, removed, rounds)
-	}
+	f.race(t, f.store.Properties().DeleteIfMatch, func(etag string) error {
+		return store.DeleteIfMatch(t.Context(), f.store, "a/k", etag)
+	}, func() error {
+		_, err := f.other.Put(t.Context(), "a/k", []byte("new"), store.PutOptions{})
+		return err
+	}, true)
 }
