@@ -16,6 +16,7 @@ type buggy struct {
 	*table
 	bug     string
 	last    locking.Handle // that it has acquired
+	seen    *locking.Info  // at its last attempt
 	process *process
 	gone    sync.Map // handles that "forgets" has forgotten
 }
@@ -84,17 +85,21 @@ func (b *buggy) TryLock(ctx context.Context, key string, ttl time.Duration) (h l
 
 // race acquires a lock beside another client that does so.
 func (b *buggy) race(ctx context.Context, key string, ttl time.Duration) (h locking.Handle, ok bool, err error) {
-	before, err := b.table.Inspect(ctx, key)
-	if err != nil || ctx.Err() != nil || b.bug == "racy" && before != nil {
+	now, err := b.table.Inspect(ctx, key)
+	if err != nil || ctx.Err() != nil {
 		return h, false, cmp.Or(err, ctx.Err())
 	}
-	dawdle()
 	if b.bug == "racy release" { // it takes what it can't acquire for a leftover, once its holder has let go
-		if after, _ := b.table.Inspect(ctx, key); before != nil && after != nil && *after != *before {
+		if b.seen != nil && now != nil && *now != *b.seen {
 			b.remove(key) // of a newer holder
 		}
+		b.seen = now
 		return b.table.TryLock(ctx, key, ttl)
 	}
+	if now != nil {
+		return h, false, nil
+	}
+	dawdle()
 	if h, ok, err := b.table.TryLock(ctx, key, ttl); ok || err != nil { // it looks first, and then writes
 		return h, ok, err
 	}
