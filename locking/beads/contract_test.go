@@ -118,7 +118,10 @@ func TestLoss(t *testing.T) {
 	for name, harm := range map[string]func(t *testing.T, dir string){
 		"removed":     func(t *testing.T, dir string) { _ = os.Remove(filepath.Join(dir, Key)) },
 		"overwritten": func(t *testing.T, dir string) { put(t, dir, func(map[string]any) {}) },
-		"emptied":     func(t *testing.T, dir string) { write(t, dir, "") },
+		"overwritten in part": func(t *testing.T, dir string) {
+			write(t, dir, strings.Replace(lockText(t, dir), "repolock", "lockrepo", 1))
+		},
+		"emptied": func(t *testing.T, dir string) { write(t, dir, "") },
 		"replaced by its copy": func(t *testing.T, dir string) {
 			body := lockText(t, dir)
 			_ = os.Remove(filepath.Join(dir, Key))

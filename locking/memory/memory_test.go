@@ -30,8 +30,9 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestInspectTimes: Inspect returns when a lock was acquired and when it was renewed.
-func TestInspectTimes(t *testing.T) {
+// TestTimes: Inspect returns when a lock was acquired and when it was renewed. The lock lasts for its ttl from
+// then, and not an instant longer.
+func TestTimes(t *testing.T) {
 	c := new(hands)
 	b := memory.New(c)
 	h, ok, err := b.TryLock(t.Context(), "k", time.Minute)
@@ -43,10 +44,15 @@ func TestInspectTimes(t *testing.T) {
 	if err := b.Renew(t.Context(), h); err != nil {
 		t.Fatal(err)
 	}
+	c.at.Add(int64(time.Minute - 1))
 	got, err := b.Inspect(t.Context(), "k")
 	want := locking.Info{Key: "k", Acquired: acquired, Renewed: acquired.Add(time.Second), TTL: time.Minute, Revision: "1"}
 	if err != nil || got == nil || *got != want {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
+	}
+	c.at.Add(1)
+	if got, err := b.Inspect(t.Context(), "k"); got != nil || err != nil {
+		t.Errorf("after its ttl: %+v, %v", got, err)
 	}
 }
 
