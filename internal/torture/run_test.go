@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -49,19 +50,6 @@ func (a *arena) options(lock string) Options {
 	}
 }
 
-// events returns the events of the log.
-func (a *arena) events() (events []judge.Event) {
-	a.t.Helper()
-	for d := json.NewDecoder(&a.log); d.More(); {
-		var e judge.Event
-		if err := d.Decode(&e); err != nil {
-			a.t.Fatal(err)
-		}
-		events = append(events, e)
-	}
-	return events
-}
-
 // nothingLeft checks that the prefix has no object.
 func (a *arena) nothingLeft(r Report) {
 	a.t.Helper()
@@ -70,6 +58,20 @@ func (a *arena) nothingLeft(r Report) {
 		a.t.Errorf("left: %v %v %v %v", keys, err, r.Left, r.LeftBecause)
 	}
 }
+
+// run runs clients until the counts are as they should be, or else to the end of the run.
+func (a *arena) run(o Options, enough func(Counts) bool) (Report, error) {
+	ctx, cancel := context.WithCancel(a.t.Context())
+	defer cancel()
+	o.Progress = func(c Counts) {
+		if enough(c) {
+			cancel()
+		}
+	}
+	return Run(ctx, a.store, o)
+}
+
+func never(Counts) bool { return false }
 
 // TestHolds: no violation is found of a lock that works, with processes killed and stopped.
 func TestHolds(t *testing.T) {
@@ -81,14 +83,7 @@ func TestHolds(t *testing.T) {
 	all := func(c Counts) bool {
 		return c.Acquisitions() >= 20 && c.Shared > 0 && c.Exclusive > 0 && c.Held > 0 && c.Killed > 0 && c.Stopped > 0 && c.Terminated > 0 && c.Writes > 20
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	o.Progress = func(c Counts) {
-		if all(c) {
-			cancel()
-		}
-	}
-	r, err := Run(ctx, a.store, o)
+	r, err := a.run(o, all)
 	if err != nil || r.Verdict.Result != judge.NotFound || len(r.Verdict.Violations) > 0 {
 		t.Errorf("%v: %s %s %v", err, r.Verdict.Result, r.Verdict.Why, r.Verdict.Violations)
 	}
@@ -98,7 +93,11 @@ func TestHolds(t *testing.T) {
 	}
 	a.nothingLeft(r)
 	in := 0
-	for _, e := range a.events() {
+	for d := json.NewDecoder(&a.log); d.More(); {
+		var e judge.Event
+		if err := d.Decode(&e); err != nil {
+			t.Fatal(err)
+		}
 		if e.Kind == judge.In {
 			in++
 		}
@@ -117,14 +116,7 @@ func TestFinds(t *testing.T) {
 			o := a.options(lock)
 			o.Chances = Chances{Exclusive: 0.5, Long: -1, Kill: -1, Stop: -1, Term: -1}
 			o.Clients = slices.Repeat(o.Clients, 2)
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			o.Progress = func(c Counts) {
-				if c.Violations > 0 {
-					cancel()
-				}
-			}
-			r, err := Run(ctx, a.store, o)
+			r, err := a.run(o, func(c Counts) bool { return c.Violations > 0 })
 			if err != nil || r.Verdict.Result != judge.Violated || r.Counts.Violations == 0 {
 				t.Errorf("%v: %s %s %+v", err, r.Verdict.Result, r.Verdict.Why, r.Counts)
 			}
@@ -136,35 +128,25 @@ func TestFinds(t *testing.T) {
 	}
 }
 
-// TestUnjudged: a log that can't be parsed is not "no violation found".
+// TestUnjudged: a log that can't be parsed or written is not "no violation found".
 func TestUnjudged(t *testing.T) {
-	for _, lock := range []string{"garbage", "panics"} {
+	for lock, log := range map[string]io.Writer{"garbage": io.Discard, "panics": io.Discard, "flock": &lines{}} {
 		a := newArena(t)
-		r, err := Run(t.Context(), a.store, a.options(lock))
+		o := a.options(lock)
+		o.Log = log
+		r, err := a.run(o, never)
 		if !errors.Is(err, ErrUnjudged) || r.Verdict.Result == judge.NotFound {
 			t.Errorf("%s: %v, %s", lock, err, r.Verdict.Result)
 		}
+		a.nothingLeft(r)
 	}
-	a := newArena(t)
-	o := a.options("flock")
-	o.Log = full{}
-	r, err := Run(t.Context(), a.store, o)
-	if !errors.Is(err, ErrUnjudged) || r.Verdict.Result != judge.Unknown {
-		t.Errorf("full disk: %v, %s", err, r.Verdict.Result)
-	}
-	a.nothingLeft(r)
 }
-
-// full is a full disk.
-type full struct{}
-
-func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
 
 // TestNotAcquired: a run in which no client gets the lock doesn't count as one without
 // violations, and ends soon.
 func TestNotAcquired(t *testing.T) {
 	a := newArena(t)
-	r, err := Run(t.Context(), a.store, a.options("refused"))
+	r, err := a.run(a.options("refused"), never)
 	var refused *NotAcquiredError
 	if !errors.As(err, &refused) || refused.Code != 77 || !strings.Contains(err.Error(), "you may not") {
 		t.Errorf("%v", err)
@@ -182,7 +164,7 @@ func TestNotAcquiredInTime(t *testing.T) {
 	o.Duration = time.Nanosecond
 	var does []string
 	o.Ending = func(what string) { does = append(does, what) }
-	_, err := Run(t.Context(), a.store, o)
+	_, err := a.run(o, never)
 	if err == nil || !strings.HasPrefix(err.Error(), "no client got the lock: all were still trying when the run ended after ") {
 		t.Errorf("%v", err)
 	}
@@ -197,14 +179,7 @@ func TestInterrupted(t *testing.T) {
 	o := a.options("flock")
 	o.Chances = Chances{Exclusive: -1, Long: 1, Kill: -1, Stop: -1, Term: -1}
 	o.TTL = time.Hour // the holds are longer than the test
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	o.Progress = func(c Counts) {
-		if c.Shared == 3 {
-			cancel()
-		}
-	}
-	r, err := Run(ctx, a.store, o)
+	r, err := a.run(o, func(c Counts) bool { return c.Shared == 3 })
 	if err != nil || r.Verdict.Result != judge.NotFound || r.Counts.Shared != 3 {
 		t.Errorf("%v: %s %s %+v", err, r.Verdict.Result, r.Verdict.Why, r.Counts)
 	}

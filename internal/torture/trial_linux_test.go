@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,12 +20,29 @@ import (
 // round.
 const long = time.Minute
 
+// place makes the directory of a test's trials, and checks at its end that they have left nothing.
+func place(t *testing.T, name string) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), name)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TMPDIR", dir)
+	t.Cleanup(func() {
+		if pids := marked(dir); len(pids) > 0 {
+			t.Errorf("processes are left: %v", pids)
+		}
+		if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
+			t.Errorf("left: %v %v", files, err)
+		}
+	})
+}
+
 // newTrial returns a trial of three clients, a lock as a command line with PLACE in place of a
 // directory, and that directory.
 func newTrial(t *testing.T, lock string, lease time.Duration, faults ...Fault) (Trial, string) {
 	t.Helper()
 	dir := t.TempDir()
-	t.Setenv("TMPDIR", t.TempDir())
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +53,7 @@ func newTrial(t *testing.T, lock string, lease time.Duration, faults ...Fault) (
 	}, dir
 }
 
-// run runs a trial, and checks that it leaves nothing.
+// run runs a trial that comes to an end.
 func (tr Trial) run(t *testing.T) TrialReport {
 	t.Helper()
 	if err := tr.Check(); err != nil {
@@ -45,46 +63,52 @@ func (tr Trial) run(t *testing.T) TrialReport {
 	if err != nil {
 		t.Errorf("%v\n%s", err, strings.Join(r.Pictures, "\n"))
 	}
-	tr.nothingLeft(t)
 	return r
 }
 
-func (tr Trial) nothingLeft(t *testing.T) {
+// together runs tests beside each other: each waits for most of its time.
+func together[C any](t *testing.T, cases map[string]C, run func(t *testing.T, c C)) {
 	t.Helper()
-	if pids := marked(os.TempDir()); len(pids) > 0 {
-		t.Errorf("processes are left: %v", pids)
+	var all sync.WaitGroup
+	for name, c := range cases {
+		all.Go(func() { t.Run(name, func(t *testing.T) { run(t, c) }) })
 	}
-	if files, err := os.ReadDir(os.TempDir()); err != nil || len(files) > 0 {
-		t.Errorf("left: %v %v", files, err)
-	}
+	all.Wait()
 }
 
 // TestTrialHolds: flock holds under every fault: the child has its file, too, so that the lock
 // is held as long as the child is there.
 func TestTrialHolds(t *testing.T) {
-	faults := slices.DeleteFunc(TrialFaults(), func(f Fault) bool { return f == Clock })
-	tr, _ := newTrial(t, "flock PLACE/lock {}", time.Second, faults...)
-	tr.Shared = strings.Replace(tr.Exclusive, "flock ", "flock -s ", 1)
-	var log bytes.Buffer
-	tr.Log = &log
-	r := tr.run(t)
-	if r.Verdict.Result != judge.NotFound || len(r.Verdict.Violations)+len(r.Pictures)+len(r.Left) > 0 {
-		t.Errorf("%s %s %v\n%s", r.Verdict.Result, r.Verdict.Why, r.Verdict.Violations, strings.Join(r.Pictures, "\n"))
-	}
-	for i, f := range faults {
-		got := r.Faults[i]
-		if got.Fault != f || got.Rounds != 1 || got.Locks < 2 || got.TwoIn+got.Blocked > 0 {
-			t.Errorf("%s: %+v", f, got)
+	place(t, "trials")
+	faults := map[string]Fault{}
+	for _, f := range TrialFaults() {
+		if f != Clock {
+			faults[string(f)] = f
 		}
 	}
-	inflicted(t, &log, tr.Lease)
+	together(t, faults, func(t *testing.T, f Fault) {
+		tr, _ := newTrial(t, "flock PLACE/lock {}", time.Second, f)
+		tr.Shared = strings.Replace(tr.Exclusive, "flock ", "flock -s ", 1)
+		var log bytes.Buffer
+		tr.Log = &log
+		r := tr.run(t)
+		if r.Verdict.Result != judge.NotFound || len(r.Verdict.Violations)+len(r.Pictures)+len(r.Left) > 0 {
+			t.Errorf("%s %s %v\n%s", r.Verdict.Result, r.Verdict.Why, r.Verdict.Violations, strings.Join(r.Pictures, "\n"))
+		}
+		if got := r.Faults[0]; got.Fault != f || got.Rounds != 1 || got.Locks < 2 || got.TwoIn+got.Blocked > 0 {
+			t.Errorf("%+v", got)
+		}
+		if f != Calm && f != Outlast {
+			inflicted(t, &log, f, tr.Lease)
+		}
+	})
 }
 
-// inflicted checks from the events that each fault hit what it is about: after kill-all the
-// child never leaves, after kill-wrapper it does, and a stopped one writes nothing for a lease.
-func inflicted(t *testing.T, log *bytes.Buffer, lease time.Duration) {
+// inflicted checks from the events that a fault hit what it is about: after kill-all the child never
+// leaves, after any other it does, and a stopped one writes nothing for a lease.
+func inflicted(t *testing.T, log *bytes.Buffer, f Fault, lease time.Duration) {
 	t.Helper()
-	faults, left, last, gap := map[string]Fault{}, map[string]bool{}, map[string]time.Duration{}, map[string]time.Duration{}
+	holder, left, last, gap := "", map[string]bool{}, map[string]time.Duration{}, map[string]time.Duration{}
 	for d := json.NewDecoder(log); d.More(); {
 		var e judge.Event
 		if err := d.Decode(&e); err != nil {
@@ -92,8 +116,8 @@ func inflicted(t *testing.T, log *bytes.Buffer, lease time.Duration) {
 		}
 		switch e.Kind {
 		case judge.Fault:
-			if f, _, holder := strings.Cut(e.Text, " (the wrapper is "); holder {
-				faults[e.ID] = Fault(f)
+			if strings.HasPrefix(e.Text, string(f)+" (the wrapper is ") {
+				holder = e.ID
 			}
 		case judge.Out:
 			left[e.ID] = true
@@ -103,84 +127,77 @@ func inflicted(t *testing.T, log *bytes.Buffer, lease time.Duration) {
 			gap[e.ID], last[e.ID] = max(gap[e.ID], e.At-last[e.ID]), e.At
 		}
 	}
-	if len(faults) != 6 {
-		t.Errorf("%v", faults)
-	}
-	for id, f := range faults {
-		stopped := f == StopChild || f == StopBoth || f == StopAll
-		if left[id] != (f != KillAll) || stopped && gap[id] < lease {
-			t.Errorf("%s: it has left: %v; it wrote nothing for %v", f, left[id], gap[id])
-		}
+	stopped := f == StopChild || f == StopBoth || f == StopAll
+	if holder == "" || left[holder] != (f != KillAll) || stopped && gap[holder] < lease {
+		t.Errorf("%q has left: %v; it wrote nothing for %v", holder, left[holder], gap[holder])
 	}
 }
 
 // TestTrialFinds: each kind of violation is found, and drawn.
 func TestTrialFinds(t *testing.T) {
+	place(t, "trials")
 	// A directory that is created. The lock is removed by its holder's end, or never.
 	const directory = `sh -c "mkdir PLACE/lock || exit 75; trap 'rmdir PLACE/lock' EXIT; {}"`
 	// A file whose holder counts as dead after 2 s.
 	const expiring = `sh -c "until (set -C; : >PLACE/lock) 2>&-; do
-		[ -n \"\$(find PLACE/lock -newermt '-2 seconds')\" ] || mv PLACE/lock PLACE/\$\$; sleep 0.05; done; {}; rm PLACE/lock"`
-	for name, c := range map[string]struct {
-		lock   string
-		fault  Fault
-		name   string
-		rounds FaultReport
-	}{
-		"no lock":                            {"env {}", Outlast, judge.TwoIn, FaultReport{TwoIn: 1}},
-		"the child runs on without a lock":   {"flock -o PLACE/lock {}", KillWrapper, judge.TwoIn, FaultReport{TwoIn: 1}},
-		"the lock of the dead":               {directory, KillAll, NeverFreed, FaultReport{Blocked: 1}},
-		"the lock of the dead, of a child":   {directory, KillWrapper, NeverFreed, FaultReport{Blocked: 1}},
-		"a lock that stays":                  {`sh -c "mkdir PLACE/lock || exit 75; {}"`, Calm, NeverFreed, FaultReport{Blocked: 1}},
-		"a lock that stays, and waiters":     {`sh -c "until mkdir PLACE/lock; do sleep 0.1; done 2>&-; {}"`, Calm, NeverFreed, FaultReport{Blocked: 1}},
-		"a lease, and the child":             {expiring, StopChild, judge.TwoIn, FaultReport{TwoIn: 1}},
-		"a lease, and the wrapper":           {expiring, StopWrapper, judge.TwoIn, FaultReport{TwoIn: 1}},
-		"a lease, the wrapper and the child": {expiring, StopBoth, judge.TwoIn, FaultReport{TwoIn: 1}},
-		"a lease, and all":                   {expiring, StopAll, judge.TwoIn, FaultReport{TwoIn: 1}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			lease := long
-			if c.name == NeverFreed {
-				lease = time.Second
-			}
-			holders := []string{"c0-1"}
-			if c.fault == Calm { // whoever is the first
-				holders = []string{"c0-1", "c1-2", "c2-3"}
-			}
-			tr, _ := newTrial(t, c.lock, lease, c.fault)
-			tr.least.free = 5 * time.Second // the longer, the surer, and it's sure already
-			r := tr.run(t)
-			v := r.Verdict
-			if v.Result != judge.Violated || len(v.Violations) == 0 || v.Violations[0].Name != c.name || !slices.Contains(holders, v.Violations[0].Sections[0]) {
-				t.Errorf("%s %s %v", v.Result, v.Why, v.Violations)
-			}
-			f := *r.Faults[0]
-			if f.Rounds != 1 || f.TwoIn != c.rounds.TwoIn || (f.WentOn > 0) != (f.TwoIn > 0) || f.Blocked != c.rounds.Blocked {
-				t.Errorf("%+v", f)
-			}
-			if len(r.Pictures) != 1 || !strings.HasPrefix(r.Pictures[0], string(c.fault)+": ") || !slices.ContainsFunc(holders, func(id string) bool { return strings.Contains(r.Pictures[0], "\n"+id+" exclusive ") }) {
-				t.Errorf("%q", r.Pictures)
-			}
-		})
+		[ -n \"\$(find PLACE/lock -newermt '-2 seconds')\" ] || mv PLACE/lock PLACE/\$\$; sleep 0.1; done; {}; rm PLACE/lock"`
+	type found struct {
+		lock  string
+		fault Fault
+		name  string
 	}
+	together(t, map[string]found{
+		"no lock":                            {"env {}", Outlast, judge.TwoIn},
+		"the child runs on without a lock":   {"flock -o PLACE/lock {}", KillWrapper, judge.TwoIn},
+		"the lock of the dead":               {directory, KillAll, NeverFreed},
+		"the lock of the dead, of a child":   {directory, KillWrapper, NeverFreed},
+		"a lock that stays":                  {`sh -c "mkdir PLACE/lock || { sleep 0.2; exit 75; }; {}"`, Calm, NeverFreed},
+		"a lock that stays, and waiters":     {`sh -c "until mkdir PLACE/lock; do sleep 0.1; done 2>&-; {}"`, Calm, NeverFreed},
+		"a lease, and the child":             {expiring, StopChild, judge.TwoIn},
+		"a lease, and the wrapper":           {expiring, StopWrapper, judge.TwoIn},
+		"a lease, the wrapper and the child": {expiring, StopBoth, judge.TwoIn},
+		"a lease, and all":                   {expiring, StopAll, judge.TwoIn},
+	}, func(t *testing.T, c found) {
+		two, blocked, lease := 1, 0, long
+		if c.name == NeverFreed {
+			two, blocked, lease = 0, 1, time.Second
+		}
+		holders := []string{"c0-1"}
+		if c.fault == Calm { // whoever is the first
+			holders = []string{"c0-1", "c1-2", "c2-3"}
+		}
+		tr, _ := newTrial(t, c.lock, lease, c.fault)
+		tr.least.free = time.Second // the longer, the surer, and it's sure already
+		r := tr.run(t)
+		v := r.Verdict
+		if v.Result != judge.Violated || len(v.Violations) == 0 || v.Violations[0].Name != c.name || !slices.Contains(holders, v.Violations[0].Sections[0]) {
+			t.Errorf("%s %s %v", v.Result, v.Why, v.Violations)
+		}
+		if f := *r.Faults[0]; f.Rounds != 1 || f.TwoIn != two || (f.WentOn > 0) != (f.TwoIn > 0) || f.Blocked != blocked {
+			t.Errorf("%+v", f)
+		}
+		if len(r.Pictures) != 1 || !strings.HasPrefix(r.Pictures[0], string(c.fault)+": ") || !slices.ContainsFunc(holders, func(id string) bool { return strings.Contains(r.Pictures[0], "\n"+id+" exclusive ") }) {
+			t.Errorf("%q", r.Pictures)
+		}
+	})
 }
 
 // TestTrialCleans: the command that cleans runs before each round. Without one a trial ends if
 // the lock stays held.
 func TestTrialCleans(t *testing.T) {
+	place(t, "trials")
 	tr, dir := newTrial(t, `sh -c "mkdir PLACE/lock || exit 75; {}; rmdir PLACE/lock"`, time.Second, KillAll, KillWrapper)
-	tr.least.free = 2 * time.Second
+	tr.least.free = time.Second
 	r, err := tr.Run(t.Context())
 	if !errors.Is(err, errBlocked) || r.Verdict.Result != judge.Violated {
 		t.Errorf("%v: %s", err, r.Verdict.Result)
 	}
 	tr.Clean = "sh -c 'echo >>" + dir + "/cleaned; rm -rf " + dir + "/lock'"
-	tr.Rounds = 2
 	r = tr.run(t)
-	if r.Faults[0].Blocked != 2 || r.Faults[1].Blocked != 2 {
+	if r.Faults[0].Blocked != 1 || r.Faults[1].Blocked != 1 {
 		t.Errorf("%+v %+v", r.Faults[0], r.Faults[1])
 	}
-	if text, err := os.ReadFile(filepath.Join(dir, "cleaned")); err != nil || len(text) != 4 {
+	if text, err := os.ReadFile(filepath.Join(dir, "cleaned")); err != nil || len(text) != 2 {
 		t.Errorf("it ran %d times: %v", len(text), err)
 	}
 	for clean, says := range map[string]string{
@@ -196,29 +213,31 @@ func TestTrialCleans(t *testing.T) {
 
 // TestTrialUnjudged: a trial that has seen nothing isn't one without violations.
 func TestTrialUnjudged(t *testing.T) {
-	for name, c := range map[string]struct {
-		lock  string
-		says  string
-		least limits
-	}{
-		"refused":      {`sh -c "echo you may not; exit 77; {}"`, "you may not", limits{time.Second, time.Second}},
-		"no word":      {"false {}", "no client got the lock: ", limits{time.Second, time.Second}},
-		"no program":   {"PLACE/nowhere {}", "nowhere can't be started", limits{}},
-		"another log":  {`sh -c "echo what a child says >>$(ls -d $TMPDIR/*/log); {}"`, "can't be understood", limits{}},
-		"without time": {`sh -c "echo '{\"kind\":\"in\",\"id\":\"c0-1\"}' >>$(ls -d $TMPDIR/*/log); {}"`, "it has no time", limits{}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			for _, f := range []Fault{Calm, KillAll} {
-				tr, _ := newTrial(t, c.lock, time.Second, f)
-				tr.least = c.least
-				r, err := tr.Run(t.Context())
-				if err == nil || !strings.Contains(err.Error(), c.says) || strings.HasSuffix(err.Error(), ": ") || r.Verdict.Result == judge.NotFound {
-					t.Errorf("%s: %v: %s", f, err, r.Verdict.Result)
-				}
-				tr.nothingLeft(t)
-			}
-		})
+	place(t, "trials")
+	type unjudged struct {
+		lock, says string
+		fault      Fault
 	}
+	cases := map[string]unjudged{}
+	for lock, says := range map[string]string{
+		`sh -c "sleep 0.3; echo you may not; exit 77; {}"`:             "you may not",
+		`sh -c "sleep 0.3; exit 1; {}"`:                                "no client got the lock: ",
+		"PLACE/nowhere {}":                                             "nowhere can't be started",
+		`sh -c "echo what a child says >>$3; {}" {}`:                   "can't be understood",
+		`sh -c "echo '{\"kind\":\"in\",\"id\":\"c0-1\"}' >>$3; {}" {}`: "it has no time",
+	} {
+		for _, f := range []Fault{Calm, KillAll} {
+			cases[says+" under "+string(f)] = unjudged{lock, says, f}
+		}
+	}
+	together(t, cases, func(t *testing.T, c unjudged) {
+		tr, _ := newTrial(t, c.lock, 100*time.Millisecond, c.fault)
+		tr.least = limits{time.Millisecond, 3 * time.Second}
+		r, err := tr.Run(t.Context())
+		if err == nil || !strings.Contains(err.Error(), c.says) || strings.HasSuffix(err.Error(), ": ") || r.Verdict.Result == judge.NotFound {
+			t.Errorf("%v: %s", err, r.Verdict.Result)
+		}
+	})
 }
 
 // TestTrialElsewhere: a child whose number or clock isn't ours is no witness.
@@ -234,6 +253,7 @@ func TestTrialElsewhere(t *testing.T) {
 
 // TestTrialInterrupted: an interrupted trial ends, gives its verdict, and leaves nothing.
 func TestTrialInterrupted(t *testing.T) {
+	place(t, "trials")
 	tr, _ := newTrial(t, "flock PLACE/lock {}", time.Hour, StopAll)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -247,7 +267,6 @@ func TestTrialInterrupted(t *testing.T) {
 	if err != nil || r.Verdict.Result != judge.NotFound || r.Faults[0].Rounds != 0 || r.Acquisitions() == 0 {
 		t.Errorf("%v: %s %+v", err, r.Verdict.Result, r.Faults[0])
 	}
-	tr.nothingLeft(t)
 }
 
 type writerFunc func([]byte) (int, error)
@@ -256,14 +275,9 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 // TestTrialPlace: a place that a shell would take apart is refused.
 func TestTrialPlace(t *testing.T) {
-	tr, dir := newTrial(t, "flock PLACE/lock {}", time.Second, Calm)
-	odd := filepath.Join(dir, "it's here")
-	if err := os.Mkdir(odd, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("TMPDIR", odd)
+	place(t, "it's here")
+	tr, _ := newTrial(t, "flock PLACE/lock {}", time.Second, Calm)
 	if _, err := tr.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "TMPDIR") {
 		t.Error(err)
 	}
-	tr.nothingLeft(t)
 }

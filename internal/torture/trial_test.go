@@ -1,7 +1,6 @@
 package torture
 
 import (
-	"bytes"
 	"os"
 	"slices"
 	"strings"
@@ -101,16 +100,8 @@ func TestWitness(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	events := []judge.Event{{Kind: judge.Start, ID: "x", Mode: judge.Exclusive}}
-	for line := range bytes.Lines(log) {
-		e, err := parse(line)
-		if err != nil {
-			t.Fatal(err)
-		}
-		events = append(events, e)
-	}
-	s, err := judge.Read(append(events, judge.Event{Kind: judge.End, ID: "x", At: events[len(events)-1].At}))
-	if err != nil || !s.Entered || s.Last-s.In < hold || events[1].PID == 0 || events[1].Text != namespaces() {
-		t.Errorf("%+v %v", s, err)
+	s, events := section(t, log, "x", judge.Exclusive)
+	if !s.Entered || s.Last-s.In < hold || events[1].PID == 0 || events[1].Text != namespaces() {
+		t.Errorf("%+v", s)
 	}
 }

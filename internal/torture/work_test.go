@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"testing"
 
@@ -26,24 +27,29 @@ func (m meddled) Put(ctx context.Context, key string, body []byte, opts store.Pu
 	return o, errors.Join(err, m.meddle(m.Store, key))
 }
 
-// doWork returns the section of a child, and its error.
-func doWork(t *testing.T, mode judge.Mode, s store.Store) (judge.Section, error) {
+// section reads the log of a child as the judge does, and returns its events, too.
+func section(t *testing.T, log []byte, id string, mode judge.Mode) (judge.Section, []judge.Event) {
 	t.Helper()
-	var log bytes.Buffer
-	failed := Work{ID: "me", Mode: mode, Data: "data/"}.Do(t.Context(), func(context.Context) (Objects, error) { return plainstore.Objects{Store: s}, nil }, &log)
-	events := []judge.Event{{Kind: judge.Start, ID: "me", Mode: mode}}
-	for line := range bytes.Lines(log.Bytes()) {
+	events := []judge.Event{{Kind: judge.Start, ID: id, Mode: mode}}
+	for line := range bytes.Lines(log) {
 		e, err := parse(line)
 		if err != nil {
 			t.Fatalf("%s: %v", line, err)
 		}
 		events = append(events, e)
 	}
-	section, err := judge.Read(append(events, judge.Event{At: events[len(events)-1].At, Kind: judge.End, ID: "me"}))
+	s, err := judge.Read(append(events, judge.Event{At: events[len(events)-1].At, Kind: judge.End, ID: id}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return section, failed
+	return s, events
+}
+
+// doWork does the work of a child on a store, and returns its error.
+func doWork(t *testing.T, mode judge.Mode, s store.Store, log io.Writer) error {
+	t.Helper()
+	objects := func(context.Context) (Objects, error) { return plainstore.Objects{Store: s}, nil }
+	return Work{ID: "me", Mode: mode, Data: "data/"}.Do(t.Context(), objects, log)
 }
 
 // TestWork: a child recognizes its own acts, and detects forbidden acts of others beside it.
@@ -72,7 +78,9 @@ func TestWork(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			s, err := doWork(t, test.mode, meddled{m, test.meddle})
+			var log bytes.Buffer
+			err := doWork(t, test.mode, meddled{m, test.meddle}, &log)
+			s, _ := section(t, log.Bytes(), "me", test.mode)
 			for i := range s.Changes {
 				s.Changes[i].At = 0
 			}
@@ -96,7 +104,9 @@ func TestWork(t *testing.T) {
 func TestWorkUnanswered(t *testing.T) {
 	m := mem.New(mem.Options{})
 	broken := errors.New("connection reset")
-	s, err := doWork(t, judge.Shared, meddled{m, func(store.Store, string) error { return broken }})
+	var log bytes.Buffer
+	err := doWork(t, judge.Shared, meddled{m, func(store.Store, string) error { return broken }}, &log)
+	s, _ := section(t, log.Bytes(), "me", judge.Shared)
 	if !errors.Is(err, broken) || len(s.Acts) != 1 || s.Acts[0].Answered || s.Acts[0].Key != "data/me/1" {
 		t.Errorf("%v: %+v", err, s.Acts)
 	}
@@ -106,10 +116,8 @@ func TestWorkUnanswered(t *testing.T) {
 func TestWorkUnlogged(t *testing.T) {
 	for n := range 5 {
 		m := mem.New(mem.Options{})
-		w := Work{ID: "me", Mode: judge.Exclusive, Data: "data/"}
 		log := &lines{left: n}
-		err := w.Do(t.Context(), func(context.Context) (Objects, error) { return plainstore.Objects{Store: m}, nil }, log)
-		if !errors.Is(err, ErrUnjudged) {
+		if err := doWork(t, judge.Exclusive, m, log); !errors.Is(err, ErrUnjudged) {
 			t.Errorf("after %d lines: %v", n, err)
 		}
 		keys, err := store.Keys(t.Context(), m, "")
