@@ -326,39 +326,6 @@ func TestAlsoRefused(t *testing.T) {
 	s.nothingLeft()
 }
 
-// TestAlsoUnreachable: redis is down, and the repository isn't.
-func TestAlsoUnreachable(t *testing.T) {
-	s := newSystems(t, kindRedis)
-	s.redis.Kill()
-	for _, c := range []struct {
-		operation string
-		flags     []string
-		code      int
-		runs      bool
-		says      string
-	}{
-		{"backup", nil, 69, false, "can't be reached"},
-		{"prune", nil, 69, false, "can't be reached"},
-		{"backup", []string{"--if-unreachable", "run"}, 0, true, "RUNNING WITHOUT A LOCK: "},
-		{"backup", []string{"--hint", "prefer-global"}, 0, true, "RUNNING WITHOUT A LOCK: "},
-		{"prune", []string{"--if-unreachable", "run"}, 64, false, "exclusive"},
-		{"prune", []string{"--hint", "prefer-global"}, 64, false, "exclusive"},
-	} {
-		first := []string{c.operation, "--ttl", ttl.String(), "--repo", s.path("repo")}
-		flags := slices.Concat(first, s.also(kindRedis), c.flags)
-		p := s.start(append(flags, "--", "touch", "ran")...)
-		p.exits(c.code)
-		p.contains(c.says)
-		if ran := s.exists("ran"); ran != c.runs {
-			t.Errorf("%s %v: the command ran: %v", c.operation, c.flags, ran)
-		}
-		_ = os.Remove(s.path("ran"))
-		if left := s.objects("repo"); len(left) > 0 {
-			t.Errorf("%s %v: left: %v", c.operation, c.flags, left)
-		}
-	}
-}
-
 // TestAlsoKeeper: a script acquires locks of three systems beside the repository's, checks,
 // renews and releases them. A repolock in the script knows that it runs under them.
 func TestAlsoKeeper(t *testing.T) {
@@ -417,50 +384,6 @@ func (s *site) shell(script string) *exec.Cmd {
 	cmd := exec.CommandContext(s.t.Context(), "sh", "-c", script)
 	cmd.Dir = s.dir
 	return cmd
-}
-
-// TestAlsoPooler: pgbouncer is in front of PostgreSQL. A pool that lends sessions for a
-// transaction is refused. One that lends them for as long as a connection lasts works, if the
-// user declares it.
-func TestAlsoPooler(t *testing.T) {
-	s := newSystems(t, kindPostgres)
-	const declared = "&pooler=session"
-	for _, c := range []struct {
-		mode, declared string
-		code           int
-		says           string
-	}{
-		{"transaction", "", 78, "a pooler is in between"},
-		{"transaction", declared, 78, "lends a session for a transaction"},
-		{"statement", "", 78, "a pooler is in between"},
-		{"statement", declared, 78, "for a statement"},
-		{"session", "", 78, "declare that by pooler=session"},
-		{"session", declared, 0, ""},
-	} {
-		at := strings.Replace(s.urls[kindPostgres], s.pg.Address(), pgtest.Bouncer(t, s.pg, c.mode), 1) + c.declared
-		p := s.start("run", "--also", at, "--", "touch", "ran")
-		p.exits(c.code)
-		p.contains(c.says)
-		said := p.stderr.String()
-		if n := strings.Count(said, "repolock: error: "); c.code != 0 && (n != 1 || strings.Count(said, "\n") > 2) {
-			t.Errorf("%s%s: it isn't one line, and perhaps a hint: %s", c.mode, c.declared, said)
-		}
-		if ran := s.exists("ran"); ran != (c.code == 0) {
-			t.Errorf("%s%s: the command ran: %v", c.mode, c.declared, ran)
-		}
-		s.until("the lock to be free", hang, func() bool { return !s.held(kindPostgres) })
-	}
-
-	// By the pool that works, a lock excludes one without the pool.
-	url := strings.Replace(s.urls[kindPostgres], s.pg.Address(), pgtest.Bouncer(t, s.pg, "session"), 1) + declared
-	p := s.hold("run", "work", "--also", url)
-	q := s.start("run", "--also", s.urls[kindPostgres], "--", "touch", "ran twice")
-	q.exits(75)
-	if s.exists("ran twice") {
-		t.Error("two held the lock")
-	}
-	p.end("work")
-	s.until("the lock to be free", hang, func() bool { return !s.held(kindPostgres) })
 }
 
 // The secrets that must appear nowhere, and a wrong one.

@@ -61,8 +61,8 @@ func TestChaos(t *testing.T) {
 		t.Parallel()
 		at := onB2.on(startB2(t))
 		var w weather
-		through := at.through(proxied(t, at, proxy.Behaviour{Decide: w.decide}))
-		contention(t, at.repo(), []string{through, through, through}, 100, &w)
+		through := at.through(proxied(t, at, proxy.Behaviour{Decide: w.decide, Shift: time.Hour}))
+		contention(t, at.repo(), []string{through, through, at.through(proxied(t, at, proxy.Behaviour{Decide: w.decide, Shift: -time.Hour}))}, 100, &w)
 	})
 	t.Run("no conditions", func(t *testing.T) {
 		t.Parallel()

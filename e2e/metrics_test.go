@@ -196,40 +196,6 @@ func lastSuccesses(body string) (lines []string) {
 	return lines
 }
 
-// TestJobNames: of two files with the same series node_exporter shows one at most, as
-// docs/metrics.md says. It shows both if the jobs have names.
-func TestJobNames(t *testing.T) {
-	s := newSite(t)
-	if err := os.Mkdir(s.path("collected"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(s.path("one"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	exporter := newExporter(s, s.path("collected"))
-	both := func(home, etc string) {
-		t.Helper()
-		for file, job := range map[string]string{"home": home, "etc": etc} {
-			file := s.path("collected/" + file + ".prom")
-			_ = os.Remove(file)
-			if code := s.recorded("one", "backup", file, job, "true").code(); code != 0 {
-				t.Fatalf("exit code %d", code)
-			}
-		}
-	}
-	both("", "")
-	_, body, err := exporter.get()
-	if err != nil || strings.Count(body, "\nrepolock_held{") != 1 {
-		t.Errorf("%v\n%s", err, body)
-	}
-	s.until("a complaint", hang, func() bool { return complaint.MatchString(exporter.stderr.String()) })
-	both("home", "etc")
-	code, body, err := exporter.get()
-	if err != nil || code != http.StatusOK || !strings.Contains(body, `repolock_held{job_name="home",`) || !strings.Contains(body, `repolock_held{job_name="etc",`) {
-		t.Errorf("%d %v\n%s", code, err, body)
-	}
-}
-
 // TestMetricsPage: the commands of the page do what it says, and promtool accepts the rules. The
 // page has each metric that repolock writes, and each alert.
 func TestMetricsPage(t *testing.T) {

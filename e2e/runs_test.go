@@ -15,7 +15,7 @@ import (
 const (
 	// inTest need Go alone.
 	inTest = `TestRuns TestDocs TestAlsoPage TestRepositoryLockPage TestBeadsPage TestTowerFleetPage
-		TestOnDirectory TestOnLost TestSignals TestSignalWhileAcquiring TestB2 TestB2Contenders TestB2Failures
+		TestOnDirectory TestOnLost TestSignals TestSignalWhileAcquiring TestB2 TestB2Failures
 		TestCloudstic `
 	// onMinIOShort need MinIO: the tag minio.
 	onMinIOShort = `TestOnStores TestMixed TestDoctor TestBrokenLockStaysBroken TestRequestCounts `
@@ -27,15 +27,15 @@ var runs = map[string]string{
 	"test":        inTest,
 	"unit":        inTest + `TestLocalScript TestAloud TestSoak`,
 	"minio-short": onMinIOShort,
-	"minio": onMinIOShort + `TestPartition TestClocks TestFiftyWaiters TestUnusableStoreIsNamed
-		TestConditionsAreStripped TestIfMatchOnAbsentKey TestDoctorOfDeafServer TestDoctorOfWrongClock
+	"minio": onMinIOShort + `TestPartition TestUnusableStoreIsNamed
+		TestIfMatchOnAbsentKey 
 		TestPolicies TestRights TestLackingPermission TestVersions TestOldVersions TestVersionPermissions TestOpaqueETag`,
 	"chaos":     `TestChaos TestChaosFinds`,
 	"old-minio": `TestIfMatchOnAbsentKey TestDoctor TestBrokenLockStaysBroken`,
 	// They need what .ci/proof installs: the tag programs.
 	"programs": `TestRestic TestRclone TestBorg TestReadme TestKopia TestRedisPage TestPostgresPage TestOthersPage
-		TestTortureClocks TestNodeExporter TestJobNames TestMetricsPage TestAlsoKeeper TestAlsoKilled
-		TestAlsoLostOne TestAlsoOrder TestAlsoPooler TestAlsoRefused TestAlsoUnreachable TestAlsoSecrets TestAlsoServerGone
+		TestTortureClocks TestNodeExporter TestMetricsPage TestAlsoKeeper TestAlsoKilled
+		TestAlsoLostOne TestAlsoOrder TestAlsoRefused TestAlsoSecrets TestAlsoServerGone
 		TestAlsoRedisForgets TestAlsoStopped TestJobControl TestWaitingOnAScreen TestWaitingInBackground
 		TestCtrlCWhileWaiting TestSuspended TestWatchOnAScreen TestNoEscapes TestShells TestFish TestManualRenders
 		TestCannotBeSignalled TestNoneCanBeSignalled TestPackagesDocument TestSystemd TestDemo`,

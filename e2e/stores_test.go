@@ -11,8 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/repolock/repolock/internal/test/fakeb2"
@@ -293,48 +291,6 @@ func (f *fakeB2) has(what string, n int) {
 	if versions := f.Keys(f.bucket); len(versions) != n {
 		f.t.Errorf("%s: %d versions, want %d: %q", what, len(versions), n, versions)
 	}
-}
-
-// TestB2Contenders: of several contenders one holds the lock at a time, and they leave
-// nothing.
-func TestB2Contenders(t *testing.T) {
-	t.Parallel()
-	f, url := b2(t)
-	var in, entered atomic.Int32
-	var all sync.WaitGroup
-	const contenders, rounds = 6, 5
-	for range contenders {
-		l := newLocker(t, url, "b2")
-		all.Go(func() {
-			for range rounds {
-				k, err := l.Exclusive(t.Context(), "prune")
-				if errors.Is(err, replock.ErrHeld) {
-					continue
-				}
-				if err != nil {
-					t.Error(err)
-					continue
-				}
-				entered.Add(1)
-				if n := in.Add(1); n != 1 {
-					t.Errorf("%d are in", n)
-				}
-				if err := k.Renew(t.Context()); err != nil {
-					t.Error(err)
-				}
-				in.Add(-1)
-				if err := k.Release(t.Context()); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	all.Wait()
-	if entered.Load() == 0 {
-		t.Error("no client ever got in")
-	}
-	t.Logf("%d of %d got in", entered.Load(), contenders*rounds)
-	f.has("all is over", 0)
 }
 
 // TestB2Failures: a lock survives expired tokens and errors that need another upload URL.
