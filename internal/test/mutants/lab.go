@@ -23,6 +23,13 @@ type lab struct {
 
 	mu       sync.Mutex
 	programs map[string]*program
+	sound    map[finder]*sound
+}
+
+// sound is whether a finder finds nothing in the program without mutants, which is tried once.
+type sound struct {
+	try sync.Once
+	err error
 }
 
 // program is a test binary, which is built once.
@@ -37,7 +44,7 @@ func newLab(mutants map[int]mutant) (*lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &lab{dir: dir, mutants: mutants, programs: map[string]*program{}}
+	l := &lab{dir: dir, mutants: mutants, programs: map[string]*program{}, sound: map[finder]*sound{}}
 	if l.overlays, err = overlays(".", dir, mutants); err != nil {
 		l.close()
 		return nil, err
@@ -135,7 +142,7 @@ const (
 
 // find returns the first run of test, ci and proof that finds a mutant, and as what; or no run.
 func (l *lab) find(n int, f finder, search int) (run, as string, err error) {
-	if err := l.soundWithout(n, f); err != nil {
+	if err := l.isSound(f); err != nil {
 		return "", "", err
 	}
 	if f.seed > 0 {
@@ -197,16 +204,25 @@ func (l *lab) findSeed(n int, f finder, search int) (run, as string, err error) 
 	return "", "", nil
 }
 
-// soundWithout checks that a finder finds nothing in the same program without the mutant.
-func (l *lab) soundWithout(n int, f finder) error {
-	if l.overlays[n] != l.common() {
-		return nil
+// isSound checks that a finder finds nothing in the program with all mutants if none of them runs.
+func (l *lab) isSound(f finder) error {
+	l.mu.Lock()
+	s := l.sound[f]
+	if s == nil {
+		s = &sound{}
+		l.sound[f] = s
 	}
+	l.mu.Unlock()
+	s.try.Do(func() { s.err = l.trySound(f) })
+	return s.err
+}
+
+func (l *lab) trySound(f finder) error {
 	args := []string{"-test.short"}
 	if f.seed > 0 {
 		args = []string{"-seeds=1", fmt.Sprint("-from=", f.seed), "-brief", "-scene=" + f.scene}
 	}
-	out, passed, err := l.try(0, l.overlays[n], f, args...)
+	out, passed, err := l.try(0, l.common(), f, args...)
 	if err == nil && !passed {
 		err = fmt.Errorf("%v fails without a mutant:\n%s", f, out)
 	}
