@@ -28,14 +28,23 @@ import (
 type desk struct {
 	t         *testing.T
 	repo, run string
+	dir       string // in which commands run: "": the test's
 }
 
+// newDesk returns a desk whose repository is the directory in which commands run.
 func newDesk(t *testing.T) *desk {
+	t.Helper()
+	d := newDeskOn(t, t.TempDir())
+	d.dir = d.repo
+	return d
+}
+
+func newDeskOn(t *testing.T, repo string) *desk {
 	t.Helper()
 	run, err := os.MkdirTemp("/tmp", "run") // TMPDIR can be too long for sockets
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(run) })
-	d := &desk{t: t, repo: t.TempDir(), run: run}
+	d := &desk{t: t, repo: repo, run: run}
 	t.Cleanup(func() { // a test that failed must leave no keeper
 		for _, h := range d.holders() {
 			_ = syscall.Kill(h, syscall.SIGKILL)
@@ -46,7 +55,7 @@ func newDesk(t *testing.T) *desk {
 
 func (d *desk) command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(name, args...)
-	cmd.Dir = d.repo
+	cmd.Dir = d.dir
 	cmd.Env = append(os.Environ(), "REPOLOCK_REPO="+d.repo, "XDG_RUNTIME_DIR="+d.run)
 	return cmd
 }
@@ -117,9 +126,8 @@ func (d *desk) holders() (pids []int) {
 	var s jsonStatus
 	_ = json.Unmarshal([]byte(stdout), &s)
 	for _, l := range s.Locks {
-		var pid int
-		if _, err := fmt.Sscanf(l.Holder[strings.LastIndex(l.Holder, "("):], "(pid %d)", &pid); err == nil && pid != os.Getpid() {
-			pids = append(pids, pid)
+		if l.PID != 0 && l.PID != os.Getpid() {
+			pids = append(pids, l.PID)
 		}
 	}
 	return pids
@@ -210,27 +218,6 @@ func TestAcquireEndsWithScript(t *testing.T) {
 	}
 }
 
-// TestKeeperLeavesAnothersPointer: when a script ends without release, its keeper deletes
-// lock.exclusive only if the body there is its own.
-func TestKeeperLeavesAnothersPointer(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	now := time.Now()
-	another := fmt.Sprintf(`{"operation":"prune","holder":"laptop (pid 1)","acquired_at":%q,"expires_at":%q}`,
-		now.Format(time.RFC3339Nano), now.Add(time.Hour).Format(time.RFC3339Nano))
-	script := d.command("sh", "-c", `repolock acquire --exclusive >"$XDG_RUNTIME_DIR/t" && printf %s "$1" >index/lock.exclusive`, "sh", another)
-	if out, err := script.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	until(t, "the keeper's own flag is gone", func() bool {
-		flags, err := filepath.Glob(filepath.Join(d.repo, "index/lock.intent/*"))
-		return err == nil && len(flags) == 0
-	})
-	if raw, err := os.ReadFile(filepath.Join(d.repo, "index/lock.exclusive")); err != nil || string(raw) != another {
-		t.Errorf("another client's lock.exclusive has %q, %v", raw, err)
-	}
-}
-
 // TestKeeperIsApart: a keeper has a session of its own, ignores the terminal's signals, and
 // keeps no file of its starter open.
 func TestKeeperIsApart(t *testing.T) {
@@ -296,32 +283,6 @@ func TestBrokenUnderScript(t *testing.T) {
 			log, err := os.ReadFile(filepath.Join(d.repo, "../log"))
 			if err != nil || !strings.Contains(string(log), "Z repolock: exclusive lock lost: ") {
 				t.Errorf("log: %s %v", log, err)
-			}
-			d.free()
-		})
-	}
-}
-
-// TestOnLost: with --on-lost term or kill the script's process is signalled; with warn it
-// isn't.
-func TestOnLost(t *testing.T) {
-	for onLost, signal := range map[string]syscall.Signal{"warn": 0, "term": syscall.SIGTERM, "kill": syscall.SIGKILL} {
-		t.Run(onLost, func(t *testing.T) {
-			d := newDesk(t)
-			script := d.script()
-			h := d.acquire("--shared", forScript(script), "--on-lost", onLost)
-			d.breakLocks()
-			if signal != 0 {
-				d.want(exitLost, "", "check", h.Token) // the keeper can end with the script before it answers
-			} else {
-				d.want(exitLost, "lost", "check", h.Token)
-				d.want(exitLost, "lost", "check", h.Token)
-				signal = syscall.SIGUSR1 // the test's own signal
-				must(t, script.Process.Signal(signal))
-			}
-			_ = script.Wait()
-			if got := script.ProcessState.Sys().(syscall.WaitStatus).Signal(); got != signal {
-				t.Errorf("ended by %v, want %v", got, signal)
 			}
 			d.free()
 		})
@@ -465,25 +426,6 @@ func TestRenew(t *testing.T) {
 	}
 }
 
-// TestSocketsArePrivate: acquire doesn't work in a directory that others can use.
-func TestSocketsArePrivate(t *testing.T) {
-	d := newDesk(t)
-	sockets := filepath.Join(d.run, "repolock")
-	h := d.acquire("--shared")
-	if info, err := os.Stat(sockets); err != nil || info.Mode() != os.ModeDir|0o700 {
-		t.Errorf("%v %v", info.Mode(), err)
-	}
-	d.want(0, "", "release", h.Token)
-	must(t, os.Chmod(sockets, 0o755))
-	code, _, stderr := d.repolock("acquire", "--shared")
-	if code != exitUnfit || !strings.Contains(stderr, "may be used by others") {
-		t.Errorf("%d %s", code, stderr)
-	}
-	if left := tree(t, d.repo); len(left) > 0 {
-		t.Errorf("left %v", left)
-	}
-}
-
 // TestLockEndsWithTheWorker: a lock that a forked worker acquires ends with the worker, not
 // with the program that forked it.
 func TestLockEndsWithTheWorker(t *testing.T) {
@@ -593,39 +535,6 @@ func TestTokenThatGoesNowhere(t *testing.T) {
 	out, err := d.command("sh", "-c", "repolock acquire --shared --for-pid $$ >/dev/null").CombinedOutput()
 	if err != nil && !strings.Contains(string(out), "ended") {
 		t.Errorf("for a process: %v\n%s", err, out)
-	}
-}
-
-// TestTakenName: a lock is acquired, checked, renewed and released although another user has
-// taken the name of the directory for sockets. Nothing of ours is left there.
-func TestTakenName(t *testing.T) {
-	d := newDesk(t)
-	t.Setenv("TMPDIR", d.run)
-	taken := filepath.Join(d.run, fmt.Sprintf("repolock-%d", os.Geteuid()))
-	write(t, taken, "another's")
-	tmp := d.run
-	d.run = "" // XDG_RUNTIME_DIR
-	for _, end := range []string{"release", "kill"} {
-		h := d.acquire("--exclusive")
-		if !strings.Contains(h.Token, ".") {
-			t.Errorf("%s doesn't name its place", h.Token)
-		}
-		d.want(0, "is held until", "check", h.Token)
-		d.want(0, "is held until", "renew", h.Token)
-		if end == "release" {
-			d.want(0, "", "release", h.Token)
-		} else {
-			must(t, syscall.Kill(h.KeeperPID, syscall.SIGKILL))
-			until(t, "the socket is removed", func() bool {
-				code, _, _ := d.repolock("check", h.Token)
-				return code == exitLost && len(tree(t, tmp)) == 1
-			})
-		}
-		d.want(exitLost, "no keeper any more", "check", h.Token)
-		left, err := os.ReadDir(tmp)
-		if err != nil || len(left) != 1 || left[0].Name() != filepath.Base(taken) {
-			t.Errorf("%s: left: %v %v", end, left, err)
-		}
 	}
 }
 

@@ -287,9 +287,7 @@ func then(write, other http.HandlerFunc) http.HandlerFunc {
 // quirky is a server with some quirks, and a record of its bucket.
 type quirky struct {
 	*proxy.Proxy
-	t       *testing.T
-	repo    string
-	runtime string // the directory of the keepers' sockets
+	*desk
 }
 
 func newQuirky(t *testing.T, backend, params string, quirks proxy.Quirks) *quirky {
@@ -301,49 +299,39 @@ func newQuirkyOn(t *testing.T, server *httptest.Server, backend, params string, 
 	p, err := proxy.New(server.URL)
 	must(t, err)
 	t.Cleanup(p.Close)
-	runtime, err := os.MkdirTemp("/tmp", "run") // TMPDIR can be too long for sockets
-	must(t, err)
-	t.Cleanup(func() { os.RemoveAll(runtime) })
-	q := &quirky{Proxy: p, t: t, runtime: runtime}
 	// A new signature is of the plain body: minio-go sends signed chunks.
 	p.Behave(proxy.Behaviour{Quirks: quirks, Sign: &proxy.Credentials{User: "secret", Password: "secret"}})
-	q.repo = map[string]string{
+	return &quirky{p, newDeskOn(t, map[string]string{
 		"s3": "s3://bucket/p?region=us-east-1&endpoint=" + p.URL(), "minio": "minio://" + p.Host() + "/bucket/p?tls=false",
-	}[backend] + params
-	return q
+	}[backend]+params)}
 }
 
-func (q *quirky) command(args ...string) *exec.Cmd {
-	cmd := exec.Command("repolock", append([]string{"-r", q.repo}, args...)...)
-	cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+q.runtime)
-	return cmd
-}
-
-// run runs repolock, which must exit with this code, and returns its output.
-func (q *quirky) run(want int, args ...string) string {
+// runs runs repolock, which must exit with this code, and returns its output.
+func (q *quirky) runs(want int, args ...string) string {
 	q.t.Helper()
-	out, err := q.command(args...).CombinedOutput()
-	if code := exitOf(q.t, err); code != want {
-		q.t.Errorf("%q: exit code %d, want %d: %s", args, code, want, out)
+	code, stdout, stderr := q.repolock(args...)
+	if code != want {
+		q.t.Errorf("%q: exit code %d, want %d: %s", args, code, want, stderr)
 	}
-	return string(out)
+	return stdout + stderr
 }
 
-// acquire acquires a shared lock that lasts longer than the test, and returns its token. It
+func (q *quirky) fails(args ...string) bool {
+	code, _, _ := q.repolock(args...)
+	return code != 0
+}
+
+// shared acquires a shared lock that lasts longer than the test, and returns its token. It
 // is renewed only if renew is called, so that no row depends on speed.
-func (q *quirky) acquire() (token string) {
+func (q *quirky) shared() (token string) {
 	q.t.Helper()
-	out, err := q.command("acquire", "--shared", "--ttl", "1h", "--for-pid", fmt.Sprint(os.Getpid())).Output()
-	must(q.t, err)
-	token = strings.TrimSpace(string(out))
-	q.t.Cleanup(func() { _ = q.command("release", token).Run() }) // a test that failed must leave no keeper
-	return token
+	return q.acquire("--shared", "--ttl", "1h").Token
 }
 
 // prune starts a waiter, and returns when it waits. end waits until it has had the lock.
 func (q *quirky) prune() (end func()) {
 	q.t.Helper()
-	cmd := q.command("prune", "--wait", "1h", "--", "true")
+	cmd := q.command("repolock", "prune", "--wait", "1h", "--", "true")
 	var stderr said
 	cmd.Stderr = &stderr
 	must(q.t, cmd.Start())
@@ -367,17 +355,12 @@ func (q *quirky) doctor() (says string) {
 	oneDoctor.Lock()
 	defer oneDoctor.Unlock()
 	until(q.t, "doctor is answered in time", func() bool {
-		out, err := q.command("doctor").CombinedOutput()
-		says = string(out)
-		code := exitOf(q.t, err)
-		if code != 0 && strings.Contains(says, "no answer within 10s") {
-			q.t.Logf("doctor: %s", out)
-			return false
+		code, stdout, stderr := q.repolock("doctor")
+		says = stdout + stderr
+		if code != 0 && !strings.Contains(says, "no answer within 10s") {
+			q.t.Fatalf("doctor: exit code %d: %s", code, says)
 		}
-		if code != 0 {
-			q.t.Errorf("doctor: exit code %d: %s", code, out)
-		}
-		return true
+		return code == 0
 	})
 	return says
 }
@@ -403,17 +386,17 @@ func TestQuirks(t *testing.T) {
 			t.Run(name+"/"+backend, func(t *testing.T) {
 				t.Parallel()
 				q := newQuirky(t, backend, "", c.quirks)
-				q.run(0, "prune", "--", "true")
-				q.run(0, "prune", "--", "true")
-				token := q.acquire()
-				q.run(exitHeld, "prune", "--", "true")
+				q.runs(0, "prune", "--", "true")
+				q.runs(0, "prune", "--", "true")
+				token := q.shared()
+				q.runs(exitHeld, "prune", "--", "true")
 				end := q.prune()
 				for range 2 {
-					if !c.quirks.Accepted || q.command("renew", token).Run() != nil { // a put was answered 202
-						q.run(0, "renew", token)
+					if !c.quirks.Accepted || q.fails("renew", token) { // a put was answered 202
+						q.runs(0, "renew", token)
 					}
 				}
-				q.run(0, "release", token)
+				q.runs(0, "release", token)
 				end()
 				if rounds.Fewer(true, backend == c.backend) {
 					if says := q.doctor(); !strings.Contains(says, c.says) {
@@ -421,7 +404,7 @@ func TestQuirks(t *testing.T) {
 					}
 				}
 				if d := os.Getenv("TORTURE"); d != "" { // make quirks
-					q.run(0, "torture", "--duration", d)
+					q.runs(0, "torture", "--duration", d)
 				}
 			})
 		}
@@ -439,15 +422,15 @@ func TestIfMatchWithoutQuotes(t *testing.T) {
 	}
 	q = newQuirky(t, "s3", "&if-match=unquoted&conditions=kept", quirks)
 	for _, fence := range []string{"1", "2"} {
-		q.run(0, "prune", "--fence", "--", "sh", "-c", `test "$REPOLOCK_FENCE" = `+fence)
+		q.runs(0, "prune", "--fence", "--", "sh", "-c", `test "$REPOLOCK_FENCE" = `+fence)
 	}
-	token := q.acquire()
-	q.run(0, "renew", token)
-	q.run(0, "release", token)
+	token := q.shared()
+	q.runs(0, "renew", token)
+	q.runs(0, "release", token)
 	q = newQuirky(t, "s3", "&if-match=quoted&conditions=kept", proxy.Quirks{})
-	q.run(0, "prune", "--fence", "--", "true")
+	q.runs(0, "prune", "--fence", "--", "true")
 	q = newQuirky(t, "s3", "&if-match=bare", quirks)
-	if says := q.run(exitUsage, "status"); !strings.Contains(says, "if-match= is quoted or unquoted") {
+	if says := q.runs(exitUsage, "status"); !strings.Contains(says, "if-match= is quoted or unquoted") {
 		t.Errorf("status: %s", says)
 	}
 }
@@ -460,7 +443,7 @@ func TestUnfitServer(t *testing.T) {
 			t.Parallel()
 			q := newQuirky(t, backend, "", proxy.Quirks{NoETags: true})
 			for range 2 {
-				q.run(exitUnfit, "prune", "--if-held", "skip", "--", "true")
+				q.runs(exitUnfit, "prune", "--if-held", "skip", "--", "true")
 			}
 		})
 	}
@@ -519,7 +502,7 @@ func TestManyStaleOnOddServers(t *testing.T) {
 				}
 				ago.Store(0)
 				q := newQuirkyOn(t, httptest.NewServer(server), backend, "", c.quirks)
-				q.run(0, "prune", "--", "true")
+				q.runs(0, "prune", "--", "true")
 				batches, singly := 0, 0
 				for _, e := range q.Take() {
 					if e.Op == "delete all" {
