@@ -246,24 +246,6 @@ func TestKeeperIsApart(t *testing.T) {
 	d.want(exitLost, "no keeper any more", "check", strings.TrimSpace(string(token)))
 }
 
-// TestKeeperKilled: if the keeper is killed, the script's commands fail, and the lock expires.
-func TestKeeperKilled(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	for _, do := range []string{"check", "renew", "release"} {
-		h := d.acquire("--shared", "--ttl", "10s")
-		must(t, syscall.Kill(h.KeeperPID, syscall.SIGKILL))
-		until(t, "the keeper is dead", func() bool { return states.Of(h.KeeperPID) == "" || states.Of(h.KeeperPID) == "Z" })
-		d.want(exitLost, "no keeper any more", do, h.Token)
-		if sockets, _ := os.ReadDir(filepath.Join(d.run, "repolock")); len(sockets) > 0 {
-			t.Errorf("after %s: %v", do, sockets)
-		}
-	}
-	if code, _, stderr := call("-r", d.repo, "prune", "--wait", "forever", "--", "true"); code != 0 {
-		t.Errorf("the next: %d %s", code, stderr)
-	}
-}
-
 // TestBrokenUnderScript: check reports a broken lock at once, and release reports that the
 // work wasn't protected.
 func TestBrokenUnderScript(t *testing.T) {
@@ -357,22 +339,6 @@ func TestAcquireUnheard(t *testing.T) {
 		}
 		d.free()
 	})
-}
-
-// TestKeeperStopped: a keeper that doesn't answer doesn't count as a holder. When it is
-// continued, it answers that the lock is lost.
-func TestKeeperStopped(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	h := d.acquire("--shared", "--ttl", "10s")
-	must(t, syscall.Kill(h.KeeperPID, syscall.SIGSTOP))
-	until(t, "it is stopped", func() bool { return states.Of(h.KeeperPID) == "T" })
-	for range 2 {
-		d.want(exitUnavailable, "the keeper doesn't answer", "check", h.Token)
-	}
-	must(t, syscall.Kill(h.KeeperPID, syscall.SIGCONT))
-	d.want(exitLost, "shared lock lost", "check", h.Token)
-	d.want(exitLost, "shared lock lost", "release", h.Token)
 }
 
 // TestStoreUnreachable: without the store a lock is held until its lease ends, and check, renew and

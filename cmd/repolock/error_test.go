@@ -17,6 +17,7 @@ import (
 
 	"github.com/repolock/repolock/cmd/internal/doctor"
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/internal/daemon"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
@@ -49,6 +50,8 @@ func TestDescribe(t *testing.T) {
 		{store.ErrPermission, "permission_denied", exitPermission, "locking needs to list", "mount"},
 		{store.ErrFull, "store_full", exitFailed, "outside of the repository", "doctor"},
 		{store.ErrFull, "store_full", exitFailed, "a prune can't free it", "doctor"},
+		{daemon.ErrGone, "keeper_gone", exitLost, "whether the operation was completed", "doctor"},
+		{daemon.ErrSilent, "keeper_silent", exitUnavailable, "count it as lost", "doctor"},
 		{errors.New("unknown"), "failed", exitFailed, "", "unreachable"},
 	} {
 		name, code, hint := describe(fmt.Errorf("put: %w", c.err))

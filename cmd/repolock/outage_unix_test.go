@@ -65,7 +65,7 @@ func (o *outage) pid() int {
 // prune starts a repolock around the command that begin describes.
 func (o *outage) prune(ttl, last string, flags ...string) {
 	o.t.Helper()
-	o.around(ttl, append(flags, "--", "sh", "-c", "echo $$ >pid; while [ ! -e end ]; do echo >>ticks; sleep 0.1; done; "+last)...)
+	o.around(ttl, append(flags, "--", "sh", "-c", "echo $$ >pid; while [ ! -e end ]; do echo >>ticks; sleep 0.25; done; "+last)...)
 }
 
 // around starts a repolock around a command that ticks.
@@ -261,7 +261,7 @@ func TestNestedIsPaused(t *testing.T) {
 	o := newOutage(t)
 	must(t, os.Mkdir(o.path("inner"), 0o700))
 	o.start("restore", "--ttl", "10s", "--", "repolock", "-r", o.path("inner"), "prune", "--on-lost", "warn", "--",
-		"sh", "-c", "while [ ! -e end ]; do echo >>ticks; sleep 0.1; done")
+		"sh", "-c", "while [ ! -e end ]; do echo >>ticks; sleep 0.25; done")
 	until(t, "the command runs", o.ticks)
 	o.rename("repo", "away")
 	time.Sleep(11 * time.Second) // from now on others can be let in
