@@ -341,35 +341,6 @@ func TestAcquireUnheard(t *testing.T) {
 	})
 }
 
-// TestStoreUnreachable: without the store a lock is held until its lease ends, and check, renew and
-// release report what they couldn't do.
-func TestStoreUnreachable(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	h := d.acquire("--shared", "--ttl", "5m")
-	away := d.repo + ".away"
-	must(t, os.Rename(d.repo, away))
-	t.Cleanup(func() { os.RemoveAll(away) })
-	t.Cleanup(func() { _ = os.Rename(away, d.repo) }) // for newDesk's
-	for _, c := range []struct {
-		do   string
-		code int
-		says string
-	}{
-		{"check", 0, "warning: the repository could not be looked into: "},
-		{"renew", exitUnavailable, "the lock is held, and could not be refreshed now"},
-		{"release", exitUnavailable, "expires within 5m0s"},
-		{"check", exitLost, ""},
-	} {
-		cmd := d.command("repolock", c.do, h.Token)
-		cmd.Dir = away
-		out, err := cmd.CombinedOutput()
-		if code := exitOf(t, err); code != c.code || !strings.Contains(string(out), c.says) {
-			t.Errorf("%s: %d %s", c.do, code, out)
-		}
-	}
-}
-
 // TestRenew: renew refreshes the lock at once. With --for-pid none a lock is held until it is released.
 func TestRenew(t *testing.T) {
 	t.Parallel()

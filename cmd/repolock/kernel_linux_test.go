@@ -24,6 +24,7 @@ import (
 	"github.com/repolock/repolock/internal/procgroup/guard"
 	"github.com/repolock/repolock/internal/procgroup/starter"
 	"github.com/repolock/repolock/internal/test/timens"
+	"github.com/repolock/repolock/locking"
 )
 
 // forks allows repolock to fork, or forbids it by a limit on its user's processes. Running
@@ -120,7 +121,8 @@ func (o *outage) guard() int {
 }
 
 // TestLateAnswer: an answer that is read after the lease has ended doesn't count, even if the
-// keeper's clock since boot differs from ours.
+// keeper's clock since boot differs from ours. A lock whose store is silent is held as long as the
+// keeper says, and the keeper's failures have its exit codes.
 func TestLateAnswer(t *testing.T) {
 	for _, c := range []struct {
 		namespace string
@@ -150,11 +152,21 @@ func TestLateAnswer(t *testing.T) {
 	keeper, err := daemon.Listen(token)
 	must(t, err)
 	defer keeper.Close()
-	go keeper.Serve(func(context.Context, string) (any, func()) { return session.Answer{}, nil }) // no time is left
-	for do, want := range map[string]int{"check": exitLost, "renew": exitLost, "release": 0} {
+	var answer session.Answer
+	go keeper.Serve(func(context.Context, string) (any, func()) { return answer, nil })
+	for do, want := range map[string]int{"check": exitLost, "renew": exitLost, "release": 0} { // no time is left
 		if code, _, stderr := call(do, token); code != want || (code != 0) != strings.Contains(stderr, "its lease was over when the keeper's answer was read") {
 			t.Errorf("%s: exit code %d: %s", do, code, stderr)
 		}
+	}
+	answer.LeftSeconds, answer.Unseen = 3600, "it is down"
+	if code, _, stderr := call("check", token); code != 0 || !strings.Contains(stderr, "warning: the repository could not be looked into: it is down; the lock is held for ") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	failure := failure(&reporter{}, session.NotAcquiredError{Err: locking.ErrUnreachable})
+	answer.Failure = &failure
+	if code, _, stderr := call("renew", token); code != exitUnavailable || !strings.HasPrefix(stderr, "repolock: error: ") {
+		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }
 

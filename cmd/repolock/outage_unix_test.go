@@ -237,22 +237,38 @@ func TestAuditResumed(t *testing.T) {
 	o.tells("success; stopped for ")
 }
 
-// TestAuditPassed: a lock that another holder has had meanwhile is lost for good.
+// TestAuditPassed: a lock that another holder has had meanwhile is lost for good, in an outage and
+// when the clocks have parted.
 func TestAuditPassed(t *testing.T) {
-	o := newOutage(t)
-	o.begin("touch went-on")
-	o.run("away", "prune", "--ttl", "10s", "--wait", "forever", "--", "true")
+	t.Parallel()
+	t.Run("outage", func(t *testing.T) {
+		o := newOutage(t)
+		o.begin("touch went-on")
+		o.run("away", "prune", "--ttl", "10s", "--wait", "forever", "--", "true")
+		o.passed()
+		r := o.log(audit.Acquired, audit.Lost, audit.Paused, audit.Lost, audit.Released)
+		if lost := r[3]; lost.RequestID != r[0].RequestID || !strings.Contains(lost.Error, "lock lost: ") {
+			t.Errorf("%+v", lost)
+		}
+		if released := r[4]; released.Result != audit.Failure || *released.ExitCode != 128+9 {
+			t.Errorf("%+v", released)
+		}
+		o.tells("lost: ")
+	})
+	t.Run("clocks part", func(t *testing.T) {
+		o := part(t)
+		o.run("away", "break-lock", "--yes")
+		o.run("away", "prune", "--", "true")
+		o.passed()
+	})
+}
+
+// passed ends the outage of a command whose lock another holder has had: it must not go on.
+func (o *outage) passed() {
+	o.t.Helper()
 	o.rename("away", "repo")
 	o.ends(exitLost)
 	o.without("went-on")
-	r := o.log(audit.Acquired, audit.Lost, audit.Paused, audit.Lost, audit.Released)
-	if lost := r[3]; lost.RequestID != r[0].RequestID || !strings.Contains(lost.Error, "lock lost: ") {
-		t.Errorf("%+v", lost)
-	}
-	if released := r[4]; released.Result != audit.Failure || *released.ExitCode != 128+9 {
-		t.Errorf("%+v", released)
-	}
-	o.tells("lost: ")
 }
 
 // TestNestedIsPaused: a repolock under another's lock is stopped with it, and so is its
@@ -376,19 +392,6 @@ func TestClocksPart(t *testing.T) {
 	o.tells("success; stopped for ")
 }
 
-// TestClocksPartAndLockIsBroken: if another holder was let in meanwhile, the command doesn't
-// continue.
-func TestClocksPartAndLockIsBroken(t *testing.T) {
-	o := part(t)
-	for _, args := range [][]string{{"break-lock", "--yes"}, {"prune", "--", "true"}} {
-		o.run("away", args...)
-	}
-	write(t, o.path("end"), "")
-	o.rename("away", "repo")
-	o.ends(exitLost)
-	o.without("went-on")
-}
-
 // haltVariable names a file. When repolock has resumed its lock, it creates the file and stops
 // itself, once, until goOn.
 const haltVariable = "REPOLOCK_TEST_HALT"
@@ -446,26 +449,11 @@ func TestEndedWhenResumed(t *testing.T) {
 }
 
 // TestLostAgainWhenResumed: the lease of a resumed lock runs out before repolock continues the
-// command. Repolock must resume from that loss too, until --resume-for is over.
+// command. When --resume-for is over, too, repolock doesn't resume again.
 func TestLostAgainWhenResumed(t *testing.T) {
-	t.Parallel()
-	t.Run("resumed again", func(t *testing.T) {
-		o := halt(t)
-		time.Sleep(11 * time.Second)
-		o.goOn()
-		until(t, "the command goes on", o.ticks)
-		o.ends(0)
-		r := o.log(audit.Acquired, audit.Lost, audit.Paused, audit.Resumed, audit.Lost, audit.Paused, audit.Resumed, audit.Released)
-		if r[6].ResumedFrom != r[3].RequestID || r[5].RequestID != r[3].RequestID || r[7].RequestID != r[6].RequestID || !o.exists("went-on") {
-			t.Errorf("%+v", r)
-		}
-		o.tells("success; stopped for ")
-	})
-	t.Run("resume-for is over", func(t *testing.T) {
-		o := halt(t, "--resume-for", "40s")
-		time.Sleep(41 * time.Second)
-		o.goOn()
-		o.ends(exitLost)
-		o.without("went-on")
-	})
+	o := halt(t, "--resume-for", "40s")
+	time.Sleep(41 * time.Second)
+	o.goOn()
+	o.ends(exitLost)
+	o.without("went-on")
 }
