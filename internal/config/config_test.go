@@ -62,6 +62,7 @@ func TestLoadErrors(t *testing.T) {
 		"[defaults]\nhint = 'node-local'":      `config.toml:2: unknown key "defaults.hint"`,
 		"[repositories.a]\nURL = '/x'":         `unknown key "repositories.a.URL": keys are in lower case`,
 		"[repositories.a]\nurl='/x'\nUrl='/y'": `unknown key "repositories.a.Url": keys are in lower case`,
+		"[defaults]\nTTL = '1m'":               `unknown key "defaults.TTL": keys are in lower case`,
 		"[Defaults]\nttl = '1m'":               `unknown key "Defaults": keys are in lower case`,
 		"[repository.a]\nurl = '/x'":           `config.toml:1: unknown key "repository.a"`,
 		"[defaults]\nttl = 120":                `config.toml:2:7: "defaults.ttl": must be a text in quotes`,

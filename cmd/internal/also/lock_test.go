@@ -14,6 +14,7 @@ import (
 	"github.com/repolock/repolock/cmd/internal/doctor"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/locking"
+	"github.com/repolock/repolock/locking/towerfleet"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -224,6 +225,49 @@ func (s *shelf) Break(_ context.Context, seen *locking.Info, stale bool) (bool, 
 }
 
 func (s *shelf) Examine(context.Context) ([]locking.Finding, error) { return s.findings, s.err }
+
+// TestModeOfFleet: a look creates no directory for locks, and neither does breaking one.
+func TestModeOfFleet(t *testing.T) {
+	there := t.TempDir()
+	none := filepath.Join(there, "none")
+	for _, c := range []struct {
+		dir     string
+		purpose Purpose
+		want    towerfleet.Mode
+	}{{there, Hold, towerfleet.Mutate}, {none, Hold, towerfleet.Mutate}, {there, Break, towerfleet.Mutate},
+		{none, Break, towerfleet.Observe}, {there, Look, towerfleet.Observe}, {none, Look, towerfleet.Observe}} {
+		if got := mode(c.dir, c.purpose); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
+// TestResultOfFleet: the release of a tower-fleet lock records whether the work has failed.
+func TestResultOfFleet(t *testing.T) {
+	for success, want := range map[bool]string{true: "success", false: "failure"} {
+		inBubble(t, func(t *testing.T, of *fake) {
+			f, got := &fleet{}, ""
+			var err error
+			f.Backend, err = towerfleet.Open(towerfleet.Target{Dir: filepath.Join(t.TempDir(), "locks"), Name: "a"}, towerfleet.Options{Actor: "me", HostID: "here", Clock: of.clock, Audit: f.audit})
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.listen(func(event any) {
+				if e, ok := event.(towerfleet.Released); ok {
+					got = e.Result
+				}
+			})
+			h, ok, err := f.TryLock(t.Context(), "a", time.Minute)
+			if !ok || err != nil {
+				t.Fatal(ok, err)
+			}
+			f.finish(success)
+			if err := f.Release(t.Context(), h); err != nil || got != want {
+				t.Errorf("%s, want %s: %v", got, want, err)
+			}
+		})
+	}
+}
 
 // TestVerdicts: a holder is shown as one of a repository's lock is.
 func TestVerdicts(t *testing.T) {

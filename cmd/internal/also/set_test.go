@@ -15,6 +15,7 @@ import (
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/mem"
 )
 
 // orders are all orders of three locks.
@@ -375,6 +376,43 @@ func (s stubLock) Lost() *replock.LostError      { return s.lost }
 func (s stubLock) Check(context.Context) error   { return s.err }
 func (s stubLock) Renew(context.Context) error   { return s.err }
 func (s stubLock) Release(context.Context) error { return nil }
+
+// TestEventsOfRepositories: the events of repositories' locks come in the order of the locks, with the place
+// of each, though those of one are slow.
+func TestEventsOfRepositories(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		s, r := f.set(0, ""), &record{}
+		for _, name := range []string{"a", "b"} {
+			m := mem.New(mem.Options{})
+			s.members = append(s.members, &repository{&session.Repository{
+				Open: func(context.Context) (store.Store, error) { return m, nil }, New: replock.New,
+				Options: replock.Options{Clock: f.clock}, Mode: replock.Exclusive, Operation: "test",
+			}, session.Place{URL: "repo:/r#" + name, Name: name}})
+		}
+		l, err := s.Acquire(t.Context(), func(e events.Event) {
+			if e.Name == "b" {
+				time.Sleep(patience / 10)
+			}
+			r.observe(e)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		s.Flush(t.Context())
+		var got []string
+		for _, e := range r.all {
+			if e.Kind == replock.EventAcquired || e.Kind == replock.EventReleased {
+				got = append(got, string(e.Kind)+" "+e.Place)
+			}
+		}
+		if want := []string{"acquired repo:/r#a", "acquired repo:/r#b", "released repo:/r#b", "released repo:/r#a"}; !slices.Equal(got, want) {
+			t.Errorf("%q", got)
+		}
+	})
+}
 
 // TestOfAll: a set's deadline is the earliest, and its look the oldest, whatever the order. Its loss is
 // that of any lock, and a definite one comes first. A look and a renewal are of all, and return each

@@ -14,7 +14,7 @@ func TestRank(t *testing.T) {
 	for _, test := range []struct {
 		n, percent int
 		want       time.Duration
-	}{{1, 50, 1}, {1, 99, 1}, {2, 50, 1}, {2, 99, 2}, {3, 50, 2}, {100, 50, 50}, {100, 99, 99}, {200, 99, 198}} {
+	}{{1, 50, 1}, {1, 99, 1}, {2, 50, 1}, {2, 99, 2}, {3, 50, 2}, {100, 50, 50}, {100, 99, 99}, {60, 99, 60}, {200, 99, 198}} {
 		if got := rank(sorted[:test.n], test.percent); got != test.want {
 			t.Errorf("%d%% of %d: %d, want %d", test.percent, test.n, got, test.want)
 		}

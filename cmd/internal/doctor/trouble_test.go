@@ -208,7 +208,7 @@ func TestLatePut(t *testing.T) {
 		var held atomic.Bool
 		var late atomic.Pointer[hookstore.Request]
 		s.Before(func(_ context.Context, r hookstore.Request) error {
-			if strings.Contains(r.Key, "if-none-match/") && held.CompareAndSwap(false, true) {
+			if strings.HasSuffix(r.Key, "/if-none-match-1") && held.CompareAndSwap(false, true) {
 				late.Store(&r)
 				return errReset
 			}

@@ -2,6 +2,7 @@ package events
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -119,6 +120,31 @@ func TestLogOfSeveral(t *testing.T) {
 	}
 	if r := a.records(of(replock.EventResumed, place, ".beads", "dd"))[0]; r.ResumedFrom != "cc" {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestRemovals: each lock that was removed is a record of its own, with the hash of its body. One that
+// couldn't be removed has to be by hand.
+func TestRemovals(t *testing.T) {
+	a, _ := auditor(t)
+	a.repo = "s3://bucket/p?region=r"
+	e := of(replock.EventReaped, "", "n", "")
+	e.Holders = []replock.Info{{ID: "aa", Body: []byte(`{"a":1}`)}, {ID: "bb", Body: []byte("\xff")}}
+	stolen := a.records(e)
+	if len(stolen) != 2 || stolen[0].PreviousLockHash != "sha256:015abd7f5cc57a2dd94b7590f04ad8084273905ee33ec5cebeae62276a97f862" ||
+		string(stolen[0].PreviousLock) != `{"a":1}` || string(stolen[1].PreviousLock) != `"/w=="` || stolen[1].HeldBy[0].RequestID != "bb" {
+		t.Errorf("%+v", stolen)
+	}
+	for _, failure := range []error{nil, errors.New("no")} {
+		e.Kind, e.Err = LockBroken, failure
+		if r := a.records(e)[0]; (r.Action == "manual_cleanup_required") != (failure != nil) || r.LockPath != "s3://bucket/p/index/lock" {
+			t.Errorf("%+v", r)
+		}
+	}
+	for _, stopped := range []bool{true, false} {
+		if r := a.records(Event{Event: replock.Event{Kind: GuardLost}, Stopped: stopped})[0]; (r.Action == "command_stopped") != stopped {
+			t.Errorf("stopped %t: %+v", stopped, r)
+		}
 	}
 }
 

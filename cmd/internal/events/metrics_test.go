@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -72,6 +73,9 @@ func TestOneFileForSeveralJobs(t *testing.T) {
 		if n := len(lines(t, file, "# HELP "+f.name+" ")) + len(lines(t, file, "# TYPE "+f.name+" ")); n != 2 && f.name != "repolock_wait_seconds" {
 			t.Errorf("%s has %d comments", f.name, n)
 		}
+	}
+	if info, err := os.Stat(file); err != nil || runtime.GOOS != "windows" && info.Mode() != 0o644 { // the collector is another user
+		t.Errorf("%v, %v", info.Mode(), err)
 	}
 	// A job that has run again has one series still.
 	job(t, file, Labels{Repository: "/b", Lock: "repository", Mode: replock.Shared, Operation: "prune"})
@@ -244,6 +248,13 @@ func TestMetricsOfSeveral(t *testing.T) {
 		if _, ok := m.values["repolock_held_seconds"]; ok != (i >= 3) {
 			t.Errorf("step %d: held_seconds %t", i, ok)
 		}
+	}
+	m.ended = m.acquired + 5*time.Second
+	e := of(replock.EventReaped, a, "", "")
+	e.Holders = make([]replock.Info, 2)
+	m.Handle(e)
+	if m.values["repolock_held_seconds"] != 5 || m.values["repolock_reaped_total"] != 2 {
+		t.Errorf("after it has ended: %v", m.values)
 	}
 	if got := lines(t, file, l.String()+" "); !slices.Contains(got, "repolock_held"+l.String()+" 0") || !slices.Contains(got, "repolock_lost_total"+l.String()+" 3") {
 		t.Errorf("%q", got)

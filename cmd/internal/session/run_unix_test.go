@@ -351,8 +351,8 @@ func TestKeeperAnswers(t *testing.T) {
 			}
 			continue
 		}
-		if then(); strings.Join(s.said, ", ") != "release first, cancel" || success != fmt.Sprint(c.failure == "") {
-			t.Errorf("%q, success %s", s.said, success)
+		if then(); strings.Join(s.said, ", ") != "release first, cancel" || success != fmt.Sprint(c.failure == "") || s.first.finished != success {
+			t.Errorf("%q, success %s, and the lock got %s", s.said, success, s.first.finished)
 		}
 	}
 }

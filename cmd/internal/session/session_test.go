@@ -18,9 +18,12 @@ import (
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/serial"
+	"github.com/repolock/repolock/internal/test/hookstore"
+	"github.com/repolock/repolock/internal/test/leapclock"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/mem"
 )
 
 // fakeLocker is a Locker of another kind than replock's. Its events come late.
@@ -57,6 +60,7 @@ type fakeLock struct {
 	err      error  // of Check and Renew
 	check    func() // with each Check
 	release  func() // with each Release
+	finished string // the result of the work
 	resume   func() (Lock, error)
 	ctx      context.Context
 	end      context.CancelCauseFunc
@@ -90,6 +94,7 @@ func (l *fakeLock) Lost() *replock.LostError             { return l.lost.Load() 
 func (l *fakeLock) Check(context.Context) error          { l.check(); return l.err }
 func (l *fakeLock) Renew(context.Context) error          { return l.err }
 func (l *fakeLock) Release(context.Context) error        { l.release(); return nil }
+func (l *fakeLock) Finish(success bool)                  { l.finished += fmt.Sprint(success) }
 func (l *fakeLock) Resume(context.Context) (Lock, error) { return l.resume() }
 
 // recorder is a Sink that hangs at each event for a while.
@@ -220,7 +225,8 @@ func TestEnvironOfSeveral(t *testing.T) {
 	}
 	for _, alone := range [][]Place{{redis, beads}, {{Repo: "/srv/a", Name: "n", URL: "repo:/srv/a#n"}, redis}} {
 		env = Environ(alone, []string{"aa", "bb"}, "exclusive", 0, "token")
-		if slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "REPOLOCK_REPO=") }) || !slices.Contains(Unset(env), "REPOLOCK_REPO") {
+		if slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "REPOLOCK_REPO=") }) ||
+			!slices.Contains(Unset(env), "REPOLOCK_REPO") || !slices.Contains(Unset(env), "REPOLOCK_FENCE") {
 			t.Errorf("without a repository: %q", env)
 		}
 	}
@@ -245,7 +251,8 @@ func TestOwnLocksOfASet(t *testing.T) {
 	}
 }
 
-// TestNoPasswordInEnviron: no command gets the passwords of locks, with a lock or without one.
+// TestNoPasswordInEnviron: no command gets the passwords of locks, with a lock or without one. Without one
+// it has no claim to a lock around it.
 func TestNoPasswordInEnviron(t *testing.T) {
 	if len(Passwords) < 2 {
 		t.Fatal(Passwords)
@@ -253,9 +260,13 @@ func TestNoPasswordInEnviron(t *testing.T) {
 	for _, name := range Passwords {
 		t.Setenv(name, "hunter2")
 	}
+	for _, name := range append(claims, "REPOLOCK_TOKEN") {
+		t.Setenv(name, "of hunter2")
+	}
 	t.Setenv("UNRELATED", "stays")
 	r := Request{Others: []Place{{URL: "redis://host:6379/0?key=k"}}}
-	for what, env := range map[string][]string{"locked": r.environ(newLock("id")), "bare": bareEnviron()} {
+	locked := slices.DeleteFunc(r.environ(newLock("id")), func(v string) bool { return strings.HasPrefix(v, "REPOLOCK_TOKEN=") })
+	for what, env := range map[string][]string{"locked": locked, "bare": bareEnviron()} {
 		if strings.Contains(strings.Join(env, "\n"), "hunter2") || !slices.Contains(env, "UNRELATED=stays") {
 			t.Errorf("%s: %q", what, env)
 		}
@@ -273,6 +284,98 @@ func TestPlaces(t *testing.T) {
 	}
 	if got := (Request{Place: repo, Others: others}).Places(); !slices.Equal(got, append([]Place{repo}, others...)) {
 		t.Errorf("together: %v", got)
+	}
+}
+
+// TestOuterLocks: the innermost lock around this process names the lock of a repository. A lock is our own
+// if this process runs under it, or if its holder waits for the lock that we run under.
+func TestOuterLocks(t *testing.T) {
+	outer, inner := Place{Repo: "/q", Name: "n"}, Place{Repo: "/r", Name: "n"}
+	t.Setenv(outerVariable, "aa:"+outer.ID()+" bb:"+inner.ID())
+	t.Setenv(nameVariable, "n")
+	if NameOfOuter("/r") != "n" || NameOfOuter("/q") != "" {
+		t.Errorf("%q and %q", NameOfOuter("/r"), NameOfOuter("/q"))
+	}
+	for _, c := range []struct {
+		place  Place
+		holder replock.Info
+		own    bool
+	}{
+		{inner, replock.Info{ID: "aa"}, true},
+		{inner, replock.Info{ID: "cc", AcquiredID: "bb"}, true}, // it was resumed
+		{inner, replock.Info{ID: "cc"}, false},
+		{inner, replock.Info{ID: "cc", State: replock.StateWaiting}, true},
+		{Place{Repo: "/other"}, replock.Info{ID: "cc", State: replock.StateWaiting}, false},
+		{inner, replock.Info{}, false},
+	} {
+		if c.place.anyOwn([]replock.Info{c.holder}) != c.own {
+			t.Errorf("%s, %+v: own %t", c.place.Repo, c.holder, !c.own)
+		}
+	}
+}
+
+// TestRedact: a repository's URL is shown without what can be a secret.
+func TestRedact(t *testing.T) {
+	for url, want := range map[string]string{
+		"s3://bucket/p?region=r": "s3://bucket/p?region=r", "s3://key:hunter2@bucket/p?region=r#hunter2": "s3://bucket/p",
+		"gopher://h/x?token=hunter2": "gopher://h/x", "s3://bucket/%zz": "", "/srv/a#b": "/srv/a#b",
+	} {
+		if got := Redact(url); got != want {
+			t.Errorf("%s: %s", url, got)
+		}
+	}
+}
+
+// TestSurvey: a repository that contains only locks is reported once. It isn't if its listing has more
+// pages, or can't be had; then the next lock looks again, unless it isn't allowed to.
+func TestSurvey(t *testing.T) {
+	for name, c := range map[string]struct {
+		keys        []string
+		page        int
+		err         error
+		says, again bool
+	}{
+		"locks":     {[]string{"index/lock.exclusive", "index/locks/n/lock.shared/x"}, 0, nil, true, false},
+		"more":      {[]string{"index/lock.exclusive", "zoo"}, 0, nil, false, false},
+		"pages":     {[]string{"index/lock.exclusive", "zoo"}, 1, nil, false, true},
+		"forbidden": {nil, 0, store.ErrPermission, false, false},
+		"silent":    {nil, 0, store.ErrUnreachable, false, true},
+	} {
+		t.Setenv("XDG_CACHE_HOME", t.TempDir())
+		t.Setenv("HOME", t.TempDir())
+		m, said := mem.New(mem.Options{PageSize: c.page}), 0
+		for _, key := range c.keys {
+			if _, err := m.Put(t.Context(), key, nil, store.PutOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := &hookstore.Store{Store: m}
+		s.Before(func(context.Context, hookstore.Request) error { return c.err })
+		survey := func() *Survey {
+			return NewSurvey(Place{Repo: "s3://bucket/p"}, func(context.Context) (store.Store, error) { return s, nil }, func(string, ...any) { said++ })
+		}
+		first := survey()
+		first.Start(t.Context())
+		first.Report()()
+		if again := survey() != nil; (said == 1) != c.says || again != c.again || first.answered() != (c.err != store.ErrUnreachable) {
+			t.Errorf("%s: said %d times, again %t, answered %t", name, said, again, first.answered())
+		}
+	}
+}
+
+// TestAnsweredRepository: a repository has answered when its store has said anything.
+func TestAnsweredRepository(t *testing.T) {
+	for _, answer := range []error{store.ErrUnreachable, store.ErrPermission} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &hookstore.Store{Store: mem.New(mem.Options{})}
+			s.Before(func(context.Context, hookstore.Request) error { return answer })
+			r := &Repository{Open: func(context.Context) (store.Store, error) { return s, nil }, New: replock.New, Options: replock.Options{Clock: leapclock.New()}, Mode: replock.Shared, Operation: "test"}
+			_, err := r.Acquire(t.Context(), func(events.Event) {})
+			if !errors.Is(err, answer) || r.Answered() != (answer != store.ErrUnreachable) {
+				t.Errorf("%v, answered %t", err, r.Answered())
+			}
+			r.Flush(t.Context())
+		})
 	}
 }
 
