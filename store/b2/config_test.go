@@ -46,9 +46,7 @@ func TestURLs(t *testing.T) {
 		"b2://bucket?a=%zz":                                false,
 	} {
 		u, err := url.Parse(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		s, err := b2.Open(t.Context(), u)
 		if good && (err != nil || s == nil) || !good && (!errors.Is(err, store.ErrURL) || s != nil || strings.Contains(err.Error(), "topsecret")) {
 			t.Errorf("%s: %v, %v", raw, s, err)
@@ -75,9 +73,7 @@ func TestNew(t *testing.T) {
 		t.Setenv(name, "another")
 	}
 	s, err := b2.New(bucket, b2.Options{KeyID: keyID, Key: key, Prefix: prefix, Endpoint: f.url})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	put(t, s, "k", "body")
 	f.has(t, "body")
 	for name, c := range map[string]struct {
@@ -147,9 +143,7 @@ func TestNotB2(t *testing.T) {
 	tls.StartTLS()
 	t.Cleanup(tls.Close)
 	port, err := freeport.Free()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	page := "<html><body>Hello</body></html>"
 	for name, test := range map[string]struct {
 		endpoint string
@@ -241,15 +235,11 @@ func TestBucketMadeAnew(t *testing.T) {
 	if _, err := s.List(t.Context(), "", ""); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.DeleteBucket(bucket); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.DeleteBucket(bucket))
 	if _, err := s.List(t.Context(), "", ""); !errors.Is(err, store.ErrNotFound) {
 		t.Error(err)
 	}
-	if err := f.AddBucket(fakeb2.Bucket{Name: bucket}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.AddBucket(fakeb2.Bucket{Name: bucket}))
 	if _, err := s.List(t.Context(), "", ""); err != nil {
 		t.Error(err)
 	}

@@ -49,12 +49,8 @@ func serve(t *testing.T, opts fakeb2.Options) *fake {
 		opts.Keys = []fakeb2.Key{{ID: keyID, Secret: key}}
 	}
 	s, err := fakeb2.New(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.AddBucket(fakeb2.Bucket{Name: bucket}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, s.AddBucket(fakeb2.Bucket{Name: bucket}))
 	h := httptest.NewServer(s)
 	t.Cleanup(h.Close)
 	return &fake{Server: s, url: h.URL}
@@ -96,13 +92,9 @@ func (f *fake) openAs(t *testing.T, k fakeb2.Key) *b2.Store {
 func open(t *testing.T, raw string) *b2.Store {
 	t.Helper()
 	u, err := url.Parse(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s, err := b2.Open(t.Context(), u)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -130,9 +122,7 @@ func put(t *testing.T, s store.Store, key, body string) store.Object {
 func replace(t *testing.T, s store.Store, key, body, etag string) store.Object {
 	t.Helper()
 	o, err := s.Put(t.Context(), key, []byte(body), store.PutOptions{Replaces: etag})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return o
 }
 
@@ -154,9 +144,7 @@ func (f *fake) has(t *testing.T, want ...string) {
 
 func (f *fake) delete(t *testing.T, key string) {
 	t.Helper()
-	if err := f.open(t).Delete(t.Context(), key); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.open(t).Delete(t.Context(), key))
 }
 
 // noDelete is an application key that can't delete.
@@ -166,9 +154,7 @@ var noDelete = fakeb2.Key{Capabilities: []string{"listBuckets", "listFiles", "re
 func (f *fake) hide(t *testing.T, key string) {
 	t.Helper()
 	s := f.openAs(t, noDelete)
-	if err := s.Delete(t.Context(), key); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Delete(t.Context(), key))
 }
 
 func methods(t *testing.T, s store.Store, key string) map[string]error {
@@ -185,4 +171,11 @@ func (f *fake) versionsOf(key string) (versions []fakeb2.Version) {
 		}
 	}
 	return versions
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

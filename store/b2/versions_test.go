@@ -195,9 +195,7 @@ func TestOwedLook(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, seen, err := s.Get(t.Context(), "k", 100)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			_, err = s.Put(t.Context(), "k", []byte("3"), store.PutOptions{Replaces: seen.ETag})
 			if c.deleted {
 				if !errors.Is(err, store.ErrPrecondition) {
@@ -240,9 +238,7 @@ func newStage(t *testing.T, opts fakeb2.Options, keys ...fakeb2.Key) *stage {
 		g.actors = append(g.actors, a)
 		// So no request of the tested part sets up a session.
 		put(t, a, "warm/up", "")
-		if err := a.Delete(t.Context(), "warm/up"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.Delete(t.Context(), "warm/up"))
 	}
 	g.Before(func(_ string, r *http.Request) {
 		for _, a := range g.actors {

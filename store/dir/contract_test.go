@@ -13,9 +13,7 @@ func TestContract(t *testing.T) {
 	var paths sync.Map // of each store's directory
 	open := func(t *testing.T, path string) store.Store {
 		s, err := dir.Open(t.Context(), path, dir.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		paths.Store(s, path)
 		return s
 	}

@@ -52,9 +52,7 @@ func inMounts(t *testing.T, script string) {
 func run(t *testing.T, script string, attr *syscall.SysProcAttr) {
 	t.Helper()
 	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cmd := exec.CommandContext(t.Context(), exe, t.TempDir())
 	cmd.Env = append(os.Environ(), roleEnv+"="+script)
 	cmd.SysProcAttr = attr
@@ -252,9 +250,7 @@ func user(t *testing.T, id int, group uint32, do func()) {
 		}
 		done <- err
 	}()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-done)
 }
 
 const (
@@ -270,22 +266,14 @@ func repository(t *testing.T, uid, gid int, mode fs.FileMode) string {
 		t.Skip("only root can act for other users")
 	}
 	path := filepath.Join(t.TempDir(), "repo")
-	if err := os.Mkdir(path, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(path, 0o700))
 	for dir := filepath.Dir(path); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 		if info, err := os.Stat(dir); err == nil && info.Mode().Perm()&0o005 != 0o005 {
-			if err := os.Chmod(dir, info.Mode().Perm()|0o005); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Chmod(dir, info.Mode().Perm()|0o005))
 		}
 	}
-	if err := os.Chown(path, uid, gid); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(path, mode); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chown(path, uid, gid))
+	must(t, os.Chmod(path, mode))
 	return path
 }
 
@@ -374,18 +362,12 @@ func asNobody(t *testing.T, path string, do func()) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(filepath.Dir(path), 0o755))
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := unix.Setfsgid(nobody); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Setfsgid(nobody))
 	defer func() { _ = unix.Setfsgid(0) }()
-	if err := unix.Setfsuid(nobody); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Setfsuid(nobody))
 	defer func() { _ = unix.Setfsuid(0) }()
 	do()
 }

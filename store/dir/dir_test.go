@@ -26,9 +26,7 @@ func fresh(t *testing.T) (store.Store, string) {
 func at(t *testing.T, path string) store.Store {
 	t.Helper()
 	s, err := dir.Open(t.Context(), path, dir.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -42,26 +40,20 @@ func put(t *testing.T, s store.Store, key, body string) {
 func read(t *testing.T, s store.Store, key string) string {
 	t.Helper()
 	body, _, err := s.Get(t.Context(), key, 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(body)
 }
 
 func remove(t *testing.T, s store.Store, key string) {
 	t.Helper()
-	if err := s.Delete(t.Context(), key); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Delete(t.Context(), key))
 }
 
 // listed returns the keys of the first page.
 func listed(t *testing.T, s store.Store, prefix string) string {
 	t.Helper()
 	page, err := s.List(t.Context(), prefix, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var keys []string
 	for _, obj := range page.Objects {
 		keys = append(keys, obj.Key)
@@ -84,9 +76,7 @@ func files(t *testing.T, path string) string {
 		names = append(names, filepath.ToSlash(name))
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return strings.Join(names, " ")
 }
 
@@ -100,12 +90,8 @@ func tidy(t *testing.T, path string) {
 
 func createFile(t *testing.T, path, body string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(body), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	must(t, os.WriteFile(path, []byte(body), 0o600))
 }
 
 func TestOpenNeedsDirectory(t *testing.T) {
@@ -143,14 +129,10 @@ func each(t *testing.T, s store.Store, key string) map[string]error {
 // TestRootGone: a store doesn't make its repository again after it has disappeared.
 func TestRootGone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "repo")
-	if err := os.Mkdir(path, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(path, 0o700))
 	s := at(t, path)
 	put(t, s, "index/lock.exclusive", "body")
-	if err := os.RemoveAll(path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(path))
 	for name, err := range each(t, s, "index/lock.exclusive") {
 		if !errors.Is(err, store.ErrNotFound) || !strings.Contains(err.Error(), path+" is gone") {
 			t.Errorf("%s: %v", name, err)
@@ -175,5 +157,12 @@ func TestOpenIsAbsolute(t *testing.T) {
 	put(t, s, "k", "")
 	if got := files(t, path); got != "k" {
 		t.Errorf("wrote %q", got)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -51,9 +51,7 @@ func TestFlockHolder(t *testing.T) {
 	// The process that took it has ended, and another one has inherited it.
 	left := exec.Command("sh", "-c", `exec 9<"$0"; flock 9; { echo; read x; } <&3 & `, path)
 	stdin, in, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer in.Close()
 	left.ExtraFiles = []*os.File{stdin}
 	if out, err := left.StdoutPipe(); err != nil || left.Start() != nil {
@@ -72,9 +70,7 @@ func TestFlockHolder(t *testing.T) {
 
 	// This is flock --no-fork.
 	self, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer self.Close()
 	for ok := false; !ok; {
 		if ok, err = flock.Try(self); err != nil {
@@ -88,16 +84,10 @@ func TestFlockHolder(t *testing.T) {
 func start(t *testing.T, cmd *exec.Cmd) (stop func()) {
 	t.Helper()
 	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	if _, err := stdout.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
@@ -111,13 +101,9 @@ func start(t *testing.T, cmd *exec.Cmd) (stop func()) {
 func heldBy(t *testing.T, path string) int {
 	t.Helper()
 	var st unix.Stat_t
-	if err := unix.Stat(path, &st); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Stat(path, &st))
 	locks, err := os.ReadFile("/proc/locks")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return flockPID(string(locks), uint64(st.Dev), st.Ino)
 }
 
@@ -153,9 +139,7 @@ func TestFlockPID(t *testing.T) {
 // TestWatchIsLocal: on a file system that might not be this machine's own there are no hints.
 func TestWatchIsLocal(t *testing.T) {
 	s := opened(t, Options{})
-	if err := os.Mkdir(filepath.Join(s.path, "index"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(filepath.Join(s.path, "index"), 0o700))
 	for _, local := range []bool{true, false} {
 		s.local = local
 		if _, err := s.Watch(t.Context(), "index/lock."); errors.Is(err, errors.ErrUnsupported) == local {

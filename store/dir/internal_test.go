@@ -19,9 +19,7 @@ import (
 func opened(t *testing.T, opts Options) *Store {
 	t.Helper()
 	s, err := Open(t.Context(), t.TempDir(), opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -35,13 +33,9 @@ func counted(t *testing.T, objects int) (s *Store, scans *int) {
 		return scan(ctx, d, wanted)
 	}
 	shared := filepath.Join(s.path, "index/lock.shared")
-	if err := os.MkdirAll(shared, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(shared, 0o700))
 	for i := range objects {
-		if err := os.Symlink("nowhere", filepath.Join(shared, fmt.Sprintf("%05d", i))); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Symlink("nowhere", filepath.Join(shared, fmt.Sprintf("%05d", i))))
 	}
 	return s, scans
 }
@@ -58,9 +52,7 @@ func keysFrom(t *testing.T, s *Store, cursor string) (keys, cursors []string) {
 	t.Helper()
 	for {
 		page, err := s.List(t.Context(), "index/lock.", cursor)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, o := range page.Objects {
 			keys = append(keys, o.Key)
 		}
@@ -99,9 +91,7 @@ func TestListingsShowWhatWasPut(t *testing.T) {
 	s, _ := counted(t, pageSize+10)
 	list := func(prefix, cursor string) string {
 		page, err := s.List(t.Context(), prefix, cursor)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return page.Next
 	}
 	shows := func(cursor, key string) {
@@ -137,9 +127,7 @@ func TestListingsShowWhatWasPut(t *testing.T) {
 
 	// An object that was deleted since isn't listed, and one that was replaced is.
 	first = list("index/lock.", "")
-	if err := s.Delete(t.Context(), "index/lock.shared/01005"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Delete(t.Context(), "index/lock.shared/01005"))
 	create(t, s, "index/lock.shared/01006")
 	keys, _ := keysFrom(t, s, first)
 	if slices.Contains(keys, "index/lock.shared/01005") || !slices.Contains(keys, "index/lock.shared/01006") {
@@ -208,13 +196,9 @@ func TestListUnderRenames(t *testing.T) {
 	for _, path := range places {
 		const files, lists = 1500, 2
 		s, err := Open(t.Context(), path, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for i := range files {
-			if err := os.Symlink("nowhere", filepath.Join(path, fmt.Sprintf("lock.%04d", i))); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Symlink("nowhere", filepath.Join(path, fmt.Sprintf("lock.%04d", i))))
 		}
 		var writers sync.WaitGroup
 		stop := make(chan struct{})
@@ -285,9 +269,7 @@ func TestNow(t *testing.T) {
 	for d := time.Duration(0); d < 2*interrupt; d += interrupt / 10 {
 		now = start.Add(d)
 		page, err := s.List(t.Context(), "", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if stamp := now.Truncate(interrupt); page.Now.After(stamp) {
 			t.Errorf("%v after an interrupt: a file is stamped %v before Page.Now", d%interrupt, page.Now.Sub(stamp))
 		}
@@ -326,13 +308,9 @@ func inRoot(t *testing.T) *directory {
 	t.Helper()
 	path := t.TempDir()
 	root, err := os.OpenRoot(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { root.Close() })
-	if err := root.WriteFile("temp", []byte("body"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, root.WriteFile("temp", []byte("body"), 0o600))
 	return &directory{root, path}
 }
 
@@ -340,15 +318,11 @@ func inRoot(t *testing.T) *directory {
 // requests again is its own.
 func TestLinkAnsweredTwice(t *testing.T) {
 	root := inRoot(t)
-	if err := root.Link("temp", "k"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, root.Link("temp", "k"))
 	if err := link(root, "temp", "k"); err != nil {
 		t.Errorf("its own: %v", err)
 	}
-	if err := root.root.WriteFile("temp", nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, root.root.WriteFile("temp", nil, 0o600))
 	if err := link(root, "temp", "k"); !errors.Is(err, store.ErrPrecondition) {
 		t.Errorf("another's: %v", err)
 	}
@@ -364,12 +338,8 @@ func TestRenameNoReplace(t *testing.T) {
 		}
 		return
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := root.root.WriteFile("temp", []byte("another"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, root.root.WriteFile("temp", []byte("another"), 0o600))
 	if err := renameNoReplace(root, "temp", "k"); !errors.Is(err, store.ErrPrecondition) {
 		t.Error(err)
 	}
@@ -401,5 +371,12 @@ func BenchmarkPut(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

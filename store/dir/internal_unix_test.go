@@ -21,18 +21,12 @@ func TestStoppedHolder(t *testing.T) {
 	}
 	const key = "index/lock.exclusive"
 	obj, err := s.Put(t.Context(), key, []byte("body"), store.PutOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	root, err := s.open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer root.Close()
 	unlock, err := s.lock(t.Context(), root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	soon := func() context.Context {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)

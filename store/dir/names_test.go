@@ -54,9 +54,7 @@ func TestIrregular(t *testing.T) {
 	} {
 		s, path := fresh(t)
 		put(t, s, "index/target", "body")
-		if err := make(filepath.Join(path, "index/lock.exclusive")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, make(filepath.Join(path, "index/lock.exclusive")))
 		page, err := s.List(t.Context(), "index/lock.", "")
 		if err != nil || len(page.Objects) != 1 || !strings.HasPrefix(page.Objects[0].ETag, "s-") {
 			t.Errorf("%s: listed %+v, %v", name, page.Objects, err)
@@ -89,9 +87,7 @@ func TestLinkedDirectory(t *testing.T) {
 	for _, target := range []string{outside, "real", "missing"} {
 		s, path := fresh(t)
 		createFile(t, filepath.Join(path, "real", "lock.exclusive"), "inside")
-		if err := os.Symlink(target, filepath.Join(path, "index")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Symlink(target, filepath.Join(path, "index")))
 		for name, err := range each(t, s, "index/lock.exclusive") {
 			if err == nil || errors.Is(err, store.ErrNotFound) || !strings.Contains(err.Error(), fmt.Sprintf("%q is not a directory but a symbolic link", filepath.Join(path, "index"))) {
 				t.Errorf("to %s: %s: %v", target, name, err)
@@ -235,9 +231,7 @@ func TestDeleteStaysInside(t *testing.T) {
 func TestFolders(t *testing.T) {
 	s, path := fresh(t)
 	for _, dir := range []string{"index/lock.exclusive", "index/lock.shared", "index/other/x"} {
-		if err := os.MkdirAll(filepath.Join(path, dir), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Join(path, dir), 0o700))
 	}
 	put(t, s, "index/lock.shared/x", "")
 	for prefix, want := range map[string]string{

@@ -19,9 +19,7 @@ import (
 // chmod sets a mode for the rest of the test.
 func chmod(t *testing.T, path string, mode fs.FileMode) {
 	t.Helper()
-	if err := os.Chmod(path, mode); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(path, mode))
 	t.Cleanup(func() { _ = os.Chmod(path, 0o700) }) // so that it can be removed
 }
 
@@ -192,28 +190,20 @@ func TestModes(t *testing.T) {
 		{0o770 | fs.ModeSetgid, 0o077, 0o770 | fs.ModeSetgid, 0o660},
 	} {
 		path := filepath.Join(t.TempDir(), "repo")
-		if err := os.Mkdir(path, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(path, test.root); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(path, 0o700))
+		must(t, os.Chmod(path, test.root))
 		s := at(t, path)
 		old := syscall.Umask(int(test.umask))
 		put(t, s, "index/put", "")
 		put(t, s, "index/lock.shared/put", "")
 		_, err := s.Put(t.Context(), "index/linked", nil, store.PutOptions{IfAbsent: true})
 		syscall.Umask(old)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for name, want := range map[string]fs.FileMode{
 			"index": test.dir, "index/lock.shared": test.dir, "index/lock.shared/put": test.file, "index/put": test.file, "index/linked": test.file,
 		} {
 			info, err := os.Stat(filepath.Join(path, name))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if got := info.Mode() &^ fs.ModeDir; got != want {
 				t.Errorf("root %v, umask %o: %s has %v, want %v", test.root, test.umask, name, got, want)
 			}

@@ -68,24 +68,16 @@ type process struct {
 func start(t *testing.T, role, path string) *process {
 	t.Helper()
 	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p := &process{Cmd: exec.CommandContext(t.Context(), exe, path), stderr: new(bytes.Buffer)}
 	p.Env = append(os.Environ(), roleEnv+"="+role)
 	p.Stderr = p.stderr
 	stdin, err := p.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stdout, err := p.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p.stdin, p.out = stdin, bufio.NewReader(stdout)
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Start())
 	if line, err := p.out.ReadString('\n'); line != "ready\n" {
 		t.Fatalf("%s isn't ready: %q, %v, %s", role, line, err, p.stderr)
 	}
@@ -183,14 +175,10 @@ func TestKilled(t *testing.T) {
 		if line, err := p.out.ReadString('\n'); line != "going\n" {
 			t.Fatalf("%q, %v, %s", line, err, p.stderr)
 		}
-		if err := p.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.Process.Kill())
 		_ = p.Wait() // its error is that it was killed
 		page, err := s.List(t.Context(), "", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, obj := range page.Objects {
 			body := read(t, s, obj.Key)
 			if len(body) < 8 || body[:8] != fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(body[8:]))) {

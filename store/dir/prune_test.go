@@ -87,15 +87,11 @@ func TestSweep(t *testing.T) {
 	path := t.TempDir()
 	offset := time.Duration(0)
 	s, err := dir.Open(t.Context(), path, dir.Options{Now: func() time.Time { return time.Now().Add(offset) }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, dir := range []string{"", "index"} {
 		createFile(t, filepath.Join(path, dir, ".repolock-x.tmp"), "left")
 		createFile(t, filepath.Join(path, dir, "other.tmp"), "not ours")
-		if err := os.Mkdir(filepath.Join(path, dir, ".repolock-y.tmp"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(filepath.Join(path, dir, ".repolock-y.tmp"), 0o700))
 	}
 	for _, test := range []struct {
 		offset time.Duration
@@ -120,9 +116,7 @@ func TestSweep(t *testing.T) {
 func TestLinkedLeftover(t *testing.T) {
 	s, path := fresh(t)
 	put(t, s, "index/k", "body")
-	if err := os.Link(filepath.Join(path, "index/k"), filepath.Join(path, "index/.repolock-x.tmp")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Link(filepath.Join(path, "index/k"), filepath.Join(path, "index/.repolock-x.tmp")))
 	put(t, s, "index/k", "new")
 	if got := listed(t, s, ""); got != "index/k" || read(t, s, "index/k") != "new" {
 		t.Errorf("listed %q", got)
@@ -133,9 +127,7 @@ func TestLinkedLeftover(t *testing.T) {
 // among the locks.
 func TestFoldersOfOthersStay(t *testing.T) {
 	s, path := fresh(t)
-	if err := os.MkdirAll(filepath.Join(path, "data", "snapshots"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Join(path, "data", "snapshots"), 0o700))
 	for _, key := range []string{"data/snapshots/x/y", "index/locks/a/lock.shared/z"} {
 		put(t, s, key, "1")
 		remove(t, s, key)
@@ -169,9 +161,7 @@ func TestReplacedRoot(t *testing.T) {
 	for name, opts := range map[string]store.PutOptions{"put": {}, "if absent": {IfAbsent: true}} {
 		for _, again := range []bool{true, false} {
 			path := filepath.Join(t.TempDir(), "repo")
-			if err := os.Mkdir(path, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Mkdir(path, 0o700))
 			s := at(t, path)
 			ctx := &interrupted{Context: t.Context(), dir: filepath.Join(path, "index"), once: func() {
 				err := os.Rename(path, path+".old")
@@ -179,9 +169,7 @@ func TestReplacedRoot(t *testing.T) {
 					err = os.Mkdir(path, 0o700)
 				}
 				// Another process removes the old, empty directory.
-				if err := errors.Join(err, os.RemoveAll(filepath.Join(path+".old", "index"))); err != nil {
-					t.Fatal(err)
-				}
+				must(t, errors.Join(err, os.RemoveAll(filepath.Join(path+".old", "index"))))
 			}}
 			_, err := s.Put(ctx, "index/lock.exclusive", []byte("body"), opts)
 			if ctx.once != nil {
