@@ -186,39 +186,6 @@ func TestCutBodies(t *testing.T) {
 	})
 }
 
-// TestOneRequest: each method sends one request, even if it fails: the engine repeats
-// requests, and the library must not.
-func TestOneRequest(t *testing.T) {
-	for _, status := range []int{0, 200, 500, 503, 429, 404} {
-		var n atomic.Int32
-		h := func(w http.ResponseWriter, r *http.Request) {
-			n.Add(1)
-			switch {
-			case status == 0:
-				panic(http.ErrAbortHandler)
-			case status != 200:
-				say(status, "Some")(w, r)
-			case r.URL.RawQuery != "" && r.Method == http.MethodGet && strings.Contains(r.URL.RawQuery, "list-type"):
-				fmt.Fprint(w, listing)
-			case r.Method == http.MethodDelete:
-				w.WriteHeader(204)
-			default:
-				w.Header().Set("Etag", `"e"`)
-				w.Header().Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
-			}
-		}
-		both(t, h, func(t *testing.T, s store.Store) {
-			for of, send := range requests {
-				n.Store(0)
-				err := send(t.Context(), s)
-				if got := n.Load(); got != 1 {
-					t.Errorf("%d: %s: %d requests; %v", status, of, got, err)
-				}
-			}
-		})
-	}
-}
-
 // TestHanging: the end of a context ends the request on the wire.
 func TestHanging(t *testing.T) {
 	came, gone := make(chan struct{}, 100), make(chan struct{}, 100)
@@ -319,12 +286,10 @@ func TestSkewedAndLost(t *testing.T) {
 // TestRetriesByTheEnvironment: no setting for Amazon's own tools makes the SDK repeat a
 // request.
 func TestRetriesByTheEnvironment(t *testing.T) {
-	t.Setenv("AWS_MAX_ATTEMPTS", "5")
-	t.Setenv("AWS_RETRY_MODE", "adaptive")
 	var n atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { n.Add(1); say(503, "SlowDown")(w, r) }))
 	t.Cleanup(server.Close)
-	s := openStore(t, "s3://bucket/a/prefix?endpoint="+server.URL)
+	s := openStore(t, "s3://bucket/a/prefix?endpoint="+server.URL, "AWS_MAX_ATTEMPTS=5", "AWS_RETRY_MODE=adaptive")
 	for of, send := range requests {
 		n.Store(0)
 		if err := send(t.Context(), s); err == nil || n.Load() != 1 {

@@ -32,15 +32,10 @@ func lists(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, emptyList)
 }
 
-// openStore opens a URL with credentials.
-func openStore(t *testing.T, raw string) store.Store {
+// openStore opens a URL in an environment with credentials and these settings.
+func openStore(t *testing.T, raw string, settings ...string) store.Store {
 	t.Helper()
-	for name, value := range map[string]string{
-		"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "topsecret", "AWS_CONFIG_FILE": "none", "AWS_SHARED_CREDENTIALS_FILE": "none",
-		"AWS_EC2_METADATA_DISABLED": "true", "AWS_REGION": "", "AWS_PROFILE": "", "AWS_ENDPOINT_URL": "",
-	} {
-		t.Setenv(name, value)
-	}
+	settled(t, append(settings, keys...)...)
 	s, err := opened(t.Context(), t, raw)
 	if err != nil {
 		t.Fatal(err)
@@ -55,21 +50,15 @@ func opened(ctx context.Context, t *testing.T, raw string) (store.Store, error) 
 		t.Fatal(err)
 	}
 	if u.Scheme == "s3" {
-		s, err := s3.Open(ctx, u)
-		if err != nil {
-			return nil, err
-		}
-		return s, nil
+		return s3.Open(ctx, u)
 	}
-	s, err := minio.Open(ctx, u)
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
+	return minio.Open(ctx, u)
 }
 
+var keys = []string{"AWS_ACCESS_KEY_ID=key", "AWS_SECRET_ACCESS_KEY=topsecret"}
+
 // settled sets an environment with only these settings, for both clients.
-func settled(t *testing.T, settings map[string]string) {
+func settled(t *testing.T, settings ...string) {
 	t.Helper()
 	home := t.TempDir()
 	for _, v := range os.Environ() {
@@ -81,10 +70,8 @@ func settled(t *testing.T, settings map[string]string) {
 			}
 		}
 	}
-	for name, value := range map[string]string{"HOME": home, "USERPROFILE": home, "AWS_EC2_METADATA_DISABLED": "true"} {
-		t.Setenv(name, value)
-	}
-	for name, value := range settings {
+	for _, setting := range append(settings, "HOME="+home, "USERPROFILE="+home, "AWS_EC2_METADATA_DISABLED=true") {
+		name, value, _ := strings.Cut(setting, "=")
 		t.Setenv(name, value)
 	}
 }
@@ -117,10 +104,9 @@ func TestPrivateAuthority(t *testing.T) {
 	t.Cleanup(server.Close)
 	authority := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 	host := strings.TrimPrefix(server.URL, "https://")
-	keys := map[string]string{"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "topsecret"}
 	for name, raw := range map[string]string{"s3": "s3://bucket?endpoint=" + server.URL, "minio": "minio://" + host + "/bucket"} {
 		t.Run(name, func(t *testing.T) {
-			settled(t, keys)
+			settled(t, keys...)
 			if err := listed(t, raw); !errors.Is(err, store.ErrConfig) || !strings.Contains(err.Error(), "AWS_CA_BUNDLE") {
 				t.Errorf("nobody trusts it: %v", err)
 			}
@@ -138,7 +124,7 @@ func TestPrivateAuthority(t *testing.T) {
 		})
 	}
 	for _, at := range []string{"HOME", "MC_CONFIG_DIR"} {
-		settled(t, keys)
+		settled(t, keys...)
 		dir := filepath.Join(os.Getenv("HOME"), ".mc")
 		if at != "HOME" {
 			dir = t.TempDir()
@@ -176,7 +162,7 @@ func TestAlias(t *testing.T) {
 		{name: "no URL", env: "topsecret", says: "MC_HOST_store has no credentials"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			settled(t, nil)
+			settled(t)
 			if c.file != "" {
 				saved(t, c.file, os.Getenv("HOME"), ".mc", "config.json")
 			}
@@ -201,7 +187,7 @@ func TestNoHome(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(lists))
 	t.Cleanup(server.Close)
 	raw := "minio://" + strings.TrimPrefix(server.URL, "http://") + "/bucket?tls=false"
-	settled(t, nil)
+	settled(t)
 	t.Setenv("HOME", "")
 	here := t.TempDir()
 	t.Chdir(here)
@@ -225,19 +211,18 @@ func TestNoHome(t *testing.T) {
 
 // TestEndpointOfTheEnvironment: the error for a wrong endpoint names the setting that has it.
 func TestEndpointOfTheEnvironment(t *testing.T) {
-	keys := map[string]string{"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "topsecret"}
 	for _, name := range []string{"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"} {
-		settled(t, keys)
-		t.Setenv(name, "minio.example.net:9000")
-		if err := listed(t, "s3://bucket"); !errors.Is(err, store.ErrConfig) || !strings.Contains(err.Error(), name+": an endpoint is https://HOST") {
-			t.Errorf("%s: %v", name, err)
-		}
-		t.Setenv(name, "http://127.0.0.1:99999")
-		if err := listed(t, "s3://bucket"); !errors.Is(err, store.ErrConfig) || !strings.Contains(err.Error(), name+": its port isn't from 1 to 65535") {
-			t.Errorf("%s: %v", name, err)
+		settled(t, keys...)
+		for value, says := range map[string]string{
+			"minio.example.net:9000": "an endpoint is https://HOST", "http://127.0.0.1:99999": "its port isn't from 1 to 65535",
+		} {
+			t.Setenv(name, value)
+			if err := listed(t, "s3://bucket"); !errors.Is(err, store.ErrConfig) || !strings.Contains(err.Error(), name+": "+says) {
+				t.Errorf("%s: %v", name, err)
+			}
 		}
 	}
-	settled(t, keys)
+	settled(t, keys...)
 	t.Setenv("AWS_CONFIG_FILE", saved(t, "[default]\nendpoint_url = minio.example.net\n", t.TempDir(), "config"))
 	if err := listed(t, "s3://bucket"); !errors.Is(err, store.ErrConfig) || !strings.Contains(err.Error(), "endpoint_url in the AWS configuration file: an endpoint is https://HOST") {
 		t.Errorf("file: %v", err)
