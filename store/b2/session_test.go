@@ -96,32 +96,40 @@ func calls(log []fakeb2.Request) (calls []string) {
 	return calls
 }
 
-// TestExpiredTokens: a method succeeds if all tokens expire before any one of its requests.
-func TestExpiredTokens(t *testing.T) {
-	for _, m := range each {
+// eachRequest runs a test for each request of some methods, on a store that has put an object.
+func eachRequest(t *testing.T, methods []method, test func(t *testing.T, m method, at int, f *fake, s *b2.Store, o store.Object)) {
+	for _, m := range methods {
 		for at := range m.requests {
 			t.Run(fmt.Sprintf("%s, request %d", m.name, at), func(t *testing.T) {
 				f := serve(t, fakeb2.Options{})
 				s := f.open(t)
-				o := put(t, s, "k", "old")
-				var n atomic.Int32
-				f.Before(func(string, *http.Request) {
-					if int(n.Add(1)) == at+1 {
-						f.ExpireTokens()
-					}
-				})
-				f.TakeLog()
-				if err := m.do(t.Context(), s, o); err != nil {
-					t.Error(err)
+				var o store.Object
+				if m.name != "first request" {
+					o = put(t, s, "k", "old")
 				}
-				log := f.TakeLog()
-				expired := slices.ContainsFunc(log, func(r fakeb2.Request) bool { return r.Status == http.StatusUnauthorized })
-				if !expired || !slices.Contains(calls(log), "b2_authorize_account") {
-					t.Errorf("nothing had expired: %v", log)
-				}
+				test(t, m, at, f, s, o)
 			})
 		}
 	}
+}
+
+// TestExpiredTokens: a method succeeds if all tokens expire before any one of its requests.
+func TestExpiredTokens(t *testing.T) {
+	eachRequest(t, each, func(t *testing.T, m method, at int, f *fake, s *b2.Store, o store.Object) {
+		var n atomic.Int32
+		f.Before(func(string, *http.Request) {
+			if int(n.Add(1)) == at+1 {
+				f.ExpireTokens()
+			}
+		})
+		f.TakeLog()
+		must(t, m.do(t.Context(), s, o))
+		log := f.TakeLog()
+		expired := slices.ContainsFunc(log, func(r fakeb2.Request) bool { return r.Status == http.StatusUnauthorized })
+		if !expired || !slices.Contains(calls(log), "b2_authorize_account") {
+			t.Errorf("nothing had expired: %v", log)
+		}
+	})
 }
 
 // TestNotFound: an object is missing only if B2's answer about the object says so. Neither a
@@ -185,39 +193,30 @@ func TestUploadURLs(t *testing.T) {
 // TestHanging: if the server never answers one of a method's requests, the method returns when
 // its context ends, and closes its connection.
 func TestHanging(t *testing.T) {
-	for _, m := range append(each[:len(each):len(each)], method{"first request", 1, each[4].do}) {
-		for at := range m.requests {
-			t.Run(fmt.Sprintf("%s, request %d", m.name, at), func(t *testing.T) {
-				f := serve(t, fakeb2.Options{})
-				s := f.open(t)
-				var o store.Object
-				if m.name != "first request" {
-					o = put(t, s, "k", "old")
-				}
-				ctx, cancel := context.WithCancel(t.Context())
-				closed := make(chan struct{})
-				var n atomic.Int32
-				f.Before(func(_ string, r *http.Request) {
-					if int(n.Add(1)) != at+1 {
-						return
-					}
-					_, _ = io.Copy(io.Discard, r.Body) // a closed connection shows only behind the body
-					cancel()
-					<-r.Context().Done()
-					close(closed)
-				})
-				err := m.do(ctx, s, o)
-				<-closed
-				// The put stays applied, although the version below it couldn't be removed.
-				if done := m.requests > 1 && at == m.requests-1 && m.name != "delete"; done && err != nil || !done && !errors.Is(err, context.Canceled) {
-					t.Error(err)
-				}
-				if err := m.do(t.Context(), s, o); err != nil && !errors.Is(err, store.ErrPrecondition) {
-					t.Errorf("afterwards: %v", err)
-				}
-			})
+	methods := append(each[:len(each):len(each)], method{"first request", 1, each[4].do})
+	eachRequest(t, methods, func(t *testing.T, m method, at int, f *fake, s *b2.Store, o store.Object) {
+		ctx, cancel := context.WithCancel(t.Context())
+		closed := make(chan struct{})
+		var n atomic.Int32
+		f.Before(func(_ string, r *http.Request) {
+			if int(n.Add(1)) != at+1 {
+				return
+			}
+			_, _ = io.Copy(io.Discard, r.Body) // a closed connection shows only behind the body
+			cancel()
+			<-r.Context().Done()
+			close(closed)
+		})
+		err := m.do(ctx, s, o)
+		<-closed
+		// The put stays applied, although the version below it couldn't be removed.
+		if done := m.requests > 1 && at == m.requests-1 && m.name != "delete"; done && err != nil || !done && !errors.Is(err, context.Canceled) {
+			t.Error(err)
 		}
-	}
+		if err := m.do(t.Context(), s, o); err != nil && !errors.Is(err, store.ErrPrecondition) {
+			t.Errorf("afterwards: %v", err)
+		}
+	})
 }
 
 // TestWaitingForASession: a request that waits for another's authorization heeds its own

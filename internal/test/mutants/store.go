@@ -33,7 +33,7 @@ var storeMutants = []mutant{
 	{"the flock is released before the rename", "store/dir/rename.go",
 		`	defer unlock()
 	if err := matches(d, w.name, w.opts.IfMatch)`, `	unlock()
-	if err := matches(d, w.name, w.opts.IfMatch)`, test("./store/dir", "^TestContract$/^if_match_loses_no_increment$")},
+	if err := matches(d, w.name, w.opts.IfMatch)`, test("./store/dir", "^(TestContract|TestProcesses)$")},
 	{"a put takes no flock", "store/dir/lock.go",
 		`if !s.flock {`, `if s.flock || root != nil {`, test("./store/dir", "^TestStoppedHolder$")},
 	{"a put with If-Match writes where there is nothing", "store/dir/rename.go",

@@ -49,21 +49,16 @@ type Proxy struct {
 // New starts a proxy in front of the server with the URL target, on a port that is
 // free. By default it passes on every request.
 func New(target string) (*Proxy, error) {
-	n, err := freeport.Free()
-	if err != nil {
-		return nil, err
-	}
-	return Listen(fmt.Sprintf("127.0.0.1:%d", n), target)
-}
-
-// Listen is New on an address of the caller's choice.
-func Listen(address, target string) (*Proxy, error) {
 	u, err := url.Parse(target)
 	if err != nil || u.Host == "" {
 		return nil, fmt.Errorf("target %q isn't a URL with a host", target)
 	}
+	n, err := freeport.Free()
+	if err != nil {
+		return nil, err
+	}
 	p := &Proxy{
-		target: u, address: address, counts: map[string]int{}, markers: map[string]bool{},
+		target: u, address: fmt.Sprintf("127.0.0.1:%d", n), counts: map[string]int{}, markers: map[string]bool{},
 		// A server can close an idle connection, and MinIO closes one after a refusal. That
 		// would be a fault that no test has set.
 		transport: &http.Transport{DisableCompression: true, DisableKeepAlives: true},
