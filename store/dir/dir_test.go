@@ -80,6 +80,14 @@ func files(t *testing.T, path string) string {
 	return strings.Join(names, " ")
 }
 
+// has checks the names in a directory.
+func has(t *testing.T, path, want string) {
+	t.Helper()
+	if got := files(t, path); got != want {
+		t.Errorf("%s has %q, want %q", path, got, want)
+	}
+}
+
 // tidy checks that no temporary file is left.
 func tidy(t *testing.T, path string) {
 	t.Helper()
@@ -107,9 +115,7 @@ func TestOpenNeedsDirectory(t *testing.T) {
 			t.Errorf("the cause is there twice: %v", err)
 		}
 	}
-	if got := files(t, path); got != "file" {
-		t.Errorf("opening made %q", got)
-	}
+	has(t, path, "file")
 }
 
 // each calls every method, and returns the errors.
@@ -155,9 +161,7 @@ func TestOpenIsAbsolute(t *testing.T) {
 	s := at(t, ".")
 	t.Chdir(t.TempDir())
 	put(t, s, "k", "")
-	if got := files(t, path); got != "k" {
-		t.Errorf("wrote %q", got)
-	}
+	has(t, path, "k")
 }
 
 func must(t *testing.T, err error) {

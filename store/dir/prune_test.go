@@ -23,13 +23,9 @@ func TestDeletePrunes(t *testing.T) {
 	put(t, s, "index/locks/a/lock.exclusive", "")
 	put(t, s, "index/keep", "")
 	remove(t, s, "index/locks/a/lock.exclusive")
-	if got := files(t, path); got != "index/ index/keep" {
-		t.Errorf("left %q", got)
-	}
+	has(t, path, "index/ index/keep")
 	remove(t, s, "index/keep")
-	if got := files(t, path); got != "index/" {
-		t.Errorf("left %q", got)
-	}
+	has(t, path, "index/")
 }
 
 // TestPruneAgainstPut: puts succeed in a directory that others keep emptying, and so removing.
@@ -55,9 +51,7 @@ func TestPruneAgainstPut(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if got := files(t, path); got != "index/" {
-		t.Errorf("left %q", got)
-	}
+	has(t, path, "index/")
 }
 
 // TestRefusedPutLeavesNothing: a refused put also removes the directories that it has made,
@@ -68,18 +62,14 @@ func TestRefusedPutLeavesNothing(t *testing.T) {
 	if !errors.Is(err, store.ErrPrecondition) {
 		t.Error(err)
 	}
-	if got := files(t, path); got != "index/" {
-		t.Errorf("left %q", got)
-	}
+	has(t, path, "index/")
 	put(t, s, "index/lock.exclusive", "")
 	for _, opts := range []store.PutOptions{{IfAbsent: true}, {IfMatch: "x"}, {IfAbsent: true, IfMatch: "x"}} {
 		if _, err := s.Put(t.Context(), "index/lock.exclusive", nil, opts); !errors.Is(err, store.ErrPrecondition) {
 			t.Error(err)
 		}
 	}
-	if got := files(t, path); got != "index/ index/lock.exclusive" {
-		t.Errorf("left %q", got)
-	}
+	has(t, path, "index/ index/lock.exclusive")
 }
 
 // TestSweep: temporary files of dead processes are removed, and those of living ones stay.
@@ -132,9 +122,7 @@ func TestFoldersOfOthersStay(t *testing.T) {
 		put(t, s, key, "1")
 		remove(t, s, key)
 	}
-	if got := files(t, path); got != "data/ data/snapshots/ index/" {
-		t.Errorf("left %q", got)
-	}
+	has(t, path, "data/ data/snapshots/ index/")
 }
 
 // interrupted is a context that calls a function in the middle of a Put, when its temporary
