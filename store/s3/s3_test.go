@@ -98,21 +98,6 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// TestConditionsByDefault: Amazon's conditions are kept by default, and other servers' are
-// claims.
-func TestConditionsByDefault(t *testing.T) {
-	endpoint := "http://h"
-	for want, client := range map[store.Condition]*awss3.Client{
-		store.Kept:    awss3.New(awss3.Options{Region: "r"}),
-		store.Claimed: awss3.New(awss3.Options{Region: "r", BaseEndpoint: &endpoint}),
-	} {
-		s, err := s3.New(client, "bucket", s3.Options{})
-		if err != nil || s.Properties().IfMatch != want {
-			t.Errorf("%v, %v", s, err)
-		}
-	}
-}
-
 // repeating is a transport that sends each request twice, and returns the second answer.
 type repeating struct{ http.RoundTripper }
 

@@ -22,17 +22,6 @@ type caller struct {
 	url, token string
 }
 
-func signIn(t *testing.T, url string, k fakeb2.Key) (c *caller, allowed map[string]any) {
-	t.Helper()
-	c = &caller{t: t, url: url}
-	r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/b2api/v4/b2_authorize_account", nil)
-	r.SetBasicAuth(k.ID, k.Secret)
-	answer := c.do(r, 200)
-	c.token, _ = answer["authorizationToken"].(string)
-	allowed, _ = answer["apiInfo"].(map[string]any)["storageApi"].(map[string]any)["allowed"].(map[string]any)
-	return c, allowed
-}
-
 // do sends a request, checks the status, and returns the answer, if it is JSON.
 func (c *caller) do(r *http.Request, status int) map[string]any {
 	c.t.Helper()
@@ -89,24 +78,21 @@ func withBucket(t *testing.T, opts fakeb2.Options) (s *fakeb2.Server, c *caller,
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"a-bucket", "b-bucket"} {
-		if err := s.AddBucket(fakeb2.Bucket{Name: name}); err != nil {
-			t.Fatal(err)
-		}
+	if err := s.AddBucket(fakeb2.Bucket{Name: "a-bucket"}); err != nil {
+		t.Fatal(err)
 	}
 	h := httptest.NewServer(s)
 	t.Cleanup(h.Close)
-	c, _ = signIn(t, h.URL, opts.Keys[len(opts.Keys)-1])
-	return s, c, c.bucket("a-bucket")
+	c = &caller{t: t, url: h.URL}
+	r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, h.URL+"/b2api/v4/b2_authorize_account", nil)
+	r.SetBasicAuth("000a", "K000secret")
+	c.token, _ = c.do(r, 200)["authorizationToken"].(string)
+	found := c.call(200, "", "b2_list_buckets", `{"bucketName":"a-bucket"}`)["buckets"].([]any)
+	return s, c, found[0].(map[string]any)["bucketId"].(string)
 }
 
-// bucket returns the ID of a bucket.
-func (c *caller) bucket(name string) string {
-	c.t.Helper()
-	found := c.call(200, "", "b2_list_buckets", `{"bucketName":%q}`, name)["buckets"].([]any)
-	return found[0].(map[string]any)["bucketId"].(string)
-}
-
+// TestUploadRefusals: an upload URL goes with its token, and takes one upload at a time. What the server
+// refuses otherwise, the tests of store/b2 need.
 func TestUploadRefusals(t *testing.T) {
 	s, c, bucket := withBucket(t, fakeb2.Options{})
 	to := c.call(200, "", "b2_get_upload_url", `{"bucketId":%q}`, bucket)
@@ -167,66 +153,6 @@ func TestUploadRefusals(t *testing.T) {
 	c.upload(200, "", other, "k", sha1OfHello, strings.NewReader("hello"))
 	s.ExpireTokens()
 	c.upload(401, "expired_auth_token", other, "k", sha1OfHello, strings.NewReader("hello"))
-}
-
-func TestRefusals(t *testing.T) {
-	_, c, bucket := withBucket(t, fakeb2.Options{})
-	c.call(400, "bad_bucket_id", "b2_get_upload_url", `{"bucketId":"x"}`)
-	c.call(400, "bad_bucket_id", "b2_list_file_names", `{"bucketId":"x"}`)
-	c.call(400, "bad_json", "b2_list_file_names", `{`)
-	c.call(404, "not_found", "b2_no_such_call", `{}`)
-	c.call(400, "bad_request", "b2_list_file_names", `{"bucketId":%q,"maxFileCount":10001}`, bucket)
-	c.call(400, "bad_request", "b2_list_file_versions", `{"bucketId":%q,"startFileId":"x"}`, bucket)
-	c.call(400, "no_such_file", "b2_hide_file", `{"bucketId":%q,"fileName":"k"}`, bucket)
-	c.call(400, "file_not_present", "b2_delete_file_version", `{"fileName":"k","fileId":"x"}`)
-	c.call(404, "not_found", "b2_copy_file", `{"sourceFileId":"x","fileName":"y"}`)
-
-	to := c.call(200, "", "b2_get_upload_url", `{"bucketId":%q}`, bucket)
-	v := c.upload(200, "", to, "k", sha1OfHello, strings.NewReader("hello"))
-	c.call(200, "", "b2_copy_file", `{"sourceFileId":%q,"fileName":"k2"}`, v["fileId"])
-	c.call(200, "", "b2_hide_file", `{"bucketId":%q,"fileName":"k"}`, bucket)
-	c.call(400, "already_hidden", "b2_hide_file", `{"bucketId":%q,"fileName":"k"}`, bucket)
-	c.call(400, "file_not_present", "b2_delete_file_version", `{"fileName":"other","fileId":%q}`, v["fileId"])
-	c.call(200, "", "b2_delete_file_version", `{"fileName":"k","fileId":%q}`, v["fileId"])
-	c.call(400, "file_not_present", "b2_delete_file_version", `{"fileName":"k","fileId":%q}`, v["fileId"])
-	c.token = "4_000a_account_1_1_000000000000000000000000"
-	c.call(401, "bad_auth_token", "b2_list_file_names", `{"bucketId":%q}`, bucket)
-	c.token = ""
-	c.call(401, "bad_auth_token", "b2_list_file_names", `{"bucketId":%q}`, bucket)
-}
-
-// TestRestrictedRefusals: the server refuses a restricted key whatever the key has no right
-// to.
-func TestRestrictedRefusals(t *testing.T) {
-	s, all, bucket := withBucket(t, fakeb2.Options{})
-	other := all.bucket("b-bucket")
-	k := fakeb2.Key{ID: "000b", Secret: "K000other", Buckets: []string{"a-bucket"}, Prefix: "some/", Capabilities: []string{"listBuckets", "listFiles", "readFiles", "writeFiles"}}
-	s.AddKey(k)
-	c, told := signIn(t, all.url, k)
-	if fmt.Sprint(told["buckets"]) != fmt.Sprintf("[map[id:%s name:a-bucket]]", bucket) || told["namePrefix"] != "some/" || len(told["capabilities"].([]any)) != 4 {
-		t.Errorf("got %v", told)
-	}
-	const no = "unauthorized"
-	c.call(200, "", "b2_list_buckets", `{"bucketName":"a-bucket"}`)
-	c.call(200, "", "b2_list_buckets", `{"bucketId":%q}`, bucket)
-	c.call(401, no, "b2_list_buckets", `{}`)
-	c.call(401, no, "b2_list_buckets", `{"bucketName":"b-bucket"}`)
-	c.call(200, "", "b2_list_file_names", `{"bucketId":%q,"prefix":"some/x"}`, bucket)
-	c.call(401, no, "b2_list_file_names", `{"bucketId":%q}`, bucket)
-	c.call(401, no, "b2_list_file_versions", `{"bucketId":%q,"prefix":"some"}`, bucket)
-	c.call(401, no, "b2_list_file_names", `{"bucketId":%q,"prefix":"some/"}`, other)
-	c.call(401, no, "b2_get_upload_url", `{"bucketId":%q}`, other)
-	c.call(401, no, "b2_hide_file", `{"bucketId":%q,"fileName":"k"}`, bucket)
-	c.call(401, no, "b2_delete_file_version", `{"fileName":"some/k","fileId":"x"}`)
-	to := c.call(200, "", "b2_get_upload_url", `{"bucketId":%q}`, bucket)
-	c.upload(401, no, to, "k", sha1OfHello, strings.NewReader("hello"))
-	c.upload(200, "", to, "some/k", sha1OfHello, strings.NewReader("hello"))
-	r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, c.url+"/file/a-bucket/k", nil)
-	r.Header.Set("Authorization", c.token)
-	c.code(c.do(r, 401), no)
-	r, _ = http.NewRequestWithContext(t.Context(), http.MethodGet, c.url+"/b2api/v4/b2_authorize_account", nil)
-	r.SetBasicAuth(k.ID, "wrong")
-	c.code(c.do(r, 401), "bad_auth_token")
 }
 
 // TestFile: a server that is started again still has its objects, and gives no ID twice.

@@ -203,7 +203,7 @@ var storeMutants = []mutant{
 	{"conditions of another server than Amazon's are kept", "store/s3/s3.go",
 		`PlainHint: "write endpoint=http://" + name + " if that is wanted",
 	}, store.Claimed, nil`, `PlainHint: "write endpoint=http://" + name + " if that is wanted",
-	}, store.Kept, nil`, test("./store/s3", "^TestConditionsByDefault$")},
+	}, store.Kept, nil`, test("./store/internal/s3api", "^TestConditionsDeclared$")},
 	{"a body goes without the checksum that every server knows", "store/s3/client.go",
 		`ContentMD5: aws.String(base64.StdEncoding.EncodeToString(sum[:])),`, `ContentLanguage: aws.String(base64.StdEncoding.EncodeToString(sum[:])),`, test("./store/internal/s3api", "^TestNewSendsOnce$")},
 	{"if-match=unquoted sends quotes", "store/s3/client.go",
