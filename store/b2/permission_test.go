@@ -74,11 +74,12 @@ func TestRetained(t *testing.T) {
 	s := open(t, "b2://locked-bucket?endpoint="+f.url)
 	o := put(t, s, "k", "1")
 	replace(t, s, "k", "2", o.ETag)
-	if err := s.Delete(t.Context(), "k"); err != nil {
-		t.Error(err)
-	}
+	must(t, s.Delete(t.Context(), "k"))
 	if page, err := s.List(t.Context(), "", ""); err != nil || len(page.Objects) != 0 {
 		t.Errorf("%+v, %v", page, err)
+	}
+	if left := f.Versions("locked-bucket"); len(left) != 3 || left[0].Action != "hide" {
+		t.Errorf("nothing was retained: %+v", left)
 	}
 	if _, err := s.Put(t.Context(), "k", []byte("3"), store.PutOptions{Replaces: o.ETag}); !errors.Is(err, store.ErrPrecondition) {
 		t.Error(err)

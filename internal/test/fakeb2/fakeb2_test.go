@@ -22,6 +22,12 @@ type caller struct {
 	url, token string
 }
 
+func (c *caller) signIn(keyID string) {
+	r, _ := http.NewRequestWithContext(c.t.Context(), http.MethodGet, c.url+"/b2api/v4/b2_authorize_account", nil)
+	r.SetBasicAuth(keyID, "K000secret")
+	c.token, _ = c.do(r, 200)["authorizationToken"].(string)
+}
+
 // do sends a request, checks the status, and returns the answer, if it is JSON.
 func (c *caller) do(r *http.Request, status int) map[string]any {
 	c.t.Helper()
@@ -84,9 +90,7 @@ func withBucket(t *testing.T, opts fakeb2.Options) (s *fakeb2.Server, c *caller,
 	h := httptest.NewServer(s)
 	t.Cleanup(h.Close)
 	c = &caller{t: t, url: h.URL}
-	r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, h.URL+"/b2api/v4/b2_authorize_account", nil)
-	r.SetBasicAuth("000a", "K000secret")
-	c.token, _ = c.do(r, 200)["authorizationToken"].(string)
+	c.signIn("000a")
 	found := c.call(200, "", "b2_list_buckets", `{"bucketName":"a-bucket"}`)["buckets"].([]any)
 	return s, c, found[0].(map[string]any)["bucketId"].(string)
 }
@@ -153,6 +157,29 @@ func TestUploadRefusals(t *testing.T) {
 	c.upload(200, "", other, "k", sha1OfHello, strings.NewReader("hello"))
 	s.ExpireTokens()
 	c.upload(401, "expired_auth_token", other, "k", sha1OfHello, strings.NewReader("hello"))
+}
+
+// TestRestricted: the server refuses a restricted key what is in another bucket or has another prefix. A store
+// notices that before it sends a request.
+func TestRestricted(t *testing.T) {
+	_, c, bucket := withBucket(t, fakeb2.Options{Keys: []fakeb2.Key{
+		{ID: "000b", Secret: "K000secret", Buckets: []string{"a-bucket"}, Prefix: "some/"}, {ID: "000c", Secret: "K000secret", Buckets: []string{"b-bucket"}},
+	}})
+	c.signIn("000b")
+	c.call(200, "", "b2_list_buckets", `{"bucketId":%q}`, bucket)
+	c.call(401, "unauthorized", "b2_list_buckets", `{}`)
+	c.call(200, "", "b2_list_file_names", `{"bucketId":%q,"prefix":"some/x"}`, bucket)
+	c.call(401, "unauthorized", "b2_list_file_names", `{"bucketId":%q}`, bucket)
+	c.call(401, "unauthorized", "b2_list_file_versions", `{"bucketId":%q,"prefix":"some"}`, bucket)
+	c.call(401, "unauthorized", "b2_hide_file", `{"bucketId":%q,"fileName":"k"}`, bucket)
+	to := c.call(200, "", "b2_get_upload_url", `{"bucketId":%q}`, bucket)
+	c.upload(401, "unauthorized", to, "k", sha1OfHello, strings.NewReader("hello"))
+	c.upload(200, "", to, "some/k", sha1OfHello, strings.NewReader("hello"))
+	r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, c.url+"/file/a-bucket/k", nil)
+	r.Header.Set("Authorization", c.token)
+	c.code(c.do(r, 401), "unauthorized")
+	c.signIn("000c")
+	c.call(401, "unauthorized", "b2_get_upload_url", `{"bucketId":%q}`, bucket)
 }
 
 // TestFile: a server that is started again still has its objects, and gives no ID twice.
