@@ -8,8 +8,87 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/leapclock"
 	"github.com/repolock/repolock/locking"
+	"github.com/repolock/repolock/locking/memory"
 )
+
+const ttl = time.Minute
+
+var errDown = errors.New("down")
+
+// backend is one in memory whose methods a test can replace.
+type backend struct {
+	*memory.Backend
+	clock   *leapclock.Clock
+	tryLock func(context.Context) error
+	renew   func(context.Context) error
+	release func(context.Context) error
+	renewed []time.Duration
+}
+
+func newBackend() *backend {
+	c := leapclock.New()
+	return &backend{Backend: memory.New(c), clock: c}
+}
+
+func (b *backend) TryLock(ctx context.Context, key string, ttl time.Duration) (locking.Handle, bool, error) {
+	if b.tryLock != nil {
+		if err := b.tryLock(ctx); err != nil {
+			return locking.Handle{}, false, err
+		}
+	}
+	return b.Backend.TryLock(ctx, key, ttl)
+}
+
+func (b *backend) Renew(ctx context.Context, h locking.Handle) error {
+	b.renewed = append(b.renewed, b.clock.Elapsed())
+	if b.renew != nil {
+		if err := b.renew(ctx); err != nil {
+			return err
+		}
+	}
+	return b.Backend.Renew(ctx, h)
+}
+
+func (b *backend) Release(ctx context.Context, h locking.Handle) error {
+	if b.release != nil {
+		if err := b.release(ctx); err != nil {
+			return err
+		}
+	}
+	return b.Backend.Release(ctx, h)
+}
+
+func (b *backend) guard(t *testing.T, f func(context.Context) error) (bool, error) {
+	t.Helper()
+	return locking.GuardAt(t.Context(), b.clock, b, locking.RequireGlobal, "k", ttl, f)
+}
+
+// isFree checks that nothing is held.
+func (b *backend) isFree(t *testing.T) {
+	t.Helper()
+	if info, err := b.Inspect(t.Context(), "k"); info != nil || err != nil {
+		t.Errorf("still held: %+v, %v", info, err)
+	}
+}
+
+// runs returns a function that takes its time, unless its context ends.
+func runs(d time.Duration) func(context.Context) error {
+	return func(ctx context.Context) error {
+		select {
+		case <-ctx.Done():
+		case <-time.After(d):
+		}
+		return nil
+	}
+}
+
+// in runs a test in a bubble, with a backend.
+func in(t *testing.T, f func(t *testing.T, b *backend)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, newBackend()) })
+}
 
 // TestHints: each hint runs with a lock, without one, or not at all.
 func TestHints(t *testing.T) {
@@ -65,8 +144,7 @@ func TestHints(t *testing.T) {
 // TestRenewedEachThird: while f runs, the lock is renewed at each third of the ttl; afterwards
 // it is free.
 func TestRenewedEachThird(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBackend()
+	in(t, func(t *testing.T, b *backend) {
 		if ran, err := b.guard(t, runs(70*time.Second)); !ran || err != nil {
 			t.Errorf("%v, %v", ran, err)
 		}
@@ -81,35 +159,24 @@ func TestRenewedEachThird(t *testing.T) {
 // eleven twelfths of the ttl after the last renewal was sent.
 func TestLostEndsTheFunction(t *testing.T) {
 	for name, c := range map[string]struct {
-		renew func(*backend) func(context.Context) error
+		renew func(*backend, context.Context) error
 		at    time.Duration
 	}{
-		"ErrLost": {func(*backend) func(context.Context) error {
-			return func(context.Context) error { return locking.ErrLost }
-		}, 20 * time.Second},
-		"down": {func(*backend) func(context.Context) error {
-			return func(context.Context) error { return errDown }
-		}, 55 * time.Second},
-		"hangs": {func(*backend) func(context.Context) error {
-			return func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
-		}, 55 * time.Second},
-		"hangs and heeds nothing": {func(*backend) func(context.Context) error {
-			return func(context.Context) error { time.Sleep(time.Hour); return errDown }
-		}, 55 * time.Second},
-		"slow, then down": {func(b *backend) func(context.Context) error {
-			return func(context.Context) error {
-				if len(b.renewed) > 1 {
-					return errDown
-				}
-				time.Sleep(5 * time.Second) // the ttl counts from the send
-				return nil
+		"ErrLost":                 {func(*backend, context.Context) error { return locking.ErrLost }, 20 * time.Second},
+		"down":                    {func(*backend, context.Context) error { return errDown }, 55 * time.Second},
+		"hangs":                   {func(_ *backend, ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, 55 * time.Second},
+		"hangs and heeds nothing": {func(*backend, context.Context) error { time.Sleep(time.Hour); return errDown }, 55 * time.Second},
+		"slow, then down": {func(b *backend, _ context.Context) error {
+			if len(b.renewed) > 1 {
+				return errDown
 			}
+			time.Sleep(5 * time.Second) // the ttl counts from the send
+			return nil
 		}, 75 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := newBackend()
-				b.renew = c.renew(b)
+			in(t, func(t *testing.T, b *backend) {
+				b.renew = func(ctx context.Context) error { return c.renew(b, ctx) }
 				errF := errors.New("f was ended")
 				ran, err := b.guard(t, func(ctx context.Context) error {
 					<-ctx.Done()
@@ -130,8 +197,7 @@ func TestLostEndsTheFunction(t *testing.T) {
 
 // TestSuspend: the time of a suspend counts, and f's context ends within a second of waking.
 func TestSuspend(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBackend()
+	in(t, func(t *testing.T, b *backend) {
 		time.AfterFunc(10*time.Second, func() { b.clock.Leap.Add(int64(time.Hour)) })
 		begun := time.Now()
 		ran, err := b.guard(t, func(ctx context.Context) error { <-ctx.Done(); return nil })
@@ -141,22 +207,10 @@ func TestSuspend(t *testing.T) {
 	})
 }
 
-// TestLostUnnoticed: a lock that was lost since the last renewal is an ErrLost of the release.
-func TestLostUnnoticed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBackend()
-		b.release = func(context.Context) error { return locking.ErrLost }
-		if ran, err := b.guard(t, runs(time.Second)); !ran || !errors.Is(err, locking.ErrLost) {
-			t.Errorf("%v, %v", ran, err)
-		}
-	})
-}
-
 // TestReleasedAnyway: the lock is released if the caller's context has ended, if f fails, and
 // if f panics.
 func TestReleasedAnyway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBackend()
+	in(t, func(t *testing.T, b *backend) {
 		b.release = func(ctx context.Context) error { return ctx.Err() }
 		ctx, cancel := context.WithCancel(t.Context())
 		_, err := locking.GuardAt(ctx, b.clock, b, locking.RequireGlobal, "k", ttl, func(ctx context.Context) error {
@@ -184,8 +238,7 @@ func TestReleasedAnyway(t *testing.T) {
 // TestRenewedAfterTheCallersEnd: f holds the lock until it returns, even if its context ended
 // long before.
 func TestRenewedAfterTheCallersEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBackend()
+	in(t, func(t *testing.T, b *backend) {
 		ctx, cancel := context.WithCancel(t.Context())
 		_, err := locking.GuardAt(ctx, b.clock, b, locking.RequireGlobal, "k", ttl, func(context.Context) error {
 			cancel()
@@ -200,8 +253,7 @@ func TestRenewedAfterTheCallersEnd(t *testing.T) {
 
 // TestSlowAcquisition: f doesn't run with a lock that is nearly over.
 func TestSlowAcquisition(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBackend()
+	in(t, func(t *testing.T, b *backend) {
 		b.tryLock = func(context.Context) error { b.clock.Leap.Add(int64(55 * time.Second)); return nil }
 		if ran, err := b.guard(t, func(context.Context) error { t.Error("ran"); return nil }); ran || err == nil {
 			t.Errorf("%v, %v", ran, err)
@@ -210,16 +262,18 @@ func TestSlowAcquisition(t *testing.T) {
 	})
 }
 
-// TestNotReleased: a release that fails is an error that names the lock, and no loss.
+// TestNotReleased: a release that fails is an error that names the lock, and no loss. A lock that was lost since
+// the last renewal is one.
 func TestNotReleased(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBackend()
-		b.release = func(context.Context) error { return errDown }
-		ran, err := b.guard(t, runs(time.Second))
-		if want := `lock "k" wasn't released: down`; !ran || err == nil || err.Error() != want || errors.Is(err, locking.ErrLost) {
-			t.Errorf("%v, %v", ran, err)
-		}
-	})
+	for failure, want := range map[error]string{errDown: `lock "k" wasn't released: down`, locking.ErrLost: "lock lost"} {
+		in(t, func(t *testing.T, b *backend) {
+			b.release = func(context.Context) error { return failure }
+			ran, err := b.guard(t, runs(time.Second))
+			if !ran || err == nil || err.Error() != want || errors.Is(err, locking.ErrLost) != (failure == locking.ErrLost) {
+				t.Errorf("%v, %v", ran, err)
+			}
+		})
+	}
 }
 
 // TestGuardTTL: a ttl that isn't positive is an error, and f doesn't run.
@@ -229,5 +283,39 @@ func TestGuardTTL(t *testing.T) {
 		if ran || err == nil {
 			t.Errorf("ttl %v: %v, %v", ttl, ran, err)
 		}
+	}
+}
+
+// watched is a backend that notices a loss.
+type watched struct {
+	*backend
+	lost chan struct{}
+}
+
+func (w watched) Watch(locking.Handle) <-chan struct{} { return w.lost }
+
+// TestWatcher: a loss that the backend notices ends the function at once, and a false alarm
+// doesn't.
+func TestWatcher(t *testing.T) {
+	for _, certain := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			b := watched{newBackend(), make(chan struct{})}
+			if certain {
+				b.renew = func(context.Context) error { return locking.ErrLost }
+			}
+			begun := time.Now()
+			go func() {
+				time.Sleep(time.Second)
+				close(b.lost)
+			}()
+			ran, err := locking.GuardAt(t.Context(), b.clock, b, locking.RequireGlobal, "k", ttl, runs(10*time.Second))
+			took := time.Since(begun)
+			if !ran || errors.Is(err, locking.ErrLost) != certain || (took == time.Second) != certain {
+				t.Errorf("lost %v: ran %v, %v, after %v", certain, ran, err, took)
+			}
+			if len(b.renewed) != 1 || b.renewed[0] != time.Second {
+				t.Errorf("lost %v: renewed at %v", certain, b.renewed)
+			}
+		})
 	}
 }

@@ -83,9 +83,7 @@ func TestStale(t *testing.T) {
 			}
 			breaks(t, b, seen(t, b), true, true)
 			put(t, dir, c.change)
-			if err := b.Renew(t.Context(), acquire(t, b)); err != nil {
-				t.Errorf("the new lock isn't held: %v", err)
-			}
+			renew(t, b, acquire(t, b))
 		})
 	}
 }
@@ -106,9 +104,7 @@ func TestFile(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	skips(t, dir, "nightly")
-	if err := b.Release(t.Context(), h); err != nil {
-		t.Error(err)
-	}
+	release(t, b, h)
 	skips(t, dir, "")
 }
 
@@ -248,9 +244,7 @@ func TestStuckFlock(t *testing.T) {
 			t.Errorf("release: %v", err)
 		}
 		stuck.Store(false)
-		if err := b.Release(t.Context(), h); err != nil {
-			t.Errorf("release again: %v", err)
-		}
+		release(t, b, h)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		time.AfterFunc(time.Millisecond, func() { stuck.Store(true) })
@@ -280,8 +274,6 @@ func TestWithoutFlock(t *testing.T) {
 	if !ok || err != nil {
 		t.Fatalf("a free lock: %v, %v", ok, err)
 	}
-	if err := b.Release(t.Context(), h); err != nil {
-		t.Errorf("release: %v", err)
-	}
+	release(t, b, h)
 	left(t, b.dir)
 }

@@ -29,18 +29,6 @@ func replaced(t *testing.T) (*Backend, *content) {
 	return b, c
 }
 
-// TestRemoveTakesWhatWasSeen: remove removes the lock that was seen.
-func TestRemoveTakesWhatWasSeen(t *testing.T) {
-	b, c := replaced(t)
-	if removed, err := b.remove(c); !removed || err != nil {
-		t.Errorf("%v, %v", removed, err)
-	}
-	left(t, b.dir)
-	if removed, err := b.remove(c); removed || err != nil {
-		t.Errorf("of nothing: %v, %v", removed, err)
-	}
-}
-
 // TestRemovePutsBack: remove puts a lock back that has taken the place of the one that was seen,
 // whether it is another file or the same file with another content.
 func TestRemovePutsBack(t *testing.T) {

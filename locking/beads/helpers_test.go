@@ -204,3 +204,17 @@ func noFlock(t *testing.T) {
 	tryFlock = func(*os.File) (bool, error) { return false, errors.ErrUnsupported }
 	t.Cleanup(func() { tryFlock = real })
 }
+
+func release(t *testing.T, b *Backend, h locking.Handle) {
+	t.Helper()
+	if err := b.Release(t.Context(), h); err != nil {
+		t.Errorf("release: %v", err)
+	}
+}
+
+func renew(t *testing.T, b *Backend, h locking.Handle) {
+	t.Helper()
+	if err := b.Renew(t.Context(), h); err != nil {
+		t.Errorf("renew: %v", err)
+	}
+}

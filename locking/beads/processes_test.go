@@ -182,9 +182,7 @@ func TestProcesses(t *testing.T) {
 		t.Error("no contender was killed")
 	}
 	b := client(t, dir, Options{Clock: tomorrow{new(leap)}})
-	if err := b.Release(t.Context(), acquire(t, b)); err != nil {
-		t.Error(err)
-	}
+	release(t, b, acquire(t, b))
 	if err := b.Cleanup(t.Context()); err != nil {
 		t.Error(err)
 	}

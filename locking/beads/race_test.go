@@ -45,25 +45,9 @@ func TestDaemonRemovesTheNewLock(t *testing.T) {
 				<-removed
 			}}})
 			h := acquire(t, b)
-			if err := b.Renew(t.Context(), h); err != nil {
-				t.Errorf("renew: %v", err)
-			}
+			renew(t, b, h)
 		})
 	}
-}
-
-// TestSlowDaemonIsNoticed: a daemon that is slower than TryLock's wait removes a lock that is
-// held. The next renewal notices.
-func TestSlowDaemonIsNoticed(t *testing.T) {
-	dir := t.TempDir()
-	put(t, dir, func(m map[string]any) { m["pid"] = ended(t) })
-	b := client(t, dir, Options{})
-	var h locking.Handle
-	d := beadsdaemon.Daemon{Before: func() { h = acquire(t, b) }}
-	if skip, _, err := d.ShouldSkipDatabase(dir); skip || err != nil {
-		t.Errorf("the daemon: %v, %v", skip, err)
-	}
-	isLost(t, "renew", b.Renew(t.Context(), h))
 }
 
 // TestStaleRace: two of ours and two daemons meet a stale lock, many times. Never do both of ours

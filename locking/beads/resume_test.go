@@ -6,30 +6,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 
 	"github.com/repolock/repolock/locking"
 )
-
-// TestResume: an untouched lock is resumed, however late, and again, and after reads.
-func TestResume(t *testing.T) {
-	dir := t.TempDir()
-	b := client(t, dir, Options{})
-	h := acquire(t, b)
-	for range 3 {
-		held(t, client(t, dir, Options{}), "another")
-		if err := b.Resume(t.Context(), h); err != nil {
-			t.Errorf("resume: %v", err)
-		}
-		if err := b.Renew(t.Context(), h); err != nil {
-			t.Errorf("renew: %v", err)
-		}
-	}
-	if err := b.Release(t.Context(), h); err != nil {
-		t.Error(err)
-	}
-}
 
 // TestResumeRefuses: a lock that another holder can have had isn't resumed, although the file is
 // the same now. It stays lost, and Release removes the file that is ours.
@@ -110,41 +90,9 @@ func TestNamedProcessEnds(t *testing.T) {
 	pid, end = running(t)
 	b := client(t, dir, Options{PID: pid})
 	h := acquire(t, b)
-	if err := b.Renew(t.Context(), h); err != nil {
-		t.Errorf("renew: %v", err)
-	}
+	renew(t, b, h)
 	end()
 	isLost(t, "resume", b.Resume(t.Context(), h))
 	lostForGood(t, b, h)
 	left(t, dir)
-}
-
-// TestHolderIsKilled: the lock of another process is held while that process runs, or is stopped.
-// Once it was killed, the next acquires the lock, by the machine's clock too, and the daemon skips the database for it.
-func TestHolderIsKilled(t *testing.T) {
-	dir := t.TempDir()
-	pid, _ := running(t)
-	acquire(t, client(t, dir, Options{PID: pid}))
-	next, err := New(dir, Options{Holder: "next"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, signal := range []syscall.Signal{0, syscall.SIGSTOP} {
-		if err := syscall.Kill(pid, signal); err != nil {
-			t.Fatal(err)
-		}
-		held(t, next, signal.String())
-		skips(t, dir, "repolock")
-	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := syscall.Wait4(pid, nil, 0, nil); err != nil {
-		t.Fatal(err)
-	}
-	h := acquire(t, next)
-	skips(t, dir, "next")
-	if err := next.Release(t.Context(), h); err != nil {
-		t.Error(err)
-	}
 }

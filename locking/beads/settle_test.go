@@ -40,9 +40,7 @@ func TestSettle(t *testing.T) {
 			if got := time.Since(began); got != want {
 				t.Errorf("settle %v: took %v, want %v", settle, got, want)
 			}
-			if err := b.Release(t.Context(), h); err != nil {
-				t.Error(err)
-			}
+			release(t, b, h)
 		})
 	}
 }
@@ -75,9 +73,7 @@ func TestSettleWaitsForTheCycle(t *testing.T) {
 			t.Error("the cycle still runs")
 		}
 		<-ends
-		if err := b.Release(t.Context(), h); err != nil {
-			t.Error(err)
-		}
+		release(t, b, h)
 	})
 }
 
@@ -106,9 +102,7 @@ func TestSettleIsDisturbed(t *testing.T) {
 		time.AfterFunc(time.Second, func() { _ = os.Remove(filepath.Join(dir, Key)) })
 		took(t, 6*time.Second, func() {
 			h := acquire(t, b)
-			if err := b.Release(t.Context(), h); err != nil {
-				t.Error(err)
-			}
+			release(t, b, h)
 		})
 	})
 	settling(t, 5*time.Second, func(t *testing.T, b *Backend, dir string) {

@@ -124,14 +124,10 @@ func TestPermission(t *testing.T) {
 		if ok {
 			t.Error("broken")
 		}
-		if err := b.Renew(t.Context(), h); err != nil {
-			t.Errorf("renew: %v", err)
-		}
+		renew(t, b, h)
 	})
 	open(t, dir, 0o755)
-	if err := b.Release(t.Context(), h); err != nil {
-		t.Errorf("release again: %v", err)
-	}
+	release(t, b, h)
 }
 
 // TestUnreadableIsHeld: a lock that this user can't read is held, and isn't broken by this user.

@@ -54,9 +54,7 @@ func TestHolder(t *testing.T) {
 	before := time.Now()
 	h := acquire(t, b, "k", ttl)
 	s.ahead = ttl / 2
-	if err := b.Renew(t.Context(), h); err != nil {
-		t.Fatal(err)
-	}
+	renew(t, b, h)
 	s.ahead = ttl
 	info, err := client(t, s.address).Inspect(t.Context(), "k")
 	if err != nil || info == nil || info.Holder != "nightly prune" || info.Host != "db1" || info.PID != 42 || info.TTL != ttl ||
@@ -87,9 +85,7 @@ func TestTTL(t *testing.T) {
 	if err != nil || info == nil || info.TTL != time.Hour+time.Millisecond {
 		t.Errorf("%+v, %v", info, err)
 	}
-	if err := b.Release(t.Context(), h); err != nil {
-		t.Error(err)
-	}
+	release(t, b, h)
 }
 
 // TestClose: a closed backend does nothing, and leaves locks to expire.

@@ -113,10 +113,6 @@ func TestCluster(t *testing.T) {
 	s.CLI("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
 	becomes(t, func() bool { return strings.Contains(s.CLI("CLUSTER", "INFO"), "cluster_state:ok") })
 	h := acquire(t, b, "k", ttl) // whose note is in another slot
-	if err := b.Renew(t.Context(), h); err != nil {
-		t.Error(err)
-	}
-	if err := b.Release(t.Context(), h); err != nil {
-		t.Error(err)
-	}
+	renew(t, b, h)
+	release(t, b, h)
 }

@@ -334,3 +334,17 @@ func becomes(t *testing.T, condition func() bool) {
 		}
 	}
 }
+
+func release(t *testing.T, b *Backend, h locking.Handle) {
+	t.Helper()
+	if err := b.Release(t.Context(), h); err != nil {
+		t.Errorf("release: %v", err)
+	}
+}
+
+func renew(t *testing.T, b *Backend, h locking.Handle) {
+	t.Helper()
+	if err := b.Renew(t.Context(), h); err != nil {
+		t.Errorf("renew: %v", err)
+	}
+}

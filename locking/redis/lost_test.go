@@ -36,12 +36,8 @@ func TestLostAnswerToSET(t *testing.T) {
 		t.Fatal("no answer was lost")
 	}
 	isHeld(t, other, "k")
-	if err := b.Renew(t.Context(), h); err != nil {
-		t.Error(err)
-	}
-	if err := b.Release(t.Context(), h); err != nil {
-		t.Error(err)
-	}
+	renew(t, b, h)
+	release(t, b, h)
 }
 
 // TestLostRequest: if SET is lost, nothing is held.
@@ -67,9 +63,7 @@ func TestLostRequestBesideAnother(t *testing.T) {
 		s.losing("BEXT:LOCK:K", how)
 		isHeld(t, b, "k")
 	}
-	if err := other.Renew(t.Context(), h); err != nil {
-		t.Error(err)
-	}
+	renew(t, other, h)
 }
 
 // silenceAfterSET: if the answer doesn't come before the context ends, what SET has stored is
@@ -142,9 +136,7 @@ func TestRepeatedByTheClient(t *testing.T) {
 	if !lost() {
 		t.Fatal("no answer was lost")
 	}
-	if err := b.Release(t.Context(), h); err != nil {
-		t.Error(err)
-	}
+	release(t, b, h)
 }
 
 // lateSET: a SET that a stopped server executes after TryLock has returned its error is no
@@ -166,9 +158,7 @@ func lateSET(t *testing.T) {
 	isHeld(t, other, "k")
 	h := acquire(t, b, "k", ttl)
 	isHeld(t, other, "k")
-	if err := b.Release(t.Context(), h); err != nil {
-		t.Error(err)
-	}
+	release(t, b, h)
 }
 
 // lostAnswerToRenew: the error isn't ErrLost, the lock is renewed, and the next renewal works.
@@ -181,9 +171,7 @@ func lostAnswerToRenew(t *testing.T) {
 		if err := b.Renew(soon(t), h); err == nil || errors.Is(err, locking.ErrLost) || !lost() {
 			t.Errorf("renew: %v", err)
 		}
-		if err := b.Renew(t.Context(), h); err != nil {
-			t.Errorf("the next renewal: %v", err)
-		}
+		renew(t, b, h)
 		isHeld(t, other, "k")
 	}
 }
@@ -203,9 +191,7 @@ func lostAnswerToRelease(t *testing.T) {
 		if works != (err == nil) || errors.Is(err, locking.ErrLost) || !lost() {
 			t.Errorf("%v: release: %v", how, err)
 		}
-		if err := other.Release(t.Context(), acquire(t, other, "k", ttl)); err != nil {
-			t.Error(err)
-		}
+		release(t, other, acquire(t, other, "k", ttl))
 		isLost(t, b.Release(t.Context(), h))
 	}
 }

@@ -48,9 +48,7 @@ func TestPrefixAndDatabase(t *testing.T) {
 		if left := s.CLI("-n", where[0], "PEXPIRETIME", where[1]); left < "1" {
 			t.Errorf("%s: expires at %s", raw, left)
 		}
-		if err := b.Release(t.Context(), h); err != nil {
-			t.Error(err)
-		}
+		release(t, b, h)
 		if left := s.CLI("-n", where[0], "KEYS", "*"); left != "" {
 			t.Errorf("%s leaves %s", raw, left)
 		}
@@ -81,9 +79,7 @@ func TestOtherProgram(t *testing.T) {
 	if got := s.CLI("EVAL", compareAndDelete, "1", "bext:lock:k", "theirs"); got != "0" {
 		t.Errorf("their release of ours: %s", got)
 	}
-	if err := b.Release(t.Context(), h); err != nil {
-		t.Error(err)
-	}
+	release(t, b, h)
 	if got := s.CLI("SET", "bext:lock:k", "theirs", "NX", "PX", "60000"); got != "OK" {
 		t.Errorf("their SET after ours: %q", got)
 	}
@@ -135,15 +131,11 @@ func TestRefusedNotes(t *testing.T) {
 	for range 3 {
 		h := acquire(t, b, "k", ttl)
 		isHeld(t, b, "k")
-		if err := b.Renew(t.Context(), h); err != nil {
-			t.Error(err)
-		}
+		renew(t, b, h)
 		if info, err := b.Inspect(t.Context(), "k"); err != nil || info == nil || info.Holder != "" || info.TTL == 0 {
 			t.Errorf("inspect: %+v, %v", info, err)
 		}
-		if err := b.Release(t.Context(), h); err != nil {
-			t.Error(err)
-		}
+		release(t, b, h)
 	}
 	if log := s.CLI("ACL", "LOG"); !strings.HasPrefix(log, "count\n1\n") || strings.Count(log, "count\n") != 1 {
 		t.Errorf("the server's log of refusals:\n%s", log)
@@ -184,9 +176,7 @@ func TestPassword(t *testing.T) {
 			t.Errorf("%+v: acquired %v, %v", c, ok, err)
 		}
 		if ok {
-			if err := b.Release(t.Context(), h); err != nil {
-				t.Error(err)
-			}
+			release(t, b, h)
 		}
 		if _, err := b.Examine(t.Context()); c.works != (err == nil) {
 			t.Errorf("%+v: examined: %v", c, err)
@@ -216,9 +206,7 @@ func TestRefusedScript(t *testing.T) {
 		}
 	}
 	s.CLI("ACL", "SETUSER", "app", "+get")
-	if err := b.Renew(t.Context(), h); err != nil {
-		t.Error(err)
-	}
+	renew(t, b, h)
 }
 
 // TestTLS: rediss checks the server's certificate against ca.
@@ -235,13 +223,9 @@ func TestTLS(t *testing.T) {
 	address := "127.0.0.1:" + strconv.Itoa(port)
 	b := open(t, "rediss://"+address+"/0?key=k&ca="+cert, Options{})
 	h := acquire(t, b, "k", ttl)
-	if err := b.Renew(t.Context(), h); err != nil {
-		t.Error(err)
-	}
+	renew(t, b, h)
 	isHeld(t, client(t, s.Addr()), "k")
-	if err := b.Release(t.Context(), h); err != nil {
-		t.Error(err)
-	}
+	release(t, b, h)
 	for _, raw := range []string{
 		"rediss://" + address + "/0?key=k", "rediss://" + address + "/0?key=k&ca=" + other,
 		"rediss://localhost:" + strconv.Itoa(port) + "/0?key=k&ca=" + cert, "rediss://" + s.Addr() + "/0?key=k&ca=" + cert,
@@ -296,12 +280,8 @@ func TestServerKeepsLocks(t *testing.T) {
 	h := acquire(t, b, "k", ttl)
 	s.Restart()
 	isHeld(t, other, "k")
-	if err := b.Renew(t.Context(), h); err != nil {
-		t.Errorf("renew: %v", err)
-	}
-	if err := b.Release(t.Context(), h); err != nil {
-		t.Errorf("release: %v", err)
-	}
+	renew(t, b, h)
+	release(t, b, h)
 }
 
 // TestEviction: a server that is full evicts a lock, unless its policy is noeviction. Then it has

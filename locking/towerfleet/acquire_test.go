@@ -124,9 +124,7 @@ func TestKilledHolder(t *testing.T) {
 	if e := w.events[0].(Stolen); e.PreviousLock.RequestID != "req_killed" {
 		t.Errorf("%+v", e)
 	}
-	if err := force.Release(t.Context(), h); err != nil {
-		t.Error(err)
-	}
+	w.release(force, h)
 	w.left(3)
 }
 
@@ -160,9 +158,7 @@ func TestCreationIsAtomic(t *testing.T) {
 				if got := w.read("m.lock"); got != other {
 					t.Errorf("replaced by %s", got)
 				}
-				if err := b.Release(w.Context(), h); err != nil {
-					t.Error(err)
-				}
+				w.release(b, h)
 			})
 		})
 	}
@@ -325,9 +321,7 @@ func TestRivals(t *testing.T) {
 			}
 		}
 		h := w.acquire(b, "n", 0)
-		if err := b.Release(w.Context(), h); err != nil {
-			t.Fatal(err)
-		}
+		w.release(b, h)
 		w.write("n.lock.req_1.tmp", foreign("n", "req_1", time.Now(), 900))
 		before := time.Now()
 		if held := w.refused(b, "n"); held.record.RequestID != "req_1" || time.Now() != before {

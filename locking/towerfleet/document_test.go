@@ -93,17 +93,13 @@ func TestDocumentsJSON(t *testing.T) {
 		h := w.acquire(b, theLock, 0)
 		s.same(w.events[0], `"event": "lock_acquired"`, 1, "", "")
 		s.at("10:30:40")
-		if err := b.Renew(w.Context(), h); err != nil {
-			t.Fatal(err)
-		}
+		w.renew(b, h)
 		want := strings.NewReplacer("req_abc123def456", "req_abc123", "12345", fmt.Sprint(os.Getpid()),
 			`"metadata": {}`, `"metadata": {"job":7,"repolock_handle":"`+digest(h.Token())+`"}`).Replace(example(t, `"lock_version"`, 1))
 		if got := strings.Join(strings.Fields(w.read(theLock+".lock")), ""); got != strings.Join(strings.Fields(want), "") {
 			t.Errorf("%s\nwant\n%s", got, want)
 		}
-		if err := b.Release(w.Context(), h); err != nil {
-			t.Fatal(err)
-		}
+		w.release(b, h)
 
 		s.lock("req_xyz789", "10:25:00", "10:29:45")
 		s.same(w.refused(b, theLock), `"error": "lock_blocked"`, 1, "", "")
@@ -121,9 +117,7 @@ func TestDocumentsJSON(t *testing.T) {
 		if len(w.events) != 2 || w.events[1].(Acquired).RequestID != "req_new456" {
 			t.Errorf("%v", w.events)
 		}
-		if err := thief.Release(w.Context(), h); err != nil {
-			t.Fatal(err)
-		}
+		w.release(thief, h)
 
 		for i, c := range []struct {
 			acquired string
@@ -155,9 +149,7 @@ func TestAuditTo(t *testing.T) {
 	in(t, func(w *world) {
 		b := w.backend(Options{Audit: AuditTo(&out)})
 		h := w.acquire(b, "n", 0)
-		if err := b.Release(w.Context(), h); err != nil {
-			t.Error(err)
-		}
+		w.release(b, h)
 	})
 	lines := strings.Split(out.String(), "\n")
 	if len(lines) != 3 || lines[2] != "" {

@@ -153,3 +153,17 @@ func hook[F any](t testing.TB, at *F, f F) {
 	t.Cleanup(func() { *at = old })
 	*at = f
 }
+
+func (w *world) release(b *Backend, h locking.Handle) {
+	w.Helper()
+	if err := b.Release(w.Context(), h); err != nil {
+		w.Errorf("release: %v", err)
+	}
+}
+
+func (w *world) renew(b *Backend, h locking.Handle) {
+	w.Helper()
+	if err := b.Renew(w.Context(), h); err != nil {
+		w.Errorf("renew: %v", err)
+	}
+}

@@ -30,9 +30,7 @@ func TestHeartbeat(t *testing.T) {
 				w.write("n.lock", text)
 				before, _ := os.Stat(w.path("n.lock"))
 				time.Sleep(Interval(h.TTL()))
-				if err := b.Renew(w.Context(), h); err != nil {
-					t.Fatal(err)
-				}
+				w.renew(b, h)
 				want := strings.Replace(text, `"last_heartbeat_at": "`+began, `"last_heartbeat_at": "`+formatTime(time.Now()), 1)
 				if got := w.read("n.lock"); got != want || got == text {
 					t.Errorf("%s\nwant\n%s", got, want)
@@ -75,9 +73,7 @@ func TestRenewAfterTTL(t *testing.T) {
 		h := w.acquire(b, "n", time.Minute)
 		for range 5 {
 			time.Sleep(time.Minute - 2*DefaultSettle)
-			if err := b.Renew(w.Context(), h); err != nil {
-				t.Fatal(err)
-			}
+			w.renew(b, h)
 		}
 		text := w.read("n.lock")
 		time.Sleep(time.Minute)
@@ -95,9 +91,7 @@ func TestShortTTL(t *testing.T) {
 		h := w.acquire(b, "n", time.Second)
 		for range 20 {
 			time.Sleep(Interval(h.TTL()))
-			if err := b.Renew(w.Context(), h); err != nil {
-				t.Fatal(err)
-			}
+			w.renew(b, h)
 		}
 	})
 }
@@ -144,9 +138,7 @@ func TestRenewSeesRequestBeside(t *testing.T) {
 		h := w.acquire(b, "n", 0)
 		beat := func() {
 			t.Helper()
-			if err := b.Renew(w.Context(), h); err != nil {
-				t.Fatal(err)
-			}
+			w.renew(b, h)
 			time.Sleep(Interval(h.TTL()))
 		}
 		other := foreign("n", "req_1", time.Now().Add(time.Minute), 900)
@@ -186,9 +178,7 @@ func TestRenewGivesTime(t *testing.T) {
 		h := w.acquire(b, "n", 0)
 		w.write("n.lock.req_1.tmp", foreign("n", "req_1", time.Now(), 900))
 		for range 4 {
-			if err := b.Renew(w.Context(), h); err != nil {
-				t.Error(err)
-			}
+			w.renew(b, h)
 			time.Sleep(DefaultSettle / 5)
 		}
 	})
@@ -238,9 +228,7 @@ func TestStaleHandle(t *testing.T) {
 			if w.read("n.lock") != text {
 				t.Error("the new lock was written")
 			}
-			if err := second.Release(w.Context(), h); err != nil {
-				t.Error(err)
-			}
+			w.release(second, h)
 		}
 	})
 }

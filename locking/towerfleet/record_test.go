@@ -26,9 +26,7 @@ func TestNames(t *testing.T) {
 			if _, err := os.Stat(w.path(name + ".lock")); err != nil {
 				t.Error(err)
 			}
-			if err := b.Release(w.Context(), h); err != nil {
-				t.Error(err)
-			}
+			w.release(b, h)
 		}
 		for _, name := range []string{"", "A", "aB", "a b", "a/b", "../a", "a.b", "-a", "a-", "_a", "a_", "-", "ä", "a\n", "a\x00", strings.Repeat("x", 129)} {
 			if _, _, err := b.TryLock(w.Context(), name, 0); !errors.Is(err, locking.ErrKey) || strings.Contains(err.Error(), "\n") {

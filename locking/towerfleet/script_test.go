@@ -203,9 +203,7 @@ func TestWeSeeScript(t *testing.T) {
 	if out, err := s.run("release_lock n req_script"); err == nil || !strings.Contains(out, b.opts.RequestID) {
 		t.Errorf("%s %v", out, err)
 	}
-	if err := b.Release(t.Context(), h); err != nil {
-		t.Error(err)
-	}
+	w.release(b, h)
 }
 
 // TestScriptHeartbeat: the script's heartbeat of our lock and ours go together.
@@ -217,9 +215,7 @@ func TestScriptHeartbeat(t *testing.T) {
 		if out, err := s.run("update_heartbeat $LOCK_DIR/n.lock && ! is_lock_stale $LOCK_DIR/n.lock"); err != nil {
 			t.Errorf("%s %v", out, err)
 		}
-		if err := b.Renew(t.Context(), h); err != nil {
-			t.Error(err)
-		}
+		w.renew(b, h)
 	}
 	if err := b.Release(t.Context(), h); err != nil || len(w.files()) > 0 {
 		t.Errorf("%v %q", err, w.files())
@@ -254,9 +250,7 @@ func TestMethods(t *testing.T) {
 			if name == "exclusive creation" && err == nil {
 				t.Error("both have it")
 			}
-			if err := b.Release(t.Context(), h); err != nil {
-				t.Error(err)
-			}
+			w.release(b, h)
 		})
 	}
 }
