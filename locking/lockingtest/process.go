@@ -2,13 +2,11 @@ package lockingtest
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
+	"net/rpc"
 	"os/exec"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -45,74 +43,78 @@ func Start(t testing.TB, cmd *exec.Cmd) locking.Backend {
 	b := connect(out, in)
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		b.ended.Wait() // all of stdout is read
 		_ = cmd.Wait()
 	})
 	return b
 }
 
-// request is a line to the served backend, answer the line that it returns.
-type request struct {
-	ID  int
-	Op  string // "trylock", "renew", "release", "cleanup"
-	Key string
-	TTL time.Duration
-	// Handle is the number of a handle that the served backend has returned, or 0: then it is
-	// a handle that the backend has never seen.
-	Handle int
-}
+// request is what a client of a served backend sends, answer what it gets. They are types without
+// names, which net/rpc accepts.
+type (
+	request = struct {
+		Op  string // "trylock", "renew", "release", "cleanup"
+		Key string
+		TTL time.Duration
+		// Handle is the number of a handle that the served backend has returned, or 0: then it is
+		// a handle that the backend has never seen.
+		Handle int
+	}
+	answer = struct {
+		Handle int // not 0 if TryLock has acquired the lock
+		Err    string
+		Is     []int // indices of kinds
+	}
+)
 
-type answer struct {
-	ID, Handle           int
-	OK                   bool
-	Err                  string
-	Lost, BadKey, Silent bool // what the error is
-}
-
-// errors of an answer that errors.Is finds.
-func (a *answer) flags() map[error]*bool {
-	return map[error]*bool{locking.ErrLost: &a.Lost, locking.ErrKey: &a.BadKey, locking.ErrUnreachable: &a.Silent}
-}
+// kinds are the errors that errors.Is finds in one of a served backend.
+var kinds = []error{locking.ErrLost, locking.ErrKey, locking.ErrUnreachable}
 
 // Serve answers the requests of the backend that Start returns. It returns nil when in ends.
 func Serve(b locking.Backend, in io.Reader, out io.Writer) error {
-	s := &server{Backend: b, out: json.NewEncoder(out), handles: make(map[int]locking.Handle)}
-	requests := json.NewDecoder(in)
-	var all sync.WaitGroup
-	defer all.Wait()
-	for {
-		var r request
-		if err := requests.Decode(&r); err != nil {
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			return fmt.Errorf("reading a request: %w", err)
-		}
-		all.Go(func() { s.answer(r) })
+	s := rpc.NewServer()
+	if err := s.RegisterName("backend", &server{Backend: b, handles: make(map[int]locking.Handle)}); err != nil {
+		return err
 	}
+	s.ServeConn(pipes{in, out})
+	return nil
+}
+
+// pipes is a connection.
+type pipes struct {
+	io.Reader
+	io.Writer
+}
+
+func (p pipes) Close() error {
+	if c, ok := p.Writer.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
 }
 
 type server struct {
 	locking.Backend
 	mu      sync.Mutex
-	out     *json.Encoder
 	handles map[int]locking.Handle
 }
 
-func (s *server) answer(r request) {
-	a, h, err := answer{ID: r.ID}, locking.Handle{}, error(nil)
+// Answer answers a request. Requests are answered concurrently.
+func (s *server) Answer(r request, a *answer) (err error) {
 	s.mu.Lock()
-	known, ok := s.handles[r.Handle]
+	h, known := s.handles[r.Handle]
 	s.mu.Unlock()
-	switch {
-	case ok:
-		h = known
-	case r.Key != "":
+	if !known && r.Key != "" {
 		h = locking.NewHandle(r.Key, r.TTL)
 	}
 	switch ctx := context.Background(); r.Op {
 	case "trylock":
-		h, a.OK, err = s.TryLock(ctx, r.Key, r.TTL)
+		var ok bool
+		if h, ok, err = s.TryLock(ctx, r.Key, r.TTL); ok {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			a.Handle = len(s.handles) + 1
+			s.handles[a.Handle] = h
+		}
 	case "renew":
 		err = s.Renew(ctx, h)
 	case "release":
@@ -123,83 +125,35 @@ func (s *server) answer(r request) {
 	if err != nil {
 		a.Err = err.Error()
 	}
-	for is, flag := range a.flags() {
-		*flag = errors.Is(err, is)
+	for i, kind := range kinds {
+		if errors.Is(err, kind) {
+			a.Is = append(a.Is, i)
+		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if a.OK {
-		a.Handle = len(s.handles) + 1
-		s.handles[a.Handle] = h
-	}
-	_ = s.out.Encode(a) // if the client is gone, stdin ends too
+	return nil
 }
 
 // remote is a backend in another process. Its handles have tokens of their own, which stand for
 // the numbers of the handles there.
 type remote struct {
+	client  *rpc.Client
 	mu      sync.Mutex
-	in      *json.Encoder
-	last    int
-	waiting map[int]chan answer
 	handles map[locking.Handle]int
-	err     error // of the connection
-	ended   sync.WaitGroup
 }
 
 func connect(out io.Reader, in io.Writer) *remote {
-	r := &remote{in: json.NewEncoder(in), waiting: make(map[int]chan answer), handles: make(map[locking.Handle]int)}
-	r.ended.Go(func() { r.receive(json.NewDecoder(out)) })
-	return r
+	return &remote{client: rpc.NewClient(pipes{out, in}), handles: make(map[locking.Handle]int)}
 }
 
-// receive hands out the answers until there are no more.
-func (r *remote) receive(answers *json.Decoder) {
-	for {
-		var a answer
-		err := answers.Decode(&a)
-		r.mu.Lock()
-		if err != nil {
-			r.err = fmt.Errorf("the other process has ended: %w", err)
-			for _, id := range slices.Collect(maps.Keys(r.waiting)) {
-				close(r.waiting[id])
-				delete(r.waiting, id)
-			}
-			r.mu.Unlock()
-			return
-		}
-		r.waiting[a.ID] <- a
-		delete(r.waiting, a.ID)
-		r.mu.Unlock()
-	}
-}
-
-func (r *remote) ask(ctx context.Context, q request) (answer, error) {
+func (r *remote) ask(ctx context.Context, q request) (a answer, err error) {
 	if err := ctx.Err(); err != nil {
-		return answer{}, err
+		return a, err
 	}
-	wait := make(chan answer, 1)
-	r.mu.Lock()
-	if r.err != nil {
-		defer r.mu.Unlock()
-		return answer{}, r.err
+	if err := r.client.Call("backend.Answer", q, &a); err != nil {
+		return a, fmt.Errorf("the other process has ended: %w", err)
 	}
-	r.last++
-	q.ID = r.last
-	r.waiting[q.ID] = wait
-	err := r.in.Encode(q)
-	r.mu.Unlock()
-	if err != nil {
-		return answer{}, fmt.Errorf("the other process has ended: %w", err)
-	}
-	a, ok := <-wait
-	if !ok {
-		return a, r.err
-	}
-	for is, flag := range a.flags() {
-		if *flag {
-			return a, fmt.Errorf("%w: %s", is, a.Err)
-		}
+	for _, i := range a.Is {
+		return a, fmt.Errorf("%w: %s", kinds[i], a.Err)
 	}
 	if a.Err != "" {
 		return a, errors.New(a.Err)
@@ -209,7 +163,7 @@ func (r *remote) ask(ctx context.Context, q request) (answer, error) {
 
 func (r *remote) TryLock(ctx context.Context, key string, ttl time.Duration) (locking.Handle, bool, error) {
 	a, err := r.ask(ctx, request{Op: "trylock", Key: key, TTL: ttl})
-	if err != nil || !a.OK {
+	if err != nil || a.Handle == 0 {
 		return locking.Handle{}, false, err
 	}
 	h := locking.NewHandle(key, ttl)

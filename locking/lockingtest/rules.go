@@ -1,7 +1,11 @@
 package lockingtest
 
 import (
+	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/repolock/repolock/locking"
 )
@@ -117,4 +121,312 @@ func cleanupKeeps(f *fixture) {
 		f.Errorf("cleanup of nothing: %v", err)
 	}
 	f.release(f.b, f.acquire(f.b, f.key, long))
+}
+
+func endedContext(f *fixture) {
+	ctx, cancel := context.WithCancel(f.Context())
+	cancel()
+	f.returns(func() {
+		if _, ok, err := f.a.TryLock(ctx, f.key, long); ok || err == nil {
+			f.Errorf("acquired %v, %v", ok, err)
+		}
+	})
+	f.release(f.b, f.acquire(f.b, f.key, long))
+}
+
+func endedContextRenews(f *fixture) {
+	h := f.acquire(f.a, f.key, long)
+	ctx, cancel := context.WithCancel(f.Context())
+	cancel()
+	f.returns(func() {
+		if err := f.a.Renew(ctx, h); err == nil || errors.Is(err, locking.ErrLost) {
+			f.Errorf("renew: %v", err)
+		}
+	})
+	f.refused(f.b, f.key)
+	if err := f.a.Renew(f.Context(), h); err != nil {
+		f.Errorf("renew afterwards: %v", err)
+	}
+	f.release(f.a, h)
+}
+
+// endedContextReleases checks that a release that gives up at once says so, can be repeated,
+// and isn't mistaken for a loss.
+func endedContextReleases(f *fixture) {
+	h := f.acquire(f.a, f.key, long)
+	ctx, cancel := context.WithCancel(f.Context())
+	cancel()
+	f.returns(func() {
+		err := f.a.Release(ctx, h)
+		if errors.Is(err, locking.ErrLost) {
+			f.Errorf("release of a held lock: %v", err)
+		}
+		if err == nil {
+			return
+		}
+		// It can have been released nevertheless.
+		if err := f.a.Release(f.Context(), h); err != nil && !errors.Is(err, locking.ErrLost) {
+			f.Errorf("release afterwards: %v", err)
+		}
+	})
+	// A server can take a moment to notice that the backend has closed its connection. The ttl
+	// must not be over before.
+	for limit := time.Now().Add(min(f.Limit, long/2)); ; {
+		h, ok, err := f.b.TryLock(f.Context(), f.key, long)
+		if ok {
+			f.release(f.b, h)
+			return
+		}
+		if err != nil || time.Now().After(limit) {
+			f.Fatalf("still held after its release: %v", err)
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+}
+
+// contextEndsMeanwhile ends the context of TryLock at any of its steps.
+func contextEndsMeanwhile(f *fixture) {
+	for i := range 20 {
+		ctx, cancel := context.WithCancel(f.Context())
+		go func() {
+			for range i * i {
+				dawdle()
+			}
+			cancel()
+		}()
+		f.returns(func() {
+			h, ok, err := f.a.TryLock(ctx, f.key, f.TTL)
+			switch {
+			case ok && err != nil:
+				f.Errorf("acquired, with an error: %v", err)
+			case ok:
+				// The ttl can be over by now.
+				if err := f.a.Release(f.Context(), h); err != nil && !(f.Expires && errors.Is(err, locking.ErrLost)) {
+					f.Errorf("release: %v", err)
+				}
+			case err == nil:
+				f.Error("refused, and nothing was held")
+			}
+		})
+		cancel()
+		// A server can take a moment to notice that a client has gone.
+		h, _ := f.becomesFree(f.key)
+		f.release(f.thief, h)
+	}
+}
+
+// slack is how much earlier than its ttl a lock can be over, because of rounding.
+func (f *fixture) slack() time.Duration { return f.TTL / 20 }
+
+// lasts also holds of locks that don't expire.
+func lasts(f *fixture) {
+	sent := time.Now()
+	h := f.acquire(f.a, f.key, f.TTL)
+	switch {
+	case !f.Expires:
+		f.pass(2 * f.TTL)
+		f.refused(f.b, f.key)
+		f.release(f.a, h)
+	case f.Advance != nil:
+		f.Advance(f.TTL - f.slack())
+		f.refused(f.b, f.key)
+		f.refused(f.thief, f.key)
+		f.release(f.a, h)
+	default:
+		h, at := f.becomesFree(f.key)
+		if at.Sub(sent) < f.TTL-f.slack() {
+			f.Errorf("free after %v of %v", at.Sub(sent), f.TTL)
+		}
+		f.release(f.thief, h)
+	}
+}
+
+func expiryFrees(f *fixture) {
+	h := f.acquire(f.a, f.key, f.TTL)
+	if !f.Expires {
+		f.pass(2 * f.TTL)
+		f.refused(f.b, f.key)
+		f.release(f.a, h)
+		return
+	}
+	if f.Advance != nil {
+		f.Advance(f.TTL + f.slack())
+		f.onlyStolen()
+		f.release(f.thief, f.acquire(f.thief, f.key, long))
+		return
+	}
+	if f.Steal != nil {
+		f.pass(f.TTL + f.slack())
+		f.onlyStolen()
+	}
+	h, _ = f.becomesFree(f.key)
+	f.release(f.thief, h)
+}
+
+// onlyStolen checks that an expired lock is refused to all but the thief.
+func (f *fixture) onlyStolen() {
+	f.Helper()
+	if f.Steal != nil {
+		f.refused(f.b, f.key)
+		f.refused(f.c, f.key)
+	}
+}
+
+// renewExtends tries again if this machine was so slow that the ttl was over before Renew.
+func renewExtends(f *fixture) {
+	for range 20 {
+		h := f.acquire(f.a, f.key, f.TTL)
+		f.pass(f.TTL * 2 / 3)
+		sent := time.Now()
+		err := f.a.Renew(f.Context(), h)
+		if f.Expires && f.Advance == nil && errors.Is(err, locking.ErrLost) {
+			continue
+		}
+		if err != nil {
+			f.Fatalf("renew: %v", err)
+		}
+		if f.Advance == nil && f.Expires {
+			h, at := f.becomesFree(f.key)
+			if at.Sub(sent) < f.TTL-f.slack() {
+				f.Errorf("free %v after a renewal for %v", at.Sub(sent), f.TTL)
+			}
+			f.release(f.thief, h)
+			return
+		}
+		f.pass(f.TTL * 2 / 3)
+		f.refused(f.b, f.key)
+		if !f.Expires {
+			f.release(f.a, h)
+			return
+		}
+		f.pass(f.TTL/3 + f.slack())
+		f.release(f.thief, f.acquire(f.thief, f.key, long))
+		return
+	}
+	f.Fatal("each lock was over after two thirds of its ttl")
+}
+
+// expiredHandle checks a handle whose ttl is over, with and without a new holder.
+func expiredHandle(f *fixture) {
+	if !f.Expires {
+		h := f.acquire(f.a, f.key, f.TTL)
+		f.pass(2 * f.TTL)
+		if err := f.a.Renew(f.Context(), h); err != nil {
+			f.Errorf("renew: %v", err)
+		}
+		f.release(f.a, h)
+		return
+	}
+	expired := f.acquire(f.a, f.key, f.TTL)
+	f.pass(f.TTL + f.slack())
+	h, _ := f.becomesFree(f.key)
+	f.isLost("renew beside another holder", f.a.Renew(f.Context(), expired))
+	f.isLost("release beside another holder", f.a.Release(f.Context(), expired))
+	f.refused(f.c, f.key)
+	f.release(f.thief, h)
+	f.isLost("renew of a free lock", f.a.Renew(f.Context(), expired))
+	f.isLost("release of a free lock", f.a.Release(f.Context(), expired))
+	f.release(f.b, f.acquire(f.b, f.key, long))
+}
+
+// oneWinner has all clients try at once, round by round. The winner holds the lock until all
+// have tried.
+func oneWinner(f *fixture) {
+	clients := f.clients()
+	without := 0
+	for round := range f.Rounds {
+		won := make([]locking.Handle, len(clients))
+		var winners atomic.Int32
+		begin := make(chan struct{})
+		var all sync.WaitGroup
+		for i, c := range clients {
+			all.Go(func() {
+				<-begin
+				h, ok, err := c.TryLock(f.Context(), f.key, long)
+				if err != nil {
+					f.Errorf("round %d: contention is an error: %v", round, err)
+				}
+				if ok {
+					winners.Add(1)
+					won[i] = h
+				}
+			})
+		}
+		close(begin)
+		f.returns(all.Wait)
+		if n := winners.Load(); n > 1 {
+			f.Errorf("round %d has %d winners", round, n)
+		} else if n == 0 {
+			without++
+		}
+		for i, h := range won {
+			if h != (locking.Handle{}) {
+				f.release(clients[i], h)
+			}
+		}
+		if f.Failed() {
+			return
+		}
+	}
+	if without > f.Rounds/2 {
+		f.Errorf("%d of %d rounds have no winner", without, f.Rounds)
+	}
+}
+
+// neverTwo has all clients acquire and release without a break, so that attempts meet
+// releases.
+func neverTwo(f *fixture) {
+	var inside, rounds atomic.Int32
+	one := func(c *client) bool {
+		h, ok, err := c.TryLock(f.Context(), f.key, long)
+		if err != nil {
+			f.Errorf("contention is an error: %v", err)
+			return false
+		}
+		if !ok {
+			f.rest()
+			return true
+		}
+		if n := inside.Add(1); n != 1 {
+			f.Errorf("round %d: %d holders", rounds.Load(), n)
+		}
+		dawdle()
+		if err := c.Renew(f.Context(), h); err != nil {
+			f.Errorf("round %d: the holder's renew: %v", rounds.Load(), err)
+		}
+		rounds.Add(1)
+		inside.Add(-1)
+		if err := c.Release(f.Context(), h); err != nil {
+			f.Errorf("the holder's release: %v", err)
+		}
+		return true
+	}
+	var all sync.WaitGroup
+	for _, c := range f.clients() {
+		all.Go(func() {
+			for last, since := int32(-1), time.Now(); rounds.Load() < int32(f.Rounds) && !f.Failed(); {
+				if now := rounds.Load(); now != last {
+					last, since = now, time.Now()
+				} else if time.Since(since) > f.Limit {
+					f.Errorf("no more rounds after %d", last)
+				}
+				if !one(c) {
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+func (f *fixture) clients() []*client {
+	clients := []*client{f.a, f.b}
+	for len(clients) < f.Clients {
+		if len(clients)%2 == 0 {
+			clients = append(clients, f.client(f.New))
+		} else {
+			clients = append(clients, f.other())
+		}
+	}
+	return clients
 }

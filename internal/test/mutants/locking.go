@@ -129,6 +129,6 @@ var lockingMutants = []mutant{
 			if err != nil && s.conn.pg.IsClosed() && idle.Err() == nil {`, test("./locking/postgres", "^TestEndOfSession$", "programs")},
 	{"the suite accepts a second release", "locking/lockingtest/rules.go",
 		"	f.isLost(\"second release\", f.a.Release(f.Context(), h))\n", "", test("./locking/lockingtest", "^TestBroken$")},
-	{"the suite lets a thief take a live lock", "locking/lockingtest/expiry.go",
+	{"the suite lets a thief take a live lock", "locking/lockingtest/rules.go",
 		"		f.refused(f.b, f.key)\n		f.refused(f.thief, f.key)\n", "		f.refused(f.b, f.key)\n", test("./locking/lockingtest", "^TestBroken$")},
 }
