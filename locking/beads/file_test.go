@@ -4,12 +4,16 @@ package beads
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/repolock/repolock/internal/test/beadsdaemon"
+	"github.com/repolock/repolock/locking"
 )
 
 // replaced returns a client of a directory with one lock, and what the client has seen of it.
@@ -164,5 +168,164 @@ func TestOpen(t *testing.T) {
 	}
 	if _, err := Open(target, Options{}); err != nil {
 		t.Error(err)
+	}
+}
+
+// malformed are files that are no lock, and what Inspect says of each. DEAD, HOST and TIME are
+// those of a lock that would be stale.
+var malformed = []struct{ body, trouble string }{
+	{"", "unexpected end of JSON input"},
+	{" \n\t", "unexpected end of JSON input"},
+	{"{", "unexpected end of JSON input"},
+	{`{"holder": "x", "pid": DEAD, "hostname": "HOST", "started_at": "TIME"`, "unexpected end of JSON input"},
+	{"lock", "invalid character"},
+	{"\x00\xff", "invalid character"},
+	{"\xef\xbb\xbf" + `{"holder": "x", "pid": DEAD, "hostname": "HOST", "started_at": "TIME"}`, "invalid character"},
+	{`{"holder": "x", "pid": DEAD, "hostname": "HOST", "started_at": "TIME"}{}`, "invalid character"},
+	{`{"holder": "x", "pid": DEAD, "hostname": "HOST", "started_at": "TIME",}`, "invalid character"},
+	{`{'holder': 'x', 'pid': DEAD, 'hostname': 'HOST', 'started_at': 'TIME'}`, "invalid character"},
+	{"{\"holder\": \"x\ny\", \"pid\": DEAD, \"hostname\": \"HOST\", \"started_at\": \"TIME\"}", "invalid character"},
+	{"holder: x\npid: DEAD\nhostname: HOST\nstarted_at: TIME\n", "invalid character"},
+	{"DEAD\n", "it is a JSON number"},
+	{"null", "it has no holder"},
+	{"true", "it is a JSON bool"},
+	{`"DEAD"`, "it is a JSON string"},
+	{"[]", "it is a JSON array"},
+	{"{}", "it has no holder"},
+	{`{"pid": DEAD, "hostname": "HOST", "started_at": "TIME"}`, "it has no holder"},
+	{`{"holder": null, "pid": DEAD, "hostname": "HOST", "started_at": "TIME"}`, "it has no holder"},
+	{`{"holder": 5, "pid": DEAD, "hostname": "HOST", "started_at": "TIME"}`, "its holder is a JSON number"},
+	{`{"holder": "x", "hostname": "HOST", "started_at": "TIME"}`, "0 is no pid"},
+	{`{"holder": "x", "pid": -DEAD, "hostname": "HOST", "started_at": "TIME"}`, "is no pid"},
+	{`{"holder": "x", "pid": 1099511627776, "hostname": "HOST", "started_at": "TIME"}`, "1099511627776 is no pid"},
+	{`{"holder": "x", "pid": DEAD.5, "hostname": "HOST", "started_at": "TIME"}`, "its pid is a JSON number"},
+	{`{"holder": "x", "pid": 1e400, "hostname": "HOST", "started_at": "TIME"}`, "its pid is a JSON number"},
+	{`{"holder": "x", "pid": "DEAD", "hostname": "HOST", "started_at": "TIME"}`, "its pid is a JSON string"},
+	{`{"holder": "x", "pid": [DEAD], "hostname": "HOST", "started_at": "TIME"}`, "its pid is a JSON array"},
+	{`{"holder": "x", "pid": DEAD, "started_at": "TIME"}`, "it has no hostname"},
+	{`{"holder": "x", "pid": DEAD, "hostname": {}, "started_at": "TIME"}`, "its hostname is a JSON object"},
+	{`{"holder": "x", "pid": DEAD, "hostname": "HOST"}`, "it has no started_at"},
+	{`{"holder": "x", "pid": DEAD, "hostname": "HOST", "started_at": "yesterday"}`, "its started_at is no time"},
+	{`{"holder": "x", "pid": DEAD, "hostname": "HOST", "started_at": "a\nb"}`, "its started_at is no time"},
+	{`{"holder": "x", "pid": DEAD, "hostname": "HOST", "started_at": 1761393600}`, "its started_at is no time"},
+	{`{"holder": "x", "pid": DEAD, "hostname": "HOST", "started_at": "0001-01-01T00:00:00Z"}`, "it has no started_at"},
+	{`{"holder": "x", "pid": ` + strings.Repeat("1", 300) + `}`, "its pid is a JSON number 111"},
+	{strings.Repeat("[", 1<<15), "exceeded max depth"},
+	{strings.Repeat(" ", 1<<17), "it is larger than 65536 bytes"},
+}
+
+// TestMalformedIsHeld: what isn't a lock is held, is named in one line, and stays as it is. A
+// person can break it. Cleanup and a break of stale locks don't. The daemon skips the database,
+// except for a pid beyond 32 bits, which the document doesn't refuse.
+func TestMalformedIsHeld(t *testing.T) {
+	dead := ended(t)
+	host, _ := os.Hostname()
+	fill := strings.NewReplacer("DEAD", fmt.Sprint(dead), "HOST", host, "TIME", "2025-10-25T12:00:00Z")
+	for _, c := range malformed {
+		t.Run(fmt.Sprintf("%.80q", c.body), func(t *testing.T) {
+			dir := t.TempDir()
+			body := write(t, dir, fill.Replace(c.body))
+			b := client(t, dir, Options{})
+			held(t, b, "malformed")
+			if err := b.Cleanup(t.Context()); err != nil {
+				t.Errorf("cleanup: %v", err)
+			}
+			seen := seen(t, b)
+			if seen.Stale || seen.Acquired.IsZero() {
+				t.Errorf("%+v", seen)
+			}
+			path := filepath.Join(dir, Key)
+			if about, ok := strings.CutPrefix(seen.Trouble, path+": "); !ok || !strings.Contains(about, c.trouble) ||
+				strings.ContainsAny(about, "\n\x00") || !utf8.ValidString(about) || len(about) > 250 {
+				t.Errorf("the trouble: %q, want %q", seen.Trouble, c.trouble)
+			}
+			breaks(t, b, seen, true, false)
+			if lockText(t, dir) != body {
+				t.Error("it was changed")
+			}
+			if strings.HasPrefix(seen.Trouble, path+": malformed") && !strings.Contains(seen.Trouble, "1099511627776") {
+				if skip, _, err := (beadsdaemon.Daemon{}).ShouldSkipDatabase(dir); !skip || err == nil {
+					t.Errorf("the daemon: %v, %v", skip, err)
+				}
+			}
+			breaks(t, b, seen, false, true)
+			acquire(t, b)
+		})
+	}
+	if len(malformed) < 30 {
+		t.Errorf("%d files", len(malformed))
+	}
+}
+
+// TestIrregularIsHeld: a pipe, a link and a directory are held, and not even broken.
+func TestIrregularIsHeld(t *testing.T) {
+	for name, create := range map[string]func(string) error{
+		"pipe":      func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"link":      func(path string) error { return os.Symlink("nowhere", path) },
+		"directory": func(path string) error { return os.Mkdir(path, 0o700) },
+	} {
+		dir := t.TempDir()
+		if err := create(filepath.Join(dir, Key)); err != nil {
+			t.Fatal(err)
+		}
+		b := client(t, dir, Options{})
+		held(t, b, name)
+		seen := seen(t, b)
+		if seen.Trouble == "" {
+			t.Errorf("%s: %+v", name, seen)
+		}
+		if ok, err := b.Break(t.Context(), seen, false); ok || err == nil || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: broken %v, %v", name, ok, err)
+		}
+	}
+}
+
+// TestBreakComparesTheRevision: Break removes nothing but the file that was seen, and a lock that
+// was malformed then only if it is the same.
+func TestBreakComparesTheRevision(t *testing.T) {
+	const malformed = `{"holder": "vc-`
+	for name, change := range map[string]func(t *testing.T, path string) error{
+		"rewritten later": func(t *testing.T, path string) error {
+			tick(t, path)
+			return os.WriteFile(path, []byte(malformed), 0o644)
+		},
+		"other bytes, same time": func(t *testing.T, path string) error {
+			was, err := os.Stat(path)
+			if err != nil {
+				return err
+			}
+			if err := os.WriteFile(path, []byte(`{"holder": "xx-`), 0o644); err != nil {
+				return err
+			}
+			return os.Chtimes(path, was.ModTime(), was.ModTime())
+		},
+		"other file, same bytes and time": func(t *testing.T, path string) error {
+			was, err := os.Stat(path)
+			if err != nil {
+				return err
+			}
+			if err := os.WriteFile(path+".x", []byte(malformed), 0o644); err != nil {
+				return err
+			}
+			if err := os.Chtimes(path+".x", was.ModTime(), was.ModTime()); err != nil {
+				return err
+			}
+			return os.Rename(path+".x", path)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, dir, malformed)
+			b := client(t, dir, Options{})
+			before := seen(t, b)
+			if err := change(t, filepath.Join(dir, Key)); err != nil {
+				t.Fatal(err)
+			}
+			breaks(t, b, before, false, false)
+			after := seen(t, b)
+			breaks(t, b, &locking.Info{Key: Key}, false, false)
+			breaks(t, b, after, false, true)
+			breaks(t, b, after, false, false)
+		})
 	}
 }

@@ -275,23 +275,6 @@ func TestServerWithoutLocks(t *testing.T) {
 	}
 }
 
-// TestSettingsOfTheSession: the server has taken the timeouts.
-func TestSettingsOfTheSession(t *testing.T) {
-	_, b, c := connected(t)
-	if _, err := b.grant(t.Context(), c, "k", time.Minute); err != nil {
-		t.Fatal(err)
-	}
-	for name, want := range map[string]string{
-		"tcp_keepalives_idle": "30", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "6", "tcp_user_timeout": "60000",
-		"statement_timeout": "0", "lock_timeout": "0", "idle_session_timeout": "0", "idle_in_transaction_session_timeout": "0",
-	} {
-		row, err := c.query(t.Context(), "select setting from pg_settings where name = $1", name)
-		if err != nil || row[0] != want {
-			t.Errorf("%s: %v, %v, want %s", name, row, err, want)
-		}
-	}
-}
-
 // TestTwoKeysOfOneHash: two keys with one hash are one lock.
 func TestTwoKeysOfOneHash(t *testing.T) {
 	s, b, _ := connected(t)

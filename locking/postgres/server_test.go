@@ -74,8 +74,10 @@ func TestExamineTimeouts(t *testing.T) {
 	free(t, b, h)
 }
 
-// TestExaminePooler: a pooler is never good, and one that keeps no sessions is bad.
-func TestExaminePooler(t *testing.T) {
+// TestPooler: a pooler is never good, and one that keeps no sessions is bad. Without a declaration any is refused,
+// before anything is locked. One that lends sessions for less is found out, however large its pool is, and although
+// it is declared to keep sessions.
+func TestPooler(t *testing.T) {
 	s := pgtest.New(t)
 	for _, mode := range []string{"session", "transaction", "statement"} {
 		address := pgtest.Bouncer(t, s, mode)
@@ -88,6 +90,13 @@ func TestExaminePooler(t *testing.T) {
 			want = locking.Doubtful
 		}
 		examined(t, pooled(t, address), map[string]locking.Verdict{"pooler": want})
+		unfit(t, s, at(t, address), "pooler=session")
+		if mode != "session" {
+			unfit(t, s, pooled(t, address), "for a "+mode)
+		}
+	}
+	for _, setting := range []string{"default_pool_size=1", "server_round_robin=1"} {
+		unfit(t, s, pooled(t, pgtest.Bouncer(t, s, "transaction", setting)), "for a transaction")
 	}
 }
 
@@ -119,24 +128,6 @@ func unfit(t *testing.T, s *pgtest.Server, b *Backend, why string) {
 		t.Errorf("%v, %v, want ErrUnfit because of %q", ok, err, why)
 	}
 	nothingLeft(t, s)
-}
-
-// TestPooler: without a declaration any pooler is refused, before anything is locked.
-func TestPooler(t *testing.T) {
-	s := pgtest.New(t)
-	for _, mode := range []string{"session", "transaction", "statement"} {
-		unfit(t, s, at(t, pgtest.Bouncer(t, s, mode)), "pooler=session")
-	}
-}
-
-// TestDeclaredPooler: a pooler that lends sessions for less is found out, however large its pool
-// is, and although it is declared to keep sessions.
-func TestDeclaredPooler(t *testing.T) {
-	s := pgtest.New(t)
-	for _, setting := range []string{"default_pool_size=1", "default_pool_size=20", "server_round_robin=1"} {
-		unfit(t, s, pooled(t, pgtest.Bouncer(t, s, "transaction", setting)), "for a transaction")
-	}
-	unfit(t, s, pooled(t, pgtest.Bouncer(t, s, "statement")), "for a statement")
 }
 
 // TestBusyPooler: other clients of the pooler don't hide its mode.

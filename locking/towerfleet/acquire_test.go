@@ -3,7 +3,6 @@
 package towerfleet
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -51,81 +50,34 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// holderEnv is the directory in which this process is to hold a lock until it is killed.
-const holderEnv = "REPOLOCK_TEST_TOWERFLEET"
-
-// holdUntilKilled holds the lock n, with a heartbeat before it reports so.
-func holdUntilKilled(t *testing.T, dir string, ttl time.Duration) {
-	b, err := New(dir, Options{Settle: -1, RequestID: "req_killed"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, ok, err := b.TryLock(t.Context(), "n", ttl)
-	if !ok || err != nil {
-		t.Fatal(ok, err)
-	}
-	if err := b.Renew(t.Context(), h); err != nil {
-		t.Fatal(err)
-	}
-	fmt.Println("held")
-	_, _ = os.Stdin.Read(make([]byte, 1))
-}
-
 // TestKilledHolder: the lock of a process that was killed stays held until it is stale. Then it
 // is refused without Force, and stolen with it; the killed request is in the event.
 func TestKilledHolder(t *testing.T) {
-	const ttl = 2 * time.Hour
-	if dir := os.Getenv(holderEnv); dir != "" {
-		holdUntilKilled(t, dir, ttl)
-		return
-	}
-	w := &world{T: t, dir: filepath.Join(t.TempDir(), "locks"), clock: leapclock.New()}
-	force, plain := w.backend(Options{Force: true, Settle: -1}), w.backend(Options{Settle: -1})
-	live := func() {
-		t.Helper()
-		for _, b := range []*Backend{force, plain} {
-			if held := w.refused(b, "n"); held.Stale || held.record.RequestID != "req_killed" {
+	in(t, func(w *world) {
+		const ttl = 2 * time.Hour
+		force, plain := w.backend(Options{Force: true}), w.backend(Options{})
+		killed := exec.Command("true")
+		if err := killed.Run(); err != nil {
+			t.Fatal(err)
+		}
+		text := strings.Replace(foreign("n", "req_killed", time.Now(), int(ttl/time.Second)), "12345,", fmt.Sprint(killed.Process.Pid, ","), 1)
+		w.write("n.lock", text)
+		for _, stale := range []bool{false, false, true} {
+			if held := w.refused(plain, "n"); held.Stale != stale || held.record.RequestID != "req_killed" || w.read("n.lock") != text {
 				t.Errorf("%v", held)
 			}
+			if !stale {
+				w.refused(force, "n")
+			}
+			w.left(0, "n.lock")
+			time.Sleep(ttl/2 + time.Second)
 		}
-	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilledHolder$")
-	cmd.Env = append(os.Environ(), holderEnv+"="+w.dir)
-	stdin, err := cmd.StdinPipe() // so that it ends with this process
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stdin.Close()
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "held\n" {
-		t.Fatalf("%q, %v", line, err)
-	}
-	live()
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = cmd.Wait()
-	live() // no look at the pid frees it
-	w.clock.Leap.Store(int64(ttl / 2))
-	live()
-	w.clock.Leap.Store(int64(ttl + 2*time.Second))
-	text := w.read("n.lock")
-	if held := w.refused(plain, "n"); !held.Stale || w.read("n.lock") != text {
-		t.Errorf("%v", held)
-	}
-	w.left(0, "n.lock")
-	h := w.acquire(force, "n", ttl)
-	if e := w.events[0].(Stolen); e.PreviousLock.RequestID != "req_killed" {
-		t.Errorf("%+v", e)
-	}
-	w.release(force, h)
-	w.left(3)
+		w.release(force, w.acquire(force, "n", ttl))
+		w.left(3)
+		if e := w.events[0].(Stolen); e.PreviousLock.RequestID != "req_killed" {
+			t.Errorf("%+v", e)
+		}
+	})
 }
 
 // TestCreationIsAtomic: the file is complete at the moment when it appears, and it never
@@ -303,7 +255,8 @@ func TestAcquisitionFails(t *testing.T) {
 }
 
 // TestRivals: a temporary file of a request that isn't stale refuses an acquirer before it writes
-// anything. A stale one, an old one that can't be read, and those of other names don't.
+// anything. A stale one, an old one that can't be read, and those of other names don't. The name of a file doesn't break
+// the line of a message.
 func TestRivals(t *testing.T) {
 	in(t, func(w *world) {
 		b := w.backend(Options{})
@@ -330,15 +283,8 @@ func TestRivals(t *testing.T) {
 		if info, err := b.Inspect(w.Context(), "n"); err != nil || info == nil || !strings.Contains(info.Holder, "req_1") {
 			t.Errorf("%+v %v", info, err)
 		}
-	})
-}
-
-// TestRivalNames: the name of a file doesn't break the line of a message.
-func TestRivalNames(t *testing.T) {
-	in(t, func(w *world) {
-		b := w.backend(Options{})
-		w.write("n.lock.a\n\x1b[2Jb.tmp", "")
-		if held := w.refused(b, "n"); strings.ContainsAny(held.Error(), "\n\x1b") {
+		w.write("m.lock.a\n\x1b[2Jb.tmp", "")
+		if held := w.refused(b, "m"); strings.ContainsAny(held.Error(), "\n\x1b") {
 			t.Errorf("%q", held.Error())
 		}
 	})

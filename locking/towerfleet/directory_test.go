@@ -117,7 +117,7 @@ func TestPermission(t *testing.T) {
 	})
 }
 
-// TestOptions: impossible options are refused, and write nothing.
+// TestOptions: impossible options are refused, and write nothing. Each execution has its own request id.
 func TestOptions(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "locks")
 	for name, opts := range map[string]Options{
@@ -133,16 +133,17 @@ func TestOptions(t *testing.T) {
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
-}
-
-// TestRequestID: each execution has its own request id.
-func TestRequestID(t *testing.T) {
-	in(t, func(w *world) {
-		a, b := w.backend(Options{}), w.backend(Options{})
-		if a.opts.RequestID == b.opts.RequestID || !strings.HasPrefix(a.opts.RequestID, "req_") || !requestFormat.MatchString(a.opts.RequestID) {
-			t.Errorf("%s %s", a.opts.RequestID, b.opts.RequestID)
+	ids := map[string]bool{}
+	for range 3 {
+		b, err := New(dir, Options{})
+		if err != nil {
+			t.Fatal(err)
 		}
-	})
+		if id := b.opts.RequestID; ids[id] || !strings.HasPrefix(id, "req_") || !requestFormat.MatchString(id) {
+			t.Errorf("%s after %v", id, ids)
+		}
+		ids[b.opts.RequestID] = true
+	}
 }
 
 // TestModes: an observing intent doesn't lock, a mutating one locks if it names a lock and is

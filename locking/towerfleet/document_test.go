@@ -99,6 +99,9 @@ func TestDocumentsJSON(t *testing.T) {
 		if got := strings.Join(strings.Fields(w.read(theLock+".lock")), ""); got != strings.Join(strings.Fields(want), "") {
 			t.Errorf("%s\nwant\n%s", got, want)
 		}
+		if strings.Contains(w.read(theLock+".lock"), h.Token()) {
+			t.Error("a reader of the lock file can make its handle")
+		}
 		w.release(b, h)
 
 		s.lock("req_xyz789", "10:25:00", "10:29:45")
@@ -183,7 +186,7 @@ var musts = map[string]string{
 	"Lock files MUST contain":              "TestDocumentsJSON TestMalformedIsHeld",
 	"lock_version string":                  "TestDocumentsJSON TestMalformedIsHeld",
 	"lock_name string":                     "TestDocumentsJSON TestMalformedIsHeld",
-	"request_id string":                    "TestDocumentsJSON TestRequestID TestMalformedIsHeld",
+	"request_id string":                    "TestDocumentsJSON TestOptions TestMalformedIsHeld",
 	"actor string":                         "TestDocumentsJSON TestMalformedIsHeld",
 	"intent string":                        "TestDocumentsJSON TestMalformedIsHeld",
 	"intent_version string":                "TestDocumentsJSON TestMalformedIsHeld",
@@ -197,8 +200,8 @@ var musts = map[string]string{
 	"Lock creation MUST be atomic":         "TestCreationIsAtomic TestNeverTwo TestMethods",
 	"When blocked by an active lock":       "TestBlocked TestDocumentsJSON",
 	"1. NOT proceed with execution":        "TestBlocked TestMalformedIsHeld",
-	"The executor MUST update":             "TestInterval TestRenewAfterTTL",
-	"RECOMMENDED: Use shorter interval":    "TestInterval",
+	"The executor MUST update":             "TestTTL TestRenewAfterTTL",
+	"RECOMMENDED: Use shorter interval":    "TestTTL",
 	"Heartbeat updates MUST:":              "TestHeartbeat TestRaces",
 	"Lock stealing is ONLY allowed":        "TestDocumentsJSON TestBlocked TestRaces",
 	"Lock stealing is NEVER allowed":       "TestBlocked TestBreak TestRaces",

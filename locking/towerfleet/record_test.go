@@ -42,28 +42,22 @@ func TestNames(t *testing.T) {
 	})
 }
 
-// TestTokenIsSecret: a reader of the lock file can't make its handle.
-func TestTokenIsSecret(t *testing.T) {
-	in(t, func(w *world) {
-		h := w.acquire(w.backend(Options{}), "n", 0)
-		if strings.Contains(w.read("n.lock"), h.Token()) {
-			t.Error("the lock file has the token")
-		}
-	})
-}
-
 // TestTTL: the default ttl is 900 seconds, others are rounded up to seconds, and impossible ones
-// are refused.
+// are refused. Heartbeats come at a third of the ttl, and at least every 30 seconds.
 func TestTTL(t *testing.T) {
 	in(t, func(w *world) {
 		b := w.backend(Options{})
 		for i, c := range []struct {
-			ttl     time.Duration
-			seconds int64
-		}{{0, 900}, {1, 1}, {time.Second, 1}, {1500 * time.Millisecond, 2}, {time.Hour, 3600}} {
+			ttl      time.Duration
+			seconds  int64
+			interval time.Duration
+		}{
+			{0, 900, 30 * time.Second}, {1, 1, time.Second / 3}, {time.Second, 1, time.Second / 3}, {1500 * time.Millisecond, 2, time.Second * 2 / 3},
+			{9 * time.Second, 9, 3 * time.Second}, {90 * time.Second, 90, 30 * time.Second}, {time.Hour, 3600, 30 * time.Second},
+		} {
 			name := fmt.Sprint("n", i)
-			if h := w.acquire(b, name, c.ttl); h.TTL() != time.Duration(c.seconds)*time.Second {
-				t.Errorf("%s: %s", c.ttl, h.TTL())
+			if h := w.acquire(b, name, c.ttl); h.TTL() != time.Duration(c.seconds)*time.Second || Interval(h.TTL()) != c.interval {
+				t.Errorf("%s: %s, heartbeats each %s", c.ttl, h.TTL(), Interval(h.TTL()))
 			}
 			if !strings.Contains(w.read(name+".lock"), fmt.Sprintf(`"ttl_seconds": %d,`, c.seconds)) {
 				t.Errorf("%s: %s", c.ttl, w.read(name+".lock"))
@@ -75,15 +69,6 @@ func TestTTL(t *testing.T) {
 			}
 		}
 	})
-}
-
-// TestInterval: heartbeats come at a third of the ttl, and at least every 30 seconds.
-func TestInterval(t *testing.T) {
-	for ttl, want := range map[time.Duration]time.Duration{9 * time.Second: 3 * time.Second, 90 * time.Second: 30 * time.Second, DefaultTTL: 30 * time.Second} {
-		if got := Interval(ttl); got != want {
-			t.Errorf("%s: %s", ttl, got)
-		}
-	}
 }
 
 // TestStaleByHeartbeat: a lock is stale if its last heartbeat is more than ttl_seconds ago. One in

@@ -6,7 +6,9 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -287,3 +289,260 @@ func TestScriptSlowerThanSettle(t *testing.T) {
 
 // suspended is a command of the script's acquisition between its look and its temporary file.
 const suspended = 15
+
+// races is the number of each kind of race. Each is an order of the two sides' steps, which
+// the test enforces: no race depends on speed. The orders come from a seed.
+const races = 500
+
+// commands is about the number of commands of the script's acquisition, and calls that of our
+// looks at the clock from an acquisition to its release.
+const commands, calls = 30, 20
+
+// The kinds of mv -n that the script meets. A shell function stands in for those that aren't
+// installed.
+const (
+	// installedMv is that of this machine. GNU mv 8.30 to 9.1 replaces nothing, and succeeds.
+	installedMv = ""
+	// olderMv is that before 8.30: it looks, and then renames over what has appeared meanwhile.
+	olderMv = `mv() { [[ -e "$3" ]] && return; command mv -f "$2" "$3"; }; `
+	// newerMv is that of 9.2 to 9.4, which fails if -n has kept it from moving:
+	// https://bugs.gnu.org/62572.
+	newerMv = `mv() { command mv "$@" && [[ ! -e "$2" ]]; }; `
+)
+
+// turns is a clock that lets a test act at each of our looks at it, and in our waits.
+type turns struct {
+	clock.System
+	elapsed time.Duration
+	behind  time.Duration // of the wall clock
+	calls   int
+	at      func(call int)
+	wait    func()
+}
+
+func (c *turns) look() {
+	c.calls++
+	if c.at != nil {
+		c.at(c.calls)
+	}
+}
+
+func (c *turns) Now() time.Time {
+	c.look()
+	return time.Now().Add(-c.behind)
+}
+
+func (c *turns) Elapsed() time.Duration {
+	c.look()
+	return c.elapsed
+}
+
+func (c *turns) After(d time.Duration) <-chan time.Time {
+	if c.wait != nil {
+		c.wait()
+	}
+	c.elapsed += d
+	at := make(chan time.Time, 1)
+	at <- time.Now()
+	return at
+}
+
+// TestScriptRaces: of a script and an acquirer, never both have the lock, in whichever order
+// their steps come, as long as Settle is longer than the script takes from its look to its mv. The
+// one that believes that it has the lock has it.
+func TestScriptRaces(t *testing.T) {
+	for _, c := range []struct {
+		name, mv string
+		first    bool // the script begins before our first step
+	}{
+		{"script first, installed mv", installedMv, true}, {"ours first, installed mv", installedMv, false},
+		{"script first, older mv", olderMv, true}, {"ours first, older mv", olderMv, false},
+		{"script first, newer mv", newerMv, true}, {"ours first, newer mv", newerMv, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			rounds := races
+			if c.mv != installedMv {
+				rounds /= 2
+			}
+			w, r, won := outside(t), rand.New(rand.NewPCG(1, 1)), map[string]int{}
+			w.system(Options{})
+			s := w.script()
+			for round := range rounds {
+				p := plan{at: [2]int{1, 2 + r.IntN(5)}, to: [2]int{1 + r.IntN(commands), 1 + r.IntN(commands)}}
+				if !c.first {
+					p.at[0] = 2 + r.IntN(calls)
+					p.at[1] = p.at[0] + 1 + r.IntN(5)
+				}
+				won[w.meet(s, c.mv, p)]++
+				if files := w.files(); len(files) > 0 {
+					t.Fatalf("round %d, %+v: %q are left", round, p, files)
+				}
+			}
+			t.Logf("%d races, both had the lock 0 times: %v", rounds, won)
+		})
+	}
+}
+
+// plan is an order of steps: at our look at the clock at[i], the script goes on to its command
+// to[i]. It ends in our Settle if it began before our lock was there, and otherwise after that.
+type plan struct{ at, to [2]int }
+
+// meet is a race of the script and us. It returns who had the lock, and removes that.
+func (w *world) meet(s script, mv string, p plan) string {
+	var theirs *stepped
+	early := false
+	c := &turns{}
+	c.at = func(call int) {
+		for i, at := range p.at {
+			if call != at {
+				continue
+			}
+			if theirs == nil {
+				_, err := os.Lstat(w.path("n.lock"))
+				early = err != nil
+				theirs = w.step(s, mv+"acquire_lock n req_script deploy 1")
+			}
+			theirs.to(p.to[i])
+		}
+	}
+	c.wait = func() {
+		if early {
+			theirs.end()
+		}
+	}
+	b := w.system(Options{Clock: c, Settle: time.Second, Audit: func(any) {}})
+	h, ours, err := b.TryLock(w.Context(), "n", time.Hour)
+	if err != nil {
+		w.Fatalf("%+v: %v", p, err)
+	}
+	if ours {
+		w.hold(b, h, theirs, p)
+	}
+	switch {
+	case theirs == nil || !theirs.end():
+		if ours {
+			return "ours"
+		}
+		return "none"
+	case !strings.Contains(w.read("n.lock"), "req_script"):
+		w.Fatalf("%+v: the script has the lock, and not its file: %s", p, w.read("n.lock"))
+	}
+	if err := os.Remove(w.path("n.lock")); err != nil {
+		w.Fatal(err)
+	}
+	if ours {
+		return "ours, then the script"
+	}
+	return "script"
+}
+
+// hold renews and releases our lock. A script that has begun before the release must fail; one
+// that begins meanwhile ends after it.
+func (w *world) hold(b *Backend, h locking.Handle, theirs *stepped, p plan) {
+	if err := b.Renew(w.Context(), h); err != nil {
+		w.Fatalf("%+v: %v", p, err)
+	}
+	if theirs != nil && theirs.end() {
+		w.Fatalf("%+v: both have it: %q", p, w.files())
+	}
+	if err := b.Release(w.Context(), h); err != nil {
+		w.Fatalf("%+v: %v", p, err)
+	}
+}
+
+// TestHeartbeatRacesScriptsSteal: a script that steals by section 6.3 has the lock
+// afterwards, in whichever order our heartbeats come between. Our clock is an hour behind, so that
+// our lock is live for us and stale for the script.
+func TestHeartbeatRacesScriptsSteal(t *testing.T) {
+	t.Parallel()
+	w, r := outside(t), rand.New(rand.NewPCG(1, 3))
+	w.system(Options{})
+	s, seen := w.script(), map[string]int{}
+	for round := range races {
+		c := &turns{behind: time.Hour}
+		b := w.system(Options{Clock: c})
+		h := w.acquire(b, "n", 0)
+		steal := "rm $LOCK_DIR/n.lock && acquire_lock n req_thief deploy 1"
+		if round%10 == 0 { // it takes as long as the rest
+			steal = "is_lock_stale $LOCK_DIR/n.lock && " + steal
+		}
+		theirs := w.step(s, steal)
+		c.calls, c.at = 0, func(call int) {
+			if call%3 == round%3 {
+				leap := 8
+				if r.IntN(3) == 0 {
+					leap = 2 * commands // the whole steal, between our look and our write
+				}
+				theirs.to(theirs.at + 1 + r.IntN(leap))
+			}
+		}
+		beats := 0
+		for err := error(nil); err == nil && !theirs.ended; beats++ {
+			if err = b.Renew(t.Context(), h); err != nil && !errors.Is(err, locking.ErrLost) {
+				t.Fatal(err)
+			}
+		}
+		c.at = nil
+		if text := ""; !theirs.end() {
+			t.Fatalf("round %d: the thief has failed", round)
+		} else if text = w.read("n.lock"); !strings.Contains(text, "req_thief") {
+			t.Fatalf("round %d: the thief has lost the lock: %s", round, text)
+		}
+		for what, err := range map[string]error{"renew": b.Renew(t.Context(), h), "release": b.Release(t.Context(), h)} {
+			if !errors.Is(err, locking.ErrLost) {
+				t.Fatalf("round %d: %s: %v", round, what, err)
+			}
+		}
+		seen[fmt.Sprintf("lost at heartbeat %d", beats)]++
+		if files := w.files(); len(files) != 1 || os.Remove(w.path("n.lock")) != nil {
+			t.Fatalf("round %d: %q", round, files)
+		}
+	}
+	t.Logf("%d steals, the thief had the lock each time: %v", races, seen)
+}
+
+// TestStealRacesScriptsHeartbeat: a script that was suspended beyond its ttl writes a heartbeat
+// while we steal its lock, in whichever order. Either the script has its lock again and we are
+// refused, or we have the lock and keep it.
+func TestStealRacesScriptsHeartbeat(t *testing.T) {
+	t.Parallel()
+	w, r, won := outside(t), rand.New(rand.NewPCG(1, 4)), map[string]int{}
+	w.system(Options{})
+	s := w.script()
+	for round := range races {
+		w.write("n.lock", foreign("n", "req_script", time.Now().Add(-time.Hour), 900))
+		theirs, c := w.step(s, "update_heartbeat $LOCK_DIR/n.lock"), &turns{}
+		first, second, revived := 2+r.IntN(4), 2+r.IntN(8), false
+		c.at = func(call int) {
+			if call != 1 && call != first && call != first+second {
+				return
+			}
+			theirs.to(r.IntN(12))
+			f, err := parse([]byte(w.read("n.lock")), "n")
+			revived = revived || err == nil && f.RequestID == "req_script" && !f.stale(time.Now())
+		}
+		b := w.system(Options{Clock: c, Settle: time.Second, Force: true, Audit: func(any) {}})
+		h, ours, err := b.TryLock(t.Context(), "n", time.Hour)
+		if err != nil || !theirs.end() {
+			t.Fatalf("round %d: %v, the script %v", round, err, theirs.err)
+		}
+		text := w.read("n.lock")
+		f, err := parse([]byte(text), "n")
+		if ours {
+			err = errors.Join(err, b.Renew(t.Context(), h), b.Release(t.Context(), h))
+		}
+		switch {
+		case err != nil:
+			t.Fatalf("round %d: %v: %s", round, err, text)
+		case ours && revived:
+			t.Fatalf("round %d: a live lock was stolen", round)
+		case !ours && (f.RequestID != "req_script" || f.stale(time.Now())):
+			t.Fatalf("round %d: refused, and the script's lock is %s", round, text)
+		case !ours && os.Remove(w.path("n.lock")) != nil, len(w.files()) > 0:
+			t.Fatalf("round %d: %q", round, w.files())
+		}
+		won[map[bool]string{true: "ours", false: "script"}[ours]]++
+	}
+	t.Logf("%d steals beside a heartbeat, both had the lock 0 times: %v", races, won)
+}
