@@ -17,6 +17,7 @@ import (
 
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/test/leapclock"
+	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/locking/lockingtest"
@@ -69,21 +70,21 @@ func TestStale(t *testing.T) {
 			dir := t.TempDir()
 			body := put(t, dir, c.change)
 			b := client(t, dir, Options{})
-			if info := seen(t, b); info.Stale != c.stale {
+			if info := lockcheck.Seen(t, b, Key); info.Stale != c.stale {
 				t.Errorf("%+v", info)
 			}
 			if !c.stale {
-				held(t, b, "not stale")
-				breaks(t, b, seen(t, b), true, false)
+				lockcheck.Held(t, b, Key)
+				lockcheck.Breaks(t, b, lockcheck.Seen(t, b, Key), true, false)
 				if lockText(t, dir) != body {
 					t.Error("the lock was changed")
 				}
-				breaks(t, b, seen(t, b), false, true)
+				lockcheck.Breaks(t, b, lockcheck.Seen(t, b, Key), false, true)
 				return
 			}
-			breaks(t, b, seen(t, b), true, true)
+			lockcheck.Breaks(t, b, lockcheck.Seen(t, b, Key), true, true)
 			put(t, dir, c.change)
-			renew(t, b, acquire(t, b))
+			lockcheck.Renew(t, b, lockcheck.Acquire(t, b, Key, ttl))
 		})
 	}
 }
@@ -93,7 +94,7 @@ func TestFile(t *testing.T) {
 	dir := t.TempDir()
 	pid := os.Getppid()
 	b := client(t, dir, Options{Holder: "nightly", Version: "1.2", PID: pid})
-	h := acquire(t, b)
+	h := lockcheck.Acquire(t, b, Key, ttl)
 	var got map[string]any
 	if err := json.Unmarshal([]byte(lockText(t, dir)), &got); err != nil {
 		t.Fatal(err)
@@ -104,7 +105,7 @@ func TestFile(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	skips(t, dir, "nightly")
-	release(t, b, h)
+	lockcheck.Release(t, b, h)
 	skips(t, dir, "")
 }
 
@@ -128,13 +129,13 @@ func TestLoss(t *testing.T) {
 			for _, renew := range []bool{true, false} {
 				dir := t.TempDir()
 				b := client(t, dir, Options{})
-				h := acquire(t, b)
+				h := lockcheck.Acquire(t, b, Key, ttl)
 				harm(t, dir)
 				before, _ := os.ReadFile(filepath.Join(dir, Key))
 				if renew {
-					isLost(t, "renew", b.Renew(t.Context(), h))
+					lockcheck.Lost(t, "renew", b.Renew(t.Context(), h))
 				}
-				isLost(t, "release", b.Release(t.Context(), h))
+				lockcheck.Lost(t, "release", b.Release(t.Context(), h))
 				if after, _ := os.ReadFile(filepath.Join(dir, Key)); string(after) != string(before) {
 					t.Errorf("%q became %q", before, after)
 				}
@@ -244,7 +245,7 @@ func TestStuckFlock(t *testing.T) {
 			t.Errorf("release: %v", err)
 		}
 		stuck.Store(false)
-		release(t, b, h)
+		lockcheck.Release(t, b, h)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		time.AfterFunc(time.Millisecond, func() { stuck.Store(true) })
@@ -274,7 +275,7 @@ func TestWithoutFlock(t *testing.T) {
 	if !ok || err != nil {
 		t.Fatalf("a free lock: %v, %v", ok, err)
 	}
-	release(t, b, h)
+	lockcheck.Release(t, b, h)
 	left(t, b.dir)
 }
 
@@ -301,13 +302,13 @@ func TestResumeRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			b := client(t, dir, Options{})
-			h := acquire(t, b)
+			h := lockcheck.Acquire(t, b, Key, ttl)
 			path := filepath.Join(dir, Key)
 			tick(t, path)
 			if err := harm(path, lockText(t, dir)); err != nil {
 				t.Fatal(err)
 			}
-			isLost(t, "resume", b.Resume(t.Context(), h))
+			lockcheck.Lost(t, "resume", b.Resume(t.Context(), h))
 			lostForGood(t, b, h)
 			left(t, dir)
 		})
@@ -318,15 +319,15 @@ func TestResumeRefuses(t *testing.T) {
 func TestLostStaysLost(t *testing.T) {
 	dir := t.TempDir()
 	b := client(t, dir, Options{})
-	h := acquire(t, b)
+	h := lockcheck.Acquire(t, b, Key, ttl)
 	path := filepath.Join(dir, Key)
 	for _, names := range [][2]string{{path, path + ".x"}, {path + ".x", path}} {
 		if err := os.Rename(names[0], names[1]); err != nil {
 			t.Fatal(err)
 		}
-		isLost(t, "renew", b.Renew(t.Context(), h))
+		lockcheck.Lost(t, "renew", b.Renew(t.Context(), h))
 	}
-	isLost(t, "resume", b.Resume(t.Context(), h))
+	lockcheck.Lost(t, "resume", b.Resume(t.Context(), h))
 	lostForGood(t, b, h)
 	left(t, dir)
 }
@@ -335,8 +336,8 @@ func TestLostStaysLost(t *testing.T) {
 func lostForGood(t *testing.T, b *Backend, h locking.Handle) {
 	t.Helper()
 	for range 2 {
-		isLost(t, "renew", b.Renew(t.Context(), h))
-		isLost(t, "release", b.Release(t.Context(), h))
+		lockcheck.Lost(t, "renew", b.Renew(t.Context(), h))
+		lockcheck.Lost(t, "release", b.Release(t.Context(), h))
 	}
 }
 
@@ -356,10 +357,10 @@ func TestNamedProcessEnds(t *testing.T) {
 	}
 	pid, end = running(t)
 	b := client(t, dir, Options{PID: pid})
-	h := acquire(t, b)
-	renew(t, b, h)
+	h := lockcheck.Acquire(t, b, Key, ttl)
+	lockcheck.Renew(t, b, h)
 	end()
-	isLost(t, "resume", b.Resume(t.Context(), h))
+	lockcheck.Lost(t, "resume", b.Resume(t.Context(), h))
 	lostForGood(t, b, h)
 	left(t, dir)
 }

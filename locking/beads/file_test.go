@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/repolock/repolock/internal/test/beadsdaemon"
+	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/locking"
 )
 
@@ -226,11 +227,11 @@ func TestMalformedIsHeld(t *testing.T) {
 			dir := t.TempDir()
 			body := write(t, dir, fill.Replace(c.body))
 			b := client(t, dir, Options{})
-			held(t, b, "malformed")
+			lockcheck.Held(t, b, Key)
 			if err := b.Cleanup(t.Context()); err != nil {
 				t.Errorf("cleanup: %v", err)
 			}
-			seen := seen(t, b)
+			seen := lockcheck.Seen(t, b, Key)
 			if seen.Stale || seen.Acquired.IsZero() {
 				t.Errorf("%+v", seen)
 			}
@@ -239,7 +240,7 @@ func TestMalformedIsHeld(t *testing.T) {
 				strings.ContainsAny(about, "\n\x00") || !utf8.ValidString(about) || len(about) > 250 {
 				t.Errorf("the trouble: %q, want %q", seen.Trouble, c.trouble)
 			}
-			breaks(t, b, seen, true, false)
+			lockcheck.Breaks(t, b, seen, true, false)
 			if lockText(t, dir) != body {
 				t.Error("it was changed")
 			}
@@ -248,8 +249,8 @@ func TestMalformedIsHeld(t *testing.T) {
 					t.Errorf("the daemon: %v, %v", skip, err)
 				}
 			}
-			breaks(t, b, seen, false, true)
-			acquire(t, b)
+			lockcheck.Breaks(t, b, seen, false, true)
+			lockcheck.Acquire(t, b, Key, ttl)
 		})
 	}
 	if len(malformed) < 30 {
@@ -269,8 +270,8 @@ func TestIrregularIsHeld(t *testing.T) {
 			t.Fatal(err)
 		}
 		b := client(t, dir, Options{})
-		held(t, b, name)
-		seen := seen(t, b)
+		lockcheck.Held(t, b, Key)
+		seen := lockcheck.Seen(t, b, Key)
 		if seen.Trouble == "" {
 			t.Errorf("%s: %+v", name, seen)
 		}
@@ -317,15 +318,15 @@ func TestBreakComparesTheRevision(t *testing.T) {
 			dir := t.TempDir()
 			write(t, dir, malformed)
 			b := client(t, dir, Options{})
-			before := seen(t, b)
+			before := lockcheck.Seen(t, b, Key)
 			if err := change(t, filepath.Join(dir, Key)); err != nil {
 				t.Fatal(err)
 			}
-			breaks(t, b, before, false, false)
-			after := seen(t, b)
-			breaks(t, b, &locking.Info{Key: Key}, false, false)
-			breaks(t, b, after, false, true)
-			breaks(t, b, after, false, false)
+			lockcheck.Breaks(t, b, before, false, false)
+			after := lockcheck.Seen(t, b, Key)
+			lockcheck.Breaks(t, b, &locking.Info{Key: Key}, false, false)
+			lockcheck.Breaks(t, b, after, false, true)
+			lockcheck.Breaks(t, b, after, false, false)
 		})
 	}
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/test/beadsdaemon"
-	"github.com/repolock/repolock/locking"
 )
 
 const ttl = time.Minute
@@ -54,15 +53,6 @@ func client(t *testing.T, dir string, opts Options) *Backend {
 		t.Fatal(err)
 	}
 	return b
-}
-
-func acquire(t *testing.T, b *Backend) locking.Handle {
-	t.Helper()
-	h, ok, err := b.TryLock(t.Context(), Key, ttl)
-	if !ok || err != nil {
-		t.Fatalf("acquired %v, %v", ok, err)
-	}
-	return h
 }
 
 // ended returns the pid of a process that has ended.
@@ -122,40 +112,6 @@ func left(t *testing.T, dir string, names ...string) {
 	}
 }
 
-// held checks that another client doesn't get the lock, and that this is no error.
-func held(t *testing.T, b *Backend, when string) {
-	t.Helper()
-	if _, ok, err := b.TryLock(t.Context(), Key, ttl); ok || err != nil {
-		t.Errorf("%s: acquired %v, %v", when, ok, err)
-	}
-}
-
-// seen returns what Inspect shows of a lock that is there.
-func seen(t *testing.T, b *Backend) *locking.Info {
-	t.Helper()
-	info, err := b.Inspect(t.Context(), Key)
-	if err != nil || info == nil {
-		t.Fatal(info, err)
-	}
-	return info
-}
-
-// breaks checks whether Break removes the lock that was seen.
-func breaks(t *testing.T, b *Backend, info *locking.Info, stale, want bool) {
-	t.Helper()
-	if ok, err := b.Break(t.Context(), info, stale); ok != want || err != nil {
-		t.Errorf("break (stale %v): %v, %v, want %v", stale, ok, err, want)
-	}
-}
-
-// isLost checks an error.
-func isLost(t *testing.T, what string, err error) {
-	t.Helper()
-	if !errors.Is(err, locking.ErrLost) {
-		t.Errorf("%s: %v, want ErrLost", what, err)
-	}
-}
-
 // skips checks what the daemon does beside a lock of this holder, or of none.
 func skips(t *testing.T, dir, want string) {
 	t.Helper()
@@ -203,18 +159,4 @@ func noFlock(t *testing.T) {
 	real := tryFlock
 	tryFlock = func(*os.File) (bool, error) { return false, errors.ErrUnsupported }
 	t.Cleanup(func() { tryFlock = real })
-}
-
-func release(t *testing.T, b *Backend, h locking.Handle) {
-	t.Helper()
-	if err := b.Release(t.Context(), h); err != nil {
-		t.Errorf("release: %v", err)
-	}
-}
-
-func renew(t *testing.T, b *Backend, h locking.Handle) {
-	t.Helper()
-	if err := b.Renew(t.Context(), h); err != nil {
-		t.Errorf("renew: %v", err)
-	}
 }

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/internal/test/rounds"
 )
 
@@ -182,7 +183,7 @@ func TestProcesses(t *testing.T) {
 		t.Error("no contender was killed")
 	}
 	b := client(t, dir, Options{Clock: tomorrow{new(leap)}})
-	release(t, b, acquire(t, b))
+	lockcheck.Release(t, b, lockcheck.Acquire(t, b, Key, ttl))
 	if err := b.Cleanup(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/repolock/repolock/internal/test/beadsdaemon"
 	"github.com/repolock/repolock/internal/test/leapclock"
+	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/locking"
 )
@@ -35,14 +36,14 @@ func TestSettle(t *testing.T) {
 	for settle, want := range map[time.Duration]time.Duration{0: least, least / 2: least, 5 * time.Second: 5 * time.Second} {
 		settling(t, settle, func(t *testing.T, b *Backend, dir string) {
 			time.AfterFunc(want-time.Millisecond, func() {
-				held(t, client(t, dir, Options{}), "while it settles")
+				lockcheck.Held(t, client(t, dir, Options{}), Key)
 			})
 			began := time.Now()
-			h := acquire(t, b)
+			h := lockcheck.Acquire(t, b, Key, ttl)
 			if got := time.Since(began); got != want {
 				t.Errorf("settle %v: took %v, want %v", settle, got, want)
 			}
-			release(t, b, h)
+			lockcheck.Release(t, b, h)
 		})
 	}
 }
@@ -70,12 +71,12 @@ func TestSettleWaitsForTheCycle(t *testing.T) {
 		if !running.Load() {
 			t.Fatal("no cycle runs")
 		}
-		h := acquire(t, b)
+		h := lockcheck.Acquire(t, b, Key, ttl)
 		if running.Load() {
 			t.Error("the cycle still runs")
 		}
 		<-ends
-		release(t, b, h)
+		lockcheck.Release(t, b, h)
 	})
 }
 
@@ -103,15 +104,15 @@ func TestSettleIsDisturbed(t *testing.T) {
 	settling(t, 5*time.Second, func(t *testing.T, b *Backend, dir string) {
 		time.AfterFunc(time.Second, func() { _ = os.Remove(filepath.Join(dir, Key)) })
 		took(t, 6*time.Second, func() {
-			h := acquire(t, b)
-			release(t, b, h)
+			h := lockcheck.Acquire(t, b, Key, ttl)
+			lockcheck.Release(t, b, h)
 		})
 	})
 	settling(t, 5*time.Second, func(t *testing.T, b *Backend, dir string) {
 		bodies := make(chan string, 1)
 		time.AfterFunc(time.Second, func() { bodies <- put(t, dir, func(map[string]any) {}) })
 		took(t, time.Second, func() {
-			held(t, b, "overwritten")
+			lockcheck.Held(t, b, Key)
 		})
 		if lockText(t, dir) != <-bodies {
 			t.Error("the other tool's lock was changed")
@@ -172,8 +173,8 @@ func TestDaemonRemovesTheNewLock(t *testing.T) {
 				once.Do(func() { close(created) })
 				<-removed
 			}}})
-			h := acquire(t, b)
-			renew(t, b, h)
+			h := lockcheck.Acquire(t, b, Key, ttl)
+			lockcheck.Renew(t, b, h)
 		})
 	}
 }

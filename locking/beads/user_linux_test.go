@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/locking"
 )
 
@@ -58,7 +59,7 @@ func TestEPERMIsAlive(t *testing.T) {
 		if info, err := b.Inspect(t.Context(), Key); err != nil || info == nil || info.Stale || info.Trouble != "" {
 			t.Errorf("%+v, %v", info, err)
 		}
-		held(t, b, "as another user")
+		lockcheck.Held(t, b, Key)
 		skips(t, dir, "vc-executor")
 	})
 }
@@ -114,8 +115,8 @@ func TestPermission(t *testing.T) {
 	})
 	open(t, dir, 0o755)
 	left(t, dir)
-	h := acquire(t, b)
-	seen := seen(t, b)
+	h := lockcheck.Acquire(t, b, Key, ttl)
+	seen := lockcheck.Seen(t, b, Key)
 	open(t, dir, 0o555)
 	asNobody(t, true, func() {
 		refusal(t, "release", path, b.Release(t.Context(), h))
@@ -124,10 +125,10 @@ func TestPermission(t *testing.T) {
 		if ok {
 			t.Error("broken")
 		}
-		renew(t, b, h)
+		lockcheck.Renew(t, b, h)
 	})
 	open(t, dir, 0o755)
-	release(t, b, h)
+	lockcheck.Release(t, b, h)
 }
 
 // TestUnreadableIsHeld: a lock that this user can't read is held, and isn't broken by this user.
@@ -141,7 +142,7 @@ func TestUnreadableIsHeld(t *testing.T) {
 	b := client(t, dir, Options{})
 	open(t, dir, 0o777)
 	asNobody(t, true, func() {
-		held(t, b, "as another user")
+		lockcheck.Held(t, b, Key)
 		seen, err := b.Inspect(t.Context(), Key)
 		if err != nil || seen == nil || seen.Stale || !strings.Contains(seen.Trouble, "can't read it") {
 			t.Errorf("%+v, %v", seen, err)
@@ -197,9 +198,9 @@ func TestZombieIsAlive(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir, func(m map[string]any) { m["pid"] = pid })
 	b := client(t, dir, Options{})
-	held(t, b, "of a zombie")
+	lockcheck.Held(t, b, Key)
 	if err := cmd.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	acquire(t, b)
+	lockcheck.Acquire(t, b, Key, ttl)
 }

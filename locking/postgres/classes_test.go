@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/internal/test/pgtest"
 	"github.com/repolock/repolock/locking"
 )
@@ -70,7 +71,7 @@ func TestRefused(t *testing.T) {
 	}
 	t.Setenv(PasswordVariable, "topsecret")
 	b := with(t, s, func(to *Target) { to.User = "bob" })
-	free(t, b, acquire(t, b))
+	lockcheck.Release(t, b, lockcheck.Acquire(t, b, key, ttl))
 	s.PSQL("revoke execute on function pg_try_advisory_lock(bigint) from public")
 	_, ok, err := b.TryLock(t.Context(), key, ttl)
 	if ok || !errors.Is(err, locking.ErrPermission) {
@@ -93,7 +94,7 @@ func TestTooManySessions(t *testing.T) {
 	}
 	refused(t, b, "plain", "max_connections")
 	for _, h := range held {
-		free(t, b, h)
+		lockcheck.Release(t, b, h)
 	}
 }
 
@@ -177,9 +178,9 @@ func TestSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := backend(t, again)
-	h := acquire(t, b)
-	held(t, at(t, s.Address()))
-	free(t, b, h)
+	h := lockcheck.Acquire(t, b, key, ttl)
+	lockcheck.Held(t, at(t, s.Address()), key)
+	lockcheck.Release(t, b, h)
 	if os.Getuid() == 0 {
 		return // no directory is closed to root
 	}

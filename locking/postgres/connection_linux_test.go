@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/internal/test/pgtest"
 	"github.com/repolock/repolock/internal/test/selfsigned"
 	"github.com/repolock/repolock/locking"
@@ -92,8 +93,8 @@ func TestTLS(t *testing.T) {
 			if got := s.PSQL("select count(*) from pg_stat_ssl natural join pg_locks where ssl and locktype = 'advisory'"); got != "1" {
 				t.Errorf("%s sessions with the lock are encrypted", got)
 			}
-			renew(t, b, h)
-			free(t, b, h)
+			lockcheck.Renew(t, b, h)
+			lockcheck.Release(t, b, h)
 		})
 	}
 	s.Hosts("local all all trust", "hostssl all all all trust")
@@ -130,20 +131,20 @@ func TestConnection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := backend(t, to), at(t, s.Address())
-			h := acquire(t, a)
+			h := lockcheck.Acquire(t, a, key, ttl)
 			shut := duplicate(t, a, h)
-			free(t, a, h)
+			lockcheck.Release(t, a, h)
 			next, ok, err := b.TryLock(t.Context(), key, ttl)
 			if !ok || err != nil {
 				t.Fatalf("it isn't free after Release: %v, %v", ok, err)
 			}
 			shut()
-			free(t, b, next)
+			lockcheck.Release(t, b, next)
 			if c := a.Connection(h); c != nil {
 				t.Error("a lock that was released has a connection")
 			}
 
-			h = acquire(t, a)
+			h = lockcheck.Acquire(t, a, key, ttl)
 			shut = duplicate(t, a, h)
 			const sentinel = "other" // whose connection has no duplicate
 			if _, ok, err := a.TryLock(t.Context(), sentinel, ttl); !ok || err != nil {
@@ -153,10 +154,10 @@ func TestConnection(t *testing.T) {
 				t.Error(err)
 			}
 			eventually(t, "the server notices", func() bool { return otherIsFree(t, b, sentinel) })
-			held(t, b)
+			lockcheck.Held(t, b, key)
 			shut()
 			next = becomesFree(t, b)
-			free(t, b, next)
+			lockcheck.Release(t, b, next)
 		})
 	}
 }
@@ -169,7 +170,7 @@ func otherIsFree(t *testing.T, b *Backend, key string) bool {
 		t.Fatal(err)
 	}
 	if ok {
-		free(t, b, h)
+		lockcheck.Release(t, b, h)
 	}
 	return ok
 }
@@ -214,7 +215,7 @@ func vanish(t *testing.T) {
 		t.Fatal(ok, err)
 	}
 	sent := time.Now() // before the last packet that the server gets
-	renew(t, a, h)
+	lockcheck.Renew(t, a, h)
 	network(t, false)
 	eventually(t, "the lock is free", func() bool {
 		return s.PSQL("select count(*) from pg_locks where locktype = 'advisory'") == "0"

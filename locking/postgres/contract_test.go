@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/internal/test/pgtest"
 	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/locking"
@@ -62,26 +63,26 @@ const psqlLock = "select pg_try_advisory_lock(hashtext('nightly')::bigint)"
 func TestPSQL(t *testing.T) {
 	s := pgtest.New(t)
 	b := at(t, s.Address())
-	h := acquire(t, b)
+	h := lockcheck.Acquire(t, b, key, ttl)
 	if got := s.PSQL(psqlLock); got != "f" {
 		t.Errorf("psql beside ours: %q", got)
 	}
 	if got := s.PSQL("select application_name from pg_stat_activity join pg_locks using (pid) where locktype = 'advisory'"); got != "repolock: nightly on here pid 4711" {
 		t.Errorf("psql sees %q", got)
 	}
-	if info := inspected(t, b); info.Key != key || info.Host != "here" || info.PID != 4711 || !strings.HasPrefix(info.Holder, "repolock, session ") {
+	if info := lockcheck.Seen(t, b, key); info.Key != key || info.Host != "here" || info.PID != 4711 || !strings.HasPrefix(info.Holder, "repolock, session ") {
 		t.Errorf("ours: %+v", info)
 	}
-	free(t, b, h)
+	lockcheck.Release(t, b, h)
 	stop := psqlHolds(t, s, psqlLock)
-	held(t, b)
-	info := inspected(t, b)
+	lockcheck.Held(t, b, key)
+	info := lockcheck.Seen(t, b, key)
 	if !strings.HasPrefix(info.Holder, "psql, session ") || !strings.HasSuffix(info.Holder, " of user postgres") ||
 		info.Host != "" || info.PID != 0 || info.Stale || info.Acquired.IsZero() {
 		t.Errorf("%+v", info)
 	}
 	stop()
-	free(t, b, becomesFree(t, b))
+	lockcheck.Release(t, b, becomesFree(t, b))
 }
 
 // TestShared: a shared lock of another program excludes ours.
@@ -89,8 +90,8 @@ func TestShared(t *testing.T) {
 	s := pgtest.New(t)
 	b := at(t, s.Address())
 	psqlHolds(t, s, "select pg_try_advisory_lock_shared(hashtext('nightly')::bigint)")
-	held(t, b)
-	if info := inspected(t, b); !strings.HasSuffix(info.Holder, "(shared)") {
+	lockcheck.Held(t, b, key)
+	if info := lockcheck.Seen(t, b, key); !strings.HasSuffix(info.Holder, "(shared)") {
 		t.Errorf("%+v", info)
 	}
 }
@@ -100,8 +101,8 @@ func TestPrepared(t *testing.T) {
 	s := pgtest.New(t, "max_prepared_transactions=1")
 	b := at(t, s.Address())
 	s.PSQL("begin; select pg_advisory_xact_lock(hashtext('nightly')::bigint); prepare transaction 'p'")
-	held(t, b)
-	info := inspected(t, b)
+	lockcheck.Held(t, b, key)
+	info := lockcheck.Seen(t, b, key)
 	if info.Holder != "a prepared transaction" {
 		t.Errorf("%+v", info)
 	}
@@ -109,23 +110,23 @@ func TestPrepared(t *testing.T) {
 		t.Errorf("%v, %v", broken, err)
 	}
 	s.PSQL("rollback prepared 'p'")
-	free(t, b, acquire(t, b))
+	lockcheck.Release(t, b, lockcheck.Acquire(t, b, key, ttl))
 }
 
 // TestOtherDatabase: the lock is of one database, and of one form of key.
 func TestOtherDatabase(t *testing.T) {
 	s := pgtest.New(t)
 	a := at(t, s.Address())
-	h := acquire(t, a)
+	h := lockcheck.Acquire(t, a, key, ttl)
 	b := with(t, s, func(to *Target) { to.Database = "template1" })
 	if info, err := b.Inspect(t.Context(), key); info != nil || err != nil {
 		t.Errorf("%+v, %v", info, err)
 	}
-	free(t, b, acquire(t, b))
+	lockcheck.Release(t, b, lockcheck.Acquire(t, b, key, ttl))
 	if got := s.PSQL("select pg_try_advisory_lock(n >> 31, n) from (select hashtext('nightly') as n) as hash"); got != "t" {
 		t.Errorf("two keys of 32 bits: %q", got)
 	}
-	free(t, a, h)
+	lockcheck.Release(t, a, h)
 }
 
 // TestBreakNeedsRights: a user can end sessions of its own; others need a role, which the error names.
@@ -143,9 +144,9 @@ func TestBreakNeedsRights(t *testing.T) {
 			t.Errorf("%v, %v, want %v", got, err, want)
 		}
 	}
-	h := acquire(t, bob)
-	full := inspected(t, bob)
-	hidden := inspected(t, carol)
+	h := lockcheck.Acquire(t, bob, key, ttl)
+	full := lockcheck.Seen(t, bob, key)
+	hidden := lockcheck.Seen(t, carol, key)
 	if hidden.Host != "here" || !hidden.Acquired.IsZero() {
 		t.Errorf("what another user sees: %+v", hidden)
 	}
@@ -153,14 +154,14 @@ func TestBreakNeedsRights(t *testing.T) {
 	broken(dave, hidden, false)
 	s.PSQL("grant pg_read_all_stats to carol, dave")
 	broken(carol, full, false)
-	renew(t, bob, h)
+	lockcheck.Renew(t, bob, h)
 	broken(dave, full, true)
 	isLost(t, bob.Renew(t.Context(), h), "")
-	acquire(t, bob)
-	full = inspected(t, bob)
+	lockcheck.Acquire(t, bob, key, ttl)
+	full = lockcheck.Seen(t, bob, key)
 	broken(bob, full, true)
-	acquire(t, at(t, s.Address()))
-	full = inspected(t, dave)
+	lockcheck.Acquire(t, at(t, s.Address()), key, ttl)
+	full = lockcheck.Seen(t, dave, key)
 	broken(dave, full, false) // a superuser's
 }
 
@@ -168,8 +169,8 @@ func TestBreakNeedsRights(t *testing.T) {
 func TestBreakComparesBoth(t *testing.T) {
 	s := pgtest.New(t)
 	a := at(t, s.Address())
-	h := acquire(t, a)
-	seen := inspected(t, a)
+	h := lockcheck.Acquire(t, a, key, ttl)
+	seen := lockcheck.Seen(t, a, key)
 	pid, began, _ := strings.Cut(seen.Revision, "@")
 	idle := psqlHolds(t, s, "select true") // a session that holds nothing
 	defer idle()
@@ -185,7 +186,7 @@ func TestBreakComparesBoth(t *testing.T) {
 			t.Errorf("%s: %v, %v", revision, broken, err)
 		}
 	}
-	renew(t, a, h)
+	lockcheck.Renew(t, a, h)
 	if got := s.PSQL("select count(*) from pg_stat_activity where application_name = 'psql' and pid <> pg_backend_pid()"); got != "1" {
 		t.Errorf("%s idle sessions", got)
 	}
@@ -290,5 +291,5 @@ func TestTwoKeysOfOneHash(t *testing.T) {
 	if _, ok, err := b.TryLock(t.Context(), pair[1], time.Minute); ok || err != nil {
 		t.Errorf("%q beside %q: %v, %v", pair[1], pair[0], ok, err)
 	}
-	free(t, b, h)
+	lockcheck.Release(t, b, h)
 }

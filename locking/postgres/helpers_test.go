@@ -52,15 +52,6 @@ func at(t *testing.T, address string) *Backend {
 	return backend(t, target(t, address))
 }
 
-func acquire(t *testing.T, b *Backend) locking.Handle {
-	t.Helper()
-	h, ok, err := b.TryLock(t.Context(), key, ttl)
-	if !ok || err != nil {
-		t.Fatal(ok, err)
-	}
-	return h
-}
-
 // eventually waits for what must come, however slow the machine is.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
@@ -97,14 +88,6 @@ func becomesFree(t *testing.T, b *Backend) locking.Handle {
 	return h
 }
 
-// held checks that another holder has the lock.
-func held(t *testing.T, b *Backend) {
-	t.Helper()
-	if _, ok, err := b.TryLock(t.Context(), key, ttl); ok || err != nil {
-		t.Fatalf("it must be held: %v, %v", ok, err)
-	}
-}
-
 // refusing is an address without a listener.
 func refusing(t *testing.T) string {
 	t.Helper()
@@ -114,30 +97,6 @@ func refusing(t *testing.T) string {
 	}
 	defer func() { _ = l.Close() }()
 	return fmt.Sprint(l.Addr())
-}
-
-func free(t *testing.T, b *Backend, h locking.Handle) {
-	t.Helper()
-	if err := b.Release(t.Context(), h); err != nil {
-		t.Errorf("release: %v", err)
-	}
-}
-
-func renew(t *testing.T, b *Backend, h locking.Handle) {
-	t.Helper()
-	if err := b.Renew(t.Context(), h); err != nil {
-		t.Errorf("renew: %v", err)
-	}
-}
-
-// inspected returns the holder that another client sees.
-func inspected(t *testing.T, b *Backend) *locking.Info {
-	t.Helper()
-	info, err := b.Inspect(t.Context(), key)
-	if err != nil || info == nil {
-		t.Fatalf("inspect: %+v, %v", info, err)
-	}
-	return info
 }
 
 func nothingLeft(t *testing.T, s *pgtest.Server) {

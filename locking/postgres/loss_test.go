@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/internal/test/pgtest"
 	"github.com/repolock/repolock/locking"
 )
@@ -134,7 +135,7 @@ func TestEndOfSession(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a, b := at(t, p.address()), at(t, s.Address())
-			h := acquire(t, a)
+			h := lockcheck.Acquire(t, a, key, ttl)
 			w := a.Watch(h)
 			select {
 			case <-w:
@@ -152,8 +153,8 @@ func TestEndOfSession(t *testing.T) {
 			}
 			isLost(t, a.Release(t.Context(), h), "")
 			closes(t, "Watch of a lost lock", a.Watch(h))
-			held(t, a)
-			free(t, b, next)
+			lockcheck.Held(t, a, key)
+			lockcheck.Release(t, b, next)
 		})
 	}
 }
@@ -162,8 +163,8 @@ func TestEndOfSession(t *testing.T) {
 func TestPaused(t *testing.T) {
 	s := pgtest.New(t)
 	a, b := at(t, s.Address()), at(t, s.Address())
-	h := acquire(t, a)
-	seen := inspected(t, b)
+	h := lockcheck.Acquire(t, a, key, ttl)
+	seen := lockcheck.Seen(t, b, key)
 	s.Stop()
 	bounded := func(what string, call func(context.Context) error) {
 		t.Helper()
@@ -197,11 +198,11 @@ func TestPaused(t *testing.T) {
 	if err := a.Renew(t.Context(), h); err != nil {
 		t.Errorf("renew of a server that goes on: %v", err)
 	}
-	held(t, b)
+	lockcheck.Held(t, b, key)
 	s.Stop()
 	bounded("release", func(ctx context.Context) error { return a.Release(ctx, h) })
 	s.Cont()
-	free(t, b, becomesFree(t, b))
+	lockcheck.Release(t, b, becomesFree(t, b))
 	isLost(t, a.Release(t.Context(), h), "")
 }
 
@@ -211,7 +212,7 @@ func TestCutOff(t *testing.T) {
 	s := pgtest.New(t)
 	p := newProxy(t, s.Address())
 	a, b := at(t, p.address()), at(t, s.Address())
-	h := acquire(t, a)
+	h := lockcheck.Acquire(t, a, key, ttl)
 	p.cut(true)
 	for range 2 {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -220,15 +221,15 @@ func TestCutOff(t *testing.T) {
 		}
 		cancel()
 	}
-	held(t, b)
+	lockcheck.Held(t, b, key)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	if err := a.Release(ctx, h); err == nil || errors.Is(err, locking.ErrLost) || !strings.Contains(err.Error(), "when it notices") {
 		t.Errorf("release: %v", err)
 	}
 	cancel()
-	held(t, b)
+	lockcheck.Held(t, b, key)
 	p.reset() // the server notices
-	free(t, b, becomesFree(t, b))
+	lockcheck.Release(t, b, becomesFree(t, b))
 }
 
 // TestLostReply: if the answer to a statement is lost, the session is ended: its lock doesn't stay held.
@@ -247,8 +248,8 @@ func TestLostReply(t *testing.T) {
 			}
 			t.Log(err)
 			p.dropAfter("")
-			free(t, b, becomesFree(t, b)) // the lock can be our own: it must not stay
-			free(t, a, becomesFree(t, a))
+			lockcheck.Release(t, b, becomesFree(t, b)) // the lock can be our own: it must not stay
+			lockcheck.Release(t, a, becomesFree(t, a))
 		})
 	}
 }
@@ -258,12 +259,12 @@ func TestLostReplyOfRelease(t *testing.T) {
 	s := pgtest.New(t)
 	p := newProxy(t, s.Address())
 	a, b := at(t, p.address()), at(t, s.Address())
-	h := acquire(t, a)
+	h := lockcheck.Acquire(t, a, key, ttl)
 	p.dropAfter("pg_advisory_unlock")
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	if err := a.Release(ctx, h); err == nil || errors.Is(err, locking.ErrLost) {
 		t.Errorf("release: %v", err)
 	}
-	free(t, b, becomesFree(t, b))
+	lockcheck.Release(t, b, becomesFree(t, b))
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/internal/test/pgtest"
 	"github.com/repolock/repolock/locking"
 )
@@ -66,12 +67,12 @@ func TestExamineTimeouts(t *testing.T) {
 	if f.Found != "idle_session_timeout 200ms, statement_timeout 100000ms; the session of a lock turns them off" {
 		t.Errorf("%+v", f)
 	}
-	h := acquire(t, b)
+	h := lockcheck.Acquire(t, b, key, ttl)
 	time.Sleep(time.Second)
 	if err := b.Renew(t.Context(), h); err != nil {
 		t.Errorf("after the server's timeout: %v", err)
 	}
-	free(t, b, h)
+	lockcheck.Release(t, b, h)
 }
 
 // TestPooler: a pooler is never good, and one that keeps no sessions is bad. Without a declaration any is refused,
@@ -151,23 +152,23 @@ func TestSessionPooler(t *testing.T) {
 	address := pgtest.Bouncer(t, s, "session")
 	a, b := pooled(t, address), at(t, s.Address())
 	for range 3 {
-		h := acquire(t, a)
-		held(t, b)
-		held(t, a)
-		renew(t, a, h)
-		if info := inspected(t, a); info.Host != "here" || info.PID != 4711 {
+		h := lockcheck.Acquire(t, a, key, ttl)
+		lockcheck.Held(t, b, key)
+		lockcheck.Held(t, a, key)
+		lockcheck.Renew(t, a, h)
+		if info := lockcheck.Seen(t, a, key); info.Host != "here" || info.PID != 4711 {
 			t.Errorf("%+v", info)
 		}
-		free(t, a, h)
-		h = acquire(t, b)
-		held(t, a)
-		free(t, b, h)
+		lockcheck.Release(t, a, h)
+		h = lockcheck.Acquire(t, b, key, ttl)
+		lockcheck.Held(t, a, key)
+		lockcheck.Release(t, b, h)
 	}
-	acquire(t, a)
+	lockcheck.Acquire(t, a, key, ttl)
 	if err := a.Close(); err != nil {
 		t.Error(err)
 	}
-	free(t, b, becomesFree(t, b))
+	lockcheck.Release(t, b, becomesFree(t, b))
 }
 
 // TestFullPool: a pool in session mode without a session for us makes TryLock fail in time, and that
@@ -176,12 +177,12 @@ func TestFullPool(t *testing.T) {
 	s := pgtest.New(t)
 	address := pgtest.Bouncer(t, s, "session", "default_pool_size=1")
 	a := pooled(t, address)
-	h := acquire(t, a) // with one session there is no second connection to compare
+	h := lockcheck.Acquire(t, a, key, ttl) // with one session there is no second connection to compare
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	if _, ok, err := a.TryLock(ctx, key, ttl); ok || err == nil || errors.Is(err, locking.ErrUnreachable) {
 		t.Errorf("%v, %v", ok, err)
 	}
-	renew(t, a, h)
-	free(t, a, h)
+	lockcheck.Renew(t, a, h)
+	lockcheck.Release(t, a, h)
 }

@@ -9,6 +9,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/locking/lockingtest"
@@ -52,9 +53,9 @@ func TestHolder(t *testing.T) {
 	s := newStore(t)
 	b := open(t, "redis://"+s.address+"/0?key=k", Options{Holder: "nightly prune", Host: "db1", PID: 42, Version: "1.2"})
 	before := time.Now()
-	h := acquire(t, b, "k", ttl)
+	h := lockcheck.Acquire(t, b, "k", ttl)
 	s.ahead = ttl / 2
-	renew(t, b, h)
+	lockcheck.Renew(t, b, h)
 	s.ahead = ttl
 	info, err := client(t, s.address).Inspect(t.Context(), "k")
 	if err != nil || info == nil || info.Holder != "nightly prune" || info.Host != "db1" || info.PID != 42 || info.TTL != ttl ||
@@ -68,8 +69,8 @@ func TestHolder(t *testing.T) {
 	if info, err := b.Inspect(t.Context(), "k"); err != nil || info == nil || info.Holder != "" || !info.Acquired.IsZero() {
 		t.Errorf("another program's: %+v, %v", info, err)
 	}
-	isLost(t, b.Renew(t.Context(), h))
-	isLost(t, b.Release(t.Context(), h))
+	lockcheck.Lost(t, "renew", b.Renew(t.Context(), h))
+	lockcheck.Lost(t, "release", b.Release(t.Context(), h))
 }
 
 // TestTTL: the ttl is in whole milliseconds, rounded up, and at least one.
@@ -80,19 +81,19 @@ func TestTTL(t *testing.T) {
 			t.Errorf("%v: acquired %v, %v", d, ok, err)
 		}
 	}
-	h := acquire(t, b, "k", time.Hour+1)
+	h := lockcheck.Acquire(t, b, "k", time.Hour+1)
 	info, err := b.Inspect(t.Context(), "k")
 	if err != nil || info == nil || info.TTL != time.Hour+time.Millisecond {
 		t.Errorf("%+v, %v", info, err)
 	}
-	release(t, b, h)
+	lockcheck.Release(t, b, h)
 }
 
 // TestClose: a closed backend does nothing, and leaves locks to expire.
 func TestClose(t *testing.T) {
 	s := newStore(t)
 	b := client(t, s.address)
-	h := acquire(t, b, "k", ttl)
+	h := lockcheck.Acquire(t, b, "k", ttl)
 	s.gate.Lock()
 	renewed := make(chan error)
 	go func() { renewed <- b.Renew(context.Background(), h) }()
@@ -106,5 +107,5 @@ func TestClose(t *testing.T) {
 	if _, ok, err := b.TryLock(t.Context(), "l", ttl); ok || err == nil || errors.Is(err, locking.ErrUnreachable) {
 		t.Errorf("acquired %v, %v", ok, err)
 	}
-	isHeld(t, client(t, s.address), "k")
+	lockcheck.Held(t, client(t, s.address), "k")
 }

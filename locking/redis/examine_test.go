@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/internal/test/redistest"
 	"github.com/repolock/repolock/locking"
 )
@@ -112,7 +113,7 @@ func TestCluster(t *testing.T) {
 	}
 	s.CLI("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
 	becomes(t, func() bool { return strings.Contains(s.CLI("CLUSTER", "INFO"), "cluster_state:ok") })
-	h := acquire(t, b, "k", ttl) // whose note is in another slot
-	renew(t, b, h)
-	release(t, b, h)
+	h := lockcheck.Acquire(t, b, "k", ttl) // whose note is in another slot
+	lockcheck.Renew(t, b, h)
+	lockcheck.Release(t, b, h)
 }

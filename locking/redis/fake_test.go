@@ -3,7 +3,6 @@ package redis
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -15,8 +14,6 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
-
-	"github.com/repolock/repolock/locking"
 )
 
 // TestMain: no test leaves a goroutine.
@@ -286,29 +283,6 @@ func open(t testing.TB, raw string, o Options) *Backend {
 	return b
 }
 
-func acquire(t *testing.T, b *Backend, key string, ttl time.Duration) locking.Handle {
-	t.Helper()
-	h, ok, err := b.TryLock(t.Context(), key, ttl)
-	if !ok || err != nil {
-		t.Fatalf("acquired %v, %v", ok, err)
-	}
-	return h
-}
-
-func isHeld(t *testing.T, b *Backend, key string) {
-	t.Helper()
-	if _, ok, err := b.TryLock(t.Context(), key, ttl); ok || err != nil {
-		t.Errorf("acquired %v, %v", ok, err)
-	}
-}
-
-func isLost(t *testing.T, err error) {
-	t.Helper()
-	if !errors.Is(err, locking.ErrLost) {
-		t.Errorf("%v, want ErrLost", err)
-	}
-}
-
 // soon is a context that ends while an answer is awaited, even on a slow machine.
 func soon(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
@@ -332,19 +306,5 @@ func becomes(t *testing.T, condition func() bool) {
 		if time.Since(begin) > limit {
 			t.Fatal("what must come doesn't")
 		}
-	}
-}
-
-func release(t *testing.T, b *Backend, h locking.Handle) {
-	t.Helper()
-	if err := b.Release(t.Context(), h); err != nil {
-		t.Errorf("release: %v", err)
-	}
-}
-
-func renew(t *testing.T, b *Backend, h locking.Handle) {
-	t.Helper()
-	if err := b.Renew(t.Context(), h); err != nil {
-		t.Errorf("renew: %v", err)
 	}
 }

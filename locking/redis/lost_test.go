@@ -10,6 +10,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/locking"
 )
 
@@ -31,13 +32,13 @@ func TestLostAnswerToSET(t *testing.T) {
 	s := newStore(t)
 	b, other := client(t, s.address), client(t, s.address)
 	lost := s.losing("BEXT:LOCK:K", closed)
-	h := acquire(t, b, "k", ttl)
+	h := lockcheck.Acquire(t, b, "k", ttl)
 	if !lost() {
 		t.Fatal("no answer was lost")
 	}
-	isHeld(t, other, "k")
-	renew(t, b, h)
-	release(t, b, h)
+	lockcheck.Held(t, other, "k")
+	lockcheck.Renew(t, b, h)
+	lockcheck.Release(t, b, h)
 }
 
 // TestLostRequest: if SET is lost, nothing is held.
@@ -50,20 +51,20 @@ func TestLostRequest(t *testing.T) {
 	if ok || err == nil || errors.Is(err, locking.ErrUnreachable) || !strings.Contains(err.Error(), "nothing is held") {
 		t.Errorf("acquired %v, %v", ok, err)
 	}
-	acquire(t, other, "k", ttl)
-	isHeld(t, b, "k")
+	lockcheck.Acquire(t, other, "k", ttl)
+	lockcheck.Held(t, b, "k")
 }
 
 // TestLostRequestBesideAnother: if SET is lost and another holder has the lock, it is held.
 func TestLostRequestBesideAnother(t *testing.T) {
 	s := newStore(t)
 	b, other := client(t, s.address), client(t, s.address)
-	h := acquire(t, other, "k", ttl)
+	h := lockcheck.Acquire(t, other, "k", ttl)
 	for _, how := range []loss{dropped, closed} {
 		s.losing("BEXT:LOCK:K", how)
-		isHeld(t, b, "k")
+		lockcheck.Held(t, b, "k")
 	}
-	renew(t, other, h)
+	lockcheck.Renew(t, other, h)
 }
 
 // silenceAfterSET: if the answer doesn't come before the context ends, what SET has stored is
@@ -120,7 +121,7 @@ func TestDetainedSET(t *testing.T) {
 		t.Error(err)
 	}
 	<-s.answered
-	acquire(t, other, "k", ttl)
+	lockcheck.Acquire(t, other, "k", ttl)
 }
 
 // TestRepeatedByTheClient: a client that sends SET again, because its answer was lost, acquires its
@@ -132,11 +133,11 @@ func TestRepeatedByTheClient(t *testing.T) {
 	b := New(c, DefaultPrefix, Options{})
 	defer b.Close()
 	lost := s.losing("BEXT:LOCK:K", closed)
-	h := acquire(t, b, "k", ttl)
+	h := lockcheck.Acquire(t, b, "k", ttl)
 	if !lost() {
 		t.Fatal("no answer was lost")
 	}
-	release(t, b, h)
+	lockcheck.Release(t, b, h)
 }
 
 // lateSET: a SET that a stopped server executes after TryLock has returned its error is no
@@ -144,7 +145,7 @@ func TestRepeatedByTheClient(t *testing.T) {
 func lateSET(t *testing.T) {
 	s := newStore(t)
 	b, other := client(t, s.address), client(t, s.address)
-	if err := b.Release(t.Context(), acquire(t, b, "k", ttl)); err != nil { // connects
+	if err := b.Release(t.Context(), lockcheck.Acquire(t, b, "k", ttl)); err != nil { // connects
 		t.Fatal(err)
 	}
 	s.gate.Lock()
@@ -155,24 +156,24 @@ func lateSET(t *testing.T) {
 	}
 	s.gate.Unlock()
 	becomes(t, func() bool { info, err := other.Inspect(t.Context(), "k"); return info != nil && err == nil })
-	isHeld(t, other, "k")
-	h := acquire(t, b, "k", ttl)
-	isHeld(t, other, "k")
-	release(t, b, h)
+	lockcheck.Held(t, other, "k")
+	h := lockcheck.Acquire(t, b, "k", ttl)
+	lockcheck.Held(t, other, "k")
+	lockcheck.Release(t, b, h)
 }
 
 // lostAnswerToRenew: the error isn't ErrLost, the lock is renewed, and the next renewal works.
 func lostAnswerToRenew(t *testing.T) {
 	s := newStore(t)
 	b, other := client(t, s.address), client(t, s.address)
-	h := acquire(t, b, "k", ttl)
+	h := lockcheck.Acquire(t, b, "k", ttl)
 	for _, how := range []loss{closed, swallow, dropped} {
 		lost := s.losing("EVALSHA", how)
 		if err := b.Renew(soon(t), h); err == nil || errors.Is(err, locking.ErrLost) || !lost() {
 			t.Errorf("renew: %v", err)
 		}
-		renew(t, b, h)
-		isHeld(t, other, "k")
+		lockcheck.Renew(t, b, h)
+		lockcheck.Held(t, other, "k")
 	}
 }
 
@@ -181,18 +182,18 @@ func lostAnswerToRenew(t *testing.T) {
 func lostAnswerToRelease(t *testing.T) {
 	s := newStore(t)
 	b, other := client(t, s.address), client(t, s.address)
-	if err := b.Release(t.Context(), acquire(t, b, "k", ttl)); err != nil { // so that the server knows the script
+	if err := b.Release(t.Context(), lockcheck.Acquire(t, b, "k", ttl)); err != nil { // so that the server knows the script
 		t.Fatal(err)
 	}
 	for how, works := range map[loss]bool{closed: false, swallow: false, dropped: true} {
-		h := acquire(t, b, "k", ttl)
+		h := lockcheck.Acquire(t, b, "k", ttl)
 		lost := s.losing("EVALSHA", how)
 		err := b.Release(soon(t), h)
 		if works != (err == nil) || errors.Is(err, locking.ErrLost) || !lost() {
 			t.Errorf("%v: release: %v", how, err)
 		}
-		release(t, other, acquire(t, other, "k", ttl))
-		isLost(t, b.Release(t.Context(), h))
+		lockcheck.Release(t, other, lockcheck.Acquire(t, other, "k", ttl))
+		lockcheck.Lost(t, "release", b.Release(t.Context(), h))
 	}
 }
 
@@ -204,17 +205,14 @@ func TestLostAnswerToBreak(t *testing.T) {
 		err != nil { // so that the server knows the script
 		t.Fatal(broken, err)
 	}
-	h := acquire(t, other, "k", ttl)
-	info, err := b.Inspect(t.Context(), "k")
-	if err != nil || info == nil {
-		t.Fatal(info, err)
-	}
+	h := lockcheck.Acquire(t, other, "k", ttl)
+	info := lockcheck.Seen(t, b, "k")
 	s.losing("EVALSHA", closed)
 	if broken, err := b.Break(t.Context(), info, false); broken || err == nil || !strings.Contains(err.Error(),
 		"isn't known") {
 		t.Errorf("broken %v, %v", broken, err)
 	}
-	isLost(t, other.Renew(t.Context(), h))
+	lockcheck.Lost(t, "renew", other.Renew(t.Context(), h))
 }
 
 // serverStopped: each method returns when its context ends, or TryLock a second later, from a
@@ -222,7 +220,7 @@ func TestLostAnswerToBreak(t *testing.T) {
 func serverStopped(t *testing.T) {
 	s := newStore(t)
 	b := client(t, s.address)
-	h := acquire(t, b, "k", ttl)
+	h := lockcheck.Acquire(t, b, "k", ttl)
 	s.gate.Lock()
 	const limit = time.Minute // which only a hang reaches
 	var calls sync.WaitGroup
@@ -261,7 +259,7 @@ func serverStopped(t *testing.T) {
 func noDeadline(t *testing.T) {
 	s := newStore(t)
 	b := client(t, s.address)
-	h := acquire(t, b, "k", ttl)
+	h := lockcheck.Acquire(t, b, "k", ttl)
 	s.gate.Lock()
 	defer s.gate.Unlock()
 	if err := b.Renew(context.Background(), h); !errors.Is(err, locking.ErrUnreachable) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/test/freeport"
+	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/internal/test/redistest"
 	"github.com/repolock/repolock/internal/test/selfsigned"
 	"github.com/repolock/repolock/locking"
@@ -41,14 +42,14 @@ func TestPrefixAndDatabase(t *testing.T) {
 		"/3?key=k&prefix=":   {"3", "nightly"},
 	} {
 		b := open(t, "redis://"+s.Addr()+raw, Options{})
-		h := acquire(t, b, "nightly", 1500*time.Microsecond+time.Minute)
+		h := lockcheck.Acquire(t, b, "nightly", 1500*time.Microsecond+time.Minute)
 		if got := s.CLI("-n", where[0], "GET", where[1]); got != h.Token() {
 			t.Errorf("%s: the value is %q, want %q", raw, got, h.Token())
 		}
 		if left := s.CLI("-n", where[0], "PEXPIRETIME", where[1]); left < "1" {
 			t.Errorf("%s: expires at %s", raw, left)
 		}
-		release(t, b, h)
+		lockcheck.Release(t, b, h)
 		if left := s.CLI("-n", where[0], "KEYS", "*"); left != "" {
 			t.Errorf("%s leaves %s", raw, left)
 		}
@@ -64,7 +65,7 @@ func TestOtherProgram(t *testing.T) {
 	if got := s.CLI("SET", "bext:lock:k", "theirs", "NX", "PX", "60000"); got != "OK" {
 		t.Fatal(got)
 	}
-	isHeld(t, b, "k")
+	lockcheck.Held(t, b, "k")
 	info, err := b.Inspect(t.Context(), "k")
 	if err != nil || info == nil || info.Holder != "" || info.Trouble != "" || info.TTL <= 0 || info.TTL > time.Minute {
 		t.Errorf("inspect: %+v, %v", info, err)
@@ -72,14 +73,14 @@ func TestOtherProgram(t *testing.T) {
 	if got := s.CLI("EVAL", compareAndDelete, "1", "bext:lock:k", "theirs"); got != "1" {
 		t.Errorf("their release: %s", got)
 	}
-	h := acquire(t, b, "k", ttl)
+	h := lockcheck.Acquire(t, b, "k", ttl)
 	if got := s.CLI("SET", "bext:lock:k", "theirs", "NX", "PX", "60000"); got != "" {
 		t.Errorf("their SET beside ours: %q", got)
 	}
 	if got := s.CLI("EVAL", compareAndDelete, "1", "bext:lock:k", "theirs"); got != "0" {
 		t.Errorf("their release of ours: %s", got)
 	}
-	release(t, b, h)
+	lockcheck.Release(t, b, h)
 	if got := s.CLI("SET", "bext:lock:k", "theirs", "NX", "PX", "60000"); got != "OK" {
 		t.Errorf("their SET after ours: %q", got)
 	}
@@ -89,12 +90,12 @@ func TestOtherProgram(t *testing.T) {
 func TestUnusualKeys(t *testing.T) {
 	s := redistest.New(t)
 	b := client(t, s.Addr())
-	h := acquire(t, b, "k", ttl)
+	h := lockcheck.Acquire(t, b, "k", ttl)
 	s.CLI("DEL", "bext:lock:k")
 	s.CLI("RPUSH", "bext:lock:k", "a list")
-	isHeld(t, b, "k")
-	isLost(t, b.Renew(t.Context(), h))
-	isLost(t, b.Release(t.Context(), h))
+	lockcheck.Held(t, b, "k")
+	lockcheck.Lost(t, "renew", b.Renew(t.Context(), h))
+	lockcheck.Lost(t, "release", b.Release(t.Context(), h))
 	info, err := b.Inspect(t.Context(), "k")
 	if err != nil || info == nil || info.Trouble == "" || info.Stale {
 		t.Fatalf("inspect: %+v, %v", info, err)
@@ -106,7 +107,7 @@ func TestUnusualKeys(t *testing.T) {
 		t.Errorf("the key is %s", got)
 	}
 	s.CLI("SET", "bext:lock:l", "forever")
-	isHeld(t, b, "l")
+	lockcheck.Held(t, b, "l")
 	if info, err := b.Inspect(t.Context(), "l"); err != nil || info == nil || info.Trouble == "" {
 		t.Fatalf("inspect: %+v, %v", info, err)
 	} else if broken, err := b.Break(t.Context(), info, false); !broken || err != nil {
@@ -129,13 +130,13 @@ func TestRefusedNotes(t *testing.T) {
 	s := limited(t)
 	b := open(t, "redis://app@"+s.Addr()+"/0?key=k", Options{Getenv: func(string) string { return "pw" }})
 	for range 3 {
-		h := acquire(t, b, "k", ttl)
-		isHeld(t, b, "k")
-		renew(t, b, h)
+		h := lockcheck.Acquire(t, b, "k", ttl)
+		lockcheck.Held(t, b, "k")
+		lockcheck.Renew(t, b, h)
 		if info, err := b.Inspect(t.Context(), "k"); err != nil || info == nil || info.Holder != "" || info.TTL == 0 {
 			t.Errorf("inspect: %+v, %v", info, err)
 		}
-		release(t, b, h)
+		lockcheck.Release(t, b, h)
 	}
 	if log := s.CLI("ACL", "LOG"); !strings.HasPrefix(log, "count\n1\n") || strings.Count(log, "count\n") != 1 {
 		t.Errorf("the server's log of refusals:\n%s", log)
@@ -176,7 +177,7 @@ func TestPassword(t *testing.T) {
 			t.Errorf("%+v: acquired %v, %v", c, ok, err)
 		}
 		if ok {
-			release(t, b, h)
+			lockcheck.Release(t, b, h)
 		}
 		if _, err := b.Examine(t.Context()); c.works != (err == nil) {
 			t.Errorf("%+v: examined: %v", c, err)
@@ -198,7 +199,7 @@ func TestPassword(t *testing.T) {
 func TestRefusedScript(t *testing.T) {
 	s := limited(t)
 	b := open(t, "redis://app@"+s.Addr()+"/0?key=k", Options{Getenv: func(string) string { return "pw" }})
-	h := acquire(t, b, "k", ttl)
+	h := lockcheck.Acquire(t, b, "k", ttl)
 	s.CLI("ACL", "SETUSER", "app", "-get")
 	for _, err := range []error{b.Renew(t.Context(), h), b.Release(t.Context(), h)} {
 		if !errors.Is(err, locking.ErrPermission) || errors.Is(err, locking.ErrLost) {
@@ -206,7 +207,7 @@ func TestRefusedScript(t *testing.T) {
 		}
 	}
 	s.CLI("ACL", "SETUSER", "app", "+get")
-	renew(t, b, h)
+	lockcheck.Renew(t, b, h)
 }
 
 // TestTLS: rediss checks the server's certificate against ca.
@@ -222,10 +223,10 @@ func TestTLS(t *testing.T) {
 		"--tls-auth-clients", "no")
 	address := "127.0.0.1:" + strconv.Itoa(port)
 	b := open(t, "rediss://"+address+"/0?key=k&ca="+cert, Options{})
-	h := acquire(t, b, "k", ttl)
-	renew(t, b, h)
-	isHeld(t, client(t, s.Addr()), "k")
-	release(t, b, h)
+	h := lockcheck.Acquire(t, b, "k", ttl)
+	lockcheck.Renew(t, b, h)
+	lockcheck.Held(t, client(t, s.Addr()), "k")
+	lockcheck.Release(t, b, h)
 	for _, raw := range []string{
 		"rediss://" + address + "/0?key=k", "rediss://" + address + "/0?key=k&ca=" + other,
 		"rediss://localhost:" + strconv.Itoa(port) + "/0?key=k&ca=" + cert, "rediss://" + s.Addr() + "/0?key=k&ca=" + cert,
@@ -256,7 +257,7 @@ func TestTLS(t *testing.T) {
 func TestServerKilled(t *testing.T) {
 	s := redistest.New(t)
 	b := client(t, s.Addr())
-	h := acquire(t, b, "k", ttl)
+	h := lockcheck.Acquire(t, b, "k", ttl)
 	s.Kill()
 	for _, err := range []error{b.Renew(soon(t), h), b.Release(soon(t), h)} {
 		if !errors.Is(err, locking.ErrUnreachable) || errors.Is(err, locking.ErrLost) {
@@ -267,9 +268,9 @@ func TestServerKilled(t *testing.T) {
 		t.Errorf("acquired %v, %v", ok, err)
 	}
 	s.Restart()
-	isLost(t, b.Renew(t.Context(), h))
-	isLost(t, b.Release(t.Context(), h))
-	acquire(t, b, "k", ttl)
+	lockcheck.Lost(t, "renew", b.Renew(t.Context(), h))
+	lockcheck.Lost(t, "release", b.Release(t.Context(), h))
+	lockcheck.Acquire(t, b, "k", ttl)
 }
 
 // TestServerKeepsLocks: with an append-only file that is written at once, a killed server has the
@@ -277,11 +278,11 @@ func TestServerKilled(t *testing.T) {
 func TestServerKeepsLocks(t *testing.T) {
 	s := redistest.New(t, "--appendonly", "yes", "--appendfsync", "always")
 	b, other := client(t, s.Addr()), client(t, s.Addr())
-	h := acquire(t, b, "k", ttl)
+	h := lockcheck.Acquire(t, b, "k", ttl)
 	s.Restart()
-	isHeld(t, other, "k")
-	renew(t, b, h)
-	release(t, b, h)
+	lockcheck.Held(t, other, "k")
+	lockcheck.Renew(t, b, h)
+	lockcheck.Release(t, b, h)
 }
 
 // TestEviction: a server that is full evicts a lock, unless its policy is noeviction. Then it has
@@ -290,7 +291,7 @@ func TestEviction(t *testing.T) {
 	for policy, lost := range map[string]bool{"allkeys-random": true, "volatile-ttl": true, "noeviction": false} {
 		s := redistest.New(t, "--maxmemory-policy", policy)
 		b := client(t, s.Addr())
-		h := acquire(t, b, "k", ttl)
+		h := lockcheck.Acquire(t, b, "k", ttl)
 		s.CLI("CONFIG", "SET", "maxmemory", "3mb")
 		s.CLI("EVAL", `local v = string.rep('x', 10000)
 			for i = 1, 2000 do if redis.pcall('SET', 'other:' .. i, v, 'PX', 3600000).err then break end end`, "0")

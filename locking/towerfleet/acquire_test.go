@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/test/leapclock"
+	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/locking/lockingtest"
@@ -72,7 +73,7 @@ func TestKilledHolder(t *testing.T) {
 			w.left(0, "n.lock")
 			time.Sleep(ttl/2 + time.Second)
 		}
-		w.release(force, w.acquire(force, "n", ttl))
+		lockcheck.Release(w, force, lockcheck.Acquire(w, force, "n", ttl))
 		w.left(3)
 		if e := w.events[0].(Stolen); e.PreviousLock.RequestID != "req_killed" {
 			t.Errorf("%+v", e)
@@ -98,7 +99,7 @@ func TestCreationIsAtomic(t *testing.T) {
 					return linked(temp, path)
 				})
 				b := w.backend(Options{})
-				h := w.acquire(b, "n", 0)
+				h := lockcheck.Acquire(w, b, "n", 0)
 				w.left(1, "n.lock")
 				w.refused(b, "n")
 				other := foreign("m", "req_other", time.Now(), 900)
@@ -110,7 +111,7 @@ func TestCreationIsAtomic(t *testing.T) {
 				if got := w.read("m.lock"); got != other {
 					t.Errorf("replaced by %s", got)
 				}
-				w.release(b, h)
+				lockcheck.Release(w, b, h)
 			})
 		})
 	}
@@ -205,7 +206,7 @@ func TestSettle(t *testing.T) {
 					time.AfterFunc(DefaultSettle*3/2, func() { os.Remove(w.path(c.file)) })
 				}
 				if c.lock == ours {
-					w.acquire(b, "n", 0)
+					lockcheck.Acquire(w, b, "n", 0)
 					w.left(1, c.remains...)
 					return
 				}
@@ -273,8 +274,8 @@ func TestRivals(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		h := w.acquire(b, "n", 0)
-		w.release(b, h)
+		h := lockcheck.Acquire(w, b, "n", 0)
+		lockcheck.Release(w, b, h)
 		w.write("n.lock.req_1.tmp", foreign("n", "req_1", time.Now(), 900))
 		before := time.Now()
 		if held := w.refused(b, "n"); held.record.RequestID != "req_1" || time.Now() != before {

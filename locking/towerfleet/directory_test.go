@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/locking"
 )
 
@@ -93,9 +94,9 @@ func TestDirectoryOfAnother(t *testing.T) {
 func TestPermission(t *testing.T) {
 	in(t, func(w *world) {
 		b := w.backend(Options{})
-		h := w.acquire(b, "n", 0)
+		h := lockcheck.Acquire(w, b, "n", 0)
 		w.write("m.lock", foreign("m", "req_1", time.Now().Add(-time.Hour), 900))
-		seen := w.see(b, "m")
+		seen := lockcheck.Seen(w, b, "m")
 		hook(t, &link, func(string, string) error { return syscall.EACCES })
 		hook(t, &exchange, func(string, string) error { return syscall.EROFS })
 		hook(t, &remove, func(string) error { return syscall.EACCES })
@@ -237,14 +238,14 @@ func TestCleanup(t *testing.T) {
 		if locks, _ := filepath.Glob(w.path("[^.]*")); len(locks) > 0 {
 			t.Errorf("%q", locks)
 		}
-		h := w.acquire(b, "n", 0)
+		h := lockcheck.Acquire(w, b, "n", 0)
 		w.write("m.lock", foreign("m", "req_1", time.Now().Add(-time.Hour), 1))
 		w.write("x.lock.req_1.tmp", "")
 		if err := b.Cleanup(w.Context()); err != nil {
 			t.Error(err)
 		}
 		w.left(1, "m.lock", "n.lock", "x.lock.req_1.tmp")
-		w.release(b, h)
+		lockcheck.Release(w, b, h)
 	})
 }
 
@@ -262,7 +263,7 @@ func TestFlock(t *testing.T) {
 		}
 		w.left(0)
 		time.AfterFunc(flockPatience/2, unlock)
-		w.acquire(b, "n", 0)
+		lockcheck.Acquire(w, b, "n", 0)
 	})
 }
 
@@ -292,6 +293,6 @@ func TestFlockIsFreed(t *testing.T) {
 			}
 		}
 		unlock()
-		w.acquire(b, "n", 0)
+		lockcheck.Acquire(w, b, "n", 0)
 	})
 }

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/repolock/repolock/internal/test/lockcheck"
 )
 
 // stage is a directory whose backends live on the day of the document's examples.
@@ -90,10 +92,10 @@ func TestDocumentsJSON(t *testing.T) {
 
 		s.at("10:30:10")
 		b := s.backend("req_abc123", false)
-		h := w.acquire(b, theLock, 0)
+		h := lockcheck.Acquire(w, b, theLock, 0)
 		s.same(w.events[0], `"event": "lock_acquired"`, 1, "", "")
 		s.at("10:30:40")
-		w.renew(b, h)
+		lockcheck.Renew(w, b, h)
 		want := strings.NewReplacer("req_abc123def456", "req_abc123", "12345", fmt.Sprint(os.Getpid()),
 			`"metadata": {}`, `"metadata": {"job":7,"repolock_handle":"`+digest(h.Token())+`"}`).Replace(example(t, `"lock_version"`, 1))
 		if got := strings.Join(strings.Fields(w.read(theLock+".lock")), ""); got != strings.Join(strings.Fields(want), "") {
@@ -102,7 +104,7 @@ func TestDocumentsJSON(t *testing.T) {
 		if strings.Contains(w.read(theLock+".lock"), h.Token()) {
 			t.Error("a reader of the lock file can make its handle")
 		}
-		w.release(b, h)
+		lockcheck.Release(w, b, h)
 
 		s.lock("req_xyz789", "10:25:00", "10:29:45")
 		s.same(w.refused(b, theLock), `"error": "lock_blocked"`, 1, "", "")
@@ -115,12 +117,12 @@ func TestDocumentsJSON(t *testing.T) {
 		s.lock("req_old123", "10:00:00", "10:15:00")
 		old := w.read(theLock + ".lock")
 		thief := s.backend("req_new456", true)
-		h = w.acquire(thief, theLock, 0)
+		h = lockcheck.Acquire(w, thief, theLock, 0)
 		s.same(w.events[0], `"event": "lock_stolen"`, 1, "sha256:abc123...", sum(old))
 		if len(w.events) != 2 || w.events[1].(Acquired).RequestID != "req_new456" {
 			t.Errorf("%v", w.events)
 		}
-		w.release(thief, h)
+		lockcheck.Release(w, thief, h)
 
 		for i, c := range []struct {
 			acquired string
@@ -128,7 +130,7 @@ func TestDocumentsJSON(t *testing.T) {
 		}{{"10:30:00", Success}, {"10:35:00", Failure("deploy_manifests")}} {
 			s.at(c.acquired)
 			b := s.backend("req_abc123", false)
-			h := w.acquire(b, theLock, time.Hour)
+			h := lockcheck.Acquire(w, b, theLock, time.Hour)
 			s.at("10:45:00")
 			if err := b.ReleaseAfter(w.Context(), h, c.result); err != nil {
 				t.Fatal(err)
@@ -137,7 +139,7 @@ func TestDocumentsJSON(t *testing.T) {
 		}
 
 		b = s.backend("req_abc123", false)
-		h = w.acquire(b, theLock, 0)
+		h = lockcheck.Acquire(w, b, theLock, 0)
 		hook(t, &remove, func(path string) error { return &os.PathError{Op: "unlink", Path: path, Err: syscall.EACCES} })
 		if err := b.Release(w.Context(), h); err == nil {
 			t.Error("it was released")
@@ -151,8 +153,8 @@ func TestAuditTo(t *testing.T) {
 	var out bytes.Buffer
 	in(t, func(w *world) {
 		b := w.backend(Options{Audit: AuditTo(&out)})
-		h := w.acquire(b, "n", 0)
-		w.release(b, h)
+		h := lockcheck.Acquire(w, b, "n", 0)
+		lockcheck.Release(w, b, h)
 	})
 	lines := strings.Split(out.String(), "\n")
 	if len(lines) != 3 || lines[2] != "" {

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/test/leapclock"
-	"github.com/repolock/repolock/locking"
 )
 
 // world is a lock directory and the events of its backends.
@@ -46,15 +45,6 @@ func (w *world) backend(opts Options) *Backend {
 	return b
 }
 
-func (w *world) acquire(b *Backend, name string, ttl time.Duration) locking.Handle {
-	w.Helper()
-	h, ok, err := b.TryLock(w.Context(), name, ttl)
-	if !ok || err != nil {
-		w.Fatalf("%s: %v %v", name, ok, err)
-	}
-	return h
-}
-
 // refused requires that a lock is held, and returns why.
 func (w *world) refused(b *Backend, name string) *HeldError {
 	w.Helper()
@@ -67,16 +57,6 @@ func (w *world) refused(b *Backend, name string) *HeldError {
 		w.Errorf("not one line that names the file: %q", held.Error())
 	}
 	return held
-}
-
-// see inspects a lock that must be held.
-func (w *world) see(b *Backend, name string) *locking.Info {
-	w.Helper()
-	info, err := b.Inspect(w.Context(), name)
-	if err != nil || info == nil || info.Revision == "" {
-		w.Fatalf("%s: %+v %v", name, info, err)
-	}
-	return info
 }
 
 func (w *world) files() (names []string) {
@@ -152,18 +132,4 @@ func hook[F any](t testing.TB, at *F, f F) {
 	old := *at
 	t.Cleanup(func() { *at = old })
 	*at = f
-}
-
-func (w *world) release(b *Backend, h locking.Handle) {
-	w.Helper()
-	if err := b.Release(w.Context(), h); err != nil {
-		w.Errorf("release: %v", err)
-	}
-}
-
-func (w *world) renew(b *Backend, h locking.Handle) {
-	w.Helper()
-	if err := b.Renew(w.Context(), h); err != nil {
-		w.Errorf("renew: %v", err)
-	}
 }

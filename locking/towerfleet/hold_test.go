@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/locking"
 )
 
@@ -25,12 +26,12 @@ func TestHeartbeat(t *testing.T) {
 				}
 				b := w.backend(Options{})
 				began := formatTime(time.Now())
-				h := w.acquire(b, "n", 0)
+				h := lockcheck.Acquire(w, b, "n", 0)
 				text := strings.Replace(w.read("n.lock"), "{", `{ "x":[12345678901234567890.10,{"last_heartbeat_at":"x"}],`, 1)
 				w.write("n.lock", text)
 				before, _ := os.Stat(w.path("n.lock"))
 				time.Sleep(Interval(h.TTL()))
-				w.renew(b, h)
+				lockcheck.Renew(w, b, h)
 				want := strings.Replace(text, `"last_heartbeat_at": "`+began, `"last_heartbeat_at": "`+formatTime(time.Now()), 1)
 				if got := w.read("n.lock"); got != want || got == text {
 					t.Errorf("%s\nwant\n%s", got, want)
@@ -53,7 +54,7 @@ func TestHeartbeatOfGoneLock(t *testing.T) {
 			func(a, b string) error { os.Remove(b); return swap(a, b) },
 			func(_, b string) error { os.Remove(b); return syscall.ENOSYS },
 		} {
-			h := w.acquire(b, fmt.Sprint("n", i), 0)
+			h := lockcheck.Acquire(w, b, fmt.Sprint("n", i), 0)
 			hook(t, &exchange, swap)
 			for range 2 {
 				if err := b.Renew(w.Context(), h); !errors.Is(err, locking.ErrLost) {
@@ -70,10 +71,10 @@ func TestHeartbeatOfGoneLock(t *testing.T) {
 func TestRenewAfterTTL(t *testing.T) {
 	in(t, func(w *world) {
 		b := w.backend(Options{})
-		h := w.acquire(b, "n", time.Minute)
+		h := lockcheck.Acquire(w, b, "n", time.Minute)
 		for range 5 {
 			time.Sleep(time.Minute - 2*DefaultSettle)
-			w.renew(b, h)
+			lockcheck.Renew(w, b, h)
 		}
 		text := w.read("n.lock")
 		time.Sleep(time.Minute)
@@ -88,10 +89,10 @@ func TestShortTTL(t *testing.T) {
 	in(t, func(w *world) {
 		b := w.backend(Options{})
 		time.Sleep(999 * time.Millisecond)
-		h := w.acquire(b, "n", time.Second)
+		h := lockcheck.Acquire(w, b, "n", time.Second)
 		for range 20 {
 			time.Sleep(Interval(h.TTL()))
-			w.renew(b, h)
+			lockcheck.Renew(w, b, h)
 		}
 	})
 }
@@ -101,7 +102,7 @@ func TestShortTTL(t *testing.T) {
 func TestHeartbeatFails(t *testing.T) {
 	in(t, func(w *world) {
 		b := w.backend(Options{})
-		h := w.acquire(b, "n", 0)
+		h := lockcheck.Acquire(w, b, "n", 0)
 		w.events = nil
 		fail := true
 		hook(t, &exchange, func(a, b string) error {
@@ -135,10 +136,10 @@ func TestHeartbeatFails(t *testing.T) {
 func TestRenewSeesRequestBeside(t *testing.T) {
 	in(t, func(w *world) {
 		b := w.backend(Options{})
-		h := w.acquire(b, "n", 0)
+		h := lockcheck.Acquire(w, b, "n", 0)
 		beat := func() {
 			t.Helper()
-			w.renew(b, h)
+			lockcheck.Renew(w, b, h)
 			time.Sleep(Interval(h.TTL()))
 		}
 		other := foreign("n", "req_1", time.Now().Add(time.Minute), 900)
@@ -175,10 +176,10 @@ func TestRenewSeesRequestBeside(t *testing.T) {
 func TestRenewGivesTime(t *testing.T) {
 	in(t, func(w *world) {
 		b := w.backend(Options{})
-		h := w.acquire(b, "n", 0)
+		h := lockcheck.Acquire(w, b, "n", 0)
 		w.write("n.lock.req_1.tmp", foreign("n", "req_1", time.Now(), 900))
 		for range 4 {
-			w.renew(b, h)
+			lockcheck.Renew(w, b, h)
 			time.Sleep(DefaultSettle / 5)
 		}
 	})
@@ -189,7 +190,7 @@ func TestRenewGivesTime(t *testing.T) {
 func TestOwnLockIsWritten(t *testing.T) {
 	in(t, func(w *world) {
 		b := w.backend(Options{RequestID: "req_1"})
-		h := w.acquire(b, "n", 0)
+		h := lockcheck.Acquire(w, b, "n", 0)
 		other := strings.Replace(w.read("n.lock"), "req_1", "req_2", 1)
 		other = strings.Replace(other, `"host_id": "`, `"host_id": "a\n\u001b[2J`, 1)
 		for _, c := range []struct {
@@ -215,9 +216,9 @@ func TestStaleHandle(t *testing.T) {
 	in(t, func(w *world) {
 		for _, thief := range []string{"req_1", "req_2"} {
 			first, second := w.backend(Options{RequestID: "req_1"}), w.backend(Options{RequestID: thief, Force: true})
-			old := w.acquire(first, "n", time.Minute)
+			old := lockcheck.Acquire(w, first, "n", time.Minute)
 			time.Sleep(2 * time.Minute)
-			h := w.acquire(second, "n", time.Hour)
+			h := lockcheck.Acquire(w, second, "n", time.Hour)
 			text := w.read("n.lock")
 			for name, err := range map[string]error{"renew": first.Renew(w.Context(), old), "release": first.Release(w.Context(), old),
 				"another handle": second.Release(w.Context(), locking.NewHandle("n", time.Hour)), "none": second.Release(w.Context(), locking.Handle{})} {
@@ -228,7 +229,7 @@ func TestStaleHandle(t *testing.T) {
 			if w.read("n.lock") != text {
 				t.Error("the new lock was written")
 			}
-			w.release(second, h)
+			lockcheck.Release(w, second, h)
 		}
 	})
 }
@@ -238,12 +239,12 @@ func TestStaleHandle(t *testing.T) {
 func TestExpiredRelease(t *testing.T) {
 	in(t, func(w *world) {
 		b := w.backend(Options{})
-		h := w.acquire(b, "n", time.Minute)
+		h := lockcheck.Acquire(w, b, "n", time.Minute)
 		time.Sleep(time.Hour)
 		if err := b.Release(w.Context(), h); !errors.Is(err, locking.ErrLost) {
 			t.Error(err)
 		}
-		h = w.acquire(b, "n", time.Minute)
+		h = lockcheck.Acquire(w, b, "n", time.Minute)
 		for _, step := range []time.Duration{time.Hour, 0} {
 			w.clock.Step.Store(int64(step))
 			if err := b.Renew(w.Context(), h); !errors.Is(err, locking.ErrLost) {
@@ -291,11 +292,11 @@ func TestRaces(t *testing.T) {
 					b := w.backend(Options{Force: true})
 					var h locking.Handle
 					if c.at == nil {
-						h = w.acquire(b, "n", time.Minute)
+						h = lockcheck.Acquire(w, b, "n", time.Minute)
 					} else {
 						w.write("n.lock", c.at(w))
 					}
-					seen := w.see(b, "n")
+					seen := lockcheck.Seen(w, b, "n")
 					w.events = nil
 					theirs := ""
 					hook(t, &exchange, func(a, b string) error {
@@ -368,7 +369,7 @@ func TestBreak(t *testing.T) {
 	in(t, func(w *world) {
 		b := w.backend(Options{})
 		w.write("n.lock", foreign("n", "req_1", time.Now(), 900))
-		info := w.see(b, "n")
+		info := lockcheck.Seen(w, b, "n")
 		ok, err := b.Break(w.Context(), info, false)
 		if ok || !errors.Is(err, ErrLive) || !strings.Contains(err.Error(), "req_1") {
 			t.Errorf("a live one: %v %v", ok, err)
@@ -382,7 +383,7 @@ func TestBreak(t *testing.T) {
 			t.Errorf("another one: %v %v", ok, err)
 		}
 		w.left(0, "n.lock")
-		if ok, err := b.Break(w.Context(), w.see(b, "n"), true); !ok || err != nil {
+		if ok, err := b.Break(w.Context(), lockcheck.Seen(w, b, "n"), true); !ok || err != nil {
 			t.Errorf("%v %v", ok, err)
 		}
 		if ok, err := b.Break(w.Context(), info, true); ok || err != nil {
@@ -401,11 +402,11 @@ func TestBreakTemporary(t *testing.T) {
 	in(t, func(w *world) {
 		b := w.backend(Options{})
 		w.write("n.lock.req_1.tmp", foreign("n", "req_1", time.Now(), 900))
-		if ok, err := b.Break(w.Context(), w.see(b, "n"), false); ok || !errors.Is(err, ErrLive) {
+		if ok, err := b.Break(w.Context(), lockcheck.Seen(w, b, "n"), false); ok || !errors.Is(err, ErrLive) {
 			t.Errorf("a live one: %v %v", ok, err)
 		}
 		w.write("n.lock.req_1.tmp", "")
-		seen := w.see(b, "n")
+		seen := lockcheck.Seen(w, b, "n")
 		if ok, err := b.Break(w.Context(), seen, true); ok || err != nil {
 			t.Errorf("as stale: %v %v", ok, err)
 		}
@@ -414,7 +415,7 @@ func TestBreakTemporary(t *testing.T) {
 			t.Errorf("another one: %v %v", ok, err)
 		}
 		w.left(0, "n.lock.req_1.tmp")
-		if ok, err := b.Break(w.Context(), w.see(b, "n"), false); !ok || err != nil {
+		if ok, err := b.Break(w.Context(), lockcheck.Seen(w, b, "n"), false); !ok || err != nil {
 			t.Errorf("%v %v", ok, err)
 		}
 		w.left(1)

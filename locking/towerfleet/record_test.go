@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/locking"
 )
 
@@ -22,11 +23,11 @@ func TestNames(t *testing.T) {
 	in(t, func(w *world) {
 		b := w.backend(Options{})
 		for _, name := range []string{"a", "0", "ab", "money-tracker-production", "a_b--c", strings.Repeat("x", 128)} {
-			h := w.acquire(b, name, 0)
+			h := lockcheck.Acquire(w, b, name, 0)
 			if _, err := os.Stat(w.path(name + ".lock")); err != nil {
 				t.Error(err)
 			}
-			w.release(b, h)
+			lockcheck.Release(w, b, h)
 		}
 		for _, name := range []string{"", "A", "aB", "a b", "a/b", "../a", "a.b", "-a", "a-", "_a", "a_", "-", "ä", "a\n", "a\x00", strings.Repeat("x", 129)} {
 			if _, _, err := b.TryLock(w.Context(), name, 0); !errors.Is(err, locking.ErrKey) || strings.Contains(err.Error(), "\n") {
@@ -56,7 +57,7 @@ func TestTTL(t *testing.T) {
 			{9 * time.Second, 9, 3 * time.Second}, {90 * time.Second, 90, 30 * time.Second}, {time.Hour, 3600, 30 * time.Second},
 		} {
 			name := fmt.Sprint("n", i)
-			if h := w.acquire(b, name, c.ttl); h.TTL() != time.Duration(c.seconds)*time.Second || Interval(h.TTL()) != c.interval {
+			if h := lockcheck.Acquire(w, b, name, c.ttl); h.TTL() != time.Duration(c.seconds)*time.Second || Interval(h.TTL()) != c.interval {
 				t.Errorf("%s: %s, heartbeats each %s", c.ttl, h.TTL(), Interval(h.TTL()))
 			}
 			if !strings.Contains(w.read(name+".lock"), fmt.Sprintf(`"ttl_seconds": %d,`, c.seconds)) {
@@ -146,7 +147,7 @@ func TestMalformedIsHeld(t *testing.T) {
 			if blocked := `{"error":"lock_blocked","lock_name":"n","held_by":{"request_id":"","actor":"","intent":"","created_at":"","last_heartbeat_at":""},"suggestion":"Look at `; err != nil || !strings.HasPrefix(string(out), blocked) {
 				t.Errorf("%s: %s %v", why, out, err)
 			}
-			seen := w.see(b, "n")
+			seen := lockcheck.Seen(w, b, "n")
 			if seen.Trouble == "" || seen.Stale {
 				t.Fatalf("%s: %+v", why, seen)
 			}
@@ -163,7 +164,7 @@ func TestMalformedIsHeld(t *testing.T) {
 			w.write("n.lock", "{"+text)
 			breaks(false, false)
 			w.left(0, "n.lock")
-			seen = w.see(b, "n")
+			seen = lockcheck.Seen(w, b, "n")
 			breaks(false, true)
 			w.left(1)
 			if e := w.events[0].(Stolen); len(text) < maxSize && e.PreviousLockHash != sum("{"+text) || e.Reason != "unreadable_lock_forced" {
@@ -188,7 +189,7 @@ func TestIrregularIsHeld(t *testing.T) {
 			if held := w.refused(b, name); held.Trouble == "" {
 				t.Errorf("%s: %v", name, held)
 			}
-			ok, err := b.Break(w.Context(), w.see(b, name), false)
+			ok, err := b.Break(w.Context(), lockcheck.Seen(w, b, name), false)
 			if ok || err == nil || !strings.Contains(err.Error(), w.path(name+".lock")) {
 				t.Errorf("%s: broken %v, %v", name, ok, err)
 			}

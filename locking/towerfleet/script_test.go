@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/locking"
 )
 
@@ -155,7 +156,7 @@ func (w *world) system(opts Options) *Backend {
 func TestScriptSeesOurs(t *testing.T) {
 	w := outside(t)
 	b, s := w.system(Options{RequestID: "req_ours"}), w.script()
-	h := w.acquire(b, "n", 0)
+	h := lockcheck.Acquire(w, b, "n", 0)
 	text := w.read("n.lock")
 	if out, err := s.run("acquire_lock n req_script deploy 1"); err == nil || !strings.Contains(out, "Lock is held by active process") || !strings.Contains(out, text) {
 		t.Errorf("%s %v", out, err)
@@ -201,23 +202,23 @@ func TestWeSeeScript(t *testing.T) {
 	if out, err := s.run("DEFAULT_TTL=-1; create_lock_json n req_script deploy 1 | jq '.ttl_seconds = 1 | .last_heartbeat_at = \"2020-01-01T00:00:00Z\"' >$LOCK_DIR/n.lock"); err != nil {
 		t.Fatalf("%s %v", out, err)
 	}
-	h := w.acquire(b, "n", 0)
+	h := lockcheck.Acquire(w, b, "n", 0)
 	if out, err := s.run("release_lock n req_script"); err == nil || !strings.Contains(out, b.opts.RequestID) {
 		t.Errorf("%s %v", out, err)
 	}
-	w.release(b, h)
+	lockcheck.Release(w, b, h)
 }
 
 // TestScriptHeartbeat: the script's heartbeat of our lock and ours go together.
 func TestScriptHeartbeat(t *testing.T) {
 	w := outside(t)
 	b, s := w.system(Options{}), w.script()
-	h := w.acquire(b, "n", 0)
+	h := lockcheck.Acquire(w, b, "n", 0)
 	for range 3 {
 		if out, err := s.run("update_heartbeat $LOCK_DIR/n.lock && ! is_lock_stale $LOCK_DIR/n.lock"); err != nil {
 			t.Errorf("%s %v", out, err)
 		}
-		w.renew(b, h)
+		lockcheck.Renew(w, b, h)
 	}
 	if err := b.Release(t.Context(), h); err != nil || len(w.files()) > 0 {
 		t.Errorf("%v %q", err, w.files())
@@ -243,7 +244,7 @@ func TestMethods(t *testing.T) {
 			if err := os.Remove(w.path("n.lock")); err != nil {
 				t.Fatal(err)
 			}
-			h := w.acquire(b, "n", 0)
+			h := lockcheck.Acquire(w, b, "n", 0)
 			ours := w.read("n.lock")
 			out, err := s.run(method)
 			if w.read("n.lock") != ours {
@@ -252,7 +253,7 @@ func TestMethods(t *testing.T) {
 			if name == "exclusive creation" && err == nil {
 				t.Error("both have it")
 			}
-			w.release(b, h)
+			lockcheck.Release(w, b, h)
 		})
 	}
 }
@@ -268,7 +269,7 @@ func TestScriptSlowerThanSettle(t *testing.T) {
 			b := w.system(Options{Settle: time.Second, Clock: c})
 			theirs := w.step(w.script(), mv+"acquire_lock n req_script deploy 1")
 			theirs.to(suspended)
-			h := w.acquire(b, "n", 0)
+			h := lockcheck.Acquire(w, b, "n", 0)
 			both := theirs.end()
 			if both != (mv != newerMv) {
 				t.Errorf("both have it: %v", both)
@@ -462,7 +463,7 @@ func TestHeartbeatRacesScriptsSteal(t *testing.T) {
 	for round := range races {
 		c := &turns{behind: time.Hour}
 		b := w.system(Options{Clock: c})
-		h := w.acquire(b, "n", 0)
+		h := lockcheck.Acquire(w, b, "n", 0)
 		steal := "rm $LOCK_DIR/n.lock && acquire_lock n req_thief deploy 1"
 		if round%10 == 0 { // it takes as long as the rest
 			steal = "is_lock_stale $LOCK_DIR/n.lock && " + steal
