@@ -12,6 +12,7 @@ import (
 
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/internal/test/leapclock"
+	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/locking/lockingtest"
@@ -62,47 +63,10 @@ func on(t *testing.T, opts mem.Options, f func(t *testing.T, a, b *client)) {
 	})
 }
 
-func (c *client) acquire() locking.Handle {
-	c.Helper()
-	h, ok, err := c.TryLock(c.T.Context(), key, ttl)
-	if !ok || err != nil {
-		c.Fatalf("must be free: %v, %v", ok, err)
-	}
-	return h
-}
-
 // free acquires the lock and releases it.
 func (c *client) free() {
 	c.Helper()
-	c.release(c.acquire())
-}
-
-func (c *client) refused() {
-	c.Helper()
-	if _, ok, err := c.TryLock(c.T.Context(), key, ttl); ok || err != nil {
-		c.Errorf("must be held: %v, %v", ok, err)
-	}
-}
-
-func (c *client) release(h locking.Handle) {
-	c.Helper()
-	if err := c.Release(c.T.Context(), h); err != nil {
-		c.Error(err)
-	}
-}
-
-func (c *client) renew(h locking.Handle) {
-	c.Helper()
-	if err := c.Renew(c.T.Context(), h); err != nil {
-		c.Error(err)
-	}
-}
-
-func (c *client) isLost(what string, err error) {
-	c.Helper()
-	if !errors.Is(err, locking.ErrLost) {
-		c.Errorf("%s: %v, want ErrLost", what, err)
-	}
+	lockcheck.Release(c.T, c, lockcheck.Acquire(c.T, c, key, ttl))
 }
 
 // cut cuts the connection to the store, or, with nil, mends it.
@@ -116,28 +80,10 @@ func (c *client) cut(err error) {
 
 var errCut = &store.Error{Op: "put", Err: store.Unreachable(errors.New("no route to host"))}
 
-// see returns what Inspect shows of the lock.
-func (c *client) see() *locking.Info {
-	c.Helper()
-	info, err := c.Inspect(c.T.Context(), key)
-	if err != nil || info == nil {
-		c.Fatalf("inspect: %+v, %v", info, err)
-	}
-	return info
-}
-
-// breaks checks whether Break removes a lock.
-func (c *client) breaks(seen *locking.Info, stale, want bool) {
-	c.Helper()
-	if ok, err := c.Break(c.T.Context(), seen, stale); ok != want || err != nil {
-		c.Errorf("break (stale %v): %v, %v, want %v", stale, ok, err, want)
-	}
-}
-
 // crashed acquires the lock, and leaves it in the store.
 func (c *client) crashed() {
 	c.Helper()
-	h := c.acquire()
+	h := lockcheck.Acquire(c.T, c, key, ttl)
 	c.cut(errCut)
 	time.Sleep(2 * ttl)
 	_ = c.Release(c.T.Context(), h)
@@ -192,11 +138,11 @@ func TestCosts(t *testing.T) {
 				t.Errorf("%s: %d requests, want %d: %v", what, n, want, by)
 			}
 		}
-		h := a.acquire()
+		h := lockcheck.Acquire(t, a, key, ttl)
 		costs("acquire", 3)
-		a.renew(h)
+		lockcheck.Renew(t, a, h)
 		costs("renew", 2)
-		a.release(h)
+		lockcheck.Release(t, a, h)
 		costs("release", 3)
 	})
 }
@@ -310,10 +256,10 @@ func TestInspect(t *testing.T) {
 		self := &replock.Process{Hostname: "db1 (pid 1)", PID: 4711}
 		a := newClient(t, s, repository.Options{Operation: "report", Self: self})
 		acquired := time.Now()
-		h := a.acquire()
+		h := lockcheck.Acquire(t, a, key, ttl)
 		time.Sleep(3 * time.Second)
-		a.renew(h)
-		got := a.see()
+		lockcheck.Renew(t, a, h)
+		got := lockcheck.Seen(t, a, key)
 		if !got.Acquired.Equal(acquired) || !got.Renewed.Equal(acquired.Add(3*time.Second)) || got.Revision == "" {
 			t.Errorf("%+v", got)
 		}
@@ -321,21 +267,21 @@ func TestInspect(t *testing.T) {
 		if want := (locking.Info{Key: key, Holder: "report", Host: "db1 (pid 1)", PID: 4711, TTL: ttl}); *got != want {
 			t.Errorf("%+v, want %+v", *got, want)
 		}
-		a.release(h)
+		lockcheck.Release(t, a, h)
 	})
 }
 
 // TestStale: a lock is stale when its ttl is over, and only then Break removes it with stale.
 func TestStale(t *testing.T) {
 	in(t, func(t *testing.T, a, b *client) {
-		h := a.acquire()
+		h := lockcheck.Acquire(t, a, key, ttl)
 		a.cut(errCut) // a has crashed
 		for _, stale := range []bool{false, true} {
-			seen := b.see()
+			seen := lockcheck.Seen(t, b, key)
 			if seen.Stale != stale {
 				t.Errorf("%+v, want stale %v", seen, stale)
 			}
-			b.breaks(seen, true, stale)
+			lockcheck.Breaks(t, b, seen, true, stale)
 			time.Sleep(ttl + 5*time.Second)
 		}
 		if seen, err := b.Inspect(t.Context(), key); seen != nil || err != nil {
@@ -357,19 +303,19 @@ func TestUnreadable(t *testing.T) {
 			}
 		}
 		put("?")
-		b.refused()
-		seen := b.see()
+		lockcheck.Held(t, b, key)
+		seen := lockcheck.Seen(t, b, key)
 		if seen.Trouble == "" || seen.Stale || seen.Revision == "" {
 			t.Errorf("%+v", seen)
 		}
-		b.breaks(seen, true, false)
+		lockcheck.Breaks(t, b, seen, true, false)
 		put("!") // by another client, within the precision of the store's clock
-		b.breaks(seen, false, false)
-		seen = b.see()
+		lockcheck.Breaks(t, b, seen, false, false)
+		seen = lockcheck.Seen(t, b, key)
 		time.Sleep(time.Second)
 		put("!") // by a third
-		b.breaks(seen, false, false)
-		b.breaks(b.see(), false, true)
+		lockcheck.Breaks(t, b, seen, false, false)
+		lockcheck.Breaks(t, b, lockcheck.Seen(t, b, key), false, true)
 		b.free()
 	})
 }
@@ -385,11 +331,11 @@ func TestWaiter(t *testing.T) {
 		}
 		shows := func(want string) {
 			t.Helper()
-			if seen := b.see(); seen.Holder != want {
+			if seen := lockcheck.Seen(t, b, key); seen.Holder != want {
 				t.Errorf("%+v, want %q", seen, want)
 			}
 		}
-		h := a.acquire()
+		h := lockcheck.Acquire(t, a, key, ttl)
 		waiter := make(chan *replock.Lock)
 		go func() {
 			lock, err := locker.Exclusive(t.Context(), "prune", replock.Wait(time.Hour))
@@ -399,11 +345,11 @@ func TestWaiter(t *testing.T) {
 			waiter <- lock
 		}()
 		time.Sleep(3 * time.Second)
-		a.renew(h)
+		lockcheck.Renew(t, a, h)
 		shows("lock")
-		a.release(h)
+		lockcheck.Release(t, a, h)
 		shows("prune (waiting)")
-		b.refused()
+		lockcheck.Held(t, b, key)
 		lock := <-waiter
 		shows("prune")
 		if lock != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/test/hookstore"
+	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/locking/repository"
 	"github.com/repolock/repolock/replock"
@@ -77,7 +78,7 @@ func TestInspectFails(t *testing.T) {
 		if !ok || err != nil {
 			t.Fatal(ok, err)
 		}
-		seen := a.see()
+		seen := lockcheck.Seen(t, a, key)
 		a.cut(errCut)
 		if info, err := a.Inspect(t.Context(), key); info != nil || !errors.Is(err, locking.ErrUnreachable) {
 			t.Errorf("inspect: %+v, %v", info, err)
@@ -93,8 +94,8 @@ func TestInspectFails(t *testing.T) {
 				t.Errorf("break %q: %v", bad, err)
 			}
 		}
-		b.renew(h)
-		b.release(h)
+		lockcheck.Renew(t, b, h)
+		lockcheck.Release(t, b, h)
 	})
 }
 

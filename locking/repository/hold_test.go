@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/locking/repository"
 	"github.com/repolock/repolock/replock"
@@ -18,18 +19,18 @@ import (
 // and the lock refreshes itself.
 func TestUnrenewed(t *testing.T) {
 	in(t, func(t *testing.T, a, b *client) {
-		h := a.acquire()
+		h := lockcheck.Acquire(t, a, key, ttl)
 		for range 3 {
 			time.Sleep(ttl * 9 / 10)
-			a.renew(h)
+			lockcheck.Renew(t, a, h)
 		}
 		time.Sleep(ttl - time.Millisecond)
-		b.refused()
+		lockcheck.Held(t, b, key)
 		time.Sleep(2 * time.Millisecond)
 		b.free()
-		a.isLost("renew", a.Renew(t.Context(), h))
-		a.isLost("release", a.Release(t.Context(), h))
-		a.isLost("resume", a.Resume(t.Context(), h))
+		lockcheck.Lost(t, "renew", a.Renew(t.Context(), h))
+		lockcheck.Lost(t, "release", a.Release(t.Context(), h))
+		lockcheck.Lost(t, "resume", a.Resume(t.Context(), h))
 	})
 }
 
@@ -40,7 +41,7 @@ func TestSuspend(t *testing.T) {
 		var slept atomic.Int64
 		clock := func() time.Time { return time.Now().Add(time.Duration(slept.Load())) }
 		on(t, mem.Options{Now: clock}, func(t *testing.T, a, b *client) {
-			h := a.acquire()
+			h := lockcheck.Acquire(t, a, key, ttl)
 			time.Sleep(time.Second)
 			a.cut(errCut) // as long as its machine sleeps
 			for _, c := range []*atomic.Int64{&slept, &a.clock.Leap, &b.clock.Leap} {
@@ -51,21 +52,21 @@ func TestSuspend(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			a.cut(nil)
-			a.isLost("renew", a.Renew(t.Context(), h))
+			lockcheck.Lost(t, "renew", a.Renew(t.Context(), h))
 			err := a.Resume(t.Context(), h)
 			if passed {
-				a.isLost("resume", err)
+				lockcheck.Lost(t, "resume", err)
 				b.free()
 				return
 			}
 			if err != nil {
 				t.Fatalf("resume: %v", err)
 			}
-			b.refused()
+			lockcheck.Held(t, b, key)
 			time.Sleep(ttl / 2)
-			a.renew(h)
+			lockcheck.Renew(t, a, h)
 			time.Sleep(ttl - time.Millisecond)
-			b.refused()
+			lockcheck.Held(t, b, key)
 			time.Sleep(2 * time.Millisecond)
 			b.free()
 		})
@@ -81,10 +82,10 @@ func TestLate(t *testing.T) {
 		"resume":  func(c *client, ctx context.Context, h locking.Handle) error { return c.Resume(ctx, h) },
 	} {
 		in(t, func(t *testing.T, a, b *client) {
-			h := a.acquire()
+			h := lockcheck.Acquire(t, a, key, ttl)
 			time.Sleep(ttl * 6 / 10) // it has refreshed itself by now
 			a.clock.Leap.Add(int64(ttl * 4 / 10))
-			a.isLost(name, call(a, t.Context(), h))
+			lockcheck.Lost(t, name, call(a, t.Context(), h))
 			synctest.Wait()
 			b.free()
 		})
@@ -95,9 +96,9 @@ func TestLate(t *testing.T) {
 // earlier.
 func TestOutage(t *testing.T) {
 	in(t, func(t *testing.T, a, b *client) {
-		h := a.acquire()
+		h := lockcheck.Acquire(t, a, key, ttl)
 		time.Sleep(ttl / 3)
-		a.renew(h)
+		lockcheck.Renew(t, a, h)
 		renewed := time.Now()
 		a.cut(errCut)
 		for {
@@ -108,7 +109,7 @@ func TestOutage(t *testing.T) {
 			if !errors.Is(err, locking.ErrUnreachable) {
 				t.Errorf("renew during the outage: %v", err)
 			}
-			b.refused()
+			lockcheck.Held(t, b, key)
 			time.Sleep(time.Second)
 		}
 		if held := time.Since(renewed); held > ttl*11/12+time.Second {
@@ -120,7 +121,7 @@ func TestOutage(t *testing.T) {
 				t.Fatal(err)
 			}
 			if ok {
-				b.release(other)
+				lockcheck.Release(t, b, other)
 				break
 			}
 			time.Sleep(100 * time.Millisecond)
@@ -129,8 +130,8 @@ func TestOutage(t *testing.T) {
 			t.Errorf("free %v after the last renewal, of a ttl of %v", waited, ttl)
 		}
 		a.cut(nil)
-		a.isLost("resume", a.Resume(t.Context(), h))
-		a.isLost("release", a.Release(t.Context(), h))
+		lockcheck.Lost(t, "resume", a.Resume(t.Context(), h))
+		lockcheck.Lost(t, "release", a.Release(t.Context(), h))
 		b.free()
 	})
 }
@@ -139,10 +140,10 @@ func TestOutage(t *testing.T) {
 // held again. Resume waits for the store, until its context ends.
 func TestResumeAfterOutage(t *testing.T) {
 	in(t, func(t *testing.T, a, b *client) {
-		h := a.acquire()
+		h := lockcheck.Acquire(t, a, key, ttl)
 		a.cut(errCut)
 		time.Sleep(5 * ttl)
-		a.isLost("renew", a.Renew(t.Context(), h))
+		lockcheck.Lost(t, "renew", a.Renew(t.Context(), h))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if err := a.Resume(ctx, h); err == nil || errors.Is(err, locking.ErrLost) {
@@ -152,9 +153,9 @@ func TestResumeAfterOutage(t *testing.T) {
 		if err := a.Resume(t.Context(), h); err != nil {
 			t.Fatalf("resume: %v", err)
 		}
-		b.refused()
-		a.renew(h)
-		a.release(h)
+		lockcheck.Held(t, b, key)
+		lockcheck.Renew(t, a, h)
+		lockcheck.Release(t, a, h)
 		b.free()
 	})
 }
@@ -162,15 +163,15 @@ func TestResumeAfterOutage(t *testing.T) {
 // TestReleasedWhileResuming: a handle that is released meanwhile isn't resumed.
 func TestReleasedWhileResuming(t *testing.T) {
 	in(t, func(t *testing.T, a, b *client) {
-		h := a.acquire()
+		h := lockcheck.Acquire(t, a, key, ttl)
 		a.cut(errCut)
 		time.Sleep(2 * ttl)
 		done := make(chan error)
 		go func() { done <- a.Resume(t.Context(), h) }()
 		time.Sleep(time.Minute)
-		a.isLost("release", a.Release(t.Context(), h))
+		lockcheck.Lost(t, "release", a.Release(t.Context(), h))
 		a.cut(nil)
-		a.isLost("resume", <-done)
+		lockcheck.Lost(t, "resume", <-done)
 		b.free()
 	})
 }
@@ -178,12 +179,12 @@ func TestReleasedWhileResuming(t *testing.T) {
 // TestBrokenUnnoticed: Release returns ErrLost if the lock was broken since the last look.
 func TestBrokenUnnoticed(t *testing.T) {
 	in(t, func(t *testing.T, a, b *client) {
-		h := a.acquire()
-		seen := b.see()
-		b.breaks(seen, false, true)
+		h := lockcheck.Acquire(t, a, key, ttl)
+		seen := lockcheck.Seen(t, b, key)
+		lockcheck.Breaks(t, b, seen, false, true)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		a.isLost("release", a.Release(ctx, h))
+		lockcheck.Lost(t, "release", a.Release(ctx, h))
 		b.free()
 	})
 }
@@ -196,21 +197,21 @@ func TestWatch(t *testing.T) {
 			t.Fatal(ok, err)
 		}
 		lost := a.Watch(h)
-		seen := b.see()
+		seen := lockcheck.Seen(t, b, key)
 		time.Sleep(time.Minute)
 		select {
 		case <-lost:
 			t.Error("a held lock counts as lost")
 		default:
 		}
-		b.breaks(seen, false, true)
+		lockcheck.Breaks(t, b, seen, false, true)
 		broken := time.Now()
 		<-lost
 		if took := time.Since(broken); took > 11*time.Second {
 			t.Errorf("noticed after %v", took)
 		}
-		a.isLost("renew", a.Renew(t.Context(), h))
-		a.isLost("release", a.Release(t.Context(), h))
+		lockcheck.Lost(t, "renew", a.Renew(t.Context(), h))
+		lockcheck.Lost(t, "release", a.Release(t.Context(), h))
 		<-a.Watch(h) // no lock
 	})
 }
@@ -218,7 +219,7 @@ func TestWatch(t *testing.T) {
 // TestNotReleased: a release that fails says so and is no loss. The lock is free after its ttl.
 func TestNotReleased(t *testing.T) {
 	in(t, func(t *testing.T, a, b *client) {
-		h := a.acquire()
+		h := lockcheck.Acquire(t, a, key, ttl)
 		a.cut(errCut)
 		began := time.Now()
 		if err := a.Release(t.Context(), h); !errors.Is(err, locking.ErrUnreachable) || errors.Is(err, locking.ErrLost) {
@@ -227,7 +228,7 @@ func TestNotReleased(t *testing.T) {
 		if took := time.Since(began); took > 30*time.Second {
 			t.Errorf("the release took %v", took)
 		}
-		a.isLost("second release", a.Release(t.Context(), h))
+		lockcheck.Lost(t, "second release", a.Release(t.Context(), h))
 		a.cut(nil)
 		time.Sleep(ttl + 5*time.Second)
 		b.free()
@@ -243,20 +244,20 @@ func TestReplock(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := b.acquire()
+		h := lockcheck.Acquire(t, b, key, ttl)
 		_, err = locker.Exclusive(t.Context(), "prune")
 		held, ok := errors.AsType[*replock.HeldError](err)
 		if !ok || held.Holders[0].Operation != "report" {
 			t.Errorf("replock isn't refused: %v", held)
 		}
-		b.release(h)
+		lockcheck.Release(t, b, h)
 		for _, acquire := range []func(context.Context, string, ...replock.AcquireOption) (*replock.Lock, error){locker.Exclusive, locker.Shared} {
 			lock, err := acquire(t.Context(), "prune")
 			if err != nil {
 				t.Fatal(err)
 			}
-			b.refused()
-			if info := b.see(); info.Holder != "prune" {
+			lockcheck.Held(t, b, key)
+			if info := lockcheck.Seen(t, b, key); info.Holder != "prune" {
 				t.Errorf("%+v", info)
 			}
 			if err := lock.Release(t.Context()); err != nil {
