@@ -99,9 +99,15 @@ func TestNoLeaks(t *testing.T) {
 		}
 		return len(names)
 	}
+	connection, other, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+	defer other.Close()
 	before := 0
 	for i := range 3 {
-		g, err := begin(Command{Args: []string{"sleep", "1000"}}, time.Minute)
+		g, err := begin(Command{Args: []string{"sleep", "1000"}}, time.Minute, connection)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -373,34 +379,40 @@ func unshared(t *testing.T, namespaces ...string) []string {
 	return argv
 }
 
-// TestProcessOne: as process 1 we reap all orphans, also when the leader has ended and a background
-// process remains. The leader's zombie stays until the group is empty.
-func TestProcessOne(t *testing.T) {
+// TestReapsOrphans: as process 1 and elsewhere we adopt and reap the command's orphans, also when the
+// leader has ended and a background process remains. The leader's zombie stays until the group is empty.
+func TestReapsOrphans(t *testing.T) {
 	script := `for i in 1 2 3; do (setsid true &); done
-		(read x <"$0"; for i in 1 2 3; do (setsid true &); done; echo again; sleep 1000) & exit 0`
-	gate := fifo(t)
-	p := start(t, unshared(t, "--mount-proc"), self("parent", "--", "sh", "-c", script, gate))
-	p.want("waiting 1")
-	one := 0
-	zombies := func() (n int) {
-		for pid, s := range processes() {
-			if s.Parent == p.pid {
-				one = pid
-			}
-			if s.Parent == one && s.Ended {
-				n++
-			}
+		(read x <"$0"; for i in 1 2 3; do (setsid true &); (true &); done; echo again; sleep 1000) & exit 0`
+	for _, one := range []bool{true, false} {
+		var wrapper []string
+		if one {
+			wrapper = unshared(t, "--mount-proc")
 		}
-		return n
+		gate := fifo(t)
+		p := start(t, wrapper, self("parent", "--", "sh", "-c", script, gate))
+		p.want("waiting 1")
+		us := p.pid
+		zombies := func() (n int) {
+			for pid, s := range processes() {
+				if one && s.Parent == p.pid {
+					us = pid
+				}
+				if s.Parent == us && s.Ended {
+					n++
+				}
+			}
+			return n
+		}
+		eventually(t, "one zombie", func() bool { return zombies() == 1 })
+		if err := os.WriteFile(gate, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p.want("again")
+		eventually(t, "one zombie", func() bool { return zombies() == 1 })
+		_ = unix.Kill(us, unix.SIGTERM)
+		p.want("done exit status 0")
 	}
-	eventually(t, "one zombie", func() bool { return zombies() == 1 })
-	if err := os.WriteFile(gate, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	p.want("again")
-	eventually(t, "one zombie", func() bool { return zombies() == 1 })
-	_ = unix.Kill(one, unix.SIGTERM)
-	p.want("done exit status 0")
 }
 
 // TestNoTerminalInANamespace: a process without a terminal isn't in its foreground, although its
@@ -411,19 +423,6 @@ func TestNoTerminalInANamespace(t *testing.T) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "foreground: false\n" {
 		t.Errorf("%v, %s", err, out)
-	}
-}
-
-// TestReapsOrphansWhileRunning: elsewhere than as process 1 orphans come to us as well.
-func TestReapsOrphansWhileRunning(t *testing.T) {
-	p := start(t, self("parent", "--", "sh", "-c", `(setsid sh -c 'echo a $$; exec sleep 1000' &); (sh -c 'echo b $$; exec sleep 1000' &); sleep 1000`))
-	for _, name := range []string{"a ", "b "} {
-		p.want(name)
-		line, _ := p.line(name)
-		pid, _ := strconv.Atoi(strings.TrimPrefix(line, name))
-		eventually(t, "adopted", func() bool { return processes()[pid].Parent == p.pid })
-		_ = unix.Kill(pid, unix.SIGTERM)
-		eventually(t, "reaped", func() bool { return unix.Kill(pid, 0) == unix.ESRCH })
 	}
 }
 
@@ -446,39 +445,24 @@ func TestWithoutProc(t *testing.T) {
 // TestSweepLooksTwice: a process of the group starts another and ends, between the reading of the
 // list of all processes and the look at it. That list has neither, and the group isn't empty.
 func TestSweepLooksTwice(t *testing.T) {
-	run := func(pgid int, script string) *exec.Cmd {
-		c := exec.Command("sh", "-c", script)
-		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: pgid}
-		return c
-	}
-	first := run(0, "exit 0")
-	if err := first.Start(); err != nil {
-		t.Fatal(err)
-	}
-	l := leader{pid: first.Process.Pid, ended: true}
-	last := run(l.pid, "read line; sleep 1000 & echo $!")
-	in, err := last.StdinPipe()
+	c := exec.Command("sh", "-c", "read line; sleep 1000 & echo $!")
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	in, err := c.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := last.StdoutPipe()
+	out, err := c.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := last.Start(); err != nil {
+	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []*exec.Cmd{first, last} { // or sweep reaps them
-		owned.Lock()
-		owned.pids[c.Process.Pid] = true
-		owned.Unlock()
-		defer disown(c.Process.Pid)
-	}
-	defer first.Wait()
-	eventually(t, "the leader's end", func() bool {
-		_, dead := look(unix.P_PID, l.pid, unix.WEXITED|unix.WNOWAIT)
-		return dead
-	})
+	l := leader{pid: c.Process.Pid, ended: true}
+	owned.Lock()
+	owned.pids[l.pid] = true // or sweep reaps it
+	owned.Unlock()
+	defer disown(l.pid)
 	defer unix.Kill(-l.pid, unix.SIGKILL)
 
 	looks := 0
@@ -487,13 +471,9 @@ func TestSweepLooksTwice(t *testing.T) {
 		if looks++; looks > 1 {
 			return
 		}
-		if _, err := in.Write([]byte("go\n")); err != nil {
-			t.Error(err)
-		}
-		if _, err := out.Read(make([]byte, 100)); err != nil { // it has started the other
-			t.Error(err)
-		}
-		if err := last.Wait(); err != nil {
+		_, failed := in.Write([]byte("go\n"))
+		_, unread := out.Read(make([]byte, 100)) // it has started the other
+		if err := errors.Join(failed, unread, c.Wait()); err != nil {
 			t.Error(err)
 		}
 	}

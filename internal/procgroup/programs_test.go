@@ -29,7 +29,7 @@ func init() {
 func parentMain(args []string) {
 	f := flag.NewFlagSet("parent", flag.ExitOnError)
 	until := f.Duration("until", time.Minute, "")
-	then := f.Duration("then", 0, "allow this much once it is started")
+	then := f.Duration("then", 0, "SIGUSR1 allows this much")
 	expiry := f.String("expiry", "stop", "")
 	events := f.String("events", "", "the file of the reports; the standard streams are the command's then")
 	deny := f.Bool("deny", false, "BeforeContinue says no")
@@ -59,10 +59,11 @@ func parentMain(args []string) {
 		Expiry: map[string]Expiry{"stop": Stop, "kill": Kill, "nothing": Nothing}[*expiry],
 		BeforeContinue: func(g *Group) bool {
 			say("asked")
-			for s := range strings.FieldsSeq(strings.ReplaceAll(*extend, ",", " ")) {
-				d, _ := time.ParseDuration(s)
-				allow(g, d)
-				_ = g.awaitAnswer()
+			for s := range strings.SplitSeq(*extend, ";") {
+				if d, err := time.ParseDuration(s); err == nil {
+					allow(g, d)
+					_ = g.awaitAnswer()
+				}
 			}
 			return !*deny
 		},
@@ -94,13 +95,12 @@ func parentMain(args []string) {
 		os.Exit(127)
 	}
 	say("started %d", g.pgid)
-	if *then > 0 {
-		allow(g, *then)
-	}
-
 	go func() {
 		for sig := range signals {
 			switch {
+			case *then > 0:
+				allow(g, *then)
+				say("allowed")
 			case *usr && sig == unix.SIGUSR1:
 				say("pause: %v", g.Pause())
 			case *usr && sig == unix.SIGUSR2:

@@ -94,16 +94,17 @@ func (s *screen) run(line string) {
 // want waits for a text on the screen after the last wanted one.
 func (s *screen) want(text string) {
 	s.t.Helper()
-	eventually(s.t, text, func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		i := strings.Index(s.text.String()[s.seen:], text)
-		if i < 0 {
-			return false
-		}
+	eventually(s.t, text, func() bool { return s.shows(text) })
+}
+
+func (s *screen) shows(text string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := strings.Index(s.text.String()[s.seen:], text)
+	if i >= 0 {
 		s.seen += i + len(text)
-		return true
-	})
+	}
+	return i >= 0
 }
 
 func (s *screen) foreground() int {
@@ -112,18 +113,6 @@ func (s *screen) foreground() int {
 		s.t.Fatal(err)
 	}
 	return pgid
-}
-
-// stopsAll types Ctrl-Z, which stops the job, and the shell prompts.
-func (s *screen) stopsAll(k ticker) {
-	s.t.Helper()
-	s.send("\x1a")
-	s.want("Stopped")
-	s.want("READY> ")
-	if got := s.foreground(); got != s.cmd.Process.Pid {
-		s.t.Errorf("the foreground is %d, not the shell", got)
-	}
-	k.quiet()
 }
 
 // parent is the command line for a parentMain that runs argv.
@@ -135,39 +124,103 @@ func (r record) parent(flags string, argv ...string) string {
 	return strings.Join(all, " ")
 }
 
-func touch(t *testing.T, path string) {
-	t.Helper()
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
+// TestCtrlC: a Ctrl-C ends the command as it does without us, and we know it from a signal of another
+// process, which has not signalled the terminal's group.
 func TestCtrlC(t *testing.T) {
 	s := shell(t)
 	r := newRecord(t)
 	s.run(r.parent("", "sh", "-c", "echo up; exec sleep 1000"))
 	s.want("up")
 	r.want("prepared, foreground: true")
-	if got, want := s.foreground(), r.pgid(); got != want {
-		t.Errorf("the foreground is %d, not the command %d", got, want)
-	}
 	s.send("\x03")
 	s.want("READY> ")
 	s.run("echo code=$?")
 	s.want("code=130\r\n")
-	if got := s.foreground(); got != s.cmd.Process.Pid {
-		t.Errorf("the foreground is %d, not the shell", got)
-	}
 	r.want("typed 2")
-
-	// A process that signals us has not signalled the terminal's group.
 	r = newRecord(t)
 	s.run(r.parent("", "sh", "-c", `kill -INT $PPID; exec sleep 1000`))
 	s.want("READY> ")
 	r.want("typed 0")
 }
 
-// A command that is paused or killed can't restore the terminal's modes. (And a shell that
+// TestTerminals plays scenes on a terminal: a line for the shell, in which COMMAND is a parentMain with
+// a command that ticks and does more, and steps. A step "$ x" types a line, "x" without more waits for
+// that text on the screen; others are the cases below. To the shell we look like the command.
+func TestTerminals(t *testing.T) {
+	const reads = "; until test -e GATE; do sleep 0.05; done; read x; echo got-$x; kill $!"
+	const stops = "^Z, Stopped, READY> , shell has it, quiet, "
+	for name, c := range map[string]struct{ flags, more, line, steps string }{
+		"a job is stopped and continued": {"", reads, "COMMAND", "runs, " + stops + "$ fg, runs, command has it, " + stops + "$ fg, runs, command has it, event asked, " +
+			// It runs in the background until it reads from the terminal.
+			stops + "$ bg, runs, open, command stops, shell knows, quiet, $ fg, runs, $ words, got-words, READY> "},
+		"a script stops with us":          {"", "", `sh -c "COMMAND; echo next"`, "runs, " + stops + "$ fg, runs, ^C, READY> , event done killed by signal 2"},
+		"Ctrl-Z reaches us alone after &": {"", "", "COMMAND &", "runs, $ fg, other has it, " + stops + "$ fg, runs, ^C, READY> , event done killed by signal 2"},
+		"fg signals no job that runs":     {"", reads, "COMMAND &", "runs, shell has it, $ fg, other has it, open, $ words, got-words, READY> , never asked"},
+		"streams say nothing about it":    {"", "; read x </dev/tty; echo got-$x >/dev/tty; kill $!", "COMMAND </dev/null >/dev/null 2>&1", "event started, command has it, $ words, got-words, READY> "},
+		"a continue is refused":           {"-deny", "", "COMMAND", "runs, " + stops + "$ fg, event asked, quiet"},
+		"a continue comes too late":       {"-extend 0s", "", "COMMAND", "runs, " + stops + "$ fg, event trouble " + ErrExpired.Error() + ", quiet"},
+		"a continue is allowed anew":      {"-extend 0s;1m", "", "COMMAND", "runs, " + stops + "$ fg, event asked, runs"},
+		"the terminal comes back":         {"", "; kill $!", `sh -c "COMMAND; FOREGROUND"`, "foreground: true, READY> "},
+		"… from a group that was killed":  {"", "; kill -9 0", `sh -c "COMMAND; FOREGROUND"`, "foreground: true, READY> "},
+		// Others in a pipeline use it, too.
+		"a pipeline":          {"", "; echo up; kill $!; exec sleep 1000", `COMMAND | sh -c 'read x; read y </dev/tty; echo got-$x-$y; read z </dev/tty'`, "event started, $ words, got-up-words, ^C, READY> , event done killed by signal 2"},
+		"a pipeline's reader": {"", "; read x </dev/tty; echo got-$x; kill $!", "COMMAND | cat", "event started, $ words, got-words, READY> "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, r, k := shell(t), newRecord(t), newTicker(t)
+			gate := filepath.Join(t.TempDir(), "gate")
+			// Not dash: it uses vfork(2), and a shell whose child is stopped before it has
+			// called execve can't be stopped itself.
+			command := r.parent(c.flags, k.args()...)
+			if c.more != "" {
+				command = r.parent(c.flags, slices.Concat([]string{"bash", "-c", `"$@" & ` + strings.ReplaceAll(strings.TrimPrefix(c.more, "; "), "GATE", gate), "sh"}, k.args())...)
+			}
+			s.run(strings.NewReplacer("COMMAND", command, "FOREGROUND", strings.Join(self("foreground"), " ")).Replace(c.line))
+			for step := range strings.SplitSeq(c.steps, ", ") {
+				word, rest, _ := strings.Cut(step, " ")
+				switch {
+				case step == "runs":
+					k.runs()
+				case step == "quiet":
+					k.quiet()
+				case step == "^Z":
+					s.send("\x1a")
+				case step == "^C":
+					s.send("\x03")
+				case step == "open":
+					if err := os.WriteFile(gate, nil, 0o600); err != nil {
+						t.Fatal(err)
+					}
+				case step == "command stops":
+					eventually(t, "a stop", func() bool { return stateOf(r.pgid()) == "T" })
+				case step == "shell knows":
+					eventually(t, "the shell to know", func() bool {
+						s.run("jobs")
+						time.Sleep(20 * time.Millisecond)
+						return s.shows("Stopped")
+					})
+				case rest == "has it":
+					eventually(t, step, func() bool {
+						command, shell := s.foreground() == r.pgid(), s.foreground() == s.cmd.Process.Pid
+						return word == "command" && command || word == "shell" && shell || word == "other" && !shell
+					})
+				case word == "$":
+					s.run(rest)
+				case word == "event":
+					r.want(rest)
+				case word == "never":
+					if r.has(rest) {
+						t.Errorf("%q has come", rest)
+					}
+				default:
+					s.want(step)
+				}
+			}
+		})
+	}
+}
+
+// TestModes: a command that is paused or killed can't restore the terminal's modes. (And a shell that
 // sees us exit keeps the modes that it finds.)
 func TestModes(t *testing.T) {
 	s := shell(t)
@@ -204,163 +257,7 @@ func TestModes(t *testing.T) {
 	s.want("-echoctl")
 }
 
-// A shell without job control doesn't take the terminal back for us.
-func TestTerminalComesBack(t *testing.T) {
-	s := shell(t)
-	script := newRecord(t).parent("", "true") + "; " + strings.Join(self("foreground"), " ")
-	s.run(`sh -c "` + script + `"`)
-	s.want("foreground: true")
-	// The group of a killed command must not keep it either.
-	script = newRecord(t).parent("", "sh", "-c", "kill -9 0") + "; " + strings.Join(self("foreground"), " ")
-	s.run(`sh -c "` + script + `"`)
-	s.want("foreground: true")
-}
-
-// The standard streams say nothing about the terminal.
-func TestRedirected(t *testing.T) {
-	s := shell(t)
-	r := newRecord(t)
-	s.run(r.parent("", "sh", "-c", "read x </dev/tty; echo got-$x >/dev/tty") + " </dev/null >/dev/null 2>&1")
-	if pgid := r.pgid(); s.foreground() != pgid {
-		t.Error("the command doesn't have the terminal")
-	}
-	s.send("words\n")
-	s.want("got-words")
-	s.want("READY> ")
-}
-
-// TestBackground: a job is stopped by Ctrl-Z, continued by fg and bg, and runs in the background until
-// it reads from the terminal.
-func TestBackground(t *testing.T) {
-	s := shell(t)
-	r := newRecord(t)
-	k := newTicker(t)
-	// Not dash: it uses vfork(2), and a shell whose child is stopped before it has
-	// called execve can't be stopped itself.
-	gate := filepath.Join(t.TempDir(), "gate")
-	s.run(r.parent("", "bash", "-c", `"$@" & until test -e `+gate+`; do sleep 0.05; done; read x; echo got-$x; kill $!`, "sh", k.args()[0], "tick", k.path))
-	k.runs()
-	for range 2 {
-		s.stopsAll(k)
-		s.run("fg")
-		k.runs()
-		if got, want := s.foreground(), r.pgid(); got != want {
-			t.Errorf("the foreground is %d, not the command %d", got, want)
-		}
-	}
-	r.want("asked")
-	s.stopsAll(k)
-	s.run("bg")
-	k.runs()
-	touch(t, gate)
-	eventually(t, "a stop", func() bool { return stateOf(r.pgid()) == "T" })
-	s.run("")
-	s.want("READY> ")
-	eventually(t, "the shell to know", func() bool {
-		s.run("jobs")
-		time.Sleep(20 * time.Millisecond)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return strings.Contains(s.text.String()[s.seen:], "Stopped")
-	})
-	k.quiet()
-	s.run("fg")
-	k.runs()
-	s.send("words\n")
-	s.want("got-words")
-	s.want("READY> ")
-}
-
-// The shell's fg doesn't signal a job that runs already.
-func TestForegroundWithoutSignal(t *testing.T) {
-	s := shell(t)
-	r := newRecord(t)
-	gate := filepath.Join(t.TempDir(), "gate")
-	s.run(r.parent("", "sh", "-c", "until test -e "+gate+"; do sleep 0.05; done; read x; echo got-$x") + " &")
-	r.want("started ")
-	if s.foreground() == r.pgid() {
-		t.Error("it took the terminal")
-	}
-	s.run("fg")
-	eventually(t, "foreground", func() bool { return s.foreground() != s.cmd.Process.Pid })
-	touch(t, gate)
-	s.send("words\n")
-	s.want("got-words")
-	s.want("READY> ")
-	if r.has("asked") {
-		t.Error("we were stopped")
-	}
-}
-
-// TestCtrlZ: a script stops with us, or the shell would never get its prompt. Ctrl-Z stops the command
-// also if the terminal is ours, because the shell's fg didn't signal us.
-func TestCtrlZ(t *testing.T) {
-	for line, fg := range map[string]bool{`sh -c "%s; echo next"`: false, "%s &": true} {
-		s := shell(t)
-		r := newRecord(t)
-		k := newTicker(t)
-		s.run(fmt.Sprintf(line, r.parent("", k.args()...)))
-		k.runs()
-		if fg {
-			s.run("fg")
-			eventually(t, "foreground", func() bool { return s.foreground() != s.cmd.Process.Pid })
-		}
-		s.stopsAll(k)
-		s.run("fg")
-		k.runs()
-		s.send("\x03")
-		s.want("READY> ")
-		r.want("done killed by signal 2")
-	}
-}
-
-// TestContinue: when the shell continues us, BeforeContinue decides, and the allowance that it leaves.
-func TestContinue(t *testing.T) {
-	for flags, c := range map[string]struct {
-		event string
-		runs  bool
-	}{
-		"-deny":         {"asked", false},
-		"-extend 0s":    {"trouble " + ErrExpired.Error(), false},
-		"-extend 0s,1m": {"asked", true}, // its time was over meanwhile
-	} {
-		s := shell(t)
-		r := newRecord(t)
-		k := newTicker(t)
-		s.run(r.parent(flags, k.args()...))
-		k.runs()
-		s.stopsAll(k)
-		s.run("fg")
-		r.want(c.event)
-		if c.runs {
-			k.runs()
-		} else {
-			k.quiet()
-		}
-	}
-}
-
-// Others in a pipeline use the terminal too.
-func TestPipeline(t *testing.T) {
-	s := shell(t)
-	r := newRecord(t)
-	s.run(r.parent("", "sh", "-c", "echo up; exec sleep 1000") + ` | sh -c 'read x; read y </dev/tty; echo got-$x-$y; read z </dev/tty'`)
-	r.want("started ")
-	s.send("words\n")
-	s.want("got-up-words")
-	s.send("\x03")
-	s.want("READY> ")
-	r.want("done killed by signal 2")
-
-	r = newRecord(t)
-	s.run(r.parent("", "sh", "-c", "read x </dev/tty; echo got-$x") + " | cat")
-	r.want("started ")
-	s.send("words\n")
-	s.want("got-words")
-	s.want("READY> ")
-}
-
-// No shell would continue us: we aren't stopped, and don't spin.
+// TestOrphanedGroup: no shell would continue us, so we aren't stopped, and don't spin.
 func TestOrphanedGroup(t *testing.T) {
 	r := newRecord(t)
 	k := newTicker(t)

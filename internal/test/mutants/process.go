@@ -1,4 +1,184 @@
 package main
 
+const (
+	guards    = "internal/procgroup/guard/guard.go"
+	follows   = "internal/procgroup/guard_client.go"
+	groups    = "internal/procgroup/group.go"
+	groupRuns = "internal/procgroup/group_run.go"
+	jobs      = "internal/procgroup/jobcontrol.go"
+	runsOn    = "internal/procgroup/runaways.go"
+	sweeps    = "internal/procgroup/sweep_linux.go"
+)
+
+func ofGuard(name string) finder   { return test("./internal/procgroup/guard", "^"+name+"$") }
+func ofGroup(name string) finder   { return test("./internal/procgroup", "^"+name+"$") }
+func ofTorture(name string) finder { return test("./internal/torture", "^"+name+"$") }
+
 // processMutants are bugs of the processes under a lock, and of torture's judge.
-var processMutants = []mutant{}
+var processMutants = []mutant{
+	// The guard.
+	{"the guard leaves the group alone when we are gone", guards,
+		`				w.signal(syscall.SIGKILL)
+				w.await()`, `				w.await()`, ofGuard("TestWatchStops")},
+	{"the guard stops the group when we are gone, and kills nothing", guards,
+		`				w.signal(syscall.SIGKILL)
+				w.await()`, `				w.signal(syscall.SIGSTOP)
+				w.await()`, ofGuard("TestWatchDoesNothing")},
+	{"a guard that keeps a lock's connection ends before the group does", guards,
+		`				w.signal(syscall.SIGKILL)
+				w.await()`, `				w.signal(syscall.SIGKILL)`, ofGuard("TestWatchWaitsForTheEnd")},
+	{"the guard signals the leader alone", guards,
+		`_ = w.kill(-w.order.Pgid, sig)`, `_ = w.kill(w.order.Pgid, sig)`, ofGuard("TestWatchStops")},
+	{"the guard kills a group when its clocks part", guards,
+		`case why == ErrExpired && expiry == Kill:`, `case expiry == Kill:`, ofGuard("TestWatchKillsNothingWhenClocksPart")},
+	{"the guard stops a group that it shall kill", guards,
+		`case why == ErrExpired && expiry == Kill:`, `case why == ErrExpired && expiry == Nothing:`, ofGuard("TestWatchKills")},
+	{"the guard stops a group once, and another process continues it", guards,
+		`	wait = StopInterval`, `	wait = time.Hour`, ofGuard("TestWatchStops")},
+	{"the guard wakes half a second after the end of an allowance", guards,
+		`	if why != ErrExpired && expiry != Nothing {`, `	if why == ErrParted && expiry != Nothing {`, ofGuard("TestWatchKills")},
+	{"the guard looks at its clocks only at the end of an allowance", guards,
+		`		wait = ClockInterval`, `		wait = time.Hour`, ofGuard("TestWatchStopsWhenClocksPart")},
+	{"the guard says again and again that it had stopped the group", guards,
+		`w.stopped = w.stopped && !ordered`, `w.stopped = w.stopped && ordered`, ofGuard("TestWatchStops")},
+	{"the guard forgets that it stopped the group when the clocks are together again", guards,
+		`w.stopped = w.stopped && !ordered`, `w.stopped = false`, ofGuard("TestWatchStopsWhenClocksPart")},
+	{"the guard doesn't say that the clocks have parted", guards,
+		`	if a.Parted && !w.parted && !ordered {`, `	if a.Parted && !w.parted && ordered {`, ofGuard("TestWatchStopsWhenClocksPart")},
+	{"an allowance holds at the moment of its end", "internal/procgroup/guard/allowance.go",
+		`case now.Elapsed >= a.Until:`, `case now.Elapsed > a.Until:`, ofGuard("TestWatchKills")},
+	{"the guard follows an order for group 1, which is every process", "internal/procgroup/guard/protocol.go",
+		`n[0] != magic || o.Pgid <= 1`, `n[0] != magic || o.Pgid < 1`, ofGuard("TestWatchRefuses")},
+	{"a zombie holds up the guard of its group", "internal/procgroup/guard/system_linux.go",
+		`err == nil && !zombie(text)`, `err == nil && text != nil`, ofGuard("TestEnded")},
+	{"the guard keeps open what the command has inherited", guards,
+		`func CloseInherited(from int) {
+`, `func CloseInherited(first int) {
+	from := first + 100
+`, ofGroup("TestGuardIsAlone")},
+
+	// Its client.
+	{"the guard died with the time over, and nothing continues the group after the next look", follows,
+		`g.parted || g.answered < g.seq || g.mayRun() != nil`, `g.parted || g.answered < g.seq`, ofGroup("TestDue")},
+	{"the guard died with an order unanswered, and nothing continues the group", follows,
+		`g.parted || g.answered < g.seq || g.mayRun() != nil`, `g.parted || g.mayRun() != nil`, ofGroup("TestDue")},
+	{"the guard died while the clocks were apart, and nothing continues the group", follows,
+		`g.parted || g.answered < g.seq || g.mayRun() != nil`, `g.answered < g.seq || g.mayRun() != nil`, ofGroup("TestDue")},
+	{"each new guard continues a group that another process has stopped", follows,
+		`g.due = g.due || g.parted || g.answered < g.seq || g.mayRun() != nil`, `g.due = true`, ofGroup("TestDue")},
+	{"the guard's word that it had stopped the group is not heeded", follows,
+		`g.due = g.due || a.Stopped`, `g.due = g.due || a.Parted`, ofGroup("TestDue")},
+	{"an answer that comes late continues nothing", follows,
+		`g.due = g.due || a.Stopped`, `g.due = a.Stopped`, ofGroup("TestDue")},
+	{"a group that was stopped without a guard stays stopped", follows,
+		`		g.due = true
+		_ = g.signalLocked(unix.SIGSTOP)`, `		_ = g.signalLocked(unix.SIGSTOP)`, ofGroup("TestUnguardedIsStopped")},
+	{"a group without a guard is stopped whatever its expiry is", follows,
+		`	if g.cmd.Expiry != Nothing {`, `	if g.cmd.Expiry != Kill {`, ofGroup("TestUnguardedIsStopped")},
+	{"a group runs on for five seconds without a guard", follows,
+		`alone >= unguardedGrace`, `alone >= 5*unguardedGrace`, ofGroup("TestUnguardedIsStopped")},
+	{"a group without a guard is stopped once, and another process continues it", follows,
+		`now, wait := time.Now(), guard.StopInterval`, `now, wait := time.Now(), time.Hour`, ofGroup("TestUnguardedIsStopped")},
+	{"each order gives a silent guard more time", follows,
+		`	if g.answered == g.seq {
+		g.overdue.Reset`, `	if g.answered <= g.seq {
+		g.overdue.Reset`, ofGroup("TestSilentGuardIsReplaced")},
+	{"the next guard has no order", follows,
+		`	g.guard = p
+	_ = g.resendOrder()`, `	g.guard = p`, ofGroup("TestGuardIsKilled")},
+	{"the next guard doesn't keep the connection of the lock", follows,
+		`p, err := startGuard(g.kept...)`, `p, err := startGuard()`, ofGroup("TestKeptConnection")},
+	{"Unpause continues the group before the guard follows its order", follows,
+		`g.answered >= want,`, `g.answered+1 >= want,`, ofGroup("TestDue")},
+
+	// The group.
+	{"an answer of the guard continues what the terminal has stopped", groups,
+		`	if g.paused || g.stopped {`, `	if g.paused {`, ofGroup("TestDue")},
+	{"an answer of the guard ends a pause", groups,
+		`	if g.paused || g.stopped {`, `	if g.stopped {`, ofGroup("TestDue")},
+	{"what we refuse to continue never continues", groups,
+		`	if err := g.mayRun(); err != nil {
+		g.due = true
+		return err`, `	if err := g.mayRun(); err != nil {
+		return err`, ofGroup("TestDue")},
+	{"a group that we continued too late runs on", groups,
+		`		_ = g.signalLocked(unix.SIGSTOP)
+		return err`, `		return err`, ofGroup("TestLooksAtClockAfterContinuing")},
+	{"a SIGCONT ends a pause", groups,
+		`		g.unsuspendLocked()
+		return g.continueLocked()`, `		g.unsuspendLocked()
+		g.paused = false
+		return g.continueLocked()`, ofGroup("TestPause")},
+	{"a signal reaches the leader alone", groups,
+		`err := unix.Kill(-g.pgid, sig)`, `err := unix.Kill(g.pgid, sig)`, ofGroup("TestBackgroundProcess")},
+	{"a SIGINT that we passed on counts as typed", groups,
+		`!g.atTerminal || g.sent[s]`, `!g.atTerminal`, ofGroup("TestCtrlC")},
+	{"the command outlives us while its guard is stopped", groupRuns,
+		`	dieWithThread(attr.Sys)
+`, ``, ofGroup("TestThreadsComeAndGo")},
+	{"the command inherits our signal mask", groupRuns,
+		`	defer emptySignalMask()()
+`, ``, ofGroup("TestSignalState")},
+	{"the guard of a command that isn't started lives on", groupRuns,
+		`	if guard != nil {
+		guard.end()
+	}
+	leaveOrphans()`, `	leaveOrphans()`, ofGroup("TestNoLeaks")},
+	{"a lock's connection lives as long as we do", groupRuns,
+		`		_ = unix.Close(int(fd))
+`, `		_ = fd
+`, ofGroup("TestNoLeaks")},
+	{"a command that has ended keeps the terminal", groupRuns,
+		`		g.atTerminal = g.tty.foreground() == g.pgid
+		g.tty.takeBack(g.pgid)`, `		g.atTerminal = g.tty.foreground() == g.pgid`, ofGroup("TestTerminals")},
+	{"a command that was killed leaves its terminal modes", groupRuns,
+		`	if g.status.Signal != 0 {`, `	if g.status.Signal == 0 {`, ofGroup("TestModes")},
+	{"the lock is resumed after fg, and the group continues although it may not", jobs,
+		`ok := g.cmd.BeforeContinue == nil || g.cmd.BeforeContinue(g)`, `ok := g.cmd.BeforeContinue == nil || g.cmd.BeforeContinue(g) || true`, ofGroup("TestContinue")},
+	{"Ctrl-Z stops us and not the command", jobs,
+		`	_ = g.signalLocked(unix.SIGTSTP)
+`, ``, ofGroup("TestTerminals")},
+	{"a process that can't be killed is never reported", runsOn,
+		`>= stopTime || r.denied(pid)`, `>= stopTime && r.denied(pid)`, ofGroup("TestReminders")},
+	{"a process that survives a kill is reported as late as one that survived the stop before", runsOn,
+		`	if r.killed != killed {`, `	if r.killed {`, ofGroup("TestReminders")},
+	{"a process that runs in a paused group is not reported", runsOn,
+		`return g.killed || g.paused ||`, `return g.killed ||`, ofGroup("TestRunsOn")},
+	{"a group has ended whose last process has just started another", sweeps,
+		`	if ok && n == 0 {`, `	if ok && n < 0 {`, ofGroup("TestSweepLooksTwice")},
+	{"orphans stay zombies", sweeps,
+		`if group != unix.Getpgrp() {`, `if group == unix.Getpgrp() {`, ofGroup("TestReapsOrphans")},
+	{"a zombie of another parent keeps its group alive", sweeps,
+		`ok && !p.Ended {`, `ok {`, ofGroup("TestMemberOfAnotherParent")},
+	{"a process in a disk wait counts as one that runs on", "internal/procgroup/awake_linux.go",
+		`		return denied(pid)
+`, `		return true
+`, ofGroup("TestActive")},
+	{"the starter takes half a message for the whole", "internal/procgroup/starter/starter.go",
+		`if len(all) != total || nargs >= total {`, `if nargs >= total || len(all) == 0 {`, ofGroup("TestMessage")},
+	{"the command inherits the gate of its starter", "internal/procgroup/starter/starter.go",
+		`	syscall.CloseOnExec(gate)
+`, ``, ofGroup("TestGuardIsAlone")},
+
+	// The judge of torture.
+	{"torture misses an object that vanished beside a prune", "internal/torture/work.go",
+		`if must && strings.HasPrefix(key, prefix) {`, `if must && strings.HasPrefix(key, c.own) {`, ofTorture("TestWork")},
+	{"torture misses a backup that wrote beside a prune", "internal/torture/work.go",
+		`		prefix = c.Data
+`, `		prefix = c.own
+`, ofTorture("TestWork")},
+	{"torture takes a run in which no client got the lock for one without violations", "internal/torture/run.go",
+		`	if err == nil && r.counts.Acquisitions() == 0 {`, `	if err == nil && r.counts.Acquisitions() < 0 {`, ofTorture("TestNotAcquiredInTime")},
+	{"torture takes a run without a verdict for one without violations", "internal/torture/run.go",
+		`if err != nil && report.Verdict.Result == judge.NotFound {`, `if err != nil && report.Verdict.Result == judge.Unknown {`, ofTorture("TestUnjudged")},
+	{"torture judges a child that has crashed", "internal/torture/run.go",
+		`if code == CodeUnjudged || code == panicked {`, `if code == CodeUnjudged {`, ofTorture("TestUnjudged")},
+	{"torture forgets a lock that was never freed", "internal/torture/trial_linux.go",
+		`append(v.Violations, r.extra...)`, `append(v.Violations, r.extra[:0]...)`, ofTorture("TestTrialFinds")},
+	{"torture judges the sections of a round each for itself", "internal/torture/trial_linux.go",
+		`	return judge.Seen(sections), events, nil`, `	return judge.Seen(sections[:min(1, len(sections))]), events, nil`, ofTorture("TestTrialFinds")},
+	{"torture trusts the clock of a container", "internal/torture/contender_linux.go",
+		`	if e.Text != namespaces() {`, `	if e.Text == "" {`, ofTorture("TestTrialElsewhere")},
+	{"torture understands half of a line", "internal/torture/attempt.go",
+		`	if d.More() {`, `	if false {`, ofTorture("TestParse")},
+}
