@@ -77,7 +77,7 @@ func parentMain(args []string) {
 			panic(err)
 		}
 		cmd.Stdin, cmd.Stderr = os.Stdin, os.Stderr
-		beforeBegin = func() { say("prepared, foreground: %t", Foreground()) }
+		beforeBegin = func() { say("prepared in the foreground: %t", Foreground()) }
 	}
 	signals, stop := Signals()
 	defer stop()

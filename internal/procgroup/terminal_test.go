@@ -17,7 +17,6 @@ import (
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 
-	"github.com/repolock/repolock/internal/procstat"
 )
 
 // screen is a terminal with a process on it that is the leader of its session.
@@ -124,58 +123,48 @@ func (r record) parent(flags string, argv ...string) string {
 	return strings.Join(all, " ")
 }
 
-// TestCtrlC: a Ctrl-C ends the command as it does without us, and we know it from a signal of another
-// process, which has not signalled the terminal's group.
-func TestCtrlC(t *testing.T) {
-	s := shell(t)
-	r := newRecord(t)
-	s.run(r.parent("", "sh", "-c", "echo up; exec sleep 1000"))
-	s.want("up")
-	r.want("prepared, foreground: true")
-	s.send("\x03")
-	s.want("READY> ")
-	s.run("echo code=$?")
-	s.want("code=130\r\n")
-	r.want("typed 2")
-	r = newRecord(t)
-	s.run(r.parent("", "sh", "-c", `kill -INT $PPID; exec sleep 1000`))
-	s.want("READY> ")
-	r.want("typed 0")
-}
-
 // TestTerminals plays scenes on a terminal: a line for the shell, in which COMMAND is a parentMain with
 // a command that ticks and does more, and steps. A step "$ x" types a line, "x" without more waits for
 // that text on the screen; others are the cases below. To the shell we look like the command.
 func TestTerminals(t *testing.T) {
-	const reads = "; until test -e GATE; do sleep 0.05; done; read x; echo got-$x; kill $!"
+	const reads = "TICK until test -e GATE; do sleep 0.05; done; read x; echo got-$x; kill $!"
 	const stops = "^Z, Stopped, READY> , shell has it, quiet, "
-	for name, c := range map[string]struct{ flags, more, line, steps string }{
+	for name, c := range map[string]struct{ flags, script, line, steps string }{
 		"a job is stopped and continued": {"", reads, "COMMAND", "runs, " + stops + "$ fg, runs, command has it, " + stops + "$ fg, runs, command has it, event asked, " +
 			// It runs in the background until it reads from the terminal.
 			stops + "$ bg, runs, open, command stops, shell knows, quiet, $ fg, runs, $ words, got-words, READY> "},
 		"a script stops with us":          {"", "", `sh -c "COMMAND; echo next"`, "runs, " + stops + "$ fg, runs, ^C, READY> , event done killed by signal 2"},
 		"Ctrl-Z reaches us alone after &": {"", "", "COMMAND &", "runs, $ fg, other has it, " + stops + "$ fg, runs, ^C, READY> , event done killed by signal 2"},
 		"fg signals no job that runs":     {"", reads, "COMMAND &", "runs, shell has it, $ fg, other has it, open, $ words, got-words, READY> , never asked"},
-		"streams say nothing about it":    {"", "; read x </dev/tty; echo got-$x >/dev/tty; kill $!", "COMMAND </dev/null >/dev/null 2>&1", "event started, command has it, $ words, got-words, READY> "},
+		"streams say nothing about it":    {"", "read x </dev/tty; echo got-$x >/dev/tty", "COMMAND </dev/null >/dev/null 2>&1", "event started, command has it, $ words, got-words, READY> "},
 		"a continue is refused":           {"-deny", "", "COMMAND", "runs, " + stops + "$ fg, event asked, quiet"},
 		"a continue comes too late":       {"-extend 0s", "", "COMMAND", "runs, " + stops + "$ fg, event trouble " + ErrExpired.Error() + ", quiet"},
 		"a continue is allowed anew":      {"-extend 0s;1m", "", "COMMAND", "runs, " + stops + "$ fg, event asked, runs"},
-		"the terminal comes back":         {"", "; kill $!", `sh -c "COMMAND; FOREGROUND"`, "foreground: true, READY> "},
-		"… from a group that was killed":  {"", "; kill -9 0", `sh -c "COMMAND; FOREGROUND"`, "foreground: true, READY> "},
+		"the terminal comes back":         {"", "true", `sh -c "COMMAND; FOREGROUND"`, "foreground: true, READY> "},
+		"… from a group that was killed":  {"", "kill -9 0", `sh -c "COMMAND; FOREGROUND"`, "foreground: true, READY> "},
 		// Others in a pipeline use it, too.
-		"a pipeline":          {"", "; echo up; kill $!; exec sleep 1000", `COMMAND | sh -c 'read x; read y </dev/tty; echo got-$x-$y; read z </dev/tty'`, "event started, $ words, got-up-words, ^C, READY> , event done killed by signal 2"},
-		"a pipeline's reader": {"", "; read x </dev/tty; echo got-$x; kill $!", "COMMAND | cat", "event started, $ words, got-words, READY> "},
+		"a pipeline":          {"", "echo up; exec sleep 1000", `COMMAND | sh -c 'read x; read y </dev/tty; echo got-$x-$y; read z </dev/tty'`, "event started, $ words, got-up-words, ^C, READY> , event done killed by signal 2"},
+		"a pipeline's reader": {"", "read x </dev/tty; echo got-$x", "COMMAND | cat", "event started, $ words, got-words, READY> "},
+		// A process that signals us has not signalled the terminal's group.
+		"a typed Ctrl-C":     {"", "echo up; exec sleep 1000", "COMMAND", "up, event prepared in the foreground: true, command has it, ^C, READY> , $ echo code=$?, code=130, event typed 2, shell has it"},
+		"an interrupt of us": {"", "kill -INT $PPID; exec sleep 1000", "COMMAND", "READY> , event typed 0"},
+		// A command that is paused or killed can't restore the modes. What it leaves behind on purpose stays.
+		"modes of a paused and killed command": {"-usr", "stty raw -echo; TICK wait", "COMMAND", "raw, USR1, cooked, USR2, raw, USR1, cooked, USR2, raw, kill, READY> , cooked"},
+		"modes that the command leaves":        {"", "stty -echoctl", "COMMAND", "READY> , $ stty -a, -echoctl"},
+		// No shell would continue us, so we aren't stopped, and don't spin. Meanwhile Ctrl-C reaches us.
+		"an orphaned group": {"", "", "exec COMMAND", "runs, ^Z, command stops, shell has it, quiet, calm, CONT, runs, command has it, " +
+			"^Z, command stops, shell has it, calm, CONT, runs, ^Z, shell has it, ^C, continues until done killed by signal 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, r, k := shell(t), newRecord(t), newTicker(t)
 			gate := filepath.Join(t.TempDir(), "gate")
-			// Not dash: it uses vfork(2), and a shell whose child is stopped before it has
-			// called execve can't be stopped itself.
-			command := r.parent(c.flags, k.args()...)
-			if c.more != "" {
-				command = r.parent(c.flags, slices.Concat([]string{"bash", "-c", `"$@" & ` + strings.ReplaceAll(strings.TrimPrefix(c.more, "; "), "GATE", gate), "sh"}, k.args())...)
+			command := k.args()
+			if c.script != "" {
+				// Not dash: it uses vfork(2), and a shell whose child is stopped before it has
+				// called execve can't be stopped itself.
+				command = slices.Concat([]string{"bash", "-c", strings.NewReplacer("TICK", `"$@" &`, "GATE", gate).Replace(c.script), "sh"}, command)
 			}
-			s.run(strings.NewReplacer("COMMAND", command, "FOREGROUND", strings.Join(self("foreground"), " ")).Replace(c.line))
+			s.run(strings.NewReplacer("COMMAND", r.parent(c.flags, command...), "FOREGROUND", strings.Join(self("foreground"), " ")).Replace(c.line))
 			for step := range strings.SplitSeq(c.steps, ", ") {
 				word, rest, _ := strings.Cut(step, " ")
 				switch {
@@ -187,6 +176,27 @@ func TestTerminals(t *testing.T) {
 					s.send("\x1a")
 				case step == "^C":
 					s.send("\x03")
+				case step == "USR1" || step == "USR2" || step == "CONT": // to us
+					_ = unix.Kill(processes()[r.pgid()].Parent, unix.SignalNum("SIG"+step))
+				case step == "kill":
+					_ = unix.Kill(-r.pgid(), unix.SIGKILL)
+				case step == "raw" || step == "cooked":
+					eventually(t, step, func() bool {
+						modes, err := unix.IoctlGetTermios(int(s.pty.Fd()), unix.TCGETS)
+						return err == nil && (modes.Lflag&(unix.ISIG|unix.ECHO) == 0) == (step == "raw")
+					})
+				case step == "calm":
+					time.Sleep(150 * time.Millisecond) // until suspend gives up
+					before := cpu(t, s.cmd.Process.Pid)
+					time.Sleep(100 * time.Millisecond)
+					if used := cpu(t, s.cmd.Process.Pid) - before; used > 5 || stateOf(s.cmd.Process.Pid) == "T" {
+						t.Errorf("used %d ticks of the CPU, and is in state %s", used, stateOf(s.cmd.Process.Pid))
+					}
+				case word == "continues": // a stop signal discards a SIGCONT of before
+					eventually(t, step, func() bool {
+						_ = s.cmd.Process.Signal(unix.SIGCONT)
+						return r.has(strings.TrimPrefix(rest, "until "))
+					})
 				case step == "open":
 					if err := os.WriteFile(gate, nil, 0o600); err != nil {
 						t.Fatal(err)
@@ -218,79 +228,6 @@ func TestTerminals(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestModes: a command that is paused or killed can't restore the terminal's modes. (And a shell that
-// sees us exit keeps the modes that it finds.)
-func TestModes(t *testing.T) {
-	s := shell(t)
-	r := newRecord(t)
-	raw := func() bool {
-		modes, err := unix.IoctlGetTermios(int(s.pty.Fd()), unix.TCGETS)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return modes.Lflag&(unix.ISIG|unix.ECHO) == 0
-	}
-	s.run(r.parent("-usr", "sh", "-c", "stty raw -echo; exec sleep 1000"))
-	eventually(t, "raw modes", raw)
-	ours, ok := procstat.Read(fmt.Sprint(r.pgid()))
-	if !ok {
-		t.Fatal("it is gone")
-	}
-	for range 2 {
-		_ = unix.Kill(ours.Parent, unix.SIGUSR1)
-		eventually(t, "modes in which Ctrl-C works", func() bool { return !raw() })
-		_ = unix.Kill(ours.Parent, unix.SIGUSR2)
-		eventually(t, "the command's modes", raw)
-	}
-	_ = unix.Kill(r.pgid(), unix.SIGKILL)
-	s.want("READY> ")
-	if raw() {
-		t.Error("the shell has raw modes")
-	}
-
-	// A process that the command leaves behind on purpose stays.
-	s.run(newRecord(t).parent("", "stty", "-echoctl"))
-	s.want("READY> ")
-	s.run("stty -a")
-	s.want("-echoctl")
-}
-
-// TestOrphanedGroup: no shell would continue us, so we aren't stopped, and don't spin.
-func TestOrphanedGroup(t *testing.T) {
-	r := newRecord(t)
-	k := newTicker(t)
-	argv := slices.Concat(self("parent", "-events", r.path, "--"), k.args())
-	s := open(t, argv...)
-	k.runs()
-	for range 2 {
-		s.send("\x1a")
-		eventually(t, "stopped", func() bool { return stateOf(r.pgid()) == "T" })
-		eventually(t, "terminal", func() bool { return s.foreground() == s.cmd.Process.Pid })
-		time.Sleep(150 * time.Millisecond) // until suspend gives up
-		before := cpu(t, s.cmd.Process.Pid)
-		k.quiet()
-		if used := cpu(t, s.cmd.Process.Pid) - before; used > 10 {
-			t.Errorf("used %d ticks of the CPU", used)
-		}
-		if state := stateOf(s.cmd.Process.Pid); state == "T" {
-			t.Fatal("we are stopped")
-		}
-		if err := s.cmd.Process.Signal(unix.SIGCONT); err != nil {
-			t.Fatal(err)
-		}
-		k.runs()
-		eventually(t, "terminal", func() bool { return s.foreground() == r.pgid() })
-	}
-	// While it is stopped, Ctrl-C reaches us.
-	s.send("\x1a")
-	eventually(t, "terminal", func() bool { return s.foreground() == s.cmd.Process.Pid })
-	s.send("\x03")
-	eventually(t, "its end", func() bool {
-		_ = s.cmd.Process.Signal(unix.SIGCONT) // a stop signal discards a SIGCONT of before
-		return r.has("done killed by signal 2")
-	})
 }
 
 // cpu is the user and system time that a process has used, in hundredths.

@@ -149,7 +149,7 @@ var processMutants = []mutant{
 	{"orphans stay zombies", sweeps,
 		`if group != unix.Getpgrp() {`, `if group == unix.Getpgrp() {`, ofGroup("TestReapsOrphans")},
 	{"a zombie of another parent keeps its group alive", sweeps,
-		`ok && !p.Ended {`, `ok {`, ofGroup("TestMemberOfAnotherParent")},
+		`ok && !p.Ended {`, `ok && p.State != "" {`, ofGroup("TestMemberOfAnotherParent")},
 	{"a process in a disk wait counts as one that runs on", "internal/procgroup/awake_linux.go",
 		`		return denied(pid)
 `, `		return true
