@@ -71,8 +71,6 @@ func (a *arena) run(o Options, enough func(Counts) bool) (Report, error) {
 	return Run(ctx, a.store, o)
 }
 
-func never(Counts) bool { return false }
-
 // TestHolds: no violation is found of a lock that works, with processes killed and stopped.
 func TestHolds(t *testing.T) {
 	t.Parallel()
@@ -128,60 +126,50 @@ func TestFinds(t *testing.T) {
 	}
 }
 
-// TestUnjudged: a log that can't be parsed or written is not "no violation found".
+// TestUnjudged: a run whose log can't be parsed or written, or in which no client gets the lock, is not
+// one without violations. It ends soon, and says why.
 func TestUnjudged(t *testing.T) {
-	for lock, log := range map[string]io.Writer{"garbage": io.Discard, "panics": io.Discard, "flock": &lines{}} {
+	for lock, c := range map[string]struct {
+		log      io.Writer
+		duration time.Duration
+		unjudged bool
+		says     string
+	}{
+		"garbage": {io.Discard, hang, true, "what a child says"},
+		"panics":  {io.Discard, hang, true, "broke down"},
+		"flock":   {&lines{}, hang, true, "no space left"},
+		"refused": {io.Discard, hang, false, "you may not"},
+		"hangs":   {io.Discard, time.Nanosecond, false, "no client got the lock: all were still trying when the run ended after "},
+	} {
 		a := newArena(t)
 		o := a.options(lock)
-		o.Log = log
-		r, err := a.run(o, never)
-		if !errors.Is(err, ErrUnjudged) || r.Verdict.Result == judge.NotFound {
-			t.Errorf("%s: %v, %s", lock, err, r.Verdict.Result)
+		o.Log, o.Duration = c.log, c.duration
+		r, err := a.run(o, func(Counts) bool { return false })
+		var refused *NotAcquiredError
+		if errors.Is(err, ErrUnjudged) != c.unjudged || errors.As(err, &refused) == c.unjudged || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", lock, err)
+		}
+		if r.Verdict.Result == judge.NotFound || lock == "refused" && (refused.Code != 77 || r.Counts.Failed < maxFailures) {
+			t.Errorf("%s: %s %+v", lock, r.Verdict.Result, r.Counts)
 		}
 		a.nothingLeft(r)
 	}
 }
 
-// TestNotAcquired: a run in which no client gets the lock doesn't count as one without
-// violations, and ends soon.
-func TestNotAcquired(t *testing.T) {
-	a := newArena(t)
-	r, err := a.run(a.options("refused"), never)
-	var refused *NotAcquiredError
-	if !errors.As(err, &refused) || refused.Code != 77 || !strings.Contains(err.Error(), "you may not") {
-		t.Errorf("%v", err)
-	}
-	if r.Verdict.Result != judge.Unknown || r.Counts.Failed < maxFailures {
-		t.Errorf("%s %+v", r.Verdict.Result, r.Counts)
-	}
-}
-
-// TestNotAcquiredInTime: a run in which no client's attempt has ended says so, and what it does
-// after its time is over.
-func TestNotAcquiredInTime(t *testing.T) {
-	a := newArena(t)
-	o := a.options("hangs")
-	o.Duration = time.Nanosecond
-	var does []string
-	o.Ending = func(what string) { does = append(does, what) }
-	_, err := a.run(o, never)
-	if err == nil || !strings.HasPrefix(err.Error(), "no client got the lock: all were still trying when the run ended after ") {
-		t.Errorf("%v", err)
-	}
-	if want := []string{"waiting for the clients to release their locks", "judging what they did", "deleting the objects, for a minute at most"}; !slices.Equal(does, want) {
-		t.Errorf("%q", does)
-	}
-}
-
-// TestInterrupted: an interrupted run ends, gives its verdict, and cleans up.
+// TestInterrupted: an interrupted run ends, gives its verdict, cleans up, and says what it does.
 func TestInterrupted(t *testing.T) {
 	a := newArena(t)
 	o := a.options("flock")
 	o.Chances = Chances{Exclusive: -1, Long: 1, Kill: -1, Stop: -1, Term: -1}
 	o.TTL = time.Hour // the holds are longer than the test
+	var does []string
+	o.Ending = func(what string) { does = append(does, what) }
 	r, err := a.run(o, func(c Counts) bool { return c.Shared == 3 })
 	if err != nil || r.Verdict.Result != judge.NotFound || r.Counts.Shared != 3 {
 		t.Errorf("%v: %s %s %+v", err, r.Verdict.Result, r.Verdict.Why, r.Counts)
+	}
+	if want := []string{"waiting for the clients to release their locks", "judging what they did", "deleting the objects, for a minute at most"}; !slices.Equal(does, want) {
+		t.Errorf("%q", does)
 	}
 	a.nothingLeft(r)
 }
