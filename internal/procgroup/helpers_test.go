@@ -3,7 +3,6 @@
 package procgroup
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/procstat"
+	"github.com/repolock/repolock/internal/test/states"
 )
 
 // forever is the longest wait for an event. Only a hang reaches it, however busy the machine is.
@@ -159,19 +159,11 @@ func (k ticker) runs() {
 	})
 }
 
-// stopped reports whether the process is stopped, or gone. Each of its threads stops when it is
-// scheduled.
+// stopped reports whether each thread of the process is stopped.
 func (k ticker) stopped() bool {
-	pid, err := os.ReadFile(k.path + ".pid")
-	if err != nil || len(pid) == 0 {
-		return false
-	}
-	threads, _ := filepath.Glob("/proc/" + string(pid) + "/task/*/stat")
-	return !slices.ContainsFunc(threads, func(path string) bool {
-		text, err := os.ReadFile(path)
-		_, state, _ := strings.Cut(string(text[bytes.LastIndexByte(text, ')')+1:]), " ")
-		return err == nil && !strings.HasPrefix(state, "T") && !strings.HasPrefix(state, "Z")
-	})
+	text, _ := os.ReadFile(k.path + ".pid")
+	pid, err := strconv.Atoi(string(text))
+	return err == nil && states.AllStopped(pid)
 }
 
 // quiet waits until the process is stopped, and checks that it stays so for a while.

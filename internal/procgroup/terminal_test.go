@@ -5,56 +5,48 @@ package procgroup
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
-
 )
 
-// screen is a terminal with a process on it that is the leader of its session.
+// screen is a terminal with an interactive shell on it, which has job control.
 type screen struct {
 	t    *testing.T
 	pty  *os.File
 	cmd  *exec.Cmd
-	mu   sync.Mutex
-	text bytes.Buffer
-	seen int // how far want has read
+	path string // of the file that has what was on the screen
+	seen int    // how far want has read
 }
 
-func open(t *testing.T, argv ...string) *screen {
+func shell(t *testing.T) *screen {
 	t.Helper()
-	s := &screen{t: t, cmd: exec.Command(argv[0], argv[1:]...)}
+	s := &screen{t: t, cmd: exec.Command("bash", "--norc", "--noprofile", "--noediting", "-i"), path: filepath.Join(t.TempDir(), "screen")}
 	s.cmd.Env = append(os.Environ(), "TERM=dumb", "PS1=READY> ", "HISTFILE=")
-	var err error
+	text, err := os.Create(s.path)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if s.pty, err = pty.Start(s.cmd); err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		b := make([]byte, 1000)
-		for {
-			n, err := s.pty.Read(b)
-			if err != nil {
-				return
-			}
-			s.mu.Lock()
-			s.text.Write(b[:n])
-			s.mu.Unlock()
-		}
+		_, _ = io.Copy(text, s.pty)
 	}()
 	t.Cleanup(func() {
 		if t.Failed() {
 			ps, _ := exec.Command("ps", "-o", "pid,ppid,pgid,tpgid,stat,pending,args", "-s", fmt.Sprint(s.cmd.Process.Pid)).Output()
-			t.Logf("its processes:\n%s", ps)
+			t.Logf("its processes:\n%s\nthe screen:\n%s", ps, s.text())
 		}
 		for _, pid := range inSession(s.cmd.Process.Pid) {
 			_ = unix.Kill(pid, unix.SIGKILL)
@@ -62,18 +54,15 @@ func open(t *testing.T, argv ...string) *screen {
 		_ = s.cmd.Wait()
 		s.pty.Close()
 		<-ended
-		if t.Failed() {
-			t.Logf("the screen:\n%s", s.text.String())
-		}
+		text.Close()
 	})
+	s.want("READY> ")
 	return s
 }
 
-// shell is an interactive shell with job control.
-func shell(t *testing.T) *screen {
-	s := open(t, "bash", "--norc", "--noprofile", "--noediting", "-i")
-	s.want("READY> ")
-	return s
+func (s *screen) text() string {
+	text, _ := os.ReadFile(s.path)
+	return string(text)
 }
 
 func (s *screen) send(text string) {
@@ -97,9 +86,7 @@ func (s *screen) want(text string) {
 }
 
 func (s *screen) shows(text string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i := strings.Index(s.text.String()[s.seen:], text)
+	i := strings.Index(s.text()[s.seen:], text)
 	if i >= 0 {
 		s.seen += i + len(text)
 	}
