@@ -36,9 +36,7 @@ func inBubble(t *testing.T, expiry Expiry, run func(p *puppet)) {
 	synctest.Test(t, func(t *testing.T) {
 		c := exec.Command("sleep", "1000")
 		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Start())
 		defer func(fake func() time.Time) { clock.Wall = fake }(clock.Wall)
 		clock.Wall = func() time.Time { // the real one, as Elapsed is
 			var ts unix.Timespec
@@ -143,9 +141,7 @@ func TestUnguardedIsStopped(t *testing.T) {
 				p.Allow(Allow(elapsed() + time.Minute))
 			}
 			if c.pause {
-				if err := p.Pause(); err != nil {
-					t.Error(err)
-				}
+				must(t, p.Pause())
 				p.stops()
 			}
 			time.Sleep(time.Minute)
@@ -154,9 +150,7 @@ func TestUnguardedIsStopped(t *testing.T) {
 			p.guards(p.good)
 			p.want(t, "interrupted "+ErrUnguarded.Error()+" true")
 			p.is(c.pause)
-			if err := p.Unpause(); err != nil {
-				t.Error(err)
-			}
+			must(t, p.Unpause())
 			p.is(false)
 			p.Allow(Allow(0)) // the new guard has all the state that it needs
 			if stops && c.expiry != Kill {
@@ -242,15 +236,11 @@ func TestSilentGuardIsReplaced(t *testing.T) {
 	for _, answers := range []bool{false, true} {
 		inBubble(t, Stop, func(p *puppet) {
 			ours, theirs, err := openPipes()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer theirs.close()
 			sleep, _ := exec.LookPath("sleep")
 			pid, err := spawn(sleep, []string{"sleep", "1000"}, &syscall.ProcAttr{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			p.guard = &guardClient{pid, ours}
 			for range 5 {
 				p.Allow(Allow(elapsed() + time.Minute))
@@ -305,9 +295,7 @@ func TestLooksAtClockAfterContinuing(t *testing.T) {
 // it or it can't be signalled, and no more once the group may run.
 func TestRunsOn(t *testing.T) {
 	inBubble(t, Stop, func(p *puppet) {
-		if err := p.Pause(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.Pause())
 		p.stops()
 		time.Sleep(time.Minute)
 		_ = unix.Kill(-p.pgid, unix.SIGCONT)
@@ -324,6 +312,26 @@ func TestRunsOn(t *testing.T) {
 		if len(p.events) > 0 {
 			t.Error(<-p.events)
 		}
+	})
+}
+
+// TestAwake: a process that is stopped doesn't run on, unless it was killed; a zombie never does, nor
+// does a process of another group.
+func TestAwake(t *testing.T) {
+	inBubble(t, Stop, func(p *puppet) {
+		want := func(killed bool, pids ...int) {
+			t.Helper()
+			if got := awake(p.pgid, killed, denied); !slices.Equal(got, pids) {
+				t.Errorf("%d are awake, want %d", got, pids)
+			}
+		}
+		want(false, p.pgid)
+		p.stop()
+		want(false)
+		want(true, p.pgid)
+		must(t, p.Kill())
+		eventually(t, "its end", func() bool { return stateOf(p.pgid) == "Z" })
+		want(true)
 	})
 }
 

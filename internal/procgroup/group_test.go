@@ -32,9 +32,7 @@ func TestStatus(t *testing.T) {
 		"kill -TERM $$": {"killed by signal 15 (terminated)", 143},
 	} {
 		g, err := begin(Command{Args: []string{"sh", "-c", script}}, time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		<-g.Done()
 		if s := g.Status(); s.String() != want.text || s.ExitCode() != want.exit {
 			t.Errorf("%q: %v, exit code %d, want %v", script, s, s.ExitCode(), want)
@@ -46,9 +44,7 @@ func TestStartErrors(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string, mode os.FileMode) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), mode); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(text), mode))
 		return path
 	}
 	for _, test := range []struct {
@@ -76,9 +72,7 @@ func TestStartErrors(t *testing.T) {
 	parted.Seen.Wall += 3 * time.Second
 	for want, a := range map[error]Allowance{ErrExpired: Allow(elapsed()), ErrParted: parted} {
 		p, err := Prepare(Command{Args: []string{"true"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := p.Start(os.Environ(), a); err != want {
 			t.Errorf("%v, want %v", err, want)
 		}
@@ -94,27 +88,19 @@ func TestStartErrors(t *testing.T) {
 func TestNoLeaks(t *testing.T) {
 	count := func() int {
 		names, err := os.ReadDir("/proc/self/fd")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return len(names)
 	}
 	connection, other, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer connection.Close()
 	defer other.Close()
 	before := 0
 	for i := range 3 {
 		g, err := begin(Command{Args: []string{"sleep", "1000"}}, time.Minute, connection)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		guard := guardPid(g)
-		if err := g.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, g.Close())
 		for _, pid := range []int{guard, g.pgid} {
 			if _, err := unix.Wait4(pid, nil, unix.WNOHANG, nil); err != unix.ECHILD {
 				t.Fatalf("process %d is left: %v", pid, err)
@@ -133,9 +119,7 @@ func TestNoLeaks(t *testing.T) {
 			t.Fatal("started /dev/null")
 		}
 		p, err := Prepare(Command{Args: []string{"sleep", "1000"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		p.Close()
 		if i == 0 {
 			before = count()
@@ -153,23 +137,17 @@ func TestNoLeaks(t *testing.T) {
 // TestPrepare: a prepared command doesn't run, and begins in the environment of its start.
 func TestPrepare(t *testing.T) {
 	out, err := os.Create(filepath.Join(t.TempDir(), "environment"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer out.Close()
 	p, err := Prepare(Command{Args: []string{"cat", "/proc/self/environ"}, Stdout: out})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	time.Sleep(100 * time.Millisecond)
 	if info, err := out.Stat(); err != nil || info.Size() > 0 {
 		t.Errorf("it has run before it was started (%v)", err)
 	}
 	env := []string{"NONE=", "TWO=a\nb = c", "LONG=" + strings.Repeat("x", 100_000)} // more than a pipe holds
 	g, err := p.Start(env, Allow(elapsed()+time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	<-g.Done()
 	if got, err := os.ReadFile(out.Name()); err != nil || string(got) != strings.Join(env, "\x00")+"\x00" {
 		t.Errorf("its environment is %.200q (%v), want %.200q", got, err, env)
@@ -235,32 +213,33 @@ func TestForwardsSignals(t *testing.T) {
 func fifo(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "fifo")
-	if err := unix.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Mkfifo(path, 0o600))
 	return path
 }
 
-// TestPause: a paused group is stopped until Unpause, whatever else continues it.
+// TestPause: a paused group is stopped until Unpause, whatever else continues it, also if its leader has
+// ended and a background process remains.
 func TestPause(t *testing.T) {
-	l := run(t, Stop)
-	for range 2 {
-		if err := l.Pause(); err != nil {
-			t.Fatal(err)
+	for script, want := range map[string]Status{`exec "$@"`: {Signal: unix.SIGKILL}, `"$@" & exit 3`: {Code: 3}} {
+		l := run(t, Stop, "sh", "-c", script, "sh")
+		if want.Code > 0 {
+			l.want(t, "waiting 1")
 		}
-		if err := l.Signal(unix.SIGCONT); err != nil {
-			t.Error(err)
-		}
-		l.allow(time.Minute)
-		if err := l.awaitAnswer(); err != nil {
-			t.Error(err)
-		}
-		l.k.quiet()
 		for range 2 {
-			if err := l.Unpause(); err != nil {
-				t.Error(err)
-			}
+			must(t, l.Pause())
+			must(t, l.Signal(unix.SIGCONT))
+			l.allow(time.Minute)
+			must(t, l.awaitAnswer())
+			l.k.quiet()
+			must(t, l.Unpause())
 			l.k.runs()
+			must(t, l.Unpause())
+			l.k.runs()
+		}
+		must(t, l.Kill())
+		<-l.Done()
+		if s := l.Status(); s != want || running(l.pgid) > 0 {
+			t.Errorf("%v, and %d processes run", s, running(l.pgid))
 		}
 	}
 }
@@ -303,44 +282,19 @@ func TestThreadsComeAndGo(t *testing.T) {
 	eventually(t, "the end", func() bool { return running(p.pgid()) == 0 })
 }
 
-// TestBackgroundProcess: the group is there, and can be paused, until its last process has ended.
-func TestBackgroundProcess(t *testing.T) {
-	l := run(t, Stop, "sh", "-c", `"$@" & exit 3`, "sh")
-	l.want(t, "waiting 1")
-	if err := l.Pause(); err != nil {
-		t.Error(err)
-	}
-	l.k.quiet()
-	if err := l.Unpause(); err != nil {
-		t.Error(err)
-	}
-	l.k.runs()
-	_ = l.Kill()
-	<-l.Done()
-	if s := l.Status(); s != (Status{Code: 3}) || running(l.pgid) > 0 {
-		t.Errorf("%v, and %d processes run", s, running(l.pgid))
-	}
-}
-
 // TestMemberOfAnotherParent: a member of the group isn't our child, not even once it is orphaned, and
 // its parent, which has left the group, lives on and doesn't reap it.
 func TestMemberOfAnotherParent(t *testing.T) {
 	script := `(cat "$0" & exec setsid sh -c 'echo $$ >"$0"; exec sleep 1000' "$1") & read pid <"$1"; echo $pid`
 	gate, waiting := fifo(t), make(events, 1)
 	out, err := os.Create(filepath.Join(t.TempDir(), "pid"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	g, err := begin(Command{
 		Args: []string{"sh", "-c", script, gate, fifo(t)}, Stdout: out, Waiting: func(n int) { waiting.say("%d", n) },
 	}, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	waiting.want(t, "1")
-	if err := os.WriteFile(gate, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(gate, nil, 0o600))
 	<-g.Done()
 	parent := 0
 	if text, err := os.ReadFile(out.Name()); err != nil || running(g.pgid) > 0 {
@@ -391,9 +345,7 @@ func TestReapsOrphans(t *testing.T) {
 			return n
 		}
 		eventually(t, "one zombie", func() bool { return zombies() == 1 })
-		if err := os.WriteFile(gate, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(gate, nil, 0o600))
 		p.want("again")
 		eventually(t, "one zombie", func() bool { return zombies() == 1 })
 		_ = unix.Kill(us, unix.SIGTERM)
@@ -434,16 +386,10 @@ func TestSweepLooksTwice(t *testing.T) {
 	c := exec.Command("sh", "-c", "read line; sleep 1000 & echo $!")
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	in, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, c.Start())
 	l := leader{pid: c.Process.Pid, ended: true}
 	owned.Lock()
 	owned.pids[l.pid] = true // or sweep reaps it
@@ -459,46 +405,11 @@ func TestSweepLooksTwice(t *testing.T) {
 		}
 		_, failed := in.Write([]byte("go\n"))
 		_, unread := out.Read(make([]byte, 100)) // it has started the other
-		if err := errors.Join(failed, unread, c.Wait()); err != nil {
-			t.Error(err)
-		}
+		must(t, errors.Join(failed, unread, c.Wait()))
 	}
 	if n := sweep(&l); n != 1 {
 		t.Errorf("%d processes of the group run on, want 1 (%d looks)", n, looks)
 	}
-}
-
-// TestAwake: neither stopped nor dead processes of the group run on; if it was killed, stopped ones do.
-func TestAwake(t *testing.T) {
-	run := func(pgid int) int {
-		c := exec.Command("sleep", "1000")
-		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: pgid}
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			_ = c.Process.Kill()
-			_ = c.Wait()
-		})
-		return c.Process.Pid
-	}
-	leader := run(0)
-	stopped, dead := run(leader), run(leader)
-	run(0)
-	want := func(killed bool, pids ...int) {
-		t.Helper()
-		slices.Sort(pids)
-		eventually(t, fmt.Sprintf("awake (killed: %t) %d", killed, pids), func() bool {
-			got := awake(leader, killed, denied)
-			slices.Sort(got)
-			return slices.Equal(got, pids)
-		})
-	}
-	want(false, leader, stopped, dead)
-	_ = unix.Kill(stopped, unix.SIGSTOP)
-	_ = unix.Kill(dead, unix.SIGKILL) // it is not reaped yet
-	want(false, leader)
-	want(true, leader, stopped)
 }
 
 // TestActive: a process that waits for a disk stops when its wait ends, unless the signal never

@@ -49,16 +49,6 @@ func TestKillsAtExpiry(t *testing.T) {
 	}
 }
 
-func TestDoesNothingAtExpiry(t *testing.T) {
-	l := run(t, Nothing)
-	l.allow(0)
-	if err := l.awaitAnswer(); err != nil {
-		t.Error(err)
-	}
-	time.Sleep(100 * time.Millisecond)
-	l.k.runs()
-}
-
 // TestStoppedWhileStarting: we are stopped before the guard knows of the command. It must not run
 // until we go on, and never if its time is over by then, or if we are killed.
 func TestStoppedWhileStarting(t *testing.T) {
@@ -113,9 +103,7 @@ func TestGuardIsKilled(t *testing.T) {
 	l := run(t, Stop)
 	for range 3 {
 		l.loseGuard(t)
-		if err := l.Unpause(); err != nil { // it has answered
-			t.Error(err)
-		}
+		must(t, l.Unpause()) // it has answered
 	}
 	end := elapsed() + 500*time.Millisecond
 	l.Allow(Allow(end))
@@ -132,26 +120,18 @@ func TestGuardIsKilled(t *testing.T) {
 // TestGuardDiesBeforeTheStart: a guard that has died before anything was started is replaced.
 func TestGuardDiesBeforeTheStart(t *testing.T) {
 	p, err := Prepare(Command{Args: []string{"sleep", "1000"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	guard := 0
 	eventually(t, "the guard", func() bool { guard = guardOf(os.Getpid()); return guard != 0 })
 	_ = unix.Kill(guard, unix.SIGKILL)
 	eventually(t, "its end", func() bool { return !exists(guard) })
 	g, err := p.Start(os.Environ(), Allow(elapsed()+time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if now := guardPid(g); now == 0 || now == guard {
 		t.Errorf("its guard is %d", now)
 	}
-	if err := g.Unpause(); err != nil { // it answers
-		t.Error(err)
-	}
-	if err := g.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, g.Unpause()) // it answers
+	must(t, g.Close())
 }
 
 // TestGuardIsAlone: neither the terminal, nor pipes, nor process groups reach the guard, and it holds
@@ -159,9 +139,7 @@ func TestGuardDiesBeforeTheStart(t *testing.T) {
 func TestGuardIsAlone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "inherited")
 	fd, err := unix.Open(path, unix.O_CREAT|unix.O_WRONLY, 0o600) // and no O_CLOEXEC
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer unix.Close(fd)
 	l := run(t, Stop)
 	guard := guardPid(l.Group)
@@ -205,16 +183,12 @@ func TestKeptConnection(t *testing.T) {
 	for _, replaced := range []bool{false, true} {
 		path := "@" + rand.Text() // an abstract one: a path of 108 characters can't be bound
 		server, err := net.Listen("unix", path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer server.Close()
 		k := newTicker(t)
 		p := start(t, self("parent", "-keep", path, "--", "sh", "-c", `"$@" & wait`, "sh"), k.args())
 		conn, err := server.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer conn.Close()
 		k.runs()
 		guard := p.guard(0)
@@ -234,9 +208,7 @@ func TestKeptConnection(t *testing.T) {
 		}
 		_ = conn.SetReadDeadline(time.Time{})
 		k.runs()
-		if err := unix.Kill(guard, unix.SIGCONT); err != nil {
-			t.Fatal(err)
-		}
+		must(t, unix.Kill(guard, unix.SIGCONT))
 		if n, err := conn.Read(make([]byte, 1)); n > 0 || err == nil {
 			t.Errorf("%d bytes, %v", n, err)
 		}

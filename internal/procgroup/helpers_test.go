@@ -73,15 +73,11 @@ func start(t *testing.T, argv ...[]string) *process {
 	all := slices.Concat(argv...)
 	p := &process{record: newRecord(t), cmd: exec.Command(all[0], all[1:]...)}
 	out, err := os.OpenFile(p.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer out.Close()
 	p.cmd.Stdout, p.cmd.Stderr = out, os.Stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.cmd.Start())
 	p.pid = p.cmd.Process.Pid
 	t.Cleanup(func() { p.end(unix.SIGKILL) })
 	return p
@@ -213,9 +209,7 @@ func run(t *testing.T, expiry Expiry, wrapper ...string) *live {
 		Waiting:     func(n int) { l.say("waiting %d", n) },
 		Interrupted: func(why error, over bool) { l.say("interrupted %v %t", why, over) },
 	}, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = g.Close() })
 	l.Group = g
 	l.k.runs()

@@ -63,9 +63,7 @@ func begin(cmd Command, d time.Duration, keep ...syscall.Conn) (*Group, error) {
 func TestEverywhere(t *testing.T) {
 	begin := func(args []string) (*Group, error) { return begin(Command{Args: args}, time.Minute) }
 	g, err := begin(self("seven"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	<-g.Done()
 	if s := g.Status(); s.ExitCode() != 7 {
 		t.Errorf("status %v", s)
@@ -93,5 +91,12 @@ func TestEverywhere(t *testing.T) {
 
 	if _, err := begin([]string{"no-such-command"}); !errors.Is(err, ErrNotFound) {
 		t.Errorf("no such command: %v", err)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

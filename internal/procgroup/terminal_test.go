@@ -32,9 +32,7 @@ func shell(t *testing.T) *screen {
 	s := &screen{t: t, cmd: exec.Command("bash", "--norc", "--noprofile", "--noediting", "-i"), path: filepath.Join(t.TempDir(), "screen")}
 	s.cmd.Env = append(os.Environ(), "TERM=dumb", "PS1=READY> ", "HISTFILE=")
 	text, err := os.Create(s.path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if s.pty, err = pty.Start(s.cmd); err != nil {
 		t.Fatal(err)
 	}
@@ -185,9 +183,7 @@ func TestTerminals(t *testing.T) {
 						return r.has(strings.TrimPrefix(rest, "until "))
 					})
 				case step == "open":
-					if err := os.WriteFile(gate, nil, 0o600); err != nil {
-						t.Fatal(err)
-					}
+					must(t, os.WriteFile(gate, nil, 0o600))
 				case step == "command stops":
 					eventually(t, "a stop", func() bool { return stateOf(r.pgid()) == "T" })
 				case step == "shell knows":
@@ -220,9 +216,7 @@ func TestTerminals(t *testing.T) {
 // cpu is the user and system time that a process has used, in hundredths.
 func cpu(t *testing.T, pid int) (ticks int) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 	var user, system int
 	fmt.Sscan(f[11], &user)

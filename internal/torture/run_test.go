@@ -30,20 +30,16 @@ type arena struct {
 func newArena(t *testing.T) *arena {
 	t.Helper()
 	repo := filepath.Join(t.TempDir(), "repo")
-	if err := errors.Join(os.Mkdir(repo, 0o700), os.WriteFile(repo+".lock", nil, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.Mkdir(repo, 0o700), os.WriteFile(repo+".lock", nil, 0o600)))
 	s, err := open(t.Context(), repo)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return &arena{t: t, repo: repo, store: plainstore.Objects{Store: s}}
 }
 
 // options for three clients with one of the locks. The test ends the run: only a hang reaches
 // its limits, however busy the machine is.
 func (a *arena) options(lock string) Options {
-	c := Client{Command: command(a.t, lock, a.repo)}
+	c := Client{Command: command(lock, a.repo)}
 	return Options{
 		Clients: []Client{c, c, c}, Prefix: "scratch/", TTL: time.Second, Duration: hang, Seed: 1,
 		Log: &a.log, JudgeFor: hang,
@@ -93,9 +89,7 @@ func TestHolds(t *testing.T) {
 	in := 0
 	for d := json.NewDecoder(&a.log); d.More(); {
 		var e judge.Event
-		if err := d.Decode(&e); err != nil {
-			t.Fatal(err)
-		}
+		must(t, d.Decode(&e))
 		if e.Kind == judge.In {
 			in++
 		}

@@ -24,9 +24,7 @@ const long = time.Minute
 func place(t *testing.T, name string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), name)
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(dir, 0o700))
 	t.Setenv("TMPDIR", dir)
 	t.Cleanup(func() {
 		if pids := marked(dir); len(pids) > 0 {
@@ -44,9 +42,7 @@ func newTrial(t *testing.T, lock string, lease time.Duration, faults ...Fault) (
 	t.Helper()
 	dir := t.TempDir()
 	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return Trial{
 		Exclusive: strings.ReplaceAll(lock, "PLACE", dir), Program: program, Clients: 3, Lease: lease, Faults: faults, Rounds: 1, Seed: 1,
 		JudgeFor: hang,
@@ -56,9 +52,7 @@ func newTrial(t *testing.T, lock string, lease time.Duration, faults ...Fault) (
 // run runs a trial that comes to an end.
 func (tr Trial) run(t *testing.T) TrialReport {
 	t.Helper()
-	if err := tr.Check(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tr.Check())
 	r, err := tr.Run(t.Context())
 	if err != nil {
 		t.Errorf("%v\n%s", err, strings.Join(r.Pictures, "\n"))
@@ -111,9 +105,7 @@ func inflicted(t *testing.T, log *bytes.Buffer, f Fault, lease time.Duration) {
 	holder, left, last, gap := "", map[string]bool{}, map[string]time.Duration{}, map[string]time.Duration{}
 	for d := json.NewDecoder(log); d.More(); {
 		var e judge.Event
-		if err := d.Decode(&e); err != nil {
-			t.Fatal(err)
-		}
+		must(t, d.Decode(&e))
 		switch e.Kind {
 		case judge.Fault:
 			if strings.HasPrefix(e.Text, string(f)+" (the wrapper is ") {

@@ -43,9 +43,7 @@ func TestTrialCheck(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := (Trial{Exclusive: "sh -c 'mkdir /l && {}; rmdir /l'", Shared: "env {}", Clean: "sh -c 'true; rmdir /l'"}).Check(); err != nil {
-		t.Error(err)
-	}
+	must(t, (Trial{Exclusive: "sh -c 'mkdir /l && {}; rmdir /l'", Shared: "env {}", Clean: "sh -c 'true; rmdir /l'"}).Check())
 }
 
 // TestPicture: a picture shows who wrote under the lock and when, who was stopped, and the
@@ -89,17 +87,11 @@ func TestWitness(t *testing.T) {
 	if err := (Witness{ID: "x", Log: name}).Do(); err == nil {
 		t.Error("it needs no log")
 	}
-	if err := os.WriteFile(name, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(name, nil, 0o600))
 	const hold = 3 * beat
-	if err := (Witness{ID: "x", Log: name, Hold: hold}).Do(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, (Witness{ID: "x", Log: name, Hold: hold}).Do())
 	log, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s, events := section(t, log, "x", judge.Exclusive)
 	if !s.Entered || s.Last-s.In < hold || events[1].PID == 0 || events[1].Text != namespaces() {
 		t.Errorf("%+v", s)

@@ -39,9 +39,7 @@ func section(t *testing.T, log []byte, id string, mode judge.Mode) (judge.Sectio
 		events = append(events, e)
 	}
 	s, err := judge.Read(append(events, judge.Event{At: events[len(events)-1].At, Kind: judge.End, ID: id}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s, events
 }
 
@@ -74,9 +72,7 @@ func TestWork(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := mem.New(mem.Options{})
 			for n := range maxDeletes + 1 {
-				if err := write(m, fmt.Sprintf("data/old/%02d", n)); err != nil {
-					t.Fatal(err)
-				}
+				must(t, write(m, fmt.Sprintf("data/old/%02d", n)))
 			}
 			var log bytes.Buffer
 			err := doWork(t, test.mode, meddled{m, test.meddle}, &log)
@@ -143,9 +139,7 @@ func (l *lines) Write(p []byte) (int, error) {
 // TestParse: a child's line is parsed as a whole, or not at all.
 func TestParse(t *testing.T) {
 	good, err := json.Marshal(judge.Event{At: 1, Kind: judge.In, ID: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if e, err := parse(good); err != nil || e.Kind != judge.In {
 		t.Errorf("%s: %+v, %v", good, e, err)
 	}
@@ -157,5 +151,12 @@ func TestParse(t *testing.T) {
 		if e, err := parse([]byte(line)); err == nil {
 			t.Errorf("%q: %+v", line, e)
 		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

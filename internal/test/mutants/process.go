@@ -110,7 +110,7 @@ var processMutants = []mutant{
 		g.paused = false
 		return g.continueLocked()`, ofGroup("TestPause")},
 	{"a signal reaches the leader alone", groups,
-		`err := unix.Kill(-g.pgid, sig)`, `err := unix.Kill(g.pgid, sig)`, ofGroup("TestBackgroundProcess")},
+		`err := unix.Kill(-g.pgid, sig)`, `err := unix.Kill(g.pgid, sig)`, ofGroup("TestPause")},
 	{"a SIGINT that we passed on counts as typed", groups,
 		`!g.atTerminal || g.sent[s]`, `!g.atTerminal`, ofGroup("TestCtrlC")},
 	{"the command outlives us while its guard is stopped", groupRuns,
