@@ -241,14 +241,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 }
 
 // running counts the processes of a group that aren't zombies.
-func running(pgid int) (n int) {
-	for _, s := range processes() {
-		if s.Group == pgid && !s.Ended {
-			n++
-		}
-	}
-	return n
-}
+func running(pgid int) int { return len(awake(pgid, true, denied)) }
 
 func stateOf(pid int) string {
 	s, _ := procstat.Read(strconv.Itoa(pid))

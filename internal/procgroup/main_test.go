@@ -68,26 +68,19 @@ func TestEverywhere(t *testing.T) {
 	if s := g.Status(); s.ExitCode() != 7 {
 		t.Errorf("status %v", s)
 	}
-	if err := g.Close(); err != nil {
-		t.Errorf("close after the end: %v", err)
-	}
+	must(t, g.Close())
 
-	if g, err = begin(self("sleep")); err != nil {
-		t.Fatal(err)
-	}
+	g, err = begin(self("sleep"))
+	must(t, err)
 	if err := g.Pause(); runtime.GOOS == "windows" != errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("pause: %v", err)
 	}
-	if err := g.Kill(); err != nil {
-		t.Errorf("kill: %v", err)
-	}
+	must(t, g.Kill())
 	<-g.Done()
 	if s := g.Status(); s.ExitCode() == 0 {
 		t.Errorf("killed, but %v", s)
 	}
-	if err := g.Close(); err != nil {
-		t.Errorf("close: %v", err)
-	}
+	must(t, g.Close())
 
 	if _, err := begin([]string{"no-such-command"}); !errors.Is(err, ErrNotFound) {
 		t.Errorf("no such command: %v", err)

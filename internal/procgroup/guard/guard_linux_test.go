@@ -37,24 +37,23 @@ func TestEnded(t *testing.T) {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	pgid := c.Process.Pid
-	for _, step := range []struct {
-		name  string
-		do    func() error
-		ended bool
-	}{
-		{"runs", func() error { return nil }, false},
-		{"is stopped", func() error { return syscall.Kill(pgid, syscall.SIGSTOP) }, false},
-		{"is a zombie", func() error {
-			_ = c.Process.Kill()
-			return unix.Waitid(unix.P_PID, pgid, nil, unix.WEXITED|unix.WNOWAIT, nil)
-		}, true},
-		{"is gone", func() error { _, err := c.Process.Wait(); return err }, true},
-	} {
-		if err := step.do(); err != nil || ended(pgid) != step.ended {
-			t.Errorf("it %s: %t, %v", step.name, ended(pgid), err)
+	is := func(state string, want bool) {
+		t.Helper()
+		if got := ended(c.Process.Pid); got != want {
+			t.Errorf("it %s: %t", state, got)
 		}
 	}
+	is("runs", false)
+	_ = c.Process.Signal(syscall.SIGSTOP)
+	is("is stopped", false)
+	_ = c.Process.Kill()
+	// Wait for its end, and don't reap it.
+	if err := unix.Waitid(unix.P_PID, c.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+		t.Fatal(err)
+	}
+	is("is a zombie", true)
+	_ = c.Wait()
+	is("is gone", true)
 }
 
 // TestReserveThreads: reserved threads suffice: no other is started, which could fail. It needs a

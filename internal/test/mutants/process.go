@@ -30,7 +30,7 @@ var processMutants = []mutant{
 	{"the guard signals the leader alone", guards,
 		`_ = w.kill(-w.order.Pgid, sig)`, `_ = w.kill(w.order.Pgid, sig)`, ofGuard("TestWatchStops")},
 	{"the guard kills a group when its clocks part", guards,
-		`case why == ErrExpired && expiry == Kill:`, `case expiry == Kill:`, ofGuard("TestWatchKillsNothingWhenClocksPart")},
+		`case why == ErrExpired && expiry == Kill:`, `case expiry == Kill:`, ofGuard("TestWatchKills")},
 	{"the guard stops a group that it shall kill", guards,
 		`case why == ErrExpired && expiry == Kill:`, `case why == ErrExpired && expiry == Nothing:`, ofGuard("TestWatchKills")},
 	{"the guard stops a group once, and another process continues it", guards,
