@@ -298,7 +298,7 @@ func (w *weather) decide(r proxy.Request) proxy.Fault {
 	defer w.mu.Unlock()
 	names := slices.Sorted(maps.Keys(faults))
 	name := names[rand.IntN(len(names))]
-	if time.Now().Before(w.next) || rand.IntN(4) > 0 || strings.HasSuffix(name, " put") && r.Op != "put" {
+	if time.Now().Before(w.next) || rand.IntN(4) > 0 || strings.HasSuffix(name, " put") && r.Op != "put" && r.Op != "b2_upload_file" {
 		return proxy.Fault{}
 	}
 	w.next = time.Now().Add(spell)

@@ -1,4 +1,33 @@
 package main
 
-// e2eMutants are bugs that only real processes find.
-var e2eMutants = []mutant{}
+const (
+	supervises = "cmd/internal/session/run.go"
+	afterLoss  = "cmd/internal/session/loss.go"
+	guarded    = "cmd/internal/session/guard.go"
+)
+
+func process(run string) finder { return test("./e2e", run) }
+
+// e2eMutants are bugs that only real processes find: of what a session does with its command.
+var e2eMutants = []mutant{
+	{"a signal doesn't reach the command", supervises,
+		"s.passed = sig\n\t\t\t_ = s.group.Signal(sig)", "s.passed = sig", process("^TestSignals$/^USR1$")},
+	{"a signal that comes while the lock is acquired is dropped", supervises,
+		"s.pending = append(s.pending, sig)", "_ = s.pending", process("^TestSignalWhileAcquiring$/^user_defined")},
+	{"a signal that ends a command doesn't end the acquire", supervises,
+		"[]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}", "[]os.Signal{os.Interrupt, syscall.SIGHUP, syscall.SIGQUIT}", process("^TestSignalWhileAcquiring$/^terminated$")},
+	{"a command that is killed for its lock gives its own exit code", supervises,
+		"s.supervise()\n\t_ = group.Close()\n\tcode, err := s.result(group.Status())", "s.supervise()\n\t_ = group.Close()\n\tcode, err := group.Status().ExitCode(), error(nil)", process("^TestOnDirectory$/^broken_backup$")},
+	{"a session releases the lock that it had at first", supervises,
+		"defer func() { s.release(s.current()) }()", "defer func() { s.release(lock) }()", process("^TestOnDirectory$/^long_outage_of_a_prune$")},
+	{"the command of a broken lock runs on", afterLoss,
+		"s.lost, s.killed = loss, true\n\t_ = s.group.Kill()", "s.lost, s.killed = loss, true", process("^TestOnDirectory$/^broken_prune$")},
+	{"a command is killed although --on-lost says pause", afterLoss,
+		`case s.OnLost == "pause" && !loss.Definite && s.pause():`, `case s.OnLost == "kill" && !loss.Definite && s.pause():`, process("^TestOnDirectory$/^long_outage_of_a_backup$")},
+	{"the guard isn't told that the lock was resumed", afterLoss,
+		"s.group.Allow(s.allowed)\n\terr := s.group.Unpause()", "err := s.group.Unpause()", process("^TestOnDirectory$/^stopped_alone$")},
+	{"the guard lets a command run on after the lease", guarded,
+		`"pause": procgroup.Stop,`, `"pause": procgroup.Nothing,`, process("^TestOnDirectory$/^stopped$")},
+	{"the guard isn't told that the lock was refreshed", guarded,
+		"if a := s.allowance(s.current(), breath); a != s.allowed {", "if a := s.allowance(s.current(), breath); s.allowed == (procgroup.Allowance{}) {", process("^TestOnDirectory$/^held_on$")},
+}
