@@ -27,8 +27,7 @@ var runs = map[string]string{
 	"test":        inTest,
 	"unit":        inTest + `TestLocalScript TestAloud TestSoak`,
 	"minio-short": onMinIOShort,
-	"minio": onMinIOShort + `TestPartition TestUnusableStoreIsNamed
-		TestIfMatchOnAbsentKey 
+	"minio": onMinIOShort + `TestPartition TestUnusableStoreIsNamed TestIfMatchOnAbsentKey
 		TestPolicies TestRights TestLackingPermission TestVersions TestOldVersions TestVersionPermissions TestOpaqueETag`,
 	"chaos":     `TestChaos TestChaosFinds`,
 	"old-minio": `TestIfMatchOnAbsentKey TestDoctor TestBrokenLockStaysBroken`,
