@@ -11,8 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"os/exec"
 	"path"
@@ -28,6 +26,7 @@ import (
 	"github.com/minio/minio-go/v7"
 
 	"github.com/repolock/repolock/internal/test/miniotest"
+	"github.com/repolock/repolock/internal/test/proxy"
 )
 
 const (
@@ -93,7 +92,7 @@ type pausedGuest struct {
 	s      *site
 	client *minio.Client // one for all looks: each has connections of its own
 	bucket string
-	front  *storefront
+	front  *proxy.Proxy // which the guest takes for the store
 	// beside are the guest's writes while the prune ran. Of the time from the resume to the
 	// command's end, the guest waited for the store's answers for waited.
 	beside []message
@@ -104,8 +103,8 @@ func newPausedGuest(t *testing.T) *pausedGuest {
 	t.Helper()
 	server := miniotest.Shared(t)
 	at := place{onS3, server, server.Bucket()}
-	front := newStorefront(t, server.Endpoint())
-	_, port, _ := strings.Cut(front.Listener.Addr().String(), ":")
+	front := proxied(t, server, proxy.Behaviour{})
+	_, port, _ := strings.Cut(front.Host(), ":")
 	env := []string{"HOME=/tmp", "REPOLOCK_CONFIG=", "REPOLOCK_REPO=" + at.url(toHost+":"+port, at.bucket)}
 	for name, value := range credentials {
 		env = append(env, name+"="+value)
@@ -128,14 +127,16 @@ func (p *pausedGuest) lose(step bool) {
 
 	prune := p.s.start(append([]string{"prune", "--wait", patience.String()}, ticks("prune")...)...)
 	p.until("the prune to run", func() bool { return len(p.s.times("prune")) > 0 })
-	waited := p.front.waited()
+	p.front.Take()
 	p.resume()
 	resumed := time.Now()
 	if step {
 		p.step <- resumed.Sub(paused)
 	}
 	exit := p.exit(79)
-	p.waited = p.front.waited() - waited
+	for _, r := range p.front.Take() {
+		p.waited += r.End.Sub(r.Start)
+	}
 	select {
 	case <-prune.done:
 		p.t.Error("the prune ended before the guest's command")
@@ -473,60 +474,6 @@ func (l *listener) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.enough = true
-}
-
-// storefront passes the guest's requests on to the store, and measures how long the store
-// takes. On a busy machine a look waits for it.
-type storefront struct {
-	*httptest.Server
-	mu       sync.Mutex
-	requests int       // those that aren't answered yet
-	since    time.Time // when the first of these came
-	taken    time.Duration
-}
-
-func newStorefront(t *testing.T, endpoint string) *storefront {
-	t.Helper()
-	target, err := url.Parse(endpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := &storefront{}
-	proxy := &httputil.ReverseProxy{
-		// A request is signed for the host that the guest knows.
-		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target); r.Out.Host = r.In.Host },
-		// MinIO closes idle connections, and no request must fail by that.
-		Transport: &http.Transport{DisableCompression: true, DisableKeepAlives: true},
-	}
-	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		f.add(1)
-		defer f.add(-1)
-		proxy.ServeHTTP(w, r)
-	}))
-	t.Cleanup(func() {
-		f.CloseClientConnections()
-		f.Close()
-	})
-	return f
-}
-
-func (f *storefront) add(n int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.requests == 0 {
-		f.since = time.Now()
-	}
-	f.requests += n
-	if f.requests == 0 {
-		f.taken += time.Since(f.since)
-	}
-}
-
-// waited returns for how long the guest has waited for the store in all.
-func (f *storefront) waited() time.Duration {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.taken
 }
 
 // initramfs writes a kernel's first root file system, all of whose files can be executed.

@@ -90,17 +90,12 @@ func (o *rootsProcess) start(args ...string) {
 	o.process = o.site.run(cmd)
 }
 
-func (o *rootsProcess) says(text string) bool { return strings.Contains(o.stderr.String(), text) }
-
-// ticks reports whether the rest of the command runs.
-func (o *rootsProcess) ticks() bool {
-	size := func() int {
-		text, _ := os.ReadFile(o.path("ticks"))
-		return len(text)
-	}
-	before := size()
+// runs reports whether a process of the command writes into a file within a second: ticks, or root-ticks,
+// which has root's pid.
+func (o *rootsProcess) runs(file string) bool {
+	before := len(o.lines(file))
 	time.Sleep(time.Second)
-	return size() > before
+	return len(o.lines(file)) > before
 }
 
 // code lets the command end, and returns repolock's exit code.
@@ -110,8 +105,8 @@ func (o *rootsProcess) code() int {
 	return o.process.code()
 }
 
-// records returns all records of the log.
-func (o *rootsProcess) records() []audit.Record {
+// logged returns why processes that can't be signalled run on, by the log.
+func (o *rootsProcess) logged(pid int) (reasons []string) {
 	o.t.Helper()
 	file, err := os.Open(o.path("log"))
 	if err != nil {
@@ -122,23 +117,12 @@ func (o *rootsProcess) records() []audit.Record {
 	if err != nil || skipped > 0 {
 		o.t.Fatalf("%d lines skipped, %v", skipped, err)
 	}
-	return records
-}
-
-// rootTicks reports whether root's process runs, and returns its pid.
-func (o *rootsProcess) rootTicks() (pid int, runs bool) {
-	read := func() (lines []string) {
-		text, _ := os.ReadFile(o.path("root-ticks"))
-		return strings.Fields(string(text))
+	for _, r := range records {
+		if r.Event == audit.RunsOn && slices.Equal(r.PIDs, []int{pid}) && r.RequestID != "" {
+			reasons = append(reasons, r.Reason)
+		}
 	}
-	before := len(read())
-	time.Sleep(time.Second)
-	after := read()
-	if len(after) == before {
-		return 0, false
-	}
-	pid, _ = strconv.Atoi(after[len(after)-1])
-	return pid, true
+	return reasons
 }
 
 // TestCannotBeSignalled: one process of the command can't be signalled, and the others can.
@@ -148,33 +132,24 @@ func TestCannotBeSignalled(t *testing.T) {
 	o := newRootsProcess(t)
 	o.start("prune", "--ttl", "10s", "--resume-for", "25s", "--audit", o.path("log"), "--",
 		"sh", "-c", "./as-root & while :; do echo >>ticks; sleep 0.1; done")
-	o.reaches("the command to run", o.ticks)
-	pid, runs := o.rootTicks()
-	if !runs {
-		t.Fatal("root's process doesn't run")
-	}
+	o.reaches("the command to run", func() bool { return o.runs("ticks") && o.runs("root-ticks") })
+	pid := o.pidOfRoot()
 	o.away()
-	o.reaches("the command to be stopped", func() bool { return !o.ticks() })
+	o.reaches("the command to be stopped", func() bool { return !o.runs("ticks") })
 	stopped := fmt.Sprintf("repolock: warning: 1 process of the command can't be stopped: pid %d; it runs on without the lock\n", pid)
-	killed := strings.Replace(stopped, "stopped", "killed", 1)
-	o.reaches("the warning", func() bool { return o.says(stopped) })
-	if _, runs := o.rootTicks(); !runs {
-		t.Error("root's process was stopped")
-	}
-	o.reaches("the warning again", func() bool { return strings.Count(o.stderr.String(), stopped) > 1 })
-	o.reaches("the rest to be killed", func() bool { return o.says(killed) })
-	if _, runs := o.rootTicks(); !runs {
-		t.Error("root's process was killed")
+	for _, c := range []struct {
+		warning string
+		times   int
+	}{{stopped, 1}, {stopped, 2}, {strings.Replace(stopped, "stopped", "killed", 1), 1}} {
+		o.reaches("a warning", func() bool { return strings.Count(o.stderr.String(), c.warning) >= c.times })
+		if !o.runs("root-ticks") {
+			t.Errorf("root's process doesn't run after %s", c.warning)
+		}
 	}
 	if code := o.code(); code != 79 {
 		t.Errorf("exit code %d", code)
 	}
-	var reasons []string
-	for _, r := range o.records() {
-		if r.Event == audit.RunsOn && slices.Equal(r.PIDs, []int{pid}) && r.RequestID != "" {
-			reasons = append(reasons, r.Reason)
-		}
-	}
+	reasons := o.logged(pid)
 	if got := strings.Join(slices.Compact(slices.Clone(reasons)), " "); got != audit.NotStopped+" "+audit.NotKilled || len(reasons) < 3 {
 		t.Errorf("logged: %q", reasons)
 	}
@@ -185,20 +160,17 @@ func TestNoneCanBeSignalled(t *testing.T) {
 	for onLost, what := range map[string]string{"kill": "killed", "term": "killed", "pause": "stopped"} {
 		t.Run(onLost, func(t *testing.T) {
 			o := newRootsProcess(t)
-			o.start("prune", "--ttl", "10s", "--on-lost", onLost, "--audit", o.path("log"), "--", "./as-root")
-			o.reaches("the command to run", func() bool { _, runs := o.rootTicks(); return runs })
+			o.start("prune", "--ttl", "10s", "--on-lost", onLost, "--", "./as-root")
+			o.reaches("the command to run", func() bool { return o.runs("root-ticks") })
 			o.away()
-			said := func() bool {
-				return o.says(fmt.Sprintf("1 process of the command can't be %s: pid ", what)) && o.says("; it runs on without the lock")
-			}
-			o.reaches("the warning", said)
-			if _, runs := o.rootTicks(); !runs {
+			o.says(fmt.Sprintf("1 process of the command can't be %s: pid %d; it runs on without the lock", what, o.pidOfRoot()))
+			if !o.runs("root-ticks") {
 				t.Error("it was stopped")
 			}
 			want := 79
 			if onLost == "pause" { // the lock can be had back, and is held by the time that it ends
 				o.back()
-				o.reaches("the lock to be resumed", func() bool { return o.says("the lock was resumed") })
+				o.says("the lock was resumed")
 				want = 0
 			}
 			if code := o.code(); code != want {
@@ -206,4 +178,10 @@ func TestNoneCanBeSignalled(t *testing.T) {
 			}
 		})
 	}
+}
+
+// pidOfRoot is the pid of root's process.
+func (o *rootsProcess) pidOfRoot() int {
+	pid, _ := strconv.Atoi(o.lines("root-ticks")[0])
+	return pid
 }
