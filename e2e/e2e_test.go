@@ -309,6 +309,16 @@ func (s *site) exists(name string) bool {
 	return err == nil
 }
 
+// read returns the text of a file.
+func read(t testing.TB, path string) string {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
 func (s *site) touch(name string) {
 	s.t.Helper()
 	if err := os.WriteFile(s.path(name), nil, 0o600); err != nil {

@@ -225,18 +225,12 @@ func TestMetricsPage(t *testing.T) {
 	for _, labels := range []string{`lock="repository",mode="exclusive",operation="prune",`, `job_name="home",lock="repository",mode="shared",operation="backup",`, `job_name="etc",lock=`} {
 		p.contains(out, "repolock_last_success_timestamp_seconds{"+labels)
 	}
-	page, err := os.ReadFile("../docs/metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	alerts, err := os.ReadFile("../packaging/prometheus/repolock.rules.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := regexp.MustCompile(`(?m)^repolock_\w+|alert: \w+`).FindAllString(out+string(alerts), -1)
+	page := read(t, "../docs/metrics.md")
+	alerts := read(t, "../packaging/prometheus/repolock.rules.yml")
+	names := regexp.MustCompile(`(?m)^repolock_\w+|alert: \w+`).FindAllString(out+alerts, -1)
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		if name = strings.TrimPrefix(name, "alert: "); !strings.Contains(string(page), "`"+name+"`") {
+		if name = strings.TrimPrefix(name, "alert: "); !strings.Contains(page, "`"+name+"`") {
 			t.Errorf("the page lacks %s", name)
 		}
 	}

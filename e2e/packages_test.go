@@ -50,11 +50,8 @@ func clone(t *testing.T) string {
 // built is goreleaser's list of the files that it has built.
 func built(t *testing.T) (b struct{ Version, Commit string }) {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(clone(t), "dist/metadata.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(raw, &b); err != nil {
+	raw := read(t, filepath.Join(clone(t), "dist/metadata.json"))
+	if err := json.Unmarshal([]byte(raw), &b); err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -281,14 +278,12 @@ func TestDemo(t *testing.T) {
 		"night.svg": {"root@web", "root@db", "root@mail", "refused", "removed the stale lock"},
 	} {
 		for _, drawing := range []string{filepath.Join(dir, name), filepath.Join("../docs", name)} {
-			raw, err := os.ReadFile(drawing)
-			if err != nil {
-				t.Fatal(err)
-			}
+			raw := read(t, drawing)
 			if len(raw) > 60<<10 {
 				t.Errorf("%s has %d bytes", drawing, len(raw))
 			}
-			d := xml.NewDecoder(strings.NewReader(string(raw)))
+			d := xml.NewDecoder(strings.NewReader(raw))
+			var err error
 			for err == nil {
 				_, err = d.Token()
 			}
@@ -296,7 +291,7 @@ func TestDemo(t *testing.T) {
 				t.Errorf("%s: %v", drawing, err)
 			}
 			for _, text := range texts {
-				if !strings.Contains(string(raw), text) {
+				if !strings.Contains(raw, text) {
 					t.Errorf("%s doesn't show %q", drawing, text)
 				}
 			}

@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -32,13 +31,10 @@ import (
 // policy is one of the policies of docs/permissions.md, for a place.
 func policy(t testing.TB, name string, p place) []byte {
 	t.Helper()
-	page, err := os.ReadFile("../docs/permissions.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range regexp.MustCompile("(?ms)^Policy `([a-z-]+)`:.*?^```json\n(.*?)^```").FindAllSubmatch(page, -1) {
-		if string(m[1]) == name {
-			return []byte(strings.NewReplacer("BUCKET", p.bucket, "PREFIX", "some/prefix").Replace(string(m[2])))
+	page := read(t, "../docs/permissions.md")
+	for _, m := range regexp.MustCompile("(?ms)^Policy `([a-z-]+)`:.*?^```json\n(.*?)^```").FindAllStringSubmatch(page, -1) {
+		if m[1] == name {
+			return []byte(strings.NewReplacer("BUCKET", p.bucket, "PREFIX", "some/prefix").Replace(m[2]))
 		}
 	}
 	t.Fatalf("docs/permissions.md has no policy %q", name)

@@ -273,16 +273,12 @@ func TestOthersPage(t *testing.T) {
 			judged(t, name, want)
 		})
 	}
-	script, err := os.ReadFile("peers/torture.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(script), "\nnames=\""+strings.Join(names, " ")+"\"\n") || len(names) != len(others) {
+	script := read(t, "peers/torture.sh")
+	if !strings.Contains(script, "\nnames=\""+strings.Join(names, " ")+"\"\n") || len(names) != len(others) {
 		t.Errorf("%s judges other locks than %v", all, names)
 	}
-	makefile, err := os.ReadFile("../Makefile")
-	if err != nil || !strings.Contains(string(makefile), "\n\t@sh e2e/peers/torture.sh all ") {
-		t.Errorf("%s does something else: %v", all, err)
+	if !strings.Contains(read(t, "../Makefile"), "\n\t@sh e2e/peers/torture.sh all ") {
+		t.Errorf("%s does something else", all)
 	}
 }
 

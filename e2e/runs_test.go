@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"maps"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -62,12 +61,9 @@ func testFiles(t *testing.T, dirs ...string) map[string]string {
 			t.Fatal(err)
 		}
 		for _, file := range files {
-			raw, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, m := range testFunc.FindAllStringSubmatch(string(raw), -1) {
-				all[m[1]] = string(raw)
+			raw := read(t, file)
+			for _, m := range testFunc.FindAllStringSubmatch(raw, -1) {
+				all[m[1]] = raw
 			}
 		}
 	}

@@ -139,11 +139,7 @@ func shortOutage(s *site, operation string) {
 	s.back()
 	p.says("refreshed: ")
 	p.end("a")
-	raw, err := os.ReadFile(s.path("audit"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if log := string(raw); !strings.Contains(log, audit.Released) || strings.Contains(log, audit.Lost) || strings.Contains(log, audit.Paused) {
+	if log := read(s.t, s.path("audit")); !strings.Contains(log, audit.Released) || strings.Contains(log, audit.Lost) || strings.Contains(log, audit.Paused) {
 		s.t.Errorf("it was noticed:\n%s", log)
 	}
 	s.nothingLeft()

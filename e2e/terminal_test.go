@@ -147,11 +147,7 @@ func (w *window) record() (bytes func() string) {
 	w.s.touch(filepath.Base(path))
 	w.tmux("pipe-pane", "-o", "exec cat >>"+path)
 	return func() string {
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			w.s.t.Fatal(err)
-		}
-		return string(raw)
+		return read(w.s.t, path)
 	}
 }
 

@@ -38,21 +38,6 @@ func (p place) history(t testing.TB) bucketVersions {
 	return h
 }
 
-func (h bucketVersions) String() string {
-	var b strings.Builder
-	for key, versions := range h {
-		fmt.Fprintf(&b, "\n%s:", key)
-		for _, v := range versions {
-			if v.IsDeleteMarker {
-				b.WriteString(" marker")
-			} else {
-				fmt.Fprintf(&b, " %d bytes", v.Size)
-			}
-		}
-	}
-	return b.String()
-}
-
 // visible returns the keys that have an object.
 func (h bucketVersions) visible() (keys []string) {
 	for key, versions := range h {
@@ -63,12 +48,8 @@ func (h bucketVersions) visible() (keys []string) {
 	return keys
 }
 
-// fewest and most return how many versions a key has, markers too.
-func (h bucketVersions) fewest() int { return slices.Min(h.counts()) }
-func (h bucketVersions) most() int   { return slices.Max(h.counts()) }
-
-func (h bucketVersions) counts() []int {
-	counts := []int{}
+// counts returns how many versions each key has, markers too.
+func (h bucketVersions) counts() (counts []int) {
 	for _, versions := range h {
 		counts = append(counts, len(versions))
 	}
@@ -121,7 +102,7 @@ func versions(t *testing.T, p place, mode replock.Mode, stay bool) {
 			if want := int(mode); len(h.visible()) != want { // an exclusive lock has two objects
 				t.Errorf("renewed %d times: %d are visible, want %d:%v", renewed, len(h.visible()), want, h)
 			}
-			if !stay && h.most() > 2 {
+			if !stay && slices.Max(h.counts()) > 2 {
 				t.Errorf("renewed %d times: more than one old version of a key:%v", renewed, h)
 			}
 		})
@@ -129,7 +110,7 @@ func versions(t *testing.T, p place, mode replock.Mode, stay bool) {
 		switch {
 		case len(h.visible()) > 0:
 			t.Errorf("released, and %q are visible:%v", h.visible(), h)
-		case stay && h.fewest() < renewals+2: // with the first put, and the marker
+		case stay && slices.Min(h.counts()) < renewals+2: // with the first put, and the marker
 			t.Errorf("versions that had to stay are gone:%v", h)
 		case !stay && len(h) > 0:
 			t.Errorf("left over:%v", h)
@@ -267,7 +248,7 @@ func TestVersionPermissions(t *testing.T) {
 				s.passes("backup", 0)
 				s.nothingLeft()
 				h := p.history(t)
-				if !c.stay && len(h) > 0 || c.stay && h.most() < 5 {
+				if !c.stay && len(h) > 0 || c.stay && slices.Max(h.counts()) < 5 {
 					t.Errorf("versions:%v", h)
 				}
 			})

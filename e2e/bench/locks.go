@@ -130,10 +130,8 @@ func (b *bench) latencies(ctx context.Context) error {
 		return err
 	}
 	defer at.close()
-	if !b.lacks("restic") {
-		if _, err := timed(ctx, resticEnv(at), restic("init")); err != nil {
-			return err
-		}
+	if _, err := timed(ctx, resticEnv(at), restic("init")); err != nil {
+		return err
 	}
 	for _, added := range []time.Duration{0, near, far} {
 		at.proxy.Behave(proxy.Behaviour{Latency: added})
@@ -182,9 +180,6 @@ func (b *bench) programs(ctx context.Context, at *bucket, mode replock.Mode, g *
 				return err
 			}
 		}
-	}
-	if b.lacks("restic") {
-		g.rows = append(g.rows, lacking("restic", "restic"))
 	}
 	for _, c := range all {
 		if c.locks != "" {
@@ -244,9 +239,6 @@ func (b *bench) commands(at *bucket, mode replock.Mode) (all []*command) {
 		}
 		name := fmt.Sprintf("repolock run --%s -- true, s3%s, less --no-lock", mode, strings.Replace(params, "&", ", ", 1))
 		all = append(all, &command{more: row{name: name}, locked: run("--" + mode.String()), bare: run("--no-lock")})
-	}
-	if b.lacks("restic") {
-		return all
 	}
 	args := map[replock.Mode][]string{replock.Shared: {"cat", "config"}, replock.Exclusive: {"check"}}[mode]
 	name := "restic " + strings.Join(args, " ")

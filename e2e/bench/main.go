@@ -58,7 +58,6 @@ type bench struct {
 	start    time.Time
 	table    table
 	notes    []string // lines below the table
-	missing  []string // programs that aren't installed
 }
 
 // repeats are the numbers of measurements.
@@ -105,8 +104,7 @@ func sectionNames() (names []string) {
 	return names
 }
 
-// run measures everything and prints it. A row whose program isn't installed says so, and is
-// an error. After any other error run prints nothing.
+// run measures everything and prints it.
 func run(ctx context.Context, quick bool, only string) error {
 	if only != "" && !slices.Contains(sectionNames(), only) {
 		return fmt.Errorf("-only %s: must be one of %s", only, strings.Join(sectionNames(), ", "))
@@ -123,7 +121,7 @@ func run(ctx context.Context, quick bool, only string) error {
 	if quick {
 		b.repeats = little
 	}
-	who, err := b.versions(ctx)
+	who, err := versions(ctx)
 	if err != nil {
 		return err
 	}
@@ -143,9 +141,6 @@ func run(ctx context.Context, quick bool, only string) error {
 	fmt.Print(b.table.markdown())
 	for _, note := range b.notes {
 		fmt.Printf("\n- %s\n", note)
-	}
-	if len(b.missing) > 0 {
-		return fmt.Errorf("not all was measured, for want of: %s", strings.Join(b.missing, ", "))
 	}
 	return nil
 }
@@ -171,18 +166,12 @@ func (b *bench) say(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "bench: %3.0f s: %s\n", time.Since(b.start).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// versions returns a line with the versions of the programs, and notes those that aren't
-// installed.
-func (b *bench) versions(ctx context.Context) (string, error) {
+// versions returns a line with the versions of the programs.
+func versions(ctx context.Context) (string, error) {
 	parts := []string{fmt.Sprintf("%s/%s, %d CPUs", runtime.GOOS, runtime.GOARCH, runtime.NumCPU()), runtime.Version()}
 	for _, args := range [][]string{
 		{"go", "list", "-C", "e2e/minio", "-m", "github.com/minio/minio"}, {"restic", "version"}, {"flock", "--version"},
 	} {
-		if _, err := exec.LookPath(args[0]); err != nil {
-			b.missing = append(b.missing, args[0])
-			parts = append(parts, "no "+args[0])
-			continue
-		}
 		out, err := exec.CommandContext(ctx, args[0], args[1:]...).Output()
 		if err != nil {
 			return "", fmt.Errorf("%v: %w", args, err)
@@ -200,14 +189,6 @@ func (b *bench) versions(ctx context.Context) (string, error) {
 		}
 	}
 	return strings.Join(parts, "; ") + ".", nil
-}
-
-// lacks reports whether a program isn't installed.
-func (b *bench) lacks(program string) bool { return slices.Contains(b.missing, program) }
-
-// lacking returns the row of a missing program.
-func lacking(name, program string) row {
-	return row{name: fmt.Sprintf("%s: not measured, no %s is installed", name, program)}
 }
 
 // bucket is a bucket on MinIO, and a proxy in front of it.

@@ -46,18 +46,11 @@ func (b *bench) processes(ctx context.Context) error {
 		{row{name: "repolock run --exclusive -- true"}, run("--exclusive")},
 	}
 	all := append([]*program{bare, flock}, ours...)
-	if b.lacks("flock") {
-		all = append([]*program{bare}, ours...)
-	}
 	b.say("whole processes")
 	if err := measurePrograms(ctx, all, b.process, b.memory); err != nil {
 		return err
 	}
 	b.table = append(b.table, group{"whole process on a directory, × against true", rows(all)})
-	if b.lacks("flock") {
-		b.table = append(b.table, group{"× against flock", []row{lacking("flock FILE true", "flock")}})
-		return nil
-	}
 	against := group{"whole process on a directory, × against flock", rows(all[1:])}
 	for _, p := range ours {
 		against.rows = append(against.rows, less(p.row, flock.row))
@@ -183,9 +176,6 @@ func (b *bench) handOver(ctx context.Context) error {
 		{row{name: "flock FILE, to the next flock FILE"}, []string{"flock", filepath.Join(b.work, "handed-file")}},
 		{row{name: "repolock prune, to repolock prune --wait"}, []string{b.repolock, "prune", "--quiet", "--wait", "10m", "--repo", repo, "--"}},
 	}
-	if b.lacks("flock") {
-		all = all[1:]
-	}
 	for range b.handed {
 		for _, p := range all {
 			took, err := handOver(ctx, p.args)
@@ -196,11 +186,7 @@ func (b *bench) handOver(ctx context.Context) error {
 			p.took = append(p.took, took)
 		}
 	}
-	g := group{"release to the waiter's command, on a directory", rows(all)}
-	if b.lacks("flock") {
-		g.rows = append(g.rows, lacking("flock FILE", "flock"))
-	}
-	b.table = append(b.table, g)
+	b.table = append(b.table, group{"release to the waiter's command, on a directory", rows(all)})
 	return nil
 }
 
