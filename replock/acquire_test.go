@@ -109,6 +109,28 @@ func TestLeaseOutlastsTheReaping(t *testing.T) {
 	})
 }
 
+// TestTriesAreCounted: three tries in a row that are too late end an acquire, or two on a store that is too
+// slow. A lock in the way, for which it waits, begins the count anew.
+func TestTriesAreCounted(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		for _, errs := range [][]error{{errLate, errLate, errLate}, {errLate, ErrSlow}, {errLate, errLate, ErrHeld, errLate, errLate, errLate}, {ErrSlow, errDoubt, ErrSlow, ErrSlow}} {
+			a := again{l: w.machine().Locker}
+			for n, err := range errs {
+				want := startAgain
+				switch {
+				case n == len(errs)-1:
+					want = giveUp
+				case err == ErrHeld || err == errDoubt:
+					want = queueUp
+				}
+				if next := a.afterTry(&try{deadline: Forever}, err, true); next.step != want {
+					t.Errorf("%v: step %d after the %dth", errs, next.step, n+1)
+				}
+			}
+		}
+	})
+}
+
 // TestLeaseIsDatedFromTheSend: a lease is dated from when its put was sent, not from its answer.
 func TestLeaseIsDatedFromTheSend(t *testing.T) {
 	bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
@@ -262,12 +284,9 @@ func TestListingOutweighsA404(t *testing.T) {
 					}
 					return err
 				})
-				other, err := b.acquire(t.Context(), second, "y")
-				if other != nil && alive(k) {
-					t.Error("both in: a GET that says 404 outweighs the LIST")
-					other.Release(t.Context())
-				} else {
-					t.Log(err)
+				b.refused(t, second)
+				if _, by := b.hooks.Count(); by["list"] != 1+maxAgain || !alive(k) {
+					t.Errorf("%v; lost: %v", by, k.Lost())
 				}
 			})
 		}
@@ -667,7 +686,13 @@ func TestSharedYieldsInTime(t *testing.T) {
 	})
 	sub(t, "a ticket", mem.Options{}, func(t *testing.T, w *world) {
 		backup, _, prune := w.queued(t, time.Minute)
-		time.Sleep(5 * time.Second) // its first attempt is over
+		time.Sleep(2 * time.Second) // its first attempt is over
+		later := w.machine()
+		later.refused(t, Exclusive)
+		if _, by := later.hooks.Count(); by["list"] != 1 {
+			t.Errorf("an exclusive one waits for a waiter to withdraw: %v", by)
+		}
+		time.Sleep(3 * time.Second)
 		yields(t, w, 0, 0)
 		backup.Release(t.Context())
 		prune.got(t).Release(t.Context())

@@ -392,7 +392,7 @@ func TestRefreshStoppedAfterItsLookPutsNothingBack(t *testing.T) {
 		})
 		a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
 			if r.Op == "list" && r.Key == k.Key() && broken.CompareAndSwap(false, true) {
-				a.clock.jump(15 * time.Second)
+				a.clock.jump(9 * time.Second) // longer than a request has
 				if _, err := b.Break(t.Context(), BreakOptions{}); err != nil {
 					t.Error(err)
 				}
@@ -404,6 +404,31 @@ func TestRefreshStoppedAfterItsLookPutsNothingBack(t *testing.T) {
 			t.Errorf("%v: broken %t, alive %t", mode, broken.Load(), alive(k))
 		}
 		w.empty()
+	})
+}
+
+// TestFlagIsDatedInTime: a flag can have been reaped if its new mod time is more than a ttl after the one
+// before. Such a refresh, which was applied late, doesn't date the flag: each later one would look timely.
+func TestFlagIsDatedInTime(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		for _, ttl := range []time.Duration{MinTTL, DefaultTTL, MaxTTL} {
+			began := time.Now()
+			r := renewer{l: w.machine(func(o *Options) { o.TTL = ttl }).Locker}
+			r.date(began)
+			for late, reapable := range map[time.Duration]bool{ttl - 1: false, ttl: false, ttl + 1: true} {
+				if got := r.reapable(began.Add(late)); got != reapable {
+					t.Errorf("ttl %v, written %v after the version before: reapable %t", ttl, late, got)
+				}
+			}
+			r.date(began.Add(ttl + 1))
+			if !r.reapable(began.Add(ttl + 2)) {
+				t.Errorf("ttl %v: dated by a late refresh", ttl)
+			}
+			r.date(began.Add(ttl))
+			if r.reapable(began.Add(2 * ttl)) {
+				t.Errorf("ttl %v: not dated by a refresh in time", ttl)
+			}
+		}
 	})
 }
 

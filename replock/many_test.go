@@ -69,16 +69,33 @@ func TestManyLargeLocks(t *testing.T) {
 	runtime.KeepAlive(broken)
 }
 
-// TestStatusAsOfEachPage: a lock is judged as of its listing, however long the following pages
-// take, since it isn't watched meanwhile.
+// TestStatusAsOfEachPage: a lock is judged as of the send of its listing, however long the answer and the
+// following pages take, since it isn't watched meanwhile.
 func TestStatusAsOfEachPage(t *testing.T) {
 	bubble(t, mem.Options{PageSize: 1}, func(t *testing.T, w *world) {
 		k := w.machine(func(o *Options) { o.TTL = MinTTL }).takes(t, Shared)
+		time.Sleep(4900 * time.Millisecond) // just before it is refreshed
 		for i := range 4 {
 			w.put(fmt.Sprint("index/lock.shared/z", i), foreign(time.Now(), true))
 		}
 		m := w.machine()
-		m.hooks.Before(func(context.Context, hookstore.Request) error { time.Sleep(7 * time.Second); return nil })
+		const late = 7800 * time.Millisecond
+		lists := 0
+		m.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+			if r.Op == "list" {
+				lists++
+			}
+			if lists > 1 {
+				time.Sleep(late)
+			}
+			return nil
+		})
+		m.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
+			if r.Op == "list" && lists == 1 {
+				time.Sleep(late)
+			}
+			return err
+		})
 		infos, err := m.Status(t.Context())
 		if err != nil || len(infos) != 5 || infos[0].ID != k.ID() || infos[0].Verdict != Live {
 			t.Errorf("%v %v", infos, err)

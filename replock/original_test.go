@@ -365,7 +365,7 @@ func (w *world) comesBeside(mode Mode) {
 // no such clients.
 func TestLooksSoonAfterAcquiring(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
-		seldom := func(o *Options) { o.Look = o.TTL }
+		seldom := func(o *Options) { o.Look = DefaultTTL }
 		k := w.machine(func(o *Options) { o.TTL = 10 * time.Minute }, seldom).takes(t, mode)
 		w.comesBeside(mode)
 		if took := ended(t, k, 2*time.Second+2*transient); took < time.Second {

@@ -122,8 +122,39 @@ func TestReleaseWaitsForTheRefresh(t *testing.T) {
 			return nil
 		})
 		time.Sleep(31 * time.Second)
+		time.AfterFunc(time.Second, func() {
+			if alive(k) {
+				t.Error("the work goes on while Release waits")
+			}
+		})
 		mustRelease(t, k)
 		time.Sleep(10 * time.Second)
+		w.empty()
+	})
+}
+
+// TestReleaseSendsNoPut: a refresh whose look is answered after Release was called sends no put, which could
+// come after the deletes.
+func TestReleaseSendsNoPut(t *testing.T) {
+	bothModes(t, lacking, func(t *testing.T, w *world, mode Mode) {
+		a := w.machine(func(o *Options) { o.Look = DefaultTTL })
+		k := a.takes(t, mode)
+		time.Sleep(29 * time.Second)
+		a.hooks.Count()
+		released := make(chan error)
+		a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
+			if r.Op == "list" && r.Key == k.Key() {
+				go func() { released <- k.Release(t.Context()) }()
+				time.Sleep(time.Second)
+			}
+			return err
+		})
+		if err := <-released; err != nil {
+			t.Error(err)
+		}
+		if _, by := a.hooks.Count(); by["put"] > int(mode)-1 { // lock.exclusive was looked at before
+			t.Errorf("%v", by)
+		}
 		w.empty()
 	})
 }
@@ -293,6 +324,9 @@ func TestReleaseTwiceAndAfterContext(t *testing.T) {
 		w.empty()
 		if err := k.Renew(t.Context()); !errors.Is(err, ErrReleased) {
 			t.Errorf("check after release: %v", err)
+		}
+		if left := k.Left(); left != 0 {
+			t.Errorf("%v left after release", left)
 		}
 	})
 }

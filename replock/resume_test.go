@@ -245,13 +245,17 @@ func TestSuspend(t *testing.T) {
 	})
 }
 
-// TestSuspendAlone: if no other holder was in, the lock is resumed.
+// TestSuspendAlone: if no other holder was in, the lock is resumed. It was held until its deadline.
 func TestSuspendAlone(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a := w.machine()
 		k := a.takes(t, mode)
 		a.clock.Stop(8 * time.Hour)
 		<-k.Context().Done()
+		a.Flush(t.Context())
+		if e := a.seen[len(a.seen)-1]; e.Kind != EventLost || e.Held != 55*time.Second {
+			t.Errorf("%s: held for %v", e.Kind, e.Held)
+		}
 		r, err := k.Resume(t.Context())
 		mustLock(t, r, err)
 		r.Release(t.Context())

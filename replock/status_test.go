@@ -295,9 +295,9 @@ func TestProbeIsDatedFromWhenItIsSeen(t *testing.T) {
 	bubble(t, mem.Options{NoTime: true}, func(t *testing.T, w *world) {
 		a, b := w.machine(), w.machine()
 		b.clock.setSkew(time.Hour) // so that one witness is wrong already
-		k := a.takes(t, Shared)
+		a.takes(t, Shared)
 		a.hooks.Before(outage)
-		time.Sleep(46500 * time.Millisecond)
+		time.Sleep(54500 * time.Millisecond)
 		var puts, lists atomic.Int32
 		b.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "put" && puts.Add(1) == 1 {
@@ -310,8 +310,8 @@ func TestProbeIsDatedFromWhenItIsSeen(t *testing.T) {
 			return nil
 		})
 		broken, err := b.Break(t.Context(), BreakOptions{Stale: true, DryRun: true})
-		if err != nil || !alive(k) {
-			t.Fatalf("%v, alive %v", err, alive(k))
+		if err != nil {
+			t.Fatal(err)
 		}
 		for _, x := range broken {
 			t.Errorf("%v after %v", x.Verdict, x.Age)

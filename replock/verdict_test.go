@@ -52,6 +52,49 @@ func TestEncryptedWithoutStoreClock(t *testing.T) {
 	}
 }
 
+// TestWatchedFromTheAnswer: a lock that no clock dates is watched for its whole ttl from the answer of the
+// look that showed it first: it can have been written just before that.
+func TestWatchedFromTheAnswer(t *testing.T) {
+	bubble(t, mem.Options{NoStoreClock: true}, func(t *testing.T, w *world) {
+		const late = 7 * time.Second
+		w.put("index/lock.shared/x", []byte("\x01 this is ciphertext"))
+		m := w.machine()
+		var lists atomic.Int32
+		m.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
+			if r.Op == "list" && lists.Add(1) == 1 {
+				time.Sleep(late)
+			}
+			return err
+		})
+		start := time.Now()
+		m.takes(t, Exclusive)
+		if took := time.Since(start); took < late+foreignTTL || took > late+foreignTTL+time.Second {
+			t.Errorf("passed after %v", took)
+		}
+	})
+}
+
+// TestChangedIsLive: a lock that was refreshed while it is watched is live, although both clocks are stepped
+// since and call it stale.
+func TestChangedIsLive(t *testing.T) {
+	bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
+		a, b := w.machine(func(o *Options) { o.Look = DefaultTTL }), w.machine() // a look would show a the step, too
+		k := a.takes(t, Exclusive)
+		time.Sleep(DefaultTTL / 4)
+		wait := b.wants(t, mode, Forever)
+		time.Sleep(DefaultTTL/2 - 5*time.Second)
+		w.skew.Store(int64(time.Hour))
+		b.clock.setSkew(time.Hour)
+		time.Sleep(DefaultTTL/4 + 4*time.Second) // its ticket's refresh shows the step, and the lock has none yet
+		wait.waits(t)
+		if !alive(k) {
+			t.Errorf("lost: %v", k.Lost())
+		}
+		mustRelease(t, k)
+		wait.got(t).Release(t.Context())
+	})
+}
+
 // TestWholeTTLSinceBoot: by the time since boot a lock is stale after its whole ttl, and not
 // before, although the store's clock, which was stepped, calls it stale at once.
 func TestWholeTTLSinceBoot(t *testing.T) {
@@ -315,21 +358,23 @@ type diskLock struct {
 	body func(a *machine) []byte
 }
 
+// onThisBoot is the body of a lock of this boot.
+func onThisBoot(change func(*body)) func(a *machine) []byte {
+	return func(a *machine) []byte {
+		b := body{Operation: "x", Holder: a.self.Holder(), ID: "1", TTLSeconds: 60, State: StateHeld, IsShared: true, Process: a.self}
+		a.stamp(&b, storeTime{}, a.clock.Elapsed())
+		change(&b)
+		return b.encode()
+	}
+}
+
 // diskLocks are all of them.
 func diskLocks() []diskLock {
-	ours := func(change func(*body)) func(a *machine) []byte {
-		return func(a *machine) []byte {
-			b := body{Operation: "x", Holder: a.self.Holder(), ID: "1", TTLSeconds: 60, State: StateHeld, IsShared: true, Process: a.self}
-			a.stamp(&b, storeTime{}, a.clock.Elapsed())
-			change(&b)
-			return b.encode()
-		}
-	}
 	return []diskLock{
-		{"another time namespace", ours(func(b *body) { b.TimeNamespace = "time:[2]" })},
-		{"no time namespace", ours(func(b *body) { b.TimeNamespace = "" })},
-		{"no boot", ours(func(b *body) { b.BootID = "" })},
-		{"another machine", ours(func(b *body) { b.HostID, b.BootID = "far", "far" })},
+		{"another time namespace", onThisBoot(func(b *body) { b.TimeNamespace = "time:[2]" })},
+		{"no time namespace", onThisBoot(func(b *body) { b.TimeNamespace = "" })},
+		{"no boot", onThisBoot(func(b *body) { b.BootID = "" })},
+		{"another machine", onThisBoot(func(b *body) { b.HostID, b.BootID = "far", "far" })},
 		{"another client", func(a *machine) []byte { return foreign(a.clock.Now(), true) }},
 		{"encrypted", func(a *machine) []byte { return append([]byte{1}, foreign(a.clock.Now(), true)...) }},
 	}
@@ -381,16 +426,18 @@ func TestWallClockOfALocalDiskIsNoWitness(t *testing.T) {
 }
 
 // TestLocalDiskAfterABoot: what is left from an earlier boot is stale by the wall clock, because
-// none of that boot's processes is alive.
+// none of that boot's processes is alive; and what is left from this boot by the clock since boot.
 func TestLocalDiskAfterABoot(t *testing.T) {
-	onDisk(t, func(t *testing.T, w *world, a *machine, _ func(time.Duration)) {
-		w.put(diskKey, diskLocks()[0].body(a))
-		time.Sleep(2 * DefaultTTL)
-		a.self.BootID = "another"
-		if i := a.only(t); i.Verdict != Stale {
-			t.Errorf("%v: %s", i.Verdict, i.Why)
-		}
-	})
+	for boot, body := range map[string]func(a *machine) []byte{"another": diskLocks()[0].body, "boot1": onThisBoot(func(*body) {})} {
+		onDisk(t, func(t *testing.T, w *world, a *machine, _ func(time.Duration)) {
+			w.put(diskKey, body(a))
+			time.Sleep(2 * DefaultTTL)
+			a.self.BootID = boot
+			if i := a.only(t); i.Verdict != Stale {
+				t.Errorf("%s: %v: %s", boot, i.Verdict, i.Why)
+			}
+		})
+	}
 }
 
 // TestLocalDiskWithoutBoots: on a system that has no boot id a lock is stale without being watched
@@ -444,6 +491,19 @@ func TestUnansweredPutDatesNothing(t *testing.T) {
 	})
 }
 
+// TestLatePutIsDatedFromWhenItIsSeen: if a look shows another mod time of the own flag than the one before,
+// an earlier put was applied late, at some time before that.
+func TestLatePutIsDatedFromWhenItIsSeen(t *testing.T) {
+	own, applied := try{flag: object{key: "k"}}, time.Now()
+	for _, late := range []time.Duration{0, 20 * time.Second} {
+		mod, seen := applied.Add(late), 10*time.Second+2*late
+		own.learn(store.Page{Objects: []store.Object{{Key: "k", Size: 1, ModTime: mod}}}, false, seen)
+		if ahead := own.st.when(seen).Sub(mod); ahead > 0 {
+			t.Errorf("seen after %v: %v ahead of the store", seen, ahead)
+		}
+	}
+}
+
 // TestStaleIntentIsPassedInACrowd: a stale intent among many shared flags is passed on a store without
 // a clock of its own.
 func TestStaleIntentIsPassedInACrowd(t *testing.T) {
@@ -483,10 +543,13 @@ func TestOwnFlagIsFoundOnALaterPage(t *testing.T) {
 // TestStoreTimeIsALowerBound: a look's estimate of the store's time is never ahead of it, and
 // its own time is no later than the listing, however long requests and answers take.
 func TestStoreTimeIsALowerBound(t *testing.T) {
-	for name, opts := range map[string]mem.Options{"returned": {}, "not returned": {NoTime: true}, "second": {Precision: time.Second}} {
+	for name, opts := range map[string]mem.Options{"returned": {}, "not returned": {NoTime: true}, "second": {Precision: time.Second}, "apart": {NoTime: true, PageSize: 1}} {
 		for _, gone := range []bool{false, true} {
 			sub(t, name, opts, func(t *testing.T, w *world) {
 				w.skew.Store(int64(-time.Hour))
+				if opts.PageSize == 1 {
+					w.put(pointer, foreign(time.Now(), false)) // the own flag is on a later page
+				}
 				a := w.machine()
 				a.hooks.Before(func(context.Context, hookstore.Request) error { time.Sleep(3 * time.Second); return nil })
 				var listed time.Duration
@@ -525,6 +588,13 @@ func TestStoreTimeIsALowerBound(t *testing.T) {
 						t.Errorf("judged by the time %v after the listing", f.now-listed)
 					}
 				}
+				tr.parent = t.Context()
+				k := a.hold(tr, 0)
+				if err := k.Check(t.Context()); err != nil && !gone && opts.PageSize == 0 {
+					t.Error(err)
+				}
+				check(k.others.st)
+				mustRelease(t, k)
 			})
 		}
 	}

@@ -176,7 +176,7 @@ func TestWaitEnds(t *testing.T) {
 			case "timeout":
 				<-wait.done
 				held := mustHeld(t, wait.lock, wait.err)
-				if held.Waited < 5*time.Minute || held.Waited > 5*time.Minute+15*time.Second || wait.took > 5*time.Minute+20*time.Second {
+				if held.Waited < 5*time.Minute || held.Waited > 5*time.Minute+time.Second || wait.took > 5*time.Minute+time.Second {
 					t.Errorf("it waited %v and took %v", held.Waited, wait.took)
 				}
 				if !strings.Contains(held.Error(), "still locked after 5m") || held.Holders[0].Holder != "m1 (pid 101)" {
@@ -202,6 +202,23 @@ func TestWaitEnds(t *testing.T) {
 			}
 			k.Release(t.Context())
 			w.empty()
+		})
+	}
+}
+
+// TestWaiterLooksWhenALockIsStale: a waiter gets in as soon as the lock of a dead holder can be taken for
+// stale, though its polls are further apart by then.
+func TestWaiterLooksWhenALockIsStale(t *testing.T) {
+	for range 3 {
+		bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
+			a := w.machine()
+			k := a.takes(t, Exclusive)
+			a.hooks.Before(outage)
+			time.Sleep(5 * time.Second) // or else the watch of its whole ttl is over first
+			w.machine().wants(t, mode, Forever).got(t).Release(t.Context())
+			if took := a.clock.Elapsed() - k.sent(); took < DefaultTTL+margin || took > DefaultTTL+margin+100*time.Millisecond {
+				t.Errorf("let in %v after the last refresh", took)
+			}
 		})
 	}
 }
@@ -236,7 +253,7 @@ func TestWaitCosts(t *testing.T) {
 		if by["list"] < 360 || by["list"] > 720 {
 			t.Errorf("%v: %d LISTs in an hour", mode, by["list"])
 		}
-		if by["get"] < 400 || by["get"] > 850 || by["put"] > 125 || by["delete"] > 0 {
+		if by["get"] < 400 || by["get"] > 850 || by["put"] < 119 || by["put"] > 125 || by["delete"] > 0 {
 			t.Errorf("%v: in an hour %v", mode, by)
 		}
 		wait.cancel(nil)
@@ -441,7 +458,7 @@ func TestWaitInDoubt(t *testing.T) {
 				return
 			}
 			mustLock(t, other, err)
-			if took := time.Since(start); took > DefaultTTL+10*time.Second {
+			if took := time.Since(start); took > DefaultTTL+time.Second {
 				t.Errorf("wait %v: let in after %v", wait, took)
 			}
 			other.Release(t.Context())
@@ -1059,7 +1076,7 @@ func logPace(t *testing.T, p pace, mode Mode, delays []time.Duration, perHour fl
 // docs/benchmarks.md has the table that it prints.
 func TestWaitersPerHour(t *testing.T) {
 	for _, mode := range []Mode{Shared, Exclusive} {
-		for _, n := range []int{1, 10, rounds.Fewer(100, 20)} {
+		for _, n := range rounds.Fewer([]int{1, 10, 100}, []int{1, 10}) {
 			do(t, func(t *testing.T, w *world) {
 				w.machine().takes(t, Exclusive)
 				time.Sleep(10 * time.Second)
@@ -1079,6 +1096,11 @@ func TestWaitersPerHour(t *testing.T) {
 					}
 				}
 				t.Logf("| %d %s | %d | %d | %d |", n, mode, sum["get"], sum["list"], sum["put"])
+				// Exclusive ones come one after the other: those behind the first poll half as often, and read the
+				// blocker the more seldom, the more come before them.
+				if reads, polls := 4000, 4000; mode == Exclusive && n == 10 && (sum["get"] > reads || sum["list"] > polls) {
+					t.Errorf("%d %s: %v, want %d reads and %d polls at most", n, mode, sum, reads, polls)
+				}
 				if most > 3600+hintBurst {
 					t.Errorf("%d %s: one of them sent %d requests in an hour", n, mode, most)
 				}

@@ -32,6 +32,45 @@ type leaping struct {
 
 func (l leaping) Elapsed() time.Duration { return time.Since(l.start) + time.Duration(l.leap.Load()) }
 
+// TestParted: a wall clock that was set by more than 2 s, ahead or back, has parted from the time since boot.
+// One that is slewed by 1000 ppm at most hasn't.
+func TestParted(t *testing.T) {
+	for _, c := range []struct {
+		wall, elapsed time.Duration
+		parted        bool
+	}{
+		{0, 0, false}, {1900 * time.Millisecond, 0, false}, {2100 * time.Millisecond, 0, true},
+		{-1900 * time.Millisecond, 0, false}, {-2100 * time.Millisecond, 0, true},
+		{time.Hour + 5*time.Second, time.Hour, false}, {time.Hour + 6*time.Second, time.Hour, true},
+		{time.Hour - 5*time.Second, time.Hour, false}, {time.Hour - 6*time.Second, time.Hour, true},
+	} {
+		earlier := Reading{Wall: 24 * time.Hour, Elapsed: time.Hour}
+		later := Reading{earlier.Wall + c.wall, earlier.Elapsed + c.elapsed}
+		if got := later.Parted(earlier); got != c.parted {
+			t.Errorf("%v passed by the wall clock, and %v since boot: parted %t", c.wall, c.elapsed, got)
+		}
+	}
+}
+
+// stopped is a machine that is suspended while its wall clock is read, the first time.
+type stopped struct{ leaping }
+
+func (s stopped) Now() time.Time {
+	now := s.start.Add(s.Elapsed())
+	s.leap.CompareAndSwap(0, int64(time.Hour))
+	return now
+}
+
+// TestReadIsOneMoment: a suspend between the readings of the two clocks doesn't part them.
+func TestReadIsOneMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := stopped{leaping{start: time.Now(), leap: new(atomic.Int64)}}
+		if r := Read(c); r.Elapsed != time.Hour || r.Wall-time.Duration(c.start.UnixNano()) != time.Hour {
+			t.Errorf("%v since boot, %v by the wall clock", r.Elapsed, r.Wall-time.Duration(c.start.UnixNano()))
+		}
+	})
+}
+
 // TestSleep: Sleep returns when its time has come, even by a suspend that no timer counted, or
 // when its context ends.
 func TestSleep(t *testing.T) {

@@ -67,7 +67,7 @@ func seconds(s ...float64) (d []time.Duration) {
 var ttls = []time.Duration{10 * time.Second, 17 * time.Second, time.Minute, time.Hour, 24 * time.Hour}
 
 // TestThreeFailuresEndAtTheDeadline: for every ttl, three failures end the lease at its
-// deadline.
+// deadline, and the requests of an acquire end well before.
 func TestThreeFailuresEndAtTheDeadline(t *testing.T) {
 	for _, ttl := range ttls {
 		s := ForTTL(ttl)
@@ -77,6 +77,9 @@ func TestThreeFailuresEndAtTheDeadline(t *testing.T) {
 		}
 		if s.Interval != ttl/2 {
 			t.Errorf("ttl %v: refreshed each %v", ttl, s.Interval)
+		}
+		if s.Budget != min(11*time.Second, ttl/4) || s.Timeout != min(8*time.Second, ttl*2/15) {
+			t.Errorf("ttl %v: a request has %v, each send %v", ttl, s.Budget, s.Timeout)
 		}
 	}
 }
@@ -307,15 +310,16 @@ func TestAnswerTooLate(t *testing.T) {
 	})
 }
 
-// TestSuspend: a deadline that passes in a suspend is noticed within half a second of waking.
+// TestSuspend: a deadline that passes in a suspend is noticed within half a second of waking. A process that
+// didn't run hasn't failed.
 func TestSuspend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(func(*harness, context.Context) error { return nil })
 		woken := time.AfterFunc(10*time.Second, func() { h.clock.Leap.Add(int64(time.Hour)) })
 		defer woken.Stop()
 		start := time.Now()
-		if err := h.Run(t.Context()); !errors.Is(err, ErrDeadline) || len(h.sent()) > 0 {
-			t.Errorf("Run: %v, attempts %v", err, h.sent())
+		if err := h.Run(t.Context()); !errors.Is(err, ErrDeadline) || len(h.sent()) > 0 || len(h.failures) > 0 {
+			t.Errorf("Run: %v, attempts %v, failures %v", err, h.sent(), h.failures)
 		}
 		if late := time.Since(start) - 10*time.Second; late > 500*time.Millisecond {
 			t.Errorf("noticed %v after waking", late)
@@ -324,16 +328,17 @@ func TestSuspend(t *testing.T) {
 }
 
 // TestEndWaitsForTheAttempt: when Run has returned, no request is under way that could undo a
-// later one. A request that hangs is waited for no longer than its timeout.
+// later one. A request that hangs is waited for no longer than its timeout. A loss that it finds is
+// returned.
 func TestEndWaitsForTheAttempt(t *testing.T) {
-	for _, takes := range []time.Duration{3 * time.Second, time.Hour} {
+	for takes, finds := range map[time.Duration]error{3 * time.Second: nil, 4 * time.Second: Stop(errDown), time.Hour: nil} {
 		synctest.Test(t, func(t *testing.T) {
-			h := newHarness(func(*harness, context.Context) error { time.Sleep(takes); return nil })
+			h := newHarness(func(*harness, context.Context) error { time.Sleep(takes); return finds })
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(31*time.Second, cancel)
 			err := h.Run(ctx)
 			want := min(30*time.Second+takes, 39*time.Second)
-			if !errors.Is(err, context.Canceled) || h.clock.Elapsed() != want {
+			if errors.Is(err, context.Canceled) != (finds == nil) || finds != nil && err != errDown || h.clock.Elapsed() != want {
 				t.Errorf("Run: %v at %v, want %v", err, h.clock.Elapsed(), want)
 			}
 			time.Sleep(takes)
@@ -365,6 +370,9 @@ func TestNow(t *testing.T) {
 		if err := h.Refresher.Now(t.Context(), ended); err != nil {
 			t.Errorf("Now: %v", err)
 		}
+		if sent := h.sent(); !slices.Equal(sent, seconds(1, 2, 3, 4, 5, 6)) {
+			t.Errorf("attempts at %v", sent)
+		}
 		fail.Store(true)
 		<-ended
 		if got := h.clock.Elapsed(); got != 61*time.Second || h.gaveUp != 61*time.Second {
@@ -373,6 +381,20 @@ func TestNow(t *testing.T) {
 		if err := h.Refresher.Now(t.Context(), ended); !errors.Is(err, ErrDeadline) {
 			t.Errorf("Now after the end: %v", err)
 		}
+	})
+}
+
+// TestNowThatHangsIsNoFailure: an attempt that only Now has asked for is no failure, however long it lasts.
+func TestNowThatHangsIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(func(_ *harness, ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		ended := make(chan struct{})
+		go func() { defer close(ended); _ = h.Run(t.Context()) }()
+		time.Sleep(5 * time.Second)
+		if err := h.Refresher.Now(t.Context(), ended); !errors.Is(err, ErrDeadline) || len(h.failures) > 0 {
+			t.Errorf("Now: %v, failures at %v", err, h.failures)
+		}
+		<-ended
 	})
 }
 

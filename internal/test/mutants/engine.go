@@ -1,38 +1,43 @@
 package main
 
 const (
-	entering = "replock/enter.go"
-	take     = "replock/withdraw.go"
-	yield    = "replock/yield.go"
-	wait     = "replock/wait.go"
-	judge    = "replock/judge.go"
-	look     = "replock/look.go"
-	sorts    = "replock/sort.go"
-	reap     = "replock/reap.go"
-	removes  = "replock/removal.go"
-	resume   = "replock/resume.go"
-	again    = "replock/again.go"
-	renew    = "replock/renew.go"
-	findOurs = "replock/ours.go"
-	hold     = "replock/lock.go"
-	body     = "replock/body.go"
-	repeats  = "internal/retry/retry.go"
-	status   = "replock/status.go"
-	proofs   = "replock/conditions.go"
-	provesBy = "replock/proveabsent.go"
-	looks    = "replock/watch.go"
-	stood    = "replock/stoodstill.go"
-	trip     = "replock/trips.go"
-	names    = "replock/keys.go"
-	finite   = "store/finite.go"
-	policy   = "cmd/internal/session/policy.go"
-	exit     = "cmd/repolock/exit.go"
-	runs     = "internal/refresh/refresh.go"
-	schedule = "internal/refresh/schedule.go"
-	beside   = "replock/heldlook.go"
-	count    = "replock/fence.go"
-	options  = "replock/options.go"
-	boots    = "internal/identity/identity.go"
+	entering  = "replock/enter.go"
+	take      = "replock/withdraw.go"
+	yield     = "replock/yield.go"
+	wait      = "replock/wait.go"
+	judge     = "replock/judge.go"
+	look      = "replock/look.go"
+	sorts     = "replock/sort.go"
+	reap      = "replock/reap.go"
+	removes   = "replock/removal.go"
+	resume    = "replock/resume.go"
+	again     = "replock/again.go"
+	renew     = "replock/renew.go"
+	findOurs  = "replock/ours.go"
+	hold      = "replock/lock.go"
+	body      = "replock/body.go"
+	repeats   = "internal/retry/retry.go"
+	status    = "replock/status.go"
+	proofs    = "replock/conditions.go"
+	provesBy  = "replock/proveabsent.go"
+	looks     = "replock/watch.go"
+	stood     = "replock/stoodstill.go"
+	trip      = "replock/trips.go"
+	names     = "replock/keys.go"
+	finite    = "store/finite.go"
+	policy    = "cmd/internal/session/policy.go"
+	exit      = "cmd/repolock/exit.go"
+	runs      = "internal/refresh/refresh.go"
+	schedule  = "internal/refresh/schedule.go"
+	beside    = "replock/heldlook.go"
+	count     = "replock/fence.go"
+	options   = "replock/options.go"
+	boots     = "internal/identity/identity.go"
+	readings  = "internal/clock/reading.go"
+	refreshes = "replock/refresh.go"
+	raises    = "replock/raise.go"
+	hint      = "replock/hint.go"
+	releases  = "replock/release.go"
 )
 
 // engineMutants are bugs of the protocol, each of which docs/protocol.md names beside the rule it breaks.
@@ -268,4 +273,228 @@ var engineMutants = []mutant{
 		"if len(others) > 0 && !t.st.known() {", "if false {", seed(807)},
 	{"found: flags that were emptied are never removed", entering,
 		"l.sweep(ctx, f.released)", "_ = f.released", seed(1)},
+
+	// Bugs in rules that have a date, a margin or two clocks.
+	{"an old flag can have been reaped only after one and a half ttls", renew,
+		"mod.UnixNano()-last > int64(r.l.opts.TTL)", "mod.UnixNano()-last > int64(r.l.opts.TTL*3/2)", test("./replock", "^TestFlagIsDatedInTime$")},
+	{"a refresh that was applied after the flag could be reaped dates the flag", renew,
+		"if !mod.IsZero() && (r.dated.Load() == 0 || !r.reapable(mod)) {", "if !mod.IsZero() {", test("./replock", "^TestFlagIsDatedInTime$")},
+	{"a look counts as seen although the clocks have parted", looks,
+		"if !r.Parted(k.lastSeen()) {", "if r.Elapsed >= 0 {", test("./replock", "^TestSeenOnceReassured$")},
+	{"the standing still of a holder's machine is noticed only at twenty times the margin", stood,
+		"last.stood(now.now, answered) > margin)", "last.stood(now.now, answered) > 20*margin)", test("./replock", "^TestPausedMachineRefreshesAtOnce$")},
+	{"the standing still of an acquirer's machine is noticed only at twenty times the margin", stood,
+		"t.first.stood(page.Now, answered) > margin", "t.first.stood(page.Now, answered) > 20*margin", test("./replock", "^TestStoodStillWhileAcquiring$")},
+	{"the parting of the clocks is noticed only at twenty times the margin", readings,
+		"limit := apartBy + max", "limit := 20*apartBy + max", test("./internal/clock", "^TestParted$")},
+	{"a wall clock that is set back is no sign of a pause", readings,
+		"return apart > limit || apart < -limit", "return apart > limit", test("./internal/clock", "^TestParted$")},
+	{"a clock that is slewed counts as one that was set", readings,
+		"limit := apartBy + max(r.Elapsed-earlier.Elapsed, 0)/maxSlew", "limit := apartBy", test("./internal/clock", "^TestParted$")},
+	{"two clocks are read apart", readings,
+		"after-before < apartBy/10", "after >= before", test("./internal/clock", "^TestReadIsOneMoment$")},
+	{"a release between a refresh's look and its put lets the put go", renew,
+		"if r.releasing.Load() {", "if r.releasing.Load() && r.end() == 0 {", test("./replock", "^TestReleaseSendsNoPut$")},
+	{"a pause of the machine between two looks of an acquirer goes unnoticed", stood,
+		"still = t.first.stood(page.Now, answered) > margin", "still = t.first.now.IsZero()", test("./replock", "^TestStoodStillWhileAcquiring$")},
+	{"the time that an acquirer's listing takes counts as a pause", stood,
+		"t.first = pageTime{now: page.Now, asked: sent}", "t.first = pageTime{now: page.Now, asked: answered}", test("./replock", "^TestSlowAnswersAreNoPause$")},
+	{"a pause between the put and the first look is dated from the look", stood,
+		"pageTime{now: flag.ModTime, asked: t.sent}.stood", "pageTime{now: flag.ModTime, asked: sent}.stood", test("./replock", "^TestSlowAnswersAreNoPause$")},
+	{"the lease on the store's clock counts from the page, not from the refresh before it", stood,
+		"last.now.Add(last.leased - last.asked + k.l.opts.TTL)", "last.now.Add(k.l.opts.TTL)", test("./replock", "^TestRefreshedBeyondTheLease$")},
+	{"the end of a lease on the store's clock has no margin", stood,
+		"now.Before(ended.Add(-margin))", "now.Before(ended)", test("./replock", "^TestRefreshedBeyondTheLease$")},
+	{"a refresh in time doesn't prolong the lease on the store's clock", stood,
+		"ended = next\n", "_ = next\n", test("./replock", "^TestRefreshedWithinTheLease$")},
+	{"a flag written after the lease's end prolongs the lease", stood,
+		"written.Before(ended.Add(-margin)) && next.After(ended)", "next.After(ended)", test("./replock", "^TestPausedBetweenLookAndPut$")},
+	{"a flag written within the margin of the lease's end prolongs the lease", stood,
+		"written.Before(ended.Add(-margin)) && next.After(ended)", "written.Before(ended) && next.After(ended)", test("./replock", "^TestRefreshedWithinTheLease$")},
+	{"a lock that was overdue is resumed although its flag was written afterwards", stood,
+		"lost.Definite = written.After(ended)", "lost.Definite = false", test("./replock", "^TestPausedBetweenLookAndPut$")},
+	{"a page is never remembered", stood,
+		"k.saw(began)\n\t\tif !now.now.IsZero() {", "k.saw(began)\n\t\tif now.now.IsZero() {", test("./replock", "^TestShortPauseIsNoLoss$")},
+	{"a holder that was reassured counts as seen from the answer", stood,
+		"k.seen.Store(&began)\n\treturn nil", "began = clock.Read(k.l.opts.Clock)\n\tk.seen.Store(&began)\n\treturn nil", test("./replock", "^TestSeenOnceReassured$")},
+	{"a holder that was reassured isn't seen", stood,
+		"k.seen.Store(&began)\n\treturn nil", "_ = began\n\treturn nil", test("./replock", "^TestSeenOnceReassured$")},
+	{"half a refresh counts as seen", refreshes,
+		"if whole && err == nil {", "if err == nil {", test("./replock", "^TestHalfARefreshIsKept$")},
+	{"a refresh that is asked for does only the half that is left", refreshes,
+		"o.renewed = o.renewed && !anew", "o.renewed = o.renewed && (anew || !anew)", test("./replock", "^TestHalfARefreshIsKept$")},
+	{"the looks after ones that failed come ever less often", looks,
+		"pause = min(2*pause, k.l.opts.Look)", "pause = 2 * pause", test("./replock", "^TestLooksOutlastAnOutage$")},
+	{"a look that failed is repeated only at the next interval", looks,
+		"next = c.Elapsed() + pause", "next = c.Elapsed() + k.l.opts.Look", test("./replock", "^TestLooksOutlastAnOutage$")},
+	{"a misdated lock waits for its refresh", looks,
+		"misdated, again := k.l.behind(*k.now.Load()) > margin, c.Elapsed()", "misdated, again := false, c.Elapsed()", test("./replock", "^TestMisdatedLockIsRefreshedSoon$")},
+	{"the parting of the clocks is noticed only at the next look", looks,
+		"now.Elapsed < next && !now.Parted(k.lastSeen())", "now.Elapsed < next", test("./replock", "^TestPausedMachine$")},
+	{"a request of a lock with a long ttl hangs for hours", renew,
+		"max(min(left/3, r.l.times.Failure, maxAsk),", "max(min(left/3, r.l.times.Failure),", test("./replock", "^TestLooksOutlastAnOutage$")},
+	{"a look of a refresh counts for twice its time", renew,
+		"took > max(r.l.times.Failure, 3*r.t.trips.slowest()+time.Second)", "took > 2*max(r.l.times.Failure, 3*r.t.trips.slowest()+time.Second)", test("./replock", "^TestRefreshStoppedAfterItsLookPutsNothingBack$")},
+	{"a refresh whose answer tells no time dates no flag", renew,
+		"r.date(now.when(sent))", "_ = now.when(sent)", test("./replock", "^TestResumeAfterALateRefreshThatCameInTime$")},
+	{"a holder's store time is dated from the send of its look", beside,
+		"now, st := storeTime{page.Now, answered}, k.others.st", "now, st := storeTime{page.Now, began.Elapsed}, k.others.st", test("./replock", "^TestStoreTimeIsALowerBound$")},
+	{"a lock beside ours counts as settled as soon as it is seen", beside,
+		"answered-e.since >= transient", "answered-e.since >= 0", test("./replock", "^TestOtherClientsConflictIsALoss$")},
+	{"a lock beside ours is dated without the rounding", beside,
+		"age > transient+margin", "age > transient", test("./replock", "^TestConflictIsNotDatedByRoundedTimes$")},
+	{"a look of Check counts from its answer", beside,
+		"k.shown.Store(int64(began.Elapsed))", "k.shown.Store(int64(answered))", test("./replock", "^TestLookBeforeReleaseCounts$")},
+	{"a lock is watched from the send of the first look", look,
+		"others = append(others, s.see(o, k, answered))", "_ = answered\n\t\tothers = append(others, s.see(o, k, t.seen.Elapsed))", test("./replock", "^TestWatchedFromTheAnswer$")},
+	{"a lock is watched until the answer of the last look", look,
+		"f.now = sent\n", "f.now = l.opts.Clock.Elapsed()\n", test("./replock", "^TestStoreTimeIsALowerBound$")},
+	{"an earlier put that was applied late dates the store's time by its answer", look,
+		"if !o.ModTime.Equal(t.dated.at) {", "if t.dated.at = o.ModTime; t.dated.elapsed == 0 {", test("./replock", "^TestLatePutIsDatedFromWhenItIsSeen$")},
+	{"the own flag on a later page dates the store's time by its send", look,
+		"t.st = storeTime{own.ModTime, l.opts.Clock.Elapsed()}", "t.st = storeTime{own.ModTime, t.sent}", test("./replock", "^TestStoreTimeIsALowerBound$")},
+	{"a page dates the store's time by its send", look,
+		"t.st = storeTime{page.Now, answered}", "t.st = storeTime{page.Now, t.seen.Elapsed}", test("./replock", "^TestStoreTimeIsALowerBound$")},
+	{"the own put dates the store's time by its send", raises,
+		"t.dated = storeTime{o.ModTime, answered}\n\t\tt.st = t.dated", "t.dated = storeTime{o.ModTime, t.sent}\n\t\tt.st = t.dated\n\t\t_ = answered", test("./replock", "^TestStoreTimeIsALowerBound$")},
+	{"a survey judges a lock as of the answer", status,
+		"e.shown = sent", "e.shown = answered\n\t\t\t\t_ = sent", test("./replock", "^TestStatusAsOfEachPage$")},
+	{"a survey dates the store's time by its send", status,
+		"st = storeTime{page.Now, answered}", "st = storeTime{page.Now, sent}", test("./replock", "^TestStatusAsOfEachPage$")},
+	{"break-lock dates the store's time by the put of its probe", status,
+		"return storeTime{o.ModTime, answered}, nil", "return storeTime{o.ModTime, answered - l.times.Timeout}, nil", test("./replock", "^TestProbeIsDatedFromWhenItIsSeen$")},
+	{"break-lock --stale with doubtful ones takes those whose time isn't over", status,
+		"o.Doubtful && i.Verdict == Doubtful && i.Left < 0", "o.Doubtful && i.Verdict == Doubtful", test("./replock", "^TestBreakDoubtful$")},
+	{"a lock that was seen to change is judged by the clocks", judge,
+		"if e.changed { // it was refreshed while we watched", "if e.changed && e.err != nil {", test("./replock", "^TestChangedIsLive$")},
+	{"a store's clock that can't be relied on is a witness", judge,
+		"known := l.store.Properties().StoreClock && st.known()", "known := st.known()", test("./replock", "^TestBreakStale$")},
+	{"a lock is stale at the end of its ttl, without the margin", judge,
+		"e.ModTime.Add(ttl+margin)", "e.ModTime.Add(ttl)", test("./replock", "^TestVerdictMargin$")},
+	{"the clock since boot is no witness on a local disk", judge,
+		"return l.store.Properties().MachineClock && !shared &&", "return l.store.Properties().MachineClock && (shared || !shared) &&", test("./replock", "^TestLocalDiskAfterABoot$")},
+	{"one clock is enough for an encrypted lock that is long dead", judge,
+		"return st.when(now).After(dead) && l.opts.Clock.Now().After(dead)", "return st.when(now).After(dead) || l.opts.Clock.Now().After(dead)", test("./replock", "^TestLongDeadEncrypted$")},
+	{"a waiter doesn't look when the live locks in its way can be stale", judge,
+		"end = max(end, at)\n", "_ = at\n", test("./replock", "^TestWaiterLooksWhenALockIsStale$")},
+	{"a waiter looks before the locks in its way can be stale", judge,
+		"f.now+e.ttl()+margin-age+time.Millisecond", "f.now+e.ttl()-age", test("./replock", "^TestWaiterLooksWhenALockIsStale$")},
+	{"a resume allows for no rounding", resume,
+		"fresh.ModTime.Sub(old.ModTime) + margin", "fresh.ModTime.Sub(old.ModTime)", test("./replock", "^TestResumeAllowsForRoundedTimes$")},
+	{"a resume asks the own clocks alone when the flag was written", resume,
+		"k.l.store.Properties().StoreClock && k.reapable(old.ModTime)", "false && k.reapable(old.ModTime)", test("./replock", "^TestNoResumeAfterARefreshThatAPauseDelayed$")},
+	{"a resume asks the store's clock alone when the flag was written", resume,
+		"written > reapable {", "written > reapable+k.l.opts.TTL {", test("./replock", "^TestResumeAllowsForRoundedTimes$")},
+	{"the late tries of an acquirer count although it has waited since", again,
+		"a.late, a.failing = 0, 0\n", "a.failing = 0\n", test("./replock", "^TestTriesAreCounted$")},
+	{"an outage counts from one that is over", again,
+		"a.failing = 0\n\t\treturn decision{step: queueUp}\n\tcase a.endures(err, waits):\n\t\treturn decision{step: queueUp}\n\tdefault:\n\t\treturn decision{step: giveUp, err: fmt.Errorf(\"waiting", "return decision{step: queueUp}\n\tcase a.endures(err, waits):\n\t\treturn decision{step: queueUp}\n\tdefault:\n\t\treturn decision{step: giveUp, err: fmt.Errorf(\"waiting", test("./replock", "^TestWaitOutage$")},
+	{"an object that vanished is looked for without an end", again,
+		"if a.try.vanished == maxAgain {", "if a.try.vanished > 100*maxAgain {", test("./replock", "^TestListingOutweighsA404$")},
+	{"a shared one waits for ever for an exclusive one that doesn't withdraw", yield,
+		"ok && age-waited > l.transience(t)", "ok && age < 0", test("./replock", "^TestSharedYieldsInTime$")},
+	{"the time for which a shared one has looked again ages the one in its way", yield,
+		"age-waited > l.transience(t)", "age > l.transience(t)", test("./replock", "^TestRefusedExclusiveHindersNoShared$")},
+	{"a ticket counts as a flag that can be withdrawn", yield,
+		"e.lease.State == StateHeld || e.isTicket() {", "e.lease.State == StateHeld {", test("./replock", "^TestSharedYieldsInTime$")},
+	{"a refreshed lock counts as one that can be withdrawn", yield,
+		"if e.err == nil && e.lease.State == StateHeld || e.isTicket() {", "if e.isTicket() {", test("./replock", "^TestPassedByOneWhoHoldsIsLostAtOnce$")},
+	{"a wait ends a poll after its time", wait,
+		"d = min(d, q.left())", "_ = q.left()", test("./replock", "^TestWaitEnds$")},
+	{"a watch ends a poll after its ttl", wait,
+		"d = min(d, e.since+e.ttl()-now)", "_ = e.since", test("./replock", "^TestWaitInDoubt$")},
+	{"a ticket is refreshed a poll after it is due", wait,
+		"d = min(d, q.refreshAt()-now)", "_ = q.refreshAt()", test("./replock", "^TestWaitCosts$")},
+	{"a doubtful lock is watched for longer than the wait", wait,
+		"e.since+e.ttl()-q.began > max(q.maxWait, maxWatch)", "e.ttl() > max(q.maxWait, maxWatch)+DefaultTTL", test("./replock", "^TestWatchingIsBounded$")},
+	{"waiters behind others poll and read as often as the first", hint,
+		"q.hints.since)) * time.Duration(1+f.before())", "q.hints.since))", test("./replock", "^TestWaitersPerHour$")},
+	{"a waiter behind others polls as often as the first", wait,
+		"d *= 2\n", "d *= 1\n", test("./replock", "^TestWaitersPerHour$")},
+	{"the slowest answer measures the store", trip,
+		"was != 0 && was <= int64(d)", "was != 0 && was >= int64(d)", test("./replock", "^TestLateAcquireStartsAgain$")},
+	{"a refresh's look is left out of what must fit into the lease", trip,
+		"refresh += t.trips.list.get()", "refresh += 0 * t.trips.list.get()", test("./replock", "^TestLateAcquireStartsAgain$")},
+	{"a release drains the refresh before the work must stop", releases,
+		"k.cancel(ErrReleased)\n\tk.stop(ErrReleased)\n\t<-k.done", "k.stop(ErrReleased)\n\t<-k.done\n\tk.cancel(ErrReleased)", test("./replock", "^TestReleaseWaitsForTheRefresh$")},
+	{"a release goes by the deadline of the acquire", releases,
+		"k.t.deadline = k.Deadline()\n", "", test("./replock", "^TestReleaseAfterAnHour$")},
+	{"a released lock has time left", hold,
+		"if k.lost.Load() != nil || k.releasing.Load() {\n\t\treturn 0", "if k.lost.Load() != nil {\n\t\treturn 0", test("./replock", "^TestReleaseTwiceAndAfterContext$")},
+	{"a lock that was lost in a suspend was held until it woke", hold,
+		"k.ended.Store(int64(min(k.l.opts.Clock.Elapsed(), k.Deadline())))", "k.ended.Store(int64(k.l.opts.Clock.Elapsed()))", test("./replock", "^TestSuspendAlone$")},
+	{"a request under way is dropped when its acquirer withdraws", take,
+		"t.underway.close(l.opts.Clock, hastyTime)", "_ = hastyTime", test("./replock", "^TestAcquireThatIsCancelledLeavesNothing$")},
+	{"a look at lock.exclusive that ends after the lease is believed", take,
+		"case l.opts.Clock.Elapsed() >= t.deadline:\n\t\treturn \"\", false, context.DeadlineExceeded", "case false:\n\t\treturn \"\", false, context.DeadlineExceeded", test("./replock", "^TestReleaseActsOnAFreshLook$")},
+	{"another program's temporary file is swept after an hour", reap,
+		"(!ok || age <= abandoned)", "(!ok || age <= abandoned/24)", test("./replock", "^TestTempsOfOthersStay$")},
+	{"a fence's number is read after another holder's put", count,
+		"return last.Fence, nil // a put of ours that got no answer", "return last.Fence + 1, nil", test("./replock", "^TestFenceNeedsConditions$")},
+
+	// internal/refresh and internal/retry.
+	{"a renewal that Now asks for counts as a failure if it hangs", runs,
+		"s.running != nil && s.running.due }", "s.running != nil }", test("./internal/refresh", "^TestNowThatHangsIsNoFailure$")},
+	{"a failure that Now asked for counts", runs,
+		"} else if done.due {", "} else {", test("./internal/refresh", "^TestNow$")},
+	{"the failures count from the last try", runs,
+		"if s.tries == 0 {\n\t\ts.began = now\n\t}", "s.began = now", test("./internal/refresh", "^TestSchedule$")},
+	{"a renewal that is asked for goes on from an attempt that failed", runs,
+		"anew := s.tries == 0 || len(s.waiting) > 0", "anew := s.tries == 0", test("./internal/refresh", "^TestProgressIsKept$")},
+	{"an answer after the deadline renews", runs,
+		"if answered >= deadline {", "if answered >= deadline+time.Hour {", test("./internal/refresh", "^TestAnswerTooLate$")},
+	{"a renewal is dated from its answer", runs,
+		"s.renewed(max(s.last, a.renewal.Sent))", "s.renewed(answered)", test("./replock", "^TestRefreshIsDatedFromTheSend$")},
+	{"what an attempt that failed has achieved is dropped", runs,
+		"if a.renewal.Commit != nil {", "if a.renewal.Commit != nil && a.err == nil {", test("./internal/refresh", "^TestProgressIsKept$")},
+	{"an earlier renewal that was found takes the lease back", runs,
+		"if a.err == nil || a.renewal.Sent > s.last {\n\t\ts.renewed(max(s.last, a.renewal.Sent))", "if a.err == nil || a.renewal.Sent > 0 {\n\t\ts.renewed(a.renewal.Sent)", test("./internal/refresh", "^TestFailedAttemptThatExtends$")},
+	{"an attempt that failed and found an earlier renewal extends nothing", runs,
+		"if a.err == nil || a.renewal.Sent > s.last {", "if a.err == nil {", test("./internal/refresh", "^TestFailedAttemptThatExtends$")},
+	{"Run ends without waiting for the attempt that is under way", runs,
+		"if s.running == nil {\n\t\treturn nil", "if s.running == nil || s.Drain > 0 {\n\t\treturn nil", test("./internal/refresh", "^TestEndWaitsForTheAttempt$")},
+	{"Run waits without a limit for an attempt that hangs", runs,
+		"if left <= 0 {\n\t\t\treturn nil", "if left <= -time.Hour {\n\t\t\treturn nil", test("./internal/refresh", "^TestEndWaitsForTheAttempt$")},
+	{"a loss that shows while the lock is released is dropped", runs,
+		"if stop, ok := errors.AsType[stopError](s.drain()); ok {", "if stop, ok := errors.AsType[stopError](s.drain()); ok && stop.error == nil {", test("./internal/refresh", "^TestEndWaitsForTheAttempt$")},
+	{"those that wait for an attempt get no loss", runs,
+		"stopped = err\n\t\t\t\treturn err", "return err", test("./internal/refresh", "^TestNowIsAfterItWasAskedFor$")},
+	{"a renewal comes late", runs,
+		"min(max(s.Early(most), 0), most)", "min(s.Early(most), most)", test("./internal/refresh", "^TestEarlyRefreshesComeApart$")},
+	{"a renewal comes as early as it likes", runs,
+		"min(max(s.Early(most), 0), most)", "max(s.Early(most), 0)", test("./internal/refresh", "^TestEarlyRefreshesComeApart$")},
+	{"a third failure comes before the deadline", runs,
+		"if !s.tried() || s.failures >= s.Failures-1 {", "if !s.tried() || s.failures >= s.Failures {", test("./internal/refresh", "^TestEarlyRefreshesComeApart$")},
+	{"a process that didn't run has failed", runs,
+		"gaveUp := s.tried() && now", "gaveUp := now", test("./internal/refresh", "^TestSuspend$")},
+	{"a deadline that passes in a suspend is noticed only by the timer", runs,
+		"min(wake-now, deadline-now, clock.Tick)", "min(wake-now, deadline-now)", test("./internal/refresh", "^TestSuspend$")},
+	{"the last failure is no reason for the end", runs,
+		"return &ExpiredError{s.err}", "return &ExpiredError{nil}", test("./replock", "^TestLostAtDeadline$")},
+	{"a demand is answered by the attempt that is under way", runs,
+		"s.waiting = append(s.waiting, demand)", "if s.running != nil {\n\t\t\t\ts.running.waiters = append(s.running.waiters, demand)\n\t\t\t} else {\n\t\t\t\ts.waiting = append(s.waiting, demand)\n\t\t\t}", test("./internal/refresh", "^TestNowIsAfterItWasAskedFor$")},
+	{"the pauses of a refresh don't shorten towards the deadline", schedule,
+		"max(min(doubled, left/5), shortestPause)", "max(doubled, shortestPause)", test("./internal/refresh", "^TestPause$")},
+	{"the budget of a request is longer than its lease", schedule,
+		"Budget:  min(maxBudget, ttl/4),", "Budget:  maxBudget,", test("./internal/refresh", "^TestThreeFailuresEndAtTheDeadline$")},
+	{"a request that hangs leaves no time for another", schedule,
+		"Timeout: min(maxTimeout, ttl*2/15),", "Timeout: min(maxBudget, ttl/4),", test("./internal/refresh", "^TestThreeFailuresEndAtTheDeadline$")},
+	{"a request has the whole timeout at the end of its budget", repeats,
+		"max(min(p.Timeout, end-p.Clock.Elapsed()), leastTimeout)", "p.Timeout", test("./internal/retry", "^TestDo$")},
+	{"no time is left for a request after a suspend", repeats,
+		"max(min(p.Timeout, end-p.Clock.Elapsed()), leastTimeout)", "min(p.Timeout, end-p.Clock.Elapsed())", test("./internal/retry", "^TestDo$")},
+	{"a pause of a request goes beyond its budget", repeats,
+		"if wait >= left {", "if left <= 0 {", test("./internal/retry", "^TestDo$")},
+	{"the pauses between two sends don't grow", repeats,
+		"pause *= 2 {", "pause *= 1 {", test("./internal/retry", "^TestDo$")},
+	{"the last words of a request aren't heard", repeats,
+		"grace, over := context.WithTimeout(context.WithoutCancel(ctx), LastWords)", "grace, over := context.WithTimeout(context.WithoutCancel(ctx), 0)", test("./replock", "^TestLastWords$")},
+	{"a request is sent for one who is gone", repeats,
+		"if ctx.Err() != nil {\n\t\treturn v, false, context.Cause(ctx)", "if ctx.Err() != nil && ctx.Err() == nil {\n\t\treturn v, false, context.Cause(ctx)", test("./replock", "^TestNothingSentAfterTheEnd$")},
+	{"a process of another pid namespace is taken for gone", boots,
+		"p.PIDNamespace == \"\" || p.PIDNamespace != q.PIDNamespace || q.PID", "q.PID", test("./internal/identity", "^TestGone$")},
+	{"a process whose start isn't known is taken for another one", boots,
+		"if now.Start == 0 || p.PIDStart == 0 {", "if now.Start == 0 && p.PIDStart == 0 {", test("./internal/identity", "^TestGone$")},
+	{"a zombie is alive", boots,
+		"return now.Ended || sameClock &&", "return sameClock &&", test("./internal/identity", "^TestGone$")},
 }
