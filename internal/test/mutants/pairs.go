@@ -1,4 +1,48 @@
 package main
 
+import (
+	"regexp"
+	"strings"
+)
+
 // pairsMutants are bugs where two features of a lock meet.
-var pairsMutants = []mutant{}
+var pairsMutants = []mutant{
+	{"a foreign lock hides behind sixteen waiters", "replock/heldlook.go", `e != k.t.passed && !e.hasID() {`, `e != k.t.passed && len(suspects) < maxReported {`, pair("exclusive", "seventeen shared waiters", "a shared lock of another client, with a late name")},
+	{"a young lock is foreign until it is read 3 s later", "replock/heldlook.go", `		if e.err == nil && e.lease.ID != "" {`, `		if settled && e.err == nil && e.lease.ID != "" {`, pair("exclusive", "its holder ends soon", "shared acquirers at its end")},
+	{"a holder takes a young foreign lock for one that stays, whatever its age", "replock/heldlook.go", `			young = true
+		}
+	}`, `		}
+	}`, pair("exclusive", "its holder ends soon", "a shared lock of another client")},
+	{"a waiter never reads the blocker", "replock/hint.go", `if b == nil || q.hints.store != nil || q.l.pace.first == 0 {`, `if b != nil || q.hints.store != nil || q.l.pace.first == 0 {`, pair("shared", "an exclusive waiter", "")},
+	{"in a crowd a shared holder doesn't look at lock.exclusive", "replock/heldlook.go", `page, err := k.firstPage(ctx, k.l.keys.exclusive())`, `page, err := store.Page{}, error(nil)`, pair("shared", "a hundred shared locks", "an exclusive lock of another client")},
+	{"Check doesn't look again at what has just come", "replock/lock.go", `if errors.Is(err, errAgain) && clock.Sleep(`, `if false && clock.Sleep(`, pair("exclusive", "its holder ends soon", "a shared lock of another client")},
+	{"a release leaves the flag of an exclusive lock", "replock/release.go", `go func() { flag <- k.l.takeDownFlag(ctx, k.t) }()`, `flag <- nil`, pair("exclusive", "a slow store", "")},
+	{"an acquirer reads no more than sixteen young locks", "replock/sort.go", `		} else {
+			rest = append(rest, e)`, `		} else if !f.young(e) {
+			rest = append(rest, e)`, pair("exclusive", "a hundred shared locks", "")},
+	{"what has just come beside a lock is looked at again only after a whole interval", "replock/watch.go", `next = c.Elapsed() + transient`, `next = c.Elapsed() + 2*k.l.opts.Look`, pair("exclusive", "a shared lock of another client", "")},
+	{"a watched lock is never passed", "replock/wait.go", `	if end := q.l.endOf(f); end > now {`, `	for range f.doubtful {
+		d = Forever
+	}
+	if end := q.l.endOf(f); end > now {`, pair("exclusive", "seventeen dead locks, perhaps", "")},
+	{"three refusals of lock.exclusive end nothing", "replock/claim.go", `if t.refusals >= maxRefused {`, `if t.refusals > 1000 {`, pair("exclusive", "delete markers that count as objects", "an exclusive waiter")},
+	{"an emptied flag is a lock", "replock/judge.go", `e.read, e.err = true, errReleased
+		case`, `e.read, e.err = true, errOdd
+		case`, pair("exclusive", "emptied flags", "")},
+	{"a fence is taken only where nothing was waited for", "replock/acquire.go", `if t.mode == Exclusive && fenced {`, `if t.mode == Exclusive && fenced && len(t.keys) == 1 {`, pair("exclusive", "its holder had to wait", "fences")},
+	{"no more than a page of stale locks is read", "replock/look.go", `		cursor = page.Next
+`, `		if cursor = page.Next; len(f.stale) > 0 {
+			return f, nil
+		}
+`, pair("exclusive", "pages of two", "seventeen dead locks")},
+	{"the own flag counts as missing where its time isn't told", "replock/look.go", `t.flag.listed = o.Size > 0`, `t.flag.listed = o.Size > 0 && !page.Now.IsZero()`, pair("exclusive", "no time in listings", "")},
+}
+
+// pair is the scene of TestPairs in which two features meet, or one alone.
+func pair(mode, a, b string) finder {
+	name := mode + " lock, " + a
+	if b != "" {
+		name += ", " + b
+	}
+	return test("./internal/test/sim", "^TestPairs$/^"+regexp.QuoteMeta(strings.ReplaceAll(name, " ", "_"))+"$")
+}
