@@ -36,6 +36,22 @@ var pairsMutants = []mutant{
 		}
 `, pair("exclusive", "pages of two", "seventeen dead locks")},
 	{"the own flag counts as missing where its time isn't told", "replock/look.go", `t.flag.listed = o.Size > 0`, `t.flag.listed = o.Size > 0 && !page.Now.IsZero()`, pair("exclusive", "no time in listings", "")},
+	{"a waiter loses its place with each attempt", "replock/wait.go", `t.place, q.ticket.ownTries = q.ticket.place, t.ownTries`, `q.ticket.ownTries = t.ownTries`, pair("exclusive", "waiters of both modes", "")},
+	{"in a crowd a flag that is gone is a look that fails", "replock/heldlook.go", `	case errors.Is(err, store.ErrNotFound):
+		return page, nil`, `	case errors.Is(err, store.ErrNotFound):
+		return page, err`, pair("shared", "break-lock", "a hundred shared locks")},
+	{"a resumed exclusive lock has no lock.exclusive of its own", "replock/resume.go", `	if t.mode == Shared {
+		return nil
+	}
+	o := &object`, `	if t.exclusive.key != "" {
+		return nil
+	}
+	o := &object`, pair("exclusive", "it is lost and resumed", "")},
+	{"of many stale locks sixteen are deleted", "replock/reap.go", `range slices.Chunk(dead, store.MaxBatch)`, `range slices.Chunk(dead[:min(len(dead), atOnce)], store.MaxBatch)`, pair("exclusive", "seventeen dead locks", "")},
+	{"a shared acquirer is behind no ticket", "replock/try.go", `		at = lastPlace`, `		at = firstPlace`, pair("shared", "an exclusive waiter", "shared acquirers at its end")},
+	{"a resumed lock is behind the waiters", "replock/resume.go", `t.place = firstPlace`, `t.place = lastPlace`, pair("exclusive", "it is lost and resumed", "an exclusive waiter")},
+	{"the deadline of a release is that of the acquire", "replock/release.go", `	k.t.deadline = k.Deadline()
+`, ``, pair("exclusive", "a slow store", "")},
 }
 
 // pair is the scene of TestPairs in which two features meet, or one alone.

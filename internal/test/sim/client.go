@@ -275,6 +275,10 @@ func (c *client) ask(ctx context.Context, p *process, s *step) (k Held, began ti
 		wait, s.patience = s.patience, 0
 	}
 	began = time.Now()
+	if s.queues {
+		c.w.waits(*s, began, true)
+		defer c.w.waits(*s, began, false)
+	}
 	c.w.trace(c, "=== wants the %v lock%s%s [%s]", s.mode, flags("with a fence", s.fence), upTo(wait), s.name)
 	k, err = locker.Lock(ctx, s.mode, s.name, wait)
 	for waited := time.Duration(0); errors.Is(err, replock.ErrHeld) && waited < s.patience && p.ctx.Err() == nil; waited += s.pause {
@@ -352,6 +356,7 @@ func (c *client) notResumed(ctx context.Context, h *holding, next Held, released
 	switch {
 	case !released:
 		c.w.trace(c, "=== can't resume: %v", err)
+		c.w.unresumed(h, err)
 	case err == nil:
 		c.w.undead(h, next)
 		_ = next.Release(ctx)
@@ -375,6 +380,7 @@ func (w *world) refused(c *client, s step, asked time.Time, err error) {
 		w.result.Held++
 		w.keptOut(c, s, asked, err)
 		w.keptOutInVain(c, s)
+		w.stalled(c, s)
 		return
 	}
 	w.result.Failed++

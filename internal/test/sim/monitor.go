@@ -36,6 +36,9 @@ import (
 //   - tardy: if nothing goes wrong, a release takes no longer than its requests;
 //   - in vain: then no acquirer is refused for a lock whose holder had ended its work;
 //   - idle: then a waiter is granted its lock soon after the way is free;
+//   - stalled: then a waiter waits in vain only if another client held a lock;
+//   - unreaped: a lock is granted only once each stale flag in its way is deleted;
+//   - unresumed: in a pair a lost lock is resumed, unless another one was granted or it was broken;
 //   - beside: a lock of ours ends soon after one of another kind of client is let in beside
 //     it;
 //   - fence: the stored numbers grow; an exclusive lock has one that is stored as its own, and
@@ -65,6 +68,7 @@ type monitor struct {
 	grants    map[string]time.Time   // when the lock of an id was granted
 	over      map[string]time.Time   // when a step had no more use for its lock
 	pointers  map[string]*pointer    // by their bodies
+	waiting   map[string]waiting     // by the names of the steps
 	ghosts    []ghost
 	lives     map[string][]life // by its key
 	fences    fences
@@ -384,6 +388,8 @@ func (w *world) begin(p *process, s step, k Held, from *holding, asked time.Time
 		}
 		w.detained(h)
 		w.idle(h)
+		w.unreaped(h)
+		w.outOfTurn(h)
 	} else {
 		w.result.Resumed++
 		w.say(p.client, "=== HOLDS the %v lock again [%s]", s.mode, s.name)

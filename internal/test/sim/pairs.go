@@ -22,12 +22,12 @@ type Pair struct {
 	A, B Feature
 }
 
-const pairTTL = 20 * time.Second
+const pairTTL = 30 * time.Second
 
 // plan returns the scene: a holder, alone at first, and what the features make of it.
 func (x *Pair) plan(d dice) *plan {
 	p := &plan{dice: d, latency: 5 * time.Millisecond, store: mem.Options{PageSize: 1000}, pair: x}
-	p.come(x.Mode, 0, step{hold: 24 * time.Second})
+	p.come(x.Mode, 0, step{hold: 28 * time.Second})
 	x.A.add(p)
 	if x.B.Name != x.A.Name {
 		x.B.add(p)
@@ -50,7 +50,7 @@ func (p *plan) holder() *step { return &p.clients[0].steps[0] }
 func waiters(n int, modes ...replock.Mode) func(*plan) {
 	return func(p *plan) {
 		for i := range n {
-			at := min(3*time.Second, p.holder().hold/3) + time.Duration(i)*200*time.Millisecond
+			at := min(3*time.Second, p.holder().hold/3) + time.Duration(i)*4*time.Second/time.Duration(n)
 			p.come(modes[i%len(modes)], at, step{queues: true, patience: p.holder().hold + 5*time.Second, hold: 400 * time.Millisecond})
 		}
 	}
@@ -85,7 +85,7 @@ func left(n int, l leftover) func(*plan) {
 // other is a client of the original protocol, which holds its lock for a while.
 func other(mode replock.Mode, change func(*clientPlan)) func(*plan) {
 	return func(p *plan) {
-		c := p.come(mode, p.holder().hold/4, step{hold: 20 * time.Second})
+		c := p.come(mode, p.holder().hold/4, step{hold: 24 * time.Second})
 		c.foreign = true
 		c.steps[0].confirm = false
 		change(c)
@@ -98,7 +98,7 @@ func behind(c *clientPlan)   { c.intrudes, c.behind = true, true }
 func breaks(b breaking) func(*plan) {
 	return func(p *plan) {
 		b := b
-		b.at = p.holder().hold / 2
+		b.at = p.holder().hold * 4 / 7 // the next refresh comes after the end
 		p.breaks = append(p.breaks, b)
 	}
 }

@@ -55,7 +55,7 @@ func isLock(key string) bool {
 // they might have been taken for others.
 func (w *world) hindered(c *client, s step, asked time.Time, dead bool) bool {
 	for key, lives := range w.lives {
-		if !strings.HasPrefix(key, prefix(s.lock)+"lock.") || s.mode == replock.Shared && strings.Contains(key, "/lock.shared/") {
+		if !s.meets(key) {
 			continue
 		}
 		for _, l := range lives {
@@ -255,11 +255,102 @@ func (w *world) caused(h *holding) bool {
 	return w.wasBroken(h) || w.besideOthers(h) || h.p.client.plan.outage.to > 0
 }
 
+// meets reports whether an object at a key can be in the step's way.
+func (s step) meets(key string) bool {
+	return strings.HasPrefix(key, prefix(s.lock)+"lock.") && !(s.mode == replock.Shared && strings.Contains(key, "/lock.shared/"))
+}
+
+// unreaped checks, when a lock is granted, that each flag in its way that was certainly stale was deleted.
+func (w *world) unreaped(h *holding) {
+	for key, lives := range w.lives {
+		if last := lives[len(lives)-1]; w.config.Protocol == nil && !h.foreign() && h.step.meets(key) && !isExclusive(key) && last.dead && last.to.IsZero() {
+			w.violate("unreaped", fmt.Sprintf("%v was granted, and hasn't deleted %s, which is stale", h, w.name(key)))
+		}
+	}
+}
+
+// emptied checks that locks which were all released have left nothing.
+func (w *world) emptied() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	lost := map[*client]bool{} // which leave lock.exclusive to expire
+	for _, h := range w.all {
+		lost[h.p.client] = lost[h.p.client] || errors.Is(context.Cause(h.lock.Context()), replock.ErrLost)
+	}
+	for key, p := range w.present {
+		if w.plan.pair != nil && w.plan.answering() && isLock(key) && !lost[p.client] && !p.client.plan.foreign && !p.client.plan.noDelete {
+			w.violate("litter", fmt.Sprintf("all have ended, and %s has left %s", p.client.name, w.name(key)))
+		}
+	}
+}
+
+// stalled checks a waiter that has waited in vain: another one has held a lock until then, or a lock was
+// left behind. Otherwise the waiters wait for each other.
+func (w *world) stalled(c *client, s step) {
+	if w.plan.pair == nil || !s.queues || !w.plan.answering() {
+		return
+	}
+	limit := time.Now().Add(-5*time.Second - 2*w.plan.ending())
+	for _, g := range w.all {
+		if over, ended := w.over[g.step.name]; g.excludes(s.mode, s.lock) && (!ended || over.After(limit)) {
+			return
+		}
+	}
+	for key, lives := range w.lives {
+		if last := lives[len(lives)-1]; s.meets(key) && last.client == nil && (last.to.IsZero() || last.to.After(limit)) {
+			return
+		}
+	}
+	w.violate("stalled", fmt.Sprintf("%s has waited for its %v lock [%s], and no other client has held one for seconds", c.name, s.mode, s.name))
+}
+
+// outOfTurn checks, when a waiter gets its lock, that none waits that came well before it.
+func (w *world) outOfTurn(h *holding) {
+	if h.foreign() || w.plan.pair == nil || !w.plan.answering() || len(w.plan.breaks) > 0 || w.plan.spread != 0 {
+		return
+	}
+	for name, other := range w.waiting {
+		if name != h.step.name && h.excludes(other.mode, other.lock) && other.since.Before(h.asked.Add(-time.Second-w.plan.ending())) {
+			w.violate("overtaken", fmt.Sprintf("%v is granted before the %v lock [%s], which was asked for %v before", h, other.mode, name, h.asked.Sub(other.since).Round(time.Millisecond)))
+		}
+	}
+}
+
+// waiting is a step that waits for its lock.
+type waiting struct {
+	step
+	since time.Time
+}
+
+// waits notes that a step begins to wait, or has ended.
+func (w *world) waits(s step, since time.Time, begins bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if delete(w.waiting, s.name); begins {
+		w.waiting[s.name] = waiting{s, since}
+	}
+}
+
+// unresumed checks a lock that couldn't be resumed: another client has passed it or broken it.
+func (w *world) unresumed(h *holding, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.plan.pair == nil || w.wasBroken(h) || w.plan.timeless() || w.plan.freezing() {
+		return
+	}
+	for _, g := range w.all {
+		if g.conflicts(h) && !g.began.Before(h.began) && g != h {
+			return
+		}
+	}
+	w.violate("unresumed", fmt.Sprintf("%v wasn't resumed, and no other lock was granted meanwhile: %v", h, err))
+}
+
 // inTheWay returns when the last object was deleted that conflicts with a step, or now if one is there.
 // Those of steps that had no more use for them by a time don't count, nor does what is dead.
 func (w *world) inTheWay(c *client, s step, by time.Time) (last time.Time) {
 	for key, lives := range w.lives {
-		if !strings.HasPrefix(key, prefix(s.lock)+"lock.") || s.mode == replock.Shared && strings.Contains(key, "/lock.shared/") {
+		if !s.meets(key) {
 			continue
 		}
 		for _, l := range lives {

@@ -95,7 +95,7 @@ func newWorld(config Config, r *Result) *world {
 		start: time.Now(), changed: time.Now(),
 		monitor: monitor{
 			broken: map[string]time.Time{}, undone: map[string]bool{}, owner: map[string]*client{}, queue: map[string]ticket{},
-			seen: map[string]sighting{}, present: map[string]presence{}, turns: map[string]*client{}, looks: map[string][]time.Time{}, grants: map[string]time.Time{}, over: map[string]time.Time{}, pointers: map[string]*pointer{}, lives: map[string][]life{},
+			seen: map[string]sighting{}, present: map[string]presence{}, turns: map[string]*client{}, looks: map[string][]time.Time{}, grants: map[string]time.Time{}, over: map[string]time.Time{}, pointers: map[string]*pointer{}, waiting: map[string]waiting{}, lives: map[string][]life{},
 		},
 		machines: map[int]*machine{},
 	}
@@ -178,6 +178,7 @@ func (w *world) run() {
 	w.land()
 	w.calm.Store(true)
 	w.progress()
+	w.emptied()
 	for _, lock := range w.locks() {
 		if w.config.Protocol == nil && !w.violated() {
 			w.enterAlone(lock)
