@@ -37,12 +37,16 @@ type fake struct {
 	slow   time.Duration // how long TryLock, Resume and Release take, if their context doesn't end
 }
 
-// inBubble runs a test in simulated time, with a fake on its clock.
+// inBubble runs a test in simulated time, with a fake on its clock. Locks that are held when the test
+// ends, or fails, are lost with the next renewal: else they would outlive the bubble.
 func inBubble(t *testing.T, test func(t *testing.T, f *fake)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := leapclock.New()
-		test(t, &fake{Backend: memory.New(c), clock: c})
+		f := &fake{Backend: memory.New(c), clock: c}
+		defer time.Sleep(time.Minute)
+		defer f.disturb(func(string, string) error { return locking.ErrLost })
+		test(t, f)
 	})
 }
 

@@ -128,11 +128,10 @@ func TestNextHolder(t *testing.T) {
 		f.take(t, "k", 10*time.Second)
 		time.AfterFunc(10*time.Second, func() { f.take(t, "k", 10*time.Second) })
 		r := &record{}
-		l, err := f.other("k").acquire(t.Context(), replock.Forever, r.observe)
+		_, err := f.other("k").acquire(t.Context(), replock.Forever, r.observe)
 		if now := f.clock.Elapsed(); err != nil || now < 20*time.Second || now > 22*time.Second || len(r.of(replock.EventWaiting)) != 2 {
 			t.Fatalf("at %v: %v, %v", now, err, r.kinds())
 		}
-		_ = l.Release(t.Context())
 	})
 }
 
@@ -343,7 +342,6 @@ func TestCheck(t *testing.T) {
 				t.Errorf("broken: %v, %v", err, l.Lost())
 			}
 		}
-		_ = l.Release(t.Context())
 	})
 }
 
@@ -374,7 +372,6 @@ func TestWatcher(t *testing.T) {
 			if lost := l.Lost(); (lost != nil) != really || really && !lost.Definite {
 				t.Errorf("really %t: %v", really, lost)
 			}
-			_ = l.Release(t.Context())
 		})
 	}
 }
@@ -400,7 +397,6 @@ func TestSuspend(t *testing.T) {
 		if lost := l.Lost(); lost == nil || lost.Definite || l.Deadline() != last {
 			t.Errorf("lost: %v, deadline %v", lost, l.Deadline())
 		}
-		_ = l.Release(t.Context())
 	})
 }
 
@@ -419,7 +415,6 @@ func TestPartedClocks(t *testing.T) {
 		if n := len(f.asked("renew")); n != 1 {
 			t.Errorf("%d renewals after one step", n)
 		}
-		_ = l.Release(t.Context())
 	})
 }
 
@@ -553,6 +548,5 @@ func TestFinish(t *testing.T) {
 		if !slices.Equal(got, []bool{true, true, false, false}) {
 			t.Error(got)
 		}
-		_ = l.Release(t.Context())
 	})
 }

@@ -137,11 +137,10 @@ func TestNothingIsHeldDuringAWait(t *testing.T) {
 				})
 			}
 			r := &record{}
-			l, err := f.set(replock.Forever, "abc").Acquire(t.Context(), r.observe)
+			_, err := f.set(replock.Forever, "abc").Acquire(t.Context(), r.observe)
 			if err != nil || f.clock.Elapsed() < 2*time.Minute || !strings.HasSuffix(f.keys("try"), theirs+others) || len(r.of(replock.EventBlocked)) > 0 {
 				t.Fatalf("at %v: %v, refused: %v", f.clock.Elapsed(), err, r.of(replock.EventBlocked))
 			}
-			_ = l.Release(t.Context())
 		})
 	}
 }
@@ -269,11 +268,10 @@ func TestAnsweredIsOfTheFailure(t *testing.T) {
 			}
 		}
 		s := f.set(0, "a")
-		l, err := s.Acquire(t.Context(), func(events.Event) {})
+		_, err := s.Acquire(t.Context(), func(events.Event) {})
 		if err != nil || !s.Answered() {
 			t.Errorf("held: %v, answered %t", err, s.Answered())
 		}
-		_ = l.Release(t.Context())
 	})
 }
 
@@ -289,11 +287,10 @@ func TestSettle(t *testing.T) {
 				}
 			})
 		}
-		l, err := s.Acquire(t.Context(), (&record{}).observe)
+		_, err := s.Acquire(t.Context(), (&record{}).observe)
 		if err != nil || f.clock.Elapsed() != s.settle || len(f.asked("renew")) < 20 {
 			t.Fatalf("at %v: %v, %d renewals", f.clock.Elapsed(), err, len(f.asked("renew")))
 		}
-		_ = l.Release(t.Context())
 	})
 }
 
