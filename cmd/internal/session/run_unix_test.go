@@ -90,6 +90,14 @@ func newStage(t *testing.T, onLost, command string) *stage {
 	return s
 }
 
+// run runs the command, and waits until all that happened is recorded.
+func (s *stage) run() (int, error) {
+	of := &session{Command: s.Command, holder: holder{Request: s.Request, show: s.Event}}
+	code, err := of.run()
+	of.holder.passed.Flush(context.Background())
+	return code, err
+}
+
 // TestLoss: what happens to a command whose lock is lost is what --on-lost says. A lock that is lost
 // for good isn't resumed, and a command goes on only under a lock that was.
 func TestLoss(t *testing.T) {
@@ -162,7 +170,7 @@ func TestLoss(t *testing.T) {
 					c.begun(s)
 				}
 			}()
-			code, err := s.Run()
+			code, err := s.run()
 			if code != c.code || (err == nil) != (c.fails == "") || err != nil && (!errors.Is(err, replock.ErrLost) || err.Error() != c.fails) {
 				t.Errorf("%d, %v, want %d, %s", code, err, c.code, c.fails)
 			}
@@ -185,7 +193,7 @@ func TestNotAcquired(t *testing.T) {
 		s.locker.answered = answered
 		s.locker.acquire = func(context.Context) (Lock, error) { return nil, store.ErrUnreachable }
 		var not NotAcquiredError
-		if _, err := s.Run(); !errors.As(err, &not) || not.Answered != answered || !errors.Is(err, store.ErrUnreachable) {
+		if _, err := s.run(); !errors.As(err, &not) || not.Answered != answered || !errors.Is(err, store.ErrUnreachable) {
 			t.Errorf("%v", err)
 		}
 		if _, err := os.Stat("ran"); err == nil || strings.Join(s.events, " ") != "not_acquired" {
@@ -195,7 +203,7 @@ func TestNotAcquired(t *testing.T) {
 	s := newStage(t, "pause", "")
 	s.Args = []string{"./none"}
 	s.locker.acquire = func(context.Context) (Lock, error) { t.Error("it is acquired for no command"); return s.first, nil }
-	if _, err := s.Run(); !errors.Is(err, procgroup.ErrNotFound) || strings.Join(s.events, " ") != "not_acquired" {
+	if _, err := s.run(); !errors.Is(err, procgroup.ErrNotFound) || strings.Join(s.events, " ") != "not_acquired" {
 		t.Errorf("%v, %s", err, s.events)
 	}
 	s = newStage(t, "pause", "echo > ran")
@@ -204,7 +212,7 @@ func TestNotAcquired(t *testing.T) {
 		<-ctx.Done()
 		return s.first, nil
 	}
-	_, err := s.Run()
+	_, err := s.run()
 	if got := (SignalError{}); !errors.As(err, &got) || got.Signal != syscall.SIGTERM || strings.Join(s.said, "\n") != "release first" {
 		t.Errorf("%v, %q", err, s.said)
 	}
@@ -230,7 +238,7 @@ func TestSignalsReachTheCommand(t *testing.T) {
 			_, _ = os.ReadFile("begun")
 			_ = syscall.Kill(os.Getpid(), syscall.SIGUSR2)
 		}()
-		code, err := s.Run()
+		code, err := s.run()
 		got := err == nil && code == 8
 		if early { // before the traps or after them
 			got = err == nil && (code == 9 || code == 128+int(syscall.SIGUSR1))
@@ -344,7 +352,7 @@ func TestKeeperAnswers(t *testing.T) {
 			t.Errorf("%s ends the keeper: %t", c.do, then != nil)
 			continue
 		}
-		k.flush()
+		k.passed.Flush(t.Context())
 		if then == nil {
 			if len(s.said) > 0 || success != "none" {
 				t.Errorf("%s: %q, %s", c.do, s.said, success)

@@ -354,12 +354,14 @@ func TestSurvey(t *testing.T) {
 		survey := func() *Survey {
 			return NewSurvey(Place{Repo: "s3://bucket/p"}, func(context.Context) (store.Store, error) { return s, nil }, func(string, ...any) { said++ })
 		}
-		first := survey()
-		first.Start(t.Context())
-		first.Report()()
-		if again := survey() != nil; (said == 1) != c.says || again != c.again || first.answered() != (c.err != store.ErrUnreachable) {
-			t.Errorf("%s: said %d times, again %t, answered %t", name, said, again, first.answered())
-		}
+		synctest.Test(t, func(t *testing.T) {
+			first := survey()
+			first.Start(t.Context())
+			first.Report()()
+			if again := survey() != nil; (said == 1) != c.says || again != c.again || first.answered() != (c.err != store.ErrUnreachable) {
+				t.Errorf("%s: said %d times, again %t, answered %t", name, said, again, first.answered())
+			}
+		})
 	}
 }
 
