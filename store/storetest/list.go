@@ -190,33 +190,10 @@ func listUnderOverwrites(t *testing.T, f *fixture) {
 		f.put(t, flag(i), "body")
 		want = append(want, flag(i))
 	}
-	stop := make(chan struct{})
-	done := make(chan struct{})
-	var written atomic.Int32
-	defer func() { // also after a listing that fails
-		close(stop)
-		<-done
-	}()
-	go func() {
-		defer close(done)
-		together(4, func(w int) {
-			for round := 0; ; round++ {
-				for i := w; i < n; i += 4 {
-					select {
-					case <-stop:
-						return
-					default:
-					}
-					body := strings.Repeat("x", round%50)
-					if _, err := f.other.Put(t.Context(), flag(i), []byte(body), store.PutOptions{}); err != nil {
-						t.Errorf("put: %v", err)
-						return
-					}
-					written.Add(1)
-				}
-			}
-		})
-	}()
+	written, stop := f.writing(t, 4, func(w, round int) (key, body string) {
+		return flag((w + 4*round) % n), strings.Repeat("x", round/10%50)
+	})
+	defer stop() // also after a listing that fails
 	for round := 0; round < rounds || int(written.Load()) < rounds*n && !t.Failed(); round++ {
 		if diff := cmp.Diff(want, keys(list(t, f.store, "index/lock."))); diff != "" {
 			t.Error(diff)

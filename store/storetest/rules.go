@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,40 +28,21 @@ func unbroken(body string) bool {
 func noTornReads(t *testing.T, f *fixture) {
 	sizes := []int{100, 5_000, 70_000}
 	f.put(t, "a/k", sealed(0, 100))
-	var written atomic.Int32
-	stop := make(chan struct{})
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		together(3, func(w int) {
-			for n := 0; ; n++ {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				body := sealed(w*1_000_000+n, sizes[n%len(sizes)])
-				if _, err := f.other.Put(t.Context(), "a/k", []byte(body), store.PutOptions{}); err != nil {
-					t.Errorf("put: %v", err)
-					return
-				}
-				written.Add(1)
-			}
-		})
-	}()
+	written, stop := f.writing(t, 3, func(w, n int) (key, body string) {
+		return "a/k", sealed(w*1_000_000+n, sizes[n%len(sizes)])
+	})
+	defer stop()
 	for round := 0; round < f.rounds(300) || int(written.Load()) < f.rounds(100) && !t.Failed(); round++ {
 		body, obj, err := f.store.Get(t.Context(), "a/k", limit)
 		if err != nil {
 			t.Errorf("get: %v", err)
-			break
+			return
 		}
 		if !unbroken(string(body)) || obj.Size != int64(len(body)) {
 			t.Errorf("read %d bytes that nobody wrote, said to be %d", len(body), obj.Size)
-			break
+			return
 		}
 	}
-	close(stop)
-	<-done
 }
 
 func badKeys(t *testing.T, f *fixture) {

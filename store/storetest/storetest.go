@@ -13,6 +13,7 @@ package storetest
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -196,6 +197,27 @@ func together(n int, do func(i int)) {
 	}
 	close(start)
 	all.Wait()
+}
+
+// writing puts with n goroutines through the other handle, again and again, until stop. The writer w puts what
+// next returns in each of its rounds.
+func (f *fixture) writing(t *testing.T, n int, next func(w, round int) (key, body string)) (written *atomic.Int32, stop func()) {
+	written = new(atomic.Int32)
+	var stopped atomic.Bool
+	var all sync.WaitGroup
+	for w := range n {
+		all.Go(func() {
+			for round := 0; !stopped.Load(); round++ {
+				key, body := next(w, round)
+				if _, err := f.other.Put(t.Context(), key, []byte(body), store.PutOptions{}); err != nil {
+					t.Errorf("put: %v", err)
+					return
+				}
+				written.Add(1)
+			}
+		})
+	}
+	return written, func() { stopped.Store(true); all.Wait() }
 }
 
 func flag(i int) string { return fmt.Sprintf("index/lock.shared/%04d", i) }
