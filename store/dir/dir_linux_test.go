@@ -140,14 +140,14 @@ func refuse(s store.Store, path string, put func(opts store.PutOptions, key stri
 }
 
 func readOnly(path string) error {
-	s, err := mount(path)
-	if err != nil {
+	if _, err := mount(path); err != nil {
 		return err
 	}
 	if err := unix.Mount("", path, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
 		return fmt.Errorf("remount: %w", err)
 	}
-	if s, err = dir.Open(background, path, dir.Options{}); err != nil {
+	s, err := dir.Open(background, path, dir.Options{})
+	if err != nil {
 		return err
 	}
 	page, err := s.List(background, "index/lock.", "")
