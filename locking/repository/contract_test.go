@@ -212,6 +212,7 @@ func TestTwoProcesses(t *testing.T) {
 // TestKilled: the lock of another process excludes this one's. Once that process was killed, the lock is free one
 // ttl after its last refresh.
 func TestKilled(t *testing.T) {
+	rounds.Long(t, "it waits out a ttl of 10 s by the machine's clock")
 	t.Parallel()
 	path := t.TempDir()
 	holder, cmd := process(t, path)

@@ -128,44 +128,34 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestWatched: a lock that is stale by the acquirer's clock alone counts as held if the context
-// ends before it was watched. Cleanup watches it.
+// TestWatched: a lock that is stale by the acquirer's clock alone is watched for its ttl by TryLock, or, if the
+// context ends before, counts as held and is watched by Cleanup.
 func TestWatched(t *testing.T) {
 	on(t, mem.Options{NoStoreClock: true}, func(t *testing.T, a, b *client) {
+		watches := func(what string, watched bool, f func()) {
+			t.Helper()
+			began := time.Now()
+			f()
+			if took := time.Since(began); (took >= ttl) != watched || took > 2*ttl {
+				t.Errorf("%s took %v, want watched %v", what, took, watched)
+			}
+		}
+		cleanup := func() {
+			if err := b.Cleanup(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		a.crashed()
+		watches("acquire", true, b.free)
+		a.cut(nil)
 		a.crashed()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, ok, err := b.TryLock(ctx, key, ttl); ok || err != nil {
 			t.Errorf("within a second: %v, %v", ok, err)
 		}
-		cleans := func(watched bool) {
-			t.Helper()
-			began := time.Now()
-			if err := b.Cleanup(t.Context()); err != nil {
-				t.Error(err)
-			}
-			if took := time.Since(began); (took >= ttl) != watched || took > 2*ttl {
-				t.Errorf("cleanup took %v, want watched %v", took, watched)
-			}
-		}
-		cleans(true)
-		began := time.Now()
-		b.free()
-		if waited := time.Since(began); waited > time.Second {
-			t.Errorf("waited %v after cleanup", waited)
-		}
-		cleans(false)
-	})
-}
-
-// TestWatches: TryLock watches a lock in doubt if it has the time.
-func TestWatches(t *testing.T) {
-	on(t, mem.Options{NoStoreClock: true}, func(t *testing.T, a, b *client) {
-		a.crashed()
-		began := time.Now()
-		b.free()
-		if waited := time.Since(began); waited < ttl || waited > 2*ttl {
-			t.Errorf("watched for %v", waited)
-		}
+		watches("cleanup", true, cleanup)
+		watches("acquire after cleanup", false, b.free)
+		watches("cleanup of nothing", false, cleanup)
 	})
 }
