@@ -184,16 +184,11 @@ func TestDirectoryGone(t *testing.T) {
 func TestCleanup(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir, func(m map[string]any) { m["pid"] = ended(t) })
-	for _, name := range []string{"old", "new"} {
+	for name, age := range map[string]time.Duration{"old": 25 * time.Hour, "new": 23 * time.Hour} {
 		path := filepath.Join(dir, Key+".repolock-"+name+".tmp")
-		if err := os.WriteFile(path, nil, 0o600); err != nil {
+		at := clock.System{}.Now().Add(-age)
+		if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chtimes(path, at, at)); err != nil {
 			t.Fatal(err)
-		}
-		if name == "old" {
-			day := clock.System{}.Now().Add(-25 * time.Hour)
-			if err := os.Chtimes(path, day, day); err != nil {
-				t.Fatal(err)
-			}
 		}
 	}
 	if err := client(t, dir, Options{}).Cleanup(t.Context()); err != nil {
@@ -256,27 +251,22 @@ func TestStuckFlock(t *testing.T) {
 	})
 }
 
-// TestWithoutFlock: where the directory has no flock, a stale lock stays held, and a free one is
-// acquired and released.
+// TestWithoutFlock: where the directory has no flock, a stale lock stays held, also for Cleanup and Break of
+// stale locks. A person can break it, and a free one is acquired and released.
 func TestWithoutFlock(t *testing.T) {
 	noFlock(t)
-	b, _ := replaced(t)
-	stale := `{"holder": "x", "pid": 2147483647, "hostname": "` + b.host + `", "started_at": "2025-10-25T12:00:00Z"}`
-	if err := os.WriteFile(b.path, []byte(stale), 0o600); err != nil {
-		t.Fatal(err)
+	dir := t.TempDir()
+	b := client(t, dir, Options{})
+	put(t, dir, func(m map[string]any) { m["pid"] = ended(t) })
+	lockcheck.Held(t, b, Key)
+	if err := b.Cleanup(t.Context()); err != nil {
+		t.Error(err)
 	}
-	if _, ok, err := b.TryLock(t.Context(), Key, 1); ok || err != nil {
-		t.Errorf("a stale lock was acquired: %v, %v", ok, err)
-	}
-	if err := os.Remove(b.path); err != nil {
-		t.Fatal(err)
-	}
-	h, ok, err := b.TryLock(t.Context(), Key, 1)
-	if !ok || err != nil {
-		t.Fatalf("a free lock: %v, %v", ok, err)
-	}
-	lockcheck.Release(t, b, h)
-	left(t, b.dir)
+	seen := lockcheck.Seen(t, b, Key)
+	lockcheck.Breaks(t, b, seen, true, false)
+	lockcheck.Breaks(t, b, seen, false, true)
+	lockcheck.Release(t, b, lockcheck.Acquire(t, b, Key, ttl))
+	left(t, dir)
 }
 
 // TestResumeRefuses: a lock that another holder can have had isn't resumed, although the file is
