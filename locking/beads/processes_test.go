@@ -11,8 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -44,30 +42,26 @@ func contend(dir string) error {
 		return err
 	}
 	witness, err := os.Create(dir + ".witness")
-	for round := 1; err == nil; round++ {
-		err = inside(b, witness, round)
+	for err == nil {
+		err = inside(b, witness)
 	}
 	return err
 }
 
 // inside acquires the lock, if it is free, and takes the witness, which no other holder can have.
-func inside(b *Backend, witness *os.File, round int) error {
+func inside(b *Backend, witness *os.File) error {
 	h, ok, err := b.TryLock(context.Background(), Key, ttl)
 	if err != nil {
 		return err
 	}
 	if !ok {
-		<-time.After(time.Millisecond)
+		fmt.Println("refused")
 		return nil
 	}
 	if err := syscall.Flock(int(witness.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		return fmt.Errorf("two holders: %w", err)
 	}
 	fmt.Println("inside")
-	if round%25 == 0 {
-		fmt.Println("kill me")
-		select {}
-	}
 	if err := b.Renew(context.Background(), h); err != nil {
 		return err
 	}
@@ -77,113 +71,62 @@ func inside(b *Backend, witness *os.File, round int) error {
 	return b.Release(context.Background(), h)
 }
 
-// line is one line of a contender's output. The last one, without text, follows its end.
-type line struct {
-	*contender
-	text string
-}
-
-type contender struct {
-	cmd    *exec.Cmd
-	stdin  io.Closer
-	killed bool
-}
-
-// crowd is the processes of TestProcesses.
-type crowd struct {
-	*testing.T
-	dir     string
-	lines   chan line
-	started []*contender
-	reading sync.WaitGroup
-}
-
-func (c *crowd) start() {
-	c.Helper()
-	p := &contender{cmd: exec.CommandContext(c.Context(), os.Args[0])}
-	p.cmd.Env = append(os.Environ(), contenderEnv+"="+c.dir)
-	p.cmd.Stderr = os.Stderr
-	stdin, err1 := p.cmd.StdinPipe()
-	stdout, err2 := p.cmd.StdoutPipe()
-	if err := errors.Join(err1, err2, p.cmd.Start()); err != nil {
-		c.Fatal(err)
+// contender starts a process that contends, and returns a function that kills it when it has printed so many
+// more lines. These are "inside", or "refused" while another process has the lock.
+func contender(t *testing.T, dir string) (killAfter func(lines int)) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), contenderEnv+"="+dir)
+	cmd.Stderr = os.Stderr
+	stdin, err1 := cmd.StdinPipe()
+	stdout, err2 := cmd.StdoutPipe()
+	if err := errors.Join(err1, err2, cmd.Start()); err != nil {
+		t.Fatal(err)
 	}
-	p.stdin = stdin
-	c.started = append(c.started, p)
-	c.reading.Go(func() {
-		for lines := bufio.NewScanner(stdout); lines.Scan(); {
-			c.lines <- line{p, lines.Text()}
+	t.Cleanup(func() { stdin.Close() })
+	out := bufio.NewScanner(stdout)
+	return func(lines int) {
+		t.Helper()
+		for range lines {
+			if !out.Scan() || out.Text() != "inside" && out.Text() != "refused" {
+				t.Fatalf("a contender has ended: %q", out.Text())
+			}
 		}
-		_ = p.cmd.Wait()
-		c.lines <- line{contender: p}
-	})
-}
-
-// kill kills a contender, and starts another one.
-func (c *crowd) kill(p *contender) {
-	if err := p.cmd.Process.Kill(); err != nil {
-		c.Error(err)
-	}
-	p.killed = true
-	c.start()
-}
-
-// end ends all contenders at any point, and waits for them.
-func (c *crowd) end() {
-	for _, p := range c.started {
-		p.stdin.Close()
-	}
-	go func() {
-		c.reading.Wait()
-		close(c.lines)
-	}()
-	for l := range c.lines {
-		if strings.HasPrefix(l.text, "error") {
-			c.Error(l.text)
+		if err := cmd.Process.Kill(); err != nil {
+			t.Error(err)
 		}
+		_ = cmd.Wait()
 	}
 }
 
-// TestProcesses: two processes contend for the lock. One is killed in each 25th of its attempts, if
-// it holds the lock then, and in others at any point. Never do two hold it, nor does a holder lose it, and nothing is
-// left.
+// TestProcesses: two processes contend for the lock, and are killed at any point, beside this one. Never do two
+// hold it, nor does a holder lose it. The next acquires the lock of those that were killed, and nothing is left.
 func TestProcesses(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), ".beads")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	c := &crowd{T: t, dir: dir, lines: make(chan line, 100)}
-	c.start()
-	c.start()
-	held, inside, anywhere := 0, 0, 0
-	for held < rounds.Fewer(1000, 200) && !t.Failed() {
-		var l line
-		select {
-		case l = <-c.lines:
-		case <-time.After(5 * time.Minute):
-			t.Fatalf("no progress beside the lock %s", lockText(t, dir))
-		}
-		switch {
-		case l.killed:
-		case l.text == "kill me":
-			inside++
-			c.kill(l.contender)
-		case l.text == "inside":
-			if held++; held%40 == 0 {
-				anywhere++
-				c.kill(l.contender)
-			}
-		default:
-			t.Errorf("a process has ended: %s", l.text)
-		}
+	witness, err := os.Create(dir + ".witness")
+	if err != nil {
+		t.Fatal(err)
 	}
-	c.end()
-	t.Logf("%d rounds, %d holders killed inside, %d contenders killed at any point", held, inside, anywhere)
-	if anywhere == 0 {
-		t.Error("no contender was killed")
-	}
+	defer witness.Close()
 	b := client(t, dir, Options{Clock: tomorrow{new(leap)}})
-	lockcheck.Release(t, b, lockcheck.Acquire(t, b, Key, ttl))
+	for round := range rounds.Fewer(100, 20) {
+		one, two := contender(t, dir), contender(t, dir)
+		one(round % 7)
+		two(round % 11)
+		h := lockcheck.Acquire(t, b, Key, ttl)
+		if err := syscall.Flock(int(witness.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+			t.Fatalf("round %d: two holders: %v", round, err)
+		}
+		contender(t, dir)(2) // which is refused, or the witness shows it
+		lockcheck.Renew(t, b, h)
+		if err := syscall.Flock(int(witness.Fd()), syscall.LOCK_UN); err != nil {
+			t.Fatal(err)
+		}
+		lockcheck.Release(t, b, h)
+	}
 	if err := b.Cleanup(t.Context()); err != nil {
 		t.Error(err)
 	}
