@@ -121,14 +121,9 @@ func (s *Server) CLI(args ...string) string {
 }
 
 // Stop stops the server with SIGSTOP. The kernel still accepts connections for it.
-func (s *Server) Stop() { s.signal(syscall.SIGSTOP) }
-
-// Cont continues a stopped server.
-func (s *Server) Cont() { s.signal(syscall.SIGCONT) }
-
-func (s *Server) signal(which syscall.Signal) {
+func (s *Server) Stop() {
 	s.t.Helper()
-	if err := s.cmd.Process.Signal(which); err != nil {
+	if err := s.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		s.t.Fatal(err)
 	}
 }
