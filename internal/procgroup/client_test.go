@@ -3,7 +3,6 @@
 package procgroup
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -132,12 +131,10 @@ func TestUnguardedIsStopped(t *testing.T) {
 				time.Sleep(guard.StopInterval)
 				synctest.Wait()
 				p.stops()
-				if err := p.Signal(unix.SIGCONT); err != ErrUnguarded {
-					t.Errorf("SIGCONT: %v", err)
-				}
-				if err := p.Unpause(); err != ErrUnguarded {
-					t.Errorf("unpause: %v", err)
-				}
+			}
+			if c.expiry == Stop {
+				fails(t, p.Signal(unix.SIGCONT), ErrUnguarded)
+				fails(t, p.Unpause(), ErrUnguarded)
 				p.Allow(Allow(elapsed() + time.Minute))
 			}
 			if c.pause {
@@ -183,19 +180,20 @@ func TestDue(t *testing.T) {
 			expired(p)
 			return guard.Answer{Stopped: true}
 		}, false},
+		"the terminal stopped it, and BeforeContinue refuses": {nil, func(p *puppet) guard.Answer {
+			p.Group.stopped, p.cmd.BeforeContinue = true, func(*Group) bool { return false }
+			must(t, p.resume())
+			return guard.Answer{Stopped: true}
+		}, false},
 		"we refused to continue it": {nil, func(p *puppet) guard.Answer {
 			p.clocks = func() clock.Reading { return clock.Reading{Wall: time.Hour} }
-			if err := p.Signal(unix.SIGCONT); err != ErrParted {
-				t.Error(err)
-			}
+			fails(t, p.Signal(unix.SIGCONT), ErrParted)
 			p.clocks = guard.ReadClocks
 			return guard.Answer{}
 		}, true},
 		"no guard answered Unpause": {nil, func(p *puppet) guard.Answer {
 			p.paused = true
-			if err := p.Unpause(); err != ErrUnguarded {
-				t.Error(err)
-			}
+			fails(t, p.Unpause(), ErrUnguarded)
 			return guard.Answer{}
 		}, true},
 		"the guard died": {(*puppet).loseGuard, func(*puppet) guard.Answer { return guard.Answer{} }, false},
@@ -252,11 +250,11 @@ func TestSilentGuardIsReplaced(t *testing.T) {
 			if answers {
 				p.handleAnswer(guard.Answer{Seq: p.seq})
 			}
-			time.Sleep(time.Hour)
+			time.Sleep(10 * time.Millisecond)
 			synctest.Wait()
 			if !answers {
 				eventually(t, "the guard's end", func() bool { return !exists(pid) })
-			} else if !exists(pid) {
+			} else if time.Sleep(time.Hour); !exists(pid) {
 				t.Error("it is killed although it has answered")
 			}
 		})
@@ -278,9 +276,7 @@ func TestLooksAtClockAfterContinuing(t *testing.T) {
 				}
 				return now
 			}
-			if err := p.Signal(unix.SIGCONT); err != want || looks != 2 {
-				t.Errorf("%v after %d looks, want %v", err, looks, want)
-			}
+			fails(t, p.Signal(unix.SIGCONT), want)
 			p.stops()
 			p.clocks = guard.ReadClocks
 			p.handleAnswer(guard.Answer{}) // now it may
@@ -338,9 +334,7 @@ func TestAwake(t *testing.T) {
 func TestNoGroupHasNoProcesses(t *testing.T) {
 	inBubble(t, Stop, func(p *puppet) {
 		p.pgid = 0
-		if err := p.Kill(); !errors.Is(err, os.ErrProcessDone) {
-			t.Error(err)
-		}
+		fails(t, p.Kill(), os.ErrProcessDone)
 		time.Sleep(2 * firstReminder)
 		if len(p.events) > 0 {
 			t.Error(<-p.events)

@@ -33,7 +33,7 @@ func TestStatus(t *testing.T) {
 	} {
 		g, err := begin(Command{Args: []string{"sh", "-c", script}}, time.Minute)
 		must(t, err)
-		<-g.Done()
+		ends(t, g)
 		if s := g.Status(); s.String() != want.text || s.ExitCode() != want.exit {
 			t.Errorf("%q: %v, exit code %d, want %v", script, s, s.ExitCode(), want)
 		}
@@ -61,9 +61,7 @@ func TestStartErrors(t *testing.T) {
 		{[]string{file("interpreter", "#!/no/such/interpreter\n", 0o700)}, ErrNotExecutable},
 	} {
 		_, err := begin(Command{Args: test.args}, time.Minute)
-		if !errors.Is(err, test.want) {
-			t.Errorf("%q: %v, want %v", test.args, err, test.want)
-		}
+		fails(t, err, test.want)
 		if err != nil && strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: more than a line: %v", test.args, err)
 		}
@@ -73,9 +71,8 @@ func TestStartErrors(t *testing.T) {
 	for want, a := range map[error]Allowance{ErrExpired: Allow(elapsed()), ErrParted: parted} {
 		p, err := Prepare(Command{Args: []string{"true"}})
 		must(t, err)
-		if _, err := p.Start(os.Environ(), a); err != want {
-			t.Errorf("%v, want %v", err, want)
-		}
+		_, err = p.Start(os.Environ(), a)
+		fails(t, err, want)
 	}
 	defer func(real func() string) { guardProgram = real }(guardProgram)
 	guardProgram = func() string { return noProgram }
@@ -109,12 +106,8 @@ func TestNoLeaks(t *testing.T) {
 		if s := g.Status(); s.Signal != unix.SIGKILL {
 			t.Fatal(s)
 		}
-		if err := g.Signal(unix.SIGTERM); !errors.Is(err, os.ErrProcessDone) {
-			t.Fatalf("signal after the end: %v", err)
-		}
-		if err := g.Unpause(); !errors.Is(err, os.ErrProcessDone) {
-			t.Fatalf("unpause after the end: %v", err)
-		}
+		fails(t, g.Signal(unix.SIGTERM), os.ErrProcessDone)
+		fails(t, g.Unpause(), os.ErrProcessDone)
 		if _, err := begin(Command{Args: []string{"/dev/null"}}, time.Minute); err == nil {
 			t.Fatal("started /dev/null")
 		}
@@ -148,7 +141,7 @@ func TestPrepare(t *testing.T) {
 	env := []string{"NONE=", "TWO=a\nb = c", "LONG=" + strings.Repeat("x", 100_000)} // more than a pipe holds
 	g, err := p.Start(env, Allow(elapsed()+time.Minute))
 	must(t, err)
-	<-g.Done()
+	ends(t, g)
 	if got, err := os.ReadFile(out.Name()); err != nil || string(got) != strings.Join(env, "\x00")+"\x00" {
 		t.Errorf("its environment is %.200q (%v), want %.200q", got, err, env)
 	}
@@ -237,7 +230,7 @@ func TestPause(t *testing.T) {
 			l.k.runs()
 		}
 		must(t, l.Kill())
-		<-l.Done()
+		ends(t, l.Group)
 		if s := l.Status(); s != want || running(l.pgid) > 0 {
 			t.Errorf("%v, and %d processes run", s, running(l.pgid))
 		}
@@ -253,12 +246,8 @@ func TestUnpauseTooLate(t *testing.T) {
 	parted.Seen.Wall += time.Hour
 	for want, a := range map[error]Allowance{ErrExpired: expired, ErrParted: parted} {
 		l.Allow(a)
-		if err := l.Unpause(); err != want {
-			t.Errorf("unpause: %v, want %v", err, want)
-		}
-		if err := l.Signal(unix.SIGCONT); err != want {
-			t.Errorf("SIGCONT: %v, want %v", err, want)
-		}
+		fails(t, l.Unpause(), want)
+		fails(t, l.Signal(unix.SIGCONT), want)
 		l.k.quiet()
 		l.allow(time.Minute)
 		l.k.runs()
@@ -295,7 +284,7 @@ func TestMemberOfAnotherParent(t *testing.T) {
 	must(t, err)
 	waiting.want(t, "1")
 	must(t, os.WriteFile(gate, nil, 0o600))
-	<-g.Done()
+	ends(t, g)
 	parent := 0
 	if text, err := os.ReadFile(out.Name()); err != nil || running(g.pgid) > 0 {
 		t.Errorf("%d run, %v", running(g.pgid), err)

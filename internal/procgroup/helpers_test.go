@@ -216,6 +216,16 @@ func run(t *testing.T, expiry Expiry, wrapper ...string) *live {
 	return l
 }
 
+// ends waits for the group's end.
+func ends(t *testing.T, g *Group) {
+	t.Helper()
+	select {
+	case <-g.Done():
+	case <-time.After(forever):
+		t.Fatalf("%d processes of the group run", running(g.pgid))
+	}
+}
+
 // allow lets the group run for so long.
 func (l *live) allow(d time.Duration) { l.Allow(Allow(elapsed() + d)) }
 

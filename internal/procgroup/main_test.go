@@ -82,14 +82,20 @@ func TestEverywhere(t *testing.T) {
 	}
 	must(t, g.Close())
 
-	if _, err := begin([]string{"no-such-command"}); !errors.Is(err, ErrNotFound) {
-		t.Errorf("no such command: %v", err)
-	}
+	_, err = begin([]string{"no-such-command"})
+	fails(t, err, ErrNotFound)
 }
 
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+func fails(t *testing.T, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%v, want %v", err, want)
 	}
 }

@@ -129,10 +129,10 @@ func TestUnjudged(t *testing.T) {
 		unjudged bool
 		says     string
 	}{
-		"garbage": {io.Discard, hang, true, "what a child says"},
-		"panics":  {io.Discard, hang, true, "broke down"},
-		"flock":   {&lines{}, hang, true, "no space left"},
-		"refused": {io.Discard, hang, false, "you may not"},
+		"garbage": {io.Discard, time.Minute, true, "what a child says"},
+		"panics":  {io.Discard, time.Minute, true, "broke down"},
+		"flock":   {&lines{}, time.Minute, true, "no space left"},
+		"refused": {io.Discard, time.Minute, false, "you may not"},
 		"hangs":   {io.Discard, time.Nanosecond, false, "no client got the lock: all were still trying when the run ended after "},
 	} {
 		a := newArena(t)

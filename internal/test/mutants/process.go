@@ -85,7 +85,7 @@ var processMutants = []mutant{
 		g.overdue.Reset`, ofGroup("TestSilentGuardIsReplaced")},
 	{"the next guard has no order", follows,
 		`	g.guard = p
-	_ = g.resendOrder()`, `	g.guard = p`, ofGroup("TestGuardIsKilled")},
+	_ = g.resendOrder()`, `	g.guard = p`, ofGroup("TestUnguardedIsStopped")},
 	{"the next guard doesn't keep the connection of the lock", follows,
 		`p, err := startGuard(g.kept...)`, `p, err := startGuard()`, ofGroup("TestKeptConnection")},
 	{"Unpause continues the group before the guard follows its order", follows,
@@ -112,7 +112,7 @@ var processMutants = []mutant{
 	{"a signal reaches the leader alone", groups,
 		`err := unix.Kill(-g.pgid, sig)`, `err := unix.Kill(g.pgid, sig)`, ofGroup("TestPause")},
 	{"a SIGINT that we passed on counts as typed", groups,
-		`!g.atTerminal || g.sent[s]`, `!g.atTerminal`, ofGroup("TestCtrlC")},
+		`!g.atTerminal || g.sent[s]`, `!g.atTerminal`, ofGroup("TestTerminals")},
 	{"the command outlives us while its guard is stopped", groupRuns,
 		`	dieWithThread(attr.Sys)
 `, ``, ofGroup("TestThreadsComeAndGo")},
@@ -132,9 +132,9 @@ var processMutants = []mutant{
 		`		g.atTerminal = g.tty.foreground() == g.pgid
 		g.tty.takeBack(g.pgid)`, `		g.atTerminal = g.tty.foreground() == g.pgid`, ofGroup("TestTerminals")},
 	{"a command that was killed leaves its terminal modes", groupRuns,
-		`	if g.status.Signal != 0 {`, `	if g.status.Signal == 0 {`, ofGroup("TestModes")},
+		`	if g.status.Signal != 0 {`, `	if g.status.Signal == 0 {`, ofGroup("TestTerminals")},
 	{"the lock is resumed after fg, and the group continues although it may not", jobs,
-		`ok := g.cmd.BeforeContinue == nil || g.cmd.BeforeContinue(g)`, `ok := g.cmd.BeforeContinue == nil || g.cmd.BeforeContinue(g) || true`, ofGroup("TestContinue")},
+		`ok := g.cmd.BeforeContinue == nil || g.cmd.BeforeContinue(g)`, `ok := g.cmd.BeforeContinue == nil || g.cmd.BeforeContinue(g) || true`, ofGroup("TestDue")},
 	{"Ctrl-Z stops us and not the command", jobs,
 		`	_ = g.signalLocked(unix.SIGTSTP)
 `, ``, ofGroup("TestTerminals")},
