@@ -146,24 +146,6 @@ func (s *systems) nothingLeft() {
 	}
 }
 
-// contains checks that the output of a process has all texts.
-func (p *process) contains(texts ...string) {
-	p.s.t.Helper()
-	for _, text := range texts {
-		if !strings.Contains(p.stderr.String(), text) {
-			p.s.t.Errorf("%v: %q isn't in its output", p.Args[1:], text)
-		}
-	}
-}
-
-// exits waits for the end of a process, and checks its exit code.
-func (p *process) exits(want int) {
-	p.s.t.Helper()
-	if code := p.code(); code != want {
-		p.s.t.Errorf("%v: exit code %d, want %d", p.Args[1:], code, want)
-	}
-}
-
 // entry is what these tests read of a line of the audit log.
 type entry struct {
 	Event string

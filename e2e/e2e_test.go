@@ -161,14 +161,10 @@ type process struct {
 
 func (s *site) start(args ...string) *process {
 	s.t.Helper()
-	cmd := exec.Command(filepath.Join(bin, "repolock"), args...)
-	// If the group of these tests is orphaned, the kernel continues all its stopped processes,
-	// and a test might have stopped them on purpose: setpgid(2).
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	return s.run(cmd)
+	return s.run(exec.Command(filepath.Join(bin, "repolock"), args...))
 }
 
-// run starts a repolock, which ends with the test.
+// run starts a process in a group of its own, which ends with the test.
 func (s *site) run(cmd *exec.Cmd) *process {
 	s.t.Helper()
 	p := &process{Cmd: cmd, s: s, done: make(chan struct{})}
@@ -176,6 +172,12 @@ func (s *site) run(cmd *exec.Cmd) *process {
 	p.Env = s.environ()
 	p.Stdout = &p.stderr
 	p.Stderr = &p.stderr
+	if p.SysProcAttr == nil {
+		p.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	// If the group of these tests is orphaned, the kernel continues all its stopped processes,
+	// and a test might have stopped them on purpose: setpgid(2).
+	p.SysProcAttr.Setpgid = true
 	if err := p.Start(); err != nil {
 		s.t.Fatal(err)
 	}
@@ -391,9 +393,34 @@ func ended(pid int) bool {
 	return !runs
 }
 
+// contains checks that the output of a process has all texts.
+func (p *process) contains(texts ...string) {
+	p.s.t.Helper()
+	for _, text := range texts {
+		if !strings.Contains(p.stderr.String(), text) {
+			p.s.t.Errorf("%v: %q isn't in its output", p.Args[1:], text)
+		}
+	}
+}
+
+// exits waits for the end of a process, and checks its exit code.
+func (p *process) exits(want int) {
+	p.s.t.Helper()
+	if code := p.code(); code != want {
+		p.s.t.Errorf("%v: exit code %d, want %d", p.Args[1:], code, want)
+	}
+}
+
 func (p *process) signal(sig syscall.Signal) {
 	p.s.t.Helper()
 	if err := p.Process.Signal(sig); err != nil {
+		p.s.t.Fatal(err)
+	}
+}
+
+func (p *process) signalGroup(sig syscall.Signal) {
+	p.s.t.Helper()
+	if err := syscall.Kill(-p.Process.Pid, sig); err != nil {
 		p.s.t.Fatal(err)
 	}
 }

@@ -280,36 +280,6 @@ func (a account) rights(t *testing.T, key string) (rights string) {
 	return rights
 }
 
-// TestLackingPermission: the error names the permission, in one line, and nothing is left.
-func TestLackingPermission(t *testing.T) {
-	t.Parallel()
-	for _, k := range []kind{onS3, onMinIO} {
-		for lacking, instead := range map[string]string{"s3:ListBucket": "s3:ListBucketVersions", "s3:PutObject": "s3:PutObjectTagging"} {
-			t.Run(k.name+", "+lacking, func(t *testing.T) {
-				t.Parallel()
-				p := k.on(k.shared(t))
-				all := policy(t, "exclusive", p)
-				most := bytes.ReplaceAll(all, []byte(`"`+lacking+`"`), []byte(`"`+instead+`"`))
-				if bytes.Equal(all, most) {
-					t.Fatalf("the policy doesn't mention %s: %s", lacking, all)
-				}
-				s := p.site(t)
-				s.env = newAccount(t, p, most).environ()
-				if lacking == "s3:ListBucket" {
-					s.fails(77, lacking, "status")
-				}
-				for _, operation := range []string{"backup", "prune"} {
-					s.fails(77, lacking, operation, "--", "touch", "ran")
-				}
-				if s.exists("ran") {
-					t.Error("the command was run")
-				}
-				s.nothingLeft()
-			})
-		}
-	}
-}
-
 // rootOf is a client of the shared server with all rights.
 func rootOf(t testing.TB) *minio.Client { return miniotest.Shared(t).Client() }
 

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/repolock/repolock/internal/procstat"
 	"github.com/repolock/repolock/internal/test/rounds"
@@ -63,62 +62,38 @@ prune  exclusive +\.*#+ +success
 // it ends.
 func TestAloud(t *testing.T) {
 	rounds.Long(t, "it waits for what is printed each 8 s")
-	t.Parallel()
+	aloud, err := filepath.Abs("aloud.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
 	// A shell that was just forked can lose a signal that its parent traps: the program must run.
-	const sleeps = "sh -c 'echo sleeps; exec sleep 600'"
+	const sleeps = "aloud reading; sh -c 'echo sleeps; exec sleep 600'"
 	for _, c := range []struct {
-		name, script string
-		signal       syscall.Signal
-		code         int
-		says         string
+		script string
+		signal syscall.Signal
+		code   int
+		says   string
 	}{
-		{"until it is done", `aloud first; aloud reading "two words"; read -r line || quiet; exit 3`, 0, 3, "still reading two words, "},
-		{"until it ends", "aloud reading; exit 3", 0, 3, ""},
-		{"until it fails", "aloud reading; false; echo on", 0, 1, ""},
-		{"until Ctrl-C", "aloud reading; " + sleeps, syscall.SIGINT, 130, "sleeps\n"},
-		{"until it is terminated", "aloud reading; " + sleeps, syscall.SIGTERM, 143, "sleeps\n"},
+		{`aloud first; aloud reading "two words"; until [ -e done ]; do sleep 0.1; done; quiet; exit 3`, 0, 3, "still reading two words, "},
+		{"aloud reading; exit 3", 0, 3, ""},
+		{"aloud reading; false; echo on", 0, 1, ""},
+		{sleeps, syscall.SIGINT, 130, "sleeps\n"},
+		{sleeps, syscall.SIGTERM, 143, "sleeps\n"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			cmd := exec.Command("sh", "-euc", ". ./aloud.sh; trap quiet EXIT; trap 'exit 130' INT; trap 'exit 143' TERM; echo up; "+c.script)
-			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-			out := &lockedBuffer{}
-			cmd.Stdout, cmd.Stderr = out, out
-			stdin, err := cmd.StdinPipe()
-			if err == nil {
-				err = cmd.Start()
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
-			says := func(what string) {
-				for end := time.Now().Add(hang); !strings.Contains(out.String(), what); time.Sleep(20 * time.Millisecond) {
-					if time.Now().After(end) {
-						t.Fatalf("no %q: %s", what, out)
-					}
-				}
-			}
-			says("up\n")
-			says(c.says)
+		t.Run(c.script, func(t *testing.T) {
+			s := newSite(t)
+			p := s.run(exec.Command("sh", "-euc", ". "+aloud+"; trap quiet EXIT; trap 'exit 130' INT; trap 'exit 143' TERM; "+c.script))
+			t.Cleanup(func() { _ = syscall.Kill(-p.Process.Pid, syscall.SIGKILL) })
+			p.says(c.says)
 			if c.signal != 0 {
-				if err := syscall.Kill(-cmd.Process.Pid, c.signal); err != nil {
-					t.Fatal(err)
-				}
+				p.signalGroup(c.signal)
 			}
-			_ = stdin.Close()
-			_ = cmd.Wait()
-			if code := cmd.ProcessState.ExitCode(); code != c.code {
-				t.Errorf("exit code %d, want %d: %s", code, c.code, out)
+			s.touch("done")
+			p.exits(c.code)
+			if strings.Contains(p.stderr.String(), "still first") {
+				t.Errorf("it printed %q", p.stderr.String())
 			}
-			if got := out.String(); strings.Contains(got, "still first") {
-				t.Errorf("it printed %q", got)
-			}
-			for end := time.Now().Add(hang); !groupEnded(cmd.Process.Pid); time.Sleep(20 * time.Millisecond) {
-				if time.Now().After(end) {
-					t.Fatal("a process is left")
-				}
-			}
+			s.until("all processes to end", hang, func() bool { return groupEnded(p.Process.Pid) })
 		})
 	}
 }
@@ -141,37 +116,18 @@ func groupEnded(group int) bool {
 // TestSoak: make soak runs until it is interrupted, and prints its totals.
 func TestSoak(t *testing.T) {
 	rounds.Long(t, "it builds the simulator")
-	t.Parallel()
-	cmd := exec.Command("make", "-C", "..", "soak")
-	cmd.Env = append(os.Environ(), "GOMAXPROCS=1") // other tests are under way
-	out := &lockedBuffer{}
-	cmd.Stdout, cmd.Stderr = out, out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
+	root, err := filepath.Abs("..")
+	if err != nil {
 		t.Fatal(err)
 	}
-	done := make(chan error, 1)
-	go func() { done <- cmd.Wait() }()
-	t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
-	within := time.After(hang)
-	for !strings.Contains(out.String(), "histories") {
-		select {
-		case err := <-done:
-			t.Fatalf("it ended: %v\n%s", err, out)
-		case <-within:
-			t.Fatalf("it printed no totals:\n%s", out)
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
-	if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-done:
-	case <-within:
-		t.Fatalf("it doesn't end:\n%s", out)
-	}
-	if strings.Contains(out.String(), "--- FAIL") {
-		t.Error(out)
+	s := newSite(t)
+	s.env = []string{"GOMAXPROCS=1"} // other tests are under way
+	p := s.run(exec.Command("make", "-C", root, "soak"))
+	t.Cleanup(func() { _ = syscall.Kill(-p.Process.Pid, syscall.SIGKILL) })
+	p.says("histories")
+	p.signalGroup(syscall.SIGINT)
+	p.code()
+	if strings.Contains(p.stderr.String(), "--- FAIL") {
+		t.Error("a history failed")
 	}
 }

@@ -86,7 +86,7 @@ chmod 755 .`, filepath.Join(bin, "repolock"), self, fmt.Sprintf("%d:%d", uid, gi
 func (o *rootsProcess) start(args ...string) {
 	o.t.Helper()
 	cmd := exec.Command(o.path("repolock"), args...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: o.as}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: o.as}
 	o.process = o.site.run(cmd)
 }
 
