@@ -60,11 +60,7 @@ func newSystems(t *testing.T, kinds ...string) *systems {
 		s.pg = pgtest.New(t)
 		s.urls[kindPostgres] = "postgres://postgres@" + s.pg.Address() + "/postgres?key=nightly&sslmode=disable"
 	}
-	for _, dir := range []string{"fleet", "beads", "beads/.beads", "third"} {
-		if err := os.Mkdir(s.path(dir), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
+	s.mkdir("fleet", "beads/.beads", "third")
 	s.urls[kindFleet] = "tower-fleet:" + s.path("fleet") + "/nightly"
 	s.urls[kindBeads] = "beads:" + s.path("beads")
 	s.urls[kindRepo] = "repo:" + s.path("third") + "#nightly"
@@ -393,9 +389,7 @@ func TestAlsoSecrets(t *testing.T) {
 		"wrong.password": wrongSecret + "\n",
 	}
 	for name, content := range files {
-		if err := os.WriteFile(s.path(name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		s.write(name, content)
 	}
 	byVariables := []string{"REPOLOCK_REDIS_PASSWORD=" + redisSecret, "REPOLOCK_POSTGRES_PASSWORD=" + postgresSecret}
 	byFiles := map[string]string{

@@ -99,9 +99,7 @@ func (p *page) standIn(name string) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	if err := os.MkdirAll(p.path("bin"), 0o700); err != nil {
-		p.t.Fatal(err)
-	}
+	p.mkdir("bin")
 	if err := os.Symlink(self, p.path("bin/"+name)); err != nil {
 		p.t.Fatal(err)
 	}

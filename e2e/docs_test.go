@@ -229,16 +229,6 @@ func (d docs) repolock(command string) {
 	}
 }
 
-func (d docs) write(name, text string) {
-	d.t.Helper()
-	if err := os.MkdirAll(filepath.Dir(d.path(name)), 0o700); err != nil {
-		d.t.Fatal(err)
-	}
-	if err := os.WriteFile(d.path(name), []byte(text), 0o700); err != nil {
-		d.t.Fatal(err)
-	}
-}
-
 // exec runs a command, which must succeed.
 func (d docs) exec(dir, command string) string {
 	d.t.Helper()
@@ -363,12 +353,7 @@ func newPage(t *testing.T, name string) *page {
 		"pictures/cat":     strings.Repeat("a cat\n", 1000),
 		"password":         "correct horse battery staple\n",
 	} {
-		if err := os.MkdirAll(filepath.Dir(p.path(name)), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(p.path(name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		p.write(name, text)
 	}
 	return p
 }
@@ -423,12 +408,7 @@ func (p *page) each(blocks []string, wants ...string) {
 // program puts a program into the PATH of the page.
 func (p *page) program(name, script string) {
 	p.t.Helper()
-	if err := os.MkdirAll(p.path("bin"), 0o700); err != nil {
-		p.t.Fatal(err)
-	}
-	if err := os.WriteFile(p.path("bin/"+name), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
-		p.t.Fatal(err)
-	}
+	p.write("bin/"+name, "#!/bin/sh\n"+script+"\n")
 }
 
 // alone returns a page whose commands have no repository.
@@ -442,9 +422,7 @@ func alone(t *testing.T, name string) *page {
 // with returns the page whose commands have a repository.
 func (p *page) with(repo string) *page {
 	p.t.Helper()
-	if err := os.Mkdir(p.path(repo), 0o700); err != nil {
-		p.t.Fatal(err)
-	}
+	p.mkdir(repo)
 	site := *p.site
 	site.env = append([]string{"REPOLOCK_REPO=" + p.path(repo)}, site.env...)
 	return &page{&site, p.Page}
@@ -498,9 +476,7 @@ func TestTowerFleetPage(t *testing.T) {
 		}
 		p.Fenced["sh"][i] = strings.ReplaceAll(block, dir, p.path("tower-fleet"))
 	}
-	if err := os.Mkdir(p.path("tower-fleet"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	p.mkdir("tower-fleet")
 	p.each(p.Fenced["sh"], `no locks\n.*looked at tower-fleet:`, `nothing to break`)
 	if out := p.sh("stat -c %a tower-fleet/locks; ls -A tower-fleet/locks"); out != "700\n" {
 		t.Errorf("the directory is %s", out)

@@ -321,10 +321,23 @@ func read(t testing.TB, path string) string {
 	return string(raw)
 }
 
-func (s *site) touch(name string) {
+func (s *site) touch(name string) { s.t.Helper(); s.write(name, "") }
+
+// write writes a file, which can be executed, and the directory that it is in.
+func (s *site) write(name, text string) {
 	s.t.Helper()
-	if err := os.WriteFile(s.path(name), nil, 0o600); err != nil {
+	s.mkdir(filepath.Dir(name))
+	if err := os.WriteFile(s.path(name), []byte(text), 0o700); err != nil {
 		s.t.Fatal(err)
+	}
+}
+
+func (s *site) mkdir(names ...string) {
+	s.t.Helper()
+	for _, name := range names {
+		if err := os.MkdirAll(s.path(name), 0o700); err != nil {
+			s.t.Fatal(err)
+		}
 	}
 }
 
@@ -488,9 +501,7 @@ func newSite(t *testing.T) *site {
 	s := &site{t: t, dir: t.TempDir()}
 	s.repo = s.path("repo")
 	s.backend = directory{s}
-	if err := os.Mkdir(s.repo, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	s.mkdir("repo")
 	return s
 }
 

@@ -118,11 +118,7 @@ func TestNodeExporter(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
 			collected := s.path("collected")
-			for _, dir := range []string{"collected", "one", "two"} {
-				if err := os.Mkdir(s.path(dir), 0o755); err != nil {
-					t.Fatal(err)
-				}
-			}
+			s.mkdir("collected", "one", "two")
 			exporter := newExporter(s, collected)
 			run := func(job, command string, code int) {
 				t.Helper()
@@ -202,11 +198,7 @@ func TestMetricsPage(t *testing.T) {
 	p := alone(t, "metrics.md").with("repo")
 	p.touch("repo/config") // a repository with nothing but locks gets a hint
 	p.program("restic", `echo "restic $* $REPOLOCK_MODE"`)
-	for _, dir := range []string{"collected", "packaging"} {
-		if err := os.Mkdir(p.path(dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
+	p.mkdir("collected", "packaging")
 	if err := os.CopyFS(p.path("packaging/prometheus"), os.DirFS("../packaging/prometheus")); err != nil {
 		t.Fatal(err)
 	}

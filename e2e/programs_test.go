@@ -328,27 +328,20 @@ func verdict(t *testing.T, want outcome, args ...string) {
 // TestTortureClocks: a lock that goes by the wall clock is passed by a client whose clock is
 // ahead. A lock that doesn't isn't, and a Go program that can't be deceived is left out.
 func TestTortureClocks(t *testing.T) {
-	dir := t.TempDir()
-	script := filepath.Join(dir, "lock.sh")
-	if err := os.WriteFile(script, []byte(`dir=$1 now=$(date +%s)
+	s := newSite(t)
+	s.write("lock.sh", `dir=$1 now=$(date +%s)
 shift
 [ ! -e "$dir/lock" ] || [ $((now - $(cat "$dir/lock"))) -gt 60 ] || exit 75
 echo "$now" >"$dir/lock"
 "$@"
 rm -f "$dir/lock"
-`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	repo := filepath.Join(dir, "repo")
-	if err := os.Mkdir(repo, 0o700); err != nil {
-		t.Fatal(err)
-	}
+`)
 	repolock := filepath.Join(bin, "repolock")
 	torture := []string{repolock, "torture", "--json", "--clients", "2", "--rounds", "1", "--faults", "clock"}
-	verdict(t, outcome{"clock", "", 1, 0}, append(torture, "--lease", "1m", "--with", "sh "+script+" "+dir+" {}")...)
-	verdict(t, outcome{"clock", "", 0, 0}, append(torture, "--lease", "1s", "--with", "flock "+dir+"/flock {}")...)
-	without := append(slices.Clone(torture[:len(torture)-1]), "clock,kill-all", "--clean", "rm -rf "+repo+"/index", "--lease", "10s",
-		"--with", repolock+" -r "+repo+" -q run --exclusive --operation torture --ttl 10s -- {}")
+	verdict(t, outcome{"clock", "", 1, 0}, append(torture, "--lease", "1m", "--with", "sh "+s.path("lock.sh")+" "+s.dir+" {}")...)
+	verdict(t, outcome{"clock", "", 0, 0}, append(torture, "--lease", "1s", "--with", "flock "+s.path("flock")+" {}")...)
+	without := append(slices.Clone(torture[:len(torture)-1]), "clock,kill-all", "--clean", "rm -rf "+s.repo+"/index", "--lease", "10s",
+		"--with", repolock+" -r "+s.repo+" -q run --exclusive --operation torture --ttl 10s -- {}")
 	out, err := exec.CommandContext(t.Context(), without[0], without[1:]...).Output()
 	if err != nil || !strings.Contains(string(out), `"left_out": [`) || !strings.Contains(string(out), "never asks libc") {
 		t.Errorf("%v: %s", err, out)

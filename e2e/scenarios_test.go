@@ -344,16 +344,10 @@ func TestSignalWhileAcquiring(t *testing.T) {
 		t.Run(sig.String(), func(t *testing.T) {
 			s := newSite(t)
 			// A lock whose holder's clock is wrong is watched for its ttl.
-			if err := os.MkdirAll(s.path("repo/index/lock.shared"), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			lock := s.path("repo/index/lock.shared/x")
-			body := `{"operation":"backup","holder":"h (pid 1)","expires_at":"9999-01-01T00:00:00Z","ttl_seconds":10}`
-			if err := os.WriteFile(lock, []byte(body), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			const lock = "repo/index/lock.shared/x"
+			s.write(lock, `{"operation":"backup","holder":"h (pid 1)","expires_at":"9999-01-01T00:00:00Z","ttl_seconds":10}`)
 			old := time.Now().Add(-time.Hour)
-			if err := os.Chtimes(lock, old, old); err != nil {
+			if err := os.Chtimes(s.path(lock), old, old); err != nil {
 				t.Fatal(err)
 			}
 			p := s.start("prune", "--", "sh", "-c", "touch ran; sleep 10")

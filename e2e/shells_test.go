@@ -46,16 +46,10 @@ var described = []struct{ line, want, never string }{
 // completing returns a directory with a file in it, and an environment with a configuration.
 func completing(t *testing.T) (dir string, env []string) {
 	t.Helper()
-	dir, path := t.TempDir(), filepath.Join(t.TempDir(), "config.toml")
-	for name, text := range map[string]string{
-		filepath.Join(dir, "somefile"): "",
-		path:                           "[repositories.prod]\nurl = '/x'\n[repositories.home]\nurl = '/y'\n",
-	} {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir, []string{"PATH=" + bin + ":/usr/bin:/bin", "HOME=" + dir, "TERM=xterm", "LC_ALL=C.UTF-8", "PS1=" + ready + " ", "REPOLOCK_CONFIG=" + path}
+	s := newSite(t)
+	s.touch("somefile")
+	s.write("config.toml", "[repositories.prod]\nurl = '/x'\n[repositories.home]\nurl = '/y'\n")
+	return s.dir, []string{"PATH=" + bin + ":/usr/bin:/bin", "HOME=" + s.dir, "TERM=xterm", "LC_ALL=C.UTF-8", "PS1=" + ready + " ", "REPOLOCK_CONFIG=" + s.path("config.toml")}
 }
 
 // TestShells types lines and a TAB to bash and zsh, each on a terminal.

@@ -542,9 +542,7 @@ func TestJobControl(t *testing.T) {
 				s := newSite(t)
 				// It reads once the shell has its prompt, so the test sees it stop after that.
 				reader := "echo $$ >pid-$WINDOW; until [ -e prompted ]; do sleep 0.1; done; read x; echo got-$x"
-				if err := os.WriteFile(s.path("reader"), []byte(reader), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				s.write("reader", reader)
 				bare, wrapped := s.window("bare", shell, "W="), s.window("wrapped", shell, "W=repolock run --exclusive --ttl 10s --")
 				killed := false
 				for _, st := range steps {
@@ -577,9 +575,7 @@ func (w *window) do(st step) {
 	case st.kill:
 		_ = syscall.Kill(w.s.pidIn("pid-"+w.name), syscall.SIGKILL)
 	case st.stops:
-		if err := os.WriteFile(w.s.path("prompted"), nil, 0o600); err != nil {
-			w.s.t.Fatal(err)
-		}
+		w.s.touch("prompted")
 		pid := w.s.pidIn("pid-" + w.name)
 		w.s.until("a stop", hang, func() bool {
 			parent, stopped := state(pid)
