@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/test/hookstore"
+	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
@@ -336,33 +337,19 @@ func TestSightNoticesChanges(t *testing.T) {
 // too young to be stale, and then as a failure of the store. It is never passed.
 func TestUnreadLockIsNeverPassed(t *testing.T) {
 	for age, held := range map[time.Duration]bool{50 * time.Second: true, 61 * time.Second: false, time.Hour: false} {
-		do(t, func(t *testing.T, w *world) {
-			w.put("index/lock.shared/x", foreign(time.Now(), true))
-			time.Sleep(age)
-			a := w.machine()
-			a.hooks.Before(fails("get", "", errOutage))
-			k, err := a.Exclusive(t.Context(), "x")
-			if k != nil || errors.Is(err, ErrHeld) != held || errors.Is(err, errOutage) == held {
-				t.Errorf("%v old: %v", age, err)
-			}
-		})
-	}
-}
-
-// TestUnreadableConflictIsNotPassed: a conflicting lock isn't passed if the client has no
-// right to read its body.
-func TestUnreadableConflictIsNotPassed(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		w.put("index/lock.shared/x", foreign(time.Now(), true))
-		for _, age := range []time.Duration{0, time.Hour} {
-			time.Sleep(age)
-			a := w.machine()
-			a.hooks.Before(fails("get", "", store.ErrPermission))
-			if k, err := a.Exclusive(t.Context(), "x"); k != nil || err == nil {
-				t.Error("passed a lock that it has no right to read")
-			}
+		for _, failure := range []error{errOutage, store.ErrPermission} {
+			do(t, func(t *testing.T, w *world) {
+				w.put("index/lock.shared/x", foreign(time.Now(), true))
+				time.Sleep(age)
+				a := w.machine()
+				a.hooks.Before(fails("get", "", failure))
+				k, err := a.Exclusive(t.Context(), "x")
+				if k != nil || errors.Is(err, ErrHeld) != held || errors.Is(err, failure) == held {
+					t.Errorf("%v old, %v: %v", age, failure, err)
+				}
+			})
 		}
-	})
+	}
 }
 
 // referee checks that no holder is in together with an exclusive one.
@@ -474,47 +461,69 @@ func TestContention(t *testing.T) {
 	}
 }
 
+// contender is an acquirer that starts a while after the others.
+type contender struct {
+	*machine
+	mode  Mode
+	after time.Duration
+}
+
+// winners returns how many contenders get the lock. Each holds it until the last one knows.
+func winners(t *testing.T, all ...contender) int {
+	locks := make(chan *Lock, len(all))
+	for _, c := range all {
+		go func() {
+			time.Sleep(c.after)
+			k, err := c.acquire(t.Context(), c.mode, "x")
+			if err != nil && !errors.Is(err, ErrHeld) && !errors.Is(err, ErrSlow) {
+				t.Error(err)
+			}
+			locks <- k
+		}()
+	}
+	var got []*Lock
+	for range all {
+		if k := <-locks; k != nil {
+			got = append(got, k)
+		}
+	}
+	for _, k := range got {
+		k.Release(t.Context())
+	}
+	return len(got)
+}
+
+// varied makes each request take a round trip, give or take a quarter of it.
+func (m *machine) varied(trip time.Duration) {
+	m.hooks.Before(func(context.Context, hookstore.Request) error { time.Sleep(trip/4 + m.jitter(trip/4)); return nil })
+	m.hooks.After(func(_ context.Context, _ hookstore.Request, err error) error {
+		time.Sleep(trip/4 + m.jitter(trip/4))
+		return err
+	})
+}
+
 // TestOneOfManyWins: of exclusive acquirers that start at one time, one gets the lock.
 func TestOneOfManyWins(t *testing.T) {
 	for name, opts := range map[string]mem.Options{"kept": {}, "lacked": lacking, "ignored": ignoring} {
 		t.Run(name, func(t *testing.T) {
-			won, rounds := 0, 200
-			for seed := range uint64(rounds) {
+			won, n := 0, rounds.Fewer(200, 50)
+			for range n {
 				bubble(t, opts, func(t *testing.T, w *world) {
-					var wg sync.WaitGroup
-					granted := make(chan *Lock, 8)
-					for i := range 8 {
+					var all []contender
+					for range 8 {
 						m := w.machine()
-						rng := rand.New(rand.NewPCG(seed, uint64(i)))
-						var mu sync.Mutex
-						m.hooks.Before(func(context.Context, hookstore.Request) error {
-							mu.Lock()
-							d := time.Duration(rng.Int64N(int64(20 * time.Millisecond)))
-							mu.Unlock()
-							time.Sleep(d)
-							return nil
-						})
-						wg.Go(func() {
-							if k, err := m.Exclusive(t.Context(), "prune"); err == nil {
-								granted <- k
-							}
-						})
+						m.varied(10 * time.Millisecond)
+						all = append(all, contender{m, Exclusive, 0})
 					}
-					wg.Wait()
-					close(granted)
-					n := len(granted)
-					for k := range granted {
-						k.Release(t.Context())
+					in := winners(t, all...)
+					if in > 1 {
+						t.Fatalf("%d exclusives are in", in)
 					}
-					if n > 1 {
-						t.Fatalf("seed %d: %d exclusives are in", seed, n)
-					}
-					won += n
+					won += in
 				})
 			}
-			t.Logf("one of 8 won in %d of %d rounds", won, rounds)
-			if won < rounds*9/10 {
-				t.Errorf("one of 8 won in only %d of %d rounds", won, rounds)
+			if won < n*9/10 {
+				t.Errorf("one of 8 won in only %d of %d rounds", won, n)
 			}
 		})
 	}
@@ -709,30 +718,12 @@ func TestOneOfExclusiveAndSharedWins(t *testing.T) {
 			nobody := 0
 			for i := range 60 {
 				bubble(t, opts, func(t *testing.T, w *world) {
-					won := make(chan *Lock, 2)
-					for n, mode := range []Mode{Exclusive, Shared} {
-						a := w.machine()
-						a.delayed(trips[n])
-						go func() {
-							time.Sleep(time.Duration(n) * time.Duration(i-30) * trips[0] / 10)
-							if n == 0 && i < 30 {
-								time.Sleep(time.Duration(30-i) * trips[0] / 10)
-							}
-							k, err := a.acquire(t.Context(), mode, "x")
-							if err != nil {
-								mustHeld(t, k, err)
-							}
-							won <- k
-						}()
-					}
-					k, other := <-won, <-won
-					if k == nil && other == nil {
+					a, b := w.machine(), w.machine()
+					a.delayed(trips[0])
+					b.delayed(trips[1])
+					head := time.Duration(i-30) * trips[0] / 10
+					if winners(t, contender{a, Exclusive, max(-head, 0)}, contender{b, Shared, max(head, 0)}) == 0 {
 						nobody++
-					}
-					for _, k := range []*Lock{k, other} {
-						if k != nil {
-							k.Release(t.Context())
-						}
 					}
 				})
 			}
@@ -763,8 +754,7 @@ func TestLocksOfOneLocker(t *testing.T) {
 		m.lose(t, second)
 		m.hooks.Before(nil)
 		third := m.takes(t, Shared)
-		resumed, err := second.Resume(t.Context())
-		mustLock(t, resumed, err)
+		resumed := mustResume(t, second)
 		if !alive(third) {
 			t.Errorf("lost with the resumption of the other: %v", third.Lost())
 		}

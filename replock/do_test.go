@@ -76,18 +76,20 @@ func TestDoReportsALoss(t *testing.T) {
 			w.t.Fatal(err)
 		}
 	}
-	fails := func(w *world, m *machine) { m.hooks.Before(outage) }
+	down := func(w *world, m *machine) { m.hooks.Before(outage) }
+	sleeps := func(w *world, m *machine) { down(w, m); m.clock.jump(time.Minute) }
 	for _, c := range []struct {
 		name string
 		lose func(*world, *machine)
 		work func(context.Context) error
 		errs []error
 	}{
+		{"overslept, and unseen", sleeps, func(context.Context) error { return nil }, nil},
 		{"broken, and unseen", breaks, func(context.Context) error { return nil }, nil},
 		{"broken, and it fails", breaks, func(context.Context) error { return errWork }, []error{errWork}},
 		{"broken, and seen", breaks, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, []error{context.Canceled}},
 		{"broken, and named", breaks, func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }, nil},
-		{"outage", fails, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, []error{context.Canceled, errOutage}},
+		{"outage", down, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, []error{context.Canceled, errOutage}},
 	} {
 		sub(t, c.name, mem.Options{}, func(t *testing.T, w *world) {
 			m := w.machine()
@@ -108,51 +110,27 @@ func TestDoReportsALoss(t *testing.T) {
 	}
 }
 
-// TestDoOverslept: Do returns an error for a loss that only the end of a suspend shows.
-func TestDoOverslept(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		m := w.machine()
-		err := m.Do(t.Context(), Shared, "backup", func(context.Context) error {
-			m.hooks.Before(outage)
-			m.clock.jump(time.Minute)
-			return nil
+// TestDoReturnsTheErrorsOfBoth: Do returns the work's error beside that of the release, after which the lock
+// expires, and the cause of the end of its context.
+func TestDoReturnsTheErrorsOfBoth(t *testing.T) {
+	for _, failure := range []error{nil, errOutage} {
+		do(t, func(t *testing.T, w *world) {
+			m := w.machine()
+			ctx, quit := context.WithCancelCause(t.Context())
+			time.AfterFunc(time.Minute, func() { quit(errQuit) })
+			err := m.Do(ctx, Shared, "backup", func(ctx context.Context) error {
+				m.hooks.Before(fails("delete", "", failure))
+				<-ctx.Done()
+				return context.Cause(ctx)
+			})
+			if !errors.Is(err, errQuit) || errors.Is(err, errOutage) != (failure != nil) || errors.Is(err, ErrLost) || failure == nil && err != errQuit {
+				t.Errorf("got %v", err)
+			}
+			if left := len(w.keys()); (left == 0) != (failure == nil) {
+				t.Errorf("%d objects are left", left)
+			}
 		})
-		if !errors.Is(err, ErrLost) {
-			t.Errorf("got %v", err)
-		}
-	})
-}
-
-// TestDoReportsAFailedRelease: if the release fails, Do returns its error beside the work's,
-// and the lock expires.
-func TestDoReportsAFailedRelease(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		m := w.machine()
-		err := m.Do(t.Context(), Shared, "backup", func(context.Context) error {
-			m.hooks.Before(fails("delete", "", errOutage))
-			return errWork
-		})
-		if !errors.Is(err, errWork) || !errors.Is(err, errOutage) || errors.Is(err, ErrLost) {
-			t.Errorf("got %v", err)
-		}
-	})
-}
-
-// TestDoEndsWithItsContext: when Do's context ends, the work must stop, and the lock is
-// released.
-func TestDoEndsWithItsContext(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		ctx, quit := context.WithCancelCause(t.Context())
-		time.AfterFunc(time.Minute, func() { quit(errQuit) })
-		err := w.machine().Do(ctx, Shared, "backup", func(ctx context.Context) error {
-			<-ctx.Done()
-			return context.Cause(ctx)
-		})
-		if err != errQuit {
-			t.Errorf("got %v", err)
-		}
-		w.empty()
-	})
+	}
 }
 
 // TestDoReleasesWhenTheWorkPanics: otherwise the lock would be refreshed for ever.
@@ -230,8 +208,7 @@ func TestEventsNameTheLock(t *testing.T) {
 		m.hooks.Before(outage)
 		<-k.Context().Done()
 		m.hooks.Before(nil)
-		k, err := k.Resume(t.Context())
-		mustLock(t, k, err)
+		k = mustResume(t, k)
 		time.Sleep(7 * time.Second)
 		mustRelease(t, k)
 		m.Flush(t.Context())
@@ -461,25 +438,6 @@ func TestContextEndsThoughTheObserverBlocks(t *testing.T) {
 			t.Error("both in: the context outlives its deadline while the logger blocks")
 		}
 		close(stuck)
-	})
-}
-
-// TestResumeContextIsNotTheLocks: the resumed lock outlives the limit of Resume's context.
-func TestResumeContextIsNotTheLocks(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		a := w.machine()
-		k := a.takes(t, Shared)
-		a.lose(t, k)
-		a.hooks.Before(nil)
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-		defer cancel()
-		r, err := k.Resume(ctx)
-		mustLock(t, r, err)
-		time.Sleep(11 * time.Minute)
-		if !alive(r) {
-			t.Errorf("ended by the limit of the resume: %v; lost: %v", context.Cause(r.Context()), r.Lost())
-		}
-		r.Release(t.Context())
 	})
 }
 

@@ -143,27 +143,6 @@ func TestHangingRequests(t *testing.T) {
 	})
 }
 
-// TestAnswerAfterDeadline: a refresh whose answer comes after the deadline doesn't renew the
-// lock.
-func TestAnswerAfterDeadline(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		a := w.machine()
-		start := time.Now()
-		k := a.takes(t, Exclusive)
-		a.hooks.After(func(context.Context, hookstore.Request, error) error {
-			time.Sleep(26 * time.Second) // from 30 s to 56 s
-			return nil
-		})
-		<-k.Context().Done()
-		if d := time.Since(start); d != 55*time.Second {
-			t.Errorf("lost after %v, want 55s", d)
-		}
-		a.hooks.After(nil)
-		k.Release(t.Context())
-		time.Sleep(time.Minute)
-	})
-}
-
 // TestBroken: a holder whose flag is deleted, emptied or replaced loses its lock for good at
 // the next refresh. For an exclusive lock, so does one whose lock.exclusive is.
 func TestBroken(t *testing.T) {
@@ -333,8 +312,7 @@ func TestEmptyFirstPage(t *testing.T) {
 		a.hooks.Before(outage)
 		time.Sleep(DefaultTTL)
 		a.hooks.Before(nil)
-		k, err := k.Resume(t.Context())
-		mustLock(t, k, err)
+		k = mustResume(t, k)
 		if _, err := b.Exclusive(t.Context(), "y"); !errors.Is(err, ErrHeld) {
 			t.Errorf("another gets: %v", err)
 		}

@@ -42,7 +42,7 @@ func (s large) Get(ctx context.Context, key string, limit int64) ([]byte, store.
 // TestManyLargeLocks: Status and Break keep little of a lock in memory, however large its body
 // is.
 func TestManyLargeLocks(t *testing.T) {
-	const n = 600
+	const n = 200
 	s := large{mem.New(mem.Options{})}
 	for i := range n {
 		if _, err := s.Put(t.Context(), fmt.Sprintf("index/lock.shared/%04d", i), fmt.Append(nil, i), store.PutOptions{}); err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/test/hookstore"
+	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/store/mem"
 )
 
@@ -31,8 +32,7 @@ func TestResumeAfterOutage(t *testing.T) {
 			k := a.takes(t, mode)
 			a.lose(t, k)
 			time.AfterFunc(outage, func() { a.hooks.Before(nil) })
-			r, err := k.Resume(t.Context())
-			mustLock(t, r, err)
+			r := mustResume(t, k)
 			if alive(k) || !alive(r) {
 				t.Error("the lost lock lives again, or the resumed one doesn't")
 			}
@@ -53,71 +53,124 @@ func TestResumeAfterOutage(t *testing.T) {
 	})
 }
 
-// TestNoResume: once another holder has been in, or is, the lock isn't resumed.
+// TestNoResume: once another holder has been in, or might be, the lock isn't resumed: another's lock is there,
+// also one that is only perhaps stale, or the old flag is gone or emptied.
 func TestNoResume(t *testing.T) {
-	eachMode(t, func(t *testing.T, w *world, mode Mode) {
-		for _, still := range []bool{false, true} {
-			a, b := w.machine(), w.machine()
-			k := a.takes(t, mode)
-			a.lose(t, k)
-			time.Sleep(20 * time.Second)
-			other := b.takes(t, Exclusive)
-			if !still {
-				other.Release(t.Context())
-			}
-			a.hooks.Before(nil)
-			r, err := k.Resume(t.Context())
-			var lost *LostError
-			if r != nil || !errors.As(err, &lost) || !lost.Definite {
-				t.Fatalf("resumed after another was in: %v", err)
-			}
-			if still {
-				time.Sleep(5 * time.Minute)
-				if !alive(other) {
-					t.Errorf("the other one was harmed: %v", other.Lost())
+	for what, then := range map[string]func(w *world, k *Lock) *Lock{
+		"was in": func(w *world, k *Lock) *Lock {
+			k = w.machine().takes(w.t, Exclusive)
+			k.Release(w.t.Context())
+			return nil
+		},
+		"is in":      func(w *world, k *Lock) *Lock { return w.machine().takes(w.t, Exclusive) },
+		"emptied it": func(w *world, k *Lock) *Lock { w.put(k.Key(), nil); return nil },
+		"might be in": func(w *world, k *Lock) *Lock {
+			w.put("index/lock.intent/x", []byte("\x01 ciphertext"))
+			time.Sleep(70 * time.Second)
+			return nil
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			eachMode(t, func(t *testing.T, w *world, mode Mode) {
+				a := w.machine()
+				k := a.takes(t, mode)
+				a.lose(t, k)
+				time.Sleep(20 * time.Second)
+				other := then(w, k)
+				a.hooks.Before(nil)
+				mustNotResume(t, k)
+				k.Release(t.Context())
+				if other != nil {
+					time.Sleep(5 * time.Minute)
+					if !alive(other) {
+						t.Errorf("the other one was harmed: %v", other.Lost())
+					}
+					other.Release(t.Context())
 				}
-			}
-			k.Release(t.Context())
-			other.Release(t.Context())
-			w.empty()
+				if what == "was in" || what == "is in" {
+					w.empty()
+				}
+			})
+		})
+	}
+}
+
+// refreshedLate loses a lock whose next refresh gets no answer, and is applied so long after its send. The
+// channel is closed by then.
+func (w *world) refreshedLate(a *machine, k *Lock, after time.Duration) (applied chan struct{}) {
+	applied = make(chan struct{})
+	a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+		if r.Op != "put" {
+			return nil
 		}
+		a.hooks.Before(outage)
+		time.AfterFunc(after, func() { w.put(r.Key, r.Body); close(applied) })
+		return errOutage
 	})
+	<-k.Context().Done()
+	return applied
+}
+
+// unheard makes the machine's requests fail, and returns the last refresh of a lock's flag that it sends.
+func (m *machine) unheard(k *Lock) *atomic.Value {
+	var refreshed atomic.Value
+	m.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+		if r.Op == "put" && r.Key == k.Key() {
+			refreshed.Store(r.Body)
+		}
+		return errOutage
+	})
+	return &refreshed
+}
+
+// mustNotResume fails if a lock is resumed, or could be later.
+func mustNotResume(t *testing.T, k *Lock) {
+	t.Helper()
+	r, err := k.Resume(t.Context())
+	if r != nil {
+		r.Release(t.Context())
+	}
+	var lost *LostError
+	if r != nil || !errors.As(err, &lost) || !lost.Definite {
+		t.Errorf("resumed: %t, %v", r != nil, err)
+	}
 }
 
 // TestNoResumeAfterLateRefresh: a refresh that is applied only after another holder has come
-// and gone puts the old flag back. That flag proves nothing.
+// and gone puts the old flag back. That flag proves nothing, also if a late put replaces the new one.
 func TestNoResumeAfterLateRefresh(t *testing.T) {
 	for name, opts := range map[string]mem.Options{"lacked": lacking, "ignored": ignoring} {
 		sub(t, name, opts, func(t *testing.T, w *world) {
 			a, b := w.machine(), w.machine()
 			k := a.takes(t, Shared)
-			// The put of the refresh at 30 s is applied at 80 s.
-			late := make(chan struct{})
-			a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-				if r.Op == "put" {
-					a.hooks.Before(outage)
-					go func() {
-						time.Sleep(50 * time.Second)
-						w.put(r.Key, r.Body)
-						close(late)
-					}()
-					return errOutage
-				}
-				return nil
-			})
-			<-k.Context().Done()
+			late := w.refreshedLate(a, k, 50*time.Second)
 			time.Sleep(10 * time.Second)
-			other := b.takes(t, Exclusive)
-			other.Release(t.Context())
+			b.takes(t, Exclusive).Release(t.Context())
 			<-late
 			a.hooks.Before(nil)
-			if r, err := k.Resume(t.Context()); r != nil {
-				t.Fatal("resumed although a prune has been in between")
-			} else if !errors.Is(err, ErrLost) {
-				t.Fatal(err)
-			}
+			mustNotResume(t, k)
 		})
 	}
+	bubble(t, lacking, func(t *testing.T, w *world) {
+		a, b := w.machine(), w.machine()
+		k := a.takes(t, Shared)
+		late := w.refreshedLate(a, k, 36*time.Second)
+		time.Sleep(8 * time.Second)
+		b.takes(t, Exclusive).Release(t.Context())
+		<-late
+		var puts, lists atomic.Int32
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+			if r.Op == "put" && r.Key != k.Key() && puts.Add(1) == 1 {
+				time.AfterFunc(7500*time.Millisecond, func() { w.put(r.Key, r.Body) })
+				return errOutage
+			}
+			if r.Op == "list" && lists.Add(1) == 1 {
+				time.Sleep(7900 * time.Millisecond)
+			}
+			return nil
+		})
+		mustNotResume(t, k)
+	})
 }
 
 // TestResumeAfterALateRefreshThatCameInTime: a refresh that was applied, and not answered, is no
@@ -143,8 +196,7 @@ func TestResumeAfterALateRefreshThatCameInTime(t *testing.T) {
 		})
 		<-k.Context().Done()
 		a.hooks.Before(nil)
-		resumed, err := k.Resume(t.Context())
-		mustLock(t, resumed, err)
+		resumed := mustResume(t, k)
 		resumed.Release(t.Context())
 		k.Release(t.Context())
 		w.empty()
@@ -173,22 +225,17 @@ func TestNoResumeAfterARefreshThatAPauseDelayed(t *testing.T) {
 				time.Sleep(time.Until(went))
 				<-k.Context().Done()
 				a.hooks.Before(nil)
-				if r, err := k.Resume(t.Context()); r != nil {
-					t.Error("resumed although a prune has been in between")
-					r.Release(t.Context())
-				} else if !errors.Is(err, ErrLost) {
-					t.Error(err)
-				}
+				mustNotResume(t, k)
 			})
 		}
 	}
 }
 
 // TestResumeAgainstAcquire races a resume with an acquire, each request of both taking a
-// different time. They must never both succeed.
+// different time. They must never both succeed, nor harm the other one's lock.
 func TestResumeAgainstAcquire(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
-		for head := -1500 * time.Millisecond; head <= 1500*time.Millisecond; head += 50 * time.Millisecond {
+		for head := -1500 * time.Millisecond; head <= 1500*time.Millisecond; head += rounds.Fewer(50*time.Millisecond, 150*time.Millisecond) {
 			a, b := w.machine(), w.machine()
 			k := a.takes(t, mode)
 			a.lose(t, k)
@@ -197,50 +244,16 @@ func TestResumeAgainstAcquire(t *testing.T) {
 			if r != nil && other != nil {
 				t.Fatalf("head start %v: resumed and acquired", head)
 			}
-			if r == nil && other == nil {
-				t.Logf("head start %v: neither", head)
-			}
-			k.Release(t.Context())
-			for _, x := range []*Lock{r, other} {
+			time.Sleep(2 * time.Minute)
+			for _, x := range []*Lock{k, r, other} {
+				if x != nil && x != k && !alive(x) {
+					t.Errorf("head start %v: harmed: %v", head, x.Lost())
+				}
 				if x != nil {
 					x.Release(t.Context())
 				}
 			}
-			time.Sleep(2 * time.Minute)
 			w.machine().Break(t.Context(), BreakOptions{})
-		}
-	})
-}
-
-// TestSuspend: after a suspend past the deadline the lock's context ends within
-// a second of waking, though no timer counted the time; after a shorter one the
-// lock is still held.
-func TestSuspend(t *testing.T) {
-	eachMode(t, func(t *testing.T, w *world, mode Mode) {
-		a, b := w.machine(), w.machine()
-		k := a.takes(t, mode)
-		time.Sleep(10 * time.Second)
-		a.clock.Stop(40 * time.Second)
-		time.Sleep(42 * time.Second)
-		if !alive(k) {
-			t.Fatalf("lost after a short suspend: %v", k.Lost())
-		}
-		time.Sleep(20 * time.Second)
-		const long = 2 * time.Minute
-		a.clock.Stop(long)
-		start := time.Now()
-		for time.Since(start) < long-5*time.Second {
-			if other, err := b.Exclusive(t.Context(), "prune"); err == nil {
-				other.Release(t.Context())
-			}
-			time.Sleep(time.Second)
-		}
-		<-k.Context().Done()
-		if d := time.Since(start); d > long+time.Second {
-			t.Errorf("noticed %v after waking", d-long)
-		}
-		if r, err := k.Resume(t.Context()); r != nil || !errors.Is(err, ErrLost) {
-			t.Fatalf("resumed although another holder was in: %v", err)
 		}
 	})
 }
@@ -250,14 +263,18 @@ func TestSuspendAlone(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a := w.machine()
 		k := a.takes(t, mode)
+		a.clock.Stop(40 * time.Second)
+		time.Sleep(42 * time.Second)
+		if !alive(k) {
+			t.Fatalf("lost after a short suspend: %v", k.Lost())
+		}
 		a.clock.Stop(8 * time.Hour)
 		<-k.Context().Done()
 		a.Flush(t.Context())
-		if e := a.seen[len(a.seen)-1]; e.Kind != EventLost || e.Held != 55*time.Second {
+		if e := a.seen[len(a.seen)-1]; e.Kind != EventLost || e.Held != k.Deadline()-k.since {
 			t.Errorf("%s: held for %v", e.Kind, e.Held)
 		}
-		r, err := k.Resume(t.Context())
-		mustLock(t, r, err)
+		r := mustResume(t, k)
 		r.Release(t.Context())
 		w.empty()
 	})
@@ -292,28 +309,16 @@ func TestNoResumeOfAnotherVersionWithoutAClock(t *testing.T) {
 			bubble(t, mem.Options{NoStoreClock: true}, func(t *testing.T, w *world) {
 				a := w.machine()
 				k := a.takes(t, mode)
-				var refreshed atomic.Value
-				a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-					if r.Op == "put" && r.Key == k.Key() {
-						refreshed.Store(r.Body)
-					}
-					return errOutage
-				})
+				refreshed := a.unheard(k)
 				<-k.Context().Done()
 				if late {
 					w.put(k.Key(), refreshed.Load().([]byte))
 				}
 				a.hooks.Before(nil)
-				r, err := k.Resume(t.Context())
-				var lost *LostError
-				switch {
-				case !late && err != nil:
-					t.Errorf("%s: not resumed: %v", mode, err)
-				case late && (!errors.As(err, &lost) || !lost.Definite):
-					t.Errorf("%s: resumed after a late refresh: %v", mode, err)
-				}
-				if r != nil {
-					r.Release(t.Context())
+				if late {
+					mustNotResume(t, k)
+				} else {
+					mustResume(t, k)
 				}
 			})
 		}
@@ -366,25 +371,12 @@ func TestResumeAllowsForRoundedTimes(t *testing.T) {
 				a := w.machine()
 				k := a.takes(t, Shared)
 				reapable := time.Now().Add(DefaultTTL)
-				var refreshed atomic.Value
-				a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-					if r.Op == "put" && r.Key == k.Key() {
-						refreshed.Store(r.Body)
-					}
-					return errOutage
-				})
+				refreshed := a.unheard(k)
 				time.Sleep(time.Until(reapable) + time.Duration(late)*100*time.Millisecond + time.Millisecond)
 				w.put(k.Key(), refreshed.Load().([]byte))
 				a.hooks.Before(nil)
 				time.Sleep(time.Duration(late+phase) * 77 * time.Millisecond)
-				r, err := k.Resume(t.Context())
-				var lost *LostError
-				if !errors.As(err, &lost) || !lost.Definite {
-					t.Errorf("refreshed %d ms too late, phase %d: %v", late*100, phase, err)
-				}
-				if r != nil {
-					r.Release(t.Context())
-				}
+				mustNotResume(t, k)
 			})
 		}
 	}
@@ -398,143 +390,36 @@ func TestNoResumeWhenPassedMeanwhile(t *testing.T) {
 		k := a.takes(t, mode)
 		a.lose(t, k)
 		time.Sleep(10 * time.Second)
-		// b has looked, and is about to delete the stale flag.
-		came, gate := make(chan struct{}), make(chan struct{})
-		var first atomic.Bool
-		b.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-			if r.Op == "delete" && r.Key == k.Key() && first.CompareAndSwap(false, true) {
-				close(came)
-				<-gate
-			}
-			return nil
-		})
-		var in bool
-		done := make(chan struct{})
+		came, gate, gone := make(chan struct{}), make(chan struct{}), make(chan bool, 1)
+		b.hooks.Before(first("delete", k.Key(), func(hookstore.Request) error { close(came); <-gate; return nil }))
 		go func() {
-			defer close(done)
 			other, err := b.Exclusive(context.Background(), "prune")
-			if err != nil {
-				t.Logf("b: %v", err)
-				return
+			if err == nil {
+				time.Sleep(300 * time.Millisecond) // a short prune
+				other.Release(context.Background())
 			}
-			in = true
-			time.Sleep(300 * time.Millisecond) // a short prune
-			other.Release(context.Background())
+			gone <- err == nil
 		}()
-		<-came
-		var looks atomic.Int64
-		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-			if r.Op == "list" && r.Key == "index/lock." && looks.Add(1) == 1 {
-				close(gate)
-				time.Sleep(10 * time.Millisecond)
-			}
+		select {
+		case <-came: // it has looked, and is about to delete the stale flag
+		case in := <-gone: // it has watched it in vain
+			gone <- in
+		}
+		a.hooks.Before(first("list", "index/lock.", func(hookstore.Request) error {
+			close(gate)
+			time.Sleep(10 * time.Millisecond)
 			return nil
-		})
+		}))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		r, err := k.Resume(ctx)
-		select {
-		case <-gate:
-		default:
-			close(gate)
-		}
-		<-done
-		t.Logf("in between: %v; resumed: %v, %v", in, r != nil, err)
-		if in && r != nil {
+		if in := <-gone; in && r != nil {
 			t.Error("resumed although a prune has been in between")
-		}
-		if r != nil {
+		} else if r != nil {
 			r.Release(t.Context())
+		} else if err == nil {
+			t.Error("neither a lock nor an error")
 		}
-	})
-}
-
-// TestResumeHarmsNoLaterHolder: a resume doesn't overwrite the lock.exclusive of a holder that has
-// come in since.
-func TestResumeHarmsNoLaterHolder(t *testing.T) {
-	for name, opts := range map[string]mem.Options{"kept": {}, "lacked": lacking, "ignored": ignoring} {
-		t.Run(name, func(t *testing.T) {
-			harmed := 0
-			for head := -1500 * time.Millisecond; head <= 1500*time.Millisecond; head += 50 * time.Millisecond {
-				bubble(t, opts, func(t *testing.T, w *world) {
-					a, b := w.machine(), w.machine()
-					k := a.takes(t, Exclusive)
-					a.lose(t, k)
-					time.Sleep(10 * time.Second)
-					r, other := resumeAgainst(t, a, k, b, head)
-					time.Sleep(2 * time.Minute)
-					if r != nil && other != nil && alive(r) && alive(other) {
-						t.Errorf("head %v: both", head)
-					}
-					if other != nil && !alive(other) {
-						harmed++
-						t.Logf("head %v: %v", head, other.Lost())
-					}
-					for _, x := range []*Lock{k, r, other} {
-						if x != nil {
-							x.Release(t.Context())
-						}
-					}
-				})
-			}
-			if harmed > 0 {
-				t.Errorf("a resume harmed a live holder %d times", harmed)
-			}
-		})
-	}
-}
-
-// TestResumeDatesItsFlagFromWhenItIsSeen: a lock isn't resumed after a prune has come and
-// gone, although a late refresh has put the old flag back and a late put replaces the new one.
-func TestResumeDatesItsFlagFromWhenItIsSeen(t *testing.T) {
-	bubble(t, lacking, func(t *testing.T, w *world) {
-		a, b := w.machine(), w.machine()
-		k := a.takes(t, Shared)
-		late := make(chan struct{})
-		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-			if r.Op == "put" { // the refresh that is sent at 30 s is applied at 66 s
-				a.hooks.Before(outage)
-				time.AfterFunc(36*time.Second, func() { w.put(r.Key, r.Body); close(late) })
-				return errOutage
-			}
-			return nil
-		})
-		<-k.Context().Done()
-		time.Sleep(8 * time.Second)
-		b.takes(t, Exclusive).Release(t.Context())
-		<-late
-		var puts, lists atomic.Int32
-		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-			if r.Op == "put" && r.Key != k.Key() && puts.Add(1) == 1 {
-				time.AfterFunc(7500*time.Millisecond, func() { w.put(r.Key, r.Body) })
-				return errOutage
-			}
-			if r.Op == "list" && lists.Add(1) == 1 {
-				time.Sleep(7900 * time.Millisecond)
-			}
-			return nil
-		})
-		if r, err := k.Resume(t.Context()); err == nil {
-			t.Error("resumed although a prune has been in between")
-			r.Release(t.Context())
-		}
-	})
-}
-
-// TestNoResumeOfAnEmptiedFlag: a lock with an emptied flag was passed by a client without the
-// right to delete, and is not resumed.
-func TestNoResumeOfAnEmptiedFlag(t *testing.T) {
-	eachMode(t, func(t *testing.T, w *world, mode Mode) {
-		a, b := w.machine(), w.machine()
-		k := a.takes(t, mode)
-		a.lose(t, k)
-		w.put(k.Key(), nil)
-		a.hooks.Before(nil)
-		if r, err := k.Resume(t.Context()); r != nil || !errors.Is(err, ErrLost) {
-			t.Errorf("resumed: %v", err)
-		}
-		k.Release(t.Context())
-		_ = b
 	})
 }
 
@@ -567,21 +452,6 @@ func TestResumeStoppedMidway(t *testing.T) {
 	}
 }
 
-// TestNoResumeBesideADoubtfulLock: a resume does not pass a lock that is only perhaps stale.
-func TestNoResumeBesideADoubtfulLock(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		a := w.machine()
-		k := a.takes(t, Shared)
-		a.lose(t, k)
-		w.put("index/lock.intent/x", []byte("\x01 ciphertext"))
-		time.Sleep(70 * time.Second)
-		a.hooks.Before(nil)
-		if r, _ := k.Resume(t.Context()); r != nil {
-			t.Error("resumed beside a lock that might be live")
-		}
-	})
-}
-
 // TestResumeTriesAgain: a resume tries again after an attempt that failed after its look.
 func TestResumeTriesAgain(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
@@ -595,8 +465,7 @@ func TestResumeTriesAgain(t *testing.T) {
 			}
 			return nil
 		})
-		r, err := k.Resume(t.Context())
-		mustLock(t, r, err)
+		r := mustResume(t, k)
 		time.Sleep(5 * time.Minute)
 		if !alive(r) {
 			t.Error(r.Lost())
@@ -614,7 +483,7 @@ func TestResumeNeedsLockExclusive(t *testing.T) {
 		a := w.machine()
 		k := a.takes(t, Exclusive)
 		a.lose(t, k)
-		a.hooks.Before(first("list", "index/lock.", func(r hookstore.Request) error { return nil }))
+		a.hooks.Before(nil)
 		var done atomic.Bool
 		a.hooks.After(func(ctx context.Context, r hookstore.Request, err error) error {
 			if r.Op == "put" && strings.HasSuffix(r.Key, "lock.exclusive") && done.CompareAndSwap(false, true) {
@@ -622,9 +491,7 @@ func TestResumeNeedsLockExclusive(t *testing.T) {
 			}
 			return err
 		})
-		if r, err := k.Resume(t.Context()); r != nil || !errors.Is(err, ErrLost) {
-			t.Errorf("resumed without lock.exclusive: %v", err)
-		}
+		mustNotResume(t, k)
 	})
 }
 
@@ -681,62 +548,6 @@ func TestReleaseAfterACancelledResumeLeavesNothing(t *testing.T) {
 			t.Errorf("locked out by leftovers of a cancelled resume and a release: %v: %v", w.keys(), err)
 		} else {
 			x.Release(t.Context())
-		}
-	})
-}
-
-// TestConcurrentResumesAndReleases: Resume and Release can be called from several goroutines.
-func TestConcurrentResumesAndReleases(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		a := w.machine()
-		k := a.takes(t, Shared)
-		a.lose(t, k)
-		a.hooks.Before(nil)
-		var wg sync.WaitGroup
-		for range 4 {
-			wg.Go(func() {
-				if r, _ := k.Resume(context.Background()); r != nil {
-					r.Release(context.Background())
-				}
-			})
-		}
-		wg.Wait()
-		k.Release(context.Background())
-	})
-}
-
-// TestReleaseDuringResumeLeavesNothing: a Release during a Resume locks no later acquirer out.
-func TestReleaseDuringResumeLeavesNothing(t *testing.T) {
-	eachMode(t, func(t *testing.T, w *world, mode Mode) {
-		for d := time.Duration(0); d < 9*time.Second; d += 500 * time.Millisecond {
-			a, b := w.machine(), w.machine()
-			k := a.takes(t, mode)
-			a.lose(t, k)
-			time.Sleep(10 * time.Second)
-			a.hooks.Before(takesASecond)
-			done := make(chan *Lock)
-			go func() {
-				r, err := k.Resume(context.Background())
-				_ = err
-				done <- r
-			}()
-			time.Sleep(d)
-			rerr := k.Release(context.Background())
-			r := <-done
-			if r != nil {
-				if !alive(r) {
-					t.Errorf("%v: resumed and dead", d)
-				}
-				r.Release(context.Background())
-			}
-			a.hooks.Before(nil)
-			if x, err := b.Exclusive(t.Context(), "prune"); err != nil {
-				t.Errorf("%v: released (%v), resumed %v, and locked out: %v", d, rerr, r != nil, w.keys())
-				time.Sleep(3 * time.Minute)
-				w.machine().Break(t.Context(), BreakOptions{})
-			} else {
-				x.Release(t.Context())
-			}
 		}
 	})
 }

@@ -263,32 +263,6 @@ func TestBreakTouchesOnlyShownLocks(t *testing.T) {
 	})
 }
 
-// TestBreakStaleJudgesAsOfTheListing: break-lock --stale judges a lock as of its listing, not
-// as of when the store's time is known: that can be longer than the ttl later.
-func TestBreakStaleJudgesAsOfTheListing(t *testing.T) {
-	bubble(t, mem.Options{NoTime: true}, func(t *testing.T, w *world) {
-		a := w.machine(func(o *Options) { o.TTL = 10 * time.Second })
-		b := w.machine()
-		k := a.takes(t, Shared)
-		time.Sleep(time.Second)
-		var deletes atomic.Int32
-		b.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
-			if r.Op == "delete" && deletes.Add(1) == 1 {
-				<-ctx.Done()
-				return ctx.Err()
-			}
-			return nil
-		})
-		broken, err := b.Break(t.Context(), BreakOptions{Stale: true})
-		if len(broken) > 0 || err != nil {
-			t.Errorf("broken: %v, %v", broken, err)
-		}
-		if err := k.Check(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 // TestProbeIsDatedFromWhenItIsSeen: break-lock --stale dates the store's time from when it sees its
 // probe, not from an answer: the probe can be stamped later.
 func TestProbeIsDatedFromWhenItIsSeen(t *testing.T) {

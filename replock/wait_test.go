@@ -131,33 +131,46 @@ func TestWaitingExclusiveComesNext(t *testing.T) {
 	})
 }
 
+// service notes in which order waiters get the lock. Each holds it for a minute.
+type service struct {
+	mu    sync.Mutex
+	order []string
+	all   sync.WaitGroup
+}
+
+func (s *service) of(t *testing.T, name string, p *pendingAcquire) {
+	s.all.Go(func() {
+		lock := p.got(t)
+		s.mu.Lock()
+		s.order = append(s.order, name)
+		s.mu.Unlock()
+		time.Sleep(time.Minute)
+		lock.Release(t.Context())
+	})
+}
+
+// was fails unless all have been served in this order.
+func (s *service) was(t *testing.T, want string) {
+	t.Helper()
+	s.all.Wait()
+	if got := strings.Join(s.order, " "); got != want {
+		t.Errorf("served in the order %s, want %s", got, want)
+	}
+}
+
 // TestQueue: first come, first served.
 func TestQueue(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		k := w.machine().takes(t, Shared)
-		var (
-			mu    sync.Mutex
-			order []int
-			all   sync.WaitGroup
-		)
+		var s service
+		want := []string{}
 		for i := range 20 {
-			m := w.machine()
-			wait := m.wants(t, Exclusive, Forever)
+			s.of(t, fmt.Sprint(i), w.machine().wants(t, Exclusive, Forever))
 			time.Sleep(time.Second) // their wall clocks agree to within that
-			all.Go(func() {
-				lock := wait.got(t)
-				mu.Lock()
-				order = append(order, i)
-				mu.Unlock()
-				time.Sleep(time.Minute)
-				lock.Release(t.Context())
-			})
+			want = append(want, fmt.Sprint(i))
 		}
 		k.Release(t.Context())
-		all.Wait()
-		if !slices.IsSorted(order) || len(order) != 20 {
-			t.Errorf("served in the order %v", order)
-		}
+		s.was(t, strings.Join(want, " "))
 		w.empty()
 	})
 }
@@ -362,28 +375,9 @@ func TestResumeBeforeThoseWhoWait(t *testing.T) {
 		a.hooks.Before(outage)
 		<-k.Context().Done()
 		a.hooks.Before(nil)
-		next, err := k.Resume(t.Context())
-		mustLock(t, next, err)
+		next := mustResume(t, k)
 		wait.waits(t)
 		next.Release(t.Context())
-		wait.got(t).Release(t.Context())
-		w.empty()
-	})
-}
-
-// TestTicketIsBroken: Break removes a waiter's ticket. The waiter puts it again, at the same
-// place.
-func TestTicketIsBroken(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		k, _, wait := w.queued(t, Forever)
-		time.Sleep(10 * time.Second)
-		before := w.tickets()
-		w.delete(before[0])
-		time.Sleep(DefaultTTL / 2)
-		if after := w.tickets(); !slices.Equal(before, after) {
-			t.Errorf("%v, and then %v", before, after)
-		}
-		k.Release(t.Context())
 		wait.got(t).Release(t.Context())
 		w.empty()
 	})
@@ -699,40 +693,19 @@ func TestWaitersPassInTheirOrder(t *testing.T) {
 // later, however many there are, and whether they wait or not.
 func TestWaitingSharedComesNext(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
-		k, err := w.machine().Exclusive(t.Context(), "first")
-		mustLock(t, k, err)
-		first := w.machine().wants(t, Exclusive, Forever)
+		k := w.machine().takes(t, Exclusive)
+		var s service
+		s.of(t, "first", w.machine().wants(t, Exclusive, Forever))
 		time.Sleep(10 * time.Second)
-		shared := w.machine().wants(t, Shared, Forever)
-		var (
-			mu    sync.Mutex
-			order []string
-			all   sync.WaitGroup
-		)
-		serve := func(name string, p *pendingAcquire) {
-			all.Go(func() {
-				lock := p.got(t)
-				mu.Lock()
-				order = append(order, name)
-				mu.Unlock()
-				time.Sleep(time.Minute)
-				lock.Release(t.Context())
-			})
-		}
-		serve("first", first)
-		serve("shared", shared)
+		s.of(t, "shared", w.machine().wants(t, Shared, Forever))
 		for range 5 {
 			time.Sleep(5 * time.Second)
-			serve("later", w.machine().wants(t, Exclusive, Forever))
+			s.of(t, "later", w.machine().wants(t, Exclusive, Forever))
 		}
 		k.Release(t.Context())
 		time.Sleep(30 * time.Second)
-		other, err := w.machine().Exclusive(t.Context(), "at once")
-		mustHeld(t, other, err)
-		all.Wait()
-		if want := []string{"first", "shared", "later", "later", "later", "later", "later"}; !slices.Equal(order, want) {
-			t.Errorf("served in the order %v", order)
-		}
+		w.machine().refused(t, Exclusive)
+		s.was(t, "first shared later later later later later")
 		w.empty()
 	})
 }
@@ -741,32 +714,15 @@ func TestWaitingSharedComesNext(t *testing.T) {
 // that come together hold their locks together.
 func TestSharedQueue(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
-		k, err := w.machine().Exclusive(t.Context(), "first")
-		mustLock(t, k, err)
+		k := w.machine().takes(t, Exclusive)
 		time.Sleep(10 * time.Second) // it can't be about to withdraw
-		var (
-			mu    sync.Mutex
-			order []string
-			all   sync.WaitGroup
-		)
+		var s service
 		for i, mode := range []Mode{Shared, Shared, Exclusive, Shared, Exclusive, Exclusive, Shared} {
-			p := w.machine().wants(t, mode, Forever)
+			s.of(t, []string{"0", "0", "1", "2", "3", "4", "5"}[i], w.machine().wants(t, mode, Forever))
 			time.Sleep(time.Second) // their wall clocks agree to within that
-			all.Go(func() {
-				lock := p.got(t)
-				mu.Lock()
-				order = append(order, fmt.Sprint(i))
-				mu.Unlock()
-				time.Sleep(time.Minute)
-				lock.Release(t.Context())
-			})
 		}
 		k.Release(t.Context())
-		all.Wait()
-		slices.Sort(order[:2])
-		if want := []string{"0", "1", "2", "3", "4", "5", "6"}; !slices.Equal(order, want) {
-			t.Errorf("served in the order %v", order)
-		}
+		s.was(t, "0 0 1 2 3 4 5")
 		w.empty()
 	})
 }
@@ -961,24 +917,6 @@ type silent struct{ store.Store }
 
 func (silent) Watch(context.Context, string) (<-chan struct{}, error) {
 	return make(chan struct{}), nil
-}
-
-// TestBudget: a burst, and then one per second.
-func TestBudget(t *testing.T) {
-	var b budget
-	for i := range hintBurst {
-		if wait := b.take(time.Hour); wait != 0 {
-			t.Errorf("the %dth waits %v", i, wait)
-		}
-	}
-	for _, now := range []time.Duration{time.Hour, time.Hour + time.Second, time.Hour + 2*time.Second} {
-		if wait := b.take(now); wait != time.Second {
-			t.Errorf("at %v it waits %v", now, wait)
-		}
-	}
-	if wait := b.take(2 * time.Hour); wait != 0 {
-		t.Errorf("after an hour it waits %v", wait)
-	}
 }
 
 // roundTrip is that of the simulated stores below.

@@ -480,8 +480,7 @@ func TestPausedBeyondTheLease(t *testing.T) {
 				if lost := k.Lost(); lost == nil || lost.Definite || !strings.Contains(lost.Error(), "this machine stood still") {
 					t.Errorf("%v, stepped %t: lost: %v", mode, stepped, lost)
 				}
-				again, err := k.Resume(t.Context())
-				mustLock(t, again, err)
+				again := mustResume(t, k)
 				again.Release(t.Context())
 			})
 		}
@@ -646,15 +645,10 @@ func TestSlewedClockIsNoPause(t *testing.T) {
 // original protocol, unless that client is about to withdraw it.
 func TestOtherClientsConflictIsALoss(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
-		a := w.machine()
-		k := a.takes(t, mode)
+		k := w.machine().takes(t, mode)
 		time.Sleep(5 * time.Second)
-		theirs := "index/lock.exclusive"
-		if mode == Exclusive {
-			theirs = "index/lock.shared/theirs"
-		}
 		for range 4 { // withdrawn, as soon as they have looked
-			w.put(theirs, foreign(time.Now(), mode == Exclusive))
+			theirs := w.comesBeside(mode)
 			time.Sleep(2500 * time.Millisecond)
 			w.delete(theirs)
 			time.Sleep(4300 * time.Millisecond)
@@ -662,7 +656,7 @@ func TestOtherClientsConflictIsALoss(t *testing.T) {
 		if !alive(k) {
 			t.Errorf("lost to one that was withdrawn: %v", k.Lost())
 		}
-		w.put(theirs, foreign(time.Now(), mode == Exclusive))
+		w.comesBeside(mode)
 		ended(t, k, DefaultLook+transient)
 		if lost := k.Lost(); lost == nil || !lost.Definite || !strings.Contains(lost.Error(), "laptop (pid 4711)") {
 			t.Errorf("lost: %v", lost)
@@ -675,14 +669,10 @@ func TestOtherClientsConflictIsALoss(t *testing.T) {
 func TestConflictIsNotDatedByRoundedTimes(t *testing.T) {
 	bothModes(t, mem.Options{Precision: time.Second}, func(t *testing.T, w *world, mode Mode) {
 		k := w.machine().takes(t, mode)
-		theirs := "index/lock.exclusive"
-		if mode == Exclusive {
-			theirs = "index/lock.shared/theirs"
-		}
 		for range 50 {
 			now := time.Now()
 			time.Sleep(now.Truncate(time.Second).Add(5*time.Second - time.Millisecond).Sub(now))
-			w.put(theirs, foreign(time.Now(), mode == Exclusive))
+			theirs := w.comesBeside(mode)
 			time.Sleep(2900 * time.Millisecond)
 			w.delete(theirs)
 		}
@@ -697,13 +687,9 @@ func TestConflictIsNotDatedByRoundedTimes(t *testing.T) {
 func TestLockThatIsGoneIsForgotten(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		k := w.machine().takes(t, mode)
-		theirs := "index/lock.exclusive"
-		if mode == Exclusive {
-			theirs = "index/lock.shared/theirs"
-		}
 		for range 50 {
 			time.Sleep(47 * time.Second)
-			w.put(theirs, foreign(time.Now(), mode == Exclusive))
+			theirs := w.comesBeside(mode)
 			time.Sleep(time.Second)
 			w.delete(theirs)
 		}
@@ -829,50 +815,40 @@ func TestIfMatchIsProvenOnAMissingKeyToo(t *testing.T) {
 	}
 }
 
-// TestRefusedRightETagProvesNothing: if a server refuses a wrong ETag and the right one as
-// well, its If-Match can't be relied on. The refresh that finds that out succeeds without.
-func TestRefusedRightETagProvesNothing(t *testing.T) {
-	bubble(t, claiming, func(t *testing.T, w *world) {
-		a := w.machine()
-		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-			if r.Op == "put" && r.Opts.IfMatch != "" {
-				return store.ErrPrecondition
-			}
-			return nil
-		})
-		k := a.takes(t, Shared)
-		if err := k.Renew(t.Context()); err != nil || !a.conditions.match.fails() {
-			t.Errorf("If-Match is relied on: %t; the first refresh: %v", a.conditions.match.holds(), err)
-		}
-		time.Sleep(5 * time.Minute)
-		if !alive(k) || !a.conditions.match.fails() {
-			t.Errorf("lost: %v, If-Match is relied on: %t", k.Lost(), a.conditions.match.holds())
-		}
-	})
-}
-
-// TestProofThatFailsCostsNoRefresh: if a server fails on the condition, or hangs, the proof is
-// tried three times, and the lock is refreshed without.
+// TestProofThatFailsCostsNoRefresh: if a server refuses the right ETag, or fails on the condition or hangs,
+// for a missing key or for each, its If-Match isn't relied on. That costs few tries and no refresh.
 func TestProofThatFailsCostsNoRefresh(t *testing.T) {
-	for _, hangs := range []bool{false, true} {
-		bubble(t, claiming, func(t *testing.T, w *world) {
+	for name, c := range map[string]struct {
+		answer  error // none: it hangs
+		missing bool  // the answer to puts of missing keys alone
+		tries   int32
+	}{
+		"refuses the right one": {store.ErrPrecondition, false, 3},
+		"fails":                 {errOutage, false, 2 * maxProofs},
+		"hangs":                 {nil, false, 2 * maxProofs},
+		"fails for missing":     {errOutage, true, maxProofs},
+	} {
+		sub(t, name, claiming, func(t *testing.T, w *world) {
 			a := w.machine()
+			k := a.takes(t, Shared)
 			var tried atomic.Int32
 			a.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
-				if r.Op != "put" || r.Opts.IfMatch == "" {
+				if r.Op != "put" || r.Opts.IfMatch == "" || c.missing && r.Key == k.Key() {
 					return nil
 				}
 				tried.Add(1)
-				if hangs {
+				if c.answer == nil {
 					<-ctx.Done()
 					return ctx.Err()
 				}
-				return errOutage
+				return c.answer
 			})
-			k := a.takes(t, Shared)
 			time.Sleep(5 * time.Minute)
-			if !alive(k) || tried.Load() != 2*maxProofs || a.saw(EventRefreshFailed) > 0 {
-				t.Errorf("lost: %v, %d tries, %d failures", k.Lost(), tried.Load(), a.saw(EventRefreshFailed))
+			if !alive(k) || tried.Load() != c.tries || a.saw(EventRefreshFailed) > 0 || !a.conditions.match.fails() {
+				t.Errorf("lost: %v, %d tries, %d failures, If-Match is refuted: %t", k.Lost(), tried.Load(), a.saw(EventRefreshFailed), a.conditions.match.fails())
+			}
+			if refreshed := a.saw(EventRefreshed); refreshed < 9 {
+				t.Errorf("refreshed %d times in five minutes", refreshed)
 			}
 		})
 	}
@@ -897,25 +873,6 @@ func TestProofLeavesNothing(t *testing.T) {
 		}
 		k.Release(t.Context())
 		w.empty()
-	})
-}
-
-// TestProofOnAMissingKeyIsNeeded: if a server refuses a wrong ETag and takes the right one,
-// but never answers for a missing key, its If-Match can't be relied on.
-func TestProofOnAMissingKeyIsNeeded(t *testing.T) {
-	bubble(t, claiming, func(t *testing.T, w *world) {
-		a := w.machine()
-		k := a.takes(t, Shared)
-		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-			if r.Op == "put" && r.Opts.IfMatch != "" && r.Key != k.Key() {
-				return errOutage
-			}
-			return nil
-		})
-		time.Sleep(5 * time.Minute)
-		if !alive(k) || a.conditions.match.holds() {
-			t.Errorf("lost: %v, If-Match is relied on: %t", k.Lost(), a.conditions.match.holds())
-		}
 	})
 }
 
@@ -1044,9 +1001,7 @@ func TestWhatIsAcquiredIsHeld(t *testing.T) {
 
 // TestOneOfTwoContendersWins: one of two contenders gets in at any distance from the store.
 func TestOneOfTwoContendersWins(t *testing.T) {
-	for name, opts := range map[string]mem.Options{
-		"kept": {}, "claimed": claiming, "none": lacking,
-	} {
+	for name, opts := range map[string]mem.Options{"kept": {}, "claimed": claiming, "none": lacking} {
 		for _, trips := range [][2]time.Duration{
 			{10 * time.Millisecond}, {200 * time.Millisecond}, {time.Second}, {2 * time.Second}, {3300 * time.Millisecond},
 			{time.Second, 1500 * time.Millisecond}, {2 * time.Second, 3 * time.Second},
@@ -1054,33 +1009,12 @@ func TestOneOfTwoContendersWins(t *testing.T) {
 			nobody := 0
 			for i := range 100 {
 				bubble(t, opts, func(t *testing.T, w *world) {
-					won := make(chan *Lock, 2)
-					for n := range 2 {
-						a, trip := w.machine(), cmp.Or(trips[n], trips[0])
-						a.hooks.Before(func(context.Context, hookstore.Request) error { time.Sleep(trip/4 + a.jitter(trip/4)); return nil })
-						a.hooks.After(func(_ context.Context, _ hookstore.Request, err error) error {
-							time.Sleep(trip/4 + a.jitter(trip/4))
-							return err
-						})
-						go func() {
-							time.Sleep(time.Duration(n*i) * 2 * trips[0] / 100)
-							k, err := a.Exclusive(t.Context(), "prune")
-							if err != nil && !errors.Is(err, ErrHeld) && !errors.Is(err, ErrSlow) {
-								t.Errorf("%v", err)
-							}
-							won <- k
-						}()
-					}
-					k, other := <-won, <-won
-					if k == nil && other == nil {
+					a, b := w.machine(), w.machine()
+					a.varied(trips[0])
+					b.varied(cmp.Or(trips[1], trips[0]))
+					if winners(t, contender{a, Exclusive, 0}, contender{b, Exclusive, time.Duration(i) * 2 * trips[0] / 100}) == 0 {
 						nobody++
 					}
-					for _, k := range []*Lock{k, other} {
-						if k != nil {
-							k.Release(t.Context())
-						}
-					}
-					time.Sleep(time.Minute) // for requests that were given up
 				})
 			}
 			if nobody > 0 {

@@ -208,6 +208,14 @@ func mustRelease(t *testing.T, k *Lock) {
 	}
 }
 
+func mustResume(t *testing.T, k *Lock) *Lock {
+	t.Helper()
+	r, err := k.Resume(t.Context())
+	mustLock(t, r, err)
+	t.Cleanup(func() { r.Release(context.Background()) })
+	return r
+}
+
 // untilFree tries again and again until it gets the exclusive lock, and releases it.
 func (m *machine) untilFree(t *testing.T, pause time.Duration) {
 	t.Helper()
