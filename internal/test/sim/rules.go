@@ -310,7 +310,7 @@ func (w *world) outOfTurn(h *holding) {
 		return
 	}
 	for name, other := range w.waiting {
-		if name != h.step.name && h.excludes(other.mode, other.lock) && other.since.Before(h.asked.Add(-time.Second-w.plan.ending())) {
+		if name != h.step.name && h.excludes(other.mode, other.lock) && other.since.Before(h.asked.Add(-time.Second/2-w.plan.ending())) {
 			w.violate("overtaken", fmt.Sprintf("%v is granted before the %v lock [%s], which was asked for %v before", h, other.mode, name, h.asked.Sub(other.since).Round(time.Millisecond)))
 		}
 	}
