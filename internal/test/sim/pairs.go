@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/repolock/repolock/replock"
@@ -222,9 +221,4 @@ func (x *Pair) String() string {
 		return fmt.Sprintf("%v lock, %s", x.Mode, x.A.Name)
 	}
 	return fmt.Sprintf("%v lock, %s, %s", x.Mode, x.A.Name, x.B.Name)
-}
-
-// involves reports whether the scene has one of these features.
-func (x *Pair) involves(names ...string) bool {
-	return slices.Contains(names, x.A.Name) || slices.Contains(names, x.B.Name)
 }
