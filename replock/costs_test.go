@@ -316,4 +316,16 @@ func TestRefusedAcquirerYieldsAtOnce(t *testing.T) {
 			t.Errorf("%v", by)
 		}
 	})
+	do(t, func(t *testing.T, w *world) { // a flag that was refreshed just now isn't a new one
+		k := w.machine().takes(t, Shared)
+		time.Sleep(10 * time.Second)
+		if err := k.Renew(t.Context()); err != nil {
+			t.Error(err)
+		}
+		a := w.machine()
+		a.refused(t, Exclusive)
+		if _, by := a.hooks.Count(); by["list"] != 1 {
+			t.Errorf("%v", by)
+		}
+	})
 }
