@@ -178,8 +178,8 @@ func TestNoResumeAfterLateRefresh(t *testing.T) {
 // when that was written.
 func TestResumeAfterALateRefreshThatCameInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, mem.Options{NoTime: true}) // answers to puts tell no mod time, and no look precedes them
-		a := w.machine()
+		w := newWorld(t, mem.Options{NoTime: true})              // answers to puts tell no mod time, and no look precedes them
+		a := w.machine(func(o *Options) { o.Look = DefaultTTL }) // and none comes in between
 		k := a.takes(t, Shared)
 		for a.saw(EventRefreshed) == 0 {
 			time.Sleep(100 * time.Millisecond)

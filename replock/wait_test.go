@@ -476,7 +476,7 @@ func TestRepeatedFailureEndsTheWait(t *testing.T) {
 			most  time.Duration
 		}{
 			"no fence":  {mem.Options{IfAbsent: mem.Claimed}, []AcquireOption{Fence()}, nil, 5 * time.Second},
-			"exclusive": {mem.Options{}, nil, failsOn("lock.exclusive"), 3 * DefaultTTL},
+			"exclusive": {mem.Options{}, nil, fails("put", "lock.exclusive", errOutage), 3 * DefaultTTL},
 		} {
 			w := newWorld(t, c.opts)
 			k := w.machine().takes(t, Shared)
@@ -496,10 +496,6 @@ func TestRepeatedFailureEndsTheWait(t *testing.T) {
 			w.empty()
 		}
 	})
-}
-
-func failsOn(key string) hookstore.Before {
-	return fails("put", key, errOutage)
 }
 
 // TestWaitIgnoresOwnLeftovers: a waiter doesn't wait for objects of its own earlier attempt.
