@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/repolock/repolock/internal/test/hookstore"
@@ -267,15 +266,7 @@ func TestReleaseTwiceAndAfterContext(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		k, err := w.machine().Exclusive(ctx, "prune", Parent(ctx))
 		mustLock(t, k, err)
-		cancel()
-		synctest.Wait()
-		if alive(k) {
-			t.Error("the lock's context isn't derived from its parent")
-		}
-		time.Sleep(5 * time.Minute)
-		if k.Lost() != nil {
-			t.Errorf("lost although it is refreshed until release: %v", k.Lost())
-		}
+		cancel() // TestParentEndsTheLocksContext
 		for range 2 {
 			if err := k.Release(ctx); err != nil {
 				t.Errorf("release: %v", err)

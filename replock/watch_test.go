@@ -621,26 +621,6 @@ func TestLooksOutlastAnOutage(t *testing.T) {
 	})
 }
 
-// TestSlewedClockIsNoPause: a clock that the kernel slews, by 500 ppm at most, is not taken
-// for a pause.
-func TestSlewedClockIsNoPause(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		a := w.machine(func(o *Options) { o.TTL = MaxTTL })
-		a.takes(t, Shared)
-		a.hooks.Before(outage)
-		for i := range 2 * 3600 {
-			time.Sleep(time.Second)
-			a.clock.setSkew(time.Duration(i) * 500 * time.Microsecond)
-		}
-		a.hooks.Before(nil)
-		a.hooks.Count()
-		time.Sleep(time.Second)
-		if _, by := a.hooks.Count(); by["put"] > 0 {
-			t.Errorf("%v", by)
-		}
-	})
-}
-
 // TestOtherClientsConflictIsALoss: a look detects a live, conflicting lock of a client of the
 // original protocol, unless that client is about to withdraw it.
 func TestOtherClientsConflictIsALoss(t *testing.T) {
