@@ -68,7 +68,7 @@ func TestStaleLockIsPassedOnlyOnceDeleted(t *testing.T) {
 				t.Errorf("%s: passed, or: %v", key, err)
 			}
 			a.hooks.Before(nil)
-			k = a.takes(t, mode)
+			a.takes(t, mode)
 			for _, left := range w.keys() {
 				if left == key && mode == Shared {
 					t.Errorf("passed %s and left it", key)

@@ -514,7 +514,7 @@ func TestSweepIsBounded(t *testing.T) {
 			return nil
 		})
 		start := time.Now()
-		k = b.takes(t, Exclusive)
+		b.takes(t, Exclusive)
 		if took := time.Since(start); took > hastyTime {
 			t.Errorf("deletes that hang hold it up for %v", took)
 		}

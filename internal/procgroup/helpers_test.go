@@ -166,7 +166,9 @@ func (k ticker) stopped() bool {
 func (k ticker) quiet() {
 	k.t.Helper()
 	// A thread that has just been started isn't among those of the first look.
-	eventually(k.t, "a stop", func() bool { return k.stopped() && k.stopped() })
+	for range 2 {
+		eventually(k.t, "a stop", k.stopped)
+	}
 	from := elapsed()
 	time.Sleep(100 * time.Millisecond)
 	for _, tick := range k.all() {
