@@ -140,11 +140,12 @@ func inPage(page store.Page, key string) (*store.Object, bool) {
 // foreign returns a *LostError if a lock of a client of another protocol conflicts with ours, and
 // stands for longer than one that is about to be withdrawn. All that ours has passed was reaped, but
 // for the lock.exclusive that a shared lock leaves: whatever else stands there was put since, and is
-// held unless it is certainly stale.
+// held unless it is certainly stale. It returns an error if one can't be read, and errAgain if one has just
+// come, or is listed although a read doesn't find it. It judges the page alone.
 func (k *Lock) foreign(ctx context.Context, page store.Page, sent, answered time.Duration) error {
-	conflicts := kindExclusive
+	conflicts, prefix := kindExclusive, k.l.keys.exclusive()
 	if k.t.mode == Exclusive {
-		conflicts = kindShared
+		conflicts, prefix = kindShared, k.l.keys.all()
 	}
 	var suspects []*entry
 	for _, o := range page.Objects {
@@ -157,12 +158,22 @@ func (k *Lock) foreign(ctx context.Context, page store.Page, sent, answered time
 	}
 	k.l.readAll(ctx, suspects, false, nil)
 	young := false
+	vanished := map[*entry]bool{} // between the listing and the read: whether it has stood for long
+	var unknown error             // why a lock that stands is not known to be one of ours
 	for _, e := range suspects {
 		age, known := e.age(k.others.st, sent) // by up to margin more than it is, if times are rounded down
 		settled := e.changed || known && age > transient+margin || answered-e.since >= transient
-		if _, failed := errors.AsType[readError](e.err); failed || errors.Is(e.err, errVanished) {
+		if errors.Is(e.err, errVanished) {
 			e.read = false // the next look tries again
-			young = young || failed && !settled
+			vanished[e] = settled
+			continue
+		}
+		if failed, ok := errors.AsType[readError](e.err); ok {
+			e.read = false
+			if settled {
+				unknown = failed
+			}
+			young = young || !settled
 			continue
 		}
 		if e.err == nil && e.lease.ID != "" {
@@ -176,6 +187,24 @@ func (k *Lock) foreign(ctx context.Context, page store.Page, sent, answered time
 			}
 			young = true
 		}
+	}
+	if len(vanished) > 0 { // a listing outweighs a read
+		again, err := k.firstPage(ctx, prefix)
+		if err != nil {
+			return err
+		}
+		for e, settled := range vanished {
+			switch o, _ := inPage(again, e.Key); {
+			case o == nil, o.Size == 0:
+			case settled:
+				unknown = fmt.Errorf("%s: %w", e.Key, e.err)
+			default:
+				young = true
+			}
+		}
+	}
+	if unknown != nil {
+		return unknown
 	}
 	if young {
 		return errAgain

@@ -395,6 +395,46 @@ func TestCheckWaitsForYoungConflicts(t *testing.T) {
 	})
 }
 
+// TestUnreadLockIsInDoubt: Check confirms no lock beside another client's that it can't read, nor beside
+// one that a listing shows and a read doesn't find. One that a second listing doesn't show is gone.
+func TestUnreadLockIsInDoubt(t *testing.T) {
+	for name, c := range map[string]struct {
+		read    error
+		gone    bool // the second listing doesn't show it
+		refused bool
+	}{
+		"not readable":                {store.ErrPermission, false, true},
+		"not answered":                {errOutage, false, true},
+		"listed, and not found":       {store.ErrNotFound, false, true},
+		"deleted after it was listed": {store.ErrNotFound, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachMode(t, func(t *testing.T, w *world, mode Mode) {
+				m := w.machine()
+				k := m.takes(t, mode)
+				theirs := w.comesBeside(mode)
+				m.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+					if r.Op != "get" || r.Key != theirs {
+						return nil
+					}
+					if c.gone {
+						w.delete(theirs)
+					}
+					return c.read
+				})
+				start := time.Now()
+				err := k.Check(t.Context())
+				if (err != nil) != c.refused || errors.Is(err, ErrLost) || !alive(k) {
+					t.Errorf("%v; the lock lives: %v", err, alive(k))
+				}
+				if took := time.Since(start); c.gone && took > time.Second {
+					t.Errorf("took %v", took)
+				}
+			})
+		})
+	}
+}
+
 // TestWhatWasPutBesideIsHeldInDoubt: what stands beside a held lock, and wasn't there when it was
 // taken, ends it unless it is certainly stale: an encrypted body, whose age no clock tells, too, and
 // one that this machine's clock alone calls expired.

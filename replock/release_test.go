@@ -116,12 +116,21 @@ func TestReleaseEndsTheContextFirst(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a := w.machine()
 		k := a.takes(t, Exclusive)
+		var deletes atomic.Int32
 		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-			if r.Op == "delete" && alive(k) {
+			if r.Op != "delete" {
+				return nil
+			}
+			deletes.Add(1)
+			if alive(k) {
 				t.Error("others can be in, and the context lives")
 			}
 			return nil
 		})
+		k.Release(t.Context())
+		if deletes.Load() == 0 {
+			t.Error("it deleted nothing")
+		}
 	})
 }
 
@@ -252,12 +261,20 @@ func TestReleaseStopsAtTheDeadline(t *testing.T) {
 		a.hooks.Before(outage)
 		time.Sleep(54 * time.Second)
 		deadline := time.Now().Add(k.Deadline() - a.clock.Elapsed())
+		var deletes atomic.Int32
 		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-			if r.Op == "delete" && strings.HasSuffix(r.Key, "lock.exclusive") && time.Now().After(deadline) {
-				t.Errorf("delete of lock.exclusive %v after the deadline", time.Since(deadline))
+			if r.Key != pointer {
+				return errOutage
+			}
+			if deletes.Add(1); time.Now().After(deadline) {
+				t.Errorf("%s of lock.exclusive %v after the deadline", r.Op, time.Since(deadline))
 			}
 			return errOutage
 		})
+		k.Release(t.Context())
+		if deletes.Load() == 0 {
+			t.Error("it asked for no lock.exclusive")
+		}
 	})
 }
 

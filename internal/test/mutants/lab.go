@@ -105,7 +105,7 @@ func (l *lab) hunt(search int) error {
 	results := map[int]result{}
 	var mu sync.Mutex
 	err := each(slices.Sorted(maps.Keys(l.mutants)), func(n int) error {
-		m := l.mutants[n]
+		m, start := l.mutants[n], time.Now()
 		run, as, err := l.find(n, m.by, search)
 		if err != nil {
 			return fmt.Errorf("%s: %w", m.name, err)
@@ -113,7 +113,7 @@ func (l *lab) hunt(search int) error {
 		mu.Lock()
 		defer mu.Unlock()
 		results[n] = result{run, as}
-		fmt.Printf("%-86s %-5s  %s\n", m.name, run, as)
+		fmt.Printf("%-86s %-5s  %s, %s\n", m.name, run, as, time.Since(start).Round(time.Second))
 		return nil
 	})
 	if err != nil {
@@ -298,14 +298,15 @@ func (l *lab) matrix(pkg, tags string) error {
 	return nil
 }
 
-// each calls f for each number, as many at once as there are processors, and returns the first error.
+// each calls f for each number, three times as many at once as there are processors, since many tests wait
+// for most of their time. It returns the errors.
 func each(numbers []int, f func(int) error) error {
 	var (
-		wg    sync.WaitGroup
-		mu    sync.Mutex
-		first error
+		wg   sync.WaitGroup
+		mu   sync.Mutex
+		errs []error
 	)
-	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
+	slots := make(chan struct{}, 3*runtime.GOMAXPROCS(0))
 	for _, n := range numbers {
 		slots <- struct{}{}
 		wg.Go(func() {
@@ -313,10 +314,10 @@ func each(numbers []int, f func(int) error) error {
 			if err := f(n); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
-				first = errors.Join(first, err)
+				errs = append(errs, err)
 			}
 		})
 	}
 	wg.Wait()
-	return first
+	return errors.Join(errs...)
 }
