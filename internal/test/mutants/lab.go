@@ -26,11 +26,16 @@ type lab struct {
 	sound    map[finder]*sound
 }
 
-// sound is whether a finder finds nothing in the program without mutants, which is tried once.
+// sound is whether a finder finds nothing in the program without mutants, which is tried once, and how long
+// that took.
 type sound struct {
-	try sync.Once
-	err error
+	try  sync.Once
+	err  error
+	took time.Duration
 }
+
+// limit is how long a mutant may take until it counts as hung.
+func (s *sound) limit() time.Duration { return max(time.Minute, 5*s.took) }
 
 // program is a test binary, which is built once.
 type program struct {
@@ -82,12 +87,12 @@ var (
 
 // try runs tests of a package on a mutant, or on none if n is 0, and returns what they print, and
 // whether they pass.
-func (l *lab) try(n int, overlay string, f finder, args ...string) (string, bool, error) {
+func (l *lab) try(n int, overlay string, f finder, limit time.Duration, args ...string) (string, bool, error) {
 	binary, err := l.program(overlay, f.pkg, f.tags)
 	if err != nil {
 		return "", false, err
 	}
-	cmd := exec.Command(binary, append([]string{"-test.run=" + f.run, "-test.v", "-test.timeout=3m"}, args...)...)
+	cmd := exec.Command(binary, append([]string{"-test.run=" + f.run, "-test.v", fmt.Sprint("-test.timeout=", limit)}, args...)...)
 	cmd.Dir = f.pkg
 	cmd.Env = append(os.Environ(), fmt.Sprint("MUTANT_ON=", n), "GOFLAGS=-overlay="+overlay) // the tests can build the program, too
 	out, err := cmd.CombinedOutput()
@@ -142,8 +147,9 @@ const (
 
 // find returns the first run of test, ci and proof that finds a mutant, and as what; or no run.
 func (l *lab) find(n int, f finder, search int) (run, as string, err error) {
-	if err := l.isSound(f); err != nil {
-		return "", "", err
+	s := l.soundOf(f)
+	if s.err != nil {
+		return "", "", s.err
 	}
 	if f.seed > 0 {
 		return l.findSeed(n, f, search)
@@ -157,7 +163,7 @@ func (l *lab) find(n int, f finder, search int) (run, as string, err error) {
 		if run == "test" {
 			args = []string{"-test.short"}
 		}
-		out, passed, err := l.try(n, l.overlays[n], f, args...)
+		out, passed, err := l.try(n, l.overlays[n], f, s.limit(), args...)
 		if err != nil {
 			return "", "", err
 		}
@@ -178,7 +184,7 @@ func (l *lab) find(n int, f finder, search int) (run, as string, err error) {
 
 func (l *lab) findSeed(n int, f finder, search int) (run, as string, err error) {
 	for _, args := range [][]string{{"-seeds=1", fmt.Sprint("-from=", f.seed)}, {fmt.Sprint("-seeds=", search)}} {
-		out, _, err := l.try(n, l.overlays[n], f, append(args, "-brief", "-scene="+f.scene)...)
+		out, _, err := l.try(n, l.overlays[n], f, time.Hour, append(args, "-brief", "-scene="+f.scene)...)
 		if err != nil {
 			return "", "", err
 		}
@@ -204,8 +210,8 @@ func (l *lab) findSeed(n int, f finder, search int) (run, as string, err error) 
 	return "", "", nil
 }
 
-// isSound checks that a finder finds nothing in the program with all mutants if none of them runs.
-func (l *lab) isSound(f finder) error {
+// soundOf checks that a finder finds nothing in the program with all mutants if none of them runs.
+func (l *lab) soundOf(f finder) *sound {
 	l.mu.Lock()
 	s := l.sound[f]
 	if s == nil {
@@ -213,8 +219,14 @@ func (l *lab) isSound(f finder) error {
 		l.sound[f] = s
 	}
 	l.mu.Unlock()
-	s.try.Do(func() { s.err = l.trySound(f) })
-	return s.err
+	s.try.Do(func() {
+		if _, s.err = l.program(l.common(), f.pkg, f.tags); s.err == nil {
+			began := time.Now()
+			s.err = l.trySound(f)
+			s.took = time.Since(began)
+		}
+	})
+	return s
 }
 
 func (l *lab) trySound(f finder) error {
@@ -222,7 +234,7 @@ func (l *lab) trySound(f finder) error {
 	if f.seed > 0 {
 		args = []string{"-seeds=1", fmt.Sprint("-from=", f.seed), "-brief", "-scene=" + f.scene}
 	}
-	out, passed, err := l.try(0, l.common(), f, args...)
+	out, passed, err := l.try(0, l.common(), f, time.Hour, args...)
 	if err == nil && !passed {
 		err = fmt.Errorf("%v fails without a mutant:\n%s", f, out)
 	}
@@ -240,7 +252,7 @@ func (l *lab) matrix(pkg, tags string) error {
 	var mu sync.Mutex
 	var tests []string
 	every := finder{pkg: pkg, run: ".", tags: tags}
-	out, passed, err := l.try(0, l.common(), every, "-test.short")
+	out, passed, err := l.try(0, l.common(), every, time.Hour, "-test.short")
 	if err != nil {
 		return err
 	}
@@ -253,7 +265,7 @@ func (l *lab) matrix(pkg, tags string) error {
 		}
 	}
 	err = each(slices.Sorted(maps.Keys(l.mutants)), func(n int) error {
-		out, passed, err := l.try(n, l.overlays[n], every, "-test.short")
+		out, passed, err := l.try(n, l.overlays[n], every, 3*time.Minute, "-test.short")
 		if err != nil {
 			return err
 		}
