@@ -317,6 +317,7 @@ func newKeeper(t *testing.T, onLost string) (*stage, *keeper) {
 
 // TestKeeperAnswers: as long as its lease lasts a lock is held, though the store is silent. It is
 // released once it is asked for, and the work under it counts as a success if it was held until then.
+// If release can't delete the lock, it fails.
 func TestKeeperAnswers(t *testing.T) {
 	late := func(l *fakeLock) { l.deadline = 0; time.AfterFunc(20*time.Millisecond, func() { l.lose(true) }) }
 	for _, c := range []struct {
@@ -334,6 +335,7 @@ func TestKeeperAnswers(t *testing.T) {
 		{"renew", late, "it is gone", false},
 		{"release", func(*fakeLock) {}, "", false},
 		{"release", func(l *fakeLock) { l.lose(true) }, "it is gone", false},
+		{"release", func(l *fakeLock) { l.releaseErr = store.ErrUnreachable }, "store can't be reached", false},
 		{"dance", func(*fakeLock) {}, "doesn't do that", false},
 	} {
 		s, k := newKeeper(t, "warn")
@@ -359,7 +361,7 @@ func TestKeeperAnswers(t *testing.T) {
 			}
 			continue
 		}
-		if then(); strings.Join(s.said, ", ") != "release first, cancel" || success != fmt.Sprint(c.failure == "") || s.first.finished != success {
+		if then(); strings.Join(s.said, ", ") != "release first, cancel" || success != fmt.Sprint(s.first.Lost() == nil) || s.first.finished != success {
 			t.Errorf("%q, success %s, and the lock got %s", s.said, success, s.first.finished)
 		}
 	}

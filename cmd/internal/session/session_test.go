@@ -55,16 +55,17 @@ func (f *fakeLocker) Answered() bool            { return f.answered }
 
 // fakeLock is a Lock of another kind than replock's, which does what a test says.
 type fakeLock struct {
-	id       string
-	deadline time.Duration
-	err      error  // of Check and Renew
-	check    func() // with each Check
-	release  func() // with each Release
-	finished string // the result of the work
-	resume   func() (Lock, error)
-	ctx      context.Context
-	end      context.CancelCauseFunc
-	lost     atomic.Pointer[replock.LostError]
+	id         string
+	deadline   time.Duration
+	err        error  // of Check and Renew
+	releaseErr error  // of Release
+	check      func() // with each Check
+	release    func() // with each Release
+	finished   string // the result of the work
+	resume     func() (Lock, error)
+	ctx        context.Context
+	end        context.CancelCauseFunc
+	lost       atomic.Pointer[replock.LostError]
 }
 
 // newLock returns a lock that is held for an hour.
@@ -93,7 +94,7 @@ func (l *fakeLock) Seen() clock.Reading                  { return clock.Read(clo
 func (l *fakeLock) Lost() *replock.LostError             { return l.lost.Load() }
 func (l *fakeLock) Check(context.Context) error          { l.check(); return l.err }
 func (l *fakeLock) Renew(context.Context) error          { return l.err }
-func (l *fakeLock) Release(context.Context) error        { l.release(); return nil }
+func (l *fakeLock) Release(context.Context) error        { l.release(); return l.releaseErr }
 func (l *fakeLock) Finish(success bool)                  { l.finished += fmt.Sprint(success) }
 func (l *fakeLock) Resume(context.Context) (Lock, error) { return l.resume() }
 

@@ -59,6 +59,8 @@ var roomsMutants = []mutant{
 		test("./cmd/internal/session", "^TestKeeperAnswers$")},
 	{"a script that has lost its lock counts as a success", "cmd/internal/session/keeper.go", "k.end(err == nil)", "k.end(true)",
 		test("./cmd/internal/session", "^TestKeeperAnswers$")},
+	{"a release that has deleted nothing succeeds", "cmd/internal/session/keeper.go", "			err = failed\n", "			_ = failed\n",
+		test("./cmd/internal/session", "^TestKeeperAnswers$")},
 	{"a script is signalled although it is to be warned", "cmd/internal/session/keeper.go", "if !ok || k.owner == nil {", "if _ = ok; k.owner == nil {",
 		test("./cmd/internal/session", "^TestOwnerOfALostLock$")},
 	{"a wait for a lock that this process runs under goes on", "cmd/internal/session/holder.go", "			h.cancel(errOwn)\n", "",
