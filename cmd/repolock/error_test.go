@@ -50,6 +50,7 @@ func TestDescribe(t *testing.T) {
 		{store.ErrPermission, "permission_denied", exitPermission, "locking needs to list", "mount"},
 		{store.ErrFull, "store_full", exitFailed, "outside of the repository", "doctor"},
 		{store.ErrFull, "store_full", exitFailed, "a prune can't free it", "doctor"},
+		{daemon.ErrDir, "wrong_configuration", exitUnfit, "", "doctor"},
 		{daemon.ErrGone, "keeper_gone", exitLost, "whether the operation was completed", "doctor"},
 		{daemon.ErrSilent, "keeper_silent", exitUnavailable, "count it as lost", "doctor"},
 		{errors.New("unknown"), "failed", exitFailed, "", "unreachable"},
