@@ -30,7 +30,10 @@ var log = []Record{
 	at(10, Lost, "b", Record{Error: "late"}),
 	at(11, Paused, "b", Record{}),
 	at(20, Resumed, "b2", Record{ResumedFrom: "b"}),
-	at(25, Released, "b2", Record{Result: Failure, ExitCode: &code3}),
+	at(21, Lost, "b2", Record{Error: "late"}),
+	at(22, Paused, "b2", Record{}),
+	at(24, Resumed, "b3", Record{ResumedFrom: "b2"}),
+	at(25, Released, "b3", Record{Result: Failure, ExitCode: &code3}),
 	at(26, Acquired, "d", Record{Mode: "exclusive", Operation: "prune", TTLSeconds: 60, WaitedSeconds: 20}),
 	at(30, Lost, "d", Record{Error: "broken"}),
 	at(31, Lost, "d", Record{Error: "broken"}), // once more: it can't be resumed
@@ -60,7 +63,7 @@ func TestHistory(t *testing.T) {
 	}
 	want := `shared asked 59 held 00 end 03 until 03: success
 exclusive asked 00 end 02 until 02: refused: held by h (pid 1), backup
-shared asked 01 held 01 end 25 until 25: failure, exit code 3, stopped 11 to 20
+shared asked 01 held 01 end 25 until 25: failure, exit code 3, stopped 11 to 20, stopped 22 to 24
 exclusive asked 06 held 26 end 30 until 30: lost: broken
 shared asked 32 held 32 until 42: `
 	if strings.Join(got, "\n") != want {
