@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -20,6 +21,7 @@ import (
 	"github.com/repolock/repolock/internal/test/miniotest"
 	"github.com/repolock/repolock/internal/test/proxy"
 	"github.com/repolock/repolock/internal/test/rounds"
+	"github.com/repolock/repolock/store"
 )
 
 // TestOnStores runs the scenarios on every store. A scenario that stops its server has one of
@@ -256,6 +258,31 @@ func TestUnusableStoreIsNamed(t *testing.T) {
 					t.Error("the command was run")
 				}
 			})
+		}
+	}
+}
+
+// TestConditionsAreStripped: the server of TestChaos that ignores conditions takes a put against each of them, and
+// without the proxy's change it refuses both.
+func TestConditionsAreStripped(t *testing.T) {
+	t.Parallel()
+	for _, k := range []kind{onS3, onMinIO} {
+		at := k.on(k.shared(t))
+		p := proxied(t, at, proxy.Behaviour{})
+		s := openStore(t, at.through(p))
+		for _, c := range []struct {
+			strip bool
+			want  error
+		}{{false, store.ErrPrecondition}, {true, nil}} {
+			p.Behave(proxy.Behaviour{StripConditions: c.strip, Sign: root})
+			if _, err := s.Put(t.Context(), "index/x", []byte("1"), store.PutOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			for _, opts := range []store.PutOptions{{IfAbsent: true}, {IfMatch: "00000000000000000000000000000000"}} {
+				if _, err := s.Put(t.Context(), "index/x", []byte("2"), opts); !errors.Is(err, c.want) {
+					t.Errorf("%s, stripped %v, %+v: %v, want %v", k.name, c.strip, opts, err, c.want)
+				}
+			}
 		}
 	}
 }

@@ -17,7 +17,8 @@ const (
 		TestOnDirectory TestOnLost TestSignals TestSignalWhileAcquiring TestB2 TestB2Failures
 		TestCloudstic `
 	// onMinIOShort need MinIO: the tag minio.
-	onMinIOShort = `TestOnStores TestMixed TestDoctor TestBrokenLockStaysBroken TestRequestCounts `
+	onMinIOShort = `TestOnStores TestMixed TestDoctor TestBrokenLockStaysBroken TestRequestCounts
+		TestConditionsAreStripped `
 )
 
 // runs lists the tests that each run takes, by the value of REPOLOCK_E2E_RUN. make test, and so .ci/run,

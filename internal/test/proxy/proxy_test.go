@@ -277,7 +277,7 @@ func TestShift(t *testing.T) {
 const signed = "AWS4-HMAC-SHA256 Credential=someone/20200101/eu-north-1/s3/aws4_request, SignedHeaders=host;if-none-match, Signature=00"
 
 // TestStripConditions: the conditions are removed, also from the signature. e2e shows that a
-// real server takes such a request.
+// real server takes such a request (TestConditionsAreStripped).
 func TestStripConditions(t *testing.T) {
 	f := newFixture(t, "")
 	f.Behave(Behaviour{StripConditions: true, Sign: &Credentials{"root", "secret"}})
