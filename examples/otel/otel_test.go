@@ -148,7 +148,7 @@ type figure struct {
 	least, most float64
 }
 
-// want compares figures by metric, mode and operation. None have the metrics that none names.
+// want compares figures by metric, mode and operation, the only attributes. None have the metrics that none names.
 func (w *world) want(t *testing.T, want map[string]figure, none ...string) {
 	t.Helper()
 	w.flush(t)
@@ -161,7 +161,11 @@ func (w *world) want(t *testing.T, want map[string]figure, none ...string) {
 		if name = strings.TrimPrefix(name, "repolock."); slices.Contains(none, name) {
 			t.Errorf("there is %s", name)
 		}
-		got[name+" "+mode.AsString()+" "+operation.AsString()] = figure{n, seconds, seconds}
+		point := name + " " + mode.AsString() + " " + operation.AsString()
+		if _, twice := got[point]; twice || labels.Len() != 2 {
+			t.Errorf("%s is there twice, or has other attributes: %v", point, labels.ToSlice())
+		}
+		got[point] = figure{n, seconds, seconds}
 	}
 	for _, s := range all.ScopeMetrics {
 		for _, m := range s.Metrics {
