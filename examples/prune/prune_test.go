@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -68,15 +67,14 @@ func before(n int32, st store.Store, f func(context.Context)) store.Store {
 	return h
 }
 
-// heard is output that shows when something was written.
+// heard is output that shows each time something was written.
 type heard struct {
 	bytes.Buffer
-	once  sync.Once
-	began chan struct{}
+	writes chan struct{}
 }
 
 func (h *heard) Write(p []byte) (int, error) {
-	defer h.once.Do(func() { close(h.began) })
+	defer func() { h.writes <- struct{}{} }()
 	return h.Buffer.Write(p)
 }
 
@@ -102,10 +100,12 @@ func TestWait(t *testing.T) {
 	if err := run(t.Context(), []string{dir}, &bytes.Buffer{}); !errors.Is(err, replock.ErrHeld) || packs(t, dir) != 10 {
 		t.Fatalf("%v; %d packs are left", err, packs(t, dir))
 	}
-	out := heard{began: make(chan struct{})}
+	out := heard{writes: make(chan struct{}, 100)}
 	done := make(chan error, 1)
 	go func() { done <- run(t.Context(), []string{"-wait", "1h", dir}, &out) }()
-	<-out.began
+	<-out.writes
+	must(t, backup.Renew(t.Context()))
+	<-out.writes // the prune has looked again, and has seen the refreshed lock
 	if n := packs(t, dir); n != 10 {
 		t.Errorf("%d packs are left beside a backup", n)
 	}
