@@ -18,7 +18,7 @@ const (
 		TestCloudstic `
 	// onMinIOShort need MinIO: the tag minio.
 	onMinIOShort = `TestOnStores TestMixed TestDoctor TestBrokenLockStaysBroken TestRequestCounts
-		TestConditionsAreStripped `
+		TestConditionsAreStripped TestDoctorOfDeafServer TestDoctorOfWrongClock `
 )
 
 // runs lists the tests that each run takes, by the value of REPOLOCK_E2E_RUN. make test, and so .ci/run,
