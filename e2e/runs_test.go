@@ -71,7 +71,8 @@ func testFiles(t *testing.T, dirs ...string) map[string]string {
 	return all
 }
 
-// TestRuns: each test is in a run, and has the build tags of that run.
+// TestRuns: each test is in a run, and has the build tags of that run. Each run is started: by a line of
+// .ci/run or .ci/proof, of make for them, or of short.sh.
 func TestRuns(t *testing.T) {
 	in := map[string]string{}
 	for run, names := range runs {
@@ -82,6 +83,14 @@ func TestRuns(t *testing.T) {
 	tags := map[string]string{
 		"test": "", "unit": "", "minio-short": "minio", "minio": "minio", "chaos": "minio", "old-minio": "minio",
 		"programs": "programs", "programs-minio": "minio && programs", "paused-guest": "minio && programs",
+	}
+	lines := slices.Concat(newCI(t).lines, strings.Split(read(t, "short.sh"), "\n"))
+	for run := range runs {
+		starts := regexp.MustCompile(`^[^#]*\bREPOLOCK_E2E_RUN=` + run + ` `)
+		// These two are go test's without a variable.
+		if run != "test" && run != "unit" && !slices.ContainsFunc(lines, starts.MatchString) {
+			t.Errorf("nothing starts the run %s", run)
+		}
 	}
 	files := testFiles(t, ".")
 	for name, text := range files {
