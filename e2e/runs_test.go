@@ -28,7 +28,7 @@ var runs = map[string]string{
 	"unit":        inTest + `TestLocalScript TestAloud TestSoak`,
 	"minio-short": onMinIOShort,
 	"minio": onMinIOShort + `TestPartition TestUnusableStoreIsNamed TestIfMatchOnAbsentKey
-		TestPolicies TestRights TestVersions TestOldVersions TestVersionPermissions TestOpaqueETag`,
+		TestPolicies TestLackingPermission TestRights TestVersions TestOldVersions TestVersionPermissions TestOpaqueETag`,
 	"chaos":     `TestChaos TestChaosFinds`,
 	"old-minio": `TestIfMatchOnAbsentKey TestDoctor TestBrokenLockStaysBroken`,
 	// They need what .ci/proof installs: the tag programs.
