@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -235,14 +236,30 @@ func (f *fakeB2) Keys(bucket string) (keys []string) {
 }
 
 // TestB2: on B2 a lock has one version of each of its objects while it is held and renewed, and
-// leaves none. Shared and exclusive locks exclude each other, and a holder notices that its lock
-// was broken.
+// leaves none, and its steps make these calls. Shared and exclusive locks exclude each other, and a
+// holder notices that its lock was broken.
 func TestB2(t *testing.T) {
 	t.Parallel()
 	f, url := b2(t)
 	a, b := newLocker(t, url, "b2"), newLocker(t, url, "b2")
-	for _, mode := range []replock.Mode{replock.Shared, replock.Exclusive} {
+	if err := acquire(t, a, replock.Shared).Release(t.Context()); err != nil { // signs in
+		t.Fatal(err)
+	}
+	for mode, calls := range map[replock.Mode]struct{ acquire, renew, release map[string]int }{
+		replock.Shared: {
+			map[string]int{"b2_upload_file": 1, "b2_list_file_names": 1},
+			map[string]int{"b2_list_file_names": 1, "b2_upload_file": 1, "b2_list_file_versions": 1, "b2_delete_file_version": 1},
+			map[string]int{"b2_list_file_versions": 1, "b2_delete_file_version": 1},
+		},
+		replock.Exclusive: {
+			map[string]int{"b2_upload_file": 2, "b2_list_file_names": 2},
+			map[string]int{"b2_list_file_names": 2, "b2_upload_file": 2, "b2_list_file_versions": 2, "b2_delete_file_version": 2},
+			map[string]int{"b2_download_file_by_name": 1, "b2_list_file_versions": 2, "b2_delete_file_version": 2}, // it looks who holds lock.exclusive
+		},
+	} {
+		f.TakeLog()
 		k := acquire(t, a, mode)
+		f.took("acquire", calls.acquire)
 		f.has("acquired", int(mode)) // an exclusive lock has two objects
 		if _, err := b.Exclusive(t.Context(), "prune"); !errors.Is(err, replock.ErrHeld) {
 			t.Error(err)
@@ -255,14 +272,17 @@ func TestB2(t *testing.T) {
 			t.Error(err)
 		}
 		for range 3 {
+			f.TakeLog()
 			if err := k.Renew(t.Context()); err != nil {
 				t.Error(err)
 			}
+			f.took("renew", calls.renew)
 			f.has("renewed", int(mode))
 		}
 		if err := k.Release(t.Context()); err != nil {
 			t.Error(err)
 		}
+		f.took("release", calls.release)
 		f.has("released", 0)
 	}
 	k := acquire(t, a, replock.Exclusive)
@@ -290,6 +310,20 @@ func (f *fakeB2) has(what string, n int) {
 	f.t.Helper()
 	if versions := f.Keys(f.bucket); len(versions) != n {
 		f.t.Errorf("%s: %d versions, want %d: %q", what, len(versions), n, versions)
+	}
+}
+
+// took checks the calls since the last time, by name.
+func (f *fakeB2) took(what string, want map[string]int) {
+	f.t.Helper()
+	calls := map[string]int{}
+	for _, r := range f.TakeLog() {
+		if r.Call != "b2_get_upload_url" { // each of two parallel uploads has a URL, once
+			calls[r.Call]++
+		}
+	}
+	if !maps.Equal(calls, want) {
+		f.t.Errorf("%s took %v, want %v", what, calls, want)
 	}
 }
 
