@@ -182,6 +182,24 @@ func TestNodeExporter(t *testing.T) {
 	}
 }
 
+// TestJobNames: of two files with the same series node_exporter shows one at most and complains, as
+// docs/metrics.md says.
+func TestJobNames(t *testing.T) {
+	s := newSite(t)
+	s.mkdir("collected", "one")
+	exporter := newExporter(s, s.path("collected"))
+	for _, file := range []string{"home", "etc"} {
+		if code := s.recorded("one", "backup", s.path("collected/"+file+".prom"), "", "true").code(); code != 0 {
+			t.Fatalf("exit code %d", code)
+		}
+	}
+	_, body, err := exporter.get()
+	if err != nil || strings.Count(body, "\nrepolock_held{") != 1 {
+		t.Errorf("%v\n%s", err, body)
+	}
+	s.until("a complaint", hang, func() bool { return complaint.MatchString(exporter.stderr.String()) })
+}
+
 // lastSuccesses returns the lines with the times.
 func lastSuccesses(body string) (lines []string) {
 	for line := range strings.Lines(body) {

@@ -33,7 +33,7 @@ var runs = map[string]string{
 	"old-minio": `TestIfMatchOnAbsentKey TestDoctor TestBrokenLockStaysBroken`,
 	// They need what .ci/proof installs: the tag programs.
 	"programs": `TestRestic TestRclone TestBorg TestReadme TestKopia TestRedisPage TestPostgresPage TestOthersPage
-		TestTortureClocks TestNodeExporter TestMetricsPage TestAlsoKeeper TestAlsoKilled
+		TestTortureClocks TestNodeExporter TestJobNames TestMetricsPage TestAlsoKeeper TestAlsoKilled
 		TestAlsoLostOne TestAlsoOrder TestAlsoRefused TestAlsoSecrets TestAlsoServerGone
 		TestAlsoRedisForgets TestAlsoStopped TestJobControl TestWaitingOnAScreen TestWaitingInBackground
 		TestCtrlCWhileWaiting TestSuspended TestWatchOnAScreen TestNoEscapes TestShells TestFish TestManualRenders
