@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -20,6 +21,7 @@ import (
 	"github.com/repolock/repolock/internal/test/plainstore"
 	"github.com/repolock/repolock/internal/test/proxy"
 	"github.com/repolock/repolock/internal/torture"
+	"github.com/repolock/repolock/replock"
 )
 
 // noEnd is a limit for a phase. Only a hang reaches it.
@@ -27,9 +29,10 @@ const noEnd = time.Hour
 
 // TestChaos: real processes contend for a lock and are killed, stopped past the deadline, and
 // terminated. On MinIO all requests but the children's own writes pass proxies that lose,
-// delay and repeat requests and cut answers off. Half of the clients see a clock that is an
-// hour wrong. The server crashes twice. No child ever writes beside an exclusive one, also on
-// B2, and on a server that ignores conditions and takes any put.
+// delay and repeat requests, cut answers off, and refuse every request for a time. Half of the
+// clients see a clock that is an hour wrong. The server crashes twice. No child ever writes beside
+// an exclusive one, also on B2, and on a server that ignores conditions and takes any put. The
+// remaining objects expire.
 func TestChaos(t *testing.T) {
 	t.Run("directory", func(t *testing.T) {
 		t.Parallel()
@@ -44,25 +47,29 @@ func TestChaos(t *testing.T) {
 		minio := place{onMinIO, server, s3.bucket}
 		var w weather
 		var clients []string
+		var proxies []*proxy.Proxy
 		for _, at := range []struct {
 			place
 			shift time.Duration
 		}{{s3, 0}, {minio, time.Hour}, {minio, 0}, {s3, -time.Hour}} {
 			p := proxied(t, server, proxy.Behaviour{Decide: w.decide, Shift: at.shift, Sign: root})
-			clients = append(clients, at.through(p), at.through(p))
+			clients, proxies = append(clients, at.through(p), at.through(p)), append(proxies, p)
 		}
 		contention(t, s3.repo(), clients, 500, &w,
 			func() { crash(server, 3*time.Second) },
 			func() { crash(server, ttl+5*time.Second) },
 		)
+		freesItself(t, s3, proxies...)
 		phases(t, s3.repo(), clients)
 	})
 	t.Run("B2", func(t *testing.T) {
 		t.Parallel()
 		at := onB2.on(startB2(t))
 		var w weather
-		through := at.through(proxied(t, at, proxy.Behaviour{Decide: w.decide, Shift: time.Hour}))
-		contention(t, at.repo(), []string{through, through, at.through(proxied(t, at, proxy.Behaviour{Decide: w.decide, Shift: -time.Hour}))}, 100, &w)
+		fast := proxied(t, at, proxy.Behaviour{Decide: w.decide, Shift: time.Hour})
+		slow := proxied(t, at, proxy.Behaviour{Decide: w.decide, Shift: -time.Hour})
+		contention(t, at.repo(), []string{at.through(fast), at.through(fast), at.through(slow)}, 100, &w)
+		freesItself(t, at, fast, slow)
 	})
 	t.Run("no conditions", func(t *testing.T) {
 		t.Parallel()
@@ -74,9 +81,11 @@ func TestChaos(t *testing.T) {
 }
 
 // contention makes clients contend for a lock until they have had it so often, until each event
-// has happened, and each fault of the weather, if there is one.
+// has happened, and each fault of the weather, if there is one. After weather the remaining objects
+// stay, for freesItself.
 func contention(t *testing.T, data string, clients []string, acquisitions int, w *weather, meanwhile ...func()) {
 	c := newChaos(t, data, "contention", clients...)
+	c.Keep = w != nil
 	c.missing = func(n torture.Counts) []string {
 		events := map[string]int{
 			fmt.Sprint("more than ", n.Acquisitions(), " acquisitions"): n.Acquisitions() / acquisitions,
@@ -89,6 +98,39 @@ func contention(t *testing.T, data string, clients []string, acquisitions int, w
 	}
 	c.run(acquisitions, meanwhile)
 	c.holds()
+}
+
+// freesItself checks that the lock of a contention is free once its holders are gone and no request is under
+// way. Within a ttl its remaining objects no longer make a later acquirer fail, which deletes them.
+func freesItself(t *testing.T, at place, proxies ...*proxy.Proxy) {
+	t.Helper()
+	for _, p := range proxies {
+		p.Settle()
+	}
+	left := func() []string {
+		return slices.DeleteFunc(at.left(), func(key string) bool { return strings.Contains(key, "/data/") })
+	}
+	orphans, start := len(left()), time.Now()
+	l := newLocker(t, at.repo(), "contention")
+	var k *replock.Lock
+	for {
+		began := time.Now()
+		var err error
+		if k, err = l.Exclusive(t.Context(), "prune"); err == nil {
+			break
+		}
+		if errors.Is(err, replock.ErrHeld) && began.Sub(start) > ttl+5*time.Second || time.Since(start) > hang {
+			t.Fatalf("after %v: %v; there are %q", began.Sub(start), err, left())
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	t.Logf("%d objects were left, and out of the way after %v", orphans, time.Since(start).Round(100*time.Millisecond))
+	if err := k.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if left := left(); len(left) > 0 {
+		t.Errorf("left over: %q", left)
+	}
 }
 
 // phases ensure what chance might not: a resumed lock, and a lost one.
@@ -270,9 +312,11 @@ type weather struct {
 	mu   sync.Mutex
 	had  map[string]int
 	next time.Time
+	// storm is the end of a time in which every request fails.
+	storm time.Time
 }
 
-// spell is the quiet time after each fault. A put that is applied late, or again, keeps others
+// spell is the quiet time after each fault, and how long a storm lasts. A put that is applied late, or again, keeps others
 // out for a ttl. Faults without a pause would let no client in.
 const spell = 2 * time.Second
 
@@ -284,6 +328,7 @@ var faults = map[string]func() proxy.Fault{
 	"cut off":        func() proxy.Fault { return proxy.Fault{Truncate: true} },
 	"500":            func() proxy.Fault { return proxy.Fault{Status: 500, Code: "InternalError"} },
 	"503":            func() proxy.Fault { return proxy.Throttled },
+	"storm":          func() proxy.Fault { return proxy.Throttled },
 	"429":            func() proxy.Fault { return proxy.Fault{Status: 429, Code: "TooManyRequests"} },
 	"409 of a put":   func() proxy.Fault { return proxy.Fault{Status: 409, Code: "ConditionalRequestConflict"} },
 	"delayed":        func() proxy.Fault { return proxy.Fault{Before: rand.N(5 * time.Second)} },
@@ -293,15 +338,21 @@ var faults = map[string]func() proxy.Fault{
 	"never answered": func() proxy.Fault { return proxy.Fault{Hang: true} },
 }
 
+// decide chooses among the faults that have happened least often, so that each happens soon.
 func (w *weather) decide(r proxy.Request) proxy.Fault {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	names := slices.Sorted(maps.Keys(faults))
-	name := names[rand.IntN(len(names))]
+	if time.Now().Before(w.storm) {
+		return proxy.Throttled
+	}
+	name := slices.MinFunc(slices.Collect(maps.Keys(faults)), func(a, b string) int { return w.had[a] - w.had[b] })
 	if time.Now().Before(w.next) || rand.IntN(4) > 0 || strings.HasSuffix(name, " put") && r.Op != "put" && r.Op != "b2_upload_file" {
 		return proxy.Fault{}
 	}
 	w.next = time.Now().Add(spell)
+	if name == "storm" {
+		w.storm, w.next = w.next, w.next.Add(spell)
+	}
 	if w.had == nil {
 		w.had = map[string]int{}
 	}
