@@ -61,6 +61,7 @@ var engineMutants = []mutant{
 	// Wait.
 	{"an acquirer that has waited leaves its ticket", wait,
 		"q.l.withdraw(ctx, q.ticket, nil)", "_ = ctx", seed(80)},
+	{"an acquirer that fails leaves its objects", "replock/acquire.go", "\t\tl.withdraw(ctx, t, err)\n", "\t\t_ = l.withdraw\n", seed(1)},
 	{"a ticket isn't refreshed", wait,
 		"return q.ticket.sent + q.l.times.Interval", "return q.ticket.sent + 24*time.Hour", seed(613)},
 	{"shared ones don't queue behind a waiter", sorts,
