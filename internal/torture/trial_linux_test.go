@@ -186,11 +186,12 @@ func TestTrialCleans(t *testing.T) {
 		t.Errorf("%v: %s", err, r.Verdict.Result)
 	}
 	tr.Clean = "sh -c 'echo >>" + dir + "/cleaned; rm -rf " + dir + "/lock'"
+	tr.Rounds = 2
 	r = tr.run(t)
-	if r.Faults[0].Blocked != 1 || r.Faults[1].Blocked != 1 {
+	if r.Faults[0].Blocked != 2 || r.Faults[1].Blocked != 2 {
 		t.Errorf("%+v %+v", r.Faults[0], r.Faults[1])
 	}
-	if text, err := os.ReadFile(filepath.Join(dir, "cleaned")); err != nil || len(text) != 2 {
+	if text, err := os.ReadFile(filepath.Join(dir, "cleaned")); err != nil || len(text) != 4 {
 		t.Errorf("it ran %d times: %v", len(text), err)
 	}
 	for clean, says := range map[string]string{
