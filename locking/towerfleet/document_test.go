@@ -145,6 +145,19 @@ func TestDocumentsJSON(t *testing.T) {
 			t.Error("it was released")
 		}
 		s.same(w.events[1], `"event": "lock_release_failed"`, 1, "", "")
+
+		// The document names heartbeat_failed, and doesn't show it.
+		hook(t, &exchange, func(string, string) error { return syscall.ENOSPC })
+		for range heartbeatFailures {
+			_ = b.Renew(w.Context(), h)
+		}
+		got, err := json.Marshal(w.events[2])
+		want = `{"event":"heartbeat_failed","request_id":"req_abc123","timestamp":"2025-12-18T10:45:00Z",` +
+			`"lock_name":"` + theLock + `","lock_path":"` + theDir + "/" + theLock + `.lock",` +
+			`"consecutive_failures":3,"error":"ENOSPC: no space left on device"}`
+		if ours := strings.ReplaceAll(string(got), w.dir, theDir); err != nil || ours != want {
+			t.Errorf("%s\nwant\n%s", ours, want)
+		}
 	})
 }
 

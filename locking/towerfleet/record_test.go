@@ -167,8 +167,15 @@ func TestMalformedIsHeld(t *testing.T) {
 			seen = lockcheck.Seen(w, b, "n")
 			breaks(false, true)
 			w.left(1)
-			if e := w.events[0].(Stolen); len(text) < maxSize && e.PreviousLockHash != sum("{"+text) || e.Reason != "unreadable_lock_forced" {
-				t.Errorf("%s: %+v", why, e)
+			hash := w.events[0].(Stolen).PreviousLockHash
+			if len(text) < maxSize && hash != sum("{"+text) {
+				t.Errorf("%s: %s", why, hash)
+			}
+			stolen := `{"event":"lock_stolen","request_id":"` + b.opts.RequestID + `","timestamp":"` + formatTime(time.Now()) + `","lock_name":"n",` +
+				`"previous_lock":{"request_id":"","actor":"","intent":"","created_at":"","last_heartbeat_at":"","host_id":"","pid":0},` +
+				`"previous_lock_hash":"` + hash + `","reason":"unreadable_lock_forced"}`
+			if out, err := json.Marshal(w.events[0]); err != nil || string(out) != stolen {
+				t.Errorf("%s: %s %v, want %s", why, out, err, stolen)
 			}
 		}
 	})
