@@ -51,8 +51,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestKilledHolder: the lock of a process that was killed stays held until it is stale. Then it
-// is refused without Force, and stolen with it; the killed request is in the event.
+// TestKilledHolder: our lock whose process was killed stays held until it is stale. Then it is
+// refused without Force, and stolen with it; the killed request is in the event.
 func TestKilledHolder(t *testing.T) {
 	in(t, func(w *world) {
 		const ttl = 2 * time.Hour
@@ -61,8 +61,13 @@ func TestKilledHolder(t *testing.T) {
 		if err := killed.Run(); err != nil {
 			t.Fatal(err)
 		}
-		text := strings.Replace(foreign("n", "req_killed", time.Now(), int(ttl/time.Second)), "12345,", fmt.Sprint(killed.Process.Pid, ","), 1)
+		holder := w.backend(Options{RequestID: "req_killed"})
+		h := lockcheck.Acquire(w, holder, "n", ttl)
+		time.Sleep(Interval(ttl))
+		lockcheck.Renew(w, holder, h)
+		text := strings.Replace(w.read("n.lock"), fmt.Sprint(os.Getpid(), ","), fmt.Sprint(killed.Process.Pid, ","), 1)
 		w.write("n.lock", text)
+		w.events = nil
 		for _, stale := range []bool{false, false, true} {
 			if held := w.refused(plain, "n"); held.Stale != stale || held.record.RequestID != "req_killed" || w.read("n.lock") != text {
 				t.Errorf("%v", held)
