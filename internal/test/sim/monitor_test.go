@@ -1,0 +1,77 @@
+package sim
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestWhatHadEndedAtTheLastLookMayBeBroken: a foreign lock that comes back between the last look of a
+// break-lock and its delete was free by its own protocol. One that was live at that look must stand.
+func TestWhatHadEndedAtTheLastLookMayBeBroken(t *testing.T) {
+	const key = "index/lock.shared/1"
+	look := time.Now()
+	ago := func(d time.Duration) time.Time { return look.Add(-d) }
+	other, holder := &client{name: "janitor"}, &client{name: "c1"}
+	for name, c := range map[string]struct {
+		present presence
+		unseen  bool
+		want    bool
+	}{
+		"ended, and not put again":  {present: presence{written: ago(70 * time.Second)}},
+		"ended, and put again":      {present: presence{written: ago(-time.Second), before: ago(70 * time.Second)}},
+		"live":                      {present: presence{written: ago(50 * time.Second)}, want: true},
+		"live, and put again":       {present: presence{written: ago(-time.Second), before: ago(30 * time.Second)}, want: true},
+		"put again before the look": {present: presence{written: ago(time.Second), before: ago(70 * time.Second)}, want: true},
+		"not looked at again":       {present: presence{written: ago(70 * time.Second)}, unseen: true, want: true},
+	} {
+		c.present.client = holder
+		w := &world{janitor: other, monitor: monitor{
+			seen:    map[string]sighting{other.name + " " + key: {handed: look, listed: look}},
+			present: map[string]presence{key: c.present},
+		}}
+		if c.unseen {
+			w.seen = map[string]sighting{other.name + " " + key: {handed: look}}
+		}
+		if got := w.stoodWhenListed(holder, key); got != c.want {
+			t.Errorf("%s: stoodWhenListed is %v", name, got)
+		}
+	}
+}
+
+// TestLockRestsOnTheLookBeforeIt: the look that a lock rests on is not the holder's first one, although
+// that can be answered before the call returns.
+func TestLockRestsOnTheLookBeforeIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &holding{step: step{name: "c1.1"}, lock: identified{id: "1"}}
+		w := &world{monitor: monitor{looks: map[string][]time.Time{}, grants: map[string]time.Time{}}}
+		if at := w.lookOf(h); !at.IsZero() {
+			t.Errorf("a lock without a look rests on that of %v", at)
+		}
+		look := func() time.Time {
+			time.Sleep(time.Second)
+			w.looks["c1.1"] = append(w.looks["c1.1"], time.Now())
+			return time.Now()
+		}
+		look() // of an attempt that was refused
+		restsOn := look()
+		time.Sleep(time.Second)
+		if at := w.lookOf(h); !at.Equal(restsOn) {
+			t.Errorf("the lock that is granted now rests on the look of %v, want %v", at, restsOn)
+		}
+		w.decided("1")
+		w.looks["c1.1"] = append(w.looks["c1.1"], time.Now()) // the holder's first one
+		time.Sleep(time.Second)
+		if at := w.lookOf(h); !at.Equal(restsOn) {
+			t.Errorf("the lock rests on the look of %v, want %v", at, restsOn)
+		}
+	})
+}
+
+// identified is a lock that has an id alone.
+type identified struct {
+	Held
+	id string
+}
+
+func (i identified) ID() string { return i.id }
