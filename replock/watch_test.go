@@ -877,22 +877,46 @@ func TestLateAcquireStartsAgain(t *testing.T) {
 }
 
 // TestClaimLooksTwice: without conditions a lock.exclusive that was read as stale isn't
-// overwritten if a client of the original protocol has taken it over since.
+// overwritten if a client of the original protocol has taken it over since. With or without conditions, an
+// acquirer that was stopped after that look doesn't harm a later holder of ours.
 func TestClaimLooksTwice(t *testing.T) {
-	for name, opts := range map[string]mem.Options{"none": lacking, "claimed": claiming} {
+	for name, c := range map[string]struct {
+		opts  mem.Options
+		later bool
+	}{
+		"none": {lacking, false}, "claimed": {claiming, false},
+		"none, a later holder": {lacking, true}, "kept, a later holder": {mem.Options{}, true},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			const key = "index/lock.exclusive"
-			w := newWorld(t, opts)
+			w := newWorld(t, c.opts)
 			w.put(key, foreign(time.Now(), false))
 			time.Sleep(3 * time.Minute)
-			a := w.machine()
+			a, b := w.machine(), w.machine()
 			var once sync.Once
-			a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
+			var other *Lock
+			a.hooks.After(func(ctx context.Context, r hookstore.Request, err error) error {
 				if r.Op == "get" && r.Key == key {
-					once.Do(func() { w.put(key, foreign(time.Now(), false)) })
+					once.Do(func() {
+						if !c.later {
+							w.put(key, foreign(time.Now(), false))
+							return
+						}
+						w.skew.Add(int64(2 * time.Minute))
+						for _, m := range []*machine{a, b} {
+							m.clock.jump(2 * time.Minute)
+						}
+						b.clock.setSkew(2 * time.Minute)
+						other = b.takes(t, Exclusive)
+					})
 				}
 				return err
 			})
+			if c.later {
+				_, _ = a.acquire(t.Context(), Exclusive, "x")
+				w.lasts(other)
+				return
+			}
 			a.refused(t, Exclusive)
 			raw, _, err := w.mem.Get(t.Context(), key, maxBody)
 			if l, derr := decode(raw); err != nil || derr != nil || l.ID != "" {
