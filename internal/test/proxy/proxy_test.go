@@ -103,22 +103,27 @@ func TestFaults(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault  Fault
 		want   error // io.EOF: the connection ended before an answer
+		status int   // 0: no answer has come
 		answer string
 		times  int
 	}{
-		"reset":       {Fault{Reset: true}, syscall.ECONNRESET, "", 0},
-		"status":      {Throttled, nil, `<?xml version="1.0" encoding="UTF-8"?><Error><Code>SlowDown</Code><Message>as the test wants</Message></Error>`, 0},
-		"lose answer": {Fault{LoseAnswer: true}, io.EOF, "", 1},
-		"late":        {Fault{Late: 20 * time.Millisecond}, io.EOF, "", 1},
-		"truncate":    {Fault{Truncate: true}, io.ErrUnexpectedEOF, whole[:3000], 1},
-		"again":       {Fault{Again: 20 * time.Millisecond}, nil, whole, 2},
+		"reset":       {Fault{Reset: true}, syscall.ECONNRESET, 0, "", 0},
+		"status":      {Throttled, nil, 503, `<?xml version="1.0" encoding="UTF-8"?><Error><Code>SlowDown</Code><Message>as the test wants</Message></Error>`, 0},
+		"lose answer": {Fault{LoseAnswer: true}, io.EOF, 0, "", 1},
+		"late":        {Fault{Late: 20 * time.Millisecond}, io.EOF, 0, "", 1},
+		"truncate":    {Fault{Truncate: true}, io.ErrUnexpectedEOF, 200, whole[:3000], 1},
+		"again":       {Fault{Again: 20 * time.Millisecond}, nil, 200, whole, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, whole)
 			f.Behave(always(c.fault))
-			_, answer, err := f.do("PUT", "/bucket/key", "body")
-			if !errors.Is(err, c.want) || answer != c.answer {
-				t.Errorf("%v, want %v; %d bytes are answered", err, c.want, len(answer))
+			res, answer, err := f.do("PUT", "/bucket/key", "body")
+			status := 0
+			if res != nil {
+				status = res.StatusCode
+			}
+			if !errors.Is(err, c.want) || status != c.status || answer != c.answer {
+				t.Errorf("%v, want %v; %d and %d bytes are answered", err, c.want, status, len(answer))
 			}
 			f.Settle()
 			if f.arrived() != c.times || strings.Join(f.sent, "") != strings.Repeat("body", c.times) {
