@@ -150,7 +150,7 @@ func TestParse(t *testing.T) {
 	left(t, ".")
 }
 
-// TestOpen: Open refuses a directory that isn't there, and creates none.
+// TestOpen: Open refuses a directory that isn't there, and creates none. Both spellings lock the same database.
 func TestOpen(t *testing.T) {
 	dir := t.TempDir()
 	target, err := Parse("beads:" + dir)
@@ -167,9 +167,20 @@ func TestOpen(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, ".beads"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(target, Options{}); err != nil {
-		t.Error(err)
+	holder, err := Open(target, Options{})
+	if err != nil {
+		t.Fatal(err)
 	}
+	h := lockcheck.Acquire(t, holder, Key, 1)
+	if target, err = Parse("beads:" + filepath.Join(dir, ".beads")); err != nil {
+		t.Fatal(err)
+	}
+	other, err := Open(target, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lockcheck.Held(t, other, Key)
+	lockcheck.Release(t, holder, h)
 }
 
 // malformed are files that are no lock, and what Inspect says of each. DEAD, HOST and TIME are
