@@ -238,22 +238,33 @@ func TestPause(t *testing.T) {
 }
 
 // TestUnpauseTooLate: a group whose time is over, or whose clocks are apart, continues when the lock
-// was looked at again, and neither by Unpause nor by a SIGCONT.
+// was looked at again, and neither by Unpause nor by a SIGCONT. If the clocks are apart, neither the expiry
+// nor the loss of the guard kills it.
 func TestUnpauseTooLate(t *testing.T) {
-	l := run(t, Stop)
-	_ = l.Pause()
-	expired, parted := Allow(0), Allow(elapsed()+time.Minute)
-	parted.Seen.Wall += time.Hour
-	for want, a := range map[error]Allowance{ErrExpired: expired, ErrParted: parted} {
-		l.Allow(a)
-		fails(t, l.Unpause(), want)
-		fails(t, l.Signal(unix.SIGCONT), want)
+	for _, expiry := range []Expiry{Stop, Kill} {
+		l := run(t, expiry)
+		_ = l.Pause()
+		expired, parted := Allow(0), Allow(elapsed()+time.Minute)
+		parted.Seen.Wall += time.Hour
+		for want, a := range map[error]Allowance{ErrExpired: expired, ErrParted: parted} {
+			if want == ErrExpired && expiry == Kill {
+				continue // the guard kills it
+			}
+			l.Allow(a)
+			fails(t, l.Unpause(), want)
+			fails(t, l.Signal(unix.SIGCONT), want)
+			l.k.quiet()
+			l.allow(time.Minute)
+			l.k.runs()
+		}
+		for _, over := range []bool{false, true} {
+			l.want(t, fmt.Sprint("interrupted ", ErrParted, " ", over))
+		}
+		l.Allow(parted)
 		l.k.quiet()
+		l.loseGuard(t)
 		l.allow(time.Minute)
 		l.k.runs()
-	}
-	for _, over := range []bool{false, true} {
-		l.want(t, fmt.Sprint("interrupted ", ErrParted, " ", over))
 	}
 }
 
