@@ -54,7 +54,9 @@ func (s *stage) goOn(after string) {
 	}
 }
 
-func (s *stage) Handle(e events.Event)          { s.events = append(s.events, string(e.Kind)) }
+func (s *stage) Handle(e events.Event) {
+	s.events = append(s.events, strings.TrimSpace(string(e.Kind)+" "+e.ID))
+}
 func (s *stage) Say(format string, args ...any) { s.say(fmt.Sprintf(format, args...)) }
 func (s *stage) Alert(_, text string)           { s.say(text) }
 func (s *stage) Event(replock.Event)            {}
@@ -115,16 +117,16 @@ func TestLoss(t *testing.T) {
 		fails                 string // the error
 		events, said          string
 	}{
-		{"held", "pause", "echo > begun; exit 3", nil, nil, 3, "", "work_ended", "release first"},
-		{"kill", "kill", forever, nil, func(s *stage) { s.first.lose(false) }, 0, killed, "work_ended", "release first"},
-		{"pause, for good", "pause", forever, nil, func(s *stage) { s.first.lose(true) }, 0, killed, "work_ended", "release first"},
-		{"pause, resumed", "pause", waits, func(s *stage) { s.goOn("resume") }, func(s *stage) { s.first.lose(false) }, 3, "", "command_paused work_ended",
+		{"held", "pause", "echo > begun; exit 3", nil, nil, 3, "", "work_ended first", "release first"},
+		{"kill", "kill", forever, nil, func(s *stage) { s.first.lose(false) }, 0, killed, "work_ended first", "release first"},
+		{"pause, for good", "pause", forever, nil, func(s *stage) { s.first.lose(true) }, 0, killed, "work_ended first", "release first"},
+		{"pause, resumed", "pause", waits, func(s *stage) { s.goOn("resume") }, func(s *stage) { s.first.lose(false) }, 3, "", "command_paused first, work_ended next",
 			stopped + "resume\nthe lock was resumed, and the command continued\nrelease next"},
 		{"pause, not resumed", "pause", forever, func(s *stage) { s.first.resume = func() (Lock, error) { return nil, s.first.Lost() } },
-			func(s *stage) { s.first.lose(false) }, 0, killed, "command_paused work_ended",
+			func(s *stage) { s.first.lose(false) }, 0, killed, "command_paused first, work_ended first",
 			stopped + "the lock could not be resumed: shared lock lost: it is gone (key first)\nrelease first"},
 		{"pause, resumed when its lease is over", "pause", forever, func(s *stage) { s.next.deadline = 0; s.next.lose(true) },
-			func(s *stage) { s.first.lose(false) }, 0, "shared lock lost: it is gone (key next); repolock killed the command", "command_paused work_ended",
+			func(s *stage) { s.first.lose(false) }, 0, "shared lock lost: it is gone (key next); repolock killed the command", "command_paused first, work_ended next",
 			stopped + "resume\nthe lock could not be resumed: shared lock lost: it is gone (key next)\nrelease next"},
 		{"pause, resumed twice", "pause", waits,
 			func(s *stage) {
@@ -135,7 +137,7 @@ func TestLoss(t *testing.T) {
 				s.next.resume = func() (Lock, error) { s.say("resume again"); return again, nil }
 				s.goOn("resume again")
 			},
-			func(s *stage) { s.first.lose(false) }, 3, "", "command_paused command_paused work_ended",
+			func(s *stage) { s.first.lose(false) }, 3, "", "command_paused first, command_paused next, work_ended again",
 			stopped + "resume\nthe lock was resumed, and lost before the command could go on; trying again: shared lock lost: it is gone (key next)\n" +
 				"resume again\nthe lock was resumed, and the command continued\nrelease again"},
 		{"pause, resumed, and lost for good", "pause", forever,
@@ -145,18 +147,18 @@ func TestLoss(t *testing.T) {
 						s.next.lose(true)
 					}
 				}
-			}, func(s *stage) { s.first.lose(false) }, 0, "shared lock lost: it is gone (key next); repolock killed the command", "command_paused work_ended",
+			}, func(s *stage) { s.first.lose(false) }, 0, "shared lock lost: it is gone (key next); repolock killed the command", "command_paused first, work_ended next",
 			stopped + "resume\nthe lock was resumed, and the command continued\nrelease next"},
-		{"warn, and it fails", "warn", waits, func(s *stage) { s.goOn("without it") }, func(s *stage) { s.first.lose(true) }, 3, "", "work_ended", without + "release first"},
+		{"warn, and it fails", "warn", waits, func(s *stage) { s.goOn("without it") }, func(s *stage) { s.first.lose(true) }, 3, "", "work_ended first", without + "release first"},
 		{"warn, and it succeeds", "warn", "echo > begun; read x < go", func(s *stage) { s.goOn("without it") }, func(s *stage) { s.first.lose(false) }, 0,
-			"shared lock lost: it is gone (key first); the command: exit status 0", "work_ended", without + "release first"},
+			"shared lock lost: it is gone (key first); the command: exit status 0", "work_ended first", without + "release first"},
 		{"term", "term", "exec 2> /dev/null; trap 'exit 0' TERM; echo > begun; while :; do sleep 0.1; done",
 			func(s *stage) { s.first.deadline = clock.System{}.Elapsed() + 29*time.Second }, nil, 0, // of 30 s notice
-			"exclusive lock lost: it could not be refreshed in time (key first); the command: exit status 0", "work_ended",
+			"exclusive lock lost: it could not be refreshed in time (key first); the command: exit status 0", "work_ended first",
 			"the lock can't be refreshed: the command is sent TERM, and killed when the lock is lost\nrelease first"},
 		{"broken after the last look", "pause", "echo > begun", func(s *stage) { s.first.check = func() { s.first.lose(true) } }, nil, 0,
-			"shared lock lost: it is gone (key first); the command: exit status 0", "work_ended", "release first"},
-		{"not reached after the last look", "pause", "echo > begun", func(s *stage) { s.first.err = store.ErrUnreachable }, nil, 0, "", "work_ended", "release first"},
+			"shared lock lost: it is gone (key first); the command: exit status 0", "work_ended first", "release first"},
+		{"not reached after the last look", "pause", "echo > begun", func(s *stage) { s.first.err = store.ErrUnreachable }, nil, 0, "", "work_ended first", "release first"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newStage(t, c.onLost, c.command)
@@ -174,7 +176,7 @@ func TestLoss(t *testing.T) {
 			if code != c.code || (err == nil) != (c.fails == "") || err != nil && (!errors.Is(err, replock.ErrLost) || err.Error() != c.fails) {
 				t.Errorf("%d, %v, want %d, %s", code, err, c.code, c.fails)
 			}
-			if got := strings.Join(s.events, " "); got != c.events {
+			if got := strings.Join(s.events, ", "); got != c.events {
 				t.Errorf("events: %s, want %s", got, c.events)
 			}
 			if got := strings.Join(s.said, "\n"); got != c.said {
