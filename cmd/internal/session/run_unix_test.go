@@ -265,6 +265,8 @@ func TestAllowance(t *testing.T) {
 		{"term", false, procgroup.Kill, time.Hour, true},
 		{"kill", false, procgroup.Kill, time.Hour, true},
 		{"warn", false, procgroup.Nothing, time.Hour, true},
+		{"pause", true, procgroup.Stop, time.Second, true},
+		{"term", true, procgroup.Stop, time.Second, true},
 		{"kill", true, procgroup.Stop, time.Second, true},
 		{"warn", true, procgroup.Stop, time.Second, false},
 	} {
