@@ -67,6 +67,20 @@ func TestExamineTimeouts(t *testing.T) {
 	if f.Found != "idle_session_timeout 200ms, statement_timeout 100000ms; the session of a lock turns them off" {
 		t.Errorf("%+v", f)
 	}
+	c, err := b.connect(t.Context(), "repolock", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.cut()
+	if _, err := b.grant(t.Context(), c, "other", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	row, err := c.query(t.Context(), "select string_agg(name || ' ' || setting, ', ' order by name collate \"C\") from pg_settings "+
+		"where name ~ '^(tcp_|statement_timeout|lock_timeout|idle_.*session_timeout)'")
+	if want := "idle_in_transaction_session_timeout 0, idle_session_timeout 0, lock_timeout 0, statement_timeout 0, " +
+		"tcp_keepalives_count 6, tcp_keepalives_idle 30, tcp_keepalives_interval 5, tcp_user_timeout 60000"; err != nil || row[0] != want {
+		t.Errorf("%v, %v, want %s", row, err, want)
+	}
 	h := lockcheck.Acquire(t, b, key, ttl)
 	time.Sleep(time.Second)
 	if err := b.Renew(t.Context(), h); err != nil {
