@@ -6,13 +6,20 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/repolock/repolock/internal/test/fakes3"
+	"github.com/repolock/repolock/store"
 )
 
 func exitOf(t *testing.T, err error) int {
@@ -94,22 +101,45 @@ func TestDoctorPermission(t *testing.T) {
 	}
 }
 
-// TestDoctorInterrupted: a signal ends doctor, which says so in one line.
+// TestDoctorInterrupted: a signal ends doctor, which deletes its objects first, and says so in one line.
 func TestDoctorInterrupted(t *testing.T) {
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer silent.Close()
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		bucket, held := fakes3.New("bucket"), make(chan struct{})
+		var puts atomic.Int32
+		hold := sync.OnceFunc(func() { close(held) })
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/list/") && puts.Add(1) > 1 {
+				_, _ = io.Copy(io.Discard, r.Body)
+				hold()
+				<-r.Context().Done() // doctor gives it up
+				return
+			}
+			bucket.ServeHTTP(w, r)
+		}))
+		objects := func() []string {
+			keys, err := store.Keys(t.Context(), bucket.Objects(), "")
+			must(t, err)
+			return keys
+		}
 		var out said
-		doctor := exec.Command("repolock", "-r", "minio://"+silent.Addr().String()+"/bucket/p?tls=false", "doctor")
+		doctor := exec.Command("repolock", "-r", "s3://bucket/p?region=us-east-1&endpoint="+server.URL, "doctor")
 		doctor.Stdout, doctor.Stderr = &out, &out
 		must(t, doctor.Start())
-		asks, err := silent.Accept()
-		must(t, err)
+		select {
+		case <-held:
+		case <-time.After(hang):
+			t.Fatal("it writes nothing: ", out.String())
+		}
+		if len(objects()) == 0 {
+			t.Error("it has written nothing yet")
+		}
 		must(t, doctor.Process.Signal(sig))
 		if code := exitOf(t, doctor.Wait()); code != exitSignal+int(sig) || out.String() != "repolock: error: "+sig.String()+"\n" {
 			t.Errorf("%v: exit code %d: %s", sig, code, out.String())
 		}
-		asks.Close()
+		if left := objects(); len(left) > 0 {
+			t.Errorf("%v: left %q", sig, left)
+		}
+		server.Close()
 	}
 }

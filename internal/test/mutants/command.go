@@ -23,6 +23,8 @@ var commandMutants = []mutant{
 		"case verdict == judge.Violated:", "case verdict == judge.Violated && ctx.Err() == nil:", test(ofCommand, "^TestTortureExit$")},
 	{"doctor calls a store unfit that lacks a permission", "cmd/repolock/doctor.go",
 		"return exitPermission", "return exitUnfit", test(ofCommand, "^TestDoctorPermission$")},
+	{"a signal ends doctor before it has deleted its objects", "cmd/repolock/doctor.go",
+		"defer onSignal(cancel)()\n\n\ts, err", "s, err", test(ofCommand, "^TestDoctorInterrupted$")},
 	{"status succeeds although a place was silent", "cmd/repolock/status.go",
 		"whereLooked(answered, c.Wide)); err != nil {\n\t\treturn 0, err\n\t}\n\treturn 0, err",
 		"whereLooked(answered, c.Wide)); err != nil {\n\t\treturn 0, err\n\t}\n\treturn 0, nil", test(ofCommand, "^TestScripts$/^also_places$")},
