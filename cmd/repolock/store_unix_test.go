@@ -453,7 +453,7 @@ func TestUnfitServer(t *testing.T) {
 // staleBody is the body of a shared lock whose holder crashed an hour ago.
 func staleBody(i int) string {
 	at := time.Now().Add(-time.Hour).UTC().Format(time.RFC3339Nano)
-	return fmt.Sprintf(`{"operation": "backup", "holder": "m%d (pid 1)", "acquired_at": %q, "expires_at": %q, "is_shared": true, "id": "%032x", "ttl_seconds": 60, "refreshed_at": %q}`, i, at, at, i, at)
+	return fmt.Sprintf(`{"operation": "backup", "holder": "m%d (pid 1)", "acquired_at": %q, "expires_at": %q, "is_shared": true, "id": "%032x", "ttl_seconds": 10, "refreshed_at": %q}`, i, at, at, i, at)
 }
 
 // TestManyStale: prune says that it removes hundreds of stale locks, and names the first of them.
