@@ -16,6 +16,7 @@ import (
 
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/audit"
+	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/internal/test/states"
 )
 
@@ -451,6 +452,7 @@ func TestEndedWhenResumed(t *testing.T) {
 // TestLostAgainWhenResumed: the lease of a resumed lock runs out before repolock continues the
 // command. When --resume-for is over, too, repolock doesn't resume again.
 func TestLostAgainWhenResumed(t *testing.T) {
+	rounds.Long(t, "it waits for 40 s")
 	o := halt(t, "--resume-for", "40s")
 	time.Sleep(41 * time.Second)
 	o.goOn()
