@@ -157,9 +157,8 @@ func (k *Lock) foreign(ctx context.Context, page store.Page, sent, answered time
 		}
 	}
 	k.l.readAll(ctx, suspects, false, nil)
-	young := false
+	var d doubt
 	vanished := map[*entry]bool{} // between the listing and the read: whether it has stood for long
-	var unknown error             // why a lock that stands is not known to be one of ours
 	for _, e := range suspects {
 		age, known := e.age(k.others.st, sent) // by up to margin more than it is, if times are rounded down
 		settled := e.changed || known && age > transient+margin || answered-e.since >= transient
@@ -170,23 +169,21 @@ func (k *Lock) foreign(ctx context.Context, page store.Page, sent, answered time
 		}
 		if failed, ok := errors.AsType[readError](e.err); ok {
 			e.read = false
-			if settled {
-				unknown = failed
-			}
-			young = young || !settled
+			d.add(settled, failed)
 			continue
 		}
 		if e.err == nil && e.lease.ID != "" {
 			continue
 		}
 		k.l.judge(e, k.others.st, sent)
-		if e.verdict != Stale && e.verdict != Released {
-			if settled {
-				return k.broken(e.Key, fmt.Sprintf("another client, which doesn't keep to this protocol, was let in beside it: %s, operation %s",
-					text.Or(e.lease.Holder, "unknown"), text.Or(e.lease.Operation, "unknown")))
-			}
-			young = true
+		if e.verdict == Stale || e.verdict == Released {
+			continue
 		}
+		if settled {
+			return k.broken(e.Key, fmt.Sprintf("another client, which doesn't keep to this protocol, was let in beside it: %s, operation %s",
+				text.Or(e.lease.Holder, "unknown"), text.Or(e.lease.Operation, "unknown")))
+		}
+		d.young = true
 	}
 	if len(vanished) > 0 { // a listing outweighs a read
 		again, err := k.firstPage(ctx, prefix)
@@ -194,22 +191,34 @@ func (k *Lock) foreign(ctx context.Context, page store.Page, sent, answered time
 			return err
 		}
 		for e, settled := range vanished {
-			switch o, _ := inPage(again, e.Key); {
-			case o == nil, o.Size == 0:
-			case settled:
-				unknown = fmt.Errorf("%s: %w", e.Key, e.err)
-			default:
-				young = true
+			if o, _ := inPage(again, e.Key); o != nil && o.Size > 0 {
+				d.add(settled, fmt.Errorf("%s: %w", e.Key, e.err))
 			}
 		}
 	}
-	if unknown != nil {
-		return unknown
+	return d.err()
+}
+
+// doubt is what a look can't tell of conflicting locks: young, one has just come; unknown, why one that has
+// stood for long is not known to be a lock of this protocol.
+type doubt struct {
+	young   bool
+	unknown error
+}
+
+func (d *doubt) add(settled bool, why error) {
+	if settled {
+		d.unknown = why
+	} else {
+		d.young = true
 	}
-	if young {
+}
+
+func (d *doubt) err() error {
+	if d.unknown == nil && d.young {
 		return errAgain
 	}
-	return nil
+	return d.unknown
 }
 
 // hasID reports whether an entry is known to be of a client of this protocol. A flag is its owner's alone,

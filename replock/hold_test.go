@@ -60,11 +60,8 @@ func TestLostAtDeadline(t *testing.T) {
 		start := time.Now()
 		k := a.takes(t, mode)
 		a.hooks.Before(outage)
-		var lostAt time.Duration
-		go func() {
-			<-k.Context().Done()
-			lostAt = time.Since(start)
-		}()
+		lostAt := make(chan time.Duration, 1)
+		context.AfterFunc(k.Context(), func() { lostAt <- time.Since(start) })
 		for {
 			other, err := b.Exclusive(t.Context(), "prune")
 			if err == nil {
@@ -78,8 +75,8 @@ func TestLostAtDeadline(t *testing.T) {
 			time.Sleep(500 * time.Millisecond)
 		}
 		in := time.Since(start)
-		if lostAt != 55*time.Second {
-			t.Errorf("lost after %v, want 55s", lostAt)
+		if at := <-lostAt; at != 55*time.Second {
+			t.Errorf("lost after %v, want 55s", at)
 		}
 		if w.clockless {
 			in -= DefaultTTL // it had to watch

@@ -390,8 +390,8 @@ func TestOwnerOfALostLock(t *testing.T) {
 			t.Errorf("%s: %q", onLost, s.said)
 		}
 		if want == 0 {
-			_ = owner.Process.Signal(syscall.SIGHUP)
-			want = syscall.SIGHUP
+			_ = owner.Process.Signal(syscall.SIGUSR2) // which nohup doesn't ignore
+			want = syscall.SIGUSR2
 		}
 		_ = owner.Wait()
 		if got := owner.ProcessState.Sys().(syscall.WaitStatus).Signal(); got != want {

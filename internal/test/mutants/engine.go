@@ -219,7 +219,7 @@ var engineMutants = []mutant{
 	{"an encrypted lock that has long been dead is watched", judge,
 		"expired = l.longDead(e, st, now)\n\t}", "_ = now\n\t}", seed(1926)},
 	{"a lock of another client beside ours is no loss", beside,
-		"e.verdict != Stale && e.verdict != Released {", "false {", scene("foreign", 662)},
+		"e.verdict == Stale || e.verdict == Released {", "true {", scene("foreign", 662)},
 	{"an encrypted lock beside ours is no loss", beside,
 		"if e.err == nil && e.lease.ID != \"\" {", "if e.err != nil || e.lease.ID != \"\" {", scene("sealed", 524)},
 

@@ -7,8 +7,8 @@ import (
 
 // pairsMutants are bugs where two features of a lock meet.
 var pairsMutants = []mutant{
-	{"a lock of another client that a holder can't read is no conflict", "replock/heldlook.go", `unknown = failed`, `_ = failed`, test("./replock", "^TestUnreadLockIsInDoubt$")},
-	{"a lock beside ours that a read doesn't find is gone, whatever is listed", "replock/heldlook.go", `case o == nil, o.Size == 0:`, `case o == nil, o.Key != "":`, test("./replock", "^TestUnreadLockIsInDoubt$")},
+	{"a lock of another client that a holder can't read is no conflict", "replock/heldlook.go", `d.add(settled, failed)`, `_, _ = settled, failed`, test("./replock", "^TestUnreadLockIsInDoubt$")},
+	{"a lock beside ours that a read doesn't find is gone, whatever is listed", "replock/heldlook.go", `o != nil && o.Size > 0 {`, `o != nil && o.Key == "" {`, test("./replock", "^TestUnreadLockIsInDoubt$")},
 	{"a lock beside ours that was deleted before it was read delays a release", "replock/heldlook.go", `again, err := k.firstPage(ctx, prefix)`, "again, err := page, error(nil)\n\t\t_ = prefix", test("./replock", "^TestUnreadLockIsInDoubt$")},
 	{"a release waits for deletes of lock.exclusive after its deadline", "replock/withdraw.go", `context.WithTimeout(ctx, left)`, `context.WithTimeout(ctx, left+time.Hour)`, test("./replock", "^TestReleaseStopsAtTheDeadline$")},
 	{"a release deletes before the context has ended", "replock/release.go", `	k.cancel(ErrReleased)
@@ -16,10 +16,7 @@ var pairsMutants = []mutant{
 	k.stop(ErrReleased)`, test("./replock", "^TestReleaseEndsTheContextFirst$")},
 	{"a foreign lock hides behind sixteen waiters", "replock/heldlook.go", `e != k.t.passed && !e.hasID() {`, `e != k.t.passed && len(suspects) < maxReported {`, pair("exclusive", "seventeen shared waiters", "a shared lock of another client, with a late name")},
 	{"a young lock is foreign until it is read 3 s later", "replock/heldlook.go", `		if e.err == nil && e.lease.ID != "" {`, `		if settled && e.err == nil && e.lease.ID != "" {`, pair("exclusive", "its holder ends soon", "shared acquirers at its end")},
-	{"a holder takes a young foreign lock for one that stays, whatever its age", "replock/heldlook.go", `			young = true
-		}
-	}`, `		}
-	}`, pair("exclusive", "its holder ends soon", "a shared lock of another client")},
+	{"a holder takes a young foreign lock for one that stays, whatever its age", "replock/heldlook.go", "		d.young = true\n\t}\n\tif len", "\t}\n\tif len", pair("exclusive", "its holder ends soon", "a shared lock of another client")},
 	{"a waiter never reads the blocker", "replock/hint.go", `if b == nil || q.hints.store != nil || q.l.pace.first == 0 {`, `if b != nil || q.hints.store != nil || q.l.pace.first == 0 {`, pair("shared", "an exclusive waiter", "")},
 	{"in a crowd a shared holder doesn't look at lock.exclusive", "replock/heldlook.go", `page, err := k.firstPage(ctx, k.l.keys.exclusive())`, `page, err := store.Page{}, error(nil)`, pair("shared", "a hundred shared locks", "an exclusive lock of another client")},
 	{"Check doesn't look again at what has just come", "replock/lock.go", `if errors.Is(err, errAgain) && clock.Sleep(`, `if false && clock.Sleep(`, pair("exclusive", "its holder ends soon", "a shared lock of another client")},
