@@ -247,10 +247,19 @@ func TestVersionPermissions(t *testing.T) {
 				s.holdsOn("prune")
 				s.passes("backup", 0)
 				s.nothingLeft()
-				h := p.history(t)
-				if !c.stay && len(h) > 0 || c.stay && slices.Max(h.counts()) < 5 {
-					t.Errorf("versions:%v", h)
+				if c.stay {
+					if h := p.history(t); slices.Max(h.counts()) < 5 {
+						t.Errorf("versions:%v", h)
+					}
+					return
 				}
+				// A removal that isn't answered soon is given up, as on a busy machine.
+				s.until("locks that leave no version", hang, func() bool {
+					before := len(p.history(t))
+					s.passes("prune", 0)
+					s.passes("backup", 0)
+					return len(p.history(t)) == before
+				})
 			})
 		}
 	}
