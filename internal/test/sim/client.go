@@ -42,7 +42,7 @@ func (w *world) newClient(number int, name string, p *clientPlan, m *machine) *c
 }
 
 // nth counts the requests that look the same.
-func (c *client) nth(r request) int {
+func (c *client) nth(r *request) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.count[r.looks()]++

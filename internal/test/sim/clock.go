@@ -87,7 +87,7 @@ func (c *clientClock) After(d time.Duration) <-chan time.Time {
 // do, but then a new name would change all histories. Two waiters of one package can go on at one
 // time: each sends another request next, and send sets these apart.
 func waiter() uint64 {
-	var callers [8]uintptr
+	var callers [4]uintptr
 	n := runtime.Callers(3, callers[:])
 	if known, ok := callersOf.Load(callers); ok {
 		return known.(uint64)
@@ -221,13 +221,13 @@ func (w *world) adrift(h, other *holding) bool {
 // straddle notes a put of a paused machine that puts back objects that others have deleted
 // when they passed: one that was under way, or, if If-Match isn't kept and the store doesn't
 // return its time, any whose look was before that.
-func (w *world) straddle(p *process, r request) {
+func (w *world) straddle(p *process, r *request) {
 	lag := p.client.machine.lags()
 	if lag.over.IsZero() || !w.plan.timeless() && !r.handed.Before(lag.over) {
 		return
 	}
 	for _, h := range w.active {
-		if h.p == p && (r.key == h.lock.Key() || r.key == keyOf(h.objects()[1])) {
+		if h.p == p && (r.key == h.lock.Key() || r.key == keyOf(h.objects[1])) {
 			h.straddled = true
 		}
 	}

@@ -98,7 +98,7 @@ type presence struct {
 }
 
 // appears tracks which objects exist.
-func (w *world) appears(c *client, r request) {
+func (w *world) appears(c *client, r *request) {
 	now := time.Now()
 	if c.plan.foreign { // it overwrites and removes leftovers
 		w.ghosts = slices.DeleteFunc(w.ghosts, func(g ghost) bool { return g.key == r.key })
@@ -188,7 +188,7 @@ func (w *world) shown(g *holding, before time.Time) bool {
 // which doesn't concern that key. None must be removed unless the client's earlier look at the key
 // has shown it that body. (Without conditions, a body that comes between the look and the delete can
 // be hit.)
-func (w *world) trespass(p *process, r request) (wrong string) {
+func (w *world) trespass(p *process, r *request) (wrong string) {
 	if r.step == nil || p.client.plan.foreign {
 		return ""
 	}
@@ -211,7 +211,7 @@ func (w *world) trespass(p *process, r request) (wrong string) {
 
 // looksAt returns the lock.exclusive that a request of a step shows: by a read, or by the first page
 // of all locks.
-func (r request) looksAt() (key string, ok bool) {
+func (r *request) looksAt() (key string, ok bool) {
 	all := prefix(r.step.lock) + "lock."
 	switch {
 	case r.op == "get" && isExclusive(r.key):
@@ -225,13 +225,13 @@ func (r request) looksAt() (key string, ok bool) {
 
 // turn names the requests of one step to a lock.exclusive: each relies on the answer to the one
 // before.
-func (r request) turn(p *process, key string) string {
+func (r *request) turn(p *process, key string) string {
 	return fmt.Sprintf("%s %s %s", p.client.name, r.step.name, key)
 }
 
 // answered tracks each request whose answer, an error or not, has reached its sender. Another of the
 // step's requests can be on its way meanwhile: a holder's first look, while the ticket is deleted.
-func (w *world) answered(p *process, r request, err error) {
+func (w *world) answered(p *process, r *request, err error) {
 	if r.step == nil {
 		return
 	}
@@ -341,7 +341,7 @@ func (p *plan) dead(l leftover) bool {
 
 // unripe checks that break-lock --stale leaves a lock that is encrypted, and that only a watch can
 // show to be dead. Another lock can have taken its place.
-func (w *world) unripe(r request, raw []byte) {
+func (w *world) unripe(r *request, raw []byte) {
 	for _, g := range w.ghosts {
 		if r.staleOnly && g.key == r.key && g.sealed && raw[0] == sealedByte {
 			w.violate("overbroken", fmt.Sprintf("break-lock --stale breaks %s, whose body is encrypted and not known to be dead", w.name(r.key)))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -86,7 +87,7 @@ type pointer struct {
 type sighting struct{ handed, listed time.Time }
 
 // applied tracks each request that was applied.
-func (w *world) applied(p *process, r request, v any, err error) {
+func (w *world) applied(p *process, r *request, v any, err error) {
 	if w.timeline.on {
 		w.say(nil, "         | %s's %v is applied: %v", p.client.name, asked{r}, got{v, err})
 	}
@@ -219,7 +220,7 @@ func (w *world) checkOne(h *holding) {
 	if over := c.clock.Elapsed() - h.lock.Deadline(); over > grace && c.clock.Woke(tick+grace) {
 		w.violate("overdue", fmt.Sprintf("%v goes on %v after its deadline", h, over.Round(time.Millisecond)))
 	}
-	for _, o := range h.objects() {
+	for _, o := range h.objects {
 		at, broken := w.broken[o]
 		if !broken || w.undone[o] || !c.clock.Woke(tick+grace) {
 			continue
@@ -233,7 +234,7 @@ func (w *world) checkOne(h *holding) {
 // handed follows each request that is handed to the link. It reports whether a break-lock is
 // under way that must remove stale locks alone, with what the keys begin that it can remove, and
 // whose lock.exclusive the sender has seen, with no other request to it since.
-func (w *world) handed(p *process, r request) (staleOnly bool, scope string, saw *client) {
+func (w *world) handed(p *process, r *request) (staleOnly bool, scope string, saw *client) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if r.step != nil && isExclusive(r.key) {
@@ -246,7 +247,7 @@ func (w *world) handed(p *process, r request) (staleOnly bool, scope string, saw
 	}
 	name := objectName(r.key, r.body)
 	for _, h := range w.all {
-		if o := h.objects(); h.p != p || name != o[0] && name != o[1] {
+		if h.p != p || !slices.Contains(h.objects[:], name) {
 			continue
 		}
 		if over := c.clock.Elapsed() - h.lock.Deadline(); over > grace {
@@ -258,13 +259,15 @@ func (w *world) handed(p *process, r request) (staleOnly bool, scope string, saw
 
 // holding is a lock that was granted.
 type holding struct {
-	p     *process
-	step  step
-	lock  Held
-	first *holding // the lock that this one was resumed from, and so on
-	asked time.Time
-	began time.Time
-	ended bool // was released
+	p    *process
+	step step
+	lock Held
+	// objects of the lock, as the maps of the monitor name them.
+	objects [2]string
+	first   *holding // the lock that this one was resumed from, and so on
+	asked   time.Time
+	began   time.Time
+	ended   bool // was released
 	// stopped: the guard has stopped the protected command.
 	stopped bool
 	// paused: the hypervisor paused its machine while it was taken, so that another
@@ -308,11 +311,6 @@ func (h *holding) origin() *holding {
 		h = h.first
 	}
 	return h
-}
-
-// objects of a lock, as the maps below name them.
-func (h *holding) objects() [2]string {
-	return [2]string{h.lock.Key(), prefix(h.step.lock) + exclusive + "#" + h.lock.ID()}
 }
 
 const (
@@ -372,8 +370,9 @@ func (w *world) begin(p *process, s step, k Held, from *holding, asked time.Time
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	h := &holding{p: p, step: s, lock: k, first: from, asked: asked, began: time.Now()}
+	h.objects = [2]string{k.Key(), prefix(s.lock) + exclusive + "#" + k.ID()}
 	h.paused = p.client.machine.lags().over.After(asked)
-	for _, o := range h.objects() {
+	for _, o := range h.objects {
 		// A lock that was broken while it was taken, and was put back before the
 		// look, isn't broken.
 		if raw, _, err := w.mem.Get(context.Background(), keyOf(o), 1<<20); err == nil && objectName(keyOf(o), raw) == o {
@@ -477,7 +476,7 @@ func (w *world) brokenKey(key string) bool {
 // wasBroken reports whether a break-lock has removed one of a lock's objects. The objects of
 // the lock that it was resumed from don't count any more.
 func (m *monitor) wasBroken(h *holding) bool {
-	for _, o := range h.objects() {
+	for _, o := range h.objects {
 		if _, ok := m.broken[o]; ok {
 			return true
 		}
@@ -488,7 +487,7 @@ func (m *monitor) wasBroken(h *holding) bool {
 // stillBroken names an object of a lock that was broken by that time, and that no put has
 // brought back.
 func (m *monitor) stillBroken(h *holding, at time.Time) string {
-	for _, o := range h.objects() {
+	for _, o := range h.objects {
 		if b, ok := m.broken[o]; ok && b.Before(at) && !m.undone[o] {
 			return o
 		}
@@ -497,7 +496,7 @@ func (m *monitor) stillBroken(h *holding, at time.Time) string {
 }
 
 // breaking notes the objects that a break-lock is about to remove.
-func (w *world) breaking(p *process, r request) {
+func (w *world) breaking(p *process, r *request) {
 	if p.client != w.janitor || !r.writes() || r.op == "put" && len(r.body) > 0 {
 		return
 	}
@@ -528,7 +527,7 @@ func (w *world) stoodWhenListed(c *client, key string) bool {
 // is about to remove, or could until a moment ago. Either the lock's machine was paused, and
 // the flag was written before the end of the pause or after the last look of the break-lock.
 // Or the machine of the break-lock was paused since then, which it can't notice.
-func (w *world) overslept(h *holding, r request) bool {
+func (w *world) overslept(h *holding, r *request) bool {
 	lag, written := h.p.client.machine.lags(), w.present[r.key].written
 	look, looked := w.seen[w.janitor.name+" "+r.key]
 	if looked && w.janitor.machine.lags().over.After(look.handed) {
@@ -540,7 +539,7 @@ func (w *world) overslept(h *holding, r request) bool {
 // undo notes an object that was broken while a put of it was under way, which has brought it
 // back. For lock.exclusive that includes a put of another lock of the same client, since a
 // client recognizes all its ids.
-func (w *world) undo(c *client, r request) {
+func (w *world) undo(c *client, r *request) {
 	w.owner[objectName(r.key, r.body)] = c
 	for o, at := range w.broken {
 		if keyOf(o) == r.key && w.owner[o] == c && w.underWay(c, r, at) {
@@ -551,7 +550,7 @@ func (w *world) undo(c *client, r request) {
 
 // underWay reports whether a put was under way at a time: it had been sent, or the look before
 // it.
-func (w *world) underWay(c *client, r request, at time.Time) bool {
+func (w *world) underWay(c *client, r *request, at time.Time) bool {
 	if !r.handed.After(at) {
 		return true
 	}

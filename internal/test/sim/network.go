@@ -33,11 +33,11 @@ type request struct {
 	shows           **client  // whose this one finds there
 }
 
-func (r request) conditional() bool { return r.opts.IfAbsent || r.opts.IfMatch != "" }
-func (r request) writes() bool      { return r.op == "put" || r.op == "delete" || r.op == deleteAll }
+func (r *request) conditional() bool { return r.opts.IfAbsent || r.opts.IfMatch != "" }
+func (r *request) writes() bool      { return r.op == "put" || r.op == "delete" || r.op == deleteAll }
 
 // looks is the same for requests that can be sent at one time and differ in nothing that counts.
-func (r request) looks() string {
+func (r *request) looks() string {
 	if r.opts.IfAbsent {
 		return r.op + " if absent " + r.key
 	}
@@ -52,22 +52,15 @@ var (
 	errConflict = errors.New("409 ConditionalRequestConflict")
 )
 
-// answer is the answer to a request.
-type answer[T any] struct {
-	v   T
-	err error
-}
-
 // send takes a request that is one step to the store and its answer back.
-func send[T any](ctx context.Context, l *link, r request, apply func() (T, error)) (T, error) {
-	return sendSteps(ctx, l, r, func(r request, f fault) (T, error) { return atStore(l, r, f, apply) })
+func (l *link) send(ctx context.Context, r *request, apply func() (any, error)) (any, error) {
+	return l.sendSteps(ctx, r, func(f *fault) (any, error) { return l.atStore(r, f, apply) })
 }
 
 // sendSteps is send for a request whose steps call atStore.
-func sendSteps[T any](ctx context.Context, l *link, r request, apply func(request, fault) (T, error)) (T, error) {
-	var zero T
+func (l *link) sendSteps(ctx context.Context, r *request, apply func(*fault) (any, error)) (any, error) {
 	if l.p.gone() {
-		return zero, errGone
+		return nil, errGone
 	}
 	c := l.p.client
 	if c.plan.foreign {
@@ -89,7 +82,7 @@ func sendSteps[T any](ctx context.Context, l *link, r request, apply func(reques
 	time.Sleep(nanoseconds(d.of(24)) / 10) // requests that goroutines send at one time are sent one after another
 	c.clock.awake(d.of(20))
 	if l.p.gone() {
-		return zero, errGone
+		return nil, errGone
 	}
 	f := l.w.decide(c, r, d)
 	if f.kind != None {
@@ -99,22 +92,21 @@ func sendSteps[T any](ctx context.Context, l *link, r request, apply func(reques
 	if !f.after && l.strike(f) {
 		c.clock.awake(d.of(21))
 		if l.p.gone() {
-			return zero, errGone
+			return nil, errGone
 		}
 	}
 	l.w.trace(c, "%v", said{r, f})
-	answered := make(chan answer[T], 1)
+	answered := make(chan got, 1)
 	l.w.flying.Add(1)
 	go func() {
 		defer l.w.flying.Add(-1)
-		travel(l, r, f, answered, apply)
+		l.travel(f, answered, apply)
 	}()
-	return await(ctx, l, r, f, answered)
+	return l.await(ctx, r, f, answered)
 }
 
 // await waits for the answer to a request, until its context ends.
-func await[T any](ctx context.Context, l *link, r request, f fault, answered <-chan answer[T]) (T, error) {
-	var zero T
+func (l *link) await(ctx context.Context, r *request, f *fault, answered <-chan got) (any, error) {
 	c := l.p.client
 	var late <-chan time.Time
 	if deadline, ok := ctx.Deadline(); ok {
@@ -127,10 +119,10 @@ func await[T any](ctx context.Context, l *link, r request, f fault, answered <-c
 	select {
 	case a := <-answered:
 		if l.p.gone() {
-			return zero, errGone
+			return nil, errGone
 		}
 		l.w.answered(l.p, r, a.err)
-		l.w.trace(c, "%v: %v", asked{r}, got{a.v, a.err})
+		l.w.trace(c, "%v: %v", asked{r}, a)
 		return a.v, a.err
 	case <-late:
 	case <-ctx.Done():
@@ -142,23 +134,23 @@ func await[T any](ctx context.Context, l *link, r request, f fault, answered <-c
 	case a := <-answered:
 		if !l.p.gone() {
 			l.w.answered(l.p, r, a.err)
-			l.w.trace(c, "%v: %v, late", asked{r}, got{a.v, a.err})
+			l.w.trace(c, "%v: %v, late", asked{r}, a)
 			return a.v, a.err
 		}
 	default:
 	}
 	if l.p.gone() {
-		return zero, errGone
+		return nil, errGone
 	}
 	l.w.trace(c, "%v: no answer", asked{r})
 	if ctx.Err() != nil {
-		return zero, ctx.Err()
+		return nil, ctx.Err()
 	}
-	return zero, context.DeadlineExceeded
+	return nil, context.DeadlineExceeded
 }
 
 // strike applies a request's fault to its sender.
-func (l *link) strike(f fault) bool {
+func (l *link) strike(f *fault) bool {
 	c := l.p.client
 	switch f.kind {
 	case Pause:
@@ -186,39 +178,38 @@ func (l *link) strike(f fault) bool {
 }
 
 // travel is the way of a request to the store, and of the answer back.
-func travel[T any](l *link, r request, f fault, answered chan<- answer[T], apply func(request, fault) (T, error)) {
-	var zero T
+func (l *link) travel(f *fault, answered chan<- got, apply func(*fault) (any, error)) {
 	time.Sleep(f.there)
 	switch f.kind {
 	case Lost, Outage:
-		reply(l, f, answered, zero, errReset)
+		l.reply(f, answered, nil, errReset)
 	case Busy:
-		reply(l, f, answered, zero, errBusy)
+		l.reply(f, answered, nil, errBusy)
 	case Conflict:
-		reply(l, f, answered, zero, errConflict)
+		l.reply(f, answered, nil, errConflict)
 	case Late:
-		reply(l, f, answered, zero, errReset)
+		l.reply(f, answered, nil, errReset)
 		time.Sleep(f.long)
-		apply(r, f)
+		apply(f)
 	case Unanswered:
-		apply(r, f)
-		reply(l, f, answered, zero, errReset)
+		apply(f)
+		l.reply(f, answered, nil, errReset)
 	case Broken:
-		apply(r, f)
-		reply(l, f, answered, zero, errBroken)
+		apply(f)
+		l.reply(f, answered, nil, errBroken)
 	case Twice:
-		v, err := apply(r, f)
-		reply(l, f, answered, v, err)
+		v, err := apply(f)
+		l.reply(f, answered, v, err)
 		time.Sleep(f.long)
-		apply(r, f)
+		apply(f)
 	default:
-		v, err := apply(r, f)
-		reply(l, f, answered, v, err)
+		v, err := apply(f)
+		l.reply(f, answered, v, err)
 	}
 }
 
 // reply brings the answer to a running process, unless the fault leaves its sender waiting.
-func reply[T any](l *link, f fault, answered chan<- answer[T], v T, err error) {
+func (l *link) reply(f *fault, answered chan<- got, v any, err error) {
 	if f.hang {
 		return
 	}
@@ -227,11 +218,11 @@ func reply[T any](l *link, f fault, answered chan<- answer[T], v T, err error) {
 	if f.after && l.strike(f) {
 		l.p.client.clock.awake(f.dice.of(23))
 	}
-	answered <- answer[T]{v, err}
+	answered <- got{v, err}
 }
 
 // atStore applies a request, as one step.
-func atStore[T any](l *link, r request, f fault, apply func() (T, error)) (T, error) {
+func (l *link) atStore(r *request, f *fault, apply func() (any, error)) (any, error) {
 	w := l.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -249,13 +240,15 @@ func atStore[T any](l *link, r request, f fault, apply func() (T, error)) (T, er
 // Put sends.
 func (l *link) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
 	key = l.named(key)
-	r := request{op: "put", key: key, body: body, opts: opts}
-	return send(ctx, l, r, func() (store.Object, error) {
+	r := &request{op: "put", key: key, body: body, opts: opts}
+	v, err := l.send(ctx, r, func() (any, error) {
 		if l.w.plan.refuses && opts.IfMatch != "" {
-			return store.Object{}, &store.Error{Op: "put", Key: key, Err: store.ErrPrecondition}
+			return nil, &store.Error{Op: "put", Key: key, Err: store.ErrPrecondition}
 		}
 		return l.w.mem.Put(context.Background(), key, body, opts)
 	})
+	o, _ := v.(store.Object)
+	return o, err
 }
 
 func (l *link) named(key string) string {
@@ -276,13 +269,14 @@ type content struct {
 
 // Get sends.
 func (l *link) Get(ctx context.Context, key string, limit int64) ([]byte, store.Object, error) {
-	c, err := send(ctx, l, request{op: "get", key: key}, func() (content, error) {
+	v, err := l.send(ctx, &request{op: "get", key: key}, func() (any, error) {
 		raw, o, err := l.w.mem.Get(context.Background(), key, limit)
 		if c := l.p.client; err == nil && c.plan.intrudes && !bytes.Contains(raw, []byte(c.name+" (pid")) {
 			err = store.ErrNotFound
 		}
 		return content{raw, o}, err
 	})
+	c, _ := v.(content)
 	return c.raw, c.object, err
 }
 
@@ -291,9 +285,11 @@ func (l *link) List(ctx context.Context, prefix, cursor string) (store.Page, err
 	if l.p.client.plan.intrudes {
 		return store.Page{}, nil
 	}
-	return send(ctx, l, request{op: "list", key: prefix, cursor: cursor}, func() (store.Page, error) {
+	v, err := l.send(ctx, &request{op: "list", key: prefix, cursor: cursor}, func() (any, error) {
 		return l.w.mem.List(context.Background(), prefix, cursor)
 	})
+	page, _ := v.(store.Page)
+	return page, err
 }
 
 // Delete sends.
@@ -313,11 +309,11 @@ func (l *link) DeleteIfMatch(ctx context.Context, key, etag string) error {
 }
 
 func (l *link) delete(ctx context.Context, key string, opts store.PutOptions, apply func() error) error {
-	_, err := send(ctx, l, request{op: "delete", key: key, opts: opts}, func() (struct{}, error) {
+	_, err := l.send(ctx, &request{op: "delete", key: key, opts: opts}, func() (any, error) {
 		if l.p.client.plan.noDelete {
-			return struct{}{}, &store.Error{Op: "delete", Key: key, Err: store.ErrPermission}
+			return nil, &store.Error{Op: "delete", Key: key, Err: store.ErrPermission}
 		}
-		return struct{}{}, apply()
+		return nil, apply()
 	})
 	return err
 }
@@ -425,8 +421,8 @@ type fault struct {
 }
 
 // decide draws a request's fault, if it has one.
-func (w *world) decide(c *client, r request, d dice) fault {
-	f := fault{dice: d}
+func (w *world) decide(c *client, r *request, d dice) *fault {
+	f := &fault{dice: d}
 	f.there = w.plan.latency + d.of(1).within(w.plan.latency) + nanoseconds(d.of(2))
 	f.back = w.plan.latency/2 + d.of(3).within(w.plan.latency) + nanoseconds(d.of(4))
 	if w.calm.Load() {
@@ -471,9 +467,9 @@ func (w *world) decide(c *client, r request, d dice) fault {
 		return f
 	}
 	if slices.Contains(w.config.Without, f.id) {
-		return fault{dice: d, there: f.there, back: f.back}
+		return &fault{dice: d, there: f.there, back: f.back}
 	}
-	w.extend(&f, c, kept)
+	w.extend(f, c, kept)
 	return f
 }
 

@@ -55,6 +55,17 @@ func waiters(n int, modes ...replock.Mode) func(*plan) {
 	}
 }
 
+// crowd is seventeen waiters, one more than a holder or an acquirer reads at once. They come after a third
+// of the time for which the lock is held, and wait until three seconds after its end.
+func crowd(mode replock.Mode) func(*plan) {
+	return func(p *plan) {
+		for i := range 17 {
+			at := p.holder().hold/3 + time.Duration(i)*100*time.Millisecond
+			p.come(mode, at, step{queues: true, patience: p.holder().hold + 3*time.Second - at, hold: 200 * time.Millisecond})
+		}
+	}
+}
+
 // comers don't wait. They come one after another, from a little before a time of the holder's to a
 // little after it.
 func comers(mode replock.Mode, hold time.Duration, at func(*plan) time.Duration) func(*plan) {
@@ -157,8 +168,8 @@ var Features = []Feature{
 	{"an exclusive waiter", waiters(1, replock.Exclusive)},
 	{"a shared waiter", waiters(1, replock.Shared)},
 	{"waiters of both modes", waiters(4, replock.Exclusive, replock.Shared)},
-	{"seventeen shared waiters", waiters(17, replock.Shared)},
-	{"seventeen exclusive waiters", waiters(17, replock.Exclusive)},
+	{"seventeen shared waiters", crowd(replock.Shared)},
+	{"seventeen exclusive waiters", crowd(replock.Exclusive)},
 	{"shared acquirers at its start", comers(replock.Shared, 20*time.Second, itsStart)},
 	{"exclusive acquirers at its start", comers(replock.Exclusive, time.Second, itsStart)},
 	{"shared acquirers at its end", comers(replock.Shared, time.Second, itsEnd)},

@@ -25,7 +25,7 @@ type life struct {
 }
 
 // lives tracks when the objects of locks were stored, by their keys.
-func (w *world) lived(c *client, r request) {
+func (w *world) lived(c *client, r *request) {
 	if !isLock(r.key) {
 		return
 	}
@@ -117,7 +117,7 @@ type ticket struct {
 }
 
 // queued tracks the waiters, by their tickets.
-func (w *world) queued(c *client, r request, err error) {
+func (w *world) queued(c *client, r *request, err error) {
 	switch {
 	case err != nil || !r.writes():
 	case !bytes.Contains(r.body, []byte(`"state":"waiting"`)):
@@ -400,7 +400,7 @@ type fences struct {
 func isFence(key string) bool { return strings.HasSuffix(key, "/lock-fence") }
 
 // counted tracks each number that is stored. Each must be larger than the one before.
-func (w *world) counted(r request) {
+func (w *world) counted(r *request) {
 	if !isFence(r.key) {
 		return
 	}

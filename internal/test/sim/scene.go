@@ -304,15 +304,15 @@ const deleteAll = "delete all"
 // DeleteAll sends. The store deletes one object after another, and not all of them: it can
 // refuse some, leave some out of its answer, or fail half-way.
 func (l *link) DeleteAll(ctx context.Context, keys []string) ([]bool, error) {
-	r := request{op: deleteAll, key: keys[0], keys: slices.Clone(keys)}
-	deleted, err := sendSteps(ctx, l, r, l.deleteEach)
+	r := &request{op: deleteAll, key: keys[0], keys: slices.Clone(keys)}
+	v, err := l.sendSteps(ctx, r, func(f *fault) (any, error) { return l.deleteEach(r, f) })
 	if err != nil {
 		return make([]bool, len(keys)), err
 	}
-	return deleted, nil
+	return v.([]bool), nil
 }
 
-func (l *link) deleteEach(r request, f fault) ([]bool, error) {
+func (l *link) deleteEach(r *request, f *fault) ([]bool, error) {
 	deleted, p, ill, d := make([]bool, len(r.keys)), l.w.plan, l.w.plan.ill, f.dice.named("each")
 	if l.w.calm.Load() {
 		ill = 0
@@ -332,16 +332,16 @@ func (l *link) deleteEach(r request, f fault) ([]bool, error) {
 		if d.of(1).chance(.2) { // others act meanwhile
 			time.Sleep(d.of(2).within(p.latency) + nanoseconds(d.of(3)))
 		}
-		one := r
+		one := *r
 		one.op, one.key, one.keys = "delete", key, nil
-		_, err := atStore(l, one, f, func() (struct{}, error) {
+		_, err := l.atStore(&one, f, func() (any, error) {
 			switch {
 			case l.p.client.plan.noDelete:
-				return struct{}{}, &store.Error{Op: "delete", Key: key, Err: store.ErrPermission}
+				return nil, &store.Error{Op: "delete", Key: key, Err: store.ErrPermission}
 			case d.of(4).chance(ill):
-				return struct{}{}, errBroken
+				return nil, errBroken
 			}
-			return struct{}{}, l.w.mem.Delete(context.Background(), key)
+			return nil, l.w.mem.Delete(context.Background(), key)
 		})
 		deleted[i] = err == nil && !d.of(5).chance(ill/2) // or the answer leaves it out
 	}
@@ -491,7 +491,7 @@ func (p *plan) stageSeveral(config *Config, d dice) {
 }
 
 // strays checks that a break-lock of one lock removes nothing of another.
-func (w *world) strays(p *process, r request) {
+func (w *world) strays(p *process, r *request) {
 	if w.config.Protocol == nil && p.client == w.janitor && r.scope != "" && !strings.HasPrefix(r.key, r.scope) {
 		w.violate("overbroken", fmt.Sprintf("break-lock of %s removes %s", r.scope, w.name(r.key)))
 	}

@@ -5,7 +5,9 @@ import (
 	"flag"
 	"fmt"
 	"math"
+	"os"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -26,6 +28,12 @@ var (
 	sceneFlag   = flag.String("scene", "", "what each history is about, in place of what its seed says")
 	everyFlag   = flag.Duration("every", 0, "how often to say how far it is")
 )
+
+// TestMain collects garbage less often than usual, because a history leaves little else.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400)
+	os.Exit(m.Run())
+}
 
 // TestSeeds runs histories until one of them violates something, which is then
 // shrunk and printed; or the one history of -seed.

@@ -59,10 +59,10 @@ func (w *world) say(c *client, format string, args ...any) {
 // said, asked and got return a request as it is sent, its meaning, and its answer.
 type (
 	said struct {
-		r request
-		f fault
+		r *request
+		f *fault
 	}
-	asked struct{ r request }
+	asked struct{ r *request }
 	got   struct {
 		v   any
 		err error
