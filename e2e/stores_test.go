@@ -10,7 +10,6 @@ import (
 	"maps"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -169,12 +168,11 @@ func acquire(t *testing.T, l *replock.Locker, mode replock.Mode) *replock.Lock {
 // The application key that the fake knows.
 const b2KeyID, b2Key = "000000000000000000000000a", "K000-repolock-e2e"
 
-// fakeB2 is a server of one test. It keeps its objects in a file.
+// fakeB2 is a server of one test. It keeps its objects while it is stopped.
 type fakeB2 struct {
 	*fakeb2.Server
 	t       testing.TB
 	address string
-	file    string
 	http    *http.Server // nil while it is stopped
 	bucket  string       // that has looks at
 }
@@ -190,7 +188,8 @@ func startB2(t testing.TB) server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fakeB2{t: t, address: fmt.Sprintf("127.0.0.1:%d", n), file: filepath.Join(t.TempDir(), "state")}
+	f := &fakeB2{t: t, address: fmt.Sprintf("127.0.0.1:%d", n)}
+	f.Server = fakeb2.New(fakeb2.Options{Keys: []fakeb2.Key{{ID: b2KeyID, Secret: b2Key}}})
 	f.Start()
 	t.Cleanup(f.Kill)
 	return f
@@ -201,9 +200,6 @@ func (f *fakeB2) Endpoint() string { return "http://" + f.address }
 func (f *fakeB2) Start() {
 	f.t.Helper()
 	listener, err := freeport.Listen(f.address)
-	if err == nil {
-		f.Server, err = fakeb2.New(fakeb2.Options{Keys: []fakeb2.Key{{ID: b2KeyID, Secret: b2Key}}, File: f.file})
-	}
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -211,9 +207,11 @@ func (f *fakeB2) Start() {
 	go func(s *http.Server) { _ = s.Serve(listener) }(f.http)
 }
 
+// Kill ends the server, and its clients must sign in again.
 func (f *fakeB2) Kill() {
 	if f.http != nil {
 		_ = f.http.Close()
+		f.ExpireTokens()
 		f.http = nil
 	}
 }
@@ -221,9 +219,7 @@ func (f *fakeB2) Kill() {
 func (f *fakeB2) Bucket() string {
 	f.t.Helper()
 	bucket := "repolock-" + strings.ToLower(rand.Text()[:16])
-	if err := f.AddBucket(fakeb2.Bucket{Name: bucket}); err != nil {
-		f.t.Fatal(err)
-	}
+	f.AddBucket(fakeb2.Bucket{Name: bucket})
 	return bucket
 }
 

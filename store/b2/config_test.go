@@ -224,11 +224,11 @@ func TestBucketMadeAnew(t *testing.T) {
 	if _, err := s.List(t.Context(), "", ""); err != nil {
 		t.Fatal(err)
 	}
-	must(t, f.DeleteBucket(bucket))
+	f.DeleteBucket(bucket)
 	if _, err := s.List(t.Context(), "", ""); !errors.Is(err, store.ErrNotFound) {
 		t.Error(err)
 	}
-	must(t, f.AddBucket(fakeb2.Bucket{Name: bucket}))
+	f.AddBucket(fakeb2.Bucket{Name: bucket})
 	if _, err := s.List(t.Context(), "", ""); err != nil {
 		t.Error(err)
 	}

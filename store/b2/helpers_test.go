@@ -48,9 +48,8 @@ func serve(t *testing.T, opts fakeb2.Options) *fake {
 	if opts.Keys == nil {
 		opts.Keys = []fakeb2.Key{{ID: keyID, Secret: key}}
 	}
-	s, err := fakeb2.New(opts)
-	must(t, err)
-	must(t, s.AddBucket(fakeb2.Bucket{Name: bucket}))
+	s := fakeb2.New(opts)
+	s.AddBucket(fakeb2.Bucket{Name: bucket})
 	h := httptest.NewServer(s)
 	t.Cleanup(h.Close)
 	return &fake{Server: s, url: h.URL}

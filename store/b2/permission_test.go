@@ -70,7 +70,7 @@ func TestDeleteWithoutPermission(t *testing.T) {
 // TestRetained: Delete hides versions that Object Lock retains.
 func TestRetained(t *testing.T) {
 	f := serve(t, fakeb2.Options{})
-	must(t, f.AddBucket(fakeb2.Bucket{Name: "locked-bucket", FileLock: true, Retain: time.Hour}))
+	f.AddBucket(fakeb2.Bucket{Name: "locked-bucket", FileLock: true, Retain: time.Hour})
 	s := open(t, "b2://locked-bucket?endpoint="+f.url)
 	o := put(t, s, "k", "1")
 	replace(t, s, "k", "2", o.ETag)
@@ -113,7 +113,7 @@ func TestRestricted(t *testing.T) {
 		t.Run(test.buckets+" "+test.prefix, func(t *testing.T) {
 			f := serve(t, fakeb2.Options{})
 			for _, name := range []string{"b-bucket", "c-bucket"} {
-				must(t, f.AddBucket(fakeb2.Bucket{Name: name}))
+				f.AddBucket(fakeb2.Bucket{Name: name})
 			}
 			k := fakeb2.Key{Prefix: test.prefix, Capabilities: least}
 			if k.Buckets = strings.Fields(test.buckets); len(k.Buckets) == 0 {
@@ -133,7 +133,7 @@ func TestRestricted(t *testing.T) {
 
 func TestDescribe(t *testing.T) {
 	f := serve(t, fakeb2.Options{})
-	must(t, f.AddBucket(fakeb2.Bucket{Name: "locked-bucket", FileLock: true}))
+	f.AddBucket(fakeb2.Bucket{Name: "locked-bucket", FileLock: true})
 	told := func(s store.Describer) store.Answer {
 		t.Helper()
 		d, err := s.Describe(t.Context())

@@ -54,8 +54,7 @@ type token struct {
 	uses    int
 }
 
-// issue makes a token of a key for an account or for an upload URL. A client without it must sign in again,
-// also after a restart of the server.
+// issue makes a token of a key for an account or for an upload URL.
 func (s *Server) issue(k Key, use string) string {
 	name := fmt.Sprintf("4_%s_%s_%s", k.ID, use, rand.Text())
 	s.tokens[name] = &token{key: k, use: use, issued: time.Now()}

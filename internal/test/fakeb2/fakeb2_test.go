@@ -6,12 +6,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/repolock/repolock/internal/test/fakeb2"
 )
@@ -80,13 +77,8 @@ const sha1OfHello = "aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d"
 func withBucket(t *testing.T, opts fakeb2.Options) (s *fakeb2.Server, c *caller, bucket string) {
 	t.Helper()
 	opts.Keys = append(opts.Keys, fakeb2.Key{ID: "000a", Secret: "K000secret"})
-	s, err := fakeb2.New(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.AddBucket(fakeb2.Bucket{Name: "a-bucket"}); err != nil {
-		t.Fatal(err)
-	}
+	s = fakeb2.New(opts)
+	s.AddBucket(fakeb2.Bucket{Name: "a-bucket"})
 	h := httptest.NewServer(s)
 	t.Cleanup(h.Close)
 	c = &caller{t: t, url: h.URL}
@@ -180,30 +172,4 @@ func TestRestricted(t *testing.T) {
 	c.code(c.do(r, 401), "unauthorized")
 	c.signIn("000c")
 	c.call(401, "unauthorized", "b2_get_upload_url", `{"bucketId":%q}`, bucket)
-}
-
-// TestFile: a server that is started again still has its objects, and gives no ID twice.
-func TestFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "state")
-	s, c, bucket := withBucket(t, fakeb2.Options{File: path})
-	upload := func() map[string]any {
-		to := c.call(200, "", "b2_get_upload_url", `{"bucketId":%q}`, bucket)
-		return c.upload(200, "", to, "k", sha1OfHello, strings.NewReader("hello"))
-	}
-	upload()
-	c.call(200, "", "b2_delete_file_version", `{"fileName":"k","fileId":%q}`, upload()["fileId"])
-	c.call(200, "", "b2_hide_file", `{"bucketId":%q,"fileName":"k"}`, bucket)
-	want := s.Versions("a-bucket")
-	s, c, _ = withBucket(t, fakeb2.Options{File: path})
-	if diff := cmp.Diff(want, s.Versions("a-bucket")); diff != "" || len(want) != 2 {
-		t.Error(diff)
-	}
-	upload()
-	ids := map[string]bool{}
-	for _, v := range s.Versions("a-bucket") {
-		ids[v.ID] = true
-	}
-	if len(ids) != 3 {
-		t.Errorf("%d IDs of three versions", len(ids))
-	}
 }

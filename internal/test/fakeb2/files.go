@@ -257,10 +257,7 @@ func (s *Server) copyFile(_ *http.Request, k Key, p params) (any, error) {
 	}
 	next := *v
 	next.Name = p.FileName
-	next, err := s.state.newVersion(b, next, time.Now())
-	if err != nil {
-		return nil, err
-	}
+	next = s.state.newVersion(b, next, time.Now())
 	s.changed("b2_copy_file", b, next.Name)
 	return file(next), nil
 }
@@ -276,10 +273,7 @@ func (s *Server) hideFile(_ *http.Request, k Key, p params) (any, error) {
 	case versions[0].Action == "hide":
 		return nil, refusal{http.StatusBadRequest, "already_hidden", "File already hidden: " + p.FileName}
 	}
-	v := Version{Name: p.FileName, Action: "hide"}
-	if v, err = s.state.newVersion(b, v, time.Now()); err != nil {
-		return nil, err
-	}
+	v := s.state.newVersion(b, Version{Name: p.FileName, Action: "hide"}, time.Now())
 	s.changed("b2_hide_file", b, v.Name)
 	return file(v), nil
 }
@@ -295,9 +289,7 @@ func (s *Server) deleteVersion(_ *http.Request, k Key, p params) (any, error) {
 	if b.FileLock && v.Action == "upload" && time.Now().Before(time.UnixMilli(v.Timestamp).Add(b.Retain)) {
 		return nil, refusal{http.StatusForbidden, "access_denied", "the file version is retained"}
 	}
-	if err := s.state.do(entry{DeleteVersion: &Version{ID: v.ID, Bucket: v.Bucket, Name: v.Name}}); err != nil {
-		return nil, err
-	}
+	b.remove(*v)
 	s.changed("b2_delete_file_version", b, p.FileName)
 	return map[string]any{"fileId": p.FileID, "fileName": p.FileName}, nil
 }
@@ -357,10 +349,7 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) error {
 	if !k.may("writeFiles") || !k.inside(b, v.Name) {
 		return errUnauthorized
 	}
-	v, err = s.state.newVersion(b, v, time.Now())
-	if err != nil {
-		return err
-	}
+	v = s.state.newVersion(b, v, time.Now())
 	s.changed("b2_upload_file", b, v.Name)
 	return reply(w, file(v))
 }

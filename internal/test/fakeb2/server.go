@@ -1,6 +1,5 @@
 // Package fakeb2 is Backblaze's native API, for tests: what its documentation
-// says of the calls that a lock needs, over a store in memory that may be kept in
-// a file.
+// says of the calls that a lock needs, over a store in memory.
 //
 // What it does is taken from these pages of https://www.backblaze.com/apidocs and
 // https://www.backblaze.com/docs:
@@ -50,9 +49,6 @@ import (
 // Options of a server. The zero value is a server without keys and buckets.
 type Options struct {
 	Keys []Key
-	// File stores the objects, if it isn't "": a server that is started with it again has
-	// those of the last one, however that ended.
-	File string
 	// PageSize is the most entries of a listing's page, if not 0, whatever was requested.
 	PageSize int
 	// TokenUses is the number of requests that a token works for, if not 0.
@@ -85,7 +81,7 @@ type Server struct {
 	opts Options
 
 	mu      sync.Mutex
-	state   *state
+	state   state
 	tokens  map[string]*token
 	log     []Request
 	failing []failure
@@ -98,14 +94,8 @@ type Request struct {
 	Status int
 }
 
-// New starts a server, with the objects of its file.
-func New(opts Options) (*Server, error) {
-	st, err := load(opts.File)
-	if err != nil {
-		return nil, err
-	}
-	return &Server{opts: opts, state: st, tokens: map[string]*token{}}, nil
-}
+// New returns a server without buckets.
+func New(opts Options) *Server { return &Server{opts: opts, tokens: map[string]*token{}} }
 
 // AddKey makes one more application key.
 func (s *Server) AddKey(k Key) {
@@ -114,25 +104,18 @@ func (s *Server) AddKey(k Key) {
 	s.opts.Keys = append(s.opts.Keys, k)
 }
 
-// AddBucket makes a bucket, if there is none of that name.
-func (s *Server) AddBucket(b Bucket) error {
+// AddBucket makes a bucket.
+func (s *Server) AddBucket(b Bucket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.state.named(b.Name) != nil {
-		return nil
-	}
-	return s.state.addBucket(b)
+	s.state.addBucket(b)
 }
 
 // DeleteBucket removes a bucket with all its versions.
-func (s *Server) DeleteBucket(name string) error {
+func (s *Server) DeleteBucket(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b := s.state.named(name)
-	if b == nil {
-		return nil
-	}
-	return s.state.do(entry{DeleteBucket: b.ID})
+	s.state.buckets = slices.DeleteFunc(s.state.buckets, func(b *bucket) bool { return b.Name == name })
 }
 
 // Versions returns all versions of a bucket, by name and newest first.

@@ -1,10 +1,7 @@
 package fakeb2
 
 import (
-	"bufio"
-	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 )
@@ -30,11 +27,10 @@ type Version struct {
 	Body        []byte
 }
 
-// state is the stored versions, and their file.
+// state is the stored versions.
 type state struct {
 	buckets []*bucket
 	serial  int // of IDs
-	journal *os.File
 }
 
 type bucket struct {
@@ -43,88 +39,22 @@ type bucket struct {
 	versions map[string][]Version
 }
 
-// entry is a line of the file: one of the four.
-type entry struct {
-	AddBucket     *Bucket  `json:",omitempty"`
-	DeleteBucket  string   `json:",omitempty"`
-	Add           *Version `json:",omitempty"`
-	DeleteVersion *Version `json:",omitempty"`
-}
-
-// load reads the file, which is made if there is none.
-func load(path string) (*state, error) {
-	s := new(state)
-	if path == "" {
-		return s, nil
-	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	var whole int64 // overwrite the rest of a line that a crash has cut off
-	for r := bufio.NewReader(f); ; {
-		line, err := r.ReadBytes('\n')
-		if err != nil {
-			break
-		}
-		var e entry
-		if err := json.Unmarshal(line, &e); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-		s.apply(e)
-		whole += int64(len(line))
-	}
-	if err := f.Truncate(whole); err != nil {
-		return nil, err
-	}
-	_, err = f.Seek(whole, 0)
-	s.journal = f
-	return s, err
-}
-
-// do keeps a change, and then makes it.
-func (s *state) do(e entry) error {
-	if s.journal != nil {
-		line, err := json.Marshal(e)
-		if err != nil {
-			return err
-		}
-		if _, err := s.journal.Write(append(line, '\n')); err != nil {
-			return err
-		}
-	}
-	s.apply(e)
-	return nil
-}
-
-func (s *state) apply(e entry) {
-	switch {
-	case e.AddBucket != nil:
-		s.serial++
-		s.buckets = append(s.buckets, &bucket{Bucket: *e.AddBucket, versions: map[string][]Version{}})
-	case e.DeleteBucket != "":
-		s.buckets = slices.DeleteFunc(s.buckets, func(b *bucket) bool { return b.ID == e.DeleteBucket })
-	case e.Add != nil:
-		s.serial++
-		s.withID(e.Add.Bucket).add(*e.Add)
-	case e.DeleteVersion != nil:
-		s.withID(e.DeleteVersion.Bucket).remove(*e.DeleteVersion)
-	}
-}
-
-func (s *state) addBucket(b Bucket) error {
-	b.ID = fmt.Sprintf("%024x", s.serial+1)
-	return s.do(entry{AddBucket: &b})
+func (s *state) addBucket(b Bucket) {
+	s.serial++
+	b.ID = fmt.Sprintf("%024x", s.serial)
+	s.buckets = append(s.buckets, &bucket{Bucket: b, versions: map[string][]Version{}})
 }
 
 // newVersion stores a version with an ID and a timestamp of its own.
-func (s *state) newVersion(b *bucket, v Version, now time.Time) (Version, error) {
+func (s *state) newVersion(b *bucket, v Version, now time.Time) Version {
 	v.Bucket, v.Timestamp = b.ID, now.UnixMilli()
 	if below := b.versions[v.Name]; len(below) > 0 {
 		v.Timestamp = max(v.Timestamp, below[0].Timestamp+1)
 	}
-	v.ID = fmt.Sprintf("4_z%s_f%018x_d%s_c000_v0000000_t0000", b.ID, s.serial+1, now.UTC().Format("20060102_m150405"))
-	return v, s.do(entry{Add: &v})
+	s.serial++
+	v.ID = fmt.Sprintf("4_z%s_f%018x_d%s_c000_v0000000_t0000", b.ID, s.serial, now.UTC().Format("20060102_m150405"))
+	b.add(v)
+	return v
 }
 
 func (s *state) named(name string) *bucket {
