@@ -15,6 +15,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/repolock/repolock/internal/parallel"
 )
 
 // lab compiles mutants and runs tests on them.
@@ -273,7 +275,6 @@ func (l *lab) common() string { return filepath.Join(l.dir, "functions") }
 func (l *lab) matrix(pkg, tags string) error {
 	finders := map[int][]string{}
 	var mu sync.Mutex
-	var tests []string
 	every := finder{pkg: pkg, run: ".", tags: tags}
 	out, passed, err := l.try(0, l.common(), every, 10*time.Minute, "-test.short")
 	if err != nil {
@@ -282,22 +283,13 @@ func (l *lab) matrix(pkg, tags string) error {
 	if !passed {
 		return fmt.Errorf("%s fails without a mutant:\n%s", pkg, out)
 	}
-	for _, m := range ran.FindAllStringSubmatch(out, -1) {
-		if !strings.Contains(m[1], "/") {
-			tests = append(tests, m[1])
-		}
-	}
+	tests := top(ran, out)
 	err = each(slices.Sorted(maps.Keys(l.mutants)), func(n int) error {
 		out, passed, err := l.try(n, l.overlays[n], every, 3*time.Minute, "-test.short")
 		if err != nil {
 			return err
 		}
-		var names []string
-		for _, m := range append(failed.FindAllStringSubmatch(out, -1), hung.FindAllStringSubmatch(out, -1)...) {
-			if !strings.Contains(m[1], "/") {
-				names = append(names, m[1])
-			}
-		}
+		names := append(top(failed, out), top(hung, out)...)
 		slices.Sort(names)
 		names = slices.Compact(names)
 		if !passed && strings.Contains(out, "panic: ") {
@@ -318,11 +310,11 @@ func (l *lab) matrix(pkg, tags string) error {
 		for _, name := range names {
 			some[name]++
 		}
-		if len(names) == 1 {
-			alone[names[0]]++
-		}
-		if len(names) == 0 {
+		switch len(names) {
+		case 0:
 			nothing++
+		case 1:
+			alone[names[0]]++
 		}
 	}
 	fmt.Printf("\n%-64s %5s %5s\n", "test", "finds", "alone")
@@ -333,26 +325,20 @@ func (l *lab) matrix(pkg, tags string) error {
 	return nil
 }
 
+// top returns the tests that an expression finds in an output, without subtests.
+func top(expression *regexp.Regexp, out string) (names []string) {
+	for _, m := range expression.FindAllStringSubmatch(out, -1) {
+		if !strings.Contains(m[1], "/") {
+			names = append(names, m[1])
+		}
+	}
+	return names
+}
+
 // each calls f for each number, three times as many at once as there are processors, since many tests wait
 // for most of their time. It returns the errors.
 func each(numbers []int, f func(int) error) error {
-	var (
-		wg   sync.WaitGroup
-		mu   sync.Mutex
-		errs []error
-	)
-	slots := make(chan struct{}, 3*runtime.GOMAXPROCS(0))
-	for _, n := range numbers {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			if err := f(n); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				errs = append(errs, err)
-			}
-		})
-	}
-	wg.Wait()
+	errs := make([]error, len(numbers))
+	parallel.Each(3*runtime.GOMAXPROCS(0), len(numbers), func(i int) { errs[i] = f(numbers[i]) })
 	return errors.Join(errs...)
 }

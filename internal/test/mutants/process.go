@@ -31,8 +31,6 @@ var processMutants = []mutant{
 		`_ = w.kill(-w.order.Pgid, sig)`, `_ = w.kill(w.order.Pgid, sig)`, ofGuard("TestWatchStops")},
 	{"the guard kills a group when its clocks part", guards,
 		`case why == ErrExpired && expiry == Kill:`, `case expiry == Kill:`, ofGuard("TestWatchKills")},
-	{"the guard stops a group that it shall kill", guards,
-		`case why == ErrExpired && expiry == Kill:`, `case why == ErrExpired && expiry == Nothing:`, ofGuard("TestWatchKills")},
 	{"the guard stops a group once, and another process continues it", guards,
 		`	wait = StopInterval`, `	wait = time.Hour`, ofGuard("TestWatchStops")},
 	{"the guard wakes half a second after the end of an allowance", guards,
@@ -41,8 +39,6 @@ var processMutants = []mutant{
 		`		wait = ClockInterval`, `		wait = time.Hour`, ofGuard("TestWatchStopsWhenClocksPart")},
 	{"the guard says again and again that it had stopped the group", guards,
 		`w.stopped = w.stopped && !ordered`, `w.stopped = w.stopped && ordered`, ofGuard("TestWatchStops")},
-	{"the guard forgets that it stopped the group when the clocks are together again", guards,
-		`w.stopped = w.stopped && !ordered`, `w.stopped = false`, ofGuard("TestWatchStopsWhenClocksPart")},
 	{"the guard doesn't say that the clocks have parted", guards,
 		`	if a.Parted && !w.parted && !ordered {`, `	if a.Parted && !w.parted && ordered {`, ofGuard("TestWatchStopsWhenClocksPart")},
 	{"an allowance holds at the moment of its end", "internal/procgroup/guard/allowance.go",
@@ -60,16 +56,10 @@ var processMutants = []mutant{
 	// Its client.
 	{"the guard died with the time over, and nothing continues the group after the next look", follows,
 		`g.parted || g.answered < g.seq || g.mayRun() != nil`, `g.parted || g.answered < g.seq`, ofGroup("TestDue")},
-	{"the guard died with an order unanswered, and nothing continues the group", follows,
-		`g.parted || g.answered < g.seq || g.mayRun() != nil`, `g.parted || g.mayRun() != nil`, ofGroup("TestDue")},
-	{"the guard died while the clocks were apart, and nothing continues the group", follows,
-		`g.parted || g.answered < g.seq || g.mayRun() != nil`, `g.answered < g.seq || g.mayRun() != nil`, ofGroup("TestDue")},
 	{"each new guard continues a group that another process has stopped", follows,
 		`g.due = g.due || g.parted || g.answered < g.seq || g.mayRun() != nil`, `g.due = true`, ofGroup("TestDue")},
 	{"the guard's word that it had stopped the group is not heeded", follows,
 		`g.due = g.due || a.Stopped`, `g.due = g.due || a.Parted`, ofGroup("TestDue")},
-	{"an answer that comes late continues nothing", follows,
-		`g.due = g.due || a.Stopped`, `g.due = a.Stopped`, ofGroup("TestDue")},
 	{"a group that was stopped without a guard stays stopped", follows,
 		`		g.due = true
 		_ = g.signalLocked(unix.SIGSTOP)`, `		_ = g.signalLocked(unix.SIGSTOP)`, ofGroup("TestUnguardedIsStopped")},
@@ -94,8 +84,6 @@ var processMutants = []mutant{
 	// The group.
 	{"an answer of the guard continues what the terminal has stopped", groups,
 		`	if g.paused || g.stopped {`, `	if g.paused {`, ofGroup("TestDue")},
-	{"an answer of the guard ends a pause", groups,
-		`	if g.paused || g.stopped {`, `	if g.stopped {`, ofGroup("TestDue")},
 	{"what we refuse to continue never continues", groups,
 		`	if err := g.mayRun(); err != nil {
 		g.due = true
