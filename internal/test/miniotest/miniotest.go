@@ -3,7 +3,6 @@
 package miniotest
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -19,8 +18,8 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/minio/minio-go/v7/pkg/sse"
 
-	"github.com/repolock/repolock/internal/test/freeport"
 	"github.com/repolock/repolock/internal/test/rounds"
+	"github.com/repolock/repolock/internal/test/server"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/open"
 	"github.com/repolock/repolock/store/storetest"
@@ -52,8 +51,7 @@ type Server struct {
 	shared  bool
 	dir     string
 	env     []string
-	log     bytes.Buffer
-	process *exec.Cmd // nil while it is stopped
+	process *server.Process // nil while it is stopped
 }
 
 // Shared returns the server that all tests use.
@@ -66,11 +64,7 @@ func Shared(t testing.TB) *Server {
 // built, with these settings added. The server ends with the test.
 func Start(t testing.TB, env ...string) *Server {
 	t.Helper()
-	n, err := freeport.Free()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &Server{t: t, address: fmt.Sprintf("127.0.0.1:%d", n), dir: t.TempDir(), env: env}
+	s := &Server{t: t, address: fmt.Sprintf("127.0.0.1:%d", server.Port(t)), dir: t.TempDir(), env: env}
 	s.Start()
 	t.Cleanup(s.Kill)
 	return s
@@ -90,27 +84,15 @@ func (s *Server) Start() {
 	if program == "" {
 		s.t.Fatal("REPOLOCK_E2E_MINIO_BIN isn't set: run this by make e2e, which builds MinIO")
 	}
-	process := exec.Command(program, "server", "--quiet", "--address", s.address, s.dir)
-	process.Env = append(os.Environ(),
+	cmd := exec.Command(program, "server", "--quiet", "--address", s.address, s.dir)
+	cmd.Env = append(os.Environ(),
 		"MINIO_ROOT_USER="+User, "MINIO_ROOT_PASSWORD="+Password, "MINIO_BROWSER=off", "MINIO_UPDATE=off")
-	process.Env = append(process.Env, s.env...)
-	process.Stdout, process.Stderr = &s.log, &s.log
-	dieWithUs(process)
-	if err := process.Start(); err != nil {
+	cmd.Env = append(cmd.Env, s.env...)
+	var err error
+	if s.process, err = server.Start(cmd, s.ready); err != nil {
 		s.t.Fatal(err)
 	}
-	s.process = process
-	for end := time.Now().Add(hang); !s.ready(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			s.Kill()
-			s.t.Fatalf("MinIO isn't ready after %v:\n%s", hang, s.log.String())
-		}
-	}
 }
-
-// hang is the longest wait for a server to be ready. Only a hang reaches it, however busy the
-// machine is.
-const hang = 10 * time.Minute
 
 func (s *Server) ready() bool {
 	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
@@ -133,11 +115,7 @@ func (s *Server) end(sig os.Signal) {
 	if s.shared {
 		s.t.Fatal("this server is not the test's own")
 	}
-	if s.process == nil {
-		return
-	}
-	_ = s.process.Process.Signal(sig)
-	_ = s.process.Wait()
+	s.process.End(sig)
 	s.process = nil
 }
 

@@ -20,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/repolock/repolock/internal/test/freeport"
+	"github.com/repolock/repolock/internal/test/server"
 )
 
 // Server is a PostgreSQL server for one test. Its user postgres needs no password.
@@ -29,8 +29,7 @@ type Server struct {
 	dir      string
 	port     int
 	settings []string
-	log      bytes.Buffer
-	process  *exec.Cmd // nil while it is down
+	process  *server.Process // nil while it is down
 }
 
 // hang is the longest wait for a server. Only a hang reaches it, however busy the machine is.
@@ -51,11 +50,7 @@ func prepare(t testing.TB, settings []string) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	port, err := freeport.Free()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &Server{t: t, dir: dir, port: port, settings: settings}
+	s := &Server{t: t, dir: dir, port: server.Port(t), settings: settings}
 	t.Cleanup(func() {
 		s.Kill()
 		_ = os.RemoveAll(dir)
@@ -100,7 +95,7 @@ func (s *Server) Hosts(lines ...string) {
 	}
 	const loaded = "select pg_conf_load_time()"
 	before := s.PSQL(loaded)
-	_ = s.process.Process.Signal(syscall.SIGHUP)
+	signal([]int{s.process.Pid()}, syscall.SIGHUP)
 	for end := time.Now().Add(hang); s.PSQL(loaded) == before; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			s.t.Fatal("PostgreSQL doesn't read pg_hba.conf")
@@ -111,59 +106,25 @@ func (s *Server) Hosts(lines ...string) {
 // Start starts it, on the same port and the same data, and waits until it is ready.
 func (s *Server) Start() {
 	s.t.Helper()
-	for end := time.Now().Add(hang); ; {
-		s.launch()
-		for !s.ready() {
-			if time.Now().After(end) {
-				s.t.Fatalf("PostgreSQL isn't ready after %v:\n%s", hang, s.log.String())
-			}
-			time.Sleep(20 * time.Millisecond)
-			if s.exited() {
-				break
-			}
-		}
-		if s.process != nil {
-			return
-		}
-		// After a crash a process of the old server can still have its shared memory.
-		if !strings.Contains(s.log.String(), "shared memory") {
-			s.t.Fatalf("PostgreSQL has ended:\n%s", s.log.String())
-		}
-		s.log.Reset()
-	}
-}
-
-func (s *Server) launch() {
-	s.t.Helper()
 	args := []string{"-D", s.data(), "-c", "listen_addresses=127.0.0.1", "-c", fmt.Sprintf("port=%d", s.port),
 		"-c", "unix_socket_directories=" + s.dir, "-c", "fsync=off", "-c", "max_connections=300",
 		"-c", "shared_buffers=8MB", "-c", "autovacuum=off"}
 	for _, setting := range s.settings {
 		args = append(args, "-c", setting)
 	}
-	process := command(program("postgres"), args...)
-	process.Stdout, process.Stderr = &s.log, &s.log
-	if err := process.Start(); err != nil {
-		s.t.Fatal(err)
+	for end := time.Now().Add(hang); s.process == nil; {
+		var err error
+		s.process, err = server.Start(command(program("postgres"), args...), s.ready)
+		// After a crash a process of the old server can still have its shared memory.
+		if err != nil && (!strings.Contains(err.Error(), "shared memory") || time.Now().After(end)) {
+			s.t.Fatal(err)
+		}
 	}
-	s.process = process
 }
 
 func (s *Server) ready() bool {
 	out, err := s.psql("select 1")
 	return err == nil || slices.Contains(s.settings, Never) && strings.Contains(out, "not accepting connections")
-}
-
-// exited reports whether the server has ended by itself.
-func (s *Server) exited() bool {
-	var status syscall.WaitStatus
-	pid, err := syscall.Wait4(s.process.Process.Pid, &status, syscall.WNOHANG, nil)
-	if err != nil || pid == 0 {
-		return false
-	}
-	_ = s.process.Wait() // which has nothing to wait for, and closes the pipes
-	s.process = nil
-	return true
 }
 
 // Kill ends all processes of the server as a crash of the machine does.
@@ -180,28 +141,24 @@ func (s *Server) Restart() {
 }
 
 func (s *Server) end(sig syscall.Signal) {
-	if s.process == nil {
-		return
-	}
-	if sig == syscall.SIGKILL {
+	if s.process != nil && sig == syscall.SIGKILL {
 		s.Stop() // lest processes begin meanwhile
-		signal(tree(s.process.Process.Pid)[1:], sig)
+		signal(tree(s.process.Pid())[1:], sig)
 	}
-	_ = s.process.Process.Signal(sig)
-	_ = s.process.Wait()
+	s.process.End(sig)
 	s.process = nil
 }
 
 // Stop stops all processes of the server, Cont makes them go on. A stopped server accepts
 // connections, because the kernel does.
 func (s *Server) Stop() {
-	all := []int{s.process.Process.Pid}
+	all := []int{s.process.Pid()}
 	signal(all, syscall.SIGSTOP)
-	signal(tree(s.process.Process.Pid), syscall.SIGSTOP)
+	signal(tree(s.process.Pid()), syscall.SIGSTOP)
 }
 
 // Cont makes a stopped server go on.
-func (s *Server) Cont() { signal(tree(s.process.Process.Pid), syscall.SIGCONT) }
+func (s *Server) Cont() { signal(tree(s.process.Pid()), syscall.SIGCONT) }
 
 // PSQL runs a command of SQL by psql, in the database postgres, and returns its rows.
 func (s *Server) PSQL(sql string) string {
@@ -360,10 +317,7 @@ func Bouncer(t testing.TB, s *Server, mode string, settings ...string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	port, err := freeport.Free()
-	if err != nil {
-		t.Fatal(err)
-	}
+	port := server.Port(t)
 	text := fmt.Sprintf("[databases]\n* = host=127.0.0.1 port=%d user=postgres\n[pgbouncer]\nlisten_addr=127.0.0.1\n"+
 		"listen_port=%d\nunix_socket_dir=\nauth_type=any\npool_mode=%s\n", s.Port(), port, mode)
 	for _, setting := range settings {
@@ -373,22 +327,12 @@ func Bouncer(t testing.TB, s *Server, mode string, settings ...string) string {
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	var log bytes.Buffer
-	process := command("pgbouncer", path)
-	process.Stdout, process.Stderr = &log, &log
-	if err := process.Start(); err != nil {
+	address := fmt.Sprintf("127.0.0.1:%d", port)
+	process, err := server.Start(command("pgbouncer", path), func() bool { return listens(address) })
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		_ = process.Process.Kill()
-		_ = process.Wait()
-	})
-	address := fmt.Sprintf("127.0.0.1:%d", port)
-	for end := time.Now().Add(hang); !listens(address); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("pgbouncer isn't ready after %v:\n%s", hang, log.String())
-		}
-	}
+	t.Cleanup(func() { process.End(os.Kill) })
 	return address
 }
 

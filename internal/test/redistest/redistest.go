@@ -5,46 +5,35 @@ package redistest
 
 import (
 	"bufio"
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
-	"github.com/repolock/repolock/internal/test/freeport"
+	"github.com/repolock/repolock/internal/test/server"
 )
 
 // Server is a redis-server of one test. It isn't safe for concurrent use.
 type Server struct {
-	t    testing.TB
-	port int
-	dir  string
-	args []string
-	cmd  *exec.Cmd // nil while it is killed
+	t       testing.TB
+	port    int
+	dir     string
+	args    []string
+	process *server.Process // nil while it is killed
 }
 
 // New starts a server on a free port of 127.0.0.1, without persistence. args are appended to its
 // arguments: "--requirepass", "secret". The server ends with the test.
 func New(t testing.TB, args ...string) *Server {
 	t.Helper()
-	port, err := freeport.Free()
-	if err != nil {
-		t.Fatal(err)
-	}
 	if slices.Contains(args, "--cluster-enabled") { // which takes port+10000 otherwise, free or not
-		bus, err := freeport.Free()
-		if err != nil {
-			t.Fatal(err)
-		}
-		args = append(slices.Clone(args), "--cluster-port", strconv.Itoa(bus))
+		args = append(slices.Clone(args), "--cluster-port", strconv.Itoa(server.Port(t)))
 	}
-	s := &Server{t: t, port: port, dir: t.TempDir(), args: args}
+	s := &Server{t: t, port: server.Port(t), dir: t.TempDir(), args: args}
 	t.Cleanup(s.Kill)
 	s.Restart()
 	return s
@@ -58,30 +47,13 @@ func (s *Server) Restart() {
 	s.t.Helper()
 	s.Kill()
 	args := append([]string{
-		"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", s.dir, "--logfile", "log",
+		"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", s.dir, "--logfile", "",
 		"--daemonize", "no", "--save", "", "--appendonly", "no", "--enable-debug-command", "yes",
 	}, s.args...)
-	s.cmd = exec.Command("redis-server", args...)
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // lest it outlive a test that is killed
-	if err := s.cmd.Start(); err != nil {
-		s.t.Fatalf("redis-server: %v", err)
+	var err error
+	if s.process, err = server.Start(exec.Command("redis-server", args...), s.answers); err != nil {
+		s.t.Fatal(err)
 	}
-	const limit = 2 * time.Minute // which only a hang reaches
-	for begin := time.Now(); ; time.Sleep(2 * time.Millisecond) {
-		if s.answers() {
-			return
-		}
-		if time.Since(begin) > limit || s.ended() {
-			log, _ := os.ReadFile(filepath.Join(s.dir, "log"))
-			s.t.Fatalf("redis-server doesn't answer:\n%s", log)
-		}
-	}
-}
-
-// ended reports whether the server has exited, without waiting for it.
-func (s *Server) ended() bool {
-	state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
-	return err == nil && strings.Contains(string(state), ") Z ")
 }
 
 // answers reports whether the server answers, with whatever but that it is loading.
@@ -100,12 +72,8 @@ func (s *Server) answers() bool {
 
 // Kill ends the server with SIGKILL, even if it is stopped.
 func (s *Server) Kill() {
-	if s.cmd == nil {
-		return
-	}
-	_ = s.cmd.Process.Kill()
-	_ = s.cmd.Wait()
-	s.cmd = nil
+	s.process.End(os.Kill)
+	s.process = nil
 }
 
 // CLI runs redis-cli and returns its output without the last line feed. It fails the test if
@@ -123,7 +91,7 @@ func (s *Server) CLI(args ...string) string {
 // Stop stops the server with SIGSTOP. The kernel still accepts connections for it.
 func (s *Server) Stop() {
 	s.t.Helper()
-	if err := s.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+	if err := syscall.Kill(s.process.Pid(), syscall.SIGSTOP); err != nil {
 		s.t.Fatal(err)
 	}
 }
