@@ -61,15 +61,19 @@ func (c *caller) code(answer map[string]any, want string) map[string]any {
 	return answer
 }
 
-// upload sends a file to an upload URL.
-func (c *caller) upload(status int, code string, to map[string]any, name, sha1 string, body io.Reader) map[string]any {
-	c.t.Helper()
+// uploading is the request that sends a file to an upload URL.
+func (c *caller) uploading(to map[string]any, name, sha1 string, body io.Reader) *http.Request {
 	r, _ := http.NewRequestWithContext(c.t.Context(), http.MethodPost, to["uploadUrl"].(string), body)
 	r.Header.Set("Authorization", to["authorizationToken"].(string))
 	r.Header.Set("X-Bz-File-Name", name)
 	r.Header.Set("X-Bz-Content-Sha1", sha1)
 	r.Header.Set("Content-Type", "text/plain")
-	return c.code(c.do(r, status), code)
+	return r
+}
+
+func (c *caller) upload(status int, code string, to map[string]any, name, sha1 string, body io.Reader) map[string]any {
+	c.t.Helper()
+	return c.code(c.do(c.uploading(to, name, sha1, body), status), code)
 }
 
 const sha1OfHello = "aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d"
@@ -115,12 +119,8 @@ func TestUploadRefusals(t *testing.T) {
 	s.Before(func(string, *http.Request) { close(began) })
 	first := make(chan error)
 	go func() {
-		req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, to["uploadUrl"].(string), r)
+		req := c.uploading(to, "k", sha1OfHello, r)
 		req.ContentLength = 5
-		req.Header.Set("Authorization", to["authorizationToken"].(string))
-		req.Header.Set("X-Bz-File-Name", "k")
-		req.Header.Set("X-Bz-Content-Sha1", sha1OfHello)
-		req.Header.Set("Content-Type", "text/plain")
 		res, err := http.DefaultClient.Do(req)
 		if err == nil {
 			err = res.Body.Close()

@@ -206,12 +206,12 @@ func (p *process) join(id which) Participant {
 	}
 	protocol, s := c.w.protocol, store.Store(p.link)
 	if c.plan.foreign {
-		protocol = asForeign{}
+		protocol = original{}
 		if c.w.plan.sealed {
 			s = sealing{s}
 		}
 		if c.plan.behind {
-			protocol = asForeign{late}
+			protocol = original{late}
 		}
 	}
 	return protocol.Join(s, Member{

@@ -19,11 +19,12 @@ const never = time.Duration(math.MaxInt64)
 
 var errNoResume = errors.New("knows no resuming")
 
-// asOriginal is the wire format's own protocol, as it was first published.
-type asOriginal struct{}
+// original is the wire format's own protocol, as it was first published. The names of its shared locks,
+// which any client can choose, begin with prefix.
+type original struct{ prefix string }
 
-func (asOriginal) Join(s store.Store, m Member) Participant {
-	return &originalClient{cloudsticlock.Locker{Store: s, Clock: m.Clock, Holder: m.Name}, ""}
+func (o original) Join(s store.Store, m Member) Participant {
+	return &originalClient{cloudsticlock.Locker{Store: s, Clock: m.Clock, Holder: m.Name}, o.prefix}
 }
 
 type originalClient struct {
@@ -64,16 +65,6 @@ func (originalLock) Renew(context.Context) error          { return nil }
 func (originalLock) Check(context.Context) error          { return nil }
 func (originalLock) Resume(context.Context) (Held, error) { return nil, errNoResume }
 
-// asForeign is a live client of the original protocol beside ours. It gives up requests after
-// a while, as an HTTP client does.
-type asForeign struct {
-	prefix string // of the names of its shared locks, which any client can choose
-}
-
-func (f asForeign) Join(s store.Store, m Member) Participant {
-	return &originalClient{cloudsticlock.Locker{Store: s, Clock: m.Clock, Holder: m.Name}, f.prefix}
-}
-
 // late is a prefix of the names of shared locks, with which they come after ours.
 const late = "z"
 
@@ -84,7 +75,7 @@ func named(key, prefix string) string {
 // foreignTTL is the ttl of its locks.
 const foreignTTL = time.Minute
 
-// foreignTimeout is when it gives up a request.
+// foreignTimeout is when it gives up a request, as an HTTP client does.
 const foreignTimeout = 20 * time.Second
 
 // presence is an object that has existed, without a gap, as one client's.
