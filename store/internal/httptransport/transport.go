@@ -18,12 +18,7 @@ import (
 // Configure sets up a transport so that one connection that hangs holds up
 // nothing but the request on it.
 func Configure(t *http.Transport) {
-	// With HTTP/2 all requests share a connection: if it hangs, so does the next
-	// attempt, and the one after that.
-	t.ForceAttemptHTTP2 = false
-	t.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
-	t.Protocols = new(http.Protocols)
-	t.Protocols.SetHTTP1(true)
+	http1(t)
 	// A connection that was idle for long can be dead without our knowing, and each attempt to
 	// renew a lock would try another dead one.
 	t.IdleConnTimeout = 10 * time.Second
@@ -34,6 +29,20 @@ func Configure(t *http.Transport) {
 	// Bodies are small, and a compressed one that we didn't ask for is the
 	// object's own.
 	t.DisableCompression = true
+}
+
+// http1 has the transport offer and speak HTTP/1.1 alone. With HTTP/2 all requests share a connection: if it
+// hangs, so does the next attempt, and the one after that; and it can't be left. A transport that was cloned
+// can still offer h2 in the TLS handshake, which a server then speaks.
+func http1(t *http.Transport) {
+	t.ForceAttemptHTTP2 = false
+	t.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
+	t.Protocols = new(http.Protocols)
+	t.Protocols.SetHTTP1(true)
+	if t.TLSClientConfig == nil {
+		t.TLSClientConfig = new(tls.Config)
+	}
+	t.TLSClientConfig.NextProtos = []string{"http/1.1"}
 }
 
 // Bare returns a new transport, for one store. It has the settings of http.DefaultTransport,
@@ -49,11 +58,13 @@ func Bare() *http.Transport {
 
 // Watched returns a transport that notes each response in the Answer of the
 // request's context, and sends one request for each Answer. It has the settings of an
-// *http.Transport, and connections of its own, which resume TLS sessions. After a failure it drops
+// *http.Transport, and connections of its own, of HTTP/1.1, which resume TLS sessions. After a failure it drops
 // the idle ones, which might be dead too.
 func Watched(next http.RoundTripper) http.RoundTripper {
 	if t, ok := next.(*http.Transport); ok {
-		own := resuming(t.Clone())
+		own := t.Clone()
+		http1(own)
+		resuming(own)
 		return &watched{own, leaving(own)}
 	}
 	return &watched{next: next}
@@ -61,14 +72,10 @@ func Watched(next http.RoundTripper) http.RoundTripper {
 
 // resuming has the transport keep TLS sessions: with TLS 1.2 another connection then takes a round
 // trip less.
-func resuming(t *http.Transport) *http.Transport {
-	if t.TLSClientConfig == nil {
-		t.TLSClientConfig = new(tls.Config)
-	}
+func resuming(t *http.Transport) {
 	if t.TLSClientConfig.ClientSessionCache == nil {
 		t.TLSClientConfig.ClientSessionCache = tls.NewLRUClientSessionCache(0)
 	}
-	return t
 }
 
 type watched struct {

@@ -31,6 +31,39 @@ func TestBareWithoutDefaultTransport(t *testing.T) {
 	}
 }
 
+// TestHTTP2IsNotOffered: a server that prefers HTTP/2 isn't offered it, whatever the transport was
+// that a store or a program was given.
+func TestHTTP2IsNotOffered(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Proto", r.Proto) }))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	trusting := server.Client().Transport.(*http.Transport)
+	ours, configured := Bare(), trusting.Clone()
+	if ours.TLSClientConfig == nil {
+		ours.TLSClientConfig = new(tls.Config)
+	}
+	ours.TLSClientConfig.RootCAs = trusting.TLSClientConfig.RootCAs
+	Configure(configured)
+	for name, next := range map[string]*http.Transport{"of a program": trusting, "ours": ours, "configured": configured} {
+		on := Watched(next)
+		for range 2 {
+			r, err := http.NewRequest(http.MethodGet, server.URL, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			res, err := on.RoundTrip(r)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			_ = res.Body.Close()
+			if proto := res.Header.Get("Proto"); proto != "HTTP/1.1" {
+				t.Errorf("%s: the server speaks %s", name, proto)
+			}
+		}
+	}
+}
+
 // closing is a program's decorator, which can close its transport's connections.
 type closing struct{ *http.Transport }
 
