@@ -4,6 +4,7 @@ package main
 
 import (
 	"crypto/tls"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"log"
@@ -19,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/fakeb2"
 	"github.com/repolock/repolock/internal/test/fakes3"
 	"github.com/repolock/repolock/internal/test/freeport"
 	"github.com/repolock/repolock/internal/test/proxy"
@@ -408,6 +410,53 @@ func TestQuirks(t *testing.T) {
 					q.runs(0, "torture", "--duration", d)
 				}
 			})
+		}
+	}
+}
+
+// TestServerOfHTTP2: a lock is had on a server that prefers HTTP/2, as most do over TLS, whether the system
+// trusts its authority or a program's variable.
+func TestServerOfHTTP2(t *testing.T) {
+	t.Parallel()
+	b2 := fakeb2.New(fakeb2.Options{Keys: []fakeb2.Key{{ID: "id", Secret: "secret"}}})
+	b2.AddBucket(fakeb2.Bucket{Name: "bucket"})
+	for _, c := range []struct {
+		name, repo string
+		server     http.Handler
+		trusts     []string
+	}{
+		{"s3", "s3://bucket/p?region=us-east-1&endpoint=https://", fakes3.New("bucket"), []string{"SSL_CERT_FILE", "AWS_CA_BUNDLE"}},
+		{"minio", "minio://HOST/bucket/p", fakes3.New("bucket"), []string{"SSL_CERT_FILE", "AWS_CA_BUNDLE"}},
+		{"b2", "b2://bucket/p?endpoint=https://", b2, []string{"SSL_CERT_FILE"}},
+	} {
+		var others atomic.Int32
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Proto != "HTTP/1.1" {
+				others.Add(1)
+			}
+			c.server.ServeHTTP(w, r)
+		}))
+		server.EnableHTTP2 = true
+		server.StartTLS()
+		t.Cleanup(server.Close)
+		authority := filepath.Join(t.TempDir(), "authority.pem")
+		must(t, os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
+		host := server.Listener.Addr().String()
+		repo := strings.Replace(c.repo, "HOST", host, 1)
+		if repo == c.repo {
+			repo += host
+		}
+		for _, trust := range c.trusts {
+			for _, operation := range []string{"backup", "prune"} {
+				cmd := newDeskOn(t, repo).command("repolock", operation, "--", "true")
+				cmd.Env = append(cmd.Env, trust+"="+authority, "B2_APPLICATION_KEY_ID=id", "B2_APPLICATION_KEY=secret")
+				if out, err := cmd.CombinedOutput(); err != nil {
+					t.Errorf("%s, %s, %s: %v: %s", c.name, trust, operation, err, out)
+				}
+			}
+		}
+		if n := others.Load(); n > 0 {
+			t.Errorf("%s: %d requests of HTTP/2", c.name, n)
 		}
 	}
 }
