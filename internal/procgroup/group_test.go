@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/repolock/repolock/internal/procgroup/starter"
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 func TestStatus(t *testing.T) {
@@ -32,11 +33,10 @@ func TestStatus(t *testing.T) {
 		"kill -TERM $$": {"killed by signal 15 (terminated)", 143},
 	} {
 		g, err := begin(Command{Args: []string{"sh", "-c", script}}, time.Minute)
-		must(t, err)
+		assert.OK(t, err)
 		ends(t, g)
-		if s := g.Status(); s.String() != want.text || s.ExitCode() != want.exit {
-			t.Errorf("%q: %v, exit code %d, want %v", script, s, s.ExitCode(), want)
-		}
+		assert.Equal(t, g.Status().String(), want.text, script)
+		assert.Equal(t, g.Status().ExitCode(), want.exit, script)
 	}
 }
 
@@ -44,107 +44,88 @@ func TestStartErrors(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string, mode os.FileMode) string {
 		path := filepath.Join(dir, name)
-		must(t, os.WriteFile(path, []byte(text), mode))
+		assert.OK(t, os.WriteFile(path, []byte(text), mode))
 		return path
 	}
 	for _, test := range []struct {
-		args []string
-		want error
+		command string
+		want    error
 	}{
-		{nil, ErrNotFound},
-		{[]string{""}, ErrNotFound},
-		{[]string{"no-such-command"}, ErrNotFound},
-		{[]string{"/no/such/command"}, ErrNotFound},
-		{[]string{file("plain", "#!/bin/sh\n", 0o600)}, ErrNotExecutable},
-		{[]string{dir}, ErrNotExecutable},
-		{[]string{file("garbage", "garbage", 0o700)}, ErrNotExecutable},
-		{[]string{file("interpreter", "#!/no/such/interpreter\n", 0o700)}, ErrNotExecutable},
+		{"", ErrNotFound},
+		{"no-such-command", ErrNotFound},
+		{"/no/such/command", ErrNotFound},
+		{file("plain", "#!/bin/sh\n", 0o600), ErrNotExecutable},
+		{dir, ErrNotExecutable},
+		{file("garbage", "garbage", 0o700), ErrNotExecutable},
+		{file("interpreter", "#!/no/such/interpreter\n", 0o700), ErrNotExecutable},
 	} {
-		_, err := begin(Command{Args: test.args}, time.Minute)
-		fails(t, err, test.want)
-		if err != nil && strings.Contains(err.Error(), "\n") {
-			t.Errorf("%q: more than a line: %v", test.args, err)
-		}
+		_, err := begin(Command{Args: []string{test.command}}, time.Minute)
+		assert.Says(t, err, test.want, "", "%q", test.command)
 	}
+	assert.Is(t, assert.Err(begin(Command{}, time.Minute)), ErrNotFound)
 	parted := Allow(elapsed() + time.Minute)
 	parted.Seen.Wall += 3 * time.Second
 	for want, a := range map[error]Allowance{ErrExpired: Allow(elapsed()), ErrParted: parted} {
-		p, err := Prepare(Command{Args: []string{"true"}})
-		must(t, err)
-		_, err = p.Start(os.Environ(), a)
-		fails(t, err, want)
+		assert.Is(t, assert.Err(prepared(t, "true").Start(os.Environ(), a)), want)
 	}
 	defer func(real func() string) { guardProgram = real }(guardProgram)
 	guardProgram = func() string { return noProgram }
-	if _, err := begin(Command{Args: []string{"sh"}}, time.Minute); fmt.Sprint(err) != "sh can't be started: no such file or directory" {
-		t.Errorf("without a guard: %v", err)
-	}
+	_, err := begin(Command{Args: []string{"sh"}}, time.Minute)
+	assert.Equal(t, fmt.Sprint(err), "sh can't be started: no such file or directory", "without a guard")
 }
 
 // TestNoLeaks: everything ends with the group: goroutines, files, children.
 func TestNoLeaks(t *testing.T) {
 	count := func() int {
 		names, err := os.ReadDir("/proc/self/fd")
-		must(t, err)
+		assert.OK(t, err)
 		return len(names)
 	}
 	connection, other, err := os.Pipe()
-	must(t, err)
+	assert.OK(t, err)
 	defer connection.Close()
 	defer other.Close()
 	before := 0
 	for i := range 3 {
 		g, err := begin(Command{Args: []string{"sleep", "1000"}}, time.Minute, connection)
-		must(t, err)
+		assert.OK(t, err)
 		guard := guardPid(g)
-		must(t, g.Close())
+		assert.OK(t, g.Close())
 		for _, pid := range []int{guard, g.pgid} {
-			if _, err := unix.Wait4(pid, nil, unix.WNOHANG, nil); err != unix.ECHILD {
-				t.Fatalf("process %d is left: %v", pid, err)
-			}
+			assert.Is(t, assert.Err(unix.Wait4(pid, nil, unix.WNOHANG, nil)), unix.ECHILD, "process %d is left", pid)
 		}
-		if s := g.Status(); s.Signal != unix.SIGKILL {
-			t.Fatal(s)
-		}
-		fails(t, g.Signal(unix.SIGTERM), os.ErrProcessDone)
-		fails(t, g.Unpause(), os.ErrProcessDone)
-		if _, err := begin(Command{Args: []string{"/dev/null"}}, time.Minute); err == nil {
-			t.Fatal("started /dev/null")
-		}
-		p, err := Prepare(Command{Args: []string{"sleep", "1000"}})
-		must(t, err)
-		p.Close()
+		assert.Equal(t, g.Status().Signal, unix.SIGKILL)
+		assert.Is(t, g.Signal(unix.SIGTERM), os.ErrProcessDone)
+		assert.Is(t, g.Unpause(), os.ErrProcessDone)
+		assert.Is(t, assert.Err(begin(Command{Args: []string{"/dev/null"}}, time.Minute)), ErrNotExecutable)
+		prepared(t, "sleep", "1000").Close()
 		if i == 0 {
 			before = count()
 		}
 	}
-	if after := count(); after > before {
-		t.Errorf("%d open files, then %d", before, after)
-	}
-	if len(owned.pids) > 0 {
-		t.Errorf("still waits for %v", owned.pids)
-	}
+	after := count()
+	assert.That(t, after <= before, "%d open files, then %d", before, after)
+	assert.That(t, len(owned.pids) == 0, "still waits for %v", owned.pids)
 	goleak.VerifyNone(t, goleak.IgnoreTopFunction("os/signal.loop"), goleak.IgnoreTopFunction("os/signal.signal_recv"))
 }
 
 // TestPrepare: a prepared command doesn't run, and begins in the environment of its start.
 func TestPrepare(t *testing.T) {
 	out, err := os.Create(filepath.Join(t.TempDir(), "environment"))
-	must(t, err)
+	assert.OK(t, err)
 	defer out.Close()
 	p, err := Prepare(Command{Args: []string{"cat", "/proc/self/environ"}, Stdout: out})
-	must(t, err)
+	assert.OK(t, err)
 	time.Sleep(100 * time.Millisecond)
-	if info, err := out.Stat(); err != nil || info.Size() > 0 {
-		t.Errorf("it has run before it was started (%v)", err)
-	}
+	info, err := out.Stat()
+	assert.That(t, err == nil && info.Size() == 0, "it has run before it was started (%v)", err)
 	env := []string{"NONE=", "TWO=a\nb = c", "LONG=" + strings.Repeat("x", 100_000)} // more than a pipe holds
 	g, err := p.Start(env, Allow(elapsed()+time.Minute))
-	must(t, err)
+	assert.OK(t, err)
 	ends(t, g)
-	if got, err := os.ReadFile(out.Name()); err != nil || string(got) != strings.Join(env, "\x00")+"\x00" {
-		t.Errorf("its environment is %.200q (%v), want %.200q", got, err, env)
-	}
+	got, err := os.ReadFile(out.Name())
+	assert.OK(t, err)
+	assert.That(t, string(got) == strings.Join(env, "\x00")+"\x00", "its environment is %.200q, want %.200q", got, env)
 }
 
 // TestMessage: the starter opens nothing for an incomplete message.
@@ -152,18 +133,14 @@ func TestMessage(t *testing.T) {
 	path, args, env := "/bin/x", []string{"x", "", "a\x00b", strings.Repeat("y", 100_000)}, []string{"A=1", "B="}
 	text := string(message(path, args, env))
 	p, a, e, ok := starter.Decode(text)
-	if !ok || p != path || !slices.Equal(a, args) || !slices.Equal(e, env) {
-		t.Errorf("%q %.50q %q %v", p, a, e, ok)
-	}
+	assert.That(t, ok && p == path && slices.Equal(a, args) && slices.Equal(e, env), "%q %.50q %q %v", p, a, e, ok)
 	for n := range 200 {
-		if _, _, _, ok := starter.Decode(text[:n]); ok {
-			t.Errorf("%d bytes of %d are understood", n, len(text))
-		}
+		_, _, _, ok := starter.Decode(text[:n])
+		assert.That(t, !ok, "%d bytes of %d are understood", n, len(text))
 	}
 	for what, text := range map[string]string{"all but the last byte": text[:len(text)-1], "a byte more": text + "\x00"} {
-		if _, _, _, ok := starter.Decode(text); ok {
-			t.Errorf("%s is understood", what)
-		}
+		_, _, _, ok := starter.Decode(text)
+		assert.That(t, !ok, "%s is understood", what)
 	}
 }
 
@@ -184,9 +161,8 @@ func TestSignalState(t *testing.T) {
 		line, _ := p.line("SigIgn:")
 		ignored, err := strconv.ParseUint(strings.TrimPrefix(line, "SigIgn:\t"), 16, 64)
 		// Signals from 32 on are the C library's, which a race detector links in.
-		if err != nil || ignored&(1<<31-1) != test.ignored {
-			t.Errorf("%q: %s, want %x; %v", test.wrapper, line, test.ignored, err)
-		}
+		assert.That(t, err == nil && ignored&(1<<31-1) == test.ignored,
+			"%q: %s, want %x; %v", test.wrapper, line, test.ignored, err)
 	}
 }
 
@@ -202,11 +178,10 @@ func TestForwardsSignals(t *testing.T) {
 	}
 }
 
-// fifo makes a pipe with a name.
 func fifo(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "fifo")
-	must(t, unix.Mkfifo(path, 0o600))
+	assert.OK(t, unix.Mkfifo(path, 0o600))
 	return path
 }
 
@@ -219,21 +194,20 @@ func TestPause(t *testing.T) {
 			l.want(t, "waiting 1")
 		}
 		for range 2 {
-			must(t, l.Pause())
-			must(t, l.Signal(unix.SIGCONT))
+			assert.OK(t, l.Pause())
+			assert.OK(t, l.Signal(unix.SIGCONT))
 			l.allow(time.Minute)
-			must(t, l.awaitAnswer())
+			assert.OK(t, l.awaitAnswer())
 			l.k.quiet()
-			must(t, l.Unpause())
+			assert.OK(t, l.Unpause())
 			l.k.runs()
-			must(t, l.Unpause())
+			assert.OK(t, l.Unpause())
 			l.k.runs()
 		}
-		must(t, l.Kill())
+		assert.OK(t, l.Kill())
 		ends(t, l.Group)
-		if s := l.Status(); s != want || running(l.pgid) > 0 {
-			t.Errorf("%v, and %d processes run", s, running(l.pgid))
-		}
+		assert.Equal(t, l.Status(), want)
+		assert.Equal(t, running(l.pgid), 0, "processes that run")
 	}
 }
 
@@ -251,8 +225,8 @@ func TestUnpauseTooLate(t *testing.T) {
 				continue // the guard kills it
 			}
 			l.Allow(a)
-			fails(t, l.Unpause(), want)
-			fails(t, l.Signal(unix.SIGCONT), want)
+			assert.Is(t, l.Unpause(), want)
+			assert.Is(t, l.Signal(unix.SIGCONT), want)
 			l.k.quiet()
 			l.allow(time.Minute)
 			l.k.runs()
@@ -288,20 +262,19 @@ func TestMemberOfAnotherParent(t *testing.T) {
 	script := `(cat "$0" & exec setsid sh -c 'echo $$ >"$0"; exec sleep 1000' "$1") & read pid <"$1"; echo $pid`
 	gate, waiting := fifo(t), make(events, 1)
 	out, err := os.Create(filepath.Join(t.TempDir(), "pid"))
-	must(t, err)
+	assert.OK(t, err)
 	g, err := begin(Command{
 		Args: []string{"sh", "-c", script, gate, fifo(t)}, Stdout: out, Waiting: func(n int) { waiting.say("%d", n) },
 	}, time.Minute)
-	must(t, err)
+	assert.OK(t, err)
 	waiting.want(t, "1")
-	must(t, os.WriteFile(gate, nil, 0o600))
+	assert.OK(t, os.WriteFile(gate, nil, 0o600))
 	ends(t, g)
-	parent := 0
-	if text, err := os.ReadFile(out.Name()); err != nil || running(g.pgid) > 0 {
-		t.Errorf("%d run, %v", running(g.pgid), err)
-	} else if _, err := fmt.Sscan(string(text), &parent); err != nil || !exists(parent) {
-		t.Errorf("the parent %d has ended (%v)", parent, err)
-	}
+	assert.Equal(t, running(g.pgid), 0, "processes that run")
+	text, err := os.ReadFile(out.Name())
+	assert.OK(t, err)
+	parent, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	assert.That(t, err == nil && exists(parent), "the parent %d has ended (%v)", parent, err)
 	_ = unix.Kill(parent, unix.SIGKILL)
 }
 
@@ -345,7 +318,7 @@ func TestReapsOrphans(t *testing.T) {
 			return n
 		}
 		eventually(t, "one zombie", func() bool { return zombies() == 1 })
-		must(t, os.WriteFile(gate, nil, 0o600))
+		assert.OK(t, os.WriteFile(gate, nil, 0o600))
 		p.want("again")
 		eventually(t, "one zombie", func() bool { return zombies() == 1 })
 		_ = unix.Kill(us, unix.SIGTERM)
@@ -359,13 +332,11 @@ func TestNoTerminalInANamespace(t *testing.T) {
 	argv := slices.Concat(unshared(t), self("foreground"))
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "foreground: false\n" {
-		t.Errorf("%v, %s", err, out)
-	}
+	out, err := cmd.CombinedOutput()
+	assert.That(t, err == nil && string(out) == "foreground: false\n", "%v, %s", err, out)
 }
 
-// TestWithoutProc: if /proc isn't this pid namespace's, processes can't be counted, but the end is
-// noticed.
+// TestWithoutProc: if /proc isn't this pid namespace's, processes can't be counted, but the end is noticed.
 func TestWithoutProc(t *testing.T) {
 	k := newTicker(t)
 	p := start(t, unshared(t, "--mount"), []string{"sh", "-c", `mount -t tmpfs none /proc && exec "$@"`, "sh"},
@@ -386,10 +357,10 @@ func TestSweepLooksTwice(t *testing.T) {
 	c := exec.Command("sh", "-c", "read line; sleep 1000 & echo $!")
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	in, err := c.StdinPipe()
-	must(t, err)
+	assert.OK(t, err)
 	out, err := c.StdoutPipe()
-	must(t, err)
-	must(t, c.Start())
+	assert.OK(t, err)
+	assert.OK(t, c.Start())
 	l := leader{pid: c.Process.Pid, ended: true}
 	owned.Lock()
 	owned.pids[l.pid] = true // or sweep reaps it
@@ -405,15 +376,13 @@ func TestSweepLooksTwice(t *testing.T) {
 		}
 		_, failed := in.Write([]byte("go\n"))
 		_, unread := out.Read(make([]byte, 100)) // it has started the other
-		must(t, errors.Join(failed, unread, c.Wait()))
+		assert.OK(t, errors.Join(failed, unread, c.Wait()))
 	}
-	if n := sweep(&l); n != 1 {
-		t.Errorf("%d processes of the group run on, want 1 (%d looks)", n, looks)
-	}
+	n := sweep(&l)
+	assert.That(t, n == 1, "%d processes of the group run on, want 1 (%d looks)", n, looks)
 }
 
-// TestActive: a process that waits for a disk stops when its wait ends, unless the signal never
-// reached it.
+// TestActive: a process that waits for a disk stops when its wait ends, unless the signal never reached it.
 func TestActive(t *testing.T) {
 	for _, test := range []struct {
 		state        string
@@ -423,8 +392,7 @@ func TestActive(t *testing.T) {
 		{"T", false, false}, {"t", false, false}, {"Z", false, false}, {"X", false, false},
 	} {
 		denied := func(pid int) bool { return pid == 2 }
-		if ours, others := active(test.state, 1, denied), active(test.state, 2, denied); ours != test.ours || others != test.others {
-			t.Errorf("%s: %t, and %t if it can't be signalled", test.state, ours, others)
-		}
+		assert.Equal(t, active(test.state, 1, denied), test.ours, test.state)
+		assert.Equal(t, active(test.state, 2, denied), test.others, "%s, and it can't be signalled", test.state)
 	}
 }

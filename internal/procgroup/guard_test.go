@@ -15,11 +15,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/states"
 )
 
-// TestStopsAtExpiry: we are stopped, and can do nothing. The guard stops the group when its time is
-// over, also if another process continues it.
+// TestStopsAtExpiry: while we are stopped, the guard stops the group, also if another process continues it.
 func TestStopsAtExpiry(t *testing.T) {
 	k := newTicker(t)
 	p := start(t, self("parent", "-then", "300ms", "--"), k.args())
@@ -40,12 +40,9 @@ func TestKillsAtExpiry(t *testing.T) {
 	end := elapsed() + 300*time.Millisecond
 	l.Allow(Allow(end))
 	ends(t, l.Group)
-	if early := end - elapsed(); early > 0 || l.Status().Signal != unix.SIGKILL {
-		t.Errorf("%v %v before its time was over", l.Status(), early)
-	}
-	if running(l.pgid) > 0 {
-		t.Error("it runs")
-	}
+	early := end - elapsed()
+	assert.That(t, early <= 0 && l.Status().Signal == unix.SIGKILL, "%v %v before its time was over", l.Status(), early)
+	assert.That(t, running(l.pgid) == 0, "it runs")
 }
 
 // TestStoppedWhileStarting: we are stopped before the guard knows of the command. It must not run
@@ -61,11 +58,9 @@ func TestStoppedWhileStarting(t *testing.T) {
 			over := elapsed() + 500*time.Millisecond // or a little later
 			p := start(t, self("parent", "-halt", "-until", "500ms", "-expiry", c.expiry, "--"), k.args())
 			p.want("forked")
-			eventually(t, "the parent is stopped", func() bool { return stateOf(p.pid) == "T" })
+			eventually(t, "the parent is stopped", func() bool { return states.Of(p.pid) == "T" })
 			time.Sleep(over - elapsed() + 500*time.Millisecond)
-			if ticks := k.all(); len(ticks) > 0 {
-				t.Errorf("it ran %d times before a guard watched it", len(ticks))
-			}
+			assert.Equal(t, k.all(), nil, "it ran before a guard watched it")
 			_ = p.cmd.Process.Signal(c.then)
 			switch {
 			case c.then == unix.SIGKILL:
@@ -78,9 +73,7 @@ func TestStoppedWhileStarting(t *testing.T) {
 			default:
 				p.want("failed " + ErrExpired.Error())
 			}
-			if ticks := k.all(); len(ticks) > 0 {
-				t.Errorf("it ran %d times after its time", len(ticks))
-			}
+			assert.Equal(t, k.all(), nil, "it ran after its time")
 		})
 	}
 }
@@ -96,21 +89,19 @@ func TestWeAreKilled(t *testing.T) {
 	eventually(t, "the guard's end", func() bool { return !exists(guard) })
 }
 
-// TestGuardIsKilled: a guard that was killed is replaced, and the next one knows the allowance from
-// the start.
+// TestGuardIsKilled: a guard that was killed is replaced by one that knows the allowance from the start.
 func TestGuardIsKilled(t *testing.T) {
 	l := run(t, Stop)
 	for range 3 {
 		l.loseGuard(t)
-		must(t, l.Unpause()) // it has answered
+		assert.OK(t, l.Unpause()) // it has answered
 	}
 	end := elapsed() + 500*time.Millisecond
 	l.Allow(Allow(end))
 	l.loseGuard(t)
 	eventually(t, "a stop", l.k.stopped)
-	if early := end - elapsed(); early > 0 {
-		t.Errorf("it was stopped %v before its time was over", early)
-	}
+	early := end - elapsed()
+	assert.That(t, early <= 0, "it was stopped %v before its time was over", early)
 	l.k.quiet()
 	l.allow(time.Minute)
 	l.k.runs()
@@ -118,35 +109,31 @@ func TestGuardIsKilled(t *testing.T) {
 
 // TestGuardDiesBeforeTheStart: a guard that has died before anything was started is replaced.
 func TestGuardDiesBeforeTheStart(t *testing.T) {
-	p, err := Prepare(Command{Args: []string{"sleep", "1000"}})
-	must(t, err)
+	p := prepared(t, "sleep", "1000")
 	guard := 0
 	eventually(t, "the guard", func() bool { guard = guardOf(os.Getpid()); return guard != 0 })
 	_ = unix.Kill(guard, unix.SIGKILL)
 	eventually(t, "its end", func() bool { return !exists(guard) })
 	g, err := p.Start(os.Environ(), Allow(elapsed()+time.Minute))
-	must(t, err)
-	if now := guardPid(g); now == 0 || now == guard {
-		t.Errorf("its guard is %d", now)
-	}
-	must(t, g.Unpause()) // it answers
-	must(t, g.Close())
+	assert.OK(t, err)
+	now := guardPid(g)
+	assert.That(t, now != 0 && now != guard, "its guard is %d", now)
+	assert.OK(t, g.Unpause()) // it answers
+	assert.OK(t, g.Close())
 }
 
-// TestGuardIsAlone: neither the terminal, nor pipes, nor process groups reach the guard, and it holds
-// none of them up.
+// TestGuardIsAlone: the guard holds up no terminal, pipe or process group, and none of them reaches it.
 func TestGuardIsAlone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "inherited")
 	fd, err := unix.Open(path, unix.O_CREAT|unix.O_WRONLY, 0o600) // and no O_CLOEXEC
-	must(t, err)
+	assert.OK(t, err)
 	defer unix.Close(fd)
 	l := run(t, Stop)
 	guard := guardPid(l.Group)
 	answers := func() {
 		t.Helper()
-		if err := l.Unpause(); err != nil || guardPid(l.Group) != guard {
-			t.Errorf("%v, and the guard is %d, not %d", err, guardPid(l.Group), guard)
-		}
+		assert.OK(t, l.Unpause())
+		assert.Equal(t, guardPid(l.Group), guard, "the guard")
 	}
 	answers() // it is up
 	files := func(pid int) (all []string) {
@@ -166,9 +153,8 @@ func TestGuardIsAlone(t *testing.T) {
 		t.Errorf("its session is %d (%v)", sid, err)
 	}
 	for name, want := range map[string]string{"fd/1": os.DevNull, "fd/2": os.DevNull, "cwd": "/"} {
-		if got, err := os.Readlink(fmt.Sprintf("/proc/%d/%s", guard, name)); err != nil || got != want {
-			t.Errorf("%s is %s (%v)", name, got, err)
-		}
+		got, err := os.Readlink(fmt.Sprintf("/proc/%d/%s", guard, name))
+		assert.That(t, err == nil && got == want, "%s is %s (%v)", name, got, err)
 	}
 	for _, sig := range []unix.Signal{1, 2, 3, 10, 12, 13, 15, 20, 21, 22} {
 		_ = unix.Kill(guard, sig)
@@ -182,12 +168,12 @@ func TestKeptConnection(t *testing.T) {
 	for _, replaced := range []bool{false, true} {
 		path := "@" + rand.Text() // an abstract one: a path of 108 characters can't be bound
 		server, err := net.Listen("unix", path)
-		must(t, err)
+		assert.OK(t, err)
 		defer server.Close()
 		k := newTicker(t)
 		p := start(t, self("parent", "-keep", path, "--", "sh", "-c", `"$@" & wait`, "sh"), k.args())
 		conn, err := server.Accept()
-		must(t, err)
+		assert.OK(t, err)
 		defer conn.Close()
 		k.runs()
 		guard := p.guard(0)
@@ -203,15 +189,12 @@ func TestKeptConnection(t *testing.T) {
 		p.end(unix.SIGKILL)
 		_ = conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
 		_, err = conn.Read(make([]byte, 1)) // our end has not ended the connection
-		fails(t, err, os.ErrDeadlineExceeded)
+		assert.Is(t, err, os.ErrDeadlineExceeded)
 		_ = conn.SetReadDeadline(time.Time{})
 		k.runs()
-		must(t, unix.Kill(guard, unix.SIGCONT))
-		if n, err := conn.Read(make([]byte, 1)); n > 0 || err == nil {
-			t.Errorf("%d bytes, %v", n, err)
-		}
-		if n := running(p.pgid()); n > 0 {
-			t.Errorf("the connection has ended while %d processes of the group run", n)
-		}
+		assert.OK(t, unix.Kill(guard, unix.SIGCONT))
+		n, err := conn.Read(make([]byte, 1))
+		assert.That(t, n == 0 && err != nil, "%d bytes, %v", n, err)
+		assert.Equal(t, running(p.pgid()), 0, "the connection has ended while")
 	}
 }

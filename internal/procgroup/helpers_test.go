@@ -18,6 +18,7 @@ import (
 
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/procstat"
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/states"
 )
 
@@ -50,7 +51,6 @@ func (r record) want(event string) {
 	eventually(r.t, event, func() bool { return r.has(event) })
 }
 
-// pgid returns the group that was started.
 func (r record) pgid() (pgid int) {
 	r.t.Helper()
 	r.want("started ")
@@ -73,17 +73,16 @@ func start(t *testing.T, argv ...[]string) *process {
 	all := slices.Concat(argv...)
 	p := &process{record: newRecord(t), cmd: exec.Command(all[0], all[1:]...)}
 	out, err := os.OpenFile(p.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
-	must(t, err)
+	assert.OK(t, err)
 	defer out.Close()
 	p.cmd.Stdout, p.cmd.Stderr = out, os.Stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	must(t, p.cmd.Start())
+	assert.OK(t, p.cmd.Start())
 	p.pid = p.cmd.Process.Pid
 	t.Cleanup(func() { p.end(unix.SIGKILL) })
 	return p
 }
 
-// end signals the process, and waits for its end.
 func (p *process) end(sig syscall.Signal) {
 	_ = p.cmd.Process.Signal(sig)
 	_ = p.cmd.Wait()
@@ -137,9 +136,7 @@ func (k ticker) all() (ticks []time.Duration) {
 	lines := strings.Split(string(text), "\n")
 	for _, line := range lines[:len(lines)-1] {
 		n, err := strconv.ParseInt(line, 10, 64)
-		if err != nil {
-			k.t.Fatal(err)
-		}
+		assert.OK(k.t, err)
 		ticks = append(ticks, time.Duration(n))
 	}
 	return ticks
@@ -187,9 +184,7 @@ func (e events) want(t *testing.T, event string) {
 	t.Helper()
 	select {
 	case got := <-e:
-		if got != event {
-			t.Errorf("got %q, want %q", got, event)
-		}
+		assert.Equal(t, got, event)
 	case <-time.After(forever):
 		t.Fatalf("never: %s", event)
 	}
@@ -211,11 +206,18 @@ func run(t *testing.T, expiry Expiry, wrapper ...string) *live {
 		Waiting:     func(n int) { l.say("waiting %d", n) },
 		Interrupted: func(why error, over bool) { l.say("interrupted %v %t", why, over) },
 	}, time.Minute)
-	must(t, err)
+	assert.OK(t, err)
 	t.Cleanup(func() { _ = g.Close() })
 	l.Group = g
 	l.k.runs()
 	return l
+}
+
+func prepared(t *testing.T, args ...string) *Prepared {
+	t.Helper()
+	p, err := Prepare(Command{Args: args})
+	assert.OK(t, err)
+	return p
 }
 
 // ends waits for the group's end.
@@ -254,11 +256,6 @@ func eventually(t *testing.T, what string, ok func() bool) {
 
 // running counts the processes of a group that aren't zombies.
 func running(pgid int) int { return len(awake(pgid, true, denied)) }
-
-func stateOf(pid int) string {
-	s, _ := procstat.Read(strconv.Itoa(pid))
-	return s.State
-}
 
 // exists reports whether a process runs. Our own process can be the one that has to reap it,
 // since Prepare makes it adopt orphans.

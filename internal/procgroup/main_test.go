@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
-// The test binary is also the guard, the program that runs a group, and what
-// runs in it.
+// The test binary is also the guard, the program that runs a group, and what runs in it.
 func TestMain(m *testing.M) {
 	os.Setenv("GORACE", "atexit_sleep_ms=0") // or every program ends a second late
 	if len(os.Args) > 1 {
@@ -41,7 +41,6 @@ var programs = map[string]func(args []string){
 	"sleep": func([]string) { time.Sleep(time.Hour) },
 }
 
-// self is the command line for one of the programs.
 func self(program string, args ...string) []string {
 	exe, err := os.Executable()
 	if err != nil {
@@ -63,39 +62,21 @@ func begin(cmd Command, d time.Duration, keep ...syscall.Conn) (*Group, error) {
 func TestEverywhere(t *testing.T) {
 	begin := func(args []string) (*Group, error) { return begin(Command{Args: args}, time.Minute) }
 	g, err := begin(self("seven"))
-	must(t, err)
+	assert.OK(t, err)
 	<-g.Done()
-	if s := g.Status(); s.ExitCode() != 7 {
-		t.Errorf("status %v", s)
-	}
-	must(t, g.Close())
+	assert.Equal(t, g.Status().ExitCode(), 7)
+	assert.OK(t, g.Close())
 
 	g, err = begin(self("sleep"))
-	must(t, err)
-	if err := g.Pause(); runtime.GOOS == "windows" != errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("pause: %v", err)
-	}
-	must(t, g.Kill())
+	assert.OK(t, err)
+	err = g.Pause()
+	assert.Equal(t, errors.Is(err, errors.ErrUnsupported), runtime.GOOS == "windows", "pause: %v", err)
+	assert.OK(t, g.Kill())
 	<-g.Done()
-	if s := g.Status(); s.ExitCode() == 0 {
-		t.Errorf("killed, but %v", s)
-	}
-	must(t, g.Close())
+	s := g.Status()
+	assert.That(t, s.ExitCode() != 0, "killed, but %v", s)
+	assert.OK(t, g.Close())
 
 	_, err = begin([]string{"no-such-command"})
-	fails(t, err, ErrNotFound)
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func fails(t *testing.T, err, want error) {
-	t.Helper()
-	if !errors.Is(err, want) {
-		t.Errorf("%v, want %v", err, want)
-	}
+	assert.Is(t, err, ErrNotFound)
 }

@@ -16,6 +16,9 @@ import (
 
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
+
+	"github.com/repolock/repolock/internal/test/assert"
+	"github.com/repolock/repolock/internal/test/states"
 )
 
 // screen is a terminal with an interactive shell on it, which has job control.
@@ -32,7 +35,7 @@ func shell(t *testing.T) *screen {
 	s := &screen{t: t, cmd: exec.Command("bash", "--norc", "--noprofile", "--noediting", "-i"), path: filepath.Join(t.TempDir(), "screen")}
 	s.cmd.Env = append(os.Environ(), "TERM=dumb", "PS1=READY> ", "HISTFILE=")
 	text, err := os.Create(s.path)
-	must(t, err)
+	assert.OK(t, err)
 	if s.pty, err = pty.Start(s.cmd); err != nil {
 		t.Fatal(err)
 	}
@@ -65,9 +68,7 @@ func (s *screen) text() string {
 
 func (s *screen) send(text string) {
 	s.t.Helper()
-	if _, err := s.pty.WriteString(text); err != nil {
-		s.t.Fatal(err)
-	}
+	assert.OK(s.t, assert.Err(s.pty.WriteString(text)))
 }
 
 // run sends a line, and forgets what was on the screen before, its echo included.
@@ -93,9 +94,7 @@ func (s *screen) shows(text string) bool {
 
 func (s *screen) foreground() int {
 	pgid, err := unix.IoctlGetInt(int(s.pty.Fd()), unix.TIOCGPGRP)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	assert.OK(s.t, err)
 	return pgid
 }
 
@@ -174,8 +173,8 @@ func TestTerminals(t *testing.T) {
 					time.Sleep(150 * time.Millisecond) // until suspend gives up
 					before := cpu(t, s.cmd.Process.Pid)
 					time.Sleep(100 * time.Millisecond)
-					if used := cpu(t, s.cmd.Process.Pid) - before; used > 5 || stateOf(s.cmd.Process.Pid) == "T" {
-						t.Errorf("used %d ticks of the CPU, and is in state %s", used, stateOf(s.cmd.Process.Pid))
+					if used := cpu(t, s.cmd.Process.Pid) - before; used > 5 || states.Of(s.cmd.Process.Pid) == "T" {
+						t.Errorf("used %d ticks of the CPU, and is in state %s", used, states.Of(s.cmd.Process.Pid))
 					}
 				case word == "continues": // a stop signal discards a SIGCONT of before
 					eventually(t, step, func() bool {
@@ -183,9 +182,9 @@ func TestTerminals(t *testing.T) {
 						return r.has(strings.TrimPrefix(rest, "until "))
 					})
 				case step == "open":
-					must(t, os.WriteFile(gate, nil, 0o600))
+					assert.OK(t, os.WriteFile(gate, nil, 0o600))
 				case step == "command stops":
-					eventually(t, "a stop", func() bool { return stateOf(r.pgid()) == "T" })
+					eventually(t, "a stop", func() bool { return states.Of(r.pgid()) == "T" })
 				case step == "shell knows":
 					eventually(t, "the shell to know", func() bool {
 						s.run("jobs")
@@ -202,9 +201,7 @@ func TestTerminals(t *testing.T) {
 				case word == "event":
 					r.want(rest)
 				case word == "never":
-					if r.has(rest) {
-						t.Errorf("%q has come", rest)
-					}
+					assert.That(t, !r.has(rest), "%q has come", rest)
 				default:
 					s.want(step)
 				}
@@ -216,7 +213,7 @@ func TestTerminals(t *testing.T) {
 // cpu is the user and system time that a process has used, in hundredths.
 func cpu(t *testing.T, pid int) (ticks int) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	must(t, err)
+	assert.OK(t, err)
 	f := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 	var user, system int
 	fmt.Sscan(f[11], &user)

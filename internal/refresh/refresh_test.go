@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/leapclock"
 )
 
@@ -23,6 +24,8 @@ type harness struct {
 	attempts []time.Duration
 	failures []time.Duration
 	gaveUp   time.Duration
+	ended    chan struct{}
+	err      error
 }
 
 func newHarness(attempt func(h *harness, ctx context.Context) error) *harness {
@@ -57,6 +60,33 @@ func (h *harness) sent() []time.Duration {
 	return slices.Clone(h.attempts)
 }
 
+// start runs the Refresher in a goroutine. It sets err, and then closes ended.
+func (h *harness) start(ctx context.Context) {
+	h.ended = make(chan struct{})
+	go func() {
+		defer close(h.ended)
+		h.err = h.Run(ctx)
+	}()
+}
+
+func (h *harness) now(t *testing.T) error {
+	t.Helper()
+	return h.Refresher.Now(t.Context(), h.ended)
+}
+
+func bubble(t *testing.T, attempt func(*harness, context.Context) error, test func(*testing.T, *harness)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newHarness(attempt)) })
+}
+
+func up(*harness, context.Context) error   { return nil }
+func down(*harness, context.Context) error { return errDown }
+
+func hangs(_ *harness, ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
 func seconds(s ...float64) (d []time.Duration) {
 	for _, s := range s {
 		d = append(d, time.Duration(s*float64(time.Second)))
@@ -72,15 +102,11 @@ func TestThreeFailuresEndAtTheDeadline(t *testing.T) {
 	for _, ttl := range ttls {
 		s := ForTTL(ttl)
 		end := s.Interval + time.Duration(s.Failures)*s.Failure
-		if s.Failures != 3 || end > s.Deadline || s.Deadline-end > 3 || s.Deadline >= ttl {
-			t.Errorf("ttl %v: the last failure ends at %v, the deadline is %v", ttl, end, s.Deadline)
-		}
-		if s.Interval != ttl/2 {
-			t.Errorf("ttl %v: refreshed each %v", ttl, s.Interval)
-		}
-		if s.Budget != min(11*time.Second, ttl/4) || s.Timeout != min(8*time.Second, ttl*2/15) {
-			t.Errorf("ttl %v: a request has %v, each send %v", ttl, s.Budget, s.Timeout)
-		}
+		assert.That(t, s.Failures == 3 && end <= s.Deadline && s.Deadline-end <= 3 && s.Deadline < ttl,
+			"ttl %v: the last failure ends at %v, the deadline is %v", ttl, end, s.Deadline)
+		assert.That(t, s.Interval == ttl/2, "ttl %v: refreshed each %v", ttl, s.Interval)
+		assert.That(t, s.Budget == min(11*time.Second, ttl/4) && s.Timeout == min(8*time.Second, ttl*2/15),
+			"ttl %v: a request has %v, each send %v", ttl, s.Budget, s.Timeout)
 	}
 }
 
@@ -99,20 +125,14 @@ func TestEarlyRefreshesComeApart(t *testing.T) {
 				return errDown
 			})
 			h.Early = func(most time.Duration) time.Duration {
-				if most != 3*time.Second {
-					t.Errorf("asked for %v at most", most)
-				}
+				assert.Equal(t, most, 3*time.Second, "asked for")
 				return c.early
 			}
-			if err := h.Run(t.Context()); !errors.Is(err, ErrDeadline) {
-				t.Errorf("Run: %v", err)
-			}
-			if got, want := h.sent()[:3], []time.Duration{c.want, 2 * c.want, 3 * c.want}; !slices.Equal(got, want) {
-				t.Errorf("early by %v: attempts at %v, want %v", c.early, got, want)
-			}
-			if deadline := 2*c.want + 55*time.Second; h.gaveUp != deadline || len(h.failures) != 3 || h.failures[2] != deadline {
-				t.Errorf("early by %v: gave up at %v, failures at %v, and the deadline is %v", c.early, h.gaveUp, h.failures, deadline)
-			}
+			assert.Is(t, h.Run(t.Context()), ErrDeadline, "Run")
+			assert.Equal(t, h.sent()[:3], []time.Duration{c.want, 2 * c.want, 3 * c.want}, "early by %v: attempts at", c.early)
+			deadline := 2*c.want + 55*time.Second
+			assert.Equal(t, h.gaveUp, deadline, "early by %v: gave up at", c.early)
+			assert.Equal(t, h.failures[2:], []time.Duration{deadline}, "early by %v: the third failure", c.early)
 		})
 	}
 }
@@ -123,12 +143,10 @@ func TestPause(t *testing.T) {
 	for n := 1; n < 100; n++ {
 		for left := time.Duration(0); left < time.Hour; left = left*3/2 + time.Second {
 			p := pause(n, left)
-			if p > 10*time.Second || p > max(left/5, shortestPause) || p < shortestPause {
-				t.Errorf("after %d failures, %v left: %v", n, left, p)
-			}
-			if next := pause(n+1, left); next < p {
-				t.Errorf("after %d failures, %v left: %v, and after one more %v", n, left, p, next)
-			}
+			assert.That(t, p <= 10*time.Second && p <= max(left/5, shortestPause) && p >= shortestPause,
+				"after %d failures, %v left: %v", n, left, p)
+			next := pause(n+1, left)
+			assert.That(t, next >= p, "after %d failures, %v left: %v, and after one more %v", n, left, p, next)
 		}
 	}
 }
@@ -136,58 +154,33 @@ func TestPause(t *testing.T) {
 func TestSchedule(t *testing.T) {
 	third := ForTTL(time.Minute).Failure
 	for name, c := range map[string]struct {
-		attempt  func(*harness, context.Context) error
-		first    []time.Duration // of the attempts
-		failures []time.Duration
-		deadline time.Duration
+		attempt func(*harness, context.Context) error
+		first   []time.Duration // of the attempts
+		begins  float64         // when the first attempt of the last refresh begins
 	}{
-		"fails at once": {
-			func(*harness, context.Context) error { return errDown },
-			seconds(30, 30.25, 30.75, 31.75, 33.75, 37.75),
-			[]time.Duration{30*time.Second + third, 30*time.Second + 2*third, 55 * time.Second}, 55 * time.Second,
-		},
-		"hangs": {
-			func(_ *harness, ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
-			seconds(30), []time.Duration{30*time.Second + third, 30*time.Second + 2*third, 55 * time.Second}, 55 * time.Second,
-		},
-		"hangs and heeds nothing": {
-			func(*harness, context.Context) error { time.Sleep(time.Hour); return nil },
-			seconds(30), []time.Duration{30*time.Second + third, 30*time.Second + 2*third, 55 * time.Second}, 55 * time.Second,
-		},
-		"third answers": {
-			func(h *harness, _ context.Context) error {
-				if len(h.sent()) == 3 {
-					return nil
-				}
-				return errDown
-			},
-			seconds(30, 30.25, 30.75, 60.75, 61, 61.5),
-			[]time.Duration{60750*time.Millisecond + third, 60750*time.Millisecond + 2*third, 85750 * time.Millisecond}, 85750 * time.Millisecond,
-		},
-		"fails after 5 s": {
-			func(*harness, context.Context) error { time.Sleep(5 * time.Second); return errDown },
-			seconds(30, 35.25, 40.75), []time.Duration{30*time.Second + third, 30*time.Second + 2*third, 55 * time.Second}, 55 * time.Second,
-		},
+		"fails at once":           {down, seconds(30, 30.25, 30.75, 31.75, 33.75, 37.75), 30},
+		"hangs":                   {hangs, seconds(30), 30},
+		"hangs and heeds nothing": {func(*harness, context.Context) error { time.Sleep(time.Hour); return nil }, seconds(30), 30},
+		"third answers": {func(h *harness, _ context.Context) error {
+			if len(h.sent()) == 3 {
+				return nil
+			}
+			return errDown
+		}, seconds(30, 30.25, 30.75, 60.75, 61, 61.5), 60.75},
+		"fails after 5 s": {func(*harness, context.Context) error {
+			time.Sleep(5 * time.Second)
+			return errDown
+		}, seconds(30, 35.25, 40.75), 30},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h := newHarness(c.attempt)
-				err := h.Run(t.Context())
-				if !errors.Is(err, ErrDeadline) {
-					t.Errorf("Run: %v", err)
-				}
-				if got := h.clock.Elapsed(); got != c.deadline {
-					t.Errorf("ended at %v, want %v", got, c.deadline)
-				}
-				if got := h.sent(); len(got) < len(c.first) || !slices.Equal(got[:len(c.first)], c.first) {
-					t.Errorf("attempts at %v, want %v…", got, c.first)
-				}
-				if !slices.Equal(h.failures, c.failures) {
-					t.Errorf("failures at %v, want %v", h.failures, c.failures)
-				}
-				if h.gaveUp != c.deadline {
-					t.Errorf("gave up at %v, want %v", h.gaveUp, c.deadline)
-				}
+			bubble(t, c.attempt, func(t *testing.T, h *harness) {
+				assert.Is(t, h.Run(t.Context()), ErrDeadline, "Run")
+				begins := seconds(c.begins)[0]
+				deadline := begins + 25*time.Second
+				assert.Equal(t, h.clock.Elapsed(), deadline, "ended at")
+				assert.Equal(t, h.sent()[:len(c.first)], c.first, "attempts at")
+				assert.Equal(t, h.failures, []time.Duration{begins + third, begins + 2*third, deadline}, "failures at")
+				assert.Equal(t, h.gaveUp, deadline, "gave up at")
 				time.Sleep(2 * time.Hour) // for those that hang
 			})
 		})
@@ -216,14 +209,10 @@ func TestTriedUntilTheDeadline(t *testing.T) {
 				h.Schedule = s
 				ctx, cancel := context.WithCancel(t.Context())
 				time.AfterFunc(s.Deadline+time.Second, cancel)
-				if err := h.Run(ctx); !errors.Is(err, context.Canceled) {
-					t.Errorf("ttl %v, back at %v: %v", ttl, back, err)
-				}
+				assert.Is(t, h.Run(ctx), context.Canceled, "ttl %v, back at %v", ttl, back)
 				all := h.sent()
 				for i, at := range all[1:] {
-					if at-all[i] > longestPause && all[i] < back {
-						t.Errorf("ttl %v: no try from %v to %v", ttl, all[i], at)
-					}
+					assert.That(t, at-all[i] <= longestPause || all[i] >= back, "ttl %v: no try from %v to %v", ttl, all[i], at)
 				}
 			})
 		}
@@ -233,8 +222,7 @@ func TestTriedUntilTheDeadline(t *testing.T) {
 // TestProgressIsKept: the progress of an attempt that failed half-way is committed, and the
 // next attempt continues from there. A requested renewal begins anew.
 func TestProgressIsKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHarness(nil)
+	bubble(t, nil, func(t *testing.T, h *harness) {
 		var mu sync.Mutex
 		var begun []bool
 		committed := 0
@@ -244,21 +232,17 @@ func TestProgressIsKept(t *testing.T) {
 			begun = append(begun, anew)
 			return Renewal{Commit: func() { mu.Lock(); defer mu.Unlock(); committed++ }}, errDown
 		}
-		ended := make(chan struct{})
-		go func() { defer close(ended); _ = h.Run(t.Context()) }()
+		h.start(t.Context())
 		time.Sleep(33 * time.Second)
 		mu.Lock()
-		if committed != 4 || !slices.Equal(begun, []bool{true, false, false, false}) {
-			t.Errorf("%d committed, begun anew: %v", committed, begun)
-		}
+		assert.That(t, committed == 4 && slices.Equal(begun, []bool{true, false, false, false}),
+			"%d committed, begun anew: %v", committed, begun)
 		mu.Unlock()
-		_ = h.Refresher.Now(t.Context(), ended)
+		_ = h.now(t)
 		mu.Lock()
-		if begun = begun[4:]; !slices.Equal(begun, []bool{true}) {
-			t.Errorf("asked for: begun anew: %v", begun)
-		}
+		assert.Equal(t, begun[4:], []bool{true}, "asked for: begun anew")
 		mu.Unlock()
-		<-ended
+		<-h.ended
 	})
 }
 
@@ -271,76 +255,55 @@ func TestFailedAttemptThatExtends(t *testing.T) {
 		h.Attempt = func(context.Context, bool) (Renewal, error) {
 			return Renewal{Sent: applied}, errDown
 		}
-		ended := make(chan struct{})
-		var err error
-		go func() { defer close(ended); err = h.Run(t.Context()) }()
+		h.start(t.Context())
 		time.Sleep(25 * time.Second)
-		if err := h.Refresher.Now(t.Context(), ended); err != errDown {
-			t.Errorf("the caller got: %v", err)
-		}
-		<-ended
-		if got, want := h.clock.Elapsed(), applied+h.Deadline; !errors.Is(err, ErrDeadline) || got != want {
-			t.Errorf("ended at %v, want %v: %v", got, want, err)
-		}
+		assert.Is(t, h.now(t), errDown, "the caller")
+		<-h.ended
+		assert.Is(t, h.err, ErrDeadline)
+		assert.Equal(t, h.clock.Elapsed(), applied+h.Deadline, "ended at")
 	})
 }
 
-func TestStop(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHarness(func(*harness, context.Context) error { return Stop(errDown) })
-		if err := h.Run(t.Context()); err != errDown || h.clock.Elapsed() != 30*time.Second {
-			t.Errorf("Run: %v at %v", err, h.clock.Elapsed())
-		}
-	})
-}
-
-// TestAnswerTooLate: an answer that comes after the deadline renews nothing, and
-// is not committed.
+// TestAnswerTooLate: an answer that comes after the deadline renews nothing, and is not committed.
 func TestAnswerTooLate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHarness(nil)
+	bubble(t, nil, func(t *testing.T, h *harness) {
 		h.Attempt = func(context.Context, bool) (Renewal, error) {
 			sent := h.clock.Elapsed()
 			h.clock.Leap.Add(int64(time.Minute)) // suspended before the answer was read
 			return Renewal{Sent: sent, Commit: func() { t.Error("committed") }}, nil
 		}
-		if err := h.Run(t.Context()); !errors.Is(err, ErrDeadline) {
-			t.Errorf("Run: %v", err)
-		}
+		assert.Is(t, h.Run(t.Context()), ErrDeadline, "Run")
 	})
 }
 
 // TestSuspend: a deadline that passes in a suspend is noticed within half a second of waking. A process that
 // didn't run hasn't failed.
 func TestSuspend(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHarness(func(*harness, context.Context) error { return nil })
+	bubble(t, up, func(t *testing.T, h *harness) {
 		woken := time.AfterFunc(10*time.Second, func() { h.clock.Leap.Add(int64(time.Hour)) })
 		defer woken.Stop()
 		start := time.Now()
-		if err := h.Run(t.Context()); !errors.Is(err, ErrDeadline) || len(h.sent()) > 0 || len(h.failures) > 0 {
-			t.Errorf("Run: %v, attempts %v, failures %v", err, h.sent(), h.failures)
-		}
-		if late := time.Since(start) - 10*time.Second; late > 500*time.Millisecond {
-			t.Errorf("noticed %v after waking", late)
-		}
+		assert.Is(t, h.Run(t.Context()), ErrDeadline, "Run")
+		assert.Equal(t, h.sent(), nil, "attempts at")
+		assert.Equal(t, h.failures, nil, "failures at")
+		late := time.Since(start) - 10*time.Second
+		assert.That(t, late <= 500*time.Millisecond, "noticed %v after waking", late)
 	})
 }
 
-// TestEndWaitsForTheAttempt: when Run has returned, no request is under way that could undo a
-// later one. A request that hangs is waited for no longer than its timeout. A loss that it finds is
-// returned.
+// TestEndWaitsForTheAttempt: when Run has returned, no request is under way that could undo a later one. A
+// request that hangs is waited for no longer than its timeout. A loss that it finds is returned.
 func TestEndWaitsForTheAttempt(t *testing.T) {
 	for takes, finds := range map[time.Duration]error{3 * time.Second: nil, 4 * time.Second: Stop(errDown), time.Hour: nil} {
-		synctest.Test(t, func(t *testing.T) {
-			h := newHarness(func(*harness, context.Context) error { time.Sleep(takes); return finds })
+		bubble(t, func(*harness, context.Context) error { time.Sleep(takes); return finds }, func(t *testing.T, h *harness) {
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(31*time.Second, cancel)
-			err := h.Run(ctx)
-			want := min(30*time.Second+takes, 39*time.Second)
-			if errors.Is(err, context.Canceled) != (finds == nil) || finds != nil && err != errDown || h.clock.Elapsed() != want {
-				t.Errorf("Run: %v at %v, want %v", err, h.clock.Elapsed(), want)
+			want := context.Canceled
+			if finds != nil {
+				want = errDown
 			}
+			assert.Is(t, h.Run(ctx), want, "Run")
+			assert.Equal(t, h.clock.Elapsed(), min(30*time.Second+takes, 39*time.Second), "ended at")
 			time.Sleep(takes)
 		})
 	}
@@ -357,50 +320,36 @@ func TestNow(t *testing.T) {
 			}
 			return nil
 		})
-		ended := make(chan struct{})
-		go func() { defer close(ended); _ = h.Run(t.Context()) }()
+		h.start(t.Context())
 		for range 5 {
 			time.Sleep(time.Second)
-			if err := h.Refresher.Now(t.Context(), ended); err != errDown {
-				t.Errorf("Now: %v", err)
-			}
+			assert.Is(t, h.now(t), errDown, "Now")
 		}
 		fail.Store(false)
 		time.Sleep(time.Second)
-		if err := h.Refresher.Now(t.Context(), ended); err != nil {
-			t.Errorf("Now: %v", err)
-		}
-		if sent := h.sent(); !slices.Equal(sent, seconds(1, 2, 3, 4, 5, 6)) {
-			t.Errorf("attempts at %v", sent)
-		}
+		assert.Is(t, h.now(t), nil, "Now")
+		assert.Equal(t, h.sent(), seconds(1, 2, 3, 4, 5, 6), "attempts at")
 		fail.Store(true)
-		<-ended
-		if got := h.clock.Elapsed(); got != 61*time.Second || h.gaveUp != 61*time.Second {
-			t.Errorf("gave up at %v, ended at %v", h.gaveUp, got)
-		}
-		if err := h.Refresher.Now(t.Context(), ended); !errors.Is(err, ErrDeadline) {
-			t.Errorf("Now after the end: %v", err)
-		}
+		<-h.ended
+		assert.Equal(t, h.clock.Elapsed(), 61*time.Second, "ended at")
+		assert.Equal(t, h.gaveUp, 61*time.Second, "gave up at")
+		assert.Is(t, h.now(t), ErrDeadline, "Now after the end")
 	})
 }
 
 // TestNowThatHangsIsNoFailure: an attempt that only Now has asked for is no failure, however long it lasts.
 func TestNowThatHangsIsNoFailure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHarness(func(_ *harness, ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
-		ended := make(chan struct{})
-		go func() { defer close(ended); _ = h.Run(t.Context()) }()
+	bubble(t, hangs, func(t *testing.T, h *harness) {
+		h.start(t.Context())
 		time.Sleep(5 * time.Second)
-		if err := h.Refresher.Now(t.Context(), ended); !errors.Is(err, ErrDeadline) || len(h.failures) > 0 {
-			t.Errorf("Now: %v, failures at %v", err, h.failures)
-		}
-		<-ended
+		err := h.now(t)
+		assert.That(t, errors.Is(err, ErrDeadline) && len(h.failures) == 0, "Now: %v, failures at %v", err, h.failures)
+		<-h.ended
 	})
 }
 
-// TestNowIsAfterItWasAskedFor: an attempt under way might have looked before the call, so it
-// doesn't count. Callers share the next attempt. If there is none, because the lock is lost,
-// they get an error.
+// TestNowIsAfterItWasAskedFor: an attempt under way might have looked before the call, so it doesn't count.
+// Callers share the next attempt. If there is none, because the lock is lost, they get an error.
 func TestNowIsAfterItWasAskedFor(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -412,24 +361,24 @@ func TestNowIsAfterItWasAskedFor(t *testing.T) {
 				return nil
 			})
 			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan struct{})
-			go func() { defer close(ended); _ = h.Run(ctx) }()
+			h.start(ctx)
 			time.Sleep(31 * time.Second)
+			var want error
+			at, attempts := 34*time.Second, 2
+			if lost {
+				want, at, attempts = errDown, 32*time.Second, 1
+			}
 			var all sync.WaitGroup
 			for range 3 {
 				all.Go(func() {
-					err := h.Refresher.Now(t.Context(), ended)
-					if lost && (err != errDown || h.clock.Elapsed() != 32*time.Second) || !lost && (err != nil || h.clock.Elapsed() != 34*time.Second) {
-						t.Errorf("Now: %v at %v", err, h.clock.Elapsed())
-					}
+					assert.Is(t, h.now(t), want, "Now")
+					assert.Equal(t, h.clock.Elapsed(), at, "Now returns at")
 				})
 			}
 			all.Wait()
 			cancel()
-			<-ended
-			if n := len(h.sent()); n != 2 && !lost || n != 1 && lost {
-				t.Errorf("%d attempts", n)
-			}
+			<-h.ended
+			assert.Equal(t, len(h.sent()), attempts, "attempts")
 		})
 	}
 }

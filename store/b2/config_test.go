@@ -8,9 +8,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/fakeb2"
 	"github.com/repolock/repolock/internal/test/freeport"
 	"github.com/repolock/repolock/store"
@@ -18,101 +20,78 @@ import (
 )
 
 func TestURLs(t *testing.T) {
-	for raw, good := range map[string]bool{
-		"b2://bucket":                                      true,
-		"b2://bucket/":                                     true,
-		"b2://bucket/a/prefix":                             true,
-		"b2://bucket/a%20prefix/":                          true,
-		"b2://bucket?endpoint=https://host":                true,
-		"b2://bucket?endpoint=https://host:1/":             true,
-		"b2://bucket?endpoint=http://127.0.0.1:1":          true,
-		"b2://bucket?endpoint=http://[::1]:1":              true,
-		"b2://bucket?endpoint=http://localhost:1":          true,
-		"b2://bucket:1/prefix":                             false,
-		"b2://buc.ket/prefix":                              false,
-		"b2://bucket/a//b":                                 false,
-		"b2://bucket/../b":                                 false,
-		"b2://bucket/a%00b":                                false,
-		"b2://bucket/a%0Ab":                                false,
-		"b2://bucket/" + strings.Repeat("x", 251):          false,
-		"b2://bucket?region=x":                             false,
-		"b2://bucket?endpoint=":                            false,
-		"b2://bucket?endpoint=host":                        false,
-		"b2://bucket?endpoint=ftp://host":                  false,
-		"b2://bucket?endpoint=http://host":                 false,
-		"b2://bucket?endpoint=http://127.0.0.1.example.co": false,
-		"b2://bucket?endpoint=https://topsecret@host":      false,
-		"b2://bucket?endpoint=https://host/path":           false,
-		"b2://bucket?a=%zz":                                false,
-	} {
+	opened := func(raw string) (*b2.Store, error) {
 		u, err := url.Parse(raw)
-		must(t, err)
-		s, err := b2.Open(t.Context(), u)
-		if good && (err != nil || s == nil) || !good && (!errors.Is(err, store.ErrURL) || s != nil || strings.Contains(err.Error(), "topsecret")) {
-			t.Errorf("%s: %v, %v", raw, s, err)
-		}
+		assert.OK(t, err)
+		return b2.Open(t.Context(), u)
+	}
+	for _, good := range []string{
+		"", "/", "/a/prefix", "/a%20prefix/", "?endpoint=https://host", "?endpoint=https://host:1/",
+		"?endpoint=http://127.0.0.1:1", "?endpoint=http://[::1]:1", "?endpoint=http://localhost:1",
+	} {
+		s, err := opened("b2://bucket" + good)
+		assert.That(t, err == nil && s != nil, "%s: %v", good, err)
+	}
+	for _, bad := range []string{
+		"b2://bucket:1/prefix", "b2://buc.ket/prefix", "b2://bucket/a//b", "b2://bucket/../b", "b2://bucket/a%00b",
+		"b2://bucket/a%0Ab", "b2://bucket/" + strings.Repeat("x", 251), "b2://bucket?region=x", "b2://bucket?a=%zz",
+		"b2://bucket?endpoint=", "b2://bucket?endpoint=host", "b2://bucket?endpoint=ftp://host",
+		"b2://bucket?endpoint=http://host", "b2://bucket?endpoint=http://127.0.0.1.example.co",
+		"b2://bucket?endpoint=https://topsecret@host", "b2://bucket?endpoint=https://host/path",
+	} {
+		s, err := opened(bad)
+		assert.Is(t, err, store.ErrURL, bad)
+		assert.That(t, s == nil && !strings.Contains(fmt.Sprint(err), "topsecret"), "%s: %v, %v", bad, s, err)
 	}
 }
 
+// TestNoKey: a store takes its application key from the environment, or if it has options, from those alone.
 func TestNoKey(t *testing.T) {
+	f := serve(t, fakeb2.Options{})
 	for _, missing := range []string{"B2_APPLICATION_KEY_ID", "B2_APPLICATION_KEY"} {
 		t.Run(missing, func(t *testing.T) {
 			t.Setenv(missing, "")
 			_, err := b2.Open(t.Context(), &url.URL{Host: "bucket"})
-			if !errors.Is(err, store.ErrConfig) || !strings.Contains(err.Error(), "B2_APPLICATION_KEY_ID and B2_APPLICATION_KEY") {
-				t.Error(err)
-			}
+			assert.Says(t, err, store.ErrConfig, "B2_APPLICATION_KEY_ID and B2_APPLICATION_KEY")
 		})
-	}
-}
-
-// TestNew: a store takes its application key from its options, whatever the environment has.
-func TestNew(t *testing.T) {
-	f := serve(t, fakeb2.Options{})
-	for _, name := range []string{"B2_APPLICATION_KEY_ID", "B2_APPLICATION_KEY"} {
-		t.Setenv(name, "another")
+		t.Setenv(missing, "another")
 	}
 	s, err := b2.New(bucket, b2.Options{KeyID: keyID, Key: key, Prefix: prefix, Endpoint: f.url})
-	must(t, err)
+	assert.OK(t, err)
 	put(t, s, "k", "body")
 	f.has(t, "body")
-	if s, err := b2.New(bucket, b2.Options{KeyID: keyID}); !errors.Is(err, store.ErrConfig) || s != nil || strings.Contains(err.Error(), "B2_") {
-		t.Errorf("without a key: %v", err)
-	}
+	s, err = b2.New(bucket, b2.Options{KeyID: keyID})
+	assert.Is(t, err, store.ErrConfig, "without a key")
+	assert.That(t, s == nil && !strings.Contains(fmt.Sprint(err), "B2_"), "without a key: %v, %v", s, err)
 }
 
 // TestKeysThatB2Refuses are refused before B2 is asked.
 func TestKeysThatB2Refuses(t *testing.T) {
 	f := serve(t, fakeb2.Options{})
 	s := f.open(t)
-	for _, key := range []string{"a\nb", "a\x1fb", "a\x7fb", "a/" + strings.Repeat("x", 251), strings.Repeat("ü", 126), strings.Repeat("abcdefg/", 127) + "end"} {
+	for _, key := range []string{
+		"a\nb", "a\x1fb", "a\x7fb", "a/" + strings.Repeat("x", 251), strings.Repeat("ü", 126), strings.Repeat("abcdefg/", 127) + "end",
+	} {
 		for name, err := range methods(t, s, key) {
-			if name != "list" && !errors.Is(err, store.ErrInvalidKey) {
-				t.Errorf("%s %q: %v", name, key, err)
-			}
+			assert.That(t, name == "list" || errors.Is(err, store.ErrInvalidKey), "%s %q: %v", name, key, err)
 		}
 	}
-	for _, key := range []string{strings.Repeat("x", 250) + "/" + strings.Repeat("ü", 125), strings.Repeat("abcdefg/", 126) + "end", "a b+c%20&?#*", "\u0080", `"<>`} {
+	for _, key := range []string{
+		strings.Repeat("x", 250) + "/" + strings.Repeat("ü", 125), strings.Repeat("abcdefg/", 126) + "end", "a b+c%20&?#*", "\u0080", `"<>`,
+	} {
 		put(t, s, key, key)
 		for name, err := range methods(t, s, key) {
-			if err != nil {
-				t.Errorf("%s %q: %v", name, key, err)
-			}
+			assert.Is(t, err, nil, "%s %q", name, key)
 		}
 	}
 	f.has(t)
 }
 
-// TestUndeletable: the error for an object whose name is no key of ours has the command that
-// deletes it.
+// TestUndeletable: the error for an object whose name is no key of ours has the command that deletes it.
 func TestUndeletable(t *testing.T) {
-	f := serve(t, fakeb2.Options{})
-	s := f.open(t)
-	err := s.Delete(t.Context(), "index/lock.shared/it's/../x")
-	if want := `as: b2 rm --versions 'b2://`; !errors.Is(err, store.ErrInvalidKey) || !strings.Contains(err.Error(), want) ||
-		!strings.HasSuffix(err.Error(), `index/lock.shared/it'\''s/../x'`) {
-		t.Error(err)
-	}
+	err := serve(t, fakeb2.Options{}).open(t).Delete(t.Context(), "index/lock.shared/it's/../x")
+	assert.Says(t, err, store.ErrInvalidKey, `as: b2 rm --versions 'b2://`)
+	assert.Says(t, err, store.ErrInvalidKey, `index/lock.shared/it'\''s/../x'`)
 }
 
 // answers is a server that answers every request alike.
@@ -132,7 +111,7 @@ func TestNotB2(t *testing.T) {
 	tls.StartTLS()
 	t.Cleanup(tls.Close)
 	port, err := freeport.Free()
-	must(t, err)
+	assert.OK(t, err)
 	page := "<html><body>Hello</body></html>"
 	for name, test := range map[string]struct {
 		endpoint string
@@ -159,111 +138,103 @@ func TestNotB2(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, "b2://"+bucket+"?endpoint="+test.endpoint)
 			for name, err := range methods(t, s, "k") {
-				if err == nil || test.err != nil && !errors.Is(err, test.err) || test.err == nil && store.Permanent(err) {
-					t.Errorf("%s: %v", name, err)
+				if test.err == nil {
+					assert.That(t, err != nil && !store.Permanent(err), "%s: %v", name, err)
+				} else {
+					assert.Says(t, err, test.err, "", name)
 				}
-				if strings.ContainsAny(err.Error(), "\n\r") || strings.Contains(err.Error(), key) {
-					t.Errorf("%s: %q", name, err)
-				}
+				assert.That(t, !strings.Contains(fmt.Sprint(err), key), "%s: %q", name, err)
 			}
 		})
 	}
 }
 
-// TestRefusedKey: the error for a refused authorization says what to do.
-func TestRefusedKey(t *testing.T) {
-	for _, test := range []struct {
-		status       int
-		code, reason string
-		err          error
-		says         string
-	}{
-		{401, "bad_auth_token", "no", store.ErrPermission, "check B2_APPLICATION_KEY_ID and B2_APPLICATION_KEY"},
-		{401, "unauthorized", "no", store.ErrPermission, "check B2_APPLICATION_KEY_ID and B2_APPLICATION_KEY"},
-		{403, "access_denied", "no", store.ErrPermission, "check B2_APPLICATION_KEY_ID and B2_APPLICATION_KEY"},
-		{400, "bad_request", "no", store.ErrConfig, "check B2_APPLICATION_KEY_ID, B2_APPLICATION_KEY and the endpoint"},
-		{404, "not_found", "no", store.ErrConfig, "check B2_APPLICATION_KEY_ID, B2_APPLICATION_KEY and the endpoint"},
-		{400, "bad_request", "This request is not currently supported on API version number 4", store.ErrConfig, "update repolock, or make a key that isn't restricted to buckets"},
-	} {
-		f := serve(t, fakeb2.Options{})
-		f.FailSaying("b2_authorize_account", 1, test.status, test.code, test.reason)
-		_, err := f.open(t).List(t.Context(), "", "")
-		if !errors.Is(err, test.err) || !strings.HasSuffix(err.Error(), test.says) {
-			t.Errorf("%d %s: %v", test.status, test.code, err)
+// TestAnswers: each refusal has its own meaning. An object is missing only if B2's answer about the object says
+// so: neither a session that can't begin nor an answer of another server shows it.
+func TestAnswers(t *testing.T) {
+	type answer struct {
+		call   string
+		status int
+		code   string // and the message
+		of     string // the method that is refused
+		want   error
+		says   string
+	}
+	const check = "check B2_APPLICATION_KEY_ID and B2_APPLICATION_KEY"
+	const endpoint = "check B2_APPLICATION_KEY_ID, B2_APPLICATION_KEY and the endpoint"
+	const version = "bad_request: This request is not currently supported on API version number 4"
+	mightPass := errors.New("it might pass")
+	answers := []answer{
+		{"b2_authorize_account", 401, "bad_auth_token", "get", store.ErrPermission, check},
+		{"b2_authorize_account", 401, "unauthorized", "get", store.ErrPermission, check},
+		{"b2_authorize_account", 403, "access_denied", "get", store.ErrPermission, check},
+		{"b2_authorize_account", 400, "bad_request", "get", store.ErrConfig, endpoint},
+		{"b2_authorize_account", 404, "not_found", "get", store.ErrConfig, endpoint},
+		{"b2_authorize_account", 400, version, "get", store.ErrConfig, "update repolock, or make a key that isn't restricted to buckets"},
+		{"b2_list_buckets", 404, "not_found", "get", mightPass, ""},
+		{"b2_download_file_by_name", 404, "", "get", mightPass, ""},
+	}
+	for _, cap := range []string{"storage", "transaction", "download"} {
+		for call, of := range map[string]string{
+			"b2_upload_file": "put", "b2_list_file_names": "list", "b2_download_file_by_name": "get", "b2_list_file_versions": "delete",
+		} {
+			answers = append(answers, answer{call, 403, cap + "_cap_exceeded", of, mightPass, cap})
 		}
+	}
+	for _, c := range answers {
+		f, _, o := stored(t, "")
+		code, message, _ := strings.Cut(c.code, ": ")
+		f.FailSaying(c.call, 1, c.status, code, message)
+		m := each[slices.IndexFunc(each, func(m method) bool { return m.name == c.of })]
+		err := m.do(t.Context(), f.open(t), o)
+		if c.want == mightPass {
+			assert.That(t, err != nil && !store.Permanent(err), "%+v: %v", c, err)
+			c.want = err
+		}
+		assert.Says(t, err, c.want, c.says, "%+v", c)
+		assert.That(t, !errors.Is(err, store.ErrNotFound), "%+v: %v", c, err)
 	}
 }
 
-// TestErrors: each of the server's errors about a bucket or a key has its meaning.
-func TestErrors(t *testing.T) {
+// TestNoBucket: the error names the bucket.
+func TestNoBucket(t *testing.T) {
 	f := serve(t, fakeb2.Options{})
 	for name, err := range methods(t, open(t, "b2://other-bucket?endpoint="+f.url), "k") {
-		if !errors.Is(err, store.ErrNotFound) || !strings.Contains(err.Error(), "other-bucket") {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	s := f.open(t)
-	put(t, s, "k", "")
-	for _, code := range []string{"storage_cap_exceeded", "transaction_cap_exceeded", "download_cap_exceeded"} {
-		for _, call := range []string{"b2_upload_file", "b2_list_file_names", "b2_download_file_by_name", "b2_list_file_versions"} {
-			f.Fail(call, 1, 403, code)
-		}
-		for name, err := range methods(t, s, "k") {
-			if cap, _, _ := strings.Cut(code, "_"); err == nil || store.Permanent(err) || !strings.Contains(err.Error(), cap) {
-				t.Errorf("%s: %v", name, err)
-			}
-		}
+		assert.Says(t, err, store.ErrNotFound, "other-bucket", name)
 	}
 }
 
-// TestBucketMadeAnew: a bucket that was deleted and made again has another ID, and the store
-// finds it.
+// TestBucketMadeAnew: a bucket that was deleted and made again has another ID, and the store finds it.
 func TestBucketMadeAnew(t *testing.T) {
-	f := serve(t, fakeb2.Options{})
-	s := f.open(t)
-	if _, err := s.List(t.Context(), "", ""); err != nil {
-		t.Fatal(err)
-	}
+	f, s, _ := stored(t, "")
 	f.DeleteBucket(bucket)
-	if _, err := s.List(t.Context(), "", ""); !errors.Is(err, store.ErrNotFound) {
-		t.Error(err)
-	}
+	assert.Is(t, assert.Err(s.List(t.Context(), "", "")), store.ErrNotFound)
 	f.AddBucket(fakeb2.Bucket{Name: bucket})
-	if _, err := s.List(t.Context(), "", ""); err != nil {
-		t.Error(err)
-	}
+	assert.Is(t, assert.Err(s.List(t.Context(), "", "")), nil)
 }
 
 // TestNoSecrets: an error shows no token, although some of the server's messages quote it.
 func TestNoSecrets(t *testing.T) {
-	f := serve(t, fakeb2.Options{})
-	s := f.open(t)
-	put(t, s, "k", "")
+	f, s, _ := stored(t, "")
 	var tokens []string
 	f.Before(func(call string, r *http.Request) {
 		tokens = append(tokens, r.Header.Get("Authorization"))
-		f.FailSaying(call, 1, 400, "bad_request", fmt.Sprintf("bad token %s\nof %s", r.Header.Get("Authorization"), strings.Repeat("x", 500)))
+		f.FailSaying(call, 1, 400, "bad_request", fmt.Sprintf("bad token %s\nof %s", tokens[len(tokens)-1], strings.Repeat("x", 500)))
 	})
 	for _, m := range each {
 		err := m.do(t.Context(), s, store.Object{Key: "k", ETag: "x"})
-		if err == nil || len(err.Error()) > 350 || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s: %v", m.name, err)
-		}
+		text := fmt.Sprint(err)
+		assert.That(t, err != nil && len(text) <= 350 && !strings.Contains(text, "\n"), "%s: %v", m.name, err)
 		for _, token := range tokens {
-			if strings.Contains(fmt.Sprint(err), token) {
-				t.Errorf("%s: %v", m.name, err)
-			}
+			assert.That(t, !strings.Contains(text, token), "%s: %v", m.name, err)
 		}
 	}
-	if len(tokens) < len(each) {
-		t.Errorf("only %d requests", len(tokens))
-	}
+	assert.That(t, len(tokens) >= len(each), "only %d requests", len(tokens))
 }
 
 // TestBrokenDownloads: a body that is cut off, or isn't the stored one, is an error.
 func TestBrokenDownloads(t *testing.T) {
-	f := serve(t, fakeb2.Options{})
-	put(t, f.open(t), "k", "the body")
+	f, _, _ := stored(t, "the body")
 	for name, spoil := range map[string]func(http.Header, []byte) []byte{
 		"cut off": func(_ http.Header, b []byte) []byte { return b[:3] },
 		"changed": func(_ http.Header, b []byte) []byte { return append([]byte("X"), b[1:]...) },
@@ -280,8 +251,7 @@ func TestBrokenDownloads(t *testing.T) {
 			w.WriteHeader(answer.Code)
 			_, _ = w.Write(body)
 		})
-		if body, _, err := s.Get(t.Context(), "k", 100); err == nil || store.Permanent(err) {
-			t.Errorf("%s: %q, %v", name, body, err)
-		}
+		body, _, err := s.Get(t.Context(), "k", 100)
+		assert.That(t, err != nil && !store.Permanent(err), "%s: %q, %v", name, body, err)
 	}
 }

@@ -7,11 +7,11 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/fakeb2"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/b2"
@@ -55,6 +55,22 @@ func serve(t *testing.T, opts fakeb2.Options) *fake {
 	return &fake{Server: s, url: h.URL}
 }
 
+// stored returns a server with the object "k", and the store that has put it.
+func stored(t *testing.T, body string) (*fake, *b2.Store, store.Object) {
+	t.Helper()
+	f := serve(t, fakeb2.Options{})
+	s := f.open(t)
+	return f, s, put(t, s, "k", body)
+}
+
+// calls returns the calls since the last call of it.
+func (f *fake) calls() (calls []string) {
+	for _, r := range f.TakeLog() {
+		calls = append(calls, r.Call)
+	}
+	return calls
+}
+
 // open returns a store of its own on the server, as another process has one.
 func (f *fake) open(t *testing.T) *b2.Store {
 	t.Helper()
@@ -79,21 +95,17 @@ func (f *fake) openAs(t *testing.T, k fakeb2.Key) *b2.Store {
 	t.Helper()
 	k.ID, k.Secret = fmt.Sprintf("%04x", f.keys.Add(1)+0x1000), "K000other"
 	f.AddKey(k)
-	t.Setenv("B2_APPLICATION_KEY_ID", k.ID)
-	t.Setenv("B2_APPLICATION_KEY", k.Secret)
-	defer func() {
-		t.Setenv("B2_APPLICATION_KEY_ID", keyID)
-		t.Setenv("B2_APPLICATION_KEY", key)
-	}()
-	return f.open(t)
+	s, err := b2.New(bucket, b2.Options{KeyID: k.ID, Key: k.Secret, Prefix: prefix, Endpoint: f.url})
+	assert.OK(t, err)
+	return s
 }
 
 func open(t *testing.T, raw string) *b2.Store {
 	t.Helper()
 	u, err := url.Parse(raw)
-	must(t, err)
+	assert.OK(t, err)
 	s, err := b2.Open(t.Context(), u)
-	must(t, err)
+	assert.OK(t, err)
 	return s
 }
 
@@ -121,7 +133,7 @@ func put(t *testing.T, s store.Store, key, body string) store.Object {
 func replace(t *testing.T, s store.Store, key, body, etag string) store.Object {
 	t.Helper()
 	o, err := s.Put(t.Context(), key, []byte(body), store.PutOptions{Replaces: etag})
-	must(t, err)
+	assert.OK(t, err)
 	return o
 }
 
@@ -136,14 +148,12 @@ func (f *fake) has(t *testing.T, want ...string) {
 			got = append(got, string(v.Body))
 		}
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("versions %q, want %q", got, want)
-	}
+	assert.Equal(t, got, want, "versions")
 }
 
 func (f *fake) delete(t *testing.T, key string) {
 	t.Helper()
-	must(t, f.open(t).Delete(t.Context(), key))
+	assert.OK(t, f.open(t).Delete(t.Context(), key))
 }
 
 // noDelete is an application key that can't delete.
@@ -153,7 +163,7 @@ var noDelete = fakeb2.Key{Capabilities: []string{"listBuckets", "listFiles", "re
 func (f *fake) hide(t *testing.T, key string) {
 	t.Helper()
 	s := f.openAs(t, noDelete)
-	must(t, s.Delete(t.Context(), key))
+	assert.OK(t, s.Delete(t.Context(), key))
 }
 
 func methods(t *testing.T, s store.Store, key string) map[string]error {
@@ -170,11 +180,4 @@ func (f *fake) versionsOf(key string) (versions []fakeb2.Version) {
 		}
 	}
 	return versions
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

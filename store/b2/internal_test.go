@@ -5,20 +5,18 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 // TestReason: after a context has ended, its end is the reason, whatever error blazer returns.
 func TestReason(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	n := &note{err: errors.New("operation was canceled")}
-	if err := n.reason(ctx, errors.New("x")); !errors.Is(err, n.err) {
-		t.Error(err)
-	}
+	assert.Is(t, n.reason(ctx, errors.New("x")), n.err)
 	cancel()
 	for _, n := range []*note{n, {}} {
-		if err := n.reason(ctx, errors.New("x")); !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
+		assert.Is(t, n.reason(ctx, errors.New("x")), context.Canceled)
 	}
 }
 
@@ -35,12 +33,10 @@ func TestRemember(t *testing.T) {
 		{at("a", 1), at("b", 1), ""}, // unknown
 	} {
 		s := &Store{wrote: map[string]version{}, owed: map[string]claim{}}
-		if v, ok := s.remember("k", test.first); ok {
-			t.Errorf("the first put has covered %v", v)
-		}
-		v, ok := s.remember("k", test.second)
-		if ok != (test.covered != "") || ok && v.id != test.covered {
-			t.Errorf("%v, then %v: covered %v, %v", test.first, test.second, v, ok)
-		}
+		v, ok := s.remember("k", test.first)
+		assert.That(t, !ok, "the first put has covered %v", v)
+		v, ok = s.remember("k", test.second)
+		assert.That(t, ok == (test.covered != "") && (!ok || v.id == test.covered),
+			"%+v: covered %v, %v", test, v, ok)
 	}
 }

@@ -1,12 +1,12 @@
 package b2_test
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/fakeb2"
 	"github.com/repolock/repolock/store"
 )
@@ -22,47 +22,35 @@ func TestLacking(t *testing.T) {
 		"listBuckets": {"put", "get", "list", "delete"},
 	} {
 		t.Run(lacking, func(t *testing.T) {
-			f := serve(t, fakeb2.Options{})
-			put(t, f.open(t), "k", "old")
+			f, _, _ := stored(t, "old")
 			may := slices.DeleteFunc(slices.Clone(fakeb2.All), func(c string) bool { return c == lacking })
 			for name, err := range methods(t, f.openAs(t, fakeb2.Key{Capabilities: may}), "k") {
-				if !slices.Contains(needed, name) {
-					if err != nil {
-						t.Errorf("%s: %v", name, err)
-					}
-				} else if !errors.Is(err, store.ErrPermission) || !strings.Contains(err.Error(), lacking) {
-					t.Errorf("%s: %v", name, err)
+				if slices.Contains(needed, name) {
+					assert.Says(t, err, store.ErrPermission, lacking, name)
+				} else {
+					assert.Is(t, err, nil, name)
 				}
 			}
 		})
 	}
 }
 
-// TestDeleteWithoutPermission: Delete hides the object, or returns an error with all lacking
-// capabilities.
+// TestDeleteWithoutPermission: Delete hides the object, or returns an error with all lacking capabilities.
 func TestDeleteWithoutPermission(t *testing.T) {
-	f := serve(t, fakeb2.Options{})
-	put(t, f.open(t), "k", "1")
+	f, _, _ := stored(t, "1")
 	s := f.openAs(t, fakeb2.Key{Capabilities: []string{"listBuckets", "listFiles", "readFiles"}})
 	err := s.Delete(t.Context(), "k")
-	if !errors.Is(err, store.ErrPermission) || !strings.Contains(err.Error(), "deleteFiles") || !strings.Contains(err.Error(), "writeFiles") {
-		t.Error(err)
-	}
+	assert.Says(t, err, store.ErrPermission, "deleteFiles")
+	assert.Says(t, err, store.ErrPermission, "writeFiles")
 	f.has(t, "1")
 
 	s = f.openAs(t, noDelete)
 	for range 2 { // the second time there is no object
-		if err := s.Delete(t.Context(), "k"); err != nil {
-			t.Error(err)
-		}
+		assert.Is(t, s.Delete(t.Context(), "k"), nil)
 		f.has(t, "-", "1")
 	}
-	if err := s.Delete(t.Context(), "never there"); err != nil {
-		t.Error(err)
-	}
-	if page, err := s.List(t.Context(), "", ""); err != nil || len(page.Objects) != 0 {
-		t.Errorf("%+v, %v", page, err)
-	}
+	assert.Is(t, s.Delete(t.Context(), "never there"), nil)
+	empty(t, s)
 	put(t, s, "k", "2")
 	f.has(t, "2", "-", "1")
 }
@@ -74,19 +62,20 @@ func TestRetained(t *testing.T) {
 	s := open(t, "b2://locked-bucket?endpoint="+f.url)
 	o := put(t, s, "k", "1")
 	replace(t, s, "k", "2", o.ETag)
-	must(t, s.Delete(t.Context(), "k"))
-	if page, err := s.List(t.Context(), "", ""); err != nil || len(page.Objects) != 0 {
-		t.Errorf("%+v, %v", page, err)
-	}
-	if left := f.Versions("locked-bucket"); len(left) != 3 || left[0].Action != "hide" {
-		t.Errorf("nothing was retained: %+v", left)
-	}
-	if _, err := s.Put(t.Context(), "k", []byte("3"), store.PutOptions{Replaces: o.ETag}); !errors.Is(err, store.ErrPrecondition) {
-		t.Error(err)
-	}
-	if page, err := s.List(t.Context(), "", ""); err != nil || len(page.Objects) != 0 {
-		t.Errorf("%+v, %v", page, err)
-	}
+	assert.OK(t, s.Delete(t.Context(), "k"))
+	empty(t, s)
+	left := f.Versions("locked-bucket")
+	assert.That(t, len(left) == 3 && left[0].Action == "hide", "nothing was retained: %+v", left)
+	late := assert.Err(s.Put(t.Context(), "k", []byte("3"), store.PutOptions{Replaces: o.ETag}))
+	assert.Is(t, late, store.ErrPrecondition)
+	empty(t, s)
+}
+
+func empty(t *testing.T, s store.Store) {
+	t.Helper()
+	keys, err := store.Keys(t.Context(), s, "")
+	assert.Is(t, err, nil)
+	assert.Equal(t, keys, nil)
 }
 
 // TestRestricted: a key can be restricted to a bucket and a prefix.
@@ -122,9 +111,7 @@ func TestRestricted(t *testing.T) {
 			s := f.openAs(t, k)
 			for range 2 {
 				for name, err := range methods(t, s, "index/lock.exclusive") {
-					if !errors.Is(err, test.err) || err != nil && !strings.Contains(err.Error(), test.says) {
-						t.Errorf("%s: %v", name, err)
-					}
+					assert.Says(t, err, test.err, test.says, name)
 				}
 			}
 		})
@@ -137,23 +124,15 @@ func TestDescribe(t *testing.T) {
 	told := func(s store.Describer) store.Answer {
 		t.Helper()
 		d, err := s.Describe(t.Context())
-		if err != nil || d.Versioning != store.Yes || d.Server == "" {
-			t.Errorf("%+v, %v", d, err)
-		}
+		assert.That(t, err == nil && d.Versioning == store.Yes && d.Server != "", "%+v, %v", d, err)
 		return d.ObjectLock
 	}
-	if got := told(f.open(t)); got != store.No {
-		t.Errorf("object lock: %v", got)
-	}
-	if got := told(open(t, "b2://locked-bucket?endpoint="+f.url)); got != store.Yes {
-		t.Errorf("object lock: %v", got)
-	}
+	assert.Equal(t, told(f.open(t)), store.No, "object lock")
+	assert.Equal(t, told(open(t, "b2://locked-bucket?endpoint="+f.url)), store.Yes, "object lock")
 	for _, k := range []fakeb2.Key{
 		{Capabilities: append([]string{"listBuckets"}, least...)}, {Capabilities: least, Buckets: []string{bucket}, Prefix: prefix},
 		{Capabilities: least, Buckets: []string{bucket, "b-bucket"}},
 	} {
-		if got := told(f.openAs(t, k)); got != store.Unknown {
-			t.Errorf("object lock: %v", got)
-		}
+		assert.Equal(t, told(f.openAs(t, k)), store.Unknown, "object lock")
 	}
 }

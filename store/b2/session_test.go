@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/fakeb2"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/b2"
@@ -29,71 +30,46 @@ type method struct {
 
 var each = []method{
 	{"put", 1, func(ctx context.Context, s *b2.Store, _ store.Object) error {
-		_, err := s.Put(ctx, "another", []byte("x"), store.PutOptions{})
-		return err
+		return assert.Err(s.Put(ctx, "another", []byte("x"), store.PutOptions{}))
 	}},
 	{"put again", 2, func(ctx context.Context, s *b2.Store, o store.Object) error {
-		_, err := s.Put(ctx, o.Key, []byte("x"), store.PutOptions{})
-		return err
+		return assert.Err(s.Put(ctx, o.Key, []byte("x"), store.PutOptions{}))
 	}},
 	{"replace", 3, func(ctx context.Context, s *b2.Store, o store.Object) error {
-		_, err := s.Put(ctx, o.Key, []byte("x"), store.PutOptions{Replaces: o.ETag})
-		return err
+		return assert.Err(s.Put(ctx, o.Key, []byte("x"), store.PutOptions{Replaces: o.ETag}))
 	}},
 	{"get", 1, func(ctx context.Context, s *b2.Store, o store.Object) error {
 		_, _, err := s.Get(ctx, o.Key, 100)
 		return err
 	}},
 	{"list", 1, func(ctx context.Context, s *b2.Store, o store.Object) error {
-		_, err := s.List(ctx, o.Key, "")
-		return err
+		return assert.Err(s.List(ctx, o.Key, ""))
 	}},
 	{"delete", 2, func(ctx context.Context, s *b2.Store, o store.Object) error { return s.Delete(ctx, o.Key) }},
 	{"describe", 1, func(ctx context.Context, s *b2.Store, _ store.Object) error {
-		_, err := s.Describe(ctx)
-		return err
+		return assert.Err(s.Describe(ctx))
 	}},
 }
 
-// TestRequests: each method sends this number of requests, and those that set up a session are
-// sent once.
+// TestRequests: each method sends this number of requests, and those that set up a session are sent once.
 func TestRequests(t *testing.T) {
 	f := serve(t, fakeb2.Options{})
 	s := f.open(t)
-	if log := f.TakeLog(); len(log) != 0 {
-		t.Errorf("opening a store makes requests: %v", log)
-	}
+	assert.Equal(t, f.calls(), nil, "opening a store makes requests")
 	put(t, s, "k", "")
-	if got := calls(f.TakeLog()); !slices.Equal(got, []string{"b2_authorize_account", "b2_list_buckets", "b2_get_upload_url", "b2_upload_file"}) {
-		t.Errorf("the first put: %q", got)
-	}
+	first := []string{"b2_authorize_account", "b2_list_buckets", "b2_get_upload_url", "b2_upload_file"}
+	assert.Equal(t, f.calls(), first, "the first put")
 	put(t, s, "k2", "another")
 	for _, m := range each {
 		o := put(t, s, "k", "")
 		f.TakeLog()
-		if err := m.do(t.Context(), s, o); err != nil {
-			t.Error(err)
-		}
-		if log := f.TakeLog(); len(log) != m.requests {
-			t.Errorf("%s: %v", m.name, log)
-		}
+		assert.Is(t, m.do(t.Context(), s, o), nil)
+		assert.Equal(t, len(f.TakeLog()), m.requests, m.name)
 	}
-	if _, err := s.Put(t.Context(), "k", nil, store.PutOptions{IfAbsent: true}); !errors.Is(err, store.ErrConditionUnsupported) {
-		t.Error(err)
+	for _, opts := range []store.PutOptions{{IfAbsent: true}, {IfMatch: "x"}} {
+		assert.Is(t, assert.Err(s.Put(t.Context(), "k", nil, opts)), store.ErrConditionUnsupported)
 	}
-	if _, err := s.Put(t.Context(), "k", nil, store.PutOptions{IfMatch: "x"}); !errors.Is(err, store.ErrConditionUnsupported) {
-		t.Error(err)
-	}
-	if log := f.TakeLog(); len(log) != 0 {
-		t.Errorf("conditional puts: %v", log)
-	}
-}
-
-func calls(log []fakeb2.Request) (calls []string) {
-	for _, r := range log {
-		calls = append(calls, r.Call)
-	}
-	return calls
+	assert.Equal(t, f.calls(), nil, "conditional puts")
 }
 
 // eachRequest runs a test for each request of some methods, on a store that has put an object.
@@ -101,11 +77,9 @@ func eachRequest(t *testing.T, methods []method, test func(t *testing.T, m metho
 	for _, m := range methods {
 		for at := range m.requests {
 			t.Run(fmt.Sprintf("%s, request %d", m.name, at), func(t *testing.T) {
-				f := serve(t, fakeb2.Options{})
-				s := f.open(t)
-				var o store.Object
-				if m.name != "first request" {
-					o = put(t, s, "k", "old")
+				f, s, o := stored(t, "old")
+				if m.name == "first request" {
+					s = f.open(t)
 				}
 				test(t, m, at, f, s, o)
 			})
@@ -123,69 +97,38 @@ func TestExpiredTokens(t *testing.T) {
 			}
 		})
 		f.TakeLog()
-		must(t, m.do(t.Context(), s, o))
+		assert.OK(t, m.do(t.Context(), s, o))
 		log := f.TakeLog()
 		expired := slices.ContainsFunc(log, func(r fakeb2.Request) bool { return r.Status == http.StatusUnauthorized })
-		if !expired || !slices.Contains(calls(log), "b2_authorize_account") {
-			t.Errorf("nothing had expired: %v", log)
-		}
+		again := slices.ContainsFunc(log, func(r fakeb2.Request) bool { return r.Call == "b2_authorize_account" })
+		assert.That(t, expired && again, "nothing had expired: %v", log)
 	})
-}
-
-// TestNotFound: an object is missing only if B2's answer about the object says so. Neither a
-// session that can't begin nor an answer of another server shows it.
-func TestNotFound(t *testing.T) {
-	for name, answer := range map[string]struct{ call, code string }{
-		"authorization": {"b2_authorize_account", "not_found"},
-		"bucket":        {"b2_list_buckets", "not_found"},
-		"not B2's":      {"b2_download_file_by_name", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := serve(t, fakeb2.Options{})
-			put(t, f.open(t), "k", "")
-			f.Fail(answer.call, 1, http.StatusNotFound, answer.code)
-			if _, _, err := f.open(t).Get(t.Context(), "k", 100); err == nil || errors.Is(err, store.ErrNotFound) {
-				t.Error(err)
-			}
-		})
-	}
 }
 
 // TestExpiredTwice: a server that never takes its tokens isn't asked for ever.
 func TestExpiredTwice(t *testing.T) {
 	for _, m := range each {
-		f := serve(t, fakeb2.Options{})
-		s := f.open(t)
-		o := put(t, s, "k", "old")
+		f, s, o := stored(t, "old")
 		f.Before(func(string, *http.Request) { f.ExpireTokens() })
 		f.TakeLog()
 		err := m.do(t.Context(), s, o)
 		log := f.TakeLog()
-		if m.name != "put again" && (err == nil || store.Permanent(err)) || len(log) > 12 {
-			t.Errorf("%s: %v: %v", m.name, err, log)
-		}
+		assert.That(t, m.name == "put again" || err != nil && !store.Permanent(err), "%s: %v: %v", m.name, err, log)
+		assert.That(t, len(log) <= 12, "%s: %v", m.name, log)
 	}
 }
 
-// TestUploadURLs: an error of the server's ends the use of an upload URL, and the
-// next put gets another.
+// TestUploadURLs: an error of the server's ends the use of an upload URL, and the next put gets another.
 func TestUploadURLs(t *testing.T) {
 	for _, status := range []int{500, 503, 408, 429} {
-		f := serve(t, fakeb2.Options{})
-		s := f.open(t)
-		put(t, s, "k", "1")
+		f, s, _ := stored(t, "1")
 		f.Fail("b2_upload_file", 1, status, "as_it_is")
 		f.TakeLog()
-		if _, err := s.Put(t.Context(), "k", []byte("2"), store.PutOptions{}); err == nil || store.Permanent(err) {
-			t.Errorf("%d: %v", status, err)
-		}
-		if got := calls(f.TakeLog()); !slices.Equal(got, []string{"b2_upload_file"}) {
-			t.Errorf("%d: the driver repeats: %q", status, got)
-		}
+		_, err := s.Put(t.Context(), "k", []byte("2"), store.PutOptions{})
+		assert.That(t, err != nil && !store.Permanent(err), "%d: %v", status, err)
+		assert.Equal(t, f.calls(), []string{"b2_upload_file"}, "%d: the driver repeats", status)
 		put(t, s, "k", "3")
-		if got := calls(f.TakeLog()); !slices.Equal(got[:2], []string{"b2_get_upload_url", "b2_upload_file"}) {
-			t.Errorf("%d: %q", status, got)
-		}
+		assert.Equal(t, f.calls()[:2], []string{"b2_get_upload_url", "b2_upload_file"}, "%d", status)
 		f.has(t, "3")
 	}
 }
@@ -209,18 +152,17 @@ func TestHanging(t *testing.T) {
 		})
 		err := m.do(ctx, s, o)
 		<-closed
-		// The put stays applied, although the version below it couldn't be removed.
-		if done := m.requests > 1 && at == m.requests-1 && m.name != "delete"; done && err != nil || !done && !errors.Is(err, context.Canceled) {
-			t.Error(err)
+		want := context.Canceled
+		if m.requests > 1 && at == m.requests-1 && m.name != "delete" {
+			want = nil // the put stays applied, although the version below it couldn't be removed
 		}
-		if err := m.do(t.Context(), s, o); err != nil && !errors.Is(err, store.ErrPrecondition) {
-			t.Errorf("afterwards: %v", err)
-		}
+		assert.Is(t, err, want)
+		err = m.do(t.Context(), s, o)
+		assert.That(t, err == nil || errors.Is(err, store.ErrPrecondition), "afterwards: %v", err)
 	})
 }
 
-// TestWaitingForASession: a request that waits for another's authorization heeds its own
-// context.
+// TestWaitingForASession: a request that waits for another's authorization heeds its own context.
 func TestWaitingForASession(t *testing.T) {
 	f := serve(t, fakeb2.Options{})
 	s := f.open(t)
@@ -231,28 +173,18 @@ func TestWaitingForASession(t *testing.T) {
 			<-answer
 		}
 	})
-	first := make(chan error)
-	go func() {
-		_, err := s.List(t.Context(), "", "")
-		first <- err
-	}()
+	first, second := make(chan error), make(chan error)
+	list := func(ctx context.Context, err chan error) { err <- assert.Err(s.List(ctx, "", "")) }
+	go list(t.Context(), first)
 	<-asked
 	ctx, cancel := context.WithCancel(t.Context())
 	waits := &waited{Context: ctx, done: make(chan struct{})}
-	second := make(chan error)
-	go func() {
-		_, err := s.List(waits, "", "")
-		second <- err
-	}()
+	go list(waits, second)
 	<-waits.done
 	cancel()
-	if err := <-second; !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	assert.Is(t, <-second, context.Canceled)
 	close(answer)
-	if err := <-first; err != nil {
-		t.Error(err)
-	}
+	assert.Is(t, <-first, nil)
 }
 
 // waited is a context that signals when a goroutine waits for its end.
@@ -269,12 +201,8 @@ func (w *waited) Done() <-chan struct{} {
 
 // TestHangingBody: a method returns when its context ends, even in the middle of an answer.
 func TestHangingBody(t *testing.T) {
-	f := serve(t, fakeb2.Options{})
-	put(t, f.open(t), "k", "the body")
-	for _, m := range each {
-		if m.requests > 1 {
-			continue
-		}
+	f, _, _ := stored(t, "the body")
+	for _, m := range slices.DeleteFunc(slices.Clone(each), func(m method) bool { return m.requests > 1 }) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var hang atomic.Bool
 		s := f.behind(t, func(w http.ResponseWriter, r *http.Request, answer *httptest.ResponseRecorder) {
@@ -291,9 +219,7 @@ func TestHangingBody(t *testing.T) {
 		})
 		put(t, s, "other", "") // sets up the session
 		hang.Store(true)
-		if err := m.do(ctx, s, store.Object{Key: "k"}); !errors.Is(err, context.Canceled) {
-			t.Errorf("%s: %v", m.name, err)
-		}
+		assert.Is(t, m.do(ctx, s, store.Object{Key: "k"}), context.Canceled, "%s", m.name)
 		cancel()
 	}
 }
@@ -314,16 +240,12 @@ func TestManyExpiredURLs(t *testing.T) {
 	var puts sync.WaitGroup
 	for i := range n {
 		puts.Go(func() {
-			if _, err := s.Put(t.Context(), fmt.Sprint(i), nil, store.PutOptions{}); err != nil {
-				t.Error(err)
-			}
+			assert.Is(t, assert.Err(s.Put(t.Context(), fmt.Sprint(i), nil, store.PutOptions{})), nil)
 		})
 	}
 	puts.Wait()
 	f.Before(nil)
-	if got := calls(f.TakeLog()); len(got) != 2+2*n {
-		t.Errorf("%q", got)
-	}
+	assert.Equal(t, len(f.calls()), 2+2*n, "calls")
 	f.ExpireTokens()
 	put(t, s, "k", "")
 }
@@ -334,9 +256,7 @@ func TestListingsEnd(t *testing.T) {
 	var listings atomic.Int64
 	s := f.behind(t, func(w http.ResponseWriter, r *http.Request, answer *httptest.ResponseRecorder) {
 		page := map[string]any{}
-		if err := json.Unmarshal(answer.Body.Bytes(), &page); err != nil {
-			t.Error(err)
-		}
+		assert.Is(t, json.Unmarshal(answer.Body.Bytes(), &page), nil)
 		if strings.Contains(r.URL.Path, "/b2_list_file_") {
 			page["nextFileName"], page["nextFileId"] = prefix+"index/k", "an-id"
 			if listings.Add(1) > 300 {
@@ -346,22 +266,9 @@ func TestListingsEnd(t *testing.T) {
 		w.WriteHeader(answer.Code)
 		_ = json.NewEncoder(w).Encode(page)
 	})
-	if _, err := s.Put(t.Context(), "index/k", []byte("{}"), store.PutOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	for name, request := range map[string]func() error{
-		"versions": func() error { return s.Delete(t.Context(), "index/k") },
-		"names": func() (err error) {
-			page := store.Page{}
-			for more := true; more && err == nil; more = page.Next != "" {
-				page, err = store.Finite(s).List(t.Context(), "index/", page.Next)
-			}
-			return err
-		},
-	} {
-		listings.Store(0)
-		if err := request(); !errors.Is(err, store.ErrListing) || !strings.Contains(err.Error(), "index/k") && name == "versions" {
-			t.Errorf("%s: after %d pages: %v", name, listings.Load(), err)
-		}
-	}
+	assert.OK(t, assert.Err(s.Put(t.Context(), "index/k", []byte("{}"), store.PutOptions{})))
+	listings.Store(0)
+	assert.Says(t, s.Delete(t.Context(), "index/k"), store.ErrListing, "index/k", "versions")
+	listings.Store(0)
+	assert.Is(t, assert.Err(store.Keys(t.Context(), s, "index/")), store.ErrListing, "names")
 }

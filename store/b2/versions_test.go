@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/fakeb2"
 	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/store"
@@ -30,11 +31,10 @@ func (u *uncovered) changed(c fakeb2.Change) {
 	if u.newest == nil {
 		u.newest = map[string]int64{}
 	}
-	v := c.Visible()
-	if v != nil && v.Timestamp < u.newest[c.Name] {
-		u.found = append(u.found, fmt.Sprintf("%s uncovered %q under %s", c.Call, v.Body, c.Name))
-	}
-	if v != nil {
+	if v := c.Visible(); v != nil {
+		if v.Timestamp < u.newest[c.Name] {
+			u.found = append(u.found, fmt.Sprintf("%s uncovered %q under %s", c.Call, v.Body, c.Name))
+		}
 		u.newest[c.Name] = max(u.newest[c.Name], v.Timestamp)
 	}
 }
@@ -43,55 +43,47 @@ func (u *uncovered) check(t *testing.T) {
 	t.Helper()
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for _, what := range u.found {
-		t.Error(what)
-	}
+	assert.Equal(t, u.found, nil)
 }
 
-// TestDeleteLeavesNothing: Delete removes all versions, however many, of all writers.
+// watched is serve, and fails the test if a version was uncovered.
+func watched(t *testing.T, opts fakeb2.Options) *fake {
+	t.Helper()
+	var u uncovered
+	opts.Changed = u.changed
+	f := serve(t, opts)
+	t.Cleanup(func() { u.check(t) })
+	return f
+}
+
+// TestDeleteLeavesNothing: Delete removes all versions, of all writers, also those under a hide marker.
 func TestDeleteLeavesNothing(t *testing.T) {
 	for _, n := range []int{1, 2, 6, 7, 8, 30} {
-		var u uncovered
-		f := serve(t, fakeb2.Options{PageSize: 7, Changed: u.changed})
+		f := watched(t, fakeb2.Options{PageSize: 7})
 		for i := range n {
 			put(t, f.open(t), "a/k", fmt.Sprint(i))
+			if n < 6 {
+				f.hide(t, "a/k")
+			}
 		}
 		put(t, f.open(t), "a/k2", "another")
 		put(t, f.open(t), "a/k/x", "another one")
-		if got := len(f.Versions(bucket)); got != n+2 {
-			t.Fatalf("%d versions, want %d", got, n+2)
-		}
-		if err := f.open(t).Delete(t.Context(), "a/k"); err != nil {
-			t.Error(err)
-		}
+		assert.Is(t, f.open(t).Delete(t.Context(), "a/k"), nil)
 		f.has(t, "another one", "another")
-		u.check(t)
 	}
 }
 
-// TestDeleteOfWhatIsHidden: Delete removes the versions under a hide marker too.
-func TestDeleteOfWhatIsHidden(t *testing.T) {
-	var u uncovered
-	f := serve(t, fakeb2.Options{Changed: u.changed})
+// TestPutsLeaveOne: a put removes the version that this process has put before, and a refresh leaves one
+// version, whatever versions others have left.
+func TestPutsLeaveOne(t *testing.T) {
+	f := watched(t, fakeb2.Options{})
 	s := f.open(t)
-	put(t, f.open(t), "k", "1")
-	f.hide(t, "k")
-	put(t, f.open(t), "k", "2")
-	f.hide(t, "k")
-	f.has(t, "-", "2", "-", "1")
-	if err := s.Delete(t.Context(), "k"); err != nil {
-		t.Error(err)
-	}
-	f.has(t)
-	u.check(t)
-}
-
-// TestRefreshLeavesOne: a refresh leaves one version, whatever versions others have left.
-func TestRefreshLeavesOne(t *testing.T) {
-	var u uncovered
-	f := serve(t, fakeb2.Options{Changed: u.changed})
-	s := f.open(t)
-	o := put(t, s, "k", "0")
+	put(t, s, "k", "1")
+	put(t, s, "k", "2")
+	f.has(t, "2")
+	put(t, f.open(t), "k", "another's")
+	o := put(t, s, "k", "3")
+	f.has(t, "3", "another's")
 	for i := range 5 {
 		o = replace(t, s, "k", fmt.Sprint(i), o.ETag)
 		f.has(t, fmt.Sprint(i))
@@ -100,22 +92,6 @@ func TestRefreshLeavesOne(t *testing.T) {
 	o = put(t, f.open(t), "k", "another's, again")
 	replace(t, s, "k", "ours", o.ETag)
 	f.has(t, "ours")
-	u.check(t)
-}
-
-// TestPutRemovesItsOwn: without Replaces, Put removes the version that this process has put
-// before.
-func TestPutRemovesItsOwn(t *testing.T) {
-	var u uncovered
-	f := serve(t, fakeb2.Options{Changed: u.changed})
-	s := f.open(t)
-	put(t, s, "k", "1")
-	put(t, s, "k", "2")
-	f.has(t, "2")
-	put(t, f.open(t), "k", "another's")
-	put(t, s, "k", "3")
-	f.has(t, "3", "another's")
-	u.check(t)
 }
 
 // TestReplacesWhatIsGone: an object that was deleted, hidden or replaced between a look and a put stays
@@ -147,9 +123,11 @@ func TestReplacesWhatIsGone(t *testing.T) {
 			o := put(t, s, "k", "1")
 			test.meanwhile(t, f)
 			_, err := s.Put(t.Context(), "k", []byte("new"), store.PutOptions{Replaces: o.ETag})
-			if stays := test.left != nil && test.left[0] == "new"; stays && err != nil || !stays && !errors.Is(err, store.ErrPrecondition) {
-				t.Error(err)
+			want := store.ErrPrecondition
+			if test.left != nil && test.left[0] == "new" {
+				want = nil
 			}
+			assert.Is(t, err, want)
 			f.has(t, test.left...)
 		})
 	}
@@ -168,9 +146,8 @@ func TestCoveredWithoutDelete(t *testing.T) {
 			once.Do(func() { put(t, other, "k", "another's") })
 		}
 	})
-	if _, err := s.Put(t.Context(), "k", []byte("new"), store.PutOptions{Replaces: o.ETag}); !errors.Is(err, store.ErrPrecondition) {
-		t.Error(err)
-	}
+	_, err := s.Put(t.Context(), "k", []byte("new"), store.PutOptions{Replaces: o.ETag})
+	assert.Is(t, err, store.ErrPrecondition)
 	f.has(t, "another's", "new", "-", "1")
 }
 
@@ -184,30 +161,23 @@ func TestOwedLook(t *testing.T) {
 		"the look": {"b2_list_file_versions", false}, "the look at nothing": {"b2_list_file_versions", true}, "the removal": {"b2_delete_file_version", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := serve(t, fakeb2.Options{})
-			s := f.open(t)
-			first := put(t, s, "k", "1")
+			f, s, first := stored(t, "1")
 			if c.deleted {
 				f.delete(t, "k")
 			}
 			f.Fail(c.failing, 1, 503, "service_unavailable")
-			if _, err := s.Put(t.Context(), "k", []byte("2"), store.PutOptions{Replaces: first.ETag}); err == nil || store.Permanent(err) {
-				t.Fatal(err)
-			}
+			err := assert.Err(s.Put(t.Context(), "k", []byte("2"), store.PutOptions{Replaces: first.ETag}))
+			assert.That(t, err != nil && !store.Permanent(err), "%v", err)
 			_, seen, err := s.Get(t.Context(), "k", 100)
-			must(t, err)
+			assert.OK(t, err)
 			_, err = s.Put(t.Context(), "k", []byte("3"), store.PutOptions{Replaces: seen.ETag})
 			if c.deleted {
-				if !errors.Is(err, store.ErrPrecondition) {
-					t.Error(err)
-				}
+				assert.Is(t, err, store.ErrPrecondition)
 				f.has(t)
-				return
+			} else {
+				assert.Is(t, err, nil)
+				f.has(t, "3")
 			}
-			if err != nil {
-				t.Error(err)
-			}
-			f.has(t, "3")
 		})
 	}
 }
@@ -238,7 +208,7 @@ func newStage(t *testing.T, opts fakeb2.Options, keys ...fakeb2.Key) *stage {
 		g.actors = append(g.actors, a)
 		// So no request of the tested part sets up a session.
 		put(t, a, "warm/up", "")
-		must(t, a.Delete(t.Context(), "warm/up"))
+		assert.OK(t, a.Delete(t.Context(), "warm/up"))
 	}
 	g.Before(func(_ string, r *http.Request) {
 		for _, a := range g.actors {
@@ -251,8 +221,7 @@ func newStage(t *testing.T, opts fakeb2.Options, keys ...fakeb2.Key) *stage {
 	return g
 }
 
-// play runs all actors to their end. next returns which of the waiting actors sends the next
-// request.
+// play runs all actors to their end. next returns which of the waiting actors sends the next request.
 func (g *stage) play(do []func(*actor) error, next func(waiting int) int) {
 	g.off = false
 	for i, a := range g.actors {
@@ -273,8 +242,7 @@ func (g *stage) play(do []func(*actor) error, next func(waiting int) int) {
 		if busy > 0 || len(waiting) == 0 {
 			continue
 		}
-		// The actors are in the order of their keys, so that a choice means the same each
-		// time.
+		// The actors are in the order of their keys, so that a choice means the same each time.
 		slices.SortFunc(waiting, func(a, b *actor) int { return strings.Compare(a.keyID, b.keyID) })
 		i := next(len(waiting))
 		chosen := waiting[i]
@@ -308,9 +276,7 @@ func orders(t *testing.T, run func(next func(waiting int) int)) {
 		}
 		if len(choices) == 0 {
 			t.Logf("%d orders", n+1)
-			if n == 0 {
-				t.Error("there was nothing to order")
-			}
+			assert.That(t, n != 0, "there was nothing to order")
 			return
 		}
 		choices[len(choices)-1]++
@@ -327,14 +293,12 @@ func remove(a *actor, ctx context.Context, o store.Object) error { return a.Dele
 
 func replaceBy(body string) deed {
 	return func(a *actor, ctx context.Context, o store.Object) error {
-		_, err := a.Put(ctx, o.Key, []byte(body), store.PutOptions{Replaces: o.ETag})
-		return err
+		return assert.Err(a.Put(ctx, o.Key, []byte(body), store.PutOptions{Replaces: o.ETag}))
 	}
 }
 
 func overwrite(a *actor, ctx context.Context, o store.Object) error {
-	_, err := a.Put(ctx, o.Key, []byte("overwritten"), store.PutOptions{})
-	return err
+	return assert.Err(a.Put(ctx, o.Key, []byte("overwritten"), store.PutOptions{}))
 }
 
 // TestEveryOrder: processes act on one object at the same time, request by request in every
@@ -374,20 +338,13 @@ func TestEveryOrder(t *testing.T) {
 				}
 				g.play(do, next)
 				for i, a := range g.actors {
-					if a.err != nil && !errors.Is(a.err, store.ErrPrecondition) {
-						t.Errorf("actor %d: %v", i, a.err)
-					}
+					assert.That(t, a.err == nil || errors.Is(a.err, store.ErrPrecondition), "actor %d: %v", i, a.err)
 				}
 				body, _, err := reader.Get(t.Context(), o.Key, 100)
-				if err != nil && !errors.Is(err, store.ErrNotFound) {
-					t.Error(err)
-				}
-				if !slices.Contains(test.seen, string(body)) {
-					t.Errorf("in the end %q is seen", body)
-				}
-				if left := g.versionsOf(o.Key); len(left) > test.left {
-					t.Errorf("%d versions are left", len(left))
-				}
+				assert.That(t, err == nil || errors.Is(err, store.ErrNotFound), "%v", err)
+				assert.That(t, slices.Contains(test.seen, string(body)), "in the end %q is seen", body)
+				left := g.versionsOf(o.Key)
+				assert.That(t, len(left) <= test.left, "%d versions are left", len(left))
 				if log := g.TakeLog(); t.Failed() {
 					t.Logf("%v", log)
 				}

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/dir"
 	"github.com/repolock/repolock/store/storetest"
@@ -13,7 +14,7 @@ func TestContract(t *testing.T) {
 	var paths sync.Map // of each store's directory
 	open := func(t *testing.T, path string) store.Store {
 		s, err := dir.Open(t.Context(), path, dir.Options{})
-		must(t, err)
+		assert.OK(t, err)
 		paths.Store(s, path)
 		return s
 	}

@@ -1,7 +1,6 @@
 package dir_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,28 +9,19 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"syscall"
 	"testing"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/dir"
 )
 
-// The tests of this file need a disk of their own. They run in a process with its own mounts:
-// root's, or another user's in a user namespace if the system allows those.
-
-func init() {
-	scripts["full"] = full
-	scripts["read-only"] = readOnly
-	scripts["unmounted"] = unmounted
-	scripts["file size limit"] = fileSizeLimit
-}
-
-func inMounts(t *testing.T, script string) {
+// inMounts runs a test in a process with mounts of its own: root's, or another user's in a user namespace
+// if the system allows those.
+func inMounts(t *testing.T, test func(path string)) {
 	t.Helper()
 	attr := &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	if os.Geteuid() != 0 {
@@ -46,211 +36,127 @@ func inMounts(t *testing.T, script string) {
 	if err := probe.Run(); err != nil {
 		t.Skipf("this system doesn't allow a process to have mounts of its own: %v", err)
 	}
-	run(t, script, attr)
+	inChild(t, attr, test)
 }
 
-func run(t *testing.T, script string, attr *syscall.SysProcAttr) {
+// inChild runs a test in another process, with a directory of its own.
+func inChild(t *testing.T, attr *syscall.SysProcAttr, test func(path string)) {
 	t.Helper()
-	exe, err := os.Executable()
-	must(t, err)
-	cmd := exec.CommandContext(t.Context(), exe, t.TempDir())
-	cmd.Env = append(os.Environ(), roleEnv+"="+script)
-	cmd.SysProcAttr = attr
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, bytes.TrimSpace(out))
+	if path := os.Getenv(childEnv); path != "" {
+		test(path)
+		return
 	}
+	cmd := child(t, t.TempDir())
+	cmd.SysProcAttr = attr
+	out, err := cmd.CombinedOutput()
+	assert.That(t, err == nil, "%v: %s", err, out)
 }
 
-func TestDiskFull(t *testing.T)      { inMounts(t, "full") }
-func TestReadOnlyMount(t *testing.T) { inMounts(t, "read-only") }
-func TestUnmounted(t *testing.T)     { inMounts(t, "unmounted") }
+func mount(t *testing.T, path string) store.Store {
+	t.Helper()
+	assert.OK(t, unix.Mount("tmpfs", path, "tmpfs", 0, "size=64k"))
+	s := at(t, path)
+	put(t, s, "index/lock.exclusive", "body")
+	return s
+}
+
+// refuses checks that every kind of Put fails with this text, which names the folder, and these errors. The
+// stored object stays, and nothing is left.
+func refuses(t *testing.T, s store.Store, path string, size int, folder, says string, want ...error) {
+	t.Helper()
+	_, obj, err := s.Get(t.Context(), "index/lock.exclusive", 100)
+	assert.OK(t, err)
+	for _, c := range []struct {
+		key, folder string
+		opts        store.PutOptions
+	}{
+		{"index/lock.exclusive", "index", store.PutOptions{}},
+		{"index/lock.exclusive", "index", store.PutOptions{Durable: true}},
+		{"index/lock.exclusive", "index", store.PutOptions{IfMatch: obj.ETag}},
+		{"new/new", folder, store.PutOptions{}},
+		{"new/new", folder, store.PutOptions{IfAbsent: true}},
+	} {
+		_, err := s.Put(t.Context(), c.key, make([]byte, size), c.opts)
+		for _, want := range want {
+			assert.Is(t, err, want, "%+v", c)
+		}
+		assert.Equal(t, store.Permanent(err), errors.Is(err, store.ErrPermission), "permanent: %v", err)
+		assert.Equal(t, fmt.Sprint(err), fmt.Sprintf("put %q: "+says, c.key, filepath.Join(path, c.folder)))
+	}
+	assert.Equal(t, read(t, s, "index/lock.exclusive"), "body")
+	has(t, path, "index/ index/lock.exclusive")
+}
+
+func TestDiskFull(t *testing.T) {
+	inMounts(t, func(path string) {
+		const says = "no space left in the repository: can't write into %q: no space left on device"
+		refuses(t, mount(t, path), path, 100_000, "new", says, store.ErrFull, unix.ENOSPC)
+	})
+}
 
 // TestFileSizeLimit: on every system a file size limit makes a write fail in the middle.
-func TestFileSizeLimit(t *testing.T) { run(t, "file size limit", nil) }
-
-// mount makes a repository with a lock on a disk of its own.
-func mount(path string) (store.Store, error) {
-	if err := unix.Mount("tmpfs", path, "tmpfs", 0, "size=64k"); err != nil {
-		return nil, fmt.Errorf("mount: %w", err)
-	}
-	return withLock(path)
-}
-
-// withLock opens a repository, and puts a lock into it.
-func withLock(path string) (store.Store, error) {
-	s, err := dir.Open(background, path, dir.Options{})
-	if err == nil {
-		_, err = s.Put(background, "index/lock.exclusive", []byte("body"), store.PutOptions{})
-	}
-	return s, err
-}
-
-// full fills a disk: stored objects stay, and failed puts leave nothing.
-func full(path string) error {
-	s, err := mount(path)
-	if err != nil {
-		return err
-	}
-	body := bytes.Repeat([]byte("x"), 100_000)
-	return refuse(s, path, func(opts store.PutOptions, key string) error {
-		_, err := s.Put(background, key, body, opts)
-		if !errors.Is(err, store.ErrFull) || !errors.Is(err, unix.ENOSPC) || store.Permanent(err) {
-			return fmt.Errorf("put %q %+v: %w", key, opts, err)
-		}
-		return says(err, key, fmt.Sprintf("no space left in the repository: can't write into %q: no space left on device", filepath.Join(path, filepath.Dir(key))))
+func TestFileSizeLimit(t *testing.T) {
+	inChild(t, nil, func(path string) {
+		s := at(t, path)
+		put(t, s, "index/lock.exclusive", "body")
+		signal.Ignore(syscall.SIGXFSZ)
+		assert.OK(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 1000, Max: 1000}))
+		refuses(t, s, path, 5000, "new", "can't write into %q: file too large", unix.EFBIG)
 	})
 }
 
-// says compares the text of a Put's error.
-func says(err error, key, want string) error {
-	if want = fmt.Sprintf("put %q: %s", key, want); err.Error() != want {
-		return fmt.Errorf("%w, want %s", err, want)
-	}
-	return nil
-}
-
-// refuse makes every kind of Put fail, and checks the directory then.
-func refuse(s store.Store, path string, put func(opts store.PutOptions, key string) error) error {
-	_, obj, err := s.Get(background, "index/lock.exclusive", 100)
-	if err != nil {
-		return err
-	}
-	for _, opts := range []store.PutOptions{{}, {Durable: true}, {IfMatch: obj.ETag}} {
-		if err := put(opts, "index/lock.exclusive"); err != nil {
-			return err
-		}
-	}
-	for _, opts := range []store.PutOptions{{}, {IfAbsent: true}} {
-		if err := put(opts, "new/new"); err != nil {
-			return err
-		}
-	}
-	if body, _, err := s.Get(background, "index/lock.exclusive", 100); err != nil || string(body) != "body" {
-		return fmt.Errorf("the old object is %q, %w", body, err)
-	}
-	var left []string
-	err = filepath.WalkDir(path, func(name string, _ fs.DirEntry, err error) error {
-		left = append(left, strings.TrimPrefix(name, path))
-		return err
-	})
-	if got := strings.Join(left, " "); got != " /index /index/lock.exclusive" {
-		return fmt.Errorf("left %q", got)
-	}
-	return err
-}
-
-func readOnly(path string) error {
-	if _, err := mount(path); err != nil {
-		return err
-	}
-	if err := unix.Mount("", path, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
-		return fmt.Errorf("remount: %w", err)
-	}
-	s, err := dir.Open(background, path, dir.Options{})
-	if err != nil {
-		return err
-	}
-	page, err := s.List(background, "index/lock.", "")
-	if err != nil || len(page.Objects) != 1 {
-		return fmt.Errorf("listed %+v, %w", page.Objects, err)
-	}
-	if err := s.Delete(background, "index/lock.exclusive"); !errors.Is(err, store.ErrReadOnly) {
-		return fmt.Errorf("delete: %w", err)
-	}
-	return refuse(s, path, func(opts store.PutOptions, key string) error {
-		_, err := s.Put(background, key, nil, opts)
-		if !errors.Is(err, store.ErrReadOnly) || !errors.Is(err, store.ErrPermission) || !errors.Is(err, unix.EROFS) {
-			return fmt.Errorf("put %q %+v: %w", key, opts, err)
-		}
-		folder := path
-		if key == "index/lock.exclusive" {
-			folder = filepath.Join(path, "index")
-		}
-		return says(err, key, fmt.Sprintf("%q is on a file system that is mounted read-only", folder))
+func TestReadOnlyMount(t *testing.T) {
+	inMounts(t, func(path string) {
+		mount(t, path)
+		assert.OK(t, unix.Mount("", path, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+		s := at(t, path)
+		assert.Equal(t, listed(t, s, "index/lock."), "index/lock.exclusive")
+		assert.Is(t, s.Delete(t.Context(), "index/lock.exclusive"), store.ErrReadOnly, "delete")
+		const says = "%q is on a file system that is mounted read-only"
+		refuses(t, s, path, 0, "", says, store.ErrReadOnly, store.ErrPermission, unix.EROFS)
 	})
 }
 
-// TestNoNewFiles: a file system in which no file can be made is named as the reason. No directory is
-// missing there.
+// TestUnmounted: if the disk is taken away, the mount point that appears is not the repository.
+func TestUnmounted(t *testing.T) {
+	inMounts(t, func(path string) {
+		s := mount(t, path)
+		assert.OK(t, unix.Unmount(path, 0)) // an idle store doesn't keep the disk busy
+		for name, err := range each(t, s, "k") {
+			assert.Says(t, err, store.ErrNotFound, "no longer on the file system", name)
+		}
+		has(t, path, "")
+	})
+}
+
+// TestNoNewFiles: a file system in which no file can be made is named as the reason.
 func TestNoNewFiles(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("the mode of /proc refuses other users than root: run this test as root")
 	}
-	s := at(t, "/proc")
-	_, err := s.Put(t.Context(), "index/k", nil, store.PutOptions{})
-	if err == nil {
-		t.Fatal("put into /proc")
-	}
-	if err := says(err, "index/k", `can't write into "/proc": its file system takes no new files: no such file or directory`); err != nil || store.Permanent(err) {
-		t.Error(err)
-	}
-}
-
-// unmounted takes the disk away from under the store. The mount point that appears is not the
-// repository.
-func unmounted(path string) error {
-	s, err := mount(path)
-	if err != nil {
-		return err
-	}
-	if err := unix.Unmount(path, 0); err != nil {
-		return fmt.Errorf("an idle store keeps the disk busy: %w", err)
-	}
-	_, put := s.Put(background, "k", nil, store.PutOptions{})
-	_, _, get := s.Get(background, "k", 100)
-	_, list := s.List(background, "", "")
-	for i, err := range []error{put, get, list, s.Delete(background, "k")} {
-		if !errors.Is(err, store.ErrNotFound) || !strings.Contains(err.Error(), "no longer on the file system") {
-			return fmt.Errorf("method %d: %w", i, err)
-		}
-	}
-	if entries, err := os.ReadDir(path); len(entries) != 0 || err != nil {
-		return fmt.Errorf("on the mount point: %v, %w", entries, err)
-	}
-	return nil
-}
-
-func fileSizeLimit(path string) error {
-	s, err := withLock(path)
-	if err != nil {
-		return err
-	}
-	signal.Ignore(syscall.SIGXFSZ)
-	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 1000, Max: 1000}); err != nil {
-		return err
-	}
-	return refuse(s, path, func(opts store.PutOptions, key string) error {
-		_, err := s.Put(background, key, make([]byte, 5000), opts)
-		if !errors.Is(err, unix.EFBIG) || store.Permanent(err) {
-			return fmt.Errorf("put %q %+v: %w", key, opts, err)
-		}
-		return says(err, key, fmt.Sprintf("can't write into %q: file too large", filepath.Join(path, filepath.Dir(key))))
-	})
+	const says = `put "index/k": can't write into "/proc": its file system takes no new files: no such file or directory`
+	err := assert.Err(at(t, "/proc").Put(t.Context(), "index/k", nil, store.PutOptions{}))
+	assert.Equal(t, fmt.Sprint(err), says)
+	assert.That(t, !store.Permanent(err), "%v is permanent", err)
 }
 
 // user runs a function with the rights of another user, who is in one more group: in a thread
 // of its own, which ends with it.
 func user(t *testing.T, id int, group uint32, do func()) {
 	t.Helper()
-	done := make(chan error)
+	done := make(chan error, 1)
 	go func() {
+		defer close(done)
 		runtime.LockOSThread() // and never unlocked
-		_, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, 1, uintptr(unsafe.Pointer(&group)), 0)
-		var err error
-		switch {
-		case errno != 0:
-			err = errno
-		default:
-			if err = unix.Setfsgid(id); err == nil {
-				err = unix.Setfsuid(id)
-			}
-		}
-		if err == nil {
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, 1, uintptr(unsafe.Pointer(&group)), 0); errno != 0 {
+			done <- errno
+		} else if err := errors.Join(unix.Setfsgid(id), unix.Setfsuid(id)); err != nil {
+			done <- err
+		} else {
 			do()
 		}
-		done <- err
 	}()
-	must(t, <-done)
+	assert.OK(t, <-done)
 }
 
 const (
@@ -266,14 +172,14 @@ func repository(t *testing.T, uid, gid int, mode fs.FileMode) string {
 		t.Skip("only root can act for other users")
 	}
 	path := filepath.Join(t.TempDir(), "repo")
-	must(t, os.Mkdir(path, 0o700))
+	assert.OK(t, os.Mkdir(path, 0o700))
 	for dir := filepath.Dir(path); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 		if info, err := os.Stat(dir); err == nil && info.Mode().Perm()&0o005 != 0o005 {
-			must(t, os.Chmod(dir, info.Mode().Perm()|0o005))
+			assert.OK(t, os.Chmod(dir, info.Mode().Perm()|0o005))
 		}
 	}
-	must(t, os.Chown(path, uid, gid))
-	must(t, os.Chmod(path, mode))
+	assert.OK(t, os.Chown(path, uid, gid))
+	assert.OK(t, os.Chmod(path, mode))
 	return path
 }
 
@@ -283,7 +189,7 @@ func TestRootLeavesItToTheOwner(t *testing.T) {
 	for _, mode := range []fs.FileMode{0o700, 0o750, 0o755} {
 		path := repository(t, alice, crew, mode)
 		leavesLocks(t, path, 0o077)
-		user(t, alice, alice, func() { takesOver(t, path, "alice") })
+		user(t, alice, alice, func() { takesOver(t, path) })
 	}
 }
 
@@ -294,59 +200,38 @@ func TestGroupShares(t *testing.T) {
 		for _, umask := range []int{0o022, 0o077} {
 			path := repository(t, 0, crew, mode)
 			user(t, alice, crew, func() { leavesLocks(t, path, umask) })
-			user(t, bob, crew, func() { takesOver(t, path, "bob") })
+			user(t, bob, crew, func() { takesOver(t, path) })
 		}
 	}
 }
 
 var ownedKeys = []string{"index/lock.exclusive", "index/lock.shared/x", "index/lock.intent/x"}
 
-// leavesLocks puts locks, replaces one, and leaves them.
 func leavesLocks(t *testing.T, path string, umask int) {
 	defer syscall.Umask(syscall.Umask(umask))
-	s, err := dir.Open(t.Context(), path, dir.Options{})
-	if err != nil {
-		t.Error(err)
-		return
-	}
+	s := at(t, path)
 	for i, key := range append(ownedKeys, ownedKeys[1]) {
-		if _, err := s.Put(t.Context(), key, []byte("another's"), store.PutOptions{IfAbsent: i < len(ownedKeys)}); err != nil {
-			t.Errorf("umask %o: %v", umask, err)
-		}
+		_, err := s.Put(t.Context(), key, []byte("another's"), store.PutOptions{IfAbsent: i < len(ownedKeys)})
+		assert.Is(t, err, nil, "umask %o", umask)
 	}
 }
 
-// takesOver reads, replaces and deletes the locks of another user.
-func takesOver(t *testing.T, path, who string) {
-	s, err := dir.Open(t.Context(), path, dir.Options{})
-	if err != nil {
-		t.Errorf("%s: %v", who, err)
-		return
-	}
+func takesOver(t *testing.T, path string) {
+	s := at(t, path)
 	for _, key := range ownedKeys {
-		if body, _, err := s.Get(t.Context(), key, 100); err != nil || len(body) == 0 {
-			t.Errorf("%s gets %q: %q, %v", who, key, body, err)
-		}
-		if f, err := os.OpenFile(filepath.Join(path, key), os.O_RDWR, 0); err != nil {
-			t.Errorf("%s opens %v", who, err)
-		} else {
-			f.Close()
-		}
-		if _, err := s.Put(t.Context(), key+"2", nil, store.PutOptions{}); err != nil {
-			t.Errorf("%s: %v", who, err)
-		}
-		for _, key := range []string{key, key + "2"} {
-			if err := s.Delete(t.Context(), key); err != nil {
-				t.Errorf("%s: %v", who, err)
-			}
-		}
+		assert.Equal(t, read(t, s, key), "another's")
+		f, err := os.OpenFile(filepath.Join(path, key), os.O_RDWR, 0)
+		assert.OK(t, err)
+		f.Close()
+		put(t, s, key+"2", "")
+		remove(t, s, key)
+		remove(t, s, key+"2")
 	}
 }
 
 const nobody = 65534
 
-// asNobody runs a part of a test without the privileges of root, which file modes don't bind:
-// it drops those of this thread. Another user has none to drop.
+// asNobody runs a part of a test without the privileges of root, which file modes don't bind.
 func asNobody(t *testing.T, path string, do func()) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -354,20 +239,9 @@ func asNobody(t *testing.T, path string, do func()) {
 		return
 	}
 	// The user nobody gets the test's files, and can reach them.
-	if err := filepath.WalkDir(path, func(name string, _ os.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		return os.Lchown(name, nobody, nobody)
-	}); err != nil {
-		t.Fatal(err)
-	}
-	must(t, os.Chmod(filepath.Dir(path), 0o755))
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	must(t, unix.Setfsgid(nobody))
-	defer func() { _ = unix.Setfsgid(0) }()
-	must(t, unix.Setfsuid(nobody))
-	defer func() { _ = unix.Setfsuid(0) }()
-	do()
+	assert.OK(t, filepath.WalkDir(path, func(name string, _ os.DirEntry, err error) error {
+		return errors.Join(err, os.Lchown(name, nobody, nobody))
+	}))
+	assert.OK(t, os.Chmod(filepath.Dir(path), 0o755))
+	user(t, nobody, nobody, do)
 }

@@ -1,22 +1,22 @@
 package dir_test
 
 import (
-	"context"
 	"errors"
+	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/repolock/repolock/internal/test/assert"
+	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/dir"
 )
 
-// background is the context outside of a test.
-var background = context.Background()
-
-// fresh returns a store in an empty directory.
 func fresh(t *testing.T) (store.Store, string) {
 	t.Helper()
 	path := t.TempDir()
@@ -26,34 +26,32 @@ func fresh(t *testing.T) (store.Store, string) {
 func at(t *testing.T, path string) store.Store {
 	t.Helper()
 	s, err := dir.Open(t.Context(), path, dir.Options{})
-	must(t, err)
+	assert.OK(t, err)
 	return s
 }
 
 func put(t *testing.T, s store.Store, key, body string) {
 	t.Helper()
-	if _, err := s.Put(t.Context(), key, []byte(body), store.PutOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, assert.Err(s.Put(t.Context(), key, []byte(body), store.PutOptions{})))
 }
 
 func read(t *testing.T, s store.Store, key string) string {
 	t.Helper()
 	body, _, err := s.Get(t.Context(), key, 1<<20)
-	must(t, err)
+	assert.OK(t, err)
 	return string(body)
 }
 
 func remove(t *testing.T, s store.Store, key string) {
 	t.Helper()
-	must(t, s.Delete(t.Context(), key))
+	assert.OK(t, s.Delete(t.Context(), key))
 }
 
 // listed returns the keys of the first page.
 func listed(t *testing.T, s store.Store, prefix string) string {
 	t.Helper()
 	page, err := s.List(t.Context(), prefix, "")
-	must(t, err)
+	assert.OK(t, err)
 	var keys []string
 	for _, obj := range page.Objects {
 		keys = append(keys, obj.Key)
@@ -61,8 +59,8 @@ func listed(t *testing.T, s store.Store, prefix string) string {
 	return strings.Join(keys, " ")
 }
 
-// files returns the names in a directory, with "/" after a directory's.
-func files(t *testing.T, path string) string {
+// has checks the names in a directory, with "/" after a directory's.
+func has(t *testing.T, path, want string) {
 	t.Helper()
 	var names []string
 	err := filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {
@@ -76,30 +74,14 @@ func files(t *testing.T, path string) string {
 		names = append(names, filepath.ToSlash(name))
 		return err
 	})
-	must(t, err)
-	return strings.Join(names, " ")
-}
-
-// has checks the names in a directory.
-func has(t *testing.T, path, want string) {
-	t.Helper()
-	if got := files(t, path); got != want {
-		t.Errorf("%s has %q, want %q", path, got, want)
-	}
-}
-
-// tidy checks that no temporary file is left.
-func tidy(t *testing.T, path string) {
-	t.Helper()
-	if got := files(t, path); strings.Contains(got, ".repolock-") {
-		t.Errorf("left: %s", got)
-	}
+	assert.OK(t, err)
+	assert.Equal(t, strings.Join(names, " "), want, "%s has", path)
 }
 
 func createFile(t *testing.T, path, body string) {
 	t.Helper()
-	must(t, os.MkdirAll(filepath.Dir(path), 0o700))
-	must(t, os.WriteFile(path, []byte(body), 0o600))
+	assert.OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	assert.OK(t, os.WriteFile(path, []byte(body), 0o600))
 }
 
 func TestOpenNeedsDirectory(t *testing.T) {
@@ -108,17 +90,12 @@ func TestOpenNeedsDirectory(t *testing.T) {
 	createFile(t, file, "")
 	for _, path := range []string{"", filepath.Join(path, "missing"), file, filepath.Join(file, "below")} {
 		_, err := dir.Open(t.Context(), path, dir.Options{})
-		if !errors.Is(err, store.ErrNotFound) || !store.Permanent(err) {
-			t.Errorf("%q: %v", path, err)
-		}
-		if path != "" && strings.Count(err.Error(), ": ") != 1 {
-			t.Errorf("the cause is there twice: %v", err)
-		}
+		assert.That(t, errors.Is(err, store.ErrNotFound) && store.Permanent(err), "%q: %v", path, err)
+		assert.That(t, path == "" || strings.Count(fmt.Sprint(err), ": ") == 1, "the cause is there twice: %v", err)
 	}
 	has(t, path, "file")
 }
 
-// each calls every method, and returns the errors.
 func each(t *testing.T, s store.Store, key string) map[string]error {
 	t.Helper()
 	_, put := s.Put(t.Context(), key, []byte("new"), store.PutOptions{})
@@ -135,23 +112,17 @@ func each(t *testing.T, s store.Store, key string) map[string]error {
 // TestRootGone: a store doesn't make its repository again after it has disappeared.
 func TestRootGone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "repo")
-	must(t, os.Mkdir(path, 0o700))
+	assert.OK(t, os.Mkdir(path, 0o700))
 	s := at(t, path)
 	put(t, s, "index/lock.exclusive", "body")
-	must(t, os.RemoveAll(path))
+	assert.OK(t, os.RemoveAll(path))
 	for name, err := range each(t, s, "index/lock.exclusive") {
-		if !errors.Is(err, store.ErrNotFound) || !strings.Contains(err.Error(), path+" is gone") {
-			t.Errorf("%s: %v", name, err)
-		}
+		assert.Says(t, err, store.ErrNotFound, path+" is gone", name)
 	}
-	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("it is there again: %v", err)
-	}
+	assert.Is(t, assert.Err(os.Lstat(path)), os.ErrNotExist, "it is there again")
 	createFile(t, path, "a file")
 	for name, err := range each(t, s, "index/lock.exclusive") {
-		if !errors.Is(err, store.ErrNotFound) {
-			t.Errorf("a file in its place: %s: %v", name, err)
-		}
+		assert.Is(t, err, store.ErrNotFound, "a file in its place: %s", name)
 	}
 }
 
@@ -164,9 +135,61 @@ func TestOpenIsAbsolute(t *testing.T) {
 	has(t, path, "k")
 }
 
-func must(t *testing.T, err error) {
+// childEnv has the repository of a test's other process.
+const childEnv = "REPOLOCK_TEST_CHILD"
+
+// child returns the process that runs the same test on this repository. It isn't started yet.
+func child(t *testing.T, path string) *exec.Cmd {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), childEnv+"="+path)
+	return cmd
+}
+
+// overwrite writes bodies of all sizes, over a few keys, until it is killed. It writes a line when it is
+// under way.
+func overwrite(t *testing.T, s store.Store) {
+	for n := 0; ; n++ {
+		key := fmt.Sprintf("index/lock.shared/%d", n%7)
+		body := strings.Repeat(fmt.Sprintf("%08d", n), 1+n%20_000)
+		body = fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(body))) + body
+		_, err := s.Put(t.Context(), key, []byte(body), store.PutOptions{IfAbsent: n%11 == 0})
+		if !errors.Is(err, store.ErrPrecondition) {
+			assert.OK(t, err)
+		}
+		if n == 20 {
+			fmt.Println("going")
+		}
+		if n%13 == 0 {
+			remove(t, s, key)
+		}
+	}
+}
+
+// TestKilled: after a process is killed in the middle of its puts, no listed object is half
+// written, and its leftovers don't delay the next process.
+func TestKilled(t *testing.T) {
+	if path := os.Getenv(childEnv); path != "" {
+		overwrite(t, at(t, path))
+	}
+	s, path := fresh(t)
+	for range rounds.Fewer(20, 5) {
+		p := child(t, path)
+		p.Stderr = os.Stderr
+		out, err := p.StdoutPipe()
+		assert.OK(t, err)
+		assert.OK(t, p.Start())
+		assert.OK(t, assert.Err(out.Read(make([]byte, 1))))
+		assert.OK(t, p.Process.Kill())
+		_ = p.Wait() // its error is that it was killed
+		page, err := s.List(t.Context(), "", "")
+		assert.OK(t, err)
+		for _, obj := range page.Objects {
+			body := read(t, s, obj.Key)
+			whole := len(body) >= 8 && body[:8] == fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(body[8:])))
+			assert.That(t, whole, "%s is torn: %d bytes", obj.Key, len(body))
+		}
+		put(t, s, "index/lock.exclusive", "next")
+		remove(t, s, "index/lock.exclusive")
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/repolock/repolock/internal/flock"
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/store"
 )
 
@@ -22,24 +23,20 @@ import (
 func TestFlockHolder(t *testing.T) {
 	s := opened(t, Options{})
 	path := s.path
-	if _, err := s.Put(t.Context(), "k", nil, store.PutOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, assert.Err(s.Put(t.Context(), "k", nil, store.PutOptions{})))
 	// says tries a write, gives up after a moment, and checks the error.
 	says := func(name, want string) {
 		t.Helper()
 		for op, request := range map[string]func(context.Context) error{
-			"put":    func(ctx context.Context) error { _, err := s.Put(ctx, "k", nil, store.PutOptions{}); return err },
+			"put":    func(ctx context.Context) error { return assert.Err(s.Put(ctx, "k", nil, store.PutOptions{})) },
 			"delete": func(ctx context.Context) error { return s.Delete(ctx, "k") },
 		} {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 			err := request(ctx)
 			cancel()
-			want := fmt.Sprintf("%s \"k\": the flock on %s %s, so nothing can be written there: "+
-				"end that process, or have it lock another file: context deadline exceeded", op, path, want)
-			if fmt.Sprint(err) != want || !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("%s: %v, want %s", name, err, want)
-			}
+			assert.Is(t, err, context.DeadlineExceeded, name)
+			assert.Equal(t, fmt.Sprint(err), fmt.Sprintf("%s \"k\": the flock on %s %s, so nothing can be written there: "+
+				"end that process, or have it lock another file: context deadline exceeded", op, path, want), name)
 		}
 	}
 
@@ -49,33 +46,21 @@ func TestFlockHolder(t *testing.T) {
 	stop()
 
 	// The process that took it has ended, and another one has inherited it.
-	left := exec.Command("sh", "-c", `exec 9<"$0"; flock 9; { echo; read x; } <&3 & `, path)
-	stdin, in, err := os.Pipe()
-	must(t, err)
-	defer in.Close()
-	left.ExtraFiles = []*os.File{stdin}
-	if out, err := left.StdoutPipe(); err != nil || left.Start() != nil {
-		t.Fatal(err)
-	} else if _, err := out.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
-	stdin.Close()
+	stop = start(t, exec.Command("sh", "-c", `exec 9<"$0" 3<&0; flock 9; { echo; read x; } <&3 & `, path))
 	want := heldByAnother // in a container the system leaves out what an ended process took
 	if pid := heldBy(t, path); pid != 0 {
 		want = fmt.Sprintf("was taken by process %d, and is held by one that it has started", pid)
 	}
 	says("its child", want)
-	in.Close()
-	_ = left.Wait()
+	stop()
 
 	// This is flock --no-fork.
 	self, err := os.Open(path)
-	must(t, err)
+	assert.OK(t, err)
 	defer self.Close()
 	for ok := false; !ok; {
-		if ok, err = flock.Try(self); err != nil {
-			t.Fatal(err)
-		}
+		ok, err = flock.Try(self)
+		assert.OK(t, err)
 	}
 	says("this process", fmt.Sprintf("is held by this process itself (pid %d)", os.Getpid()))
 }
@@ -84,13 +69,11 @@ func TestFlockHolder(t *testing.T) {
 func start(t *testing.T, cmd *exec.Cmd) (stop func()) {
 	t.Helper()
 	stdin, err := cmd.StdinPipe()
-	must(t, err)
+	assert.OK(t, err)
 	stdout, err := cmd.StdoutPipe()
-	must(t, err)
-	must(t, cmd.Start())
-	if _, err := stdout.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
+	assert.OK(t, cmd.Start())
+	assert.OK(t, assert.Err(stdout.Read(make([]byte, 1))))
 	return func() {
 		_ = stdin.Close()
 		_ = cmd.Wait()
@@ -101,9 +84,9 @@ func start(t *testing.T, cmd *exec.Cmd) (stop func()) {
 func heldBy(t *testing.T, path string) int {
 	t.Helper()
 	var st unix.Stat_t
-	must(t, unix.Stat(path, &st))
+	assert.OK(t, unix.Stat(path, &st))
 	locks, err := os.ReadFile("/proc/locks")
-	must(t, err)
+	assert.OK(t, err)
 	return flockPID(string(locks), uint64(st.Dev), st.Ino)
 }
 
@@ -130,21 +113,18 @@ func TestFlockPID(t *testing.T) {
 		{8, 1, 7, 0}, // it waits
 		{0, 6, 3, 0},
 	} {
-		if got := flockPID(locks, unix.Mkdev(c.major, c.minor), c.ino); got != c.pid {
-			t.Errorf("%+v: got %d", c, got)
-		}
+		assert.Equal(t, flockPID(locks, unix.Mkdev(c.major, c.minor), c.ino), c.pid, "%+v", c)
 	}
 }
 
 // TestWatchIsLocal: on a file system that might not be this machine's own there are no hints.
 func TestWatchIsLocal(t *testing.T) {
 	s := opened(t, Options{})
-	must(t, os.Mkdir(filepath.Join(s.path, "index"), 0o700))
+	assert.OK(t, os.Mkdir(filepath.Join(s.path, "index"), 0o700))
 	for _, local := range []bool{true, false} {
 		s.local = local
-		if _, err := s.Watch(t.Context(), "index/lock."); errors.Is(err, errors.ErrUnsupported) == local {
-			t.Errorf("local %t: %v", local, err)
-		}
+		_, err := s.Watch(t.Context(), "index/lock.")
+		assert.That(t, errors.Is(err, errors.ErrUnsupported) != local, "local %t: %v", local, err)
 	}
 }
 
@@ -172,13 +152,9 @@ func TestWatchHeedsRemovals(t *testing.T) {
 		w.note(fsnotify.Event{Name: filepath.Join(top, filepath.FromSlash(c.name)), Op: c.op})
 		select {
 		case <-w.hints:
-			if !c.hint {
-				t.Errorf("%s of %s is a hint", c.op, c.name)
-			}
+			assert.That(t, c.hint, "%s of %s is a hint", c.op, c.name)
 		default:
-			if c.hint {
-				t.Errorf("%s of %s is no hint", c.op, c.name)
-			}
+			assert.That(t, !c.hint, "%s of %s is no hint", c.op, c.name)
 		}
 	}
 }

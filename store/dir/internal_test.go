@@ -10,9 +10,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/store"
 )
@@ -20,7 +22,7 @@ import (
 func opened(t *testing.T, opts Options) *Store {
 	t.Helper()
 	s, err := Open(t.Context(), t.TempDir(), opts)
-	must(t, err)
+	assert.OK(t, err)
 	return s
 }
 
@@ -34,18 +36,16 @@ func counted(t *testing.T, objects int) (s *Store, scans *int) {
 		return scan(ctx, d, wanted)
 	}
 	shared := filepath.Join(s.path, "index/lock.shared")
-	must(t, os.MkdirAll(shared, 0o700))
+	assert.OK(t, os.MkdirAll(shared, 0o700))
 	for i := range objects {
-		must(t, os.Symlink("nowhere", filepath.Join(shared, fmt.Sprintf("%05d", i))))
+		assert.OK(t, os.Symlink("nowhere", filepath.Join(shared, fmt.Sprintf("%05d", i))))
 	}
 	return s, scans
 }
 
 func create(t *testing.T, s *Store, key string) {
 	t.Helper()
-	if _, err := s.Put(t.Context(), key, nil, store.PutOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, assert.Err(s.Put(t.Context(), key, nil, store.PutOptions{})))
 }
 
 // keysFrom returns the keys of a listing from a cursor on, and its cursors.
@@ -53,7 +53,7 @@ func keysFrom(t *testing.T, s *Store, cursor string) (keys, cursors []string) {
 	t.Helper()
 	for {
 		page, err := s.List(t.Context(), "index/lock.", cursor)
-		must(t, err)
+		assert.OK(t, err)
 		for _, o := range page.Objects {
 			keys = append(keys, o.Key)
 		}
@@ -69,20 +69,16 @@ func keysFrom(t *testing.T, s *Store, cursor string) (keys, cursors []string) {
 func TestOneScanForAListing(t *testing.T) {
 	s, scans := counted(t, 2*pageSize+1)
 	keys, cursors := keysFrom(t, s, "")
-	if len(keys) != 2*pageSize+1 || !slices.IsSorted(keys) || len(cursors) != 2 {
-		t.Fatalf("%d keys, %d cursors", len(keys), len(cursors))
-	}
-	if *scans != 4 { // two directories, each until two scans agree
-		t.Errorf("%d scans for %d pages", *scans, len(cursors)+1)
-	}
+	assert.That(t, len(keys) == 2*pageSize+1 && slices.IsSorted(keys), "%d keys", len(keys))
+	assert.Equal(t, len(cursors), 2, "cursors")
+	assert.Equal(t, *scans, 4, "scans: two directories, each until two scans agree")
 	// A page that is asked for again is the same.
-	if _, err := s.List(t.Context(), "index/lock.", ""); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, assert.Err(s.List(t.Context(), "index/lock.", "")))
 	for range 2 {
-		if page, err := s.List(t.Context(), "index/lock.", cursors[0]); err != nil || page.Next != cursors[1] || len(page.Objects) != pageSize {
-			t.Errorf("%d objects, next %q, %v", len(page.Objects), page.Next, err)
-		}
+		page, err := s.List(t.Context(), "index/lock.", cursors[0])
+		assert.OK(t, err)
+		assert.Equal(t, page.Next, cursors[1], "next")
+		assert.Equal(t, len(page.Objects), pageSize, "objects")
 	}
 }
 
@@ -92,14 +88,13 @@ func TestListingsShowWhatWasPut(t *testing.T) {
 	s, _ := counted(t, pageSize+10)
 	list := func(prefix, cursor string) string {
 		page, err := s.List(t.Context(), prefix, cursor)
-		must(t, err)
+		assert.OK(t, err)
 		return page.Next
 	}
 	shows := func(cursor, key string) {
 		t.Helper()
-		if keys, _ := keysFrom(t, s, cursor); !slices.Contains(keys, key) {
-			t.Errorf("%s isn't shown", key)
-		}
+		keys, _ := keysFrom(t, s, cursor)
+		assert.That(t, slices.Contains(keys, key), "%s isn't shown", key)
 	}
 	list("index/lock.", "")
 	create(t, s, "index/lock.shared/99990")
@@ -128,12 +123,11 @@ func TestListingsShowWhatWasPut(t *testing.T) {
 
 	// An object that was deleted since isn't listed, and one that was replaced is.
 	first = list("index/lock.", "")
-	must(t, s.Delete(t.Context(), "index/lock.shared/01005"))
+	assert.OK(t, s.Delete(t.Context(), "index/lock.shared/01005"))
 	create(t, s, "index/lock.shared/01006")
 	keys, _ := keysFrom(t, s, first)
-	if slices.Contains(keys, "index/lock.shared/01005") || !slices.Contains(keys, "index/lock.shared/01006") {
-		t.Error("later pages are of the past")
-	}
+	assert.That(t, !slices.Contains(keys, "index/lock.shared/01005") && slices.Contains(keys, "index/lock.shared/01006"),
+		"later pages are of the past")
 }
 
 // TestSettled: a scan can miss names. The union of scans that agree has them all.
@@ -149,16 +143,12 @@ func TestSettled(t *testing.T) {
 	} {
 		left := strings.Fields(test.scans)
 		got, err := settled(func() ([]string, error) {
-			next := strings.Trim(left[0], "-")
+			next := strings.Split(strings.Trim(left[0], "-"), "") // of an empty string, none
 			left = left[1:]
-			if next == "" {
-				return nil, nil
-			}
-			return strings.Split(next, ""), nil
+			return next, nil
 		})
-		if s := strings.Join(got, ""); s != test.want || err != nil {
-			t.Errorf("%s: got %q, %v; want %q", test.scans, s, err, test.want)
-		}
+		assert.OK(t, err)
+		assert.Equal(t, strings.Join(got, ""), test.want, test.scans)
 	}
 }
 
@@ -168,9 +158,7 @@ func TestSettledEnds(t *testing.T) {
 		n++
 		return []string{fmt.Sprintf("%02d", n)}, nil
 	})
-	if n != maxScans || len(got) != maxScans || err != nil {
-		t.Errorf("%d scans, %d names, %v", n, len(got), err)
-	}
+	assert.That(t, n == maxScans && len(got) == maxScans && err == nil, "%d scans, %d names, %v", n, len(got), err)
 	for broken := range 3 {
 		n := 0
 		_, err := settled(func() ([]string, error) {
@@ -179,9 +167,7 @@ func TestSettledEnds(t *testing.T) {
 			}
 			return []string{fmt.Sprint(n)}, nil
 		})
-		if !errors.Is(err, os.ErrInvalid) {
-			t.Errorf("scan %d failed: %v", broken, err)
-		}
+		assert.Is(t, err, os.ErrInvalid, "scan %d failed", broken)
 	}
 }
 
@@ -197,43 +183,27 @@ func TestListUnderRenames(t *testing.T) {
 	for _, path := range places {
 		const files = 800
 		s, err := Open(t.Context(), path, Options{})
-		must(t, err)
+		assert.OK(t, err)
 		for i := range files {
-			must(t, os.Symlink("nowhere", filepath.Join(path, fmt.Sprintf("lock.%04d", i))))
+			assert.OK(t, os.Symlink("nowhere", filepath.Join(path, fmt.Sprintf("lock.%04d", i))))
 		}
 		var writers sync.WaitGroup
-		stop := make(chan struct{})
+		var stopped atomic.Bool
 		for w := range 2 {
-			writers.Go(func() { renames(t, path, w, files, stop) })
+			writers.Go(func() { // puts new entries over the old ones, as Put does
+				temp := filepath.Join(path, fmt.Sprintf("%s%d%s", tempPrefix, w, tempSuffix))
+				for i := w; !stopped.Load(); i = (i + 7) % files {
+					err := os.Symlink("nowhere", temp)
+					assert.Is(t, errors.Join(err, os.Rename(temp, filepath.Join(path, fmt.Sprintf("lock.%04d", i)))), nil)
+				}
+			})
 		}
 		for range rounds.Fewer(4, 1) {
 			keys, err := store.Keys(t.Context(), s, "lock.") // each once, in order
-			if len(keys) != files || err != nil {
-				t.Errorf("%s: %d of %d are listed, %v", path, len(keys), files, err)
-			}
+			assert.That(t, len(keys) == files && err == nil, "%s: %d of %d are listed, %v", path, len(keys), files, err)
 		}
-		close(stop)
+		stopped.Store(true)
 		writers.Wait()
-	}
-}
-
-// renames puts new entries over the old ones, as Put does.
-func renames(t *testing.T, path string, w, files int, stop <-chan struct{}) {
-	temp := filepath.Join(path, fmt.Sprintf("%s%d%s", tempPrefix, w, tempSuffix))
-	for i := w; ; i = (i + 7) % files {
-		select {
-		case <-stop:
-			return
-		default:
-		}
-		if err := os.Symlink("nowhere", temp); err != nil {
-			t.Error(err)
-			return
-		}
-		if err := os.Rename(temp, filepath.Join(path, fmt.Sprintf("lock.%04d", i))); err != nil {
-			t.Error(err)
-			return
-		}
 	}
 }
 
@@ -251,9 +221,7 @@ func TestListReadsOnlyWhereThePrefixIs(t *testing.T) {
 		"index/lock.shared/6": true,
 		"index/other":         false,
 	} {
-		if got := l.wants(key) && l.ahead(key); got != want {
-			t.Errorf("%q: %v", key, got)
-		}
+		assert.Equal(t, l.wants(key) && l.ahead(key), want, "%q", key)
 	}
 }
 
@@ -270,18 +238,14 @@ func TestNow(t *testing.T) {
 	for d := time.Duration(0); d < 2*interrupt; d += interrupt / 10 {
 		now = start.Add(d)
 		page, err := s.List(t.Context(), "", "")
-		must(t, err)
-		if stamp := now.Truncate(interrupt); page.Now.After(stamp) {
-			t.Errorf("%v after an interrupt: a file is stamped %v before Page.Now", d%interrupt, page.Now.Sub(stamp))
-		}
-		if behind := now.Sub(page.Now); behind > time.Second {
-			t.Errorf("it is %v behind", behind)
-		}
+		assert.OK(t, err)
+		stamp := now.Truncate(interrupt)
+		assert.That(t, !page.Now.After(stamp), "a file is stamped %v before Page.Now", page.Now.Sub(stamp))
+		assert.That(t, now.Sub(page.Now) <= time.Second, "it is %v behind", now.Sub(page.Now))
 	}
 	s.local = false
-	if page, err := s.List(t.Context(), "", ""); err != nil || !page.Now.IsZero() {
-		t.Errorf("another clock's: %v, %v", page.Now, err)
-	}
+	page, err := s.List(t.Context(), "", "")
+	assert.That(t, err == nil && page.Now.IsZero(), "another clock's: %v, %v", page.Now, err)
 }
 
 // TestProperties: a local file system's files are dated by this machine's wall clock, and its conditions
@@ -299,9 +263,7 @@ func TestProperties(t *testing.T) {
 		want := store.Properties{
 			Name: "dir", IfAbsent: c.ifAbsent, IfMatch: c.ifMatch, DeleteIfMatch: c.ifMatch, StoreClock: c.local, MachineClock: c.local,
 		}
-		if got := (&Store{local: c.local, flock: c.flock}).Properties(); got != want {
-			t.Errorf("%+v, want %+v", got, want)
-		}
+		assert.Equal(t, (&Store{local: c.local, flock: c.flock}).Properties(), want)
 	}
 }
 
@@ -309,9 +271,9 @@ func inRoot(t *testing.T) *directory {
 	t.Helper()
 	path := t.TempDir()
 	root, err := os.OpenRoot(path)
-	must(t, err)
+	assert.OK(t, err)
 	t.Cleanup(func() { root.Close() })
-	must(t, root.WriteFile("temp", []byte("body"), 0o600))
+	assert.OK(t, root.WriteFile("temp", []byte("body"), 0o600))
 	return &directory{root, path}
 }
 
@@ -319,14 +281,10 @@ func inRoot(t *testing.T) *directory {
 // requests again is its own.
 func TestLinkAnsweredTwice(t *testing.T) {
 	root := inRoot(t)
-	must(t, root.Link("temp", "k"))
-	if err := link(root, "temp", "k"); err != nil {
-		t.Errorf("its own: %v", err)
-	}
-	must(t, root.root.WriteFile("temp", nil, 0o600))
-	if err := link(root, "temp", "k"); !errors.Is(err, store.ErrPrecondition) {
-		t.Errorf("another's: %v", err)
-	}
+	assert.OK(t, root.Link("temp", "k"))
+	assert.Is(t, link(root, "temp", "k"), nil, "its own")
+	assert.OK(t, root.root.WriteFile("temp", nil, 0o600))
+	assert.Is(t, link(root, "temp", "k"), store.ErrPrecondition, "another's")
 }
 
 // TestRenameNoReplace covers file systems without hard links. A test can't have a real one.
@@ -334,19 +292,14 @@ func TestRenameNoReplace(t *testing.T) {
 	root := inRoot(t)
 	err := renameNoReplace(root, "temp", "k")
 	if runtime.GOOS != "linux" && runtime.GOOS != "darwin" {
-		if !errors.Is(err, store.ErrConditionUnsupported) {
-			t.Error(err)
-		}
+		assert.Is(t, err, store.ErrConditionUnsupported)
 		return
 	}
-	must(t, err)
-	must(t, root.root.WriteFile("temp", []byte("another"), 0o600))
-	if err := renameNoReplace(root, "temp", "k"); !errors.Is(err, store.ErrPrecondition) {
-		t.Error(err)
-	}
-	if body, err := root.root.ReadFile("k"); err != nil || string(body) != "body" {
-		t.Errorf("%q, %v", body, err)
-	}
+	assert.OK(t, err)
+	assert.OK(t, root.root.WriteFile("temp", []byte("another"), 0o600))
+	assert.Is(t, renameNoReplace(root, "temp", "k"), store.ErrPrecondition)
+	body, err := root.root.ReadFile("k")
+	assert.That(t, err == nil && string(body) == "body", "%q, %v", body, err)
 }
 
 var sink store.Object
@@ -372,12 +325,5 @@ func BenchmarkPut(b *testing.B) {
 				}
 			})
 		}
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/store"
 )
 
@@ -21,39 +22,34 @@ func TestStoppedHolder(t *testing.T) {
 	}
 	const key = "index/lock.exclusive"
 	obj, err := s.Put(t.Context(), key, []byte("body"), store.PutOptions{})
-	must(t, err)
+	assert.OK(t, err)
 	root, err := s.open()
-	must(t, err)
+	assert.OK(t, err)
 	defer root.Close()
 	unlock, err := s.lock(t.Context(), root)
-	must(t, err)
+	assert.OK(t, err)
 
-	soon := func() context.Context {
+	for name, request := range map[string]func(context.Context) error{
+		"put": func(ctx context.Context) error { return assert.Err(s.Put(ctx, key, nil, store.PutOptions{})) },
+		"if match": func(ctx context.Context) error {
+			return assert.Err(s.Put(ctx, key, nil, store.PutOptions{IfMatch: obj.ETag}))
+		},
+		"delete":          func(ctx context.Context) error { return s.Delete(ctx, key) },
+		"delete if match": func(ctx context.Context) error { return s.DeleteIfMatch(ctx, key, obj.ETag) },
+	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		t.Cleanup(cancel)
-		return ctx
+		assert.Is(t, request(ctx), context.DeadlineExceeded, name)
+		cancel()
 	}
-	_, put := s.Put(soon(), key, nil, store.PutOptions{})
-	_, match := s.Put(soon(), key, nil, store.PutOptions{IfMatch: obj.ETag})
-	for name, err := range map[string]error{"put": put, "if match": match, "delete": s.Delete(soon(), key), "delete if match": s.DeleteIfMatch(soon(), key, obj.ETag)} {
-		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	if _, err := s.Put(t.Context(), "index/lock.intent/x", nil, store.PutOptions{IfAbsent: true}); err != nil {
-		t.Errorf("if absent: %v", err)
-	}
-	if page, err := s.List(t.Context(), "", ""); err != nil || len(page.Objects) != 2 {
-		t.Errorf("listed %+v, %v", page.Objects, err)
-	}
-	if body, _, err := s.Get(t.Context(), key, 100); err != nil || string(body) != "body" {
-		t.Errorf("get: %q, %v", body, err)
-	}
+	absent := assert.Err(s.Put(t.Context(), "index/lock.intent/x", nil, store.PutOptions{IfAbsent: true}))
+	assert.Is(t, absent, nil, "if absent")
+	page, err := s.List(t.Context(), "", "")
+	assert.That(t, err == nil && len(page.Objects) == 2, "listed %+v, %v", page.Objects, err)
+	body, _, err := s.Get(t.Context(), key, 100)
+	assert.That(t, err == nil && string(body) == "body", "get: %q, %v", body, err)
 
 	unlock()
-	if err := s.Delete(t.Context(), key); err != nil {
-		t.Error(err)
-	}
+	assert.Is(t, s.Delete(t.Context(), key), nil)
 }
 
 // TestErrorsOfTheSystem: each class of the system's errors has its meaning.
@@ -62,8 +58,7 @@ func TestErrorsOfTheSystem(t *testing.T) {
 		syscall.ENOTCONN: store.ErrUnreachable, syscall.EHOSTDOWN: store.ErrUnreachable, syscall.ETIMEDOUT: store.ErrUnreachable,
 		syscall.EDQUOT: store.ErrFull, syscall.EROFS: store.ErrReadOnly, syscall.EACCES: store.ErrPermission, syscall.ENAMETOOLONG: store.ErrInvalidKey,
 	} {
-		if err := failed("put", "k", cant("write into", "/srv", system)); !errors.Is(err, want) || !errors.Is(err, system) {
-			t.Errorf("%v: %v, want %v", system, err, want)
-		}
+		err := failed("put", "k", cant("write into", "/srv", system))
+		assert.That(t, errors.Is(err, want) && errors.Is(err, system), "%v: %v, want %v", system, err, want)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/dir"
 )
@@ -22,60 +23,44 @@ func TestTemporaryNames(t *testing.T) {
 	for _, key := range []string{".repolock-x.tmp", "index/.repolock-x.tmp", ".repolock-x.tmp/k"} {
 		s, path := fresh(t)
 		createFile(t, filepath.Join(path, key), "left")
-		_, put := s.Put(t.Context(), key, nil, store.PutOptions{})
-		_, _, get := s.Get(t.Context(), key, 100)
-		for name, err := range map[string]error{"put": put, "get": get, "delete": s.Delete(t.Context(), key)} {
-			if !errors.Is(err, store.ErrInvalidKey) {
-				t.Errorf("%s %q: %v", name, key, err)
-			}
-		}
-		if got := listed(t, s, "") + listed(t, s, "index/.") + listed(t, s, ".repolock"); got != "" {
-			t.Errorf("listed %q", got)
-		}
+		assert.Equal(t, listed(t, s, "")+listed(t, s, "index/.")+listed(t, s, ".repolock"), "", "listed")
+		invalid(t, s, key)
 	}
 	s, _ := fresh(t)
 	for _, key := range []string{".repolock-x", "x.tmp", ".repolock-x.tmp2"} {
 		put(t, s, key, "not temporary")
-		if got := listed(t, s, key); got != key {
-			t.Errorf("listed %q", got)
-		}
+		assert.Equal(t, listed(t, s, key), key, "listed")
 	}
+}
+
+func pipe(path string) error { return syscall.Mkfifo(path, 0o600) }
+
+func link(target string) func(string) error {
+	return func(path string) error { return os.Symlink(target, path) }
 }
 
 // TestIrregular: a file that isn't regular, in place of an object, is neither followed, nor
 // waited for, nor left out.
 func TestIrregular(t *testing.T) {
 	for name, make := range map[string]func(path string) error{
-		"pipe":        func(path string) error { return syscall.Mkfifo(path, 0o600) },
-		"link in":     func(path string) error { return os.Symlink("target", path) },
-		"link out":    func(path string) error { return os.Symlink("/etc/hosts", path) },
-		"link to dir": func(path string) error { return os.Symlink(".", path) },
-		"dangling":    func(path string) error { return os.Symlink("nowhere", path) },
+		"pipe": pipe, "link in": link("target"), "link out": link("/etc/hosts"), "link to dir": link("."), "dangling": link("nowhere"),
 	} {
 		s, path := fresh(t)
 		put(t, s, "index/target", "body")
-		must(t, make(filepath.Join(path, "index/lock.exclusive")))
+		assert.OK(t, make(filepath.Join(path, "index/lock.exclusive")))
 		page, err := s.List(t.Context(), "index/lock.", "")
-		if err != nil || len(page.Objects) != 1 || !strings.HasPrefix(page.Objects[0].ETag, "s-") {
-			t.Errorf("%s: listed %+v, %v", name, page.Objects, err)
-		}
+		assert.That(t, err == nil && len(page.Objects) == 1 && strings.HasPrefix(page.Objects[0].ETag, "s-"),
+			"%s: listed %+v, %v", name, page.Objects, err)
 		_, _, err = s.Get(t.Context(), "index/lock.exclusive", 100)
-		if err == nil || errors.Is(err, store.ErrNotFound) {
-			t.Errorf("%s: get: %v", name, err)
-		}
+		assert.That(t, err != nil && !errors.Is(err, store.ErrNotFound), "%s: get: %v", name, err)
 		_, err = s.Put(t.Context(), "index/lock.exclusive", nil, store.PutOptions{IfAbsent: true})
-		if !errors.Is(err, store.ErrPrecondition) {
-			t.Errorf("%s: put if absent: %v", name, err)
-		}
+		assert.Is(t, err, store.ErrPrecondition, "%s: put if absent", name)
 		// A put replaces it, and not its target.
 		put(t, s, "index/lock.exclusive", "new")
-		if read(t, s, "index/lock.exclusive") != "new" || read(t, s, "index/target") != "body" {
-			t.Errorf("%s: put went elsewhere", name)
-		}
+		assert.That(t, read(t, s, "index/lock.exclusive") == "new" && read(t, s, "index/target") == "body",
+			"%s: put went elsewhere", name)
 		remove(t, s, "index/lock.exclusive")
-		if got := files(t, path); got != "index/ index/target" {
-			t.Errorf("%s: left %s", name, got)
-		}
+		has(t, path, "index/ index/target")
 	}
 }
 
@@ -87,35 +72,28 @@ func TestLinkedDirectory(t *testing.T) {
 	for _, target := range []string{outside, "real", "missing"} {
 		s, path := fresh(t)
 		createFile(t, filepath.Join(path, "real", "lock.exclusive"), "inside")
-		must(t, os.Symlink(target, filepath.Join(path, "index")))
+		assert.OK(t, os.Symlink(target, filepath.Join(path, "index")))
 		for name, err := range each(t, s, "index/lock.exclusive") {
-			if err == nil || errors.Is(err, store.ErrNotFound) || !strings.Contains(err.Error(), fmt.Sprintf("%q is not a directory but a symbolic link", filepath.Join(path, "index"))) {
-				t.Errorf("to %s: %s: %v", target, name, err)
-			}
+			says := fmt.Sprintf("%q is not a directory but a symbolic link", filepath.Join(path, "index"))
+			assert.That(t, strings.Contains(fmt.Sprint(err), says) && !errors.Is(err, store.ErrNotFound),
+				"to %s: %s: %v", target, name, err)
 		}
-		if got := listed(t, s, ""); got != "index real/lock.exclusive" {
-			t.Errorf("to %s: listed %q", target, got)
-		}
-		if got := files(t, path); got != "index real/ real/lock.exclusive" {
-			t.Errorf("to %s: left %q", target, got)
-		}
+		assert.Equal(t, listed(t, s, ""), "index real/lock.exclusive", "to %s: listed", target)
+		has(t, path, "index real/ real/lock.exclusive")
 	}
 	has(t, outside, "lock.exclusive")
 }
 
-// TestFileInPlaceOfDirectory: a key below another object's key is an error, although object
-// stores allow it.
+// TestFileInPlaceOfDirectory: a key below another object's key is an error, although object stores allow it.
 func TestFileInPlaceOfDirectory(t *testing.T) {
 	s, path := fresh(t)
 	put(t, s, "a/b", "")
 	for _, opts := range []store.PutOptions{{}, {IfAbsent: true}} {
 		for _, key := range []string{"a", "a/b/c"} {
 			_, err := s.Put(t.Context(), key, nil, opts)
-			if err == nil || errors.Is(err, store.ErrPrecondition) || errors.Is(err, store.ErrNotFound) {
-				t.Errorf("put %q: %v", key, err)
-			} else if !strings.Contains(err.Error(), strconv.Quote(filepath.Join(path, key[:min(len(key), 3)]))) {
-				t.Errorf("put %q: what is in the place isn't named: %v", key, err)
-			}
+			inPlace := strconv.Quote(filepath.Join(path, key[:min(len(key), 3)]))
+			assert.That(t, strings.Contains(fmt.Sprint(err), inPlace), "put %q: %v", key, err)
+			assert.That(t, !errors.Is(err, store.ErrPrecondition) && !errors.Is(err, store.ErrNotFound), "put %q: %v", key, err)
 		}
 	}
 	has(t, path, "a/ a/b")
@@ -124,13 +102,13 @@ func TestFileInPlaceOfDirectory(t *testing.T) {
 // TestOpenLongName: no directory can have a name that is too long. The error shows the reason, and not the
 // whole name in front of it.
 func TestOpenLongName(t *testing.T) {
-	for _, path := range []string{strings.Repeat("x", 5000), filepath.Join(t.TempDir(), strings.Repeat("x", 300)), strings.Repeat("/abcdefghi", 500)} {
+	below := filepath.Join(t.TempDir(), strings.Repeat("x", 300))
+	for _, path := range []string{strings.Repeat("x", 5000), below, strings.Repeat("/abcdefghi", 500)} {
 		_, err := dir.Open(t.Context(), path, dir.Options{})
-		if !errors.Is(err, store.ErrNotFound) || !errors.Is(err, syscall.ENAMETOOLONG) || errors.Is(err, store.ErrConfig) || errors.Is(err, store.ErrInvalidKey) {
-			t.Errorf("%.20q: %v", path, err)
-		} else if says := err.Error(); len(says) > 500 || !strings.HasSuffix(says, `": its name is too long`) {
-			t.Errorf("%.20q: %d bytes: %s", path, len(says), says)
-		}
+		assert.Says(t, err, store.ErrNotFound, `": its name is too long`)
+		assert.Is(t, err, syscall.ENAMETOOLONG)
+		assert.That(t, !errors.Is(err, store.ErrConfig) && !errors.Is(err, store.ErrInvalidKey), "%v", err)
+		assert.That(t, len(fmt.Sprint(err)) <= 500, "%d bytes", len(fmt.Sprint(err)))
 	}
 }
 
@@ -138,26 +116,25 @@ func TestOpenLongName(t *testing.T) {
 func TestLongName(t *testing.T) {
 	s, path := fresh(t)
 	put(t, s, "a/b", "")
-	key := "a/" + strings.Repeat("x", 300)
-	for name, err := range each(t, s, key) {
-		if name != "list" && !errors.Is(err, store.ErrInvalidKey) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
+	invalid(t, s, "a/"+strings.Repeat("x", 300))
 	has(t, path, "a/ a/b")
+}
+
+// invalid checks that nothing but a listing takes a key.
+func invalid(t *testing.T, s store.Store, key string) {
+	t.Helper()
+	for name, err := range each(t, s, key) {
+		assert.That(t, name == "list" || name == "put if absent" || errors.Is(err, store.ErrInvalidKey), "%s %q: %v", name, key, err)
+	}
 }
 
 // TestListedIsDeletable: List shows names that aren't valid keys too, byte for byte. Delete can remove
 // anything that List shows, and nothing beside it. Nothing else can be done with it.
 func TestListedIsDeletable(t *testing.T) {
 	create := func(path string) error { return os.WriteFile(path, nil, 0o600) }
-	link := func(target string) func(string) error {
-		return func(path string) error { return os.Symlink(target, path) }
-	}
 	for name, make := range map[string]func(path string) error{
 		`a\b`: create, "not UTF-8 \xff": create, "a\nb": create, "-": create, strings.Repeat("é", 120): create,
-		"pipe":     func(path string) error { return syscall.Mkfifo(path, 0o600) },
-		"dangling": link("nowhere"), "link": link("../../kept"), "link to folder": link(".."),
+		"pipe": pipe, "dangling": link("nowhere"), "link": link("../../kept"), "link to folder": link(".."),
 		"folder":  func(path string) error { return os.Mkdir(path, 0o700) },
 		"odd\xff": func(path string) error { return os.MkdirAll(path+`/a\b/c`, 0o700) },
 		`x\`: func(path string) error {
@@ -179,43 +156,30 @@ func TestListedIsDeletable(t *testing.T) {
 		for _, o := range page.Objects {
 			keys = append(keys, o.Key)
 		}
-		if err != nil || len(keys) != 2 {
-			t.Errorf("%q: listed %q, %v", name, keys, err)
-		}
+		assert.That(t, err == nil && len(keys) == 2, "%q: listed %q, %v", name, keys, err)
 		for _, key := range slices.DeleteFunc(keys, func(key string) bool { return key == "index/lock.shared/kept" }) {
 			if store.CheckKey(key) != nil {
-				if _, _, err := s.Get(t.Context(), key, 100); !isInvalid(err) {
-					t.Errorf("get %q: %v", key, err)
-				}
+				_, _, err := s.Get(t.Context(), key, 100)
+				assert.That(t, isInvalid(err), "get %q: %v", key, err)
 			}
-			if err := s.Delete(t.Context(), key); err != nil {
-				t.Errorf("delete %q: %v", key, err)
-			}
+			assert.Is(t, s.Delete(t.Context(), key), nil, "delete %q", key)
 		}
-		if got := files(t, path); got != "index/ index/lock.shared/ index/lock.shared/kept kept" {
-			t.Errorf("%q: left %q", name, got)
-		}
+		has(t, path, "index/ index/lock.shared/ index/lock.shared/kept kept")
 	}
 }
 
-// TestDeleteStaysInside: a key that List can't show is refused, and a folder that isn't empty
-// stays.
+// TestDeleteStaysInside: a key that List can't show is refused, and a folder that isn't empty stays.
 func TestDeleteStaysInside(t *testing.T) {
 	s, path := fresh(t)
 	put(t, s, "a/b", "")
-	for _, key := range []string{"", "/", "a//", "a/../a/b", "../x", "a/.", "./a/b", "a/b\x00", ".repolock-x.tmp/"} {
-		if err := s.Delete(t.Context(), key); !isInvalid(err) {
-			t.Errorf("delete %q: %v", key, err)
-		}
+	for _, key := range []string{
+		"", "/", "a//", "a/../a/b", "../x", "a/.", "./a/b", "a/b\x00", ".repolock-x.tmp/",
+		"a/b/", "a/c/", "c/", `a/b\c`, "\xff", // they aren't there
+	} {
+		err := s.Delete(t.Context(), key)
+		assert.That(t, isInvalid(err), "delete %q: %v", key, err)
 	}
-	if err := s.Delete(t.Context(), "a/"); err == nil {
-		t.Error("a folder was deleted that isn't empty")
-	}
-	for _, key := range []string{"a/b/", "a/c/", "c/", `a/b\c`, "\xff"} {
-		if err := s.Delete(t.Context(), key); !isInvalid(err) {
-			t.Errorf("delete %q, which isn't there: %v", key, err)
-		}
-	}
+	assert.That(t, s.Delete(t.Context(), "a/") != nil, "a folder was deleted that isn't empty")
 	has(t, path, "a/ a/b")
 }
 
@@ -223,7 +187,7 @@ func TestDeleteStaysInside(t *testing.T) {
 func TestFolders(t *testing.T) {
 	s, path := fresh(t)
 	for _, dir := range []string{"index/lock.exclusive", "index/lock.shared", "index/other/x"} {
-		must(t, os.MkdirAll(filepath.Join(path, dir), 0o700))
+		assert.OK(t, os.MkdirAll(filepath.Join(path, dir), 0o700))
 	}
 	put(t, s, "index/lock.shared/x", "")
 	for prefix, want := range map[string]string{
@@ -231,14 +195,12 @@ func TestFolders(t *testing.T) {
 		"index/lock.exclusive/": "index/lock.exclusive/", "index/lock.exclusive/x": "", "index/lock.shared/y": "",
 	} {
 		page, err := s.List(t.Context(), prefix, "")
-		if got := strings.Join(page.Folders, " "); err != nil || got != want {
-			t.Errorf("under %q: %q, %v", prefix, got, err)
-		}
+		got := strings.Join(page.Folders, " ")
+		assert.That(t, err == nil && got == want, "under %q: %q, %v", prefix, got, err)
 	}
 	empty := at(t, t.TempDir())
-	if page, err := empty.List(t.Context(), "", ""); err != nil || len(page.Folders) > 0 {
-		t.Errorf("the repository itself: %q, %v", page.Folders, err)
-	}
+	page, err := empty.List(t.Context(), "", "")
+	assert.That(t, err == nil && len(page.Folders) == 0, "the repository itself: %q, %v", page.Folders, err)
 }
 
 func isInvalid(err error) bool {

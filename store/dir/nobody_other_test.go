@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// asNobody runs a test's part without the privileges of root. Only on Linux can a thread drop
-// them.
+// asNobody runs a test's part without the privileges of root. Only on Linux can a thread drop them.
 func asNobody(t *testing.T, _ string, do func()) {
 	t.Helper()
 	if os.Geteuid() == 0 {

@@ -3,7 +3,6 @@
 package dir_test
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -12,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/dir"
 )
@@ -19,7 +19,7 @@ import (
 // chmod sets a mode for the rest of the test.
 func chmod(t *testing.T, path string, mode fs.FileMode) {
 	t.Helper()
-	must(t, os.Chmod(path, mode))
+	assert.OK(t, os.Chmod(path, mode))
 	t.Cleanup(func() { _ = os.Chmod(path, 0o700) }) // so that it can be removed
 }
 
@@ -31,19 +31,15 @@ func TestReadOnlyDirectory(t *testing.T) {
 	chmod(t, path, 0o555)
 	asNobody(t, path, func() {
 		s := at(t, path)
-		if read(t, s, "index/lock.exclusive") != "body" || listed(t, s, "index/lock.") != "index/lock.exclusive" {
-			t.Error("can't be read")
-		}
+		assert.Equal(t, read(t, s, "index/lock.exclusive"), "body")
+		assert.Equal(t, listed(t, s, "index/lock."), "index/lock.exclusive")
 		for _, key := range []string{"index/lock.exclusive", "index/new", "new/new"} {
 			for _, opts := range []store.PutOptions{{}, {IfAbsent: true}, {IfMatch: "x"}, {Durable: true}} {
-				if _, err := s.Put(t.Context(), key, nil, opts); !errors.Is(err, store.ErrPermission) {
-					t.Errorf("put %q %+v: %v", key, opts, err)
-				}
+				_, err := s.Put(t.Context(), key, nil, opts)
+				assert.Is(t, err, store.ErrPermission, "put %q %+v", key, opts)
 			}
 		}
-		if err := s.Delete(t.Context(), "index/lock.exclusive"); !errors.Is(err, store.ErrPermission) {
-			t.Errorf("delete: %v", err)
-		}
+		assert.Is(t, s.Delete(t.Context(), "index/lock.exclusive"), store.ErrPermission, "delete")
 		remove(t, s, "index/missing")
 		remove(t, s, "missing/missing")
 	})
@@ -57,9 +53,9 @@ func TestOpenForbiddenDirectory(t *testing.T) {
 	asNobody(t, path, func() {
 		for _, path := range []string{path, filepath.Join(path, "below")} {
 			_, err := dir.Open(t.Context(), path, dir.Options{})
-			if want := fmt.Sprintf("open %q: permission denied", path); !errors.Is(err, store.ErrPermission) || !errors.Is(err, fs.ErrPermission) || err.Error() != want {
-				t.Errorf("%v, want %s", err, want)
-			}
+			assert.Is(t, err, store.ErrPermission)
+			assert.Is(t, err, fs.ErrPermission)
+			assert.Equal(t, fmt.Sprint(err), fmt.Sprintf("open %q: permission denied", path))
 		}
 	})
 }
@@ -107,27 +103,24 @@ func TestErrorsNameTheDirectory(t *testing.T) {
 					_, err = s.List(t.Context(), key, "")
 				}
 				want := fmt.Sprintf("%s %q: permission denied: %s", op, key, strings.ReplaceAll(says, "REPO", path))
-				if !errors.Is(err, store.ErrPermission) || !errors.Is(err, syscall.EACCES) || err.Error() != want {
-					t.Errorf("%q with mode %o: %v, want %s", test.closed, test.mode, err, want)
-				}
+				assert.Is(t, err, store.ErrPermission)
+				assert.Is(t, err, syscall.EACCES)
+				assert.Equal(t, fmt.Sprint(err), want, "%q with mode %o", test.closed, test.mode)
 			}
 		})
 		_ = os.Chmod(filepath.Join(path, test.closed), 0o700)
 	}
 }
 
-// TestUmaskOfNothing: a process that can't open the folder that it has just made leaves none, and its error
-// names the folder above.
+// TestUmaskOfNothing: a process that can't open its new folder removes it. The error names the one above.
 func TestUmaskOfNothing(t *testing.T) {
 	s, path := fresh(t)
 	asNobody(t, path, func() {
 		defer syscall.Umask(syscall.Umask(0o777))
 		_, err := s.Put(t.Context(), "index/k", nil, store.PutOptions{})
-		if want := fmt.Sprintf("put %q: permission denied: can't write into %q", "index/k", path); err == nil || err.Error() != want {
-			t.Errorf("%v, want %s", err, want)
-		}
+		assert.Equal(t, fmt.Sprint(err), fmt.Sprintf("put %q: permission denied: can't write into %q", "index/k", path))
 	})
-	tidy(t, path)
+	has(t, path, "")
 }
 
 // TestUnreadableFile: an unreadable file is listed all the same, because it might be a lock.
@@ -140,22 +133,16 @@ func TestUnreadableFile(t *testing.T) {
 		if err != nil || len(page.Objects) != 1 || !strings.HasPrefix(page.Objects[0].ETag, "s-") || page.Objects[0].Size != 4 {
 			t.Fatalf("listed %+v, %v", page.Objects, err)
 		}
-		if _, _, err := s.Get(t.Context(), "index/lock.exclusive", 100); !errors.Is(err, store.ErrPermission) {
-			t.Errorf("get: %v", err)
-		}
+		_, _, err = s.Get(t.Context(), "index/lock.exclusive", 100)
+		assert.Is(t, err, store.ErrPermission, "get")
 		// Its directory can be written to, so it can be replaced.
 		opts := store.PutOptions{IfMatch: page.Objects[0].ETag}
-		if _, err := s.Put(t.Context(), "index/lock.exclusive", []byte("new"), opts); err != nil {
-			t.Errorf("put if match: %v", err)
-		}
-		if got := read(t, s, "index/lock.exclusive"); got != "new" {
-			t.Errorf("got %q", got)
-		}
+		assert.Is(t, assert.Err(s.Put(t.Context(), "index/lock.exclusive", []byte("new"), opts)), nil, "put if match")
+		assert.Equal(t, read(t, s, "index/lock.exclusive"), "new")
 	})
 }
 
-// TestUnreadableDirectory: an unreadable directory fails a list, because its content can't be
-// known.
+// TestUnreadableDirectory: an unreadable directory fails a list, because its content can't be known.
 func TestUnreadableDirectory(t *testing.T) {
 	for _, mode := range []fs.FileMode{0, 0o300, 0o600} { // nothing, not listed, not entered
 		for _, dir := range []string{"", "index", "index/lock.shared"} {
@@ -164,17 +151,14 @@ func TestUnreadableDirectory(t *testing.T) {
 			chmod(t, filepath.Join(path, dir), mode)
 			asNobody(t, path, func() {
 				page, err := s.List(t.Context(), "index/lock.", "")
-				if !errors.Is(err, store.ErrPermission) {
-					t.Errorf("%q with mode %o: listed %+v, %v", dir, mode, page.Objects, err)
-				}
+				assert.Is(t, err, store.ErrPermission, "%q with mode %o: listed %+v", dir, mode, page.Objects)
 			})
 			_ = os.Chmod(filepath.Join(path, dir), 0o700)
 		}
 	}
 }
 
-// TestModes: files and folders have the permissions of the repository, whatever the umask of
-// their writer.
+// TestModes: files and folders have the permissions of the repository, whatever the umask of their writer.
 func TestModes(t *testing.T) {
 	for _, test := range []struct{ root, umask, dir, file fs.FileMode }{
 		{0o700, 0, 0o700, 0o600},
@@ -188,23 +172,21 @@ func TestModes(t *testing.T) {
 		{0o770 | fs.ModeSetgid, 0o077, 0o770 | fs.ModeSetgid, 0o660},
 	} {
 		path := filepath.Join(t.TempDir(), "repo")
-		must(t, os.Mkdir(path, 0o700))
-		must(t, os.Chmod(path, test.root))
+		assert.OK(t, os.Mkdir(path, 0o700))
+		assert.OK(t, os.Chmod(path, test.root))
 		s := at(t, path)
 		old := syscall.Umask(int(test.umask))
 		put(t, s, "index/put", "")
 		put(t, s, "index/lock.shared/put", "")
 		_, err := s.Put(t.Context(), "index/linked", nil, store.PutOptions{IfAbsent: true})
 		syscall.Umask(old)
-		must(t, err)
+		assert.OK(t, err)
 		for name, want := range map[string]fs.FileMode{
 			"index": test.dir, "index/lock.shared": test.dir, "index/lock.shared/put": test.file, "index/put": test.file, "index/linked": test.file,
 		} {
 			info, err := os.Stat(filepath.Join(path, name))
-			must(t, err)
-			if got := info.Mode() &^ fs.ModeDir; got != want {
-				t.Errorf("root %v, umask %o: %s has %v, want %v", test.root, test.umask, name, got, want)
-			}
+			assert.OK(t, err)
+			assert.Equal(t, info.Mode()&^fs.ModeDir, want, "root %v, umask %o: %s has", test.root, test.umask, name)
 		}
 	}
 }

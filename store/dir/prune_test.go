@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/dir"
@@ -41,12 +42,9 @@ func TestPruneAgainstPut(t *testing.T) {
 					t.Errorf("put: %v", err)
 					return
 				}
-				if body, _, err := s.Get(t.Context(), key, 100); err != nil || string(body) != key {
-					t.Errorf("get: %q, %v", body, err)
-				}
-				if err := s.Delete(t.Context(), key); err != nil {
-					t.Errorf("delete: %v", err)
-				}
+				body, _, err := s.Get(t.Context(), key, 100)
+				assert.That(t, err == nil && string(body) == key, "get: %q, %v", body, err)
+				assert.Is(t, s.Delete(t.Context(), key), nil, "delete")
 			}
 		})
 	}
@@ -59,15 +57,11 @@ func TestPruneAgainstPut(t *testing.T) {
 func TestRefusedPutLeavesNothing(t *testing.T) {
 	s, path := fresh(t)
 	_, err := s.Put(t.Context(), "index/locks/a/lock.exclusive", nil, store.PutOptions{IfMatch: "x"})
-	if !errors.Is(err, store.ErrPrecondition) {
-		t.Error(err)
-	}
+	assert.Is(t, err, store.ErrPrecondition)
 	has(t, path, "index/")
 	put(t, s, "index/lock.exclusive", "")
 	for _, opts := range []store.PutOptions{{IfAbsent: true}, {IfMatch: "x"}, {IfAbsent: true, IfMatch: "x"}} {
-		if _, err := s.Put(t.Context(), "index/lock.exclusive", nil, opts); !errors.Is(err, store.ErrPrecondition) {
-			t.Error(err)
-		}
+		assert.Is(t, assert.Err(s.Put(t.Context(), "index/lock.exclusive", nil, opts)), store.ErrPrecondition)
 	}
 	has(t, path, "index/ index/lock.exclusive")
 }
@@ -77,11 +71,11 @@ func TestSweep(t *testing.T) {
 	path := t.TempDir()
 	offset := time.Duration(0)
 	s, err := dir.Open(t.Context(), path, dir.Options{Now: func() time.Time { return time.Now().Add(offset) }})
-	must(t, err)
+	assert.OK(t, err)
 	for _, dir := range []string{"", "index"} {
 		createFile(t, filepath.Join(path, dir, ".repolock-x.tmp"), "left")
 		createFile(t, filepath.Join(path, dir, "other.tmp"), "not ours")
-		must(t, os.Mkdir(filepath.Join(path, dir, ".repolock-y.tmp"), 0o700))
+		assert.OK(t, os.Mkdir(filepath.Join(path, dir, ".repolock-y.tmp"), 0o700))
 	}
 	for _, test := range []struct {
 		offset time.Duration
@@ -95,9 +89,7 @@ func TestSweep(t *testing.T) {
 			put(t, s, key, "")
 			remove(t, s, key)
 		}
-		if got := files(t, path); got != test.left {
-			t.Errorf("after %v: %s", test.offset, got)
-		}
+		has(t, path, test.left)
 	}
 }
 
@@ -106,18 +98,17 @@ func TestSweep(t *testing.T) {
 func TestLinkedLeftover(t *testing.T) {
 	s, path := fresh(t)
 	put(t, s, "index/k", "body")
-	must(t, os.Link(filepath.Join(path, "index/k"), filepath.Join(path, "index/.repolock-x.tmp")))
+	assert.OK(t, os.Link(filepath.Join(path, "index/k"), filepath.Join(path, "index/.repolock-x.tmp")))
 	put(t, s, "index/k", "new")
-	if got := listed(t, s, ""); got != "index/k" || read(t, s, "index/k") != "new" {
-		t.Errorf("listed %q", got)
-	}
+	got := listed(t, s, "")
+	assert.That(t, got == "index/k" && read(t, s, "index/k") == "new", "listed %q", got)
 }
 
 // TestFoldersOfOthersStay: an empty directory that another program has made stays, unless it is
 // among the locks.
 func TestFoldersOfOthersStay(t *testing.T) {
 	s, path := fresh(t)
-	must(t, os.MkdirAll(filepath.Join(path, "data", "snapshots"), 0o700))
+	assert.OK(t, os.MkdirAll(filepath.Join(path, "data", "snapshots"), 0o700))
 	for _, key := range []string{"data/snapshots/x/y", "index/locks/a/lock.shared/z"} {
 		put(t, s, key, "1")
 		remove(t, s, key)
@@ -125,8 +116,7 @@ func TestFoldersOfOthersStay(t *testing.T) {
 	has(t, path, "data/ data/snapshots/ index/")
 }
 
-// interrupted is a context that calls a function in the middle of a Put, when its temporary
-// file exists.
+// interrupted is a context that calls a function in the middle of a Put, when its temporary file exists.
 type interrupted struct {
 	context.Context
 	dir  string
@@ -149,7 +139,7 @@ func TestReplacedRoot(t *testing.T) {
 	for name, opts := range map[string]store.PutOptions{"put": {}, "if absent": {IfAbsent: true}} {
 		for _, again := range []bool{true, false} {
 			path := filepath.Join(t.TempDir(), "repo")
-			must(t, os.Mkdir(path, 0o700))
+			assert.OK(t, os.Mkdir(path, 0o700))
 			s := at(t, path)
 			ctx := &interrupted{Context: t.Context(), dir: filepath.Join(path, "index"), once: func() {
 				err := os.Rename(path, path+".old")
@@ -157,7 +147,7 @@ func TestReplacedRoot(t *testing.T) {
 					err = os.Mkdir(path, 0o700)
 				}
 				// Another process removes the old, empty directory.
-				must(t, errors.Join(err, os.RemoveAll(filepath.Join(path+".old", "index"))))
+				assert.OK(t, errors.Join(err, os.RemoveAll(filepath.Join(path+".old", "index"))))
 			}}
 			_, err := s.Put(ctx, "index/lock.exclusive", []byte("body"), opts)
 			if ctx.once != nil {
@@ -166,36 +156,26 @@ func TestReplacedRoot(t *testing.T) {
 			if !errors.Is(err, store.ErrNotFound) || !store.Permanent(err) || again && !strings.Contains(err.Error(), "was replaced") {
 				t.Errorf("%s, another in its place %v: %v", name, again, err)
 			}
-			if got := files(t, path+".old"); got != "" {
-				t.Errorf("%s: left in the old one: %s", name, got)
-			}
+			has(t, path+".old", "")
 			if !again {
 				continue
 			}
-			if got := files(t, path); got != "" {
-				t.Errorf("%s: left in the new one: %s", name, got)
-			}
+			has(t, path, "")
 			// The next put goes into the present repository.
 			put(t, s, "index/lock.exclusive", "body")
-			if got := files(t, path); got != "index/ index/lock.exclusive" {
-				t.Errorf("%s: the next put has made %q", name, got)
-			}
+			has(t, path, "index/ index/lock.exclusive")
 		}
 	}
 }
 
-// TestEndedWhileWriting: a Put whose context ends while it writes its temporary file isn't applied, and
-// leaves nothing.
+// TestEndedWhileWriting: a Put whose context ends while it writes isn't applied, and leaves nothing.
 func TestEndedWhileWriting(t *testing.T) {
 	for name, opts := range map[string]store.PutOptions{"put": {}, "if absent": {IfAbsent: true}} {
 		s, path := fresh(t)
 		ended, cancel := context.WithCancel(t.Context())
 		ctx := &interrupted{Context: ended, dir: filepath.Join(path, "index"), once: cancel}
-		if _, err := s.Put(ctx, "index/lock.exclusive", nil, opts); !errors.Is(err, context.Canceled) || ctx.once != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if got := files(t, path); got != "index/" {
-			t.Errorf("%s: left %q", name, got)
-		}
+		_, err := s.Put(ctx, "index/lock.exclusive", nil, opts)
+		assert.That(t, errors.Is(err, context.Canceled) && ctx.once == nil, "%s: %v", name, err)
+		has(t, path, "index/")
 	}
 }

@@ -1,10 +1,10 @@
 package mem_test
 
 import (
-	"errors"
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 	"github.com/repolock/repolock/store/storetest"
@@ -32,46 +32,23 @@ func TestContract(t *testing.T) {
 // existing one. It doesn't declare the condition as kept.
 func TestIfMatchCreates(t *testing.T) {
 	s := mem.New(mem.Options{IfMatchCreates: true})
-	if got := s.Properties().IfMatch; got != store.Claimed {
-		t.Errorf("declared as %v", got)
-	}
+	assert.Equal(t, s.Properties().IfMatch, store.Claimed, "declared as")
 	put := func(body, etag string) (store.Object, error) {
 		return s.Put(t.Context(), "k", []byte(body), store.PutOptions{IfMatch: etag})
 	}
 	created, err := put("1", "no such etag")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := put("2", "no such etag"); !errors.Is(err, store.ErrPrecondition) {
-		t.Errorf("of another version: %v", err)
-	}
-	if _, err := put("3", created.ETag); err != nil {
-		t.Errorf("of this version: %v", err)
-	}
-	if body, _, err := s.Get(t.Context(), "k", 10); string(body) != "3" || err != nil {
-		t.Errorf("%q %v is stored", body, err)
-	}
+	assert.OK(t, err)
+	assert.Is(t, assert.Err(put("2", "no such etag")), store.ErrPrecondition, "of another version")
+	assert.Is(t, assert.Err(put("3", created.ETag)), nil, "of this version")
+	body, _, err := s.Get(t.Context(), "k", 10)
+	assert.That(t, string(body) == "3" && err == nil, "%q %v is stored", body, err)
 }
 
-// TestDeleteIfMatch: a condition that isn't met deletes nothing, unless it is ignored.
-func TestDeleteIfMatch(t *testing.T) {
-	for c, want := range map[mem.Condition]error{
-		mem.Kept: store.ErrPrecondition, mem.Claimed: store.ErrPrecondition, mem.Ignored: nil, mem.Lacked: store.ErrConditionUnsupported,
-	} {
-		s := mem.New(mem.Options{IfMatch: c})
-		o, err := s.Put(t.Context(), "k", []byte("1"), store.PutOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.DeleteIfMatch(t.Context(), "k", "another"); !errors.Is(err, want) {
-			t.Errorf("%v: of another version: %v", c, err)
-		}
-		_, _, err = s.Get(t.Context(), "k", 10)
-		if there := err == nil; there != (want != nil) {
-			t.Errorf("%v: it is still there: %v", c, there)
-		}
-		if err := s.DeleteIfMatch(t.Context(), "k", o.ETag); c == mem.Kept && err != nil {
-			t.Errorf("%v: of this version: %v", c, err)
-		}
-	}
+// TestIgnoredDeleteIfMatch: a store that ignores the condition deletes the object of any ETag.
+func TestIgnoredDeleteIfMatch(t *testing.T) {
+	s := mem.New(mem.Options{IfMatch: mem.Ignored})
+	assert.OK(t, assert.Err(s.Put(t.Context(), "k", []byte("1"), store.PutOptions{})))
+	assert.Is(t, s.DeleteIfMatch(t.Context(), "k", "another"), nil)
+	_, _, err := s.Get(t.Context(), "k", 10)
+	assert.Is(t, err, store.ErrNotFound)
 }

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"net/url"
 	"testing"
+
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 // TestProvidersRequestsAreNotOwn: requests of the library's providers of credentials are
@@ -28,11 +30,7 @@ func TestProvidersRequestsAreNotOwn(t *testing.T) {
 	} {
 		endpoint, _ := url.Parse(c.endpoint)
 		r, err := http.NewRequest(c.method, c.url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := own(endpoint)(r); got != c.want {
-			t.Errorf("%+v: %t", c, got)
-		}
+		assert.OK(t, err)
+		assert.Equal(t, own(endpoint)(r), c.want, "%+v", c)
 	}
 }

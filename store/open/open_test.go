@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/open"
 )
@@ -17,55 +18,40 @@ import (
 func TestStore(t *testing.T) {
 	t.Chdir(t.TempDir())
 	path, err := filepath.Abs("a repo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(path, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
+	assert.OK(t, os.Mkdir(path, 0o700))
 	slashed := filepath.ToSlash(path)
 	if slashed[0] != '/' {
 		slashed = "/" + slashed // a drive
 	}
 	for _, raw := range []string{path, "a repo", (&url.URL{Scheme: "file", Path: slashed}).String()} {
 		s, err := open.Store(t.Context(), raw)
-		if err != nil {
-			t.Errorf("%q: %v", raw, err)
-			continue
-		}
-		if _, err := s.Put(t.Context(), "k", []byte(raw), store.PutOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := os.ReadFile(filepath.Join(path, "k")); string(got) != raw || err != nil {
-			t.Errorf("%q: wrote %q, %v", raw, got, err)
-		}
+		assert.OK(t, err)
+		assert.OK(t, assert.Err(s.Put(t.Context(), "k", []byte(raw), store.PutOptions{})))
+		got, err := os.ReadFile(filepath.Join(path, "k"))
+		assert.That(t, string(got) == raw && err == nil, "%q: wrote %q, %v", raw, got, err)
 	}
 }
 
-// TestCheck: Check refuses what Store refuses, without a directory or a bucket, and shows
-// no secret.
+// TestCheck: Check refuses what Store refuses, without a directory or a bucket, and shows no secret.
 func TestCheck(t *testing.T) {
 	for _, raw := range []string{
 		"/srv/repo", "file:///srv/repo", "s3://bucket/prefix?region=eu-central-1&profile=backup", "minio://host:9000/bucket/prefix?tls=false",
 		"b2://bucket/prefix",
 	} {
-		if err := open.Check(raw); err != nil {
-			t.Errorf("%q: %v", raw, err)
-		}
+		assert.Is(t, open.Check(raw), nil, "%q", raw)
 	}
 	for _, raw := range []string{
 		"", "gs://bucket", "s3://k:topsecret@bucket", "s3://bucket?secret_access_key=topsecret", "s3://bucket?topsecret",
 		"s3://bucket?endpoint=https://k:topsecret@host", "minio://host/bucket?password=topsecret", "minio://host/bucket?topsecret",
 		"s3://name--usw2-az1--x-s3/prefix", "b2://bucket?key=topsecret", "b2://bucket?topsecret", "b2://bucket?endpoint=https://k:topsecret@host",
 	} {
-		if err := open.Check(raw); !errors.Is(err, store.ErrURL) || strings.Contains(err.Error(), "topsecret") {
-			t.Errorf("%q: %v", raw, err)
-		}
+		err := open.Check(raw)
+		assert.That(t, errors.Is(err, store.ErrURL) && !strings.Contains(err.Error(), "topsecret"), "%q: %v", raw, err)
 	}
 }
 
-// TestPorts: a port that no server can have is wrong in the URL. It isn't tried out, as that of a
-// server that is down.
+// TestPorts: a port that no server can have is wrong in the URL, and isn't tried out.
 func TestPorts(t *testing.T) {
 	for host, says := range map[string]string{
 		"127.0.0.1:99999": "its port isn't from 1 to 65535", "host:0": "its port isn't from 1 to 65535", "[::1]:65536": "its port isn't from 1 to 65535",
@@ -75,8 +61,10 @@ func TestPorts(t *testing.T) {
 			"minio://" + host + "/bucket/p", "s3://bucket/p?endpoint=http://" + host, "s3://bucket/p?endpoint=" + host, "b2://bucket/p?endpoint=https://" + host,
 		} {
 			err := open.Check(raw)
-			if says == "" && err != nil || says != "" && (!errors.Is(err, store.ErrURL) || !strings.Contains(err.Error(), says)) {
-				t.Errorf("%q: %v", raw, err)
+			if says == "" {
+				assert.Is(t, err, nil, "%q", raw)
+			} else {
+				assert.Says(t, err, store.ErrURL, says, "%q", raw)
 			}
 		}
 	}
@@ -86,33 +74,24 @@ func TestStoreErrors(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing")
 	for raw, want := range map[string]error{missing: store.ErrNotFound, "gs://bucket": store.ErrURL, "s3://bucket?no=such": store.ErrURL, "": store.ErrURL} {
 		s, err := open.Store(t.Context(), raw)
-		if s != nil || !errors.Is(err, want) {
-			t.Errorf("%q: %v, %v", raw, s, err)
-		}
+		assert.That(t, s == nil && errors.Is(err, want), "%q: %v, %v", raw, s, err)
 	}
-	if _, err := os.Lstat(missing); !errors.Is(err, os.ErrNotExist) {
-		t.Error("opening made a directory")
-	}
+	assert.Is(t, assert.Err(os.Lstat(missing)), os.ErrNotExist, "opening made a directory")
 }
 
-// TestSchemes: each example can be parsed and passes Check, and each backend has a contract
-// test.
+// TestSchemes: each example can be parsed and passes Check, and each backend has a contract test.
 func TestSchemes(t *testing.T) {
 	for _, s := range open.Schemes() {
 		example := strings.ReplaceAll(strings.ToLower(s.Example), ":port", ":9000")
-		if l, err := open.Parse(example); err != nil || l.Scheme != s.Name {
-			t.Errorf("%s: %+v, %v", s.Example, l, err)
-		}
-		if err := open.Check(example); err != nil {
-			t.Errorf("%s: %v", s.Example, err)
-		}
+		l, err := open.Parse(example)
+		assert.That(t, err == nil && l.Scheme == s.Name, "%s: %+v, %v", s.Example, l, err)
+		assert.Is(t, open.Check(example), nil, "%s", s.Example)
 		backend := s.Name
 		if backend == "file" {
 			backend = "dir"
 		}
-		if _, err := os.Stat(filepath.Join("..", backend, "contract_test.go")); err != nil || s.Help == "" {
-			t.Errorf("%s: %q, %v", s.Name, s.Help, err)
-		}
+		_, err = os.Stat(filepath.Join("..", backend, "contract_test.go"))
+		assert.That(t, err == nil && s.Help != "", "%s: %q, %v", s.Name, s.Help, err)
 	}
 }
 
@@ -120,18 +99,14 @@ func TestSchemes(t *testing.T) {
 func TestSchemesIsACopy(t *testing.T) {
 	name := open.Schemes()[0].Name
 	open.Schemes()[0] = open.Scheme{}
-	if open.Schemes()[0].Name != name {
-		t.Error("it is changed")
-	}
+	assert.Equal(t, open.Schemes()[0].Name, name, "it is changed")
 }
 
 // TestPageHasTheSchemes: the table of docs/repositories.md has each scheme's example
 // and variables, and no other scheme.
 func TestPageHasTheSchemes(t *testing.T) {
 	text, err := os.ReadFile("../../docs/repositories.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	table, _, end := strings.Cut(string(text), "\n## Directories\n")
 	if !end {
 		t.Fatal("there is no table of repositories")
@@ -139,20 +114,12 @@ func TestPageHasTheSchemes(t *testing.T) {
 	var want []string
 	for _, s := range open.Schemes() {
 		want = append(want, s.Name)
-		if !strings.Contains(table, "`"+s.Example+"`") {
-			t.Errorf("%s isn't there", s.Example)
-		}
+		assert.That(t, strings.Contains(table, "`"+s.Example+"`"), "%s isn't there", s.Example)
 		if variable, _, _ := strings.Cut(s.Environment, ","); s.Name != "s3" && !strings.Contains(table, variable) {
 			t.Errorf("%s isn't there", variable)
 		}
 	}
-	var got []string
 	for _, m := range regexp.MustCompile("`([a-z0-9]+)://").FindAllStringSubmatch(table, -1) {
-		if !slices.Contains(got, m[1]) {
-			got = append(got, m[1])
-		}
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("it has %q, and there are %q", got, want)
+		assert.That(t, slices.Contains(want, m[1]), "there is no scheme %s", m[1])
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/store"
 )
 
@@ -28,9 +29,9 @@ func TestParse(t *testing.T) {
 		if want == "" {
 			want = raw
 		}
-		if got, err := parse(raw, false); err != nil || filepath.ToSlash(got.Path) != want || got.Scheme != "file" || got.URL != nil {
-			t.Errorf("%q: got %+v, %v", raw, got, err)
-		}
+		got, err := parse(raw, false)
+		assert.That(t, err == nil && filepath.ToSlash(got.Path) == want && got.Scheme == "file" && got.URL == nil,
+			"%q: got %+v, %v", raw, got, err)
 	}
 	for _, raw := range []string{
 		"s3://bucket", "s3://bucket/a/b?region=eu-west-1", "minio://host:9000/bucket/a%20b", "minio://[::1]:9000/bucket", "b2://bucket/prefix",
@@ -39,14 +40,14 @@ func TestParse(t *testing.T) {
 	} {
 		scheme, rest, _ := strings.Cut(raw, ":")
 		for _, scheme := range []string{scheme, strings.ToUpper(scheme)} {
-			if got, err := Parse(scheme + ":" + rest); err != nil || got.URL.String() != raw || got.Scheme != got.URL.Scheme || got.Path != "" {
-				t.Errorf("%q: got %+v, %v", raw, got, err)
-			}
+			got, err := Parse(scheme + ":" + rest)
+			assert.OK(t, err)
+			assert.Equal(t, got.URL.String(), raw)
+			assert.That(t, got.Scheme == got.URL.Scheme && got.Path == "", "%q: got %+v", raw, got)
 		}
 	}
-	if got, err := Parse("s3://bucket/a b"); err != nil || got.URL.Path != "/a b" {
-		t.Errorf("a space within: %+v, %v", got, err)
-	}
+	got, err := Parse("s3://bucket/a b")
+	assert.That(t, err == nil && got.URL.Path == "/a b", "a space within: %+v, %v", got, err)
 }
 
 func TestParseOnWindows(t *testing.T) {
@@ -59,13 +60,9 @@ func TestParseOnWindows(t *testing.T) {
 		"file:///repo":        "/repo",
 	} {
 		got, err := parse(raw, true)
-		if err != nil || got.Path != want && got.Path != filepath.FromSlash(want) {
-			t.Errorf("%q: got %+v, %v", raw, got, err)
-		}
+		assert.That(t, err == nil && (got.Path == want || got.Path == filepath.FromSlash(want)), "%q: got %+v, %v", raw, got, err)
 	}
-	if _, err := parse("x3://bucket", true); !errors.Is(err, store.ErrURL) {
-		t.Error(err)
-	}
+	assert.Is(t, assert.Err(parse("x3://bucket", true)), store.ErrURL)
 }
 
 // TestParseErrors: an error says what is wrong, and shows nothing that could be a secret. A URL of restic is
@@ -112,13 +109,10 @@ func TestParseErrors(t *testing.T) {
 		"https://host/bucket":               "s3://BUCKET/PREFIX?endpoint=https://HOST",
 	} {
 		_, err := Parse(raw)
-		if !errors.Is(err, store.ErrURL) || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%q: %v, want %q", raw, err, says)
-		}
+		assert.Says(t, err, store.ErrURL, says, "%q", raw)
+		assert.That(t, !strings.Contains(fmt.Sprint(err), "secret"), "%q: %v", raw, err)
 		if _, ours, ok := strings.Cut(fmt.Sprint(err), "here it is "); ok {
-			if err := Check(ours); err != nil {
-				t.Errorf("%q: %v", ours, err)
-			}
+			assert.Is(t, Check(ours), nil, "%q", ours)
 		}
 	}
 }

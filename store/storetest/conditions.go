@@ -7,46 +7,46 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/counter"
 	"github.com/repolock/repolock/store"
 )
 
-// refused checks the answer to a Put whose condition isn't met, against what
-// the store declares, and returns whether it wrote. Only a store that claims a
-// condition may ignore it.
+// refused checks the answer to a Put whose condition isn't met, against what the store declares, and returns
+// whether it wrote. Only a store that claims a condition may ignore it.
 func refused(t *testing.T, declared store.Condition, err error) (wrote bool) {
 	t.Helper()
 	switch declared {
 	case store.Unsupported:
-		if !errors.Is(err, store.ErrConditionUnsupported) {
-			t.Errorf("unsupported, and answered with %v", err)
-		}
+		assert.Is(t, err, store.ErrConditionUnsupported, "unsupported, and answered with")
 	case store.Kept:
-		if !errors.Is(err, store.ErrPrecondition) {
-			t.Errorf("kept, and answered with %v", err)
-		}
+		assert.Is(t, err, store.ErrPrecondition, "kept, and answered with")
 	case store.Claimed:
-		if err != nil && !errors.Is(err, store.ErrPrecondition) && !errors.Is(err, store.ErrConditionUnsupported) {
-			t.Errorf("claimed, and answered with %v", err)
-		}
+		assert.That(t, err == nil || errors.Is(err, store.ErrPrecondition) || errors.Is(err, store.ErrConditionUnsupported),
+			"claimed, and answered with %v", err)
 	}
 	return err == nil
 }
 
-// granted checks the answer to a Put whose condition is met, and returns
-// whether it wrote.
+// granted checks the answer to a Put whose condition is met, and returns whether it wrote.
 func granted(t *testing.T, declared store.Condition, err error) (wrote bool) {
 	t.Helper()
 	if declared == store.Unsupported || declared == store.Claimed && err != nil {
-		if !errors.Is(err, store.ErrConditionUnsupported) {
-			t.Errorf("%s, and answered with %v", declared, err)
-		}
+		assert.Is(t, err, store.ErrConditionUnsupported, "%s, and answered with", declared)
 		return false
 	}
-	if err != nil {
-		t.Errorf("%s, and answered with %v", declared, err)
-	}
+	assert.Is(t, err, nil, "%s, and answered with", declared)
 	return err == nil
+}
+
+// raced checks the answer to a conditional Put beside others, which may win or not, and returns whether it
+// wrote.
+func raced(t *testing.T, declared store.Condition, err error) (wrote bool) {
+	t.Helper()
+	if declared == store.Claimed || declared == store.Kept && err == nil {
+		return err == nil
+	}
+	return refused(t, declared, err)
 }
 
 // holds checks what is stored under a key; "" for nothing.
@@ -54,12 +54,11 @@ func (f *fixture) holds(t *testing.T, key, want string) {
 	t.Helper()
 	body, _, err := f.other.Get(t.Context(), key, limit)
 	if want == "" {
-		if !errors.Is(err, store.ErrNotFound) {
-			t.Errorf("%q has %q, %v", key, body, err)
-		}
-	} else if err != nil || string(body) != want {
-		t.Errorf("%q has %q, %v; want %q", key, body, err, want)
+		assert.Is(t, err, store.ErrNotFound, "%q has %q", key, body)
+		return
 	}
+	assert.Is(t, err, nil, "%q", key)
+	assert.Equal(t, string(body), want, "%q", key)
 }
 
 // either checks that what is stored under a/k is new if a request wrote it, or else old.
@@ -74,8 +73,7 @@ func (f *fixture) either(t *testing.T, wrote bool, written, old string) {
 func ifAbsent(t *testing.T, f *fixture) {
 	declared := f.store.Properties().IfAbsent
 	put := func(body string) error {
-		_, err := f.store.Put(t.Context(), "a/k", []byte(body), store.PutOptions{IfAbsent: true})
-		return err
+		return assert.Err(f.store.Put(t.Context(), "a/k", []byte(body), store.PutOptions{IfAbsent: true}))
 	}
 	f.either(t, granted(t, declared, put("1")), "1", "")
 	f.put(t, "a/k", "2")
@@ -87,42 +85,24 @@ func ifAbsent(t *testing.T, f *fixture) {
 // ifAbsentRace sends N puts of one key at once, through both handles. Exactly one must
 // succeed, and its body must be stored.
 func ifAbsentRace(t *testing.T, f *fixture) {
-	n, rounds := 16, f.rounds(100)
 	declared := f.store.Properties().IfAbsent
-	for round := range rounds {
+	for round := range f.rounds(100) {
 		key := fmt.Sprintf("index/locks/%d/lock.exclusive", round)
-		var winners atomic.Int32
-		var winner atomic.Int32
-		together(n, func(i int) {
-			s := f.store
-			if i%2 == 1 {
-				s = f.other
-			}
+		var winners, winner atomic.Int32
+		f.together(16, func(i int, s, _ store.Store) {
 			_, err := s.Put(t.Context(), key, []byte(strconv.Itoa(i)), store.PutOptions{IfAbsent: true})
-			switch {
-			case err == nil:
+			if raced(t, declared, err) {
 				winners.Add(1)
 				winner.Store(int32(i))
-			case declared == store.Unsupported && !errors.Is(err, store.ErrConditionUnsupported),
-				declared == store.Kept && !errors.Is(err, store.ErrPrecondition):
-				t.Errorf("%s, and answered with %v", declared, err)
 			}
 		})
-		switch declared {
-		case store.Kept:
-			if winners.Load() != 1 {
-				t.Fatalf("%d winners in round %d", winners.Load(), round)
-			}
+		switch n := winners.Load(); {
+		case n == 1 && declared != store.Unsupported:
 			f.holds(t, key, strconv.Itoa(int(winner.Load())))
-		case store.Claimed:
-			if winners.Load() == 1 {
-				f.holds(t, key, strconv.Itoa(int(winner.Load())))
-			}
-		case store.Unsupported:
-			if winners.Load() != 0 {
-				t.Fatalf("%d winners in round %d", winners.Load(), round)
-			}
+		case n == 0 && declared == store.Unsupported:
 			f.holds(t, key, "")
+		case declared != store.Claimed:
+			t.Fatalf("%d winners in round %d", n, round)
 		}
 	}
 }
@@ -137,9 +117,8 @@ func ifMatch(t *testing.T, f *fixture) {
 	obj, err := put("2", first)
 	wrote := granted(t, declared, err)
 	f.either(t, wrote, "2", "1")
-	if now := f.etag(t); wrote && obj.ETag != "" && obj.ETag != now {
-		t.Errorf("put told the etag %q, get %q", obj.ETag, now)
-	}
+	now := f.etag(t)
+	assert.That(t, !wrote || obj.ETag == "" || obj.ETag == now, "put told the etag %q, get %q", obj.ETag, now)
 	f.put(t, "a/k", "3")
 	_, err = put("4", first)
 	f.either(t, refused(t, declared, err), "4", "3")
@@ -151,7 +130,6 @@ func ifMatch(t *testing.T, f *fixture) {
 	f.either(t, granted(t, declared, err), "6", large)
 }
 
-// etag returns the ETag of a/k.
 func (f *fixture) etag(t *testing.T) string {
 	t.Helper()
 	_, obj := f.get(t, "a/k")
@@ -167,9 +145,8 @@ func ifMatchOfNothing(t *testing.T, f *fixture) {
 		_, err := f.store.Put(t.Context(), "a/k", []byte("created"), store.PutOptions{IfMatch: last.ETag})
 		wrote := refused(t, f.store.Properties().IfMatch, err)
 		f.either(t, wrote, "created", "")
-		if got := len(list(t, f.other, "a/k")); (got != 0) != wrote {
-			t.Errorf("%d are listed after %v", got, err)
-		}
+		got := len(list(t, f.other, "a/k"))
+		assert.That(t, (got != 0) == wrote, "%d are listed after %v", got, err)
 		f.put(t, "a/k", "2")
 		_, last = f.get(t, "a/k")
 		f.delete(t, "a/k")
@@ -183,11 +160,7 @@ func ifMatchIncrements(t *testing.T, f *fixture) {
 	declared := f.store.Properties().IfMatch
 	f.put(t, "counter", "0")
 	var counted atomic.Int32
-	together(n, func(i int) {
-		s := f.store
-		if i%2 == 1 {
-			s = f.other
-		}
+	f.together(n, func(_ int, s, _ store.Store) {
 		for range each {
 			ok, err := counter.Increment(t.Context(), s, "counter")
 			if err != nil && (declared != store.Unsupported || !errors.Is(err, store.ErrConditionUnsupported)) {
@@ -202,27 +175,21 @@ func ifMatchIncrements(t *testing.T, f *fixture) {
 	body, _ := f.get(t, "counter")
 	switch declared {
 	case store.Kept:
-		if body != strconv.Itoa(n*each) {
-			t.Errorf("%s after %d increments", body, n*each)
-		}
+		assert.That(t, body == strconv.Itoa(n*each), "%s after %d increments", body, n*each)
 	case store.Unsupported:
-		if body != "0" || counted.Load() != 0 {
-			t.Errorf("%s, after %d that were answered as done", body, counted.Load())
-		}
+		assert.That(t, body == "0" && counted.Load() == 0,
+			"%s, after %d that were answered as done", body, counted.Load())
 	case store.Claimed:
-		if got, err := strconv.Atoi(body); err != nil || got > int(counted.Load()) {
-			t.Errorf("%s after %d increments", body, counted.Load())
-		}
+		got, err := strconv.Atoi(body)
+		assert.That(t, err == nil && got <= int(counted.Load()), "%s after %d increments", body, counted.Load())
 	}
 }
 
 // ifMatchAgainstDelete sends a conditional Put and a Delete at once: whichever comes first,
 // nothing is left in the end.
 func ifMatchAgainstDelete(t *testing.T, f *fixture) {
-	declared := f.store.Properties().IfMatch
-	f.race(t, declared, func(etag string) error {
-		_, err := f.store.Put(t.Context(), "a/k", []byte("revived"), store.PutOptions{IfMatch: etag})
-		return err
+	f.race(t, f.store.Properties().IfMatch, func(etag string) error {
+		return assert.Err(f.store.Put(t.Context(), "a/k", []byte("revived"), store.PutOptions{IfMatch: etag}))
 	}, func() error { return f.other.Delete(t.Context(), "a/k") }, false)
 }
 
@@ -234,30 +201,21 @@ func (f *fixture) race(t *testing.T, declared store.Condition, conditional func(
 	for round := range rounds {
 		f.put(t, "a/k", strconv.Itoa(round))
 		etag := f.etag(t)
-		together(2, func(i int) {
+		f.together(2, func(i int, _, _ store.Store) {
 			if i == 0 {
-				if err := other(); err != nil {
-					t.Error(err)
-				}
-				return
-			}
-			err := conditional(etag)
-			if declared == store.Unsupported && !errors.Is(err, store.ErrConditionUnsupported) ||
-				declared == store.Kept && err != nil && !errors.Is(err, store.ErrPrecondition) {
-				t.Errorf("%s, and answered with %v", declared, err)
+				assert.Is(t, other(), nil)
+			} else {
+				raced(t, declared, conditional(etag))
 			}
 		})
 		_, _, err := f.store.Get(t.Context(), "a/k", limit)
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			t.Error(err)
-		}
+		assert.That(t, err == nil || errors.Is(err, store.ErrNotFound), "%v", err)
 		if (err == nil) != there {
 			wrong++
 		}
 	}
-	if wrong > 0 && declared != store.Claimed {
-		t.Errorf("%s, and after %d of %d there is an object: %t", declared, wrong, rounds, !there)
-	}
+	assert.That(t, wrong == 0 || declared == store.Claimed,
+		"%s, and after %d of %d there is an object: %t", declared, wrong, rounds, !there)
 }
 
 // deleteIfMatch removes an object by the right ETag, and not by a wrong one. If there is no
@@ -273,8 +231,8 @@ func deleteIfMatch(t *testing.T, f *fixture) {
 	last := f.etag(t)
 	f.either(t, granted(t, declared, remove(last)), "", "3")
 	f.delete(t, "a/k")
-	if err := remove(last); err != nil && !errors.Is(err, store.ErrPrecondition) && !errors.Is(err, store.ErrConditionUnsupported) {
-		t.Errorf("nothing to remove, and answered with %v", err)
+	if err := remove(last); err != nil && !errors.Is(err, store.ErrPrecondition) {
+		assert.Is(t, err, store.ErrConditionUnsupported, "nothing to remove, and answered with")
 	}
 }
 
@@ -284,7 +242,6 @@ func deleteIfMatchAgainstPut(t *testing.T, f *fixture) {
 	f.race(t, f.store.Properties().DeleteIfMatch, func(etag string) error {
 		return store.DeleteIfMatch(t.Context(), f.store, "a/k", etag)
 	}, func() error {
-		_, err := f.other.Put(t.Context(), "a/k", []byte("new"), store.PutOptions{})
-		return err
+		return assert.Err(f.other.Put(t.Context(), "a/k", []byte("new"), store.PutOptions{}))
 	}, true)
 }

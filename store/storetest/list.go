@@ -10,19 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/store"
 )
-
-func listEmpty(t *testing.T, f *fixture) {
-	for _, prefix := range []string{"", "k", "index/lock.", "a/b/c/"} {
-		page, err := f.store.List(t.Context(), prefix, "")
-		if err != nil || len(page.Objects) != 0 || page.Next != "" {
-			t.Errorf("%q: %+v, %v", prefix, page, err)
-		}
-	}
-}
 
 // tricky are keys whose byte order is not the order in which directories are
 // walked, sorted: "-" and "." come before the slash, digits after it.
@@ -34,12 +24,13 @@ func listOrder(t *testing.T, f *fixture) {
 	for _, key := range slices.Backward(tricky) {
 		f.put(t, key, key)
 	}
-	if diff := cmp.Diff(tricky, keys(list(t, f.store, ""))); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, keys(list(t, f.store, "")), tricky)
 }
 
 func listPrefix(t *testing.T, f *fixture) {
+	for _, prefix := range []string{"", "k", "index/lock.", "a/b/c/"} {
+		assert.Equal(t, keys(list(t, f.store, prefix)), nil, "nothing is there: %q", prefix)
+	}
 	stored := []string{
 		"index", "index.d/lock.x", "index0", "indexes/lock.exclusive",
 		"inde/x", "lock.exclusive",
@@ -54,16 +45,10 @@ func listPrefix(t *testing.T, f *fixture) {
 		"locks/lock.shared/", "locks/lock.shared/y", "locks/lock.shared/y/", "locks/p", "x/y/z",
 		"/", "//", "../", "./", "locks/../locks/", "locks//", "locks/./", "../../etc/",
 	} {
-		want := []string{}
-		for _, key := range stored {
-			if strings.HasPrefix(key, prefix) {
-				want = append(want, key)
-			}
-		}
-		slices.Sort(want)
-		if diff := cmp.Diff(want, keys(list(t, f.store, prefix))); diff != "" {
-			t.Errorf("%q: %s", prefix, diff)
-		}
+		want := slices.DeleteFunc(slices.Sorted(slices.Values(stored)), func(key string) bool {
+			return !strings.HasPrefix(key, prefix)
+		})
+		assert.Equal(t, keys(list(t, f.store, prefix)), want, "%q", prefix)
 	}
 }
 
@@ -78,37 +63,27 @@ func listPages(t *testing.T, f *fixture) {
 	for i := range n {
 		want = append(want, flag(i))
 	}
-	together(16, func(w int) {
+	f.together(16, func(w int, s, _ store.Store) {
 		for i := w; i < n; i += 16 {
-			if _, err := f.store.Put(t.Context(), flag(i), []byte("body"), store.PutOptions{}); err != nil {
-				t.Errorf("put: %v", err)
-			}
+			assert.Is(t, assert.Err(s.Put(t.Context(), flag(i), []byte("body"), store.PutOptions{})), nil, "put")
 		}
 	})
 	f.put(t, "index/lock.sharee", "before")
 	f.put(t, "index/lock.sharef", "after")
-	if diff := cmp.Diff(want, keys(list(t, f.store, "index/lock.shared/"))); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, keys(list(t, f.store, "index/lock.shared/")), want)
 
 	// A reader that has seen enough stops, and a later listing starts at the front.
 	first, err := f.store.List(t.Context(), "index/lock.shared/", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	seen := len(first.Objects)
 	if first.Next == "" || seen == 0 || seen >= n {
 		return // there is no page to continue after
 	}
-	if diff := cmp.Diff(want[:seen], keys(first.Objects)); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, keys(first.Objects), want[:seen])
 	// A page continues after the one before, even if the object of the cursor was deleted.
 	f.delete(t, first.Objects[seen-1].Key)
 	f.put(t, "index/lock.shared/!", "before all of them")
-	if diff := cmp.Diff(want[seen:], keys(listFrom(t, f.other, "index/lock.shared/", first.Next))); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, keys(listFrom(t, f.other, "index/lock.shared/", first.Next)), want[seen:])
 }
 
 func listAgrees(t *testing.T, f *fixture) {
@@ -125,62 +100,35 @@ func listAgrees(t *testing.T, f *fixture) {
 			precision := max(f.Precision, 1)
 			return a.Key == b.Key && a.Size == b.Size && a.ETag == b.ETag && a.ModTime.Truncate(precision).Equal(b.ModTime.Truncate(precision))
 		}
-		if !same(got, listed[0]) || got.ModTime.IsZero() {
-			t.Errorf("get told %+v, list %+v", got, listed[0])
-		}
+		assert.That(t, same(got, listed[0]) && !got.ModTime.IsZero(), "get told %+v, list %+v", got, listed[0])
 		if put.ETag == "" {
 			put.ETag = got.ETag
 		}
 		if put.ModTime.IsZero() {
 			put.ModTime = got.ModTime
 		}
-		if !same(put, got) {
-			t.Errorf("put told %+v, get %+v", put, got)
-		}
+		assert.That(t, same(put, got), "put told %+v, get %+v", put, got)
 	}
 }
 
 // listAfterPut checks the guarantee on which the lock's safety rests.
 func listAfterPut(t *testing.T, f *fixture) {
-	writers, rounds := 8, f.rounds(30)
+	rounds := f.rounds(30)
 	var failed atomic.Bool
-	together(writers, func(i int) {
-		mine, theirs := f.store, f.other
-		if i%2 == 1 {
-			mine, theirs = theirs, mine
-		}
+	f.together(8, func(i int, mine, theirs store.Store) {
 		for n := range rounds {
 			key := fmt.Sprintf("index/lock.shared/%d-%d", i, n)
-			if _, err := mine.Put(t.Context(), key, []byte(key), store.PutOptions{}); err != nil {
-				t.Errorf("put: %v", err)
-			}
-			found, err := lists(t.Context(), theirs, "index/lock.", key)
-			if err != nil {
-				t.Errorf("list: %v", err)
-			} else if !found && failed.CompareAndSwap(false, true) {
+			assert.Is(t, assert.Err(mine.Put(t.Context(), key, []byte(key), store.PutOptions{})), nil, "put")
+			listed, err := store.Keys(t.Context(), theirs, "index/lock.")
+			assert.Is(t, err, nil, "list")
+			if !slices.Contains(listed, key) && failed.CompareAndSwap(false, true) {
 				t.Errorf("%q was put and isn't listed", key)
 			}
 			if n%2 == 0 {
-				if err := mine.Delete(t.Context(), key); err != nil {
-					t.Errorf("delete: %v", err)
-				}
+				assert.Is(t, mine.Delete(t.Context(), key), nil, "delete")
 			}
 		}
 	})
-}
-
-// lists reports whether the listing of a prefix shows a key.
-func lists(ctx context.Context, s store.Store, prefix, key string) (bool, error) {
-	s = store.Finite(s)
-	for cursor := ""; ; {
-		page, err := s.List(ctx, prefix, cursor)
-		if err != nil || slices.Contains(keys(page.Objects), key) {
-			return err == nil, err
-		}
-		if cursor = page.Next; cursor == "" {
-			return false, nil
-		}
-	}
 }
 
 func listUnderOverwrites(t *testing.T, f *fixture) {
@@ -194,11 +142,8 @@ func listUnderOverwrites(t *testing.T, f *fixture) {
 		return flag((w + 4*round) % n), strings.Repeat("x", round/10%50)
 	})
 	defer stop() // also after a listing that fails
-	for round := 0; round < rounds || int(written.Load()) < rounds*n && !t.Failed(); round++ {
-		if diff := cmp.Diff(want, keys(list(t, f.store, "index/lock."))); diff != "" {
-			t.Error(diff)
-			break
-		}
+	for round := 0; !t.Failed() && (round < rounds || int(written.Load()) < rounds*n); round++ {
+		assert.Equal(t, keys(list(t, f.store, "index/lock.")), want)
 	}
 }
 
@@ -218,17 +163,14 @@ func watchHints(t *testing.T, f *fixture) {
 	if errors.Is(err, errors.ErrUnsupported) {
 		return
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	for _, key := range []string{"index/lock.exclusive", flag(1), "index/lock.intent/1"} {
 		if !f.hinted(t, key, hints) {
 			t.Fatalf("%d deletions of %s gave no hint", hintTries, key)
 		}
 	}
-	if canceled, err := store.Watch(ended(), f.store, prefix); err == nil {
-		t.Errorf("a watch whose context has ended: %v", canceled)
-	}
+	_, err = store.Watch(ended(), f.store, prefix)
+	assert.That(t, err != nil, "there is a watch whose context has ended")
 }
 
 // hinted reports whether deletions of a key by another handle give a hint.
@@ -239,12 +181,8 @@ func (f *fixture) hinted(t *testing.T, key string, hints <-chan struct{}) bool {
 	default:
 	}
 	for range hintTries {
-		if _, err := f.other.Put(t.Context(), key, []byte("body"), store.PutOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		if err := f.other.Delete(t.Context(), key); err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, assert.Err(f.other.Put(t.Context(), key, []byte("body"), store.PutOptions{})))
+		assert.OK(t, f.other.Delete(t.Context(), key))
 		select {
 		case <-hints:
 			return true

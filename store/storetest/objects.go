@@ -1,108 +1,63 @@
 package storetest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/store"
 )
 
+// putIsReadBack puts bodies one after the other under a key, of all bytes and of none.
 func putIsReadBack(t *testing.T, f *fixture) {
-	put := f.put(t, "index/lock.exclusive", "body")
-	body, got := f.get(t, "index/lock.exclusive")
-	if body != "body" || got.Size != 4 {
-		t.Errorf("got %q, size %d", body, got.Size)
+	const key = "index/lock.exclusive"
+	binary := []byte("\r\n")
+	for i := range 256 {
+		binary = append(binary, byte(i))
 	}
-	if put.Key != "index/lock.exclusive" || got.Key != put.Key || put.Size != 4 {
-		t.Errorf("put told %+v, get %+v", put, got)
-	}
-	if got.ETag == "" || got.ModTime.IsZero() {
-		t.Errorf("get told no etag or mod time: %+v", got)
-	}
-}
-
-func putOverwrites(t *testing.T, f *fixture) {
-	f.put(t, "k", "a longer body than the next")
-	f.put(t, "k", "new")
-	if body, _ := f.get(t, "k"); body != "new" {
-		t.Errorf("got %q", body)
-	}
-	if got := keys(list(t, f.store, "")); len(got) != 1 {
-		t.Errorf("listed %q", got)
+	for _, durable := range []bool{false, true} {
+		for _, body := range [][]byte{bytes.Repeat(binary, 1000), []byte("a body"), []byte("another"), nil, {}} {
+			size := int64(len(body))
+			put, err := f.store.Put(t.Context(), key, body, store.PutOptions{Durable: durable})
+			assert.OK(t, err)
+			read, got, err := f.store.Get(t.Context(), key, size)
+			assert.OK(t, err)
+			assert.That(t, bytes.Equal(read, body), "%d bytes: got %d others", size, len(read))
+			assert.That(t, got.ETag != "" && !got.ModTime.IsZero(), "get told no etag or mod time: %+v", got)
+			listed := list(t, f.store, "")
+			assert.That(t, len(listed) == 1 && listed[0].Size == size, "%d bytes: listed %+v", size, listed)
+			for _, o := range []store.Object{put, got} {
+				assert.That(t, o.Key == key && o.Size == size, "%d bytes: put told %+v, get %+v", size, put, got)
+			}
+		}
+		f.delete(t, key)
 	}
 }
 
 func putCopies(t *testing.T, f *fixture) {
 	body := []byte("as put")
-	if _, err := f.store.Put(t.Context(), "k", body, store.PutOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, assert.Err(f.store.Put(t.Context(), "k", body, store.PutOptions{})))
 	copy(body, "XXXXXX")
 	read, _, err := f.store.Get(t.Context(), "k", limit)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(read) != "as put" {
-		t.Fatalf("got %q", read)
-	}
+	assert.OK(t, err)
+	assert.Equal(t, string(read), "as put")
 	copy(read, "YYYYYY")
-	if again, _ := f.get(t, "k"); again != "as put" {
-		t.Errorf("got %q after what was read before was written to", again)
-	}
-}
-
-func putEmpty(t *testing.T, f *fixture) {
-	for _, body := range [][]byte{nil, {}} {
-		if _, err := f.store.Put(t.Context(), "k", body, store.PutOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		got, obj, err := f.store.Get(t.Context(), "k", 0)
-		if err != nil || len(got) != 0 || obj.Size != 0 || obj.ETag == "" {
-			t.Errorf("got %q, %+v, %v", got, obj, err)
-		}
-	}
-	if got := list(t, f.store, ""); len(got) != 1 || got[0].Size != 0 {
-		t.Errorf("listed %+v", got)
-	}
-}
-
-func putBinary(t *testing.T, f *fixture) {
-	var b strings.Builder
-	for i := range 256 {
-		b.WriteByte(byte(i))
-	}
-	body := strings.Repeat(b.String()+"\r\n", 1000)
-	f.put(t, "k", body)
-	if got, _ := f.get(t, "k"); got != body {
-		t.Errorf("got other bytes (%d of %d)", len(got), len(body))
-	}
-}
-
-func putDurable(t *testing.T, f *fixture) {
-	for _, key := range []string{"k", "index/lock.shared/1"} {
-		if _, err := f.store.Put(t.Context(), key, []byte("body"), store.PutOptions{Durable: true}); err != nil {
-			t.Fatal(err)
-		}
-		if body, _ := f.get(t, key); body != "body" {
-			t.Errorf("got %q", body)
-		}
-	}
+	f.holds(t, "k", "as put") // also after what was read before was written to
 }
 
 func getLimit(t *testing.T, f *fixture) {
 	for _, size := range []int{5, 100_000} {
 		f.put(t, "k", strings.Repeat("x", size))
-		if body, _, err := f.store.Get(t.Context(), "k", int64(size)); err != nil || len(body) != size {
-			t.Errorf("at the limit: %d bytes, %v", len(body), err)
-		}
+		body, _, err := f.store.Get(t.Context(), "k", int64(size))
+		assert.That(t, err == nil && len(body) == size, "at the limit: %d bytes, %v", len(body), err)
 		for _, limit := range []int64{int64(size) - 1, 1, 0} {
 			body, _, err := f.store.Get(t.Context(), "k", limit)
-			if !errors.Is(err, store.ErrTooLarge) || len(body) != 0 {
-				t.Errorf("%d bytes with the limit %d: got %d, %v", size, limit, len(body), err)
-			}
+			assert.That(t, errors.Is(err, store.ErrTooLarge) && len(body) == 0,
+				"%d bytes with the limit %d: got %d, %v", size, limit, len(body), err)
 		}
 	}
 }
@@ -110,38 +65,26 @@ func getLimit(t *testing.T, f *fixture) {
 func getNotFound(t *testing.T, f *fixture) {
 	f.put(t, "a/b/c", "")
 	for _, key := range []string{"k", "a", "a/b", "a/b/d", "a/c", "a/b/c/d", "A/b/e"} {
-		if _, _, err := f.store.Get(t.Context(), key, limit); !errors.Is(err, store.ErrNotFound) {
-			t.Errorf("%q: %v", key, err)
-		}
+		_, _, err := f.store.Get(t.Context(), key, limit)
+		assert.Is(t, err, store.ErrNotFound, "%q", key)
 	}
 }
 
+// deleteRemoves deletes an object and nothing else. To delete what isn't there is no error.
 func deleteRemoves(t *testing.T, f *fixture) {
 	f.put(t, "a/b", "1")
 	f.put(t, "a/c", "2")
-	f.delete(t, "a/b")
-	if _, _, err := f.store.Get(t.Context(), "a/b", limit); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("get: %v", err)
-	}
-	if got := keys(list(t, f.other, "")); len(got) != 1 || got[0] != "a/c" {
-		t.Errorf("listed %q", got)
-	}
-	f.put(t, "a/b", "3")
-	if body, _ := f.get(t, "a/b"); body != "3" {
-		t.Errorf("put again: got %q", body)
-	}
-}
-
-func deleteIsIdempotent(t *testing.T, f *fixture) {
-	f.put(t, "a/b", "")
-	for _, key := range []string{"k", "a", "a/c", "a/b/c", "c/d/e"} {
+	for _, key := range []string{"k", "a", "a/d", "a/b/c", "c/d/e"} {
 		f.delete(t, key)
 	}
-	if got := keys(list(t, f.store, "")); len(got) != 1 {
-		t.Errorf("listed %q", got)
+	assert.Equal(t, keys(list(t, f.store, "")), []string{"a/b", "a/c"}, "others were deleted: listed")
+	for range 2 {
+		f.delete(t, "a/b")
+		f.holds(t, "a/b", "")
+		assert.Equal(t, keys(list(t, f.other, "")), []string{"a/c"}, "listed")
 	}
-	f.delete(t, "a/b")
-	f.delete(t, "a/b")
+	f.put(t, "a/b", "3")
+	f.holds(t, "a/b", "3")
 }
 
 func etagChanges(t *testing.T, f *fixture) {
@@ -149,12 +92,9 @@ func etagChanges(t *testing.T, f *fixture) {
 	for _, body := range []string{"", "a", "b", "aa", "c", strings.Repeat("a", 70_000)} {
 		put := f.put(t, "k", body)
 		_, got := f.get(t, "k")
-		if put.ETag != "" && put.ETag != got.ETag {
-			t.Errorf("put told %q, get %q", put.ETag, got.ETag)
-		}
-		if old, found := seen[got.ETag]; found {
-			t.Errorf("%.9q and %.9q have the etag %q", old, body, got.ETag)
-		}
+		assert.That(t, put.ETag == "" || put.ETag == got.ETag, "put told %q, get %q", put.ETag, got.ETag)
+		old, found := seen[got.ETag]
+		assert.That(t, !found, "%.9q and %.9q have the etag %q", old, body, got.ETag)
 		seen[got.ETag] = body
 	}
 }
@@ -164,18 +104,14 @@ func etagChanges(t *testing.T, f *fixture) {
 func oneClock(t *testing.T, f *fixture) {
 	for range f.rounds(200) {
 		page, err := f.store.List(t.Context(), "", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, err)
 		f.put(t, "k", "body")
 		_, after := f.get(t, "k")
 		if !page.Now.IsZero() && page.Now.Sub(after.ModTime) > f.Precision {
 			t.Fatalf("written at %v, after a list that was answered at %v", after.ModTime, page.Now)
 		}
 		again, err := f.store.List(t.Context(), "", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, err)
 		if again.Now.IsZero() != page.Now.IsZero() || again.Now.Before(page.Now) {
 			t.Fatalf("now was %v and then %v", page.Now, again.Now)
 		}
@@ -183,9 +119,8 @@ func oneClock(t *testing.T, f *fixture) {
 	}
 }
 
-// replaces: a Put with Replaces succeeds if the object has that ETag. Otherwise the backend
-// either ignores Replaces and writes, or returns ErrPrecondition and leaves the object as
-// others have left it.
+// replaces: a Put with Replaces succeeds if the object has that ETag. Otherwise the backend either ignores
+// Replaces and writes, or returns ErrPrecondition and leaves the object as others have left it.
 func replaces(t *testing.T, f *fixture) {
 	put := func(body, etag string) bool {
 		t.Helper()
@@ -197,24 +132,18 @@ func replaces(t *testing.T, f *fixture) {
 	}
 	f.put(t, "a/k", "1")
 	for _, body := range []string{"2", "3", "3", "3"} { // repeatedly, as renewals do
-		if !put(body, f.etag(t)) {
-			t.Error("refused, with the right etag")
-		}
+		assert.That(t, put(body, f.etag(t)), "refused, with the right etag")
 		f.holds(t, "a/k", body)
 	}
 
 	// Another has written in between.
 	last := f.etag(t)
-	if _, err := f.other.Put(t.Context(), "a/k", []byte("4"), store.PutOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, assert.Err(f.other.Put(t.Context(), "a/k", []byte("4"), store.PutOptions{})))
 	f.either(t, put("5", last), "5", "4")
 
 	// Another has deleted it in between.
 	last = f.etag(t)
-	if err := f.other.Delete(t.Context(), "a/k"); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, f.other.Delete(t.Context(), "a/k"))
 	f.either(t, put("6", last), "6", "")
 }
 
@@ -234,9 +163,7 @@ func deleteAll(t *testing.T, f *fixture) {
 	f.put(t, "index/lock.shared/01/below", "other")
 
 	deleted, err := store.DeleteAll(ended(), f.store, asked)
-	if err == nil || !errors.Is(err, store.ErrBatchUnsupported) && !errors.Is(err, context.Canceled) {
-		t.Errorf("an ended context: %v", err)
-	}
+	assert.That(t, errors.Is(err, store.ErrBatchUnsupported) || errors.Is(err, context.Canceled), "an ended context: %v", err)
 	f.goneIfDeleted(t, asked, deleted, err)
 
 	deleted, err = store.DeleteAll(t.Context(), f.store, asked)
@@ -249,14 +176,11 @@ func deleteAll(t *testing.T, f *fixture) {
 			f.delete(t, key)
 		}
 	}
-	if left := keys(list(t, f.other, "")); len(left) != 2 {
-		t.Errorf("left: %q, want two", left)
-	}
+	assert.Equal(t, keys(list(t, f.other, "")), []string{"index/lock.shared/01/below", "index/lock.shared/other"}, "left")
 	f.put(t, asked[2], "again")
 	f.holds(t, asked[2], "again")
 }
 
-// goneIfDeleted checks the report of a deletion of many keys against what is stored.
 func (f *fixture) goneIfDeleted(t *testing.T, asked []string, deleted []bool, err error) {
 	t.Helper()
 	if len(deleted) != len(asked) {
@@ -267,11 +191,8 @@ func (f *fixture) goneIfDeleted(t *testing.T, asked []string, deleted []bool, er
 		there[key] = true
 	}
 	for i, key := range asked {
-		if deleted[i] && (err != nil || there[key] || store.CheckKey(key) != nil) {
-			t.Errorf("%q is reported as deleted, with the error %v; it is listed: %t", key, err, there[key])
-		}
+		assert.That(t, !deleted[i] || err == nil && !there[key] && store.CheckKey(key) == nil,
+			"%q is reported as deleted, with the error %v; it is listed: %t", key, err, there[key])
 	}
-	if !there["index/lock.shared/other"] || !there["index/lock.shared/01/below"] {
-		t.Error("another object is gone")
-	}
+	assert.That(t, there["index/lock.shared/other"] && there["index/lock.shared/01/below"], "another object is gone")
 }

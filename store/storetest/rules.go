@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/store"
 )
 
@@ -34,13 +34,9 @@ func noTornReads(t *testing.T, f *fixture) {
 	defer stop()
 	for round := 0; round < f.rounds(300) || int(written.Load()) < f.rounds(100) && !t.Failed(); round++ {
 		body, obj, err := f.store.Get(t.Context(), "a/k", limit)
-		if err != nil {
-			t.Errorf("get: %v", err)
-			return
-		}
+		assert.OK(t, err)
 		if !unbroken(string(body)) || obj.Size != int64(len(body)) {
-			t.Errorf("read %d bytes that nobody wrote, said to be %d", len(body), obj.Size)
-			return
+			t.Fatalf("read %d bytes that no writer wrote, said to be %d", len(body), obj.Size)
 		}
 	}
 }
@@ -52,19 +48,12 @@ func badKeys(t *testing.T, f *fixture) {
 		"a\x00b", `a\b`, `..\a`, "a\xff", strings.Repeat("a/", 512) + "a",
 	} {
 		_, err := f.store.Put(t.Context(), key, []byte("x"), store.PutOptions{})
-		if !errors.Is(err, store.ErrInvalidKey) {
-			t.Errorf("put %q: %v", key, err)
-		}
-		if _, _, err := f.store.Get(t.Context(), key, limit); !errors.Is(err, store.ErrInvalidKey) {
-			t.Errorf("get %q: %v", key, err)
-		}
-		if err := f.store.Delete(t.Context(), key); !errors.Is(err, store.ErrInvalidKey) {
-			t.Errorf("delete %q: %v", key, err)
-		}
+		assert.Is(t, err, store.ErrInvalidKey, "put %q", key)
+		_, _, err = f.store.Get(t.Context(), key, limit)
+		assert.Is(t, err, store.ErrInvalidKey, "get %q", key)
+		assert.Is(t, f.store.Delete(t.Context(), key), store.ErrInvalidKey, "delete %q", key)
 	}
-	if diff := cmp.Diff([]string{"a/b"}, keys(list(t, f.store, ""))); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, keys(list(t, f.store, "")), []string{"a/b"})
 }
 
 // goodKeys puts, lists and deletes keys of the lock, and others that look invalid.
@@ -76,37 +65,30 @@ func goodKeys(t *testing.T, f *fixture) {
 		strings.Repeat("abcdefg/", 60) + "end",
 	} {
 		f.put(t, key, key)
-		if body, _ := f.get(t, key); body != key {
-			t.Errorf("%q: got %q", key, body)
-		}
-		if got := keys(list(t, f.store, key)); len(got) != 1 || got[0] != key {
-			t.Errorf("%q: listed %q", key, got)
-		}
+		f.holds(t, key, key)
+		assert.Equal(t, keys(list(t, f.store, key)), []string{key}, "listed")
 		f.delete(t, key)
 	}
-	if got := keys(list(t, f.store, "")); len(got) != 0 {
-		t.Errorf("left: %q", got)
-	}
+	assert.Equal(t, keys(list(t, f.store, "")), nil, "left")
 }
 
+// endedContext sends requests whose context has ended. Their errors name the operation and the key.
 func endedContext(t *testing.T, f *fixture) {
-	f.put(t, "k", "body")
+	f.put(t, "a key", "body")
 	late, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
 	defer cancel()
 	for want, ctx := range map[error]context.Context{context.Canceled: ended(), context.DeadlineExceeded: late} {
-		for name, err := range f.requests(ctx, "k") {
-			if !errors.Is(err, want) {
-				t.Errorf("%s: %v", name, err)
-			}
-			if store.Permanent(err) {
-				t.Errorf("%s: %v is permanent", name, err)
-			}
+		for name, err := range f.requests(ctx, "a key") {
+			var e *store.Error
+			assert.Is(t, err, want, name)
+			assert.That(t, !store.Permanent(err), "%s: %v is permanent", name, err)
+			assert.That(t, errors.As(err, &e) && e.Op == name && e.Key == "a key", "%s: %#v", name, err)
+			assert.That(t, !strings.Contains(fmt.Sprint(err), "\n"), "%s: more than a line: %q", name, err)
 		}
 	}
-	f.holds(t, "k", "body")
+	f.holds(t, "a key", "body")
 }
 
-// requests sends one request of each kind and returns the errors.
 func (f *fixture) requests(ctx context.Context, key string) map[string]error {
 	_, put := f.store.Put(ctx, key, []byte("new"), store.PutOptions{})
 	_, _, get := f.store.Get(ctx, key, limit)
@@ -114,68 +96,36 @@ func (f *fixture) requests(ctx context.Context, key string) map[string]error {
 	return map[string]error{"put": put, "get": get, "list": list, "delete": f.store.Delete(ctx, key)}
 }
 
-func errorsTell(t *testing.T, f *fixture) {
-	for name, err := range f.requests(ended(), "a key") {
-		var e *store.Error
-		if !errors.As(err, &e) || e.Op != name || e.Key != "a key" {
-			t.Errorf("%s: %#v", name, err)
-		}
-		if strings.Contains(fmt.Sprint(err), "\n") {
-			t.Errorf("%s: more than a line: %q", name, err)
-		}
-	}
-}
-
 func propertiesStay(t *testing.T, f *fixture) {
 	before := f.store.Properties()
-	if before.Name == "" {
-		t.Error("no name")
-	}
+	assert.That(t, before.Name != "", "no name")
 	f.put(t, "k", "")
 	_, _ = f.store.Put(t.Context(), "k", nil, store.PutOptions{IfAbsent: true})
 	_, _ = f.store.Put(t.Context(), "k", nil, store.PutOptions{IfMatch: "x"})
-	if after := f.store.Properties(); after != before || f.other.Properties() != before {
-		t.Errorf("%+v, then %+v; the other handle %+v", before, after, f.other.Properties())
+	for _, s := range []store.Store{f.store, f.other} {
+		assert.Equal(t, s.Properties(), before)
 	}
 }
 
 // everythingAtOnce is for the race detector. Each goroutine has a key of its own, whose
 // body it knows, and all have a shared one.
 func everythingAtOnce(t *testing.T, f *fixture) {
-	n, rounds := 64, f.rounds(8)
-	together(n, func(i int) {
-		s, key := f.store, flag(i)
-		if i%2 == 1 {
-			s = f.other
-		}
+	rounds := f.rounds(8)
+	f.together(64, func(i int, s, _ store.Store) {
 		for round := range rounds {
-			ctx, body := t.Context(), sealed(i*rounds+round, 200)
-			if _, err := s.Put(ctx, key, []byte(body), store.PutOptions{}); err != nil {
-				t.Errorf("put: %v", err)
-			}
-			if _, err := s.Put(ctx, "index/lock.exclusive", []byte(body), store.PutOptions{}); err != nil {
-				t.Errorf("put: %v", err)
-			}
-			if got, _, err := s.Get(ctx, key, limit); err != nil || string(got) != body {
-				t.Errorf("own object: %d bytes, %v", len(got), err)
-			}
-			if got, _, err := s.Get(ctx, "index/lock.exclusive", limit); err == nil && !unbroken(string(got)) {
-				t.Errorf("shared object is torn")
-			} else if err != nil && !errors.Is(err, store.ErrNotFound) {
-				t.Errorf("get: %v", err)
-			}
-			if found, err := lists(ctx, s, key, key); err != nil || !found {
-				t.Errorf("own object: listed %t, %v", found, err)
-			}
-			if err := s.Delete(ctx, "index/lock.exclusive"); err != nil {
-				t.Errorf("delete: %v", err)
-			}
-			if err := s.Delete(ctx, key); err != nil {
-				t.Errorf("delete: %v", err)
-			}
+			ctx, key, body := t.Context(), flag(i), sealed(i*rounds+round, 200)
+			assert.Is(t, assert.Err(s.Put(ctx, key, []byte(body), store.PutOptions{})), nil, "put")
+			assert.Is(t, assert.Err(s.Put(ctx, "index/lock.exclusive", []byte(body), store.PutOptions{})), nil, "put")
+			got, _, err := s.Get(ctx, key, limit)
+			assert.That(t, err == nil && string(got) == body, "own object: %d bytes, %v", len(got), err)
+			got, _, err = s.Get(ctx, "index/lock.exclusive", limit)
+			assert.That(t, err == nil && unbroken(string(got)) || errors.Is(err, store.ErrNotFound),
+				"shared object: %d bytes, %v", len(got), err)
+			listed, err := store.Keys(ctx, s, key)
+			assert.That(t, err == nil && slices.Contains(listed, key), "own object: listed %q, %v", listed, err)
+			assert.Is(t, s.Delete(ctx, "index/lock.exclusive"), nil, "delete")
+			assert.Is(t, s.Delete(ctx, key), nil, "delete")
 		}
 	})
-	if left := keys(list(t, f.store, "")); len(left) != 0 {
-		t.Errorf("left: %q", left)
-	}
+	assert.Equal(t, keys(list(t, f.store, "")), nil, "left")
 }

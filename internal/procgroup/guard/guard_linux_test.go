@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 func TestZombie(t *testing.T) {
@@ -24,9 +26,7 @@ func TestZombie(t *testing.T) {
 		"5 (sh) X" + rest + "0 0 99":      true,
 		"5 (a) S 1 (b) Z" + rest + "1 99": true,
 	} {
-		if got := zombie([]byte(stat)); got != want {
-			t.Errorf("%q: %t", stat, got)
-		}
+		assert.Equal(t, zombie([]byte(stat)), want, "%q", stat)
 	}
 }
 
@@ -34,23 +34,17 @@ func TestZombie(t *testing.T) {
 func TestEnded(t *testing.T) {
 	c := exec.Command("sleep", "3600")
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, c.Start())
 	is := func(state string, want bool) {
 		t.Helper()
-		if got := ended(c.Process.Pid); got != want {
-			t.Errorf("it %s: %t", state, got)
-		}
+		assert.Equal(t, ended(c.Process.Pid), want, "it %s", state)
 	}
 	is("runs", false)
 	_ = c.Process.Signal(syscall.SIGSTOP)
 	is("is stopped", false)
 	_ = c.Process.Kill()
 	// Wait for its end, and don't reap it.
-	if err := unix.Waitid(unix.P_PID, c.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, unix.Waitid(unix.P_PID, c.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil))
 	is("is a zombie", true)
 	_ = c.Wait()
 	is("is gone", true)
@@ -62,9 +56,8 @@ func TestReserveThreads(t *testing.T) {
 	if os.Getenv("RESERVE") == "" {
 		c := exec.Command(os.Args[0], "-test.run=^TestReserveThreads$")
 		c.Env = append(os.Environ(), "RESERVE=1")
-		if out, err := c.CombinedOutput(); err != nil {
-			t.Errorf("%v: %s", err, out)
-		}
+		out, err := c.CombinedOutput()
+		assert.That(t, err == nil, "%v: %s", err, out)
 		return
 	}
 	count := func() int {
@@ -74,9 +67,7 @@ func TestReserveThreads(t *testing.T) {
 	ReserveThreads()
 	before := count()
 	var pipe [2]int
-	if err := unix.Pipe(pipe[:]); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, unix.Pipe(pipe[:]))
 	var blocked, done sync.WaitGroup
 	for range threads - 4 { // the runtime has some of its own
 		blocked.Add(1)
@@ -87,9 +78,8 @@ func TestReserveThreads(t *testing.T) {
 	}
 	blocked.Wait()
 	// One or two are on their way from one use to the next at any moment.
-	if later := count(); before < threads || later > before+2 {
-		t.Errorf("%d threads, then %d", before, later)
-	}
+	later := count()
+	assert.That(t, before >= threads && later <= before+2, "%d threads, then %d", before, later)
 	unix.Close(pipe[1])
 	done.Wait()
 }

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 // fakeGuard is the guard's own decisions, on a clock of the test.
@@ -73,8 +73,7 @@ func (f *fakeGuard) read() clock.Reading {
 	return clock.Reading{Wall: epoch + e + time.Duration(f.step.Load()), Elapsed: e}
 }
 
-// allow sends an order for a lock that was seen just now, and checks the answer: "", "stopped"
-// or "parted".
+// allow sends an order for a lock that was seen just now, and checks the answer: "", "stopped" or "parted".
 func (f *fakeGuard) allow(e Expiry, until time.Duration, want string) {
 	f.t.Helper()
 	f.order(e, Allowance{until, f.read()}, want)
@@ -83,9 +82,7 @@ func (f *fakeGuard) allow(e Expiry, until time.Duration, want string) {
 func (f *fakeGuard) order(e Expiry, allowance Allowance, want string) {
 	f.t.Helper()
 	f.seq++
-	if err := (Order{e, 77, allowance, f.seq}).Write(f.orders); err != nil {
-		f.t.Fatal(err)
-	}
+	assert.OK(f.t, (Order{e, 77, allowance, f.seq}).Write(f.orders))
 	f.answer(want)
 }
 
@@ -94,9 +91,7 @@ func (f *fakeGuard) answer(want string) {
 	synctest.Wait()
 	select {
 	case a := <-f.answers:
-		if a != (Answer{f.seq, want == "stopped", want == "parted"}) {
-			f.t.Errorf("after %v it answers %+v, want %q", f.read().Elapsed, a, want)
-		}
+		assert.Equal(f.t, a, Answer{f.seq, want == "stopped", want == "parted"}, "answers after %v", f.read().Elapsed)
 	default:
 		f.t.Fatal("no answer")
 	}
@@ -109,13 +104,10 @@ func (f *fakeGuard) after(d time.Duration, signals ...string) {
 	synctest.Wait()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !slices.Equal(f.signals, signals) {
-		f.t.Errorf("got %q, want %q", f.signals, signals)
-	}
+	assert.Equal(f.t, f.signals, signals)
 	f.signals = nil
 }
 
-// ended reports whether the guard has ended.
 func (f *fakeGuard) ended() bool {
 	select {
 	case <-f.done:
@@ -223,22 +215,17 @@ func TestWatchForgives(t *testing.T) {
 	}
 }
 
-// TestWatchRefuses: the guard ignores orders for groups 0 and 1, typed lines, and its end before any
-// order.
+// TestWatchRefuses: the guard ignores orders for groups 0 and 1, typed lines, and its end before any order.
 func TestWatchRefuses(t *testing.T) {
 	minus := -5
 	for _, o := range [][]uint64{{magic, 0, 1, 0, 0, 0, 0}, {magic, 0, 0, 0, 0, 0, 0}, {magic, 0, uint64(minus), 0, 0, 0, 0}, {1, 0, 77, 0, 0, 0, 0}, nil} {
 		watched(t, func(f *fakeGuard) {
-			if err := write(f.orders, o...); err != nil {
-				t.Fatal(err)
-			}
+			assert.OK(t, write(f.orders, o...))
 			if o == nil {
 				f.orders.Close()
 			}
 			f.after(0)
-			if !f.ended() {
-				t.Errorf("%d: it goes on", o)
-			}
+			assert.That(t, f.ended(), "%d: it goes on", o)
 		})
 	}
 }
@@ -251,14 +238,10 @@ func TestWatchWaitsForTheEnd(t *testing.T) {
 		f.allow(Stop, time.Hour, "")
 		f.orders.Close()
 		f.after(10*time.Second, "0s -77 killed")
-		if f.ended() {
-			t.Error("it has ended before the group")
-		}
+		assert.That(t, !f.ended(), "it has ended before the group")
 		f.runs.Store(false)
 		f.after(StopInterval)
-		if !f.ended() {
-			t.Error("the group has ended, and the guard hasn't")
-		}
+		assert.That(t, f.ended(), "the group has ended, and the guard hasn't")
 	})
 }
 
@@ -266,22 +249,15 @@ func TestWatchWaitsForTheEnd(t *testing.T) {
 func TestProtocol(t *testing.T) {
 	var pipe bytes.Buffer
 	o := Order{Nothing, 1 << 22, Allowance{1, clock.Reading{Wall: -2, Elapsed: 3 << 40}}, 1<<64 - 1}
-	if err := o.Write(&pipe); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := readOrder(&pipe); err != nil || got != o {
-		t.Errorf("%+v, %v", got, err)
-	}
+	assert.OK(t, o.Write(&pipe))
+	got, err := readOrder(&pipe)
+	assert.That(t, err == nil && got == o, "%+v, %v", got, err)
 	for _, a := range []Answer{{1, false, false}, {1 << 63, true, false}, {3, false, true}} {
-		if err := a.write(&pipe); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := ReadAnswer(&pipe); err != nil || got != a {
-			t.Errorf("%+v, %v", got, err)
-		}
+		assert.OK(t, a.write(&pipe))
+		got, err := ReadAnswer(&pipe)
+		assert.That(t, err == nil && got == a, "%+v, %v", got, err)
 	}
 	pipe.WriteString("not a whole answer"[:15])
-	if _, err := ReadAnswer(&pipe); err != io.ErrUnexpectedEOF {
-		t.Error(err)
-	}
+	_, err = ReadAnswer(&pipe)
+	assert.That(t, err == io.ErrUnexpectedEOF, "%v", err)
 }

@@ -3,8 +3,8 @@ package httptransport
 import (
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -15,20 +15,19 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/store"
 )
 
 type decorated struct{ http.RoundTripper }
 
-// TestBareWithoutDefaultTransport: a proxy is used even if a program has replaced
-// http.DefaultTransport.
+// TestBareWithoutDefaultTransport: a proxy is used even if a program has replaced http.DefaultTransport.
 func TestBareWithoutDefaultTransport(t *testing.T) {
 	own := http.DefaultTransport
 	t.Cleanup(func() { http.DefaultTransport = own })
 	http.DefaultTransport = decorated{own}
-	if bare := Bare(); bare.Proxy == nil || bare.MaxIdleConns == 0 || bare.TLSHandshakeTimeout == 0 {
-		t.Errorf("%+v", bare)
-	}
+	bare := Bare()
+	assert.That(t, bare.Proxy != nil && bare.MaxIdleConns != 0 && bare.TLSHandshakeTimeout != 0, "%+v", bare)
 }
 
 // TestHTTP2IsNotOffered: a server that prefers HTTP/2 isn't offered it, whatever the transport was
@@ -77,19 +76,16 @@ func TestFailureDropsConnections(t *testing.T) {
 	for name, next := range map[string]http.RoundTripper{"the same": program, "decorated": closing{program}} {
 		on := Watched(next)
 		for _, on := range []http.RoundTripper{program, on} {
-			if _, _, err := put(t, on, server.URL, ""); err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
+			_, _, err := put(t, on, server.URL, "")
+			assert.OK(t, err)
 		}
-		if _, _, err := put(t, on, "http://127.0.0.1:1", ""); err == nil {
-			t.Errorf("%s: no failure", name)
-		}
-		if _, reused, err := put(t, program, server.URL, ""); err != nil || !reused {
-			t.Errorf("%s: %v, connection reused: %t", name, err, reused)
-		}
-		if _, reused, err := put(t, on, server.URL, ""); err != nil || reused != (name == "decorated") { // whose connections are the program's
-			t.Errorf("%s: %v, the store's connection reused: %t", name, err, reused)
-		}
+		_, _, err := put(t, on, "http://127.0.0.1:1", "")
+		assert.That(t, err != nil, "%s: no failure", name)
+		_, reused, err := put(t, program, server.URL, "")
+		assert.That(t, err == nil && reused, "%s: %v, connection reused: %t", name, err, reused)
+		_, reused, err = put(t, on, server.URL, "")
+		// The connections of a decorated one are the program's.
+		assert.That(t, err == nil && reused == (name == "decorated"), "%s: %v, the store's reused: %t", name, err, reused)
 	}
 }
 
@@ -100,9 +96,7 @@ func put(t *testing.T, on http.RoundTripper, url, body string) (status int, reus
 	trace := &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }}
 	ctx, _ := Watch(httptrace.WithClientTrace(t.Context(), trace), nil)
 	r, err := http.NewRequestWithContext(ctx, http.MethodPut, url, io.NopCloser(strings.NewReader(body)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	r.ContentLength = int64(len(body))
 	r.Header.Set("If-None-Match", "*")
 	res, err := on.RoundTrip(r)
@@ -156,16 +150,14 @@ func TestConditionKeepsItsConnection(t *testing.T) {
 			refused.Store(false)
 			closed.Store(false)
 			for i, want := range []bool{false, c.kept, c.kept} {
-				if status, reused, err := put(t, on, server.URL, "body"); err != nil || status != 200 || reused != want {
-					t.Errorf("put %d: %d, reused %v, %v", i, status, reused, err)
-				}
+				status, reused, err := put(t, on, server.URL, "body")
+				assert.That(t, status == 200 && reused == want, "put %d: %d, reused %v, %v", i, status, reused, err)
 			}
 			refused.Store(true)
 			for i, want := range []bool{c.kept, false, false, false} {
 				closed.Store(i >= 2)
-				if status, reused, err := put(t, on, server.URL, "body"); err != nil || status != 412 || reused != want {
-					t.Errorf("refused put %d: %d, reused %v, %v", i, status, reused, err)
-				}
+				status, reused, err := put(t, on, server.URL, "body")
+				assert.That(t, status == 412 && reused == want, "refused put %d: %d, reused %v, %v", i, status, reused, err)
 			}
 		})
 	}
@@ -197,16 +189,14 @@ func TestLeftConnectionLosesNoRequest(t *testing.T) {
 		for range clients {
 			wg.Go(func() {
 				for range each {
-					if _, _, err := put(t, on, server.URL, strings.Repeat("x", 300)); err != nil {
-						t.Errorf("TLS %v: %v", secure, err)
-					}
+					_, _, err := put(t, on, server.URL, strings.Repeat("x", 300))
+					assert.Is(t, err, nil, "TLS %v", secure)
 				}
 			})
 		}
 		wg.Wait()
-		if received.Load() != clients*each {
-			t.Errorf("TLS %v: %d requests were received, of %d", secure, received.Load(), clients*each)
-		}
+		assert.That(t, received.Load() == clients*each,
+			"TLS %v: %d requests were received, of %d", secure, received.Load(), clients*each)
 		server.Close()
 	}
 }
@@ -218,9 +208,8 @@ func TestLeftConnectionSendsNothing(t *testing.T) {
 	defer server.Close()
 	c := &leavable{Conn: client}
 	c.left.Store(true)
-	if n, err := c.Write([]byte("x")); n != 0 || !errors.Is(err, errLeft) {
-		t.Errorf("%d bytes, %v", n, err)
-	}
+	n, err := c.Write([]byte("x"))
+	assert.That(t, n == 0 && errors.Is(err, errLeft), "%d bytes, %v", n, err)
 }
 
 // TestTLSSessionIsResumed: another connection to a server resumes the TLS session, with which TLS
@@ -241,9 +230,8 @@ func TestTLSSessionIsResumed(t *testing.T) {
 		transport.TLSClientConfig = server.Client().Transport.(*http.Transport).TLSClientConfig
 		on := Watched(transport)
 		for i, want := range []int{200, 202, 202} {
-			if status, reused, err := put(t, on, server.URL, "body"); err != nil || status != want || reused {
-				t.Errorf("%s, connection %d: %d, want %d; %v", tls.VersionName(version), i, status, want, err)
-			}
+			status, reused, err := put(t, on, server.URL, "body")
+			assert.That(t, status == want && !reused, "%s, connection %d: %d; %v", tls.VersionName(version), i, status, err)
 		}
 	}
 }
@@ -257,9 +245,8 @@ func TestQuery(t *testing.T) {
 		"path_style=true&path-style=": nil,
 	} {
 		got, err := Query(&url.URL{RawQuery: query}, "path-style", "tls")
-		if (err == nil) != (want != nil) || want != nil && !maps.Equal(got, want) {
-			t.Errorf("%q: %v, %v", query, got, err)
-		}
+		assert.That(t, (err == nil) == (want != nil), "%q: %v", query, err)
+		assert.Equal(t, got, want, "%q", query)
 	}
 	for query, says := range map[string]string{
 		"pathstyle=true":                   `unknown parameter "pathstyle"; known: path-style, tls`,
@@ -274,8 +261,7 @@ func TestQuery(t *testing.T) {
 		"path_style=true&path-style=false": "path-style= is there twice",
 	} {
 		_, err := Query(&url.URL{RawQuery: query}, "path-style", "tls")
-		if !errors.Is(err, store.ErrURL) || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "topsecret") {
-			t.Errorf("%q: %v", query, err)
-		}
+		assert.Says(t, err, store.ErrURL, says, "%q", query)
+		assert.That(t, !strings.Contains(fmt.Sprint(err), "topsecret"), "%q: %v", query, err)
 	}
 }

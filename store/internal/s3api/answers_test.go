@@ -15,6 +15,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/internal/s3api"
 )
@@ -77,6 +78,7 @@ func TestAnswers(t *testing.T) {
 		{"accepted, to be done later", empty("", 202, "e"), append([]string{"delete"}, puts...), repeat, "202"},
 		{"no content", empty("", 204, "e"), []string{"get", "list"}, repeat, "204"},
 		{"an object without an ETag", text(200, "{}"), []string{"get"}, store.ErrConfig, "ETag"},
+		{"a body that is cut off", cut, []string{"get", "list"}, repeat, ""},
 		{"an object without a length", raw("HTTP/1.0 200 OK\r\nETag: \"e\"\r\nLast-Modified: Thu, 01 Jan 2026 00:00:07 GMT\r\n\r\n"), []string{"get"}, repeat, "length"},
 	}
 	for _, code := range []string{"NoSuchBucket", "NoSuchKey", "ExpiredToken", "InvalidRequest"} {
@@ -93,23 +95,20 @@ func TestAnswers(t *testing.T) {
 			server.set(c.answer)
 			for _, of := range c.of {
 				err := requests[of](t.Context(), s)
-				if (err == nil) != (c.want == nil) {
-					t.Errorf("%s: %s: %v", c.name, of, err)
-				}
+				assert.That(t, (err == nil) == (c.want == nil), "%s: %s: %v", c.name, of, err)
 				if err == nil {
 					continue
 				}
-				if c.want == repeat && store.Permanent(err) || c.want != repeat && !errors.Is(err, c.want) {
-					t.Errorf("%s: %s: %v, want %v", c.name, of, err, c.want)
+				if c.want == repeat {
+					assert.That(t, !store.Permanent(err), "%s: %s: %v is permanent", c.name, of, err)
+				} else {
+					assert.Is(t, err, c.want, "%s: %s", c.name, of)
 				}
 				for _, other := range []error{store.ErrNotFound, store.ErrPrecondition, store.ErrConditionUnsupported, store.ErrPermission, store.ErrConfig} {
-					if !errors.Is(c.want, other) && errors.Is(err, other) {
-						t.Errorf("%s: %s: %v is %v too", c.name, of, err, other)
-					}
+					assert.That(t, errors.Is(c.want, other) || !errors.Is(err, other), "%s: %s: %v is %v too", c.name, of, err, other)
 				}
-				if !strings.Contains(err.Error(), c.mention) || strings.ContainsAny(err.Error(), "\n\r") || len(err.Error()) > 300 {
-					t.Errorf("%s: %s: says %q, which should be one line with %q", c.name, of, err, c.mention)
-				}
+				assert.Says(t, err, err, c.mention, "%s: %s", c.name, of)
+				assert.That(t, len(err.Error()) <= 300, "%s: %s: too long: %v", c.name, of, err)
 			}
 		}
 	})
@@ -163,27 +162,18 @@ func TestHostileWords(t *testing.T) {
 	})
 }
 
-// TestCutBodies: a body that ends before its length is an error.
-func TestCutBodies(t *testing.T) {
-	cut := func(w http.ResponseWriter, r *http.Request) {
-		body := "{}"
-		if r.URL.RawQuery != "" {
-			body = listing
-			w.Header().Set("Content-Type", "application/xml")
-		}
-		w.Header().Set("Content-Length", fmt.Sprint(len(body)+10))
-		w.Header().Set("Etag", `"e"`)
-		w.Header().Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
-		fmt.Fprint(w, body)
-		panic(http.ErrAbortHandler)
+// cut ends the body of an answer before its length.
+func cut(w http.ResponseWriter, r *http.Request) {
+	body := "{}"
+	if r.URL.RawQuery != "" {
+		body = listing
+		w.Header().Set("Content-Type", "application/xml")
 	}
-	both(t, cut, func(t *testing.T, s store.Store) {
-		for _, of := range []string{"get", "list"} {
-			if err := requests[of](t.Context(), s); err == nil || store.Permanent(err) {
-				t.Errorf("%s: %v", of, err)
-			}
-		}
-	})
+	w.Header().Set("Content-Length", fmt.Sprint(len(body)+10))
+	w.Header().Set("Etag", `"e"`)
+	w.Header().Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
+	fmt.Fprint(w, body)
+	panic(http.ErrAbortHandler)
 }
 
 // TestHanging: the end of a context ends the request on the wire.
@@ -201,9 +191,7 @@ func TestHanging(t *testing.T) {
 				<-came
 				cancel()
 			}()
-			if err := send(ctx, s); !errors.Is(err, context.Canceled) {
-				t.Errorf("%s: %v", of, err)
-			}
+			assert.Is(t, send(ctx, s), context.Canceled, "%s", of)
 			select {
 			case <-gone:
 			case <-time.After(10 * time.Minute):
@@ -227,26 +215,14 @@ func TestBegunAndHanging(t *testing.T) {
 		for _, of := range []string{"get", "list"} {
 			ctx, cancel := context.WithCancel(t.Context())
 			begun := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotFirstResponseByte: cancel})
-			if err := requests[of](begun, s); !errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnreachable) {
-				t.Errorf("%s: %v", of, err)
-			}
+			err := requests[of](begun, s)
+			assert.That(t, errors.Is(err, context.Canceled) && !errors.Is(err, store.ErrUnreachable), "%s: %v", of, err)
 		}
 	})
 }
 
-// TestNoConditions: conditions=none sends none.
-func TestNoConditions(t *testing.T) {
-	for _, raw := range []string{"s3://bucket?endpoint=http://127.0.0.1:1&conditions=none", "minio://127.0.0.1:1/bucket?tls=false&conditions=none"} {
-		for _, of := range []string{"put if absent", "put if match"} {
-			if err := requests[of](t.Context(), openStore(t, raw)); !errors.Is(err, store.ErrConditionUnsent) {
-				t.Errorf("%s: %s: %v", raw, of, err)
-			}
-		}
-	}
-}
-
-// TestConditionsDeclared: the declared conditions depend on the server and on the URL.
-func TestConditionsDeclared(t *testing.T) {
+// TestConditions: the declared conditions depend on the server and on the URL. conditions=none sends none.
+func TestConditions(t *testing.T) {
 	for raw, want := range map[string]store.Condition{
 		"s3://bucket":                                    store.Kept,
 		"s3://bucket?conditions=auto":                    store.Claimed,
@@ -255,9 +231,15 @@ func TestConditionsDeclared(t *testing.T) {
 		"minio://h/bucket":                               store.Claimed,
 		"minio://h/bucket?conditions=kept":               store.Kept,
 		"minio://h/bucket?conditions=none":               store.Unsupported,
+		"s3://bucket?endpoint=https://h&conditions=none": store.Unsupported,
 	} {
-		if p := openStore(t, raw).Properties(); p.IfAbsent != want || p.IfMatch != want || !p.StoreClock {
-			t.Errorf("%s: %+v", raw, p)
+		s := openStore(t, raw)
+		p := s.Properties()
+		assert.That(t, p.IfAbsent == want && p.IfMatch == want && p.StoreClock, "%s: %+v", raw, p)
+		for _, of := range []string{"put if absent", "put if match"} {
+			if want == store.Unsupported {
+				assert.Is(t, requests[of](t.Context(), s), store.ErrConditionUnsent, "%s: %s", raw, of)
+			}
 		}
 	}
 }
@@ -276,15 +258,13 @@ func TestSkewedAndLost(t *testing.T) {
 		// The transport repeats reading requests by itself, on another connection.
 		for _, of := range []string{"put", "put if absent", "put if match", "delete"} {
 			n.Store(0)
-			if err := requests[of](t.Context(), s); err == nil || store.Permanent(err) || n.Load() != 2 {
-				t.Errorf("%s: %v, %d requests", of, err, n.Load())
-			}
+			err := requests[of](t.Context(), s)
+			assert.That(t, err != nil && !store.Permanent(err) && n.Load() == 2, "%s: %v, %d requests", of, err, n.Load())
 		}
 	})
 }
 
-// TestRetriesByTheEnvironment: no setting for Amazon's own tools makes the SDK repeat a
-// request.
+// TestRetriesByTheEnvironment: no setting for Amazon's own tools makes the SDK repeat a request.
 func TestRetriesByTheEnvironment(t *testing.T) {
 	var n atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { n.Add(1); say(503, "SlowDown")(w, r) }))
@@ -292,9 +272,8 @@ func TestRetriesByTheEnvironment(t *testing.T) {
 	s := openStore(t, "s3://bucket/a/prefix?endpoint="+server.URL, "AWS_MAX_ATTEMPTS=5", "AWS_RETRY_MODE=adaptive")
 	for of, send := range requests {
 		n.Store(0)
-		if err := send(t.Context(), s); err == nil || n.Load() != 1 {
-			t.Errorf("%s: %v, %d requests", of, err, n.Load())
-		}
+		err := send(t.Context(), s)
+		assert.That(t, err != nil && n.Load() == 1, "%s: %v, %d requests", of, err, n.Load())
 	}
 }
 
@@ -318,13 +297,15 @@ func TestPutBesideDelete(t *testing.T) {
 				n.Store(0)
 				refusals.Store(refused)
 				err := send(t.Context(), s)
-				wantN, denied := int32(1), true
+				want, tries := store.ErrPermission, int32(1)
 				if puts {
-					wantN, denied = 2, refused == 2
+					tries = 2
 				}
-				if errors.Is(err, store.ErrPermission) != denied || !denied && err != nil || n.Load() != wantN {
-					t.Errorf("%s, refused %d times: %d requests; %v", of, refused, n.Load(), err)
+				if puts && refused == 1 {
+					want = nil
 				}
+				assert.Is(t, err, want, "%s, refused %d times", of, refused)
+				assert.Equal(t, n.Load(), tries, "%s, refused %d times: requests", of, refused)
 			}
 		}
 	})
@@ -347,26 +328,20 @@ func (u *unsigned) List(context.Context, string, string) ([]store.Object, string
 func TestCredentialsFail(t *testing.T) {
 	c := &unsigned{err: errors.New("no credentials")}
 	s := s3api.New(c, s3api.Place{Bucket: "b", Host: "h"}, "s3", store.Claimed, store.Claimed)
-	list := func() error { _, err := s.List(t.Context(), "x", ""); return err }
-	if err := list(); !errors.Is(err, store.ErrConfig) || !errors.Is(err, c.err) {
-		t.Errorf("never any: %v", err)
-	}
+	err := requests["list"](t.Context(), s)
+	assert.That(t, errors.Is(err, store.ErrConfig) && errors.Is(err, c.err), "never any: %v", err)
 	failure := c.err
 	c.err = nil
-	_ = list()
+	_ = requests["list"](t.Context(), s)
 	c.err = failure
-	if err := list(); errors.Is(err, store.ErrConfig) || !errors.Is(err, failure) || store.Permanent(err) {
-		t.Errorf("some before: %v", err)
-	}
+	err = requests["list"](t.Context(), s)
+	assert.That(t, errors.Is(err, failure) && !errors.Is(err, store.ErrConfig) && !store.Permanent(err), "some before: %v", err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.List(ctx, "x", ""); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
-	}
+	assert.Is(t, assert.Err(s.List(ctx, "x", "")), context.Canceled, "cancelled")
 }
 
-// TestUndeletable: the error names a command that deletes a listed object whose key is no key
-// of ours.
+// TestUndeletable: the error names a command that deletes a listed object whose key is no key of ours.
 func TestUndeletable(t *testing.T) {
 	if _, err := exec.LookPath("bash"); err != nil {
 		t.Skip("no bash")

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/store"
 )
 
@@ -85,8 +86,11 @@ func TestDeleteAll(t *testing.T) {
 		} {
 			server.set(answered(t, c.form, c.results))
 			got, err := store.DeleteAll(t.Context(), s, keys)
-			if !slices.Equal(got, c.want) || err != nil && (slices.Contains(c.want, true) || !errors.Is(err, store.ErrBatchUnsupported)) {
-				t.Errorf("%s: %v, %v", name, got, err)
+			assert.Equal(t, got, c.want, name)
+			if err != nil && !slices.Contains(c.want, true) {
+				assert.Is(t, err, store.ErrBatchUnsupported, name)
+			} else {
+				assert.Is(t, err, nil, name)
 			}
 		}
 	})
@@ -113,13 +117,13 @@ func TestDeleteAllRefused(t *testing.T) {
 				n.Store(0)
 				for range 2 {
 					got, err := store.DeleteAll(t.Context(), s, []string{"index/k", "index/l"})
-					if err == nil || errors.Is(err, store.ErrBatchUnsupported) != c.lacks || store.Permanent(err) != c.lacks || slices.Contains(got, true) || strings.Contains(err.Error(), "\n") {
-						t.Errorf("%v, %v", got, err)
-					}
+					assert.That(t, err != nil && !strings.Contains(fmt.Sprint(err), "\n"), "%v", err)
+					assert.Equal(t, errors.Is(err, store.ErrBatchUnsupported), c.lacks, "%v is unsupported", err)
+					assert.Equal(t, store.Permanent(err), c.lacks, "%v is permanent", err)
+					assert.That(t, !slices.Contains(got, true), "%v", got)
 				}
-				if want := map[bool]int32{true: 1, false: 2}[c.lacks]; n.Load() != want {
-					t.Errorf("%d requests, want %d", n.Load(), want)
-				}
+				want := map[bool]int32{true: 1, false: 2}[c.lacks]
+				assert.That(t, n.Load() == want, "%d requests, want %d", n.Load(), want)
 			})
 		})
 	}
@@ -146,36 +150,28 @@ func TestDeleteAllUnnamable(t *testing.T) {
 			!got[store.MaxBatch-1] || got[store.MaxBatch] {
 			t.Errorf("%v; %d keys were sent; %v", err, len(sent), got[:10])
 		}
-		if _, err := store.DeleteAll(t.Context(), s, keys[:7]); !errors.Is(err, store.ErrBatchUnsent) {
-			t.Errorf("nothing can be sent: %v", err)
-		}
+		assert.Is(t, assert.Err(store.DeleteAll(t.Context(), s, keys[:7])), store.ErrBatchUnsent, "nothing can be sent")
 	})
 }
 
 // TestDeleteAllOfVersions: in a versioned bucket the versions that this store has written go, as
 // after Delete, and then the marker that hides nothing else.
 func TestDeleteAllOfVersions(t *testing.T) {
-	var removals removals
-	versioned, _ := versioned(removals.remove, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/xml")
-		fmt.Fprintf(w, versionListing, latestFirst(version("DeleteMarker", "a/prefix/index/k", "marker")))
-	})
+	v := versioned{remove: say(204, ""), list: versions(version("DeleteMarker", "a/prefix/index/k", "marker"))}
 	both(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
-			versioned(w, r)
+			v.answer(w, r)
 			return
 		}
 		w.Header().Set("Content-Type", "application/xml")
 		marked := "<DeleteMarker>true</DeleteMarker><DeleteMarkerVersionId>marker</DeleteMarkerVersionId></Deleted>"
 		fmt.Fprintf(w, deleteResult, strings.ReplaceAll(named("a/prefix/index/k")+named("a/prefix/index/l"), "</Deleted>", marked))
 	}, func(t *testing.T, s store.Store) {
-		if _, err := s.Put(t.Context(), "index/k", []byte("{}"), store.PutOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		v.puts.Store(0)
+		does(t, s, "put")
 		got, err := store.DeleteAll(t.Context(), s, []string{"index/k", "index/l"})
-		removed := removals.take()
-		if err != nil || !got[0] || !got[1] || len(removed) != 2 || !strings.HasPrefix(removed[0], "v") || removed[1] != "marker" {
-			t.Errorf("%v, %v; removed %q", got, err, removed)
-		}
+		assert.Is(t, err, nil)
+		assert.Equal(t, got, []bool{true, true})
+		assert.Equal(t, v.removed(), []string{"v1", "marker"}, "removed")
 	})
 }

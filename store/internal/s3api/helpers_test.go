@@ -16,6 +16,7 @@ import (
 	miniogo "github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/minio"
 	"github.com/repolock/repolock/store/s3"
@@ -45,12 +46,16 @@ func (p pipes) dial(context.Context, string, string) (net.Conn, error) {
 
 // onS3 and onMinIO open a store on the bucket of a server with a client library.
 func onS3(client aws.HTTPClient) (store.Store, error) {
+	return onS3With(client, s3.Options{Prefix: "a/prefix"})
+}
+
+func onS3With(client aws.HTTPClient, opts s3.Options) (store.Store, error) {
 	return s3.New(awss3.New(awss3.Options{
 		Region: "us-east-1", BaseEndpoint: aws.String("http://host:9000"), UsePathStyle: true, HTTPClient: client,
 		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
 			return aws.Credentials{AccessKeyID: "key", SecretAccessKey: "topsecret"}, nil
 		}),
-	}), "bucket", s3.Options{Prefix: "a/prefix"})
+	}), "bucket", opts)
 }
 
 func onMinIO(transport http.RoundTripper, set func(*miniogo.Options)) (store.Store, error) {
@@ -92,9 +97,7 @@ func on(t *testing.T, open client, h http.HandlerFunc, test func(*testing.T, sto
 			_ = server.Close()
 		}()
 		s, err := open(&http.Transport{DialContext: listener.dial})
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, err)
 		test(t, s)
 	})
 }
@@ -145,24 +148,23 @@ func redirect(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/login", http.StatusFound)
 }
 
-var requests = map[string]func(context.Context, store.Store) error{
-	"list": func(ctx context.Context, s store.Store) error { _, err := s.List(ctx, "index/", ""); return err },
-	"get":  func(ctx context.Context, s store.Store) error { _, _, err := s.Get(ctx, "index/k", 100); return err },
-	"put": func(ctx context.Context, s store.Store) error {
-		_, err := s.Put(ctx, "index/k", []byte("{}"), store.PutOptions{})
-		return err
-	},
-	"put if absent": func(ctx context.Context, s store.Store) error {
-		_, err := s.Put(ctx, "index/k", []byte("{}"), store.PutOptions{IfAbsent: true})
-		return err
-	},
-	"put if match": func(ctx context.Context, s store.Store) error {
-		_, err := s.Put(ctx, "index/k", []byte("{}"), store.PutOptions{IfMatch: "e"})
-		return err
-	},
-	"delete": func(ctx context.Context, s store.Store) error { return s.Delete(ctx, "index/k") },
+// request is one request of a store.
+type request = func(context.Context, store.Store) error
+
+func putting(opts store.PutOptions) request {
+	return func(ctx context.Context, s store.Store) error {
+		return assert.Err(s.Put(ctx, "index/k", []byte("{}"), opts))
+	}
+}
+
+var requests = map[string]request{
+	"list":          func(ctx context.Context, s store.Store) error { return assert.Err(s.List(ctx, "index/", "")) },
+	"get":           func(ctx context.Context, s store.Store) error { _, _, err := s.Get(ctx, "index/k", 100); return err },
+	"put":           putting(store.PutOptions{}),
+	"put if absent": putting(store.PutOptions{IfAbsent: true}),
+	"put if match":  putting(store.PutOptions{IfMatch: "e"}),
+	"delete":        func(ctx context.Context, s store.Store) error { return s.Delete(ctx, "index/k") },
 	"delete all": func(ctx context.Context, s store.Store) error {
-		_, err := store.DeleteAll(ctx, s, []string{"index/k"})
-		return err
+		return assert.Err(store.DeleteAll(ctx, s, []string{"index/k"}))
 	},
 }

@@ -1,19 +1,29 @@
 package s3api_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
+	smithyendpoints "github.com/aws/smithy-go/endpoints"
 	miniogo "github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/minio"
+	"github.com/repolock/repolock/store/s3"
 )
 
 // decoratedClient and decorated are an HTTP client and a transport that New can't look behind.
@@ -59,8 +69,10 @@ func TestNewSendsOnce(t *testing.T) {
 					return
 				}
 				n.Add(1)
-				if h := r.Header; r.Method == http.MethodPut && (r.URL.Path != "/bucket/a/prefix/index/k" || h.Get("Content-Md5") == "" || h.Get("X-Amz-Trailer")+h.Get("X-Amz-Sdk-Checksum-Algorithm") != "") {
-					t.Errorf("%s %v", r.URL, h)
+				if h := r.Header; r.Method == http.MethodPut {
+					assert.Equal(t, r.URL.Path, "/bucket/a/prefix/index/k")
+					assert.That(t, h.Get("Content-Md5") != "", "%v", h)
+					assert.Equal(t, h.Get("X-Amz-Trailer")+h.Get("X-Amz-Sdk-Checksum-Algorithm"), "", "other checksums")
 				}
 				time.Sleep(time.Second) // longer than the clients' own timeouts
 				if status.Load() == 0 {
@@ -79,9 +91,10 @@ func TestNewSendsOnce(t *testing.T) {
 						err := send(t.Context(), s)
 						// An empty object, and a batch in which no key is named, are successes of some library.
 						either := code == 200 && (of == "get" || of == "delete all")
-						if !either && (err == nil) != (code == 200 && strings.HasPrefix(of, "put")) || n.Load() != 1 || errors.Is(err, store.ErrListing) {
-							t.Errorf("%s, %d: %v after %d requests", of, code, err, n.Load())
-						}
+						succeeds := code == 200 && strings.HasPrefix(of, "put")
+						assert.That(t, either || (err == nil) == succeeds, "%s, %d: %v", of, code, err)
+						assert.That(t, !errors.Is(err, store.ErrListing), "%s, %d: %v", of, code, err)
+						assert.Equal(t, n.Load(), 1, "%s, %d: requests", of, code)
 					}
 				}
 			})
@@ -89,18 +102,198 @@ func TestNewSendsOnce(t *testing.T) {
 	}
 }
 
-// TestNewTakesSilenceForSilence: a server that answers nothing is unreachable, unless the client might hide
-// its answer.
+// TestNewTakesSilenceForSilence: a silent server is unreachable, unless the client might hide its answer.
 func TestNewTakesSilenceForSilence(t *testing.T) {
 	for name, client := range programs {
 		t.Run(name, func(t *testing.T) {
 			on(t, client, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, func(t *testing.T, s store.Store) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				if err := requests["list"](ctx, s); err == nil || errors.Is(err, store.ErrUnreachable) == strings.HasPrefix(name, "decorated") {
-					t.Error(err)
-				}
+				err := requests["list"](ctx, s)
+				silent := !strings.HasPrefix(name, "decorated")
+				assert.That(t, err != nil && errors.Is(err, store.ErrUnreachable) == silent, "%v", err)
 			})
 		})
+	}
+}
+
+// TestNewRefuses: New returns an error for options that can't work, before a request is sent.
+func TestNewRefuses(t *testing.T) {
+	onS3 := func(region, endpoint, bucket string, opts s3.Options) error {
+		return assert.Err(s3.New(awss3.New(awss3.Options{Region: region, BaseEndpoint: &endpoint}), bucket, opts))
+	}
+	onMinIO := func(set func(*miniogo.Options), bucket string, opts minio.Options) error {
+		o := &miniogo.Options{Creds: credentials.NewStaticV4("key", "topsecret", "")}
+		set(o)
+		client, err := miniogo.New("host:9000", o)
+		assert.OK(t, err)
+		return assert.Err(minio.New(client, bucket, opts))
+	}
+	unset := func(*miniogo.Options) {}
+	around := func(o *miniogo.Options) { minio.Configure(o); o.Transport = decorated{o.Transport} }
+	for name, c := range map[string]struct{ err, want error }{
+		"s3: no region":                {onS3("", "http://h", "bucket", s3.Options{}), store.ErrConfig},
+		"s3: no URL":                   {onS3("r", "h:9000", "bucket", s3.Options{}), store.ErrConfig},
+		"s3: no bucket":                {onS3("r", "http://h", "", s3.Options{}), store.ErrURL},
+		"s3: a directory bucket":       {onS3("r", "http://h", "b--x-s3", s3.Options{}), store.ErrURL},
+		"s3: no prefix":                {onS3("r", "http://h", "bucket", s3.Options{Prefix: "a//b"}), store.ErrURL},
+		"s3: no condition":             {onS3("r", "http://h", "bucket", s3.Options{Conditions: "maybe"}), store.ErrURL},
+		"minio: not configured":        {onMinIO(unset, "bucket", minio.Options{}), store.ErrConfig},
+		"minio: a transport around it": {onMinIO(around, "bucket", minio.Options{}), store.ErrConfig},
+		"minio: no bucket":             {onMinIO(minio.Configure, "", minio.Options{}), store.ErrURL},
+		"minio: no prefix":             {onMinIO(minio.Configure, "bucket", minio.Options{Prefix: "a//b"}), store.ErrURL},
+		"minio: no condition":          {onMinIO(minio.Configure, "bucket", minio.Options{Conditions: "maybe"}), store.ErrURL},
+	} {
+		assert.Says(t, c.err, c.want, "", name)
+	}
+}
+
+type failing struct{}
+
+func (failing) Do(*http.Request) (*http.Response, error) { return nil, context.DeadlineExceeded }
+
+// TestNewTakesNoAnswerForSilence: if an HTTP client got an answer and then returns a timeout,
+// the server doesn't count as unreachable.
+func TestNewTakesNoAnswerForSilence(t *testing.T) {
+	s, err := onS3(failing{})
+	assert.OK(t, err)
+	err = requests["list"](t.Context(), s)
+	assert.That(t, err != nil && !errors.Is(err, store.ErrUnreachable), "%v", err)
+}
+
+// TestUnquoted: ETags in If-Match have quotes, unless the options say otherwise.
+func TestUnquoted(t *testing.T) {
+	for want, unquoted := range map[string]bool{`"e"`: false, "e": true} {
+		on(t, func(t *http.Transport) (store.Store, error) {
+			return onS3With(&http.Client{Transport: t}, s3.Options{UnquotedIfMatch: unquoted})
+		}, func(w http.ResponseWriter, r *http.Request) {
+			assert.Equal(t, r.Header.Get("If-Match"), want)
+			w.Header().Set("Etag", `"e"`)
+		}, func(t *testing.T, s store.Store) { does(t, s, "put if match") })
+	}
+}
+
+// repeating is a transport that sends each request twice, and returns the second answer.
+type repeating struct{ http.RoundTripper }
+
+func (t repeating) RoundTrip(r *http.Request) (*http.Response, error) {
+	var body []byte
+	if r.Body != nil {
+		body, _ = io.ReadAll(r.Body)
+	}
+	for n := 0; ; n++ {
+		again := r.Clone(r.Context())
+		again.Body = io.NopCloser(bytes.NewReader(body))
+		res, err := t.RoundTripper.RoundTrip(again)
+		if n == 1 || err != nil {
+			return res, err
+		}
+		res.Body.Close()
+	}
+}
+
+// TestRepeatedWritesAreAmbiguous: the answer to a write that the HTTP client has repeated is
+// that of the last attempt only, so it is neither a success nor a refusal.
+func TestRepeatedWritesAreAmbiguous(t *testing.T) {
+	var server turns
+	client := func(t *http.Transport) (store.Store, error) { return onS3(&http.Client{Transport: repeating{t}}) }
+	on(t, client, server.answer, func(t *testing.T, s store.Store) {
+		for _, code := range []int{200, 204, 412} {
+			server.set(empty("", code, "e"))
+			for _, of := range []string{"put if absent", "delete"} {
+				err := requests[of](t.Context(), s)
+				assert.That(t, err != nil && !store.Permanent(err), "%s, %d: %v", of, code, err)
+				assert.That(t, !errors.Is(err, store.ErrPrecondition) && !errors.Is(err, store.ErrUnreachable), "%s: %v", of, err)
+			}
+		}
+		server.set(empty("", 200, "e"))
+		does(t, s, "get")
+	})
+}
+
+type resolver struct{}
+
+func (resolver) ResolveEndpoint(context.Context, awss3.EndpointParameters) (smithyendpoints.Endpoint, error) {
+	return smithyendpoints.Endpoint{}, errors.New("no endpoint")
+}
+
+// TestResolversServerIsNotAmazons: a program's own resolver can return any server, so that its
+// conditions are claims, and messages don't name Amazon.
+func TestResolversServerIsNotAmazons(t *testing.T) {
+	for name, o := range map[string]awss3.Options{
+		"version 2": {EndpointResolverV2: resolver{}},
+		"version 1": {EndpointResolver: awss3.EndpointResolverFromURL("http://127.0.0.1:1")},
+		"both":      {EndpointResolver: awss3.EndpointResolverFromURL("http://127.0.0.1:1"), BaseEndpoint: aws.String("http://h")},
+	} {
+		o.Region, o.Credentials = "r", aws.AnonymousCredentials{}
+		s, err := s3.New(awss3.New(o), "bucket", s3.Options{})
+		assert.OK(t, err)
+		p := s.Properties()
+		assert.That(t, p.IfMatch == store.Claimed && p.IfAbsent == store.Claimed, "%s: %+v", name, p)
+		err = requests["list"](t.Context(), s)
+		assert.That(t, err != nil && !strings.Contains(fmt.Sprint(err), "S3 in r"), "%s: %v", name, err)
+	}
+}
+
+// uncached is a provider that requests credentials under the context of each operation, and
+// fails if the answer isn't passed on.
+type uncached struct {
+	credentials.Static
+	url string
+}
+
+func (p *uncached) IsExpired() bool { return true }
+
+func (p *uncached) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
+	ctx := cc.Context
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url, nil)
+	if err != nil {
+		return credentials.Value{}, err
+	}
+	res, err := cc.Client.Do(r)
+	if err != nil {
+		return credentials.Value{}, err
+	}
+	return credentials.Value{AccessKeyID: "key", SecretAccessKey: "topsecret", SignerType: credentials.SignatureV4}, res.Body.Close()
+}
+
+// TestProvidersUseTheTransport: a provider of credentials can use minio-go's transport. Its
+// requests don't count as the operation's, and its answers need not be S3's.
+func TestProvidersUseTheTransport(t *testing.T) {
+	imds := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/latest/meta-data/iam/security-credentials/":
+			_, _ = io.WriteString(w, "role")
+		default:
+			_, _ = io.WriteString(w, `{"Code":"Success","AccessKeyId":"key","SecretAccessKey":"topsecret","Expiration":"2999-01-01T00:00:00Z"}`)
+		}
+	}))
+	t.Cleanup(imds.Close)
+	var puts atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		puts.Add(1)
+		assert.That(t, strings.Contains(r.Header.Get("Authorization"), "Credential=key/"), "%v", r.Header)
+		w.Header().Set("Etag", `"e"`)
+	}))
+	t.Cleanup(server.Close)
+	for _, name := range []string{"AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"} {
+		t.Setenv(name, "")
+	}
+	for name, creds := range map[string]*credentials.Credentials{
+		"the machine's role": credentials.NewIAM(imds.URL),
+		"uncached":           credentials.New(&uncached{url: imds.URL}),
+	} {
+		puts.Store(0)
+		o := &miniogo.Options{Creds: creds}
+		minio.Configure(o)
+		client, err := miniogo.New(strings.TrimPrefix(server.URL, "http://"), o)
+		assert.OK(t, err)
+		s, err := minio.New(client, "bucket", minio.Options{})
+		assert.OK(t, err)
+		does(t, s, "put")
+		assert.Equal(t, puts.Load(), 1, "%s: requests", name)
 	}
 }

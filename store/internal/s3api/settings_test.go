@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -13,8 +15,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/minio"
 	"github.com/repolock/repolock/store/s3"
@@ -37,18 +45,14 @@ func openStore(t *testing.T, raw string, settings ...string) store.Store {
 	t.Helper()
 	settled(t, append(settings, keys...)...)
 	s, err := opened(t.Context(), t, raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	return s
 }
 
 func opened(ctx context.Context, t *testing.T, raw string) (store.Store, error) {
 	t.Helper()
 	u, err := url.Parse(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	if u.Scheme == "s3" {
 		return s3.Open(ctx, u)
 	}
@@ -89,9 +93,7 @@ func listed(t *testing.T, raw string) error {
 func saved(t *testing.T, text string, path ...string) string {
 	t.Helper()
 	file := filepath.Join(path...)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600)))
 	return file
 }
 
@@ -107,19 +109,13 @@ func TestPrivateAuthority(t *testing.T) {
 	for name, raw := range map[string]string{"s3": "s3://bucket?endpoint=" + server.URL, "minio": "minio://" + host + "/bucket"} {
 		t.Run(name, func(t *testing.T) {
 			settled(t, keys...)
-			if err := listed(t, raw); !errors.Is(err, store.ErrConfig) || !strings.Contains(err.Error(), "AWS_CA_BUNDLE") {
-				t.Errorf("nobody trusts it: %v", err)
-			}
+			assert.Says(t, listed(t, raw), store.ErrConfig, "AWS_CA_BUNDLE", "it isn't trusted")
 			dir := t.TempDir()
 			t.Setenv("AWS_CA_BUNDLE", saved(t, authority, dir, "bundle.pem"))
-			if err := listed(t, raw); err != nil {
-				t.Errorf("AWS_CA_BUNDLE: %v", err)
-			}
+			assert.Is(t, listed(t, raw), nil, "AWS_CA_BUNDLE")
 			for _, bad := range []string{filepath.Join(dir, "missing"), saved(t, "no certificate", dir, "other.pem")} {
 				t.Setenv("AWS_CA_BUNDLE", bad)
-				if err := listed(t, raw); !errors.Is(err, store.ErrConfig) || name == "minio" && !strings.Contains(err.Error(), "AWS_CA_BUNDLE") {
-					t.Errorf("%s: %v", bad, err)
-				}
+				assert.Says(t, listed(t, raw), store.ErrConfig, map[string]string{"minio": "AWS_CA_BUNDLE"}[name], bad)
 			}
 		})
 	}
@@ -132,9 +128,7 @@ func TestPrivateAuthority(t *testing.T) {
 		}
 		saved(t, "no certificate", dir, "certs", "CAs", "notes")
 		saved(t, authority, dir, "certs", "CAs", "private.crt")
-		if err := listed(t, "minio://"+host+"/bucket"); err != nil {
-			t.Errorf("mc's, by %s: %v", at, err)
-		}
+		assert.Is(t, listed(t, "minio://"+host+"/bucket"), nil, "mc's, by %s", at)
 	}
 }
 
@@ -174,9 +168,12 @@ func TestAlias(t *testing.T) {
 				raw = strings.ReplaceAll(raw, "alias=store", "alias="+c.alias)
 			}
 			err := listed(t, raw)
-			if (err == nil) != (c.says == "") || err != nil && (!errors.Is(err, store.ErrConfig) || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "topsecret")) {
-				t.Error(err)
+			if c.says == "" {
+				assert.OK(t, err)
+				return
 			}
+			assert.Says(t, err, store.ErrConfig, c.says)
+			assert.That(t, !strings.Contains(fmt.Sprint(err), "topsecret"), "%v", err)
 		})
 	}
 }
@@ -192,21 +189,15 @@ func TestNoHome(t *testing.T) {
 	here := t.TempDir()
 	t.Chdir(here)
 	saved(t, `{"aliases":{"evil":{"accessKey":"key","secretKey":"topsecret"}}}`, here, "config.json")
-	if err := listed(t, raw+"&alias=evil"); !errors.Is(err, store.ErrConfig) || !strings.Contains(err.Error(), "no home directory") {
-		t.Errorf("alias: %v", err)
-	}
+	assert.Says(t, listed(t, raw+"&alias=evil"), store.ErrConfig, "no home directory")
 	cas := filepath.Join(t.TempDir(), "certs", "CAs")
-	if err := os.MkdirAll(cas, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, os.MkdirAll(cas, 0o700))
 	if out, err := exec.Command("mkfifo", filepath.Join(cas, "pipe")).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	t.Setenv("MC_CONFIG_DIR", filepath.Dir(filepath.Dir(cas)))
 	t.Setenv("MC_HOST_store", "https://key:topsecret@host")
-	if err := listed(t, raw+"&alias=store"); err != nil {
-		t.Errorf("beside a pipe: %v", err)
-	}
+	assert.Is(t, listed(t, raw+"&alias=store"), nil, "beside a pipe")
 }
 
 // TestEndpointOfTheEnvironment: the error for a wrong endpoint names the setting that has it.
@@ -217,14 +208,49 @@ func TestEndpointOfTheEnvironment(t *testing.T) {
 			"minio.example.net:9000": "an endpoint is https://HOST", "http://127.0.0.1:99999": "its port isn't from 1 to 65535",
 		} {
 			t.Setenv(name, value)
-			if err := listed(t, "s3://bucket"); !errors.Is(err, store.ErrConfig) || !strings.Contains(err.Error(), name+": "+says) {
-				t.Errorf("%s: %v", name, err)
-			}
+			assert.Says(t, listed(t, "s3://bucket"), store.ErrConfig, name+": "+says)
 		}
 	}
 	settled(t, keys...)
 	t.Setenv("AWS_CONFIG_FILE", saved(t, "[default]\nendpoint_url = minio.example.net\n", t.TempDir(), "config"))
-	if err := listed(t, "s3://bucket"); !errors.Is(err, store.ErrConfig) || !strings.Contains(err.Error(), "endpoint_url in the AWS configuration file: an endpoint is https://HOST") {
-		t.Errorf("file: %v", err)
+	const says = "endpoint_url in the AWS configuration file: an endpoint is https://HOST"
+	assert.Says(t, listed(t, "s3://bucket"), store.ErrConfig, says)
+}
+
+// TestOpenAsksOnceForCredentials: the service is asked once for each request of the lock. If
+// it has no credentials, the request must fail in time.
+func TestOpenAsksOnceForCredentials(t *testing.T) {
+	var n atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		n.Add(1)
+		w.WriteHeader(http.StatusInternalServerError)
+	}))
+	t.Cleanup(server.Close)
+	for name, most := range map[string]int32{
+		"AWS_CONTAINER_CREDENTIALS_FULL_URI": 1,
+		"AWS_EC2_METADATA_SERVICE_ENDPOINT":  2, // a token, and the role
+	} {
+		t.Run(name, func(t *testing.T) {
+			settled(t, name+"="+server.URL)
+			t.Setenv("AWS_EC2_METADATA_DISABLED", "false")
+			n.Store(0)
+			err := listed(t, "s3://bucket?endpoint=http://127.0.0.1:1")
+			assert.That(t, err != nil && n.Load() > 0 && n.Load() <= most, "%v after %d requests", err, n.Load())
+		})
 	}
+}
+
+// TestDefaultsModeKeepsTimeouts: AWS_DEFAULTS_MODE doesn't replace the timeouts for connecting.
+func TestDefaultsModeKeepsTimeouts(t *testing.T) {
+	client := awss3.New(awss3.Options{DefaultsMode: aws.DefaultsModeInRegion, HTTPClient: s3.HTTPClient()}).Options().HTTPClient
+	c, ok := client.(*http.Client)
+	assert.That(t, ok && c.Transport.(*http.Transport).TLSHandshakeTimeout == 5*time.Second,
+		"the SDK has rebuilt HTTPClient: %T", client)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	assert.OK(t, err)
+	t.Cleanup(func() { l.Close() }) // it accepts, and answers nothing
+	s := openStore(t, "s3://bucket?endpoint=https://"+l.Addr().String(), "AWS_DEFAULTS_MODE=in-region")
+	ctx, cancel := context.WithTimeout(t.Context(), 1300*time.Millisecond) // in-region has 1.1 s for TLS
+	defer cancel()
+	assert.Is(t, requests["list"](ctx, s), context.DeadlineExceeded)
 }

@@ -4,164 +4,141 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/store"
 )
 
-// versioned answers as a versioned bucket does, and counts the requests to remove versions.
-// remove and list answer requests that need a further permission.
-func versioned(remove, list http.HandlerFunc) (h http.HandlerFunc, removals *atomic.Int32) {
-	var n atomic.Int32
-	removals = new(atomic.Int32)
-	return func(w http.ResponseWriter, r *http.Request) {
-		switch query := r.URL.Query(); {
-		case r.Method == http.MethodPut:
-			w.Header().Set("Etag", `"an-etag"`)
-			w.Header().Set("X-Amz-Version-Id", fmt.Sprint("v", n.Add(1)))
-		case query.Has("versions"):
-			list(w, r)
-		case query.Has("versionId"):
-			removals.Add(1)
-			remove(w, r)
-		case r.Method == http.MethodDelete:
-			w.Header().Set("X-Amz-Delete-Marker", "true")
-			w.Header().Set("X-Amz-Version-Id", "marker")
-			w.WriteHeader(http.StatusNoContent)
-		}
-	}, removals
+// versioned answers as a versioned bucket does. remove and list answer requests that need a further
+// permission.
+type versioned struct {
+	remove, list http.HandlerFunc
+	puts         atomic.Int32
+	mu           sync.Mutex
+	versions     []string
 }
 
-// putsAndDeletes writes a key three times and deletes it, twice over.
-func putsAndDeletes(t *testing.T, s store.Store) {
-	t.Helper()
-	for range 2 {
-		for range 3 {
-			if _, err := s.Put(t.Context(), "index/k", []byte("{}"), store.PutOptions{}); err != nil {
-				t.Error(err)
-			}
-		}
-		if err := s.Delete(t.Context(), "index/k"); err != nil {
-			t.Error(err)
-		}
+var forbidden = say(403, "AccessDenied")
+
+func (v *versioned) answer(w http.ResponseWriter, r *http.Request) {
+	switch query := r.URL.Query(); {
+	case r.Method == http.MethodPut:
+		w.Header().Set("Etag", `"an-etag"`)
+		w.Header().Set("X-Amz-Version-Id", fmt.Sprint("v", v.puts.Add(1)))
+	case query.Has("versions"):
+		v.list(w, r)
+	case query.Has("versionId"):
+		v.mu.Lock()
+		v.versions = append(v.versions, query.Get("versionId"))
+		v.mu.Unlock()
+		v.remove(w, r)
+	case r.Method == http.MethodDelete:
+		w.Header().Set("X-Amz-Delete-Marker", "true")
+		w.Header().Set("X-Amz-Version-Id", "marker")
+		w.WriteHeader(http.StatusNoContent)
 	}
 }
 
-// TestKeptVersions: the store finds out once that it can't remove versions, and returns no
-// error for it.
+// removed returns the versions of which the removal was requested since its last call.
+func (v *versioned) removed() (versions []string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	versions, v.versions = v.versions, nil
+	return versions
+}
+
+// does sends requests that must succeed.
+func does(t *testing.T, s store.Store, of ...string) {
+	t.Helper()
+	for _, of := range of {
+		assert.Is(t, requests[of](t.Context(), s), nil, of)
+	}
+}
+
+// TestKeptVersions: the store finds out once that it can't remove versions, and returns no error for it.
 func TestKeptVersions(t *testing.T) {
-	for name, refusal := range map[string]http.HandlerFunc{
-		"not allowed":                  say(403, "AccessDenied"),
-		"kept by Object Lock of MinIO": say(400, "InvalidRequest"),
+	for name, c := range map[string]struct {
+		answer  http.HandlerFunc
+		removed int
+	}{
+		"not allowed":                  {forbidden, 1},
+		"kept by Object Lock of MinIO": {say(400, "InvalidRequest"), 1},
+		"the marker isn't listed":      {say(204, ""), 6},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, removals := versioned(refusal, say(403, "AccessDenied"))
-			both(t, h, func(t *testing.T, s store.Store) {
-				removals.Store(0)
-				putsAndDeletes(t, s)
-				if n := removals.Load(); n != 1 {
-					t.Errorf("%d removals were tried, want 1", n)
+			v := versioned{remove: c.answer, list: forbidden}
+			both(t, v.answer, func(t *testing.T, s store.Store) {
+				for range 2 {
+					does(t, s, "put", "put", "put", "delete")
 				}
+				assert.Equal(t, len(v.removed()), c.removed)
 			})
 		})
 	}
 }
 
-// TestVersionsUnlisted: if versions can be removed and not listed, only the marker stays.
-func TestVersionsUnlisted(t *testing.T) {
-	h, removals := versioned(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }, say(403, "AccessDenied"))
-	both(t, h, func(t *testing.T, s store.Store) {
-		removals.Store(0)
-		putsAndDeletes(t, s)
-		if n := removals.Load(); n != 6 {
-			t.Errorf("%d versions were removed, want 6", n)
-		}
-	})
-}
-
 // TestPutsAtOnce: the order of two concurrent puts is unknown, so neither removes the other's
 // version, which might be the visible one.
 func TestPutsAtOnce(t *testing.T) {
-	h, removals := versioned(say(204, ""), say(403, "AccessDenied"))
+	v := versioned{remove: say(204, ""), list: forbidden}
 	var puts atomic.Int32
 	first, second := make(chan struct{}), make(chan struct{})
-	hold := func(w http.ResponseWriter, r *http.Request) {
-		h(w, r) // it is applied,
+	on(t, viaS3, func(w http.ResponseWriter, r *http.Request) {
+		v.answer(w, r) // it is applied,
 		if r.Method == http.MethodPut && puts.Add(1) == 1 {
 			close(first)
 			<-second // and answered after the other
 		}
-	}
-	on(t, viaS3, hold, func(t *testing.T, s store.Store) {
-		put := func() {
-			if _, err := s.Put(t.Context(), "index/k", []byte("{}"), store.PutOptions{}); err != nil {
-				t.Error(err)
-			}
-		}
+	}, func(t *testing.T, s store.Store) {
 		done := make(chan struct{})
-		go func() { defer close(done); put() }()
+		go func() { defer close(done); does(t, s, "put") }()
 		<-first
-		put()
+		does(t, s, "put")
 		close(second)
 		<-done
-		if n := removals.Load(); n != 0 {
-			t.Errorf("%d versions were removed", n)
-		}
-		put()
-		if n := removals.Load(); n != 2 {
-			t.Errorf("%d versions were removed by a put that came after both", n)
-		}
+		assert.Equal(t, v.removed(), nil)
+		does(t, s, "put")
+		assert.Equal(t, len(v.removed()), 2, "a put that came after both removed")
 	})
 }
 
 // TestDeleteAndPutAtOnce: a deletion removes no version that might be newer than it.
 func TestDeleteAndPutAtOnce(t *testing.T) {
 	deletion, put := make(chan struct{}), make(chan struct{})
-	h, _ := versioned(func(w http.ResponseWriter, r *http.Request) {
-		if v := r.URL.Query().Get("versionId"); v != "v1" {
-			t.Errorf("%s is removed, which was written after the deletion", v)
-		}
-		w.WriteHeader(204)
-	}, say(403, "AccessDenied"))
+	v := versioned{remove: say(204, ""), list: forbidden}
 	on(t, viaS3, func(w http.ResponseWriter, r *http.Request) {
-		h(w, r)
+		v.answer(w, r)
 		if r.Method == http.MethodDelete && !r.URL.Query().Has("versionId") {
 			close(deletion)
 			<-put
 		}
 	}, func(t *testing.T, s store.Store) {
-		write := requests["put"]
-		if err := write(t.Context(), s); err != nil {
-			t.Fatal(err)
-		}
+		does(t, s, "put")
 		done := make(chan error, 1)
 		go func() { done <- requests["delete"](t.Context(), s) }()
 		<-deletion
-		if err := write(t.Context(), s); err != nil {
-			t.Error(err)
-		}
+		does(t, s, "put")
 		close(put)
-		if err := <-done; err != nil {
-			t.Error(err)
+		assert.Is(t, <-done, nil)
+		for _, removed := range v.removed() {
+			assert.Equal(t, removed, "v1", "the other was written after the deletion")
 		}
 	})
 }
 
 // TestTidyingTakesNothingAway: a put succeeds even if old versions can't be removed in time.
 func TestTidyingTakesNothingAway(t *testing.T) {
-	h, _ := versioned(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, say(403, "AccessDenied"))
-	both(t, h, func(t *testing.T, s store.Store) {
+	v := versioned{remove: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, list: forbidden}
+	both(t, v.answer, func(t *testing.T, s store.Store) {
 		for _, timeout := range []time.Duration{time.Second, time.Second, 3 * time.Second} {
 			ctx, cancel := context.WithTimeout(t.Context(), timeout)
-			_, err := s.Put(ctx, "index/k", []byte("{}"), store.PutOptions{})
-			if err != nil || ctx.Err() != nil {
-				t.Errorf("%v; the context: %v", err, ctx.Err())
-			}
+			assert.Is(t, requests["put"](ctx, s), nil)
+			assert.Is(t, ctx.Err(), nil, "the context")
 			cancel()
 		}
 	})
@@ -189,48 +166,16 @@ func TestMarkerHidesOthers(t *testing.T) {
 			"nothing is listed":                       {"", false},
 			"the next key has a version":              {marker("marker") + version("Version", key+"2", "theirs"), true},
 		} {
-			var removed removals
-			h, _ := versioned(removed.remove, func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Content-Type", "application/xml")
-				fmt.Fprintf(w, versionListing, latestFirst(c.versions))
-			})
-			server.set(h)
-			if _, err := s.Put(t.Context(), "index/k", []byte("{}"), store.PutOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			if err := s.Delete(t.Context(), "index/k"); err != nil {
-				t.Fatal(err)
-			}
+			v := versioned{remove: say(204, ""), list: versions(c.versions)}
+			server.set(v.answer)
+			does(t, s, "put", "delete")
 			want := []string{"v1"} // our own version
 			if c.goes {
 				want = append(want, "marker")
 			}
-			if got := removed.take(); !slices.Equal(got, want) {
-				t.Errorf("%s: removed %q, want %q", name, got, want)
-			}
+			assert.Equal(t, v.removed(), want, "%s: removed", name)
 		}
 	})
-}
-
-// removals are the versions that a server has removed.
-type removals struct {
-	mu       sync.Mutex
-	versions []string
-}
-
-func (r *removals) remove(w http.ResponseWriter, q *http.Request) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.versions = append(r.versions, q.URL.Query().Get("versionId"))
-	w.WriteHeader(http.StatusNoContent)
-}
-
-// take returns the versions since its last call.
-func (r *removals) take() (versions []string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	versions, r.versions = r.versions, nil
-	return versions
 }
 
 const versionListing = `<?xml version="1.0" encoding="UTF-8"?>
@@ -240,11 +185,11 @@ func version(kind, key, id string) string {
 	return fmt.Sprintf(`<%[1]s><Key>%[2]s</Key><VersionId>%[3]s</VersionId><IsLatest>false</IsLatest><LastModified>TIME</LastModified><ETag>&quot;e&quot;</ETag><Size>2</Size></%[1]s>`, kind, key, id)
 }
 
-// latestFirst dates versions, each a second older than the one before.
-func latestFirst(versions string) string {
+// versions lists versions, each a second older than the one before.
+func versions(versions string) http.HandlerFunc {
 	versions = strings.Replace(versions, "<IsLatest>false", "<IsLatest>true", 1)
 	for second := 59; strings.Contains(versions, "TIME"); second-- {
 		versions = strings.Replace(versions, "TIME", fmt.Sprintf("2026-01-01T00:00:%02d.000Z", second), 1)
 	}
-	return versions
+	return as("application/xml", 200, fmt.Sprintf(versionListing, versions))
 }
