@@ -1,6 +1,7 @@
 package replock
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -90,10 +91,14 @@ func timestamp(t time.Time) string {
 var nameSyntax = lazyregexp.New(`^[a-z0-9]([a-z0-9_-]*[a-z0-9])?$`)
 
 // CheckName returns an error unless name can name a lock: 1 to 128 of a-z, 0-9, "-" and "_", the
-// first and last of them a letter or digit.
+// first and last of them a letter or digit. "repository" is no name: it is how the lock without one, the
+// repository's own, is shown, and whoever typed it would hold another lock.
 func CheckName(name string) error {
 	if len(name) < 1 || len(name) > 128 {
 		return fmt.Errorf("lock name %.80q: must have 1 to 128 characters", name)
+	}
+	if name == "repository" {
+		return errors.New(`lock name "repository": only shown for the repository's own lock, which has no name: leave the name out`)
 	}
 	if !nameSyntax.MatchString(name) {
 		return fmt.Errorf("lock name %q: only a-z, 0-9, - and _, and neither of the last two at an end", name)

@@ -101,8 +101,8 @@ func parse(raw string) (Target, error) {
 func parseRepository(raw string) (t Target, err error) {
 	_, rest, _ := strings.Cut(raw, ":")
 	repo, name, ok := cutLast(rest, "#")
-	if !ok || name == "" {
-		return t, errors.New("repo: needs the name of a lock behind a #: repo:URL#NAME")
+	if !ok || name == "" || name == "repository" {
+		return t, errors.New("repo: needs the name of a lock behind a #: repo:URL#NAME; for the own lock of another repository put repolock run --exclusive --repo URL -- around the command")
 	}
 	if err := replock.CheckName(name); err != nil {
 		return t, fmt.Errorf("repo: %w", err)

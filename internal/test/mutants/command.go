@@ -4,6 +4,8 @@ const ofCommand = "./cmd/repolock"
 
 // commandMutants are bugs of the command.
 var commandMutants = []mutant{
+	{"a lock can have the name that the repository's own is shown by", "replock/keys.go",
+		`if name == "repository" {`, `if name == "" {`, test(ofCommand, "^TestMistakes$")},
 	// Exit codes and errors.
 	{"an unknown error counts as a silent store", exit,
 		`return "failed", exitFailed, ""`, `return "failed", exitUnavailable, ""`, test(ofCommand, "^TestDescribe$")},

@@ -2,6 +2,8 @@ package main
 
 // storeMutants are bugs of the stores.
 var storeMutants = []mutant{
+	{"HTTP/2 is offered in TLS", "store/internal/httptransport/transport.go",
+		"\tt.TLSClientConfig.NextProtos = []string{\"http/1.1\"}\n", "", test("./store/internal/httptransport", "^TestHTTP2IsNotOffered$")},
 	// Listings that don't end.
 	{"a listing that shows a key again and again goes on", "store/finite.go",
 		`case o.Key <= next.last:`, `case o.Key < next.last:`, test("./store", "^TestFiniteRefuses$")},
