@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,15 +36,13 @@ func TestHeldErrorCountsNoPassedLocks(t *testing.T) {
 func TestOwnFlagMustBeListed(t *testing.T) {
 	bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
 		a := w.machine()
-		a.hooks.After(func(ctx context.Context, r hookstore.Request, err error) error {
-			if r.Op == "put" && !strings.Contains(r.Key, "lock.exclusive") {
-				w.mem.Delete(ctx, r.Key)
+		a.hooks.After(answered("put", "", func(r hookstore.Request) {
+			if r.Key != pointer {
+				w.delete(r.Key)
 			}
-			return err
-		})
-		k, err := a.acquire(t.Context(), mode, "x")
-		if err == nil {
-			t.Errorf("%s: acquired, and the flag isn't in the listing: %v", mode, w.keys())
+		}))
+		if k, err := a.acquire(t.Context(), mode, "x"); err == nil {
+			t.Errorf("acquired, and the flag isn't in the listing: %v", w.keys())
 			k.Release(t.Context())
 		}
 	})
@@ -54,25 +52,18 @@ func TestOwnFlagMustBeListed(t *testing.T) {
 func TestStaleLockIsPassedOnlyOnceDeleted(t *testing.T) {
 	for key, mode := range map[string]Mode{"index/lock.shared/x": Exclusive, "index/lock.intent/x": Shared} {
 		do(t, func(t *testing.T, w *world) {
-			w.put(key, foreign(time.Now(), strings.Contains(key, "shared")))
+			w.put(key, foreign(time.Now(), mode == Exclusive))
 			time.Sleep(2 * time.Minute)
 			a := w.machine()
-			a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-				if r.Key == key && (r.Op == "delete" || r.Op == "put") {
-					return store.ErrPermission
-				}
-				return nil
-			})
+			a.hooks.Before(inTurn(fails("delete", key, store.ErrPermission), fails("put", key, store.ErrPermission)))
 			k, err := a.acquire(t.Context(), mode, "x")
 			if k != nil || !errors.Is(err, store.ErrPermission) || !strings.Contains(err.Error(), key) {
 				t.Errorf("%s: passed, or: %v", key, err)
 			}
 			a.hooks.Before(nil)
 			a.takes(t, mode)
-			for _, left := range w.keys() {
-				if left == key && mode == Shared {
-					t.Errorf("passed %s and left it", key)
-				}
+			if mode == Shared && slices.Contains(w.keys(), key) {
+				t.Errorf("passed %s and left it", key)
 			}
 		})
 	}
@@ -85,27 +76,6 @@ func TestNoLockWithoutRandomness(t *testing.T) {
 		a := w.machine(func(o *Options) { o.Rand = io.LimitReader(nil, 0) })
 		if k, err := a.Shared(t.Context(), "x"); k != nil || err == nil {
 			t.Error("a lock without an id")
-		}
-	})
-}
-
-// TestLeaseOutlastsTheReaping: an acquirer that was stopped for longer than the lease, between
-// its look and the grant, doesn't hold the lock by that lease.
-func TestLeaseOutlastsTheReaping(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		w.put("index/lock.shared/x", foreign(time.Now(), true))
-		time.Sleep(3 * time.Minute)
-		a := w.machine()
-		var done atomic.Bool
-		a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
-			if r.Op == "delete" && done.CompareAndSwap(false, true) {
-				a.clock.jump(2 * time.Minute)
-			}
-			return err
-		})
-		k := a.takes(t, Exclusive)
-		if left := k.Deadline() - a.clock.Elapsed(); left <= 0 {
-			t.Errorf("acquired with a lease that ended %v ago", -left)
 		}
 	})
 }
@@ -136,34 +106,23 @@ func TestTriesAreCounted(t *testing.T) {
 func TestLeaseIsDatedFromTheSend(t *testing.T) {
 	bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
 		a := w.machine()
-		a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
-			if r.Op == "put" {
-				time.Sleep(7 * time.Second)
-			}
-			return err
-		})
+		a.hooks.After(lateAnswer("put", "", 7*time.Second))
 		start := a.clock.Elapsed()
 		k := a.takes(t, mode)
 		if d := k.Deadline() - start; d != 55*time.Second {
-			t.Errorf("%s: the deadline is %v after the first send", mode, d)
+			t.Errorf("the deadline is %v after the first send", d)
 		}
 	})
 }
 
-// TestCancelledAcquireLeavesNothing: a caller that cancels in the last moment gets no lock,
-// and nothing is left.
+// TestCancelledAcquireLeavesNothing: a caller that cancels in the last moment gets no lock, and nothing is
+// left.
 func TestCancelledAcquireLeavesNothing(t *testing.T) {
 	bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
 		a := w.machine()
 		ctx, cancel := context.WithCancel(t.Context())
-		a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
-			if r.Op == "list" {
-				cancel()
-			}
-			return err
-		})
-		k, err := a.acquire(ctx, mode, "x")
-		if k != nil || !errors.Is(err, context.Canceled) {
+		a.hooks.After(answered("list", "", func(hookstore.Request) { cancel() }))
+		if k, err := a.acquire(ctx, mode, "x"); k != nil || !errors.Is(err, context.Canceled) {
 			t.Fatalf("%v %v", k, err)
 		}
 		w.empty()
@@ -174,12 +133,7 @@ func TestCancelledAcquireLeavesNothing(t *testing.T) {
 func TestUnansweredPutsAreWithdrawn(t *testing.T) {
 	bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
 		a := w.machine()
-		a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
-			if r.Op == "put" {
-				return errOutage
-			}
-			return err
-		})
+		a.hooks.After(unanswered("put", ""))
 		if k, err := a.acquire(t.Context(), mode, "x"); k != nil || !errors.Is(err, errOutage) {
 			t.Fatal(err)
 		}
@@ -187,75 +141,23 @@ func TestUnansweredPutsAreWithdrawn(t *testing.T) {
 	})
 }
 
-// TestOwnLeftoversDoNotConflict: the objects of an earlier try don't lock a later try of the same
-// acquire out.
-func TestOwnLeftoversDoNotConflict(t *testing.T) {
-	bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
-		a := w.machine()
-		var done, failed atomic.Bool
-		a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
-			if r.Op == "list" && done.CompareAndSwap(false, true) {
-				a.clock.jump(2 * time.Minute)
-			}
-			return err
-		})
-		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-			if r.Op == "delete" && !failed.Load() {
-				return errOutage
-			}
-			if r.Op == "put" && done.Load() {
-				failed.Store(true)
-			}
-			return nil
-		})
-		k := a.takes(t, mode)
-		time.Sleep(2 * time.Minute)
-		if !alive(k) {
-			t.Error(k.Lost())
-		}
-	})
-}
-
+// TestWhichModesConflict: the error of a refused acquirer names the holder, and the lock is free once it is
+// released.
 func TestWhichModesConflict(t *testing.T) {
-	for _, c := range []struct {
-		first, second Mode
-		together      bool
-	}{
-		{Shared, Shared, true},
-		{Shared, Exclusive, false},
-		{Exclusive, Shared, false},
-		{Exclusive, Exclusive, false},
-	} {
-		sub(t, c.first.String()+" then "+c.second.String(), mem.Options{}, func(t *testing.T, w *world) {
-			ctx := t.Context()
-			a, b := w.machine(), w.machine()
-			first, err := a.acquire(ctx, c.first, "one")
-			mustLock(t, first, err)
-			second, err := b.acquire(ctx, c.second, "two")
-			if c.together {
-				mustLock(t, second, err)
-			} else {
-				held := mustHeld(t, second, err)
-				if len(held.Holders) != 1 || held.Holders[0].Operation != "one" || !strings.Contains(err.Error(), "m1 (pid 101)") {
-					t.Errorf("the error doesn't name the holder: %v", err)
-				}
-				if !errors.Is(err, ErrHeld) || errors.Is(err, ErrLost) {
-					t.Errorf("errors.Is: %v", err)
-				}
-			}
-			if err := first.Release(ctx); err != nil {
-				t.Fatal(err)
-			}
-			if second == nil {
-				second, err = b.acquire(ctx, c.second, "two")
-				mustLock(t, second, err)
-			}
-			if err := second.Release(ctx); err != nil {
-				t.Fatal(err)
-			}
-			w.empty()
-		})
-	}
+	conflicts(t, func(t *testing.T, w *world, first, second Mode) {
+		b := w.machine()
+		k, err := w.machine().acquire(t.Context(), first, "one")
+		mustLock(t, k, err)
+		held := b.refused(t, second)
+		if len(held.Holders) != 1 || held.Holders[0].Operation != "one" || !strings.Contains(held.Error(), "m2 (pid 102)") {
+			t.Errorf("the error doesn't name the holder: %v", held)
+		}
+		if !errors.Is(held, ErrHeld) || errors.Is(held, ErrLost) {
+			t.Errorf("errors.Is: %v", held)
+		}
+		mustRelease(t, k)
+		w.leavesNothing(b.takes(t, second))
+	})
 }
 
 func TestEachNameIsItsOwnLock(t *testing.T) {
@@ -270,28 +172,16 @@ func TestEachNameIsItsOwnLock(t *testing.T) {
 
 // TestListingOutweighsA404: a lock that LIST shows is held, although GET answers 404.
 func TestListingOutweighsA404(t *testing.T) {
-	for _, first := range []Mode{Shared, Exclusive} {
-		for _, second := range []Mode{Shared, Exclusive} {
-			if first == Shared && second == Shared {
-				continue
-			}
-			sub(t, first.String()+second.String(), mem.Options{}, func(t *testing.T, w *world) {
-				a, b := w.machine(), w.machine()
-				k := a.takes(t, first)
-				time.Sleep(time.Second)
-				b.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
-					if r.Op == "get" {
-						return store.ErrNotFound
-					}
-					return err
-				})
-				b.refused(t, second)
-				if _, by := b.hooks.Count(); by["list"] != 1+maxAgain || !alive(k) {
-					t.Errorf("%v; lost: %v", by, k.Lost())
-				}
-			})
+	conflicts(t, func(t *testing.T, w *world, first, second Mode) {
+		b := w.machine()
+		k := w.machine().takes(t, first)
+		time.Sleep(time.Second)
+		b.hooks.Before(fails("get", "", store.ErrNotFound))
+		b.refused(t, second)
+		if _, by := b.hooks.Count(); by["list"] != 1+maxAgain || !alive(k) {
+			t.Errorf("%v; lost: %v", by, k.Lost())
 		}
-	}
+	})
 }
 
 // TestEmptyAnswerIsNoRelease: an empty answer to a GET doesn't count as a released lock if LIST gave
@@ -318,17 +208,16 @@ func (s emptyGets) Get(ctx context.Context, key string, n int64) ([]byte, store.
 
 // TestSightNoticesChanges: a change of the ETag, the mod time or the size is noticed.
 func TestSightNoticesChanges(t *testing.T) {
-	now := time.Now()
-	for _, o := range []store.Object{
-		{Key: "k", ETag: "2", ModTime: now, Size: 1}, {Key: "k", ETag: "1", ModTime: now.Add(1), Size: 1}, {Key: "k", ETag: "1", ModTime: now, Size: 2},
-	} {
+	was := store.Object{Key: "k", ETag: "1", ModTime: time.Now(), Size: 1}
+	etag, date, size := was, was, was
+	etag.ETag, date.ModTime, size.Size = "2", was.ModTime.Add(1), 2
+	for _, is := range []store.Object{etag, date, size} {
 		s := memory{}
-		s.see(store.Object{Key: "k", ETag: "1", ModTime: now, Size: 1}, kindShared, time.Second)
-		if e := s.see(o, kindShared, 2*time.Second); e.since != 2*time.Second {
-			t.Errorf("%+v: seen since %v", o, e.since)
-		}
-		if e := s.see(o, kindShared, 3*time.Second); e.since != 2*time.Second {
-			t.Errorf("%+v: unchanged, and seen since %v", o, e.since)
+		s.see(was, kindShared, time.Second)
+		for _, now := range []time.Duration{2 * time.Second, 3 * time.Second} {
+			if e := s.see(is, kindShared, now); e.since != 2*time.Second {
+				t.Errorf("%+v: seen since %v at %v", is, e.since, now)
+			}
 		}
 	}
 }
@@ -504,37 +393,37 @@ func heldOrSlow(err error) bool { return errors.Is(err, ErrHeld) || errors.Is(er
 
 // varied makes each request take a round trip, give or take a quarter of it.
 func (m *machine) varied(trip time.Duration) {
-	m.hooks.Before(func(context.Context, hookstore.Request) error { time.Sleep(trip/4 + m.jitter(trip/4)); return nil })
-	m.hooks.After(func(_ context.Context, _ hookstore.Request, err error) error {
-		time.Sleep(trip/4 + m.jitter(trip/4))
-		return err
-	})
+	m.paces(func() time.Duration { return trip/4 + m.jitter(trip/4) })
+}
+
+// paces delays each request before it is applied and before it is answered.
+func (m *machine) paces(d func() time.Duration) {
+	m.hooks.Before(func(context.Context, hookstore.Request) error { time.Sleep(d()); return nil })
+	m.hooks.After(func(_ context.Context, _ hookstore.Request, err error) error { time.Sleep(d()); return err })
 }
 
 // TestOneOfManyWins: of exclusive acquirers that start at one time, one gets the lock.
 func TestOneOfManyWins(t *testing.T) {
 	for name, opts := range map[string]mem.Options{"kept": {}, "lacked": lacking, "ignored": ignoring} {
-		t.Run(name, func(t *testing.T) {
-			won, n := 0, rounds.Fewer(200, 50)
-			for range n {
-				bubble(t, opts, func(t *testing.T, w *world) {
-					var all []contender
-					for range 8 {
-						m := w.machine()
-						m.varied(10 * time.Millisecond)
-						all = append(all, contender{m, Exclusive, 0})
-					}
-					in := winners(t, heldOrSlow, all...)
-					if in > 1 {
-						t.Fatalf("%d exclusives are in", in)
-					}
-					won += in
-				})
-			}
-			if won < n*9/10 {
-				t.Errorf("one of 8 won in only %d of %d rounds", won, n)
-			}
-		})
+		won, n := 0, rounds.Fewer(200, 50)
+		for range n {
+			bubble(t, opts, func(t *testing.T, w *world) {
+				var all []contender
+				for range 8 {
+					m := w.machine()
+					m.varied(10 * time.Millisecond)
+					all = append(all, contender{m, Exclusive, 0})
+				}
+				in := winners(t, heldOrSlow, all...)
+				if in > 1 {
+					t.Fatalf("%s: %d exclusives are in", name, in)
+				}
+				won += in
+			})
+		}
+		if won < n*9/10 {
+			t.Errorf("%s: one of 8 won in only %d of %d rounds", name, won, n)
+		}
 	}
 }
 
@@ -545,13 +434,7 @@ func TestSharedNeverBlockEachOther(t *testing.T) {
 		for range 50 {
 			m := w.machine()
 			wg.Go(func() {
-				k, err := m.Shared(t.Context(), "backup")
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				time.Sleep(time.Minute)
-				k.Release(t.Context())
+				must(t, m.Do(t.Context(), Shared, "backup", func(context.Context) error { time.Sleep(time.Minute); return nil }))
 			})
 		}
 		wg.Wait()
@@ -563,13 +446,9 @@ func TestSharedNeverBlockEachOther(t *testing.T) {
 func TestAcquireAfterItsDeadline(t *testing.T) {
 	bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
 		a := w.machine()
-		var once atomic.Bool
-		a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
-			if r.Op == "list" && once.CompareAndSwap(false, true) {
-				a.clock.jump(2 * time.Minute) // the process was stopped meanwhile
-			}
-			return err
-		})
+		a.hooks.After(firstAnswered("list", "", func(hookstore.Request) {
+			a.clock.jump(2 * time.Minute) // the process was stopped meanwhile
+		}))
 		k := a.takes(t, mode)
 		if left := k.Deadline() - a.clock.Elapsed(); left < 50*time.Second {
 			t.Errorf("acquired with a lease of which %v is left", left)
@@ -589,39 +468,26 @@ func (m *machine) delayed(trip time.Duration) {
 // TestRefusedExclusiveHindersNoShared: shared acquirers that come while an exclusive one is
 // being refused all get in, and a shared holder of any age refuses an exclusive acquirer.
 func TestRefusedExclusiveHindersNoShared(t *testing.T) {
+	const backups = 8
 	for _, trip := range []time.Duration{time.Millisecond, 40 * time.Millisecond, 300 * time.Millisecond, time.Second} {
 		for _, age := range []time.Duration{0, 500 * time.Millisecond, 2 * time.Second, 20 * time.Second, 50 * time.Second} {
 			sub(t, fmt.Sprintf("%v a round trip, a holder of %v", trip, age), mem.Options{}, func(t *testing.T, w *world) {
 				holder := w.machine().takes(t, Shared)
 				time.Sleep(age)
-				errs := make(chan error)
+				var wg sync.WaitGroup
 				prune := w.machine()
 				prune.delayed(trip)
-				go func() {
-					prune.refused(t, Exclusive)
-					errs <- nil
-				}()
-				const backups = 8
+				wg.Go(func() { prune.refused(t, Exclusive) })
 				for n := range time.Duration(backups) {
 					m := w.machine()
 					m.delayed(trip)
-					go func() {
+					wg.Go(func() {
 						time.Sleep(n * 4 * trip / backups)
-						k, err := m.Shared(t.Context(), "backup")
-						if err == nil {
-							time.Sleep(10 * time.Second)
-							k.Release(t.Context())
-						}
-						errs <- err
-					}()
+						must(t, m.Do(t.Context(), Shared, "backup", func(context.Context) error { time.Sleep(10 * time.Second); return nil }))
+					})
 				}
-				for range backups + 1 {
-					if err := <-errs; err != nil {
-						t.Error(err)
-					}
-				}
-				holder.Release(t.Context())
-				w.empty()
+				wg.Wait()
+				w.leavesNothing(holder)
 			})
 		}
 	}
@@ -634,16 +500,15 @@ func TestPointerIsTakenDownAtOnce(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		w.machine().takes(t, Shared)
 		a := w.machine()
-		a.delayed(10 * time.Millisecond)
 		var mu sync.Mutex
 		var requests []string
-		a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
+		a.hooks.Before(slow("", "", 5*time.Millisecond))
+		a.hooks.After(answered("", "", func(r hookstore.Request) {
 			time.Sleep(5 * time.Millisecond)
 			mu.Lock()
 			defer mu.Unlock()
 			requests = append(requests, r.Op)
-			return err
-		})
+		}))
 		a.refused(t, Exclusive)
 		mu.Lock()
 		defer mu.Unlock()
@@ -660,16 +525,12 @@ func TestPointerComesBack(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		key := "index/lock.shared/2026-03-07T09:00:00Z"
 		w.put(key, foreign(time.Now(), true))
-		go func() {
-			time.Sleep(200 * time.Millisecond)
-			w.delete(key)
-		}()
+		time.AfterFunc(200*time.Millisecond, func() { w.delete(key) })
 		k := w.machine().takes(t, Exclusive)
 		if len(w.keys()) != 2 {
 			t.Errorf("held with %v", w.keys())
 		}
-		k.Release(t.Context())
-		w.empty()
+		w.leavesNothing(k)
 	})
 }
 
@@ -681,21 +542,17 @@ func TestSharedYieldsInTime(t *testing.T) {
 		t.Helper()
 		began := time.Now()
 		w.machine().refused(t, Shared)
-		if took := time.Since(began); took < least || took > most {
-			t.Errorf("refused after %v, want %v to %v", took, least, most)
-		}
+		took(t, began, least, most)
 	}
-	for _, c := range []struct {
-		age         time.Duration
-		least, most time.Duration
-	}{
-		{0, time.Second, 4 * time.Second}, {2 * time.Second, time.Second, 4 * time.Second},
-		{10 * time.Second, 0, 0}, {31 * time.Second, 0, 0},
-	} {
-		sub(t, fmt.Sprint("held for ", c.age), mem.Options{}, func(t *testing.T, w *world) {
+	for age, soon := range map[time.Duration]bool{0: false, 2 * time.Second: false, 10 * time.Second: true, 31 * time.Second: true} {
+		sub(t, fmt.Sprint("held for ", age), mem.Options{}, func(t *testing.T, w *world) {
 			w.machine().takes(t, Exclusive)
-			time.Sleep(c.age)
-			yields(t, w, c.least, c.most)
+			time.Sleep(age)
+			if soon {
+				yields(t, w, 0, 0)
+			} else {
+				yields(t, w, time.Second, 4*time.Second)
+			}
 		})
 	}
 	sub(t, "another client's", mem.Options{}, func(t *testing.T, w *world) {
@@ -717,30 +574,47 @@ func TestSharedYieldsInTime(t *testing.T) {
 	})
 }
 
-// TestOneOfExclusiveAndSharedWins: one of the two gets in at any distance from the store.
-func TestOneOfExclusiveAndSharedWins(t *testing.T) {
-	for name, opts := range map[string]mem.Options{"kept": {}, "none": lacking} {
-		for _, trips := range [][2]time.Duration{
-			{time.Millisecond, time.Millisecond}, {200 * time.Millisecond, 200 * time.Millisecond}, {time.Second, time.Second}, {2 * time.Second, 2 * time.Second},
-			{time.Second, 1500 * time.Millisecond}, {1500 * time.Millisecond, time.Second},
-		} {
-			nobody := 0
-			for i := range 60 {
+// oneWins makes two contenders meet n times at each distance from the store. One of them must win each time.
+func oneWins(t *testing.T, opts map[string]mem.Options, n int, allowed func(error) bool, trips [][2]time.Duration,
+	meet func(a, b *machine, trips [2]time.Duration, i int) (x, y contender)) {
+	for name, opts := range opts {
+		for _, trips := range trips {
+			for i := range n {
 				bubble(t, opts, func(t *testing.T, w *world) {
-					a, b := w.machine(), w.machine()
-					a.delayed(trips[0])
-					b.delayed(trips[1])
-					head := time.Duration(i-30) * trips[0] / 10
-					if winners(t, isHeld, contender{a, Exclusive, max(-head, 0)}, contender{b, Shared, max(head, 0)}) == 0 {
-						nobody++
+					x, y := meet(w.machine(), w.machine(), trips, i)
+					if winners(t, allowed, x, y) == 0 {
+						t.Errorf("%s, %v a round trip: no client won at the %d. of %d meetings", name, trips, i, n)
 					}
 				})
 			}
-			if nobody > 0 {
-				t.Errorf("%s, %v a round trip: no client won %d of 60 times", name, trips, nobody)
-			}
 		}
 	}
+}
+
+// TestOneOfExclusiveAndSharedWins: one of the two gets in at any distance from the store.
+func TestOneOfExclusiveAndSharedWins(t *testing.T) {
+	oneWins(t, map[string]mem.Options{"kept": {}, "none": lacking}, 60, isHeld, [][2]time.Duration{
+		{time.Millisecond, time.Millisecond}, {200 * time.Millisecond, 200 * time.Millisecond}, {time.Second, time.Second},
+		{2 * time.Second, 2 * time.Second}, {time.Second, 1500 * time.Millisecond}, {1500 * time.Millisecond, time.Second},
+	}, func(a, b *machine, trips [2]time.Duration, i int) (x, y contender) {
+		a.delayed(trips[0])
+		b.delayed(trips[1])
+		head := time.Duration(i-30) * trips[0] / 10
+		return contender{a, Exclusive, max(-head, 0)}, contender{b, Shared, max(head, 0)}
+	})
+}
+
+// TestOneOfTwoContendersWins: one of two exclusive contenders gets in at any distance from the store.
+func TestOneOfTwoContendersWins(t *testing.T) {
+	oneWins(t, map[string]mem.Options{"kept": {}, "claimed": claiming, "none": lacking}, 100, heldOrSlow, [][2]time.Duration{
+		{10 * time.Millisecond, 10 * time.Millisecond}, {200 * time.Millisecond, 200 * time.Millisecond}, {time.Second, time.Second},
+		{2 * time.Second, 2 * time.Second}, {3300 * time.Millisecond, 3300 * time.Millisecond},
+		{time.Second, 1500 * time.Millisecond}, {2 * time.Second, 3 * time.Second},
+	}, func(a, b *machine, trips [2]time.Duration, i int) (x, y contender) {
+		a.varied(trips[0])
+		b.varied(trips[1])
+		return contender{a, Exclusive, 0}, contender{b, Exclusive, time.Duration(i) * 2 * trips[0] / 100}
+	})
 }
 
 // TestLocksOfOneLocker: locks that one Locker has taken know nothing of each other. They exclude
@@ -749,27 +623,20 @@ func TestOneOfExclusiveAndSharedWins(t *testing.T) {
 func TestLocksOfOneLocker(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		m := w.machine()
-		first := m.takes(t, Shared)
-		second := m.takes(t, Shared)
+		first, second := m.takes(t, Shared), m.takes(t, Shared)
 		m.refused(t, Exclusive)
 
 		mustRelease(t, first)
 		time.Sleep(2 * DefaultTTL)
-		if !alive(second) {
-			t.Fatalf("lost with the release of the other: %v", second.Lost())
-		}
+		lives(t, second)
 		m.refused(t, Exclusive)
 
 		m.lose(t, second)
 		m.hooks.Before(nil)
 		third := m.takes(t, Shared)
 		resumed := mustResume(t, second)
-		if !alive(third) {
-			t.Errorf("lost with the resumption of the other: %v", third.Lost())
-		}
-		for _, k := range []*Lock{resumed, third} {
-			mustRelease(t, k)
-		}
-		w.empty()
+		lives(t, third)
+		mustRelease(t, resumed)
+		w.leavesNothing(third)
 	})
 }

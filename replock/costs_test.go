@@ -46,8 +46,8 @@ func (s sent) calls() (b, c float64) {
 
 func (s sent) s3() float64 { return (float64(s.put+s.list)*s3Write + float64(s.get)*s3Read) / 1e6 }
 
-// lives counts the requests of a lock that is held for an hour, among others' locks.
-func lives(t *testing.T, mode Mode, opts mem.Options, others int, change ...func(*Options)) (s sent) {
+// life counts the requests of a lock that is held for an hour, among others' locks.
+func life(t *testing.T, mode Mode, opts mem.Options, others int, change ...func(*Options)) (s sent) {
 	bubble(t, opts, func(t *testing.T, w *world) {
 		if mode == Shared {
 			w.flags(others)
@@ -110,7 +110,7 @@ func TestCosts(t *testing.T) {
 			flags  string
 			change func(*Options)
 		}{{"", func(*Options) {}}, {" `--ttl 10m --look 10m`", seldom}} {
-			backup, among, prune := lives(t, Shared, p.opts, 0, c.change), lives(t, Shared, p.opts, crowded, c.change), lives(t, Exclusive, p.opts, 0, c.change)
+			backup, among, prune := life(t, Shared, p.opts, 0, c.change), life(t, Shared, p.opts, crowded, c.change), life(t, Exclusive, p.opts, 0, c.change)
 			for _, row := range []struct {
 				name string
 				s    sent
@@ -221,15 +221,11 @@ func TestRequestCounts(t *testing.T) {
 				})
 				time.Sleep(4 * time.Second) // the first look is over
 				check("renew", c.renew, func() {
-					if err := k.Renew(t.Context()); err != nil {
-						t.Error(err)
-					}
+					must(t, k.Renew(t.Context()))
 				})
 				pages := min(1+n/1000, 2) // our own flag is on the second page
 				check("confirm", cost{pages, pages}, func() {
-					if err := k.Check(t.Context()); err != nil {
-						t.Error(err)
-					}
+					must(t, k.Check(t.Context()))
 				})
 				release := func() {
 					mustRelease(t, k)
@@ -282,8 +278,7 @@ func TestRequestCountsStale(t *testing.T) {
 		bubble(t, mem.Options{NoBatch: c.noBatch}, func(t *testing.T, w *world) {
 			w.flags(c.n)
 			time.Sleep(2 * DefaultTTL)
-			m := w.machine()
-			k := m.takes(t, Exclusive)
+			m, k := w.holder(t, Exclusive)
 			if _, by := m.hooks.Count(); !maps.Equal(by, c.want) {
 				t.Errorf("%d, %t: requests %v, want %v", c.n, c.noBatch, by, c.want)
 			}
@@ -319,9 +314,7 @@ func TestRefusedAcquirerYieldsAtOnce(t *testing.T) {
 	do(t, func(t *testing.T, w *world) { // a flag that was refreshed just now isn't a new one
 		k := w.machine().takes(t, Shared)
 		time.Sleep(10 * time.Second)
-		if err := k.Renew(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must(t, k.Renew(t.Context()))
 		a := w.machine()
 		a.refused(t, Exclusive)
 		if _, by := a.hooks.Count(); by["list"] != 1 {

@@ -63,8 +63,7 @@ func TestDoWithoutTheLock(t *testing.T) {
 		if err := m.Do(t.Context(), Shared, "backup", work); !errors.Is(err, errOutage) {
 			t.Errorf("outage: %v", err)
 		}
-		mustRelease(t, k)
-		w.empty()
+		w.leavesNothing(k)
 	})
 }
 
@@ -156,8 +155,7 @@ func TestNoStore(t *testing.T) {
 // TestLeftIsTheLease: Left returns for how long the lock is held without another refresh.
 func TestLeftIsTheLease(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
-		m := w.machine()
-		k := m.takes(t, Shared)
+		m, k := w.holder(t, Shared)
 		if left := k.Left(); left != 55*time.Second {
 			t.Errorf("%v left after it was acquired", left)
 		}
@@ -181,8 +179,7 @@ func TestLeftIsTheLease(t *testing.T) {
 // released.
 func TestHeldEndsWithTheLoss(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
-		m := w.machine()
-		k := m.takes(t, Shared)
+		m, k := w.holder(t, Shared)
 		if _, err := w.machine().Break(t.Context(), BreakOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -202,8 +199,7 @@ func TestHeldEndsWithTheLoss(t *testing.T) {
 // the loss, and a resumed lock's begins anew.
 func TestEventsNameTheLock(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
-		m := w.machine(func(o *Options) { o.Name = "photos" })
-		k := m.takes(t, Shared)
+		m, k := w.holder(t, Shared, func(o *Options) { o.Name = "photos" })
 		time.Sleep(10 * time.Second)
 		m.hooks.Before(outage)
 		<-k.Context().Done()
@@ -248,8 +244,7 @@ func TestAcquireContextIsNotTheLocks(t *testing.T) {
 		if got := k.Context().Value(valueKey{}); got != "value" {
 			t.Errorf("the lock's context has the value %v", got)
 		}
-		mustRelease(t, k)
-		w.empty()
+		w.leavesNothing(k)
 	})
 }
 
@@ -280,8 +275,7 @@ func TestParentEndsTheLocksContext(t *testing.T) {
 		if k.Lost() != nil {
 			t.Errorf("lost although it is refreshed until release: %v", k.Lost())
 		}
-		mustRelease(t, k)
-		w.empty()
+		w.leavesNothing(k)
 	})
 }
 
@@ -300,8 +294,7 @@ func TestParentEndsTheAcquire(t *testing.T) {
 		if k != nil || !errors.Is(err, errQuit) {
 			t.Errorf("with a parent that has ended: %v", err)
 		}
-		mustRelease(t, first)
-		w.empty()
+		w.leavesNothing(first)
 	})
 }
 
@@ -396,8 +389,7 @@ func TestWaitEndedByItsContext(t *testing.T) {
 			if waiter.saw(EventBlocked) != 1 {
 				t.Errorf("the observer got %d events", waiter.saw(EventBlocked))
 			}
-			mustRelease(t, first)
-			w.empty()
+			w.leavesNothing(first)
 		})
 	}
 }

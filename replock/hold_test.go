@@ -25,30 +25,23 @@ func takesASecond(context.Context, hookstore.Request) error {
 
 func outage(context.Context, hookstore.Request) error { return errOutage }
 
-func mayNotDelete(_ context.Context, r hookstore.Request) error {
-	if strings.HasPrefix(r.Op, "delete") {
-		return &store.Error{Op: "delete", Key: r.Key, Err: store.ErrPermission}
-	}
-	return nil
+func mayNotDelete(ctx context.Context, r hookstore.Request) error {
+	return fails("delete", "", store.ErrPermission)(ctx, r)
 }
 
 func TestHeldForAnHour(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
-		a, b := w.machine(), w.machine()
-		k, err := a.acquire(t.Context(), mode, "long")
-		mustLock(t, k, err)
+		b := w.machine()
+		a, k := w.holder(t, mode)
 		for range 60 {
 			time.Sleep(61 * time.Second)
 			b.refused(t, Exclusive)
-			if !alive(k) {
-				t.Fatalf("lost: %v", k.Lost())
-			}
+			lives(t, k)
 		}
 		if n := a.saw(EventRefreshed); n < 120 || n > 123 {
 			t.Errorf("refreshed %d times in 61 minutes, want one each 30 s", n)
 		}
-		k.Release(t.Context())
-		w.empty()
+		w.leavesNothing(k)
 	})
 }
 
@@ -56,24 +49,13 @@ func TestHeldForAnHour(t *testing.T) {
 // after three failures, and no other holder gets in before.
 func TestLostAtDeadline(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
-		a, b := w.machine(), w.machine()
+		b := w.machine()
 		start := time.Now()
-		k := a.takes(t, mode)
+		a, k := w.holder(t, mode)
 		a.hooks.Before(outage)
 		lostAt := make(chan time.Duration, 1)
 		context.AfterFunc(k.Context(), func() { lostAt <- time.Since(start) })
-		for {
-			other, err := b.Exclusive(t.Context(), "prune")
-			if err == nil {
-				if alive(k) {
-					t.Fatal("another got in while the lock was held")
-				}
-				other.Release(t.Context())
-				break
-			}
-			mustHeld(t, other, err)
-			time.Sleep(500 * time.Millisecond)
-		}
+		b.untilFree(t, 500*time.Millisecond)
 		in := time.Since(start)
 		if at := <-lostAt; at != 55*time.Second {
 			t.Errorf("lost after %v, want 55s", at)
@@ -92,7 +74,7 @@ func TestLostAtDeadline(t *testing.T) {
 			t.Errorf("cause: %v", context.Cause(k.Context()))
 		}
 		if err := k.Renew(t.Context()); !errors.Is(err, ErrLost) {
-			t.Errorf("check: %v", err)
+			t.Errorf("renewed: %v", err)
 		}
 	})
 }
@@ -101,8 +83,7 @@ func TestLostAtDeadline(t *testing.T) {
 // resets their count.
 func TestFailuresThenRecovery(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
-		a := w.machine()
-		k := a.takes(t, mode)
+		a, k := w.holder(t, mode)
 		for range 5 {
 			synctest.Wait()
 			refreshed := a.saw(EventRefreshed)
@@ -123,17 +104,11 @@ func TestFailuresThenRecovery(t *testing.T) {
 // contexts.
 func TestHangingRequests(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
-		a := w.machine()
 		start := time.Now()
-		k := a.takes(t, mode)
-		a.hooks.Before(func(context.Context, hookstore.Request) error {
-			time.Sleep(time.Hour)
-			return errOutage
-		})
+		a, k := w.holder(t, mode)
+		a.hooks.Before(inTurn(slow("", "", time.Hour), outage))
 		<-k.Context().Done()
-		if d := time.Since(start); d != 55*time.Second {
-			t.Errorf("lost after %v, want 55s", d)
-		}
+		took(t, start, 55*time.Second, 55*time.Second)
 		a.hooks.Before(nil)
 		k.Release(t.Context())
 		time.Sleep(2 * time.Hour) // for the hanging ones to end
@@ -143,46 +118,28 @@ func TestHangingRequests(t *testing.T) {
 // TestBroken: a holder whose flag is deleted, emptied or replaced loses its lock for good at
 // the next refresh. For an exclusive lock, so does one whose lock.exclusive is.
 func TestBroken(t *testing.T) {
-	eachMode(t, func(t *testing.T, w *world, mode Mode) {
-		for _, what := range []string{"flag", "exclusive"} {
-			for _, how := range []string{"deleted", "emptied", "replaced", "garbage"} {
-				if what == "exclusive" && mode == Shared {
-					continue
-				}
-				a := w.machine()
-				k := a.takes(t, mode)
-				key := k.Key()
-				if what == "exclusive" {
-					key = "index/lock.exclusive"
-				}
-				switch how {
-				case "deleted":
-					w.delete(key)
-				case "emptied":
-					w.put(key, nil)
-				case "replaced":
-					w.put(key, []byte(`{"operation":"prune","holder":"h (pid 1)","acquired_at":"2026-01-01T00:00:00Z","expires_at":"2026-01-01T00:01:00Z"}`))
-				case "garbage":
-					w.put(key, []byte("garbage"))
-				}
-				start := time.Now()
-				<-k.Context().Done()
-				if d := time.Since(start); d > 30*time.Second {
-					t.Errorf("%s %s: noticed after %v, want the next refresh", what, how, d)
-				}
-				lost := k.Lost()
-				if lost == nil || !lost.Definite || lost.Key != key {
-					t.Errorf("%s %s: %v", what, how, lost)
-				}
-				if r, err := k.Resume(t.Context()); r != nil || !errors.Is(err, ErrLost) {
-					t.Errorf("%s %s: resumed, %v", what, how, err)
-				}
-				k.Release(t.Context())
-				w.delete("index/lock.exclusive")
-			}
+	for how, f := range map[string]func(w *world, key string){
+		"deleted":  (*world).delete,
+		"emptied":  func(w *world, key string) { w.put(key, nil) },
+		"replaced": func(w *world, key string) { w.put(key, foreign(time.Now(), true)) },
+		"garbage":  func(w *world, key string) { w.put(key, []byte("garbage")) },
+	} {
+		for name, opts := range stores {
+			t.Run(how+" "+name, func(t *testing.T) {
+				eachObject(t, opts, func(t *testing.T, w *world, _ *machine, k *Lock, key string) {
+					f(w, key)
+					ended(t, k, 30*time.Second)
+					if lost := k.Lost(); lost == nil || !lost.Definite || lost.Key != key {
+						t.Errorf("%v", lost)
+					}
+					mustNotResume(t, k)
+					k.Release(t.Context())
+					w.delete(pointer)
+					w.empty()
+				})
+			})
 		}
-		w.empty()
-	})
+	}
 }
 
 // TestLostAnswers: the id in the body shows that a refresh without an answer was applied, and
@@ -199,36 +156,32 @@ func TestLostAnswers(t *testing.T) {
 		})
 		k := a.takes(t, mode)
 		time.Sleep(10 * time.Minute)
-		if !alive(k) {
-			t.Fatalf("lost: %v", k.Lost())
-		}
-		k.Release(t.Context())
-		w.empty()
+		lives(t, k)
+		w.leavesNothing(k)
 	})
 }
 
 func TestRenew(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
-		a := w.machine()
-		k := a.takes(t, Shared)
+		a, k := w.holder(t, Shared)
 		time.Sleep(20 * time.Second)
 		before := k.Deadline()
 		if err := k.Renew(t.Context()); err != nil || k.Deadline() != before+20*time.Second {
-			t.Errorf("check: %v, deadline %v later", err, k.Deadline()-before)
+			t.Errorf("%v, deadline %v later", err, k.Deadline()-before)
 		}
 		a.hooks.Before(outage)
 		for range 10 {
 			if err := k.Renew(t.Context()); !errors.Is(err, errOutage) {
-				t.Errorf("check in an outage: %v", err)
+				t.Errorf("in an outage: %v", err)
 			}
 		}
 		a.hooks.Before(nil)
 		if !alive(k) || a.saw(EventGaveUp) > 0 {
-			t.Error("failed checks count as failed refreshes")
+			t.Error("failed renewals count as failed refreshes")
 		}
 		w.delete(k.Key())
 		if err := k.Renew(t.Context()); !errors.Is(err, ErrLost) || alive(k) {
-			t.Errorf("check of a broken lock: %v", err)
+			t.Errorf("a broken lock: %v", err)
 		}
 	})
 }
@@ -236,49 +189,41 @@ func TestRenew(t *testing.T) {
 // TestCheck: Check detects a change of any of a lock's objects, writes nothing, and returns an
 // error if a listing fails.
 func TestCheck(t *testing.T) {
-	eachMode(t, func(t *testing.T, w *world, mode Mode) {
-		for i := range 2 {
-			a := w.machine()
-			k := a.takes(t, mode)
+	for _, opts := range stores {
+		eachObject(t, opts, func(t *testing.T, w *world, a *machine, k *Lock, key string) {
 			time.Sleep(20 * time.Second)
 			before := k.Deadline()
 			a.hooks.Count()
 			if err := k.Check(t.Context()); err != nil || k.Deadline() != before {
-				t.Errorf("confirm: %v, deadline %v later", err, k.Deadline()-before)
+				t.Errorf("%v, deadline %v later", err, k.Deadline()-before)
 			}
 			if total, by := a.hooks.Count(); total != 1 || by["list"] != 1 {
-				t.Errorf("confirm sent %v", by)
+				t.Errorf("sent %v", by)
 			}
 			a.hooks.Before(outage)
 			if err := k.Check(t.Context()); !errors.Is(err, errOutage) || !alive(k) {
-				t.Errorf("confirm in an outage: %v", err)
+				t.Errorf("in an outage: %v", err)
 			}
 			a.hooks.Before(nil)
 			time.Sleep(15 * time.Second) // and a refresh
-			if err := k.Check(t.Context()); err != nil {
-				t.Errorf("confirm after a refresh: %v", err)
-			}
-			key := k.Key()
-			if i == 1 && mode == Exclusive {
-				key = "index/lock.exclusive"
-			}
+			must(t, k.Check(t.Context()))
 			w.delete(key)
 			var lost *LostError
 			if err := k.Check(t.Context()); !errors.As(err, &lost) || !lost.Definite || lost.Key != key || alive(k) {
-				t.Errorf("confirm of a broken lock: %v", err)
+				t.Errorf("a broken lock: %v", err)
 			}
 			if err := k.Check(t.Context()); !errors.Is(err, ErrLost) {
-				t.Errorf("confirm again: %v", err)
+				t.Errorf("again: %v", err)
 			}
 			k.Release(t.Context())
-			_ = w.mem.Delete(t.Context(), "index/lock.exclusive")
-		}
-		k := w.machine().takes(t, mode)
-		k.Release(t.Context())
-		if err := k.Check(t.Context()); !errors.Is(err, ErrReleased) {
-			t.Errorf("confirm of a released lock: %v", err)
-		}
-	})
+			w.delete(pointer)
+			other := w.machine().takes(t, k.Mode())
+			other.Release(t.Context())
+			if err := other.Check(t.Context()); !errors.Is(err, ErrReleased) {
+				t.Errorf("a released lock: %v", err)
+			}
+		})
+	}
 }
 
 // emptyFirst begins each listing with an empty page, as a server can that has much to skip.
@@ -318,14 +263,14 @@ func TestEmptyFirstPage(t *testing.T) {
 }
 
 // TestReleaseWithoutDelete: a holder without the right to delete puts an empty body, which
-// others take for released. An acquirer that passes a stale lock does the same.
+// others take for released. An acquirer that passes a stale lock does the same. The next exclusive acquirer
+// with that right removes the emptied flags.
 func TestReleaseWithoutDelete(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		for range 3 {
 			a := w.machine()
 			a.hooks.Before(mayNotDelete)
-			k := a.takes(t, mode)
-			mustRelease(t, k)
+			mustRelease(t, a.takes(t, mode))
 			// A holder crashes, and an acquirer without the permission must pass its lock.
 			a.takes(t, mode)
 			a.hooks.Before(outage)
@@ -335,20 +280,21 @@ func TestReleaseWithoutDelete(t *testing.T) {
 		if err != nil || mode == Exclusive && len(infos) != 1 {
 			t.Errorf("status: %v %v", infos, err)
 		}
+		w.machine().untilFree(t, time.Second)
+		w.empty()
 	})
 }
 
-// TestReleaseFails: the error names the key, and Release ends in time.
+// TestReleaseFails: a release that fails returns the store's error, and ends in time.
 func TestReleaseFails(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
-		a := w.machine()
-		k := a.takes(t, mode)
+		a, k := w.holder(t, mode)
 		a.hooks.Before(outage)
 		start := time.Now()
-		err := k.Release(t.Context())
-		if !errors.Is(err, errOutage) || time.Since(start) > 30*time.Second {
-			t.Errorf("release: %v after %v", err, time.Since(start))
+		if err := k.Release(t.Context()); !errors.Is(err, errOutage) {
+			t.Error(err)
 		}
+		took(t, start, 0, 30*time.Second)
 	})
 }
 
@@ -356,27 +302,17 @@ func TestReleaseFails(t *testing.T) {
 // refresh and its put doesn't put a broken lock back, on a store that ignores If-Match.
 func TestRefreshStoppedAfterItsLookPutsNothingBack(t *testing.T) {
 	bothModes(t, lacking, func(t *testing.T, w *world, mode Mode) {
-		a, b := w.machine(), w.machine()
-		k := a.takes(t, mode)
+		a, k := w.holder(t, mode)
+		a.hooks.Before(slow("list", pointer, time.Millisecond)) // looked at after the flag, not at the same time
 		var broken atomic.Bool
-		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-			if r.Op == "list" && r.Key == "index/lock.exclusive" {
-				time.Sleep(time.Millisecond) // looked at after the flag, not at the same time
-			}
-			return nil
-		})
-		a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
-			if r.Op == "list" && r.Key == k.Key() && broken.CompareAndSwap(false, true) {
-				a.clock.jump(9 * time.Second) // longer than a request has
-				if _, err := b.Break(t.Context(), BreakOptions{}); err != nil {
-					t.Error(err)
-				}
-			}
-			return err
-		})
+		a.hooks.After(firstAnswered("list", k.Key(), func(hookstore.Request) {
+			a.clock.jump(9 * time.Second) // longer than a request has
+			w.breakAll()
+			broken.Store(true)
+		}))
 		time.Sleep(DefaultTTL)
 		if !broken.Load() || alive(k) {
-			t.Errorf("%v: broken %t, alive %t", mode, broken.Load(), alive(k))
+			t.Errorf("broken %t, alive %t", broken.Load(), alive(k))
 		}
 		w.empty()
 	})
@@ -416,63 +352,39 @@ func TestRefreshIsDatedFromTheSend(t *testing.T) {
 		k := a.takes(t, mode)
 		var mu sync.Mutex
 		sent := map[string]time.Duration{} // the last put of each object
-		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+		a.hooks.Before(on("put", "", func(r hookstore.Request) {
 			mu.Lock()
 			defer mu.Unlock()
-			if r.Op == "put" && (r.Key == k.Key() || r.Key == "index/lock.exclusive") {
+			if r.Key == k.Key() || r.Key == pointer {
 				sent[r.Key] = a.clock.Elapsed()
 			}
-			return nil
-		})
-		a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
-			if r.Op == "put" {
-				time.Sleep(3 * time.Second)
-			}
-			return err
-		})
+		}))
+		a.hooks.After(lateAnswer("put", "", 3*time.Second))
 		time.Sleep(40 * time.Second)
 		mu.Lock()
+		defer mu.Unlock()
 		earlier := slices.Min(slices.Collect(maps.Values(sent)))
 		if d := k.Deadline(); len(sent) != int(mode) || d != earlier+55*time.Second || d < start+85*time.Second {
 			t.Errorf("the deadline is %v after the start, the puts were sent at %v", d-start, sent)
 		}
-		mu.Unlock()
 	})
 }
 
-// TestExclusiveIsRenewedWhole: an exclusive lock isn't renewed if one of its objects isn't.
+// TestExclusiveIsRenewedWhole: an exclusive lock isn't renewed if one of its objects isn't, or if the answers
+// to its put, and to requests that could show the put's result, are lost.
 func TestExclusiveIsRenewedWhole(t *testing.T) {
-	for _, key := range []string{"lock.intent", "lock.exclusive"} {
+	for _, key := range []string{"lock.intent", pointer} {
 		for _, applied := range []bool{false, true} {
-			eachMode(t, func(t *testing.T, w *world, mode Mode) {
-				if mode == Shared {
-					return
-				}
-				a := w.machine()
+			eachStore(t, func(t *testing.T, w *world) {
 				start := time.Now()
-				k := a.takes(t, mode)
-				fail := func(r hookstore.Request) bool { return r.Op == "put" && strings.Contains(r.Key, key) }
+				a, k := w.holder(t, Exclusive)
 				if applied {
-					// The answers of the put, and of requests that could show its result, are
-					// lost.
-					a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
-						if strings.Contains(r.Key, key) {
-							return errOutage
-						}
-						return err
-					})
+					a.hooks.After(unanswered("", key))
 				} else {
-					a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-						if fail(r) {
-							return errOutage
-						}
-						return nil
-					})
+					a.hooks.Before(fails("put", key, errOutage))
 				}
 				<-k.Context().Done()
-				if d := time.Since(start); d != 55*time.Second {
-					t.Errorf("%s not renewed: lost after %v", key, d)
-				}
+				took(t, start, 55*time.Second, 55*time.Second)
 			})
 		}
 	}
@@ -482,22 +394,11 @@ func TestExclusiveIsRenewedWhole(t *testing.T) {
 // was applied, that refresh renews the lease from its own send.
 func TestLostAnswerIsDatedFromItsSend(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
-		a := w.machine()
 		start := time.Now()
-		k := a.takes(t, mode)
+		a, k := w.holder(t, mode)
 		// Only the puts at 30 s are applied, and none is answered.
-		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-			if r.Op == "put" && time.Since(start) > 30*time.Second {
-				return errOutage
-			}
-			return nil
-		})
-		a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
-			if r.Op == "put" {
-				return errOutage
-			}
-			return err
-		})
+		time.AfterFunc(30*time.Second+1, func() { a.hooks.Before(fails("put", "", errOutage)) })
+		a.hooks.After(unanswered("put", ""))
 		<-k.Context().Done()
 		if d := time.Since(start); d != 85*time.Second && d != 55*time.Second {
 			t.Errorf("lost after %v, want 55 s after a send", d)
@@ -509,22 +410,14 @@ func TestLostAnswerIsDatedFromItsSend(t *testing.T) {
 // put back.
 func TestRefreshPutsNoBrokenLockBack(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
-		a := w.machine()
-		k := a.takes(t, Shared)
-		var lost, gone atomic.Bool
-		a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
-			switch {
-			case r.Op == "put" && lost.CompareAndSwap(false, true):
-				return errOutage // applied: the next one finds another ETag
-			case r.Op == "get" && gone.CompareAndSwap(false, true):
-				w.delete(k.Key())
-			}
-			return err
-		})
+		a, k := w.holder(t, Shared)
+		a.hooks.Before(first("put", "", func(r hookstore.Request) error {
+			w.put(r.Key, r.Body)
+			return errOutage // applied: the next one finds another ETag
+		}))
+		a.hooks.After(firstAnswered("get", "", func(hookstore.Request) { w.delete(k.Key()) }))
 		time.Sleep(45 * time.Second)
-		for _, key := range w.keys() {
-			t.Errorf("put back: %s", key)
-		}
+		w.empty()
 		<-k.Context().Done()
 	})
 }
@@ -534,29 +427,23 @@ func TestRefreshPutsNoBrokenLockBack(t *testing.T) {
 func TestRefreshesComeApart(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		start := time.Now()
-		var machines []*machine
+		var mu sync.Mutex
+		var first []time.Duration
 		for range 64 {
 			m := w.machine()
 			m.earlier = m.early
-			k := m.takes(t, Shared)
-			defer k.Release(t.Context())
-			machines = append(machines, m)
+			m.takes(t, Shared)
+			m.hooks.Before(on("put", "", func(hookstore.Request) {
+				mu.Lock()
+				defer mu.Unlock()
+				first = append(first, time.Since(start))
+			}))
 		}
 		time.Sleep(31 * time.Second)
-		var first []time.Duration
-		for _, m := range machines {
-			m.Flush(t.Context())
-			m.mu.Lock()
-			i := slices.IndexFunc(m.seen, func(e Event) bool { return e.Kind == EventRefreshed })
-			if i < 0 {
-				t.Fatal("not refreshed after half of its ttl")
-			}
-			first = append(first, m.seen[i].Time.Sub(start))
-			m.mu.Unlock()
-		}
-		slices.Sort(first)
-		if first[0] < 27*time.Second || first[63] > 30*time.Second || first[63]-first[0] < time.Second {
-			t.Errorf("first refreshed from %v to %v", first[0], first[63])
+		mu.Lock()
+		defer mu.Unlock()
+		if n := len(first); n != 64 || first[0] < 27*time.Second || first[63] > 30*time.Second || first[63]-first[0] < time.Second {
+			t.Errorf("first refreshed at %v", first)
 		}
 		if len(slices.Compact(first)) < 32 {
 			t.Errorf("refreshed at the same time: %v", first)

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/repolock/repolock/internal/test/hookstore"
@@ -43,16 +42,12 @@ func (s large) Get(ctx context.Context, key string, limit int64) ([]byte, store.
 // is.
 func TestManyLargeLocks(t *testing.T) {
 	const n = 200
-	s := large{mem.New(mem.Options{})}
+	w := &world{t: t, mem: mem.New(mem.Options{})}
 	for i := range n {
-		if _, err := s.Put(t.Context(), fmt.Sprintf("index/lock.shared/%04d", i), fmt.Append(nil, i), store.PutOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		w.put(fmt.Sprintf("index/lock.shared/%04d", i), fmt.Append(nil, i))
 	}
-	l, err := New(s, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l, err := New(large{w.mem}, Options{})
+	must(t, err)
 	heap := func() int {
 		runtime.GC()
 		var m runtime.MemStats
@@ -80,22 +75,10 @@ func TestStatusAsOfEachPage(t *testing.T) {
 		}
 		m := w.machine()
 		const late = 7800 * time.Millisecond
-		lists := 0
-		m.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-			if r.Op == "list" {
-				lists++
-			}
-			if lists > 1 {
-				time.Sleep(late)
-			}
-			return nil
-		})
-		m.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
-			if r.Op == "list" && lists == 1 {
-				time.Sleep(late)
-			}
-			return err
-		})
+		m.hooks.After(firstAnswered("list", "", func(hookstore.Request) {
+			time.Sleep(late)
+			m.hooks.Before(slow("", "", late))
+		}))
 		infos, err := m.Status(t.Context())
 		if err != nil || len(infos) != 5 || infos[0].ID != k.ID() || infos[0].Verdict != Live {
 			t.Errorf("%v %v", infos, err)
@@ -119,23 +102,15 @@ func (s choosy) DeleteAll(ctx context.Context, keys []string) ([]bool, error) {
 // TestManyStaleAreDeletedFirst: whatever becomes of the requests to delete many stale locks, each
 // of them is deleted before the acquirer passes, or the acquire fails.
 func TestManyStaleAreDeletedFirst(t *testing.T) {
-	batches := func(answer error) hookstore.Before {
-		return func(_ context.Context, r hookstore.Request) error {
-			if r.Op == "delete all" {
-				return answer
-			}
-			return nil
-		}
-	}
 	for name, c := range map[string]struct {
 		hook   hookstore.Before
 		choosy bool
 	}{
 		"good":                  {},
 		"some are left out":     {choosy: true},
-		"the request is denied": {hook: batches(store.ErrPermission)},
-		"… isn't known":         {hook: batches(store.ErrBatchUnsupported)},
-		"… always fails":        {hook: batches(errOutage)},
+		"the request is denied": {hook: fails("delete all", "", store.ErrPermission)},
+		"… isn't known":         {hook: fails("delete all", "", store.ErrBatchUnsupported)},
+		"… always fails":        {hook: fails("delete all", "", errOutage)},
 		"deletes are denied":    {hook: mayNotDelete},
 	} {
 		for _, undeletable := range []bool{false, true} {
@@ -144,18 +119,18 @@ func TestManyStaleAreDeletedFirst(t *testing.T) {
 				key := w.keys()[3]
 				time.Sleep(2 * DefaultTTL)
 				m := w.machine()
+				m.hooks.Before(c.hook)
 				if c.choosy || undeletable {
 					m.hooks.Store = choosy{w.mem}
 				}
-				m.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
-					if undeletable && r.Key == key && (r.Op == "delete" || r.Op == "put") {
-						return store.ErrPermission
-					}
-					if c.hook != nil {
-						return c.hook(ctx, r)
-					}
-					return nil
-				})
+				if undeletable {
+					m.hooks.Before(inTurn(func(_ context.Context, r hookstore.Request) error {
+						if r.Key == key && (r.Op == "delete" || r.Op == "put") {
+							return store.ErrPermission
+						}
+						return nil
+					}, c.hook))
+				}
 				k, err := m.Exclusive(t.Context(), "prune")
 				if undeletable {
 					if k != nil || !errors.Is(err, ErrUnsure) || !strings.Contains(err.Error(), key) {
@@ -164,8 +139,10 @@ func TestManyStaleAreDeletedFirst(t *testing.T) {
 					return
 				}
 				mustLock(t, k, err)
-				for _, o := range stored(t, w) {
-					if strings.Contains(o.Key, "lock.shared/") && o.Size > 0 {
+				page, err := w.mem.List(t.Context(), "index/lock.shared/", "")
+				must(t, err)
+				for _, o := range page.Objects {
+					if o.Size > 0 {
 						t.Errorf("%s was passed, and is there", o.Key)
 					}
 				}
@@ -175,30 +152,15 @@ func TestManyStaleAreDeletedFirst(t *testing.T) {
 	}
 }
 
-func stored(t *testing.T, w *world) (objects []store.Object) {
-	for cursor := ""; ; {
-		page, err := w.mem.List(t.Context(), "", cursor)
-		if err != nil {
-			t.Fatal(err)
-		}
-		objects = append(objects, page.Objects...)
-		if cursor = page.Next; cursor == "" {
-			return objects
-		}
-	}
-}
-
 // TestLiveAmongManyStale: a live lock among thousands of stale ones, and no younger than they
 // are, keeps an exclusive acquirer out, which then removes none of them.
 func TestLiveAmongManyStale(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		w.flags(2000)
-		holder := w.machine(func(o *Options) { o.TTL = MaxTTL; o.Look = MaxTTL })
-		live := holder.takes(t, Shared)
+		_, live := w.holder(t, Shared, func(o *Options) { o.TTL, o.Look = MaxTTL, MaxTTL })
 		time.Sleep(time.Hour)
 		before := len(w.keys())
-		m := w.machine()
-		if held := m.refused(t, Exclusive); len(held.Holders) != 1 || held.Holders[0].ID != live.ID() {
+		if held := w.machine().refused(t, Exclusive); len(held.Holders) != 1 || held.Holders[0].ID != live.ID() {
 			t.Errorf("held by %v", held.Holders)
 		}
 		if after := len(w.keys()); after != before || !alive(live) {
@@ -213,16 +175,10 @@ func TestLiveAmongManyStale(t *testing.T) {
 func TestFailingStoreEndsManyRequests(t *testing.T) {
 	for _, op := range []string{"get", "delete"} {
 		do(t, func(t *testing.T, w *world) {
-			const n = 3000
-			w.flags(n)
+			w.flags(1500)
 			time.Sleep(2 * DefaultTTL)
 			m := w.machine()
-			m.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-				if strings.HasPrefix(r.Op, op) && strings.Contains(r.Key, "lock.shared/") {
-					return errOutage
-				}
-				return nil
-			})
+			m.hooks.Before(fails(op, "lock.shared/", errOutage))
 			if k, err := m.Exclusive(t.Context(), "prune"); k != nil || !errors.Is(err, errOutage) {
 				t.Errorf("%s: %v", op, err)
 			}
@@ -230,9 +186,7 @@ func TestFailingStoreEndsManyRequests(t *testing.T) {
 				t.Errorf("%s: %v", op, by)
 			}
 			m.hooks.Before(nil)
-			k := m.takes(t, Exclusive)
-			k.Release(t.Context())
-			w.empty()
+			w.leavesNothing(m.takes(t, Exclusive))
 		})
 	}
 }
@@ -243,12 +197,8 @@ func TestUnreadIsReadAgain(t *testing.T) {
 		w.flags(200)
 		time.Sleep(2 * DefaultTTL)
 		m := w.machine()
-		own, err := m.newTry(Exclusive, "prune", nothingYet())
-		if err != nil {
-			t.Fatal(err)
-		}
+		own, known := m.try(Exclusive), memory{}
 		m.hooks.Before(fails("get", "", errOutage))
-		known := memory{}
 		if _, err := m.look(t.Context(), own, known); !errors.Is(err, errOutage) {
 			t.Fatalf("%v", err)
 		}
@@ -265,7 +215,7 @@ func TestUnreadIsReadAgain(t *testing.T) {
 func TestProgress(t *testing.T) {
 	for _, n := range []int{manyLocks - 2, 2500} {
 		for _, noBatch := range []bool{false, true} {
-			synctest.Test(t, func(t *testing.T) { progresses(t, newWorld(t, mem.Options{NoBatch: noBatch}), n) })
+			bubble(t, mem.Options{NoBatch: noBatch}, func(t *testing.T, w *world) { progresses(t, w, n) })
 		}
 	}
 }
@@ -274,23 +224,23 @@ func progresses(t *testing.T, w *world, n int) {
 	w.flags(n)
 	time.Sleep(2 * DefaultTTL)
 	m := w.machine(func(o *Options) { o.TTL = MaxTTL })
-	m.hooks.Before(func(context.Context, hookstore.Request) error { time.Sleep(100 * time.Millisecond); return nil })
-	k := m.takes(t, Exclusive)
-	m.hooks.Before(nil)
-	k.Release(t.Context())
+	m.hooks.Before(slow("", "", 100*time.Millisecond))
+	mustRelease(t, m.takes(t, Exclusive))
 	m.Flush(t.Context())
 
+	var kinds []EventKind
 	reaped, last := 0, map[EventKind]Event{}
 	for _, e := range m.seen {
 		was, again := last[e.Kind]
+		if !again {
+			kinds = append(kinds, e.Kind)
+		}
 		last[e.Kind] = e
 		reaped += len(e.Holders)
 		if e.Kind != EventReading && e.Kind != EventReaping {
 			continue
 		}
 		switch end := e.Kind == EventReaping && e.Done == n; {
-		case n < manyLocks:
-			t.Errorf("%d locks, and %s is reported", n, e.Kind)
 		case !again && e.Done != 0:
 			t.Errorf("%s begins with %d", e.Kind, e.Done)
 		case again && (e.Done <= was.Done || !end && e.Time.Sub(was.Time) < progressPause):
@@ -302,21 +252,14 @@ func progresses(t *testing.T, w *world, n int) {
 	if reaped != n {
 		t.Errorf("%d of %d are reported as removed", reaped, n)
 	}
-	if n >= manyLocks && (last[EventReaping].Done != n || last[EventReading].Done < n*9/10 || last[EventReading].Done > n) {
-		t.Errorf("%d were read, and %d of %d removed", last[EventReading].Done, last[EventReaping].Done, n)
-	}
-	kinds := []EventKind{}
-	for _, e := range m.seen {
-		if !slices.Contains(kinds, e.Kind) {
-			kinds = append(kinds, e.Kind)
-		}
-	}
 	want := []EventKind{EventReading, EventReaping, EventReaped, EventAcquired, EventReleased}
 	if n < manyLocks {
 		want = want[2:]
+	} else if last[EventReaping].Done != n || last[EventReading].Done < n*9/10 || last[EventReading].Done > n {
+		t.Errorf("%d were read, and %d of %d removed", last[EventReading].Done, last[EventReaping].Done, n)
 	}
 	if !slices.Equal(kinds, want) {
-		t.Errorf("events %v, want %v", kinds, want)
+		t.Errorf("%d locks: events %v, want %v", n, kinds, want)
 	}
 }
 
@@ -330,9 +273,7 @@ func TestOddObjects(t *testing.T) {
 			w.put(key, []byte("anything"))
 			w.put("index/lock.exclusive.bak", []byte("not a lock"))
 			w.isOdd(t, w.machine(), mode, key)
-			if keys := w.keys(); len(keys) != 1 || keys[0] != "index/lock.exclusive.bak" {
-				t.Errorf("left: %v", keys)
-			}
+			w.stores("index/lock.exclusive.bak")
 		})
 	}
 }
@@ -355,7 +296,7 @@ func (w *world) isOdd(t *testing.T, m *machine, mode Mode, key string) {
 	m.takes(t, mode).Release(t.Context())
 }
 
-// oddFolders is a store with an empty folder, as a directory can have.
+// oddFolders is a store with empty folders, as a directory can have.
 type oddFolders struct {
 	store.Store
 	folders []string
@@ -368,21 +309,17 @@ func (s *oddFolders) List(ctx context.Context, prefix, cursor string) (store.Pag
 }
 
 func (s *oddFolders) Delete(ctx context.Context, key string) error {
-	for i, f := range s.folders {
-		if f == key {
-			s.folders = append(s.folders[:i], s.folders[i+1:]...)
-			return nil
-		}
+	if i := slices.Index(s.folders, key); i >= 0 {
+		s.folders = slices.Delete(s.folders, i, i+1)
+		return nil
 	}
 	return s.Store.Delete(ctx, key)
 }
 
 // Put fails under the name of a folder.
 func (s *oddFolders) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
-	for _, f := range s.folders {
-		if f == key+"/" {
-			return store.Object{}, store.ErrIrregular
-		}
+	if slices.Contains(s.folders, key+"/") {
+		return store.Object{}, store.ErrIrregular
 	}
 	return s.Store.Put(ctx, key, body, opts)
 }
@@ -405,46 +342,22 @@ func TestOddFolders(t *testing.T) {
 func TestTempsOfOthersStay(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		m := w.machine()
-		prune := func() []string {
+		prune := func(left ...string) {
+			t.Helper()
 			m.takes(t, Exclusive).Release(t.Context())
-			return w.keys()
+			w.stores(left...)
 		}
 		w.put("index/lock.shared/emptied", nil)
 		w.put("index/lock.shared/x.tmp", nil)
-		w.put("index/lock.exclusive", nil)
-		if keys := prune(); len(keys) != 1 || keys[0] != "index/lock.shared/x.tmp" {
-			t.Errorf("left: %v", keys)
-		}
+		w.put(pointer, nil)
+		prune("index/lock.shared/x.tmp")
 		time.Sleep(23 * time.Hour)
 		if broken, err := m.Break(t.Context(), BreakOptions{Stale: true}); err != nil || len(broken) > 0 {
 			t.Errorf("broken as stale: %+v, %v", broken, err)
 		}
-		if keys := prune(); len(keys) != 1 {
-			t.Errorf("left after 23 hours: %v", keys)
-		}
+		prune("index/lock.shared/x.tmp")
 		time.Sleep(2 * time.Hour)
-		if keys := prune(); len(keys) != 0 {
-			t.Errorf("left after 25 hours: %v", keys)
-		}
-	})
-}
-
-// TestNoIntentBelowAnother: a key that the policy for shared locks lets its owner write is a
-// shared lock or nothing. It is never an intent, which would keep backups out, too.
-func TestNoIntentBelowAnother(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		for _, key := range []string{"lock.intent/lock.shared/x", "lock.intent/a/lock.shared/x"} {
-			w.put("index/"+key, foreign(time.Now(), false))
-		}
-		m := w.machine()
-		for _, mode := range []Mode{Shared, Exclusive} {
-			m.takes(t, mode).Release(t.Context())
-		}
-		w.put("index/lock.shared/a/b", foreign(time.Now(), true)) // another client's name, perhaps
-		if k, err := m.Exclusive(t.Context(), "x"); err == nil {
-			t.Error("a shared lock whose name has a slash isn't seen")
-			k.Release(t.Context())
-		}
+		prune()
 	})
 }
 
@@ -460,33 +373,17 @@ func TestKeysOfSharedLocksAreNoOtherLocks(t *testing.T) {
 	})
 }
 
-// TestEmptiedFlagsAreRemoved: the next exclusive acquirer removes the flags that a client without the
-// right to delete has emptied.
-func TestEmptiedFlagsAreRemoved(t *testing.T) {
-	eachMode(t, func(t *testing.T, w *world, mode Mode) {
-		a, b := w.machine(), w.machine()
-		a.hooks.Before(mayNotDelete)
-		for range 3 {
-			a.takes(t, mode).Release(t.Context())
-		}
-		b.takes(t, Exclusive).Release(t.Context())
-		w.empty()
-	})
-}
-
 // TestLeftProbeIsRemoved: the probe of a break-lock --stale that was killed is an emptied flag, which
 // the next exclusive acquirer removes.
 func TestLeftProbeIsRemoved(t *testing.T) {
 	bubble(t, mem.Options{NoTime: true}, func(t *testing.T, w *world) {
-		a, b, c := w.machine(), w.machine(), w.machine()
-		k := a.takes(t, Shared)
+		b, k := w.machine(), w.machine().takes(t, Shared)
 		b.hooks.Before(fails("delete", "", errOutage))
 		if _, err := b.Break(t.Context(), BreakOptions{Stale: true}); err == nil {
 			t.Error("no error")
 		}
 		k.Release(t.Context())
-		c.takes(t, Exclusive).Release(t.Context())
-		w.empty()
+		w.leavesNothing(w.machine().takes(t, Exclusive))
 	})
 }
 
@@ -495,29 +392,20 @@ func TestLeftProbeIsRemoved(t *testing.T) {
 func TestSweepIsBounded(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a, b := w.machine(), w.machine()
-		a.hooks.Before(mayNotDelete)
-		for range 300 {
-			a.takes(t, Shared).Release(t.Context())
+		for i := range 300 {
+			w.put(fmt.Sprintf("index/lock.shared/%04d", i), nil)
 		}
-		a.hooks.Count()
+		a.hooks.Before(mayNotDelete)
 		k := a.takes(t, Exclusive)
 		if n, by := a.hooks.Count(); n > 4 {
 			t.Errorf("a client without the right to delete sends %v", by)
 		}
 		k.Release(t.Context())
 
-		b.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
-			if strings.HasPrefix(r.Op, "delete") {
-				<-ctx.Done()
-				return ctx.Err()
-			}
-			return nil
-		})
+		b.hooks.Before(hangs("delete", ""))
 		start := time.Now()
 		b.takes(t, Exclusive)
-		if took := time.Since(start); took > hastyTime {
-			t.Errorf("deletes that hang hold it up for %v", took)
-		}
+		took(t, start, 0, hastyTime)
 	})
 }
 
@@ -533,8 +421,7 @@ func TestManyEmptiedFlags(t *testing.T) {
 			for i := range n {
 				w.put(fmt.Sprintf("index/lock.shared/%04d", i), nil)
 			}
-			m := w.machine()
-			k := m.takes(t, Exclusive)
+			m, k := w.holder(t, Exclusive)
 			if _, by := m.hooks.Count(); !maps.Equal(by, want) {
 				t.Errorf("requests %v, want %v", by, want)
 			}
@@ -551,13 +438,10 @@ func TestManyEmptiedFlags(t *testing.T) {
 func TestListingsEnd(t *testing.T) {
 	for _, how := range hookstore.Ways {
 		for name, do := range map[string]func(context.Context, *Locker) error{
-			"exclusive": func(ctx context.Context, l *Locker) error { _, err := l.Exclusive(ctx, "x"); return err },
-			"waiting": func(ctx context.Context, l *Locker) error {
-				_, err := l.Exclusive(ctx, "x", Wait(time.Minute))
-				return err
-			},
-			"status": func(ctx context.Context, l *Locker) error { _, err := l.Status(ctx); return err },
-			"break":  func(ctx context.Context, l *Locker) error { _, err := l.Break(ctx, BreakOptions{}); return err },
+			"exclusive": func(ctx context.Context, l *Locker) error { return l.Do(ctx, Exclusive, "x", nil) },
+			"waiting":   func(ctx context.Context, l *Locker) error { return l.Do(ctx, Exclusive, "x", nil, Wait(time.Minute)) },
+			"status":    func(ctx context.Context, l *Locker) error { _, err := l.Status(ctx); return err },
+			"break":     func(ctx context.Context, l *Locker) error { _, err := l.Break(ctx, BreakOptions{}); return err },
 		} {
 			sub(t, how+"/"+name, mem.Options{}, func(t *testing.T, w *world) {
 				for i := range 4 { // empty flags, which block no acquirer
@@ -565,9 +449,7 @@ func TestListingsEnd(t *testing.T) {
 				}
 				s := &hookstore.Unending{Store: w.mem, How: how, Most: 5000}
 				l, err := New(s, Options{Clock: &machineClock{start: time.Now()}})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if err := do(t.Context(), l); !errors.Is(err, store.ErrListing) {
 					t.Errorf("after %d pages: %v", s.Pages(), err)
 				}

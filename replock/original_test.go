@@ -359,6 +359,13 @@ func (w *world) comesBeside(mode Mode) (key string) {
 	return key
 }
 
+// comesBesideFor is such a lock that is withdrawn after a while.
+func (w *world) comesBesideFor(mode Mode, d time.Duration) {
+	theirs := w.comesBeside(mode)
+	time.Sleep(d)
+	w.delete(theirs)
+}
+
 // TestLooksSoonAfterAcquiring: a client of the original protocol that was let in while ours
 // acquired is a loss within seconds, however seldom the holder looks. A lock with a name has
 // no such clients.
@@ -410,8 +417,7 @@ func TestUnreadLockIsInDoubt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachMode(t, func(t *testing.T, w *world, mode Mode) {
-				m := w.machine()
-				k := m.takes(t, mode)
+				m, k := w.holder(t, mode)
 				theirs := w.comesBeside(mode)
 				m.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 					if r.Op != "get" || r.Key != theirs {
@@ -475,9 +481,7 @@ func TestWhatWasPassedIsNotHeld(t *testing.T) {
 		time.Sleep(foreignTTL + margin + time.Millisecond)
 		k := m.takes(t, Shared)
 		m.clock.setSkew(-2*margin + 100*time.Millisecond)
-		if err := k.Check(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must(t, k.Check(t.Context()))
 	})
 }
 
@@ -487,8 +491,7 @@ func TestWhatWasPassedIsNotHeld(t *testing.T) {
 func TestExpiresAMinuteAhead(t *testing.T) {
 	for _, ttl := range []time.Duration{MinTTL, DefaultTTL, time.Hour} {
 		bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
-			a := w.machine(func(o *Options) { o.TTL = ttl })
-			k := a.takes(t, mode)
+			a, k := w.holder(t, mode, func(o *Options) { o.TTL = ttl })
 			for began := time.Now(); alive(k); time.Sleep(ttl / 120) {
 				if time.Since(began) > 2*ttl {
 					a.hooks.Before(outage)

@@ -23,21 +23,19 @@ import (
 func TestRefusedClaimPausesBetweenPuts(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a := w.machine()
-		var n int
+		var n atomic.Int32
 		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			time.Sleep(5 * time.Millisecond)
 			if r.Op == "put" && r.Opts.IfAbsent {
-				n++
+				n.Add(1)
 				return store.ErrPrecondition
 			}
 			return nil
 		})
-		k := a.takes(t, Exclusive)
-		if n > 100 {
-			t.Errorf("%d puts of lock.exclusive, without a pause", n)
+		a.takes(t, Exclusive)
+		if n.Load() > 100 {
+			t.Errorf("%d puts of lock.exclusive, without a pause", n.Load())
 		}
-		a.hooks.Before(nil)
-		mustRelease(t, k)
 	})
 }
 
@@ -46,25 +44,17 @@ func TestRefusedClaimPausesBetweenPuts(t *testing.T) {
 // it was read.
 func TestOnlyExclusiveAcquirersTouchLockExclusive(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
-		const key = "index/lock.exclusive"
-		w.put(key, foreign(time.Now(), false))
-		time.Sleep(2 * time.Minute)
-		a := w.machine()
-		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-			if r.Key == key && r.Op != "get" {
+		a := w.afterStalePointer()
+		a.hooks.Before(on("", pointer, func(r hookstore.Request) {
+			if r.Op != "get" {
 				t.Errorf("%s of %s", r.Op, r.Key)
 			}
-			return nil
-		})
+		}))
 		k := a.takes(t, Shared)
 		time.Sleep(5 * time.Minute)
-		if !alive(k) {
-			t.Errorf("lost: %v", k.Lost())
-		}
+		lives(t, k)
 		k.Release(t.Context())
-		if !slices.Contains(w.keys(), key) {
-			t.Errorf("%s is gone", key)
-		}
+		w.stores(pointer)
 	})
 }
 
@@ -72,19 +62,11 @@ func TestOnlyExclusiveAcquirersTouchLockExclusive(t *testing.T) {
 // never deletes it, because a late delete would remove its own, or a successor's.
 func TestStaleExclusiveIsOverwritten(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
-		w.put("index/lock.exclusive", foreign(time.Now(), false))
-		time.Sleep(3 * time.Minute)
-		a := w.machine()
-		deleted := 0
-		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-			if r.Op == "delete" && strings.HasSuffix(r.Key, "lock.exclusive") {
-				deleted++
-			}
-			return nil
-		})
+		a := w.afterStalePointer()
+		deletes := a.counts("delete", pointer)
 		a.takes(t, mode)
-		if deleted != 0 {
-			t.Errorf("%d deletes of lock.exclusive", deleted)
+		if n := deletes.Load(); n != 0 {
+			t.Errorf("%d deletes of lock.exclusive", n)
 		}
 	})
 }
@@ -108,32 +90,17 @@ func TestRefusedClaimLeavesOthersAlone(t *testing.T) {
 func TestLateWithdrawLeavesOthersAlone(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a, b := w.machine(), w.machine()
-		var other *Lock
-		var deleted bool
-		var done atomic.Bool
-		a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
-			if r.Op == "list" && done.CompareAndSwap(false, true) {
-				time.Sleep(7 * time.Second)
-				a.clock.jump(2 * time.Minute) // stopped; b finds its objects expired
-				w.delete("index/lock.exclusive")
-				for _, key := range w.keys() {
-					w.delete(key)
-				}
-				other, _ = b.Exclusive(context.Background(), "prune")
-			}
-			return err
-		})
-		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-			if r.Op == "delete" && strings.HasSuffix(r.Key, "lock.exclusive") {
-				deleted = true
-			}
-			return nil
-		})
+		deletes := a.counts("delete", pointer)
+		a.hooks.After(firstAnswered("list", "", func(hookstore.Request) {
+			time.Sleep(7 * time.Second)
+			a.clock.jump(2 * time.Minute) // stopped; b finds its objects expired
+			w.breakAll()
+			b.takes(t, Exclusive)
+		}))
 		a.refused(t, Exclusive)
-		if deleted || len(w.keys()) != 2 {
+		if deletes.Load() > 0 || len(w.keys()) != 2 {
 			t.Errorf("left of the successor's: %v", w.keys())
 		}
-		other.Release(t.Context())
 	})
 }
 
@@ -142,11 +109,9 @@ func TestLateWithdrawLeavesOthersAlone(t *testing.T) {
 func TestExclusiveIsSeenBeforeItIsHeld(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a := w.machine()
-		a.hooks.Before(first("list", "", func(hookstore.Request) error {
-			return w.mem.Delete(context.Background(), "index/lock.exclusive")
-		}))
+		a.hooks.Before(first("list", "", func(hookstore.Request) error { w.delete(pointer); return nil }))
 		a.takes(t, Exclusive)
-		if !slices.Contains(w.keys(), "index/lock.exclusive") {
+		if !slices.Contains(w.keys(), pointer) {
 			t.Error("held without lock.exclusive")
 		}
 	})
@@ -156,24 +121,18 @@ func TestExclusiveIsSeenBeforeItIsHeld(t *testing.T) {
 // seen.
 func TestClaimReplacesWhatItSaw(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
-		a := w.machine()
-		w.put("index/lock.exclusive", foreign(time.Now(), false))
-		time.Sleep(2 * time.Minute)
-		looked := false
-		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-			switch {
-			case r.Op == "list":
-				looked = true
-			case r.Op == "put" && strings.HasSuffix(r.Key, "lock.exclusive") && looked:
-				looked = false
-				w.put("index/lock.exclusive", foreign(time.Now(), false)) // its holder is back
-			}
-			return nil
-		})
+		a := w.afterStalePointer()
+		a.hooks.After(firstAnswered("list", "", func(hookstore.Request) {
+			a.hooks.Before(first("put", pointer, func(hookstore.Request) error {
+				w.put(pointer, foreign(time.Now(), false)) // its holder is back
+				return nil
+			}))
+		}))
 		held := a.refused(t, Exclusive)
-		if held.Holders[0].Holder != "laptop (pid 4711)" || !slices.Equal(w.keys(), []string{"index/lock.exclusive"}) {
-			t.Errorf("%v %v", held, w.keys())
+		if held.Holders[0].Holder != "laptop (pid 4711)" {
+			t.Errorf("%v", held)
 		}
+		w.stores(pointer)
 	})
 }
 
@@ -187,10 +146,10 @@ func TestRefusalOfAnUnconditionalClaimEndsTheAcquire(t *testing.T) {
 			var sent atomic.Int32
 			a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
 				switch {
-				case r.Op != "put" || r.Key != "index/lock.exclusive":
+				case r.Op != "put" || r.Key != pointer:
 					return err
 				case r.Opts.IfAbsent:
-					_ = w.mem.Delete(context.Background(), r.Key)
+					w.delete(r.Key)
 					return store.ErrConditionUnsupported
 				case sent.Add(1) == 1:
 					return errOutage // its answer is lost
@@ -198,19 +157,11 @@ func TestRefusalOfAnUnconditionalClaimEndsTheAcquire(t *testing.T) {
 				return refusal
 			})
 			start := time.Now()
-			k, err := a.Exclusive(t.Context(), "prune")
-			if k != nil {
-				defer k.Release(context.Background())
-			}
-			if k != nil || !errors.Is(err, refusal) {
+			if k, err := a.Exclusive(t.Context(), "prune"); k != nil || !errors.Is(err, refusal) {
 				t.Errorf("got the lock: %t, %v", k != nil, err)
 			}
-			if took := time.Since(start); took > 5*time.Second {
-				t.Errorf("the acquire took %v", took)
-			}
-			if keys := w.keys(); len(keys) > 0 {
-				t.Errorf("it left %v", keys)
-			}
+			took(t, start, 0, 5*time.Second)
+			w.empty()
 		})
 	}
 }
@@ -224,13 +175,11 @@ func TestDeleteMarker(t *testing.T) {
 			first, second := w.machine(), w.machine()
 			for i, m := range []*machine{first, second, second, first} {
 				var k *Lock
-				trips, _, _ := m.trips(func() {
-					k = m.takes(t, Exclusive)
-				})
-				if _, _, err := w.mem.Get(t.Context(), m.keys.exclusive(), maxBody); err != nil {
-					t.Errorf("acquire %d: lock.exclusive: %v", i, err)
+				trips, _, _ := m.trips(func() { k = m.takes(t, Exclusive) })
+				if !slices.Contains(w.keys(), pointer) {
+					t.Errorf("acquire %d: held without lock.exclusive", i)
 				}
-				if limit := 12 * time.Second; trips > limit || m == second && i == 2 && trips > 4*time.Second {
+				if trips > 12*time.Second || m == second && i == 2 && trips > 4*time.Second {
 					t.Errorf("acquire %d: %v round trips", i, trips)
 				}
 				k.Release(t.Context())
@@ -244,18 +193,13 @@ func TestDeleteMarker(t *testing.T) {
 // puts are refused: the refusals can be true.
 func TestRefusedThoughListed(t *testing.T) {
 	bubble(t, mem.Options{Markers: true}, func(t *testing.T, w *world) {
-		m := w.machine()
-		m.takes(t, Exclusive)
-		before, _, err := w.mem.Get(t.Context(), m.keys.exclusive(), maxBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		w.machine().takes(t, Exclusive)
+		before, _, err := w.mem.Get(t.Context(), pointer, maxBody)
+		must(t, err)
 		for range 5 {
 			w.machine().refused(t, Exclusive)
 		}
-		if after, _, err := w.mem.Get(t.Context(), m.keys.exclusive(), maxBody); err != nil || string(after) != string(before) {
-			t.Errorf("%v, %s", err, after)
-		}
+		w.has(pointer, before)
 	})
 }
 
@@ -290,23 +234,16 @@ func TestRefusalsAreNamed(t *testing.T) {
 // TestUnfitIsNotHeld: a store that can't hold locks is no HeldError: a caller that skips a
 // held lock would skip for ever.
 func TestUnfitIsNotHeld(t *testing.T) {
-	for _, mode := range []Mode{Shared, Exclusive} {
-		for _, patience := range []time.Duration{0, time.Hour} {
-			do(t, func(t *testing.T, w *world) {
-				w.machine().takes(t, Exclusive)
-				m := w.machine()
-				m.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-					if r.Op == "get" {
-						return &store.Error{Op: "get", Key: r.Key, Err: fmt.Errorf("%w: an object without an ETag", store.ErrConfig)}
-					}
-					return nil
-				})
-				other, err := m.acquire(t.Context(), mode, "x", Wait(patience))
-				if other != nil || errors.Is(err, ErrHeld) || !errors.Is(err, store.ErrConfig) {
-					t.Errorf("%s, waiting for %v: %v", mode, patience, err)
-				}
-			})
-		}
+	for _, patience := range []time.Duration{0, time.Hour} {
+		bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
+			w.machine().takes(t, Exclusive)
+			m := w.machine()
+			m.hooks.Before(fails("get", "", fmt.Errorf("%w: an object without an ETag", store.ErrConfig)))
+			other, err := m.acquire(t.Context(), mode, "x", Wait(patience))
+			if other != nil || errors.Is(err, ErrHeld) || !errors.Is(err, store.ErrConfig) {
+				t.Errorf("waiting for %v: %v", patience, err)
+			}
+		})
 	}
 }
 
@@ -317,24 +254,22 @@ func TestProveAbsent(t *testing.T) {
 	type cost struct{ trips, requests int }
 	for _, c := range []struct {
 		name        string
-		opts        mem.Options
+		absent      mem.Condition
 		first, next cost
 	}{
-		{"kept", mem.Options{IfAbsent: mem.Kept}, cost{2, 3}, cost{2, 3}},
-		{"claimed", mem.Options{IfAbsent: mem.Claimed}, cost{3, 5}, cost{2, 3}},
-		{"ignored", mem.Options{IfAbsent: mem.Ignored}, cost{4, 6}, cost{4, 4}},
-		{"lacked", mem.Options{IfAbsent: mem.Lacked}, cost{4, 4}, cost{4, 4}},
+		{"kept", mem.Kept, cost{2, 3}, cost{2, 3}},
+		{"claimed", mem.Claimed, cost{3, 5}, cost{2, 3}},
+		{"ignored", mem.Ignored, cost{4, 6}, cost{4, 4}},
+		{"lacked", mem.Lacked, cost{4, 4}, cost{4, 4}},
 	} {
-		sub(t, c.name, c.opts, func(t *testing.T, w *world) {
+		sub(t, c.name, mem.Options{IfAbsent: c.absent}, func(t *testing.T, w *world) {
 			m := w.machine()
 			for i, want := range []cost{c.first, c.next, c.next} {
 				var k *Lock
-				trips, requests, by := m.trips(func() {
-					k = m.takes(t, Exclusive)
-				})
+				trips, requests, by := m.trips(func() { k = m.takes(t, Exclusive) })
 				k.Release(t.Context())
-				if trips.Truncate(time.Second) != time.Duration(want.trips)*time.Second || requests != want.requests {
-					t.Errorf("acquire %d: %v round trips, %d requests %v, want %d/%d", i, trips, requests, by, want.trips, want.requests)
+				if got := (cost{int(trips / time.Second), requests}); got != want {
+					t.Errorf("acquire %d: %v, %v, want %v", i, got, by, want)
 				}
 			}
 		})
@@ -346,29 +281,21 @@ func TestProveAbsent(t *testing.T) {
 func TestProveAbsentHarmless(t *testing.T) {
 	for name, opts := range map[string]mem.Options{"claimed": {IfAbsent: mem.Claimed}, "ignored": {IfAbsent: mem.Ignored}} {
 		sub(t, name, opts, func(t *testing.T, w *world) {
-			holder := w.machine()
-			k := holder.takes(t, Exclusive)
+			k := w.machine().takes(t, Exclusive)
 			for range 3 {
 				m := w.machine()
-				var puts int
-				m.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-					if r.Op == "put" && r.Key == k.l.keys.exclusive() && !(r.Opts.IfAbsent && m.conditions.absent.holds()) {
-						puts++
+				m.hooks.Before(on("put", pointer, func(r hookstore.Request) {
+					if !r.Opts.IfAbsent || !m.conditions.absent.holds() {
+						t.Error("lock.exclusive is put while another holds it")
 					}
-					return nil
-				})
+				}))
 				m.refused(t, Exclusive)
-				if puts > 0 {
-					t.Errorf("%d puts of lock.exclusive while another holds it", puts)
-				}
 				if name == "ignored" && m.conditions.absent.holds() {
 					t.Error("a condition that is ignored counts as proven")
 				}
 			}
 			time.Sleep(2 * DefaultTTL)
-			if !alive(k) {
-				t.Errorf("lost by being asked for: %v", k.Lost())
-			}
+			lives(t, k)
 		})
 	}
 }
@@ -376,60 +303,51 @@ func TestProveAbsentHarmless(t *testing.T) {
 // TestBreakBetweenLookAndPut: if the backend keeps versions, a lock that is broken between the
 // look and the put of its renewal is lost, and stays deleted.
 func TestBreakBetweenLookAndPut(t *testing.T) {
-	for _, mode := range []Mode{Shared, Exclusive} {
-		for _, what := range []string{"flag", "exclusive"} {
-			if mode == Shared && what == "exclusive" {
-				continue
+	eachObject(t, mem.Options{IfAbsent: mem.Lacked, IfMatch: mem.Lacked, Versions: true}, func(t *testing.T, w *world, m *machine, k *Lock, key string) {
+		m.hooks.Before(on("put", key, func(r hookstore.Request) {
+			if r.Opts.Replaces != "" {
+				w.delete(key)
 			}
-			sub(t, mode.String()+" "+what, mem.Options{IfAbsent: mem.Lacked, IfMatch: mem.Lacked, Versions: true}, func(t *testing.T, w *world) {
-				m := w.machine()
-				k := m.takes(t, mode)
-				key := k.Key()
-				if what == "exclusive" {
-					key = m.keys.exclusive()
-				}
-				m.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
-					if r.Op == "put" && r.Key == key && r.Opts.Replaces != "" {
-						return w.mem.Delete(ctx, key)
-					}
-					return nil
-				})
-				time.Sleep(31 * time.Second)
-				m.hooks.Before(nil)
-				if lost := k.Lost(); lost == nil || !lost.Definite || lost.Key != key {
-					t.Errorf("lost: %v", lost)
-				}
-				if _, _, err := w.mem.Get(t.Context(), key, maxBody); !errors.Is(err, store.ErrNotFound) {
-					t.Errorf("the broken object is back: %v", err)
-				}
-			})
+		}))
+		time.Sleep(31 * time.Second)
+		m.hooks.Before(nil)
+		if lost := k.Lost(); lost == nil || !lost.Definite || lost.Key != key {
+			t.Errorf("lost: %v", lost)
 		}
-	}
+		if slices.Contains(w.keys(), key) {
+			t.Error("the broken object is back")
+		}
+	})
+}
+
+// eachObject runs a test with each object of a held lock.
+func eachObject(t *testing.T, opts mem.Options, f func(t *testing.T, w *world, m *machine, k *Lock, key string)) {
+	bothModes(t, opts, func(t *testing.T, w *world, mode Mode) {
+		m, k := w.holder(t, mode)
+		f(t, w, m, k, k.Key())
+	})
+	sub(t, "lock.exclusive", opts, func(t *testing.T, w *world) {
+		m, k := w.holder(t, Exclusive)
+		f(t, w, m, k, pointer)
+	})
 }
 
 // TestProofRevivesNoBrokenLock: the proof that the store heeds If-Match doesn't put a broken lock back
 // after the right ETag was refused.
 func TestProofRevivesNoBrokenLock(t *testing.T) {
 	bubble(t, claiming, func(t *testing.T, w *world) {
-		a, b := w.machine(), w.machine()
-		k := a.takes(t, Shared)
+		a, k := w.holder(t, Shared)
+		b := w.machine()
 		var other *Lock
-		a.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
-			if r.Op == "put" && r.Opts.IfMatch != "" && r.Opts.IfMatch != wrongETag && other == nil {
-				w.mem.Delete(ctx, k.Key()) // break-lock
-				var err error
-				if other, err = b.Exclusive(context.Background(), "prune"); err != nil {
-					t.Error(err)
-				}
+		a.hooks.Before(on("put", k.Key(), func(r hookstore.Request) {
+			if r.Opts.IfMatch != "" && r.Opts.IfMatch != wrongETag && other == nil {
+				w.delete(k.Key()) // break-lock
+				other = b.takes(t, Exclusive)
 			}
-			return nil
-		})
+		}))
 		time.Sleep(100 * time.Second)
-		if other != nil && alive(other) && alive(k) {
+		if other == nil || alive(other) && alive(k) {
 			t.Error("both in: the proof of If-Match put back a broken flag")
-		}
-		if other != nil {
-			other.Release(t.Context())
 		}
 	})
 }
@@ -525,13 +443,14 @@ func proveByTwo(t *testing.T, most time.Duration, plain, a, b answer) {
 		m := w.machine()
 		m.hooks.Store = &proving{Store: w.mem, plain: []answer{plain}, other: []answer{a, b}, turn: func() time.Duration { return m.jitter(most) }}
 		absent := &m.conditions.absent
+		wrong := func(what string) { t.Errorf("plain %s, %s and %s: %s", plain, a, b, what) }
 		var looked atomic.Bool
 		m.hooks.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "list" {
 				looked.Store(true)
 			}
 			if r.Op == "put" && r.Key == pointer && !looked.Load() && !absent.holds() {
-				t.Errorf("plain %s, %s and %s: lock.exclusive is put before a look", plain, a, b)
+				wrong("lock.exclusive is put before a look")
 			}
 			return nil
 		})
@@ -539,59 +458,50 @@ func proveByTwo(t *testing.T, most time.Duration, plain, a, b answer) {
 		switch {
 		case a == unsupported || b == unsupported:
 			if !absent.fails() {
-				t.Errorf("plain %s, %s and %s: a condition that isn't supported isn't refuted", plain, a, b)
+				wrong("a condition that isn't supported isn't refuted")
 			}
 		case a == heeded && b == heeded:
 			if !absent.holds() {
-				t.Errorf("plain %s: it heeds the condition, and that isn't proven", plain)
+				wrong("it heeds the condition, and that isn't proven")
 			}
 		case a != heeded && b != heeded && absent.holds():
-			t.Errorf("plain %s, %s and %s: nothing was refused, and the condition counts as proven", plain, a, b)
+			wrong("nothing was refused, and the condition counts as proven")
 		case a == ignored && b == ignored && !absent.fails():
-			t.Errorf("plain %s: both were taken, and the condition isn't refuted", plain)
+			wrong("both were taken, and the condition isn't refuted")
 		}
 		w.machine().refused(t, Shared)
-		time.Sleep(time.Minute) // what comes late has come
-		if err := errors.Join(k.Check(t.Context()), k.Release(t.Context())); err != nil {
-			t.Errorf("plain %s, %s and %s: %v", plain, a, b, err)
+		time.Sleep(time.Minute) // late puts have come
+		if err := k.Check(t.Context()); err != nil {
+			wrong(err.Error())
 		}
-		w.empty()
+		w.leavesNothing(k)
 	})
 }
 
 // TestPutsOfAProofAreApart: no put of a proof meets one before at a server that answers soon, and one
 // that is far away gets all of them within one round trip. A put that isn't needed isn't sent.
 func TestPutsOfAProofAreApart(t *testing.T) {
-	for _, c := range []struct {
-		trip time.Duration
-		want []time.Duration
-	}{
-		{time.Millisecond, []time.Duration{0, time.Millisecond}},
-		{160 * time.Millisecond, []time.Duration{0, apart, 2 * apart}},
+	for trip, want := range map[time.Duration][]time.Duration{
+		time.Millisecond:       {0, time.Millisecond},
+		160 * time.Millisecond: {0, apart, 2 * apart},
 	} {
 		bubble(t, mem.Options{IfAbsent: mem.Claimed}, func(t *testing.T, w *world) {
 			m := w.machine()
 			var mu sync.Mutex
 			var sent []time.Duration
 			began := time.Now()
-			m.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-				if r.Op == "put" && strings.Contains(r.Key, "/lock.intent/") {
-					mu.Lock()
-					sent = append(sent, time.Since(began))
-					mu.Unlock()
-				}
-				time.Sleep(c.trip)
-				return nil
-			})
+			m.hooks.Before(inTurn(on("put", "/lock.intent/", func(hookstore.Request) {
+				mu.Lock()
+				defer mu.Unlock()
+				sent = append(sent, time.Since(began))
+			}), slow("", "", trip)))
 			m.takes(t, Exclusive)
-			if !slices.Equal(sent, c.want) || !m.conditions.absent.holds() {
-				t.Errorf("%v: sent at %v, want %v", c.trip, sent, c.want)
+			if !slices.Equal(sent, want) || !m.conditions.absent.holds() {
+				t.Errorf("%v: sent at %v, want %v", trip, sent, want)
 			}
 		})
 	}
 }
-
-const pointer = "index/lock.exclusive"
 
 // TestReleaseLeavesAnothersPointer: Release deletes lock.exclusive only if the body there
 // is its own, and doesn't empty another's either.
@@ -603,8 +513,7 @@ func TestReleaseLeavesAnothersPointer(t *testing.T) {
 	} {
 		for rights, refuse := range map[string]hookstore.Before{"may delete": nil, "may not delete": mayNotDelete} {
 			sub(t, name+", "+rights, mem.Options{}, func(t *testing.T, w *world) {
-				a := w.machine()
-				k := a.takes(t, Exclusive)
+				a, k := w.holder(t, Exclusive)
 				a.hooks.Before(refuse)
 				w.put(pointer, another)
 				mustRelease(t, k)
@@ -638,26 +547,21 @@ func TestReleaseDeletesWhatItSaw(t *testing.T) {
 		for rights, refuse := range map[string]hookstore.Before{"may delete": nil, "may not delete": mayNotDelete} {
 			for _, checked := range []bool{false, true} {
 				sub(t, fmt.Sprintf("%s, %s, checked %v", name, rights, checked), opts, func(t *testing.T, w *world) {
-					a := w.machine()
-					k := a.takes(t, Exclusive)
+					a, k := w.holder(t, Exclusive)
 					time.Sleep(40 * time.Second) // the first refresh has proven If-Match
 					if !a.conditions.match.holds() {
 						t.Fatal("If-Match isn't relied on")
 					}
-					if checked && k.Check(t.Context()) != nil {
-						t.Error("not held")
+					if checked {
+						must(t, k.Check(t.Context()))
 					}
 					another := foreign(time.Now(), false)
 					var came atomic.Bool
-					a.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
-						if (r.Op == "delete" || r.Op == "put") && r.Key == pointer && came.CompareAndSwap(false, true) {
+					a.hooks.Before(inTurn(on("", pointer, func(r hookstore.Request) {
+						if (r.Op == "delete" || r.Op == "put") && came.CompareAndSwap(false, true) {
 							w.put(pointer, another)
 						}
-						if refuse != nil {
-							return refuse(ctx, r)
-						}
-						return nil
-					})
+					}), refuse))
 					if err := k.Release(t.Context()); err != nil || !came.Load() {
 						t.Errorf("%v, and another came: %v", err, came.Load())
 					}
@@ -678,34 +582,25 @@ func (refusesDeletes) DeleteIfMatch(context.Context, string, string) error {
 // TestReleaseWithoutConditionalDelete: a store that lacks conditional deletes, or refuses
 // each, is left clean.
 func TestReleaseWithoutConditionalDelete(t *testing.T) {
-	for name, wrap := range map[string]func(store.Store) store.Store{
-		"lacks":   func(s store.Store) store.Store { return struct{ store.Store }{s} },
-		"refuses": func(s store.Store) store.Store { return refusesDeletes{s} },
-	} {
-		sub(t, name, mem.Options{}, func(t *testing.T, w *world) {
+	do(t, func(t *testing.T, w *world) {
+		for _, s := range []store.Store{struct{ store.Store }{w.mem}, refusesDeletes{w.mem}} {
 			a := w.machine()
-			a.hooks.Store = wrap(w.mem)
-			k := a.takes(t, Exclusive)
-			mustRelease(t, k)
-			w.empty()
-		})
-	}
+			a.hooks.Store = s
+			w.leavesNothing(a.takes(t, Exclusive))
+		}
+	})
 }
 
 // TestReleaseActsOnAFreshLook: a holder that was stopped between its look at lock.exclusive
 // and the delete, for longer than its lease, deletes nothing.
 func TestReleaseActsOnAFreshLook(t *testing.T) {
 	bubble(t, lacking, func(t *testing.T, w *world) {
-		a := w.machine()
-		k := a.takes(t, Exclusive)
+		a, k := w.holder(t, Exclusive)
 		another := foreign(time.Now(), false)
-		a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
-			if r.Op == "get" && r.Key == pointer {
-				a.clock.jump(2 * time.Minute)
-				w.put(pointer, another)
-			}
-			return err
-		})
+		a.hooks.After(answered("get", pointer, func(hookstore.Request) {
+			a.clock.jump(2 * time.Minute)
+			w.put(pointer, another)
+		}))
 		k.Release(t.Context())
 		w.has(pointer, another)
 	})
@@ -724,44 +619,24 @@ func (w *world) has(key string, body []byte) {
 func TestLatePointerIsTakenDown(t *testing.T) {
 	for _, granted := range []bool{false, true} {
 		do(t, func(t *testing.T, w *world) {
-			a, b := w.machine(), w.machine()
-			s := b.takes(t, Shared)
-			puts := 0
+			a := w.machine()
+			s := w.machine().takes(t, Shared)
 			var late []byte
-			a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-				if r.Op == "put" && r.Key == pointer {
-					if puts++; puts == 1 {
-						late = r.Body
-						return errOutage
-					}
+			a.hooks.Before(first("put", pointer, func(r hookstore.Request) error { late = r.Body; return errOutage }))
+			a.hooks.After(firstAnswered("delete", pointer, func(r hookstore.Request) {
+				w.put(r.Key, late)
+				if granted {
+					s.Release(t.Context())
 				}
-				return nil
-			})
-			a.hooks.After(func(ctx context.Context, r hookstore.Request, err error) error {
-				if r.Op == "delete" && r.Key == pointer && late != nil {
-					if _, err := w.mem.Put(ctx, r.Key, late, store.PutOptions{IfAbsent: true}); err != nil {
-						t.Error(err)
-					}
-					late = nil
-					if granted {
-						s.Release(ctx)
-					}
-				}
-				return err
-			})
+			}))
 			k, err := a.Exclusive(t.Context(), "prune")
 			if granted {
 				mustLock(t, k, err).Release(t.Context())
 			} else {
 				mustHeld(t, k, err)
+				w.stores(s.Key())
 			}
-			for _, key := range w.keys() {
-				if !strings.Contains(key, "/lock.shared/") {
-					t.Errorf("granted %t: left: %s", granted, key)
-				}
-			}
-			s.Release(t.Context())
-			w.empty()
+			w.leavesNothing(s)
 		})
 	}
 }
@@ -783,12 +658,8 @@ func (s ignoresDeleteCondition) DeleteIfMatch(ctx context.Context, key, _ string
 // of a deletion looks first, and leaves another's lock.exclusive alone.
 func TestClaimedDeleteNeedsALook(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
-		a := w.machine()
-		s := ignoresDeleteCondition{w.mem}
-		l, err := New(s, a.opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l, err := New(ignoresDeleteCondition{w.mem}, w.machine().opts)
+		must(t, err)
 		k, err := l.Exclusive(t.Context(), "prune")
 		mustLock(t, k, err)
 		time.Sleep(10 * time.Second)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,16 +12,6 @@ import (
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store/mem"
 )
-
-// replaces makes another client take the exclusive lock while its holder releases it.
-func (w *world) replaces(ctx context.Context, k *Lock, by *machine) *Lock {
-	_ = w.mem.Delete(ctx, k.Key()) // or the release waits for it
-	other, err := by.Exclusive(w.t.Context(), "prune")
-	if err != nil {
-		w.t.Error(err)
-	}
-	return other
-}
 
 // lasts checks that the other client's lock stays held.
 func (w *world) lasts(other *Lock) {
@@ -40,22 +31,21 @@ func TestRepeatedReleaseLeavesTheNextHolder(t *testing.T) {
 	const late = "put, and a delete that comes back late"
 	for _, op := range []string{"delete", "put", late} {
 		sub(t, op, mem.Options{}, func(t *testing.T, w *world) {
-			a, b := w.machine(), w.machine()
-			k := a.takes(t, Exclusive)
+			a, k := w.holder(t, Exclusive)
+			b := w.machine()
 			replaced := make(chan struct{})
-			var waits, failed atomic.Bool
-			if op != "delete" {
-				a.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
-					if op == late && r.Op == "delete" && r.Key == pointer && waits.CompareAndSwap(false, true) {
-						<-replaced // as a system call on a network file system: it heeds no context
-					}
-					return mayNotDelete(ctx, r)
-				})
+			switch op {
+			case "put":
+				a.hooks.Before(mayNotDelete)
+			case late: // as a system call on a network file system: it heeds no context
+				a.hooks.Before(inTurn(first("delete", pointer, func(hookstore.Request) error { <-replaced; return nil }), mayNotDelete))
 			}
 			var other *Lock
+			var failed atomic.Bool
 			a.hooks.After(func(ctx context.Context, r hookstore.Request, err error) error {
 				if strings.HasPrefix(op, r.Op) && r.Key == pointer && failed.CompareAndSwap(false, true) {
-					other = w.replaces(ctx, k, b)
+					w.delete(k.Key()) // or the release waits for it
+					other = b.takes(t, Exclusive)
 					close(replaced)
 					time.Sleep(time.Millisecond)
 					return errOutage
@@ -75,14 +65,8 @@ func TestRepeatedReleaseLeavesTheNextHolder(t *testing.T) {
 // back.
 func TestReleaseWaitsForTheRefresh(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
-		a := w.machine()
-		k := a.takes(t, mode)
-		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-			if r.Op == "put" {
-				time.Sleep(3 * time.Second)
-			}
-			return nil
-		})
+		a, k := w.holder(t, mode)
+		a.hooks.Before(slow("put", "", 3*time.Second))
 		time.Sleep(31 * time.Second)
 		time.AfterFunc(time.Second, func() {
 			if alive(k) {
@@ -99,21 +83,15 @@ func TestReleaseWaitsForTheRefresh(t *testing.T) {
 // come after the deletes.
 func TestReleaseSendsNoPut(t *testing.T) {
 	bothModes(t, lacking, func(t *testing.T, w *world, mode Mode) {
-		a := w.machine(func(o *Options) { o.Look = DefaultTTL })
-		k := a.takes(t, mode)
+		a, k := w.holder(t, mode, func(o *Options) { o.Look = DefaultTTL })
 		time.Sleep(29 * time.Second)
 		a.hooks.Count()
 		released := make(chan error)
-		a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
-			if r.Op == "list" && r.Key == k.Key() {
-				go func() { released <- k.Release(t.Context()) }()
-				time.Sleep(time.Second)
-			}
-			return err
-		})
-		if err := <-released; err != nil {
-			t.Error(err)
-		}
+		a.hooks.After(answered("list", k.Key(), func(hookstore.Request) {
+			go func() { released <- k.Release(t.Context()) }()
+			time.Sleep(time.Second)
+		}))
+		must(t, <-released)
 		if _, by := a.hooks.Count(); by["put"] > int(mode)-1 { // lock.exclusive was looked at before
 			t.Errorf("%v", by)
 		}
@@ -124,21 +102,18 @@ func TestReleaseSendsNoPut(t *testing.T) {
 // TestReleaseEndsTheContextFirst: Release ends the lock's context before it deletes anything.
 func TestReleaseEndsTheContextFirst(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
-		a := w.machine()
-		k := a.takes(t, Exclusive)
-		var deletes atomic.Int32
-		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-			if r.Op != "delete" {
-				return nil
-			}
-			deletes.Add(1)
-			if alive(k) {
+		a, k := w.holder(t, Exclusive)
+		deletes := 0
+		var mu sync.Mutex
+		a.hooks.Before(on("delete", "", func(hookstore.Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			if deletes++; alive(k) {
 				t.Error("others can be in, and the context lives")
 			}
-			return nil
-		})
+		}))
 		k.Release(t.Context())
-		if deletes.Load() == 0 {
+		if deletes == 0 {
 			t.Error("it deleted nothing")
 		}
 	})
@@ -149,8 +124,7 @@ func TestReleaseAfterAnHour(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		k := w.machine().takes(t, Exclusive)
 		time.Sleep(time.Hour)
-		k.Release(t.Context())
-		w.empty()
+		w.leavesNothing(k)
 	})
 }
 
@@ -159,11 +133,10 @@ func TestReleaseAfterAnHour(t *testing.T) {
 func TestReleaseOfALostLockLeavesTheNextHolder(t *testing.T) {
 	for _, noticed := range []bool{true, false} {
 		do(t, func(t *testing.T, w *world) {
-			a, b := w.machine(), w.machine()
-			k := a.takes(t, Exclusive)
+			a, k := w.holder(t, Exclusive)
 			time.Sleep(29 * time.Second)
-			b.Break(t.Context(), BreakOptions{})
-			other := b.takes(t, Exclusive)
+			w.breakAll()
+			other := w.machine().takes(t, Exclusive)
 			if noticed {
 				<-k.Context().Done()
 			} else {
@@ -171,10 +144,7 @@ func TestReleaseOfALostLockLeavesTheNextHolder(t *testing.T) {
 				time.Sleep(2 * time.Second)
 			}
 			k.Release(t.Context())
-			time.Sleep(time.Minute)
-			if !alive(other) || len(w.keys()) != 2 {
-				t.Errorf("noticed %t: the successor was harmed: %v, %v", noticed, other.Lost(), w.keys())
-			}
+			w.lasts(other)
 		})
 	}
 }
@@ -182,18 +152,12 @@ func TestReleaseOfALostLockLeavesTheNextHolder(t *testing.T) {
 // TestHalfReleasedIsHeld: Release deletes lock.exclusive and the flag at once. Until both are
 // deleted, the one that is left keeps all others out.
 func TestHalfReleasedIsHeld(t *testing.T) {
-	for _, slow := range []string{pointer, "index/lock.intent/"} {
+	for _, key := range []string{pointer, "index/lock.intent/"} {
 		for name, opts := range map[string]mem.Options{"kept": {}, "claimed": claiming, "none": lacking} {
-			sub(t, slow+" "+name, opts, func(t *testing.T, w *world) {
-				a := w.machine()
-				k := a.takes(t, Exclusive)
+			sub(t, key+" "+name, opts, func(t *testing.T, w *world) {
+				a, k := w.holder(t, Exclusive)
 				time.Sleep(10 * time.Second)
-				a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-					if r.Op == "delete" && strings.HasPrefix(r.Key, slow) {
-						time.Sleep(4 * time.Second)
-					}
-					return nil
-				})
+				a.hooks.Before(slow("delete", key, 4*time.Second))
 				done := make(chan error, 1)
 				go func() { done <- k.Release(t.Context()) }()
 				for range 3 {
@@ -201,13 +165,11 @@ func TestHalfReleasedIsHeld(t *testing.T) {
 					for _, mode := range []Mode{Shared, Exclusive} {
 						w.machine().refused(t, mode)
 					}
-					if keys := w.keys(); len(keys) != 1 || !strings.HasPrefix(keys[0], slow) {
+					if keys := w.keys(); len(keys) != 1 || !strings.HasPrefix(keys[0], key) {
 						t.Errorf("half released: %v", keys)
 					}
 				}
-				if err := <-done; err != nil {
-					t.Error(err)
-				}
+				must(t, <-done)
 				w.empty()
 			})
 		}
@@ -221,7 +183,7 @@ func TestLookBeforeReleaseCounts(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		since time.Duration // Check
-		fails int           // deletions of lock.exclusive without an answer
+		fails int32         // deletions of lock.exclusive without an answer
 		gets  int
 	}{
 		{"just now", 0, 0, 0},
@@ -235,29 +197,20 @@ func TestLookBeforeReleaseCounts(t *testing.T) {
 			a.hooks.Before(takesASecond)
 			k := a.takes(t, Exclusive)
 			time.Sleep(10 * time.Second)
-			if err := k.Check(t.Context()); err != nil {
-				t.Error(err)
-			}
+			must(t, k.Check(t.Context()))
 			time.Sleep(c.since)
-			var gets, failed int
+			a.hooks.Count()
+			var deletes atomic.Int32
 			a.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
-				_ = takesASecond(ctx, r)
-				if r.Key != pointer {
-					return nil
-				}
-				if r.Op == "get" {
-					gets++
-				}
-				if r.Op == "delete" && failed < c.fails {
-					failed++
+				if time.Sleep(time.Second); r.Op == "delete" && r.Key == pointer && deletes.Add(1) <= c.fails {
 					return errOutage
 				}
 				return nil
 			})
-			if err := k.Release(t.Context()); err != nil || gets != c.gets {
-				t.Errorf("%v; %d looks, want %d", err, gets, c.gets)
+			w.leavesNothing(k)
+			if _, by := a.hooks.Count(); by["get"] != c.gets {
+				t.Errorf("%d looks, want %d", by["get"], c.gets)
 			}
-			w.empty()
 		})
 	}
 }
@@ -266,23 +219,18 @@ func TestLookBeforeReleaseCounts(t *testing.T) {
 // beyond the lease.
 func TestReleaseStopsAtTheDeadline(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
-		a := w.machine()
-		k := a.takes(t, Exclusive)
+		a, k := w.holder(t, Exclusive)
 		a.hooks.Before(outage)
 		time.Sleep(54 * time.Second)
 		deadline := time.Now().Add(k.Deadline() - a.clock.Elapsed())
-		var deletes atomic.Int32
-		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-			if r.Key != pointer {
-				return errOutage
-			}
-			if deletes.Add(1); time.Now().After(deadline) {
+		var asked atomic.Bool
+		a.hooks.Before(inTurn(on("", pointer, func(r hookstore.Request) {
+			if asked.Store(true); time.Now().After(deadline) {
 				t.Errorf("%s of lock.exclusive %v after the deadline", r.Op, time.Since(deadline))
 			}
-			return errOutage
-		})
+		}), outage))
 		k.Release(t.Context())
-		if deletes.Load() == 0 {
+		if !asked.Load() {
 			t.Error("it asked for no lock.exclusive")
 		}
 	})
@@ -291,20 +239,14 @@ func TestReleaseStopsAtTheDeadline(t *testing.T) {
 func TestReleaseTwiceAndAfterContext(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		ctx, cancel := context.WithCancel(t.Context())
-		k, err := w.machine().Exclusive(ctx, "prune", Parent(ctx))
-		mustLock(t, k, err)
+		k := w.machine().takes(t, Exclusive, Parent(ctx))
 		cancel() // TestParentEndsTheLocksContext
 		for range 2 {
-			if err := k.Release(ctx); err != nil {
-				t.Errorf("release: %v", err)
-			}
+			must(t, k.Release(ctx))
 		}
 		w.empty()
-		if err := k.Renew(t.Context()); !errors.Is(err, ErrReleased) {
-			t.Errorf("check after release: %v", err)
-		}
-		if left := k.Left(); left != 0 {
-			t.Errorf("%v left after release", left)
+		if err := k.Renew(t.Context()); !errors.Is(err, ErrReleased) || k.Left() != 0 {
+			t.Errorf("renew after release: %v; %v left", err, k.Left())
 		}
 	})
 }

@@ -3,11 +3,9 @@ package replock
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/repolock/repolock/internal/test/hookstore"
@@ -28,8 +26,7 @@ func (m *machine) lose(t *testing.T, k *Lock) {
 func TestResumeAfterOutage(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		for _, outage := range []time.Duration{0, 3 * time.Second, 5 * time.Minute} {
-			a, b := w.machine(), w.machine()
-			k := a.takes(t, mode)
+			a, k := w.holder(t, mode)
 			a.lose(t, k)
 			time.AfterFunc(outage, func() { a.hooks.Before(nil) })
 			r := mustResume(t, k)
@@ -39,16 +36,11 @@ func TestResumeAfterOutage(t *testing.T) {
 			if r.Key() == k.Key() {
 				t.Error("resumed under the same key")
 			}
-			if err := k.Release(t.Context()); err != nil {
-				t.Errorf("releasing the lost lock: %v", err)
-			}
-			b.refused(t, Exclusive)
+			mustRelease(t, k)
+			w.machine().refused(t, Exclusive)
 			time.Sleep(10 * time.Minute)
-			if !alive(r) {
-				t.Fatalf("lost again: %v", r.Lost())
-			}
-			mustRelease(t, r)
-			w.empty()
+			lives(t, r)
+			w.leavesNothing(r)
 		}
 	})
 }
@@ -71,8 +63,7 @@ func TestNoResume(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			eachMode(t, func(t *testing.T, w *world, mode Mode) {
-				a := w.machine()
-				k := a.takes(t, mode)
+				a, k := w.holder(t, mode)
 				a.lose(t, k)
 				time.Sleep(20 * time.Second)
 				other := then(w, k)
@@ -80,11 +71,7 @@ func TestNoResume(t *testing.T) {
 				mustNotResume(t, k)
 				k.Release(t.Context())
 				if other != nil {
-					time.Sleep(5 * time.Minute)
-					if !alive(other) {
-						t.Errorf("the other one was harmed: %v", other.Lost())
-					}
-					other.Release(t.Context())
+					w.lasts(other)
 				}
 				if what == "was in" || what == "is in" {
 					w.empty()
@@ -98,14 +85,11 @@ func TestNoResume(t *testing.T) {
 // channel is closed by then.
 func (w *world) refreshedLate(a *machine, k *Lock, after time.Duration) (applied chan struct{}) {
 	applied = make(chan struct{})
-	a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-		if r.Op != "put" {
-			return nil
-		}
+	a.hooks.Before(first("put", "", func(r hookstore.Request) error {
 		a.hooks.Before(outage)
 		time.AfterFunc(after, func() { w.put(r.Key, r.Body); close(applied) })
 		return errOutage
-	})
+	}))
 	<-k.Context().Done()
 	return applied
 }
@@ -138,37 +122,31 @@ func mustNotResume(t *testing.T, k *Lock) {
 // TestNoResumeAfterLateRefresh: a refresh that is applied only after another holder has come
 // and gone puts the old flag back. That flag proves nothing, also if a late put replaces the new one.
 func TestNoResumeAfterLateRefresh(t *testing.T) {
-	for name, opts := range map[string]mem.Options{"lacked": lacking, "ignored": ignoring} {
+	const both = "the new flag, too"
+	for name, opts := range map[string]mem.Options{"lacked": lacking, "ignored": ignoring, both: lacking} {
 		sub(t, name, opts, func(t *testing.T, w *world) {
-			a, b := w.machine(), w.machine()
-			k := a.takes(t, Shared)
-			late := w.refreshedLate(a, k, 50*time.Second)
-			time.Sleep(10 * time.Second)
-			b.takes(t, Exclusive).Release(t.Context())
+			a, k := w.holder(t, Shared)
+			late := w.refreshedLate(a, k, 36*time.Second)
+			time.Sleep(8 * time.Second)
+			w.machine().takes(t, Exclusive).Release(t.Context())
 			<-late
 			a.hooks.Before(nil)
+			if name == both {
+				a.hooks.Before(inTurn(w.delaysFirst(7500*time.Millisecond), first("list", "", func(hookstore.Request) error {
+					time.Sleep(7900 * time.Millisecond)
+					return nil
+				})))
+			}
 			mustNotResume(t, k)
 		})
 	}
-	bubble(t, lacking, func(t *testing.T, w *world) {
-		a, b := w.machine(), w.machine()
-		k := a.takes(t, Shared)
-		late := w.refreshedLate(a, k, 36*time.Second)
-		time.Sleep(8 * time.Second)
-		b.takes(t, Exclusive).Release(t.Context())
-		<-late
-		var puts, lists atomic.Int32
-		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-			if r.Op == "put" && r.Key != k.Key() && puts.Add(1) == 1 {
-				time.AfterFunc(7500*time.Millisecond, func() { w.put(r.Key, r.Body) })
-				return errOutage
-			}
-			if r.Op == "list" && lists.Add(1) == 1 {
-				time.Sleep(7900 * time.Millisecond)
-			}
-			return nil
-		})
-		mustNotResume(t, k)
+}
+
+// delaysFirst doesn't answer the first put, which is applied after a while.
+func (w *world) delaysFirst(d time.Duration) hookstore.Before {
+	return first("put", "", func(r hookstore.Request) error {
+		time.AfterFunc(d, func() { w.put(r.Key, r.Body) })
+		return errOutage
 	})
 }
 
@@ -176,29 +154,19 @@ func TestNoResumeAfterLateRefresh(t *testing.T) {
 // reason to refuse, if the one before was answered within a ttl of it, and nothing has shown since
 // when that was written.
 func TestResumeAfterALateRefreshThatCameInTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, mem.Options{NoTime: true})              // answers to puts tell no mod time, and no look precedes them
-		a := w.machine(func(o *Options) { o.Look = DefaultTTL }) // and none comes in between
-		k := a.takes(t, Shared)
-		for a.saw(EventRefreshed) == 0 {
-			time.Sleep(100 * time.Millisecond)
-			a.Flush(t.Context())
-		}
-		a.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
-			if r.Op != "put" {
-				return errOutage
-			}
+	bubble(t, mem.Options{NoTime: true}, func(t *testing.T, w *world) { // answers to puts tell no mod time, and no look precedes them
+		a, k := w.holder(t, Shared, func(o *Options) { o.Look = DefaultTTL }) // and none comes in between
+		time.Sleep(31 * time.Second)
+		a.hooks.Before(inTurn(first("put", "", func(r hookstore.Request) error {
 			a.hooks.Before(outage)
 			time.Sleep(7 * time.Second)
 			w.put(r.Key, r.Body)
 			return errOutage
-		})
+		}), outage))
 		<-k.Context().Done()
 		a.hooks.Before(nil)
-		resumed := mustResume(t, k)
-		resumed.Release(t.Context())
-		k.Release(t.Context())
-		w.empty()
+		mustResume(t, k).Release(t.Context())
+		w.leavesNothing(k)
 	})
 }
 
@@ -206,27 +174,22 @@ func TestResumeAfterALateRefreshThatCameInTime(t *testing.T) {
 // whose clocks show the refresh as one that came soon. The store's show it.
 func TestNoResumeAfterARefreshThatAPauseDelayed(t *testing.T) {
 	for name, opts := range map[string]mem.Options{"lacked": lacking, "no time": {IfAbsent: mem.Lacked, IfMatch: mem.Lacked, NoTime: true, Precision: time.Second}} {
-		for _, mode := range []Mode{Shared, Exclusive} {
-			sub(t, name+" "+mode.String(), opts, func(t *testing.T, w *world) {
-				a, b := w.machine(), w.machine()
-				k := a.takes(t, mode)
+		t.Run(name, func(t *testing.T) {
+			bothModes(t, opts, func(t *testing.T, w *world, mode Mode) {
+				a, k := w.holder(t, mode)
 				went := a.pausedInRefresh(w, k, 150*time.Second)
-				b.untilFreeFor(t, Exclusive, 100*time.Millisecond)
-				if !time.Now().Before(went) {
-					t.Fatal("the prune got in after the pause")
-				}
 				a.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
 					if time.Now().Before(went) && r.Key == k.Key() { // on its way
 						return nil
 					}
-					return outage(ctx, r)
+					return errOutage
 				})
-				time.Sleep(time.Until(went))
+				w.passed(t, Exclusive, went)
 				<-k.Context().Done()
 				a.hooks.Before(nil)
 				mustNotResume(t, k)
 			})
-		}
+		})
 	}
 }
 
@@ -235,24 +198,33 @@ func TestNoResumeAfterARefreshThatAPauseDelayed(t *testing.T) {
 func TestResumeAgainstAcquire(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		for head := -1500 * time.Millisecond; head <= 1500*time.Millisecond; head += rounds.Fewer(50*time.Millisecond, 150*time.Millisecond) {
-			a, b := w.machine(), w.machine()
-			k := a.takes(t, mode)
+			a, k := w.holder(t, mode)
+			b := w.machine()
 			a.lose(t, k)
 			time.Sleep(10 * time.Second)
-			r, other := resumeAgainst(t, a, k, b, head)
+			a.hooks.Before(slow("", "", 130*time.Millisecond))
+			b.hooks.Before(slow("", "", 170*time.Millisecond))
+			var other *Lock
+			done := make(chan struct{})
+			time.AfterFunc(max(head, 0), func() {
+				defer close(done)
+				other, _ = b.Exclusive(context.Background(), "prune")
+			})
+			time.Sleep(max(-head, 0))
+			r, _ := k.Resume(t.Context())
+			<-done
 			if r != nil && other != nil {
 				t.Fatalf("head start %v: resumed and acquired", head)
 			}
 			time.Sleep(2 * time.Minute)
-			for _, x := range []*Lock{k, r, other} {
-				if x != nil && x != k && !alive(x) {
-					t.Errorf("head start %v: harmed: %v", head, x.Lost())
-				}
+			for _, x := range []*Lock{r, other} {
 				if x != nil {
+					lives(t, x)
 					x.Release(t.Context())
 				}
 			}
-			w.machine().Break(t.Context(), BreakOptions{})
+			k.Release(t.Context())
+			w.breakAll()
 		}
 	})
 }
@@ -260,13 +232,10 @@ func TestResumeAgainstAcquire(t *testing.T) {
 // TestSuspendAlone: if no other holder was in, the lock is resumed. It was held until its deadline.
 func TestSuspendAlone(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
-		a := w.machine()
-		k := a.takes(t, mode)
+		a, k := w.holder(t, mode)
 		a.clock.Stop(40 * time.Second)
 		time.Sleep(42 * time.Second)
-		if !alive(k) {
-			t.Fatalf("lost after a short suspend: %v", k.Lost())
-		}
+		lives(t, k)
 		a.clock.Stop(8 * time.Hour)
 		<-k.Context().Done()
 		a.Flush(t.Context())
@@ -274,53 +243,27 @@ func TestSuspendAlone(t *testing.T) {
 			t.Errorf("%s: held for %v", e.Kind, e.Held)
 		}
 		r := mustResume(t, k)
-		r.Release(t.Context())
-		w.empty()
+		w.leavesNothing(r)
 	})
-}
-
-// resumeAgainst makes a resume its lock while b takes the exclusive one, on a slow store. b
-// begins head after a.
-func resumeAgainst(t *testing.T, a *machine, k *Lock, b *machine, head time.Duration) (resumed, other *Lock) {
-	slow := func(d time.Duration) func(context.Context, hookstore.Request) error {
-		return func(context.Context, hookstore.Request) error { time.Sleep(d); return nil }
-	}
-	a.hooks.Before(slow(130 * time.Millisecond))
-	b.hooks.Before(slow(170 * time.Millisecond))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		time.Sleep(max(head, 0))
-		other, _ = b.Exclusive(context.Background(), "prune")
-	}()
-	time.Sleep(max(-head, 0))
-	resumed, _ = k.Resume(t.Context())
-	<-done
-	return resumed, other
 }
 
 // TestNoResumeOfAnotherVersionWithoutAClock: if mod times can be a client's, only the version
 // of the last answer is known to have existed before others could pass. A refresh that was
 // applied late isn't.
 func TestNoResumeOfAnotherVersionWithoutAClock(t *testing.T) {
-	for _, mode := range []Mode{Shared, Exclusive} {
-		for _, late := range []bool{false, true} {
-			bubble(t, mem.Options{NoStoreClock: true}, func(t *testing.T, w *world) {
-				a := w.machine()
-				k := a.takes(t, mode)
-				refreshed := a.unheard(k)
-				<-k.Context().Done()
-				if late {
-					w.put(k.Key(), refreshed.Load().([]byte))
-				}
-				a.hooks.Before(nil)
-				if late {
-					mustNotResume(t, k)
-				} else {
-					mustResume(t, k)
-				}
-			})
-		}
+	for _, late := range []bool{false, true} {
+		bothModes(t, mem.Options{NoStoreClock: true}, func(t *testing.T, w *world, mode Mode) {
+			a, k := w.holder(t, mode)
+			refreshed := a.unheard(k)
+			<-k.Context().Done()
+			a.hooks.Before(nil)
+			if late {
+				w.put(k.Key(), refreshed.Load().([]byte))
+				mustNotResume(t, k)
+			} else {
+				mustResume(t, k)
+			}
+		})
 	}
 }
 
@@ -328,34 +271,31 @@ func TestNoResumeOfAnotherVersionWithoutAClock(t *testing.T) {
 // object.
 func TestReleasedWhileItIsResumed(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
-		for after := range 30 {
-			a := w.machine()
-			k := a.takes(t, mode)
+		for after := time.Millisecond; after < time.Second; after += 33 * time.Millisecond {
+			a, k := w.holder(t, mode)
 			a.lose(t, k)
-			a.hooks.Before(func(context.Context, hookstore.Request) error { time.Sleep(100 * time.Millisecond); return nil })
+			a.hooks.Before(slow("", "", 100*time.Millisecond))
 			resumed := make(chan error, 1)
 			var released atomic.Bool
 			go func() {
 				r, err := k.Resume(t.Context())
 				if err == nil {
 					if released.Load() {
-						t.Errorf("resumed after Release was called, after %d", after)
+						t.Errorf("resumed after Release was called, after %v", after)
 					}
 					err = r.Release(t.Context())
 				}
 				resumed <- err
 			}()
-			time.Sleep(time.Duration(after)*33*time.Millisecond + time.Millisecond)
+			time.Sleep(after)
 			released.Store(true)
 			mustRelease(t, k)
 			if err := <-resumed; err != nil && !errors.Is(err, ErrReleased) && !errors.Is(err, ErrLost) {
-				t.Errorf("released after %d: %v", after, err)
+				t.Errorf("released after %v: %v", after, err)
 			}
 			a.hooks.Before(nil)
 			time.Sleep(2 * time.Minute)
-			if keys := w.keys(); len(keys) > 0 {
-				t.Fatalf("released after %d: left over: %v", after, keys)
-			}
+			w.empty()
 		}
 	})
 }
@@ -367,8 +307,7 @@ func TestResumeAllowsForRoundedTimes(t *testing.T) {
 		for phase := range 10 {
 			bubble(t, mem.Options{Precision: time.Second}, func(t *testing.T, w *world) {
 				time.Sleep(time.Duration(phase) * 100 * time.Millisecond)
-				a := w.machine()
-				k := a.takes(t, Shared)
+				a, k := w.holder(t, Shared)
 				reapable := time.Now().Add(DefaultTTL)
 				refreshed := a.unheard(k)
 				time.Sleep(time.Until(reapable) + time.Duration(late)*100*time.Millisecond + time.Millisecond)
@@ -385,26 +324,22 @@ func TestResumeAllowsForRoundedTimes(t *testing.T) {
 // while the resume was under way.
 func TestNoResumeWhenPassedMeanwhile(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
-		a, b := w.machine(), w.machine()
-		k := a.takes(t, mode)
+		b := w.machine()
+		a, k := w.holder(t, mode)
 		a.lose(t, k)
 		time.Sleep(10 * time.Second)
 		came, gate, gone := make(chan struct{}), make(chan struct{}), make(chan bool, 1)
 		b.hooks.Before(first("delete", k.Key(), func(hookstore.Request) error { close(came); <-gate; return nil }))
 		go func() {
-			other, err := b.Exclusive(context.Background(), "prune")
-			if err == nil {
-				time.Sleep(300 * time.Millisecond) // a short prune
-				other.Release(context.Background())
-			}
-			gone <- err == nil
+			shortly := func(context.Context) error { time.Sleep(300 * time.Millisecond); return nil }
+			gone <- b.Do(context.Background(), Exclusive, "prune", shortly) == nil
 		}()
 		select {
 		case <-came: // it has looked, and is about to delete the stale flag
 		case in := <-gone: // it has watched it in vain
 			gone <- in
 		}
-		a.hooks.Before(first("list", "index/lock.", func(hookstore.Request) error {
+		a.hooks.Before(first("list", allLocks, func(hookstore.Request) error {
 			close(gate)
 			time.Sleep(10 * time.Millisecond)
 			return nil
@@ -414,10 +349,11 @@ func TestNoResumeWhenPassedMeanwhile(t *testing.T) {
 		r, err := k.Resume(ctx)
 		if in := <-gone; in && r != nil {
 			t.Error("resumed although a prune has been in between")
-		} else if r != nil {
-			r.Release(t.Context())
-		} else if err == nil {
+		} else if r == nil && err == nil {
 			t.Error("neither a lock nor an error")
+		}
+		if r != nil {
+			r.Release(t.Context())
 		}
 	})
 }
@@ -425,23 +361,16 @@ func TestNoResumeWhenPassedMeanwhile(t *testing.T) {
 // TestResumeStoppedMidway: a resume that was stopped for longer than a lease hasn't resumed by
 // the flag that it put before.
 func TestResumeStoppedMidway(t *testing.T) {
-	for _, op := range []string{"list", "delete"} {
+	for _, kind := range [][2]string{{"list", allLocks}, {"delete", ""}} {
 		bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
-			a := w.machine()
-			k := a.takes(t, mode)
+			a, k := w.holder(t, mode)
 			a.lose(t, k)
 			a.hooks.Before(nil)
-			var done atomic.Bool
-			a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
-				if r.Op == op && (op == "delete" || r.Key == "index/lock.") && done.CompareAndSwap(false, true) {
-					a.clock.jump(2 * time.Minute)
-				}
-				return err
-			})
+			a.hooks.After(firstAnswered(kind[0], kind[1], func(hookstore.Request) { a.clock.jump(2 * time.Minute) }))
 			r, err := k.Resume(t.Context())
 			if r != nil {
 				if left := r.Deadline() - a.clock.Elapsed(); left < 0 {
-					t.Errorf("%s, stopped at %s: resumed with a lease that ended %v ago", mode, op, -left)
+					t.Errorf("stopped at %s: resumed with a lease that ended %v ago", kind[0], -left)
 				}
 				r.Release(t.Context())
 			} else if !errors.Is(err, ErrLost) {
@@ -454,24 +383,15 @@ func TestResumeStoppedMidway(t *testing.T) {
 // TestResumeTriesAgain: a resume tries again after an attempt that failed after its look.
 func TestResumeTriesAgain(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
-		a := w.machine()
-		k := a.takes(t, mode)
+		a, k := w.holder(t, mode)
 		a.lose(t, k)
-		until := time.Now().Add(30 * time.Second)
-		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-			if r.Op == "list" && r.Key == "index/lock." && time.Now().Before(until) {
-				return errOutage
-			}
-			return nil
-		})
+		a.hooks.Before(fails("list", allLocks, errOutage))
+		time.AfterFunc(30*time.Second, func() { a.hooks.Before(nil) })
 		r := mustResume(t, k)
 		time.Sleep(5 * time.Minute)
-		if !alive(r) {
-			t.Error(r.Lost())
-		}
+		lives(t, r)
 		r.Release(t.Context())
-		k.Release(t.Context())
-		w.empty()
+		w.leavesNothing(k)
 	})
 }
 
@@ -479,17 +399,10 @@ func TestResumeTriesAgain(t *testing.T) {
 // client's break-lock deletes.
 func TestResumeNeedsLockExclusive(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
-		a := w.machine()
-		k := a.takes(t, Exclusive)
+		a, k := w.holder(t, Exclusive)
 		a.lose(t, k)
 		a.hooks.Before(nil)
-		var done atomic.Bool
-		a.hooks.After(func(ctx context.Context, r hookstore.Request, err error) error {
-			if r.Op == "put" && strings.HasSuffix(r.Key, "lock.exclusive") && done.CompareAndSwap(false, true) {
-				w.delete(r.Key)
-			}
-			return err
-		})
+		a.hooks.After(firstAnswered("put", pointer, func(hookstore.Request) { w.delete(pointer) }))
 		mustNotResume(t, k)
 	})
 }
@@ -498,55 +411,39 @@ func TestResumeNeedsLockExclusive(t *testing.T) {
 // succeeds.
 func TestResumesAtOnceGiveOneLock(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
-		a := w.machine()
-		k := a.takes(t, mode)
+		a, k := w.holder(t, mode)
 		a.lose(t, k)
 		a.hooks.Before(takesASecond)
-		var rs [2]*Lock
+		var resumed atomic.Int32
 		var wg sync.WaitGroup
-		for i := range rs {
+		for range 2 {
 			wg.Go(func() {
-				rs[i], _ = k.Resume(context.Background())
+				if r, err := k.Resume(context.Background()); err == nil {
+					resumed.Add(1)
+					time.Sleep(time.Minute)
+					r.Release(context.Background())
+				}
 			})
 		}
 		wg.Wait()
-		if rs[0] != nil && rs[1] != nil {
-			t.Errorf("one lost %s lock was resumed as two: alive %v %v", mode, alive(rs[0]), alive(rs[1]))
+		if resumed.Load() > 1 {
+			t.Error("one lost lock was resumed as two")
 		}
-		for _, r := range rs {
-			if r != nil {
-				r.Release(context.Background())
-			}
-		}
-		k.Release(context.Background())
 	})
 }
 
 // TestReleaseAfterACancelledResumeLeavesNothing: a cancelled resume and a release leave no lock behind.
 func TestReleaseAfterACancelledResumeLeavesNothing(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
-		a, b := w.machine(), w.machine()
-		k := a.takes(t, Exclusive)
+		a, k := w.holder(t, Exclusive)
 		a.lose(t, k)
 		time.Sleep(20 * time.Second)
 		ctx, cancel := context.WithCancel(t.Context())
-		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-			if r.Op == "list" && r.Key == "index/lock." {
-				cancel()
-			}
-			return nil
-		})
-		if r, err := k.Resume(ctx); r != nil {
-			t.Fatal(err)
-		} else {
-			t.Logf("resume: %v; is canceled: %v", err, errors.Is(err, context.Canceled))
+		a.hooks.Before(on("list", allLocks, func(hookstore.Request) { cancel() }))
+		if r, err := k.Resume(ctx); r != nil || err == nil {
+			t.Fatalf("resumed: %t, %v", r != nil, err)
 		}
 		mustRelease(t, k)
-		x, err := b.Exclusive(t.Context(), "prune")
-		if err != nil {
-			t.Errorf("locked out by leftovers of a cancelled resume and a release: %v: %v", w.keys(), err)
-		} else {
-			x.Release(t.Context())
-		}
+		w.machine().takes(t, Exclusive)
 	})
 }

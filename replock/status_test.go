@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/identity"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
@@ -15,8 +16,7 @@ import (
 
 func TestStatus(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
-		a := w.machine(func(o *Options) { o.Metadata = map[string]string{"job": "nightly"}; o.TTL = 2 * time.Minute })
-		k := a.takes(t, Exclusive)
+		_, k := w.holder(t, Exclusive, func(o *Options) { o.Metadata, o.TTL = map[string]string{"job": "nightly"}, 2*time.Minute })
 		time.Sleep(45 * time.Second)
 		w.put("index/lock.shared/x", foreign(time.Now().Add(-70*time.Second), true))
 		w.put("index/lock.shared/y", []byte("?"))
@@ -25,12 +25,11 @@ func TestStatus(t *testing.T) {
 		time.Sleep(2 * time.Second)
 
 		m := w.machine()
-		m.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+		m.hooks.Before(on("", "", func(r hookstore.Request) {
 			if r.Op == "put" || r.Op == "delete" {
 				t.Errorf("status writes: %s %s", r.Op, r.Key)
 			}
-			return nil
-		})
+		}))
 		infos, err := m.Status(t.Context())
 		if err != nil || len(infos) != 3 {
 			t.Fatalf("%d locks: %v %v", len(infos), infos, err)
@@ -55,30 +54,28 @@ func TestStatus(t *testing.T) {
 func TestBreak(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		m := w.machine()
-		if broken, err := m.Break(t.Context(), BreakOptions{}); err != nil || len(broken) > 0 {
-			t.Fatalf("nothing to break: %v %v", broken, err)
+		breaks := func(opts BreakOptions, want int) (broken []Broken) {
+			t.Helper()
+			broken, err := m.Break(t.Context(), opts)
+			if err != nil || len(broken) != want {
+				t.Fatalf("%+v: broken: %v %v", opts, broken, err)
+			}
+			return broken
 		}
-		a := w.machine()
-		k := a.takes(t, mode)
+		breaks(BreakOptions{}, 0)
+		k := w.machine().takes(t, mode)
 		w.put("index/lock.shared/garbage", []byte("?"))
 		w.put("index/lock.shared/empty", nil)
 		w.put("index/data", []byte("not a lock"))
-		if broken, err := m.Break(t.Context(), BreakOptions{ID: "another"}); err != nil || len(broken) > 0 {
-			t.Errorf("break by another id: %v %v", broken, err)
+		breaks(BreakOptions{ID: "another"}, 0)
+		if broken := breaks(BreakOptions{ID: k.ID()}, 1); len(broken[0].Keys) != int(mode) {
+			t.Errorf("broken by id: %v", broken)
 		}
-		if broken, err := m.Break(t.Context(), BreakOptions{ID: k.ID()}); err != nil || len(broken) != 1 || len(broken[0].Keys) != int(mode) {
-			t.Errorf("break by id: %v %v", broken, err)
-		}
-		if broken, err := m.Break(t.Context(), BreakOptions{}); err != nil || len(broken) != 2 {
-			t.Errorf("break the rest: %v %v", broken, err)
-		}
-		if keys := w.keys(); len(keys) != 1 || keys[0] != "index/data" {
-			t.Errorf("left: %v", keys)
-		}
-		start := time.Now()
-		<-k.Context().Done()
-		if time.Since(start) > 30*time.Second || !errors.Is(context.Cause(k.Context()), ErrLost) {
-			t.Errorf("the holder stopped after %v: %v", time.Since(start), context.Cause(k.Context()))
+		breaks(BreakOptions{}, 2)
+		w.stores("index/data")
+		ended(t, k, 30*time.Second)
+		if cause := context.Cause(k.Context()); !errors.Is(cause, ErrLost) {
+			t.Error(cause)
 		}
 	})
 }
@@ -86,116 +83,93 @@ func TestBreak(t *testing.T) {
 // TestBreakStale: break-lock --stale removes exactly the locks that are stale beyond doubt.
 func TestBreakStale(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
-		dead, live := w.machine(), w.machine(func(o *Options) { o.TTL = 10 * time.Minute })
-		k, err := dead.acquire(t.Context(), mode, "dead")
-		mustLock(t, k, err)
+		dead, k := w.holder(t, mode)
 		dead.lose(t, k)
 		time.Sleep(10 * time.Second)
-		w.put("index/lock.shared/live", func() []byte { b := foreign(time.Now(), true); return b }())
+		w.put("index/lock.shared/live", foreign(time.Now(), true))
 		w.put("index/lock.shared/garbage", []byte("?"))
-		m := w.machine()
-		broken, err := m.Break(t.Context(), BreakOptions{Stale: true})
-		if w.clockless {
-			// Without watching, nothing is certain there.
+		broken, err := w.machine().Break(t.Context(), BreakOptions{Stale: true})
+		if w.clockless { // without watching, nothing is certain there
 			if err != nil || len(broken) > 0 {
 				t.Errorf("break --stale: %v %v", broken, err)
 			}
-			k.Release(t.Context())
 			return
 		}
 		if err != nil || len(broken) != 1 || broken[0].ID != k.ID() {
 			t.Errorf("break --stale: %v %v", broken, err)
 		}
-		if keys := w.keys(); strings.Join(keys, " ") != "index/lock.shared/garbage index/lock.shared/live" {
-			t.Errorf("left: %v", keys)
-		}
-		_ = live
-		k.Release(t.Context())
+		w.stores("index/lock.shared/garbage", "index/lock.shared/live")
 	})
 }
 
 // TestBreakFails: the error of a failed delete names the key, and the others are deleted.
 func TestBreakFails(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
-		w.put("index/lock.shared/a", []byte("?"))
-		w.put("index/lock.shared/b", []byte("?"))
+		const a, b = "index/lock.shared/a", "index/lock.shared/b"
+		w.put(a, []byte("?"))
+		w.put(b, []byte("?"))
 		m := w.machine()
-		m.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-			if (r.Op == "delete" || r.Op == "put") && r.Key == "index/lock.shared/a" {
-				return store.ErrPermission
-			}
-			return nil
-		})
+		m.hooks.Before(inTurn(fails("delete", a, store.ErrPermission), fails("put", a, store.ErrPermission)))
 		broken, err := m.Break(t.Context(), BreakOptions{})
-		if !errors.Is(err, store.ErrPermission) || !strings.Contains(err.Error(), "index/lock.shared/a") || len(broken) != 2 {
+		if !errors.Is(err, store.ErrPermission) || !strings.Contains(err.Error(), a) || len(broken) != 2 {
 			t.Errorf("%v %v", broken, err)
 		}
-		if keys := w.keys(); len(keys) != 1 {
-			t.Errorf("left: %v", keys)
-		}
+		w.stores(a)
 	})
 }
 
 // TestProcessGone: a holder of this machine and boot whose process has ended is shown as such,
 // and in any doubt it isn't.
 func TestProcessGone(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		m := w.machine()
-		self := m.self
-		for _, c := range []struct {
-			name   string
-			change func()
-			gone   bool
-		}{
-			{"no such pid", func() { m.self.PID = 1 << 30 }, true},
-			{"another boot", func() { m.self.PID = 1 << 30; m.self.BootID = "other" }, false},
-			{"another namespace", func() { m.self.PID = 1 << 30; m.self.PIDNamespace = "other" }, false},
-			{"another time namespace", func() { m.self.PID = 1 << 30; m.self.TimeNamespace = "other" }, false},
-			{"no time namespace in the body", func() { m.self.PID = 1 << 30; m.self.TimeNamespace = "" }, false},
-		} {
+	for name, change := range map[string]func(*identity.Process){
+		"gone":                          func(*identity.Process) {},
+		"another boot":                  func(p *identity.Process) { p.BootID = "other" },
+		"another namespace":             func(p *identity.Process) { p.PIDNamespace = "other" },
+		"another time namespace":        func(p *identity.Process) { p.TimeNamespace = "other" },
+		"no time namespace in the body": func(p *identity.Process) { p.TimeNamespace = "" },
+	} {
+		sub(t, name, mem.Options{}, func(t *testing.T, w *world) {
+			m := w.machine()
+			self := m.self
+			m.self.PID = 1 << 30
+			change(&m.self)
+			m.takes(t, Shared)
 			m.self = self
-			c.change()
-			k := m.takes(t, Shared)
-			m.self = self
-			infos, err := m.Status(t.Context())
-			if err != nil || len(infos) != 1 || infos[0].ProcessGone != c.gone {
-				t.Errorf("%s: %+v %v", c.name, infos, err)
+			if i := m.only(t); i.ProcessGone != (name == "gone") {
+				t.Errorf("%+v", i)
 			}
 			broken, err := m.Break(t.Context(), BreakOptions{Dead: true})
-			if removed := len(w.keys()) == 0; err != nil || len(broken) == 1 != c.gone || removed != c.gone {
-				t.Errorf("%s: break --dead: %v %v", c.name, broken, err)
+			if removed := len(w.keys()) == 0; err != nil || (len(broken) == 1) != removed || removed != (name == "gone") {
+				t.Errorf("break --dead: %v %v", broken, err)
 			}
-			k.Release(t.Context())
-		}
-	})
+		})
+	}
+}
+
+// breaksNone breaks the locks that are chosen, of which there are none.
+func (m *machine) breaksNone(t *testing.T, opts BreakOptions) {
+	t.Helper()
+	if broken, err := m.Break(t.Context(), opts); err != nil || len(broken) > 0 {
+		t.Errorf("broken: %v %v", broken, err)
+	}
 }
 
 // TestStaleAsOfTheListing: break-lock --stale judges a lock as of when it was listed, however
 // long it takes to learn the store's time after that. It might have been refreshed since.
 func TestStaleAsOfTheListing(t *testing.T) {
 	bubble(t, mem.Options{NoTime: true}, func(t *testing.T, w *world) {
-		a, b := w.machine(func(o *Options) { o.TTL = MinTTL }), w.machine()
-		k := a.takes(t, Shared)
-		b.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-			if r.Op == "put" {
-				time.Sleep(7 * time.Second)
-			}
-			return nil
-		})
+		b := w.machine()
+		k := w.machine(func(o *Options) { o.TTL = MinTTL }).takes(t, Shared)
+		b.hooks.Before(slow("put", "", 7*time.Second))
 		b.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
-			if r.Op == "list" && r.Key != "index/lock." {
+			if r.Op == "list" && r.Key != allLocks {
 				time.Sleep(7 * time.Second)
 			}
 			return err
 		})
-		broken, err := b.Break(t.Context(), BreakOptions{Stale: true})
-		if err != nil || len(broken) > 0 {
-			t.Errorf("broken: %v %v", broken, err)
-		}
+		b.breaksNone(t, BreakOptions{Stale: true})
 		time.Sleep(time.Minute)
-		if !alive(k) {
-			t.Errorf("lost: %v", k.Lost())
-		}
+		lives(t, k)
 	})
 }
 
@@ -203,26 +177,17 @@ func TestStaleAsOfTheListing(t *testing.T) {
 // break-lock --stale and its delete isn't broken.
 func TestStaleIsLookedAtAgain(t *testing.T) {
 	bothModes(t, mem.Options{NoTime: true}, func(t *testing.T, w *world, mode Mode) {
-		a, b := w.machine(), w.machine()
-		k := a.takes(t, mode)
+		b := w.machine()
+		a, k := w.holder(t, mode)
 		time.Sleep(DefaultTTL/2 - 5*time.Second)
 		const pause = 2 * DefaultTTL
 		a.clock.pause(pause)
 		time.Sleep(pause - time.Second)
-		b.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-			if r.Op == "put" || r.Op == "delete" { // of the probe for the store's time
-				time.Sleep(7 * time.Second)
-			}
-			return nil
-		})
-		broken, err := b.Break(t.Context(), BreakOptions{Stale: true})
-		if err != nil || len(broken) > 0 {
-			t.Errorf("broken: %v %v", broken, err)
-		}
+		// Of the probe for the store's time.
+		b.hooks.Before(inTurn(slow("put", "", 7*time.Second), slow("delete", "", 7*time.Second)))
+		b.breaksNone(t, BreakOptions{Stale: true})
 		time.Sleep(time.Minute)
-		if !alive(k) {
-			t.Errorf("lost: %v", k.Lost())
-		}
+		lives(t, k)
 	})
 }
 
@@ -242,24 +207,15 @@ func TestStatusReadsAllPages(t *testing.T) {
 // TestBreakTouchesOnlyShownLocks: Break with Shown leaves a lock alone that was not shown.
 func TestBreakTouchesOnlyShownLocks(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
-		a, b, m := w.machine(), w.machine(), w.machine()
-		k := a.takes(t, Exclusive)
-		infos, err := m.Status(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		m, k := w.machine(), w.machine().takes(t, Exclusive)
+		shown := m.only(t)
 		k.Release(t.Context())
-		other, err := b.Exclusive(t.Context(), "another prune")
-		mustLock(t, other, err)
-		broken, err := m.Break(t.Context(), BreakOptions{Shown: []Broken{{Info: infos[0]}}})
+		other := w.machine().takes(t, Exclusive)
+		broken, err := m.Break(t.Context(), BreakOptions{Shown: []Broken{{Info: shown}}})
 		if len(broken) > 0 {
 			t.Errorf("broke %v, which wasn't shown; %v", broken[0].Info, err)
 		}
-		time.Sleep(time.Minute)
-		if !alive(other) {
-			t.Errorf("the other's lock is lost: %v", other.Lost())
-		}
-		other.Release(t.Context())
+		w.lasts(other)
 	})
 }
 
@@ -267,28 +223,17 @@ func TestBreakTouchesOnlyShownLocks(t *testing.T) {
 // probe, not from an answer: the probe can be stamped later.
 func TestProbeIsDatedFromWhenItIsSeen(t *testing.T) {
 	bubble(t, mem.Options{NoTime: true}, func(t *testing.T, w *world) {
-		a, b := w.machine(), w.machine()
+		b := w.machine()
 		b.clock.setSkew(time.Hour) // so that one witness is wrong already
-		a.takes(t, Shared)
+		a, _ := w.holder(t, Shared)
 		a.hooks.Before(outage)
 		time.Sleep(54500 * time.Millisecond)
-		var puts, lists atomic.Int32
-		b.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-			if r.Op == "put" && puts.Add(1) == 1 {
-				time.AfterFunc(7900*time.Millisecond, func() { w.put(r.Key, r.Body) })
-				return errOutage
-			}
-			if r.Op == "list" && r.Key != "index/lock." && lists.Add(1) == 1 {
+		var lists atomic.Int32
+		b.hooks.Before(inTurn(w.delaysFirst(7900*time.Millisecond), on("list", "", func(r hookstore.Request) {
+			if r.Key != allLocks && lists.Add(1) == 1 {
 				time.Sleep(7950 * time.Millisecond)
 			}
-			return nil
-		})
-		broken, err := b.Break(t.Context(), BreakOptions{Stale: true, DryRun: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, x := range broken {
-			t.Errorf("%v after %v", x.Verdict, x.Age)
-		}
+		})))
+		b.breaksNone(t, BreakOptions{Stale: true, DryRun: true})
 	})
 }

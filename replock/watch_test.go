@@ -2,15 +2,12 @@ package replock
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/repolock/repolock/internal/retry"
@@ -19,18 +16,6 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// ended waits until the lock's context has ended, and returns how long that took.
-func ended(t *testing.T, k *Lock, within time.Duration) time.Duration {
-	t.Helper()
-	start := time.Now()
-	select {
-	case <-k.Context().Done():
-	case <-time.After(within):
-		t.Errorf("still held after %v", within)
-	}
-	return time.Since(start)
-}
-
 // TestBreakIsNoticedWithinALook: a holder notices a break within the interval of its looks,
 // whatever the ttl.
 func TestBreakIsNoticedWithinALook(t *testing.T) {
@@ -38,18 +23,11 @@ func TestBreakIsNoticedWithinALook(t *testing.T) {
 		for _, look := range []time.Duration{0, 3 * time.Second} {
 			for after := range 12 {
 				eachMode(t, func(t *testing.T, w *world, mode Mode) {
-					a := w.machine(func(o *Options) { o.TTL, o.Look = ttl, look })
-					k := a.takes(t, mode)
+					a, k := w.holder(t, mode, func(o *Options) { o.TTL, o.Look = ttl, look })
 					time.Sleep(time.Duration(after)*3*time.Second + 700*time.Millisecond) // and no refresh is sent
-					if _, err := w.machine().Break(t.Context(), BreakOptions{}); err != nil {
-						t.Error(err)
-					}
-					ended(t, k, a.opts.Look)
-					if lost := k.Lost(); lost == nil || !lost.Definite {
-						t.Errorf("lost: %v", lost)
-					}
-					k.Release(t.Context())
-					w.empty()
+					w.breakAll()
+					endsForGood(t, k, a.opts.Look)
+					w.leavesNothing(k)
 				})
 			}
 		}
@@ -59,17 +37,13 @@ func TestBreakIsNoticedWithinALook(t *testing.T) {
 // TestLookThatFailsChangesNothing: an outage that is shorter than the lease has no effect.
 func TestLookThatFailsChangesNothing(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
-		a := w.machine()
-		k := a.takes(t, mode)
+		a, k := w.holder(t, mode)
 		a.hooks.Before(outage)
 		time.Sleep(50 * time.Second)
 		a.hooks.Before(nil)
 		time.Sleep(time.Minute)
-		if !alive(k) {
-			t.Errorf("lost: %v", k.Lost())
-		}
-		k.Release(t.Context())
-		w.empty()
+		lives(t, k)
+		w.leavesNothing(k)
 	})
 }
 
@@ -80,16 +54,10 @@ func TestPausedMachine(t *testing.T) {
 	const pause = 150 * time.Second
 	for _, stepped := range []bool{false, true} {
 		eachMode(t, func(t *testing.T, w *world, mode Mode) {
-			a, b := w.machine(), w.machine()
-			k := a.takes(t, mode)
+			a, k := w.holder(t, mode)
 			time.Sleep(33 * time.Second)
 			a.clock.pause(pause)
-			went := time.Now().Add(pause)
-			b.untilFree(t, 100*time.Millisecond)
-			if !time.Now().Before(went) {
-				t.Fatal("the prune got in after the pause")
-			}
-			time.Sleep(time.Until(went))
+			w.passed(t, Exclusive, time.Now().Add(pause))
 			if !alive(k) {
 				t.Fatalf("lost by its own clocks: %v", k.Lost())
 			}
@@ -98,12 +66,19 @@ func TestPausedMachine(t *testing.T) {
 				a.clock.setSkew(pause)
 				within = 500 * time.Millisecond
 			}
-			ended(t, k, within)
-			if lost := k.Lost(); lost == nil || !lost.Definite {
-				t.Errorf("lost: %v", lost)
-			}
+			endsForGood(t, k, within)
 		})
 	}
+}
+
+// passed makes another acquirer come and go while a machine is paused, and returns when the machine goes on.
+func (w *world) passed(t *testing.T, mode Mode, went time.Time) {
+	t.Helper()
+	w.machine().untilFreeFor(t, mode, time.Second)
+	if !time.Now().Before(went) {
+		t.Fatal("the other got in after the pause")
+	}
+	time.Sleep(time.Until(went))
 }
 
 // TestPausedMachineRefreshesAtOnce: after a pause an acquirer can pass the lock at any moment,
@@ -114,22 +89,12 @@ func TestPausedMachineRefreshesAtOnce(t *testing.T) {
 	for _, held := range []time.Duration{5 * time.Second, 12 * time.Second} {
 		for _, stepped := range []bool{false, true} {
 			bubble(t, mem.Options{Precision: time.Second}, func(t *testing.T, w *world) {
-				a := w.machine()
-				a.takes(t, Shared)
+				a, _ := w.holder(t, Shared)
 				time.Sleep(held)
-				a.clock.pause(pause)
-				time.Sleep(pause)
-				if stepped {
-					a.clock.setSkew(pause)
-				}
+				a.stands(pause, stepped)
 				before := a.saw(EventRefreshed)
-				var failed atomic.Bool
-				a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-					if r.Op != "put" || failed.Swap(true) {
-						return nil
-					}
-					return errors.New("no route to host") // it is tried again, whatever the look then finds
-				})
+				// It is tried again, whatever the look then finds.
+				a.hooks.Before(first("put", "", func(hookstore.Request) error { return errors.New("no route to host") }))
 				time.Sleep(DefaultLook + 2*firstPoll)
 				a.Flush(t.Context())
 				if a.saw(EventRefreshed) == before {
@@ -140,30 +105,26 @@ func TestPausedMachineRefreshesAtOnce(t *testing.T) {
 	}
 }
 
-// standsStill pauses the machine. Its wall clock is set right when it goes on.
-func (m *machine) standsStill(pause time.Duration) {
+// stands pauses the machine. Its wall clock is perhaps set right when it goes on.
+func (m *machine) stands(pause time.Duration, stepped bool) {
 	m.clock.pause(pause)
 	time.Sleep(pause)
-	m.clock.setSkew(pause)
+	if stepped {
+		m.clock.setSkew(pause)
+	}
 }
 
-// pausedInRefresh waits for a refresh of a lock's flag, and pauses the machine while the put,
-// which comes after a look, is on its way. The put is applied when the machine goes on.
-// pausedInRefresh returns that time.
+// pausedInRefresh pauses the machine while the put of a lock's next refresh, which comes after a look, is on
+// its way. The put is applied when the machine goes on. pausedInRefresh returns that time.
 func (m *machine) pausedInRefresh(w *world, k *Lock, pause time.Duration) (went time.Time) {
-	var once sync.Once
 	paused := make(chan time.Time)
-	m.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-		if r.Op == "put" && r.Key == k.Key() {
-			once.Do(func() {
-				m.clock.pause(pause)
-				paused <- time.Now().Add(pause)
-				time.Sleep(pause)
-				w.put(r.Key, r.Body)
-			})
-		}
+	m.hooks.Before(first("put", k.Key(), func(r hookstore.Request) error {
+		m.clock.pause(pause)
+		paused <- time.Now().Add(pause)
+		time.Sleep(pause)
+		w.put(r.Key, r.Body)
 		return nil
-	})
+	}))
 	return <-paused
 }
 
@@ -172,7 +133,6 @@ func (m *machine) pausedInRefresh(w *world, k *Lock, pause time.Duration) (went 
 // back, and later looks find it in its place. Its time, after the end of the lease, shows what
 // happened.
 func TestPausedBetweenLookAndPut(t *testing.T) {
-	const pause = 150 * time.Second
 	paged := lacking
 	paged.PageSize = 1 // the flag of an exclusive lock is on a later one
 	for _, c := range []struct {
@@ -187,19 +147,11 @@ func TestPausedBetweenLookAndPut(t *testing.T) {
 			if c.crowded {
 				w.crowd()
 			}
-			a, b := w.machine(), w.machine()
-			k := a.takes(t, c.mode)
+			a, k := w.holder(t, c.mode)
 			time.Sleep(25 * time.Second)
-			went := a.pausedInRefresh(w, k, pause)
-			b.untilFreeFor(t, c.passes, 100*time.Millisecond)
-			if !time.Now().Before(went) {
-				t.Fatal("the other got in after the pause")
-			}
-			time.Sleep(time.Until(went) + time.Millisecond)
-			ended(t, k, DefaultLook)
-			if lost := k.Lost(); lost == nil || !lost.Definite {
-				t.Errorf("lost: %v", lost)
-			}
+			w.passed(t, c.passes, a.pausedInRefresh(w, k, 150*time.Second))
+			time.Sleep(time.Millisecond)
+			endsForGood(t, k, DefaultLook)
 		})
 	}
 }
@@ -208,40 +160,31 @@ func TestPausedBetweenLookAndPut(t *testing.T) {
 // first look, or between two looks, isn't granted the lock by its old flag, but by another
 // one.
 func TestStoodStillWhileAcquiring(t *testing.T) {
-	for _, first := range []int{1, 2} {
-		stoodStillAt(t, first)
-	}
-}
-
-func stoodStillAt(t *testing.T, first int) {
 	const pause = 5 * time.Second
-	bubble(t, lacking, func(t *testing.T, w *world) {
-		a := w.machine()
-		var lists atomic.Int64
-		var each atomic.Bool
-		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-			if r.Op != "list" {
-				return nil
+	for _, first := range []int32{1, 2} {
+		bubble(t, lacking, func(t *testing.T, w *world) {
+			a := w.machine()
+			var lists atomic.Int32
+			var each atomic.Bool
+			a.hooks.Before(on("list", "", func(hookstore.Request) {
+				if n := lists.Add(1); n == first || each.Load() && n%2 == first%2 {
+					a.stands(pause, false)
+				}
+			}))
+			k := a.takes(t, Exclusive)
+			_, o, err := w.mem.Get(t.Context(), k.Key(), maxBody)
+			if age := time.Since(o.ModTime); err != nil || age >= pause {
+				t.Errorf("the lock was granted when its flag was %v old", age)
 			}
-			if n := int(lists.Add(1)); n == first || each.Load() && n%2 == first%2 {
-				a.clock.pause(pause)
-				time.Sleep(pause)
-			}
-			return nil
-		})
-		k := a.takes(t, Exclusive)
-		_, o, err := w.mem.Get(t.Context(), k.Key(), maxBody)
-		if age := time.Since(o.ModTime); err != nil || age >= pause {
-			t.Errorf("the lock was granted when its flag was %v old", age)
-		}
-		k.Release(t.Context())
+			k.Release(t.Context())
 
-		lists.Store(0)
-		each.Store(true)
-		if _, err := a.Exclusive(t.Context(), "x"); !errors.Is(err, ErrUnsure) || !strings.Contains(err.Error(), "this machine stood still") {
-			t.Errorf("paused again and again: %v", err)
-		}
-	})
+			lists.Store(0)
+			each.Store(true)
+			if _, err := a.Exclusive(t.Context(), "x"); !errors.Is(err, ErrUnsure) || !strings.Contains(err.Error(), "this machine stood still") {
+				t.Errorf("paused again and again: %v", err)
+			}
+		})
+	}
 }
 
 // TestSlowAnswersAreNoPause: the time for which an answer is on its way isn't taken for a pause of the
@@ -295,21 +238,11 @@ func (s ahead) List(ctx context.Context, prefix, cursor string) (store.Page, err
 func TestRenewNeedsTheWholeRefresh(t *testing.T) {
 	bubble(t, lacking, func(t *testing.T, w *world) {
 		a := w.machine()
-		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-			if r.Key == "index/lock.exclusive" {
-				time.Sleep(5 * time.Millisecond) // so that its puts are sent a little later
-			}
-			return nil
-		})
+		a.hooks.Before(slow("", pointer, 5*time.Millisecond)) // so that its puts are sent a little later
 		k := a.takes(t, Exclusive)
 		time.Sleep(35 * time.Second)
-		w.delete("index/lock.exclusive")
-		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-			if r.Key == "index/lock.exclusive" {
-				return errors.New("connection reset by peer")
-			}
-			return nil
-		})
+		w.delete(pointer)
+		a.hooks.Before(fails("", pointer, errors.New("connection reset by peer")))
 		if err := k.Renew(t.Context()); err == nil {
 			t.Error("a lock was confirmed whose lock.exclusive is gone")
 		}
@@ -323,11 +256,10 @@ func TestPassedByOneWhoHoldsIsLostAtOnce(t *testing.T) {
 	// Within the other's interval, so that in some cases it has refreshed its lock just now.
 	for pause := 150 * time.Second; pause < 180*time.Second; pause += 2 * time.Second {
 		bubble(t, mem.Options{IfAbsent: mem.Lacked, IfMatch: mem.Lacked, NoTime: true}, func(t *testing.T, w *world) {
-			a, b := w.machine(), w.machine()
-			k := a.takes(t, Exclusive)
+			a, k := w.holder(t, Exclusive)
 			time.Sleep(25 * time.Second)
 			went := a.pausedInRefresh(w, k, pause)
-			b.takes(t, Shared, Wait(Forever))
+			w.machine().takes(t, Shared, Wait(Forever))
 			if !time.Now().Before(went) {
 				t.Fatal("the other got in after the pause")
 			}
@@ -342,41 +274,32 @@ func TestPassedByOneWhoHoldsIsLostAtOnce(t *testing.T) {
 // comes just after the machine's refresh. Then the machine looks for others and sees an acquirer that could
 // be about to withdraw. It ends at the first look without its own flag.
 func TestPassedWhileRefreshed(t *testing.T) {
-	for _, c := range []struct {
-		pageSize int
-		late     time.Duration
-	}{{0, 250 * time.Millisecond}, {1, 250 * time.Millisecond}, {0, time.Second}, {1, time.Second}} {
-		bubble(t, mem.Options{PageSize: c.pageSize}, func(t *testing.T, w *world) {
-			a, b := w.machine(), w.machine()
-			k := a.takes(t, Shared)
-			time.Sleep(14 * time.Second)
-			const pause = 80 * time.Second
-			go a.standsStill(pause)
-			time.Sleep(pause - 100*time.Millisecond)
-			refreshed := make(chan struct{})
-			a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
-				if r.Op == "put" && r.Key == k.Key() && err == nil {
-					close(refreshed)
-				}
-				return err
-			})
-			b.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-				if r.Op == "delete" && r.Key == k.Key() {
+	for _, pageSize := range []int{0, 1} {
+		for _, late := range []time.Duration{250 * time.Millisecond, time.Second} {
+			bubble(t, mem.Options{PageSize: pageSize}, func(t *testing.T, w *world) {
+				a, k := w.holder(t, Shared)
+				time.Sleep(14 * time.Second)
+				const pause = 80 * time.Second
+				go a.stands(pause, true)
+				time.Sleep(pause - 100*time.Millisecond)
+				refreshed := make(chan struct{})
+				a.hooks.After(answered("put", k.Key(), func(hookstore.Request) { close(refreshed) }))
+				b := w.machine()
+				b.hooks.Before(on("delete", k.Key(), func(hookstore.Request) {
 					<-refreshed
-					time.Sleep(c.late)
+					time.Sleep(late)
+				}))
+				b.takes(t, Exclusive)
+				a.hooks.Count()
+				endsForGood(t, k, 600*time.Millisecond)
+				if _, by := a.hooks.Count(); pageSize == 0 && (by["list"] != 1 || by["get"] > 0) {
+					t.Errorf("it went on after a page without its flag: %v", by)
 				}
-				return nil
+				if lost := fmt.Sprint(k.Lost()); !strings.Contains(lost, "another client deleted the lock") {
+					t.Errorf("pages of %d, %v late: lost: %v", pageSize, late, lost)
+				}
 			})
-			b.takes(t, Exclusive)
-			a.hooks.Count()
-			ended(t, k, 600*time.Millisecond)
-			if _, by := a.hooks.Count(); c.pageSize == 0 && (by["list"] != 1 || by["get"] > 0) {
-				t.Errorf("it went on after a page without its flag: %v", by)
-			}
-			if lost := k.Lost(); lost == nil || !lost.Definite || !strings.Contains(lost.Error(), "another client deleted the lock") {
-				t.Errorf("pages of %d, %v late: lost: %v", c.pageSize, c.late, lost)
-			}
-		})
+		}
 	}
 }
 
@@ -384,43 +307,26 @@ func TestPassedWhileRefreshed(t *testing.T) {
 // flag, and the other holder is gone before the last of them. The last look at our flag finds it.
 func TestPassedBetweenPages(t *testing.T) {
 	bubble(t, mem.Options{PageSize: 1}, func(t *testing.T, w *world) {
-		a, b := w.machine(), w.machine()
-		k := a.takes(t, Exclusive)
+		a, k := w.holder(t, Exclusive)
 		time.Sleep(14 * time.Second)
 		const pause = 80 * time.Second
-		go a.standsStill(pause)
+		go a.stands(pause, true)
 		time.Sleep(pause - time.Second)
-		var refreshed atomic.Bool
 		shown, gone := make(chan struct{}), make(chan struct{})
-		a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
-			if r.Op == "put" && r.Key == k.Key() && err == nil {
-				refreshed.Store(true)
-			}
-			return err
-		})
-		pages := 0
-		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-			if r.Op == "list" && r.Key == "index/lock." && refreshed.Load() {
+		a.hooks.After(answered("put", k.Key(), func(hookstore.Request) {
+			pages := 0
+			a.hooks.Before(on("list", allLocks, func(hookstore.Request) {
 				if pages++; pages == 3 { // behind those with lock.exclusive and our flag
 					close(shown)
 					<-gone
 				}
-			}
-			return nil
-		})
-		b.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-			if r.Op == "delete" && r.Key == k.Key() {
-				<-shown
-			}
-			return nil
-		})
-		other := b.takes(t, Shared)
-		other.Release(t.Context())
+			}))
+		}))
+		b := w.machine()
+		b.hooks.Before(on("delete", k.Key(), func(hookstore.Request) { <-shown }))
+		b.takes(t, Shared).Release(t.Context())
 		close(gone)
-		ended(t, k, time.Second)
-		if lost := k.Lost(); lost == nil || !lost.Definite {
-			t.Errorf("lost: %v", lost)
-		}
+		endsForGood(t, k, time.Second)
 	})
 }
 
@@ -428,25 +334,17 @@ func TestPassedBetweenPages(t *testing.T) {
 // looks for others. The holder keeps its lock.
 func TestVanishedIsNoConflict(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
-		a, b := w.machine(), w.machine()
-		k := a.takes(t, Exclusive)
-		waiting, giveUp := context.WithCancel(t.Context())
-		defer giveUp()
-		gone := make(chan struct{})
-		go func() {
-			defer close(gone)
-			_, _ = b.Exclusive(waiting, "y", Wait(Forever))
-		}()
+		a, k := w.holder(t, Exclusive)
+		wait := w.machine().wants(t, Exclusive, Forever)
 		time.Sleep(15 * time.Second) // its ticket is too old to be withdrawn as a flag is
 		var read atomic.Bool
-		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-			if r.Op == "get" && strings.HasPrefix(r.Key, "index/lock.intent") && r.Key != k.Key() {
+		a.hooks.Before(on("get", "lock.intent", func(r hookstore.Request) {
+			if r.Key != k.Key() {
 				read.Store(true)
-				giveUp()
-				<-gone
+				wait.cancel(nil)
+				<-wait.done
 			}
-			return nil
-		})
+		}))
 		a.clock.setSkew(10 * time.Second)
 		time.Sleep(DefaultLook)
 		if lost := k.Lost(); lost != nil || !read.Load() {
@@ -458,32 +356,23 @@ func TestVanishedIsNoConflict(t *testing.T) {
 // TestPausedBeyondTheLease: on a store that tells the time, a machine that stood still beyond its lease
 // puts nothing back without If-Match: an acquirer that is about to pass could delete the flag between the
 // look and the put of the refresh, and be gone before the next look. The lock is lost, and is resumed if
-// nobody has passed.
+// no other holder has passed.
 func TestPausedBeyondTheLease(t *testing.T) {
-	for _, mode := range []Mode{Shared, Exclusive} {
-		for _, stepped := range []bool{false, true} {
-			bubble(t, lacking, func(t *testing.T, w *world) {
-				a := w.machine()
-				k := a.takes(t, mode)
-				time.Sleep(14 * time.Second)
-				const pause = 70 * time.Second
-				a.clock.pause(pause)
-				time.Sleep(pause)
-				if stepped {
-					a.clock.setSkew(pause)
-				}
-				a.hooks.Count()
-				ended(t, k, DefaultLook)
-				if _, by := a.hooks.Count(); by["put"] > 0 {
-					t.Errorf("%v, stepped %t: %v", mode, stepped, by)
-				}
-				if lost := k.Lost(); lost == nil || lost.Definite || !strings.Contains(lost.Error(), "this machine stood still") {
-					t.Errorf("%v, stepped %t: lost: %v", mode, stepped, lost)
-				}
-				again := mustResume(t, k)
-				again.Release(t.Context())
-			})
-		}
+	for _, stepped := range []bool{false, true} {
+		bothModes(t, lacking, func(t *testing.T, w *world, mode Mode) {
+			a, k := w.holder(t, mode)
+			time.Sleep(14 * time.Second)
+			a.stands(70*time.Second, stepped)
+			a.hooks.Count()
+			ended(t, k, DefaultLook)
+			if _, by := a.hooks.Count(); by["put"] > 0 {
+				t.Errorf("stepped %t: %v", stepped, by)
+			}
+			if lost := k.Lost(); lost == nil || lost.Definite || !strings.Contains(lost.Error(), "this machine stood still") {
+				t.Errorf("stepped %t: lost: %v", stepped, lost)
+			}
+			mustResume(t, k)
+		})
 	}
 }
 
@@ -491,24 +380,14 @@ func TestPausedBeyondTheLease(t *testing.T) {
 // its end, and another holder can have come and gone before. Without If-Match the lock is lost.
 func TestRefreshedBeyondTheLease(t *testing.T) {
 	bubble(t, lacking, func(t *testing.T, w *world) {
-		a := w.machine()
-		k := a.takes(t, Shared)
+		a, k := w.holder(t, Shared)
 		time.Sleep(14 * time.Second)
-		const pause = 43200 * time.Millisecond // until within the lease, less margin
-		a.standsStill(pause)
+		a.stands(43200*time.Millisecond, true) // until within the lease, less margin
 		a.hooks.Count()
-		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-			if r.Op == "put" && r.Key == k.Key() {
-				time.Sleep(900 * time.Millisecond)
-			}
-			return nil
-		})
-		ended(t, k, 5*time.Second)
+		a.hooks.Before(slow("put", k.Key(), 900*time.Millisecond))
+		endsForGood(t, k, 5*time.Second)
 		if _, by := a.hooks.Count(); by["put"] == 0 {
 			t.Error("it was lost before it was refreshed")
-		}
-		if lost := k.Lost(); lost == nil || !lost.Definite {
-			t.Errorf("lost: %v", lost)
 		}
 	})
 }
@@ -518,31 +397,28 @@ func TestRefreshedBeyondTheLease(t *testing.T) {
 // applied in the last 2 s, which the store's rounding can hide.
 func TestRefreshedWithinTheLease(t *testing.T) {
 	for pause, kept := range map[time.Duration]bool{42 * time.Second: true, 43200 * time.Millisecond: false} {
-		bubble(t, lacking, func(t *testing.T, w *world) { refreshedAfter(t, w, pause, kept) })
-	}
-}
-
-func refreshedAfter(t *testing.T, w *world, pause time.Duration, kept bool) {
-	a := w.machine()
-	k := a.takes(t, Shared)
-	time.Sleep(14 * time.Second)
-	a.standsStill(pause)
-	var refreshed atomic.Bool
-	a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-		if r.Op == "put" && r.Key == k.Key() {
-			time.Sleep(900 * time.Millisecond)
-			refreshed.Store(true)
-		}
-		if r.Op == "list" && refreshed.Load() {
-			return errors.New("no route to host")
-		}
-		return nil
-	})
-	time.Sleep(15 * time.Second)
-	a.hooks.Before(nil)
-	time.Sleep(DefaultLook)
-	if err := k.Check(t.Context()); (err == nil) != kept || !refreshed.Load() {
-		t.Errorf("paused for %v, refreshed: %t; %v", pause, refreshed.Load(), err)
+		bubble(t, lacking, func(t *testing.T, w *world) {
+			a, k := w.holder(t, Shared)
+			time.Sleep(14 * time.Second)
+			a.stands(pause, true)
+			var refreshed atomic.Bool
+			a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+				if r.Op == "put" && r.Key == k.Key() {
+					time.Sleep(900 * time.Millisecond)
+					refreshed.Store(true)
+				}
+				if r.Op == "list" && refreshed.Load() {
+					return errors.New("no route to host")
+				}
+				return nil
+			})
+			time.Sleep(15 * time.Second)
+			a.hooks.Before(nil)
+			time.Sleep(DefaultLook)
+			if err := k.Check(t.Context()); (err == nil) != kept || !refreshed.Load() {
+				t.Errorf("paused for %v, refreshed: %t; %v", pause, refreshed.Load(), err)
+			}
+		})
 	}
 }
 
@@ -550,14 +426,11 @@ func refreshedAfter(t *testing.T, w *world, pause time.Duration, kept bool) {
 // also without If-Match.
 func TestShortPauseIsNoLoss(t *testing.T) {
 	bothModes(t, lacking, func(t *testing.T, w *world, mode Mode) {
-		a := w.machine()
-		k := a.takes(t, mode)
+		a, k := w.holder(t, mode)
 		time.Sleep(5 * time.Minute)
-		a.standsStill(5 * time.Second)
+		a.stands(5*time.Second, true)
 		time.Sleep(DefaultLook)
-		if !alive(k) {
-			t.Errorf("lost: %v", k.Lost())
-		}
+		lives(t, k)
 	})
 }
 
@@ -565,8 +438,7 @@ func TestShortPauseIsNoLoss(t *testing.T) {
 // lock was seen. A look that has found no other holder does, as of its begin.
 func TestSeenOnceReassured(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
-		a := w.machine()
-		k := a.takes(t, Shared)
+		a, k := w.holder(t, Shared)
 		time.Sleep(5 * time.Second)
 		a.hooks.Before(fails("list", "", errOutage))
 		a.clock.setSkew(10 * time.Second)
@@ -593,8 +465,7 @@ func TestSeenOnceReassured(t *testing.T) {
 // often as before when an outage is over. A request that hangs is given up.
 func TestLooksOutlastAnOutage(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
-		a := w.machine(func(o *Options) { o.TTL, o.Look = MaxTTL, time.Minute })
-		k := a.takes(t, Shared)
+		a, k := w.holder(t, Shared, func(o *Options) { o.TTL, o.Look = MaxTTL, time.Minute })
 		a.hooks.Before(outage)
 		a.hooks.Count()
 		time.Sleep(20 * time.Second)
@@ -628,17 +499,13 @@ func TestOtherClientsConflictIsALoss(t *testing.T) {
 		k := w.machine().takes(t, mode)
 		time.Sleep(5 * time.Second)
 		for range 4 { // withdrawn, as soon as they have looked
-			theirs := w.comesBeside(mode)
-			time.Sleep(2500 * time.Millisecond)
-			w.delete(theirs)
+			w.comesBesideFor(mode, 2500*time.Millisecond)
 			time.Sleep(4300 * time.Millisecond)
 		}
-		if !alive(k) {
-			t.Errorf("lost to one that was withdrawn: %v", k.Lost())
-		}
+		lives(t, k)
 		w.comesBeside(mode)
-		ended(t, k, DefaultLook+transient)
-		if lost := k.Lost(); lost == nil || !lost.Definite || !strings.Contains(lost.Error(), "laptop (pid 4711)") {
+		endsForGood(t, k, DefaultLook+transient)
+		if lost := fmt.Sprint(k.Lost()); !strings.Contains(lost, "laptop (pid 4711)") {
 			t.Errorf("lost: %v", lost)
 		}
 	})
@@ -652,13 +519,9 @@ func TestConflictIsNotDatedByRoundedTimes(t *testing.T) {
 		for range 50 {
 			now := time.Now()
 			time.Sleep(now.Truncate(time.Second).Add(5*time.Second - time.Millisecond).Sub(now))
-			theirs := w.comesBeside(mode)
-			time.Sleep(2900 * time.Millisecond)
-			w.delete(theirs)
+			w.comesBesideFor(mode, 2900*time.Millisecond)
 		}
-		if !alive(k) {
-			t.Errorf("%v: lost to one that was withdrawn: %v", mode, k.Lost())
-		}
+		lives(t, k)
 	})
 }
 
@@ -669,13 +532,9 @@ func TestLockThatIsGoneIsForgotten(t *testing.T) {
 		k := w.machine().takes(t, mode)
 		for range 50 {
 			time.Sleep(47 * time.Second)
-			theirs := w.comesBeside(mode)
-			time.Sleep(time.Second)
-			w.delete(theirs)
+			w.comesBesideFor(mode, time.Second)
 		}
-		if !alive(k) {
-			t.Errorf("lost to one that was withdrawn: %v", k.Lost())
-		}
+		lives(t, k)
 		k.Release(t.Context())
 		k.others.turn <- struct{}{}
 		if n := len(k.others.memory); n > 1 {
@@ -695,40 +554,30 @@ func (w *world) crowd() {
 // notices a break and clients that ignore the protocol.
 func TestLookInACrowd(t *testing.T) {
 	for name, spoil := range map[string]func(*world, *Lock){
-		"deleted":  func(w *world, k *Lock) { w.mem.Delete(context.Background(), k.Key()) },
+		"deleted":  func(w *world, k *Lock) { w.delete(k.Key()) },
 		"emptied":  func(w *world, k *Lock) { w.put(k.Key(), nil) },
 		"replaced": func(w *world, k *Lock) { w.put(k.Key(), bytes.Repeat([]byte("x"), maxBody+1)) },
-		"passed":   func(w *world, _ *Lock) { w.put("index/lock.exclusive", foreign(time.Now(), false)) },
+		"passed":   func(w *world, _ *Lock) { w.put(pointer, foreign(time.Now(), false)) },
 	} {
-		for _, come := range []string{"before", "after"} {
-			do(t, func(t *testing.T, w *world) {
-				if come == "before" {
+		for _, before := range []bool{true, false} {
+			sub(t, fmt.Sprintf("%s, the crowd comes before %t", name, before), mem.Options{}, func(t *testing.T, w *world) {
+				if before {
 					w.crowd()
 				}
-				a := w.machine()
-				k := a.takes(t, Shared)
-				var all, looks atomic.Int32
-				a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-					if r.Op == "list" && r.Key == "index/lock." {
-						all.Add(1)
-					} else if r.Op == "list" {
-						looks.Add(1)
-					}
-					return nil
-				})
-				if come == "after" {
+				a, k := w.holder(t, Shared)
+				looks := a.counts("list", "")
+				var all atomic.Int32
+				a.hooks.After(answered("list", allLocks, func(hookstore.Request) { all.Add(1) }))
+				if !before {
 					w.crowd()
 					all.Add(-1) // this one finds it out
 				}
 				time.Sleep(5*time.Minute + time.Second) // and no refresh
 				if !alive(k) || all.Load() > 0 || looks.Load() < 30 {
-					t.Errorf("%s: lost: %v; all locks were listed %d times, and lock.exclusive %d times", name, k.Lost(), all.Load(), looks.Load())
+					t.Errorf("lost: %v; all locks were listed %d times of %d", k.Lost(), all.Load(), looks.Load())
 				}
 				spoil(w, k)
-				ended(t, k, DefaultLook+transient)
-				if lost := k.Lost(); lost == nil || !lost.Definite {
-					t.Errorf("%s: lost: %v", name, lost)
-				}
+				endsForGood(t, k, DefaultLook+transient)
 			})
 		}
 	}
@@ -737,60 +586,45 @@ func TestLookInACrowd(t *testing.T) {
 // TestBrokenLockStaysBroken: a refresh must not put a deleted flag back, also on a server that
 // takes If-Match on a missing key.
 func TestBrokenLockStaysBroken(t *testing.T) {
-	for _, mode := range []Mode{Shared, Exclusive} {
-		for held := range 8 {
-			bubble(t, mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed, IfMatchCreates: true}, func(t *testing.T, w *world) {
-				a, b := w.machine(func(o *Options) { o.Look = DefaultTTL }), w.machine()
-				a.opts.Look = time.Hour // so that a refresh comes first
-				k := a.takes(t, mode)
-				time.Sleep(time.Duration(held) * 17 * time.Second)
-				if _, err := b.Break(t.Context(), BreakOptions{}); err != nil {
-					t.Error(err)
-				}
-				prune := b.takes(t, Exclusive)
-				time.Sleep(31 * time.Second)
-				if alive(k) || !alive(prune) {
-					t.Errorf("%s, broken after %d s: the holder is still alive: %t, the prune: %t", mode, 17*held, alive(k), alive(prune))
-				}
-				time.Sleep(time.Minute)
-				prune.Release(t.Context())
-				k.Release(t.Context())
-				w.empty()
-			})
-		}
+	for held := range 8 {
+		bothModes(t, creating, func(t *testing.T, w *world, mode Mode) {
+			a, b := w.machine(func(o *Options) { o.Look = DefaultTTL }), w.machine()
+			a.opts.Look = time.Hour // so that a refresh comes first
+			k := a.takes(t, mode)
+			time.Sleep(time.Duration(held) * 17 * time.Second)
+			w.breakAll()
+			prune := b.takes(t, Exclusive)
+			time.Sleep(31 * time.Second)
+			if alive(k) || !alive(prune) {
+				t.Errorf("broken after %d s: the holder is still alive: %t, the prune: %t", 17*held, alive(k), alive(prune))
+			}
+			time.Sleep(time.Minute)
+			prune.Release(t.Context())
+			w.leavesNothing(k)
+		})
 	}
 }
 
 // TestIfMatchIsProvenOnAMissingKeyToo: a put with If-Match on a missing key is tried out once,
 // and leaves nothing.
 func TestIfMatchIsProvenOnAMissingKeyToo(t *testing.T) {
-	for _, c := range []struct {
+	for name, c := range map[string]struct {
 		opts  mem.Options
 		holds bool
-	}{
-		{claiming, true},
-		{mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed, IfMatchCreates: true}, false},
-		{ignoring, false},
-	} {
-		bubble(t, c.opts, func(t *testing.T, w *world) {
-			a := w.machine()
-			k := a.takes(t, Shared)
+	}{"claimed": {claiming, true}, "creates": {creating, false}, "ignored": {ignoring, false}} {
+		sub(t, name, c.opts, func(t *testing.T, w *world) {
+			a, k := w.holder(t, Shared)
 			time.Sleep(31 * time.Second)
 			if got := &a.conditions.match; got.holds() != c.holds || got.fails() == c.holds {
-				t.Errorf("%+v: holds %t, fails %t", c.opts, got.holds(), got.fails())
+				t.Errorf("holds %t, fails %t", got.holds(), got.fails())
 			}
-			if keys := w.keys(); len(keys) != 1 || keys[0] != k.Key() {
-				t.Errorf("stored: %v", keys)
-			}
+			w.stores(k.Key())
 			a.hooks.Count()
-			if err := k.Renew(t.Context()); err != nil {
-				t.Error(err)
-			}
+			must(t, k.Renew(t.Context()))
 			if _, by := a.hooks.Count(); by["put"] != 1 || by["list"] != 1 {
 				t.Errorf("the next refresh sent %v", by)
 			}
-			k.Release(t.Context())
-			w.empty()
+			w.leavesNothing(k)
 		})
 	}
 }
@@ -809,8 +643,7 @@ func TestProofThatFailsCostsNoRefresh(t *testing.T) {
 		"fails for missing":     {errOutage, true, maxProofs},
 	} {
 		sub(t, name, claiming, func(t *testing.T, w *world) {
-			a := w.machine()
-			k := a.takes(t, Shared)
+			a, k := w.holder(t, Shared)
 			var tried atomic.Int32
 			a.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
 				if r.Op != "put" || r.Opts.IfMatch == "" || c.missing && r.Key == k.Key() {
@@ -824,8 +657,9 @@ func TestProofThatFailsCostsNoRefresh(t *testing.T) {
 				return c.answer
 			})
 			time.Sleep(5 * time.Minute)
-			if !alive(k) || tried.Load() != c.tries || a.saw(EventRefreshFailed) > 0 || !a.conditions.match.fails() {
-				t.Errorf("lost: %v, %d tries, %d failures, If-Match is refuted: %t", k.Lost(), tried.Load(), a.saw(EventRefreshFailed), a.conditions.match.fails())
+			lives(t, k)
+			if tried.Load() != c.tries || a.saw(EventRefreshFailed) > 0 || !a.conditions.match.fails() {
+				t.Errorf("%d tries, %d failures, If-Match is refuted: %t", tried.Load(), a.saw(EventRefreshFailed), a.conditions.match.fails())
 			}
 			if refreshed := a.saw(EventRefreshed); refreshed < 9 {
 				t.Errorf("refreshed %d times in five minutes", refreshed)
@@ -837,9 +671,8 @@ func TestProofThatFailsCostsNoRefresh(t *testing.T) {
 // TestProofLeavesNothing: an object that a proof has made is removed, when the lock is
 // released at the latest.
 func TestProofLeavesNothing(t *testing.T) {
-	bubble(t, mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed, IfMatchCreates: true}, func(t *testing.T, w *world) {
-		a := w.machine()
-		k := a.takes(t, Shared)
+	bubble(t, creating, func(t *testing.T, w *world) {
+		a, k := w.holder(t, Shared)
 		a.hooks.After(func(ctx context.Context, r hookstore.Request, err error) error {
 			if r.Op == "put" && r.Key != k.Key() { // the proof's, applied, and answered late
 				<-ctx.Done()
@@ -851,8 +684,7 @@ func TestProofLeavesNothing(t *testing.T) {
 		if n := len(w.keys()); n != 2 {
 			t.Errorf("stored: %v", w.keys())
 		}
-		k.Release(t.Context())
-		w.empty()
+		w.leavesNothing(k)
 	})
 }
 
@@ -861,10 +693,7 @@ func TestLateAcquireStartsAgain(t *testing.T) {
 	bubble(t, lacking, func(t *testing.T, w *world) {
 		a := w.machine()
 		for left, want := range map[time.Duration]error{6100 * time.Millisecond: nil, 5900 * time.Millisecond: errLate, -time.Second: errLate} {
-			tr, err := a.newTry(Shared, "x", nothingYet())
-			if err != nil {
-				t.Fatal(err)
-			}
+			tr := a.try(Shared)
 			tr.trips.put.note(time.Second)
 			tr.trips.put.note(time.Minute) // a single slow answer says nothing
 			tr.trips.list.note(time.Second)
@@ -880,61 +709,46 @@ func TestLateAcquireStartsAgain(t *testing.T) {
 // overwritten if a client of the original protocol has taken it over since. With or without conditions, an
 // acquirer that was stopped after that look doesn't harm a later holder of ours.
 func TestClaimLooksTwice(t *testing.T) {
-	for name, c := range map[string]struct {
-		opts  mem.Options
-		later bool
-	}{
-		"none": {lacking, false}, "claimed": {claiming, false},
-		"none, a later holder": {lacking, true}, "kept, a later holder": {mem.Options{}, true},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			const key = "index/lock.exclusive"
-			w := newWorld(t, c.opts)
-			w.put(key, foreign(time.Now(), false))
-			time.Sleep(3 * time.Minute)
-			a, b := w.machine(), w.machine()
-			var once sync.Once
-			var other *Lock
-			a.hooks.After(func(ctx context.Context, r hookstore.Request, err error) error {
-				if r.Op == "get" && r.Key == key {
-					once.Do(func() {
-						if !c.later {
-							w.put(key, foreign(time.Now(), false))
-							return
-						}
-						w.skew.Add(int64(2 * time.Minute))
-						for _, m := range []*machine{a, b} {
-							m.clock.jump(2 * time.Minute)
-						}
-						b.clock.setSkew(2 * time.Minute)
-						other = b.takes(t, Exclusive)
-					})
-				}
-				return err
-			})
-			if c.later {
-				_, _ = a.acquire(t.Context(), Exclusive, "x")
-				w.lasts(other)
-				return
-			}
+	for name, opts := range map[string]mem.Options{"none": lacking, "claimed": claiming} {
+		sub(t, name, opts, func(t *testing.T, w *world) {
+			a := w.afterStalePointer()
+			a.hooks.After(firstAnswered("get", pointer, func(hookstore.Request) { w.put(pointer, foreign(time.Now(), false)) }))
 			a.refused(t, Exclusive)
-			raw, _, err := w.mem.Get(t.Context(), key, maxBody)
+			raw, _, err := w.mem.Get(t.Context(), pointer, maxBody)
 			if l, derr := decode(raw); err != nil || derr != nil || l.ID != "" {
-				t.Errorf("%s: what is there: %s %v", name, raw, err)
+				t.Errorf("what is there: %s %v", raw, err)
 			}
 		})
 	}
+	for name, opts := range map[string]mem.Options{"none": lacking, "kept": {}} {
+		sub(t, name+", a later holder", opts, func(t *testing.T, w *world) {
+			a, b := w.afterStalePointer(), w.machine()
+			var other *Lock
+			a.hooks.After(firstAnswered("get", pointer, func(hookstore.Request) {
+				w.skew.Add(int64(2 * time.Minute))
+				a.clock.jump(2 * time.Minute)
+				b.clock.jump(2 * time.Minute)
+				b.clock.setSkew(2 * time.Minute)
+				other = b.takes(t, Exclusive)
+			}))
+			_, _ = a.acquire(t.Context(), Exclusive, "x")
+			w.lasts(other)
+		})
+	}
+}
+
+// afterStalePointer returns a machine that finds another client's stale lock.exclusive.
+func (w *world) afterStalePointer() *machine {
+	w.put(pointer, foreign(time.Now(), false))
+	time.Sleep(3 * time.Minute)
+	return w.machine()
 }
 
 // TestHalfARefreshIsKept: an object that was renewed isn't renewed again because the other one
 // wasn't, unless a caller asks for a refresh. The lock wasn't seen whole by that.
 func TestHalfARefreshIsKept(t *testing.T) {
-	eachMode(t, func(t *testing.T, w *world, mode Mode) {
-		if mode == Shared {
-			return
-		}
-		a := w.machine(func(o *Options) { o.Look = DefaultTTL })
-		k := a.takes(t, Exclusive)
+	eachStore(t, func(t *testing.T, w *world) {
+		a, k := w.holder(t, Exclusive, func(o *Options) { o.Look = DefaultTTL })
 		time.Sleep(29 * time.Second)
 		start := a.clock.Elapsed()
 		var flags atomic.Int32
@@ -967,62 +781,31 @@ func TestHalfARefreshIsKept(t *testing.T) {
 // TestWhatIsAcquiredIsHeld: on a store that is slow but works, an acquire is either refused,
 // with the times, or the lock is held.
 func TestWhatIsAcquiredIsHeld(t *testing.T) {
-	for name, opts := range map[string]mem.Options{
-		"kept": {}, "claimed": claiming, "none": lacking,
-	} {
+	for name, opts := range map[string]mem.Options{"kept": {}, "claimed": claiming, "none": lacking} {
 		for _, mode := range []Mode{Shared, Exclusive} {
 			for _, ttl := range []time.Duration{MinTTL, DefaultTTL, 10 * time.Minute} {
 				var held, refused time.Duration
 				for trip := ttl / 200; trip < min(ttl/6, 8*time.Second); trip += ttl / 200 {
 					bubble(t, opts, func(t *testing.T, w *world) {
 						a := w.machine(func(o *Options) { o.TTL, o.Look = ttl, min(DefaultLook, ttl) })
-						a.hooks.Before(func(context.Context, hookstore.Request) error { time.Sleep(trip / 2); return nil })
-						a.hooks.After(func(_ context.Context, _ hookstore.Request, err error) error { time.Sleep(trip / 2); return err })
+						a.delayed(trip)
 						k, err := a.acquire(t.Context(), mode, "x")
-						defer time.Sleep(time.Minute) // for requests that were given up
-						if err != nil {
-							if !errors.Is(err, ErrSlow) && !errors.Is(err, context.DeadlineExceeded) {
-								t.Errorf("%s %s, ttl %v, %v a round trip: %v", name, mode, ttl, trip, err)
+						switch {
+						case err == nil:
+							held = trip
+							time.Sleep(5 * ttl)
+							if !alive(k) {
+								t.Errorf("%s %s, ttl %v, %v a round trip: %v", name, mode, ttl, trip, k.Lost())
 							}
-							if refused == 0 {
-								refused = trip
-							}
-							return
+							k.Release(t.Context())
+						case !errors.Is(err, ErrSlow) && !errors.Is(err, context.DeadlineExceeded):
+							t.Errorf("%s %s, ttl %v, %v a round trip: %v", name, mode, ttl, trip, err)
+						case refused == 0:
+							refused = trip
 						}
-						held = trip
-						time.Sleep(5 * ttl)
-						if !alive(k) {
-							t.Errorf("%s %s, ttl %v, %v a round trip: %v", name, mode, ttl, trip, k.Lost())
-						}
-						k.Release(t.Context())
 					})
 				}
 				t.Logf("%-8s %-9s ttl %-5v held up to %v, refused from %v", name, mode, ttl, held, refused)
-			}
-		}
-	}
-}
-
-// TestOneOfTwoContendersWins: one of two contenders gets in at any distance from the store.
-func TestOneOfTwoContendersWins(t *testing.T) {
-	for name, opts := range map[string]mem.Options{"kept": {}, "claimed": claiming, "none": lacking} {
-		for _, trips := range [][2]time.Duration{
-			{10 * time.Millisecond}, {200 * time.Millisecond}, {time.Second}, {2 * time.Second}, {3300 * time.Millisecond},
-			{time.Second, 1500 * time.Millisecond}, {2 * time.Second, 3 * time.Second},
-		} {
-			nobody := 0
-			for i := range 100 {
-				bubble(t, opts, func(t *testing.T, w *world) {
-					a, b := w.machine(), w.machine()
-					a.varied(trips[0])
-					b.varied(cmp.Or(trips[1], trips[0]))
-					if winners(t, heldOrSlow, contender{a, Exclusive, 0}, contender{b, Exclusive, time.Duration(i) * 2 * trips[0] / 100}) == 0 {
-						nobody++
-					}
-				})
-			}
-			if nobody > 0 {
-				t.Errorf("%s, %v a round trip: no client won %d of 100 times", name, trips, nobody)
 			}
 		}
 	}
@@ -1032,14 +815,11 @@ func TestOneOfTwoContendersWins(t *testing.T) {
 // cancellation and is applied later.
 func TestAcquireThatIsCancelledLeavesNothing(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
-		for i := range 40 {
+		for after := time.Duration(0); after < 2*time.Second; after += 50 * time.Millisecond {
 			a := w.machine()
-			a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-				time.Sleep(map[bool]time.Duration{true: 3 * retry.LastWords, false: 20 * time.Millisecond}[r.Op == "put"])
-				return nil
-			})
+			a.hooks.Before(inTurn(slow("", "", 20*time.Millisecond), slow("put", "", 3*retry.LastWords)))
 			ctx, cancel := context.WithCancel(t.Context())
-			time.AfterFunc(time.Duration(i)*50*time.Millisecond, cancel)
+			time.AfterFunc(after, cancel)
 			k, err := a.acquire(ctx, mode, "x")
 			if err == nil {
 				k.Release(t.Context())
@@ -1049,7 +829,7 @@ func TestAcquireThatIsCancelledLeavesNothing(t *testing.T) {
 			a.hooks.Before(nil)
 			time.Sleep(5 * time.Second)
 			if keys := w.keys(); len(keys) > 0 {
-				t.Fatalf("cancelled after %v: left over: %v", time.Duration(i)*50*time.Millisecond, keys)
+				t.Fatalf("cancelled after %v: left over: %v", after, keys)
 			}
 		}
 	})
@@ -1061,14 +841,11 @@ func TestAcquireThatIsCancelledLeavesNothing(t *testing.T) {
 func TestPassedLockIsNoConflict(t *testing.T) {
 	for name, opts := range map[string]mem.Options{"clock": {}, "clockless": {NoStoreClock: true}, "no time": {NoTime: true, Precision: time.Second}} {
 		for _, ahead := range []time.Duration{0, time.Hour, -time.Hour} {
-			bubble(t, opts, func(t *testing.T, w *world) {
-				w.put("index/lock.exclusive", foreign(time.Now().Add(ahead), false))
-				a := w.machine()
-				k := a.takes(t, Shared, Wait(time.Hour))
+			sub(t, fmt.Sprintf("%s, its clock %v ahead", name, ahead), opts, func(t *testing.T, w *world) {
+				w.put(pointer, foreign(time.Now().Add(ahead), false))
+				k := w.machine().takes(t, Shared, Wait(time.Hour))
 				time.Sleep(5 * time.Minute)
-				if !alive(k) {
-					t.Errorf("%s, its clock %v ahead: %v", name, ahead, k.Lost())
-				}
+				lives(t, k)
 			})
 		}
 	}

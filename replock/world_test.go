@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -143,8 +144,14 @@ func (c *machineClock) After(d time.Duration) <-chan time.Time {
 // empty fails if the store has any object.
 func (w *world) empty() {
 	w.t.Helper()
-	if keys := w.keys(); len(keys) > 0 {
-		w.t.Errorf("left over: %v", keys)
+	w.stores()
+}
+
+// stores fails unless these are the keys of the store.
+func (w *world) stores(keys ...string) {
+	w.t.Helper()
+	if got := w.keys(); !slices.Equal(got, keys) {
+		w.t.Errorf("stored: %v, want %v", got, keys)
 	}
 }
 
@@ -160,16 +167,20 @@ func (w *world) keys() []string {
 
 func (w *world) delete(key string) {
 	w.t.Helper()
-	if err := w.mem.Delete(context.Background(), key); err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, w.mem.Delete(context.Background(), key))
+}
+
+// breakAll breaks all locks.
+func (w *world) breakAll() {
+	w.t.Helper()
+	_, err := w.machine().Break(context.Background(), BreakOptions{})
+	must(w.t, err)
 }
 
 func (w *world) put(key string, body []byte) {
 	w.t.Helper()
-	if _, err := w.mem.Put(context.Background(), key, body, store.PutOptions{}); err != nil {
-		w.t.Fatal(err)
-	}
+	_, err := w.mem.Put(context.Background(), key, body, store.PutOptions{})
+	must(w.t, err)
 }
 
 // takes acquires a lock, which is released when the test ends, if not before.
@@ -183,6 +194,22 @@ func (m *machine) takes(t *testing.T, mode Mode, opts ...AcquireOption) *Lock {
 		k.Release(context.Background())
 	})
 	return k
+}
+
+// holder is a machine of its own, which takes a lock.
+func (w *world) holder(t *testing.T, mode Mode, change ...func(*Options)) (*machine, *Lock) {
+	t.Helper()
+	m := w.machine(change...)
+	return m, m.takes(t, mode)
+}
+
+// try is a try of the machine's that has sent nothing yet.
+func (m *machine) try(mode Mode) *try {
+	tr, err := m.newTry(mode, "x", nothingYet())
+	if err != nil {
+		panic(err)
+	}
+	return tr
 }
 
 // refused is an acquire that finds another lock in its way.
@@ -201,11 +228,23 @@ func mustLock(t *testing.T, k *Lock, err error) *Lock {
 	return k
 }
 
-func mustRelease(t *testing.T, k *Lock) {
+func must(t *testing.T, err error) {
 	t.Helper()
-	if err := k.Release(t.Context()); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func mustRelease(t *testing.T, k *Lock) {
+	t.Helper()
+	must(t, k.Release(t.Context()))
+}
+
+// leavesNothing releases a lock, after which the store must be empty.
+func (w *world) leavesNothing(k *Lock) {
+	w.t.Helper()
+	mustRelease(w.t, k)
+	w.empty()
 }
 
 func mustResume(t *testing.T, k *Lock) *Lock {
@@ -249,6 +288,48 @@ func mustHeld(t *testing.T, k *Lock, err error) *HeldError {
 
 func alive(k *Lock) bool { return k.Context().Err() == nil }
 
+// lives fails if the lock is lost, lostForGood if it isn't, or could be resumed.
+func lives(t *testing.T, k *Lock) {
+	t.Helper()
+	if !alive(k) {
+		t.Errorf("lost: %v", k.Lost())
+	}
+}
+
+func lostForGood(t *testing.T, k *Lock) {
+	t.Helper()
+	if lost := k.Lost(); lost == nil || !lost.Definite {
+		t.Errorf("lost: %v", lost)
+	}
+}
+
+// ended waits until the lock's context has ended, and returns how long that took. endsForGood also checks
+// that the loss is definite.
+func ended(t *testing.T, k *Lock, within time.Duration) time.Duration {
+	t.Helper()
+	start := time.Now()
+	select {
+	case <-k.Context().Done():
+	case <-time.After(within):
+		t.Errorf("still held after %v", within)
+	}
+	return time.Since(start)
+}
+
+func endsForGood(t *testing.T, k *Lock, within time.Duration) {
+	t.Helper()
+	ended(t, k, within)
+	lostForGood(t, k)
+}
+
+// took fails unless so much time has passed since start.
+func took(t *testing.T, start time.Time, least, most time.Duration) {
+	t.Helper()
+	if d := time.Since(start); d < least || d > most {
+		t.Errorf("took %v, want %v to %v", d, least, most)
+	}
+}
+
 // bubble runs f in a bubble with a store, do with a good one, and sub as a test with a name.
 func bubble(t *testing.T, opts mem.Options, f func(t *testing.T, w *world)) {
 	t.Helper()
@@ -273,39 +354,154 @@ func bothModes(t *testing.T, opts mem.Options, f func(t *testing.T, w *world, mo
 	}
 }
 
+// conflicts runs a test with each two modes that exclude each other.
+func conflicts(t *testing.T, f func(t *testing.T, w *world, first, second Mode)) {
+	t.Helper()
+	for _, modes := range [][2]Mode{{Shared, Exclusive}, {Exclusive, Shared}, {Exclusive, Exclusive}} {
+		name := fmt.Sprint(modes[0], " then ", modes[1])
+		sub(t, name, mem.Options{}, func(t *testing.T, w *world) { f(t, w, modes[0], modes[1]) })
+	}
+}
+
 func eachMode(t *testing.T, f func(t *testing.T, w *world, mode Mode)) {
-	for name, opts := range map[string]mem.Options{
-		"kept": {}, "lacked": lacking, "ignored": ignoring, "claimed": claiming,
-		"second":    {Precision: time.Second, NoTime: true},
-		"clockless": {NoStoreClock: true},
-	} {
+	t.Helper()
+	for name, opts := range stores {
 		t.Run(name, func(t *testing.T) { bothModes(t, opts, f) })
 	}
 }
 
-// Stores that lack conditional puts, ignore the conditions, or only claim to keep them.
+// eachStore runs a test on each kind of store.
+func eachStore(t *testing.T, f func(t *testing.T, w *world)) {
+	t.Helper()
+	for name, opts := range stores {
+		sub(t, name, opts, f)
+	}
+}
+
+var stores = map[string]mem.Options{
+	"kept": {}, "lacked": lacking, "ignored": ignoring, "claimed": claiming,
+	"second":    {Precision: time.Second, NoTime: true},
+	"clockless": {NoStoreClock: true},
+}
+
+// Stores that lack conditional puts, ignore the conditions, only claim to keep them, or put a missing object
+// with If-Match.
 var (
 	lacking  = mem.Options{IfAbsent: mem.Lacked, IfMatch: mem.Lacked}
 	ignoring = mem.Options{IfAbsent: mem.Ignored, IfMatch: mem.Ignored}
 	claiming = mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed}
+	creating = mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed, IfMatchCreates: true}
 )
+
+// is reports whether a request has an operation that begins with op, and a key that contains key. A listing
+// of all locks has no longer key.
+func is(r hookstore.Request, op, key string) bool {
+	return strings.HasPrefix(r.Op, op) && strings.Contains(r.Key, key) && (key != allLocks || r.Key == key)
+}
+
+const (
+	pointer  = "index/lock.exclusive"
+	allLocks = "index/lock."
+)
+
+// on runs f before each request of a kind.
+func on(op, key string, f func(r hookstore.Request)) hookstore.Before {
+	return func(_ context.Context, r hookstore.Request) error {
+		if is(r, op, key) {
+			f(r)
+		}
+		return nil
+	}
+}
 
 // fails answers each request of a kind with an error.
 func fails(op, key string, err error) hookstore.Before {
 	return func(_ context.Context, r hookstore.Request) error {
-		if strings.HasPrefix(r.Op, op) && strings.Contains(r.Key, key) {
+		if is(r, op, key) {
 			return err
 		}
 		return nil
 	}
 }
 
-// first runs f at the first request of a kind.
-func first(op, key string, f func(r hookstore.Request) error) func(context.Context, hookstore.Request) error {
+// first runs f before the first request of a kind, which fails with f's error.
+func first(op, key string, f func(r hookstore.Request) error) hookstore.Before {
 	var done atomic.Bool
 	return func(_ context.Context, r hookstore.Request) error {
-		if r.Op == op && strings.Contains(r.Key, key) && done.CompareAndSwap(false, true) {
+		if is(r, op, key) && done.CompareAndSwap(false, true) {
 			return f(r)
+		}
+		return nil
+	}
+}
+
+// slow delays each request of a kind.
+func slow(op, key string, d time.Duration) hookstore.Before {
+	return on(op, key, func(hookstore.Request) { time.Sleep(d) })
+}
+
+// hangs keeps each request of a kind until it is given up.
+func hangs(op, key string) hookstore.Before {
+	return func(ctx context.Context, r hookstore.Request) error {
+		if is(r, op, key) {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return nil
+	}
+}
+
+// answered runs f when a request of a kind was applied, and firstAnswered when the first was.
+func answered(op, key string, f func(r hookstore.Request)) hookstore.After {
+	return func(_ context.Context, r hookstore.Request, err error) error {
+		if is(r, op, key) {
+			f(r)
+		}
+		return err
+	}
+}
+
+func firstAnswered(op, key string, f func(r hookstore.Request)) hookstore.After {
+	var done atomic.Bool
+	return answered(op, key, func(r hookstore.Request) {
+		if done.CompareAndSwap(false, true) {
+			f(r)
+		}
+	})
+}
+
+// lateAnswer delays the answer to each request of a kind.
+func lateAnswer(op, key string, d time.Duration) hookstore.After {
+	return answered(op, key, func(hookstore.Request) { time.Sleep(d) })
+}
+
+// unanswered applies each request of a kind, and loses its answer.
+func unanswered(op, key string) hookstore.After {
+	return func(_ context.Context, r hookstore.Request, err error) error {
+		if is(r, op, key) {
+			return errOutage
+		}
+		return err
+	}
+}
+
+// counts counts the requests of a kind from now on.
+func (m *machine) counts(op, key string) *atomic.Int32 {
+	var n atomic.Int32
+	m.hooks.Before(on(op, key, func(hookstore.Request) { n.Add(1) }))
+	return &n
+}
+
+// inTurn runs hooks until one fails.
+func inTurn(hooks ...hookstore.Before) hookstore.Before {
+	return func(ctx context.Context, r hookstore.Request) error {
+		for _, f := range hooks {
+			if f == nil {
+				continue
+			}
+			if err := f(ctx, r); err != nil {
+				return err
+			}
 		}
 		return nil
 	}
