@@ -5,9 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/repolock/repolock/internal/test/cloudsticlock"
@@ -25,6 +23,15 @@ import (
 type client struct {
 	*machine
 	lock func(ctx context.Context, mode Mode) (held, error)
+}
+
+// must takes a lock, and releases it when the test ends.
+func (c client) must(t *testing.T, mode Mode) held {
+	t.Helper()
+	h, err := c.lock(t.Context(), mode)
+	must(t, err)
+	t.Cleanup(func() { end(h) })
+	return h
 }
 
 // held is a granted lock.
@@ -93,14 +100,7 @@ func hole(t *testing.T, run func(t *testing.T, w *world, a, b client) (both bool
 // the request has come.
 func (c client) pause(op, key string) (came, gate chan struct{}) {
 	came, gate = make(chan struct{}), make(chan struct{})
-	var once atomic.Bool
-	c.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-		if r.Op == op && strings.Contains(r.Key, key) && once.CompareAndSwap(false, true) {
-			close(came)
-			<-gate
-		}
-		return nil
-	})
+	c.hooks.Before(first(op, key, func(hookstore.Request) error { close(came); <-gate; return nil }))
 	return came, gate
 }
 
@@ -115,89 +115,61 @@ func end(hs ...held) {
 
 func both(a, b held) bool { return a != nil && b != nil && a.Held() && b.Held() }
 
+// overtaken makes b take a lock while a's put of lock.exclusive is on its way, after a has looked.
+func overtaken(t *testing.T, a, b client, mode Mode) bool {
+	came, gate := a.pause("put", pointer)
+	var x held
+	done := make(chan struct{})
+	go func() { defer close(done); x, _ = a.lock(context.Background(), Exclusive) }()
+	<-came
+	y, _ := b.lock(t.Context(), mode)
+	close(gate)
+	<-done
+	defer end(x, y)
+	return both(x, y)
+}
+
 // TestExclusiveLooksAgainAfterItsPut: an exclusive acquirer looks at the shared locks again after
 // its own put.
 // Hole 1 of the original protocol: docs/protocol.md.
 func TestExclusiveLooksAgainAfterItsPut(t *testing.T) {
-	hole(t, func(t *testing.T, w *world, a, b client) bool {
-		came, gate := a.pause("put", "lock.exclusive")
-		var x held
-		done := make(chan struct{})
-		go func() { defer close(done); x, _ = a.lock(context.Background(), Exclusive) }()
-		<-came
-		s, _ := b.lock(t.Context(), Shared)
-		close(gate)
-		<-done
-		defer end(x, s)
-		return both(x, s)
-	})
+	hole(t, func(t *testing.T, w *world, a, b client) bool { return overtaken(t, a, b, Shared) })
 }
 
 // TestOneOfTwoExclusivesIsIn: of two exclusive acquirers one is in, although the second looked
 // before the first wrote, and wrote after the first verified. Hole 2 of the original protocol:
 // docs/protocol.md.
 func TestOneOfTwoExclusivesIsIn(t *testing.T) {
-	hole(t, func(t *testing.T, w *world, a, b client) bool {
-		came, gate := a.pause("put", "lock.exclusive")
-		var x held
-		done := make(chan struct{})
-		go func() { defer close(done); x, _ = a.lock(context.Background(), Exclusive) }()
-		<-came
-		y, _ := b.lock(t.Context(), Exclusive)
-		close(gate)
-		<-done
-		defer end(x, y)
-		return both(x, y)
-	})
+	hole(t, func(t *testing.T, w *world, a, b client) bool { return overtaken(t, a, b, Exclusive) })
 }
 
 // TestReadErrorIsNoFreeLock: a read that fails doesn't count as "no lock".
 // Hole 3 of the original protocol: docs/protocol.md.
 func TestReadErrorIsNoFreeLock(t *testing.T) {
-	for name, after := range map[string]func(context.Context, hookstore.Request, error) error{
-		"503": func(_ context.Context, r hookstore.Request, err error) error {
-			if r.Op == "list" || r.Op == "get" && !strings.Contains(r.Key, "exclusive") {
-				return errOutage
-			}
-			return err
-		},
-		"no permission": func(_ context.Context, r hookstore.Request, err error) error {
-			if r.Op == "list" || r.Op == "get" && !strings.Contains(r.Key, "exclusive") {
-				return store.ErrPermission
-			}
-			return err
-		},
-	} {
+	for name, fails := range map[string]error{"503": errOutage, "no permission": store.ErrPermission, "garbage": nil} {
 		t.Run(name, func(t *testing.T) {
 			hole(t, func(t *testing.T, w *world, a, b client) bool {
-				s, err := a.lock(t.Context(), Shared)
-				if err != nil {
-					t.Fatal(err)
+				s := a.must(t, Shared)
+				if fails == nil {
+					for _, key := range w.keys() {
+						w.put(key, []byte(`{"operation": "backup", "holder`))
+					}
 				}
-				b.hooks.After(after)
+				b.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
+					if fails != nil && (r.Op == "list" || r.Op == "get" && r.Key != pointer) {
+						return fails
+					}
+					return err
+				})
 				x, err := b.lock(t.Context(), Exclusive)
-				if x == nil && errors.Is(err, ErrHeld) {
+				if x == nil && fails != nil && errors.Is(err, ErrHeld) {
 					t.Errorf("a store that fails is reported as a lock: %v", err)
 				}
-				defer end(s, x)
+				defer end(x)
 				return both(s, x)
 			})
 		})
 	}
-	t.Run("garbage", func(t *testing.T) {
-		hole(t, func(t *testing.T, w *world, a, b client) bool {
-			s, err := a.lock(t.Context(), Shared)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, key := range w.keys() {
-				w.put(key, []byte(`{"operation": "backup", "holder`))
-			}
-			x, _ := b.lock(t.Context(), Exclusive)
-			defer end(s, x)
-			return both(s, x)
-		})
-	})
 }
 
 // TestSkewHidesNoLiveLock: a reader's wrong clock hides no live lock.
@@ -205,13 +177,10 @@ func TestReadErrorIsNoFreeLock(t *testing.T) {
 func TestSkewHidesNoLiveLock(t *testing.T) {
 	hole(t, func(t *testing.T, w *world, a, b client) bool {
 		b.clock.setSkew(35 * time.Second)
-		s, err := a.lock(t.Context(), Shared)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := a.must(t, Shared)
 		time.Sleep(29 * time.Second)
 		x, _ := b.lock(t.Context(), Exclusive)
-		defer end(s, x)
+		defer end(x)
 		return both(s, x)
 	})
 }
@@ -220,20 +189,10 @@ func TestSkewHidesNoLiveLock(t *testing.T) {
 // Hole 5 of the original protocol: docs/protocol.md.
 func TestHolderEndsWithItsLease(t *testing.T) {
 	hole(t, func(t *testing.T, w *world, a, b client) bool {
-		s, err := a.lock(t.Context(), Shared)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := a.must(t, Shared)
 		a.hooks.Before(outage)
 		time.Sleep(65 * time.Second)
-		x, err := b.lock(t.Context(), Exclusive)
-		if err != nil {
-			t.Fatal(err)
-		}
-		result := both(s, x)
-		a.hooks.Before(nil)
-		end(s, x)
-		return result
+		return both(s, b.must(t, Exclusive))
 	})
 }
 
@@ -241,22 +200,13 @@ func TestHolderEndsWithItsLease(t *testing.T) {
 // Hole 5 of the original protocol: docs/protocol.md.
 func TestRefreshRevivesNoBrokenLock(t *testing.T) {
 	hole(t, func(t *testing.T, w *world, a, b client) bool {
-		s, err := a.lock(t.Context(), Shared)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := a.must(t, Shared)
 		came, gate := a.pause("put", "lock.shared")
 		<-came
-		if _, err := b.Break(t.Context(), BreakOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		x, err := b.lock(t.Context(), Exclusive)
-		if err != nil {
-			t.Fatal(err)
-		}
+		w.breakAll()
+		x := b.must(t, Exclusive)
 		close(gate)
 		time.Sleep(2 * time.Minute)
-		defer end(s, x)
 		return both(s, x)
 	})
 }
@@ -265,18 +215,11 @@ func TestRefreshRevivesNoBrokenLock(t *testing.T) {
 // Hole 6 of the original protocol: docs/protocol.md.
 func TestPausedHolderEndsWhenItWakes(t *testing.T) {
 	hole(t, func(t *testing.T, w *world, a, b client) bool {
-		s, err := a.lock(t.Context(), Shared)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := a.must(t, Shared)
 		a.clock.Stop(2 * time.Minute)
 		time.Sleep(70 * time.Second)
-		x, err := b.lock(t.Context(), Exclusive)
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := b.must(t, Exclusive)
 		time.Sleep(51 * time.Second) // a second after it woke
-		defer end(s, x)
 		return both(s, x)
 	})
 }
@@ -334,14 +277,12 @@ func TestDeleteUncoversNoOldVersion(t *testing.T) {
 	hole(t, func(t *testing.T, w *world, a, b client) bool {
 		v := &versioned{Store: w.mem, old: map[string][][]byte{}}
 		for _, c := range []client{a, b} {
-			if c.hooks.Store = v; t.Name() == "TestDeleteUncoversNoOldVersion/original" {
+			if c.hooks.Store = v; strings.HasSuffix(t.Name(), "/original") {
 				c.hooks.Store = naive{v}
 			}
 		}
 		s, err := a.lock(t.Context(), Shared)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		time.Sleep(95 * time.Second)
 		end(s)
 		x, err := b.lock(t.Context(), Exclusive)
@@ -371,22 +312,19 @@ func (w *world) comesBesideFor(mode Mode, d time.Duration) {
 // no such clients.
 func TestLooksSoonAfterAcquiring(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
-		seldom := func(o *Options) { o.Look = DefaultTTL }
-		k := w.machine(func(o *Options) { o.TTL = 10 * time.Minute }, seldom).takes(t, mode)
+		k := w.machine(func(o *Options) { o.TTL, o.Look = 10*time.Minute, DefaultTTL }).takes(t, mode)
 		w.comesBeside(mode)
-		if took := ended(t, k, 2*time.Second+2*transient); took < time.Second {
-			t.Errorf("lost after %v, before it can have been withdrawn", took)
-		}
+		start := time.Now()
+		ended(t, k, time.Hour)
+		took(t, start, time.Second, 2*time.Second+2*transient) // not before it can have been withdrawn
 	})
-	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t, mem.Options{}).machine(func(o *Options) { o.Name = "mine" })
-		k := m.takes(t, Shared)
+	do(t, func(t *testing.T, w *world) {
+		m, _ := w.holder(t, Shared, func(o *Options) { o.Name = "mine" })
 		m.hooks.Count()
 		time.Sleep(5 * time.Second)
 		if n, by := m.hooks.Count(); n > 0 {
 			t.Errorf("a lock with a name costs %v", by)
 		}
-		k.Release(t.Context())
 	})
 }
 
@@ -406,35 +344,29 @@ func TestCheckWaitsForYoungConflicts(t *testing.T) {
 // one that a listing shows and a read doesn't find. One that a second listing doesn't show is gone.
 func TestUnreadLockIsInDoubt(t *testing.T) {
 	for name, c := range map[string]struct {
-		read    error
-		gone    bool // the second listing doesn't show it
-		refused bool
+		read error
+		gone bool // the second listing doesn't show it
 	}{
-		"not readable":                {store.ErrPermission, false, true},
-		"not answered":                {errOutage, false, true},
-		"listed, and not found":       {store.ErrNotFound, false, true},
-		"deleted after it was listed": {store.ErrNotFound, true, false},
+		"not readable":                {store.ErrPermission, false},
+		"not answered":                {errOutage, false},
+		"listed, and not found":       {store.ErrNotFound, false},
+		"deleted after it was listed": {store.ErrNotFound, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachMode(t, func(t *testing.T, w *world, mode Mode) {
 				m, k := w.holder(t, mode)
 				theirs := w.comesBeside(mode)
-				m.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-					if r.Op != "get" || r.Key != theirs {
-						return nil
-					}
+				m.hooks.Before(inTurn(on("get", theirs, func(hookstore.Request) {
 					if c.gone {
 						w.delete(theirs)
 					}
-					return c.read
-				})
+				}), fails("get", theirs, c.read)))
 				start := time.Now()
-				err := k.Check(t.Context())
-				if (err != nil) != c.refused || errors.Is(err, ErrLost) || !alive(k) {
+				if err := k.Check(t.Context()); (err == nil) != c.gone || errors.Is(err, ErrLost) || !alive(k) {
 					t.Errorf("%v; the lock lives: %v", err, alive(k))
 				}
-				if took := time.Since(start); c.gone && took > time.Second {
-					t.Errorf("took %v", took)
+				if c.gone {
+					took(t, start, 0, time.Second)
 				}
 			})
 		})
@@ -445,26 +377,27 @@ func TestUnreadLockIsInDoubt(t *testing.T) {
 // taken, ends it unless it is certainly stale: an encrypted body, whose age no clock tells, too, and
 // one that this machine's clock alone calls expired.
 func TestWhatWasPutBesideIsHeldInDoubt(t *testing.T) {
-	bodies := map[string]func(shared bool) []byte{
-		"encrypted": func(bool) []byte { return []byte{1, 2, 3} },
-		"expired":   func(shared bool) []byte { return foreign(time.Now().Add(-time.Hour), shared) },
-	}
-	for name, opts := range map[string]mem.Options{
-		"no store clock": {NoStoreClock: true}, "no time": {NoStoreClock: true, NoTime: true}, "no time on pages of one": {NoTime: true, PageSize: 1},
+	encrypted := func(bool) []byte { return []byte{1, 2, 3} }
+	expired := func(shared bool) []byte { return foreign(time.Now().Add(-time.Hour), shared) }
+	noClock, noTime := mem.Options{NoStoreClock: true}, mem.Options{NoStoreClock: true, NoTime: true}
+	for name, c := range map[string]struct {
+		opts mem.Options
+		body func(shared bool) []byte
+	}{
+		"encrypted, no store clock":          {noClock, encrypted},
+		"encrypted, no time":                 {noTime, encrypted},
+		"encrypted, no time on pages of one": {mem.Options{NoTime: true, PageSize: 1}, encrypted},
+		"expired, no store clock":            {noClock, expired}, // a store's clock confirms that it has
+		"expired, no time":                   {noTime, expired},
 	} {
-		for kind, body := range bodies {
-			if kind == "expired" && !opts.NoStoreClock {
-				continue // the store's clock confirms that it has
-			}
-			sub(t, name+" "+kind, opts, func(t *testing.T, w *world) {
-				w.put("index/lock.shared/000", body(true)) // which keeps no shared lock out
-				k := w.machine().takes(t, Shared)
-				w.put(pointer, body(false))
-				ended(t, k, 3*DefaultLook)
-			})
-		}
+		sub(t, name, c.opts, func(t *testing.T, w *world) {
+			w.put("index/lock.shared/000", c.body(true)) // which keeps no shared lock out
+			k := w.machine().takes(t, Shared)
+			w.put(pointer, c.body(false))
+			ended(t, k, 3*DefaultLook)
+		})
 	}
-	bubble(t, mem.Options{NoStoreClock: true}, func(t *testing.T, w *world) {
+	bubble(t, noClock, func(t *testing.T, w *world) {
 		k := w.machine().takes(t, Exclusive)
 		w.put("index/lock.shared/theirs", []byte{1, 2, 3})
 		ended(t, k, 3*DefaultLook)
@@ -492,10 +425,8 @@ func TestExpiresAMinuteAhead(t *testing.T) {
 	for _, ttl := range []time.Duration{MinTTL, DefaultTTL, time.Hour} {
 		bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
 			a, k := w.holder(t, mode, func(o *Options) { o.TTL = ttl })
-			for began := time.Now(); alive(k); time.Sleep(ttl / 120) {
-				if time.Since(began) > 2*ttl {
-					a.hooks.Before(outage)
-				}
+			time.AfterFunc(2*ttl, func() { a.hooks.Before(outage) })
+			for ; alive(k); time.Sleep(ttl / 120) {
 				for _, key := range w.keys() {
 					if left := w.expiresIn(key); left < time.Minute || left > ttl+time.Minute {
 						t.Fatalf("ttl %v: %s expires in %v", ttl, key, left)
@@ -592,11 +523,7 @@ func (w *world) race(t *testing.T, trip time.Duration, round int, clients [2]cli
 	var locks [2]held
 	var wg sync.WaitGroup
 	for n, c := range clients {
-		c.hooks.Before(func(context.Context, hookstore.Request) error { time.Sleep(c.jitter(trip) / 2); return nil })
-		c.hooks.After(func(_ context.Context, _ hookstore.Request, err error) error {
-			time.Sleep(c.jitter(trip) / 2)
-			return err
-		})
+		c.paces(func() time.Duration { return c.jitter(trip) / 2 })
 		wg.Go(func() {
 			time.Sleep(time.Duration((round*(2*n-1)+1000)%7) * trip / 3)
 			if k, err := c.lock(t.Context(), modes[n]); err == nil {
@@ -608,11 +535,9 @@ func (w *world) race(t *testing.T, trip time.Duration, round int, clients [2]cli
 	was = both(locks[0], locks[1])
 	time.Sleep(6 * time.Second)
 	is = both(locks[0], locks[1])
-	for n, k := range locks {
-		if k != nil {
-			clients[n].hooks.Before(nil)
-			k.Release(context.Background())
-		}
+	for _, c := range clients {
+		c.hooks.Before(nil)
 	}
+	end(locks[0], locks[1])
 	return was, is
 }

@@ -1,8 +1,7 @@
 package replock
 
 import (
-	"context"
-	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -28,7 +27,7 @@ func (m *machine) only(t *testing.T) Info {
 // without a clock of its own it is watched for a whole ttl. It is taken neither for live, as
 // if it were refreshed, nor for stale.
 func TestEncryptedWithoutStoreClock(t *testing.T) {
-	for _, key := range []string{"index/lock.exclusive", "index/lock.intent/x", "index/lock.shared/x"} {
+	for _, key := range []string{pointer, "index/lock.intent/x", "index/lock.shared/x"} {
 		bubble(t, mem.Options{NoStoreClock: true}, func(t *testing.T, w *world) {
 			w.put(key, []byte("\x01 this is ciphertext"))
 			m := w.machine()
@@ -39,13 +38,8 @@ func TestEncryptedWithoutStoreClock(t *testing.T) {
 				}
 			}
 			start := time.Now()
-			k, err := m.Exclusive(t.Context(), "prune")
-			if err != nil {
-				t.Fatalf("%s holds forever: %v", key, err)
-			}
-			if took := time.Since(start); took < foreignTTL || took > foreignTTL+20*time.Second {
-				t.Errorf("%s is passed after %v, want %v", key, took, foreignTTL)
-			}
+			k := m.takes(t, Exclusive)
+			took(t, start, foreignTTL, foreignTTL+20*time.Second)
 			w.leavesNothing(k)
 		})
 	}
@@ -58,13 +52,7 @@ func TestWatchedFromTheAnswer(t *testing.T) {
 		const late = 7 * time.Second
 		w.put("index/lock.shared/x", []byte("\x01 this is ciphertext"))
 		m := w.machine()
-		var lists atomic.Int32
-		m.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
-			if r.Op == "list" && lists.Add(1) == 1 {
-				time.Sleep(late)
-			}
-			return err
-		})
+		m.hooks.After(firstAnswered("list", "", func(hookstore.Request) { time.Sleep(late) }))
 		start := time.Now()
 		m.takes(t, Exclusive)
 		took(t, start, late+foreignTTL, late+foreignTTL+time.Second)
@@ -75,8 +63,7 @@ func TestWatchedFromTheAnswer(t *testing.T) {
 // since and call it stale.
 func TestChangedIsLive(t *testing.T) {
 	bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
-		a, b := w.machine(func(o *Options) { o.Look = DefaultTTL }), w.machine() // a look would show a the step, too
-		k := a.takes(t, Exclusive)
+		b, k := w.machine(), w.machine(func(o *Options) { o.Look = DefaultTTL }).takes(t, Exclusive) // a look would show it the step, too
 		time.Sleep(DefaultTTL / 4)
 		wait := b.wants(t, mode, Forever)
 		time.Sleep(DefaultTTL/2 - 5*time.Second)
@@ -95,41 +82,31 @@ func TestChangedIsLive(t *testing.T) {
 func TestWholeTTLSinceBoot(t *testing.T) {
 	ttls := []time.Duration{MinTTL, DefaultTTL, MaxTTL}
 	for _, ttl := range rounds.Fewer(ttls, ttls[:2]) {
-		for _, mode := range []Mode{Shared, Exclusive} {
-			begin := func(f func(t *testing.T, a, b *machine, k *Lock)) {
-				do(t, func(t *testing.T, w *world) {
-					a := w.machine(func(o *Options) { o.TTL = ttl })
-					b := w.process(a)
-					k := a.takes(t, mode)
-					a.hooks.Before(outage)
-					w.skew.Store(int64(2 * MaxTTL))
-					a.clock.setSkew(2 * MaxTTL) // as on a local directory
-					f(t, a, b, k)
-				})
-			}
-			begin(func(t *testing.T, a, b *machine, k *Lock) {
-				sent := k.sent()
-				for _, at := range []struct {
-					age  time.Duration
-					want Verdict
-				}{{ttl/2 + time.Second, Doubtful}, {ttl*9/10 + time.Second/2, Doubtful}, {ttl, Doubtful}, {ttl + time.Millisecond, Stale}} {
-					time.Sleep(at.age - (a.clock.Elapsed() - sent))
-					if i := b.only(t); i.Verdict != at.want {
-						t.Errorf("ttl %v, %v: %v after %v, want %v: %s", ttl, mode, i.Verdict, at.age, at.want, i.Why)
-					}
-				}
-			})
-			begin(func(t *testing.T, a, b *machine, k *Lock) {
-				sent := k.sent()
-				time.Sleep(ttl/2 + time.Second)
-				other, err := b.Exclusive(t.Context(), "prune", Wait(ttl))
-				if err != nil || alive(k) || a.clock.Elapsed()-sent <= ttl {
-					t.Errorf("ttl %v, %v: passed %v after it was refreshed, alive %v, %v", ttl, mode, a.clock.Elapsed()-sent, alive(k), err)
-				} else {
-					other.Release(t.Context())
-				}
+		begin := func(f func(t *testing.T, a, b *machine, k *Lock, sent time.Duration)) {
+			bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
+				a, k := w.holder(t, mode, func(o *Options) { o.TTL = ttl })
+				b := w.process(a)
+				a.hooks.Before(outage)
+				w.skew.Store(int64(2 * MaxTTL))
+				a.clock.setSkew(2 * MaxTTL) // as on a local directory
+				f(t, a, b, k, k.sent())
 			})
 		}
+		begin(func(t *testing.T, a, b *machine, k *Lock, sent time.Duration) {
+			for _, age := range []time.Duration{ttl/2 + time.Second, ttl*9/10 + time.Second/2, ttl, ttl + time.Millisecond} {
+				time.Sleep(age - (a.clock.Elapsed() - sent))
+				if i := b.only(t); i.Verdict != Doubtful && age <= ttl || i.Verdict != Stale && age > ttl {
+					t.Errorf("ttl %v: %v after %v: %s", ttl, i.Verdict, age, i.Why)
+				}
+			}
+		})
+		begin(func(t *testing.T, a, b *machine, k *Lock, sent time.Duration) {
+			time.Sleep(ttl/2 + time.Second)
+			b.takes(t, Exclusive, Wait(ttl))
+			if alive(k) || a.clock.Elapsed()-sent <= ttl {
+				t.Errorf("ttl %v: passed %v after it was refreshed, alive %v", ttl, a.clock.Elapsed()-sent, alive(k))
+			}
+		})
 	}
 }
 
@@ -190,9 +167,7 @@ func TestWrongClocks(t *testing.T) {
 					}
 					k := a.takes(t, mode)
 					time.Sleep(29 * time.Second)
-					if jump {
-						set()
-					}
+					set()
 					for range rounds.Fewer(20, 6) {
 						b.refused(t, Exclusive)
 						time.Sleep(29 * time.Second)
@@ -234,20 +209,15 @@ func TestWrongClocks(t *testing.T) {
 func TestOneClock(t *testing.T) {
 	for _, step := range []time.Duration{time.Hour, -time.Hour} {
 		do(t, func(t *testing.T, w *world) {
-			a := w.machine()
+			a, k := w.holder(t, Shared)
 			b := w.process(a)
-			k := a.takes(t, Shared)
 			time.Sleep(20 * time.Second)
 			w.skew.Store(int64(step))
 			a.clock.setSkew(step)
 			start := time.Now()
 			b.refused(t, Exclusive)
-			if !alive(k) {
-				t.Errorf("step %v: lost: %v", step, k.Lost())
-			}
-			if time.Since(start) > time.Minute {
-				t.Errorf("took %v", time.Since(start))
-			}
+			lives(t, k)
+			took(t, start, 0, time.Minute)
 		})
 	}
 }
@@ -258,38 +228,27 @@ func TestOneClock(t *testing.T) {
 func TestTimeNamespaces(t *testing.T) {
 	for _, c := range []struct{ holder, other string }{{"time:[1]", "time:[2]"}, {"", "time:[1]"}, {"time:[1]", ""}, {"", ""}} {
 		for _, ahead := range []time.Duration{2 * time.Hour, -2 * time.Hour} {
-			inBoth := func(f func(t *testing.T, w *world, a, b *machine, k *Lock)) {
-				do(t, func(t *testing.T, w *world) {
-					a := w.machine()
-					b := w.machine()
+			inBoth := func(what string, f func(t *testing.T, w *world, a, b *machine, k *Lock)) {
+				sub(t, fmt.Sprintf("%q, and the other in %q, %v ahead: %s", c.holder, c.other, ahead, what), mem.Options{}, func(t *testing.T, w *world) {
+					a, b := w.machine(), w.machine()
 					b.self, a.self.TimeNamespace = a.self, c.holder
 					b.self.PID, b.self.TimeNamespace = 200, c.other
 					b.clock.start = a.clock.start.Add(-ahead)
-					k := a.takes(t, Shared)
-					f(t, w, a, b, k)
+					f(t, w, a, b, a.takes(t, Shared))
 				})
 			}
-			// The store's clock is stepped, so that the second witness decides.
-			inBoth(func(t *testing.T, w *world, _, b *machine, k *Lock) {
+			inBoth("the store's clock is stepped, so that the second witness decides", func(t *testing.T, w *world, _, b *machine, k *Lock) {
 				time.Sleep(20 * time.Second)
 				w.skew.Store(int64(time.Hour))
-				other, err := b.Exclusive(t.Context(), "prune")
-				if !errors.Is(err, ErrHeld) || !alive(k) {
-					t.Errorf("%q, and the other in %q, %v ahead: a live lock is passed: %v", c.holder, c.other, ahead, err)
-					other.Release(t.Context())
-				}
+				b.refused(t, Exclusive)
+				lives(t, k)
 			})
-			// A dead holder's lock is passed without being watched.
-			inBoth(func(t *testing.T, _ *world, a, b *machine, _ *Lock) {
+			inBoth("a dead holder's lock is passed without being watched", func(t *testing.T, _ *world, a, b *machine, _ *Lock) {
 				a.hooks.Before(outage)
 				time.Sleep(DefaultTTL + 10*time.Second)
 				start := time.Now()
-				other, err := b.Exclusive(t.Context(), "prune")
-				if took := time.Since(start); err != nil || took > 5*time.Second {
-					t.Errorf("%q, and the other in %q, %v ahead: %v after %v", c.holder, c.other, ahead, err, took)
-				} else {
-					other.Release(t.Context())
-				}
+				b.takes(t, Exclusive)
+				took(t, start, 0, 5*time.Second)
 			})
 		}
 	}
@@ -300,17 +259,15 @@ func TestOtherTTLs(t *testing.T) {
 	ttls := []time.Duration{MinTTL, 30 * time.Second, 10 * time.Minute, MaxTTL}
 	for _, ttl := range rounds.Fewer(ttls, ttls[:2]) {
 		bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
-			a, b := w.machine(func(o *Options) { o.TTL = ttl }), w.machine()
+			b := w.machine()
 			start := time.Now()
-			k := a.takes(t, mode)
+			a, k := w.holder(t, mode, func(o *Options) { o.TTL = ttl })
 			a.hooks.Before(outage)
 			b.untilFree(t, ttl/100)
 			if alive(k) {
 				t.Errorf("ttl %v: passed while held", ttl)
 			}
-			if took := time.Since(start); took < ttl || took > ttl+ttl/50+5*time.Second {
-				t.Errorf("ttl %v: passed after %v", ttl, took)
-			}
+			took(t, start, ttl, ttl+ttl/50+5*time.Second)
 		})
 	}
 }
@@ -321,33 +278,16 @@ func TestStallIsNotTakenForSkew(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a := w.machine()
 		const pause = 70 * time.Second
-		armed := false
-		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-			if r.Op == "list" && armed {
-				armed = false
-				a.clock.pause(pause)
-				time.Sleep(pause)
-			}
-			return nil
-		})
 		for range 3 {
-			armed = true
+			a.hooks.Before(first("list", "", func(hookstore.Request) error { a.stands(pause, false); return nil }))
 			k := a.takes(t, Shared)
-			l, err := a.Status(t.Context())
-			if err != nil || len(l) != 1 || l[0].Age > pause/2 {
-				t.Errorf("granted by a flag of %v: %v", l, err)
+			if i := a.only(t); i.Age > pause/2 {
+				t.Errorf("granted by a flag of %v", i)
 			}
 			k.Release(t.Context())
 			a.clock.setSkew(0)
 		}
 	})
-}
-
-// diskLock is a lock on a local disk whose clock since boot processes of its machine can't
-// compare, with the body that it has.
-type diskLock struct {
-	name string
-	body func(a *machine) []byte
 }
 
 // onThisBoot is the body of a lock of this boot.
@@ -360,69 +300,54 @@ func onThisBoot(change func(*body)) func(a *machine) []byte {
 	}
 }
 
-// diskLocks are all of them.
-func diskLocks() []diskLock {
-	return []diskLock{
-		{"another time namespace", onThisBoot(func(b *body) { b.TimeNamespace = "time:[2]" })},
-		{"no time namespace", onThisBoot(func(b *body) { b.TimeNamespace = "" })},
-		{"no boot", onThisBoot(func(b *body) { b.BootID = "" })},
-		{"another machine", onThisBoot(func(b *body) { b.HostID, b.BootID = "far", "far" })},
-		{"another client", func(a *machine) []byte { return foreign(a.clock.Now(), true) }},
-		{"encrypted", func(a *machine) []byte { return append([]byte{1}, foreign(a.clock.Now(), true)...) }},
-	}
-}
+func inAnotherNamespace(b *body) { b.TimeNamespace = "time:[2]" }
 
-// onDisk runs f on a local disk: a step of the one wall clock is also one of the store's.
-func onDisk(t *testing.T, f func(t *testing.T, w *world, a *machine, step func(time.Duration))) {
-	bubble(t, mem.Options{MachineClock: true}, func(t *testing.T, w *world) {
-		a := w.machine()
-		f(t, w, a, func(d time.Duration) {
-			w.skew.Store(int64(d))
-			a.clock.setSkew(d)
-		})
-	})
+// onDisk runs f on a local disk: the one wall clock dates the objects, too.
+func onDisk(t *testing.T, f func(t *testing.T, w *world, a *machine)) {
+	bubble(t, mem.Options{MachineClock: true}, func(t *testing.T, w *world) { f(t, w, w.machine()) })
 }
 
 const diskKey = "index/lock.shared/x"
 
 // TestWallClockOfALocalDiskIsNoWitness: there it dates the objects, too. A step of it passes no
-// live lock, and a dead one is passed once it was watched for its ttl.
+// live lock whose clock since boot can't be compared, and a dead one is passed once it was watched for its ttl.
 func TestWallClockOfALocalDiskIsNoWitness(t *testing.T) {
-	for _, l := range diskLocks() {
+	for name, body := range map[string]func(a *machine) []byte{
+		"another time namespace": onThisBoot(inAnotherNamespace),
+		"no time namespace":      onThisBoot(func(b *body) { b.TimeNamespace = "" }),
+		"no boot":                onThisBoot(func(b *body) { b.BootID = "" }),
+		"another machine":        onThisBoot(func(b *body) { b.HostID, b.BootID = "far", "far" }),
+		"another client":         func(a *machine) []byte { return foreign(a.clock.Now(), true) },
+		"encrypted":              func(a *machine) []byte { return append([]byte{1}, foreign(a.clock.Now(), true)...) },
+	} {
 		for _, by := range []time.Duration{5 * time.Minute, 20 * time.Hour} {
-			onDisk(t, func(t *testing.T, w *world, a *machine, step func(time.Duration)) {
-				w.put(diskKey, l.body(a))
-				step(by)
+			onDisk(t, func(t *testing.T, w *world, a *machine) {
+				w.put(diskKey, body(a))
+				w.skew.Store(int64(by))
+				a.clock.setSkew(by)
 				if i := a.only(t); i.Verdict != Doubtful {
-					t.Errorf("%s, %v: %v", l.name, by, i.Verdict)
+					t.Errorf("%s, %v: %v", name, by, i.Verdict)
 				}
-				time.AfterFunc(30*time.Second, func() { w.put(diskKey, l.body(a)) }) // its refresh
-				k, err := a.Exclusive(t.Context(), "prune")
-				if !errors.Is(err, ErrHeld) {
-					t.Errorf("%s: a step of %v passes a live lock: %v", l.name, by, err)
-					k.Release(t.Context())
-				}
+				time.AfterFunc(30*time.Second, func() { w.put(diskKey, body(a)) }) // its refresh
+				a.refused(t, Exclusive)
 			})
 		}
-		onDisk(t, func(t *testing.T, w *world, a *machine, _ func(time.Duration)) {
-			w.put(diskKey, l.body(a))
+		onDisk(t, func(t *testing.T, w *world, a *machine) {
+			w.put(diskKey, body(a))
 			time.Sleep(20 * time.Hour)
 			start := time.Now()
-			k, err := a.Exclusive(t.Context(), "prune")
-			if took := time.Since(start); err != nil || took < DefaultTTL || took > DefaultTTL+20*time.Second {
-				t.Fatalf("%s: a dead lock is passed after %v: %v", l.name, took, err)
-			}
-			k.Release(t.Context())
+			a.takes(t, Exclusive)
+			took(t, start, DefaultTTL, DefaultTTL+20*time.Second)
 		})
 	}
 }
 
-// TestLocalDiskAfterABoot: what is left from an earlier boot is stale by the wall clock, because
-// none of that boot's processes is alive; and what is left from this boot by the clock since boot.
+// TestLocalDiskAfterABoot: a lock that is left from an earlier boot is stale by the wall clock, because
+// none of that boot's processes is alive; and one that is left from this boot by the clock since boot.
 func TestLocalDiskAfterABoot(t *testing.T) {
-	for boot, body := range map[string]func(a *machine) []byte{"another": diskLocks()[0].body, "boot1": onThisBoot(func(*body) {})} {
-		onDisk(t, func(t *testing.T, w *world, a *machine, _ func(time.Duration)) {
-			w.put(diskKey, body(a))
+	for boot, change := range map[string]func(*body){"another": inAnotherNamespace, "boot1": func(*body) {}} {
+		onDisk(t, func(t *testing.T, w *world, a *machine) {
+			w.put(diskKey, onThisBoot(change)(a))
 			time.Sleep(2 * DefaultTTL)
 			a.self.BootID = boot
 			if i := a.only(t); i.Verdict != Stale {
@@ -436,9 +361,9 @@ func TestLocalDiskAfterABoot(t *testing.T) {
 // if it is so old that no time zone explains it.
 func TestLocalDiskWithoutBoots(t *testing.T) {
 	for age, want := range map[time.Duration]Verdict{14 * time.Hour: Doubtful, 16 * time.Hour: Stale} {
-		onDisk(t, func(t *testing.T, w *world, a *machine, _ func(time.Duration)) {
+		onDisk(t, func(t *testing.T, w *world, a *machine) {
 			a.self.BootID, a.self.TimeNamespace = "", "none"
-			w.put(diskKey, diskLocks()[0].body(a))
+			w.put(diskKey, onThisBoot(inAnotherNamespace)(a))
 			time.Sleep(age)
 			if i := a.only(t); i.Verdict != want {
 				t.Errorf("%v old: %v: %s", age, i.Verdict, i.Why)
@@ -467,8 +392,7 @@ func TestOwnFlagIsFoundOnALaterPage(t *testing.T) {
 	bubble(t, mem.Options{PageSize: 1, NoTime: true}, func(t *testing.T, w *world) {
 		a, b := w.machine(), w.machine()
 		a.clock.setSkew(time.Hour)
-		k := a.takes(t, Exclusive)
-		a.lose(t, k)
+		a.lose(t, a.takes(t, Exclusive))
 		start := time.Now()
 		b.untilFree(t, time.Second)
 		took(t, start, 0, 2*DefaultTTL+5*time.Second)
@@ -486,19 +410,15 @@ func TestStoreTimeIsALowerBound(t *testing.T) {
 					w.put(pointer, foreign(time.Now(), false)) // the own flag is on a later page
 				}
 				a := w.machine()
-				a.hooks.Before(func(context.Context, hookstore.Request) error { time.Sleep(3 * time.Second); return nil })
+				a.hooks.Before(slow("", "", 3*time.Second))
 				var listed atomic.Int64 // the time of the last listing's answer
-				a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
+				a.hooks.After(answered("", "", func(r hookstore.Request) {
 					if r.Op == "list" {
 						listed.Store(int64(a.clock.Elapsed()))
 					}
 					time.Sleep(3 * time.Second)
-					return err
-				})
-				tr, err := a.newTry(Shared, "x", nothingYet())
-				if err != nil {
-					t.Fatal(err)
-				}
+				}))
+				tr := a.try(Shared)
 				check := func(st storeTime) {
 					t.Helper()
 					if ahead := st.when(a.clock.Elapsed()).Sub(time.Now().Add(time.Duration(w.skew.Load()))); st.known() && ahead > 0 {
@@ -513,9 +433,7 @@ func TestStoreTimeIsALowerBound(t *testing.T) {
 				}
 				for range 2 {
 					f, err := a.look(t.Context(), tr, memory{})
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					check(f.st)
 					if listed := time.Duration(listed.Load()); f.now > listed {
 						t.Errorf("judged by the time %v after the listing", f.now-listed)
@@ -547,12 +465,10 @@ func TestNoModTimeIsNoWitness(t *testing.T) {
 	})
 }
 
-// crashed leaves the lock of a crashed holder, long after its ttl.
-func (w *world) crashed(t *testing.T, mode Mode, ttl time.Duration) {
+// crashed leaves the exclusive lock of a crashed holder, long after its ttl.
+func (w *world) crashed(t *testing.T, ttl time.Duration) {
 	t.Helper()
-	m := w.machine(func(o *Options) { o.TTL = ttl })
-	k, err := m.acquire(t.Context(), mode, "crashed")
-	mustLock(t, k, err)
+	m, k := w.holder(t, Exclusive, func(o *Options) { o.TTL = ttl })
 	m.lose(t, k)
 	time.Sleep(2 * ttl)
 }
@@ -575,20 +491,19 @@ func TestWatchingIsBounded(t *testing.T) {
 	}
 	for _, c := range rounds.Fewer(cases, cases[:3]) {
 		bothModes(t, mem.Options{NoStoreClock: true}, func(t *testing.T, w *world, mode Mode) {
-			w.crashed(t, Exclusive, c.ttl)
-			m, start := w.machine(), time.Now()
-			k, err := m.acquire(t.Context(), mode, "x", Wait(c.wait))
-			took := time.Since(start)
-			if k != nil {
-				k.Release(t.Context())
+			w.crashed(t, c.ttl)
+			start := time.Now()
+			k, err := w.machine().acquire(t.Context(), mode, "x", Wait(c.wait))
+			if c.held {
+				took(t, start, c.wait, c.most)
+				held := mustHeld(t, k, err)
+				if held.Holders[0].Verdict != Doubtful || !strings.Contains(err.Error(), "m1 (pid 101), operation x, since 2000-01-01") {
+					t.Error(err)
+				}
+				return
 			}
-			if errors.Is(err, ErrHeld) != c.held || (err == nil) == c.held || took > c.most || took < c.wait && c.held {
-				t.Errorf("%s, ttl %v, wait %v: after %v: %v", mode, c.ttl, c.wait, took, err)
-			}
-			var held *HeldError
-			if errors.As(err, &held) && (held.Holders[0].Verdict != Doubtful || !strings.Contains(err.Error(), "crashed, since 2000-01-01")) {
-				t.Errorf("%v", err)
-			}
+			took(t, start, 0, c.most)
+			mustLock(t, k, err).Release(t.Context())
 		})
 	}
 }
@@ -597,16 +512,12 @@ func TestWatchingIsBounded(t *testing.T) {
 // a person has confirmed it, and always leaves one that no clock calls stale.
 func TestBreakDoubtful(t *testing.T) {
 	bubble(t, mem.Options{NoStoreClock: true, NoTime: true}, func(t *testing.T, w *world) {
-		w.crashed(t, Exclusive, 10*time.Minute)
+		w.crashed(t, 10*time.Minute)
 		w.put("index/lock.shared/encrypted", []byte{1, 2, 3})
-		live := w.machine()
 		w.put("index/lock.shared/live", foreign(time.Now(), true))
-		for _, c := range []struct {
-			opts BreakOptions
-			left int
-		}{{BreakOptions{Stale: true}, 4}, {BreakOptions{Stale: true, Doubtful: true}, 2}} {
-			if _, err := live.Break(t.Context(), c.opts); err != nil || len(w.keys()) != c.left {
-				t.Errorf("%+v: left %v, %v", c.opts, w.keys(), err)
+		for doubtful, left := range []int{4, 2} {
+			if _, err := w.machine().Break(t.Context(), BreakOptions{Stale: true, Doubtful: doubtful > 0}); err != nil || len(w.keys()) != left {
+				t.Errorf("doubtful %d: left %v, %v", doubtful, w.keys(), err)
 			}
 		}
 	})
