@@ -109,9 +109,7 @@ func TestLeaseIsDatedFromTheSend(t *testing.T) {
 		a.hooks.After(lateAnswer("put", "", 7*time.Second))
 		start := a.clock.Elapsed()
 		k := a.takes(t, mode)
-		if d := k.Deadline() - start; d != 55*time.Second {
-			t.Errorf("the deadline is %v after the first send", d)
-		}
+		equal(t, "the deadline after the first send", k.Deadline()-start, 55*time.Second)
 	})
 }
 
@@ -513,9 +511,7 @@ func TestPointerIsTakenDownAtOnce(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		want := "[put put list get delete list list list list delete]" // the holder's body
-		if got := fmt.Sprint(requests); got != want {
-			t.Errorf("%v, want %v", got, want)
-		}
+		equal(t, "requests", fmt.Sprint(requests), want)
 	})
 }
 
@@ -564,9 +560,7 @@ func TestSharedYieldsInTime(t *testing.T) {
 		time.Sleep(2 * time.Second) // its first attempt is over
 		later := w.machine()
 		later.refused(t, Exclusive)
-		if _, by := later.hooks.Count(); by["list"] != 1 {
-			t.Errorf("an exclusive one waits for a waiter to withdraw: %v", by)
-		}
+		later.sent(t, between{"list": {1, 1}})
 		time.Sleep(3 * time.Second)
 		yields(t, w, 0, 0)
 		backup.Release(t.Context())

@@ -1,7 +1,6 @@
 package replock
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -55,21 +54,17 @@ func life(t *testing.T, mode Mode, opts mem.Options, others int, change ...func(
 		m := w.machine(append(change, func(o *Options) { o.Rand = rand.NewChaCha8([32]byte{}) })...)
 		m.earlier = m.early
 		var replacing atomic.Int64
-		m.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-			if r.Op == "put" && r.Opts.Replaces != "" {
+		m.hooks.Before(on("put", "", func(r hookstore.Request) {
+			if r.Opts.Replaces != "" {
 				replacing.Add(1)
 			}
-			return nil
-		})
+		}))
 		k := m.takes(t, mode)
 		time.Sleep(lasts)
-		if err := k.Check(t.Context()); err != nil { // when the command has ended
-			t.Error(err)
-		}
+		must(t, k.Check(t.Context())) // when the command has ended
 		k.Release(t.Context())
 		_, by := m.hooks.Count()
-		s.replacing = int(replacing.Load())
-		s.put, s.list, s.get, s.delete = by["put"], by["list"], by["get"], by["delete"]
+		s = sent{by["put"], int(replacing.Load()), by["list"], by["get"], by["delete"]}
 	})
 	return s
 }
@@ -163,10 +158,7 @@ func grouped(n int) string {
 func (w *world) flags(n int) {
 	m := w.machine()
 	for i := range n {
-		t, err := m.newTry(Shared, "backup", nothingYet())
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		t := m.try(Shared)
 		m.date(t)
 		w.put(fmt.Sprintf("index/lock.shared/19990101T000000.%09dZ-%s", i, t.id), t.body.encode())
 	}
@@ -177,12 +169,11 @@ func (w *world) flags(n int) {
 func (m *machine) trips(f func()) (trips time.Duration, requests int, by map[string]int) {
 	m.hooks.Count()
 	m.hooks.Before(takesASecond)
+	defer m.hooks.Before(nil)
 	start := time.Now()
 	f()
-	trips = time.Since(start)
 	requests, by = m.hooks.Count()
-	m.hooks.Before(nil)
-	return trips, requests, by
+	return time.Since(start), requests, by
 }
 
 // TestRequestCounts: each step of a lock's life takes these round trips and requests. Without
@@ -211,29 +202,18 @@ func TestRequestCounts(t *testing.T) {
 				check := func(what string, want cost, f func()) {
 					t.Helper()
 					trips, requests, by := m.trips(f)
-					if trips != time.Duration(want.trips)*time.Second || requests != want.requests {
-						t.Errorf("%s: %v round trips, %d requests %v, want %d/%d", what, trips, requests, by, want.trips, want.requests)
-					}
+					equal(t, fmt.Sprint(what, ": ", by), cost{int(trips / time.Second), requests}, want)
 				}
 				var k *Lock
-				check("acquire", c.acquire, func() {
-					k = m.takes(t, c.mode)
-				})
+				check("acquire", c.acquire, func() { k = m.takes(t, c.mode) })
 				time.Sleep(4 * time.Second) // the first look is over
-				check("renew", c.renew, func() {
-					must(t, k.Renew(t.Context()))
-				})
+				check("renew", c.renew, func() { must(t, k.Renew(t.Context())) })
 				pages := min(1+n/1000, 2) // our own flag is on the second page
-				check("confirm", cost{pages, pages}, func() {
-					must(t, k.Check(t.Context()))
-				})
-				release := func() {
-					mustRelease(t, k)
-				}
-				check("release", c.release, release)
+				check("check", cost{pages, pages}, func() { must(t, k.Check(t.Context())) })
+				check("release", c.release, func() { mustRelease(t, k) })
 				k = m.takes(t, c.mode)
 				time.Sleep(8 * time.Second) // between two looks
-				check("release without a look", c.unlooked, release)
+				check("release without a look", c.unlooked, func() { mustRelease(t, k) })
 			})
 		}
 	}
@@ -247,16 +227,9 @@ func TestRequestCountsRefused(t *testing.T) {
 			w.flags(n)
 			time.Sleep(10 * time.Second) // older than those of acquirers about to withdraw
 			m := w.machine()
-			m.hooks.Count()
 			held := m.refused(t, Exclusive)
-			if got := len(held.Holders) + held.More; got != min(n, 998) { // of the page's flags two are our own
-				t.Errorf("%d holders are named or counted", got)
-			}
-			_, by := m.hooks.Count()
-			want := map[string]int{"put": 2, "list": 1, "get": min(n, maxReported), "delete": 2}
-			if !maps.Equal(by, want) {
-				t.Errorf("requests %v, want %v", by, want)
-			}
+			equal(t, "holders that are named or counted", len(held.Holders)+held.More, min(n, 998)) // of the page's flags two are our own
+			m.sentJust(t, map[string]int{"put": 2, "list": 1, "get": min(n, maxReported), "delete": 2})
 		})
 	}
 }
@@ -279,11 +252,8 @@ func TestRequestCountsStale(t *testing.T) {
 			w.flags(c.n)
 			time.Sleep(2 * DefaultTTL)
 			m, k := w.holder(t, Exclusive)
-			if _, by := m.hooks.Count(); !maps.Equal(by, c.want) {
-				t.Errorf("%d, %t: requests %v, want %v", c.n, c.noBatch, by, c.want)
-			}
-			k.Release(context.Background())
-			w.empty()
+			m.sentJust(t, c.want)
+			w.leavesNothing(k)
 		})
 	}
 }
@@ -295,30 +265,30 @@ func TestRefusedAcquirerYieldsAtOnce(t *testing.T) {
 		w.machine().takes(t, Exclusive)
 		time.Sleep(10 * time.Second) // older than an acquirer that is about to withdraw
 		a := w.machine()
-		a.hooks.Count()
 		a.refused(t, mode)
-		_, by := a.hooks.Count()
-		want := map[string]int{"put": int(mode), "list": 1, "get": 2, "delete": 1}
-		if !maps.Equal(by, want) {
-			t.Errorf("%s: %v, want %v", mode, by, want)
-		}
+		a.sentJust(t, map[string]int{"put": int(mode), "list": 1, "get": 2, "delete": 1})
 	})
-	do(t, func(t *testing.T, w *world) { // another client has no intent
-		w.put("index/lock.exclusive", foreign(time.Now(), false))
-		a := w.machine()
-		a.refused(t, Exclusive)
-		if _, by := a.hooks.Count(); by["list"] != 1 {
-			t.Errorf("%v", by)
-		}
-	})
-	do(t, func(t *testing.T, w *world) { // a flag that was refreshed just now isn't a new one
-		k := w.machine().takes(t, Shared)
-		time.Sleep(10 * time.Second)
-		must(t, k.Renew(t.Context()))
-		a := w.machine()
-		a.refused(t, Exclusive)
-		if _, by := a.hooks.Count(); by["list"] != 1 {
-			t.Errorf("%v", by)
-		}
-	})
+	for name, f := range map[string]func(w *world){
+		"another client has no intent": func(w *world) { w.put(pointer, foreign(time.Now(), false)) },
+		"a flag that was refreshed just now isn't a new one": func(w *world) {
+			k := w.machine().takes(w.t, Shared)
+			time.Sleep(10 * time.Second)
+			must(w.t, k.Renew(w.t.Context()))
+		},
+	} {
+		sub(t, name, mem.Options{}, func(t *testing.T, w *world) {
+			f(w)
+			a := w.machine()
+			a.refused(t, Exclusive)
+			a.sent(t, between{"list": {1, 1}})
+		})
+	}
+}
+
+// sentJust fails unless the machine has sent exactly these requests.
+func (m *machine) sentJust(t *testing.T, want map[string]int) {
+	t.Helper()
+	if _, by := m.hooks.Count(); !maps.Equal(by, want) {
+		t.Errorf("sent %v, want %v", by, want)
+	}
 }

@@ -56,9 +56,7 @@ func TestDoWithoutTheLock(t *testing.T) {
 			}
 		}
 		m.hooks.Before(outage)
-		if err := try(Shared); !errors.Is(err, errOutage) {
-			t.Errorf("outage: %v", err)
-		}
+		isAll(t, try(Shared), errOutage)
 		w.leavesNothing(k)
 	})
 }
@@ -94,16 +92,6 @@ func TestDoReportsALoss(t *testing.T) {
 			}
 			isAll(t, err, append(c.errs, ErrLost)...)
 		})
-	}
-}
-
-// isAll fails unless the error is each of the others.
-func isAll(t *testing.T, err error, wants ...error) {
-	t.Helper()
-	for _, want := range wants {
-		if !errors.Is(err, want) {
-			t.Errorf("%v: not %v", err, want)
-		}
 	}
 }
 
@@ -152,33 +140,23 @@ func TestNoStore(t *testing.T) {
 
 // TestLeftIsTheLease: Left returns for how long the lock is held without another refresh.
 func TestLeftIsTheLease(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		m, k := w.holder(t, Shared)
-		left := func(when string, want time.Duration) {
-			t.Helper()
-			if left := k.Left(); left != want {
-				t.Errorf("%v left %s, want %v", left, when, want)
-			}
-		}
-		left("after it was acquired", 55*time.Second)
+	holding(t, mem.Options{}, Shared, func(t *testing.T, w *world, m *machine, k *Lock) {
+		equal(t, "left after it was acquired", k.Left(), 55*time.Second)
 		m.hooks.Before(outage)
 		time.Sleep(50 * time.Second)
-		left("5 s before the loss", 5*time.Second)
+		equal(t, "left 5 s before the loss", k.Left(), 5*time.Second)
 		time.Sleep(time.Minute)
-		left("of a lost lock", 0)
-		if k.Lost() == nil {
-			t.Error("not lost")
-		}
+		isAll(t, k.Lost(), ErrLost)
+		equal(t, "left of a lost lock", k.Left(), 0)
 		k.Release(t.Context())
-		left("of a released lock", 0)
+		equal(t, "left of a released lock", k.Left(), 0)
 	})
 }
 
 // TestHeldEndsWithTheLoss: Held ends with the loss of a broken lock, whenever the lock is
 // released.
 func TestHeldEndsWithTheLoss(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		m, k := w.holder(t, Shared)
+	holding(t, mem.Options{}, Shared, func(t *testing.T, w *world, m *machine, k *Lock) {
 		w.breakAll()
 		<-k.Context().Done()
 		time.Sleep(20 * time.Second)
@@ -233,9 +211,7 @@ func TestAcquireContextIsNotTheLocks(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		must(t, context.Cause(k.Context()))
 		must(t, k.Renew(t.Context()))
-		if got := k.Context().Value(valueKey{}); got != "value" {
-			t.Errorf("the lock's context has the value %v", got)
-		}
+		equal(t, "the value of the lock's context", k.Context().Value(valueKey{}), "value")
 		w.leavesNothing(k)
 	})
 }
@@ -250,14 +226,10 @@ func TestParentEndsTheLocksContext(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		parent, quit := context.WithCancelCause(context.WithValue(t.Context(), valueKey{}, "parent's"))
 		k := w.machine().takes(t, Exclusive, Parent(parent))
-		if got := k.Context().Value(valueKey{}); got != "parent's" {
-			t.Errorf("the lock's context has the value %v", got)
-		}
+		equal(t, "the value of the lock's context", k.Context().Value(valueKey{}), "parent's")
 		quit(errQuit)
 		synctest.Wait()
-		if cause := context.Cause(k.Context()); cause != errQuit {
-			t.Errorf("the lock's context: %v", cause)
-		}
+		isAll(t, context.Cause(k.Context()), errQuit)
 		for name, look := range map[string]func(context.Context) error{"Renew": k.Renew, "Check": k.Check} {
 			if err := look(t.Context()); !errors.Is(err, errQuit) || errors.Is(err, ErrLost) {
 				t.Errorf("%s: %v", name, err)
@@ -304,9 +276,7 @@ func TestResumedLockKeepsItsParent(t *testing.T) {
 		must(t, context.Cause(k.Context()))
 		quit(errQuit)
 		synctest.Wait()
-		if cause := context.Cause(k.Context()); cause != errQuit {
-			t.Errorf("the parent has ended: %v", cause)
-		}
+		isAll(t, context.Cause(k.Context()), errQuit)
 		mustRelease(t, k)
 	})
 }

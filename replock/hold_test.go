@@ -14,6 +14,7 @@ import (
 
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/mem"
 )
 
 var errOutage = errors.New("503 service unavailable")
@@ -57,9 +58,7 @@ func TestLostAtDeadline(t *testing.T) {
 		context.AfterFunc(k.Context(), func() { lostAt <- time.Since(start) })
 		b.untilFree(t, 500*time.Millisecond)
 		in := time.Since(start)
-		if at := <-lostAt; at != 55*time.Second {
-			t.Errorf("lost after %v, want 55s", at)
-		}
+		equal(t, "lost after", <-lostAt, 55*time.Second)
 		if w.clockless {
 			in -= DefaultTTL // it had to watch
 		}
@@ -73,17 +72,14 @@ func TestLostAtDeadline(t *testing.T) {
 		if !errors.As(context.Cause(k.Context()), &lost) || lost.Definite || !errors.Is(lost, errOutage) {
 			t.Errorf("cause: %v", context.Cause(k.Context()))
 		}
-		if err := k.Renew(t.Context()); !errors.Is(err, ErrLost) {
-			t.Errorf("renewed: %v", err)
-		}
+		isAll(t, k.Renew(t.Context()), ErrLost)
 	})
 }
 
 // TestFailuresThenRecovery: one or two failures don't lose the lock, and the next success
 // resets their count.
 func TestFailuresThenRecovery(t *testing.T) {
-	eachMode(t, func(t *testing.T, w *world, mode Mode) {
-		a, k := w.holder(t, mode)
+	eachHolder(t, func(t *testing.T, w *world, a *machine, k *Lock) {
 		for range 5 {
 			synctest.Wait()
 			refreshed := a.saw(EventRefreshed)
@@ -162,8 +158,7 @@ func TestLostAnswers(t *testing.T) {
 }
 
 func TestRenew(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		a, k := w.holder(t, Shared)
+	holding(t, mem.Options{}, Shared, func(t *testing.T, w *world, a *machine, k *Lock) {
 		time.Sleep(20 * time.Second)
 		before := k.Deadline()
 		if err := k.Renew(t.Context()); err != nil || k.Deadline() != before+20*time.Second {
@@ -171,9 +166,7 @@ func TestRenew(t *testing.T) {
 		}
 		a.hooks.Before(outage)
 		for range 10 {
-			if err := k.Renew(t.Context()); !errors.Is(err, errOutage) {
-				t.Errorf("in an outage: %v", err)
-			}
+			isAll(t, k.Renew(t.Context()), errOutage)
 		}
 		a.hooks.Before(nil)
 		if !alive(k) || a.saw(EventGaveUp) > 0 {
@@ -212,16 +205,12 @@ func TestCheck(t *testing.T) {
 			if err := k.Check(t.Context()); !errors.As(err, &lost) || !lost.Definite || lost.Key != key || alive(k) {
 				t.Errorf("a broken lock: %v", err)
 			}
-			if err := k.Check(t.Context()); !errors.Is(err, ErrLost) {
-				t.Errorf("again: %v", err)
-			}
+			isAll(t, k.Check(t.Context()), ErrLost)
 			k.Release(t.Context())
 			w.delete(pointer)
 			other := w.machine().takes(t, k.Mode())
 			other.Release(t.Context())
-			if err := other.Check(t.Context()); !errors.Is(err, ErrReleased) {
-				t.Errorf("a released lock: %v", err)
-			}
+			isAll(t, other.Check(t.Context()), ErrReleased)
 		})
 	}
 }
@@ -287,13 +276,10 @@ func TestReleaseWithoutDelete(t *testing.T) {
 
 // TestReleaseFails: a release that fails returns the store's error, and ends in time.
 func TestReleaseFails(t *testing.T) {
-	eachMode(t, func(t *testing.T, w *world, mode Mode) {
-		a, k := w.holder(t, mode)
+	eachHolder(t, func(t *testing.T, w *world, a *machine, k *Lock) {
 		a.hooks.Before(outage)
 		start := time.Now()
-		if err := k.Release(t.Context()); !errors.Is(err, errOutage) {
-			t.Error(err)
-		}
+		isAll(t, k.Release(t.Context()), errOutage)
 		took(t, start, 0, 30*time.Second)
 	})
 }
@@ -301,8 +287,7 @@ func TestReleaseFails(t *testing.T) {
 // TestRefreshStoppedAfterItsLookPutsNothingBack: a machine that was suspended between the look of a
 // refresh and its put doesn't put a broken lock back, on a store that ignores If-Match.
 func TestRefreshStoppedAfterItsLookPutsNothingBack(t *testing.T) {
-	bothModes(t, lacking, func(t *testing.T, w *world, mode Mode) {
-		a, k := w.holder(t, mode)
+	bothHolders(t, lacking, func(t *testing.T, w *world, a *machine, k *Lock) {
 		a.hooks.Before(slow("list", pointer, time.Millisecond)) // looked at after the flag, not at the same time
 		var broken atomic.Bool
 		a.hooks.After(firstAnswered("list", k.Key(), func(hookstore.Request) {
@@ -409,8 +394,7 @@ func TestLostAnswerIsDatedFromItsSend(t *testing.T) {
 // TestRefreshPutsNoBrokenLockBack: a lock that is broken between two puts of one refresh isn't
 // put back.
 func TestRefreshPutsNoBrokenLockBack(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		a, k := w.holder(t, Shared)
+	holding(t, mem.Options{}, Shared, func(t *testing.T, w *world, a *machine, k *Lock) {
 		a.hooks.Before(first("put", "", func(r hookstore.Request) error {
 			w.put(r.Key, r.Body)
 			return errOutage // applied: the next one finds another ETag

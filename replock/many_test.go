@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -422,9 +421,7 @@ func TestManyEmptiedFlags(t *testing.T) {
 				w.put(fmt.Sprintf("index/lock.shared/%04d", i), nil)
 			}
 			m, k := w.holder(t, Exclusive)
-			if _, by := m.hooks.Count(); !maps.Equal(by, want) {
-				t.Errorf("requests %v, want %v", by, want)
-			}
+			m.sentJust(t, want)
 			k.Release(t.Context())
 			if left := len(w.keys()); (left > 0) != noBatch {
 				t.Errorf("%d are left", left)
@@ -450,9 +447,7 @@ func TestListingsEnd(t *testing.T) {
 				s := &hookstore.Unending{Store: w.mem, How: how, Most: 5000}
 				l, err := New(s, Options{Clock: &machineClock{start: time.Now()}})
 				must(t, err)
-				if err := do(t.Context(), l); !errors.Is(err, store.ErrListing) {
-					t.Errorf("after %d pages: %v", s.Pages(), err)
-				}
+				isAll(t, do(t.Context(), l), store.ErrListing)
 			})
 		}
 	}

@@ -84,9 +84,7 @@ func hole(t *testing.T, run func(t *testing.T, w *world, a, b client) (both bool
 	} {
 		sub(t, p.name, mem.Options{}, func(t *testing.T, w *world) {
 			a, b := p.clients(w), p.clients(w)
-			if both := run(t, w, a, b); both != p.both {
-				t.Errorf("both in at once: %v, want %v", both, p.both)
-			}
+			equal(t, "both in at once", run(t, w, a, b), p.both)
 			// All goroutines end.
 			for _, c := range []client{a, b} {
 				c.hooks.Before(nil)
@@ -334,9 +332,7 @@ func TestCheckWaitsForYoungConflicts(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		k := w.machine().takes(t, mode)
 		w.comesBeside(mode)
-		if err := k.Check(t.Context()); !errors.Is(err, ErrLost) {
-			t.Errorf("confirmed: %v", err)
-		}
+		isAll(t, k.Check(t.Context()), ErrLost)
 	})
 }
 
@@ -353,9 +349,8 @@ func TestUnreadLockIsInDoubt(t *testing.T) {
 		"deleted after it was listed": {store.ErrNotFound, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			eachMode(t, func(t *testing.T, w *world, mode Mode) {
-				m, k := w.holder(t, mode)
-				theirs := w.comesBeside(mode)
+			eachHolder(t, func(t *testing.T, w *world, m *machine, k *Lock) {
+				theirs := w.comesBeside(k.Mode())
 				m.hooks.Before(inTurn(on("get", theirs, func(hookstore.Request) {
 					if c.gone {
 						w.delete(theirs)

@@ -65,9 +65,7 @@ func TestStaleExclusiveIsOverwritten(t *testing.T) {
 		a := w.afterStalePointer()
 		deletes := a.counts("delete", pointer)
 		a.takes(t, mode)
-		if n := deletes.Load(); n != 0 {
-			t.Errorf("%d deletes of lock.exclusive", n)
-		}
+		equal(t, "deletes of lock.exclusive", deletes.Load(), 0)
 	})
 }
 
@@ -268,9 +266,7 @@ func TestProveAbsent(t *testing.T) {
 				var k *Lock
 				trips, requests, by := m.trips(func() { k = m.takes(t, Exclusive) })
 				k.Release(t.Context())
-				if got := (cost{int(trips / time.Second), requests}); got != want {
-					t.Errorf("acquire %d: %v, %v, want %v", i, got, by, want)
-				}
+				equal(t, fmt.Sprint("acquire ", i, ": ", by), cost{int(trips / time.Second), requests}, want)
 			}
 		})
 	}
@@ -322,8 +318,7 @@ func TestBreakBetweenLookAndPut(t *testing.T) {
 
 // eachObject runs a test with each object of a held lock.
 func eachObject(t *testing.T, opts mem.Options, f func(t *testing.T, w *world, m *machine, k *Lock, key string)) {
-	bothModes(t, opts, func(t *testing.T, w *world, mode Mode) {
-		m, k := w.holder(t, mode)
+	bothHolders(t, opts, func(t *testing.T, w *world, m *machine, k *Lock) {
 		f(t, w, m, k, k.Key())
 	})
 	sub(t, "lock.exclusive", opts, func(t *testing.T, w *world) {
@@ -335,8 +330,7 @@ func eachObject(t *testing.T, opts mem.Options, f func(t *testing.T, w *world, m
 // TestProofRevivesNoBrokenLock: the proof that the store heeds If-Match doesn't put a broken lock back
 // after the right ETag was refused.
 func TestProofRevivesNoBrokenLock(t *testing.T) {
-	bubble(t, claiming, func(t *testing.T, w *world) {
-		a, k := w.holder(t, Shared)
+	holding(t, claiming, Shared, func(t *testing.T, w *world, a *machine, k *Lock) {
 		b := w.machine()
 		var other *Lock
 		a.hooks.Before(on("put", k.Key(), func(r hookstore.Request) {
@@ -594,8 +588,7 @@ func TestReleaseWithoutConditionalDelete(t *testing.T) {
 // TestReleaseActsOnAFreshLook: a holder that was stopped between its look at lock.exclusive
 // and the delete, for longer than its lease, deletes nothing.
 func TestReleaseActsOnAFreshLook(t *testing.T) {
-	bubble(t, lacking, func(t *testing.T, w *world) {
-		a, k := w.holder(t, Exclusive)
+	holding(t, lacking, Exclusive, func(t *testing.T, w *world, a *machine, k *Lock) {
 		another := foreign(time.Now(), false)
 		a.hooks.After(answered("get", pointer, func(hookstore.Request) {
 			a.clock.jump(2 * time.Minute)

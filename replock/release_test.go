@@ -64,8 +64,7 @@ func TestRepeatedReleaseLeavesTheNextHolder(t *testing.T) {
 // TestReleaseWaitsForTheRefresh: Release waits for a refresh under way, which would put the flag
 // back.
 func TestReleaseWaitsForTheRefresh(t *testing.T) {
-	eachMode(t, func(t *testing.T, w *world, mode Mode) {
-		a, k := w.holder(t, mode)
+	eachHolder(t, func(t *testing.T, w *world, a *machine, k *Lock) {
 		a.hooks.Before(slow("put", "", 3*time.Second))
 		time.Sleep(31 * time.Second)
 		time.AfterFunc(time.Second, func() {
@@ -101,8 +100,7 @@ func TestReleaseSendsNoPut(t *testing.T) {
 
 // TestReleaseEndsTheContextFirst: Release ends the lock's context before it deletes anything.
 func TestReleaseEndsTheContextFirst(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		a, k := w.holder(t, Exclusive)
+	holding(t, mem.Options{}, Exclusive, func(t *testing.T, w *world, a *machine, k *Lock) {
 		deletes := 0
 		var mu sync.Mutex
 		a.hooks.Before(on("delete", "", func(hookstore.Request) {
@@ -132,8 +130,7 @@ func TestReleaseAfterAnHour(t *testing.T) {
 // alone, which can be another holder's, also if a refresh is about to notice the loss.
 func TestReleaseOfALostLockLeavesTheNextHolder(t *testing.T) {
 	for _, noticed := range []bool{true, false} {
-		do(t, func(t *testing.T, w *world) {
-			a, k := w.holder(t, Exclusive)
+		holding(t, mem.Options{}, Exclusive, func(t *testing.T, w *world, a *machine, k *Lock) {
 			time.Sleep(29 * time.Second)
 			w.breakAll()
 			other := w.machine().takes(t, Exclusive)
@@ -208,9 +205,7 @@ func TestLookBeforeReleaseCounts(t *testing.T) {
 				return nil
 			})
 			w.leavesNothing(k)
-			if _, by := a.hooks.Count(); by["get"] != c.gets {
-				t.Errorf("%d looks, want %d", by["get"], c.gets)
-			}
+			a.sent(t, between{"get": {c.gets, c.gets}})
 		})
 	}
 }
@@ -218,8 +213,7 @@ func TestLookBeforeReleaseCounts(t *testing.T) {
 // TestReleaseStopsAtTheDeadline: Release neither waits for nor repeats a delete of lock.exclusive
 // beyond the lease.
 func TestReleaseStopsAtTheDeadline(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		a, k := w.holder(t, Exclusive)
+	holding(t, mem.Options{}, Exclusive, func(t *testing.T, w *world, a *machine, k *Lock) {
 		a.hooks.Before(outage)
 		time.Sleep(54 * time.Second)
 		deadline := time.Now().Add(k.Deadline() - a.clock.Elapsed())

@@ -62,8 +62,7 @@ func TestNoResume(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			eachMode(t, func(t *testing.T, w *world, mode Mode) {
-				a, k := w.holder(t, mode)
+			eachHolder(t, func(t *testing.T, w *world, a *machine, k *Lock) {
 				a.lose(t, k)
 				time.Sleep(20 * time.Second)
 				other := then(w, k)
@@ -175,8 +174,7 @@ func TestResumeAfterALateRefreshThatCameInTime(t *testing.T) {
 func TestNoResumeAfterARefreshThatAPauseDelayed(t *testing.T) {
 	for name, opts := range map[string]mem.Options{"lacked": lacking, "no time": {IfAbsent: mem.Lacked, IfMatch: mem.Lacked, NoTime: true, Precision: time.Second}} {
 		t.Run(name, func(t *testing.T) {
-			bothModes(t, opts, func(t *testing.T, w *world, mode Mode) {
-				a, k := w.holder(t, mode)
+			bothHolders(t, opts, func(t *testing.T, w *world, a *machine, k *Lock) {
 				went := a.pausedInRefresh(w, k, 150*time.Second)
 				a.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
 					if time.Now().Before(went) && r.Key == k.Key() { // on its way
@@ -231,8 +229,7 @@ func TestResumeAgainstAcquire(t *testing.T) {
 
 // TestSuspendAlone: if no other holder was in, the lock is resumed. It was held until its deadline.
 func TestSuspendAlone(t *testing.T) {
-	eachMode(t, func(t *testing.T, w *world, mode Mode) {
-		a, k := w.holder(t, mode)
+	eachHolder(t, func(t *testing.T, w *world, a *machine, k *Lock) {
 		a.clock.Stop(40 * time.Second)
 		time.Sleep(42 * time.Second)
 		lives(t, k)
@@ -252,8 +249,7 @@ func TestSuspendAlone(t *testing.T) {
 // applied late isn't.
 func TestNoResumeOfAnotherVersionWithoutAClock(t *testing.T) {
 	for _, late := range []bool{false, true} {
-		bothModes(t, mem.Options{NoStoreClock: true}, func(t *testing.T, w *world, mode Mode) {
-			a, k := w.holder(t, mode)
+		bothHolders(t, mem.Options{NoStoreClock: true}, func(t *testing.T, w *world, a *machine, k *Lock) {
 			refreshed := a.unheard(k)
 			<-k.Context().Done()
 			a.hooks.Before(nil)
@@ -362,8 +358,7 @@ func TestNoResumeWhenPassedMeanwhile(t *testing.T) {
 // the flag that it put before.
 func TestResumeStoppedMidway(t *testing.T) {
 	for _, kind := range [][2]string{{"list", allLocks}, {"delete", ""}} {
-		bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
-			a, k := w.holder(t, mode)
+		bothHolders(t, mem.Options{}, func(t *testing.T, w *world, a *machine, k *Lock) {
 			a.lose(t, k)
 			a.hooks.Before(nil)
 			a.hooks.After(firstAnswered(kind[0], kind[1], func(hookstore.Request) { a.clock.jump(2 * time.Minute) }))
@@ -382,8 +377,7 @@ func TestResumeStoppedMidway(t *testing.T) {
 
 // TestResumeTriesAgain: a resume tries again after an attempt that failed after its look.
 func TestResumeTriesAgain(t *testing.T) {
-	eachMode(t, func(t *testing.T, w *world, mode Mode) {
-		a, k := w.holder(t, mode)
+	eachHolder(t, func(t *testing.T, w *world, a *machine, k *Lock) {
 		a.lose(t, k)
 		a.hooks.Before(fails("list", allLocks, errOutage))
 		time.AfterFunc(30*time.Second, func() { a.hooks.Before(nil) })
@@ -398,8 +392,7 @@ func TestResumeTriesAgain(t *testing.T) {
 // TestResumeNeedsLockExclusive: a lock isn't resumed without its lock.exclusive, which another
 // client's break-lock deletes.
 func TestResumeNeedsLockExclusive(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		a, k := w.holder(t, Exclusive)
+	holding(t, mem.Options{}, Exclusive, func(t *testing.T, w *world, a *machine, k *Lock) {
 		a.lose(t, k)
 		a.hooks.Before(nil)
 		a.hooks.After(firstAnswered("put", pointer, func(hookstore.Request) { w.delete(pointer) }))
@@ -410,8 +403,7 @@ func TestResumeNeedsLockExclusive(t *testing.T) {
 // TestResumesAtOnceGiveOneLock: of two concurrent Resumes of one lost lock, at most one
 // succeeds.
 func TestResumesAtOnceGiveOneLock(t *testing.T) {
-	eachMode(t, func(t *testing.T, w *world, mode Mode) {
-		a, k := w.holder(t, mode)
+	eachHolder(t, func(t *testing.T, w *world, a *machine, k *Lock) {
 		a.lose(t, k)
 		a.hooks.Before(takesASecond)
 		var resumed atomic.Int32
@@ -434,8 +426,7 @@ func TestResumesAtOnceGiveOneLock(t *testing.T) {
 
 // TestReleaseAfterACancelledResumeLeavesNothing: a cancelled resume and a release leave no lock behind.
 func TestReleaseAfterACancelledResumeLeavesNothing(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		a, k := w.holder(t, Exclusive)
+	holding(t, mem.Options{}, Exclusive, func(t *testing.T, w *world, a *machine, k *Lock) {
 		a.lose(t, k)
 		time.Sleep(20 * time.Second)
 		ctx, cancel := context.WithCancel(t.Context())

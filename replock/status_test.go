@@ -82,8 +82,7 @@ func TestBreak(t *testing.T) {
 
 // TestBreakStale: break-lock --stale removes exactly the locks that are stale beyond doubt.
 func TestBreakStale(t *testing.T) {
-	eachMode(t, func(t *testing.T, w *world, mode Mode) {
-		dead, k := w.holder(t, mode)
+	eachHolder(t, func(t *testing.T, w *world, dead *machine, k *Lock) {
 		dead.lose(t, k)
 		time.Sleep(10 * time.Second)
 		w.put("index/lock.shared/live", foreign(time.Now(), true))

@@ -208,8 +208,7 @@ func TestWrongClocks(t *testing.T) {
 // boot go by the time since boot instead.
 func TestOneClock(t *testing.T) {
 	for _, step := range []time.Duration{time.Hour, -time.Hour} {
-		do(t, func(t *testing.T, w *world) {
-			a, k := w.holder(t, Shared)
+		holding(t, mem.Options{}, Shared, func(t *testing.T, w *world, a *machine, k *Lock) {
 			b := w.process(a)
 			time.Sleep(20 * time.Second)
 			w.skew.Store(int64(step))

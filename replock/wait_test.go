@@ -72,16 +72,13 @@ func (p *pendingAcquire) ends(cause error) {
 	<-p.done
 }
 
-// tickets returns the bodies in the store with the state "waiting".
-func (w *world) tickets() (keys []string) {
-	for _, key := range w.keys() {
-		if raw, _, err := w.mem.Get(context.Background(), key, maxBody); err == nil {
-			if l, err := decode(raw); err == nil && l.State == StateWaiting {
-				keys = append(keys, key)
-			}
-		}
-	}
-	return keys
+// tickets returns the keys of the tickets in the store.
+func (w *world) tickets() []string {
+	return slices.DeleteFunc(w.keys(), func(key string) bool {
+		raw, _, _ := w.mem.Get(context.Background(), key, maxBody)
+		l, err := decode(raw)
+		return err != nil || l.State != StateWaiting
+	})
 }
 
 // TestReleaseLetsAWaiterIn: a waiter gets in within 2 s of the release, or within 10 s after a long wait.
@@ -149,9 +146,7 @@ func (s *service) of(t *testing.T, name string, p *pendingAcquire) {
 func (s *service) was(t *testing.T, want string) {
 	t.Helper()
 	s.all.Wait()
-	if got := strings.Join(s.order, " "); got != want {
-		t.Errorf("served in the order %s, want %s", got, want)
-	}
+	equal(t, "served in the order", strings.Join(s.order, " "), want)
 }
 
 // TestQueue: first come, first served.
@@ -242,16 +237,11 @@ func TestWaitCosts(t *testing.T) {
 		a := w.machine()
 		wait := a.wants(t, mode, Forever)
 		time.Sleep(10 * time.Second)
-		if _, by := a.hooks.Count(); by["list"] < 4 || by["list"] > 11 || by["get"] < 20 || by["get"] > 90 {
-			t.Errorf("in the first 10 s: %v", by)
-		}
+		a.sent(t, between{"list": {4, 11}, "get": {20, 90}})
 		time.Sleep(10 * time.Minute)
 		a.hooks.Count()
 		time.Sleep(time.Hour)
-		_, by := a.hooks.Count()
-		if by["list"] < 360 || by["list"] > 720 || by["get"] < 400 || by["get"] > 850 || by["put"] < 119 || by["put"] > 125 || by["delete"] > 0 {
-			t.Errorf("in an hour %v", by)
-		}
+		a.sent(t, between{"list": {360, 720}, "get": {400, 850}, "put": {119, 125}, "delete": {0, 0}})
 		wait.ends(nil)
 	})
 }
@@ -753,10 +743,7 @@ func TestHintsAreBounded(t *testing.T) {
 			w.delete(key)
 			time.Sleep(time.Millisecond)
 		}
-		_, by := m.hooks.Count()
-		if by["get"] < 60 || by["get"] > hintBurst+60+1 || by["list"] > 30 {
-			t.Errorf("in a minute: %v", by)
-		}
+		m.sent(t, between{"get": {60, hintBurst + 60 + 1}, "list": {0, 30}})
 		wait.waits(t)
 		k.Release(t.Context())
 		w.leavesNothing(wait.got(t))
@@ -779,9 +766,7 @@ func TestHintDecidesNothing(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 			wait.waits(t)
 		}
-		if _, by := m.hooks.Count(); by["list"] > hintBurst+2*60 {
-			t.Errorf("in a minute: %v", by)
-		}
+		m.sent(t, between{"list": {0, hintBurst + 2*60}})
 		m.hooks.Before(nil)
 		k.Release(t.Context())
 		wait.got(t).Release(t.Context())

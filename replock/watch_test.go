@@ -36,8 +36,7 @@ func TestBreakIsNoticedWithinALook(t *testing.T) {
 
 // TestLookThatFailsChangesNothing: an outage that is shorter than the lease has no effect.
 func TestLookThatFailsChangesNothing(t *testing.T) {
-	eachMode(t, func(t *testing.T, w *world, mode Mode) {
-		a, k := w.holder(t, mode)
+	eachHolder(t, func(t *testing.T, w *world, a *machine, k *Lock) {
 		a.hooks.Before(outage)
 		time.Sleep(50 * time.Second)
 		a.hooks.Before(nil)
@@ -53,8 +52,7 @@ func TestLookThatFailsChangesNothing(t *testing.T) {
 func TestPausedMachine(t *testing.T) {
 	const pause = 150 * time.Second
 	for _, stepped := range []bool{false, true} {
-		eachMode(t, func(t *testing.T, w *world, mode Mode) {
-			a, k := w.holder(t, mode)
+		eachHolder(t, func(t *testing.T, w *world, a *machine, k *Lock) {
 			time.Sleep(33 * time.Second)
 			a.clock.pause(pause)
 			w.passed(t, Exclusive, time.Now().Add(pause))
@@ -200,9 +198,7 @@ func TestSlowAnswersAreNoPause(t *testing.T) {
 				return err
 			})
 			a.takes(t, Exclusive)
-			if _, by := a.hooks.Count(); by["put"] != 2 || by["list"] != 2 {
-				t.Errorf("slow to %s: it began again: %v", slow, by)
-			}
+			a.sent(t, between{"put": {2, 2}, "list": {2, 2}})
 		})
 	}
 }
@@ -216,9 +212,7 @@ func TestClocksApart(t *testing.T) {
 		for _, want := range []int{2, 1} {
 			a.hooks.Count()
 			k := a.takes(t, Shared)
-			if _, by := a.hooks.Count(); by["list"] != want {
-				t.Errorf("requests %v, want %d times list", by, want)
-			}
+			a.sent(t, between{"list": {want, want}})
 			mustRelease(t, k)
 		}
 	})
@@ -255,8 +249,7 @@ func TestRenewNeedsTheWholeRefresh(t *testing.T) {
 func TestPassedByOneWhoHoldsIsLostAtOnce(t *testing.T) {
 	// Within the other's interval, so that in some cases it has refreshed its lock just now.
 	for pause := 150 * time.Second; pause < 180*time.Second; pause += 2 * time.Second {
-		bubble(t, mem.Options{IfAbsent: mem.Lacked, IfMatch: mem.Lacked, NoTime: true}, func(t *testing.T, w *world) {
-			a, k := w.holder(t, Exclusive)
+		holding(t, mem.Options{IfAbsent: mem.Lacked, IfMatch: mem.Lacked, NoTime: true}, Exclusive, func(t *testing.T, w *world, a *machine, k *Lock) {
 			time.Sleep(25 * time.Second)
 			went := a.pausedInRefresh(w, k, pause)
 			w.machine().takes(t, Shared, Wait(Forever))
@@ -276,8 +269,7 @@ func TestPassedByOneWhoHoldsIsLostAtOnce(t *testing.T) {
 func TestPassedWhileRefreshed(t *testing.T) {
 	for _, pageSize := range []int{0, 1} {
 		for _, late := range []time.Duration{250 * time.Millisecond, time.Second} {
-			bubble(t, mem.Options{PageSize: pageSize}, func(t *testing.T, w *world) {
-				a, k := w.holder(t, Shared)
+			holding(t, mem.Options{PageSize: pageSize}, Shared, func(t *testing.T, w *world, a *machine, k *Lock) {
 				time.Sleep(14 * time.Second)
 				const pause = 80 * time.Second
 				go a.stands(pause, true)
@@ -306,8 +298,7 @@ func TestPassedWhileRefreshed(t *testing.T) {
 // TestPassedBetweenPages: the delete comes while the look after the refresh reads the pages behind our
 // flag, and the other holder is gone before the last of them. The last look at our flag finds it.
 func TestPassedBetweenPages(t *testing.T) {
-	bubble(t, mem.Options{PageSize: 1}, func(t *testing.T, w *world) {
-		a, k := w.holder(t, Exclusive)
+	holding(t, mem.Options{PageSize: 1}, Exclusive, func(t *testing.T, w *world, a *machine, k *Lock) {
 		time.Sleep(14 * time.Second)
 		const pause = 80 * time.Second
 		go a.stands(pause, true)
@@ -333,8 +324,7 @@ func TestPassedBetweenPages(t *testing.T) {
 // TestVanishedIsNoConflict: a waiter deletes its ticket just when a holder whose clocks have parted
 // looks for others. The holder keeps its lock.
 func TestVanishedIsNoConflict(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		a, k := w.holder(t, Exclusive)
+	holding(t, mem.Options{}, Exclusive, func(t *testing.T, w *world, a *machine, k *Lock) {
 		wait := w.machine().wants(t, Exclusive, Forever)
 		time.Sleep(15 * time.Second) // its ticket is too old to be withdrawn as a flag is
 		var read atomic.Bool
@@ -359,15 +349,12 @@ func TestVanishedIsNoConflict(t *testing.T) {
 // no other holder has passed.
 func TestPausedBeyondTheLease(t *testing.T) {
 	for _, stepped := range []bool{false, true} {
-		bothModes(t, lacking, func(t *testing.T, w *world, mode Mode) {
-			a, k := w.holder(t, mode)
+		bothHolders(t, lacking, func(t *testing.T, w *world, a *machine, k *Lock) {
 			time.Sleep(14 * time.Second)
 			a.stands(70*time.Second, stepped)
 			a.hooks.Count()
 			ended(t, k, DefaultLook)
-			if _, by := a.hooks.Count(); by["put"] > 0 {
-				t.Errorf("stepped %t: %v", stepped, by)
-			}
+			a.sent(t, between{"put": {0, 0}})
 			if lost := k.Lost(); lost == nil || lost.Definite || !strings.Contains(lost.Error(), "this machine stood still") {
 				t.Errorf("stepped %t: lost: %v", stepped, lost)
 			}
@@ -379,16 +366,13 @@ func TestPausedBeyondTheLease(t *testing.T) {
 // TestRefreshedBeyondTheLease: a refresh after a pause that was sent within the lease can be applied after
 // its end, and another holder can have come and gone before. Without If-Match the lock is lost.
 func TestRefreshedBeyondTheLease(t *testing.T) {
-	bubble(t, lacking, func(t *testing.T, w *world) {
-		a, k := w.holder(t, Shared)
+	holding(t, lacking, Shared, func(t *testing.T, w *world, a *machine, k *Lock) {
 		time.Sleep(14 * time.Second)
 		a.stands(43200*time.Millisecond, true) // until within the lease, less margin
 		a.hooks.Count()
 		a.hooks.Before(slow("put", k.Key(), 900*time.Millisecond))
 		endsForGood(t, k, 5*time.Second)
-		if _, by := a.hooks.Count(); by["put"] == 0 {
-			t.Error("it was lost before it was refreshed")
-		}
+		a.sent(t, between{"put": {1, many}})
 	})
 }
 
@@ -397,8 +381,7 @@ func TestRefreshedBeyondTheLease(t *testing.T) {
 // applied in the last 2 s, which the store's rounding can hide.
 func TestRefreshedWithinTheLease(t *testing.T) {
 	for pause, kept := range map[time.Duration]bool{42 * time.Second: true, 43200 * time.Millisecond: false} {
-		bubble(t, lacking, func(t *testing.T, w *world) {
-			a, k := w.holder(t, Shared)
+		holding(t, lacking, Shared, func(t *testing.T, w *world, a *machine, k *Lock) {
 			time.Sleep(14 * time.Second)
 			a.stands(pause, true)
 			var refreshed atomic.Bool
@@ -425,8 +408,7 @@ func TestRefreshedWithinTheLease(t *testing.T) {
 // TestShortPauseIsNoLoss: a machine that stood still for a moment keeps a lock that it has refreshed often,
 // also without If-Match.
 func TestShortPauseIsNoLoss(t *testing.T) {
-	bothModes(t, lacking, func(t *testing.T, w *world, mode Mode) {
-		a, k := w.holder(t, mode)
+	bothHolders(t, lacking, func(t *testing.T, w *world, a *machine, k *Lock) {
 		time.Sleep(5 * time.Minute)
 		a.stands(5*time.Second, true)
 		time.Sleep(DefaultLook)
@@ -437,8 +419,7 @@ func TestShortPauseIsNoLoss(t *testing.T) {
 // TestSeenOnceReassured: after the clocks have parted neither a refresh nor a look that fails says that the
 // lock was seen. A look that has found no other holder does, as of its begin.
 func TestSeenOnceReassured(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		a, k := w.holder(t, Shared)
+	holding(t, mem.Options{}, Shared, func(t *testing.T, w *world, a *machine, k *Lock) {
 		time.Sleep(5 * time.Second)
 		a.hooks.Before(fails("list", "", errOutage))
 		a.clock.setSkew(10 * time.Second)
@@ -469,15 +450,11 @@ func TestLooksOutlastAnOutage(t *testing.T) {
 		a.hooks.Before(outage)
 		a.hooks.Count()
 		time.Sleep(20 * time.Second)
-		if _, by := a.hooks.Count(); by["list"] < 3 {
-			t.Errorf("in 20 s: %v", by)
-		}
+		a.sent(t, between{"list": {3, many}})
 		time.Sleep(time.Hour)
 		a.hooks.Before(nil)
 		time.Sleep(a.opts.Look)
-		if _, by := a.hooks.Count(); by["list"] < 60 {
-			t.Errorf("in an hour: %v", by)
-		}
+		a.sent(t, between{"list": {60, many}})
 		var hung atomic.Bool
 		a.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
 			if r.Op == "list" && hung.CompareAndSwap(false, true) {
@@ -621,9 +598,7 @@ func TestIfMatchIsProvenOnAMissingKeyToo(t *testing.T) {
 			w.stores(k.Key())
 			a.hooks.Count()
 			must(t, k.Renew(t.Context()))
-			if _, by := a.hooks.Count(); by["put"] != 1 || by["list"] != 1 {
-				t.Errorf("the next refresh sent %v", by)
-			}
+			a.sent(t, between{"put": {1, 1}, "list": {1, 1}})
 			w.leavesNothing(k)
 		})
 	}
@@ -671,8 +646,7 @@ func TestProofThatFailsCostsNoRefresh(t *testing.T) {
 // TestProofLeavesNothing: an object that a proof has made is removed, when the lock is
 // released at the latest.
 func TestProofLeavesNothing(t *testing.T) {
-	bubble(t, creating, func(t *testing.T, w *world) {
-		a, k := w.holder(t, Shared)
+	holding(t, creating, Shared, func(t *testing.T, w *world, a *machine, k *Lock) {
 		a.hooks.After(func(ctx context.Context, r hookstore.Request, err error) error {
 			if r.Op == "put" && r.Key != k.Key() { // the proof's, applied, and answered late
 				<-ctx.Done()
@@ -698,9 +672,7 @@ func TestLateAcquireStartsAgain(t *testing.T) {
 			tr.trips.put.note(time.Minute) // a single slow answer says nothing
 			tr.trips.list.note(time.Second)
 			tr.deadline = a.clock.Elapsed() + left
-			if err := a.holdable(tr); !errors.Is(err, want) {
-				t.Errorf("%v left: %v, want %v", left, err, want)
-			}
+			isAll(t, a.holdable(tr), want)
 		}
 	})
 }

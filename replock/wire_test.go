@@ -325,9 +325,7 @@ func TestStateIsAcquiringThenHeld(t *testing.T) {
 		w.machine().takes(t, Exclusive)
 		for _, want := range []State{StateAcquiring, StateHeld} {
 			for _, key := range w.keys() {
-				if got := w.body(key).State; got != want {
-					t.Errorf("%s: %q, want %s", key, got, want)
-				}
+				equal(t, key, w.body(key).State, want)
 			}
 			time.Sleep(31 * time.Second)
 		}
@@ -351,8 +349,7 @@ func (w *world) expiresIn(key string) time.Duration { return time.Until(w.body(k
 // TestExpiresAheadAfterAPause: the locks of a machine with clocks that are behind, after a
 // hypervisor's pause, don't look expired.
 func TestExpiresAheadAfterAPause(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		a, k := w.holder(t, Exclusive)
+	holding(t, mem.Options{}, Exclusive, func(t *testing.T, w *world, a *machine, k *Lock) {
 		time.Sleep(5 * time.Second)
 		a.clock.pause(10 * time.Minute)
 		time.Sleep(10*time.Minute + 20*time.Second)

@@ -3,7 +3,9 @@ package replock
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -322,6 +324,40 @@ func endsForGood(t *testing.T, k *Lock, within time.Duration) {
 	lostForGood(t, k)
 }
 
+// isAll fails unless the error is each of the others.
+func isAll(t *testing.T, err error, wants ...error) {
+	t.Helper()
+	for _, want := range wants {
+		if !errors.Is(err, want) {
+			t.Errorf("%v: not %v", err, want)
+		}
+	}
+}
+
+// equal fails unless two values are.
+func equal[T comparable](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+// between has the least and the most number of requests of an operation.
+type between map[string][2]int
+
+const many = math.MaxInt
+
+// sent fails unless the machine has sent so many requests since they were last counted.
+func (m *machine) sent(t *testing.T, want between) {
+	t.Helper()
+	_, by := m.hooks.Count()
+	for op, n := range want {
+		if by[op] < n[0] || by[op] > n[1] {
+			t.Errorf("sent %v, want %v", by, want)
+		}
+	}
+}
+
 // took fails unless so much time has passed since start.
 func took(t *testing.T, start time.Time, least, most time.Duration) {
 	t.Helper()
@@ -376,6 +412,30 @@ func eachStore(t *testing.T, f func(t *testing.T, w *world)) {
 	for name, opts := range stores {
 		sub(t, name, opts, f)
 	}
+}
+
+// eachHolder runs a test with a holder in each mode on each kind of store, bothHolders in each mode, and
+// holding in one.
+func eachHolder(t *testing.T, f func(t *testing.T, w *world, m *machine, k *Lock)) {
+	t.Helper()
+	for name, opts := range stores {
+		t.Run(name, func(t *testing.T) { bothHolders(t, opts, f) })
+	}
+}
+
+func bothHolders(t *testing.T, opts mem.Options, f func(t *testing.T, w *world, m *machine, k *Lock)) {
+	t.Helper()
+	for _, mode := range []Mode{Shared, Exclusive} {
+		t.Run(mode.String(), func(t *testing.T) { holding(t, opts, mode, f) })
+	}
+}
+
+func holding(t *testing.T, opts mem.Options, mode Mode, f func(t *testing.T, w *world, m *machine, k *Lock)) {
+	t.Helper()
+	bubble(t, opts, func(t *testing.T, w *world) {
+		m, k := w.holder(t, mode)
+		f(t, w, m, k)
+	})
 }
 
 var stores = map[string]mem.Options{
