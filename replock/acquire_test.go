@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/repolock/repolock/internal/test/hookstore"
@@ -69,8 +69,7 @@ func TestStaleLockIsPassedOnlyOnceDeleted(t *testing.T) {
 	}
 }
 
-// TestNoLockWithoutRandomness: a failing source of randomness is an error, not a lock with a
-// guessable name.
+// TestNoLockWithoutRandomness: a failing source of randomness is an error, not a lock with a guessable name.
 func TestNoLockWithoutRandomness(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a := w.machine(func(o *Options) { o.Rand = io.LimitReader(nil, 0) })
@@ -88,15 +87,13 @@ func TestTriesAreCounted(t *testing.T) {
 			a := again{l: w.machine().Locker}
 			for n, err := range errs {
 				want := startAgain
-				switch {
-				case n == len(errs)-1:
+				if n == len(errs)-1 {
 					want = giveUp
-				case err == ErrHeld || err == errDoubt:
+				} else if err == ErrHeld || err == errDoubt {
 					want = queueUp
 				}
-				if next := a.afterTry(&try{deadline: Forever}, err, true); next.step != want {
-					t.Errorf("%v: step %d after the %dth", errs, next.step, n+1)
-				}
+				next := a.afterTry(&try{deadline: Forever}, err, true)
+				equal(t, fmt.Sprint(errs, " step after ", n+1), next.step, want)
 			}
 		}
 	})
@@ -113,8 +110,7 @@ func TestLeaseIsDatedFromTheSend(t *testing.T) {
 	})
 }
 
-// TestCancelledAcquireLeavesNothing: a caller that cancels in the last moment gets no lock, and nothing is
-// left.
+// TestCancelledAcquireLeavesNothing: a caller that cancels in the last moment gets no lock, and nothing is left.
 func TestCancelledAcquireLeavesNothing(t *testing.T) {
 	bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
 		a := w.machine()
@@ -139,8 +135,7 @@ func TestUnansweredPutsAreWithdrawn(t *testing.T) {
 	})
 }
 
-// TestWhichModesConflict: the error of a refused acquirer names the holder, and the lock is free once it is
-// released.
+// TestWhichModesConflict: a refusal names the holder, and a released lock is free.
 func TestWhichModesConflict(t *testing.T) {
 	conflicts(t, func(t *testing.T, w *world, first, second Mode) {
 		b := w.machine()
@@ -182,8 +177,7 @@ func TestListingOutweighsA404(t *testing.T) {
 	})
 }
 
-// TestEmptyAnswerIsNoRelease: an empty answer to a GET doesn't count as a released lock if LIST gave
-// a size.
+// TestEmptyAnswerIsNoRelease: an empty answer to a GET doesn't count as a released lock if LIST gave a size.
 func TestEmptyAnswerIsNoRelease(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a, b := w.machine(), w.machine()
@@ -220,8 +214,7 @@ func TestSightNoticesChanges(t *testing.T) {
 	}
 }
 
-// TestUnreadLockIsNeverPassed: a lock whose body can't be fetched counts as held while it is
-// too young to be stale, and then as a failure of the store. It is never passed.
+// TestUnreadLockIsNeverPassed: a body that can't be fetched is held while it is young, and then a failure of the store.
 func TestUnreadLockIsNeverPassed(t *testing.T) {
 	for age, held := range map[time.Duration]bool{50 * time.Second: true, 61 * time.Second: false, time.Hour: false} {
 		for _, failure := range []error{errOutage, store.ErrPermission} {
@@ -265,55 +258,43 @@ func (r *referee) leave(k *Lock) {
 	delete(r.in, k)
 }
 
-// contend makes n clients take locks at random for a while, with requests that take random
-// times and fail, before or after they are applied.
-func contend(t *testing.T, seed uint64, opts mem.Options, n int, share, fail float64) *referee {
+// contend makes n clients take locks at random for a while, with requests that take random times and fail.
+func contend(t *testing.T, w *world, seed uint64, n int, fail float64) *referee {
 	r := &referee{t: t, in: map[*Lock]bool{}, grants: map[Mode]int{}}
-	w := newWorld(t, opts)
 	var wg sync.WaitGroup
 	for i := range n {
 		m := w.machine(func(o *Options) { o.TTL = MinTTL })
-		rng := rand.New(rand.NewPCG(seed, uint64(i)))
 		var mu sync.Mutex
-		chance := func(p float64) bool { mu.Lock(); defer mu.Unlock(); return rng.Float64() < p }
-		delay := func(most time.Duration) time.Duration {
-			mu.Lock()
-			defer mu.Unlock()
-			return time.Duration(rng.Int64N(int64(most)))
-		}
-		m.hooks.Before(func(context.Context, hookstore.Request) error {
-			time.Sleep(delay(200 * time.Millisecond))
-			if chance(fail / 2) {
-				return errOutage
-			}
-			return nil
-		})
-		m.hooks.After(func(_ context.Context, _ hookstore.Request, err error) error {
-			time.Sleep(delay(200 * time.Millisecond))
-			if chance(fail / 2) {
+		rng := rand.New(rand.NewPCG(seed, uint64(i)))
+		share := func() float64 { mu.Lock(); defer mu.Unlock(); return rng.Float64() }
+		pause := func(most time.Duration) { time.Sleep(time.Duration(share() * float64(most))) }
+		request := func(err error) error {
+			if pause(200 * time.Millisecond); share() < fail/2 {
 				return errOutage
 			}
 			return err
-		})
+		}
+		m.hooks.Before(func(context.Context, hookstore.Request) error { return request(nil) })
+		m.hooks.After(func(_ context.Context, _ hookstore.Request, err error) error { return request(err) })
 		wg.Go(func() {
 			for range 20 {
 				mode := Exclusive
-				if chance(share) {
+				if share() < 0.25 { // with more shared ones, no exclusive acquirer that doesn't wait is sure to get in
 					mode = Shared
 				}
 				k, err := m.acquire(t.Context(), mode, "x")
 				if err != nil {
-					time.Sleep(delay(3 * time.Second))
+					pause(3 * time.Second)
 					continue
 				}
 				r.enter(k)
 				select {
 				case <-k.Context().Done():
-				case <-time.After(delay(20 * time.Second)):
+				case <-time.After(time.Duration(share() * float64(20*time.Second))):
 				}
 				r.leave(k)
 				k.Release(t.Context())
-				time.Sleep(delay(time.Second))
+				pause(time.Second)
 			}
 		})
 	}
@@ -330,16 +311,13 @@ func TestContention(t *testing.T) {
 		for _, fail := range []float64{0, 0.1, 0.4} {
 			t.Run(fmt.Sprintf("%s, %v fail", name, fail), func(t *testing.T) {
 				grants := map[Mode]int{}
-				for seed := range uint64(5) {
-					synctest.Test(t, func(t *testing.T) {
-						// With more shared ones, no exclusive acquirer that doesn't wait is
-						// sure to get in.
-						r := contend(t, seed, opts, 5, 0.25, fail)
+				for seed := range rounds.Fewer[uint64](5, 2) {
+					bubble(t, opts, func(t *testing.T, w *world) {
+						r := contend(t, w, seed, 5, fail)
 						grants[Shared] += r.grants[Shared]
 						grants[Exclusive] += r.grants[Exclusive]
 					})
 				}
-				t.Logf("granted %v", grants)
 				if grants[Shared] == 0 || grants[Exclusive] == 0 && fail < 0.4 {
 					t.Errorf("granted %v", grants)
 				}
@@ -355,8 +333,7 @@ type contender struct {
 	after time.Duration
 }
 
-// winners returns how many contenders get the lock. Each holds it until the last one knows. The
-// others fail as allowed reports.
+// winners returns how many contenders get the lock. The others fail as allowed reports.
 func winners(t *testing.T, allowed func(error) bool, all ...contender) int {
 	locks := make(chan *Lock, len(all))
 	for _, c := range all {
@@ -439,32 +416,47 @@ func TestSharedNeverBlockEachOther(t *testing.T) {
 	})
 }
 
-// TestAcquireAfterItsDeadline: an acquire whose look took longer than its lease fails in that
-// attempt, leaves nothing, and starts again.
+// TestAcquireAfterItsDeadline: an acquirer that was stopped for longer than its lease, after its look or while
+// it deleted a stale lock, doesn't hold the lock by that lease. It leaves nothing of that attempt and starts
+// again. Objects that it couldn't delete don't keep it out.
 func TestAcquireAfterItsDeadline(t *testing.T) {
-	bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
-		a := w.machine()
-		a.hooks.After(firstAnswered("list", "", func(hookstore.Request) {
-			a.clock.jump(2 * time.Minute) // the process was stopped meanwhile
-		}))
-		k := a.takes(t, mode)
-		if left := k.Deadline() - a.clock.Elapsed(); left < 50*time.Second {
-			t.Errorf("acquired with a lease of which %v is left", left)
-		}
-		if n := len(w.keys()); n != int(mode) { // one flag, and lock.exclusive
-			t.Errorf("%d objects: %v", n, w.keys())
-		}
-	})
+	for name, c := range map[string]struct {
+		at      string
+		deletes bool
+	}{"look": {"list", true}, "look, and deletes fail": {"list", false}, "deletion": {"delete", true}} {
+		t.Run(name, func(t *testing.T) {
+			bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
+				w.put("index/lock.intent/x", foreign(time.Now(), false))
+				time.Sleep(3 * time.Minute)
+				a := w.machine()
+				var stopped atomic.Bool
+				a.hooks.After(firstAnswered(c.at, "", func(hookstore.Request) {
+					a.clock.jump(2 * time.Minute)
+					stopped.Store(true)
+					if !c.deletes { // until it tries again
+						a.hooks.Before(inTurn(on("put", "", func(hookstore.Request) { a.hooks.Before(nil) }), fails("delete", "", errOutage)))
+					}
+				}))
+				k := a.takes(t, mode)
+				if left := k.Deadline() - a.clock.Elapsed(); left < 50*time.Second || !stopped.Load() {
+					t.Errorf("acquired with a lease of which %v is left", left)
+				}
+				if n := len(w.keys()); c.deletes && n != int(mode) { // one flag, and lock.exclusive
+					t.Errorf("%d objects: %v", n, w.keys())
+				}
+				time.Sleep(2 * time.Minute)
+				lives(t, k)
+			})
+		})
+	}
 }
 
 // delayed makes each request take so long. The request is applied after half of that.
 func (m *machine) delayed(trip time.Duration) {
-	m.hooks.Before(func(context.Context, hookstore.Request) error { time.Sleep(trip / 2); return nil })
-	m.hooks.After(func(_ context.Context, _ hookstore.Request, err error) error { time.Sleep(trip / 2); return err })
+	m.paces(func() time.Duration { return trip / 2 })
 }
 
-// TestRefusedExclusiveHindersNoShared: shared acquirers that come while an exclusive one is
-// being refused all get in, and a shared holder of any age refuses an exclusive acquirer.
+// TestRefusedExclusiveHindersNoShared: shared acquirers get in beside an exclusive one that a shared holder refuses.
 func TestRefusedExclusiveHindersNoShared(t *testing.T) {
 	const backups = 8
 	for _, trip := range []time.Duration{time.Millisecond, 40 * time.Millisecond, 300 * time.Millisecond, time.Second} {
@@ -491,9 +483,8 @@ func TestRefusedExclusiveHindersNoShared(t *testing.T) {
 	}
 }
 
-// TestPointerIsTakenDownAtOnce: clients of the original protocol look only at lock.exclusive.
-// So an exclusive acquirer deletes it as soon as a look shows a live shared lock, although the
-// acquirer looks again.
+// TestPointerIsTakenDownAtOnce: clients of the original protocol look only at lock.exclusive. So an exclusive
+// acquirer deletes it as soon as a look shows a live shared lock, although the acquirer looks again.
 func TestPointerIsTakenDownAtOnce(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		w.machine().takes(t, Shared)
@@ -515,8 +506,7 @@ func TestPointerIsTakenDownAtOnce(t *testing.T) {
 	})
 }
 
-// TestPointerComesBack: an exclusive acquirer that has taken lock.exclusive down for a shared
-// one that is about to withdraw puts it there again before it holds the lock.
+// TestPointerComesBack: a lock.exclusive that was taken down for a shared acquirer is back before the lock is held.
 func TestPointerComesBack(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		key := "index/lock.shared/2026-03-07T09:00:00Z"
@@ -530,9 +520,8 @@ func TestPointerComesBack(t *testing.T) {
 	})
 }
 
-// TestSharedYieldsInTime: if an intent is only acquiring, a shared acquirer looks again for a
-// few seconds. It yields at once to a holder that has refreshed its lock, to a waiter, to an
-// old intent, and to another client's.
+// TestSharedYieldsInTime: if an intent is only acquiring, a shared acquirer looks again for a few seconds. It
+// yields at once to a holder that has refreshed its lock, to a waiter, to an old intent, and to another client's.
 func TestSharedYieldsInTime(t *testing.T) {
 	yields := func(t *testing.T, w *world, least, most time.Duration) {
 		t.Helper()

@@ -176,9 +176,8 @@ func (m *machine) trips(f func()) (trips time.Duration, requests int, by map[str
 	return time.Since(start), requests, by
 }
 
-// TestRequestCounts: each step of a lock's life takes these round trips and requests. Without
-// If-Match a renewal takes a look before its puts, and a release one before its deletes unless
-// the lock was looked at just before.
+// TestRequestCounts: each step of a lock's life takes these round trips and requests. Without If-Match a renewal
+// takes a look before its puts, and a release one before its deletes unless the lock was looked at just before.
 func TestRequestCounts(t *testing.T) {
 	type cost struct{ trips, requests int }
 	for _, c := range []struct {
@@ -219,8 +218,7 @@ func TestRequestCounts(t *testing.T) {
 	}
 }
 
-// TestRequestCountsRefused: the cost of a refused exclusive acquire doesn't grow with the
-// number of holders.
+// TestRequestCountsRefused: the cost of a refused exclusive acquire doesn't grow with the number of holders.
 func TestRequestCountsRefused(t *testing.T) {
 	for _, n := range []int{1, 1000, 10_000} {
 		sub(t, fmt.Sprint(n), mem.Options{}, func(t *testing.T, w *world) {
@@ -258,8 +256,7 @@ func TestRequestCountsStale(t *testing.T) {
 	}
 }
 
-// TestRefusedAcquirerYieldsAtOnce: an acquirer that can't get the lock yields at once, after
-// few requests.
+// TestRefusedAcquirerYieldsAtOnce: an acquirer that can't get the lock yields at once, after few requests.
 func TestRefusedAcquirerYieldsAtOnce(t *testing.T) {
 	bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
 		w.machine().takes(t, Exclusive)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,8 +60,7 @@ func TestDoWithoutTheLock(t *testing.T) {
 	})
 }
 
-// TestDoReportsALoss: Do returns an error for a lost lock, even if the work didn't notice, or
-// failed with its context.
+// TestDoReportsALoss: Do returns an error for a lost lock, even if the work didn't notice, or failed with its context.
 func TestDoReportsALoss(t *testing.T) {
 	breaks := func(w *world, _ *machine) { w.breakAll() }
 	down := func(_ *world, m *machine) { m.hooks.Before(outage) }
@@ -95,8 +93,7 @@ func TestDoReportsALoss(t *testing.T) {
 	}
 }
 
-// TestDoReturnsTheErrorsOfBoth: Do returns the work's error beside that of the release, after which the lock
-// expires, and the cause of the end of its context.
+// TestDoReturnsTheErrorsOfBoth: Do returns the work's error and that of the release, after which the lock expires.
 func TestDoReturnsTheErrorsOfBoth(t *testing.T) {
 	for _, failure := range []error{nil, errOutage} {
 		do(t, func(t *testing.T, w *world) {
@@ -153,8 +150,7 @@ func TestLeftIsTheLease(t *testing.T) {
 	})
 }
 
-// TestHeldEndsWithTheLoss: Held ends with the loss of a broken lock, whenever the lock is
-// released.
+// TestHeldEndsWithTheLoss: Held ends with the loss of a broken lock, whenever the lock is released.
 func TestHeldEndsWithTheLoss(t *testing.T) {
 	holding(t, mem.Options{}, Shared, func(t *testing.T, w *world, m *machine, k *Lock) {
 		w.breakAll()
@@ -170,8 +166,7 @@ func TestHeldEndsWithTheLoss(t *testing.T) {
 	})
 }
 
-// TestEventsNameTheLock: an event has the lock's name and its time held. The time ends with
-// the loss, and a resumed lock's begins anew.
+// TestEventsNameTheLock: an event has the lock's name and its time held, which begins anew with a resumed lock.
 func TestEventsNameTheLock(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		m, k := w.holder(t, Shared, func(o *Options) { o.Name = "photos" })
@@ -200,8 +195,7 @@ func TestEventsNameTheLock(t *testing.T) {
 
 type valueKey struct{}
 
-// TestAcquireContextIsNotTheLocks: the context of an acquire bounds the acquire only. The
-// acquired lock outlives it, and has its values.
+// TestAcquireContextIsNotTheLocks: the acquired lock outlives the context of its acquire, and has its values.
 func TestAcquireContextIsNotTheLocks(t *testing.T) {
 	bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
 		ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), valueKey{}, "value"), time.Minute)
@@ -219,9 +213,8 @@ func TestAcquireContextIsNotTheLocks(t *testing.T) {
 // errQuit is the cause of a parent's end.
 var errQuit = errors.New("the program quits")
 
-// TestParentEndsTheLocksContext: the parent's end ends the lock's context, and not the lock,
-// which is held until it is released. Renew and Check return errors, because the work must
-// stop.
+// TestParentEndsTheLocksContext: the parent's end ends the lock's context, and not the lock, which is held until
+// it is released. Renew and Check return errors, because the work must stop.
 func TestParentEndsTheLocksContext(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		parent, quit := context.WithCancelCause(context.WithValue(t.Context(), valueKey{}, "parent's"))
@@ -243,24 +236,21 @@ func TestParentEndsTheLocksContext(t *testing.T) {
 	})
 }
 
-// TestParentEndsTheAcquire: once the parent has ended, an acquire returns at once, since the
-// work can't begin any more.
+// TestParentEndsTheAcquire: once the parent has ended, an acquire returns at once: the work can't begin any more.
 func TestParentEndsTheAcquire(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		first := w.machine().takes(t, Shared)
 		parent, quit := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Minute, func() { quit(errQuit) })
 		for _, mode := range []Mode{Exclusive, Shared} { // waits until the parent ends, and comes after its end
-			if k, err := w.machine().acquire(t.Context(), mode, "x", Parent(parent), Wait(time.Hour)); k != nil || !errors.Is(err, errQuit) {
-				t.Errorf("%s: %v", mode, err)
-			}
+			_, err := w.machine().acquire(t.Context(), mode, "x", Parent(parent), Wait(time.Hour))
+			isAll(t, err, errQuit)
 		}
 		w.leavesNothing(first)
 	})
 }
 
-// TestResumedLockKeepsItsParent: a resumed lock takes no values and no end from Resume's
-// context.
+// TestResumedLockKeepsItsParent: a resumed lock takes no values and no end from Resume's context.
 func TestResumedLockKeepsItsParent(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		m := w.machine()
@@ -327,8 +317,7 @@ func TestWaitEndedByItsContext(t *testing.T) {
 	}
 }
 
-// TestContextEndsWithoutHolders: if no holder keeps it out when its context ends, an acquire
-// names none.
+// TestContextEndsWithoutHolders: if no holder keeps it out when its context ends, an acquire names none.
 func TestContextEndsWithoutHolders(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		m := w.machine()
@@ -342,8 +331,7 @@ func TestContextEndsWithoutHolders(t *testing.T) {
 	})
 }
 
-// TestContextEndsThoughTheObserverBlocks: the lock's context ends at its deadline even if the
-// observer or the logger blocks.
+// TestContextEndsThoughTheObserverBlocks: the lock's context ends at its deadline even if the observer blocks.
 func TestContextEndsThoughTheObserverBlocks(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		stuck := make(chan struct{})
@@ -364,8 +352,7 @@ func TestContextEndsThoughTheObserverBlocks(t *testing.T) {
 	})
 }
 
-// TestFenceNeedsConditions: a fence needs conditions that the store keeps, and survives a lost
-// answer and a contender.
+// TestFenceNeedsConditions: a fence needs conditions that are kept, and survives a lost answer and a contender.
 func TestFenceNeedsConditions(t *testing.T) {
 	eachStore(t, func(t *testing.T, w *world) {
 		p := w.mem.Properties()
@@ -380,23 +367,19 @@ func TestFenceNeedsConditions(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a := w.machine()
 		for n, want := range []uint64{1, 2, 11} {
-			var lost atomic.Bool
 			a.hooks.Before(first("put", "lock-fence", func(r hookstore.Request) error {
-				if n == 2 {
+				switch n {
+				case 1:
+					w.put(r.Key, r.Body)
+					return errOutage
+				case 2:
 					w.put(r.Key, []byte(`{"fence":10,"id":"another"}`)) // a late put of an earlier holder
 				}
 				return nil
 			}))
-			a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
-				if is(r, "put", "lock-fence") && lost.CompareAndSwap(false, true) && err == nil {
-					return errOutage
-				}
-				return err
-			})
 			k := a.takes(t, Exclusive, Fence())
-			if got, _ := k.Fence(); got != want {
-				t.Errorf("fence %d, want %d", got, want)
-			}
+			got, _ := k.Fence()
+			equal(t, "fence", got, want)
 			k.Release(t.Context())
 		}
 	})
@@ -418,16 +401,15 @@ func TestFenceGrows(t *testing.T) {
 		k.Release(t.Context())
 
 		w.put("index/lock-fence", []byte("not json"))
-		if k, err := w.machine().Exclusive(t.Context(), "prune", Fence()); !errors.Is(err, ErrFence) || k != nil {
-			t.Errorf("with an unreadable fence: %v", err)
-		}
+		k, err := w.machine().Exclusive(t.Context(), "prune", Fence())
+		equal(t, "with an unreadable fence", k, nil)
+		isAll(t, err, ErrFence)
 		w.stores("index/lock-fence")
 	})
 }
 
-// TestLastWords: if the store says within a moment of a context's end why a request failed,
-// the caller gets that error. A store that ignores the context delays the caller for no longer
-// than that.
+// TestLastWords: if the store says within a moment of a context's end why a request failed, the caller gets that
+// error. A store that ignores the context delays the caller for no longer than that.
 func TestLastWords(t *testing.T) {
 	const timeout, soon = time.Second, retry.LastWords / 2
 	words, why := errors.New("the disk is asleep"), errors.New("interrupted")
@@ -476,8 +458,7 @@ func TestLastWords(t *testing.T) {
 	}
 }
 
-// TestNothingSentAfterTheEnd: no request is sent for a caller whose context has ended, so that
-// the caller isn't delayed once for each request.
+// TestNothingSentAfterTheEnd: no request is sent for a caller whose context has ended, to delay it.
 func TestNothingSentAfterTheEnd(t *testing.T) {
 	why := errors.New("interrupted")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -491,8 +472,7 @@ func TestNothingSentAfterTheEnd(t *testing.T) {
 	}
 }
 
-// TestHangingRequestLeavesTimeForAnother: the budget of a request has time for a second send on a
-// slow store if the first is never answered.
+// TestHangingRequestLeavesTimeForAnother: on a slow store, a send that hangs leaves time for a second one.
 func TestHangingRequestLeavesTimeForAnother(t *testing.T) {
 	for ttl, slow := range map[time.Duration]time.Duration{
 		MinTTL:         400 * time.Millisecond,

@@ -76,8 +76,7 @@ func TestLostAtDeadline(t *testing.T) {
 	})
 }
 
-// TestFailuresThenRecovery: one or two failures don't lose the lock, and the next success
-// resets their count.
+// TestFailuresThenRecovery: one or two failures don't lose the lock, and the next success resets their count.
 func TestFailuresThenRecovery(t *testing.T) {
 	eachHolder(t, func(t *testing.T, w *world, a *machine, k *Lock) {
 		for range 5 {
@@ -96,8 +95,7 @@ func TestFailuresThenRecovery(t *testing.T) {
 	})
 }
 
-// TestHangingRequests: the lock's context ends even if the store answers nothing and ignores
-// contexts.
+// TestHangingRequests: the lock's context ends even if the store answers nothing and ignores contexts.
 func TestHangingRequests(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		start := time.Now()
@@ -138,8 +136,7 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// TestLostAnswers: the id in the body shows that a refresh without an answer was applied, and
-// that the lock isn't broken.
+// TestLostAnswers: the id in the body shows that a refresh without an answer was applied.
 func TestLostAnswers(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a := w.machine()
@@ -179,8 +176,7 @@ func TestRenew(t *testing.T) {
 	})
 }
 
-// TestCheck: Check detects a change of any of a lock's objects, writes nothing, and returns an
-// error if a listing fails.
+// TestCheck: Check detects a change of any of a lock's objects, writes nothing, and fails if a listing does.
 func TestCheck(t *testing.T) {
 	for _, opts := range stores {
 		eachObject(t, opts, func(t *testing.T, w *world, a *machine, k *Lock, key string) {
@@ -251,9 +247,7 @@ func TestEmptyFirstPage(t *testing.T) {
 	})
 }
 
-// TestReleaseWithoutDelete: a holder without the right to delete puts an empty body, which
-// others take for released. An acquirer that passes a stale lock does the same. The next exclusive acquirer
-// with that right removes the emptied flags.
+// TestReleaseWithoutDelete: a holder that may not delete puts an empty body. An acquirer that may removes it.
 func TestReleaseWithoutDelete(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		for range 3 {
@@ -328,8 +322,7 @@ func TestFlagIsDatedInTime(t *testing.T) {
 	})
 }
 
-// TestRefreshIsDatedFromTheSend: a refresh renews the lease from its send, an exclusive one from
-// the earlier of both sends.
+// TestRefreshIsDatedFromTheSend: a refresh renews the lease from its send, an exclusive one from the earlier send.
 func TestRefreshIsDatedFromTheSend(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a := w.machine()
@@ -375,8 +368,7 @@ func TestExclusiveIsRenewedWhole(t *testing.T) {
 	}
 }
 
-// TestLostAnswerIsDatedFromItsSend: if the next attempt finds that a refresh without an answer
-// was applied, that refresh renews the lease from its own send.
+// TestLostAnswerIsDatedFromItsSend: a refresh that is found to have been applied renews the lease from its own send.
 func TestLostAnswerIsDatedFromItsSend(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		start := time.Now()
@@ -391,8 +383,7 @@ func TestLostAnswerIsDatedFromItsSend(t *testing.T) {
 	})
 }
 
-// TestRefreshPutsNoBrokenLockBack: a lock that is broken between two puts of one refresh isn't
-// put back.
+// TestRefreshPutsNoBrokenLockBack: a lock that is broken between two puts of one refresh isn't put back.
 func TestRefreshPutsNoBrokenLockBack(t *testing.T) {
 	holding(t, mem.Options{}, Shared, func(t *testing.T, w *world, a *machine, k *Lock) {
 		a.hooks.Before(first("put", "", func(r hookstore.Request) error {
@@ -406,8 +397,7 @@ func TestRefreshPutsNoBrokenLockBack(t *testing.T) {
 	})
 }
 
-// TestRefreshesComeApart: locks that were acquired at one time aren't refreshed at one time,
-// and none is refreshed later than at half of its ttl.
+// TestRefreshesComeApart: locks that were acquired at one time are refreshed apart, and before half of the ttl.
 func TestRefreshesComeApart(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		start := time.Now()

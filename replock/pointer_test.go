@@ -18,8 +18,7 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// TestRefusedClaimPausesBetweenPuts: a claim pauses between its puts if If-None-Match is refused and
-// LIST shows nothing.
+// TestRefusedClaimPausesBetweenPuts: a claim pauses between its puts if these are refused and LIST shows nothing.
 func TestRefusedClaimPausesBetweenPuts(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a := w.machine()
@@ -39,9 +38,8 @@ func TestRefusedClaimPausesBetweenPuts(t *testing.T) {
 	})
 }
 
-// TestOnlyExclusiveAcquirersTouchLockExclusive: a shared acquirer passes a stale one and
-// leaves it as it is. A client of the original protocol can have put a live one there since
-// it was read.
+// TestOnlyExclusiveAcquirersTouchLockExclusive: a shared acquirer passes a stale one and leaves it as it is. A
+// client of the original protocol can have put a live one there since it was read.
 func TestOnlyExclusiveAcquirersTouchLockExclusive(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a := w.afterStalePointer()
@@ -69,8 +67,7 @@ func TestStaleExclusiveIsOverwritten(t *testing.T) {
 	})
 }
 
-// TestRefusedClaimLeavesOthersAlone: a claim that was sent twice, without an answer and then
-// refused, withdraws no object of a faster acquirer.
+// TestRefusedClaimLeavesOthersAlone: a claim that was lost, and then refused, withdraws no object of a faster acquirer.
 func TestRefusedClaimLeavesOthersAlone(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a, b := w.machine(), w.machine()
@@ -83,8 +80,7 @@ func TestRefusedClaimLeavesOthersAlone(t *testing.T) {
 	})
 }
 
-// TestLateWithdrawLeavesOthersAlone: an acquirer deletes no lock.exclusive after its lease: it
-// can be a successor's.
+// TestLateWithdrawLeavesOthersAlone: after its lease an acquirer deletes no lock.exclusive: it can be a successor's.
 func TestLateWithdrawLeavesOthersAlone(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a, b := w.machine(), w.machine()
@@ -102,8 +98,7 @@ func TestLateWithdrawLeavesOthersAlone(t *testing.T) {
 	})
 }
 
-// TestExclusiveIsSeenBeforeItIsHeld: the last look has seen lock.exclusive before the lock is
-// held.
+// TestExclusiveIsSeenBeforeItIsHeld: the last look has seen lock.exclusive before the lock is held.
 func TestExclusiveIsSeenBeforeItIsHeld(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a := w.machine()
@@ -115,8 +110,7 @@ func TestExclusiveIsSeenBeforeItIsHeld(t *testing.T) {
 	})
 }
 
-// TestClaimReplacesWhatItSaw: a stale lock.exclusive is replaced only in the version that was
-// seen.
+// TestClaimReplacesWhatItSaw: a stale lock.exclusive is replaced only in the version that was seen.
 func TestClaimReplacesWhatItSaw(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a := w.afterStalePointer()
@@ -164,9 +158,8 @@ func TestRefusalOfAnUnconditionalClaimEndsTheAcquire(t *testing.T) {
 	}
 }
 
-// TestDeleteMarker: a server that refuses If-None-Match for a key whose object was deleted
-// locks no exclusive acquirer out, in this process or another, and the process learns it
-// once.
+// TestDeleteMarker: a server that refuses If-None-Match for a key whose object was deleted locks no exclusive
+// acquirer out, in this process or another, and the process learns it once.
 func TestDeleteMarker(t *testing.T) {
 	for name, condition := range map[string]mem.Condition{"kept": mem.Kept, "claimed": mem.Claimed} {
 		sub(t, name, mem.Options{IfAbsent: condition, IfMatch: condition, Markers: true}, func(t *testing.T, w *world) {
@@ -187,8 +180,7 @@ func TestDeleteMarker(t *testing.T) {
 	}
 }
 
-// TestRefusedThoughListed: a lock.exclusive that a look shows is never overwritten because
-// puts are refused: the refusals can be true.
+// TestRefusedThoughListed: a lock.exclusive that a look shows is never overwritten because puts are refused.
 func TestRefusedThoughListed(t *testing.T) {
 	bubble(t, mem.Options{Markers: true}, func(t *testing.T, w *world) {
 		w.machine().takes(t, Exclusive)
@@ -229,8 +221,7 @@ func TestRefusalsAreNamed(t *testing.T) {
 	})
 }
 
-// TestUnfitIsNotHeld: a store that can't hold locks is no HeldError: a caller that skips a
-// held lock would skip for ever.
+// TestUnfitIsNotHeld: a store that can't hold locks is no HeldError, which a caller would skip for ever.
 func TestUnfitIsNotHeld(t *testing.T) {
 	for _, patience := range []time.Duration{0, time.Hour} {
 		bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
@@ -296,8 +287,7 @@ func TestProveAbsentHarmless(t *testing.T) {
 	}
 }
 
-// TestBreakBetweenLookAndPut: if the backend keeps versions, a lock that is broken between the
-// look and the put of its renewal is lost, and stays deleted.
+// TestBreakBetweenLookAndPut: with versions, a lock that is broken between a refresh's look and its put stays deleted.
 func TestBreakBetweenLookAndPut(t *testing.T) {
 	eachObject(t, mem.Options{IfAbsent: mem.Lacked, IfMatch: mem.Lacked, Versions: true}, func(t *testing.T, w *world, m *machine, k *Lock, key string) {
 		m.hooks.Before(on("put", key, func(r hookstore.Request) {
@@ -327,8 +317,7 @@ func eachObject(t *testing.T, opts mem.Options, f func(t *testing.T, w *world, m
 	})
 }
 
-// TestProofRevivesNoBrokenLock: the proof that the store heeds If-Match doesn't put a broken lock back
-// after the right ETag was refused.
+// TestProofRevivesNoBrokenLock: the proof of If-Match doesn't put a broken lock back after the right ETag was refused.
 func TestProofRevivesNoBrokenLock(t *testing.T) {
 	holding(t, claiming, Shared, func(t *testing.T, w *world, a *machine, k *Lock) {
 		b := w.machine()
@@ -388,8 +377,7 @@ func (a answer) put(ctx context.Context, s store.Store, key string, body []byte,
 	}
 }
 
-// proving answers the first puts of an intent: two with If-None-Match, and one without a condition, if
-// that is sent.
+// proving answers the first puts of an intent: two with If-None-Match, and perhaps one without a condition.
 type proving struct {
 	store.Store
 	mu    sync.Mutex
@@ -415,10 +403,9 @@ func (p *proving) Put(ctx context.Context, key string, body []byte, opts store.P
 	return how.put(ctx, p.Store, key, body, opts)
 }
 
-// TestProofByTwoPuts: whatever becomes of the three puts of a proof, in whatever order the store
-// applies them, If-None-Match is relied on only if the server was seen to refuse one of the two
-// that have it, and not to take both. Only then lock.exclusive is put before a look. The lock is
-// acquired in any case.
+// TestProofByTwoPuts: whatever becomes of the three puts of a proof, in whatever order the store applies them,
+// If-None-Match is relied on only if the server was seen to refuse one of the two that have it, and not to take
+// both. Only then lock.exclusive is put before a look. The lock is acquired in any case.
 func TestProofByTwoPuts(t *testing.T) {
 	for a := range answers {
 		for b := range answers {
@@ -497,8 +484,7 @@ func TestPutsOfAProofAreApart(t *testing.T) {
 	}
 }
 
-// TestReleaseLeavesAnothersPointer: Release deletes lock.exclusive only if the body there
-// is its own, and doesn't empty another's either.
+// TestReleaseLeavesAnothersPointer: Release neither deletes nor empties a lock.exclusive whose body isn't its own.
 func TestReleaseLeavesAnothersPointer(t *testing.T) {
 	for name, another := range map[string][]byte{
 		"of another client": foreign(time.Now(), false),
@@ -517,8 +503,7 @@ func TestReleaseLeavesAnothersPointer(t *testing.T) {
 	}
 }
 
-// TestWithdrawLeavesAnothersPointer: an acquirer that is refused deletes lock.exclusive only
-// if the body there is its own.
+// TestWithdrawLeavesAnothersPointer: a refused acquirer deletes lock.exclusive only if the body there is its own.
 func TestWithdrawLeavesAnothersPointer(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		another := foreign(time.Now(), false)
@@ -573,8 +558,7 @@ func (refusesDeletes) DeleteIfMatch(context.Context, string, string) error {
 	return store.ErrPrecondition
 }
 
-// TestReleaseWithoutConditionalDelete: a store that lacks conditional deletes, or refuses
-// each, is left clean.
+// TestReleaseWithoutConditionalDelete: a store that lacks conditional deletes, or refuses each, is left clean.
 func TestReleaseWithoutConditionalDelete(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		for _, s := range []store.Store{struct{ store.Store }{w.mem}, refusesDeletes{w.mem}} {

@@ -61,8 +61,7 @@ func TestRepeatedReleaseLeavesTheNextHolder(t *testing.T) {
 	}
 }
 
-// TestReleaseWaitsForTheRefresh: Release waits for a refresh under way, which would put the flag
-// back.
+// TestReleaseWaitsForTheRefresh: Release waits for a refresh under way, which would put the flag back.
 func TestReleaseWaitsForTheRefresh(t *testing.T) {
 	eachHolder(t, func(t *testing.T, w *world, a *machine, k *Lock) {
 		a.hooks.Before(slow("put", "", 3*time.Second))
@@ -173,9 +172,8 @@ func TestHalfReleasedIsHeld(t *testing.T) {
 	}
 }
 
-// TestLookBeforeReleaseCounts: a release looks at lock.exclusive unless Check has just shown that
-// it is its own. A look that is older doesn't count, nor for a second request. (Each request takes
-// a second.)
+// TestLookBeforeReleaseCounts: a release looks at lock.exclusive unless Check has just shown that it is its own. A
+// look that is older doesn't count, nor for a second request. (Each request takes a second.)
 func TestLookBeforeReleaseCounts(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -149,9 +149,8 @@ func (w *world) delaysFirst(d time.Duration) hookstore.Before {
 	})
 }
 
-// TestResumeAfterALateRefreshThatCameInTime: a refresh that was applied, and not answered, is no
-// reason to refuse, if the one before was answered within a ttl of it, and nothing has shown since
-// when that was written.
+// TestResumeAfterALateRefreshThatCameInTime: a refresh that was applied, and not answered, is no reason to refuse,
+// if the one before was answered within a ttl of it, and nothing has shown since when that was written.
 func TestResumeAfterALateRefreshThatCameInTime(t *testing.T) {
 	bubble(t, mem.Options{NoTime: true}, func(t *testing.T, w *world) { // answers to puts tell no mod time, and no look precedes them
 		a, k := w.holder(t, Shared, func(o *Options) { o.Look = DefaultTTL }) // and none comes in between
@@ -244,9 +243,8 @@ func TestSuspendAlone(t *testing.T) {
 	})
 }
 
-// TestNoResumeOfAnotherVersionWithoutAClock: if mod times can be a client's, only the version
-// of the last answer is known to have existed before others could pass. A refresh that was
-// applied late isn't.
+// TestNoResumeOfAnotherVersionWithoutAClock: if mod times can be a client's, only the version of the last answer
+// is known to have existed before others could pass. A refresh that was applied late isn't.
 func TestNoResumeOfAnotherVersionWithoutAClock(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		bothHolders(t, mem.Options{NoStoreClock: true}, func(t *testing.T, w *world, a *machine, k *Lock) {
@@ -263,8 +261,7 @@ func TestNoResumeOfAnotherVersionWithoutAClock(t *testing.T) {
 	}
 }
 
-// TestReleasedWhileItIsResumed: a release at any moment of a resume leaves no lock and no
-// object.
+// TestReleasedWhileItIsResumed: a release at any moment of a resume leaves no lock and no object.
 func TestReleasedWhileItIsResumed(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		for after := time.Millisecond; after < time.Second; after += 33 * time.Millisecond {
@@ -316,8 +313,7 @@ func TestResumeAllowsForRoundedTimes(t *testing.T) {
 	}
 }
 
-// TestNoResumeWhenPassedMeanwhile: a lock is not resumed if another holder was in and out
-// while the resume was under way.
+// TestNoResumeWhenPassedMeanwhile: a lock isn't resumed if another holder was in and out during the resume.
 func TestNoResumeWhenPassedMeanwhile(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		b := w.machine()
@@ -354,8 +350,7 @@ func TestNoResumeWhenPassedMeanwhile(t *testing.T) {
 	})
 }
 
-// TestResumeStoppedMidway: a resume that was stopped for longer than a lease hasn't resumed by
-// the flag that it put before.
+// TestResumeStoppedMidway: a resume that was stopped for longer than a lease hasn't resumed by the flag before that.
 func TestResumeStoppedMidway(t *testing.T) {
 	for _, kind := range [][2]string{{"list", allLocks}, {"delete", ""}} {
 		bothHolders(t, mem.Options{}, func(t *testing.T, w *world, a *machine, k *Lock) {
@@ -389,8 +384,7 @@ func TestResumeTriesAgain(t *testing.T) {
 	})
 }
 
-// TestResumeNeedsLockExclusive: a lock isn't resumed without its lock.exclusive, which another
-// client's break-lock deletes.
+// TestResumeNeedsLockExclusive: a lock isn't resumed without its lock.exclusive, which a break deletes.
 func TestResumeNeedsLockExclusive(t *testing.T) {
 	holding(t, mem.Options{}, Exclusive, func(t *testing.T, w *world, a *machine, k *Lock) {
 		a.lose(t, k)
@@ -400,8 +394,7 @@ func TestResumeNeedsLockExclusive(t *testing.T) {
 	})
 }
 
-// TestResumesAtOnceGiveOneLock: of two concurrent Resumes of one lost lock, at most one
-// succeeds.
+// TestResumesAtOnceGiveOneLock: of two concurrent Resumes of one lost lock, at most one succeeds.
 func TestResumesAtOnceGiveOneLock(t *testing.T) {
 	eachHolder(t, func(t *testing.T, w *world, a *machine, k *Lock) {
 		a.lose(t, k)

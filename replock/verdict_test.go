@@ -23,9 +23,8 @@ func (m *machine) only(t *testing.T) Info {
 	return infos[0]
 }
 
-// TestEncryptedWithoutStoreClock: an encrypted body shows only when it changes. On a store
-// without a clock of its own it is watched for a whole ttl. It is taken neither for live, as
-// if it were refreshed, nor for stale.
+// TestEncryptedWithoutStoreClock: an encrypted body shows only when it changes. On a store without a clock of its
+// own it is watched for a whole ttl. It is taken neither for live, as if it were refreshed, nor for stale.
 func TestEncryptedWithoutStoreClock(t *testing.T) {
 	for _, key := range []string{pointer, "index/lock.intent/x", "index/lock.shared/x"} {
 		bubble(t, mem.Options{NoStoreClock: true}, func(t *testing.T, w *world) {
@@ -45,8 +44,7 @@ func TestEncryptedWithoutStoreClock(t *testing.T) {
 	}
 }
 
-// TestWatchedFromTheAnswer: a lock that no clock dates is watched for its whole ttl from the answer of the
-// look that showed it first: it can have been written just before that.
+// TestWatchedFromTheAnswer: a lock that no clock dates is watched for its ttl from the answer of the first look.
 func TestWatchedFromTheAnswer(t *testing.T) {
 	bubble(t, mem.Options{NoStoreClock: true}, func(t *testing.T, w *world) {
 		const late = 7 * time.Second
@@ -59,8 +57,7 @@ func TestWatchedFromTheAnswer(t *testing.T) {
 	})
 }
 
-// TestChangedIsLive: a lock that was refreshed while it is watched is live, although both clocks are stepped
-// since and call it stale.
+// TestChangedIsLive: a lock that is refreshed while it is watched is live, although both clocks call it stale.
 func TestChangedIsLive(t *testing.T) {
 	bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
 		b, k := w.machine(), w.machine(func(o *Options) { o.Look = DefaultTTL }).takes(t, Exclusive) // a look would show it the step, too
@@ -110,8 +107,7 @@ func TestWholeTTLSinceBoot(t *testing.T) {
 	}
 }
 
-// TestMergedVerdictIsTheLessCertain: an exclusive lock has the less certain verdict of its two
-// objects.
+// TestMergedVerdictIsTheLessCertain: an exclusive lock has the less certain verdict of its two objects.
 func TestMergedVerdictIsTheLessCertain(t *testing.T) {
 	out := merge([]Info{
 		{Mode: Exclusive, ID: "x", Keys: []string{"index/lock.exclusive"}, Verdict: Stale},
@@ -142,9 +138,8 @@ func TestVerdictMargin(t *testing.T) {
 	})
 }
 
-// TestWrongClocks: whichever clock is an hour wrong, or jumps by one while the lock is held, a
-// live lock is never passed. A stale one blocks others for at most its ttl and another one in
-// which it is watched.
+// TestWrongClocks: whichever clock is an hour wrong, or jumps by one while the lock is held, a live lock is never
+// passed. A stale one blocks others for at most its ttl and another one in which it is watched.
 func TestWrongClocks(t *testing.T) {
 	const hour = time.Hour
 	skews := []struct{ holder, other, store time.Duration }{
@@ -203,9 +198,8 @@ func TestWrongClocks(t *testing.T) {
 	}
 }
 
-// TestOneClock: on a local directory the machine's wall clock stamps the mod
-// times as well, so that a step of it moves both witnesses. Processes of one
-// boot go by the time since boot instead.
+// TestOneClock: on a local directory the machine's wall clock stamps the mod times as well, so that a step of it
+// moves both witnesses. Processes of one boot go by the time since boot instead.
 func TestOneClock(t *testing.T) {
 	for _, step := range []time.Duration{time.Hour, -time.Hour} {
 		holding(t, mem.Options{}, Shared, func(t *testing.T, w *world, a *machine, k *Lock) {
@@ -271,8 +265,7 @@ func TestOtherTTLs(t *testing.T) {
 	}
 }
 
-// TestStallIsNotTakenForSkew: a machine that stood still while it took a lock is noticed when
-// it stands still again.
+// TestStallIsNotTakenForSkew: a machine that stood still while it took a lock is noticed when it does so again.
 func TestStallIsNotTakenForSkew(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a := w.machine()
@@ -308,8 +301,7 @@ func onDisk(t *testing.T, f func(t *testing.T, w *world, a *machine)) {
 
 const diskKey = "index/lock.shared/x"
 
-// TestWallClockOfALocalDiskIsNoWitness: there it dates the objects, too. A step of it passes no
-// live lock whose clock since boot can't be compared, and a dead one is passed once it was watched for its ttl.
+// TestWallClockOfALocalDiskIsNoWitness: it dates the objects. A step passes no live lock; a dead one is watched.
 func TestWallClockOfALocalDiskIsNoWitness(t *testing.T) {
 	for name, body := range map[string]func(a *machine) []byte{
 		"another time namespace": onThisBoot(inAnotherNamespace),
@@ -450,8 +442,7 @@ func TestStoreTimeIsALowerBound(t *testing.T) {
 	}
 }
 
-// TestNoModTimeIsNoWitness: a store without mod times has no first witness, and no lock is
-// stale by the other one only.
+// TestNoModTimeIsNoWitness: a store without mod times is no witness, and no lock is stale by the other one only.
 func TestNoModTimeIsNoWitness(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a := w.machine()

@@ -81,33 +81,29 @@ func (w *world) tickets() []string {
 	})
 }
 
+// letIn fails unless the acquire waits for a while, and gets its lock soon after the other one is released.
+func (p *pendingAcquire) letIn(t *testing.T, w *world, other *Lock, waits, most time.Duration) {
+	t.Helper()
+	time.Sleep(waits)
+	p.waits(t)
+	other.Release(t.Context())
+	released := time.Now()
+	k := p.got(t)
+	took(t, released, 0, most)
+	w.leavesNothing(k)
+}
+
 // TestReleaseLetsAWaiterIn: a waiter gets in within 2 s of the release, or within 10 s after a long wait.
 func TestReleaseLetsAWaiterIn(t *testing.T) {
 	for _, long := range []time.Duration{5 * time.Second, rounds.Fewer(3*time.Hour, 10*time.Minute)} {
-		for _, first := range []Mode{Shared, Exclusive} {
-			eachMode(t, func(t *testing.T, w *world, mode Mode) {
-				if first == Shared && mode == Shared {
-					return
-				}
-				k := w.machine().takes(t, first)
-				wait := w.machine().wants(t, mode, Forever)
-				time.Sleep(long)
-				wait.waits(t)
-				k.Release(t.Context())
-				released := time.Now()
-				other := wait.got(t)
-				took(t, released, 0, min(long, 10*time.Second)+100*time.Millisecond)
-				if tickets := w.tickets(); len(tickets) > 0 {
-					t.Errorf("left: %v", tickets)
-				}
-				w.leavesNothing(other)
-			})
-		}
+		conflicts(t, func(t *testing.T, w *world, first, second Mode) {
+			k := w.machine().takes(t, first)
+			w.machine().wants(t, second, Forever).letIn(t, w, k, long, min(long, 10*time.Second)+100*time.Millisecond)
+		})
 	}
 }
 
-// TestWaitingExclusiveComesNext: a waiting exclusive acquirer comes before all later ones,
-// shared ones too.
+// TestWaitingExclusiveComesNext: a waiting exclusive acquirer comes before all later ones, shared ones too.
 func TestWaitingExclusiveComesNext(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		c := w.machine()
@@ -149,21 +145,33 @@ func (s *service) was(t *testing.T, want string) {
 	equal(t, "served in the order", strings.Join(s.order, " "), want)
 }
 
-// TestQueue: first come, first served.
+// TestQueue: waiters of both modes are served as they came, and shared ones that come together hold together.
 func TestQueue(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		k := w.machine().takes(t, Shared)
-		var s service
-		want := ""
-		for i := range 20 {
-			s.of(t, fmt.Sprint(i), w.machine().wants(t, Exclusive, Forever))
-			time.Sleep(time.Second) // their wall clocks agree to within that
-			want += fmt.Sprint(" ", i)
-		}
-		k.Release(t.Context())
-		s.was(t, want[1:])
-		w.empty()
-	})
+	const s, x = Shared, Exclusive
+	for _, c := range []struct {
+		modes []Mode
+		want  string
+	}{
+		{slices.Repeat([]Mode{x}, 20), "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20"},
+		{[]Mode{s, s, x, s, x, x, s}, "1 1 2 3 4 5 6"},
+	} {
+		do(t, func(t *testing.T, w *world) {
+			k := w.machine().takes(t, Exclusive)
+			time.Sleep(10 * time.Second) // it can't be about to withdraw
+			var served service
+			turn := 0
+			for i, mode := range c.modes {
+				if i == 0 || mode == Exclusive || c.modes[i-1] == Exclusive {
+					turn++
+				}
+				served.of(t, fmt.Sprint(turn), w.machine().wants(t, mode, Forever))
+				time.Sleep(time.Second) // their wall clocks agree to within that
+			}
+			k.Release(t.Context())
+			served.was(t, c.want)
+			w.empty()
+		})
+	}
 }
 
 // TestWaitEnds: a wait that has ended leaves nothing, however it ends.
@@ -205,8 +213,7 @@ func TestWaitEnds(t *testing.T) {
 	}
 }
 
-// TestWaiterLooksWhenALockIsStale: a waiter gets in as soon as the lock of a dead holder can be taken for
-// stale, though its polls are further apart by then.
+// TestWaiterLooksWhenALockIsStale: a waiter whose polls are far apart gets in as soon as a dead holder's lock is stale.
 func TestWaiterLooksWhenALockIsStale(t *testing.T) {
 	for range 3 {
 		bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
@@ -261,8 +268,7 @@ func TestWaiterIsGone(t *testing.T) {
 	})
 }
 
-// TestWaitOutage: a wait outlasts failures of the store for less than a ttl, and no longer
-// ones.
+// TestWaitOutage: a wait outlasts failures of the store for less than a ttl, and no longer ones.
 func TestWaitOutage(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a, b := w.machine(), w.machine()
@@ -283,8 +289,7 @@ func TestWaitOutage(t *testing.T) {
 	})
 }
 
-// TestTicketIsNoFlag: an object that says "waiting" never says "held": an earlier put of it,
-// thought lost, can be applied at any time.
+// TestTicketIsNoFlag: an object that says "waiting" never says "held": an earlier put of it can come at any time.
 func TestTicketIsNoFlag(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		b := w.machine()
@@ -333,8 +338,7 @@ func TestTicketIsNoFlag(t *testing.T) {
 	})
 }
 
-// TestResumeBeforeThoseWhoWait: a holder that has lost its lock for a while resumes it
-// although others wait for it.
+// TestResumeBeforeThoseWhoWait: a holder that has lost its lock for a while resumes it although others wait.
 func TestResumeBeforeThoseWhoWait(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		a, b := w.machine(), w.machine()
@@ -391,8 +395,7 @@ func TestWaitEvents(t *testing.T) {
 	})
 }
 
-// TestWaitInDoubt: acquirers with and without a wait watch a perhaps stale lock for as long as
-// it can live.
+// TestWaitInDoubt: acquirers with and without a wait watch a perhaps stale lock for as long as it can live.
 func TestWaitInDoubt(t *testing.T) {
 	for _, wait := range []time.Duration{0, time.Second, Forever} {
 		eachMode(t, func(t *testing.T, w *world, mode Mode) {
@@ -421,8 +424,7 @@ func TestWaitInDoubt(t *testing.T) {
 	}
 }
 
-// TestRepeatedFailureEndsTheWait: repeated failures end a wait once no holder keeps it out, because a
-// waiter keeps all others out.
+// TestRepeatedFailureEndsTheWait: repeated failures end a wait that no holder causes, since a waiter keeps others out.
 func TestRepeatedFailureEndsTheWait(t *testing.T) {
 	for name, c := range map[string]struct {
 		opts  mem.Options
@@ -474,9 +476,8 @@ func TestWaitIgnoresOwnLeftovers(t *testing.T) {
 	})
 }
 
-// TestBrokenTicketIsPutAgain: a waiter whose ticket was broken keeps its turn. It puts the
-// ticket again when a poll whose listing no live lock cuts short lacks it, and doesn't wait
-// for the ticket's refresh.
+// TestBrokenTicketIsPutAgain: a waiter whose ticket was broken keeps its turn. It puts the ticket again when a
+// poll whose listing no live lock cuts short lacks it, and doesn't wait for the ticket's refresh.
 func TestBrokenTicketIsPutAgain(t *testing.T) {
 	for _, live := range []bool{false, true} { // it waits for a lock that is live, or one that is watched
 		bubble(t, mem.Options{NoStoreClock: true}, func(t *testing.T, w *world) {
@@ -539,8 +540,7 @@ func TestStaleTicketBehindIsReaped(t *testing.T) {
 	})
 }
 
-// TestTicketOnALaterPage: a waiter knows the store's time although its ticket is old, and its
-// polls see the ticket for the first time when all locks before it are gone.
+// TestTicketOnALaterPage: a waiter knows the store's time although its ticket is old, and first seen on a later page.
 func TestTicketOnALaterPage(t *testing.T) {
 	bubble(t, mem.Options{PageSize: 2}, func(t *testing.T, w *world) {
 		b := w.machine(func(o *Options) { o.TTL = 10 * time.Minute })
@@ -567,8 +567,7 @@ func (u untimed) Put(ctx context.Context, key string, body []byte, opts store.Pu
 	return o, err
 }
 
-// TestWaitersPassInTheirOrder: a ticket keeps out later exclusive acquirers, and every shared
-// one.
+// TestWaitersPassInTheirOrder: a ticket keeps out later exclusive acquirers, and every shared one.
 func TestWaitersPassInTheirOrder(t *testing.T) {
 	for _, c := range []struct {
 		state  State
@@ -609,8 +608,7 @@ func (w *world) intent(s State, came time.Time) (key string) {
 	return key
 }
 
-// TestWaitingSharedComesNext: a waiting shared acquirer comes before all exclusive ones that came
-// later, however many there are, and whether they wait or not.
+// TestWaitingSharedComesNext: a waiting shared acquirer comes before all exclusive ones that came later.
 func TestWaitingSharedComesNext(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		k := w.machine().takes(t, Exclusive)
@@ -630,25 +628,7 @@ func TestWaitingSharedComesNext(t *testing.T) {
 	})
 }
 
-// TestSharedQueue: waiters of both modes are served in the order in which they came, and shared ones
-// that come together hold their locks together.
-func TestSharedQueue(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		k := w.machine().takes(t, Exclusive)
-		time.Sleep(10 * time.Second) // it can't be about to withdraw
-		var s service
-		for i, mode := range []Mode{Shared, Shared, Exclusive, Shared, Exclusive, Exclusive, Shared} {
-			s.of(t, []string{"0", "0", "1", "2", "3", "4", "5"}[i], w.machine().wants(t, mode, Forever))
-			time.Sleep(time.Second) // their wall clocks agree to within that
-		}
-		k.Release(t.Context())
-		s.was(t, "0 0 1 2 3 4 5")
-		w.empty()
-	})
-}
-
-// TestSharedTicketIsNoLockToOthers: to clients of the original protocol a shared waiter's ticket has
-// expired.
+// TestSharedTicketIsNoLockToOthers: to clients of the original protocol a shared waiter's ticket has expired.
 func TestSharedTicketIsNoLockToOthers(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		k := w.machine().takes(t, Exclusive)
@@ -702,19 +682,11 @@ func (w *world) watched() *machine {
 func TestHintLetsAWaiterIn(t *testing.T) {
 	conflicts(t, func(t *testing.T, w *world, other, mode Mode) {
 		k := w.machine().takes(t, other)
-		wait := w.watched().wants(t, mode, Forever)
-		time.Sleep(10 * time.Minute)
-		wait.waits(t)
-		began := time.Now()
-		k.Release(t.Context())
-		lock := wait.got(t)
-		took(t, began, 0, 0)
-		w.leavesNothing(lock)
+		w.watched().wants(t, mode, Forever).letIn(t, w, k, 10*time.Minute, 0)
 	})
 }
 
-// TestReleasedBeforeTheHints: a lock that is released between a waiter's look and the begin of the
-// store's hints is noticed at once.
+// TestReleasedBeforeTheHints: a release between a waiter's look and the begin of the hints is noticed at once.
 func TestReleasedBeforeTheHints(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		k := w.machine().takes(t, Exclusive)
@@ -728,8 +700,7 @@ func TestReleasedBeforeTheHints(t *testing.T) {
 	})
 }
 
-// TestHintsAreBounded: in a storm of hints a waiter sends no more than a get per second, beside
-// its polls, and a few at first.
+// TestHintsAreBounded: in a storm of hints a waiter sends a get per second, beside its polls, and a few at first.
 func TestHintsAreBounded(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		k := w.machine().takes(t, Shared)
@@ -750,8 +721,7 @@ func TestHintsAreBounded(t *testing.T) {
 	})
 }
 
-// TestHintDecidesNothing: a hint, and a read that doesn't find the lock, let no waiter in while a
-// listing shows the lock.
+// TestHintDecidesNothing: a hint, and a read that doesn't find the lock, let no waiter in while a listing shows it.
 func TestHintDecidesNothing(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		k := w.machine().takes(t, Exclusive)
@@ -779,14 +749,7 @@ func TestMissedHint(t *testing.T) {
 		k := w.machine().takes(t, Exclusive)
 		m := w.machine()
 		m.store = silent{m.store}
-		wait := m.wants(t, mode, Forever)
-		time.Sleep(10 * time.Minute)
-		wait.waits(t)
-		k.Release(t.Context())
-		began := time.Now()
-		lock := wait.got(t)
-		took(t, began, 0, 2*lastPoll)
-		w.leavesNothing(lock)
+		m.wants(t, mode, Forever).letIn(t, w, k, 10*time.Minute, 2*lastPoll)
 	})
 }
 

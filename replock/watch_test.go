@@ -16,8 +16,7 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// TestBreakIsNoticedWithinALook: a holder notices a break within the interval of its looks,
-// whatever the ttl.
+// TestBreakIsNoticedWithinALook: a holder notices a break within the interval of its looks, whatever the ttl.
 func TestBreakIsNoticedWithinALook(t *testing.T) {
 	for _, ttl := range []time.Duration{MinTTL, DefaultTTL, MaxTTL} {
 		for _, look := range []time.Duration{0, 3 * time.Second} {
@@ -46,9 +45,8 @@ func TestLookThatFailsChangesNothing(t *testing.T) {
 	})
 }
 
-// TestPausedMachine: a hypervisor pauses a machine for longer than the ttl, and the machine's
-// clocks don't count it. The holder stops within a look after the pause, or at once if the
-// wall clock is set.
+// TestPausedMachine: a hypervisor pauses a machine for longer than the ttl, and the machine's clocks don't count
+// it. The holder stops within a look after the pause, or at once if the wall clock is set.
 func TestPausedMachine(t *testing.T) {
 	const pause = 150 * time.Second
 	for _, stepped := range []bool{false, true} {
@@ -126,10 +124,9 @@ func (m *machine) pausedInRefresh(w *world, k *Lock, pause time.Duration) (went 
 	return <-paused
 }
 
-// TestPausedBetweenLookAndPut: a machine is paused while the put of a refresh is on its way,
-// after the look. Another holder comes and goes. Then the put is applied and puts the flag
-// back, and later looks find it in its place. Its time, after the end of the lease, shows what
-// happened.
+// TestPausedBetweenLookAndPut: a machine is paused while the put of a refresh is on its way, after the look.
+// Another holder comes and goes. Then the put is applied and puts the flag back, and later looks find it in its
+// place. Its time, after the end of the lease, shows what happened.
 func TestPausedBetweenLookAndPut(t *testing.T) {
 	paged := lacking
 	paged.PageSize = 1 // the flag of an exclusive lock is on a later one
@@ -154,9 +151,8 @@ func TestPausedBetweenLookAndPut(t *testing.T) {
 	}
 }
 
-// TestStoodStillWhileAcquiring: an acquirer whose machine is paused between its put and its
-// first look, or between two looks, isn't granted the lock by its old flag, but by another
-// one.
+// TestStoodStillWhileAcquiring: an acquirer whose machine is paused between its put and its first look, or between
+// two looks, isn't granted the lock by its old flag, but by another one.
 func TestStoodStillWhileAcquiring(t *testing.T) {
 	const pause = 5 * time.Second
 	for _, first := range []int32{1, 2} {
@@ -185,8 +181,7 @@ func TestStoodStillWhileAcquiring(t *testing.T) {
 	}
 }
 
-// TestSlowAnswersAreNoPause: the time for which an answer is on its way isn't taken for a pause of the
-// machine.
+// TestSlowAnswersAreNoPause: the time for which an answer is on its way isn't taken for a pause of the machine.
 func TestSlowAnswersAreNoPause(t *testing.T) {
 	for _, slow := range []string{"put", "list"} {
 		bubble(t, lacking, func(t *testing.T, w *world) {
@@ -203,8 +198,7 @@ func TestSlowAnswersAreNoPause(t *testing.T) {
 	}
 }
 
-// TestClocksApart: if a listing's time comes from another clock than the mod times, the first
-// acquire needs a second attempt, and the next one doesn't.
+// TestClocksApart: if listings and mod times have clocks of their own, only the first acquire needs a second attempt.
 func TestClocksApart(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a := w.machine()
@@ -227,8 +221,7 @@ func (s ahead) List(ctx context.Context, prefix, cursor string) (store.Page, err
 	return page, err
 }
 
-// TestRenewNeedsTheWholeRefresh: a Renew that couldn't look at lock.exclusive, which was
-// broken, returns an error, although it has renewed the flag.
+// TestRenewNeedsTheWholeRefresh: a Renew that couldn't look at lock.exclusive, which was broken, returns an error.
 func TestRenewNeedsTheWholeRefresh(t *testing.T) {
 	bubble(t, lacking, func(t *testing.T, w *world) {
 		a := w.machine()
@@ -243,9 +236,8 @@ func TestRenewNeedsTheWholeRefresh(t *testing.T) {
 	})
 }
 
-// TestPassedByOneWhoHoldsIsLostAtOnce: a machine was paused, a late put has put its flag back,
-// and it finds another holder. It loses its lock at once. Only a client that has just come
-// gets the time to withdraw.
+// TestPassedByOneWhoHoldsIsLostAtOnce: a machine was paused, a late put has put its flag back, and it finds
+// another holder. It loses its lock at once. Only a client that has just come gets the time to withdraw.
 func TestPassedByOneWhoHoldsIsLostAtOnce(t *testing.T) {
 	// Within the other's interval, so that in some cases it has refreshed its lock just now.
 	for pause := 150 * time.Second; pause < 180*time.Second; pause += 2 * time.Second {
@@ -321,8 +313,7 @@ func TestPassedBetweenPages(t *testing.T) {
 	})
 }
 
-// TestVanishedIsNoConflict: a waiter deletes its ticket just when a holder whose clocks have parted
-// looks for others. The holder keeps its lock.
+// TestVanishedIsNoConflict: a ticket that is deleted while a holder whose clocks have parted reads it is no conflict.
 func TestVanishedIsNoConflict(t *testing.T) {
 	holding(t, mem.Options{}, Exclusive, func(t *testing.T, w *world, a *machine, k *Lock) {
 		wait := w.machine().wants(t, Exclusive, Forever)
@@ -405,8 +396,7 @@ func TestRefreshedWithinTheLease(t *testing.T) {
 	}
 }
 
-// TestShortPauseIsNoLoss: a machine that stood still for a moment keeps a lock that it has refreshed often,
-// also without If-Match.
+// TestShortPauseIsNoLoss: a machine that stood still for a moment keeps its lock, also without If-Match.
 func TestShortPauseIsNoLoss(t *testing.T) {
 	bothHolders(t, lacking, func(t *testing.T, w *world, a *machine, k *Lock) {
 		time.Sleep(5 * time.Minute)
@@ -469,8 +459,7 @@ func TestLooksOutlastAnOutage(t *testing.T) {
 	})
 }
 
-// TestOtherClientsConflictIsALoss: a look detects a live, conflicting lock of a client of the
-// original protocol, unless that client is about to withdraw it.
+// TestOtherClientsConflictIsALoss: a look detects another client's conflicting lock, unless that is withdrawn soon.
 func TestOtherClientsConflictIsALoss(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		k := w.machine().takes(t, mode)
@@ -488,8 +477,7 @@ func TestOtherClientsConflictIsALoss(t *testing.T) {
 	})
 }
 
-// TestConflictIsNotDatedByRoundedTimes: a store that rounds its times down shows a lock as older
-// than it is. One that is withdrawn within 3 s is no loss there either.
+// TestConflictIsNotDatedByRoundedTimes: on a store that rounds times, a lock that is withdrawn within 3 s is no loss.
 func TestConflictIsNotDatedByRoundedTimes(t *testing.T) {
 	bothModes(t, mem.Options{Precision: time.Second}, func(t *testing.T, w *world, mode Mode) {
 		k := w.machine().takes(t, mode)
@@ -527,8 +515,7 @@ func (w *world) crowd() {
 	}
 }
 
-// TestLookInACrowd: with many locks, a shared holder's look lists only its own, and still
-// notices a break and clients that ignore the protocol.
+// TestLookInACrowd: among many locks, a shared holder's look lists only its own, and notices breaks and intruders.
 func TestLookInACrowd(t *testing.T) {
 	for name, spoil := range map[string]func(*world, *Lock){
 		"deleted":  func(w *world, k *Lock) { w.delete(k.Key()) },
@@ -560,8 +547,7 @@ func TestLookInACrowd(t *testing.T) {
 	}
 }
 
-// TestBrokenLockStaysBroken: a refresh must not put a deleted flag back, also on a server that
-// takes If-Match on a missing key.
+// TestBrokenLockStaysBroken: a refresh puts no deleted flag back, also on a server that creates one with If-Match.
 func TestBrokenLockStaysBroken(t *testing.T) {
 	for held := range 8 {
 		bothModes(t, creating, func(t *testing.T, w *world, mode Mode) {
@@ -582,8 +568,7 @@ func TestBrokenLockStaysBroken(t *testing.T) {
 	}
 }
 
-// TestIfMatchIsProvenOnAMissingKeyToo: a put with If-Match on a missing key is tried out once,
-// and leaves nothing.
+// TestIfMatchIsProvenOnAMissingKeyToo: a put with If-Match on a missing key is tried out once, and leaves nothing.
 func TestIfMatchIsProvenOnAMissingKeyToo(t *testing.T) {
 	for name, c := range map[string]struct {
 		opts  mem.Options
@@ -643,8 +628,7 @@ func TestProofThatFailsCostsNoRefresh(t *testing.T) {
 	}
 }
 
-// TestProofLeavesNothing: an object that a proof has made is removed, when the lock is
-// released at the latest.
+// TestProofLeavesNothing: an object that a proof has made is removed, when the lock is released at the latest.
 func TestProofLeavesNothing(t *testing.T) {
 	holding(t, creating, Shared, func(t *testing.T, w *world, a *machine, k *Lock) {
 		a.hooks.After(func(ctx context.Context, r hookstore.Request, err error) error {
@@ -750,8 +734,7 @@ func TestHalfARefreshIsKept(t *testing.T) {
 	})
 }
 
-// TestWhatIsAcquiredIsHeld: on a store that is slow but works, an acquire is either refused,
-// with the times, or the lock is held.
+// TestWhatIsAcquiredIsHeld: on a slow store that works, an acquire is either refused, with the times, or held.
 func TestWhatIsAcquiredIsHeld(t *testing.T) {
 	for name, opts := range map[string]mem.Options{"kept": {}, "claimed": claiming, "none": lacking} {
 		for _, mode := range []Mode{Shared, Exclusive} {
@@ -783,8 +766,7 @@ func TestWhatIsAcquiredIsHeld(t *testing.T) {
 	}
 }
 
-// TestAcquireThatIsCancelledLeavesNothing: nothing is left even if a put under way ignores the
-// cancellation and is applied later.
+// TestAcquireThatIsCancelledLeavesNothing: nothing is left even if a put ignores the cancellation and comes later.
 func TestAcquireThatIsCancelledLeavesNothing(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		for after := time.Duration(0); after < 2*time.Second; after += 50 * time.Millisecond {
@@ -807,9 +789,8 @@ func TestAcquireThatIsCancelledLeavesNothing(t *testing.T) {
 	})
 }
 
-// TestPassedLockIsNoConflict: a shared acquirer has watched the lock.exclusive of a client of
-// the original protocol for its whole time and passed it. It is not taken for live later,
-// whatever the clocks show.
+// TestPassedLockIsNoConflict: a shared acquirer has watched the lock.exclusive of a client of the original
+// protocol for its whole time and passed it. It is not taken for live later, whatever the clocks show.
 func TestPassedLockIsNoConflict(t *testing.T) {
 	for name, opts := range map[string]mem.Options{"clock": {}, "clockless": {NoStoreClock: true}, "no time": {NoTime: true, Precision: time.Second}} {
 		for _, ahead := range []time.Duration{0, time.Hour, -time.Hour} {

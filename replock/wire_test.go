@@ -20,8 +20,7 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// foreign is a body as another client of the wire format writes it, with the
-// nanosecond local times that Go's time.RFC3339Nano gives.
+// foreign is a body as another client writes it, with local times in nanoseconds.
 func foreign(at time.Time, shared bool) []byte {
 	local := at.In(time.FixedZone("", 2*3600))
 	p := map[string]any{
@@ -55,8 +54,7 @@ func gzipOf(raw []byte) []byte {
 	return b.Bytes()
 }
 
-// TestForeignLocks: the locks of other clients, under any key, keep ours out while they live,
-// and not longer.
+// TestForeignLocks: the locks of other clients, under any key, keep ours out while they live, and not longer.
 func TestForeignLocks(t *testing.T) {
 	const shared = "index/lock.shared/2026-03-07T09:00:00Z"
 	plain := func(raw []byte) []byte { return raw }
@@ -104,8 +102,7 @@ func TestForeignLocks(t *testing.T) {
 	}
 }
 
-// TestUnreadable: a body that can't be parsed counts as held until break-lock, however old,
-// and no object of it is deleted before.
+// TestUnreadable: a body that can't be parsed is held until break-lock, however old.
 func TestUnreadable(t *testing.T) {
 	bad := map[string][]byte{
 		"blank":             []byte(" "),
@@ -156,8 +153,7 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// TestStrangeBodies: a strange body that can be parsed is judged by the clocks, and expires by
-// itself.
+// TestStrangeBodies: a strange body that can be parsed is judged by the clocks, and expires by itself.
 func TestStrangeBodies(t *testing.T) {
 	for name, raw := range map[string]string{
 		"year 9999":       `{"operation":"b","holder":"h","acquired_at":"9999-12-31T23:59:59Z","expires_at":"9999-12-31T23:59:59Z"}`,
@@ -214,8 +210,7 @@ func TestOurBodiesAreTheWireFormat(t *testing.T) {
 	})
 }
 
-// TestMetadataFits: a body with the largest metadata and names stays below the limit of
-// readers.
+// TestMetadataFits: a body with the largest metadata and names stays below the limit of readers.
 func TestMetadataFits(t *testing.T) {
 	b := body{Operation: strings.Repeat("\x00", maxOperation), Metadata: map[string]string{"k": strings.Repeat("\x00", maxMetadata-1)}}
 	w := &world{t: t}
@@ -318,8 +313,7 @@ func TestBodiesAreUnique(t *testing.T) {
 	})
 }
 
-// TestStateIsAcquiringThenHeld: the body says acquiring at first, and held from the first refresh
-// on.
+// TestStateIsAcquiringThenHeld: the body says acquiring at first, and held from the first refresh on.
 func TestStateIsAcquiringThenHeld(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		w.machine().takes(t, Exclusive)
@@ -342,12 +336,10 @@ func (w *world) body(key string) lease {
 	return l
 }
 
-// expiresIn returns the time until an object expires, as clients of the original protocol read
-// it.
+// expiresIn returns the time until an object expires, as clients of the original protocol read it.
 func (w *world) expiresIn(key string) time.Duration { return time.Until(w.body(key).expires) }
 
-// TestExpiresAheadAfterAPause: the locks of a machine with clocks that are behind, after a
-// hypervisor's pause, don't look expired.
+// TestExpiresAheadAfterAPause: after a hypervisor's pause, the locks of a machine that is behind don't look expired.
 func TestExpiresAheadAfterAPause(t *testing.T) {
 	holding(t, mem.Options{}, Exclusive, func(t *testing.T, w *world, a *machine, k *Lock) {
 		time.Sleep(5 * time.Second)
@@ -362,8 +354,7 @@ func TestExpiresAheadAfterAPause(t *testing.T) {
 	})
 }
 
-// TestMisdatedLockIsRefreshedSoon: a lock that was dated by a wall clock which is behind is refreshed
-// as soon as the store lets it.
+// TestMisdatedLockIsRefreshedSoon: a lock that a slow wall clock has dated is refreshed as soon as the store allows.
 func TestMisdatedLockIsRefreshedSoon(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a := w.machine()

@@ -95,8 +95,7 @@ func (m *machine) saw(kind EventKind) (n int) {
 	return n
 }
 
-// machineClock runs with the bubble's time. Its timers stand still while the machine is
-// suspended, and its wall clock can be wrong.
+// machineClock runs with the bubble's time, unless the machine is suspended. Its wall clock can be wrong.
 type machineClock struct {
 	mu    sync.Mutex
 	start time.Time
