@@ -56,7 +56,7 @@ func TestLostAtDeadline(t *testing.T) {
 		a.hooks.Before(outage)
 		lostAt := make(chan time.Duration, 1)
 		context.AfterFunc(k.Context(), func() { lostAt <- time.Since(start) })
-		b.untilFree(t, 500*time.Millisecond)
+		b.untilFree(t, Exclusive, 500*time.Millisecond)
 		in := time.Since(start)
 		equal(t, "lost after", <-lostAt, 55*time.Second)
 		if w.clockless {
@@ -122,10 +122,7 @@ func TestBroken(t *testing.T) {
 			t.Run(how+" "+name, func(t *testing.T) {
 				eachObject(t, opts, func(t *testing.T, w *world, _ *machine, k *Lock, key string) {
 					f(w, key)
-					ended(t, k, 30*time.Second)
-					if lost := k.Lost(); lost == nil || !lost.Definite || lost.Key != key {
-						t.Errorf("%v", lost)
-					}
+					equal(t, "lost", endsForGood(t, k, 30*time.Second).Key, key)
 					mustNotResume(t, k)
 					k.Release(t.Context())
 					w.delete(pointer)
@@ -263,7 +260,7 @@ func TestReleaseWithoutDelete(t *testing.T) {
 		if err != nil || mode == Exclusive && len(infos) != 1 {
 			t.Errorf("status: %v %v", infos, err)
 		}
-		w.machine().untilFree(t, time.Second)
+		w.machine().untilFree(t, Exclusive, time.Second)
 		w.empty()
 	})
 }

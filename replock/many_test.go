@@ -126,12 +126,7 @@ func TestManyStaleAreDeletedFirst(t *testing.T) {
 					m.hooks.Store = choosy{w.mem}
 				}
 				if undeletable {
-					m.hooks.Before(inTurn(func(_ context.Context, r hookstore.Request) error {
-						if r.Key == key && (r.Op == "delete" || r.Op == "put") {
-							return store.ErrPermission
-						}
-						return nil
-					}, c.hook))
+					m.hooks.Before(inTurn(fails("delete", key, store.ErrPermission), fails("put", key, store.ErrPermission), c.hook))
 				}
 				k, err := m.Exclusive(t.Context(), "prune")
 				if undeletable {

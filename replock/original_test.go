@@ -290,7 +290,7 @@ func TestLooksSoonAfterAcquiring(t *testing.T) {
 		k := w.machine(func(o *Options) { o.TTL, o.Look = 10*time.Minute, DefaultTTL }).takes(t, mode)
 		w.comesBeside(mode)
 		start := time.Now()
-		ended(t, k, time.Hour)
+		ends(t, k, time.Hour)
 		took(t, start, time.Second, 2*time.Second+2*transient) // not before it can have been withdrawn
 	})
 	do(t, func(t *testing.T, w *world) {
@@ -365,13 +365,13 @@ func TestWhatWasPutBesideIsHeldInDoubt(t *testing.T) {
 			w.put("index/lock.shared/000", c.body(true)) // which keeps no shared lock out
 			k := w.machine().takes(t, Shared)
 			w.put(pointer, c.body(false))
-			ended(t, k, 3*DefaultLook)
+			ends(t, k, 3*DefaultLook)
 		})
 	}
 	bubble(t, noClock, func(t *testing.T, w *world) {
 		k := w.machine().takes(t, Exclusive)
 		w.put("index/lock.shared/theirs", []byte{1, 2, 3})
-		ended(t, k, 3*DefaultLook)
+		ends(t, k, 3*DefaultLook)
 	})
 }
 

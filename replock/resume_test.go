@@ -96,12 +96,7 @@ func (w *world) refreshedLate(a *machine, k *Lock, after time.Duration) (applied
 // unheard makes the machine's requests fail, and returns the last refresh of a lock's flag that it sends.
 func (m *machine) unheard(k *Lock) *atomic.Value {
 	var refreshed atomic.Value
-	m.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-		if r.Op == "put" && r.Key == k.Key() {
-			refreshed.Store(r.Body)
-		}
-		return errOutage
-	})
+	m.hooks.Before(inTurn(on("put", k.Key(), func(r hookstore.Request) { refreshed.Store(r.Body) }), outage))
 	return &refreshed
 }
 
@@ -131,10 +126,7 @@ func TestNoResumeAfterLateRefresh(t *testing.T) {
 			<-late
 			a.hooks.Before(nil)
 			if name == both {
-				a.hooks.Before(inTurn(w.delaysFirst(7500*time.Millisecond), first("list", "", func(hookstore.Request) error {
-					time.Sleep(7900 * time.Millisecond)
-					return nil
-				})))
+				a.hooks.Before(inTurn(w.delaysFirst(7500*time.Millisecond), slowFirst("list", "", 7900*time.Millisecond)))
 			}
 			mustNotResume(t, k)
 		})

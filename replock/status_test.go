@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -73,7 +72,7 @@ func TestBreak(t *testing.T) {
 		}
 		breaks(BreakOptions{}, 2)
 		w.stores("index/data")
-		ended(t, k, 30*time.Second)
+		ends(t, k, 30*time.Second)
 		if cause := context.Cause(k.Context()); !errors.Is(cause, ErrLost) {
 			t.Error(cause)
 		}
@@ -159,12 +158,7 @@ func TestStaleAsOfTheListing(t *testing.T) {
 		b := w.machine()
 		k := w.machine(func(o *Options) { o.TTL = MinTTL }).takes(t, Shared)
 		b.hooks.Before(slow("put", "", 7*time.Second))
-		b.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
-			if r.Op == "list" && r.Key != allLocks {
-				time.Sleep(7 * time.Second)
-			}
-			return err
-		})
+		b.hooks.After(lateAnswer("list", "lock.shared", 7*time.Second)) // of the probe
 		b.breaksNone(t, BreakOptions{Stale: true})
 		time.Sleep(time.Minute)
 		lives(t, k)
@@ -212,12 +206,7 @@ func TestProbeIsDatedFromWhenItIsSeen(t *testing.T) {
 		a, _ := w.holder(t, Shared)
 		a.hooks.Before(outage)
 		time.Sleep(54500 * time.Millisecond)
-		var lists atomic.Int32
-		b.hooks.Before(inTurn(w.delaysFirst(7900*time.Millisecond), on("list", "", func(r hookstore.Request) {
-			if r.Key != allLocks && lists.Add(1) == 1 {
-				time.Sleep(7950 * time.Millisecond)
-			}
-		})))
+		b.hooks.Before(inTurn(w.delaysFirst(7900*time.Millisecond), slowFirst("list", "lock.shared", 7950*time.Millisecond)))
 		b.breaksNone(t, BreakOptions{Stale: true, DryRun: true})
 	})
 }

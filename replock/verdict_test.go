@@ -177,7 +177,7 @@ func TestWrongClocks(t *testing.T) {
 					if w.clockless {
 						pause = 5 * time.Second // for hours
 					}
-					b.untilFree(t, pause)
+					b.untilFree(t, Exclusive, pause)
 					if alive(k) {
 						t.Errorf("%+v %v: passed while it was held", skew, jump)
 					}
@@ -256,7 +256,7 @@ func TestOtherTTLs(t *testing.T) {
 			start := time.Now()
 			a, k := w.holder(t, mode, func(o *Options) { o.TTL = ttl })
 			a.hooks.Before(outage)
-			b.untilFree(t, ttl/100)
+			b.untilFree(t, Exclusive, ttl/100)
 			if alive(k) {
 				t.Errorf("ttl %v: passed while held", ttl)
 			}
@@ -385,7 +385,7 @@ func TestOwnFlagIsFoundOnALaterPage(t *testing.T) {
 		a.clock.setSkew(time.Hour)
 		a.lose(t, a.takes(t, Exclusive))
 		start := time.Now()
-		b.untilFree(t, time.Second)
+		b.untilFree(t, Exclusive, time.Second)
 		took(t, start, 0, 2*DefaultTTL+5*time.Second)
 	})
 }

@@ -70,7 +70,7 @@ func TestPausedMachine(t *testing.T) {
 // passed makes another acquirer come and go while a machine is paused, and returns when the machine goes on.
 func (w *world) passed(t *testing.T, mode Mode, went time.Time) {
 	t.Helper()
-	w.machine().untilFreeFor(t, mode, time.Second)
+	w.machine().untilFree(t, mode, time.Second)
 	if !time.Now().Before(went) {
 		t.Fatal("the other got in after the pause")
 	}
@@ -183,15 +183,11 @@ func TestStoodStillWhileAcquiring(t *testing.T) {
 
 // TestSlowAnswersAreNoPause: the time for which an answer is on its way isn't taken for a pause of the machine.
 func TestSlowAnswersAreNoPause(t *testing.T) {
-	for _, slow := range []string{"put", "list"} {
-		bubble(t, lacking, func(t *testing.T, w *world) {
+	slow := func(hookstore.Request) { time.Sleep(5 * time.Second) }
+	for name, late := range map[string]hookstore.After{"puts": answered("put", "", slow), "the first list": firstAnswered("list", "", slow)} {
+		sub(t, name, lacking, func(t *testing.T, w *world) {
 			a := w.machine()
-			a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
-				if r.Op == slow && (slow == "put" || r.N == 2) {
-					time.Sleep(5 * time.Second)
-				}
-				return err
-			})
+			a.hooks.After(late)
 			a.takes(t, Exclusive)
 			a.sent(t, between{"put": {2, 2}, "list": {2, 2}})
 		})
@@ -250,7 +246,7 @@ func TestPassedByOneWhoHoldsIsLostAtOnce(t *testing.T) {
 			}
 			time.Sleep(time.Until(went) + time.Millisecond)
 			a.clock.setSkew(pause)
-			ended(t, k, 2*time.Second)
+			ends(t, k, 2*time.Second)
 		})
 	}
 }
@@ -344,7 +340,7 @@ func TestPausedBeyondTheLease(t *testing.T) {
 			time.Sleep(14 * time.Second)
 			a.stands(70*time.Second, stepped)
 			a.hooks.Count()
-			ended(t, k, DefaultLook)
+			ends(t, k, DefaultLook)
 			a.sent(t, between{"put": {0, 0}})
 			if lost := k.Lost(); lost == nil || lost.Definite || !strings.Contains(lost.Error(), "this machine stood still") {
 				t.Errorf("stepped %t: lost: %v", stepped, lost)
@@ -376,16 +372,11 @@ func TestRefreshedWithinTheLease(t *testing.T) {
 			time.Sleep(14 * time.Second)
 			a.stands(pause, true)
 			var refreshed atomic.Bool
-			a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-				if r.Op == "put" && r.Key == k.Key() {
-					time.Sleep(900 * time.Millisecond)
-					refreshed.Store(true)
-				}
-				if r.Op == "list" && refreshed.Load() {
-					return errors.New("no route to host")
-				}
-				return nil
-			})
+			a.hooks.Before(slow("put", k.Key(), 900*time.Millisecond))
+			a.hooks.After(firstAnswered("put", k.Key(), func(hookstore.Request) {
+				a.hooks.Before(fails("list", "", errors.New("no route to host")))
+				refreshed.Store(true)
+			}))
 			time.Sleep(15 * time.Second)
 			a.hooks.Before(nil)
 			time.Sleep(DefaultLook)
@@ -419,12 +410,7 @@ func TestSeenOnceReassured(t *testing.T) {
 			t.Errorf("seen %v after the clocks have parted, by a refresh alone; %v", k.Seen().Elapsed-parted, err)
 		}
 		var put time.Duration
-		a.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
-			if r.Op == "put" {
-				put = a.clock.Elapsed()
-			}
-			return takesASecond(ctx, r)
-		})
+		a.hooks.Before(inTurn(on("put", "", func(hookstore.Request) { put = a.clock.Elapsed() }), takesASecond))
 		time.Sleep(DefaultLook)
 		if seen := k.Seen().Elapsed; seen <= parted || put == 0 || seen > put {
 			t.Errorf("seen %v after the clocks have parted, and refreshed %v after", seen-parted, put-parted)
@@ -445,17 +431,11 @@ func TestLooksOutlastAnOutage(t *testing.T) {
 		a.hooks.Before(nil)
 		time.Sleep(a.opts.Look)
 		a.sent(t, between{"list": {60, many}})
-		var hung atomic.Bool
-		a.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
-			if r.Op == "list" && hung.CompareAndSwap(false, true) {
-				<-ctx.Done()
-				return ctx.Err()
-			}
-			return nil
-		})
+		a.hooks.Before(hangs("list", ""))
 		time.Sleep(a.opts.Look)
+		a.hooks.Before(nil)
 		w.delete(k.Key())
-		ended(t, k, a.opts.Look+maxAsk+retry.LastWords)
+		ends(t, k, a.opts.Look+maxAsk+retry.LastWords)
 	})
 }
 
@@ -470,9 +450,8 @@ func TestOtherClientsConflictIsALoss(t *testing.T) {
 		}
 		lives(t, k)
 		w.comesBeside(mode)
-		endsForGood(t, k, DefaultLook+transient)
-		if lost := fmt.Sprint(k.Lost()); !strings.Contains(lost, "laptop (pid 4711)") {
-			t.Errorf("lost: %v", lost)
+		if lost := endsForGood(t, k, DefaultLook+transient); !strings.Contains(lost.Error(), "laptop (pid 4711)") {
+			t.Error(lost)
 		}
 	})
 }

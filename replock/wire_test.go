@@ -95,7 +95,7 @@ func TestForeignLocks(t *testing.T) {
 			if c.encrypted {
 				limit = 70*time.Second + time.Minute // no second witness: watched
 			}
-			m.untilFree(t, time.Second)
+			m.untilFree(t, Exclusive, time.Second)
 			took(t, start, time.Minute, limit)
 			w.empty()
 		})

@@ -60,9 +60,7 @@ func (w *world) machine(change ...func(*Options)) *machine {
 		f(&opts)
 	}
 	l, err := New(m.hooks, opts)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	l.earlier = func(time.Duration) time.Duration { return 0 }
 	m.Locker = l
 	return m
@@ -160,9 +158,7 @@ func (w *world) stores(keys ...string) {
 func (w *world) keys() []string {
 	w.t.Helper()
 	keys, err := store.Keys(context.Background(), w.mem, "")
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	return keys
 }
 
@@ -256,13 +252,8 @@ func mustResume(t *testing.T, k *Lock) *Lock {
 	return r
 }
 
-// untilFree tries again and again until it gets the exclusive lock, and releases it.
-func (m *machine) untilFree(t *testing.T, pause time.Duration) {
-	t.Helper()
-	m.untilFreeFor(t, Exclusive, pause)
-}
-
-func (m *machine) untilFreeFor(t *testing.T, mode Mode, pause time.Duration) {
+// untilFree tries again and again until it gets the lock, and releases it.
+func (m *machine) untilFree(t *testing.T, mode Mode, pause time.Duration) {
 	t.Helper()
 	for {
 		k, err := m.acquire(t.Context(), mode, "prune")
@@ -289,7 +280,7 @@ func mustHeld(t *testing.T, k *Lock, err error) *HeldError {
 
 func alive(k *Lock) bool { return k.Context().Err() == nil }
 
-// lives fails if the lock is lost, lostForGood if it isn't, or could be resumed.
+// lives fails if the lock is lost.
 func lives(t *testing.T, k *Lock) {
 	t.Helper()
 	if !alive(k) {
@@ -297,30 +288,24 @@ func lives(t *testing.T, k *Lock) {
 	}
 }
 
-func lostForGood(t *testing.T, k *Lock) {
+// ends waits for the end of the lock's context, and endsForGood for a loss that is definite.
+func ends(t *testing.T, k *Lock, within time.Duration) {
 	t.Helper()
-	if lost := k.Lost(); lost == nil || !lost.Definite {
-		t.Errorf("lost: %v", lost)
-	}
-}
-
-// ended waits until the lock's context has ended, and returns how long that took. endsForGood also checks
-// that the loss is definite.
-func ended(t *testing.T, k *Lock, within time.Duration) time.Duration {
-	t.Helper()
-	start := time.Now()
 	select {
 	case <-k.Context().Done():
 	case <-time.After(within):
 		t.Errorf("still held after %v", within)
 	}
-	return time.Since(start)
 }
 
-func endsForGood(t *testing.T, k *Lock, within time.Duration) {
+func endsForGood(t *testing.T, k *Lock, within time.Duration) *LostError {
 	t.Helper()
-	ended(t, k, within)
-	lostForGood(t, k)
+	ends(t, k, within)
+	lost := k.Lost()
+	if lost == nil || !lost.Definite {
+		t.Fatalf("lost: %v", lost)
+	}
+	return lost
 }
 
 // isAll fails unless the error is each of the others.
@@ -463,21 +448,11 @@ const (
 	allLocks = "index/lock."
 )
 
-// on runs f before each request of a kind.
-func on(op, key string, f func(r hookstore.Request)) hookstore.Before {
-	return func(_ context.Context, r hookstore.Request) error {
+// when runs f before each request of a kind, which fails with f's error.
+func when(op, key string, f hookstore.Before) hookstore.Before {
+	return func(ctx context.Context, r hookstore.Request) error {
 		if is(r, op, key) {
-			f(r)
-		}
-		return nil
-	}
-}
-
-// fails answers each request of a kind with an error.
-func fails(op, key string, err error) hookstore.Before {
-	return func(_ context.Context, r hookstore.Request) error {
-		if is(r, op, key) {
-			return err
+			return f(ctx, r)
 		}
 		return nil
 	}
@@ -486,28 +461,34 @@ func fails(op, key string, err error) hookstore.Before {
 // first runs f before the first request of a kind, which fails with f's error.
 func first(op, key string, f func(r hookstore.Request) error) hookstore.Before {
 	var done atomic.Bool
-	return func(_ context.Context, r hookstore.Request) error {
-		if is(r, op, key) && done.CompareAndSwap(false, true) {
+	return when(op, key, func(_ context.Context, r hookstore.Request) error {
+		if done.CompareAndSwap(false, true) {
 			return f(r)
 		}
 		return nil
-	}
+	})
 }
 
-// slow delays each request of a kind.
+// on runs f before each request of a kind, fails fails each, slow delays each, slowFirst the first, and hangs
+// keeps each until it is given up.
+func on(op, key string, f func(r hookstore.Request)) hookstore.Before {
+	return when(op, key, func(_ context.Context, r hookstore.Request) error { f(r); return nil })
+}
+
+func fails(op, key string, err error) hookstore.Before {
+	return when(op, key, func(context.Context, hookstore.Request) error { return err })
+}
+
 func slow(op, key string, d time.Duration) hookstore.Before {
 	return on(op, key, func(hookstore.Request) { time.Sleep(d) })
 }
 
-// hangs keeps each request of a kind until it is given up.
+func slowFirst(op, key string, d time.Duration) hookstore.Before {
+	return first(op, key, func(hookstore.Request) error { time.Sleep(d); return nil })
+}
+
 func hangs(op, key string) hookstore.Before {
-	return func(ctx context.Context, r hookstore.Request) error {
-		if is(r, op, key) {
-			<-ctx.Done()
-			return ctx.Err()
-		}
-		return nil
-	}
+	return when(op, key, func(ctx context.Context, _ hookstore.Request) error { <-ctx.Done(); return ctx.Err() })
 }
 
 // answered runs f when a request of a kind was applied, and firstAnswered when the first was.
