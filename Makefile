@@ -59,7 +59,7 @@ old-minio: ## build a MinIO of April 2025, and run the tests that depend on its 
 
 .PHONY: system
 system: ## run the tests that need the programs of make programs
-	REPOLOCK_E2E_RUN=programs $(TEST) -count=1 -tags programs -timeout 2h ./e2e ./locking/...
+	REPOLOCK_E2E_RUN=programs $(TEST) -count=1 -tags programs -timeout 2h ./e2e ./locking/... ./store/dir
 
 .PHONY: system-minio
 system-minio: ## run the pages' commands of restic, rclone and Kopia on a real MinIO

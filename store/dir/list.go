@@ -130,7 +130,7 @@ func (l *listing) add(d *directory, name, key string) (full bool, err error) {
 	_, obj, err := inspect(d, name, 0)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return false, nil // deleted meanwhile: one that is replaced always has its name
+		return false, nil // deleted meanwhile
 	case obj.ETag != "" && (errors.Is(err, errIrregular) || errors.Is(err, fs.ErrPermission)):
 		// Shown all the same: it might be a lock.
 	case err != nil:

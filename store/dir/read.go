@@ -5,11 +5,13 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/repolock/repolock/store"
 )
@@ -53,13 +55,39 @@ func (s *Store) Get(ctx context.Context, key string, limit int64) (body []byte, 
 	return body, obj, cmp.Or(err, ctx.Err())
 }
 
+// maxLooks bounds the looks at a file whose name is there and which isn't, each a millisecond after the one
+// before. On bindfs one or two are enough.
+const maxLooks = 100
+
 // inspect returns a file's object, and its body unless it is larger than limit. Both are of
 // one version: an open file stays the same if another takes its name.
 //
 // For a file that can't be opened, inspect returns the object with the error. For a
 // directory, which is no object, it returns fs.ErrNotExist. An object without an ETag means
 // that nothing is known of the file.
-func inspect(d *directory, name string, limit int64) ([]byte, store.Object, error) {
+//
+// On a file system in a process (FUSE: bindfs, ntfs-3g, exfat) a name that is being replaced can be missing
+// for a moment, although rename(2) doesn't allow that. So a file is missing only if its folder doesn't
+// list it either; and if it stays like that, that is no answer but an error.
+func inspect(d *directory, name string, limit int64) (body []byte, obj store.Object, err error) {
+	for range maxLooks {
+		if body, obj, err = lookAt(d, name, limit); !errors.Is(err, fs.ErrNotExist) {
+			return body, obj, err
+		}
+		listed, lerr := scan(context.Background(), d, func(n string) bool { return n == name })
+		if lerr != nil {
+			return nil, store.Object{}, lerr
+		}
+		if len(listed) == 0 {
+			return body, obj, err
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return nil, store.Object{}, fmt.Errorf("%s is listed, and isn't there to be opened", d.full(name))
+}
+
+// lookAt is inspect at one moment.
+func lookAt(d *directory, name string, limit int64) ([]byte, store.Object, error) {
 	info, err := d.Lstat(name)
 	if err != nil {
 		return nil, store.Object{}, err

@@ -2,6 +2,8 @@ package main
 
 // storeMutants are bugs of the stores.
 var storeMutants = []mutant{
+	{"a file that its folder lists and that isn't there to be opened is gone", "store/dir/read.go",
+		"if len(listed) == 0 {", "if len(listed) >= 0 {", test("./store/dir", "^TestReplacedOnFUSE$", "programs")},
 	{"HTTP/2 is offered in TLS", "store/internal/httptransport/transport.go",
 		"\tt.TLSClientConfig.NextProtos = []string{\"http/1.1\"}\n", "", test("./store/internal/httptransport", "^TestHTTP2IsNotOffered$")},
 	// Listings that don't end.
