@@ -452,7 +452,7 @@ func TestAlsoPage(t *testing.T) {
 
 func TestRepositoryLockPage(t *testing.T) {
 	p := alone(t, "locks-repository.md")
-	p.each(p.Fenced["sh"], `no locks.*this store is fit to hold locks.*nothing to break`, `lock nightly of repository .* is held by .*refused with 75\n$`)
+	p.each(p.Fenced["sh"], `no locks.*this store is fit to hold locks.*nothing to break`, `(nothing but locks is in .*){2}`, `lock nightly of repository .* is held by .*refused with 75\n$`)
 }
 
 func TestBeadsPage(t *testing.T) {
