@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/store"
@@ -409,7 +410,7 @@ func TestSharedNeverBlockEachOther(t *testing.T) {
 		for range 50 {
 			m := w.machine()
 			wg.Go(func() {
-				must(t, m.Do(t.Context(), Shared, "backup", func(context.Context) error { time.Sleep(time.Minute); return nil }))
+				assert.OK(t, m.Do(t.Context(), Shared, "backup", func(context.Context) error { time.Sleep(time.Minute); return nil }))
 			})
 		}
 		wg.Wait()
@@ -473,7 +474,7 @@ func TestRefusedExclusiveHindersNoShared(t *testing.T) {
 					m.delayed(trip)
 					wg.Go(func() {
 						time.Sleep(n * 4 * trip / backups)
-						must(t, m.Do(t.Context(), Shared, "backup", func(context.Context) error { time.Sleep(10 * time.Second); return nil }))
+						assert.OK(t, m.Do(t.Context(), Shared, "backup", func(context.Context) error { time.Sleep(10 * time.Second); return nil }))
 					})
 				}
 				wg.Wait()

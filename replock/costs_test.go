@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store/mem"
 )
@@ -61,7 +62,7 @@ func life(t *testing.T, mode Mode, opts mem.Options, others int, change ...func(
 		}))
 		k := m.takes(t, mode)
 		time.Sleep(lasts)
-		must(t, k.Check(t.Context())) // when the command has ended
+		assert.OK(t, k.Check(t.Context())) // when the command has ended
 		k.Release(t.Context())
 		_, by := m.hooks.Count()
 		s = sent{by["put"], int(replacing.Load()), by["list"], by["get"], by["delete"]}
@@ -206,9 +207,9 @@ func TestRequestCounts(t *testing.T) {
 				var k *Lock
 				check("acquire", c.acquire, func() { k = m.takes(t, c.mode) })
 				time.Sleep(4 * time.Second) // the first look is over
-				check("renew", c.renew, func() { must(t, k.Renew(t.Context())) })
+				check("renew", c.renew, func() { assert.OK(t, k.Renew(t.Context())) })
 				pages := min(1+n/1000, 2) // our own flag is on the second page
-				check("check", cost{pages, pages}, func() { must(t, k.Check(t.Context())) })
+				check("check", cost{pages, pages}, func() { assert.OK(t, k.Check(t.Context())) })
 				check("release", c.release, func() { mustRelease(t, k) })
 				k = m.takes(t, c.mode)
 				time.Sleep(8 * time.Second) // between two looks
@@ -270,7 +271,7 @@ func TestRefusedAcquirerYieldsAtOnce(t *testing.T) {
 		"a flag that was refreshed just now isn't a new one": func(w *world) {
 			k := w.machine().takes(w.t, Shared)
 			time.Sleep(10 * time.Second)
-			must(w.t, k.Renew(w.t.Context()))
+			assert.OK(w.t, k.Renew(w.t.Context()))
 		},
 	} {
 		sub(t, name, mem.Options{}, func(t *testing.T, w *world) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/retry"
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
@@ -203,8 +204,8 @@ func TestAcquireContextIsNotTheLocks(t *testing.T) {
 		cancel()
 		mustLock(t, k, err)
 		time.Sleep(5 * time.Minute)
-		must(t, context.Cause(k.Context()))
-		must(t, k.Renew(t.Context()))
+		assert.OK(t, context.Cause(k.Context()))
+		assert.OK(t, k.Renew(t.Context()))
 		equal(t, "the value of the lock's context", k.Context().Value(valueKey{}), "value")
 		w.leavesNothing(k)
 	})
@@ -263,7 +264,7 @@ func TestResumedLockKeepsItsParent(t *testing.T) {
 		mustLock(t, k, err)
 		cancel()
 		time.Sleep(time.Minute)
-		must(t, context.Cause(k.Context()))
+		assert.OK(t, context.Cause(k.Context()))
 		quit(errQuit)
 		synctest.Wait()
 		isAll(t, context.Cause(k.Context()), errQuit)

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
@@ -192,7 +193,7 @@ func TestCheck(t *testing.T) {
 			}
 			a.hooks.Before(nil)
 			time.Sleep(15 * time.Second) // and a refresh
-			must(t, k.Check(t.Context()))
+			assert.OK(t, k.Check(t.Context()))
 			w.delete(key)
 			var lost *LostError
 			if err := k.Check(t.Context()); !errors.As(err, &lost) || !lost.Definite || lost.Key != key || alive(k) {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
@@ -45,7 +46,7 @@ func TestManyLargeLocks(t *testing.T) {
 		w.put(fmt.Sprintf("index/lock.shared/%04d", i), fmt.Append(nil, i))
 	}
 	l, err := New(large{w.mem}, Options{})
-	must(t, err)
+	assert.OK(t, err)
 	heap := func() int {
 		runtime.GC()
 		var m runtime.MemStats
@@ -54,16 +55,16 @@ func TestManyLargeLocks(t *testing.T) {
 	}
 	before := heap()
 	infos, err := l.Status(t.Context())
-	must(t, err)
+	assert.OK(t, err)
 	broken, err := l.Break(t.Context(), BreakOptions{DryRun: true})
-	must(t, err)
+	assert.OK(t, err)
 	if kept := heap() - before; len(infos) != n || len(broken) != n || kept > 2*(maxBodies+n*4<<10) {
 		t.Errorf("%d and %d locks: %d KiB are kept", len(infos), len(broken), kept>>10)
 	}
 	runtime.KeepAlive(infos)
 	runtime.KeepAlive(broken)
 	_, err = l.Break(t.Context(), BreakOptions{})
-	must(t, err)
+	assert.OK(t, err)
 	w.empty()
 }
 
@@ -137,7 +138,7 @@ func TestManyStaleAreDeletedFirst(t *testing.T) {
 				}
 				mustLock(t, k, err)
 				page, err := w.mem.List(t.Context(), "index/lock.shared/", "")
-				must(t, err)
+				assert.OK(t, err)
 				for _, o := range page.Objects {
 					if o.Size > 0 {
 						t.Errorf("%s was passed, and is there", o.Key)
@@ -442,7 +443,7 @@ func TestListingsEnd(t *testing.T) {
 				}
 				s := &hookstore.Unending{Store: w.mem, How: how, Most: 5000}
 				l, err := New(s, Options{Clock: &machineClock{start: time.Now()}})
-				must(t, err)
+				assert.OK(t, err)
 				isAll(t, do(t.Context(), l), store.ErrListing)
 			})
 		}

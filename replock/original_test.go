@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/cloudsticlock"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/internal/test/rounds"
@@ -29,7 +30,7 @@ type client struct {
 func (c client) must(t *testing.T, mode Mode) held {
 	t.Helper()
 	h, err := c.lock(t.Context(), mode)
-	must(t, err)
+	assert.OK(t, err)
 	t.Cleanup(func() { end(h) })
 	return h
 }
@@ -258,7 +259,7 @@ func TestDeleteUncoversNoOldVersion(t *testing.T) {
 		v := &versioned{Store: w.mem, newest: strings.HasSuffix(t.Name(), "/original"), old: map[string][][]byte{}}
 		a.hooks.Store, b.hooks.Store = v, v
 		s, err := a.lock(t.Context(), Shared)
-		must(t, err)
+		assert.OK(t, err)
 		time.Sleep(95 * time.Second)
 		end(s)
 		x, err := b.lock(t.Context(), Exclusive)
@@ -385,7 +386,7 @@ func TestWhatWasPassedIsNotHeld(t *testing.T) {
 		time.Sleep(foreignTTL + margin + time.Millisecond)
 		k := m.takes(t, Shared)
 		m.clock.setSkew(-2*margin + 100*time.Millisecond)
-		must(t, k.Check(t.Context()))
+		assert.OK(t, k.Check(t.Context()))
 	})
 }
 

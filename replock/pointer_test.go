@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/store"
@@ -185,7 +186,7 @@ func TestRefusedThoughListed(t *testing.T) {
 	bubble(t, mem.Options{Markers: true}, func(t *testing.T, w *world) {
 		w.machine().takes(t, Exclusive)
 		before, _, err := w.mem.Get(t.Context(), pointer, maxBody)
-		must(t, err)
+		assert.OK(t, err)
 		for range 5 {
 			w.machine().refused(t, Exclusive)
 		}
@@ -528,7 +529,7 @@ func TestReleaseDeletesWhatItSaw(t *testing.T) {
 						t.Fatal("If-Match isn't relied on")
 					}
 					if checked {
-						must(t, k.Check(t.Context()))
+						assert.OK(t, k.Check(t.Context()))
 					}
 					another := foreign(time.Now(), false)
 					var came atomic.Bool
@@ -632,7 +633,7 @@ func (s ignoresDeleteCondition) DeleteIfMatch(ctx context.Context, key, _ string
 func TestClaimedDeleteNeedsALook(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		l, err := New(ignoresDeleteCondition{w.mem}, w.machine().opts)
-		must(t, err)
+		assert.OK(t, err)
 		k, err := l.Exclusive(t.Context(), "prune")
 		mustLock(t, k, err)
 		time.Sleep(10 * time.Second)

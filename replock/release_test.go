@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store/mem"
 )
@@ -89,7 +90,7 @@ func TestReleaseSendsNoPut(t *testing.T) {
 			go func() { released <- k.Release(t.Context()) }()
 			time.Sleep(time.Second)
 		}))
-		must(t, <-released)
+		assert.OK(t, <-released)
 		if _, by := a.hooks.Count(); by["put"] > int(mode)-1 { // lock.exclusive was looked at before
 			t.Errorf("%v", by)
 		}
@@ -165,7 +166,7 @@ func TestHalfReleasedIsHeld(t *testing.T) {
 						t.Errorf("half released: %v", keys)
 					}
 				}
-				must(t, <-done)
+				assert.OK(t, <-done)
 				w.empty()
 			})
 		}
@@ -192,7 +193,7 @@ func TestLookBeforeReleaseCounts(t *testing.T) {
 			a.hooks.Before(takesASecond)
 			k := a.takes(t, Exclusive)
 			time.Sleep(10 * time.Second)
-			must(t, k.Check(t.Context()))
+			assert.OK(t, k.Check(t.Context()))
 			time.Sleep(c.since)
 			a.hooks.Count()
 			var deletes atomic.Int32
@@ -234,7 +235,7 @@ func TestReleaseTwiceAndAfterContext(t *testing.T) {
 		k := w.machine().takes(t, Exclusive, Parent(ctx))
 		cancel() // TestParentEndsTheLocksContext
 		for range 2 {
-			must(t, k.Release(ctx))
+			assert.OK(t, k.Release(ctx))
 		}
 		w.empty()
 		if err := k.Renew(t.Context()); !errors.Is(err, ErrReleased) || k.Left() != 0 {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/store"
@@ -416,7 +417,7 @@ func TestStoreTimeIsALowerBound(t *testing.T) {
 						t.Errorf("%v ahead of the store", ahead)
 					}
 				}
-				must(t, a.raise(t.Context(), tr))
+				assert.OK(t, a.raise(t.Context(), tr))
 				check(tr.st)
 				if gone {
 					w.delete(tr.flag.key)
@@ -424,7 +425,7 @@ func TestStoreTimeIsALowerBound(t *testing.T) {
 				}
 				for range 2 {
 					f, err := a.look(t.Context(), tr, memory{})
-					must(t, err)
+					assert.OK(t, err)
 					check(f.st)
 					if listed := time.Duration(listed.Load()); f.now > listed {
 						t.Errorf("judged by the time %v after the listing", f.now-listed)

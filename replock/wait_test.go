@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/store"
@@ -493,11 +494,11 @@ func TestBrokenTicketIsPutAgain(t *testing.T) {
 			time.Sleep(3 * time.Second)
 			tickets := w.tickets()
 			infos, err := c.Status(t.Context())
-			must(t, err)
+			assert.OK(t, err)
 			for _, i := range infos {
 				if i.State == StateWaiting {
 					_, err := c.Break(t.Context(), BreakOptions{ID: i.ID})
-					must(t, err)
+					assert.OK(t, err)
 				}
 			}
 			if left := w.tickets(); len(tickets) != 1 || len(left) != 0 {
@@ -546,7 +547,7 @@ func TestTicketOnALaterPage(t *testing.T) {
 		b := w.machine(func(o *Options) { o.TTL = 10 * time.Minute })
 		a, dead := w.holder(t, Exclusive)
 		body, _, err := w.mem.Get(t.Context(), dead.Key(), maxBody)
-		must(t, err)
+		assert.OK(t, err)
 		w.put(dead.Key()+"a", body) // on the ticket's page
 		a.hooks.Before(outage)
 		b.hooks.Store = untimed{w.mem}
@@ -641,7 +642,7 @@ func TestSharedTicketIsNoLockToOthers(t *testing.T) {
 		c := w.originals()
 		c.clock.setSkew(-24 * time.Hour)
 		other, err := c.lock(t.Context(), Exclusive)
-		must(t, err)
+		assert.OK(t, err)
 		end(other)
 		k.Release(t.Context())
 		wait.got(t).Release(t.Context())

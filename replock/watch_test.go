@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/retry"
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
@@ -561,7 +562,7 @@ func TestIfMatchIsProvenOnAMissingKeyToo(t *testing.T) {
 			}
 			w.stores(k.Key())
 			a.hooks.Count()
-			must(t, k.Renew(t.Context()))
+			assert.OK(t, k.Renew(t.Context()))
 			a.sent(t, between{"put": {1, 1}, "list": {1, 1}})
 			w.leavesNothing(k)
 		})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/store/mem"
@@ -187,7 +188,7 @@ func TestOurBodiesAreTheWireFormat(t *testing.T) {
 			synctest.Wait()
 			for _, key := range w.keys() {
 				raw, _, err := w.mem.Get(t.Context(), key, maxBody)
-				must(t, err)
+				assert.OK(t, err)
 				var p struct {
 					Operation  string    `json:"operation"`
 					Holder     string    `json:"holder"`
@@ -195,7 +196,7 @@ func TestOurBodiesAreTheWireFormat(t *testing.T) {
 					ExpiresAt  time.Time `json:"expires_at"`
 					IsShared   bool      `json:"is_shared"`
 				}
-				must(t, json.Unmarshal(raw, &p))
+				assert.OK(t, json.Unmarshal(raw, &p))
 				if p.Operation != "x" || p.Holder != "m1 (pid 101)" || p.IsShared != (mode == Shared) {
 					t.Errorf("%s: %+v", key, p)
 				}
@@ -296,7 +297,7 @@ func TestBodiesAreUnique(t *testing.T) {
 		seen := map[string]bool{}
 		a.hooks.Before(on("put", "", func(r hookstore.Request) {
 			l, err := decode(r.Body)
-			must(t, err)
+			assert.OK(t, err)
 			b := l.body
 			b.RefreshedAt, b.ExpiresAt, b.RefreshedBoot = "", "", 0 // a clock that stands still
 			raw := string(b.encode())
@@ -330,9 +331,9 @@ func TestStateIsAcquiringThenHeld(t *testing.T) {
 func (w *world) body(key string) lease {
 	w.t.Helper()
 	raw, _, err := w.mem.Get(context.Background(), key, maxBody)
-	must(w.t, err)
+	assert.OK(w.t, err)
 	l, err := decode(raw)
-	must(w.t, err)
+	assert.OK(w.t, err)
 	return l
 }
 

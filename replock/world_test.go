@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/internal/test/stoppedclock"
 	"github.com/repolock/repolock/store"
@@ -60,7 +61,7 @@ func (w *world) machine(change ...func(*Options)) *machine {
 		f(&opts)
 	}
 	l, err := New(m.hooks, opts)
-	must(w.t, err)
+	assert.OK(w.t, err)
 	l.earlier = func(time.Duration) time.Duration { return 0 }
 	m.Locker = l
 	return m
@@ -158,26 +159,26 @@ func (w *world) stores(keys ...string) {
 func (w *world) keys() []string {
 	w.t.Helper()
 	keys, err := store.Keys(context.Background(), w.mem, "")
-	must(w.t, err)
+	assert.OK(w.t, err)
 	return keys
 }
 
 func (w *world) delete(key string) {
 	w.t.Helper()
-	must(w.t, w.mem.Delete(context.Background(), key))
+	assert.OK(w.t, w.mem.Delete(context.Background(), key))
 }
 
 // breakAll breaks all locks.
 func (w *world) breakAll() {
 	w.t.Helper()
 	_, err := w.machine().Break(context.Background(), BreakOptions{})
-	must(w.t, err)
+	assert.OK(w.t, err)
 }
 
 func (w *world) put(key string, body []byte) {
 	w.t.Helper()
 	_, err := w.mem.Put(context.Background(), key, body, store.PutOptions{})
-	must(w.t, err)
+	assert.OK(w.t, err)
 }
 
 // takes acquires a lock, which is released when the test ends, if not before.
@@ -225,16 +226,9 @@ func mustLock(t *testing.T, k *Lock, err error) *Lock {
 	return k
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func mustRelease(t *testing.T, k *Lock) {
 	t.Helper()
-	must(t, k.Release(t.Context()))
+	assert.OK(t, k.Release(t.Context()))
 }
 
 // leavesNothing releases a lock, after which the store must be empty.

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/states"
 )
 
@@ -42,7 +43,7 @@ func newDesk(t *testing.T) *desk {
 func newDeskOn(t *testing.T, repo string) *desk {
 	t.Helper()
 	run, err := os.MkdirTemp("/tmp", "run") // TMPDIR can be too long for sockets
-	must(t, err)
+	assert.OK(t, err)
 	t.Cleanup(func() { os.RemoveAll(run) })
 	d := &desk{t: t, repo: repo, run: run}
 	t.Cleanup(func() { // a test that failed must leave no keeper
@@ -78,9 +79,9 @@ func (d *desk) acquiring(flags ...string) *exec.Cmd {
 func (d *desk) acquire(flags ...string) session.Holding {
 	d.t.Helper()
 	out, err := d.acquiring(flags...).Output()
-	must(d.t, err)
+	assert.OK(d.t, err)
 	var h session.Holding
-	must(d.t, json.Unmarshal(out, &h))
+	assert.OK(d.t, json.Unmarshal(out, &h))
 	return h
 }
 
@@ -88,7 +89,7 @@ func (d *desk) acquire(flags ...string) session.Holding {
 func (d *desk) script() *exec.Cmd {
 	d.t.Helper()
 	cmd := d.command("sleep", "1000")
-	must(d.t, cmd.Start())
+	assert.OK(d.t, cmd.Start())
 	d.t.Cleanup(func() { kill(cmd) })
 	return cmd
 }
@@ -139,7 +140,7 @@ func (d *desk) waits(flags ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Buff
 	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
 	cmd = d.acquiring(append(flags, "--exclusive", "--wait", "forever")...)
 	cmd.Stdout, cmd.Stderr = stdout, stderr
-	must(d.t, cmd.Start())
+	assert.OK(d.t, cmd.Start())
 	until(d.t, "it waits", func() bool { return len(d.holders()) == 2 })
 	return cmd, stdout, stderr
 }
@@ -167,7 +168,7 @@ func (d *desk) free() {
 func fullPipe(t *testing.T) *os.File {
 	t.Helper()
 	ours, theirs, err := os.Pipe()
-	must(t, err)
+	assert.OK(t, err)
 	t.Cleanup(func() { ours.Close(); theirs.Close() })
 	_ = theirs.SetWriteDeadline(time.Now().Add(time.Second))
 	for err == nil {
@@ -193,11 +194,11 @@ func TestAcquireEndsWithScript(t *testing.T) {
 				d := newDesk(t)
 				cmd := d.command(shell, "-c", script+`; repolock check "$T"; echo; read end; repolock check "$T"; echo code $?; read kill`)
 				in, err := cmd.StdinPipe()
-				must(t, err)
+				assert.OK(t, err)
 				out, err := cmd.StdoutPipe()
-				must(t, err)
+				assert.OK(t, err)
 				cmd.Stderr = os.Stderr
-				must(t, cmd.Start())
+				assert.OK(t, cmd.Start())
 				lines := bufio.NewReader(out)
 				read := func(want string) {
 					t.Helper()
@@ -223,12 +224,12 @@ func TestAcquireEndsWithScript(t *testing.T) {
 func TestKeeperIsApart(t *testing.T) {
 	d := newDesk(t)
 	ours, theirs, err := os.Pipe()
-	must(t, err)
+	assert.OK(t, err)
 	cmd := d.command("repolock", "acquire", "--shared", "--for-pid", fmt.Sprint(os.Getpid()))
 	cmd.ExtraFiles = []*os.File{theirs, theirs}
 	token, err := cmd.Output() // returns once no process has its stdout open
 	theirs.Close()
-	must(t, err)
+	assert.OK(t, err)
 	_ = ours.SetReadDeadline(time.Now().Add(hang))
 	if _, err := ours.Read(make([]byte, 1)); err != io.EOF {
 		t.Errorf("a file is still open: %v", err)
@@ -238,10 +239,10 @@ func TestKeeperIsApart(t *testing.T) {
 		t.Errorf("its session is %d, %v, and it is %d", sid, err, pid)
 	}
 	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT} {
-		must(t, syscall.Kill(pid, sig))
+		assert.OK(t, syscall.Kill(pid, sig))
 	}
 	d.want(0, "is held", "check", strings.TrimSpace(string(token)))
-	must(t, syscall.Kill(pid, syscall.SIGTERM))
+	assert.OK(t, syscall.Kill(pid, syscall.SIGTERM))
 	d.free()
 	d.want(exitLost, "no keeper any more", "check", strings.TrimSpace(string(token)))
 }
@@ -279,7 +280,7 @@ func TestAcquireInterrupted(t *testing.T) {
 			d := newDesk(t)
 			h := d.acquire("--shared")
 			cmd, stdout, stderr := d.waits()
-			must(t, cmd.Process.Signal(sig))
+			assert.OK(t, cmd.Process.Signal(sig))
 			err := cmd.Wait()
 			if sig != syscall.SIGKILL {
 				if code := exitOf(t, err); code != exitSignal+int(sig) || !strings.Contains(stderr.String(), `"message":"`+sig.String()) || stdout.Len() > 0 {
@@ -315,7 +316,7 @@ func TestAcquireUnheard(t *testing.T) {
 		d := newDesk(t)
 		cmd := d.acquiring("--shared")
 		cmd.Stdout = fullPipe(t)
-		must(t, cmd.Start())
+		assert.OK(t, cmd.Start())
 		until(t, "it is held", func() bool { return len(d.holders()) == 1 })
 		time.Sleep(time.Second)
 		if len(d.holders()) != 1 {
@@ -327,7 +328,7 @@ func TestAcquireUnheard(t *testing.T) {
 	t.Run("to a full disk", func(t *testing.T) {
 		d := newDesk(t)
 		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-		must(t, err)
+		assert.OK(t, err)
 		defer full.Close()
 		cmd := d.acquiring("--shared")
 		cmd.Stdout = full
@@ -374,8 +375,8 @@ func TestLockEndsWithTheWorker(t *testing.T) {
 	cmd := d.command(perl, "-e", `$| = 1; my $p = fork; if (!$p) { print qx(repolock --json acquire --shared), "\n.\n"; sleep 1000 } sleep 1000`)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := cmd.StdoutPipe()
-	must(t, err)
-	must(t, cmd.Start())
+	assert.OK(t, err)
+	assert.OK(t, cmd.Start())
 	defer func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); _ = cmd.Wait() }()
 	var text string
 	for lines := bufio.NewScanner(out); lines.Scan() && lines.Text() != "."; {
@@ -387,7 +388,7 @@ func TestLockEndsWithTheWorker(t *testing.T) {
 	}
 	time.Sleep(1500 * time.Millisecond)
 	d.want(0, "is held", "check", h.Token)
-	must(t, syscall.Kill(h.ForPID, syscall.SIGKILL))
+	assert.OK(t, syscall.Kill(h.ForPID, syscall.SIGKILL))
 	d.free()
 }
 
@@ -398,14 +399,14 @@ func TestClosedLogKillsNoKeeper(t *testing.T) {
 			d := newDesk(t)
 			script := d.script()
 			ours, theirs, err := os.Pipe()
-			must(t, err)
+			assert.OK(t, err)
 			flags := []string{"--exclusive", "--ttl", "1h", "--log", "/dev/fd/3", forScript(script)}
 			if runtime.GOOS == "linux" {
 				flags = append(flags, "--on-lost", "kill")
 			}
 			cmd := d.acquiring(flags...)
 			cmd.ExtraFiles = []*os.File{theirs}
-			must(t, cmd.Run())
+			assert.OK(t, cmd.Run())
 			theirs.Close()
 			ours.Close()
 			if end == "lost" && runtime.GOOS == "linux" {
@@ -434,7 +435,7 @@ func TestFullLogDelaysNoRelease(t *testing.T) {
 	script := d.script()
 	cmd := d.acquiring("--exclusive", "--log", "/dev/fd/3", forScript(script))
 	cmd.ExtraFiles = []*os.File{fullPipe(t)}
-	must(t, cmd.Run())
+	assert.OK(t, cmd.Run())
 	kill(script)
 	d.free()
 }
@@ -444,7 +445,7 @@ func TestFullLogDelaysNoRelease(t *testing.T) {
 func TestClosedStderrKillsNoSession(t *testing.T) {
 	d := newDesk(t)
 	ours, theirs, err := os.Pipe()
-	must(t, err)
+	assert.OK(t, err)
 	defer theirs.Close()
 	cmd := d.command("repolock", "-v", "prune", "--", "sh", "-c", "kill -PIPE $$")
 	cmd.Stderr = theirs
@@ -546,7 +547,7 @@ wait`)
 func TestAcquireRefusesUnknownRepository(t *testing.T) {
 	d := newDesk(t)
 	path := configured(t, "[repositories.prod]\nurl = '/x'")
-	must(t, os.Mkdir(filepath.Join(d.repo, "prod"), 0o700))
+	assert.OK(t, os.Mkdir(filepath.Join(d.repo, "prod"), 0o700))
 	for word, want := range map[string]string{"prod": "is a repository in " + path, "photos": "no repository of that name in " + path} {
 		code, stdout, stderr := d.repolock("-r", word, "acquire", "--exclusive")
 		if code != exitUsage && code != exitUnavailable || !strings.Contains(stderr, want) || stdout != "" {

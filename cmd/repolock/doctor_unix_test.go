@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/fakes3"
 	"github.com/repolock/repolock/store"
 )
@@ -26,7 +27,7 @@ func exitOf(t *testing.T, err error) int {
 	t.Helper()
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	if !ok {
-		must(t, err)
+		assert.OK(t, err)
 		return 0
 	}
 	return exit.ExitCode()
@@ -37,16 +38,16 @@ func exitOf(t *testing.T, err error) int {
 func ordinary(t *testing.T) (dir string, as *syscall.Credential) {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "ordinary") // other users might not reach TMPDIR
-	must(t, err)
+	assert.OK(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	bin, err := exec.LookPath("repolock")
-	must(t, err)
+	assert.OK(t, err)
 	copyFile(t, bin, filepath.Join(dir, "repolock"))
-	must(t, os.Chmod(dir, 0o755))
+	assert.OK(t, os.Chmod(dir, 0o755))
 	if os.Geteuid() == 0 {
 		const nobody = 65534
 		as = &syscall.Credential{Uid: nobody, Gid: nobody}
-		must(t, os.Chown(dir, nobody, nobody))
+		assert.OK(t, os.Chown(dir, nobody, nobody))
 	}
 	return dir, as
 }
@@ -55,16 +56,16 @@ func ordinary(t *testing.T) (dir string, as *syscall.Credential) {
 func copyFile(t *testing.T, from, to string) {
 	t.Helper()
 	in, err := os.Open(from)
-	must(t, err)
+	assert.OK(t, err)
 	defer in.Close()
 	// A process that is forked while the file is open for writing keeps it open until it
 	// executes its program. Until then the file can't be executed.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	must(t, err)
+	assert.OK(t, err)
 	_, err = io.Copy(out, in)
-	must(t, errors.Join(err, out.Close(), os.Chmod(to, 0o755))) // with any umask
+	assert.OK(t, errors.Join(err, out.Close(), os.Chmod(to, 0o755))) // with any umask
 }
 
 // TestDoctorPermission: the table shows each lacking permission, and the exit code is 77. So it is for
@@ -78,7 +79,7 @@ func TestDoctorPermission(t *testing.T) {
 		return exitOf(t, err), string(said)
 	}
 	repo := filepath.Join(dir, "repo")
-	must(t, os.Mkdir(repo, 0o777))
+	assert.OK(t, os.Mkdir(repo, 0o777))
 	for _, test := range []struct {
 		mode fs.FileMode
 		says string // on stdout, or on stderr if there is no table
@@ -87,7 +88,7 @@ func TestDoctorPermission(t *testing.T) {
 		{0o333, `opening the repository`},
 		{0, "opening the repository"},
 	} {
-		must(t, os.Chmod(repo, test.mode))
+		assert.OK(t, os.Chmod(repo, test.mode))
 		code, out := command("-r", repo, "doctor")
 		if code != exitPermission || !strings.Contains(out, test.says) || strings.Contains(out, "locks need permissions") != (test.mode == 0o555) {
 			t.Errorf("mode %o: %d\n%s", test.mode, code, out)
@@ -95,7 +96,7 @@ func TestDoctorPermission(t *testing.T) {
 	}
 	log := filepath.Join(dir, "log")
 	write(t, log, "")
-	must(t, os.Chmod(log, 0))
+	assert.OK(t, os.Chmod(log, 0))
 	if code, out := command("history", log); code != exitPermission || !strings.HasPrefix(out, "repolock: error: open ") || strings.Contains(out, "hint") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
@@ -118,13 +119,13 @@ func TestDoctorInterrupted(t *testing.T) {
 		}))
 		objects := func() []string {
 			keys, err := store.Keys(t.Context(), bucket.Objects(), "")
-			must(t, err)
+			assert.OK(t, err)
 			return keys
 		}
 		var out said
 		doctor := exec.Command("repolock", "-r", "s3://bucket/p?region=us-east-1&endpoint="+server.URL, "doctor")
 		doctor.Stdout, doctor.Stderr = &out, &out
-		must(t, doctor.Start())
+		assert.OK(t, doctor.Start())
 		select {
 		case <-held:
 		case <-time.After(hang):
@@ -133,7 +134,7 @@ func TestDoctorInterrupted(t *testing.T) {
 		if len(objects()) == 0 {
 			t.Error("it has written nothing yet")
 		}
-		must(t, doctor.Process.Signal(sig))
+		assert.OK(t, doctor.Process.Signal(sig))
 		if code := exitOf(t, doctor.Wait()); code != exitSignal+int(sig) || out.String() != "repolock: error: "+sig.String()+"\n" {
 			t.Errorf("%v: exit code %d: %s", sig, code, out.String())
 		}

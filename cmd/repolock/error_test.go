@@ -18,6 +18,7 @@ import (
 	"github.com/repolock/repolock/cmd/internal/doctor"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/daemon"
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
@@ -265,8 +266,8 @@ func TestKeeperOrder(t *testing.T) {
 	}
 	var pipe bytes.Buffer
 	var got keeperOrder
-	must(t, gob.NewEncoder(&pipe).Encode(sent))
-	must(t, gob.NewDecoder(&pipe).Decode(&got))
+	assert.OK(t, gob.NewEncoder(&pipe).Encode(sent))
+	assert.OK(t, gob.NewDecoder(&pipe).Decode(&got))
 	if diff := cmp.Diff(sent, got, cmpopts.IgnoreUnexported(global{})); diff != "" {
 		t.Error(diff)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/repolock/repolock/internal/regular"
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store/dir"
 )
@@ -51,7 +52,7 @@ func TestRefusedFiles(t *testing.T) {
 			write(t, at("repo/index/lock.shared/x"), "a lock")
 			write(t, at("other/index/lock.exclusive"), "another lock")
 			write(t, at("audit"), `{"event":"lock_acquired","timestamp":"2026-03-07T01:00:00Z"}`+"\n")
-			must(t, errors.Join(os.Symlink("other/index/lock.exclusive", at("link")), syscall.Mkfifo(at("fifo"), 0o600), os.Symlink("fifo", at("link to fifo"))))
+			assert.OK(t, errors.Join(os.Symlink("other/index/lock.exclusive", at("link")), syscall.Mkfifo(at("fifo"), 0o600), os.Symlink("fifo", at("link to fifo"))))
 			t.Setenv("REPOLOCK_REPO", at("repo"))
 			for _, name := range []string{
 				"repo/index/lock.exclusive", "repo/index/lock.shared/log", "repo/index/locks/photos/lock.exclusive", "other/index/lock.exclusive", "link",
@@ -97,9 +98,9 @@ func TestPlacesOfLocks(t *testing.T) {
 	for _, name := range []string{"", "photos"} {
 		repo := t.TempDir()
 		s, err := dir.Open(t.Context(), repo, dir.Options{})
-		must(t, err)
+		assert.OK(t, err)
 		l, err := replock.New(s, replock.Options{Name: name})
-		must(t, err)
+		assert.OK(t, err)
 		for _, mode := range []replock.Mode{replock.Shared, replock.Exclusive} {
 			var lock *replock.Lock
 			if mode == replock.Shared {
@@ -107,7 +108,7 @@ func TestPlacesOfLocks(t *testing.T) {
 			} else {
 				lock, err = l.Exclusive(t.Context(), "prune", replock.Fence())
 			}
-			must(t, err)
+			assert.OK(t, err)
 			objects := tree(t, repo)
 			if len(objects) == 0 {
 				t.Error("no objects")
@@ -117,7 +118,7 @@ func TestPlacesOfLocks(t *testing.T) {
 					t.Errorf("%s can be overwritten", object)
 				}
 			}
-			must(t, lock.Release(t.Context()))
+			assert.OK(t, lock.Release(t.Context()))
 		}
 	}
 }

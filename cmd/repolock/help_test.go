@@ -14,6 +14,7 @@ import (
 
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/config"
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 // TestHelp: each command is listed once, has two examples that parse, and its help fits a screen of
@@ -259,7 +260,7 @@ func completed(t *testing.T, words ...string) string {
 // TestJSONPage: docs/json.md has every field of a lock, of an error and of status.
 func TestJSONPage(t *testing.T) {
 	raw, err := os.ReadFile("../../docs/json.md")
-	must(t, err)
+	assert.OK(t, err)
 	page := string(raw)
 	var check func(reflect.Type)
 	fields := 0

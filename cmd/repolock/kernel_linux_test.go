@@ -23,6 +23,7 @@ import (
 	"github.com/repolock/repolock/internal/identity"
 	"github.com/repolock/repolock/internal/procgroup/guard"
 	"github.com/repolock/repolock/internal/procgroup/starter"
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/timens"
 	"github.com/repolock/repolock/locking"
 )
@@ -34,7 +35,7 @@ func (o *outage) forks(allowed bool) {
 	limit := "--nproc=1:"
 	if allowed {
 		var own unix.Rlimit
-		must(o.t, unix.Getrlimit(unix.RLIMIT_NPROC, &own))
+		assert.OK(o.t, unix.Getrlimit(unix.RLIMIT_NPROC, &own))
 		limit = fmt.Sprintf("--nproc=%d:", int64(own.Cur))
 	}
 	// The user itself can always do that; in some containers root can't.
@@ -56,7 +57,7 @@ func TestUnguarded(t *testing.T) {
 			old := 0
 			until(t, "there is a guard", func() bool { old = o.guard(); return old != 0 }) // or the signal would be for our own group
 			o.forks(false)
-			must(t, unix.Kill(old, unix.SIGKILL))
+			assert.OK(t, unix.Kill(old, unix.SIGKILL))
 			want := []string{audit.Acquired, audit.GuardLost, audit.GuardReplaced, audit.Released}
 			if onLost == "warn" {
 				until(t, "the loss is said", func() bool { return o.says("the command runs on (--on-lost warn)") })
@@ -98,9 +99,9 @@ func newOrdinaryOutage(t *testing.T) *outage {
 	o := newOutage(t)
 	o.dir, o.as = ordinary(t)
 	o.bin = o.path("repolock")
-	must(t, os.Mkdir(o.path("repo"), 0o700))
+	assert.OK(t, os.Mkdir(o.path("repo"), 0o700))
 	if o.as != nil {
-		must(t, os.Chown(o.path("repo"), int(o.as.Uid), int(o.as.Gid)))
+		assert.OK(t, os.Chown(o.path("repo"), int(o.as.Uid), int(o.as.Gid)))
 	}
 	return o
 }
@@ -150,7 +151,7 @@ func TestLateAnswer(t *testing.T) {
 	t.Setenv("XDG_RUNTIME_DIR", newDesk(t).run)
 	token := daemon.NewToken()
 	keeper, err := daemon.Listen(token)
-	must(t, err)
+	assert.OK(t, err)
 	defer keeper.Close()
 	var answer session.Answer
 	go keeper.Serve(func(context.Context, string) (any, func()) { return answer, nil })
@@ -204,7 +205,7 @@ func TestTimeNamespaces(t *testing.T) {
 func initialised(t *testing.T, env []string, args ...string) (done []string, allocations map[string]int, code int) {
 	t.Helper()
 	exe, err := os.Executable()
-	must(t, err)
+	assert.OK(t, err)
 	cmd := exec.Command(exe, args...)
 	cmd.Env = append(env, "GODEBUG=inittrace=1")
 	out, err := cmd.CombinedOutput()
@@ -213,7 +214,7 @@ func initialised(t *testing.T, env []string, args ...string) (done []string, all
 		if f := strings.Fields(line); len(f) > 9 && f[0] == "init" && strings.HasPrefix(f[2], "@") {
 			done = append(done, f[1])
 			n, err := strconv.Atoi(f[9])
-			must(t, err)
+			assert.OK(t, err)
 			allocations[f[1]] = n
 		}
 	}

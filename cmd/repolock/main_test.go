@@ -19,6 +19,7 @@ import (
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/procgroup/guard"
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 func TestMain(m *testing.M) {
@@ -138,18 +139,10 @@ func until(t *testing.T, what string, so func() bool) {
 	}
 }
 
-// must ends the test if there is an error.
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func write(t *testing.T, name, content string) {
 	t.Helper()
-	must(t, os.MkdirAll(filepath.Dir(name), 0o700))
-	must(t, os.WriteFile(name, []byte(content), 0o600))
+	assert.OK(t, os.MkdirAll(filepath.Dir(name), 0o700))
+	assert.OK(t, os.WriteFile(name, []byte(content), 0o600))
 }
 
 // tree returns all files below a directory, with their sizes and beginnings.
@@ -173,6 +166,6 @@ func tree(t *testing.T, dir string) map[string]string {
 		files[strings.TrimPrefix(name, dir)] = fmt.Sprintf("%d %.100q", len(content), content)
 		return err
 	})
-	must(t, err)
+	assert.OK(t, err)
 	return files
 }

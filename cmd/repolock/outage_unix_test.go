@@ -16,6 +16,7 @@ import (
 
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/audit"
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/internal/test/states"
 )
@@ -40,7 +41,7 @@ func newOutage(t *testing.T) *outage {
 	t.Helper()
 	t.Parallel()
 	o := &outage{t: t, dir: t.TempDir(), ended: make(chan struct{})}
-	must(t, os.Mkdir(o.path("repo"), 0o700))
+	assert.OK(t, os.Mkdir(o.path("repo"), 0o700))
 	return o
 }
 
@@ -57,9 +58,9 @@ func (o *outage) begin(last string) {
 func (o *outage) pid() int {
 	o.t.Helper()
 	raw, err := os.ReadFile(o.path("pid"))
-	must(o.t, err)
+	assert.OK(o.t, err)
 	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
-	must(o.t, err)
+	assert.OK(o.t, err)
 	return pid
 }
 
@@ -81,7 +82,7 @@ func (o *outage) start(args ...string) {
 	o.t.Helper()
 	o.cmd = o.command("repo", args...)
 	o.cmd.Stdout, o.cmd.Stderr = &o.output, &o.output
-	must(o.t, o.cmd.Start())
+	assert.OK(o.t, o.cmd.Start())
 	go func() { _ = o.cmd.Wait(); close(o.ended) }()
 	o.t.Cleanup(func() {
 		_ = o.cmd.Process.Kill()
@@ -105,7 +106,7 @@ func (o *outage) command(repo string, args ...string) *exec.Cmd {
 
 func (o *outage) rename(from, to string) {
 	o.t.Helper()
-	must(o.t, os.Rename(o.path(from), o.path(to)))
+	assert.OK(o.t, os.Rename(o.path(from), o.path(to)))
 }
 
 // ticks reports whether the command runs.
@@ -146,7 +147,7 @@ func (o *outage) ends(want int) {
 func (o *outage) records() []audit.Record {
 	o.t.Helper()
 	file, err := os.Open(o.path("log"))
-	must(o.t, err)
+	assert.OK(o.t, err)
 	defer file.Close()
 	records, skipped, err := audit.Read(file)
 	if err != nil || skipped > 0 {
@@ -276,7 +277,7 @@ func (o *outage) passed() {
 // command, although that is in another group than the stopped one. Both continue with it.
 func TestNestedIsPaused(t *testing.T) {
 	o := newOutage(t)
-	must(t, os.Mkdir(o.path("inner"), 0o700))
+	assert.OK(t, os.Mkdir(o.path("inner"), 0o700))
 	o.start("restore", "--ttl", "10s", "--", "repolock", "-r", o.path("inner"), "prune", "--on-lost", "warn", "--",
 		"sh", "-c", "while [ ! -e end ]; do echo >>ticks; sleep 0.25; done")
 	until(t, "the command runs", o.ticks)
@@ -295,7 +296,7 @@ func (o *outage) suspend(wait time.Duration) (took time.Duration) {
 	o.t.Helper()
 	signal := func(sig syscall.Signal) {
 		o.t.Helper()
-		must(o.t, o.cmd.Process.Signal(sig))
+		assert.OK(o.t, o.cmd.Process.Signal(sig))
 	}
 	signal(syscall.SIGTSTP)
 	until(o.t, "repolock is stopped", func() bool { return states.Stopped(o.cmd.Process.Pid) })
@@ -434,15 +435,15 @@ func halt(t *testing.T, flags ...string) *outage {
 // goOn continues a repolock that has stopped itself.
 func (o *outage) goOn() {
 	o.t.Helper()
-	must(o.t, os.Remove(o.path("halted")))
-	must(o.t, o.cmd.Process.Signal(syscall.SIGCONT))
+	assert.OK(o.t, os.Remove(o.path("halted")))
+	assert.OK(o.t, o.cmd.Process.Signal(syscall.SIGCONT))
 }
 
 // TestEndedWhenResumed: a command that ends just when it is to go on has ended under the lock that
 // was resumed: its exit code counts, and no loss.
 func TestEndedWhenResumed(t *testing.T) {
 	o := halt(t)
-	must(t, syscall.Kill(-o.pid(), syscall.SIGKILL))
+	assert.OK(t, syscall.Kill(-o.pid(), syscall.SIGKILL))
 	o.goOn()
 	if code := o.code(); code != 128+int(syscall.SIGKILL) {
 		t.Errorf("exit code %d, want that of a command killed by signal 9", code)

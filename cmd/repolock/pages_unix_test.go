@@ -10,13 +10,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/docblocks"
 )
 
 // TestScriptsDoc runs each script of docs/scripts.md unchanged.
 func TestScriptsDoc(t *testing.T) {
 	page, err := docblocks.Read("../../docs/scripts.md")
-	must(t, err)
+	assert.OK(t, err)
 	blocks := page.Fenced["sh"]
 	says := []string{
 		`(?s)^first step\nVERDICT .*\nlive +shared +nightly .*\nsecond step\ndone\n$`,
@@ -38,9 +39,9 @@ func TestScriptsDoc(t *testing.T) {
 // commands work.
 func TestConfigurationPage(t *testing.T) {
 	raw, err := os.ReadFile("../../docs/configuration.md")
-	must(t, err)
+	assert.OK(t, err)
 	page, err := docblocks.Read("../../docs/configuration.md")
-	must(t, err)
+	assert.OK(t, err)
 	block := func(kind string) string {
 		found := page.Fenced[kind]
 		if len(found) != 1 {
@@ -52,7 +53,7 @@ func TestConfigurationPage(t *testing.T) {
 	file := filepath.Join(dir, "config.toml")
 	write(t, file, block("toml"))
 	var s settings
-	must(t, s.readFile(file))
+	assert.OK(t, s.readFile(file))
 	if s.file.Repo != "prod" || len(s.file.Repositories) != 3 {
 		t.Errorf("%+v", s.file)
 	}
@@ -70,12 +71,12 @@ func TestConfigurationPage(t *testing.T) {
 
 	// A directory replaces the bucket and the paths that need privileges.
 	for _, d := range []string{"repo", "bin"} {
-		must(t, os.Mkdir(filepath.Join(dir, d), 0o700))
+		assert.OK(t, os.Mkdir(filepath.Join(dir, d), 0o700))
 	}
 	text := regexp.MustCompile(`"s3:[^"]*"`).ReplaceAllString(block("toml"), `"`+filepath.Join(dir, "repo")+`"`)
 	text = regexp.MustCompile(`"/var/.*/`).ReplaceAllString(text, `"`+dir+"/")
 	write(t, file, text)
-	must(t, os.WriteFile(filepath.Join(dir, "bin", "restic"), []byte("#!/bin/sh\necho $REPOLOCK_REPO $*\n"), 0o700))
+	assert.OK(t, os.WriteFile(filepath.Join(dir, "bin", "restic"), []byte("#!/bin/sh\necho $REPOLOCK_REPO $*\n"), 0o700))
 	cmd := exec.Command("sh", "-e", "-c", block("sh"))
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "REPOLOCK_CONFIG="+file, "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
@@ -95,7 +96,7 @@ func TestOthersMayWrite(t *testing.T) {
 	dir := t.TempDir()
 	path := configured(t, "[repositories.prod]\nurl = '"+dir+"'\n")
 	for mode, code := range map[os.FileMode]int{0o644: 0, 0o664: exitUnfit, 0o602: exitUnfit} {
-		must(t, os.Chmod(path, mode))
+		assert.OK(t, os.Chmod(path, mode))
 		if got, _, stderr := call("-r", "prod", "status"); got != code || code != 0 && !strings.Contains(stderr, path+": others may write to it") {
 			t.Errorf("mode %o: exit code %d: %s", mode, got, stderr)
 		}

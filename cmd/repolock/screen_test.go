@@ -16,6 +16,7 @@ import (
 
 	"github.com/repolock/repolock/cmd/internal/doctor"
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
 )
@@ -77,7 +78,7 @@ func TestScreens(t *testing.T) {
 		}
 	}
 	if *update {
-		must(t, os.WriteFile(golden, []byte(b.String()), 0o644))
+		assert.OK(t, os.WriteFile(golden, []byte(b.String()), 0o644))
 	}
 	want, err := os.ReadFile(golden)
 	if err != nil || b.String() != string(want) {
@@ -174,7 +175,7 @@ func TestWideCharacters(t *testing.T) {
 // TestPipeIsNotCut: a table in a pipe or a file has every column whole, with short ids. COLUMNS bounds it.
 func TestPipeIsNotCut(t *testing.T) {
 	reader, writer, err := os.Pipe()
-	must(t, err)
+	assert.OK(t, err)
 	defer reader.Close()
 	defer writer.Close()
 	var locks []found[replock.Info]

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/fakeb2"
 	"github.com/repolock/repolock/internal/test/fakes3"
 	"github.com/repolock/repolock/internal/test/freeport"
@@ -147,14 +148,14 @@ func onlySilenceRunsBare(t *testing.T, repo string, env []string, want int, bare
 // refused returns a port that stays without a listener: no server of another test can take it.
 func refused(t *testing.T) (scheme, host string) {
 	port, err := freeport.Free()
-	must(t, err)
+	assert.OK(t, err)
 	return "http", fmt.Sprintf("127.0.0.1:%d", port)
 }
 
 // closedHandshake is a port that accepts connections and closes them.
 func closedHandshake(t *testing.T) (scheme, host string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	assert.OK(t, err)
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
@@ -299,7 +300,7 @@ func newQuirky(t *testing.T, backend, params string, quirks proxy.Quirks) *quirk
 func newQuirkyOn(t *testing.T, server *httptest.Server, backend, params string, quirks proxy.Quirks) *quirky {
 	t.Cleanup(server.Close)
 	p, err := proxy.New(server.URL)
-	must(t, err)
+	assert.OK(t, err)
 	t.Cleanup(p.Close)
 	// A new signature is of the plain body: minio-go sends signed chunks.
 	p.Behave(proxy.Behaviour{Quirks: quirks, Sign: &proxy.Credentials{User: "secret", Password: "secret"}})
@@ -336,7 +337,7 @@ func (q *quirky) prune() (end func()) {
 	cmd := q.command("repolock", "prune", "--wait", "1h", "--", "true")
 	var stderr said
 	cmd.Stderr = &stderr
-	must(q.t, cmd.Start())
+	assert.OK(q.t, cmd.Start())
 	until(q.t, "it waits", func() bool { return strings.Contains(stderr.String(), "waiting for the exclusive lock") })
 	return func() {
 		q.t.Helper()
@@ -440,7 +441,7 @@ func TestServerOfHTTP2(t *testing.T) {
 		server.StartTLS()
 		t.Cleanup(server.Close)
 		authority := filepath.Join(t.TempDir(), "authority.pem")
-		must(t, os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
+		assert.OK(t, os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
 		host := server.Listener.Addr().String()
 		repo := strings.Replace(c.repo, "HOST", host, 1)
 		if repo == c.repo {
@@ -514,7 +515,7 @@ func TestManyStale(t *testing.T) {
 		name := filepath.Join(repo, "index", "lock.shared", fmt.Sprintf("%03d", i))
 		write(t, name, staleBody(i))
 		hourAgo := time.Now().Add(-time.Hour)
-		must(t, os.Chtimes(name, hourAgo, hourAgo))
+		assert.OK(t, os.Chtimes(name, hourAgo, hourAgo))
 	}
 	out, err := exec.Command("repolock", "-r", repo, "prune", "--", "true").CombinedOutput()
 	said := string(out)

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/creack/pty"
+
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 // screen is a terminal on which a command runs, and what it has shown.
@@ -29,7 +31,7 @@ type screen struct {
 func onScreen(t *testing.T, rows, columns uint16, cmd *exec.Cmd) *screen {
 	t.Helper()
 	terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: rows, Cols: columns})
-	must(t, err)
+	assert.OK(t, err)
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -59,7 +61,7 @@ func (s *screen) until(text string) {
 func (s *screen) types(text string) {
 	s.t.Helper()
 	_, err := s.pty.WriteString(text)
-	must(s.t, err)
+	assert.OK(s.t, err)
 }
 
 const ctrlC = "\x03"
@@ -103,9 +105,9 @@ func TestBreakLockAsks(t *testing.T) {
 		var stdout, stderr bytes.Buffer
 		cmd := exec.Command("repolock", "--json", "-r", repo, "break-lock")
 		terminal, tty, err := pty.Open()
-		must(t, err)
+		assert.OK(t, err)
 		_, err = terminal.WriteString(answer + "\n")
-		must(t, err)
+		assert.OK(t, err)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, &stdout, &stderr
 		code := exitOf(t, cmd.Run())
 		terminal.Close()
@@ -125,7 +127,7 @@ func TestLockInDoubt(t *testing.T) {
 	lock := filepath.Join(repo, "index", "lock.intent", "x")
 	write(t, lock, `{"operation":"prune","holder":"far","expires_at":"2100-01-01T00:00:00Z","id":"0123","ttl_seconds":86400}`)
 	old := time.Now().Add(-48 * time.Hour)
-	must(t, os.Chtimes(lock, old, old))
+	assert.OK(t, os.Chtimes(lock, old, old))
 	for _, wait := range []string{"0s", "1s"} {
 		code, _, stderr := call("-r", repo, "prune", "--wait", wait, "--", "true")
 		for _, want := range []string{"prune on far, last seen ", "perhaps stale", "repolock break-lock --stale", "--wait 24h1m "} {
@@ -155,14 +157,14 @@ func TestWaitingLine(t *testing.T) {
 	repo := t.TempDir()
 	holder := exec.Command("repolock", "-r", repo, "backup", "--ttl", "1h", "--", "sh", "-c", "echo up; exec sleep 100000")
 	up, err := holder.StdoutPipe()
-	must(t, err)
-	must(t, holder.Start())
+	assert.OK(t, err)
+	assert.OK(t, holder.Start())
 	defer func() {
 		_ = holder.Process.Signal(os.Interrupt)
 		_ = holder.Wait()
 	}()
 	_, err = up.Read(make([]byte, 3))
-	must(t, err)
+	assert.OK(t, err)
 
 	cmd := exec.Command("repolock", "-r", repo, "prune", "--wait", "forever", "--", "true")
 	cmd.Env = append(os.Environ(), "TERM=xterm")
@@ -212,7 +214,7 @@ func TestWatch(t *testing.T) {
 			t.Errorf("%d columns: %q", n, line)
 		}
 	}
-	must(t, os.Rename(repo, repo+".away"))
+	assert.OK(t, os.Rename(repo, repo+".away"))
 	s.until("the store can't be read: not found: the repository's dir") // the cause comes first
 	s.types(ctrlC)
 	if status := s.end(); status.Signal() != syscall.SIGINT {
@@ -263,7 +265,7 @@ func TestSilentStoreIsSaid(t *testing.T) {
 func silentStore(t *testing.T) (repo string) {
 	t.Helper()
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // the system takes connections, and no process reads
-	must(t, err)
+	assert.OK(t, err)
 	t.Cleanup(func() { silent.Close() })
 	return "s3://bucket/prefix?region=us-east-1&endpoint=http://" + silent.Addr().String()
 }

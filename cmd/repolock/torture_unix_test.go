@@ -16,6 +16,7 @@ import (
 
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/judge"
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/docblocks"
 	"github.com/repolock/repolock/internal/torture"
 )
@@ -27,12 +28,12 @@ func TestTortureInterrupted(t *testing.T) {
 	cmd := exec.Command("repolock", "-r", repo, "torture", "--duration", "1h")
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	must(t, cmd.Start())
+	assert.OK(t, cmd.Start())
 	until(t, "it has written", func() bool {
 		data, _ := filepath.Glob(filepath.Join(repo, "index/locks/torture-*/data/*/*"))
 		return len(data) > 0
 	})
-	must(t, cmd.Process.Signal(os.Interrupt))
+	assert.OK(t, cmd.Process.Signal(os.Interrupt))
 	if code := exitOf(t, cmd.Wait()); code != exitSignal+int(syscall.SIGINT) {
 		t.Errorf("exit code %d", code)
 	}
@@ -95,7 +96,7 @@ func TestTortureEndsAtOnce(t *testing.T) {
 func TestTortureDoc(t *testing.T) {
 	t.Parallel()
 	page, err := docblocks.Read("../../docs/torture.md")
-	must(t, err)
+	assert.OK(t, err)
 	commands := page.Lines()
 	if len(commands) != 3 {
 		t.Fatalf("%d commands found", len(commands))
@@ -187,8 +188,8 @@ func TestTortureLeft(t *testing.T) {
 		result := newTortureResult(r)
 		result.Prefix = "p/"
 		var text, json bytes.Buffer
-		must(t, result.print(&reporter{stdout: &text}))
-		must(t, result.print(&reporter{stdout: &json, global: global{JSON: true}}))
+		assert.OK(t, result.print(&reporter{stdout: &text}))
+		assert.OK(t, result.print(&reporter{stdout: &json, global: global{JSON: true}}))
 		if !strings.Contains(text.String(), test.says) || strings.Contains(text.String(), "left below") != (test.says != "") ||
 			!strings.Contains(json.String(), test.why) || strings.Contains(json.String(), `"p/a"`) != (test.left != nil) {
 			t.Errorf("%+v: %s%s", test, text.String(), json.String())

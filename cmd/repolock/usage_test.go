@@ -16,6 +16,8 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/google/go-cmp/cmp"
 	"github.com/mattn/go-shellwords"
+
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 var update = flag.Bool("update", false, "write what was printed into the golden files")
@@ -26,9 +28,9 @@ var update = flag.Bool("update", false, "write what was printed into the golden 
 func TestMistakes(t *testing.T) {
 	const golden = "testdata/mistakes.txt"
 	file, err := os.ReadFile(golden)
-	must(t, err)
+	assert.OK(t, err)
 	path, err := filepath.Abs(golden)
-	must(t, err)
+	assert.OK(t, err)
 	dir := t.TempDir()
 	t.Chdir(dir)
 	for _, name := range []string{"REPOLOCK_REPO", "REPOLOCK_AUDIT", "REPOLOCK_JOB", "REPOLOCK_TOKEN"} {
@@ -40,11 +42,11 @@ func TestMistakes(t *testing.T) {
 	write(t, filepath.Join(dir, "repo", "data"), "a backup")
 	write(t, filepath.Join(dir, "broken", "index", "lock.shared", "x"), "not JSON")
 	written := time.Now().Add(-73 * time.Hour) // its age is printed
-	must(t, os.Chtimes(filepath.Join(dir, "broken", "index", "lock.shared", "x"), written, written))
+	assert.OK(t, os.Chtimes(filepath.Join(dir, "broken", "index", "lock.shared", "x"), written, written))
 	write(t, filepath.Join(dir, "text"), "no program, and no log")
 	for name, begins := range map[string]string{"crlf": "#!/bin/sh\r\n", "badint": "#!/nowhere/python\n", "noshebang": "echo hello\n"} {
 		write(t, filepath.Join(dir, name), begins)
-		must(t, os.Chmod(filepath.Join(dir, name), 0o755))
+		assert.OK(t, os.Chmod(filepath.Join(dir, name), 0o755))
 	}
 	write(t, filepath.Join(dir, "bad.toml"), "repo = \"nowhere\"\n[defaults]\nttl = \"60\"\n")
 	before := tree(t, dir)
@@ -93,7 +95,7 @@ func TestMistakes(t *testing.T) {
 	}
 	text := strings.TrimPrefix(strings.ReplaceAll(got.String(), dir, "DIR"), "\n")
 	if *update {
-		must(t, os.WriteFile(path, []byte(text), 0o644))
+		assert.OK(t, os.WriteFile(path, []byte(text), 0o644))
 		return
 	}
 	if diff := cmp.Diff(string(file), text); diff != "" {
@@ -205,7 +207,7 @@ func TestBadInput(t *testing.T) {
 			for _, name := range []string{"repo/data", "file", "asfile/.beads", "b/.beads/db"} {
 				write(t, filepath.Join(dir, filepath.FromSlash(name)), "x")
 			}
-			must(t, os.Mkdir(filepath.Join(dir, "open"), 0o755))
+			assert.OK(t, os.Mkdir(filepath.Join(dir, "open"), 0o755))
 			if strings.HasPrefix(c.lock, `"`) {
 				c.lock = `{"operation":"backup","holder":"h (pid 1)","acquired_at":"2026-03-07T09:00:00Z",` + c.lock + `}`
 			}

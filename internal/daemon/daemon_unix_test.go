@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/identity"
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 // place sets the directories that sockets can be in.
@@ -36,13 +37,6 @@ func place(t *testing.T) (runtime, tmp string) {
 	t.Setenv("XDG_RUNTIME_DIR", runtime)
 	t.Setenv("TMPDIR", tmp)
 	return runtime, tmp
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // TestDir: a directory isn't used if other users can use it, or replace it.
@@ -66,7 +60,7 @@ func TestDir(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			runtime, _ := place(t)
 			dir := filepath.Join(runtime, "repolock")
-			must(t, test.prepare(runtime, dir))
+			assert.OK(t, test.prepare(runtime, dir))
 			got, err := socketDir("", true)
 			if test.says == "" {
 				if info, serr := os.Lstat(dir); err != nil || got != dir || serr != nil || info.Mode() != os.ModeDir|0o700 {
@@ -83,22 +77,22 @@ func TestDir(t *testing.T) {
 func TestForeign(t *testing.T) {
 	runtime, tmp := place(t)
 	dir, err := socketDir("", true)
-	must(t, err)
+	assert.OK(t, err)
 	if err := private(dir, os.Geteuid()+1); err == nil || !strings.Contains(err.Error(), "belongs to uid") {
 		t.Error(err)
 	}
 	if os.Geteuid() != 0 {
 		return // only root can make more of it
 	}
-	must(t, os.Chown(dir, 12345, -1))
+	assert.OK(t, os.Chown(dir, 12345, -1))
 	if _, err := socketDir("", true); err == nil || !strings.Contains(err.Error(), "belongs to uid 12345") {
 		t.Error(err)
 	}
-	must(t, os.Chown(runtime, 12345, -1))
+	assert.OK(t, os.Chown(runtime, 12345, -1))
 	if dir, err := socketDir("", true); err != nil || filepath.Dir(dir) != tmp {
 		t.Errorf("%s %v", dir, err)
 	}
-	must(t, os.Chown(tmp, 12345, -1))
+	assert.OK(t, os.Chown(tmp, 12345, -1))
 	if _, err := socketDir("", true); err == nil || !strings.Contains(err.Error(), "may be replaced by others") {
 		t.Error(err)
 	}
@@ -130,7 +124,7 @@ func TestDirElsewhere(t *testing.T) {
 	lastResort = filepath.Dir(runtime)
 	long := func(dir, in string, more int) string {
 		dir = filepath.Join(dir, strings.Repeat("x", maxPath-len(dir)-len("//")-len(in)-len("/")-len(NewToken())+more))
-		must(t, os.Mkdir(dir, 0o700))
+		assert.OK(t, os.Mkdir(dir, 0o700))
 		return dir
 	}
 	ours := "repolock-" + strconv.Itoa(os.Geteuid())
@@ -152,8 +146,8 @@ func TestDirElsewhere(t *testing.T) {
 			t.Errorf("%s %v, want %s", dir, err, test.want)
 		}
 		l, err := Listen(NewToken())
-		must(t, err)
-		must(t, l.Close())
+		assert.OK(t, err)
+		assert.OK(t, l.Close())
 	}
 	t.Setenv("TMPDIR", tmp+"/none")
 	if _, err := socketDir("", true); !errors.Is(err, ErrDir) {
@@ -166,7 +160,7 @@ func TestAsk(t *testing.T) {
 	place(t)
 	token := NewToken()
 	l, err := Listen(token)
-	must(t, err)
+	assert.OK(t, err)
 	over := make(chan struct{})
 	go func() {
 		l.Serve(func(_ context.Context, do string) (any, func()) { return "did " + do, nil })
@@ -191,9 +185,9 @@ func keeper(t *testing.T, serve func(net.Conn)) (token, path string, l *net.Unix
 	place(t)
 	token = NewToken()
 	path, err := socket(token, false)
-	must(t, err)
+	assert.OK(t, err)
 	listener, err := net.Listen("unix", path)
-	must(t, err)
+	assert.OK(t, err)
 	t.Cleanup(func() { listener.Close() })
 	go func() {
 		if conn, err := listener.Accept(); err == nil {
@@ -253,7 +247,7 @@ func ended(o *Owner, within time.Duration) bool {
 // or not. A later process with the same pid is another owner, and isn't signalled.
 func TestOwner(t *testing.T) {
 	sleeper := exec.Command("sleep", "1000")
-	must(t, sleeper.Start())
+	assert.OK(t, sleeper.Start())
 	defer func() { _, _ = sleeper.Process.Kill(), sleeper.Wait() }()
 	p, ok := identity.Of(sleeper.Process.Pid)
 	if !ok {
@@ -281,7 +275,7 @@ func TestOwner(t *testing.T) {
 	if ended(poll, interval+interval/4) || ended(o, 0) {
 		t.Error("ended, and runs")
 	}
-	must(t, o.Signal(syscall.SIGKILL))
+	assert.OK(t, o.Signal(syscall.SIGKILL))
 	if !ended(o, hang) || !ended(poll, hang) {
 		t.Error("a zombie hasn't ended")
 	}
@@ -310,32 +304,32 @@ func TestTaken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, tmp := place(t)
 			t.Setenv("XDG_RUNTIME_DIR", "")
-			must(t, os.Chmod(tmp, 0o777|os.ModeSticky))
-			must(t, take(filepath.Join(tmp, "repolock-"+strconv.Itoa(os.Geteuid()))))
+			assert.OK(t, os.Chmod(tmp, 0o777|os.ModeSticky))
+			assert.OK(t, take(filepath.Join(tmp, "repolock-"+strconv.Itoa(os.Geteuid()))))
 			token := NewToken()
-			must(t, CheckToken(token))
+			assert.OK(t, CheckToken(token))
 			if again := NewToken(); again[26:] == token[26:] {
 				t.Error("the place can be foreseen")
 			}
 			l, err := Listen(token)
-			must(t, err)
+			assert.OK(t, err)
 			go l.Serve(func(context.Context, string) (any, func()) { return "held", nil })
 			var answer string
 			if err := Ask(token, "check", &answer, false); err != nil || answer != "held" || Over(token) {
 				t.Errorf("%q %v", answer, err)
 			}
-			must(t, l.Close())
+			assert.OK(t, l.Close())
 			if err := Ask(token, "check", &answer, false); !errors.Is(err, ErrGone) || !Over(token) {
 				t.Error(err)
 			}
 			left, err := os.ReadDir(tmp)
-			must(t, err)
+			assert.OK(t, err)
 			if len(left) != 1 {
 				t.Errorf("left: %v", left)
 			}
 			// The name is known now, but knowing it is no reason to trust it.
 			dir := filepath.Join(tmp, "repolock-"+strconv.Itoa(os.Geteuid())+token[26:])
-			must(t, take(dir))
+			assert.OK(t, take(dir))
 			if err := Ask(token, "check", &answer, false); !errors.Is(err, ErrDir) || Over(token) {
 				t.Error(err)
 			}
@@ -350,8 +344,8 @@ func TestTaken(t *testing.T) {
 func TestTakenUnsafe(t *testing.T) {
 	_, tmp := place(t)
 	t.Setenv("XDG_RUNTIME_DIR", "")
-	must(t, os.WriteFile(filepath.Join(tmp, "repolock-"+strconv.Itoa(os.Geteuid())), nil, 0o600))
-	must(t, os.Chmod(tmp, 0o777))
+	assert.OK(t, os.WriteFile(filepath.Join(tmp, "repolock-"+strconv.Itoa(os.Geteuid())), nil, 0o600))
+	assert.OK(t, os.Chmod(tmp, 0o777))
 	if _, err := Listen(NewToken()); !errors.Is(err, ErrDir) || !strings.Contains(err.Error(), "may be replaced by others") {
 		t.Error(err)
 	}

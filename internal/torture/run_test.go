@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/judge"
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/plainstore"
 )
 
@@ -30,9 +31,9 @@ type arena struct {
 func newArena(t *testing.T) *arena {
 	t.Helper()
 	repo := filepath.Join(t.TempDir(), "repo")
-	must(t, errors.Join(os.Mkdir(repo, 0o700), os.WriteFile(repo+".lock", nil, 0o600)))
+	assert.OK(t, errors.Join(os.Mkdir(repo, 0o700), os.WriteFile(repo+".lock", nil, 0o600)))
 	s, err := open(t.Context(), repo)
-	must(t, err)
+	assert.OK(t, err)
 	return &arena{t: t, repo: repo, store: plainstore.Objects{Store: s}}
 }
 
@@ -89,7 +90,7 @@ func TestHolds(t *testing.T) {
 	in := 0
 	for d := json.NewDecoder(&a.log); d.More(); {
 		var e judge.Event
-		must(t, d.Decode(&e))
+		assert.OK(t, d.Decode(&e))
 		if e.Kind == judge.In {
 			in++
 		}

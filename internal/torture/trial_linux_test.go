@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/judge"
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 // long is a lease that no fault has to wait for: what a test is about comes first, and ends the
@@ -24,7 +25,7 @@ const long = time.Minute
 func place(t *testing.T, name string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), name)
-	must(t, os.Mkdir(dir, 0o700))
+	assert.OK(t, os.Mkdir(dir, 0o700))
 	t.Setenv("TMPDIR", dir)
 	t.Cleanup(func() {
 		if pids := marked(dir); len(pids) > 0 {
@@ -42,7 +43,7 @@ func newTrial(t *testing.T, lock string, lease time.Duration, faults ...Fault) (
 	t.Helper()
 	dir := t.TempDir()
 	program, err := os.Executable()
-	must(t, err)
+	assert.OK(t, err)
 	return Trial{
 		Exclusive: strings.ReplaceAll(lock, "PLACE", dir), Program: program, Clients: 3, Lease: lease, Faults: faults, Rounds: 1, Seed: 1,
 		JudgeFor: hang,
@@ -52,7 +53,7 @@ func newTrial(t *testing.T, lock string, lease time.Duration, faults ...Fault) (
 // run runs a trial that comes to an end.
 func (tr Trial) run(t *testing.T) TrialReport {
 	t.Helper()
-	must(t, tr.Check())
+	assert.OK(t, tr.Check())
 	r, err := tr.Run(t.Context())
 	if err != nil {
 		t.Errorf("%v\n%s", err, strings.Join(r.Pictures, "\n"))
@@ -105,7 +106,7 @@ func inflicted(t *testing.T, log *bytes.Buffer, f Fault, lease time.Duration) {
 	holder, left, last, gap := "", map[string]bool{}, map[string]time.Duration{}, map[string]time.Duration{}
 	for d := json.NewDecoder(log); d.More(); {
 		var e judge.Event
-		must(t, d.Decode(&e))
+		assert.OK(t, d.Decode(&e))
 		switch e.Kind {
 		case judge.Fault:
 			if strings.HasPrefix(e.Text, string(f)+" (the wrapper is ") {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/judge"
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 // TestAround: {} is as many words as the child has, or all of them within one word.
@@ -43,7 +44,7 @@ func TestTrialCheck(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	must(t, (Trial{Exclusive: "sh -c 'mkdir /l && {}; rmdir /l'", Shared: "env {}", Clean: "sh -c 'true; rmdir /l'"}).Check())
+	assert.OK(t, (Trial{Exclusive: "sh -c 'mkdir /l && {}; rmdir /l'", Shared: "env {}", Clean: "sh -c 'true; rmdir /l'"}).Check())
 }
 
 // TestPicture: a picture shows who wrote under the lock and when, who was stopped, and the
@@ -87,11 +88,11 @@ func TestWitness(t *testing.T) {
 	if err := (Witness{ID: "x", Log: name}).Do(); err == nil {
 		t.Error("it needs no log")
 	}
-	must(t, os.WriteFile(name, nil, 0o600))
+	assert.OK(t, os.WriteFile(name, nil, 0o600))
 	const hold = 3 * beat
-	must(t, (Witness{ID: "x", Log: name, Hold: hold}).Do())
+	assert.OK(t, (Witness{ID: "x", Log: name, Hold: hold}).Do())
 	log, err := os.ReadFile(name)
-	must(t, err)
+	assert.OK(t, err)
 	s, events := section(t, log, "x", judge.Exclusive)
 	if !s.Entered || s.Last-s.In < hold || events[1].PID == 0 || events[1].Text != namespaces() {
 		t.Errorf("%+v", s)

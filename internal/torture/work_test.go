@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/repolock/repolock/internal/judge"
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/plainstore"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
@@ -39,7 +40,7 @@ func section(t *testing.T, log []byte, id string, mode judge.Mode) (judge.Sectio
 		events = append(events, e)
 	}
 	s, err := judge.Read(append(events, judge.Event{At: events[len(events)-1].At, Kind: judge.End, ID: id}))
-	must(t, err)
+	assert.OK(t, err)
 	return s, events
 }
 
@@ -72,7 +73,7 @@ func TestWork(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := mem.New(mem.Options{})
 			for n := range maxDeletes + 1 {
-				must(t, write(m, fmt.Sprintf("data/old/%02d", n)))
+				assert.OK(t, write(m, fmt.Sprintf("data/old/%02d", n)))
 			}
 			var log bytes.Buffer
 			err := doWork(t, test.mode, meddled{m, test.meddle}, &log)
@@ -139,7 +140,7 @@ func (l *lines) Write(p []byte) (int, error) {
 // TestParse: a child's line is parsed as a whole, or not at all.
 func TestParse(t *testing.T) {
 	good, err := json.Marshal(judge.Event{At: 1, Kind: judge.In, ID: "a"})
-	must(t, err)
+	assert.OK(t, err)
 	if e, err := parse(good); err != nil || e.Kind != judge.In {
 		t.Errorf("%s: %+v, %v", good, e, err)
 	}
@@ -151,12 +152,5 @@ func TestParse(t *testing.T) {
 		if e, err := parse([]byte(line)); err == nil {
 			t.Errorf("%q: %+v", line, e)
 		}
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
