@@ -312,7 +312,7 @@ func TestContention(t *testing.T) {
 		for _, fail := range []float64{0, 0.1, 0.4} {
 			t.Run(fmt.Sprintf("%s, %v fail", name, fail), func(t *testing.T) {
 				grants := map[Mode]int{}
-				for seed := range rounds.Fewer[uint64](5, 2) {
+				for seed := range uint64(5) { // with two, it takes luck that an exclusive one gets in
 					bubble(t, opts, func(t *testing.T, w *world) {
 						r := contend(t, w, seed, 5, fail)
 						grants[Shared] += r.grants[Shared]

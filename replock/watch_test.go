@@ -264,7 +264,7 @@ func TestPassedWhileRefreshed(t *testing.T) {
 				go a.stands(pause, true)
 				time.Sleep(pause - 100*time.Millisecond)
 				refreshed := make(chan struct{})
-				a.hooks.After(answered("put", k.Key(), func(hookstore.Request) { close(refreshed) }))
+				a.hooks.After(firstAnswered("put", k.Key(), func(hookstore.Request) { close(refreshed) }))
 				b := w.machine()
 				b.hooks.Before(on("delete", k.Key(), func(hookstore.Request) {
 					<-refreshed
@@ -293,7 +293,7 @@ func TestPassedBetweenPages(t *testing.T) {
 		go a.stands(pause, true)
 		time.Sleep(pause - time.Second)
 		shown, gone := make(chan struct{}), make(chan struct{})
-		a.hooks.After(answered("put", k.Key(), func(hookstore.Request) {
+		a.hooks.After(firstAnswered("put", k.Key(), func(hookstore.Request) {
 			pages := 0
 			a.hooks.Before(on("list", allLocks, func(hookstore.Request) {
 				if pages++; pages == 3 { // behind those with lock.exclusive and our flag

@@ -17,12 +17,16 @@ import (
 func TestReplacedOnFUSE(t *testing.T) {
 	below, mount := t.TempDir(), t.TempDir()
 	out, err := exec.Command("bindfs", below, mount).CombinedOutput()
-	assert.That(t, err == nil, "bindfs: %v: %s", err, out)
+	if err != nil {
+		t.Fatalf("bindfs: %v: %s", err, out)
+	}
 	t.Cleanup(func() { _ = exec.Command("fusermount3", "-u", mount).Run() })
 	s, err := Open(t.Context(), mount, Options{})
 	assert.OK(t, err)
 	const key = "index/lock.shared/a"
-	put := func(n int) { assert.That(t, putNumber(s, key, n) == nil, "put %d", n) }
+	put := func(n int) {
+		assert.Is(t, assert.Err(s.Put(t.Context(), key, fmt.Appendln(nil, n), store.PutOptions{})), nil, "put %d", n)
+	}
 	put(0)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -40,9 +44,4 @@ func TestReplacedOnFUSE(t *testing.T) {
 	}
 	cancel()
 	<-ended
-}
-
-func putNumber(s *Store, key string, n int) error {
-	_, err := s.Put(context.Background(), key, fmt.Appendln(nil, n), store.PutOptions{})
-	return err
 }
