@@ -59,7 +59,7 @@ func (t *trial) launch(client int, mode judge.Mode, hold time.Duration, env ...s
 	c.cmd = exec.Command(args[0], args[1:]...)
 	// A file and no pipe: Wait must not wait for a child that lives on.
 	c.cmd.Stdout, c.cmd.Stderr = out, out
-	c.cmd.Env = slices.Concat(os.Environ(), env, []string{mark + "=" + c.mark(t)})
+	c.cmd.Env = slices.Concat(os.Environ(), env, []string{c.mark(t)})
 	apart(c.cmd)
 	t.mu.Lock() // its child's entries are read when it is known
 	defer t.mu.Unlock()
@@ -76,8 +76,8 @@ func (t *trial) launch(client int, mode judge.Mode, hold time.Duration, env ...s
 	return c, nil
 }
 
-// mark is the value of the mark of all its processes.
-func (c *contender) mark(t *trial) string { return t.dir + "/" + c.id + "." }
+// mark is the mark of all its processes.
+func (c *contender) mark(t *trial) string { return mark + "=" + t.dir + "/" + c.id + "." }
 
 func (c *contender) wrapped() bool {
 	select {
@@ -137,10 +137,10 @@ func (t *trial) signal(c *contender, f Fault, sig syscall.Signal) error {
 	var errs []error
 	switch f {
 	case KillAll:
-		signalMarked(c.mark(t), wrapper, syscall.SIGSTOP) // so that none of them notices
-		signalMarked(c.mark(t), wrapper, sig)
+		procstat.SignalMarked(c.mark(t), wrapper, syscall.SIGSTOP) // so that none of them notices
+		procstat.SignalMarked(c.mark(t), wrapper, sig)
 	case StopAll:
-		signalMarked(c.mark(t), wrapper, sig)
+		procstat.SignalMarked(c.mark(t), wrapper, sig)
 	case KillWrapper, StopWrapper:
 		errs = append(errs, c.cmd.Process.Signal(sig))
 	case StopChild:
@@ -198,8 +198,8 @@ func (t *trial) finish() error {
 		}
 	}
 	for range 500 {
-		signalMarked(t.dir+"/", 0, syscall.SIGKILL)
-		if len(marked(t.dir+"/")) == 0 {
+		procstat.SignalMarked(mark+"="+t.dir+"/", 0, syscall.SIGKILL)
+		if len(procstat.Marked(mark+"="+t.dir+"/")) == 0 {
 			break
 		}
 		<-clock.System{}.After(10 * time.Millisecond) // for processes that wait for a disk

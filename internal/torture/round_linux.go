@@ -10,6 +10,7 @@ import (
 
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/judge"
+	"github.com/repolock/repolock/internal/procstat"
 	"github.com/repolock/repolock/internal/text"
 )
 
@@ -169,7 +170,7 @@ func (t *trial) faulty(ctx context.Context, stop context.CancelCauseFunc, client
 	if err != nil || holder == nil {
 		return nil, err
 	}
-	if f == Clock && !seesFaketime(marked(holder.mark(t))) {
+	if f == Clock && !seesFaketime(procstat.Marked(holder.mark(t))) {
 		t.shiftless = "the wrong clock doesn't reach the wrapper, which never asks libc for the time, like Go programs"
 		return nil, nil
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/judge"
+	"github.com/repolock/repolock/internal/procstat"
 	"github.com/repolock/repolock/internal/test/assert"
 )
 
@@ -28,7 +29,7 @@ func place(t *testing.T, name string) {
 	assert.OK(t, os.Mkdir(dir, 0o700))
 	t.Setenv("TMPDIR", dir)
 	t.Cleanup(func() {
-		if pids := marked(dir); len(pids) > 0 {
+		if pids := procstat.Marked(mark + "=" + dir); len(pids) > 0 {
 			t.Errorf("processes are left: %v", pids)
 		}
 		if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {

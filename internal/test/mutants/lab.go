@@ -10,13 +10,14 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/repolock/repolock/internal/parallel"
+	"github.com/repolock/repolock/internal/procstat"
 )
 
 // lab compiles mutants and runs tests on them.
@@ -99,11 +100,11 @@ func (l *lab) try(n int, overlay string, f finder, limit time.Duration, args ...
 	}
 	cmd := exec.Command(binary, append([]string{"-test.run=" + f.run, "-test.v", fmt.Sprint("-test.timeout=", limit)}, args...)...)
 	cmd.Dir = f.pkg
-	mark := fmt.Sprintf("MUTANT_TRY=%s/%d", l.dir, l.tries.Add(1))
+	mark := fmt.Sprintf("MUTANT_TRY=%s/%d/", l.dir, l.tries.Add(1))
 	cmd.Env = append(os.Environ(), mark, fmt.Sprint("MUTANT_ON=", n), "GOFLAGS=-overlay="+overlay) // the tests can build the program, too
-	cmd.WaitDelay = time.Second                                                                    // for output of what the test has left behind
+	cmd.WaitDelay = time.Second                                                                    // for what still has its output
 	out, err := cmd.CombinedOutput()
-	killMarked(mark)
+	procstat.SignalMarked(mark, 0, syscall.SIGKILL) // what the test has left behind, as with a bug in the guard or the keeper
 	if errors.Is(err, exec.ErrWaitDelay) {
 		err = nil // the test itself has ended with 0
 	}
@@ -112,20 +113,6 @@ func (l *lab) try(n int, overlay string, f finder, limit time.Duration, args ...
 		return "", false, err
 	}
 	return string(out), err == nil, nil
-}
-
-// killMarked kills the processes that a test has left behind, as a bug in the guard or the keeper does. They
-// have the mark in their environment; only Linux shows it.
-func killMarked(mark string) {
-	environs, _ := filepath.Glob("/proc/[0-9]*/environ")
-	for _, name := range environs {
-		if raw, err := os.ReadFile(name); err == nil && slices.Contains(strings.Split(string(raw), "\x00"), mark) {
-			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
-			if p, err := os.FindProcess(pid); err == nil && pid > 0 {
-				_ = p.Kill()
-			}
-		}
-	}
 }
 
 // hunt has each mutant found as the list says, and prints the run that finds it first.
