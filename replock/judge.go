@@ -191,9 +191,9 @@ func (l *Locker) expired(e *entry, ttl, now time.Duration) (expired bool, clock 
 	return wall.After(e.lease.refreshed.Add(ttl)), fmt.Sprintf("this machine's clock (%s)", wall.UTC().Format(time.RFC3339))
 }
 
-// longDead is an age that cannot be the difference between two time zones, which are up to 14 h
-// apart.
-const longDead = 15 * time.Hour
+// longDead is an age that cannot be the difference between two time zones: UTC-12 and UTC+14 are
+// 26 h apart.
+const longDead = 27 * time.Hour
 
 // longDead reports whether the store's clock and this machine's both show that an entry is as old
 // as that. Its only date is the store's, so the second witness is not independent, and counts

@@ -120,6 +120,7 @@ func TestBreakFails(t *testing.T) {
 func TestProcessGone(t *testing.T) {
 	for name, change := range map[string]func(*identity.Process){
 		"gone":                          func(*identity.Process) {},
+		"another machine":               func(p *identity.Process) { p.HostID = "a clone of it" },
 		"another boot":                  func(p *identity.Process) { p.BootID = "other" },
 		"another namespace":             func(p *identity.Process) { p.PIDNamespace = "other" },
 		"another time namespace":        func(p *identity.Process) { p.TimeNamespace = "other" },

@@ -352,7 +352,7 @@ func TestLocalDiskAfterABoot(t *testing.T) {
 // TestLocalDiskWithoutBoots: on a system that has no boot id a lock is stale without being watched
 // if it is so old that no time zone explains it.
 func TestLocalDiskWithoutBoots(t *testing.T) {
-	for age, want := range map[time.Duration]Verdict{14 * time.Hour: Doubtful, 16 * time.Hour: Stale} {
+	for age, want := range map[time.Duration]Verdict{26 * time.Hour: Doubtful, 28 * time.Hour: Stale} {
 		onDisk(t, func(t *testing.T, w *world, a *machine) {
 			a.self.BootID, a.self.TimeNamespace = "", "none"
 			w.put(diskKey, onThisBoot(inAnotherNamespace)(a))

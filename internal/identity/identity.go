@@ -64,10 +64,11 @@ func (p Process) Rebooted(q Process) bool {
 }
 
 // Gone reports whether q, seen from p, has certainly ended: q was a process of this very
-// machine, boot, time namespace and pid namespace, and has Ended. (It can't distinguish two
-// machines restored from one snapshot of a running machine: their boot ids are the same.)
+// machine, boot, time namespace and pid namespace, and has Ended. Machines that were restored from
+// one snapshot of a running machine share its boot id, so the ids of both machines must be known and
+// equal. (Two such machines with one machine id can't be distinguished.)
 func (p Process) Gone(q Process) bool {
-	if !p.SameBoot(q) || p.PIDNamespace == "" || p.PIDNamespace != q.PIDNamespace || q.PID <= 0 {
+	if p.HostID == "" || p.HostID != q.HostID || !p.SameBoot(q) || p.PIDNamespace == "" || p.PIDNamespace != q.PIDNamespace || q.PID <= 0 {
 		return false
 	}
 	return q.Ended()

@@ -26,6 +26,7 @@ func TestSelf(t *testing.T) {
 // TestGone: Gone reports only processes that have certainly ended.
 func TestGone(t *testing.T) {
 	self := Self()
+	self.HostID = "this machine" // a container needn't have an id
 	sleeper := exec.Command("sleep", "100")
 	if err := sleeper.Start(); err != nil {
 		t.Fatal(err)
@@ -49,6 +50,7 @@ func TestGone(t *testing.T) {
 		"process 1":         {change(func(p *Process) { p.PID, p.PIDStart = 1, 0 }), false},
 		"no pid":            {change(func(p *Process) { p.PID = 0 }), false},
 		"never a pid":       {change(func(p *Process) { p.PID = 1 << 30 }), true},
+		"another machine":   {change(func(p *Process) { p.PID, p.HostID = 1<<30, "a clone of it" }), false},
 		"another boot":      {change(func(p *Process) { p.PID, p.BootID = 1<<30, "x" }), false},
 		"unknown boot":      {change(func(p *Process) { p.PID, p.BootID = 1<<30, "" }), false},
 		"another namespace": {change(func(p *Process) { p.PID, p.PIDNamespace = 1<<30, "pid:[1]" }), false},
@@ -77,10 +79,14 @@ func TestGone(t *testing.T) {
 	if elsewhere := change(func(p *Process) { p.TimeNamespace = "time:[1]" }); self.Gone(elsewhere) {
 		t.Error("a process of another time namespace is gone, because there is none of its pid")
 	}
-	unknown := self
-	unknown.BootID = ""
-	if unknown.Gone(change(func(p *Process) { p.BootID = "" })) {
-		t.Error("two unknown boots are taken for the same")
+	for what, forget := range map[string]func(*Process){
+		"boots": func(p *Process) { p.BootID = "" }, "machines": func(p *Process) { p.HostID = "" },
+	} {
+		unknown := self
+		forget(&unknown)
+		if unknown.Gone(change(forget)) {
+			t.Errorf("two unknown %s are taken for the same", what)
+		}
 	}
 }
 

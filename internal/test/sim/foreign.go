@@ -292,7 +292,7 @@ func (s sealing) Get(ctx context.Context, key string, limit int64) ([]byte, stor
 
 // sealedDead is the age at which the engine takes an encrypted body for dead, if both clocks show
 // it. Before that only a watch for its whole ttl shows it.
-const sealedDead = 15 * time.Hour
+const sealedDead = 27 * time.Hour
 
 // stageSealed: the other clients, live and dead, encrypt their bodies.
 func (p *plan) stageSealed(config *Config, d dice) {
