@@ -49,7 +49,7 @@ var errDoubt = errors.New("perhaps stale")
 // also returns the locks that keep the acquirer out.
 func (l *Locker) attempt(ctx context.Context, t *try, q *queue) (lock *Lock, f findings, err error) {
 	if f, err = l.enter(ctx, t, q); err == nil {
-		lock, err = l.settle(ctx, t, q.fence)
+		lock, err = l.settle(ctx, t)
 	}
 	if err != nil {
 		l.withdraw(ctx, t, err)
@@ -58,21 +58,14 @@ func (l *Locker) attempt(ctx context.Context, t *try, q *queue) (lock *Lock, f f
 }
 
 // settle turns a try that found nothing in its way into a held lock.
-func (l *Locker) settle(ctx context.Context, t *try, fenced bool) (*Lock, error) {
-	var fence uint64
-	if t.mode == Exclusive && fenced {
-		var err error
-		if fence, err = l.nextFence(ctx, t.id); err != nil {
-			return nil, err
-		}
-	}
+func (l *Locker) settle(ctx context.Context, t *try) (*Lock, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	if err := l.holdable(t); err != nil {
 		return nil, err
 	}
-	return l.hold(t, fence), nil
+	return l.hold(t), nil
 }
 
 // heldError returns the error that names the locks in the way.

@@ -10,17 +10,14 @@ import (
 )
 
 // maxRefused is how often a store can refuse to write a lock.exclusive that no look lists: it
-// takes something else for one (versitygw: a delete marker). From then on this process writes
-// without a condition (decision 0004). That can overwrite only the lock.exclusive of an acquirer
-// that comes after our last look, and that sees our flag.
+// takes something else for one (versitygw: a delete marker). From then on this try writes without a
+// condition, unless the backend itself keeps it (decision 0004). That can overwrite only the
+// lock.exclusive of an acquirer that comes after our last look, and that sees our flag.
 const maxRefused = 3
 
 // claim puts lock.exclusive if there is none, or in place of the stale or empty one that a look
 // saw. It is no error if another acquirer was faster: the next look finds it.
 func (l *Locker) claim(ctx context.Context, t *try, seen *entry) error {
-	if t.refusals >= maxRefused {
-		l.conditions.absent.state.Store(refuted)
-	}
 	var opts store.PutOptions
 	if seen != nil && !l.conditions.match.holds() {
 		// The lock that looked stale was read and reaped for some time: does it still exist?
@@ -36,7 +33,8 @@ func (l *Locker) claim(ctx context.Context, t *try, seen *entry) error {
 	}
 	switch {
 	case seen == nil:
-		opts.IfAbsent = !l.conditions.absent.fails()
+		spurious := t.refusals >= maxRefused && l.store.Properties().IfAbsent != store.Kept
+		opts.IfAbsent = !l.conditions.absent.fails() && !spurious
 	case l.conditions.match.holds():
 		opts.IfMatch = seen.ETag
 	}

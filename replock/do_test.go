@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -386,6 +387,54 @@ func TestFenceNeedsConditions(t *testing.T) {
 	})
 }
 
+// TestFenceOfAPausedAcquirer: an acquirer that is paused after a look is refused, or has a smaller number than the next
+// holder, so that the protected resource refuses its writes.
+func TestFenceOfAPausedAcquirer(t *testing.T) {
+	for paused := range int32(2) {
+		do(t, func(t *testing.T, w *world) {
+			var armed atomic.Bool
+			var next *Lock
+			var a *machine
+			a = w.machine(func(o *Options) {
+				o.Clock = hookedClock{o.Clock, func() {
+					if !armed.CompareAndSwap(true, false) {
+						return
+					}
+					a.clock.pause(2 * time.Minute)
+					time.Sleep(time.Minute + 5*time.Second)
+					next = w.machine().takes(t, Exclusive, Fence())
+					time.Sleep(time.Minute)
+				}}
+			})
+			var lists atomic.Int32
+			a.hooks.After(answered("list", allLocks, func(hookstore.Request) { armed.Store(lists.Add(1) == paused+1) }))
+			k, err := a.Exclusive(t.Context(), "x", Fence())
+			if next == nil {
+				t.Fatal("it wasn't paused")
+			}
+			if err != nil {
+				return
+			}
+			n, _ := k.Fence()
+			if later, _ := next.Fence(); n >= later {
+				t.Errorf("the paused acquirer has the number %d, and the next holder %d", n, later)
+			}
+			k.Release(t.Context())
+		})
+	}
+}
+
+// hookedClock calls a function before each Elapsed.
+type hookedClock struct {
+	Clock
+	before func()
+}
+
+func (c hookedClock) Elapsed() time.Duration {
+	c.before()
+	return c.Clock.Elapsed()
+}
+
 func TestFenceGrows(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		for want := uint64(1); want <= 3; want++ {
@@ -395,7 +444,16 @@ func TestFenceGrows(t *testing.T) {
 			}
 			mustRelease(t, k)
 		}
-		k := w.machine().takes(t, Shared, Fence())
+		a := w.machine()
+		k := a.takes(t, Exclusive, Fence())
+		a.lose(t, k)
+		a.hooks.Before(nil)
+		r := mustResume(t, k)
+		if got, _ := r.Fence(); got != 4 {
+			t.Errorf("resumed with the fence %d", got)
+		}
+		mustRelease(t, r)
+		k = w.machine().takes(t, Shared, Fence())
 		if _, ok := k.Fence(); ok {
 			t.Error("a shared lock has a fence")
 		}

@@ -40,16 +40,24 @@ func (l *Locker) enter(ctx context.Context, t *try, q *queue) (findings, error) 
 				l.sweep(ctx, f.released)
 				swept = true
 			}
-			if t.mode == Shared || t.exclusive.listed {
+			switch {
+			case t.mode == Exclusive && !t.exclusive.listed:
+				// lock.exclusive must be in place before the last look, because it
+				// is all that other clients of the wire format look at.
+				if err := l.claim(ctx, t, f.exclusive); err != nil {
+					return f, err
+				}
+				next = q.again.afterClaim()
+			case t.mode == Exclusive && q.fence && t.fence == 0:
+				// The fence is taken before the last look, too: an acquirer that
+				// is paused after it has a smaller number than one that comes meanwhile.
+				if t.fence, err = l.nextFence(ctx, t.id); err != nil {
+					return f, err
+				}
+			default:
 				t.passed = f.exclusive
 				return f, nil
 			}
-			// lock.exclusive must be in place before the last look, because it
-			// is all that other clients of the wire format look at.
-			if err := l.claim(ctx, t, f.exclusive); err != nil {
-				return f, err
-			}
-			next = q.again.afterClaim()
 		}
 		if next.pause > 0 {
 			if err := clock.Sleep(ctx, l.opts.Clock, l.jitter(next.pause)); err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// Fence makes Exclusive take a fencing number with the lock: see Lock.Fence. It costs two more
-// requests, a get and a put. The acquire fails with ErrFence on a store that doesn't itself
+// Fence makes Exclusive take a fencing number with the lock: see Lock.Fence. It costs three more
+// requests: a get, a put and a list. The acquire fails with ErrFence on a store that doesn't itself
 // keep If-Match and If-None-Match. Shared ignores it.
 func Fence() AcquireOption { return func(q *queue) { q.fence = true } }
 
@@ -20,9 +20,11 @@ type fenceBody struct {
 	ID    string `json:"id"` // of the lock that took the number
 }
 
-// nextFence counts the fence object up and returns the new number. Only the holder of the
-// exclusive lock calls it. It still needs conditional puts: only they keep the late put of an
-// earlier holder from counting back. It fails on a store that does not keep them.
+// nextFence counts the fence object up and returns the new number. An acquirer whose flag and
+// lock.exclusive are stored calls it before its last look. Of two acquirers, the later one to be let
+// in puts its flag after the last look of the other, and so takes the larger number. It needs
+// conditional puts: only they keep the late put of an earlier acquirer from counting back. It fails on
+// a store that does not keep them.
 func (l *Locker) nextFence(ctx context.Context, id string) (uint64, error) {
 	p := l.store.Properties()
 	if p.IfAbsent != store.Kept || !l.conditions.match.holds() {

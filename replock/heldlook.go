@@ -16,8 +16,7 @@ import (
 type sightings struct {
 	turn   chan struct{}
 	memory memory
-	st     storeTime // the best lower bound of the store's clock
-	last   pageTime  // by the last page that had it
+	last   pageTime // by the last page that had it
 	// crowded: there are, or were, so many locks that listing all of them isn't cheap.
 	crowded *atomic.Bool
 }
@@ -29,7 +28,7 @@ const crowd = 100
 // newSightings begins with what the acquire knows: the store's time, and since when the
 // lock.exclusive that it has passed is unchanged.
 func newSightings(t *try) sightings {
-	s := sightings{turn: make(chan struct{}, 1), memory: memory{}, st: t.st, last: t.page, crowded: new(atomic.Bool)}
+	s := sightings{turn: make(chan struct{}, 1), memory: memory{}, last: t.page, crowded: new(atomic.Bool)}
 	s.crowded.Store(t.page.objects > crowd)
 	if t.passed != nil {
 		s.memory[t.passed.Key] = t.passed
@@ -61,6 +60,7 @@ func (k *Lock) look(ctx context.Context) error {
 		return err
 	}
 	answered := k.l.opts.Clock.Elapsed()
+	k.learn(storeTime{page.Now, answered})
 	flag, exclusive := k.objects()
 	var written time.Time // the flag
 	for _, o := range k.ofMode(&flag, &exclusive) {
@@ -84,12 +84,7 @@ func (k *Lock) look(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	now, st := storeTime{page.Now, answered}, k.others.st
-	if now.known() && (!st.known() || now.when(answered).After(st.when(answered))) {
-		k.others.st = now
-		k.now.Store(&now) // for the bodies of refreshes
-	}
-	k.others.memory.forget(page)
+	k.others.memory.forget(page, "")
 	if err := k.stoodStill(ctx, page, began, answered, written); err != nil {
 		return err // and the next look finds it out again
 	}
@@ -157,10 +152,11 @@ func (k *Lock) foreign(ctx context.Context, page store.Page, sent, answered time
 		}
 	}
 	k.l.readAll(ctx, suspects, false, nil)
+	now := *k.now.Load()
 	var d doubt
 	vanished := map[*entry]bool{} // between the listing and the read: whether it has stood for long
 	for _, e := range suspects {
-		age, known := e.age(k.others.st, sent) // by up to margin more than it is, if times are rounded down
+		age, known := e.age(now, sent) // by up to margin more than it is, if times are rounded down
 		settled := e.changed || known && age > transient+margin || answered-e.since >= transient
 		if errors.Is(e.err, errVanished) {
 			e.read = false // the next look tries again
@@ -175,7 +171,7 @@ func (k *Lock) foreign(ctx context.Context, page store.Page, sent, answered time
 		if e.err == nil && e.lease.ID != "" {
 			continue
 		}
-		k.l.judge(e, k.others.st, sent)
+		k.l.judge(e, now, sent)
 		if e.verdict == Stale || e.verdict == Released {
 			continue
 		}

@@ -3,6 +3,7 @@ package replock
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
@@ -72,6 +73,8 @@ func (q *queue) sleep(ctx context.Context, d time.Duration, f findings) error {
 	c := q.l.opts.Clock
 	end := c.Elapsed() + d
 	hinted := q.watch(ctx)
+	blocking := f.inTheWay()
+	maps.DeleteFunc(q.hints.gone, func(key string, _ bool) bool { return blocking[key] == nil })
 	b := f.blocker(q.hints.gone)
 	for {
 		if hinted {

@@ -72,11 +72,15 @@ func (s memory) see(o store.Object, k kind, answered time.Duration) *entry {
 }
 
 // forget drops what a page shows to be gone: what is put at its key later is another lock, and not
-// the same one refreshed.
-func (s memory) forget(page store.Page) {
+// the same one refreshed. after is the last key of the page before, if there is one.
+func (s memory) forget(page store.Page, after string) {
+	listed := map[string]bool{}
+	for _, o := range page.Objects {
+		listed[o.Key] = true
+	}
 	maps.DeleteFunc(s, func(key string, _ *entry) bool {
-		seen, certain := inPage(page, key)
-		return seen == nil && certain
+		_, certain := inPage(page, key)
+		return certain && key > after && !listed[key]
 	})
 }
 

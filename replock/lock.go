@@ -18,8 +18,7 @@ import (
 //
 // All methods can be called concurrently. Those without a context make no request.
 type Lock struct {
-	renewer // of its objects, which change with each refresh
-	fence   uint64
+	renewer               // of its objects, which change with each refresh
 	since   time.Duration // when it was acquired, or resumed, on the clock's Elapsed
 
 	ctx    context.Context
@@ -41,8 +40,8 @@ type Lock struct {
 }
 
 // hold starts refreshing a lock that was just acquired.
-func (l *Locker) hold(t *try, fence uint64) *Lock {
-	lock := &Lock{since: l.opts.Clock.Elapsed(), fence: fence, done: make(chan struct{}), released: make(chan struct{})}
+func (l *Locker) hold(t *try) *Lock {
+	lock := &Lock{since: l.opts.Clock.Elapsed(), done: make(chan struct{}), released: make(chan struct{})}
 	lock.ctx, lock.cancel = context.WithCancelCause(t.parent)
 	lock.begin(l, t)
 	lock.seen.Store(&t.seen)
@@ -131,7 +130,7 @@ func (k *Lock) Key() string { return k.t.flag.key }
 // Fence returns the fencing number, which is larger for each later holder of the exclusive lock,
 // so that a protected resource can refuse the writes of an earlier one. It returns false unless
 // the lock is exclusive and was acquired with the option Fence.
-func (k *Lock) Fence() (uint64, bool) { return k.fence, k.fence != 0 }
+func (k *Lock) Fence() (uint64, bool) { return k.t.fence, k.t.fence != 0 }
 
 // Left returns how long the lock is held without another refresh, or 0 if it is lost or
 // released. The time for which the machine is suspended counts.

@@ -25,7 +25,6 @@ type Locker struct {
 	times      refresh.Schedule
 	self       identity.Process
 	conditions conditions
-	skews      skews
 	randMu     sync.Mutex
 	earlier    func(most time.Duration) time.Duration
 	pace       pace

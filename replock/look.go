@@ -17,6 +17,7 @@ func (l *Locker) look(ctx context.Context, t *try, s memory) (findings, error) {
 	f := findings{st: t.st}
 	t.looked, t.flag.listed, t.exclusive.listed = true, false, false
 	t.seen = clock.Read(l.opts.Clock)
+	last := "" // key of the page before
 	for cursor := ""; ; {
 		sent := l.opts.Clock.Elapsed()
 		page, err := l.list(ctx, l.keys.all(), cursor)
@@ -36,6 +37,10 @@ func (l *Locker) look(ctx context.Context, t *try, s memory) (findings, error) {
 			if err := t.listedAsPromised(page); err != nil {
 				return f, err
 			}
+		}
+		s.forget(page, last)
+		if n := len(page.Objects); n > 0 {
+			last = page.Objects[n-1].Key
 		}
 		others, complete := l.others(t, s, page)
 		if len(others) > 0 && !t.st.known() {

@@ -438,10 +438,10 @@ func TestLongDeadEncrypted(t *testing.T) {
 	}{
 		{name: "28 h old", age: 28 * time.Hour, isPassed: true},
 		{name: "ten minutes old", age: 10 * time.Minute},
-		{name: "the store's clock is stepped", age: 10 * time.Minute, store: 24 * time.Hour},
-		{name: "this machine's clock is stepped", age: 10 * time.Minute, wall: 24 * time.Hour},
+		{name: "the store's clock is stepped", age: 10 * time.Minute, store: 48 * time.Hour},
+		{name: "this machine's clock is stepped", age: 10 * time.Minute, wall: 48 * time.Hour},
 		{name: "both are in the wrong zone", age: 10 * time.Minute, wall: 26 * time.Hour, store: 26 * time.Hour},
-		{name: "the store has no clock", age: 24 * time.Hour, noClock: true},
+		{name: "the store has no clock", age: 48 * time.Hour, noClock: true},
 	} {
 		sub(t, c.name, mem.Options{NoStoreClock: c.noClock}, func(t *testing.T, w *world) {
 			w.put("index/lock.shared/theirs", []byte("\x01 this is ciphertext"))

@@ -21,7 +21,17 @@ func (r *renewer) confirm(ctx context.Context, o *object) error {
 
 // find returns one of our objects as a listing shows it, or nil.
 func (r *renewer) find(ctx context.Context, key string) (*store.Object, error) {
-	return ask(ctx, r, "list "+key, func(ctx context.Context) (*store.Object, error) { return r.l.listed(ctx, key) })
+	page, err := ask(ctx, r, "list "+key, func(ctx context.Context) (store.Page, error) { return r.l.listed(ctx, key) })
+	r.learn(storeTime{page.Now, r.l.opts.Clock.Elapsed()})
+	seen, _ := inPage(page, key)
+	return seen, err
+}
+
+// learn notes a reading of the store's clock if it is a better lower bound.
+func (r *renewer) learn(now storeTime) {
+	if was := *r.now.Load(); now.known() && (!was.known() || now.when(now.elapsed).After(was.when(now.elapsed))) {
+		r.now.Store(&now)
+	}
 }
 
 // confirmSeen returns nil if the object that a listing has shown is ours.
@@ -31,7 +41,7 @@ func (r *renewer) confirmSeen(ctx context.Context, o *object, seen *store.Object
 	}
 	switch {
 	case seen == nil:
-		return r.broken(o.key, "it was deleted, by break-lock or by hand")
+		return r.deleted(o.key)
 	case seen.Size == 0 || seen.ETag == "" || seen.ETag != o.etag:
 		return r.ours(ctx, o)
 	default:
@@ -45,7 +55,7 @@ func (r *renewer) ours(ctx context.Context, o *object) error {
 	c, err := ask(ctx, r, "get "+o.key, r.l.fetch(o.key))
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return r.broken(o.key, "it was deleted, by break-lock or by hand")
+		return r.deleted(o.key)
 	case errors.Is(err, store.ErrTooLarge):
 		return r.broken(o.key, "it was replaced by something that is no lock")
 	case err != nil:
@@ -62,6 +72,16 @@ func (r *renewer) ours(ctx context.Context, o *object) error {
 	}
 	o.etag, o.sent = c.object.ETag, time.Duration(l.RefreshedBoot)
 	return nil
+}
+
+// deleted returns the loss of an object that is gone. If the lease had ended on the store's clock, an
+// acquirer can have deleted it as stale; before that only a break does.
+func (r *renewer) deleted(key string) *LostError {
+	now := r.now.Load()
+	if now.known() && r.dated.Load() != 0 && r.reapable(now.when(r.l.opts.Clock.Elapsed())) {
+		return r.broken(key, "this machine stood still until the lease had ended, and another client deleted the lock")
+	}
+	return r.broken(key, "it was deleted, by break-lock or by hand")
 }
 
 func (r *renewer) broken(key, reason string) *LostError {

@@ -47,6 +47,7 @@ func (l *Locker) putFlag(ctx context.Context, t *try) error {
 func (l *Locker) raised(t *try, o store.Object) {
 	answered := l.opts.Clock.Elapsed()
 	t.flag.put, t.flag.etag, t.flag.sent = true, o.ETag, t.sent
+	t.raised = pageTime{now: o.Now, asked: t.sent}
 	if !o.ModTime.IsZero() {
 		t.dated = storeTime{o.ModTime, answered}
 		t.st = t.dated

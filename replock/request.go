@@ -37,21 +37,18 @@ func (l *Locker) list(ctx context.Context, prefix, cursor string) (store.Page, e
 
 // find is the listing of one key: its object, or none.
 func (l *Locker) find(ctx context.Context, key string) (*store.Object, error) {
-	return repeat(ctx, l, "list "+key, func(ctx context.Context) (*store.Object, error) { return l.listed(ctx, key) })
+	page, err := repeat(ctx, l, "list "+key, func(ctx context.Context) (store.Page, error) { return l.listed(ctx, key) })
+	seen, _ := inPage(page, key)
+	return seen, err
 }
 
-// listed is find in one try. It is one request, unless a page is empty and says
-// that there are more.
-func (l *Locker) listed(ctx context.Context, key string) (*store.Object, error) {
+// listed returns the page that shows a key if any does, in one try. It is one request, unless a page
+// is empty and says that there are more.
+func (l *Locker) listed(ctx context.Context, key string) (store.Page, error) {
 	for cursor := ""; ; {
 		page, err := l.store.List(ctx, key, cursor)
-		switch {
-		case err != nil:
-			return nil, err
-		case len(page.Objects) > 0 && page.Objects[0].Key == key:
-			return &page.Objects[0], nil
-		case len(page.Objects) > 0 || page.Next == "":
-			return nil, nil
+		if err != nil || len(page.Objects) > 0 || page.Next == "" {
+			return page, err
 		}
 		cursor = page.Next
 	}

@@ -79,7 +79,7 @@ func (k *Lock) resume(ctx context.Context, all *ownTries) (*Lock, error) {
 	*all = t.ownTries
 	t.body.AcquiredAt, t.body.AcquiredID = k.t.body.AcquiredAt, cmp.Or(k.t.body.AcquiredID, k.t.id)
 	t.exclusive.etag, t.parent = k.t.exclusive.etag, k.t.parent
-	t.place = firstPlace
+	t.place, t.fence = firstPlace, k.t.fence
 	giveUp := func(err error) (*Lock, error) {
 		// Unless all is over, lock.exclusive stays: the next try needs it.
 		if !errors.Is(err, ErrLost) && ctx.Err() == nil && !k.releasing.Load() {
@@ -105,7 +105,7 @@ func (k *Lock) resume(ctx context.Context, all *ownTries) (*Lock, error) {
 	if k.releasing.Load() {
 		return giveUp(ErrReleased)
 	}
-	return l.hold(t, k.fence), nil
+	return l.hold(t), nil
 }
 
 // unpassed returns nil if the old flag is still stored, and was written so early that it was not

@@ -3,8 +3,6 @@ package replock
 import (
 	"context"
 	"errors"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
@@ -17,48 +15,23 @@ var errStoodStill error = alsoError{errors.New("this machine stood still while i
 // slept returns errStoodStill if the store's clock has advanced further since our flag was put,
 // or between two looks of a try, than ours can have: this machine stood still, its own clocks
 // did not count it, and its flag can be stale for others by now. A server's Date can be that of
-// a proxy: a try that finds it as far from the flag's mod time as an earlier one goes on.
+// a proxy with another clock than the mod times, so the answer to the put is compared, if it has a
+// time.
 func (l *Locker) slept(t *try, page store.Page, sent, answered time.Duration) error {
 	if t.polls || page.Now.IsZero() || !l.store.Properties().StoreClock {
 		return nil
 	}
-	still := false
-	if !t.first.now.IsZero() {
-		still = t.first.stood(page.Now, answered) > margin
-	} else {
-		t.first = pageTime{now: page.Now, asked: sent}
-		if flag, _ := inPage(page, t.flag.key); flag != nil && !flag.ModTime.IsZero() {
-			still = !l.skews.known(pageTime{now: flag.ModTime, asked: t.sent}.stood(page.Now, answered))
-		}
+	was := t.first
+	if was.now.IsZero() {
+		t.first, was = pageTime{now: page.Now, asked: sent}, t.raised
 	}
-	if still {
+	if flag, _ := inPage(page, t.flag.key); was.now.IsZero() && flag != nil {
+		was = pageTime{now: flag.ModTime, asked: t.sent}
+	}
+	if !was.now.IsZero() && was.stood(page.Now, answered) > margin {
 		return errStoodStill
 	}
 	return nil
-}
-
-// skews are the recent differences between two clocks of the store.
-type skews struct {
-	mu   sync.Mutex
-	last []time.Duration
-}
-
-// maxSkews is for how many servers behind one name the differences are remembered.
-const maxSkews = 8
-
-// known reports whether an earlier difference was about as large, and remembers this one. After a
-// try that finds the clocks together, earlier differences count as pauses of the machine.
-func (s *skews) known(apart time.Duration) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if apart <= margin {
-		s.last = nil
-		return true
-	}
-	known := slices.ContainsFunc(s.last, func(one time.Duration) bool { return (one - apart).Abs() <= margin })
-	s.last = append(s.last, apart)
-	s.last = s.last[max(0, len(s.last)-maxSkews):]
-	return known
 }
 
 // stoodStill refreshes the lock at once if this machine stood still: then the lock can be stale for

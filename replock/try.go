@@ -45,11 +45,13 @@ type try struct {
 	looked   bool            // at least once
 	seen     clock.Reading   // when the last look was sent
 	passed   *entry          // the stale lock.exclusive that is left in its place
+	raised   pageTime        // by the answer to the flag's put
 	first    pageTime        // by its first page
 	page     pageTime        // by its last page
 	trips    *trips          // of the acquire that it belongs to
 	parent   context.Context // of the lock's context
 	underway underway        // puts
+	fence    uint64          // its fencing number, or 0
 	refusals int             // to write lock.exclusive because it is there, since a look listed it
 	// shown is when the last look was sent that showed lock.exclusive as ours, on the clock's
 	// Elapsed, or 0 if it can't spare another look.

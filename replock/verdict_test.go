@@ -432,11 +432,11 @@ func TestStoreTimeIsALowerBound(t *testing.T) {
 					}
 				}
 				tr.parent = t.Context()
-				k := a.hold(tr, 0)
+				k := a.hold(tr)
 				if err := k.Check(t.Context()); err != nil && !gone && opts.PageSize == 0 {
 					t.Error(err)
 				}
-				check(k.others.st)
+				check(*k.now.Load())
 				mustRelease(t, k)
 			})
 		}

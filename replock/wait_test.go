@@ -722,6 +722,29 @@ func TestHintsAreBounded(t *testing.T) {
 	})
 }
 
+// TestAcquirerForgets: what the looks of an acquirer remember doesn't grow with the locks that come and go, on
+// whichever page.
+func TestAcquirerForgets(t *testing.T) {
+	bubble(t, mem.Options{PageSize: 3}, func(t *testing.T, w *world) {
+		m, memory := w.machine(), memory{}
+		for round := range 10 {
+			var keys []string
+			for i := range 7 {
+				keys = append(keys, fmt.Sprintf("index/lock.shared/%d-%d", i, round))
+				w.put(keys[i], nil)
+			}
+			for range 2 {
+				_, err := m.look(t.Context(), m.try(Exclusive), memory)
+				assert.OK(t, err)
+				equal(t, "locks that are remembered", len(memory), len(keys))
+			}
+			for _, key := range keys {
+				w.delete(key)
+			}
+		}
+	})
+}
+
 // TestHintDecidesNothing: a hint, and a read that doesn't find the lock, let no waiter in while a listing shows it.
 func TestHintDecidesNothing(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {

@@ -28,7 +28,9 @@ func (k *Lock) watch(ctx context.Context) {
 		}
 		now := clock.Read(c)
 		if now.Elapsed >= k.Deadline() {
-			return // it is lost: there is nothing to look at
+			// It is lost, and ctx ends, unless a refresh that was answered in time extends it.
+			next = now.Elapsed + firstPoll
+			continue
 		}
 		if now.Elapsed < next && !now.Parted(k.lastSeen()) {
 			continue

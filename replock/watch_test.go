@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -64,6 +65,28 @@ func TestPausedMachine(t *testing.T) {
 				within = 500 * time.Millisecond
 			}
 			endsForGood(t, k, within)
+		})
+	}
+}
+
+// TestPassedIsNotCalledBroken: the reason of a loss names break-lock only if the lease lasted, by the store's clock.
+func TestPassedIsNotCalledBroken(t *testing.T) {
+	const pause = 150 * time.Second
+	for _, opts := range []mem.Options{{}, lacking} {
+		bothHolders(t, opts, func(t *testing.T, w *world, a *machine, k *Lock) {
+			time.Sleep(33 * time.Second)
+			a.clock.pause(pause)
+			w.passed(t, Exclusive, time.Now().Add(pause))
+			lost := endsForGood(t, k, DefaultLook)
+			if strings.Contains(lost.Error(), "break-lock") || !strings.Contains(lost.Error(), "this machine stood still") {
+				t.Error(lost)
+			}
+			k = a.takes(t, k.Mode())
+			time.Sleep(33 * time.Second)
+			w.breakAll()
+			if lost := endsForGood(t, k, DefaultLook); !strings.Contains(lost.Error(), "by break-lock or by hand") {
+				t.Error(lost)
+			}
 		})
 	}
 }
@@ -195,22 +218,58 @@ func TestSlowAnswersAreNoPause(t *testing.T) {
 	}
 }
 
-// TestClocksApart: if listings and mod times have clocks of their own, only the first acquire needs a second attempt.
+// TestStandStillOfTwoAcquires: if a machine is paused while two acquires of one Locker are between their puts and their
+// first looks, neither is granted by its old flag.
+func TestStandStillOfTwoAcquires(t *testing.T) {
+	const pause = 5 * time.Second
+	do(t, func(t *testing.T, w *world) {
+		a := w.machine()
+		var lists atomic.Int32
+		a.hooks.Before(on("list", "", func(hookstore.Request) {
+			switch lists.Add(1) {
+			case 1:
+				a.stands(pause, false)
+			case 2:
+				time.Sleep(pause)
+			default: // the first acquire starts again, and the second isn't over yet
+				time.Sleep(time.Second)
+			}
+		}))
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				k, err := a.Shared(t.Context(), "x")
+				assert.OK(t, err)
+				_, o, err := w.mem.Get(t.Context(), k.Key(), maxBody)
+				if age := time.Since(o.ModTime); err != nil || age >= pause {
+					t.Errorf("the lock was granted when its flag was %v old", age)
+				}
+				mustRelease(t, k)
+			})
+		}
+		wg.Wait()
+	})
+}
+
+// TestClocksApart: a store whose answers have another clock than its mod times makes no acquire start again.
 func TestClocksApart(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a := w.machine()
 		a.Locker.store = ahead{a.Locker.store}
-		for _, want := range []int{2, 1} {
-			a.hooks.Count()
-			k := a.takes(t, Shared)
-			a.sent(t, between{"list": {want, want}})
-			mustRelease(t, k)
-		}
+		k := a.takes(t, Shared)
+		a.sent(t, between{"list": {1, 1}})
+		mustRelease(t, k)
 	})
 }
 
 // ahead is a store behind a proxy whose clock is a minute ahead.
 type ahead struct{ store.Store }
+
+func (s ahead) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
+	o, err := s.Store.Put(ctx, key, body, opts)
+	o.Now = o.Now.Add(time.Minute)
+	return o, err
+}
 
 func (s ahead) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
 	page, err := s.Store.List(ctx, prefix, cursor)
@@ -437,6 +496,27 @@ func TestLooksOutlastAnOutage(t *testing.T) {
 		a.hooks.Before(nil)
 		w.delete(k.Key())
 		ends(t, k, a.opts.Look+maxAsk+retry.LastWords)
+	})
+}
+
+// TestLooksOutlastALateExtension: looks go on if the deadline seems over just before a refresh that was answered in time
+// extends it.
+func TestLooksOutlastALateExtension(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		a := w.machine()
+		refreshed := false
+		a.earlier = func(time.Duration) time.Duration { // called between the answer and the extension
+			if refreshed {
+				time.Sleep(26 * time.Second)
+			}
+			refreshed = !refreshed
+			return 0
+		}
+		k := a.takes(t, Shared)
+		time.Sleep(61 * time.Second) // and the next refresh is 29 s away
+		lives(t, k)
+		w.breakAll()
+		endsForGood(t, k, DefaultLook)
 	})
 }
 

@@ -118,6 +118,9 @@ type Object struct {
 	// ModTime is when the object was written, on the store's clock, rounded down to
 	// the store's precision. It is zero if the response doesn't have it.
 	ModTime time.Time
+	// Now, of a Put, is the store's clock when it answered, as Page.Now, or zero if the
+	// response doesn't have it.
+	Now time.Time
 }
 
 // Page is a part of a listing.

@@ -53,7 +53,7 @@ func New(opts Options) *Store {
 func (s *Store) Properties() store.Properties {
 	return store.Properties{
 		Name:          "mem",
-		IfAbsent:      s.opts.IfAbsent.declared(),
+		IfAbsent:      s.opts.ifAbsent(),
 		IfMatch:       s.opts.ifMatch(),
 		DeleteIfMatch: s.opts.IfMatch.declared(),
 		StoreClock:    !s.opts.NoStoreClock,
@@ -86,6 +86,8 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.Put
 	s.objects[key] = object{body: slices.Clone(body), info: info}
 	if s.opts.NoTime {
 		info.ModTime = time.Time{}
+	} else {
+		info.Now = s.now()
 	}
 	return info, nil
 }

@@ -22,7 +22,8 @@ type Options struct {
 	// a store doesn't keep IfMatch, and declares Kept as store.Claimed.
 	IfMatchCreates bool
 	// Markers makes a Put with PutOptions.IfAbsent fail for a key whose object was
-	// deleted, as on a server that takes a delete marker for an object (versitygw).
+	// deleted, as on a server that takes a delete marker for an object (versitygw). Such a
+	// store declares Kept as store.Claimed.
 	Markers bool
 	// Versions makes a Put heed PutOptions.Replaces, as a backend with versions must.
 	Versions bool
@@ -53,6 +54,14 @@ const (
 	// Lacked: the store declares store.Unsupported, and refuses the Put.
 	Lacked
 )
+
+// ifAbsent returns the store's declaration of PutOptions.IfAbsent.
+func (o Options) ifAbsent() store.Condition {
+	if o.Markers {
+		return min(o.IfAbsent.declared(), store.Claimed)
+	}
+	return o.IfAbsent.declared()
+}
 
 // ifMatch returns the store's declaration of PutOptions.IfMatch.
 func (o Options) ifMatch() store.Condition {

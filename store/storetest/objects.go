@@ -105,7 +105,7 @@ func oneClock(t *testing.T, f *fixture) {
 	for range f.rounds(200) {
 		page, err := f.store.List(t.Context(), "", "")
 		assert.OK(t, err)
-		f.put(t, "k", "body")
+		put := f.put(t, "k", "body")
 		_, after := f.get(t, "k")
 		if !page.Now.IsZero() && page.Now.Sub(after.ModTime) > f.Precision {
 			t.Fatalf("written at %v, after a list that was answered at %v", after.ModTime, page.Now)
@@ -114,6 +114,9 @@ func oneClock(t *testing.T, f *fixture) {
 		assert.OK(t, err)
 		if again.Now.IsZero() != page.Now.IsZero() || again.Now.Before(page.Now) {
 			t.Fatalf("now was %v and then %v", page.Now, again.Now)
+		}
+		if !put.Now.IsZero() && (put.Now.Before(page.Now) || put.Now.After(again.Now)) {
+			t.Fatalf("now was %v, of a put %v, and then %v", page.Now, put.Now, again.Now)
 		}
 		f.delete(t, "k")
 	}

@@ -1,6 +1,7 @@
 package main
 
 const (
+	claims    = "replock/claim.go"
 	entering  = "replock/enter.go"
 	take      = "replock/withdraw.go"
 	yield     = "replock/yield.go"
@@ -108,7 +109,7 @@ var engineMutants = []mutant{
 	{"a passed deadline is noticed ten seconds later", runs,
 		"deadline := s.last + r.Deadline\n", "deadline := s.last + r.Deadline + 10*time.Second\n", seed(1)},
 	{"a refresh puts back a flag that was deleted", findOurs,
-		"case seen == nil:\n\t\treturn r.broken(o.key, \"it was deleted, by break-lock or by hand\")", "case seen == nil:\n\t\treturn nil", seed(120)},
+		"case seen == nil:\n\t\treturn r.deleted(o.key)", "case seen == nil:\n\t\treturn nil", seed(120)},
 	{"a refresh doesn't look whose flag it is", findOurs,
 		"case !r.t.ids[l.ID]:", "case false:", seed(6513)},
 	{"a condition is relied on because the store claims it", proofs,
@@ -231,7 +232,17 @@ var engineMutants = []mutant{
 	{"another lock's number is taken for the own one", count,
 		"if last.ID == id {", "if last.ID != \"\" {", seed(62)},
 	{"a resumed lock has no fence", resume,
-		"l.hold(t, k.fence)", "l.hold(t, 0)", seed(451)},
+		"t.place, t.fence = firstPlace, k.t.fence", "t.place = firstPlace", test("./replock", "^TestFenceGrows$")},
+	{"a fence is taken after the last look", entering,
+		"\t\t\t\t\treturn f, err\n\t\t\t\t}\n\t\t\tdefault:", "\t\t\t\t\treturn f, err\n\t\t\t\t}\n\t\t\t\treturn f, nil\n\t\t\tdefault:", test("./replock", "^TestFenceOfAPausedAcquirer$")},
+	{"looks end when the deadline seems over", looks,
+		"next = now.Elapsed + firstPoll\n\t\t\tcontinue", "return", test("./replock", "^TestLooksOutlastALateExtension$")},
+	{"refusals make an acquirer give up a condition that the backend keeps", claims,
+		" && l.store.Properties().IfAbsent != store.Kept", "", test("./replock", "^TestKeptConditionIsNeverGivenUp$")},
+	{"an acquirer remembers all locks that it has seen", look,
+		"s.forget(page, last)", "_ = last", test("./replock", "^TestAcquirerForgets$")},
+	{"a later page makes an acquirer forget those before it", judge,
+		"certain && key > after &&", "certain &&", test("./replock", "^TestAcquirerForgets$")},
 	{"a fence relies on conditions that the store only claims", count,
 		"p.IfAbsent != store.Kept || !l.conditions.match.holds()", "p.IfAbsent == store.Unsupported", seed(12)},
 
@@ -285,7 +296,7 @@ var engineMutants = []mutant{
 	{"the standing still of a holder's machine is noticed only at twenty times the margin", stood,
 		"last.stood(now.now, answered) > margin)", "last.stood(now.now, answered) > 20*margin)", test("./replock", "^TestPausedMachineRefreshesAtOnce$")},
 	{"the standing still of an acquirer's machine is noticed only at twenty times the margin", stood,
-		"t.first.stood(page.Now, answered) > margin", "t.first.stood(page.Now, answered) > 20*margin", test("./replock", "^TestStoodStillWhileAcquiring$")},
+		"was.stood(page.Now, answered) > margin", "was.stood(page.Now, answered) > 20*margin", test("./replock", "^TestStoodStillWhileAcquiring$")},
 	{"the parting of the clocks is noticed only at twenty times the margin", readings,
 		"limit := apartBy + max", "limit := 20*apartBy + max", test("./internal/clock", "^TestParted$")},
 	{"a wall clock that is set back is no sign of a pause", readings,
@@ -297,11 +308,11 @@ var engineMutants = []mutant{
 	{"a release between a refresh's look and its put lets the put go", renew,
 		"if r.releasing.Load() {", "if r.releasing.Load() && r.end() == 0 {", test("./replock", "^TestReleaseSendsNoPut$")},
 	{"a pause of the machine between two looks of an acquirer goes unnoticed", stood,
-		"still = t.first.stood(page.Now, answered) > margin", "still = t.first.now.IsZero()", test("./replock", "^TestStoodStillWhileAcquiring$")},
+		"if was.now.IsZero() {\n\t\tt.first", "if !was.now.IsZero() {\n\t\treturn nil\n\t} else {\n\t\tt.first", test("./replock", "^TestStoodStillWhileAcquiring$")},
 	{"the time that an acquirer's listing takes counts as a pause", stood,
-		"t.first = pageTime{now: page.Now, asked: sent}", "t.first = pageTime{now: page.Now, asked: answered}", test("./replock", "^TestSlowAnswersAreNoPause$")},
-	{"a pause between the put and the first look is dated from the look", stood,
-		"pageTime{now: flag.ModTime, asked: t.sent}.stood", "pageTime{now: flag.ModTime, asked: sent}.stood", test("./replock", "^TestSlowAnswersAreNoPause$")},
+		"pageTime{now: page.Now, asked: sent}", "pageTime{now: page.Now, asked: answered}", test("./replock", "^TestSlowAnswersAreNoPause$")},
+	{"a pause between the put and the first look is dated from the put's answer", raises,
+		"pageTime{now: o.Now, asked: t.sent}", "pageTime{now: o.Now, asked: answered}", test("./replock", "^TestSlowAnswersAreNoPause$")},
 	{"the lease on the store's clock counts from the page, not from the refresh before it", stood,
 		"last.now.Add(last.leased - last.asked + k.l.opts.TTL)", "last.now.Add(k.l.opts.TTL)", test("./replock", "^TestRefreshedBeyondTheLease$")},
 	{"the end of a lease on the store's clock has no margin", stood,
@@ -337,7 +348,7 @@ var engineMutants = []mutant{
 	{"a refresh whose answer tells no time dates no flag", renew,
 		"r.date(now.when(sent))", "_ = now.when(sent)", test("./replock", "^TestResumeAfterALateRefreshThatCameInTime$")},
 	{"a holder's store time is dated from the send of its look", beside,
-		"now, st := storeTime{page.Now, answered}, k.others.st", "now, st := storeTime{page.Now, began.Elapsed}, k.others.st", test("./replock", "^TestStoreTimeIsALowerBound$")},
+		"k.learn(storeTime{page.Now, answered})", "k.learn(storeTime{page.Now, began.Elapsed})", test("./replock", "^TestStoreTimeIsALowerBound$")},
 	{"a lock beside ours counts as settled as soon as it is seen", beside,
 		"answered-e.since >= transient", "answered-e.since >= 0", test("./replock", "^TestOtherClientsConflictIsALoss$")},
 	{"a lock beside ours is dated without the rounding", beside,

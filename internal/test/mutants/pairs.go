@@ -29,11 +29,11 @@ var pairsMutants = []mutant{
 		d = Forever
 	}
 	if end := q.l.endOf(f); end > now {`, pair("exclusive", "seventeen dead locks, perhaps", "")},
-	{"three refusals of lock.exclusive end nothing", "replock/claim.go", `if t.refusals >= maxRefused {`, `if t.refusals > 1000 {`, pair("exclusive", "delete markers that count as objects", "an exclusive waiter")},
+	{"three refusals of lock.exclusive end nothing", "replock/claim.go", `spurious := t.refusals >= maxRefused`, `spurious := t.refusals > 1000`, pair("exclusive", "delete markers that count as objects", "an exclusive waiter")},
 	{"an emptied flag is a lock", "replock/judge.go", `e.read, e.err = true, errReleased
 		case`, `e.read, e.err = true, errOdd
 		case`, pair("exclusive", "emptied flags", "")},
-	{"a fence is taken only where nothing was waited for", "replock/acquire.go", `if t.mode == Exclusive && fenced {`, `if t.mode == Exclusive && fenced && len(t.keys) == 1 {`, pair("exclusive", "its holder had to wait", "fences")},
+	{"a fence is taken only where nothing was waited for", "replock/enter.go", `q.fence && t.fence == 0:`, `q.fence && t.fence == 0 && len(t.keys) == 1:`, pair("exclusive", "its holder had to wait", "fences")},
 	{"no more than a page of stale locks is read", "replock/look.go", `		cursor = page.Next
 `, `		if cursor = page.Next; len(f.stale) > 0 {
 			return f, nil
@@ -54,7 +54,7 @@ var pairsMutants = []mutant{
 	o := &object`, pair("exclusive", "it is lost and resumed", "")},
 	{"of many stale locks sixteen are deleted", "replock/reap.go", `range slices.Chunk(dead, store.MaxBatch)`, `range slices.Chunk(dead[:min(len(dead), atOnce)], store.MaxBatch)`, pair("exclusive", "seventeen dead locks", "")},
 	{"a shared acquirer is behind no ticket", "replock/try.go", `		at = lastPlace`, `		at = firstPlace`, pair("shared", "an exclusive waiter", "shared acquirers at its end")},
-	{"a resumed lock is behind the waiters", "replock/resume.go", `t.place = firstPlace`, `t.place = lastPlace`, pair("exclusive", "it is lost and resumed", "an exclusive waiter")},
+	{"a resumed lock is behind the waiters", "replock/resume.go", `t.place, t.fence = firstPlace`, `t.place, t.fence = lastPlace`, pair("exclusive", "it is lost and resumed", "an exclusive waiter")},
 	{"the deadline of a release is that of the acquire", "replock/release.go", `	k.t.deadline = k.Deadline()
 `, ``, pair("exclusive", "a slow store", "")},
 }

@@ -435,7 +435,7 @@ func (h *holding) fence() uint64 {
 // fit reports whether the store keeps what a fence needs, as the client knows from the beginning.
 func (p *plan) fit(c *clientPlan) bool {
 	s := p.store
-	return s.IfAbsent == mem.Kept && s.IfMatch == mem.Kept && !s.IfMatchCreates && !p.refuses && !(p.local && c.machine != 0)
+	return s.IfAbsent == mem.Kept && s.IfMatch == mem.Kept && !s.IfMatchCreates && !s.Markers && !p.refuses && !(p.local && c.machine != 0)
 }
 
 // unfenced reports whether a lock was refused because the store isn't fit for a fence.

@@ -90,7 +90,7 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.Put
 	}
 	s.tidy.wrote(ctx, s, key, r.answer.Header("X-Amz-Version-Id"), covered)
 	// The answer has no time of the write: its Date is when it was sent.
-	return store.Object{Key: key, ETag: etag, Size: int64(len(body))}, nil
+	return store.Object{Key: key, ETag: etag, Size: int64(len(body)), Now: r.answer.Date()}, nil
 }
 
 // Get reads an object.
