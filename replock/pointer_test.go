@@ -362,14 +362,15 @@ const (
 	lost                      // it heeds the condition, and its answer is lost
 	dropped                   // the request is lost
 	late                      // the client gives up, and the store heeds the condition half a minute later
-	conflict                  // refused for now, as with 409, 429 or 503
+	throttled                 // refused for now, as with 429 or 503
+	conflict                  // 409
 	unsupported               // 501
 	forbidden                 // 403
 	answers
 )
 
 func (a answer) String() string {
-	return [...]string{"heeded", "ignored", "lost", "dropped", "late", "409", "501", "403"}[a]
+	return [...]string{"heeded", "ignored", "lost", "dropped", "late", "429", "409", "501", "403"}[a]
 }
 
 // put applies the put in that way, and returns what the client is told.
@@ -384,8 +385,10 @@ func (a answer) put(ctx context.Context, s store.Store, key string, body []byte,
 	case late:
 		time.AfterFunc(30*time.Second, func() { _, _ = s.Put(context.Background(), key, body, opts) })
 		return store.Object{}, unanswered
-	case dropped, conflict:
+	case dropped, throttled:
 		return store.Object{}, unanswered
+	case conflict:
+		return store.Object{}, store.ErrConflict
 	case unsupported:
 		return store.Object{}, store.ErrConditionUnsupported
 	case forbidden:
@@ -427,7 +430,7 @@ func (p *proving) Put(ctx context.Context, key string, body []byte, opts store.P
 func TestProofByTwoPuts(t *testing.T) {
 	for a := range answers {
 		for b := range answers {
-			for _, plain := range []answer{heeded, lost, dropped, late, conflict} {
+			for _, plain := range []answer{heeded, lost, dropped, late, throttled} {
 				for range rounds.Fewer(3, 1) {
 					proveByTwo(t, 20*time.Millisecond, plain, a, b)
 				}
@@ -458,6 +461,10 @@ func proveByTwo(t *testing.T, most time.Duration, plain, a, b answer) {
 		case a == unsupported || b == unsupported:
 			if !absent.fails() {
 				wrong("a condition that isn't supported isn't refuted")
+			}
+		case plain == heeded && (a == conflict || a == forbidden) && (b == conflict || b == forbidden):
+			if !absent.fails() {
+				wrong("a condition with which no put is taken isn't refuted")
 			}
 		case a == heeded && b == heeded:
 			if !absent.holds() {

@@ -56,7 +56,7 @@ func (l *Locker) proveAbsent(ctx context.Context, t *try) error {
 	for unanswered > 0 {
 		note(<-answers)
 	}
-	l.conditions.absent.learnFromTwo(errs[0], errs[1])
+	l.conditions.absent.learnFromTwo(errs[0], errs[1], took != nil && took.n == 2)
 	if took == nil {
 		return l.putFlag(ctx, t)
 	}
@@ -65,11 +65,14 @@ func (l *Locker) proveAbsent(ctx context.Context, t *try) error {
 }
 
 // learnFromTwo learns from the answers to two puts of one new key with If-None-Match, of which
-// the store must take no more than one. Any other pair of answers says nothing.
-func (p *proof) learnFromTwo(a, b error) {
+// the store must take no more than one. Any other pair of answers says nothing, unless both were
+// refused and the same put without the condition, plain, was taken.
+func (p *proof) learnFromTwo(a, b error, plain bool) {
 	refused := func(err error) bool { return errors.Is(err, store.ErrPrecondition) }
+	denied := func(err error) bool { return errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrPermission) }
 	switch {
-	case a == nil && b == nil, errors.Is(a, store.ErrConditionUnsupported), errors.Is(b, store.ErrConditionUnsupported):
+	case a == nil && b == nil, errors.Is(a, store.ErrConditionUnsupported), errors.Is(b, store.ErrConditionUnsupported),
+		denied(a) && denied(b) && plain:
 		p.learn(false)
 	case refused(a) || refused(b):
 		p.learn(true)

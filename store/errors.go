@@ -16,7 +16,8 @@ var (
 	// Nothing was written.
 	ErrPrecondition = errors.New("precondition failed")
 	// ErrConditionUnsupported is returned by a conditional Put to a store that has no
-	// such condition. Nothing was written.
+	// such condition, or that refuses the Put in a way that can be because of the condition: the
+	// same Put without it shows that. Nothing was written.
 	ErrConditionUnsupported = errors.New("conditional put not supported")
 	// ErrConditionUnsent is an ErrConditionUnsupported of a backend that has no such
 	// request: nothing was sent.
@@ -27,6 +28,9 @@ var (
 	// ErrBatchUnsent is an ErrBatchUnsupported of a backend that has no such request, or has
 	// found out that the server has none: nothing was sent.
 	ErrBatchUnsent = fmt.Errorf("%w", ErrBatchUnsupported)
+	// ErrConflict is returned by a Put or a deletion that the store refuses because of another one
+	// of the same object (409). Nothing was written. The next try might be taken.
+	ErrConflict = errors.New("another write of the object is under way")
 	// ErrPermission is returned if the store refuses the sender of a request. Nothing
 	// was written or deleted.
 	ErrPermission = errors.New("permission denied")

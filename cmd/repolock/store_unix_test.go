@@ -384,6 +384,8 @@ func TestQuirks(t *testing.T) {
 		"a put is accepted now and then":       {proxy.Quirks{Web: true, Accepted: true}, "", "fit"},
 		"all of these":                         {proxy.Quirks{Twice: true, Disordered: true, Web: true, Accepted: true}, "minio", "fit"},
 		"a delete marker counts as an object":  {proxy.Quirks{Markers: true}, "s3", "a delete marker"},
+		"a policy forbids conditional puts":    {proxy.Quirks{Refuses: proxy.Fault{Status: 403, Code: "AccessDenied"}}, "s3", "no such condition (conditional put not supported: "},
+		"conditional puts are conflicts":       {proxy.Quirks{Refuses: proxy.Fault{Status: 409, Code: "Conflict"}}, "minio", "no such condition (another write"},
 		"If-Match is taken without quotes":     {proxy.Quirks{Unquoted: true}, "minio", "if-match=unquoted"},
 	} {
 		for _, backend := range []string{"s3", "minio"} {

@@ -299,7 +299,11 @@ func TestStores(t *testing.T) {
 		"lacked": {mem.Options{IfAbsent: mem.Lacked, IfMatch: mem.Lacked}, flawed{},
 			results{doctor.IfNoneMatch: warn, doctor.IfNoneMatchRace: unknown, doctor.IfMatch: warn, doctor.IfMatchRace: unknown, doctor.ConditionalDelete: warn},
 			unreliable, ""},
-		"claimed and lacked": {claimed, answers(store.ErrConditionUnsupported), results{doctor.IfNoneMatch: warn, doctor.IfMatch: warn}, lacking, ""},
+		"claimed and lacked":      {claimed, answers(store.ErrConditionUnsupported), results{doctor.IfNoneMatch: warn, doctor.IfMatch: warn}, lacking, ""},
+		"claimed and denied":      {claimed, answers(store.ErrPermission), results{doctor.IfNoneMatch: warn, doctor.IfMatch: warn}, lacking, ""},
+		"claimed and in conflict": {claimed, answers(store.ErrConflict), results{doctor.IfNoneMatch: warn, doctor.IfMatch: warn}, lacking, ""},
+		"denied, declared as kept": {mem.Options{}, answers(store.ErrPermission),
+			results{doctor.IfNoneMatch: fail, doctor.IfNoneMatchRace: unknown, doctor.IfMatch: fail, doctor.IfMatchRace: unknown}, unfit, ""},
 		"markers": {mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed, Markers: true}, flawed{},
 			results{doctor.IfNoneMatchGone: warn}, unreliable, ""},
 		"no time": {mem.Options{NoTime: true, Precision: time.Second}, flawed{},
@@ -695,7 +699,6 @@ func TestPermissions(t *testing.T) {
 		return func(r request, _ bool) bool { return slices.Contains(all, r.Op) && strings.HasPrefix(r.Key, prefix) }
 	}
 	overwrites := func(r request, there bool) bool { return r.Op == "put" && there && r.Opts == (store.PutOptions{}) }
-	conditional := func(r request, _ bool) bool { return r.Opts.IfMatch != "" }
 	for name, test := range map[string]struct {
 		opts    mem.Options
 		refused func(r request, there bool) bool // there: the object is
@@ -722,10 +725,6 @@ func TestPermissions(t *testing.T) {
 			results{doctor.Overwrite: fail, doctor.Delete: fail}, doctor.LacksPermission, `put "index/locks/doctor-`},
 		"the locks": {mem.Options{}, func(r request, _ bool) bool { return r.Key == locks }, // every acquirer lists them
 			results{doctor.Reachable: fail, doctor.ListAfterWrite: ok}, doctor.LacksPermission, `list "index/lock.`},
-		"conditions": {mem.Options{}, conditional, results{doctor.IfMatch: fail, doctor.ConditionalDelete: warn}, // a lock has them
-			doctor.LacksPermission, `put "index/locks/doctor-`},
-		"claimed conditions": {mem.Options{IfMatch: mem.Claimed}, conditional, results{doctor.IfMatch: fail, doctor.ConditionalDelete: warn},
-			doctor.LacksPermission, `put "index/locks/doctor-`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, _ *hookstore.Store, _ *mem.Store, opts doctor.Options) {

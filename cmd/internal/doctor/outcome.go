@@ -76,7 +76,7 @@ func walk(steps []step) (outcome, string, error) {
 		case errors.Is(err, unmet):
 			return ignored, fmt.Sprintf("of no use: %s was refused", s.what), nil
 		case errors.Is(err, store.ErrConditionUnsupported):
-			return lacking, "the store has no such condition", nil
+			return lacking, noCondition(err), nil
 		case refused(err):
 			return forbidden, err.Error(), nil
 		default:
@@ -84,6 +84,18 @@ func walk(steps []step) (outcome, string, error) {
 		}
 	}
 	return kept, "", nil
+}
+
+// noCondition is the detail of a condition with which the store takes no put.
+func noCondition(err error) string {
+	detail := "the store has no such condition"
+	if e, ok := errors.AsType[*store.Error](err); ok {
+		err = e.Err
+	}
+	if err == store.ErrConditionUnsupported || errors.Is(err, store.ErrConditionUnsent) {
+		return detail
+	}
+	return fmt.Sprintf("%s (%v)", detail, err)
 }
 
 // maxAfresh bounds how often a walk begins anew after a request without an answer: the store
@@ -97,6 +109,12 @@ func (x *exam) afresh(ctx context.Context, name, good string, steps func(key str
 		o, detail, err := walk(steps(fmt.Sprintf("%s%s-%d", x.scratch, name, n)))
 		if o == kept {
 			detail = good
+		}
+		if o == forbidden && len(x.lacking(Write, Overwrite, Delete)) == 0 {
+			return lacking, noCondition(errors.New(detail)), nil // the same request without it was taken
+		}
+		if errors.Is(err, store.ErrConflict) && n == maxAfresh {
+			return lacking, noCondition(err), nil
 		}
 		if err == nil || n == maxAfresh || ctx.Err() != nil || store.Permanent(err) {
 			return o, detail, err

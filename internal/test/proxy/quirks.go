@@ -19,6 +19,8 @@ type Quirks struct {
 	// Markers refuses If-None-Match: * for a key whose newest version is a delete marker, as
 	// versitygw does in a bucket with versions.
 	Markers bool
+	// Refuses is the answer to each put that has a condition.
+	Refuses Fault
 	// Twice lists each key twice, first as it was and then as it is, as rclone does while it
 	// is overwritten.
 	Twice bool
@@ -50,6 +52,9 @@ func (p *Proxy) refused(q Request, quirks Quirks) Fault {
 	precondition := Fault{Status: http.StatusPreconditionFailed, Code: "PreconditionFailed"}
 	if quirks.Markers && q.Op == "put" && q.Header.Get("If-None-Match") == "*" && p.markers[q.Key] {
 		return precondition
+	}
+	if quirks.Refuses != (Fault{}) && q.Op == "put" && (q.Header.Get("If-None-Match") != "" || q.Header.Get("If-Match") != "") {
+		return quirks.Refuses
 	}
 	if quirks.NoBatch && q.Op == "delete all" {
 		return Fault{Status: http.StatusNotImplemented, Code: "NotImplemented"}

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/http/httptrace"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -40,7 +41,9 @@ func TestAnswers(t *testing.T) {
 		{"access", say(403, "AccessDenied"), []string{"put", "put if match"}, store.ErrPermission, "s3:PutObject"},
 		{"access", say(403, "AccessDenied"), []string{"delete"}, store.ErrPermission, "s3:DeleteObject"},
 		{"key", say(403, "InvalidAccessKeyId"), all, store.ErrCredentials, "credentials are wrong"},
-		{"signature", say(403, "SignatureDoesNotMatch"), all, store.ErrCredentials, "credentials are wrong"},
+		{"signature", say(403, "SignatureDoesNotMatch"), []string{"list", "get", "delete", "put", "put if match"}, store.ErrCredentials, "credentials are wrong"},
+		{"signature without the condition", say(403, "SignatureDoesNotMatch"), []string{"put if absent"}, store.ErrConditionUnsupported, "SignatureDoesNotMatch"},
+		{"condition denied", say(403, "AccessDenied"), []string{"put if absent"}, store.ErrConditionUnsupported, "403 AccessDenied"},
 		{"expired", say(400, "ExpiredToken"), all, store.ErrCredentials, "expired"},
 		{"bucket", say(404, "NoSuchBucket"), all, store.ErrNotFound, `bucket "bucket"`},
 		{"region", say(301, "PermanentRedirect", "X-Amz-Bucket-Region", "eu-west-1"), []string{"list", "put", "get"}, store.ErrConfig, "region=eu-west-1"},
@@ -52,8 +55,8 @@ func TestAnswers(t *testing.T) {
 		{"not implemented", say(501, "NotImplemented"), conditional, store.ErrConditionUnsupported, ""},
 		{"not implemented, in few words", say(501, ""), conditional, store.ErrConditionUnsupported, ""},
 		{"invalid argument", say(400, "InvalidArgument"), conditional, store.ErrConditionUnsupported, ""},
-		{"conflict", say(409, "ConditionalRequestConflict"), conditional, repeat, "409"},
-		{"conflict", say(409, "OperationAborted"), all, repeat, "409"},
+		{"conflict", say(409, "ConditionalRequestConflict"), conditional, store.ErrConflict, "409"},
+		{"conflict", say(409, "OperationAborted"), all, store.ErrConflict, "409"},
 		{"slow down", say(503, "SlowDown"), all, repeat, "503 SlowDown"},
 		{"throttled", say(429, "TooManyRequests"), all, repeat, "429"},
 		{"failure", say(500, "InternalError"), all, repeat, "500"},
@@ -84,6 +87,10 @@ func TestAnswers(t *testing.T) {
 	for _, code := range []string{"NoSuchBucket", "NoSuchKey", "ExpiredToken", "InvalidRequest"} {
 		answers = append(answers, answer{"a failing server", say(500, code), all, repeat, "500"}, answer{"an overloaded server", say(503, code), all, repeat, "503"})
 	}
+	for _, status := range []int{304, 400, 405, 411, 422, 428} {
+		answers = append(answers, answer{"a condition", say(status, "Refused"), conditional, store.ErrConditionUnsupported, strconv.Itoa(status)},
+			answer{"any request", say(status, "Refused"), []string{"put", "get", "delete"}, repeat, strconv.Itoa(status)})
+	}
 	for _, as := range []string{"", "text/html", "application/xml"} {
 		for _, status := range []int{200, 201, 202} {
 			answers = append(answers, answer{"no ETag, " + as, empty(as, status, ""), puts, repeat, ""})
@@ -99,9 +106,10 @@ func TestAnswers(t *testing.T) {
 				if err == nil {
 					continue
 				}
-				if c.want == repeat {
+				if c.want == repeat || c.want == store.ErrConflict {
 					assert.That(t, !store.Permanent(err), "%s: %s: %v is permanent", c.name, of, err)
-				} else {
+				}
+				if c.want != repeat {
 					assert.Is(t, err, c.want, "%s: %s", c.name, of)
 				}
 				for _, other := range []error{store.ErrNotFound, store.ErrPrecondition, store.ErrConditionUnsupported, store.ErrPermission, store.ErrConfig} {
@@ -298,6 +306,9 @@ func TestPutBesideDelete(t *testing.T) {
 				refusals.Store(refused)
 				err := send(t.Context(), s)
 				want, tries := store.ErrPermission, int32(1)
+				if of == "put if absent" {
+					want = store.ErrConditionUnsupported
+				}
 				if puts {
 					tries = 2
 				}

@@ -24,6 +24,9 @@ type request struct {
 	answer      *httptransport.Answer
 }
 
+// ifAbsent reports whether it is a put with If-None-Match.
+func (r request) ifAbsent() bool { return r.op == "put" && r.conditional && !r.ifMatch }
+
 // failed returns an error of a client library as one of package store, in one line.
 func (s *Store) failed(ctx context.Context, r request, err error) error {
 	return &store.Error{Op: r.op, Key: r.key, Err: s.meaning(ctx, r, err)}
@@ -108,7 +111,12 @@ func (s *Store) byCode(r request, refusal refusal, said string) error {
 		return fmt.Errorf("bucket %q: %w", s.place.Bucket, store.ErrNotFound)
 	case "ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired":
 		return fmt.Errorf("%w: the credentials have expired (%s)", store.ErrCredentials, said)
-	case "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "InvalidTokenId", "InvalidSecurity":
+	case "SignatureDoesNotMatch":
+		if r.ifAbsent() { // a server or a proxy that drops the header breaks the signature
+			return fmt.Errorf("%w: %s", store.ErrConditionUnsupported, said)
+		}
+		return fmt.Errorf("%w: the credentials are wrong (%s)", store.ErrCredentials, said)
+	case "InvalidAccessKeyId", "InvalidToken", "InvalidTokenId", "InvalidSecurity":
 		return fmt.Errorf("%w: the credentials are wrong (%s)", store.ErrCredentials, said)
 	case "RequestTimeTooSkewed":
 		return fmt.Errorf("%w: this machine's clock is %s, too far for the server to take its signature: set it right",
@@ -140,8 +148,11 @@ func (s *Store) byStatus(r request, status int, refusal refusal, said string) er
 	switch {
 	case status == 412 && r.conditional:
 		return fmt.Errorf("%w: %s", store.ErrPrecondition, said)
-	case status == 501 && r.conditional:
+	case status == 501 && r.conditional, status == 403 && r.ifAbsent(),
+		r.op == "put" && r.conditional && slices.Contains(unconditional, status) && refusal.Code != "RequestTimeout" && (status != 400 || refusal.Code != ""):
 		return fmt.Errorf("%w: %s", store.ErrConditionUnsupported, said)
+	case status == 409:
+		return fmt.Errorf("%w: %s", store.ErrConflict, said)
 	case status == 301, status == 302, status == 307, status == 308:
 		return s.wrongRegion(r, refusal, said)
 	case status == 401, status == 403:
@@ -151,6 +162,10 @@ func (s *Store) byStatus(r request, status int, refusal refusal, said string) er
 	}
 	return nil
 }
+
+// unconditional are the statuses with which servers were seen to refuse each put that has a condition. A
+// policy refuses it with 403, which says nothing of an If-Match that was taken before.
+var unconditional = []int{304, 400, 405, 411, 422, 428}
 
 // full are the codes that mean that there is no space left, or a quota is used up.
 var full = []string{
