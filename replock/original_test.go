@@ -3,6 +3,8 @@ package replock
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -509,4 +511,27 @@ func (w *world) race(t *testing.T, trip time.Duration, round int, clients [2]cli
 	}
 	end(locks[0], locks[1])
 	return was, is
+}
+
+// TestOriginalAfterACrash: a client of the original protocol waits after a crash of ours for as long as
+// docs/cloudstic.md says.
+func TestOriginalAfterACrash(t *testing.T) {
+	page, err := os.ReadFile("../docs/cloudstic.md")
+	assert.OK(t, err)
+	for _, ttl := range []time.Duration{DefaultTTL, MinTTL} {
+		do(t, func(t *testing.T, w *world) {
+			a, _ := w.holder(t, Exclusive, func(o *Options) { o.TTL = ttl })
+			a.hooks.Before(outage)
+			began, c := time.Now(), w.originals()
+			h, err := c.lock(t.Context(), Shared)
+			for ; err != nil; h, err = c.lock(t.Context(), Shared) {
+				time.Sleep(100 * time.Millisecond)
+			}
+			end(h)
+			says := fmt.Sprintf("waits %.0f s", time.Since(began).Seconds())
+			if !strings.Contains(strings.ReplaceAll(string(page), "up to ", ""), says) {
+				t.Errorf("ttl %v: the page doesn't say that it %s", ttl, says)
+			}
+		})
+	}
 }
