@@ -61,6 +61,10 @@ old-minio: ## build a MinIO of April 2025, and run the tests that depend on its 
 system: ## run the tests that need the programs of make programs
 	REPOLOCK_E2E_RUN=programs $(TEST) -count=1 -tags programs -timeout 2h ./e2e ./locking/... ./store/dir
 
+.PHONY: protocol-race
+protocol-race: ## race the client of examples/protocol, which is in Python, with ours for 300 rounds
+	REPOLOCK_E2E_RUN=protocol-race $(TEST) -count=1 -tags programs -timeout 1h ./e2e
+
 .PHONY: system-minio
 system-minio: ## run the pages' commands of restic, rclone and Kopia on a real MinIO
 	REPOLOCK_E2E_RUN=programs-minio GO="$(GO)" sh e2e/minio.sh with sh e2e/test.sh -count=1 -tags 'minio programs' -timeout 1h ./e2e
@@ -81,7 +85,7 @@ torture-others: ## judge the locks of other programs, as docs/torture-others.md 
 
 .PHONY: examples
 examples: ## check and test the examples that are modules of their own
-	@for d in examples/*/; do echo "$$d"; \
+	@for d in $(dir $(wildcard examples/*/go.mod)); do echo "$$d"; \
 		(cd "$$d" && $(GO) mod tidy -diff && $(GO) vet ./... && $(GO) test -count=1 ./...) || exit 1; done
 
 # The race detector sees the test binaries, and the programs that these are under another name:

@@ -32,12 +32,13 @@ var runs = map[string]string{
 	"chaos":     `TestChaos TestChaosFinds`,
 	"old-minio": `TestIfMatchOnAbsentKey TestDoctor TestBrokenLockStaysBroken`,
 	// They need what .ci/proof installs: the tag programs.
-	"programs": `TestRestic TestRclone TestBorg TestReadme TestKopia TestRedisPage TestPostgresPage TestOthersPage
+	"programs": `TestProtocolHolder TestProtocolRaceFinds TestRestic TestRclone TestBorg TestReadme TestKopia TestRedisPage TestPostgresPage TestOthersPage
 		TestTortureClocks TestNodeExporter TestJobNames TestMetricsPage TestAlsoKeeper TestAlsoKilled
 		TestAlsoLostOne TestAlsoOrder TestAlsoRefused TestAlsoSecrets TestAlsoServerGone
 		TestAlsoRedisForgets TestAlsoStopped TestJobControl TestWaitingOnAScreen TestWaitingInBackground
 		TestCtrlCWhileWaiting TestSuspended TestWatchOnAScreen TestNoEscapes TestShells TestFish TestManualRenders
 		TestCannotBeSignalled TestNoneCanBeSignalled TestPackagesDocument TestSystemd TestDemo`,
+	"protocol-race": `TestProtocolRace`,
 	// They need both.
 	"programs-minio": `TestPrograms`,
 	"paused-guest":   `TestPausedGuest`,
@@ -82,7 +83,7 @@ func TestRuns(t *testing.T) {
 	}
 	tags := map[string]string{
 		"test": "", "unit": "", "minio-short": "minio", "minio": "minio", "chaos": "minio", "old-minio": "minio",
-		"programs": "programs", "programs-minio": "minio && programs", "paused-guest": "minio && programs",
+		"programs": "programs", "protocol-race": "programs", "programs-minio": "minio && programs", "paused-guest": "minio && programs",
 	}
 	lines := slices.Concat(newCI(t).lines, strings.Split(read(t, "short.sh"), "\n"))
 	for run := range runs {

@@ -49,13 +49,14 @@ type body struct {
 	Metadata      map[string]string `json:"metadata,omitempty"`
 }
 
-// State is how far the holder of a lock has come, as its body says. It is empty in the locks
-// of other clients.
+// State is how far the owner of a lock has come, as its body says: docs/protocol.md, The body of a lock. It
+// is empty in the locks of clients that don't keep to that page.
 type State string
 
 // The states that this package writes.
 const (
-	// StateAcquiring: the flag was written, and its acquirer hasn't looked for others yet.
+	// StateAcquiring: the lock wasn't refreshed yet. Its owner is acquiring it, or has held it for up to
+	// half of the ttl.
 	StateAcquiring State = "acquiring"
 	// StateWaiting: the ticket of an acquirer in the queue. It holds nothing.
 	StateWaiting State = "waiting"

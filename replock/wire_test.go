@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/repolock/repolock/internal/test/assert"
+	"github.com/repolock/repolock/internal/test/docblocks"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/store/mem"
@@ -209,6 +211,21 @@ func TestOurBodiesAreTheWireFormat(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestExampleBody: the body in docs/protocol.md has the form of ours, under the key that is there.
+func TestExampleBody(t *testing.T) {
+	page, err := docblocks.Read("../docs/protocol.md")
+	assert.OK(t, err)
+	var want bytes.Buffer
+	assert.OK(t, json.Compact(&want, []byte(strings.Join(page.Fenced["json"], ""))))
+	l, err := decode(want.Bytes())
+	assert.OK(t, err)
+	assert.Equal(t, string(l.encode()), want.String())
+	w := &world{t: t, mem: mem.New(mem.Options{})}
+	assert.Equal(t, l.expires.Sub(l.refreshed), w.machine().times.Deadline+foreignTTL, "expires")
+	key := keys{DefaultPrefix}.flag(Exclusive, l.acquired, l.ID)
+	assert.That(t, slices.Contains(page.Inline, key), "no key %s", key)
 }
 
 // TestMetadataFits: a body with the largest metadata and names stays below the limit of readers.

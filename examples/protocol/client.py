@@ -1,0 +1,466 @@
+#!/usr/bin/env python3
+"""A second client of docs/protocol.md, in a directory on a local disk of Linux.
+
+It does what a conforming client MUST, and nothing that a client MAY: no ticket, no two witnesses, no
+look while it holds the lock, no resume. The numbers of the comments are those of the section "A
+conforming client". It needs nothing but Python's standard library.
+
+    python3 client.py DIRECTORY shared|exclusive [--ttl S] [--wait S] -- COMMAND...
+
+It exits with the command's code, with 75 if the lock is held, and with 79 if the lock was lost.
+"""
+
+import argparse
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+import secrets
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections import namedtuple
+
+SHARED, EXCLUSIVE = "shared", "exclusive"
+MAX_BODY = 64 << 10
+
+
+class Held(Exception):
+    """Another lock is in the way, or might be."""
+
+
+class Unsure(Exception):
+    """Nothing was acquired: the attempt took longer than its lease, or its flag is gone."""
+
+
+class Lost(Exception):
+    """The lock isn't held any more."""
+
+
+def elapsed():
+    """Seconds on a clock that counts suspend, and that nobody can set."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Directory:
+    """The store: the section "A store in a directory"."""
+
+    def __init__(self, path):
+        self.path = os.path.abspath(path)
+        shared = stat.S_IMODE(os.stat(self.path).st_mode) & 0o077
+        self.file_mode, self.dir_mode = 0o600 | shared & 0o066, 0o700 | shared
+
+    @contextlib.contextmanager
+    def flock(self):
+        """Excludes each other replacement and deletion, also those of other threads."""
+        fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(fd)
+
+    def put(self, key, body, condition=lambda current: True):
+        """Puts a body if the condition of the present one holds. Reports whether it was put."""
+        with self.temporary(key, body) as (temp, path), self.flock():
+            if not condition(self.get(key)):
+                return False
+            os.rename(temp, path)
+            return True
+
+    def put_if_absent(self, key, body):
+        """If-None-Match. Reports whether the body was put."""
+        with self.temporary(key, body) as (temp, path):
+            try:
+                os.link(temp, path)
+            except FileExistsError:
+                return False
+            return True
+
+    @contextlib.contextmanager
+    def temporary(self, key, body):
+        """A complete file beside the key's place, under a name that no reader lists."""
+        path = os.path.join(self.path, key)
+        temp = os.path.join(os.path.dirname(path), ".repolock-%s.tmp" % secrets.token_hex(13))
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        for _ in range(100):
+            self.make_folders(os.path.dirname(key))
+            with contextlib.suppress(FileNotFoundError):  # another process has removed the empty folder
+                fd = os.open(temp, flags, self.file_mode)
+                break
+        else:
+            raise FileNotFoundError(path)
+        try:
+            with open(fd, "wb") as f:
+                os.fchmod(fd, self.file_mode)
+                f.write(body)
+            yield temp, path
+        finally:
+            with contextlib.suppress(FileNotFoundError):  # the rename has moved it
+                os.unlink(temp)
+
+    def make_folders(self, folder):
+        at = self.path
+        for name in folder.split("/"):
+            at = os.path.join(at, name)
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(at, self.dir_mode)
+                os.chmod(at, self.dir_mode)
+
+    def delete(self, key, condition=lambda current: True):
+        """Deletes an object if the condition of its present body holds."""
+        with self.flock():
+            if condition(self.get(key)):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(os.path.join(self.path, key))
+
+    def get(self, key):
+        """The body, or None if there is no object. A name that is listed and can't be opened is an error."""
+        found = self.read(key)
+        return found and found.body
+
+    def read(self, key):
+        path = os.path.join(self.path, key)
+        for _ in range(100):
+            try:
+                fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            except (FileNotFoundError, NotADirectoryError):
+                if os.path.basename(key) not in self.names(os.path.dirname(key)):
+                    return None
+                time.sleep(0.001)
+                continue
+            with open(fd, "rb") as f:
+                info = os.fstat(fd)
+                if not stat.S_ISREG(info.st_mode):
+                    raise OSError("%s is no file" % key)
+                body = f.read(MAX_BODY + 1)
+                return Found(body, (hashlib.sha256(body).hexdigest(), info.st_mtime_ns))
+        raise OSError("%s is listed, and can't be opened" % key)
+
+    def names(self, folder):
+        """What is in a folder. One read can miss a name that is renamed meanwhile."""
+        everything, last = set(), None
+        for _ in range(16):
+            try:
+                now = set(os.listdir(os.path.join(self.path, folder)))
+            except (FileNotFoundError, NotADirectoryError):
+                now = set()
+            everything |= now
+            if now == last:
+                break
+            last = now
+        return {n for n in everything if not (n.startswith(".repolock-") and n.endswith(".tmp"))}
+
+    def is_folder(self, key):
+        try:
+            return stat.S_ISDIR(os.lstat(os.path.join(self.path, key)).st_mode)
+        except FileNotFoundError:
+            return False
+
+    def list(self, prefix):
+        """The keys of all lock objects below a prefix, with what was read of each: Found, or an error."""
+        keys = []
+        for name in self.names(prefix):
+            key = prefix + name
+            if name == "lock.intent" and self.is_folder(key):
+                keys += [k for k in (key + "/" + n for n in self.names(key)) if not self.is_folder(k)]
+            elif name == "lock.shared" and self.is_folder(key):
+                keys += self.below(key)
+            elif name in ("lock.exclusive", "lock.intent", "lock.shared"):
+                keys.append(key)  # the last two are no folders: read fails
+        found = {}
+        for key in keys:
+            try:
+                found[key] = self.read(key)
+            except OSError as err:
+                found[key] = err
+        return {key: f for key, f in found.items() if f is not None}
+
+    def below(self, folder):
+        keys = []
+        for name in self.names(folder):
+            key = folder + "/" + name
+            keys += self.below(key) if self.is_folder(key) else [key]
+        return keys
+
+
+# Found is a body, and its version: what changes with each refresh.
+Found = namedtuple("Found", "body version")
+
+
+def rfc3339(seconds):
+    whole, nanos = divmod(int(seconds * 1e9), 10**9)
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole)) + ".%09dZ" % nanos
+
+
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([.,]\d+)?(Z|[+-]\d\d:\d\d)")
+
+
+def understood(body):
+    """The fields of a lock's body, or None if it isn't understood. In doubt it isn't."""
+    try:
+        fields = json.loads(body)
+        times = [fields["expires_at"], fields.get("refreshed_at") or fields["expires_at"]]
+        ttl, texts = fields.get("ttl_seconds", 0), [fields.get(f, "") for f in ("id", "state", "operation", "holder")]
+    except (ValueError, KeyError, AttributeError, TypeError):
+        return None
+    fits = all(isinstance(t, str) for t in times + texts) and all(TIME.fullmatch(t) for t in times)
+    return fields if fits and type(ttl) in (int, float) and ttl >= 0 else None
+
+
+def ttl_of(body):
+    """The ttl of another client's lock, or None if the body is unreadable: then it is held."""
+    if body.startswith(b"\x01"):  # encrypted
+        return 60
+    fields = understood(body) if len(body) <= MAX_BODY else None
+    if fields is None:
+        return None
+    seconds = fields.get("ttl_seconds", 0)
+    return min(max(seconds, 10), 86400) if seconds else 60
+
+
+class Client:
+    def __init__(self, directory, prefix="index/", ttl=60, version="examples/protocol"):
+        self.store, self.prefix, self.ttl, self.version = Directory(directory), prefix, ttl, version
+
+    def acquire(self, mode, operation, wait=0):
+        """Returns a Lock, or raises Held, Unsure or an OSError. With a wait it tries again, once a second."""
+        seen, end = {}, elapsed() + wait
+        unsure = 0
+        while True:
+            attempt = Attempt(self, mode, operation, seen)
+            try:
+                return attempt.enter()
+            except Unsure:
+                unsure += 1
+                if unsure == 3:
+                    raise
+            except Held:
+                if elapsed() >= end:
+                    raise
+                time.sleep(min(1, max(end - elapsed(), 0)))
+
+
+class Attempt:
+    """One flag, under a key and with an id that no other attempt uses (1).
+
+    seen has the first sight of each version of another's lock. It belongs to the acquire, not to the
+    attempt: a lock is stale if it stays the same for a whole ttl of our own time.
+    """
+
+    def __init__(self, client, mode, operation, seen):
+        self.client, self.store, self.mode, self.seen = client, client.store, mode, seen
+        self.operation, self.id, self.seq = operation, secrets.token_hex(16), 0
+        self.acquired = time.time()
+        stamp = rfc3339(self.acquired).replace("-", "").replace(":", "")
+        folder = "lock.shared/" if mode == SHARED else "lock.intent/"
+        self.flag = client.prefix + folder + stamp + "-" + self.id
+        self.pointer = client.prefix + "lock.exclusive"
+        self.sent = self.deadline = None
+
+    def body(self, state):
+        ttl, now = self.client.ttl, time.time()
+        fields = {
+            "operation": self.operation,
+            "holder": "%s (pid %d)" % (socket.gethostname(), os.getpid()),
+            "acquired_at": rfc3339(self.acquired),
+            "expires_at": rfc3339(now + max(ttl, ttl * 55 / 60 + 60)),
+            "is_shared": self.mode == SHARED,
+            "id": self.id,
+            "ttl_seconds": ttl,
+            "refreshed_at": rfc3339(now),
+            "state": state,
+            "version": self.client.version,
+        }
+        if self.seq:
+            fields["seq"] = self.seq
+        return json.dumps(fields).encode()
+
+    def lasts_from(self, sent):
+        """The lease, from the send of a put (6)."""
+        self.sent, self.deadline = sent, sent + self.client.ttl * 55 / 60
+
+    def enter(self):
+        try:
+            self.lasts_from(elapsed())
+            first = self.body("acquiring")  # of the pointer as well
+            self.store.put(self.flag, first)  # (2)
+            pointer = self.look()
+            if self.mode == EXCLUSIVE:
+                for _ in range(10):  # (5)
+                    if self.is_own(pointer):
+                        break
+                    self.claim(pointer, first)
+                    pointer = self.look()
+                else:
+                    raise Held("another client takes %s, again and again" % self.pointer)
+            if elapsed() >= self.deadline:  # (6)
+                raise Unsure("it took longer than its lease")
+            return Lock(self)
+        except BaseException:
+            with contextlib.suppress(OSError):  # what is left expires
+                self.leave()
+            raise
+
+    def is_own(self, found):
+        """Whether an object has this attempt's id."""
+        return found is not None and (understood(found.body) or {}).get("id") == self.id
+
+    def look(self):
+        """Returns the pointer as it was listed, if nothing is in the way. It reaps what is stale."""
+        began = elapsed()
+        listed = self.store.list(self.client.prefix)
+        answered = elapsed()
+        for key in set(self.seen) - set(listed):
+            del self.seen[key]
+        stale, held = [], None
+        for key, found in sorted(listed.items()):
+            if self.conflicts(key, found):
+                if self.is_stale(key, found, began, answered):
+                    stale.append(key)
+                else:
+                    held = key
+        if self.flag not in listed or isinstance(listed[self.flag], OSError):  # (2)
+            raise Unsure("the own flag isn't listed")
+        if held:  # (3)
+            raise Held("%s is held" % held)
+        for key in stale:
+            if key != self.pointer:  # only claim replaces that
+                self.store.delete(key)  # (4)
+        return listed.get(self.pointer)
+
+    def conflicts(self, key, found):
+        """Own is what this attempt wrote, not what this process wrote (3)."""
+        if key == self.flag or self.mode == SHARED and key.startswith(self.client.prefix + "lock.shared/"):
+            return False
+        if isinstance(found, OSError):
+            return True
+        return found.body != b"" and not (key == self.pointer and self.is_own(found))
+
+    def is_stale(self, key, found, began, answered):
+        """Unchanged for a whole ttl, from the answer of the first look to the send of the last (4)."""
+        if isinstance(found, OSError) or ttl_of(found.body) is None:
+            return False
+        version, since = self.seen.get(key, (None, 0))
+        if version != found.version:
+            self.seen[key] = (found.version, answered)
+            return False
+        return began - since >= ttl_of(found.body)
+
+    def claim(self, pointer, body):
+        """Puts the pointer where the look showed none, or replaces the one that it showed (5)."""
+        if pointer is None:
+            self.store.put_if_absent(self.pointer, body)
+        else:
+            self.store.put(self.pointer, body, lambda current: current == pointer.body)
+
+    def leave(self):
+        """Deletes the pointer, if that is still the own one, and the flag (7). The rest expires."""
+        own = lambda current: elapsed() < self.deadline and current is not None and self.is_own(Found(current, None))
+        if self.mode == EXCLUSIVE:
+            self.store.delete(self.pointer, own)
+        self.store.delete(self.flag)
+
+
+class Lock:
+    """A held lock. A thread refreshes it. When it is lost, on_lost is called: the work must have stopped
+    before the ttl is over, a twelfth of it later."""
+
+    def __init__(self, attempt):
+        self.attempt, self.on_lost = attempt, lambda: None
+        self.mutex, self.ending, self.lost = threading.Lock(), threading.Event(), None
+        self.refreshes = threading.Thread(target=self.refresher, daemon=True)
+        self.refreshes.start()
+        threading.Thread(target=self.warden, daemon=True).start()
+
+    def lose(self, why):
+        with self.mutex:
+            if self.lost or self.ending.is_set():
+                return
+            self.lost = Lost(why)
+        self.on_lost()
+
+    def warden(self):
+        """Ends the lock at its deadline, whatever the store does, and soon after a suspend (6)."""
+        while not self.lost and not self.ending.wait(0.05):
+            if elapsed() >= self.attempt.deadline:
+                self.lose("it wasn't refreshed before its deadline")
+
+    def refresher(self):
+        a = self.attempt
+        while not self.ending.wait(max(a.sent + a.client.ttl / 2 - elapsed(), 0.2)) and not self.lost:
+            try:
+                self.refresh()
+            except OSError:
+                pass  # it is tried again until the deadline
+            except Lost as err:
+                self.lose(str(err))
+
+    def refresh(self):
+        """Replaces each object, if it is still the own one, before the deadline (6)."""
+        a, sent = self.attempt, elapsed()
+
+        def own(current):
+            if current is None or not a.is_own(Found(current, None)):
+                raise Lost("it was broken")
+            return elapsed() < a.deadline
+
+        for key in [a.flag] + [a.pointer] * (a.mode == EXCLUSIVE):
+            a.seq += 1
+            if not a.store.put(key, a.body("held"), own):
+                return
+        if elapsed() < a.deadline:
+            a.lasts_from(sent)
+
+    def release(self):
+        """Ends the lock. The work must have ended before. Raises Lost if the lock was lost (7)."""
+        with self.mutex:
+            self.ending.set()
+        self.refreshes.join()  # no put comes after the deletion
+        if self.lost:
+            self.attempt.store.delete(self.attempt.flag)
+            raise self.lost
+        self.attempt.leave()
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("directory")
+    p.add_argument("mode", choices=[SHARED, EXCLUSIVE])
+    p.add_argument("--ttl", type=float, default=60)
+    p.add_argument("--wait", type=float, default=0)
+    p.add_argument("command", nargs="+")
+    args = p.parse_args()
+    try:
+        lock = Client(args.directory, ttl=args.ttl).acquire(args.mode, args.command[0][:256], args.wait)
+    except Held as err:
+        print(err, file=sys.stderr)
+        return 75
+    child = subprocess.Popen(args.command, start_new_session=True)
+
+    def end(sig):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, sig)
+
+    for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(sig, lambda sig, _: end(sig))
+    lock.on_lost = lambda: end(signal.SIGKILL)
+    if lock.lost:  # before that line
+        end(signal.SIGKILL)
+    code = child.wait()
+    try:
+        lock.release()
+    except Lost as err:
+        print("the lock was lost: %s" % err, file=sys.stderr)
+        return 79
+    return code if code >= 0 else 128 - code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
