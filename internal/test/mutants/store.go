@@ -186,6 +186,8 @@ var storeMutants = []mutant{
 		`r.Method != http.MethodGet && sent.Load() > 1`, `r.Method != http.MethodGet && sent.Load() > 2`, test("./store/internal/s3api", "^TestRepeatedWritesAreAmbiguous$")},
 	{"after a failure the other idle connections are used", "store/internal/httptransport/transport.go",
 		`own.CloseIdleConnections()`, `_ = own`, test("./store/internal/httptransport", "^TestFailureDropsConnections$")},
+	{"a try after a failure goes over a connection that was just opened", "store/internal/httptransport/leave.go",
+		`if w.distrusts() {`, `if w.distrusts() && r == nil {`, test("./store/internal/httptransport", "^TestTryAfterFailureTakesNewConnections$")},
 	{"a library repeats a request", "store/internal/httptransport/answer.go",
 		`case !f.sent:
 		f.sent = true`, `case !f.sent || f.status >= 500:

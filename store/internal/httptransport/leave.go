@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"sync/atomic"
+	"time"
 )
 
 // leavable is a connection that can be left: what has been sent is still answered, and nothing
@@ -56,9 +57,12 @@ func (c *leavable) leave() {
 	}
 }
 
-// send sends a request on a connection that wasn't left, and returns that too.
+// send sends a request on a connection that wasn't left, and returns that too. After a failure on a
+// connection that was kept it uses none for a while.
 func (w *watched) send(r *http.Request) (res *http.Response, on *leavable, err error) {
+	kept := false
 	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
+		kept = info.Reused
 		conn := info.Conn
 		if secure, ok := conn.(*tls.Conn); ok {
 			conn = secure.NetConn()
@@ -66,9 +70,16 @@ func (w *watched) send(r *http.Request) (res *http.Response, on *leavable, err e
 		on, _ = conn.(*leavable)
 	}}
 	r = r.WithContext(httptrace.WithClientTrace(r.Context(), trace))
+	next := w.next
+	if w.distrusts() {
+		next, r.Close = w.fresh, true
+	}
 	for {
-		on = nil
-		if res, err = w.next.RoundTrip(r); err == nil || on == nil || !on.left.Load() {
+		on, kept = nil, false
+		if res, err = next.RoundTrip(r); err == nil || on == nil || !on.left.Load() {
+			if err != nil && kept && !errors.Is(err, context.Canceled) {
+				w.distrust()
+			}
 			return res, on, err
 		}
 		if r.Body != nil {
@@ -81,3 +92,11 @@ func (w *watched) send(r *http.Request) (res *http.Response, on *leavable, err e
 		}
 	}
 }
+
+// distrustFor is how long no connection is kept after a failure on a kept one. Some servers close each
+// within milliseconds, so that each put fails whose look has just opened it.
+const distrustFor = time.Minute
+
+func (w *watched) distrust() { w.trustsAt.Store(int64(w.elapsed() + distrustFor)) }
+
+func (w *watched) distrusts() bool { return int64(w.elapsed()) < w.trustsAt.Load() }

@@ -13,6 +13,8 @@ import (
 	"net/http/httptrace"
 	"sync/atomic"
 	"time"
+
+	"github.com/repolock/repolock/internal/clock"
 )
 
 // Configure sets up a transport so that one connection that hangs holds up
@@ -59,15 +61,18 @@ func Bare() *http.Transport {
 // Watched returns a transport that notes each response in the Answer of the
 // request's context, and sends one request for each Answer. It has the settings of an
 // *http.Transport, and connections of its own, of HTTP/1.1, which resume TLS sessions. After a failure it drops
-// the idle ones, which might be dead too.
+// the idle ones, which might be dead too, and after one on a kept connection it keeps none for a minute.
 func Watched(next http.RoundTripper) http.RoundTripper {
 	if t, ok := next.(*http.Transport); ok {
 		own := t.Clone()
 		http1(own)
 		resuming(own)
-		return &watched{own, leaving(own)}
+		leaves := leaving(own)
+		fresh := own.Clone()
+		fresh.DisableKeepAlives = true
+		return &watched{next: own, fresh: fresh, leaves: leaves, elapsed: clock.System{}.Elapsed}
 	}
-	return &watched{next: next}
+	return &watched{next: next, fresh: next, elapsed: clock.System{}.Elapsed}
 }
 
 // resuming has the transport keep TLS sessions: with TLS 1.2 another connection then takes a round
@@ -80,8 +85,12 @@ func resuming(t *http.Transport) {
 
 type watched struct {
 	next http.RoundTripper
+	// fresh is next with a new connection for each request, or next itself if it is a decorator.
+	fresh http.RoundTripper
 	// leaves: a connection of next can be left when the answer to a request is there.
-	leaves bool
+	leaves   bool
+	elapsed  func() time.Duration
+	trustsAt atomic.Int64 // of elapsed: before it no connection is kept
 }
 
 func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/store"
@@ -106,6 +107,38 @@ func put(t *testing.T, on http.RoundTripper, url, body string) (status int, reus
 	defer res.Body.Close()
 	_, _ = io.Copy(io.Discard, res.Body)
 	return res.StatusCode, reused, nil
+}
+
+// TestTryAfterFailureTakesNewConnections: a server that closes each connection after its answer, without
+// having said so, fails one try of a look and a put, and then none for a minute.
+func TestTryAfterFailureTakesNewConnections(t *testing.T) {
+	var served sync.Map
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if _, again := served.LoadOrStore(r.RemoteAddr, true); again {
+			panic(http.ErrAbortHandler)
+		}
+	}))
+	t.Cleanup(server.Close)
+	for name, next := range map[string]http.RoundTripper{"own": Bare(), "decorated": decorated{new(http.Transport)}} {
+		on := Watched(next).(*watched)
+		var now time.Duration
+		on.elapsed = func() time.Duration { return now }
+		try := func() (look, write error) {
+			r, err := http.NewRequest(http.MethodGet, server.URL, nil)
+			assert.OK(t, err)
+			res, look := on.RoundTrip(r)
+			if look == nil {
+				_ = res.Body.Close()
+			}
+			_, _, write = put(t, on, server.URL, "body")
+			return look, write
+		}
+		for i, fails := range []bool{true, false, false, true, false} {
+			look, write := try()
+			assert.That(t, look == nil && (write != nil) == fails, "%s, try %d: %v, %v", name, i, look, write)
+			now += 25 * time.Second
+		}
+	}
 }
 
 // refuse refuses as MinIO does: by the header alone, with an answer that says nothing of it. Then
