@@ -47,9 +47,10 @@ var (
 	// ErrIrregular is returned if a link, a pipe or the like is in the place of an object,
 	// or of a directory above it. Nothing was written.
 	ErrIrregular = errors.New("something else is in the place of an object")
-	// ErrConfig is returned if the user must change a setting: no credentials are found,
-	// the bucket is in another region, the endpoint has no TLS or isn't an object store,
-	// or the clock is so wrong that the server refuses the signature.
+	// ErrConfig is returned if the user must change a setting: no credentials are found
+	// (and no service failed that might have some later), the bucket is in another region,
+	// the endpoint has no TLS or isn't an object store, or the clock is so wrong that the
+	// server refuses the signature.
 	ErrConfig = errors.New("wrong configuration")
 	// ErrUnreachable is returned if the store said nothing: there is no connection, or it
 	// broke before an answer began, or no answer began in time. It is also returned if an

@@ -109,6 +109,36 @@ func TestOnlySilenceIsUnreachable(t *testing.T) {
 	}
 }
 
+// TestServiceOfCredentialsFails: a lock is had once the service of credentials has recovered. If it doesn't,
+// a command isn't run without its lock: that the store can't be reached isn't known.
+func TestServiceOfCredentialsFails(t *testing.T) {
+	t.Parallel()
+	const given = `{"AccessKeyId":"key","SecretAccessKey":"secret","Token":"t","Expiration":"2099-01-01T00:00:00Z"}`
+	for backend, all := range map[string][]bool{"s3": {false, true}, "minio": {false}} {
+		q := newQuirky(t, backend, "", proxy.Quirks{})
+		for _, lasts := range all {
+			var n atomic.Int32
+			_, service := answers(func(w http.ResponseWriter, r *http.Request) {
+				if n.Add(1) <= 2 || lasts {
+					w.WriteHeader(http.StatusTooManyRequests)
+					return
+				}
+				says(200, "json", given)(w, r)
+			})(t)
+			env := []string{"AWS_ACCESS_KEY_ID=", "AWS_SECRET_ACCESS_KEY=", "MINIO_ROOT_USER=", "MINIO_ROOT_PASSWORD=", "AWS_CONTAINER_CREDENTIALS_FULL_URI=http://" + service}
+			if lasts {
+				onlySilenceRunsBare(t, q.repo, env, exitFailed, false)
+				continue
+			}
+			cmd := q.command("repolock", "backup", "--", "true")
+			cmd.Env = append(cmd.Env, env...)
+			if out, err := cmd.CombinedOutput(); err != nil || n.Load() != 3 {
+				t.Errorf("%s: %v after %d answers: %s", backend, err, n.Load(), out)
+			}
+		}
+	}
+}
+
 // onlySilenceRunsBare checks that a backup runs bare, or fails with this exit code, and returns what it
 // prints. It runs in this process if that has no environment of its own. If a starved machine answers
 // the last request too late, it is run again.

@@ -136,7 +136,7 @@ func refusedKey(err error) error {
 		return fmt.Errorf("%w: the application key is refused: %w: check %s and %s", store.ErrCredentials, err, envKeyID, envKey)
 	case errors.As(err, &e) && e.status == http.StatusBadRequest && strings.Contains(e.message, "API version"):
 		return fmt.Errorf("%w: the application key needs a newer version of Backblaze's API than repolock speaks: %w: update repolock, or make a key that isn't restricted to buckets", store.ErrConfig, err)
-	case errors.As(err, &e) && e.status < 500 && e.status != http.StatusTooManyRequests && e.status != http.StatusRequestTimeout:
+	case errors.As(err, &e) && !httptransport.Passing(e.status):
 		return fmt.Errorf("%w: the application key isn't taken: %w: check %s, %s and the endpoint", store.ErrConfig, err, envKeyID, envKey)
 	}
 	return err

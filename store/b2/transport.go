@@ -133,7 +133,7 @@ func (n *note) authorized(res *http.Response) (*http.Response, error) {
 	}
 	err = json.Unmarshal(body, &problem)
 	switch {
-	case res.StatusCode >= 500 || res.StatusCode == http.StatusTooManyRequests || res.StatusCode == http.StatusRequestTimeout:
+	case httptransport.Passing(res.StatusCode):
 		return res, nil
 	case res.StatusCode != http.StatusOK && err == nil && problem.Code != "":
 		return res, nil

@@ -1,18 +1,34 @@
 package minio
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
 	"net/http"
+	"os"
+	"slices"
 	"time"
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"github.com/repolock/repolock/store/internal/s3api"
 )
 
 // roleTimeout bounds the request for the machine's role: most networks have no service that
-// answers it.
-const roleTimeout = 2 * time.Second
+// answers it. serviceTimeout bounds that to a service which the environment names.
+const (
+	roleTimeout    = 2 * time.Second
+	serviceTimeout = 10 * time.Second
+)
+
+// named reports whether the environment names a service of credentials. Without a name the library
+// asks Amazon's service for machines, and if that is silent there is none.
+func named() bool {
+	return slices.ContainsFunc([]string{
+		"AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_WEB_IDENTITY_TOKEN_FILE",
+	}, func(name string) bool { return os.Getenv(name) != "" })
+}
 
 // credentialsOf returns the credentials that MinIO's own programs find: those of the
 // environment, of mc's and Amazon's files, and of the machine's role.
@@ -20,17 +36,83 @@ func credentialsOf(alias string) *credentials.Credentials {
 	if alias != "" {
 		return credentials.New(&mcAlias{name: alias})
 	}
-	mc := &credentials.FileMinioClient{Filename: mcFile()}
-	return credentials.NewChainCredentials([]credentials.Provider{
-		&credentials.EnvMinio{},
-		&credentials.EnvAWS{},
-		mc,
-		&credentials.FileAWSCredentials{},
-		&credentials.IAM{Client: &http.Client{
-			Timeout:   roleTimeout,
-			Transport: &http.Transport{DialContext: (&net.Dialer{Timeout: roleTimeout / 2}).DialContext},
-		}},
+	return credentials.New(&chain{
+		providers: []credentials.Provider{
+			&credentials.EnvMinio{},
+			&credentials.EnvAWS{},
+			&credentials.FileMinioClient{Filename: mcFile()},
+			&credentials.FileAWSCredentials{},
+			&credentials.IAM{},
+		},
+		role: &http.Transport{DialContext: (&net.Dialer{Timeout: roleTimeout / 2}).DialContext},
 	})
+}
+
+// chain is the library's Chain, which keeps no errors.
+type chain struct {
+	providers []credentials.Provider
+	role      http.RoundTripper // to the service of a machine's role
+	current   credentials.Provider
+}
+
+// RetrieveWithCredContext returns the credentials of the first provider that has some. If none has,
+// the error is an s3api.PassingError if one might have some later.
+func (c *chain) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
+	var passing error
+	for _, p := range c.providers {
+		asked := &service{next: cmp.Or(cc.Client.Transport, http.DefaultTransport)}
+		client := &http.Client{Transport: asked, Timeout: serviceTimeout}
+		if _, role := p.(*credentials.IAM); role {
+			asked.next, asked.guessed = c.role, !named()
+		}
+		if asked.guessed {
+			client.Timeout = roleTimeout
+		}
+		v, err := p.RetrieveWithCredContext(&credentials.CredContext{Client: client, Endpoint: cc.Endpoint, Context: cc.Context})
+		switch {
+		case err == nil && v.AccessKeyID != "" && v.SecretAccessKey != "":
+			c.current = p
+			return v, nil
+		case err != nil && passing == nil:
+			passing = asked.passing(err)
+		}
+	}
+	return credentials.Value{SignerType: credentials.SignatureAnonymous}, passing
+}
+
+// Retrieve is for the library's older callers.
+func (c *chain) Retrieve() (credentials.Value, error) {
+	return c.RetrieveWithCredContext(&credentials.CredContext{Client: http.DefaultClient})
+}
+
+func (c *chain) IsExpired() bool { return c.current == nil || c.current.IsExpired() }
+
+// service is a transport to a service of credentials. It notes the last status, 0 if there was no
+// answer: a provider's errors are texts.
+type service struct {
+	next    http.RoundTripper
+	guessed bool // nothing says that there is one
+	status  int
+}
+
+func (s *service) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := s.next.RoundTrip(r)
+	s.status = 0
+	if err == nil {
+		s.status = res.StatusCode
+	}
+	return res, err
+}
+
+// passing returns an s3api.PassingError if a provider that failed might have credentials later.
+func (s *service) passing(err error) error {
+	switch {
+	case s.status >= 300:
+		return s3api.StatusPasses(s.status)
+	case s.guessed:
+		return nil
+	}
+	return s3api.FailurePasses(err)
 }
 
 // Signable returns an error if there is nothing to sign with: the library would then send
@@ -50,6 +132,9 @@ func (c *client) signable() error {
 	v, err := c.api.GetCreds()
 	if missing := (aliasError{}); errors.As(err, &missing) {
 		return missing
+	}
+	if passing := (s3api.PassingError{}); errors.As(err, &passing) {
+		return passing
 	}
 	if err != nil || v.AccessKeyID == "" || v.SecretAccessKey == "" {
 		return errors.New("no credentials are found: set MINIO_ROOT_USER and MINIO_ROOT_PASSWORD, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or an alias of mc")

@@ -13,7 +13,7 @@
 // Credentials are otherwise found in the environment (MINIO_ROOT_USER and
 // MINIO_ROOT_PASSWORD, or MINIO_ACCESS_KEY and MINIO_SECRET_KEY, or
 // AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN), in mc's and
-// Amazon's files, or by the role of the machine.
+// Amazon's files, or by the role of the machine. A service of credentials that fails is as in package s3.
 //
 // A server's certificate must be signed by an authority that this machine trusts, or that
 // AWS_CA_BUNDLE names instead, or by one of mc's, in ~/.mc/certs/CAs. MC_CONFIG_DIR

@@ -8,11 +8,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/repolock/repolock/store"
@@ -199,8 +203,42 @@ func (c *client) Signable(ctx context.Context) error {
 	}
 	asked, cancel := context.WithTimeout(ctx, roleTimeout)
 	defer cancel()
-	if _, err := c.credentials.Retrieve(asked); err != nil {
-		return fmt.Errorf("no AWS credentials are found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile (%s)", s3api.Innermost(err))
+	_, err := c.credentials.Retrieve(asked)
+	if err == nil {
+		return nil
 	}
-	return nil
+	why := err
+	if asked.Err() != nil {
+		why = asked.Err()
+	}
+	if passing := c.passing(why); passing != nil {
+		return passing
+	}
+	return fmt.Errorf("no AWS credentials are found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile (%s)", s3api.Innermost(err))
+}
+
+// passing returns an s3api.PassingError if the same search for credentials might succeed later. Without
+// any setting the SDK asks Amazon's service for machines, and if that is silent there is none.
+func (c *client) passing(err error) error {
+	var answer interface{ HTTPStatusCode() int }
+	answered := errors.As(err, &answer) && answer.HTTPStatusCode() != 0
+	var unreadable *smithy.DeserializationError
+	source, known := c.credentials.(aws.CredentialProviderSource)
+	switch {
+	case answered && throttled.IsErrorRetryable(err) == aws.TrueTernary:
+		return s3api.StatusPasses(http.StatusTooManyRequests)
+	case answered:
+		return s3api.StatusPasses(answer.HTTPStatusCode())
+	case known && slices.Equal(source.ProviderSources(), []aws.CredentialSource{aws.CredentialSourceIMDS}):
+		return nil
+	case errors.As(err, &unreadable):
+		return s3api.PassingError{Why: "the answer of their service can't be read"}
+	}
+	return s3api.FailurePasses(err)
+}
+
+// throttled finds refusals of Amazon's STS that might pass although their status is 400.
+var throttled = retry.IsErrorRetryables{
+	retry.RetryableErrorCode{Codes: retry.DefaultThrottleErrorCodes},
+	retry.RetryableErrorCode{Codes: map[string]struct{}{"IDPCommunicationError": {}}},
 }

@@ -15,7 +15,8 @@
 //
 // Credentials, region, endpoint and certificates are otherwise those of the AWS command
 // line: from the environment, its configuration and credentials files, SSO, or the role of
-// the machine. If no region is set it is us-east-1.
+// the machine. If their service is throttling, down, slow or not up yet, the error is one that might
+// pass, and not [store.ErrConfig]. If no region is set it is us-east-1.
 //
 // # Cost and guarantees
 //

@@ -17,6 +17,12 @@ func Down(status int) bool {
 	return slices.Contains([]int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}, status)
 }
 
+// Passing reports whether a server that answers with this status might not the next time: it fails, or is
+// throttling.
+func Passing(status int) bool {
+	return status >= 500 || status == http.StatusRequestTimeout || status == http.StatusTooManyRequests
+}
+
 // NoAnswer reports whether an error of a request that has no answer is one of the way to
 // the server: there is no connection, or it broke, or it took too long. A server that says
 // something which isn't HTTP, or not TLS, is none of these.

@@ -57,8 +57,7 @@ func (s *Store) DeleteAll(ctx context.Context, keys []string) ([]bool, error) {
 func (s *Store) batchFailed(ctx context.Context, r request, err error) error {
 	failed := s.failed(ctx, r, err)
 	status := r.answer.Status()
-	throttled := status == http.StatusRequestTimeout || status == http.StatusTooManyRequests
-	if ctx.Err() != nil || status == 0 || throttled || status >= 500 && status != http.StatusNotImplemented {
+	if ctx.Err() != nil || status == 0 || httptransport.Passing(status) && status != http.StatusNotImplemented {
 		return failed
 	}
 	if status >= 300 {

@@ -18,8 +18,8 @@ import (
 // be answered as if another client had won. It uses a transport of [Transport], and passes
 // the context on to it.
 type Client interface {
-	// Signable returns an error if there are no credentials to sign with. Store calls
-	// it before each request.
+	// Signable returns an error if there are no credentials to sign with, a [PassingError] if
+	// there might be some the next time. Store calls it before each request.
 	Signable(ctx context.Context) error
 	// Put stores a body. ifMatch is an ETag without quotes, or "".
 	Put(ctx context.Context, key string, body []byte, ifAbsent bool, ifMatch string) error

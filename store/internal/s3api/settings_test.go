@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -238,6 +239,71 @@ func TestOpenAsksOnceForCredentials(t *testing.T) {
 			assert.That(t, err != nil && n.Load() > 0 && n.Load() <= most, "%v after %d requests", err, n.Load())
 		})
 	}
+}
+
+// TestCredentialServiceFails: if a service of credentials throttles, is down or isn't there yet, the next
+// request can succeed. A wrong setting of the service, or a machine without any, is a wrong configuration.
+func TestCredentialServiceFails(t *testing.T) {
+	var answer turns
+	service := httptest.NewServer(http.HandlerFunc(answer.answer))
+	t.Cleanup(service.Close)
+	gives := as("application/json", 200, `{"AccessKeyId":"key","SecretAccessKey":"topsecret","Token":"t","Expiration":"2099-01-01T00:00:00Z"}`)
+	server := httptest.NewServer(http.HandlerFunc(lists))
+	t.Cleanup(server.Close)
+	for name, repo := range map[string]string{
+		"s3": "s3://bucket?endpoint=" + server.URL, "minio": "minio://" + strings.TrimPrefix(server.URL, "http://") + "/bucket?tls=false",
+	} {
+		for _, c := range []struct {
+			name   string
+			answer http.HandlerFunc
+			url    string
+			says   string
+			passes bool
+		}{
+			{"throttles", text(429, ""), service.URL, "429", true},
+			{"throttles in JSON", as("application/json", 429, "{}"), service.URL, "429", true},
+			{"is down", text(503, ""), service.URL, "503", true},
+			{"fails", text(500, "oops"), service.URL, "500", true},
+			{"breaks off", raw(""), service.URL, "EOF", true},
+			{"isn't up", nil, "http://127.0.0.1:1", "connection refused", true},
+			{"refuses", text(403, ""), service.URL, "no ", false},
+			{"isn't one", text(404, ""), service.URL, "no ", false},
+		} {
+			t.Run(name+"/"+c.name, func(t *testing.T) {
+				settled(t, "AWS_CONTAINER_CREDENTIALS_FULL_URI="+c.url)
+				answer.set(c.answer)
+				s, err := opened(t.Context(), t, repo)
+				assert.OK(t, err)
+				for range 2 {
+					err = requests["list"](t.Context(), s)
+					assert.Says(t, err, err, c.says)
+					assert.That(t, errors.Is(err, store.ErrConfig) != c.passes && store.Permanent(err) != c.passes && !errors.Is(err, store.ErrUnreachable), "%v", err)
+				}
+				if c.passes && c.answer != nil {
+					answer.set(gives)
+					assert.OK(t, requests["list"](t.Context(), s))
+				}
+			})
+		}
+	}
+	settled(t, "AWS_EC2_METADATA_SERVICE_ENDPOINT=http://127.0.0.1:1")
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "false")
+	assert.Says(t, listed(t, "s3://bucket?endpoint="+server.URL), store.ErrConfig, "no AWS credentials", "a machine without a service")
+}
+
+// TestCredentialServiceIsSlow: the search for credentials ends after 5 s, and the next can succeed.
+func TestCredentialServiceIsSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := s3.New(awss3.New(awss3.Options{Region: "us-east-1", Credentials: aws.CredentialsProviderFunc(func(ctx context.Context) (aws.Credentials, error) {
+			<-ctx.Done()
+			return aws.Credentials{}, errors.New("late")
+		})}), "bucket", s3.Options{})
+		assert.OK(t, err)
+		began := time.Now()
+		err = requests["list"](t.Context(), s)
+		assert.Says(t, err, err, "no answer from their service in time")
+		assert.That(t, !store.Permanent(err) && time.Since(began) == 5*time.Second, "%v after %v", err, time.Since(began))
+	})
 }
 
 // TestDefaultsModeKeepsTimeouts: AWS_DEFAULTS_MODE doesn't replace the timeouts for connecting.

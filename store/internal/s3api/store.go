@@ -219,7 +219,7 @@ func (s *Store) begin(ctx context.Context, op, key, permission string) (context.
 }
 
 // signable returns an error if there are no credentials: ErrConfig if there never were, and
-// one that might pass if a request was signed before.
+// one that might pass if a request was signed before, or if only the service of credentials failed.
 func (s *Store) signable(ctx context.Context) error {
 	err := s.client.Signable(ctx)
 	switch {
@@ -230,6 +230,8 @@ func (s *Store) signable(ctx context.Context) error {
 		return credentialsError{fmt.Errorf("looking for credentials: %w", ctx.Err())}
 	case s.signed.Load():
 		return credentialsError{fmt.Errorf("the credentials that were used until now can't be renewed: %w", err)}
+	case errors.As(err, new(PassingError)):
+		return credentialsError{err}
 	default:
 		return credentialsError{fmt.Errorf("%w: %w", store.ErrConfig, err)}
 	}

@@ -69,7 +69,7 @@ func (s strict) RoundTrip(r *http.Request) (*http.Response, error) {
 // whatever its form: load balancers send pages.
 func check(r *http.Request, res *http.Response) error {
 	switch {
-	case res.StatusCode >= 500, res.StatusCode == http.StatusRequestTimeout, res.StatusCode == http.StatusTooManyRequests:
+	case httptransport.Passing(res.StatusCode):
 		return nil
 	case isPage(res) && !isObject(r):
 		return unfit("it answers with a web page")
