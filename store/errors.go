@@ -54,7 +54,8 @@ var (
 	ErrConfig = errors.New("wrong configuration")
 	// ErrUnreachable is returned if the store said nothing: there is no connection, or it
 	// broke before an answer began, or no answer began in time. It is also returned if an
-	// answer says that the store is down or overloaded (502, 503, 504). Any other answer
+	// answer says that the store is down or overloaded (502, 503, 504), not in the store's
+	// own words, or if a proxy can't open the connection. Any other answer
 	// shows that the store was reached, even one that can't be understood. A backend MUST
 	// NOT return it in doubt: a program can be set to run without a lock because of it.
 	// A Put might have been carried out, or might be later.

@@ -53,7 +53,7 @@ func TestOnlySilenceIsUnreachable(t *testing.T) {
 		{"resets before the first byte", all, answers(breaksOff("")), exitUnavailable, true},
 		{"closes the handshake", all, closedHandshake, exitUnavailable, true},
 		{"502", all, answers(status(502, "")), exitUnavailable, true},
-		{"503", all, answers(status(503, "SlowDown")), exitUnavailable, true},
+		{"503", all, answers(status(503, "")), exitUnavailable, true},
 		{"504", all, answers(status(504, "")), exitUnavailable, true},
 		// Answers.
 		{"breaks off after the first byte", all, answers(breaksOff("HTTP/1.1 2")), exitFailed, false},
@@ -62,6 +62,8 @@ func TestOnlySilenceIsUnreachable(t *testing.T) {
 		{"isn't HTTP", all, answers(breaksOff("220 mail ESMTP\r\n")), exitFailed, false},
 		{"500", s3s, answers(status(500, "InternalError")), exitFailed, false},
 		{"500", []string{b2}, answers(statusB2(500, "internal_error")), exitFailed, false},
+		{"503, in the store's words", s3s, answers(status(503, "SlowDown")), exitFailed, false},
+		{"503, in the store's words", []string{b2}, answers(statusB2(503, "service_unavailable")), exitFailed, false},
 		{"520", s3s, answers(status(520, "")), exitFailed, false},
 		{"429", s3s, answers(status(429, "TooManyRequests")), exitFailed, false},
 		{"429", []string{b2}, answers(statusB2(429, "too_many_requests")), exitFailed, false},
@@ -86,11 +88,11 @@ func TestOnlySilenceIsUnreachable(t *testing.T) {
 		{"no TLS", all, plainAsTLS, exitUnfit, false},
 		// One answer is enough.
 		{"takes the flag, and then is silent", s3s, answers(then(put, silent)), exitUnavailable, false},
-		{"takes the flag, and then is down", s3s, answers(then(put, status(503, "SlowDown"))), exitUnavailable, false},
+		{"takes the flag, and then is down", s3s, answers(then(put, status(503, ""))), exitUnavailable, false},
 		{"authorizes, and then is silent", []string{b2}, authorizes(onlyBucket, silent), exitUnavailable, false},
-		{"authorizes, and then is down", []string{b2}, authorizes(onlyBucket, statusB2(503, "service_unavailable")), exitUnavailable, false},
-		{"authorizes for all buckets, and then is down", []string{b2}, authorizes("null", statusB2(503, "service_unavailable")), exitUnavailable, false},
-		{"refuses, and then is down", s3s, once(status(403, "AccessDenied"), status(503, "SlowDown")), exitUnavailable, false},
+		{"authorizes, and then is down", []string{b2}, authorizes(onlyBucket, status(503, "")), exitUnavailable, false},
+		{"authorizes for all buckets, and then is down", []string{b2}, authorizes("null", status(503, "")), exitUnavailable, false},
+		{"refuses, and then is down", s3s, once(status(403, "AccessDenied"), status(503, "")), exitUnavailable, false},
 		{"takes the flag, and lists another prefix", s3s, answers(then(put, says(200, "xml", otherPrefix))), exitFailed, false},
 		{"takes the flag, and lists without an end", s3s, answers(then(put, says(200, "xml", unending))), exitUnfit, false},
 		{"takes the flag, and refuses the listing", s3s, answers(then(put, status(400, "InvalidArgument"))), exitFailed, false},
@@ -135,6 +137,40 @@ func TestServiceOfCredentialsFails(t *testing.T) {
 			if out, err := cmd.CombinedOutput(); err != nil || n.Load() != 3 {
 				t.Errorf("%s: %v after %d answers: %s", backend, err, n.Load(), out)
 			}
+		}
+	}
+}
+
+// TestProxyRefuses: behind a proxy that can't reach the store, or is down, a store is unreachable. A proxy that
+// forbids the way to it, or wants a password, is a wrong configuration. The message names the proxy.
+func TestProxyRefuses(t *testing.T) {
+	t.Parallel()
+	const s3, minio, b2 = "s3://bucket/p?region=us-east-1&endpoint=https://store.example", "minio://store.example/bucket/p", "b2://bucket/p?endpoint=https://store.example"
+	const plain = "s3://bucket/p?region=us-east-1&endpoint=http://store.example"
+	for _, c := range []struct {
+		status, code int
+		bare         bool
+		repos        []string
+	}{
+		{502, 0, true, []string{s3, minio, b2, plain}},
+		{503, 0, true, []string{s3, b2}},
+		{0, 0, true, []string{s3, b2, plain}}, // not there
+		{403, exitUnfit, false, []string{s3, minio, b2}},
+		{407, exitUnfit, false, []string{s3, minio, b2, plain}},
+	} {
+		for _, repo := range c.repos {
+			t.Run(fmt.Sprintf("%d/%s", c.status, repo), func(t *testing.T) {
+				t.Parallel()
+				proxy := refused
+				if c.status != 0 {
+					proxy = answers(status(c.status, ""))
+				}
+				_, host := proxy(t)
+				env := []string{"HTTPS_PROXY=http://" + host, "HTTP_PROXY=http://" + host, "NO_PROXY=", "B2_APPLICATION_KEY_ID=id", "B2_APPLICATION_KEY=secret"}
+				if said := onlySilenceRunsBare(t, repo, env, c.code, c.bare); !strings.Contains(said, "the proxy "+host) {
+					t.Errorf("the proxy isn't named: %s", said)
+				}
+			})
 		}
 	}
 }

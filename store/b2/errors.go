@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -25,11 +24,11 @@ type refusal struct {
 	message string
 }
 
-// Is reports whether the server is down, or full.
+// Is reports whether the server is down, or full. An answer with a code is B2's own: it was reached.
 func (e *refusal) Is(target error) bool {
 	switch target {
 	case store.ErrUnreachable:
-		return httptransport.Down(e.status)
+		return httptransport.Down(e.status) && e.code == ""
 	case store.ErrFull:
 		return e.status == http.StatusInsufficientStorage || e.code == "storage_cap_exceeded"
 	}
@@ -86,10 +85,10 @@ func (n *note) network(err error) error {
 	case errors.As(err, &badCertificate), errors.As(err, &unknown):
 		return fmt.Errorf("%w: the endpoint's certificate isn't trusted: %w", store.ErrConfig, err)
 	}
-	var dns *net.DNSError
+	noHost := httptransport.NoHost(err)
 	switch {
-	case errors.As(err, &dns) && dns.IsNotFound:
-		return fmt.Errorf("%s: %w", dns.Name, store.ErrNoHost)
+	case noHost != nil:
+		return noHost
 	case !n.answered.Load() && httptransport.NoAnswer(err):
 		return store.Unreachable(err)
 	}

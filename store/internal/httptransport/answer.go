@@ -25,6 +25,7 @@ type facts struct {
 	status  int
 	header  http.Header
 	refusal []byte
+	proxy   string
 }
 
 // ErrPageEnd is returned for a second request after a success: the client asks by itself
@@ -94,10 +95,10 @@ func (a *Answer) Fail(err error) {
 	a.facts.err = err
 }
 
-func (a *Answer) note(res *http.Response, refusal []byte) {
+func (a *Answer) note(res *http.Response, refusal []byte, proxy string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.facts.status, a.facts.header, a.facts.refusal = res.StatusCode, res.Header.Clone(), refusal
+	a.facts.status, a.facts.header, a.facts.refusal, a.facts.proxy = res.StatusCode, res.Header.Clone(), refusal, proxy
 }
 
 // Reset forgets an answer: another request is about to be sent, and might get none.
@@ -130,6 +131,9 @@ func (a *Answer) Silence() bool {
 
 // Refusal is the body of an answer that is no success.
 func (a *Answer) Refusal() []byte { return a.read().refusal }
+
+// Proxy is the proxy that might have answered in the server's place, or "".
+func (a *Answer) Proxy() string { return a.read().proxy }
 
 // Status is the HTTP status, 0 if there was no answer.
 func (a *Answer) Status() int { return a.read().status }

@@ -67,6 +67,7 @@ func Watched(next http.RoundTripper) http.RoundTripper {
 		own := t.Clone()
 		http1(own)
 		resuming(own)
+		refusals(own)
 		leaves := leaving(own)
 		fresh := own.Clone()
 		fresh.DisableKeepAlives = true
@@ -113,6 +114,7 @@ func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
 		_ = res.Body.Close()
 	}
 	if err != nil {
+		err = dialled(own, r, err)
 		a.Fail(err)
 		if traced && !errors.Is(err, context.Canceled) {
 			own.CloseIdleConnections()
@@ -129,7 +131,7 @@ func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 	}
-	a.note(res, refusal)
+	a.note(res, refusal, forwarder(own, r))
 	return res, nil
 }
 

@@ -298,3 +298,11 @@ func TestQuery(t *testing.T) {
 		assert.That(t, !strings.Contains(fmt.Sprint(err), "topsecret"), "%q: %v", query, err)
 	}
 }
+
+// TestUnknownNameIsTheProxys: the error for a name that isn't known says whose it is.
+func TestUnknownNameIsTheProxys(t *testing.T) {
+	unknown := &net.OpError{Op: "dial", Err: &net.DNSError{Name: "h", IsNotFound: true}}
+	assert.Says(t, NoHost(&ProxyError{Proxy: "h:1", Err: unknown}), store.ErrNoHost, "the proxy h: no such host")
+	assert.Equal(t, NoHost(unknown).Error(), "h: no such host")
+	assert.OK(t, NoHost(&net.DNSError{Name: "h"}))
+}

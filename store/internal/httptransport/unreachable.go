@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// Down reports whether a status says that the server is down or overloaded, or that a
-// gateway can't reach it.
+// Down reports whether a status, in an answer without a code of the store's own, says that the
+// server is down or overloaded, or that a gateway can't reach it.
 func Down(status int) bool {
 	return slices.Contains([]int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}, status)
 }
@@ -31,8 +31,11 @@ func NoAnswer(err error) bool {
 		dial    *net.OpError
 		dns     *net.DNSError
 		timeout net.Error
+		refused *ProxyError
 	)
 	switch {
+	case errors.As(err, &refused) && refused.Err == nil:
+		return Passing(refused.Status)
 	case errors.As(err, &dns):
 		return !dns.IsNotFound
 	case errors.As(err, &dial) && dial.Op == "dial":

@@ -44,7 +44,7 @@ func (s *Store) meaning(ctx context.Context, r request, err error) error {
 		return err
 	}
 	if why := unfit(""); errors.As(err, &why) {
-		return fmt.Errorf("%w: %s: %w", store.ErrConfig, s.place.Host, why)
+		return fmt.Errorf("%w: %s: %w", store.ErrConfig, s.speaker(r), why)
 	}
 	if errors.Is(err, store.ErrListing) {
 		return fmt.Errorf("%s: %w", s.place.Host, err)
@@ -81,10 +81,18 @@ func inWords(raw []byte) refusal {
 	return refusal{text.Line(body.Code), text.Line(body.Message), text.Line(body.Region)}
 }
 
+// speaker names the server, and a proxy that might have answered in its place.
+func (s *Store) speaker(r request) string {
+	if proxy := r.answer.Proxy(); proxy != "" {
+		return fmt.Sprintf("%s (through the proxy %s)", s.place.Host, proxy)
+	}
+	return s.place.Host
+}
+
 // refused returns the meaning of an answer that is no success. A server that fails says
-// nothing of the request, whatever code it has.
+// nothing of the request, whatever code it has. A code of S3's is the store's own: it was reached.
 func (s *Store) refused(r request, status int, refusal refusal) error {
-	said := fmt.Sprintf("%s answers %d", s.place.Host, status)
+	said := fmt.Sprintf("%s answers %d", s.speaker(r), status)
 	if refusal.Code != "" {
 		said += " " + refusal.Code
 	}
@@ -94,7 +102,7 @@ func (s *Store) refused(r request, status int, refusal refusal) error {
 	}
 	mightPass := errors.New(explained) // 409, 429 and all others
 	switch {
-	case httptransport.Down(status):
+	case httptransport.Down(status) && refusal.Code == "":
 		return store.Unreachable(mightPass)
 	case status == http.StatusInsufficientStorage, slices.Contains(full, refusal.Code):
 		return fmt.Errorf("%w: %w", store.ErrFull, mightPass)
@@ -155,6 +163,8 @@ func (s *Store) byStatus(r request, status int, refusal refusal, said string) er
 		return fmt.Errorf("%w: %s", store.ErrConflict, said)
 	case status == 301, status == 302, status == 307, status == 308:
 		return s.wrongRegion(r, refusal, said)
+	case status == http.StatusProxyAuthRequired:
+		return fmt.Errorf("%w: %s: the proxy wants a user and a password", store.ErrConfig, said)
 	case status == 401, status == 403:
 		return fmt.Errorf("%w: %s needs %s on bucket %q (%s)", store.ErrPermission, r.op, r.permission, s.place.Bucket, said)
 	case status == 400 && refusal.Code == "":

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
 // unanswered returns the meaning of a request without an answer. It might have been
@@ -20,10 +21,11 @@ func (s *Store) unanswered(r request, err error) error {
 		authority  x509.UnknownAuthorityError
 		hostname   x509.HostnameError
 		invalid    x509.CertificateInvalidError
-		dns        *net.DNSError
 		transport  *url.Error
 		connection *net.OpError
+		proxy      *httptransport.ProxyError
 	)
+	noHost := httptransport.NoHost(err)
 	switch {
 	case errors.As(err, &record), strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
 		return fmt.Errorf("%w: %s speaks no TLS: %s", store.ErrConfig, s.place.Host, s.place.PlainHint)
@@ -36,8 +38,10 @@ func (s *Store) unanswered(r request, err error) error {
 		return fmt.Errorf("%w: the certificate of %s isn't to be trusted: %s", store.ErrConfig, s.place.Host, Innermost(err))
 	case errors.As(err, &connection) && connection.Op == "remote error", strings.HasPrefix(Innermost(err).Error(), "tls: "):
 		return fmt.Errorf("%w: no TLS with %s: %s", store.ErrConfig, s.place.Host, Innermost(err))
-	case errors.As(err, &dns) && dns.IsNotFound:
-		return fmt.Errorf("%s: %w", s.place.Host, store.ErrNoHost)
+	case noHost != nil:
+		return noHost
+	case errors.As(err, &proxy):
+		err = fmt.Errorf("%s: %w", s.place.Host, proxy)
 	case errors.As(err, &connection):
 		err = fmt.Errorf("%s: %w", s.place.Host, connection)
 	case errors.As(err, &transport):
