@@ -66,7 +66,7 @@ protocol-race: ## race the client of examples/protocol, which is in Python, with
 	REPOLOCK_E2E_RUN=protocol-race $(TEST) -count=1 -tags programs -timeout 1h ./e2e
 
 .PHONY: system-minio
-system-minio: ## run the pages' commands of restic, rclone and Kopia on a real MinIO
+system-minio: ## run the pages' commands of restic, rclone and Kopia on a real MinIO, and locks behind nginx
 	REPOLOCK_E2E_RUN=programs-minio GO="$(GO)" sh e2e/minio.sh with sh e2e/test.sh -count=1 -tags 'minio programs' -timeout 1h ./e2e
 
 # REPOLOCK_GUEST_TTL is the ttl of the guest's lock, 60s if unset.

@@ -40,7 +40,7 @@ var runs = map[string]string{
 		TestCannotBeSignalled TestNoneCanBeSignalled TestPackagesDocument TestSystemd TestDemo`,
 	"protocol-race": `TestProtocolRace`,
 	// They need both.
-	"programs-minio": `TestPrograms`,
+	"programs-minio": `TestPrograms TestNginx`,
 	"paused-guest":   `TestPausedGuest`,
 }
 
