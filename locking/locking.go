@@ -82,6 +82,9 @@ type Info struct {
 	// for people, unless the backend's format says that it is a condition.
 	Holder, Host string
 	PID          int
+	// Request, Actor and Intent are the id of the holder's execution, its user and its work, if the
+	// backend's format has them.
+	Request, Actor, Intent string
 	// Acquired and Renewed are of the clocks that the backend's format uses.
 	Acquired, Renewed time.Time
 	TTL               time.Duration

@@ -13,11 +13,25 @@ import (
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/text"
+	"github.com/repolock/repolock/locking/towerfleet"
 	"github.com/repolock/repolock/replock"
 )
 
-func (f lockFlags) alsoRequest(operation string) also.Request {
-	return also.Request{Settle: f.Settle, Operation: operation, Version: newBuild().Version, Force: f.ForceLock, Metadata: f.Metadata, TTL: f.TTL, Look: f.Look, Wait: time.Duration(f.Wait)}
+func (f lockFlags) alsoRequest(g global, operation string) also.Request {
+	return also.Request{
+		Settle: f.Settle, Operation: operation, Version: newBuild().Version, Force: f.ForceLock, Metadata: f.Metadata,
+		TTL: f.TTL, DefaultTTL: g.isDefault("ttl"), Look: f.Look, Wait: time.Duration(f.Wait),
+	}
+}
+
+// shortest returns the shortest ttl of the locks.
+func (f lockFlags) shortest(g global) time.Duration {
+	targets, _ := also.Parse(f.Also) // which checkAlso has checked
+	if !g.alone(targets) {
+		return f.TTL
+	}
+	ask := f.alsoRequest(g, "")
+	return slices.MinFunc(targets, func(a, b also.Target) int { return cmp.Compare(a.TTL(ask), b.TTL(ask)) }).TTL(ask)
 }
 
 // alone reports whether the locks of --also are held without a repository's.
@@ -71,6 +85,8 @@ func (f lockFlags) checkAlso(g global) error {
 		return usageError{errors.New("--also: the repository's lock of that --name is named twice")}
 	case f.ForceLock && !slices.ContainsFunc(targets, func(t also.Target) bool { return !passed(t.Place) }):
 		return usageError{errors.New("--force-lock: is for --also tower-fleet:DIR/NAME, and there is none")}
+	case f.Metadata[towerfleet.HandleField] != "" && slices.ContainsFunc(targets, func(t also.Target) bool { return !passed(t.Place) }):
+		return usageError{errors.New("--metadata " + towerfleet.HandleField + ": repolock writes this field itself into a tower-fleet lock: name another")}
 	case g.alone(targets) && f.Fence:
 		return usageError{errors.New("--fence: only a repository's lock has fencing numbers")}
 	case g.alone(targets) && g.Name != "":

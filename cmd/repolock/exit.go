@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/cmd/internal/also"
+	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/internal/audit"
 	"github.com/repolock/repolock/internal/daemon"
 	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/torture"
@@ -79,7 +81,11 @@ func describe(err error) (name string, code int, hint string) {
 	case errors.As(err, &noSuch):
 		return "no_such_lock", exitAborted, "repolock status lists the ids"
 	case errors.As(err, &held):
-		return "lock_blocked", held.ExitCode, heldHint(held)
+		name = audit.Blocked
+		if _, stale := events.Stale(held.Place.URL, held.Holders); stale {
+			name = audit.Stale
+		}
+		return name, held.ExitCode, heldHint(held)
 	case errors.As(err, &noLock):
 		if noLock.Code <= 0 || noLock.Code >= exitSignal {
 			return "torture_failed", exitUnavailable, ""

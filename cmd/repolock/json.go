@@ -27,6 +27,9 @@ type jsonError struct {
 	Waited     float64    `json:"waited_seconds,omitempty"`
 	Suggestion string     `json:"suggestion,omitempty"`
 	Repository string     `json:"repository,omitempty"` // the repository of the lock, if it is held
+
+	audit.Staleness       // of a lock that is stale, and stays; section 6.3
+	TTLSeconds      int64 `json:"ttl_seconds,omitempty"` // of that lock
 }
 
 // jsonLock is a lock in JSON. Fields are only ever added.
@@ -89,6 +92,9 @@ func newJSONError(r *reporter, err error) jsonError {
 		if placed, ok := errors.AsType[session.HeldError](err); ok {
 			out.Repository, out.LockName = placed.Place.Where(), events.LockName(placed.Place.Name)
 			out.Summary = refusal(placed)
+			if h, ok := events.Stale(placed.Place.URL, held.Holders); ok {
+				out.Staleness, out.TTLSeconds = events.NewStaleness(h), int64(h.TTL.Seconds())
+			}
 		}
 	} else {
 		out.Summary = session.Words(err, out.addUndone(r.undone()))

@@ -21,7 +21,7 @@ import (
 
 // lockFlags are the flags of all commands that acquire a lock.
 type lockFlags struct {
-	TTL       time.Duration     `brief:"How long the lock outlives a crash" config:"" default:"60s" help:"How long the lock outlives a crash: 10s to 24h, ${default} by default."`
+	TTL       time.Duration     `brief:"How long the lock outlives a crash" config:"" default:"60s" help:"How long the lock outlives a crash: 10s to 24h, ${default} by default, and 15m for one of tower-fleet."`
 	Look      time.Duration     `rare:"" brief:"How often to look whether it is still there" config:"" default:"10s" help:"How often to look whether the lock is still there: 1s to the ttl, ${default} by default. Bounds how long a command runs on after its lock was broken, or after its hypervisor paused this machine and another holder got the lock. A look is one list request."`
 	Wait      waitTime          `brief:"Wait while it is held" config:"" default:"0s" placeholder:"TIME|forever" help:"How long to wait for the lock while it is held. A wait for the exclusive lock comes before all that begin later."`
 	HeldCode  int               `rare:"" brief:"The exit code when it is held (75)" config:"" name:"held-exit-code" short:"E" default:"75" placeholder:"N" help:"Exit code when the lock is held, ${default} by default."`
@@ -62,7 +62,7 @@ const maxJob = 256
 // request asks for the locks with these flags.
 func (f lockFlags) request(r *reporter, g global, mode replock.Mode, operation string) (session.Request, error) {
 	request := session.Request{
-		TTL: f.TTL, HeldCode: f.HeldCode, Console: newConsole(r),
+		TTL: f.shortest(g), HeldCode: f.HeldCode, Console: newConsole(r),
 		Sinks: func() ([]events.Sink, error) { return f.sinks(r, g, mode, operation) },
 	}
 	targets, err := also.Parse(f.Also)
@@ -86,7 +86,7 @@ func (f lockFlags) request(r *reporter, g global, mode replock.Mode, operation s
 	for _, t := range targets {
 		request.Others = append(request.Others, t.Place)
 	}
-	ask := f.alsoRequest(operation)
+	ask := f.alsoRequest(g, operation)
 	ask.Repository = func(p session.Place) *session.Repository { return repository(g.at(p)) }
 	request.Locker = also.NewSet(first, targets, ask)
 	return request, nil
@@ -107,7 +107,7 @@ func (f lockFlags) sinks(r *reporter, g global, mode replock.Mode, operation str
 	if f.Metrics != "" {
 		name, locks := f.named(g)
 		metrics, err := events.NewMetrics(events.MetricsOptions{
-			File: f.Metrics, Locks: locks, TTL: f.TTL,
+			File: f.Metrics, Locks: locks, TTL: f.shortest(g),
 			Labels: events.Labels{Repository: f.repository(g), Lock: name, Mode: mode, Operation: operation, Job: f.Job},
 		}, r.Say)
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mattn/go-isatty"
 
+	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/procgroup"
@@ -117,6 +118,8 @@ func (r *reporter) Event(e replock.Event) {
 		}
 	case replock.EventRefreshFailed:
 		r.Say("refreshing the lock failed (%d of 3; it is lost in %s): %s", e.Failures, text.Duration(e.Left), session.Words(e.Err, ""))
+	case events.DirectoryCreated:
+		r.Alert("directory_created", "created the directory of "+e.Key+", which was missing: a program that locks in another directory isn't excluded")
 	case replock.EventReleaseFailed:
 		r.Say("warning: a lock is left to expire: %s", session.Words(e.Err, ""))
 	default:

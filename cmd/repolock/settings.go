@@ -30,7 +30,7 @@ type settings struct {
 }
 
 // source says where the value of a flag comes from: from a variable of the environment, or from the
-// configuration file.
+// configuration file. The zero source is the flag's default.
 type source struct{ Variable, File string }
 
 // fileError is returned for a wrong configuration file.
@@ -47,6 +47,7 @@ func (s *settings) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (an
 		s.read = true
 		s.err = s.load(ctx)
 	}
+	s.from(flag, source{})
 	if name := variable(flag); name != "" {
 		s.from(flag, source{Variable: name})
 		return nil, s.err
@@ -66,6 +67,12 @@ func (s *settings) from(flag *kong.Flag, from source) {
 		s.sources = map[string]source{}
 	}
 	s.sources[flag.Name] = from
+}
+
+// isDefault reports whether nothing but its default gives a flag its value.
+func (g global) isDefault(flag string) bool {
+	from, ok := g.Sources[flag]
+	return ok && from == source{}
 }
 
 // variable returns the variable of the environment that has a value of the flag, or "".

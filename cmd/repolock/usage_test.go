@@ -208,6 +208,7 @@ func TestBadInput(t *testing.T) {
 				write(t, filepath.Join(dir, filepath.FromSlash(name)), "x")
 			}
 			assert.OK(t, os.Mkdir(filepath.Join(dir, "open"), 0o755))
+			assert.OK(t, os.Mkdir(filepath.Join(dir, "locks"), 0o700))
 			if strings.HasPrefix(c.lock, `"`) {
 				c.lock = `{"operation":"backup","holder":"h (pid 1)","acquired_at":"2026-03-07T09:00:00Z",` + c.lock + `}`
 			}

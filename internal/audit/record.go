@@ -15,6 +15,7 @@ import (
 const (
 	Acquired        = "lock_acquired"
 	Blocked         = "lock_blocked"
+	Stale           = "lock_stale" // blocked by a stale lock, which stays until it is broken or stolen
 	Released        = "lock_released"
 	Stolen          = "lock_stolen" // a stale lock was removed
 	Lost            = "lock_lost"
@@ -75,6 +76,7 @@ type Record struct {
 	PID      int    `json:"pid,omitempty"`
 
 	TTLSeconds          float64  `json:"ttl_seconds,omitempty"`
+	Staleness                    // of the holder's lock with Stale, and TTLSeconds is that lock's, too
 	WaitedSeconds       float64  `json:"waited_seconds,omitempty"`
 	HeldDurationSeconds *float64 `json:"held_duration_seconds,omitempty"`
 	// Result and ExitCode are the command's.
@@ -94,6 +96,12 @@ type Record struct {
 	Reason string `json:"reason,omitempty"`
 	Error  string `json:"error,omitempty"`
 	Action string `json:"action,omitempty"`
+}
+
+// Staleness says since when a lock is stale, and how old its last heartbeat is.
+type Staleness struct {
+	StaleSince *time.Time `json:"stale_since,omitempty"`
+	AgeSeconds int64      `json:"age_seconds,omitempty"`
 }
 
 // Holder is a holder of a lock.

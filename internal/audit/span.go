@@ -96,7 +96,7 @@ func NewHistory(records []Record) History {
 			s.Held, s.seen, s.TTL = r.Timestamp, r.Timestamp, time.Duration(r.TTLSeconds*float64(time.Second))
 			open[r.RequestID] = s
 			h.Spans = append(h.Spans, s)
-		case r.Event == Blocked:
+		case r.Event == Blocked || r.Event == Stale:
 			s = newSpan(r)
 			s.End, s.Outcome = r.Timestamp, "refused"
 			if len(r.HeldBy) > 0 {

@@ -134,7 +134,7 @@ func (b *Backend) heldNow(name string) error {
 func (b *Backend) content(h locking.Handle) ([]byte, error) {
 	metadata := map[string]any{}
 	maps.Copy(metadata, b.opts.Metadata)
-	metadata["repolock_handle"] = digest(h.Token())
+	metadata[HandleField] = digest(h.Token())
 	raw, err := json.Marshal(metadata)
 	if err != nil {
 		return nil, err

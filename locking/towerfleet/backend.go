@@ -27,10 +27,13 @@ type Options struct {
 	// HostID defaults to the host's name, and RequestID to req_ and random characters. The
 	// request must be of this execution alone.
 	HostID, RequestID string
-	// Metadata is written into the lock file. The field repolock_handle is our own.
+	// Metadata is written into the lock file. It must not have a HandleField.
 	Metadata map[string]any
 	// Force steals a stale lock. A lock that isn't stale is never stolen.
 	Force bool
+	// Created, if set, is called by New with a lock directory that it has created: the locks there
+	// exclude no program that uses another directory.
+	Created func(dir string)
 	// Mode is the intent's mode. With Observe nothing is locked, created or written.
 	Mode Mode
 	// Settle is how long an acquirer waits before it looks whether a program that takes no
@@ -44,6 +47,9 @@ type Options struct {
 	// call the Backend, and can be called concurrently. See AuditTo.
 	Audit func(event any)
 }
+
+// HandleField is the field of a lock file's metadata that distinguishes two locks of one request.
+const HandleField = "repolock_handle"
 
 // Backend keeps the locks of a directory. Its methods can be called concurrently. Another
 // process of the directory that is stopped in a critical section delays them until the context
@@ -65,7 +71,8 @@ var (
 // holding is what a Backend knows of a lock that it has.
 type holding struct {
 	acquired, renewed time.Duration // of the clock's Elapsed
-	failures          int           // consecutive, of heartbeats
+	failures          int           // consecutive intervals without a heartbeat
+	failed            time.Duration // when the last of failures was counted, of the clock's Elapsed
 	lost              bool
 	// rival is the temporary file of a request that believes it has the lock too, rivalSince
 	// when a heartbeat first saw that file.
@@ -73,9 +80,9 @@ type holding struct {
 	rivalSince time.Duration
 }
 
-// New returns the backend of a lock directory. It creates a missing one with mode 0700, but no
-// parent of it. It returns locking.ErrUnfit if the parent is missing, and for a directory that another
-// user owns, reads, writes or searches (section 12.1), or that can't be locked by flock. An observing intent creates nothing.
+// New returns the backend of a lock directory. It creates a missing one with mode 0700 and calls
+// Options.Created, but it creates no parent. It returns locking.ErrUnfit if the parent is missing or has
+// locks of its own, and for a directory that another user owns, reads, writes or searches (section 12.1), or that can't be locked by flock. An observing intent creates nothing.
 func New(dir string, opts Options) (*Backend, error) {
 	host, _ := os.Hostname()
 	opts.Actor = cmp.Or(opts.Actor, "repolock")
@@ -96,6 +103,9 @@ func New(dir string, opts Options) (*Backend, error) {
 	}
 	if _, err := json.Marshal(opts.Metadata); err != nil {
 		return nil, fmt.Errorf("the metadata of the lock is no JSON: %w", err)
+	}
+	if _, ours := opts.Metadata[HandleField]; ours {
+		return nil, fmt.Errorf("the metadata of the lock has the field %s, which is written by this package: rename it", HandleField)
 	}
 	b := &Backend{dir: dir, opts: opts, held: map[string]*holding{}}
 	if err := b.prepare(); err != nil {

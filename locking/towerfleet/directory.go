@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -25,8 +26,12 @@ func (b *Backend) prepare() error {
 		return classed{fmt.Errorf("lock directory %s can't be used: this system has no flock", b.dir), locking.ErrUnfit}
 	}
 	if b.opts.Mode != Observe {
-		if err := create(b.dir); err != nil {
+		created, err := create(b.dir)
+		if err != nil {
 			return err
+		}
+		if created && b.opts.Created != nil {
+			b.opts.Created(b.dir)
 		}
 	}
 	info, err := os.Stat(b.dir)
@@ -55,16 +60,21 @@ func (b *Backend) prepare() error {
 }
 
 // create creates a missing directory, and no parent of it: locks in a directory of our own, in the
-// place of a share that isn't mounted, would exclude no other program.
-func create(dir string) error {
-	err := os.Mkdir(dir, 0o700)
-	if err == nil || errors.Is(err, fs.ErrExist) {
-		return nil
-	}
-	if _, failed := os.Stat(dir); failed == nil {
-		return nil // as on a read-only file system
+// place of a share that isn't mounted, would exclude no other program. Neither would locks in a
+// directory below one that has locks: there the name of a lock was written with a slash.
+func create(dir string) (created bool, err error) {
+	if _, failed := os.Lstat(dir); failed == nil {
+		return false, nil
 	}
 	parent := filepath.Dir(dir)
+	if lock := lockIn(parent); lock != "" {
+		return false, classed{fmt.Errorf("lock directory %s wasn't created, because %s has locks itself (%s), and a lock's name has no slash: "+
+			"correct the URL, or create the directory with mode 0700", dir, parent, lock), locking.ErrUnfit}
+	}
+	err = os.Mkdir(dir, 0o700)
+	if err == nil || errors.Is(err, fs.ErrExist) {
+		return err == nil, nil
+	}
 	info, failed := os.Stat(parent)
 	switch {
 	case errors.Is(failed, fs.ErrNotExist), errors.Is(failed, syscall.ENOTDIR):
@@ -76,7 +86,22 @@ func create(dir string) error {
 	default:
 		err = fmt.Errorf("lock directory %s can't be created: %w", dir, err)
 	}
-	return err
+	return false, err
+}
+
+// lockIn returns the file of a lock in a directory, or "" if it finds none.
+func lockIn(dir string) string {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		name, ok := strings.CutSuffix(e.Name(), ".lock")
+		if !ok || CheckName(name) != nil {
+			continue
+		}
+		if f, err := read(filepath.Join(dir, e.Name()), name); err == nil && f != nil && f.record != nil {
+			return e.Name()
+		}
+	}
+	return ""
 }
 
 // unfit returns why a directory can't keep locks, and what to do, or nothing.

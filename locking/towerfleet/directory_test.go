@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/locking"
 )
@@ -75,6 +76,20 @@ func TestDirectoryWithoutParent(t *testing.T) {
 	}
 }
 
+// TestDirectoryInADirectoryOfLocks: a path that goes on below a lock is no place for locks, and New
+// says which directory it has created.
+func TestDirectoryInADirectoryOfLocks(t *testing.T) {
+	in(t, func(w *world) {
+		var created []string
+		opts := Options{Created: func(dir string) { created = append(created, dir) }}
+		w.backend(opts)
+		w.write("n.lock", foreign("n", "req_1", time.Now(), 900))
+		_, err := New(w.path("app"), opts)
+		isUnfit(t, w.path("app"), err, "a lock's name has no slash")
+		assert.Equal(t, created, []string{w.dir})
+	})
+}
+
 // TestDirectoryOfAnother: the directory of another user is refused, because that user can't read
 // the locks that this one writes.
 func TestDirectoryOfAnother(t *testing.T) {
@@ -126,6 +141,7 @@ func TestOptions(t *testing.T) {
 		"lines":    {RequestID: "a\nb"},
 		"mode":     {Mode: "write"},
 		"metadata": {Metadata: map[string]any{"x": make(chan int)}},
+		"handle":   {Metadata: map[string]any{HandleField: "x"}},
 	} {
 		if _, err := New(dir, opts); err == nil || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", name, err)
@@ -219,7 +235,7 @@ func TestInspect(t *testing.T) {
 		at := time.Now().UTC()
 		w.write("n.lock", strings.Replace(foreign("n", "req_1", at, 900), "tower-01", `tower\u001b[2J`, 1))
 		want := locking.Info{Key: "n", Holder: "req_1 (intent deploy-app, by claude-code)", Host: `tower\x1b[2J`,
-			PID: 12345, Acquired: at, Renewed: at, TTL: DefaultTTL,
+			PID: 12345, Request: "req_1", Actor: "claude-code", Intent: "deploy-app", Acquired: at, Renewed: at, TTL: DefaultTTL,
 			Revision: sum(w.read("n.lock"))}
 		if info, err := b.Inspect(w.Context(), "n"); err != nil || *info != want {
 			t.Errorf("%+v %v, want %+v", info, err, want)

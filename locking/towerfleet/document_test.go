@@ -148,7 +148,8 @@ func TestDocumentsJSON(t *testing.T) {
 
 		// The document names heartbeat_failed, and doesn't show it.
 		hook(t, &exchange, func(string, string) error { return syscall.ENOSPC })
-		for range heartbeatFailures {
+		for _, at := range []string{"10:44:00", "10:44:30", "10:45:00"} {
+			s.at(at)
 			_ = b.Renew(w.Context(), h)
 		}
 		got, err := json.Marshal(w.events[2])

@@ -12,7 +12,8 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-// heartbeatFailures is the number of consecutive failures that heartbeat_failed reports.
+// heartbeatFailures is the number of consecutive intervals without a heartbeat that heartbeat_failed
+// reports.
 const heartbeatFailures = 3
 
 // Renew writes a heartbeat (section 5). It returns locking.ErrLost if another holder has the
@@ -37,8 +38,10 @@ func (b *Backend) Renew(ctx context.Context, h locking.Handle) error {
 	case errors.Is(err, locking.ErrLost):
 		state.lost = true
 	default:
-		state.failures++
-		failures = state.failures
+		if state.failures == 0 || start-state.failed >= Interval(h.TTL()) { // else it is a retry within the interval
+			state.failures, state.failed = state.failures+1, start
+			failures = state.failures
+		}
 	}
 	b.mu.Unlock()
 	if failures == heartbeatFailures {

@@ -62,6 +62,7 @@ func (e *HeldError) info() *locking.Info {
 		i.Holder = fmt.Sprintf("%s (intent %s, by %s)",
 			r.RequestID, text.Or(r.Intent, "unknown"), text.Or(r.Actor, "unknown"))
 		i.Host, i.PID, i.TTL = text.Brief(r.HostID), r.PID, r.ttl()
+		i.Request, i.Actor, i.Intent = r.RequestID, r.Actor, r.Intent
 		i.Acquired, i.Renewed = r.created, r.beat
 	}
 	return i

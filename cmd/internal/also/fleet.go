@@ -14,6 +14,7 @@ import (
 // fleet is a tower-fleet lock, whose release says how the work has ended (section 8).
 type fleet struct {
 	*towerfleet.Backend
+	step   string // the work's name, for its failure
 	failed atomic.Bool
 	record atomic.Pointer[func(event any)]
 }
@@ -32,7 +33,7 @@ func (f *fleet) listen(record func(event any)) { f.record.Store(&record) }
 // wasn't needed: another of the set was refused.
 func (f *fleet) Release(ctx context.Context, h locking.Handle) error {
 	if f.failed.Load() {
-		return f.ReleaseAfter(ctx, h, towerfleet.Failure(""))
+		return f.ReleaseAfter(ctx, h, towerfleet.Failure(f.step))
 	}
 	return f.ReleaseAfter(ctx, h, towerfleet.Success)
 }

@@ -1,6 +1,7 @@
 package also
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/replock"
 )
@@ -74,7 +76,9 @@ func (l Lock) Break(ctx context.Context, opts replock.BreakOptions) ([]replock.B
 		return nil, err
 	}
 	info := l.info(seen)
-	shown := opts.Shown == nil || slices.ContainsFunc(opts.Shown, func(b replock.Broken) bool { return b.ID == info.ID && b.Key() == info.Key() })
+	shown := opts.Shown == nil || slices.ContainsFunc(opts.Shown, func(b replock.Broken) bool {
+		return b.ID == info.ID && b.Key() == info.Key() && b.ModTime.Equal(info.ModTime)
+	})
 	if !shown || opts.ID != "" && opts.ID != info.ID || opts.Stale && info.Verdict != replock.Stale || opts.Dead && !info.ProcessGone {
 		return nil, nil
 	}
@@ -94,11 +98,15 @@ func (l Lock) Break(ctx context.Context, opts replock.BreakOptions) ([]replock.B
 	return []replock.Broken{broken}, err
 }
 
-// info describes a holder as that of a repository's lock. Its id is the revision.
+// maxText bounds a text of another program, as replock.Info does.
+const maxText = 1 << 10
+
+// info describes a holder as that of a repository's lock. Its id is the holder's own, else the revision.
 func (l Lock) info(i *locking.Info) replock.Info {
 	now := clock.System{}.Now()
 	info := replock.Info{
-		Mode: replock.Exclusive, Keys: []string{l.URL}, ID: i.Revision, Holder: holder(i),
+		Mode: replock.Exclusive, Keys: []string{l.URL}, ID: cmp.Or(i.Request, i.Revision), Holder: holder(i),
+		User: text.Cut(i.Actor, maxText), Operation: text.Cut(i.Intent, maxText),
 		Acquired: i.Acquired, ModTime: i.Renewed, TTL: i.TTL, Verdict: replock.Live, Why: i.Trouble,
 	}
 	if !i.Renewed.IsZero() {
@@ -117,9 +125,14 @@ func (l Lock) info(i *locking.Info) replock.Info {
 	return info
 }
 
+// holder names the machine and the process of a holder, and before them the program if no other field
+// describes it.
 func holder(i *locking.Info) string {
 	s := i.Holder
-	if i.Host != "" {
+	switch {
+	case i.Request != "":
+		s = i.Host
+	case i.Host != "":
 		s += " on " + i.Host
 	}
 	if i.PID != 0 {

@@ -306,7 +306,7 @@ func TestBreakChooses(t *testing.T) {
 	dead := &locking.Info{Revision: "1", Stale: true}
 	unreadable := &locking.Info{Revision: "1", Trouble: "it is cut off"}
 	shown := func(id, key string) []replock.Broken {
-		return []replock.Broken{{Info: replock.Info{ID: id, Keys: []string{key}}}}
+		return []replock.Broken{{Info: replock.Info{ID: id, Keys: []string{key}, ModTime: live.Renewed}}}
 	}
 	for _, c := range []struct {
 		name string
@@ -327,6 +327,7 @@ func TestBreakChooses(t *testing.T) {
 		{"id", live, replock.BreakOptions{ID: "1"}, []bool{false}},
 		{"another id", live, replock.BreakOptions{ID: "2"}, nil},
 		{"shown", live, replock.BreakOptions{Shown: shown("1", "fake:k")}, []bool{false}},
+		{"another time was shown", stale, replock.BreakOptions{Shown: shown("1", "fake:k")}, nil},
 		{"another was shown", live, replock.BreakOptions{Shown: shown("2", "fake:k")}, nil},
 		{"another key's was shown", live, replock.BreakOptions{Shown: shown("1", "fake:l")}, nil},
 		{"none was shown", live, replock.BreakOptions{Shown: []replock.Broken{}}, nil},

@@ -180,7 +180,7 @@ func (o *other) refused(info replock.Info, waited time.Duration, why error) erro
 }
 
 func (o *other) event(kind replock.EventKind) events.Event {
-	return events.Event{Place: o.at.URL, Event: replock.Event{
+	return events.Event{Place: o.at.URL, TTL: o.ttl, Event: replock.Event{
 		Kind: kind, Time: o.clock.Now(), Name: o.at.Name, Mode: replock.Exclusive, Operation: o.operation, Key: o.at.URL,
 	}}
 }

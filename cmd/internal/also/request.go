@@ -8,12 +8,15 @@ import (
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/replock"
 )
 
 // Request is what is the same for all locks of a set.
 type Request struct {
 	TTL, Look time.Duration
-	Wait      time.Duration
+	// DefaultTTL says that the user names no TTL.
+	DefaultTTL bool
+	Wait       time.Duration
 	// Settle is how long the set waits with all its locks held before Acquire returns.
 	Settle    time.Duration
 	Operation string
@@ -26,6 +29,8 @@ type Request struct {
 	Purpose Purpose
 	// Repository returns the Locker of a repository's lock.
 	Repository func(session.Place) *session.Repository
+
+	created func() // called if the directory of the lock was created
 }
 
 // Purpose is what another system is opened for.
@@ -134,11 +139,18 @@ func (m *lazy) answered() bool { return m.other != nil && m.other.answered() }
 
 func (m *lazy) acquire(ctx context.Context, wait time.Duration, observe func(events.Event)) (session.Lock, error) {
 	if m.other == nil {
-		l, err := m.target.Open(m.request)
+		r, at := m.request, m.target.Place
+		r.TTL = m.target.TTL(r)
+		r.created = func() {
+			observe(events.Event{Place: at.URL, Event: replock.Event{
+				Kind: events.DirectoryCreated, Time: clock.System{}.Now(), Name: at.Name, Operation: r.Operation, Key: at.URL,
+			}})
+		}
+		l, err := m.target.Open(r)
 		if err != nil {
 			return nil, err
 		}
-		m.other = newOther(l, m.target.Place, m.request)
+		m.other = newOther(l, at, r)
 	}
 	return m.other.acquire(ctx, wait, observe)
 }

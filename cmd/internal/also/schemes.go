@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/repolock/repolock/cmd/internal/session"
@@ -50,12 +51,22 @@ type Target struct {
 	Place session.Place
 	// identity is the same for URLs that name one lock. It sorts by kind.
 	identity string
+	// ttl is that of the kind's own specification, for a lock whose user names none. 0 is Request.TTL.
+	ttl time.Duration
 	// open returns the lock of another system. It is nil for a repository.
 	open func(Request) (Lock, error)
 }
 
 // Repository reports whether the lock is a repository's, by the protocol of package replock.
 func (t Target) Repository() bool { return t.open == nil }
+
+// TTL returns the ttl of the lock.
+func (t Target) TTL(r Request) time.Duration {
+	if r.DefaultTTL && t.ttl != 0 {
+		return t.ttl
+	}
+	return r.TTL
+}
 
 // URLError is returned for a URL that names no lock.
 type URLError struct{ error }

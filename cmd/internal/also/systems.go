@@ -13,11 +13,17 @@ func parseTowerFleet(raw string) (Target, error) {
 	t, err := towerfleet.Parse(raw)
 	return Target{
 		Place: session.Place{URL: t.String(), Name: t.Name, Identity: "tower-fleet " + resolve(t.Dir) + "/" + t.Name},
+		ttl:   towerfleet.DefaultTTL,
 		open: func(r Request) (l Lock, err error) {
-			f := &fleet{}
+			f := &fleet{step: r.Operation}
 			f.Backend, err = towerfleet.Open(t, towerfleet.Options{
 				Actor: identity.Self().User, Intent: r.Operation, IntentVersion: r.Version, HostID: identity.Self().Hostname,
 				Mode: mode(t.Dir, r.Purpose), Force: r.Force, Audit: f.audit, Metadata: metadata(r.Metadata),
+				Created: func(string) {
+					if r.created != nil {
+						r.created()
+					}
+				},
 			})
 			return Lock{Backend: f, Key: t.Name, files: true, finish: f.finish, listen: f.listen}, err
 		},

@@ -77,6 +77,9 @@ func (a *Auditor) records(e Event) (records []audit.Record) {
 		record.WaitedSeconds = Seconds(now - a.asked)
 	case replock.EventBlocked:
 		record.WaitedSeconds, record.HeldBy = Seconds(e.Waited), holders(e.Holders)
+		if h, ok := Stale(e.Place, e.Holders); ok {
+			record.Event, record.TTLSeconds, record.Staleness = audit.Stale, h.TTL.Seconds(), NewStaleness(h)
+		}
 	case replock.EventReaped, LockBroken:
 		for _, h := range e.Holders {
 			records = append(records, removed(record, h))
@@ -173,6 +176,11 @@ func holders(infos []replock.Info) (holders []audit.Holder) {
 		holders = append(holders, Holder(i))
 	}
 	return holders
+}
+
+// NewStaleness returns since when a lock is stale.
+func NewStaleness(h replock.Info) audit.Staleness {
+	return audit.Staleness{StaleSince: Instant(h.ModTime.Add(h.TTL)), AgeSeconds: int64(h.Age / time.Second)}
 }
 
 // Holder returns a lock as records have it.

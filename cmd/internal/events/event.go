@@ -4,6 +4,7 @@ package events
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/repolock/repolock/internal/audit"
@@ -36,6 +37,8 @@ const (
 	NotAcquired replock.EventKind = "not_acquired"
 	// LockBroken: break-lock has deleted the lock in Holders for Reason, or failed with Err.
 	LockBroken replock.EventKind = "lock_broken"
+	// DirectoryCreated: the directory of another system's lock was missing, and was created.
+	DirectoryCreated replock.EventKind = "directory_created"
 )
 
 // kind says which records have events of a kind.
@@ -73,6 +76,7 @@ var kinds = map[replock.EventKind]kind{
 	CommandContinued:           {audit: audit.Continued},
 	NotAcquired:                {gauges: true}, // the audit log has EventBlocked
 	LockBroken:                 {audit: audit.Broken},
+	DirectoryCreated:           {}, // a person is told
 }
 
 // Event is an event of a lock, or of the work that the lock protects.
@@ -85,7 +89,7 @@ type Event struct {
 	// has no Kind. Recorded is set for an event that is in the log as such a Record.
 	Record   any
 	Recorded bool
-	TTL      time.Duration // the lock's, with an event of the lock
+	TTL      time.Duration // the lock's, with an event of the lock; 0 is the Request's
 	Success  bool
 	ExitCode *int // nil: the work was no command
 	Stopped  bool
@@ -96,6 +100,16 @@ type Event struct {
 
 // Sink is a record of events. It gets one event at a time, in order, and can take long.
 type Sink interface{ Handle(Event) }
+
+// Stale returns the holder of another system's lock whose ttl is over, and which stays until it is broken
+// or stolen. It reports false for the holders of any other lock.
+func Stale(place string, holders []replock.Info) (replock.Info, bool) {
+	if len(holders) != 1 {
+		return replock.Info{}, false
+	}
+	h := holders[0]
+	return h, h.Verdict == replock.Stale && h.TTL > 0 && slices.Equal(h.Keys, []string{place})
+}
 
 // LockName returns a lock's name as it is in records and in JSON.
 func LockName(name string) string { return cmp.Or(name, "repository") }

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -146,7 +147,7 @@ func (h *holder) flush() {
 
 // observe passes an event of the lock on. It returns at once, so that Locker.Flush does.
 func (h *holder) observe(e events.Event) {
-	e.TTL = h.TTL
+	e.TTL = cmp.Or(e.TTL, h.TTL)
 	h.passed.Add(func() {
 		h.handle(e)
 		if e.Kind == "" {

@@ -10,7 +10,7 @@ var commandMutants = []mutant{
 	{"an unknown error counts as a silent store", exit,
 		`return "failed", exitFailed, ""`, `return "failed", exitUnavailable, ""`, test(ofCommand, "^TestDescribe$")},
 	{"--held-exit-code isn't heeded", exit,
-		`"lock_blocked", held.ExitCode, heldHint(held)`, `"lock_blocked", exitHeld, heldHint(held)`, test(ofCommand, "^TestScripts$/^held$")},
+		`return name, held.ExitCode, heldHint(held)`, `return name, exitHeld, heldHint(held)`, test(ofCommand, "^TestScripts$/^held$")},
 	{"break-lock --dead is recommended beside a holder that lives", exit,
 		"if gone == len(e.Holders)", "if gone > 0", test(ofCommand, "^TestScripts$/^break$")},
 	{"what a full store has prevented goes unsaid", "cmd/repolock/json.go",
