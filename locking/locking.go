@@ -50,8 +50,9 @@ var (
 )
 
 // Handle is a lock that was acquired. It is opaque: only the backend that returned it knows
-// what its token means, and only that Backend value can renew and release it. The zero Handle
-// is no lock.
+// what its token means. Renew and release it with the Backend value that returned it: another value of the
+// same backend can return ErrLost, or do it, as that of Redis, which keeps the token on the server. The
+// zero Handle is no lock.
 type Handle struct {
 	key, token string
 	ttl        time.Duration

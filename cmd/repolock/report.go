@@ -12,6 +12,7 @@ import (
 
 	"github.com/mattn/go-isatty"
 
+	"github.com/repolock/repolock/cmd/internal/also"
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/clock"
@@ -120,8 +121,14 @@ func (r *reporter) Event(e replock.Event) {
 		r.Say("refreshing the lock failed (%d of 3; it is lost in %s): %s", e.Failures, text.Duration(e.Left), session.Words(e.Err, ""))
 	case events.DirectoryCreated:
 		r.Alert("directory_created", "created the directory of "+e.Key+", which was missing: a program that locks in another directory isn't excluded")
+	case events.PasswordExposed:
+		r.Alert("password_exposed", "all users of this machine can read the password file of "+e.Key+": run chmod 600 on it")
 	case replock.EventReleaseFailed:
-		r.Say("warning: a lock is left to expire: %s", session.Words(e.Err, ""))
+		what := "a lock is left to expire"
+		if also.Known(e.Key) {
+			what = "the lock could not be released, and might stay"
+		}
+		r.Say("warning: %s: %s", what, session.Words(e.Err, ""))
 	default:
 		if r.Verb {
 			r.Say("%s: %s lock %s, key %s", e.Kind, e.Mode, e.ID, e.Key)

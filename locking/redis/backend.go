@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -71,9 +72,10 @@ func (b *Backend) check(ctx context.Context, key string) error {
 	return ctx.Err()
 }
 
-// milliseconds rounds up, so that the server doesn't free a lock before its holder expects it.
+// milliseconds rounds up, so that the server doesn't free a lock before its holder expects it. The largest
+// ttl, of 292 years, it rounds down: what is returned must be a time.Duration again.
 func milliseconds(ttl time.Duration) int64 {
-	return int64((ttl + time.Millisecond - 1) / time.Millisecond)
+	return int64(min(ttl, math.MaxInt64-time.Millisecond+1)+time.Millisecond-1) / int64(time.Millisecond)
 }
 
 // TryLock acquires the lock of a key with at most 512 bytes, prefix included, in UTF-8 and without

@@ -87,6 +87,13 @@ func TestTTL(t *testing.T) {
 		t.Errorf("%+v, %v", info, err)
 	}
 	lockcheck.Release(t, b, h)
+	h = lockcheck.Acquire(t, b, "k", 1<<63-1) // 292 years
+	lockcheck.Renew(t, b, h)
+	info, err = b.Inspect(t.Context(), "k")
+	if err != nil || info == nil || info.TTL < 1<<62 {
+		t.Errorf("%+v, %v", info, err)
+	}
+	lockcheck.Release(t, b, h)
 }
 
 // TestClose: a closed backend does nothing, and leaves locks to expire.

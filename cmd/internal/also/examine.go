@@ -33,6 +33,12 @@ func (l Lock) Examine(ctx context.Context) (doctor.Report, error) {
 			return report, described{err}
 		}
 	}
+	if exposed(l.secret) {
+		findings = append(findings, locking.Finding{
+			What: "password file", Verdict: locking.Doubtful,
+			Found: "all users of this machine can read " + l.secret + ", and break locks", Advice: "run chmod 600 on it",
+		})
+	}
 	for _, f := range findings {
 		report.Checks = append(report.Checks, check(f))
 	}

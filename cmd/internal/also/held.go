@@ -200,6 +200,13 @@ func (l *held) end() error {
 	<-l.done
 	err := l.free(l.handle)
 	lost := l.lost.Load()
+	if lost == nil && errors.Is(err, locking.ErrLost) { // since the last look
+		lost = &replock.LostError{Mode: replock.Exclusive, Key: l.at.URL, Reason: plain(err), Definite: true}
+		l.lost.Store(lost)
+		l.tell(replock.EventLost, lost)
+		l.cancel(lost)
+		return lost
+	}
 	switch {
 	case lost == nil && err == nil:
 		l.tell(replock.EventReleased, nil)

@@ -19,6 +19,7 @@ type Lock struct {
 	Backend locking.Backend
 	Key     string
 	URL     string // without credentials
+	secret  string // the file with the password, if the URL or a variable names one
 	files   bool   // the backend asks no server, and bounds its waits itself
 
 	finish func(success bool)

@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/cmd/internal/doctor"
+	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/locking/towerfleet"
 	"github.com/repolock/repolock/replock"
@@ -225,6 +227,33 @@ func (s *shelf) Break(_ context.Context, seen *locking.Info, stale bool) (bool, 
 }
 
 func (s *shelf) Examine(context.Context) ([]locking.Finding, error) { return s.findings, s.err }
+
+// TestPasswordFileOfAll: a person hears that other users can read the password, at an acquire and from doctor.
+func TestPasswordFileOfAll(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the modes of files don't say there who can read them")
+	}
+	path := filepath.Join(t.TempDir(), "password")
+	assert.OK(t, os.WriteFile(path, []byte("secret"), 0o600))
+	t.Setenv("PGPASSFILE", path)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, url := range []string{"redis://127.0.0.1:1?key=k&password-file=" + path, "postgres://u@127.0.0.1:1/d?key=k&passfile=" + path, "postgres://u@127.0.0.1:1/d?key=k"} {
+		targets, err := Parse([]string{url})
+		assert.OK(t, err)
+		for mode, want := range map[os.FileMode]int{0o600: 0, 0o640: 0, 0o644: 1} {
+			assert.OK(t, os.Chmod(path, mode))
+			r := &record{}
+			_, err := NewSet(nil, targets, Request{TTL: time.Minute, Look: time.Minute}).Acquire(ended, r.observe)
+			assert.Is(t, err, context.Canceled)
+			assert.Equal(t, len(r.of(events.PasswordExposed)), want, "%s with mode %o", url, mode)
+			l := Lock{Backend: &shelf{}, secret: targets[0].secret}
+			report, err := l.Examine(t.Context())
+			assert.OK(t, err)
+			assert.Equal(t, len(report.Checks), 1+want, "doctor's checks of %s with mode %o", url, mode)
+		}
+	}
+}
 
 // TestModeOfFleet: a look creates no directory for locks, and neither does breaking one.
 func TestModeOfFleet(t *testing.T) {

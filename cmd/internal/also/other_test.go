@@ -13,6 +13,7 @@ import (
 
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/leapclock"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/locking/memory"
@@ -528,6 +529,18 @@ func TestReleaseFails(t *testing.T) {
 		if e := r.of(replock.EventReleaseFailed); len(e) != 1 || !errors.Is(e[0].Err, locking.ErrPermission) || len(r.of(replock.EventReleased)) > 0 {
 			t.Errorf("%+v", r.kinds())
 		}
+	})
+}
+
+// TestReleaseOfABrokenLock: a lock that was broken since the last look is lost. Nothing is left of it to
+// expire.
+func TestReleaseOfABrokenLock(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		l, r := acquired(t, f.other("k"))
+		f.breakLock(t, "k")
+		assert.Is(t, l.Release(t.Context()), replock.ErrLost)
+		assert.Equal(t, r.kinds(), []replock.EventKind{replock.EventAcquired, replock.EventLost})
+		assert.That(t, l.Lost() != nil && l.Lost().Definite, "lost: %v", l.Lost())
 	})
 }
 

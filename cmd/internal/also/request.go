@@ -49,7 +49,7 @@ func (t Target) Open(r Request) (Lock, error) {
 	if err != nil {
 		return l, described{err}
 	}
-	l.URL = t.Place.URL
+	l.URL, l.secret = t.Place.URL, t.secret
 	return l, nil
 }
 
@@ -141,14 +141,18 @@ func (m *lazy) acquire(ctx context.Context, wait time.Duration, observe func(eve
 	if m.other == nil {
 		r, at := m.request, m.target.Place
 		r.TTL = m.target.TTL(r)
-		r.created = func() {
+		warn := func(kind replock.EventKind) {
 			observe(events.Event{Place: at.URL, Event: replock.Event{
-				Kind: events.DirectoryCreated, Time: clock.System{}.Now(), Name: at.Name, Operation: r.Operation, Key: at.URL,
+				Kind: kind, Time: clock.System{}.Now(), Name: at.Name, Operation: r.Operation, Key: at.URL,
 			}})
 		}
+		r.created = func() { warn(events.DirectoryCreated) }
 		l, err := m.target.Open(r)
 		if err != nil {
 			return nil, err
+		}
+		if exposed(l.secret) {
+			warn(events.PasswordExposed)
 		}
 		m.other = newOther(l, at, r)
 	}

@@ -53,6 +53,8 @@ type Target struct {
 	identity string
 	// ttl is that of the kind's own specification, for a lock whose user names none. 0 is Request.TTL.
 	ttl time.Duration
+	// secret is the file with the password, if the URL or a variable names one.
+	secret string
 	// open returns the lock of another system. It is nil for a repository.
 	open func(Request) (Lock, error)
 }

@@ -39,6 +39,8 @@ const (
 	LockBroken replock.EventKind = "lock_broken"
 	// DirectoryCreated: the directory of another system's lock was missing, and was created.
 	DirectoryCreated replock.EventKind = "directory_created"
+	// PasswordExposed: all users of this machine can read the file with the password of another system.
+	PasswordExposed replock.EventKind = "password_exposed"
 )
 
 // kind says which records have events of a kind.
@@ -77,6 +79,7 @@ var kinds = map[replock.EventKind]kind{
 	NotAcquired:                {gauges: true}, // the audit log has EventBlocked
 	LockBroken:                 {audit: audit.Broken},
 	DirectoryCreated:           {}, // a person is told
+	PasswordExposed:            {}, // the same
 }
 
 // Event is an event of a lock, or of the work that the lock protects.

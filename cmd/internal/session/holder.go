@@ -120,10 +120,13 @@ func Waits(i replock.Info) bool {
 	return i.State == replock.StateWaiting && i.Verdict != replock.Unreadable
 }
 
-// release releases the lock. Its remaining objects expire if that fails; an event says so.
+// release releases the lock. Its remaining objects expire if that fails; an event says so. A person is told
+// that the lock was lost after the last look.
 func (h *holder) release(lock Lock) {
 	done := h.waitingFor("releasing the lock")
-	_ = lock.Release(context.Background())
+	if err := lock.Release(context.Background()); errors.Is(err, replock.ErrLost) {
+		h.passed.Add(func() { h.Console.Say("%s", Words(err, "")) })
+	}
 	done()
 	h.flush()
 }

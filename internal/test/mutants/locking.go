@@ -105,7 +105,7 @@ var lockingMutants = []mutant{
 	{"a release in Redis that was repeated and found nothing was lost", "locking/redis/backend.go",
 		`return b.fail(heard, first, "lock %q: the answer to its release was lost: "+`, `return b.fail(heard, fmt.Errorf("%w: %w", locking.ErrLost, first), "lock %q: the answer to its release was lost: "+`, test("./locking/redis", "^TestSilence$")},
 	{"the ttl in Redis is rounded down", "locking/redis/backend.go",
-		`return int64((ttl + time.Millisecond - 1) / time.Millisecond)`, `return int64(ttl / time.Millisecond)`, test("./locking/redis", "^TestTTL$")},
+		`return int64(min(ttl, math.MaxInt64-time.Millisecond+1)+time.Millisecond-1) / int64(time.Millisecond)`, `return min(math.MaxInt64, int64(ttl/time.Millisecond))`, test("./locking/redis", "^TestTTL$")},
 	{"an answer of Redis that is out of memory is a loss", "locking/redis/errors.go",
 		`if strings.HasPrefix(answer.Error(), a.prefix) {`, `if strings.HasPrefix(answer.Error(), "OOM") {
 				return "", locking.ErrLost
