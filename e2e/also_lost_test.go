@@ -72,7 +72,7 @@ func TestAlsoKilled(t *testing.T) {
 	if kinds := s.heldKinds(); len(kinds) != len(allKinds) {
 		t.Fatalf("held: %v", kinds)
 	}
-	guard := childNamed(t, p.Process.Pid, "repolock-guard")
+	guard := childNamed(t, p.Process.Pid, "lock-guard")
 	deliver(t, guard, syscall.SIGSTOP)
 	s.until("the guard to be stopped", hang, func() bool { return states.AllStopped(guard) })
 	killed := time.Now()

@@ -128,7 +128,7 @@ func processes(path, repo, build string) []*subject {
 	return []*subject{
 		{heading: "repolock " + build, name: "repolock version", args: []string{path, "version"}},
 		{name: "repolock run --no-lock -- true", args: append(run, "--no-lock", "--", "true")},
-		{name: "its guard, until its first order", args: []string{path, "__repolock-guard"}},
+		{name: "its guard, until its first order", args: []string{path, "__lock-guard"}},
 		{name: "its starter, until its gate opens", args: []string{path}, env: []string{"__REPOLOCK_STARTER=0 1"}, fails: true},
 		{name: "repolock run --shared -- true", args: append(run, "--shared", "--", "true"), whole: true},
 		{name: "repolock run --exclusive -- true", args: append(run, "--exclusive", "--", "true"), whole: true},

@@ -53,7 +53,7 @@ func startGuard(keep ...uintptr) (*guardClient, error) {
 	if len(keep) > 0 {
 		env = append(env, guard.Keeps+"="+strconv.Itoa(len(keep)))
 	}
-	pid, err := spawn(guardProgram(), []string{os.Args[0], guard.Argument}, &syscall.ProcAttr{
+	pid, err := spawn(guardProgram(), []string{guard.Name, guard.Argument}, &syscall.ProcAttr{
 		Dir:   "/", // so that no file system stays busy
 		Env:   env,
 		Files: append([]uintptr{theirs.in.Fd(), null.Fd(), null.Fd(), theirs.out.Fd()}, keep...),

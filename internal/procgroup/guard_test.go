@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -87,6 +89,28 @@ func TestWeAreKilled(t *testing.T) {
 	p.end(unix.SIGKILL)
 	eventually(t, "the end", func() bool { return running(p.pgid()) == 0 })
 	eventually(t, "the guard's end", func() bool { return !exists(guard) })
+}
+
+// TestKilledByName: pgrep and pkill, which look for our name in the process's name or in its arguments,
+// don't find the guard, which kills the command then.
+func TestKilledByName(t *testing.T) {
+	exe, err := os.ReadFile(self("")[0])
+	assert.OK(t, err)
+	program := filepath.Join(t.TempDir(), "repolock")
+	assert.OK(t, os.WriteFile(program, exe, 0o700))
+	for _, tool := range []string{"pgrep", "pgrep -f"} {
+		k := newTicker(t)
+		p := start(t, []string{program, "parent", "--", "sh", "-c", `"$@" & wait`, "sh"}, k.args())
+		k.runs()
+		guard := p.guard(0)
+		found, err := exec.Command("sh", "-c", tool+" repolock").Output()
+		assert.OK(t, err)
+		pids := strings.Fields(string(found))
+		assert.That(t, slices.Contains(pids, strconv.Itoa(p.pid)), "%s: %s", tool, found)
+		assert.That(t, !slices.Contains(pids, strconv.Itoa(guard)), "%s finds the guard: %s", tool, found)
+		p.end(unix.SIGKILL)
+		eventually(t, "the end", func() bool { return running(p.pgid()) == 0 })
+	}
 }
 
 // TestGuardIsKilled: a guard that was killed is replaced by one that knows the allowance from the start.

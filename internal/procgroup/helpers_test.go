@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/procgroup/guard"
 	"github.com/repolock/repolock/internal/procstat"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/states"
@@ -96,10 +97,10 @@ func (p *process) guard(before int) (pid int) {
 }
 
 // guardOf returns the guard of a process, or 0.
-func guardOf(pid int) (guard int) {
+func guardOf(pid int) int {
 	for child, s := range processes() {
 		name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", child))
-		if s.Parent == pid && !s.Ended && string(name) == "repolock-guard\n" {
+		if s.Parent == pid && !s.Ended && string(name) == guard.Name+"\n" {
 			return child
 		}
 	}

@@ -30,8 +30,12 @@ const (
 	StopInterval = 200 * time.Millisecond
 )
 
+// Name is the guard's name, and its first argument. It doesn't contain ours, so that pkill, killall
+// and pidof don't find the guard when they look for repolock.
+const Name = "lock-guard"
+
 // argument makes our own program the guard.
-const argument = "__repolock-guard"
+const argument = "__lock-guard"
 
 // Argument is argument. It is a variable for tests that set up a guard in TestMain, which
 // then calls Main, because a guard with this argument never gets there.
@@ -53,14 +57,14 @@ const Keeps = "REPOLOCK_GUARD_KEEPS"
 // Main is the guard's whole life. Orders come from the standard input, and answers go to file
 // descriptor 3. It never returns.
 func Main() {
-	// The guard has a session of its own, so no terminal reaches it. Ignore what killall
-	// sends to every process of our name: only our end ends the guard.
+	// The guard has a session of its own, so no terminal reaches it. Ignore the signals that
+	// pidof finds it for, by our executable: only our end ends the guard.
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGTSTP, syscall.SIGTTIN,
 		syscall.SIGTTOU, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2)
 	kept, _ := strconv.Atoi(os.Getenv(Keeps)) // 0 if it isn't set
 	CloseInherited(4 + kept)
 	ReserveThreads()
-	nameProcess("repolock-guard")
+	nameProcess(Name)
 	w := watcher{answers: os.NewFile(3, "answers"), read: ReadClocks, kill: syscall.Kill}
 	if kept > 0 {
 		w.ended = ended

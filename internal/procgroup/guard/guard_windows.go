@@ -1,7 +1,7 @@
 package guard
 
 // Argument is for the guards of tests. There is no guard.
-var Argument = "__repolock-guard"
+var Argument = "__lock-guard"
 
 // Main returns at once: there is no guard.
 func Main() {}
