@@ -100,6 +100,25 @@ func TestTriesAreCounted(t *testing.T) {
 	})
 }
 
+// TestFirstRequestIsNoPut: where a put might create the bucket, a listing comes before the first one, and fails if there
+// is no bucket.
+func TestFirstRequestIsNoPut(t *testing.T) {
+	bothModes(t, mem.Options{PutCreates: true}, func(t *testing.T, w *world, mode Mode) {
+		a := w.machine()
+		a.hooks.Before(fails("list", "", store.ErrNotFound))
+		_, err := a.acquire(t.Context(), mode, "x")
+		isAll(t, err, store.ErrNotFound)
+		a.sent(t, between{"put": {0, 0}})
+		a.hooks.Before(nil)
+		for _, lists := range []int{2, 1} {
+			a.hooks.Count()
+			k := a.takes(t, mode)
+			a.sent(t, between{"list": {lists, lists}})
+			mustRelease(t, k)
+		}
+	})
+}
+
 // TestLeaseIsDatedFromTheSend: a lease is dated from when its put was sent, not from its answer.
 func TestLeaseIsDatedFromTheSend(t *testing.T) {
 	bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {

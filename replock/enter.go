@@ -3,6 +3,7 @@ package replock
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/store"
@@ -15,6 +16,9 @@ import (
 // so our flag stood, live, throughout. A conflicting acquirer that the look did not see puts its
 // flag after our look began, looks after that, and sees ours.
 func (l *Locker) enter(ctx context.Context, t *try, q *queue) (findings, error) {
+	if err := l.exists(ctx); err != nil {
+		return findings{}, fmt.Errorf("looking for other locks: %w", err)
+	}
 	if err := l.raise(ctx, t); err != nil {
 		return l.barred(ctx, t, q.memory, err)
 	}

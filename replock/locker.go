@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/repolock/repolock/internal/identity"
@@ -25,6 +26,7 @@ type Locker struct {
 	times      refresh.Schedule
 	self       identity.Process
 	conditions conditions
+	reached    atomic.Bool // a listing was answered
 	randMu     sync.Mutex
 	earlier    func(most time.Duration) time.Duration
 	pace       pace
@@ -57,7 +59,8 @@ func New(s store.Store, opts Options) (*Locker, error) {
 }
 
 // Shared acquires a shared lock for an operation such as a backup. It costs one put and one
-// list. For all else see Exclusive.
+// list; the first acquire of a Locker one list more if the store has PutCreates. For all else see
+// Exclusive.
 func (l *Locker) Shared(ctx context.Context, operation string, opts ...AcquireOption) (*Lock, error) {
 	return l.acquire(ctx, Shared, operation, opts...)
 }

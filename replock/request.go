@@ -27,12 +27,25 @@ type nothing = struct{}
 // no key shows it, is the first of its objects.
 func (l *Locker) list(ctx context.Context, prefix, cursor string) (store.Page, error) {
 	page, err := repeat(ctx, l, "list "+prefix, func(ctx context.Context) (store.Page, error) { return l.store.List(ctx, prefix, cursor) })
+	if err == nil {
+		l.reached.Store(true)
+	}
 	for _, folder := range page.Folders {
 		if l.keys.kind(folder) == kindOdd {
 			page.Objects = slices.Insert(page.Objects, 0, store.Object{Key: folder, Size: -1})
 		}
 	}
 	return page, err
+}
+
+// exists returns an error unless there is a place for the locks. It sends a request only before the
+// first put, and only if that might create the place.
+func (l *Locker) exists(ctx context.Context) error {
+	if !l.store.Properties().PutCreates || l.reached.Load() {
+		return nil
+	}
+	_, err := l.list(ctx, l.keys.all(), "")
+	return err
 }
 
 // find is the listing of one key: its object, or none.

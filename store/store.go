@@ -153,6 +153,9 @@ type Properties struct {
 	// runs on, as on a local disk. Then a step of the wall clock moves both, and neither
 	// confirms what the other says.
 	MachineClock bool
+	// PutCreates is set if a Put might create the bucket that the URL names, as on some S3 servers:
+	// a misspelled name has to fail before the first Put.
+	PutCreates bool
 }
 
 // Condition is how far a kind of condition can be relied on.

@@ -58,6 +58,7 @@ func (s *Store) Properties() store.Properties {
 		DeleteIfMatch: s.opts.IfMatch.declared(),
 		StoreClock:    !s.opts.NoStoreClock,
 		MachineClock:  s.opts.MachineClock,
+		PutCreates:    s.opts.PutCreates,
 	}
 }
 

@@ -38,6 +38,8 @@ type Options struct {
 	// MachineClock declares that Now is the wall clock of the clients' machine, as on a local
 	// disk.
 	MachineClock bool
+	// PutCreates declares that a Put might create the bucket.
+	PutCreates bool
 }
 
 // Condition is how the store treats a kind of conditional Put.

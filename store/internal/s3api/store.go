@@ -59,6 +59,7 @@ func New(c Client, p Place, name string, conditions, deletions store.Condition) 
 		place:  p,
 		props: store.Properties{
 			Name: name, IfAbsent: conditions, IfMatch: conditions, DeleteIfMatch: min(conditions, deletions), StoreClock: true,
+			PutCreates: p.Endpoint != "", // SeaweedFS does; Amazon's servers don't
 		},
 		tidy: tidy{own: make(map[string][]string)},
 		now:  clock.System{}.Now,
