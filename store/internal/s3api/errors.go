@@ -123,7 +123,7 @@ func (s *Store) byCode(r request, refusal refusal, said string) error {
 		if r.ifAbsent() { // a server or a proxy that drops the header breaks the signature
 			return fmt.Errorf("%w: %s", store.ErrConditionUnsupported, said)
 		}
-		return fmt.Errorf("%w: the credentials are wrong (%s)", store.ErrCredentials, said)
+		fallthrough
 	case "InvalidAccessKeyId", "InvalidToken", "InvalidTokenId", "InvalidSecurity":
 		return fmt.Errorf("%w: the credentials are wrong (%s)", store.ErrCredentials, said)
 	case "RequestTimeTooSkewed":
