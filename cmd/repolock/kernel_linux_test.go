@@ -112,7 +112,7 @@ func (o *outage) guard() int {
 	for _, file := range tasks {
 		text, _ := os.ReadFile(file)
 		for _, pid := range strings.Fields(string(text)) {
-			if name, _ := os.ReadFile("/proc/" + pid + "/comm"); string(name) == "lock-guard\n" {
+			if name, _ := os.ReadFile("/proc/" + pid + "/comm"); string(name) == guard.Name+"\n" {
 				n, _ := strconv.Atoi(pid)
 				return n
 			}

@@ -72,7 +72,7 @@ func (p *puppet) loseGuard() {
 	p.t.Helper()
 	next := guardProgram()
 	p.guards("/bin/true")
-	g, err := startGuard()
+	g, err := startGuard(nil)
 	p.guards(next)
 	assert.OK(p.t, err)
 	p.guard = g

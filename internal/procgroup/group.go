@@ -49,8 +49,9 @@ type Group struct {
 
 	guard         *guardClient // nil while there is none
 	unguarded     bool         // for longer than unguardedGrace
-	kept          []uintptr    // files that each guard keeps open
-	seq, answered uint64       // of orders
+	backstop      backstop
+	kept          []uintptr // files that each guard keeps open
+	seq, answered uint64    // of orders
 	overdue       *time.Timer
 	changed       chan struct{} // closed at each change of answered, unguarded
 }

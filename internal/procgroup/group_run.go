@@ -34,10 +34,10 @@ func (g *Group) run(path string, begin <-chan startRequest, started chan<- error
 		g.finish()
 		return
 	}
-	guard, unguarded := startGuard() // while the starter starts
+	guard, unguarded := startGuard(g.backstop.kept) // while the starter starts
 	b, wanted := <-begin
 	if !wanted {
-		discard(pid, gate, guard)
+		g.discard(pid, gate, guard)
 		return
 	}
 
@@ -53,6 +53,7 @@ func (g *Group) run(path string, begin <-chan startRequest, started chan<- error
 		started <- err
 	}()
 
+	g.backstop.start(pid)
 	l := leader{pid: pid}
 	g.supervise(&l, signals)
 	// Reap the leader last: its zombie keeps the kernel from giving the id to another
@@ -64,8 +65,9 @@ func (g *Group) run(path string, begin <-chan startRequest, started chan<- error
 	}
 }
 
-// discard ends a starter whose command is not started, and the guard if there is one.
-func discard(pid int, gate gate, guard *guardClient) {
+// discard ends a starter whose command is not started, the backstop, and the guard if there is one.
+func (g *Group) discard(pid int, gate gate, guard *guardClient) {
+	g.backstop.end()
 	gate.close()
 	_ = unix.Kill(pid, unix.SIGKILL)
 	await(pid)
@@ -88,7 +90,7 @@ func (g *Group) putUnder(guard *guardClient, err error, pgid int, b startRequest
 	if err == nil && len(b.keep) > 0 {
 		guard.end() // it has none of the connections, which are newer
 		if err = g.keep(b.keep); err == nil {
-			guard, err = startGuard(g.kept...)
+			guard, err = startGuard(g.backstop.kept, g.kept...)
 		}
 	}
 	if err == nil {
@@ -96,7 +98,7 @@ func (g *Group) putUnder(guard *guardClient, err error, pgid int, b startRequest
 		if err = g.sendOrder(); err != nil { // the guard has died, perhaps hours ago
 			g.guard = nil
 			guard.end()
-			if guard, err = startGuard(g.kept...); err == nil {
+			if guard, err = startGuard(g.backstop.kept, g.kept...); err == nil {
 				g.guard = guard
 				err = g.resendOrder()
 			}
@@ -187,7 +189,7 @@ func (g *Group) begin(gate gate, path string, env []string, err error) error {
 	return nil
 }
 
-// finish ends the guard of an empty group.
+// finish ends the guard and the backstop of an empty group.
 func (g *Group) finish() {
 	g.mu.Lock()
 	g.over = true
@@ -195,6 +197,7 @@ func (g *Group) finish() {
 		g.guard.end()
 		g.guard = nil
 	}
+	g.backstop.end()
 	for _, fd := range g.kept {
 		_ = unix.Close(int(fd))
 	}
@@ -232,9 +235,12 @@ func (g *Group) leaderEnded() {
 	}
 }
 
-// fork starts the process that becomes the command. In it, signals that Go caught have
+// fork opens the backstop's pipe and starts the process that becomes the command. In it, signals that Go caught have
 // their default action, and ignored ones stay ignored: execve(2).
 func (g *Group) fork() (int, gate, error) {
+	if err := g.backstop.open(); err != nil {
+		return 0, gate{}, err
+	}
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return 0, gate{}, err

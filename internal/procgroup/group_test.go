@@ -91,7 +91,7 @@ func TestNoLeaks(t *testing.T) {
 		assert.OK(t, err)
 		guard := guardPid(g)
 		assert.OK(t, g.Close())
-		for _, pid := range []int{guard, g.pgid} {
+		for _, pid := range []int{guard, g.backstop.pid, g.pgid} {
 			assert.Is(t, assert.Err(unix.Wait4(pid, nil, unix.WNOHANG, nil)), unix.ECHILD, "process %d is left", pid)
 		}
 		assert.Equal(t, g.Status().Signal, unix.SIGKILL)

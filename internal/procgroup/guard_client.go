@@ -35,9 +35,9 @@ type guardClient struct {
 	pipes
 }
 
-// startGuard runs our own program as the guard, which keeps files open as long as it lives. Once
-// startGuard has returned, the guard reads what is sent even if we are killed.
-func startGuard(keep ...uintptr) (*guardClient, error) {
+// startGuard runs our own program as the guard, which keeps the backstop's pipe and other files open
+// as long as it lives. Once startGuard has returned, the guard reads what is sent even if we are killed.
+func startGuard(backstop *os.File, keep ...uintptr) (*guardClient, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func startGuard(keep ...uintptr) (*guardClient, error) {
 	pid, err := spawn(guardProgram(), []string{guard.Name, guard.Argument}, &syscall.ProcAttr{
 		Dir:   "/", // so that no file system stays busy
 		Env:   env,
-		Files: append([]uintptr{theirs.in.Fd(), null.Fd(), null.Fd(), theirs.out.Fd()}, keep...),
+		Files: append([]uintptr{theirs.in.Fd(), null.Fd(), null.Fd(), theirs.out.Fd(), backstop.Fd()}, keep...),
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
@@ -171,7 +171,7 @@ func (g *Group) startNextGuard() (*guardClient, error) {
 	if g.over {
 		return nil, os.ErrProcessDone
 	}
-	p, err := startGuard(g.kept...)
+	p, err := startGuard(g.backstop.kept, g.kept...)
 	if err != nil {
 		return nil, err
 	}

@@ -12,11 +12,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/repolock/repolock/internal/procgroup/guard"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/states"
 )
@@ -89,6 +91,54 @@ func TestWeAreKilled(t *testing.T) {
 	p.end(unix.SIGKILL)
 	eventually(t, "the end", func() bool { return running(p.pgid()) == 0 })
 	eventually(t, "the guard's end", func() bool { return !exists(guard) })
+}
+
+// TestWeAreKilledWithTheGuard: the backstop kills what remains of the group.
+func TestWeAreKilledWithTheGuard(t *testing.T) {
+	k := newTicker(t)
+	p := start(t, self("parent", "--", "sh", "-c", `"$@" & wait`, "sh"), k.args())
+	k.runs()
+	guard := p.guard(0)
+	_ = p.cmd.Process.Signal(unix.SIGSTOP) // it must not replace the guard
+	eventually(t, "the parent is stopped", func() bool { return states.AllStopped(p.pid) })
+	_ = unix.Kill(guard, unix.SIGKILL)
+	k.runs()
+	p.end(unix.SIGKILL)
+	eventually(t, "the end", func() bool { return running(p.pgid()) == 0 })
+}
+
+// TestBackstop: the backstop kills the group when its pipe ends, but not after a guard has killed it. A
+// guard that had no order hasn't.
+func TestBackstop(t *testing.T) {
+	for name, c := range map[string]struct {
+		guarded bool
+		pgid    int // of the guard's order
+		want    string
+	}{
+		"no guard":                {want: "signal: killed"},
+		"a guard had no order":    {guarded: true, want: "signal: killed"},
+		"a guard has killed them": {guarded: true, pgid: 1 << 23, want: "signal: terminated"}, // no group has this number
+	} {
+		cmd := exec.Command("sleep", "1000")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		assert.OK(t, cmd.Start())
+		var b backstop
+		assert.OK(t, b.open())
+		b.start(cmd.Process.Pid)
+		if c.guarded {
+			g, err := startGuard(b.kept)
+			assert.OK(t, err)
+			if c.pgid != 0 {
+				assert.OK(t, guard.Order{Pgid: c.pgid}.Write(g.out))
+			}
+			g.close() // as if we were killed
+			await(g.pid)
+		}
+		b.kept.Close()
+		await(b.pid)
+		_ = cmd.Process.Signal(unix.SIGTERM)
+		assert.Equal(t, fmt.Sprint(cmd.Wait()), c.want, name)
+	}
 }
 
 // TestKilledByName: pgrep and pkill, which look for our name in the process's name or in its arguments,

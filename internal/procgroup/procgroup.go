@@ -2,7 +2,8 @@
 // and kill the group as a whole, and the group never runs longer than it is allowed to. A
 // second process, the guard, stops or kills the group when its allowance ends, and kills it
 // when our own process is gone. So this holds even while we are stopped or after we were
-// killed. The guard also stops the group when the wall clock and the clock since boot part.
+// killed. The guard also stops the group when the wall clock and the clock since boot part. A
+// third process, the backstop, kills the group when our process and the guard were both killed.
 //
 // To the terminal and to the shell the command looks as if the shell had started it: it
 // has the terminal when we have it, and Ctrl-Z, fg and bg work.

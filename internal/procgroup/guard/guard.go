@@ -51,18 +51,18 @@ func init() {
 }
 
 // Keeps names the variable with the number of files that the guard keeps open, from file
-// descriptor 4. It isn't set if there are none.
+// descriptor 5. It isn't set if there are none.
 const Keeps = "REPOLOCK_GUARD_KEEPS"
 
-// Main is the guard's whole life. Orders come from the standard input, and answers go to file
-// descriptor 3. It never returns.
+// Main is the guard's whole life. Orders come from the standard input, answers go to file
+// descriptor 3, and descriptor 4 is the pipe of the backstop. It never returns.
 func Main() {
 	// The guard has a session of its own, so no terminal reaches it. Ignore the signals that
 	// pidof finds it for, by our executable: only our end ends the guard.
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGTSTP, syscall.SIGTTIN,
 		syscall.SIGTTOU, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2)
 	kept, _ := strconv.Atoi(os.Getenv(Keeps)) // 0 if it isn't set
-	CloseInherited(4 + kept)
+	CloseInherited(5 + kept)
 	ReserveThreads()
 	nameProcess(Name)
 	w := watcher{answers: os.NewFile(3, "answers"), read: ReadClocks, kill: syscall.Kill}
@@ -70,6 +70,10 @@ func Main() {
 		w.ended = ended
 	}
 	w.watch(os.Stdin)
+	if w.order.Pgid > 1 {
+		// It must not kill the group once more, whose number can become another group's.
+		_, _ = syscall.Write(4, []byte("\n"))
+	}
 	os.Exit(0)
 }
 

@@ -77,7 +77,7 @@ var processMutants = []mutant{
 		`	g.guard = p
 	_ = g.resendOrder()`, `	g.guard = p`, ofGroup("TestUnguardedIsStopped")},
 	{"the next guard doesn't keep the connection of the lock", follows,
-		`p, err := startGuard(g.kept...)`, `p, err := startGuard()`, ofGroup("TestKeptConnection")},
+		`p, err := startGuard(g.backstop.kept, g.kept...)`, `p, err := startGuard(g.backstop.kept)`, ofGroup("TestKeptConnection")},
 	{"Unpause continues the group before the guard follows its order", follows,
 		`g.answered >= want,`, `g.answered+1 >= want,`, ofGroup("TestDue")},
 
