@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -84,6 +86,10 @@ func open(ctx context.Context, path string, opts Options) (*Store, error) {
 		return nil, err
 	}
 	defer self.Close()
+	if name := mountType(self); slices.Contains(late, name) {
+		return nil, fmt.Errorf("%w: a mount of %s shows the locks of other machines minutes late: "+
+			"mount the directory by sshfs, or use the URL of the storage itself (s3:, b2:, minio:)", store.ErrConfig, strings.TrimPrefix(name, "fuse."))
+	}
 	s.local = isLocal(self)
 	s.flock = canLock(self)
 	return s, nil

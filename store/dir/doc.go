@@ -25,7 +25,10 @@
 // Get opens one file. Put and Delete open the directories of the key, and wait for the
 // flock. List reads each directory under the prefix at least twice, because a file that is
 // renamed meanwhile can be missing from one read, and stats each file of the page; later
-// pages of a listing reuse the names that the first one has read.
+// pages of a listing reuse the names that the first one has read. Unless the file system is known
+// to be local, List first makes and removes a file in each directory, so that a client that caches
+// listings (sshfs, NFS) reads it anew. A file system that shows other machines' files late all the
+// same (rclone) is refused with store.ErrConfig.
 //
 // # Caveats
 //

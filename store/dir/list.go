@@ -29,7 +29,7 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (page store.Pag
 		return page, err
 	}
 	defer root.Close()
-	l := listing{ctx: ctx, scan: s.scan, scans: s.scans.of(prefix, cursor), prefix: prefix, cursor: cursor}
+	l := listing{ctx: ctx, scan: s.scan, scans: s.scans.of(prefix, cursor), cached: !s.local, prefix: prefix, cursor: cursor}
 	if err := cmp.Or(l.read(root), ctx.Err()); err != nil {
 		return page, err
 	}
@@ -47,6 +47,7 @@ type listing struct {
 	ctx            context.Context
 	scan           func(ctx context.Context, d *directory, wanted func(name string) bool) ([]string, error)
 	scans          *scans
+	cached         bool // the file system might show a directory as it was
 	prefix, cursor string
 	page           store.Page
 }
@@ -70,6 +71,9 @@ func (l *listing) read(root *directory) error {
 func (l *listing) walk(d *directory, at string) (full bool, err error) {
 	names, ok := l.scans.names[at]
 	if !ok {
+		if l.cached {
+			d.reread()
+		}
 		if names, err = settled(func() ([]string, error) {
 			return l.scan(l.ctx, d, func(name string) bool { return l.wants(at + name) })
 		}); err != nil {

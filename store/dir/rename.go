@@ -52,11 +52,10 @@ func matches(d *directory, name, etag string) error {
 // link links the temporary file to its name if that doesn't exist. It replaces nothing, and
 // so needs no flock: link(2) itself is the test.
 func link(d *directory, temp, name string) error {
-	err := d.Link(temp, name)
-	if isOneOf(err, noLinks) {
-		return renameNoReplace(d, temp, name)
-	}
-	if err != nil && !linked(d, temp, name) {
+	if err := d.Link(temp, name); err != nil && !linked(d, temp, name) {
+		if isOneOf(err, noLinks) {
+			return renameNoReplace(d, temp, name)
+		}
 		return taken(d, name, err)
 	}
 	// If the second name outlives this process it is removed later.

@@ -32,9 +32,10 @@ var (
 		syscall.ENOTCONN, syscall.ETIMEDOUT, syscall.EHOSTDOWN, syscall.EHOSTUNREACH, syscall.ENETUNREACH,
 		syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED,
 	}
-	// noLinks are the errors of a file system without hard links. EPERM can also be a lack
-	// of permission; then the rename that replaces the link fails with it too.
-	noLinks = []error{syscall.EPERM, errors.ErrUnsupported}
+	// noLinks are the errors of a file system without hard links (EIO: rclone; EACCES: Android;
+	// EMLINK, EXDEV and EINVAL: some NAS). Each can have another cause; then the rename that replaces
+	// the link fails with it too.
+	noLinks = []error{syscall.EPERM, errors.ErrUnsupported, syscall.EACCES, syscall.EIO, syscall.EMLINK, syscall.EXDEV, syscall.EINVAL}
 )
 
 // own sets the owner and the group of a new file to those of its folder, and sets its mode,
@@ -83,7 +84,7 @@ func rmdir(d *directory, name string) error {
 // renameNoReplace is for file systems without hard links (FAT, exFAT).
 func renameNoReplace(d *directory, from, to string) error {
 	err := withFd(d, func(fd int) error { return cant("write into", d.path, renameExclusive(fd, from, to)) })
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
+	if isOneOf(err, noLinks) { // or the same put without the condition fails with it too
 		return store.ErrConditionUnsupported
 	}
 	return taken(d, to, err)
