@@ -23,12 +23,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// The guards of these commands are this binary, under the name that repolock has.
-	if file, ok := strings.CutPrefix(os.Args[0], steppedBy); ok {
+	// The guards of these commands are this binary.
+	if file, ok := strings.CutPrefix(os.Args[len(os.Args)-1], steppedGuard); ok {
 		stepClock(file)
-		if len(os.Args) == 2 && os.Args[1] == guard.Argument {
-			guard.Main()
-		}
+		guard.Main()
 	}
 	if slices.Equal(os.Args[1:], []string{"keeper"}) { // of an acquire in the process of the tests
 		main()
@@ -38,7 +36,6 @@ func TestMain(m *testing.M) {
 
 var programs = map[string]func(){"repolock": func() {
 	if file := os.Getenv(stepVariable); file != "" {
-		os.Args[0] = steppedBy + file
 		stepClock(file)
 	}
 	main()
@@ -68,11 +65,11 @@ func ticker() {
 const (
 	// stepVariable names a file that says how far the wall clock is ahead.
 	stepVariable = "REPOLOCK_TEST_STEP"
-	steppedBy    = "stepped by "
+	steppedGuard = "guard stepped by "
 )
 
 func stepClock(file string) {
-	guard.Argument = "late-guard" // after this
+	guard.Argument = steppedGuard + file
 	clock.Wall = func() time.Time {
 		text, _ := os.ReadFile(file)
 		step, _ := time.ParseDuration(string(text))

@@ -342,14 +342,21 @@ const (
 		`<NextContinuationToken>token</NextContinuationToken></ListBucketResult>`
 )
 
-// then passes writing requests to one handler, and all others to another.
+// then passes writing requests to one handler, and all others to another once a server has got the first of these;
+// until then it lists nothing.
 func then(write, other http.HandlerFunc) http.HandlerFunc {
+	var written sync.Map // servers
 	return func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPut || r.Method == http.MethodDelete {
+		_, begun := written.Load(r.Host)
+		switch {
+		case r.Method == http.MethodPut || r.Method == http.MethodDelete:
+			written.Store(r.Host, true)
 			write(w, r)
-			return
+		case begun:
+			other(w, r)
+		default:
+			says(200, "xml", `<ListBucketResult><Name>bucket</Name><Prefix>`+r.URL.Query().Get("prefix")+`</Prefix><MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated></ListBucketResult>`)(w, r)
 		}
-		other(w, r)
 	}
 }
 
