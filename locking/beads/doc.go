@@ -21,7 +21,8 @@
 //     afterwards that the file there is its own.
 //   - TryLock removes a stale lock under the flock of the .beads directory, so that it never
 //     removes the lock that another user of this package has put in its place. On a file system
-//     without flock (NFS) a stale lock stays held, until Break or the daemon removes it. New
+//     without flock (NFS) a stale lock stays held, until Break removes it: the daemon, up to
+//     v0.49.6, takes a process that is gone for one that runs. New
 //     refuses a system without flock (Windows).
 //   - A removal renames the file aside, looks at it, and puts it back if it is another one.
 //   - The handle keeps its file open, so that no other file has its inode number meanwhile.
