@@ -47,7 +47,7 @@ var storeMutants = []mutant{
 	{"a conditional deletion doesn't look", "store/dir/delete.go",
 		`if err := matches(d, name, ifMatch); err != nil {`, `if err := matches(d, name, ""); err != nil {`, test("./store/dir", "^TestContract$/^delete_if_match$")},
 	{"its own link of a lost answer counts as another's", "store/dir/rename.go",
-		`if err != nil && !linked(d, temp, name) {`, `if err != nil {`, test("./store/dir", "^TestLinkAnsweredTwice$")},
+		`err != nil && !linked(d, temp, name) {`, `err != nil {`, test("./store/dir", "^TestLinkAnsweredTwice$")},
 	{"a rename takes the place of another's file", "store/dir/rename_linux.go",
 		`unix.RENAME_NOREPLACE`, `0`, test("./store/dir", "^TestRenameNoReplace$")},
 	{"the store's time is the clock's, which the kernel's stamps lag behind", "store/dir/list.go",
