@@ -128,8 +128,13 @@ func inPage(page store.Page, key string) (*store.Object, bool) {
 			return &page.Objects[i], true
 		}
 	}
+	return nil, covers(page, key)
+}
+
+// covers reports whether a page would show a key that no page before it shows, if there is such an object.
+func covers(page store.Page, key string) bool {
 	n := len(page.Objects)
-	return nil, page.Next == "" || n > 0 && page.Objects[n-1].Key > key
+	return page.Next == "" || n > 0 && page.Objects[n-1].Key > key
 }
 
 // foreign returns a *LostError if a lock of a client of another protocol conflicts with ours, and

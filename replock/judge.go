@@ -79,8 +79,7 @@ func (s memory) forget(page store.Page, after string) {
 		listed[o.Key] = true
 	}
 	maps.DeleteFunc(s, func(key string, _ *entry) bool {
-		_, certain := inPage(page, key)
-		return certain && key > after && !listed[key]
+		return covers(page, key) && key > after && !listed[key]
 	})
 }
 

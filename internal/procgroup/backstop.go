@@ -8,6 +8,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/repolock/repolock/internal/procgroup/guard"
 )
 
 // backstop is a shell that kills the group when the pipe to it ends, that is when our process and
@@ -38,7 +40,7 @@ func (b *backstop) start(pgid int) {
 		return
 	}
 	defer null.Close()
-	b.pid, _ = spawn("/bin/sh", []string{"sh", "-c", fmt.Sprintf(backstopScript, pgid), "lock-guard"}, &syscall.ProcAttr{
+	b.pid, _ = spawn("/bin/sh", []string{"sh", "-c", fmt.Sprintf(backstopScript, pgid), guard.Name}, &syscall.ProcAttr{
 		Dir:   "/",
 		Env:   []string{},
 		Files: []uintptr{b.in.Fd(), null.Fd(), null.Fd()},

@@ -19,8 +19,3 @@ func isLocal(f *os.File) bool {
 	name := unix.ByteSliceToString(st.Fstypename[:])
 	return st.Flags&unix.MNT_LOCAL != 0 && slices.Contains([]string{"apfs", "hfs", "ufs", "zfs", "tmpfs"}, name)
 }
-
-// late is not known here.
-var late []string
-
-func mountType(*os.File) string { return "" }

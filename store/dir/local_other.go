@@ -6,8 +6,3 @@ import "os"
 
 // Nothing is known here, so the file system is taken for a remote one.
 func isLocal(*os.File) bool { return false }
-
-// late is not known here.
-var late []string
-
-func mountType(*os.File) string { return "" }

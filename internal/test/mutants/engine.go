@@ -242,7 +242,7 @@ var engineMutants = []mutant{
 	{"an acquirer remembers all locks that it has seen", look,
 		"s.forget(page, last)", "_ = last", test("./replock", "^TestAcquirerForgets$")},
 	{"a later page makes an acquirer forget those before it", judge,
-		"certain && key > after &&", "certain &&", test("./replock", "^TestAcquirerForgets$")},
+		"covers(page, key) && key > after &&", "covers(page, key) &&", test("./replock", "^TestAcquirerForgets$")},
 	{"a fence relies on conditions that the store only claims", count,
 		"p.IfAbsent != store.Kept || !l.conditions.match.holds()", "p.IfAbsent == store.Unsupported", seed(12)},
 
