@@ -120,12 +120,12 @@ func (f findings) before() (n int) {
 
 // blocker returns the lock in the way that is likely to be the last to go, or nil: the last of the
 // tickets, or else the lock that came last. The pointer is chosen only if there is no flag, as there
-// is none of a client of the original protocol. A key that a read has shown to be gone, and a listing
-// hasn't, isn't chosen: a listing outweighs a read.
+// is none of a client of the original protocol. Whether its body can be understood doesn't matter. A
+// key that a read has shown to be gone, and a listing hasn't, isn't chosen: a listing outweighs a read.
 func (f findings) blocker(gone map[string]bool) *entry {
 	var b *entry
 	for _, e := range f.inTheWay() {
-		if e.err == nil && !gone[e.Key] && (b == nil || e.goesAfter(b)) {
+		if !gone[e.Key] && (b == nil || e.goesAfter(b)) {
 			b = e
 		}
 	}

@@ -870,6 +870,23 @@ func TestHandOver(t *testing.T) {
 	}
 }
 
+// TestHandOverOfWhatCannotBeRead: a lock whose body a waiter doesn't understand is read, too, to see when it is gone.
+func TestHandOverOfWhatCannotBeRead(t *testing.T) {
+	for name, body := range map[string]string{"encrypted": "\x01 this is ciphertext", "unreadable": "?"} {
+		sub(t, name, mem.Options{}, func(t *testing.T, w *world) {
+			w.put(pointer, []byte(body))
+			p := w.machine().wants(t, Exclusive, time.Minute)
+			time.Sleep(40 * time.Second)
+			p.waits(t)
+			w.delete(pointer)
+			began := time.Now()
+			k := p.got(t)
+			took(t, began, 0, ownPace.after(40*time.Second)*3/2)
+			mustRelease(t, k)
+		})
+	}
+}
+
 func logPace(t *testing.T, p pace, mode Mode, delays []time.Duration, perHour float64) {
 	median, p90 := quantiles(delays)
 	t.Logf("%g of the wait, from %v to %v, %s: median %.2f s, p90 %.2f s, %.0f requests per hour", p.share, p.first, p.last, mode, median.Seconds(), p90.Seconds(), perHour)

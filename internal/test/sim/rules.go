@@ -348,7 +348,8 @@ func (w *world) unresumed(h *holding, err error) {
 }
 
 // inTheWay returns when the last object was deleted that conflicts with a step, or now if one is there.
-// Those of steps that had no more use for them by a time don't count, nor does what is dead.
+// Those of steps that had no more use for them by a time don't count, nor does what is dead, unless that must be
+// watched.
 func (w *world) inTheWay(c *client, s step, by time.Time) (last time.Time) {
 	for key, lives := range w.lives {
 		if !s.meets(key) {
@@ -357,7 +358,7 @@ func (w *world) inTheWay(c *client, s step, by time.Time) (last time.Time) {
 		for _, l := range lives {
 			over, ended := w.over[l.step]
 			switch {
-			case l.client == c && l.step == s.name, l.dead, ended && over.Before(by):
+			case l.client == c && l.step == s.name, l.dead && !w.plan.timeless(), ended && over.Before(by):
 			case l.to.IsZero():
 				return time.Now()
 			default:
