@@ -540,8 +540,8 @@ func TestPointerComesBack(t *testing.T) {
 	})
 }
 
-// TestSharedYieldsInTime: if an intent is only acquiring, a shared acquirer looks again for a few seconds. It
-// yields at once to a holder that has refreshed its lock, to a waiter, to an old intent, and to another client's.
+// TestSharedYieldsInTime: if an intent is only acquiring, a shared acquirer looks again. A holder's flag says after a
+// second that it is held. A shared acquirer yields at once to that, to a waiter, and to another client's lock.
 func TestSharedYieldsInTime(t *testing.T) {
 	yields := func(t *testing.T, w *world, least, most time.Duration) {
 		t.Helper()
@@ -549,7 +549,7 @@ func TestSharedYieldsInTime(t *testing.T) {
 		w.machine().refused(t, Shared)
 		took(t, began, least, most)
 	}
-	for age, soon := range map[time.Duration]bool{0: false, 2 * time.Second: false, 10 * time.Second: true, 31 * time.Second: true} {
+	for age, soon := range map[time.Duration]bool{0: false, 2 * time.Second: true, 10 * time.Second: true, 31 * time.Second: true} {
 		sub(t, fmt.Sprint("held for ", age), mem.Options{}, func(t *testing.T, w *world) {
 			w.machine().takes(t, Exclusive)
 			time.Sleep(age)
@@ -560,6 +560,24 @@ func TestSharedYieldsInTime(t *testing.T) {
 			}
 		})
 	}
+	// dies leaves the flag of an acquirer.
+	dies := func(t *testing.T, w *world) {
+		m := w.machine(func(o *Options) { o.TTL = 24 * time.Hour })
+		m.takes(t, Exclusive)
+		m.hooks.Before(fails("", "", errOutage))
+	}
+	sub(t, "died while acquiring", mem.Options{}, func(t *testing.T, w *world) {
+		dies(t, w)
+		yields(t, w, undecided, undecided+time.Second)
+		time.Sleep(time.Second)
+		yields(t, w, 0, 0)
+	})
+	sub(t, "a short ttl", mem.Options{}, func(t *testing.T, w *world) {
+		dies(t, w)
+		began := time.Now()
+		w.machine(func(o *Options) { o.TTL = MinTTL }).refused(t, Shared)
+		took(t, began, 7*time.Second, 9*time.Second)
+	})
 	sub(t, "another client's", mem.Options{}, func(t *testing.T, w *world) {
 		w.put(pointer, foreign(time.Now(), false))
 		yields(t, w, 0, 0)

@@ -102,13 +102,10 @@ func (a *again) afterConflict(t *try, f findings) decision {
 		n.since = f.now
 	}
 	n.conflicts++
-	if t.mode == Shared {
-		if !a.l.mayOutlast(t, f, f.now-n.since) {
-			return decision{step: giveUp, err: ErrHeld}
-		}
+	if a.l.outlasts(t, f, f.now-n.since) {
 		return decision{step: lookAgain, pause: firstAgain << min(n.conflicts-1, 2)}
 	}
-	if n.conflicts > maxConflicts || !a.l.worthAnother(t, f) {
+	if t.mode == Shared || n.conflicts > maxConflicts || !a.l.worthAnother(t, f) {
 		return decision{step: giveUp, err: ErrHeld}
 	}
 	// The others look, and take down what they have put. A pause of a round trip before

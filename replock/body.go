@@ -56,7 +56,7 @@ type State string
 // The states that this package writes.
 const (
 	// StateAcquiring: the lock wasn't refreshed yet. Its owner is acquiring it, or has held it for up to
-	// half of the ttl.
+	// half of the ttl, an exclusive one for a second.
 	StateAcquiring State = "acquiring"
 	// StateWaiting: the ticket of an acquirer in the queue. It holds nothing.
 	StateWaiting State = "waiting"

@@ -38,7 +38,7 @@ func TestStatus(t *testing.T) {
 			x.Verdict != Live || !x.StoreClock || x.TTL != 2*time.Minute || x.Metadata["job"] != "nightly" {
 			t.Errorf("exclusive: %+v", x)
 		}
-		if x.Age != 47*time.Second || x.Left != 73*time.Second {
+		if x.Age != 46*time.Second || x.Left != 74*time.Second {
 			t.Errorf("age %v, left %v", x.Age, x.Left)
 		}
 		if f := infos[1]; f.Verdict != Live { // expired by its own clock, not by the store's

@@ -15,12 +15,11 @@ import (
 // A look that fails changes nothing: the lease lasts until its deadline.
 func (k *Lock) watch(ctx context.Context) {
 	c := k.l.opts.Clock
-	// The lock was dated before we knew that the wall clock is behind.
-	misdated, again := k.l.behind(*k.now.Load()) > margin, c.Elapsed()
+	unwritten, again := k.firstWrite()
 	next := k.firstLook(k.lastSeen().Elapsed)
 	for pause := firstPoll; ; {
-		if misdated && c.Elapsed() >= again {
-			misdated = k.refresher.Now(ctx, k.done) != nil // a loss ends it
+		if unwritten && c.Elapsed() >= again {
+			unwritten = k.refresher.Now(ctx, k.done) != nil // a loss ends it
 			again = c.Elapsed() + firstPoll
 		}
 		if clock.Sleep(ctx, c, min(max(next-c.Elapsed(), 0), clock.Tick)) != nil {
@@ -49,6 +48,17 @@ func (k *Lock) watch(ctx context.Context) {
 			pause = min(2*pause, k.l.opts.Look)
 		}
 	}
+}
+
+// firstWrite reports whether the lock is to be refreshed before its time, and when: at once if it was dated
+// before we knew that the wall clock is behind, and after a second if it is exclusive. Then its flag says that
+// it is held: acquirers that came at the same time wait to see whether it withdraws.
+func (k *Lock) firstWrite() (bool, time.Duration) {
+	now := k.l.opts.Clock.Elapsed()
+	if k.l.behind(*k.now.Load()) > margin {
+		return true, now
+	}
+	return k.t.mode == Exclusive, now + firstPoll
 }
 
 // firstLook returns when the first look after the acquire is due: after one to two seconds if a

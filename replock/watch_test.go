@@ -874,11 +874,11 @@ func TestRequestsPerHour(t *testing.T) {
 		put, list int
 	}{
 		{"kept", mem.Options{}, Shared, time.Minute, 120, 380},
-		{"kept", mem.Options{}, Exclusive, time.Minute, 240, 380},
+		{"kept", mem.Options{}, Exclusive, time.Minute, 242, 380},
 		{"kept", mem.Options{}, Shared, 24 * time.Hour, 0, 380},
 		{"claimed or none", lacking, Shared, time.Minute, 120, 500},
 		{"claimed or none", lacking, Exclusive, time.Minute, 240, 620},
-		{"claimed or none", lacking, Exclusive, 24 * time.Hour, 0, 380},
+		{"claimed or none", lacking, Exclusive, 24 * time.Hour, 2, 382},
 	} {
 		bubble(t, c.opts, func(t *testing.T, w *world) {
 			a := w.machine(func(o *Options) { o.TTL = c.ttl })

@@ -13,22 +13,32 @@ const (
 	// about to withdraw it; on a slow store, withdrawTrips round trips more.
 	transient     = 3 * time.Second
 	withdrawTrips = 6
-	// outlastTime is for how long a shared acquirer looks again; on a slow store, outlastTrips
-	// round trips more. An exclusive one gives up in 0.7 s and some sixteen round trips.
-	outlastTime  = 2 * time.Second
-	outlastTrips = 20
+	// undecided is the age up to which a flag in the state acquiring can be that of an acquirer that has
+	// not decided yet, on a machine however busy; on a slow store, undecidedTrips round trips more. A
+	// holder's is held after a second or two, or after half of its ttl if another program wrote it.
+	undecided      = 40 * time.Second
+	undecidedTrips = 20
 )
 
-// mayOutlast reports whether only exclusive acquirers that have just come, and will withdraw
-// soon, are in a shared acquirer's way. waited is how long it has looked again.
-func (l *Locker) mayOutlast(t *try, f findings, waited time.Duration) bool {
-	if f.more > 0 || waited >= outlastTime+outlastTrips*t.trips.slowest() {
+// outlasts reports whether only acquirers that will withdraw because of us are in our way: exclusive ones
+// in a shared acquirer's, and in that of the exclusive one that is first. They have their own pace, so what
+// they have written decides, and not how long they take. waited is how long it has looked again.
+func (l *Locker) outlasts(t *try, f findings, waited time.Duration) bool {
+	most := undecided + undecidedTrips*t.trips.slowest()
+	if f.more > 0 || waited >= most || f.now+l.times.Timeout >= t.deadline {
 		return false
 	}
 	return !slices.ContainsFunc(f.live, func(e *entry) bool {
 		age, ok := e.age(f.st, f.now)
-		return e.err != nil || e.verdict != Live || e.lease.State != StateAcquiring || ok && age-waited > l.transience(t)
+		return e.err != nil || e.verdict != Live || e.lease.State != StateAcquiring || ok && age > most ||
+			t.mode == Exclusive && (e.kind != kindIntent || t.yieldsTo(e))
 	})
+}
+
+// yieldsTo reports whether an exclusive acquirer yields to another one: to that which has lock.exclusive, or
+// if there is none, to the one whose flag came first. Of two, one yields.
+func (t *try) yieldsTo(e *entry) bool {
+	return e.kind == kindExclusive || e.kind == kindIntent && !t.exclusive.listed && place(e.Key) < place(t.flag.key)
 }
 
 // stepBack takes lock.exclusive down while shared locks are in the way, because it keeps other
@@ -50,24 +60,11 @@ func (l *Locker) stepBack(ctx context.Context, t *try) bool {
 }
 
 // worthAnother reports whether all locks in an exclusive acquirer's way can be about to
-// withdraw, and it is not for us to yield: to the acquirer that has lock.exclusive, or if there
-// is none, to the one that came first.
+// withdraw, and it is not for us to yield.
 func (l *Locker) worthAnother(t *try, f findings) bool {
-	if f.more > 0 {
-		return false
-	}
-	for _, e := range f.live {
-		if e.verdict == Unreadable || e.kind == kindExclusive {
-			return false
-		}
-		if e.kind == kindIntent && !t.exclusive.listed && place(e.Key) < t.place {
-			return false
-		}
-		if !l.mayWithdraw(t, f, e) {
-			return false
-		}
-	}
-	return true
+	return f.more == 0 && !slices.ContainsFunc(f.live, func(e *entry) bool {
+		return e.verdict == Unreadable || t.yieldsTo(e) || !l.mayWithdraw(t, f, e)
+	})
 }
 
 // mayWithdraw reports whether an entry can be of an acquirer that has not looked yet.
