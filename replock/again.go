@@ -69,6 +69,7 @@ type tryCounts struct {
 	vanished  int           // looks that found an object gone when its body was read
 	conflicts int           // looks that found live locks
 	since     time.Duration // when the first of these was sent
+	until     time.Duration // when it gives way, at the latest
 }
 
 // afterLook decides on the findings of a look. It never lets an acquirer in: goOn means only
@@ -102,7 +103,7 @@ func (a *again) afterConflict(t *try, f findings) decision {
 		n.since = f.now
 	}
 	n.conflicts++
-	if a.l.outlasts(t, f, f.now-n.since) {
+	if f.now < n.until && a.l.outlasts(t, f, f.now-n.since) {
 		return decision{step: lookAgain, pause: firstAgain << min(n.conflicts-1, 2)}
 	}
 	if t.mode == Shared || n.conflicts > maxConflicts || !a.l.worthAnother(t, f) {

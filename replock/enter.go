@@ -22,7 +22,7 @@ func (l *Locker) enter(ctx context.Context, t *try, q *queue) (findings, error) 
 	if err := l.raise(ctx, t); err != nil {
 		return l.barred(ctx, t, q.memory, err)
 	}
-	q.again.try = tryCounts{}
+	q.again.try = tryCounts{until: q.decidesBy(t)}
 	for swept := false; ; {
 		f, err := l.look(ctx, t, q.memory)
 		next := q.again.afterLook(t, f, err)

@@ -158,6 +158,16 @@ func (q *queue) ticketTry(ctx context.Context, t *try, f findings) (*try, error)
 // refreshAt returns when the ticket must be refreshed.
 func (q *queue) refreshAt() time.Duration { return q.ticket.sent + q.l.times.Interval }
 
+// decidesBy returns when a try that outlasts others must be over: in time before its lease ends, and before the
+// ticket must be refreshed.
+func (q *queue) decidesBy(t *try) time.Duration {
+	by := t.deadline - q.l.times.Timeout
+	if q.ticket != nil {
+		by = min(by, q.refreshAt())
+	}
+	return by
+}
+
 // untilPoll returns the time to the next poll, capped by the ticket's refresh, the end of the wait,
 // the end of each doubtful lock's ttl, and the time when all live ones are stale unless refreshed. A
 // waiter behind others polls half as often.

@@ -25,7 +25,7 @@ const (
 // they have written decides, and not how long they take. waited is how long it has looked again.
 func (l *Locker) outlasts(t *try, f findings, waited time.Duration) bool {
 	most := undecided + undecidedTrips*t.trips.slowest()
-	if f.more > 0 || waited >= most || f.now+l.times.Timeout >= t.deadline {
+	if f.more > 0 || waited >= most {
 		return false
 	}
 	return !slices.ContainsFunc(f.live, func(e *entry) bool {
