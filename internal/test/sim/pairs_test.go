@@ -16,8 +16,6 @@ var faults = []struct {
 }{
 	{replock.Exclusive, "pages of two", "a shared lock of another client", "beside", "a look reads the first page of the listing"},
 	{replock.Exclusive, "pages of two", "a shared lock of another client, with a late name", "beside", "the same"},
-	{replock.Shared, "its holder had to wait", "an exclusive waiter", "overtaken", "a shared acquirer that outlasts another has no ticket meanwhile, and its place counts from the ticket"},
-	{replock.Shared, "its holder had to wait", "waiters of both modes", "overtaken", "the same"},
 }
 
 // TestPairs: no pair of features breaks a rule, but for the known faults. A fault that is mended
