@@ -109,6 +109,11 @@ func TestFirstRequestIsNoPut(t *testing.T) {
 		_, err := a.acquire(t.Context(), mode, "x")
 		isAll(t, err, store.ErrNotFound)
 		a.sent(t, between{"put": {0, 0}})
+		a.hooks.Before(fails("list", "", errOutage))
+		began := time.Now()
+		_, err = a.acquire(t.Context(), mode, "x")
+		isAll(t, err, errOutage)
+		took(t, began, 2*time.Second, 11*time.Second)
 		a.hooks.Before(nil)
 		for _, lists := range []int{2, 1} {
 			a.hooks.Count()
