@@ -92,7 +92,7 @@ func TestOnlySilenceIsUnreachable(t *testing.T) {
 		{"authorizes, and then is silent", []string{b2}, authorizes(onlyBucket, silent), exitUnavailable, false},
 		{"authorizes, and then is down", []string{b2}, authorizes(onlyBucket, status(503, "")), exitUnavailable, false},
 		{"authorizes for all buckets, and then is down", []string{b2}, authorizes("null", status(503, "")), exitUnavailable, false},
-		{"refuses, and then is down", s3s, once(status(403, "AccessDenied"), status(503, "")), exitUnavailable, false},
+		{"refuses, and then is down", s3s, once(status(403, "AccessDenied"), status(503, "")), exitPermission, false},
 		{"takes the flag, and lists another prefix", s3s, answers(then(put, says(200, "xml", otherPrefix))), exitFailed, false},
 		{"takes the flag, and lists without an end", s3s, answers(then(put, says(200, "xml", unending))), exitUnfit, false},
 		{"takes the flag, and refuses the listing", s3s, answers(then(put, status(400, "InvalidArgument"))), exitFailed, false},
