@@ -19,7 +19,7 @@ type hints struct {
 	asked  bool            // the store was asked for them
 	since  time.Duration   // when the locks in the way changed last
 	budget budget
-	gone   map[string]bool // the keys of blockers that a read has shown to be gone
+	gone   map[string]string // blockers that a read has shown to be gone: their ETags by key
 }
 
 // pace is how often a waiter reads the blocker: after a share of the time for which the same locks
@@ -62,7 +62,7 @@ func (q *queue) watch(ctx context.Context) (begun bool) {
 	if q.hints.asked {
 		return false
 	}
-	q.hints.asked, q.hints.gone = true, map[string]bool{}
+	q.hints.asked, q.hints.gone = true, map[string]string{}
 	var err error
 	q.hints.store, err = store.Watch(ctx, q.l.store, q.l.keys.all())
 	return err == nil
@@ -74,7 +74,7 @@ func (q *queue) sleep(ctx context.Context, d time.Duration, f findings) error {
 	end := c.Elapsed() + d
 	hinted := q.watch(ctx)
 	blocking := f.inTheWay()
-	maps.DeleteFunc(q.hints.gone, func(key string, _ bool) bool { return blocking[key] == nil })
+	maps.DeleteFunc(q.hints.gone, func(key, etag string) bool { return blocking[key] == nil || blocking[key].ETag != etag })
 	b := f.blocker(q.hints.gone)
 	for {
 		if hinted {
@@ -122,10 +122,10 @@ func (f findings) before() (n int) {
 // tickets, or else the lock that came last. The pointer is chosen only if there is no flag, as there
 // is none of a client of the original protocol. Whether its body can be understood doesn't matter. A
 // key that a read has shown to be gone, and a listing hasn't, isn't chosen: a listing outweighs a read.
-func (f findings) blocker(gone map[string]bool) *entry {
+func (f findings) blocker(gone map[string]string) *entry {
 	var b *entry
 	for _, e := range f.inTheWay() {
-		if !gone[e.Key] && (b == nil || e.goesAfter(b)) {
+		if _, gone := gone[e.Key]; !gone && (b == nil || e.goesAfter(b)) {
 			b = e
 		}
 	}
@@ -153,6 +153,8 @@ func (q *queue) isGone(ctx context.Context, e *entry, limit time.Duration) bool 
 		now, err := decode(c.raw)
 		gone = errors.Is(err, errReleased) || err == nil && now.ID != e.lease.ID
 	}
-	q.hints.gone[e.Key] = q.hints.gone[e.Key] || gone
+	if gone {
+		q.hints.gone[e.Key] = e.ETag
+	}
 	return gone
 }

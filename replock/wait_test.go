@@ -870,12 +870,18 @@ func TestHandOver(t *testing.T) {
 	}
 }
 
-// TestHandOverOfWhatCannotBeRead: a lock whose body a waiter doesn't understand is read, too, to see when it is gone.
+// TestHandOverOfWhatCannotBeRead: a lock whose body a waiter doesn't understand is read, too, to see when it is gone,
+// and so is the one that takes its place.
 func TestHandOverOfWhatCannotBeRead(t *testing.T) {
 	for name, body := range map[string]string{"encrypted": "\x01 this is ciphertext", "unreadable": "?"} {
 		sub(t, name, mem.Options{}, func(t *testing.T, w *world) {
 			w.put(pointer, []byte(body))
-			p := w.machine().wants(t, Exclusive, time.Minute)
+			m := w.machine()
+			p := m.wants(t, Exclusive, 2*time.Minute)
+			time.Sleep(30 * time.Second)
+			p.waits(t)
+			w.delete(pointer)
+			m.hooks.Before(first("list", "", func(hookstore.Request) error { w.put(pointer, []byte(body+".")); return nil }))
 			time.Sleep(40 * time.Second)
 			p.waits(t)
 			w.delete(pointer)
