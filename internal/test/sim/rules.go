@@ -358,7 +358,7 @@ func (w *world) inTheWay(c *client, s step, by time.Time) (last time.Time) {
 		for _, l := range lives {
 			over, ended := w.over[l.step]
 			switch {
-			case l.client == c && l.step == s.name, l.dead && !w.plan.timeless(), ended && over.Before(by):
+			case l.client == c && l.step == s.name, l.dead && !w.plan.timeless(), ended && over.Before(by) && !l.client.stays():
 			case l.to.IsZero():
 				return time.Now()
 			default:
@@ -368,6 +368,9 @@ func (w *world) inTheWay(c *client, s step, by time.Time) (last time.Time) {
 	}
 	return last
 }
+
+// stays reports whether a client's lock is left to expire: it neither deletes it nor empties it.
+func (c *client) stays() bool { return c != nil && c.plan.foreign && c.plan.noDelete }
 
 // keptOutInVain checks a refusal: a lock was there by then that was still of use. A refresh can put a broken
 // lock.exclusive back, which is of use to nobody.
