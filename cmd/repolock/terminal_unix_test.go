@@ -226,6 +226,7 @@ func TestWatch(t *testing.T) {
 // what it waits for, in whole lines on a terminal that can't erase one. A Ctrl-C during a wait for
 // the lock is acknowledged, before the store has answered.
 func TestSilentStoreIsSaid(t *testing.T) {
+	t.Parallel()
 	const prefix = "repository s3://bucket/prefix"
 	repo := silentStore(t)
 	for _, c := range []struct {
@@ -247,6 +248,7 @@ func TestSilentStoreIsSaid(t *testing.T) {
 		{"", "torture", []string{"repolock: 0s: 0 locks ("}},
 	} {
 		t.Run(c.args+" "+c.term, func(t *testing.T) {
+			t.Parallel()
 			cmd := exec.Command("repolock", append([]string{"-r", repo}, strings.Fields(c.args)...)...)
 			cmd.Env = append(os.Environ(), "TERM="+c.term, "XDG_RUNTIME_DIR="+t.TempDir(), "TMPDIR="+t.TempDir())
 			s := onScreen(t, 24, 120, cmd)

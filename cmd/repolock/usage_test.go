@@ -200,9 +200,10 @@ var badInputs = []struct {
 // TestBadInput: each wrong input is one error with the right exit code, in text and in JSON, and shows
 // no secret. Nothing is lost, deleted, left behind or run.
 func TestBadInput(t *testing.T) {
+	t.Parallel()
 	for _, c := range badInputs {
 		t.Run(c.name, func(t *testing.T) {
-			t.Setenv("REPOLOCK_REPO", "")
+			t.Parallel()
 			dir := t.TempDir()
 			for _, name := range []string{"repo/data", "file", "asfile/.beads", "b/.beads/db"} {
 				write(t, filepath.Join(dir, filepath.FromSlash(name)), "x")
