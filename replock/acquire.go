@@ -13,6 +13,9 @@ func (l *Locker) acquire(ctx context.Context, mode Mode, operation string, opts 
 		return nil, err
 	}
 	q := l.newQueue(ctx, mode, operation, opts)
+	if err := q.check(); err != nil {
+		return nil, err
+	}
 	ctx, free := q.bound(ctx)
 	defer free()
 	defer q.leave(ctx)

@@ -2,6 +2,7 @@ package replock
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -18,8 +19,9 @@ type AcquireOption func(*queue)
 //
 // When d is over a *HeldError is returned. A store that fails meanwhile is polled on, for up to
 // the ttl. If the acquire's context ends first while locks are in the way, the error is both a
-// *HeldError and the context's error.
-func Wait(d time.Duration) AcquireOption { return func(q *queue) { q.maxWait = max(d, 0) } }
+// *HeldError and the context's error. The acquire refuses a negative d: for a wait without an end
+// there is Forever.
+func Wait(d time.Duration) AcquireOption { return func(q *queue) { q.maxWait = d } }
 
 // Forever makes Wait wait without an end.
 const Forever time.Duration = math.MaxInt64
@@ -64,6 +66,14 @@ func (l *Locker) newQueue(ctx context.Context, mode Mode, operation string, opts
 		o(q)
 	}
 	return q
+}
+
+// check returns an error for an option that is out of its bounds.
+func (q *queue) check() error {
+	if q.maxWait < 0 {
+		return fmt.Errorf("wait %v: must not be negative; replock.Forever waits without an end", q.maxWait)
+	}
+	return nil
 }
 
 // waitedFor returns how long this acquirer has waited, left how long it goes on.

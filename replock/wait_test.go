@@ -214,6 +214,23 @@ func TestWaitEnds(t *testing.T) {
 	}
 }
 
+// TestWaitIsNotNegative: an acquire with a negative wait is refused, and sends nothing. It isn't
+// taken for one that doesn't wait, nor for one that waits without an end.
+func TestWaitIsNotNegative(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		m := w.machine()
+		for _, mode := range []Mode{Shared, Exclusive} {
+			k, err := m.acquire(t.Context(), mode, "x", Wait(-1))
+			if k != nil || err == nil || !strings.Contains(err.Error(), "wait -1ns: must not be negative") {
+				t.Errorf("%s: %v, %v", mode, k, err)
+			}
+		}
+		if n, by := m.hooks.Count(); n > 0 {
+			t.Errorf("%d requests: %v", n, by)
+		}
+	})
+}
+
 // TestWaiterLooksWhenALockIsStale: a waiter whose polls are far apart gets in as soon as a dead holder's lock is stale.
 func TestWaiterLooksWhenALockIsStale(t *testing.T) {
 	for range 3 {
