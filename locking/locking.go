@@ -11,8 +11,6 @@ import (
 	"errors"
 	"syscall"
 	"time"
-
-	"github.com/repolock/repolock/internal/clock"
 )
 
 // Backend keeps locks. Its methods can be called concurrently.
@@ -165,5 +163,16 @@ const (
 	Bad
 )
 
-// Clock is a clock of the machine, or of a test.
-type Clock = clock.Clock
+// Clock tells the time in the two ways that a lease needs. A program needs none: the clock of
+// Guard, and of a backend without this option, is the machine's. Tests inject one. It can be used
+// concurrently, and must advance together with the runtime's timers. A replock.Clock has the same
+// methods.
+type Clock interface {
+	// Now returns the wall clock's time, which can be wrong and can jump.
+	Now() time.Time
+	// Elapsed returns the time on a clock that can't be set, and that counts the time for which
+	// the machine was suspended. Its zero is arbitrary. Deadlines are times on this clock.
+	Elapsed() time.Duration
+	// After returns a channel that receives once d has passed, suspends not counted.
+	After(d time.Duration) <-chan time.Time
+}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Clock is replock.Clock, which documents the methods.
+// Clock is replock.Clock and locking.Clock, which document the methods.
 type Clock interface {
 	Now() time.Time
 	Elapsed() time.Duration

@@ -33,7 +33,7 @@ type Options struct {
 	// deadline that it counts from its call, must be longer than Settle.
 	Settle time.Duration
 	// Clock dates the locks and times the waits; the machine's if it is nil.
-	Clock clock.Clock
+	Clock locking.Clock
 }
 
 // Backend is a locking.Backend, Inspector, Breaker and Resumer. Its methods can be called

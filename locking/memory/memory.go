@@ -40,7 +40,7 @@ var (
 )
 
 // New returns a backend without locks. A nil clock is the machine's.
-func New(c clock.Clock) *Backend {
+func New(c locking.Clock) *Backend {
 	if c == nil {
 		c = clock.System{}
 	}

@@ -42,7 +42,7 @@ type Options struct {
 	// share the directory.
 	Settle time.Duration
 	// Clock defaults to the machine's.
-	Clock clock.Clock
+	Clock locking.Clock
 	// Audit is called with each event, which marshals to the specification's JSON. It must not
 	// call the Backend, and can be called concurrently. See AuditTo.
 	Audit func(event any)
