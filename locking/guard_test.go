@@ -158,6 +158,29 @@ func TestRenewedEachThird(t *testing.T) {
 	})
 }
 
+// TestGuardInABubble: a program can test its code with Guard, whose clock is the machine's, in a
+// testing/synctest bubble.
+func TestGuardInABubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New(nil)
+		ran, err := locking.Guard(t.Context(), b, locking.RequireGlobal, "k", ttl, func(ctx context.Context) error {
+			time.Sleep(100 * ttl)
+			_, ok, err := b.TryLock(ctx, "k", ttl)
+			if ok || err != nil {
+				t.Errorf("twice at once: %v, %v", ok, err)
+			}
+			seen, err := b.Inspect(ctx, "k")
+			if err != nil || seen == nil || !seen.Renewed.After(seen.Acquired.Add(99*ttl)) {
+				t.Errorf("%+v, %v", seen, err)
+			}
+			return err
+		})
+		if !ran || err != nil {
+			t.Errorf("%v, %v", ran, err)
+		}
+	})
+}
+
 // TestLostEndsTheFunction: the context of f ends when the lock is lost, and never later than
 // eleven twelfths of the ttl after the last renewal was sent.
 func TestLostEndsTheFunction(t *testing.T) {

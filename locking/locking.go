@@ -164,9 +164,9 @@ const (
 )
 
 // Clock tells the time in the two ways that a lease needs. A program needs none: the clock of
-// Guard, and of a backend without this option, is the machine's. Tests inject one. It can be used
-// concurrently, and must advance together with the runtime's timers. A replock.Clock has the same
-// methods.
+// Guard, and of a backend without this option, is the machine's, and in a bubble of testing/synctest
+// the bubble's. A Clock can be used concurrently, and must advance together with the runtime's
+// timers. Each is also a replock.Clock.
 type Clock interface {
 	// Now returns the wall clock's time, which can be wrong and can jump.
 	Now() time.Time

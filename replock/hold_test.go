@@ -31,6 +31,25 @@ func mayNotDelete(ctx context.Context, r hookstore.Request) error {
 	return fails("delete", "", store.ErrPermission)(ctx, r)
 }
 
+// TestDefaultClockInABubble: a program that leaves Options.Clock alone can test its code in a
+// testing/synctest bubble. There a lock is held for as long as the store answers, and lost at its deadline.
+func TestDefaultClockInABubble(t *testing.T) {
+	bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
+		m := w.machine(func(o *Options) { o.Clock = nil })
+		k := m.takes(t, mode)
+		time.Sleep(time.Hour)
+		assert.OK(t, k.Renew(t.Context()))
+		equal(t, "left", k.Left(), 55*time.Second)
+		if n := m.saw(EventRefreshed); n < 100 {
+			t.Errorf("%d refreshes in an hour", n)
+		}
+		m.hooks.Before(outage)
+		start := time.Now()
+		<-k.Context().Done()
+		took(t, start, 55*time.Second, 55*time.Second)
+	})
+}
+
 func TestHeldForAnHour(t *testing.T) {
 	eachMode(t, func(t *testing.T, w *world, mode Mode) {
 		b := w.machine()

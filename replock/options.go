@@ -51,7 +51,7 @@ type Options struct {
 	// event. A call that blocks delays later events and Flush, never a refresh.
 	Observe func(Event)
 	// Clock, Rand and Self are for tests. Nil is the system's clock, crypto/rand and this
-	// process.
+	// process. In a bubble of testing/synctest the system's clock is the bubble's.
 	Clock Clock
 	Rand  io.Reader
 	Self  *Process

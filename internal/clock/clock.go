@@ -41,7 +41,8 @@ func SleepUntil(ctx context.Context, c Clock, d time.Duration, wake <-chan struc
 	}
 }
 
-// System is the machine's own clock.
+// System is the machine's own clock. In a testing/synctest bubble it is the bubble's, so that a
+// program which leaves the clock to us can test its own code in one.
 type System struct{}
 
 // Wall reads the machine's wall clock. It is a variable so that tests can step it in

@@ -24,6 +24,47 @@ func TestSystemElapsed(t *testing.T) {
 	}
 }
 
+// TestSystemInABubble: in a bubble of testing/synctest all of the clock is the bubble's, to the nanosecond, and
+// no time is 0.
+func TestSystemInABubble(t *testing.T) {
+	outside := System{}.Elapsed()
+	synctest.Test(t, func(t *testing.T) {
+		var c System
+		before := Read(c)
+		if before.Elapsed != time.Hour {
+			t.Errorf("starts at %v", before.Elapsed)
+		}
+		if err := Sleep(t.Context(), c, 24*time.Hour); err != nil {
+			t.Error(err)
+		}
+		if after := Read(c); after.Elapsed-before.Elapsed != 24*time.Hour || after.Wall-before.Wall != 24*time.Hour {
+			t.Errorf("of 24h, %v passed since boot, and %v by the wall clock", after.Elapsed-before.Elapsed, after.Wall-before.Wall)
+		}
+	})
+	if passed := (System{}).Elapsed() - outside; passed < 0 || passed > time.Hour {
+		t.Errorf("%v passed outside", passed)
+	}
+}
+
+// TestNoBubble: a machine's time is never taken for a bubble's, even if its wall clock is so wrong that
+// time.Now has no monotonic reading.
+func TestNoBubble(t *testing.T) {
+	for _, c := range []struct {
+		now  time.Time
+		want bool
+	}{
+		{time.Now(), false},
+		{time.Now().Round(0), true},
+		{time.Unix(1<<33, 0), false}, // in 2242
+		{time.Unix(-1<<33, 0), false},
+		{time.Time{}, false},
+	} {
+		if got := ofBubble(c.now); got != c.want {
+			t.Errorf("%v: %v", c.now, got)
+		}
+	}
+}
+
 type leaping struct {
 	System
 	start time.Time

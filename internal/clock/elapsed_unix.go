@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Elapsed reads CLOCK_MONOTONIC, which counts the time asleep on macOS. On FreeBSD it doesn't:
+// sinceBoot reads CLOCK_MONOTONIC, which counts the time asleep on macOS. On FreeBSD it doesn't:
 // there a suspended machine must not hold a lock, which docs/promises.md says.
-func (System) Elapsed() time.Duration {
+func sinceBoot() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
 		panic("clock_gettime(CLOCK_MONOTONIC): " + err.Error())

@@ -6,5 +6,5 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// Elapsed reads GetTickCount64, which counts sleep and hibernation.
-func (System) Elapsed() time.Duration { return windows.DurationSinceBoot() }
+// sinceBoot reads GetTickCount64, which counts sleep and hibernation.
+func sinceBoot() time.Duration { return windows.DurationSinceBoot() }

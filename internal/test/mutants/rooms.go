@@ -297,4 +297,8 @@ var roomsMutants = []mutant{
 		test("./internal/daemon", "^TestTaken$")},
 	{"a keeper whose directory can't be trusted counts as gone", "internal/daemon/ask.go", "		return errors.Is(err, ErrGone)\n	}\n	_, err = os.Lstat(path)\n", "		return true\n	}\n	_, err = os.Lstat(path)\n",
 		test("./internal/daemon", "^TestTaken$")},
+	{"a machine whose wall clock is far ahead counts its leases by it", "internal/clock/bubble.go", " && now.After(bubbleStart) && now.Before(bubbleEnd)", "",
+		test("./internal/clock", "^TestNoBubble$")},
+	{"the default clock stands still in a bubble", "internal/clock/bubble.go", "; ofBubble(now) {", "; ofBubble(now) && now.IsZero() {",
+		test("./internal/clock", "^TestSystemInABubble$")},
 }
