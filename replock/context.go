@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// Parent makes the lock's context end with parent and have its values. The end of parent also
-// ends the acquire. The lock itself is held until Release. Without Parent, the lock's context
-// has the values of the acquire's context, and outlives it.
+// Parent makes parent the parent of the lock's context, in place of the acquire's context. The
+// lock's context ends with it and has its values. The end of parent also ends the acquire. The lock
+// itself is held until Release.
 func Parent(parent context.Context) AcquireOption {
 	return func(q *queue) { q.parent = parent }
 }

@@ -22,7 +22,7 @@ func (l *Locker) Do(ctx context.Context, mode Mode, operation string, work func(
 	if mode != Shared && mode != Exclusive {
 		return fmt.Errorf("%v: must be Shared or Exclusive", mode)
 	}
-	lock, err := l.acquire(ctx, mode, operation, append([]AcquireOption{Parent(ctx)}, opts...)...)
+	lock, err := l.acquire(ctx, mode, operation, opts...)
 	if err != nil {
 		return err
 	}

@@ -197,11 +197,44 @@ func TestEventsNameTheLock(t *testing.T) {
 
 type valueKey struct{}
 
-// TestAcquireContextIsNotTheLocks: the acquired lock outlives the context of its acquire, and has its values.
-func TestAcquireContextIsNotTheLocks(t *testing.T) {
+// TestAcquireContextIsTheLocks: the lock's context is a child of the acquire's, and ends with it. The lock is
+// held until it is released. Renew and Check return errors, because the work must stop.
+func TestAcquireContextIsTheLocks(t *testing.T) {
+	bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
+		ctx, quit := context.WithCancelCause(context.WithValue(t.Context(), valueKey{}, "value"))
+		k, err := w.machine().acquire(ctx, mode, "work")
+		mustLock(t, k, err)
+		equal(t, "the value of the lock's context", k.Context().Value(valueKey{}), "value")
+		assert.OK(t, k.Renew(t.Context()))
+		w.endsWork(k, quit)
+		w.leavesNothing(k)
+	})
+}
+
+// endsWork ends the parent of a lock's context.
+func (w *world) endsWork(k *Lock, quit context.CancelCauseFunc) {
+	w.t.Helper()
+	quit(errQuit)
+	synctest.Wait()
+	isAll(w.t, context.Cause(k.Context()), errQuit)
+	for name, look := range map[string]func(context.Context) error{"Renew": k.Renew, "Check": k.Check} {
+		if err := look(w.t.Context()); !errors.Is(err, errQuit) || errors.Is(err, ErrLost) {
+			w.t.Errorf("%s: %v", name, err)
+		}
+	}
+	time.Sleep(5 * time.Minute)
+	w.machine().refused(w.t, Exclusive)
+	if k.Lost() != nil || k.Left() == 0 {
+		w.t.Errorf("lost although it is refreshed until release: %v", k.Lost())
+	}
+}
+
+// TestDetachedLock: a lock whose Parent is no longer cancelled outlives the context of its acquire, and has its
+// values.
+func TestDetachedLock(t *testing.T) {
 	bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
 		ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), valueKey{}, "value"), time.Minute)
-		k, err := w.machine().acquire(ctx, mode, "work")
+		k, err := w.machine().acquire(ctx, mode, "work", Parent(context.WithoutCancel(ctx)))
 		cancel()
 		mustLock(t, k, err)
 		time.Sleep(5 * time.Minute)
@@ -215,25 +248,18 @@ func TestAcquireContextIsNotTheLocks(t *testing.T) {
 // errQuit is the cause of a parent's end.
 var errQuit = errors.New("the program quits")
 
-// TestParentEndsTheLocksContext: the parent's end ends the lock's context, and not the lock, which is held until
-// it is released. Renew and Check return errors, because the work must stop.
+// TestParentEndsTheLocksContext: the parent's end ends the lock's context, and that of the acquire's context doesn't.
 func TestParentEndsTheLocksContext(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		parent, quit := context.WithCancelCause(context.WithValue(t.Context(), valueKey{}, "parent's"))
-		k := w.machine().takes(t, Exclusive, Parent(parent))
-		equal(t, "the value of the lock's context", k.Context().Value(valueKey{}), "parent's")
-		quit(errQuit)
-		synctest.Wait()
-		isAll(t, context.Cause(k.Context()), errQuit)
-		for name, look := range map[string]func(context.Context) error{"Renew": k.Renew, "Check": k.Check} {
-			if err := look(t.Context()); !errors.Is(err, errQuit) || errors.Is(err, ErrLost) {
-				t.Errorf("%s: %v", name, err)
-			}
-		}
+		ctx, cancel := context.WithCancel(t.Context())
+		k, err := w.machine().acquire(ctx, Exclusive, "x", Parent(parent))
+		mustLock(t, k, err)
+		cancel()
 		time.Sleep(5 * time.Minute)
-		if k.Lost() != nil {
-			t.Errorf("lost although it is refreshed until release: %v", k.Lost())
-		}
+		assert.OK(t, k.Renew(t.Context()))
+		equal(t, "the value of the lock's context", k.Context().Value(valueKey{}), "parent's")
+		w.endsWork(k, quit)
 		w.leavesNothing(k)
 	})
 }

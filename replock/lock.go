@@ -111,8 +111,9 @@ func (k *Lock) tell(kind EventKind, err error) { k.l.tell(k.event(kind, err)) }
 
 // Context returns the lock's context. It ends when the lock is lost, with a *LostError as its
 // cause, before another holder is let in; when the lock is released, with ErrReleased as its
-// cause; and with the context given by Parent. It does not end with the context of the acquire.
-// The work that the lock protects must stop when it ends.
+// cause; and with the context of the acquire, or the one that Parent names instead. The work that
+// the lock protects must stop when it ends. The lock itself ends with its loss and with Release
+// alone.
 func (k *Lock) Context() context.Context { return k.ctx }
 
 // ID returns the id of this lock: 128 random bits in hex. A resumed lock has a new one.
@@ -195,7 +196,7 @@ func (k *Lock) state(unknown error) error {
 		return ErrReleased
 	}
 	if unknown == nil && k.ctx.Err() != nil {
-		return fmt.Errorf("the context of the %s lock has ended: %w", k.t.mode, whyEnded(k.ctx))
+		return fmt.Errorf("the context that the %s lock was acquired with, or its Parent, has ended: %w", k.t.mode, whyEnded(k.ctx))
 	}
 	return unknown
 }

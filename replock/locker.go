@@ -79,9 +79,16 @@ func (l *Locker) Shared(ctx context.Context, operation string, opts ...AcquireOp
 // that lock changes or has stayed unchanged for its whole ttl. A lock with a longer ttl counts
 // as held, with the verdict Doubtful.
 //
-// ctx bounds the acquire, and can be cancelled after it: the lock is held, and refreshed, until
-// Release. The lock's context has the values of ctx. See Parent for one that ends with another
-// context.
+// ctx bounds the acquire, and is the parent of the lock's context: if ctx ends, the work under the
+// lock must stop. The lock itself is held, and refreshed, until Release. A context that bounds the
+// acquire alone needs the option Parent, or the work ends with it:
+//
+//	soon, cancel := context.WithTimeout(ctx, time.Minute)
+//	lock, err := locker.Exclusive(soon, "prune", replock.Parent(ctx))
+//	cancel() // the work goes on until ctx ends
+//
+// Work that outlives ctx, such as a lock that another request releases, needs
+// Parent(context.WithoutCancel(ctx)).
 func (l *Locker) Exclusive(ctx context.Context, operation string, opts ...AcquireOption) (*Lock, error) {
 	return l.acquire(ctx, Exclusive, operation, opts...)
 }

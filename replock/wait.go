@@ -61,7 +61,7 @@ type queue struct {
 }
 
 func (l *Locker) newQueue(ctx context.Context, mode Mode, operation string, opts []AcquireOption) *queue {
-	q := &queue{l: l, mode: mode, operation: operation, parent: context.WithoutCancel(ctx), memory: memory{}, own: nothingYet(), began: l.opts.Clock.Elapsed(), again: again{l: l}}
+	q := &queue{l: l, mode: mode, operation: operation, parent: ctx, memory: memory{}, own: nothingYet(), began: l.opts.Clock.Elapsed(), again: again{l: l}}
 	for _, o := range opts {
 		o(q)
 	}

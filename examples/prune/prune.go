@@ -73,14 +73,13 @@ func (p pruner) prune(ctx context.Context, st store.Store) (deleted int, err err
 	}
 	defer locker.Flush(context.WithoutCancel(ctx)) // events come a moment after they happen
 
-	// Parent ends the lock's context with ctx, so that work ends for either reason.
-	lock, err := locker.Exclusive(ctx, "prune", replock.Wait(p.wait), replock.Parent(ctx))
+	lock, err := locker.Exclusive(ctx, "prune", replock.Wait(p.wait))
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, lock.Release(ctx)) }()
 
-	work := lock.Context()
+	work := lock.Context() // ends with the lock, and with ctx
 	packs, err := unused(work, st)
 	for err == nil && len(packs) > 0 {
 		n := min(p.batch, len(packs))

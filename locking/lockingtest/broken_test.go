@@ -35,6 +35,7 @@ var bugs = map[string]string{
 	"counts":             "a_stale_handle_never_releases",
 	"no context":         "an_ended_context_acquires_nothing",
 	"gives up":           "an_ended_context_loses_no_lock",
+	"tied":               "the_end_of_the_acquire's_context_loses_no_lock",
 	"leaves":             "a_context_that_ends_meanwhile_leaves_nothing",
 	"gives up release":   "a_release_with_an_ended_context_says_what_is_so",
 	"forgets":            "a_release_with_an_ended_context_says_what_is_so",

@@ -150,7 +150,8 @@ type buggy struct {
 	last    locking.Handle // that it has acquired
 	seen    *locking.Info  // at its last attempt
 	process *process
-	gone    sync.Map // handles that "forgets" has forgotten
+	ctx     context.Context // of its last TryLock
+	gone    sync.Map        // handles that "forgets" has forgotten
 }
 
 // process is where a client counts its handles: here or in another process.
@@ -210,6 +211,8 @@ func (b *buggy) TryLock(ctx context.Context, key string, ttl time.Duration) (h l
 		}
 	case "counts":
 		b.number(h)
+	case "tied": // its locks end with the contexts that they were acquired with
+		b.ctx = ctx
 	}
 	b.last = h
 	return h, true, nil
@@ -267,6 +270,10 @@ func (b *buggy) Renew(ctx context.Context, h locking.Handle) error {
 	case "gives up": // it takes the end of its context for the loss of the lock
 		if ctx.Err() != nil {
 			return locking.ErrLost
+		}
+	case "tied":
+		if b.last == h && b.ctx != nil && b.ctx.Err() != nil && ctx.Err() == nil {
+			b.remove(h.Key())
 		}
 	case "no extension": // it only looks
 		b.mu.Lock()

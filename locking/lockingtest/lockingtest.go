@@ -76,6 +76,7 @@ var suite = []struct {
 
 	{"an ended context acquires nothing", endedContext},
 	{"an ended context loses no lock", endedContextRenews},
+	{"the end of the acquire's context loses no lock", endedContextOfTryLock},
 	{"a release with an ended context says what is so", endedContextReleases},
 	{"a context that ends meanwhile leaves nothing", contextEndsMeanwhile},
 

@@ -150,6 +150,29 @@ func endedContextRenews(f *fixture) {
 	f.release(f.a, h)
 }
 
+// endedContextOfTryLock checks that a lock lasts longer than the context that bounded its acquire.
+func endedContextOfTryLock(f *fixture) {
+	ctx, cancel := context.WithCancel(f.Context())
+	h, ok, err := f.a.TryLock(ctx, f.key, long)
+	cancel()
+	if !ok || err != nil {
+		f.Fatalf("%q must be free: acquired %v, %v", f.key, ok, err)
+	}
+	f.pass(time.Millisecond) // for a goroutine that the end of the context wakes
+	if w, ok := f.a.Backend.(locking.Watcher); ok {
+		select {
+		case <-w.Watch(h):
+			f.Error("the loss of a held lock was noticed")
+		default:
+		}
+	}
+	if err := f.a.Renew(f.Context(), h); err != nil {
+		f.Errorf("renew: %v", err)
+	}
+	f.refused(f.b, f.key)
+	f.release(f.a, h)
+}
+
 // endedContextReleases checks that a release that gives up at once says so, can be repeated,
 // and isn't mistaken for a loss.
 func endedContextReleases(f *fixture) {

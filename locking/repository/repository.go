@@ -151,7 +151,7 @@ func (b *Backend) TryLock(ctx context.Context, key string, ttl time.Duration) (h
 		return h, false, fmt.Errorf("lock %q: %w", key, err)
 	}
 	silent := b.store.Listen()
-	lock, err := locker.Exclusive(ctx, b.opts.Operation)
+	lock, err := locker.Exclusive(ctx, b.opts.Operation, replock.Parent(context.WithoutCancel(ctx)))
 	switch {
 	case errors.Is(err, replock.ErrHeld):
 		b.doubt(setting{key, ttl}, err)

@@ -34,7 +34,8 @@ func (r *Repository) Acquire(ctx context.Context, observe func(events.Event)) (L
 	if r.Mode == replock.Exclusive {
 		acquire = r.locker.Exclusive
 	}
-	opts := []replock.AcquireOption{replock.Wait(r.Wait)}
+	// The session, or the keeper, decides what the end of ctx means for the work.
+	opts := []replock.AcquireOption{replock.Wait(r.Wait), replock.Parent(context.WithoutCancel(ctx))}
 	if r.Fence {
 		opts = append(opts, replock.Fence())
 	}

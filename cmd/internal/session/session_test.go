@@ -382,6 +382,28 @@ func TestAnsweredRepository(t *testing.T) {
 	}
 }
 
+// TestLockOutlivesItsAcquire: the context that bounds the acquire of a repository's lock, which a signal ends, isn't
+// that of the lock: only a loss, or the release, ends the work.
+func TestLockOutlivesItsAcquire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mem.New(mem.Options{})
+		r := &Repository{Open: func(context.Context) (store.Store, error) { return s, nil }, New: replock.New, Mode: replock.Exclusive, Operation: "test"}
+		ctx, cancel := context.WithCancel(t.Context())
+		lock, err := r.Acquire(ctx, func(events.Event) {})
+		cancel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		if err := lock.Check(t.Context()); err != nil || lock.Context().Err() != nil {
+			t.Errorf("%v, %v", err, lock.Context().Err())
+		}
+		if err := lock.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestMalformedOuterLocksStay: entries of other forms are passed on as they are.
 func TestMalformedOuterLocksStay(t *testing.T) {
 	p := Place{Repo: "s3://bucket"}

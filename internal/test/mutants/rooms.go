@@ -301,4 +301,8 @@ var roomsMutants = []mutant{
 		test("./internal/clock", "^TestNoBubble$")},
 	{"the default clock stands still in a bubble", "internal/clock/bubble.go", "; ofBubble(now) {", "; ofBubble(now) && now.IsZero() {",
 		test("./internal/clock", "^TestSystemInABubble$")},
+	{"a command's lock ends with the context of its acquire", "cmd/internal/session/repository.go", ", replock.Parent(context.WithoutCancel(ctx))", "",
+		test("./cmd/internal/session", "^TestLockOutlivesItsAcquire$")},
+	{"the work under a lock outlives the context of its caller", "replock/wait.go", "parent: ctx, ", "parent: context.WithoutCancel(ctx), ",
+		test("./replock", "^TestAcquireContextIsTheLocks$")},
 }

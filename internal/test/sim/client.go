@@ -449,7 +449,7 @@ func (l locker) Lock(ctx context.Context, mode replock.Mode, operation string, w
 	if mode == replock.Exclusive {
 		take = l.Exclusive
 	}
-	opts := []replock.AcquireOption{replock.Wait(wait), replock.Parent(ctx)}
+	opts := []replock.AcquireOption{replock.Wait(wait)}
 	if s, _ := ctx.Value(forStep{}).(*step); s != nil && s.fence {
 		opts = append(opts, replock.Fence())
 	}
