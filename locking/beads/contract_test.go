@@ -31,8 +31,14 @@ func TestConformance(t *testing.T) {
 			without(t)
 			dir := t.TempDir()
 			lockingtest.Run(t, lockingtest.Config{
-				Rounds:  rounds.Fewer(1000, 100),
-				New:     func(t *testing.T) locking.Backend { return client(t, dir, Options{}) },
+				Rounds: rounds.Fewer(1000, 100),
+				New:    func(t *testing.T) locking.Backend { return client(t, dir, Options{}) },
+				Lose: func(t *testing.T, key string) {
+					t.Helper()
+					if err := os.Remove(filepath.Join(dir, key)); err != nil {
+						t.Fatal(err)
+					}
+				},
 				Keys:    []string{Key},
 				BadKeys: []string{"", "nightly", "../" + Key},
 				TTL:     time.Millisecond,

@@ -46,6 +46,12 @@ var bugs = map[string]string{
 	"no extension":       "renew_extends",
 	"revives":            "an_expired_handle_is_ErrLost",
 	"sweeps all":         "cleanup_frees_no_held_lock",
+	"remembers":          "a_loss_from_outside_is_noticed",
+	"restores":           "a_loss_from_outside_is_noticed",
+	"resumes gone":       "a_loss_from_outside_is_noticed",
+	"trusts its release": "a_loss_from_outside_is_noticed",
+	"renames the next":   "a_loss_from_outside_is_noticed",
+	"hears nothing":      "a_loss_from_outside_is_noticed",
 	"shows":              "inspect_shows_a_held_lock_alone",
 	"no revision":        "inspect_shows_a_held_lock_alone",
 	"one revision":       "each_holder_has_a_revision_of_its_own",
@@ -108,7 +114,7 @@ func TestBroken(t *testing.T) {
 
 // config is of the clients with a bug.
 func config(bug string) lockingtest.Config {
-	b := &table{locks: make(map[string]entry), numbers: make(map[locking.Handle]int)}
+	b := &table{locks: make(map[string]entry), numbers: make(map[locking.Handle]int), watched: make(map[locking.Handle]chan struct{})}
 	client := func(bug string, in *process) func(*testing.T) locking.Backend {
 		return func(*testing.T) locking.Backend { return &buggy{table: b, bug: bug, process: in} }
 	}
@@ -116,6 +122,8 @@ func config(bug string) lockingtest.Config {
 	c := lockingtest.Config{
 		New: client(bug, here), TTL: time.Minute, Expires: true, BadKeys: []string{"bad key"},
 		Advance: func(d time.Duration) { b.mu.Lock(); b.now += d; b.mu.Unlock() },
+		Lose:    func(_ *testing.T, key string) { b.remove(key) },
+		Notice:  time.Second,
 		Limit:   10 * time.Minute, // a hang
 	}
 	switch bug {
@@ -130,7 +138,7 @@ func config(bug string) lockingtest.Config {
 		c.Steal = client("", here)
 	case "steals":
 		c.New, c.Steal = client("patient", here), client("steals", here)
-	case "bubble", "closed", "for ever", "forgets", "keeps", "resumes any", "resumes its own": // a wait for what doesn't come ends at once
+	case "bubble", "closed", "for ever", "forgets", "keeps", "resumes any", "resumes its own", "hears nothing": // a wait for what doesn't come ends at once
 		b.bubble, c.Bubble, c.Advance = true, true, nil
 		b.forever = bug == "for ever"
 	case "leaves":

@@ -21,7 +21,8 @@ type table struct {
 	now     time.Duration
 	locks   map[string]entry
 	numbers map[locking.Handle]int // that "counts" has stored
-	shown   int                    // calls of Inspect
+	watched map[locking.Handle]chan struct{}
+	shown   int // calls of Inspect
 	forever bool
 	bubble  bool // its clock also advances with the time
 }
@@ -89,7 +90,16 @@ func (b *table) Release(_ context.Context, h locking.Handle) error {
 		return locking.ErrLost
 	}
 	delete(b.locks, h.Key())
+	delete(b.watched, h)
 	return nil
+}
+
+// Watch returns a channel that is closed when the lock is removed from outside.
+func (b *table) Watch(h locking.Handle) <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.watched[h] = make(chan struct{})
+	return b.watched[h]
 }
 
 func (b *table) Cleanup(context.Context) error { return nil }
@@ -111,7 +121,7 @@ func (b *table) Break(_ context.Context, seen *locking.Info, stale bool) (bool, 
 	if !held || stale || seen.Revision != e.revision() {
 		return false, nil
 	}
-	delete(b.locks, seen.Key)
+	b.drop(seen.Key)
 	return true, nil
 }
 
@@ -134,7 +144,17 @@ func (b *table) Examine(context.Context) ([]locking.Finding, error) {
 func (b *table) remove(key string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.drop(key)
+}
+
+func (b *table) drop(key string) {
 	delete(b.locks, key)
+	for h, c := range b.watched {
+		if h.Key() == key {
+			close(c)
+			delete(b.watched, h)
+		}
+	}
 }
 
 func dawdle() {
@@ -152,6 +172,7 @@ type buggy struct {
 	process *process
 	ctx     context.Context // of its last TryLock
 	gone    sync.Map        // handles that "forgets" has forgotten
+	mine    sync.Map        // handles that this client has acquired, and not released
 }
 
 // process is where a client counts its handles: here or in another process.
@@ -215,6 +236,7 @@ func (b *buggy) TryLock(ctx context.Context, key string, ttl time.Duration) (h l
 		b.ctx = ctx
 	}
 	b.last = h
+	b.mine.Store(h, true)
 	return h, true, nil
 }
 
@@ -271,6 +293,19 @@ func (b *buggy) Renew(ctx context.Context, h locking.Handle) error {
 		if ctx.Err() != nil {
 			return locking.ErrLost
 		}
+	case "remembers": // it doesn't look at the storage
+		if _, mine := b.mine.Load(h); mine {
+			return ctx.Err()
+		}
+	case "restores": // it puts a lock again that isn't there
+		b.putAgain(h)
+	case "renames the next": // it writes, and looks then
+		b.mu.Lock()
+		if e, held := b.held(h.Key()); held && e.Handle != h {
+			e.at++
+			b.locks[h.Key()] = e
+		}
+		b.mu.Unlock()
 	case "tied":
 		if b.last == h && b.ctx != nil && b.ctx.Err() != nil && ctx.Err() == nil {
 			b.remove(h.Key())
@@ -292,8 +327,32 @@ func (b *buggy) Renew(ctx context.Context, h locking.Handle) error {
 	return b.table.Renew(ctx, h)
 }
 
+// putAgain puts a lock of this client again if there is none.
+func (b *buggy) putAgain(h locking.Handle) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, there := b.locks[h.Key()]
+	if _, mine := b.mine.Load(h); mine && !there {
+		b.put(h)
+	}
+}
+
+// Watch returns a channel that nothing closes, of "hears nothing".
+func (b *buggy) Watch(h locking.Handle) <-chan struct{} {
+	if b.bug == "hears nothing" {
+		return nil
+	}
+	return b.table.Watch(h)
+}
+
 func (b *buggy) Release(ctx context.Context, h locking.Handle) error {
+	_, mine := b.mine.LoadAndDelete(h)
 	switch b.bug {
+	case "trusts its release": // a lock that it hasn't released must be there
+		if mine {
+			_ = b.table.Release(ctx, h)
+			return nil
+		}
 	case "keeps": // it leaves the lock to its ttl
 		return b.table.Renew(ctx, h)
 	case "releases twice": // it takes a lock that isn't there for its own success
@@ -390,6 +449,8 @@ func (b *buggy) Resume(ctx context.Context, h locking.Handle) error {
 		switch b.bug {
 		case "resumes nothing":
 			return locking.ErrLost
+		case "resumes gone": // it puts a lock again that isn't there
+			b.putAgain(h)
 		case "resumes any", "resumes its own": // also a lock that isn't another holder's now
 			b.mu.Lock()
 			defer b.mu.Unlock()

@@ -34,6 +34,15 @@ type Config struct {
 	// Steal returns a client that takes a lock whose ttl is over. If it is set, New's clients
 	// must not take one. If it is nil, every client takes one.
 	Steal func(t *testing.T) locking.Backend
+	// Lose takes the lock of a key away from outside, without the backend: as a person, another
+	// program or the server does, it removes the file, deletes the key, or ends the session. Then
+	// the lock is free. A backend that isn't both a Breaker and an Inspector needs it. Of one that
+	// is, the suite also breaks locks.
+	Lose func(t *testing.T, key string)
+	// Notice is how soon after such a loss the channel of Watch is closed, at the latest. If it is
+	// 0, the backend is no Watcher, or notices nothing before Renew. Only in a bubble does the
+	// suite measure it.
+	Notice time.Duration
 	// Keys are valid keys; "a" and "b" if there are none. With one key, the suite
 	// can't check that keys are independent.
 	Keys []string
@@ -85,6 +94,8 @@ var suite = []struct {
 	{"renew extends", renewExtends},
 	{"an expired handle is ErrLost", expiredHandle},
 	{"cleanup frees no held lock", cleanupKeeps},
+
+	{"a loss from outside is noticed", lossIsNoticed},
 
 	{"inspect shows a held lock alone", inspectShows},
 	{"each holder has a revision of its own", revisionsDiffer},

@@ -22,8 +22,15 @@ import (
 func TestConformance(t *testing.T) {
 	s := pgtest.New(t)
 	lockingtest.Run(t, lockingtest.Config{
-		Rounds:  rounds.Fewer(1000, 100),
-		New:     func(t *testing.T) locking.Backend { return at(t, s.Address()) },
+		Rounds: rounds.Fewer(1000, 100),
+		New:    func(t *testing.T) locking.Backend { return at(t, s.Address()) },
+		Lose: func(t *testing.T, key string) {
+			t.Helper()
+			if ended := s.PSQL("select pg_terminate_backend(pid, 60000) from pg_locks where locktype = 'advisory' and granted"); ended != "t" {
+				t.Fatalf("sessions with a lock that were ended: %q", ended)
+			}
+		},
+		Notice:  time.Second,
 		Keys:    []string{"a", "nightly backup: höst/db 'x' \\ \"y\" $1 \n", strings.Repeat("k", 512)},
 		BadKeys: []string{"", "a\x00b", "\xff", strings.Repeat("k", 513)},
 	})

@@ -21,6 +21,11 @@ func TestConformance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newStore(t)
 			c := config(t, s.address, caller)
+			c.Lose = func(_ *testing.T, key string) {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				delete(s.entries, prefix(caller)+key)
+			}
 			c.Advance = func(d time.Duration) { s.mu.Lock(); defer s.mu.Unlock(); s.ahead += d }
 			lockingtest.Run(t, c)
 			for key := range s.entries {
@@ -28,6 +33,14 @@ func TestConformance(t *testing.T) {
 			}
 		})
 	}
+}
+
+// prefix is of the clients of config.
+func prefix(caller bool) string {
+	if caller {
+		return "app:"
+	}
+	return DefaultPrefix
 }
 
 // config is of a server's clients.

@@ -24,7 +24,14 @@ func TestConformanceOfServers(t *testing.T) {
 	for name, caller := range map[string]bool{"own client": false, "a caller's client": true} {
 		t.Run(name, func(t *testing.T) {
 			s := redistest.New(t)
-			lockingtest.Run(t, config(t, s.Addr(), caller))
+			c := config(t, s.Addr(), caller)
+			c.Lose = func(t *testing.T, key string) {
+				t.Helper()
+				if n := s.CLI("DEL", prefix(caller)+key); n != "1" {
+					t.Fatalf("deleted: %q", n)
+				}
+			}
+			lockingtest.Run(t, c)
 			if left := s.CLI("KEYS", "*"); left != "" {
 				t.Errorf("left behind: %s", left)
 			}

@@ -139,8 +139,24 @@ func (s *stamped) DeleteIfMatch(ctx context.Context, key, etag string) error {
 	return store.DeleteIfMatch(ctx, s.Store, key, etag)
 }
 
+// takeAway deletes all objects of a lock, as a person does by hand.
+func takeAway(t *testing.T, s store.Store, key string) {
+	t.Helper()
+	page, err := s.List(t.Context(), "index/locks/"+key+"/", "")
+	if err != nil || len(page.Objects) == 0 || page.Next != "" {
+		t.Fatalf("%d objects of %q, next %q, %v", len(page.Objects), key, page.Next, err)
+	}
+	for _, o := range page.Objects {
+		if err := s.Delete(t.Context(), o.Key); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func config(s store.Store) lockingtest.Config {
 	return lockingtest.Config{
+		Lose:   func(t *testing.T, key string) { t.Helper(); takeAway(t, s, key) },
+		Notice: replock.DefaultLook,
 		New: func(t *testing.T) locking.Backend {
 			b, err := repository.New(s, repository.Options{Clock: leapclock.New()})
 			if err != nil {
@@ -257,6 +273,15 @@ func TestTwoProcesses(t *testing.T) {
 			b, _ := process(t, path)
 			return b
 		},
+		Lose: func(t *testing.T, key string) {
+			t.Helper()
+			s, err := dir.Open(t.Context(), path, dir.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			takeAway(t, s, key)
+		},
+		Notice:  replock.DefaultLook,
 		Expires: true, TTL: ttl,
 		Rounds: 10, // two acquirers that meet pause for a second
 		Limit:  5 * time.Minute,

@@ -43,6 +43,12 @@ func TestConformance(t *testing.T) {
 			}
 			return shown{b, b}
 		},
+		Lose: func(t *testing.T, key string) {
+			t.Helper()
+			if err := os.Remove(filepath.Join(dir, key+".lock")); err != nil {
+				t.Fatal(err)
+			}
+		},
 		BadKeys: []string{"", "A", "a/b", "../a", "a.b", "-a", "a_", "a b", strings.Repeat("x", 129)},
 		Expires: true,
 		TTL:     100 * time.Second, // heartbeats have whole seconds
