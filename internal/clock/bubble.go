@@ -12,11 +12,15 @@ var (
 // Elapsed reads the clock since boot, which counts suspend. A bubble's time never reaches that
 // clock: there Elapsed is the bubble's time since its start.
 func (System) Elapsed() time.Duration {
-	if now := time.Now(); ofBubble(now) {
+	if now := time.Now(); InBubble(now) {
 		return now.Sub(bubbleStart)
 	}
 	return sinceBoot()
 }
+
+// InBubble reports whether time.Now has returned this time in a bubble. It is a variable so that a
+// test can run real processes in one, which read the clock since boot.
+var InBubble = ofBubble
 
 // ofBubble reports whether time.Now has returned this time in a bubble. There it has no monotonic
 // reading, and everywhere else it has one, unless the wall clock is before 1885 or after 2157: then

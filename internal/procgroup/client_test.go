@@ -38,7 +38,9 @@ func inBubble(t *testing.T, expiry Expiry, run func(p *puppet)) {
 		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		assert.OK(t, c.Start())
 		defer func(fake func() time.Time) { clock.Wall = fake }(clock.Wall)
-		clock.Wall = func() time.Time { // the real one, as Elapsed is
+		defer func(is func(time.Time) bool) { clock.InBubble = is }(clock.InBubble)
+		clock.InBubble = func(time.Time) bool { return false } // guards read the clock since boot
+		clock.Wall = func() time.Time {                        // the real one, as Elapsed is
 			var ts unix.Timespec
 			_ = unix.ClockGettime(unix.CLOCK_REALTIME, &ts)
 			return time.Unix(ts.Unix())

@@ -299,7 +299,7 @@ var roomsMutants = []mutant{
 		test("./internal/daemon", "^TestTaken$")},
 	{"a machine whose wall clock is far ahead counts its leases by it", "internal/clock/bubble.go", " && now.After(bubbleStart) && now.Before(bubbleEnd)", "",
 		test("./internal/clock", "^TestNoBubble$")},
-	{"the default clock stands still in a bubble", "internal/clock/bubble.go", "; ofBubble(now) {", "; ofBubble(now) && now.IsZero() {",
+	{"the default clock stands still in a bubble", "internal/clock/bubble.go", "; InBubble(now) {", "; InBubble(now) && now.IsZero() {",
 		test("./internal/clock", "^TestSystemInABubble$")},
 	{"a command's lock ends with the context of its acquire", "cmd/internal/session/repository.go", ", replock.Parent(context.WithoutCancel(ctx))", "",
 		test("./cmd/internal/session", "^TestLockOutlivesItsAcquire$")},
